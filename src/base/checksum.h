@@ -1,0 +1,23 @@
+/* checksum.h - CRC32C and hashing.
+ *
+ * (1) CRC32C (Castagnoli) detects torn and damaged bytes; hardware and software
+ *     give the same number.
+ * (2) reef_hash (XXH3, 64 bits) spreads keys; it is no defence against anyone
+ *     who chooses them without knowing the seed.
+ *
+ * Thread: any. */
+#ifndef REEF_BASE_CHECKSUM_H
+#define REEF_BASE_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* crc: 0 to start, the last result to go on. */
+uint32_t reef_crc32c(uint32_t crc, const void *bytes, size_t size);
+
+/* The table version, whatever the processor has. For tests. */
+uint32_t reef_crc32c_software(uint32_t crc, const void *bytes, size_t size);
+
+uint64_t reef_hash(const void *bytes, size_t size, uint64_t seed);
+
+#endif

@@ -1,0 +1,50 @@
+#include "base/clock.h"
+
+#include "base/log.h"
+
+#include <reef/fiber.h>
+#include <time.h>
+
+#define MILLION 1000000
+
+__extension__ typedef unsigned __int128 wide;
+
+const struct reef_clock reef_clock_real;
+
+static uint64_t source_now_ns(const struct reef_clock *clock)
+{
+	struct timespec now;
+
+	if (clock->virtual_ns)
+		return *clock->virtual_ns;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t reef_clock_now_ns(const struct reef_clock *clock)
+{
+	uint64_t source_ns = source_now_ns(clock);
+
+	if (clock->drift_ppm == 0)
+		return clock->offset_ns + source_ns;
+	reef_assert(clock->drift_ppm > -MILLION);
+	/* Rounding down keeps it monotonic. */
+	return clock->offset_ns +
+	       (uint64_t)((wide)source_ns *
+			  (uint64_t)(MILLION + (int64_t)clock->drift_ppm) /
+			  MILLION);
+}
+
+uint64_t reef_clock_wait_ns(const struct reef_clock *clock, uint64_t local_ns)
+{
+	uint64_t rate;
+	wide source_ns;
+
+	if (clock->drift_ppm == 0 || local_ns == REEF_FOREVER)
+		return local_ns;
+	reef_assert(clock->drift_ppm > -MILLION);
+	rate = (uint64_t)(MILLION + (int64_t)clock->drift_ppm);
+	/* Rounding up: whoever waits that long has seen local_ns pass. */
+	source_ns = ((wide)local_ns * MILLION + rate - 1) / rate;
+	return source_ns >= REEF_FOREVER ? REEF_FOREVER : (uint64_t)source_ns;
+}

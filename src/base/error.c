@@ -1,0 +1,44 @@
+#include <reef/error.h>
+
+#include <limits.h>
+#include <string.h>
+
+static int positive(int code)
+{
+	if (code == INT_MIN)
+		return INT_MAX;
+	return code < 0 ? -code : code;
+}
+
+const char *reef_error_text(int code)
+{
+	const char *text;
+
+	code = positive(code);
+	switch (code) {
+#define X(name, number, description)                                           \
+	case number:                                                           \
+		return description;
+		REEF_ERRORS(X)
+#undef X
+	}
+	/* Unlike strerror it is not translated and its storage is static. */
+	text = strerrordesc_np(code);
+	return text ? text : "unknown error";
+}
+
+const char *reef_error_name(int code)
+{
+	const char *text;
+
+	code = positive(code);
+	switch (code) {
+#define X(name, number, description)                                           \
+	case number:                                                           \
+		return #name;
+		REEF_ERRORS(X)
+#undef X
+	}
+	text = strerrorname_np(code);
+	return text ? text : "unknown";
+}

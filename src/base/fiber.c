@@ -1,0 +1,413 @@
+/* Fibers: their life, and the switch from one to the next.
+ *
+ *                spawn                     wake
+ *   (new) ---------------> READY <--------------------- PARKED
+ *                          |  ^ |                       SLEEPING
+ *                     fn   |  | | park, sleep, join     JOINING
+ *                  returns |  | '---------------------->
+ *                          v  '- yield
+ *                        ENDED ---(detached, or join)---> freed
+ *
+ * (1) A fiber that gives up the processor picks its successor and switches to
+ *     it directly; the thread's own context (`main`) runs only when the round
+ *     is over, on stop, and when a fiber ends.
+ * (2) An ended fiber switches to `main`, which gives back the stack: nobody can
+ *     free the stack he stands on.
+ * (3) While a fiber is joined nothing else wakes the joiner, a kill of its
+ *     group included: what it joins may use the joiner's stack. The joined
+ *     fiber of a dead group ends because its own parks fail. */
+#include "base/log.h"
+#include "base/runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* A fiber of a dead group that parks this often ignores -REEF_EHOSTDEAD. */
+#define DEAD_PARKS_MAX 1000000
+
+_Thread_local struct reef_fiber *reef_self;
+_Thread_local struct reef_sched *reef_running;
+
+/* --- the run queue --- */
+
+static inline void enqueue(struct reef_sched *sched, struct reef_fiber *fiber)
+{
+	fiber->next = NULL;
+	*sched->tail = fiber;
+	sched->tail = &fiber->next;
+	sched->queued++;
+}
+
+/* held is a ring and points at its last fiber. */
+static void hold(struct reef_fiber *fiber)
+{
+	struct reef_group *group = fiber->group;
+
+	if (group->held) {
+		fiber->next = group->held->next;
+		group->held->next = fiber;
+	} else {
+		fiber->next = fiber;
+	}
+	group->held = fiber;
+}
+
+void reef_fiber_ready(struct reef_fiber *fiber)
+{
+	struct reef_sched *sched = fiber->sched;
+
+	if (__builtin_expect(fiber->group->paused, 0)) {
+		hold(fiber);
+		return;
+	}
+	/* Half of those that are woken may overtake what was ready before. Not
+	 * all: two fibers that wake each other for ever would keep those that
+	 * yield from ever having a turn. */
+	if (sched->shuffle && reef_random_chance(sched->shuffle, 1, 2))
+		sched->round[sched->round_count++] = fiber;
+	else
+		enqueue(sched, fiber);
+}
+
+static struct reef_fiber *pick_shuffled(struct reef_sched *sched)
+{
+	struct reef_fiber *fiber;
+	uint64_t index;
+
+	if (sched->round_count == 0)
+		return NULL;
+	index = reef_random_below(sched->shuffle, sched->round_count);
+	fiber = sched->round[index];
+	sched->round[index] = sched->round[--sched->round_count];
+	return fiber;
+}
+
+/* NULL: the round is over, or stop was asked for. */
+static inline struct reef_fiber *pick(struct reef_sched *sched)
+{
+	struct reef_fiber *fiber = sched->head;
+
+	/* Acquire: pairs with the release in reef_sched_stop. */
+	if (__builtin_expect(
+		    atomic_load_explicit(&sched->stop, memory_order_acquire),
+		    0))
+		return NULL;
+	if (__builtin_expect(sched->shuffle != NULL, 0))
+		return pick_shuffled(sched);
+	if (!fiber || sched->round_left == 0)
+		return NULL;
+	sched->head = fiber->next;
+	if (!sched->head)
+		sched->tail = &sched->head;
+	sched->queued--;
+	sched->round_left--;
+	return fiber;
+}
+
+void reef_round_limit(struct reef_sched *sched)
+{
+	if (sched->round_left > sched->queued)
+		sched->round_left = sched->queued;
+}
+
+static void round_begin(struct reef_sched *sched)
+{
+	struct reef_fiber *fiber;
+
+	/* With neither timers nor pollers nothing waits for the round's end. */
+	if (sched->timers.count > 0 || sched->pollers)
+		sched->round_left = sched->queued;
+	else
+		sched->round_left = UINT32_MAX;
+	if (!sched->shuffle)
+		return;
+	while ((fiber = sched->head)) {
+		sched->head = fiber->next;
+		sched->round[sched->round_count++] = fiber;
+	}
+	sched->tail = &sched->head;
+	sched->queued = 0;
+}
+
+/* --- switching --- */
+
+/* The running fiber goes; it is already queued, or waits for something. */
+static __attribute__((noinline)) void leave(struct reef_fiber *self)
+{
+	struct reef_sched *sched = self->sched;
+	struct reef_fiber *next = pick(sched);
+
+	if (next == self)
+		return;
+	reef_self = next;
+	reef_context_switch(&self->context,
+			    next ? &next->context : &sched->main, false);
+}
+
+static void reap(struct reef_sched *sched)
+{
+	struct reef_fiber *fiber = sched->ended;
+
+	sched->ended = NULL;
+	reef_context_forget(&fiber->context);
+	stack_give(&sched->stacks, fiber->stack);
+	fiber->stack = NULL;
+	if (fiber->detached)
+		free(fiber);
+}
+
+void reef_fibers_run(struct reef_sched *sched)
+{
+	struct reef_fiber *fiber;
+
+	round_begin(sched);
+	while ((fiber = pick(sched))) {
+		reef_self = fiber;
+		reef_context_switch(&sched->main, &fiber->context, false);
+		if (sched->ended)
+			reap(sched);
+	}
+}
+
+void reef_fiber_yield(void)
+{
+	struct reef_fiber *self = reef_self;
+
+	if (!self)
+		return;
+	if (__builtin_expect(self->group->paused, 0))
+		hold(self);
+	else
+		enqueue(self->sched, self);
+	leave(self);
+}
+
+/* --- birth and end --- */
+
+static void member_add(struct reef_fiber *fiber)
+{
+	struct reef_group *group = fiber->group;
+
+	fiber->member_next = group->members;
+	fiber->member_link = &group->members;
+	if (group->members)
+		group->members->member_link = &fiber->member_next;
+	group->members = fiber;
+}
+
+static void member_remove(struct reef_fiber *fiber)
+{
+	*fiber->member_link = fiber->member_next;
+	if (fiber->member_next)
+		fiber->member_next->member_link = fiber->member_link;
+}
+
+static void fiber_main(void *arg)
+{
+	struct reef_fiber *self = arg;
+	struct reef_sched *sched = self->sched;
+
+	reef_context_entered(&self->context);
+	self->result = self->fn(self->arg);
+	reef_assert(reef_self == self);
+	self->state = FIBER_ENDED;
+	member_remove(self);
+	sched->alive--;
+	if (self->joiner)
+		reef_fiber_wake(self->joiner, 0);
+	sched->ended = self;
+	reef_self = NULL;
+	reef_context_switch(&self->context, &sched->main, true);
+	__builtin_unreachable();
+}
+
+/* Whatever the scheduler keeps per fiber has room for one more. */
+static int reserve(struct reef_sched *sched)
+{
+	struct reef_fiber **round;
+	uint32_t count = sched->alive + 1;
+
+	if (sched->shuffle && count > sched->round_capacity) {
+		round = realloc(sched->round, 2 * count * sizeof(*round));
+		if (!round)
+			return -ENOMEM;
+		sched->round = round;
+		sched->round_capacity = 2 * count;
+	}
+	return reef_timers_reserve(sched, count);
+}
+
+int reef_fiber_spawn_in(struct reef_group *group, int (*fn)(void *arg),
+			void *arg, struct reef_fiber **out)
+{
+	struct reef_sched *sched = group->sched;
+	struct reef_fiber *fiber;
+
+	if (sched->alive >= sched->fibers_max)
+		return -ENOSPC;
+	if (reserve(sched) != 0)
+		return -ENOMEM;
+	fiber = malloc(sizeof(*fiber));
+	if (!fiber)
+		return -ENOMEM;
+	*fiber = (struct reef_fiber){
+		.sched = sched,
+		.group = group,
+		.state = FIBER_READY,
+		.detached = !out,
+		.fn = fn,
+		.arg = arg,
+		.timer = {.fire = reef_fiber_timer_fire},
+		.stack = stack_take(&sched->stacks),
+	};
+	if (!fiber->stack)
+		goto err_fiber;
+	reef_context_make(&fiber->context, fiber->stack->base,
+			  fiber->stack->size, fiber_main, fiber);
+	sched->alive++;
+	member_add(fiber);
+	reef_fiber_ready(fiber);
+	if (out)
+		*out = fiber;
+	return 0;
+
+err_fiber:
+	free(fiber);
+	return -ENOMEM;
+}
+
+int reef_fiber_spawn(struct reef_sched *sched, int (*fn)(void *arg), void *arg,
+		     struct reef_fiber **out)
+{
+	struct reef_fiber *self = reef_self;
+
+	return reef_fiber_spawn_in(self && self->sched == sched ? self->group
+								: &sched->group,
+				   fn, arg, out);
+}
+
+int reef_fiber_join(struct reef_fiber *fiber, int *result)
+{
+	struct reef_fiber *self = reef_self;
+
+	if (fiber->state != FIBER_ENDED) {
+		if (!self || self->sched != fiber->sched)
+			return -EBUSY;
+		reef_assert(fiber != self);
+		reef_assert(!fiber->joiner && !fiber->detached);
+		fiber->joiner = self;
+		self->state = FIBER_JOINING;
+		leave(self);
+	}
+	if (result)
+		*result = fiber->result;
+	free(fiber);
+	return 0;
+}
+
+/* --- waiting --- */
+
+struct reef_fiber *reef_fiber_self(void)
+{
+	return reef_self;
+}
+
+struct reef_sched *reef_fiber_sched(void)
+{
+	return reef_self ? reef_self->sched : NULL;
+}
+
+void reef_fiber_wake(struct reef_fiber *fiber, int wake)
+{
+	reef_timer_cancel(fiber->sched, &fiber->timer);
+	fiber->state = FIBER_READY;
+	fiber->wake = wake;
+	reef_fiber_ready(fiber);
+}
+
+void reef_fiber_timer_fire(struct reef_timer *timer)
+{
+	struct reef_fiber *fiber =
+		(void *)((char *)timer - offsetof(struct reef_fiber, timer));
+
+	reef_fiber_wake(fiber, fiber->state == FIBER_PARKED ? -ETIMEDOUT : 0);
+}
+
+/* Others go first, so that a fiber of a dead group which waits for its
+ * neighbours' end in a loop of parks sees it. One that never gives up would
+ * keep virtual time from ever moving: better to fail loudly. */
+static int park_dead(struct reef_fiber *self)
+{
+	reef_assert(self->dead_parks++ < DEAD_PARKS_MAX);
+	self->token = false;
+	reef_fiber_yield();
+	return -REEF_EHOSTDEAD;
+}
+
+static int wait_in(struct reef_fiber *self, enum fiber_state state,
+		   uint64_t timeout_ns)
+{
+	uint64_t now_ns, wait_ns;
+
+	if (__builtin_expect(self->group->dead, 0))
+		return park_dead(self);
+	if (timeout_ns != REEF_FOREVER) {
+		wait_ns = reef_clock_wait_ns(self->group->clock, timeout_ns);
+		now_ns = reef_sched_now_ns(self->sched);
+		/* Past the end of time is never. */
+		if (wait_ns < REEF_FOREVER - now_ns)
+			reef_timer_set_own(self, now_ns + wait_ns);
+	}
+	self->state = state;
+	leave(self);
+	if (__builtin_expect(self->group->dead, 0))
+		return -REEF_EHOSTDEAD;
+	return self->wake;
+}
+
+int reef_fiber_park(uint64_t timeout_ns)
+{
+	struct reef_fiber *self = reef_self;
+
+	reef_assert(self);
+	if (self->token && !self->group->dead) {
+		self->token = false;
+		return 0;
+	}
+	return wait_in(self, FIBER_PARKED, timeout_ns);
+}
+
+void reef_fiber_unpark(struct reef_fiber *fiber)
+{
+	if (fiber->state == FIBER_PARKED)
+		reef_fiber_wake(fiber, 0);
+	else
+		fiber->token = true;
+}
+
+int reef_sleep(uint64_t duration_ns)
+{
+	struct reef_fiber *self = reef_self;
+	struct timespec left = {
+		.tv_sec = (time_t)(duration_ns / 1000000000),
+		.tv_nsec = (long)(duration_ns % 1000000000),
+	};
+
+	if (self)
+		return wait_in(self, FIBER_SLEEPING, duration_ns);
+	/* A timer's or poller's callback must not block. */
+	reef_assert(!reef_running);
+	while (nanosleep(&left, &left) != 0 && errno == EINTR)
+		;
+	return 0;
+}
+
+uint64_t reef_now_ns(void)
+{
+	if (reef_self)
+		return reef_clock_now_ns(reef_self->group->clock);
+	if (reef_running)
+		return reef_clock_now_ns(reef_running->group.clock);
+	return reef_clock_now_ns(&reef_clock_real);
+}

@@ -1,0 +1,114 @@
+/* runtime.h - the insides that fiber.c, group.c, sched.c and timer.c share.
+ *
+ * (1) A fiber is in exactly one place: the run queue or the shuffled round
+ *     (READY), its group's held list (READY, group paused), nowhere (running,
+ *     PARKED, SLEEPING, JOINING, ENDED).
+ * (2) A fiber's timer is set only while it is PARKED or SLEEPING.
+ * (3) There is room in the timer heap for one timer of every living fiber, so
+ *     parking never allocates.
+ *
+ * Thread: owner. */
+#ifndef REEF_BASE_RUNTIME_H
+#define REEF_BASE_RUNTIME_H
+
+#include "base/context.h"
+#include "base/sched.h"
+#include "base/stack.h"
+
+#include <stdatomic.h>
+
+enum fiber_state {
+	FIBER_READY,	/* running or waiting for its turn */
+	FIBER_PARKED,	/* until unpark or its timer */
+	FIBER_SLEEPING, /* until its timer */
+	FIBER_JOINING,	/* until another fiber has ended */
+	FIBER_ENDED,
+};
+
+struct reef_fiber {
+	/* What a switch touches comes first. */
+	struct reef_context context;
+	struct reef_fiber *next; /* in the run queue or the held list */
+	struct reef_sched *sched;
+	struct reef_group *group;
+	uint8_t state;
+	bool token; /* unparked before it parked */
+	bool detached;
+	int wake;   /* what the park returns */
+	int result; /* what fn returned */
+	int (*fn)(void *arg);
+	void *arg;
+	struct reef_timer timer;
+	struct reef_fiber *joiner;
+	struct reef_fiber *member_next, **member_link;
+	struct stack *stack;
+	uint32_t dead_parks;
+};
+
+struct timer_entry {
+	uint64_t at_ns, order;
+	struct reef_timer *timer;
+};
+
+struct timers {
+	struct timer_entry *heap; /* [1] is the next one; [0] is unused */
+	uint32_t count, capacity; /* not counting [0] */
+	uint32_t foreign;	  /* set ones that are not a fiber's */
+	uint64_t order;
+};
+
+struct reef_sched {
+	/* What a switch touches comes first. */
+	struct reef_fiber *head, **tail; /* the run queue */
+	uint32_t queued;		 /* in it */
+	uint32_t round_left; /* switches until timers and pollers have a turn */
+	_Atomic bool stop;
+	struct reef_random *shuffle; /* not NULL: fibers run from `round` */
+	struct reef_context main;    /* of the thread in reef_sched_run */
+	struct reef_fiber *ended;    /* its stack is to be given back */
+
+	struct reef_fiber **round; /* shuffle: this round's, in any order */
+	uint32_t round_count, round_capacity;
+
+	struct timers timers;
+	struct reef_poller *pollers, *poll_next;
+	struct stacks stacks;
+	struct reef_group group; /* fibers spawned from outside */
+	struct reef_clock clock; /* that group's */
+	uint64_t virtual_ns;
+	uint64_t spin_ns, idle_since_ns;
+	uint32_t alive, fibers_max;
+	bool virtual_time, running, idle;
+	int wake_fd; /* stop writes to it; -1 in virtual time */
+	struct pollfd *pollfds;
+	uint32_t pollfds_capacity;
+};
+
+/* The running fiber, and the scheduler that this thread is running. */
+extern _Thread_local struct reef_fiber *reef_self
+	__attribute__((tls_model("initial-exec")));
+extern _Thread_local struct reef_sched *reef_running
+	__attribute__((tls_model("initial-exec")));
+
+/* --- timer.c --- */
+
+/* Room for `fibers` fibers' timers and those set by others.  -ENOMEM. */
+int reef_timers_reserve(struct reef_sched *sched, uint32_t fibers);
+/* Fire what is due at now_ns, except what is set meanwhile. */
+void reef_timers_fire(struct reef_sched *sched, uint64_t now_ns);
+/* A fiber's own timer: room is reserved. */
+void reef_timer_set_own(struct reef_fiber *fiber, uint64_t at_ns);
+void reef_fiber_timer_fire(struct reef_timer *timer);
+
+/* --- fiber.c --- */
+
+/* Put a fiber that is nowhere into the run queue, or its group's held list. */
+void reef_fiber_ready(struct reef_fiber *fiber);
+/* Wake a fiber that is PARKED, SLEEPING or JOINING. */
+void reef_fiber_wake(struct reef_fiber *fiber, int wake);
+/* Run fibers until this round has none left or stop is asked for. */
+void reef_fibers_run(struct reef_sched *sched);
+/* Look after timers and pollers when what is queued now has run. */
+void reef_round_limit(struct reef_sched *sched);
+
+#endif

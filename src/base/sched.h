@@ -1,0 +1,109 @@
+/* sched.h - what the rest of Reef needs of the fiber scheduler beyond
+ * <reef/fiber.h>: timers, pollers, groups, virtual time.
+ *
+ *          spawn                 park, sleep, join
+ *   (new) -------> RUNNABLE <------------------------> PARKED
+ *                     |  ^        unpark, timer
+ *                     v  |
+ *                   RUNNING ----> ENDED --(join, or detached)--> freed
+ *
+ * One round of run: fire the timers that are due, run every fiber that was
+ * runnable when the round began, poll every poller once. Nothing runnable: real
+ * time spins over the pollers for spin_ns, then arms each, polls each once more
+ * and sleeps on their descriptors until the next timer. Virtual time never
+ * sleeps: it jumps to the next timer.
+ *
+ * Thread: owner. */
+#ifndef REEF_BASE_SCHED_H
+#define REEF_BASE_SCHED_H
+
+#include "base/clock.h"
+#include "base/random.h"
+
+#include <reef/fiber.h>
+#include <stdbool.h>
+
+/* --- creation with the interfaces of src/base --- */
+
+struct reef_sched_setup {
+	struct reef_sched_options options;
+	/* Virtual time: starts at 0, jumps when nothing can run. */
+	bool virtual_time;
+	/* Not NULL: pick the next runnable fiber at random (simulation). */
+	struct reef_random *shuffle;
+};
+
+int reef_sched_create_setup(const struct reef_sched_setup *setup,
+			    struct reef_sched **out);
+
+/* The time timers and fibers are scheduled by, before any clock's drift. */
+uint64_t reef_sched_now_ns(struct reef_sched *sched);
+
+/* The source of virtual time, for reef_clock.virtual_ns; NULL in real time. */
+const uint64_t *reef_sched_virtual_ns(struct reef_sched *sched);
+
+/* Fibers alive, the running one included. */
+uint32_t reef_sched_fibers(const struct reef_sched *sched);
+
+/* --- timers: a callback on the scheduler's thread, outside any fiber --- */
+
+struct reef_timer {
+	void (*fire)(struct reef_timer *timer); /* must not park */
+	uint64_t at_ns;				/* the scheduler's */
+	uint64_t order;				/* ties fire in order of set */
+	uint32_t heap_index;			/* 0: not set */
+};
+
+/* Fire at at_ns of the scheduler's time, once; sets it anew if it was set.
+ * -ENOMEM: the heap could not grow. */
+int reef_timer_set(struct reef_sched *sched, struct reef_timer *timer,
+		   uint64_t at_ns);
+void reef_timer_cancel(struct reef_sched *sched, struct reef_timer *timer);
+
+/* --- pollers: sources of events outside the fibers --- */
+
+struct reef_poller {
+	/* Make progress, wake what is ready; returns how much happened (0:
+	 * nothing). Never blocks. Required. */
+	int (*poll)(struct reef_poller *poller);
+	/* Promise that fd becomes readable on the next event. Optional. */
+	int (*arm)(struct reef_poller *poller);
+	int fd; /* to sleep on; -1: none */
+	struct reef_poller *next;
+};
+
+void reef_sched_poller_add(struct reef_sched *sched,
+			   struct reef_poller *poller);
+void reef_sched_poller_remove(struct reef_sched *sched,
+			      struct reef_poller *poller);
+
+/* --- groups: the fibers of one simulated host --- */
+
+/* A fiber belongs to the group of the fiber that spawned it; fibers spawned
+ * from outside belong to the scheduler's own group. A paused group's fibers do
+ * not run. In a dead group every park returns -REEF_EHOSTDEAD at once, so that
+ * its fibers unwind and end; nothing they do may have an effect any more. */
+struct reef_group {
+	const struct reef_clock *clock; /* what its fibers call time */
+	void *owner;			/* the simulated host */
+	bool paused, dead;
+	/* the scheduler's: */
+	struct reef_sched *sched;
+	struct reef_fiber *held; /* runnable, but paused; a ring, the last */
+	struct reef_fiber *members;
+};
+
+void reef_group_init(struct reef_sched *sched, struct reef_group *group,
+		     const struct reef_clock *clock, void *owner);
+void reef_group_pause(struct reef_group *group);
+void reef_group_resume(struct reef_group *group);
+void reef_group_kill(struct reef_group *group); /* also resumes */
+
+/* Spawn into a group. As reef_fiber_spawn. */
+int reef_fiber_spawn_in(struct reef_group *group, int (*fn)(void *arg),
+			void *arg, struct reef_fiber **out);
+
+/* The running fiber's group; NULL outside a fiber. */
+struct reef_group *reef_fiber_group(void);
+
+#endif

@@ -1,0 +1,89 @@
+/* store.h - durable files: the kernel's, or a simulated disk's.
+ *
+ * (1) What was written is durable only after sync returned 0 for that file, and
+ *     a created, renamed or removed name only after sync_names did.
+ * (2) A crash may keep any subset of the unsynced writes, and may tear the last
+ *     of them at any byte. The simulated disk does both, from its seed.
+ * (3) After a sync has failed, what it covered is lost: the file must not be
+ *     trusted until rewritten (the kernel drops dirty pages on error).
+ *
+ * Thread: owner. */
+#ifndef REEF_BASE_STORE_H
+#define REEF_BASE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct reef_store;
+struct reef_file;
+
+enum reef_file_flags {
+	REEF_FILE_CREATE = 1,	 /* make it if absent */
+	REEF_FILE_EXCLUSIVE = 2, /* with CREATE: -EEXIST if present */
+	REEF_FILE_LOCK = 4,	 /* -EBUSY if another open holds the lock */
+};
+
+struct reef_store_ops {
+	int (*open)(struct reef_store *store, const char *name, int flags,
+		    struct reef_file **out);
+	void (*close)(struct reef_file *file);
+	/* Reads up to size bytes at offset; fewer only at the end. */
+	ssize_t (*read)(struct reef_file *file, uint64_t offset, void *bytes,
+			size_t size);
+	/* Writes all or returns an error. */
+	int (*write)(struct reef_file *file, uint64_t offset, const void *bytes,
+		     size_t size);
+	int (*truncate)(struct reef_file *file, uint64_t size);
+	int (*sync)(struct reef_file *file);
+	int64_t (*size)(struct reef_file *file);
+	int (*rename)(struct reef_store *store, const char *from,
+		      const char *to);
+	int (*remove)(struct reef_store *store, const char *name);
+	int (*sync_names)(struct reef_store *store);
+	void (*destroy)(struct reef_store *store);
+};
+
+struct reef_store {
+	const struct reef_store_ops *ops;
+};
+struct reef_file {
+	struct reef_store *store;
+};
+
+/* Files in a directory, which is made (mode 0700) if absent. Caller owns *out.
+ * Names are plain: no '/', not "." or ".."; at most 255 bytes (-EINVAL). */
+int reef_store_open_directory(const char *path, struct reef_store **out);
+
+/* A disk in memory. Caller owns *out.  -ENOMEM. */
+struct reef_random;
+int reef_store_open_memory(struct reef_random *random, struct reef_store **out);
+
+/* Memory only: the power fails. Unsynced writes are kept or dropped at random,
+ * the last one torn; open files become invalid (-EIO) and must be closed. */
+void reef_store_crash(struct reef_store *store);
+
+/* Memory only: fail the n-th write or sync from now (1: the next) with -EIO;
+ * 0: stop failing. Each fallible call can so be made to fail in turn. */
+void reef_store_fail_after(struct reef_store *store, uint32_t n);
+
+void reef_store_destroy(struct reef_store *store); /* NULL is fine */
+
+/* Calls through the ops, so that no caller spells store->ops->... */
+int reef_file_open(struct reef_store *store, const char *name, int flags,
+		   struct reef_file **out);
+void reef_file_close(struct reef_file *file); /* NULL is fine */
+ssize_t reef_file_read(struct reef_file *file, uint64_t offset, void *bytes,
+		       size_t size);
+int reef_file_write(struct reef_file *file, uint64_t offset, const void *bytes,
+		    size_t size);
+int reef_file_truncate(struct reef_file *file, uint64_t size);
+int reef_file_sync(struct reef_file *file);
+int64_t reef_file_size(struct reef_file *file);
+int reef_store_rename(struct reef_store *store, const char *from,
+		      const char *to);
+int reef_store_remove(struct reef_store *store, const char *name);
+int reef_store_sync_names(struct reef_store *store);
+
+#endif

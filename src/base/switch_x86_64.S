@@ -1,0 +1,98 @@
+/* The context switch: see context.h. void reef_context_jump(void **save_sp,
+ * void *load_sp) saves what the System V ABI lets a caller rely on, and goes on
+ * where load_sp was saved. The frame is `struct frame` of context.c.
+ *
+ * The control words are compared and loaded only where they differ, which they
+ * hardly ever do: ldmxcsr and fldcw cost more than all the rest. The low six
+ * bits of mxcsr are flags, which no call preserves. */
+#if defined(__x86_64__) && !defined(REEF_CONTEXT_UCONTEXT)
+
+	.text
+	.globl	reef_context_jump
+	.hidden	reef_context_jump
+	.type	reef_context_jump, @function
+	.balign	64
+reef_context_jump:
+	.cfi_startproc
+	pushq	%rbp
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbp, 0
+	pushq	%rbx
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %rbx, 0
+	pushq	%r12
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %r12, 0
+	pushq	%r13
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %r13, 0
+	pushq	%r14
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %r14, 0
+	pushq	%r15
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset %r15, 0
+	subq	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	stmxcsr	(%rsp)
+	fnstcw	4(%rsp)
+	movl	(%rsp), %eax
+	movzwl	4(%rsp), %ecx
+	movq	%rsp, (%rdi)
+	/* From here on another stack; its frame has the same shape, so what
+	 * the unwinder was told stays true. */
+	movq	%rsi, %rsp
+	xorl	(%rsp), %eax
+	testl	$0xffc0, %eax
+	jne	2f
+	cmpw	4(%rsp), %cx
+	jne	2f
+1:
+	.cfi_remember_state
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	popq	%r15
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore %r15
+	popq	%r14
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore %r14
+	popq	%r13
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore %r13
+	popq	%r12
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore %r12
+	popq	%rbx
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore %rbx
+	popq	%rbp
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore %rbp
+	ret
+2:
+	.cfi_restore_state
+	ldmxcsr	(%rsp)
+	fldcw	4(%rsp)
+	jmp	1b
+	.cfi_endproc
+	.size	reef_context_jump, . - reef_context_jump
+
+/* Where a new context begins: rbx is its function, r12 the argument. */
+	.globl	reef_context_start
+	.hidden	reef_context_start
+	.type	reef_context_start, @function
+	.balign	16
+reef_context_start:
+	.cfi_startproc
+	/* The outermost frame: there is no caller. */
+	.cfi_undefined %rip
+	xorl	%ebp, %ebp
+	movq	%r12, %rdi
+	call	*%rbx
+	ud2
+	.cfi_endproc
+	.size	reef_context_start, . - reef_context_start
+
+#endif
+	.section .note.GNU-stack, "", @progbits

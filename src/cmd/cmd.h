@@ -1,0 +1,29 @@
+/* cmd.h - the subcommands of the program `reef`, one file each.
+ *
+ * (1) A subcommand parses its arguments and calls the library; no logic here.
+ * (2) Results go to stdout, everything else to stderr. Exit status: 0, 1 when
+ *     the work failed, 2 when the arguments were wrong.
+ *
+ * Thread: main. */
+#ifndef REEF_CMD_CMD_H
+#define REEF_CMD_CMD_H
+
+struct command {
+	const char *name;
+	const char *summary;		   /* one line, for `reef help` */
+	int (*run)(int argc, char **argv); /* argv[0] is the name */
+};
+
+/* Each in src/cmd/<name>.c, listed in main.c. `--help` is theirs to answer. */
+int cmd_version(int argc, char **argv);
+
+/* Say "reef NAME: TEXT" and where to find help; returns 2. */
+__attribute__((format(printf, 2, 3))) int cmd_usage_error(const char *name,
+							  const char *format,
+							  ...);
+
+/* Is this the only argument, and a wish for help? */
+#include <stdbool.h>
+bool cmd_wants_help(int argc, char **argv);
+
+#endif

@@ -1,0 +1,100 @@
+/* main.c - the program `reef`: finds the subcommand and runs it. */
+#include "base/log.h"
+#include "cmd/cmd.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command commands[] = {
+	{"version", "what this build is and has in it", cmd_version},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void help(FILE *stream)
+{
+	size_t i;
+
+	fprintf(stream, "usage: reef COMMAND [ARGUMENTS]\n\n"
+			"Remote memory, safe and quick to use.\n\n");
+	for (i = 0; i < COMMANDS; i++)
+		fprintf(stream, "  %-10s %s\n", commands[i].name,
+			commands[i].summary);
+	fprintf(stream, "  %-10s %s\n\n", "help", "this text");
+	fprintf(stream, "`reef COMMAND --help` tells more; so does reef(1).\n"
+			"REEF_LOG=debug|info|warning|error shows what the "
+			"library logs.\n");
+}
+
+int cmd_usage_error(const char *name, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(stderr, "reef %s: ", name);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "\nTry `reef %s --help`.\n", name);
+	return 2;
+}
+
+bool cmd_wants_help(int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return true;
+	return false;
+}
+
+static int set_log(void)
+{
+	static const char *const levels[] = {"debug", "info", "warning",
+					     "error"};
+	const char *wish = getenv("REEF_LOG");
+	int level = REEF_LOG_WARNING;
+
+	if (wish) {
+		for (level = 0; level < 4; level++)
+			if (!strcmp(wish, levels[level]))
+				break;
+		if (level == 4) {
+			fprintf(stderr,
+				"reef: REEF_LOG is \"%s\"; it may be debug, "
+				"info, warning or error\n",
+				wish);
+			return 2;
+		}
+	}
+	reef_log_set(reef_log_to_stream, stderr, (enum reef_log_level)level);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+	int rc;
+
+	if (argc < 2) {
+		help(stderr);
+		return 2;
+	}
+	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
+	    !strcmp(argv[1], "-h")) {
+		help(stdout);
+		return 0;
+	}
+	if (!strcmp(argv[1], "--version"))
+		argv[1] = "version";
+	rc = set_log();
+	if (rc)
+		return rc;
+	for (i = 0; i < COMMANDS; i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);
+	help(stderr);
+	return 2;
+}

@@ -1,0 +1,393 @@
+/* fabric.c - the calls of fabric.h, but for queues (queue.c): they check, and
+ * dispatch to the layers below. */
+#include "fabric/fabric.h"
+
+#include "fabric/internal.h"
+#include "fabric/provider.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MILLISECOND 1000000ull
+
+/* --- fork --- */
+
+uint32_t reef_forks;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
+{
+	reef_forks++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
+/* --- fabrics --- */
+
+static const struct {
+	const char *kind;
+	int (*open)(const struct reef_fabric_options *options,
+		    struct reef_fabric **out);
+	uint64_t silence_ns;
+} providers[] = {
+	{"shm", reef_shm_open, 3000 * MILLISECOND},
+	{"tcp", reef_tcp_open, 3000 * MILLISECOND},
+	{"verbs", reef_verbs_open, 1000 * MILLISECOND},
+	{"sim", reef_sim_open, 3000 * MILLISECOND},
+};
+
+#define DEFAULT(field, value)                                                  \
+	do {                                                                   \
+		if (!filled.field)                                             \
+			filled.field = (value);                                \
+	} while (0)
+
+int reef_fabric_open(const char *kind,
+		     const struct reef_fabric_options *options,
+		     struct reef_fabric **out)
+{
+	struct reef_fabric_options filled = {0};
+	struct reef_fabric *fabric;
+	size_t i;
+	int rc;
+
+	for (i = 0; i < sizeof(providers) / sizeof(providers[0]); i++)
+		if (!strcmp(providers[i].kind, kind))
+			break;
+	if (i == sizeof(providers) / sizeof(providers[0]))
+		return -EINVAL;
+	pthread_once(&fork_once, watch_forks);
+	if (options)
+		filled = *options;
+	DEFAULT(ops_max, 256);
+	DEFAULT(length_max, 16u << 20);
+	DEFAULT(message_max, 64u << 10);
+	DEFAULT(depth_max, 128);
+	DEFAULT(inbox_max, 4096);
+	DEFAULT(links_max, 4096);
+	DEFAULT(spin_ns, 20000);
+	DEFAULT(silence_ns, providers[i].silence_ns);
+	rc = providers[i].open(&filled, &fabric);
+	if (rc)
+		return rc;
+	if (!fabric->options.ops_max)
+		fabric->options = filled;
+	fabric->kind = providers[i].kind;
+	fabric->fork_generation = reef_fork_generation();
+	fabric->provider.fabric = fabric;
+	fabric->provider.next = NULL;
+	reef_layer_fill(&fabric->provider);
+	fabric->top = &fabric->provider;
+	if (!fabric->description[0])
+		strcpy(fabric->description, fabric->kind);
+	if (filled.need & ~fabric->capabilities) {
+		reef_fabric_close(fabric);
+		return -REEF_ENOCAP;
+	}
+	*out = fabric;
+	return 0;
+}
+
+void reef_fabric_close(struct reef_fabric *fabric)
+{
+	if (fabric && !reef_is_forked(fabric))
+		fabric->top->ops.close(fabric->top);
+}
+
+const char *reef_fabric_kind(const struct reef_fabric *fabric)
+{
+	return fabric->kind;
+}
+
+const char *reef_fabric_description(const struct reef_fabric *fabric)
+{
+	return fabric->description;
+}
+
+uint64_t reef_fabric_domain(const struct reef_fabric *fabric)
+{
+	return fabric->domain;
+}
+
+uint32_t reef_fabric_capabilities(const struct reef_fabric *fabric)
+{
+	return fabric->capabilities;
+}
+
+const struct reef_fabric_options *
+reef_fabric_limits(const struct reef_fabric *fabric)
+{
+	return &fabric->options;
+}
+
+/* --- posting --- */
+
+int reef_batch_check(const struct reef_queue *queue,
+		     const struct reef_batch *batch)
+{
+	uint32_t i;
+	int rc;
+
+	rc = reef_batch_check_link(queue, batch);
+	for (i = 0; !rc && i < batch->count; i++)
+		rc = reef_op_check(queue->fabric, batch->link, &batch->ops[i]);
+	return rc;
+}
+
+int reef_post(struct reef_queue *queue, struct reef_batch *batch)
+{
+	struct reef_layer *top = queue->fabric->top;
+
+	batch->queue = queue;
+	batch->fiber = NULL;
+	batch->status = 0;
+	batch->done = false;
+	return top->ops.post(top, queue, batch);
+}
+
+int reef_run(struct reef_queue *queue, struct reef_batch *batch)
+{
+	int rc;
+
+	for (;;) {
+		rc = reef_post(queue, batch);
+		if (__builtin_expect(rc == 1, 1))
+			return batch->status;
+		if (!rc)
+			return reef_wait(queue, batch);
+		if (rc != -EAGAIN)
+			return rc;
+		rc = reef_wait_a_little(queue, REEF_FOREVER);
+		if (rc)
+			return rc;
+	}
+}
+
+/* --- links --- */
+
+int reef_listen(struct reef_queue *queue, const char *address,
+		const struct reef_listen_options *options,
+		struct reef_listener **out)
+{
+	struct reef_layer *top = queue->fabric->top;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (!address || !options || !options->credential)
+		return -EINVAL;
+	return top->ops.listen(top, queue, address, options, out);
+}
+
+void reef_listener_close(struct reef_listener *listener)
+{
+	struct reef_layer *top;
+
+	if (!listener || reef_is_forked(listener->fabric))
+		return;
+	top = listener->fabric->top;
+	top->ops.unlisten(top, listener);
+}
+
+const char *reef_listener_address(const struct reef_listener *listener)
+{
+	return listener->address;
+}
+
+static bool link_is_settled(const void *what)
+{
+	const struct reef_link *link = what;
+
+	return atomic_load(&link->state) != REEF_LINK_OPENING;
+}
+
+int reef_connect(struct reef_queue *queue, const char *address,
+		 const struct reef_connect_options *options,
+		 struct reef_link **out)
+{
+	struct reef_layer *top = queue->fabric->top;
+	struct reef_link *link;
+	int rc;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (!address || !options || !options->session || !options->identity ||
+	    strlen(options->identity) > REEF_IDENTITY_MAX)
+		return -EINVAL;
+	rc = top->ops.connect(top, queue, address, options, &link);
+	if (rc)
+		return rc;
+	rc = reef_wait_until(queue, link_is_settled, link,
+			     options->timeout_ns
+				     ? options->timeout_ns
+				     : queue->fabric->options.silence_ns);
+	if (!rc && atomic_load(&link->state) == REEF_LINK_DOWN)
+		rc = atomic_load(&link->reason);
+	if (rc) {
+		reef_link_close(link);
+		return rc;
+	}
+	*out = link;
+	return 0;
+}
+
+void reef_link_close(struct reef_link *link)
+{
+	struct reef_layer *top;
+
+	if (!link || reef_is_forked(link->fabric))
+		return;
+	reef_assert(!link->listener);
+	top = link->fabric->top;
+	reef_forget_link(link->queue, link);
+	top->ops.disconnect(top, link);
+}
+
+int reef_link_status(const struct reef_link *link)
+{
+	int reason;
+
+	switch (atomic_load_explicit(&link->state, memory_order_acquire)) {
+	case REEF_LINK_UP:
+		return 0;
+	case REEF_LINK_OPENING:
+		return -REEF_ENOLINK;
+	default:
+		reason = atomic_load(&link->reason);
+		return reason == -REEF_EFENCED || reason == -REEF_EHOSTDEAD
+			       ? reason
+			       : -REEF_ENOLINK;
+	}
+}
+
+uint32_t reef_link_session(const struct reef_link *link)
+{
+	return link->session;
+}
+
+void reef_link_set_user(struct reef_link *link, void *user)
+{
+	link->user = user;
+}
+
+void *reef_link_user(const struct reef_link *link)
+{
+	return link->user;
+}
+
+/* --- memory --- */
+
+int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
+		struct reef_region **out)
+{
+	if (reef_is_forked(fabric))
+		return -REEF_EFORKED;
+	return fabric->top->ops.expose(fabric->top, memory, out);
+}
+
+uint64_t reef_region_key(const struct reef_region *region)
+{
+	return region->key;
+}
+
+int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
+		  uint64_t timeout_ns)
+{
+	struct reef_layer *top = queue->fabric->top;
+	uint64_t until_ns = reef_deadline_ns(timeout_ns);
+	int rc;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	while ((rc = top->ops.withdraw(top, queue, region)) == -EAGAIN) {
+		rc = reef_wait_a_little(queue, until_ns);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+int reef_attach(struct reef_queue *queue, struct reef_link *link, uint64_t key,
+		struct reef_remote **out)
+{
+	struct reef_layer *top = queue->fabric->top;
+	struct reef_remote *remote;
+	int rc;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (!link || link->fabric != queue->fabric || link->listener)
+		return -EINVAL;
+	rc = reef_link_status(link);
+	if (rc)
+		return rc;
+	rc = top->ops.attach(top, queue, link, key, &remote);
+	if (rc)
+		return rc;
+	/* Its end is told to the link's queue, which may be another. */
+	while (!rc && atomic_load(&remote->state) == 1)
+		rc = reef_wait_a_little(queue, REEF_FOREVER);
+	if (!rc)
+		rc = atomic_load(&remote->state);
+	if (rc) {
+		top->ops.detach(top, queue, remote);
+		return rc;
+	}
+	*out = remote;
+	return 0;
+}
+
+void reef_detach(struct reef_queue *queue, struct reef_remote *remote)
+{
+	struct reef_layer *top = queue->fabric->top;
+
+	if (remote && !reef_is_forked(queue->fabric))
+		top->ops.detach(top, queue, remote);
+}
+
+uint64_t reef_remote_size(const struct reef_remote *remote)
+{
+	return remote->size;
+}
+
+int reef_buffer_register(struct reef_fabric *fabric, void *base, size_t size,
+			 struct reef_buffer **out)
+{
+	if (reef_is_forked(fabric))
+		return -REEF_EFORKED;
+	if (!base || !size)
+		return -EINVAL;
+	return fabric->top->ops.buffer_register(fabric->top, base, size, out);
+}
+
+void reef_buffer_unregister(struct reef_buffer *buffer)
+{
+	struct reef_layer *top;
+
+	if (!buffer || reef_is_forked(buffer->fabric))
+		return;
+	top = buffer->fabric->top;
+	top->ops.buffer_unregister(top, buffer);
+}
+
+/* --- fencing --- */
+
+int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns)
+{
+	struct reef_layer *top = queue->fabric->top;
+	uint64_t until_ns = reef_deadline_ns(timeout_ns);
+	int rc;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (!session)
+		return -EINVAL;
+	while ((rc = top->ops.fence(top, queue, session)) == -EAGAIN) {
+		rc = reef_wait_a_little(queue, until_ns);
+		if (rc)
+			break;
+	}
+	return rc;
+}

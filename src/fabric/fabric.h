@@ -1,0 +1,304 @@
+/* fabric.h - one-sided operations on other machines' memory.
+ *
+ * This is the contract between everything above and the four fabrics below:
+ * shm, tcp, verbs, sim. tests/conform holds each of them to it.
+ *
+ * F1  Operations: READ, WRITE, CAS, FAA, FLUSH on remote memory under a key,
+ *     and SEND, a message to the peer of a link. A batch is posted at once: one
+ *     doorbell, one system call, one frame.
+ * F2  Only an aligned 8-byte word is atomic. Anything longer can be torn at any
+ *     word, in any order.
+ * F3  In a batch: (a) whatever follows a WRITE takes effect after it; (b) a
+ *     READ takes effect after every operation before it; (c) a WRITE, CAS, FAA
+ *     or SEND may take effect before an earlier READ, CAS or FAA unless flagged
+ *     REEF_ORDERED, which costs a round trip. A CAS that does not match stops
+ *     nothing. The first operation that fails ends the batch; later ones report
+ *     -REEF_ENOTDONE. Between links, batches and queues: no order.
+ *     FLUSH takes effect after every operation before it, and before any after.
+ * F4  A completed WRITE, CAS or FAA is seen by every operation posted after
+ *     that completion, by anyone in the same atomic domain.
+ * F5  An operation whose connection is lost may have happened, or may still
+ *     happen: -REEF_EINDOUBT; nothing here retries it. It is settled once the
+ *     session has a new link to that peer: the peer ends the old one, with all
+ *     its unread input, before it accepts the next.
+ * F6  Memory has an atomic domain, fixed when it is lent. Once shared, a word
+ *     that CAS or FAA may touch is changed only by CAS or FAA in its domain: no
+ *     WRITE, no CPU store. Exposing or attaching from another domain is refused
+ *     with -REEF_EDOMAIN.
+ * F7  Once reef_fence has returned 0, nothing of that session takes effect here
+ *     again, and it is not let in again.
+ * F8  Every access is checked against key and bounds, by this library before it
+ *     posts (-ERANGE, and nothing of the batch happens) and by the target.
+ * F9  Completion says nothing about power. FLUSH makes completed WRITEs durable
+ *     where the backing can be; elsewhere it fails with -REEF_ENOTDURABLE.
+ *
+ * Objects, from the outside in: a *fabric* is a process's end of one network; a
+ * *queue* is where one thread posts and polls; a *link* joins a session to a
+ * peer; a *region* is memory exposed here, a *remote* a peer's region attached
+ * through a link; a *buffer* is registered local memory.
+ *
+ * Blocking calls park inside a fiber; outside they spin for spin_ns, then
+ * sleep. Every posted batch completes: a peer silent for silence_ns counts as
+ * lost. Any call in a forked child returns -REEF_EFORKED; any call on a killed
+ * simulated host -REEF_EHOSTDEAD.
+ *
+ * Thread: a fabric and its links, remotes, regions and buffers: any. A queue,
+ * its batches and its messages: owner. */
+#ifndef REEF_FABRIC_FABRIC_H
+#define REEF_FABRIC_FABRIC_H
+
+#include "fabric/memory.h"
+
+#include <reef/fiber.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reef_fabric;
+struct reef_queue;
+struct reef_link;
+struct reef_listener;
+struct reef_region;
+struct reef_remote;
+struct reef_buffer;
+
+/* --- operations --- */
+
+enum reef_op_kind {
+	REEF_READ = 1,
+	REEF_WRITE,
+	REEF_CAS,
+	REEF_FAA,
+	REEF_FLUSH,
+	REEF_SEND,
+	REEF_OP_KINDS
+};
+
+#define REEF_ORDERED 1u /* takes effect after all before it (F3c) */
+
+struct reef_op {
+	uint8_t kind;
+	uint8_t flags;
+	uint16_t reserved;	    /* 0 */
+	uint32_t length;	    /* READ, WRITE, SEND, FLUSH: bytes */
+	struct reef_remote *remote; /* all but SEND; of the batch's link */
+	uint64_t offset;	    /* in the remote; CAS, FAA: of 8 */
+	void *local;		    /* READ: to; WRITE, SEND: from */
+	struct reef_buffer *buffer; /* that holds local; NULL: staged */
+	uint64_t operand;	    /* CAS: new value; FAA: what to add */
+	uint64_t compare;	    /* CAS */
+	uint64_t result;	    /* out: CAS, FAA: the value before */
+	int status;		    /* out: 0, or what went wrong */
+};
+
+/* Belongs to the fabric, with its ops and their local bytes, from a successful
+ * post until done. Zero what is not named. */
+struct reef_batch {
+	struct reef_link *link;
+	struct reef_op *ops;
+	uint32_t count; /* 1 to limits.ops_max */
+	int status;	/* out: 0, or the status of the op that failed first */
+	bool done;	/* out */
+	/* Optional: called by reef_poll, on the queue's thread, when done; may
+	 * post, may not block. */
+	void (*on_done)(struct reef_batch *batch);
+	void *user;
+	/* the fabric's: */
+	struct reef_queue *queue;
+	struct reef_fiber *fiber;
+	struct reef_batch *next;
+	uint64_t scratch[4];
+};
+
+/* Post a batch.
+ * 0: under way; it completes in a later reef_poll.
+ * 1: done already, status is set; on_done is not called.
+ * Anything negative: nothing of it happened.
+ * -EINVAL: malformed op.  -ERANGE: outside its remote.  -EMSGSIZE: over a
+ * limit.  -EAGAIN: too much under way; poll first.  -REEF_EKEY: the remote was
+ * withdrawn.  -REEF_ENOLINK: the link is down.  -REEF_EFENCED: it was fenced.
+ * -REEF_ENOTDURABLE, -REEF_ENOCAP: FLUSH that cannot be. */
+int reef_post(struct reef_queue *queue, struct reef_batch *batch);
+
+/* Post and wait until done; waits out -EAGAIN. Returns what post refused with,
+ * or batch->status. */
+int reef_run(struct reef_queue *queue, struct reef_batch *batch);
+
+/* Wait for a batch that was posted. Returns batch->status. */
+int reef_wait(struct reef_queue *queue, struct reef_batch *batch);
+
+/* Make progress: completions, arrivals, the target's duties. Returns how much
+ * happened; 0: nothing. Never blocks. */
+int reef_poll(struct reef_queue *queue);
+
+/* For foreign event loops: arm, poll once more, and if that was 0 the
+ * descriptor becomes readable on the next event. */
+int reef_queue_fd(const struct reef_queue *queue);
+int reef_queue_arm(struct reef_queue *queue);
+
+/* Wait until reef_poll did something. -ETIMEDOUT. */
+int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns);
+
+/* --- messages --- */
+
+struct reef_message {
+	struct reef_link *link; /* it came through; NULL: gone meanwhile */
+	uint32_t session;	/* its sender's, proven */
+	uint32_t length;
+	struct reef_message *next; /* the fabric's */
+	uint8_t bytes[];
+};
+
+/* Take the next message that arrived on the links this queue opened or
+ * accepted; links stay in order. The caller frees it.
+ * timeout_ns 0: do not wait.  -ETIMEDOUT. */
+int reef_receive(struct reef_queue *queue, uint64_t timeout_ns,
+		 struct reef_message **out);
+void reef_message_free(struct reef_message *message);
+
+/* --- fabrics and queues --- */
+
+enum reef_capability {
+	REEF_CAP_FLUSH = 1 << 0,
+	REEF_CAP_DATAGRAM = 1 << 1,
+	REEF_CAP_UNRELIABLE_WRITE = 1 << 2,
+	REEF_CAP_WRITE_IMMEDIATE = 1 << 3,
+	REEF_CAP_WINDOWS = 1 << 4,
+	REEF_CAP_ON_CHIP = 1 << 5,
+};
+
+/* Zero means the default. */
+struct reef_fabric_options {
+	uint32_t ops_max;     /* operations in a batch; 256 */
+	uint32_t length_max;  /* bytes of one operation; 16 MiB */
+	uint32_t message_max; /* bytes of one SEND; 64 KiB */
+	uint32_t depth_max;   /* batches under way on a link; 128 */
+	uint32_t inbox_max;   /* messages waiting in a queue; 4,096 */
+	uint32_t links_max;   /* accepted links; 4,096 */
+	uint64_t spin_ns;     /* before sleeping; 20,000 */
+	uint64_t silence_ns;  /* after which a peer is lost; 3 s (verbs 1 s) */
+	uint32_t need;	      /* capabilities, or -REEF_ENOCAP */
+	const char
+		*device; /* verbs: "rxe0", "rxe0:1", "rxe0:1:3"; NULL: best */
+	void *sim_host;	 /* sim: which host this is */
+};
+
+/* Open this process's end. kind: "shm", "tcp", "verbs", "sim". Caller owns
+ * *out.  -EINVAL: no such kind or a bad option.  -ENOSYS: not in this build.
+ * -ENODEV: no RDMA device.  -REEF_ENOCAP. */
+int reef_fabric_open(const char *kind,
+		     const struct reef_fabric_options *options,
+		     struct reef_fabric **out);
+
+/* Closes what is still open in it, without a word to peers: as if the process
+ * had died. Queues must be closed first. In a forked child closing does
+ * nothing: the parent's end stays as it is. NULL is fine. */
+void reef_fabric_close(struct reef_fabric *fabric);
+
+const char *reef_fabric_kind(const struct reef_fabric *fabric);
+/* What is really in use, for people: "verbs rxe0 port 1 gid 1 (10.0.0.1)". */
+const char *reef_fabric_description(const struct reef_fabric *fabric);
+uint64_t reef_fabric_domain(const struct reef_fabric *fabric);
+uint32_t reef_fabric_capabilities(const struct reef_fabric *fabric);
+/* The options in force. */
+const struct reef_fabric_options *
+reef_fabric_limits(const struct reef_fabric *fabric);
+
+/* Make a queue for the calling thread. sched: whose fibers will use it; NULL:
+ * the calling fiber's, if any. Caller owns *out. */
+int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
+		    struct reef_queue **out);
+void reef_queue_close(struct reef_queue *queue); /* nothing under way in it */
+
+/* --- links --- */
+
+#define REEF_KEY_SIZE 32
+#define REEF_IDENTITY_MAX                                                      \
+	63 /* bytes of an identity's name, on the wire too                     \
+	    */
+
+struct reef_connect_options {
+	uint32_t session;     /* who connects; not 0 */
+	const char *identity; /* whose key it proves */
+	uint8_t key[REEF_KEY_SIZE];
+	uint64_t timeout_ns; /* 0: silence_ns */
+};
+
+struct reef_listen_options {
+	/* Required: the key that `identity` must prove to act as `session`;
+	 * any error refuses it. */
+	int (*credential)(void *context, const char *identity, uint32_t session,
+			  uint8_t key[REEF_KEY_SIZE]);
+	/* Optional; from reef_poll, outside any fiber. After closed returns the
+	 * link is gone. reason: why, negative. */
+	void (*opened)(void *context, struct reef_link *link);
+	void (*closed)(void *context, struct reef_link *link, int reason);
+	void *context;
+};
+
+/* Accept links. Addresses: "shm:/path" or "shm:@name", "tcp:HOST:PORT",
+ * "verbs:HOST:PORT", "sim:HOST/PORT"; port 0 picks one. The listener, its links
+ * and their messages belong to this queue. Caller owns *out. */
+int reef_listen(struct reef_queue *queue, const char *address,
+		const struct reef_listen_options *options,
+		struct reef_listener **out);
+void reef_listener_close(struct reef_listener *listener); /* and its links */
+const char *reef_listener_address(const struct reef_listener *listener);
+
+/* Connect as a session; a session has one link to a peer, and a new one ends
+ * the old (F5). Its messages come to this queue. Caller owns *out.
+ * -ECONNREFUSED and such: nobody there.  -ETIMEDOUT.  -REEF_EAUTH.
+ * -REEF_EVERSION.  -REEF_EFENCED.  -EBUSY: links_max reached. */
+int reef_connect(struct reef_queue *queue, const char *address,
+		 const struct reef_connect_options *options,
+		 struct reef_link **out);
+
+/* End a link and free it with its remotes. Batches under way complete with
+ * -REEF_EINDOUBT in a later poll. A link that went down by itself stays, down,
+ * until this is called. Connected links only: an accepted one is ended by
+ * reef_fence or with its listener. Thread: the queue that opened it. NULL is
+ * fine. */
+void reef_link_close(struct reef_link *link);
+
+/* 0: up.  -REEF_ENOLINK, -REEF_EFENCED: why not. */
+int reef_link_status(const struct reef_link *link);
+uint32_t reef_link_session(const struct reef_link *link);
+void reef_link_set_user(struct reef_link *link, void *user);
+void *reef_link_user(const struct reef_link *link);
+
+/* --- memory --- */
+
+/* Expose memory (memory.h) under a fresh key, which whoever is to attach must
+ * be told; keys are never reused. The memory stays the caller's and must
+ * outlive the region.  -REEF_EDOMAIN.  -EINVAL: shm needs a descriptor. */
+int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
+		struct reef_region **out);
+uint64_t reef_region_key(const struct reef_region *region);
+
+/* Take the key back: no new attach; holders are told, and stop. 0: nobody can
+ * reach it any more and the region is freed.  -ETIMEDOUT: somebody has not
+ * acknowledged; call again, or fence them. */
+int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
+		  uint64_t timeout_ns);
+
+/* Reach a peer's region. Freed by detach, or with its link.
+ * -REEF_EKEY: no such key, or withdrawn.  -REEF_EDOMAIN.  -REEF_ENOLINK. */
+int reef_attach(struct reef_queue *queue, struct reef_link *link, uint64_t key,
+		struct reef_remote **out);
+/* Nothing under way may name it. NULL is fine. */
+void reef_detach(struct reef_queue *queue, struct reef_remote *remote);
+uint64_t reef_remote_size(const struct reef_remote *remote);
+
+/* Register local memory, so that operations within it are not staged. */
+int reef_buffer_register(struct reef_fabric *fabric, void *base, size_t size,
+			 struct reef_buffer **out);
+void reef_buffer_unregister(struct reef_buffer *buffer); /* NULL is fine */
+
+/* --- fencing --- */
+
+/* End a session here for good (F7): every link of it, and every older
+ * generation of its slot (session: slot 16, generation 16).
+ * 0: confirmed.  -ETIMEDOUT: not yet; call again. */
+int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns);
+
+#endif

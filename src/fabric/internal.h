@@ -1,0 +1,30 @@
+/* internal.h - between fabric.c, queue.c and layer.c; providers do not need it.
+ *
+ * Thread: owner of the queue. */
+#ifndef REEF_FABRIC_INTERNAL_H
+#define REEF_FABRIC_INTERNAL_H
+
+#include "fabric/provider.h"
+
+/* Fill in what a layer leaves out. */
+void reef_layer_fill(struct reef_layer *layer);
+
+/* Is this a forked child of the process that opened the fabric? */
+static inline bool reef_is_forked(const struct reef_fabric *fabric)
+{
+	return fabric->fork_generation != reef_fork_generation();
+}
+
+/* Poll, or park, until ready(what).  -ETIMEDOUT.  -REEF_EHOSTDEAD. */
+int reef_wait_until(struct reef_queue *queue, bool (*ready)(const void *what),
+		    const void *what, uint64_t timeout_ns);
+
+/* For what a provider cannot announce: wait until something happened, a
+ * millisecond at most.  -ETIMEDOUT: until_ns has passed. */
+int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns);
+uint64_t reef_deadline_ns(uint64_t timeout_ns);
+
+/* Messages outlive the link they came through. */
+void reef_forget_link(struct reef_queue *queue, const struct reef_link *link);
+
+#endif

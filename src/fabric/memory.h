@@ -1,0 +1,58 @@
+/* memory.h - memory that can be lent.
+ *
+ * (1) A memfd is sealed against shrinking and growing and has mode 0600, so
+ *     that whoever is handed it can neither cut it short under others nor open
+ *     it again through /proc with more rights.
+ * (2) Its pages are taken when it is made: a touch later never fails.
+ * (3) Its mapping does not follow a fork.
+ * (4) The atomic domain (F6) is fixed here.
+ *
+ * Thread: any; destroyed when no region uses it. */
+#ifndef REEF_FABRIC_MEMORY_H
+#define REEF_FABRIC_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum reef_backing {
+	REEF_BACKING_MEMFD,	/* ends with the last process that maps it */
+	REEF_BACKING_FILE,	/* durable after FLUSH */
+	REEF_BACKING_DAX,	/* a file on persistent memory, MAP_SYNC */
+	REEF_BACKING_SIMULATED, /* for sim: no descriptor */
+};
+
+struct reef_memory_options {
+	uint64_t size; /* bytes; rounded up to pages */
+	enum reef_backing backing;
+	const char *path; /* FILE, DAX: made if absent, mode 0600 */
+	uint64_t domain;  /* 0: this machine's CPUs */
+	bool huge_pages;  /* MEMFD: ask for them; falls back, see `huge` */
+	bool durable;	  /* SIMULATED: behave like FILE */
+};
+
+struct reef_memory {
+	void *base;
+	uint64_t size;
+	uint64_t domain;
+	int fd; /* -1: none */
+	bool durable;
+	bool huge; /* huge pages are really in use */
+	enum reef_backing backing;
+};
+
+/* Take memory, zeroed (FILE and DAX: as the file was). Caller owns *out.
+ * -ENOMEM, -ENOSPC: there is not that much.  -EINVAL: size 0 or over 2^47.
+ * -EOPNOTSUPP: DAX on a file system that has none. */
+int reef_memory_create(const struct reef_memory_options *options,
+		       struct reef_memory **out);
+void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
+
+/* Make a range durable.  -REEF_ENOTDURABLE. */
+int reef_memory_flush(struct reef_memory *memory, uint64_t offset,
+		      uint64_t length);
+
+/* The domain of this machine's CPUs: the same in every process on it, another
+ * on every other machine and after every boot. Never 0. */
+uint64_t reef_domain_cpu(void);
+
+#endif

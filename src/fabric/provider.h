@@ -1,0 +1,321 @@
+/* provider.h - what a fabric (or a hook around one) implements.
+ *
+ * The calls of fabric.h are in fabric.c: they check, wait and dispatch. A
+ * provider never blocks and never calls the user: it starts things, and tells
+ * of their end with the reef_*_ended functions below, from its post or poll.
+ *
+ * A fabric is a stack of layers; each op gets its own layer first and calls
+ * layer->next to go down. The provider is the lowest. A member that a hook
+ * leaves out goes straight down; one that a provider leaves out does what its
+ * comment says. Objects are made by the provider, which embeds the structs
+ * below as the first member of its own; hooks see the same objects.
+ *
+ * Thread: post, poll, arm, connect, attach, detach, listen: the queue's. The
+ * others: any. A batch may name a link that another queue opened, so what a
+ * link holds is locked by its provider. */
+#ifndef REEF_FABRIC_PROVIDER_H
+#define REEF_FABRIC_PROVIDER_H
+
+#include "base/log.h"
+#include "base/sched.h"
+#include "fabric/fabric.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define reef_container(pointer, type, member)                                  \
+	((type *)((char *)(pointer)-offsetof(type, member)))
+
+struct reef_layer;
+
+struct reef_fabric_ops {
+	const char *name;
+	/* Close the fabric and free it; queues are closed. Required. */
+	void (*close)(struct reef_layer *layer);
+	/* Make a queue (fills fd, or leaves -1 where nothing can be waited on)
+	 * and free it. Required. */
+	int (*queue_open)(struct reef_layer *layer, struct reef_queue **out);
+	void (*queue_close)(struct reef_layer *layer, struct reef_queue *queue);
+	/* As reef_post, without the checks that reef_batch_check makes, which
+	 * the lowest layer calls. Required. */
+	int (*post)(struct reef_layer *layer, struct reef_queue *queue,
+		    struct reef_batch *batch);
+	/* Progress; returns how much happened. Required. */
+	int (*poll)(struct reef_layer *layer, struct reef_queue *queue);
+	/* Absent: 0. */
+	int (*arm)(struct reef_layer *layer, struct reef_queue *queue);
+	/* Start listening. Required. unlisten ends the listener's links too,
+	 * without calling closed. */
+	int (*listen)(struct reef_layer *layer, struct reef_queue *queue,
+		      const char *address,
+		      const struct reef_listen_options *options,
+		      struct reef_listener **out);
+	void (*unlisten)(struct reef_layer *layer,
+			 struct reef_listener *listener);
+	/* Start connecting; ends with reef_link_opened or reef_link_ended. */
+	int (*connect)(struct reef_layer *layer, struct reef_queue *queue,
+		       const char *address,
+		       const struct reef_connect_options *options,
+		       struct reef_link **out);
+	/* End a link from this side. */
+	void (*disconnect)(struct reef_layer *layer, struct reef_link *link);
+	/* Expose; fills the region. Required. */
+	int (*expose)(struct reef_layer *layer, struct reef_memory *memory,
+		      struct reef_region **out);
+	/* Start to take a key back, or go on; 0: nobody holds it any more and
+	 * the region is freed.  -EAGAIN: not yet, ask again after a poll. */
+	int (*withdraw)(struct reef_layer *layer, struct reef_queue *queue,
+			struct reef_region *region);
+	/* Start; ends with reef_attach_ended. Required. */
+	int (*attach)(struct reef_layer *layer, struct reef_queue *queue,
+		      struct reef_link *link, uint64_t key,
+		      struct reef_remote **out);
+	void (*detach)(struct reef_layer *layer, struct reef_queue *queue,
+		       struct reef_remote *remote);
+	/* Absent: a buffer that means nothing. */
+	int (*buffer_register)(struct reef_layer *layer, void *base,
+			       size_t size, struct reef_buffer **out);
+	void (*buffer_unregister)(struct reef_layer *layer,
+				  struct reef_buffer *buffer);
+	/* Start, or go on. 0: confirmed.  -EAGAIN: not yet. Required. */
+	int (*fence)(struct reef_layer *layer, struct reef_queue *queue,
+		     uint32_t session);
+};
+
+struct reef_layer {
+	struct reef_fabric_ops ops; /* absent members filled in */
+	struct reef_layer *next;    /* towards the provider; NULL there */
+	struct reef_fabric *fabric;
+};
+
+struct reef_fabric {
+	struct reef_layer *top;
+	struct reef_layer provider;
+	struct reef_fabric_options options; /* defaults filled in */
+	const char *kind;
+	char description[128];
+	uint64_t domain;
+	uint32_t capabilities;
+	uint32_t fork_generation; /* reef_fork_generation() when opened */
+};
+
+struct reef_queue {
+	struct reef_fabric *fabric;
+	struct reef_sched *sched;
+	struct reef_poller poller;
+	int fd; /* readable when armed and something happened; -1 */
+	/* Batches that ended, until reef_poll reports them. */
+	struct reef_batch *ended, **ended_tail;
+	/* What other threads' polls brought for this queue. */
+	pthread_mutex_t lock;
+	struct reef_batch *foreign_ended;	  /* locked */
+	struct reef_message *inbox, **inbox_tail; /* locked */
+	_Atomic uint32_t inbox_count;		  /* written locked */
+	_Atomic uint32_t foreign;		  /* something is there */
+	int wake_fd;		  /* eventfd that fd must cover; -1: none */
+	_Atomic uint32_t armed;	  /* its owner is about to sleep on fd */
+	uint32_t events;	  /* told since the last reef_poll */
+	uint64_t progress;	  /* polls that did something */
+	struct reef_link *opened; /* accepted, until `opened` was called */
+	struct reef_waiter *waiters;
+};
+
+enum reef_link_state { REEF_LINK_OPENING, REEF_LINK_UP, REEF_LINK_DOWN };
+
+struct reef_link {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;	/* its messages and events go there */
+	struct reef_listener *listener; /* NULL: connected from here */
+	_Atomic int state;		/* enum reef_link_state */
+	_Atomic int reason;		/* once down: negative */
+	uint32_t session;
+	void *user;
+	struct reef_link *next_opened; /* in queue->opened */
+};
+
+struct reef_listener {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;
+	struct reef_listen_options options;
+	char address[192]; /* with the real port */
+};
+
+struct reef_region {
+	struct reef_fabric *fabric;
+	struct reef_memory *memory;
+	uint64_t key;
+};
+
+struct reef_remote {
+	struct reef_link *link;
+	uint8_t *base; /* shm: the mapping */
+	uint64_t size;
+	uint64_t key;
+	bool durable;
+	_Atomic int state; /* 1: attaching; 0: usable; negative: why not */
+};
+
+struct reef_buffer {
+	struct reef_fabric *fabric;
+	uint8_t *base;
+	size_t size;
+};
+
+/* --- for providers, from fabric.c --- */
+
+/* Fill in a layer's absent members and put it on top. Before the first queue
+ * is opened. The layer stays the caller's until the fabric is closed, when its
+ * close is called. */
+void reef_fabric_push(struct reef_fabric *fabric, struct reef_layer *layer);
+
+/* Prepare a queue that a provider's queue_open has allocated, zeroed; with
+ * wake, also make wake_fd, which the provider's fd has to cover
+ * (level-triggered, for reading; the core drains it). fini frees what is in
+ * it.  -errno. */
+int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
+		    bool wake);
+void reef_queue_fini(struct reef_queue *queue);
+
+/* What F8 asks of this library before anything happens; also link state and
+ * limits. 0, or the code that reef_post is to return. */
+int reef_batch_check(const struct reef_queue *queue,
+		     const struct reef_batch *batch);
+
+/* Set batch->status and the statuses of its ops when op `index` failed:
+ * earlier ops keep theirs, later ones get -REEF_ENOTDONE. */
+void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status);
+
+/* Every op gets `status` (a lost link: -REEF_EINDOUBT). */
+void reef_batch_fail_all(struct reef_batch *batch, int status);
+
+/* A batch that was under way has ended; statuses are set. polling: the queue
+ * whose thread this is; the batch's own queue is told even if it is another. */
+void reef_batch_ended(struct reef_queue *polling, struct reef_batch *batch);
+
+/* A message arrived. -ENOSPC: the inbox is full; stop reading that link. */
+int reef_message_arrived(struct reef_queue *polling, struct reef_link *link,
+			 const void *bytes, uint32_t length);
+
+/* OPENING -> UP; for accepted links the end of reef_poll calls `opened`, so
+ * that the provider holds no lock then. */
+void reef_link_opened(struct reef_queue *polling, struct reef_link *link);
+/* -> DOWN. The provider has ended its batches. For accepted links `closed` is
+ * called right here, so hold no lock of another link; then the provider frees
+ * the link. */
+void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
+		     int reason);
+
+/* state: 0, or why it failed. */
+void reef_attach_ended(struct reef_queue *polling, struct reef_remote *remote,
+		       int state);
+
+/* Wake a queue that sleeps on its fd. Thread: any. */
+void reef_queue_wake(struct reef_queue *queue);
+
+/* Changes in every forked child. */
+extern uint32_t reef_forks;
+static inline uint32_t reef_fork_generation(void)
+{
+	return reef_forks;
+}
+
+/* Is generation `a` of a session's slot at or before `b`? (serial numbers) */
+static inline bool reef_session_covers(uint32_t fenced, uint32_t session)
+{
+	return (fenced >> 16) == (session >> 16) &&
+	       (int16_t)((uint16_t)fenced - (uint16_t)session) >= 0;
+}
+
+/* F8 for one operation of a batch on `link`: 0, or what reef_post returns.
+ * Inline, so that shm can check and prefetch in one pass. */
+static inline int reef_op_check(const struct reef_fabric *fabric,
+				const struct reef_link *link,
+				const struct reef_op *op)
+{
+	const struct reef_remote *remote = op->remote;
+	const struct reef_buffer *buffer = op->buffer;
+	uint64_t length = op->length;
+	int state;
+
+	if (op->flags > REEF_ORDERED || op->reserved)
+		return -EINVAL;
+	if (op->kind == REEF_SEND) {
+		if (length > fabric->options.message_max)
+			return -EMSGSIZE;
+	} else {
+		if (!remote || remote->link != link)
+			return -EINVAL;
+		state = atomic_load_explicit(&remote->state,
+					     memory_order_relaxed);
+		if (state)
+			return state < 0 ? state : -EINVAL;
+		if (op->kind == REEF_CAS || op->kind == REEF_FAA) {
+			if (op->offset & 7)
+				return -EINVAL;
+			length = 8;
+		} else if (length > fabric->options.length_max) {
+			return -EMSGSIZE;
+		}
+		if (op->offset > remote->size ||
+		    length > remote->size - op->offset)
+			return -ERANGE;
+	}
+	switch (op->kind) {
+	case REEF_READ:
+	case REEF_WRITE:
+	case REEF_SEND:
+		if (length && !op->local)
+			return -EINVAL;
+		if (buffer && ((uint8_t *)op->local < buffer->base ||
+			       length > buffer->size ||
+			       (uint8_t *)op->local >
+				       buffer->base + buffer->size - length))
+			return -EINVAL;
+		return 0;
+	case REEF_CAS:
+	case REEF_FAA:
+		return 0;
+	case REEF_FLUSH:
+		if (!(fabric->capabilities & REEF_CAP_FLUSH))
+			return -REEF_ENOCAP;
+		return remote->durable ? 0 : -REEF_ENOTDURABLE;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The rest of reef_batch_check: fork, link, count. */
+static inline int reef_batch_check_link(const struct reef_queue *queue,
+					const struct reef_batch *batch)
+{
+	const struct reef_fabric *fabric = queue->fabric;
+	const struct reef_link *link = batch->link;
+
+	if (__builtin_expect(fabric->fork_generation != reef_fork_generation(),
+			     0))
+		return -REEF_EFORKED;
+	if (!link || link->fabric != fabric || !batch->count || !batch->ops)
+		return -EINVAL;
+	if (batch->count > fabric->options.ops_max)
+		return -EMSGSIZE;
+	if (__builtin_expect(
+		    atomic_load_explicit(&link->state, memory_order_acquire) !=
+			    REEF_LINK_UP,
+		    0))
+		return reef_link_status(link);
+	return 0;
+}
+
+/* The providers. Each fills fabric->provider and the fields after it; options
+ * come with the defaults filled in. */
+int reef_shm_open(const struct reef_fabric_options *options,
+		  struct reef_fabric **out);
+int reef_tcp_open(const struct reef_fabric_options *options,
+		  struct reef_fabric **out);
+int reef_verbs_open(const struct reef_fabric_options *options,
+		    struct reef_fabric **out);
+int reef_sim_open(const struct reef_fabric_options *options,
+		  struct reef_fabric **out);
+
+#endif

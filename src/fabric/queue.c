@@ -1,0 +1,568 @@
+/* queue.c - queues: what providers tell, how it is reported, how callers wait.
+ *
+ * How a wait ends. A provider's poll tells of ends through reef_batch_ended,
+ * reef_link_opened and so on, which only note them in the queue; reef_poll then
+ * reports: it sets `done`, calls on_done, unparks the fiber that waits for the
+ * batch, and wakes every other waiter of the queue to look again.
+ *
+ *   thread:  poll ... poll (spin_ns) -> arm -> poll -> sleep on fd -> poll ...
+ *   fiber:   park; the scheduler's poller (or sim's event) calls reef_poll
+ */
+#include "fabric/internal.h"
+#include "fabric/provider.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MILLISECOND 1000000ull
+
+struct reef_waiter {
+	struct reef_fiber *fiber;
+	struct reef_waiter *next;
+};
+
+/* --- queues --- */
+
+int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
+		    bool wake)
+{
+	queue->fabric = fabric;
+	queue->fd = -1;
+	queue->wake_fd = -1;
+	queue->ended_tail = &queue->ended;
+	queue->inbox_tail = &queue->inbox;
+	if (wake) {
+		queue->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		if (queue->wake_fd < 0)
+			return -errno;
+	}
+	pthread_mutex_init(&queue->lock, NULL);
+	return 0;
+}
+
+void reef_queue_fini(struct reef_queue *queue)
+{
+	struct reef_message *message;
+
+	while ((message = queue->inbox)) {
+		queue->inbox = message->next;
+		reef_message_free(message);
+	}
+	if (queue->wake_fd >= 0)
+		close(queue->wake_fd);
+	pthread_mutex_destroy(&queue->lock);
+}
+
+static int poller_poll(struct reef_poller *poller)
+{
+	return reef_poll(reef_container(poller, struct reef_queue, poller));
+}
+
+static int poller_arm(struct reef_poller *poller)
+{
+	return reef_queue_arm(
+		reef_container(poller, struct reef_queue, poller));
+}
+
+int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
+		    struct reef_queue **out)
+{
+	struct reef_queue *queue;
+	int rc;
+
+	if (reef_is_forked(fabric))
+		return -REEF_EFORKED;
+	rc = fabric->top->ops.queue_open(fabric->top, &queue);
+	if (rc)
+		return rc;
+	queue->sched = sched ? sched : reef_fiber_sched();
+	/* Where there is nothing to sleep on (sim), events call reef_poll. */
+	if (queue->sched && queue->fd >= 0) {
+		queue->poller = (struct reef_poller){
+			.poll = poller_poll,
+			.arm = poller_arm,
+			.fd = queue->fd,
+		};
+		reef_sched_poller_add(queue->sched, &queue->poller);
+	}
+	*out = queue;
+	return 0;
+}
+
+void reef_queue_close(struct reef_queue *queue)
+{
+	if (!queue || reef_is_forked(queue->fabric))
+		return;
+	reef_assert(!queue->waiters);
+	if (queue->sched && queue->fd >= 0)
+		reef_sched_poller_remove(queue->sched, &queue->poller);
+	queue->fabric->top->ops.queue_close(queue->fabric->top, queue);
+}
+
+int reef_queue_fd(const struct reef_queue *queue)
+{
+	return queue->fd;
+}
+
+int reef_queue_arm(struct reef_queue *queue)
+{
+	uint64_t count;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	/* Drain, then set armed, then (the caller) poll: whoever brings
+	 * something sets foreign first and looks at armed after, so either the
+	 * poll sees foreign or the wake sees armed. seq_cst on both sides; the
+	 * partner is reef_queue_wake. */
+	while (queue->wake_fd >= 0 &&
+	       read(queue->wake_fd, &count, sizeof(count)) > 0)
+		;
+	atomic_store(&queue->armed, 1);
+	return queue->fabric->top->ops.arm(queue->fabric->top, queue);
+}
+
+void reef_queue_wake(struct reef_queue *queue)
+{
+	uint64_t one = 1;
+
+	atomic_fetch_add(&queue->foreign, 1);
+	if (queue->wake_fd < 0 || !atomic_exchange(&queue->armed, 0))
+		return;
+	/* Cannot fail: the counter is drained long before it could overflow. */
+	if (write(queue->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* --- what providers tell --- */
+
+void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status)
+{
+	uint32_t i;
+
+	reef_assert(status < 0 && index < batch->count);
+	batch->status = status;
+	batch->ops[index].status = status;
+	for (i = index + 1; i < batch->count; i++)
+		batch->ops[i].status = -REEF_ENOTDONE;
+}
+
+void reef_batch_fail_all(struct reef_batch *batch, int status)
+{
+	uint32_t i;
+
+	reef_assert(status < 0);
+	batch->status = status;
+	for (i = 0; i < batch->count; i++)
+		batch->ops[i].status = status;
+}
+
+void reef_batch_ended(struct reef_queue *polling, struct reef_batch *batch)
+{
+	struct reef_queue *queue = batch->queue;
+
+	batch->next = NULL;
+	if (queue == polling) {
+		*queue->ended_tail = batch;
+		queue->ended_tail = &batch->next;
+		return;
+	}
+	pthread_mutex_lock(&queue->lock);
+	batch->next = queue->foreign_ended;
+	queue->foreign_ended = batch;
+	pthread_mutex_unlock(&queue->lock);
+	reef_queue_wake(queue);
+}
+
+static void note_event(struct reef_queue *polling, struct reef_queue *queue)
+{
+	if (queue == polling)
+		queue->events++;
+	else
+		reef_queue_wake(queue);
+}
+
+int reef_message_arrived(struct reef_queue *polling, struct reef_link *link,
+			 const void *bytes, uint32_t length)
+{
+	struct reef_queue *queue = link->queue;
+	struct reef_message *message;
+	int rc = -ENOSPC;
+
+	pthread_mutex_lock(&queue->lock);
+	if (queue->inbox_count >= queue->fabric->options.inbox_max)
+		goto out;
+	message = malloc(sizeof(*message) + length);
+	if (!message)
+		goto out;
+	*message = (struct reef_message){
+		.link = link,
+		.session = link->session,
+		.length = length,
+	};
+	if (length)
+		memcpy(message->bytes, bytes, length);
+	*queue->inbox_tail = message;
+	queue->inbox_tail = &message->next;
+	queue->inbox_count++;
+	rc = 0;
+out:
+	pthread_mutex_unlock(&queue->lock);
+	if (!rc)
+		note_event(polling, queue);
+	return rc;
+}
+
+void reef_link_opened(struct reef_queue *polling, struct reef_link *link)
+{
+	/* Release: what the provider filled in, for posts on other threads that
+	 * load state with acquire in reef_batch_check_link. */
+	atomic_store_explicit(&link->state, REEF_LINK_UP, memory_order_release);
+	if (link->listener) {
+		reef_assert(polling == link->queue);
+		link->next_opened = polling->opened;
+		polling->opened = link;
+	}
+	note_event(polling, link->queue);
+}
+
+/* Messages outlive the link they came through. */
+void reef_forget_link(struct reef_queue *queue, const struct reef_link *link)
+{
+	struct reef_message *message;
+
+	pthread_mutex_lock(&queue->lock);
+	for (message = queue->inbox; message; message = message->next)
+		if (message->link == link)
+			message->link = NULL;
+	pthread_mutex_unlock(&queue->lock);
+}
+
+void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
+		     int reason)
+{
+	struct reef_link **at = &link->queue->opened;
+	bool was_up = atomic_load(&link->state) == REEF_LINK_UP;
+
+	reef_assert(reason < 0);
+	atomic_store(&link->reason, reason);
+	atomic_store_explicit(&link->state, REEF_LINK_DOWN,
+			      memory_order_release);
+	note_event(polling, link->queue);
+	if (!link->listener)
+		return;
+	reef_assert(polling == link->queue);
+	reef_forget_link(link->queue, link);
+	while (*at && *at != link)
+		at = &(*at)->next_opened;
+	if (*at)
+		*at = link->next_opened; /* the user never heard of it */
+	else if (was_up && link->listener->options.closed)
+		link->listener->options.closed(link->listener->options.context,
+					       link, reason);
+}
+
+void reef_attach_ended(struct reef_queue *polling, struct reef_remote *remote,
+		       int state)
+{
+	atomic_store_explicit(&remote->state, state, memory_order_release);
+	note_event(polling, remote->link->queue);
+}
+
+/* --- progress --- */
+
+static void take_foreign(struct reef_queue *queue)
+{
+	struct reef_batch *batch, *next;
+
+	pthread_mutex_lock(&queue->lock);
+	batch = queue->foreign_ended;
+	queue->foreign_ended = NULL;
+	pthread_mutex_unlock(&queue->lock);
+	for (; batch; batch = next) {
+		next = batch->next;
+		reef_batch_ended(queue, batch);
+	}
+}
+
+static int report_ended(struct reef_queue *queue)
+{
+	struct reef_batch *batch;
+	struct reef_fiber *fiber;
+	int count = 0;
+
+	/* One at a time: on_done may post, and may free the batch. */
+	while ((batch = queue->ended)) {
+		queue->ended = batch->next;
+		if (!queue->ended)
+			queue->ended_tail = &queue->ended;
+		fiber = batch->fiber;
+		batch->done = true;
+		if (batch->on_done)
+			batch->on_done(batch);
+		if (fiber)
+			reef_fiber_unpark(fiber);
+		count++;
+	}
+	return count;
+}
+
+static void report_opened(struct reef_queue *queue)
+{
+	struct reef_link *link;
+
+	while ((link = queue->opened)) {
+		queue->opened = link->next_opened;
+		if (link->listener->options.opened)
+			link->listener->options.opened(
+				link->listener->options.context, link);
+	}
+}
+
+static void wake_waiters(struct reef_queue *queue)
+{
+	struct reef_waiter *waiter;
+
+	for (waiter = queue->waiters; waiter; waiter = waiter->next)
+		reef_fiber_unpark(waiter->fiber);
+}
+
+static int report(struct reef_queue *queue)
+{
+	int count = 0;
+
+	if (atomic_load_explicit(&queue->foreign, memory_order_relaxed)) {
+		count += (int)atomic_exchange(&queue->foreign, 0);
+		take_foreign(queue);
+	}
+	if (queue->opened)
+		report_opened(queue);
+	if (queue->ended)
+		count += report_ended(queue);
+	count += (int)queue->events;
+	queue->events = 0;
+	return count;
+}
+
+int reef_poll(struct reef_queue *queue)
+{
+	int count;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	count = queue->fabric->top->ops.poll(queue->fabric->top, queue);
+	count += report(queue);
+	if (count > 0) {
+		queue->progress++;
+		if (queue->waiters)
+			wake_waiters(queue);
+	}
+	return count;
+}
+
+/* --- waiting --- */
+
+static int wait_in_fiber(struct reef_queue *queue,
+			 bool (*ready)(const void *what), const void *what,
+			 uint64_t timeout_ns)
+{
+	struct reef_waiter waiter = {.fiber = reef_fiber_self()};
+	struct reef_waiter **at;
+	uint64_t start_ns = reef_now_ns(), passed_ns = 0;
+	int rc = 0;
+
+	reef_assert(queue->sched == reef_fiber_sched());
+	waiter.next = queue->waiters;
+	queue->waiters = &waiter;
+	while (!ready(what)) {
+		if (timeout_ns != REEF_FOREVER) {
+			passed_ns = reef_now_ns() - start_ns;
+			if (passed_ns >= timeout_ns) {
+				rc = -ETIMEDOUT;
+				break;
+			}
+		}
+		rc = reef_fiber_park(timeout_ns == REEF_FOREVER
+					     ? REEF_FOREVER
+					     : timeout_ns - passed_ns);
+		if (rc == -REEF_EHOSTDEAD)
+			break;
+		rc = 0; /* the loop looks at the clock itself */
+	}
+	for (at = &queue->waiters; *at != &waiter; at = &(*at)->next)
+		;
+	*at = waiter.next;
+	return rc;
+}
+
+static int wait_in_thread(struct reef_queue *queue,
+			  bool (*ready)(const void *what), const void *what,
+			  uint64_t timeout_ns)
+{
+	struct pollfd pollfd = {.fd = queue->fd, .events = POLLIN};
+	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, left_ns;
+	struct timespec left;
+	int rc;
+
+	reef_assert(queue->fd >= 0); /* sim: wait in a fiber */
+	while (!ready(what)) {
+		rc = reef_poll(queue);
+		if (rc < 0)
+			return rc;
+		now_ns = reef_now_ns();
+		if (rc)
+			idle_ns = now_ns;
+		if (ready(what))
+			break;
+		if (timeout_ns != REEF_FOREVER &&
+		    now_ns - start_ns >= timeout_ns)
+			return -ETIMEDOUT;
+		if (now_ns - idle_ns < queue->fabric->options.spin_ns)
+			continue;
+		rc = reef_queue_arm(queue);
+		if (rc < 0)
+			return rc;
+		if (reef_poll(queue))
+			continue;
+		/* Never longer than it takes to notice a silent peer, which is
+		 * found by polling. */
+		left_ns = queue->fabric->options.silence_ns / 4;
+		if (timeout_ns != REEF_FOREVER &&
+		    left_ns > timeout_ns - (now_ns - start_ns))
+			left_ns = timeout_ns - (now_ns - start_ns);
+		left = (struct timespec){
+			.tv_sec = (time_t)(left_ns / (1000 * MILLISECOND)),
+			.tv_nsec = (long)(left_ns % (1000 * MILLISECOND)),
+		};
+		ppoll(&pollfd, 1, &left, NULL);
+		idle_ns = reef_now_ns();
+	}
+	return 0;
+}
+
+int reef_wait_until(struct reef_queue *queue, bool (*ready)(const void *what),
+		    const void *what, uint64_t timeout_ns)
+{
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (reef_fiber_self())
+		return wait_in_fiber(queue, ready, what, timeout_ns);
+	return wait_in_thread(queue, ready, what, timeout_ns);
+}
+
+struct progress {
+	const struct reef_queue *queue;
+	uint64_t before;
+};
+
+static bool has_progressed(const void *what)
+{
+	const struct progress *progress = what;
+
+	return progress->queue->progress != progress->before;
+}
+
+int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns)
+{
+	struct progress progress = {queue, queue->progress};
+
+	return reef_wait_until(queue, has_progressed, &progress, timeout_ns);
+}
+
+/* For what a provider cannot announce: look again at least every millisecond.
+ */
+int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns)
+{
+	uint64_t now_ns = reef_now_ns(), left_ns;
+	int rc;
+
+	if (now_ns >= until_ns)
+		return -ETIMEDOUT;
+	left_ns = until_ns - now_ns;
+	rc = reef_queue_wait(queue,
+			     left_ns < MILLISECOND ? left_ns : MILLISECOND);
+	return rc == -ETIMEDOUT ? 0 : rc;
+}
+
+uint64_t reef_deadline_ns(uint64_t timeout_ns)
+{
+	uint64_t now_ns = reef_now_ns();
+
+	return timeout_ns < REEF_FOREVER - now_ns ? now_ns + timeout_ns
+						  : REEF_FOREVER;
+}
+
+/* --- messages --- */
+
+static bool inbox_has_message(const void *what)
+{
+	const struct reef_queue *queue = what;
+
+	return atomic_load_explicit(&queue->inbox_count, memory_order_relaxed) >
+	       0;
+}
+
+int reef_receive(struct reef_queue *queue, uint64_t timeout_ns,
+		 struct reef_message **out)
+{
+	struct reef_message *message;
+	int rc;
+
+	rc = timeout_ns ? reef_wait_until(queue, inbox_has_message, queue,
+					  timeout_ns)
+			: 0;
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&queue->lock);
+	message = queue->inbox;
+	if (message) {
+		queue->inbox = message->next;
+		if (!queue->inbox)
+			queue->inbox_tail = &queue->inbox;
+		queue->inbox_count--;
+	}
+	pthread_mutex_unlock(&queue->lock);
+	if (!message)
+		return -ETIMEDOUT;
+	*out = message;
+	return 0;
+}
+
+void reef_message_free(struct reef_message *message)
+{
+	free(message);
+}
+
+/* --- waiting for a batch --- */
+
+static bool batch_is_done(const void *what)
+{
+	return ((const struct reef_batch *)what)->done;
+}
+
+int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
+{
+	int rc;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (!reef_fiber_self()) {
+		rc = wait_in_thread(queue, batch_is_done, batch, REEF_FOREVER);
+		return rc ? rc : batch->status;
+	}
+	reef_assert(queue->sched == reef_fiber_sched());
+	while (!batch->done) {
+		batch->fiber = reef_fiber_self();
+		if (reef_fiber_park(REEF_FOREVER) == -REEF_EHOSTDEAD) {
+			/* sim has ended the batches of a killed host; they only
+			 * wait to be reported. */
+			batch->fiber = NULL;
+			report(queue);
+			reef_assert(batch->done);
+		}
+	}
+	batch->fiber = NULL;
+	return batch->status;
+}

@@ -1,0 +1,111 @@
+/* sim.h - a whole cluster in one thread, virtual time, seeded faults.
+ *
+ * (1) The same seed and options give the same trace hash, on every machine.
+ * (2) It does every bad thing that F1 to F9 allow, and nothing they forbid
+ *     (unless a mutant is switched on).
+ * (3) Code under it is the same code that runs on the other fabrics; everything
+ *     runs in fibers of the simulation's scheduler.
+ *
+ * What it does to operations: spreads the words of a READ or WRITE over time
+ * (F2); lets WRITE, CAS, FAA, SEND overtake earlier READ, CAS, FAA (F3c);
+ * after a lost connection delivers what was under way late, or never, until the
+ * next link of that session is accepted (F5); splits an atomic into a read and
+ * a later write, as other domains and plain WRITEs see it (F6); loses unflushed
+ * durable memory with its host's power (F9). To hosts: drift, delay, drop of
+ * connections, partitions, pauses, kills.
+ *
+ * Thread: owner. */
+#ifndef REEF_FABRIC_SIM_SIM_H
+#define REEF_FABRIC_SIM_SIM_H
+
+#include "base/random.h"
+#include "base/sched.h"
+#include "fabric/fabric.h"
+
+struct reef_sim;
+struct reef_sim_host;
+struct reef_store;
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum reef_sim_mutant {
+	REEF_MUTANT_NONE,
+	REEF_MUTANT_F1_TWICE,	  /* now and then an FAA happens twice */
+	REEF_MUTANT_F1_LOST_SEND, /* a SEND is confirmed and never arrives */
+	REEF_MUTANT_F2_TORN_WORD, /* a word is torn at a byte */
+	REEF_MUTANT_F3A_OVERTAKE, /* an operation overtakes a WRITE before it */
+	REEF_MUTANT_F3B_EARLY_READ, /* a READ overtakes what is before it */
+	REEF_MUTANT_F3C_UNORDERED,  /* REEF_ORDERED is ignored */
+	REEF_MUTANT_F3_GO_ON,	    /* what follows a failed op still happens */
+	REEF_MUTANT_F4_EARLY_DONE,  /* completion before the effect */
+	REEF_MUTANT_F5_LATE,	   /* late delivery after the next link is up */
+	REEF_MUTANT_F5_CLAIM_DONE, /* lost operations are reported as done */
+	REEF_MUTANT_F6_SPLIT,	   /* atomics are split inside a domain too */
+	REEF_MUTANT_F6_ANY_DOMAIN, /* attach from another domain is let in */
+	REEF_MUTANT_F7_LATE,	   /* effects after the fence is confirmed */
+	REEF_MUTANT_F7_READMIT,	   /* a fenced session may connect again */
+	REEF_MUTANT_F8_BOUNDS,	   /* target and library accept one byte more */
+	REEF_MUTANT_F8_WITHDRAWN,  /* a withdrawn key still works */
+	REEF_MUTANT_F9_FORGET,	   /* FLUSH does nothing and says 0 */
+	REEF_MUTANTS
+};
+const char *reef_sim_mutant_name(enum reef_sim_mutant mutant);
+
+/* Zero means the default; *_ppm are chances in a million. */
+struct reef_sim_options {
+	uint64_t seed;
+	uint64_t delay_min_ns, delay_max_ns; /* one way; 500 to 20,000 */
+	uint32_t slow_ppm;	/* of ops that take 100 times that */
+	uint32_t lose_link_ppm; /* per batch; default 0 */
+	uint32_t drift_max_ppm; /* of hosts' clocks; 200 */
+	bool calm; /* no delay, tearing or reordering: for the cost model */
+	enum reef_sim_mutant mutant;
+	uint32_t fibers_max, stack_size; /* of the scheduler */
+};
+
+int reef_sim_create(const struct reef_sim_options *options,
+		    struct reef_sim **out);
+void reef_sim_destroy(struct reef_sim *sim); /* NULL is fine */
+
+struct reef_sched *reef_sim_sched(struct reef_sim *sim);
+struct reef_random *reef_sim_random(struct reef_sim *sim); /* for the test */
+
+/* A hash over everything that took effect, in order, with its time. */
+uint64_t reef_sim_trace_hash(const struct reef_sim *sim);
+uint64_t reef_sim_events(const struct reef_sim *sim);
+
+/* Run until every fiber has ended. -EDEADLK: all parked, nothing will come.
+ * -ETIMEDOUT: limit_ns of virtual time passed (everything else is killed). */
+int reef_sim_run(struct reef_sim *sim, uint64_t limit_ns);
+
+/* Add a host. `main` runs in its first fiber. The host lives as long as the
+ * simulation. */
+int reef_sim_host_add(struct reef_sim *sim, const char *name,
+		      int (*main)(struct reef_sim_host *host, void *arg),
+		      void *arg, struct reef_sim_host **out);
+const char *reef_sim_host_name(const struct reef_sim_host *host);
+struct reef_sim *reef_sim_host_sim(const struct reef_sim_host *host);
+struct reef_random *reef_sim_host_random(struct reef_sim_host *host);
+struct reef_store *reef_sim_host_store(struct reef_sim_host *host);
+/* What main returned, once it has; -EAGAIN before. */
+int reef_sim_host_result(const struct reef_sim_host *host, int *result);
+
+/* A host stops between two events of its own; what it sent is on its way. */
+void reef_sim_host_kill(struct reef_sim_host *host); /* for good */
+/* The same with loss of power: unflushed durable memory and unsynced files are
+ * lost too. */
+void reef_sim_host_power_off(struct reef_sim_host *host);
+/* Start a killed host again, with main and arg as a new incarnation. Its store
+ * is what survived. */
+int reef_sim_host_restart(struct reef_sim_host *host,
+			  int (*main)(struct reef_sim_host *host, void *arg),
+			  void *arg);
+void reef_sim_host_pause(struct reef_sim_host *host); /* SIGSTOP */
+void reef_sim_host_resume(struct reef_sim_host *host);
+/* Cut, or mend, the network between two hosts. Links over a cut are noticed as
+ * lost after silence_ns. */
+void reef_sim_partition(struct reef_sim_host *a, struct reef_sim_host *b,
+			bool cut);
+/* Lose the connection under a link, now; both sides notice soon. */
+void reef_sim_lose_link(struct reef_link *link);
+
+#endif

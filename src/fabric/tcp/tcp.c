@@ -1,0 +1,9 @@
+#include "fabric/provider.h"
+
+int reef_tcp_open(const struct reef_fabric_options *options,
+		  struct reef_fabric **out)
+{
+	(void)options;
+	(void)out;
+	return -ENOSYS;
+}

@@ -9,6 +9,7 @@
 #ifndef REEF_BASE_CHECKSUM_H
 #define REEF_BASE_CHECKSUM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,9 @@ uint32_t reef_crc32c(uint32_t crc, const void *bytes, size_t size);
 
 /* The table version, whatever the processor has. For tests. */
 uint32_t reef_crc32c_software(uint32_t crc, const void *bytes, size_t size);
+
+/* Does the processor do it? */
+bool reef_crc32c_is_hardware(void);
 
 uint64_t reef_hash(const void *bytes, size_t size, uint64_t seed);
 

@@ -53,10 +53,12 @@ struct reef_file {
 };
 
 /* Files in a directory, which is made (mode 0700) if absent. Caller owns *out.
- * Names are plain: no '/', not "." or ".."; at most 255 bytes (-EINVAL). */
+ * Names are plain: no '/', not "." or ".."; at most 255 bytes (-EINVAL). A file
+ * whose sync has failed goes on failing to sync until it is opened anew. */
 int reef_store_open_directory(const char *path, struct reef_store **out);
 
-/* A disk in memory. Caller owns *out.  -ENOMEM. */
+/* A disk in memory, with a stream of chance split off `random`. Caller owns
+ * *out.  -ENOMEM. */
 struct reef_random;
 int reef_store_open_memory(struct reef_random *random, struct reef_store **out);
 
@@ -64,11 +66,14 @@ int reef_store_open_memory(struct reef_random *random, struct reef_store **out);
  * the last one torn; open files become invalid (-EIO) and must be closed. */
 void reef_store_crash(struct reef_store *store);
 
-/* Memory only: fail the n-th write or sync from now (1: the next) with -EIO;
- * 0: stop failing. Each fallible call can so be made to fail in turn. */
+/* Memory only: let the n-th call from now (1: the next) fail with -EIO; 0:
+ * none. Every call that returns an error counts, so each can be made to fail in
+ * turn. A write that fails may have begun; a sync that fails loses what rule 3
+ * says, though reads still see it until a crash. */
 void reef_store_fail_after(struct reef_store *store, uint32_t n);
 
-void reef_store_destroy(struct reef_store *store); /* NULL is fine */
+/* Its files must be closed. NULL is fine. */
+void reef_store_destroy(struct reef_store *store);
 
 /* Calls through the ops, so that no caller spells store->ops->... */
 int reef_file_open(struct reef_store *store, const char *name, int flags,

@@ -1,0 +1,220 @@
+/* checksum.c - CRC32C on whatever the processor has, and XXH3.
+ *
+ * The hardware instruction takes a word a cycle but answers three cycles later,
+ * so a long input is cut into three streams that run side by side. Their
+ * results are joined by shifting the earlier one over the length of the later
+ * one: a multiplication by x^(8*length) modulo the polynomial, which for a
+ * fixed length is four table look-ups.
+ *
+ * Tables and the choice are made once, when the library is loaded. */
+#include "base/checksum.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+/* Castagnoli, bits reversed: bit 31 is x^0. */
+#define POLYNOMIAL 0x82f63b78u
+
+typedef uint32_t crc32c_fn(uint32_t crc, const uint8_t *bytes, size_t size);
+
+/* slices[k][b]: the remainder of byte b followed by k zero bytes. */
+static uint32_t slices[8][256];
+static crc32c_fn *chosen;
+
+static uint32_t update_table(uint32_t crc, const uint8_t *bytes, size_t size)
+{
+	uint64_t word;
+
+	for (; size >= 8; bytes += 8, size -= 8) {
+		memcpy(&word, bytes, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+		word = __builtin_bswap64(word);
+#endif
+		word ^= crc;
+		crc = slices[7][word & 0xff] ^ slices[6][word >> 8 & 0xff] ^
+		      slices[5][word >> 16 & 0xff] ^
+		      slices[4][word >> 24 & 0xff] ^
+		      slices[3][word >> 32 & 0xff] ^
+		      slices[2][word >> 40 & 0xff] ^
+		      slices[1][word >> 48 & 0xff] ^ slices[0][word >> 56];
+	}
+	for (; size > 0; bytes++, size--)
+		crc = slices[0][(crc ^ *bytes) & 0xff] ^ crc >> 8;
+	return crc;
+}
+
+static void make_slices(void)
+{
+	uint32_t crc;
+	int byte, bit, k;
+
+	for (byte = 0; byte < 256; byte++) {
+		crc = (uint32_t)byte;
+		for (bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
+		slices[0][byte] = crc;
+	}
+	for (byte = 0; byte < 256; byte++)
+		for (k = 1; k < 8; k++)
+			slices[k][byte] =
+				slices[0][slices[k - 1][byte] & 0xff] ^
+				slices[k - 1][byte] >> 8;
+}
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+#if defined(__x86_64__)
+#define HARDWARE __attribute__((target("sse4.2")))
+#define crc_word(crc, word) ((uint32_t)_mm_crc32_u64(crc, word))
+#define crc_byte(crc, byte) _mm_crc32_u8(crc, byte)
+#else
+#define HARDWARE __attribute__((target("+crc")))
+#define crc_word(crc, word) __crc32cd(crc, word)
+#define crc_byte(crc, byte) __crc32cb(crc, byte)
+#endif
+
+/* Bytes per stream. The long one hides the joining, the short one lets blocks
+ * of a few KiB profit too. */
+#define STREAM_LONG 2048
+#define STREAM_SHORT 256
+
+static uint32_t shift_long[4][256], shift_short[4][256];
+
+/* The product of two polynomials modulo ours, both with bits reversed. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+	uint32_t product = 0;
+	int bit;
+
+	for (bit = 31; bit >= 0; bit--) {
+		if (a >> bit & 1)
+			product ^= b;
+		b = b >> 1 ^ (b & 1 ? POLYNOMIAL : 0);
+	}
+	return product;
+}
+
+static void make_shift(uint32_t table[4][256], size_t size)
+{
+	uint32_t power = 0x80000000u, square = 0x40000000u; /* x^0, x^1 */
+	uint32_t byte, k;
+
+	for (size *= 8; size > 0; size >>= 1) {
+		if (size & 1)
+			power = multiply(power, square);
+		square = multiply(square, square);
+	}
+	for (k = 0; k < 4; k++)
+		for (byte = 0; byte < 256; byte++)
+			table[k][byte] = multiply(byte << 8 * k, power);
+}
+
+static uint32_t shift(const uint32_t table[4][256], uint32_t crc)
+{
+	return table[0][crc & 0xff] ^ table[1][crc >> 8 & 0xff] ^
+	       table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24];
+}
+
+static inline uint64_t load_word(const uint8_t *bytes)
+{
+	uint64_t word;
+
+	memcpy(&word, bytes, 8);
+	return word;
+}
+
+/* Three streams of `size` bytes, one after the other. */
+HARDWARE static inline uint32_t update_three(uint32_t crc, const uint8_t *bytes,
+					     size_t size,
+					     const uint32_t table[4][256])
+{
+	uint32_t second = 0, third = 0;
+	size_t at;
+
+	for (at = 0; at < size; at += 8) {
+		crc = crc_word(crc, load_word(bytes + at));
+		second = crc_word(second, load_word(bytes + size + at));
+		third = crc_word(third, load_word(bytes + 2 * size + at));
+	}
+	crc = shift(table, crc) ^ second;
+	return shift(table, crc) ^ third;
+}
+
+HARDWARE static uint32_t update_hardware(uint32_t crc, const uint8_t *bytes,
+					 size_t size)
+{
+	for (; size >= (size_t)3 * STREAM_LONG;
+	     bytes += 3 * STREAM_LONG, size -= (size_t)3 * STREAM_LONG)
+		crc = update_three(crc, bytes, STREAM_LONG, shift_long);
+	for (; size >= (size_t)3 * STREAM_SHORT;
+	     bytes += 3 * STREAM_SHORT, size -= (size_t)3 * STREAM_SHORT)
+		crc = update_three(crc, bytes, STREAM_SHORT, shift_short);
+	for (; size >= 8; bytes += 8, size -= 8)
+		crc = crc_word(crc, load_word(bytes));
+	for (; size > 0; bytes++, size--)
+		crc = crc_byte(crc, *bytes);
+	return crc;
+}
+
+static crc32c_fn *find_hardware(void)
+{
+#if defined(__x86_64__)
+	/* libgcc fills in what it asks here in a constructor of its own, which
+	 * may come later than ours. */
+	__builtin_cpu_init();
+	if (!__builtin_cpu_supports("sse4.2"))
+		return NULL;
+#else
+	if (!(getauxval(AT_HWCAP) & HWCAP_CRC32))
+		return NULL;
+#endif
+	make_shift(shift_long, STREAM_LONG);
+	make_shift(shift_short, STREAM_SHORT);
+	return update_hardware;
+}
+
+#else
+
+static crc32c_fn *find_hardware(void)
+{
+	return NULL;
+}
+
+#endif
+
+/* Before the program's own constructors, which may want a checksum. */
+__attribute__((constructor(101))) static void choose(void)
+{
+	make_slices();
+	chosen = find_hardware();
+	if (!chosen)
+		chosen = update_table;
+}
+
+uint32_t reef_crc32c(uint32_t crc, const void *bytes, size_t size)
+{
+	return ~chosen(~crc, bytes, size);
+}
+
+uint32_t reef_crc32c_software(uint32_t crc, const void *bytes, size_t size)
+{
+	return ~update_table(~crc, bytes, size);
+}
+
+bool reef_crc32c_is_hardware(void)
+{
+	return chosen != update_table;
+}
+
+uint64_t reef_hash(const void *bytes, size_t size, uint64_t seed)
+{
+	return XXH3_64bits_withSeed(bytes, size, seed);
+}

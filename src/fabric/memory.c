@@ -1,0 +1,346 @@
+/* memory.c - memory that can be lent: memfds, files, persistent memory.
+ *
+ * Steps, in this order because each protects the next: create with mode 0600,
+ * take the pages, seal, map, forbid the mapping to follow a fork. Nobody else
+ * can have the descriptor before the seals are on it. */
+#include "fabric/memory.h"
+
+#include "base/checksum.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SIZE_MAX_LENT (1ull << 47)
+#define HUGE_PAGE_SIZE (2ull << 20)
+/* The pages are taken in steps, so that a signal costs one step, not all. */
+#define TAKE_STEP (64ull << 20)
+#define TAKE_RETRIES_MAX 1000
+
+struct owned_memory {
+	struct reef_memory memory;
+	pid_t owner; /* a forked child has no mapping to undo */
+};
+
+static uint64_t round_up(uint64_t size, uint64_t unit)
+{
+	return (size + unit - 1) / unit * unit;
+}
+
+/* The kernel takes pages for a memfd until it has to kill somebody; so what is
+ * clearly too much is refused before. */
+static int check_available(uint64_t size)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long kib, have = 0;
+	bool known = false;
+	char line[128];
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
+			have += kib << 10;
+			known = true;
+		} else if (sscanf(line, "SwapFree: %llu kB", &kib) == 1) {
+			have += kib << 10;
+		}
+	}
+	fclose(file);
+	return known && size > have ? -ENOMEM : 0;
+}
+
+/* Take every page of [0, size), which also sets the length of a file that was
+ * shorter. */
+static int take_pages(int fd, uint64_t size)
+{
+	uint64_t at = 0, step;
+	int retries = 0;
+
+	while (at < size) {
+		step = size - at < TAKE_STEP ? size - at : TAKE_STEP;
+		if (!fallocate(fd, 0, (off_t)at, (off_t)step)) {
+			at += step;
+			continue;
+		}
+		if (errno == EOPNOTSUPP) /* libc writes zeros instead */
+			return -posix_fallocate(fd, 0, (off_t)size);
+		if (errno != EINTR || ++retries > TAKE_RETRIES_MAX)
+			return -errno;
+	}
+	return 0;
+}
+
+static int map(struct reef_memory *memory, int flags)
+{
+	void *base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, flags,
+			  memory->fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	if (madvise(base, memory->size, MADV_DONTFORK)) {
+		int rc = -errno;
+
+		munmap(base, memory->size);
+		return rc;
+	}
+	memory->base = base;
+	return 0;
+}
+
+static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
+{
+	int rc;
+
+	memory->size = round_up(size, huge ? HUGE_PAGE_SIZE
+					   : (uint64_t)sysconf(_SC_PAGESIZE));
+	memory->fd = memfd_create("reef", MFD_CLOEXEC | MFD_ALLOW_SEALING |
+						  (huge ? MFD_HUGETLB : 0));
+	if (memory->fd < 0)
+		return -errno;
+	if (fchmod(memory->fd, 0600))
+		goto err_errno;
+	rc = take_pages(memory->fd, memory->size);
+	if (rc)
+		goto err_close;
+	if (fcntl(memory->fd, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		goto err_errno;
+	rc = map(memory, MAP_SHARED);
+	if (rc)
+		goto err_close;
+	memory->huge = huge;
+	return 0;
+err_errno:
+	rc = -errno;
+err_close:
+	close(memory->fd);
+	memory->fd = -1;
+	return rc;
+}
+
+static int create_memfd(struct reef_memory *memory,
+			const struct reef_memory_options *options)
+{
+	int rc;
+
+	if (options->huge_pages) {
+		rc = open_memfd(memory, options->size, true);
+		if (!rc)
+			return 0;
+		reef_log(REEF_LOG_INFO, "memory",
+			 "no huge pages for %llu bytes (%s): using small ones",
+			 (unsigned long long)options->size,
+			 reef_error_name(rc));
+	}
+	rc = check_available(options->size);
+	if (rc)
+		return rc;
+	rc = open_memfd(memory, options->size, false);
+	if (rc)
+		return rc;
+	/* Where the administrator lets shared memory have them. A hint. */
+	madvise(memory->base, memory->size, MADV_HUGEPAGE);
+	return 0;
+}
+
+/* A new file must still be there after a crash, or FLUSH promises too much. */
+static int sync_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *directory;
+	int fd, rc = 0;
+
+	if (!slash)
+		directory = strdup(".");
+	else
+		directory = strndup(path, slash == path ? 1 : slash - path);
+	if (!directory)
+		return -ENOMEM;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(directory);
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) && errno != EINVAL)
+		rc = -errno;
+	close(fd);
+	return rc;
+}
+
+static int open_file(const char *path, bool *made)
+{
+	int fd, tries;
+
+	/* Another process may make or remove it between the two opens. */
+	for (tries = 0; tries < 16; tries++) {
+		*made = false;
+		fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+		if (fd >= 0 || errno != ENOENT)
+			break;
+		*made = true;
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd >= 0 || errno != EEXIST)
+			break;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static int create_file(struct reef_memory *memory,
+		       const struct reef_memory_options *options)
+{
+	bool dax = options->backing == REEF_BACKING_DAX, made;
+	struct stat stat;
+	int rc;
+
+	if (!options->path)
+		return -EINVAL;
+	memory->size = round_up(options->size, (uint64_t)sysconf(_SC_PAGESIZE));
+	memory->fd = open_file(options->path, &made);
+	if (memory->fd < 0)
+		return memory->fd;
+	if (fstat(memory->fd, &stat)) {
+		rc = -errno;
+		goto err_close;
+	}
+	rc = -EINVAL;
+	if (!S_ISREG(stat.st_mode))
+		goto err_close;
+	rc = take_pages(memory->fd, memory->size);
+	if (rc)
+		goto err_remove;
+	rc = map(memory, dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED);
+	if (dax && rc == -EINVAL) /* a kernel older than the flag */
+		rc = -EOPNOTSUPP;
+	if (rc)
+		goto err_remove;
+	if (fsync(memory->fd)) {
+		rc = -errno;
+		goto err_unmap;
+	}
+	rc = made ? sync_name(options->path) : 0;
+	if (rc)
+		goto err_unmap;
+	memory->durable = true;
+	return 0;
+err_unmap:
+	munmap(memory->base, memory->size);
+err_remove:
+	if (made)
+		unlink(options->path);
+err_close:
+	close(memory->fd);
+	memory->fd = -1;
+	return rc;
+}
+
+static int create_simulated(struct reef_memory *memory,
+			    const struct reef_memory_options *options)
+{
+	memory->size = round_up(options->size, (uint64_t)sysconf(_SC_PAGESIZE));
+	memory->durable = options->durable;
+	return map(memory, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+}
+
+int reef_memory_create(const struct reef_memory_options *options,
+		       struct reef_memory **out)
+{
+	struct owned_memory *owned;
+	struct reef_memory *memory;
+	int rc;
+
+	if (!options->size || options->size > SIZE_MAX_LENT)
+		return -EINVAL;
+	owned = calloc(1, sizeof(*owned));
+	if (!owned)
+		return -ENOMEM;
+	owned->owner = getpid();
+	memory = &owned->memory;
+	memory->fd = -1;
+	memory->backing = options->backing;
+	memory->domain = options->domain ? options->domain : reef_domain_cpu();
+	switch (options->backing) {
+	case REEF_BACKING_MEMFD:
+		rc = create_memfd(memory, options);
+		break;
+	case REEF_BACKING_FILE:
+	case REEF_BACKING_DAX:
+		rc = create_file(memory, options);
+		break;
+	case REEF_BACKING_SIMULATED:
+		rc = create_simulated(memory, options);
+		break;
+	default:
+		rc = -EINVAL;
+	}
+	if (rc) {
+		free(owned);
+		return rc;
+	}
+	*out = memory;
+	return 0;
+}
+
+void reef_memory_destroy(struct reef_memory *memory)
+{
+	struct owned_memory *owned = (struct owned_memory *)memory;
+
+	if (!memory)
+		return;
+	/* In a forked child something else may lie at that address by now. */
+	if (owned->owner == getpid())
+		munmap(memory->base, memory->size);
+	if (memory->fd >= 0)
+		close(memory->fd);
+	free(owned);
+}
+
+int reef_memory_flush(struct reef_memory *memory, uint64_t offset,
+		      uint64_t length)
+{
+	uint64_t page, start;
+
+	if (!memory->durable)
+		return -REEF_ENOTDURABLE;
+	if (offset > memory->size || length > memory->size - offset)
+		return -ERANGE;
+	/* sim decides itself what survives. */
+	if (!length || memory->backing == REEF_BACKING_SIMULATED)
+		return 0;
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	start = offset / page * page;
+	if (msync((uint8_t *)memory->base + start, offset + length - start,
+		  MS_SYNC))
+		return -errno;
+	return 0;
+}
+
+uint64_t reef_domain_cpu(void)
+{
+	/* Read once; every thread that races to be first stores the same. */
+	static _Atomic uint64_t known;
+	uint64_t domain = known;
+	char id[64];
+	ssize_t size = -1;
+	int fd;
+
+	if (domain)
+		return domain;
+	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, id, sizeof(id));
+		close(fd);
+	}
+	/* Without /proc all processes of the machine still agree, but so would
+	 * another machine without it; shm cannot reach that one, and tcp's
+	 * memory stays with its node. */
+	domain = reef_hash(id, size > 0 ? (size_t)size : 0, 0x636f7265);
+	known = domain ? domain : 1;
+	return known;
+}

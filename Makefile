@@ -1,0 +1,63 @@
+# The front door. Meson and Ninja do the work; tools/setup installs what is
+# missing first (SETUP=: leaves that out).
+PREFIX ?= /usr/local
+DESTDIR ?=
+SETUP ?= tools/setup
+T ?=
+
+.PHONY: all build run test soak bench lint fuzz install clean help
+.NOTPARALLEL:
+
+all: build
+	@echo
+	@echo "Next: make run (see it work), make test, make help."
+
+help:
+	@echo "make build     build the program build/reef and the library"
+	@echo "make run       build, and show what it does; ends by itself"
+	@echo "make test      every test; make test T=NAME: those whose name has NAME"
+	@echo "make soak      the same tests for hours"
+	@echo "make bench     measure beside the raw limit, UCX and libfabric"
+	@echo "make lint      clang-format, clang-tidy, cppcheck, shellcheck, mandoc,"
+	@echo "               tools/tidy"
+	@echo "make fuzz      fuzz what parses bytes from outside; FUZZ_SECONDS=60 each"
+	@echo "make install   PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "make clean     remove what the others made"
+
+build:
+	@$(SETUP) build
+	@tools/configure build
+	@ninja -C build
+
+run: build
+	@build/reef bench fabric --quick
+
+test:
+	@$(SETUP) test
+	@tools/test $(T)
+
+soak:
+	@$(SETUP) test
+	@tools/test --soak $(T)
+
+bench:
+	@$(SETUP) bench
+	@tools/configure build -Dpeers=enabled
+	@ninja -C build
+	@build/reef bench fabric $(BENCH)
+
+lint:
+	@$(SETUP) lint
+	@tools/lint
+
+fuzz:
+	@$(SETUP) fuzz
+	@tools/fuzz
+
+install: build
+	@tools/configure build --prefix=$(abspath $(PREFIX))
+	@ninja -C build
+	@DESTDIR="$(DESTDIR)" meson install -C build --no-rebuild
+
+clean:
+	rm -rf build build-asan build-tsan build-lint build-fuzz

@@ -139,18 +139,16 @@ void reef_held_at(struct reef_held *held, uint64_t at_ns,
 	reef_assert(!held->waiting && !held->below);
 	held->step = step;
 	held->waiting = true;
-	if (at_ns <= reef_hold_now_ns(held->queue)) {
-		run_step(held);
-	} else if (!held->queue->sched) {
+	if (!held->queue->sched) {
 		held->deadline_ns = at_ns;
 		atomic_fetch_add(&held->hold->unscheduled, 1);
-	} else {
-		held->timer.fire = timer_fired;
-		/* Without memory for a timer the step comes early: the costs
-		 * are wrong then, the outcome is not. */
-		if (reef_timer_set(held->queue->sched, &held->timer, at_ns))
-			run_step(held);
+		return;
 	}
+	held->timer.fire = timer_fired;
+	/* Without memory for a timer the step comes early: the costs are wrong
+	 * then, the outcome is not. */
+	if (reef_timer_set(held->queue->sched, &held->timer, at_ns))
+		run_step(held);
 }
 
 /* --- the inner batch --- */

@@ -76,8 +76,8 @@ struct reef_held *reef_held_take(struct reef_hold *hold,
 /* The time that `at` is measured in for this queue. */
 uint64_t reef_hold_now_ns(const struct reef_queue *queue);
 
-/* Call step at at_ns, or later; or now, if it has passed. The held batch may be
- * gone when this returns. */
+/* Call step at at_ns, or soon if that has passed; from a timer or a poll, not
+ * from here: what ends inside a post is reported by nobody. */
 void reef_held_at(struct reef_held *held, uint64_t at_ns,
 		  void (*step)(struct reef_held *held));
 

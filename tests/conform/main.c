@@ -1,0 +1,395 @@
+/* main.c - run the suite on one fabric; prints TAP.
+ *
+ *   conform shm|tcp|verbs [--percent N] [--netns] [--test NAME]
+ *   conform sim [--seeds N] [--from SEED] [--test NAME] [--hash]
+ *   conform mutants [--seeds N]      each must be found by some test
+ */
+#include "conform.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEST_LIMIT_S 240
+#define SIM_LIMIT_NS 1000000000000ull
+
+static const struct conform_test *const groups[] = {
+	conform_operations, conform_sight, conform_safety, conform_links};
+
+struct arguments {
+	const char *kind, *only;
+	uint64_t seeds, from;
+	uint32_t percent;
+	bool netns, hash;
+};
+
+static struct board *board_create(void)
+{
+	void *board = mmap(NULL, sizeof(struct board), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (board == MAP_FAILED) {
+		perror("mmap");
+		exit(1);
+	}
+	return board;
+}
+
+static void world_prepare(struct world *world, struct board *board,
+			  const char *kind, uint64_t seed)
+{
+	memset(board, 0, sizeof(*board));
+	memset(world, 0, sizeof(*world));
+	world->kind = kind;
+	world->board = board;
+	world->seed = seed;
+	world->node = -1;
+	reef_random_init(&world->random, seed);
+}
+
+/* --- sim --- */
+
+struct director {
+	struct world *world;
+	const struct conform_test *test;
+	int result;
+};
+
+static int director_main(struct reef_sim_host *host, void *arg)
+{
+	struct director *director = arg;
+	int rc;
+
+	(void)host;
+	rc = director->test->run(director->world);
+	if (rc != SKIPPED && rc)
+		fail_at(director->world, __FILE__, __LINE__, "the test", rc, 0);
+	director->result = rc;
+	return rc;
+}
+
+/* 0 passed, SKIPPED, 1 failed (text in board->failure). */
+static int run_seed(const struct conform_test *test, uint64_t seed,
+		    enum reef_sim_mutant mutant, struct board *board,
+		    uint64_t *hash)
+{
+	struct reef_sim_options options = {
+		.seed = seed,
+		.mutant = mutant,
+		.slow_ppm = seed % 3 ? 2000 : 0,
+	};
+	struct director director = {.test = test};
+	struct world world;
+	int rc;
+
+	world_prepare(&world, board, "sim", seed);
+	world.mutant = mutant;
+	director.world = &world;
+	rc = reef_sim_create(&options, &world.sim);
+	if (rc)
+		abort();
+	rc = reef_sim_host_add(world.sim, "director", director_main, &director,
+			       NULL);
+	if (!rc)
+		rc = reef_sim_run(world.sim, SIM_LIMIT_NS);
+	if (rc)
+		fail_at(&world, __FILE__, __LINE__, "run the simulation", rc,
+			0);
+	if (hash)
+		*hash = reef_sim_trace_hash(world.sim);
+	reef_sim_destroy(world.sim);
+	reef_memory_destroy(world.durable);
+	if (atomic_load(&board->failed))
+		return 1;
+	return director.result == SKIPPED ? SKIPPED : 0;
+}
+
+static int run_seeds(const struct conform_test *test,
+		     const struct arguments *arguments, struct board *board,
+		     char *text, size_t size)
+{
+	uint64_t seed, hash, again, all = 0;
+	int rc = 0;
+
+	for (seed = arguments->from; seed < arguments->from + arguments->seeds;
+	     seed++) {
+		rc = run_seed(test, seed, REEF_MUTANT_NONE, board, &hash);
+		if (rc == SKIPPED)
+			return rc;
+		if (rc) {
+			snprintf(text, size, "seed %llu: %s",
+				 (unsigned long long)seed, board->failure);
+			return 1;
+		}
+		all = all * 31 + hash;
+		/* Every hundredth twice: the same seed, the same trace. */
+		if (seed % 100)
+			continue;
+		if (run_seed(test, seed, REEF_MUTANT_NONE, board, &again) ||
+		    again != hash) {
+			snprintf(text, size,
+				 "seed %llu: trace %016llx, then %016llx",
+				 (unsigned long long)seed,
+				 (unsigned long long)hash,
+				 (unsigned long long)again);
+			return 1;
+		}
+	}
+	snprintf(text, size, "%llu seeds, trace %016llx",
+		 (unsigned long long)arguments->seeds, (unsigned long long)all);
+	return 0;
+}
+
+/* A mutant is found when some test fails on some seed. */
+static int run_mutant(enum reef_sim_mutant mutant,
+		      const struct arguments *arguments, struct board *board,
+		      char *text, size_t size)
+{
+	const struct conform_test *test;
+	uint64_t seed;
+	size_t g;
+
+	for (seed = arguments->from; seed < arguments->from + arguments->seeds;
+	     seed++)
+		for (g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
+			for (test = groups[g]; test->name; test++) {
+				if (test->where == PROCESSES)
+					continue;
+				if (run_seed(test, seed, mutant, board, NULL) !=
+				    1)
+					continue;
+				snprintf(text, size,
+					 "found by %s, seed %llu: %.120s",
+					 test->name, (unsigned long long)seed,
+					 board->failure);
+				return 0;
+			}
+	snprintf(text, size, "not found in %llu seeds",
+		 (unsigned long long)arguments->seeds);
+	return 1;
+}
+
+/* --- processes --- */
+
+static int direct(const struct conform_test *test,
+		  const struct arguments *arguments, struct board *board,
+		  const char *directory)
+{
+	struct world world;
+	int rc;
+
+	world_prepare(&world, board, arguments->kind, arguments->from);
+	world.percent = arguments->percent;
+	snprintf(world.directory, sizeof(world.directory), "%s", directory);
+	if (arguments->netns) {
+		world.netns[0] = "/var/run/netns/reef-conform-a";
+		world.netns[1] = "/var/run/netns/reef-conform-b";
+	}
+	rc = test->run(&world);
+	if (rc && rc != SKIPPED)
+		fail_at(&world, __FILE__, __LINE__, "the test", rc, 0);
+	world_end(&world);
+	return rc == SKIPPED ? SKIPPED : atomic_load(&board->failed) ? 1 : 0;
+}
+
+/* The director is a process and the leader of its group, so that a test which
+ * hangs can be ended as a whole. */
+static int run_process(const struct conform_test *test,
+		       const struct arguments *arguments, struct board *board,
+		       const char *directory, char *text, size_t size)
+{
+	struct pollfd pollfd = {.events = POLLIN};
+	int pid, status, ready;
+
+	memset(board, 0, sizeof(*board));
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		abort();
+	if (!pid) {
+		setpgid(0, 0);
+		exit(direct(test, arguments, board, directory));
+	}
+	setpgid(pid, pid);
+	pollfd.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	ready = pollfd.fd < 0 ? 1 : poll(&pollfd, 1, TEST_LIMIT_S * 1000);
+	kill(-pid, ready == 1 ? SIGCONT : SIGKILL);
+	waitpid(pid, &status, 0);
+	kill(-pid, SIGKILL);
+	if (pollfd.fd >= 0)
+		close(pollfd.fd);
+	if (ready != 1) {
+		snprintf(text, size, "ended after %d s: %s", TEST_LIMIT_S,
+			 board->failure);
+		return 1;
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+		return SKIPPED;
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return 0;
+	snprintf(text, size, "%s%s", board->failure,
+		 WIFEXITED(status) ? "" : " (the director crashed)");
+	return 1;
+}
+
+static int shell(const char *command)
+{
+	return system(command);
+}
+
+static int netns_make(void)
+{
+	return shell("ip netns add reef-conform-a && "
+		     "ip netns add reef-conform-b && "
+		     "ip link add reefa netns reef-conform-a type veth "
+		     "peer name reefb netns reef-conform-b && "
+		     "ip -n reef-conform-a addr add 10.99.0.1/24 dev reefa && "
+		     "ip -n reef-conform-b addr add 10.99.0.2/24 dev reefb && "
+		     "ip -n reef-conform-a link set lo up && "
+		     "ip -n reef-conform-b link set lo up && "
+		     "ip -n reef-conform-a link set reefa up && "
+		     "ip -n reef-conform-b link set reefb up");
+}
+
+static void netns_remove(void)
+{
+	if (shell("ip netns del reef-conform-a 2>/dev/null; "
+		  "ip netns del reef-conform-b 2>/dev/null"))
+		return;
+}
+
+/* --- the front --- */
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: conform shm|tcp|verbs|sim|mutants [--seeds N] "
+			"[--from SEED] [--percent N] [--netns] "
+			"[--test NAME]\n");
+	return 2;
+}
+
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+	int i;
+
+	for (i = 2; i < argc; i++) {
+		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+		if (!strcmp(argv[i], "--netns")) {
+			arguments->netns = true;
+			continue;
+		}
+		if (!value)
+			return -1;
+		if (!strcmp(argv[i], "--seeds"))
+			arguments->seeds = strtoull(value, NULL, 10);
+		else if (!strcmp(argv[i], "--from"))
+			arguments->from = strtoull(value, NULL, 10);
+		else if (!strcmp(argv[i], "--percent"))
+			arguments->percent = (uint32_t)atoi(value);
+		else if (!strcmp(argv[i], "--test"))
+			arguments->only = value;
+		else
+			return -1;
+		i++;
+	}
+	return 0;
+}
+
+static int tell(int number, const char *name, int result, const char *text)
+{
+	printf("%sok %d - %s%s%s\n", result && result != SKIPPED ? "not " : "",
+	       number, name,
+	       result == SKIPPED ? " # SKIP not on this fabric"
+	       : text[0]	 ? ": "
+				 : "",
+	       result == SKIPPED ? "" : text);
+	fflush(stdout);
+	return result && result != SKIPPED;
+}
+
+static int run_mutants(const struct arguments *arguments, struct board *board)
+{
+	int mutant, failures = 0;
+	char text[512];
+
+	printf("1..%d\n", REEF_MUTANTS - 1);
+	for (mutant = 1; mutant < REEF_MUTANTS; mutant++)
+		failures += tell(mutant, reef_sim_mutant_name(mutant),
+				 run_mutant(mutant, arguments, board, text,
+					    sizeof(text)),
+				 text);
+	return failures;
+}
+
+static int run_suite(const struct arguments *arguments, struct board *board,
+		     const char *directory)
+{
+	bool sim = !strcmp(arguments->kind, "sim");
+	const struct conform_test *test;
+	int number = 0, failures = 0, result;
+	char text[512];
+	size_t g;
+
+	for (g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
+		for (test = groups[g]; test->name; test++) {
+			if (arguments->only &&
+			    !strstr(test->name, arguments->only))
+				continue;
+			if (test->where == (sim ? PROCESSES : SIM_ONLY))
+				continue;
+			text[0] = 0;
+			result = sim ? run_seeds(test, arguments, board, text,
+						 sizeof(text))
+				     : run_process(test, arguments, board,
+						   directory, text,
+						   sizeof(text));
+			failures += tell(++number, test->name, result, text);
+		}
+	printf("1..%d\n", number);
+	return failures;
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments arguments = {.percent = 100, .seeds = 10, .from = 1};
+	char directory[] = "/tmp/reef-conform-XXXXXX", command[64];
+	struct board *board = board_create();
+	struct rlimit files;
+	int failures;
+
+	if (argc < 2 || parse(argc, argv, &arguments))
+		return usage();
+	/* A thousand links are two thousand descriptors. */
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	arguments.kind = argv[1];
+	if (!strcmp(arguments.kind, "mutants"))
+		return run_mutants(&arguments, board) ? 1 : 0;
+	if (!mkdtemp(directory)) {
+		perror("mkdtemp");
+		return 1;
+	}
+	if (arguments.netns && netns_make()) {
+		netns_remove();
+		printf("1..0 # SKIP network namespaces cannot be made here\n");
+		rmdir(directory);
+		return 0;
+	}
+	failures = run_suite(&arguments, board, directory);
+	if (arguments.netns)
+		netns_remove();
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
+	if (shell(command))
+		failures++;
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,635 @@
+/* operations.c - F1 what operations do, F2 words stay whole, F3 order. */
+#include "conform.h"
+
+#include <stdlib.h>
+
+/* --- F1 --- */
+
+static int kinds_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint8_t out[100], in[100], edge[2] = {0xee, 0xee};
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint64_t before;
+	uint32_t i, length, offset;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
+	CHECK(world, reef_remote_size(remote) >= 4096);
+	/* Any length at any offset, and not a byte beside it. */
+	for (i = 0; i < rounds(world, 8, 200); i++) {
+		length = (uint32_t)reef_random_below(&host->random, 99) + 1;
+		offset = (uint32_t)reef_random_below(&host->random, 1000) + 1;
+		reef_random_fill(&host->random, out, length);
+		CHECK_EQ(world, do_write(host, remote, offset - 1, edge, 1), 0);
+		CHECK_EQ(world,
+			 do_write(host, remote, offset + length, edge, 1), 0);
+		CHECK_EQ(world, do_write(host, remote, offset, out, length), 0);
+		CHECK_EQ(world, do_read(host, remote, offset, in, length), 0);
+		CHECK(world, !memcmp(in, out, length));
+		CHECK_EQ(world, do_read(host, remote, offset - 1, in, 1), 0);
+		CHECK_EQ(world, in[0], 0xee);
+		CHECK_EQ(world, do_read(host, remote, offset + length, in, 1),
+			 0);
+		CHECK_EQ(world, in[0], 0xee);
+	}
+	CHECK_EQ(world, do_faa(host, remote, 2048, 5, &before), 0);
+	CHECK_EQ(world, before, 0);
+	CHECK_EQ(world, do_faa(host, remote, 2048, (uint64_t)-2, &before), 0);
+	CHECK_EQ(world, before, 5);
+	CHECK_EQ(world, do_cas(host, remote, 2048, 3, 70, &before), 0);
+	CHECK_EQ(world, before, 3);
+	CHECK_EQ(world, do_cas(host, remote, 2048, 3, 80, &before), 0);
+	CHECK_EQ(world, before, 70); /* no match: the value, and no change */
+	CHECK_EQ(world, do_read(host, remote, 2048, &before, 8), 0);
+	CHECK_EQ(world, before, 70);
+	reef_detach(host->queue, remote);
+	reef_link_close(link);
+	return 0;
+}
+
+static int f1_each_kind_does_what_it_says(struct world *world)
+{
+	return with_clients(world, 1, kinds_client);
+}
+
+static int limits_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	const struct reef_fabric_options *limits =
+		reef_fabric_limits(host->fabric);
+	uint32_t size = limits->length_max;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	struct reef_batch batch;
+	uint64_t *out = malloc(size), *in = malloc(size);
+	struct reef_op *ops = calloc(limits->ops_max + 1, sizeof(*ops));
+	uint32_t i;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, (uint64_t)size + 4096, &remote, NULL, NULL));
+	/* Nothing at all, at the start and at the very end. */
+	CHECK_EQ(world, do_read(host, remote, 0, in, 0), 0);
+	CHECK_EQ(world,
+		 do_write(host, remote, reef_remote_size(remote), out, 0), 0);
+	/* The most. */
+	for (i = 0; i < size / 8; i++)
+		out[i] = reef_random_next(&host->random);
+	CHECK_EQ(world, do_write(host, remote, 8, out, size), 0);
+	CHECK_EQ(world, do_read(host, remote, 8, in, size), 0);
+	CHECK(world, !memcmp(in, out, size));
+	CHECK_EQ(world, do_read(host, remote, 0, in, size + 1), -EMSGSIZE);
+	/* The most operations, one more, none. */
+	for (i = 0; i <= limits->ops_max; i++)
+		ops[i] = (struct reef_op){
+			.kind = REEF_FAA,
+			.remote = remote,
+			.operand = 1,
+			.offset = size,
+		};
+	CHECK_EQ(world, do_write(host, remote, size, &(uint64_t){0}, 8), 0);
+	batch = (struct reef_batch){.link = link, .ops = ops};
+	batch.count = limits->ops_max;
+	CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+	batch.count = limits->ops_max + 1;
+	CHECK_EQ(world, reef_run(host->queue, &batch), -EMSGSIZE);
+	batch.count = 0;
+	CHECK_EQ(world, reef_run(host->queue, &batch), -EINVAL);
+	CHECK_EQ(world, do_read(host, remote, size, in, 8), 0);
+	CHECK_EQ(world, in[0], limits->ops_max);
+	/* Malformed. */
+	CHECK_EQ(world, do_faa(host, remote, 4, 1, NULL), -EINVAL);
+	CHECK_EQ(world, one(host, link, (struct reef_op){.kind = 99}), -EINVAL);
+	CHECK_EQ(world, one(host, link, (struct reef_op){0}), -EINVAL);
+	CHECK_EQ(world, one(host, link, (struct reef_op){.kind = REEF_READ}),
+		 -EINVAL);
+	CHECK_EQ(world, do_send(host, link, out, limits->message_max + 1),
+		 -EMSGSIZE);
+	reef_link_close(link);
+	free(out);
+	free(in);
+	free(ops);
+	return 0;
+}
+
+static int f1_limits_are_reached_and_kept(struct world *world)
+{
+	/* 16 MiB take a while in an emulator, and in sim a thousand times. */
+	if (world->sim)
+		world->node_options.length_max =
+			world->client_options.length_max = 4096;
+	else if (is_kind(world, "verbs"))
+		world->node_options.length_max =
+			world->client_options.length_max = 1 << 20;
+	return with_clients(world, 1, limits_client);
+}
+
+#define WAY 24
+
+/* Many batches under way at once; each FAA happens exactly once. */
+static int many_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct reef_batch batches[WAY];
+	struct reef_op ops[WAY][3];
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint64_t words[WAY], posted = 0, i;
+	uint32_t round;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
+	for (round = 0; round < rounds(world, 3, 300); round++) {
+		for (i = 0; i < WAY; i++) {
+			ops[i][0] = (struct reef_op){
+				.kind = REEF_FAA,
+				.remote = remote,
+				.operand = 1,
+				.offset = i * 8,
+			};
+			ops[i][1] = ops[i][0];
+			ops[i][1].offset = WAY * 8;
+			ops[i][2] = (struct reef_op){
+				.kind = REEF_READ,
+				.remote = remote,
+				.local = &words[i],
+				.length = 8,
+				.offset = i * 8,
+			};
+			batches[i] = (struct reef_batch){
+				.link = link, .ops = ops[i], .count = 3};
+			CHECK_EQ(world, post_under_way(host, &batches[i]), 0);
+			posted++;
+		}
+		for (i = 0; i < WAY; i++) {
+			if (!batches[i].done)
+				CHECK_EQ(world,
+					 reef_wait(host->queue, &batches[i]),
+					 0);
+			CHECK_EQ(world, batches[i].status, 0);
+			CHECK_EQ(world, ops[i][0].result, round);
+			CHECK_EQ(world, words[i], round + 1);
+		}
+	}
+	CHECK_EQ(world, do_read(host, remote, WAY * 8, &words[0], 8), 0);
+	CHECK_EQ(world, words[0], posted);
+	reef_link_close(link);
+	return 0;
+}
+
+static int f1_batches_under_way_each_happen_once(struct world *world)
+{
+	return with_clients(world, 1, many_client);
+}
+
+static int messages_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint32_t count = rounds(world, 20, 2000), i;
+	uint32_t session = SESSION(1 + number_of(host));
+	struct note note = {.kind = NOTE_NUMBERED};
+	struct reef_message *message;
+	struct reef_link *link;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, session, &link), 0);
+	for (i = 0; i < count; i++) {
+		note.number = i;
+		CHECK_EQ(world, do_send(host, link, &note, sizeof(note)), 0);
+	}
+	CHECK_EQ(world, do_send(host, link, NULL, 0), 0);
+	CHECK_EQ(world, order(world, ORDER_SEND, session, count, 0, NULL), 0);
+	for (i = 0; i < count; i++) {
+		CHECK_EQ(world,
+			 reef_receive(host->queue, 20000000000ull, &message),
+			 0);
+		CHECK_EQ(world, message->length, sizeof(note));
+		memcpy(&note, message->bytes, sizeof(note));
+		CHECK_EQ(world, note.number, i);
+		CHECK(world, message->link == link);
+		reef_message_free(message);
+	}
+	CHECK_EQ(world, reef_receive(host->queue, 0, &message), -ETIMEDOUT);
+	TRY(await(world, &world->board->received, count + 1));
+	reef_link_close(link);
+	return 0;
+}
+
+int f1_messages_arrive_once_and_in_order(struct world *world)
+{
+	TRY(with_clients(world, 1, messages_client));
+	CHECK_EQ(world, atomic_load(&world->board->out_of_order), 0);
+	CHECK_EQ(world, atomic_load(&world->board->received),
+		 rounds(world, 20, 2000) + 1);
+	return 0;
+}
+
+/* --- F2 --- */
+
+#define BLOCK 256
+
+static int whole_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	bool writer = number_of(host) > 0;
+	uint64_t block[BLOCK / 8], word;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint32_t i, j, length, offset;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1 + number_of(host)), &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, world->board->word[0], &remote),
+		 0);
+	TRY(await(world, &world->board->word[1], 1));
+	for (i = 0; i < rounds(world, 12, 3000); i++) {
+		offset = 8 * (uint32_t)reef_random_below(&host->random, 4);
+		length = BLOCK - 32;
+		if (writer) {
+			/* All bytes of a word alike: a mixed one was torn. */
+			memset(block, (int)reef_random_next(&host->random),
+			       sizeof(block));
+			CHECK_EQ(world,
+				 do_write(host, remote, offset, block, length),
+				 0);
+			continue;
+		}
+		CHECK_EQ(world, do_read(host, remote, offset, block, length),
+			 0);
+		for (j = 0; j < length / 8; j++) {
+			word = block[j] & 0xff;
+			CHECK_EQ(world, block[j], word * 0x0101010101010101ull);
+		}
+	}
+	reef_link_close(link);
+	return 0;
+}
+
+static int f2_words_stay_whole(struct world *world)
+{
+	uint64_t key;
+	int i, first;
+
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	first = world->part_count;
+	for (i = 0; i < 3; i++)
+		world_start(world, whole_client, NULL);
+	atomic_store(&world->board->word[1], 1);
+	for (i = 0; i < 3; i++)
+		CHECK_EQ(world, world_join(world, first + i), 0);
+	return world_end(world);
+}
+
+/* --- F3 --- */
+
+/* Layout of the order tests: a block of words, then a flag written by WRITE,
+ * one by FAA, one by CAS. */
+#define WORDS 16
+#define FLAG_WRITE (WORDS * 8)
+#define FLAG_FAA (FLAG_WRITE + 8)
+#define FLAG_CAS (FLAG_FAA + 8)
+
+static int order_writer(struct host *host, struct reef_link *link,
+			struct reef_remote *remote, uint64_t region)
+{
+	struct world *world = host->world;
+	uint64_t block[WORDS], value, i;
+	uint64_t before = 0;
+
+	for (value = 1; value <= rounds(world, 10, 2000); value++) {
+		struct note note = {
+			.kind = NOTE_CHECK,
+			.region = region,
+			.words = WORDS,
+			.value = value,
+		};
+		struct reef_op ops[] = {
+			{.kind = REEF_WRITE,
+			 .remote = remote,
+			 .local = block,
+			 .length = sizeof(block)},
+			{.kind = REEF_WRITE,
+			 .remote = remote,
+			 .offset = FLAG_WRITE,
+			 .local = &value,
+			 .length = 8},
+			{.kind = REEF_FAA,
+			 .remote = remote,
+			 .offset = FLAG_FAA,
+			 .operand = 1},
+			{.kind = REEF_CAS,
+			 .remote = remote,
+			 .offset = FLAG_CAS,
+			 .compare = before,
+			 .operand = value},
+			{.kind = REEF_SEND,
+			 .local = &note,
+			 .length = sizeof(note)},
+		};
+		struct reef_batch batch = {
+			.link = link, .ops = ops, .count = 5};
+
+		for (i = 0; i < WORDS; i++)
+			block[i] = value;
+		CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+		CHECK_EQ(world, ops[3].result, before);
+		before = value;
+	}
+	return 0;
+}
+
+static int order_reader(struct host *host, struct reef_remote *remote)
+{
+	struct world *world = host->world;
+	uint64_t flags[3], block[WORDS], least, i;
+	uint32_t round;
+
+	for (round = 0; round < rounds(world, 40, 4000); round++) {
+		CHECK_EQ(
+			world,
+			do_read(host, remote, FLAG_WRITE, flags, sizeof(flags)),
+			0);
+		CHECK_EQ(world, do_read(host, remote, 0, block, sizeof(block)),
+			 0);
+		/* Whichever flag is furthest: its block came before it. */
+		least = flags[0];
+		if (flags[1] > least)
+			least = flags[1];
+		if (flags[2] > least)
+			least = flags[2];
+		for (i = 0; i < WORDS; i++)
+			CHECK(world, block[i] >= least);
+	}
+	return 0;
+}
+
+static int order_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct reef_remote *remote;
+	struct reef_link *link;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1 + number_of(host)), &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, world->board->word[0], &remote),
+		 0);
+	TRY(number_of(host)
+		    ? order_reader(host, remote)
+		    : order_writer(host, link, remote, world->board->word[1]));
+	reef_link_close(link);
+	return 0;
+}
+
+static int f3a_whatever_follows_a_write_comes_after_it(struct world *world)
+{
+	uint64_t key;
+	int a, b;
+
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	atomic_store(&world->board->word[1], world->board->argument[3]);
+	a = world_start(world, order_client, NULL);
+	b = world_start(world, order_client, NULL);
+	CHECK_EQ(world, world_join(world, a), 0);
+	CHECK_EQ(world, world_join(world, b), 0);
+	TRY(await(world, &world->board->received, rounds(world, 10, 2000)));
+	CHECK_EQ(world, atomic_load(&world->board->unmet), 0);
+	return world_end(world);
+}
+
+static int read_last_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint64_t value, block[WORDS], seen[WORDS], others[2], i;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
+	for (value = 1; value <= rounds(world, 12, 1000); value++) {
+		struct reef_op ops[] = {
+			{.kind = REEF_WRITE,
+			 .remote = remote,
+			 .local = block,
+			 .length = sizeof(block)},
+			{.kind = REEF_READ,
+			 .remote = remote,
+			 .local = seen,
+			 .length = sizeof(seen)},
+			{.kind = REEF_FAA,
+			 .remote = remote,
+			 .offset = FLAG_FAA,
+			 .operand = 1},
+			{.kind = REEF_CAS,
+			 .remote = remote,
+			 .offset = FLAG_CAS,
+			 .compare = value - 1,
+			 .operand = value},
+			{.kind = REEF_READ,
+			 .remote = remote,
+			 .offset = FLAG_FAA,
+			 .local = others,
+			 .length = 16},
+		};
+		struct reef_batch batch = {
+			.link = link, .ops = ops, .count = 5};
+
+		for (i = 0; i < WORDS; i++)
+			block[i] = value;
+		CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+		for (i = 0; i < WORDS; i++)
+			CHECK_EQ(world, seen[i], value);
+		CHECK_EQ(world, others[0], value);
+		CHECK_EQ(world, others[1], value);
+	}
+	reef_link_close(link);
+	return 0;
+}
+
+static int f3b_a_read_comes_after_all_before_it(struct world *world)
+{
+	return with_clients(world, 1, read_last_client);
+}
+
+/* READ then WRITE of the same bytes: ORDERED, the READ sees the old ones. And
+ * whoever sees the ORDERED WRITE sees the FAA before it. */
+static int ordered_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint64_t value, block[WORDS], seen[WORDS] = {0}, pair[2], i;
+	uint32_t round;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1 + number_of(host)), &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, world->board->word[0], &remote),
+		 0);
+	for (round = 0; number_of(host) && round < rounds(world, 40, 2000);
+	     round++) {
+		CHECK_EQ(world, do_read(host, remote, FLAG_CAS, &pair[1], 8),
+			 0);
+		CHECK_EQ(world, do_read(host, remote, FLAG_FAA, &pair[0], 8),
+			 0);
+		CHECK(world, pair[0] >= pair[1]);
+	}
+	for (value = 1; !number_of(host) && value <= rounds(world, 12, 1000);
+	     value++) {
+		struct reef_op ops[] = {
+			{.kind = REEF_FAA,
+			 .remote = remote,
+			 .offset = FLAG_FAA,
+			 .operand = 1},
+			{.kind = REEF_WRITE,
+			 .flags = REEF_ORDERED,
+			 .remote = remote,
+			 .offset = FLAG_CAS,
+			 .local = &value,
+			 .length = 8},
+			{.kind = REEF_READ,
+			 .remote = remote,
+			 .local = seen,
+			 .length = sizeof(seen)},
+			{.kind = REEF_WRITE,
+			 .flags = REEF_ORDERED,
+			 .remote = remote,
+			 .local = block,
+			 .length = sizeof(block)},
+		};
+		struct reef_batch batch = {
+			.link = link, .ops = ops, .count = 4};
+
+		for (i = 0; i < WORDS; i++)
+			block[i] = value;
+		CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+		for (i = 0; i < WORDS; i++)
+			CHECK_EQ(world, seen[i], value - 1);
+	}
+	reef_link_close(link);
+	return 0;
+}
+
+static int f3c_ordered_waits_for_what_is_before(struct world *world)
+{
+	uint64_t key;
+	int a, b;
+
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	a = world_start(world, ordered_client, NULL);
+	b = world_start(world, ordered_client, NULL);
+	CHECK_EQ(world, world_join(world, a), 0);
+	CHECK_EQ(world, world_join(world, b), 0);
+	return world_end(world);
+}
+
+/* Poll until the library has heard that a remote was withdrawn. */
+static int await_refusal(struct host *host, struct reef_remote *remote)
+{
+	uint64_t word;
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; i < 10000 && rc != -REEF_EKEY; i++) {
+		rc = do_read(host, remote, 0, &word, 8);
+		reef_queue_wait(host->queue, 1000000);
+	}
+	CHECK_EQ(host->world, rc, -REEF_EKEY);
+	return 0;
+}
+
+/* A CAS that does not match stops nothing; an operation that fails at the
+ * target stops all that follows. */
+static int failing_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct reef_remote *kept, *gone;
+	struct reef_link *link;
+	uint64_t region, value = 7, before[2] = {0};
+	struct reef_op ops[3];
+	struct reef_batch batch;
+	int rc;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 4096, &kept, NULL, NULL));
+	TRY(borrow(host, link, 4096, &gone, NULL, &region));
+	ops[0] = (struct reef_op){
+		.kind = REEF_CAS, .remote = kept, .compare = 55, .operand = 66};
+	ops[1] = (struct reef_op){.kind = REEF_WRITE,
+				  .remote = kept,
+				  .offset = 8,
+				  .local = &value,
+				  .length = 8};
+	batch = (struct reef_batch){.link = link, .ops = ops, .count = 2};
+	CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+	CHECK_EQ(world, do_read(host, kept, 0, before, 16), 0);
+	CHECK_EQ(world, before[0], 0);
+	CHECK_EQ(world, before[1], 7);
+
+	/* Withdrawn behind our back. Either the library knows already and
+	 * refuses the whole, or the target stops at the bad one. Where the
+	 * target cannot (verbs), the node waits for us to acknowledge. */
+	rc = order(world, ORDER_WITHDRAW, region, 0, 0, NULL);
+	CHECK(world, rc == 0 || rc == -ETIMEDOUT);
+	if (rc && is_kind(world, "verbs"))
+		TRY(await_refusal(host, gone));
+	value = 8;
+	ops[0] = ops[1];
+	ops[1].remote = gone;
+	ops[2] = ops[0];
+	ops[2].offset = 16;
+	batch.count = 3;
+	rc = reef_run(host->queue, &batch);
+	CHECK_EQ(world, rc, -REEF_EKEY);
+	CHECK_EQ(world, do_read(host, kept, 16, before, 8), 0);
+	CHECK_EQ(world, before[0], 0); /* the third did not happen */
+	CHECK_EQ(world, do_read(host, kept, 8, before, 8), 0);
+	if (before[0] == 8) { /* the first did: the target stopped it */
+		CHECK_EQ(world, ops[0].status, 0);
+		CHECK_EQ(world, ops[1].status, -REEF_EKEY);
+		CHECK_EQ(world, ops[2].status, -REEF_ENOTDONE);
+	} else {
+		CHECK_EQ(world, before[0], 7);
+	}
+	CHECK_EQ(world, do_read(host, gone, 0, before, 8), -REEF_EKEY);
+	reef_link_close(link);
+	return 0;
+}
+
+static int f3_a_failure_ends_the_batch(struct world *world)
+{
+	return with_clients(world, 1, failing_client);
+}
+
+const struct conform_test conform_operations[] = {
+	{"f1_each_kind_does_what_it_says", f1_each_kind_does_what_it_says,
+	 ANYWHERE},
+	{"f1_limits_are_reached_and_kept", f1_limits_are_reached_and_kept,
+	 ANYWHERE},
+	{"f1_batches_under_way_each_happen_once",
+	 f1_batches_under_way_each_happen_once, ANYWHERE},
+	{"f1_messages_arrive_once_and_in_order",
+	 f1_messages_arrive_once_and_in_order, ANYWHERE},
+	{"f2_words_stay_whole", f2_words_stay_whole, ANYWHERE},
+	{"f3a_whatever_follows_a_write_comes_after_it",
+	 f3a_whatever_follows_a_write_comes_after_it, ANYWHERE},
+	{"f3b_a_read_comes_after_all_before_it",
+	 f3b_a_read_comes_after_all_before_it, ANYWHERE},
+	{"f3c_ordered_waits_for_what_is_before",
+	 f3c_ordered_waits_for_what_is_before, ANYWHERE},
+	{"f3_a_failure_ends_the_batch", f3_a_failure_ends_the_batch, ANYWHERE},
+	{NULL, NULL, ANYWHERE},
+};

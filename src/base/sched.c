@@ -257,6 +257,17 @@ static void cpu_relax(void)
 #endif
 }
 
+/* Acquire: as in pick(). */
+static bool stop_asked(struct reef_sched *sched)
+{
+	return atomic_load_explicit(&sched->stop, memory_order_acquire);
+}
+
+static bool anything_ready(const struct reef_sched *sched)
+{
+	return sched->queued > 0 || sched->round_count > 0;
+}
+
 static void idle_real(struct reef_sched *sched)
 {
 	uint64_t now_ns = reef_sched_now_ns(sched);
@@ -272,8 +283,7 @@ static void idle_real(struct reef_sched *sched)
 		return;
 	}
 	limit_ns = arm_all(sched);
-	if (limit_ns == 0 || poll_all(sched) || sched->queued > 0 ||
-	    sched->round_count > 0) {
+	if (limit_ns == 0 || poll_all(sched) || anything_ready(sched)) {
 		sched->idle = false;
 		return;
 	}
@@ -297,30 +307,36 @@ static int idle(struct reef_sched *sched)
 	return 0;
 }
 
-int reef_sched_run(struct reef_sched *sched)
+static int run_rounds(struct reef_sched *sched)
 {
 	int error = 0;
+
+	while (!error && sched->alive > 0 && !stop_asked(sched)) {
+		if (sched->timers.count > 0)
+			reef_timers_fire(sched, reef_sched_now_ns(sched));
+		if (anything_ready(sched)) {
+			sched->idle = false;
+			reef_fibers_run(sched);
+		}
+		if (poll_all(sched) || anything_ready(sched))
+			sched->idle = false;
+		else if (sched->alive > 0 && !stop_asked(sched))
+			error = idle(sched);
+	}
+	return error;
+}
+
+int reef_sched_run(struct reef_sched *sched)
+{
+	int error;
 
 	if (sched->running || reef_running)
 		return -EBUSY;
 	sched->running = true;
 	reef_running = sched;
 	reef_context_adopt(&sched->main);
-	/* Acquire: as in pick(). A stop ends one run, so it is used up here. */
-	while (!error && sched->alive > 0 &&
-	       !atomic_load_explicit(&sched->stop, memory_order_acquire)) {
-		if (sched->timers.count > 0)
-			reef_timers_fire(sched, reef_sched_now_ns(sched));
-		if (sched->queued > 0 || sched->round_count > 0) {
-			sched->idle = false;
-			reef_fibers_run(sched);
-		}
-		if (poll_all(sched) || sched->queued > 0 ||
-		    sched->round_count > 0)
-			sched->idle = false;
-		else if (sched->alive > 0)
-			error = idle(sched);
-	}
+	error = run_rounds(sched);
+	/* A stop ends one run, so it is used up. */
 	atomic_store_explicit(&sched->stop, false, memory_order_relaxed);
 	reef_running = NULL;
 	sched->running = false;

@@ -27,7 +27,6 @@
 #define PARTS_MAX 64
 #define REGIONS_MAX 16
 #define SLOTS_MAX 4096
-#define SKIPPED 77
 
 /* What the director or a client asks of the node. */
 enum order {
@@ -101,7 +100,14 @@ struct host {
 struct conform_test {
 	const char *name; /* rule_situation_result */
 	int (*run)(struct world *world);
-	enum { ANYWHERE, PROCESSES, SIM_ONLY } where;
+	enum {
+		ON_SHM = 1,
+		ON_TCP = 2,
+		ON_VERBS = 4,
+		ON_SIM = 8,
+		PROCESSES = ON_SHM | ON_TCP | ON_VERBS,
+		ANYWHERE = PROCESSES | ON_SIM,
+	} where;
 };
 extern const struct conform_test conform_operations[], conform_sight[],
 	conform_safety[], conform_links[]; /* end with name NULL */

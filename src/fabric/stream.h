@@ -4,11 +4,13 @@
  * all start the same way; this is that way, once. Layouts are in src/wire.
  *
  *   connector                                   acceptor
- *     HELLO  versions, session, identity,   -->  look up the key; refuse a
- *            fabric, nonce A                     fenced session
- *            <--  CHALLENGE  version, nonce B, proof(key, "acceptor", all so
- * far) PROOF  proof(key, "connector", all)   -->
- *            <--  WELCOME  limits   (or, at any point, BYE with a code)
+ *     HELLO  versions, session, identity,   -->  look up the key
+ *            fabric, limits, nonce A
+ *            <--  CHALLENGE  version, nonce B, proof(key, "acceptor", all)
+ *     PROOF  proof(key, "connector", all)   -->  refuse a fenced session, end
+ *                                                the old link of this one
+ *            <--  WELCOME  limits, proof(key, "welcome", all)
+ *   (or, at any point, BYE with a code)
  *
  * (1) A proof is HMAC-SHA-256 over a label and every byte both sides said
  *     before it, so neither can be replayed, reflected or downgraded. Proofs
@@ -61,6 +63,14 @@ struct reef_frame {
 /* The next whole frame.  -EAGAIN: none yet.  -REEF_EPROTO: malformed, or too
  * long.  -REEF_ENOLINK: closed by the peer. */
 int reef_stream_receive(struct reef_stream *stream, struct reef_frame *out);
+
+/* From now on frames may be as long as payload_max; the hello calls it. */
+void reef_stream_welcome(struct reef_stream *stream);
+
+/* Give the socket back to a caller who goes on alone, when all output is out:
+ * returns it, and what was read from it already (until destroy). */
+int reef_stream_release(struct reef_stream *stream, const uint8_t **rest,
+			size_t *rest_size);
 
 /* When bytes last came, on reef_now_ns's clock; for silence_ns. */
 uint64_t reef_stream_heard_ns(const struct reef_stream *stream);

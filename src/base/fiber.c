@@ -151,7 +151,7 @@ static void reap(struct reef_sched *sched)
 
 	sched->ended = NULL;
 	reef_context_forget(&fiber->context);
-	stack_give(&sched->stacks, fiber->stack);
+	reef_stack_give(&sched->stacks, fiber->stack);
 	fiber->stack = NULL;
 	if (fiber->detached)
 		free(fiber);
@@ -259,7 +259,7 @@ int reef_fiber_spawn_in(struct reef_group *group, int (*fn)(void *arg),
 		.fn = fn,
 		.arg = arg,
 		.timer = {.fire = reef_fiber_timer_fire},
-		.stack = stack_take(&sched->stacks),
+		.stack = reef_stack_take(&sched->stacks),
 	};
 	if (!fiber->stack)
 		goto err_fiber;

@@ -57,7 +57,7 @@ int reef_sched_create_setup(const struct reef_sched_setup *setup,
 		if (sched->wake_fd < 0)
 			goto err_sched;
 	}
-	stacks_init(&sched->stacks, stack_size);
+	reef_stacks_init(&sched->stacks, stack_size);
 	reef_group_init(sched, &sched->group, NULL, NULL);
 	*out = sched;
 	return 0;
@@ -83,7 +83,7 @@ void reef_sched_destroy(struct reef_sched *sched)
 	if (!sched)
 		return;
 	reef_assert(sched->alive == 0 && !sched->running);
-	stacks_fini(&sched->stacks);
+	reef_stacks_fini(&sched->stacks);
 	free(sched->timers.heap);
 	free(sched->round);
 	free(sched->pollfds);

@@ -100,7 +100,7 @@ err_slab:
 	return false;
 }
 
-void stacks_init(struct stacks *stacks, size_t stack_size)
+void reef_stacks_init(struct stacks *stacks, size_t stack_size)
 {
 	size_t page = page_size();
 
@@ -115,7 +115,7 @@ void stacks_init(struct stacks *stacks, size_t stack_size)
 	};
 }
 
-void stacks_fini(struct stacks *stacks)
+void reef_stacks_fini(struct stacks *stacks)
 {
 	struct stack_slab *slab;
 
@@ -131,7 +131,7 @@ void stacks_fini(struct stacks *stacks)
 	stacks->warm_count = 0;
 }
 
-struct stack *stack_take(struct stacks *stacks)
+struct stack *reef_stack_take(struct stacks *stacks)
 {
 	struct stack *stack = stacks->warm;
 
@@ -147,7 +147,7 @@ struct stack *stack_take(struct stacks *stacks)
 	return stack;
 }
 
-void stack_give(struct stacks *stacks, struct stack *stack)
+void reef_stack_give(struct stacks *stacks, struct stack *stack)
 {
 	if (stacks->warm_count < stacks->warm_max) {
 		stack->next = stacks->warm;

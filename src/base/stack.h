@@ -28,11 +28,11 @@ struct stacks {
 	struct stack_slab *slabs;
 };
 
-void stacks_init(struct stacks *stacks, size_t stack_size);
-void stacks_fini(struct stacks *stacks);
+void reef_stacks_init(struct stacks *stacks, size_t stack_size);
+void reef_stacks_fini(struct stacks *stacks);
 
 /* NULL: no memory, or no more mappings. */
-struct stack *stack_take(struct stacks *stacks);
-void stack_give(struct stacks *stacks, struct stack *stack);
+struct stack *reef_stack_take(struct stacks *stacks);
+void reef_stack_give(struct stacks *stacks, struct stack *stack);
 
 #endif

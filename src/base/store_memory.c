@@ -238,7 +238,7 @@ static void inode_unref(struct memory *memory, struct inode *inode)
 	if (--inode->refs > 0)
 		return;
 	for (at = &memory->inodes; *at != inode; at = &(*at)->next)
-		;
+		reef_assert(*at);
 	*at = inode->next;
 	changes_drop(inode);
 	free(inode->cache.bytes);
@@ -272,6 +272,7 @@ static int name_set(struct memory *memory, struct name **table,
 	struct name **at = name_find(table, text), *name = *at;
 	size_t size;
 
+	reef_assert(inode);
 	inode->refs++;
 	if (name) {
 		inode_unref(memory, name->inode);

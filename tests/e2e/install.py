@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""install.py BUILD SOURCE - install into an empty folder, and use what is there.
+
+What a user of the library sees: headers that stand alone, pkg-config, a shared
+and a static library with the public symbols and no others, the program and its
+manual page.
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BUILD, SOURCE = (os.path.abspath(path) for path in sys.argv[1:3])
+EXAMPLES = sorted(glob.glob(os.path.join(SOURCE, "examples", "*.c")))
+CC = os.environ.get("CC", "cc")
+
+
+def run(*command, **more):
+    """Run to the end; an error ends this test."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False, **more)
+    if done.returncode:
+        sys.exit("%s\nfailed with status %d:\n%s" % (
+            " ".join(command), done.returncode, done.stdout))
+    return done.stdout
+
+
+def only(pattern):
+    """The one file that matches."""
+    found = glob.glob(pattern, recursive=True)
+    assert len(found) == 1, (pattern, found)
+    return found[0]
+
+
+class Installed:
+    def __init__(self, root):
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", root)
+        self.root = root
+        self.config = only(root + "/**/reef.pc")
+        with open(self.config, encoding="utf-8") as stream:
+            prefix = re.search(r"^prefix=(.*)$", stream.read(), re.M).group(1)
+        self.prefix = root + prefix
+
+    def flags(self, *options):
+        return run("pkg-config", "--define-variable=prefix=" + self.prefix,
+                   *options, self.config).split()
+
+
+def test_program(installed):
+    program = installed.prefix + "/bin/reef"
+    version = run(program, "version")
+    assert version.startswith("reef "), version
+    assert installed.flags("--modversion") == [version.split()[1]], version
+    only(installed.prefix + "/share/man/man1/reef.1*")
+
+
+def test_headers(installed):
+    """Each header stands alone, in C and in C++."""
+    headers = glob.glob(installed.prefix + "/include/reef/*.h")
+    assert headers
+    expected = glob.glob(SOURCE + "/include/reef/*.h")
+    assert len(headers) == len(expected), (headers, expected)
+    compilers = [[CC, "-std=c11", "-x", "c"]]
+    if shutil.which("c++"):
+        compilers.append(["c++", "-x", "c++"])
+    for header in headers:
+        for compiler in compilers:
+            run(*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                "-fsyntax-only", "-include", header, "/dev/null",
+                *installed.flags("--cflags"))
+
+
+def compile_and_run(installed, source, flags):
+    program = os.path.join(installed.root, "program")
+    run(CC, "-Wall", "-Werror", "-o", program, source, *flags)
+    run(program)
+    return run("ldd", program)
+
+
+def test_shared(installed):
+    """Every example builds against what is installed, and runs."""
+    folder = os.path.dirname(only(installed.prefix + "/lib/**/libreef.so"))
+    flags = installed.flags("--cflags", "--libs") + ["-Wl,-rpath," + folder]
+    for example in EXAMPLES:
+        assert "libreef.so" in compile_and_run(installed, example, flags)
+
+
+def test_static(installed):
+    archive = only(installed.prefix + "/lib/**/libreef.a")
+    flags = [archive if flag == "-lreef" else flag
+             for flag in installed.flags("--cflags", "--static", "--libs")]
+    for example in EXAMPLES:
+        assert "libreef.so" not in compile_and_run(installed, example, flags)
+
+
+def test_readme(installed):
+    """The example that the README shows."""
+    with open(SOURCE + "/README.md", encoding="utf-8") as stream:
+        code = re.findall(r"^```c\n(.*?)^```$", stream.read(), re.M | re.S)
+    assert code, "the README shows no example"
+    archive = only(installed.prefix + "/lib/**/libreef.a")
+    flags = [archive if flag == "-lreef" else flag
+             for flag in installed.flags("--cflags", "--static", "--libs")]
+    for number, text in enumerate(code):
+        source = os.path.join(installed.root, "readme%d.c" % number)
+        with open(source, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        compile_and_run(installed, source, flags)
+
+
+def test_symbols(installed):
+    """The shared library shows what the headers mark, and nothing else; the
+    static one, where nothing can be hidden, stays within its prefix."""
+    public = set()
+    for header in glob.glob(installed.prefix + "/include/reef/*.h"):
+        with open(header, encoding="utf-8") as stream:
+            public |= set(re.findall(r"^REEF_API [^;(]*?\b(reef_\w+)\s*[;(\[]",
+                                     stream.read(), re.M))
+    library = only(installed.prefix + "/lib/**/libreef.so")
+    shown = {line.split()[-1].split("@")[0] for line in
+             run("nm", "-D", "--defined-only", library).splitlines()}
+    assert public, "no public symbols found in the headers"
+    assert shown == public, (sorted(shown - public), sorted(public - shown))
+    archive = only(installed.prefix + "/lib/**/libreef.a")
+    names = {line.split()[-1] for line in
+             run("nm", "-g", "--defined-only", archive).splitlines()
+             if len(line.split()) == 3}
+    foreign = sorted(n for n in names if not n.startswith("reef_"))
+    assert not foreign, foreign
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="reef-install-") as root:
+        installed = Installed(root)
+        tests = [test_program, test_headers, test_shared, test_static,
+                 test_readme, test_symbols]
+        failed = 0
+        for test in tests:
+            try:
+                test(installed)
+                print("ok", test.__name__)
+            except (AssertionError, SystemExit) as error:
+                failed += 1
+                print("FAILED %s: %s" % (test.__name__, error))
+        print("%d passed, %d failed, 0 skipped" % (len(tests) - failed, failed))
+        return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

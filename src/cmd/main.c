@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const struct command commands[] = {
+	{"bench", "measure, beside the raw limit and beside peers", cmd_bench},
 	{"version", "what this build is and has in it", cmd_version},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

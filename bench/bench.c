@@ -1,0 +1,384 @@
+/* bench.c - takes the cases through their rounds, and reports. */
+#include "bench.h"
+
+#include "cmd/table.h"
+#include "contest.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <langinfo.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECONDS 1.8
+#define ROUNDS 9
+#define QUICK_SECONDS 0.036
+#define QUICK_ROUNDS 3
+/* The table shows a ratio as a bar; half of it is what is required. */
+#define BAR_WIDTH 16
+
+struct run {
+	const struct bench *bench;
+	const struct bench_options *options;
+	struct reef_table *table;
+	FILE *json;    /* NULL: none */
+	FILE *out;     /* for people */
+	bool progress; /* stderr is a terminal */
+	uint32_t short_count, failed_count;
+};
+
+/* --- what is asked for --- */
+
+static bool wanted(const struct bench_options *options, const char *name)
+{
+	if (!options->cases)
+		return true;
+	for (uint32_t i = 0; options->cases[i]; i++)
+		if (fnmatch(options->cases[i], name, 0) == 0)
+			return true;
+	return false;
+}
+
+static uint32_t wanted_count(const struct bench_group *group,
+			     const struct bench_options *options)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; group->cases[i].name; i++)
+		count += wanted(options, group->cases[i].name);
+	return count;
+}
+
+/* Every pattern must mean something. */
+static bool patterns_match(const struct bench *bench,
+			   const struct bench_options *options)
+{
+	for (uint32_t i = 0; options->cases && options->cases[i]; i++) {
+		const char *only[] = {options->cases[i], NULL};
+		struct bench_options one = {.cases = only};
+		uint32_t count = 0;
+
+		for (uint32_t g = 0; bench->groups[g].cases; g++)
+			count += wanted_count(&bench->groups[g], &one);
+		if (!count)
+			return false;
+	}
+	return true;
+}
+
+void bench_list(const struct bench *bench, FILE *out)
+{
+	struct reef_table *table = reef_table_create();
+	char text[80];
+
+	reef_table_column(table, "case", REEF_TABLE_LEFT);
+	reef_table_column(table, "what", REEF_TABLE_LEFT);
+	reef_table_column(table, "required ratio", REEF_TABLE_LEFT);
+	for (uint32_t g = 0; bench->groups[g].cases; g++) {
+		const struct bench_case *one = bench->groups[g].cases;
+
+		for (; one->name; one++) {
+			size_t used = 0;
+
+			text[0] = '\0';
+			for (uint32_t p = 0; p < BENCH_PEERS_MAX; p++)
+				if (one->peers[p].required > 0)
+					used += (size_t)snprintf(
+						text + used,
+						sizeof(text) - used, "%s%s %g",
+						used ? ", " : "",
+						one->peers[p].name,
+						one->peers[p].required);
+			reef_table_cell(table, "%s", one->name);
+			reef_table_cell(table, "%s", one->about);
+			reef_table_cell(table, "%s", text);
+			reef_table_end_row(table);
+		}
+	}
+	reef_table_print(table, out);
+	reef_table_destroy(table);
+}
+
+/* --- results --- */
+
+static double ratio_of(const struct bench *bench, double reef, double peer)
+{
+	return bench->less_is_better ? peer / reef : reef / peer;
+}
+
+/* What JSON allows of a text. */
+static void put_string(FILE *out, const char *text)
+{
+	fputc('"', out);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fputc('\\', out);
+		if ((unsigned char)*text < 0x20)
+			fprintf(out, "\\u%04x", (unsigned char)*text);
+		else
+			fputc(*text, out);
+	}
+	fputc('"', out);
+}
+
+static void put_number(FILE *out, double value)
+{
+	fprintf(out, fabs(value) >= 1e6 ? "%.0f" : "%.6g", value);
+}
+
+/* "key":{"peer":TEXT,...} of those peers that have (or lack) a figure. */
+static void put_peers(struct run *run, struct contest *contest,
+		      const struct bench_case *one, const char *key)
+{
+	double reef = contestant_median(&contest->contestants[0]);
+	bool absent = strcmp(key, "absent") == 0, first = true;
+
+	fprintf(run->json, ",\"%s\":{", key);
+	for (uint32_t i = 0; i < BENCH_PEERS_MAX && one->peers[i].name; i++) {
+		struct contestant *peer =
+			contest_find(contest, one->peers[i].name);
+		double value = contestant_median(peer);
+
+		if (absent != (peer->error[0] != '\0'))
+			continue;
+		fputs(first ? "" : ",", run->json);
+		first = false;
+		put_string(run->json, one->peers[i].name);
+		fputc(':', run->json);
+		if (absent)
+			put_string(run->json, peer->error);
+		else if (strcmp(key, "ratio") == 0)
+			put_number(run->json,
+				   ratio_of(run->bench, reef, value));
+		else
+			put_number(run->json, value);
+	}
+	fputc('}', run->json);
+}
+
+static void write_json(struct run *run, struct contest *contest,
+		       const struct bench_case *one)
+{
+	bool absent = false;
+
+	if (!run->json)
+		return;
+	for (uint32_t i = 0; i < BENCH_PEERS_MAX && one->peers[i].name; i++)
+		absent |= contest_find(contest, one->peers[i].name)->error[0] !=
+			  '\0';
+	fprintf(run->json,
+		"{\"bench\":\"%s\",\"case\":\"%s\",\"unit\":\"%s\","
+		"\"value\":",
+		run->bench->name, one->name, run->bench->unit);
+	put_number(run->json, contestant_median(&contest->contestants[0]));
+	put_peers(run, contest, one, "peers");
+	put_peers(run, contest, one, "ratio");
+	if (absent)
+		put_peers(run, contest, one, "absent");
+	fputs("}\n", run->json);
+	fflush(run->json);
+}
+
+static void add_peer_cells(struct run *run, const struct bench_peer *peer,
+			   const struct contestant *contestant, double reef)
+{
+	double ratio, value = contestant_median(contestant);
+	char text[16];
+
+	reef_table_cell(run->table, "%s", peer->name);
+	if (contestant->error[0]) {
+		reef_table_cell(run->table, "-");
+		reef_table_cell(run->table, "-");
+		if (peer->required > 0)
+			reef_table_cell(run->table, "%g", peer->required);
+		else
+			reef_table_cell(run->table, "%s", "");
+		reef_table_cell(run->table, "%s", contestant->error);
+		return;
+	}
+	reef_table_cell(run->table, "%s", reef_table_number(value, text));
+	if (!(reef > 0))
+		return;
+	ratio = ratio_of(run->bench, reef, value);
+	reef_table_cell(run->table, "%.*f", ratio < 100 ? 2 : 0, ratio);
+	if (!(peer->required > 0))
+		return;
+	reef_table_cell(run->table, "%g", peer->required);
+	reef_table_bar(run->table, ratio / peer->required / 2, BAR_WIDTH);
+	reef_table_cell(run->table, ratio >= peer->required ? "met" : "SHORT");
+	run->short_count += ratio < peer->required;
+}
+
+static void add_rows(struct run *run, struct contest *contest,
+		     const struct bench_case *one)
+{
+	const struct contestant *reef = &contest->contestants[0];
+	char text[16];
+
+	for (uint32_t i = 0;
+	     i == 0 || (i < BENCH_PEERS_MAX && one->peers[i].name); i++) {
+		const struct bench_peer *peer = &one->peers[i];
+
+		reef_table_cell(run->table, "%s", i ? "" : one->name);
+		if (i == 0 && reef->error[0])
+			reef_table_cell(run->table, "%s", reef->error);
+		else
+			reef_table_cell(
+				run->table, "%s",
+				i ? ""
+				  : reef_table_number(contestant_median(reef),
+						      text));
+		if (peer->name)
+			add_peer_cells(run, peer,
+				       contest_find(contest, peer->name),
+				       contestant_median(reef));
+		reef_table_end_row(run->table);
+	}
+}
+
+/* --- running --- */
+
+__attribute__((format(printf, 2, 3))) static void tell(const struct run *run,
+						       const char *format, ...)
+{
+	va_list args;
+
+	if (!run->progress)
+		return;
+	fprintf(stderr, "\r\033[K");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fflush(stderr);
+}
+
+static void run_case(struct run *run, struct contest *contest,
+		     const struct bench_case *one)
+{
+	uint32_t rounds = run->options->rounds;
+	struct contestant *in[BENCH_PEERS_MAX + 1];
+	uint32_t count = 0;
+
+	in[count++] = &contest->contestants[0];
+	for (uint32_t i = 0; i < BENCH_PEERS_MAX && one->peers[i].name; i++)
+		in[count++] = contest_find(contest, one->peers[i].name);
+	for (uint32_t i = 0; i < count; i++) {
+		tell(run, "%s: starting %s", one->name, in[i]->who->name);
+		contestant_prepare(contest, in[i]);
+	}
+	for (uint32_t round = 1; round <= rounds; round++)
+		for (uint32_t i = 0; i < count; i++) {
+			tell(run, "%s: round %u, %s", one->name, round,
+			     in[i]->who->name);
+			contestant_round(in[i], one->name,
+					 run->options->seconds / rounds);
+		}
+	tell(run, "%s", "");
+	run->failed_count += in[0]->error[0] != '\0';
+	/* A case where Reef itself has no figure has no line either: the table
+	 * and the exit status tell. */
+	if (!in[0]->error[0])
+		write_json(run, contest, one);
+	add_rows(run, contest, one);
+}
+
+static int run_group(struct run *run, const struct bench_group *group)
+{
+	struct contest contest;
+	int rc;
+
+	if (!wanted_count(group, run->options))
+		return 0;
+	rc = contest_open(&contest, group, run->options);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; group->cases[i].name; i++)
+		if (wanted(run->options, group->cases[i].name))
+			run_case(run, &contest, &group->cases[i]);
+	reef_table_rule(run->table);
+	for (uint32_t i = 0; i < contest.count; i++) {
+		const struct contestant *one = &contest.contestants[i];
+
+		if (one->description[0])
+			fprintf(run->out, "%s: %s is %s\n", group->fabric,
+				one->who->name, one->description);
+	}
+	contest_close(&contest);
+	return 0;
+}
+
+static struct reef_table *table_make(const struct bench *bench)
+{
+	struct reef_table *table = reef_table_create();
+	char title[48];
+
+	snprintf(title, sizeof(title), "Reef, %s", bench->unit);
+	reef_table_set_ascii(table, strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
+	reef_table_column(table, "case", REEF_TABLE_LEFT);
+	reef_table_column(table, title, REEF_TABLE_RIGHT);
+	reef_table_column(table, "beside", REEF_TABLE_LEFT);
+	reef_table_column(table, bench->unit, REEF_TABLE_RIGHT);
+	reef_table_column(table, "ratio", REEF_TABLE_RIGHT);
+	reef_table_column(table, "needs", REEF_TABLE_RIGHT);
+	reef_table_column(table, "half: as needed", REEF_TABLE_LEFT);
+	reef_table_column(table, "", REEF_TABLE_LEFT);
+	return table;
+}
+
+static void print_end(const struct run *run)
+{
+	const struct bench_options *options = run->options;
+
+	fprintf(run->out,
+		"\nMedian of %u rounds of %.0f ms each, competitors in turn; a "
+		"ratio above 1\nmeans Reef is better.%s\n",
+		options->rounds, options->seconds / options->rounds * 1000,
+		options->quick ? " Short form: small memory, little time; for "
+				 "figures\nrun `reef bench` without --quick."
+			       : "");
+	if (run->short_count)
+		fprintf(run->out, "%u ratios are short of what is needed.\n",
+			run->short_count);
+	if (run->failed_count)
+		fprintf(run->out, "Reef failed in %u cases.\n",
+			run->failed_count);
+}
+
+int bench_run(const struct bench *bench, const struct bench_options *asked)
+{
+	struct bench_options options = *asked;
+	struct run run = {.bench = bench, .options = &options, .out = stdout};
+	int rc = 0;
+
+	if (!patterns_match(bench, &options))
+		return -ESRCH;
+	if (!options.seconds)
+		options.seconds = options.quick ? QUICK_SECONDS : SECONDS;
+	if (!options.rounds)
+		options.rounds = options.quick ? QUICK_ROUNDS : ROUNDS;
+	if (options.rounds > BENCH_ROUNDS_MAX)
+		options.rounds = BENCH_ROUNDS_MAX;
+	if (options.json && strcmp(options.json, "-") == 0) {
+		run.json = stdout;
+		run.out = stderr;
+	} else if (options.json) {
+		run.json = fopen(options.json, "we");
+		if (!run.json)
+			return -errno;
+	}
+	run.progress = isatty(STDERR_FILENO);
+	run.table = table_make(bench);
+	for (uint32_t g = 0; !rc && bench->groups[g].cases; g++)
+		rc = run_group(&run, &bench->groups[g]);
+	fputc('\n', run.out);
+	if (!rc)
+		rc = reef_table_print(run.table, run.out);
+	print_end(&run);
+	reef_table_destroy(run.table);
+	if (run.json && run.json != stdout && fclose(run.json) && !rc)
+		rc = -errno;
+	return !rc && run.failed_count ? -EIO : rc;
+}

@@ -1,0 +1,261 @@
+/* contest.c - starts competitors, tells them to run, hears what they say. */
+#include "contest.h"
+
+#include "driver.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Filling a GiB on a busy machine, and a round's answer beyond its time. */
+#define OPEN_TIMEOUT_S 120.0
+#define ROUND_TIMEOUT_S 30.0
+
+int contest_open(struct contest *contest, const struct bench_group *group,
+		 const struct bench_options *options)
+{
+	*contest = (struct contest){.group = group, .options = options};
+	while (group->competitors[contest->count].name)
+		contest->count++;
+	contest->contestants =
+		calloc(contest->count, sizeof(*contest->contestants));
+	if (!contest->contestants)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < contest->count; i++)
+		contest->contestants[i].who = &group->competitors[i];
+	return 0;
+}
+
+static void contestant_reap(struct contestant *contestant)
+{
+	if (!contestant->pid)
+		return;
+	close(contestant->fd);
+	waitpid(contestant->pid, NULL, 0);
+	contestant->pid = 0;
+}
+
+void contest_close(struct contest *contest)
+{
+	for (uint32_t i = 0; i < contest->count; i++)
+		contestant_reap(&contest->contestants[i]);
+	free(contest->contestants);
+}
+
+struct contestant *contest_find(struct contest *contest, const char *name)
+{
+	for (uint32_t i = 0; i < contest->count; i++)
+		if (strcmp(contest->contestants[i].who->name, name) == 0)
+			return &contest->contestants[i];
+	return NULL;
+}
+
+__attribute__((format(printf, 2, 3))) static void
+give_up(struct contestant *contestant, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(contestant->error, sizeof(contestant->error), format, args);
+	va_end(args);
+}
+
+/* --- starting --- */
+
+/* Peers lie in REEF_PEERS, beside the program that was built, or where it was
+ * installed. */
+static bool find_program(const char *name, char path[PATH_MAX])
+{
+	const char *directory = getenv("REEF_PEERS");
+	char self[PATH_MAX - 64];
+	ssize_t size;
+
+	if (directory) {
+		snprintf(path, PATH_MAX, "%s/%s", directory, name);
+		return access(path, X_OK) == 0;
+	}
+	size = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (size > 0) {
+		self[size] = '\0';
+		*strrchr(self, '/') = '\0';
+		snprintf(path, PATH_MAX, "%s/bench/peers/%s", self, name);
+		if (access(path, X_OK) == 0)
+			return true;
+	}
+	snprintf(path, PATH_MAX, "%s/%s", BENCH_LIBEXEC, name);
+	return access(path, X_OK) == 0;
+}
+
+/* In the child. */
+static int contestant_main(struct contest *contest,
+			   const struct bench_competitor *who, int fd,
+			   const char *path)
+{
+	struct driver_options options = {
+		.fabric = contest->group->fabric,
+		.size = contest->options->quick ? contest->group->size_quick
+						: contest->group->size,
+		.huge = contest->options->huge,
+		.shared = contest->shared[0] ? contest->shared : NULL,
+	};
+	char size[24];
+
+	for (uint32_t i = 0; i < contest->count; i++)
+		if (contest->contestants[i].pid)
+			close(contest->contestants[i].fd);
+	if (who->driver)
+		return driver_serve(who->driver, &options, fd, dup(fd));
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)options.size);
+	dup2(fd, STDIN_FILENO);
+	dup2(fd, STDOUT_FILENO);
+	execl(path, path, "--serve", options.fabric, size,
+	      options.huge ? "huge" : "small", options.shared, (char *)NULL);
+	dprintf(STDOUT_FILENO, "error %s: %s\n", path, strerror(errno));
+	return 127;
+}
+
+/* A line of its answer, without the newline. False: error is set, and it is
+ * gone. */
+static bool hear(struct contestant *contestant, char *line, size_t size,
+		 double timeout_s)
+{
+	double until = workload_seconds() + timeout_s, left;
+	struct pollfd wait = {.fd = contestant->fd, .events = POLLIN};
+	size_t used = 0;
+
+	while (used + 1 < size && (left = until - workload_seconds()) > 0) {
+		if (poll(&wait, 1, (int)(left * 1000) + 1) <= 0)
+			continue;
+		if (read(contestant->fd, line + used, 1) != 1) {
+			give_up(contestant, "its process ended");
+			contestant_reap(contestant);
+			return false;
+		}
+		if (line[used] == '\n') {
+			line[used] = '\0';
+			return true;
+		}
+		used++;
+	}
+	give_up(contestant, "no answer in %.0f s", timeout_s);
+	kill(contestant->pid, SIGKILL);
+	contestant_reap(contestant);
+	return false;
+}
+
+static bool spawn(struct contest *contest, struct contestant *contestant,
+		  const char *path)
+{
+	int sockets[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets)) {
+		give_up(contestant, "socketpair: %s", strerror(errno));
+		return false;
+	}
+	fflush(NULL);
+	contestant->pid = fork();
+	if (contestant->pid == 0) {
+		close(sockets[0]);
+		contestant->pid = 0;
+		_exit(contestant_main(contest, contestant->who, sockets[1],
+				      path));
+	}
+	close(sockets[1]);
+	contestant->fd = sockets[0];
+	if (contestant->pid > 0)
+		return true;
+	give_up(contestant, "fork: %s", strerror(errno));
+	close(sockets[0]);
+	contestant->pid = 0;
+	return false;
+}
+
+static bool start(struct contest *contest, struct contestant *contestant)
+{
+	const struct bench_competitor *who = contestant->who;
+	char path[PATH_MAX] = "", line[256], shared[64];
+	int used = 0;
+
+	if (who->absent) {
+		give_up(contestant, "%s", who->absent);
+		return false;
+	}
+	if (who->program && !find_program(who->program, path)) {
+		give_up(contestant, "%s is not there", path);
+		return false;
+	}
+	if (!spawn(contest, contestant, path) ||
+	    !hear(contestant, line, sizeof(line), OPEN_TIMEOUT_S))
+		return false;
+	if (sscanf(line, "ready %63s %n", shared, &used) == 1 && used) {
+		snprintf(contestant->description,
+			 sizeof(contestant->description), "%.159s",
+			 line + used);
+		if (strcmp(shared, "-") != 0)
+			strcpy(contest->shared, shared);
+		return true;
+	}
+	give_up(contestant, "%s",
+		strncmp(line, "error ", 6) == 0 ? line + 6 : line);
+	contestant_reap(contestant);
+	return false;
+}
+
+void contestant_prepare(struct contest *contest, struct contestant *contestant)
+{
+	contestant->rates_count = 0;
+	if (contestant->hopeless)
+		return;
+	contestant->error[0] = '\0';
+	if (!contestant->pid)
+		contestant->hopeless = !start(contest, contestant);
+}
+
+/* --- rounds --- */
+
+void contestant_round(struct contestant *contestant, const char *name,
+		      double seconds)
+{
+	char line[256];
+	double rate;
+
+	if (contestant->error[0])
+		return;
+	snprintf(line, sizeof(line), "%s %.6f\n", name, seconds);
+	if (send(contestant->fd, line, strlen(line), MSG_NOSIGNAL) < 0) {
+		give_up(contestant, "its process ended");
+		contestant_reap(contestant);
+		return;
+	}
+	if (!hear(contestant, line, sizeof(line), seconds + ROUND_TIMEOUT_S))
+		return;
+	if (sscanf(line, "rate %lf", &rate) == 1 && rate > 0)
+		contestant->rates[contestant->rates_count++] = rate;
+	else
+		give_up(contestant, "%s",
+			strncmp(line, "error ", 6) == 0 ? line + 6 : line);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double contestant_median(const struct contestant *contestant)
+{
+	double sorted[BENCH_ROUNDS_MAX];
+	uint32_t count = contestant->rates_count;
+
+	if (!count)
+		return 0;
+	memcpy(sorted, contestant->rates, count * sizeof(sorted[0]));
+	qsort(sorted, count, sizeof(sorted[0]), by_value);
+	return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}

@@ -1,0 +1,49 @@
+/* contest.h - the processes that compete in one group of cases.
+ *
+ * Thread: owner. */
+#ifndef REEF_BENCH_CONTEST_H
+#define REEF_BENCH_CONTEST_H
+
+#include "bench.h"
+
+#include <sys/types.h>
+
+/* One of them, and how it did in the case under way. */
+struct contestant {
+	const struct bench_competitor *who;
+	pid_t pid;	       /* 0: not running */
+	int fd;		       /* to it */
+	bool hopeless;	       /* could not be started: do not try again */
+	char error[200];       /* why it has no figure; empty: it has */
+	char description[160]; /* what it said it uses */
+	double rates[BENCH_ROUNDS_MAX];
+	uint32_t rates_count;
+};
+
+struct contest {
+	const struct bench_group *group;
+	const struct bench_options *options;
+	struct contestant *contestants;
+	uint32_t count;
+	char shared[64]; /* memory to share, once one has told; or empty */
+};
+
+/* Start nobody yet.  -ENOMEM. */
+int contest_open(struct contest *contest, const struct bench_group *group,
+		 const struct bench_options *options);
+/* End every process of it. */
+void contest_close(struct contest *contest);
+
+struct contestant *contest_find(struct contest *contest, const char *name);
+
+/* Make sure that it runs, and forget the last case; error says why not. */
+void contestant_prepare(struct contest *contest, struct contestant *contestant);
+
+/* One round; nothing once it has an error. */
+void contestant_round(struct contestant *contestant, const char *name,
+		      double seconds);
+
+/* The median of its rounds. */
+double contestant_median(const struct contestant *contestant);
+
+#endif

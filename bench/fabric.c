@@ -1,0 +1,95 @@
+/* fabric.c - `reef bench fabric`: what the fabrics cost, and a fiber's switch.
+ *
+ * The required ratios are the project's promises (docs/ARCHITECTURE.md); cases
+ * without one are there to be seen side by side. */
+#include "bench.h"
+#include "fabric_bench.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct bench_competitor fabric_competitors[] = {
+	{.name = "reef", .driver = &fabric_reef_driver},
+	{.name = "raw", .driver = &fabric_raw_driver},
+	{.name = "ucx", .program = "peer_ucx", .absent = BENCH_UCX_ABSENT},
+	{.name = "libfabric",
+	 .program = "peer_libfabric",
+	 .absent = BENCH_LIBFABRIC_ABSENT},
+	{0},
+};
+
+static const struct bench_case shm_cases[] = {
+	{"shm-read-64",
+	 "READ 64 B at random, address from the last value",
+	 {{"raw", 0.85}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"shm-read-64-batch32",
+	 "READ 64 B at random, 32 in a batch",
+	 {{"raw", 0.75}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"shm-write-64",
+	 "WRITE 64 B at random, seen by all when done",
+	 {{"raw", 0.85}, {"ucx", 0}, {"libfabric", 0}}},
+	{"shm-cas",
+	 "CAS on random words",
+	 {{"raw", 0.8}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"shm-faa",
+	 "FAA on random words",
+	 {{"raw", 0.8}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"shm-cas-hot",
+	 "CAS on one word",
+	 {{"raw", 0}, {"ucx", 0}, {"libfabric", 0}}},
+	{"shm-faa-hot",
+	 "FAA on one word",
+	 {{"raw", 0}, {"ucx", 0}, {"libfabric", 0}}},
+	{"shm-read-8k",
+	 "READ 8 KiB at random",
+	 {{"raw", 0.95}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"shm-read-64-spin", "READ 64 B at random, spinning", {{"raw", 0}}},
+	{"shm-read-64-sleep",
+	 "the same, sleeping (shm never has to)",
+	 {{"raw", 0}}},
+	{"shm-read-64-fibers16", "the same from 16 fibers taking turns", {{0}}},
+	{0},
+};
+
+static const struct bench_case tcp_cases[] = {
+	{"tcp-read-64",
+	 "READ 64 B at random, both sides polling",
+	 {{"raw", 0.85}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"tcp-read-64-batch32",
+	 "READ 64 B at random, 32 in a batch",
+	 {{"raw", 0}, {"ucx", 1.5}, {"libfabric", 1.5}}},
+	{"tcp-read-8k",
+	 "READ 8 KiB at random, both sides polling",
+	 {{"raw", 0.8}, {"ucx", 1.0}, {"libfabric", 1.0}}},
+	{"tcp-read-64-spin", "READ 64 B at random, spinning", {{"raw", 0}}},
+	{"tcp-read-64-sleep", "the same, both sides sleeping", {{"raw", 0}}},
+	{"tcp-read-64-fibers16", "the same from 16 fibers", {{0}}},
+	{0},
+};
+
+static const struct bench_competitor fiber_competitors[] = {
+	{.name = "reef", .driver = &fiber_reef_driver},
+	{.name = "swapcontext", .driver = &fiber_swapcontext_driver},
+	{0},
+};
+
+static const struct bench_case fiber_cases[] = {
+	{"fiber-switch", "from one fiber to another", {{"swapcontext", 10}}},
+	{0},
+};
+
+static const struct bench_group groups[] = {
+	{"shm", 1024 * MIB, 256 * MIB, fabric_competitors, shm_cases},
+	{"tcp", 64 * MIB, 64 * MIB, fabric_competitors, tcp_cases},
+	{"fiber", 0, 0, fiber_competitors, fiber_cases},
+	{0},
+};
+
+static const struct bench fabric = {
+	.name = "fabric",
+	.about = "one-sided operations and fibers, beside the raw limit, UCX "
+		 "and libfabric",
+	.unit = "ops/s",
+	.groups = groups,
+};
+
+const struct bench *const bench_all[] = {&fabric, NULL};

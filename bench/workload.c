@@ -1,0 +1,32 @@
+/* workload.c - the cases by name. */
+#include "workload.h"
+
+/* Chunks: long enough that the clock costs nothing, short enough that a round
+ * of some milliseconds holds many. */
+static const struct workload workloads[] = {
+	{"shm-read-64", WORKLOAD_CHAIN, WORKLOAD_SPIN, 64, 512},
+	{"shm-read-64-batch32", WORKLOAD_BATCH, WORKLOAD_SPIN, 64, 1024},
+	{"shm-write-64", WORKLOAD_WRITE, WORKLOAD_SPIN, 64, 512},
+	{"shm-cas", WORKLOAD_CAS, WORKLOAD_SPIN, 8, 512},
+	{"shm-faa", WORKLOAD_FAA, WORKLOAD_SPIN, 8, 512},
+	{"shm-cas-hot", WORKLOAD_CAS_HOT, WORKLOAD_SPIN, 8, 1024},
+	{"shm-faa-hot", WORKLOAD_FAA_HOT, WORKLOAD_SPIN, 8, 1024},
+	{"shm-read-8k", WORKLOAD_READ, WORKLOAD_SPIN, 8192, 64},
+	{"shm-read-64-spin", WORKLOAD_READ, WORKLOAD_SPIN, 64, 512},
+	{"shm-read-64-sleep", WORKLOAD_READ, WORKLOAD_SLEEP, 64, 512},
+	{"shm-read-64-fibers16", WORKLOAD_READ, WORKLOAD_FIBERS, 64, 512},
+	{"tcp-read-64", WORKLOAD_READ, WORKLOAD_SPIN, 64, 8},
+	{"tcp-read-64-batch32", WORKLOAD_BATCH, WORKLOAD_SPIN, 64, 64},
+	{"tcp-read-8k", WORKLOAD_READ, WORKLOAD_SPIN, 8192, 8},
+	{"tcp-read-64-spin", WORKLOAD_READ, WORKLOAD_SPIN, 64, 8},
+	{"tcp-read-64-sleep", WORKLOAD_READ, WORKLOAD_SLEEP, 64, 8},
+	{"tcp-read-64-fibers16", WORKLOAD_READ, WORKLOAD_FIBERS, 64, 8},
+};
+
+const struct workload *workload_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
+		if (strcmp(workloads[i].name, name) == 0)
+			return &workloads[i];
+	return NULL;
+}

@@ -1,0 +1,151 @@
+/* bench.c - `reef bench`: measure, beside the raw limit and beside peers. */
+#include "bench/bench.h"
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <locale.h>
+#include <reef/error.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CASES_MAX 64
+
+static void help(void)
+{
+	printf("usage: reef bench NAME [OPTIONS]\n\n"
+	       "Measures Reef beside the raw limit of the machine and beside "
+	       "the libraries\none would use instead, all in one run.\n\n");
+	for (int i = 0; bench_all[i]; i++)
+		printf("  %-10s %s\n", bench_all[i]->name, bench_all[i]->about);
+	printf("\n"
+	       "  --case CASE     only this case; a pattern like 'shm-*'; may "
+	       "be repeated\n"
+	       "  --seconds S     time for each competitor in each case; 1.8\n"
+	       "  --rounds N      that the time is cut into; 9\n"
+	       "  --quick         a few seconds for everything, in less "
+	       "memory\n"
+	       "  --huge          ask for huge pages\n"
+	       "  --json FILE     write a line of JSON per case; - is stdout\n"
+	       "  --list          the cases, and the ratios they require\n"
+	       "  --help          this text\n\n"
+	       "Peers (UCX, libfabric) are programs in bench/peers beside "
+	       "reef, or in the directory\nREEF_PEERS.\n");
+}
+
+static const struct bench *find(const char *name)
+{
+	for (int i = 0; bench_all[i]; i++)
+		if (strcmp(bench_all[i]->name, name) == 0)
+			return bench_all[i];
+	return NULL;
+}
+
+static int run(const struct bench *bench, const struct bench_options *options)
+{
+	int rc = bench_run(bench, options);
+
+	switch (rc) {
+	case 0:
+		return 0;
+	case -EIO:
+		return 1; /* the table has told */
+	case -ESRCH:
+		return cmd_usage_error("bench",
+				       "no such case; --list shows them all");
+	default:
+		fprintf(stderr, "reef bench: %s%s%s\n",
+			options->json ? options->json : "",
+			options->json ? ": " : "", reef_error_text(rc));
+		return 1;
+	}
+}
+
+/* A number above 0, or 0. */
+static double number(const char *text, double most)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	return *end == '\0' && value > 0 && value <= most ? value : 0;
+}
+
+struct wish {
+	struct bench_options options;
+	const char *cases[CASES_MAX + 1];
+	int cases_count;
+	bool list;
+};
+
+/* What is wrong with it; NULL: nothing. */
+static const char *take_option(struct wish *wish, int option)
+{
+	switch (option) {
+	case 'c':
+		if (wish->cases_count == CASES_MAX)
+			return "too many --case";
+		wish->cases[wish->cases_count++] = optarg;
+		wish->options.cases = wish->cases;
+		return NULL;
+	case 's':
+		wish->options.seconds = number(optarg, 3600);
+		return wish->options.seconds ? NULL : "--seconds takes a time";
+	case 'r':
+		wish->options.rounds =
+			(uint32_t)number(optarg, BENCH_ROUNDS_MAX);
+		return wish->options.rounds ? NULL : "--rounds takes 1 to 99";
+	case 'q':
+		wish->options.quick = true;
+		return NULL;
+	case 'H':
+		wish->options.huge = true;
+		return NULL;
+	case 'j':
+		wish->options.json = optarg;
+		return NULL;
+	case 'l':
+		wish->list = true;
+		return NULL;
+	default:
+		return "unknown option";
+	}
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"case", required_argument, NULL, 'c'},
+		{"seconds", required_argument, NULL, 's'},
+		{"rounds", required_argument, NULL, 'r'},
+		{"quick", no_argument, NULL, 'q'},
+		{"huge", no_argument, NULL, 'H'},
+		{"json", required_argument, NULL, 'j'},
+		{"list", no_argument, NULL, 'l'},
+		{0},
+	};
+	struct wish wish = {0};
+	const struct bench *bench;
+	const char *wrong;
+	int option;
+
+	setlocale(LC_CTYPE, "");
+	if (cmd_wants_help(argc, argv)) {
+		help();
+		return 0;
+	}
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		wrong = take_option(&wish, option);
+		if (wrong)
+			return cmd_usage_error("bench", "%s", wrong);
+	}
+	if (optind + 1 != argc)
+		return cmd_usage_error("bench", "name one bench");
+	bench = find(argv[optind]);
+	if (!bench)
+		return cmd_usage_error("bench", "there is no bench \"%s\"",
+				       argv[optind]);
+	if (!wish.list)
+		return run(bench, &wish.options);
+	bench_list(bench, stdout);
+	return 0;
+}

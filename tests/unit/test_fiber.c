@@ -518,18 +518,21 @@ static void fiber_stack_size_is_as_asked_for(void **state)
 	reef_sched_destroy(sched);
 }
 
-/* The depth is bounded all the same: without a guard it ends, with exit 0. */
-static __attribute__((noinline)) int dig(int depth)
+/* The depth is bounded all the same: without a guard it ends, with exit 0. Each
+ * frame looks at the one above, or a compiler could make a loop of it. */
+static __attribute__((noinline)) int dig(int depth, volatile char *above)
 {
 	volatile char bytes[512];
 
-	bytes[0] = bytes[511] = (char)depth;
-	return depth == 0 ? 0 : dig(depth - 1) + bytes[0] - bytes[511];
+	bytes[0] = bytes[511] = (char)(above[0] + 1);
+	return depth == 0 ? 0 : dig(depth - 1, bytes) + bytes[0];
 }
 
 static int overflow(void *arg)
 {
-	return dig(4 * 1024);
+	char top = 0;
+
+	return dig(4 * 1024, &top);
 }
 
 static void fiber_stack_overflow_is_a_crash(void **state)

@@ -37,7 +37,8 @@ struct reef_sched_options {
 };
 
 /* Make a scheduler for the calling thread; options may be NULL. Caller owns
- * *out.  -EINVAL: stack_size under 16 KiB or over 1 GiB.  -ENOMEM. */
+ * *out.  -EINVAL: stack_size under 16 KiB or over 1 GiB.  -ENOMEM.  -EMFILE: no
+ * descriptor left. */
 REEF_API int reef_sched_create(const struct reef_sched_options *options,
 			       struct reef_sched **out);
 
@@ -46,11 +47,13 @@ REEF_API void reef_sched_destroy(struct reef_sched *sched);
 
 /* Run fibers on the calling thread until none is left or stop is called.
  * -EBUSY: already running, or called inside a fiber.
- * -EDEADLK: every fiber is parked and nothing can ever wake one. */
+ * -EDEADLK: every fiber is parked and nothing can ever wake one; they stay as
+ * they are, and whoever unparks one may run again. */
 REEF_API int reef_sched_run(struct reef_sched *sched);
 
 /* Make run return as soon as the running fiber gives up the processor; fibers
- * stay as they are and a later run goes on with them. Thread: any. */
+ * stay as they are and a later run goes on with them. A stop that comes before
+ * run makes that run return at once. Thread: any. */
 REEF_API void reef_sched_stop(struct reef_sched *sched);
 
 /* Start a fiber that runs fn(arg). out, if not NULL, receives a handle that the
@@ -74,7 +77,8 @@ REEF_API struct reef_sched *reef_fiber_sched(void);
  * 0: unparked.  -ETIMEDOUT.  -REEF_EHOSTDEAD: in simulation, see sched.h. */
 REEF_API int reef_fiber_park(uint64_t timeout_ns);
 
-/* Let a parked fiber run, or its next park return at once. */
+/* Let a parked fiber run, or its next park return at once. It ends neither a
+ * sleep nor a join; the park after those sees it. */
 REEF_API void reef_fiber_unpark(struct reef_fiber *fiber);
 
 /* Let every other runnable fiber run first. No-op outside a fiber. */

@@ -26,17 +26,18 @@
 /* A fiber of a dead group that parks this often ignores -REEF_EHOSTDEAD. */
 #define DEAD_PARKS_MAX 1000000
 
-_Thread_local struct reef_fiber *reef_self;
-_Thread_local struct reef_sched *reef_running;
+_Thread_local struct reef_fiber *reef_self
+	__attribute__((tls_model("initial-exec")));
+_Thread_local struct reef_sched *reef_running
+	__attribute__((tls_model("initial-exec")));
 
 /* --- the run queue --- */
 
 static inline void enqueue(struct reef_sched *sched, struct reef_fiber *fiber)
 {
 	fiber->next = NULL;
-	*sched->tail = fiber;
-	sched->tail = &fiber->next;
-	sched->queued++;
+	*sched->next_tail = fiber;
+	sched->next_tail = &fiber->next;
 }
 
 /* held is a ring and points at its last fiber. */
@@ -83,10 +84,22 @@ static struct reef_fiber *pick_shuffled(struct reef_sched *sched)
 	return fiber;
 }
 
+/* With neither timers nor pollers nothing waits for the round's end: begin the
+ * next one without a detour over the thread's own context. */
+static inline bool round_goes_on(struct reef_sched *sched)
+{
+	if (sched->timers.count > 0 || sched->pollers || !sched->next_head)
+		return false;
+	sched->head = sched->next_head;
+	sched->next_head = NULL;
+	sched->next_tail = &sched->next_head;
+	return true;
+}
+
 /* NULL: the round is over, or stop was asked for. */
 static inline struct reef_fiber *pick(struct reef_sched *sched)
 {
-	struct reef_fiber *fiber = sched->head;
+	struct reef_fiber *fiber;
 
 	/* Acquire: pairs with the release in reef_sched_stop. */
 	if (__builtin_expect(
@@ -95,39 +108,28 @@ static inline struct reef_fiber *pick(struct reef_sched *sched)
 		return NULL;
 	if (__builtin_expect(sched->shuffle != NULL, 0))
 		return pick_shuffled(sched);
-	if (!fiber || sched->round_left == 0)
+	if (!sched->head && !round_goes_on(sched))
 		return NULL;
+	fiber = sched->head;
 	sched->head = fiber->next;
-	if (!sched->head)
-		sched->tail = &sched->head;
-	sched->queued--;
-	sched->round_left--;
 	return fiber;
 }
 
-void reef_round_limit(struct reef_sched *sched)
-{
-	if (sched->round_left > sched->queued)
-		sched->round_left = sched->queued;
-}
-
+/* After a stop a round may have fibers left: they go first. */
 static void round_begin(struct reef_sched *sched)
 {
 	struct reef_fiber *fiber;
 
-	/* With neither timers nor pollers nothing waits for the round's end. */
-	if (sched->timers.count > 0 || sched->pollers)
-		sched->round_left = sched->queued;
-	else
-		sched->round_left = UINT32_MAX;
-	if (!sched->shuffle)
-		return;
-	while ((fiber = sched->head)) {
-		sched->head = fiber->next;
-		sched->round[sched->round_count++] = fiber;
+	if (sched->shuffle) {
+		for (fiber = sched->next_head; fiber; fiber = fiber->next)
+			sched->round[sched->round_count++] = fiber;
+	} else {
+		if (sched->head)
+			return;
+		sched->head = sched->next_head;
 	}
-	sched->tail = &sched->head;
-	sched->queued = 0;
+	sched->next_head = NULL;
+	sched->next_tail = &sched->next_head;
 }
 
 /* --- switching --- */
@@ -320,7 +322,8 @@ struct reef_sched *reef_fiber_sched(void)
 
 void reef_fiber_wake(struct reef_fiber *fiber, int wake)
 {
-	reef_timer_cancel(fiber->sched, &fiber->timer);
+	if (fiber->timer.heap_index != 0)
+		reef_timer_cancel(fiber->sched, &fiber->timer);
 	fiber->state = FIBER_READY;
 	fiber->wake = wake;
 	reef_fiber_ready(fiber);

@@ -10,17 +10,36 @@ void reef_group_init(struct reef_sched *sched, struct reef_group *group,
 	};
 }
 
-/* Take the group's fibers out of the run queue and the round, so that picking
- * the next fiber need not look at groups. */
+/* Moves the group's fibers of a list to held; returns where the list ends. */
+static struct reef_fiber **take_out(struct reef_group *group,
+				    struct reef_fiber **link)
+{
+	struct reef_fiber *fiber;
+
+	while ((fiber = *link)) {
+		if (fiber->group != group) {
+			link = &fiber->next;
+			continue;
+		}
+		*link = fiber->next;
+		reef_fiber_ready(fiber);
+	}
+	return link;
+}
+
+/* Takes the group's fibers out of the run queues, so that picking the next
+ * fiber need not look at groups. */
 void reef_group_pause(struct reef_group *group)
 {
 	struct reef_sched *sched = group->sched;
-	struct reef_fiber *fiber, *rest = sched->head;
 	uint32_t count = sched->round_count;
+	struct reef_fiber *fiber;
 
 	if (group->paused || group->dead)
 		return;
 	group->paused = true;
+	take_out(group, &sched->head);
+	sched->next_tail = take_out(group, &sched->next_head);
 	sched->round_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		fiber = sched->round[i];
@@ -29,21 +48,6 @@ void reef_group_pause(struct reef_group *group)
 		else
 			sched->round[sched->round_count++] = fiber;
 	}
-	sched->head = NULL;
-	sched->tail = &sched->head;
-	sched->queued = 0;
-	while ((fiber = rest)) {
-		rest = fiber->next;
-		if (fiber->group == group) {
-			reef_fiber_ready(fiber);
-			continue;
-		}
-		fiber->next = NULL;
-		*sched->tail = fiber;
-		sched->tail = &fiber->next;
-		sched->queued++;
-	}
-	reef_round_limit(sched);
 }
 
 void reef_group_resume(struct reef_group *group)

@@ -59,11 +59,10 @@ struct timers {
 
 struct reef_sched {
 	/* What a switch touches comes first. */
-	struct reef_fiber *head, **tail; /* the run queue */
-	uint32_t queued;		 /* in it */
-	uint32_t round_left; /* switches until timers and pollers have a turn */
+	struct reef_fiber *head; /* left to run in this round */
+	struct reef_fiber *next_head, **next_tail; /* ready for the next */
 	_Atomic bool stop;
-	struct reef_random *shuffle; /* not NULL: fibers run from `round` */
+	struct reef_random *shuffle; /* not NULL: `round` instead of head */
 	struct reef_context main;    /* of the thread in reef_sched_run */
 	struct reef_fiber *ended;    /* its stack is to be given back */
 
@@ -106,9 +105,12 @@ void reef_fiber_timer_fire(struct reef_timer *timer);
 void reef_fiber_ready(struct reef_fiber *fiber);
 /* Wake a fiber that is PARKED, SLEEPING or JOINING. */
 void reef_fiber_wake(struct reef_fiber *fiber, int wake);
+/* Any fiber, in this round or the next? */
+static inline bool reef_fibers_ready(const struct reef_sched *sched)
+{
+	return sched->head || sched->next_head || sched->round_count > 0;
+}
 /* Run fibers until this round has none left or stop is asked for. */
 void reef_fibers_run(struct reef_sched *sched);
-/* Look after timers and pollers when what is queued now has run. */
-void reef_round_limit(struct reef_sched *sched);
 
 #endif

@@ -44,7 +44,7 @@ int reef_sched_create_setup(const struct reef_sched_setup *setup,
 	sched = calloc(1, sizeof(*sched));
 	if (!sched)
 		return -ENOMEM;
-	sched->tail = &sched->head;
+	sched->next_tail = &sched->next_head;
 	sched->fibers_max = options->fibers_max ?: FIBERS_MAX;
 	sched->spin_ns = options->spin_ns ?: SPIN_NS;
 	sched->shuffle = setup->shuffle;
@@ -131,7 +131,6 @@ void reef_sched_poller_add(struct reef_sched *sched, struct reef_poller *poller)
 		link = &(*link)->next;
 	poller->next = NULL;
 	*link = poller;
-	reef_round_limit(sched);
 }
 
 void reef_sched_poller_remove(struct reef_sched *sched,
@@ -176,8 +175,10 @@ static uint64_t arm_all(struct reef_sched *sched)
 		armed = poller->arm ? poller->arm(poller) : 0;
 		if (armed > 0)
 			return 0;
-		if (armed < 0 || poller->fd < 0)
+		if ((armed < 0 || poller->fd < 0) && limit_ns > NAP_NS)
 			limit_ns = NAP_NS;
+		if (poller->sleep_max_ns && limit_ns > poller->sleep_max_ns)
+			limit_ns = poller->sleep_max_ns;
 	}
 	return limit_ns;
 }
@@ -263,11 +264,6 @@ static bool stop_asked(struct reef_sched *sched)
 	return atomic_load_explicit(&sched->stop, memory_order_acquire);
 }
 
-static bool anything_ready(const struct reef_sched *sched)
-{
-	return sched->queued > 0 || sched->round_count > 0;
-}
-
 static void idle_real(struct reef_sched *sched)
 {
 	uint64_t now_ns = reef_sched_now_ns(sched);
@@ -283,7 +279,7 @@ static void idle_real(struct reef_sched *sched)
 		return;
 	}
 	limit_ns = arm_all(sched);
-	if (limit_ns == 0 || poll_all(sched) || anything_ready(sched)) {
+	if (limit_ns == 0 || poll_all(sched) || reef_fibers_ready(sched)) {
 		sched->idle = false;
 		return;
 	}
@@ -314,11 +310,11 @@ static int run_rounds(struct reef_sched *sched)
 	while (!error && sched->alive > 0 && !stop_asked(sched)) {
 		if (sched->timers.count > 0)
 			reef_timers_fire(sched, reef_sched_now_ns(sched));
-		if (anything_ready(sched)) {
+		if (reef_fibers_ready(sched)) {
 			sched->idle = false;
 			reef_fibers_run(sched);
 		}
-		if (poll_all(sched) || anything_ready(sched))
+		if (poll_all(sched) || reef_fibers_ready(sched))
 			sched->idle = false;
 		else if (sched->alive > 0 && !stop_asked(sched))
 			error = idle(sched);

@@ -11,7 +11,12 @@
  * runnable when the round began, poll every poller once. Nothing runnable: real
  * time spins over the pollers for spin_ns, then arms each, polls each once more
  * and sleeps on their descriptors until the next timer. Virtual time never
- * sleeps: it jumps to the next timer.
+ * sleeps: it jumps to the next timer, and where there is none and no poller
+ * reports anything, run returns -EDEADLK.
+ *
+ * Virtual time moves only when every fiber waits. So a fiber that waits for
+ * time to pass must park or sleep: one that yields in a loop, or reads the
+ * clock in one, waits for ever.
  *
  * Thread: owner. */
 #ifndef REEF_BASE_SCHED_H
@@ -66,9 +71,12 @@ struct reef_poller {
 	/* Make progress, wake what is ready; returns how much happened (0:
 	 * nothing). Never blocks. Required. */
 	int (*poll)(struct reef_poller *poller);
-	/* Promise that fd becomes readable on the next event. Optional. */
+	/* Promise that fd becomes readable on the next event. Over 0: something
+	 * is there already, do not sleep. -errno: cannot promise, so sleep only
+	 * briefly. Optional. */
 	int (*arm)(struct reef_poller *poller);
-	int fd; /* to sleep on; -1: none */
+	int fd; /* to sleep on; -1: none, so sleep only briefly */
+	uint64_t sleep_max_ns; /* poll this often even asleep; 0: no need */
 	struct reef_poller *next;
 };
 
@@ -81,8 +89,12 @@ void reef_sched_poller_remove(struct reef_sched *sched,
 
 /* A fiber belongs to the group of the fiber that spawned it; fibers spawned
  * from outside belong to the scheduler's own group. A paused group's fibers do
- * not run. In a dead group every park returns -REEF_EHOSTDEAD at once, so that
- * its fibers unwind and end; nothing they do may have an effect any more. */
+ * not run. In a dead group every park and sleep returns -REEF_EHOSTDEAD, at the
+ * same virtual time but after others had their turn, so that its fibers unwind
+ * and end; nothing they do may have an effect any more. Yield still yields, and
+ * join still waits for the other's end (which may be using the joiner's stack):
+ * that one unwinds too. A fiber that ignores -REEF_EHOSTDEAD would keep time
+ * from moving: after a million such parks it fails an assertion. */
 struct reef_group {
 	const struct reef_clock *clock; /* what its fibers call time */
 	void *owner;			/* the simulated host */

@@ -89,7 +89,6 @@ static void insert(struct reef_sched *sched, struct reef_timer *timer,
 	sift_up(timers, timers->count,
 		(struct timer_entry){
 			.at_ns = at_ns, .order = timer->order, .timer = timer});
-	reef_round_limit(sched);
 }
 
 int reef_timer_set(struct reef_sched *sched, struct reef_timer *timer,

@@ -177,6 +177,45 @@ static void poller_in_virtual_time_is_polled_each_round(void **state)
 	reef_sched_destroy(sched);
 }
 
+static int arm_never(struct reef_poller *poller)
+{
+	return -EOPNOTSUPP;
+}
+
+static int arm_pending(struct reef_poller *poller)
+{
+	return 1;
+}
+
+/* Nothing ever makes the descriptor readable; all the same it is polled. */
+static void poller_that_cannot_promise_is_polled_on(void **state)
+{
+	struct countdown countdowns[] = {
+		{.poller = {.arm = arm_never}},
+		{.poller = {.arm = arm_pending}},
+		{.poller = {.sleep_max_ns = 1000}},
+	};
+
+	for (int i = 0; i < 3; i++) {
+		struct reef_sched *sched = sched_make(false, NULL);
+		struct countdown *countdown = &countdowns[i];
+		int wake = 1;
+
+		countdown->left = 1000;
+		countdown->poller.poll = countdown_poll;
+		countdown->poller.fd = eventfd(0, EFD_NONBLOCK);
+		assert_int_equal(reef_fiber_spawn(sched, park_forever, &wake,
+						  &countdown->fiber),
+				 0);
+		reef_sched_poller_add(sched, &countdown->poller);
+		run(sched);
+		assert_int_equal(wake, 0);
+		reef_fiber_join(countdown->fiber, NULL);
+		close(countdown->poller.fd);
+		reef_sched_destroy(sched);
+	}
+}
+
 static int park_then_end(void *arg)
 {
 	assert_int_equal(reef_fiber_park(REEF_FOREVER), 0);
@@ -275,6 +314,7 @@ int main(void)
 		cmocka_unit_test(poller_event_between_poll_and_arm_is_seen),
 		cmocka_unit_test(poller_without_descriptor_is_polled_on),
 		cmocka_unit_test(poller_in_virtual_time_is_polled_each_round),
+		cmocka_unit_test(poller_that_cannot_promise_is_polled_on),
 		cmocka_unit_test(poller_is_polled_though_fibers_never_park),
 		cmocka_unit_test(poller_added_by_a_busy_fiber_has_its_turn),
 		cmocka_unit_test(poller_may_remove_itself_and_the_next),

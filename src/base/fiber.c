@@ -410,6 +410,8 @@ uint64_t reef_now_ns(void)
 {
 	if (reef_self)
 		return reef_clock_now_ns(reef_self->group->clock);
+	if (reef_running && reef_running->acting)
+		return reef_clock_now_ns(reef_running->acting->clock);
 	if (reef_running)
 		return reef_clock_now_ns(reef_running->group.clock);
 	return reef_clock_now_ns(&reef_clock_real);

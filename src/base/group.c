@@ -85,3 +85,18 @@ struct reef_group *reef_fiber_group(void)
 {
 	return reef_self ? reef_self->group : NULL;
 }
+
+struct reef_group *reef_sched_group(struct reef_sched *sched)
+{
+	return &sched->group;
+}
+
+void reef_group_enter(struct reef_group *group)
+{
+	group->sched->acting = group;
+}
+
+void reef_group_leave(struct reef_group *group)
+{
+	group->sched->acting = NULL;
+}

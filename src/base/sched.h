@@ -118,4 +118,12 @@ int reef_fiber_spawn_in(struct reef_group *group, int (*fn)(void *arg),
 /* The running fiber's group; NULL outside a fiber. */
 struct reef_group *reef_fiber_group(void);
 
+/* The group of fibers spawned from outside. */
+struct reef_group *reef_sched_group(struct reef_sched *sched);
+
+/* For callbacks outside any fiber that act for a group: between enter and leave
+ * reef_now_ns is on the group's clock. Not nested. */
+void reef_group_enter(struct reef_group *group);
+void reef_group_leave(struct reef_group *group);
+
 #endif

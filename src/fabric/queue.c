@@ -353,6 +353,10 @@ int reef_poll(struct reef_queue *queue)
 	if (reef_is_forked(queue->fabric))
 		return -REEF_EFORKED;
 	count = queue->fabric->top->ops.poll(queue->fabric->top, queue);
+	if (count < 0) {
+		report(queue); /* a dead host's batches have ended, too */
+		return count;
+	}
 	count += report(queue);
 	if (count > 0) {
 		queue->progress++;

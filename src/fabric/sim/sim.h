@@ -85,7 +85,11 @@ int reef_sim_host_add(struct reef_sim *sim, const char *name,
 const char *reef_sim_host_name(const struct reef_sim_host *host);
 struct reef_sim *reef_sim_host_sim(const struct reef_sim_host *host);
 struct reef_random *reef_sim_host_random(struct reef_sim_host *host);
+/* Its files; calls on them take time, and fail once the host is dead. */
 struct reef_store *reef_sim_host_store(struct reef_sim_host *host);
+/* The bare disk below, for tests: it survives kills, and reef_store_fail_after
+ * works on it. */
+struct reef_store *reef_sim_host_disk(struct reef_sim_host *host);
 /* What main returned, once it has; -EAGAIN before. */
 int reef_sim_host_result(const struct reef_sim_host *host, int *result);
 

@@ -1,0 +1,419 @@
+/* key.c - regions, attach and withdraw, fences, what power leaves.
+ *
+ *              attach: ATTACH -> grant, ATTACHED        last grant gone
+ *   EXPOSED --------------------------------> ...  WITHDRAWING ------> freed
+ *      |                                             ^
+ *      +--- withdraw: WITHDRAW to every grant -------+
+ *
+ * (1) A grant stands from the ATTACH until the holder has detached, or has
+ *     acknowledged a WITHDRAW with nothing of it under way, or until the node
+ *     has ended the holder's connection (lost and noticed, settled, fenced). A
+ *     region is freed when no grant stands, and what then is still on its way
+ *     finds no such key.
+ * (2) A fence is confirmed some time after it began; from then on nothing of
+ *     its sessions is on its way to this fabric, and none is let in.
+ * (3) Durable memory has a second image, what the last FLUSH of each word left;
+ *     when the power fails each word becomes the one or stays the other. */
+#include "fabric/sim/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- regions --- */
+
+static struct sim_region **bucket(struct sim_fabric *fabric, uint64_t key)
+{
+	return &fabric->regions[key % REGION_BUCKETS];
+}
+
+struct sim_region *sim_region_find(struct sim_fabric *fabric, uint64_t key)
+{
+	struct sim_region *region = *bucket(fabric, key);
+
+	while (region && region->base.key != key)
+		region = region->next;
+	return region;
+}
+
+void sim_region_free(struct sim_region *region)
+{
+	struct sim_region **at = bucket(region->fabric, region->base.key);
+
+	while (*at != region)
+		at = &(*at)->next;
+	*at = region->next;
+	if (region->kept) /* its memory is a copy, too */
+		free(region->base.memory);
+	free(region->kept);
+	free(region->flushed);
+	free(region);
+}
+
+static bool is_domain_right(const struct sim_fabric *fabric,
+			    const struct reef_memory *memory)
+{
+	return memory->domain == fabric->base.domain ||
+	       sim_mutated(fabric->sim, REEF_MUTANT_F6_ANY_DOMAIN);
+}
+
+int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
+	       struct reef_region **out)
+{
+	struct sim_fabric *fabric =
+		reef_container(layer->fabric, struct sim_fabric, base);
+	struct sim_region *region;
+	struct sim_region **at;
+
+	if (fabric_is_dead(fabric))
+		return -REEF_EHOSTDEAD;
+	if (!is_domain_right(fabric, memory))
+		return -REEF_EDOMAIN;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	region->base.fabric = &fabric->base;
+	region->base.memory = memory;
+	region->fabric = fabric;
+	if (memory->durable) {
+		region->flushed = malloc(memory->size);
+		if (!region->flushed) {
+			free(region);
+			return -ENOMEM;
+		}
+		memcpy(region->flushed, memory->base, memory->size);
+	}
+	do
+		region->base.key = reef_random_next(&fabric->sim->net);
+	while (!region->base.key || sim_region_find(fabric, region->base.key));
+	at = bucket(fabric, region->base.key);
+	region->next = *at;
+	*at = region;
+	*out = &region->base;
+	return 0;
+}
+
+/* --- durability (3) --- */
+
+void sim_region_flush(struct sim_region *region, uint64_t offset,
+		      uint64_t length)
+{
+	const uint8_t *bytes = region->base.memory->base;
+
+	if (region->flushed && length &&
+	    !sim_mutated(region->fabric->sim, REEF_MUTANT_F9_FORGET))
+		memcpy(region->flushed + offset, bytes + offset, length);
+}
+
+static void lose_unflushed(struct sim_region *region)
+{
+	struct reef_random *random = &region->fabric->life->host->random;
+	uint8_t *bytes = region->base.memory->base;
+	uint64_t at, size = region->base.memory->size, length;
+
+	for (at = 0; at < size; at += 8) {
+		length = size - at < 8 ? size - at : 8;
+		if (memcmp(bytes + at, region->flushed + at, length) &&
+		    reef_random_chance(random, 1, 2))
+			memcpy(bytes + at, region->flushed + at, length);
+	}
+	memcpy(region->flushed, bytes, size);
+}
+
+void sim_fabric_power_off(struct sim_fabric *fabric)
+{
+	struct sim_region *region;
+	int i;
+
+	for (i = 0; i < REGION_BUCKETS; i++)
+		for (region = fabric->regions[i]; region; region = region->next)
+			if (region->flushed)
+				lose_unflushed(region);
+}
+
+/* --- attach --- */
+
+static struct sim_remote *find_remote(struct sim_link *link, uint64_t id)
+{
+	struct sim_remote *remote = link->remotes;
+
+	while (remote && remote->id != id)
+		remote = remote->next;
+	return remote;
+}
+
+int sim_attach(struct reef_layer *layer, struct reef_queue *queue,
+	       struct reef_link *base, uint64_t key, struct reef_remote **out)
+{
+	struct sim_link *link = reef_container(base, struct sim_link, base);
+	struct sim_remote *remote;
+
+	if (fabric_is_dead(link->fabric))
+		return -REEF_EHOSTDEAD;
+	if (!link->conn)
+		return -REEF_ENOLINK;
+	remote = calloc(1, sizeof(*remote));
+	if (!remote)
+		return -ENOMEM;
+	remote->base.link = base;
+	remote->base.key = key;
+	remote->base.state = 1;
+	remote->id = ++link->conn->remotes_made;
+	remote->next = link->remotes;
+	link->remotes = remote;
+	/* Lost already: the notice that is to come ends the attach. */
+	sim_mail_send(link->conn, 1,
+		      &(struct mail){.kind = MAIL_ATTACH,
+				     .key = key,
+				     .id = remote->id});
+	*out = &remote->base;
+	return 0;
+}
+
+/* At the node. */
+void sim_attach_asked(struct conn *conn, const struct mail *mail)
+{
+	struct sim_fabric *fabric = conn->sides[1].fabric;
+	struct sim_region *region = sim_region_find(fabric, mail->key);
+	struct mail answer = {.kind = MAIL_ATTACHED, .id = mail->id};
+	struct grant *grant;
+
+	if (!region || region->withdrawing) {
+		answer.code = -REEF_EKEY;
+	} else if (!is_domain_right(fabric, region->base.memory)) {
+		answer.code = -REEF_EDOMAIN;
+	} else {
+		grant = malloc(sizeof(*grant));
+		reef_assert(grant);
+		*grant = (struct grant){
+			.next = conn->grants,
+			.region = region,
+			.id = mail->id,
+		};
+		conn->grants = grant;
+		region->grants++;
+		answer.region = region;
+		answer.size = region->base.memory->size;
+		answer.durable = region->base.memory->durable;
+	}
+	sim_trace(conn->sim, TRACE_ATTACH, conn->sides[1].host, mail->key,
+		  (uint64_t)answer.code);
+	sim_mail_send(conn, 0, &answer);
+}
+
+void sim_attach_answered(struct conn *conn, const struct mail *mail)
+{
+	struct sim_link *link = conn->sides[0].link;
+	struct sim_remote *remote = find_remote(link, mail->id);
+
+	if (!remote)
+		return;
+	remote->region = mail->region;
+	remote->base.size = mail->size;
+	remote->base.durable = mail->durable;
+	reef_attach_ended(link->base.queue, &remote->base, mail->code);
+}
+
+void sim_detach(struct reef_layer *layer, struct reef_queue *queue,
+		struct reef_remote *base)
+{
+	struct sim_link *link =
+		reef_container(base->link, struct sim_link, base);
+	struct sim_remote *remote =
+		reef_container(base, struct sim_remote, base);
+	struct sim_remote **at = &link->remotes;
+
+	reef_assert(!remote->under_way || !link->conn);
+	while (*at != remote)
+		at = &(*at)->next;
+	*at = remote->next;
+	if (link->conn)
+		sim_mail_send(
+			link->conn, 1,
+			&(struct mail){.kind = MAIL_RELEASE, .id = remote->id});
+	free(remote);
+}
+
+/* --- withdraw --- */
+
+void sim_grant_drop(struct conn *conn, uint64_t id)
+{
+	struct grant **at = &conn->grants, *grant;
+
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	grant = *at;
+	if (!grant)
+		return;
+	*at = grant->next;
+	grant->region->grants--;
+	if (grant->region->withdrawing)
+		sim_fabric_happened(grant->region->fabric);
+	free(grant);
+}
+
+void sim_grants_drop(struct conn *conn)
+{
+	while (conn->grants)
+		sim_grant_drop(conn, conn->grants->id);
+}
+
+/* REEF_MUTANT_F8_WITHDRAWN: say it is gone, and let holders go on. In a copy,
+ * for the memory is the caller's again, who may free it. */
+static int pretend_withdrawn(struct sim_region *region)
+{
+	struct reef_memory *memory = malloc(sizeof(*memory));
+
+	region->kept = malloc(region->base.memory->size);
+	reef_assert(memory && region->kept);
+	*memory = *region->base.memory;
+	memcpy(region->kept, memory->base, memory->size);
+	memory->base = region->kept;
+	region->base.memory = memory;
+	return 0;
+}
+
+static void tell_holders(struct sim_region *region)
+{
+	struct conn *conn;
+	struct grant *grant;
+
+	sim_trace(region->fabric->sim, TRACE_WITHDRAW,
+		  region->fabric->life->host, region->base.key, region->grants);
+	for (conn = region->fabric->sim->conns; conn; conn = conn->next)
+		for (grant = conn->grants; grant; grant = grant->next)
+			if (grant->region == region)
+				sim_mail_send(
+					conn, 0,
+					&(struct mail){.kind = MAIL_WITHDRAW,
+						       .id = grant->id});
+}
+
+int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
+		 struct reef_region *base)
+{
+	struct sim_region *region =
+		reef_container(base, struct sim_region, base);
+
+	if (fabric_is_dead(region->fabric))
+		return -REEF_EHOSTDEAD;
+	if (sim_mutated(region->fabric->sim, REEF_MUTANT_F8_WITHDRAWN))
+		return pretend_withdrawn(region);
+	if (!region->withdrawing) {
+		region->withdrawing = true;
+		tell_holders(region);
+	}
+	if (region->grants)
+		return -EAGAIN;
+	sim_region_free(region);
+	return 0;
+}
+
+/* At the holder. */
+void sim_withdraw_asked(struct conn *conn, const struct mail *mail)
+{
+	struct sim_remote *remote = find_remote(conn->sides[0].link, mail->id);
+
+	if (!remote)
+		return; /* it has detached, and said so */
+	atomic_store(&remote->base.state, -REEF_EKEY);
+	remote->release = true;
+	if (!remote->under_way)
+		sim_remote_idle(remote);
+}
+
+void sim_remote_idle(struct sim_remote *remote)
+{
+	struct sim_link *link =
+		reef_container(remote->base.link, struct sim_link, base);
+
+	if (link->conn)
+		sim_mail_send(
+			link->conn, 1,
+			&(struct mail){.kind = MAIL_RELEASE, .id = remote->id});
+}
+
+/* --- fences (2) --- */
+
+static struct fence *find_fence(const struct sim_fabric *fabric,
+				uint32_t session)
+{
+	struct fence *fence = fabric->fences;
+
+	while (fence && !reef_session_covers(fence->session, session))
+		fence = fence->next;
+	return fence;
+}
+
+bool sim_is_fenced(const struct sim_fabric *fabric, uint32_t session)
+{
+	return find_fence(fabric, session);
+}
+
+/* One per slot is enough. */
+static void forget_covered(struct sim_fabric *fabric, const struct fence *by)
+{
+	struct fence **at = &fabric->fences, *fence;
+
+	while ((fence = *at)) {
+		if (fence == by || !fence->confirmed ||
+		    !reef_session_covers(by->session, fence->session)) {
+			at = &fence->next;
+			continue;
+		}
+		*at = fence->next;
+		free(fence);
+	}
+}
+
+static void confirm(struct reef_timer *timer)
+{
+	struct fence *fence = reef_container(timer, struct fence, timer);
+	struct sim_fabric *fabric = fence->fabric;
+	struct reef_sim *sim = fabric->sim;
+	struct conn *conn, *next;
+
+	if (fabric_is_dead(fabric))
+		return;
+	fence->confirmed = true;
+	forget_covered(fabric, fence);
+	sim_trace(sim, TRACE_FENCE, fabric->life->host, fence->session, 1);
+	for (conn = sim->conns; conn; conn = next) {
+		next = conn->next;
+		if (conn->sides[1].fabric != fabric ||
+		    !reef_session_covers(fence->session, conn->session))
+			continue;
+		sim_conn_ref(conn);
+		sim_conn_lose(conn, sim_soon(sim), 0, -REEF_EFENCED);
+		sim_side_notice(conn, 1, 0, -REEF_EFENCED);
+		if (!sim_mutated(sim, REEF_MUTANT_F7_LATE))
+			sim_flights_cancel(conn, 0);
+		next = conn->next;
+		sim_conn_unref(conn);
+	}
+	sim_fabric_happened(fabric);
+}
+
+int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
+	      uint32_t session)
+{
+	struct sim_fabric *fabric =
+		reef_container(layer->fabric, struct sim_fabric, base);
+	struct fence *fence = find_fence(fabric, session);
+
+	if (fabric_is_dead(fabric))
+		return -REEF_EHOSTDEAD;
+	if (fence)
+		return fence->confirmed ? 0 : -EAGAIN;
+	fence = calloc(1, sizeof(*fence));
+	if (!fence)
+		return -ENOMEM;
+	fence->timer.fire = confirm;
+	fence->fabric = fabric;
+	fence->session = session;
+	fence->next = fabric->fences;
+	fabric->fences = fence;
+	sim_trace(fabric->sim, TRACE_FENCE, fabric->life->host, session, 0);
+	sim_timer(fabric->sim, &fence->timer,
+		  sim_now(fabric->sim) + sim_soon(fabric->sim));
+	return -EAGAIN;
+}

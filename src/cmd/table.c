@@ -1,3 +1,4 @@
+/* table.c - see table.h. */
 #include "cmd/table.h"
 
 #include <errno.h>

@@ -230,7 +230,7 @@ static void trace_oldest_records_give_way(void **state)
 struct racer {
 	struct loopback_end *end;
 	pthread_t thread;
-	struct reef_trace *trace;
+	uint32_t refused;
 };
 
 /* Through a layer of its own thread, straight at the ops: loopback itself is
@@ -252,15 +252,16 @@ static void *race(void *arg)
 	struct reef_batch batch = {.ops = &op, .count = 1};
 
 	for (int i = 0; i < 20000; i++)
-		assert_int_equal(top->ops.post(top, racer->end->queue, &batch),
-				 -EAGAIN);
+		racer->refused += top->ops.post(top, racer->end->queue,
+						&batch) == -EAGAIN;
 	return NULL;
 }
 
 static void check_line(void *context, const char *line)
 {
 	(void)context;
-	assert_line(line, "SEND 7 bytes  EAGAIN");
+	assert_line(line, "SEND 7 bytes  ");
+	assert_true(strstr(line, "EAGAIN") || strstr(line, "under way"));
 }
 
 static void trace_threads_never_tear_a_record(void **state)
@@ -276,7 +277,7 @@ static void trace_threads_never_tear_a_record(void **state)
 	end.loopback->fabric.provider.ops.post = refuse_post;
 	assert_int_equal(reef_trace_push(end.fabric, &options, &trace), 0);
 	for (int i = 0; i < 3; i++) {
-		racers[i] = (struct racer){.end = &end, .trace = trace};
+		racers[i] = (struct racer){.end = &end};
 		assert_int_equal(pthread_create(&racers[i].thread, NULL, race,
 						&racers[i]),
 				 0);
@@ -285,6 +286,8 @@ static void trace_threads_never_tear_a_record(void **state)
 		reef_trace_dump(trace, 0, check_line, NULL);
 	for (int i = 0; i < 3; i++)
 		pthread_join(racers[i].thread, NULL);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(racers[i].refused, 20000);
 	assert_int_equal(reef_trace_count(trace), 60000);
 	reef_fabric_close(end.fabric);
 }

@@ -1,3 +1,4 @@
+/* count.c - see count.h. */
 #include "fabric/hook/count.h"
 
 #include "fabric/provider.h"

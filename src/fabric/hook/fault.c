@@ -428,6 +428,7 @@ static const struct reef_fabric_ops fault_ops = {
 	.name = "fault",
 	.close = fault_close,
 	.queue_open = fault_queue_open,
+	.queue_close = reef_hold_queue_close,
 	.post = fault_post,
 	.poll = reef_hold_poll,
 	.arm = reef_hold_arm,

@@ -1,3 +1,4 @@
+/* hold.c - see hold.h, which has the state diagram. */
 #include "fabric/hook/hold.h"
 
 #include <stdlib.h>
@@ -83,6 +84,17 @@ out:
 	return held;
 }
 
+/* Locked. */
+static void give_back(struct reef_hold *hold, struct reef_held *held)
+{
+	*held->at = held->next;
+	if (held->next)
+		held->next->at = held->at;
+	held->next = hold->free;
+	hold->free = held;
+	hold->count--;
+}
+
 void reef_held_end(struct reef_held *held)
 {
 	struct reef_hold *hold = held->hold;
@@ -90,13 +102,10 @@ void reef_held_end(struct reef_held *held)
 	struct reef_batch *outer = held->outer;
 
 	reef_assert(!held->waiting && !held->below);
+	if (hold->ending)
+		hold->ending(held);
 	pthread_mutex_lock(&hold->lock);
-	*held->at = held->next;
-	if (held->next)
-		held->next->at = held->at;
-	held->next = hold->free;
-	hold->free = held;
-	hold->count--;
+	give_back(hold, held);
 	pthread_mutex_unlock(&hold->lock);
 	reef_batch_ended(queue, outer);
 }
@@ -282,6 +291,27 @@ int reef_hold_arm(struct reef_layer *layer, struct reef_queue *queue)
 	if (!queue->sched && atomic_load(&hold->unscheduled))
 		reef_queue_wake(queue);
 	return layer->next->ops.arm(layer->next, queue);
+}
+
+void reef_hold_queue_close(struct reef_layer *layer, struct reef_queue *queue)
+{
+	struct reef_hold *hold = (struct reef_hold *)layer;
+	struct reef_sched *sched = queue->sched;
+	struct reef_held *held, *next;
+
+	/* The layer below still knows the inner ones until it has closed. */
+	layer->next->ops.queue_close(layer->next, queue);
+	pthread_mutex_lock(&hold->lock);
+	for (held = hold->held; held; held = next) {
+		next = held->next;
+		if (held->queue != queue)
+			continue;
+		reef_assert(sched);
+		if (held->waiting)
+			reef_timer_cancel(sched, &held->timer);
+		give_back(hold, held);
+	}
+	pthread_mutex_unlock(&hold->lock);
 }
 
 /* --- links that go --- */

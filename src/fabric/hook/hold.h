@@ -17,8 +17,9 @@
  *     queue has a scheduler, else from poll, and such a queue does not sleep
  *     meanwhile.
  *
- * A hook embeds struct reef_hold as its first member and sets the hold's poll,
- * arm, listen, unlisten and disconnect in its ops, or calls them from its own.
+ * A hook embeds struct reef_hold as its first member and sets the hold's
+ * queue_close, poll, arm, listen, unlisten and disconnect in its ops, or calls
+ * them from its own.
  *
  * Thread: a held batch: its queue's. The rest: any. */
 #ifndef REEF_FABRIC_HOOK_HOLD_H
@@ -53,6 +54,8 @@ struct reef_hold {
 	uint32_t held_max;
 	/* Optional: a link is about to go, or gone; a pointer to compare. */
 	void (*forget)(struct reef_hold *hold, const struct reef_link *link);
+	/* Optional: a held batch is about to end, in whatever way. */
+	void (*ending)(struct reef_held *held);
 	/* the hold's: */
 	pthread_mutex_t lock;
 	struct reef_held *held, *free;	 /* locked */
@@ -90,7 +93,9 @@ void reef_held_post(struct reef_held *held, uint32_t first, uint32_t count,
 /* End the outer, whose status and ops' statuses are set, and free held. */
 void reef_held_end(struct reef_held *held);
 
-/* Ops for the hook's layer. */
+/* Ops for the hook's layer. queue_close forgets what is still held there: the
+ * host it was for is dead. */
+void reef_hold_queue_close(struct reef_layer *layer, struct reef_queue *queue);
 int reef_hold_poll(struct reef_layer *layer, struct reef_queue *queue);
 int reef_hold_arm(struct reef_layer *layer, struct reef_queue *queue);
 int reef_hold_listen(struct reef_layer *layer, struct reef_queue *queue,

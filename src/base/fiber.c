@@ -250,7 +250,7 @@ int reef_fiber_spawn_in(struct reef_group *group, int (*fn)(void *arg),
 		return -ENOSPC;
 	if (reserve(sched) != 0)
 		return -ENOMEM;
-	fiber = malloc(sizeof(*fiber));
+	fiber = aligned_alloc(_Alignof(struct reef_fiber), sizeof(*fiber));
 	if (!fiber)
 		return -ENOMEM;
 	*fiber = (struct reef_fiber){
@@ -322,8 +322,10 @@ struct reef_sched *reef_fiber_sched(void)
 
 void reef_fiber_wake(struct reef_fiber *fiber, int wake)
 {
-	if (fiber->timer.heap_index != 0)
+	if (fiber->has_timer) {
+		fiber->has_timer = false;
 		reef_timer_cancel(fiber->sched, &fiber->timer);
+	}
 	fiber->state = FIBER_READY;
 	fiber->wake = wake;
 	reef_fiber_ready(fiber);

@@ -107,6 +107,7 @@ int reef_timer_set(struct reef_sched *sched, struct reef_timer *timer,
 
 void reef_timer_set_own(struct reef_fiber *fiber, uint64_t at_ns)
 {
+	fiber->has_timer = true;
 	insert(fiber->sched, &fiber->timer, at_ns);
 }
 

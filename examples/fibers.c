@@ -13,12 +13,13 @@ static uint64_t hops;
 
 static int pass(void *arg)
 {
-	size_t next = ((size_t)arg + 1) % FIBERS;
+	struct reef_fiber **self = arg;
+	struct reef_fiber **next = &ring[(self - ring + 1) % FIBERS];
 
 	for (int lap = 0; lap < LAPS; lap++) {
 		reef_fiber_park(REEF_FOREVER);
 		hops++;
-		reef_fiber_unpark(ring[next]);
+		reef_fiber_unpark(*next);
 	}
 	return 0;
 }
@@ -27,7 +28,6 @@ static int start(void *arg)
 {
 	uint64_t before_ns = reef_now_ns(), passed_ns;
 
-	(void)arg;
 	reef_fiber_unpark(ring[0]);
 	for (size_t i = 0; i < FIBERS; i++)
 		reef_fiber_join(ring[i], NULL);
@@ -45,7 +45,7 @@ int main(void)
 
 	error = reef_sched_create(NULL, &sched);
 	for (size_t i = 0; i < FIBERS && !error; i++)
-		error = reef_fiber_spawn(sched, pass, (void *)i, &ring[i]);
+		error = reef_fiber_spawn(sched, pass, &ring[i], &ring[i]);
 	if (!error)
 		error = reef_fiber_spawn(sched, start, NULL, &starter);
 	if (!error)

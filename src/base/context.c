@@ -14,9 +14,10 @@ _Thread_local struct reef_context *reef_context_left;
 /* makecontext passes ints only. */
 static void start(unsigned int high, unsigned int low)
 {
-	struct reef_context *context =
-		(void *)((uintptr_t)high << 16 << 16 | low);
+	uintptr_t self = (uintptr_t)high << 16 << 16 | low;
+	struct reef_context *context;
 
+	memcpy(&context, &self, sizeof(self));
 	context->entry(context->arg);
 }
 
@@ -57,7 +58,7 @@ static void prepare(struct reef_context *context, void *stack, size_t size,
 {
 	/* After the return into reef_context_start the stack pointer is at
 	 * `top`, aligned as the ABI wants it before a call. */
-	uintptr_t top = ((uintptr_t)stack + size) & ~(uintptr_t)15;
+	uint8_t *top = (uint8_t *)stack + size;
 	struct frame frame = {
 		.rbx = (uintptr_t)entry,
 		.r12 = (uintptr_t)arg,
@@ -66,7 +67,8 @@ static void prepare(struct reef_context *context, void *stack, size_t size,
 
 	__asm__ volatile("stmxcsr %0" : "=m"(frame.mxcsr));
 	__asm__ volatile("fnstcw %0" : "=m"(frame.x87_control));
-	context->sp = (void *)(top - sizeof(frame));
+	top -= (uintptr_t)top % 16;
+	context->sp = top - sizeof(frame);
 	memcpy(context->sp, &frame, sizeof(frame));
 }
 

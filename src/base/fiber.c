@@ -231,7 +231,8 @@ static int reserve(struct reef_sched *sched)
 	uint32_t count = sched->alive + 1;
 
 	if (sched->shuffle && count > sched->round_capacity) {
-		round = realloc(sched->round, 2 * count * sizeof(*round));
+		round = realloc(sched->round,
+				2 * count * sizeof(struct reef_fiber *));
 		if (!round)
 			return -ENOMEM;
 		sched->round = round;

@@ -87,10 +87,10 @@ static bool slab_add(struct stacks *stacks)
 		goto err_map;
 	slab->next = stacks->slabs;
 	stacks->slabs = slab;
-	while (count-- > 0) {
-		slab->stacks[count].next = stacks->cold;
-		stacks->cold = &slab->stacks[count];
-	}
+	do {
+		slab->stacks[count - 1].next = stacks->cold;
+		stacks->cold = &slab->stacks[count - 1];
+	} while (--count > 0);
 	return true;
 
 err_map:

@@ -406,7 +406,7 @@ static int lines_of(const char *path)
 static void fiber_twenty_thousand_live_at_once(void **state)
 {
 	struct reef_sched *sched = sched_default();
-	struct reef_fiber **fibers = calloc(MANY, sizeof(*fibers));
+	struct reef_fiber **fibers = calloc(MANY, sizeof(struct reef_fiber *));
 	int started = 0, result;
 
 	assert_non_null(fibers);
@@ -431,12 +431,14 @@ static void fiber_twenty_thousand_live_at_once(void **state)
 static long resident_pages(void)
 {
 	FILE *file = fopen("/proc/self/statm", "r");
-	long size, resident;
+	char text[128], *second;
 
 	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%ld %ld", &size, &resident), 2);
+	assert_non_null(fgets(text, sizeof(text), file));
 	fclose(file);
-	return resident;
+	second = strchr(text, ' ');
+	assert_non_null(second);
+	return strtol(second, NULL, 10);
 }
 
 static int touch_much(void *arg)
@@ -610,8 +612,8 @@ static void fiber_spawn_inherits_the_rounding_mode(void **state)
 static int mix(void *arg)
 {
 	/* More live values than there are registers for. */
-	uint64_t a = (uintptr_t)arg, b = a * 3, c = a * 5, d = a * 7, e = a * 9,
-		 f = a * 11, g = a * 13, h = a * 15;
+	uint64_t a = *(uint64_t *)arg, b = a * 3, c = a * 5, d = a * 7,
+		 e = a * 9, f = a * 11, g = a * 13, h = a * 15;
 
 	for (int i = 0; i < 100; i++) {
 		reef_fiber_yield();
@@ -625,16 +627,19 @@ static void fiber_switch_keeps_registers(void **state)
 {
 	struct reef_sched *sched = sched_default();
 	struct reef_fiber *fibers[8], *alone;
+	uint64_t seeds[8];
 	int results[8], result;
 
-	for (int i = 0; i < 8; i++)
-		spawn(sched, mix, (void *)(uintptr_t)(i + 1), &fibers[i]);
+	for (int i = 0; i < 8; i++) {
+		seeds[i] = (uint64_t)i + 1;
+		spawn(sched, mix, &seeds[i], &fibers[i]);
+	}
 	run(sched);
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(reef_fiber_join(fibers[i], &results[i]), 0);
 	/* Alone, nothing switches in between. */
 	for (int i = 0; i < 8; i++) {
-		spawn(sched, mix, (void *)(uintptr_t)(i + 1), &alone);
+		spawn(sched, mix, &seeds[i], &alone);
 		run(sched);
 		assert_int_equal(reef_fiber_join(alone, &result), 0);
 		assert_int_equal(result, results[i]);

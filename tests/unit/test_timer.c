@@ -132,7 +132,7 @@ static void timer_sleepers_wake_in_order(void **state)
 {
 	struct reef_sched *sched = sched_make(true, NULL);
 	struct napper nappers[100];
-	int order[100], count = 0;
+	int order[100] = {0}, count = 0;
 
 	for (int i = 0; i < 100; i++) {
 		nappers[i] = (struct napper){(uint64_t)(i * 37 % 100), order,

@@ -308,6 +308,7 @@ struct loopback_end {
 	struct reef_region *region;
 	struct reef_remote *remote;
 	struct reef_memory memory;
+	const char *address; /* to connect to; NULL: "loopback:" */
 	uint64_t words[512];
 };
 
@@ -326,7 +327,9 @@ static inline int loopback_end_connect(struct loopback_end *end)
 	struct reef_connect_options options = {.session = 0x10001,
 					       .identity = "test"};
 
-	return reef_connect(end->queue, "loopback:", &options, &end->link);
+	return reef_connect(end->queue,
+			    end->address ? end->address : "loopback:", &options,
+			    &end->link);
 }
 
 static inline void loopback_end_start(struct loopback_end *end)

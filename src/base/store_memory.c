@@ -273,22 +273,20 @@ static int name_set(struct memory *memory, struct name **table,
 	size_t size;
 
 	reef_assert(inode);
-	inode->refs++;
-	if (name) {
-		inode_unref(memory, name->inode);
-		name->inode = inode;
-		return 0;
-	}
-	size = strlen(text) + 1;
-	name = malloc(sizeof(*name) + size);
 	if (!name) {
-		inode_unref(memory, inode);
-		return -ENOSPC;
+		size = strlen(text) + 1;
+		name = malloc(sizeof(*name) + size);
+		if (!name)
+			return -ENOSPC;
+		name->next = NULL;
+		name->inode = NULL;
+		memcpy(name->text, text, size);
+		*at = name;
 	}
-	name->next = NULL;
+	inode->refs++; /* before the unref: it may be the same */
+	if (name->inode)
+		inode_unref(memory, name->inode);
 	name->inode = inode;
-	memcpy(name->text, text, size);
-	*at = name;
 	return 0;
 }
 

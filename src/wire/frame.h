@@ -36,6 +36,7 @@ enum reef_frame_type {
 	REEF_FRAME_MESSAGE,    /* shm: a SEND; tag 0 */
 	REEF_FRAME_QUEUE_PAIR, /* verbs: how to reach a queue pair */
 	REEF_FRAME_BATCH_PART, /* tcp: results that come before BATCH_DONE */
+	REEF_FRAME_CONTROL,    /* shm: where the link's control word is */
 	REEF_FRAME_TYPES
 };
 

@@ -1,9 +1,279 @@
-#include "fabric/provider.h"
+/* shm.c - the shm fabric: opening, queues, and polling. */
+#include "fabric/shm/shm.h"
+
+#include "fabric/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define EVENTS_PER_POLL 64
+
+/* --- what descriptors are --- */
+
+static int grow_sources(struct shm_fabric *shm, int fd)
+{
+	uint32_t count = shm->sources_count ? shm->sources_count : 64;
+	struct shm_source *sources;
+
+	if ((uint32_t)fd < shm->sources_count)
+		return 0;
+	while (count <= (uint32_t)fd)
+		count *= 2;
+	sources = realloc(shm->sources, count * sizeof(*sources));
+	if (!sources)
+		return -ENOMEM;
+	memset(sources + shm->sources_count, 0,
+	       (count - shm->sources_count) * sizeof(*sources));
+	shm->sources = sources;
+	shm->sources_count = count;
+	return 0;
+}
+
+int shm_source_add(struct shm_queue *queue, int fd, uint32_t events,
+		   enum shm_source_kind kind, void *object)
+{
+	struct shm_fabric *shm = shm_of(queue->queue.fabric);
+	struct epoll_event event = {.events = events, .data.fd = fd};
+	int rc;
+
+	rc = grow_sources(shm, fd);
+	if (rc)
+		return rc;
+	/* A peer is added again for every link. */
+	if (epoll_ctl(queue->queue.fd, EPOLL_CTL_ADD, fd, &event) &&
+	    errno != EEXIST)
+		return -errno;
+	shm->sources[fd] = (struct shm_source){kind, object};
+	return 0;
+}
+
+void shm_source_remove(struct shm_fabric *shm, int fd)
+{
+	struct shm_queue *queue;
+
+	if ((uint32_t)fd < shm->sources_count)
+		shm->sources[fd] = (struct shm_source){0};
+	/* Closing would do it, but for a copy in a forked child. */
+	for (queue = shm->queues; queue; queue = queue->next)
+		epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* --- polling --- */
+
+static int end_links_of(struct shm_queue *queue, struct shm_peer *peer)
+{
+	struct shm_fabric *shm = shm_of(queue->queue.fabric);
+	struct shm_link *link, *next;
+	int count = 0;
+
+	/* It goes with the last of its links. */
+	peer->refs++;
+	for (link = shm->links; link; link = next) {
+		next = link->next;
+		if (link->peer != peer)
+			continue;
+		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		count++;
+	}
+	shm_peer_give(shm, peer);
+	return count;
+}
+
+static int on_event(struct shm_queue *queue, int fd)
+{
+	struct shm_fabric *shm = shm_of(queue->queue.fabric);
+	struct shm_source source = {0};
+	struct shm_listener *listener;
+	struct shm_link *link;
+
+	if ((uint32_t)fd < shm->sources_count)
+		source = shm->sources[fd];
+	switch (source.kind) {
+	case SHM_LISTENER:
+		listener = source.object;
+		if (listener->listener.queue == &queue->queue)
+			shm_accept(queue, listener);
+		return 0;
+	case SHM_LINK:
+		link = source.object;
+		return link->link.queue == &queue->queue
+			       ? shm_link_serve(queue, link)
+			       : 0;
+	case SHM_PEER:
+		return shm_peer_is_dead(shm, source.object)
+			       ? end_links_of(queue, source.object)
+			       : 0;
+	case SHM_NOTHING: /* wake_fd, or closed meanwhile */
+		break;
+	}
+	return 0;
+}
+
+static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
+{
+	struct shm_queue *queue = (struct shm_queue *)base;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct epoll_event events[EVENTS_PER_POLL];
+	int count, i, progress = 0;
+
+	count = epoll_wait(base->fd, events, EVENTS_PER_POLL, 0);
+	if (count <= 0 &&
+	    !atomic_load_explicit(&queue->attention, memory_order_relaxed) &&
+	    !atomic_load_explicit(&shm->restless, memory_order_relaxed))
+		return 0;
+	pthread_mutex_lock(&shm->lock);
+	for (i = 0; i < count; i++)
+		progress += on_event(queue, events[i].data.fd);
+	if (atomic_load(&shm->restless))
+		progress += shm_links_tend(queue);
+	pthread_mutex_unlock(&shm->lock);
+	if (atomic_exchange(&queue->attention, false))
+		progress += shm_links_report(queue);
+	return progress;
+}
+
+/* --- queues --- */
+
+static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
+{
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct epoll_event event = {.events = EPOLLIN};
+	struct shm_queue *queue;
+	int rc;
+
+	if (posix_memalign((void **)&queue, _Alignof(struct shm_queue),
+			   sizeof(*queue)))
+		return -ENOMEM;
+	memset(queue, 0, sizeof(*queue));
+	rc = reef_queue_init(&queue->queue, &shm->fabric, true);
+	if (rc)
+		goto err_free;
+	queue->posts_until_look = SHM_POSTS_PER_LOOK;
+	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->queue.fd < 0) {
+		rc = -errno;
+		goto err_fini;
+	}
+	event.data.fd = queue->queue.wake_fd;
+	if (epoll_ctl(queue->queue.fd, EPOLL_CTL_ADD, queue->queue.wake_fd,
+		      &event)) {
+		rc = -errno;
+		goto err_close;
+	}
+	shm_grace_add(queue);
+	pthread_mutex_lock(&shm->lock);
+	queue->next = shm->queues;
+	shm->queues = queue;
+	pthread_mutex_unlock(&shm->lock);
+	*out = &queue->queue;
+	return 0;
+err_close:
+	close(queue->queue.fd);
+err_fini:
+	reef_queue_fini(&queue->queue);
+err_free:
+	free(queue);
+	return rc;
+}
+
+/* Listeners and links of a queue end with it; connected links stay, down, for
+ * whoever still has a pointer. */
+static void drop_links(struct shm_queue *queue)
+{
+	struct shm_fabric *shm = shm_of(queue->queue.fabric);
+	struct shm_link *link, *next;
+
+	for (link = shm->links; link; link = next) {
+		next = link->next;
+		if (link->link.queue != &queue->queue)
+			continue;
+		if (!link->is_accepted) {
+			shm_link_end(queue, link, -REEF_ENOLINK, true);
+			shm_link_leave(link);
+		}
+		link->interest = 0;
+		link->link.queue = NULL;
+	}
+}
+
+static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
+{
+	struct shm_queue *queue = (struct shm_queue *)base, **at;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_listener *listener, *next;
+
+	for (listener = shm->listeners; listener; listener = next) {
+		next = listener->next;
+		if (listener->listener.queue == base)
+			shm_unlisten(layer, &listener->listener);
+	}
+	pthread_mutex_lock(&shm->lock);
+	drop_links(queue);
+	for (at = &shm->queues; *at != queue; at = &(*at)->next)
+		;
+	*at = queue->next;
+	pthread_mutex_unlock(&shm->lock);
+	shm_grace_remove(queue);
+	close(base->fd);
+	reef_queue_fini(base);
+	free(queue);
+}
+
+/* --- the fabric --- */
+
+static void shm_close(struct reef_layer *layer)
+{
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_region *region;
+
+	reef_assert(!shm->queues);
+	while (shm->links)
+		shm_link_free(shm->links);
+	while ((region = shm->regions)) {
+		shm->regions = region->next;
+		free(region);
+	}
+	shm_control_close(shm);
+	free(shm->fenced);
+	free(shm->sources);
+	pthread_mutex_destroy(&shm->lock);
+	free(shm);
+}
+
+static const struct reef_fabric_ops shm_ops = {
+	.name = "shm",
+	.close = shm_close,
+	.queue_open = shm_queue_open,
+	.queue_close = shm_queue_close,
+	.post = shm_post,
+	.poll = shm_poll,
+	.listen = shm_listen,
+	.unlisten = shm_unlisten,
+	.connect = shm_connect,
+	.disconnect = shm_disconnect,
+	.expose = shm_expose,
+	.withdraw = shm_withdraw,
+	.attach = shm_attach,
+	.detach = shm_detach,
+	.fence = shm_fence,
+};
 
 int reef_shm_open(const struct reef_fabric_options *options,
 		  struct reef_fabric **out)
 {
-	(void)options;
-	(void)out;
-	return -ENOSYS;
+	struct shm_fabric *shm = calloc(1, sizeof(*shm));
+
+	if (!shm)
+		return -ENOMEM;
+	shm_grace_init();
+	pthread_mutex_init(&shm->lock, NULL);
+	shm->fabric.provider.ops = shm_ops;
+	shm->fabric.options = *options;
+	shm->fabric.domain = reef_domain_cpu();
+	shm->fabric.capabilities = REEF_CAP_FLUSH;
+	shm->control_fd = -1;
+	*out = &shm->fabric;
+	return 0;
 }

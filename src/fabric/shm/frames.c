@@ -1,0 +1,292 @@
+/* frames.c - what comes and goes over a link's socket.
+ *
+ * connected:  hello -> CONTROL awaited -> up: ATTACHED, WITHDRAW, MESSAGE
+ * accepted:   hello -> up: ATTACH, DETACH, MESSAGE -> departing: DETACH
+ * both:       PING, PONG, BYE
+ *
+ * A frame that cannot be handled yet (no room for its message, or for its
+ * answer) is held, and nothing after it is read: the peer's socket fills up,
+ * and only that peer waits. */
+#include "fabric/shm/shm.h"
+#include "wire/control.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Frames of one link that one poll handles, so that others get their turn. */
+#define FRAMES_PER_SERVE 256
+
+int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
+		 uint64_t key)
+{
+	uint8_t bytes[REEF_WIRE_KEY_SIZE];
+	struct iovec part = {bytes, sizeof(bytes)};
+
+	reef_wire_key_encode(key, bytes);
+	return reef_stream_send(link->stream, type, tag, &part, 1, -1);
+}
+
+void shm_link_interest(struct shm_link *link)
+{
+	struct shm_queue *queue = (struct shm_queue *)link->link.queue;
+	struct epoll_event event = {0};
+	int fd, operation;
+
+	if (!link->stream || !queue)
+		return;
+	fd = reef_stream_fd(link->stream);
+	event.data.fd = fd;
+	if (link->is_deaf)
+		event.events = EPOLLRDHUP;
+	else if (!link->has_held)
+		event.events = EPOLLIN;
+	if (link->pending || reef_stream_wants_write(link->stream))
+		event.events |= EPOLLOUT;
+	if (event.events == link->interest)
+		return;
+	/* Interest in nothing would still report a hang-up, again and again. */
+	operation = !event.events    ? EPOLL_CTL_DEL
+		    : link->interest ? EPOLL_CTL_MOD
+				     : EPOLL_CTL_ADD;
+	if (!epoll_ctl(queue->queue.fd, operation, fd, &event))
+		link->interest = event.events;
+	if (link->has_held)
+		atomic_store(&shm_of(link->link.fabric)->restless, true);
+}
+
+/* --- opening --- */
+
+static void opened(struct shm_queue *polling, struct shm_link *link)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+
+	if (link->is_accepted) {
+		shm->half_open--;
+		link->peer->half_open--;
+	}
+	reef_link_opened(&polling->queue, &link->link);
+}
+
+/* 0: the link is up, or waits for CONTROL.  -EAGAIN. */
+static int step_hello(struct shm_queue *polling, struct shm_link *link)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+	struct reef_hello_peer peer;
+	int rc;
+
+	rc = reef_hello_step(link->hello, &peer);
+	if (rc)
+		return rc;
+	reef_hello_destroy(link->hello);
+	link->hello = NULL;
+	link->peer_message_max = peer.message_max;
+	if (!link->is_accepted)
+		return 0;
+	link->control = &link->quiet;
+	rc = shm_control_send(shm, link);
+	if (rc)
+		return rc == -EAGAIN ? -REEF_ENOLINK : rc;
+	opened(polling, link);
+	return 0;
+}
+
+/* --- frames --- */
+
+static int on_message(struct shm_queue *polling, struct shm_link *link,
+		      const struct reef_frame *frame)
+{
+	int rc;
+
+	if (frame->tag ||
+	    frame->length > link->link.fabric->options.message_max)
+		return -REEF_EPROTO;
+	rc = reef_message_arrived(&polling->queue, &link->link, frame->payload,
+				  frame->length);
+	return rc == -ENOSPC ? -EAGAIN : rc;
+}
+
+static int on_common(struct shm_link *link, const struct reef_frame *frame)
+{
+	struct iovec part = {(void *)frame->payload, frame->length};
+
+	switch (frame->type) {
+	case REEF_FRAME_PING:
+		if (frame->length > REEF_HELLO_FRAME_MAX)
+			return -REEF_EPROTO;
+		return reef_stream_send(link->stream, REEF_FRAME_PONG,
+					frame->tag, &part,
+					frame->length ? 1 : 0, -1);
+	case REEF_FRAME_PONG:
+		return 0;
+	case REEF_FRAME_BYE:
+		return reef_frame_bye_reason(frame);
+	default:
+		return -REEF_EPROTO;
+	}
+}
+
+static int on_frame_connected(struct shm_queue *polling, struct shm_link *link,
+			      const struct reef_frame *frame)
+{
+	int rc;
+
+	if (atomic_load(&link->link.state) == REEF_LINK_OPENING) {
+		rc = frame->type == REEF_FRAME_BYE
+			     ? reef_frame_bye_reason(frame)
+			     : shm_control_receive(link, frame);
+		if (!rc)
+			opened(polling, link);
+		return rc;
+	}
+	if (frame->type == REEF_FRAME_ATTACHED)
+		return shm_on_attached(polling, link, frame);
+	if (frame->fd >= 0)
+		return -REEF_EPROTO;
+	if (frame->type == REEF_FRAME_WITHDRAW)
+		return shm_on_withdraw(link, frame);
+	if (frame->type == REEF_FRAME_MESSAGE)
+		return on_message(polling, link, frame);
+	return on_common(link, frame);
+}
+
+static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
+			     const struct reef_frame *frame)
+{
+	if (frame->fd >= 0)
+		return -REEF_EPROTO;
+	if (frame->type == REEF_FRAME_DETACH)
+		return shm_on_detach(link, frame);
+	/* Its unread input has no effect any more (F5, F7). */
+	if (link->ending || link->fenced)
+		return 0;
+	if (frame->type == REEF_FRAME_ATTACH)
+		return shm_on_attach(link, frame);
+	if (frame->type == REEF_FRAME_MESSAGE)
+		return on_message(polling, link, frame);
+	return on_common(link, frame);
+}
+
+/* 1: handled a frame.  0: none to handle now.  Negative: the link must end. */
+static int serve_frame(struct shm_queue *polling, struct shm_link *link)
+{
+	struct reef_frame *frame = &link->held;
+	int rc;
+
+	if (!link->has_held) {
+		rc = reef_stream_receive(link->stream, frame);
+		if (rc == -REEF_ENOLINK)
+			link->at_end = true;
+		if (rc)
+			return rc == -EAGAIN ? 0 : rc;
+	}
+	if (link->is_accepted)
+		rc = on_frame_accepted(polling, link, frame);
+	else
+		rc = on_frame_connected(polling, link, frame);
+	link->has_held = rc == -EAGAIN;
+	if (link->has_held)
+		return 0;
+	if (frame->fd >= 0)
+		close(frame->fd);
+	return rc ? rc : 1;
+}
+
+/* --- output --- */
+
+/* Go on with batches that wait for room. */
+static int serve_pending(struct shm_queue *polling, struct shm_link *link)
+{
+	struct reef_batch *batch;
+	int count = 0;
+
+	while ((batch = link->pending)) {
+		if (shm_run(polling, batch, (uint32_t)batch->scratch[0], true))
+			break;
+		link->pending = batch->next;
+		if (!link->pending)
+			link->pending_tail = &link->pending;
+		link->pending_count--;
+		link->moved_ns = reef_now_ns();
+		reef_batch_ended(&polling->queue, batch);
+		count++;
+	}
+	return count;
+}
+
+/* freed: a departing link that has left. */
+static int serve_input(struct shm_queue *polling, struct shm_link *link,
+		       bool *freed)
+{
+	int rc = 0, count = 0;
+
+	link->has_more = false;
+	while (link->stream && count < FRAMES_PER_SERVE) {
+		rc = serve_frame(polling, link);
+		if (rc <= 0)
+			break;
+		count++;
+	}
+	if (!link->stream)
+		return count;
+	if (rc < 0) {
+		/* Whatever it sent wrong, it may have memory mapped: only the
+		 * end of the socket is the end. */
+		link->is_deaf = true;
+		*freed = link->departing && link->at_end;
+		shm_link_end(polling, link, rc, link->at_end);
+		return count + 1;
+	}
+	if (rc > 0) {
+		link->has_more = true;
+		atomic_store(&shm_of(link->link.fabric)->restless, true);
+	}
+	return count;
+}
+
+static bool has_hung_up(const struct shm_link *link)
+{
+	struct pollfd pollfd = {
+		.fd = reef_stream_fd(link->stream),
+		.events = POLLRDHUP,
+	};
+
+	return poll(&pollfd, 1, 0) == 1;
+}
+
+int shm_link_serve(struct shm_queue *polling, struct shm_link *link)
+{
+	bool freed = false;
+	int rc, count = 0;
+
+	if (!link->stream)
+		return 0;
+	if (link->is_deaf) {
+		if (has_hung_up(link))
+			shm_link_end(polling, link, -REEF_ENOLINK, true);
+		return 0;
+	}
+	if (link->hello) {
+		rc = step_hello(polling, link);
+		if (rc && rc != -EAGAIN) {
+			shm_link_end(polling, link, rc, true);
+			return 1;
+		}
+		if (rc) {
+			shm_link_interest(link);
+			return 0;
+		}
+		count++;
+	}
+	rc = reef_stream_flush(link->stream);
+	if (!rc && !link->ending)
+		count += serve_pending(polling, link);
+	/* Input also after a failed flush: a BYE may be there to read. */
+	count += serve_input(polling, link, &freed);
+	if (freed)
+		return count;
+	if (link->unsettled)
+		shm_remotes_settle(link);
+	shm_link_interest(link);
+	return count;
+}

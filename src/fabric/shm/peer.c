@@ -1,0 +1,227 @@
+/* peer.c - the processes on the other side: who they are, whether they live,
+ * and their end.
+ *
+ *   UNKNOWN --take--> ALIVE --(pidfd readable)--> DEAD
+ *                       `--(fence: SIGKILL)--------^
+ *
+ * A pidfd names a process, not a number that can be given to another. It is
+ * readable when every thread of the process has ended; the kernel drops a
+ * process's mappings before that, so a DEAD peer cannot touch memory. */
+#include "fabric/shm/shm.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; older headers */
+#endif
+
+static bool is_readable(int pidfd)
+{
+	struct pollfd pollfd = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&pollfd, 1, 0) == 1;
+}
+
+static int send_signal(int pidfd, int number)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) ? -errno
+								      : 0;
+}
+
+bool shm_peer_is_dead(struct shm_fabric *shm, struct shm_peer *peer)
+{
+	struct shm_queue *queue;
+
+	if (peer->dead || peer->self || peer->pidfd < 0)
+		return peer->dead;
+	if (!is_readable(peer->pidfd))
+		return false;
+	peer->dead = true;
+	/* Once is enough: it would stay readable. */
+	for (queue = shm->queues; queue; queue = queue->next)
+		epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, peer->pidfd, NULL);
+	return true;
+}
+
+/* The process that connected, or that listens. */
+static int open_pidfd(int fd, pid_t pid)
+{
+	socklen_t size = sizeof(int);
+	int pidfd;
+
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size))
+		return pidfd;
+	if (errno != ENOPROTOOPT)
+		return -errno;
+	/* On an older kernel the process could have died, and its number been
+	 * given away, since it connected. It has yet to prove its key over this
+	 * socket, so what remains is a process that left the socket to its own
+	 * child and died in between. */
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return pidfd < 0 ? -errno : pidfd;
+}
+
+static struct shm_peer *find_peer(struct shm_fabric *shm, pid_t pid)
+{
+	struct shm_peer *peer;
+
+	for (peer = shm->peers; peer; peer = peer->next)
+		/* As long as it lives nobody else has its number. */
+		if (peer->pid == pid && (peer->self || peer->pidfd >= 0) &&
+		    !shm_peer_is_dead(shm, peer))
+			return peer;
+	return NULL;
+}
+
+int shm_peer_take(struct shm_fabric *shm, int fd, bool accepting,
+		  struct shm_peer **out)
+{
+	socklen_t size = sizeof(struct ucred);
+	struct ucred credentials;
+	struct shm_peer *peer;
+	int rc;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
+		return -errno;
+	peer = find_peer(shm, credentials.pid);
+	if (peer) {
+		peer->refs++;
+		*out = peer;
+		return 0;
+	}
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return -ENOMEM;
+	peer->pid = credentials.pid;
+	peer->self = credentials.pid == getpid();
+	peer->pidfd = -1;
+	peer->refs = 1;
+	if (!peer->self)
+		peer->pidfd = open_pidfd(fd, credentials.pid);
+	if (peer->pidfd < 0)
+		peer->pidfd = -1;
+	/* Only who can be killed can be fenced. The check asks the kernel,
+	 * which knows about users, capabilities and name spaces. */
+	rc = 0;
+	if (accepting && !peer->self)
+		rc = peer->pidfd < 0 ? -EPERM : send_signal(peer->pidfd, 0);
+	if (rc == -ESRCH) /* gone already: its socket will say so */
+		rc = 0;
+	if (rc) {
+		if (peer->pidfd >= 0)
+			close(peer->pidfd);
+		free(peer);
+		return -EPERM;
+	}
+	peer->next = shm->peers;
+	shm->peers = peer;
+	*out = peer;
+	return 0;
+}
+
+void shm_peer_give(struct shm_fabric *shm, struct shm_peer *peer)
+{
+	struct shm_peer **at = &shm->peers;
+
+	if (!peer || --peer->refs)
+		return;
+	while (*at != peer)
+		at = &(*at)->next;
+	*at = peer->next;
+	if (peer->pidfd >= 0) {
+		shm_source_remove(shm, peer->pidfd);
+		close(peer->pidfd);
+	}
+	free(peer);
+}
+
+int shm_peer_watch(struct shm_queue *queue, struct shm_peer *peer)
+{
+	if (peer->pidfd < 0 || peer->dead)
+		return 0;
+	return shm_source_add(queue, peer->pidfd, EPOLLIN, SHM_PEER, peer);
+}
+
+void shm_peer_kill(struct shm_peer *peer)
+{
+	int rc;
+
+	reef_assert(!peer->self && peer->pidfd >= 0);
+	rc = send_signal(peer->pidfd, SIGKILL);
+	/* It may have changed its user since it was let in. Then the fence is
+	 * not confirmed before it ends by itself. */
+	if (rc && rc != -ESRCH)
+		reef_log(REEF_LOG_ERROR, "shm", "cannot kill process %d: %s",
+			 (int)peer->pid, reef_error_name(rc));
+}
+
+/* --- fencing --- */
+
+bool shm_is_fenced(const struct shm_fabric *shm, uint32_t session)
+{
+	return shm->fenced && shm->fenced[session >> 16] &&
+	       reef_session_covers(shm->fenced[session >> 16], session);
+}
+
+static int remember(struct shm_fabric *shm, uint32_t session)
+{
+	if (shm_is_fenced(shm, session))
+		return 0;
+	if (!shm->fenced)
+		shm->fenced = calloc(1 << 16, sizeof(*shm->fenced));
+	if (!shm->fenced)
+		return -ENOMEM;
+	shm->fenced[session >> 16] = session;
+	return 0;
+}
+
+/* True: nothing of this link can take effect any more. */
+static bool fence_link(struct shm_queue *queue, struct shm_link *link)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+
+	if (!link->fenced) {
+		link->fenced = true; /* what it still sends is not read */
+		shm_control_change(shm, link, SHM_CONTROL_FENCED);
+		if (link->stream)
+			reef_stream_bye(link->stream, -REEF_EFENCED);
+		if (link->peer->self)
+			link->fence_grace = shm_grace_begin();
+		else if (!shm_peer_is_dead(shm, link->peer))
+			shm_peer_kill(link->peer);
+	}
+	if (link->peer->self ? !shm_grace_is_over(link->fence_grace)
+			     : !shm_peer_is_dead(shm, link->peer))
+		return false;
+	shm_link_end(queue, link, -REEF_EFENCED, true);
+	return true;
+}
+
+int shm_fence(struct reef_layer *layer, struct reef_queue *base,
+	      uint32_t session)
+{
+	struct shm_queue *queue = (struct shm_queue *)base;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_link *link, *next;
+	bool confirmed = true;
+	int rc;
+
+	pthread_mutex_lock(&shm->lock);
+	rc = remember(shm, session);
+	for (link = rc ? NULL : shm->links; link; link = next) {
+		next = link->next;
+		if (link->admitted &&
+		    reef_session_covers(session, link->link.session))
+			confirmed &= fence_link(queue, link);
+	}
+	pthread_mutex_unlock(&shm->lock);
+	if (rc)
+		return rc;
+	return confirmed ? 0 : -EAGAIN;
+}

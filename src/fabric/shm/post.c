@@ -1,0 +1,406 @@
+/* post.c - the data path of shm: a check and a copy, inline.
+ *
+ * A batch runs in order, to its end, on the caller's processor, so that F3
+ * holds by itself. What costs a barrier is F4: a WRITE leaves its bytes in the
+ * store buffer, where others do not see them, and a later load does not wait
+ * for it.
+ *
+ *   between a WRITE and a later READ of a batch, and at the end of a batch that
+ *   wrote: a full barrier. CAS and FAA are one themselves.
+ *   between any two operations: acquire and release, which is nothing on x86.
+ *
+ * post checks a whole batch before it does anything (F8), and prefetches while
+ * it checks, so that the misses of a batch overlap. Only SEND, FLUSH and a
+ * changed control word leave the fast path. */
+#include "fabric/copy.h"
+#include "fabric/shm/shm.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+/* Operations prefetched ahead of the one under way, and bytes of each. */
+#define PREFETCH_OPS 32
+#define PREFETCH_BYTES 256
+#define LINE 64
+/* A control word that changes so often while one post looks: not now. */
+#define LOOKS_MAX 16
+
+#define KIND(kind) (1u << (kind))
+
+static inline void prefetch(const struct reef_op *op)
+{
+	const uint8_t *at = op->remote->base + op->offset;
+	const uint8_t *end = at + 8;
+
+	if (op->kind <= REEF_WRITE)
+		end = at + (op->length < PREFETCH_BYTES ? op->length
+							: PREFETCH_BYTES);
+	at = (const uint8_t *)((uintptr_t)at & ~(uintptr_t)(LINE - 1));
+	for (; at < end; at += LINE) {
+#ifdef __x86_64__
+		/* The compiler would not use it without a flag, as processors
+		 * before 2014 ignore it. */
+		if (op->kind != REEF_READ)
+			__asm__ volatile("prefetchw %0" : : "m"(*at));
+		else
+#endif
+			__builtin_prefetch(at);
+	}
+}
+
+static inline void full_barrier(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline void run_cas(struct reef_op *op)
+{
+	_Atomic uint64_t *word = (void *)(op->remote->base + op->offset);
+	uint64_t expected = op->compare;
+
+	atomic_compare_exchange_strong(word, &expected, op->operand);
+	op->result = expected;
+}
+
+static inline void run_faa(struct reef_op *op)
+{
+	_Atomic uint64_t *word = (void *)(op->remote->base + op->offset);
+
+	op->result = atomic_fetch_add(word, op->operand);
+}
+
+/* READ, WRITE, CAS, FAA. *dirty: something written may still be unseen. */
+static inline void run_one(struct reef_op *op, bool *dirty)
+{
+	switch (op->kind) {
+	case REEF_READ:
+		if (*dirty)
+			full_barrier();
+		*dirty = false;
+		reef_copy_from_shared(op->local, op->remote->base + op->offset,
+				      op->length);
+		break;
+	case REEF_WRITE:
+		reef_copy_to_shared(op->remote->base + op->offset, op->local,
+				    op->length);
+		*dirty = true;
+		break;
+	case REEF_CAS:
+		run_cas(op);
+#ifdef __x86_64__
+		*dirty = false;
+#endif
+		break;
+	default:
+		run_faa(op);
+#ifdef __x86_64__
+		*dirty = false;
+#endif
+	}
+	op->status = 0;
+	atomic_thread_fence(memory_order_acq_rel);
+}
+
+/* --- SEND and FLUSH --- */
+
+/* 0, or why not. */
+static int run_flush(struct reef_op *op)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t start = op->offset / page * page;
+
+	if (!op->length)
+		return 0;
+	/* The file's pages are shared by all its mappings, so this covers what
+	 * anyone has completed. It blocks: durability has no other meaning. */
+	if (msync(op->remote->base + start, op->offset + op->length - start,
+		  MS_SYNC))
+		return -errno;
+	return 0;
+}
+
+/* Locked. */
+static int run_send(struct shm_link *link, struct reef_op *op)
+{
+	struct iovec part = {op->local, op->length};
+
+	if (!link->stream || link->ending ||
+	    atomic_load(&link->link.state) != REEF_LINK_UP)
+		return -REEF_ENOLINK;
+	return reef_stream_send(link->stream, REEF_FRAME_MESSAGE, 0, &part,
+				op->length ? 1 : 0, -1);
+}
+
+static void add_pending(struct shm_link *link, struct reef_batch *batch,
+			uint32_t index)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+
+	batch->scratch[0] = index;
+	batch->next = NULL;
+	if (!link->pending)
+		link->moved_ns = reef_now_ns();
+	*link->pending_tail = batch;
+	link->pending_tail = &batch->next;
+	link->pending_count++;
+	atomic_store(&shm->restless, true);
+}
+
+static int run_send_unlocked(struct shm_link *link, struct reef_batch *batch,
+			     uint32_t index)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+	int rc = -EAGAIN;
+
+	pthread_mutex_lock(&shm->lock);
+	if (!link->pending) /* else behind those */
+		rc = run_send(link, &batch->ops[index]);
+	if (rc == -EAGAIN && index > 0)
+		add_pending(link, batch, index);
+	shm_link_interest(link);
+	pthread_mutex_unlock(&shm->lock);
+	return rc;
+}
+
+int shm_run(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
+	    bool locked)
+{
+	struct shm_link *link = (struct shm_link *)batch->link;
+	bool dirty = false;
+	struct reef_op *op;
+	int rc = 0;
+
+	for (; index < batch->count; index++) {
+		op = &batch->ops[index];
+		if (op->kind == REEF_SEND || op->kind == REEF_FLUSH) {
+			if (dirty)
+				full_barrier();
+			dirty = false;
+		}
+		if (op->kind == REEF_SEND) {
+			rc = locked ? run_send(link, op)
+				    : run_send_unlocked(link, batch, index);
+			if (rc == -EAGAIN) {
+				batch->scratch[0] = index;
+				return rc;
+			}
+		} else {
+			shm_enter(queue);
+			/* It may have been withdrawn since it was checked. */
+			rc = atomic_load_explicit(&op->remote->state,
+						  memory_order_relaxed);
+			if (rc)
+				rc = rc < 0 ? rc : -EINVAL;
+			else if (op->kind == REEF_FLUSH)
+				rc = run_flush(op);
+			else
+				run_one(op, &dirty);
+			shm_leave(queue);
+		}
+		if (rc) {
+			reef_batch_fail(batch, index, rc);
+			break;
+		}
+		op->status = 0;
+	}
+	if (dirty)
+		full_barrier();
+	return 0;
+}
+
+static int check_sends(struct shm_link *link, const struct reef_batch *batch)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+	uint32_t i, max, pending;
+
+	pthread_mutex_lock(&shm->lock);
+	max = link->peer_message_max;
+	pending = link->pending_count;
+	pthread_mutex_unlock(&shm->lock);
+	for (i = 0; i < batch->count; i++)
+		if (batch->ops[i].kind == REEF_SEND &&
+		    batch->ops[i].length > max)
+			return -EMSGSIZE;
+	return pending >= shm->fabric.options.depth_max ? -EAGAIN : 0;
+}
+
+/* A batch with SEND or FLUSH; checked. */
+static int post_general(struct shm_queue *queue, struct reef_batch *batch,
+			uint32_t kinds)
+{
+	struct shm_link *link = (struct shm_link *)batch->link;
+	int rc;
+
+	if (kinds & KIND(REEF_SEND)) {
+		rc = check_sends(link, batch);
+		if (rc)
+			return rc;
+	}
+	rc = shm_run(queue, batch, 0, false);
+	if (rc)
+		return batch->scratch[0] ? 0 : rc;
+	/* A first operation that was refused is a refused batch. */
+	if (batch->ops[0].kind == REEF_SEND && batch->ops[0].status)
+		return batch->ops[0].status;
+	batch->done = true;
+	return 1;
+}
+
+/* --- when something has changed --- */
+
+/* Look at the link's control word and socket. */
+static void look(struct shm_queue *queue, struct shm_link *link)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+	uint64_t word;
+
+	pthread_mutex_lock(&shm->lock);
+	if (atomic_load(&link->link.state) != REEF_LINK_UP)
+		goto out;
+	/* An accepted link belongs to its queue's thread. */
+	if (link->is_accepted && link->link.queue != &queue->queue)
+		goto out;
+	word = atomic_load_explicit(link->control, memory_order_acquire);
+	if (link->peer->pidfd >= 0 && shm_peer_is_dead(shm, link->peer)) {
+		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		goto out;
+	}
+	if (word & SHM_CONTROL_FENCED) {
+		shm_link_end(queue, link, -REEF_EFENCED, false);
+		goto out;
+	}
+	shm_link_serve(queue, link);
+	if (link->unsettled)
+		shm_remotes_settle(link);
+	if (atomic_load(&link->link.state) != REEF_LINK_UP)
+		goto out;
+	if (word & SHM_CONTROL_ENDED)
+		shm_link_end(queue, link, -REEF_ENOLINK, false);
+	else
+		/* Release: what serve has closed, for posts that acquire it. */
+		atomic_store_explicit(&link->control_seen, word,
+				      memory_order_release);
+out:
+	/* What waits for another thread's post is looked at again soon. */
+	queue->posts_until_look = atomic_load(&shm->restless)
+					  ? SHM_POSTS_PER_LOOK / 256
+					  : SHM_POSTS_PER_LOOK;
+	pthread_mutex_unlock(&shm->lock);
+}
+
+/* A caller that never polls still lets go of the memory of a lost link. */
+static void tend_if_restless(struct shm_queue *queue, int rc)
+{
+	struct shm_fabric *shm = shm_of(queue->queue.fabric);
+
+	if (rc != -REEF_ENOLINK && rc != -REEF_EFENCED)
+		return;
+	if (!atomic_load_explicit(&shm->restless, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&shm->lock);
+	shm_links_tend(queue);
+	pthread_mutex_unlock(&shm->lock);
+}
+
+static inline bool has_changed(struct shm_queue *queue,
+			       const struct shm_link *link)
+{
+	/* Acquire: the partners are in shm_control_change and look. */
+	return atomic_load_explicit(link->control, memory_order_acquire) !=
+		       atomic_load_explicit(&link->control_seen,
+					    memory_order_acquire) ||
+	       queue->posts_until_look-- == 0;
+}
+
+/* Check everything, so that a batch that is refused has done nothing. Inside.
+ */
+static inline int check(const struct shm_queue *queue,
+			const struct reef_batch *batch, uint32_t *kinds)
+{
+	const struct reef_op *op = batch->ops, *end = op + batch->count;
+	const struct reef_op *ahead = op + PREFETCH_OPS;
+	int rc;
+
+	for (; op < end; op++) {
+		rc = reef_op_check(queue->queue.fabric, batch->link, op);
+		if (unlikely(rc))
+			return rc;
+		*kinds |= KIND(op->kind);
+		if (op < ahead && op->kind != REEF_SEND)
+			prefetch(op);
+	}
+	return 0;
+}
+
+static inline void run_fast(struct reef_batch *batch)
+{
+	struct reef_op *op = batch->ops, *end = op + batch->count;
+	bool dirty = false;
+
+	for (; op < end; op++) {
+		if (end - op > PREFETCH_OPS)
+			prefetch(op + PREFETCH_OPS);
+		run_one(op, &dirty);
+	}
+	if (dirty)
+		full_barrier();
+}
+
+int shm_post(struct reef_layer *layer, struct reef_queue *base,
+	     struct reef_batch *batch)
+{
+	struct shm_queue *queue = (struct shm_queue *)base;
+	struct shm_link *link;
+	uint32_t kinds, looks = 0;
+	bool dirty = false;
+	int rc;
+
+	(void)layer;
+again:
+	rc = reef_batch_check_link(base, batch);
+	if (unlikely(rc)) {
+		tend_if_restless(queue, rc);
+		return rc;
+	}
+	link = (struct shm_link *)batch->link;
+	shm_enter(queue);
+	if (unlikely(has_changed(queue, link))) {
+		shm_leave(queue);
+		if (++looks > LOOKS_MAX)
+			return -EAGAIN;
+		look(queue, link);
+		goto again;
+	}
+	kinds = 0;
+	if (batch->count == 1) {
+		rc = reef_op_check(base->fabric, batch->link, batch->ops);
+		if (unlikely(rc))
+			goto refused;
+		kinds = KIND(batch->ops->kind);
+		if (unlikely(kinds & (KIND(REEF_SEND) | KIND(REEF_FLUSH))))
+			goto general;
+		run_one(batch->ops, &dirty);
+		if (dirty)
+			full_barrier();
+	} else {
+		rc = check(queue, batch, &kinds);
+		if (unlikely(rc))
+			goto refused;
+		if (unlikely(kinds & (KIND(REEF_SEND) | KIND(REEF_FLUSH))))
+			goto general;
+		run_fast(batch);
+	}
+	shm_leave(queue);
+	batch->done = true;
+	return 1;
+general:
+	shm_leave(queue);
+	return post_general(queue, batch, kinds);
+refused:
+	shm_leave(queue);
+	return rc;
+}

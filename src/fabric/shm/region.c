@@ -1,0 +1,451 @@
+/* region.c - memory given and taken: regions, their holders, and remotes.
+ *
+ *   owner                                     holder
+ *     EXPOSED                                   (new)
+ *        |      <-- ATTACH (owes_attach) --       |
+ *        |      -- ATTACHED, descriptor -->     check, map: USABLE
+ *     withdraw                                    |
+ *        |      -- WITHDRAW, control word -->   CLOSED: state -REEF_EKEY
+ *        |                                        | grace (owes_unmap)
+ *        |                                      UNMAPPED
+ *        |      <-- DETACH (owes_detach) --       |
+ *     no holds: freed                           freed by detach
+ *
+ * A hold counts the ATTACHEDs that carried a descriptor, less the DETACHes; it
+ * ends with its link when the peer is gone. */
+#include "base/random.h"
+#include "fabric/shm/shm.h"
+#include "wire/control.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* --- the owner's side --- */
+
+int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
+	       struct reef_region **out)
+{
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_region *region;
+	int rc;
+
+	if (memory->domain != shm->fabric.domain)
+		return -REEF_EDOMAIN;
+	if (memory->fd < 0)
+		return -EINVAL;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	region->region.fabric = &shm->fabric;
+	region->region.memory = memory;
+	/* Whoever has a link and guesses a key could attach: so it cannot be
+	 * guessed, nor does it ever come again. */
+	do {
+		rc = reef_random_secret(&region->region.key,
+					sizeof(region->region.key));
+	} while (!rc && !region->region.key);
+	if (rc) {
+		free(region);
+		return rc;
+	}
+	pthread_mutex_lock(&shm->lock);
+	region->next = shm->regions;
+	shm->regions = region;
+	pthread_mutex_unlock(&shm->lock);
+	*out = &region->region;
+	return 0;
+}
+
+static void drop_hold(struct shm_link *link, struct shm_hold *hold)
+{
+	struct shm_hold **at = &link->holds;
+
+	while (*at != hold)
+		at = &(*at)->next;
+	*at = hold->next;
+	hold->region->holds--;
+	free(hold);
+}
+
+void shm_holds_drop(struct shm_link *link)
+{
+	while (link->holds)
+		drop_hold(link, link->holds);
+}
+
+static struct shm_hold *find_hold(struct shm_link *link, uint64_t key)
+{
+	struct shm_hold *hold;
+
+	for (hold = link->holds; hold; hold = hold->next)
+		if (hold->region->region.key == key)
+			break;
+	return hold;
+}
+
+static struct shm_hold *take_hold(struct shm_link *link,
+				  struct shm_region *region)
+{
+	struct shm_hold *hold = find_hold(link, region->region.key);
+
+	if (hold)
+		return hold;
+	hold = calloc(1, sizeof(*hold));
+	if (!hold)
+		return NULL;
+	hold->region = region;
+	hold->next = link->holds;
+	link->holds = hold;
+	region->holds++;
+	return hold;
+}
+
+static struct shm_region *find_region(struct shm_fabric *shm, uint64_t key)
+{
+	struct shm_region *region;
+
+	for (region = shm->regions; region; region = region->next)
+		if (region->region.key == key && !region->withdrawn)
+			break;
+	return region;
+}
+
+static int send_attached(struct shm_link *link, uint64_t tag,
+			 const struct reef_wire_attached *attached, int fd)
+{
+	uint8_t bytes[REEF_WIRE_ATTACHED_SIZE];
+	struct iovec part = {bytes, sizeof(bytes)};
+
+	reef_wire_attached_encode(attached, bytes);
+	return reef_stream_send(link->stream, REEF_FRAME_ATTACHED, tag, &part,
+				1, fd);
+}
+
+int shm_on_attach(struct shm_link *link, const struct reef_frame *frame)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+	struct reef_wire_attached attached = {0};
+	struct shm_region *region;
+	struct shm_hold *hold = NULL;
+	int rc, fd = -1;
+
+	rc = reef_wire_key_decode(frame->payload, frame->length, &attached.key);
+	if (rc)
+		return rc;
+	region = find_region(shm, attached.key);
+	attached.status = region ? 0 : -REEF_EKEY;
+	if (region) {
+		hold = take_hold(link, region);
+		attached.status = hold ? 0 : -ENOMEM;
+	}
+	if (hold) {
+		attached.size = region->region.memory->size;
+		attached.domain = region->region.memory->domain;
+		if (region->region.memory->durable)
+			attached.flags = REEF_WIRE_DURABLE;
+		fd = region->region.memory->fd;
+	}
+	rc = send_attached(link, frame->tag, &attached, fd);
+	if (hold && !rc)
+		hold->count++;
+	else if (hold && !hold->count)
+		drop_hold(link, hold);
+	return rc;
+}
+
+int shm_on_detach(struct shm_link *link, const struct reef_frame *frame)
+{
+	struct shm_hold *hold;
+	uint64_t key;
+	int rc;
+
+	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
+	if (rc)
+		return rc;
+	hold = find_hold(link, key);
+	if (!hold)
+		return -REEF_EPROTO;
+	if (!--hold->count)
+		drop_hold(link, hold);
+	return 0;
+}
+
+/* One holder: is it gone, was it told? */
+static void withdraw_from(struct shm_queue *queue, struct shm_link *link,
+			  struct shm_hold *hold)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+
+	if (shm_peer_is_dead(shm, link->peer)) {
+		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		return;
+	}
+	/* A departing link was told to stop altogether; its queue may be gone,
+	 * so look whether it has. */
+	if (link->departing) {
+		shm_link_serve(queue, link);
+		return;
+	}
+	if (hold->told || link->ending || !link->stream)
+		return;
+	if (shm_send_key(link, REEF_FRAME_WITHDRAW, 0,
+			 hold->region->region.key))
+		return; /* asked again */
+	hold->told = true;
+	shm_control_change(shm, link, 0);
+	shm_link_interest(link);
+}
+
+int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
+		 struct reef_region *withdrawn)
+{
+	struct shm_region *region = (struct shm_region *)withdrawn;
+	struct shm_region **at;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_link *link, *next;
+	struct shm_hold *hold;
+
+	pthread_mutex_lock(&shm->lock);
+	region->withdrawn = true;
+	for (link = shm->links; link && region->holds; link = next) {
+		next = link->next;
+		hold = find_hold(link, region->region.key);
+		if (hold)
+			withdraw_from((struct shm_queue *)base, link, hold);
+	}
+	if (region->holds) {
+		pthread_mutex_unlock(&shm->lock);
+		return -EAGAIN;
+	}
+	for (at = &shm->regions; *at != region; at = &(*at)->next)
+		;
+	*at = region->next;
+	pthread_mutex_unlock(&shm->lock);
+	free(region);
+	return 0;
+}
+
+/* --- the holder's side --- */
+
+static void unmap(struct shm_remote *remote)
+{
+	if (remote->map_size)
+		munmap(remote->remote.base, remote->map_size);
+	remote->map_size = 0;
+	remote->owes_unmap = false;
+}
+
+static void free_remote(struct shm_link *link, struct shm_remote *remote)
+{
+	struct shm_remote **at = &link->remotes;
+
+	while (*at != remote)
+		at = &(*at)->next;
+	*at = remote->next;
+	unmap(remote);
+	free(remote);
+}
+
+void shm_remotes_unmap(struct shm_link *link)
+{
+	struct shm_remote *remote;
+
+	for (remote = link->remotes; remote; remote = remote->next)
+		unmap(remote);
+}
+
+void shm_remotes_free(struct shm_link *link)
+{
+	while (link->remotes)
+		free_remote(link, link->remotes);
+}
+
+/* Do what a remote owes, as far as it goes now. True: something is left. It may
+ * be freed. */
+static bool settle(struct shm_link *link, struct shm_remote *remote)
+{
+	if (remote->owes_unmap && shm_grace_is_over(remote->grace)) {
+		unmap(remote);
+		remote->owes_detach = true;
+	}
+	if (!link->stream) /* the end of the socket says it all */
+		remote->owes_attach = remote->owes_detach = false;
+	if (remote->owes_attach &&
+	    !shm_send_key(link, REEF_FRAME_ATTACH, remote->tag,
+			  remote->remote.key))
+		remote->owes_attach = false;
+	if (remote->owes_detach &&
+	    !shm_send_key(link, REEF_FRAME_DETACH, 0, remote->remote.key))
+		remote->owes_detach = false;
+	if (remote->owes_unmap || remote->owes_detach || remote->owes_attach)
+		return true;
+	/* One that is still attaching is freed when the answer comes. */
+	if (remote->owes_freeing && atomic_load(&remote->remote.state) <= 0)
+		free_remote(link, remote);
+	return false;
+}
+
+void shm_remotes_settle(struct shm_link *link)
+{
+	struct shm_remote *remote, *next;
+
+	link->unsettled = false;
+	for (remote = link->remotes; remote; remote = next) {
+		next = remote->next;
+		link->unsettled |= settle(link, remote);
+	}
+	if (link->unsettled)
+		atomic_store(&shm_of(link->link.fabric)->restless, true);
+}
+
+int shm_attach(struct reef_layer *layer, struct reef_queue *queue,
+	       struct reef_link *base, uint64_t key, struct reef_remote **out)
+{
+	struct shm_link *link = (struct shm_link *)base;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_remote *remote;
+
+	(void)queue;
+	if (!key)
+		return -REEF_EKEY;
+	remote = calloc(1, sizeof(*remote));
+	if (!remote)
+		return -ENOMEM;
+	remote->remote.link = base;
+	remote->remote.key = key;
+	atomic_init(&remote->remote.state, 1);
+	remote->owes_attach = true;
+	pthread_mutex_lock(&shm->lock);
+	if (!link->stream || link->leaving) {
+		pthread_mutex_unlock(&shm->lock);
+		free(remote);
+		return -REEF_ENOLINK;
+	}
+	if (!link->attaching++)
+		link->asked_ns = reef_now_ns();
+	remote->tag = ++link->next_tag;
+	remote->next = link->remotes;
+	link->remotes = remote;
+	shm_remotes_settle(link);
+	/* Its answer has a deadline, and may have to be read by a queue that
+	 * does not watch this socket. */
+	atomic_store(&shm->restless, true);
+	shm_link_interest(link);
+	pthread_mutex_unlock(&shm->lock);
+	*out = &remote->remote;
+	return 0;
+}
+
+void shm_detach(struct reef_layer *layer, struct reef_queue *queue,
+		struct reef_remote *base)
+{
+	struct shm_remote *remote = (struct shm_remote *)base;
+	struct shm_link *link = (struct shm_link *)base->link;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+
+	(void)queue;
+	pthread_mutex_lock(&shm->lock);
+	if (remote->map_size) {
+		/* Nothing under way names it: that is the caller's word. */
+		unmap(remote);
+		remote->owes_detach = true;
+	}
+	remote->owes_freeing = true;
+	shm_remotes_settle(link);
+	shm_link_interest(link);
+	pthread_mutex_unlock(&shm->lock);
+}
+
+static struct shm_remote *find_remote(struct shm_link *link, uint64_t tag)
+{
+	struct shm_remote *remote;
+
+	for (remote = link->remotes; remote; remote = remote->next)
+		if (remote->tag == tag &&
+		    atomic_load(&remote->remote.state) == 1)
+			break;
+	return remote;
+}
+
+/* Check and map what the owner has sent. */
+static int map_attached(struct shm_link *link, struct shm_remote *remote,
+			const struct reef_wire_attached *attached, int fd)
+{
+	void *map;
+	int rc;
+
+	if (attached->domain != link->link.fabric->domain)
+		return -REEF_EDOMAIN;
+	rc = shm_map_passed(fd, 0, attached->size, PROT_READ | PROT_WRITE,
+			    &map);
+	if (rc)
+		return rc;
+	/* A hint, as in memory.c. */
+	madvise(map, attached->size, MADV_HUGEPAGE);
+	remote->remote.base = map;
+	remote->remote.size = attached->size;
+	remote->remote.durable = attached->flags & REEF_WIRE_DURABLE;
+	remote->map_size = attached->size;
+	return 0;
+}
+
+int shm_on_attached(struct shm_queue *polling, struct shm_link *link,
+		    const struct reef_frame *frame)
+{
+	struct reef_wire_attached attached;
+	struct shm_remote *remote;
+	int rc;
+
+	rc = reef_wire_attached_decode(frame->payload, frame->length,
+				       &attached);
+	remote = find_remote(link, frame->tag);
+	if (rc || !remote || attached.key != remote->remote.key ||
+	    (attached.status == 0) != (frame->fd >= 0))
+		return -REEF_EPROTO;
+	link->attaching--;
+	link->asked_ns = reef_now_ns();
+	if (attached.status) {
+		reef_attach_ended(&polling->queue, &remote->remote,
+				  attached.status);
+	} else {
+		rc = remote->owes_freeing
+			     ? -ECANCELED
+			     : map_attached(link, remote, &attached, frame->fd);
+		/* The owner counts a hold either way. */
+		remote->owes_detach = rc != 0;
+		reef_attach_ended(&polling->queue, &remote->remote, rc);
+	}
+	shm_remotes_settle(link);
+	/* A peer that passes memory which could be cut short is no peer. */
+	return rc == -REEF_EPROTO ? rc : 0;
+}
+
+int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame)
+{
+	struct shm_remote *remote;
+	uint64_t key, grace = 0;
+	int rc;
+
+	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
+	if (rc)
+		return rc;
+	for (remote = link->remotes; remote; remote = remote->next) {
+		if (remote->remote.key != key || !remote->map_size ||
+		    remote->owes_unmap)
+			continue;
+		atomic_store(&remote->remote.state, -REEF_EKEY);
+		remote->owes_unmap = true;
+	}
+	/* One grace for all of them, after all are closed. */
+	for (remote = link->remotes; remote; remote = remote->next) {
+		if (!remote->owes_unmap || remote->grace)
+			continue;
+		if (!grace)
+			grace = shm_grace_begin();
+		remote->grace = grace;
+	}
+	shm_remotes_settle(link);
+	return 0;
+}

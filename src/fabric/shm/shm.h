@@ -1,0 +1,352 @@
+/* shm.h - inside the shm fabric: one machine, memory mapped by both sides.
+ *
+ * Operations on memory are copies and atomic instructions, done in post on the
+ * caller's processor (post.c). Everything else is rare and goes over a unix
+ * socket per link: the hello, attach, withdraw, messages (link.c, frames.c).
+ *
+ * (1) Memory is mapped from descriptors the owner passes. A memfd must be
+ * sealed against shrinking and as long as said; nothing is mapped before that
+ * was checked. A file cannot be sealed, so it must be a regular file that
+ *     belongs to this user or to root: whoever may cut it short could as well
+ *     stop us in other ways.
+ * (2) A mapping cannot be revoked, so a node lets in only processes that it may
+ *     kill: a fence is SIGKILL through a pidfd, confirmed when the pidfd is
+ *     readable (peer.c). Everybody else must use tcp.
+ * (3) Death is the pidfd's word: a forked child can keep a socket open.
+ * (4) A client unmaps before it closes its socket; so a node that reads the end
+ *     of a socket, or sees the process dead, knows the memory unused. A link
+ *     that the node ends by itself is *departing* until then, and counts as a
+ *     holder of what it attached.
+ * (5) The owner of a region can move a holder's next post off its fast path
+ *     through one word that only the owner writes (struct shm_control).
+ * (6) Unmapping waits until every post that may have looked at the mapping's
+ *     state before it was closed has ended (grace.c). Exceptions: detach and
+ *     link close, where the caller promises that nothing is under way.
+ * (7) A fence inside one process (a node and its client in one program) cannot
+ *     kill. There the control word is set to FENCED and a grace awaited: after
+ *     it no post is inside that has not read FENCED.
+ *
+ * Locks: fabric->lock covers everything that is not marked otherwise, streams
+ * included; the data path takes none. It may be held when a queue's own lock is
+ * taken, never the other way round, and never when the user is called.
+ *
+ * Thread: see each function. */
+#ifndef REEF_FABRIC_SHM_SHM_H
+#define REEF_FABRIC_SHM_SHM_H
+
+#include "fabric/provider.h"
+#include "fabric/stream.h"
+
+#include <sys/types.h>
+
+/* Connections that have not finished their hello. */
+#define SHM_HALF_OPEN_MAX 1024
+/* The same, of one process: no more than half of them. */
+#define SHM_HALF_OPEN_PEER_MAX 512
+/* A queue that only posts looks at a link's socket once in so many batches; a
+ * prime, so that no pattern of links hides one of them. */
+#define SHM_POSTS_PER_LOOK 4093
+
+/* One per link, in a page that the acceptor writes and the connector reads. */
+struct shm_control {
+	/* count << 2 | bits; count goes up with every change. */
+	_Alignas(64) _Atomic uint64_t word;
+};
+#define SHM_CONTROL_FENCED 1u /* stop: -REEF_EFENCED */
+#define SHM_CONTROL_ENDED 2u  /* stop: -REEF_ENOLINK */
+#define SHM_CONTROL_CHANGE 4u /* there is something in the socket */
+/* No control word is ever this: what a link that is down has seen. */
+#define SHM_CONTROL_NEVER UINT64_MAX
+
+/* Another process, or this one. */
+struct shm_peer {
+	struct shm_peer *next;
+	uint32_t refs; /* links */
+	uint32_t half_open;
+	pid_t pid;
+	int pidfd; /* -1: the kernel would not say; connected links only */
+	bool self;
+	bool dead; /* found so; final */
+};
+
+struct shm_queue {
+	struct reef_queue queue;
+	/* Owner only. */
+	uint32_t posts_until_look;
+	/* The grace of (6): 0, or the era in which the post began. Written by
+	 * the owner, read by anyone; its own line, as every post writes it. */
+	_Alignas(64) _Atomic uint64_t inside;
+	_Alignas(64) struct shm_queue *next; /* in the fabric */
+	struct shm_queue *next_in_process;   /* locked by grace.c */
+	/* Something besides descriptors waits for the next poll. */
+	_Atomic bool attention;
+	struct shm_link *ended; /* accepted ones, until `closed` was called */
+};
+
+struct shm_hold {
+	struct shm_hold *next; /* of the link */
+	struct shm_region *region;
+	uint32_t count; /* attaches that were not detached */
+	bool told;	/* of the withdrawal */
+};
+
+struct shm_region {
+	struct reef_region region;
+	struct shm_region *next;
+	uint32_t holds;
+	bool withdrawn;
+};
+
+struct shm_remote {
+	struct reef_remote remote;
+	struct shm_remote *next; /* of the link */
+	uint64_t tag;		 /* of its ATTACH */
+	uint64_t map_size;
+	/* What is still to be done for it. */
+	bool owes_attach;  /* the frame is not out yet */
+	bool owes_unmap;   /* after `grace` */
+	bool owes_detach;  /* the frame is not out yet */
+	bool owes_freeing; /* nobody has a pointer to it any more */
+	uint64_t grace;
+};
+
+struct shm_link {
+	struct reef_link link;
+	/* For posts, without the lock. control never changes while the link is
+	 * up; accepted links have their own, quiet word. */
+	const _Atomic uint64_t *control;
+	_Atomic uint64_t control_seen;
+
+	_Alignas(64) struct shm_link *next;
+	struct reef_stream *stream; /* NULL: closed */
+	struct reef_hello *hello;   /* until welcomed */
+	struct shm_peer *peer;
+	uint64_t since_ns;	   /* opening */
+	uint32_t peer_message_max; /* what the peer takes */
+	uint32_t interest;	   /* epoll events asked for */
+	struct reef_frame held;	   /* could not be handled yet */
+	bool has_held;
+	bool has_more; /* frames may be buffered that epoll does not know of */
+	bool at_end;   /* the peer closed its socket */
+	bool is_deaf;  /* sent nonsense: only its end is awaited */
+	/* Batches whose SEND waits for room, in order; scratch[0] is the index
+	 * of that operation. */
+	struct reef_batch *pending, **pending_tail;
+	uint32_t pending_count;
+	uint64_t moved_ns; /* the last of them that went */
+	/* connected: */
+	struct shm_remote *remotes;
+	bool unsettled;	    /* some of them owe something */
+	uint32_t attaching; /* of them, without an answer */
+	uint64_t asked_ns;  /* when the oldest was asked for, or one answered */
+	uint64_t next_tag;
+	uint64_t leaving; /* not 0: down; unmap and close after this grace */
+	void *control_map;
+	/* accepted: */
+	struct shm_hold *holds;
+	uint32_t slot;	  /* of the control page */
+	bool is_accepted; /* also when its listener is gone */
+	bool admitted;	  /* counts as a link; session is proven */
+	bool fenced;
+	bool ending;	/* in queue->ended, or past it */
+	bool reporting; /* `closed` is being called */
+	bool departing; /* `closed` was called; the peer may have memory */
+	int reason;
+	uint64_t fence_grace;
+	struct shm_link *next_ended;
+	_Atomic uint64_t quiet; /* the control word of accepted links */
+};
+
+struct shm_listener {
+	struct reef_listener listener;
+	struct shm_listener *next;
+	int fd;
+	uint64_t paused_ns; /* not 0: no descriptors left, tried again later */
+};
+
+enum shm_source_kind { SHM_NOTHING, SHM_LISTENER, SHM_LINK, SHM_PEER };
+struct shm_source {
+	enum shm_source_kind kind;
+	void *object;
+};
+
+struct shm_fabric {
+	struct reef_fabric fabric;
+	pthread_mutex_t lock;
+	struct shm_queue *queues;
+	struct shm_listener *listeners;
+	struct shm_link *links; /* every kind */
+	struct shm_region *regions;
+	struct shm_peer *peers;
+	uint32_t accepted, half_open;
+	/* Some link may need more than its descriptor's events: a hello with a
+	 * deadline, a pending SEND, a grace. Read bare by poll. */
+	_Atomic bool restless;
+	uint32_t *fenced; /* by slot: the session; NULL: none ever */
+	/* By descriptor. epoll reports the number, not an address: whoever is
+	 * freed by one thread cannot be touched by another's older event. */
+	struct shm_source *sources;
+	uint32_t sources_count;
+	/* Control words of accepted links. */
+	int control_fd;
+	struct shm_control *control;
+	uint64_t control_size;
+	uint8_t *slots_used;
+};
+
+static inline struct shm_fabric *shm_of(const struct reef_fabric *fabric)
+{
+	return (struct shm_fabric *)fabric;
+}
+
+/* --- grace.c --- */
+
+extern _Atomic uint64_t shm_era;
+extern bool shm_strong; /* no membarrier here */
+
+void shm_grace_init(void);
+void shm_grace_add(struct shm_queue *queue);
+void shm_grace_remove(struct shm_queue *queue);
+
+/* Begin a grace: after whatever was stored to stop posts. Never 0. */
+uint64_t shm_grace_begin(void);
+/* Have all posts ended that may not have seen it? */
+bool shm_grace_is_over(uint64_t grace);
+
+/* Around everything that looks at a mapping. The store must be before the
+ * loads that follow; where the kernel has membarrier that is grace_begin's
+ * business and costs nothing here. */
+static inline void shm_enter(struct shm_queue *queue)
+{
+	uint64_t era = atomic_load_explicit(&shm_era, memory_order_relaxed);
+
+	if (__builtin_expect(shm_strong, 0))
+		atomic_exchange(&queue->inside, era);
+	else
+		atomic_store_explicit(&queue->inside, era,
+				      memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Release: what was done inside, for shm_grace_is_over. */
+static inline void shm_leave(struct shm_queue *queue)
+{
+	atomic_store_explicit(&queue->inside, 0, memory_order_release);
+}
+
+/* --- post.c --- */
+
+int shm_post(struct reef_layer *layer, struct reef_queue *queue,
+	     struct reef_batch *batch);
+
+/* Do the operations of a batch from `index` on. Locked if any of them is a
+ * SEND. 0: all done, or failed; statuses are set.  -EAGAIN: stopped at a SEND,
+ * whose index is in scratch[0]. */
+int shm_run(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
+	    bool locked);
+
+/* --- peer.c; all locked --- */
+
+/* Who is on the other side of a socket; one object per process.
+ * -EPERM: may not be signalled (accepting only). */
+int shm_peer_take(struct shm_fabric *shm, int fd, bool accepting,
+		  struct shm_peer **out);
+void shm_peer_give(struct shm_fabric *shm, struct shm_peer *peer);
+/* Watch it in a queue's epoll. */
+int shm_peer_watch(struct shm_queue *queue, struct shm_peer *peer);
+bool shm_peer_is_dead(struct shm_fabric *shm, struct shm_peer *peer);
+void shm_peer_kill(struct shm_peer *peer);
+
+int shm_fence(struct reef_layer *layer, struct reef_queue *queue,
+	      uint32_t session);
+bool shm_is_fenced(const struct shm_fabric *shm, uint32_t session);
+
+/* --- control.c; all locked --- */
+
+/* A control word for an accepted link.  -EBUSY: none left. */
+int shm_control_take(struct shm_fabric *shm, struct shm_link *link);
+void shm_control_give(struct shm_fabric *shm, struct shm_link *link);
+void shm_control_change(struct shm_fabric *shm, struct shm_link *link,
+			uint64_t bits);
+/* Tell the connector where its word is. */
+int shm_control_send(struct shm_fabric *shm, struct shm_link *link);
+/* The connector: map what was sent. */
+int shm_control_receive(struct shm_link *link, const struct reef_frame *frame);
+void shm_control_close(struct shm_fabric *shm);
+
+/* Check a descriptor that a peer passed, map `size` bytes of it at offset.
+ * -REEF_EPROTO: could be cut short, or is shorter. */
+int shm_map_passed(int fd, uint64_t offset, uint64_t size, int protection,
+		   void **out);
+
+/* --- region.c --- */
+
+int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
+	       struct reef_region **out);
+int shm_withdraw(struct reef_layer *layer, struct reef_queue *queue,
+		 struct reef_region *region);
+int shm_attach(struct reef_layer *layer, struct reef_queue *queue,
+	       struct reef_link *link, uint64_t key, struct reef_remote **out);
+void shm_detach(struct reef_layer *layer, struct reef_queue *queue,
+		struct reef_remote *remote);
+
+/* Locked. The owner's and the holder's side of the frames; polling as in
+ * provider.h.  -EAGAIN: try this frame again later. */
+int shm_on_attach(struct shm_link *link, const struct reef_frame *frame);
+int shm_on_detach(struct shm_link *link, const struct reef_frame *frame);
+int shm_on_attached(struct shm_queue *polling, struct shm_link *link,
+		    const struct reef_frame *frame);
+int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame);
+/* Locked: do what remotes owe, as far as it goes. */
+void shm_remotes_settle(struct shm_link *link);
+/* Locked: the link holds nothing any more. */
+void shm_holds_drop(struct shm_link *link);
+/* Locked: unmap all remotes, at once; and free them too. */
+void shm_remotes_unmap(struct shm_link *link);
+void shm_remotes_free(struct shm_link *link);
+
+/* --- link.c --- */
+
+int shm_listen(struct reef_layer *layer, struct reef_queue *queue,
+	       const char *address, const struct reef_listen_options *options,
+	       struct reef_listener **out);
+void shm_unlisten(struct reef_layer *layer, struct reef_listener *listener);
+int shm_connect(struct reef_layer *layer, struct reef_queue *queue,
+		const char *address, const struct reef_connect_options *options,
+		struct reef_link **out);
+void shm_disconnect(struct reef_layer *layer, struct reef_link *link);
+
+/* Locked. */
+void shm_accept(struct shm_queue *queue, struct shm_listener *listener);
+/* Locked: end a link; gone: its process is dead or closed it. Accepted links
+ * wait in queue->ended. */
+void shm_link_end(struct shm_queue *polling, struct shm_link *link, int reason,
+		  bool gone);
+/* Not locked: call `closed` for the ended links of this queue. */
+int shm_links_report(struct shm_queue *queue);
+/* Locked: take it out of everything and free it. */
+void shm_link_free(struct shm_link *link);
+/* Locked: unmap what a connected link that is down has, and close it. */
+void shm_link_leave(struct shm_link *link);
+/* Locked: what is due by time or by grace. */
+int shm_links_tend(struct shm_queue *polling);
+
+/* --- frames.c --- */
+
+/* Locked: read and write what the socket has and takes. Returns how much
+ * happened. */
+int shm_link_serve(struct shm_queue *polling, struct shm_link *link);
+/* Locked: set what epoll is to report. */
+void shm_link_interest(struct shm_link *link);
+/* Send a frame whose payload is a key. */
+int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
+		 uint64_t key);
+
+/* --- shm.c; locked --- */
+
+/* Remember what a descriptor is, and watch it in a queue's epoll. */
+int shm_source_add(struct shm_queue *queue, int fd, uint32_t events,
+		   enum shm_source_kind kind, void *object);
+void shm_source_remove(struct shm_fabric *shm, int fd);
+
+#endif

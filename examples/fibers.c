@@ -1,5 +1,4 @@
-/* A ring of 10,000 fibers hands a token around. Each waits like a thread would,
- * at the price of a function call or two. */
+/* A ring of 10,000 fibers hands a token around; waiting costs nanoseconds. */
 #include <inttypes.h>
 #include <reef/fiber.h>
 #include <stdio.h>
@@ -29,7 +28,8 @@ static int start(void *arg)
 	uint64_t before_ns = reef_now_ns(), passed_ns;
 
 	reef_fiber_unpark(ring[0]);
-	for (size_t i = 0; i < FIBERS; i++)
+	/* The last one first: it unparks ring[0] once more. */
+	for (size_t i = FIBERS; i-- > 0;)
 		reef_fiber_join(ring[i], NULL);
 	passed_ns = reef_now_ns() - before_ns;
 	printf("%" PRIu64 " hops over %d fibers, %.1f ns each\n", hops, FIBERS,

@@ -53,6 +53,17 @@ void nap(const struct world *world)
 	reef_sleep(world->sim ? 2000 : 50000);
 }
 
+/* In sim, between two looks: the longer the wait so far, the longer, so that
+ * virtual seconds cost little. */
+static int pause_sim(uint64_t start_ns)
+{
+	uint64_t pause_ns = (reef_now_ns() - start_ns) / 16;
+
+	if (pause_ns < 2000)
+		pause_ns = 2000;
+	return reef_sleep(pause_ns < 1000000 ? pause_ns : 1000000);
+}
+
 int await(struct world *world, _Atomic uint64_t *word, uint64_t value)
 {
 	uint64_t start_ns = reef_now_ns();
@@ -67,7 +78,7 @@ int await(struct world *world, _Atomic uint64_t *word, uint64_t value)
 		if (atomic_load(&world->board->failed))
 			return -1;
 		if (world->sim) {
-			if (reef_sleep(2000))
+			if (pause_sim(start_ns))
 				return -1;
 		} else if (++spins > 200) {
 			sched_yield();
@@ -98,7 +109,7 @@ int order(struct world *world, enum order what, uint64_t a, uint64_t b,
 				       "the node does not answer", (int)what,
 				       0);
 		}
-		if (world->sim && reef_sleep(2000)) {
+		if (world->sim && pause_sim(start_ns)) {
 			atomic_store(&board->busy, 0);
 			return -REEF_EHOSTDEAD;
 		}
@@ -222,13 +233,14 @@ int world_join(struct world *world, int index)
 {
 	struct part *part = &world->parts[index];
 	struct board *board = world->board;
+	uint64_t start_ns = reef_now_ns();
 	int status;
 
 	if (atomic_load(&board->ended[index]))
 		return atomic_load(&board->outcome[index]);
 	if (world->sim) {
 		while (!atomic_load(&board->ended[index]))
-			if (reef_sleep(5000))
+			if (pause_sim(start_ns))
 				return -1;
 		return atomic_load(&board->outcome[index]);
 	}

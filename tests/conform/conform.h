@@ -162,6 +162,9 @@ int fail_at(struct world *world, const char *file, int line, const char *text,
 /* Give the node an order and wait; returns its result. */
 int order(struct world *world, enum order order, uint64_t a, uint64_t b,
 	  uint64_t c, uint64_t *value);
+/* Have the node send numbered messages to this host's session, and take them in
+ * meanwhile: a SEND may wait for its receiver. */
+int order_sends(struct host *host, uint32_t session, uint64_t count);
 /* Wait until *word >= value, half a minute at most. */
 int await(struct world *world, _Atomic uint64_t *word, uint64_t value);
 void nap(const struct world *world); /* a little: 2 us in sim, 50 outside */

@@ -202,7 +202,7 @@ static int messages_client(struct host *host, void *arg)
 		CHECK_EQ(world, do_send(host, link, &note, sizeof(note)), 0);
 	}
 	CHECK_EQ(world, do_send(host, link, NULL, 0), 0);
-	CHECK_EQ(world, order(world, ORDER_SEND, session, count, 0, NULL), 0);
+	CHECK_EQ(world, order_sends(host, session, count), 0);
 	for (i = 0; i < count; i++) {
 		CHECK_EQ(world,
 			 reef_receive(host->queue, 20000000000ull, &message),

@@ -87,8 +87,9 @@ int await(struct world *world, _Atomic uint64_t *word, uint64_t value)
 	return 0;
 }
 
-int order(struct world *world, enum order what, uint64_t a, uint64_t b,
-	  uint64_t c, uint64_t *value)
+static int give_order(struct world *world, struct reef_queue *queue,
+		      enum order what, uint64_t a, uint64_t b, uint64_t c,
+		      uint64_t *value)
 {
 	struct board *board = world->board;
 	uint64_t start_ns = reef_now_ns();
@@ -113,6 +114,8 @@ int order(struct world *world, enum order what, uint64_t a, uint64_t b,
 			atomic_store(&board->busy, 0);
 			return -REEF_EHOSTDEAD;
 		}
+		if (queue)
+			reef_poll(queue);
 		if (!world->sim)
 			nap(world);
 	}
@@ -121,6 +124,18 @@ int order(struct world *world, enum order what, uint64_t a, uint64_t b,
 		*value = board->value;
 	atomic_store(&board->busy, 0);
 	return result;
+}
+
+int order(struct world *world, enum order what, uint64_t a, uint64_t b,
+	  uint64_t c, uint64_t *value)
+{
+	return give_order(world, NULL, what, a, b, c, value);
+}
+
+int order_sends(struct host *host, uint32_t session, uint64_t count)
+{
+	return give_order(host->world, host->queue, ORDER_SEND, session, count,
+			  0, NULL);
 }
 
 /* --- participants --- */

@@ -201,7 +201,13 @@ static int serve_pending(struct shm_queue *polling, struct shm_link *link)
 	int count = 0;
 
 	while ((batch = link->pending)) {
-		if (shm_run(polling, batch, (uint32_t)batch->scratch[0], true))
+		if (reef_stream_flush(link->stream))
+			break;
+		if (batch->scratch[1])
+			batch->ops[batch->scratch[0]].status = 0;
+		if (shm_run(polling, batch,
+			    (uint32_t)(batch->scratch[0] + batch->scratch[1]),
+			    true))
 			break;
 		link->pending = batch->next;
 		if (!link->pending)

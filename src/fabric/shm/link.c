@@ -29,6 +29,7 @@
 #define SCHEME "shm:"
 #define ACCEPTS_PER_POLL 64
 #define PAUSE_NS 10000000ull
+#define SOCKET_BUFFER (1 << 20)
 
 static struct reef_hello_local hello_local(const struct shm_fabric *shm)
 {
@@ -57,7 +58,7 @@ static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
 	uint32_t payload_max = shm->fabric.options.message_max;
 	struct shm_link *link = NULL;
-	int rc;
+	int buffer = SOCKET_BUFFER, rc;
 
 	if (posix_memalign((void **)&link, _Alignof(struct shm_link),
 			   sizeof(*link))) {
@@ -71,6 +72,8 @@ static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 	link->pending_tail = &link->pending;
 	link->since_ns = reef_now_ns();
 	link->peer = peer;
+	/* A small message takes ten times its size in there. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
 	if (payload_max < REEF_HELLO_FRAME_MAX)
 		payload_max = REEF_HELLO_FRAME_MAX;
 	rc = reef_stream_create(fd, payload_max, &link->stream);

@@ -123,24 +123,28 @@ static int run_flush(struct reef_op *op)
 	return 0;
 }
 
-/* Locked. */
+/* Locked. 0: the kernel has it.  1: ours has taken it, and must still push it
+ * out.  -EAGAIN: no room. */
 static int run_send(struct shm_link *link, struct reef_op *op)
 {
 	struct iovec part = {op->local, op->length};
+	int rc;
 
 	if (!link->stream || link->ending ||
 	    atomic_load(&link->link.state) != REEF_LINK_UP)
 		return -REEF_ENOLINK;
-	return reef_stream_send(link->stream, REEF_FRAME_MESSAGE, 0, &part,
-				op->length ? 1 : 0, -1);
+	rc = reef_stream_send(link->stream, REEF_FRAME_MESSAGE, 0, &part,
+			      op->length ? 1 : 0, -1);
+	return rc ? rc : reef_stream_wants_write(link->stream);
 }
 
 static void add_pending(struct shm_link *link, struct reef_batch *batch,
-			uint32_t index)
+			uint32_t index, bool taken)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
 	batch->scratch[0] = index;
+	batch->scratch[1] = taken;
 	batch->next = NULL;
 	if (!link->pending)
 		link->moved_ns = reef_now_ns();
@@ -157,13 +161,30 @@ static int run_send_unlocked(struct shm_link *link, struct reef_batch *batch,
 	int rc = -EAGAIN;
 
 	pthread_mutex_lock(&shm->lock);
-	if (!link->pending) /* else behind those */
+	/* Behind those that wait already, and only when nothing is kept: a SEND
+	 * that is done must not depend on its sender polling again. */
+	if (!link->pending &&
+	    (!link->stream || !reef_stream_flush(link->stream)))
 		rc = run_send(link, &batch->ops[index]);
-	if (rc == -EAGAIN && index > 0)
-		add_pending(link, batch, index);
+	if (rc == 1 || (rc == -EAGAIN && index > 0)) {
+		add_pending(link, batch, index, rc == 1);
+		rc = 1;
+	}
 	shm_link_interest(link);
 	pthread_mutex_unlock(&shm->lock);
 	return rc;
+}
+
+static int run_send_locked(struct shm_link *link, struct reef_batch *batch,
+			   uint32_t index)
+{
+	int rc = run_send(link, &batch->ops[index]);
+
+	if (rc != 1 && rc != -EAGAIN)
+		return rc;
+	batch->scratch[0] = index;
+	batch->scratch[1] = rc == 1;
+	return 1;
 }
 
 int shm_run(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
@@ -182,12 +203,10 @@ int shm_run(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 			dirty = false;
 		}
 		if (op->kind == REEF_SEND) {
-			rc = locked ? run_send(link, op)
+			rc = locked ? run_send_locked(link, batch, index)
 				    : run_send_unlocked(link, batch, index);
-			if (rc == -EAGAIN) {
-				batch->scratch[0] = index;
+			if (rc == 1 || rc == -EAGAIN)
 				return rc;
-			}
 		} else {
 			shm_enter(queue);
 			/* It may have been withdrawn since it was checked. */
@@ -242,7 +261,7 @@ static int post_general(struct shm_queue *queue, struct reef_batch *batch,
 	}
 	rc = shm_run(queue, batch, 0, false);
 	if (rc)
-		return batch->scratch[0] ? 0 : rc;
+		return rc == 1 ? 0 : rc;
 	/* A first operation that was refused is a refused batch. */
 	if (batch->ops[0].kind == REEF_SEND && batch->ops[0].status)
 		return batch->ops[0].status;

@@ -129,8 +129,8 @@ struct shm_link {
 	bool has_more; /* frames may be buffered that epoll does not know of */
 	bool at_end;   /* the peer closed its socket */
 	bool is_deaf;  /* sent nonsense: only its end is awaited */
-	/* Batches whose SEND waits for room, in order; scratch[0] is the index
-	 * of that operation. */
+	/* Batches that wait at a SEND, in order: scratch[0] is its index,
+	 * scratch[1] 1 if the stream has taken it, but not the kernel. */
 	struct reef_batch *pending, **pending_tail;
 	uint32_t pending_count;
 	uint64_t moved_ns; /* the last of them that went */
@@ -239,9 +239,10 @@ static inline void shm_leave(struct shm_queue *queue)
 int shm_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
 
-/* Do the operations of a batch from `index` on. Locked if any of them is a
- * SEND. 0: all done, or failed; statuses are set.  -EAGAIN: stopped at a SEND,
- * whose index is in scratch[0]. */
+/* Do the operations of a batch from `index` on; locked: is the fabric's lock
+ * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and
+ * is pending.  -EAGAIN: it begins with a SEND and there is no room; nothing
+ * happened. */
 int shm_run(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 	    bool locked);
 

@@ -58,6 +58,7 @@ install: build
 	@tools/configure build --prefix=$(abspath $(PREFIX))
 	@ninja -C build
 	@DESTDIR="$(DESTDIR)" meson install -C build --no-rebuild
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
 	rm -rf build build-asan build-tsan build-lint build-fuzz

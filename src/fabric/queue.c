@@ -85,6 +85,8 @@ int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 			.poll = poller_poll,
 			.arm = poller_arm,
 			.fd = queue->fd,
+			/* A silent peer is found by polling. */
+			.sleep_max_ns = fabric->options.silence_ns / 4,
 		};
 		reef_sched_poller_add(queue->sched, &queue->poller);
 	}

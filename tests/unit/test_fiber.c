@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,6 +185,32 @@ static void fiber_spawn_at_limit_enospc(void **state)
 	assert_int_equal(count, 3);
 	reef_sched_destroy(sched);
 }
+
+/* The sanitizers need address space of their own. */
+#if !defined(REEF_ASAN) && !defined(REEF_TSAN)
+static void fiber_spawn_without_memory_enomem(void **state)
+{
+	struct reef_sched *sched =
+		sched_make((struct reef_sched_options){.stack_size = 1 << 30});
+	struct reef_fiber *fiber = (void *)1;
+	struct rlimit before, tight;
+	int count = 0;
+
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	tight = (struct rlimit){.rlim_cur = 1 << 30,
+				.rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+	assert_int_equal(reef_fiber_spawn(sched, add_one, &count, &fiber),
+			 -ENOMEM);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_ptr_equal(fiber, (void *)1);
+	assert_int_equal(reef_sched_fibers(sched), 0);
+	spawn(sched, add_one, &count, NULL);
+	run(sched);
+	assert_int_equal(count, 1);
+	reef_sched_destroy(sched);
+}
+#endif
 
 /* --- parking --- */
 
@@ -654,6 +681,9 @@ int main(void)
 		cmocka_unit_test(fiber_detached_runs_and_is_freed),
 		cmocka_unit_test(fiber_join_inside_waits),
 		cmocka_unit_test(fiber_spawn_at_limit_enospc),
+#if !defined(REEF_ASAN) && !defined(REEF_TSAN)
+		cmocka_unit_test(fiber_spawn_without_memory_enomem),
+#endif
 		cmocka_unit_test(fiber_park_returns_when_unparked),
 		cmocka_unit_test(fiber_unpark_before_park_is_kept_once),
 		cmocka_unit_test(

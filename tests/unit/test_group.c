@@ -298,6 +298,136 @@ static void group_killed_fiber_that_never_gives_up_is_found(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* --- everything at once --- */
+
+#define SOUP_HOSTS 4
+#define SOUP_FIBERS 6
+#define SOUP_STEPS 40
+
+struct soup {
+	struct reef_sched *sched;
+	struct reef_random random;
+	struct reef_group hosts[SOUP_HOSTS];
+	struct reef_fiber *fibers[SOUP_HOSTS * SOUP_FIBERS];
+	uint64_t hash;
+	int started, ended;
+};
+
+static uint64_t soup_below(struct soup *soup, uint64_t bound)
+{
+	uint64_t number = reef_random_below(&soup->random, bound);
+
+	soup->hash = (soup->hash ^ number) * 0x100000001b3;
+	return number;
+}
+
+static int soup_child(void *arg)
+{
+	struct soup *soup = arg;
+
+	reef_sleep(soup_below(soup, 30));
+	soup->ended++;
+	return 0;
+}
+
+static void soup_step(struct soup *soup)
+{
+	struct reef_fiber *child;
+
+	switch (soup_below(soup, 6)) {
+	case 0:
+		reef_fiber_yield();
+		break;
+	case 1:
+		reef_sleep(soup_below(soup, 50));
+		break;
+	case 2:
+	case 3:
+		reef_fiber_park(soup_below(soup, 100));
+		break;
+	case 4:
+		reef_fiber_unpark(soup->fibers[soup_below(
+			soup, SOUP_HOSTS * SOUP_FIBERS)]);
+		break;
+	default:
+		soup->started++;
+		assert_int_equal(
+			reef_fiber_spawn(soup->sched, soup_child, soup, &child),
+			0);
+		assert_int_equal(reef_fiber_join(child, NULL), 0);
+	}
+}
+
+static int soup_fiber(void *arg)
+{
+	struct soup *soup = arg;
+
+	for (int i = 0; i < SOUP_STEPS && !reef_fiber_group()->dead; i++)
+		soup_step(soup);
+	soup->ended++;
+	return 0;
+}
+
+static int soup_stir(void *arg)
+{
+	struct soup *soup = arg;
+	struct reef_group *host;
+
+	for (int i = 0; i < 40; i++) {
+		reef_sleep(soup_below(soup, 60));
+		host = &soup->hosts[soup_below(soup, SOUP_HOSTS)];
+		if (soup_below(soup, 20) == 0)
+			reef_group_kill(host);
+		else if (soup_below(soup, 2))
+			reef_group_pause(host);
+		else
+			reef_group_resume(host);
+	}
+	for (int i = 0; i < SOUP_HOSTS; i++)
+		reef_group_resume(&soup->hosts[i]);
+	return 0;
+}
+
+static uint64_t soup_cook(uint64_t seed)
+{
+	struct soup soup = {.hash = seed};
+	struct reef_random order;
+	int count = SOUP_HOSTS * SOUP_FIBERS;
+
+	reef_random_init(&soup.random, seed);
+	order = reef_random_split(&soup.random, 1);
+	soup.sched = sched_make(true, seed % 4 ? &order : NULL);
+	for (int i = 0; i < SOUP_HOSTS; i++)
+		reef_group_init(soup.sched, &soup.hosts[i], NULL, NULL);
+	for (int i = 0; i < count; i++)
+		spawn_in(&soup.hosts[i % SOUP_HOSTS], soup_fiber, &soup,
+			 &soup.fibers[i]);
+	soup.started = count;
+	spawn(soup.sched, soup_stir, &soup);
+	run(soup.sched);
+	assert_int_equal(soup.started, soup.ended);
+	for (int i = 0; i < count; i++)
+		assert_int_equal(reef_fiber_join(soup.fibers[i], NULL), 0);
+	for (int i = 0; i < SOUP_HOSTS; i++) {
+		assert_null(soup.hosts[i].members);
+		assert_null(soup.hosts[i].held);
+	}
+	reef_sched_destroy(soup.sched);
+	return soup.hash;
+}
+
+static void group_soup_of_everything_ends_the_same_way_twice(void **state)
+{
+	uint64_t last = 0, hash;
+
+	for (uint64_t seed = 0; seed < 200; seed++) {
+		hash = soup_cook(seed);
+		assert_true(hash == soup_cook(seed));
+		assert_true(hash != last);
+		last = hash;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +441,8 @@ int main(void)
 		cmocka_unit_test(group_clock_drifts_and_sleeps_follow_it),
 		cmocka_unit_test(
 			group_killed_fiber_that_never_gives_up_is_found),
+		cmocka_unit_test(
+			group_soup_of_everything_ends_the_same_way_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

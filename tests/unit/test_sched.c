@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* --- creation and run --- */
@@ -23,6 +24,19 @@ static void sched_bad_options_einval(void **state)
 	assert_int_equal(reef_sched_create(&options, &sched), 0);
 	reef_sched_destroy(sched);
 	reef_sched_destroy(NULL);
+}
+
+static void sched_create_without_descriptors_emfile(void **state)
+{
+	struct reef_sched *sched = (void *)1;
+	struct rlimit before, none;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(reef_sched_create(NULL, &sched), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_ptr_equal(sched, (void *)1);
 }
 
 static void sched_empty_run_returns(void **state)
@@ -258,6 +272,31 @@ static void sched_stop_from_another_thread_wakes_a_sleeping_run(void **state)
 	reef_sched_destroy(sched);
 }
 
+static int stop_then_count(void *arg)
+{
+	reef_sched_stop(reef_fiber_sched());
+	(*(int *)arg)++;
+	reef_fiber_yield();
+	(*(int *)arg)++;
+	return 0;
+}
+
+static void sched_stop_in_a_fiber_takes_effect_at_its_yield(void **state)
+{
+	struct reef_sched *sched = sched_make(true, NULL);
+	int count = 0, other = 0;
+
+	spawn(sched, stop_then_count, &count);
+	spawn(sched, count_up, &other);
+	run(sched);
+	assert_int_equal(count, 1);
+	assert_int_equal(other, 0);
+	run(sched);
+	assert_int_equal(count, 2);
+	assert_int_equal(other, 1);
+	reef_sched_destroy(sched);
+}
+
 static void sched_stop_before_run_ends_that_run_only(void **state)
 {
 	struct reef_sched *sched = sched_make(false, NULL);
@@ -422,6 +461,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sched_bad_options_einval),
+		cmocka_unit_test(sched_create_without_descriptors_emfile),
 		cmocka_unit_test(sched_empty_run_returns),
 		cmocka_unit_test(sched_run_inside_a_fiber_ebusy),
 		cmocka_unit_test(sched_nothing_can_wake_edeadlk),
@@ -432,6 +472,8 @@ int main(void)
 			sched_stop_from_another_thread_ends_a_busy_run),
 		cmocka_unit_test(
 			sched_stop_from_another_thread_wakes_a_sleeping_run),
+		cmocka_unit_test(
+			sched_stop_in_a_fiber_takes_effect_at_its_yield),
 		cmocka_unit_test(sched_stop_before_run_ends_that_run_only),
 		cmocka_unit_test(sched_shuffle_same_seed_same_order),
 		cmocka_unit_test(sched_shuffle_starves_nobody),

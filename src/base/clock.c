@@ -1,3 +1,4 @@
+/* clock.c - the machine's time, or a simulated one that drifts. */
 #include "base/clock.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* context.c - making contexts, and the fallback for the switch. */
 #include "base/context.h"
 
 #include "base/log.h"

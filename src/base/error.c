@@ -1,3 +1,4 @@
+/* error.c - names and texts of error codes, ours and errno's. */
 #include <reef/error.h>
 
 #include <limits.h>

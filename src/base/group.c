@@ -1,3 +1,4 @@
+/* group.c - the fibers of a simulated host: pause, resume, kill. */
 #include "base/runtime.h"
 
 void reef_group_init(struct reef_sched *sched, struct reef_group *group,

@@ -1,3 +1,4 @@
+/* log.c - the sink that messages go to, and the end on a failed assertion. */
 #include "base/log.h"
 
 #include <inttypes.h>

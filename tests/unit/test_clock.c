@@ -1,3 +1,4 @@
+/* test_clock.c - drift, rounding and the end of time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* test_error.c - the list of codes is sound, and each has a text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

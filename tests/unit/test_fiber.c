@@ -1,3 +1,4 @@
+/* test_fiber.c - life, parking, stacks, and what a switch keeps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

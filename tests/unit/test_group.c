@@ -1,3 +1,4 @@
+/* test_group.c - hosts that are paused, resumed and killed. */
 #include "runtime.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* test_log.c - what reaches a sink, and how an assertion ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* test_poller.c - no event is lost between polling and sleeping. */
 #include "runtime.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* test_random.c - the same numbers for ever, and even ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

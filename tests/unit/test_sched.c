@@ -1,3 +1,4 @@
+/* test_sched.c - run, stop, time and the shuffled order. */
 #include "runtime.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* test_timer.c - timers fire in order, whatever is set and cancelled. */
 #include "runtime.h"
 
 #include <errno.h>

@@ -16,6 +16,7 @@ struct command {
 
 /* Each in src/cmd/<name>.c, listed in main.c. `--help` is theirs to answer. */
 int cmd_bench(int argc, char **argv);
+int cmd_sim(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /* Say "reef NAME: TEXT" and where to find help; returns 2. */

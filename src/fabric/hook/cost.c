@@ -384,9 +384,10 @@ static void step_answer(struct reef_held *held)
 	struct cost_held *self = (struct cost_held *)held;
 	uint64_t left_ps = now_ps(self);
 
-	if (held->inner.status == -REEF_EINDOUBT) {
+	if (held->inner.status == -REEF_EINDOUBT ||
+	    held->inner.status == -REEF_EHOSTDEAD) {
 		/* Nothing comes back over a lost connection. */
-		reef_batch_fail_all(held->outer, -REEF_EINDOUBT);
+		reef_batch_fail_all(held->outer, held->inner.status);
 		reef_held_end(held);
 		return;
 	}

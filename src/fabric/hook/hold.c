@@ -262,7 +262,7 @@ int reef_hold_poll(struct reef_layer *layer, struct reef_queue *queue)
 {
 	struct reef_hold *hold = (struct reef_hold *)layer;
 	struct reef_held *held;
-	int count = 0;
+	int count = 0, rc;
 
 	/* A killed host's fibers unwind, and with them goes what they posted.
 	 */
@@ -280,7 +280,8 @@ int reef_hold_poll(struct reef_layer *layer, struct reef_queue *queue)
 			count++;
 		}
 	}
-	return count + layer->next->ops.poll(layer->next, queue);
+	rc = layer->next->ops.poll(layer->next, queue);
+	return rc < 0 ? rc : rc + count;
 }
 
 int reef_hold_arm(struct reef_layer *layer, struct reef_queue *queue)

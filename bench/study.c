@@ -81,13 +81,14 @@ static const struct study pages = {
 static void load_threads(uint32_t line, uint64_t point, struct shape_load *load)
 {
 	load->threads = (uint32_t)point;
+	load->depth = 64; /* one thread is then held up by its doorbell alone */
 	load->shared = line == 1;
 }
 
 static const struct study threads = {
 	.name = "threads",
 	.title = "A queue shared among threads costs more than a queue each",
-	.subtitle = "8-byte READs from one host to another, 16 under way per "
+	.subtitle = "8-byte READs from one host to another, 64 under way per "
 		    "thread",
 	.point_name = "threads",
 	.lines = {"a queue each", "one queue, shared"},

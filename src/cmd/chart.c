@@ -10,7 +10,7 @@
 #define WIDTH 760
 #define HEIGHT 430
 #define LEFT 76
-#define RIGHT 150 /* names stand there */
+#define RIGHT 166 /* names stand there */
 #define TOP 66
 #define BOTTOM 58
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)
@@ -81,20 +81,20 @@ static void set_linear(struct axis *axis, double max)
 		axis->ticks[axis->ticks_count++] = tick;
 }
 
+/* From a power of the base to just over the greatest value. */
 static void set_logarithmic(struct axis *axis, double min, double max,
-			    uint32_t ticks_wanted)
+			    double intervals_max)
 {
-	double low, high, step;
+	double step;
 
-	low = floor(drawn(axis, min) + 1e-9);
-	high = ceil(drawn(axis, max) - 1e-9);
-	if (high <= low)
-		high = low + 1;
-	axis->low = low;
-	axis->high = high;
-	step = ceil((high - low) / ticks_wanted);
-	for (double tick = low;
-	     tick <= high + 1e-9 && axis->ticks_count < TICKS_MAX; tick += step)
+	axis->low = floor(drawn(axis, min) + 1e-9);
+	axis->high = drawn(axis, max);
+	if (axis->high < axis->low + 1)
+		axis->high = axis->low + 1;
+	step = ceil((axis->high - axis->low) / intervals_max);
+	for (double tick = axis->low;
+	     tick <= axis->high + 1e-9 && axis->ticks_count < TICKS_MAX;
+	     tick += step)
 		axis->ticks[axis->ticks_count++] = pow(axis->base, tick);
 }
 
@@ -122,11 +122,12 @@ static int scale(const struct reef_chart *chart, struct axis *x, struct axis *y)
 	x->base = chart->x_log2 ? 2 : 0;
 	y->base = chart->y_log10 ? 10 : 0;
 	if (chart->x_log2)
-		set_logarithmic(x, x_min, x_max, 10);
+		set_logarithmic(x, x_min, x_max,
+				chart->x_unit == REEF_CHART_BYTES ? 6 : 10);
 	else
 		set_linear(x, x_max);
 	if (chart->y_log10)
-		set_logarithmic(y, y_min, y_max, 6);
+		set_logarithmic(y, y_min, y_max * 1.5, 6);
 	else
 		set_linear(y, y_max);
 	return 0;
@@ -224,7 +225,9 @@ static void put_tick_text(enum reef_chart_unit unit, double value,
 		reef_table_bytes((uint64_t)value, text);
 		return;
 	}
-	while (value < scales[i].scale)
+	/* Powers of two stay what they are: 4096. */
+	while (value < scales[i].scale ||
+	       (i < 3 && fmod(value, scales[i].scale / 10) != 0))
 		i++;
 	snprintf(text, 16, "%g%s",
 		 scales[i].scale ? value / scales[i].scale : value,

@@ -43,7 +43,6 @@ static void help(void)
 struct figures {
 	uint32_t points_count, lines_count;
 	double ops_per_s[STUDY_POINTS_MAX][STUDY_LINES_MAX];
-	double mean_ns[STUDY_POINTS_MAX][STUDY_LINES_MAX];
 	double most;
 };
 
@@ -60,7 +59,6 @@ static int measure(const struct study *study, const struct wish *wish,
 			if (rc)
 				return rc;
 			figures->ops_per_s[p][l] = result.ops_per_s;
-			figures->mean_ns[p][l] = result.mean_ns;
 			if (result.ops_per_s > figures->most)
 				figures->most = result.ops_per_s;
 			figures->points_count = p + 1;
@@ -80,7 +78,6 @@ static int print_table(const struct study *study, const uint64_t *points,
 	reef_table_column(table, study->point_name, REEF_TABLE_RIGHT);
 	for (uint32_t l = 0; l < figures->lines_count; l++) {
 		reef_table_column(table, study->lines[l], REEF_TABLE_RIGHT);
-		reef_table_column(table, "latency", REEF_TABLE_RIGHT);
 		reef_table_column(table, "", REEF_TABLE_LEFT);
 	}
 	for (uint32_t p = 0; p < figures->points_count; p++) {
@@ -95,9 +92,6 @@ static int print_table(const struct study *study, const uint64_t *points,
 
 			reef_table_cell(table, "%s/s",
 					reef_table_number(rate, text));
-			reef_table_cell(
-				table, "%s",
-				reef_table_time(figures->mean_ns[p][l], text));
 			reef_table_bar(table, rate / figures->most, BAR_WIDTH);
 		}
 		reef_table_end_row(table);

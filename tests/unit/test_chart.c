@@ -58,7 +58,7 @@ static void chart_line_has_axes_names_and_points(void **state)
 	assert_in(text, "prefers-color-scheme:dark");
 	/* 4 KiB and 64 KiB are the two ends; 10M is the middle of 0 to 20M. */
 	assert_in(text, "d=\"M76.0 219.0L");
-	assert_in(text, "L610.0 219.0\"");
+	assert_in(text, "L594.0 219.0\"");
 	assert_in(text, "</svg>\n");
 	free(text);
 }
@@ -92,11 +92,28 @@ static void chart_logarithmic_axis_has_powers_as_ticks(void **state)
 	(void)state;
 	chart.lines[0].name = "only";
 	reef_chart_add(&chart, 0, 1, 2e6);
-	reef_chart_add(&chart, 0, 2, 9e7);
+	reef_chart_add(&chart, 0, 2, 1.1e8);
 	text = written(&chart);
 	assert_in(text, ">1M</text>");
 	assert_in(text, ">10M</text>");
 	assert_in(text, ">100M</text>");
+	free(text);
+}
+
+static void chart_powers_of_two_stay_what_they_are(void **state)
+{
+	struct reef_chart chart = {
+		.title = "t", .x_log2 = true, .lines_count = 1};
+	char *text;
+
+	(void)state;
+	chart.lines[0].name = "only";
+	reef_chart_add(&chart, 0, 1024, 1);
+	reef_chart_add(&chart, 0, 1 << 17, 2500);
+	text = written(&chart);
+	assert_in(text, ">1024</text>");
+	assert_in(text, ">131072</text>");
+	assert_in(text, ">2.5k</text>");
 	free(text);
 }
 
@@ -133,6 +150,7 @@ int main(void)
 		cmocka_unit_test(chart_line_has_axes_names_and_points),
 		cmocka_unit_test(chart_linear_axes_start_at_nothing),
 		cmocka_unit_test(chart_logarithmic_axis_has_powers_as_ticks),
+		cmocka_unit_test(chart_powers_of_two_stay_what_they_are),
 		cmocka_unit_test(chart_without_sense_is_refused),
 		cmocka_unit_test(chart_points_over_the_maximum_are_left_out),
 	};

@@ -37,6 +37,7 @@ enum reef_frame_type {
 	REEF_FRAME_QUEUE_PAIR, /* verbs: how to reach a queue pair */
 	REEF_FRAME_BATCH_PART, /* tcp: results that come before BATCH_DONE */
 	REEF_FRAME_CONTROL,    /* shm: where the link's control word is */
+	REEF_FRAME_CREDIT,     /* verbs: so many more messages may be sent */
 	REEF_FRAME_TYPES
 };
 

@@ -1,0 +1,363 @@
+/* target.c - what this process lends, to whom, and who may not come back.
+ *
+ * A region is registered with the device once; its 64-bit key, which whoever
+ * attaches must know, is ours, and the device's 32-bit key is told to who did.
+ *
+ * How a key is taken back:
+ *   withdraw: no new attach --WITHDRAW to each holder--> wait
+ *     holder's batches that may use it have ended --DETACH--> one holder less
+ *     holder's link ends (queue pair destroyed)            --> one holder less
+ *   no holder: deregistered and freed.
+ *
+ * A fence is remembered per slot, for the newest generation fenced: a table of
+ * 65,536 words, made at the first fence. A word is the generation plus
+ * FENCED_VALID; 0: never. */
+#include "fabric/verbs/verbs.h"
+
+#include "base/random.h"
+#include "wire/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS 65536u
+#define FENCED_VALID (1u << 16)
+
+static uint32_t bucket_of(uint64_t key)
+{
+	return (uint32_t)(key % VERBS_BUCKETS); /* keys are random */
+}
+
+static struct verbs_region **find_region(struct verbs_fabric *fabric,
+					 uint64_t key)
+{
+	struct verbs_region **at = &fabric->regions[bucket_of(key)];
+
+	while (*at && (*at)->region.key != key)
+		at = &(*at)->next;
+	return at;
+}
+
+/* --- regions --- */
+
+static int register_memory(struct verbs_fabric *fabric,
+			   struct verbs_region *region,
+			   struct reef_memory *memory)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+		     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+	/* Addressed from 0: peers need not know where it lies here. */
+	region->registration = ibv_reg_mr_iova(
+		fabric->device.domain, memory->base, memory->size, 0, access);
+	if (region->registration)
+		return 0;
+	return errno ? -errno : -ENOMEM;
+}
+
+int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
+		 struct reef_region **out)
+{
+	struct verbs_fabric *fabric = verbs_fabric(layer);
+	struct verbs_region *region;
+	uint64_t key;
+	int rc;
+
+	if (memory->domain != layer->fabric->domain)
+		return -REEF_EDOMAIN;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	rc = register_memory(fabric, region, memory);
+	if (rc) {
+		free(region);
+		return rc;
+	}
+	region->region.fabric = layer->fabric;
+	region->region.memory = memory;
+	pthread_mutex_lock(&fabric->regions_lock);
+	do {
+		rc = reef_random_secret(&key, sizeof(key));
+	} while (!rc && (!key || *find_region(fabric, key)));
+	if (!rc) {
+		region->region.key = key;
+		region->next = fabric->regions[bucket_of(key)];
+		fabric->regions[bucket_of(key)] = region;
+	}
+	pthread_mutex_unlock(&fabric->regions_lock);
+	if (rc) {
+		ibv_dereg_mr(region->registration);
+		free(region);
+		return rc;
+	}
+	*out = &region->region;
+	return 0;
+}
+
+/* Tell a link's peer, if it holds the region and was not told yet. */
+static void tell_holder(struct verbs_link *link, struct verbs_queue *polling,
+			const struct verbs_region *region)
+{
+	uint8_t payload[REEF_WIRE_KEY_SIZE];
+	struct verbs_holding *holding;
+
+	reef_wire_key_encode(region->region.key, payload);
+	pthread_mutex_lock(&link->hub->lock);
+	for (holding = link->holdings; holding; holding = holding->next) {
+		if (holding->region != region || holding->told)
+			continue;
+		holding->told = true;
+		verbs_link_send(link, REEF_FRAME_WITHDRAW, 0, payload,
+				sizeof(payload));
+	}
+	verbs_hub_settle(link->hub, polling);
+	pthread_mutex_unlock(&link->hub->lock);
+}
+
+int verbs_withdraw(struct reef_layer *layer, struct reef_queue *queue,
+		   struct reef_region *base)
+{
+	struct verbs_fabric *fabric = verbs_fabric(layer);
+	struct verbs_region *region =
+		reef_container(base, struct verbs_region, region);
+	struct verbs_link *link;
+	uint32_t holders;
+
+	pthread_mutex_lock(&fabric->regions_lock);
+	region->withdrawn = true;
+	holders = region->holders;
+	pthread_mutex_unlock(&fabric->regions_lock);
+	if (holders) {
+		pthread_mutex_lock(&fabric->lock);
+		for (link = fabric->sessions; link; link = link->next_session)
+			tell_holder(link, verbs_queue(queue), region);
+		pthread_mutex_unlock(&fabric->lock);
+	}
+	pthread_mutex_lock(&fabric->regions_lock);
+	holders = region->holders;
+	if (!holders)
+		*find_region(fabric, base->key) = region->next;
+	pthread_mutex_unlock(&fabric->regions_lock);
+	if (holders)
+		return -EAGAIN;
+	ibv_dereg_mr(region->registration);
+	free(region);
+	return 0;
+}
+
+void verbs_regions_close(struct verbs_fabric *fabric)
+{
+	struct verbs_region *region;
+	uint32_t i;
+
+	for (i = 0; i < VERBS_BUCKETS; i++) {
+		while ((region = fabric->regions[i])) {
+			fabric->regions[i] = region->next;
+			ibv_dereg_mr(region->registration);
+			free(region);
+		}
+	}
+}
+
+/* --- holders --- */
+
+static struct verbs_holding **find_holding(struct verbs_link *link,
+					   uint64_t key)
+{
+	struct verbs_holding **at = &link->holdings;
+
+	while (*at && (*at)->region->region.key != key)
+		at = &(*at)->next;
+	return at;
+}
+
+static void drop_holding(struct verbs_link *link, struct verbs_holding **at)
+{
+	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_holding *holding = *at;
+
+	*at = holding->next;
+	pthread_mutex_lock(&fabric->regions_lock);
+	holding->region->holders--;
+	pthread_mutex_unlock(&fabric->regions_lock);
+	free(holding);
+}
+
+/* Let the link hold the region under this key.  -REEF_EKEY.  -ENOMEM. */
+static int hold(struct verbs_link *link, uint64_t key,
+		struct reef_wire_attached *out)
+{
+	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_holding *holding;
+	struct verbs_region *region;
+	int rc = 0;
+
+	holding = malloc(sizeof(*holding));
+	if (!holding)
+		return -ENOMEM;
+	pthread_mutex_lock(&fabric->regions_lock);
+	region = *find_region(fabric, key);
+	if (!region || region->withdrawn) {
+		rc = -REEF_EKEY;
+		goto out;
+	}
+	*out = (struct reef_wire_attached){
+		.key = key,
+		.flags = region->region.memory->durable ? REEF_WIRE_DURABLE : 0,
+		.size = region->region.memory->size,
+		.domain = region->region.memory->domain,
+		.rkey = region->registration->rkey,
+	};
+	if (*find_holding(link, key))
+		goto out; /* once is enough */
+	region->holders++;
+	*holding = (struct verbs_holding){
+		.region = region,
+		.next = link->holdings,
+	};
+	link->holdings = holding;
+	holding = NULL;
+out:
+	pthread_mutex_unlock(&fabric->regions_lock);
+	free(holding);
+	return rc;
+}
+
+int verbs_target_attach(struct verbs_link *link, const struct reef_frame *frame)
+{
+	uint8_t payload[REEF_WIRE_ATTACHED_SIZE];
+	struct reef_wire_attached attached;
+	uint64_t key;
+	int rc;
+
+	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
+	if (rc || !link->link.listener)
+		return -REEF_EPROTO;
+	rc = hold(link, key, &attached);
+	if (rc)
+		attached =
+			(struct reef_wire_attached){.key = key, .status = rc};
+	reef_wire_attached_encode(&attached, payload);
+	verbs_link_send(link, REEF_FRAME_ATTACHED, frame->tag, payload,
+			sizeof(payload));
+	return 0;
+}
+
+int verbs_target_detach(struct verbs_link *link, const struct reef_frame *frame)
+{
+	struct verbs_holding **at;
+	uint64_t key;
+	int rc;
+
+	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
+	if (rc)
+		return rc;
+	/* None is fine: a DETACH and a WITHDRAW may have crossed. */
+	at = find_holding(link, key);
+	if (*at)
+		drop_holding(link, at);
+	return 0;
+}
+
+void verbs_target_release(struct verbs_link *link)
+{
+	while (link->holdings)
+		drop_holding(link, &link->holdings);
+}
+
+/* --- sessions --- */
+
+static bool is_fenced(const struct verbs_fabric *fabric, uint32_t session)
+{
+	uint32_t word = fabric->fenced ? fabric->fenced[session >> 16] : 0;
+
+	return word & FENCED_VALID &&
+	       reef_session_covers((session & 0xffff0000u) | (uint16_t)word,
+				   session);
+}
+
+/* End an accepted link from any thread; its queue pair is gone on return.
+ * Locked by the fabric. */
+static void expel(struct verbs_link *link, struct verbs_queue *polling,
+		  int reason)
+{
+	pthread_mutex_lock(&link->hub->lock);
+	if (link->phase != VERBS_LOST) {
+		verbs_link_break(link, reason);
+		verbs_hub_settle(link->hub, polling);
+	}
+	pthread_mutex_unlock(&link->hub->lock);
+}
+
+int verbs_admit(void *context, struct reef_hello_peer *peer)
+{
+	struct verbs_link *link = context, *other;
+	struct verbs_fabric *fabric = link->owner->fabric;
+	int rc = 0;
+
+	pthread_mutex_lock(&fabric->lock);
+	if (is_fenced(fabric, peer->session)) {
+		rc = -REEF_EFENCED;
+		goto out;
+	}
+	/* F5: what the old link left in doubt is settled by its end. */
+	for (other = fabric->sessions; other; other = other->next_session)
+		if (other->link.session == peer->session)
+			expel(other, link->owner, -REEF_ENOLINK);
+	if (fabric->accepted >= fabric->fabric.options.links_max) {
+		rc = -EBUSY;
+		goto out;
+	}
+	rc = verbs_hub_join(link->owner, link);
+	if (rc)
+		goto out;
+	link->link.session = peer->session;
+	link->is_registered = true;
+	link->next_session = fabric->sessions;
+	fabric->sessions = link;
+	fabric->accepted++;
+out:
+	pthread_mutex_unlock(&fabric->lock);
+	return rc;
+}
+
+void verbs_session_forget(struct verbs_link *link)
+{
+	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_link **at = &fabric->sessions;
+
+	pthread_mutex_lock(&fabric->lock);
+	if (link->is_registered) {
+		while (*at != link)
+			at = &(*at)->next_session;
+		*at = link->next_session;
+		fabric->accepted--;
+		link->is_registered = false;
+	}
+	pthread_mutex_unlock(&fabric->lock);
+}
+
+int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
+		uint32_t session)
+{
+	struct verbs_fabric *fabric = verbs_fabric(layer);
+	struct verbs_link *link;
+	int rc = 0;
+
+	pthread_mutex_lock(&fabric->lock);
+	if (!fabric->fenced)
+		fabric->fenced = calloc(SLOTS, sizeof(*fabric->fenced));
+	if (!fabric->fenced) {
+		rc = -ENOMEM;
+		goto out;
+	}
+	if (!is_fenced(fabric, session))
+		fabric->fenced[session >> 16] =
+			FENCED_VALID | (session & 0xffff);
+	for (link = fabric->sessions; link; link = link->next_session)
+		if (is_fenced(fabric, link->link.session))
+			expel(link, verbs_queue(queue), -REEF_EFENCED);
+out:
+	pthread_mutex_unlock(&fabric->lock);
+	return rc;
+}

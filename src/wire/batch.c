@@ -93,7 +93,7 @@ static bool op_is_sound(const struct reef_wire_op *op,
 	if (op->kind == SEND)
 		return op->key == 0 && op->offset == 0 &&
 		       op->length <= limits->message_max;
-	if (limits->sends_only || op->key == 0)
+	if (op->key == 0)
 		return false;
 	switch (op->kind) {
 	case READ:
@@ -133,13 +133,11 @@ int reef_wire_ops_decode(const uint8_t *bytes, uint32_t count, uint32_t length,
 	return left == 0 ? 0 : -REEF_EPROTO;
 }
 
-int reef_wire_done_decode(const uint8_t *bytes, size_t size, uint32_t count,
-			  struct reef_wire_done *out)
+int reef_wire_done_decode(const uint8_t bytes[REEF_WIRE_DONE_SIZE],
+			  uint32_t count, struct reef_wire_done *out)
 {
 	struct reef_wire_done done;
 
-	if (size < REEF_WIRE_DONE_SIZE)
-		return -REEF_EPROTO;
 	done.done = reef_get32(bytes);
 	done.status = (int32_t)reef_get32(bytes + 4);
 	if (done.status == 0

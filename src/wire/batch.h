@@ -5,12 +5,16 @@
  *               to add; READ, FLUSH: nothing
  *   BATCH_PART  some of what they bring, in their order: READ: `length` bytes;
  *               CAS, FAA: the value before; the others: nothing
- *   BATCH_DONE  done head, then the rest of what they bring
+ *   BATCH_DONE  the rest of what they bring, then the done tail: a target can
+ *               send results before it knows how the batch will end
  *
  * (1) The length of a BATCH is exactly what its ops say.
  * (2) What is brought, over all PARTs and the DONE, is exactly that of the
  *     first `done` ops; so failure needs no padding, and a long READ no buffer.
  * (3) Answers come in the order of the BATCHes.
+ *
+ * Only the connecting side sends BATCHes. In the other direction a SEND is a
+ * MESSAGE frame, and has no answer.
  *
  * Thread: any. */
 #ifndef REEF_WIRE_BATCH_H
@@ -46,13 +50,12 @@ static_assert(sizeof(struct reef_wire_done) == 8, "wire layout");
 
 /* What a BATCH may not exceed, header apart: a bound for mistakes. */
 #define REEF_WIRE_BATCH_MAX (1u << 30)
-/* The payload of a BATCH_PART. */
+/* The payload of a BATCH_PART or a BATCH_DONE. */
 #define REEF_WIRE_PART_MAX (128u << 10)
 
 /* What a side lets the other do. */
 struct reef_wire_batch_limits {
 	uint32_t ops_max, length_max, message_max;
-	bool sends_only; /* the other side accepted this connection */
 };
 
 void reef_wire_batch_encode(uint32_t count,
@@ -81,7 +84,7 @@ int reef_wire_ops_decode(const uint8_t *bytes, uint32_t count, uint32_t length,
 			 struct reef_wire_op *out);
 
 /* -REEF_EPROTO: does not fit a batch of `count`. */
-int reef_wire_done_decode(const uint8_t *bytes, size_t size, uint32_t count,
-			  struct reef_wire_done *out);
+int reef_wire_done_decode(const uint8_t bytes[REEF_WIRE_DONE_SIZE],
+			  uint32_t count, struct reef_wire_done *out);
 
 #endif

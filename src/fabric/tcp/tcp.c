@@ -1,9 +1,150 @@
-#include "fabric/provider.h"
+/* tcp.c - the fabric: what is exposed, and the table of operations. */
+#include "fabric/tcp/tcp.h"
+
+#include "wire/control.h"
+
+#include <stdio.h>
+
+struct reef_hello_local reef_tcp_hello_local(const struct tcp_fabric *fabric)
+{
+	return (struct reef_hello_local){
+		.fabric = "tcp",
+		.domain = fabric->base.domain,
+		.ops_max = fabric->base.options.ops_max,
+		.length_max = fabric->base.options.length_max,
+		.message_max = fabric->base.options.message_max,
+	};
+}
+
+/* --- memory --- */
+
+static int tcp_expose(struct reef_layer *layer, struct reef_memory *memory,
+		      struct reef_region **out)
+{
+	struct tcp_fabric *fabric = tcp_fabric_of(layer);
+	struct tcp_region *region;
+	int rc;
+
+	if (memory->domain != fabric->base.domain)
+		return -REEF_EDOMAIN;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	region->base.fabric = layer->fabric;
+	region->base.memory = memory;
+	rc = reef_tcp_regions_add(&fabric->regions, region);
+	if (rc < 0) {
+		free(region);
+		return rc;
+	}
+	*out = &region->base;
+	return 0;
+}
+
+/* Tell those who hold it. The target refuses the key whether they hear it or
+ * not, so nobody waits for their answer. */
+static void tell_holders(struct tcp_fabric *fabric, uint64_t key)
+{
+	uint8_t payload[REEF_WIRE_KEY_SIZE];
+	bool holds;
+
+	reef_wire_key_encode(key, payload);
+	pthread_mutex_lock(&fabric->lock);
+	for (struct tcp_link *link = fabric->links; link; link = link->next) {
+		if (!link->base.listener || atomic_load(&link->broken))
+			continue;
+		pthread_mutex_lock(&link->lock);
+		holds = false;
+		for (uint32_t i = 0; i < link->holding_count && !holds; i++)
+			holds = link->holdings[i].key == key;
+		pthread_mutex_unlock(&link->lock);
+		if (holds)
+			reef_tcp_control(link, REEF_FRAME_WITHDRAW, 0, payload,
+					 sizeof(payload));
+	}
+	pthread_mutex_unlock(&fabric->lock);
+}
+
+static int tcp_withdraw(struct reef_layer *layer, struct reef_queue *queue,
+			struct reef_region *base)
+{
+	struct tcp_fabric *fabric = tcp_fabric_of(layer);
+	struct tcp_region *region = (struct tcp_region *)base;
+	bool again = atomic_load(&region->withdrawn);
+	uint64_t key = base->key;
+	int rc = reef_tcp_regions_withdraw(&fabric->regions, region);
+
+	(void)queue;
+	if (!again)
+		tell_holders(fabric, key);
+	return rc;
+}
+
+/* --- the fabric --- */
+
+static void tcp_close(struct reef_layer *layer)
+{
+	struct tcp_fabric *fabric = tcp_fabric_of(layer);
+
+	while (fabric->listeners)
+		tcp_unlisten(layer, &fabric->listeners->base);
+	while (fabric->links)
+		tcp_disconnect(layer, &fabric->links->base);
+	reef_tcp_regions_fini(&fabric->regions);
+	pthread_mutex_destroy(&fabric->lock);
+	free(fabric->fenced);
+	free(fabric);
+}
+
+static const struct reef_fabric_ops tcp_ops;
 
 int reef_tcp_open(const struct reef_fabric_options *options,
 		  struct reef_fabric **out)
 {
-	(void)options;
-	(void)out;
-	return -ENOSYS;
+	struct tcp_fabric *fabric;
+
+	if (options->ops_max > REEF_WIRE_BATCH_MAX / 2 / REEF_WIRE_OP_SIZE ||
+	    options->length_max > REEF_WIRE_BATCH_MAX / 2 ||
+	    options->message_max > REEF_WIRE_BATCH_MAX / 2 ||
+	    options->depth_max > 1u << 20)
+		return -EINVAL;
+	fabric = calloc(1, sizeof(*fabric));
+	if (!fabric)
+		return -ENOMEM;
+	fabric->fenced = calloc(TCP_SLOTS, sizeof(*fabric->fenced));
+	if (!fabric->fenced) {
+		free(fabric);
+		return -ENOMEM;
+	}
+	reef_tcp_regions_init(&fabric->regions);
+	pthread_mutex_init(&fabric->lock, NULL);
+	fabric->base.provider.ops = tcp_ops;
+	fabric->base.options = *options;
+	fabric->base.domain = reef_domain_cpu();
+	fabric->base.capabilities = REEF_CAP_FLUSH;
+	snprintf(fabric->base.description, sizeof(fabric->base.description),
+		 "tcp (authenticated, not encrypted; a peer is lost after "
+		 "%llu ms)",
+		 (unsigned long long)(options->silence_ns / 1000000));
+	*out = &fabric->base;
+	return 0;
 }
+
+static const struct reef_fabric_ops tcp_ops = {
+	.name = "tcp",
+	.close = tcp_close,
+	.queue_open = tcp_queue_open,
+	.queue_close = tcp_queue_close,
+	.post = tcp_post,
+	.poll = tcp_poll,
+	.arm = tcp_arm,
+	.listen = tcp_listen,
+	.unlisten = tcp_unlisten,
+	.connect = tcp_connect,
+	.disconnect = tcp_disconnect,
+	.expose = tcp_expose,
+	.withdraw = tcp_withdraw,
+	.attach = tcp_attach,
+	.detach = tcp_detach,
+	.fence = tcp_fence,
+};

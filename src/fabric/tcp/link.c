@@ -1,0 +1,432 @@
+/* link.c - a link from WELCOME to its end.
+ *
+ *   created --begin--> up --break--> broken --settle--> down
+ *      |                               ^                 |  accepted: freed
+ *      +---------break (fenced)--------+                 |  connected: freed by
+ *                                                        v  disconnect
+ */
+#include "fabric/tcp/tcp.h"
+
+#include "wire/control.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINGERS_MAX 256
+
+/* --- making and freeing --- */
+
+static uint32_t power_of_two(uint32_t least)
+{
+	uint32_t size = 1;
+
+	while (size < least && size < 1u << 31)
+		size *= 2;
+	return size;
+}
+
+static int on_message(void *context, const uint8_t *bytes, uint32_t length)
+{
+	struct tcp_link *link = context;
+	int rc =
+		reef_message_arrived(link->polling, &link->base, bytes, length);
+
+	if (rc == 0)
+		link->happened++;
+	return rc;
+}
+
+static void target_init(struct tcp_link *link)
+{
+	const struct reef_fabric_options *options = &link->fabric->base.options;
+
+	link->target.regions = &link->fabric->regions;
+	link->target.message = on_message;
+	link->target.context = link;
+	link->target.limits = (struct reef_wire_batch_limits){
+		.ops_max = options->ops_max,
+		.length_max = options->length_max,
+		.message_max = options->message_max,
+	};
+}
+
+int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
+			 uint32_t session, struct tcp_link **out)
+{
+	struct tcp_link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		return -ENOMEM;
+	link->ring_size = power_of_two(fabric->base.options.depth_max);
+	link->ring = calloc(link->ring_size, sizeof(struct reef_batch *));
+	if (!link->ring) {
+		free(link);
+		return -ENOMEM;
+	}
+	link->fabric = fabric;
+	link->base.fabric = &fabric->base;
+	link->base.queue = queue;
+	link->base.session = session;
+	link->base.state = REEF_LINK_OPENING;
+	link->refs = 1;
+	link->fd = -1;
+	link->opening.kind = TCP_OPENING;
+	pthread_mutex_init(&link->tx_lock, NULL);
+	pthread_mutex_init(&link->rx_lock, NULL);
+	pthread_mutex_init(&link->lock, NULL);
+	target_init(link);
+	*out = link;
+	return 0;
+}
+
+void reef_tcp_link_ref(struct tcp_link *link)
+{
+	atomic_fetch_add_explicit(&link->refs, 1, memory_order_relaxed);
+}
+
+void reef_tcp_link_unref(struct tcp_link *link)
+{
+	/* Release what was done with it, acquire what others did. */
+	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) !=
+	    1)
+		return;
+	reef_assert(!link->watches && !link->remotes);
+	if (link->fd >= 0)
+		close(link->fd);
+	reef_tcp_target_fini(&link->target);
+	free(link->in.bytes);
+	free(link->out.bytes);
+	free(link->control.bytes);
+	free(link->holdings);
+	free(link->ring);
+	pthread_mutex_destroy(&link->tx_lock);
+	pthread_mutex_destroy(&link->rx_lock);
+	pthread_mutex_destroy(&link->lock);
+	free(link);
+}
+
+/* --- beginning --- */
+
+static int keep_rest(struct tcp_link *link, const uint8_t *rest, size_t size)
+{
+	int rc = tcp_buffer_reserve(&link->in, size + 1, SIZE_MAX / 2);
+
+	if (rc < 0)
+		return rc;
+	if (size)
+		memcpy(link->in.bytes, rest, size);
+	link->in.end = size;
+	return 0;
+}
+
+int reef_tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
+			const struct reef_hello_peer *peer)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
+	const uint8_t *rest;
+	size_t rest_size;
+	int rc = -ENOMEM;
+
+	link->ops_max = peer->ops_max;
+	link->length_max = peer->length_max;
+	link->message_max = peer->message_max;
+	pthread_mutex_lock(&link->rx_lock);
+	pthread_mutex_lock(&link->tx_lock);
+	if (atomic_load(&link->broken)) {
+		rc = atomic_load(&link->broken);
+		goto out;
+	}
+	atomic_store(&link->heard_ns, reef_now_ns());
+	link->fd = reef_stream_release(stream, &rest, &rest_size);
+	reef_socket_keep_alive(link->fd, tcp_silence_ns(link->fabric));
+	rc = keep_rest(link, rest, rest_size);
+	if (rc < 0)
+		goto out;
+	link->watch = reef_tcp_watch_get(queue, link);
+	if (link->watch)
+		link->watch->is_owner = true;
+	else
+		rc = -ENOMEM;
+out:
+	pthread_mutex_unlock(&link->tx_lock);
+	pthread_mutex_unlock(&link->rx_lock);
+	if (rc == 0)
+		reef_tcp_watch_activate(link->watch);
+	return rc;
+}
+
+/* --- breaking --- */
+
+static void batches_fail(struct tcp_link *link, struct reef_queue *polling)
+{
+	uint64_t ended = atomic_load(&link->ended);
+	uint64_t posted = atomic_load(&link->posted);
+
+	for (; ended != posted; ended++) {
+		struct reef_batch *batch =
+			link->ring[ended & (link->ring_size - 1)];
+		struct tcp_watch *watch = (struct tcp_watch *)batch->scratch[0];
+
+		reef_batch_fail_all(batch, -REEF_EINDOUBT);
+		atomic_fetch_sub(&watch->under_way, 1);
+		reef_batch_ended(polling, batch);
+	}
+	atomic_store(&link->sent, posted);
+	atomic_store(&link->ended, posted);
+	link->borrowed.iov_len = 0;
+	link->batch_begun = false;
+}
+
+/* Say why, if a frame can be begun: the peer then knows more than that the
+ * connection is gone. */
+static bool say_bye(struct tcp_link *link, int reason)
+{
+	uint8_t payload[REEF_WIRE_BYE_SIZE];
+
+	if (link->blocked || tcp_buffer_used(&link->out) ||
+	    link->borrowed.iov_len || link->batch_begun)
+		return false;
+	reef_wire_bye_encode(reason, payload);
+	link->control.start = link->control.end = 0;
+	return reef_tcp_control_locked(link, REEF_FRAME_BYE, 0, payload,
+				       sizeof(payload)) == 0 &&
+	       !link->blocked && shutdown(link->fd, SHUT_WR) == 0;
+}
+
+static void stop_watching(struct tcp_link *link, struct reef_queue *polling)
+{
+	for (struct tcp_watch *watch = link->watches; watch;
+	     watch = watch->next_of_link) {
+		if (watch->in_epoll)
+			reef_tcp_queue_remove(watch->queue, link->fd);
+		watch->in_epoll = false;
+		if (&watch->queue->base != polling)
+			reef_queue_wake(&watch->queue->base);
+	}
+}
+
+void reef_tcp_link_break_locked(struct tcp_link *link,
+				struct reef_queue *polling, int reason,
+				bool bye)
+{
+	struct tcp_queue *owner = (struct tcp_queue *)link->base.queue;
+
+	reef_assert(reason < 0);
+	if (atomic_load(&link->broken))
+		return;
+	/* Batches first: nothing more of them is to be sent. */
+	batches_fail(link, polling);
+	if (bye && link->fd >= 0)
+		link->linger = say_bye(link, reason);
+	atomic_store(&link->broken, reason);
+	stop_watching(link, polling);
+	if (link->fd >= 0 && !link->linger) {
+		close(link->fd);
+		link->fd = -1;
+	}
+	reef_tcp_regions_give(link->target.region);
+	link->target.region = NULL;
+	link->in.start = link->in.end = 0;
+	link->target.reply.start = link->target.reply.end = 0;
+	reef_tcp_attaches_fail(link, polling);
+	if (link->paused)
+		atomic_fetch_sub(&owner->paused, 1);
+	atomic_store(&link->paused, false);
+	if (link->base.listener)
+		atomic_fetch_sub(&link->fabric->accepted, 1);
+	if (link->watch) {
+		atomic_fetch_add(&owner->broken, 1);
+		if (&owner->base != polling)
+			reef_queue_wake(&owner->base);
+	}
+}
+
+void reef_tcp_link_break(struct tcp_link *link, struct reef_queue *polling,
+			 int reason, bool bye)
+{
+	pthread_mutex_lock(&link->rx_lock);
+	pthread_mutex_lock(&link->tx_lock);
+	reef_tcp_link_break_locked(link, polling, reason, bye);
+	pthread_mutex_unlock(&link->tx_lock);
+	pthread_mutex_unlock(&link->rx_lock);
+}
+
+/* --- settling --- */
+
+/* The peer may still be sending: closing now would make its kernel throw our
+ * BYE away with a reset. */
+static void linger(struct tcp_queue *queue, int fd)
+{
+	struct tcp_linger *linger = calloc(1, sizeof(*linger));
+	uint32_t count = 0;
+
+	for (struct tcp_linger *other = queue->lingers; other;
+	     other = other->next)
+		count++;
+	if (!linger || count >= LINGERS_MAX ||
+	    reef_tcp_queue_add(queue, fd, EPOLLIN, &linger->source) < 0) {
+		free(linger);
+		close(fd);
+		return;
+	}
+	linger->source.kind = TCP_LINGER;
+	linger->fd = fd;
+	linger->until_ns = reef_now_ns() + tcp_silence_ns(queue->fabric);
+	linger->next = queue->lingers;
+	linger->at = &queue->lingers;
+	if (linger->next)
+		linger->next->at = &linger->next;
+	queue->lingers = linger;
+}
+
+void reef_tcp_link_list(struct tcp_link *link)
+{
+	struct tcp_fabric *fabric = link->fabric;
+
+	link->next = fabric->links;
+	link->at = &fabric->links;
+	if (link->next)
+		link->next->at = &link->next;
+	fabric->links = link;
+}
+
+void reef_tcp_link_unlist(struct tcp_link *link)
+{
+	pthread_mutex_lock(&link->fabric->lock);
+	if (link->at) {
+		*link->at = link->next;
+		if (link->next)
+			link->next->at = link->at;
+		link->at = NULL;
+	}
+	pthread_mutex_unlock(&link->fabric->lock);
+}
+
+void reef_tcp_link_settle(struct tcp_link *link)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
+	struct tcp_watch *watch = link->watch;
+	int fd;
+
+	reef_assert(atomic_load(&link->broken) && watch);
+	atomic_fetch_sub(&queue->broken, 1);
+	pthread_mutex_lock(&link->rx_lock);
+	pthread_mutex_lock(&link->tx_lock);
+	fd = link->fd;
+	link->fd = -1;
+	link->watch = NULL;
+	pthread_mutex_unlock(&link->tx_lock);
+	pthread_mutex_unlock(&link->rx_lock);
+	if (fd >= 0)
+		linger(queue, fd);
+	reef_tcp_link_ref(link);
+	reef_tcp_watch_drop(watch);
+	reef_link_ended(&queue->base, &link->base, atomic_load(&link->broken));
+	if (link->base.listener) {
+		reef_tcp_link_unlist(link);
+		reef_tcp_link_unref(link);
+	}
+	reef_tcp_link_unref(link);
+}
+
+static void remotes_free(struct tcp_link *link)
+{
+	struct tcp_remote *remote;
+
+	while ((remote = link->remotes)) {
+		link->remotes = remote->next;
+		free(remote);
+	}
+}
+
+void tcp_disconnect(struct reef_layer *layer, struct reef_link *base)
+{
+	struct tcp_link *link = (struct tcp_link *)base;
+
+	(void)layer;
+	reef_tcp_opening_end(link);
+	reef_tcp_link_break(link, base->queue, -REEF_ENOLINK, false);
+	if (link->watch)
+		reef_tcp_link_settle(link);
+	reef_tcp_link_unlist(link);
+	remotes_free(link);
+	reef_tcp_link_unref(link);
+}
+
+/* --- silence --- */
+
+/* Does the kernel have output that the peer's does not acknowledge? On the
+ * accepting side, where nothing else would notice: keep-alive waits until all
+ * is acknowledged. */
+static bool is_unsent(struct tcp_link *link, uint64_t now_ns)
+{
+	uint64_t silence_ns = tcp_silence_ns(link->fabric);
+	int bytes = 0;
+
+	if (!link->base.listener ||
+	    now_ns - atomic_load(&link->heard_ns) < silence_ns / 4)
+		return false;
+	pthread_mutex_lock(&link->tx_lock);
+	if (link->fd < 0 || ioctl(link->fd, SIOCOUTQ, &bytes) < 0)
+		bytes = 0;
+	if (!bytes)
+		link->unsent_ns = 0;
+	else if (!link->unsent_ns)
+		link->unsent_ns = now_ns;
+	bytes = bytes && now_ns - link->unsent_ns >= silence_ns;
+	pthread_mutex_unlock(&link->tx_lock);
+	return bytes;
+}
+
+static uint64_t quiet_ns(struct tcp_link *link, uint64_t now_ns)
+{
+	uint64_t last_ns = atomic_load(&link->heard_ns);
+	uint64_t waiting_ns = atomic_load(&link->waiting_ns);
+	uint64_t moved_ns = atomic_load(&link->moved_ns);
+
+	if (last_ns < waiting_ns)
+		last_ns = waiting_ns;
+	if (last_ns < moved_ns)
+		last_ns = moved_ns;
+	return now_ns > last_ns ? now_ns - last_ns : 0;
+}
+
+static void ping(struct tcp_link *link, uint64_t now_ns)
+{
+	pthread_mutex_lock(&link->tx_lock);
+	if (link->fd >= 0 &&
+	    now_ns - link->pinged_ns >= tcp_silence_ns(link->fabric) / 4) {
+		link->pinged_ns = now_ns;
+		reef_tcp_control_locked(link, REEF_FRAME_PING, 0, NULL, 0);
+	}
+	pthread_mutex_unlock(&link->tx_lock);
+}
+
+void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
+			uint64_t now_ns, bool was_away)
+{
+	uint64_t silence_ns = tcp_silence_ns(link->fabric);
+	bool waits = tcp_link_waits(link) || link->blocked;
+
+	if (atomic_load(&link->broken))
+		return;
+	if (was_away) {
+		atomic_store(&link->waiting_ns, now_ns);
+		return;
+	}
+	if (waits && quiet_ns(link, now_ns) >= silence_ns) {
+		/* What it said may only not have been read yet. */
+		reef_tcp_receive(link, polling);
+		if (quiet_ns(link, now_ns) >= silence_ns &&
+		    (tcp_link_waits(link) || link->blocked))
+			reef_tcp_link_break(link, polling, -ETIMEDOUT, false);
+	} else if (link->paused ||
+		   (waits && quiet_ns(link, now_ns) >= silence_ns / 4)) {
+		/* Paused: we do not read, but the peer is to hear us. */
+		ping(link, now_ns);
+	} else if (is_unsent(link, now_ns)) {
+		reef_tcp_link_break(link, polling, -ETIMEDOUT, false);
+	}
+}

@@ -1,0 +1,470 @@
+/* listen.c - the accepting side up to WELCOME; who may not come in; who holds
+ * which memory.
+ *
+ *   accept --> guest --HELLO, PROOF--> admitted --WELCOME--> link (link.c)
+ *                +----- any error, or too slow -----> gone
+ *
+ * (1) Guests are few and have silence_ns. When there are too many the oldest
+ *     goes, so that whoever only connects keeps nobody out for long.
+ * (2) A guest is admitted under the fabric's lock: not fenced, not one too
+ *     many; and it is in the list of links before anybody else can look, so a
+ *     fence either refuses it or finds it.
+ * (3) The session's old link is broken before WELCOME (F5): it was under its
+ *     locks, so nothing of it takes effect any more.
+ */
+#include "fabric/tcp/tcp.h"
+
+#include "wire/control.h"
+
+#include <unistd.h>
+
+#define GUESTS_MAX 1024
+#define ACCEPTS_MAX 64	 /* in one poll */
+#define REST_NS 50000000 /* after running out of descriptors */
+
+/* --- fencing --- */
+
+static uint32_t fenced_session(const struct tcp_fabric *fabric, uint32_t slot)
+{
+	return slot << 16 | (atomic_load(&fabric->fenced[slot]) & 0xffff);
+}
+
+bool reef_tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session)
+{
+	uint32_t slot = session >> 16;
+
+	return atomic_load(&fabric->fenced[slot]) &&
+	       reef_session_covers(fenced_session(fabric, slot), session);
+}
+
+/* Under the fabric's lock. */
+static void remember_fenced(struct tcp_fabric *fabric, uint32_t session)
+{
+	if (!reef_tcp_is_fenced(fabric, session))
+		atomic_store(&fabric->fenced[session >> 16],
+			     (session & 0xffff) | 1u << 16);
+}
+
+int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
+	      uint32_t session)
+{
+	struct tcp_fabric *fabric = tcp_fabric_of(layer);
+	int rc = 0;
+
+	pthread_mutex_lock(&fabric->lock);
+	remember_fenced(fabric, session);
+	for (struct tcp_link *link = fabric->links; link; link = link->next) {
+		if (!link->base.listener || atomic_load(&link->broken) ||
+		    !reef_session_covers(session, link->base.session))
+			continue;
+		if (pthread_mutex_trylock(&link->rx_lock)) {
+			rc = -EAGAIN; /* another thread is executing */
+			continue;
+		}
+		pthread_mutex_lock(&link->tx_lock);
+		reef_tcp_link_break_locked(link, queue, -REEF_EFENCED, true);
+		pthread_mutex_unlock(&link->tx_lock);
+		pthread_mutex_unlock(&link->rx_lock);
+	}
+	pthread_mutex_unlock(&fabric->lock);
+	return rc;
+}
+
+/* --- guests --- */
+
+static struct tcp_link *link_of_session(struct tcp_fabric *fabric,
+					uint32_t session)
+{
+	struct tcp_link *link = fabric->links;
+
+	while (link && (!link->base.listener || link->base.session != session ||
+			atomic_load(&link->broken)))
+		link = link->next;
+	return link;
+}
+
+/* Under the fabric's lock. */
+static int admit_locked(struct tcp_guest *guest, struct tcp_link *link,
+			struct tcp_link **old)
+{
+	struct tcp_fabric *fabric = guest->queue->fabric;
+	uint32_t accepted = atomic_load(&fabric->accepted);
+
+	if (reef_tcp_is_fenced(fabric, link->base.session))
+		return -REEF_EFENCED;
+	*old = link_of_session(fabric, link->base.session);
+	if (accepted - (*old ? 1 : 0) >= fabric->base.options.links_max)
+		return -EBUSY;
+	if (*old)
+		reef_tcp_link_ref(*old);
+	atomic_fetch_add(&fabric->accepted, 1);
+	reef_tcp_link_list(link);
+	return 0;
+}
+
+static int admit(void *context, struct reef_hello_peer *peer)
+{
+	struct tcp_guest *guest = context;
+	struct tcp_fabric *fabric = guest->queue->fabric;
+	struct tcp_link *link, *old = NULL;
+	int rc;
+
+	rc = reef_tcp_link_create(fabric, &guest->queue->base, peer->session,
+				  &link);
+	if (rc < 0)
+		return rc;
+	link->base.listener = &guest->listener->base;
+	pthread_mutex_lock(&fabric->lock);
+	rc = admit_locked(guest, link, &old);
+	pthread_mutex_unlock(&fabric->lock);
+	if (rc < 0) {
+		reef_tcp_link_unref(link);
+		return rc;
+	}
+	guest->link = link;
+	if (old) {
+		reef_tcp_link_break(old, &guest->queue->base, -REEF_ENOLINK,
+				    false);
+		reef_tcp_link_unref(old);
+	}
+	return 0;
+}
+
+/* An admitted guest that did not become a link. */
+static void dismiss(struct tcp_link *link)
+{
+	reef_tcp_link_break(link, link->base.queue, -REEF_ENOLINK, false);
+	reef_tcp_link_unlist(link);
+	reef_tcp_link_unref(link);
+}
+
+void reef_tcp_guest_end(struct tcp_guest *guest)
+{
+	struct tcp_queue *queue = guest->queue;
+
+	if (guest->link)
+		dismiss(guest->link);
+	if (reef_stream_fd(guest->stream) >= 0)
+		reef_tcp_queue_remove(queue, reef_stream_fd(guest->stream));
+	reef_tcp_queue_forget(queue, &guest->source);
+	*guest->at = guest->next;
+	if (guest->next)
+		guest->next->at = guest->at;
+	queue->guest_count--;
+	reef_hello_destroy(guest->hello);
+	reef_stream_destroy(guest->stream);
+	free(guest);
+}
+
+int reef_tcp_guest_step(struct tcp_guest *guest)
+{
+	struct tcp_link *link;
+	struct reef_hello_peer peer;
+	int rc = reef_hello_step(guest->hello, &peer);
+
+	if (rc == -EAGAIN)
+		return 0;
+	link = guest->link;
+	if (rc == 0) {
+		reef_tcp_queue_remove(guest->queue,
+				      reef_stream_fd(guest->stream));
+		rc = reef_tcp_link_begin(link, guest->stream, &peer);
+	}
+	if (rc == 0) {
+		guest->link = NULL;
+		reef_link_opened(link->base.queue, &link->base);
+	}
+	reef_tcp_guest_end(guest);
+	return 1;
+}
+
+static void drop_oldest(struct tcp_queue *queue)
+{
+	struct tcp_guest *guest = queue->guests;
+
+	while (guest->next)
+		guest = guest->next;
+	reef_tcp_guest_end(guest);
+}
+
+static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
+	struct reef_hello_local local = reef_tcp_hello_local(queue->fabric);
+	struct tcp_guest *guest = calloc(1, sizeof(*guest));
+	int rc = -ENOMEM;
+
+	if (!guest ||
+	    reef_stream_create(fd, REEF_HELLO_FRAME_MAX, &guest->stream) < 0) {
+		close(fd);
+		goto err_free;
+	}
+	guest->source.kind = TCP_GUEST;
+	guest->listener = listener;
+	guest->queue = queue;
+	guest->until_ns = now_ns + tcp_silence_ns(queue->fabric);
+	rc = reef_hello_accept(guest->stream, &local, &listener->base.options,
+			       admit, guest, &guest->hello);
+	if (rc < 0)
+		goto err_stream;
+	rc = reef_tcp_queue_add(queue, fd, EPOLLIN, &guest->source);
+	if (rc < 0)
+		goto err_hello;
+	if (queue->guest_count >= GUESTS_MAX)
+		drop_oldest(queue);
+	guest->next = queue->guests;
+	guest->at = &queue->guests;
+	if (guest->next)
+		guest->next->at = &guest->next;
+	queue->guests = guest;
+	queue->guest_count++;
+	return 0;
+err_hello:
+	reef_hello_destroy(guest->hello);
+err_stream:
+	reef_stream_destroy(guest->stream);
+err_free:
+	free(guest);
+	return rc;
+}
+
+/* --- listeners --- */
+
+int reef_tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
+	int fd;
+
+	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		fd = reef_socket_accept(listener->fd);
+		if (fd == -EAGAIN)
+			return i;
+		if (fd < 0) {
+			/* No descriptors: it would be reported for ever. */
+			reef_log(REEF_LOG_WARNING, "tcp", "%s: accept: %s",
+				 listener->base.address, reef_error_text(fd));
+			reef_tcp_queue_remove(queue, listener->fd);
+			listener->resume_ns = now_ns + REST_NS;
+			return i;
+		}
+		welcome_guest(listener, fd, now_ns);
+	}
+	return ACCEPTS_MAX;
+}
+
+void reef_tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
+
+	if (!listener->resume_ns || now_ns < listener->resume_ns)
+		return;
+	if (reef_tcp_queue_add(queue, listener->fd, EPOLLIN,
+			       &listener->source) == 0)
+		listener->resume_ns = 0;
+}
+
+static int format_address(struct tcp_listener *listener,
+			  const struct reef_address *bound)
+{
+	strcpy(listener->base.address, "tcp:");
+	return reef_address_format(bound, listener->base.address + 4,
+				   sizeof(listener->base.address) - 4);
+}
+
+static void listener_list(struct tcp_listener *listener,
+			  struct tcp_queue *queue)
+{
+	struct tcp_fabric *fabric = queue->fabric;
+
+	listener->next_of_queue = queue->listeners;
+	queue->listeners = listener;
+	pthread_mutex_lock(&fabric->lock);
+	listener->next = fabric->listeners;
+	listener->at = &fabric->listeners;
+	if (listener->next)
+		listener->next->at = &listener->next;
+	fabric->listeners = listener;
+	pthread_mutex_unlock(&fabric->lock);
+}
+
+int tcp_listen(struct reef_layer *layer, struct reef_queue *base,
+	       const char *address, const struct reef_listen_options *options,
+	       struct reef_listener **out)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)base;
+	struct reef_address parsed, bound;
+	struct tcp_listener *listener;
+	int rc;
+
+	if (strncmp(address, "tcp:", 4) != 0)
+		return -EINVAL;
+	rc = reef_address_parse_inet(address + 4, &parsed);
+	if (rc < 0)
+		return rc;
+	listener = calloc(1, sizeof(*listener));
+	if (!listener)
+		return -ENOMEM;
+	rc = reef_socket_listen(&parsed, &bound);
+	if (rc < 0)
+		goto err_free;
+	listener->fd = rc;
+	listener->source.kind = TCP_LISTENER;
+	listener->base.fabric = layer->fabric;
+	listener->base.queue = base;
+	listener->base.options = *options;
+	rc = format_address(listener, &bound);
+	if (rc == 0)
+		rc = reef_tcp_queue_add(queue, listener->fd, EPOLLIN,
+					&listener->source);
+	if (rc < 0)
+		goto err_close;
+	listener_list(listener, queue);
+	*out = &listener->base;
+	return 0;
+err_close:
+	close(listener->fd);
+err_free:
+	free(listener);
+	return rc;
+}
+
+static void end_links(struct tcp_listener *listener, struct tcp_queue *queue)
+{
+	struct tcp_watch *watch = queue->watches;
+	struct tcp_guest *guest, *next;
+
+	for (guest = queue->guests; guest; guest = next) {
+		next = guest->next;
+		if (guest->listener == listener)
+			reef_tcp_guest_end(guest);
+	}
+	while (watch) {
+		struct tcp_link *link = watch->link;
+
+		if (!watch->is_owner ||
+		    link->base.listener != &listener->base) {
+			watch = watch->next;
+			continue;
+		}
+		reef_tcp_link_break(link, &queue->base, -REEF_ENOLINK, false);
+		reef_tcp_link_settle(link);
+		watch = queue->watches;
+	}
+}
+
+void reef_tcp_listener_stop(struct tcp_listener *listener)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
+	struct tcp_listener **at;
+
+	if (listener->fd < 0)
+		return;
+	for (at = &queue->listeners; *at != listener;
+	     at = &(*at)->next_of_queue)
+		;
+	*at = listener->next_of_queue;
+	/* The links go without a word to the user. */
+	listener->base.options.closed = NULL;
+	end_links(listener, queue);
+	if (!listener->resume_ns)
+		reef_tcp_queue_remove(queue, listener->fd);
+	reef_tcp_queue_forget(queue, &listener->source);
+	close(listener->fd);
+	listener->fd = -1;
+}
+
+void tcp_unlisten(struct reef_layer *layer, struct reef_listener *base)
+{
+	struct tcp_listener *listener = (struct tcp_listener *)base;
+	struct tcp_fabric *fabric = tcp_fabric_of(layer);
+
+	reef_tcp_listener_stop(listener);
+	pthread_mutex_lock(&fabric->lock);
+	*listener->at = listener->next;
+	if (listener->next)
+		listener->next->at = listener->at;
+	pthread_mutex_unlock(&fabric->lock);
+	free(listener);
+}
+
+/* --- who holds which memory --- */
+
+/* With link->lock. */
+static struct tcp_holding *holding_of(struct tcp_link *link, uint64_t key)
+{
+	for (uint32_t i = 0; i < link->holding_count; i++)
+		if (link->holdings[i].key == key)
+			return &link->holdings[i];
+	return NULL;
+}
+
+/* With link->lock. */
+static int hold(struct tcp_link *link, uint64_t key)
+{
+	struct tcp_holding *holding = holding_of(link, key), *more;
+	uint32_t size = link->holding_size ? link->holding_size * 2 : 4;
+
+	if (holding) {
+		holding->count++;
+		return 0;
+	}
+	if (link->holding_count == link->holding_size) {
+		more = realloc(link->holdings, size * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		link->holdings = more;
+		link->holding_size = size;
+	}
+	link->holdings[link->holding_count++] =
+		(struct tcp_holding){.key = key, .count = 1};
+	return 0;
+}
+
+int reef_tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
+{
+	struct reef_wire_attached attached = {.status = -REEF_EKEY};
+	uint8_t answer[REEF_WIRE_ATTACHED_SIZE];
+	struct tcp_region *region;
+	int rc = reef_wire_key_decode(payload, REEF_WIRE_KEY_SIZE,
+				      &attached.key);
+
+	if (rc < 0)
+		return rc;
+	region = reef_tcp_regions_take(&link->fabric->regions, attached.key);
+	if (region) {
+		const struct reef_memory *memory = region->base.memory;
+
+		attached.status = 0;
+		attached.flags = memory->durable ? REEF_WIRE_DURABLE : 0;
+		attached.size = memory->size;
+		attached.domain = memory->domain;
+		/* Before it is given back: a withdrawal that comes now finds
+		 * the holder in the list. */
+		pthread_mutex_lock(&link->lock);
+		rc = hold(link, attached.key);
+		pthread_mutex_unlock(&link->lock);
+		reef_tcp_regions_give(region);
+	}
+	if (rc < 0)
+		return rc;
+	reef_wire_attached_encode(&attached, answer);
+	return reef_tcp_control(link, REEF_FRAME_ATTACHED, link->header.tag,
+				answer, sizeof(answer));
+}
+
+int reef_tcp_on_detach(struct tcp_link *link, const uint8_t *payload)
+{
+	struct tcp_holding *holding;
+	uint64_t key;
+	int rc = reef_wire_key_decode(payload, REEF_WIRE_KEY_SIZE, &key);
+
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&link->lock);
+	holding = holding_of(link, key);
+	/* None: it answers a WITHDRAW, and had detached meanwhile. */
+	if (holding && --holding->count == 0)
+		*holding = link->holdings[--link->holding_count];
+	pthread_mutex_unlock(&link->lock);
+	return 0;
+}

@@ -1,0 +1,506 @@
+/* queue.c - which sockets to look at, and when.
+ *
+ * Asking epoll before each recv would double the system calls of a round trip,
+ * so a poll tries links that were busy lately directly (the active ones), as
+ * long as they are few, and asks epoll about all the others every so often, and
+ * whenever its thread is about to sleep. Level-triggered: what one poll leaves,
+ * or another thread's poll was busy with, is found by the next.
+ */
+#include "fabric/tcp/tcp.h"
+
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define DIRECT_MAX 4   /* active links that are tried directly */
+#define EPOLL_EVERY 16 /* polls, when some are active */
+#define SWEEP_EVERY 256
+#define IDLE_MAX 512 /* fruitless polls until a link is active no more */
+#define EVENTS_MAX                                                             \
+	((int)(sizeof(((struct tcp_queue *)0)->events) /                       \
+	       sizeof(struct epoll_event)))
+
+/* --- epoll --- */
+
+int reef_tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
+		       struct tcp_source *source)
+{
+	struct epoll_event event = {.events = events, .data.ptr = source};
+
+	if (epoll_ctl(queue->base.fd, EPOLL_CTL_ADD, fd, &event) < 0)
+		return -errno;
+	return 0;
+}
+
+void reef_tcp_queue_remove(struct tcp_queue *queue, int fd)
+{
+	struct epoll_event event = {0};
+
+	/* Explicitly: a forked child may keep the socket open. */
+	epoll_ctl(queue->base.fd, EPOLL_CTL_DEL, fd, &event);
+}
+
+void reef_tcp_queue_forget(struct tcp_queue *queue, struct tcp_source *source)
+{
+	for (int i = 0; i < queue->event_count; i++)
+		if (queue->events[i].data.ptr == source)
+			queue->events[i].data.ptr = NULL;
+}
+
+/* --- watches --- */
+
+static uint32_t events_of(const struct tcp_link *link)
+{
+	return (link->stalled || link->paused ? 0 : EPOLLIN) |
+	       (link->blocked ? EPOLLOUT : 0);
+}
+
+void reef_tcp_watch_events(struct tcp_link *link)
+{
+	struct epoll_event event = {.events = events_of(link)};
+
+	if (link->fd < 0 || event.events == link->events)
+		return;
+	link->events = event.events;
+	for (struct tcp_watch *watch = link->watches; watch;
+	     watch = watch->next_of_link) {
+		event.data.ptr = &watch->source;
+		if (watch->in_epoll)
+			epoll_ctl(watch->queue->base.fd, EPOLL_CTL_MOD,
+				  link->fd, &event);
+	}
+}
+
+static struct tcp_watch *watch_create(struct tcp_queue *queue,
+				      struct tcp_link *link)
+{
+	struct tcp_watch *watch = calloc(1, sizeof(*watch));
+
+	if (!watch)
+		return NULL;
+	link->events = events_of(link);
+	watch->source.kind = TCP_WATCH;
+	if (reef_tcp_queue_add(queue, link->fd, link->events, &watch->source) <
+	    0) {
+		free(watch);
+		return NULL;
+	}
+	watch->in_epoll = true;
+	watch->queue = queue;
+	watch->link = link;
+	reef_tcp_link_ref(link);
+	watch->next_of_link = link->watches;
+	link->watches = watch;
+	watch->next = queue->watches;
+	watch->at = &queue->watches;
+	if (watch->next)
+		watch->next->at = &watch->next;
+	queue->watches = watch;
+	return watch;
+}
+
+struct tcp_watch *reef_tcp_watch_get(struct tcp_queue *queue,
+				     struct tcp_link *link)
+{
+	struct tcp_watch *watch;
+
+	for (watch = link->watches; watch; watch = watch->next_of_link)
+		if (watch->queue == queue)
+			return watch;
+	return watch_create(queue, link);
+}
+
+void reef_tcp_watch_activate(struct tcp_watch *watch)
+{
+	struct tcp_queue *queue = watch->queue;
+
+	watch->idle = 0;
+	if (watch->active_at)
+		return;
+	watch->next_active = queue->active;
+	watch->active_at = &queue->active;
+	if (watch->next_active)
+		watch->next_active->active_at = &watch->next_active;
+	queue->active = watch;
+	queue->active_count++;
+}
+
+static void deactivate(struct tcp_watch *watch)
+{
+	if (!watch->active_at)
+		return;
+	*watch->active_at = watch->next_active;
+	if (watch->next_active)
+		watch->next_active->active_at = watch->active_at;
+	watch->active_at = NULL;
+	watch->queue->active_count--;
+}
+
+void reef_tcp_watch_drop(struct tcp_watch *watch)
+{
+	struct tcp_link *link = watch->link;
+	struct tcp_watch **at;
+
+	pthread_mutex_lock(&link->tx_lock);
+	for (at = &link->watches; *at != watch; at = &(*at)->next_of_link)
+		;
+	*at = watch->next_of_link;
+	if (watch->in_epoll)
+		reef_tcp_queue_remove(watch->queue, link->fd);
+	pthread_mutex_unlock(&link->tx_lock);
+	reef_assert(atomic_load(&watch->under_way) == 0);
+	deactivate(watch);
+	*watch->at = watch->next;
+	if (watch->next)
+		watch->next->at = watch->at;
+	reef_tcp_queue_forget(watch->queue, &watch->source);
+	free(watch);
+	reef_tcp_link_unref(link);
+}
+
+/* A link of another queue, on which this one has nothing under way. */
+static bool is_useless(const struct tcp_watch *watch)
+{
+	return !watch->is_owner && atomic_load(&watch->under_way) == 0;
+}
+
+/* --- polling --- */
+
+static int poll_watch(struct tcp_watch *watch)
+{
+	int happened = reef_tcp_receive(watch->link, &watch->queue->base);
+
+	if (happened)
+		watch->idle = 0;
+	return happened;
+}
+
+static int poll_active(struct tcp_queue *queue)
+{
+	struct tcp_watch *watch, *next;
+	int happened = 0;
+
+	for (watch = queue->active; watch; watch = next) {
+		next = watch->next_active;
+		happened += poll_watch(watch);
+		if (++watch->idle < IDLE_MAX)
+			continue;
+		if (!atomic_load(&watch->under_way) ||
+		    atomic_load(&watch->link->broken))
+			deactivate(watch);
+	}
+	return happened;
+}
+
+/* While many are active they are not tried one by one; those that epoll did not
+ * report for a while are not active any more. */
+static void sweep_active(struct tcp_queue *queue)
+{
+	struct tcp_watch *watch, *next;
+
+	for (watch = queue->active; watch; watch = next) {
+		next = watch->next_active;
+		if (watch->idle++ && !atomic_load(&watch->under_way))
+			deactivate(watch);
+	}
+}
+
+static int on_linger(struct tcp_linger *linger, struct tcp_queue *queue,
+		     bool too_late)
+{
+	char bytes[4096];
+	ssize_t n = -1;
+
+	for (int i = 0; i < 64 && !too_late; i++) {
+		n = recv(linger->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+	}
+	if (!too_late && (n > 0 || (n < 0 && errno == EAGAIN)))
+		return 0;
+	reef_tcp_queue_remove(queue, linger->fd);
+	reef_tcp_queue_forget(queue, &linger->source);
+	close(linger->fd);
+	*linger->at = linger->next;
+	if (linger->next)
+		linger->next->at = linger->at;
+	free(linger);
+	return 0;
+}
+
+static int on_watch(struct tcp_watch *watch, uint32_t events)
+{
+	struct tcp_link *link = watch->link;
+
+	reef_tcp_watch_activate(watch);
+	/* Nobody reads it now, so nobody would find out. */
+	if (events & (EPOLLHUP | EPOLLERR) && events_of(link) == 0) {
+		reef_tcp_link_break(link, &watch->queue->base, -REEF_ENOLINK,
+				    false);
+		return 1;
+	}
+	return poll_watch(watch);
+}
+
+static int on_event(struct tcp_queue *queue, struct tcp_source *source,
+		    uint32_t events)
+{
+	uint64_t count;
+
+	switch (source->kind) {
+	case TCP_WAKE: /* the core drains it */
+		return 0;
+	case TCP_TIMER:
+		queue->timer_set =
+			read(queue->timer_fd, &count, sizeof(count)) < 0;
+		return 0;
+	case TCP_WATCH:
+		return on_watch(
+			reef_container(source, struct tcp_watch, source),
+			events);
+	case TCP_LISTENER:
+		return reef_tcp_listener_accept(
+			reef_container(source, struct tcp_listener, source),
+			reef_now_ns());
+	case TCP_GUEST:
+		return reef_tcp_guest_step(
+			reef_container(source, struct tcp_guest, source));
+	case TCP_OPENING:
+		return reef_tcp_opening_step(
+			reef_container(source, struct tcp_link, opening));
+	default:
+		return on_linger(
+			reef_container(source, struct tcp_linger, source),
+			queue, false);
+	}
+}
+
+static int poll_events(struct tcp_queue *queue)
+{
+	int happened = 0;
+	int count = epoll_wait(queue->base.fd, queue->events, EVENTS_MAX, 0);
+
+	queue->event_count = count > 0 ? count : 0;
+	for (int i = 0; i < queue->event_count; i++)
+		if (queue->events[i].data.ptr)
+			happened += on_event(queue, queue->events[i].data.ptr,
+					     queue->events[i].events);
+	queue->event_count = 0;
+	return happened;
+}
+
+/* --- time --- */
+
+static void tick_watches(struct tcp_queue *queue, uint64_t now_ns,
+			 bool was_away)
+{
+	struct tcp_watch *watch, *next;
+
+	for (watch = queue->watches; watch; watch = next) {
+		next = watch->next;
+		reef_tcp_link_tick(watch->link, &queue->base, now_ns, was_away);
+		if (is_useless(watch))
+			reef_tcp_watch_drop(watch);
+	}
+}
+
+static void tick(struct tcp_queue *queue)
+{
+	uint64_t silence_ns = tcp_silence_ns(queue->fabric);
+	uint64_t now_ns = reef_now_ns(), passed_ns = now_ns - queue->tick_ns;
+	bool was_away = passed_ns > silence_ns / 2;
+	struct tcp_guest *guest, *next_guest;
+	struct tcp_linger *linger, *next_linger;
+
+	if (passed_ns < silence_ns / 8)
+		return;
+	queue->tick_ns = now_ns;
+	tick_watches(queue, now_ns, was_away);
+	for (guest = queue->guests; guest; guest = next_guest) {
+		next_guest = guest->next;
+		if (was_away)
+			guest->until_ns = now_ns + silence_ns;
+		else if (now_ns >= guest->until_ns)
+			reef_tcp_guest_end(guest);
+	}
+	for (linger = queue->lingers; linger; linger = next_linger) {
+		next_linger = linger->next;
+		on_linger(linger, queue, now_ns >= linger->until_ns);
+	}
+	for (struct tcp_listener *listener = queue->listeners; listener;
+	     listener = listener->next_of_queue)
+		reef_tcp_listener_tick(listener, now_ns);
+}
+
+/* --- the queue --- */
+
+/* Own links that broke. `closed` may do anything, so begin anew after each. */
+static int settle(struct tcp_queue *queue)
+{
+	struct tcp_watch *watch = queue->watches;
+	int happened = 0;
+
+	while (watch && atomic_load(&queue->broken)) {
+		struct tcp_link *link = watch->link;
+
+		if (watch->is_owner && atomic_load(&link->broken)) {
+			reef_tcp_link_settle(link);
+			happened++;
+			watch = queue->watches;
+		} else {
+			watch = watch->next;
+		}
+	}
+	return happened;
+}
+
+/* The inbox has room again: let those read on that it stopped. */
+static void resume(struct tcp_queue *queue)
+{
+	if (atomic_load(&queue->base.inbox_count) >=
+	    queue->fabric->base.options.inbox_max)
+		return;
+	for (struct tcp_watch *watch = queue->watches; watch;
+	     watch = watch->next)
+		if (watch->is_owner && watch->link->paused)
+			poll_watch(watch);
+}
+
+int tcp_poll(struct reef_layer *layer, struct reef_queue *base)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)base;
+	bool look = queue->attentive || queue->active_count == 0 ||
+		    queue->active_count > DIRECT_MAX ||
+		    ++queue->round % EPOLL_EVERY == 0;
+	int happened = 0;
+
+	(void)layer;
+	if (queue->active_count <= DIRECT_MAX)
+		happened = poll_active(queue);
+	else if (++queue->round % SWEEP_EVERY == 0)
+		sweep_active(queue);
+	if (atomic_load_explicit(&queue->paused, memory_order_relaxed))
+		resume(queue);
+	if (look) {
+		happened += poll_events(queue);
+		tick(queue);
+		if (queue->attentive)
+			queue->attentive--;
+	}
+	if (atomic_load_explicit(&queue->broken, memory_order_relaxed))
+		happened += settle(queue);
+	return happened;
+}
+
+/* Is there anything whose time could run out while we sleep? */
+static bool needs_timer(const struct tcp_queue *queue)
+{
+	if (queue->guests || queue->lingers)
+		return true;
+	for (const struct tcp_listener *listener = queue->listeners; listener;
+	     listener = listener->next_of_queue)
+		if (listener->resume_ns)
+			return true;
+	for (const struct tcp_watch *watch = queue->watches; watch;
+	     watch = watch->next)
+		if (atomic_load(&watch->under_way) || watch->link->blocked ||
+		    watch->link->paused)
+			return true;
+	return false;
+}
+
+int tcp_arm(struct reef_layer *layer, struct reef_queue *base)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)base;
+	uint64_t ns = tcp_silence_ns(queue->fabric) / 4;
+	struct itimerspec timer = {
+		.it_value = {.tv_sec = (time_t)(ns / 1000000000),
+			     .tv_nsec = (long)(ns % 1000000000)},
+	};
+	struct tcp_watch *watch, *next;
+
+	(void)layer;
+	/* The poll that follows, and the one after the sleep. */
+	queue->attentive = 2;
+	for (watch = queue->watches; watch; watch = next) {
+		next = watch->next;
+		if (is_useless(watch))
+			reef_tcp_watch_drop(watch);
+	}
+	if (!queue->timer_set && needs_timer(queue))
+		queue->timer_set =
+			timerfd_settime(queue->timer_fd, 0, &timer, NULL) == 0;
+	return 0;
+}
+
+int tcp_queue_open(struct reef_layer *layer, struct reef_queue **out)
+{
+	struct tcp_queue *queue = calloc(1, sizeof(*queue));
+	int rc;
+
+	if (!queue)
+		return -ENOMEM;
+	rc = reef_queue_init(&queue->base, layer->fabric, true);
+	if (rc < 0)
+		goto err_free;
+	queue->fabric = tcp_fabric_of(layer);
+	queue->wake.kind = TCP_WAKE;
+	queue->timer.kind = TCP_TIMER;
+	queue->tick_ns = reef_now_ns();
+	rc = -EMFILE;
+	queue->timer_fd =
+		timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (queue->timer_fd < 0)
+		goto err_fini;
+	queue->base.fd = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->base.fd < 0)
+		goto err_timer;
+	rc = reef_tcp_queue_add(queue, queue->base.wake_fd, EPOLLIN,
+				&queue->wake);
+	if (rc == 0)
+		rc = reef_tcp_queue_add(queue, queue->timer_fd, EPOLLIN,
+					&queue->timer);
+	if (rc < 0)
+		goto err_epoll;
+	*out = &queue->base;
+	return 0;
+err_epoll:
+	close(queue->base.fd);
+err_timer:
+	close(queue->timer_fd);
+err_fini:
+	reef_queue_fini(&queue->base);
+err_free:
+	free(queue);
+	return rc;
+}
+
+/* Links that are still open are broken, and stay until they are closed or their
+ * fabric is. */
+void tcp_queue_close(struct reef_layer *layer, struct reef_queue *base)
+{
+	struct tcp_queue *queue = (struct tcp_queue *)base;
+	struct tcp_watch *watch;
+
+	while (queue->openings)
+		reef_tcp_opening_end(queue->openings);
+	while (queue->listeners)
+		reef_tcp_listener_stop(queue->listeners);
+	while (queue->guests)
+		reef_tcp_guest_end(queue->guests);
+	while ((watch = queue->watches)) {
+		if (!watch->is_owner) {
+			reef_tcp_watch_drop(watch);
+			continue;
+		}
+		reef_tcp_link_break(watch->link, base, -REEF_ENOLINK, false);
+		reef_tcp_link_settle(watch->link);
+	}
+	while (queue->lingers)
+		on_linger(queue->lingers, queue, true);
+	close(queue->base.fd);
+	close(queue->timer_fd);
+	reef_queue_fini(&queue->base);
+	free(queue);
+	(void)layer;
+}

@@ -1,0 +1,556 @@
+/* receive.c - what comes in on a link.
+ *
+ *            BATCH            executed
+ *   HEADER --------> BATCH ------------> HEADER      the target's part
+ *          --------> MESSAGE ----------> HEADER
+ *          --------> RESULTS -> TAIL --> HEADER      PART has no tail
+ *          --------> CONTROL ----------> HEADER
+ *
+ * Bytes are read into `in`, except for long results of READs, which the kernel
+ * puts where they belong. Input stays in the buffer while the answers to READs
+ * do not go out (stalled) or an inbox is full (paused).
+ */
+#include "fabric/tcp/tcp.h"
+
+#include "wire/bytes.h"
+#include "wire/control.h"
+
+#include <sys/socket.h>
+
+#define IN_FIRST (64u << 10)
+#define DIRECT_MIN (8u << 10) /* results that are read in place */
+#define DIRECT_PARTS 16
+#define BEHIND 512
+#define ROUNDS 16 /* of reading, before others get their turn */
+#define REPLY_FULL (256u << 10)
+#define KEEP (256u << 10)
+
+/* --- results of our own batches --- */
+
+static struct reef_batch *head_batch(const struct tcp_link *link)
+{
+	uint64_t ended =
+		atomic_load_explicit(&link->ended, memory_order_relaxed);
+
+	/* Acquire: the slot; the partner is the release in tcp_post. */
+	if (ended == atomic_load_explicit(&link->posted, memory_order_acquire))
+		return NULL;
+	return link->ring[ended & (link->ring_size - 1)];
+}
+
+static uint32_t brings(const struct reef_op *op)
+{
+	if (op->kind == REEF_READ)
+		return op->length;
+	return op->kind == REEF_CAS || op->kind == REEF_FAA ? 8 : 0;
+}
+
+static uint32_t results_left(const struct tcp_link *link)
+{
+	return link->header.type == REEF_FRAME_BATCH_DONE
+		       ? link->header_left - REEF_WIRE_DONE_SIZE
+		       : link->header_left;
+}
+
+/* The operation that the next result is of; NULL: none. */
+static struct reef_op *result_next(struct tcp_link *link,
+				   struct reef_batch *batch)
+{
+	while (link->result_op < batch->count) {
+		struct reef_op *op = &batch->ops[link->result_op];
+
+		if (link->result_moved < brings(op))
+			return op;
+		link->result_op++;
+		link->result_moved = 0;
+	}
+	return NULL;
+}
+
+static int results_begin(struct tcp_link *link)
+{
+	uint32_t least = link->header.type == REEF_FRAME_BATCH_DONE
+				 ? REEF_WIRE_DONE_SIZE
+				 : 1;
+
+	if (link->header.length < least ||
+	    link->header.length > REEF_WIRE_PART_MAX)
+		return -REEF_EPROTO;
+	if (link->base.listener || !head_batch(link) ||
+	    link->header.tag !=
+		    atomic_load_explicit(&link->ended, memory_order_relaxed))
+		return -REEF_EPROTO;
+	link->input = TCP_RESULTS;
+	return 0;
+}
+
+static void take_input(struct tcp_link *link, size_t size)
+{
+	tcp_buffer_take(&link->in, size);
+	link->header_left -= (uint32_t)size;
+}
+
+static int results_digest(struct tcp_link *link)
+{
+	struct reef_batch *batch = head_batch(link);
+	const uint8_t *bytes = link->in.bytes + link->in.start;
+	uint32_t left = results_left(link), size;
+	size_t there = tcp_buffer_used(&link->in);
+	struct reef_op *op;
+
+	if (left == 0) {
+		link->input = link->header_left ? TCP_TAIL : TCP_HEADER;
+		return 0;
+	}
+	op = result_next(link, batch);
+	if (!op)
+		return -REEF_EPROTO;
+	if (op->kind != REEF_READ) {
+		if (left < 8)
+			return -REEF_EPROTO;
+		if (there < 8)
+			return -EAGAIN;
+		op->result = reef_get64(bytes);
+		size = 8;
+	} else {
+		size = op->length - link->result_moved;
+		if (size > left)
+			size = left;
+		if (size > there)
+			size = (uint32_t)there;
+		if (size == 0)
+			return -EAGAIN;
+		memcpy((uint8_t *)op->local + link->result_moved, bytes, size);
+	}
+	link->result_moved += size;
+	take_input(link, size);
+	return 0;
+}
+
+/* Is what came exactly what the first `done` operations bring? */
+static bool results_fit(struct tcp_link *link, struct reef_batch *batch,
+			uint32_t done)
+{
+	result_next(link, batch);
+	if (link->result_op < done || link->result_moved)
+		return false;
+	for (uint32_t i = done; i < link->result_op; i++)
+		if (brings(&batch->ops[i]))
+			return false;
+	return true;
+}
+
+static int tail_digest(struct tcp_link *link)
+{
+	struct reef_batch *batch = head_batch(link);
+	uint64_t number =
+		atomic_load_explicit(&link->ended, memory_order_relaxed);
+	struct tcp_watch *watch = (struct tcp_watch *)batch->scratch[0];
+	struct reef_wire_done done;
+
+	if (tcp_buffer_used(&link->in) < REEF_WIRE_DONE_SIZE)
+		return -EAGAIN;
+	if (reef_wire_done_decode(link->in.bytes + link->in.start, batch->count,
+				  &done) < 0 ||
+	    !results_fit(link, batch, done.done))
+		return -REEF_EPROTO;
+	/* Acquire: no byte of it is being sent; the partner is the release in
+	 * send.c. */
+	if (atomic_load_explicit(&link->sent, memory_order_acquire) <= number)
+		return -REEF_EPROTO;
+	take_input(link, REEF_WIRE_DONE_SIZE);
+	for (uint32_t i = 0; i < done.done; i++)
+		batch->ops[i].status = 0;
+	batch->status = 0;
+	if (done.status)
+		reef_batch_fail(batch, done.done, done.status);
+	link->result_op = 0;
+	link->result_moved = 0;
+	link->input = TCP_HEADER;
+	/* Release: the slot is free; the partner is the acquire in tcp_post. */
+	atomic_store_explicit(&link->ended, number + 1, memory_order_release);
+	atomic_fetch_sub(&watch->under_way, 1);
+	reef_batch_ended(link->polling, batch);
+	link->happened++;
+	return 0;
+}
+
+/* --- control --- */
+
+static const struct {
+	bool known;
+	bool from_connector, from_acceptor;
+	uint32_t length;
+} controls[REEF_FRAME_TYPES] = {
+	[REEF_FRAME_BYE] = {true, true, true, REEF_WIRE_BYE_SIZE},
+	[REEF_FRAME_PING] = {true, true, true, 0},
+	[REEF_FRAME_PONG] = {true, true, true, 0},
+	[REEF_FRAME_ATTACH] = {true, true, false, REEF_WIRE_KEY_SIZE},
+	[REEF_FRAME_ATTACHED] = {true, false, true, REEF_WIRE_ATTACHED_SIZE},
+	[REEF_FRAME_WITHDRAW] = {true, false, true, REEF_WIRE_KEY_SIZE},
+	[REEF_FRAME_DETACH] = {true, true, false, REEF_WIRE_KEY_SIZE},
+};
+
+static int control_begin(struct tcp_link *link)
+{
+	uint8_t type = link->header.type;
+
+	if (!controls[type].known ||
+	    link->header.length != controls[type].length ||
+	    !(link->base.listener ? controls[type].from_connector
+				  : controls[type].from_acceptor))
+		return -REEF_EPROTO;
+	link->input = TCP_CONTROL;
+	return 0;
+}
+
+static int on_bye(struct tcp_link *link, const uint8_t *payload)
+{
+	int reason;
+
+	(void)link;
+	if (reef_wire_bye_decode(payload, REEF_WIRE_BYE_SIZE, &reason) < 0)
+		return -REEF_EPROTO;
+	return reason;
+}
+
+static int control_digest(struct tcp_link *link)
+{
+	const uint8_t *payload = link->in.bytes + link->in.start;
+	int rc = 0;
+
+	if (tcp_buffer_used(&link->in) < link->header.length)
+		return -EAGAIN;
+	switch (link->header.type) {
+	case REEF_FRAME_BYE:
+		rc = on_bye(link, payload);
+		break;
+	case REEF_FRAME_PING:
+		rc = reef_tcp_control(link, REEF_FRAME_PONG, link->header.tag,
+				      NULL, 0);
+		break;
+	case REEF_FRAME_ATTACH:
+		rc = reef_tcp_on_attach(link, payload);
+		break;
+	case REEF_FRAME_ATTACHED:
+		rc = reef_tcp_on_attached(link, payload);
+		break;
+	case REEF_FRAME_WITHDRAW:
+		rc = reef_tcp_on_withdraw(link, payload);
+		break;
+	case REEF_FRAME_DETACH:
+		rc = reef_tcp_on_detach(link, payload);
+		break;
+	}
+	take_input(link, link->header.length);
+	link->input = TCP_HEADER;
+	/* Whoever asks for so much and reads nothing is up to no good. */
+	return rc == -ENOBUFS ? -REEF_EPROTO : rc;
+}
+
+/* --- frames --- */
+
+static int message_begin(struct tcp_link *link)
+{
+	if (link->base.listener || link->header.tag ||
+	    link->header.length > link->fabric->base.options.message_max)
+		return -REEF_EPROTO;
+	link->input = TCP_MESSAGE;
+	return 0;
+}
+
+static int message_digest(struct tcp_link *link)
+{
+	int rc;
+
+	if (tcp_buffer_used(&link->in) < link->header.length)
+		return -EAGAIN;
+	rc = link->target.message(link, link->in.bytes + link->in.start,
+				  link->header.length);
+	if (rc < 0)
+		return rc;
+	take_input(link, link->header.length);
+	link->input = TCP_HEADER;
+	return 0;
+}
+
+static int batch_begin(struct tcp_link *link)
+{
+	if (!link->base.listener)
+		return -REEF_EPROTO;
+	/* F7: on every frame. */
+	if (reef_tcp_is_fenced(link->fabric, link->base.session))
+		return -REEF_EFENCED;
+	link->input = TCP_BATCH;
+	return reef_tcp_target_begin(&link->target, link->header.tag,
+				     link->header.length);
+}
+
+static int header_digest(struct tcp_link *link)
+{
+	int rc;
+
+	if (tcp_buffer_used(&link->in) < REEF_FRAME_HEADER_SIZE)
+		return -EAGAIN;
+	rc = reef_frame_header_decode(link->in.bytes + link->in.start,
+				      &link->header);
+	if (rc < 0 || link->header.flags)
+		return -REEF_EPROTO;
+	tcp_buffer_take(&link->in, REEF_FRAME_HEADER_SIZE);
+	link->header_left = link->header.length;
+	switch (link->header.type) {
+	case REEF_FRAME_BATCH:
+		return batch_begin(link);
+	case REEF_FRAME_MESSAGE:
+		return message_begin(link);
+	case REEF_FRAME_BATCH_PART:
+	case REEF_FRAME_BATCH_DONE:
+		return results_begin(link);
+	default:
+		return control_begin(link);
+	}
+}
+
+static int batch_digest(struct tcp_link *link)
+{
+	size_t used;
+	int rc = reef_tcp_target_feed(&link->target,
+				      link->in.bytes + link->in.start,
+				      tcp_buffer_used(&link->in), &used);
+
+	take_input(link, used);
+	if (rc == 0) {
+		link->input = TCP_HEADER;
+		link->happened++;
+	}
+	return rc;
+}
+
+/* Act on what is in the buffer, as far as it goes; returns why not further:
+ * -EAGAIN: more is needed, or what the target returns, or why the link has to
+ * end. */
+static int digest(struct tcp_link *link)
+{
+	int rc;
+
+	do {
+		switch (link->input) {
+		case TCP_HEADER:
+			rc = header_digest(link);
+			break;
+		case TCP_CONTROL:
+			rc = control_digest(link);
+			break;
+		case TCP_BATCH:
+			rc = batch_digest(link);
+			break;
+		case TCP_MESSAGE:
+			rc = message_digest(link);
+			break;
+		case TCP_RESULTS:
+			rc = results_digest(link);
+			break;
+		default:
+			rc = tail_digest(link);
+		}
+	} while (rc == 0);
+	return rc;
+}
+
+/* --- reading --- */
+
+/* Where the results that come next belong, as far as they are long READs.
+ * Returns how many places. */
+static int places(struct tcp_link *link, struct iovec *parts)
+{
+	struct reef_batch *batch;
+	uint32_t left, size, op, moved;
+	int count = 0;
+
+	if (link->input != TCP_RESULTS || tcp_buffer_used(&link->in) ||
+	    results_left(link) < DIRECT_MIN)
+		return 0;
+	batch = head_batch(link);
+	left = results_left(link);
+	op = link->result_op;
+	moved = link->result_moved;
+	for (; left && op < batch->count && count < DIRECT_PARTS; op++) {
+		size = brings(&batch->ops[op]) - moved;
+		if (size && batch->ops[op].kind != REEF_READ)
+			break;
+		if (size > left)
+			size = left;
+		if (size)
+			parts[count++] = (struct iovec){
+				(uint8_t *)batch->ops[op].local + moved, size};
+		left -= size;
+		moved = 0;
+	}
+	return count;
+}
+
+/* `n` bytes were read into places(): say so. */
+static void placed(struct tcp_link *link, const struct iovec *parts, int count,
+		   size_t *n)
+{
+	for (int i = 0; i < count && *n; i++) {
+		size_t size = *n < parts[i].iov_len ? *n : parts[i].iov_len;
+
+		result_next(link, head_batch(link));
+		link->result_moved += (uint32_t)size;
+		link->header_left -= (uint32_t)size;
+		*n -= size;
+	}
+}
+
+static int make_room(struct tcp_link *link)
+{
+	struct tcp_buffer *in = &link->in;
+
+	if (in->start == in->end)
+		tcp_buffer_trim(in, KEEP);
+	if (in->size - in->end >= IN_FIRST / 4)
+		return 0;
+	/* Bounded by the longest message or table of operations, after which
+	 * the target does not ask for more. */
+	return tcp_buffer_reserve(in, in->size ? in->size / 2 : IN_FIRST,
+				  SIZE_MAX / 2);
+}
+
+/* Read once. *drained: there was no more than that. */
+static int fill(struct tcp_link *link, bool *drained)
+{
+	struct iovec parts[DIRECT_PARTS + 1];
+	struct msghdr message = {.msg_iov = parts};
+	int count = places(link, parts);
+	size_t most = 0, got;
+	ssize_t n;
+	int rc = make_room(link);
+
+	if (rc < 0)
+		return rc;
+	parts[count] = (struct iovec){link->in.bytes + link->in.end,
+				      link->in.size - link->in.end};
+	/* After long results comes, if anything, the head of more of them. */
+	if (count)
+		parts[count].iov_len = BEHIND;
+	for (int i = 0; i <= count; i++)
+		most += parts[i].iov_len;
+	message.msg_iovlen = (size_t)count + 1;
+	do {
+		if (count)
+			n = recvmsg(link->fd, &message, MSG_DONTWAIT);
+		else
+			n = recv(link->fd, parts[0].iov_base, parts[0].iov_len,
+				 MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	*drained = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+	if (n <= 0)
+		return *drained ? -EAGAIN : -REEF_ENOLINK;
+	got = (size_t)n;
+	*drained = got < most;
+	placed(link, parts, count, &got);
+	link->in.end += got;
+	return 0;
+}
+
+/* --- answers --- */
+
+/* Send the answers that wait; they join between two frames. */
+static void push(struct tcp_link *link)
+{
+	struct tcp_buffer *reply = &link->target.reply;
+
+	if (!tcp_buffer_used(reply) && !link->blocked)
+		return;
+	pthread_mutex_lock(&link->tx_lock);
+	while (reef_tcp_flush(link) == 0 && tcp_buffer_used(reply)) {
+		tcp_buffer_trim(&link->out, KEEP);
+		tcp_buffer_swap(&link->out, reply);
+	}
+	pthread_mutex_unlock(&link->tx_lock);
+}
+
+static void set_waits(struct tcp_link *link, bool stalled, bool paused)
+{
+	struct tcp_queue *owner = (struct tcp_queue *)link->base.queue;
+
+	if (link->stalled == stalled && link->paused == paused)
+		return;
+	pthread_mutex_lock(&link->tx_lock);
+	if (paused && !link->paused)
+		atomic_fetch_add(&owner->paused, 1);
+	if (!paused && link->paused)
+		atomic_fetch_sub(&owner->paused, 1);
+	atomic_store(&link->stalled, stalled);
+	atomic_store(&link->paused, paused);
+	reef_tcp_watch_events(link);
+	pthread_mutex_unlock(&link->tx_lock);
+}
+
+/* Act on what was read, and answer.  -EAGAIN: more can be read.  0: not now.
+ * Otherwise why the link has to end. */
+static int step(struct tcp_link *link)
+{
+	int rc;
+
+	do {
+		rc = digest(link);
+		push(link);
+	} while (rc == -ENOBUFS &&
+		 tcp_buffer_used(&link->target.reply) < REPLY_FULL);
+	set_waits(link, rc == -ENOBUFS, rc == -ENOSPC);
+	if (rc == -ENOBUFS)
+		return atomic_load(&link->doomed);
+	return rc == -ENOSPC ? 0 : rc;
+}
+
+/* Returns 0, or why the link has to end. */
+static int work(struct tcp_link *link)
+{
+	bool drained = false;
+	int rc = step(link);
+
+	for (int i = 0; rc == -EAGAIN && !drained && i < ROUNDS; i++) {
+		rc = fill(link, &drained);
+		if (rc < 0)
+			break;
+		/* One look at the clock is enough. */
+		if (i == 0)
+			atomic_store_explicit(&link->heard_ns, reef_now_ns(),
+					      memory_order_relaxed);
+		link->happened++;
+		rc = step(link);
+	}
+	if (rc != -EAGAIN)
+		return rc;
+	/* All that the peer said before it went has been read. */
+	return drained ? atomic_load(&link->doomed) : 0;
+}
+
+int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling)
+{
+	int rc, happened;
+
+	if (pthread_mutex_trylock(&link->rx_lock))
+		return 0;
+	if (atomic_load(&link->broken)) {
+		pthread_mutex_unlock(&link->rx_lock);
+		return 0;
+	}
+	link->polling = polling;
+	link->happened = 0;
+	rc = work(link);
+	if (rc < 0) {
+		pthread_mutex_lock(&link->tx_lock);
+		reef_tcp_link_break_locked(link, polling, rc,
+					   rc == -REEF_EPROTO ||
+						   rc == -REEF_EFENCED ||
+						   rc == -ENOMEM);
+		pthread_mutex_unlock(&link->tx_lock);
+		link->happened++;
+	}
+	happened = link->happened;
+	pthread_mutex_unlock(&link->rx_lock);
+	return happened;
+}

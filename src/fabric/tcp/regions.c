@@ -1,0 +1,132 @@
+#include "fabric/tcp/regions.h"
+
+#include "base/random.h"
+
+#include <stdlib.h>
+
+#define SLOT_BITS 20
+#define SLOTS_MAX (1u << SLOT_BITS)
+#define SLOTS_FIRST 64
+
+void reef_tcp_regions_init(struct tcp_regions *regions)
+{
+	*regions = (struct tcp_regions){0};
+	pthread_mutex_init(&regions->lock, NULL);
+}
+
+void reef_tcp_regions_fini(struct tcp_regions *regions)
+{
+	struct tcp_region *region;
+
+	for (uint32_t i = 0; i < regions->count; i++)
+		free(regions->slots[i]);
+	while ((region = regions->withdrawn)) {
+		regions->withdrawn = region->next;
+		free(region);
+	}
+	free(regions->slots);
+	pthread_mutex_destroy(&regions->lock);
+}
+
+static int grow(struct tcp_regions *regions)
+{
+	uint32_t count = regions->count ? regions->count * 2 : SLOTS_FIRST;
+	struct tcp_region **slots;
+
+	if (regions->count == SLOTS_MAX)
+		return -ENOSPC;
+	slots = realloc(regions->slots, count * sizeof(struct tcp_region *));
+	if (!slots)
+		return -ENOMEM;
+	for (uint32_t i = regions->count; i < count; i++)
+		slots[i] = NULL;
+	regions->slots = slots;
+	regions->count = count;
+	return 0;
+}
+
+int reef_tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
+{
+	uint64_t key;
+	uint32_t slot = 0;
+	int rc;
+
+	/* The slot gives way to the index; 0 is no key. */
+	do {
+		rc = reef_random_secret(&key, sizeof(key));
+		if (rc < 0)
+			return rc;
+	} while (key >> SLOT_BITS == 0);
+	pthread_mutex_lock(&regions->lock);
+	while (slot < regions->count && regions->slots[slot])
+		slot++;
+	if (slot == regions->count)
+		rc = grow(regions);
+	if (rc == 0) {
+		region->base.key = (key & ~(uint64_t)(SLOTS_MAX - 1)) | slot;
+		regions->slots[slot] = region;
+	}
+	pthread_mutex_unlock(&regions->lock);
+	return rc;
+}
+
+static void unlist(struct tcp_regions *regions, struct tcp_region *region)
+{
+	struct tcp_region **at = &regions->withdrawn;
+
+	while (*at != region)
+		at = &(*at)->next;
+	*at = region->next;
+}
+
+int reef_tcp_regions_withdraw(struct tcp_regions *regions,
+			      struct tcp_region *region)
+{
+	uint32_t slot = (uint32_t)(region->base.key & (SLOTS_MAX - 1));
+	bool in_use;
+
+	pthread_mutex_lock(&regions->lock);
+	if (!atomic_load_explicit(&region->withdrawn, memory_order_relaxed)) {
+		reef_assert(regions->slots[slot] == region);
+		regions->slots[slot] = NULL;
+		region->next = regions->withdrawn;
+		regions->withdrawn = region;
+		/* Whoever has taken it looks at this before each operation. */
+		atomic_store(&region->withdrawn, 1);
+	}
+	/* Acquire: all that its last user did lies before this; the partner is
+	 * the release in give. */
+	in_use = atomic_load_explicit(&region->users, memory_order_acquire);
+	if (!in_use)
+		unlist(regions, region);
+	pthread_mutex_unlock(&regions->lock);
+	if (in_use)
+		return -EAGAIN;
+	free(region);
+	return 0;
+}
+
+struct tcp_region *reef_tcp_regions_take(struct tcp_regions *regions,
+					 uint64_t key)
+{
+	uint32_t slot = (uint32_t)(key & (SLOTS_MAX - 1));
+	struct tcp_region *region = NULL;
+
+	pthread_mutex_lock(&regions->lock);
+	if (slot < regions->count)
+		region = regions->slots[slot];
+	if (region && region->base.key == key)
+		atomic_fetch_add_explicit(&region->users, 1,
+					  memory_order_relaxed);
+	else
+		region = NULL;
+	pthread_mutex_unlock(&regions->lock);
+	return region;
+}
+
+void reef_tcp_regions_give(struct tcp_region *region)
+{
+	if (region)
+		atomic_fetch_sub_explicit(&region->users, 1,
+					  memory_order_release);
+}

@@ -1,0 +1,46 @@
+/* regions.h - the memory that a tcp fabric exposes, by key.
+ *
+ * (1) A key is 44 random bits and a slot of 20: whoever was not told one does
+ *     not guess it, and one that is withdrawn is never given again.
+ * (2) A region that is taken stays until it is given back, even if it is
+ *     withdrawn meanwhile; but then nobody takes it again.
+ *
+ * Thread: any. */
+#ifndef REEF_FABRIC_TCP_REGIONS_H
+#define REEF_FABRIC_TCP_REGIONS_H
+
+#include "fabric/provider.h"
+
+#include <pthread.h>
+
+struct tcp_region {
+	struct reef_region base;
+	_Atomic uint32_t users;
+	_Atomic int withdrawn;
+	struct tcp_region *next; /* withdrawn, but still in use */
+};
+
+struct tcp_regions {
+	pthread_mutex_t lock;
+	struct tcp_region **slots; /* NULL: free */
+	uint32_t count;		   /* of slots */
+	struct tcp_region *withdrawn;
+};
+
+void reef_tcp_regions_init(struct tcp_regions *regions);
+void reef_tcp_regions_fini(struct tcp_regions *regions); /* frees all */
+
+/* Put a region in; sets its key.  -ENOMEM.  -ENOSPC: 2^20 regions. */
+int reef_tcp_regions_add(struct tcp_regions *regions,
+			 struct tcp_region *region);
+
+/* No more takes; 0: nobody has it, and it is freed.  -EAGAIN: call again. */
+int reef_tcp_regions_withdraw(struct tcp_regions *regions,
+			      struct tcp_region *region);
+
+/* NULL: no such key, or withdrawn. */
+struct tcp_region *reef_tcp_regions_take(struct tcp_regions *regions,
+					 uint64_t key);
+void reef_tcp_regions_give(struct tcp_region *region); /* NULL is fine */
+
+#endif

@@ -269,13 +269,16 @@ static void run_case(struct run *run, struct contest *contest,
 		tell(run, "%s: starting %s", one->name, in[i]->who->name);
 		contestant_prepare(contest, in[i]);
 	}
-	for (uint32_t round = 1; round <= rounds; round++)
-		for (uint32_t i = 0; i < count; i++) {
-			tell(run, "%s: round %u, %s", one->name, round,
-			     in[i]->who->name);
-			contestant_round(in[i], one->name,
-					 run->options->seconds / rounds);
-		}
+	/* Each begins in turn: who runs after whom is part of the noise. */
+	for (uint32_t turn = 0; turn < rounds * count; turn++) {
+		uint32_t round = turn / count;
+		struct contestant *one_in = in[(turn + round) % count];
+
+		tell(run, "%s: round %u, %s", one->name, round + 1,
+		     one_in->who->name);
+		contestant_round(one_in, one->name,
+				 run->options->seconds / rounds);
+	}
 	tell(run, "%s", "");
 	run->failed_count += in[0]->error[0] != '\0';
 	/* A case where Reef itself has no figure has no line either: the table

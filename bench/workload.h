@@ -13,7 +13,12 @@
  *     running state: by the value alone a random function falls into a cycle
  *     short enough for the cache after some thousands of steps.
  * (4) Every operation is complete, as its library means it, before the next
- *     begins; a batch before the next batch.
+ *     begins; a batch before the next batch. A processor runs ahead of a short
+ *     loop: its window holds a dozen rounds of a plain loop, and it fetches the
+ *     lines of all of them at once, so that such a loop measures batches and
+ *     not operations. So the next address depends on the last result, or,
+ *     where there is none (WRITE), an instruction barrier lies between the two.
+ *     The FREE kinds leave that out; BATCH is what a user has for it.
  *
  * Thread: owner. */
 #ifndef REEF_BENCH_WORKLOAD_H
@@ -34,9 +39,12 @@ enum workload_kind {
 	WORKLOAD_CHAIN, /* READs, each address from the last value */
 	WORKLOAD_READ,	/* READs at random */
 	WORKLOAD_BATCH, /* READs at random, 32 posted at once */
-	WORKLOAD_WRITE,
-	WORKLOAD_CAS,
+	WORKLOAD_WRITE, /* one after the other */
+	WORKLOAD_CAS,	/* each address from the last result */
 	WORKLOAD_FAA,
+	WORKLOAD_WRITE_FREE, /* the same, all addresses known beforehand */
+	WORKLOAD_CAS_FREE,
+	WORKLOAD_FAA_FREE,
 	WORKLOAD_CAS_HOT, /* all on one word */
 	WORKLOAD_FAA_HOT,
 };
@@ -104,11 +112,21 @@ workload_inline uint64_t workload_hot_offset(const struct workload_state *state)
 	return state->lines * WORKLOAD_LINE;
 }
 
+/* Nothing after this starts before everything in front of it has finished. */
+workload_inline void workload_serialize(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("lfence" : : : "memory");
+#elif defined(__aarch64__)
+	__asm__ volatile("isb" : : : "memory");
+#endif
+}
+
 /* A word that may be swapped (odd 0) or added to (odd 1). */
 workload_inline uint64_t workload_word(struct workload_state *state,
-				       uint32_t odd)
+				       uint64_t mix, uint32_t odd)
 {
-	uint64_t line = workload_line(state, 0) & ~UINT64_C(1);
+	uint64_t line = workload_line(state, mix) & ~UINT64_C(1);
 
 	return line * 8 + ((state->random >> 8) & 6) + odd;
 }
@@ -174,7 +192,7 @@ workload_inline int workload_batch(const struct workload_ops *ops,
 
 workload_inline int workload_write(const struct workload_ops *ops,
 				   void *context, struct workload_state *state,
-				   uint32_t count)
+				   bool serial, uint32_t count)
 {
 	int rc;
 
@@ -185,18 +203,21 @@ workload_inline int workload_write(const struct workload_ops *ops,
 				WORKLOAD_LINE);
 		if (__builtin_expect(rc != 0, 0))
 			return rc;
+		if (serial)
+			workload_serialize();
 	}
 	return 0;
 }
 
 workload_inline int workload_cas(const struct workload_ops *ops, void *context,
-				 struct workload_state *state, uint32_t count)
+				 struct workload_state *state, bool chain,
+				 uint32_t count)
 {
-	uint64_t differences = 0, before;
+	uint64_t differences = 0, before = 0;
 	int rc;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t index = workload_word(state, 0);
+		uint64_t index = workload_word(state, chain ? before : 0, 0);
 		uint64_t value = workload_fill(index);
 
 		rc = ops->cas(context, index * 8, value, value, &before);
@@ -208,13 +229,14 @@ workload_inline int workload_cas(const struct workload_ops *ops, void *context,
 }
 
 workload_inline int workload_faa(const struct workload_ops *ops, void *context,
-				 struct workload_state *state, uint32_t count)
+				 struct workload_state *state, bool chain,
+				 uint32_t count)
 {
-	uint64_t before;
+	uint64_t before = 0;
 	int rc;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t index = workload_word(state, 1);
+		uint64_t index = workload_word(state, chain ? before : 0, 1);
 
 		rc = ops->faa(context, index * 8, 1, &before);
 		if (__builtin_expect(rc != 0, 0))
@@ -261,11 +283,17 @@ workload_inline int workload_chunk(const struct workload *workload,
 	case WORKLOAD_BATCH:
 		return workload_batch(ops, context, state, count);
 	case WORKLOAD_WRITE:
-		return workload_write(ops, context, state, count);
+		return workload_write(ops, context, state, true, count);
 	case WORKLOAD_CAS:
-		return workload_cas(ops, context, state, count);
+		return workload_cas(ops, context, state, true, count);
 	case WORKLOAD_FAA:
-		return workload_faa(ops, context, state, count);
+		return workload_faa(ops, context, state, true, count);
+	case WORKLOAD_WRITE_FREE:
+		return workload_write(ops, context, state, false, count);
+	case WORKLOAD_CAS_FREE:
+		return workload_cas(ops, context, state, false, count);
+	case WORKLOAD_FAA_FREE:
+		return workload_faa(ops, context, state, false, count);
 	case WORKLOAD_CAS_HOT:
 		return workload_hot(ops, context, state, true, count);
 	case WORKLOAD_FAA_HOT:
@@ -321,15 +349,21 @@ workload_inline int workload_check(const struct workload_ops *ops,
 	return rc;
 }
 
-/* Touch every page once, so that no round pays for filling page tables. */
+/* Read and write every page once, so that no round pays for filling page
+ * tables or for a page's first write. */
 workload_inline int workload_sweep(const struct workload_ops *ops,
 				   void *context, struct workload_state *state)
 {
+	uint64_t before;
 	int rc = 0;
 
-	for (uint64_t line = 0; !rc && line < state->lines; line += 64)
+	for (uint64_t line = 0; !rc && line < state->lines; line += 64) {
 		rc = ops->read(context, line * WORKLOAD_LINE, state->local,
 			       WORKLOAD_LINE);
+		rc = rc ? rc
+			: ops->faa(context, line * WORKLOAD_LINE + 8, 0,
+				   &before);
+	}
 	return rc;
 }
 

@@ -1,0 +1,139 @@
+"""bench.py REEF - `reef bench` runs every case and says so in JSON.
+
+Nothing here is about time: only that every case ran, beside everybody it is
+to run beside, and that what is missing is named.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+REEF = os.path.abspath(sys.argv[1])
+TIMEOUT_S = 240
+
+
+def reef(*arguments, **environment):
+    return subprocess.run(
+        [REEF, "bench", *arguments], capture_output=True, text=True,
+        timeout=TIMEOUT_S, env={**os.environ, **environment}, check=False)
+
+
+def listed():
+    """case -> peers that it has a required ratio against."""
+    lines = reef("fabric", "--list").stdout.splitlines()[2:]
+    return {line.split()[0]: line for line in lines}
+
+
+def check_line(line):
+    one = json.loads(line)
+    assert one["bench"] == "fabric", line
+    assert one["unit"] == "ops/s", line
+    assert one["value"] > 0, line
+    assert set(one["ratio"]) == set(one["peers"]), line
+    for peer, value in one["peers"].items():
+        ratio = one["value"] / value
+        assert abs(one["ratio"][peer] - ratio) < 0.01 * ratio, line
+    known = {"bench", "case", "unit", "value", "peers", "ratio", "absent"}
+    assert set(one) <= known, line
+    return one
+
+
+def bench_quick_runs_every_case():
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "out.json")
+        run = reef("fabric", "--quick", "--json", path)
+        assert run.returncode == 0, run.stdout + run.stderr
+        with open(path, encoding="utf-8") as file:
+            cases = [check_line(line) for line in file]
+    assert [one["case"] for one in cases] == list(listed()), cases
+    for one in cases:
+        assert one["case"] in run.stdout, run.stdout
+        for peer in ("raw", "ucx", "libfabric", "swapcontext"):
+            if peer + " " in listed()[one["case"]].split("  ")[-1]:
+                where = {**one["peers"], **one.get("absent", {})}
+                assert peer in where, one
+        # Built or not, but never built and failing.
+        for peer, why in one.get("absent", {}).items():
+            assert why.startswith("not built"), (peer, why)
+
+
+def bench_json_to_stdout_is_only_json():
+    run = reef("fabric", "--quick", "--case", "fiber-*", "--json", "-")
+    assert run.returncode == 0, run.stderr
+    assert len(run.stdout.splitlines()) == 1, run.stdout
+    check_line(run.stdout)
+    assert "fiber-switch" in run.stderr, run.stderr
+
+
+def bench_missing_peer_is_named():
+    with tempfile.TemporaryDirectory() as directory:
+        run = reef("fabric", "--quick", "--case", "shm-read-64", "--json",
+                   "-", REEF_PEERS=directory)
+    assert run.returncode == 0, run.stderr
+    one = check_line(run.stdout)
+    assert set(one["peers"]) == {"raw"}, one
+    assert set(one["absent"]) == {"ucx", "libfabric"}, one
+
+
+def bench_broken_peer_is_named():
+    with tempfile.TemporaryDirectory() as directory:
+        for peer in ("peer_ucx", "peer_libfabric"):
+            path = os.path.join(directory, peer)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\nexit 3\n")
+            os.chmod(path, 0o755)
+        run = reef("fabric", "--quick", "--case", "shm-read-64", "--json",
+                   "-", REEF_PEERS=directory)
+    assert run.returncode == 0, run.stderr
+    one = check_line(run.stdout)
+    for why in one["absent"].values():
+        assert "ended" in why or why.startswith("not built"), one
+
+
+def bench_wrong_arguments_are_refused():
+    for arguments in ([], ["nothing"], ["fabric", "--case", "none"],
+                      ["fabric", "--seconds", "0"], ["fabric", "--what"],
+                      ["fabric", "--rounds", "100"]):
+        run = reef(*arguments)
+        assert run.returncode == 2, (arguments, run)
+        assert "reef bench:" in run.stderr, (arguments, run)
+
+
+def bench_json_to_nowhere_fails():
+    run = reef("fabric", "--quick", "--json", "/nonexistent/out.json")
+    assert run.returncode == 1, run
+
+
+def bench_help_helps():
+    run = reef("--help")
+    assert run.returncode == 0 and "--quick" in run.stdout, run
+
+
+TESTS = [
+    bench_quick_runs_every_case,
+    bench_json_to_stdout_is_only_json,
+    bench_missing_peer_is_named,
+    bench_broken_peer_is_named,
+    bench_wrong_arguments_are_refused,
+    bench_json_to_nowhere_fails,
+    bench_help_helps,
+]
+
+
+def main():
+    failed = 0
+    for test in TESTS:
+        try:
+            test()
+            print("ok", test.__name__)
+        except (AssertionError, ValueError, KeyError,
+                subprocess.TimeoutExpired) as error:
+            failed += 1
+            print("FAILED", test.__name__, repr(error))
+    print("%d passed, %d failed, 0 skipped" % (len(TESTS) - failed, failed))
+    return 1 if failed else 0
+
+
+sys.exit(main())

@@ -43,7 +43,8 @@ struct reef_fabric_ops {
 		    struct reef_batch *batch);
 	/* Progress; returns how much happened. Required. */
 	int (*poll)(struct reef_layer *layer, struct reef_queue *queue);
-	/* Absent: 0. */
+	/* Absent: 0. A queue without a descriptor is to be polled soon: hooks
+	 * ask for that when they ended something by themselves. */
 	int (*arm)(struct reef_layer *layer, struct reef_queue *queue);
 	/* Start listening. Required. unlisten ends the listener's links too,
 	 * without calling closed. */
@@ -103,6 +104,7 @@ struct reef_fabric {
 struct reef_queue {
 	struct reef_fabric *fabric;
 	struct reef_sched *sched;
+	struct reef_group *group; /* that opened it; NULL: no fiber did */
 	struct reef_poller poller;
 	int fd; /* readable when armed and something happened; -1 */
 	/* Batches that ended, until reef_poll reports them. */

@@ -79,6 +79,7 @@ int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 	if (rc)
 		return rc;
 	queue->sched = sched ? sched : reef_fiber_sched();
+	queue->group = reef_fiber_group();
 	/* Where there is nothing to sleep on (sim), events call reef_poll. */
 	if (queue->sched && queue->fd >= 0) {
 		queue->poller = (struct reef_poller){
@@ -562,9 +563,11 @@ int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
 	while (!batch->done) {
 		batch->fiber = reef_fiber_self();
 		if (reef_fiber_park(REEF_FOREVER) == -REEF_EHOSTDEAD) {
-			/* sim has ended the batches of a killed host; they only
-			 * wait to be reported. */
+			/* sim has ended the batches of a killed host, and a
+			 * poll ends those that hooks hold; they only wait to be
+			 * reported. */
 			batch->fiber = NULL;
+			queue->fabric->top->ops.poll(queue->fabric->top, queue);
 			report(queue);
 			reef_assert(batch->done);
 		}

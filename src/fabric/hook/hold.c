@@ -133,13 +133,17 @@ static void run_step(struct reef_held *held)
 static void timer_fired(struct reef_timer *timer)
 {
 	struct reef_held *held = reef_container(timer, struct reef_held, timer);
+	struct reef_layer *next = held->hold->layer.next;
 	struct reef_queue *queue = held->queue;
 
+	/* Nothing goes on for a killed host. Its batch may be gone with its
+	 * fibers; if not, the poll of whoever waits for it will end it. */
+	if (queue->group && queue->group->dead)
+		return;
 	run_step(held);
-	/* Nobody polls a queue without a descriptor (sim) but its events, of
-	 * which this is one. */
+	/* Nobody polls a queue without a descriptor (sim) unless asked to. */
 	if (queue->fd < 0)
-		reef_poll(queue);
+		next->ops.arm(next, queue);
 }
 
 void reef_held_at(struct reef_held *held, uint64_t at_ns,
@@ -228,13 +232,6 @@ void reef_held_post(struct reef_held *held, uint32_t first, uint32_t count,
 
 /* --- queues without a scheduler, and hosts that died --- */
 
-static bool host_is_dead(void)
-{
-	struct reef_group *group = reef_fiber_group();
-
-	return group && group->dead;
-}
-
 /* Find one batch of this queue whose step is due, and take it off the wait. */
 static struct reef_held *find_due(struct reef_hold *hold,
 				  struct reef_queue *queue, bool dead)
@@ -266,7 +263,7 @@ int reef_hold_poll(struct reef_layer *layer, struct reef_queue *queue)
 
 	/* A killed host's fibers unwind, and with them goes what they posted.
 	 */
-	if (__builtin_expect(host_is_dead(), 0)) {
+	if (__builtin_expect(queue->group && queue->group->dead, 0)) {
 		while ((held = find_due(hold, queue, true))) {
 			held->waiting = false;
 			end_lost(held, -REEF_EHOSTDEAD);

@@ -55,7 +55,8 @@ static int f1_each_kind_does_what_it_says(struct world *world)
 	return with_clients(world, 1, kinds_client);
 }
 
-static int limits_client(struct host *host, void *arg)
+static int try_limits(struct host *host, uint64_t *out, uint64_t *in,
+		      struct reef_op *ops)
 {
 	struct world *world = host->world;
 	const struct reef_fabric_options *limits =
@@ -64,11 +65,8 @@ static int limits_client(struct host *host, void *arg)
 	struct reef_remote *remote;
 	struct reef_link *link;
 	struct reef_batch batch;
-	uint64_t *out = malloc(size), *in = malloc(size);
-	struct reef_op *ops = calloc(limits->ops_max + 1, sizeof(*ops));
 	uint32_t i;
 
-	(void)arg;
 	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
 	TRY(borrow(host, link, (uint64_t)size + 4096, &remote, NULL, NULL));
 	/* Nothing at all, at the start and at the very end. */
@@ -109,10 +107,24 @@ static int limits_client(struct host *host, void *arg)
 	CHECK_EQ(world, do_send(host, link, out, limits->message_max + 1),
 		 -EMSGSIZE);
 	reef_link_close(link);
+	return 0;
+}
+
+static int limits_client(struct host *host, void *arg)
+{
+	const struct reef_fabric_options *limits =
+		reef_fabric_limits(host->fabric);
+	uint64_t *out = malloc(limits->length_max);
+	uint64_t *in = malloc(limits->length_max);
+	struct reef_op *ops = calloc(limits->ops_max + 1, sizeof(*ops));
+	int rc;
+
+	(void)arg;
+	rc = try_limits(host, out, in, ops);
 	free(out);
 	free(in);
 	free(ops);
-	return 0;
+	return rc;
 }
 
 static int f1_limits_are_reached_and_kept(struct world *world)

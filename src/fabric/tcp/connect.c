@@ -192,7 +192,7 @@ static int attach_start(struct tcp_link *link, struct tcp_queue *queue,
 	if (rc < 0)
 		return rc == -ENOBUFS ? -ENOMEM : rc;
 	if (!tcp_link_waits(link))
-		atomic_store(&link->waiting_ns, reef_now_ns());
+		tcp_link_stir(link);
 	atomic_fetch_add(&remote->watch->under_way, 1);
 	atomic_fetch_add(&link->attaching, 1);
 	reef_tcp_watch_activate(remote->watch);

@@ -138,7 +138,7 @@ int reef_tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
 		rc = atomic_load(&link->broken);
 		goto out;
 	}
-	atomic_store(&link->heard_ns, reef_now_ns());
+	atomic_store(&link->quiet_ns, reef_now_ns());
 	link->fd = reef_stream_release(stream, &rest, &rest_size);
 	reef_socket_keep_alive(link->fd, tcp_silence_ns(link->fabric));
 	rc = keep_rest(link, rest, rest_size);
@@ -357,6 +357,17 @@ void tcp_disconnect(struct reef_layer *layer, struct reef_link *base)
 
 /* --- silence --- */
 
+/* How long nothing was heard although something could have been. */
+static uint64_t silent_for_ns(struct tcp_link *link, uint64_t now_ns)
+{
+	uint64_t quiet_ns;
+
+	if (atomic_exchange(&link->stirred, false))
+		atomic_store(&link->quiet_ns, now_ns);
+	quiet_ns = atomic_load(&link->quiet_ns);
+	return now_ns > quiet_ns ? now_ns - quiet_ns : 0;
+}
+
 /* Does the kernel have output that the peer's does not acknowledge? On the
  * accepting side, where nothing else would notice: keep-alive waits until all
  * is acknowledged. */
@@ -365,9 +376,6 @@ static bool is_unsent(struct tcp_link *link, uint64_t now_ns)
 	uint64_t silence_ns = tcp_silence_ns(link->fabric);
 	int bytes = 0;
 
-	if (!link->base.listener ||
-	    now_ns - atomic_load(&link->heard_ns) < silence_ns / 4)
-		return false;
 	pthread_mutex_lock(&link->tx_lock);
 	if (link->fd < 0 || ioctl(link->fd, SIOCOUTQ, &bytes) < 0)
 		bytes = 0;
@@ -378,19 +386,6 @@ static bool is_unsent(struct tcp_link *link, uint64_t now_ns)
 	bytes = bytes && now_ns - link->unsent_ns >= silence_ns;
 	pthread_mutex_unlock(&link->tx_lock);
 	return bytes;
-}
-
-static uint64_t quiet_ns(struct tcp_link *link, uint64_t now_ns)
-{
-	uint64_t last_ns = atomic_load(&link->heard_ns);
-	uint64_t waiting_ns = atomic_load(&link->waiting_ns);
-	uint64_t moved_ns = atomic_load(&link->moved_ns);
-
-	if (last_ns < waiting_ns)
-		last_ns = waiting_ns;
-	if (last_ns < moved_ns)
-		last_ns = moved_ns;
-	return now_ns > last_ns ? now_ns - last_ns : 0;
 }
 
 static void ping(struct tcp_link *link, uint64_t now_ns)
@@ -404,29 +399,32 @@ static void ping(struct tcp_link *link, uint64_t now_ns)
 	pthread_mutex_unlock(&link->tx_lock);
 }
 
+static bool is_awaited(const struct tcp_link *link)
+{
+	return tcp_link_waits(link) || link->blocked;
+}
+
 void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
 			uint64_t now_ns, bool was_away)
 {
-	uint64_t silence_ns = tcp_silence_ns(link->fabric);
-	bool waits = tcp_link_waits(link) || link->blocked;
+	uint64_t silence_ns = tcp_silence_ns(link->fabric), silent_ns;
 
 	if (atomic_load(&link->broken))
 		return;
-	if (was_away) {
-		atomic_store(&link->waiting_ns, now_ns);
-		return;
-	}
-	if (waits && quiet_ns(link, now_ns) >= silence_ns) {
+	if (was_away)
+		tcp_link_stir(link);
+	silent_ns = silent_for_ns(link, now_ns);
+	if (is_awaited(link) && silent_ns >= silence_ns) {
 		/* What it said may only not have been read yet. */
 		reef_tcp_receive(link, polling);
-		if (quiet_ns(link, now_ns) >= silence_ns &&
-		    (tcp_link_waits(link) || link->blocked))
+		if (is_awaited(link) && silent_for_ns(link, now_ns))
 			reef_tcp_link_break(link, polling, -ETIMEDOUT, false);
 	} else if (link->paused ||
-		   (waits && quiet_ns(link, now_ns) >= silence_ns / 4)) {
+		   (is_awaited(link) && silent_ns >= silence_ns / 4)) {
 		/* Paused: we do not read, but the peer is to hear us. */
 		ping(link, now_ns);
-	} else if (is_unsent(link, now_ns)) {
+	} else if (link->base.listener && silent_ns >= silence_ns / 4 &&
+		   is_unsent(link, now_ns)) {
 		reef_tcp_link_break(link, polling, -ETIMEDOUT, false);
 	}
 }

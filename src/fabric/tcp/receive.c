@@ -413,7 +413,8 @@ static int make_room(struct tcp_link *link)
 		return 0;
 	/* Bounded by the longest message or table of operations, after which
 	 * the target does not ask for more. */
-	return tcp_buffer_reserve(in, in->size ? in->size / 2 : IN_FIRST,
+	return tcp_buffer_reserve(in,
+				  in->size < IN_FIRST ? IN_FIRST : in->size / 2,
 				  SIZE_MAX / 2);
 }
 
@@ -515,10 +516,7 @@ static int work(struct tcp_link *link)
 		rc = fill(link, &drained);
 		if (rc < 0)
 			break;
-		/* One look at the clock is enough. */
-		if (i == 0)
-			atomic_store_explicit(&link->heard_ns, reef_now_ns(),
-					      memory_order_relaxed);
+		tcp_link_stir(link);
 		link->happened++;
 		rc = step(link);
 	}

@@ -258,7 +258,7 @@ static void set_blocked(struct tcp_link *link, bool blocked)
 		return;
 	/* A full socket that takes more: the peer is reading. */
 	if (!blocked)
-		atomic_store(&link->moved_ns, reef_now_ns());
+		tcp_link_stir(link);
 	atomic_store(&link->blocked, blocked);
 	reef_tcp_watch_events(link);
 }
@@ -389,7 +389,7 @@ static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 	if (!watch)
 		return -ENOMEM;
 	if (number == ended)
-		atomic_store(&link->waiting_ns, reef_now_ns());
+		tcp_link_stir(link);
 	atomic_fetch_add(&watch->under_way, 1);
 	batch->scratch[0] = (uintptr_t)watch;
 	link->ring[number & (link->ring_size - 1)] = batch;

@@ -89,6 +89,7 @@ struct tcp_queue {
 	struct tcp_watch *watches; /* every link it looks at */
 	struct tcp_watch *active;  /* those worth a recv without asking */
 	uint32_t active_count;
+	uint32_t apart_count; /* of the active: out of epoll for now */
 	uint32_t round;
 	_Atomic uint32_t broken;  /* own links that wait to be settled */
 	_Atomic uint32_t paused;  /* own links that wait for the inbox */
@@ -115,6 +116,8 @@ struct tcp_watch {
 	_Atomic uint32_t
 		under_way; /* batches and attaches of this queue; any */
 	uint32_t idle;	   /* polls in a row that brought nothing */
+	uint32_t busy;	   /* polls that did, since its thread last slept */
+	bool apart;	   /* out of epoll, because it is so busy */
 	bool in_epoll;	   /* link.tx_lock */
 	bool is_owner;	   /* the link is this queue's */
 };
@@ -154,12 +157,14 @@ struct tcp_link {
 	/* Batches under way: those from ended on; of them, those before sent
 	 * have gone out. Slot: number % ring_size. */
 	struct reef_batch **ring;
-	uint32_t ring_size;	     /* power of two, at least depth_max */
-	_Atomic uint64_t posted;     /* tx_lock */
-	_Atomic uint64_t sent;	     /* tx_lock */
-	_Atomic uint64_t ended;	     /* rx_lock; accepted: tx_lock */
-	_Atomic uint64_t waiting_ns; /* since when something is under way */
-	_Atomic uint64_t heard_ns;
+	uint32_t ring_size;	 /* power of two, at least depth_max */
+	_Atomic uint64_t posted; /* tx_lock */
+	_Atomic uint64_t sent;	 /* tx_lock */
+	_Atomic uint64_t ended;	 /* rx_lock; accepted: tx_lock */
+	/* Something was heard, or is waited for now, since the last tick; which
+	 * turns it into a time, so that no operation has to read a clock. */
+	_Atomic bool stirred;
+	_Atomic uint64_t quiet_ns; /* since when not */
 	_Atomic uint32_t attaching;
 
 	pthread_mutex_t tx_lock;
@@ -175,8 +180,7 @@ struct tcp_link {
 	_Atomic bool paused;	    /* also rx_lock: an inbox is full */
 	uint32_t events;	    /* what epoll was told */
 	uint64_t pinged_ns;
-	_Atomic uint64_t moved_ns; /* when a full socket last took more */
-	uint64_t unsent_ns;	   /* since when the kernel has output */
+	uint64_t unsent_ns; /* since when the kernel has output */
 
 	pthread_mutex_t rx_lock;
 	struct tcp_buffer in;
@@ -249,6 +253,13 @@ static inline bool tcp_link_waits(const struct tcp_link *link)
 {
 	return atomic_load(&link->posted) != atomic_load(&link->ended) ||
 	       atomic_load(&link->attaching) != 0;
+}
+
+static inline void tcp_link_stir(struct tcp_link *link)
+{
+	if (!atomic_load_explicit(&link->stirred, memory_order_relaxed))
+		atomic_store_explicit(&link->stirred, true,
+				      memory_order_relaxed);
 }
 
 struct reef_hello_local reef_tcp_hello_local(const struct tcp_fabric *fabric);

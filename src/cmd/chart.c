@@ -72,30 +72,29 @@ static double round_step(double range)
 static void set_linear(struct axis *axis, double max)
 {
 	double step = round_step(max > 0 ? max : 1);
+	double steps = ceil((max > 0 ? max : 1) / step);
 
 	axis->low = 0;
-	axis->high = ceil((max > 0 ? max : 1) / step) * step;
-	for (double tick = 0;
-	     tick <= axis->high + step / 2 && axis->ticks_count < TICKS_MAX;
-	     tick += step)
-		axis->ticks[axis->ticks_count++] = tick;
+	axis->high = steps * step;
+	for (uint32_t i = 0; i <= (uint32_t)steps && i < TICKS_MAX; i++)
+		axis->ticks[axis->ticks_count++] = i * step;
 }
 
 /* From a power of the base to just over the greatest value. */
 static void set_logarithmic(struct axis *axis, double min, double max,
 			    double intervals_max)
 {
-	double step;
+	double step, steps;
 
 	axis->low = floor(drawn(axis, min) + 1e-9);
 	axis->high = drawn(axis, max);
 	if (axis->high < axis->low + 1)
 		axis->high = axis->low + 1;
 	step = ceil((axis->high - axis->low) / intervals_max);
-	for (double tick = axis->low;
-	     tick <= axis->high + 1e-9 && axis->ticks_count < TICKS_MAX;
-	     tick += step)
-		axis->ticks[axis->ticks_count++] = pow(axis->base, tick);
+	steps = floor((axis->high - axis->low) / step + 1e-9);
+	for (uint32_t i = 0; i <= (uint32_t)steps && i < TICKS_MAX; i++)
+		axis->ticks[axis->ticks_count++] =
+			pow(axis->base, axis->low + i * step);
 }
 
 static int scale(const struct reef_chart *chart, struct axis *x, struct axis *y)

@@ -16,6 +16,7 @@
 
 #include "base/random.h"
 #include "fabric/fabric.h"
+#include "fabric/hook/count.h"
 #include "fabric/sim/sim.h"
 
 #include <errno.h>
@@ -75,6 +76,7 @@ struct world {
 	struct reef_sim *sim; /* NULL: processes */
 	enum reef_sim_mutant mutant;
 	uint64_t seed;
+	bool hooks; /* with delays, refused posts, counts and a trace */
 	struct reef_random random;
 	uint32_t percent;     /* of the usual rounds, on real fabrics */
 	const char *netns[2]; /* node's, clients'; NULL: this one */
@@ -95,6 +97,7 @@ struct host {
 	struct reef_queue *queue;
 	struct reef_random random;
 	struct reef_sim_host *sim_host;
+	struct reef_count count; /* world.hooks */
 };
 
 struct conform_test {

@@ -1,7 +1,7 @@
 /* main.c - run the suite on one fabric.
  *
- *   conform shm|tcp|verbs [--percent N] [--netns] [--test NAME]
- *   conform sim [--seeds N] [--from SEED] [--test NAME]
+ *   conform shm|tcp|verbs [--percent N] [--netns] [--hooks] [--test NAME]
+ *   conform sim [--seeds N] [--from SEED] [--hooks] [--test NAME]
  *   conform mutants [--seeds N]      each must be found by some test
  *
  * With REEF_SOAK set: a hundred times the seeds, ten times the rounds.
@@ -29,7 +29,7 @@ struct arguments {
 	const char *kind, *only;
 	uint64_t seeds, from;
 	uint32_t percent;
-	bool netns, hash;
+	bool netns, hash, hooks;
 };
 
 static struct board *board_create(void)
@@ -76,7 +76,7 @@ static int director_main(struct reef_sim_host *host, void *arg)
 }
 
 /* 0 passed, 1 failed (text in board->failure). */
-static int run_seed(const struct conform_test *test, uint64_t seed,
+static int run_seed(const struct conform_test *test, uint64_t seed, bool hooks,
 		    enum reef_sim_mutant mutant, struct board *board,
 		    uint64_t *hash)
 {
@@ -91,6 +91,7 @@ static int run_seed(const struct conform_test *test, uint64_t seed,
 
 	world_prepare(&world, board, "sim", seed);
 	world.mutant = mutant;
+	world.hooks = hooks;
 	director.world = &world;
 	rc = reef_sim_create(&options, &world.sim);
 	if (rc)
@@ -118,7 +119,8 @@ static int run_seeds(const struct conform_test *test,
 
 	for (seed = arguments->from; seed < arguments->from + arguments->seeds;
 	     seed++) {
-		rc = run_seed(test, seed, REEF_MUTANT_NONE, board, &hash);
+		rc = run_seed(test, seed, arguments->hooks, REEF_MUTANT_NONE,
+			      board, &hash);
 		if (rc) {
 			snprintf(text, size, "seed %llu: %s",
 				 (unsigned long long)seed, board->failure);
@@ -128,7 +130,8 @@ static int run_seeds(const struct conform_test *test,
 		/* Every hundredth twice: the same seed, the same trace. */
 		if (seed % 100)
 			continue;
-		if (run_seed(test, seed, REEF_MUTANT_NONE, board, &again) ||
+		if (run_seed(test, seed, arguments->hooks, REEF_MUTANT_NONE,
+			     board, &again) ||
 		    again != hash) {
 			snprintf(text, size,
 				 "seed %llu: trace %016llx, then %016llx",
@@ -157,7 +160,8 @@ static int run_mutant(enum reef_sim_mutant mutant,
 		for (g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
 			for (test = groups[g]; test->name; test++) {
 				if (!(test->where & ON_SIM) ||
-				    !run_seed(test, seed, mutant, board, NULL))
+				    !run_seed(test, seed, false, mutant, board,
+					      NULL))
 					continue;
 				snprintf(text, size,
 					 "found by %s, seed %llu: %.120s",
@@ -181,6 +185,7 @@ static int direct(const struct conform_test *test,
 
 	world_prepare(&world, board, arguments->kind, arguments->from);
 	world.percent = arguments->percent;
+	world.hooks = arguments->hooks;
 	snprintf(world.directory, sizeof(world.directory), "%s", directory);
 	if (arguments->netns) {
 		world.netns[0] = "/var/run/netns/reef-conform-a";
@@ -262,7 +267,7 @@ static void netns_remove(void)
 static int usage(void)
 {
 	fprintf(stderr, "usage: conform shm|tcp|verbs|sim|mutants [--seeds N] "
-			"[--from SEED] [--percent N] [--netns] "
+			"[--from SEED] [--percent N] [--netns] [--hooks] "
 			"[--test NAME]\n");
 	return 2;
 }
@@ -276,6 +281,10 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 
 		if (!strcmp(argv[i], "--netns")) {
 			arguments->netns = true;
+			continue;
+		}
+		if (!strcmp(argv[i], "--hooks")) {
+			arguments->hooks = true;
 			continue;
 		}
 		if (!value)

@@ -1,6 +1,8 @@
 /* world.c - participants as processes or as simulated hosts. */
 #include "conform.h"
 
+#include "fabric/hook/fault.h"
+#include "fabric/hook/trace.h"
 #include "fabric/provider.h"
 
 #include <fcntl.h>
@@ -140,6 +142,26 @@ int order_sends(struct host *host, uint32_t session, uint64_t count)
 
 /* --- participants --- */
 
+/* A fabric under hooks is still a fabric. */
+static int push_hooks(struct host *host)
+{
+	struct reef_fault_options options = {
+		.seed = reef_random_next(&host->random),
+		.again_ppm = 50000,
+		.delay_ppm = 100000,
+		.delay_max_ns = 20000,
+	};
+	struct reef_fault *fault;
+	struct reef_trace *trace;
+	int rc = reef_trace_push(host->fabric, NULL, &trace);
+
+	if (!rc)
+		rc = reef_fault_push(host->fabric, &options, &fault);
+	if (!rc)
+		rc = reef_count_push(host->fabric, &host->count);
+	return rc;
+}
+
 int host_open(struct host *host, struct world *world, struct part *part)
 {
 	struct reef_fabric_options options = part->index == world->node
@@ -158,7 +180,9 @@ int host_open(struct host *host, struct world *world, struct part *part)
 	if (rc)
 		return fail_at(world, __FILE__, __LINE__, "open the fabric", rc,
 			       0);
-	rc = reef_queue_open(host->fabric, NULL, &host->queue);
+	rc = world->hooks ? push_hooks(host) : 0;
+	if (!rc)
+		rc = reef_queue_open(host->fabric, NULL, &host->queue);
 	if (rc) {
 		reef_fabric_close(host->fabric);
 		return fail_at(world, __FILE__, __LINE__, "open a queue", rc,

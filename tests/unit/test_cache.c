@@ -1,3 +1,4 @@
+/* test_cache.c - the NIC cache of the cost model. */
 #include "fabric/hook/cache.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* test_chart.c - line charts as SVG. */
 #include "cmd/chart.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* test_cost.c - the cost model: arithmetic of one NIC, and the hook over a
+ * loopback. */
 #include "fabric/hook/cost.h"
 
 #include "fabric/hook/nic.h"

@@ -1,3 +1,4 @@
+/* test_count.c - what is counted, over a loopback. */
 #include "fabric/hook/count.h"
 
 #include "loopback.h"

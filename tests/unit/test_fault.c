@@ -1,3 +1,4 @@
+/* test_fault.c - faults, over a loopback. */
 #include "fabric/hook/fault.h"
 
 #include "loopback.h"

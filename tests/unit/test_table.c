@@ -1,3 +1,4 @@
+/* test_table.c - tables for people. */
 #include "cmd/table.h"
 
 #include <errno.h>

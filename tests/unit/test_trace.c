@@ -1,3 +1,4 @@
+/* test_trace.c - the ring of recent operations, over a loopback. */
 #include "fabric/hook/trace.h"
 
 #include "loopback.h"
@@ -12,7 +13,7 @@ static void keep(void *context, const char *line)
 	struct lines *lines = context;
 
 	assert_true(lines->count < 64);
-	strcpy(lines->text[lines->count++], line);
+	snprintf(lines->text[lines->count++], REEF_TRACE_LINE_MAX, "%s", line);
 }
 
 struct world {

@@ -77,6 +77,7 @@ struct world {
 	enum reef_sim_mutant mutant;
 	uint64_t seed;
 	bool hooks; /* with delays, refused posts, counts and a trace */
+	struct reef_count count;
 	struct reef_random random;
 	uint32_t percent;     /* of the usual rounds, on real fabrics */
 	const char *netns[2]; /* node's, clients'; NULL: this one */
@@ -97,7 +98,6 @@ struct host {
 	struct reef_queue *queue;
 	struct reef_random random;
 	struct reef_sim_host *sim_host;
-	struct reef_count count; /* world.hooks */
 };
 
 struct conform_test {

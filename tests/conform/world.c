@@ -158,7 +158,7 @@ static int push_hooks(struct host *host)
 	if (!rc)
 		rc = reef_fault_push(host->fabric, &options, &fault);
 	if (!rc)
-		rc = reef_count_push(host->fabric, &host->count);
+		rc = reef_count_push(host->fabric, &host->world->count);
 	return rc;
 }
 

@@ -35,6 +35,7 @@ struct world {
 	uint64_t at_death;
 	uint32_t told; /* completions */
 	int (*body)(struct world *world);
+	bool echo; /* the server answers, once */
 };
 
 static int credential(void *context, const char *identity, uint32_t session,
@@ -45,6 +46,27 @@ static int credential(void *context, const char *identity, uint32_t session,
 	(void)session;
 	memset(key, 0, REEF_KEY_SIZE);
 	return 0;
+}
+
+static int send_byte(struct reef_queue *queue, struct reef_link *link,
+		     char byte)
+{
+	struct reef_op op = {.kind = REEF_SEND, .length = 1, .local = &byte};
+	struct reef_batch batch = {.link = link, .ops = &op, .count = 1};
+
+	return reef_run(queue, &batch);
+}
+
+static void echo(struct reef_queue *queue)
+{
+	struct reef_message *message;
+	int rc;
+
+	assert_int_equal(reef_receive(queue, REEF_FOREVER, &message), 0);
+	/* The client may have closed before the answer is confirmed. */
+	rc = send_byte(queue, message->link, (char)(message->bytes[0] + 1));
+	assert_true(rc == 0 || rc == -REEF_EINDOUBT);
+	reef_message_free(message);
 }
 
 static int server_main(struct reef_sim_host *host, void *arg)
@@ -68,7 +90,10 @@ static int server_main(struct reef_sim_host *host, void *arg)
 	assert_int_equal(reef_listen(queue, "sim:server/1", &listen, &listener),
 			 0);
 	world->serving = reef_fiber_self();
-	reef_fiber_park(REEF_FOREVER);
+	if (world->echo)
+		echo(queue);
+	else
+		reef_fiber_park(REEF_FOREVER);
 	reef_listener_close(listener);
 	reef_queue_close(queue);
 	reef_fabric_close(fabric);
@@ -122,7 +147,7 @@ static int client_main(struct reef_sim_host *host, void *arg)
 	reef_link_close(world->link);
 	reef_queue_close(world->queue);
 	reef_fabric_close(world->fabric);
-	if (world->serving)
+	if (world->serving && !world->echo)
 		reef_fiber_unpark(world->serving);
 	return rc;
 }
@@ -361,6 +386,42 @@ static void hooks_paused_host_hears_of_it_later(void **state)
 	reef_cost_model_destroy(world.model);
 }
 
+static int ask(struct world *world)
+{
+	struct reef_message *message;
+	uint64_t before_ns = reef_now_ns(), took_ns;
+
+	assert_int_equal(send_byte(world->queue, world->link, 'a'), 0);
+	assert_int_equal(reef_receive(world->queue, REEF_FOREVER, &message), 0);
+	took_ns = reef_now_ns() - before_ns;
+	assert_int_equal(message->bytes[0], 'b');
+	reef_message_free(message);
+	/* Half a round trip each way, and both contexts fetched. */
+	assert_true(took_ns > 2000 && took_ns < 5000);
+	return 0;
+}
+
+static void hooks_messages_go_through_both_nics(void **state)
+{
+	struct world world = {.body = ask, .echo = true};
+	struct reef_sim_options options = {.seed = 1, .calm = true};
+	struct reef_cost_stats client, server;
+
+	(void)state;
+	assert_int_equal(reef_cost_model_create(NULL, &world.model), 0);
+	run(&world, options);
+	assert_int_equal(reef_cost_stats(world.model, "client", &client), 0);
+	assert_int_equal(reef_cost_stats(world.model, "server", &server), 0);
+	assert_int_equal(client.sent, 1);
+	assert_int_equal(client.received, 1);
+	assert_int_equal(server.sent, 1);
+	assert_int_equal(server.received, 1);
+	/* The answer found the connection's context where the question had left
+	 * it. */
+	assert_int_equal(client.misses + server.misses, 2);
+	reef_cost_model_destroy(world.model);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +431,7 @@ int main(void)
 		cmocka_unit_test(
 			hooks_host_killed_while_fault_holds_its_batches),
 		cmocka_unit_test(hooks_paused_host_hears_of_it_later),
+		cmocka_unit_test(hooks_messages_go_through_both_nics),
 	};
 
 	return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);

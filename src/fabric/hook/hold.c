@@ -307,6 +307,8 @@ void reef_hold_queue_close(struct reef_layer *layer, struct reef_queue *queue)
 		reef_assert(sched);
 		if (held->waiting)
 			reef_timer_cancel(sched, &held->timer);
+		if (hold->ending)
+			hold->ending(held);
 		give_back(hold, held);
 	}
 	pthread_mutex_unlock(&hold->lock);

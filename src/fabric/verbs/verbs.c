@@ -8,15 +8,16 @@
 
 #define SEND_LEAST 64u
 #define ACK_UNIT_NS 4096u
-#define ACK_TRIES 8
+#define ACK_TRIES 7
 
-/* The longest wait for an answer so that all tries fit in silence_ns. */
+/* The longest wait for an answer so that all tries fit in half of silence_ns:
+ * devices may wait longer than they were told. */
 static uint8_t ack_timeout_of(uint64_t silence_ns)
 {
 	uint8_t code = 1;
 
-	while (code < 30 &&
-	       ((uint64_t)ACK_UNIT_NS << (code + 1)) * ACK_TRIES < silence_ns)
+	while (code < 30 && ((uint64_t)ACK_UNIT_NS << (code + 1)) * ACK_TRIES <
+				    silence_ns / 2)
 		code++;
 	return code;
 }

@@ -1,0 +1,700 @@
+/* test_verbs.c - what the conformance suite cannot ask of verbs: devices by
+ * name, a forged device key, pieces and fragments, two queues in one thread,
+ * and how long it takes to notice that the other end is dead, or its host cut
+ * off.
+ *
+ *   test_verbs                with REEF_VM_HOSTS=2: host 1 serves, host 2 tests
+ *
+ * The server does what messages of a session of its own tell it, so that it may
+ * be on another machine. Times are printed, never judged. */
+#include "fabric/verbs/verbs.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PORT 7471
+#define BOSS 0xfffe0001u /* the session that gives orders */
+#define SESSION(slot) (((uint32_t)(slot) << 16) | 1u)
+#define MILLISECOND 1000000ull
+#define SECOND (1000 * MILLISECOND)
+#define SIZE (4u << 20)
+
+enum { EXPOSE = 1, WITHDRAW, FENCE, LOAD, CUT, DIE, QUIT };
+
+struct order {
+	uint64_t what, a, b;
+};
+
+struct answer {
+	int64_t result;
+	uint64_t value;
+};
+
+static const uint8_t secret[REEF_KEY_SIZE] = "the key of test_verbs";
+static struct reef_fabric_options options = {.silence_ns = 15 * SECOND};
+
+static void die(const char *file, int line, const char *text, long long a,
+		long long b)
+{
+	printf("%s:%d: %s (%lld, %lld)\n", file, line, text, a, b);
+	fflush(stdout);
+	_exit(1);
+}
+
+#define CHECK(condition)                                                       \
+	do {                                                                   \
+		if (!(condition))                                              \
+			die(__FILE__, __LINE__, #condition, 0, 0);             \
+	} while (0)
+#define CHECK_EQ(a, b)                                                         \
+	do {                                                                   \
+		long long a_ = (long long)(a), b_ = (long long)(b);            \
+		if (a_ != b_)                                                  \
+			die(__FILE__, __LINE__, #a " == " #b, a_, b_);         \
+	} while (0)
+
+static void log_sink(void *context, enum reef_log_level level, const char *area,
+		     const char *text)
+{
+	(void)context;
+	(void)level;
+	printf("       %s: %s\n", area, text);
+	fflush(stdout);
+}
+
+static const char *variable(const char *name, const char *otherwise)
+{
+	const char *value = getenv(name);
+
+	return value ? value : otherwise;
+}
+
+/* --- the server --- */
+
+struct server {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;
+	struct reef_memory *memory[16];
+	struct reef_region *region[16];
+	uint32_t count;
+	bool quit;
+};
+
+static int credential(void *context, const char *identity, uint32_t session,
+		      uint8_t key[REEF_KEY_SIZE])
+{
+	(void)context;
+	(void)session;
+	if (strcmp(identity, "test"))
+		return -REEF_EAUTH;
+	memcpy(key, secret, REEF_KEY_SIZE);
+	return 0;
+}
+
+static void send_bytes(struct reef_queue *queue, struct reef_link *link,
+		       void *bytes, uint32_t length)
+{
+	struct reef_op op = {
+		.kind = REEF_SEND, .local = bytes, .length = length};
+	struct reef_batch batch = {.link = link, .ops = &op, .count = 1};
+
+	reef_run(queue, &batch);
+}
+
+static void expose(struct server *server, uint64_t size, struct answer *answer)
+{
+	struct reef_memory_options wanted = {
+		.size = size, .domain = reef_fabric_domain(server->fabric)};
+	uint32_t i = server->count++ % 16;
+
+	answer->result = reef_memory_create(&wanted, &server->memory[i]);
+	if (!answer->result)
+		answer->result = reef_expose(server->fabric, server->memory[i],
+					     &server->region[i]);
+	if (!answer->result)
+		answer->value = reef_region_key(server->region[i]);
+}
+
+/* By its key. */
+static int find(const struct server *server, uint64_t key)
+{
+	int i;
+
+	for (i = 0; i < 16; i++)
+		if (server->region[i] &&
+		    reef_region_key(server->region[i]) == key)
+			return i;
+	die(__FILE__, __LINE__, "no such region", 0, 0);
+	return -1;
+}
+
+static void withdraw(struct server *server, uint64_t key, struct answer *answer)
+{
+	int i = find(server, key);
+
+	answer->result = reef_withdraw(server->queue, server->region[i],
+				       20 * MILLISECOND);
+	if (!answer->result) {
+		server->region[i] = NULL;
+		reef_memory_destroy(server->memory[i]);
+	}
+}
+
+static void obey(struct server *server, const struct order *order,
+		 struct answer *answer)
+{
+	switch (order->what) {
+	case EXPOSE:
+		expose(server, order->a, answer);
+		break;
+	case WITHDRAW:
+		withdraw(server, order->a, answer);
+		break;
+	case FENCE:
+		answer->result =
+			reef_fence(server->queue, (uint32_t)order->a, SECOND);
+		break;
+	case LOAD:
+		memcpy(&answer->value,
+		       (char *)server->memory[find(server, order->a)]->base +
+			       order->b,
+		       8);
+		break;
+	case CUT:
+		server->quit = true;
+		if (system("/bin/ip link set eth0 down"))
+			answer->result = -1;
+		break;
+	case DIE:
+		raise(SIGKILL);
+		break;
+	case QUIT:
+		server->quit = true;
+		break;
+	}
+}
+
+static void hear(struct server *server, struct reef_message *message)
+{
+	struct answer answer = {0};
+	struct order order;
+
+	if (message->session != BOSS) { /* back to where it came from */
+		send_bytes(server->queue, message->link, message->bytes,
+			   message->length);
+		return;
+	}
+	memcpy(&order, message->bytes, sizeof(order));
+	obey(server, &order, &answer);
+	if (message->link)
+		send_bytes(server->queue, message->link, &answer,
+			   sizeof(answer));
+}
+
+static int serve(void)
+{
+	struct reef_listen_options listen = {.credential = credential};
+	struct reef_listener *listener;
+	struct reef_message *message;
+	struct server server = {0};
+	char address[64];
+
+	snprintf(address, sizeof(address), "verbs:%s:%d",
+		 variable("REEF_VM_ADDRESS", "127.0.0.1"), PORT);
+	CHECK_EQ(reef_fabric_open("verbs", &options, &server.fabric), 0);
+	CHECK_EQ(reef_queue_open(server.fabric, NULL, &server.queue), 0);
+	CHECK_EQ(reef_listen(server.queue, address, &listen, &listener), 0);
+	while (!server.quit) {
+		if (reef_receive(server.queue, SECOND, &message))
+			continue;
+		hear(&server, message);
+		reef_message_free(message);
+	}
+	/* What it answered last is still on its way. */
+	reef_queue_wait(server.queue, SECOND);
+	reef_listener_close(listener);
+	reef_queue_close(server.queue);
+	reef_fabric_close(server.fabric);
+	return 0;
+}
+
+/* --- the client's means --- */
+
+struct client {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;
+	struct reef_queue *boss_queue;
+	struct reef_link *boss;
+	char address[64];
+};
+
+static int join(struct client *client, struct reef_queue *queue,
+		uint32_t session, struct reef_link **out)
+{
+	struct reef_connect_options connect = {.session = session,
+					       .identity = "test",
+					       .timeout_ns = 20 * SECOND};
+	int rc, tries;
+
+	memcpy(connect.key, secret, REEF_KEY_SIZE);
+	for (tries = 0; tries < 600; tries++) {
+		rc = reef_connect(queue, client->address, &connect, out);
+		if (rc != -ECONNREFUSED && rc != -EHOSTUNREACH)
+			break;
+		reef_sleep(50 * MILLISECOND); /* it has not begun to listen */
+	}
+	return rc;
+}
+
+static int64_t tell(struct client *client, uint64_t what, uint64_t a,
+		    uint64_t b, uint64_t *value)
+{
+	struct order order = {what, a, b};
+	struct reef_message *message;
+	struct answer answer;
+
+	send_bytes(client->boss_queue, client->boss, &order, sizeof(order));
+	if (what == DIE || what == QUIT)
+		return 0;
+	CHECK_EQ(reef_receive(client->boss_queue, 60 * SECOND, &message), 0);
+	CHECK_EQ(message->length, sizeof(answer));
+	memcpy(&answer, message->bytes, sizeof(answer));
+	reef_message_free(message);
+	if (value)
+		*value = answer.value;
+	return answer.result;
+}
+
+static struct reef_remote *borrow(struct client *client, struct reef_link *link,
+				  uint64_t size, uint64_t *key)
+{
+	struct reef_remote *remote;
+
+	CHECK_EQ(tell(client, EXPOSE, size, 0, key), 0);
+	CHECK_EQ(reef_attach(client->queue, link, *key, &remote), 0);
+	CHECK_EQ(reef_remote_size(remote), size);
+	return remote;
+}
+
+static int run(struct client *client, struct reef_link *link,
+	       struct reef_op *ops, uint32_t count)
+{
+	struct reef_batch batch = {.link = link, .ops = ops, .count = count};
+
+	return reef_run(client->queue, &batch);
+}
+
+/* --- tests --- */
+
+static void devices_are_found_by_name(struct client *client)
+{
+	static const struct {
+		const char *name;
+		int result;
+	} cases[] = {
+		{NULL, 0},
+		{"rxe0", 0},
+		{"rxe0:1", 0},
+		{"rxe0:1:0", 0},
+		{"rxe0:1:1", 0},
+		{"rxe0:2", -ENODEV},
+		{"rxe0:1:77", -ENODEV},
+		{"none", -ENODEV},
+		{"rxe0:", -EINVAL},
+		{"rxe0:x", -EINVAL},
+		{"rxe0:1:", -EINVAL},
+		{":1", -EINVAL},
+		{"rxe0:1:1:1", -EINVAL},
+		{"rxe0:0", -EINVAL},
+	};
+	struct reef_fabric *fabric;
+	size_t i;
+	int rc;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct reef_fabric_options device = {.device = cases[i].name};
+
+		rc = reef_fabric_open("verbs", &device, &fabric);
+		CHECK_EQ(rc, cases[i].result);
+		if (rc)
+			continue;
+		CHECK_EQ(reef_fabric_domain(fabric),
+			 reef_fabric_domain(client->fabric));
+		CHECK(reef_fabric_domain(fabric) != reef_domain_cpu());
+		if (i == 3)
+			CHECK(strstr(reef_fabric_description(fabric), "gid 0"));
+		reef_fabric_close(fabric);
+	}
+	CHECK(strstr(reef_fabric_description(client->fabric), "10.77.0."));
+}
+
+/* Lengths around every border between ways to stage and cut. */
+static void pieces_come_together(struct client *client)
+{
+	static const uint32_t lengths[] = {
+		1,     7,     8,      127,	128,	 129,  1023,
+		1024,  1025,  4096,   8191,	8192,	 8193, 65535,
+		65536, 65537, 300001, 1u << 20, 3u << 20};
+	uint8_t *out = malloc(SIZE), *in = malloc(SIZE);
+	struct reef_buffer *buffers[2], *buffer;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint64_t key;
+	uint32_t i, j, way;
+
+	CHECK_EQ(reef_buffer_register(client->fabric, out, SIZE, &buffers[0]),
+		 0);
+	CHECK_EQ(reef_buffer_register(client->fabric, in, SIZE, &buffers[1]),
+		 0);
+	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	remote = borrow(client, link, SIZE, &key);
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		for (way = 0; way < 4; way++) {
+			uint32_t length = lengths[i];
+			struct reef_op ops[2] = {{.kind = REEF_WRITE,
+						  .remote = remote,
+						  .offset = i,
+						  .local = out,
+						  .length = length},
+						 {.kind = REEF_READ,
+						  .remote = remote,
+						  .offset = i,
+						  .local = in,
+						  .length = length}};
+
+			for (j = 0; j < length; j++)
+				out[j] = (uint8_t)(j * 31 + i * 7 + way + 1);
+			memset(in, 0, length + 1);
+			buffer = way & 1 ? buffers[0] : NULL;
+			ops[0].buffer = buffer;
+			ops[1].buffer = way & 2 ? buffers[1] : NULL;
+			CHECK_EQ(run(client, link, ops, 2), 0);
+			CHECK(!memcmp(in, out, length));
+			CHECK_EQ(in[length], 0);
+		}
+	}
+	reef_link_close(link);
+	reef_buffer_unregister(buffers[0]);
+	reef_buffer_unregister(buffers[1]);
+	free(out);
+	free(in);
+}
+
+static void long_messages_come_back(struct client *client)
+{
+	static const uint32_t lengths[] = {0,	 1,	4095,  4096, 4097,
+					   8192, 40000, 65535, 65536};
+	uint8_t *bytes = malloc(65536);
+	struct reef_message *message;
+	struct reef_link *link;
+	uint32_t i, j;
+
+	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	for (i = 0; i < 5 * sizeof(lengths) / sizeof(lengths[0]); i++) {
+		uint32_t length =
+			lengths[i % (sizeof(lengths) / sizeof(lengths[0]))];
+
+		for (j = 0; j < length; j++)
+			bytes[j] = (uint8_t)(j * 13 + i);
+		send_bytes(client->queue, link, bytes, length);
+		CHECK_EQ(reef_receive(client->queue, 60 * SECOND, &message), 0);
+		CHECK_EQ(message->length, length);
+		CHECK(!memcmp(message->bytes, bytes, length));
+		CHECK(message->link == link);
+		reef_message_free(message);
+	}
+	/* Several under way, so that credits run out in the middle. */
+	for (i = 0; i < 20; i++) {
+		memset(bytes, (int)i, 65536);
+		send_bytes(client->queue, link, bytes, 30000 + i);
+	}
+	for (i = 0; i < 20; i++) {
+		CHECK_EQ(reef_receive(client->queue, 60 * SECOND, &message), 0);
+		CHECK_EQ(message->length, 30000 + i);
+		CHECK_EQ(message->bytes[29999], i);
+		reef_message_free(message);
+	}
+	reef_link_close(link);
+	free(bytes);
+}
+
+/* A device key that was never given out: the other device refuses it, and the
+ * connection is the price. */
+static void forged_keys_end_the_link(struct client *client)
+{
+	struct reef_remote *remote, *forged;
+	struct reef_batch first, second;
+	struct reef_op ops[3], other;
+	struct reef_link *link;
+	uint64_t word = 7, key, value;
+
+	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	remote = borrow(client, link, 4096, &key);
+	CHECK_EQ(reef_attach(client->queue, link, key, &forged), 0);
+	reef_container(forged, struct verbs_remote, remote)->rkey ^= 0x5a5a00;
+	ops[0] = (struct reef_op){
+		.kind = REEF_FAA, .remote = remote, .operand = 1};
+	ops[1] = (struct reef_op){.kind = REEF_WRITE,
+				  .remote = forged,
+				  .local = &word,
+				  .length = 8};
+	ops[2] = (struct reef_op){
+		.kind = REEF_FAA, .remote = remote, .offset = 8, .operand = 1};
+	other = ops[2];
+	first = (struct reef_batch){.link = link, .ops = ops, .count = 3};
+	second = (struct reef_batch){.link = link, .ops = &other, .count = 1};
+	CHECK_EQ(reef_post(client->queue, &first), 0);
+	CHECK_EQ(reef_post(client->queue, &second), 0);
+	CHECK_EQ(reef_wait(client->queue, &first), -REEF_EKEY);
+	CHECK_EQ(ops[0].status, 0);
+	CHECK_EQ(ops[1].status, -REEF_EKEY);
+	CHECK_EQ(ops[2].status, -REEF_ENOTDONE);
+	CHECK_EQ(reef_wait(client->queue, &second), -REEF_EINDOUBT);
+	CHECK_EQ(other.status, -REEF_EINDOUBT);
+	CHECK_EQ(reef_link_status(link), -REEF_ENOLINK);
+	CHECK_EQ(run(client, link, ops, 1), -REEF_ENOLINK);
+	CHECK_EQ(reef_attach(client->queue, link, key, &forged), -REEF_ENOLINK);
+	reef_link_close(link);
+	CHECK_EQ(tell(client, LOAD, key, 0, &value), 0);
+	CHECK_EQ(value, 1);
+	CHECK_EQ(tell(client, LOAD, key, 8, &value), 0);
+	CHECK_EQ(value, 0);
+}
+
+/* A key goes back when the batches that may use it have ended. */
+static void withdrawn_keys_wait_for_batches(struct client *client)
+{
+	enum { BATCHES = 20 };
+	struct reef_batch batches[BATCHES];
+	struct reef_op ops[BATCHES];
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint8_t *bytes = calloc(1, 1u << 20);
+	uint64_t key;
+	int64_t rc;
+	int i, tries;
+
+	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	remote = borrow(client, link, 1u << 20, &key);
+	for (i = 0; i < BATCHES; i++) {
+		ops[i] = (struct reef_op){.kind = REEF_WRITE,
+					  .remote = remote,
+					  .local = bytes,
+					  .length = 1u << 20};
+		batches[i] = (struct reef_batch){
+			.link = link, .ops = &ops[i], .count = 1};
+		CHECK_EQ(reef_post(client->queue, &batches[i]), 0);
+	}
+	rc = tell(client, WITHDRAW, key, 0, NULL);
+	CHECK(rc == 0 || rc == -ETIMEDOUT);
+	for (i = 0; i < BATCHES; i++)
+		CHECK_EQ(reef_wait(client->queue, &batches[i]), 0);
+	for (tries = 0; rc && tries < 100; tries++) {
+		reef_poll(client->queue);
+		rc = tell(client, WITHDRAW, key, 0, NULL);
+	}
+	CHECK_EQ(rc, 0);
+	reef_poll(client->queue);
+	CHECK_EQ(run(client, link, ops, 1), -REEF_EKEY);
+	reef_detach(client->queue, remote);
+	CHECK_EQ(reef_attach(client->queue, link, key, &remote), -REEF_EKEY);
+	CHECK_EQ(reef_link_status(link), 0);
+	reef_link_close(link);
+	free(bytes);
+}
+
+/* A queue posts to, and attaches through, a link that another one opened and
+ * that nobody polls meanwhile. */
+static void queues_share_a_link(struct client *client)
+{
+	struct reef_queue *second;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	struct reef_batch batch;
+	struct reef_op op;
+	uint64_t key;
+	int i;
+
+	CHECK_EQ(reef_queue_open(client->fabric, NULL, &second), 0);
+	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	CHECK_EQ(tell(client, EXPOSE, 4096, 0, &key), 0);
+	CHECK_EQ(reef_attach(second, link, key, &remote), 0);
+	for (i = 0; i < 100; i++) {
+		op = (struct reef_op){
+			.kind = REEF_FAA, .remote = remote, .operand = 1};
+		batch = (struct reef_batch){
+			.link = link, .ops = &op, .count = 1};
+		CHECK_EQ(reef_run(i % 3 ? second : client->queue, &batch), 0);
+		CHECK_EQ(op.result, i);
+	}
+	/* Closed by its owner with the other's batch under way. */
+	CHECK_EQ(reef_post(second, &batch), 0);
+	reef_link_close(link);
+	i = reef_wait(second, &batch);
+	CHECK(i == 0 || i == -REEF_EINDOUBT);
+	reef_queue_close(second);
+}
+
+static void fences_end_what_is_under_way(struct client *client)
+{
+	enum { BATCHES = 30 };
+	struct reef_batch batches[BATCHES];
+	struct reef_op ops[BATCHES];
+	struct reef_remote *remote;
+	struct reef_link *link, *again;
+	uint64_t key, value, later, start_ns;
+	int i, rc, done = 0;
+
+	CHECK_EQ(join(client, client->queue, SESSION(77), &link), 0);
+	remote = borrow(client, link, 4096, &key);
+	for (i = 0; i < BATCHES; i++) {
+		ops[i] = (struct reef_op){
+			.kind = REEF_FAA, .remote = remote, .operand = 1};
+		batches[i] = (struct reef_batch){
+			.link = link, .ops = &ops[i], .count = 1};
+		CHECK_EQ(reef_post(client->queue, &batches[i]), 0);
+	}
+	start_ns = reef_now_ns();
+	CHECK_EQ(tell(client, FENCE, SESSION(77), 0, NULL), 0);
+	printf("       fenced after %llu us\n",
+	       (unsigned long long)(reef_now_ns() - start_ns) / 1000);
+	CHECK_EQ(tell(client, LOAD, key, 0, &value), 0);
+	for (i = 0; i < BATCHES; i++) {
+		rc = reef_wait(client->queue, &batches[i]);
+		CHECK(rc == 0 || rc == -REEF_EINDOUBT);
+		done += rc == 0;
+	}
+	CHECK((uint64_t)done <= value);
+	/* More of them, until the library knows. */
+	for (i = 0; i < 1000; i++) {
+		rc = run(client, link, ops, 1);
+		if (rc == -REEF_EFENCED)
+			break;
+		CHECK_EQ(rc, -REEF_EINDOUBT);
+		reef_sleep(MILLISECOND);
+	}
+	CHECK_EQ(rc, -REEF_EFENCED);
+	CHECK_EQ(join(client, client->queue, SESSION(77), &again),
+		 -REEF_EFENCED);
+	CHECK_EQ(tell(client, LOAD, key, 0, &later), 0);
+	CHECK_EQ(later, value);
+	reef_link_close(link);
+	/* The next generation of the slot may come. */
+	CHECK_EQ(join(client, client->queue, SESSION(77) + 1, &link), 0);
+	reef_link_close(link);
+}
+
+static void stream_until_lost(struct client *client, struct reef_link *link,
+			      struct reef_remote *remote, const char *what)
+{
+	uint64_t start_ns = reef_now_ns(), last_ns = start_ns;
+	struct reef_op op;
+	uint8_t bytes[512];
+	int rc;
+
+	do {
+		op = (struct reef_op){.kind = REEF_READ,
+				      .remote = remote,
+				      .local = bytes,
+				      .length = sizeof(bytes)};
+		rc = run(client, link, &op, 1);
+		if (!rc)
+			last_ns = reef_now_ns();
+	} while (!rc && reef_now_ns() - start_ns < 60 * SECOND);
+	printf("       %s: noticed %llu ms after the last answer\n", what,
+	       (unsigned long long)(reef_now_ns() - last_ns) / MILLISECOND);
+	CHECK(rc == -REEF_EINDOUBT || rc == -REEF_ENOLINK);
+	CHECK_EQ(reef_link_status(link), -REEF_ENOLINK);
+}
+
+/* Without a word: its interface is down (two hosts), or it is killed. */
+static void dead_peers_are_noticed(struct client *client)
+{
+	bool cut = !strcmp(variable("REEF_VM_HOSTS", "1"), "2");
+	struct reef_fabric_options quick = {0}; /* the default: a second */
+	struct client other = *client;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	struct order order = {cut ? CUT : DIE, 0, 0};
+	uint64_t key;
+
+	CHECK_EQ(reef_fabric_open("verbs", &quick, &other.fabric), 0);
+	CHECK_EQ(reef_queue_open(other.fabric, NULL, &other.queue), 0);
+	CHECK_EQ(join(&other, other.queue, SESSION(1), &link), 0);
+	remote = borrow(&other, link, 4096, &key);
+	send_bytes(client->boss_queue, client->boss, &order, sizeof(order));
+	stream_until_lost(&other, link, remote,
+			  cut ? "a host cut off" : "a killed process");
+	reef_link_close(link);
+	reef_queue_close(other.queue);
+	reef_fabric_close(other.fabric);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct client *client);
+} tests[] = {
+	{"verbs_devices_are_found_by_name", devices_are_found_by_name},
+	{"verbs_pieces_come_together", pieces_come_together},
+	{"verbs_long_messages_come_back", long_messages_come_back},
+	{"verbs_forged_keys_end_the_link", forged_keys_end_the_link},
+	{"verbs_withdrawn_keys_wait_for_batches",
+	 withdrawn_keys_wait_for_batches},
+	{"verbs_queues_share_a_link", queues_share_a_link},
+	{"verbs_fences_end_what_is_under_way", fences_end_what_is_under_way},
+	{"verbs_dead_peers_are_noticed", dead_peers_are_noticed}, /* last */
+};
+
+static int test(const char *server)
+{
+	struct client client = {0};
+	size_t i, count = sizeof(tests) / sizeof(tests[0]);
+
+	reef_log_set(log_sink, NULL, REEF_LOG_INFO);
+	snprintf(client.address, sizeof(client.address), "verbs:%s:%d", server,
+		 PORT);
+	CHECK_EQ(reef_fabric_open("verbs", &options, &client.fabric), 0);
+	CHECK_EQ(reef_queue_open(client.fabric, NULL, &client.queue), 0);
+	CHECK_EQ(reef_queue_open(client.fabric, NULL, &client.boss_queue), 0);
+	CHECK_EQ(join(&client, client.boss_queue, BOSS, &client.boss), 0);
+	for (i = 0; i < count; i++) {
+		tests[i].run(&client);
+		printf("ok     %s\n", tests[i].name);
+		fflush(stdout);
+	}
+	reef_link_close(client.boss);
+	reef_queue_close(client.boss_queue);
+	reef_queue_close(client.queue);
+	reef_fabric_close(client.fabric);
+	printf("%zu passed, 0 failed, 0 skipped\n", count);
+	fflush(stdout);
+	return 0;
+}
+
+int main(void)
+{
+	const char *hosts = variable("REEF_VM_HOSTS", "1");
+	int pid, status, result;
+
+	if (!strcmp(hosts, "2") && !strcmp(variable("REEF_VM_HOST", ""), "2"))
+		return test(variable("REEF_VM_PEER", ""));
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		exit(serve());
+	}
+	if (!strcmp(hosts,
+		    "2")) { /* the other host has us cut off in the end */
+		waitpid(pid, &status, 0);
+		return status != 0;
+	}
+	result = test(variable("REEF_VM_ADDRESS", "127.0.0.1"));
+	waitpid(pid, &status, 0);
+	return result || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
+}

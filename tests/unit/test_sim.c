@@ -484,6 +484,107 @@ static void sim_a_paused_host_stands_still_but_is_not_dead(void **state)
 	assert_int_equal(cluster.note[7], 0);
 }
 
+/* --- messages --- */
+
+#define FLOOD 200 /* twice that is more than a card holds */
+
+/* note[2]: for how long; note[3..4]: how the two batches ended. */
+static int flooding_main(void *arg)
+{
+	struct cluster *cluster = arg;
+	struct reef_sim_host *host = cluster->clients[0].host;
+	static uint64_t numbers[2][FLOOD]; /* too much for a stack */
+	static struct reef_op ops[2][FLOOD];
+	struct reef_batch batches[2];
+	uint64_t i, j;
+
+	reef_sim_host_pause(host);
+	for (i = 0; i < 2; i++) {
+		for (j = 0; j < FLOOD; j++) {
+			numbers[i][j] = i * FLOOD + j;
+			ops[i][j] = (struct reef_op){.kind = REEF_SEND,
+						     .local = &numbers[i][j],
+						     .length = 8};
+		}
+		batches[i] = (struct reef_batch){
+			.link = first_link, .ops = ops[i], .count = FLOOD};
+		reef_post(cluster->queue, &batches[i]);
+	}
+	reef_sleep(cluster->note[2]);
+	reef_sim_host_resume(host);
+	for (i = 0; i < 2; i++)
+		cluster->note[3 + i] =
+			(uint64_t)-reef_wait(cluster->queue, &batches[i]);
+	cluster->note[6] = 1;
+	return 0;
+}
+
+static void flood_when_ready(struct cluster *cluster)
+{
+	if (cluster->note[0] == 1) {
+		cluster->note[0] = 2;
+		reef_fiber_spawn(reef_fiber_sched(), flooding_main, cluster,
+				 NULL);
+	}
+	if (cluster->listener)
+		cluster->listener->options.opened = remember_link;
+}
+
+/* note[1]: messages; note[5]: out of order within their batch. */
+static int flooded_script(struct client *client)
+{
+	uint64_t *note = client->cluster->note, next[2] = {0, FLOOD}, number;
+	struct reef_message *message;
+
+	note[0] = 1;
+	while (!note[6] || note[1] < note[7]) {
+		if (reef_receive(client->queue, MILLISECOND, &message))
+			continue;
+		memcpy(&number, message->bytes, 8);
+		note[1]++;
+		note[5] += number != next[number / FLOOD]++;
+		reef_message_free(message);
+	}
+	return 0;
+}
+
+static void sim_messages_wait_for_room_and_none_is_lost(void **state)
+{
+	struct reef_sim_options options = {0};
+
+	for (options.seed = 1; options.seed <= SEEDS; options.seed++) {
+		struct cluster cluster = {
+			.tick = flood_when_ready,
+			.options = {.silence_ns = SECOND, .inbox_max = 16},
+			.note = {[2] = SECOND / 10, [7] = 2 * FLOOD},
+		};
+
+		cluster_start(&cluster, &options);
+		cluster_add(&cluster, flooded_script);
+		assert_int_equal(cluster_finish(&cluster), 0);
+		assert_int_equal(cluster.note[1], 2 * FLOOD);
+		assert_int_equal(cluster.note[3], 0);
+		assert_int_equal(cluster.note[4], 0);
+		assert_int_equal(cluster.note[5], 0);
+	}
+}
+
+static void sim_a_receiver_without_room_counts_as_lost(void **state)
+{
+	struct cluster cluster = {
+		.tick = flood_when_ready,
+		.options.silence_ns = SECOND,
+		.note = {[2] = 10 * SECOND},
+	};
+
+	cluster_start(&cluster, &(struct reef_sim_options){.seed = 1});
+	cluster_add(&cluster, flooded_script);
+	assert_int_equal(cluster_finish(&cluster), 0);
+	assert_true(cluster.note[3] == REEF_EINDOUBT ||
+		    cluster.note[4] == REEF_EINDOUBT);
+	assert_int_equal(cluster.note[5], 0);
+}
+
 /* The memory of a paused node is served all the same. */
 static int patient_script(struct client *client)
 {
@@ -666,6 +767,8 @@ int main(void)
 		cmocka_unit_test(
 			sim_a_paused_host_stands_still_but_is_not_dead),
 		cmocka_unit_test(sim_a_paused_nodes_memory_is_served),
+		cmocka_unit_test(sim_messages_wait_for_room_and_none_is_lost),
+		cmocka_unit_test(sim_a_receiver_without_room_counts_as_lost),
 		cmocka_unit_test(sim_partitions_delay_and_then_divide),
 		cmocka_unit_test(sim_disks_survive_their_hosts),
 	};

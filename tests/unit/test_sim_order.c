@@ -496,6 +496,41 @@ static void sim_atomics_of_many_are_exact(void **state)
 	}
 }
 
+/* note[0]: exposing another domain's memory; note[1]: attaching it. */
+static int domain_script(struct client *client)
+{
+	struct cluster *cluster = client->cluster;
+	struct reef_memory_options options = {
+		.size = 8,
+		.backing = REEF_BACKING_SIMULATED,
+		.domain = reef_fabric_domain(cluster->fabric) + 1000,
+	};
+	struct reef_memory *memory;
+	struct reef_region *region;
+	struct reef_remote *remote;
+	int rc = reef_memory_create(&options, &memory);
+
+	if (rc)
+		return rc;
+	cluster->note[0] =
+		(uint64_t)-reef_expose(cluster->fabric, memory, &region);
+	reef_memory_destroy(memory);
+	/* As if it had been exposed by mistake. */
+	cluster->memory->domain++;
+	cluster->note[1] = (uint64_t)-reef_attach(client->queue, client->link,
+						  cluster->key, &remote);
+	return 0;
+}
+
+static void sim_another_domain_is_refused(void **state)
+{
+	struct cluster cluster = {0};
+
+	cluster_run(&cluster, 1, domain_script);
+	assert_int_equal(cluster.note[0], REEF_EDOMAIN);
+	assert_int_equal(cluster.note[1], REEF_EDOMAIN);
+}
+
 /* --- F7 --- */
 
 /* The node's side, once enough has landed. */
@@ -569,6 +604,31 @@ static void sim_nothing_lands_after_a_fence(void **state)
 		assert_int_equal(cluster.note[5], REEF_EFENCED);
 		assert_int_equal(cluster.note[6], REEF_EFENCED);
 	}
+}
+
+/* --- F8 --- */
+
+static int bounds_script(struct client *client)
+{
+	uint64_t *note = client->cluster->note, word;
+	uint8_t byte;
+
+	note[0] = (uint64_t)-run_op(client, op_read(client, 4096, &byte, 1));
+	note[1] = (uint64_t)-run_op(client, op_read(client, 4089, &word, 8));
+	note[2] = (uint64_t)-run_op(client, op_read(client, 4088, &word, 8));
+	note[3] = (uint64_t)-run_op(client, op_read(client, 4096, NULL, 0));
+	return 0;
+}
+
+static void sim_one_byte_too_far_is_refused(void **state)
+{
+	struct cluster cluster = {0};
+
+	cluster_run(&cluster, 1, bounds_script);
+	assert_int_equal(cluster.note[0], ERANGE);
+	assert_int_equal(cluster.note[1], ERANGE);
+	assert_int_equal(cluster.note[2], 0);
+	assert_int_equal(cluster.note[3], 0);
 }
 
 /* --- F9 --- */
@@ -669,7 +729,9 @@ int main(void)
 		cmocka_unit_test(
 			sim_processors_and_cards_lose_each_others_increments),
 		cmocka_unit_test(sim_atomics_of_many_are_exact),
+		cmocka_unit_test(sim_another_domain_is_refused),
 		cmocka_unit_test(sim_nothing_lands_after_a_fence),
+		cmocka_unit_test(sim_one_byte_too_far_is_refused),
 		cmocka_unit_test(sim_power_takes_what_was_not_flushed),
 		cmocka_unit_test(sim_calm_operations_take_no_time),
 	};

@@ -48,57 +48,76 @@ static void words_to(uint8_t *shared, const uint8_t *private, size_t size)
 
 #else
 
-/* From here on the string instruction wins, where it may be used: with either
- * side unaligned the processor is free to cut words in two. */
-#define STRING_MIN 4096
-
-static void string_move(void *to, const void *from, size_t size)
-{
-	size_t words = size / 8;
-
-	__asm__ volatile("rep movsq"
-			 : "+D"(to), "+S"(from), "+c"(words)
-			 :
-			 : "memory");
-}
+/* Long copies run in two streams, a page apart: what a random page costs is the
+ * walk to it, and two walks at once take as long as one. Measured on 8 KiB from
+ * all over 1 GiB, memcpy is 1.3 times slower; `rep movsq`, which also keeps
+ * words whole where both sides are aligned, is like memcpy. */
+#define STREAM 4096
 
 typedef long long wide __attribute__((vector_size(32), aligned(8), may_alias));
 typedef long long private_wide
 	__attribute__((vector_size(32), aligned(1), may_alias));
 
-__attribute__((target("avx2"))) static void wide_from(uint8_t *private,
-						      const uint8_t *shared,
-						      size_t size)
-{
-	for (; size >= 128; size -= 128, shared += 128, private += 128) {
-		const volatile wide *from = (const void *)shared;
-		private_wide *to = (void *)private;
-		wide a = from[0], b = from[1], c = from[2], d = from[3];
+#define WIDE __attribute__((target("avx2"))) static inline
 
-		to[0] = a;
-		to[1] = b;
-		to[2] = c;
-		to[3] = d;
+/* 64 bytes at each of two places. */
+WIDE void wide_from_two(uint8_t *private, const uint8_t *shared, size_t apart)
+{
+	const volatile wide *from = (const void *)shared;
+	const volatile wide *from_far = (const void *)(shared + apart);
+	private_wide *to = (void *)private;
+	private_wide *to_far = (void *)(private + apart);
+	wide a = from[0], b = from[1], c = from_far[0], d = from_far[1];
+
+	to[0] = a;
+	to[1] = b;
+	to_far[0] = c;
+	to_far[1] = d;
+}
+
+WIDE void wide_to_two(uint8_t *shared, const uint8_t *private, size_t apart)
+{
+	const private_wide *from = (const void *)private;
+	const private_wide *from_far = (const void *)(private + apart);
+	volatile wide *to = (void *)shared;
+	volatile wide *to_far = (void *)(shared + apart);
+	wide a = from[0], b = from[1], c = from_far[0], d = from_far[1];
+
+	to[0] = a;
+	to[1] = b;
+	to_far[0] = c;
+	to_far[1] = d;
+}
+
+WIDE void wide_from(uint8_t *private, const uint8_t *shared, size_t size)
+{
+	size_t i;
+
+	for (; size >= 2 * STREAM; size -= 2 * STREAM) {
+		for (i = 0; i < STREAM; i += 64)
+			wide_from_two(private + i, shared + i, STREAM);
+		private += 2 * STREAM;
+		shared += 2 * STREAM;
 	}
+	for (; size >= 128; size -= 128, shared += 128, private += 128)
+		wide_from_two(private, shared, 64);
 	for (; size >= 32; size -= 32, shared += 32, private += 32)
 		*(private_wide *)private = *(const volatile wide *)shared;
 	reef_copy_words_from(private, shared, size);
 }
 
-__attribute__((target("avx2"))) static void wide_to(uint8_t *shared,
-						    const uint8_t *private,
-						    size_t size)
+WIDE void wide_to(uint8_t *shared, const uint8_t *private, size_t size)
 {
-	for (; size >= 128; size -= 128, shared += 128, private += 128) {
-		const private_wide *from = (const void *)private;
-		volatile wide *to = (void *)shared;
-		wide a = from[0], b = from[1], c = from[2], d = from[3];
+	size_t i;
 
-		to[0] = a;
-		to[1] = b;
-		to[2] = c;
-		to[3] = d;
+	for (; size >= 2 * STREAM; size -= 2 * STREAM) {
+		for (i = 0; i < STREAM; i += 64)
+			wide_to_two(shared + i, private + i, STREAM);
+		private += 2 * STREAM;
+		shared += 2 * STREAM;
 	}
+	for (; size >= 128; size -= 128, shared += 128, private += 128)
+		wide_to_two(shared, private, 64);
 	for (; size >= 32; size -= 32, shared += 32, private += 32)
 		*(volatile wide *)shared = *(const private_wide *)private;
 	reef_copy_words_to(shared, private, size);
@@ -106,9 +125,7 @@ __attribute__((target("avx2"))) static void wide_to(uint8_t *shared,
 
 static void words_from(uint8_t *private, const uint8_t *shared, size_t size)
 {
-	if (size >= STRING_MIN && !((uintptr_t) private & 7))
-		string_move(private, shared, size);
-	else if (__builtin_cpu_supports("avx2"))
+	if (__builtin_cpu_supports("avx2"))
 		wide_from(private, shared, size);
 	else
 		reef_copy_words_from(private, shared, size);
@@ -116,9 +133,7 @@ static void words_from(uint8_t *private, const uint8_t *shared, size_t size)
 
 static void words_to(uint8_t *shared, const uint8_t *private, size_t size)
 {
-	if (size >= STRING_MIN && !((uintptr_t) private & 7))
-		string_move(shared, private, size);
-	else if (__builtin_cpu_supports("avx2"))
+	if (__builtin_cpu_supports("avx2"))
 		wide_to(shared, private, size);
 	else
 		reef_copy_words_to(shared, private, size);

@@ -6,9 +6,8 @@
  * (2) Not a byte outside the range is touched.
  * (3) The order among words is free. No barrier: that is the caller's (F4).
  * (4) As fast as memcpy: vector moves, which the processor does by whole
- *     aligned words, and `rep movsq` for long copies between aligned places.
- *     memcpy itself will not do: it overlaps its moves, which stores words
- *     twice, and shifts them against the words' alignment.
+ *     aligned words. memcpy itself will not do: it overlaps its moves, which
+ *     stores words twice, and shifts them against the words' alignment.
  *
  * Under the thread sanitizer, and on processors other than x86-64, a loop over
  * relaxed atomic words.
@@ -36,9 +35,10 @@
 void reef_copy_from_shared_any(void *private, const void *shared, size_t size);
 void reef_copy_to_shared_any(void *shared, const void *private, size_t size);
 
-#ifndef REEF_COPY_LOOP
-
+/* The longest that is copied inline. */
 #define REEF_COPY_INLINE 128
+
+#ifndef REEF_COPY_LOOP
 
 /* As the compiler must not merge, split or repeat these, the shared side is
  * volatile. */
@@ -113,6 +113,18 @@ static inline void reef_copy_to_shared(void *shared, const void *private,
 }
 
 #else
+
+static inline void reef_copy_words_from(uint8_t *private, const uint8_t *shared,
+					size_t size)
+{
+	reef_copy_from_shared_any(private, shared, size);
+}
+
+static inline void reef_copy_words_to(uint8_t *shared, const uint8_t *private,
+				      size_t size)
+{
+	reef_copy_to_shared_any(shared, private, size);
+}
 
 static inline void reef_copy_from_shared(void *private, const void *shared,
 					 size_t size)

@@ -150,6 +150,11 @@ int reef_post(struct reef_queue *queue, struct reef_batch *batch)
 
 int reef_run(struct reef_queue *queue, struct reef_batch *batch)
 {
+	return queue->run(queue, batch);
+}
+
+int reef_run_general(struct reef_queue *queue, struct reef_batch *batch)
+{
 	int rc;
 
 	for (;;) {

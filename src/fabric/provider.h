@@ -103,6 +103,10 @@ struct reef_fabric {
 
 struct reef_queue {
 	struct reef_fabric *fabric;
+	/* reef_run of this queue. A provider whose operations end in post may
+	 * put its own here, as quick as it can be; it is not used under hooks.
+	 */
+	int (*run)(struct reef_queue *queue, struct reef_batch *batch);
 	struct reef_sched *sched;
 	struct reef_group *group; /* that opened it; NULL: no fiber did */
 	struct reef_poller poller;
@@ -178,6 +182,9 @@ void reef_fabric_push(struct reef_fabric *fabric, struct reef_layer *layer);
 int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 		    bool wake);
 void reef_queue_fini(struct reef_queue *queue);
+
+/* reef_run by post and wait, through all layers. */
+int reef_run_general(struct reef_queue *queue, struct reef_batch *batch);
 
 /* What F8 asks of this library before anything happens; also link state and
  * limits. 0, or the code that reef_post is to return. */

@@ -30,6 +30,7 @@ int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 		    bool wake)
 {
 	queue->fabric = fabric;
+	queue->run = reef_run_general;
 	queue->fd = -1;
 	queue->wake_fd = -1;
 	queue->ended_tail = &queue->ended;
@@ -78,6 +79,8 @@ int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 	rc = fabric->top->ops.queue_open(fabric->top, &queue);
 	if (rc)
 		return rc;
+	if (fabric->top != &fabric->provider)
+		queue->run = reef_run_general;
 	queue->sched = sched ? sched : reef_fiber_sched();
 	queue->group = reef_fiber_group();
 	/* Where there is nothing to sleep on (sim), events call reef_poll. */

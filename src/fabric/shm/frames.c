@@ -66,6 +66,7 @@ static void opened(struct shm_queue *polling, struct shm_link *link)
 		link->peer->half_open--;
 	}
 	reef_link_opened(&polling->queue, &link->link);
+	atomic_store_explicit(&link->gate, &shm->fabric, memory_order_release);
 }
 
 /* 0: the link is up, or waits for CONTROL.  -EAGAIN. */
@@ -205,9 +206,9 @@ static int serve_pending(struct shm_queue *polling, struct shm_link *link)
 			break;
 		if (batch->scratch[1])
 			batch->ops[batch->scratch[0]].status = 0;
-		if (shm_run(polling, batch,
-			    (uint32_t)(batch->scratch[0] + batch->scratch[1]),
-			    true))
+		if (shm_go_on(polling, batch,
+			      (uint32_t)(batch->scratch[0] + batch->scratch[1]),
+			      true))
 			break;
 		link->pending = batch->next;
 		if (!link->pending)

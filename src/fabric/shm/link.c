@@ -172,6 +172,7 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 		return;
 	reef_hello_destroy(link->hello);
 	link->hello = NULL;
+	atomic_store(&link->gate, NULL);
 	atomic_store(&link->control_seen, SHM_CONTROL_NEVER);
 	reef_link_ended(&polling->queue, &link->link, reason);
 	for (remote = link->remotes; remote; remote = remote->next) {
@@ -180,7 +181,7 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 			reef_attach_ended(&polling->queue, &remote->remote,
 					  -REEF_ENOLINK);
 		else if (!state)
-			atomic_store(&remote->remote.state, -REEF_ENOLINK);
+			shm_remote_close(remote, -REEF_ENOLINK);
 	}
 	link->attaching = 0;
 	link->leaving = shm_grace_begin();
@@ -210,6 +211,7 @@ static void end_accepted(struct shm_queue *polling, struct shm_link *link,
 		link->peer->half_open--;
 	}
 	link->ending = true;
+	atomic_store(&link->gate, NULL);
 	link->reason = link->fenced ? -REEF_EFENCED : reason;
 	link->next_ended = queue->ended;
 	queue->ended = link;

@@ -229,6 +229,12 @@ int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
 
 /* --- the holder's side --- */
 
+void shm_remote_close(struct shm_remote *remote, int state)
+{
+	atomic_store(&remote->limit, 0);
+	atomic_store(&remote->remote.state, state);
+}
+
 static void unmap(struct shm_remote *remote)
 {
 	if (remote->map_size)
@@ -388,6 +394,7 @@ static int map_attached(struct shm_link *link, struct shm_remote *remote,
 	remote->remote.size = attached->size;
 	remote->remote.durable = attached->flags & REEF_WIRE_DURABLE;
 	remote->map_size = attached->size;
+	atomic_store(&remote->limit, attached->size);
 	return 0;
 }
 
@@ -435,7 +442,7 @@ int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame)
 		if (remote->remote.key != key || !remote->map_size ||
 		    remote->owes_unmap)
 			continue;
-		atomic_store(&remote->remote.state, -REEF_EKEY);
+		shm_remote_close(remote, -REEF_EKEY);
 		remote->owes_unmap = true;
 	}
 	/* One grace for all of them, after all are closed. */

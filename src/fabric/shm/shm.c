@@ -150,7 +150,11 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	rc = reef_queue_init(&queue->queue, &shm->fabric, true);
 	if (rc)
 		goto err_free;
-	queue->posts_until_look = SHM_POSTS_PER_LOOK;
+	queue->look_mask = SHM_LOOK_SELDOM;
+	atomic_init(&queue->turn, 2);
+	/* Every run has the full barrier of shm_enter in it then. */
+	if (!shm_strong)
+		queue->queue.run = shm_run;
 	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->queue.fd < 0) {
 		rc = -errno;

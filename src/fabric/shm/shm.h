@@ -43,9 +43,12 @@
 #define SHM_HALF_OPEN_MAX 1024
 /* The same, of one process: no more than half of them. */
 #define SHM_HALF_OPEN_PEER_MAX 512
-/* A queue that only posts looks at a link's socket once in so many batches; a
- * prime, so that no pattern of links hides one of them. */
-#define SHM_POSTS_PER_LOOK 4093
+/* A queue that only posts looks at a link's socket now and then: when its turn
+ * has none of these bits. A look takes three turns of two, so that 4,093 posts
+ * lie between two looks, or 13 if something waits for other threads: primes, so
+ * that no pattern of links hides one of them. */
+#define SHM_LOOK_SELDOM (8192u - 2)
+#define SHM_LOOK_OFTEN (32u - 2)
 
 /* One per link, in a page that the acceptor writes and the connector reads. */
 struct shm_control {
@@ -71,13 +74,15 @@ struct shm_peer {
 
 struct shm_queue {
 	struct reef_queue queue;
-	/* Owner only. */
-	uint32_t posts_until_look;
-	/* The grace of (6): 0, or the era in which the post began. Written by
-	 * the owner, read by anyone; its own line, as every post writes it. */
-	_Alignas(64) _Atomic uint64_t inside;
+	/* Grows by one when a post begins to look at mappings, and when it has
+	 * ended: odd is inside. Written by the owner, read by grace.c. */
+	_Alignas(64) _Atomic uint64_t turn;
+	uint64_t look_mask; /* owner only */
+
 	_Alignas(64) struct shm_queue *next; /* in the fabric */
-	struct shm_queue *next_in_process;   /* locked by grace.c */
+	/* Locked by grace.c. */
+	struct shm_queue *next_in_process;
+	uint64_t awaited; /* the turn that a grace waits for; 0: none */
 	/* Something besides descriptors waits for the next poll. */
 	_Atomic bool attention;
 	struct shm_link *ended; /* accepted ones, until `closed` was called */
@@ -99,6 +104,7 @@ struct shm_region {
 
 struct shm_remote {
 	struct reef_remote remote;
+	_Atomic uint64_t limit;	 /* its size while it may be used, or 0 */
 	struct shm_remote *next; /* of the link */
 	uint64_t tag;		 /* of its ATTACH */
 	uint64_t map_size;
@@ -112,8 +118,10 @@ struct shm_remote {
 
 struct shm_link {
 	struct reef_link link;
-	/* For posts, without the lock. control never changes while the link is
-	 * up; accepted links have their own, quiet word. */
+	/* For posts, without the lock. gate is the fabric while the link is up.
+	 * control never changes meanwhile; accepted links have their own, quiet
+	 * word. */
+	_Atomic(struct reef_fabric *) gate;
 	const _Atomic uint64_t *control;
 	_Atomic uint64_t control_seen;
 
@@ -201,7 +209,6 @@ static inline struct shm_fabric *shm_of(const struct reef_fabric *fabric)
 
 /* --- grace.c --- */
 
-extern _Atomic uint64_t shm_era;
 extern bool shm_strong; /* no membarrier here */
 
 void shm_grace_init(void);
@@ -215,36 +222,40 @@ bool shm_grace_is_over(uint64_t grace);
 
 /* Around everything that looks at a mapping. The store must be before the
  * loads that follow; where the kernel has membarrier that is grace_begin's
- * business and costs nothing here. */
-static inline void shm_enter(struct shm_queue *queue)
+ * business and costs nothing here. Returns the turn. */
+static inline uint64_t shm_enter(struct shm_queue *queue)
 {
-	uint64_t era = atomic_load_explicit(&shm_era, memory_order_relaxed);
+	uint64_t turn =
+		atomic_load_explicit(&queue->turn, memory_order_relaxed);
 
 	if (__builtin_expect(shm_strong, 0))
-		atomic_exchange(&queue->inside, era);
+		atomic_exchange(&queue->turn, turn + 1);
 	else
-		atomic_store_explicit(&queue->inside, era,
+		atomic_store_explicit(&queue->turn, turn + 1,
 				      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
+	return turn;
 }
 
-/* Release: what was done inside, for shm_grace_is_over. */
-static inline void shm_leave(struct shm_queue *queue)
+/* Release: what was done inside, for grace.c. */
+static inline void shm_leave(struct shm_queue *queue, uint64_t turn)
 {
-	atomic_store_explicit(&queue->inside, 0, memory_order_release);
+	atomic_store_explicit(&queue->turn, turn + 2, memory_order_release);
 }
 
 /* --- post.c --- */
 
 int shm_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
+/* reef_run, where no layer lies above. */
+int shm_run(struct reef_queue *queue, struct reef_batch *batch);
 
 /* Do the operations of a batch from `index` on; locked: is the fabric's lock
  * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and
  * is pending.  -EAGAIN: it begins with a SEND and there is no room; nothing
  * happened. */
-int shm_run(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
-	    bool locked);
+int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
+	      bool locked);
 
 /* --- peer.c; all locked --- */
 
@@ -302,6 +313,8 @@ int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame);
 void shm_remotes_settle(struct shm_link *link);
 /* Locked: the link holds nothing any more. */
 void shm_holds_drop(struct shm_link *link);
+/* Locked: close it to posts. */
+void shm_remote_close(struct shm_remote *remote, int state);
 /* Locked: unmap all remotes, at once; and free them too. */
 void shm_remotes_unmap(struct shm_link *link);
 void shm_remotes_free(struct shm_link *link);

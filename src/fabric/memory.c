@@ -243,9 +243,19 @@ err_close:
 static int create_simulated(struct reef_memory *memory,
 			    const struct reef_memory_options *options)
 {
+	int rc;
+
 	memory->size = round_up(options->size, (uint64_t)sysconf(_SC_PAGESIZE));
 	memory->durable = options->durable;
-	return map(memory, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+	if (options->durable) {
+		memory->flushed = calloc(1, memory->size);
+		if (!memory->flushed)
+			return -ENOMEM;
+	}
+	rc = map(memory, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+	if (rc)
+		free(memory->flushed);
+	return rc;
 }
 
 int reef_memory_create(const struct reef_memory_options *options,
@@ -298,6 +308,7 @@ void reef_memory_destroy(struct reef_memory *memory)
 		munmap(memory->base, memory->size);
 	if (memory->fd >= 0)
 		close(memory->fd);
+	free(memory->flushed);
 	free(owned);
 }
 
@@ -310,7 +321,9 @@ int reef_memory_flush(struct reef_memory *memory, uint64_t offset,
 		return -REEF_ENOTDURABLE;
 	if (offset > memory->size || length > memory->size - offset)
 		return -ERANGE;
-	/* sim decides itself what survives. */
+	if (memory->flushed)
+		memcpy(memory->flushed + offset,
+		       (uint8_t *)memory->base + offset, length);
 	if (!length || memory->backing == REEF_BACKING_SIMULATED)
 		return 0;
 	page = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -38,6 +38,7 @@ struct reef_memory {
 	bool durable;
 	bool huge; /* huge pages are really in use */
 	enum reef_backing backing;
+	uint8_t *flushed; /* SIMULATED, durable: what power would leave */
 };
 
 /* Take memory, zeroed (FILE and DAX: as the file was). Caller owns *out.

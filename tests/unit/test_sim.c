@@ -621,7 +621,7 @@ static int cut_script(struct client *client)
 	struct reef_batch batch = {
 		.link = client->link, .ops = &op, .count = 1};
 	struct reef_link *link;
-	uint64_t start_ns, word;
+	uint64_t start_ns, word = 0;
 	int rc;
 
 	/* A short one delays, no more. */

@@ -12,8 +12,9 @@
  *     finds no such key.
  * (2) A fence is confirmed some time after it began; from then on nothing of
  *     its sessions is on its way to this fabric, and none is let in.
- * (3) Durable memory has a second image, what the last FLUSH of each word left;
- *     when the power fails each word becomes the one or stays the other. */
+ * (3) Durable memory has a second image, what the last flush of each word left;
+ *     when the power fails each word that is exposed becomes the one or stays
+ *     the other. */
 #include "fabric/sim/world.h"
 
 #include <stdlib.h>
@@ -45,7 +46,6 @@ void sim_region_free(struct sim_region *region)
 	if (region->kept) /* its memory is a copy, too */
 		free(region->base.memory);
 	free(region->kept);
-	free(region->flushed);
 	free(region);
 }
 
@@ -74,14 +74,6 @@ int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 	region->base.fabric = &fabric->base;
 	region->base.memory = memory;
 	region->fabric = fabric;
-	if (memory->durable) {
-		region->flushed = malloc(memory->size);
-		if (!region->flushed) {
-			free(region);
-			return -ENOMEM;
-		}
-		memcpy(region->flushed, memory->base, memory->size);
-	}
 	do
 		region->base.key = reef_random_next(&fabric->sim->net);
 	while (!region->base.key || sim_region_find(fabric, region->base.key));
@@ -97,26 +89,25 @@ int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 void sim_region_flush(struct sim_region *region, uint64_t offset,
 		      uint64_t length)
 {
-	const uint8_t *bytes = region->base.memory->base;
+	int rc;
 
-	if (region->flushed && length &&
-	    !sim_mutated(region->fabric->sim, REEF_MUTANT_F9_FORGET))
-		memcpy(region->flushed + offset, bytes + offset, length);
+	if (sim_mutated(region->fabric->sim, REEF_MUTANT_F9_FORGET))
+		return;
+	rc = reef_memory_flush(region->base.memory, offset, length);
+	reef_assert(!rc); /* it was checked, and is simulated */
 }
 
-static void lose_unflushed(struct sim_region *region)
+static void lose_unflushed(struct reef_memory *memory,
+			   struct reef_random *random)
 {
-	struct reef_random *random = &region->fabric->life->host->random;
-	uint8_t *bytes = region->base.memory->base;
-	uint64_t at, size = region->base.memory->size, length;
+	uint8_t *bytes = memory->base;
+	uint64_t at;
 
-	for (at = 0; at < size; at += 8) {
-		length = size - at < 8 ? size - at : 8;
-		if (memcmp(bytes + at, region->flushed + at, length) &&
+	for (at = 0; at < memory->size; at += 8)
+		if (memcmp(bytes + at, memory->flushed + at, 8) &&
 		    reef_random_chance(random, 1, 2))
-			memcpy(bytes + at, region->flushed + at, length);
-	}
-	memcpy(region->flushed, bytes, size);
+			memcpy(bytes + at, memory->flushed + at, 8);
+	memcpy(memory->flushed, bytes, memory->size);
 }
 
 void sim_fabric_power_off(struct sim_fabric *fabric)
@@ -126,8 +117,9 @@ void sim_fabric_power_off(struct sim_fabric *fabric)
 
 	for (i = 0; i < REGION_BUCKETS; i++)
 		for (region = fabric->regions[i]; region; region = region->next)
-			if (region->flushed)
-				lose_unflushed(region);
+			if (region->base.memory->flushed)
+				lose_unflushed(region->base.memory,
+					       &fabric->life->host->random);
 }
 
 /* --- attach --- */
@@ -268,6 +260,7 @@ static int pretend_withdrawn(struct sim_region *region)
 	*memory = *region->base.memory;
 	memcpy(region->kept, memory->base, memory->size);
 	memory->base = region->kept;
+	memory->flushed = NULL;
 	region->base.memory = memory;
 	return 0;
 }

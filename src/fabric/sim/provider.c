@@ -141,11 +141,11 @@ static int check(struct sim_fabric *fabric, struct reef_queue *queue,
 	if (rc != -ERANGE || !sim_mutated(fabric->sim, REEF_MUTANT_F8_BOUNDS))
 		return rc;
 	for (i = 0; i < batch->count; i++)
-		if (batch->ops[i].remote)
+		if (batch->ops[i].kind != REEF_SEND)
 			batch->ops[i].remote->size++;
 	rc = reef_batch_check(queue, batch);
 	for (i = 0; i < batch->count; i++)
-		if (batch->ops[i].remote)
+		if (batch->ops[i].kind != REEF_SEND)
 			batch->ops[i].remote->size--;
 	return rc;
 }

@@ -4,7 +4,9 @@
  *   provider.c  the fabric's ops: posting, polling, opening and closing
  *   link.c      connections: mail, hello, loss, and who notices when
  *   key.c       regions, attach and withdraw, fences, what power leaves
- *   effect.c    flights: when the parts of a batch take effect, and what then
+ *   flight.c    a batch on its way
+ *   plan.c      when its parts take effect
+ *   effect.c    what they do
  *   disk.c      a host's files, which its death cuts off
  *
  * What happens to a host's processor (mail, completions, calls to the user)
@@ -222,8 +224,7 @@ struct sim_region {
 	struct reef_region base;
 	struct sim_region *next; /* of the bucket */
 	struct sim_fabric *fabric;
-	uint8_t *flushed; /* durable: what power leaves */
-	uint8_t *kept;	  /* REEF_MUTANT_F8_WITHDRAWN: stands in for it */
+	uint8_t *kept; /* REEF_MUTANT_F8_WITHDRAWN: stands in for it */
 	uint32_t grants;
 	bool withdrawing;
 };
@@ -388,7 +389,7 @@ void sim_fabric_cut_off(struct sim_fabric *fabric, int reason);
 void sim_fabric_free(struct sim_fabric *fabric);
 void sim_link_free(struct sim_link *link);
 
-/* --- effects (effect.c) --- */
+/* --- batches (flight.c, effect.c) --- */
 
 /* Send a checked batch on its way.  -ENOMEM. */
 int sim_flight_start(struct sim_link *link, struct reef_batch *batch);

@@ -177,22 +177,19 @@ void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 
 /* --- messages --- */
 
-int sim_deliver(struct reef_sim *sim, struct side *side,
-		const struct cargo *cargo)
+void sim_deliver(struct reef_sim *sim, struct side *side,
+		 const struct cargo *cargo)
 {
 	const uint8_t *bytes = cargo->captured ? cargo->bytes : cargo->local;
 	struct parcel *parcel;
 
 	if (!side->link)
-		return 0; /* a stray, and nobody is there any more */
-	if (side->pipe_count >= PIPE_MAX)
-		return -EAGAIN;
+		return; /* a stray, and nobody is there any more */
 	if (sim_mutated(sim, REEF_MUTANT_F1_LOST_SEND) &&
 	    reef_random_chance(&sim->net, 1, 8))
-		return 0;
+		return;
 	parcel = malloc(sizeof(*parcel) + cargo->length);
-	if (!parcel)
-		return -EAGAIN;
+	reef_assert(parcel);
 	parcel->next = NULL;
 	parcel->length = cargo->length;
 	if (cargo->length)
@@ -202,7 +199,6 @@ int sim_deliver(struct reef_sim *sim, struct side *side,
 	side->pipe_tail = &parcel->next;
 	side->pipe_count++;
 	sim_pipe_filled(side->link);
-	return 0;
 }
 
 /* --- calm --- */
@@ -239,7 +235,8 @@ static int calm_op(struct reef_sim *sim, struct side *side, struct reef_op *op)
 		sim_region_flush(region, op->offset, op->length);
 		break;
 	case REEF_SEND:
-		return sim_deliver(sim, side, &cargo);
+		sim_deliver(sim, side, &cargo);
+		break;
 	default:
 		if (sim_first_half(&cargo, region))
 			sim_second_half(sim, &cargo, region);
@@ -259,8 +256,8 @@ int sim_batch_calm(struct sim_link *link, struct reef_batch *batch)
 		return -REEF_ENOLINK;
 	for (i = 0; i < batch->count; i++)
 		sends += batch->ops[i].kind == REEF_SEND;
-	if (sends && side->pipe_count + sends > PIPE_MAX)
-		return side->pipe_count ? -EAGAIN : -EMSGSIZE;
+	if (sends && side->pipe_count >= PIPE_MAX)
+		return -EAGAIN;
 	for (i = 0; i < batch->count; i++) {
 		rc = calm_op(conn->sim, side, &batch->ops[i]);
 		batch->ops[i].status = rc;

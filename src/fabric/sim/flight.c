@@ -138,6 +138,7 @@ static void start_atomic(struct flight *flight, struct cargo *cargo,
 		(flight->steps_count - i) * sizeof(struct step));
 }
 
+/* -EAGAIN: the receiver has no room. */
 static int do_piece(struct flight *flight, const struct step *step,
 		    struct sim_region *region)
 {
@@ -146,7 +147,10 @@ static int do_piece(struct flight *flight, const struct step *step,
 
 	switch (cargo->kind) {
 	case REEF_SEND:
-		return sim_deliver(sim, target(flight), cargo);
+		if (target(flight)->pipe_count >= PIPE_MAX)
+			return -EAGAIN;
+		sim_deliver(sim, target(flight), cargo);
+		return 0;
 	case REEF_FLUSH:
 		sim_region_flush(region, cargo->offset, cargo->length);
 		return 0;

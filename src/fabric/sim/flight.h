@@ -82,8 +82,8 @@ void sim_let_go(struct reef_sim *sim, struct cargo *cargo);
 bool sim_first_half(struct cargo *cargo, const struct sim_region *region);
 void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 		     const struct sim_region *region);
-/* Put a message into a side's card.  -EAGAIN: no room. */
-int sim_deliver(struct reef_sim *sim, struct side *side,
-		const struct cargo *cargo);
+/* Put a message into a side's card. */
+void sim_deliver(struct reef_sim *sim, struct side *side,
+		 const struct cargo *cargo);
 
 #endif

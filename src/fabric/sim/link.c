@@ -1,4 +1,4 @@
-/* link.c - connections: mail, hello, loss, and who notices when.
+/* link.c - connections: mail, loss, and who notices when.
  *
  * A connection has two sides; a link is what each side's user sees of it, and
  * one side's link may be gone long before the other's.
@@ -15,20 +15,16 @@
  *     up, a loss drops it. It is read in the poll of the queue that it is for.
  * (2) When a connection is lost, every side that is alive and has a link will
  *     notice: its `lost` mail is under way or waiting in its queue.
- * (3) A session has one connection to a fabric that is not LOST, and before it
- *     is let in, nothing of its older ones can take effect any more (F5).
- * (4) What holds a reference: each link, each flight, each mail. */
+ * (3) What holds a reference: each link, each flight, each mail. */
 #include "fabric/sim/world.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SILENCE_DEFAULT_NS 3000000000ull
-#define PORT_FIRST 1024
 
 static void mail_fire(struct reef_timer *timer);
 static void lost_fire(struct reef_timer *timer);
+static void doom_fire(struct reef_timer *timer);
 
 /* --- connections --- */
 
@@ -42,6 +38,7 @@ int sim_conn_create(struct reef_sim *sim, uint32_t session, struct conn **out)
 	conn->sim = sim;
 	conn->refs = 1;
 	conn->session = session;
+	conn->doom.fire = doom_fire;
 	conn->flights_tail = &conn->flights;
 	for (i = 0; i < 2; i++) {
 		conn->sides[i].pipe_tail = &conn->sides[i].pipe;
@@ -117,6 +114,7 @@ static void mail_start(struct mail *mail)
 	if (at_ns <= side->mail_last_ns)
 		at_ns = side->mail_last_ns + 1; /* (1) */
 	side->mail_last_ns = at_ns;
+	mail->stalled = false;
 	sim_timer(sim, &mail->timer, at_ns);
 }
 
@@ -139,28 +137,6 @@ void sim_mail_send(struct conn *conn, int to, const struct mail *mail)
 	mail_start(copy);
 }
 
-static struct sim_listener *find_listener(struct reef_sim_host *host,
-					  uint16_t port)
-{
-	struct sim_fabric *fabric;
-	struct sim_listener *listener;
-
-	if (host->life->group.dead)
-		return NULL;
-	for (fabric = host->life->fabrics; fabric; fabric = fabric->next)
-		for (listener = fabric->listeners; listener;
-		     listener = listener->next)
-			if (listener->port == port && listener->base.queue)
-				return listener;
-	return NULL;
-}
-
-static void refuse(struct conn *conn, int code)
-{
-	sim_mail_send(conn, 0,
-		      &(struct mail){.kind = MAIL_REFUSE, .code = code});
-}
-
 /* The queue that mail is for, or NULL. */
 static struct reef_queue *addressee(const struct mail *mail)
 {
@@ -172,10 +148,11 @@ static struct reef_queue *addressee(const struct mail *mail)
 		return side->link ? side->link->base.queue : NULL;
 	if (!conn->sides[0].link || side->host->life->group.dead)
 		return NULL;
-	listener = find_listener(side->host, conn->sides[0].link->hello.port);
+	listener =
+		sim_find_listener(side->host, conn->sides[0].link->hello.port);
 	if (listener)
 		return listener->base.queue;
-	refuse(conn, -ECONNREFUSED);
+	sim_refuse(conn, -ECONNREFUSED);
 	return NULL;
 }
 
@@ -345,8 +322,10 @@ void sim_conn_cut(struct conn *conn, bool cut)
 	}
 	if (cut || conn->state == CONN_LOST)
 		return;
+	/* All anew, or what the cut stopped would be overtaken (1). */
+	conn->sides[0].mail_last_ns = conn->sides[1].mail_last_ns = 0;
 	for (mail = conn->mails; mail; mail = mail->sibling)
-		if (mail->stalled)
+		if (!mail->queued)
 			mail_start(mail);
 	for (flight = conn->flights; flight; flight = next) {
 		next = sim_flight_next(flight);
@@ -472,124 +451,6 @@ void sim_side_end(struct conn *conn, int side, int reason)
 	sim_conn_unref(conn);
 }
 
-static struct sim_link *make_link(struct sim_fabric *fabric,
-				  struct reef_queue *queue, struct conn *conn,
-				  struct reef_listener *listener)
-{
-	struct sim_link *link = calloc(1, sizeof(*link));
-	struct side *side = &conn->sides[listener ? 1 : 0];
-
-	if (!link)
-		return NULL;
-	link->base = (struct reef_link){
-		.fabric = &fabric->base,
-		.queue = queue,
-		.listener = listener,
-		.session = conn->session,
-	};
-	link->fabric = fabric;
-	link->conn = sim_conn_ref(conn);
-	link->next = fabric->links;
-	fabric->links = link;
-	side->fabric = fabric;
-	side->link = link;
-	return link;
-}
-
-/* --- accepting --- */
-
-/* May it come in?  0, or the code that refuses it. */
-static int admit(struct sim_fabric *fabric, struct sim_listener *listener,
-		 struct conn *conn)
-{
-	const struct reef_listen_options *options = &listener->base.options;
-	const struct hello *hello = &conn->sides[0].link->hello;
-	uint8_t key[REEF_KEY_SIZE];
-	uint32_t links = fabric->accepted_count;
-	struct sim_link *link;
-
-	if (options->credential(options->context, hello->identity,
-				conn->session, key) ||
-	    memcmp(key, hello->key, sizeof(key)))
-		return -REEF_EAUTH;
-	if (sim_is_fenced(fabric, conn->session) &&
-	    !sim_mutated(fabric->sim, REEF_MUTANT_F7_READMIT))
-		return -REEF_EFENCED;
-	for (link = fabric->links; link; link = link->next)
-		if (link->base.listener && link->base.session == conn->session)
-			links--;
-	return links < fabric->base.options.links_max ? 0 : -EBUSY;
-}
-
-/* (3): end the session's older connections to this fabric. */
-static void settle(struct sim_fabric *fabric, const struct conn *conn)
-{
-	struct conn *old, *next;
-
-	for (old = fabric->sim->conns; old; old = next) {
-		next = old->next;
-		if (old == conn || old->session != conn->session ||
-		    old->sides[1].fabric != fabric)
-			continue;
-		sim_conn_ref(old);
-		sim_conn_lose(old, sim_soon(fabric->sim), NEVER, -REEF_ENOLINK);
-		if (!sim_mutated(fabric->sim, REEF_MUTANT_F5_LATE))
-			sim_flights_cancel(old, 0);
-		sim_side_end(old, 1, -REEF_ENOLINK);
-		next = old->next;
-		sim_conn_unref(old);
-	}
-}
-
-static void accept_asked(struct conn *conn)
-{
-	struct sim_link *asker = conn->sides[0].link, *link;
-	struct sim_listener *listener;
-	struct sim_fabric *fabric;
-	int rc;
-
-	/* A hello takes several messages: one that was given up is not let in
-	 * by what is left of it, so it cannot end a later one. */
-	if (!asker || conn->state != CONN_OPENING)
-		return;
-	listener = find_listener(conn->sides[1].host, asker->hello.port);
-	if (!listener) {
-		refuse(conn, -ECONNREFUSED);
-		return;
-	}
-	fabric = reef_container(listener->base.fabric, struct sim_fabric, base);
-	rc = admit(fabric, listener, conn);
-	if (rc) {
-		refuse(conn, rc);
-		return;
-	}
-	settle(fabric, conn);
-	link = make_link(fabric, listener->base.queue, conn, &listener->base);
-	if (!link) {
-		refuse(conn, -ENOMEM);
-		return;
-	}
-	fabric->accepted_count++;
-	conn->state = CONN_UP;
-	sim_trace(conn->sim, TRACE_CONNECT, conn->sides[0].host,
-		  conn->sides[1].host->index, conn->session);
-	reef_link_opened(link->base.queue, &link->base);
-	sim_mail_send(conn, 0, &(struct mail){.kind = MAIL_WELCOME});
-}
-
-static void answered(struct conn *conn, const struct mail *mail)
-{
-	struct sim_link *link = conn->sides[0].link;
-
-	if (mail->kind == MAIL_WELCOME) {
-		reef_link_opened(link->base.queue, &link->base);
-		return;
-	}
-	sim_conn_ref(conn);
-	sim_side_end(conn, 0, mail->code);
-	sim_conn_unref(conn);
-}
-
 static void read_one(struct mail *mail)
 {
 	struct conn *conn = mail->conn;
@@ -603,11 +464,11 @@ static void read_one(struct mail *mail)
 		return;
 	switch (mail->kind) {
 	case MAIL_CONNECT:
-		accept_asked(conn);
+		sim_hello_asked(conn);
 		break;
 	case MAIL_WELCOME:
 	case MAIL_REFUSE:
-		answered(conn, mail);
+		sim_hello_answered(conn, mail);
 		break;
 	case MAIL_ATTACH:
 		sim_attach_asked(conn, mail);
@@ -638,154 +499,4 @@ int sim_mail_read(struct sim_queue *queue)
 		count++;
 	}
 	return count;
-}
-
-/* --- the ops --- */
-
-/* "sim:HOST/PORT" */
-static int parse(struct reef_sim *sim, const char *address,
-		 struct reef_sim_host **host, uint16_t *port)
-{
-	const char *name = address + 4, *slash;
-	char *end;
-	unsigned long number;
-
-	if (strncmp(address, "sim:", 4))
-		return -EINVAL;
-	slash = strchr(name, '/');
-	if (!slash || slash[1] < '0' || slash[1] > '9')
-		return -EINVAL;
-	number = strtoul(slash + 1, &end, 10);
-	if (*end || number > UINT16_MAX)
-		return -EINVAL;
-	*host = sim_find_host(sim, name, (size_t)(slash - name));
-	if (!*host)
-		return -EHOSTUNREACH;
-	*port = (uint16_t)number;
-	return 0;
-}
-
-static int pick_port(struct reef_sim_host *host, uint16_t *port)
-{
-	uint32_t tries;
-
-	if (*port)
-		return find_listener(host, *port) ? -EADDRINUSE : 0;
-	for (tries = 0; tries < UINT16_MAX; tries++) {
-		if (host->port_next < PORT_FIRST)
-			host->port_next = PORT_FIRST;
-		*port = host->port_next++;
-		if (!find_listener(host, *port))
-			return 0;
-	}
-	return -EADDRINUSE;
-}
-
-int sim_listen(struct reef_layer *layer, struct reef_queue *queue,
-	       const char *address, const struct reef_listen_options *options,
-	       struct reef_listener **out)
-{
-	struct sim_fabric *fabric =
-		reef_container(layer->fabric, struct sim_fabric, base);
-	struct sim_listener *listener;
-	struct reef_sim_host *host;
-	uint16_t port;
-	int rc;
-
-	if (fabric_is_dead(fabric))
-		return -REEF_EHOSTDEAD;
-	rc = parse(fabric->sim, address, &host, &port);
-	if (rc)
-		return rc;
-	if (host != fabric->life->host)
-		return -EADDRNOTAVAIL;
-	rc = pick_port(host, &port);
-	if (rc)
-		return rc;
-	listener = calloc(1, sizeof(*listener));
-	if (!listener)
-		return -ENOMEM;
-	listener->base.fabric = &fabric->base;
-	listener->base.queue = queue;
-	listener->base.options = *options;
-	snprintf(listener->base.address, sizeof(listener->base.address),
-		 "sim:%s/%u", host->name, port);
-	listener->port = port;
-	listener->next = fabric->listeners;
-	fabric->listeners = listener;
-	*out = &listener->base;
-	return 0;
-}
-
-static struct sim_link *link_of(struct sim_fabric *fabric,
-				const struct reef_listener *listener)
-{
-	struct sim_link *link = fabric->links;
-
-	while (link && link->base.listener != listener)
-		link = link->next;
-	return link;
-}
-
-void sim_unlisten(struct reef_layer *layer, struct reef_listener *base)
-{
-	struct sim_fabric *fabric =
-		reef_container(layer->fabric, struct sim_fabric, base);
-	struct sim_listener *listener =
-		reef_container(base, struct sim_listener, base);
-	struct sim_listener **at = &fabric->listeners;
-	struct sim_link *link;
-
-	base->options.closed = NULL;
-	while ((link = link_of(fabric, base))) {
-		sim_link_detach(link);
-		if (base->queue)
-			reef_link_ended(base->queue, &link->base,
-					-REEF_ENOLINK);
-		sim_link_free(link);
-	}
-	while (*at != listener)
-		at = &(*at)->next;
-	*at = listener->next;
-	free(listener);
-}
-
-int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
-		const char *address, const struct reef_connect_options *options,
-		struct reef_link **out)
-{
-	struct sim_fabric *fabric =
-		reef_container(layer->fabric, struct sim_fabric, base);
-	struct reef_sim_host *host;
-	struct sim_link *link;
-	struct conn *conn;
-	uint16_t port;
-	int rc;
-
-	if (fabric_is_dead(fabric))
-		return -REEF_EHOSTDEAD;
-	rc = parse(fabric->sim, address, &host, &port);
-	if (rc)
-		return rc;
-	rc = sim_conn_create(fabric->sim, options->session, &conn);
-	if (rc)
-		return rc;
-	conn->doom.fire = doom_fire;
-	conn->sides[0].host = fabric->life->host;
-	conn->sides[1].host = host;
-	link = make_link(fabric, queue, conn, NULL);
-	if (link) {
-		link->hello.port = port;
-		strcpy(link->hello.identity, options->identity);
-		memcpy(link->hello.key, options->key, REEF_KEY_SIZE);
-		sim_mail_send(conn, 1, &(struct mail){.kind = MAIL_CONNECT});
-		*out = &link->base;
-	}
-	sim_conn_unref(conn);
-	return link ? 0 : -ENOMEM;
-}
-
-void sim_disconnect(struct reef_layer *layer, struct reef_link *link)
-{
-	sim_link_free(reef_container(link, struct sim_link, base));
 }

@@ -158,5 +158,3 @@ uint8_t sim_pick_pieces(struct reef_sim *sim, const struct cargo *cargo)
 	return (uint8_t)reef_random_between(&sim->net, torn ? 2 : 1,
 					    PIECES_MAX);
 }
-
-/* Long ops are torn in runs of words: at any word, but not at every one. */

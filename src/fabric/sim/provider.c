@@ -318,7 +318,7 @@ int reef_sim_open(const struct reef_fabric_options *options,
 
 	if (!host && group)
 		host = group->owner;
-	if (!host)
+	if (!host || options->ops_max > UINT16_MAX)
 		return -EINVAL;
 	life = host->life;
 	if (life->group.dead || (group && group->dead))

@@ -54,7 +54,7 @@ const char *reef_sim_mutant_name(enum reef_sim_mutant mutant);
 struct reef_sim_options {
 	uint64_t seed;
 	uint64_t delay_min_ns, delay_max_ns; /* one way; 500 to 20,000 */
-	uint32_t slow_ppm;	/* of ops that take 100 times that */
+	uint32_t slow_ppm;	/* of ops that take 100 times that; 2,000 */
 	uint32_t lose_link_ppm; /* per batch; default 0 */
 	uint32_t drift_max_ppm; /* of hosts' clocks; 200 */
 	bool calm; /* no delay, tearing or reordering: for the cost model */
@@ -62,9 +62,12 @@ struct reef_sim_options {
 	uint32_t fibers_max, stack_size; /* of the scheduler */
 };
 
+/* Caller owns *out.  -EINVAL: delay_min_ns above delay_max_ns.  -ENOMEM. */
 int reef_sim_create(const struct reef_sim_options *options,
 		    struct reef_sim **out);
-void reef_sim_destroy(struct reef_sim *sim); /* NULL is fine */
+/* Kills what still runs, and closes the fabrics and queues that hosts left
+ * open. NULL is fine. */
+void reef_sim_destroy(struct reef_sim *sim);
 
 struct reef_sched *reef_sim_sched(struct reef_sim *sim);
 struct reef_random *reef_sim_random(struct reef_sim *sim); /* for the test */
@@ -73,12 +76,14 @@ struct reef_random *reef_sim_random(struct reef_sim *sim); /* for the test */
 uint64_t reef_sim_trace_hash(const struct reef_sim *sim);
 uint64_t reef_sim_events(const struct reef_sim *sim);
 
-/* Run until every fiber has ended. -EDEADLK: all parked, nothing will come.
- * -ETIMEDOUT: limit_ns of virtual time passed (everything else is killed). */
+/* Run until every fiber has ended.  -EDEADLK: all parked, nothing will come.
+ * -ETIMEDOUT: limit_ns of virtual time passed. After either everything is
+ * killed, and all fibers have ended. */
 int reef_sim_run(struct reef_sim *sim, uint64_t limit_ns);
 
 /* Add a host. `main` runs in its first fiber. The host lives as long as the
- * simulation. */
+ * simulation; out may be NULL. Addresses on it are "sim:NAME/PORT".
+ * -EINVAL: a name that is empty, too long (64), taken, or has a '/'. */
 int reef_sim_host_add(struct reef_sim *sim, const char *name,
 		      int (*main)(struct reef_sim_host *host, void *arg),
 		      void *arg, struct reef_sim_host **out);
@@ -93,20 +98,26 @@ struct reef_store *reef_sim_host_disk(struct reef_sim_host *host);
 /* What main returned, once it has; -EAGAIN before. */
 int reef_sim_host_result(const struct reef_sim_host *host, int *result);
 
-/* A host stops between two events of its own; what it sent is on its way. */
-void reef_sim_host_kill(struct reef_sim_host *host); /* for good */
+/* A host stops between two events of its own; what it sent is on its way, its
+ * memory out of reach. Every call of its fibers returns -REEF_EHOSTDEAD from
+ * then on, and whatever they do without a call must have no effect: they are to
+ * free what they have and return. */
+void reef_sim_host_kill(struct reef_sim_host *host);
 /* The same with loss of power: unflushed durable memory and unsynced files are
  * lost too. */
 void reef_sim_host_power_off(struct reef_sim_host *host);
 /* Start a killed host again, with main and arg as a new incarnation. Its store
- * is what survived. */
+ * is what survived. What is left of the older one may still be unwinding, so
+ * the two must not share what they opened.  -EBUSY: it is not dead. */
 int reef_sim_host_restart(struct reef_sim_host *host,
 			  int (*main)(struct reef_sim_host *host, void *arg),
 			  void *arg);
-void reef_sim_host_pause(struct reef_sim_host *host); /* SIGSTOP */
+/* As by SIGSTOP: its fibers stand still and its messages wait, but its memory
+ * is served and nobody takes it for dead. */
+void reef_sim_host_pause(struct reef_sim_host *host);
 void reef_sim_host_resume(struct reef_sim_host *host);
-/* Cut, or mend, the network between two hosts. Links over a cut are noticed as
- * lost after silence_ns. */
+/* Cut, or mend, the network between two hosts. What is under way waits; links
+ * are noticed as lost when the cut has lasted for silence_ns. */
 void reef_sim_partition(struct reef_sim_host *a, struct reef_sim_host *b,
 			bool cut);
 /* Lose the connection under a link, now; both sides notice soon. */

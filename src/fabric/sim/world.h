@@ -2,7 +2,8 @@
  *
  *   sim.c       the world: hosts, time, faults, the trace
  *   provider.c  the fabric's ops: posting, polling, opening and closing
- *   link.c      connections: mail, hello, loss, and who notices when
+ *   link.c      connections: mail, loss, and who notices when
+ *   hello.c     who gets in
  *   key.c       regions, attach and withdraw, fences, what power leaves
  *   flight.c    a batch on its way
  *   plan.c      when its parts take effect
@@ -339,7 +340,14 @@ int sim_pipe_drain(struct sim_link *link);
 /* Tell a side that its link is gone, in its queue's poll. */
 void sim_side_end(struct conn *conn, int side, int reason);
 
-/* The provider's ops. */
+/* --- who gets in (hello.c) --- */
+
+struct sim_listener *sim_find_listener(struct reef_sim_host *host,
+				       uint16_t port);
+void sim_refuse(struct conn *conn, int code);
+void sim_hello_asked(struct conn *conn); /* at side 1 */
+void sim_hello_answered(struct conn *conn, const struct mail *mail);
+
 int sim_listen(struct reef_layer *layer, struct reef_queue *queue,
 	       const char *address, const struct reef_listen_options *options,
 	       struct reef_listener **out);

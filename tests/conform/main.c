@@ -174,6 +174,49 @@ static int run_mutant(enum reef_sim_mutant mutant,
 	return 1;
 }
 
+/* --- network namespaces --- */
+
+static int shell(const char *command)
+{
+	return system(command);
+}
+
+/* Names with the process's number in them, so that two runs do not meet. The
+ * shell that makes and removes them gets the number as $n. */
+static char netns_path[2][64];
+
+static int netns_shell(const char *script)
+{
+	char command[1024];
+
+	snprintf(command, sizeof(command), "n=%d; %s", (int)getpid(), script);
+	return shell(command);
+}
+
+static int netns_make(void)
+{
+	snprintf(netns_path[0], sizeof(netns_path[0]),
+		 "/var/run/netns/reef-a-%d", (int)getpid());
+	snprintf(netns_path[1], sizeof(netns_path[1]),
+		 "/var/run/netns/reef-b-%d", (int)getpid());
+	return netns_shell("ip netns add reef-a-$n && ip netns add reef-b-$n &&"
+			   "ip link add reefa netns reef-a-$n type veth "
+			   "peer name reefb netns reef-b-$n && "
+			   "ip -n reef-a-$n addr add 10.99.0.1/24 dev reefa && "
+			   "ip -n reef-b-$n addr add 10.99.0.2/24 dev reefb && "
+			   "ip -n reef-a-$n link set lo up && "
+			   "ip -n reef-b-$n link set lo up && "
+			   "ip -n reef-a-$n link set reefa up && "
+			   "ip -n reef-b-$n link set reefb up");
+}
+
+static void netns_remove(void)
+{
+	if (netns_shell("ip netns del reef-a-$n 2>/dev/null; "
+			"ip netns del reef-b-$n 2>/dev/null"))
+		return;
+}
+
 /* --- processes --- */
 
 static int direct(const struct conform_test *test,
@@ -188,8 +231,8 @@ static int direct(const struct conform_test *test,
 	world.hooks = arguments->hooks;
 	snprintf(world.directory, sizeof(world.directory), "%s", directory);
 	if (arguments->netns) {
-		world.netns[0] = "/var/run/netns/reef-conform-a";
-		world.netns[1] = "/var/run/netns/reef-conform-b";
+		world.netns[0] = netns_path[0];
+		world.netns[1] = netns_path[1];
 	}
 	/* It runs in an emulator, on a machine that may have others to serve:
 	 * a second is soon over. */
@@ -239,32 +282,6 @@ static int run_process(const struct conform_test *test,
 	snprintf(text, size, "%s%s", board->failure,
 		 WIFEXITED(status) ? "" : " (the director crashed)");
 	return 1;
-}
-
-static int shell(const char *command)
-{
-	return system(command);
-}
-
-static int netns_make(void)
-{
-	return shell("ip netns add reef-conform-a && "
-		     "ip netns add reef-conform-b && "
-		     "ip link add reefa netns reef-conform-a type veth "
-		     "peer name reefb netns reef-conform-b && "
-		     "ip -n reef-conform-a addr add 10.99.0.1/24 dev reefa && "
-		     "ip -n reef-conform-b addr add 10.99.0.2/24 dev reefb && "
-		     "ip -n reef-conform-a link set lo up && "
-		     "ip -n reef-conform-b link set lo up && "
-		     "ip -n reef-conform-a link set reefa up && "
-		     "ip -n reef-conform-b link set reefb up");
-}
-
-static void netns_remove(void)
-{
-	if (shell("ip netns del reef-conform-a 2>/dev/null; "
-		  "ip netns del reef-conform-b 2>/dev/null"))
-		return;
 }
 
 /* --- the front --- */

@@ -1,0 +1,1437 @@
+/* test_shm.c - the shm fabric's own promises: what can be mapped, who is let
+ * in, and how it ends. What every fabric promises is in tests/conform.
+ *
+ * The node runs in a thread of this process, or in a child; clients are in
+ * this thread, in children, or raw sockets that break the rules. */
+#include "fabric/memory.h"
+#include "fabric/provider.h"
+#include "fabric/socket.h"
+#include "fabric/stream.h"
+#include "wire/bytes.h"
+#include "wire/control.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MILLISECOND 1000000ull
+#define SECOND (1000 * MILLISECOND)
+#define SIZE (1u << 20)
+#define SESSION(slot) (((uint32_t)(slot) << 16) | 1u)
+#define NOBODY 65534
+
+/* --- the node --- */
+
+struct node {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;
+	struct reef_listener *listener;
+	struct reef_memory *memory;
+	struct reef_region *region;
+	char address[64];
+	uint64_t key;
+	pthread_t thread;
+	_Atomic bool stop;
+	/* One call at a time, on the node's thread. */
+	int (*_Atomic call)(struct node *node);
+	_Atomic bool returned;
+	int result;
+	uint32_t session;
+	uint64_t timeout_ns;
+	_Atomic int opened, closed, reason, received;
+	_Atomic bool takes_nothing;
+	struct reef_link *last;
+};
+
+static int credential(void *context, const char *identity, uint32_t session,
+		      uint8_t key[REEF_KEY_SIZE])
+{
+	(void)context;
+	(void)session;
+	if (strcmp(identity, "test"))
+		return -REEF_EAUTH;
+	memset(key, 7, REEF_KEY_SIZE);
+	return 0;
+}
+
+static void on_opened(void *context, struct reef_link *link)
+{
+	struct node *node = context;
+
+	node->last = link;
+	atomic_fetch_add(&node->opened, 1);
+}
+
+static void on_closed(void *context, struct reef_link *link, int reason)
+{
+	struct node *node = context;
+
+	(void)link;
+	atomic_store(&node->reason, reason);
+	atomic_fetch_add(&node->closed, 1);
+}
+
+static void *node_thread(void *arg)
+{
+	struct node *node = arg;
+	struct reef_message *message;
+	int (*call)(struct node * node);
+
+	while (!atomic_load(&node->stop)) {
+		reef_queue_wait(node->queue, MILLISECOND);
+		call = atomic_exchange(&node->call, NULL);
+		if (call) {
+			node->result = call(node);
+			atomic_store(&node->returned, true);
+		}
+		while (!atomic_load(&node->takes_nothing) &&
+		       !reef_receive(node->queue, 0, &message)) {
+			atomic_fetch_add(&node->received, 1);
+			reef_message_free(message);
+		}
+	}
+	return NULL;
+}
+
+static int node_call(struct node *node, int (*call)(struct node *node))
+{
+	atomic_store(&node->returned, false);
+	atomic_store(&node->call, call);
+	while (!atomic_load(&node->returned))
+		sched_yield();
+	return node->result;
+}
+
+static void node_open_options(struct node *node,
+			      const struct reef_memory_options *memory,
+			      const struct reef_fabric_options *fabric)
+{
+	struct reef_listen_options options = {
+		.credential = credential,
+		.opened = on_opened,
+		.closed = on_closed,
+		.context = node,
+	};
+	static int count;
+
+	memset(node, 0, sizeof(*node));
+	snprintf(node->address, sizeof(node->address), "shm:@reef-test-%d-%d",
+		 (int)getpid(), count++);
+	assert_int_equal(reef_fabric_open("shm", fabric, &node->fabric), 0);
+	assert_int_equal(reef_queue_open(node->fabric, NULL, &node->queue), 0);
+	assert_int_equal(reef_memory_create(memory, &node->memory), 0);
+	assert_int_equal(reef_expose(node->fabric, node->memory, &node->region),
+			 0);
+	node->key = reef_region_key(node->region);
+	assert_int_equal(reef_listen(node->queue, node->address, &options,
+				     &node->listener),
+			 0);
+}
+
+static void node_open(struct node *node)
+{
+	struct reef_memory_options memory = {.size = SIZE};
+
+	node_open_options(node, &memory, NULL);
+}
+
+static void node_start(struct node *node)
+{
+	node_open(node);
+	assert_int_equal(pthread_create(&node->thread, NULL, node_thread, node),
+			 0);
+}
+
+static void node_close(struct node *node)
+{
+	reef_listener_close(node->listener);
+	reef_queue_close(node->queue);
+	reef_fabric_close(node->fabric);
+	reef_memory_destroy(node->memory);
+}
+
+static void node_stop(struct node *node)
+{
+	atomic_store(&node->stop, true);
+	pthread_join(node->thread, NULL);
+	node_close(node);
+}
+
+static void await(_Atomic int *word, int value)
+{
+	uint64_t start_ns = reef_now_ns();
+
+	while (atomic_load(word) < value) {
+		assert_true(reef_now_ns() - start_ns < 20 * SECOND);
+		sched_yield();
+	}
+}
+
+static int call_withdraw(struct node *node)
+{
+	return reef_withdraw(node->queue, node->region, node->timeout_ns);
+}
+
+static int call_fence(struct node *node)
+{
+	return reef_fence(node->queue, node->session, node->timeout_ns);
+}
+
+/* --- clients --- */
+
+struct client {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;
+	struct reef_link *link;
+	struct reef_remote *remote;
+};
+
+static int client_connect(struct client *client, const char *address,
+			  uint32_t session, struct reef_link **out)
+{
+	struct reef_connect_options options = {
+		.session = session,
+		.identity = "test",
+		.timeout_ns = 20 * SECOND,
+	};
+
+	memset(options.key, 7, REEF_KEY_SIZE);
+	return reef_connect(client->queue, address, &options, out);
+}
+
+static int client_open(struct client *client)
+{
+	int rc;
+
+	memset(client, 0, sizeof(*client));
+	rc = reef_fabric_open("shm", NULL, &client->fabric);
+	return rc ? rc : reef_queue_open(client->fabric, NULL, &client->queue);
+}
+
+/* Everything up to an attached region; works in children too. */
+static int client_join(struct client *client, const char *address, uint64_t key,
+		       uint32_t session)
+{
+	int rc = client_open(client);
+
+	rc = rc ? rc : client_connect(client, address, session, &client->link);
+	return rc ? rc
+		  : reef_attach(client->queue, client->link, key,
+				&client->remote);
+}
+
+static void client_start(struct client *client, struct node *node, int slot)
+{
+	assert_int_equal(
+		client_join(client, node->address, node->key, SESSION(slot)),
+		0);
+}
+
+static void client_close(struct client *client)
+{
+	reef_link_close(client->link);
+	reef_queue_close(client->queue);
+	reef_fabric_close(client->fabric);
+}
+
+static int run_one(struct client *client, struct reef_op *op)
+{
+	struct reef_batch batch = {
+		.link = client->link,
+		.ops = op,
+		.count = 1,
+	};
+
+	return reef_run(client->queue, &batch);
+}
+
+static int put(struct client *client, uint64_t offset, uint64_t value)
+{
+	struct reef_op op = {
+		.kind = REEF_WRITE,
+		.remote = client->remote,
+		.offset = offset,
+		.local = &value,
+		.length = 8,
+	};
+
+	return run_one(client, &op);
+}
+
+static int get(struct client *client, uint64_t offset, uint64_t *value)
+{
+	struct reef_op op = {
+		.kind = REEF_READ,
+		.remote = client->remote,
+		.offset = offset,
+		.local = value,
+		.length = 8,
+	};
+
+	return run_one(client, &op);
+}
+
+/* --- operations --- */
+
+static void shm_operations_in_one_process_reach_the_memory(void **state)
+{
+	struct client client;
+	struct node node;
+	struct reef_op op;
+	uint64_t value = 0, *words;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	words = node.memory->base;
+	assert_int_equal(reef_remote_size(client.remote), SIZE);
+	assert_int_equal(put(&client, SIZE - 8, 77), 0);
+	assert_int_equal(words[SIZE / 8 - 1], 77);
+	assert_int_equal(get(&client, SIZE - 8, &value), 0);
+	assert_int_equal(value, 77);
+	op = (struct reef_op){
+		.kind = REEF_CAS,
+		.remote = client.remote,
+		.compare = 0,
+		.operand = 5,
+	};
+	assert_int_equal(run_one(&client, &op), 0);
+	assert_int_equal(op.result, 0);
+	op.kind = REEF_FAA;
+	assert_int_equal(run_one(&client, &op), 0);
+	assert_int_equal(op.result, 5);
+	assert_int_equal(words[0], 10);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* run has a path of its own for one operation and one for several short ones:
+ * both must refuse exactly what post refuses. */
+static void shm_run_and_post_refuse_the_same(void **state)
+{
+	uint64_t room[66] = {0}, *local = room + 1; /* 64 of them */
+	struct reef_op bad[] = {
+		{.kind = REEF_READ, .offset = SIZE - 8, .length = 16},
+		{.kind = REEF_READ, .offset = SIZE + 8, .length = 8},
+		{.kind = REEF_READ, .offset = UINT64_MAX - 7, .length = 16},
+		{.kind = REEF_READ, .offset = SIZE, .length = 1},
+		{.kind = REEF_WRITE, .offset = SIZE - 7, .length = 8},
+		{.kind = REEF_WRITE, .length = 1u << 31},
+		{.kind = REEF_CAS, .offset = 4},
+		{.kind = REEF_FAA, .offset = SIZE},
+		{.kind = REEF_FAA, .offset = UINT64_MAX - 7},
+		{.kind = REEF_READ, .length = 8, .flags = 2},
+		{.kind = REEF_READ, .length = 8, .reserved = 1},
+		{.kind = 0, .length = 8},
+		{.kind = REEF_OP_KINDS, .length = 8},
+		{.kind = REEF_FLUSH, .length = 8},
+	};
+	struct reef_op ops[3];
+	struct reef_batch batch = {.ops = ops};
+	struct reef_buffer *buffer;
+	struct client client;
+	struct node node;
+	size_t i, at;
+	int rc;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	assert_int_equal(
+		reef_buffer_register(client.fabric, local, 64 * 8, &buffer), 0);
+	batch.link = client.link;
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		for (at = 0; at < 3; at++) {
+			ops[0] = ops[1] = ops[2] = (struct reef_op){
+				.kind = REEF_WRITE,
+				.remote = client.remote,
+				.local = local,
+				.length = 8,
+			};
+			local[0] = 1;
+			ops[at] = bad[i];
+			ops[at].remote = client.remote;
+			ops[at].local = local;
+			batch.count = at ? 3 : 1;
+			rc = reef_post(client.queue, &batch);
+			assert_true(rc < 0);
+			assert_int_equal(reef_run(client.queue, &batch), rc);
+			/* and nothing of it happened */
+			assert_int_equal(*(uint64_t *)node.memory->base, 0);
+		}
+	/* A local place outside its buffer, or nowhere. */
+	ops[0] = (struct reef_op){
+		.kind = REEF_READ,
+		.remote = client.remote,
+		.local = local + 64,
+		.buffer = buffer,
+		.length = 8,
+	};
+	ops[1] = ops[0];
+	for (batch.count = 1; batch.count < 3; batch.count++) {
+		ops[0].local = ops[1].local = local + 64;
+		assert_int_equal(reef_run(client.queue, &batch), -EINVAL);
+		ops[0].local = ops[1].local = local - 1;
+		assert_int_equal(reef_run(client.queue, &batch), -EINVAL);
+		ops[0].local = ops[1].local = NULL;
+		assert_int_equal(reef_run(client.queue, &batch), -EINVAL);
+		ops[0].local = ops[1].local = local + 63;
+		assert_int_equal(reef_run(client.queue, &batch), 0);
+	}
+	reef_buffer_unregister(buffer);
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_batches_of_any_size_and_alignment_copy(void **state)
+{
+	static const uint32_t lengths[] = {0,	1,   7,	  8,   16,  64,
+					   100, 128, 136, 500, 4096};
+	uint8_t out[4096 + 16], in[4096 + 16], *base;
+	struct client client;
+	struct node node;
+	struct reef_op ops[2];
+	struct reef_batch batch = {.ops = ops, .count = 2};
+	size_t i, offset;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	base = node.memory->base;
+	batch.link = client.link;
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		for (offset = 0; offset < 16; offset++) {
+			memset(out, (int)(i * 16 + offset + 1), sizeof(out));
+			memset(in, 0, sizeof(in));
+			memset(base, 0, 8192);
+			ops[0] = (struct reef_op){
+				.kind = REEF_WRITE,
+				.remote = client.remote,
+				.offset = offset,
+				.local = out + offset / 2,
+				.length = lengths[i],
+			};
+			ops[1] = ops[0];
+			ops[1].kind = REEF_READ;
+			ops[1].local = in;
+			assert_int_equal(reef_run(client.queue, &batch), 0);
+			assert_memory_equal(in, out, lengths[i]);
+			assert_memory_equal(base + offset, out, lengths[i]);
+			assert_int_equal(base[offset + lengths[i]], 0);
+			assert_int_equal(in[lengths[i]], 0);
+		}
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_file_region_can_be_flushed(void **state)
+{
+	char path[] = "/tmp/reef-test-shm-XXXXXX";
+	struct reef_memory_options memory = {
+		.size = SIZE,
+		.backing = REEF_BACKING_FILE,
+		.path = path,
+	};
+	struct reef_op ops[2];
+	struct reef_batch batch = {.ops = ops, .count = 2};
+	uint64_t value = 99;
+	struct client client;
+	struct node node;
+
+	(void)state;
+	close(mkstemp(path));
+	node_open_options(&node, &memory, NULL);
+	assert_int_equal(pthread_create(&node.thread, NULL, node_thread, &node),
+			 0);
+	client_start(&client, &node, 1);
+	ops[0] = (struct reef_op){
+		.kind = REEF_WRITE,
+		.remote = client.remote,
+		.offset = 4100,
+		.local = &value,
+		.length = 8,
+	};
+	ops[1] = ops[0];
+	ops[1].kind = REEF_FLUSH;
+	batch.link = client.link;
+	assert_int_equal(reef_run(client.queue, &batch), 0);
+	assert_int_equal(ops[1].status, 0);
+	client_close(&client);
+	node_stop(&node);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* --- messages --- */
+
+/* Far more than sockets hold, to a node that does not read: some wait, none is
+ * lost, and they end when the node reads. */
+static void shm_sends_without_a_reader_wait_and_arrive(void **state)
+{
+	enum { COUNT = 3000 };
+	static struct reef_batch batches[COUNT];
+	static struct reef_op ops[COUNT];
+	struct reef_fabric_options options = {.depth_max = 8};
+	struct reef_memory_options memory = {.size = SIZE};
+	static uint8_t bytes[1000];
+	struct client client;
+	struct node node;
+	int i, posted, waiting = 0, rc;
+
+	(void)state;
+	node_open_options(&node, &memory, &options);
+	atomic_store(&node.takes_nothing, true);
+	assert_int_equal(pthread_create(&node.thread, NULL, node_thread, &node),
+			 0);
+	memset(&client, 0, sizeof(client));
+	assert_int_equal(reef_fabric_open("shm", &options, &client.fabric), 0);
+	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
+			 0);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(1), &client.link),
+		0);
+	for (posted = 0; posted < COUNT; posted++) {
+		ops[posted] = (struct reef_op){
+			.kind = REEF_SEND,
+			.local = bytes,
+			.length = sizeof(bytes),
+		};
+		batches[posted] = (struct reef_batch){
+			.link = client.link,
+			.ops = &ops[posted],
+			.count = 1,
+		};
+		rc = reef_post(client.queue, &batches[posted]);
+		if (rc == -EAGAIN)
+			break;
+		assert_true(rc == 0 || rc == 1);
+		waiting += !rc;
+	}
+	/* It is the inbox, of 4,096, that takes them all in the end. */
+	for (; posted < COUNT; posted++) {
+		ops[posted] = ops[0];
+		batches[posted] = batches[0];
+		batches[posted].ops = &ops[posted];
+		assert_int_equal(reef_run(client.queue, &batches[posted]), 0);
+	}
+	for (i = 0; i < COUNT; i++)
+		if (!batches[i].done)
+			assert_int_equal(reef_wait(client.queue, &batches[i]),
+					 0);
+	atomic_store(&node.takes_nothing, false);
+	await(&node.received, COUNT);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* --- withdrawing --- */
+
+static void shm_withdraw_waits_for_the_holder(void **state)
+{
+	struct reef_remote *again = NULL;
+	struct client client;
+	struct node node;
+	uint64_t value;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	/* Twice the same region: two holds. */
+	assert_int_equal(
+		reef_attach(client.queue, client.link, node.key, &again), 0);
+	assert_int_equal(put(&client, 0, 1), 0);
+	node.timeout_ns = 20 * MILLISECOND;
+	assert_int_equal(node_call(&node, call_withdraw), -ETIMEDOUT);
+	/* The next operation of the holder finds out, and acknowledges. */
+	assert_int_equal(get(&client, 0, &value), -REEF_EKEY);
+	assert_int_equal(put(&client, 0, 2), -REEF_EKEY);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_withdraw), 0);
+	assert_int_equal(*(uint64_t *)node.memory->base, 1);
+	assert_int_equal(reef_link_status(client.link), 0);
+	reef_detach(client.queue, client.remote);
+	assert_int_equal(reef_attach(client.queue, client.link, node.key,
+				     &client.remote),
+			 -REEF_EKEY);
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_withdraw_after_detach_or_close_is_immediate(void **state)
+{
+	struct client detached, closed;
+	struct node node;
+
+	(void)state;
+	node_start(&node);
+	client_start(&detached, &node, 1);
+	client_start(&closed, &node, 2);
+	reef_detach(detached.queue, detached.remote);
+	client_close(&closed);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_withdraw), 0);
+	client_close(&detached);
+	node_stop(&node);
+}
+
+/* Two threads read through one link while its regions come and go: no reader
+ * may touch what is unmapped. */
+struct reader {
+	struct client client; /* another queue, the same link */
+	_Atomic(struct reef_remote *) *remote;
+	_Atomic bool *stop;
+	_Atomic int *inside;
+	uint64_t count;
+};
+
+static void *reader_main(void *arg)
+{
+	struct reader *reader = arg;
+	struct client *client = &reader->client;
+	uint64_t bytes[512];
+	int rc;
+
+	while (!atomic_load(reader->stop)) {
+		atomic_fetch_add(reader->inside, 1);
+		client->remote = atomic_load(reader->remote);
+		if (client->remote) {
+			struct reef_op op = {
+				.kind = REEF_READ,
+				.remote = client->remote,
+				.local = bytes,
+				.length = sizeof(bytes),
+				.offset = 8 * (reader->count % 64),
+			};
+
+			rc = run_one(client, &op);
+			if (rc && rc != -REEF_EKEY)
+				abort();
+			reader->count += !rc;
+		}
+		atomic_fetch_sub(reader->inside, 1);
+	}
+	return NULL;
+}
+
+static int call_expose(struct node *node)
+{
+	int rc = reef_expose(node->fabric, node->memory, &node->region);
+
+	node->key = rc ? 0 : reef_region_key(node->region);
+	return rc;
+}
+
+static void shm_withdraw_under_reading_threads_is_safe(void **state)
+{
+	_Atomic(struct reef_remote *) remote = NULL;
+	_Atomic bool stop = false;
+	_Atomic int inside = 0;
+	struct reader readers[2];
+	struct reef_remote *old;
+	pthread_t threads[2];
+	struct client client;
+	struct node node;
+	int i, round;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	for (i = 0; i < 2; i++) {
+		readers[i] = (struct reader){
+			.client = client,
+			.remote = &remote,
+			.stop = &stop,
+			.inside = &inside,
+		};
+		assert_int_equal(reef_queue_open(client.fabric, NULL,
+						 &readers[i].client.queue),
+				 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, reader_main,
+						&readers[i]),
+				 0);
+	}
+	for (round = 0; round < 100; round++) {
+		atomic_store(&remote, client.remote);
+		node.timeout_ns = 0;
+		while (node_call(&node, call_withdraw)) {
+			reef_poll(client.queue);
+			sched_yield();
+		}
+		/* Detach asks that nothing names it any more. */
+		old = atomic_exchange(&remote, NULL);
+		while (atomic_load(&inside))
+			sched_yield();
+		reef_detach(client.queue, old);
+		assert_int_equal(node_call(&node, call_expose), 0);
+		assert_int_equal(reef_attach(client.queue, client.link,
+					     node.key, &client.remote),
+				 0);
+	}
+	atomic_store(&stop, true);
+	for (i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		reef_queue_close(readers[i].client.queue);
+	}
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* --- fencing --- */
+
+static void shm_fence_in_one_process_refuses_posts(void **state)
+{
+	struct client client, other;
+	struct node node;
+	uint64_t value;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	client_start(&other, &node, 2);
+	assert_int_equal(put(&client, 0, 1), 0);
+	node.session = SESSION(1);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_fence), 0);
+	assert_int_equal(put(&client, 0, 2), -REEF_EFENCED);
+	assert_int_equal(*(uint64_t *)node.memory->base, 1);
+	assert_int_equal(get(&client, 0, &value), -REEF_EFENCED);
+	assert_int_equal(reef_link_status(client.link), -REEF_EFENCED);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
+	/* Not let in again; the next generation of the slot is. */
+	reef_link_close(client.link);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(1), &client.link),
+		-REEF_EFENCED);
+	assert_int_equal(client_connect(&client, node.address, SESSION(1) + 1,
+					&client.link),
+			 0);
+	assert_int_equal(put(&other, 0, 3), 0);
+	client_close(&other);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* A child that joins, tells that it has, and goes on as `then` says. */
+struct child {
+	pid_t pid, grandchild;
+	int ends[2];
+};
+
+static void child_tell(struct child *child, pid_t what)
+{
+	if (write(child->ends[1], &what, sizeof(what)) != sizeof(what))
+		_exit(9);
+}
+
+static void child_start(struct child *child, const struct node *node,
+			void (*then)(struct child *child,
+				     struct client *client))
+{
+	struct client client;
+
+	assert_int_equal(pipe(child->ends), 0);
+	child->pid = fork();
+	assert_true(child->pid >= 0);
+	if (!child->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (client_join(&client, node->address, node->key, SESSION(5)))
+			_exit(8);
+		then(child, &client);
+		_exit(0);
+	}
+	assert_int_equal(read(child->ends[0], &child->grandchild,
+			      sizeof(child->grandchild)),
+			 sizeof(child->grandchild));
+}
+
+static void child_end(struct child *child, int *status)
+{
+	if (child->grandchild)
+		kill(child->grandchild, SIGKILL);
+	assert_int_equal(waitpid(child->pid, status, 0), child->pid);
+	close(child->ends[0]);
+	close(child->ends[1]);
+}
+
+/* The grandchild keeps a copy of every descriptor open. */
+static void have_grandchild(struct child *child)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, 0);
+		for (;;)
+			pause();
+	}
+	child_tell(child, pid);
+}
+
+static void write_for_ever(struct child *child, struct client *client)
+{
+	uint64_t i;
+
+	have_grandchild(child);
+	for (i = 1;; i++)
+		if (put(client, 0, i))
+			_exit(7);
+}
+
+static void shm_fence_kills_a_child_whose_child_has_the_socket(void **state)
+{
+	struct child child;
+	struct node node;
+	uint64_t before;
+	int status, i;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, write_for_ever);
+	node.session = SESSION(5);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_fence), 0);
+	before = atomic_load((_Atomic uint64_t *)node.memory->base);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(
+			atomic_load((_Atomic uint64_t *)node.memory->base),
+			before);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
+	assert_int_equal(kill(child.grandchild, 0), 0);
+	child_end(&child, &status);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	node_stop(&node);
+}
+
+static void leave_a_grandchild(struct child *child, struct client *client)
+{
+	(void)client;
+	have_grandchild(child);
+}
+
+static void shm_death_is_noticed_though_a_child_has_the_socket(void **state)
+{
+	struct child child;
+	struct node node;
+	int status;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, leave_a_grandchild);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_ENOLINK);
+	/* What it held came back. */
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_withdraw), 0);
+	child_end(&child, &status);
+	node_stop(&node);
+}
+
+static void tell_and_pause(struct child *child, struct client *client)
+{
+	(void)client;
+	child_tell(child, 0);
+	for (;;)
+		pause();
+}
+
+/* Another process with the same session: the first has memory mapped and might
+ * be writing, so the second waits until it is gone. */
+static void
+shm_session_in_another_process_is_refused_until_it_left(void **state)
+{
+	struct client client;
+	struct child child;
+	struct node node;
+	int status, rc;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, tell_and_pause);
+	assert_int_equal(client_open(&client), 0);
+	rc = client_connect(&client, node.address, SESSION(5), &client.link);
+	assert_int_equal(rc, -EBUSY);
+	await(&node.closed, 1); /* but the first was ended */
+	kill(child.pid, SIGKILL);
+	child_end(&child, &status);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(5), &client.link),
+		0);
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_new_link_of_a_session_ends_the_old(void **state)
+{
+	struct reef_remote *remote;
+	struct client client;
+	struct reef_link *old;
+	struct node node;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	old = client.link;
+	assert_int_equal(put(&client, 0, 1), 0);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(1), &client.link),
+		0);
+	assert_int_equal(
+		reef_attach(client.queue, client.link, node.key, &remote), 0);
+	/* With polling or without, the old one is down. */
+	client.link = old;
+	assert_int_equal(put(&client, 0, 2), -REEF_ENOLINK);
+	assert_int_equal(reef_link_status(old), -REEF_ENOLINK);
+	client.link = remote->link;
+	client.remote = remote;
+	assert_int_equal(put(&client, 0, 3), 0);
+	reef_link_close(old);
+	await(&node.closed, 1);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* --- the end of a node --- */
+
+/* A node in a process of its own; ends[0] brings its address and key. */
+struct far_node {
+	pid_t pid;
+	char address[64];
+	uint64_t key;
+};
+
+static void far_node_start(struct far_node *far, uid_t user)
+{
+	struct node node;
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	far->pid = fork();
+	assert_true(far->pid >= 0);
+	if (!far->pid) {
+		if (user && (setgid(user) || setuid(user)))
+			_exit(9);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		node_open(&node);
+		if (write(ends[1], node.address, sizeof(node.address)) < 0 ||
+		    write(ends[1], &node.key, sizeof(node.key)) < 0)
+			_exit(8);
+		node_thread(&node);
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], far->address, sizeof(far->address)),
+			 sizeof(far->address));
+	assert_int_equal(read(ends[0], &far->key, sizeof(far->key)),
+			 sizeof(far->key));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void far_node_kill(struct far_node *far)
+{
+	int status;
+
+	kill(far->pid, SIGKILL);
+	assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
+}
+
+static void shm_dead_node_is_noticed_by_posts_alone(void **state)
+{
+	struct far_node far;
+	struct client client;
+	uint64_t value;
+	int i, rc = 0;
+
+	(void)state;
+	far_node_start(&far, 0);
+	assert_int_equal(client_join(&client, far.address, far.key, SESSION(1)),
+			 0);
+	for (i = 0; i < 10000; i++)
+		assert_int_equal(put(&client, 0, 1), 0);
+	far_node_kill(&far);
+	for (i = 0; !rc && i < 10000; i++)
+		rc = get(&client, 0, &value);
+	assert_int_equal(rc, -REEF_ENOLINK);
+	client_close(&client);
+}
+
+static void shm_dead_node_is_noticed_by_polling(void **state)
+{
+	struct far_node far;
+	struct client client;
+	uint64_t value, start_ns = reef_now_ns();
+
+	(void)state;
+	far_node_start(&far, 0);
+	assert_int_equal(client_join(&client, far.address, far.key, SESSION(1)),
+			 0);
+	far_node_kill(&far);
+	while (!reef_link_status(client.link)) {
+		assert_true(reef_now_ns() - start_ns < 20 * SECOND);
+		reef_queue_wait(client.queue, SECOND);
+	}
+	assert_int_equal(get(&client, 0, &value), -REEF_ENOLINK);
+	client_close(&client);
+}
+
+static void shm_peer_that_cannot_be_killed_is_refused(void **state)
+{
+	struct far_node far;
+	struct client client;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	/* A node of nobody's cannot fence a process of root's. */
+	far_node_start(&far, NOBODY);
+	assert_int_equal(client_open(&client), 0);
+	assert_int_equal(
+		client_connect(&client, far.address, SESSION(1), &client.link),
+		-EPERM);
+	reef_queue_close(client.queue);
+	reef_fabric_close(client.fabric);
+	far_node_kill(&far);
+}
+
+static void shm_forked_child_is_told(void **state)
+{
+	struct client client;
+	struct node node;
+	uint64_t value;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	assert_int_equal(put(&client, 0, 1), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		if (get(&client, 0, &value) != -REEF_EFORKED)
+			_exit(1);
+		client_close(&client); /* does nothing */
+		/* and can have its own */
+		_exit(client_join(&client, node.address, node.key,
+				  SESSION(2)) ||
+		      put(&client, 8, 2));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(((uint64_t *)node.memory->base)[1], 2);
+	assert_int_equal(get(&client, 0, &value), 0);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* --- peers that break the rules --- */
+
+static int raw_socket(const char *address)
+{
+	struct reef_address parsed;
+
+	assert_int_equal(reef_address_parse_unix(address + 4, &parsed), 0);
+	return reef_socket_connect(&parsed);
+}
+
+/* The next frame, within 20 seconds; negative once the other side is gone. */
+static int raw_receive(struct reef_stream *stream, struct reef_frame *frame)
+{
+	struct pollfd pollfd = {
+		.fd = reef_stream_fd(stream),
+		.events = POLLIN,
+	};
+	int rc;
+
+	while ((rc = reef_stream_receive(stream, frame)) == -EAGAIN)
+		if (poll(&pollfd, 1, 20000) != 1)
+			return -ETIMEDOUT;
+	return rc;
+}
+
+static const struct reef_hello_local raw_local = {
+	.fabric = "shm",
+	.domain = 1,
+	.ops_max = 1,
+	.length_max = 1,
+	.message_max = 1024,
+};
+
+/* Connect and say hello, as far as the control word. */
+static struct reef_stream *raw_connect(const struct node *node,
+				       uint32_t session)
+{
+	struct reef_connect_options options = {
+		.session = session,
+		.identity = "test",
+	};
+	struct reef_hello_peer peer;
+	struct reef_stream *stream;
+	struct reef_hello *hello;
+	struct reef_frame frame;
+	int rc;
+
+	memset(options.key, 7, REEF_KEY_SIZE);
+	assert_int_equal(
+		reef_stream_create(raw_socket(node->address), 4096, &stream),
+		0);
+	assert_int_equal(
+		reef_hello_connect(stream, &raw_local, &options, &hello), 0);
+	while ((rc = reef_hello_step(hello, &peer)) == -EAGAIN)
+		sched_yield();
+	assert_int_equal(rc, 0);
+	reef_hello_destroy(hello);
+	assert_int_equal(raw_receive(stream, &frame), 0);
+	assert_int_equal(frame.type, REEF_FRAME_CONTROL);
+	/* It cannot be written, by whatever way. */
+	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
+			      frame.fd, 0),
+			 MAP_FAILED);
+	close(frame.fd);
+	return stream;
+}
+
+static int raw_attach(struct reef_stream *stream, uint64_t key)
+{
+	uint8_t bytes[REEF_WIRE_KEY_SIZE];
+	struct iovec part = {bytes, sizeof(bytes)};
+	struct reef_frame frame;
+
+	reef_wire_key_encode(key, bytes);
+	assert_int_equal(
+		reef_stream_send(stream, REEF_FRAME_ATTACH, 1, &part, 1, -1),
+		0);
+	assert_int_equal(raw_receive(stream, &frame), 0);
+	assert_int_equal(frame.type, REEF_FRAME_ATTACHED);
+	assert_true(frame.fd >= 0);
+	return frame.fd;
+}
+
+static void shm_client_cannot_truncate_what_it_was_given(void **state)
+{
+	struct reef_stream *stream;
+	struct client client;
+	struct node node;
+	int fd;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	stream = raw_connect(&node, SESSION(2));
+	fd = raw_attach(stream, node.key);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(ftruncate(fd, 2 * SIZE), -1);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+	assert_int_equal(put(&client, SIZE - 8, 1), 0);
+	close(fd);
+	reef_stream_destroy(stream);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* Whatever it sends, only that peer suffers; and if it may have memory mapped
+ * it counts as a holder until it is gone. */
+static void shm_garbage_after_attaching_keeps_the_hold(void **state)
+{
+	struct reef_stream *stream;
+	struct client client;
+	struct node node;
+	int fd;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	stream = raw_connect(&node, SESSION(2));
+	fd = raw_attach(stream, node.key);
+	assert_int_equal(
+		reef_stream_send(stream, REEF_FRAME_ATTACHED, 0, NULL, 0, -1),
+		0);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EPROTO);
+	assert_int_equal(put(&client, 0, 1), 0);
+	reef_detach(client.queue, client.remote);
+	node.timeout_ns = 20 * MILLISECOND;
+	assert_int_equal(node_call(&node, call_withdraw), -ETIMEDOUT);
+	close(fd);
+	reef_stream_destroy(stream);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_withdraw), 0);
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_wrong_frames_end_only_their_link(void **state)
+{
+	static const uint8_t types[] = {
+		REEF_FRAME_HELLO,   REEF_FRAME_WELCOME,	   REEF_FRAME_ATTACH,
+		REEF_FRAME_DETACH,  REEF_FRAME_WITHDRAW,   REEF_FRAME_BATCH,
+		REEF_FRAME_CONTROL, REEF_FRAME_QUEUE_PAIR,
+	};
+	struct reef_stream *stream;
+	struct reef_frame frame;
+	struct client client;
+	struct node node;
+	size_t i;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	for (i = 0; i < sizeof(types); i++) {
+		stream = raw_connect(&node, SESSION(2));
+		assert_int_equal(
+			reef_stream_send(stream, types[i], 0, NULL, 0, -1), 0);
+		assert_int_equal(raw_receive(stream, &frame), 0);
+		assert_int_equal(reef_frame_bye_reason(&frame), -REEF_EPROTO);
+		reef_stream_destroy(stream);
+		await(&node.closed, (int)i + 1);
+	}
+	assert_int_equal(put(&client, 0, 1), 0);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* Connections that never finish their hello, some with a few bytes of it: the
+ * next honest one gets in all the same. */
+static void shm_half_open_flood_harms_nobody(void **state)
+{
+	enum { FLOOD = 300 };
+	struct client client;
+	struct node node;
+	int fds[FLOOD], i;
+
+	(void)state;
+	node_start(&node);
+	for (i = 0; i < FLOOD; i++) {
+		fds[i] = raw_socket(node.address);
+		if (fds[i] >= 0 && i % 3 == 0 &&
+		    write(fds[i], "REEFREEFREEFREEFREEF", 1 + i % 20) < 0)
+			fail();
+	}
+	client_start(&client, &node, 1);
+	assert_int_equal(put(&client, 0, 1), 0);
+	for (i = 0; i < FLOOD; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* A server that passes whatever it likes. */
+struct evil {
+	char address[64];
+	int listener;
+	int control_fd, memory_fd;
+	uint64_t claimed;
+	pthread_t thread;
+};
+
+static int make_memfd(uint64_t size, int seals)
+{
+	int fd = memfd_create("evil", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	if (seals)
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static int evil_serve(struct evil *evil, struct reef_stream *stream)
+{
+	struct reef_listen_options options = {.credential = credential};
+	struct reef_wire_attached attached = {
+		.size = evil->claimed,
+		.domain = reef_domain_cpu(),
+	};
+	uint8_t bytes[REEF_WIRE_ATTACHED_SIZE] = {0};
+	struct iovec part = {bytes, 8};
+	struct reef_hello_peer peer;
+	struct reef_hello *hello;
+	struct reef_frame frame;
+	int rc;
+
+	rc = reef_hello_accept(stream, &raw_local, &options, NULL, NULL,
+			       &hello);
+	while (!rc && (rc = reef_hello_step(hello, &peer)) == -EAGAIN) {
+		sched_yield();
+		rc = 0;
+	}
+	reef_hello_destroy(hello);
+	rc = rc ? rc
+		: reef_stream_send(stream, REEF_FRAME_CONTROL, 0, &part, 1,
+				   evil->control_fd);
+	rc = rc ? rc : raw_receive(stream, &frame);
+	if (rc || frame.type != REEF_FRAME_ATTACH)
+		return rc ? rc : -1;
+	attached.key = reef_get64(frame.payload);
+	reef_wire_attached_encode(&attached, bytes);
+	part.iov_len = sizeof(bytes);
+	rc = reef_stream_send(stream, REEF_FRAME_ATTACHED, frame.tag, &part, 1,
+			      evil->memory_fd);
+	/* until the client goes */
+	while (!rc)
+		rc = raw_receive(stream, &frame);
+	return rc;
+}
+
+static void *evil_thread(void *arg)
+{
+	struct evil *evil = arg;
+	struct pollfd pollfd = {.fd = evil->listener, .events = POLLIN};
+	struct reef_stream *stream;
+	int fd;
+
+	if (poll(&pollfd, 1, 20000) != 1)
+		return NULL;
+	fd = reef_socket_accept(evil->listener);
+	if (fd >= 0 && !reef_stream_create(fd, 4096, &stream)) {
+		evil_serve(evil, stream);
+		reef_stream_destroy(stream);
+	}
+	return NULL;
+}
+
+static void evil_start(struct evil *evil, int control_fd, int memory_fd,
+		       uint64_t claimed)
+{
+	struct reef_address parsed;
+
+	snprintf(evil->address, sizeof(evil->address), "shm:@reef-evil-%d",
+		 (int)getpid());
+	assert_int_equal(reef_address_parse_unix(evil->address + 4, &parsed),
+			 0);
+	evil->listener = reef_socket_listen(&parsed, NULL);
+	assert_true(evil->listener >= 0);
+	evil->control_fd = control_fd;
+	evil->memory_fd = memory_fd;
+	evil->claimed = claimed;
+	assert_int_equal(pthread_create(&evil->thread, NULL, evil_thread, evil),
+			 0);
+}
+
+static void evil_stop(struct evil *evil)
+{
+	pthread_join(evil->thread, NULL);
+	reef_socket_unlisten(evil->listener);
+	close(evil->control_fd);
+	close(evil->memory_fd);
+}
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static void try_evil_memory(int memory_fd, uint64_t claimed, int expected)
+{
+	struct client client;
+	struct evil evil;
+
+	evil_start(&evil, make_memfd(4096, SEALS), memory_fd, claimed);
+	assert_int_equal(client_open(&client), 0);
+	assert_int_equal(
+		client_connect(&client, evil.address, SESSION(1), &client.link),
+		0);
+	assert_int_equal(
+		reef_attach(client.queue, client.link, 5, &client.remote),
+		expected);
+	assert_int_equal(reef_link_status(client.link),
+			 expected ? -REEF_ENOLINK : 0);
+	client_close(&client);
+	evil_stop(&evil);
+}
+
+static void shm_memory_that_could_shrink_is_not_mapped(void **state)
+{
+	(void)state;
+	try_evil_memory(make_memfd(SIZE, 0), SIZE, -REEF_EPROTO);
+	try_evil_memory(make_memfd(SIZE, F_SEAL_GROW), SIZE, -REEF_EPROTO);
+	/* The same server with honest memory, to see that this is the reason.*/
+	try_evil_memory(make_memfd(SIZE, SEALS), SIZE, 0);
+}
+
+static void shm_memory_shorter_than_said_is_not_mapped(void **state)
+{
+	(void)state;
+	try_evil_memory(make_memfd(SIZE, SEALS), SIZE + 1, -REEF_EPROTO);
+	try_evil_memory(make_memfd(SIZE, SEALS), UINT64_MAX, -REEF_EPROTO);
+	try_evil_memory(make_memfd(0, SEALS), 4096, -REEF_EPROTO);
+}
+
+static void shm_memory_that_is_no_memory_is_not_mapped(void **state)
+{
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	try_evil_memory(ends[0], 4096, -REEF_EPROTO);
+	close(ends[1]);
+	try_evil_memory(open("/dev/zero", O_RDWR | O_CLOEXEC), 4096,
+			-REEF_EPROTO);
+}
+
+static void shm_control_page_that_could_shrink_is_refused(void **state)
+{
+	struct client client;
+	struct evil evil;
+
+	(void)state;
+	evil_start(&evil, make_memfd(4096, 0), make_memfd(SIZE, SEALS), SIZE);
+	assert_int_equal(client_open(&client), 0);
+	assert_int_equal(
+		client_connect(&client, evil.address, SESSION(1), &client.link),
+		-REEF_EPROTO);
+	reef_queue_close(client.queue);
+	reef_fabric_close(client.fabric);
+	evil_stop(&evil);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			shm_operations_in_one_process_reach_the_memory),
+		cmocka_unit_test(shm_run_and_post_refuse_the_same),
+		cmocka_unit_test(shm_batches_of_any_size_and_alignment_copy),
+		cmocka_unit_test(shm_file_region_can_be_flushed),
+		cmocka_unit_test(shm_sends_without_a_reader_wait_and_arrive),
+		cmocka_unit_test(shm_withdraw_waits_for_the_holder),
+		cmocka_unit_test(
+			shm_withdraw_after_detach_or_close_is_immediate),
+		cmocka_unit_test(shm_withdraw_under_reading_threads_is_safe),
+		cmocka_unit_test(shm_fence_in_one_process_refuses_posts),
+		cmocka_unit_test(
+			shm_fence_kills_a_child_whose_child_has_the_socket),
+		cmocka_unit_test(
+			shm_death_is_noticed_though_a_child_has_the_socket),
+		cmocka_unit_test(
+			shm_session_in_another_process_is_refused_until_it_left),
+		cmocka_unit_test(shm_new_link_of_a_session_ends_the_old),
+		cmocka_unit_test(shm_dead_node_is_noticed_by_posts_alone),
+		cmocka_unit_test(shm_dead_node_is_noticed_by_polling),
+		cmocka_unit_test(shm_peer_that_cannot_be_killed_is_refused),
+		cmocka_unit_test(shm_forked_child_is_told),
+		cmocka_unit_test(shm_client_cannot_truncate_what_it_was_given),
+		cmocka_unit_test(shm_garbage_after_attaching_keeps_the_hold),
+		cmocka_unit_test(shm_wrong_frames_end_only_their_link),
+		cmocka_unit_test(shm_half_open_flood_harms_nobody),
+		cmocka_unit_test(shm_memory_that_could_shrink_is_not_mapped),
+		cmocka_unit_test(shm_memory_shorter_than_said_is_not_mapped),
+		cmocka_unit_test(shm_memory_that_is_no_memory_is_not_mapped),
+		cmocka_unit_test(shm_control_page_that_could_shrink_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

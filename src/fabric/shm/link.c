@@ -489,6 +489,19 @@ void shm_accept(struct shm_queue *queue, struct shm_listener *listener)
 
 /* --- connecting --- */
 
+/* Whoever is not let in at all is told so, and hung up on, at once: perhaps
+ * before it could say a word. */
+static int why_refused(struct shm_link *link)
+{
+	struct reef_frame frame;
+
+	if (reef_stream_receive(link->stream, &frame))
+		return -REEF_ENOLINK;
+	if (frame.fd >= 0)
+		close(frame.fd);
+	return reef_frame_bye_reason(&frame);
+}
+
 int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 		const char *address, const struct reef_connect_options *options,
 		struct reef_link **out)
@@ -521,6 +534,8 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 	link->link.session = options->session;
 	link->control = &link->quiet; /* until CONTROL says which */
 	rc = reef_hello_connect(link->stream, &local, options, &link->hello);
+	if (rc == -REEF_ENOLINK)
+		rc = why_refused(link);
 	if (rc)
 		shm_link_free(link);
 	else

@@ -11,93 +11,21 @@
  *
  * post checks a whole batch before it does anything (F8), and prefetches while
  * it checks, so that the misses of a batch overlap. Only SEND, FLUSH and a
- * changed control word leave the fast path.
- *
- * run is post for one operation, cut to the bone. Where a program issues
- * operations that do not depend on each other, the processor overlaps them as
- * far as its reorder buffer and its store queue reach, so what counts is not
- * time but instructions, and stores most of all: hence one place for every
- * check, no calls, and no store of what is there already. */
-#include "fabric/copy.h"
-#include "fabric/shm/shm.h"
+ * changed control word leave the fast path. */
+#include "fabric/shm/fast.h"
 
-#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define likely(condition) __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
-
-/* Operations prefetched ahead of the one under way, and bytes of each. */
+/* Operations prefetched ahead of the one under way. */
 #define PREFETCH_OPS 32
-#define PREFETCH_BYTES 256
-#define LINE 64
 /* A control word that changes so often while one post looks: not now. */
 #define LOOKS_MAX 16
-
-/* Of short operations, prefetched all at once. */
-#define MANY_MAX 64
-
-#define KIND(kind) (1u << (kind))
-#define NOT_FAST (KIND(REEF_SEND) | KIND(REEF_FLUSH))
 /* Of two each, besides the one that a post takes. */
 #define TURNS_PER_LOOK 4
 
-/* What is written already is not written again. */
-#define SET(place, value)                                                      \
-	do {                                                                   \
-		if (unlikely((place) != (value)))                              \
-			(place) = (value);                                     \
-	} while (0)
-
-static inline void prefetch_write(const void *at)
-{
-#ifdef __x86_64__
-	/* The compiler would not use it without a flag, as processors before
-	 * 2014 ignore it. */
-	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)at));
-#else
-	__builtin_prefetch(at, 1);
-#endif
-}
-
-static inline void prefetch(const struct reef_op *op)
-{
-	const uint8_t *at = op->remote->base + op->offset;
-	const uint8_t *end = at + 8;
-
-	if (op->kind <= REEF_WRITE)
-		end = at + (op->length < PREFETCH_BYTES ? op->length
-							: PREFETCH_BYTES);
-	at = (const uint8_t *)((uintptr_t)at & ~(uintptr_t)(LINE - 1));
-	for (; at < end; at += LINE) {
-		if (op->kind == REEF_READ)
-			__builtin_prefetch(at);
-		else
-			prefetch_write(at);
-	}
-}
-
-static inline void full_barrier(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-}
-
-static inline void run_cas(struct reef_op *op)
-{
-	_Atomic uint64_t *word = (void *)(op->remote->base + op->offset);
-	uint64_t expected = op->compare;
-
-	atomic_compare_exchange_strong(word, &expected, op->operand);
-	op->result = expected;
-}
-
-static inline void run_faa(struct reef_op *op)
-{
-	_Atomic uint64_t *word = (void *)(op->remote->base + op->offset);
-
-	op->result = atomic_fetch_add(word, op->operand);
-}
+#define KIND(kind) (1u << (kind))
+#define NOT_FAST (KIND(REEF_SEND) | KIND(REEF_FLUSH))
 
 /* READ, WRITE, CAS, FAA. *dirty: something written may still be unseen. */
 static inline void run_one(struct reef_op *op, bool *dirty)
@@ -105,7 +33,7 @@ static inline void run_one(struct reef_op *op, bool *dirty)
 	switch (op->kind) {
 	case REEF_READ:
 		if (*dirty)
-			full_barrier();
+			shm_full_barrier();
 		*dirty = false;
 		reef_copy_from_shared(op->local, op->remote->base + op->offset,
 				      op->length);
@@ -116,13 +44,13 @@ static inline void run_one(struct reef_op *op, bool *dirty)
 		*dirty = true;
 		break;
 	case REEF_CAS:
-		run_cas(op);
+		shm_run_cas(op);
 #ifdef __x86_64__
 		*dirty = false;
 #endif
 		break;
 	default:
-		run_faa(op);
+		shm_run_faa(op);
 #ifdef __x86_64__
 		*dirty = false;
 #endif
@@ -226,7 +154,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 		op = &batch->ops[index];
 		if (op->kind == REEF_SEND || op->kind == REEF_FLUSH) {
 			if (dirty)
-				full_barrier();
+				shm_full_barrier();
 			dirty = false;
 		}
 		if (op->kind == REEF_SEND) {
@@ -254,7 +182,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 		op->status = 0;
 	}
 	if (dirty)
-		full_barrier();
+		shm_full_barrier();
 	return 0;
 }
 
@@ -353,17 +281,6 @@ static void tend_if_restless(struct shm_queue *queue, int rc)
 	pthread_mutex_unlock(&shm->lock);
 }
 
-/* Is there something to look at, or is it time to? */
-static inline bool must_look(const struct shm_queue *queue,
-			     const struct shm_link *link, uint64_t turn)
-{
-	/* Acquire: the partners are in shm_control_change and look. */
-	return atomic_load_explicit(link->control, memory_order_acquire) !=
-		       atomic_load_explicit(&link->control_seen,
-					    memory_order_acquire) ||
-	       !(turn & queue->look_mask);
-}
-
 /* Check everything, so that a batch that is refused has done nothing. Inside.
  */
 static inline int check(const struct shm_queue *queue,
@@ -379,7 +296,7 @@ static inline int check(const struct shm_queue *queue,
 			return rc;
 		*kinds |= KIND(op->kind);
 		if (op < ahead && op->kind != REEF_SEND)
-			prefetch(op);
+			shm_prefetch(op);
 	}
 	return 0;
 }
@@ -391,11 +308,11 @@ static inline void run_fast(struct reef_batch *batch)
 
 	for (; op < end; op++) {
 		if (end - op > PREFETCH_OPS)
-			prefetch(op + PREFETCH_OPS);
+			shm_prefetch(op + PREFETCH_OPS);
 		run_one(op, &dirty);
 	}
 	if (dirty)
-		full_barrier();
+		shm_full_barrier();
 }
 
 int shm_post(struct reef_layer *layer, struct reef_queue *base,
@@ -416,7 +333,7 @@ again:
 	}
 	link = (struct shm_link *)batch->link;
 	turn = shm_enter(queue);
-	if (unlikely(must_look(queue, link, turn))) {
+	if (unlikely(shm_must_look(queue, link, turn))) {
 		shm_leave(queue, turn + TURNS_PER_LOOK);
 		if (++looks > LOOKS_MAX)
 			return -EAGAIN;
@@ -431,189 +348,4 @@ again:
 	}
 	shm_leave(queue, turn);
 	return rc ? rc : post_general(queue, batch, kinds);
-}
-
-/* --- run --- */
-
-/* READ and WRITE: is all in order, and short enough to copy inline? */
-static inline bool is_short_copy(const struct reef_queue *queue,
-				 const struct reef_op *op, uint64_t limit)
-{
-	const struct reef_buffer *buffer = op->buffer;
-	uint64_t length = op->length;
-
-	return !((op->offset | length) & 7) && length <= REEF_COPY_INLINE &&
-	       length <= queue->fabric->options.length_max &&
-	       op->offset <= limit && length <= limit - op->offset &&
-	       op->local &&
-	       (!buffer ||
-		((uint8_t *)op->local >= buffer->base &&
-		 length <= buffer->size &&
-		 (uint8_t *)op->local <= buffer->base + buffer->size - length));
-}
-
-/* Every operation that is a short copy: checked, and on its way into the cache.
- */
-static inline bool are_short_copies(const struct shm_queue *queue,
-				    const struct reef_batch *batch)
-{
-	const struct reef_op *op = batch->ops, *end = op + batch->count;
-	const struct reef_remote *remote = NULL;
-	const struct reef_buffer *buffer = NULL;
-	uint64_t limit = 0, size = 0, length, length_max;
-	const uint8_t *base = NULL, *at;
-	uintptr_t begin = 1;
-
-	length_max = queue->queue.fabric->options.length_max;
-	if (length_max > REEF_COPY_INLINE)
-		length_max = REEF_COPY_INLINE;
-	for (; op < end; op++) {
-		/* Most batches stay in one remote and one buffer. */
-		if (unlikely(op->remote != remote)) {
-			remote = op->remote;
-			if (!remote || remote->link != batch->link)
-				return false;
-			base = remote->base;
-			limit = atomic_load_explicit(
-				&((struct shm_remote *)remote)->limit,
-				memory_order_relaxed);
-		}
-		if (unlikely(op->buffer != buffer)) {
-			buffer = op->buffer;
-			begin = buffer ? (uintptr_t)buffer->base : 1;
-			size = buffer ? buffer->size : 0;
-		}
-		length = op->length;
-		if (unlikely(op->kind > REEF_WRITE || !op->kind ||
-			     op->flags > REEF_ORDERED || op->reserved ||
-			     (op->offset | length) & 7 || length > length_max ||
-			     op->offset > limit || length > limit - op->offset))
-			return false;
-		/* Without a buffer: anything but NULL. */
-		if (unlikely((uintptr_t)op->local < begin ||
-			     (buffer &&
-			      (length > size ||
-			       (uintptr_t)op->local - begin > size - length))))
-			return false;
-		at = base + op->offset;
-		if (op->kind == REEF_WRITE)
-			prefetch_write(at);
-		else
-			__builtin_prefetch(at);
-		if (unlikely(((uintptr_t)at & (LINE - 1)) + length > LINE))
-			prefetch(op);
-	}
-	return true;
-}
-
-static inline void run_short_copies(struct reef_batch *batch)
-{
-	struct reef_op *op = batch->ops, *end = op + batch->count;
-	bool dirty = false;
-	uint8_t *at;
-
-	for (; op < end; op++) {
-		at = op->remote->base + op->offset;
-		if (op->kind == REEF_WRITE) {
-			reef_copy_words_to(at, op->local, op->length);
-			dirty = true;
-		} else {
-			if (unlikely(dirty))
-				full_barrier();
-			dirty = false;
-			reef_copy_words_from(op->local, at, op->length);
-		}
-		atomic_thread_fence(memory_order_acq_rel);
-		SET(op->status, 0);
-	}
-	if (dirty)
-		full_barrier();
-}
-
-/* Several operations. */
-static __attribute__((noinline)) int run_many(struct shm_queue *queue,
-					      struct reef_batch *batch)
-{
-	struct shm_link *link = (struct shm_link *)batch->link;
-	uint64_t turn;
-
-	if (unlikely(!batch->count || !batch->ops || batch->count > MANY_MAX ||
-		     batch->count > queue->queue.fabric->options.ops_max))
-		return reef_run_general(&queue->queue, batch);
-	turn = shm_enter(queue);
-	if (unlikely(must_look(queue, link, turn) ||
-		     !are_short_copies(queue, batch))) {
-		/* The same turn again, so that post finds that it must look. */
-		atomic_store_explicit(&queue->turn, turn, memory_order_release);
-		return reef_run_general(&queue->queue, batch);
-	}
-	run_short_copies(batch);
-	shm_leave(queue, turn);
-	batch->status = 0;
-	batch->done = true;
-	return 0;
-}
-
-int shm_run(struct reef_queue *base, struct reef_batch *batch)
-{
-	struct shm_queue *queue = (struct shm_queue *)base;
-	struct shm_link *link = (struct shm_link *)batch->link;
-	struct reef_op *op = batch->ops;
-	struct shm_remote *remote;
-	_Atomic uint64_t *word;
-	uint64_t turn, limit;
-
-	/* Acquire: the partner is opened() in frames.c. */
-	if (unlikely(!link ||
-		     atomic_load_explicit(&link->gate, memory_order_acquire) !=
-			     base->fabric))
-		return reef_run_general(base, batch);
-	if (batch->count != 1)
-		return run_many(queue, batch);
-	if (unlikely(!op || !op->remote || op->remote->link != batch->link ||
-		     op->flags > REEF_ORDERED || op->reserved))
-		return reef_run_general(base, batch);
-	remote = (struct shm_remote *)op->remote;
-	turn = atomic_load_explicit(&queue->turn, memory_order_relaxed);
-	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	if (unlikely(must_look(queue, link, turn)))
-		goto general;
-	limit = atomic_load_explicit(&remote->limit, memory_order_relaxed);
-	word = (_Atomic uint64_t *)(remote->remote.base + op->offset);
-	switch (op->kind) {
-	case REEF_READ:
-		if (unlikely(!is_short_copy(base, op, limit)))
-			goto general;
-		reef_copy_words_from(op->local, (uint8_t *)word, op->length);
-		break;
-	case REEF_WRITE:
-		if (unlikely(!is_short_copy(base, op, limit)))
-			goto general;
-		reef_copy_words_to((uint8_t *)word, op->local, op->length);
-		full_barrier();
-		break;
-	case REEF_CAS:
-		/* limit is whole pages: a word that begins inside ends there */
-		if (unlikely(op->offset & 7 || op->offset >= limit))
-			goto general;
-		run_cas(op);
-		break;
-	case REEF_FAA:
-		if (unlikely(op->offset & 7 || op->offset >= limit))
-			goto general;
-		run_faa(op);
-		break;
-	default:
-		goto general;
-	}
-	shm_leave(queue, turn);
-	SET(op->status, 0);
-	SET(batch->status, 0);
-	SET(batch->done, true);
-	return 0;
-general:
-	/* The same turn again, so that post finds that it must look. */
-	atomic_store_explicit(&queue->turn, turn, memory_order_release);
-	return reef_run_general(base, batch);
 }

@@ -1,8 +1,9 @@
 /* shm.h - inside the shm fabric: one machine, memory mapped by both sides.
  *
  * Operations on memory are copies and atomic instructions, done in post on the
- * caller's processor (post.c). Everything else is rare and goes over a unix
- * socket per link: the hello, attach, withdraw, messages (link.c, frames.c).
+ * caller's processor (post.c, run.c). Everything else is rare and goes over a
+ * unix socket per link: the hello, attach, withdraw, messages (link.c,
+ * frames.c).
  *
  * (1) Memory is mapped from descriptors the owner passes. A memfd must be
  * sealed against shrinking and as long as said; nothing is mapped before that
@@ -247,7 +248,7 @@ static inline void shm_leave(struct shm_queue *queue, uint64_t turn)
 
 int shm_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
-/* reef_run, where no layer lies above. */
+/* run.c: reef_run, where no layer lies above. */
 int shm_run(struct reef_queue *queue, struct reef_batch *batch);
 
 /* Do the operations of a batch from `index` on; locked: is the fabric's lock

@@ -59,6 +59,22 @@ def test_program(installed):
     only(installed.prefix + "/share/man/man1/reef.1*")
 
 
+def test_manual(installed):
+    """The manual page knows every command and every option of each."""
+    program = installed.prefix + "/bin/reef"
+    with open(SOURCE + "/man/reef.1", encoding="utf-8") as stream:
+        manual = stream.read()
+    commands = re.findall(r"^  (\w+) ", run(program, "help"), re.M)
+    assert "version" in commands, commands
+    for command in commands:
+        assert re.search(r"^\.It Cm %s\b" % command, manual, re.M), command
+        options = re.findall(r"^  -(-[\w-]+)", run(program, command, "--help"),
+                             re.M) if command != "help" else []
+        for option in set(options) - {"-help"}:
+            assert re.search(r"^\.It Fl %s\b" % option, manual, re.M), (
+                command, option)
+
+
 def test_headers(installed):
     """Each header stands alone, in C and in C++."""
     headers = glob.glob(installed.prefix + "/include/reef/*.h")
@@ -133,7 +149,7 @@ def test_symbols(installed):
 def main():
     with tempfile.TemporaryDirectory(prefix="reef-install-") as root:
         installed = Installed(root)
-        tests = [test_program, test_headers, test_shared, test_static,
+        tests = [test_program, test_manual, test_headers, test_shared, test_static,
                  test_readme, test_symbols]
         failed = 0
         for test in tests:

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -261,6 +262,7 @@ static int run_process(const struct conform_test *test,
 	if (pid < 0)
 		abort();
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpgid(0, 0);
 		exit(direct(test, arguments, board, directory));
 	}

@@ -54,6 +54,8 @@ int reef_fabric_open(const char *kind,
 	size_t i;
 	int rc;
 
+	if (!kind)
+		return -EINVAL;
 	for (i = 0; i < sizeof(providers) / sizeof(providers[0]); i++)
 		if (!strcmp(providers[i].kind, kind))
 			break;
@@ -141,11 +143,26 @@ int reef_post(struct reef_queue *queue, struct reef_batch *batch)
 {
 	struct reef_layer *top = queue->fabric->top;
 
+	/* The provider checks it too, but hooks come before it. */
+	if (__builtin_expect(reef_is_forked(queue->fabric), 0))
+		return -REEF_EFORKED;
 	batch->queue = queue;
 	batch->fiber = NULL;
 	batch->status = 0;
 	batch->done = false;
 	return top->ops.post(top, queue, batch);
+}
+
+/* Wait before another try. -REEF_ENOLINK: the link is gone. */
+static int wait_for_room(struct reef_queue *queue, struct reef_link *link)
+{
+	struct reef_user user;
+	int rc;
+
+	reef_user_begin(queue, &user, link);
+	rc = reef_wait_a_little(queue, REEF_FOREVER);
+	reef_user_end(queue, &user);
+	return rc || user.link ? rc : -REEF_ENOLINK;
 }
 
 int reef_run(struct reef_queue *queue, struct reef_batch *batch)
@@ -163,9 +180,8 @@ int reef_run_general(struct reef_queue *queue, struct reef_batch *batch)
 			return batch->status;
 		if (!rc)
 			return reef_wait(queue, batch);
-		if (rc != -EAGAIN)
-			return rc;
-		rc = reef_wait_a_little(queue, REEF_FOREVER);
+		if (rc == -EAGAIN)
+			rc = wait_for_room(queue, batch->link);
 		if (rc)
 			return rc;
 	}
@@ -208,6 +224,22 @@ static bool link_is_settled(const void *what)
 	return atomic_load(&link->state) != REEF_LINK_OPENING;
 }
 
+static void add_to_queue(struct reef_queue *queue, struct reef_link *link)
+{
+	link->next_of_queue = queue->links;
+	link->at_of_queue = &queue->links;
+	if (link->next_of_queue)
+		link->next_of_queue->at_of_queue = &link->next_of_queue;
+	queue->links = link;
+}
+
+static void remove_from_queue(struct reef_link *link)
+{
+	*link->at_of_queue = link->next_of_queue;
+	if (link->next_of_queue)
+		link->next_of_queue->at_of_queue = link->at_of_queue;
+}
+
 int reef_connect(struct reef_queue *queue, const char *address,
 		 const struct reef_connect_options *options,
 		 struct reef_link **out)
@@ -224,6 +256,7 @@ int reef_connect(struct reef_queue *queue, const char *address,
 	rc = top->ops.connect(top, queue, address, options, &link);
 	if (rc)
 		return rc;
+	add_to_queue(queue, link);
 	rc = reef_wait_until(queue, link_is_settled, link,
 			     options->timeout_ns
 				     ? options->timeout_ns
@@ -241,19 +274,27 @@ int reef_connect(struct reef_queue *queue, const char *address,
 void reef_link_close(struct reef_link *link)
 {
 	struct reef_layer *top;
+	struct reef_queue *queue;
 
 	if (!link || reef_is_forked(link->fabric))
 		return;
 	reef_assert(!link->listener);
 	top = link->fabric->top;
-	reef_forget_link(link->queue, link);
+	queue = link->is_orphan ? NULL : link->queue;
+	if (queue)
+		remove_from_queue(link);
 	top->ops.disconnect(top, link);
+	/* After it, as until then another thread could bring a message. */
+	if (queue)
+		reef_forget_link(queue, link);
 }
 
 int reef_link_status(const struct reef_link *link)
 {
 	int reason;
 
+	if (reef_is_forked(link->fabric))
+		return -REEF_EFORKED;
 	switch (atomic_load_explicit(&link->state, memory_order_acquire)) {
 	case REEF_LINK_UP:
 		return 0;
@@ -289,6 +330,8 @@ int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 {
 	if (reef_is_forked(fabric))
 		return -REEF_EFORKED;
+	if (!memory)
+		return -EINVAL;
 	return fabric->top->ops.expose(fabric->top, memory, out);
 }
 
@@ -306,6 +349,8 @@ int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 
 	if (reef_is_forked(queue->fabric))
 		return -REEF_EFORKED;
+	if (!region || region->fabric != queue->fabric)
+		return -EINVAL;
 	while ((rc = top->ops.withdraw(top, queue, region)) == -EAGAIN) {
 		rc = reef_wait_a_little(queue, until_ns);
 		if (rc)
@@ -319,6 +364,7 @@ int reef_attach(struct reef_queue *queue, struct reef_link *link, uint64_t key,
 {
 	struct reef_layer *top = queue->fabric->top;
 	struct reef_remote *remote;
+	struct reef_user user;
 	int rc;
 
 	if (reef_is_forked(queue->fabric))
@@ -331,9 +377,13 @@ int reef_attach(struct reef_queue *queue, struct reef_link *link, uint64_t key,
 	rc = top->ops.attach(top, queue, link, key, &remote);
 	if (rc)
 		return rc;
+	reef_user_begin(queue, &user, link);
 	/* Its end is told to the link's queue, which may be another. */
-	while (!rc && atomic_load(&remote->state) == 1)
+	while (!rc && user.link && atomic_load(&remote->state) == 1)
 		rc = reef_wait_a_little(queue, REEF_FOREVER);
+	reef_user_end(queue, &user);
+	if (!user.link) /* closed meanwhile, and the remote with it */
+		return -REEF_ENOLINK;
 	if (!rc)
 		rc = atomic_load(&remote->state);
 	if (rc) {
@@ -362,7 +412,7 @@ int reef_buffer_register(struct reef_fabric *fabric, void *base, size_t size,
 {
 	if (reef_is_forked(fabric))
 		return -REEF_EFORKED;
-	if (!base || !size)
+	if (!base || !size || (uintptr_t)base + size < (uintptr_t)base)
 		return -EINVAL;
 	return fabric->top->ops.buffer_register(fabric->top, base, size, out);
 }

@@ -5,7 +5,9 @@
  *
  * F1  Operations: READ, WRITE, CAS, FAA, FLUSH on remote memory under a key,
  *     and SEND, a message to the peer of a link. A batch is posted at once: one
- *     doorbell, one system call, one frame.
+ *     doorbell, one system call, one frame. A completed SEND to the accepting
+ *     side comes to its inbox even if the sender closes its link or ends right
+ *     after; only a fence or a new link of the session may come first.
  * F2  Only an aligned 8-byte word is atomic. Anything longer can be torn at any
  *     word, in any order.
  * F3  In a batch: (a) whatever follows a WRITE takes effect after it; (b) a
@@ -39,11 +41,16 @@
  *
  * Blocking calls park inside a fiber; outside they spin for spin_ns, then
  * sleep. Every posted batch completes: a peer silent for silence_ns counts as
- * lost. Any call in a forked child returns -REEF_EFORKED; any call on a killed
- * simulated host -REEF_EHOSTDEAD.
+ * lost.
  *
- * Thread: a fabric and its links, remotes, regions and buffers: any. A queue,
- * its batches and its messages: owner. */
+ * Out-parameters are written only on success. Whatever can fail may fail with
+ * -ENOMEM, and what opens descriptors with -EMFILE or -ENFILE. In a forked
+ * child it returns -REEF_EFORKED, and what closes or frees does nothing there;
+ * on a killed simulated host it returns -REEF_EHOSTDEAD.
+ *
+ * Thread: a fabric and its links, remotes, regions and buffers: any, but nobody
+ * may use what another thread closes. A queue, its batches and its messages:
+ * owner. */
 #ifndef REEF_FABRIC_FABRIC_H
 #define REEF_FABRIC_FABRIC_H
 
@@ -99,8 +106,8 @@ struct reef_batch {
 	uint32_t count; /* 1 to limits.ops_max */
 	int status;	/* out: 0, or the status of the op that failed first */
 	bool done;	/* out */
-	/* Optional: called by reef_poll, on the queue's thread, when done; may
-	 * post, may not block. */
+	/* Optional: called by a poll of its queue when done; may post, may free
+	 * the batch if nobody waits for it, may not block. */
 	void (*on_done)(struct reef_batch *batch);
 	void *user;
 	/* the fabric's: */
@@ -112,27 +119,30 @@ struct reef_batch {
 
 /* Post a batch.
  * 0: under way; it completes in a later reef_poll.
- * 1: done already, status is set; on_done is not called.
+ * 1: done already, status and done are set; on_done is not called.
  * Anything negative: nothing of it happened.
- * -EINVAL: malformed op.  -ERANGE: outside its remote.  -EMSGSIZE: over a
- * limit.  -EAGAIN: too much under way; poll first.  -REEF_EKEY: the remote was
- * withdrawn.  -REEF_ENOLINK: the link is down.  -REEF_EFENCED: it was fenced.
- * -REEF_ENOTDURABLE, -REEF_ENOCAP: FLUSH that cannot be. */
+ * -EINVAL: no operation, a malformed one, or one whose remote is not the link's
+ * or whose bytes are not in its buffer.  -ERANGE: outside its remote.
+ * -EMSGSIZE: over a limit of this side or of the peer.  -EAGAIN: too much under
+ * way; poll first.  -REEF_EKEY: the remote was withdrawn.  -REEF_ENOLINK: the
+ * link is down.  -REEF_EFENCED: it was fenced.  -REEF_ENOTDURABLE,
+ * -REEF_ENOCAP: FLUSH that cannot be. */
 int reef_post(struct reef_queue *queue, struct reef_batch *batch);
 
 /* Post and wait until done; waits out -EAGAIN. Returns what post refused with,
- * or batch->status. */
+ * or batch->status.  -REEF_ENOLINK also: the link was closed meanwhile. */
 int reef_run(struct reef_queue *queue, struct reef_batch *batch);
 
-/* Wait for a batch that was posted. Returns batch->status. */
+/* Wait for a batch that was posted to this queue. Returns batch->status. */
 int reef_wait(struct reef_queue *queue, struct reef_batch *batch);
 
 /* Make progress: completions, arrivals, the target's duties. Returns how much
- * happened; 0: nothing. Never blocks. */
+ * happened; 0: nothing. Never blocks. Whatever waits polls, too. */
 int reef_poll(struct reef_queue *queue);
 
-/* For foreign event loops: arm, poll once more, and if that was 0 the
- * descriptor becomes readable on the next event. */
+/* For foreign event loops: arm, and if that was 0, poll once more, and if that
+ * was 0 the descriptor becomes readable on the next event. Arm over 0:
+ * something is there already. sim has no descriptor: -1. */
 int reef_queue_fd(const struct reef_queue *queue);
 int reef_queue_arm(struct reef_queue *queue);
 
@@ -142,8 +152,10 @@ int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns);
 /* --- messages --- */
 
 struct reef_message {
-	struct reef_link *link; /* it came through; NULL: gone meanwhile */
-	uint32_t session;	/* its sender's, proven */
+	/* It came through; NULL: gone when it was received. An accepted link
+	 * can be gone after the next poll. */
+	struct reef_link *link;
+	uint32_t session; /* its sender's, proven */
 	uint32_t length;
 	struct reef_message *next; /* the fabric's */
 	uint8_t bytes[];
@@ -151,7 +163,7 @@ struct reef_message {
 
 /* Take the next message that arrived on the links this queue opened or
  * accepted; links stay in order. The caller frees it.
- * timeout_ns 0: do not wait.  -ETIMEDOUT. */
+ * timeout_ns 0: neither wait nor poll.  -ETIMEDOUT. */
 int reef_receive(struct reef_queue *queue, uint64_t timeout_ns,
 		 struct reef_message **out);
 void reef_message_free(struct reef_message *message);
@@ -183,9 +195,9 @@ struct reef_fabric_options {
 	void *sim_host;	 /* sim: which host this is */
 };
 
-/* Open this process's end. kind: "shm", "tcp", "verbs", "sim". Caller owns
- * *out.  -EINVAL: no such kind or a bad option.  -ENOSYS: not in this build.
- * -ENODEV: no RDMA device.  -REEF_ENOCAP. */
+/* Open this process's end. kind: "shm", "tcp", "verbs", "sim"; options may be
+ * NULL. Caller owns *out.  -EINVAL: no such kind or a bad option.  -ENOSYS: not
+ * in this build.  -ENODEV: no RDMA device.  -REEF_ENOCAP. */
 int reef_fabric_open(const char *kind,
 		     const struct reef_fabric_options *options,
 		     struct reef_fabric **out);
@@ -208,7 +220,11 @@ reef_fabric_limits(const struct reef_fabric *fabric);
  * the calling fiber's, if any. Caller owns *out. */
 int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 		    struct reef_queue **out);
-void reef_queue_close(struct reef_queue *queue); /* nothing under way in it */
+
+/* Nothing may be under way in it, and nobody wait. Listeners and accepted links
+ * end with it, without `closed`; links that it connected stay, down, until they
+ * are closed. NULL is fine. */
+void reef_queue_close(struct reef_queue *queue);
 
 /* --- links --- */
 
@@ -225,12 +241,14 @@ struct reef_connect_options {
 };
 
 struct reef_listen_options {
-	/* Required: the key that `identity` must prove to act as `session`;
+	/* None of these may block, or close the listener or its queue; they
+	 * are called by a poll of the queue.
+	 * Required: the key that `identity` must prove to act as `session`;
 	 * any error refuses it. */
 	int (*credential)(void *context, const char *identity, uint32_t session,
 			  uint8_t key[REEF_KEY_SIZE]);
-	/* Optional; from reef_poll, outside any fiber. After closed returns the
-	 * link is gone. reason: why, negative. */
+	/* Optional. After closed returns the link is gone. Each opened has its
+	 * closed, unless the listener was closed. reason: why, negative. */
 	void (*opened)(void *context, struct reef_link *link);
 	void (*closed)(void *context, struct reef_link *link, int reason);
 	void *context;
@@ -238,26 +256,33 @@ struct reef_listen_options {
 
 /* Accept links. Addresses: "shm:/path" or "shm:@name", "tcp:HOST:PORT",
  * "verbs:HOST:PORT", "sim:HOST/PORT"; port 0 picks one. The listener, its links
- * and their messages belong to this queue. Caller owns *out. */
+ * and their messages belong to this queue. Caller owns *out.
+ * -EINVAL: no such address, or no credential.  -EADDRINUSE and such: cannot
+ * listen there. */
 int reef_listen(struct reef_queue *queue, const char *address,
 		const struct reef_listen_options *options,
 		struct reef_listener **out);
-void reef_listener_close(struct reef_listener *listener); /* and its links */
+/* And its links, without `closed`. Thread: the queue's. NULL is fine. */
+void reef_listener_close(struct reef_listener *listener);
 const char *reef_listener_address(const struct reef_listener *listener);
 
 /* Connect as a session; a session has one link to a peer, and a new one ends
  * the old (F5). Its messages come to this queue. Caller owns *out.
+ * -EINVAL: no such address, no session, no identity or too long a one.
  * -ECONNREFUSED and such: nobody there.  -ETIMEDOUT.  -REEF_EAUTH.
- * -REEF_EVERSION.  -REEF_EFENCED.  -EBUSY: links_max reached. */
+ * -REEF_EVERSION.  -REEF_EPROTO: it speaks something else.  -REEF_EDOMAIN.
+ * -REEF_EFENCED.  -EBUSY: links_max reached, or (shm) another process has the
+ * session's memory mapped.  -EPERM: shm, and the peer could not fence us.
+ * -REEF_ENOLINK: lost before it was up. */
 int reef_connect(struct reef_queue *queue, const char *address,
 		 const struct reef_connect_options *options,
 		 struct reef_link **out);
 
 /* End a link and free it with its remotes. Batches under way complete with
- * -REEF_EINDOUBT in a later poll. A link that went down by itself stays, down,
- * until this is called. Connected links only: an accepted one is ended by
- * reef_fence or with its listener. Thread: the queue that opened it. NULL is
- * fine. */
+ * -REEF_EINDOUBT in a later poll, and whoever attaches gets -REEF_ENOLINK. A
+ * link that went down by itself stays, down, until this is called. Connected
+ * links only: an accepted one is ended by reef_fence or with its listener.
+ * Thread: the queue that opened it. NULL is fine. */
 void reef_link_close(struct reef_link *link);
 
 /* 0: up.  -REEF_ENOLINK, -REEF_EFENCED: why not. */
@@ -270,26 +295,30 @@ void *reef_link_user(const struct reef_link *link);
 
 /* Expose memory (memory.h) under a fresh key, which whoever is to attach must
  * be told; keys are never reused. The memory stays the caller's and must
- * outlive the region.  -REEF_EDOMAIN.  -EINVAL: shm needs a descriptor. */
+ * outlive the region. Several fabrics of one domain may expose it at once.
+ * -REEF_EDOMAIN.  -EINVAL: no memory; shm needs a descriptor. */
 int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 		struct reef_region **out);
 uint64_t reef_region_key(const struct reef_region *region);
 
 /* Take the key back: no new attach; holders are told, and stop. 0: nobody can
  * reach it any more and the region is freed.  -ETIMEDOUT: somebody has not
- * acknowledged; call again, or fence them. */
+ * acknowledged; call again, or fence them.  -EINVAL: another fabric's. */
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 		  uint64_t timeout_ns);
 
 /* Reach a peer's region. Freed by detach, or with its link.
- * -REEF_EKEY: no such key, or withdrawn.  -REEF_EDOMAIN.  -REEF_ENOLINK. */
+ * -EINVAL: an accepted link, or another fabric's.  -REEF_EKEY: no such key, or
+ * withdrawn.  -REEF_EDOMAIN.  -REEF_ENOLINK.  -REEF_EFENCED.  -REEF_EPROTO:
+ * shm, and it could be cut short. */
 int reef_attach(struct reef_queue *queue, struct reef_link *link, uint64_t key,
 		struct reef_remote **out);
 /* Nothing under way may name it. NULL is fine. */
 void reef_detach(struct reef_queue *queue, struct reef_remote *remote);
 uint64_t reef_remote_size(const struct reef_remote *remote);
 
-/* Register local memory, so that operations within it are not staged. */
+/* Register local memory, so that operations within it are not staged.
+ * -EINVAL: nothing, or past the end of the address space. */
 int reef_buffer_register(struct reef_fabric *fabric, void *base, size_t size,
 			 struct reef_buffer **out);
 void reef_buffer_unregister(struct reef_buffer *buffer); /* NULL is fine */
@@ -298,7 +327,7 @@ void reef_buffer_unregister(struct reef_buffer *buffer); /* NULL is fine */
 
 /* End a session here for good (F7): every link of it, and every older
  * generation of its slot (session: slot 16, generation 16).
- * 0: confirmed.  -ETIMEDOUT: not yet; call again. */
+ * 0: confirmed.  -ETIMEDOUT: not yet; call again.  -EINVAL: session 0. */
 int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns);
 
 #endif

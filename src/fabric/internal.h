@@ -24,7 +24,17 @@ int reef_wait_until(struct reef_queue *queue, bool (*ready)(const void *what),
 int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns);
 uint64_t reef_deadline_ns(uint64_t timeout_ns);
 
-/* Messages outlive the link they came through. */
+/* A caller that goes on with a link after a poll, which may have ended it. */
+struct reef_user {
+	struct reef_link *link; /* NULL: gone */
+	struct reef_user *next;
+};
+void reef_user_begin(struct reef_queue *queue, struct reef_user *user,
+		     struct reef_link *link);
+void reef_user_end(struct reef_queue *queue, struct reef_user *user);
+
+/* A link is gone, or about to be: take it out of messages, which outlive it,
+ * and from its users. */
 void reef_forget_link(struct reef_queue *queue, const struct reef_link *link);
 
 #endif

@@ -127,8 +127,19 @@ static int pass_fence(struct reef_layer *layer, struct reef_queue *queue,
 	return layer->next->ops.fence(layer->next, queue, session);
 }
 
+/* Nobody is below a provider to do what it leaves out. */
+static bool is_complete(const struct reef_fabric_ops *ops)
+{
+	return ops->close && ops->queue_open && ops->queue_close && ops->post &&
+	       ops->poll && ops->listen && ops->unlisten && ops->connect &&
+	       ops->disconnect && ops->expose && ops->withdraw && ops->attach &&
+	       ops->detach && ops->fence &&
+	       !ops->buffer_register == !ops->buffer_unregister;
+}
+
 void reef_layer_fill(struct reef_layer *layer)
 {
+	reef_assert(layer->next || is_complete(&layer->ops));
 #define FILL(member)                                                           \
 	do {                                                                   \
 		if (!layer->ops.member)                                        \

@@ -34,17 +34,19 @@ struct reef_fabric_ops {
 	/* Close the fabric and free it; queues are closed. Required. */
 	void (*close)(struct reef_layer *layer);
 	/* Make a queue (fills fd, or leaves -1 where nothing can be waited on)
-	 * and free it. Required. */
+	 * and free it. Its listeners end with it, and so do its links; those
+	 * that were connected stay, down, until disconnect. Required. */
 	int (*queue_open)(struct reef_layer *layer, struct reef_queue **out);
 	void (*queue_close)(struct reef_layer *layer, struct reef_queue *queue);
 	/* As reef_post, without the checks that reef_batch_check makes, which
-	 * the lowest layer calls. Required. */
+	 * the lowest layer calls. Sets done when it returns 1. Required. */
 	int (*post)(struct reef_layer *layer, struct reef_queue *queue,
 		    struct reef_batch *batch);
 	/* Progress; returns how much happened. Required. */
 	int (*poll)(struct reef_layer *layer, struct reef_queue *queue);
-	/* Absent: 0. A queue without a descriptor is to be polled soon: hooks
-	 * ask for that when they ended something by themselves. */
+	/* As reef_queue_arm; absent: 0. A queue without a descriptor is to be
+	 * polled soon: hooks ask for that when they ended something by
+	 * themselves. */
 	int (*arm)(struct reef_layer *layer, struct reef_queue *queue);
 	/* Start listening. Required. unlisten ends the listener's links too,
 	 * without calling closed. */
@@ -54,24 +56,28 @@ struct reef_fabric_ops {
 		      struct reef_listener **out);
 	void (*unlisten)(struct reef_layer *layer,
 			 struct reef_listener *listener);
-	/* Start connecting; ends with reef_link_opened or reef_link_ended. */
+	/* Start connecting; ends with reef_link_opened or reef_link_ended.
+	 * Required. */
 	int (*connect)(struct reef_layer *layer, struct reef_queue *queue,
 		       const char *address,
 		       const struct reef_connect_options *options,
 		       struct reef_link **out);
-	/* End a link from this side. */
+	/* End a link from this side, also one that is down, or still
+	 * OPENING; then free it, with its remotes. Required. */
 	void (*disconnect)(struct reef_layer *layer, struct reef_link *link);
 	/* Expose; fills the region. Required. */
 	int (*expose)(struct reef_layer *layer, struct reef_memory *memory,
 		      struct reef_region **out);
 	/* Start to take a key back, or go on; 0: nobody holds it any more and
-	 * the region is freed.  -EAGAIN: not yet, ask again after a poll. */
+	 * the region is freed.  -EAGAIN: not yet, ask again after a poll.
+	 * Required. */
 	int (*withdraw)(struct reef_layer *layer, struct reef_queue *queue,
 			struct reef_region *region);
 	/* Start; ends with reef_attach_ended. Required. */
 	int (*attach)(struct reef_layer *layer, struct reef_queue *queue,
 		      struct reef_link *link, uint64_t key,
 		      struct reef_remote **out);
+	/* Also while it attaches: then its end is not told. Required. */
 	void (*detach)(struct reef_layer *layer, struct reef_queue *queue,
 		       struct reef_remote *remote);
 	/* Absent: a buffer that means nothing. */
@@ -124,7 +130,10 @@ struct reef_queue {
 	uint32_t events;	  /* told since the last reef_poll */
 	uint64_t progress;	  /* polls that did something */
 	struct reef_link *opened; /* accepted, until `opened` was called */
+	struct reef_link **opened_tail;
+	struct reef_link *links; /* connected, not closed */
 	struct reef_waiter *waiters;
+	struct reef_user *users;
 };
 
 enum reef_link_state { REEF_LINK_OPENING, REEF_LINK_UP, REEF_LINK_DOWN };
@@ -137,7 +146,9 @@ struct reef_link {
 	_Atomic int reason;		/* once down: negative */
 	uint32_t session;
 	void *user;
-	struct reef_link *next_opened; /* in queue->opened */
+	struct reef_link *next_opened;			/* in queue->opened */
+	struct reef_link *next_of_queue, **at_of_queue; /* in queue->links */
+	bool is_orphan; /* its queue was closed */
 };
 
 struct reef_listener {
@@ -198,8 +209,14 @@ void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status);
 /* Every op gets `status` (a lost link: -REEF_EINDOUBT). */
 void reef_batch_fail_all(struct reef_batch *batch, int status);
 
-/* A batch that was under way has ended; statuses are set. polling: the queue
- * whose thread this is; the batch's own queue is told even if it is another. */
+/* --- what providers tell ---
+ *
+ * polling: the queue whose thread this is. Who tells of a link or a remote of
+ * another queue holds a lock that disconnect, detach and queue_close take, too,
+ * so that it does not go away meanwhile; batches and messages need no such
+ * care. */
+
+/* A batch that was under way has ended; statuses are set. */
 void reef_batch_ended(struct reef_queue *polling, struct reef_batch *batch);
 
 /* A message arrived. -ENOSPC: the inbox is full; stop reading that link. */
@@ -229,7 +246,8 @@ static inline uint32_t reef_fork_generation(void)
 	return reef_forks;
 }
 
-/* Is generation `a` of a session's slot at or before `b`? (serial numbers) */
+/* Is `session` an older generation of the slot of `fenced`, or the same?
+ * (serial numbers) */
 static inline bool reef_session_covers(uint32_t fenced, uint32_t session)
 {
 	return (fenced >> 16) == (session >> 16) &&
@@ -276,7 +294,8 @@ static inline int reef_op_check(const struct reef_fabric *fabric,
 	case REEF_SEND:
 		if (length && !op->local)
 			return -EINVAL;
-		if (buffer && ((uint8_t *)op->local < buffer->base ||
+		if (buffer && (buffer->fabric != fabric ||
+			       (uint8_t *)op->local < buffer->base ||
 			       length > buffer->size ||
 			       (uint8_t *)op->local >
 				       buffer->base + buffer->size - length))

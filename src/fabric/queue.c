@@ -7,7 +7,22 @@
  *
  *   thread:  poll ... poll (spin_ns) -> arm -> poll -> sleep on fd -> poll ...
  *   fiber:   park; the scheduler's poller (or sim's event) calls reef_poll
- */
+ *
+ * Between threads. A poll of one queue may bring something for another: it adds
+ * to `foreign` and, if the owner has set `armed`, writes to wake_fd.
+ *
+ *   owner:  drain wake_fd, armed = 1, look at foreign, sleep on fd
+ *   other:  foreign += 1, take armed; was it set: write wake_fd
+ *
+ * (1) No wake-up is lost: armed and foreign are sequentially consistent, so
+ *     either the owner sees foreign or the other sees armed.
+ * (2) Nobody touches a queue after the last thing that it waits for can be seen
+ *     in it: who brings a batch or a message wakes under the queue's lock,
+ *     which its owner takes to get at them. For links and remotes the
+ *     provider's own locks see to the same (provider.h).
+ * (3) A caller that polls while it uses a link (reef_run, reef_attach) says so
+ *     in queue->users, where reef_forget_link finds it: the poll may end the
+ *     link, and free it. */
 #include "fabric/internal.h"
 #include "fabric/provider.h"
 
@@ -34,6 +49,7 @@ int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 	queue->fd = -1;
 	queue->wake_fd = -1;
 	queue->ended_tail = &queue->ended;
+	queue->opened_tail = &queue->opened;
 	queue->inbox_tail = &queue->inbox;
 	if (wake) {
 		queue->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -100,17 +116,22 @@ int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 
 void reef_queue_close(struct reef_queue *queue)
 {
+	struct reef_link *link;
+
 	if (!queue || reef_is_forked(queue->fabric))
 		return;
-	reef_assert(!queue->waiters);
+	reef_assert(!queue->waiters && !queue->users);
 	if (queue->sched && queue->fd >= 0)
 		reef_sched_poller_remove(queue->sched, &queue->poller);
+	/* They stay, down, until they are closed. */
+	for (link = queue->links; link; link = link->next_of_queue)
+		link->is_orphan = true;
 	queue->fabric->top->ops.queue_close(queue->fabric->top, queue);
 }
 
 int reef_queue_fd(const struct reef_queue *queue)
 {
-	return queue->fd;
+	return reef_is_forked(queue->fabric) ? -REEF_EFORKED : queue->fd;
 }
 
 int reef_queue_arm(struct reef_queue *queue)
@@ -119,10 +140,8 @@ int reef_queue_arm(struct reef_queue *queue)
 
 	if (reef_is_forked(queue->fabric))
 		return -REEF_EFORKED;
-	/* Drain, then set armed, then (the caller) poll: whoever brings
-	 * something sets foreign first and looks at armed after, so either the
-	 * poll sees foreign or the wake sees armed. seq_cst on both sides; the
-	 * partner is reef_queue_wake. */
+	/* (1): drain, then set armed, then (the caller) poll, which looks at
+	 * foreign. The partner is reef_queue_wake. */
 	while (queue->wake_fd >= 0 &&
 	       read(queue->wake_fd, &count, sizeof(count)) > 0)
 		;
@@ -178,8 +197,8 @@ void reef_batch_ended(struct reef_queue *polling, struct reef_batch *batch)
 	pthread_mutex_lock(&queue->lock);
 	batch->next = queue->foreign_ended;
 	queue->foreign_ended = batch;
+	reef_queue_wake(queue); /* (2) */
 	pthread_mutex_unlock(&queue->lock);
-	reef_queue_wake(queue);
 }
 
 static void note_event(struct reef_queue *polling, struct reef_queue *queue)
@@ -213,68 +232,104 @@ int reef_message_arrived(struct reef_queue *polling, struct reef_link *link,
 	*queue->inbox_tail = message;
 	queue->inbox_tail = &message->next;
 	queue->inbox_count++;
+	note_event(polling, queue); /* (2) */
 	rc = 0;
 out:
 	pthread_mutex_unlock(&queue->lock);
-	if (!rc)
-		note_event(polling, queue);
 	return rc;
 }
 
 void reef_link_opened(struct reef_queue *polling, struct reef_link *link)
 {
+	struct reef_queue *queue = link->queue;
+
 	/* Release: what the provider filled in, for posts on other threads that
 	 * load state with acquire in reef_batch_check_link. */
 	atomic_store_explicit(&link->state, REEF_LINK_UP, memory_order_release);
 	if (link->listener) {
-		reef_assert(polling == link->queue);
-		link->next_opened = polling->opened;
-		polling->opened = link;
+		reef_assert(polling == queue);
+		link->next_opened = NULL;
+		*queue->opened_tail = link;
+		queue->opened_tail = &link->next_opened;
 	}
-	note_event(polling, link->queue);
+	note_event(polling, queue);
 }
 
-/* Messages outlive the link they came through. */
+/* True: its user has not heard of it yet, and will not. */
+static bool forget_opened(struct reef_queue *queue, struct reef_link *link)
+{
+	struct reef_link **at = &queue->opened;
+
+	while (*at && *at != link)
+		at = &(*at)->next_opened;
+	if (!*at)
+		return false;
+	*at = link->next_opened;
+	if (!*at)
+		queue->opened_tail = at;
+	return true;
+}
+
 void reef_forget_link(struct reef_queue *queue, const struct reef_link *link)
 {
 	struct reef_message *message;
+	struct reef_user *user;
 
 	pthread_mutex_lock(&queue->lock);
 	for (message = queue->inbox; message; message = message->next)
 		if (message->link == link)
 			message->link = NULL;
 	pthread_mutex_unlock(&queue->lock);
+	for (user = queue->users; user; user = user->next)
+		if (user->link == link)
+			user->link = NULL;
 }
 
 void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
 		     int reason)
 {
-	struct reef_link **at = &link->queue->opened;
+	struct reef_listener *listener = link->listener;
+	struct reef_queue *queue = link->queue;
 	bool was_up = atomic_load(&link->state) == REEF_LINK_UP;
 
 	reef_assert(reason < 0);
 	atomic_store(&link->reason, reason);
 	atomic_store_explicit(&link->state, REEF_LINK_DOWN,
 			      memory_order_release);
-	note_event(polling, link->queue);
-	if (!link->listener)
+	note_event(polling, queue);
+	if (!listener)
 		return;
-	reef_assert(polling == link->queue);
-	reef_forget_link(link->queue, link);
-	while (*at && *at != link)
-		at = &(*at)->next_opened;
-	if (*at)
-		*at = link->next_opened; /* the user never heard of it */
-	else if (was_up && link->listener->options.closed)
-		link->listener->options.closed(link->listener->options.context,
-					       link, reason);
+	reef_assert(polling == queue);
+	reef_forget_link(queue, link);
+	if (!forget_opened(queue, link) && was_up && listener->options.closed)
+		listener->options.closed(listener->options.context, link,
+					 reason);
 }
 
 void reef_attach_ended(struct reef_queue *polling, struct reef_remote *remote,
 		       int state)
 {
+	struct reef_queue *queue = remote->link->queue;
+
 	atomic_store_explicit(&remote->state, state, memory_order_release);
-	note_event(polling, remote->link->queue);
+	note_event(polling, queue);
+}
+
+void reef_user_begin(struct reef_queue *queue, struct reef_user *user,
+		     struct reef_link *link)
+{
+	user->link = link;
+	user->next = queue->users;
+	queue->users = user;
+}
+
+void reef_user_end(struct reef_queue *queue, struct reef_user *user)
+{
+	struct reef_user **at = &queue->users;
+
+	while (*at != user)
+		at = &(*at)->next;
+	*at = user->next;
 }
 
 /* --- progress --- */
@@ -321,6 +376,8 @@ static void report_opened(struct reef_queue *queue)
 
 	while ((link = queue->opened)) {
 		queue->opened = link->next_opened;
+		if (!queue->opened)
+			queue->opened_tail = &queue->opened;
 		if (link->listener->options.opened)
 			link->listener->options.opened(
 				link->listener->options.context, link);
@@ -339,7 +396,8 @@ static int report(struct reef_queue *queue)
 {
 	int count = 0;
 
-	if (atomic_load_explicit(&queue->foreign, memory_order_relaxed)) {
+	/* Sequentially consistent (1), which costs a load nothing here. */
+	if (atomic_load(&queue->foreign)) {
 		count += (int)atomic_exchange(&queue->foreign, 0);
 		take_foreign(queue);
 	}
@@ -434,7 +492,7 @@ static int wait_in_thread(struct reef_queue *queue,
 		rc = reef_queue_arm(queue);
 		if (rc < 0)
 			return rc;
-		if (reef_poll(queue))
+		if (rc || reef_poll(queue))
 			continue;
 		/* Never longer than it takes to notice a silent peer, which is
 		 * found by polling. */
@@ -514,6 +572,14 @@ static bool inbox_has_message(const void *what)
 	       0;
 }
 
+/* For calls that neither wait nor ask the provider. */
+static int check_alive(const struct reef_queue *queue)
+{
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	return queue->group && queue->group->dead ? -REEF_EHOSTDEAD : 0;
+}
+
 int reef_receive(struct reef_queue *queue, uint64_t timeout_ns,
 		 struct reef_message **out)
 {
@@ -522,7 +588,7 @@ int reef_receive(struct reef_queue *queue, uint64_t timeout_ns,
 
 	rc = timeout_ns ? reef_wait_until(queue, inbox_has_message, queue,
 					  timeout_ns)
-			: 0;
+			: check_alive(queue);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&queue->lock);
@@ -558,6 +624,7 @@ int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
 
 	if (reef_is_forked(queue->fabric))
 		return -REEF_EFORKED;
+	reef_assert(batch->queue == queue);
 	if (!reef_fiber_self()) {
 		rc = wait_in_thread(queue, batch_is_done, batch, REEF_FOREVER);
 		return rc ? rc : batch->status;
@@ -567,11 +634,10 @@ int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
 		batch->fiber = reef_fiber_self();
 		if (reef_fiber_park(REEF_FOREVER) == -REEF_EHOSTDEAD) {
 			/* sim has ended the batches of a killed host, and a
-			 * poll ends those that hooks hold; they only wait to be
-			 * reported. */
+			 * poll makes hooks end theirs: then they only wait to
+			 * be reported. */
 			batch->fiber = NULL;
-			queue->fabric->top->ops.poll(queue->fabric->top, queue);
-			report(queue);
+			reef_poll(queue);
 			reef_assert(batch->done);
 		}
 	}

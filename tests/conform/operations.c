@@ -240,6 +240,63 @@ int f1_messages_arrive_once_and_in_order(struct world *world)
 	return 0;
 }
 
+/* What was reported done comes, whatever becomes of its sender: the end of its
+ * process (0: without closing its link) or a kill, with room in the node's
+ * inbox or without. */
+static int parting_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct board *board = world->board;
+	struct note note = {.kind = NOTE_NUMBERED};
+	struct reef_link *link;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1 + number_of(host)), &link), 0);
+	for (; note.number < board->word[2]; note.number++) {
+		CHECK_EQ(world, do_send(host, link, &note, sizeof(note)), 0);
+		atomic_fetch_add(&board->word[1], 1);
+	}
+	return 0;
+}
+
+static int partings(struct world *world, bool kill, bool hold)
+{
+	struct board *board = world->board;
+	uint32_t count = rounds(world, 20, 1000);
+	uint64_t most = hold ? 2 : count / 2;
+	int client;
+
+	atomic_store(&board->hold, hold);
+	atomic_store(&board->received, 0);
+	atomic_store(&board->word[1], 0);
+	atomic_store(&board->word[2], count);
+	client = world_start(world, parting_client, NULL);
+	if (kill) {
+		TRY(await(world, &board->word[1],
+			  1 + reef_random_below(&world->random, most)));
+		world_kill(world, client);
+	} else {
+		CHECK_EQ(world, world_join(world, client), 0);
+	}
+	if (world->sim) /* a while after its end */
+		reef_sleep(reef_random_below(&world->random, 10000000));
+	atomic_store(&board->hold, 0);
+	TRY(await(world, &board->received, atomic_load(&board->word[1])));
+	CHECK_EQ(world, atomic_load(&board->out_of_order), 0);
+	return 0;
+}
+
+static int f1_messages_outlive_their_sender(struct world *world)
+{
+	/* A node that takes nothing keeps a tcp client from its end. */
+	world->node_options.inbox_max = 4;
+	TRY(world_start_node(world));
+	TRY(partings(world, false, false));
+	TRY(partings(world, true, false));
+	TRY(partings(world, true, true));
+	return world_end(world);
+}
+
 /* --- F2 --- */
 
 #define BLOCK 256
@@ -635,6 +692,8 @@ const struct conform_test conform_operations[] = {
 	 f1_batches_under_way_each_happen_once, ANYWHERE},
 	{"f1_messages_arrive_once_and_in_order",
 	 f1_messages_arrive_once_and_in_order, ANYWHERE},
+	{"f1_messages_outlive_their_sender", f1_messages_outlive_their_sender,
+	 ANYWHERE},
 	{"f2_words_stay_whole", f2_words_stay_whole, ANYWHERE},
 	{"f3a_whatever_follows_a_write_comes_after_it",
 	 f3a_whatever_follows_a_write_comes_after_it, ANYWHERE},

@@ -240,6 +240,23 @@ void shm_link_end(struct shm_queue *polling, struct shm_link *link, int reason,
 		shm_link_free(link);
 }
 
+void shm_link_died(struct shm_queue *polling, struct shm_link *link)
+{
+	struct shm_fabric *shm = shm_of(link->link.fabric);
+
+	if (!link->is_accepted || link->ending || link->fenced ||
+	    atomic_load(&link->link.state) != REEF_LINK_UP) {
+		shm_link_end(polling, link, -REEF_ENOLINK, true);
+		return;
+	}
+	fail_pending(polling, link);
+	shm_holds_drop(link);
+	link->has_more = true;
+	atomic_store(&shm->restless, true); /* tend_link does the rest */
+	if (link->link.queue != &polling->queue)
+		reef_queue_wake(link->link.queue);
+}
+
 int shm_links_report(struct shm_queue *queue)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
@@ -597,6 +614,7 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 		      uint64_t now_ns, int *count)
 {
 	bool opening = atomic_load(&link->link.state) == REEF_LINK_OPENING;
+	bool dying = link->is_accepted && link->peer->dead && !link->ending;
 
 	if (link->leaving) {
 		if (!shm_grace_is_over(link->leaving))
@@ -615,8 +633,14 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 	    !link->has_more && !link->unsettled)
 		return link->is_accepted && opening;
 	/* An accepted link is served by its own queue only. */
-	if (!link->is_accepted || link->link.queue == &polling->queue)
-		*count += shm_link_serve(polling, link);
+	if (link->is_accepted && link->link.queue != &polling->queue)
+		return true;
+	*count += shm_link_serve(polling, link);
+	/* A child of the dead may keep the socket open. */
+	if (dying && !link->ending && !link->has_held && !link->has_more) {
+		shm_link_end(polling, link, -REEF_ENOLINK, true);
+		*count += 1;
+	}
 	return true;
 }
 

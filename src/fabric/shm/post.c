@@ -240,7 +240,7 @@ static void look(struct shm_queue *queue, struct shm_link *link)
 		goto out;
 	word = atomic_load_explicit(link->control, memory_order_acquire);
 	if (link->peer->pidfd >= 0 && shm_peer_is_dead(shm, link->peer)) {
-		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		shm_link_died(queue, link);
 		goto out;
 	}
 	if (word & SHM_CONTROL_FENCED) {

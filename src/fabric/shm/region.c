@@ -179,7 +179,7 @@ static void withdraw_from(struct shm_queue *queue, struct shm_link *link,
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
 	if (shm_peer_is_dead(shm, link->peer)) {
-		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		shm_link_died(queue, link);
 		return;
 	}
 	/* A departing link was told to stop altogether; its queue may be gone,

@@ -74,7 +74,7 @@ static int end_links_of(struct shm_queue *queue, struct shm_peer *peer)
 		next = link->next;
 		if (link->peer != peer)
 			continue;
-		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		shm_link_died(queue, link);
 		count++;
 	}
 	shm_peer_give(shm, peer);

@@ -337,6 +337,9 @@ void shm_accept(struct shm_queue *queue, struct shm_listener *listener);
  * wait in queue->ended. */
 void shm_link_end(struct shm_queue *polling, struct shm_link *link, int reason,
 		  bool gone);
+/* Locked: its process is dead. What it had sent is read first (F1), so the end
+ * may come later; its memory is free at once. */
+void shm_link_died(struct shm_queue *polling, struct shm_link *link);
 /* Not locked: call `closed` for the ended links of this queue. */
 int shm_links_report(struct shm_queue *queue);
 /* Locked: take it out of everything and free it. */

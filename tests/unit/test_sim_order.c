@@ -131,7 +131,8 @@ static void sim_long_operations_are_torn_but_words_are_not(void **state)
  * although ORDERED. note[5]: an FAA overtook an FAA. */
 static int overtaking_script(struct client *client)
 {
-	uint64_t *note = client->cluster->note, seen, one = 1, zero = 0;
+	uint64_t *note = client->cluster->note, one = 1, zero = 0;
+	uint64_t seen = 0;
 	struct reef_op ops[3];
 	int rc = 0, round;
 

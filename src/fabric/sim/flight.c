@@ -138,31 +138,6 @@ static void start_atomic(struct flight *flight, struct cargo *cargo,
 		(flight->steps_count - i) * sizeof(struct step));
 }
 
-/* -EAGAIN: the receiver has no room. */
-static int do_piece(struct flight *flight, const struct step *step,
-		    struct sim_region *region)
-{
-	struct cargo *cargo = &flight->cargo[step->op];
-	struct reef_sim *sim = flight->conn->sim;
-
-	switch (cargo->kind) {
-	case REEF_SEND:
-		if (target(flight)->pipe_count >= PIPE_MAX)
-			return -EAGAIN;
-		sim_deliver(sim, target(flight), cargo);
-		return 0;
-	case REEF_FLUSH:
-		sim_region_flush(region, cargo->offset, cargo->length);
-		return 0;
-	case REEF_READ:
-		if (!flight->batch)
-			return 0; /* (4) */
-		break;
-	}
-	sim_move_piece(sim, region, cargo, step->piece);
-	return 0;
-}
-
 /* A receiver without room: look again later, and in the end give it up. */
 static uint64_t wait_for_room(struct flight *flight)
 {
@@ -176,43 +151,76 @@ static uint64_t wait_for_room(struct flight *flight)
 	return flight->wait_ns *= 2;
 }
 
+static void trace(const struct flight *flight, enum trace_kind kind,
+		  const struct step *step)
+{
+	const struct cargo *cargo = &flight->cargo[step->op];
+
+	sim_trace(flight->conn->sim, kind, target(flight)->host,
+		  cargo->key ^ cargo->offset,
+		  cargo->length + ((uint64_t)step->piece << 32));
+}
+
+static void do_piece(struct flight *flight, const struct step *step,
+		     struct sim_region *region)
+{
+	struct cargo *cargo = &flight->cargo[step->op];
+
+	trace(flight, (enum trace_kind)cargo->kind, step);
+	if (cargo->kind == REEF_FLUSH)
+		sim_region_flush(region, cargo->offset, cargo->length);
+	else if (cargo->kind == REEF_WRITE || flight->batch) /* (4) */
+		sim_move_piece(flight->conn->sim, region, cargo, step->piece);
+}
+
+static uint64_t do_send(struct flight *flight, const struct step *step)
+{
+	if (target(flight)->pipe_count >= PIPE_MAX)
+		return wait_for_room(flight);
+	trace(flight, TRACE_SEND, step);
+	sim_deliver(flight->conn->sim, target(flight),
+		    &flight->cargo[step->op]);
+	return 0;
+}
+
 /* Do a step.  0, or by how much it and all after it are put off; NEVER: the
  * receiver counts as lost. */
 static uint64_t do_step(struct flight *flight, const struct step *step)
 {
 	struct cargo *cargo = &flight->cargo[step->op];
 	struct reef_sim *sim = flight->conn->sim;
-	struct side *side = target(flight);
-	struct sim_region *region = NULL;
+	struct sim_region *region;
 	uint64_t until_ns;
 
-	if (cargo->kind != REEF_SEND)
-		region = sim_region_find(side->fabric, cargo->key);
-	if (step->kind == STEP_FIRST_HALF && region) {
+	if (cargo->kind == REEF_SEND)
+		return do_send(flight, step);
+	region = sim_region_find(target(flight)->fabric, cargo->key);
+	if (!region) {
+		/* Gone since it was checked: only strays get here. */
+		if (cargo->open)
+			sim_let_go(sim, cargo);
+		return 0;
+	}
+	switch (step->kind) {
+	case STEP_FIRST_HALF:
 		until_ns =
 			sim_held_until(sim, region->base.memory, cargo->offset);
 		if (until_ns)
 			return until_ns - sim_now(sim) + 1 +
 			       reef_random_below(&sim->net, 64);
-	}
-	if (cargo->kind != REEF_SEND && !region) {
-		/* Gone since it was checked: only strays get here. */
-		if (step->kind == STEP_SECOND_HALF && cargo->open)
-			sim_let_go(sim, cargo);
-		return 0;
-	}
-	sim_trace(sim,
-		  step->kind == STEP_SECOND_HALF ? TRACE_ATOMIC_LANDS
-						 : (enum trace_kind)cargo->kind,
-		  side->host, cargo->key ^ cargo->offset,
-		  cargo->length + ((uint64_t)step->piece << 32));
-	if (step->kind == STEP_FIRST_HALF) {
+		trace(flight, (enum trace_kind)cargo->kind, step);
 		start_atomic(flight, cargo, region);
-	} else if (step->kind == STEP_SECOND_HALF) {
+		break;
+	case STEP_SECOND_HALF:
+		/* Not open: its first half found no region (a stray). */
+		if (!cargo->open)
+			break;
+		trace(flight, TRACE_ATOMIC_LANDS, step);
 		sim_let_go(sim, cargo);
 		sim_second_half(sim, cargo, region);
-	} else if (do_piece(flight, step, region)) {
-		return wait_for_room(flight);
+		break;
+	default:
+		do_piece(flight, step, region);
 	}
 	return 0;
 }

@@ -78,7 +78,7 @@ static int admit(struct sim_fabric *fabric, struct sim_listener *listener,
 
 	if (options->credential(options->context, hello->identity,
 				conn->session, key) ||
-	    memcmp(key, hello->key, sizeof(key)))
+	    memcmp(key, hello->key, sizeof(key)) != 0)
 		return -REEF_EAUTH;
 	if (sim_is_fenced(fabric, conn->session) &&
 	    !sim_mutated(fabric->sim, REEF_MUTANT_F7_READMIT))
@@ -152,9 +152,7 @@ void sim_hello_answered(struct conn *conn, const struct mail *mail)
 		reef_link_opened(link->base.queue, &link->base);
 		return;
 	}
-	sim_conn_ref(conn);
 	sim_side_end(conn, 0, mail->code);
-	sim_conn_unref(conn);
 }
 
 /* --- the ops --- */
@@ -167,7 +165,7 @@ static int parse(struct reef_sim *sim, const char *address,
 	char *end;
 	unsigned long number;
 
-	if (strncmp(address, "sim:", 4))
+	if (strncmp(address, "sim:", 4) != 0)
 		return -EINVAL;
 	slash = strchr(name, '/');
 	if (!slash || slash[1] < '0' || slash[1] > '9')
@@ -292,7 +290,8 @@ int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 	link = make_link(fabric, queue, conn, NULL);
 	if (link) {
 		link->hello.port = port;
-		strcpy(link->hello.identity, options->identity);
+		snprintf(link->hello.identity, sizeof(link->hello.identity),
+			 "%s", options->identity);
 		memcpy(link->hello.key, options->key, REEF_KEY_SIZE);
 		sim_mail_send(conn, 1, &(struct mail){.kind = MAIL_CONNECT});
 		*out = &link->base;

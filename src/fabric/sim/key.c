@@ -104,7 +104,7 @@ static void lose_unflushed(struct reef_memory *memory,
 	uint64_t at;
 
 	for (at = 0; at < memory->size; at += 8)
-		if (memcmp(bytes + at, memory->flushed + at, 8) &&
+		if (memcmp(bytes + at, memory->flushed + at, 8) != 0 &&
 		    reef_random_chance(random, 1, 2))
 			memcpy(bytes + at, memory->flushed + at, 8);
 	memcpy(memory->flushed, bytes, memory->size);

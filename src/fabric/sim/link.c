@@ -432,7 +432,6 @@ void sim_side_end(struct conn *conn, int side, int reason)
 
 	if (!link)
 		return;
-	sim_conn_ref(conn);
 	sim_trace(conn->sim, TRACE_NOTICED, conn->sides[side].host,
 		  (uint64_t)side, (uint64_t)reason);
 	state = atomic_load(&link->base.state);
@@ -448,7 +447,6 @@ void sim_side_end(struct conn *conn, int side, int reason)
 	reef_link_ended(link->base.queue, &link->base, reason);
 	if (link->base.listener)
 		sim_link_free(link);
-	sim_conn_unref(conn);
 }
 
 static void read_one(struct mail *mail)

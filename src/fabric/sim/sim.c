@@ -15,6 +15,7 @@
 #include "base/store.h"
 #include "fabric/sim/world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -312,7 +313,7 @@ int reef_sim_host_add(struct reef_sim *sim, const char *name,
 		return -ENOMEM;
 	host->sim = sim;
 	host->index = sim->hosts_count + 1;
-	strcpy(host->name, name);
+	snprintf(host->name, sizeof(host->name), "%s", name);
 	host->random = reef_random_split(&sim->lives, host->index);
 	host->drift_ppm =
 		(int32_t)reef_random_below(&sim->lives, 2 * drift_max + 1) -
@@ -343,7 +344,7 @@ struct reef_sim_host *sim_find_host(struct reef_sim *sim, const char *name,
 	struct reef_sim_host *host = sim->hosts;
 
 	while (host &&
-	       (strncmp(host->name, name, length) || host->name[length]))
+	       (strncmp(host->name, name, length) != 0 || host->name[length]))
 		host = host->next;
 	return host;
 }
@@ -366,13 +367,12 @@ struct reef_random *reef_sim_host_random(struct reef_sim_host *host)
 struct reef_store *reef_sim_host_store(struct reef_sim_host *host)
 {
 	struct reef_group *group = reef_fiber_group();
-	struct life *life;
+	struct life *life = host->life;
 
 	/* What is left of an older life must not get at the newer one's. */
-	for (life = host->life; life; life = life->older)
-		if (&life->group == group)
-			return life->store;
-	return host->life->store;
+	while (&life->group != group && life->older)
+		life = life->older;
+	return &life->group == group ? life->store : host->life->store;
 }
 
 struct reef_store *reef_sim_host_disk(struct reef_sim_host *host)
@@ -473,18 +473,17 @@ void reef_sim_partition(struct reef_sim_host *a, struct reef_sim_host *b,
 	struct cut **at = find_cut(sim, a, b), *found = *at;
 	struct conn *conn, *next;
 
-	if (!found == !cut)
-		return;
-	sim_trace(sim, TRACE_CUT, a, b->index, cut);
-	if (cut) {
-		found = malloc(sizeof(*found));
-		reef_assert(found);
-		*found = (struct cut){.a = a, .b = b};
-		*at = found;
-	} else {
+	if (cut && !found) {
+		*at = malloc(sizeof(**at));
+		reef_assert(*at);
+		**at = (struct cut){.a = a, .b = b};
+	} else if (!cut && found) {
 		*at = found->next;
 		free(found);
+	} else {
+		return;
 	}
+	sim_trace(sim, TRACE_CUT, a, b->index, cut);
 	for (conn = sim->conns; conn; conn = next) {
 		sim_conn_ref(conn);
 		if ((conn->sides[0].host == a && conn->sides[1].host == b) ||
@@ -495,11 +494,11 @@ void reef_sim_partition(struct reef_sim_host *a, struct reef_sim_host *b,
 	}
 }
 
-void reef_sim_lose_link(struct reef_link *base)
+void reef_sim_lose_link(struct reef_link *link)
 {
-	struct sim_link *link = reef_container(base, struct sim_link, base);
+	struct conn *conn = reef_container(link, struct sim_link, base)->conn;
 
-	if (link->conn)
-		sim_conn_lose(link->conn, sim_soon(link->fabric->sim),
-			      sim_soon(link->fabric->sim), -REEF_ENOLINK);
+	if (conn)
+		sim_conn_lose(conn, sim_soon(conn->sim), sim_soon(conn->sim),
+			      -REEF_ENOLINK);
 }

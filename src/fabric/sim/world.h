@@ -143,7 +143,7 @@ struct reef_sim_host *sim_find_host(struct reef_sim *sim, const char *name,
 
 /* A disk as one life sees it (disk.c). */
 int sim_disk_open(struct life *life, struct reef_store **out);
-void sim_disk_cut_off(struct reef_store *store);
+void sim_disk_cut_off(struct reef_store *base);
 
 /* --- objects of the fabric --- */
 
@@ -337,7 +337,8 @@ void sim_pipe_filled(struct sim_link *link);
 /* Put what waits at the card into the inbox, as far as it takes it. */
 int sim_pipe_drain(struct sim_link *link);
 
-/* Tell a side that its link is gone, in its queue's poll. */
+/* Tell a side that its link is gone, in its queue's poll. The caller holds a
+ * reference. */
 void sim_side_end(struct conn *conn, int side, int reason);
 
 /* --- who gets in (hello.c) --- */
@@ -351,7 +352,7 @@ void sim_hello_answered(struct conn *conn, const struct mail *mail);
 int sim_listen(struct reef_layer *layer, struct reef_queue *queue,
 	       const char *address, const struct reef_listen_options *options,
 	       struct reef_listener **out);
-void sim_unlisten(struct reef_layer *layer, struct reef_listener *listener);
+void sim_unlisten(struct reef_layer *layer, struct reef_listener *base);
 int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 		const char *address, const struct reef_connect_options *options,
 		struct reef_link **out);
@@ -377,11 +378,11 @@ bool sim_is_fenced(const struct sim_fabric *fabric, uint32_t session);
 int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 	       struct reef_region **out);
 int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
-		 struct reef_region *region);
+		 struct reef_region *base);
 int sim_attach(struct reef_layer *layer, struct reef_queue *queue,
-	       struct reef_link *link, uint64_t key, struct reef_remote **out);
+	       struct reef_link *base, uint64_t key, struct reef_remote **out);
 void sim_detach(struct reef_layer *layer, struct reef_queue *queue,
-		struct reef_remote *remote);
+		struct reef_remote *base);
 int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
 

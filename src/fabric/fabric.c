@@ -235,6 +235,8 @@ static void add_to_queue(struct reef_queue *queue, struct reef_link *link)
 
 static void remove_from_queue(struct reef_link *link)
 {
+	if (!link->at_of_queue) /* a test's own, not from reef_connect */
+		return;
 	*link->at_of_queue = link->next_of_queue;
 	if (link->next_of_queue)
 		link->next_of_queue->at_of_queue = link->at_of_queue;

@@ -342,6 +342,8 @@ static void print_end(const struct run *run)
 		options->quick ? " Short form: small memory, little time; for "
 				 "figures\nrun `reef bench` without --quick."
 			       : "");
+	if (run->bench->note)
+		fprintf(run->out, "%s\n", run->bench->note);
 	if (run->short_count)
 		fprintf(run->out, "%u ratios are short of what is needed.\n",
 			run->short_count);

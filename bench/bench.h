@@ -63,6 +63,7 @@ struct bench {
 	const char *name;
 	const char *about;
 	const char *unit;
+	const char *note; /* to print below the table */
 	bool less_is_better;
 	const struct bench_group *groups; /* to cases NULL */
 };

@@ -124,11 +124,12 @@ static int contestant_main(struct contest *contest,
 static bool hear(struct contestant *contestant, char *line, size_t size,
 		 double timeout_s)
 {
-	double until = workload_seconds() + timeout_s, left;
+	double until = workload_seconds(CLOCK_MONOTONIC) + timeout_s, left;
 	struct pollfd wait = {.fd = contestant->fd, .events = POLLIN};
 	size_t used = 0;
 
-	while (used + 1 < size && (left = until - workload_seconds()) > 0) {
+	while (used + 1 < size &&
+	       (left = until - workload_seconds(CLOCK_MONOTONIC)) > 0) {
 		if (poll(&wait, 1, (int)(left * 1000) + 1) <= 0)
 			continue;
 		if (read(contestant->fd, line + used, 1) != 1) {

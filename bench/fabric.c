@@ -98,6 +98,9 @@ static const struct bench fabric = {
 	.about = "one-sided operations and fibers, beside the raw limit, UCX "
 		 "and libfabric",
 	.unit = "ops/s",
+	.note = "shm and fiber cases go by the client's time on the processor, "
+		"tcp and sleeping\nones by the clock on the wall; on an idle "
+		"machine that is the same.",
 	.groups = groups,
 };
 

@@ -350,7 +350,7 @@ static int crowd_member(void *argument)
 		}
 		if (rc)
 			crowd->error = rc;
-		crowd->finish = workload_seconds();
+		crowd->finish = workload_seconds(crowd->workload->clock);
 	}
 	reef_buffer_unregister(buffer);
 	driver_state_free(&end.state);
@@ -366,7 +366,7 @@ static int crowd_run(struct driver_pair *pair, struct end *end,
 		.workload = workload,
 		.yields = pair->target_rests,
 		.seconds = seconds,
-		.begin = workload_seconds(),
+		.begin = workload_seconds(workload->clock),
 	};
 	int rc = 0;
 

@@ -730,6 +730,7 @@ static void shm_fence_in_one_process_refuses_posts(void **state)
 
 /* A child that joins, tells that it has, and goes on as `then` says. */
 struct child {
+	const char *address;
 	pid_t pid, grandchild;
 	int ends[2];
 };
@@ -746,6 +747,7 @@ static void child_start(struct child *child, const struct node *node,
 {
 	struct client client;
 
+	child->address = node->address;
 	assert_int_equal(pipe(child->ends), 0);
 	child->pid = fork();
 	assert_true(child->pid >= 0);
@@ -841,6 +843,42 @@ static void shm_death_is_noticed_though_a_child_has_the_socket(void **state)
 	assert_int_equal(node_call(&node, call_withdraw), 0);
 	child_end(&child, &status);
 	node_stop(&node);
+}
+
+static void join_again_and_leave_a_grandchild(struct child *child,
+					      struct client *client)
+{
+	struct reef_link *second;
+
+	if (client_connect(client, child->address, SESSION(6), &second))
+		_exit(6);
+	have_grandchild(child);
+}
+
+/* Whoever finds it dead first, all its links end. */
+static void shm_death_found_by_withdraw_ends_all_links(void **state)
+{
+	struct child child;
+	struct node node;
+	siginfo_t info;
+	int status;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, join_again_and_leave_a_grandchild);
+	await(&node.opened, 2);
+	/* From here on nobody polls the node but this thread. */
+	atomic_store(&node.stop, true);
+	pthread_join(node.thread, NULL);
+	assert_int_equal(
+		waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
+	if (!atomic_load(&node.closed))
+		assert_int_equal(reef_withdraw(node.queue, node.region, 0), 0);
+	reef_poll(node.queue);
+	assert_int_equal(atomic_load(&node.closed), 2);
+	child_end(&child, &status);
+	assert_int_equal(status, 0);
+	node_close(&node);
 }
 
 static void tell_and_pause(struct child *child, struct client *client)
@@ -1418,6 +1456,7 @@ int main(void)
 			shm_fence_kills_a_child_whose_child_has_the_socket),
 		cmocka_unit_test(
 			shm_death_is_noticed_though_a_child_has_the_socket),
+		cmocka_unit_test(shm_death_found_by_withdraw_ends_all_links),
 		cmocka_unit_test(
 			shm_session_in_another_process_is_refused_until_it_left),
 		cmocka_unit_test(shm_new_link_of_a_session_ends_the_old),

@@ -244,7 +244,7 @@ void shm_link_died(struct shm_queue *polling, struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
-	if (!link->is_accepted || link->ending || link->fenced ||
+	if (link->ending || link->fenced ||
 	    atomic_load(&link->link.state) != REEF_LINK_UP) {
 		shm_link_end(polling, link, -REEF_ENOLINK, true);
 		return;
@@ -341,8 +341,11 @@ static void drop_accepted(struct shm_link *link)
 
 	if (!link->ending)
 		shm_link_end(queue, link, -REEF_ENOLINK, false);
-	if (link->reporting)
-		return; /* by a caller of ours, which sees to the rest */
+	if (link->reporting) {
+		/* by a caller of ours, which sees to the rest */
+		link->link.listener = NULL;
+		return;
+	}
 	while (*at && *at != link)
 		at = &(*at)->next_ended;
 	if (*at)
@@ -395,7 +398,7 @@ static int admit(void *context, struct reef_hello_peer *peer)
 		next = old->next;
 		if (!old->admitted || old->link.session != peer->session)
 			continue;
-		gone = shm_peer_is_dead(shm, old->peer);
+		gone = shm_peer_is_dead(old->peer);
 		busy |= !gone && old->holds && old->peer != link->peer;
 		if (gone || !old->ending)
 			shm_link_end(queue, old, -REEF_ENOLINK, gone);
@@ -614,7 +617,7 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 		      uint64_t now_ns, int *count)
 {
 	bool opening = atomic_load(&link->link.state) == REEF_LINK_OPENING;
-	bool dying = link->is_accepted && link->peer->dead && !link->ending;
+	bool dying = link->peer->dead && !link->ending && !link->leaving;
 
 	if (link->leaving) {
 		if (!shm_grace_is_over(link->leaving))
@@ -637,7 +640,8 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 		return true;
 	*count += shm_link_serve(polling, link);
 	/* A child of the dead may keep the socket open. */
-	if (dying && !link->ending && !link->has_held && !link->has_more) {
+	if (dying && !link->ending && !link->leaving && !link->has_held &&
+	    !link->has_more) {
 		shm_link_end(polling, link, -REEF_ENOLINK, true);
 		*count += 1;
 	}

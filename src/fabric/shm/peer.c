@@ -34,19 +34,11 @@ static int send_signal(int pidfd, int number)
 								      : 0;
 }
 
-bool shm_peer_is_dead(struct shm_fabric *shm, struct shm_peer *peer)
+bool shm_peer_is_dead(struct shm_peer *peer)
 {
-	struct shm_queue *queue;
-
-	if (peer->dead || peer->self || peer->pidfd < 0)
-		return peer->dead;
-	if (!is_readable(peer->pidfd))
-		return false;
-	peer->dead = true;
-	/* Once is enough: it would stay readable. */
-	for (queue = shm->queues; queue; queue = queue->next)
-		epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, peer->pidfd, NULL);
-	return true;
+	if (!peer->dead && !peer->self && peer->pidfd >= 0)
+		peer->dead = is_readable(peer->pidfd);
+	return peer->dead;
 }
 
 /* The process that connected, or that listens. */
@@ -74,7 +66,7 @@ static struct shm_peer *find_peer(struct shm_fabric *shm, pid_t pid)
 	for (peer = shm->peers; peer; peer = peer->next)
 		/* As long as it lives nobody else has its number. */
 		if (peer->pid == pid && (peer->self || peer->pidfd >= 0) &&
-		    !shm_peer_is_dead(shm, peer))
+		    !shm_peer_is_dead(peer))
 			return peer;
 	return NULL;
 }
@@ -193,11 +185,11 @@ static bool fence_link(struct shm_queue *queue, struct shm_link *link)
 			reef_stream_bye(link->stream, -REEF_EFENCED);
 		if (link->peer->self)
 			link->fence_grace = shm_grace_begin();
-		else if (!shm_peer_is_dead(shm, link->peer))
+		else if (!shm_peer_is_dead(link->peer))
 			shm_peer_kill(link->peer);
 	}
 	if (link->peer->self ? !shm_grace_is_over(link->fence_grace)
-			     : !shm_peer_is_dead(shm, link->peer))
+			     : !shm_peer_is_dead(link->peer))
 		return false;
 	shm_link_end(queue, link, -REEF_EFENCED, true);
 	return true;

@@ -239,7 +239,7 @@ static void look(struct shm_queue *queue, struct shm_link *link)
 	if (link->is_accepted && link->link.queue != &queue->queue)
 		goto out;
 	word = atomic_load_explicit(link->control, memory_order_acquire);
-	if (link->peer->pidfd >= 0 && shm_peer_is_dead(shm, link->peer)) {
+	if (shm_peer_is_dead(link->peer)) {
 		shm_link_died(queue, link);
 		goto out;
 	}

@@ -178,7 +178,7 @@ static void withdraw_from(struct shm_queue *queue, struct shm_link *link,
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
-	if (shm_peer_is_dead(shm, link->peer)) {
+	if (shm_peer_is_dead(link->peer)) {
 		shm_link_died(queue, link);
 		return;
 	}

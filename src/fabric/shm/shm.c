@@ -68,6 +68,8 @@ static int end_links_of(struct shm_queue *queue, struct shm_peer *peer)
 	struct shm_link *link, *next;
 	int count = 0;
 
+	/* Once is enough: it would stay readable. */
+	epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, peer->pidfd, NULL);
 	/* It goes with the last of its links. */
 	peer->refs++;
 	for (link = shm->links; link; link = next) {
@@ -102,7 +104,7 @@ static int on_event(struct shm_queue *queue, int fd)
 			       ? shm_link_serve(queue, link)
 			       : 0;
 	case SHM_PEER:
-		return shm_peer_is_dead(shm, source.object)
+		return shm_peer_is_dead(source.object)
 			       ? end_links_of(queue, source.object)
 			       : 0;
 	case SHM_NOTHING: /* wake_fd, or closed meanwhile */
@@ -202,17 +204,27 @@ static void drop_links(struct shm_queue *queue)
 	}
 }
 
+static struct shm_listener *find_listener(struct shm_queue *queue)
+{
+	struct shm_fabric *shm = shm_of(queue->queue.fabric);
+	struct shm_listener *listener;
+
+	pthread_mutex_lock(&shm->lock);
+	for (listener = shm->listeners; listener; listener = listener->next)
+		if (listener->listener.queue == &queue->queue)
+			break;
+	pthread_mutex_unlock(&shm->lock);
+	return listener;
+}
+
 static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 {
 	struct shm_queue *queue = (struct shm_queue *)base, **at;
 	struct shm_fabric *shm = shm_of(layer->fabric);
-	struct shm_listener *listener, *next;
+	struct shm_listener *listener;
 
-	for (listener = shm->listeners; listener; listener = next) {
-		next = listener->next;
-		if (listener->listener.queue == base)
-			shm_unlisten(layer, &listener->listener);
-	}
+	while ((listener = find_listener(queue)))
+		shm_unlisten(layer, &listener->listener);
 	pthread_mutex_lock(&shm->lock);
 	drop_links(queue);
 	for (at = &shm->queues; *at != queue; at = &(*at)->next)

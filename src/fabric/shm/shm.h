@@ -267,7 +267,7 @@ int shm_peer_take(struct shm_fabric *shm, int fd, bool accepting,
 void shm_peer_give(struct shm_fabric *shm, struct shm_peer *peer);
 /* Watch it in a queue's epoll. */
 int shm_peer_watch(struct shm_queue *queue, struct shm_peer *peer);
-bool shm_peer_is_dead(struct shm_fabric *shm, struct shm_peer *peer);
+bool shm_peer_is_dead(struct shm_peer *peer);
 void shm_peer_kill(struct shm_peer *peer);
 
 int shm_fence(struct reef_layer *layer, struct reef_queue *queue,

@@ -90,7 +90,7 @@ static int credential(void *context, const char *identity, uint32_t session,
 {
 	(void)context;
 	(void)session;
-	if (strcmp(identity, "test"))
+	if (strcmp(identity, "test") != 0)
 		return -REEF_EAUTH;
 	memcpy(key, secret, REEF_KEY_SIZE);
 	return 0;
@@ -589,6 +589,107 @@ static void fences_end_what_is_under_way(struct client *client)
 	reef_link_close(link);
 }
 
+#define ROWERS 3
+
+struct rower {
+	struct client *client;
+	struct reef_link *link;
+	struct reef_remote *remote;
+	uint64_t index;
+	_Atomic uint64_t strokes;
+	int result;
+};
+
+static void *row(void *arg)
+{
+	struct rower *rower = arg;
+	uint64_t words[64] = {0}, faa = 0;
+	struct reef_queue *queue;
+	int rc = 0;
+
+	CHECK_EQ(reef_queue_open(rower->client->fabric, NULL, &queue), 0);
+	while (!rc) {
+		struct reef_op ops[4] = {
+			{.kind = REEF_WRITE,
+			 .remote = rower->remote,
+			 .offset = 1024 * rower->index,
+			 .local = words,
+			 .length = sizeof(words)},
+			{.kind = REEF_FAA,
+			 .remote = rower->remote,
+			 .offset = 8192 + 8 * rower->index,
+			 .operand = 1},
+			{.kind = REEF_READ,
+			 .remote = rower->remote,
+			 .offset = 1024 * rower->index,
+			 .local = words,
+			 .length = sizeof(words)},
+			{.kind = REEF_SEND,
+			 .flags = REEF_ORDERED,
+			 .local = words,
+			 .length = sizeof(words)},
+		};
+		struct reef_batch batch = {
+			.link = rower->link, .ops = ops, .count = 4};
+
+		rc = reef_run(queue, &batch);
+		if (!rc)
+			CHECK_EQ(ops[1].result, faa++);
+		atomic_fetch_add(&rower->strokes, 1);
+	}
+	rower->result = rc;
+	reef_queue_close(queue);
+	return NULL;
+}
+
+/* Threads share a link while its owner takes in the echoes; then it is fenced
+ * under them. */
+static void threads_meet_a_fence(struct client *client)
+{
+	struct rower rowers[ROWERS];
+	struct reef_message *message;
+	struct reef_remote *remote;
+	pthread_t threads[ROWERS];
+	struct reef_link *link;
+	uint64_t key, least, start_ns = reef_now_ns();
+	int i;
+
+	CHECK_EQ(join(client, client->queue, SESSION(88), &link), 0);
+	remote = borrow(client, link, 16384, &key);
+	for (i = 0; i < ROWERS; i++) {
+		rowers[i] = (struct rower){.client = client,
+					   .link = link,
+					   .remote = remote,
+					   .index = (uint64_t)i};
+		CHECK_EQ(pthread_create(&threads[i], NULL, row, &rowers[i]), 0);
+	}
+	do {
+		if (!reef_receive(client->queue, MILLISECOND, &message)) {
+			CHECK_EQ(message->length, 512);
+			reef_message_free(message);
+		}
+		for (least = UINT64_MAX, i = 0; i < ROWERS; i++)
+			if (atomic_load(&rowers[i].strokes) < least)
+				least = atomic_load(&rowers[i].strokes);
+	} while (least < 100 && reef_now_ns() - start_ns < 60 * SECOND);
+	CHECK(least >= 100);
+	CHECK_EQ(tell(client, FENCE, SESSION(88), 0, NULL), 0);
+	for (i = 0; i < ROWERS; i++) {
+		/* Its owner may have to read why it ended. */
+		while (!reef_link_status(link))
+			reef_poll(client->queue);
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+		CHECK(rowers[i].result == -REEF_EINDOUBT ||
+		      rowers[i].result == -REEF_EFENCED);
+	}
+	CHECK_EQ(reef_link_status(link), -REEF_EFENCED);
+	reef_link_close(link);
+	while (!reef_receive(client->queue, 0, &message)) {
+		CHECK(!message->link);
+		reef_message_free(message);
+	}
+}
+
 static void stream_until_lost(struct client *client, struct reef_link *link,
 			      struct reef_remote *remote, const char *what)
 {
@@ -647,6 +748,7 @@ static const struct {
 	 withdrawn_keys_wait_for_batches},
 	{"verbs_queues_share_a_link", queues_share_a_link},
 	{"verbs_fences_end_what_is_under_way", fences_end_what_is_under_way},
+	{"verbs_threads_meet_a_fence", threads_meet_a_fence},
 	{"verbs_dead_peers_are_noticed", dead_peers_are_noticed}, /* last */
 };
 

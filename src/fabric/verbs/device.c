@@ -47,7 +47,7 @@ static int parse_wanted(const char *text, struct wanted *out)
 	if (*end != ':' || end[1] < '0' || end[1] > '9')
 		return -EINVAL;
 	out->gid = (int64_t)strtoul(end + 1, &end, 10);
-	return *end || out->gid > UINT16_MAX ? -EINVAL : 0;
+	return *end || out->gid > UINT8_MAX ? -EINVAL : 0;
 }
 
 static bool is_ipv4(const union ibv_gid *gid)
@@ -82,7 +82,8 @@ static bool each_gid(struct ibv_context *context, uint8_t port,
 		return false;
 	count = ibv_query_gid_table(context, entries, GIDS_MAX, 0);
 	for (i = 0; i < count && !found; i++)
-		if (entries[i].port_num == port)
+		if (entries[i].port_num == port &&
+		    entries[i].gid_index <= UINT8_MAX) /* all an AH can say */
 			found = look(what, &entries[i]);
 	free(entries);
 	return found;
@@ -225,7 +226,7 @@ int verbs_device_open(const char *wanted_text, struct verbs_device *device,
 		return -ENODEV;
 	for (i = 0; i < count; i++) {
 		if (wanted.name[0] &&
-		    strcmp(ibv_get_device_name(list[i]), wanted.name))
+		    strcmp(ibv_get_device_name(list[i]), wanted.name) != 0)
 			continue;
 		rank = look_at_device(list[i], &wanted, &candidate);
 		if (rank > best_rank) {

@@ -108,6 +108,7 @@ int verbs_hub_join(struct verbs_queue *queue, struct verbs_link *link)
 		rc = hub_create(queue, capacity, &hub);
 		if (rc)
 			return rc;
+		reef_assert(hub);
 	}
 	hub->reserved += need;
 	pthread_mutex_lock(&hub->lock);
@@ -191,6 +192,19 @@ static int retry_stalled(struct verbs_hub *hub, struct verbs_queue *polling)
 	return count;
 }
 
+/* Take what has completed by now. The queue may fill again meanwhile; but it
+ * never held more than its capacity, and it is in order. */
+static void empty(struct verbs_hub *hub, struct verbs_queue *polling)
+{
+	uint32_t total = 0;
+	int count;
+
+	do {
+		count = take_some(hub, polling);
+		total += (uint32_t)count;
+	} while (count && total < hub->capacity);
+}
+
 void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling)
 {
 	struct verbs_link *link, **at;
@@ -198,8 +212,7 @@ void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling)
 	while ((link = hub->broken)) {
 		hub->broken = link->next_broken;
 		verbs_pair_destroy(link);
-		while (take_some(hub, polling))
-			;
+		empty(hub, polling);
 		for (at = &hub->stalled; *at; at = &(*at)->next_stalled)
 			if (*at == link)
 				break;

@@ -251,18 +251,17 @@ int verbs_poll(struct reef_layer *layer, struct reef_queue *base)
 	int count = 0;
 
 	queue->sleepy = false;
-	if (must || now_ns >= queue->control_ns) {
+	if (must || now_ns - queue->control_ns >=
+			    (queue->busy ? CONTROL_BUSY_NS : CONTROL_NS)) {
 		count = poll_descriptors(queue);
-		queue->control_ns = now_ns + CONTROL_NS;
+		queue->control_ns = now_ns;
 	}
 	for (hub = queue->hubs; hub; hub = hub->next)
 		count += verbs_hub_poll(hub, queue, must);
 	if (queue->watches)
 		count += poll_watches(queue, must);
 	count += verbs_queue_reap(queue);
-	/* Who is kept busy looks at the channels less often. */
-	if (count)
-		queue->control_ns = now_ns + CONTROL_BUSY_NS;
+	queue->busy = count > 0;
 	return count;
 }
 

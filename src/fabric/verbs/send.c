@@ -184,7 +184,6 @@ static bool add_piece(struct verbs_link *link, struct reef_batch *batch,
 		.sequence = link->head,
 	};
 	if (op->kind == REEF_CAS || op->kind == REEF_FAA) {
-		left = 8;
 		piece = (struct piece){8, landing_of(link, link->head),
 				       link->registration->lkey, false};
 	} else {

@@ -289,9 +289,24 @@ static void expel(struct verbs_link *link, struct verbs_queue *polling,
 	pthread_mutex_unlock(&link->hub->lock);
 }
 
+/* Locked by the fabric. */
+static void forget(struct verbs_link *link)
+{
+	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_link **at = &fabric->sessions;
+
+	if (!link->is_registered)
+		return;
+	while (*at != link)
+		at = &(*at)->next_session;
+	*at = link->next_session;
+	fabric->accepted--;
+	link->is_registered = false;
+}
+
 int verbs_admit(void *context, struct reef_hello_peer *peer)
 {
-	struct verbs_link *link = context, *other;
+	struct verbs_link *link = context, *other, *next;
 	struct verbs_fabric *fabric = link->owner->fabric;
 	int rc = 0;
 
@@ -301,9 +316,13 @@ int verbs_admit(void *context, struct reef_hello_peer *peer)
 		goto out;
 	}
 	/* F5: what the old link left in doubt is settled by its end. */
-	for (other = fabric->sessions; other; other = other->next_session)
-		if (other->link.session == peer->session)
-			expel(other, link->owner, -REEF_ENOLINK);
+	for (other = fabric->sessions; other; other = next) {
+		next = other->next_session;
+		if (other->link.session != peer->session)
+			continue;
+		expel(other, link->owner, -REEF_ENOLINK);
+		forget(other); /* its place is free at once */
+	}
 	if (fabric->accepted >= fabric->fabric.options.links_max) {
 		rc = -EBUSY;
 		goto out;
@@ -324,16 +343,9 @@ out:
 void verbs_session_forget(struct verbs_link *link)
 {
 	struct verbs_fabric *fabric = link->owner->fabric;
-	struct verbs_link **at = &fabric->sessions;
 
 	pthread_mutex_lock(&fabric->lock);
-	if (link->is_registered) {
-		while (*at != link)
-			at = &(*at)->next_session;
-		*at = link->next_session;
-		fabric->accepted--;
-		link->is_registered = false;
-	}
+	forget(link);
 	pthread_mutex_unlock(&fabric->lock);
 }
 

@@ -63,6 +63,7 @@ static void verbs_close(struct reef_layer *layer)
 static int verbs_buffer_register(struct reef_layer *layer, void *base,
 				 size_t size, struct reef_buffer **out)
 {
+	struct ibv_pd *domain = verbs_fabric(layer)->device.domain;
 	struct verbs_buffer *buffer;
 
 	buffer = malloc(sizeof(*buffer));
@@ -70,9 +71,12 @@ static int verbs_buffer_register(struct reef_layer *layer, void *base,
 		return -ENOMEM;
 	*buffer = (struct verbs_buffer){
 		.buffer = {.fabric = layer->fabric, .base = base, .size = size},
-		.registration = ibv_reg_mr(verbs_fabric(layer)->device.domain,
-					   base, size, IBV_ACCESS_LOCAL_WRITE),
+		.registration =
+			ibv_reg_mr(domain, base, size, IBV_ACCESS_LOCAL_WRITE),
 	};
+	/* Memory that may only be read will do for WRITE and SEND. */
+	if (!buffer->registration)
+		buffer->registration = ibv_reg_mr(domain, base, size, 0);
 	if (!buffer->registration) {
 		free(buffer);
 		return errno ? -errno : -ENOMEM;

@@ -135,7 +135,8 @@ struct verbs_queue {
 	struct verbs_source wake_source, timer_source;
 	int timer_fd;
 	bool sleepy;		    /* armed, not polled since */
-	uint64_t control_ns;	    /* when descriptors are looked at next */
+	bool busy;		    /* the last poll found something */
+	uint64_t control_ns;	    /* when descriptors were looked at */
 	uint32_t opening;	    /* links whose hello is under way */
 	_Atomic uint32_t attaching; /* attaches that wait for an answer */
 	_Atomic uint32_t lost;	    /* links to reap; bumped by anyone */
@@ -348,9 +349,9 @@ static inline struct verbs_link *verbs_link(struct reef_link *link)
 /* --- queue.c --- */
 
 int verbs_queue_open(struct reef_layer *layer, struct reef_queue **out);
-void verbs_queue_close(struct reef_layer *layer, struct reef_queue *queue);
-int verbs_poll(struct reef_layer *layer, struct reef_queue *queue);
-int verbs_arm(struct reef_layer *layer, struct reef_queue *queue);
+void verbs_queue_close(struct reef_layer *layer, struct reef_queue *base);
+int verbs_poll(struct reef_layer *layer, struct reef_queue *base);
+int verbs_arm(struct reef_layer *layer, struct reef_queue *base);
 int verbs_queue_watch(struct verbs_queue *queue, int fd,
 		      struct verbs_source *source, uint32_t events, bool add);
 /* The queue's watch on the link's hub, made at the first need; NULL if the hub
@@ -390,7 +391,7 @@ void verbs_pair_free(struct verbs_link *link);
 
 /* --- send.c; all locked but post --- */
 
-int verbs_post(struct reef_layer *layer, struct reef_queue *queue,
+int verbs_post(struct reef_layer *layer, struct reef_queue *base,
 	       struct reef_batch *batch);
 void verbs_send_pump(struct verbs_link *link);
 void verbs_send_hungry(struct verbs_link *link);
@@ -413,33 +414,54 @@ int verbs_credits_add(struct verbs_link *link, uint32_t count);
 
 /* --- link.c --- */
 
-int verbs_listen(struct reef_layer *layer, struct reef_queue *queue,
-		 const char *address, const struct reef_listen_options *options,
+/* A link that opens; timeout_ns is for all of that. listener: NULL where it
+ * connects. Takes over fd, unless there is no memory (NULL). Thread: queue's.
+ */
+struct verbs_link *verbs_link_create(struct verbs_queue *queue,
+				     struct verbs_listener *listener, int fd,
+				     uint64_t timeout_ns);
+/* It opens no longer. Thread: its queue's. */
+void verbs_link_opened(struct verbs_link *link);
+/* Mark a link as ending; settle, or its queue, does the rest. Locked. */
+void verbs_link_break(struct verbs_link *link, int reason);
+/* The rest of ending a link: its channel, its remotes. Locked. */
+void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling);
+/* End it now, whatever its phase. Thread: its queue's, no lock. */
+void verbs_link_end(struct verbs_link *link, int reason);
+/* End and free it as if the process had died: without a word, without `closed`.
+ * Thread: its queue's, no lock. */
+void verbs_link_drop(struct verbs_link *link);
+/* Reap accepted links that have ended. Thread: its queue's, no lock. */
+int verbs_queue_reap(struct verbs_queue *queue);
+/* Send a frame of the control channel. Locked. A full output or a lost
+ * connection breaks the link. */
+void verbs_link_send(struct verbs_link *link, uint8_t type, uint64_t tag,
+		     const void *payload, size_t size);
+/* Be told when the channel can be written to, if there is something. Locked. */
+void verbs_link_interest(struct verbs_link *link);
+/* Make the queue pair and tell the peer. Locked. */
+int verbs_link_pair(struct verbs_link *link);
+/* Read and handle what has come. Returns how many frames. Locked. */
+int verbs_link_read(struct verbs_link *link, struct verbs_queue *polling);
+/* For a queue that waits for an answer on another's link: read the channels of
+ * the hub's links that owe one. */
+int verbs_link_read_others(struct verbs_hub *hub, struct verbs_queue *polling);
+
+/* --- open.c --- */
+
+int verbs_listen(struct reef_layer *layer, struct reef_queue *base,
+		 const char *text, const struct reef_listen_options *options,
 		 struct reef_listener **out);
-void verbs_unlisten(struct reef_layer *layer, struct reef_listener *listener);
-int verbs_connect(struct reef_layer *layer, struct reef_queue *queue,
-		  const char *address,
-		  const struct reef_connect_options *options,
+void verbs_unlisten(struct reef_layer *layer, struct reef_listener *base);
+int verbs_connect(struct reef_layer *layer, struct reef_queue *base,
+		  const char *text, const struct reef_connect_options *options,
 		  struct reef_link **out);
 void verbs_disconnect(struct reef_layer *layer, struct reef_link *link);
 /* A descriptor is ready. Returns how much happened. */
 int verbs_listener_event(struct verbs_listener *listener);
 int verbs_link_event(struct verbs_link *link);
-/* For a queue that waits for an answer on another's link: read the channels of
- * the hub's links that owe one. */
-int verbs_link_read_others(struct verbs_hub *hub, struct verbs_queue *polling);
 /* Deadlines: of hellos, of attaches. */
 void verbs_link_tick(struct verbs_link *link, uint64_t now_ns);
-/* Send a frame of the control channel. Locked. A full output or a lost
- * connection breaks the link. */
-void verbs_link_send(struct verbs_link *link, uint8_t type, uint64_t tag,
-		     const void *payload, size_t size);
-/* Mark a link as ending; settle, or its queue, does the rest. Locked. */
-void verbs_link_break(struct verbs_link *link, int reason);
-/* Reap accepted links that have ended. Thread: its queue's, no lock. */
-int verbs_queue_reap(struct verbs_queue *queue);
-/* The rest of ending a link: its channel, its remotes. Locked. */
-void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling);
 /* End what a queue has open, as if its process had died. */
 void verbs_links_close(struct verbs_queue *queue);
 
@@ -448,7 +470,7 @@ void verbs_links_close(struct verbs_queue *queue);
 int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 		 struct reef_region **out);
 int verbs_withdraw(struct reef_layer *layer, struct reef_queue *queue,
-		   struct reef_region *region);
+		   struct reef_region *base);
 int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
 		uint32_t session);
 void verbs_regions_close(struct verbs_fabric *fabric);
@@ -465,10 +487,10 @@ void verbs_target_release(struct verbs_link *link);
 /* --- remote.c: the other end of target.c --- */
 
 int verbs_attach(struct reef_layer *layer, struct reef_queue *queue,
-		 struct reef_link *link, uint64_t key,
+		 struct reef_link *base, uint64_t key,
 		 struct reef_remote **out);
 void verbs_detach(struct reef_layer *layer, struct reef_queue *queue,
-		  struct reef_remote *remote);
+		  struct reef_remote *base);
 int verbs_remote_attached(struct verbs_link *link, struct verbs_queue *polling,
 			  const struct reef_frame *frame);
 int verbs_remote_withdrawn(struct verbs_link *link,

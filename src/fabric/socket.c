@@ -1,3 +1,4 @@
+/* socket.c - addresses to text and back; sockets that listen and connect. */
 #include "fabric/socket.h"
 
 #include <errno.h>

@@ -62,8 +62,10 @@ static void buffer_compact(struct buffer *buffer)
 
 static int buffer_grow(struct buffer *buffer, size_t size)
 {
-	uint8_t *bytes = realloc(buffer->bytes, size);
+	uint8_t *bytes;
 
+	reef_assert(size > buffer->size);
+	bytes = realloc(buffer->bytes, size);
 	if (!bytes)
 		return -ENOMEM;
 	buffer->bytes = bytes;

@@ -1,3 +1,4 @@
+/* batch.c - the operations of tcp, to bytes and back. */
 #include "wire/batch.h"
 #include "wire/bytes.h"
 #include "wire/control.h"

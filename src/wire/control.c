@@ -1,3 +1,4 @@
+/* control.c - attaching and parting, to bytes and back. */
 #include "wire/control.h"
 #include "wire/bytes.h"
 

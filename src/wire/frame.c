@@ -1,3 +1,4 @@
+/* frame.c - the header of every frame, to bytes and back. */
 #include "wire/frame.h"
 #include "wire/bytes.h"
 

@@ -1,3 +1,4 @@
+/* hello.c - the frames of the hello, to bytes and back. */
 #include "wire/hello.h"
 #include "wire/bytes.h"
 

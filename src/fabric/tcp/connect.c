@@ -128,7 +128,8 @@ int tcp_connect(struct reef_layer *layer, struct reef_queue *queue,
 	if (rc < 0)
 		return rc;
 	link->options = *options;
-	strcpy(link->identity, options->identity);
+	memcpy(link->identity, options->identity,
+	       strlen(options->identity) + 1);
 	link->options.identity = link->identity;
 	rc = start(link, &parsed);
 	if (rc < 0) {

@@ -141,15 +141,16 @@ static void dismiss(struct tcp_link *link)
 void reef_tcp_guest_end(struct tcp_guest *guest)
 {
 	struct tcp_queue *queue = guest->queue;
+	struct tcp_guest **at = &queue->guests;
 
 	if (guest->link)
 		dismiss(guest->link);
 	if (reef_stream_fd(guest->stream) >= 0)
 		reef_tcp_queue_remove(queue, reef_stream_fd(guest->stream));
 	reef_tcp_queue_forget(queue, &guest->source);
-	*guest->at = guest->next;
-	if (guest->next)
-		guest->next->at = guest->at;
+	while (*at != guest)
+		at = &(*at)->next;
+	*at = guest->next;
 	queue->guest_count--;
 	reef_hello_destroy(guest->hello);
 	reef_stream_destroy(guest->stream);
@@ -213,9 +214,6 @@ static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 	if (queue->guest_count >= GUESTS_MAX)
 		drop_oldest(queue);
 	guest->next = queue->guests;
-	guest->at = &queue->guests;
-	if (guest->next)
-		guest->next->at = &guest->next;
 	queue->guests = guest;
 	queue->guest_count++;
 	return 0;
@@ -266,7 +264,7 @@ void reef_tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns)
 static int format_address(struct tcp_listener *listener,
 			  const struct reef_address *bound)
 {
-	strcpy(listener->base.address, "tcp:");
+	memcpy(listener->base.address, "tcp:", 4);
 	return reef_address_format(bound, listener->base.address + 4,
 				   sizeof(listener->base.address) - 4);
 }

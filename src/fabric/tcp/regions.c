@@ -1,3 +1,4 @@
+/* regions.c - exposed memory, in a table of slots that keys name. */
 #include "fabric/tcp/regions.h"
 
 #include "base/random.h"

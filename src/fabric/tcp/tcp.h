@@ -216,7 +216,7 @@ struct tcp_guest {
 	struct tcp_source source;
 	struct tcp_listener *listener;
 	struct tcp_queue *queue;
-	struct tcp_guest *next, **at;
+	struct tcp_guest *next;
 	struct reef_stream *stream;
 	struct reef_hello *hello;
 	struct tcp_link *link; /* made when admitted */
@@ -234,7 +234,7 @@ struct tcp_listener {
 
 struct tcp_linger {
 	struct tcp_source source;
-	struct tcp_linger *next, **at;
+	struct tcp_linger *next;
 	int fd;
 	uint64_t until_ns;
 };
@@ -267,9 +267,9 @@ struct reef_hello_local reef_tcp_hello_local(const struct tcp_fabric *fabric);
 /* --- queue.c. Thread: the queue's, but for reef_tcp_watch_events. --- */
 
 int tcp_queue_open(struct reef_layer *layer, struct reef_queue **out);
-void tcp_queue_close(struct reef_layer *layer, struct reef_queue *queue);
-int tcp_poll(struct reef_layer *layer, struct reef_queue *queue);
-int tcp_arm(struct reef_layer *layer, struct reef_queue *queue);
+void tcp_queue_close(struct reef_layer *layer, struct reef_queue *base);
+int tcp_poll(struct reef_layer *layer, struct reef_queue *base);
+int tcp_arm(struct reef_layer *layer, struct reef_queue *base);
 
 int reef_tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
 		       struct tcp_source *source);
@@ -321,7 +321,7 @@ void reef_tcp_link_unlist(struct tcp_link *link);
 void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
 			uint64_t now_ns, bool was_away);
 
-void tcp_disconnect(struct reef_layer *layer, struct reef_link *link);
+void tcp_disconnect(struct reef_layer *layer, struct reef_link *base);
 
 /* --- send.c --- */
 
@@ -350,9 +350,9 @@ int tcp_connect(struct reef_layer *layer, struct reef_queue *queue,
 		const char *address, const struct reef_connect_options *options,
 		struct reef_link **out);
 int tcp_attach(struct reef_layer *layer, struct reef_queue *queue,
-	       struct reef_link *link, uint64_t key, struct reef_remote **out);
+	       struct reef_link *base, uint64_t key, struct reef_remote **out);
 void tcp_detach(struct reef_layer *layer, struct reef_queue *queue,
-		struct reef_remote *remote);
+		struct reef_remote *base);
 /* Something happened on its socket, or time passed. */
 int reef_tcp_opening_step(struct tcp_link *link);
 /* Free what is only there before WELCOME. */
@@ -365,10 +365,10 @@ void reef_tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling);
 
 /* --- listen.c. Thread: the owner's, but for fence and withdraw. --- */
 
-int tcp_listen(struct reef_layer *layer, struct reef_queue *queue,
+int tcp_listen(struct reef_layer *layer, struct reef_queue *base,
 	       const char *address, const struct reef_listen_options *options,
 	       struct reef_listener **out);
-void tcp_unlisten(struct reef_layer *layer, struct reef_listener *listener);
+void tcp_unlisten(struct reef_layer *layer, struct reef_listener *base);
 int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
 /* Close its socket and end its links; the listener itself stays. */

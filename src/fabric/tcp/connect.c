@@ -41,12 +41,11 @@ void reef_tcp_opening_end(struct tcp_link *link)
 	link->stream = NULL;
 }
 
-static int opening_failed(struct tcp_link *link, int reason)
+void reef_tcp_opening_fail(struct tcp_link *link, int reason)
 {
 	reef_tcp_opening_end(link);
 	atomic_store(&link->broken, reason);
 	reef_link_ended(link->base.queue, &link->base, reason);
-	return 1;
 }
 
 static int opening_connected(struct tcp_link *link)
@@ -81,8 +80,10 @@ int reef_tcp_opening_step(struct tcp_link *link)
 		reef_tcp_queue_remove(queue, reef_stream_fd(link->stream));
 		rc = reef_tcp_link_begin(link, link->stream, &peer);
 	}
-	if (rc < 0)
-		return opening_failed(link, rc);
+	if (rc < 0) {
+		reef_tcp_opening_fail(link, rc);
+		return 1;
+	}
 	reef_tcp_opening_end(link);
 	reef_link_opened(link->base.queue, &link->base);
 	return 1;

@@ -554,7 +554,7 @@ void tcp_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	struct tcp_watch *watch;
 
 	while (queue->openings)
-		reef_tcp_opening_end(queue->openings);
+		reef_tcp_opening_fail(queue->openings, -REEF_ENOLINK);
 	while (queue->listeners)
 		reef_tcp_listener_stop(queue->listeners);
 	while (queue->guests)

@@ -280,10 +280,12 @@ static void handed_over(struct tcp_link *link)
 			batch->ops[i].status = 0;
 		batch->status = 0;
 		atomic_fetch_sub(&watch->under_way, 1);
-		if (batch == link->posting)
+		if (batch == link->posting) {
+			batch->done = true;
 			link->posting = NULL;
-		else
+		} else {
 			reef_batch_ended(NULL, batch);
+		}
 	}
 	atomic_store(&link->ended, ended);
 }

@@ -355,8 +355,9 @@ void tcp_detach(struct reef_layer *layer, struct reef_queue *queue,
 		struct reef_remote *base);
 /* Something happened on its socket, or time passed. */
 int reef_tcp_opening_step(struct tcp_link *link);
-/* Free what is only there before WELCOME. */
+/* Free what is only there before WELCOME; and tell that none will come. */
 void reef_tcp_opening_end(struct tcp_link *link);
+void reef_tcp_opening_fail(struct tcp_link *link, int reason);
 /* From the peer: */
 int reef_tcp_on_attached(struct tcp_link *link, const uint8_t *payload);
 int reef_tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload);

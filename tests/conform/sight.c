@@ -2,9 +2,31 @@
  * next link, F6 atomics are atomic in their domain. */
 #include "conform.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* --- F4 --- */
+
+/* Two that share a processor never cross; and who is released last goes on
+ * first, so try all sorts of delays on both sides. */
+static void spread(const struct world *world, int me)
+{
+	cpu_set_t cpus;
+
+	if (world->sim)
+		return;
+	CPU_ZERO(&cpus);
+	CPU_SET(me, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus); /* if there are two */
+}
+
+static void stagger(uint64_t round, int me)
+{
+	uint64_t delay = me ? round % 128 : round / 128 % 128;
+
+	while (delay--)
+		atomic_signal_fence(memory_order_seq_cst);
+}
 
 /* Each writes its own word and then reads the other's: at least one must see
  * the other's write. Processors reorder exactly this without a full barrier. */
@@ -18,6 +40,7 @@ static int crossing_client(struct host *host, void *arg)
 	uint64_t round, seen;
 
 	(void)arg;
+	spread(world, me);
 	CHECK_EQ(world, join_as(host, SESSION(1 + me), &link), 0);
 	CHECK_EQ(world, reef_attach(host->queue, link, board->word[0], &remote),
 		 0);
@@ -25,6 +48,7 @@ static int crossing_client(struct host *host, void *arg)
 		/* flag: ready for the round; word[2..3]: what was seen. */
 		atomic_store(&board->flag[me], round);
 		TRY(await(world, &board->flag[other], round));
+		stagger(round, me);
 		CHECK_EQ(world,
 			 do_write(host, remote, 64u * (uint64_t)me, &round, 8),
 			 0);

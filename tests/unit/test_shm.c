@@ -439,6 +439,99 @@ static void shm_batches_of_any_size_and_alignment_copy(void **state)
 	node_stop(&node);
 }
 
+/* F4, as close as it gets: two threads each write a word of their own and read
+ * the other's, in one batch or in two runs. One of them must see the other. */
+#define CROSSINGS 100000
+
+struct crossing {
+	struct client client;
+	int me;
+	_Atomic uint64_t *arrived; /* both threads, all rounds */
+	uint64_t seen[CROSSINGS];
+};
+
+static void meet(_Atomic uint64_t *arrived, uint64_t count)
+{
+	int spins = 0;
+
+	atomic_fetch_add(arrived, 1);
+	while (atomic_load(arrived) < count)
+		if (++spins > 1000)
+			sched_yield();
+}
+
+static void *crossing_main(void *arg)
+{
+	struct crossing *crossing = arg;
+	uint64_t mine, other, round, delay;
+	struct reef_op ops[2] = {
+		{.kind = REEF_WRITE, .local = &mine, .length = 8},
+		{.kind = REEF_READ, .local = &other, .length = 8},
+	};
+	struct reef_batch batch = {
+		.link = crossing->client.link,
+		.ops = ops,
+		.count = 2,
+	};
+	cpu_set_t cpus;
+
+	/* On one processor they would never cross. */
+	CPU_ZERO(&cpus);
+	CPU_SET(crossing->me, &cpus);
+	pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	ops[0].remote = ops[1].remote = crossing->client.remote;
+	ops[0].offset = crossing->me ? 64 : 0;
+	ops[1].offset = crossing->me ? 0 : 64;
+	for (round = 0; round < CROSSINGS; round++) {
+		mine = round + 1;
+		meet(crossing->arrived, 4 * round + 2);
+		/* Who comes last goes on first, by some tens of nanoseconds:
+		 * try all sorts of delays on both sides. */
+		delay = crossing->me ? round / 2 % 128 : round / 256 % 128;
+		while (delay--)
+			atomic_signal_fence(memory_order_seq_cst);
+		if (round & 1) {
+			run_one(&crossing->client, &ops[0]);
+			run_one(&crossing->client, &ops[1]);
+		} else {
+			reef_run(crossing->client.queue, &batch);
+		}
+		crossing->seen[round] = other;
+		meet(crossing->arrived, 4 * round + 4);
+	}
+	return NULL;
+}
+
+static void shm_crossing_writes_do_not_both_miss(void **state)
+{
+	static struct crossing crossings[2];
+	_Atomic uint64_t arrived = 0;
+	pthread_t threads[2];
+	struct node node;
+	uint64_t round;
+	int i;
+
+	(void)state;
+	node_start(&node);
+	for (i = 0; i < 2; i++) {
+		crossings[i].me = i;
+		crossings[i].arrived = &arrived;
+		client_start(&crossings[i].client, &node, 1 + i);
+	}
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL,
+						crossing_main, &crossings[i]),
+				 0);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	for (round = 0; round < CROSSINGS; round++)
+		assert_true(crossings[0].seen[round] == round + 1 ||
+			    crossings[1].seen[round] == round + 1);
+	for (i = 0; i < 2; i++)
+		client_close(&crossings[i].client);
+	node_stop(&node);
+}
+
 static void shm_file_region_can_be_flushed(void **state)
 {
 	char path[] = "/tmp/reef-test-shm-XXXXXX";
@@ -1445,6 +1538,7 @@ int main(void)
 			shm_operations_in_one_process_reach_the_memory),
 		cmocka_unit_test(shm_run_and_post_refuse_the_same),
 		cmocka_unit_test(shm_batches_of_any_size_and_alignment_copy),
+		cmocka_unit_test(shm_crossing_writes_do_not_both_miss),
 		cmocka_unit_test(shm_file_region_can_be_flushed),
 		cmocka_unit_test(shm_sends_without_a_reader_wait_and_arrive),
 		cmocka_unit_test(shm_withdraw_waits_for_the_holder),

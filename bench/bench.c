@@ -269,6 +269,7 @@ static void run_case(struct run *run, struct contest *contest,
 		tell(run, "%s: starting %s", one->name, in[i]->who->name);
 		contestant_prepare(contest, in[i]);
 	}
+	contest_settle(contest);
 	/* Each begins in turn: who runs after whom is part of the noise. */
 	for (uint32_t turn = 0; turn < rounds * count; turn++) {
 		uint32_t round = turn / count;
@@ -337,11 +338,13 @@ static void print_end(const struct run *run)
 
 	fprintf(run->out,
 		"\nMedian of %u rounds of %.0f ms each, competitors in turn; a "
-		"ratio above 1\nmeans Reef is better.%s\n",
-		options->rounds, options->seconds / options->rounds * 1000,
-		options->quick ? " Short form: small memory, little time; for "
-				 "figures\nrun `reef bench` without --quick."
-			       : "");
+		"ratio above 1\nmeans Reef is better.\n",
+		options->rounds, options->seconds / options->rounds * 1000);
+	if (options->quick)
+		fprintf(run->out,
+			"Short form, with little time and memory; for figures "
+			"run `reef bench %s`.\n",
+			run->bench->name);
 	if (run->bench->note)
 		fprintf(run->out, "%s\n", run->bench->note);
 	if (run->short_count)

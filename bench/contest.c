@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,39 @@
 /* Filling a GiB on a busy machine, and a round's answer beyond its time. */
 #define OPEN_TIMEOUT_S 120.0
 #define ROUND_TIMEOUT_S 30.0
+
+static uint64_t memory_size(const struct contest *contest)
+{
+	return contest->options->quick ? contest->group->size_quick
+				       : contest->group->size;
+}
+
+static void ballast_take(struct contest *contest)
+{
+	uint64_t size = memory_size(contest);
+	uint64_t free_size = (uint64_t)sysconf(_SC_AVPHYS_PAGES) *
+			     (uint64_t)sysconf(_SC_PAGESIZE);
+	void *base;
+
+	/* Only where there is plenty. */
+	if (!size || free_size / 6 < size)
+		return;
+	base = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return;
+	madvise(base, size, MADV_DONTFORK);
+	madvise(base, size, MADV_POPULATE_WRITE);
+	contest->ballast = base;
+	contest->ballast_size = size;
+}
+
+void contest_settle(struct contest *contest)
+{
+	if (contest->ballast)
+		munmap(contest->ballast, contest->ballast_size);
+	contest->ballast = NULL;
+}
 
 int contest_open(struct contest *contest, const struct bench_group *group,
 		 const struct bench_options *options)
@@ -28,6 +62,7 @@ int contest_open(struct contest *contest, const struct bench_group *group,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < contest->count; i++)
 		contest->contestants[i].who = &group->competitors[i];
+	ballast_take(contest);
 	return 0;
 }
 
@@ -45,6 +80,7 @@ void contest_close(struct contest *contest)
 	for (uint32_t i = 0; i < contest->count; i++)
 		contestant_reap(&contest->contestants[i]);
 	free(contest->contestants);
+	contest_settle(contest);
 }
 
 struct contestant *contest_find(struct contest *contest, const char *name)
@@ -98,8 +134,7 @@ static int contestant_main(struct contest *contest,
 {
 	struct driver_options options = {
 		.fabric = contest->group->fabric,
-		.size = contest->options->quick ? contest->group->size_quick
-						: contest->group->size,
+		.size = memory_size(contest),
 		.huge = contest->options->huge,
 		.shared = contest->shared[0] ? contest->shared : NULL,
 	};
@@ -198,7 +233,7 @@ static bool start(struct contest *contest, struct contestant *contestant)
 			 sizeof(contestant->description), "%.159s",
 			 line + used);
 		if (strcmp(shared, "-") != 0)
-			strcpy(contest->shared, shared);
+			memcpy(contest->shared, shared, sizeof(shared));
 		return true;
 	}
 	give_up(contestant, "%s",

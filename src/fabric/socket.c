@@ -59,23 +59,28 @@ int reef_address_parse_inet(const char *text, struct reef_address *out)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
 				 .ai_flags = AI_PASSIVE};
-	struct addrinfo *found;
+	struct addrinfo *all, *found;
 	char host[HOST_MAX + 1];
 	uint16_t port;
 	int rc = split(text, host, &port);
 
 	if (rc < 0)
 		return rc;
-	rc = getaddrinfo(host[0] ? host : NULL, "0", &hints, &found);
+	rc = getaddrinfo(host[0] ? host : NULL, "0", &hints, &all);
 	if (rc)
 		return rc == EAI_MEMORY ? -ENOMEM : -EHOSTUNREACH;
+	for (found = all; found && found->ai_family != AF_INET;
+	     found = found->ai_next)
+		;
+	if (!found)
+		found = all;
 	*out = (struct reef_address){.size = found->ai_addrlen};
 	memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
 	if (found->ai_family == AF_INET)
 		((struct sockaddr_in *)&out->storage)->sin_port = htons(port);
 	else
 		((struct sockaddr_in6 *)&out->storage)->sin6_port = htons(port);
-	freeaddrinfo(found);
+	freeaddrinfo(all);
 	return 0;
 }
 

@@ -20,8 +20,9 @@ struct reef_address {
 
 /* Parse "HOST:PORT" or "[HOST]:PORT"; HOST is a number or a name, PORT a
  * number. A name is looked up, which may block for as long as the resolver
- * takes; for listening an empty HOST means every address.
- * -EINVAL: not of that form.  -EHOSTUNREACH: no such name. */
+ * takes; of several addresses the first of IPv4, so that both sides of a name
+ * mean the same. For listening an empty HOST means every address of IPv4,
+ * "[::]" of IPv6. -EINVAL: not of that form.  -EHOSTUNREACH: no such name. */
 int reef_address_parse_inet(const char *text, struct reef_address *out);
 
 /* Parse "/path" or "@name" (the abstract name space).

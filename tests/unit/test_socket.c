@@ -125,9 +125,10 @@ static void socket_tcp_real_port_reported(void **state)
 
 static void make_path(char path[64])
 {
-	strcpy(path, "/tmp/reef-socket-XXXXXX");
-	assert_non_null(mkdtemp(path));
-	strcat(path, "/s");
+	char folder[] = "/tmp/reef-socket-XXXXXX";
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, 64, "%s/s", folder);
 }
 
 static void remove_path(char path[64])

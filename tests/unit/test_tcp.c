@@ -330,7 +330,7 @@ static bool get_frame(int fd, struct reef_frame_header *header,
 /* The node says BYE with this code, and closes. */
 static void check_bye(int fd, int code)
 {
-	struct reef_frame_header header;
+	struct reef_frame_header header = {0};
 	uint8_t payload[256];
 	int reason;
 
@@ -368,7 +368,7 @@ static void put_batch(int fd, uint64_t tag)
 static void check_done(int fd, uint64_t tag, uint32_t done_count, int status,
 		       uint32_t length)
 {
-	struct reef_frame_header header;
+	struct reef_frame_header header = {0};
 	struct reef_wire_done done;
 	uint8_t payload[4096];
 
@@ -694,7 +694,7 @@ static void tcp_withdraw_waits_for_answers_under_way(void **state)
 static void tcp_parts_bounded(void **state)
 {
 	static uint8_t payload[REEF_WIRE_PART_MAX];
-	struct reef_frame_header header;
+	struct reef_frame_header header = {0};
 	uint64_t total = 0;
 	int fd;
 
@@ -772,7 +772,7 @@ static void fake_stop(void)
 /* Answer an ATTACH, and take one batch. */
 static void fake_attach(struct fake *it)
 {
-	struct reef_frame_header header;
+	struct reef_frame_header header = {0};
 	struct reef_wire_attached attached = {.size = 65536, .domain = 1};
 	uint8_t payload[256], answer[REEF_WIRE_ATTACHED_SIZE];
 
@@ -883,7 +883,7 @@ static void tcp_lying_node_loses_the_link(void **state)
  * the caller's memory, so it must not be given back as done. */
 static void fake_hasty(struct fake *it)
 {
-	struct reef_frame_header header;
+	struct reef_frame_header header = {0};
 	struct reef_wire_attached attached = {.size = 1u << 30, .domain = 1};
 	uint8_t payload[256], answer[REEF_WIRE_ATTACHED_SIZE];
 
@@ -950,7 +950,7 @@ static void tcp_silent_node_is_lost(void **state)
 
 static void fake_pong(struct fake *it)
 {
-	struct reef_frame_header header;
+	struct reef_frame_header header = {0};
 	uint8_t payload[256] = {0};
 	int pings = 0;
 
@@ -1062,6 +1062,140 @@ static void tcp_long_operations_arrive_whole(void **state)
 	node_stop();
 	free(out);
 	free(in);
+}
+
+/* --- threads --- */
+
+#define THREADS 4
+#define ROUNDS 150
+
+static void *attach_and_add(void *arg)
+{
+	struct client client = *(struct client *)arg;
+
+	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
+			 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		assert_int_equal(reef_attach(client.queue, client.link,
+					     reef_region_key(node.region),
+					     &client.remote),
+				 0);
+		assert_int_equal(client_faa(&client, 64), 0);
+		reef_detach(client.queue, client.remote);
+	}
+	reef_queue_close(client.queue);
+	return NULL;
+}
+
+/* Sends through a link that another queue of the node accepted. */
+static void *send_to_client(void *arg)
+{
+	uint64_t number = (uint64_t)(uintptr_t)arg << 32;
+	struct reef_op op = {
+		.kind = REEF_SEND, .local = &number, .length = sizeof(number)};
+	struct reef_batch batch = {
+		.link = atomic_load(&node.link), .ops = &op, .count = 1};
+	struct reef_queue *queue;
+
+	assert_int_equal(reef_queue_open(node.fabric, NULL, &queue), 0);
+	for (int i = 0; i < ROUNDS; i++, number++)
+		assert_int_equal(reef_run(queue, &batch), 0);
+	reef_queue_close(queue);
+	return NULL;
+}
+
+static void receive_all(struct client *client)
+{
+	uint64_t next[THREADS] = {0}, number;
+	struct reef_message *message;
+
+	for (int i = 0; i < THREADS / 2 * ROUNDS; i++) {
+		assert_int_equal(
+			reef_receive(client->queue, 20 * SECOND, &message), 0);
+		memcpy(&number, message->bytes, sizeof(number));
+		assert_int_equal(next[number >> 32]++, (uint32_t)number);
+		reef_message_free(message);
+	}
+}
+
+static void tcp_many_threads_share_a_link(void **state)
+{
+	pthread_t threads[THREADS];
+	struct client client;
+
+	node_start(NULL);
+	client_open(&client, NULL);
+	client_join(&client, reef_listener_address(node.listener), SESSION);
+	await(&node.opened, 1);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(
+			i % 2 ? pthread_create(&threads[i], NULL,
+					       send_to_client, (void *)i)
+			      : pthread_create(&threads[i], NULL,
+					       attach_and_add, &client),
+			0);
+	receive_all(&client);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(word(64), THREADS / 2 * ROUNDS);
+	client_close(&client);
+	node_stop();
+}
+
+/* A link breaks while other threads have batches on it: all of them end. */
+static void *add_until_lost(void *arg)
+{
+	struct client client = *(struct client *)arg;
+	intptr_t rc;
+
+	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
+			 0);
+	while ((rc = client_faa(&client, 64)) == 0)
+		;
+	reef_queue_close(client.queue);
+	return (void *)rc;
+}
+
+static void tcp_fence_ends_batches_of_all_threads(void **state)
+{
+	pthread_t threads[THREADS];
+	struct client client;
+	uint64_t before;
+	void *result;
+
+	node_start(NULL);
+	client_open(&client, NULL);
+	client_join(&client, reef_listener_address(node.listener), SESSION);
+	assert_int_equal(reef_attach(client.queue, client.link,
+				     reef_region_key(node.region),
+				     &client.remote),
+			 0);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL,
+						add_until_lost, &client),
+				 0);
+	while (word(64) < 100)
+		reef_poll(client.queue);
+	/* From a thread and a queue of its own, while the node goes on. */
+	{
+		struct reef_queue *queue;
+
+		assert_int_equal(reef_queue_open(node.fabric, NULL, &queue), 0);
+		assert_int_equal(reef_fence(queue, SESSION, 20 * SECOND), 0);
+		before = word(64);
+		reef_queue_close(queue);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &result);
+		assert_true((intptr_t)result == -REEF_EINDOUBT ||
+			    (intptr_t)result == -REEF_ENOLINK ||
+			    (intptr_t)result == -REEF_EFENCED);
+	}
+	while (reef_link_status(client.link) == 0)
+		assert_int_equal(reef_queue_wait(client.queue, 20 * SECOND), 0);
+	assert_int_equal(word(64), before);
+	client_close(&client);
+	node_stop();
 }
 
 static void tcp_limits_of_the_peer_kept(void **state)
@@ -1199,6 +1333,8 @@ int main(void)
 			tcp_slow_node_that_answers_pings_is_waited_for),
 		cmocka_unit_test(tcp_server_sends_without_waiting),
 		cmocka_unit_test(tcp_long_operations_arrive_whole),
+		cmocka_unit_test(tcp_many_threads_share_a_link),
+		cmocka_unit_test(tcp_fence_ends_batches_of_all_threads),
 		cmocka_unit_test(tcp_limits_of_the_peer_kept),
 		cmocka_unit_test(tcp_too_much_under_way_says_so),
 		cmocka_unit_test(tcp_closing_in_any_order_is_fine),

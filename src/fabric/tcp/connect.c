@@ -175,6 +175,32 @@ void reef_tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling)
 	pthread_mutex_unlock(&link->lock);
 }
 
+/* In the list before it is asked for: the answer may be read by another
+ * thread. */
+static void attach_list(struct tcp_link *link, struct tcp_remote *remote)
+{
+	if (!tcp_link_waits(link))
+		tcp_link_stir(link);
+	atomic_fetch_add(&remote->watch->under_way, 1);
+	atomic_fetch_add(&link->attaching, 1);
+	pthread_mutex_lock(&link->lock);
+	remote->tag = ++link->attach_tag;
+	remote->next = link->remotes;
+	link->remotes = remote;
+	pthread_mutex_unlock(&link->lock);
+}
+
+static void attach_unlist(struct tcp_link *link, struct tcp_remote *remote)
+{
+	pthread_mutex_lock(&link->lock);
+	remote_unlist(link, remote);
+	if (remote->watch) {
+		atomic_fetch_sub(&remote->watch->under_way, 1);
+		atomic_fetch_sub(&link->attaching, 1);
+	}
+	pthread_mutex_unlock(&link->lock);
+}
+
 /* With tx_lock, so that the link does not break meanwhile. */
 static int attach_start(struct tcp_link *link, struct tcp_queue *queue,
 			struct tcp_remote *remote)
@@ -187,23 +213,14 @@ static int attach_start(struct tcp_link *link, struct tcp_queue *queue,
 	remote->watch = reef_tcp_watch_get(queue, link);
 	if (!remote->watch)
 		return -ENOMEM;
-	reef_wire_key_encode(remote->base.key, payload);
-	rc = reef_tcp_control_locked(link, REEF_FRAME_ATTACH,
-				     ++link->attach_tag, payload,
-				     sizeof(payload));
-	if (rc < 0)
-		return rc == -ENOBUFS ? -ENOMEM : rc;
-	if (!tcp_link_waits(link))
-		tcp_link_stir(link);
-	atomic_fetch_add(&remote->watch->under_way, 1);
-	atomic_fetch_add(&link->attaching, 1);
 	reef_tcp_watch_activate(remote->watch);
-	pthread_mutex_lock(&link->lock);
-	remote->tag = link->attach_tag;
-	remote->next = link->remotes;
-	link->remotes = remote;
-	pthread_mutex_unlock(&link->lock);
-	return 0;
+	attach_list(link, remote);
+	reef_wire_key_encode(remote->base.key, payload);
+	rc = reef_tcp_control_locked(link, REEF_FRAME_ATTACH, remote->tag,
+				     payload, sizeof(payload));
+	if (rc < 0)
+		attach_unlist(link, remote);
+	return rc == -ENOBUFS ? -ENOMEM : rc;
 }
 
 int tcp_attach(struct reef_layer *layer, struct reef_queue *queue,
@@ -243,13 +260,7 @@ void tcp_detach(struct reef_layer *layer, struct reef_queue *queue,
 
 	(void)layer;
 	(void)queue;
-	pthread_mutex_lock(&link->lock);
-	remote_unlist(link, remote);
-	if (remote->watch) {
-		atomic_fetch_sub(&remote->watch->under_way, 1);
-		atomic_fetch_sub(&link->attaching, 1);
-	}
-	pthread_mutex_unlock(&link->lock);
+	attach_unlist(link, remote);
 	/* Not attached, or withdrawn: the peer does not count it. */
 	if (state >= 0 && !atomic_load(&link->broken)) {
 		reef_wire_key_encode(base->key, payload);

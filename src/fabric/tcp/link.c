@@ -223,6 +223,8 @@ void reef_tcp_link_break_locked(struct tcp_link *link,
 	atomic_store(&link->broken, reason);
 	stop_watching(link, polling);
 	if (link->fd >= 0 && !link->linger) {
+		/* Closing is not enough: a forked child may have it open. */
+		shutdown(link->fd, SHUT_RDWR);
 		close(link->fd);
 		link->fd = -1;
 	}
@@ -401,6 +403,17 @@ static bool is_awaited(const struct tcp_link *link)
 	return tcp_link_waits(link) || link->blocked;
 }
 
+/* Unless something was heard at the last moment. */
+static void give_up(struct tcp_link *link, struct reef_queue *polling)
+{
+	pthread_mutex_lock(&link->rx_lock);
+	pthread_mutex_lock(&link->tx_lock);
+	if (is_awaited(link) && !atomic_load(&link->stirred))
+		reef_tcp_link_break_locked(link, polling, -ETIMEDOUT, false);
+	pthread_mutex_unlock(&link->tx_lock);
+	pthread_mutex_unlock(&link->rx_lock);
+}
+
 void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
 			uint64_t now_ns, bool was_away)
 {
@@ -414,8 +427,7 @@ void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
 	if (is_awaited(link) && silent_ns >= silence_ns) {
 		/* What it said may only not have been read yet. */
 		reef_tcp_receive(link, polling);
-		if (is_awaited(link) && silent_for_ns(link, now_ns))
-			reef_tcp_link_break(link, polling, -ETIMEDOUT, false);
+		give_up(link, polling);
 	} else if (link->paused ||
 		   (is_awaited(link) && silent_ns >= silence_ns / 4)) {
 		/* Paused: we do not read, but the peer is to hear us. */

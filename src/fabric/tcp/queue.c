@@ -58,7 +58,7 @@ void reef_tcp_queue_forget(struct tcp_queue *queue, struct tcp_source *source)
 static uint32_t events_of(const struct tcp_link *link)
 {
 	return (link->stalled || link->paused ? 0 : EPOLLIN) |
-	       (link->blocked ? EPOLLOUT : 0);
+	       (link->stalled || link->blocked ? EPOLLOUT : 0);
 }
 
 void reef_tcp_watch_events(struct tcp_link *link)
@@ -299,7 +299,7 @@ static int on_watch(struct tcp_watch *watch, uint32_t events)
 
 	reef_tcp_watch_activate(watch);
 	/* Nobody reads it now, so nobody would find out. */
-	if (events & (EPOLLHUP | EPOLLERR) && events_of(link) == 0) {
+	if (events & (EPOLLHUP | EPOLLERR) && !(events_of(link) & EPOLLIN)) {
 		reef_tcp_link_break(link, &watch->queue->base, -REEF_ENOLINK,
 				    false);
 		return 1;

@@ -493,14 +493,18 @@ static void set_waits(struct tcp_link *link, bool stalled, bool paused)
  * Otherwise why the link has to end. */
 static int step(struct tcp_link *link)
 {
-	int rc;
+	int rc, rounds = 0;
 
+	/* Stalled may also be who gets its answers as fast as it likes, and
+	 * has had its turn: then the socket is writable, and it goes on with
+	 * the next poll. */
 	do {
 		rc = digest(link);
 		push(link);
-	} while (rc == -ENOBUFS &&
+	} while (rc == -ENOBUFS && ++rounds < ROUNDS &&
 		 tcp_buffer_used(&link->target.reply) < REPLY_FULL);
 	set_waits(link, rc == -ENOBUFS, rc == -ENOSPC);
+	link->happened += rounds;
 	if (rc == -ENOBUFS)
 		return atomic_load(&link->doomed);
 	return rc == -ENOSPC ? 0 : rc;

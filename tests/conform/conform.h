@@ -37,6 +37,8 @@ enum order {
 	ORDER_FENCE,	/* session, timeout_ns */
 	ORDER_LOAD,	/* region, offset -> value, by the node's CPU */
 	ORDER_SUM,	/* region -> sum of all its words */
+	ORDER_MATCH,	/* region, offset, value -> so many words in a row */
+	ORDER_CLEAR,	/* region: all 0 */
 	ORDER_SEND,	/* session, count: numbered messages to it */
 };
 
@@ -53,6 +55,7 @@ struct board {
 	/* What the node saw. */
 	_Atomic uint64_t opened, closed, received, out_of_order, unmet;
 	uint64_t next_number[SLOTS_MAX];
+	_Atomic uint64_t met;
 	/* For the test's own use, zero at its start. */
 	_Atomic uint64_t word[16];
 	_Atomic uint64_t flag[PARTS_MAX];
@@ -113,7 +116,8 @@ struct conform_test {
 	} where;
 };
 extern const struct conform_test conform_operations[], conform_sight[],
-	conform_safety[], conform_links[]; /* end with name NULL */
+	conform_safety[], conform_cut[], conform_both[],
+	conform_links[]; /* end with name NULL */
 
 /* Also run with almost no spinning, so that every wait is a sleep. */
 int f1_messages_arrive_once_and_in_order(struct world *world);
@@ -136,6 +140,9 @@ int number_of(const struct host *host);
 
 /* How many rounds: on sim, on real fabrics (scaled). */
 uint32_t rounds(const struct world *world, uint32_t sim, uint32_t real);
+/* The same where clients are to run at once: on shm, where an operation takes
+ * nanoseconds, fifty times as many. */
+uint32_t fast_rounds(const struct world *world, uint32_t sim, uint32_t real);
 bool is_kind(const struct world *world, const char *kind);
 
 /* --- anywhere --- */
@@ -168,6 +175,8 @@ int order(struct world *world, enum order order, uint64_t a, uint64_t b,
 /* Have the node send numbered messages to this host's session, and take them in
  * meanwhile: a SEND may wait for its receiver. */
 int order_sends(struct host *host, uint32_t session, uint64_t count);
+/* Wait until so many clients are here: so that they really meet. Once. */
+int meet(struct host *host, uint64_t count);
 /* Wait until *word >= value, half a minute at most. */
 int await(struct world *world, _Atomic uint64_t *word, uint64_t value);
 void nap(const struct world *world); /* a little: 2 us in sim, 50 outside */
@@ -200,6 +209,13 @@ int do_faa(struct host *host, struct reef_remote *remote, uint64_t offset,
 int do_send(struct host *host, struct reef_link *link, const void *bytes,
 	    uint32_t length);
 struct reef_link *link_of(const struct reef_remote *remote);
+
+/* Clients 0 and 1: each writes its own word and then reads the other's, in one
+ * batch or in two. At least one must see the other's write: processors reorder
+ * exactly this without a full barrier (F4). */
+int cross(struct host *host, struct reef_remote *remote, uint64_t count,
+	  bool at_once);
+#define CROSSING(client) (128u + 64u * (uint64_t)(client))
 
 /* Messages that the node understands. */
 struct note {

@@ -100,6 +100,17 @@ static uint64_t node_load(const struct node *node, uint64_t region,
 	return atomic_load((_Atomic uint64_t *)(base + offset));
 }
 
+static uint64_t node_match(const struct node *node, uint64_t region,
+			   uint64_t offset, uint64_t value)
+{
+	uint64_t at = offset;
+
+	while (at < node->memory[region]->size &&
+	       node_load(node, region, at) == value)
+		at += 8;
+	return (at - offset) / 8;
+}
+
 static int node_withdraw(struct node *node, uint64_t region,
 			 uint64_t timeout_ns)
 {
@@ -126,46 +137,6 @@ static int node_send(struct node *node, uint32_t session, uint64_t count)
 		rc = do_send(node->host, link, &note, sizeof(note));
 	}
 	return rc;
-}
-
-/* False: there was no order. */
-static bool obey(struct node *node)
-{
-	struct board *board = node->host->world->board;
-	const uint64_t *argument = board->argument;
-	int what = atomic_exchange(&board->order, ORDER_NONE);
-	uint64_t i, value = 0;
-	int rc = 0;
-
-	switch (what) {
-	case ORDER_NONE:
-		return false;
-	case ORDER_EXPOSE:
-		rc = node_expose(node, argument[0], argument[1], argument[2],
-				 &value);
-		break;
-	case ORDER_WITHDRAW:
-		rc = node_withdraw(node, argument[0], argument[1]);
-		break;
-	case ORDER_FENCE:
-		rc = reef_fence(node->host->queue, (uint32_t)argument[0],
-				argument[1]);
-		break;
-	case ORDER_LOAD:
-		value = node_load(node, argument[0], argument[1]);
-		break;
-	case ORDER_SUM:
-		for (i = 0; i < node->memory[argument[0]]->size / 8; i++)
-			value += node_load(node, argument[0], i * 8);
-		break;
-	case ORDER_SEND:
-		rc = node_send(node, (uint32_t)argument[0], argument[1]);
-		break;
-	}
-	board->result = rc;
-	board->value = value;
-	atomic_store(&board->answered, 1);
-	return true;
 }
 
 static void hear(struct node *node, const struct reef_message *message)
@@ -199,6 +170,66 @@ static void hear(struct node *node, const struct reef_message *message)
 	}
 }
 
+static void take_messages(struct node *node)
+{
+	struct reef_message *message;
+
+	while (!reef_receive(node->host->queue, 0, &message)) {
+		hear(node, message);
+		reef_message_free(message);
+	}
+}
+
+/* False: there was no order. */
+static bool obey(struct node *node)
+{
+	struct board *board = node->host->world->board;
+	const uint64_t *argument = board->argument;
+	int what = atomic_exchange(&board->order, ORDER_NONE);
+	uint64_t i, value = 0;
+	int rc = 0;
+
+	switch (what) {
+	case ORDER_NONE:
+		return false;
+	case ORDER_EXPOSE:
+		rc = node_expose(node, argument[0], argument[1], argument[2],
+				 &value);
+		break;
+	case ORDER_WITHDRAW:
+		rc = node_withdraw(node, argument[0], argument[1]);
+		break;
+	case ORDER_FENCE:
+		rc = reef_fence(node->host->queue, (uint32_t)argument[0],
+				argument[1]);
+		/* What came before it counts: take it before saying so. */
+		if (!rc)
+			take_messages(node);
+		break;
+	case ORDER_LOAD:
+		value = node_load(node, argument[0], argument[1]);
+		break;
+	case ORDER_SUM:
+		for (i = 0; i < node->memory[argument[0]]->size / 8; i++)
+			value += node_load(node, argument[0], i * 8);
+		break;
+	case ORDER_MATCH:
+		value = node_match(node, argument[0], argument[1], argument[2]);
+		break;
+	case ORDER_CLEAR:
+		memset(node->memory[argument[0]]->base, 0,
+		       node->memory[argument[0]]->size);
+		break;
+	case ORDER_SEND:
+		rc = node_send(node, (uint32_t)argument[0], argument[1]);
+		break;
+	}
+	board->result = rc;
+	board->value = value;
+	atomic_store(&board->answered, 1);
+	return true;
+}
+
 static void node_close(struct node *node)
 {
 	uint32_t i;
@@ -226,7 +257,6 @@ int node_main(struct host *host, void *arg)
 		.closed = closed,
 		.context = node,
 	};
-	struct reef_message *message;
 	char address[96];
 	uint64_t wait_ns = SIM_WAIT_MIN_NS;
 	int rc;
@@ -250,11 +280,8 @@ int node_main(struct host *host, void *arg)
 	strcpy(board->address, reef_listener_address(node->listener));
 	atomic_store(&board->listening, 1);
 	while (!atomic_load(&board->quit)) {
-		while (!atomic_load(&board->hold) &&
-		       !reef_receive(host->queue, 0, &message)) {
-			hear(node, message);
-			reef_message_free(message);
-		}
+		if (!atomic_load(&board->hold))
+			take_messages(node);
 		/* Orders do not come through the queue: look for them, in sim
 		 * less and less often. */
 		wait_ns += wait_ns / 8;

@@ -315,8 +315,8 @@ static int whole_client(struct host *host, void *arg)
 	CHECK_EQ(world,
 		 reef_attach(host->queue, link, world->board->word[0], &remote),
 		 0);
-	TRY(await(world, &world->board->word[1], 1));
-	for (i = 0; i < rounds(world, 12, 3000); i++) {
+	TRY(meet(host, 3));
+	for (i = 0; i < fast_rounds(world, 12, 3000); i++) {
 		offset = 8 * (uint32_t)reef_random_below(&host->random, 4);
 		length = BLOCK - 32;
 		if (writer) {
@@ -350,7 +350,6 @@ static int f2_words_stay_whole(struct world *world)
 	first = world->part_count;
 	for (i = 0; i < 3; i++)
 		world_start(world, whole_client, NULL);
-	atomic_store(&world->board->word[1], 1);
 	for (i = 0; i < 3; i++)
 		CHECK_EQ(world, world_join(world, first + i), 0);
 	return world_end(world);
@@ -414,13 +413,22 @@ static int order_writer(struct host *host, struct reef_link *link,
 	return 0;
 }
 
+/* Does a reader go on? At least so often, and as long as its writer does. */
+static bool goes_on(const struct world *world, uint32_t round, uint32_t sim,
+		    uint32_t real)
+{
+	return round < rounds(world, sim, real) ||
+	       (!world->sim && !atomic_load(&world->board->word[5]) &&
+		!atomic_load(&world->board->failed));
+}
+
 static int order_reader(struct host *host, struct reef_remote *remote)
 {
 	struct world *world = host->world;
 	uint64_t flags[3], block[WORDS], least, i;
 	uint32_t round;
 
-	for (round = 0; round < rounds(world, 40, 4000); round++) {
+	for (round = 0; goes_on(world, round, 40, 4000); round++) {
 		CHECK_EQ(
 			world,
 			do_read(host, remote, FLAG_WRITE, flags, sizeof(flags)),
@@ -450,9 +458,11 @@ static int order_client(struct host *host, void *arg)
 	CHECK_EQ(world,
 		 reef_attach(host->queue, link, world->board->word[0], &remote),
 		 0);
+	TRY(meet(host, 2));
 	TRY(number_of(host)
 		    ? order_reader(host, remote)
 		    : order_writer(host, link, remote, world->board->word[1]));
+	atomic_store(&world->board->word[5], 1);
 	reef_link_close(link);
 	return 0;
 }
@@ -545,7 +555,8 @@ static int ordered_client(struct host *host, void *arg)
 	CHECK_EQ(world,
 		 reef_attach(host->queue, link, world->board->word[0], &remote),
 		 0);
-	for (round = 0; number_of(host) && round < rounds(world, 40, 2000);
+	TRY(meet(host, 2));
+	for (round = 0; number_of(host) && goes_on(world, round, 40, 2000);
 	     round++) {
 		CHECK_EQ(world, do_read(host, remote, FLAG_CAS, &pair[1], 8),
 			 0);
@@ -553,7 +564,8 @@ static int ordered_client(struct host *host, void *arg)
 			 0);
 		CHECK(world, pair[0] >= pair[1]);
 	}
-	for (value = 1; !number_of(host) && value <= rounds(world, 12, 1000);
+	for (value = 1;
+	     !number_of(host) && value <= fast_rounds(world, 12, 1000);
 	     value++) {
 		struct reef_op ops[] = {
 			{.kind = REEF_FAA,
@@ -585,6 +597,7 @@ static int ordered_client(struct host *host, void *arg)
 		for (i = 0; i < WORDS; i++)
 			CHECK_EQ(world, seen[i], value - 1);
 	}
+	atomic_store(&world->board->word[5], 1);
 	reef_link_close(link);
 	return 0;
 }

@@ -45,6 +45,11 @@ uint32_t rounds(const struct world *world, uint32_t sim, uint32_t real)
 	return count ? (uint32_t)count : 1;
 }
 
+uint32_t fast_rounds(const struct world *world, uint32_t sim, uint32_t real)
+{
+	return rounds(world, sim, is_kind(world, "shm") ? 50 * real : real);
+}
+
 bool is_kind(const struct world *world, const char *kind)
 {
 	return !strcmp(world->kind, kind);
@@ -87,6 +92,14 @@ int await(struct world *world, _Atomic uint64_t *word, uint64_t value)
 		}
 	}
 	return 0;
+}
+
+int meet(struct host *host, uint64_t count)
+{
+	struct board *board = host->world->board;
+
+	atomic_fetch_add(&board->met, 1);
+	return await(host->world, &board->met, count);
 }
 
 static int give_order(struct world *world, struct reef_queue *queue,

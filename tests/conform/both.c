@@ -1,0 +1,207 @@
+/* both.c - one memory behind two fabrics: shm and tcp are of one atomic domain
+ * (F6), the node's own processor too, so what one does the others see (F4) and
+ * their atomics add up. */
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CLIENTS 4 /* even: over shm; odd: over tcp */
+#define WORD_FAA 0
+#define WORD_CAS 64
+
+struct door {
+	struct reef_fabric *fabric;
+	struct reef_queue *queue;
+	struct reef_listener *listener;
+	struct reef_region *region;
+};
+
+static int credential(void *context, const char *identity, uint32_t session,
+		      uint8_t key[REEF_KEY_SIZE])
+{
+	(void)context;
+	(void)identity;
+	(void)session;
+	memcpy(key, conform_key, REEF_KEY_SIZE);
+	return 0;
+}
+
+static int door_open(struct world *world, struct door *door,
+		     struct reef_memory *memory, const char *address)
+{
+	struct reef_listen_options options = {.credential = credential};
+
+	CHECK_EQ(world, reef_expose(door->fabric, memory, &door->region), 0);
+	CHECK_EQ(world,
+		 reef_listen(door->queue, address, &options, &door->listener),
+		 0);
+	return 0;
+}
+
+static int door_close(struct world *world, struct door *door)
+{
+	reef_listener_close(door->listener);
+	CHECK_EQ(world,
+		 reef_withdraw(door->queue, door->region, 20000000000ull), 0);
+	return 0;
+}
+
+/* Serve both, and take part: in the one word always, in the other seldom, as
+ * clients get at it by CAS. */
+static uint64_t serve(struct board *board, struct door *doors,
+		      _Atomic uint64_t *words)
+{
+	uint64_t added = 0;
+
+	while (!atomic_load(&board->quit)) {
+		reef_poll(doors[0].queue);
+		reef_poll(doors[1].queue);
+		atomic_fetch_add(&words[WORD_FAA / 8], 1);
+		if (++added % 256 == 0)
+			atomic_fetch_add(&words[WORD_CAS / 8], 1);
+	}
+	return added;
+}
+
+static int node_of_both(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct board *board = world->board;
+	struct door doors[2] = {{0}, {host->fabric, host->queue, NULL, NULL}};
+	struct reef_memory_options options = {.size = 4096};
+	struct reef_memory *memory;
+	char address[96];
+	uint64_t added;
+
+	(void)arg;
+	CHECK_EQ(
+		world,
+		reef_fabric_open("shm", &world->node_options, &doors[0].fabric),
+		0);
+	CHECK_EQ(world, reef_queue_open(doors[0].fabric, NULL, &doors[0].queue),
+		 0);
+	CHECK_EQ(world, reef_memory_create(&options, &memory), 0);
+	snprintf(address, sizeof(address), "shm:%s/both", world->directory);
+	TRY(door_open(world, &doors[0], memory, address));
+	snprintf(address, sizeof(address), "tcp:%s:0",
+		 world->netns[0] ? "10.99.0.1" : "127.0.0.1");
+	TRY(door_open(world, &doors[1], memory, address));
+	atomic_store(&board->word[0], reef_region_key(doors[0].region));
+	atomic_store(&board->word[1], reef_region_key(doors[1].region));
+	strcpy(board->address, reef_listener_address(doors[1].listener));
+	atomic_store(&board->listening, 1);
+	added = serve(board, doors, memory->base);
+	atomic_store(&board->word[2],
+		     ((uint64_t *)memory->base)[WORD_FAA / 8] - added);
+	atomic_store(&board->word[3],
+		     ((uint64_t *)memory->base)[WORD_CAS / 8] - added / 256);
+	TRY(door_close(world, &doors[0]));
+	TRY(door_close(world, &doors[1]));
+	reef_queue_close(doors[0].queue);
+	reef_fabric_close(doors[0].fabric);
+	reef_memory_destroy(memory);
+	return 0;
+}
+
+static uint32_t additions(const struct world *world, int client)
+{
+	return rounds(world, 0, client % 2 ? 2000 : 200000);
+}
+
+static int add(struct host *host, struct reef_remote *remote)
+{
+	struct world *world = host->world;
+	uint32_t count = additions(world, number_of(host));
+	uint64_t before, value = 0;
+	uint32_t i, tries;
+
+	TRY(meet(host, CLIENTS));
+	for (i = 0; i < count; i++) {
+		CHECK_EQ(world, do_faa(host, remote, WORD_FAA, 1, NULL), 0);
+		for (tries = 0;; tries++) {
+			CHECK(world, tries < 100000000);
+			CHECK_EQ(world,
+				 do_cas(host, remote, WORD_CAS, value,
+					value + 1, &before),
+				 0);
+			if (before == value)
+				break;
+			value = before;
+		}
+	}
+	return 0;
+}
+
+static int with_door(struct host *host, const char *address, uint64_t key)
+{
+	struct world *world = host->world;
+	struct reef_connect_options options = {
+		.session = SESSION(1 + number_of(host)),
+		.identity = "conform",
+		.timeout_ns = 20000000000ull,
+	};
+	struct reef_remote *remote;
+	struct reef_link *link;
+
+	memcpy(options.key, conform_key, REEF_KEY_SIZE);
+	CHECK_EQ(world, reef_connect(host->queue, address, &options, &link), 0);
+	CHECK_EQ(world, reef_attach(host->queue, link, key, &remote), 0);
+	TRY(add(host, remote));
+	if (number_of(host) < 2)
+		TRY(cross(host, remote, rounds(world, 0, 2000), true));
+	reef_link_close(link);
+	return 0;
+}
+
+static int client_of_both(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct host near = *host;
+	char address[96];
+	int rc;
+
+	(void)arg;
+	if (number_of(host) % 2)
+		return with_door(host, world->board->address,
+				 world->board->word[1]);
+	CHECK_EQ(world,
+		 reef_fabric_open("shm", &world->client_options, &near.fabric),
+		 0);
+	CHECK_EQ(world, reef_queue_open(near.fabric, NULL, &near.queue), 0);
+	snprintf(address, sizeof(address), "shm:%s/both", world->directory);
+	rc = with_door(&near, address, world->board->word[0]);
+	reef_queue_close(near.queue);
+	reef_fabric_close(near.fabric);
+	return rc;
+}
+
+static int f6_two_fabrics_share_one_memory(struct world *world)
+{
+	struct board *board = world->board;
+	uint64_t want = 0;
+	int i;
+
+	world->node = world_start(world, node_of_both, NULL);
+	while (!atomic_load(&board->listening)) {
+		CHECK(world, !atomic_load(&board->failed));
+		nap(world);
+	}
+	for (i = 0; i < CLIENTS; i++)
+		world_start(world, client_of_both, NULL);
+	for (i = 0; i < CLIENTS; i++)
+		want += additions(world, i);
+	for (i = 1; i <= CLIENTS; i++)
+		CHECK_EQ(world, world_join(world, world->node + i), 0);
+	TRY(world_end(world));
+	CHECK_EQ(world, atomic_load(&board->word[2]), want);
+	CHECK_EQ(world, atomic_load(&board->word[3]), want);
+	return 0;
+}
+
+/* Run with tcp, which brings the network name spaces. */
+const struct conform_test conform_both[] = {
+	{"f6_two_fabrics_share_one_memory", f6_two_fabrics_share_one_memory,
+	 ON_TCP},
+	{NULL, NULL, ANYWHERE},
+};

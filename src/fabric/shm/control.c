@@ -84,8 +84,8 @@ int shm_control_take(struct shm_fabric *shm, struct shm_link *link)
 
 	if (!shm->control)
 		rc = open_control(shm);
-	if (rc)
-		return rc;
+	if (rc || !shm->slots_used)
+		return rc ? rc : -ENOMEM;
 	for (slot = 0; slot < shm->fabric.options.links_max; slot++)
 		if (!shm->slots_used[slot])
 			break;

@@ -240,6 +240,8 @@ static void advance(struct tcp_link *link, size_t n)
 
 	tcp_buffer_take(&link->out, from_out);
 	n -= from_out;
+	if (n == 0) /* nothing may be borrowed at all */
+		return;
 	link->borrowed.iov_base = (uint8_t *)link->borrowed.iov_base + n;
 	link->borrowed.iov_len -= n;
 }

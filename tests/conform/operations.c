@@ -141,54 +141,83 @@ static int f1_limits_are_reached_and_kept(struct world *world)
 
 #define WAY 24
 
+struct way {
+	struct reef_batch batches[WAY];
+	struct reef_op ops[WAY][3];
+	uint64_t words[WAY];
+	uint32_t posted; /* of the batches, and not yet waited for */
+};
+
+static int many_post(struct host *host, struct reef_link *link,
+		     struct reef_remote *remote, struct way *way, uint32_t i)
+{
+	way->ops[i][0] = (struct reef_op){
+		.kind = REEF_FAA,
+		.remote = remote,
+		.operand = 1,
+		.offset = (uint64_t)i * 8,
+	};
+	way->ops[i][1] = way->ops[i][0];
+	way->ops[i][1].offset = WAY * 8;
+	way->ops[i][2] = (struct reef_op){
+		.kind = REEF_READ,
+		.remote = remote,
+		.local = &way->words[i],
+		.length = 8,
+		.offset = (uint64_t)i * 8,
+	};
+	way->batches[i] = (struct reef_batch){
+		.link = link, .ops = way->ops[i], .count = 3};
+	return post_under_way(host, &way->batches[i]);
+}
+
+static int many_round(struct host *host, struct reef_link *link,
+		      struct reef_remote *remote, struct way *way,
+		      uint32_t round)
+{
+	struct world *world = host->world;
+	uint32_t i;
+
+	for (i = 0; i < WAY; i++) {
+		CHECK_EQ(world, many_post(host, link, remote, way, i), 0);
+		way->posted = i + 1;
+	}
+	for (i = 0; i < WAY; i++) {
+		if (!way->batches[i].done)
+			CHECK_EQ(world,
+				 reef_wait(host->queue, &way->batches[i]), 0);
+		CHECK_EQ(world, way->batches[i].status, 0);
+		CHECK_EQ(world, way->ops[i][0].result, round);
+		CHECK_EQ(world, way->words[i], round + 1);
+	}
+	way->posted = 0;
+	return 0;
+}
+
 /* Many batches under way at once; each FAA happens exactly once. */
 static int many_client(struct host *host, void *arg)
 {
 	struct world *world = host->world;
-	struct reef_batch batches[WAY];
-	struct reef_op ops[WAY][3];
 	struct reef_remote *remote;
+	struct way way = {0};
 	struct reef_link *link;
-	uint64_t words[WAY], posted = 0, i;
-	uint32_t round;
+	uint32_t round, i, count = rounds(world, 3, 300);
+	uint64_t word = 0;
+	int rc = 0;
 
 	(void)arg;
 	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
 	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
-	for (round = 0; round < rounds(world, 3, 300); round++) {
-		for (i = 0; i < WAY; i++) {
-			ops[i][0] = (struct reef_op){
-				.kind = REEF_FAA,
-				.remote = remote,
-				.operand = 1,
-				.offset = i * 8,
-			};
-			ops[i][1] = ops[i][0];
-			ops[i][1].offset = WAY * 8;
-			ops[i][2] = (struct reef_op){
-				.kind = REEF_READ,
-				.remote = remote,
-				.local = &words[i],
-				.length = 8,
-				.offset = i * 8,
-			};
-			batches[i] = (struct reef_batch){
-				.link = link, .ops = ops[i], .count = 3};
-			CHECK_EQ(world, post_under_way(host, &batches[i]), 0);
-			posted++;
-		}
-		for (i = 0; i < WAY; i++) {
-			if (!batches[i].done)
-				CHECK_EQ(world,
-					 reef_wait(host->queue, &batches[i]),
-					 0);
-			CHECK_EQ(world, batches[i].status, 0);
-			CHECK_EQ(world, ops[i][0].result, round);
-			CHECK_EQ(world, words[i], round + 1);
-		}
-	}
-	CHECK_EQ(world, do_read(host, remote, WAY * 8, &words[0], 8), 0);
-	CHECK_EQ(world, words[0], posted);
+	for (round = 0; rc == 0 && round < count; round++)
+		rc = many_round(host, link, remote, &way, round);
+	/* A check that failed left some under way, and they are on our stack.
+	 */
+	for (i = 0; i < way.posted; i++)
+		if (!way.batches[i].done)
+			reef_wait(host->queue, &way.batches[i]);
+	TRY(rc);
+	CHECK_EQ(world, do_read(host, remote, WAY * 8, &word, 8), 0);
+	CHECK_EQ(world, word, (uint64_t)count * WAY);
 	reef_link_close(link);
 	return 0;
 }

@@ -293,6 +293,9 @@ int driver_serve(const struct driver *driver,
 	int rc;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* The harness's to obey: its end closes the pipe, and then there is
+	 * time to tidy up (libfabric has files in /dev/shm). */
+	signal(SIGINT, SIG_IGN);
 	pin_client();
 	rc = commands ? driver->open(&pair) : -errno;
 	if (rc) {

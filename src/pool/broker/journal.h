@@ -87,8 +87,8 @@ int reef_journal_wait(struct reef_journal *journal, uint64_t sequence);
 /* Hand over a snapshot of everything appended so far; the bytes are copied. It
  * is written behind the scenes, between commits; once it is durable the
  * segments before it are removed. A crash in between leaves the old ones.
- * -EBUSY: one is being written.  -ENOMEM, -ENOSPC as in append.  Else: the
- * journal is broken by that error. */
+ * -EINVAL: nothing was ever appended.  -EBUSY: one is being written.  -ENOMEM,
+ * -ENOSPC as in append.  Else: the journal is broken by that error. */
 int reef_journal_snapshot(struct reef_journal *journal, const void *bytes,
 			  size_t size);
 

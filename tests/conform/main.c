@@ -85,7 +85,7 @@ static int run_seed(const struct conform_test *test, uint64_t seed, bool hooks,
 	struct reef_sim_options options = {
 		.seed = seed,
 		.mutant = mutant,
-		.slow_ppm = seed % 3 ? 2000 : 0,
+		.slow_ppm = seed % 3 ? 2000 : 50000,
 	};
 	struct director director = {.test = test};
 	struct world world;

@@ -394,7 +394,7 @@ static int map_attached(struct shm_link *link, struct shm_remote *remote,
 	remote->remote.size = attached->size;
 	remote->remote.durable = attached->flags & REEF_WIRE_DURABLE;
 	remote->map_size = attached->size;
-	atomic_store(&remote->limit, attached->size);
+	atomic_store(&remote->limit, attached->size & ~7ull);
 	return 0;
 }
 

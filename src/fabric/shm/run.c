@@ -183,7 +183,7 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 		shm_full_barrier();
 		break;
 	case REEF_CAS:
-		/* limit is whole pages: a word that begins inside ends there */
+		/* limit is in words: one that begins inside ends there */
 		if (unlikely(op->offset & 7 || op->offset >= limit))
 			goto general;
 		shm_run_cas(op);

@@ -149,7 +149,7 @@ static int with_door(struct host *host, const char *address, uint64_t key)
 	CHECK_EQ(world, reef_attach(host->queue, link, key, &remote), 0);
 	TRY(add(host, remote));
 	if (number_of(host) < 2)
-		TRY(cross(host, remote, rounds(world, 0, 2000), true));
+		TRY(cross(host, remote, rounds(world, 0, 2000), IN_ONE_BATCH));
 	reef_link_close(link);
 	return 0;
 }

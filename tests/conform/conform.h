@@ -33,8 +33,8 @@
 enum order {
 	ORDER_NONE,
 	ORDER_EXPOSE,	/* size, durable, domain (0: right) -> key */
-	ORDER_WITHDRAW, /* region, timeout_ns */
-	ORDER_FENCE,	/* session, timeout_ns */
+	ORDER_WITHDRAW, /* region, timeout_ns -> sum of it at that moment */
+	ORDER_FENCE,	/* session, timeout_ns, region -> the same */
 	ORDER_LOAD,	/* region, offset -> value, by the node's CPU */
 	ORDER_SUM,	/* region -> sum of all its words */
 	ORDER_MATCH,	/* region, offset, value -> so many words in a row */
@@ -115,8 +115,8 @@ struct conform_test {
 		ANYWHERE = PROCESSES | ON_SIM,
 	} where;
 };
-extern const struct conform_test conform_operations[], conform_sight[],
-	conform_safety[], conform_cut[], conform_both[],
+extern const struct conform_test conform_operations[], conform_order[],
+	conform_sight[], conform_safety[], conform_cut[], conform_both[],
 	conform_links[]; /* end with name NULL */
 
 /* Also run with almost no spinning, so that every wait is a sleep. */
@@ -141,7 +141,7 @@ int number_of(const struct host *host);
 /* How many rounds: on sim, on real fabrics (scaled). */
 uint32_t rounds(const struct world *world, uint32_t sim, uint32_t real);
 /* The same where clients are to run at once: on shm, where an operation takes
- * nanoseconds, fifty times as many. */
+ * nanoseconds, a hundred times as many. */
 uint32_t fast_rounds(const struct world *world, uint32_t sim, uint32_t real);
 bool is_kind(const struct world *world, const char *kind);
 
@@ -175,8 +175,11 @@ int order(struct world *world, enum order order, uint64_t a, uint64_t b,
 /* Have the node send numbered messages to this host's session, and take them in
  * meanwhile: a SEND may wait for its receiver. */
 int order_sends(struct host *host, uint32_t session, uint64_t count);
-/* Wait until so many clients are here: so that they really meet. Once. */
+/* Wait until so many clients have come, all meetings counted together: so that
+ * they really run at once. */
 int meet(struct host *host, uint64_t count);
+/* On shm: clients each on a processor of their own. */
+void spread(struct host *host);
 /* Wait until *word >= value, half a minute at most. */
 int await(struct world *world, _Atomic uint64_t *word, uint64_t value);
 void nap(const struct world *world); /* a little: 2 us in sim, 50 outside */
@@ -197,6 +200,9 @@ int borrow(struct host *host, struct reef_link *link, uint64_t size,
 
 /* Post, waiting out -EAGAIN; a batch that is done at once has `done` set. */
 int post_under_way(struct host *host, struct reef_batch *batch);
+/* Run a batch, by reef_run or by post and wait: which, chance decides, as a
+ * fabric may have a way of its own for each. */
+int run_batch(struct host *host, struct reef_batch *batch);
 int one(struct host *host, struct reef_link *link, struct reef_op op);
 int do_read(struct host *host, struct reef_remote *remote, uint64_t offset,
 	    void *to, uint32_t length);
@@ -210,11 +216,12 @@ int do_send(struct host *host, struct reef_link *link, const void *bytes,
 	    uint32_t length);
 struct reef_link *link_of(const struct reef_remote *remote);
 
-/* Clients 0 and 1: each writes its own word and then reads the other's, in one
- * batch or in two. At least one must see the other's write: processors reorder
- * exactly this without a full barrier (F4). */
+/* Clients 0 and 1: each writes its own word and then reads the other's. At
+ * least one must see the other's write: processors reorder exactly this without
+ * a full barrier (F4). */
+enum crossing { IN_TWO, IN_ONE_BATCH, AFTER_A_BATCH };
 int cross(struct host *host, struct reef_remote *remote, uint64_t count,
-	  bool at_once);
+	  enum crossing how);
 #define CROSSING(client) (128u + 64u * (uint64_t)(client))
 
 /* Messages that the node understands. */

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -501,7 +502,122 @@ static int links_threads_share_a_link(struct world *world)
 	return with_clients(world, 1, threads_client);
 }
 
+/* A queue that is closed takes its links down; they are closed after it. */
+static int disorderly_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct host second = *host;
+	struct reef_remote *remotes[2];
+	struct reef_link *links[2];
+	uint32_t i, round;
+
+	(void)arg;
+	for (round = 0; round < rounds(world, 3, 20); round++) {
+		CHECK_EQ(world,
+			 reef_queue_open(host->fabric, NULL, &second.queue), 0);
+		for (i = 0; i < 2; i++) {
+			CHECK_EQ(world,
+				 join_as(&second, SESSION(1 + i), &links[i]),
+				 0);
+			CHECK_EQ(world,
+				 reef_attach(host->queue, links[i],
+					     world->board->word[0],
+					     &remotes[i]),
+				 0);
+			CHECK_EQ(world, do_faa(host, remotes[i], 0, 1, NULL),
+				 0);
+		}
+		reef_queue_close(second.queue);
+		for (i = 0; i < 2; i++) {
+			CHECK_EQ(world, reef_link_status(links[i]),
+				 -REEF_ENOLINK);
+			CHECK_EQ(world, do_faa(host, remotes[i], 0, 1, NULL),
+				 -REEF_ENOLINK);
+		}
+		reef_detach(host->queue, remotes[0]);
+		reef_link_close(links[0]);
+		reef_link_close(links[1]);
+	}
+	return 0;
+}
+
+static int links_outlive_their_queue(struct world *world)
+{
+	uint64_t key;
+	int client;
+
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	client = world_start(world, disorderly_client, NULL);
+	CHECK_EQ(world, world_join(world, client), 0);
+	return world_end(world);
+}
+
 /* --- processes only --- */
+
+/* Somebody else's event loop: arm, poll, and if there was nothing, sleep on the
+ * descriptor. */
+static int sleep_on_descriptor(struct host *host)
+{
+	struct pollfd pollfd = {
+		.fd = reef_queue_fd(host->queue),
+		.events = POLLIN,
+	};
+	int rc = reef_queue_arm(host->queue);
+
+	CHECK(host->world, rc >= 0);
+	if (!rc)
+		rc = reef_poll(host->queue);
+	if (rc)
+		return 0;
+	CHECK_EQ(host->world, poll(&pollfd, 1, 20000), 1);
+	reef_poll(host->queue);
+	return 0;
+}
+
+static int guest_in_a_loop(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct note note = {.kind = NOTE_ECHO};
+	struct reef_op ops[2];
+	struct reef_batch batch;
+	struct reef_message *message;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint64_t word = 0;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
+	for (note.number = 0; note.number < rounds(world, 0, 500);
+	     note.number++) {
+		ops[0] = (struct reef_op){
+			.kind = REEF_FAA, .remote = remote, .operand = 1};
+		ops[1] = (struct reef_op){.kind = REEF_SEND,
+					  .local = &note,
+					  .length = sizeof(note)};
+		batch = (struct reef_batch){
+			.link = link, .ops = ops, .count = 2};
+		CHECK_EQ(world, post_under_way(host, &batch), 0);
+		while (!batch.done)
+			TRY(sleep_on_descriptor(host));
+		CHECK_EQ(world, batch.status, 0);
+		CHECK_EQ(world, ops[0].result, note.number);
+		while (reef_receive(host->queue, 0, &message))
+			TRY(sleep_on_descriptor(host));
+		memcpy(&word, message->bytes + 8, 8);
+		CHECK_EQ(world, word, note.number);
+		reef_message_free(message);
+	}
+	reef_link_close(link);
+	return 0;
+}
+
+static int links_a_foreign_event_loop_sleeps_and_wakes(struct world *world)
+{
+	return with_clients(world, 1, guest_in_a_loop);
+}
 
 static int forking_client(struct host *host, void *arg)
 {
@@ -636,6 +752,11 @@ const struct conform_test conform_links[] = {
 	{"links_sleepers_wake_up", links_sleepers_wake_up, ANYWHERE},
 	{"links_many_fibers_share_a_queue", links_many_fibers_share_a_queue,
 	 ANYWHERE},
+	/* verbs: they end with it. */
+	{"links_outlive_their_queue", links_outlive_their_queue,
+	 ON_SHM | ON_TCP | ON_SIM},
+	{"links_a_foreign_event_loop_sleeps_and_wakes",
+	 links_a_foreign_event_loop_sleeps_and_wakes, PROCESSES},
 	{"links_threads_share_a_link", links_threads_share_a_link, PROCESSES},
 	{"links_a_forked_child_is_told", links_a_forked_child_is_told,
 	 PROCESSES},

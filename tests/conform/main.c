@@ -24,7 +24,7 @@
 #define SIM_LIMIT_NS 1000000000000ull
 
 static const struct conform_test *const groups[] = {
-	conform_operations, conform_sight, conform_safety,
+	conform_operations, conform_order, conform_sight, conform_safety,
 	conform_cut,	    conform_both,  conform_links};
 
 struct arguments {

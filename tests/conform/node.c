@@ -111,6 +111,15 @@ static uint64_t node_match(const struct node *node, uint64_t region,
 	return (at - offset) / 8;
 }
 
+static uint64_t node_sum(const struct node *node, uint64_t region)
+{
+	uint64_t at, sum = 0;
+
+	for (at = 0; at < node->memory[region]->size; at += 8)
+		sum += node_load(node, region, at);
+	return sum;
+}
+
 static int node_withdraw(struct node *node, uint64_t region,
 			 uint64_t timeout_ns)
 {
@@ -186,7 +195,7 @@ static bool obey(struct node *node)
 	struct board *board = node->host->world->board;
 	const uint64_t *argument = board->argument;
 	int what = atomic_exchange(&board->order, ORDER_NONE);
-	uint64_t i, value = 0;
+	uint64_t value = 0;
 	int rc = 0;
 
 	switch (what) {
@@ -198,10 +207,14 @@ static bool obey(struct node *node)
 		break;
 	case ORDER_WITHDRAW:
 		rc = node_withdraw(node, argument[0], argument[1]);
+		if (!rc)
+			value = node_sum(node, argument[0]);
 		break;
 	case ORDER_FENCE:
 		rc = reef_fence(node->host->queue, (uint32_t)argument[0],
 				argument[1]);
+		if (!rc && argument[2] < node->regions)
+			value = node_sum(node, argument[2]);
 		/* What came before it counts: take it before saying so. */
 		if (!rc)
 			take_messages(node);
@@ -210,8 +223,7 @@ static bool obey(struct node *node)
 		value = node_load(node, argument[0], argument[1]);
 		break;
 	case ORDER_SUM:
-		for (i = 0; i < node->memory[argument[0]]->size / 8; i++)
-			value += node_load(node, argument[0], i * 8);
+		value = node_sum(node, argument[0]);
 		break;
 	case ORDER_MATCH:
 		value = node_match(node, argument[0], argument[1], argument[2]);
@@ -349,11 +361,23 @@ int post_under_way(struct host *host, struct reef_batch *batch)
 	return rc < 0 ? rc : 0;
 }
 
+int run_batch(struct host *host, struct reef_batch *batch)
+{
+	int rc;
+
+	if (reef_random_chance(&host->random, 1, 2))
+		return reef_run(host->queue, batch);
+	rc = post_under_way(host, batch);
+	if (rc)
+		return rc;
+	return batch->done ? batch->status : reef_wait(host->queue, batch);
+}
+
 int one(struct host *host, struct reef_link *link, struct reef_op op)
 {
 	struct reef_batch batch = {.link = link, .ops = &op, .count = 1};
 
-	return reef_run(host->queue, &batch);
+	return run_batch(host, &batch);
 }
 
 int do_read(struct host *host, struct reef_remote *remote, uint64_t offset,
@@ -389,7 +413,7 @@ static int atomic_op(struct host *host, struct reef_op op, uint64_t *before)
 		.ops = &op,
 		.count = 1,
 	};
-	int rc = reef_run(host->queue, &batch);
+	int rc = run_batch(host, &batch);
 
 	if (!rc && before)
 		*before = op.result;

@@ -1,4 +1,4 @@
-/* operations.c - F1 what operations do, F2 words stay whole, F3 order. */
+/* operations.c - F1 what operations do, F2 words stay whole. */
 #include "conform.h"
 
 #include <stdlib.h>
@@ -91,11 +91,11 @@ static int try_limits(struct host *host, uint64_t *out, uint64_t *in,
 	CHECK_EQ(world, do_write(host, remote, size, &(uint64_t){0}, 8), 0);
 	batch = (struct reef_batch){.link = link, .ops = ops};
 	batch.count = limits->ops_max;
-	CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+	CHECK_EQ(world, run_batch(host, &batch), 0);
 	batch.count = limits->ops_max + 1;
-	CHECK_EQ(world, reef_run(host->queue, &batch), -EMSGSIZE);
+	CHECK_EQ(world, run_batch(host, &batch), -EMSGSIZE);
 	batch.count = 0;
-	CHECK_EQ(world, reef_run(host->queue, &batch), -EINVAL);
+	CHECK_EQ(world, run_batch(host, &batch), -EINVAL);
 	CHECK_EQ(world, do_read(host, remote, size, in, 8), 0);
 	CHECK_EQ(world, in[0], limits->ops_max);
 	/* Malformed. */
@@ -269,6 +269,126 @@ int f1_messages_arrive_once_and_in_order(struct world *world)
 	return 0;
 }
 
+/* Messages of any length, there and back. */
+static int echo_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint32_t max = reef_fabric_limits(host->fabric)->message_max;
+	const uint32_t lengths[] = {sizeof(struct note),
+				    sizeof(struct note) + 1, max - 1, max};
+	uint8_t *bytes = malloc(max);
+	struct note note = {.kind = NOTE_ECHO};
+	struct reef_message *message;
+	struct reef_link *link;
+	uint32_t i, length;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	for (i = 0; i < rounds(world, 6, 100); i++) {
+		length = i < 4 ? lengths[i]
+			       : (uint32_t)reef_random_between(
+					 &host->random, sizeof(note), max);
+		reef_random_fill(&host->random, bytes, length);
+		memcpy(bytes, &note, sizeof(note));
+		CHECK_EQ(world, do_send(host, link, bytes, length), 0);
+		CHECK_EQ(world,
+			 reef_receive(host->queue, 20000000000ull, &message),
+			 0);
+		CHECK_EQ(world, message->length, length);
+		CHECK(world, !memcmp(message->bytes, bytes, length));
+		reef_message_free(message);
+	}
+	CHECK_EQ(world, do_send(host, link, bytes, max + 1), -EMSGSIZE);
+	free(bytes);
+	reef_link_close(link);
+	return 0;
+}
+
+static int f1_messages_of_any_length_arrive_whole(struct world *world)
+{
+	if (world->sim)
+		world->node_options.message_max =
+			world->client_options.message_max = 1000;
+	return with_clients(world, 1, echo_client);
+}
+
+/* Registered memory is like any other, alone and mixed with it. */
+static int buffer_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint8_t area[2048], plain[2][512];
+	struct reef_remote *remote;
+	struct reef_buffer *buffer;
+	struct reef_link *link;
+	uint32_t i, length, from;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
+	for (i = 0; i < rounds(world, 4, 200); i++) {
+		struct note note = {.kind = NOTE_NUMBERED, .number = i};
+		struct reef_op ops[5];
+		struct reef_batch batch = {
+			.link = link, .ops = ops, .count = 5};
+
+		CHECK_EQ(world,
+			 reef_buffer_register(host->fabric, area, sizeof(area),
+					      &buffer),
+			 0);
+		reef_random_fill(&host->random, area, 1024);
+		reef_random_fill(&host->random, plain[0], 512);
+		length = (uint32_t)reef_random_below(&host->random, 512);
+		from = (uint32_t)reef_random_below(&host->random, 256);
+		memcpy(area + 768, &note, sizeof(note));
+		ops[0] = (struct reef_op){.kind = REEF_WRITE,
+					  .remote = remote,
+					  .offset = 8,
+					  .local = area + from,
+					  .buffer = buffer,
+					  .length = length};
+		ops[1] = (struct reef_op){.kind = REEF_WRITE,
+					  .remote = remote,
+					  .offset = 1024,
+					  .local = plain[0],
+					  .length = 512};
+		ops[2] = (struct reef_op){.kind = REEF_SEND,
+					  .local = area + 768,
+					  .buffer = buffer,
+					  .length = sizeof(note)};
+		ops[3] = (struct reef_op){.kind = REEF_READ,
+					  .remote = remote,
+					  .offset = 8,
+					  .local = area + sizeof(area) - length,
+					  .buffer = buffer,
+					  .length = length};
+		ops[4] = (struct reef_op){.kind = REEF_READ,
+					  .remote = remote,
+					  .offset = 1024,
+					  .local = plain[1],
+					  .length = 512};
+		CHECK_EQ(world, run_batch(host, &batch), 0);
+		CHECK(world, !memcmp(area + sizeof(area) - length, area + from,
+				     length));
+		CHECK(world, !memcmp(plain[0], plain[1], 512));
+		/* Not a byte of it may lie outside. */
+		ops[0].local = area + sizeof(area) - length + 1;
+		if (length)
+			CHECK_EQ(world, one(host, link, ops[0]), -EINVAL);
+		reef_buffer_unregister(buffer);
+	}
+	reef_link_close(link);
+	return 0;
+}
+
+static int f1_registered_buffers_are_like_any_memory(struct world *world)
+{
+	TRY(with_clients(world, 1, buffer_client));
+	CHECK_EQ(world, atomic_load(&world->board->out_of_order), 0);
+	CHECK_EQ(world, atomic_load(&world->board->received),
+		 rounds(world, 4, 200));
+	return 0;
+}
+
 /* What was reported done comes, whatever becomes of its sender: the end of its
  * process (0: without closing its link) or a kill, with room in the node's
  * inbox or without. */
@@ -344,10 +464,11 @@ static int whole_client(struct host *host, void *arg)
 	CHECK_EQ(world,
 		 reef_attach(host->queue, link, world->board->word[0], &remote),
 		 0);
+	spread(host);
 	TRY(meet(host, 3));
 	for (i = 0; i < fast_rounds(world, 12, 3000); i++) {
 		offset = 8 * (uint32_t)reef_random_below(&host->random, 4);
-		length = BLOCK - 32;
+		length = 8 + 8 * (uint32_t)reef_random_below(&host->random, 28);
 		if (writer) {
 			/* All bytes of a word alike: a mixed one was torn. */
 			memset(block, (int)reef_random_next(&host->random),
@@ -384,347 +505,6 @@ static int f2_words_stay_whole(struct world *world)
 	return world_end(world);
 }
 
-/* --- F3 --- */
-
-/* Layout of the order tests: a block of words, then a flag written by WRITE,
- * one by FAA, one by CAS. */
-#define WORDS 16
-#define FLAG_WRITE (WORDS * 8)
-#define FLAG_FAA (FLAG_WRITE + 8)
-#define FLAG_CAS (FLAG_FAA + 8)
-
-static int order_writer(struct host *host, struct reef_link *link,
-			struct reef_remote *remote, uint64_t region)
-{
-	struct world *world = host->world;
-	uint64_t block[WORDS], value, i;
-	uint64_t before = 0;
-
-	for (value = 1; value <= rounds(world, 10, 2000); value++) {
-		struct note note = {
-			.kind = NOTE_CHECK,
-			.region = region,
-			.words = WORDS,
-			.value = value,
-		};
-		struct reef_op ops[] = {
-			{.kind = REEF_WRITE,
-			 .remote = remote,
-			 .local = block,
-			 .length = sizeof(block)},
-			{.kind = REEF_WRITE,
-			 .remote = remote,
-			 .offset = FLAG_WRITE,
-			 .local = &value,
-			 .length = 8},
-			{.kind = REEF_FAA,
-			 .remote = remote,
-			 .offset = FLAG_FAA,
-			 .operand = 1},
-			{.kind = REEF_CAS,
-			 .remote = remote,
-			 .offset = FLAG_CAS,
-			 .compare = before,
-			 .operand = value},
-			{.kind = REEF_SEND,
-			 .local = &note,
-			 .length = sizeof(note)},
-		};
-		struct reef_batch batch = {
-			.link = link, .ops = ops, .count = 5};
-
-		for (i = 0; i < WORDS; i++)
-			block[i] = value;
-		CHECK_EQ(world, reef_run(host->queue, &batch), 0);
-		CHECK_EQ(world, ops[3].result, before);
-		before = value;
-	}
-	return 0;
-}
-
-/* Does a reader go on? At least so often, and as long as its writer does. */
-static bool goes_on(const struct world *world, uint32_t round, uint32_t sim,
-		    uint32_t real)
-{
-	return round < rounds(world, sim, real) ||
-	       (!world->sim && !atomic_load(&world->board->word[5]) &&
-		!atomic_load(&world->board->failed));
-}
-
-static int order_reader(struct host *host, struct reef_remote *remote)
-{
-	struct world *world = host->world;
-	uint64_t flags[3], block[WORDS], least, i;
-	uint32_t round;
-
-	for (round = 0; goes_on(world, round, 40, 4000); round++) {
-		CHECK_EQ(
-			world,
-			do_read(host, remote, FLAG_WRITE, flags, sizeof(flags)),
-			0);
-		CHECK_EQ(world, do_read(host, remote, 0, block, sizeof(block)),
-			 0);
-		/* Whichever flag is furthest: its block came before it. */
-		least = flags[0];
-		if (flags[1] > least)
-			least = flags[1];
-		if (flags[2] > least)
-			least = flags[2];
-		for (i = 0; i < WORDS; i++)
-			CHECK(world, block[i] >= least);
-	}
-	return 0;
-}
-
-static int order_client(struct host *host, void *arg)
-{
-	struct world *world = host->world;
-	struct reef_remote *remote;
-	struct reef_link *link;
-
-	(void)arg;
-	CHECK_EQ(world, join_as(host, SESSION(1 + number_of(host)), &link), 0);
-	CHECK_EQ(world,
-		 reef_attach(host->queue, link, world->board->word[0], &remote),
-		 0);
-	TRY(meet(host, 2));
-	TRY(number_of(host)
-		    ? order_reader(host, remote)
-		    : order_writer(host, link, remote, world->board->word[1]));
-	atomic_store(&world->board->word[5], 1);
-	reef_link_close(link);
-	return 0;
-}
-
-static int f3a_whatever_follows_a_write_comes_after_it(struct world *world)
-{
-	uint64_t key;
-	int a, b;
-
-	TRY(world_start_node(world));
-	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
-	atomic_store(&world->board->word[0], key);
-	atomic_store(&world->board->word[1], world->board->argument[3]);
-	a = world_start(world, order_client, NULL);
-	b = world_start(world, order_client, NULL);
-	CHECK_EQ(world, world_join(world, a), 0);
-	CHECK_EQ(world, world_join(world, b), 0);
-	TRY(await(world, &world->board->received, rounds(world, 10, 2000)));
-	CHECK_EQ(world, atomic_load(&world->board->unmet), 0);
-	return world_end(world);
-}
-
-static int read_last_client(struct host *host, void *arg)
-{
-	struct world *world = host->world;
-	struct reef_remote *remote;
-	struct reef_link *link;
-	uint64_t value, block[WORDS], seen[WORDS], others[2], i;
-
-	(void)arg;
-	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
-	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
-	for (value = 1; value <= rounds(world, 12, 1000); value++) {
-		struct reef_op ops[] = {
-			{.kind = REEF_WRITE,
-			 .remote = remote,
-			 .local = block,
-			 .length = sizeof(block)},
-			{.kind = REEF_READ,
-			 .remote = remote,
-			 .local = seen,
-			 .length = sizeof(seen)},
-			{.kind = REEF_FAA,
-			 .remote = remote,
-			 .offset = FLAG_FAA,
-			 .operand = 1},
-			{.kind = REEF_CAS,
-			 .remote = remote,
-			 .offset = FLAG_CAS,
-			 .compare = value - 1,
-			 .operand = value},
-			{.kind = REEF_READ,
-			 .remote = remote,
-			 .offset = FLAG_FAA,
-			 .local = others,
-			 .length = 16},
-		};
-		struct reef_batch batch = {
-			.link = link, .ops = ops, .count = 5};
-
-		for (i = 0; i < WORDS; i++)
-			block[i] = value;
-		CHECK_EQ(world, reef_run(host->queue, &batch), 0);
-		for (i = 0; i < WORDS; i++)
-			CHECK_EQ(world, seen[i], value);
-		CHECK_EQ(world, others[0], value);
-		CHECK_EQ(world, others[1], value);
-	}
-	reef_link_close(link);
-	return 0;
-}
-
-static int f3b_a_read_comes_after_all_before_it(struct world *world)
-{
-	return with_clients(world, 1, read_last_client);
-}
-
-/* READ then WRITE of the same bytes: ORDERED, the READ sees the old ones. And
- * whoever sees the ORDERED WRITE sees the FAA before it. */
-static int ordered_client(struct host *host, void *arg)
-{
-	struct world *world = host->world;
-	struct reef_remote *remote;
-	struct reef_link *link;
-	uint64_t value, block[WORDS], seen[WORDS] = {0}, pair[2], i;
-	uint32_t round;
-
-	(void)arg;
-	CHECK_EQ(world, join_as(host, SESSION(1 + number_of(host)), &link), 0);
-	CHECK_EQ(world,
-		 reef_attach(host->queue, link, world->board->word[0], &remote),
-		 0);
-	TRY(meet(host, 2));
-	for (round = 0; number_of(host) && goes_on(world, round, 40, 2000);
-	     round++) {
-		CHECK_EQ(world, do_read(host, remote, FLAG_CAS, &pair[1], 8),
-			 0);
-		CHECK_EQ(world, do_read(host, remote, FLAG_FAA, &pair[0], 8),
-			 0);
-		CHECK(world, pair[0] >= pair[1]);
-	}
-	for (value = 1;
-	     !number_of(host) && value <= fast_rounds(world, 12, 1000);
-	     value++) {
-		struct reef_op ops[] = {
-			{.kind = REEF_FAA,
-			 .remote = remote,
-			 .offset = FLAG_FAA,
-			 .operand = 1},
-			{.kind = REEF_WRITE,
-			 .flags = REEF_ORDERED,
-			 .remote = remote,
-			 .offset = FLAG_CAS,
-			 .local = &value,
-			 .length = 8},
-			{.kind = REEF_READ,
-			 .remote = remote,
-			 .local = seen,
-			 .length = sizeof(seen)},
-			{.kind = REEF_WRITE,
-			 .flags = REEF_ORDERED,
-			 .remote = remote,
-			 .local = block,
-			 .length = sizeof(block)},
-		};
-		struct reef_batch batch = {
-			.link = link, .ops = ops, .count = 4};
-
-		for (i = 0; i < WORDS; i++)
-			block[i] = value;
-		CHECK_EQ(world, reef_run(host->queue, &batch), 0);
-		for (i = 0; i < WORDS; i++)
-			CHECK_EQ(world, seen[i], value - 1);
-	}
-	atomic_store(&world->board->word[5], 1);
-	reef_link_close(link);
-	return 0;
-}
-
-static int f3c_ordered_waits_for_what_is_before(struct world *world)
-{
-	uint64_t key;
-	int a, b;
-
-	TRY(world_start_node(world));
-	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
-	atomic_store(&world->board->word[0], key);
-	a = world_start(world, ordered_client, NULL);
-	b = world_start(world, ordered_client, NULL);
-	CHECK_EQ(world, world_join(world, a), 0);
-	CHECK_EQ(world, world_join(world, b), 0);
-	return world_end(world);
-}
-
-/* Poll until the library has heard that a remote was withdrawn. */
-static int await_refusal(struct host *host, struct reef_remote *remote)
-{
-	uint64_t word;
-	uint32_t i;
-	int rc = 0;
-
-	for (i = 0; i < 10000 && rc != -REEF_EKEY; i++) {
-		rc = do_read(host, remote, 0, &word, 8);
-		reef_queue_wait(host->queue, 1000000);
-	}
-	CHECK_EQ(host->world, rc, -REEF_EKEY);
-	return 0;
-}
-
-/* A CAS that does not match stops nothing; an operation that fails at the
- * target stops all that follows. */
-static int failing_client(struct host *host, void *arg)
-{
-	struct world *world = host->world;
-	struct reef_remote *kept, *gone;
-	struct reef_link *link;
-	uint64_t region, value = 7, before[2] = {0};
-	struct reef_op ops[3];
-	struct reef_batch batch;
-	int rc;
-
-	(void)arg;
-	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
-	TRY(borrow(host, link, 4096, &kept, NULL, NULL));
-	TRY(borrow(host, link, 4096, &gone, NULL, &region));
-	ops[0] = (struct reef_op){
-		.kind = REEF_CAS, .remote = kept, .compare = 55, .operand = 66};
-	ops[1] = (struct reef_op){.kind = REEF_WRITE,
-				  .remote = kept,
-				  .offset = 8,
-				  .local = &value,
-				  .length = 8};
-	batch = (struct reef_batch){.link = link, .ops = ops, .count = 2};
-	CHECK_EQ(world, reef_run(host->queue, &batch), 0);
-	CHECK_EQ(world, do_read(host, kept, 0, before, 16), 0);
-	CHECK_EQ(world, before[0], 0);
-	CHECK_EQ(world, before[1], 7);
-
-	/* Withdrawn behind our back. Either the library knows already and
-	 * refuses the whole, or the target stops at the bad one. Where the
-	 * target cannot (verbs), the node waits for us to acknowledge. */
-	rc = order(world, ORDER_WITHDRAW, region, 0, 0, NULL);
-	CHECK(world, rc == 0 || rc == -ETIMEDOUT);
-	if (rc && is_kind(world, "verbs"))
-		TRY(await_refusal(host, gone));
-	value = 8;
-	ops[0] = ops[1];
-	ops[1].remote = gone;
-	ops[2] = ops[0];
-	ops[2].offset = 16;
-	batch.count = 3;
-	rc = reef_run(host->queue, &batch);
-	CHECK_EQ(world, rc, -REEF_EKEY);
-	CHECK_EQ(world, do_read(host, kept, 16, before, 8), 0);
-	CHECK_EQ(world, before[0], 0); /* the third did not happen */
-	CHECK_EQ(world, do_read(host, kept, 8, before, 8), 0);
-	if (before[0] == 8) { /* the first did: the target stopped it */
-		CHECK_EQ(world, ops[0].status, 0);
-		CHECK_EQ(world, ops[1].status, -REEF_EKEY);
-		CHECK_EQ(world, ops[2].status, -REEF_ENOTDONE);
-	} else {
-		CHECK_EQ(world, before[0], 7);
-	}
-	CHECK_EQ(world, do_read(host, gone, 0, before, 8), -REEF_EKEY);
-	reef_link_close(link);
-	return 0;
-}
-
-static int f3_a_failure_ends_the_batch(struct world *world)
-{
-	return with_clients(world, 1, failing_client);
-}
-
 const struct conform_test conform_operations[] = {
 	{"f1_each_kind_does_what_it_says", f1_each_kind_does_what_it_says,
 	 ANYWHERE},
@@ -734,15 +514,12 @@ const struct conform_test conform_operations[] = {
 	 f1_batches_under_way_each_happen_once, ANYWHERE},
 	{"f1_messages_arrive_once_and_in_order",
 	 f1_messages_arrive_once_and_in_order, ANYWHERE},
+	{"f1_messages_of_any_length_arrive_whole",
+	 f1_messages_of_any_length_arrive_whole, ANYWHERE},
+	{"f1_registered_buffers_are_like_any_memory",
+	 f1_registered_buffers_are_like_any_memory, ANYWHERE},
 	{"f1_messages_outlive_their_sender", f1_messages_outlive_their_sender,
 	 ANYWHERE},
 	{"f2_words_stay_whole", f2_words_stay_whole, ANYWHERE},
-	{"f3a_whatever_follows_a_write_comes_after_it",
-	 f3a_whatever_follows_a_write_comes_after_it, ANYWHERE},
-	{"f3b_a_read_comes_after_all_before_it",
-	 f3b_a_read_comes_after_all_before_it, ANYWHERE},
-	{"f3c_ordered_waits_for_what_is_before",
-	 f3c_ordered_waits_for_what_is_before, ANYWHERE},
-	{"f3_a_failure_ends_the_batch", f3_a_failure_ends_the_batch, ANYWHERE},
 	{NULL, NULL, ANYWHERE},
 };

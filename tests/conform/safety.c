@@ -1,7 +1,10 @@
 /* safety.c - F7 the fence, F8 keys and bounds, F9 power. */
 #include "conform.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* --- F7 --- */
 
@@ -86,13 +89,9 @@ static int f7_nothing_lands_after_the_fence(struct world *world)
 	TRY(await(world, &world->board->word[1],
 		  1 + reef_random_below(&world->random, world->sim ? 5 : 50)));
 	CHECK_EQ(world,
-		 order(world, ORDER_FENCE, SESSION(1), 20000000000ull, 0, NULL),
+		 order(world, ORDER_FENCE, SESSION(1), 20000000000ull, 0,
+		       &before),
 		 0);
-	/* Only the words that the fenced session wrote: its successor writes
-	 * at 2048. */
-	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 2048, 0, &after), 0);
-	CHECK_EQ(world, order(world, ORDER_SUM, 0, 0, 0, &before), 0);
-	before -= after;
 	rc = world_join(world, client);
 	if (is_kind(world, "shm"))
 		CHECK_EQ(world, rc, -9); /* a fence is SIGKILL there */
@@ -101,6 +100,7 @@ static int f7_nothing_lands_after_the_fence(struct world *world)
 	for (i = 0; i < 50; i++)
 		nap(world);
 	CHECK_EQ(world, order(world, ORDER_SUM, 0, 0, 0, &after), 0);
+	/* But for what its successor added. */
 	CHECK_EQ(world, after - (is_kind(world, "shm") ? 0 : 1), before);
 	return world_end(world);
 }
@@ -161,7 +161,7 @@ static int bounds_client(struct host *host, void *arg)
 		.kind = REEF_FAA, .remote = remote, .operand = 1};
 	ops[1] = (struct reef_op){
 		.kind = REEF_FAA, .remote = remote, .offset = size};
-	CHECK_EQ(world, reef_run(host->queue, &batch), -ERANGE);
+	CHECK_EQ(world, run_batch(host, &batch), -ERANGE);
 	CHECK_EQ(world, do_read(host, remote, 0, in, 8), 0);
 	CHECK_EQ(world, in[0], 0);
 	CHECK_EQ(world, do_read(host, remote, size - 8, in, 8), 0);
@@ -256,13 +256,104 @@ static int f8_a_withdrawn_key_is_dead(struct world *world)
 	client = world_start(world, holder_client, NULL);
 	TRY(await(world, &world->board->word[1], 10));
 	CHECK_EQ(world,
-		 order(world, ORDER_WITHDRAW, 0, 20000000000ull, 0, NULL), 0);
-	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 0, 0, &before), 0);
+		 order(world, ORDER_WITHDRAW, 0, 20000000000ull, 0, &before),
+		 0);
 	atomic_store(&world->board->word[3], 1);
 	CHECK_EQ(world, world_join(world, client), 0);
 	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 0, 0, &after), 0);
 	CHECK_EQ(world, before, after);
 	return world_end(world);
+}
+
+/* A holder that cannot answer: the node does not say that nobody reaches the
+ * memory unless that is so. */
+static int deaf_holder(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint64_t start_ns = reef_now_ns();
+	struct reef_remote *remote;
+	struct reef_link *link;
+	int rc = 0;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, world->board->word[0], &remote),
+		 0);
+	/* It never polls: its posts alone must find out. */
+	while (!rc && reef_now_ns() - start_ns < 30000000000ull) {
+		rc = do_faa(host, remote, 0, 1, NULL);
+		atomic_fetch_add(&world->board->word[1], 1);
+	}
+	CHECK_EQ(world, rc, -REEF_EKEY);
+	reef_link_close(link);
+	return 0;
+}
+
+static int f8_a_stopped_holder_is_waited_for(struct world *world)
+{
+	uint64_t key, before = 0, after;
+	int client, rc;
+
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	client = world_start(world, deaf_holder, NULL);
+	TRY(await(world, &world->board->word[1], 10));
+	world_stop(world, client);
+	rc = order(world, ORDER_WITHDRAW, 0, 50000000, 0, &before);
+	/* It has the memory mapped. */
+	if (is_kind(world, "shm"))
+		CHECK_EQ(world, rc, -ETIMEDOUT);
+	CHECK(world, rc == 0 || rc == -ETIMEDOUT);
+	world_continue(world, client);
+	if (rc)
+		CHECK_EQ(world,
+			 order(world, ORDER_WITHDRAW, 0, 20000000000ull, 0,
+			       &before),
+			 0);
+	CHECK_EQ(world, world_join(world, client), 0);
+	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 0, 0, &after), 0);
+	CHECK_EQ(world, before, after);
+	return world_end(world);
+}
+
+/* Whoever may open a node's memory through /proc still cannot cut it short
+ * under the node, or make more of it. */
+static int cutting_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	int pid = world->parts[world->node].pid, number, fd, found = 0;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	char path[64], name[64];
+	ssize_t length;
+
+	(void)arg;
+	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	TRY(borrow(host, link, 65536, &remote, NULL, NULL));
+	for (number = 3; number < 256; number++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
+		length = readlink(path, name, sizeof(name) - 1);
+		if (length < 7 || memcmp(name, "/memfd:", 7))
+			continue;
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		found++;
+		CHECK_EQ(world, ftruncate(fd, 0), -1);
+		CHECK_EQ(world, ftruncate(fd, 1 << 20), -1);
+		close(fd);
+	}
+	CHECK(world, found > 0);
+	CHECK_EQ(world, do_faa(host, remote, 65528, 1, NULL), 0);
+	reef_link_close(link);
+	return 0;
+}
+
+static int f8_nobody_can_cut_memory_short(struct world *world)
+{
+	return with_clients(world, 1, cutting_client);
 }
 
 /* --- F9 --- */
@@ -281,6 +372,8 @@ static int plain_flush_client(struct host *host, void *arg)
 	flush.remote = remote;
 	rc = one(host, link, flush);
 	CHECK(world, rc == -REEF_ENOTDURABLE || rc == -REEF_ENOCAP);
+	flush.length = 0;
+	CHECK_EQ(world, one(host, link, flush), rc);
 	CHECK_EQ(world, do_faa(host, remote, 0, 1, NULL), 0);
 	reef_link_close(link);
 	return 0;
@@ -317,7 +410,7 @@ static int flushing_client(struct host *host, void *arg)
 				  .length = sizeof(block)};
 	ops[1] = (struct reef_op){
 		.kind = REEF_FLUSH, .remote = remote, .length = sizeof(block)};
-	CHECK_EQ(world, reef_run(host->queue, &batch), 0);
+	CHECK_EQ(world, run_batch(host, &batch), 0);
 	CHECK_EQ(world,
 		 do_write(host, remote, sizeof(block), block, sizeof(block)),
 		 0);
@@ -375,6 +468,10 @@ const struct conform_test conform_safety[] = {
 	{"f8_a_remote_belongs_to_its_link", f8_a_remote_belongs_to_its_link,
 	 ANYWHERE},
 	{"f8_a_withdrawn_key_is_dead", f8_a_withdrawn_key_is_dead, ANYWHERE},
+	{"f8_a_stopped_holder_is_waited_for", f8_a_stopped_holder_is_waited_for,
+	 ANYWHERE},
+	{"f8_nobody_can_cut_memory_short", f8_nobody_can_cut_memory_short,
+	 ON_SHM | ON_TCP},
 	{"f9_flush_of_plain_memory_says_so", f9_flush_of_plain_memory_says_so,
 	 ANYWHERE},
 	/* verbs has no REEF_CAP_FLUSH. */

@@ -47,7 +47,7 @@ uint32_t rounds(const struct world *world, uint32_t sim, uint32_t real)
 
 uint32_t fast_rounds(const struct world *world, uint32_t sim, uint32_t real)
 {
-	return rounds(world, sim, is_kind(world, "shm") ? 50 * real : real);
+	return rounds(world, sim, is_kind(world, "shm") ? 100 * real : real);
 }
 
 bool is_kind(const struct world *world, const char *kind)
@@ -100,6 +100,17 @@ int meet(struct host *host, uint64_t count)
 
 	atomic_fetch_add(&board->met, 1);
 	return await(host->world, &board->met, count);
+}
+
+void spread(struct host *host)
+{
+	cpu_set_t cpus;
+
+	if (!is_kind(host->world, "shm"))
+		return;
+	CPU_ZERO(&cpus);
+	CPU_SET(number_of(host) % 2, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus); /* if there are two */
 }
 
 static int give_order(struct world *world, struct reef_queue *queue,

@@ -7,8 +7,10 @@
  * How a link ends (break marks it, settle does it, under the lock):
  *   1. its queue pair is destroyed: nothing happens through it any more;
  *   2. the completion queue is emptied, so that no completion is left that
- * names the link, and what had completed counts as done;
- *   3. the batches that are left end, in doubt.
+ *      names the link, and what had completed counts as done, or has arrived;
+ *   3. the batches that are left end, in doubt;
+ *   4. its channel is closed; messages that wait for the inbox keep an accepted
+ *      link until they are in it (F1).
  *
  * How a sleeper is woken. Before a queue sleeps, verbs_hub_arm asks for a
  * notice of the next completion. Whoever takes a notice polls the hub, and asks
@@ -111,6 +113,7 @@ int verbs_hub_join(struct verbs_queue *queue, struct verbs_link *link)
 		reef_assert(hub);
 	}
 	hub->reserved += need;
+	atomic_fetch_add_explicit(&hub->references, 1, memory_order_relaxed);
 	pthread_mutex_lock(&hub->lock);
 	link->hub = hub;
 	link->at_hub = &hub->links;
@@ -133,8 +136,10 @@ void verbs_hub_leave(struct verbs_link *link)
 	if (link->next_hub)
 		link->next_hub->at_hub = link->at_hub;
 	pthread_mutex_unlock(&hub->lock);
-	hub->reserved -= completions_of(link);
+	if (link->owner)
+		hub->reserved -= completions_of(link);
 	link->hub = NULL;
+	verbs_hub_unref(hub);
 }
 
 /* --- completions --- */
@@ -186,8 +191,7 @@ static int retry_stalled(struct verbs_hub *hub, struct verbs_queue *polling)
 	for (; link; link = next) {
 		next = link->next_stalled;
 		link->is_stalled = false;
-		if (!link->broken)
-			count += verbs_receive_deliver(link, polling);
+		count += verbs_receive_deliver(link, polling);
 	}
 	return count;
 }
@@ -205,24 +209,34 @@ static void empty(struct verbs_hub *hub, struct verbs_queue *polling)
 	} while (count && total < hub->capacity);
 }
 
+void verbs_hub_unlist(struct verbs_link *link)
+{
+	struct verbs_link **at;
+
+	if (link->is_stalled) {
+		for (at = &link->hub->stalled; *at && *at != link;)
+			at = &(*at)->next_stalled;
+		if (*at)
+			*at = link->next_stalled;
+	}
+	if (link->is_hungry) {
+		for (at = &link->hub->hungry; *at && *at != link;)
+			at = &(*at)->next_hungry;
+		if (*at)
+			*at = link->next_hungry;
+	}
+	link->is_stalled = link->is_hungry = false;
+}
+
 void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling)
 {
-	struct verbs_link *link, **at;
+	struct verbs_link *link;
 
 	while ((link = hub->broken)) {
 		hub->broken = link->next_broken;
 		verbs_pair_destroy(link);
 		empty(hub, polling);
-		for (at = &hub->stalled; *at; at = &(*at)->next_stalled)
-			if (*at == link)
-				break;
-		if (*at)
-			*at = link->next_stalled;
-		for (at = &hub->hungry; *at; at = &(*at)->next_hungry)
-			if (*at == link)
-				break;
-		if (*at)
-			*at = link->next_hungry;
+		verbs_hub_unlist(link);
 		verbs_send_fail(link, polling);
 		verbs_link_finish(link, polling);
 	}
@@ -272,7 +286,7 @@ int verbs_hub_notice(struct verbs_hub *hub, struct verbs_queue *polling)
 		count++;
 	}
 	if (count &&
-	    atomic_load_explicit(&hub->references, memory_order_relaxed) > 1) {
+	    atomic_load_explicit(&hub->watches, memory_order_relaxed)) {
 		ibv_req_notify_cq(hub->completions, 0);
 		hub->armed = true;
 	}

@@ -1,10 +1,14 @@
 /* link.c - the control channel of a link, and its end. How it opens: open.c.
  *
- *   connector:  CONNECTING --connected--> HELLO --welcomed, QUEUE_PAIR sent-->
- *               PAIRING --QUEUE_PAIR came, CREDIT 0 sent--> UP
- *   acceptor:   HELLO --admitted, welcomed--> PAIRING --QUEUE_PAIR came, own
- * one sent--> READYING --CREDIT came--> UP either:     any --break, settle or
- * reap--> LOST
+ *   connector:
+ *     CONNECTING --connected--> HELLO --welcomed, QUEUE_PAIR sent--> PAIRING
+ *     PAIRING --QUEUE_PAIR came, CREDIT 0 sent--> UP
+ *   acceptor:
+ *     HELLO --admitted, welcomed--> PAIRING
+ *     PAIRING --QUEUE_PAIR came, own one sent--> READYING --CREDIT came--> UP
+ *     UP --break, settle--> DRAINING --all it sent is in the inbox--> LOST
+ *   both, else:
+ *     any --break, settle or reap--> LOST
  *
  * (1) Up to HELLO a link is its queue's alone; others, who may find it once it
  *     is admitted, only mark it (break). From PAIRING on its hub's lock covers
@@ -65,15 +69,10 @@ void verbs_link_opened(struct verbs_link *link)
 static void unlink_from_queue(struct verbs_link *link)
 {
 	struct verbs_link **at = &link->owner->links;
-	struct reef_link **opened = &link->link.queue->opened;
 
 	while (*at != link)
 		at = &(*at)->next;
 	*at = link->next;
-	while (*opened && *opened != &link->link)
-		opened = &(*opened)->next_opened;
-	if (*opened)
-		*opened = link->link.next_opened;
 }
 
 static void link_free(struct verbs_link *link)
@@ -132,46 +131,106 @@ void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling)
 	else
 		close(link->fd);
 	link->stream = NULL;
-	link->phase = VERBS_LOST;
 	verbs_target_release(link);
 	verbs_remote_lost(link, polling);
 	if (!link->link.listener) {
+		link->phase = VERBS_LOST;
 		reef_link_ended(&polling->queue, &link->link, link->broken);
 		return;
 	}
+	if (link->phase != VERBS_UP || link->is_expelled)
+		link->arrived_count = 0;
+	link->phase = VERBS_DRAINING;
+	verbs_receive_deliver(link, polling);
+}
+
+void verbs_link_drained(struct verbs_link *link, struct verbs_queue *polling)
+{
+	verbs_hub_unlist(link);
+	link->phase = VERBS_LOST;
 	atomic_fetch_add(&link->owner->lost, 1);
 	if (link->owner != polling)
 		reef_queue_wake(&link->owner->queue);
 }
 
-/* End it now, whatever its phase. Thread: its queue's, no lock. */
-void verbs_link_end(struct verbs_link *link, int reason)
+void verbs_link_expel(struct verbs_link *link, struct verbs_queue *polling,
+		      int reason)
+{
+	link->is_expelled = true;
+	if (link->phase == VERBS_DRAINING) {
+		link->arrived_count = 0;
+		verbs_receive_deliver(link, polling);
+	} else if (link->phase != VERBS_LOST) {
+		verbs_link_break(link, reason);
+		verbs_hub_settle(link->hub, polling);
+	}
+}
+
+/* drop: as if the process had died, without a word, without hearing more. */
+static void end(struct verbs_link *link, int reason, bool drop)
 {
 	struct verbs_hub *hub = link->hub;
 
 	if (hub)
 		pthread_mutex_lock(&hub->lock);
-	if (link->phase != VERBS_LOST) {
+	link->is_silent |= drop;
+	if (link->phase <= VERBS_HELLO) {
 		verbs_link_break(link, reason);
-		if (link->phase <= VERBS_HELLO)
-			verbs_link_finish(link, link->owner);
-		else
-			verbs_hub_settle(hub, link->owner);
+		verbs_link_finish(link, link->owner);
+	} else if (drop) {
+		verbs_link_expel(link, link->owner, reason);
+	} else if (link->phase < VERBS_DRAINING) {
+		verbs_link_break(link, reason);
+		verbs_hub_settle(hub, link->owner);
 	}
 	if (hub)
 		pthread_mutex_unlock(&hub->lock);
 	verbs_link_opened(link);
 }
 
-/* As if the process had died: without a word, without `closed`. */
+void verbs_link_end(struct verbs_link *link, int reason)
+{
+	end(link, reason, false);
+}
+
+/* A link whose queue is gone is dead already. */
+static void drop_orphan(struct verbs_link *link)
+{
+	struct verbs_fabric *fabric = verbs_link_fabric(link);
+	struct verbs_link **at = &fabric->orphans;
+
+	pthread_mutex_lock(&fabric->lock);
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	pthread_mutex_unlock(&fabric->lock);
+	link_free(link);
+}
+
 void verbs_link_drop(struct verbs_link *link)
 {
-	link->is_silent = true;
-	verbs_link_end(link, -REEF_ENOLINK);
+	if (!link->owner) {
+		drop_orphan(link);
+		return;
+	}
+	end(link, -REEF_ENOLINK, true);
 	verbs_session_forget(link);
 	unlink_from_queue(link);
 	reef_forget_link(link->link.queue, &link->link);
 	link_free(link);
+}
+
+void verbs_link_orphan(struct verbs_link *link)
+{
+	struct verbs_fabric *fabric = verbs_link_fabric(link);
+
+	end(link, -REEF_ENOLINK, true);
+	unlink_from_queue(link);
+	link->owner = NULL;
+	pthread_mutex_lock(&fabric->lock);
+	link->next = fabric->orphans;
+	fabric->orphans = link;
+	pthread_mutex_unlock(&fabric->lock);
 }
 
 static bool is_lost(const struct verbs_link *link)

@@ -113,7 +113,7 @@ int verbs_link_event(struct verbs_link *link)
 	if (link->is_private)
 		return link->hello ? step_hello(link) : 0;
 	pthread_mutex_lock(&link->hub->lock);
-	if (link->phase > VERBS_HELLO && link->phase != VERBS_LOST) {
+	if (link->phase > VERBS_HELLO && link->stream) {
 		count = verbs_link_read(link, link->owner);
 		verbs_hub_settle(link->hub, link->owner);
 	}
@@ -315,6 +315,6 @@ void verbs_links_close(struct verbs_queue *queue)
 	}
 	for (link = queue->links; link; link = next) {
 		next = link->next;
-		verbs_link_drop(link);
+		verbs_link_orphan(link);
 	}
 }

@@ -4,9 +4,9 @@
  *   ------> INIT ---------------> ready to receive, to send ---------> gone
  *           (receives posted)
  *
- * A peer that does not answer is given up when 8 tries have gone unanswered;
- * how long a try is follows from silence_ns (1 s: 8 * 67 ms). Devices may round
- * it up; the control channel notices a dead process even sooner. */
+ * A peer that does not answer is given up when 7 tries have gone unanswered;
+ * how long a try is follows from silence_ns (1 s: 7 * 67 ms, and devices may
+ * take longer). The control channel notices a dead process even sooner. */
 #include "fabric/verbs/verbs.h"
 
 #include "base/random.h"

@@ -81,6 +81,8 @@ static void drop_watch(struct verbs_queue *queue, struct verbs_watch **at)
 	*at = watch->next;
 	epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, watch->hub->channel->fd,
 		  NULL);
+	atomic_fetch_sub_explicit(&watch->hub->watches, 1,
+				  memory_order_relaxed);
 	verbs_hub_unref(watch->hub);
 	free(watch);
 }
@@ -131,6 +133,7 @@ int verbs_queue_watch_hub(struct verbs_queue *queue, struct verbs_link *link,
 		return rc;
 	}
 	atomic_fetch_add_explicit(&hub->references, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&hub->watches, 1, memory_order_relaxed);
 	watch->next = queue->watches;
 	queue->watches = watch;
 	*out = watch;
@@ -228,9 +231,8 @@ static int poll_watches(struct verbs_queue *queue, bool must)
 	int count = 0;
 
 	while ((watch = *at)) {
-		/* Acquire: its partner is the release in end_batch. */
 		if (atomic_load_explicit(&watch->under_way,
-					 memory_order_acquire)) {
+					 memory_order_relaxed)) {
 			count += verbs_hub_poll(watch->hub, queue, must);
 		} else if (atomic_load_explicit(&watch->hub->is_closed,
 						memory_order_relaxed)) {

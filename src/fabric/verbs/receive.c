@@ -6,12 +6,13 @@
  * (1) posted + arrived = VERBS_RECEIVES; the peer has credits for those posted,
  *     but for the untold. So a sender that keeps to its credits always finds a
  *     receive, and one whose messages nobody takes runs out of credits.
- * (2) Credits go back with the next message the other way, or, once half of
- * them are untold, in a CREDIT frame, which also wakes a peer that sleeps. When
- *     the peer has none left, all have arrived; delivered, they are more than
- *     half: it is told.
- * (3) A message in several pieces is put together here; pieces of one link
- * never mix with those of another message. */
+ * (2) Credits go back with the next message the other way, or, once half are
+ *     untold, in a CREDIT frame, which also wakes a peer that sleeps. When the
+ *     peer has none left, all have arrived; delivered, they are more than half:
+ *     it is told.
+ * (3) A message in several pieces is put together here; between its pieces
+ *     nothing else comes on its link.
+ * (4) What has arrived outlives its link, unless the session was expelled. */
 #include "fabric/verbs/verbs.h"
 
 #include <arpa/inet.h>
@@ -62,7 +63,9 @@ void verbs_receive_completed(struct verbs_queue *polling,
 	struct verbs_link *link = receive->work.link;
 	uint32_t last;
 
-	if (link->broken)
+	/* What came before the link broke has arrived (F1). */
+	if (link->is_expelled ||
+	    (link->broken && completion->status != IBV_WC_SUCCESS))
 		return;
 	if (completion->status != IBV_WC_SUCCESS) {
 		verbs_link_break(link, -REEF_ENOLINK);
@@ -143,7 +146,7 @@ int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling)
 	int count = 0, rc;
 
 	/* Who accepts may hear from a peer before it knows the peer ready. */
-	if (link->phase != VERBS_UP)
+	if (link->phase != VERBS_UP && link->phase != VERBS_DRAINING)
 		return 0;
 	while (link->arrived_count) {
 		receive = link->arrived[link->arrived_first];
@@ -152,9 +155,10 @@ int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling)
 			stall(link);
 			break;
 		}
-		if (!rc)
+		if (!rc && !link->broken)
 			rc = post_receive(link, receive);
 		if (rc) {
+			link->arrived_count = 0;
 			verbs_link_break(link, rc);
 			break;
 		}
@@ -164,7 +168,9 @@ int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling)
 		link->untold++;
 		count++;
 	}
-	if (!link->broken && link->untold >= VERBS_RECEIVES / 2)
+	if (link->phase == VERBS_DRAINING && !link->arrived_count)
+		verbs_link_drained(link, polling);
+	else if (!link->broken && link->untold >= VERBS_RECEIVES / 2)
 		verbs_receive_credit(link);
 	return count;
 }

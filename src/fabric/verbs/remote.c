@@ -77,12 +77,12 @@ int verbs_attach(struct reef_layer *layer, struct reef_queue *queue,
 	verbs_link_send(link, REEF_FRAME_ATTACH, remote->tag, payload,
 			sizeof(payload));
 	verbs_hub_settle(link->hub, verbs_queue(queue));
-	pthread_mutex_unlock(&link->hub->lock);
-	/* Its timer is its queue's; wake it to set one. */
-	if (&link->owner->queue == queue)
-		verbs_queue_timer(link->owner);
-	else
+	/* The timer is the link's queue's; wake it to set one. */
+	if (watch)
 		reef_queue_wake(&link->owner->queue);
+	else
+		verbs_queue_timer(link->owner);
+	pthread_mutex_unlock(&link->hub->lock);
 	*out = &remote->remote;
 	return 0;
 }

@@ -337,8 +337,10 @@ static int take(struct verbs_link *link, struct verbs_queue *queue,
 	first = skip_empty(batch, 0);
 	for (i = 0; i < batch->count; i++)
 		batch->ops[i].status = 0;
-	if (first == batch->count)
+	if (first == batch->count) {
+		batch->done = true;
 		return 1;
+	}
 	*flight_of(batch) = (struct verbs_flight){.watch = watch, .op = first};
 	batch->next = NULL;
 	*link->newest = batch;
@@ -392,11 +394,11 @@ static void end_batch(struct verbs_link *link, struct verbs_queue *polling,
 		link->newest = &link->oldest;
 	link->under_way--;
 	link->ended++;
-	reef_batch_ended(&polling->queue, batch);
-	/* Release: after this the watching queue may go. */
+	/* First: once it is told its queue may go, and the watch with it. */
 	if (watch)
 		atomic_fetch_sub_explicit(&watch->under_way, 1,
-					  memory_order_release);
+					  memory_order_relaxed);
+	reef_batch_ended(&polling->queue, batch);
 	if (link->withdrawals)
 		verbs_remote_ended(link);
 }

@@ -282,10 +282,7 @@ static void expel(struct verbs_link *link, struct verbs_queue *polling,
 		  int reason)
 {
 	pthread_mutex_lock(&link->hub->lock);
-	if (link->phase != VERBS_LOST) {
-		verbs_link_break(link, reason);
-		verbs_hub_settle(link->hub, polling);
-	}
+	verbs_link_expel(link, polling, reason);
 	pthread_mutex_unlock(&link->hub->lock);
 }
 

@@ -52,6 +52,8 @@ static void verbs_close(struct reef_layer *layer)
 {
 	struct verbs_fabric *fabric = verbs_fabric(layer);
 
+	while (fabric->orphans)
+		verbs_link_drop(fabric->orphans);
 	verbs_regions_close(fabric);
 	verbs_device_close(&fabric->device);
 	pthread_mutex_destroy(&fabric->regions_lock);

@@ -9,9 +9,9 @@
  * (2) A hub has room for every completion its links can have, so its completion
  *     queue cannot overflow.
  * (3) A send queue cannot overflow: a link has a slot for each work request,
- *     and a slot is free again when its completion was seen. The number of
- * READs and atomics under way is held to what both ends can by the queue pair
- *     itself, which waits.
+ *     and a slot is free again when its completion was seen. The queue pair
+ *     itself holds back READs and atomics beyond what both ends can have under
+ *     way.
  * (4) A receive is posted for every credit the peer has; the retries on
  *     "receiver not ready" are never needed between two ends that keep this.
  * (5) A link's batches are posted, and end, in the order they came.
@@ -125,6 +125,7 @@ struct verbs_fabric {
 	struct verbs_link *sessions; /* locked: accepted links */
 	uint32_t accepted;	     /* locked */
 	uint32_t *fenced;	     /* locked: by slot; see target.c */
+	struct verbs_link *orphans;  /* locked: connected, queue closed */
 	pthread_mutex_t regions_lock;
 	struct verbs_region *regions[VERBS_BUCKETS]; /* locked by that */
 };
@@ -158,8 +159,9 @@ struct verbs_watch {
 
 struct verbs_hub {
 	struct verbs_source source;
-	_Atomic uint32_t references; /* its queue's, and one per watch */
-	_Atomic bool is_closed;	     /* its queue is gone */
+	_Atomic uint32_t references; /* its queue's, its links', its watches' */
+	_Atomic uint32_t watches;
+	_Atomic bool is_closed; /* its queue is gone */
 	struct verbs_fabric *fabric;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *completions;
@@ -222,15 +224,16 @@ enum verbs_phase {
 	VERBS_PAIRING,
 	VERBS_READYING,
 	VERBS_UP,
+	VERBS_DRAINING,
 	VERBS_LOST
 };
 
 struct verbs_link {
 	struct reef_link link;
 	struct verbs_source source;
-	struct verbs_queue *owner;
-	struct verbs_hub *hub;
-	struct verbs_link *next; /* of its queue */
+	struct verbs_queue *owner; /* NULL: closed */
+	struct verbs_hub *hub;	   /* counted */
+	struct verbs_link *next;   /* of its queue, or an orphan */
 	/* locked by the fabric: */
 	struct verbs_link *next_session;
 	bool is_registered;
@@ -247,6 +250,7 @@ struct verbs_link {
 	struct reef_stream *stream;
 	bool wants_write;
 	bool is_silent;	      /* the peer need not be told of its end */
+	bool is_expelled;     /* what it has sent counts no more */
 	uint32_t attaching;   /* attaches that wait for their answer */
 	uint32_t message_max; /* the peer's */
 	struct verbs_link *next_hub, **at_hub;
@@ -336,6 +340,12 @@ static inline struct verbs_fabric *verbs_fabric(struct reef_layer *layer)
 	return reef_container(layer->fabric, struct verbs_fabric, fabric);
 }
 
+static inline struct verbs_fabric *
+verbs_link_fabric(const struct verbs_link *link)
+{
+	return reef_container(link->link.fabric, struct verbs_fabric, fabric);
+}
+
 static inline struct verbs_queue *verbs_queue(struct reef_queue *queue)
 {
 	return reef_container(queue, struct verbs_queue, queue);
@@ -375,6 +385,8 @@ int verbs_hub_poll(struct verbs_hub *hub, struct verbs_queue *polling,
 /* Take the notice that the channel is readable. */
 int verbs_hub_notice(struct verbs_hub *hub, struct verbs_queue *polling);
 int verbs_hub_arm(struct verbs_hub *hub);
+/* Take a link off the hub's lists of what is to be done. Locked. */
+void verbs_hub_unlist(struct verbs_link *link);
 /* Destroy broken links' queue pairs and end their batches. Locked. */
 void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling);
 
@@ -406,7 +418,8 @@ int verbs_receive_start(struct verbs_link *link);
 void verbs_receive_completed(struct verbs_queue *polling,
 			     struct verbs_receive *receive,
 			     const struct ibv_wc *completion);
-/* Hand on what has arrived, as far as the inbox takes it. Returns how much. */
+/* Hand on what has arrived, as far as the inbox takes it; the last of a link
+ * that drains ends it. Returns how much. */
 int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling);
 /* Tell the peer of its new credits. */
 void verbs_receive_credit(struct verbs_link *link);
@@ -426,11 +439,19 @@ void verbs_link_opened(struct verbs_link *link);
 void verbs_link_break(struct verbs_link *link, int reason);
 /* The rest of ending a link: its channel, its remotes. Locked. */
 void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling);
+/* Its last message is in the inbox, or counts no more. Locked. */
+void verbs_link_drained(struct verbs_link *link, struct verbs_queue *polling);
+/* End an accepted link whose session is not to act any more, nor what it has
+ * sent to be heard. Locked. */
+void verbs_link_expel(struct verbs_link *link, struct verbs_queue *polling,
+		      int reason);
 /* End it now, whatever its phase. Thread: its queue's, no lock. */
 void verbs_link_end(struct verbs_link *link, int reason);
 /* End and free it as if the process had died: without a word, without `closed`.
  * Thread: its queue's, no lock. */
 void verbs_link_drop(struct verbs_link *link);
+/* Its queue is about to close: end it, and keep it for disconnect. */
+void verbs_link_orphan(struct verbs_link *link);
 /* Reap accepted links that have ended. Thread: its queue's, no lock. */
 int verbs_queue_reap(struct verbs_queue *queue);
 /* Send a frame of the control channel. Locked. A full output or a lost
@@ -462,7 +483,8 @@ int verbs_listener_event(struct verbs_listener *listener);
 int verbs_link_event(struct verbs_link *link);
 /* Deadlines: of hellos, of attaches. */
 void verbs_link_tick(struct verbs_link *link, uint64_t now_ns);
-/* End what a queue has open, as if its process had died. */
+/* End what a queue has open, as if its process had died; links that it has
+ * connected stay, down. */
 void verbs_links_close(struct verbs_queue *queue);
 
 /* --- target.c --- */

@@ -11,7 +11,8 @@
  * for all slots before it, so only the last of a batch or of a chain, and one
  * now and then, is signalled.
  *
- * (1) An operation of length 0 makes no work request.
+ * (1) An operation of length 0 makes no work request; one that does not begin
+ *     and end at a word, or is long, makes several.
  * (2) ORDERED is a fence: the device holds the request back until every READ
  *     and atomic before it is done (F3c). RC does the rest of F3 by itself.
  * (3) When a request fails, those before it are done, and the queue pair is
@@ -125,6 +126,23 @@ static int place_piece(struct verbs_link *link, struct reef_op *op,
 	return 0;
 }
 
+/* How much of `left` bytes may go in one request so that every aligned word of
+ * the remote is whole (F2). A transfer is cut into packets, and soft-RoCE
+ * copies them with moves that start at its first byte and overlap at its last:
+ * both keep words whole only if it begins and ends at one. So ragged ends go by
+ * themselves. */
+static uint32_t keep_words(const struct reef_op *op, uint32_t offset,
+			   uint32_t left)
+{
+	const struct verbs_remote *remote =
+		reef_container(op->remote, struct verbs_remote, remote);
+	uint32_t head = -(uint32_t)(remote->address + op->offset + offset) & 7;
+
+	if (left < head + 8)
+		return left; /* no whole word in it */
+	return head ? head : left & ~7u;
+}
+
 static void aim(struct ibv_send_wr *request, const struct reef_op *op,
 		uint32_t offset)
 {
@@ -187,7 +205,9 @@ static bool add_piece(struct verbs_link *link, struct reef_batch *batch,
 		piece = (struct piece){8, landing_of(link, link->head),
 				       link->registration->lkey, false};
 	} else {
-		if (op->kind == REEF_SEND && left > link->fragment)
+		if (op->kind != REEF_SEND)
+			left = keep_words(op, flight->offset, left);
+		else if (left > link->fragment)
 			left = link->fragment;
 		if (left && place_piece(link, op, slot, left, &piece))
 			return false;

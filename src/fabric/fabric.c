@@ -5,6 +5,7 @@
 #include "fabric/internal.h"
 #include "fabric/provider.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +85,8 @@ int reef_fabric_open(const char *kind,
 	reef_layer_fill(&fabric->provider);
 	fabric->top = &fabric->provider;
 	if (!fabric->description[0])
-		strcpy(fabric->description, fabric->kind);
+		snprintf(fabric->description, sizeof(fabric->description), "%s",
+			 fabric->kind);
 	if (filled.need & ~fabric->capabilities) {
 		reef_fabric_close(fabric);
 		return -REEF_ENOCAP;

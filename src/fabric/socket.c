@@ -1,6 +1,8 @@
 /* socket.c - addresses to text and back; sockets that listen and connect. */
 #include "fabric/socket.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -74,6 +76,7 @@ int reef_address_parse_inet(const char *text, struct reef_address *out)
 		;
 	if (!found)
 		found = all;
+	reef_assert(found); /* no error, so there is one */
 	*out = (struct reef_address){.size = found->ai_addrlen};
 	memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
 	if (found->ai_family == AF_INET)

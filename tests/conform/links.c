@@ -458,13 +458,12 @@ static int links_many_fibers_share_a_queue(struct world *world)
 static void *swim_thread(void *arg)
 {
 	struct swimmer *swimmer = arg;
-	struct host host = *swimmer->host;
+	struct host *host = swimmer->host;
 
-	if (reef_queue_open(host.fabric, NULL, &host.queue))
+	if (reef_queue_open(host->fabric, NULL, &host->queue))
 		return NULL;
-	swimmer->host = &host;
 	swimmer->result = swim(swimmer);
-	reef_queue_close(host.queue);
+	reef_queue_close(host->queue);
 	return NULL;
 }
 
@@ -472,6 +471,8 @@ static int threads_client(struct host *host, void *arg)
 {
 	struct world *world = host->world;
 	struct swimmer swimmers[3];
+	/* Each its own, copied before any runs: a host has its chances, too. */
+	struct host hosts[3] = {*host, *host, *host};
 	pthread_t threads[3];
 	struct reef_remote *remote;
 	struct reef_link *link;
@@ -481,7 +482,7 @@ static int threads_client(struct host *host, void *arg)
 	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
 	TRY(borrow(host, link, 4096, &remote, NULL, NULL));
 	for (i = 0; i < 3; i++) {
-		swimmers[i] = (struct swimmer){host, remote, i, -1};
+		swimmers[i] = (struct swimmer){&hosts[i], remote, i, -1};
 		if (i)
 			CHECK_EQ(world,
 				 pthread_create(&threads[i], NULL, swim_thread,

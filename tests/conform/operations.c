@@ -376,6 +376,7 @@ static int buffer_client(struct host *host, void *arg)
 			CHECK_EQ(world, one(host, link, ops[0]), -EINVAL);
 		reef_buffer_unregister(buffer);
 	}
+	TRY(await(world, &world->board->received, rounds(world, 4, 200)));
 	reef_link_close(link);
 	return 0;
 }

@@ -261,7 +261,8 @@ static void enter_netns(const char *path)
 int world_start(struct world *world, part_main *main, void *arg)
 {
 	struct part *part = &world->parts[world->part_count];
-	const char *netns = world->netns[main == node_main ? 0 : 1];
+	const char *netns =
+		world->netns[world->part_count == world->node ? 0 : 1];
 	char name[16];
 
 	if (world->part_count == PARTS_MAX)

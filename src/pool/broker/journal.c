@@ -233,7 +233,7 @@ static int turn(struct reef_journal *journal)
 		if (rc == 0)
 			rc = snapshot_begin(journal);
 	}
-	if (rc == 0)
+	if (rc == 0 && journal->batch.size > place)
 		rc = commit(journal, journal->batch.bytes + place,
 			    journal->batch.size - place, last);
 	if (rc == 0 && busy)

@@ -451,6 +451,32 @@ static int f1_messages_outlive_their_sender(struct world *world)
 
 #define BLOCK 256
 
+/* In one operation, or in a batch of two. */
+static int move(struct host *host, struct reef_remote *remote, uint8_t kind,
+		uint64_t offset, uint64_t *block, uint32_t length)
+{
+	uint32_t first =
+		8 * (uint32_t)reef_random_below(&host->random, length / 8);
+	struct reef_op ops[2] = {
+		{.kind = kind,
+		 .remote = remote,
+		 .offset = offset,
+		 .local = block,
+		 .length = first},
+		{.kind = kind,
+		 .remote = remote,
+		 .offset = offset + first,
+		 .local = block + first / 8,
+		 .length = length - first},
+	};
+	struct reef_batch batch = {
+		.link = link_of(remote), .ops = ops, .count = 2};
+
+	if (!first)
+		return one(host, link_of(remote), ops[1]);
+	return run_batch(host, &batch);
+}
+
 static int whole_client(struct host *host, void *arg)
 {
 	struct world *world = host->world;
@@ -475,11 +501,13 @@ static int whole_client(struct host *host, void *arg)
 			memset(block, (int)reef_random_next(&host->random),
 			       sizeof(block));
 			CHECK_EQ(world,
-				 do_write(host, remote, offset, block, length),
+				 move(host, remote, REEF_WRITE, offset, block,
+				      length),
 				 0);
 			continue;
 		}
-		CHECK_EQ(world, do_read(host, remote, offset, block, length),
+		CHECK_EQ(world,
+			 move(host, remote, REEF_READ, offset, block, length),
 			 0);
 		for (j = 0; j < length / 8; j++) {
 			word = block[j] & 0xff;

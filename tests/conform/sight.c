@@ -33,10 +33,19 @@ static int write_and_read(struct host *host, struct reef_remote *remote, int me,
 		.local = seen,
 		.length = 8,
 	};
-	struct reef_op ops[2] = {write, how == IN_ONE_BATCH ? read : write};
+	struct reef_op ops[5] = {write, read};
 	struct reef_batch batch = {
 		.link = link_of(remote), .ops = ops, .count = 2};
-	int rc;
+	int i, rc;
+
+	/* First words that the other one writes, too: stores stay in order, so
+	 * ours waits in its processor until that has got hold of them. */
+	for (i = 0; how == AFTER_A_BATCH && i < 4; i++) {
+		ops[i] = write;
+		ops[i].offset = CROSSING(2 + (i + me) % 4);
+		ops[i + 1] = write;
+		batch.count = 5;
+	}
 
 	if (how == IN_TWO)
 		rc = one(host, batch.link, write);

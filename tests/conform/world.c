@@ -87,8 +87,8 @@ int await(struct world *world, _Atomic uint64_t *word, uint64_t value)
 		if (world->sim) {
 			if (pause_sim(start_ns))
 				return -1;
-		} else if (++spins > 200) {
-			sched_yield();
+		} else if (++spins > 20000) {
+			nap(world);
 		}
 	}
 	return 0;
@@ -293,6 +293,25 @@ int world_start(struct world *world, part_main *main, void *arg)
 	return part->index;
 }
 
+/* Has anybody crashed? Others would only wait for it, and say so much later. */
+static void look_for_crashes(struct world *world)
+{
+	siginfo_t info;
+	int i;
+
+	for (i = 0; i < world->part_count; i++) {
+		info.si_pid = 0;
+		if (!world->parts[i].pid ||
+		    waitid(P_PID, (id_t)world->parts[i].pid, &info,
+			   WEXITED | WNOHANG | WNOWAIT) ||
+		    !info.si_pid || info.si_code == CLD_EXITED ||
+		    info.si_status == SIGKILL)
+			continue;
+		fail_at(world, __FILE__, __LINE__, "crashed: part, signal", i,
+			info.si_status);
+	}
+}
+
 int world_join(struct world *world, int index)
 {
 	struct part *part = &world->parts[index];
@@ -308,7 +327,10 @@ int world_join(struct world *world, int index)
 				return -1;
 		return atomic_load(&board->outcome[index]);
 	}
-	waitpid(part->pid, &status, 0);
+	while (!waitpid(part->pid, &status, WNOHANG)) {
+		look_for_crashes(world);
+		nap(world);
+	}
 	part->pid = 0;
 	atomic_store(&board->outcome[index],
 		     WIFEXITED(status)	   ? WEXITSTATUS(status)

@@ -5,7 +5,6 @@
 #include "runtime.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -34,7 +33,7 @@ static void *worker_main(void *arg)
 
 	while (!atomic_load(&worker->stop))
 		if (!reef_poll(worker->queue))
-			sched_yield();
+			reef_sleep(1000);
 	return NULL;
 }
 
@@ -178,7 +177,7 @@ static void *deliver(void *arg)
 		while (reef_message_arrived(NULL, office->link, &i,
 					    sizeof(i)) == -ENOSPC) {
 			office->refused++;
-			sched_yield();
+			reef_sleep(1000);
 		}
 	return NULL;
 }

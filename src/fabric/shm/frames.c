@@ -279,9 +279,17 @@ int shm_link_serve(struct shm_queue *polling, struct shm_link *link)
 			shm_link_end(polling, link, rc, true);
 			return 1;
 		}
-		if (rc) {
-			shm_link_interest(link);
+		shm_link_interest(link);
+		if (rc)
 			return 0;
+		/* What more it said comes with the next poll: the user is to
+		 * hear that it opened before anything else of it, even if it
+		 * has gone again. */
+		if (link->is_accepted) {
+			link->has_more = true;
+			atomic_store(&shm_of(link->link.fabric)->restless,
+				     true);
+			return 1;
 		}
 		count++;
 	}

@@ -126,10 +126,11 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	    !atomic_load_explicit(&shm->restless, memory_order_relaxed))
 		return 0;
 	pthread_mutex_lock(&shm->lock);
-	for (i = 0; i < count; i++)
-		progress += on_event(queue, events[i].data.fd);
+	/* Not after the events: what they leave over is for the next poll. */
 	if (atomic_load(&shm->restless))
 		progress += shm_links_tend(queue);
+	for (i = 0; i < count; i++)
+		progress += on_event(queue, events[i].data.fd);
 	pthread_mutex_unlock(&shm->lock);
 	if (atomic_exchange(&queue->attention, false))
 		progress += shm_links_report(queue);

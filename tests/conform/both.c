@@ -6,9 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CLIENTS 4 /* even: over shm; odd: over tcp */
+#define CLIENTS 4 /* even: near, over shm; odd: far, over tcp */
+#define FAR 2
 #define WORD_FAA 0
 #define WORD_CAS 64
+#define STEP 1000
+#define WORDS 32
+#define BLOCK(pair) (1024u + 512u * (uint64_t)(pair))
+/* On the board. */
+#define PHASE 6
+#define ADDED 7
 
 struct door {
 	struct reef_fabric *fabric;
@@ -47,8 +54,7 @@ static int door_close(struct world *world, struct door *door)
 	return 0;
 }
 
-/* Serve both, and take part: in the one word always, in the other seldom, as
- * clients get at it by CAS. */
+/* Serve both, and take part. */
 static uint64_t serve(struct board *board, struct door *doors,
 		      _Atomic uint64_t *words)
 {
@@ -58,8 +64,7 @@ static uint64_t serve(struct board *board, struct door *doors,
 		reef_poll(doors[0].queue);
 		reef_poll(doors[1].queue);
 		atomic_fetch_add(&words[WORD_FAA / 8], 1);
-		if (++added % 256 == 0)
-			atomic_fetch_add(&words[WORD_CAS / 8], 1);
+		added++;
 	}
 	return added;
 }
@@ -94,8 +99,7 @@ static int node_of_both(struct host *host, void *arg)
 	added = serve(board, doors, memory->base);
 	atomic_store(&board->word[2],
 		     ((uint64_t *)memory->base)[WORD_FAA / 8] - added);
-	atomic_store(&board->word[3],
-		     ((uint64_t *)memory->base)[WORD_CAS / 8] - added / 256);
+	atomic_store(&board->word[3], ((uint64_t *)memory->base)[WORD_CAS / 8]);
 	TRY(door_close(world, &doors[0]));
 	TRY(door_close(world, &doors[1]));
 	reef_queue_close(doors[0].queue);
@@ -104,33 +108,109 @@ static int node_of_both(struct host *host, void *arg)
 	return 0;
 }
 
-static uint32_t additions(const struct world *world, int client)
+/* Over tcp so often; over shm for as long as that takes, so that they meet in
+ * every instruction. */
+static uint32_t turns(const struct world *world)
 {
-	return rounds(world, 0, client % 2 ? 2000 : 200000);
+	return rounds(world, 0, 2000);
+}
+
+static bool is_near(const struct host *host)
+{
+	return number_of(host) % 2 == 0;
+}
+
+static bool goes_on(const struct host *host, uint32_t turn, uint64_t phase)
+{
+	struct board *board = host->world->board;
+
+	if (is_near(host))
+		return atomic_load(&board->word[PHASE]) < phase * FAR &&
+		       !atomic_load(&board->failed);
+	return turn < turns(host->world);
+}
+
+static int end_phase(struct host *host, uint64_t phase)
+{
+	struct board *board = host->world->board;
+
+	if (!is_near(host))
+		atomic_fetch_add(&board->word[PHASE], 1);
+	/* The next one begins when all are there. */
+	return meet(host, (phase + 1) * CLIENTS);
 }
 
 static int add(struct host *host, struct reef_remote *remote)
 {
+	struct board *board = host->world->board;
+	uint32_t i;
+
+	for (i = 0; goes_on(host, i, 1); i++) {
+		CHECK_EQ(host->world, do_faa(host, remote, WORD_FAA, 1, NULL),
+			 0);
+		atomic_fetch_add(&board->word[ADDED], 1);
+	}
+	return end_phase(host, 1);
+}
+
+/* Near ones add and take away one, so that the word is often what the far ones
+ * expect: who adds a thousand and loses one of those is found out. */
+static int exchange(struct host *host, struct reef_remote *remote)
+{
 	struct world *world = host->world;
-	uint32_t count = additions(world, number_of(host));
-	uint64_t before, value = 0;
+	uint64_t before = 0, base = 0;
 	uint32_t i, tries;
 
-	TRY(meet(host, CLIENTS));
-	for (i = 0; i < count; i++) {
-		CHECK_EQ(world, do_faa(host, remote, WORD_FAA, 1, NULL), 0);
-		for (tries = 0;; tries++) {
-			CHECK(world, tries < 100000000);
-			CHECK_EQ(world,
-				 do_cas(host, remote, WORD_CAS, value,
-					value + 1, &before),
+	for (i = 0; goes_on(host, i, 2); i++) {
+		if (is_near(host)) {
+			CHECK_EQ(world, do_faa(host, remote, WORD_CAS, 1, NULL),
 				 0);
-			if (before == value)
+			CHECK_EQ(world,
+				 do_faa(host, remote, WORD_CAS, (uint64_t)-1,
+					NULL),
+				 0);
+			continue;
+		}
+		for (tries = 0;; tries++) {
+			CHECK(world, tries < 1000000);
+			CHECK_EQ(world,
+				 do_cas(host, remote, WORD_CAS, base,
+					base + STEP, &before),
+				 0);
+			if (before == base)
 				break;
-			value = before;
+			base = before - before % STEP;
 		}
 	}
-	return 0;
+	return end_phase(host, 2);
+}
+
+/* Words stay whole between two fabrics, too (F2). Clients 0 and 3 write. */
+static int tear(struct host *host, struct reef_remote *remote)
+{
+	struct world *world = host->world;
+	int me = number_of(host);
+	uint64_t block[WORDS];
+	uint32_t i, j;
+
+	for (i = 0; goes_on(host, i, 3); i++) {
+		memset(block, (int)(i * 7 + 1), sizeof(block));
+		if (me == 0 || me == 3) {
+			CHECK_EQ(world,
+				 do_write(host, remote, BLOCK(me / 2), block,
+					  sizeof(block)),
+				 0);
+			continue;
+		}
+		CHECK_EQ(world,
+			 do_read(host, remote, BLOCK(me / 2), block,
+				 sizeof(block)),
+			 0);
+		for (j = 0; j < WORDS; j++)
+			CHECK_EQ(world, block[j],
+				 (block[j] & 0xff) * 0x0101010101010101ull);
+	}
+	return end_phase(host, 3);
 }
 
 static int with_door(struct host *host, const char *address, uint64_t key)
@@ -147,7 +227,10 @@ static int with_door(struct host *host, const char *address, uint64_t key)
 	memcpy(options.key, conform_key, REEF_KEY_SIZE);
 	CHECK_EQ(world, reef_connect(host->queue, address, &options, &link), 0);
 	CHECK_EQ(world, reef_attach(host->queue, link, key, &remote), 0);
+	TRY(meet(host, CLIENTS));
 	TRY(add(host, remote));
+	TRY(exchange(host, remote));
+	TRY(tear(host, remote));
 	if (number_of(host) < 2)
 		TRY(cross(host, remote, rounds(world, 0, 2000), IN_ONE_BATCH));
 	reef_link_close(link);
@@ -179,7 +262,6 @@ static int client_of_both(struct host *host, void *arg)
 static int f6_two_fabrics_share_one_memory(struct world *world)
 {
 	struct board *board = world->board;
-	uint64_t want = 0;
 	int i;
 
 	world->node = world->part_count;
@@ -190,13 +272,13 @@ static int f6_two_fabrics_share_one_memory(struct world *world)
 	}
 	for (i = 0; i < CLIENTS; i++)
 		world_start(world, client_of_both, NULL);
-	for (i = 0; i < CLIENTS; i++)
-		want += additions(world, i);
 	for (i = 1; i <= CLIENTS; i++)
 		CHECK_EQ(world, world_join(world, world->node + i), 0);
 	TRY(world_end(world));
-	CHECK_EQ(world, atomic_load(&board->word[2]), want);
-	CHECK_EQ(world, atomic_load(&board->word[3]), want);
+	CHECK_EQ(world, atomic_load(&board->word[2]),
+		 atomic_load(&board->word[ADDED]));
+	CHECK_EQ(world, atomic_load(&board->word[3]),
+		 (uint64_t)STEP * FAR * turns(world));
 	return 0;
 }
 

@@ -261,10 +261,10 @@ int reef_connect(struct reef_queue *queue, const char *address,
 	if (rc)
 		return rc;
 	add_to_queue(queue, link);
-	rc = reef_wait_until(queue, link_is_settled, link,
-			     options->timeout_ns
-				     ? options->timeout_ns
-				     : queue->fabric->options.silence_ns);
+	rc = reef_queue_wait_until(queue, link_is_settled, link,
+				   options->timeout_ns
+					   ? options->timeout_ns
+					   : queue->fabric->options.silence_ns);
 	if (!rc && atomic_load(&link->state) == REEF_LINK_DOWN)
 		rc = atomic_load(&link->reason);
 	if (rc) {

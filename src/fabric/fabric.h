@@ -149,6 +149,20 @@ int reef_queue_arm(struct reef_queue *queue);
 /* Wait until reef_poll did something. -ETIMEDOUT. */
 int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns);
 
+/* Wait until ready(what), which is asked before anything else and again after
+ * whatever happens in this queue; it must not block. For what another thread or
+ * fiber brings about: that one sets what ready looks at (an atomic, or under a
+ * lock), then wakes the queue.  -ETIMEDOUT: never if ready says yes by then. */
+int reef_queue_wait_until(struct reef_queue *queue,
+			  bool (*ready)(const void *what), const void *what,
+			  uint64_t timeout_ns);
+
+/* Let whoever waits in this queue look again; never blocks. The queue must not
+ * be closed before this returns. So if its owner may close it as soon as it has
+ * seen what it waits for, set that and wake under a lock that the owner takes
+ * before it closes. Thread: any (sim: the only one). */
+void reef_queue_wake(struct reef_queue *queue);
+
 /* --- messages --- */
 
 struct reef_message {

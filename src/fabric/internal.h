@@ -15,10 +15,6 @@ static inline bool reef_is_forked(const struct reef_fabric *fabric)
 	return fabric->fork_generation != reef_fork_generation();
 }
 
-/* Poll, or park, until ready(what).  -ETIMEDOUT.  -REEF_EHOSTDEAD. */
-int reef_wait_until(struct reef_queue *queue, bool (*ready)(const void *what),
-		    const void *what, uint64_t timeout_ns);
-
 /* For what a provider cannot announce: wait until something happened, a
  * millisecond at most.  -ETIMEDOUT: until_ns has passed. */
 int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns);

@@ -46,7 +46,7 @@ struct reef_fabric_ops {
 	int (*poll)(struct reef_layer *layer, struct reef_queue *queue);
 	/* As reef_queue_arm; absent: 0. A queue without a descriptor is to be
 	 * polled soon: hooks ask for that when they ended something by
-	 * themselves. */
+	 * themselves, and so does reef_queue_wake. */
 	int (*arm)(struct reef_layer *layer, struct reef_queue *queue);
 	/* Start listening. Required. unlisten ends the listener's links too,
 	 * without calling closed. */
@@ -235,9 +235,6 @@ void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
 /* state: 0, or why it failed. */
 void reef_attach_ended(struct reef_queue *polling, struct reef_remote *remote,
 		       int state);
-
-/* Wake a queue that sleeps on its fd. Thread: any. */
-void reef_queue_wake(struct reef_queue *queue);
 
 /* Changes in every forked child. */
 extern uint32_t reef_forks;

@@ -13,6 +13,7 @@
  *
  *   owner:  drain wake_fd, armed = 1, look at foreign, sleep on fd
  *   other:  foreign += 1, take armed; was it set: write wake_fd
+ *   in sim: foreign += 1, and an event calls reef_poll
  *
  * (1) No wake-up is lost: armed and foreign are sequentially consistent, so
  *     either the owner sees foreign or the other sees armed.
@@ -151,9 +152,18 @@ int reef_queue_arm(struct reef_queue *queue)
 
 void reef_queue_wake(struct reef_queue *queue)
 {
+	struct reef_layer *provider = &queue->fabric->provider;
 	uint64_t one = 1;
 
+	if (reef_is_forked(queue->fabric)) /* wake_fd is the parent's, too */
+		return;
 	atomic_fetch_add(&queue->foreign, 1);
+	if (queue->fd < 0) {
+		/* Nobody sleeps on it, and no poller looks. The provider is
+		 * asked, not the hooks: they have nothing to add. */
+		provider->ops.arm(provider, queue);
+		return;
+	}
 	if (queue->wake_fd < 0 || !atomic_exchange(&queue->armed, 0))
 		return;
 	/* Cannot fail: the counter is drained long before it could overflow. */
@@ -510,8 +520,9 @@ static int wait_in_thread(struct reef_queue *queue,
 	return 0;
 }
 
-int reef_wait_until(struct reef_queue *queue, bool (*ready)(const void *what),
-		    const void *what, uint64_t timeout_ns)
+int reef_queue_wait_until(struct reef_queue *queue,
+			  bool (*ready)(const void *what), const void *what,
+			  uint64_t timeout_ns)
 {
 	if (reef_is_forked(queue->fabric))
 		return -REEF_EFORKED;
@@ -536,7 +547,8 @@ int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns)
 {
 	struct progress progress = {queue, queue->progress};
 
-	return reef_wait_until(queue, has_progressed, &progress, timeout_ns);
+	return reef_queue_wait_until(queue, has_progressed, &progress,
+				     timeout_ns);
 }
 
 /* For what a provider cannot announce: look again at least every millisecond.
@@ -586,8 +598,8 @@ int reef_receive(struct reef_queue *queue, uint64_t timeout_ns,
 	struct reef_message *message;
 	int rc;
 
-	rc = timeout_ns ? reef_wait_until(queue, inbox_has_message, queue,
-					  timeout_ns)
+	rc = timeout_ns ? reef_queue_wait_until(queue, inbox_has_message, queue,
+						timeout_ns)
 			: check_alive(queue);
 	if (rc)
 		return rc;

@@ -280,6 +280,142 @@ static void wait_not_armed_is_not_disturbed(void **state)
 	scene_close(&scene);
 }
 
+/* --- for what no fabric brings --- */
+
+/* Two threads count up by turns; each waits in its own queue. */
+struct turns {
+	_Atomic uint32_t count;
+	uint32_t last;
+	struct reef_queue *queues[2];
+	int results[2];
+};
+
+struct turn {
+	const struct turns *turns;
+	uint32_t mine; /* is it when count reaches this */
+};
+
+static bool turn_is_mine(const void *what)
+{
+	const struct turn *turn = what;
+
+	return atomic_load(&turn->turns->count) >= turn->mine;
+}
+
+static int take_turns(struct turns *turns, uint32_t self)
+{
+	struct turn turn = {turns, self};
+
+	for (; turn.mine < turns->last; turn.mine += 2) {
+		int rc = reef_queue_wait_until(
+			turns->queues[self], turn_is_mine, &turn, REEF_FOREVER);
+
+		if (rc)
+			return rc;
+		atomic_fetch_add(&turns->count, 1);
+		reef_queue_wake(turns->queues[1 - self]);
+	}
+	return 0;
+}
+
+static void *take_second_turns(void *arg)
+{
+	struct turns *turns = arg;
+
+	turns->results[1] = take_turns(turns, 1);
+	return NULL;
+}
+
+static int take_first_turns(void *arg)
+{
+	struct turns *turns = arg;
+
+	turns->results[0] = take_turns(turns, 0);
+	return 0;
+}
+
+/* sched: for the first of them; NULL: it is no fiber. */
+static void play_turns(struct reef_sched *sched)
+{
+	struct turns turns = {.last = 10000, .results = {1, 1}};
+	struct stage *stage = stage_open();
+	pthread_t thread;
+
+	assert_int_equal(
+		reef_queue_open(&stage->fabric, sched, &turns.queues[0]), 0);
+	turns.queues[1] = stage_queue(stage);
+	if (sched)
+		spawn(sched, take_first_turns, &turns);
+	assert_int_equal(
+		pthread_create(&thread, NULL, take_second_turns, &turns), 0);
+	if (sched)
+		run(sched);
+	else
+		take_first_turns(&turns);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(turns.results[0], 0);
+	assert_int_equal(turns.results[1], 0);
+	assert_int_equal(atomic_load(&turns.count), turns.last);
+	reef_queue_close(turns.queues[0]);
+	reef_queue_close(turns.queues[1]);
+	reef_fabric_close(&stage->fabric);
+}
+
+static void wait_until_another_thread_has_set_it(void **state)
+{
+	(void)state;
+	play_turns(NULL);
+}
+
+static void wait_until_another_thread_has_set_it_in_a_fiber(void **state)
+{
+	struct reef_sched_options options = {.spin_ns = 1};
+	struct reef_sched *sched;
+
+	(void)state;
+	assert_int_equal(reef_sched_create(&options, &sched), 0);
+	play_turns(sched);
+	reef_sched_destroy(sched);
+}
+
+static void wait_until_ends_with_its_time(void **state)
+{
+	struct turns turns = {.count = 3};
+	struct turn now = {&turns, 3}, never = {&turns, 4};
+	struct scene scene;
+
+	(void)state;
+	scene_open(&scene);
+	/* What is there already needs no time. */
+	assert_int_equal(
+		reef_queue_wait_until(scene.queue, turn_is_mine, &now, 0), 0);
+	assert_int_equal(
+		reef_queue_wait_until(scene.queue, turn_is_mine, &never, 0),
+		-ETIMEDOUT);
+	/* A wake-up for nothing ends no wait. */
+	reef_queue_wake(scene.queue);
+	assert_int_equal(
+		reef_queue_wait_until(scene.queue, turn_is_mine, &never, 1000),
+		-ETIMEDOUT);
+	scene_close(&scene);
+}
+
+static void wait_wake_in_a_forked_child_is_not_heard(void **state)
+{
+	struct pollfd pollfd = {.events = POLLIN};
+	struct scene scene;
+
+	(void)state;
+	scene_open(&scene);
+	pollfd.fd = reef_queue_fd(scene.queue);
+	assert_int_equal(reef_queue_arm(scene.queue), 0);
+	reef_forks++; /* as in a child, where the descriptor is the parent's */
+	reef_queue_wake(scene.queue);
+	reef_forks--;
+	assert_int_equal(poll(&pollfd, 1, 0), 0);
+	scene_close(&scene);
+}
+
 /* --- waiting outside of fibers --- */
 
 static void wait_ends_with_its_time(void **state)
@@ -530,6 +666,11 @@ int main(void)
 		cmocka_unit_test(wait_messages_from_another_thread_all_arrive),
 		cmocka_unit_test(wait_foreign_event_loop_hears_everything),
 		cmocka_unit_test(wait_not_armed_is_not_disturbed),
+		cmocka_unit_test(wait_until_another_thread_has_set_it),
+		cmocka_unit_test(
+			wait_until_another_thread_has_set_it_in_a_fiber),
+		cmocka_unit_test(wait_until_ends_with_its_time),
+		cmocka_unit_test(wait_wake_in_a_forked_child_is_not_heard),
 		cmocka_unit_test(wait_ends_with_its_time),
 		cmocka_unit_test(wait_arm_over_0_keeps_awake),
 		cmocka_unit_test(wait_in_a_fiber_ends_with_its_time),

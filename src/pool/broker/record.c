@@ -3,7 +3,7 @@
 #include "pool/broker/record.h"
 
 #include "base/log.h"
-#include "pool/broker/cursor.h"
+#include "wire/cursor.h"
 
 #include <reef/error.h>
 

@@ -8,8 +8,7 @@
 #ifndef REEF_POOL_BROKER_RECORD_H
 #define REEF_POOL_BROKER_RECORD_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "wire/cursor.h"
 
 /* The numbers are in journals: new ones go to the end. */
 enum reef_record_type {
@@ -40,12 +39,6 @@ enum reef_record_type {
 	REEF_RECORD_NAME_REPLACE,  /* space, generation, value, name */
 	REEF_RECORD_NAME_UNBIND,   /* space, generation (0: any), name */
 	REEF_RECORD_TYPES
-};
-
-/* Not terminated. */
-struct reef_text {
-	const char *bytes;
-	uint16_t size;
 };
 
 struct reef_record {

@@ -12,7 +12,7 @@
 #include "pool/broker/state_internal.h"
 
 #include "base/checksum.h"
-#include "pool/broker/cursor.h"
+#include "wire/cursor.h"
 
 #include <errno.h>
 #include <reef/error.h>

@@ -3,12 +3,18 @@
  * A failure sticks: look once, at the end. Reading past the end gives zeros.
  *
  * Thread: owner. */
-#ifndef REEF_POOL_BROKER_CURSOR_H
-#define REEF_POOL_BROKER_CURSOR_H
+#ifndef REEF_WIRE_CURSOR_H
+#define REEF_WIRE_CURSOR_H
 
 #include "wire/bytes.h"
 
 #include <stdlib.h>
+
+/* Not terminated. */
+struct reef_text {
+	const char *bytes;
+	uint16_t size;
+};
 
 /* Grows on the heap; whoever made it frees bytes. */
 struct reef_cursor_out {

@@ -1,0 +1,75 @@
+/* mesh.h - a process's ends of all the fabrics it uses, as one thing.
+ *
+ * A *mesh* is what the process opened ("shm", "tcp", ...); a *port* is a mesh
+ * for one thread: a queue of each fabric, all on one scheduler or on none. The
+ * pool speaks to ports and to addresses, and never asks which fabric it is.
+ *
+ * Addresses of a peer are one text, blank-separated, in the order of its doors:
+ * "shm:/run/reef/node tcp:10.0.0.1:7338".
+ *
+ * (1) Who connects tries shm first where the peer is on this machine (equal CPU
+ *     domains), then verbs, then tcp; sim where that is what there is. The link
+ *     tells which it became: reef_mesh_door.
+ *
+ * Thread: a mesh: any. A port: owner. */
+#ifndef REEF_POOL_MESH_H
+#define REEF_POOL_MESH_H
+
+#include "fabric/fabric.h"
+
+struct reef_mesh;
+struct reef_port;
+
+#define REEF_MESH_MAX 4 /* fabrics; also REEF_DOORS_MAX */
+
+struct reef_mesh_options {
+	const char *kinds; /* blank-separated; NULL: "shm tcp", and verbs where
+			    * there is a device */
+	struct reef_fabric_options fabric;
+	/* Optional: called for each fabric after it was opened, to push hooks
+	 * (count, fault, trace). An error ends the open with it. */
+	int (*opened)(void *context, struct reef_fabric *fabric);
+	void *context;
+};
+
+/* Caller owns *out.  -EINVAL: no kinds, or one that does not exist.  Else: what
+ * reef_fabric_open returned for one that was named. */
+int reef_mesh_open(const struct reef_mesh_options *options,
+		   struct reef_mesh **out);
+/* Ports are closed first. NULL is fine. */
+void reef_mesh_close(struct reef_mesh *mesh);
+uint32_t reef_mesh_count(const struct reef_mesh *mesh);
+struct reef_fabric *reef_mesh_fabric(const struct reef_mesh *mesh,
+				     uint32_t index);
+
+/* A queue of every fabric, as reef_queue_open. Caller owns *out. */
+int reef_port_open(struct reef_mesh *mesh, struct reef_sched *sched,
+		   struct reef_port **out);
+void reef_port_close(struct reef_port *port); /* NULL is fine */
+struct reef_mesh *reef_port_mesh(const struct reef_port *port);
+struct reef_queue *reef_port_queue(const struct reef_port *port,
+				   uint32_t index);
+/* The queue of this port for operations on that link, of the same mesh. */
+struct reef_queue *reef_port_queue_of(const struct reef_port *port,
+				      const struct reef_link *link);
+/* Poll every queue once; how much happened. */
+int reef_port_poll(struct reef_port *port);
+
+/* Listen on every address of a text whose fabric the mesh has. addresses_max
+ * bytes for the real ones, in the same order. Listeners end with the port.
+ * -EINVAL: none, or one for a fabric that is not there.  -ENOSPC: too long a
+ * text.  Else: reef_listen's, and nothing listens. */
+int reef_port_listen(struct reef_port *port, const char *addresses,
+		     const struct reef_listen_options *options, char *real,
+		     size_t real_max);
+
+/* Connect to whichever of the addresses is best (1). domain: the peer's CPU
+ * domain, 0: unknown (then shm is tried where its path exists here).
+ * *door, if not NULL: the index of the address in use. Errors: the last one
+ * that reef_connect returned; -EINVAL: no address fits a fabric we have. */
+int reef_port_connect(struct reef_port *port, const char *addresses,
+		      uint64_t domain,
+		      const struct reef_connect_options *options,
+		      struct reef_link **out, uint32_t *door);
+
+#endif

@@ -317,6 +317,21 @@ uint32_t reef_link_session(const struct reef_link *link)
 	return link->session;
 }
 
+const char *reef_link_identity(const struct reef_link *link)
+{
+	return link->identity;
+}
+
+void reef_link_set_owner(struct reef_link *link, uint32_t session,
+			 const char *identity)
+{
+	size_t length = strlen(identity);
+
+	reef_assert(length <= REEF_IDENTITY_MAX);
+	link->session = session;
+	memcpy(link->identity, identity, length + 1);
+}
+
 void reef_link_set_user(struct reef_link *link, void *user)
 {
 	link->user = user;

@@ -301,7 +301,10 @@ void reef_link_close(struct reef_link *link);
 
 /* 0: up.  -REEF_ENOLINK, -REEF_EFENCED: why not. */
 int reef_link_status(const struct reef_link *link);
+/* Of an accepted link, what its peer has proven; of a connected one, what it
+ * connected as. The identity is the link's, and ends with it. */
 uint32_t reef_link_session(const struct reef_link *link);
+const char *reef_link_identity(const struct reef_link *link);
 void reef_link_set_user(struct reef_link *link, void *user);
 void *reef_link_user(const struct reef_link *link);
 

@@ -149,6 +149,7 @@ struct reef_link {
 	struct reef_link *next_opened;			/* in queue->opened */
 	struct reef_link *next_of_queue, **at_of_queue; /* in queue->links */
 	bool is_orphan; /* its queue was closed */
+	char identity[REEF_IDENTITY_MAX + 1];
 };
 
 struct reef_listener {
@@ -208,6 +209,11 @@ void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status);
 
 /* Every op gets `status` (a lost link: -REEF_EINDOUBT). */
 void reef_batch_fail_all(struct reef_batch *batch, int status);
+
+/* Whose link this is: what it connects as, or what the peer has proven. Before
+ * the link is UP. */
+void reef_link_set_owner(struct reef_link *link, uint32_t session,
+			 const char *identity);
 
 /* --- what providers tell ---
  *

@@ -54,6 +54,7 @@ struct board {
 	int result;
 	/* What the node saw. */
 	_Atomic uint64_t opened, closed, received, out_of_order, unmet;
+	char identity[REEF_IDENTITY_MAX + 1]; /* of who opened or closed last */
 	uint64_t next_number[SLOTS_MAX];
 	_Atomic uint64_t met;
 	/* For the test's own use, zero at its start. */
@@ -194,6 +195,9 @@ part_main node_main;
 extern const uint8_t conform_key[REEF_KEY_SIZE];
 
 int join_as(struct host *host, uint32_t session, struct reef_link **out);
+/* The node lets in every identity that begins with "conform". */
+int join_with(struct host *host, uint32_t session, const char *identity,
+	      struct reef_link **out);
 /* Have the node expose `size` bytes, and attach them. */
 int borrow(struct host *host, struct reef_link *link, uint64_t size,
 	   struct reef_remote **out, uint64_t *key, uint64_t *region);

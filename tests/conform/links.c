@@ -55,6 +55,42 @@ static int links_a_wrong_key_is_refused(struct world *world)
 	return with_clients(world, 1, stranger_client);
 }
 
+static int named_client(struct host *host, void *arg)
+{
+	static const char longest[] = "conform-67890123456789012345678901234567"
+				      "89012345678901234567890";
+	static const char *const names[] = {"conform", "conform two", longest};
+	struct world *world = host->world;
+	struct reef_link *link;
+	uint32_t i;
+
+	(void)arg;
+	CHECK_EQ(world, strlen(longest), REEF_IDENTITY_MAX);
+	for (i = 0; i < 3; i++) {
+		char name[REEF_IDENTITY_MAX + 1];
+
+		/* It is copied: the caller's may change. */
+		strcpy(name, names[i]);
+		CHECK_EQ(world, join_with(host, SESSION(i + 1), name, &link),
+			 0);
+		memset(name, 'x', sizeof(name));
+		CHECK(world, !strcmp(reef_link_identity(link), names[i]));
+		TRY(await(world, &world->board->opened, i + 1));
+		CHECK(world, !strcmp(world->board->identity, names[i]));
+		memset(world->board->identity, 0,
+		       sizeof(world->board->identity));
+		reef_link_close(link);
+		TRY(await(world, &world->board->closed, i + 1));
+		CHECK(world, !strcmp(world->board->identity, names[i]));
+	}
+	return 0;
+}
+
+static int links_have_the_identity_that_was_proven(struct world *world)
+{
+	return with_clients(world, 1, named_client);
+}
+
 #define CROWD_MAX 1000
 
 static uint32_t crowd(const struct world *world)
@@ -739,6 +775,8 @@ static int links_garbage_harms_nobody(struct world *world)
 const struct conform_test conform_links[] = {
 	{"links_a_wrong_key_is_refused", links_a_wrong_key_is_refused,
 	 ANYWHERE},
+	{"links_have_the_identity_that_was_proven",
+	 links_have_the_identity_that_was_proven, ANYWHERE},
 	{"links_a_thousand_at_once", links_a_thousand_at_once, ANYWHERE},
 	{"links_past_the_limit_are_refused", links_past_the_limit_are_refused,
 	 ANYWHERE},

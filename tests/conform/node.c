@@ -25,10 +25,15 @@ static int credential(void *context, const char *identity, uint32_t session,
 {
 	(void)context;
 	(void)session;
-	if (strcmp(identity, "conform"))
+	if (strncmp(identity, "conform", 7) != 0)
 		return -REEF_EAUTH;
 	memcpy(key, conform_key, REEF_KEY_SIZE);
 	return 0;
+}
+
+static void note_identity(struct node *node, const struct reef_link *link)
+{
+	strcpy(node->host->world->board->identity, reef_link_identity(link));
 }
 
 static void opened(void *context, struct reef_link *link)
@@ -38,6 +43,7 @@ static void opened(void *context, struct reef_link *link)
 
 	if (slot < SLOTS_MAX)
 		node->links[slot] = link;
+	note_identity(node, link);
 	atomic_fetch_add(&node->host->world->board->opened, 1);
 }
 
@@ -49,6 +55,7 @@ static void closed(void *context, struct reef_link *link, int reason)
 	(void)reason;
 	if (slot < SLOTS_MAX && node->links[slot] == link)
 		node->links[slot] = NULL;
+	note_identity(node, link);
 	atomic_fetch_add(&node->host->world->board->closed, 1);
 }
 
@@ -316,9 +323,15 @@ int node_main(struct host *host, void *arg)
 
 int join_as(struct host *host, uint32_t session, struct reef_link **out)
 {
+	return join_with(host, session, "conform", out);
+}
+
+int join_with(struct host *host, uint32_t session, const char *identity,
+	      struct reef_link **out)
+{
 	struct reef_connect_options options = {
 		.session = session,
-		.identity = "conform",
+		.identity = identity,
 		.timeout_ns = 20000 * MILLISECOND,
 	};
 

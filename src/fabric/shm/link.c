@@ -408,7 +408,7 @@ static int admit(void *context, struct reef_hello_peer *peer)
 	rc = shm_control_take(shm, link);
 	if (rc)
 		return rc;
-	link->link.session = peer->session;
+	reef_link_set_owner(&link->link, peer->session, peer->identity);
 	link->admitted = true;
 	shm->accepted++;
 	return 0;
@@ -551,7 +551,7 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 		shm_peer_give(shm, peer);
 		goto out;
 	}
-	link->link.session = options->session;
+	reef_link_set_owner(&link->link, options->session, options->identity);
 	link->control = &link->quiet; /* until CONTROL says which */
 	rc = reef_hello_connect(link->stream, &local, options, &link->hello);
 	if (rc == -REEF_ENOLINK)

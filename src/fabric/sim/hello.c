@@ -42,7 +42,8 @@ void sim_refuse(struct conn *conn, int code)
 
 static struct sim_link *make_link(struct sim_fabric *fabric,
 				  struct reef_queue *queue, struct conn *conn,
-				  struct reef_listener *listener)
+				  struct reef_listener *listener,
+				  const char *identity)
 {
 	struct sim_link *link = calloc(1, sizeof(*link));
 	struct side *side = &conn->sides[listener ? 1 : 0];
@@ -53,8 +54,8 @@ static struct sim_link *make_link(struct sim_fabric *fabric,
 		.fabric = &fabric->base,
 		.queue = queue,
 		.listener = listener,
-		.session = conn->session,
 	};
+	reef_link_set_owner(&link->base, conn->session, identity);
 	link->fabric = fabric;
 	link->conn = sim_conn_ref(conn);
 	link->next = fabric->links;
@@ -71,14 +72,14 @@ static int admit(struct sim_fabric *fabric, struct sim_listener *listener,
 		 struct conn *conn)
 {
 	const struct reef_listen_options *options = &listener->base.options;
-	const struct hello *hello = &conn->sides[0].link->hello;
+	const struct sim_link *asker = conn->sides[0].link;
 	uint8_t key[REEF_KEY_SIZE];
 	uint32_t links = fabric->accepted_count;
 	struct sim_link *link;
 
-	if (options->credential(options->context, hello->identity,
+	if (options->credential(options->context, asker->base.identity,
 				conn->session, key) ||
-	    memcmp(key, hello->key, sizeof(key)) != 0)
+	    memcmp(key, asker->hello.key, sizeof(key)) != 0)
 		return -REEF_EAUTH;
 	if (sim_is_fenced(fabric, conn->session) &&
 	    !sim_mutated(fabric->sim, REEF_MUTANT_F7_READMIT))
@@ -131,7 +132,8 @@ void sim_hello_asked(struct conn *conn)
 		return;
 	}
 	settle(fabric, conn);
-	link = make_link(fabric, listener->base.queue, conn, &listener->base);
+	link = make_link(fabric, listener->base.queue, conn, &listener->base,
+			 asker->base.identity);
 	if (!link) {
 		sim_refuse(conn, -ENOMEM);
 		return;
@@ -287,11 +289,9 @@ int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 		return rc;
 	conn->sides[0].host = fabric->life->host;
 	conn->sides[1].host = host;
-	link = make_link(fabric, queue, conn, NULL);
+	link = make_link(fabric, queue, conn, NULL, options->identity);
 	if (link) {
 		link->hello.port = port;
-		snprintf(link->hello.identity, sizeof(link->hello.identity),
-			 "%s", options->identity);
 		memcpy(link->hello.key, options->key, REEF_KEY_SIZE);
 		sim_mail_send(conn, 1, &(struct mail){.kind = MAIL_CONNECT});
 		*out = &link->base;

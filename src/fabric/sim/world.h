@@ -186,10 +186,9 @@ struct sim_listener {
 	uint16_t port;
 };
 
-/* What a connector shows at the other end. */
+/* What a connector shows at the other end, beside its identity. */
 struct hello {
 	uint16_t port;
-	char identity[REEF_IDENTITY_MAX + 1];
 	uint8_t key[REEF_KEY_SIZE];
 };
 

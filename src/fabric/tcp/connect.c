@@ -125,13 +125,12 @@ int tcp_connect(struct reef_layer *layer, struct reef_queue *queue,
 	rc = reef_address_parse_inet(address + 4, &parsed);
 	if (rc < 0)
 		return rc;
-	rc = reef_tcp_link_create(fabric, queue, options->session, &link);
+	rc = reef_tcp_link_create(fabric, queue, options->session,
+				  options->identity, &link);
 	if (rc < 0)
 		return rc;
 	link->options = *options;
-	memcpy(link->identity, options->identity,
-	       strlen(options->identity) + 1);
-	link->options.identity = link->identity;
+	link->options.identity = link->base.identity;
 	rc = start(link, &parsed);
 	if (rc < 0) {
 		reef_tcp_link_unref(link);

@@ -53,7 +53,8 @@ static void target_init(struct tcp_link *link)
 }
 
 int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
-			 uint32_t session, struct tcp_link **out)
+			 uint32_t session, const char *identity,
+			 struct tcp_link **out)
 {
 	struct tcp_link *link = calloc(1, sizeof(*link));
 
@@ -68,7 +69,7 @@ int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
 	link->fabric = fabric;
 	link->base.fabric = &fabric->base;
 	link->base.queue = queue;
-	link->base.session = session;
+	reef_link_set_owner(&link->base, session, identity);
 	link->base.state = REEF_LINK_OPENING;
 	link->refs = 1;
 	link->fd = -1;

@@ -110,7 +110,7 @@ static int admit(void *context, struct reef_hello_peer *peer)
 	int rc;
 
 	rc = reef_tcp_link_create(fabric, &guest->queue->base, peer->session,
-				  &link);
+				  peer->identity, &link);
 	if (rc < 0)
 		return rc;
 	link->base.listener = &guest->listener->base;

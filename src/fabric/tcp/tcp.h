@@ -147,7 +147,6 @@ struct tcp_link {
 	struct reef_stream *stream;
 	struct reef_hello *hello;
 	struct reef_connect_options options;
-	char identity[REEF_IDENTITY_MAX + 1];
 	bool connected; /* the socket is */
 
 	_Atomic int broken; /* 0, or why; both locks to change */
@@ -293,7 +292,8 @@ void reef_tcp_watch_events(struct tcp_link *link);
 
 /* Make a link without a socket; its owner holds it.  -ENOMEM. */
 int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
-			 uint32_t session, struct tcp_link **out);
+			 uint32_t session, const char *identity,
+			 struct tcp_link **out);
 void reef_tcp_link_ref(struct tcp_link *link);
 void reef_tcp_link_unref(struct tcp_link *link);
 

@@ -182,12 +182,9 @@ int verbs_connect(struct reef_layer *layer, struct reef_queue *base,
 		close(fd);
 		return -ENOMEM;
 	}
-	link->link.session = options->session;
+	reef_link_set_owner(&link->link, options->session, options->identity);
 	link->connect = *options;
-	/* The core has checked its length. */
-	memcpy(link->identity, options->identity,
-	       strlen(options->identity) + 1);
-	link->connect.identity = link->identity;
+	link->connect.identity = link->link.identity;
 	rc = verbs_hub_join(queue, link);
 	if (!rc)
 		rc = verbs_queue_watch(queue, fd, &link->source,

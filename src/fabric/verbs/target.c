@@ -327,7 +327,7 @@ int verbs_admit(void *context, struct reef_hello_peer *peer)
 	rc = verbs_hub_join(link->owner, link);
 	if (rc)
 		goto out;
-	link->link.session = peer->session;
+	reef_link_set_owner(&link->link, peer->session, peer->identity);
 	link->is_registered = true;
 	link->next_session = fabric->sessions;
 	fabric->sessions = link;

@@ -243,7 +243,6 @@ struct verbs_link {
 	int fd;
 	struct reef_hello *hello;
 	struct reef_connect_options connect;
-	char identity[REEF_IDENTITY_MAX + 1];
 	uint64_t deadline_ns;
 	/* locked by its hub: */
 	enum verbs_phase phase;

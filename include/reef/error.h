@@ -37,7 +37,9 @@ extern "C" {
 	X(REEF_ENOTDURABLE, 5011, "this memory has no durable backing")        \
 	X(REEF_EHOSTDEAD, 5012, "this simulated host was killed")              \
 	X(REEF_ENOCAP, 5013, "this fabric does not have that capability")      \
-	X(REEF_ECORRUPT, 5014, "a checksum does not match")
+	X(REEF_ECORRUPT, 5014, "a checksum does not match")                    \
+	X(REEF_ELOST, 5015,                                                    \
+	  "the memory is gone: its node died, or its owner took it back")
 
 enum reef_error {
 #define X(name, number, text) name = (number),

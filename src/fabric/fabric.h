@@ -57,6 +57,7 @@
 #include "fabric/memory.h"
 
 #include <reef/fiber.h>
+#include <reef/reef.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -70,18 +71,6 @@ struct reef_remote;
 struct reef_buffer;
 
 /* --- operations --- */
-
-enum reef_op_kind {
-	REEF_READ = 1,
-	REEF_WRITE,
-	REEF_CAS,
-	REEF_FAA,
-	REEF_FLUSH,
-	REEF_SEND,
-	REEF_OP_KINDS
-};
-
-#define REEF_ORDERED 1u /* takes effect after all before it (F3c) */
 
 struct reef_op {
 	uint8_t kind;

@@ -79,7 +79,7 @@ static void add_node(uint32_t id, const char *name, uint64_t capacity)
 static void add_space(uint32_t id, const char *name, uint64_t quota)
 {
 	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = id,
-		    .kind = REEF_SPACE_SHARED, .keeping = REEF_SPACE_KEPT,
+		    .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
 		    .size = quota, .name = text(name)));
 }
 
@@ -242,9 +242,10 @@ static void state_bounds_are_kept(void **state)
 	       RECORD(.type = REEF_RECORD_SPACE_QUOTA, .id = 1, .size = 4095));
 	refuse(-EINVAL, RECORD(.type = REEF_RECORD_SPACE_QUOTA, .id = 1));
 	must(RECORD(.type = REEF_RECORD_SPACE_QUOTA, .id = 1, .size = 4096));
-	refuse(-EINVAL, RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 2,
-			       .kind = REEF_SPACE_SHARED,
-			       .keeping = REEF_SPACE_KEPT, .name = text("z")));
+	refuse(-EINVAL,
+	       RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 2,
+		      .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
+		      .name = text("z")));
 }
 
 static void state_limits_are_settings(void **state)
@@ -262,7 +263,7 @@ static void state_limits_are_settings(void **state)
 	add_space(1, "one", MIB);
 	refuse(-ENOSPC,
 	       RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 2,
-		      .kind = REEF_SPACE_SHARED, .keeping = REEF_SPACE_KEPT,
+		      .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
 		      .size = 1, .name = text("two")));
 	must(RECORD(.type = REEF_RECORD_SETTING, .id = setting, .value = 2));
 	add_space(2, "two", MIB);
@@ -296,8 +297,9 @@ static void state_sessions_end_step_by_step(void **state)
 	assert_int_equal(reef_state_pick_session(the, &first), 0);
 	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = first));
 	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 1,
-		    .kind = REEF_SPACE_SCRATCH, .keeping = REEF_SPACE_REVOCABLE,
-		    .size = MIB, .session = first));
+		    .kind = REEF_SPACE_SCRATCH,
+		    .keeping = REEF_KEEPING_REVOCABLE, .size = MIB,
+		    .session = first));
 	add_node(1, "a", MIB);
 	add_extent(1, 1, 0, 1, 4096);
 	must(RECORD(.type = REEF_RECORD_NAME_BIND, .space = 1,
@@ -311,7 +313,7 @@ static void state_sessions_end_step_by_step(void **state)
 			      .session = first, .state = REEF_SESSION_ALIVE));
 	refuse(-EBUSY,
 	       RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 2,
-		      .kind = REEF_SPACE_SCRATCH, .keeping = REEF_SPACE_KEPT,
+		      .kind = REEF_SPACE_SCRATCH, .keeping = REEF_KEEPING_KEPT,
 		      .size = MIB, .session = first));
 	session_becomes(first, REEF_SESSION_FENCED);
 	assert_non_null(reef_state_space(the, 1));

@@ -57,7 +57,7 @@ enum reef_node_state {
 	REEF_NODE_DEAD
 };
 enum reef_space_kind { REEF_SPACE_SHARED = 1, REEF_SPACE_SCRATCH };
-enum reef_space_keeping { REEF_SPACE_KEPT = 1, REEF_SPACE_REVOCABLE };
+enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };
 enum reef_extent_state {
 	REEF_EXTENT_LIVE = 1,
 	REEF_EXTENT_MOVING,

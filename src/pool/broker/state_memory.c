@@ -293,8 +293,8 @@ static int check_space_add(struct reef_state *state,
 		return -ENOSPC;
 	if (record->kind < REEF_SPACE_SHARED ||
 	    record->kind > REEF_SPACE_SCRATCH ||
-	    record->keeping < REEF_SPACE_KEPT ||
-	    record->keeping > REEF_SPACE_REVOCABLE || record->size == 0)
+	    record->keeping < REEF_KEEPING_KEPT ||
+	    record->keeping > REEF_KEEPING_REVOCABLE || record->size == 0)
 		return -EINVAL;
 	rc = check_space_owner(state, record);
 	if (rc == 0)

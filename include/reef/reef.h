@@ -1,0 +1,265 @@
+/* reef.h - memory of a pool: spaces, blocks, one-sided access, names.
+ *
+ * A *pool* lends the memory of many machines. A process joins it once (its
+ * *session*, kept alive by a hidden thread); each thread opens a *handle*,
+ * which is to this library what a connection is to SQLite: cheap, and not
+ * shared. A *space* is what memory belongs to: the unit of sharing, quota and
+ * access. An *address* is 64 bits (extent 32, offset 32) and the same for
+ * everyone; it stays valid while data moves between nodes.
+ *
+ * (1) Calls block; inside a fiber (fiber.h) they park it. reef_task_submit does
+ *     not block.
+ * (2) Only an aligned 8-byte word is read or written as a whole. Anything
+ *     longer can be torn by concurrent access.
+ * (3) A word that CAS or FAA may touch is changed by CAS and FAA only, once it
+ *     is shared.
+ * (4) -REEF_EINDOUBT: a WRITE, CAS or FAA whose connection was lost; when the
+ *     call returns it is settled: it happened or it never will. READs are
+ *     repeated by the library and never in doubt.
+ * (5) What died: -REEF_ELOST, the memory is gone, with its node or taken back
+ *     by its owner (revocable spaces). -REEF_EFENCED: this session has ended
+ *     (its process stood still for too long, or an operator ended it); close
+ *     every handle and open anew.
+ * (6) A session that ends gives back its scratch spaces and the blocks it
+ *     allocated and did not keep.
+ *
+ * Out-parameters are written only on success. What can fail may fail with
+ * -ENOMEM; in a forked child everything returns -REEF_EFORKED.
+ *
+ * Thread: owner of the handle, and so of its spaces and tasks. */
+#ifndef REEF_REEF_H
+#define REEF_REEF_H
+
+#include <reef/error.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct reef;
+struct reef_space;
+
+/* --- handles --- */
+
+/* Zero means the default. */
+struct reef_options {
+	const char *credential; /* file with a user's key, from `reef user add`;
+				 * default: $REEF_CREDENTIAL, else the owner's,
+				 * which `reef up` left for this machine's user
+				 */
+	const char *name;    /* of this program, for `reef status`; its own */
+	const char *fabrics; /* blank-separated, to choose from; $REEF_FABRICS,
+			      * else all */
+	uint64_t timeout_ns; /* to find and join the pool; 10 s */
+};
+
+/* Open a handle for the calling thread; options may be NULL. target:
+ *   NULL           $REEF_POOL, else "local"
+ *   "local"        the pool of this machine's user (`reef up`)
+ *   "embedded:SIZE" a pool inside this process, e.g. "embedded:256M"; nothing
+ *                  to start, gone with the last handle
+ *   "reef://HOST:PORT[,HOST:PORT...]"  a broker, or several places of one
+ * The first handle of a process joins the pool, the others cost no message.
+ * -EINVAL: no such target.  -ECONNREFUSED, -ENOENT: nobody is there.
+ * -ETIMEDOUT.  -REEF_EAUTH: the key is not right.  -EACCES: a credential that
+ * others may read, or none.  -ENOSPC: too many sessions. */
+REEF_API int reef_open(const char *target, const struct reef_options *options,
+		       struct reef **out);
+
+/* Close a handle, and its spaces. The last one ends the session. NULL is fine.
+ */
+REEF_API void reef_close(struct reef *reef);
+
+/* The session, 32 bits: slot 16, generation 16. */
+REEF_API uint32_t reef_session(const struct reef *reef);
+
+/* 0: all is well.  -REEF_EFENCED: the session has ended.  -REEF_ENOLINK: the
+ * broker is out of reach at the moment; memory works all the same. */
+REEF_API int reef_health(const struct reef *reef);
+
+/* --- spaces --- */
+
+enum reef_space_flags {
+	REEF_SPACE_CREATE = 1,	  /* make it if there is none */
+	REEF_SPACE_EXCLUSIVE = 2, /* -EEXIST if there is one */
+	REEF_SPACE_REVOCABLE = 4, /* made revocable: the lender may take it
+				   * back after a notice */
+};
+
+struct reef_space_options {
+	uint32_t flags;
+	uint64_t quota;	   /* of a new one, in bytes; 0: none */
+	const char *token; /* from `reef space token`; the owner needs none */
+};
+
+/* Open a space by name; options may be NULL. name NULL: a new scratch space,
+ * which ends with the session.
+ * -ENOENT: there is none.  -EEXIST.  -EACCES: the token is missing, forged, or
+ * revoked.  -ENAMETOOLONG.  -EINVAL.  -ENOSPC: too many. */
+REEF_API int reef_space_open(struct reef *reef, const char *name,
+			     const struct reef_space_options *options,
+			     struct reef_space **out);
+REEF_API void reef_space_close(struct reef_space *space); /* NULL is fine */
+
+/* Drop a space with all that is in it: its users get -REEF_ELOST.
+ * -ENOENT.  -EACCES. */
+REEF_API int reef_space_drop(struct reef *reef, const char *name);
+
+struct reef_space_info {
+	uint32_t id;
+	bool scratch, revocable;
+	uint64_t quota; /* 0: none */
+	uint64_t used;	/* bytes of its extents */
+	uint32_t extents;
+	char name[256];
+};
+
+/* Call `each` for every space that this user may see; nonzero ends the list and
+ * is returned. It must not call into the handle. */
+REEF_API int reef_space_list(struct reef *reef,
+			     int (*each)(void *context,
+					 const struct reef_space_info *info),
+			     void *context);
+
+/* --- blocks --- */
+
+/* Take `size` bytes of a space, 8-byte aligned, contents undefined. The block
+ * ends with this session unless it is kept.
+ * -ENOSPC: the pool is full.  -EDQUOT: over the space's quota.  -EINVAL: size
+ * 0 or larger than an extent can be (4 GiB).  -EACCES: only reading is granted.
+ */
+REEF_API int reef_alloc(struct reef_space *space, uint64_t size,
+			uint64_t *address);
+
+enum reef_free_flags {
+	/* Others may still change it in place: reuse it only when nobody who
+	 * could have seen it is inside reef_enter/reef_leave. */
+	REEF_FREE_LATER = 1,
+};
+
+/* Give a block back, anyone's. -EALREADY: it is free already, and nothing
+ * happened.  -EINVAL: no block begins there. */
+REEF_API int reef_free(struct reef_space *space, uint64_t address,
+		       uint32_t flags);
+
+/* Let a block outlive this session. -EALREADY.  -EINVAL. */
+REEF_API int reef_keep(struct reef_space *space, uint64_t address);
+
+/* How many bytes the block at that address has room for.  -EINVAL. */
+REEF_API int reef_block_size(struct reef_space *space, uint64_t address,
+			     uint64_t *size);
+
+/* Between these, nothing that was reachable at enter and is freed with
+ * REEF_FREE_LATER is reused. They nest, cost no operation, and should be brief:
+ * a handle that never leaves keeps everybody's freed memory from coming back.
+ */
+REEF_API void reef_enter(struct reef *reef);
+REEF_API void reef_leave(struct reef *reef);
+
+/* --- access --- */
+
+enum reef_op_kind {
+	REEF_READ = 1,
+	REEF_WRITE,
+	REEF_CAS,
+	REEF_FAA,
+	REEF_FLUSH,
+	REEF_SEND, /* inside the library only */
+	REEF_OP_KINDS
+};
+
+#define REEF_ORDERED 1u /* takes effect after all before it */
+
+/* Errors of all access: -EFAULT: no memory of an open space is there.  -EINVAL:
+ * CAS or FAA at an address that is not a multiple of 8.  -EACCES: the token
+ * does not allow it.  -REEF_ELOST, -REEF_EFENCED, -REEF_EINDOUBT: (4), (5). */
+REEF_API int reef_read(struct reef *reef, uint64_t address, void *to,
+		       size_t length);
+REEF_API int reef_write(struct reef *reef, uint64_t address, const void *from,
+			size_t length);
+/* before (may be NULL): the value it had; equal to `compare`: it was set. */
+REEF_API int reef_cas(struct reef *reef, uint64_t address, uint64_t compare,
+		      uint64_t value, uint64_t *before);
+REEF_API int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
+		      uint64_t *before);
+
+struct reef_access {
+	uint8_t kind;
+	uint8_t flags;
+	uint16_t reserved; /* 0 */
+	uint32_t length;   /* READ, WRITE, FLUSH: bytes */
+	uint64_t address;
+	void *local;	  /* READ: to; WRITE: from */
+	uint64_t operand; /* CAS: new value; FAA: what to add */
+	uint64_t compare; /* CAS */
+	uint64_t result;  /* out: CAS, FAA: the value before */
+	int status;	  /* out: 0, or what went wrong */
+};
+
+/* Several at once: one round trip where they are on one node. To one node, in
+ * their order: whatever follows a WRITE takes effect after it; a READ after
+ * everything before it; a WRITE, CAS or FAA may overtake an earlier READ, CAS
+ * or FAA unless REEF_ORDERED. Between nodes: no order. The first to fail ends
+ * its node's part; later ones of that node report -REEF_ENOTDONE. Returns 0, or
+ * the status of the first in the list that failed. */
+REEF_API int reef_execute(struct reef *reef, struct reef_access *accesses,
+			  uint32_t count);
+
+/* --- without blocking --- */
+
+/* Belongs to the handle, with its accesses and their bytes, from a successful
+ * submit until done. Zero what is not named. */
+struct reef_task {
+	struct reef_access *accesses;
+	uint32_t count;
+	int status; /* out, as reef_execute returns */
+	bool done;  /* out */
+	/* Optional: called by reef_progress when done; may submit, may not
+	 * block. */
+	void (*on_done)(struct reef_task *task);
+	void *user;
+	uint64_t scratch[8]; /* the handle's */
+};
+
+/* 0: under way.  1: done already; on_done is not called.  -EAGAIN: too much
+ * under way, progress first.  -EBUSY: this part of memory is being moved or
+ * reconnected: reef_execute would wait. */
+REEF_API int reef_task_submit(struct reef *reef, struct reef_task *task);
+/* Wait for a submitted task; returns its status. */
+REEF_API int reef_task_wait(struct reef *reef, struct reef_task *task);
+/* Make progress; how much happened. Never blocks. */
+REEF_API int reef_progress(struct reef *reef);
+
+/* For foreign event loops: arm; if that was 0, progress once more; if that was
+ * 0, the descriptor becomes readable on the next event. */
+REEF_API int reef_fd(struct reef *reef);
+REEF_API int reef_arm(struct reef *reef);
+
+/* --- names: small, few, durable at the broker --- */
+
+/* Bind a name of a space to a number, if it is not bound. generation (may be
+ * NULL) is new for every change.  -EEXIST.  -ENAMETOOLONG.  -EINVAL: empty. */
+REEF_API int reef_name_bind(struct reef_space *space, const char *name,
+			    uint64_t value, uint64_t *generation);
+/* Set it if it is still of that generation.  -ENOENT.  -ESTALE: it is not. */
+REEF_API int reef_name_replace(struct reef_space *space, const char *name,
+			       uint64_t generation, uint64_t value,
+			       uint64_t *now);
+REEF_API int reef_name_lookup(struct reef_space *space, const char *name,
+			      uint64_t *value, uint64_t *generation);
+/* generation 0: whatever it is. */
+REEF_API int reef_name_unbind(struct reef_space *space, const char *name,
+			      uint64_t generation);
+/* In order; as reef_space_list. */
+REEF_API int reef_name_list(struct reef_space *space, const char *prefix,
+			    int (*each)(void *context, const char *name,
+					uint64_t value, uint64_t generation),
+			    void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -53,7 +53,7 @@ struct client {
 
 /* --- operations --- */
 
-workload_inline int reef_read(void *context, uint64_t offset, void *to,
+workload_inline int ours_read(void *context, uint64_t offset, void *to,
 			      uint32_t length)
 {
 	struct end *end = context;
@@ -66,7 +66,7 @@ workload_inline int reef_read(void *context, uint64_t offset, void *to,
 	return reef_run(end->queue, &end->one.batch);
 }
 
-workload_inline int reef_read_batch(void *context, const uint64_t *offsets,
+workload_inline int ours_read_batch(void *context, const uint64_t *offsets,
 				    void *to)
 {
 	struct end *end = context;
@@ -80,7 +80,7 @@ workload_inline int reef_read_batch(void *context, const uint64_t *offsets,
 	return reef_run(end->queue, &end->many.batch);
 }
 
-workload_inline int reef_write(void *context, uint64_t offset, const void *from,
+workload_inline int ours_write(void *context, uint64_t offset, const void *from,
 			       uint32_t length)
 {
 	struct end *end = context;
@@ -93,7 +93,7 @@ workload_inline int reef_write(void *context, uint64_t offset, const void *from,
 	return reef_run(end->queue, &end->one.batch);
 }
 
-workload_inline int reef_cas(void *context, uint64_t offset, uint64_t compare,
+workload_inline int ours_cas(void *context, uint64_t offset, uint64_t compare,
 			     uint64_t swap, uint64_t *before)
 {
 	struct end *end = context;
@@ -109,7 +109,7 @@ workload_inline int reef_cas(void *context, uint64_t offset, uint64_t compare,
 	return rc;
 }
 
-workload_inline int reef_faa(void *context, uint64_t offset, uint64_t add,
+workload_inline int ours_faa(void *context, uint64_t offset, uint64_t add,
 			     uint64_t *before)
 {
 	struct end *end = context;
@@ -124,12 +124,12 @@ workload_inline int reef_faa(void *context, uint64_t offset, uint64_t add,
 	return rc;
 }
 
-static const struct workload_ops reef_ops = {
-	.read = reef_read,
-	.read_batch = reef_read_batch,
-	.write = reef_write,
-	.cas = reef_cas,
-	.faa = reef_faa,
+static const struct workload_ops ours_ops = {
+	.read = ours_read,
+	.read_batch = ours_read_batch,
+	.write = ours_write,
+	.cas = ours_cas,
+	.faa = ours_faa,
 };
 
 static void shot_init(struct shot *shot, struct end *end, uint32_t count)
@@ -158,7 +158,7 @@ static int credential(void *context, const char *identity, uint32_t session,
 	return 0;
 }
 
-static void reef_progress(struct driver_pair *pair, enum workload_mode mode)
+static void ours_progress(struct driver_pair *pair, enum workload_mode mode)
 {
 	if (mode == WORKLOAD_SLEEP)
 		reef_queue_wait(pair->context, 10000000);
@@ -212,14 +212,14 @@ static int target_open(struct driver_pair *pair, struct invitation *invitation)
 }
 
 /* Everything it opened ends with its process, without a word. */
-static int reef_target(struct driver_pair *pair)
+static int ours_target(struct driver_pair *pair)
 {
 	struct invitation invitation = {0};
 	int rc = target_open(pair, &invitation);
 
 	rc = rc ? rc : driver_send(pair, &invitation, sizeof(invitation));
 	if (!rc)
-		driver_target_loop(pair, reef_progress);
+		driver_target_loop(pair, ours_progress);
 	return rc;
 }
 
@@ -275,13 +275,13 @@ static int end_open(struct driver_pair *pair, struct end *end,
 	shot_init(&end->one, end, 1);
 	shot_init(&end->many, end, WORKLOAD_BATCH_MAX);
 	if (strcmp(pair->options.fabric, "shm") == 0)
-		rc = workload_sweep(&reef_ops, end, &end->state);
+		rc = workload_sweep(&ours_ops, end, &end->state);
 	return rc ? fail(pair, "reading", rc) : 0;
 }
 
 /* The ends are opened here, all of them, so that none is in a measurement and
  * the target may rest afterwards. */
-static int reef_open(struct driver_pair *pair)
+static int ours_open(struct driver_pair *pair)
 {
 	struct client *client = calloc(1, sizeof(*client));
 	int rc;
@@ -289,7 +289,7 @@ static int reef_open(struct driver_pair *pair)
 	if (!client)
 		return -ENOMEM;
 	pair->context = client;
-	rc = driver_fork(pair, reef_target);
+	rc = driver_fork(pair, ours_target);
 	rc = rc ? rc
 		: driver_receive(pair, &client->invitation,
 				 sizeof(client->invitation));
@@ -342,7 +342,7 @@ static int crowd_member(void *argument)
 	shot_init(&end.one, &end, 1);
 	while (!crowd->error && crowd->finish < crowd->begin + crowd->seconds) {
 		for (uint32_t i = 0; !rc && i < crowd->workload->chunk; i++) {
-			rc = workload_read(&reef_ops, &end, &end.state,
+			rc = workload_read(&ours_ops, &end, &end.state,
 					   crowd->workload->length, 1);
 			crowd->done++;
 			if (crowd->yields)
@@ -380,7 +380,7 @@ static int crowd_run(struct driver_pair *pair, struct end *end,
 	return rc;
 }
 
-static int reef_run_case(struct driver_pair *pair, const char *name,
+static int ours_run_case(struct driver_pair *pair, const char *name,
 			 double seconds, double *rate)
 {
 	const struct workload *workload = workload_find(name);
@@ -394,13 +394,13 @@ static int reef_run_case(struct driver_pair *pair, const char *name,
 	if (workload->mode == WORKLOAD_FIBERS)
 		rc = crowd_run(pair, end, workload, seconds, rate);
 	else
-		rc = workload_run(workload, &reef_ops, end, &end->state,
+		rc = workload_run(workload, &ours_ops, end, &end->state,
 				  seconds, rate);
 	return rc && rc != -EILSEQ ? fail(pair, name, rc) : rc;
 }
 
 const struct driver fabric_reef_driver = {
 	.name = "reef",
-	.open = reef_open,
-	.run = reef_run_case,
+	.open = ours_open,
+	.run = ours_run_case,
 };

@@ -1,0 +1,110 @@
+/* keys.h - the pool's key, and what is derived from it.
+ *
+ * (1) Broker and nodes hold the pool's key K, in a file that only its owner may
+ *     read. Clients never do: a user holds a credential, and for each space a
+ *     token; both are HMAC-SHA-256 under K and tell nothing about it.
+ * (2) What goes into an HMAC is a label of fixed width and then little-endian
+ *     integers of fixed width, so no two derivations have the same input.
+ * (3) Raising the era of a user or a space makes all earlier ones void.
+ * (4) As text, a key is one word: its kind, a hyphen, and base32 of a version,
+ *     the fields, the key and a CRC. One wrong or missing character, two
+ *     swapped ones, or another kind never pass. There is one text for a key.
+ * (5) Secrets are compared in constant time, wiped when done with, and never
+ *     logged. The files are those of base/private.h, one line each.
+ *
+ *	reef-pool-...	the pool's key
+ *	reef-user-...	a credential: user, era, key
+ *	reef-space-...	a token: space, rights, era, key
+ *
+ * Thread: any. */
+#ifndef REEF_POOL_KEYS_H
+#define REEF_POOL_KEYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct reef_key {
+	uint8_t bytes[32];
+};
+
+/* What a token allows; bits. */
+enum reef_right {
+	REEF_RIGHT_READ = 1,
+	REEF_RIGHT_WRITE = 2,
+	REEF_RIGHT_MANAGE = 4,
+	REEF_RIGHT_ALL = 7
+};
+
+/* What a user proves who they are with. */
+struct reef_credential {
+	uint32_t user, era;
+	struct reef_key key;
+};
+
+/* What opens a space. */
+struct reef_token {
+	uint32_t space, era;
+	uint8_t rights; /* at least one */
+	struct reef_key key;
+};
+
+/* Room for any of the texts, with its end. */
+#define REEF_KEY_TEXT_SIZE 96
+
+/* --- keys --- */
+
+/* A fresh, unpredictable key.  -errno: the kernel gave none. */
+int reef_key_create(struct reef_key *out);
+
+/* All of these: -ENOMEM. */
+int reef_key_derive_user(const struct reef_key *pool, uint32_t user,
+			 uint32_t era, struct reef_key *out);
+int reef_key_derive_node(const struct reef_key *pool, struct reef_key *out);
+int reef_key_derive_session(const struct reef_key *pool, uint32_t session,
+			    struct reef_key *out);
+/* -EINVAL: no right, or an unknown one. */
+int reef_key_derive_space(const struct reef_key *pool, uint32_t space,
+			  uint8_t rights, uint32_t era, struct reef_key *out);
+
+/* In constant time. */
+bool reef_key_equal(const struct reef_key *a, const struct reef_key *b);
+
+/* Overwrite a secret, so that the compiler cannot leave it out. */
+void reef_key_wipe(struct reef_key *key);
+
+/* Was this credential or token derived from the pool's key? Its era is the
+ * caller's to compare.  -REEF_EAUTH: no.  -ENOMEM. */
+int reef_credential_verify(const struct reef_credential *credential,
+			   const struct reef_key *pool);
+int reef_token_verify(const struct reef_token *token,
+		      const struct reef_key *pool);
+
+/* --- text --- */
+
+void reef_key_format(const struct reef_key *key, char text[REEF_KEY_TEXT_SIZE]);
+void reef_credential_format(const struct reef_credential *credential,
+			    char text[REEF_KEY_TEXT_SIZE]);
+void reef_token_format(const struct reef_token *token,
+		       char text[REEF_KEY_TEXT_SIZE]);
+
+/* -REEF_ECORRUPT: not such a text, or mistyped.  -REEF_EVERSION: of a newer
+ * version. */
+int reef_key_parse(const char *text, struct reef_key *out);
+int reef_credential_parse(const char *text, struct reef_credential *out);
+int reef_token_parse(const char *text, struct reef_token *out);
+
+/* --- files --- */
+
+/* -EEXIST: something is there; nothing is ever replaced.  -ENOENT and such. */
+int reef_key_save(const char *path, const struct reef_key *key);
+int reef_credential_save(const char *path,
+			 const struct reef_credential *credential);
+int reef_token_save(const char *path, const struct reef_token *token);
+
+/* -EPERM: the file is not a regular one, not ours, or open to others.
+ * -REEF_ECORRUPT, -REEF_EVERSION: as parse.  -ENOENT and such. */
+int reef_key_load(const char *path, struct reef_key *out);
+int reef_credential_load(const char *path, struct reef_credential *out);
+int reef_token_load(const char *path, struct reef_token *out);
+
+#endif

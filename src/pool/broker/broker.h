@@ -1,0 +1,91 @@
+/* broker.h - the one that knows: nodes, spaces, extents, sessions, names.
+ *
+ * (1) It is never on the data path: while it is away, memory works, and no
+ *     lease is lost. Only what asks it (opening, growing, names) waits.
+ * (2) Whatever it answers is durable: check, append, apply, wait, answer; and
+ *     what it tells nodes or publishes in the table is durable before that.
+ * (3) Each start has a higher broker epoch, journaled before it serves. A node
+ *     or client that has seen a higher one refuses it; told so, it stops.
+ * (4) A session is EXPIRED after four unchanged samples of its renewal word,
+ *     none more than two periods after the one before, each taken after
+ *     pending input was handled; after a start everybody counts as just
+ *     renewed. It is FENCED, journaled and then published, once every node has
+ *     confirmed its fence or is DEAD.
+ * (5) A session reaches only spaces that it owns or showed a token for; of
+ *     others it learns neither extents nor keys nor names.
+ * (6) A request changes all that it says or nothing, and a repeated one (wire
+ *     pool.h, rule 2) nothing more.
+ *
+ * A library that runs in fibers of the scheduler it is given.
+ *
+ * Thread: owner, which is the scheduler's thread. */
+#ifndef REEF_POOL_BROKER_BROKER_H
+#define REEF_POOL_BROKER_BROKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reef_broker;
+struct reef_key;
+struct reef_mesh;
+struct reef_sched;
+struct reef_store;
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum reef_broker_mutant {
+	REEF_BROKER_MUTANT_NONE,
+	REEF_BROKER_MUTANT_ONE_SAMPLE,	 /* a lease is judged by one sample */
+	REEF_BROKER_MUTANT_EARLY_FENCED, /* FENCED before all nodes confirmed */
+	REEF_BROKER_MUTANT_EARLY_ANSWER, /* answered before it is durable */
+	REEF_BROKER_MUTANT_EARLY_PUBLISH, /* the table before the journal */
+	REEF_BROKER_MUTANT_OLD_EPOCH,	  /* a start does not raise its epoch */
+	REEF_BROKER_MUTANT_NO_GRACE,	  /* after a start leases go on as if
+					   * last seen long ago */
+	REEF_BROKER_MUTANT_EARLY_MOVE,	  /* a move copies before the source is
+					   * closed */
+	REEF_BROKER_MUTANT_FORGET_REQUEST, /* repetitions are done again */
+	REEF_BROKER_MUTANT_EARLY_SAFE,	   /* R8: safe_epoch ignores sessions */
+	REEF_BROKER_MUTANTS
+};
+
+/* Zero means the default, or what the journal says where it has a setting. */
+struct reef_broker_options {
+	struct reef_mesh *mesh;	    /* the caller's; outlives the broker */
+	struct reef_sched *sched;   /* NULL: the calling fiber's */
+	struct reef_store *store;   /* the caller's; outlives it, too */
+	const struct reef_key *key; /* the pool's; copied */
+	const char *listen;	    /* addresses, blank-separated */
+	uint64_t ttl_ns;	    /* of sessions; 10 s */
+	uint64_t node_ttl_ns;	    /* 10 s */
+	uint64_t extent_size;	    /* 64 MiB */
+	uint64_t revoke_notice_ns;  /* 1 s */
+	/* Also sessions on shm are judged by their lease, and killed. */
+	bool lease_kills;
+	bool sync_inline; /* simulation: no journal thread */
+	uint64_t seed;	  /* of its choices; 0: from the kernel */
+	enum reef_broker_mutant mutant;
+};
+
+/* Open the journal, raise the epoch, serve. In a fiber. Caller owns *out.
+ * -EBUSY: another broker has the journal.  -REEF_ECORRUPT, -REEF_EVERSION.
+ * Else: journal's or listen's. */
+int reef_broker_start(const struct reef_broker_options *options,
+		      struct reef_broker **out);
+
+/* Stop serving, bring the journal to its end, free it. In a fiber. NULL is
+ * fine. */
+void reef_broker_stop(struct reef_broker *broker);
+
+/* Where it really listens. */
+const char *reef_broker_addresses(const struct reef_broker *broker);
+uint64_t reef_broker_epoch(const struct reef_broker *broker);
+uint64_t reef_broker_pool(const struct reef_broker *broker);
+
+/* 0: it serves.  Why not: -ESTALE: a newer broker is about; or the journal's
+ * error. */
+int reef_broker_health(const struct reef_broker *broker);
+/* Wait until health is not 0, or timeout.  In a fiber.  -ETIMEDOUT. */
+int reef_broker_wait(struct reef_broker *broker, uint64_t timeout_ns);
+
+#endif

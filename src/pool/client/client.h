@@ -1,0 +1,113 @@
+/* client.h - a process's membership in a pool: its session and its keeper.
+ *
+ * The keeper owns the links, renews the lease, receives messages and makes
+ * every call; handles (struct reef, one per thread) post one-sided operations
+ * on its links from queues of their own, and hand it *jobs* for the rest.
+ *
+ *   handle's thread                       keeper
+ *     looks at `notice` (relaxed)           changes `notice` when an extent
+ *     finds extent -> link, remote          moved, was lost, or a link fell
+ *     posts, waits on its own queue         never closes what a handle uses:
+ *     different? takes the new view         waits until each has seen the
+ *                                           notice or is outside a call
+ *     job --> (lock, wake)                  does it in a fiber; done --> wake
+ *
+ * (1) The keeper is a thread with a scheduler of its own, or, where a scheduler
+ *     is given (simulation), fibers of it.
+ * (2) The lease is renewed every ttl/4, with the table's header and this
+ *     session's slot read in the same batch.
+ * (3) A broker that is away costs nothing on the data path; the keeper tries
+ *     again with a growing pause, for ever. A link to a node that fell is made
+ *     anew when somebody needs it; only then is what was in doubt settled (F5).
+ * (4) An operation that the memory refused because the extent is on the move
+ *     (-REEF_EKEY: nothing happened) waits for its new place, and is done
+ *     there. One on a node that the broker holds for dead is -REEF_ELOST.
+ * (5) Once anything says that the session is fenced, every call does
+ *     (-REEF_EFENCED), for good.
+ *
+ * Thread: create, ref, unref: any. The rest is inside. */
+#ifndef REEF_POOL_CLIENT_CLIENT_H
+#define REEF_POOL_CLIENT_CLIENT_H
+
+#include "fabric/fabric.h"
+
+#include <reef/reef.h>
+
+struct reef_client;
+struct reef_credential;
+struct reef_mesh;
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum reef_client_mutant {
+	REEF_CLIENT_MUTANT_NONE,
+	REEF_CLIENT_MUTANT_STALE_EXTENT, /* never looks at the notice */
+	REEF_CLIENT_MUTANT_REPEAT,	 /* repeats what is in doubt */
+	REEF_CLIENT_MUTANT_NO_PIN,	 /* announces the newest epoch always */
+	REEF_CLIENT_MUTANTS
+};
+
+struct reef_client_options {
+	struct reef_mesh *mesh;	  /* the caller's; outlives the client */
+	struct reef_sched *sched; /* simulation: where the keeper runs; NULL: a
+				   * thread */
+	const char *broker;	  /* addresses of one broker; several places of
+				   * it separated by ','  */
+	uint64_t broker_domain;	  /* 0: unknown */
+	const struct reef_credential *credential; /* copied */
+	const char *name;			  /* of the program */
+	uint64_t timeout_ns;			  /* to join; 0: 10 s */
+	uint64_t seed; /* of its choices; 0: from the kernel */
+	enum reef_client_mutant mutant;
+	uint32_t heap_mutant; /* enum reef_heap_mutant */
+};
+
+/* Join: opens the session. Caller has one reference.  Errors as reef_open. */
+int reef_client_create(const struct reef_client_options *options,
+		       struct reef_client **out);
+/* The last one ends the session, as cleanly as the broker's presence allows.
+ * NULL is fine. */
+void reef_client_unref(struct reef_client *client);
+
+/* A handle for the calling thread (or host, in simulation); has a reference of
+ * its own. Costs no message. reef_close closes it. */
+int reef_client_handle(struct reef_client *client, struct reef **out);
+
+/* --- for the layers above (sync, index, ...) --- */
+
+/* What a kind of block needs to be recovered. */
+struct reef_kind_ops {
+	const char *name;
+	/* Is a block of this kind, whose session is FENCED and which it did not
+	 * keep, still part of something? 1, 0, -errno. NULL: never. */
+	int (*is_live)(struct reef *reef, struct reef_space *space,
+		       uint64_t address);
+	/* A FENCED session's page, before its blocks are freed: break its
+	 * locks, finish or undo its intents. Idempotent. NULL: nothing. */
+	int (*recover)(struct reef *reef, struct reef_space *space,
+		       uint32_t session, uint64_t page, uint64_t size);
+};
+/* kind: 3 to 255. Before the first open of the process; at most once each. */
+void reef_kind_register(uint8_t kind, const struct reef_kind_ops *ops);
+
+/* As reef_alloc, with a kind. */
+int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
+		    uint64_t *address);
+
+/* This session's page of a space: 4 KiB, zeroed when first asked for, where
+ * recovery finds it. Shared by the handles of the process.  Errors as alloc. */
+int reef_session_page(struct reef_space *space, uint64_t *address);
+
+enum reef_session_view {
+	REEF_VIEW_ALIVE = 1,
+	REEF_VIEW_EXPIRED,
+	REEF_VIEW_ENDED, /* FENCED or later: its locks may be broken */
+};
+/* What the broker's table says of a session: one READ.  -REEF_ENOLINK: the
+ * broker is away, so nobody knows. */
+int reef_session_look(struct reef *reef, uint32_t session,
+		      enum reef_session_view *out);
+
+struct reef *reef_space_handle(struct reef_space *space);
+uint32_t reef_space_id(const struct reef_space *space);
+
+#endif

@@ -1,0 +1,92 @@
+/* node.h - lends this machine's memory.
+ *
+ * (1) Its processor serves control messages only (and tcp's target loop);
+ *     one-sided traffic on shm and verbs costs it nothing.
+ * (2) It never lends more than its capacity.
+ * (3) It obeys only the highest broker epoch it has seen.
+ * (4) FENCE is confirmed when every fabric it serves has confirmed it.
+ * (5) An extent's memory is taken fresh and zero, and goes back to the kernel;
+ *     it never passes from one extent to another. Keys are never reused.
+ * (6) A key is withdrawn before memory goes: holders acknowledged, or were
+ *     fenced, or have no link any more.
+ * (7) A node that was taken for dead comes back as another incarnation: it
+ *     ends every link, drops every extent, and registers with nothing.
+ * (8) CREATE, DROP, CLOSE, REOPEN, PULL and FENCE may be repeated: the second
+ *     has the same outcome.
+ *
+ *   extent   (none) --CREATE, PULL--> OPEN --CLOSE--> CLOSED --REOPEN--> OPEN
+ *                                      OPEN, CLOSED --DROP--> (none)
+ *
+ * A library that runs in fibers of the scheduler it is given.
+ *
+ * Thread: owner, which is the scheduler's thread. */
+#ifndef REEF_POOL_NODE_NODE_H
+#define REEF_POOL_NODE_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct reef_key;
+struct reef_mesh;
+struct reef_node;
+struct reef_sched;
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum reef_node_mutant {
+	REEF_NODE_MUTANT_NONE,
+	REEF_NODE_MUTANT_STALE_EPOCH, /* an older broker is obeyed */
+	REEF_NODE_MUTANT_NO_FENCE,    /* FENCE is confirmed, nothing is done */
+	REEF_NODE_MUTANT_SAME_LIFE,   /* comes back from the dead as it was */
+	REEF_NODE_MUTANT_DIRTY,	      /* memory is reused without zeroing */
+	REEF_NODE_MUTANTS
+};
+
+/* Zero means the default. */
+struct reef_node_options {
+	struct reef_mesh *mesh;	    /* the caller's; outlives the node */
+	struct reef_sched *sched;   /* NULL: the calling fiber's */
+	const struct reef_key *key; /* the pool's; copied */
+	const char *broker;	    /* its addresses; several brokers: the list
+				     * of all, tried in turn */
+	uint64_t broker_domain;	    /* 0: unknown */
+	const char *listen;	    /* addresses, blank-separated */
+	const char *name;	    /* unique in the pool; kept over restarts */
+	uint64_t capacity;	    /* bytes; required */
+	bool huge_pages;	    /* where there are any */
+	bool simulated;		    /* memory for sim */
+	/* Pressure: when `available` says less than pressure_low, the node asks
+	 * the broker to take revocable extents back until it would be
+	 * pressure_high. 0: never. available NULL: the machine's own word
+	 * (MemAvailable, and the limit of its cgroup). */
+	uint64_t (*available)(void *context);
+	void *context;
+	uint64_t pressure_low, pressure_high;
+	uint64_t seed; /* of its incarnations; 0: from the kernel */
+	enum reef_node_mutant mutant;
+};
+
+/* Listen, then register with the broker, and again whenever the link is lost:
+ * in the background, so it starts while the broker is away. In a fiber. Caller
+ * owns *out.  -EINVAL: a capacity under one page, no name.  Else: listen's. */
+int reef_node_start(const struct reef_node_options *options,
+		    struct reef_node **out);
+
+/* End all links, give the memory back. In a fiber. NULL is fine. */
+void reef_node_stop(struct reef_node *node);
+
+const char *reef_node_addresses(const struct reef_node *node);
+
+struct reef_node_status {
+	uint32_t id; /* 0: not registered yet */
+	int link;    /* 0: registered with a broker now; else why not */
+	uint64_t incarnation, broker_epoch;
+	uint64_t capacity, lent, huge; /* bytes */
+	uint32_t extents, links;
+};
+void reef_node_status(const struct reef_node *node,
+		      struct reef_node_status *out);
+/* Wait until it is registered, or timeout. In a fiber.  -ETIMEDOUT. */
+int reef_node_wait(struct reef_node *node, uint64_t timeout_ns);
+
+#endif

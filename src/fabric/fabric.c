@@ -4,6 +4,7 @@
 
 #include "fabric/internal.h"
 #include "fabric/provider.h"
+#include "wire/control.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -357,6 +358,18 @@ int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 uint64_t reef_region_key(const struct reef_region *region)
 {
 	return region->key;
+}
+
+uint32_t reef_region_wire_flags(const struct reef_region *region)
+{
+	return (region->memory->durable ? REEF_WIRE_DURABLE : 0) |
+	       (region->memory->read_only ? REEF_WIRE_READ_ONLY : 0);
+}
+
+void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags)
+{
+	remote->durable = flags & REEF_WIRE_DURABLE;
+	remote->read_only = flags & REEF_WIRE_READ_ONLY;
 }
 
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,

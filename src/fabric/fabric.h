@@ -29,8 +29,9 @@
  *     with -REEF_EDOMAIN.
  * F7  Once reef_fence has returned 0, nothing of that session takes effect here
  *     again, and it is not let in again.
- * F8  Every access is checked against key and bounds, by this library before it
- *     posts (-ERANGE, and nothing of the batch happens) and by the target.
+ * F8  Every access is checked against key and bounds, and against writing what
+ *     may only be read, by this library before it posts (-ERANGE, -EACCES, and
+ *     nothing of the batch happens) and by the target.
  * F9  Completion says nothing about power. FLUSH makes completed WRITEs durable
  *     where the backing can be; elsewhere it fails with -REEF_ENOTDURABLE.
  *
@@ -112,6 +113,7 @@ struct reef_batch {
  * Anything negative: nothing of it happened.
  * -EINVAL: no operation, a malformed one, or one whose remote is not the link's
  * or whose bytes are not in its buffer.  -ERANGE: outside its remote.
+ * -EACCES: anything but READ on memory that may only be read.
  * -EMSGSIZE: over a limit of this side or of the peer.  -EAGAIN: too much under
  * way; poll first.  -REEF_EKEY: the remote was withdrawn.  -REEF_ENOLINK: the
  * link is down.  -REEF_EFENCED: it was fenced.  -REEF_ENOTDURABLE,
@@ -302,7 +304,8 @@ void *reef_link_user(const struct reef_link *link);
 /* Expose memory (memory.h) under a fresh key, which whoever is to attach must
  * be told; keys are never reused. The memory stays the caller's and must
  * outlive the region. Several fabrics of one domain may expose it at once.
- * -REEF_EDOMAIN.  -EINVAL: no memory; shm needs a descriptor. */
+ * -REEF_EDOMAIN.  -EINVAL: no memory; shm needs a descriptor, and for memory
+ * that is read_only a memfd: files cannot be sealed. */
 int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 		struct reef_region **out);
 uint64_t reef_region_key(const struct reef_region *region);

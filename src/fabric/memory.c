@@ -1,8 +1,8 @@
 /* memory.c - memory that can be lent: memfds, files, persistent memory.
  *
- * Steps, in this order because each protects the next: create with mode 0600,
- * take the pages, seal, map, forbid the mapping to follow a fork. Nobody else
- * can have the descriptor before the seals are on it. */
+ * Steps: create with mode 0600, take the pages, map, forbid the mapping to
+ * follow a fork, seal. Nobody else can have the descriptor before the seals are
+ * on it; and one of them, on what is read-only, lets no mapping come after. */
 #include "fabric/memory.h"
 
 #include "base/checksum.h"
@@ -95,6 +95,31 @@ static int map(struct reef_memory *memory, int flags)
 	return 0;
 }
 
+/* The kernel says yes to a seal before it says what it is worth: huge pages
+ * were mapped writable in spite of it until Linux 5.13. So it is tried. */
+static int check_seal(const struct reef_memory *memory)
+{
+	void *base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
+			  MAP_SHARED, memory->fd, 0);
+
+	if (base == MAP_FAILED)
+		return errno == EPERM ? 0 : -errno;
+	munmap(base, memory->size);
+	return -EOPNOTSUPP;
+}
+
+static int seal(const struct reef_memory *memory)
+{
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+	if (memory->read_only)
+		seals |= F_SEAL_FUTURE_WRITE;
+	if (fcntl(memory->fd, F_ADD_SEALS, seals))
+		return memory->read_only && errno == EINVAL ? -EOPNOTSUPP
+							    : -errno;
+	return memory->read_only ? check_seal(memory) : 0;
+}
+
 static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
 {
 	int rc;
@@ -105,21 +130,23 @@ static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
 						  (huge ? MFD_HUGETLB : 0));
 	if (memory->fd < 0)
 		return -errno;
-	if (fchmod(memory->fd, 0600))
-		goto err_errno;
+	if (fchmod(memory->fd, 0600)) {
+		rc = -errno;
+		goto err_close;
+	}
 	rc = take_pages(memory->fd, memory->size);
 	if (rc)
 		goto err_close;
-	if (fcntl(memory->fd, F_ADD_SEALS,
-		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		goto err_errno;
 	rc = map(memory, MAP_SHARED);
 	if (rc)
 		goto err_close;
+	rc = seal(memory);
+	if (rc)
+		goto err_unmap;
 	memory->huge = huge;
 	return 0;
-err_errno:
-	rc = -errno;
+err_unmap:
+	munmap(memory->base, memory->size);
 err_close:
 	close(memory->fd);
 	memory->fd = -1;
@@ -274,6 +301,7 @@ int reef_memory_create(const struct reef_memory_options *options,
 	memory = &owned->memory;
 	memory->fd = -1;
 	memory->backing = options->backing;
+	memory->read_only = options->read_only;
 	memory->domain = options->domain ? options->domain : reef_domain_cpu();
 	switch (options->backing) {
 	case REEF_BACKING_MEMFD:

@@ -6,6 +6,9 @@
  * (2) Its pages are taken when it is made: a touch later never fails.
  * (3) Its mapping does not follow a fork.
  * (4) The atomic domain (F6) is fixed here.
+ * (5) What is read_only its peers may READ and nothing else; its owner writes.
+ *     A memfd then has a seal that no descriptor to it can be written or mapped
+ *     writable any more, whoever has one; only the owner's mapping stays.
  *
  * Thread: any; destroyed when no region uses it. */
 #ifndef REEF_FABRIC_MEMORY_H
@@ -28,6 +31,7 @@ struct reef_memory_options {
 	uint64_t domain;  /* 0: this machine's CPUs */
 	bool huge_pages;  /* MEMFD: ask for them; falls back, see `huge` */
 	bool durable;	  /* SIMULATED: behave like FILE */
+	bool read_only;	  /* peers may READ it and nothing else (5) */
 };
 
 struct reef_memory {
@@ -37,13 +41,15 @@ struct reef_memory {
 	int fd; /* -1: none */
 	bool durable;
 	bool huge; /* huge pages are really in use */
+	bool read_only;
 	enum reef_backing backing;
 	uint8_t *flushed; /* SIMULATED, durable: what power would leave */
 };
 
 /* Take memory, zeroed (FILE and DAX: as the file was). Caller owns *out.
  * -ENOMEM, -ENOSPC: there is not that much.  -EINVAL: size 0 or over 2^47.
- * -EOPNOTSUPP: DAX on a file system that has none. */
+ * -EOPNOTSUPP: DAX on a file system that has none, or a kernel (before 5.1) that
+ * cannot keep a memfd read_only. */
 int reef_memory_create(const struct reef_memory_options *options,
 		       struct reef_memory **out);
 void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */

@@ -171,6 +171,7 @@ struct reef_remote {
 	uint64_t size;
 	uint64_t key;
 	bool durable;
+	bool read_only;	   /* only READ; the target checks it, too */
 	_Atomic int state; /* 1: attaching; 0: usable; negative: why not */
 };
 
@@ -209,6 +210,10 @@ void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status);
 
 /* Every op gets `status` (a lost link: -REEF_EINDOUBT). */
 void reef_batch_fail_all(struct reef_batch *batch, int status);
+
+/* What ATTACHED (wire/control.h) says of a region, and is told by it. */
+uint32_t reef_region_wire_flags(const struct reef_region *region);
+void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags);
 
 /* Whose link this is: what it connects as, or what the peer has proven. Before
  * the link is UP. */
@@ -290,6 +295,9 @@ static inline int reef_op_check(const struct reef_fabric *fabric,
 		if (op->offset > remote->size ||
 		    length > remote->size - op->offset)
 			return -ERANGE;
+		if (remote->read_only && op->kind > REEF_READ &&
+		    op->kind <= REEF_FLUSH)
+			return -EACCES;
 	}
 	switch (op->kind) {
 	case REEF_READ:

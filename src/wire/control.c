@@ -69,7 +69,7 @@ int reef_wire_attached_decode(const uint8_t *bytes, size_t size,
 		return -REEF_EPROTO;
 	if (attached.status == 0) {
 		if (attached.size == 0 || attached.domain == 0 ||
-		    attached.flags & ~REEF_WIRE_DURABLE)
+		    attached.flags & ~(REEF_WIRE_DURABLE | REEF_WIRE_READ_ONLY))
 			return -REEF_EPROTO;
 	} else if (!reef_wire_status_fits(attached.status) ||
 		   !reef_all_zero(bytes + 12, size - 12)) {

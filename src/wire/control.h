@@ -20,11 +20,12 @@ struct reef_wire_key {
 static_assert(sizeof(struct reef_wire_key) == 8, "wire layout");
 
 #define REEF_WIRE_DURABLE 1u
+#define REEF_WIRE_READ_ONLY 2u
 
 struct reef_wire_attached {
 	uint64_t key;	   /* the one asked for */
 	int32_t status;	   /* 0, or a negative code; then all below is 0 */
-	uint32_t flags;	   /* REEF_WIRE_DURABLE */
+	uint32_t flags;	   /* REEF_WIRE_DURABLE, REEF_WIRE_READ_ONLY */
 	uint64_t size;	   /* not 0 */
 	uint64_t domain;   /* not 0 */
 	uint64_t address;  /* verbs: where the region begins at its owner */

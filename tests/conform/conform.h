@@ -32,15 +32,18 @@
 /* What the director or a client asks of the node. */
 enum order {
 	ORDER_NONE,
-	ORDER_EXPOSE,	/* size, durable, domain (0: right) -> key */
+	ORDER_EXPOSE,	/* size, EXPOSE_*, domain (0: right) -> key */
 	ORDER_WITHDRAW, /* region, timeout_ns -> sum of it at that moment */
 	ORDER_FENCE,	/* session, timeout_ns, region -> the same */
 	ORDER_LOAD,	/* region, offset -> value, by the node's CPU */
+	ORDER_STORE,	/* region, offset, value, by the node's CPU */
 	ORDER_SUM,	/* region -> sum of all its words */
 	ORDER_MATCH,	/* region, offset, value -> so many words in a row */
 	ORDER_CLEAR,	/* region: all 0 */
 	ORDER_SEND,	/* session, count: numbered messages to it */
 };
+
+enum { EXPOSE_DURABLE = 1, EXPOSE_READ_ONLY = 2 };
 
 struct board {
 	char failure[256]; /* the first */

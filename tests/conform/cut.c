@@ -165,7 +165,9 @@ static int end_node(struct world *world, bool stop)
 	atomic_store(&board->word[1], 0);
 	atomic_store(&board->word[2], 0);
 	TRY(world_start_node(world));
-	CHECK_EQ(world, order(world, ORDER_EXPOSE, REGION, 1, 0, &key), 0);
+	CHECK_EQ(world,
+		 order(world, ORDER_EXPOSE, REGION, EXPOSE_DURABLE, 0, &key),
+		 0);
 	CHECK_EQ(world, order(world, ORDER_CLEAR, 0, 0, 0, NULL), 0);
 	atomic_store(&board->word[0], key);
 	client = world_start(world, orphaned_client, NULL);
@@ -177,7 +179,9 @@ static int end_node(struct world *world, bool stop)
 	world_kill(world, world->node);
 	CHECK_EQ(world, world_join(world, client), 0);
 	TRY(world_start_node(world));
-	CHECK_EQ(world, order(world, ORDER_EXPOSE, REGION, 1, 0, &key), 0);
+	CHECK_EQ(world,
+		 order(world, ORDER_EXPOSE, REGION, EXPOSE_DURABLE, 0, &key),
+		 0);
 	TRY(load_check(world, 0));
 	return world_end(world);
 }

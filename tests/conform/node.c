@@ -59,15 +59,17 @@ static void closed(void *context, struct reef_link *link, int reason)
 	atomic_fetch_add(&node->host->world->board->closed, 1);
 }
 
-static int node_expose(struct node *node, uint64_t size, bool durable,
+static int node_expose(struct node *node, uint64_t size, uint64_t how,
 		       uint64_t domain, uint64_t *value)
 {
+	bool durable = how & EXPOSE_DURABLE;
 	struct world *world = node->host->world;
 	uint32_t index = node->regions;
 	char path[96];
 	struct reef_memory_options options = {
 		.size = size,
 		.durable = durable,
+		.read_only = how & EXPOSE_READ_ONLY,
 		.domain = domain ? domain
 				 : reef_fabric_domain(node->host->fabric),
 		.backing = world->sim ? REEF_BACKING_SIMULATED
@@ -99,12 +101,18 @@ static int node_expose(struct node *node, uint64_t size, bool durable,
 	return 0;
 }
 
-static uint64_t node_load(const struct node *node, uint64_t region,
-			  uint64_t offset)
+static _Atomic uint64_t *node_word(const struct node *node, uint64_t region,
+				   uint64_t offset)
 {
 	uint8_t *base = node->memory[region]->base;
 
-	return atomic_load((_Atomic uint64_t *)(base + offset));
+	return (_Atomic uint64_t *)(base + offset);
+}
+
+static uint64_t node_load(const struct node *node, uint64_t region,
+			  uint64_t offset)
+{
+	return atomic_load(node_word(node, region, offset));
 }
 
 static uint64_t node_match(const struct node *node, uint64_t region,
@@ -228,6 +236,10 @@ static bool obey(struct node *node)
 		break;
 	case ORDER_LOAD:
 		value = node_load(node, argument[0], argument[1]);
+		break;
+	case ORDER_STORE:
+		atomic_store(node_word(node, argument[0], argument[1]),
+			     argument[2]);
 		break;
 	case ORDER_SUM:
 		value = node_sum(node, argument[0]);

@@ -314,6 +314,38 @@ static void fabric_post_checks_operations(void **state)
 	checker_close(&checker);
 }
 
+static void fabric_post_lets_read_only_memory_only_be_read(void **state)
+{
+	static const struct {
+		uint8_t kind;
+		int expected;
+	} cases[] = {
+		{REEF_READ, 1},	       {REEF_WRITE, -EACCES},
+		{REEF_CAS, -EACCES},   {REEF_FAA, -EACCES},
+		{REEF_FLUSH, -EACCES}, {REEF_SEND, 1},
+		{0, -EINVAL},	       {REEF_OP_KINDS, -EINVAL},
+	};
+	struct checker checker;
+	uint64_t bytes;
+
+	(void)state;
+	checker_open(&checker);
+	checker.remote->read_only = true;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct reef_op op = {.kind = cases[i].kind,
+				     .remote = checker.remote,
+				     .local = &bytes,
+				     .length = 8};
+
+		assert_int_equal(post_one(&checker, op), cases[i].expected);
+		/* What makes no sense at all is told first. */
+		op.offset = UINT64_MAX - 7;
+		assert_int_equal(post_one(&checker, op),
+				 op.kind == REEF_SEND ? 1 : -ERANGE);
+	}
+	checker_close(&checker);
+}
+
 static void fabric_post_checks_owners(void **state)
 {
 	struct checker checker, other;
@@ -764,6 +796,8 @@ int main(void)
 		cmocka_unit_test(fabric_withdraw_and_fence_ask_again),
 		cmocka_unit_test(fabric_post_checks_bounds),
 		cmocka_unit_test(fabric_post_checks_operations),
+		cmocka_unit_test(
+			fabric_post_lets_read_only_memory_only_be_read),
 		cmocka_unit_test(fabric_post_checks_owners),
 		cmocka_unit_test(fabric_connect_that_fails_leaves_nothing),
 		cmocka_unit_test(fabric_link_outlives_its_queue),

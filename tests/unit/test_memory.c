@@ -183,6 +183,43 @@ static void memory_huge_pages_fall_back(void **state)
 	reef_memory_destroy(memory);
 }
 
+/* Neither the descriptor, nor the same opened anew by its owner, nor a mapping
+ * made for reading: only the first mapping writes. */
+static void memory_read_only_memfd_is_written_by_its_owner_only(void **state)
+{
+	struct reef_memory_options options = {.size = 8192, .read_only = true};
+	int protection = PROT_READ | PROT_WRITE, fd;
+	struct reef_memory *memory;
+	char path[64];
+	uint8_t *map;
+
+	(void)state;
+	assert_int_equal(reef_memory_create(&options, &memory), 0);
+	assert_true(memory->read_only);
+	map = mmap(NULL, 8192, PROT_READ, MAP_SHARED, memory->fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	memset(memory->base, 5, 8192);
+	assert_int_equal(map[8191], 5);
+	assert_int_equal(mprotect(map, 8192, protection), -1);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_ptr_equal(mmap(NULL, 8192, protection, MAP_SHARED, fd, 0),
+			 MAP_FAILED);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fallocate(fd,
+				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   0, 4096),
+			 -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(map[0], 5);
+	close(fd);
+	munmap(map, 8192);
+	reef_memory_destroy(memory);
+}
+
 static void make_directory(char *directory, size_t size)
 {
 	snprintf(directory, size, "/tmp/reef-test-memory-XXXXXX");
@@ -327,6 +364,8 @@ int main(void)
 		cmocka_unit_test(memory_forked_child_has_no_mapping),
 		cmocka_unit_test(memory_bad_sizes_are_refused),
 		cmocka_unit_test(memory_huge_pages_fall_back),
+		cmocka_unit_test(
+			memory_read_only_memfd_is_written_by_its_owner_only),
 		cmocka_unit_test(memory_file_flushed_survives_reopening),
 		cmocka_unit_test(memory_file_that_is_no_file_is_refused),
 		cmocka_unit_test(memory_dax_without_device_is_refused),

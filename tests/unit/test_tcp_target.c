@@ -310,6 +310,29 @@ static void tcp_target_wrong_key_refused(void **state)
 	}
 }
 
+static void tcp_target_change_of_read_only_memory_refused(void **state)
+{
+	static const uint8_t kinds[] = {REEF_WRITE, REEF_CAS, REEF_FAA,
+					REEF_FLUSH};
+	static const uint8_t bytes[16] = {1};
+
+	for (size_t i = 0; i < sizeof(kinds); i++) {
+		struct reef_wire_op op = {.kind = kinds[i], .length = 8};
+
+		fresh();
+		region->base.memory->read_only = true;
+		add_read(0, 8);
+		add(op, bytes, reef_wire_op_sends(&op));
+		add_read(0, 8);
+		assert_int_equal(run(), 0);
+		check_failure(1, -EACCES);
+		for (size_t at = 0; at < SIZE; at++)
+			assert_int_equal(
+				((uint8_t *)region->base.memory->base)[at], 0);
+		region->base.memory->read_only = false;
+	}
+}
+
 static void tcp_target_flush_of_plain_memory_refused(void **state)
 {
 	fresh();
@@ -577,6 +600,7 @@ int main(void)
 		TEST(tcp_target_failure_ends_the_batch),
 		TEST(tcp_target_bounds_checked),
 		TEST(tcp_target_wrong_key_refused),
+		TEST(tcp_target_change_of_read_only_memory_refused),
 		TEST(tcp_target_flush_of_plain_memory_refused),
 		TEST(tcp_target_malformed_batch_does_nothing),
 		TEST(tcp_target_words_whole_however_cut),

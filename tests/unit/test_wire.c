@@ -224,6 +224,9 @@ static void wire_attached_fields_checked(void **state)
 
 	assert_int_equal(attached(good, &out), 0);
 	assert_memory_equal(&good, &out, sizeof(good));
+	good.flags = REEF_WIRE_READ_ONLY;
+	assert_int_equal(attached(good, &out), 0);
+	assert_int_equal(out.flags, REEF_WIRE_READ_ONLY);
 	bad = good;
 	bad.key = 0;
 	assert_int_equal(attached(bad, &out), -REEF_EPROTO);
@@ -234,7 +237,7 @@ static void wire_attached_fields_checked(void **state)
 	bad.domain = 0;
 	assert_int_equal(attached(bad, &out), -REEF_EPROTO);
 	bad = good;
-	bad.flags = 2;
+	bad.flags = 4;
 	assert_int_equal(attached(bad, &out), -REEF_EPROTO);
 	bad = (struct reef_wire_attached){.key = 5, .status = -REEF_EKEY};
 	assert_int_equal(attached(bad, &out), 0);

@@ -33,7 +33,9 @@ int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
 
 	if (memory->domain != shm->fabric.domain)
 		return -REEF_EDOMAIN;
-	if (memory->fd < 0)
+	/* What holders are given must hold by itself what is read-only. */
+	if (memory->fd < 0 ||
+	    (memory->read_only && memory->backing != REEF_BACKING_MEMFD))
 		return -EINVAL;
 	region = calloc(1, sizeof(*region));
 	if (!region)
@@ -143,8 +145,7 @@ int shm_on_attach(struct shm_link *link, const struct reef_frame *frame)
 	if (hold) {
 		attached.size = region->region.memory->size;
 		attached.domain = region->region.memory->domain;
-		if (region->region.memory->durable)
-			attached.flags = REEF_WIRE_DURABLE;
+		attached.flags = reef_region_wire_flags(&region->region);
 		fd = region->region.memory->fd;
 	}
 	rc = send_attached(link, frame->tag, &attached, fd);
@@ -232,6 +233,7 @@ int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
 void shm_remote_close(struct shm_remote *remote, int state)
 {
 	atomic_store(&remote->limit, 0);
+	atomic_store(&remote->write_limit, 0);
 	atomic_store(&remote->remote.state, state);
 }
 
@@ -379,12 +381,15 @@ static struct shm_remote *find_remote(struct shm_link *link, uint64_t tag)
 static int map_attached(struct shm_link *link, struct shm_remote *remote,
 			const struct reef_wire_attached *attached, int fd)
 {
+	bool read_only = attached->flags & REEF_WIRE_READ_ONLY;
+	uint64_t limit = attached->size & ~7ull;
 	void *map;
 	int rc;
 
 	if (attached->domain != link->link.fabric->domain)
 		return -REEF_EDOMAIN;
-	rc = shm_map_passed(fd, 0, attached->size, PROT_READ | PROT_WRITE,
+	rc = shm_map_passed(fd, 0, attached->size,
+			    read_only ? PROT_READ : PROT_READ | PROT_WRITE,
 			    &map);
 	if (rc)
 		return rc;
@@ -392,9 +397,10 @@ static int map_attached(struct shm_link *link, struct shm_remote *remote,
 	madvise(map, attached->size, MADV_HUGEPAGE);
 	remote->remote.base = map;
 	remote->remote.size = attached->size;
-	remote->remote.durable = attached->flags & REEF_WIRE_DURABLE;
+	reef_remote_take_flags(&remote->remote, attached->flags);
 	remote->map_size = attached->size;
-	atomic_store(&remote->limit, attached->size & ~7ull);
+	atomic_store(&remote->limit, limit);
+	atomic_store(&remote->write_limit, read_only ? 0 : limit);
 	return 0;
 }
 

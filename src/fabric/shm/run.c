@@ -22,7 +22,10 @@
 			(place) = (value);                                     \
 	} while (0)
 
-/* READ and WRITE: is all in order, and short enough to copy inline? */
+#define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
+
+/* READ and WRITE: is all in order, and short enough to copy inline? One of no
+ * bytes must begin inside, too: a limit of 0 lets nothing by. */
 static inline bool is_short_copy(const struct reef_queue *queue,
 				 const struct reef_op *op, uint64_t limit)
 {
@@ -31,7 +34,7 @@ static inline bool is_short_copy(const struct reef_queue *queue,
 
 	return !((op->offset | length) & 7) && length <= REEF_COPY_INLINE &&
 	       length <= queue->fabric->options.length_max &&
-	       op->offset <= limit && length <= limit - op->offset &&
+	       op->offset < limit && length <= limit - op->offset &&
 	       op->local &&
 	       (!buffer ||
 		((uint8_t *)op->local >= buffer->base &&
@@ -49,6 +52,7 @@ static inline bool are_short_copies(const struct shm_queue *queue,
 	const struct reef_buffer *buffer = NULL;
 	uint64_t limit = 0, size = 0, length, length_max;
 	const uint8_t *base = NULL, *at;
+	uint8_t kind_max = 0;
 	uintptr_t begin = 1;
 
 	length_max = queue->queue.fabric->options.length_max;
@@ -61,9 +65,8 @@ static inline bool are_short_copies(const struct shm_queue *queue,
 			if (!remote || remote->link != batch->link)
 				return false;
 			base = remote->base;
-			limit = atomic_load_explicit(
-				&((struct shm_remote *)remote)->limit,
-				memory_order_relaxed);
+			kind_max = remote->read_only ? REEF_READ : REEF_WRITE;
+			limit = LOAD(((struct shm_remote *)remote)->limit);
 		}
 		if (unlikely(op->buffer != buffer)) {
 			buffer = op->buffer;
@@ -71,10 +74,11 @@ static inline bool are_short_copies(const struct shm_queue *queue,
 			size = buffer ? buffer->size : 0;
 		}
 		length = op->length;
-		if (unlikely(op->kind > REEF_WRITE || !op->kind ||
+		if (unlikely(op->kind > kind_max || !op->kind ||
 			     op->flags > REEF_ORDERED || op->reserved ||
 			     (op->offset | length) & 7 || length > length_max ||
-			     op->offset > limit || length > limit - op->offset))
+			     op->offset >= limit ||
+			     length > limit - op->offset))
 			return false;
 		/* Without a buffer: anything but NULL. */
 		if (unlikely((uintptr_t)op->local < begin ||
@@ -148,7 +152,7 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 	struct shm_link *link = (struct shm_link *)batch->link;
 	struct reef_op *op = batch->ops;
 	struct shm_remote *remote;
-	uint64_t turn, limit;
+	uint64_t turn;
 
 	/* Acquire: the partner is opened() in frames.c. */
 	if (unlikely(!link ||
@@ -166,30 +170,32 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (unlikely(shm_must_look(queue, link, turn)))
 		goto general;
-	limit = atomic_load_explicit(&remote->limit, memory_order_relaxed);
 	switch (op->kind) {
 	case REEF_READ:
-		if (unlikely(!is_short_copy(base, op, limit)))
+		if (unlikely(!is_short_copy(base, op, LOAD(remote->limit))))
 			goto general;
 		reef_copy_words_from(op->local,
 				     remote->remote.base + op->offset,
 				     op->length);
 		break;
 	case REEF_WRITE:
-		if (unlikely(!is_short_copy(base, op, limit)))
+		if (unlikely(!is_short_copy(base, op,
+					    LOAD(remote->write_limit))))
 			goto general;
 		reef_copy_words_to(remote->remote.base + op->offset, op->local,
 				   op->length);
 		shm_full_barrier();
 		break;
 	case REEF_CAS:
-		/* limit is in words: one that begins inside ends there */
-		if (unlikely(op->offset & 7 || op->offset >= limit))
+		/* The limit is in words: one that begins inside ends there. */
+		if (unlikely(op->offset & 7 ||
+			     op->offset >= LOAD(remote->write_limit)))
 			goto general;
 		shm_run_cas(op);
 		break;
 	case REEF_FAA:
-		if (unlikely(op->offset & 7 || op->offset >= limit))
+		if (unlikely(op->offset & 7 ||
+			     op->offset >= LOAD(remote->write_limit)))
 			goto general;
 		shm_run_faa(op);
 		break;

@@ -105,8 +105,8 @@ struct shm_region {
 
 struct shm_remote {
 	struct reef_remote remote;
-	/* Its size, in whole words, while it may be used; or 0. */
-	_Atomic uint64_t limit;
+	/* Its size, in whole words, while it may be read; and written; or 0. */
+	_Atomic uint64_t limit, write_limit;
 	struct shm_remote *next; /* of the link */
 	uint64_t tag;		 /* of its ATTACH */
 	uint64_t map_size;

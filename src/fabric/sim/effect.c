@@ -42,6 +42,9 @@ int sim_check(struct reef_sim *sim, const struct sim_region *region,
 		size++;
 	if (cargo->offset > size || cargo->length > size - cargo->offset)
 		return -ERANGE;
+	if (region->base.memory->read_only && cargo->kind != REEF_READ &&
+	    !sim_mutated(sim, REEF_MUTANT_F8_WRITABLE))
+		return -EACCES;
 	if (cargo->kind == REEF_FLUSH && !region->base.memory->durable)
 		return -REEF_ENOTDURABLE;
 	return 0;

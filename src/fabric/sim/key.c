@@ -186,6 +186,7 @@ void sim_attach_asked(struct conn *conn, const struct mail *mail)
 		answer.region = region;
 		answer.size = region->base.memory->size;
 		answer.durable = region->base.memory->durable;
+		answer.read_only = region->base.memory->read_only;
 	}
 	sim_trace(conn->sim, TRACE_ATTACH, conn->sides[1].host, mail->key,
 		  (uint64_t)answer.code);
@@ -202,6 +203,7 @@ void sim_attach_answered(struct conn *conn, const struct mail *mail)
 	remote->region = mail->region;
 	remote->base.size = mail->size;
 	remote->base.durable = mail->durable;
+	remote->base.read_only = mail->read_only;
 	reef_attach_ended(link->base.queue, &remote->base, mail->code);
 }
 

@@ -47,6 +47,7 @@ const char *reef_sim_mutant_name(enum reef_sim_mutant mutant)
 		[REEF_MUTANT_F7_READMIT] = "f7-readmit",
 		[REEF_MUTANT_F8_BOUNDS] = "f8-bounds",
 		[REEF_MUTANT_F8_WITHDRAWN] = "f8-withdrawn",
+		[REEF_MUTANT_F8_WRITABLE] = "f8-writable",
 		[REEF_MUTANT_F9_FORGET] = "f9-forget",
 	};
 

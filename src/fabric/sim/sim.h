@@ -45,6 +45,7 @@ enum reef_sim_mutant {
 	REEF_MUTANT_F7_READMIT,	   /* a fenced session may connect again */
 	REEF_MUTANT_F8_BOUNDS,	   /* target and library accept one byte more */
 	REEF_MUTANT_F8_WITHDRAWN,  /* a withdrawn key still works */
+	REEF_MUTANT_F8_WRITABLE,   /* the target lets read-only be written */
 	REEF_MUTANT_F9_FORGET,	   /* FLUSH does nothing and says 0 */
 	REEF_MUTANTS
 };

@@ -256,7 +256,7 @@ struct mail {
 	int code;
 	uint64_t key, id, size;
 	struct sim_region *region;
-	bool durable;
+	bool durable, read_only;
 };
 
 /* A message at the receiver's card. */

@@ -294,7 +294,7 @@ int reef_tcp_on_attached(struct tcp_link *link, const uint8_t *payload)
 		rc = -REEF_EPROTO;
 	} else if (remote) {
 		remote->base.size = attached.size;
-		remote->base.durable = attached.flags & REEF_WIRE_DURABLE;
+		reef_remote_take_flags(&remote->base, attached.flags);
 		attach_ended(link, link->polling, remote, attached.status);
 		link->happened++;
 	}

@@ -433,7 +433,7 @@ int reef_tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
 		const struct reef_memory *memory = region->base.memory;
 
 		attached.status = 0;
-		attached.flags = memory->durable ? REEF_WIRE_DURABLE : 0;
+		attached.flags = reef_region_wire_flags(&region->base);
 		attached.size = memory->size;
 		attached.domain = memory->domain;
 		/* Before it is given back: a withdrawal that comes now finds

@@ -168,7 +168,7 @@ static int locate(struct tcp_target *target, const struct reef_wire_op *op)
 	memory = target->region->base.memory;
 	if (op->offset > memory->size || op->length > memory->size - op->offset)
 		return -ERANGE;
-	return 0;
+	return memory->read_only && op->kind != REEF_READ ? -EACCES : 0;
 }
 
 static uint8_t *place(const struct tcp_target *target,

@@ -135,7 +135,7 @@ int verbs_remote_attached(struct verbs_link *link, struct verbs_queue *polling,
 	if (!attached.status && (attached.address > UINT64_MAX - attached.size))
 		return -REEF_EPROTO;
 	remote->remote.size = attached.size;
-	remote->remote.durable = attached.flags & REEF_WIRE_DURABLE;
+	reef_remote_take_flags(&remote->remote, attached.flags);
 	remote->address = attached.address;
 	remote->rkey = attached.rkey;
 	settle(remote, polling, attached.status);

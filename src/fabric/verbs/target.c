@@ -44,9 +44,11 @@ static int register_memory(struct verbs_fabric *fabric,
 			   struct verbs_region *region,
 			   struct reef_memory *memory)
 {
-	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-		     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	int access = IBV_ACCESS_REMOTE_READ;
 
+	if (!memory->read_only)
+		access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			  IBV_ACCESS_REMOTE_ATOMIC;
 	/* Addressed from 0: peers need not know where it lies here. */
 	region->registration = ibv_reg_mr_iova(
 		fabric->device.domain, memory->base, memory->size, 0, access);
@@ -203,7 +205,7 @@ static int hold(struct verbs_link *link, uint64_t key,
 	}
 	*out = (struct reef_wire_attached){
 		.key = key,
-		.flags = region->region.memory->durable ? REEF_WIRE_DURABLE : 0,
+		.flags = reef_region_wire_flags(&region->region),
 		.size = region->region.memory->size,
 		.domain = region->region.memory->domain,
 		.rkey = region->registration->rkey,

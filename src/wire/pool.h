@@ -165,7 +165,7 @@ struct reef_row {
 };
 
 /* Append header and body; sticks in out->failed. rows are copied as they are.
- */
+ * body NULL: all zero. */
 void reef_pool_encode(const struct reef_pool_header *header,
 		      const struct reef_body *body,
 		      struct reef_cursor_out *out);

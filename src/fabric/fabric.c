@@ -262,6 +262,7 @@ int reef_connect(struct reef_queue *queue, const char *address,
 	if (rc)
 		return rc;
 	add_to_queue(queue, link);
+	link->user = options->user;
 	rc = reef_queue_wait_until(queue, link_is_settled, link,
 				   options->timeout_ns
 					   ? options->timeout_ns
@@ -331,6 +332,11 @@ void reef_link_set_owner(struct reef_link *link, uint32_t session,
 	reef_assert(length <= REEF_IDENTITY_MAX);
 	link->session = session;
 	memcpy(link->identity, identity, length + 1);
+}
+
+struct reef_fabric *reef_link_fabric(const struct reef_link *link)
+{
+	return link->fabric;
 }
 
 void reef_link_set_user(struct reef_link *link, void *user)

@@ -243,6 +243,7 @@ struct reef_connect_options {
 	const char *identity; /* whose key it proves */
 	uint8_t key[REEF_KEY_SIZE];
 	uint64_t timeout_ns; /* 0: silence_ns */
+	void *user;	     /* reef_link_user, from the first message on */
 };
 
 struct reef_listen_options {
@@ -296,6 +297,7 @@ int reef_link_status(const struct reef_link *link);
  * connected as. The identity is the link's, and ends with it. */
 uint32_t reef_link_session(const struct reef_link *link);
 const char *reef_link_identity(const struct reef_link *link);
+struct reef_fabric *reef_link_fabric(const struct reef_link *link);
 void reef_link_set_user(struct reef_link *link, void *user);
 void *reef_link_user(const struct reef_link *link);
 

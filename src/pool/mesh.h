@@ -8,8 +8,10 @@
  * "shm:/run/reef/node tcp:10.0.0.1:7338".
  *
  * (1) Who connects tries shm first where the peer is on this machine (equal CPU
- *     domains), then verbs, then tcp; sim where that is what there is. The link
- *     tells which it became: reef_mesh_door.
+ *     domains), then verbs, then tcp; sim where that is what there is. It is
+ *     told which it became.
+ * (2) F5 holds within a fabric. So a session that had a link to a peer and
+ *     connects anew does so with the one address that it was on.
  *
  * Thread: a mesh: any. A port: owner. */
 #ifndef REEF_POOL_MESH_H
@@ -46,27 +48,35 @@ struct reef_fabric *reef_mesh_fabric(const struct reef_mesh *mesh,
 int reef_port_open(struct reef_mesh *mesh, struct reef_sched *sched,
 		   struct reef_port **out);
 void reef_port_close(struct reef_port *port); /* NULL is fine */
+struct reef_sched *reef_port_sched(const struct reef_port *port); /* or NULL */
 struct reef_mesh *reef_port_mesh(const struct reef_port *port);
 struct reef_queue *reef_port_queue(const struct reef_port *port,
 				   uint32_t index);
 /* The queue of this port for operations on that link, of the same mesh. */
 struct reef_queue *reef_port_queue_of(const struct reef_port *port,
 				      const struct reef_link *link);
-/* Poll every queue once; how much happened. */
+/* Poll every queue once; how much happened. Negative: what reef_poll said. */
 int reef_port_poll(struct reef_port *port);
 
-/* Listen on every address of a text whose fabric the mesh has. addresses_max
- * bytes for the real ones, in the same order. Listeners end with the port.
- * -EINVAL: none, or one for a fabric that is not there.  -ENOSPC: too long a
- * text.  Else: reef_listen's, and nothing listens. */
+/* Listen on every address of the text; once per port. real, if not NULL: the
+ * real addresses in the same order, in real_max bytes.
+ * -EINVAL: none, too many (REEF_MESH_MAX), or one for a fabric that is not
+ * there.  -ENOSPC: real_max is too little.  -EBUSY: it listens already.  Else:
+ * reef_listen's. After an error nothing listens. */
 int reef_port_listen(struct reef_port *port, const char *addresses,
 		     const struct reef_listen_options *options, char *real,
 		     size_t real_max);
+/* Stop listening, and end the links that came that way, as
+ * reef_listener_close. The end of the port does it, too. */
+void reef_port_unlisten(struct reef_port *port);
 
 /* Connect to whichever of the addresses is best (1). domain: the peer's CPU
- * domain, 0: unknown (then shm is tried where its path exists here).
- * *door, if not NULL: the index of the address in use. Errors: the last one
- * that reef_connect returned; -EINVAL: no address fits a fabric we have. */
+ * domain, 0: unknown (then shm is tried, and is not there on another machine).
+ * *door, if not NULL: the index of the address in use. The next address is
+ * tried after any error but those that would not change, or make a second link
+ * of a session that has one: -REEF_EFENCED, -EBUSY, and what a fork or a killed
+ * host returns. Errors: the last one; -EINVAL: no address fits a fabric we
+ * have, or there are too many. */
 int reef_port_connect(struct reef_port *port, const char *addresses,
 		      uint64_t domain,
 		      const struct reef_connect_options *options,

@@ -3,7 +3,8 @@
  * (1) A memfd is sealed against shrinking and growing and has mode 0600, so
  *     that whoever is handed it can neither cut it short under others nor open
  *     it again through /proc with more rights.
- * (2) Its pages are taken when it is made: a touch later never fails.
+ * (2) A memfd's pages are taken, cleared and mapped when it is made, 64 MiB in
+ *     about 40 ms: a touch later neither fails nor waits for the kernel.
  * (3) Its mapping does not follow a fork.
  * (4) The atomic domain (F6) is fixed here.
  * (5) What is read_only its peers may READ and nothing else; its owner writes.
@@ -57,6 +58,10 @@ void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
 /* Make a range durable.  -REEF_ENOTDURABLE. */
 int reef_memory_flush(struct reef_memory *memory, uint64_t offset,
 		      uint64_t length);
+
+/* Map the pages of a shared mapping now, for writing too if it is writable;
+ * for memory, not for files, which it would read. A hint. */
+void reef_memory_populate(void *base, uint64_t size);
 
 /* The domain of this machine's CPUs: the same in every process on it, another
  * on every other machine and after every boot. Never 0. */

@@ -1,6 +1,8 @@
 /* test_memory.c - memory that can be lent, and its hygiene. */
 #include "fabric/memory.h"
 
+#include "pagemap.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,6 +44,18 @@ static void memory_memfd_is_zeroed_and_rounded_up(void **state)
 	assert_int_equal(memory->domain, reef_domain_cpu());
 	for (i = 0; i < memory->size; i++)
 		assert_int_equal(((uint8_t *)memory->base)[i], 0);
+	reef_memory_destroy(memory);
+}
+
+static void memory_memfd_needs_no_faults(void **state)
+{
+	struct reef_memory *memory;
+
+	(void)state;
+	if (!pagemap_works())
+		skip();
+	memory = make_memfd(1 << 20);
+	assert_int_equal(pagemap_count(memory->base, 1 << 20), 256);
 	reef_memory_destroy(memory);
 }
 
@@ -357,6 +371,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_memfd_is_zeroed_and_rounded_up),
+		cmocka_unit_test(memory_memfd_needs_no_faults),
 		cmocka_unit_test(memory_memfd_resize_is_refused),
 		cmocka_unit_test(memory_memfd_is_private_and_closes_on_exec),
 		cmocka_unit_test(

@@ -5,6 +5,8 @@
  * this thread or in children. */
 #include "shm_node.h"
 
+#include "pagemap.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -43,6 +45,21 @@ static void shm_operations_in_one_process_reach_the_memory(void **state)
 	assert_int_equal(run_one(&client, &op), 0);
 	assert_int_equal(op.result, 5);
 	assert_int_equal(words[0], 10);
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_attached_memory_needs_no_faults(void **state)
+{
+	struct client client;
+	struct node node;
+
+	(void)state;
+	if (!pagemap_works())
+		skip();
+	node_start(&node);
+	client_start(&client, &node, 1);
+	assert_int_equal(pagemap_count(client.remote->base, SIZE), SIZE / 4096);
 	client_close(&client);
 	node_stop(&node);
 }
@@ -906,6 +923,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			shm_operations_in_one_process_reach_the_memory),
+		cmocka_unit_test(shm_attached_memory_needs_no_faults),
 		cmocka_unit_test(shm_run_and_post_refuse_the_same),
 		cmocka_unit_test(shm_batches_of_any_size_and_alignment_copy),
 		cmocka_unit_test(shm_crossing_writes_do_not_both_miss),

@@ -22,6 +22,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* So much of an attached memfd is mapped at once, in small pages 4.3 ms for 64
+ * MiB; without, an attach takes 0.05 ms, and then each page that a WRITE is the
+ * first to touch a fault: 15 to 20 ms for 10,000 of the 16,000 (READs 4 ms, as
+ * the kernel maps 16 pages for each). Not more than that at once: the fabric's
+ * lock is held. */
+#define POPULATE_MAX (64ull << 20)
+
 /* --- the owner's side --- */
 
 int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
@@ -395,6 +402,10 @@ static int map_attached(struct shm_link *link, struct shm_remote *remote,
 		return rc;
 	/* A hint, as in memory.c. */
 	madvise(map, attached->size, MADV_HUGEPAGE);
+	if (!(attached->flags & REEF_WIRE_DURABLE))
+		reef_memory_populate(map, attached->size < POPULATE_MAX
+						  ? attached->size
+						  : POPULATE_MAX);
 	remote->remote.base = map;
 	remote->remote.size = attached->size;
 	reef_remote_take_flags(&remote->remote, attached->flags);

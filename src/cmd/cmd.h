@@ -8,6 +8,10 @@
 #ifndef REEF_CMD_CMD_H
 #define REEF_CMD_CMD_H
 
+#include "pool/settings.h"
+
+#include <stdbool.h>
+
 struct command {
 	const char *name;
 	const char *summary;		   /* one line, for `reef help` */
@@ -25,7 +29,13 @@ __attribute__((format(printf, 2, 3))) int cmd_usage_error(const char *name,
 							  ...);
 
 /* Is this the only argument, and a wish for help? */
-#include <stdbool.h>
 bool cmd_wants_help(int argc, char **argv);
+
+/* Load the settings of a command, whose argv[0] is its name, and let the log go
+ * by them. `usage` is what its help says before the flags. Returns -1: go on,
+ * and fini the settings later. Otherwise the exit status: help was given
+ * (--help), the settings shown (--check-config), or what is wrong was said. */
+int cmd_settings(const struct reef_config_input *input, const char *usage,
+		 struct reef_settings *out);
 
 #endif

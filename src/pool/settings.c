@@ -1,0 +1,481 @@
+/* settings.c - what can be set, for broker, node and client alike.
+ *
+ * Some defaults follow from the machine or from other settings; they are put in
+ * place after everything was read. */
+#include "pool/settings.h"
+
+#include "base/paths.h"
+#include "base/units.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * 1024)
+#define GIB (MIB * 1024)
+#define MS UINT64_C(1000000)
+#define SECOND (MS * 1000)
+#define DAY (SECOND * 86400)
+
+#define SIZE_MOST (UINT64_C(1) << 47)
+#define NAME_MOST 63 /* of a node; it is an identity on the wire, too */
+#define TEXT_SIZE 512
+#define STRING(x) #x
+#define STRING_OF(x) STRING(x)
+
+/* --- what a text must be --- */
+
+static const char *check_port(const char *text)
+{
+	size_t size = strspn(text, "0123456789");
+
+	if (size == 0 || size > 5 || text[size] ||
+	    strtoul(text, NULL, 10) > 65535)
+		return "has no port from 0 to 65535 at its end";
+	return NULL;
+}
+
+static const char *check_inet(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+
+	if (!colon)
+		return "has no port, as in tcp:HOST:PORT";
+	if (text[0] == '[' && colon > text && colon[-1] != ']')
+		return "has no ] before its port";
+	if (text[0] != '[' && strchr(text, ':') != colon)
+		return "needs brackets, as in tcp:[ADDRESS]:PORT";
+	return check_port(colon + 1);
+}
+
+static const char *check_unix(const char *text)
+{
+	if ((text[0] != '/' && text[0] != '@') || !text[1])
+		return "is neither shm:/PATH nor shm:@NAME";
+	if (strlen(text) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return "is too long for a socket";
+	return NULL;
+}
+
+static const char *check_address(const char *text)
+{
+	if (strncmp(text, "shm:", 4) == 0)
+		return check_unix(text + 4);
+	if (strncmp(text, "tcp:", 4) == 0)
+		return check_inet(text + 4);
+	if (strncmp(text, "verbs:", 6) == 0)
+		return check_inet(text + 6);
+	return "does not begin with shm:, tcp: or verbs:";
+}
+
+static const char *check_name(const char *text)
+{
+	size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz"
+				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	if (text[size])
+		return "has other characters than letters, digits, . _ -";
+	return size > NAME_MOST ? "is longer than 63 characters" : NULL;
+}
+
+static const char *const huge_words[] = {"auto", "on", "off", NULL};
+/* In the order of the levels. */
+static const char *const log_words[] = {"debug", "info", "warning", "error",
+					NULL};
+
+#define SERVERS (REEF_USE_BROKER | REEF_USE_NODE)
+#define ANYONE (SERVERS | REEF_USE_CLIENT)
+
+static const struct reef_config_setting table[REEF_SET_COUNT] = {
+	[REEF_SET_LISTEN] =
+		{
+			.name = "listen",
+			.variable = "REEF_LISTEN",
+			.type = REEF_CONFIG_LIST,
+			.value_name = "ADDRESSES",
+			.check = check_address,
+			.uses = SERVERS,
+			.help = "where to listen; this machine only",
+		},
+	[REEF_SET_BROKER] =
+		{
+			.name = "broker",
+			.variable = "REEF_BROKER",
+			.type = REEF_CONFIG_LIST,
+			.value_name = "ADDRESSES",
+			.check = check_address,
+			.uses = REEF_USE_NODE | REEF_USE_CLIENT,
+			.help = "where the broker is; on this machine",
+		},
+	[REEF_SET_DATA] =
+		{
+			.name = "data",
+			.variable = "REEF_DATA",
+			.type = REEF_CONFIG_PATH,
+			.uses = SERVERS,
+			.help = "directory of what is kept",
+		},
+	[REEF_SET_RUN] =
+		{
+			.name = "run",
+			.variable = "REEF_RUN",
+			.type = REEF_CONFIG_PATH,
+			.uses = ANYONE,
+			.help = "directory of sockets",
+		},
+	[REEF_SET_KEY_FILE] =
+		{
+			.name = "key-file",
+			.variable = "REEF_KEY_FILE",
+			.type = REEF_CONFIG_PATH,
+			.uses = ANYONE,
+			.help = "file with the pool's or the user's key",
+		},
+	[REEF_SET_USER] =
+		{
+			.name = "user",
+			.variable = "REEF_USER",
+			.type = REEF_CONFIG_TEXT,
+			.value_name = "NAME",
+			.check = check_name,
+			.uses = REEF_USE_CLIENT,
+			.help = "whom to act as; whose the key is",
+		},
+	[REEF_SET_NAME] =
+		{
+			.name = "name",
+			.variable = "REEF_NAME",
+			.type = REEF_CONFIG_TEXT,
+			.value_name = "NAME",
+			.check = check_name,
+			.uses = REEF_USE_NODE,
+			.help = "what the node is called; the host's name",
+		},
+	[REEF_SET_LEND] =
+		{
+			.name = "lend",
+			.variable = "REEF_LEND",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "1G",
+			.least = MIB,
+			.most = SIZE_MOST,
+			.uses = REEF_USE_NODE,
+			.help = "memory to lend, never more",
+		},
+	[REEF_SET_EXTENT_SIZE] =
+		{
+			.name = "extent-size",
+			.variable = "REEF_EXTENT_SIZE",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "64M",
+			.least = MIB,
+			.most = 4 * GIB,
+			.uses = REEF_USE_BROKER,
+			.help = "memory is lent in pieces of it",
+		},
+	[REEF_SET_HUGE_PAGES] =
+		{
+			.name = "huge-pages",
+			.variable = "REEF_HUGE_PAGES",
+			.type = REEF_CONFIG_CHOICE,
+			.initial = "auto",
+			.choices = huge_words,
+			.uses = REEF_USE_NODE,
+			.help = "if there are any, always, or never",
+		},
+	[REEF_SET_TTL] =
+		{
+			.name = "ttl",
+			.variable = "REEF_TTL",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "10s",
+			.least = MS,
+			.most = DAY,
+			.uses = REEF_USE_BROKER,
+			.help = "a session silent for so long is over",
+		},
+	[REEF_SET_NODE_TTL] =
+		{
+			.name = "node-ttl",
+			.variable = "REEF_NODE_TTL",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "10s",
+			.least = MS,
+			.most = DAY,
+			.uses = REEF_USE_BROKER,
+			.help = "a node silent for so long is dead",
+		},
+	[REEF_SET_REVOKE_NOTICE] =
+		{
+			.name = "revoke-notice",
+			.variable = "REEF_REVOKE_NOTICE",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "1s",
+			.most = DAY,
+			.uses = REEF_USE_BROKER,
+			.help = "time from a notice until memory is taken back",
+		},
+	[REEF_SET_PRESSURE_LOW] =
+		{
+			.name = "pressure-low",
+			.variable = "REEF_PRESSURE_LOW",
+			.type = REEF_CONFIG_SIZE,
+			.most = SIZE_MOST,
+			.uses = REEF_USE_NODE,
+			.help = "free memory below which it is taken back; "
+				"1/32",
+		},
+	[REEF_SET_PRESSURE_HIGH] =
+		{
+			.name = "pressure-high",
+			.variable = "REEF_PRESSURE_HIGH",
+			.type = REEF_CONFIG_SIZE,
+			.most = SIZE_MOST,
+			.uses = REEF_USE_NODE,
+			.help = "free memory at which that ends; 1/16",
+		},
+	[REEF_SET_SPIN] =
+		{
+			.name = "spin",
+			.variable = "REEF_SPIN",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "20us",
+			.most = SECOND,
+			.uses = ANYONE,
+			.help = "how long to poll before sleeping",
+		},
+	[REEF_SET_SILENCE] =
+		{
+			.name = "silence",
+			.variable = "REEF_SILENCE",
+			.type = REEF_CONFIG_DURATION,
+			.least = 10 * MS,
+			.most = DAY,
+			.uses = ANYONE,
+			.help = "a peer silent for so long is lost; 3s, verbs "
+				"1s",
+		},
+	[REEF_SET_LOG] =
+		{
+			.name = "log",
+			.variable = "REEF_LOG",
+			.type = REEF_CONFIG_CHOICE,
+			.value_name = "LEVEL",
+			.initial = "warning",
+			.choices = log_words,
+			.uses = ANYONE,
+			.help = "debug, info, warning or error",
+		},
+};
+
+/* --- defaults that follow from others --- */
+
+static int set_default(struct reef_config *config, uint32_t setting,
+		       const char *text)
+{
+	return reef_config_set(config, setting, text, REEF_CONFIG_DEFAULT,
+			       NULL);
+}
+
+/* Without a home there is none: a client may do without. */
+static int default_directory(struct reef_config *config, uint32_t setting,
+			     const struct reef_config_input *input,
+			     int (*find)(char *const *environment, char **out))
+{
+	char *path;
+	int rc;
+
+	if (reef_config_text(config, setting))
+		return 0;
+	rc = find(input->environment, &path);
+	if (rc == -ENOENT && !(input->uses & SERVERS))
+		return 0;
+	if (rc == -ENOENT)
+		return reef_config_refuse(config, setting,
+					  "is not set, and this user has no "
+					  "home directory");
+	if (rc)
+		return rc;
+	rc = set_default(config, setting, path);
+	free(path);
+	return rc;
+}
+
+static int default_addresses(struct reef_config *config)
+{
+	const char *run = reef_config_text(config, REEF_SET_RUN);
+	char *text;
+	int rc;
+
+	if (asprintf(&text,
+		     "tcp:127.0.0.1:" STRING_OF(REEF_PORT) ", shm:%s/reef.sock",
+		     run) < 0)
+		return -ENOMEM;
+	rc = set_default(config, REEF_SET_LISTEN, text);
+	if (!rc)
+		rc = set_default(config, REEF_SET_BROKER, text);
+	free(text);
+	return rc;
+}
+
+static int default_key_file(struct reef_config *config)
+{
+	const char *data = reef_config_text(config, REEF_SET_DATA);
+	char *text;
+	int rc;
+
+	if (!data)
+		return 0;
+	if (asprintf(&text, "%s/pool.key", data) < 0)
+		return -ENOMEM;
+	rc = set_default(config, REEF_SET_KEY_FILE, text);
+	free(text);
+	return rc;
+}
+
+/* Up to the first dot, and what no name may have left out. */
+static int default_name(struct reef_config *config)
+{
+	char text[NAME_MOST + 1] = "";
+	size_t used = 0;
+
+	if (gethostname(text, sizeof(text) - 1))
+		text[0] = '\0';
+	for (const char *at = text; *at && *at != '.'; at++) {
+		char one[2] = {*at, '\0'};
+
+		if (!check_name(one))
+			text[used++] = *at;
+	}
+	text[used] = '\0';
+	return set_default(config, REEF_SET_NAME, used ? text : "node");
+}
+
+static bool is_set(const struct reef_config *config, uint32_t setting)
+{
+	return reef_config_source(config, setting) != REEF_CONFIG_DEFAULT;
+}
+
+/* Where only one of the two is set, the other makes way. */
+static int default_pressure(struct reef_config *config)
+{
+	uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+			 (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t low = total / 32 / MIB * MIB, high = total / 16 / MIB * MIB;
+	uint64_t given;
+	char text[REEF_UNITS_TEXT_SIZE];
+	int rc;
+
+	if (is_set(config, REEF_SET_PRESSURE_LOW)) {
+		given = reef_config_number(config, REEF_SET_PRESSURE_LOW);
+		high = given > high ? given : high;
+	}
+	if (is_set(config, REEF_SET_PRESSURE_HIGH)) {
+		given = reef_config_number(config, REEF_SET_PRESSURE_HIGH);
+		low = given < low ? given : low;
+	}
+	rc = set_default(config, REEF_SET_PRESSURE_LOW,
+			 reef_size_format(low, text));
+	if (rc)
+		return rc;
+	return set_default(config, REEF_SET_PRESSURE_HIGH,
+			   reef_size_format(high, text));
+}
+
+static int fill_defaults(struct reef_config *config,
+			 const struct reef_config_input *input)
+{
+	int rc =
+		default_directory(config, REEF_SET_DATA, input, reef_path_data);
+
+	if (!rc)
+		rc = default_directory(config, REEF_SET_RUN, input,
+				       reef_path_runtime);
+	if (!rc)
+		rc = default_addresses(config);
+	if (!rc)
+		rc = default_key_file(config);
+	if (!rc)
+		rc = default_name(config);
+	return rc ? rc : default_pressure(config);
+}
+
+/* --- together --- */
+
+static void take(struct reef_settings *out)
+{
+	const struct reef_config *config = out->config;
+
+	out->listen = reef_config_items(config, REEF_SET_LISTEN);
+	out->listen_count = reef_config_count(config, REEF_SET_LISTEN);
+	out->broker = reef_config_items(config, REEF_SET_BROKER);
+	out->broker_count = reef_config_count(config, REEF_SET_BROKER);
+	out->data = reef_config_text(config, REEF_SET_DATA);
+	out->run = reef_config_text(config, REEF_SET_RUN);
+	out->key_file = reef_config_text(config, REEF_SET_KEY_FILE);
+	out->user = reef_config_text(config, REEF_SET_USER);
+	out->name = reef_config_text(config, REEF_SET_NAME);
+	out->lend = reef_config_number(config, REEF_SET_LEND);
+	out->extent_size = reef_config_number(config, REEF_SET_EXTENT_SIZE);
+	out->huge_pages = (enum reef_huge_pages)reef_config_number(
+		config, REEF_SET_HUGE_PAGES);
+	out->ttl_ns = reef_config_number(config, REEF_SET_TTL);
+	out->node_ttl_ns = reef_config_number(config, REEF_SET_NODE_TTL);
+	out->revoke_notice_ns =
+		reef_config_number(config, REEF_SET_REVOKE_NOTICE);
+	out->pressure_low = reef_config_number(config, REEF_SET_PRESSURE_LOW);
+	out->pressure_high = reef_config_number(config, REEF_SET_PRESSURE_HIGH);
+	out->spin_ns = reef_config_number(config, REEF_SET_SPIN);
+	out->silence_ns = reef_config_number(config, REEF_SET_SILENCE);
+	out->log =
+		(enum reef_log_level)reef_config_number(config, REEF_SET_LOG);
+}
+
+/* What fits by itself, and not together. */
+static int check_together(const struct reef_settings *settings)
+{
+	struct reef_config *config = settings->config;
+
+	if (settings->extent_size % MIB)
+		return reef_config_refuse(config, REEF_SET_EXTENT_SIZE,
+					  "is not whole MiB");
+	if (settings->lend < settings->extent_size)
+		return reef_config_refuse(
+			config, REEF_SET_LEND,
+			"is less than one extent (extent-size = %s)",
+			reef_config_text(config, REEF_SET_EXTENT_SIZE));
+	if (settings->pressure_low > settings->pressure_high)
+		return reef_config_refuse(
+			config, REEF_SET_PRESSURE_LOW,
+			"is more than pressure-high = %s",
+			reef_config_text(config, REEF_SET_PRESSURE_HIGH));
+	return 0;
+}
+
+int reef_settings_load(const struct reef_config_input *input,
+		       struct reef_settings *out)
+{
+	int rc;
+
+	*out = (struct reef_settings){0};
+	rc = reef_config_create(table, REEF_SET_COUNT, &out->config);
+	if (rc)
+		return rc;
+	rc = reef_config_load(out->config, input);
+	if (rc || reef_config_wants_help(out->config))
+		return rc;
+	rc = fill_defaults(out->config, input);
+	if (rc)
+		return rc;
+	take(out);
+	return check_together(out);
+}
+
+void reef_settings_fini(struct reef_settings *settings)
+{
+	reef_config_destroy(settings->config);
+	*settings = (struct reef_settings){0};
+}

@@ -1,0 +1,74 @@
+/* settings.h - what can be set, for broker, node and client alike.
+ *
+ * One table, by the rules of base/config.h: flag, then environment (the name in
+ * capitals after REEF_), then file, then default. reef.conf(5) explains each.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_SETTINGS_H
+#define REEF_POOL_SETTINGS_H
+
+#include "base/config.h"
+#include "base/log.h"
+
+#define REEF_PORT 7337
+
+/* Who has a setting as a flag; bits. */
+#define REEF_USE_BROKER 1u
+#define REEF_USE_NODE 2u
+#define REEF_USE_CLIENT 4u
+
+enum reef_huge_pages { REEF_HUGE_AUTO, REEF_HUGE_ON, REEF_HUGE_OFF };
+
+/* The places in the table, for reef_config_source and such. */
+enum reef_settings_index {
+	REEF_SET_LISTEN,
+	REEF_SET_BROKER,
+	REEF_SET_DATA,
+	REEF_SET_RUN,
+	REEF_SET_KEY_FILE,
+	REEF_SET_USER,
+	REEF_SET_NAME,
+	REEF_SET_LEND,
+	REEF_SET_EXTENT_SIZE,
+	REEF_SET_HUGE_PAGES,
+	REEF_SET_TTL,
+	REEF_SET_NODE_TTL,
+	REEF_SET_REVOKE_NOTICE,
+	REEF_SET_PRESSURE_LOW,
+	REEF_SET_PRESSURE_HIGH,
+	REEF_SET_SPIN,
+	REEF_SET_SILENCE,
+	REEF_SET_LOG,
+	REEF_SET_COUNT
+};
+
+/* Texts are the configuration's. */
+struct reef_settings {
+	const char *const *listen, *const *broker; /* addresses (fabric.h) */
+	uint32_t listen_count, broker_count;
+	/* Directories, not made yet (private.h). A client of a user without a
+	 * home may have neither data nor key file: NULL. */
+	const char *data, *run;
+	const char *key_file; /* of keys.h */
+	const char *user;     /* NULL: whoever the key file says */
+	const char *name;     /* of the node */
+	uint64_t lend, extent_size;
+	enum reef_huge_pages huge_pages;
+	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;
+	/* Free memory of the machine: below low revocable extents are taken
+	 * back until there is high; 0: never. */
+	uint64_t pressure_low, pressure_high;
+	uint64_t spin_ns, silence_ns; /* silence 0: the fabric's own */
+	enum reef_log_level log;
+	struct reef_config *config;
+};
+
+/* Load the settings that input asks for. Whatever comes back, out->config is
+ * there to be asked for the error and the wishes (unless -ENOMEM), and out is
+ * the caller's to fini. With --help only the configuration is filled.
+ * As reef_config_load. */
+int reef_settings_load(const struct reef_config_input *input,
+		       struct reef_settings *out);
+void reef_settings_fini(struct reef_settings *settings);
+
+#endif

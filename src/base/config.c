@@ -251,22 +251,29 @@ static int add_item(struct reef_config_value *value, const char *text,
 	return items[value->count] ? (value->count++, 0) : -ENOMEM;
 }
 
+/* The items, and a text that has one blank between them. */
 static int split(struct reef_config *config,
 		 const struct reef_config_setting *setting, const char *where,
 		 struct reef_config_value *value)
 {
-	const char *text = value->text;
+	const char *from = value->text;
+	char *to = value->text;
 	size_t size;
 	int rc = 0;
 
-	while (!rc && *(text += strspn(text, ", \t"))) {
-		size = strcspn(text, ", \t");
-		rc = add_item(value, text, size);
+	while (!rc && *(from += strspn(from, ", \t"))) {
+		size = strcspn(from, ", \t");
+		rc = add_item(value, from, size);
 		if (!rc)
 			rc = check_text(config, setting, where,
 					value->items[value->count - 1]);
-		text += size;
+		if (to != value->text)
+			*to++ = ' ';
+		memmove(to, from, size);
+		to += size;
+		from += size;
 	}
+	*to = '\0';
 	if (!rc && !value->count)
 		rc = reef_config_fail(config, -EINVAL, "%s: %s has no value",
 				      where, setting->name);
@@ -351,7 +358,7 @@ int reef_config_set(struct reef_config *config, uint32_t setting,
 	/* A list in flags grows. */
 	if (config->settings[setting].type == REEF_CONFIG_LIST &&
 	    source == REEF_CONFIG_FLAG && old->source == REEF_CONFIG_FLAG) {
-		if (asprintf(&joined, "%s, %s", old->text, text) < 0)
+		if (asprintf(&joined, "%s %s", old->text, text) < 0)
 			return -ENOMEM;
 		text = joined;
 	}

@@ -112,7 +112,8 @@ __attribute__((format(printf, 3, 4))) int reef_config_refuse(
 /* SIZE: bytes; DURATION: ns; NUMBER; SWITCH: 0, 1; CHOICE: its index. 0 if it
  * has no value. */
 uint64_t reef_config_number(const struct reef_config *config, uint32_t setting);
-/* NULL: it has no value. PATH: with the home directory in place of '~'. */
+/* NULL: it has no value. PATH: with the home directory in place of '~'. LIST:
+ * all of it, with a blank between them. */
 const char *reef_config_text(const struct reef_config *config,
 			     uint32_t setting);
 uint32_t reef_config_count(const struct reef_config *config, uint32_t setting);

@@ -71,6 +71,23 @@ static const char *check_address(const char *text)
 	return "does not begin with shm:, tcp: or verbs:";
 }
 
+static const char *check_fabric(const char *text)
+{
+	if (strcmp(text, "shm") != 0 && strcmp(text, "tcp") != 0 &&
+	    strcmp(text, "verbs") != 0)
+		return "is none of shm, tcp, verbs";
+	return NULL;
+}
+
+/* The rest is reef_open's to say. */
+static const char *check_pool(const char *text)
+{
+	if (strcmp(text, "local") == 0 || strncmp(text, "reef://", 7) == 0 ||
+	    strncmp(text, "embedded:", 9) == 0)
+		return NULL;
+	return "is neither local nor reef://HOST:PORT nor embedded:SIZE";
+}
+
 static const char *check_name(const char *text)
 {
 	size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz"
@@ -107,7 +124,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
 			.check = check_address,
-			.uses = REEF_USE_NODE | REEF_USE_CLIENT,
+			.uses = REEF_USE_NODE,
 			.help = "where the broker is; on this machine",
 		},
 	[REEF_SET_DATA] =
@@ -131,18 +148,34 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "key-file",
 			.variable = "REEF_KEY_FILE",
 			.type = REEF_CONFIG_PATH,
-			.uses = ANYONE,
-			.help = "file with the pool's or the user's key",
+			.uses = SERVERS,
+			.help = "file with the pool's key",
 		},
-	[REEF_SET_USER] =
+	[REEF_SET_POOL] =
 		{
-			.name = "user",
-			.variable = "REEF_USER",
+			.name = "pool",
+			.variable = "REEF_POOL",
 			.type = REEF_CONFIG_TEXT,
-			.value_name = "NAME",
-			.check = check_name,
+			.check = check_pool,
 			.uses = REEF_USE_CLIENT,
-			.help = "whom to act as; whose the key is",
+			.help = "local, or reef://HOST:PORT; local",
+		},
+	[REEF_SET_CREDENTIAL] =
+		{
+			.name = "credential",
+			.variable = "REEF_CREDENTIAL",
+			.type = REEF_CONFIG_PATH,
+			.uses = REEF_USE_CLIENT,
+			.help = "file with a user's key; the owner's",
+		},
+	[REEF_SET_FABRICS] =
+		{
+			.name = "fabrics",
+			.variable = "REEF_FABRICS",
+			.type = REEF_CONFIG_LIST,
+			.check = check_fabric,
+			.uses = ANYONE,
+			.help = "shm, tcp, verbs: which to use; all",
 		},
 	[REEF_SET_NAME] =
 		{
@@ -207,6 +240,15 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.most = DAY,
 			.uses = REEF_USE_BROKER,
 			.help = "a node silent for so long is dead",
+		},
+	[REEF_SET_LEASE_KILLS] =
+		{
+			.name = "lease-kills",
+			.variable = "REEF_LEASE_KILLS",
+			.type = REEF_CONFIG_SWITCH,
+			.initial = "no",
+			.uses = REEF_USE_BROKER,
+			.help = "the ttl holds for sessions on shm, too",
 		},
 	[REEF_SET_REVOKE_NOTICE] =
 		{
@@ -409,14 +451,14 @@ static void take(struct reef_settings *out)
 {
 	const struct reef_config *config = out->config;
 
-	out->listen = reef_config_items(config, REEF_SET_LISTEN);
-	out->listen_count = reef_config_count(config, REEF_SET_LISTEN);
-	out->broker = reef_config_items(config, REEF_SET_BROKER);
-	out->broker_count = reef_config_count(config, REEF_SET_BROKER);
+	out->listen = reef_config_text(config, REEF_SET_LISTEN);
+	out->broker = reef_config_text(config, REEF_SET_BROKER);
 	out->data = reef_config_text(config, REEF_SET_DATA);
 	out->run = reef_config_text(config, REEF_SET_RUN);
 	out->key_file = reef_config_text(config, REEF_SET_KEY_FILE);
-	out->user = reef_config_text(config, REEF_SET_USER);
+	out->pool = reef_config_text(config, REEF_SET_POOL);
+	out->credential = reef_config_text(config, REEF_SET_CREDENTIAL);
+	out->fabrics = reef_config_text(config, REEF_SET_FABRICS);
 	out->name = reef_config_text(config, REEF_SET_NAME);
 	out->lend = reef_config_number(config, REEF_SET_LEND);
 	out->extent_size = reef_config_number(config, REEF_SET_EXTENT_SIZE);
@@ -424,6 +466,7 @@ static void take(struct reef_settings *out)
 		config, REEF_SET_HUGE_PAGES);
 	out->ttl_ns = reef_config_number(config, REEF_SET_TTL);
 	out->node_ttl_ns = reef_config_number(config, REEF_SET_NODE_TTL);
+	out->lease_kills = reef_config_number(config, REEF_SET_LEASE_KILLS);
 	out->revoke_notice_ns =
 		reef_config_number(config, REEF_SET_REVOKE_NOTICE);
 	out->pressure_low = reef_config_number(config, REEF_SET_PRESSURE_LOW);

@@ -26,13 +26,16 @@ enum reef_settings_index {
 	REEF_SET_DATA,
 	REEF_SET_RUN,
 	REEF_SET_KEY_FILE,
-	REEF_SET_USER,
+	REEF_SET_POOL,
+	REEF_SET_CREDENTIAL,
+	REEF_SET_FABRICS,
 	REEF_SET_NAME,
 	REEF_SET_LEND,
 	REEF_SET_EXTENT_SIZE,
 	REEF_SET_HUGE_PAGES,
 	REEF_SET_TTL,
 	REEF_SET_NODE_TTL,
+	REEF_SET_LEASE_KILLS,
 	REEF_SET_REVOKE_NOTICE,
 	REEF_SET_PRESSURE_LOW,
 	REEF_SET_PRESSURE_HIGH,
@@ -44,17 +47,19 @@ enum reef_settings_index {
 
 /* Texts are the configuration's. */
 struct reef_settings {
-	const char *const *listen, *const *broker; /* addresses (fabric.h) */
-	uint32_t listen_count, broker_count;
+	const char *listen, *broker; /* addresses, blank-separated */
 	/* Directories, not made yet (private.h). A client of a user without a
 	 * home may have neither data nor key file: NULL. */
 	const char *data, *run;
-	const char *key_file; /* of keys.h */
-	const char *user;     /* NULL: whoever the key file says */
-	const char *name;     /* of the node */
+	const char *key_file;	/* with the pool's key (keys.h) */
+	const char *pool;	/* as reef_open has it; NULL: the default */
+	const char *credential; /* file with a user's; NULL: the default */
+	const char *fabrics;	/* blank-separated; NULL: all */
+	const char *name;	/* of the node */
 	uint64_t lend, extent_size;
 	enum reef_huge_pages huge_pages;
 	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;
+	bool lease_kills;
 	/* Free memory of the machine: below low revocable extents are taken
 	 * back until there is high; 0: never. */
 	uint64_t pressure_low, pressure_high;

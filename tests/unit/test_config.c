@@ -171,6 +171,7 @@ static void config_file_of_every_type_is_read(void **state)
 	assert_int_equal(reef_config_count(config, FRIENDS), 4);
 	assert_string_equal(reef_config_item(config, FRIENDS, 2), "z");
 	assert_string_equal(reef_config_items(config, FRIENDS)[3], "w");
+	assert_string_equal(reef_config_text(config, FRIENDS), "x y z w");
 	assert_int_equal(reef_config_number(config, ROOM), 512 << 20);
 	assert_int_equal(reef_config_number(config, PAUSE), 200000000);
 	assert_int_equal(reef_config_number(config, TRIES), 9);
@@ -557,7 +558,7 @@ static void config_print_is_a_file_with_sources(void **state)
 	assert_string_equal(text, "# no file was read\n"
 				  "# name is not set\n"
 				  "place = /somewhere  # default\n"
-				  "friends = ada, alan  # default\n"
+				  "friends = ada alan  # default\n"
 				  "room = 2G  # --room\n"
 				  "long-pause = 3s  # REEF_LONG_PAUSE\n"
 				  "tries = 3  # default\n"

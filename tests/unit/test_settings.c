@@ -50,11 +50,13 @@ static void settings_defaults_follow_from_the_machine(void **state)
 	assert_string_equal(s.data, "/state/reef");
 	assert_string_equal(s.run, "/run/user/1/reef");
 	assert_string_equal(s.key_file, "/state/reef/pool.key");
-	assert_int_equal(s.listen_count, 2);
-	assert_string_equal(s.listen[0], "tcp:127.0.0.1:7337");
-	assert_string_equal(s.listen[1], "shm:/run/user/1/reef/reef.sock");
-	assert_int_equal(s.broker_count, 2);
-	assert_null(s.user);
+	assert_string_equal(s.listen, "tcp:127.0.0.1:7337 "
+				      "shm:/run/user/1/reef/reef.sock");
+	assert_string_equal(s.broker, s.listen);
+	assert_null(s.pool);
+	assert_null(s.credential);
+	assert_null(s.fabrics);
+	assert_false(s.lease_kills);
 	assert_true(strlen(s.name) > 0);
 	assert_int_equal(s.lend, 1 << 30);
 	assert_int_equal(s.extent_size, 64 << 20);
@@ -78,9 +80,8 @@ static void settings_directories_move_what_is_in_them(void **state)
 			      &s),
 			 0);
 	assert_string_equal(s.key_file, "/h/d/pool.key");
-	assert_string_equal(s.listen[1], "shm:/r/reef.sock");
-	assert_int_equal(s.broker_count, 1);
-	assert_string_equal(s.broker[0], "tcp:far:1");
+	assert_string_equal(s.listen, "tcp:127.0.0.1:7337 shm:/r/reef.sock");
+	assert_string_equal(s.broker, "tcp:far:1");
 	reef_settings_fini(&s);
 }
 
@@ -94,7 +95,7 @@ static void settings_addresses_are_checked(void **state)
 			       "verbs:10.0.0.1:65535, shm:@x, shm:/a, tcp::1"),
 		     &s),
 		0);
-	assert_int_equal(s.listen_count, 6);
+	assert_int_equal(reef_config_count(s.config, REEF_SET_LISTEN), 6);
 	reef_settings_fini(&s);
 	refused(ARGUMENTS("--listen=udp:x:1"),
 		"--listen: listen: \"udp:x:1\" does not begin with shm:, tcp: "
@@ -160,12 +161,33 @@ static void settings_names_are_plain(void **state)
 	refused(ARGUMENTS("--name=a b"),
 		"--name: name: \"a b\" has other characters than letters, "
 		"digits, . _ -");
-	refused(ARGUMENTS("--user="
+	refused(ARGUMENTS("--name="
 			  "1234567890123456789012345678901234567890123456789012"
 			  "345678901234"),
-		"--user: user: "
+		"--name: name: "
 		"\"12345678901234567890123456789012345678901234567890123456789"
 		"01234\" is longer than 63 characters");
+}
+
+static void settings_of_clients_are_checked(void **state)
+{
+	struct reef_settings s;
+
+	assert_int_equal(
+		load(REEF_USE_CLIENT,
+		     ARGUMENTS("--pool=reef://a:1,b:2", "--credential=~/c",
+			       "--fabrics=tcp,shm"),
+		     &s),
+		0);
+	assert_string_equal(s.pool, "reef://a:1,b:2");
+	assert_string_equal(s.credential, "/h/c");
+	assert_string_equal(s.fabrics, "tcp shm");
+	reef_settings_fini(&s);
+	refused(ARGUMENTS("--pool=a:1"),
+		"--pool: pool: \"a:1\" is neither local nor reef://HOST:PORT "
+		"nor embedded:SIZE");
+	refused(ARGUMENTS("--fabrics=shm,udp"),
+		"--fabrics: fabrics: \"udp\" is none of shm, tcp, verbs");
 }
 
 static void settings_flags_are_those_of_the_command(void **state)
@@ -233,6 +255,7 @@ int main(void)
 		cmocka_unit_test(settings_that_do_not_go_together_are_refused),
 		cmocka_unit_test(settings_one_watermark_moves_the_other),
 		cmocka_unit_test(settings_names_are_plain),
+		cmocka_unit_test(settings_of_clients_are_checked),
 		cmocka_unit_test(settings_flags_are_those_of_the_command),
 		cmocka_unit_test(settings_help_needs_nothing),
 		cmocka_unit_test(settings_variables_are_the_names),

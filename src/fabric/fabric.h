@@ -38,7 +38,8 @@
  * Objects, from the outside in: a *fabric* is a process's end of one network; a
  * *queue* is where one thread posts and polls; a *link* joins a session to a
  * peer; a *region* is memory exposed here, a *remote* a peer's region attached
- * through a link; a *buffer* is registered local memory.
+ * through a link; a *buffer* is registered local memory. Both ends of a link
+ * may be in one process, and in one fabric.
  *
  * Blocking calls park inside a fiber; outside they spin for spin_ns, then
  * sleep. Every posted batch completes: a peer silent for silence_ns counts as
@@ -107,7 +108,8 @@ struct reef_batch {
 	uint64_t scratch[4];
 };
 
-/* Post a batch.
+/* Post a batch. Its link may be one that another queue of the fabric opened,
+ * which need not be polled meanwhile.
  * 0: under way; it completes in a later reef_poll.
  * 1: done already, status and done are set; on_done is not called.
  * Anything negative: nothing of it happened.
@@ -312,9 +314,13 @@ int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 		struct reef_region **out);
 uint64_t reef_region_key(const struct reef_region *region);
 
-/* Take the key back: no new attach; holders are told, and stop. 0: nobody can
- * reach it any more and the region is freed.  -ETIMEDOUT: somebody has not
- * acknowledged; call again, or fence them.  -EINVAL: another fabric's. */
+/* Take the key back: no new attach; holders are told, and stop. What they have
+ * under way is done or ends with -REEF_EKEY, what they post is refused with it;
+ * nothing is in doubt. It is enough that a holder polls the queue that opened
+ * the link, or posts on it: its other queues may be idle, or have operations
+ * under way that nobody looks after. 0: nobody can reach it any more and the
+ * region is freed.  -ETIMEDOUT: somebody has not acknowledged; call again, or
+ * fence them.  -EINVAL: another fabric's. */
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 		  uint64_t timeout_ns);
 
@@ -337,7 +343,8 @@ void reef_buffer_unregister(struct reef_buffer *buffer); /* NULL is fine */
 /* --- fencing --- */
 
 /* End a session here for good (F7): every link of it, and every older
- * generation of its slot (session: slot 16, generation 16).
+ * generation of its slot (session: slot 16, generation 16). On shm its process
+ * is killed, unless it is this one, has closed its links, or never had one.
  * 0: confirmed.  -ETIMEDOUT: not yet; call again.  -EINVAL: session 0. */
 int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns);
 

@@ -121,7 +121,7 @@ struct conform_test {
 };
 extern const struct conform_test conform_operations[], conform_order[],
 	conform_sight[], conform_safety[], conform_cut[], conform_both[],
-	conform_links[]; /* end with name NULL */
+	conform_links[], conform_keeper[]; /* end with name NULL */
 
 /* Also run with almost no spinning, so that every wait is a sleep. */
 int f1_messages_arrive_once_and_in_order(struct world *world);
@@ -191,6 +191,12 @@ void nap(const struct world *world); /* a little: 2 us in sim, 50 outside */
 int host_open(struct host *host, struct world *world, struct part *part);
 void host_close(struct host *host);
 part_main node_main;
+/* What a listener needs. The node lets in every identity that begins with
+ * "conform". */
+#define ADDRESS_SIZE 96
+void own_address(const struct host *host, char address[ADDRESS_SIZE]);
+int conform_credential(void *context, const char *identity, uint32_t session,
+		       uint8_t key[REEF_KEY_SIZE]);
 
 /* --- in a client --- */
 
@@ -198,7 +204,6 @@ part_main node_main;
 extern const uint8_t conform_key[REEF_KEY_SIZE];
 
 int join_as(struct host *host, uint32_t session, struct reef_link **out);
-/* The node lets in every identity that begins with "conform". */
 int join_with(struct host *host, uint32_t session, const char *identity,
 	      struct reef_link **out);
 /* Have the node expose `size` bytes, and attach them. */

@@ -25,7 +25,7 @@
 
 static const struct conform_test *const groups[] = {
 	conform_operations, conform_order, conform_sight, conform_safety,
-	conform_cut,	    conform_both,  conform_links};
+	conform_cut,	    conform_both,  conform_links, conform_keeper};
 
 struct arguments {
 	const char *kind, *only;

@@ -20,8 +20,8 @@ struct node {
 	struct reef_link *links[SLOTS_MAX]; /* by slot */
 };
 
-static int credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
+int conform_credential(void *context, const char *identity, uint32_t session,
+		       uint8_t key[REEF_KEY_SIZE])
 {
 	(void)context;
 	(void)session;
@@ -277,32 +277,39 @@ static void node_close(struct node *node)
 			reef_memory_destroy(node->memory[i]);
 }
 
+void own_address(const struct host *host, char address[ADDRESS_SIZE])
+{
+	const struct world *world = host->world;
+
+	if (world->sim)
+		snprintf(address, ADDRESS_SIZE, "sim:%s/1",
+			 reef_sim_host_name(host->sim_host));
+	else if (is_kind(world, "shm"))
+		snprintf(address, ADDRESS_SIZE, "shm:%s/node%d",
+			 world->directory, host->part->index);
+	else
+		snprintf(address, ADDRESS_SIZE, "%s:%s:0", world->kind,
+			 world->netns[0] ? "10.99.0.1" : "127.0.0.1");
+}
+
 int node_main(struct host *host, void *arg)
 {
 	struct world *world = host->world;
 	struct board *board = world->board;
 	struct node *node = calloc(1, sizeof(*node));
 	struct reef_listen_options options = {
-		.credential = credential,
+		.credential = conform_credential,
 		.opened = opened,
 		.closed = closed,
 		.context = node,
 	};
-	char address[96];
+	char address[ADDRESS_SIZE];
 	uint64_t wait_ns = SIM_WAIT_MIN_NS;
 	int rc;
 
 	(void)arg;
 	node->host = host;
-	if (world->sim)
-		snprintf(address, sizeof(address), "sim:%s/1",
-			 reef_sim_host_name(host->sim_host));
-	else if (is_kind(world, "shm"))
-		snprintf(address, sizeof(address), "shm:%s/node%d",
-			 world->directory, host->part->index);
-	else
-		snprintf(address, sizeof(address), "%s:%s:0", world->kind,
-			 world->netns[0] ? "10.99.0.1" : "127.0.0.1");
+	own_address(host, address);
 	rc = reef_listen(host->queue, address, &options, &node->listener);
 	if (rc) {
 		free(node);

@@ -5,6 +5,7 @@
  * this thread or in children. */
 #include "shm_node.h"
 
+#include "fabric/shm/shm.h"
 #include "pagemap.h"
 
 #include <signal.h>
@@ -529,6 +530,151 @@ static void shm_withdraw_under_reading_threads_is_safe(void **state)
 	node_stop(&node);
 }
 
+/* A thread that keeps links: it sleeps until something is there for it. */
+struct keeper {
+	struct reef_queue *queue;
+	_Atomic bool stop;
+	int result;
+	pthread_t thread;
+};
+
+static bool keeper_is_to_stop(const void *what)
+{
+	return atomic_load(&((const struct keeper *)what)->stop);
+}
+
+static void *keeper_main(void *arg)
+{
+	struct keeper *keeper = arg;
+
+	keeper->result = reef_queue_wait_until(keeper->queue, keeper_is_to_stop,
+					       keeper, REEF_FOREVER);
+	return NULL;
+}
+
+static void keeper_start(struct keeper *keeper, struct reef_queue *queue)
+{
+	*keeper = (struct keeper){.queue = queue, .result = -1};
+	assert_int_equal(
+		pthread_create(&keeper->thread, NULL, keeper_main, keeper), 0);
+}
+
+static void keeper_stop(struct keeper *keeper)
+{
+	atomic_store(&keeper->stop, true);
+	reef_queue_wake(keeper->queue);
+	assert_int_equal(pthread_join(keeper->thread, NULL), 0);
+	assert_int_equal(keeper->result, 0);
+}
+
+/* Another thread is in the middle of an operation when the withdrawal comes;
+ * when it is through it does nothing more. The keeper, which went to sleep
+ * meanwhile for as long as it likes, answers all the same. */
+static void shm_withdraw_is_answered_once_the_last_post_has_ended(void **state)
+{
+	struct reef_fabric_options options = {.silence_ns = 4000 * SECOND};
+	struct reef_queue *handle;
+	struct keeper keeper;
+	struct client client;
+	struct node node;
+	uint64_t turn;
+
+	(void)state;
+	node_start(&node);
+	memset(&client, 0, sizeof(client));
+	assert_int_equal(reef_fabric_open("shm", &options, &client.fabric), 0);
+	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
+			 0);
+	assert_int_equal(reef_queue_open(client.fabric, NULL, &handle), 0);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(1), &client.link),
+		0);
+	assert_int_equal(reef_attach(client.queue, client.link, node.key,
+				     &client.remote),
+			 0);
+	keeper_start(&keeper, client.queue);
+	turn = shm_enter((struct shm_queue *)handle);
+	node.timeout_ns = 50 * MILLISECOND;
+	assert_int_equal(node_call(&node, call_withdraw), -ETIMEDOUT);
+	shm_leave((struct shm_queue *)handle, turn);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_withdraw), 0);
+	keeper_stop(&keeper);
+	reef_queue_close(handle);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* --- both ends in one fabric: a pool inside a program --- */
+
+static int run_faa(struct client *client, struct reef_queue *queue)
+{
+	struct reef_op op = {
+		.kind = REEF_FAA,
+		.remote = client->remote,
+		.operand = 1,
+	};
+	struct reef_batch batch = {
+		.link = client->link, .ops = &op, .count = 1};
+
+	return reef_run(queue, &batch);
+}
+
+static void shm_both_ends_may_be_in_one_fabric(void **state)
+{
+	struct reef_queue *handle;
+	struct keeper keeper;
+	struct client client;
+	struct node node;
+	struct reef_op op;
+	int i, round;
+
+	(void)state;
+	node_start(&node);
+	memset(&client, 0, sizeof(client));
+	client.fabric = node.fabric;
+	assert_int_equal(reef_queue_open(node.fabric, NULL, &client.queue), 0);
+	assert_int_equal(reef_queue_open(node.fabric, NULL, &handle), 0);
+	for (round = 1; round <= 3; round++) {
+		assert_int_equal(client_connect(&client, node.address,
+						SESSION(round), &client.link),
+				 0);
+		assert_int_equal(reef_attach(client.queue, client.link,
+					     node.key, &client.remote),
+				 0);
+		keeper_start(&keeper, client.queue);
+		for (i = 0; i < 100; i++)
+			assert_int_equal(run_faa(&client, handle), 0);
+		op = (struct reef_op){
+			.kind = REEF_SEND, .local = &i, .length = sizeof(i)};
+		assert_int_equal(
+			reef_run(handle,
+				 &(struct reef_batch){.link = client.link,
+						      .ops = &op,
+						      .count = 1}),
+			0);
+		await(&node.received, round);
+		if (round == 2) {
+			node.timeout_ns = 20 * SECOND;
+			assert_int_equal(node_call(&node, call_withdraw), 0);
+			assert_int_equal(run_faa(&client, handle), -REEF_EKEY);
+			assert_int_equal(node_call(&node, call_expose), 0);
+		} else if (round == 3) {
+			node.session = SESSION(3);
+			assert_int_equal(node_call(&node, call_fence), 0);
+			assert_int_equal(run_faa(&client, handle),
+					 -REEF_EFENCED);
+		}
+		keeper_stop(&keeper);
+		reef_link_close(client.link);
+		await(&node.closed, round);
+		assert_int_equal(*(uint64_t *)node.memory->base, 100 * round);
+	}
+	reef_queue_close(handle);
+	reef_queue_close(client.queue);
+	node_stop(&node);
+}
+
 /* --- fencing --- */
 
 static void shm_fence_in_one_process_refuses_posts(void **state)
@@ -630,6 +776,50 @@ static void write_for_ever(struct child *child, struct client *client)
 	for (i = 1;; i++)
 		if (put(client, 0, i))
 			_exit(7);
+}
+
+static int go[2]; /* a byte in it: the child goes on */
+
+static void leave_and_live_on(struct child *child, struct client *client)
+{
+	char byte;
+
+	child_tell(child, 0);
+	if (read(go[0], &byte, 1) != 1)
+		_exit(1);
+	reef_link_close(client->link);
+	child_tell(child, 0);
+	_exit(read(go[0], &byte, 1) != 1);
+}
+
+/* The node has not even read yet that its link has ended. */
+static void shm_fence_after_a_clean_close_kills_nobody(void **state)
+{
+	struct child child;
+	struct node node;
+	pid_t none;
+	int status;
+
+	(void)state;
+	node_start(&node);
+	assert_int_equal(pipe(go), 0);
+	child_start(&child, &node, leave_and_live_on);
+	atomic_store(&node.stop, true);
+	pthread_join(node.thread, NULL);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	assert_int_equal(read(child.ends[0], &none, sizeof(none)),
+			 sizeof(none));
+	assert_int_equal(reef_fence(node.queue, SESSION(5), 0), 0);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	child_end(&child, &status);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	reef_poll(node.queue);
+	assert_int_equal(atomic_load(&node.closed), 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
+	close(go[0]);
+	close(go[1]);
+	node_close(&node);
 }
 
 static void shm_fence_kills_a_child_whose_child_has_the_socket(void **state)
@@ -933,6 +1123,10 @@ int main(void)
 		cmocka_unit_test(
 			shm_withdraw_after_detach_or_close_is_immediate),
 		cmocka_unit_test(shm_withdraw_under_reading_threads_is_safe),
+		cmocka_unit_test(
+			shm_withdraw_is_answered_once_the_last_post_has_ended),
+		cmocka_unit_test(shm_both_ends_may_be_in_one_fabric),
+		cmocka_unit_test(shm_fence_after_a_clean_close_kills_nobody),
 		cmocka_unit_test(shm_fence_in_one_process_refuses_posts),
 		cmocka_unit_test(
 			shm_fence_kills_a_child_whose_child_has_the_socket),

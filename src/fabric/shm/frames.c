@@ -251,7 +251,7 @@ static int serve_input(struct shm_queue *polling, struct shm_link *link,
 	return count;
 }
 
-static bool has_hung_up(const struct shm_link *link)
+bool shm_link_has_hung_up(const struct shm_link *link)
 {
 	struct pollfd pollfd = {
 		.fd = reef_stream_fd(link->stream),
@@ -269,7 +269,7 @@ int shm_link_serve(struct shm_queue *polling, struct shm_link *link)
 	if (!link->stream)
 		return 0;
 	if (link->is_deaf) {
-		if (has_hung_up(link))
+		if (shm_link_has_hung_up(link))
 			shm_link_end(polling, link, -REEF_ENOLINK, true);
 		return 0;
 	}

@@ -677,3 +677,13 @@ int shm_links_tend(struct shm_queue *polling)
 		atomic_store(&shm->restless, true);
 	return count;
 }
+
+bool shm_links_await_grace(const struct shm_fabric *shm)
+{
+	const struct shm_link *link;
+
+	for (link = shm->links; link; link = link->next)
+		if (link->leaving || shm_remotes_await_grace(link))
+			return true;
+	return false;
+}

@@ -178,6 +178,13 @@ static bool fence_link(struct shm_queue *queue, struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
+	/* A process that has closed its end has unmapped before, and is not to
+	 * die for that this side has not read it yet, or told its user. */
+	if (!link->fenced && (!link->stream || shm_link_has_hung_up(link))) {
+		link->fenced = true;
+		shm_link_end(queue, link, -REEF_EFENCED, true);
+		return true;
+	}
 	if (!link->fenced) {
 		link->fenced = true; /* what it still sends is not read */
 		shm_control_change(shm, link, SHM_CONTROL_FENCED);

@@ -315,6 +315,17 @@ void shm_remotes_settle(struct shm_link *link)
 		atomic_store(&shm_of(link->link.fabric)->restless, true);
 }
 
+bool shm_remotes_await_grace(const struct shm_link *link)
+{
+	const struct shm_remote *remote;
+
+	for (remote = link->unsettled ? link->remotes : NULL; remote;
+	     remote = remote->next)
+		if (remote->owes_unmap)
+			return true;
+	return false;
+}
+
 int shm_attach(struct reef_layer *layer, struct reef_queue *queue,
 	       struct reef_link *base, uint64_t key, struct reef_remote **out)
 {

@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define EVENTS_PER_POLL 64
+/* How often whoever sleeps looks whether a grace is over. */
+#define GRACE_LOOK_NS 1000000
 
 /* --- what descriptors are --- */
 
@@ -89,6 +92,7 @@ static int on_event(struct shm_queue *queue, int fd)
 	struct shm_source source = {0};
 	struct shm_listener *listener;
 	struct shm_link *link;
+	uint64_t times;
 
 	if ((uint32_t)fd < shm->sources_count)
 		source = shm->sources[fd];
@@ -107,6 +111,9 @@ static int on_event(struct shm_queue *queue, int fd)
 		return shm_peer_is_dead(source.object)
 			       ? end_links_of(queue, source.object)
 			       : 0;
+	case SHM_TIMER: /* what it was for has been tended to already */
+		queue->timer_set = read(fd, &times, sizeof(times)) < 0;
+		return 0;
 	case SHM_NOTHING: /* wake_fd, or closed meanwhile */
 		break;
 	}
@@ -135,6 +142,28 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	if (atomic_exchange(&queue->attention, false))
 		progress += shm_links_report(queue);
 	return progress;
+}
+
+/* Another thread's post that is inside holds up what waits for a grace, and
+ * does not say when it leaves: it has no time for that. */
+static int shm_arm(struct reef_layer *layer, struct reef_queue *base)
+{
+	static const struct itimerspec soon = {
+		.it_value.tv_nsec = GRACE_LOOK_NS,
+	};
+	struct shm_queue *queue = (struct shm_queue *)base;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	bool waits;
+
+	if (!atomic_load(&shm->restless))
+		return 0;
+	pthread_mutex_lock(&shm->lock);
+	waits = shm_links_await_grace(shm);
+	pthread_mutex_unlock(&shm->lock);
+	if (waits && !queue->timer_set)
+		queue->timer_set =
+			!timerfd_settime(queue->timer_fd, 0, &soon, NULL);
+	return 0;
 }
 
 /* --- queues --- */
@@ -169,13 +198,26 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 		rc = -errno;
 		goto err_close;
 	}
-	shm_grace_add(queue);
+	queue->timer_fd =
+		timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (queue->timer_fd < 0) {
+		rc = -errno;
+		goto err_close;
+	}
 	pthread_mutex_lock(&shm->lock);
-	queue->next = shm->queues;
-	shm->queues = queue;
+	rc = shm_source_add(queue, queue->timer_fd, EPOLLIN, SHM_TIMER, queue);
+	if (!rc) {
+		queue->next = shm->queues;
+		shm->queues = queue;
+	}
 	pthread_mutex_unlock(&shm->lock);
+	if (rc)
+		goto err_timer;
+	shm_grace_add(queue);
 	*out = &queue->queue;
 	return 0;
+err_timer:
+	close(queue->timer_fd);
 err_close:
 	close(queue->queue.fd);
 err_fini:
@@ -228,11 +270,13 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 		shm_unlisten(layer, &listener->listener);
 	pthread_mutex_lock(&shm->lock);
 	drop_links(queue);
+	shm_source_remove(shm, queue->timer_fd);
 	for (at = &shm->queues; *at != queue; at = &(*at)->next)
 		;
 	*at = queue->next;
 	pthread_mutex_unlock(&shm->lock);
 	shm_grace_remove(queue);
+	close(queue->timer_fd);
 	close(base->fd);
 	reef_queue_fini(base);
 	free(queue);
@@ -266,6 +310,7 @@ static const struct reef_fabric_ops shm_ops = {
 	.queue_close = shm_queue_close,
 	.post = shm_post,
 	.poll = shm_poll,
+	.arm = shm_arm,
 	.listen = shm_listen,
 	.unlisten = shm_unlisten,
 	.connect = shm_connect,

@@ -81,6 +81,8 @@ struct shm_queue {
 	uint64_t look_mask; /* owner only */
 
 	_Alignas(64) struct shm_queue *next; /* in the fabric */
+	int timer_fd;
+	bool timer_set;
 	/* Locked by grace.c. */
 	struct shm_queue *next_in_process;
 	uint64_t awaited; /* the turn that a grace waits for; 0: none */
@@ -174,7 +176,13 @@ struct shm_listener {
 	uint64_t paused_ns; /* not 0: no descriptors left, tried again later */
 };
 
-enum shm_source_kind { SHM_NOTHING, SHM_LISTENER, SHM_LINK, SHM_PEER };
+enum shm_source_kind {
+	SHM_NOTHING,
+	SHM_LISTENER,
+	SHM_LINK,
+	SHM_PEER,
+	SHM_TIMER
+};
 struct shm_source {
 	enum shm_source_kind kind;
 	void *object;
@@ -313,6 +321,8 @@ int shm_on_attached(struct shm_queue *polling, struct shm_link *link,
 int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame);
 /* Locked: do what remotes owe, as far as it goes. */
 void shm_remotes_settle(struct shm_link *link);
+/* Locked: does something wait for a grace, whose end nobody tells? */
+bool shm_remotes_await_grace(const struct shm_link *link);
 /* Locked: the link holds nothing any more. */
 void shm_holds_drop(struct shm_link *link);
 /* Locked: close it to posts. */
@@ -349,6 +359,7 @@ void shm_link_free(struct shm_link *link);
 void shm_link_leave(struct shm_link *link);
 /* Locked: what is due by time or by grace. */
 int shm_links_tend(struct shm_queue *polling);
+bool shm_links_await_grace(const struct shm_fabric *shm);
 
 /* --- frames.c --- */
 
@@ -357,6 +368,8 @@ int shm_links_tend(struct shm_queue *polling);
 int shm_link_serve(struct shm_queue *polling, struct shm_link *link);
 /* Locked: set what epoll is to report. */
 void shm_link_interest(struct shm_link *link);
+/* Has the peer closed its socket, read or not? */
+bool shm_link_has_hung_up(const struct shm_link *link);
 /* Send a frame whose payload is a key. */
 int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
 		 uint64_t key);

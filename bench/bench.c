@@ -1,6 +1,7 @@
 /* bench.c - takes the cases through their rounds, and reports. */
 #include "bench.h"
 
+#include "cmd/json.h"
 #include "cmd/table.h"
 #include "contest.h"
 
@@ -110,20 +111,6 @@ static double ratio_of(const struct bench *bench, double reef, double peer)
 }
 
 /* What JSON allows of a text. */
-static void put_string(FILE *out, const char *text)
-{
-	fputc('"', out);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			fputc('\\', out);
-		if ((unsigned char)*text < 0x20)
-			fprintf(out, "\\u%04x", (unsigned char)*text);
-		else
-			fputc(*text, out);
-	}
-	fputc('"', out);
-}
-
 static void put_number(FILE *out, double value)
 {
 	fprintf(out, fabs(value) >= 1e6 ? "%.0f" : "%.6g", value);
@@ -146,10 +133,10 @@ static void put_peers(struct run *run, struct contest *contest,
 			continue;
 		fputs(first ? "" : ",", run->json);
 		first = false;
-		put_string(run->json, one->peers[i].name);
+		reef_json_string(run->json, one->peers[i].name);
 		fputc(':', run->json);
 		if (absent)
-			put_string(run->json, peer->error);
+			reef_json_string(run->json, peer->error);
 		else if (strcmp(key, "ratio") == 0)
 			put_number(run->json,
 				   ratio_of(run->bench, reef, value));

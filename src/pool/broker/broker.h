@@ -62,8 +62,9 @@ struct reef_broker_options {
 	uint64_t revoke_notice_ns;  /* 1 s */
 	/* Also sessions on shm are judged by their lease, and killed. */
 	bool lease_kills;
-	bool sync_inline; /* simulation: no journal thread */
-	uint64_t seed;	  /* of its choices; 0: from the kernel */
+	bool sync_inline;	 /* simulation: no journal thread */
+	uint64_t snapshot_bytes; /* of journal, then a snapshot; 4 MiB */
+	uint64_t seed;		 /* of its choices; 0: from the kernel */
 	enum reef_broker_mutant mutant;
 };
 

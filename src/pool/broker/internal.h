@@ -1,6 +1,7 @@
 /* internal.h - the parts of a broker, to each other.
  *
  *   serve.c     start and stop; who may ask what; requests to their functions
+ *   task.c      its fibers: spawned, put to sleep, ended by stop
  *   commit.c    check, append, apply, wait; repetitions; snapshots
  *   table.c     the table that clients READ: states, notices, epochs
  *   sessions.c  open, resume, close; renewal words; users
@@ -16,14 +17,20 @@
  * in the structs below is of this start: it can be lost, and is told anew by
  * nodes and clients when they come back.
  *
- * A fiber that waited (journal, call) looks everything up again: what it
+ * A fiber that waited (journal, call, sleep) looks everything up again: what it
  * pointed to may be gone.
+ *
+ * What was applied is not yet durable. No answer leaves before everything that
+ * was applied when its function returned is: serve.c waits for that, errors and
+ * reads included, so that no function needs to. Before it tells a node anything
+ * or publishes, whoever does so waits itself.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_BROKER_INTERNAL_H
 #define REEF_POOL_BROKER_INTERNAL_H
 
 #include "base/random.h"
+#include "base/sched.h"
 #include "fabric/memory.h"
 #include "pool/broker/broker.h"
 #include "pool/broker/journal.h"
@@ -37,7 +44,8 @@ enum broker_member_kind { BROKER_UNKNOWN, BROKER_CLIENT, BROKER_NODE };
 struct broker_member {
 	enum broker_member_kind kind;
 	struct reef_peer *peer;
-	uint32_t user; /* clients: whose key was proven */
+	uint32_t user;	 /* clients: whose key was proven */
+	uint32_t fabric; /* its link's: an index into the mesh */
 	struct broker_session *session;
 	struct broker_node *node;
 };
@@ -47,14 +55,21 @@ struct broker_session {
 	uint32_t id, user;
 	struct reef_peer *peer; /* its control link now; NULL: none */
 	uint32_t pid;
-	char name[64]; /* of its program */
-	/* Its renewal word, exposed on the fabric of its link. */
-	struct reef_memory *renewal;
-	struct reef_region *region;
+	char name[64];	 /* of its program */
+	uint32_t fabric; /* its control link's, when there was one last */
+	/* Its renewal word, exposed on each fabric that it came by. */
+	struct broker_renewal {
+		struct reef_memory *memory;
+		struct reef_region *region;
+	} renewals[REEF_MESH_MAX];
 	/* lease.c */
+	uint64_t ttl_ns; /* as it was told */
 	uint64_t sampled_word, sampled_ns, renewed_ns;
+	uint64_t oldest; /* R8: what it announced; 0: not in this start */
 	uint32_t unchanged;
-	bool ending; /* a fiber takes it from EXPIRED onwards */
+	bool ending;   /* it is EXPIRED or FENCED, perhaps not durably yet */
+	bool attended; /* a fiber takes it onwards from there */
+	bool fenced;   /* it is FENCED, and that is published */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -101,19 +116,30 @@ struct reef_broker {
 	struct reef_state *state;
 	struct reef_random random;
 	uint64_t epoch, started_ns;
+	uint64_t applied;	/* sequence of the last record */
+	uint64_t snapshot_size; /* of the last one in this start */
 	int health;
 	bool stopping;
-	uint32_t fibers; /* of its own, to be waited for by stop */
+	/* task.c */
+	struct reef_group *group;
+	uint32_t tasks;
+	struct broker_sleeper {
+		struct reef_fiber *fiber;
+		struct broker_sleeper *next;
+	} * sleepers;
 	char addresses[512];
-	/* table.c */
-	struct reef_memory *table;
+	/* table.c; a copy for each fabric, whose domains differ */
+	struct reef_memory *tables[REEF_MESH_MAX];
 	struct reef_region *table_regions[REEF_MESH_MAX];
+	/* lease.c, R8 */
+	uint64_t reclaim_epoch, safe_epoch;
 	/* volatile */
 	struct broker_session *sessions;
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */
 	uint32_t extents_count, extents_room;
-	uint64_t changes; /* stamps versions of spaces */
+	uint64_t changes;	/* stamps versions of spaces */
+	uint64_t version_floor; /* of spaces without an entry */
 	struct broker_version {
 		uint32_t space;
 		uint64_t version;
@@ -123,11 +149,51 @@ struct reef_broker {
 	uint64_t events_count;
 };
 
+/* --- serve.c --- */
+
+/* It can serve no more: health is that from now on, and whoever waits looks. */
+void broker_fail(struct reef_broker *broker, int error);
+/* NULL: its link is gone. */
+static inline struct broker_member *
+broker_member_of(const struct reef_peer *peer)
+{
+	return peer->user;
+}
+/* How long the rows of an answer may get. */
+size_t broker_rows_max(const struct reef_broker *broker,
+		       const struct reef_request *request);
+
+/* --- task.c --- */
+
+/* A fiber of the broker's own; stop waits for its end.  -ENOMEM, -ENOSPC. */
+int broker_spawn(struct reef_broker *broker,
+		 void (*run)(struct reef_broker *broker, uint32_t number),
+		 uint32_t number);
+/* In any fiber of it: wait until time has passed, or for broker_wake.
+ * 0: look again.  -ECANCELED: it stops.  -REEF_EHOSTDEAD. */
+int broker_sleep(struct reef_broker *broker, uint64_t duration_ns);
+/* Let everyone who sleeps look again. */
+void broker_wake(struct reef_broker *broker);
+/* Wait until every one has ended; stopping is set. */
+void broker_tasks_end(struct reef_broker *broker);
+
 /* --- commit.c --- */
 
-/* Check, append, apply; *sequence (may be NULL) is what to wait for. request:
- * whose mutation it is, or NULL for the broker's own. Errors: state's, or the
- * journal's (then health is set). */
+/* Is this a repetition of the session's last mutation? 0: it is new.  1: yes,
+ * and *result is what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD), the
+ * generation (NAME_BIND, NAME_REPLACE), the era (SPACE_ERA), the value
+ * (SETTING), else 0.  -EINVAL: no number, or the last one made no record of
+ * this type.  -ESTALE: an older one. Never waits. */
+int broker_repeated(const struct reef_broker *broker,
+		    const struct reef_request *request, uint16_t type,
+		    uint64_t *result);
+
+/* Check, append, apply; never waits. *sequence (may be NULL) is what to wait
+ * for. request: whose mutation it is, or NULL for the broker's own; of the
+ * records of a request only the one that settles it names the request, and it
+ * is the last. Errors: state's; -EALREADY: a repetition came first meanwhile;
+ * -REEF_EFENCED: the session has ended; or the journal's (then health is
+ * set). */
 int broker_commit(struct reef_broker *broker, struct reef_record *record,
 		  const struct reef_request *request, uint64_t *sequence);
 int broker_wait_durable(struct reef_broker *broker, uint64_t sequence);
@@ -137,15 +203,25 @@ int broker_commit_wait(struct reef_broker *broker, struct reef_record *record,
 
 /* --- table.c --- */
 
+/* Memory that this fabric can expose, zeroed. */
+int broker_memory_create(struct reef_fabric *fabric, uint64_t size,
+			 bool read_only, struct reef_memory **out);
+/* Take back and free memory after every link has ended. */
+void broker_retire(struct reef_fabric *fabric, struct reef_region *region,
+		   struct reef_memory *memory);
+/* Filled from the state, which is durable then. */
 int broker_table_open(struct reef_broker *broker);
 void broker_table_close(struct reef_broker *broker);
-/* Publish what the state says of a session, or of the epochs. */
-void broker_table_session(struct reef_broker *broker, uint32_t session);
-void broker_table_epochs(struct reef_broker *broker, uint64_t reclaim,
-			 uint64_t safe);
+/* Publish what the state says of a session, or of the pool epoch, once that is
+ * durable: it waits. */
+int broker_table_session(struct reef_broker *broker, uint32_t session);
+int broker_table_pool(struct reef_broker *broker);
+/* Publish reclaim_epoch and safe_epoch. */
+void broker_table_reclaim(struct reef_broker *broker);
 /* Let a session look: change its notice word, and send the note. */
 void broker_notice(struct reef_broker *broker, struct broker_session *session);
-/* A space changed: new version, and everybody who opened it looks. */
+/* A space changed (and that was applied): new version, and everybody who opened
+ * it looks. */
 void broker_notice_space(struct reef_broker *broker, uint32_t space);
 uint64_t broker_space_version(struct reef_broker *broker, uint32_t space);
 
@@ -155,16 +231,39 @@ struct broker_session *broker_session_find(struct reef_broker *broker,
 					   uint32_t id);
 /* The session that asks.  NULL: none, or it has ended. */
 struct broker_session *broker_session_of(const struct reef_request *request);
-/* What the session may do in a space: rights bits; the owner everything. */
+/* What the session may do in a space: rights bits; its owner and the pool's
+ * everything; 0: nothing, or there is no such space. */
 uint8_t broker_rights(struct reef_broker *broker,
 		      const struct broker_session *session, uint32_t space);
-int broker_grant(struct broker_session *session, uint32_t space,
-		 uint8_t rights);
-/* Take it from ALIVE to its end, in a fiber of its own. */
-void broker_session_end(struct reef_broker *broker,
-			struct broker_session *session, const char *why);
-/* lease.c: the sampler; runs until stop. Also moves the reclaim epoch. */
+/* It opened a space. Where it may write, that is journaled too (the session
+ * uses the space), because recovery has to look there after a restart as well;
+ * not for a scratch space of its own, which goes with it. Never waits. */
+int broker_grant(struct reef_broker *broker, struct broker_session *session,
+		 uint32_t space, uint8_t rights);
+/* It closed a space. It stays one that it used. */
+void broker_ungrant(struct broker_session *session, uint32_t space);
+/* The space's tokens are void: all but its owners must open it anew. */
+void broker_ungrant_all(struct reef_broker *broker, uint32_t space);
+/* The control link of a session is gone; as broker_node_left. */
+void broker_session_left(struct reef_broker *broker,
+			 struct broker_session *session);
+/* Take it from ALIVE to its end, in a fiber of its own; never waits. */
+int broker_session_end(struct reef_broker *broker,
+		       struct broker_session *session, const char *why);
+/* It is RECOVERED: nobody finds it any more; then free it. */
+void broker_session_unlink(struct reef_broker *broker,
+			   struct broker_session *session);
+void broker_session_free(struct reef_broker *broker,
+			 struct broker_session *session);
+/* What the journal says of sessions that have not RECOVERED, at start; and
+ * free all that, at stop. */
+int broker_sessions_open(struct reef_broker *broker);
+void broker_sessions_close(struct reef_broker *broker);
+/* lease.c: the sampler, and the end of those that were dying already; runs
+ * until stop. Also moves the reclaim epoch. */
 int broker_lease_start(struct reef_broker *broker);
+/* Make sure of reclaim epochs that no earlier start has used. */
+int broker_reclaim_begin(struct reef_broker *broker);
 /* A session opened a space: is there a dead one to recover in it? */
 void broker_recover_look(struct reef_broker *broker, uint32_t space);
 
@@ -174,14 +273,22 @@ struct broker_node *broker_node_find(struct reef_broker *broker, uint32_t id);
 /* Call a node and wait; as reef_rpc_call. -REEF_ENOLINK: it is away. */
 int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
 		     const struct reef_body *body, struct reef_answer *answer);
-/* Fence a session at every node; returns 0 once each confirmed or is DEAD.
- * Retries for ever, except when the broker stops: then -ECANCELED. */
+/* Fence a session at every node; returns 0 once each confirmed or is DEAD, and
+ * that is durable. Retries for ever, except when the broker stops (-ECANCELED),
+ * fails (its health), or its host dies (-REEF_EHOSTDEAD). */
 int broker_nodes_fence(struct reef_broker *broker, uint32_t session);
-/* The link of a node is gone, or a client's; from serve.c. */
+/* The link of a node is gone: node->peer is to be NULL when it returns. From
+ * serve.c, also while stopping; must not block. */
 void broker_node_left(struct reef_broker *broker, struct broker_node *node);
-void broker_session_left(struct reef_broker *broker,
-			 struct broker_session *session);
-int broker_nodes_start(struct reef_broker *broker); /* judges their pulse */
+int broker_nodes_start(struct reef_broker *broker);  /* judges their pulse */
+void broker_nodes_close(struct reef_broker *broker); /* frees all */
+
+/* --- spaces.c --- */
+
+/* Remove a space with all that is in it, and let its nodes drop it: commits,
+ * waits, tells. request as in broker_commit. */
+int broker_space_remove(struct reef_broker *broker, uint32_t space,
+			const struct reef_request *request);
 
 /* --- extents.c, move.c --- */
 

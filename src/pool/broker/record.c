@@ -1,5 +1,6 @@
-/* record.c - which fields a record has, and their bytes: in the order of the
- * list, integers little-endian, a text as 16 bits of length and its bytes. */
+/* record.c - which fields a record has, and their bytes: origin and request,
+ * then in the order of the list, integers little-endian, a text as 16 bits of
+ * length and its bytes. */
 #include "pool/broker/record.h"
 
 #include "base/log.h"
@@ -68,11 +69,14 @@ static const struct layout {
 	[REEF_RECORD_NAME_UNBIND] = {3,
 				     {NUMBER(space), NUMBER(generation),
 				      TEXT(name)}},
+	[REEF_RECORD_USE] = {2, {NUMBER(session), NUMBER(space)}},
+	[REEF_RECORD_USE_END] = {2, {NUMBER(session), NUMBER(space)}},
+	[REEF_RECORD_RECLAIM] = {1, {NUMBER(value)}},
 };
 
 size_t reef_record_size_max(const struct reef_record *record)
 {
-	return FIELDS_MAX * 8 + record->name.size + record->addresses.size;
+	return 8 + FIELDS_MAX * 8 + record->name.size + record->addresses.size;
 }
 
 static uint64_t get_number(const void *from, uint8_t width)
@@ -104,6 +108,9 @@ size_t reef_record_encode(const struct reef_record *record, uint8_t *bytes)
 	uint8_t *at = bytes, whole[8];
 
 	reef_assert(record->type > 0 && record->type < REEF_RECORD_TYPES);
+	reef_put32(at, record->origin);
+	reef_put32(at + 4, record->request);
+	at += 8;
 	for (; field < layout->fields + layout->count; field++) {
 		const char *from = (const char *)record + field->offset;
 
@@ -134,6 +141,8 @@ int reef_record_decode(uint16_t type, const void *bytes, size_t size,
 		return -REEF_EVERSION;
 	layout = &layouts[type];
 	field = layout->fields;
+	record.origin = (uint32_t)reef_cursor_get(&in, 4);
+	record.request = (uint32_t)reef_cursor_get(&in, 4);
 	for (; field < layout->fields + layout->count; field++) {
 		void *to = (char *)&record + field->offset;
 		struct reef_text *text = to;

@@ -2,7 +2,9 @@
  *
  * A record is flat: a type, and those fields that the type has (record.c has
  * the list); the others are zero. Texts are borrowed: by encode from its
- * caller, by decode from the bytes.
+ * caller, by decode from the bytes. Every type has origin and request: the
+ * session that asked for it, and the number of its request (wire/pool.h, rule
+ * 2); both 0: nobody did, it is the broker's own.
  *
  * Thread: any. */
 #ifndef REEF_POOL_BROKER_RECORD_H
@@ -38,12 +40,18 @@ enum reef_record_type {
 	REEF_RECORD_NAME_BIND,	   /* space, value, name */
 	REEF_RECORD_NAME_REPLACE,  /* space, generation, value, name */
 	REEF_RECORD_NAME_UNBIND,   /* space, generation (0: any), name */
+	REEF_RECORD_USE,     /* session, space: it may have left work there
+			      * when it ends */
+	REEF_RECORD_USE_END, /* session, space: and that was recovered */
+	REEF_RECORD_RECLAIM, /* value: R8, epochs below it may have been
+			      * published; more than it was */
 	REEF_RECORD_TYPES
 };
 
 struct reef_record {
 	uint16_t type;
 	uint8_t state, kind, keeping;
+	uint32_t origin, request;
 	uint32_t id, space, ordinal, node, session, user, era;
 	uint64_t value, size, incarnation, generation;
 	struct reef_text name, addresses;

@@ -48,6 +48,7 @@ void reef_state_destroy(struct reef_state *state)
 	free(state->spaces);
 	free(state->extents);
 	free(state->sessions);
+	free(state->uses);
 	reef_names_fini(&state->names);
 	reef_names_fini(&state->user_names);
 	reef_names_fini(&state->node_names);
@@ -69,25 +70,81 @@ static const struct reef_rule *rule_of(uint16_t type)
 	return reef_rules_names[type].check ? &reef_rules_names[type] : NULL;
 }
 
+/* A request counts once, and only while its session is alive. */
+static int check_origin(const struct reef_state *state,
+			const struct reef_record *record)
+{
+	const struct reef_state_session *origin;
+
+	if (record->origin == 0)
+		return record->request ? -EINVAL : 0;
+	origin = reef_state_session(state, record->origin);
+	if (!origin)
+		return -ENOENT;
+	if (origin->state != REEF_SESSION_ALIVE)
+		return -EBUSY;
+	if (record->request == origin->request && record->request)
+		return -EALREADY;
+	return record->request > origin->request ? 0 : -ESTALE;
+}
+
+static uint64_t result_of(const struct reef_state *state,
+			  const struct reef_record *record)
+{
+	switch (record->type) {
+	case REEF_RECORD_SPACE_ADD:
+	case REEF_RECORD_EXTENT_ADD:
+	case REEF_RECORD_USER_ADD:
+		return record->id;
+	case REEF_RECORD_NAME_BIND:
+	case REEF_RECORD_NAME_REPLACE:
+		return state->generation;
+	case REEF_RECORD_SPACE_ERA:
+	case REEF_RECORD_USER_ERA:
+		return record->era;
+	case REEF_RECORD_SETTING:
+		return record->value;
+	default:
+		return 0;
+	}
+}
+
+static void note_origin(struct reef_state *state,
+			const struct reef_record *record)
+{
+	struct reef_state_session *origin;
+
+	if (record->origin == 0)
+		return;
+	origin = &state->sessions[reef_session_slot(record->origin)];
+	origin->request = record->request;
+	origin->request_type = record->type;
+	origin->result = result_of(state, record);
+}
+
 int reef_state_check(struct reef_state *state, const struct reef_record *record)
 {
 	const struct reef_rule *rule = rule_of(record->type);
+	int rc;
 
 	if (!rule)
 		return -EINVAL;
 	/* There is a pool before there is anything in it. */
 	if (!state->pool && record->type != REEF_RECORD_POOL)
 		return -ENOENT;
-	return rule->check(state, record);
+	rc = check_origin(state, record);
+	return rc ? rc : rule->check(state, record);
 }
 
 int reef_state_apply(struct reef_state *state, const struct reef_record *record)
 {
 	int rc = reef_state_check(state, record);
 
-	if (rc == 0)
-		rule_of(record->type)->apply(state, record);
-	return rc;
+	if (rc)
+		return rc;
+	rule_of(record->type)->apply(state, record);
+	note_origin(state, record);
+	return 0;
 }
 
 int reef_state_replay(struct reef_state *state, uint16_t type,
@@ -216,6 +273,7 @@ void reef_state_summary(const struct reef_state *state,
 		.pool = state->pool,
 		.pool_epoch = state->pool_epoch,
 		.broker_epoch = state->broker_epoch,
+		.reclaim = state->reclaim,
 		.next_user = state->next_user,
 		.next_node = state->next_node,
 		.next_space = state->next_space,
@@ -290,6 +348,13 @@ reef_state_sessions(const struct reef_state *state, size_t *count)
 {
 	*count = state->session_count;
 	return state->sessions;
+}
+
+const struct reef_state_use *reef_state_uses(const struct reef_state *state,
+					     size_t *count)
+{
+	*count = state->use_count;
+	return state->uses;
 }
 
 const struct reef_state_user *reef_state_user(const struct reef_state *state,

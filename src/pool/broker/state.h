@@ -12,7 +12,11 @@
  *     LOST, and the pool epoch rises in the same record.
  * (5) A node never lends more than its capacity, a space never holds more than
  *     its quota.
- * (6) Limits are settings, and hold for what is new: lowering one takes nothing
+ * (6) Of each session the last request that changed something is kept, with
+ *     what came of it, so that a repetition can be told the same.
+ * (7) A session is not RECOVERED while it uses a space: while it may have left
+ *     work there that nobody has looked after yet.
+ * (8) Limits are settings, and hold for what is new: lowering one takes nothing
  *     away. They are not asked again at replay, so that a new default does not
  *     refuse an old journal.
  *
@@ -34,14 +38,19 @@
 	X(NODES_MAX, nodes_max, 1024, 1, UINT32_MAX)                           \
 	X(SPACES_MAX, spaces_max, 65536, 1, UINT32_MAX)                        \
 	X(EXTENTS_MAX, extents_max, 1048576, 1, UINT32_MAX)                    \
-	X(SESSIONS_MAX, sessions_max, 4096, 1, 65536)                          \
+	X(SESSIONS_MAX, sessions_max, 4096, 1, 32768)                          \
 	X(USERS_MAX, users_max, 65536, 1, UINT32_MAX)                          \
 	X(NAMES_MAX, names_max, 1048576, 1, UINT32_MAX)                        \
-	X(NAME_SIZE_MAX, name_size_max, 255, 1, UINT16_MAX)                    \
-	X(ADDRESSES_SIZE_MAX, addresses_size_max, 1024, 1, UINT16_MAX)         \
+	X(NAME_SIZE_MAX, name_size_max, 255, 1, 16384)                         \
+	X(ADDRESSES_SIZE_MAX, addresses_size_max, 1024, 1, 16384)              \
 	X(EXTENT_SIZE, extent_size, 67108864, 4096, UINT64_C(4294967296))      \
 	X(LEASE_TTL_NS, lease_ttl_ns, UINT64_C(10000000000), 1000000,          \
-	  UINT64_C(86400000000000))
+	  UINT64_C(86400000000000))                                            \
+	X(NODE_TTL_NS, node_ttl_ns, UINT64_C(10000000000), 1000000,            \
+	  UINT64_C(86400000000000))                                            \
+	X(REVOKE_NOTICE_NS, revoke_notice_ns, UINT64_C(1000000000), 0,         \
+	  UINT64_C(86400000000000))                                            \
+	X(LEASE_KILLS, lease_kills, 0, 0, 1)
 
 enum reef_setting {
 #define X(upper, lower, value, least, most) REEF_SETTING_##upper,
@@ -117,6 +126,18 @@ struct reef_state_session {
 	uint32_t id; /* 0: the slot was never used */
 	uint32_t user;
 	uint8_t state;
+	/* The last request that made a record that names it, that record's
+	 * type, and what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD),
+	 * generation (NAME_BIND, NAME_REPLACE), era (SPACE_ERA, USER_ERA) or
+	 * value (SETTING), else 0. */
+	uint32_t request;
+	uint16_t request_type;
+	uint64_t result;
+};
+
+/* A session that may have left work in a space when it ends. */
+struct reef_state_use {
+	uint32_t session, space;
 };
 
 /* id = slot 16, generation 16; the generation is never 0. */
@@ -138,7 +159,8 @@ void reef_state_destroy(struct reef_state *state); /* NULL is fine */
 /* Would this record apply? Takes the memory it needs, changes nothing else.
  * -EINVAL: a value that makes no sense, here or ever.  -ENOENT: no such thing.
  * -EEXIST: there is one.  -ESTALE: an epoch, era, generation or number is not
- * the one that comes next.  -EBUSY: in a state, or a use, that forbids it.
+ * the one that comes next.  -EALREADY: that request was done.
+ * -EBUSY: in a state, or a use, that forbids it.
  * -EDQUOT: over the quota.  -ENOSPC: over a limit or a capacity.  -ENOMEM. */
 int reef_state_check(struct reef_state *state,
 		     const struct reef_record *record);
@@ -171,6 +193,7 @@ int reef_state_hash(const struct reef_state *state, uint64_t *out);
 struct reef_state_summary {
 	uint64_t pool; /* 0: no pool yet */
 	uint64_t pool_epoch, broker_epoch;
+	uint64_t reclaim; /* R8: epochs below it may have been published */
 	/* What the next record of that kind must say. */
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint64_t names; /* bound, in all spaces */
@@ -196,6 +219,10 @@ const struct reef_state_extent *
 reef_state_extents(const struct reef_state *state, size_t *count);
 const struct reef_state_session *
 reef_state_sessions(const struct reef_state *state, size_t *count);
+
+/* In the order of their slots, then of the spaces. */
+const struct reef_state_use *reef_state_uses(const struct reef_state *state,
+					     size_t *count);
 
 /* One, or NULL. A session also if it has ended, until its slot is used anew. */
 const struct reef_state_user *reef_state_user(const struct reef_state *state,

@@ -1,9 +1,9 @@
 /* state_image.c - the whole state as bytes, and back.
  *
- *   magic 32, version 32, pool 64, pool epoch 64, broker epoch 64, next user,
- *   node, space, extent 32 each, next slot 32, generation 64, settings (count
- *   32, then 64 each), then users, nodes, spaces, sessions, extents, names,
- * each with its count (32; names 64) before it.
+ *   magic 32, version 32, pool 64, pool epoch 64, broker epoch 64, reclaim 64,
+ *   next user, node, space, extent 32 each, next slot 32, generation 64,
+ *   settings (count 32, then 64 each), then users, nodes, sessions, spaces,
+ *   extents, uses, names, each with its count (32; names 64) before it.
  *
  * What follows from other parts is not written but counted anew: used bytes,
  * numbers of extents, sessions and names, tables of ordinals. Reading trusts
@@ -72,6 +72,9 @@ static void put_sessions(struct reef_cursor_out *out,
 		reef_cursor_put(out, 4, session->id);
 		reef_cursor_put(out, 4, session->user);
 		reef_cursor_put(out, 1, session->state);
+		reef_cursor_put(out, 4, session->request);
+		reef_cursor_put(out, 2, session->request_type);
+		reef_cursor_put(out, 8, session->result);
 	}
 }
 
@@ -114,6 +117,19 @@ static void put_extents(struct reef_cursor_out *out,
 	}
 }
 
+static void put_uses(struct reef_cursor_out *out,
+		     const struct reef_state *state)
+{
+	const struct reef_state_use *use = state->uses;
+	size_t i;
+
+	reef_cursor_put(out, 4, state->use_count);
+	for (i = 0; i < state->use_count; i++, use++) {
+		reef_cursor_put(out, 4, use->session);
+		reef_cursor_put(out, 4, use->space);
+	}
+}
+
 static void put_names(struct reef_cursor_out *out,
 		      const struct reef_state *state)
 {
@@ -141,6 +157,7 @@ static void put_head(struct reef_cursor_out *out,
 	reef_cursor_put(out, 8, state->pool);
 	reef_cursor_put(out, 8, state->pool_epoch);
 	reef_cursor_put(out, 8, state->broker_epoch);
+	reef_cursor_put(out, 8, state->reclaim);
 	reef_cursor_put(out, 4, state->next_user);
 	reef_cursor_put(out, 4, state->next_node);
 	reef_cursor_put(out, 4, state->next_space);
@@ -163,6 +180,7 @@ int reef_state_encode(const struct reef_state *state, uint8_t **bytes,
 	put_sessions(&out, state);
 	put_spaces(&out, state);
 	put_extents(&out, state);
+	put_uses(&out, state);
 	put_names(&out, state);
 	if (out.failed) {
 		free(out.bytes);
@@ -271,8 +289,13 @@ static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
 static bool session_ok(const struct reef_state *state, uint64_t slot,
 		       const struct reef_state_session *session)
 {
+	if (session->request_type >= REEF_RECORD_TYPES ||
+	    (session->request == 0) != (session->request_type == 0) ||
+	    (session->request == 0 && session->result))
+		return false;
 	if (session->id == 0)
-		return session->user == 0 && session->state == 0;
+		return session->user == 0 && session->state == 0 &&
+		       session->request == 0;
 	return reef_session_slot(session->id) == slot &&
 	       (uint16_t)session->id != 0 &&
 	       session->state >= REEF_SESSION_ALIVE &&
@@ -293,6 +316,9 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state)
 		session.id = (uint32_t)reef_cursor_get(in, 4);
 		session.user = (uint32_t)reef_cursor_get(in, 4);
 		session.state = (uint8_t)reef_cursor_get(in, 1);
+		session.request = (uint32_t)reef_cursor_get(in, 4);
+		session.request_type = (uint16_t)reef_cursor_get(in, 2);
+		session.result = reef_cursor_get(in, 8);
 		if (in->failed || !session_ok(state, slot, &session))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->sessions,
@@ -397,6 +423,7 @@ static bool extent_ok(struct reef_state *state,
 
 	if (!space || extent->ordinal >= space->ordinals ||
 	    space->by_ordinal[extent->ordinal] || extent->epoch == 0 ||
+	    (placed && extent->epoch >= UINT32_MAX - moving) ||
 	    extent->size == 0 || extent->size > REEF_EXTENT_SIZE_MAX ||
 	    extent->size % REEF_EXTENT_ALIGN ||
 	    extent->size > space->quota - space->used ||
@@ -446,6 +473,46 @@ static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
 	return 0;
 }
 
+/* The sessions of uses have not RECOVERED, but may have gone on from ALIVE. */
+static bool use_ok(const struct reef_state *state,
+		   const struct reef_state_use *use)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, use->session);
+	const struct reef_state_space *space =
+		reef_state_space_of(state, use->space);
+	const struct reef_state_use *last = state->uses;
+
+	if (!session || session->state == REEF_SESSION_RECOVERED || !space ||
+	    space->session == use->session)
+		return false;
+	if (state->use_count == 0)
+		return true;
+	last += state->use_count - 1;
+	return last->session < use->session ||
+	       (last->session == use->session && last->space < use->space);
+}
+
+static int get_uses(struct reef_cursor_in *in, struct reef_state *state)
+{
+	uint64_t count = reef_cursor_get(in, 4);
+	struct reef_state_use use;
+	int rc;
+
+	for (; count > 0; count--) {
+		use.session = (uint32_t)reef_cursor_get(in, 4);
+		use.space = (uint32_t)reef_cursor_get(in, 4);
+		if (in->failed || !use_ok(state, &use))
+			return -REEF_ECORRUPT;
+		rc = reef_state_room((void **)&state->uses, &state->use_room,
+				     state->use_count + 1, sizeof(use));
+		if (rc)
+			return rc;
+		state->uses[state->use_count++] = use;
+	}
+	return 0;
+}
+
 static int get_names(struct reef_cursor_in *in, struct reef_state *state,
 		     uint64_t last)
 {
@@ -489,6 +556,7 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 	state->pool = reef_cursor_get(in, 8);
 	head->pool_epoch = reef_cursor_get(in, 8);
 	head->broker_epoch = reef_cursor_get(in, 8);
+	state->reclaim = reef_cursor_get(in, 8);
 	head->next_user = (uint32_t)reef_cursor_get(in, 4);
 	head->next_node = (uint32_t)reef_cursor_get(in, 4);
 	head->next_space = (uint32_t)reef_cursor_get(in, 4);
@@ -527,12 +595,15 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc == 0)
 		rc = get_extents(in, state, head.next_extent);
 	if (rc == 0)
+		rc = get_uses(in, state);
+	if (rc == 0)
 		rc = get_names(in, state, head.generation);
 	if (rc)
 		return rc;
 	/* Without a pool there is nothing. */
-	if (!state->pool && (state->session_count > 0 || head.pool_epoch ||
-			     head.broker_epoch || head.generation))
+	if (!state->pool &&
+	    (state->session_count > 0 || head.pool_epoch || head.broker_epoch ||
+	     head.generation || state->reclaim))
 		return -REEF_ECORRUPT;
 	if (in->failed || in->left > 0 || head.next_user < state->next_user ||
 	    head.next_node < state->next_node ||

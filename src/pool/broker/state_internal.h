@@ -7,7 +7,7 @@
 #include "pool/broker/state.h"
 
 struct reef_state {
-	uint64_t pool, pool_epoch, broker_epoch;
+	uint64_t pool, pool_epoch, broker_epoch, reclaim;
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint32_t next_slot;  /* where picking a session begins */
 	uint64_t generation; /* the last one given to a name */
@@ -20,11 +20,13 @@ struct reef_state {
 	struct reef_state_space *spaces;
 	struct reef_state_extent *extents;
 	struct reef_state_session *sessions;
+	struct reef_state_use *uses;
 	size_t user_count, user_room;
 	size_t node_count, node_room;
 	size_t space_count, space_room;
 	size_t extent_count, extent_room;
 	size_t session_count, session_room;
+	size_t use_count, use_room;
 
 	struct reef_names names;
 	/* Names of the things themselves; the value is the number. */

@@ -2,6 +2,7 @@
 #include "pool/broker/state_internal.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* --- the pool --- */
 
@@ -42,6 +43,18 @@ static void apply_setting(struct reef_state *state,
 			  const struct reef_record *record)
 {
 	state->settings[record->id] = record->value;
+}
+
+static int check_reclaim(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	return record->value > state->reclaim ? 0 : -ESTALE;
+}
+
+static void apply_reclaim(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	state->reclaim = record->value;
 }
 
 /* --- users; 0 is the pool's owner, who needs no entry --- */
@@ -187,6 +200,93 @@ static void apply_session_open(struct reef_state *state,
 		user->sessions++;
 }
 
+/* --- which spaces sessions use --- */
+
+/* Slots first: an id comes again, but only once all its uses are gone. */
+static size_t find_use(const struct reef_state *state, uint32_t session,
+		       uint32_t space)
+{
+	uint64_t wanted = (uint64_t)session << 32 | space;
+	size_t low = 0, high = state->use_count, middle;
+
+	while (low < high) {
+		const struct reef_state_use *use;
+
+		middle = low + (high - low) / 2;
+		use = &state->uses[middle];
+		if (((uint64_t)use->session << 32 | use->space) < wanted)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool use_is(const struct reef_state *state, size_t index,
+		   uint32_t session, uint32_t space)
+{
+	return index < state->use_count &&
+	       state->uses[index].session == session &&
+	       state->uses[index].space == space;
+}
+
+static bool uses_any(const struct reef_state *state, uint32_t session)
+{
+	size_t index = find_use(state, session, 0);
+
+	return index < state->use_count &&
+	       state->uses[index].session == session;
+}
+
+static int check_use(struct reef_state *state, const struct reef_record *record)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, record->session);
+	const struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+	size_t index = find_use(state, record->session, record->space);
+
+	if (!session || !space)
+		return -ENOENT;
+	if (session->state != REEF_SESSION_ALIVE)
+		return -EBUSY;
+	/* What ends with the session itself needs no looking after. */
+	if (space->session == record->session)
+		return -EINVAL;
+	if (use_is(state, index, record->session, record->space))
+		return -EEXIST;
+	return reef_state_room((void **)&state->uses, &state->use_room,
+			       state->use_count + 1, sizeof(*state->uses));
+}
+
+static void apply_use(struct reef_state *state,
+		      const struct reef_record *record)
+{
+	size_t index = find_use(state, record->session, record->space);
+	struct reef_state_use *use = &state->uses[index];
+
+	memmove(use + 1, use, (state->use_count - index) * sizeof(*use));
+	*use = (struct reef_state_use){record->session, record->space};
+	state->use_count++;
+}
+
+static int check_use_end(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	size_t index = find_use(state, record->session, record->space);
+
+	return use_is(state, index, record->session, record->space) ? 0
+								    : -ENOENT;
+}
+
+static void apply_use_end(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	reef_state_take_out(state->uses, &state->use_count,
+			    find_use(state, record->session, record->space),
+			    sizeof(*state->uses));
+}
+
 static int check_session_state(struct reef_state *state,
 			       const struct reef_record *record)
 {
@@ -198,7 +298,12 @@ static int check_session_state(struct reef_state *state,
 	if (record->state > REEF_SESSION_RECOVERED)
 		return -EINVAL;
 	/* One step at a time, and never back. */
-	return record->state == session->state + 1 ? 0 : -EBUSY;
+	if (record->state != session->state + 1)
+		return -EBUSY;
+	return record->state == REEF_SESSION_RECOVERED &&
+			       uses_any(state, record->session)
+		       ? -EBUSY
+		       : 0;
 }
 
 static void apply_session_state(struct reef_state *state,
@@ -246,4 +351,7 @@ const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_SESSION_OPEN] = {check_session_open, apply_session_open},
 	[REEF_RECORD_SESSION_STATE] = {check_session_state,
 				       apply_session_state},
+	[REEF_RECORD_USE] = {check_use, apply_use},
+	[REEF_RECORD_USE_END] = {check_use_end, apply_use_end},
+	[REEF_RECORD_RECLAIM] = {check_reclaim, apply_reclaim},
 };

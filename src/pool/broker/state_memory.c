@@ -56,6 +56,7 @@ static void extent_lose(struct reef_state *state,
 {
 	extent_release(state, extent);
 	extent->state = REEF_EXTENT_LOST;
+	reef_assert(extent->epoch < UINT32_MAX);
 	extent->epoch++;
 }
 
@@ -150,7 +151,8 @@ static int check_node_return(struct reef_state *state,
 	/* What it lent before is gone; first that has to be said. */
 	if (node->state != REEF_NODE_DEAD)
 		return -EBUSY;
-	if (record->incarnation <= node->incarnation)
+	/* They are drawn by lot, so there is no order among them. */
+	if (record->incarnation == node->incarnation)
 		return -ESTALE;
 	rc = check_node_values(state, record);
 	return rc ? rc : reserve_addresses(state, record->addresses);
@@ -380,6 +382,10 @@ void reef_state_drop_space(struct reef_state *state,
 			state->extents[to++] = state->extents[from];
 	}
 	state->extent_count = to;
+	for (from = 0, to = 0; from < state->use_count; from++)
+		if (state->uses[from].space != space->id)
+			state->uses[to++] = state->uses[from];
+	state->use_count = to;
 	while (space->names-- > 0) {
 		bound = reef_names_next(&state->names, space->id,
 					reef_text_of("", 0), true);
@@ -519,7 +525,7 @@ static int check_epoch(const struct reef_state *state,
 {
 	uint32_t epoch = reef_state_extent_of(state, record->id)->epoch;
 
-	return record->era == epoch + 1 ? 0 : -ESTALE;
+	return epoch < UINT32_MAX && record->era == epoch + 1 ? 0 : -ESTALE;
 }
 
 static int check_extent_move(struct reef_state *state,
@@ -533,6 +539,9 @@ static int check_extent_move(struct reef_state *state,
 	extent = reef_state_extent_of(state, record->id);
 	if (extent->node == record->node)
 		return -EINVAL;
+	/* The last epoch is for its loss, which nothing can refuse. */
+	if (extent->epoch >= UINT32_MAX - 1)
+		return -ENOSPC;
 	return check_placement(state, record->node, extent->size);
 }
 

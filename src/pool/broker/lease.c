@@ -1,0 +1,503 @@
+/* lease.c - how sessions end, and when memory may be used again.
+ *
+ *             judge, or broker_session_end       expire: nodes confirmed
+ *   ALIVE ------------------------------> EXPIRED ----------------> FENCED
+ *                                                                     |
+ *    (slot free) <---- RECOVERED <------------------------------------+
+ *                         settle: nobody's work is left in any space it used
+ *
+ * (1) A session is judged by samples of its renewal word: EXPIRED after four in
+ *     a row that are like the one before, none of them more than two periods
+ *     (of a quarter of its ttl) after the one before; a longer gap is our own
+ *     absence, and counting begins again. A sample is taken after pending input
+ *     was handled, for a renewal may wait there.
+ * (2) The first sample in a start only begins the counting, so that everybody
+ *     counts as just renewed.
+ * (3) A session whose control link is on shm and up ends with its process, and
+ *     is not judged, unless the setting lease_kills says so.
+ * (4) Every step is journaled, then published; the fiber that takes them can
+ *     end anywhere (stop, crash), and the next begins at the step that is due.
+ * (5) What a session used is in the state (REEF_RECORD_USE), because the next
+ *     start must know it, too, and asking about every space of the pool would
+ *     leave sessions waiting for spaces that nobody opens. Each such space is
+ *     looked after by one live session that has it open: it is asked to
+ *     RECOVER, and another one if it dies or takes too long, so that two may
+ *     be at it at once. Where nobody has it open, that waits (recover_look).
+ *
+ * R8, reuse of memory that others change in place:
+ *
+ * (6) reclaim_epoch rises by one when every session has announced the present
+ *     one; safe_epoch is the least that any session announced. Sessions count
+ *     until FENCED is published; one that has announced nothing in this start
+ *     counts as 0, a new one as having announced the epoch that it came in.
+ * (7) reclaim_epoch is 64 bits and never used twice: RECLAIM_STEP of them at a
+ *     time are reserved in the journal, and a start begins where the last
+ *     reservation ended. Sessions announce its lower 32 bits. Nobody is 2^31
+ *     behind: an epoch lasts until everyone has announced it, and each start
+ *     skips at most RECLAIM_STEP.
+ * (8) So whoever reads reclaim_epoch as e knows that it is e or e + 1 until
+ *     they announce more: who frees with what they read last counts with
+ *     e + 1. */
+#include "pool/broker/internal.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define SAMPLES 4
+#define RECLAIM_STEP 65536
+#define RECOVER_NS_MIN UINT64_C(5000000000)
+
+static uint8_t state_of(const struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_session *session =
+		reef_state_session(broker->state, id);
+
+	return session ? session->state : REEF_SESSION_RECOVERED;
+}
+
+/* --- from EXPIRED to the end --- */
+
+/* Journal the next state, then publish it. */
+static int advance(struct reef_broker *broker, uint32_t id, uint8_t state)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SESSION_STATE,
+		.session = id,
+		.state = state,
+	};
+	int rc = broker_commit(broker, &record, NULL, NULL);
+
+	return rc ? rc : broker_table_session(broker, id);
+}
+
+static int expire(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_session *session;
+	int rc;
+
+	rc = broker_table_session(broker, id);
+	if (rc == 0 &&
+	    broker->options.mutant != REEF_BROKER_MUTANT_EARLY_FENCED)
+		rc = broker_nodes_fence(broker, id);
+	if (rc == 0)
+		rc = advance(broker, id, REEF_SESSION_FENCED);
+	if (rc)
+		return rc;
+	session = broker_session_find(broker, id);
+	session->fenced = true;
+	broker_notice(broker, session);
+	broker_event(broker, "session %08x is fenced", id);
+	return 0;
+}
+
+/* The next space after that one that the session used; 0: no more. */
+static uint32_t next_use(const struct reef_broker *broker, uint32_t id,
+			 uint32_t after)
+{
+	const struct reef_state_use *use;
+	size_t i, count;
+
+	use = reef_state_uses(broker->state, &count);
+	for (i = 0; i < count; i++, use++)
+		if (use->session == id && use->space > after)
+			return use->space;
+	return 0;
+}
+
+static bool can_help(const struct broker_session *session, uint32_t space)
+{
+	uint32_t i;
+
+	if (session->ending || !session->peer)
+		return false;
+	for (i = 0; i < session->grants_count; i++)
+		if (session->grants[i].space == space)
+			return session->grants[i].rights & REEF_RIGHT_WRITE;
+	return false;
+}
+
+/* By their ids, so that a list which changes meanwhile does no harm. */
+static struct broker_session *next_helper(struct reef_broker *broker,
+					  uint32_t space, uint32_t after)
+{
+	struct broker_session *session = broker->sessions, *best = NULL;
+
+	for (; session; session = session->next)
+		if (session->id > after && (!best || session->id < best->id) &&
+		    can_help(session, space))
+			best = session;
+	return best;
+}
+
+static int ask(struct reef_broker *broker, const struct broker_session *helper,
+	       uint32_t id, uint32_t space)
+{
+	struct reef_body body = {.session = id, .space = space};
+	struct reef_peer *peer = helper->peer;
+	uint64_t timeout_ns = 4 * helper->ttl_ns;
+	int rc;
+
+	if (timeout_ns < RECOVER_NS_MIN)
+		timeout_ns = RECOVER_NS_MIN;
+	reef_peer_ref(peer);
+	rc = reef_rpc_call(peer, REEF_POOL_RECOVER, 0, &body, NULL, timeout_ns);
+	reef_peer_unref(peer);
+	return rc;
+}
+
+/* 0: the space needs no more looking after.  -EAGAIN: nobody did it yet. */
+static int recover_space(struct reef_broker *broker, uint32_t id,
+			 uint32_t space)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USE_END,
+		.session = id,
+		.space = space,
+	};
+	struct broker_session *helper;
+	uint32_t after = 0;
+	int rc = -EAGAIN;
+
+	while (rc && (helper = next_helper(broker, space, after))) {
+		after = helper->id;
+		rc = ask(broker, helper, id, space);
+		if (rc == -REEF_EHOSTDEAD)
+			return rc;
+		if (broker->stopping)
+			return -ECANCELED;
+		if (rc)
+			broker_event(broker,
+				     "session %08x did not recover %08x in "
+				     "space %u: %s",
+				     after, id, space, reef_error_name(rc));
+	}
+	if (rc)
+		return -EAGAIN;
+	rc = broker_commit(broker, &record, NULL, NULL);
+	return rc == -ENOENT ? 0 : rc; /* the space was dropped meanwhile */
+}
+
+static int recover_spaces(struct reef_broker *broker, uint32_t id)
+{
+	uint32_t space = 0;
+	bool left;
+	int rc;
+
+	do {
+		left = false;
+		while ((space = next_use(broker, id, space))) {
+			rc = recover_space(broker, id, space);
+			if (rc && rc != -EAGAIN)
+				return rc;
+			left |= rc != 0;
+		}
+		rc = left ? broker_sleep(broker, RECOVER_NS_MIN) : 0;
+	} while (left && rc == 0);
+	return rc;
+}
+
+/* Its scratch spaces; with each their extents at the nodes. */
+static int drop_spaces(struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_space *spaces;
+	size_t i, count;
+	int rc;
+
+	spaces = reef_state_spaces(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (spaces[i].session != id)
+			continue;
+		rc = broker_space_remove(broker, spaces[i].id, NULL);
+		if (rc && rc != -ENOENT)
+			return rc;
+		/* From the start: it waited. */
+		spaces = reef_state_spaces(broker->state, &count);
+		i = (size_t)-1;
+	}
+	return 0;
+}
+
+static int settle(struct reef_broker *broker, uint32_t id)
+{
+	int rc;
+
+	rc = recover_spaces(broker, id);
+	if (rc == 0)
+		rc = drop_spaces(broker, id);
+	if (rc == 0)
+		rc = advance(broker, id, REEF_SESSION_RECOVERED);
+	if (rc == 0)
+		broker_event(broker, "session %08x is recovered", id);
+	return rc;
+}
+
+/* A client that stands still may hold on to its renewal word. */
+static void release(struct reef_broker *broker, struct broker_session *session)
+{
+	struct broker_renewal *renewal;
+	uint32_t i;
+	int rc = 0;
+
+	broker_session_unlink(broker, session);
+	for (i = 0; i < REEF_MESH_MAX; i++) {
+		renewal = &session->renewals[i];
+		while (renewal->region && !broker->stopping && rc == 0) {
+			rc = reef_withdraw(reef_port_queue(broker->port, i),
+					   renewal->region, session->ttl_ns);
+			if (rc == 0)
+				renewal->region = NULL;
+			else if (rc == -ETIMEDOUT)
+				rc = broker_sleep(broker, session->ttl_ns);
+		}
+	}
+	broker_session_free(broker, session);
+}
+
+static void end_main(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_session *session;
+	int rc = 0;
+
+	if (state_of(broker, id) == REEF_SESSION_EXPIRED)
+		rc = expire(broker, id);
+	if (rc == 0 && state_of(broker, id) == REEF_SESSION_FENCED)
+		rc = settle(broker, id);
+	session = broker_session_find(broker, id);
+	if (rc == 0)
+		release(broker, session);
+	else
+		session->attended = false; /* the sampler sees to it */
+}
+
+/* Those that are on their way out have a fiber each. */
+static void attend(struct reef_broker *broker)
+{
+	struct broker_session *session = broker->sessions;
+
+	for (; session; session = session->next)
+		if (session->ending && !session->attended)
+			session->attended = broker_spawn(broker, end_main,
+							 session->id) == 0;
+}
+
+int broker_session_end(struct reef_broker *broker,
+		       struct broker_session *session, const char *why)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SESSION_STATE,
+		.session = session->id,
+		.state = REEF_SESSION_EXPIRED,
+	};
+	int rc;
+
+	if (session->ending)
+		return 0;
+	rc = broker_commit(broker, &record, NULL, NULL);
+	if (rc)
+		return rc;
+	session->ending = true;
+	broker_event(broker, "session %08x ends: %s", session->id, why);
+	attend(broker);
+	return 0;
+}
+
+void broker_recover_look(struct reef_broker *broker, uint32_t space)
+{
+	const struct reef_state_use *use;
+	size_t i, count;
+
+	use = reef_state_uses(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (use[i].space == space &&
+		    state_of(broker, use[i].session) == REEF_SESSION_FENCED)
+			broker_wake(broker);
+}
+
+/* --- samples --- */
+
+static uint64_t word_at(const struct broker_renewal *renewal)
+{
+	/* Written by the session's WRITE; nothing else hangs on it. */
+	return renewal->memory
+		       ? atomic_load_explicit(
+				 (_Atomic uint64_t *)renewal->memory->base,
+				 memory_order_relaxed)
+		       : 0;
+}
+
+/* Whichever fabric it came by, a renewal changes the sum. */
+static uint64_t words_of(const struct broker_session *session)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < REEF_MESH_MAX; i++)
+		sum += word_at(&session->renewals[i]);
+	return sum;
+}
+
+/* (6), (7) */
+static void take_announced(const struct reef_broker *broker,
+			   struct broker_session *session)
+{
+	uint64_t word = word_at(&session->renewals[session->fabric]);
+	uint32_t behind = (uint32_t)broker->reclaim_epoch - (uint32_t)word;
+
+	/* Ahead of us is nobody: that says nothing. */
+	if (word != 0 && behind < UINT32_MAX / 2 &&
+	    behind <= broker->reclaim_epoch)
+		session->oldest = broker->reclaim_epoch - behind;
+}
+
+/* (3) */
+static bool is_exempt(const struct reef_broker *broker,
+		      const struct broker_session *session)
+{
+	struct reef_fabric *fabric =
+		reef_mesh_fabric(broker->options.mesh, session->fabric);
+
+	return session->peer && strcmp(reef_fabric_kind(fabric), "shm") == 0 &&
+	       !reef_state_setting(broker->state, REEF_SETTING_LEASE_KILLS);
+}
+
+/* (1) Take a sample. True: its lease is over. */
+static bool judge(const struct reef_broker *broker,
+		  struct broker_session *session, uint64_t now_ns)
+{
+	uint32_t needed =
+		broker->options.mutant == REEF_BROKER_MUTANT_ONE_SAMPLE
+			? 1
+			: SAMPLES;
+	uint64_t word = words_of(session), period_ns = session->ttl_ns / 4;
+	uint64_t gap_ns = now_ns - session->sampled_ns;
+	bool first = session->sampled_ns == 0;
+
+	if (!first && gap_ns < period_ns)
+		return false;
+	session->sampled_ns = now_ns;
+	if (first || word != session->sampled_word || gap_ns > 2 * period_ns) {
+		if (!first && word != session->sampled_word)
+			session->renewed_ns = now_ns;
+		session->sampled_word = word;
+		session->unchanged = 0;
+		return false;
+	}
+	if (is_exempt(broker, session))
+		return false;
+	session->unchanged++;
+	return session->unchanged >= needed;
+}
+
+static void judge_all(struct reef_broker *broker)
+{
+	struct broker_session *session = broker->sessions;
+	uint64_t now_ns = reef_now_ns();
+
+	for (; session; session = session->next) {
+		take_announced(broker, session);
+		if (!session->ending && judge(broker, session, now_ns))
+			(void)broker_session_end(broker, session,
+						 "lease expired");
+	}
+}
+
+/* --- R8 --- */
+
+static int reserve(struct reef_broker *broker, uint64_t from)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_RECLAIM,
+		.value = from + RECLAIM_STEP,
+	};
+
+	return broker_commit_wait(broker, &record, NULL);
+}
+
+int broker_reclaim_begin(struct reef_broker *broker)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	broker->reclaim_epoch = summary.reclaim ? summary.reclaim : 1;
+	return reserve(broker, broker->reclaim_epoch);
+}
+
+static uint64_t least_announced(const struct reef_broker *broker)
+{
+	const struct broker_session *session = broker->sessions;
+	uint64_t least = broker->reclaim_epoch;
+
+	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_SAFE)
+		return least;
+	for (; session; session = session->next)
+		if (!session->fenced && session->oldest < least)
+			least = session->oldest;
+	return least;
+}
+
+static void reclaim_step(struct reef_broker *broker)
+{
+	uint64_t least = least_announced(broker);
+	struct reef_state_summary summary;
+
+	if (least > broker->safe_epoch)
+		broker->safe_epoch = least;
+	reef_state_summary(broker->state, &summary);
+	if (least == broker->reclaim_epoch && broker->sessions &&
+	    (least + 1 < summary.reclaim || reserve(broker, least + 1) == 0))
+		broker->reclaim_epoch = least + 1;
+	broker_table_reclaim(broker);
+}
+
+/* --- the sampler --- */
+
+/* As often as the shortest lease wants it. */
+static uint64_t period_of(const struct reef_broker *broker)
+{
+	const struct broker_session *session = broker->sessions;
+	uint64_t ttl_ns =
+		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
+
+	for (; session; session = session->next)
+		if (session->ttl_ns < ttl_ns)
+			ttl_ns = session->ttl_ns;
+	return ttl_ns / 4;
+}
+
+/* A bound, because somebody may go on sending for ever. */
+static void handle_input(struct reef_broker *broker)
+{
+	int i;
+
+	for (i = 0; i < 64 && reef_port_poll(broker->port) > 0; i++)
+		reef_fiber_yield();
+	reef_fiber_yield();
+}
+
+static void sampler_main(struct reef_broker *broker, uint32_t ignored)
+{
+	uint64_t last_ns = reef_now_ns(), passed_ns, period_ns;
+	int rc = 0;
+
+	while (rc == 0 && !broker->health) {
+		period_ns = period_of(broker);
+		passed_ns = reef_now_ns() - last_ns;
+		if (passed_ns < period_ns) {
+			rc = broker_sleep(broker, period_ns - passed_ns);
+			continue;
+		}
+		last_ns = reef_now_ns();
+		handle_input(broker);
+		judge_all(broker);
+		attend(broker);
+		reclaim_step(broker);
+	}
+}
+
+int broker_lease_start(struct reef_broker *broker)
+{
+	attend(broker);
+	return broker_spawn(broker, sampler_main, 0);
+}

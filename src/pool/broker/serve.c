@@ -1,0 +1,462 @@
+/* serve.c - a broker's start and end, who may ask what, and the way of a
+ * request: who asks, what is asked, the function, the journal, the answer. */
+#include "base/log.h"
+#include "pool/broker/internal.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- who is there --- */
+
+/* "user:<id>:<era>", in the one way to write it. */
+static bool parse_user(const char *identity, uint32_t *user, uint32_t *era)
+{
+	char again[REEF_IDENTITY_MAX + 1];
+
+	if (sscanf(identity, "user:%u:%u", user, era) != 2)
+		return false;
+	snprintf(again, sizeof(again), "user:%u:%u", *user, *era);
+	return strcmp(identity, again) == 0;
+}
+
+/* The era of a user's credential; user 0 is there always. */
+static bool era_is(const struct reef_broker *broker, uint32_t id, uint32_t era)
+{
+	const struct reef_state_user *user;
+
+	if (id == 0)
+		return era == 0;
+	user = reef_state_user(broker->state, id);
+	return user && user->era == era;
+}
+
+static int broker_credential(void *context, const char *identity,
+			     uint32_t session, uint8_t bytes[REEF_KEY_SIZE])
+{
+	struct reef_broker *broker = context;
+	struct reef_key key;
+	uint32_t user, era;
+	int rc;
+
+	/* Links to a broker are provisional ones: nobody comes as a session. */
+	if (session >> 16 < 0x8000)
+		return -REEF_EAUTH;
+	if (strcmp(identity, "node") == 0)
+		rc = reef_key_derive_node(&broker->key, &key);
+	else if (parse_user(identity, &user, &era) && era_is(broker, user, era))
+		rc = reef_key_derive_user(&broker->key, user, era, &key);
+	else
+		rc = -REEF_EAUTH;
+	if (rc)
+		return rc;
+	memcpy(bytes, key.bytes, sizeof(key.bytes));
+	reef_key_wipe(&key);
+	return 0;
+}
+
+static uint32_t fabric_of(const struct reef_broker *broker,
+			  const struct reef_link *link)
+{
+	uint32_t i, count = reef_mesh_count(broker->options.mesh);
+
+	for (i = 0; i < count; i++)
+		if (reef_mesh_fabric(broker->options.mesh, i) ==
+		    reef_link_fabric(link))
+			return i;
+	reef_assert(!"a link of our mesh");
+	return 0;
+}
+
+/* No memory: it stays without, and is asked to nothing. */
+static void broker_opened(void *context, struct reef_peer *peer)
+{
+	struct reef_broker *broker = context;
+	struct broker_member *member = calloc(1, sizeof(*member));
+	uint32_t era;
+
+	peer->user = member;
+	if (!member)
+		return;
+	member->peer = peer;
+	member->fabric = fabric_of(broker, peer->link);
+	if (parse_user(reef_link_identity(peer->link), &member->user, &era))
+		member->kind = BROKER_CLIENT;
+	else
+		member->kind = BROKER_NODE;
+}
+
+static void broker_closed(void *context, struct reef_peer *peer, int reason)
+{
+	struct reef_broker *broker = context;
+	struct broker_member *member = peer->user;
+
+	peer->user = NULL;
+	if (!member)
+		return;
+	if (member->session && !broker->stopping)
+		broker_session_left(broker, member->session);
+	if (member->node && !broker->stopping)
+		broker_node_left(broker, member->node);
+	free(member);
+}
+
+/* --- requests --- */
+
+enum who { NOBODY, NODE, STRANGER, SESSION, OWNER };
+
+static const struct service {
+	/* STRANGER: whoever proved to be a user; SESSION: a session that is
+	 * alive; OWNER: one of the pool's owner. */
+	enum who who;
+	int (*serve)(struct reef_broker *broker,
+		     const struct reef_request *request,
+		     struct reef_body *answer, struct reef_cursor_out *room);
+} services[REEF_POOL_KINDS] = {
+	[REEF_POOL_SESSION_OPEN] = {STRANGER, broker_session_open},
+	[REEF_POOL_SESSION_RESUME] = {STRANGER, broker_session_resume},
+	[REEF_POOL_SESSION_CLOSE] = {SESSION, broker_session_close},
+	[REEF_POOL_SPACE_OPEN] = {SESSION, broker_space_open},
+	[REEF_POOL_SPACE_CLOSE] = {SESSION, broker_space_close},
+	[REEF_POOL_SPACE_EXTENTS] = {SESSION, broker_space_extents},
+	[REEF_POOL_SPACE_DROP] = {SESSION, broker_space_drop},
+	[REEF_POOL_SPACE_QUOTA] = {SESSION, broker_space_quota},
+	[REEF_POOL_SPACE_REVOKE] = {SESSION, broker_space_revoke},
+	[REEF_POOL_SPACE_TOKEN] = {SESSION, broker_space_token},
+	[REEF_POOL_EXTENT_ADD] = {SESSION, broker_extent_add},
+	[REEF_POOL_EXTENT_REMOVE] = {SESSION, broker_extent_remove},
+	[REEF_POOL_NAME_BIND] = {SESSION, broker_name_bind},
+	[REEF_POOL_NAME_REPLACE] = {SESSION, broker_name_replace},
+	[REEF_POOL_NAME_UNBIND] = {SESSION, broker_name_unbind},
+	[REEF_POOL_NAME_LOOKUP] = {SESSION, broker_name_lookup},
+	[REEF_POOL_NAME_LIST] = {SESSION, broker_name_list},
+	[REEF_POOL_STATUS] = {OWNER, broker_status},
+	[REEF_POOL_LIST] = {OWNER, broker_list},
+	[REEF_POOL_USER_ADD] = {OWNER, broker_user_add},
+	[REEF_POOL_USER_REMOVE] = {OWNER, broker_user_remove},
+	[REEF_POOL_NODE_DRAIN] = {OWNER, broker_node_drain},
+	[REEF_POOL_NODE_RECLAIM] = {OWNER, broker_node_reclaim},
+	[REEF_POOL_NODE_REMOVE] = {OWNER, broker_node_remove},
+	[REEF_POOL_SESSION_END] = {OWNER, broker_session_end_request},
+	[REEF_POOL_SETTING] = {OWNER, broker_setting},
+	[REEF_POOL_NODE_REGISTER] = {NODE, broker_node_register},
+	[REEF_POOL_NODE_EXTENTS] = {NODE, broker_node_extents},
+	[REEF_POOL_NODE_READY] = {NODE, broker_node_ready},
+	[REEF_POOL_NODE_PULSE] = {NODE, broker_node_pulse},
+};
+
+/* May this peer ask for that? */
+static int admit(const struct reef_request *request, enum who who)
+{
+	const struct broker_member *member = broker_member_of(request->peer);
+	bool node = member && member->kind == BROKER_NODE;
+
+	if (!member)
+		return -REEF_ENOLINK;
+	if (who == NOBODY)
+		return -ENOSYS;
+	if (who == NODE || node)
+		return who == NODE && node ? 0 : -EPERM;
+	if (who == STRANGER)
+		return 0;
+	if (!broker_session_of(request))
+		return -REEF_EFENCED;
+	return who == OWNER && member->user != 0 ? -EPERM : 0;
+}
+
+static int broker_handle(void *context, const struct reef_request *request,
+			 struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct reef_broker *broker = context;
+	const struct service *service;
+	int rc, failed;
+
+	if (broker->health)
+		return broker->health;
+	if (broker->stopping)
+		return -ECANCELED;
+	reef_assert(request->header.kind < REEF_POOL_KINDS);
+	service = &services[request->header.kind];
+	rc = admit(request, service->who);
+	if (rc == 0)
+		rc = service->serve(broker, request, answer, room);
+	/* Whatever it saw or did, and be it the reason of an error, is durable
+	 * before anybody hears of it. */
+	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_ANSWER)
+		return rc;
+	failed = broker_wait_durable(broker, broker->applied);
+	return failed ? failed : rc;
+}
+
+size_t broker_rows_max(const struct reef_broker *broker,
+		       const struct reef_request *request)
+{
+	const struct broker_member *member = broker_member_of(request->peer);
+	struct reef_fabric *fabric = reef_mesh_fabric(
+		broker->options.mesh, member ? member->fabric : 0);
+
+	/* Less what comes before the rows, and a name of the greatest size. */
+	return reef_fabric_limits(fabric)->message_max / 2;
+}
+
+/* --- start and stop --- */
+
+static int replay_snapshot(void *context, const void *bytes, size_t size)
+{
+	struct reef_broker *broker = context;
+	struct reef_state *state;
+	int rc = reef_state_decode(bytes, size, &state);
+
+	if (rc)
+		return rc;
+	reef_state_destroy(broker->state);
+	broker->state = state;
+	return 0;
+}
+
+static int replay_record(void *context, uint64_t sequence, uint16_t type,
+			 const void *bytes, size_t size)
+{
+	struct reef_broker *broker = context;
+
+	broker->applied = sequence;
+	return reef_state_replay(broker->state, type, bytes, size);
+}
+
+static int open_journal(struct reef_broker *broker)
+{
+	struct reef_journal_options options = {
+		.sync_inline = broker->options.sync_inline,
+		.salt = broker->options.seed,
+	};
+	struct reef_journal_reader reader = {
+		.snapshot = replay_snapshot,
+		.record = replay_record,
+		.context = broker,
+	};
+	struct reef_journal_status status;
+	int rc;
+
+	rc = reef_state_create(&broker->state);
+	if (rc)
+		return rc;
+	rc = reef_journal_open(broker->options.store, broker->sched, &options,
+			       &reader, &broker->journal);
+	if (rc)
+		return rc;
+	reef_journal_status(broker->journal, &status);
+	broker->applied = status.appended;
+	return 0;
+}
+
+static int set_option(struct reef_broker *broker, enum reef_setting setting,
+		      uint64_t value)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SETTING,
+		.id = setting,
+		.value = value,
+	};
+
+	if (value == 0 || value == reef_state_setting(broker->state, setting))
+		return 0;
+	return broker_commit(broker, &record, NULL, NULL);
+}
+
+/* The pool, if there is none yet; this start's epoch; what the caller wants
+ * otherwise than it was. Durable before anybody is let in. */
+static int begin(struct reef_broker *broker)
+{
+	const struct reef_broker_options *options = &broker->options;
+	struct reef_record record = {.type = REEF_RECORD_POOL};
+	struct reef_state_summary summary;
+	int rc = 0;
+
+	reef_state_summary(broker->state, &summary);
+	if (!summary.pool) {
+		record.value = reef_random_next(&broker->random) | 1;
+		rc = broker_commit(broker, &record, NULL, NULL);
+	}
+	record = (struct reef_record){.type = REEF_RECORD_BROKER,
+				      .value = summary.broker_epoch + 1};
+	if (rc == 0 && (options->mutant != REEF_BROKER_MUTANT_OLD_EPOCH ||
+			summary.broker_epoch == 0))
+		rc = broker_commit(broker, &record, NULL, NULL);
+	if (rc == 0)
+		rc = set_option(broker, REEF_SETTING_LEASE_TTL_NS,
+				options->ttl_ns);
+	if (rc == 0)
+		rc = set_option(broker, REEF_SETTING_NODE_TTL_NS,
+				options->node_ttl_ns);
+	if (rc == 0)
+		rc = set_option(broker, REEF_SETTING_EXTENT_SIZE,
+				options->extent_size);
+	if (rc == 0)
+		rc = set_option(broker, REEF_SETTING_REVOKE_NOTICE_NS,
+				options->revoke_notice_ns);
+	if (rc == 0)
+		rc = set_option(broker, REEF_SETTING_LEASE_KILLS,
+				options->lease_kills);
+	if (rc == 0)
+		rc = broker_reclaim_begin(broker);
+	if (rc == 0)
+		rc = broker_wait_durable(broker, broker->applied);
+	if (rc)
+		return rc;
+	reef_state_summary(broker->state, &summary);
+	broker->epoch = summary.broker_epoch;
+	broker->changes = summary.broker_epoch << 32;
+	return 0;
+}
+
+static int open_doors(struct reef_broker *broker)
+{
+	struct reef_rpc_options options = {
+		.handle = broker_handle,
+		.opened = broker_opened,
+		.closed = broker_closed,
+		.credential = broker_credential,
+		.context = broker,
+		.epoch = broker->epoch,
+	};
+	int rc;
+
+	rc = reef_port_open(broker->options.mesh, broker->sched, &broker->port);
+	if (rc == 0)
+		rc = broker_table_open(broker);
+	if (rc == 0)
+		rc = broker_sessions_open(broker);
+	if (rc == 0)
+		rc = reef_rpc_create(broker->port, &options, &broker->rpc);
+	/* Those that judge begin before those that are judged come, so that
+	 * nobody is let in whose end nobody would see. */
+	if (rc == 0)
+		rc = broker_nodes_start(broker);
+	if (rc == 0)
+		rc = broker_lease_start(broker);
+	if (rc == 0)
+		rc = reef_rpc_listen(broker->rpc, broker->options.listen,
+				     broker->addresses,
+				     sizeof(broker->addresses));
+	if (rc == 0)
+		broker_moves_look(broker);
+	return rc;
+}
+
+static int seed(struct reef_broker *broker)
+{
+	uint64_t value = broker->options.seed;
+	int rc = 0;
+
+	if (value == 0)
+		rc = reef_random_secret(&value, sizeof(value));
+	if (rc == 0)
+		reef_random_init(&broker->random, value);
+	return rc;
+}
+
+int reef_broker_start(const struct reef_broker_options *options,
+		      struct reef_broker **out)
+{
+	struct reef_broker *broker = calloc(1, sizeof(*broker));
+	int rc;
+
+	if (!broker)
+		return -ENOMEM;
+	reef_assert(reef_fiber_self());
+	broker->options = *options;
+	broker->key = *options->key;
+	broker->options.key = &broker->key;
+	broker->sched = options->sched ? options->sched : reef_fiber_sched();
+	broker->group = reef_fiber_group();
+	broker->started_ns = reef_now_ns();
+	if (!broker->options.snapshot_bytes)
+		broker->options.snapshot_bytes = 4 << 20;
+	rc = seed(broker);
+	if (rc == 0)
+		rc = open_journal(broker);
+	if (rc == 0)
+		rc = begin(broker);
+	if (rc == 0)
+		rc = open_doors(broker);
+	if (rc) {
+		reef_log(REEF_LOG_ERROR, "broker", "cannot start: %s",
+			 reef_error_text(rc));
+		reef_broker_stop(broker);
+		return rc;
+	}
+	broker_event(broker, "broker epoch %llu serves at %s",
+		     (unsigned long long)broker->epoch, broker->addresses);
+	*out = broker;
+	return 0;
+}
+
+void reef_broker_stop(struct reef_broker *broker)
+{
+	if (!broker)
+		return;
+	broker->stopping = true;
+	broker_wake(broker);
+	/* First the calls of its own fibers fail, then they can end. */
+	reef_rpc_destroy(broker->rpc);
+	broker_tasks_end(broker);
+	reef_port_close(broker->port);
+	broker_sessions_close(broker);
+	broker_nodes_close(broker);
+	broker_table_close(broker);
+	reef_journal_close(broker->journal);
+	reef_state_destroy(broker->state);
+	free(broker->versions);
+	reef_key_wipe(&broker->key);
+	free(broker);
+}
+
+const char *reef_broker_addresses(const struct reef_broker *broker)
+{
+	return broker->addresses;
+}
+
+uint64_t reef_broker_epoch(const struct reef_broker *broker)
+{
+	return broker->epoch;
+}
+
+uint64_t reef_broker_pool(const struct reef_broker *broker)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	return summary.pool;
+}
+
+void broker_fail(struct reef_broker *broker, int error)
+{
+	if (broker->health)
+		return;
+	broker->health = error;
+	reef_log(REEF_LOG_ERROR, "broker", "serves no more: %s",
+		 reef_error_text(error));
+	broker_wake(broker);
+}
+
+int reef_broker_health(const struct reef_broker *broker)
+{
+	return broker->health;
+}
+
+int reef_broker_wait(struct reef_broker *broker, uint64_t timeout_ns)
+{
+	uint64_t begun = reef_now_ns(), passed = 0;
+	int rc = 0;
+
+	while (!broker->health && rc == 0 && passed < timeout_ns) {
+		rc = broker_sleep(broker, timeout_ns == REEF_FOREVER
+						  ? REEF_FOREVER
+						  : timeout_ns - passed);
+		passed = reef_now_ns() - begun;
+	}
+	if (broker->health)
+		return broker->health;
+	return rc ? rc : -ETIMEDOUT;
+}

@@ -1,0 +1,513 @@
+/* sessions.c - sessions as they come: open, resume, close; what they may reach;
+ * users and settings.
+ *
+ * A session is known by its id and its key. Whoever knows both and proved to be
+ * its user may take it up again on a new link, which is how it outlives a lost
+ * link and a broker's restart; the old link, if there still is one, then speaks
+ * for nobody. */
+#include "pool/broker/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <string.h>
+
+struct broker_session *broker_session_find(struct reef_broker *broker,
+					   uint32_t id)
+{
+	struct broker_session *session = broker->sessions;
+
+	while (session && session->id != id)
+		session = session->next;
+	return session;
+}
+
+struct broker_session *broker_session_of(const struct reef_request *request)
+{
+	const struct broker_member *member = broker_member_of(request->peer);
+
+	if (!member || !member->session || member->session->ending)
+		return NULL;
+	return member->session;
+}
+
+/* --- coming and going --- */
+
+/* A page of its own, whose key nobody else is told. */
+static int renewal_open(struct reef_broker *broker,
+			struct broker_session *session, uint32_t index)
+{
+	struct broker_renewal *renewal = &session->renewals[index];
+	struct reef_fabric *fabric =
+		reef_mesh_fabric(broker->options.mesh, index);
+	int rc;
+
+	if (renewal->region)
+		return 0;
+	rc = broker_memory_create(fabric, 4096, false, &renewal->memory);
+	if (rc)
+		return rc;
+	rc = reef_expose(fabric, renewal->memory, &renewal->region);
+	if (rc) {
+		reef_memory_destroy(renewal->memory);
+		renewal->memory = NULL;
+	}
+	return rc;
+}
+
+static struct broker_session *session_create(struct reef_broker *broker,
+					     uint32_t id, uint32_t user)
+{
+	struct broker_session *session = calloc(1, sizeof(*session));
+
+	if (!session)
+		return NULL;
+	session->id = id;
+	session->user = user;
+	session->ttl_ns =
+		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
+	/* Just renewed, as far as anybody can know. */
+	session->renewed_ns = reef_now_ns();
+	return session;
+}
+
+static void session_add(struct reef_broker *broker,
+			struct broker_session *session)
+{
+	session->next = broker->sessions;
+	broker->sessions = session;
+}
+
+/* Its control link is this one from now on. */
+static void bind_link(struct broker_member *member,
+		      struct broker_session *session)
+{
+	struct broker_member *old;
+
+	if (session->peer) {
+		old = broker_member_of(session->peer);
+		if (old)
+			old->session = NULL;
+	}
+	session->peer = member->peer;
+	session->fabric = member->fabric;
+	member->session = session;
+}
+
+static int tell_session(struct reef_broker *broker,
+			const struct broker_session *session,
+			struct reef_body *answer)
+{
+	struct reef_state_summary summary;
+	struct reef_key key;
+	int rc;
+
+	rc = reef_key_derive_session(&broker->key, session->id, &key);
+	if (rc)
+		return rc;
+	reef_state_summary(broker->state, &summary);
+	*answer = (struct reef_body){
+		.session = session->id,
+		.ttl_ns = session->ttl_ns,
+		.value = reef_region_key(
+			session->renewals[session->fabric].region),
+		.version =
+			reef_region_key(broker->table_regions[session->fabric]),
+		.pool = summary.pool,
+		.epoch = summary.pool_epoch,
+		.size = reef_state_setting(broker->state,
+					   REEF_SETTING_EXTENT_SIZE),
+	};
+	memcpy(answer->secret, key.bytes, sizeof(answer->secret));
+	reef_key_wipe(&key);
+	return 0;
+}
+
+static void set_name(struct broker_session *session, struct reef_text name)
+{
+	size_t size = name.size, i;
+
+	if (size >= sizeof(session->name))
+		size = sizeof(session->name) - 1;
+	for (i = 0; i < size; i++) /* for terminals */
+		session->name[i] = name.bytes[i] < 0x20 || name.bytes[i] == 0x7f
+					   ? '?'
+					   : name.bytes[i];
+	session->name[size] = 0;
+}
+
+static int session_open(struct reef_broker *broker,
+			struct broker_member *member,
+			const struct reef_body *body,
+			struct broker_session **out)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SESSION_OPEN,
+		.user = member->user,
+	};
+	struct broker_session *session;
+	int rc;
+
+	rc = reef_state_pick_session(broker->state, &record.session);
+	if (rc)
+		return rc;
+	session = session_create(broker, record.session, member->user);
+	if (!session)
+		return -ENOMEM;
+	set_name(session, body->name);
+	session->pid = body->pid;
+	/* R8: it can hold nothing that was let go before it came. */
+	session->oldest = broker->reclaim_epoch;
+	rc = renewal_open(broker, session, member->fabric);
+	if (rc == 0)
+		rc = broker_commit(broker, &record, NULL, NULL);
+	if (rc) {
+		broker_session_free(broker, session);
+		return rc;
+	}
+	session_add(broker, session);
+	bind_link(member, session);
+	*out = session;
+	return 0;
+}
+
+BROKER_REQUEST(broker_session_open)
+{
+	struct broker_member *member = broker_member_of(request->peer);
+	struct broker_session *session;
+	uint32_t id;
+	int rc;
+
+	if (broker_session_of(request))
+		return -EBUSY;
+	rc = session_open(broker, member, &request->body, &session);
+	if (rc)
+		return rc;
+	rc = tell_session(broker, session, answer);
+	if (rc) {
+		broker_session_end(broker, session, "could not be told");
+		return rc;
+	}
+	id = session->id;
+	broker_event(broker, "session %08x of user %u opened: %s", id,
+		     session->user, session->name);
+	return broker_table_session(broker, id);
+}
+
+/* Nothing is told apart here: who does not know the key learns nothing. */
+static int check_proof(const struct reef_broker *broker,
+		       const struct reef_body *body)
+{
+	struct reef_key proof, key;
+	bool equal;
+	int rc;
+
+	rc = reef_key_derive_session(&broker->key, body->session, &key);
+	if (rc)
+		return rc;
+	memcpy(proof.bytes, body->secret, sizeof(proof.bytes));
+	equal = reef_key_equal(&proof, &key);
+	reef_key_wipe(&proof);
+	reef_key_wipe(&key);
+	return equal ? 0 : -REEF_EAUTH;
+}
+
+BROKER_REQUEST(broker_session_resume)
+{
+	struct broker_member *member = broker_member_of(request->peer);
+	const struct reef_body *body = &request->body;
+	struct broker_session *session, *other = broker_session_of(request);
+	int rc;
+
+	rc = check_proof(broker, body);
+	if (rc)
+		return rc;
+	session = broker_session_find(broker, body->session);
+	if (!session || session->ending)
+		return -REEF_EFENCED;
+	if (session->user != member->user)
+		return -REEF_EAUTH;
+	if (other && other != session)
+		return -EBUSY;
+	rc = renewal_open(broker, session, member->fabric);
+	if (rc)
+		return rc;
+	if (session->peer != member->peer)
+		bind_link(member, session);
+	session->ttl_ns =
+		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
+	session->renewed_ns = reef_now_ns();
+	session->unchanged = 0;
+	if (body->name.size)
+		set_name(session, body->name);
+	if (body->pid)
+		session->pid = body->pid;
+	return tell_session(broker, session, answer);
+}
+
+BROKER_REQUEST(broker_session_close)
+{
+	return broker_session_end(broker, broker_session_of(request), "closed");
+}
+
+BROKER_REQUEST(broker_session_end_request)
+{
+	struct broker_session *session =
+		broker_session_find(broker, request->body.session);
+
+	if (!session)
+		return -ENOENT;
+	return broker_session_end(broker, session, "ended by its operator");
+}
+
+void broker_session_left(struct reef_broker *broker,
+			 struct broker_session *session)
+{
+	struct reef_fabric *fabric =
+		reef_mesh_fabric(broker->options.mesh, session->fabric);
+
+	session->peer = NULL;
+	/* On shm that is the end of the process (F7). Elsewhere it says nothing
+	 * about it, and the lease goes on. */
+	if (!broker->stopping && !session->ending &&
+	    strcmp(reef_fabric_kind(fabric), "shm") == 0)
+		(void)broker_session_end(broker, session, "process ended");
+}
+
+void broker_session_unlink(struct reef_broker *broker,
+			   struct broker_session *session)
+{
+	struct broker_session **at = &broker->sessions;
+	struct broker_member *member;
+
+	while (*at && *at != session)
+		at = &(*at)->next;
+	if (*at)
+		*at = session->next;
+	member = session->peer ? broker_member_of(session->peer) : NULL;
+	if (member)
+		member->session = NULL;
+	session->peer = NULL;
+}
+
+void broker_session_free(struct reef_broker *broker,
+			 struct broker_session *session)
+{
+	uint32_t i;
+
+	broker_session_unlink(broker, session);
+	for (i = 0; i < REEF_MESH_MAX; i++)
+		if (session->renewals[i].memory)
+			broker_retire(reef_mesh_fabric(broker->options.mesh, i),
+				      session->renewals[i].region,
+				      session->renewals[i].memory);
+	free(session->grants);
+	free(session);
+}
+
+int broker_sessions_open(struct reef_broker *broker)
+{
+	const struct reef_state_session *known;
+	struct broker_session *session;
+	size_t i, count;
+
+	known = reef_state_sessions(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (known[i].id == 0 ||
+		    known[i].state == REEF_SESSION_RECOVERED)
+			continue;
+		session = session_create(broker, known[i].id, known[i].user);
+		if (!session)
+			return -ENOMEM;
+		session->ending = known[i].state != REEF_SESSION_ALIVE;
+		session->fenced = known[i].state == REEF_SESSION_FENCED;
+		if (broker->options.mutant == REEF_BROKER_MUTANT_NO_GRACE) {
+			session->sampled_ns = session->renewed_ns;
+			session->unchanged = 3;
+		}
+		session_add(broker, session);
+	}
+	return 0;
+}
+
+void broker_sessions_close(struct reef_broker *broker)
+{
+	while (broker->sessions)
+		broker_session_free(broker, broker->sessions);
+}
+
+/* --- what they may reach --- */
+
+static struct broker_grant *find_grant(const struct broker_session *session,
+				       uint32_t space)
+{
+	uint32_t i;
+
+	for (i = 0; i < session->grants_count; i++)
+		if (session->grants[i].space == space)
+			return &session->grants[i];
+	return NULL;
+}
+
+uint8_t broker_rights(struct reef_broker *broker,
+		      const struct broker_session *session, uint32_t id)
+{
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, id);
+	const struct broker_grant *grant = find_grant(session, id);
+
+	if (!space)
+		return 0;
+	/* The pool's owner holds the key that all tokens are made with. */
+	if (session->user == 0 || session->user == space->user)
+		return REEF_RIGHT_ALL;
+	return grant ? grant->rights : 0;
+}
+
+int broker_grant(struct reef_broker *broker, struct broker_session *session,
+		 uint32_t space, uint8_t rights)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USE,
+		.session = session->id,
+		.space = space,
+	};
+	struct broker_grant *grant = find_grant(session, space), *grown;
+	uint32_t room = session->grants_room ? 2 * session->grants_room : 8;
+	int rc = 0;
+
+	if (!grant && session->grants_count == session->grants_room) {
+		grown = realloc(session->grants, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		session->grants = grown;
+		session->grants_room = room;
+	}
+	if (rights & REEF_RIGHT_WRITE)
+		rc = broker_commit(broker, &record, NULL, NULL);
+	/* -EEXIST: it used it already.  -EINVAL: its own scratch space. */
+	if (rc && rc != -EEXIST && rc != -EINVAL)
+		return rc;
+	if (!grant)
+		grant = &session->grants[session->grants_count++];
+	*grant = (struct broker_grant){space, rights};
+	return 0;
+}
+
+void broker_ungrant(struct broker_session *session, uint32_t space)
+{
+	struct broker_grant *grant = find_grant(session, space);
+
+	if (grant)
+		*grant = session->grants[--session->grants_count];
+}
+
+void broker_ungrant_all(struct reef_broker *broker, uint32_t space)
+{
+	const struct reef_state_space *known =
+		reef_state_space(broker->state, space);
+	struct broker_session *session = broker->sessions;
+
+	for (; session; session = session->next)
+		if (!known || (session->user && session->user != known->user))
+			broker_ungrant(session, space);
+}
+
+/* --- users and settings --- */
+
+static int tell_user(const struct reef_broker *broker, uint32_t id,
+		     struct reef_body *answer)
+{
+	const struct reef_state_user *user = reef_state_user(broker->state, id);
+	struct reef_key key;
+	int rc;
+
+	if (!user)
+		return -ENOENT;
+	rc = reef_key_derive_user(&broker->key, id, user->era, &key);
+	if (rc)
+		return rc;
+	answer->user = id;
+	answer->era = user->era;
+	memcpy(answer->secret, key.bytes, sizeof(answer->secret));
+	reef_key_wipe(&key);
+	return 0;
+}
+
+BROKER_REQUEST(broker_user_add)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_ADD,
+		.name = request->body.name,
+	};
+	struct reef_state_summary summary;
+	uint64_t id;
+	int rc;
+
+	reef_state_summary(broker->state, &summary);
+	record.id = summary.next_user;
+	rc = broker_repeated(broker, request, record.type, &id);
+	if (rc == 0) {
+		id = record.id;
+		rc = broker_commit(broker, &record, request, NULL);
+	}
+	return rc < 0 ? rc : tell_user(broker, (uint32_t)id, answer);
+}
+
+BROKER_REQUEST(broker_user_remove)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_REMOVE,
+		.id = request->body.user,
+	};
+	uint64_t ignored;
+	int rc;
+
+	rc = broker_repeated(broker, request, record.type, &ignored);
+	if (rc == 0)
+		rc = broker_commit(broker, &record, request, NULL);
+	return rc < 0 ? rc : 0;
+}
+
+static int find_setting(struct reef_text text, enum reef_setting *setting)
+{
+	char name[64];
+
+	if (text.size >= sizeof(name))
+		return -ENOENT;
+	memcpy(name, text.bytes, text.size);
+	name[text.size] = 0;
+	return reef_setting_find(name, setting);
+}
+
+BROKER_REQUEST(broker_setting)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SETTING,
+		.value = request->body.value,
+	};
+	enum reef_setting setting;
+	uint64_t value;
+	int rc;
+
+	rc = find_setting(request->body.name, &setting);
+	if (rc)
+		return rc;
+	if (request->body.flags & 1) {
+		answer->value = reef_state_setting(broker->state, setting);
+		return 0;
+	}
+	record.id = setting;
+	rc = broker_repeated(broker, request, record.type, &value);
+	if (rc == 0) {
+		value = record.value;
+		rc = broker_commit(broker, &record, request, NULL);
+	}
+	if (rc < 0)
+		return rc;
+	broker_wake(broker); /* who sleeps by it, sleeps otherwise now */
+	answer->value = value;
+	return 0;
+}

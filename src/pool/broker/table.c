@@ -1,0 +1,280 @@
+/* table.c - what everyone may READ of the broker: epochs, the states of
+ * sessions, and the words that tell a session to ask.
+ *
+ * (1) What is in the table is durable. A word is made of the state as it is,
+ *     and written when everything that was applied by then is on disk.
+ * (2) Within one use of a slot states and epochs only rise, so that of two that
+ *     waited the older one cannot undo the newer.
+ * (3) Notices are of this start alone: they say "look", and looking is what
+ *     waits.
+ *
+ * Only the broker writes it, with whole words; each by itself is of one moment.
+ * There is a copy for each fabric, whose atomic domains differ (F6). */
+#include "pool/broker/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdatomic.h>
+#include <string.h>
+
+int broker_memory_create(struct reef_fabric *fabric, uint64_t size,
+			 bool read_only, struct reef_memory **out)
+{
+	bool simulated = strcmp(reef_fabric_kind(fabric), "sim") == 0;
+	struct reef_memory_options options = {
+		.size = size,
+		.backing =
+			simulated ? REEF_BACKING_SIMULATED : REEF_BACKING_MEMFD,
+		.domain = reef_fabric_domain(fabric),
+		.read_only = read_only,
+	};
+
+	return reef_memory_create(&options, out);
+}
+
+static uint64_t get(const struct reef_memory *memory, uint64_t offset)
+{
+	_Atomic uint64_t *word = (void *)((uint8_t *)memory->base + offset);
+
+	return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* Releases what was written before to whoever READs it: F4's other half is the
+ * fabric's. */
+static void put(struct reef_broker *broker, uint64_t offset, uint64_t value)
+{
+	_Atomic uint64_t *word;
+	uint32_t i;
+
+	for (i = 0; i < REEF_MESH_MAX; i++) {
+		if (!broker->tables[i])
+			continue;
+		word = (void *)((uint8_t *)broker->tables[i]->base + offset);
+		atomic_store_explicit(word, value, memory_order_release);
+	}
+}
+
+/* --- states --- */
+
+static uint64_t pool_epoch(const struct reef_broker *broker)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	return summary.pool_epoch;
+}
+
+static uint64_t state_word(const struct reef_broker *broker,
+			   const struct reef_state_session *session)
+{
+	return reef_table_state((uint16_t)session->id, session->state,
+				(uint32_t)pool_epoch(broker));
+}
+
+/* (2) */
+static bool is_newer(uint64_t word, uint64_t than)
+{
+	if ((uint16_t)word != (uint16_t)than)
+		return true;
+	return (uint8_t)(word >> 16) > (uint8_t)(than >> 16) ||
+	       word >> 32 > than >> 32;
+}
+
+static int wait_for_table(struct reef_broker *broker)
+{
+	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_PUBLISH)
+		return 0;
+	return broker_wait_durable(broker, broker->applied);
+}
+
+int broker_table_session(struct reef_broker *broker, uint32_t id)
+{
+	uint64_t at = reef_table_offset(id), word;
+	const struct reef_state_session *session =
+		reef_state_session(broker->state, id);
+	int rc;
+
+	if (!session)
+		return -ENOENT;
+	word = state_word(broker, session);
+	rc = wait_for_table(broker);
+	if (rc)
+		return rc;
+	/* Another has the slot by now: that one's word is the newer. */
+	if (reef_state_session(broker->state, id) &&
+	    is_newer(word, get(broker->tables[0], at)))
+		put(broker, at, word);
+	return 0;
+}
+
+int broker_table_pool(struct reef_broker *broker)
+{
+	uint64_t at = offsetof(struct reef_table_header, pool_epoch);
+	uint64_t epoch = pool_epoch(broker);
+	int rc = wait_for_table(broker);
+
+	if (rc == 0 && epoch > get(broker->tables[0], at))
+		put(broker, at, epoch);
+	return rc;
+}
+
+void broker_table_reclaim(struct reef_broker *broker)
+{
+	put(broker, offsetof(struct reef_table_header, reclaim_epoch),
+	    broker->reclaim_epoch);
+	put(broker, offsetof(struct reef_table_header, safe_epoch),
+	    broker->safe_epoch);
+}
+
+/* --- notices --- */
+
+static void put_notice(struct reef_broker *broker, uint32_t session,
+		       uint32_t count)
+{
+	put(broker,
+	    reef_table_offset(session) +
+		    offsetof(struct reef_table_slot, notice),
+	    broker->epoch << 32 | count);
+}
+
+void broker_notice(struct reef_broker *broker, struct broker_session *session)
+{
+	put_notice(broker, session->id, ++session->notices);
+	/* Lost is fine: the word is found with the next renewal. */
+	if (session->peer)
+		(void)reef_rpc_note(session->peer, REEF_POOL_NOTICE, NULL);
+}
+
+static struct broker_version *find_version(struct reef_broker *broker,
+					   uint32_t space)
+{
+	uint32_t i;
+
+	for (i = 0; i < broker->versions_count; i++)
+		if (broker->versions[i].space == space)
+			return &broker->versions[i];
+	return NULL;
+}
+
+/* Spaces that did not change in this start have its first version, so most
+ * need no entry. */
+static void set_version(struct reef_broker *broker, uint32_t space)
+{
+	struct broker_version *version = find_version(broker, space);
+	uint32_t room = broker->versions_room ? 2 * broker->versions_room : 16;
+	struct broker_version *grown;
+
+	broker->changes++;
+	if (!version && broker->versions_count == broker->versions_room) {
+		grown = realloc(broker->versions, room * sizeof(*grown));
+		if (!grown) {
+			/* Then every space has changed, as far as is known. */
+			broker->versions_count = 0;
+			broker->version_floor = broker->changes;
+			return;
+		}
+		broker->versions = grown;
+		broker->versions_room = room;
+	}
+	if (!version)
+		version = &broker->versions[broker->versions_count++];
+	*version = (struct broker_version){space, broker->changes};
+}
+
+uint64_t broker_space_version(struct reef_broker *broker, uint32_t space)
+{
+	const struct broker_version *version = find_version(broker, space);
+
+	return version ? version->version : broker->version_floor;
+}
+
+void broker_notice_space(struct reef_broker *broker, uint32_t space)
+{
+	struct broker_session *session = broker->sessions;
+	uint32_t i;
+
+	set_version(broker, space);
+	for (; session; session = session->next)
+		for (i = 0; i < session->grants_count; i++)
+			if (session->grants[i].space == space)
+				broker_notice(broker, session);
+}
+
+/* --- making --- */
+
+static void fill(struct reef_broker *broker)
+{
+	const struct reef_state_session *sessions;
+	size_t i, count;
+
+	sessions = reef_state_sessions(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (sessions[i].id == 0)
+			continue;
+		put(broker, reef_table_offset(sessions[i].id),
+		    state_word(broker, &sessions[i]));
+		put_notice(broker, sessions[i].id, 0);
+	}
+	put(broker, offsetof(struct reef_table_header, broker_epoch),
+	    broker->epoch);
+	put(broker, offsetof(struct reef_table_header, pool_epoch),
+	    pool_epoch(broker));
+	broker_table_reclaim(broker);
+	/* Last: who sees it sees all that. */
+	put(broker, offsetof(struct reef_table_header, magic),
+	    REEF_TABLE_MAGIC);
+}
+
+int broker_table_open(struct reef_broker *broker)
+{
+	struct reef_mesh *mesh = broker->options.mesh;
+	struct reef_fabric *fabric;
+	uint32_t i;
+	int rc = 0;
+
+	broker->version_floor = ++broker->changes;
+	for (i = 0; i < reef_mesh_count(mesh) && rc == 0; i++) {
+		fabric = reef_mesh_fabric(mesh, i);
+		rc = broker_memory_create(fabric, REEF_TABLE_SIZE, true,
+					  &broker->tables[i]);
+		if (rc == 0)
+			rc = reef_expose(fabric, broker->tables[i],
+					 &broker->table_regions[i]);
+	}
+	if (rc == 0)
+		fill(broker);
+	return rc;
+}
+
+void broker_retire(struct reef_fabric *fabric, struct reef_region *region,
+		   struct reef_memory *memory)
+{
+	struct reef_queue *queue;
+	int rc = -REEF_EHOSTDEAD;
+
+	if (region && reef_queue_open(fabric, NULL, &queue) == 0) {
+		/* All links have ended, so this is not for long. */
+		rc = reef_withdraw(queue, region, 1000000000);
+		reef_queue_close(queue);
+		if (rc && rc != -REEF_EHOSTDEAD)
+			reef_log(REEF_LOG_WARNING, "broker",
+				 "memory stays until the fabric is closed: %s",
+				 reef_error_text(rc));
+	}
+	/* Of a killed host nobody can reach it. */
+	if (rc == 0 || rc == -REEF_EHOSTDEAD || !region)
+		reef_memory_destroy(memory);
+}
+
+void broker_table_close(struct reef_broker *broker)
+{
+	uint32_t i;
+
+	for (i = 0; i < REEF_MESH_MAX; i++)
+		if (broker->tables[i])
+			broker_retire(reef_mesh_fabric(broker->options.mesh, i),
+				      broker->table_regions[i],
+				      broker->tables[i]);
+}

@@ -305,8 +305,12 @@ int reef_tcp_flush(struct tcp_link *link)
 			rc = refill(link);
 			if (rc < 0)
 				return doom(link, rc);
-			if (!has_output(link))
+			if (!has_output(link)) {
+				/* What was borrowed is found sent only by
+				 * refill. */
+				handed_over(link);
 				return 0;
+			}
 		}
 		n = put(link);
 		if (n < 0) {
@@ -384,6 +388,7 @@ static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 	uint64_t ended =
 		atomic_load_explicit(&link->ended, memory_order_acquire);
 	struct tcp_watch *watch;
+	int rc;
 
 	if (atomic_load(&link->broken) || link->fd < 0)
 		return why_down(link);
@@ -403,9 +408,11 @@ static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 	if (link->blocked)
 		return 0;
 	link->posting = batch;
-	if (reef_tcp_flush(link) == -REEF_ENOLINK)
-		return unpost(link, watch, number);
-	return link->posting ? 0 : 1;
+	rc = reef_tcp_flush(link);
+	if (!link->posting)
+		return 1;
+	link->posting = NULL; /* it ends later, in a poll */
+	return rc == -REEF_ENOLINK ? unpost(link, watch, number) : 0;
 }
 
 int tcp_post(struct reef_layer *layer, struct reef_queue *queue,

@@ -217,15 +217,16 @@ struct reef_queue *reef_port_queue_of(const struct reef_port *port,
 
 int reef_port_poll(struct reef_port *port)
 {
-	int count = 0, rc;
+	int count = 0, rc, failed = 0;
 
 	for (uint32_t i = 0; i < port->mesh->count; i++) {
 		rc = reef_poll(port->queues[i]);
 		if (rc < 0)
-			return rc;
-		count += rc;
+			failed = rc;
+		else
+			count += rc;
 	}
-	return count;
+	return failed ? failed : count;
 }
 
 /* --- listening --- */

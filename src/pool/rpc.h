@@ -5,15 +5,20 @@
  *     takes messages and hands them out; each request is handled in a fiber of
  *     its own, so that a handler may block.
  * (2) A request is handled at most once per arrival, and answered at most once.
- *     Its sender learns that it was not done (-REEF_ENOLINK: never sent), its
- *     answer, or that it does not know (-REEF_EINDOUBT: link lost meanwhile;
- *     -ETIMEDOUT). A late answer is ignored.
+ *     Its sender learns that it was not done (-REEF_ENOLINK, -REEF_EFENCED,
+ *     -EBUSY: never sent, or never handled), its answer, or that it does not
+ *     know (-REEF_EINDOUBT: link lost meanwhile; -ETIMEDOUT). A late answer is
+ *     ignored. A handler that returns -REEF_ENOLINK means a link of its own:
+ *     that is answered as -REEF_EINDOUBT.
  * (3) What does not decode, and answers nobody waits for, are dropped and
  *     counted; a peer that sends them costs only itself.
  * (4) At most handlers_max requests are handled at once, and peer_max of one
- *     peer; further ones are answered with -EBUSY.
+ *     peer (until their answers are sent); further ones are answered with
+ *     -EBUSY, and ignored if the peer does not take even that.
  * (5) A peer outlives its link while somebody holds it: peer->link is NULL once
- *     the link is gone, and a call or answer through it fails.
+ *     the link is gone, and a call or answer through it fails. A connected link
+ *     that went down is closed only by reef_peer_close, so that threads that
+ *     post on it are safe until then.
  *
  * Thread: owner, which is the port's. */
 #ifndef REEF_POOL_RPC_H
@@ -24,17 +29,14 @@
 
 struct reef_rpc;
 
-/* The other end of a link. Zeroed but for what is filled in here. */
+/* The other end of a link; made by the rpc. */
 struct reef_peer {
 	struct reef_rpc *rpc;
 	struct reef_link *link; /* NULL: gone */
 	uint32_t session;	/* the link's own, perhaps provisional */
 	bool accepted;
-	void *user; /* the owner's */
-	/* the rpc's: */
-	uint32_t refs, handling;
+	void *user;	/* the owner's */
 	uint64_t epoch; /* highest seen in its messages */
-	struct reef_peer *next;
 };
 
 struct reef_request {
@@ -46,14 +48,18 @@ struct reef_request {
 /* What an rpc's owner provides. */
 struct reef_rpc_options {
 	/* Handle a request, in a fiber of its own: fill *answer and return 0,
-	 * or return the negative status to answer with. rows, texts: put into
-	 * `room`, which is sent before it is freed. Required. */
+	 * or return the negative status to answer with. Rows: put into `room`,
+	 * which is freed after it was sent; it is the rows unless answer->rows
+	 * says otherwise. Required. */
 	int (*handle)(void *context, const struct reef_request *request,
 		      struct reef_body *answer, struct reef_cursor_out *room);
 	/* A NOTE came; must not block. Optional. */
 	void (*note)(void *context, const struct reef_request *note);
-	/* A link was accepted; a link (either kind) is gone. Optional. After
-	 * closed returns the peer goes with its last reference. */
+	/* A link was accepted; a link (either kind) is gone, not by
+	 * reef_peer_close. Once each, must not block. Optional. After closed
+	 * returns an accepted peer goes with its last reference; a connected
+	 * one stays until reef_peer_close, which closed may call. reason:
+	 * negative; -ECANCELED: reef_rpc_destroy. */
 	void (*opened)(void *context, struct reef_peer *peer);
 	void (*closed)(void *context, struct reef_peer *peer, int reason);
 	/* As in reef_listen_options. Required to listen. */
@@ -71,9 +77,9 @@ struct reef_rpc_options {
 int reef_rpc_create(struct reef_port *port,
 		    const struct reef_rpc_options *options,
 		    struct reef_rpc **out);
-/* End the receivers, wait until every handler has returned (they get
- * -REEF_ENOLINK from their calls), close connected links. In a fiber. NULL is
- * fine. The port is closed after it. */
+/* Stop listening, end every link, wait until every handler and call has
+ * returned (new calls get -REEF_ENOLINK). Connected peers are given up, too. In
+ * a fiber. NULL is fine. The port is closed after it. */
 void reef_rpc_destroy(struct reef_rpc *rpc);
 void reef_rpc_set_epoch(struct reef_rpc *rpc, uint64_t epoch);
 
@@ -81,7 +87,8 @@ void reef_rpc_set_epoch(struct reef_rpc *rpc, uint64_t epoch);
 int reef_rpc_listen(struct reef_rpc *rpc, const char *addresses, char *real,
 		    size_t real_max);
 
-/* As reef_port_connect. *out is good until reef_peer_close. */
+/* As reef_port_connect. *out is good until reef_peer_close or
+ * reef_rpc_destroy. */
 int reef_rpc_connect(struct reef_rpc *rpc, const char *addresses,
 		     uint64_t domain,
 		     const struct reef_connect_options *options,
@@ -89,6 +96,7 @@ int reef_rpc_connect(struct reef_rpc *rpc, const char *addresses,
 /* Connected peers only: close the link (calls under way get -REEF_EINDOUBT) and
  * give up the peer. NULL is fine. */
 void reef_peer_close(struct reef_peer *peer);
+/* Keep the peer, not its link. Also fine after reef_rpc_destroy. */
 void reef_peer_ref(struct reef_peer *peer);
 void reef_peer_unref(struct reef_peer *peer);
 
@@ -102,13 +110,16 @@ void reef_answer_free(struct reef_answer *answer); /* zeroed is fine */
 
 /* Ask and wait. Returns the answer's status, or rule 2; *answer (may be NULL)
  * is filled in only on 0, and is the caller's to free.
- * sequence: 0, or as wire/pool.h (2).  -EMSGSIZE: the body is too long.
- * -ESTALE: the answer's epoch is lower than one this peer was seen with. */
+ * sequence: 0, or as wire/pool.h (2). body NULL: empty.  -EMSGSIZE: the body is
+ * too long, or the answer's was.  -EBUSY: too much waits to be sent to this
+ * peer, or it has too much to do.  -ESTALE: the answer's epoch is lower than
+ * one this peer was seen with. In a fiber. */
 int reef_rpc_call(struct reef_peer *peer, uint16_t kind, uint32_t sequence,
 		  const struct reef_body *body, struct reef_answer *answer,
 		  uint64_t timeout_ns);
 
-/* Send without waiting for anybody; lost if the link is. */
+/* Send without waiting for anybody; lost if the link is. Errors: as a call's
+ * that was not sent. */
 int reef_rpc_note(struct reef_peer *peer, uint16_t kind,
 		  const struct reef_body *body);
 

@@ -1,0 +1,356 @@
+/* rpc.c - receivers, and the requests that they hand to handlers.
+ *
+ *   receiver:  take every message -> links that are down -> retry -> wait ...
+ *                |
+ *                +-- ANSWER: end the call          (rpc_call.c)
+ *                +-- NOTE: the owner's note
+ *                +-- REQUEST: a fiber: handle, send the answer, end
+ *
+ * A receiver never blocks but where it waits for its queue, and nothing that it
+ * does needs a peer to do something first (rpc_send.c, 1). */
+#include "pool/rpc.h"
+
+#include "base/log.h"
+#include "base/sched.h"
+#include "pool/rpc_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define HANDLERS_MAX 1024
+#define PEER_MAX 64
+#define EARLY_MAX 256
+#define RETRY_NS 1000000ull
+
+/* A request that is being handled. */
+struct handling {
+	struct reef_rpc *rpc;
+	struct reef_request request;
+	struct reef_message *message; /* where its texts and rows lie */
+};
+
+void rpc_wake(struct reef_rpc *rpc)
+{
+	if (rpc->destroyer)
+		reef_fiber_unpark(rpc->destroyer);
+}
+
+/* --- requests --- */
+
+static struct reef_pool_header answer_header(const struct reef_rpc *rpc,
+					     const struct reef_pool_header *to,
+					     int status)
+{
+	return (struct reef_pool_header){
+		.version = REEF_POOL_VERSION,
+		.type = REEF_POOL_ANSWER,
+		.kind = to->kind,
+		.id = to->id,
+		.status = status,
+		.epoch = rpc->options.epoch,
+	};
+}
+
+static void refuse(struct rpc_peer *peer, const struct reef_pool_header *to,
+		   int status)
+{
+	struct reef_rpc *rpc = peer->peer.rpc;
+	struct reef_pool_header header = answer_header(rpc, to, status);
+
+	rpc->counts.refused++;
+	/* A peer that takes nothing is not told. */
+	rpc_send(peer, &header, NULL, NULL, false);
+}
+
+static int handle(const struct handling *handling, struct reef_body *answer,
+		  struct reef_cursor_out *room)
+{
+	const struct reef_rpc_options *options = &handling->rpc->options;
+	int rc;
+
+	rc = options->handle(options->context, &handling->request, answer,
+			     room);
+	reef_assert(rc <= 0);
+	if (!rc && room->failed)
+		rc = -ENOMEM;
+	if (!answer->rows) {
+		answer->rows = room->bytes;
+		answer->rows_size = room->size;
+	}
+	/* To its caller that would mean that nothing was done. */
+	return rc == -REEF_ENOLINK || rc == -REEF_EHOSTDEAD ? -REEF_EINDOUBT
+							    : rc;
+}
+
+static int handler_main(void *arg)
+{
+	struct handling *handling = arg;
+	struct reef_rpc *rpc = handling->rpc;
+	struct rpc_peer *peer = (struct rpc_peer *)handling->request.peer;
+	struct reef_cursor_out room = {0};
+	struct reef_body answer = {0};
+	struct reef_pool_header header;
+	int rc;
+
+	rc = handle(handling, &answer, &room);
+	header = answer_header(rpc, &handling->request.header, rc);
+	rpc_send(peer, &header, &answer, NULL, true);
+	free(room.bytes);
+	reef_message_free(handling->message);
+	free(handling);
+	rpc_peer_unref(peer);
+	rpc->counts.handled++;
+	rpc->handlers--;
+	rpc_wake(rpc);
+	return 0;
+}
+
+/* 0: the message is the handler's now. */
+static int start(struct rpc_peer *peer, const struct reef_pool_header *header,
+		 const struct reef_body *body, struct reef_message *message)
+{
+	struct reef_rpc *rpc = peer->peer.rpc;
+	struct handling *handling;
+	int rc;
+
+	if (rpc->handlers >= rpc->options.handlers_max ||
+	    peer->handling >= rpc->options.peer_max)
+		return -EBUSY;
+	handling = malloc(sizeof(*handling));
+	if (!handling)
+		return -ENOMEM;
+	*handling = (struct handling){
+		.rpc = rpc,
+		.request = {&peer->peer, *header, *body},
+		.message = message,
+	};
+	rc = reef_fiber_spawn(reef_port_sched(rpc->port), handler_main,
+			      handling, NULL);
+	if (rc) {
+		free(handling);
+		return rc;
+	}
+	rpc_peer_ref(peer);
+	peer->handling++;
+	rpc->handlers++;
+	return 0;
+}
+
+static void tell(struct rpc_peer *peer, const struct reef_pool_header *header,
+		 const struct reef_body *body)
+{
+	const struct reef_rpc_options *options = &peer->peer.rpc->options;
+	struct reef_request note = {&peer->peer, *header, *body};
+
+	if (options->note)
+		options->note(options->context, &note);
+}
+
+/* --- messages --- */
+
+/* Takes the message over, or frees it. */
+static void take_from(struct rpc_peer *peer, struct reef_message *message)
+{
+	struct reef_rpc *rpc = peer->peer.rpc;
+	struct reef_pool_header header;
+	struct reef_body body;
+	bool taken = false, stale;
+
+	if (reef_pool_decode(message->bytes, message->length, &header, &body)) {
+		rpc->counts.malformed++;
+		reef_message_free(message);
+		return;
+	}
+	stale = header.epoch < peer->peer.epoch;
+	if (!stale)
+		peer->peer.epoch = header.epoch;
+	if (header.type == REEF_POOL_ANSWER)
+		taken = rpc_answered(peer, &header, &body, message);
+	else if (header.type == REEF_POOL_NOTE && !stale)
+		tell(peer, &header, &body);
+	else if (header.type == REEF_POOL_REQUEST && stale)
+		refuse(peer, &header, -ESTALE);
+	else if (header.type == REEF_POOL_REQUEST)
+		taken = !start(peer, &header, &body, message);
+	if (header.type == REEF_POOL_REQUEST && !stale && !taken)
+		refuse(peer, &header, -EBUSY);
+	if (!taken)
+		reef_message_free(message);
+}
+
+static void take(struct reef_message *message)
+{
+	struct rpc_peer *peer;
+
+	peer = message->link ? reef_link_user(message->link) : NULL;
+	if (peer && peer->peer.link && !peer->early) {
+		take_from(peer, message);
+	} else if (peer && (peer->connecting || peer->early) &&
+		   peer->early_count < EARLY_MAX) {
+		message->next = NULL;
+		*peer->early_tail = message;
+		peer->early_tail = &message->next;
+		peer->early_count++;
+	} else {
+		reef_message_free(message); /* nobody to answer to */
+	}
+}
+
+static struct rpc_peer *find_early(struct reef_rpc *rpc)
+{
+	struct rpc_peer *peer = rpc->connected;
+
+	while (peer && !peer->early)
+		peer = peer->next;
+	return peer;
+}
+
+/* What came before connecting was over. */
+static void take_early(struct reef_rpc *rpc)
+{
+	struct reef_message *message;
+	struct rpc_peer *peer;
+
+	rpc->has_early = false;
+	while ((peer = find_early(rpc))) {
+		message = peer->early;
+		peer->early = message->next;
+		peer->early_count--;
+		if (!peer->early)
+			peer->early_tail = &peer->early;
+		take_from(peer, message);
+	}
+}
+
+static int receiver_main(void *arg)
+{
+	struct rpc_receiver *receiver = arg;
+	struct reef_rpc *rpc = receiver->rpc;
+	struct reef_queue *queue = receiver->queue;
+	struct reef_message *message;
+	int rc = 0;
+
+	while (!rc && !rpc->closing) {
+		if (rpc->has_early)
+			take_early(rpc);
+		while (!(rc = reef_receive(queue, 0, &message)))
+			take(message);
+		if (rc != -ETIMEDOUT)
+			break;
+		rpc_peers_look(rpc);
+		rpc_send_stuck(rpc);
+		if (rpc->closing)
+			break;
+		rc = reef_queue_wait(queue,
+				     rpc->stuck ? RETRY_NS : REEF_FOREVER);
+		if (rc == -ETIMEDOUT)
+			rc = 0;
+	}
+	rpc->receiving--;
+	if (rpc->is_orphan && !rpc->receiving)
+		free(rpc);
+	else
+		rpc_wake(rpc);
+	return 0;
+}
+
+/* --- the rpc --- */
+
+int reef_rpc_create(struct reef_port *port,
+		    const struct reef_rpc_options *options,
+		    struct reef_rpc **out)
+{
+	struct reef_rpc *rpc = calloc(1, sizeof(*rpc));
+	struct rpc_receiver *receiver;
+	uint32_t i;
+	int rc;
+
+	reef_assert(options->handle);
+	if (!rpc)
+		return -ENOMEM;
+	rpc->port = port;
+	rpc->options = *options;
+	if (!rpc->options.handlers_max)
+		rpc->options.handlers_max = HANDLERS_MAX;
+	if (!rpc->options.peer_max)
+		rpc->options.peer_max = PEER_MAX;
+	for (i = 0; i < reef_mesh_count(reef_port_mesh(port)); i++) {
+		receiver = &rpc->receivers[i];
+		receiver->rpc = rpc;
+		receiver->queue = reef_port_queue(port, i);
+		rc = reef_fiber_spawn(reef_port_sched(port), receiver_main,
+				      receiver, NULL);
+		if (rc)
+			goto err_receivers;
+		rpc->receiving++;
+	}
+	*out = rpc;
+	return 0;
+err_receivers:
+	/* Those that have begun see it before they touch anything else. */
+	rpc->closing = true;
+	rpc->is_orphan = true;
+	if (!rpc->receiving)
+		free(rpc);
+	return rc;
+}
+
+static bool is_idle(const struct reef_rpc *rpc)
+{
+	return !rpc->receiving && !rpc->handlers && !rpc->calls &&
+	       !rpc->sendings && !rpc->connects;
+}
+
+void reef_rpc_destroy(struct reef_rpc *rpc)
+{
+	if (!rpc)
+		return;
+	reef_assert(reef_fiber_self());
+	rpc->closing = true;
+	rpc->destroyer = reef_fiber_self();
+	reef_port_unlisten(rpc->port);
+	rpc_peers_end(rpc);
+	rpc_send_stuck(rpc);
+	for (uint32_t i = 0; i < reef_mesh_count(reef_port_mesh(rpc->port));
+	     i++)
+		reef_queue_wake(rpc->receivers[i].queue);
+	/* On a killed host batches have ended, but only a poll tells. */
+	while (!is_idle(rpc))
+		if (reef_fiber_park(REEF_FOREVER) == -REEF_EHOSTDEAD)
+			reef_port_poll(rpc->port);
+	free(rpc);
+}
+
+void reef_rpc_set_epoch(struct reef_rpc *rpc, uint64_t epoch)
+{
+	rpc->options.epoch = epoch;
+}
+
+static int credential(void *context, const char *identity, uint32_t session,
+		      uint8_t key[REEF_KEY_SIZE])
+{
+	const struct reef_rpc *rpc = context;
+
+	return rpc->options.credential(rpc->options.context, identity, session,
+				       key);
+}
+
+int reef_rpc_listen(struct reef_rpc *rpc, const char *addresses, char *real,
+		    size_t real_max)
+{
+	struct reef_listen_options options = {
+		.credential = credential,
+		.opened = rpc_link_opened,
+		.closed = rpc_link_closed,
+		.context = rpc,
+	};
+
+	if (!rpc->options.credential)
+		return -EINVAL;
+	return reef_port_listen(rpc->port, addresses, &options, real, real_max);
+}
+
+void reef_rpc_counts(const struct reef_rpc *rpc, struct reef_rpc_counts *out)
+{
+	*out = rpc->counts;
+}

@@ -1,0 +1,118 @@
+/* rpc_internal.h - the insides that rpc.c, rpc_call.c, rpc_peer.c and
+ * rpc_send.c share.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_RPC_INTERNAL_H
+#define REEF_POOL_RPC_INTERNAL_H
+
+#include "pool/rpc.h"
+
+struct rpc_sending;
+
+/* A call that waits; on its caller's stack. */
+struct rpc_call {
+	uint32_t id;
+	uint16_t kind;
+	bool done;
+	int status; /* once done */
+	struct reef_fiber *fiber;
+	struct reef_answer *answer;  /* NULL: not wanted */
+	struct rpc_sending *sending; /* its request; NULL: sent, or failed */
+	struct rpc_call *next;	     /* in peer->calls */
+};
+
+struct rpc_peer {
+	struct reef_peer peer;	/* first */
+	uint32_t refs;		/* its list's, calls, handlers, sendings */
+	uint32_t handling;	/* requests that are not answered yet */
+	uint32_t queued;	/* sendings but for answers of handlers */
+	bool connecting;	/* reef_connect has not returned */
+	bool is_stuck;		/* in rpc->stuck */
+	int reason;		/* once its link is gone */
+	struct reef_link *held; /* connected: to be closed */
+	struct reef_queue *queue;
+	struct rpc_call *calls;
+	/* Not posted yet, in order. */
+	struct rpc_sending *waiting, **waiting_tail;
+	/* Came before connecting was over, in order. */
+	struct reef_message *early, **early_tail;
+	uint32_t early_count;
+	struct rpc_peer *next, **at; /* in rpc->accepted or connected */
+	struct rpc_peer *stuck_next;
+};
+
+struct rpc_receiver {
+	struct reef_rpc *rpc;
+	struct reef_queue *queue;
+};
+
+struct reef_rpc {
+	struct reef_port *port;
+	struct reef_rpc_options options;
+	struct rpc_receiver receivers[REEF_MESH_MAX];
+	struct rpc_peer *accepted, *connected;
+	struct rpc_peer *stuck; /* they have waiting, and no room to post it */
+	uint32_t last_id;
+	/* What destroy waits for. */
+	uint32_t receiving, handlers, calls, sendings, connects;
+	bool closing, has_early, is_retrying;
+	bool is_orphan; /* not made: the last receiver frees it */
+	struct reef_fiber *destroyer;
+	struct reef_rpc_counts counts;
+};
+
+/* --- rpc.c --- */
+
+/* Something that destroy waits for has ended. */
+void rpc_wake(struct reef_rpc *rpc);
+
+/* --- rpc_peer.c --- */
+
+struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc);
+/* Its link is up. */
+void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted);
+/* Its link is gone: ends what waits, tells the owner. */
+void rpc_peer_lost(struct rpc_peer *peer, int reason);
+/* Tell of connected links that went down. */
+void rpc_peers_look(struct reef_rpc *rpc);
+/* Give up connected and accepted ones. */
+void rpc_peers_end(struct reef_rpc *rpc);
+/* For reef_listen_options. */
+void rpc_link_opened(void *context, struct reef_link *link);
+void rpc_link_closed(void *context, struct reef_link *link, int reason);
+/* For who uses it: 0, or why not. */
+int rpc_peer_status(const struct rpc_peer *peer);
+
+static inline void rpc_peer_ref(struct rpc_peer *peer)
+{
+	peer->refs++;
+}
+void rpc_peer_unref(struct rpc_peer *peer);
+
+/* --- rpc_call.c --- */
+
+void rpc_call_end(struct rpc_call *call, int status);
+/* Every call of that peer. */
+void rpc_calls_end(struct rpc_peer *peer, int status);
+/* An answer came. True: the message is the call's now. */
+bool rpc_answered(struct rpc_peer *peer, const struct reef_pool_header *header,
+		  const struct reef_body *body, struct reef_message *message);
+
+/* --- rpc_send.c --- */
+
+/* What else than answers of handlers may wait to be sent to one peer. */
+uint32_t rpc_queued_max(const struct reef_rpc *rpc);
+/* Send a message, now or when there is room. call, if not NULL: is told if it
+ * fails later. for_handler: an answer that counts in peer->handling, which it
+ * ends also where this fails.  Else: nothing was sent. */
+int rpc_send(struct rpc_peer *peer, const struct reef_pool_header *header,
+	     const struct reef_body *body, struct rpc_call *call,
+	     bool for_handler);
+/* Nobody waits for that request any more. */
+void rpc_send_forget(struct rpc_call *call);
+/* Try again with those that had no room. */
+void rpc_send_stuck(struct reef_rpc *rpc);
+/* What waits is never sent. */
+void rpc_send_drop(struct rpc_peer *peer);
+
+#endif

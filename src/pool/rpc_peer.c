@@ -1,0 +1,239 @@
+/* rpc_peer.c - the other ends of links.
+ *
+ *                accepted, or connected         lost
+ *   (connecting) ---------------------> up ---------------> gone
+ *        | refused                       |  reef_peer_close   | accepted: at
+ *        v                               v                    v once; else
+ *      freed <---------- no references left ------------------+ reef_peer_close
+ *
+ * lost: an accepted link's `closed` (rpc_link_closed), which a poll calls; a
+ * connected link that a receiver finds down (rpc_peers_look); the end of the
+ * rpc (rpc_peers_end). */
+#include "base/log.h"
+#include "pool/rpc_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc)
+{
+	struct rpc_peer *peer = calloc(1, sizeof(*peer));
+
+	if (!peer)
+		return NULL;
+	peer->peer.rpc = rpc;
+	peer->refs = 1;
+	peer->reason = -REEF_ENOLINK;
+	peer->waiting_tail = &peer->waiting;
+	peer->early_tail = &peer->early;
+	return peer;
+}
+
+static void drop_early(struct rpc_peer *peer)
+{
+	struct reef_message *message;
+
+	while ((message = peer->early)) {
+		peer->early = message->next;
+		reef_message_free(message);
+	}
+	peer->early_tail = &peer->early;
+	peer->early_count = 0;
+}
+
+void rpc_peer_unref(struct rpc_peer *peer)
+{
+	if (--peer->refs)
+		return;
+	reef_assert(!peer->peer.link && !peer->held);
+	reef_assert(!peer->calls && !peer->waiting);
+	drop_early(peer);
+	free(peer);
+}
+
+void reef_peer_ref(struct reef_peer *peer)
+{
+	rpc_peer_ref((struct rpc_peer *)peer);
+}
+
+void reef_peer_unref(struct reef_peer *peer)
+{
+	rpc_peer_unref((struct rpc_peer *)peer);
+}
+
+int rpc_peer_status(const struct rpc_peer *peer)
+{
+	if (peer->peer.link)
+		return peer->peer.rpc->closing ? -REEF_ENOLINK : 0;
+	return peer->reason == -REEF_EFENCED || peer->reason == -REEF_EHOSTDEAD
+		       ? peer->reason
+		       : -REEF_ENOLINK;
+}
+
+static void list_add(struct rpc_peer **list, struct rpc_peer *peer)
+{
+	peer->next = *list;
+	peer->at = list;
+	if (peer->next)
+		peer->next->at = &peer->next;
+	*list = peer;
+}
+
+static void list_remove(struct rpc_peer *peer)
+{
+	*peer->at = peer->next;
+	if (peer->next)
+		peer->next->at = peer->at;
+}
+
+void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted)
+{
+	struct reef_rpc *rpc = peer->peer.rpc;
+
+	peer->connecting = false;
+	peer->peer.link = link;
+	peer->peer.session = reef_link_session(link);
+	peer->peer.accepted = accepted;
+	peer->queue = reef_port_queue_of(rpc->port, link);
+	if (!accepted)
+		peer->held = link;
+	list_add(accepted ? &rpc->accepted : &rpc->connected, peer);
+}
+
+/* Nothing goes through its link any more. */
+static void detach(struct rpc_peer *peer, int reason)
+{
+	peer->peer.link = NULL;
+	peer->reason = reason;
+	rpc_send_drop(peer);
+	rpc_calls_end(peer, -REEF_EINDOUBT);
+	drop_early(peer);
+}
+
+/* Out of its list, with the reference that this is. */
+static void give_up(struct rpc_peer *peer)
+{
+	list_remove(peer);
+	reef_link_close(peer->held);
+	peer->held = NULL;
+	rpc_peer_unref(peer);
+}
+
+void rpc_peer_lost(struct rpc_peer *peer, int reason)
+{
+	struct reef_rpc *rpc = peer->peer.rpc;
+	bool accepted = peer->peer.accepted;
+
+	detach(peer, reason);
+	if (rpc->options.closed)
+		rpc->options.closed(rpc->options.context, &peer->peer, reason);
+	if (accepted) /* a connected one may be gone by now */
+		give_up(peer);
+}
+
+void rpc_link_opened(void *context, struct reef_link *link)
+{
+	struct reef_rpc *rpc = context;
+	struct rpc_peer *peer = rpc_peer_create(rpc);
+
+	/* No memory: it is a link without a peer, whose messages are dropped.
+	 */
+	reef_link_set_user(link, peer);
+	if (!peer)
+		return;
+	rpc_peer_up(peer, link, true);
+	if (rpc->options.opened)
+		rpc->options.opened(rpc->options.context, &peer->peer);
+}
+
+void rpc_link_closed(void *context, struct reef_link *link, int reason)
+{
+	struct rpc_peer *peer = reef_link_user(link);
+
+	if (peer)
+		rpc_peer_lost(peer, reason);
+}
+
+static struct rpc_peer *find_down(struct reef_rpc *rpc)
+{
+	struct rpc_peer *peer = rpc->connected;
+
+	while (peer && !(peer->peer.link && reef_link_status(peer->peer.link)))
+		peer = peer->next;
+	return peer;
+}
+
+void rpc_peers_look(struct reef_rpc *rpc)
+{
+	struct rpc_peer *peer;
+
+	/* From the start each time: the owner may close any of them. */
+	while ((peer = find_down(rpc)))
+		rpc_peer_lost(peer, reef_link_status(peer->peer.link));
+}
+
+void rpc_peers_end(struct reef_rpc *rpc)
+{
+	struct rpc_peer *peer;
+
+	while ((peer = rpc->accepted))
+		rpc_peer_lost(peer, -ECANCELED);
+	while ((peer = rpc->connected)) {
+		if (peer->peer.link)
+			rpc_peer_lost(peer, -ECANCELED);
+		if (rpc->connected == peer)
+			give_up(peer);
+	}
+}
+
+void reef_peer_close(struct reef_peer *base)
+{
+	struct rpc_peer *peer = (struct rpc_peer *)base;
+
+	if (!peer)
+		return;
+	reef_assert(!base->accepted && peer->held);
+	if (base->link)
+		detach(peer, -REEF_ENOLINK);
+	give_up(peer);
+}
+
+/* --- connecting --- */
+
+int reef_rpc_connect(struct reef_rpc *rpc, const char *addresses,
+		     uint64_t domain,
+		     const struct reef_connect_options *options,
+		     struct reef_peer **out, uint32_t *door)
+{
+	struct reef_connect_options as = *options;
+	struct reef_link *link;
+	struct rpc_peer *peer;
+	int rc;
+
+	if (rpc->closing)
+		return -REEF_ENOLINK;
+	peer = rpc_peer_create(rpc);
+	if (!peer)
+		return -ENOMEM;
+	peer->connecting = true;
+	as.user = peer;
+	rpc->connects++;
+	rc = reef_port_connect(rpc->port, addresses, domain, &as, &link, door);
+	rpc->connects--;
+	if (!rc && rpc->closing) {
+		reef_link_close(link);
+		rc = -REEF_ENOLINK;
+	}
+	if (rc) {
+		rpc_peer_unref(peer);
+		rpc_wake(rpc);
+		return rc;
+	}
+	rpc_peer_up(peer, link, false);
+	if (peer->early) {
+		rpc->has_early = true;
+		reef_queue_wake(peer->queue);
+	}
+	*out = &peer->peer;
+	return 0;
+}

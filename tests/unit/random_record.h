@@ -149,6 +149,22 @@ static inline void random_fit(struct reef_random *random,
 	}
 }
 
+/* Somebody's request: the next one, mostly. */
+static inline void random_origin(struct reef_random *random,
+				 const struct reef_state *state,
+				 struct reef_record *record)
+{
+	const struct reef_state_session *sessions;
+	size_t count;
+
+	sessions = reef_state_sessions(state, &count);
+	if (count == 0)
+		return;
+	sessions += random_below(random, count);
+	record->origin = sessions->id;
+	record->request = sessions->request + random_below(random, 8) / 2;
+}
+
 /* Texts are in *out, so it must not be copied. */
 static inline void random_record(struct reef_random *random,
 				 const struct reef_state *state,
@@ -183,6 +199,8 @@ static inline void random_record(struct reef_random *random,
 		random_text(random, out->addresses, sizeof(out->addresses));
 	random_targets(random, state, record);
 	random_fit(random, state, record);
+	if (reef_random_chance(random, 1, 3))
+		random_origin(random, state, record);
 	/* Now and then something is off by a little. */
 	if (reef_random_chance(random, 1, 16))
 		record->id++;

@@ -269,6 +269,159 @@ static void state_limits_are_settings(void **state)
 	add_space(2, "two", MIB);
 }
 
+static uint32_t open_session(void)
+{
+	uint32_t id;
+
+	assert_int_equal(reef_state_pick_session(the, &id), 0);
+	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
+	return id;
+}
+
+static void state_request_counts_once_and_is_remembered(void **state)
+{
+	uint32_t id = open_session();
+	struct reef_record bind = {.type = REEF_RECORD_NAME_BIND,
+				   .origin = id,
+				   .request = 3,
+				   .space = 1,
+				   .name = text("n")};
+	const struct reef_state_session *session;
+
+	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 1,
+		    .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
+		    .size = MIB, .name = text("s"), .origin = id,
+		    .request = 2));
+	session = reef_state_session(the, id);
+	assert_int_equal(session->request, 2);
+	assert_int_equal(session->request_type, REEF_RECORD_SPACE_ADD);
+	assert_int_equal(session->result, 1);
+	must(&bind);
+	session = reef_state_session(the, id);
+	assert_int_equal(session->request, 3);
+	assert_int_equal(session->result,
+			 reef_state_name(the, 1, text("n"))->generation);
+	/* The same again, an older one, nobody's, and one that is no request.
+	 */
+	refuse(-EALREADY, &bind);
+	bind.name = text("other");
+	refuse(-EALREADY, &bind);
+	bind.request = 1;
+	refuse(-ESTALE, &bind);
+	bind.request = 0;
+	refuse(-ESTALE, &bind);
+	bind.request = 4;
+	bind.origin = id + 1;
+	refuse(-ENOENT, &bind);
+	bind.origin = 0;
+	refuse(-EINVAL, &bind);
+	bind.origin = id;
+	session_becomes(id, REEF_SESSION_EXPIRED);
+	refuse(-EBUSY, &bind);
+}
+
+static void state_session_with_uses_is_not_recovered(void **state)
+{
+	uint32_t first = open_session(), second = open_session();
+	struct reef_record use = {
+		.type = REEF_RECORD_USE, .session = first, .space = 2};
+	struct reef_record recovered = {.type = REEF_RECORD_SESSION_STATE,
+					.session = first,
+					.state = REEF_SESSION_RECOVERED};
+	size_t count;
+
+	add_space(1, "a", MIB);
+	add_space(2, "b", MIB);
+	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 3,
+		    .kind = REEF_SPACE_SCRATCH, .keeping = REEF_KEEPING_KEPT,
+		    .size = MIB, .session = first));
+	must(&use);
+	refuse(-EEXIST, &use);
+	use.space = 1;
+	must(&use);
+	use.space = 3; /* it goes with the session anyway */
+	refuse(-EINVAL, &use);
+	use.session = second;
+	must(&use);
+	use.space = 4;
+	refuse(-ENOENT, &use);
+	session_becomes(first, REEF_SESSION_EXPIRED);
+	session_becomes(first, REEF_SESSION_FENCED);
+	refuse(-EBUSY,
+	       RECORD(.type = REEF_RECORD_USE, .session = first, .space = 3));
+	refuse(-EBUSY, &recovered);
+	must(RECORD(.type = REEF_RECORD_USE_END, .session = first, .space = 2));
+	refuse(-ENOENT, RECORD(.type = REEF_RECORD_USE_END, .session = first,
+			       .space = 2));
+	refuse(-EBUSY, &recovered);
+	/* With a space go its uses; with the session, its scratch space, and so
+	 * what another used there. */
+	must(RECORD(.type = REEF_RECORD_SPACE_REMOVE, .id = 1));
+	reef_state_uses(the, &count);
+	assert_int_equal(count, 1);
+	must(&recovered);
+	reef_state_uses(the, &count);
+	assert_int_equal(count, 0);
+}
+
+static void state_reclaim_epochs_are_never_given_twice(void **state)
+{
+	struct reef_state_summary summary;
+
+	must(RECORD(.type = REEF_RECORD_RECLAIM, .value = 100));
+	refuse(-ESTALE, RECORD(.type = REEF_RECORD_RECLAIM, .value = 100));
+	refuse(-ESTALE, RECORD(.type = REEF_RECORD_RECLAIM, .value = 7));
+	reef_state_summary(the, &summary);
+	assert_int_equal(summary.reclaim, 100);
+}
+
+/* Write that much at a place of the image; the offset is found by what was
+ * there. */
+static void patch(uint8_t *image, size_t size, const void *find,
+		  const void *replace, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i + length <= size; i++) {
+		if (memcmp(image + i, find, length) == 0) {
+			memcpy(image + i, replace, length);
+			return;
+		}
+	}
+	fail_msg("not there");
+}
+
+static void state_extent_epoch_does_not_wrap(void **state)
+{
+	/* ordinal, node, target, epoch */
+	static const uint32_t low[] = {0, 1, 0, 1};
+	static const uint32_t high[] = {0, 1, 0, UINT32_MAX - 1};
+	static const uint32_t over[] = {0, 1, 0, UINT32_MAX};
+	struct reef_state *other;
+	uint8_t *image;
+	size_t size;
+
+	add_node(1, "a", 100 * MIB);
+	add_node(2, "b", 100 * MIB);
+	add_space(1, "s", 1000 * MIB);
+	add_extent(1, 1, 0, 1, MIB);
+	assert_int_equal(reef_state_encode(the, &image, &size), 0);
+	patch(image, size, low, over, sizeof(low));
+	assert_int_equal(reef_state_decode(image, size, &other),
+			 -REEF_ECORRUPT);
+	patch(image, size, over, high, sizeof(low));
+	assert_int_equal(reef_state_decode(image, size, &other), 0);
+	free(image);
+	reef_state_destroy(the);
+	the = other;
+	refuse(-ENOSPC,
+	       RECORD(.type = REEF_RECORD_EXTENT_MOVE, .id = 1, .node = 2));
+	/* Its loss has the last one. */
+	node_becomes(1, REEF_NODE_DEAD, 2);
+	assert_int_equal(reef_state_extent(the, 1)->epoch, UINT32_MAX);
+	assert_int_equal(reef_state_extent(the, 1)->state, REEF_EXTENT_LOST);
+}
+
 static void state_texts_are_checked(void **state)
 {
 	char *large = malloc(UINT16_MAX);
@@ -774,6 +927,10 @@ int main(void)
 		TEST(state_drain_ends_with_the_last_extent),
 		TEST(state_bounds_are_kept),
 		TEST(state_limits_are_settings),
+		TEST(state_request_counts_once_and_is_remembered),
+		TEST(state_session_with_uses_is_not_recovered),
+		TEST(state_reclaim_epochs_are_never_given_twice),
+		TEST(state_extent_epoch_does_not_wrap),
 		TEST(state_texts_are_checked),
 		TEST(state_sessions_end_step_by_step),
 		TEST(state_full_of_sessions_says_so),

@@ -5,6 +5,9 @@
 #include "scratch.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #define SECOND 1000000000ull
 #define SESSION (((uint32_t)0x9000 << 16) | 1u)
@@ -282,6 +285,64 @@ static void mesh_bad_listen_leaves_nothing(void **state)
 	in_fiber(&pair, bad_listen);
 }
 
+/* --- a peer that may not fence us --- */
+
+#define NOBODY 65534
+
+/* In a child: listen as a user that may not signal root, until killed. */
+static void serve_as_nobody(int to, const char *directory)
+{
+	struct reef_listen_options options = {.credential = credential};
+	struct reef_mesh_options kinds = {.kinds = "shm tcp"};
+	char text[192], real[256] = "";
+	struct reef_mesh *mesh;
+	struct reef_port *port;
+
+	snprintf(text, sizeof(text), "shm:%s/door tcp:127.0.0.1:0", directory);
+	if (setgid(NOBODY) || setuid(NOBODY) || reef_mesh_open(&kinds, &mesh) ||
+	    reef_port_open(mesh, NULL, &port) ||
+	    reef_port_listen(port, text, &options, real, sizeof(real)))
+		real[0] = '\0';
+	if (write(to, real, sizeof(real)) != sizeof(real) || !real[0])
+		_exit(1);
+	for (;;) {
+		reef_port_poll(port);
+		poll(NULL, 0, 1);
+	}
+}
+
+static int reach_nobody(void *arg)
+{
+	struct pair *pair = arg;
+
+	return connect_to(pair, pair->real, reef_domain_cpu(), "tcp", 1);
+}
+
+static void mesh_peer_that_may_not_fence_us_gets_tcp(void **state)
+{
+	struct pair pair = {0};
+	int ends[2];
+	pid_t child;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(chmod(scratch, 0777), 0);
+	assert_int_equal(pipe(ends), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		serve_as_nobody(ends[1], scratch);
+	assert_int_equal(read(ends[0], pair.real, sizeof(pair.real)),
+			 sizeof(pair.real));
+	close(ends[0]);
+	close(ends[1]);
+	if (pair.real[0])
+		in_fiber(&pair, reach_nobody);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_true(pair.real[0]);
+}
+
 /* --- sim --- */
 
 static int sim_node(struct reef_sim_host *host, void *arg)
@@ -362,6 +423,7 @@ int main(void)
 		TEST(mesh_socket_that_is_not_there_falls_through),
 		TEST(mesh_refusal_is_told),
 		TEST(mesh_bad_listen_leaves_nothing),
+		TEST(mesh_peer_that_may_not_fence_us_gets_tcp),
 		cmocka_unit_test(mesh_in_simulation_is_the_same),
 	};
 

@@ -1022,6 +1022,36 @@ static void tcp_server_sends_without_waiting(void **state)
 	node_stop();
 }
 
+/* Long enough to be sent from the caller's memory. */
+static void tcp_long_message_of_the_server_ends(void **state)
+{
+	static uint8_t text[40000];
+	struct reef_op op = {
+		.kind = REEF_SEND, .local = text, .length = sizeof(text)};
+	struct reef_batch batch = {.ops = &op, .count = 1};
+	struct reef_message *message;
+	struct client client;
+
+	(void)state;
+	node_start(NULL);
+	client_open(&client, NULL);
+	client_join(&client, reef_listener_address(node.listener), SESSION);
+	await(&node.opened, 1);
+	node_pause();
+	batch.link = atomic_load(&node.link);
+	for (int i = 0; i < 3; i++) {
+		/* Each by itself: nothing comes after it to flush it out. */
+		assert_int_equal(reef_run(node.queue, &batch), 0);
+		assert_int_equal(
+			reef_receive(client.queue, 20 * SECOND, &message), 0);
+		assert_int_equal(message->length, sizeof(text));
+		reef_message_free(message);
+	}
+	client_close(&client);
+	node_resume();
+	node_stop();
+}
+
 static void tcp_long_operations_arrive_whole(void **state)
 {
 	struct client client;
@@ -1332,6 +1362,7 @@ int main(void)
 		cmocka_unit_test(
 			tcp_slow_node_that_answers_pings_is_waited_for),
 		cmocka_unit_test(tcp_server_sends_without_waiting),
+		cmocka_unit_test(tcp_long_message_of_the_server_ends),
 		cmocka_unit_test(tcp_long_operations_arrive_whole),
 		cmocka_unit_test(tcp_many_threads_share_a_link),
 		cmocka_unit_test(tcp_fence_ends_batches_of_all_threads),

@@ -42,8 +42,7 @@ static int next_word(const char **text, char *word, size_t size)
 	return 1;
 }
 
-/* Which fabric an address is of; -1: none that we have. */
-static int fabric_of(const struct reef_mesh *mesh, const char *address)
+int reef_mesh_find(const struct reef_mesh *mesh, const char *address)
 {
 	const char *kind;
 	size_t length;
@@ -76,7 +75,7 @@ static int parse(const struct reef_mesh *mesh, const char *text,
 		if (out->count == REEF_MESH_MAX)
 			return -EINVAL;
 		memcpy(out->of[out->count].text, word, sizeof(word));
-		out->of[out->count].fabric = fabric_of(mesh, word);
+		out->of[out->count].fabric = reef_mesh_find(mesh, word);
 		out->count++;
 	}
 	return rc ? rc : out->count ? 0 : -EINVAL;

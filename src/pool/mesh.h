@@ -43,6 +43,8 @@ void reef_mesh_close(struct reef_mesh *mesh);
 uint32_t reef_mesh_count(const struct reef_mesh *mesh);
 struct reef_fabric *reef_mesh_fabric(const struct reef_mesh *mesh,
 				     uint32_t index);
+/* Which fabric an address is of: its index, or -1: none that we have. */
+int reef_mesh_find(const struct reef_mesh *mesh, const char *address);
 
 /* A queue of every fabric, as reef_queue_open. Caller owns *out. */
 int reef_port_open(struct reef_mesh *mesh, struct reef_sched *sched,

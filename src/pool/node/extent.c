@@ -1,0 +1,511 @@
+/* extent.c - the extents, and the jobs that change them.
+ *
+ * (1) A request makes sure that a job does what it asks for, and waits for it.
+ *     Jobs run in fibers of their own: a handler that has waited long enough
+ *     answers -ETIMEDOUT, and the job goes on.
+ * (2) An extent has at most one job. A request that finds one waits for its end
+ *     and looks again; if it was what it asks for itself, its outcome is the
+ *     answer. So a repeated request joins.
+ * (3) An extent is in the table from its first job to the end of its DROP. A
+ *     CREATE or PULL that fails leaves nothing.
+ * (4) A key is withdrawn, and all its holders are gone, before memory is
+ *     offered, opened again or given back. Every exposure has fresh keys.
+ *
+ *   state     job                      on success     on failure
+ *   MAKING    CREATE, PULL             OPEN           GONE
+ *   OPEN      CLOSE                    CLOSED         OPEN or CLOSED, no keys
+ *   CLOSED    CLOSE (keys are gone)    CLOSED         CLOSED, no keys
+ *   CLOSED    REOPEN                   OPEN           CLOSED, no keys
+ *   any       DROP                     GONE           as it was, no keys
+ *
+ * CLOSE begins by taking the state to CLOSED: from then on nobody may reach
+ * it, and what failed goes on when it is asked for again. */
+#include "pool/node/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct job {
+	struct reef_node *node;
+	struct node_extent *extent;
+	struct node_source *source; /* PULL; the job's */
+	uint32_t era;		    /* REOPEN */
+};
+
+/* How a job ended. */
+struct outcome {
+	enum node_job_kind kind;
+	int result;
+};
+
+/* --- the table --- */
+
+/* Where it is, or would be. */
+static uint32_t place(const struct reef_node *node, uint32_t number)
+{
+	uint32_t low = 0, high = node->extents_count, middle;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (node->extents[middle]->number < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static struct node_extent *find(const struct reef_node *node, uint32_t number)
+{
+	uint32_t at = place(node, number);
+
+	if (at == node->extents_count || node->extents[at]->number != number)
+		return NULL;
+	return node->extents[at];
+}
+
+struct node_extent *node_extent_after(const struct reef_node *node,
+				      uint32_t number)
+{
+	uint32_t at = number == UINT32_MAX ? node->extents_count
+					   : place(node, number + 1);
+
+	return at < node->extents_count ? node->extents[at] : NULL;
+}
+
+static int add(struct reef_node *node, const struct reef_body *body,
+	       struct node_extent **out)
+{
+	uint32_t room = node->extents_room ? 2 * node->extents_room : 64;
+	uint32_t at = place(node, body->extent);
+	struct node_extent *extent, **more;
+
+	if (node->extents_count == node->extents_room) {
+		more = realloc(node->extents,
+			       room * sizeof(struct node_extent *));
+		if (!more)
+			return -ENOMEM;
+		node->extents = more;
+		node->extents_room = room;
+	}
+	extent = calloc(1, sizeof(*extent));
+	if (!extent)
+		return -ENOMEM;
+	extent->refs = 1; /* the table's, or that of what leaves */
+	extent->number = body->extent;
+	extent->space = body->space;
+	extent->era = body->era;
+	extent->size = body->size;
+	memmove(&node->extents[at + 1], &node->extents[at],
+		(node->extents_count - at) * sizeof(struct node_extent *));
+	node->extents[at] = extent;
+	node->extents_count++;
+	*out = extent;
+	return 0;
+}
+
+static void unref(struct node_extent *extent)
+{
+	if (--extent->refs == 0)
+		free(extent);
+}
+
+static void set_going(struct reef_node *node, struct node_extent *extent,
+		      bool going)
+{
+	if (extent->going == going || !extent->memory)
+		return;
+	extent->going = going;
+	if (going)
+		node->going += extent->memory->size;
+	else
+		node->going -= extent->memory->size;
+}
+
+/* It is out of reach: give its memory back, and forget it. */
+static void forget(struct reef_node *node, struct node_extent *extent)
+{
+	struct node_extent **leaving = &node->leaving;
+	uint32_t at;
+
+	/* May let others run; they still find it, with its job. */
+	set_going(node, extent, false);
+	node_memory_give(node, extent);
+	extent->state = NODE_GONE;
+	while (*leaving && *leaving != extent)
+		leaving = &(*leaving)->next;
+	if (*leaving) {
+		*leaving = extent->next;
+		unref(extent);
+		return;
+	}
+	at = place(node, extent->number);
+	reef_assert(node->extents[at] == extent);
+	node->extents_count--;
+	memmove(&node->extents[at], &node->extents[at + 1],
+		(node->extents_count - at) * sizeof(struct node_extent *));
+	unref(extent);
+}
+
+/* --- jobs --- */
+
+static int make(struct reef_node *node, struct node_extent *extent,
+		const struct node_source *source)
+{
+	int rc = node_memory_take(node, extent);
+
+	if (!rc && source)
+		rc = node_pull(node, extent, source);
+	/* Complete, and only now: nobody sees half of it. */
+	if (!rc)
+		rc = node->ending ? -ECANCELED : node_expose(node, extent);
+	if (!rc) {
+		extent->state = NODE_OPEN;
+		return 0;
+	}
+	/* Nobody was told its keys. */
+	if (!node_withdraw(node, extent, REEF_FOREVER))
+		forget(node, extent);
+	return rc;
+}
+
+static int do_close(struct reef_node *node, struct node_extent *extent)
+{
+	int rc;
+
+	extent->state = NODE_CLOSED;
+	rc = node_withdraw(node, extent, REEF_FOREVER);
+	return rc ? rc : node_expose(node, extent);
+}
+
+static int do_reopen(struct reef_node *node, struct node_extent *extent,
+		     uint32_t era)
+{
+	int rc = node_withdraw(node, extent, REEF_FOREVER);
+
+	if (!rc)
+		rc = node_expose(node, extent);
+	if (rc)
+		return rc;
+	extent->state = NODE_OPEN;
+	if (era > extent->era)
+		extent->era = era;
+	return 0;
+}
+
+static int do_drop(struct reef_node *node, struct node_extent *extent)
+{
+	int rc;
+
+	set_going(node, extent, true);
+	rc = node_withdraw(node, extent, REEF_FOREVER);
+	if (!rc)
+		forget(node, extent);
+	return rc;
+}
+
+static int work(struct job *job)
+{
+	struct reef_node *node = job->node;
+	struct node_extent *extent = job->extent;
+
+	switch (extent->job) {
+	case NODE_CREATE:
+	case NODE_PULL:
+		return make(node, extent, job->source);
+	case NODE_CLOSE:
+		return do_close(node, extent);
+	case NODE_REOPEN:
+		return do_reopen(node, extent, job->era);
+	case NODE_DROP:
+		return do_drop(node, extent);
+	case NODE_IDLE:
+		break;
+	}
+	reef_assert(!"a job");
+	return -EINVAL;
+}
+
+static int job_main(void *arg)
+{
+	struct job *job = arg;
+	struct reef_node *node = job->node;
+	struct node_extent *extent = job->extent;
+
+	extent->result = work(job);
+	extent->ended = extent->job;
+	extent->job = NODE_IDLE;
+	extent->jobs++;
+	unref(extent);
+	free(job->source);
+	free(job);
+	node->jobs--;
+	node_gate_open(&node->gate);
+	return 0;
+}
+
+/* source is the job's from now on, whatever this returns. */
+static int start(struct reef_node *node, struct node_extent *extent,
+		 enum node_job_kind kind, struct node_source *source,
+		 uint32_t era)
+{
+	struct job *job = malloc(sizeof(*job));
+	int rc;
+
+	reef_assert(extent->job == NODE_IDLE);
+	if (!job) {
+		free(source);
+		return -ENOMEM;
+	}
+	*job = (struct job){node, extent, source, era};
+	rc = reef_fiber_spawn(node->sched, job_main, job, NULL);
+	if (rc) {
+		free(source);
+		free(job);
+		return rc;
+	}
+	extent->job = kind;
+	extent->refs++;
+	node->jobs++;
+	return 0;
+}
+
+/* Add an extent and start to make it. source as start. */
+static int begin(struct reef_node *node, const struct reef_body *body,
+		 struct node_source *source, struct node_extent **out)
+{
+	struct node_extent *extent;
+	int rc = add(node, body, &extent);
+
+	if (rc) {
+		free(source);
+		return rc;
+	}
+	rc = start(node, extent, source ? NODE_PULL : NODE_CREATE, source, 0);
+	if (rc) {
+		forget(node, extent);
+		return rc;
+	}
+	*out = extent;
+	return 0;
+}
+
+/* --- requests --- */
+
+/* Wait for the end of the extent's job. */
+static int await(struct reef_node *node, struct node_extent *extent,
+		 uint64_t until_ns, struct outcome *out)
+{
+	uint64_t jobs = extent->jobs, now_ns;
+	int rc = 0;
+
+	if (node->waiting >= NODE_WAITING_MAX)
+		return -ETIMEDOUT;
+	node->waiting++;
+	extent->refs++;
+	while (!rc && extent->jobs == jobs) {
+		now_ns = reef_now_ns();
+		if (node->ending)
+			rc = -ECANCELED;
+		else if (now_ns >= until_ns)
+			rc = -ETIMEDOUT;
+		else
+			rc = node_gate_wait(&node->gate, until_ns - now_ns);
+		if (rc == -ETIMEDOUT && now_ns < until_ns)
+			rc = 0; /* look once more */
+	}
+	if (extent->jobs != jobs) {
+		*out = (struct outcome){extent->ended, extent->result};
+		rc = 0;
+	}
+	unref(extent);
+	node->waiting--;
+	return rc;
+}
+
+static int tell(const struct node_extent *extent, uint64_t *keys)
+{
+	memcpy(keys, extent->keys, sizeof(extent->keys));
+	return 0;
+}
+
+static int copy_source(const struct reef_body *body, struct node_source **out)
+{
+	size_t size = body->addresses.size;
+	struct node_source *source = calloc(1, sizeof(*source) + size + 1);
+
+	if (!source)
+		return -ENOMEM;
+	source->domain = body->domain;
+	memcpy(source->keys, body->keys, sizeof(source->keys));
+	if (size)
+		memcpy(source->addresses, body->addresses.bytes, size);
+	*out = source;
+	return 0;
+}
+
+/* Is what is here what was asked for? An epoch that is not the same is another
+ * move's, or a later CREATE after one. */
+static int compare(const struct node_extent *extent,
+		   const struct reef_body *body)
+{
+	if (extent->space != body->space || extent->size != body->size ||
+	    extent->era != body->era)
+		return -EEXIST;
+	return extent->state == NODE_OPEN && extent->exposed ? 0 : -EBUSY;
+}
+
+static int create_or_pull(struct reef_node *node, const struct reef_body *body,
+			  enum node_job_kind kind, uint64_t *keys)
+{
+	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
+	struct node_source *source;
+	struct node_extent *extent;
+	struct outcome outcome;
+	int rc;
+
+	for (;;) {
+		extent = find(node, body->extent);
+		if (extent && extent->job == NODE_IDLE) {
+			rc = compare(extent, body);
+			return rc ? rc : tell(extent, keys);
+		}
+		source = NULL;
+		rc = 0;
+		if (!extent && kind == NODE_PULL)
+			rc = copy_source(body, &source);
+		if (!extent && !rc)
+			rc = begin(node, body, source, &extent);
+		if (!rc)
+			rc = await(node, extent, until_ns, &outcome);
+		if (!rc && outcome.kind == kind)
+			rc = outcome.result;
+		if (rc)
+			return rc;
+	}
+}
+
+int node_extent_create(struct reef_node *node, const struct reef_body *body,
+		       uint64_t keys[REEF_DOORS_MAX])
+{
+	return create_or_pull(node, body, NODE_CREATE, keys);
+}
+
+int node_extent_pull(struct reef_node *node, const struct reef_body *body,
+		     uint64_t keys[REEF_DOORS_MAX])
+{
+	return create_or_pull(node, body, NODE_PULL, keys);
+}
+
+int node_extent_close(struct reef_node *node, uint32_t number,
+		      uint64_t keys[REEF_DOORS_MAX])
+{
+	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
+	struct node_extent *extent;
+	struct outcome outcome;
+	int rc = 0;
+
+	while (!rc) {
+		extent = find(node, number);
+		if (!extent)
+			return -ENOENT;
+		if (extent->job == NODE_IDLE && extent->state == NODE_CLOSED &&
+		    extent->exposed)
+			return tell(extent, keys);
+		if (extent->job == NODE_IDLE)
+			rc = start(node, extent, NODE_CLOSE, NULL, 0);
+		if (!rc)
+			rc = await(node, extent, until_ns, &outcome);
+		if (!rc && outcome.kind == NODE_CLOSE)
+			rc = outcome.result;
+	}
+	return rc;
+}
+
+int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t era,
+		       uint64_t keys[REEF_DOORS_MAX])
+{
+	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
+	struct node_extent *extent;
+	struct outcome outcome;
+	int rc = 0;
+
+	while (!rc) {
+		extent = find(node, number);
+		if (!extent)
+			return -ENOENT;
+		if (extent->job == NODE_IDLE && extent->state == NODE_OPEN &&
+		    extent->exposed) {
+			if (era > extent->era)
+				extent->era = era;
+			return tell(extent, keys);
+		}
+		if (extent->job == NODE_IDLE)
+			rc = start(node, extent, NODE_REOPEN, NULL, era);
+		if (!rc)
+			rc = await(node, extent, until_ns, &outcome);
+		if (!rc && outcome.kind == NODE_REOPEN)
+			rc = outcome.result;
+	}
+	return rc;
+}
+
+int node_extent_drop(struct reef_node *node, uint32_t number)
+{
+	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
+	struct node_extent *extent;
+	struct outcome outcome;
+	int rc = 0;
+
+	while (!rc) {
+		extent = find(node, number);
+		if (!extent)
+			return 0;
+		extent->doomed = true;
+		if (extent->job == NODE_IDLE)
+			rc = start(node, extent, NODE_DROP, NULL, 0);
+		if (!rc)
+			rc = await(node, extent, until_ns, &outcome);
+		if (!rc && outcome.kind == NODE_DROP)
+			rc = outcome.result;
+	}
+	return rc;
+}
+
+/* --- the end of a life --- */
+
+void node_extents_leave(struct reef_node *node)
+{
+	struct node_extent *extent;
+
+	reef_assert(node->jobs == 0);
+	while (node->extents_count > 0) {
+		extent = node->extents[--node->extents_count];
+		set_going(node, extent, true);
+		extent->next = node->leaving;
+		node->leaving = extent;
+	}
+}
+
+void node_leaving_go(struct reef_node *node)
+{
+	struct node_extent *extent;
+
+	for (extent = node->leaving; extent; extent = extent->next) {
+		if (extent->job != NODE_IDLE)
+			continue;
+		/* Now, and not when the job has its turn: whoever is let in
+		 * after this finds no key of an earlier life. */
+		node_withdraw(node, extent, 0);
+		if (start(node, extent, NODE_DROP, NULL, 0))
+			break; /* tried again with the next pulse */
+	}
+}
+
+void node_extents_free(struct reef_node *node)
+{
+	while (node->leaving)
+		forget(node, node->leaving);
+	free(node->extents);
+	reef_memory_destroy(node->spare);
+}

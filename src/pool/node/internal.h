@@ -1,0 +1,211 @@
+/* internal.h - the parts of a node, to each other.
+ *
+ *   serve.c     start and stop; who may come in; requests to their functions
+ *   link.c      the link to the broker; lives, which follow one another
+ *   extent.c    the extents, and the jobs that change them
+ *   lend.c      memory taken and given back, exposed and withdrawn
+ *   pull.c      an extent's bytes from another node
+ *   pressure.c  how much memory the machine has left
+ *
+ * A *life* is what has one incarnation: a port with its listeners and links, an
+ * rpc, the extents. When it ends (link.c), all of these go; what a holder does
+ * not let go of stays in `leaving`, counted and never lent again.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_NODE_INTERNAL_H
+#define REEF_POOL_NODE_INTERNAL_H
+
+#include "base/log.h"
+#include "base/random.h"
+#include "base/sched.h"
+#include "fabric/memory.h"
+#include "pool/keys.h"
+#include "pool/node/node.h"
+#include "pool/rpc.h"
+
+#include <errno.h>
+
+/* A handler waits this long for a job, then tells the broker -ETIMEDOUT; the
+ * job goes on, and who asks again joins it. */
+#define NODE_ANSWER_NS UINT64_C(2000000000)
+/* So many handlers wait for jobs at once; others are told -ETIMEDOUT at once,
+ * so that there is always one left for a FENCE. */
+#define NODE_WAITING_MAX 192
+#define NODE_HANDLERS_MAX 256
+/* How soon whoever withdraws sees that its life has ended. */
+#define NODE_SLICE_NS UINT64_C(50000000)
+#define NODE_ADDRESSES_MAX 800
+
+/* `state` of an extent's row, as in broker/state.h: LIVE, MOVING. */
+#define NODE_ROW_OPEN 1
+#define NODE_ROW_CLOSED 2
+
+/* --- waiting for something another fiber does --- */
+
+struct node_gate {
+	struct node_waiter {
+		struct reef_fiber *fiber;
+		struct node_waiter *next;
+	} * waiters;
+};
+
+/* Wait until the gate opens, which it may do for nothing.  -ETIMEDOUT.
+ * -REEF_EHOSTDEAD. */
+int node_gate_wait(struct node_gate *gate, uint64_t timeout_ns);
+void node_gate_open(struct node_gate *gate);
+
+/* --- extents --- */
+
+enum node_extent_state { NODE_MAKING, NODE_OPEN, NODE_CLOSED, NODE_GONE };
+
+enum node_job_kind {
+	NODE_IDLE,
+	NODE_CREATE,
+	NODE_PULL,
+	NODE_CLOSE,
+	NODE_REOPEN,
+	NODE_DROP
+};
+
+struct node_extent {
+	uint32_t number, space, era;
+	uint64_t size; /* asked for */
+	enum node_extent_state state;
+	struct reef_memory *memory;
+	bool exposed; /* all doors have their region */
+	struct reef_region *regions[REEF_MESH_MAX]; /* by fabric */
+	uint64_t keys[REEF_DOORS_MAX];		    /* by door */
+	/* One job at a time. */
+	enum node_job_kind job;
+	bool doomed; /* it is to be dropped: a pull need not go on */
+	bool going;  /* counted in node->going */
+	/* How the last one ended. */
+	enum node_job_kind ended;
+	int result;
+	uint64_t jobs;		  /* that ended */
+	uint32_t refs;		  /* handlers and jobs that look at it */
+	struct node_extent *next; /* in `leaving` */
+};
+
+struct reef_node {
+	struct reef_node_options options;
+	struct reef_key key;
+	struct reef_sched *sched;
+	struct reef_random random;
+	char *broker, *name;
+	char addresses[NODE_ADDRESSES_MAX]; /* real ones */
+	/* Doors: addresses, in their order. */
+	uint32_t doors;
+	uint32_t door_fabric[REEF_DOORS_MAX];
+	bool fabric_lends[REEF_MESH_MAX]; /* it is a door, of our domain */
+	uint64_t domain;		  /* the memory's */
+
+	/* This life. */
+	struct reef_port *port;
+	struct reef_rpc *rpc;
+	uint64_t incarnation;
+	bool ending;		      /* it ends: jobs and handlers give up */
+	struct node_extent **extents; /* in the order of their numbers */
+	uint32_t extents_count, extents_room;
+	uint32_t links; /* accepted */
+
+	struct node_extent *leaving;
+	uint64_t lent, huge;	   /* bytes; of `leaving` too */
+	uint64_t going;		   /* bytes of lent that are being given back */
+	struct reef_memory *spare; /* of the mutant DIRTY */
+	uint32_t jobs, waiting;
+	struct node_gate gate; /* jobs end, the link changes, life ends */
+
+	/* link.c */
+	bool stopping;
+	struct reef_fiber *fiber;
+	struct reef_peer *peer; /* to the broker; NULL: none */
+	bool peer_lost, peer_stale, peer_closed;
+	uint32_t provisional; /* session id */
+	uint32_t attempts;
+	uint64_t broker_epoch, ttl_ns;
+	uint32_t id;
+	int link; /* as in the status */
+	bool short_of_memory;
+};
+
+/* --- serve.c --- */
+
+/* Is this broker's word to be heard? Remembers the highest epoch.  -ESTALE. */
+int node_obey(struct reef_node *node, uint64_t epoch);
+/* Listen and serve with a new port and rpc: where options.listen says, or
+ * where it did before. */
+int node_serve(struct reef_node *node);
+/* End this life: jobs, handlers, listeners and links. The port stays, for
+ * withdrawing; its owner closes it. */
+void node_serve_end(struct reef_node *node);
+/* Fence a session on every fabric; as reef_fence. */
+int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns);
+/* A key that HMAC(K, "node") proves, for connecting as a node. */
+int node_connect_options(struct reef_node *node,
+			 struct reef_connect_options *out);
+uint32_t node_provisional(struct reef_node *node);
+
+/* --- link.c --- */
+
+int node_link_run(void *arg); /* the fiber */
+/* Close the link to the broker, if there is any; calls under way end. */
+void node_peer_close(struct reef_node *node);
+
+/* --- extent.c --- */
+
+int node_extent_create(struct reef_node *node, const struct reef_body *body,
+		       uint64_t keys[REEF_DOORS_MAX]);
+int node_extent_pull(struct reef_node *node, const struct reef_body *body,
+		     uint64_t keys[REEF_DOORS_MAX]);
+int node_extent_close(struct reef_node *node, uint32_t number,
+		      uint64_t keys[REEF_DOORS_MAX]);
+int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t era,
+		       uint64_t keys[REEF_DOORS_MAX]);
+int node_extent_drop(struct reef_node *node, uint32_t number);
+/* The first whose number is above that one; NULL: none. */
+struct node_extent *node_extent_after(const struct reef_node *node,
+				      uint32_t number);
+/* Life has ended and no job runs: all extents become `leaving`. */
+void node_extents_leave(struct reef_node *node);
+/* Withdraw what leaves, through the port there is now; with jobs for holders
+ * that do not let go at once. */
+void node_leaving_go(struct reef_node *node);
+/* The end: there is no port any more. */
+void node_extents_free(struct reef_node *node);
+
+/* --- lend.c --- */
+
+/* Take memory, counting it first.  -ENOSPC: over the capacity. */
+int node_memory_take(struct reef_node *node, struct node_extent *extent);
+/* Give it back; no region may be left. */
+void node_memory_give(struct reef_node *node, struct node_extent *extent);
+/* Expose it on every door, or on none; fresh keys. */
+int node_expose(struct reef_node *node, struct node_extent *extent);
+/* Take every key back and wait for holders.  -ETIMEDOUT: a holder is left.
+ * -ECANCELED: life ended. What is withdrawn stays so. */
+int node_withdraw(struct reef_node *node, struct node_extent *extent,
+		  uint64_t timeout_ns);
+
+/* --- pull.c --- */
+
+struct node_source {
+	uint64_t domain;
+	uint64_t keys[REEF_DOORS_MAX];
+	char addresses[]; /* terminated */
+};
+
+/* Fill the extent's memory from there. */
+int node_pull(struct reef_node *node, struct node_extent *extent,
+	      const struct node_source *source);
+
+/* --- pressure.c --- */
+
+/* What the machine has left: MemAvailable, or less where a cgroup (version 2
+ * or 1) that we are in has less. root: "", or where a test keeps such files.
+ * UINT64_MAX: unknown. */
+uint64_t node_available(const char *root);
+/* What to ask the broker for, given what is available now. */
+uint64_t node_wanted(struct reef_node *node, uint64_t available);
+
+#endif

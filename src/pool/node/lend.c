@@ -1,0 +1,223 @@
+/* lend.c - memory taken and given back, exposed and withdrawn.
+ *
+ * (1) node->lent never exceeds the capacity: memory is counted before it is
+ *     taken, in whole pages, and until it has gone back to the kernel. So
+ *     memory that a holder has not let go of counts.
+ * (2) Huge pages are asked for only where they hold nothing but the extent.
+ * (3) Taking 64 MiB takes the kernel tens of milliseconds, and giving them back
+ *     some, too. A thread of its own does both, so that the node goes on
+ *     serving; in simulation there are no threads, and no such memory. */
+#include "pool/node/internal.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
+#define PATIENCE_NS UINT64_C(1000000000)
+
+/* --- by another thread --- */
+
+struct errand {
+	const struct reef_memory_options *options; /* NULL: give it back */
+	struct reef_memory *memory;
+	int result;
+	struct reef_queue *queue; /* of who waits */
+	/* Release, after the result; the partner is the acquire in is_done. */
+	_Atomic bool done;
+};
+
+static void run_errand(struct errand *errand)
+{
+	errand->result = 0;
+	if (errand->options)
+		errand->result =
+			reef_memory_create(errand->options, &errand->memory);
+	else
+		reef_memory_destroy(errand->memory);
+}
+
+static void *errand_thread(void *arg)
+{
+	struct errand *errand = arg;
+
+	run_errand(errand);
+	atomic_store_explicit(&errand->done, true, memory_order_release);
+	reef_queue_wake(errand->queue);
+	return NULL;
+}
+
+static bool is_done(const void *what)
+{
+	const struct errand *errand = what;
+
+	return atomic_load_explicit(&errand->done, memory_order_acquire);
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(struct errand *errand, pthread_t *thread)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(thread, NULL, errand_thread, errand);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+static void run_beside(struct reef_node *node, struct errand *errand)
+{
+	pthread_t thread;
+
+	if (node->options.simulated || !node->port) {
+		run_errand(errand);
+		return;
+	}
+	errand->queue = reef_port_queue(node->port, 0);
+	if (start_thread(errand, &thread)) {
+		run_errand(errand);
+		return;
+	}
+	reef_queue_wait_until(errand->queue, is_done, errand, REEF_FOREVER);
+	pthread_join(thread, NULL);
+}
+
+/* --- taking and giving --- */
+
+int node_memory_take(struct reef_node *node, struct node_extent *extent)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct reef_memory_options options = {
+		.size = extent->size,
+		.backing = node->options.simulated ? REEF_BACKING_SIMULATED
+						   : REEF_BACKING_MEMFD,
+		.domain = node->domain,
+	};
+	struct errand errand = {.options = &options};
+	uint64_t whole;
+
+	if (!extent->size)
+		return -EINVAL;
+	if (extent->size > node->options.capacity)
+		return -ENOSPC;
+	whole = (extent->size + page - 1) / page * page;
+	if (node->lent > node->options.capacity ||
+	    whole > node->options.capacity - node->lent)
+		return -ENOSPC;
+	node->lent += whole; /* (1): before anything that lets others run */
+	options.huge_pages =
+		node->options.huge_pages && whole % HUGE_PAGE_SIZE == 0;
+	if (node->spare && node->spare->size == whole) {
+		errand.memory = node->spare; /* REEF_NODE_MUTANT_DIRTY */
+		node->spare = NULL;
+	} else {
+		run_beside(node, &errand);
+	}
+	if (errand.result) {
+		node->lent -= whole;
+		return errand.result;
+	}
+	reef_assert(errand.memory->size == whole);
+	extent->memory = errand.memory;
+	if (extent->memory->huge)
+		node->huge += whole;
+	return 0;
+}
+
+void node_memory_give(struct reef_node *node, struct node_extent *extent)
+{
+	struct errand errand = {.memory = extent->memory};
+	uint64_t whole;
+	bool huge;
+
+	if (!extent->memory)
+		return;
+	whole = extent->memory->size;
+	huge = extent->memory->huge;
+	extent->memory = NULL;
+	if (node->options.mutant == REEF_NODE_MUTANT_DIRTY && !node->spare)
+		node->spare = errand.memory;
+	else
+		run_beside(node, &errand);
+	node->lent -= whole;
+	if (huge)
+		node->huge -= whole;
+}
+
+/* --- keys --- */
+
+int node_expose(struct reef_node *node, struct node_extent *extent)
+{
+	uint32_t i, fabric;
+	int rc;
+
+	for (i = 0; i < reef_mesh_count(node->options.mesh); i++) {
+		if (!node->fabric_lends[i] || extent->regions[i])
+			continue;
+		rc = reef_expose(reef_mesh_fabric(node->options.mesh, i),
+				 extent->memory, &extent->regions[i]);
+		if (rc)
+			return rc;
+	}
+	memset(extent->keys, 0, sizeof(extent->keys));
+	for (i = 0; i < node->doors; i++) {
+		fabric = node->door_fabric[i];
+		if (extent->regions[fabric])
+			extent->keys[i] =
+				reef_region_key(extent->regions[fabric]);
+	}
+	extent->exposed = true;
+	return 0;
+}
+
+/* One round over all fabrics. 0: nothing is left. */
+static int withdraw_once(struct reef_node *node, struct node_extent *extent,
+			 uint64_t timeout_ns)
+{
+	int rc, worst = 0;
+
+	for (uint32_t i = 0; i < REEF_MESH_MAX; i++) {
+		if (!extent->regions[i])
+			continue;
+		rc = reef_withdraw(reef_port_queue(node->port, i),
+				   extent->regions[i], timeout_ns);
+		if (!rc)
+			extent->regions[i] = NULL;
+		else
+			worst = rc;
+	}
+	return worst;
+}
+
+int node_withdraw(struct reef_node *node, struct node_extent *extent,
+		  uint64_t timeout_ns)
+{
+	uint64_t start_ns = reef_now_ns(), passed_ns;
+	bool told = false;
+	int rc;
+
+	extent->exposed = false;
+	/* First without waiting, so that no fabric still lets in while another
+	 * waits for its holders. */
+	rc = withdraw_once(node, extent, 0);
+	while (rc == -ETIMEDOUT) {
+		passed_ns = reef_now_ns() - start_ns;
+		if (node->ending)
+			return -ECANCELED;
+		if (passed_ns >= timeout_ns)
+			break;
+		if (passed_ns >= PATIENCE_NS && !told) {
+			told = true;
+			reef_log(REEF_LOG_WARNING, "node",
+				 "extent %u: a holder does not let go",
+				 extent->number);
+		}
+		rc = withdraw_once(node, extent, NODE_SLICE_NS);
+	}
+	return rc;
+}

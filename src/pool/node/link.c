@@ -1,0 +1,406 @@
+/* link.c - the link to the broker; lives, which follow one another.
+ *
+ * (1) One link at a time. The addresses are tried all at once, which takes the
+ *     best of them, then one after the other: of several brokers one may be
+ *     stale.
+ * (2) What a broker of a lower epoch than the highest seen answers is not
+ *     believed; above all not that this node was taken for dead.
+ * (3) The fences that REGISTER's answer tells of are confirmed here before
+ *     READY: so before anybody can be given a key of ours.
+ * (4) A node that was taken for dead ends its life first and registers then:
+ *     nothing of the old life can be reached when the new incarnation is known.
+ *
+ *   AWAY --connect--> REGISTER --0--> fences, EXTENTS, READY --> HERE
+ *     ^                  |                                        |
+ *     |<-- any error ----+<-- link lost, a pulse fails, stale ----+
+ *     |                  |
+ *     +<-- new life <----+-- -ESTALE, of an epoch that counts
+ *
+ * join: AWAY to HERE; stay: HERE; new_life. */
+#include "pool/node/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_MIN_NS UINT64_C(10000000)
+#define RETRY_MAX_NS UINT64_C(1000000000)
+#define CALL_NS UINT64_C(3000000000) /* before the broker has said its ttl */
+/* Let an answer -ESTALE go out before its link is closed. */
+#define STALE_NS UINT64_C(20000000)
+/* Before a new life registers, memory of the old one gets this long to go. */
+#define LEAVE_NS UINT64_C(200000000)
+#define ROWS_MAX 128 /* in one message */
+
+static bool is_lost(const struct reef_node *node)
+{
+	return node->stopping || node->peer_lost || node->peer_stale;
+}
+
+static uint64_t call_ns(const struct reef_node *node)
+{
+	return node->ttl_ns ? node->ttl_ns / 2 : CALL_NS;
+}
+
+/* --- connecting --- */
+
+/* The attempt's address or addresses (1); they start at *out. */
+static size_t choose(const struct reef_node *node, const char **out)
+{
+	const char *text = node->broker, *words[64];
+	uint32_t count = 0, turn;
+
+	while (*(text += strspn(text, " ")) && count < 64) {
+		words[count++] = text;
+		text += strcspn(text, " ");
+	}
+	turn = node->attempts % (count + 1);
+	if (count <= 1 || (turn == 0 && count <= REEF_MESH_MAX)) {
+		*out = node->broker;
+		return strlen(node->broker);
+	}
+	*out = words[turn ? turn - 1 : 0];
+	return strcspn(*out, " ");
+}
+
+static int connect_broker(struct reef_node *node)
+{
+	struct reef_connect_options options;
+	struct reef_peer *peer;
+	const char *text;
+	char *addresses;
+	size_t size;
+	int rc;
+
+	rc = node_connect_options(node, &options);
+	if (rc)
+		return rc;
+	/* The same again, so that the broker ends the older link first. But
+	 * somebody else may have hit upon the same. */
+	if (!node->provisional || node->attempts % 4 == 3)
+		node->provisional = node_provisional(node);
+	options.session = node->provisional;
+	options.timeout_ns = node->ttl_ns ? call_ns(node) : 0;
+	size = choose(node, &text);
+	addresses = strndup(text, size);
+	rc = addresses ? reef_rpc_connect(node->rpc, addresses,
+					  node->options.broker_domain, &options,
+					  &peer, NULL)
+		       : -ENOMEM;
+	explicit_bzero(options.key, sizeof(options.key));
+	free(addresses);
+	if (rc)
+		return rc;
+	reef_peer_ref(peer); /* stop may close it under us */
+	node->peer = peer;
+	node->peer_stale = false;
+	node->peer_closed = false;
+	node->peer_lost = !peer->link;
+	return 0;
+}
+
+void node_peer_close(struct reef_node *node)
+{
+	if (node->peer && !node->peer_closed) {
+		node->peer_closed = true;
+		reef_peer_close(node->peer);
+	}
+}
+
+/* --- registration --- */
+
+static int fence_told(struct reef_node *node, const struct reef_body *body)
+{
+	struct reef_cursor_in in = {body->rows, body->rows_size, false};
+	struct reef_row row;
+	int rc;
+
+	while ((rc = reef_row_decode(&in, &row)) > 0) {
+		if (row.row != REEF_ROW_SESSION)
+			continue;
+		do {
+			rc = node_fence(node, row.session, NODE_ANSWER_NS);
+		} while (rc == -ETIMEDOUT && !is_lost(node));
+		if (rc)
+			return rc;
+	}
+	return rc;
+}
+
+/* The domain that shm is asked by. */
+static uint64_t machine_domain(const struct reef_node *node)
+{
+	return node->options.simulated ? node->domain : reef_domain_cpu();
+}
+
+static int say_register(struct reef_node *node, uint64_t *ttl_ns, uint32_t *id,
+			bool *dead)
+{
+	struct reef_body body = {
+		.name = {node->name, (uint16_t)strlen(node->name)},
+		.incarnation = node->incarnation,
+		.domain = machine_domain(node),
+		.size = node->options.capacity,
+		.addresses = {node->addresses,
+			      (uint16_t)strlen(node->addresses)},
+	};
+	struct reef_answer answer = {0};
+	int rc;
+
+	rc = reef_rpc_call(node->peer, REEF_POOL_NODE_REGISTER, 0, &body,
+			   &answer, call_ns(node));
+	if (rc == -ESTALE) /* (2) */
+		*dead = node->peer->epoch &&
+			!node_obey(node, node->peer->epoch);
+	if (rc)
+		return rc;
+	rc = node_obey(node, answer.epoch);
+	if (!rc)
+		rc = fence_told(node, &answer.body);
+	*ttl_ns = answer.body.ttl_ns;
+	*id = answer.body.node;
+	reef_answer_free(&answer);
+	return rc;
+}
+
+static void put_row(const struct node_extent *extent, uint32_t node,
+		    struct reef_cursor_out *rows)
+{
+	struct reef_row row = {
+		.row = REEF_ROW_EXTENT,
+		.extent = extent->number,
+		.space = extent->space,
+		.node = node,
+		.era = extent->era,
+		.state = extent->state == NODE_OPEN ? NODE_ROW_OPEN
+						    : NODE_ROW_CLOSED,
+		.size = extent->size,
+	};
+
+	if (extent->exposed)
+		memcpy(row.keys, extent->keys, sizeof(row.keys));
+	reef_row_encode(&row, rows);
+}
+
+/* What is being made is not there yet, what is being dropped not any more; the
+ * broker asks for it again if it wants it. */
+static bool is_told(const struct node_extent *extent)
+{
+	return extent->state != NODE_MAKING && extent->job != NODE_DROP;
+}
+
+static int say_extents(struct reef_node *node, uint32_t id)
+{
+	struct node_extent *extent = node_extent_after(node, 0);
+	struct reef_cursor_out rows = {0};
+	struct reef_body body;
+	uint32_t last = 0, count = 0;
+	int rc = 0;
+
+	while (!rc && (extent || count > 0)) {
+		if (extent) {
+			last = extent->number;
+			if (is_told(extent)) {
+				put_row(extent, id, &rows);
+				count++;
+			}
+		}
+		if (count == ROWS_MAX || (!extent && count > 0)) {
+			body = (struct reef_body){
+				.rows = rows.bytes,
+				.rows_size = rows.size,
+			};
+			rc = rows.failed ? -ENOMEM
+					 : reef_rpc_call(node->peer,
+							 REEF_POOL_NODE_EXTENTS,
+							 0, &body, NULL,
+							 call_ns(node));
+			rows.size = 0;
+			count = 0;
+		}
+		extent = node_extent_after(node, last);
+	}
+	free(rows.bytes);
+	return rc;
+}
+
+static int join(struct reef_node *node, bool *dead)
+{
+	struct reef_body nothing = {0};
+	uint64_t ttl_ns;
+	uint32_t id;
+	int rc;
+
+	rc = connect_broker(node);
+	if (!rc)
+		rc = say_register(node, &ttl_ns, &id, dead);
+	if (!rc)
+		rc = say_extents(node, id);
+	if (!rc)
+		rc = reef_rpc_call(node->peer, REEF_POOL_NODE_READY, 0,
+				   &nothing, NULL, call_ns(node));
+	if (rc)
+		return rc;
+	node->id = id;
+	node->ttl_ns = ttl_ns;
+	node->link = 0;
+	node->attempts = 0;
+	node_gate_open(&node->gate);
+	return 0;
+}
+
+/* --- pulses --- */
+
+static uint64_t ask_available(const struct reef_node *node)
+{
+	if (node->options.available)
+		return node->options.available(node->options.context);
+	if (node->options.simulated)
+		return node->options.capacity - node->lent;
+	return node_available("");
+}
+
+static int pulse(struct reef_node *node)
+{
+	uint64_t available = ask_available(node);
+	struct reef_body body = {
+		.incarnation = node->incarnation,
+		.size = node->lent,
+		.value = available,
+		.count = node->links,
+		.generation = node_wanted(node, available),
+	};
+
+	return reef_rpc_call(node->peer, REEF_POOL_NODE_PULSE, 0, &body, NULL,
+			     call_ns(node));
+}
+
+/* Until the link is lost, or the broker does not know us any more. */
+static int stay(struct reef_node *node)
+{
+	uint64_t period_ns = node->ttl_ns / 4, last_ns = reef_now_ns();
+	uint64_t passed_ns;
+	int rc = 0;
+
+	while (!rc && !is_lost(node)) {
+		passed_ns = reef_now_ns() - last_ns;
+		if (passed_ns < period_ns) {
+			rc = node_gate_wait(&node->gate, period_ns - passed_ns);
+			rc = rc == -ETIMEDOUT ? 0 : rc;
+			continue;
+		}
+		last_ns = reef_now_ns();
+		node_leaving_go(node);
+		rc = pulse(node);
+	}
+	return rc ? rc : node->peer_stale ? -ESTALE : -REEF_ENOLINK;
+}
+
+/* --- lives --- */
+
+static void take_incarnation(struct reef_node *node)
+{
+	do
+		node->incarnation = reef_random_next(&node->random);
+	while (!node->incarnation);
+}
+
+/* Wait, unless told to stop. */
+static int pause_for(struct reef_node *node, uint64_t timeout_ns)
+{
+	uint64_t start_ns = reef_now_ns(), passed_ns = 0;
+	int rc = 0;
+
+	while (!rc && !node->stopping && passed_ns < timeout_ns) {
+		rc = node_gate_wait(&node->gate, timeout_ns - passed_ns);
+		rc = rc == -ETIMEDOUT ? 0 : rc;
+		passed_ns = reef_now_ns() - start_ns;
+	}
+	return rc;
+}
+
+static int new_life(struct reef_node *node)
+{
+	uint64_t start_ns;
+	int rc;
+
+	reef_log(REEF_LOG_WARNING, "node",
+		 "was taken for dead: drops %u extents and comes back",
+		 node->extents_count);
+	if (node->options.mutant == REEF_NODE_MUTANT_SAME_LIFE) {
+		take_incarnation(node);
+		return 0;
+	}
+	node_serve_end(node);
+	reef_port_close(node->port);
+	node->port = NULL;
+	while ((rc = node_serve(node)) && !node->stopping) {
+		reef_log(REEF_LOG_ERROR, "node", "cannot listen again: %s",
+			 reef_error_name(rc));
+		reef_port_close(node->port);
+		node->port = NULL;
+		rc = pause_for(node, RETRY_MAX_NS);
+		if (rc)
+			return rc;
+	}
+	take_incarnation(node);
+	start_ns = reef_now_ns();
+	while (!rc && node->leaving && !node->stopping &&
+	       reef_now_ns() - start_ns < LEAVE_NS) {
+		rc = node_gate_wait(&node->gate, RETRY_MIN_NS);
+		rc = rc == -ETIMEDOUT ? 0 : rc;
+	}
+	return rc;
+}
+
+static uint64_t retry_ns(const struct reef_node *node)
+{
+	uint32_t doublings = node->attempts < 8 ? node->attempts : 8;
+	uint64_t most_ns = node->ttl_ns ? node->ttl_ns / 8 : RETRY_MAX_NS;
+	uint64_t ns = RETRY_MIN_NS << doublings;
+
+	most_ns = most_ns < RETRY_MAX_NS ? most_ns : RETRY_MAX_NS;
+	return ns < most_ns ? ns : most_ns;
+}
+
+static void leave(struct reef_node *node, int reason)
+{
+	struct reef_peer *peer = node->peer;
+
+	if (node->link != reason)
+		reef_log(REEF_LOG_INFO, "node", "not with a broker: %s",
+			 reef_error_name(reason));
+	node->link = reason;
+	if (peer && node->peer_stale)
+		reef_sleep(STALE_NS);
+	node_peer_close(node);
+	node->peer = NULL;
+	if (peer)
+		reef_peer_unref(peer);
+	node_gate_open(&node->gate);
+}
+
+int node_link_run(void *arg)
+{
+	struct reef_node *node = arg;
+	bool dead;
+	int rc;
+
+	take_incarnation(node);
+	do {
+		dead = false;
+		rc = join(node, &dead);
+		if (!rc)
+			rc = stay(node);
+		leave(node, rc);
+		if (rc == -REEF_EHOSTDEAD || node->stopping)
+			break;
+		if (dead) {
+			node->attempts = 0;
+			rc = new_life(node);
+		} else {
+			rc = pause_for(node, retry_ns(node));
+			node->attempts++;
+		}
+	} while (rc != -REEF_EHOSTDEAD && !node->stopping);
+	return 0;
+}

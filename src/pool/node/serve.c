@@ -1,0 +1,411 @@
+/* serve.c - start and stop; who may come in; requests to their functions.
+ *
+ * (1) Two kinds of peers may connect: identity "session" with the key of that
+ *     very session, and "node" with the nodes' key and a provisional id. Their
+ *     links are for memory: requests that come through them are refused.
+ * (2) Requests are obeyed only from links that the node itself opened to a
+ *     broker, and only with the highest broker epoch seen so far. A lower one
+ *     is answered with -ESTALE, which this node says of nothing else, and the
+ *     link is dropped.
+ *
+ *   start -> serving -> (-ESTALE: link.c) end of life -> serving ... -> stop
+ *            node_serve               node_serve_end     node_serve */
+#include "pool/node/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long stop waits for holders; their processes keep what they mapped. */
+#define STOP_NS UINT64_C(1000000000)
+
+/* --- gates --- */
+
+int node_gate_wait(struct node_gate *gate, uint64_t timeout_ns)
+{
+	struct node_waiter self = {reef_fiber_self(), gate->waiters}, **at;
+	int rc;
+
+	gate->waiters = &self;
+	rc = reef_fiber_park(timeout_ns);
+	for (at = &gate->waiters; *at != &self; at = &(*at)->next)
+		;
+	*at = self.next;
+	return rc;
+}
+
+void node_gate_open(struct node_gate *gate)
+{
+	for (struct node_waiter *at = gate->waiters; at; at = at->next)
+		reef_fiber_unpark(at->fiber);
+}
+
+/* --- who may come in (1) --- */
+
+#define PROVISIONAL_SLOT 0x8000u
+
+uint32_t node_provisional(struct reef_node *node)
+{
+	uint32_t slot = (uint32_t)reef_random_between(&node->random,
+						      PROVISIONAL_SLOT, 0xffff);
+
+	return slot << 16 |
+	       (uint32_t)reef_random_between(&node->random, 1, 0xffff);
+}
+
+int node_connect_options(struct reef_node *node,
+			 struct reef_connect_options *out)
+{
+	struct reef_key key;
+	int rc = reef_key_derive_node(&node->key, &key);
+
+	if (rc)
+		return rc;
+	*out = (struct reef_connect_options){.identity = "node"};
+	memcpy(out->key, key.bytes, sizeof(out->key));
+	reef_key_wipe(&key);
+	return 0;
+}
+
+static int credential(void *context, const char *identity, uint32_t session,
+		      uint8_t key[REEF_KEY_SIZE])
+{
+	struct reef_node *node = context;
+	struct reef_key derived;
+	int rc = -REEF_EAUTH;
+
+	if ((session & 0xffff) == 0)
+		return rc;
+	if (!strcmp(identity, "session"))
+		rc = reef_key_derive_session(&node->key, session, &derived);
+	else if (!strcmp(identity, "node") && session >> 16 >= PROVISIONAL_SLOT)
+		rc = reef_key_derive_node(&node->key, &derived);
+	if (rc)
+		return rc;
+	memcpy(key, derived.bytes, REEF_KEY_SIZE);
+	reef_key_wipe(&derived);
+	return 0;
+}
+
+static void opened(void *context, struct reef_peer *peer)
+{
+	struct reef_node *node = context;
+
+	(void)peer;
+	node->links++;
+}
+
+static void closed(void *context, struct reef_peer *peer, int reason)
+{
+	struct reef_node *node = context;
+
+	(void)reason;
+	if (peer->accepted) {
+		reef_assert(node->links > 0);
+		node->links--;
+	} else if (peer == node->peer) {
+		node->peer_lost = true;
+		node_gate_open(&node->gate);
+	}
+}
+
+/* --- requests --- */
+
+/* Begin on every fabric before waiting for any. */
+int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
+{
+	uint64_t start_ns = reef_now_ns(), slice_ns = 0;
+	uint32_t i, count = reef_mesh_count(node->options.mesh);
+	bool confirmed = false;
+	int rc = 0;
+
+	if (node->options.mutant == REEF_NODE_MUTANT_NO_FENCE)
+		return 0;
+	while (!confirmed) {
+		confirmed = true;
+		for (i = 0; i < count; i++) {
+			rc = reef_fence(reef_port_queue(node->port, i), session,
+					slice_ns);
+			if (rc && rc != -ETIMEDOUT)
+				return rc;
+			confirmed &= !rc;
+		}
+		if (confirmed)
+			break;
+		if (node->ending)
+			return -ECANCELED;
+		if (reef_now_ns() - start_ns >= timeout_ns)
+			return -ETIMEDOUT;
+		slice_ns = NODE_SLICE_NS;
+	}
+	return 0;
+}
+
+int node_obey(struct reef_node *node, uint64_t epoch)
+{
+	if (epoch < node->broker_epoch &&
+	    node->options.mutant != REEF_NODE_MUTANT_STALE_EPOCH)
+		return -ESTALE;
+	if (epoch > node->broker_epoch)
+		node->broker_epoch = epoch;
+	return 0;
+}
+
+static int handle(void *context, const struct reef_request *request,
+		  struct reef_body *answer, struct reef_cursor_out *room)
+{
+	const struct reef_body *body = &request->body;
+	struct reef_node *node = context;
+	int rc;
+
+	(void)room;
+	if (request->peer->accepted)
+		return -EPERM;
+	if (node->ending)
+		return -ECANCELED;
+	rc = node_obey(node, request->header.epoch);
+	if (rc) {
+		if (request->peer == node->peer) {
+			node->peer_stale = true;
+			node_gate_open(&node->gate);
+		}
+		return rc;
+	}
+	switch (request->header.kind) {
+	case REEF_POOL_EXTENT_CREATE:
+		return node_extent_create(node, body, answer->keys);
+	case REEF_POOL_EXTENT_DROP:
+		return node_extent_drop(node, body->extent);
+	case REEF_POOL_EXTENT_CLOSE:
+		return node_extent_close(node, body->extent, answer->keys);
+	case REEF_POOL_EXTENT_REOPEN:
+		return node_extent_reopen(node, body->extent, body->era,
+					  answer->keys);
+	case REEF_POOL_EXTENT_PULL:
+		return node_extent_pull(node, body, answer->keys);
+	case REEF_POOL_FENCE:
+		return node_fence(node, body->session, NODE_ANSWER_NS);
+	default:
+		return -ENOSYS;
+	}
+}
+
+/* --- a life's port --- */
+
+/* Which fabric each address is of; memory has the domain of the first. */
+static int find_doors(struct reef_node *node)
+{
+	struct reef_mesh *mesh = node->options.mesh;
+	const char *text = node->addresses;
+	const struct reef_fabric *fabric;
+	int index;
+
+	node->doors = 0;
+	while (*(text += strspn(text, " "))) {
+		index = reef_mesh_find(mesh, text);
+		if (index < 0 || node->doors == REEF_DOORS_MAX)
+			return -EINVAL;
+		fabric = reef_mesh_fabric(mesh, (uint32_t)index);
+		if (node->doors == 0)
+			node->domain = reef_fabric_domain(fabric);
+		node->fabric_lends[index] =
+			reef_fabric_domain(fabric) == node->domain;
+		if (!node->fabric_lends[index])
+			reef_log(REEF_LOG_WARNING, "node",
+				 "memory is not lent through %s, which has "
+				 "another atomic domain",
+				 reef_fabric_kind(fabric));
+		node->door_fabric[node->doors++] = (uint32_t)index;
+		text += strcspn(text, " ");
+	}
+	return 0;
+}
+
+int node_serve(struct reef_node *node)
+{
+	struct reef_rpc_options options = {
+		.handle = handle,
+		.opened = opened,
+		.closed = closed,
+		.credential = credential,
+		.context = node,
+		.peer_max = NODE_HANDLERS_MAX,
+	};
+	const char *where =
+		node->addresses[0] ? node->addresses : node->options.listen;
+	int rc;
+
+	rc = reef_port_open(node->options.mesh, node->sched, &node->port);
+	if (rc)
+		return rc;
+	node->ending = false;
+	node->links = 0;
+	node_leaving_go(node); /* before anybody is let in */
+	rc = reef_rpc_create(node->port, &options, &node->rpc);
+	if (!rc)
+		rc = reef_rpc_listen(node->rpc, where, node->addresses,
+				     sizeof(node->addresses));
+	if (!rc)
+		rc = find_doors(node);
+	if (rc)
+		node_serve_end(node);
+	return rc;
+}
+
+void node_serve_end(struct reef_node *node)
+{
+	node->ending = true;
+	node_gate_open(&node->gate);
+	/* On a killed host parks return at once, but jobs get their turn. */
+	while (node->jobs > 0)
+		node_gate_wait(&node->gate, REEF_FOREVER);
+	reef_rpc_destroy(node->rpc);
+	node->rpc = NULL;
+	node_extents_leave(node);
+	if (node->port)
+		reef_port_unlisten(node->port);
+	node->links = 0;
+}
+
+/* --- the interface --- */
+
+static int check(const struct reef_node_options *options)
+{
+	if (!options->mesh || !options->key || !options->listen ||
+	    !options->broker || !options->name || !options->name[0])
+		return -EINVAL;
+	if (options->capacity < (uint64_t)sysconf(_SC_PAGESIZE))
+		return -EINVAL;
+	if (options->pressure_high < options->pressure_low)
+		return -EINVAL;
+	return 0;
+}
+
+static void destroy(struct reef_node *node)
+{
+	reef_port_close(node->port);
+	node->port = NULL;
+	node_extents_free(node);
+	reef_key_wipe(&node->key);
+	free(node->broker);
+	free(node->name);
+	free(node);
+}
+
+static int prepare(struct reef_node *node,
+		   const struct reef_node_options *options)
+{
+	uint64_t seed = options->seed;
+	int rc = 0;
+
+	node->options = *options;
+	node->key = *options->key;
+	node->sched = options->sched ? options->sched : reef_fiber_sched();
+	node->link = -REEF_ENOLINK;
+	node->broker = strdup(options->broker);
+	node->name = strdup(options->name);
+	if (!node->broker || !node->name)
+		return -ENOMEM;
+	node->options.key = &node->key;
+	node->options.broker = node->broker;
+	node->options.name = node->name;
+	if (!seed)
+		rc = reef_random_secret(&seed, sizeof(seed));
+	reef_random_init(&node->random, seed);
+	return rc;
+}
+
+int reef_node_start(const struct reef_node_options *options,
+		    struct reef_node **out)
+{
+	struct reef_node *node;
+	int rc = check(options);
+
+	if (rc)
+		return rc;
+	node = calloc(1, sizeof(*node));
+	if (!node)
+		return -ENOMEM;
+	rc = prepare(node, options);
+	if (!rc)
+		rc = node_serve(node);
+	if (!rc) {
+		rc = reef_fiber_spawn(node->sched, node_link_run, node,
+				      &node->fiber);
+		if (rc)
+			node_serve_end(node);
+	}
+	if (rc) {
+		destroy(node);
+		return rc;
+	}
+	node->options.listen = NULL; /* the caller's; from now on the real */
+	*out = node;
+	return 0;
+}
+
+/* Where links have ended, only shm has holders left. */
+static void withdraw_for(struct reef_node *node, uint64_t timeout_ns)
+{
+	uint64_t start_ns = reef_now_ns();
+	struct node_extent *extent;
+	bool left;
+
+	do {
+		left = false;
+		for (extent = node->leaving; extent; extent = extent->next)
+			left |= node_withdraw(node, extent, 0) == -ECANCELED;
+	} while (left && reef_now_ns() - start_ns < timeout_ns &&
+		 !reef_sleep(1000000));
+}
+
+void reef_node_stop(struct reef_node *node)
+{
+	if (!node)
+		return;
+	node->stopping = true;
+	node_gate_open(&node->gate);
+	node_peer_close(node);
+	reef_fiber_join(node->fiber, NULL);
+	node_serve_end(node);
+	if (node->port)
+		withdraw_for(node, STOP_NS);
+	destroy(node);
+}
+
+const char *reef_node_addresses(const struct reef_node *node)
+{
+	return node->addresses;
+}
+
+void reef_node_status(const struct reef_node *node,
+		      struct reef_node_status *out)
+{
+	*out = (struct reef_node_status){
+		.id = node->id,
+		.link = node->link,
+		.incarnation = node->incarnation,
+		.broker_epoch = node->broker_epoch,
+		.capacity = node->options.capacity,
+		.lent = node->lent,
+		.huge = node->huge,
+		.extents = node->extents_count,
+		.links = node->links,
+	};
+}
+
+int reef_node_wait(struct reef_node *node, uint64_t timeout_ns)
+{
+	uint64_t start_ns = reef_now_ns(), passed_ns;
+	int rc = 0;
+
+	while (!rc && node->link) {
+		passed_ns = reef_now_ns() - start_ns;
+		if (passed_ns >= timeout_ns)
+			return -ETIMEDOUT;
+		rc = node_gate_wait(&node->gate, timeout_ns - passed_ns);
+		if (rc == -ETIMEDOUT)
+			rc = 0; /* unless it came meanwhile */
+	}
+	return rc;
+}

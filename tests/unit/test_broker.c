@@ -1,0 +1,367 @@
+/* test_broker.c - sessions, users, settings and names of a broker: one
+ * situation each, in simulation, over several seeds. test_lease.c has how
+ * sessions end, test_broker_crash.c what restarts and mutants do. */
+#include "broker_world.h"
+
+#include "pool/broker/internal.h"
+
+#define SEEDS 5
+
+static void run_one(int (*script)(struct actor *actor))
+{
+	uint64_t seed;
+
+	for (seed = 1; seed <= SEEDS; seed++) {
+		struct world world = {0};
+
+		world_start(&world, seed);
+		world_add(&world, script);
+		assert_int_equal(world_finish(&world), 0);
+	}
+}
+
+static void run_two(int (*first)(struct actor *actor),
+		    int (*second)(struct actor *actor))
+{
+	uint64_t seed;
+
+	for (seed = 1; seed <= SEEDS; seed++) {
+		struct world world = {0};
+
+		world_start(&world, seed);
+		world_add(&world, first);
+		world_add(&world, second);
+		assert_int_equal(world_finish(&world), 0);
+	}
+}
+
+/* --- sessions --- */
+
+static int open_and_close(struct actor *actor)
+{
+	uint32_t first;
+
+	TRY(actor_connect(actor));
+	WANT(actor_call(actor, REEF_POOL_NAME_LOOKUP, 0, NULL, NULL) ==
+	     -REEF_EFENCED);
+	TRY(actor_session(actor));
+	first = actor->session;
+	WANT(first != 0 && actor->opened.ttl_ns == TTL);
+	WANT(actor->opened.pool == reef_broker_pool(actor->world->broker));
+	WANT(actor->opened.epoch == 1 && actor->opened.size == 64 << 20);
+	WANT(actor_state(actor, first) == REEF_SESSION_ALIVE);
+	WANT(actor->header.magic == REEF_TABLE_MAGIC);
+	WANT(actor->header.broker_epoch == 1 && actor->header.pool_epoch == 1);
+	WANT(actor->slot.notice >> 32 <= 1);
+	WANT(actor_session(actor) == -EBUSY);
+	TRY(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL));
+	WANT(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL) ==
+	     -REEF_EFENCED);
+	while (actor_state(actor, first) == REEF_SESSION_ALIVE ||
+	       actor_state(actor, first) == REEF_SESSION_EXPIRED)
+		TRY(reef_sleep(MILLISECOND));
+	/* The link is as good as ever. */
+	TRY(actor_session(actor));
+	WANT(actor->session != first);
+	return 0;
+}
+
+static void broker_session_opens_and_closes(void **state)
+{
+	run_one(open_and_close);
+}
+
+static int resume(struct actor *actor)
+{
+	struct reef_body body = {0};
+	struct reef_peer *old;
+	uint32_t before;
+	uint64_t key;
+
+	TRY(actor_join(actor));
+	before = actor->session;
+	key = actor->opened.value;
+	/* Not with another's proof, nor as one that there is not. */
+	body.session = before;
+	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
+	     -REEF_EAUTH);
+	memcpy(body.secret, actor->opened.secret, sizeof(body.secret));
+	body.session = before + 1;
+	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
+	     -REEF_EAUTH);
+	/* A link is lost, and another made. */
+	reef_sim_lose_link(actor->peer->link);
+	while (actor->peer->link)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(actor_return(actor));
+	WANT(actor->session == before && actor->opened.session == before);
+	WANT(actor->opened.value == key);
+	/* Another, while the one before is up: that one speaks for nobody. */
+	old = actor->peer;
+	actor->peer = NULL;
+	TRY(actor_return(actor));
+	WANT(reef_rpc_call(old, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL,
+			   SECOND) == -REEF_EFENCED);
+	TRY(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL));
+	memcpy(body.secret, actor->opened.secret, sizeof(body.secret));
+	body.session = before;
+	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
+	     -REEF_EFENCED);
+	return 0;
+}
+
+static void broker_session_resumes_with_its_key_only(void **state)
+{
+	run_one(resume);
+}
+
+static int knock(struct actor *actor, const char *identity, uint32_t session,
+		 const struct reef_key *key)
+{
+	struct reef_connect_options options = {
+		.session = session,
+		.identity = identity,
+	};
+	struct reef_peer *peer;
+	int rc;
+
+	memcpy(options.key, key->bytes, sizeof(key->bytes));
+	rc = reef_rpc_connect(actor->rpc, BROKER, 0, &options, &peer, NULL);
+	if (rc == 0)
+		reef_peer_close(peer);
+	return rc;
+}
+
+static int impostor(struct actor *actor)
+{
+	struct reef_key key = actor->credential.key, node, other;
+	uint32_t id = 0x90000001;
+
+	TRY(actor_join(actor));
+	TRY(reef_key_derive_node(&actor->world->key, &node));
+	TRY(reef_key_derive_user(&actor->world->key, 7, 0, &other));
+	WANT(knock(actor, "user:0:0", id, &node) == -REEF_EAUTH);
+	WANT(knock(actor, "node", id, &key) == -REEF_EAUTH);
+	WANT(knock(actor, "user:0:1", id, &key) == -REEF_EAUTH);
+	WANT(knock(actor, "user:00:0", id, &key) == -REEF_EAUTH);
+	WANT(knock(actor, "user:0:0x", id, &key) == -REEF_EAUTH);
+	WANT(knock(actor, "user:4294967296:0", id, &key) == -REEF_EAUTH);
+	WANT(knock(actor, "user:-0:0", id, &key) == -REEF_EAUTH);
+	WANT(knock(actor, "", id, &key) != 0);
+	/* Rightly derived, but nobody's. */
+	WANT(knock(actor, "user:7:0", id, &other) == -REEF_EAUTH);
+	/* Nobody comes to a broker as a session. */
+	WANT(knock(actor, "user:0:0", actor->session, &key) == -REEF_EAUTH);
+	TRY(knock(actor, "user:0:0", id, &key));
+	TRY(knock(actor, "node", id, &node));
+	return 0;
+}
+
+static void broker_impostor_is_not_let_in(void **state)
+{
+	run_one(impostor);
+}
+
+/* --- users and settings --- */
+
+static int add_user(struct actor *actor, const char *name, uint32_t sequence,
+		    struct reef_body *answer)
+{
+	struct reef_body body = {.name = text_of(name)};
+
+	return actor_call(actor, REEF_POOL_USER_ADD, sequence, &body, answer);
+}
+
+static int users(struct actor *actor)
+{
+	struct reef_body first = {0}, again = {0}, body = {0};
+
+	TRY(actor_join(actor));
+	WANT(add_user(actor, "ada", 0, NULL) == -EINVAL);
+	TRY(add_user(actor, "ada", 1, &first));
+	WANT(first.user == 1 && first.era == 0);
+	/* A repetition, however it is worded; then a new one. */
+	TRY(add_user(actor, "ada", 1, &again));
+	WANT(memcmp(&first, &again, sizeof(first)) == 0);
+	WANT(add_user(actor, "ada", 2, NULL) == -EEXIST);
+	TRY(add_user(actor, "bob", 2, &again));
+	WANT(again.user == 2);
+	WANT(memcmp(first.secret, again.secret, 32) != 0);
+	WANT(add_user(actor, "eve", 1, NULL) == -ESTALE);
+	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &body, NULL) == -ENOENT);
+	body.name = text_of("names_max");
+	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &body, NULL) == -EINVAL);
+	/* The new user comes, may not what its owner may, and stays while it
+	 * has a session. */
+	actor->world->note[0] = 1;
+	while (actor->world->note[0] == 1)
+		TRY(actor_stay(actor, MILLISECOND));
+	body.user = 1;
+	WANT(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL) ==
+	     -EBUSY);
+	body.user = 0;
+	WANT(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL) ==
+	     -ENOENT);
+	body.user = 2;
+	TRY(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL));
+	TRY(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL));
+	actor->world->note[0] = 3;
+	return 0;
+}
+
+static int user(struct actor *actor)
+{
+	struct reef_body body = {.name = text_of("x"), .session = 0x10001};
+	struct reef_key key;
+
+	while (actor->world->note[0] == 0)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_key_derive_user(&actor->world->key, 1, 0, &key));
+	actor->credential = (struct reef_credential){.user = 1, .key = key};
+	TRY(actor_join(actor));
+	WANT(actor_call(actor, REEF_POOL_USER_ADD, 1, &body, NULL) == -EPERM);
+	WANT(actor_call(actor, REEF_POOL_SETTING, 1, &body, NULL) == -EPERM);
+	WANT(actor_call(actor, REEF_POOL_SESSION_END, 0, &body, NULL) ==
+	     -EPERM);
+	WANT(actor_call(actor, REEF_POOL_NODE_PULSE, 0, NULL, NULL) == -EPERM);
+	WANT(actor_call(actor, REEF_POOL_FENCE, 0, NULL, NULL) == -ENOSYS);
+	/* Another user's session, even with its proof. */
+	body.session = actor->world->actors[0].session;
+	memcpy(body.secret, actor->world->actors[0].opened.secret, 32);
+	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
+	     -REEF_EAUTH);
+	actor->world->note[0] = 2;
+	while (actor->world->note[0] == 2)
+		TRY(actor_stay(actor, MILLISECOND));
+	return 0;
+}
+
+static void broker_users_come_and_go(void **state)
+{
+	run_two(users, user);
+}
+
+static int settings(struct actor *actor)
+{
+	struct reef_body body = {.name = text_of("names_max"), .value = 5};
+	struct reef_body answer;
+
+	TRY(actor_join(actor));
+	TRY(actor_call(actor, REEF_POOL_SETTING, 1, &body, &answer));
+	WANT(answer.value == 5);
+	body.value = 6; /* a repetition changes nothing */
+	TRY(actor_call(actor, REEF_POOL_SETTING, 1, &body, &answer));
+	WANT(answer.value == 5);
+	body.flags = 1;
+	TRY(actor_call(actor, REEF_POOL_SETTING, 0, &body, &answer));
+	WANT(answer.value == 5);
+	body.name = text_of("no_such");
+	WANT(actor_call(actor, REEF_POOL_SETTING, 0, &body, &answer) ==
+	     -ENOENT);
+	return 0;
+}
+
+static void broker_settings_are_kept(void **state)
+{
+	run_one(settings);
+}
+
+static int node_asks(struct actor *actor)
+{
+	actor->node = true;
+	TRY(actor_connect(actor));
+	WANT(actor_call(actor, REEF_POOL_SESSION_OPEN, 0, NULL, NULL) ==
+	     -EPERM);
+	WANT(actor_call(actor, REEF_POOL_NAME_LOOKUP, 0, NULL, NULL) == -EPERM);
+	WANT(actor_call(actor, REEF_POOL_USER_ADD, 1, NULL, NULL) == -EPERM);
+	return 0;
+}
+
+static void broker_node_asks_only_what_nodes_may(void **state)
+{
+	run_one(node_asks);
+}
+
+/* --- one journal, one broker --- */
+
+static int second_broker(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct reef_broker_options options = world->options;
+	struct reef_broker *broker;
+	int rc;
+
+	TRY(actor_join(actor));
+	options.store = reef_sim_host_disk(world->host);
+	options.key = &world->key;
+	options.listen = "sim:actor1/9";
+	options.sync_inline = true;
+	options.seed = 3;
+	TRY(world_mesh(&options.mesh));
+	rc = reef_broker_start(&options, &broker);
+	reef_mesh_close(options.mesh);
+	WANT(rc == -EBUSY);
+	WANT(reef_broker_health(world->broker) == 0);
+	return add_user(actor, "x", 1, NULL);
+}
+
+static void broker_journal_in_use_is_busy(void **state)
+{
+	run_one(second_broker);
+}
+
+static int broken_disk(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct reef_body body = {.name = text_of("names_max"), .flags = 1};
+	int rc;
+
+	TRY(actor_join(actor));
+	reef_store_fail_after(reef_sim_host_disk(world->host),
+			      1 + (uint32_t)actor->note[0]);
+	rc = add_user(actor, "x", 1, NULL);
+	if (rc == 0)
+		rc = add_user(actor, "y", 2, NULL);
+	WANT(rc == -EIO);
+	WANT(reef_broker_health(world->broker) == -EIO);
+	WANT(add_user(actor, "x", 1, NULL) == -EIO);
+	WANT(add_user(actor, "z", 3, NULL) == -EIO);
+	WANT(actor_call(actor, REEF_POOL_SETTING, 0, &body, NULL) == -EIO);
+	WANT(reef_broker_wait(world->broker, SECOND) == -EIO);
+	/* Another start finds a disk that works. */
+	reef_store_fail_after(reef_sim_host_disk(world->host), 0);
+	TRY(broker_again(world, true));
+	actor->sequence = 9;
+	TRY(actor_return(actor));
+	return actor_ask(actor, REEF_POOL_USER_ADD,
+			 &(struct reef_body){.name = text_of("z")}, NULL);
+}
+
+static void broker_broken_journal_is_told_to_everyone(void **state)
+{
+	uint64_t seed;
+
+	for (seed = 1; seed <= SEEDS; seed++) {
+		struct world world = {0};
+
+		world_start(&world, seed);
+		world_add(&world, broken_disk)->note[0] = seed % 2;
+		assert_int_equal(world_finish(&world), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(broker_session_opens_and_closes),
+		cmocka_unit_test(broker_session_resumes_with_its_key_only),
+		cmocka_unit_test(broker_impostor_is_not_let_in),
+		cmocka_unit_test(broker_users_come_and_go),
+		cmocka_unit_test(broker_settings_are_kept),
+		cmocka_unit_test(broker_node_asks_only_what_nodes_may),
+		cmocka_unit_test(broker_journal_in_use_is_busy),
+		cmocka_unit_test(broker_broken_journal_is_told_to_everyone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,7 +4,7 @@
  * chunk has an owner, a session; what its units are is the owner's business:
  *
  *   chunk   FREE --claim: CAS--> OWNED --release: CAS--> FREE
- *                                OWNED --adopt: CAS, the owner is FENCED-->
+ *                                OWNED --adopt: CAS, its owner is FENCED-->
  * OWNED unit    (never used) 0 -> SLAB class, n units | LARGE n units | INNER
  *                          <-> SPARE (was used, is free)
  *   block   0 -> LIVE -> FREE | RETIRED        LIVE <-> KEPT -> FREE | RETIRED
@@ -29,7 +29,9 @@
  *     leaves chunks of one owner; it may span adjacent ones, so a block may be
  *     larger than a chunk. Its head says how many units it has, the rest are
  *     INNER. The head is written last, after the headers of its blocks are
- *     zero (F3a), so whoever walks a chunk finds whole runs.
+ *     zero (F3a), so whoever walks a chunk finds whole runs. A chunk that is
+ *     released has no heads, and none reaches into it. One whose word was
+ *     never claimed (generation 0) has never been written.
  * (3) A block begins with its header word; the address given to the user is the
  *     word after it. Classes of at least 64 bytes are multiples of 64, so that
  *     a short address (ordinal 18, offset/64 20) can name such a block.
@@ -43,7 +45,8 @@
  *     CAS. Another's: CAS header LIVE or KEPT to FREE (RETIRED with
  *     REEF_FREE_LATER), and FAA 1 on the chunk's counter, one batch. The owner
  *     looks at counters now and then (before it claims or grows, and when it
- *     flushes) and takes back what it finds.
+ *     collects) and takes back what it finds. So freeing what its owner has
+ *     freed already, with no operation, may say 0; it changes nothing.
  * (7) R8: a RETIRED block waits in the owner's limbo, stamped with the reclaim
  *     epoch at which it was found, until safe_epoch is past it. Blocks that
  *     recovery frees wait likewise, as others may know of them.
@@ -61,8 +64,8 @@
  * Costs (asserted): allocate and free in one's own slab 0 operations; a new
  * slab in a chunk one owns at most 1 round trip; claiming a chunk 2 CAS on
  * average at 512 sessions with 1,024 chunks free (candidates are picked at
- * random from what a READ of the chunk words shows); another's free 1 round
- * trip.
+ * random from what a READ of the chunk words shows); another's free 2 round
+ * trips, 1 where the header was foreseen from the last one of that unit.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_CLIENT_HEAP_H
@@ -82,9 +85,22 @@ enum reef_block_kind {
 	REEF_BLOCK_KINDS = 256
 };
 
+/* Deliberate violations, to find out whether the tests can fail. */
+enum reef_heap_mutant {
+	REEF_HEAP_MUTANT_NONE,
+	REEF_HEAP_MUTANT_EARLY_REUSE,	   /* nothing waits in limbo: (7) */
+	REEF_HEAP_MUTANT_CLAIM_GENERATION, /* claims do not count: (1) */
+	REEF_HEAP_MUTANT_LATE_HEADER, /* published before its header: (4) */
+	REEF_HEAP_MUTANT_ADOPT_ALIVE, /* not asked whether FENCED: (8) */
+	REEF_HEAP_MUTANT_FREE_WRITE,  /* WRITE instead of CAS: (5) */
+	REEF_HEAP_MUTANTS
+};
+
 /* What a heap needs of the handle and the space it is in. */
 struct reef_heap_ops {
-	/* As reef_execute; also in addresses of extent headers. */
+	/* As reef_execute, also in addresses of extent headers; it neither asks
+	 * for headers that wait nor calls the heap otherwise. At most 128
+	 * accesses, of at most 1 MiB each. */
 	int (*execute)(void *context, struct reef_access *accesses,
 		       uint32_t count);
 	/* The space's extents that are LIVE, in no order: fills at most `max`
@@ -111,6 +127,7 @@ struct reef_heap_options {
 	uint32_t session;
 	uint64_t seed;	    /* of its choices */
 	uint32_t spare_max; /* empty chunks kept for later; 0: 4 */
+	enum reef_heap_mutant mutant;
 };
 
 /* Costs no operation. Caller owns *out. */
@@ -137,6 +154,8 @@ int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
  * wait. */
 bool reef_heap_has_pending(const struct reef_heap *heap);
 bool reef_heap_fold(struct reef_heap *heap, uint64_t address, uint64_t *header);
+/* The WRITE that had it failed: it waits again. */
+void reef_heap_unfold(struct reef_heap *heap, uint64_t address);
 int reef_heap_flush(struct reef_heap *heap);
 
 /* Take back what others freed; release empty chunks beyond spare_max, or all

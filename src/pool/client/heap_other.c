@@ -1,0 +1,250 @@
+/* heap_other.c - blocks that are another's: free, keep, how large.
+ *
+ *          LIVE --keep--> KEPT
+ *            |             |
+ *            +-------------+--> FREE, or RETIRED      all by CAS
+ *
+ * An address is somebody's word that a block begins there. The descriptors of
+ * its unit are read to see whether one does, with the header; then comes the
+ * CAS. Blocks of one slab are often freed one after the other, and their
+ * headers differ little, so what was seen of a unit last is kept: if the CAS
+ * with that header succeeds, one round trip was enough. If not, it brought the
+ * right one. */
+#include "pool/client/heap_internal.h"
+
+#include <assert.h>
+
+#define TRIES_MAX 8u /* each time somebody else changed it */
+#define LOOK_BACK 16u
+static_assert(LOOK_BACK >= HEAP_SLAB_UNITS_MAX, "a slab's head is in reach");
+
+/* Which run is the last unit of `descriptors` in? */
+static int find_run(const struct reef_heap *heap, const uint64_t *descriptors,
+		    uint32_t count, uint32_t unit, struct guess *guess)
+{
+	uint32_t at = count - 1, back;
+	uint64_t head;
+	const struct heap_class *class;
+
+	while (at && heap_descriptor_kind(descriptors[at]) == HEAP_UNIT_INNER)
+		at--;
+	head = descriptors[at];
+	back = count - 1 - at;
+	if (!heap_descriptor_is_head(head) ||
+	    heap_descriptor_units(head) <= back)
+		return heap_descriptor_kind(descriptors[count - 1]) ==
+				       HEAP_UNIT_NEVER
+			       ? -EINVAL
+			       : -EALREADY; /* a free run's */
+	guess->base = (uint64_t)(unit - back) << HEAP_UNIT_SHIFT;
+	if (heap_descriptor_kind(head) == HEAP_UNIT_LARGE) {
+		guess->block_size = (uint64_t)heap_descriptor_units(head)
+				    << HEAP_UNIT_SHIFT;
+		guess->end = guess->base + guess->block_size;
+		return 0;
+	}
+	if (heap_descriptor_class(head) >= heap->classes.count)
+		return -REEF_ECORRUPT;
+	class = &heap->classes.all[heap_descriptor_class(head)];
+	if (class->units != heap_descriptor_units(head))
+		return -REEF_ECORRUPT;
+	guess->block_size = class->block_size;
+	guess->end = guess->base + (uint64_t) class->blocks * class->block_size;
+	return 0;
+}
+
+static bool begins_block(const struct guess *guess, uint64_t address)
+{
+	uint64_t at = (uint32_t)address - (uint64_t)HEAP_HEADER;
+
+	return at >= guess->base && at < guess->end &&
+	       (at - guess->base) % guess->block_size == 0;
+}
+
+static struct guess *guess_of(struct reef_heap *heap, uint64_t address)
+{
+	uint64_t unit = address >> HEAP_UNIT_SHIFT;
+
+	return &heap->guesses[(unit ^ (unit >> 16)) % HEAP_GUESSES];
+}
+
+/* Read what is at an address. */
+static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
+{
+	struct extent *extent = heap_extent(heap, (uint32_t)(address >> 32));
+	uint32_t unit = (uint32_t)address >> HEAP_UNIT_SHIFT, count;
+	uint64_t descriptors[LOOK_BACK];
+	struct reef_access accesses[2];
+	int rc;
+
+	if (!extent) {
+		rc = heap_know_extents(heap);
+		if (rc)
+			return rc;
+		extent = heap_extent(heap, (uint32_t)(address >> 32));
+	}
+	if (!extent || address % 8 || unit >= extent->shape.units ||
+	    unit < extent->shape.first ||
+	    (uint32_t)address % REEF_UNIT_SIZE < HEAP_HEADER)
+		return -EINVAL;
+	count = unit - extent->shape.first + 1;
+	count = count < LOOK_BACK ? count : LOOK_BACK;
+	accesses[0] = heap_read(heap_descriptor_at(extent, unit - count + 1),
+				descriptors, count * 8);
+	accesses[1] = heap_read(address - HEAP_HEADER, &out->header, 8);
+	rc = heap_execute(heap, accesses, 2);
+	if (rc)
+		return rc;
+	rc = find_run(heap, descriptors, count, unit, out);
+	if (rc)
+		return rc;
+	if (!begins_block(out, address))
+		return -EINVAL;
+	if (!heap_header_is_sane(out->header))
+		return -REEF_ECORRUPT;
+	out->unit = address >> HEAP_UNIT_SHIFT;
+	return 0;
+}
+
+/* CAS the header from what it is thought to be; *header becomes what it was.
+ * The chunk's owner is told, unless that is us. */
+static int change_once(struct reef_heap *heap, uint64_t address,
+		       uint64_t *header, uint8_t state, bool ours)
+{
+	uint64_t at = address - HEAP_HEADER;
+	uint64_t value = heap_header_with(*header, state);
+	uint64_t chunk = (uint32_t)address >> 20;
+	struct reef_access accesses[2];
+
+	accesses[0] = heap_cas(at, *header, value);
+	accesses[1] = heap_faa(
+		heap_address((uint32_t)(address >> 32),
+			     HEAP_TABLE_AT + 8 + chunk * HEAP_TABLE_STEP),
+		1);
+	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_FREE_WRITE)) {
+		accesses[0] = heap_write(at, &value, 8);
+		accesses[0].result = *header;
+	}
+	heap_execute(heap, accesses, ours ? 1 : 2);
+	if (accesses[0].status)
+		return accesses[0].status;
+	*header = accesses[0].result;
+	return 0;
+}
+
+/* Is a header one that can be changed so? */
+static int check(uint64_t header, uint8_t state)
+{
+	if (header == 0 || !heap_header_is_out(header))
+		return -EALREADY;
+	if (state == HEAP_BLOCK_KEPT &&
+	    heap_header_state(header) == HEAP_BLOCK_KEPT)
+		return -EALREADY;
+	return 0;
+}
+
+static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
+		  uint8_t state, bool ours)
+{
+	struct guess *guess = guess_of(heap, address), seen;
+	uint64_t header = expect, was;
+	bool sure = expect != 0;
+	int rc;
+
+	if (!header && guess->unit == address >> HEAP_UNIT_SHIFT &&
+	    begins_block(guess, address) && check(guess->header, state) == 0)
+		header = guess->header;
+	for (uint32_t i = 0; i < TRIES_MAX; i++) {
+		if (!header) {
+			rc = look_at(heap, address, &seen);
+			if (rc)
+				return rc;
+			*guess = seen;
+			header = seen.header;
+			sure = true;
+		}
+		rc = sure ? check(header, state) : 0;
+		if (rc)
+			return rc;
+		was = header;
+		rc = change_once(heap, address, &header, state, ours);
+		if (rc)
+			return rc;
+		if (header == was) {
+			if (guess->unit == address >> HEAP_UNIT_SHIFT)
+				guess->header = was;
+			return 0;
+		}
+		/* What it is instead; if that is a block's, of the same owner,
+		 * there is no need to look. */
+		if (!sure &&
+		    (!heap_header_is_sane(header) || (header ^ was) >> 32))
+			header = 0;
+		sure = header != 0;
+	}
+	return -EAGAIN;
+}
+
+int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
+		    uint64_t expect, bool ours)
+{
+	return change(heap, address, expect,
+		      flags & REEF_FREE_LATER ? HEAP_BLOCK_RETIRED
+					      : HEAP_BLOCK_FREE,
+		      ours);
+}
+
+/* Keeping said -EALREADY: is it kept, or is it free? */
+static int keep_error(struct reef_heap *heap, uint64_t address)
+{
+	struct guess seen;
+	int rc = look_at(heap, address, &seen);
+
+	if (rc == -EALREADY || (!rc && !heap_header_is_out(seen.header)))
+		return -EINVAL;
+	return rc ? rc : -EALREADY;
+}
+
+int reef_heap_keep(struct reef_heap *heap, uint64_t address)
+{
+	struct run *run;
+	uint32_t *block = heap_block_at(heap, address, &run), was;
+	int rc;
+
+	if (!heap_run_at(heap, address)) {
+		rc = change(heap, address, 0, HEAP_BLOCK_KEPT, false);
+		return rc == -EALREADY ? keep_error(heap, address) : rc;
+	}
+	if (!block || !(*block & BLOCK_OUT) || *block & BLOCK_LIMBO)
+		return -EINVAL;
+	was = *block;
+	if (was & BLOCK_PENDING) {
+		rc = reef_heap_flush(heap);
+		if (rc)
+			return rc;
+	}
+	rc = change(heap, address,
+		    was & BLOCK_ADOPTED
+			    ? 0
+			    : heap_block_header(heap, was, HEAP_BLOCK_LIVE),
+		    HEAP_BLOCK_KEPT, true);
+	if (rc)
+		return rc == -EALREADY ? keep_error(heap, address) : rc;
+	block = heap_block_at(heap, address, &run);
+	if (block && (*block & BLOCK_GENERATION) == (was & BLOCK_GENERATION))
+		*block |= BLOCK_TOLD;
+	return 0;
+}
+
+int heap_other_size(struct reef_heap *heap, uint64_t address, uint64_t *size)
+{
+	struct guess seen;
+	int rc = look_at(heap, address, &seen);
+
+	if (rc == -EALREADY || (!rc && !heap_header_is_out(seen.header)))
+		return -EINVAL;
+	if (rc)
+		return rc;
+	*size = seen.block_size - HEAP_HEADER;
+	return 0;
+}

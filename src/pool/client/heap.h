@@ -4,8 +4,8 @@
  * chunk has an owner, a session; what its units are is the owner's business:
  *
  *   chunk   FREE --claim: CAS--> OWNED --release: CAS--> FREE
- *                                OWNED --adopt: CAS, its owner is FENCED-->
- * OWNED unit    (never used) 0 -> SLAB class, n units | LARGE n units | INNER
+ *                                OWNED --adopt: CAS--> OWNED by another
+ *   unit    (never used) 0 -> SLAB class, n units | LARGE n units | INNER
  *                          <-> SPARE (was used, is free)
  *   block   0 -> LIVE -> FREE | RETIRED        LIVE <-> KEPT -> FREE | RETIRED
  *

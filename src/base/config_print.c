@@ -90,6 +90,6 @@ void reef_config_help(const struct reef_config *config,
 			help_setting(&config->settings[i], stream);
 	print_aligned(stream, "  --config FILE", "settings are read from it");
 	print_aligned(stream, "  --check-config",
-		      "print the settings in force and where they came from");
+		      "print the settings and where each came from");
 	print_aligned(stream, "  --help", "this text");
 }

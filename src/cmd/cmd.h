@@ -20,6 +20,7 @@ struct command {
 
 /* Each in src/cmd/<name>.c, listed in main.c. `--help` is theirs to answer. */
 int cmd_bench(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 

@@ -9,6 +9,7 @@
 
 static const struct command commands[] = {
 	{"bench", "measure, beside the raw limit and beside peers", cmd_bench},
+	{"doctor", "is this machine fit, and what would help?", cmd_doctor},
 	{"sim", "what a cluster would do, in simulation", cmd_sim},
 	{"version", "what this build is and has in it", cmd_version},
 };

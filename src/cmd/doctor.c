@@ -1,0 +1,96 @@
+/* doctor.c - `reef doctor`: is this machine fit, and what would make it so? */
+#include "pool/doctor/doctor.h"
+#include "cmd/cmd.h"
+#include "cmd/json.h"
+
+#include <reef/error.h>
+#include <stdio.h>
+
+static const char usage[] =
+	"usage: reef doctor [OPTIONS]\n\n"
+	"Looks at what Reef needs of this machine, and says what is missing "
+	"and which\ncommand would help. It changes nothing. Status 1: there is "
+	"a problem.\n";
+
+static void print_finding(const struct reef_finding *finding)
+{
+	printf("%-8s %s: %s\n", reef_verdict_name(finding->verdict),
+	       finding->name, finding->found);
+	if (*finding->advice)
+		printf("%-8s   %s\n", "", finding->advice);
+	if (*finding->command)
+		printf("%-8s   $ %s\n", "", finding->command);
+}
+
+static void print_people(const struct reef_diagnosis *diagnosis)
+{
+	for (uint32_t i = 0; i < diagnosis->count; i++)
+		print_finding(&diagnosis->findings[i]);
+	printf("\n%u looked at, %u warnings, %u problems\n", diagnosis->count,
+	       diagnosis->warnings, diagnosis->problems);
+}
+
+static void print_field(const char *name, const char *text, const char *end)
+{
+	printf("\"%s\":", name);
+	reef_json_string(stdout, text);
+	fputs(end, stdout);
+}
+
+static void print_json(const struct reef_diagnosis *diagnosis)
+{
+	const struct reef_finding *finding = diagnosis->findings;
+
+	printf("{\"warnings\":%u,\"problems\":%u,\"findings\":[",
+	       diagnosis->warnings, diagnosis->problems);
+	for (uint32_t i = 0; i < diagnosis->count; i++, finding++) {
+		fputs(i ? ",\n{" : "\n{", stdout);
+		print_field("name", finding->name, ",");
+		print_field("verdict", reef_verdict_name(finding->verdict),
+			    ",");
+		print_field("found", finding->found, ",");
+		print_field("advice", finding->advice, ",");
+		print_field("command", finding->command, "}");
+	}
+	puts("\n]}");
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	bool json = false;
+	const struct reef_config_flag flags[] = {
+		{.name = "json", .help = "for programs", .given = &json},
+		{0},
+	};
+	const struct reef_config_input input = {
+		.argc = argc,
+		.argv = argv,
+		.uses = REEF_USE_BROKER | REEF_USE_NODE | REEF_USE_CLIENT,
+		.flags = flags,
+	};
+	struct reef_settings settings;
+	struct reef_diagnosis *diagnosis;
+	int rc = cmd_settings(&input, usage, &settings);
+
+	if (rc >= 0)
+		return rc;
+	if (reef_config_rest_count(settings.config) > 0) {
+		rc = cmd_usage_error("doctor", "unexpected argument \"%s\"",
+				     reef_config_rest(settings.config, 0));
+		goto out;
+	}
+	rc = reef_diagnosis_create(
+		&(struct reef_doctor_options){.settings = &settings},
+		&diagnosis);
+	if (rc) {
+		fprintf(stderr, "reef doctor: %s\n", reef_error_text(rc));
+		rc = 1;
+		goto out;
+	}
+	(json ? print_json : print_people)(diagnosis);
+	rc = diagnosis->problems > 0;
+	reef_diagnosis_destroy(diagnosis);
+out:
+	reef_settings_fini(&settings);
+	return rc;
+}

@@ -1,0 +1,238 @@
+/* places.c - ports and sockets, directories, and files with keys. */
+#include "pool/doctor/internal.h"
+
+#include "base/private.h"
+#include "pool/keys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- where it would listen --- */
+
+static void examine_port(struct doctor *doctor, const char *address)
+{
+	struct reef_finding *finding = doctor_find(doctor, "port %s", address);
+	const char *port = strrchr(address, ':');
+	int rc = doctor->probes->bind(address);
+
+	port = port ? port + 1 : address;
+	switch (rc) {
+	case 0:
+		doctor_found(finding, "free");
+		break;
+	case -EADDRINUSE:
+		doctor_found(finding, "in use");
+		doctor_judge(finding, REEF_VERDICT_WARN,
+			     "a pool is running here already, or somebody else "
+			     "has the port");
+		doctor_command(finding, "ss -ltnp 'sport = :%s'", port);
+		break;
+	case -EACCES:
+		doctor_found(finding, "not allowed");
+		doctor_judge(finding, REEF_VERDICT_PROBLEM,
+			     "ports this low are not for every user");
+		doctor_command(finding,
+			       "sudo sysctl -w "
+			       "net.ipv4.ip_unprivileged_port_start=%s",
+			       port);
+		break;
+	case -EADDRNOTAVAIL:
+	case -EHOSTUNREACH:
+		doctor_found(finding, "%s", reef_error_text(rc));
+		doctor_judge(finding, REEF_VERDICT_PROBLEM,
+			     "this machine does not have the address that "
+			     "`listen` names");
+		doctor_command(finding, "ip -brief address");
+		break;
+	default:
+		doctor_found(finding, "%s", reef_error_text(rc));
+		doctor_judge(finding, REEF_VERDICT_PROBLEM,
+			     "nobody could listen there");
+	}
+}
+
+static void examine_socket(struct doctor *doctor, const char *path)
+{
+	struct reef_finding *finding = doctor_find(doctor, "socket %s", path);
+	struct stat status;
+
+	/* Names in the abstract space are whoever's comes first. */
+	if (path[0] == '@') {
+		doctor_found(finding, "not a file");
+	} else if (lstat(path, &status)) {
+		doctor_found(finding, "not there");
+	} else if (S_ISSOCK(status.st_mode)) {
+		doctor_found(finding, "there: a pool is running, or was");
+	} else {
+		doctor_found(finding, "there, and not a socket");
+		doctor_judge(finding, REEF_VERDICT_PROBLEM,
+			     "it is not Reef's, and is left alone");
+		doctor_command(finding, "ls -l %s", path);
+	}
+}
+
+static void examine_listen(struct doctor *doctor)
+{
+	const struct reef_config *config = doctor->settings->config;
+	uint32_t count = reef_config_count(config, REEF_SET_LISTEN);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const char *address =
+			reef_config_item(config, REEF_SET_LISTEN, i);
+		const char *colon = strchr(address, ':');
+
+		if (!colon)
+			continue;
+		if (strncmp(address, "shm:", 4) == 0)
+			examine_socket(doctor, colon + 1);
+		else
+			examine_port(doctor, colon + 1);
+	}
+}
+
+/* --- directories --- */
+
+/* Could it be made: may we write into what is there of its parents? */
+static int could_make(const char *path)
+{
+	char *own = strdup(path), *slash;
+	int rc = -ENOENT;
+
+	if (!own)
+		return -ENOMEM;
+	while (rc == -ENOENT && (slash = strrchr(own, '/'))) {
+		slash[slash == own] = '\0';
+		rc = access(own, W_OK | X_OK) ? -errno : 0;
+		if (slash == own)
+			break;
+	}
+	free(own);
+	return rc;
+}
+
+static void repair(struct reef_finding *finding, const struct stat *status,
+		   const char *path, const char *mode)
+{
+	if (S_ISLNK(status->st_mode))
+		doctor_command(finding, "ls -l %s", path);
+	else if (status->st_uid != geteuid())
+		doctor_command(finding, "sudo chown %lu %s",
+			       (unsigned long)geteuid(), path);
+	else
+		doctor_command(finding, "chmod %s %s", mode, path);
+}
+
+static void examine_directory(struct doctor *doctor, const char *name,
+			      const char *path)
+{
+	struct reef_finding *finding;
+	struct stat status;
+	const char *fault;
+	int rc;
+
+	if (!path)
+		return;
+	finding = doctor_find(doctor, "%s directory", name);
+	if (lstat(path, &status)) {
+		rc = errno == ENOENT ? could_make(path) : -errno;
+		if (rc == 0) {
+			doctor_found(finding, "%s: not there yet", path);
+			return;
+		}
+		doctor_found(finding, "%s: not there, and cannot be made: %s",
+			     path, reef_error_text(rc));
+		doctor_judge(finding, REEF_VERDICT_PROBLEM,
+			     "it has to be this user's");
+		doctor_command(finding, "sudo install -d -m 700 -o %lu %s",
+			       (unsigned long)geteuid(), path);
+		return;
+	}
+	fault = reef_private_fault(&status, S_IFDIR);
+	if (!fault) {
+		doctor_found(finding, "%s: ours alone", path);
+		return;
+	}
+	doctor_found(finding, "%s: %s", path, fault);
+	doctor_judge(finding, REEF_VERDICT_PROBLEM,
+		     "it is refused, because others could put something there");
+	repair(finding, &status, path, "700");
+}
+
+/* --- keys --- */
+
+static int load_key(const char *path)
+{
+	struct reef_key key;
+	int rc = reef_key_load(path, &key);
+
+	reef_key_wipe(&key);
+	return rc;
+}
+
+static int load_credential(const char *path)
+{
+	struct reef_credential credential;
+	int rc = reef_credential_load(path, &credential);
+
+	reef_key_wipe(&credential.key);
+	return rc;
+}
+
+static void examine_key(struct doctor *doctor, const char *name,
+			const char *path, int (*load)(const char *path))
+{
+	struct reef_finding *finding;
+	struct stat status;
+	const char *fault;
+	int rc;
+
+	if (!path)
+		return;
+	finding = doctor_find(doctor, "%s", name);
+	if (lstat(path, &status)) {
+		rc = -errno;
+		doctor_found(finding, "%s: %s", path, reef_error_text(rc));
+		/* The broker makes the pool's key; a user's comes from it. */
+		if (load != load_key || rc != -ENOENT)
+			doctor_judge(finding, REEF_VERDICT_PROBLEM,
+				     "the owner of the pool makes them, with "
+				     "`reef user add`");
+		return;
+	}
+	fault = reef_private_fault(&status, S_IFREG);
+	if (fault) {
+		doctor_found(finding, "%s: %s", path, fault);
+		doctor_judge(finding, REEF_VERDICT_PROBLEM,
+			     "it is refused: whoever reads it is let in. If "
+			     "others have, make a new one");
+		repair(finding, &status, path, "600");
+		return;
+	}
+	rc = load(path);
+	if (rc == 0) {
+		doctor_found(finding, "%s: ours alone, and whole", path);
+		return;
+	}
+	doctor_found(finding, "%s: %s", path, reef_error_text(rc));
+	doctor_judge(finding, REEF_VERDICT_PROBLEM,
+		     "it is not such a key, or damaged: bring it back from a "
+		     "copy");
+}
+
+void doctor_places(struct doctor *doctor)
+{
+	const struct reef_settings *settings = doctor->settings;
+
+	examine_listen(doctor);
+	examine_directory(doctor, "data", settings->data);
+	examine_directory(doctor, "runtime", settings->run);
+	examine_key(doctor, "key file", settings->key_file, load_key);
+	examine_key(doctor, "credential", settings->credential,
+		    load_credential);
+}

@@ -64,6 +64,19 @@ struct stub {
 	bool look_ready;
 };
 
+struct client {
+	struct world *world;
+	struct reef_mesh *mesh;
+	struct reef_port *port;
+	struct reef_queue *queue;
+	struct reef_link *link;
+	uint32_t door;
+	struct reef_remote *remote;
+	struct client *copy; /* in world->clients */
+};
+
+#define CLIENTS_MAX 8
+
 struct machine {
 	struct world *world;
 	uint32_t index;
@@ -92,6 +105,8 @@ struct world {
 	uint64_t holder_key;
 	int holder_result; /* 1: not yet */
 	uint64_t available;
+	/* Copies of what scripts have open, for those that end early. */
+	struct client clients[CLIENTS_MAX];
 	char directory[64];
 	uint64_t note[4]; /* the test's own */
 };
@@ -335,20 +350,12 @@ static inline int ask_fence(struct world *world, uint32_t node,
 
 /* --- clients --- */
 
-struct client {
-	struct reef_mesh *mesh;
-	struct reef_port *port;
-	struct reef_queue *queue;
-	struct reef_link *link;
-	uint32_t door;
-	struct reef_remote *remote;
-};
-
 static inline int client_prove(struct world *world, uint32_t node,
 			       const char *identity, uint32_t session,
 			       const struct reef_key *key, const char *only,
 			       struct client *client)
 {
+	struct client *copy = world->clients;
 	struct reef_connect_options options = {
 		.session = session,
 		.identity = identity,
@@ -356,12 +363,16 @@ static inline int client_prove(struct world *world, uint32_t node,
 	char addresses[1024];
 	int rc;
 
-	memset(client, 0, sizeof(*client));
+	while (copy->world)
+		copy++;
+	*client = (struct client){.world = world, .copy = copy};
 	memcpy(options.key, key->bytes, sizeof(options.key));
 	rc = world_mesh(world, &client->mesh);
+	*copy = *client;
 	if (rc)
 		return rc;
 	rc = reef_port_open(client->mesh, NULL, &client->port);
+	*copy = *client;
 	if (rc)
 		return rc;
 	snprintf(addresses, sizeof(addresses), "%s",
@@ -372,6 +383,7 @@ static inline int client_prove(struct world *world, uint32_t node,
 		       (size_t)(strstr(addresses, only) - addresses));
 	rc = reef_port_connect(client->port, addresses, 0, &options,
 			       &client->link, &client->door);
+	*copy = *client;
 	if (rc)
 		return rc;
 	if (only && addresses[0] == ' ')
@@ -410,6 +422,8 @@ static inline void client_close(struct client *client)
 	reef_link_close(client->link);
 	reef_port_close(client->port);
 	reef_mesh_close(client->mesh);
+	if (client->copy)
+		memset(client->copy, 0, sizeof(*client));
 	memset(client, 0, sizeof(*client));
 }
 
@@ -541,6 +555,8 @@ static inline int holder_main(struct reef_sim_host *host, void *arg)
 	if (!rc && world->holder_key) {
 		keys[0] = world->holder_key;
 		rc = client_open(world, 0, HOLDER, &client);
+		memset(client.copy, 0, sizeof(client)); /* not the script's */
+		client.copy = NULL;
 		if (!rc)
 			rc = client_attach(&client, keys);
 		world->holder_result = rc;
@@ -590,6 +606,9 @@ static inline int world_main(void *arg)
 	for (uint32_t i = 0; i < world->machines_count; i++)
 		if (world->machines[i].fiber)
 			reef_fiber_join(world->machines[i].fiber, NULL);
+	for (uint32_t i = 0; i < CLIENTS_MAX; i++)
+		if (world->clients[i].world)
+			client_close(&world->clients[i]);
 	stub_stop(&world->stub);
 	reef_mesh_close(world->stub.mesh);
 	return 0;
@@ -669,6 +688,61 @@ static inline int world_run_real(struct world *world)
 	}
 	assert_int_equal(rmdir(world->directory), 0);
 	return world->result;
+}
+
+/* --- for tests --- */
+
+#define SEEDS 20
+
+static inline int run_with(int (*script)(struct world *world), uint32_t nodes,
+			   enum reef_node_mutant mutant)
+{
+	struct world *world = malloc(sizeof(*world));
+	int rc = 0;
+
+	assert_non_null(world);
+	for (uint64_t seed = 1; !rc && seed <= SEEDS; seed++) {
+		world_init(world, nodes, script);
+		world->machines[0].options.mutant = mutant;
+		rc = world_run_sim(world, seed);
+	}
+	free(world);
+	return rc;
+}
+
+static inline void run(int (*script)(struct world *world), uint32_t nodes)
+{
+	assert_int_equal(run_with(script, nodes, REEF_NODE_MUTANT_NONE), 0);
+}
+
+static inline void run_real(int (*script)(struct world *world), uint32_t nodes)
+{
+	struct world *world = malloc(sizeof(*world));
+
+	assert_non_null(world);
+	world_init(world, nodes, script);
+	assert_int_equal(world_run_real(world), 0);
+	free(world);
+}
+
+/* Ask until it is done, in a fiber. */
+struct request {
+	struct world *world;
+	uint16_t kind;
+	uint32_t extent;
+	int result;
+	uint64_t keys[REEF_DOORS_MAX];
+};
+
+static inline int request_fiber(void *arg)
+{
+	struct request *request = arg;
+
+	do
+		request->result = ask_extent(request->world, 0, request->kind,
+					     request->extent, request->keys);
+	while (request->result == -ETIMEDOUT);
+	return 0;
 }
 
 #endif

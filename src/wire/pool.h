@@ -49,7 +49,7 @@ enum reef_pool_kind {
 				  * none) -> space, rights, size: extent size,
 				  * keeping, kind, version, flags, rows */
 	REEF_POOL_SPACE_CLOSE,	 /* space -> - */
-	REEF_POOL_SPACE_EXTENTS, /* space, version, ordinal: after that one
+	REEF_POOL_SPACE_EXTENTS, /* space, version, ordinal: from that one on
 				  * -> version, flags, rows: nodes, extents */
 	REEF_POOL_SPACE_DROP,	 /* [m] space -> - */
 	REEF_POOL_SPACE_QUOTA,	 /* [m] space, size -> - */
@@ -147,7 +147,10 @@ enum reef_row_kind {
 };
 
 /* Flat too. EXTENT: extent, ordinal, space, node, era (its epoch), state, size,
- * keys. NODE: node, state, incarnation, domain, size (capacity), used, count
+ * keys (all 0 while it is MOVING or LOST, and while its node has not told them
+ * since a restart of the broker: whoever holds keys of that epoch goes on with
+ * them; others than those held: the old ones are void, also in one epoch).
+ * NODE: node, state, incarnation, domain, size (capacity), used, count
  * (extents), age_ns (since it was heard), value (free memory of its machine),
  * name, addresses. SESSION: session, user, state, pid, age_ns (since it
  * renewed), node (0, else the link is down), name, addresses (the fabric really

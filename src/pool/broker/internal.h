@@ -7,9 +7,13 @@
  *   sessions.c  open, resume, close; renewal words; users
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
  *   names.c     (state) and bind.c: requests about names
- *   nodes.c     register, pulse, death; fences; calls to nodes
+ *   nodes.c     who lends; death; fences; calls to nodes
+ *   register.c  register, what a node has, pulse
  *   spaces.c    open, extents, drop, quota, token, revoke
- *   extents.c   placement, create, remove, revoke under pressure
+ *   extents.c   placement, create, remove
+ *   drop.c      what the state does not have goes at the nodes too
+ *   reclaim.c   revocable extents back to their owner
+ *   rekey.c     new keys for a space whose tokens were revoked
  *   move.c      drain: extents from node to node
  *   status.c    lists, events
  *
@@ -80,6 +84,8 @@ struct broker_session {
 	struct broker_session *next;
 };
 
+#define BROKER_MOVES_MAX 4 /* from one node at once */
+
 /* A node that is not DEAD. */
 struct broker_node {
 	uint32_t id;
@@ -89,14 +95,23 @@ struct broker_node {
 	uint64_t heard_ns;
 	uint64_t machine_free, wanted; /* as it said last */
 	uint32_t links;
-	bool draining; /* a fiber works on it */
+	uint32_t fences_told; /* slots of sessions, since REGISTER */
+	bool dropping;	      /* a fiber has its drops: drop.c */
+	/* move.c */
+	bool draining;			   /* a fiber works on it */
+	uint32_t moving[BROKER_MOVES_MAX]; /* extents, each by a fiber */
+	uint64_t stuck_until_ns; /* no room elsewhere: not before then */
 	struct broker_node *next;
 };
 
 /* What an extent's node told: its keys, by door. By extent number. */
 struct broker_extent {
-	uint32_t number;
-	bool present;
+	uint32_t number, node;
+	bool present;  /* its keys are known */
+	bool told;     /* since the node registered last */
+	bool closed;   /* withdrawn from clients, or being so: move.c */
+	bool rekeying; /* and by rekey.c, which opens it again */
+	bool revoking; /* on its way back to its owner: reclaim.c */
 	uint64_t keys[REEF_DOORS_MAX];
 };
 
@@ -138,8 +153,9 @@ struct reef_broker {
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */
 	uint32_t extents_count, extents_room;
-	uint64_t changes;	/* stamps versions of spaces */
-	uint64_t version_floor; /* of spaces without an entry */
+	struct broker_drop *drops; /* drop.c */
+	uint64_t changes;	   /* stamps versions of spaces */
+	uint64_t version_floor;	   /* of spaces without an entry */
 	struct broker_version {
 		uint32_t space;
 		uint64_t version;

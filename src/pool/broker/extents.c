@@ -1,0 +1,457 @@
+/* extents.c - which node an extent comes to, and how it is made and removed.
+ *
+ * (1) An extent is durable before its node is asked to create it, and whoever
+ *     asked for it is answered when the node has confirmed. A node that is away
+ *     or refuses: the extent is removed, journaled too, and another node asked;
+ *     none left: -ENOSPC, and nothing stays.
+ * (2) Placement: two random nodes that are OK, ready and have room, and of them
+ *     the one that is less full. A fresh empty one among n gets about 2/n of
+ *     what comes, never all of it.
+ * (3) Memory that is being dropped is not room yet. Where it would be, or a
+ *     node is away that has room, a request waits for at most node_ttl before
+ *     it is told that the pool is full: neither a drop nor a restart makes one.
+ * (4) A repetition gets the extent of the first try. Only if a node refused
+ *     that one, and the broker restarted meanwhile, can a repetition leave a
+ *     second one in the space, where the space's users find it. */
+#include "pool/broker/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --- what nodes told --- */
+
+static uint32_t index_of(const struct reef_broker *broker, uint32_t number)
+{
+	uint32_t low = 0, high = broker->extents_count, middle;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (broker->extents[middle].number < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct broker_extent *broker_extent_find(struct reef_broker *broker,
+					 uint32_t number)
+{
+	uint32_t i = index_of(broker, number);
+
+	if (i < broker->extents_count && broker->extents[i].number == number)
+		return &broker->extents[i];
+	return NULL;
+}
+
+static struct broker_extent *insert(struct reef_broker *broker, uint32_t number)
+{
+	uint32_t i = index_of(broker, number), room = broker->extents_room;
+	struct broker_extent *grown;
+
+	if (broker->extents_count == room) {
+		room = room ? 2 * room : 64;
+		grown = realloc(broker->extents, room * sizeof(*grown));
+		if (!grown)
+			return NULL;
+		broker->extents = grown;
+		broker->extents_room = room;
+	}
+	grown = &broker->extents[i];
+	memmove(grown + 1, grown, (broker->extents_count - i) * sizeof(*grown));
+	broker->extents_count++;
+	*grown = (struct broker_extent){.number = number};
+	return grown;
+}
+
+int broker_extent_set(struct reef_broker *broker, uint32_t number,
+		      const uint64_t keys[REEF_DOORS_MAX])
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct broker_extent *told = broker_extent_find(broker, number);
+
+	if (!told)
+		told = insert(broker, number);
+	if (!told)
+		return -ENOMEM;
+	told->node = extent->node;
+	told->told = told->present = true;
+	told->closed = false;
+	memcpy(told->keys, keys, sizeof(told->keys));
+	return 0;
+}
+
+void broker_extent_forget(struct reef_broker *broker, uint32_t number)
+{
+	struct broker_extent *told = broker_extent_find(broker, number);
+	struct broker_extent *end = broker->extents + broker->extents_count;
+
+	if (!told)
+		return;
+	memmove(told, told + 1, (size_t)(end - told - 1) * sizeof(*told));
+	broker->extents_count--;
+}
+
+void broker_extents_forget(struct reef_broker *broker, uint32_t node)
+{
+	uint32_t from, to = 0;
+
+	for (from = 0; from < broker->extents_count; from++)
+		if (broker->extents[from].node != node)
+			broker->extents[to++] = broker->extents[from];
+	broker->extents_count = to;
+}
+
+/* --- placement --- */
+
+void broker_avoid(struct broker_avoid *avoid, uint32_t node)
+{
+	if (avoid->count < BROKER_AVOID_MAX)
+		avoid->nodes[avoid->count++] = node;
+}
+
+static bool is_avoided(const struct broker_avoid *avoid, uint32_t node)
+{
+	uint32_t i;
+
+	for (i = 0; avoid && i < avoid->count; i++)
+		if (avoid->nodes[i] == node)
+			return true;
+	return false;
+}
+
+struct wish {
+	struct reef_broker *broker;
+	uint64_t size;
+	uint32_t extent;
+	const struct broker_avoid *avoid;
+	bool soon; /* one will have room */
+};
+
+static bool suits(struct wish *wish, const struct reef_state_node *node)
+{
+	struct reef_broker *broker = wish->broker;
+	uint64_t room = node->capacity - node->used;
+
+	if (node->state != REEF_NODE_OK || room < wish->size ||
+	    is_avoided(wish->avoid, node->id))
+		return false;
+	if (broker_node_is_ready(broker_node_find(broker, node->id)) &&
+	    room - wish->size >= broker_drop_bytes(broker, node->id) &&
+	    !(wish->extent &&
+	      broker_drop_pending(broker, node->id, wish->extent)))
+		return true;
+	wish->soon = true;
+	return false;
+}
+
+static double fullness(const struct reef_state_node *node)
+{
+	return (double)node->used / (double)node->capacity;
+}
+
+/* The index-th of those that suit. */
+static const struct reef_state_node *pick(struct wish *wish, uint64_t index)
+{
+	const struct reef_state_node *nodes;
+	size_t count, i;
+
+	nodes = reef_state_nodes(wish->broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (suits(wish, &nodes[i]) && index-- == 0)
+			return &nodes[i];
+	return NULL;
+}
+
+static uint32_t place(struct wish *wish)
+{
+	struct reef_random *random = &wish->broker->random;
+	const struct reef_state_node *nodes, *one, *other;
+	uint64_t fit = 0, first, second;
+	size_t count, i;
+
+	nodes = reef_state_nodes(wish->broker->state, &count);
+	for (i = 0; i < count; i++)
+		fit += suits(wish, &nodes[i]);
+	if (fit == 0)
+		return 0;
+	first = reef_random_below(random, fit);
+	one = pick(wish, first);
+	if (fit == 1)
+		return one->id;
+	second = reef_random_below(random, fit - 1);
+	second += second >= first;
+	other = pick(wish, second);
+	return fullness(other) < fullness(one) ? other->id : one->id;
+}
+
+uint32_t broker_place(struct reef_broker *broker, uint64_t size,
+		      uint32_t extent, const struct broker_avoid *avoid)
+{
+	struct wish wish = {broker, size, extent, avoid, false};
+
+	return place(&wish);
+}
+
+/* As broker_place, and (3). */
+static int place_or_wait(struct reef_broker *broker, uint64_t size,
+			 const struct broker_avoid *avoid, uint32_t *node)
+{
+	uint64_t until_ns = reef_now_ns() + broker_node_ttl(broker), now_ns;
+	struct wish wish = {broker, size, 0, avoid, false};
+	int rc;
+
+	for (;;) {
+		wish.soon = false;
+		*node = place(&wish);
+		if (*node)
+			return 0;
+		now_ns = reef_now_ns();
+		if (!wish.soon || now_ns >= until_ns)
+			return -ENOSPC;
+		rc = broker_sleep(broker, until_ns - now_ns);
+		if (rc)
+			return rc;
+	}
+}
+
+/* --- make --- */
+
+int broker_extent_create(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct reef_body body = {
+		.extent = number,
+		.space = extent->space,
+		.era = extent->epoch,
+		.size = extent->size,
+	};
+	uint32_t node = extent->node;
+	struct reef_answer answer = {0};
+	int rc;
+
+	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_CREATE,
+				    &body, &answer);
+	if (rc)
+		return rc;
+	extent = reef_state_extent(broker->state, number);
+	if (extent && extent->node == node && extent->epoch == body.era)
+		rc = broker_extent_set(broker, number, answer.body.keys);
+	else
+		broker_drop_later(broker, node, number, body.size);
+	reef_answer_free(&answer);
+	broker_wake(broker);
+	return rc;
+}
+
+/* Remove it, journaled, and have it dropped wherever it was. */
+static int take_back(struct reef_broker *broker, uint32_t number,
+		     const struct reef_request *request)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_REMOVE,
+		.id = number,
+	};
+	struct reef_state_extent was;
+	int rc;
+
+	if (!extent)
+		return -ENOENT;
+	was = *extent;
+	rc = broker_commit(broker, &record, request, NULL);
+	if (rc)
+		return rc;
+	broker_extent_forget(broker, number);
+	rc = broker_wait_durable(broker, broker->applied);
+	if (rc)
+		return rc;
+	broker_notice_space(broker, was.space);
+	if (was.node)
+		broker_drop_later(broker, was.node, number, was.size);
+	if (was.target)
+		broker_drop_later(broker, was.target, number, was.size);
+	return 0;
+}
+
+static int journal_add(struct reef_broker *broker, uint32_t space,
+		       uint64_t size, uint32_t node,
+		       const struct reef_request *request, uint32_t *number)
+{
+	struct reef_state_summary summary;
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_ADD,
+		.space = space,
+		.node = node,
+		.size = size,
+	};
+	int rc;
+
+	rc = reef_state_pick_ordinal(broker->state, space, &record.ordinal);
+	if (rc)
+		return rc;
+	reef_state_summary(broker->state, &summary);
+	record.id = *number = summary.next_extent;
+	return broker_commit_wait(broker, &record, request);
+}
+
+/* Try nodes until one has it. request: settled with the first; NULL: it was. */
+static int add(struct reef_broker *broker, uint32_t space, uint64_t size,
+	       const struct reef_request *request, uint32_t *number)
+{
+	struct broker_avoid avoid = {0};
+	uint32_t node;
+	int rc;
+
+	for (;;) {
+		rc = place_or_wait(broker, size, &avoid, &node);
+		if (rc == 0)
+			rc = journal_add(broker, space, size, node, request,
+					 number);
+		if (rc)
+			return rc;
+		request = NULL;
+		rc = broker_extent_create(broker, *number);
+		if (rc == 0 && reef_state_extent(broker->state, *number))
+			return 0;
+		if (rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
+			return rc;
+		if (take_back(broker, *number, NULL) == -ENOENT)
+			return -ENOENT; /* with its space, meanwhile */
+		broker_avoid(&avoid, node);
+	}
+}
+
+/* A repetition, while the first try is under way or after it: wait until the
+ * extent is there.  -ENOENT: it is gone. */
+static int await(struct reef_broker *broker, uint32_t number)
+{
+	const struct broker_extent *told;
+	int rc;
+
+	while (reef_state_extent(broker->state, number)) {
+		told = broker_extent_find(broker, number);
+		if (told && told->present)
+			return 0;
+		rc = broker_sleep(broker, broker_node_ttl(broker));
+		if (rc)
+			return rc;
+	}
+	return -ENOENT;
+}
+
+static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
+{
+	const struct reef_state_space *in =
+		reef_state_space(broker->state, space);
+
+	if (size > REEF_EXTENT_SIZE_MAX || size % REEF_EXTENT_ALIGN)
+		return -EINVAL;
+	return size > in->quota - in->used ? -EDQUOT : 0;
+}
+
+int broker_extent_add(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	uint32_t space = request->body.space, number = 0;
+	const struct reef_request *settles = request;
+	const struct reef_state_extent *extent;
+	uint64_t size = request->body.size, result;
+	int rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
+
+	if (rc)
+		return rc;
+	rc = broker_repeated(broker, request, REEF_RECORD_EXTENT_ADD, &result);
+	if (rc < 0)
+		return rc;
+	if (rc > 0) {
+		settles = NULL;
+		number = (uint32_t)result;
+		rc = await(broker, number);
+		if (rc && rc != -ENOENT)
+			return rc;
+	}
+	if (size == 0)
+		size = reef_state_setting(broker->state,
+					  REEF_SETTING_EXTENT_SIZE);
+	if (number == 0 || rc) {
+		rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
+		if (rc == 0)
+			rc = check_size(broker, space, size);
+		if (rc == 0)
+			rc = add(broker, space, size, settles, &number);
+	}
+	if (rc)
+		return rc;
+	extent = reef_state_extent(broker->state, number);
+	if (!extent)
+		return -ENOENT;
+	broker_notice_space(broker, space);
+	if (extent->node)
+		broker_node_row(broker,
+				reef_state_node(broker->state, extent->node),
+				room);
+	broker_extent_row(broker, extent, room);
+	broker_rows_end(answer, room);
+	return 0;
+}
+
+/* --- unmake --- */
+
+int broker_extent_remove(struct reef_broker *broker,
+			 const struct reef_request *request,
+			 struct reef_body *answer, struct reef_cursor_out *room)
+{
+	uint32_t number = request->body.extent;
+	const struct reef_state_extent *extent;
+	uint64_t result;
+	int rc;
+
+	rc = broker_repeated(broker, request, REEF_RECORD_EXTENT_REMOVE,
+			     &result);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	extent = reef_state_extent(broker->state, number);
+	if (!extent)
+		return -ENOENT;
+	rc = broker_may(broker, request, extent->space, REEF_RIGHT_WRITE);
+	return rc ? rc : take_back(broker, number, request);
+}
+
+int broker_extent_lose(struct reef_broker *broker, uint32_t number,
+		       const char *why)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_LOST,
+		.id = number,
+	};
+	struct reef_state_extent was;
+	int rc;
+
+	if (!extent)
+		return -ENOENT;
+	was = *extent;
+	record.era = was.epoch + 1;
+	rc = broker_commit(broker, &record, NULL, NULL);
+	if (rc)
+		return rc;
+	broker_extent_forget(broker, number);
+	broker_event(broker, "extent %u of space %u is lost: %s", number,
+		     was.space, why);
+	rc = broker_wait_durable(broker, broker->applied);
+	if (rc)
+		return rc;
+	broker_notice_space(broker, was.space);
+	if (was.node)
+		broker_drop_later(broker, was.node, number, was.size);
+	if (was.target)
+		broker_drop_later(broker, was.target, number, was.size);
+	broker_wake(broker);
+	return 0;
+}

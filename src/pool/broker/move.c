@@ -1,0 +1,549 @@
+/* move.c - extents leave a node that drains, while their users go on.
+ *
+ * (1) At every moment one copy counts. The target copies only after the source
+ *     has withdrawn the extent from everybody, and clients are let in at one of
+ *     the two only: at the target once MOVED is durable, at the source again
+ *     (under new keys) only once STAY is durable, or the target DEAD.
+ * (2) Every try begins with a DROP at the target, so that what an earlier one
+ *     left there is never taken for a copy.
+ * (3) Whoever takes over, at whatever point the broker died, begins the move
+ *     again: all steps may be repeated.
+ * (4) Nothing is given up for a drain: no room elsewhere, and the extent stays,
+ *     the node stays DRAINING, an event says why, and it is tried again later.
+ * (5) A target that fails costs the move, which is taken back and tried with
+ *     another; a source that is away is waited for until it is back or DEAD,
+ *     and then the extent is LOST.
+ * (6) A drain that is stopped begins no more moves, and ends those under way.
+ *
+ *   LIVE --begin: MOVE durable--> MOVING --copy: target DROP, source CLOSE,
+ *     target PULL--> --settle: MOVED durable, epoch + 1--> LIVE at the target,
+ *     source DROP
+ *   MOVING --call_off: STAY durable--> LIVE, closed --reopen: REOPEN--> LIVE
+ *
+ * One fiber per draining node (drain) starts up to BROKER_MOVES_MAX others
+ * (move). */
+#include "pool/broker/memory.h"
+
+#include <errno.h>
+
+/* A move under way, as it was when last looked at. */
+struct move {
+	uint32_t number, space, source, target, epoch;
+	uint64_t size;
+	bool targets_fault; /* of what failed */
+};
+
+static struct broker_node *mover_of(struct reef_broker *broker, uint32_t number,
+				    uint32_t *slot)
+{
+	struct broker_node *node;
+	uint32_t i;
+
+	for (node = broker->nodes; node; node = node->next) {
+		for (i = 0; i < BROKER_MOVES_MAX; i++) {
+			if (node->moving[i] == number) {
+				*slot = i;
+				return node;
+			}
+		}
+	}
+	return NULL;
+}
+
+bool broker_is_being_moved(struct reef_broker *broker, uint32_t number)
+{
+	uint32_t slot;
+
+	return mover_of(broker, number, &slot) != NULL;
+}
+
+static bool is_closed(struct reef_broker *broker, uint32_t number)
+{
+	struct broker_extent *told = broker_extent_find(broker, number);
+
+	return told && told->closed;
+}
+
+/* Closed, and nobody else opens it again. */
+static bool is_left_closed(struct reef_broker *broker, uint32_t number)
+{
+	struct broker_extent *told = broker_extent_find(broker, number);
+
+	return told && told->closed && !told->rekeying;
+}
+
+/* --- one move --- */
+
+int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct reef_body body = {.extent = number, .era = extent->epoch};
+	struct reef_answer answer = {0};
+	uint32_t node = extent->node, space = extent->space;
+	int rc;
+
+	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_REOPEN,
+				    &body, &answer);
+	if (rc)
+		return rc;
+	extent = reef_state_extent(broker->state, number);
+	if (extent && extent->node == node &&
+	    extent->state == REEF_EXTENT_LIVE) {
+		rc = broker_extent_set(broker, number, answer.body.keys);
+		broker_notice_space(broker, space);
+	}
+	reef_answer_free(&answer);
+	return rc;
+}
+
+int broker_extent_reopen(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent;
+	struct broker_node *node;
+	uint64_t pause_ns = 0;
+	int rc = 0;
+
+	while (rc == 0 && is_closed(broker, number)) {
+		extent = reef_state_extent(broker->state, number);
+		if (!extent || extent->state != REEF_EXTENT_LIVE)
+			break;
+		node = broker_node_find(broker, extent->node);
+		if (broker_node_is_ready(node) &&
+		    broker_extent_reopen_once(broker, number) == 0)
+			break;
+		rc = broker_back_off(broker, &pause_ns);
+	}
+	return rc;
+}
+
+/* LIVE -> MOVING.  -ENOSPC: nowhere to go. */
+static int begin(struct reef_broker *broker, uint32_t number,
+		 const struct broker_avoid *avoid)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_MOVE,
+		.id = number,
+	};
+	uint32_t space = extent->space;
+	int rc;
+
+	record.node = broker_place(broker, extent->size, number, avoid);
+	if (!record.node)
+		return -ENOSPC;
+	rc = broker_commit_wait(broker, &record, NULL);
+	if (rc == 0)
+		broker_notice_space(broker, space);
+	return rc;
+}
+
+/* Is the state still where this move was? */
+static bool look(struct reef_broker *broker, const struct move *move)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, move->number);
+
+	return extent && extent->state == REEF_EXTENT_MOVING &&
+	       extent->node == move->source && extent->target == move->target;
+}
+
+static int close_source(struct reef_broker *broker, struct move *move,
+			uint64_t keys[REEF_DOORS_MAX])
+{
+	struct reef_body body = {.extent = move->number};
+	struct broker_extent *told = broker_extent_find(broker, move->number);
+	struct reef_answer answer = {0};
+	int rc;
+
+	if (!broker_node_is_ready(broker_node_find(broker, move->source)))
+		return -REEF_ENOLINK;
+	if (told)
+		told->closed = true;
+	rc = broker_node_call(broker, move->source, REEF_POOL_EXTENT_CLOSE,
+			      &body, &answer);
+	if (rc)
+		return rc;
+	memcpy(keys, answer.body.keys, sizeof(answer.body.keys));
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static int pull(struct reef_broker *broker, struct move *move,
+		uint64_t keys[REEF_DOORS_MAX])
+{
+	const struct reef_state_node *source =
+		reef_state_node(broker->state, move->source);
+	struct broker_node *live = broker_node_find(broker, move->source);
+	struct reef_answer answer = {0};
+	struct reef_body body = {
+		.extent = move->number,
+		.space = move->space,
+		.era = move->epoch + 1,
+		.size = move->size,
+	};
+	int rc;
+
+	if (!source || !live)
+		return -REEF_ENOLINK;
+	body.domain = live->domain;
+	body.addresses = broker_text(source->addresses);
+	memcpy(body.keys, keys, sizeof(body.keys));
+	move->targets_fault = true;
+	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_PULL,
+			      &body, &answer);
+	if (rc)
+		return rc;
+	move->targets_fault = false;
+	memcpy(keys, answer.body.keys, sizeof(answer.body.keys));
+	reef_answer_free(&answer);
+	return 0;
+}
+
+/* (1) and (2); keys: of the target's copy. */
+static int copy(struct reef_broker *broker, struct move *move,
+		uint64_t keys[REEF_DOORS_MAX])
+{
+	struct reef_body body = {.extent = move->number};
+	struct broker_extent *told;
+	uint64_t source[REEF_DOORS_MAX];
+	int rc;
+
+	move->targets_fault = true;
+	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_DROP,
+			      &body, NULL);
+	if (rc && rc != -ENOENT)
+		return rc;
+	move->targets_fault = false;
+	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_MOVE) {
+		told = broker_extent_find(broker, move->number);
+		if (!told)
+			return -REEF_ENOLINK;
+		memcpy(keys, told->keys, sizeof(told->keys));
+		rc = pull(broker, move, keys);
+		return rc ? rc : close_source(broker, move, source);
+	}
+	rc = close_source(broker, move, keys);
+	if (rc == 0 && !look(broker, move))
+		return -EAGAIN;
+	return rc ? rc : pull(broker, move, keys);
+}
+
+/* MOVING -> LIVE at the target. */
+static int settle(struct reef_broker *broker, const struct move *move,
+		  const uint64_t keys[REEF_DOORS_MAX])
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_MOVED,
+		.id = move->number,
+		.era = move->epoch + 1,
+	};
+	uint64_t sequence;
+	int rc;
+
+	if (!look(broker, move))
+		return -EAGAIN;
+	rc = broker_commit(broker, &record, NULL, &sequence);
+	if (rc)
+		return rc;
+	rc = broker_extent_set(broker, move->number, keys);
+	if (rc)
+		broker_extent_forget(broker, move->number);
+	rc = broker_wait_durable(broker, sequence);
+	if (rc)
+		return rc;
+	broker_notice_space(broker, move->space);
+	broker_drop_later(broker, move->source, move->number, move->size);
+	return 0;
+}
+
+/* MOVING -> LIVE at the source, closed still. */
+static int call_off(struct reef_broker *broker, const struct move *move)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_STAY,
+		.id = move->number,
+	};
+	int rc;
+
+	if (!look(broker, move))
+		return 0;
+	rc = broker_commit_wait(broker, &record, NULL);
+	if (rc == 0)
+		broker_drop_later(broker, move->target, move->number,
+				  move->size);
+	return rc;
+}
+
+/* One try at what is MOVING. 0: look again. */
+static int try_move(struct reef_broker *broker, uint32_t number,
+		    struct broker_avoid *avoid)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct move move = {
+		.number = number,
+		.space = extent->space,
+		.source = extent->node,
+		.target = extent->target,
+		.epoch = extent->epoch,
+		.size = extent->size,
+	};
+	uint64_t keys[REEF_DOORS_MAX];
+	int rc;
+
+	rc = copy(broker, &move, keys);
+	if (rc == 0)
+		return settle(broker, &move, keys);
+	if (!move.targets_fault || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
+		return rc;
+	broker_event(broker, "extent %u cannot move to node %u: %s", number,
+		     move.target, reef_error_text(rc));
+	broker_avoid(avoid, move.target);
+	return call_off(broker, &move);
+}
+
+/* Its node drains, and nothing else has plans with it. */
+static bool is_to_leave(struct reef_broker *broker,
+			const struct reef_state_extent *extent)
+{
+	const struct reef_state_node *node =
+		reef_state_node(broker->state, extent->node);
+	struct broker_extent *told = broker_extent_find(broker, extent->number);
+
+	return extent->state == REEF_EXTENT_LIVE &&
+	       node->state == REEF_NODE_DRAINING && told && told->present &&
+	       !told->revoking && !told->rekeying;
+}
+
+/* Until it has left `source`, or is not to.  -ENOSPC: (4). */
+static int move_away(struct reef_broker *broker, uint32_t number,
+		     uint32_t source)
+{
+	const struct reef_state_extent *extent;
+	struct broker_avoid avoid = {0};
+	uint64_t pause_ns = 0;
+	int rc = 0;
+
+	while (rc == 0) {
+		extent = reef_state_extent(broker->state, number);
+		if (!extent || extent->node != source)
+			return 0;
+		if (extent->state == REEF_EXTENT_MOVING)
+			rc = try_move(broker, number, &avoid);
+		else if (is_left_closed(broker, number))
+			rc = broker_extent_reopen(broker, number);
+		else if (is_to_leave(broker, extent))
+			rc = begin(broker, number, &avoid);
+		else
+			return 0;
+		if (rc && rc != -ECANCELED && rc != -REEF_EHOSTDEAD &&
+		    rc != -ENOSPC && !broker->health)
+			rc = broker_back_off(broker, &pause_ns);
+	}
+	return rc;
+}
+
+static void move(struct reef_broker *broker, uint32_t number)
+{
+	uint32_t slot = 0;
+	struct broker_node *node = mover_of(broker, number, &slot);
+	uint32_t source;
+	int rc;
+
+	if (!node)
+		return;
+	source = node->id;
+	rc = move_away(broker, number, source);
+	node = mover_of(broker, number, &slot);
+	if (!node)
+		return;
+	node->moving[slot] = 0;
+	if (rc != -ENOSPC)
+		return;
+	if (!node->stuck_until_ns)
+		broker_event(broker,
+			     "node %u cannot be drained: no node has room for "
+			     "extent %u",
+			     source, number);
+	node->stuck_until_ns = reef_now_ns() + broker_node_ttl(broker) / 4;
+}
+
+/* --- a node that drains --- */
+
+static bool is_being_moved(const struct broker_node *node, uint32_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < BROKER_MOVES_MAX; i++)
+		if (node->moving[i] == number)
+			return true;
+	return false;
+}
+
+/* What is to be worked on next: what is MOVING or was left closed first. */
+static uint32_t next_extent(struct reef_broker *broker,
+			    const struct broker_node *node)
+{
+	const struct reef_state_extent *extents;
+	bool stuck = node->stuck_until_ns > reef_now_ns();
+	uint32_t next = 0;
+	size_t count, i;
+
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (extents[i].node != node->id ||
+		    is_being_moved(node, extents[i].number))
+			continue;
+		if (extents[i].state == REEF_EXTENT_MOVING ||
+		    is_left_closed(broker, extents[i].number))
+			return extents[i].number;
+		if (!next && !stuck && is_to_leave(broker, &extents[i]))
+			next = extents[i].number;
+	}
+	return next;
+}
+
+static bool start_one(struct reef_broker *broker, struct broker_node *node)
+{
+	uint32_t number, i;
+
+	for (i = 0; i < BROKER_MOVES_MAX && node->moving[i];)
+		i++;
+	if (i == BROKER_MOVES_MAX || !broker_node_is_ready(node))
+		return false;
+	number = next_extent(broker, node);
+	if (!number)
+		return false;
+	node->moving[i] = number;
+	if (broker_spawn(broker, move, number) == 0)
+		return true;
+	node->moving[i] = 0;
+	return false;
+}
+
+static bool has_moves(const struct broker_node *node)
+{
+	uint32_t i;
+
+	for (i = 0; i < BROKER_MOVES_MAX; i++)
+		if (node->moving[i])
+			return true;
+	return false;
+}
+
+/* Has this node work for its fiber? */
+static bool needs_drain(struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_node *node = reef_state_node(broker->state, id);
+	const struct reef_state_extent *extents;
+	size_t count, i;
+
+	if (node->state == REEF_NODE_DRAINING)
+		return true;
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (extents[i].node == id &&
+		    (extents[i].state == REEF_EXTENT_MOVING ||
+		     is_left_closed(broker, extents[i].number)))
+			return true;
+	return false;
+}
+
+static int drained(struct reef_broker *broker, uint32_t id)
+{
+	struct reef_state_summary summary;
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_STATE,
+		.id = id,
+		.state = REEF_NODE_DRAINED,
+	};
+	int rc;
+
+	reef_state_summary(broker->state, &summary);
+	record.value = summary.pool_epoch;
+	rc = broker_commit_wait(broker, &record, NULL);
+	if (rc == 0)
+		broker_event(broker, "node %u is drained", id);
+	return rc;
+}
+
+static void drain(struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_node *node;
+	struct broker_node *live;
+	int rc = 0;
+
+	while (rc == 0 && !broker->health) {
+		live = broker_node_find(broker, id);
+		node = reef_state_node(broker->state, id);
+		if (!live || !node)
+			return;
+		if (start_one(broker, live))
+			continue;
+		if (!has_moves(live)) {
+			if (!needs_drain(broker, id))
+				break;
+			if (node->state == REEF_NODE_DRAINING &&
+			    node->extents == 0) {
+				rc = drained(broker, id);
+				continue;
+			}
+		}
+		rc = broker_sleep(broker, broker_node_ttl(broker) / 4);
+	}
+	live = broker_node_find(broker, id);
+	if (live) {
+		live->draining = false;
+		live->stuck_until_ns = 0;
+	}
+}
+
+void broker_moves_look(struct reef_broker *broker)
+{
+	struct broker_node *node;
+
+	for (node = broker->nodes; node; node = node->next)
+		if (!node->draining && needs_drain(broker, node->id))
+			node->draining =
+				broker_spawn(broker, drain, node->id) == 0;
+	broker_wake(broker);
+}
+
+int broker_node_drain(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	const struct reef_state_node *node =
+		reef_state_node(broker->state, request->body.node);
+	bool stop = request->body.flags & 1;
+	struct reef_state_summary summary;
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_STATE,
+		.id = request->body.node,
+		.state = stop ? REEF_NODE_OK : REEF_NODE_DRAINING,
+	};
+	uint64_t result;
+	int rc;
+
+	rc = broker_repeated(broker, request, record.type, &result);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	if (!node)
+		return -ENOENT;
+	if (node->state == record.state ||
+	    (!stop && node->state == REEF_NODE_DRAINED))
+		return 0;
+	reef_state_summary(broker->state, &summary);
+	record.value = summary.pool_epoch;
+	rc = broker_commit_wait(broker, &record, request);
+	if (rc)
+		return rc;
+	broker_event(broker,
+		     stop ? "node %u is not drained any more"
+			  : "node %u drains",
+		     record.id);
+	broker_moves_look(broker);
+	return 0;
+}

@@ -1,0 +1,395 @@
+/* nodes.c - who lends memory: registration, pulse, death; fences; calls.
+ *
+ * (1) A node that the state does not hold for DEAD is in broker->nodes, with a
+ *     link or without. Whoever has no pulse for node_ttl is DEAD: judged by the
+ *     broker's own clock, after pending input was handled, and everybody counts
+ *     as just heard after a start, and after the broker itself stood still.
+ * (2) DEAD is durable, then published, then told.
+ * (3) One name, one node: while a node's link is up another incarnation of its
+ *     name is refused (-EEXIST). Another incarnation comes only after the old
+ *     one is DEAD; an incarnation that was taken for dead never comes back
+ *     (-ESTALE).
+ * (4) Before a node is READY it has heard of every session that has ended or is
+ *     ending, in the answer to REGISTER or by a FENCE. Whoever expires later
+ *     fences at every node that is not DEAD, READY or not.
+ * (5) When a node is READY it has what the state has there, and no more but
+ *     what is being dropped: what was never handed out is created anew; an
+ *     extent that moved here, and so had contents, is LOST if it is missing.
+ * (6) A broker that a node calls stale serves no longer.
+ *
+ *   (unknown)  --REGISTER: journaled-->  registered  --EXTENTS*, READY--> ready
+ *   ready, registered  --link lost-->  away  --REGISTER, same life-->
+ * registered any  --no pulse for node_ttl, or REGISTER of another life-->  DEAD
+ *   DEAD --REGISTER of another life: journaled-->  registered */
+#include "pool/broker/memory.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define MS UINT64_C(1000000)
+#define RETRY_MIN_NS (1 * MS)
+#define RETRY_MAX_NS (100 * MS)
+#define PULL_BYTES_PER_S UINT64_C(10000000) /* slower than that is stuck */
+#define YIELDS 4 /* turns in which a message becomes a pulse */
+
+struct broker_node *broker_node_find(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_node *node = broker->nodes;
+
+	while (node && node->id != id)
+		node = node->next;
+	return node;
+}
+
+bool broker_node_is_ready(const struct broker_node *node)
+{
+	return node && node->ready && node->peer && node->peer->link;
+}
+
+uint64_t broker_node_ttl(const struct reef_broker *broker)
+{
+	return reef_state_setting(broker->state, REEF_SETTING_NODE_TTL_NS);
+}
+
+int broker_back_off(struct reef_broker *broker, uint64_t *pause_ns)
+{
+	*pause_ns = *pause_ns ? *pause_ns * 2 : RETRY_MIN_NS;
+	if (*pause_ns > RETRY_MAX_NS)
+		*pause_ns = RETRY_MAX_NS;
+	return broker_sleep(broker, *pause_ns);
+}
+
+/* --- calls --- */
+
+static uint64_t timeout_of(const struct reef_broker *broker, uint16_t kind,
+			   const struct reef_body *body)
+{
+	uint64_t timeout_ns = broker_node_ttl(broker);
+
+	if (kind == REEF_POOL_EXTENT_PULL)
+		timeout_ns += body->size / PULL_BYTES_PER_S * 1000 * MS;
+	return timeout_ns;
+}
+
+static int call(struct reef_broker *broker, struct broker_node *node,
+		uint16_t kind, const struct reef_body *body,
+		struct reef_answer *answer)
+{
+	struct reef_peer *peer;
+	int rc;
+
+	if (broker->stopping || broker->health)
+		return -ECANCELED;
+	if (!node || !node->peer || !node->peer->link)
+		return -REEF_ENOLINK;
+	peer = node->peer;
+	reef_peer_ref(peer);
+	rc = reef_rpc_call(peer, kind, 0, body, answer,
+			   timeout_of(broker, kind, body));
+	reef_peer_unref(peer);
+	if (rc == -ESTALE) /* (6) */
+		broker_fail(broker, -ESTALE);
+	return rc;
+}
+
+int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
+		     const struct reef_body *body, struct reef_answer *answer)
+{
+	struct broker_node *found = broker_node_find(broker, node);
+
+	if (!broker_node_is_ready(found))
+		return broker->stopping || broker->health ? -ECANCELED
+							  : -REEF_ENOLINK;
+	return call(broker, found, kind, body, answer);
+}
+
+int broker_node_call_early(struct reef_broker *broker, uint32_t node,
+			   uint16_t kind, const struct reef_body *body,
+			   struct reef_answer *answer)
+{
+	return call(broker, broker_node_find(broker, node), kind, body, answer);
+}
+
+/* --- fences --- */
+
+struct fence {
+	struct reef_broker *broker;
+	uint32_t node, session;
+	uint64_t incarnation;
+	struct reef_fiber *fiber;
+};
+
+/* Until it has confirmed, or this life of it is over. */
+static int fence_one(void *arg)
+{
+	struct fence *fence = arg;
+	struct reef_broker *broker = fence->broker;
+	struct reef_body body = {.session = fence->session};
+	const struct reef_state_node *node;
+	uint64_t pause_ns = 0;
+	int rc;
+
+	for (;;) {
+		node = reef_state_node(broker->state, fence->node);
+		if (!node || node->state == REEF_NODE_DEAD ||
+		    node->incarnation != fence->incarnation)
+			return 0;
+		rc = broker_node_call_early(broker, fence->node,
+					    REEF_POOL_FENCE, &body, NULL);
+		if (rc == 0 || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
+			return rc;
+		rc = broker_back_off(broker, &pause_ns);
+		if (rc)
+			return rc;
+	}
+}
+
+int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
+{
+	const struct reef_state_node *nodes;
+	struct fence *fences;
+	size_t count, left = 0, i;
+	int rc = 0, one;
+
+	nodes = reef_state_nodes(broker->state, &count);
+	fences = calloc(count ? count : 1, sizeof(*fences));
+	if (!fences)
+		return -ENOMEM;
+	for (i = 0; i < count; i++) {
+		if (nodes[i].state == REEF_NODE_DEAD)
+			continue;
+		fences[left++] = (struct fence){
+			.broker = broker,
+			.node = nodes[i].id,
+			.session = session,
+			.incarnation = nodes[i].incarnation,
+		};
+	}
+	/* Who gets no fiber is fenced from this one. */
+	for (i = 0; i < left; i++)
+		if (reef_fiber_spawn(broker->sched, fence_one, &fences[i],
+				     &fences[i].fiber))
+			fences[i].fiber = NULL;
+	for (i = 0; i < left; i++) {
+		if (fences[i].fiber)
+			reef_fiber_join(fences[i].fiber, &one);
+		else
+			one = fence_one(&fences[i]);
+		rc = rc ? rc : one;
+	}
+	free(fences);
+	return rc;
+}
+
+/* --- the nodes that are not DEAD --- */
+
+struct broker_node *broker_node_add(struct reef_broker *broker,
+				    const struct reef_state_node *from)
+{
+	struct broker_node *node = calloc(1, sizeof(*node));
+
+	if (!node)
+		return NULL;
+	node->id = from->id;
+	node->incarnation = from->incarnation;
+	node->heard_ns = reef_now_ns();
+	node->next = broker->nodes;
+	broker->nodes = node;
+	return node;
+}
+
+void broker_node_unlink(struct broker_node *node)
+{
+	struct broker_member *member;
+
+	if (!node->peer)
+		return;
+	member = broker_member_of(node->peer);
+	if (member && member->node == node)
+		member->node = NULL;
+	reef_peer_unref(node->peer);
+	node->peer = NULL;
+	node->ready = false;
+}
+
+static void node_destroy(struct reef_broker *broker, struct broker_node *node)
+{
+	struct broker_node **at = &broker->nodes;
+
+	broker_node_unlink(node);
+	while (*at != node)
+		at = &(*at)->next;
+	*at = node->next;
+	free(node);
+}
+
+void broker_node_left(struct reef_broker *broker, struct broker_node *node)
+{
+	broker_node_unlink(node);
+	if (!broker->stopping)
+		broker_event(broker, "node %u: its link is lost", node->id);
+}
+
+void broker_node_gone(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_node *node = broker_node_find(broker, id);
+
+	if (node)
+		node_destroy(broker, node);
+	broker_drop_forget(broker, id);
+	broker_extents_forget(broker, id);
+}
+
+void broker_nodes_close(struct reef_broker *broker)
+{
+	while (broker->nodes)
+		node_destroy(broker, broker->nodes);
+	broker_drops_close(broker);
+	free(broker->extents);
+}
+
+/* --- death --- */
+
+/* Every space with an extent on it or moving to it, once each per run of
+ * extents; a notice too many does no harm. */
+static int spaces_of(struct reef_broker *broker, uint32_t node,
+		     uint32_t **spaces, size_t *found)
+{
+	const struct reef_state_extent *extents;
+	size_t count, i, n = 0;
+	uint32_t *out;
+
+	extents = reef_state_extents(broker->state, &count);
+	out = malloc((count ? count : 1) * sizeof(*out));
+	if (!out)
+		return -ENOMEM;
+	for (i = 0; i < count; i++) {
+		if (extents[i].node != node && extents[i].target != node)
+			continue;
+		if (n == 0 || out[n - 1] != extents[i].space)
+			out[n++] = extents[i].space;
+	}
+	*spaces = out;
+	*found = n;
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void tell_spaces(struct reef_broker *broker, uint32_t *spaces,
+			size_t count)
+{
+	size_t i;
+
+	qsort(spaces, count, sizeof(*spaces), by_number);
+	for (i = 0; i < count; i++)
+		if (i == 0 || spaces[i] != spaces[i - 1])
+			broker_notice_space(broker, spaces[i]);
+	free(spaces);
+}
+
+void broker_notice_node(struct reef_broker *broker, uint32_t node)
+{
+	uint32_t *spaces;
+	size_t count;
+
+	if (spaces_of(broker, node, &spaces, &count) == 0)
+		tell_spaces(broker, spaces, count);
+}
+
+int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_STATE,
+		.id = id,
+		.state = REEF_NODE_DEAD,
+	};
+	struct reef_state_summary summary;
+	uint32_t *spaces;
+	uint64_t sequence;
+	size_t count;
+	int rc = spaces_of(broker, id, &spaces, &count);
+
+	if (rc)
+		return rc;
+	reef_state_summary(broker->state, &summary);
+	record.value = summary.pool_epoch + 1;
+	rc = broker_commit(broker, &record, NULL, &sequence);
+	if (rc) {
+		free(spaces);
+		return rc;
+	}
+	broker_node_gone(broker, id);
+	broker_event(broker, "node %u is dead: %s", id, why);
+	rc = broker_wait_durable(broker, sequence);
+	if (rc == 0)
+		rc = broker_table_pool(broker);
+	if (rc == 0)
+		tell_spaces(broker, spaces, count);
+	else
+		free(spaces);
+	broker_wake(broker);
+	return rc;
+}
+
+/* The first whose pulse is missing; 0: none. */
+static uint32_t silent_node(struct reef_broker *broker, uint64_t now_ns)
+{
+	struct broker_node *node;
+
+	for (node = broker->nodes; node; node = node->next)
+		if (node->heard_ns + broker_node_ttl(broker) <= now_ns)
+			return node->id;
+	return 0;
+}
+
+static void judge(struct reef_broker *broker, uint32_t number)
+{
+	uint64_t period_ns;
+	uint64_t last_ns = reef_now_ns(), now_ns;
+	struct broker_node *node;
+	uint32_t id;
+	int i;
+
+	while (!broker->stopping) {
+		now_ns = reef_now_ns();
+		period_ns = broker_node_ttl(broker) / 4;
+		if (now_ns < last_ns + period_ns) {
+			if (broker_sleep(broker, last_ns + period_ns - now_ns))
+				return;
+			continue;
+		}
+		/* (1): the broker stood still, and so heard nobody. */
+		if (now_ns - last_ns > 2 * period_ns)
+			for (node = broker->nodes; node; node = node->next)
+				node->heard_ns = now_ns;
+		last_ns = now_ns;
+		reef_port_poll(broker->port);
+		for (i = 0; i < YIELDS; i++)
+			reef_fiber_yield();
+		while (!broker->stopping &&
+		       (id = silent_node(broker, now_ns)) != 0)
+			if (broker_node_bury(broker, id, "no pulse"))
+				break;
+	}
+}
+
+int broker_nodes_start(struct reef_broker *broker)
+{
+	const struct reef_state_node *nodes;
+	size_t count, i;
+
+	nodes = reef_state_nodes(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (nodes[i].state != REEF_NODE_DEAD &&
+		    !broker_node_add(broker, &nodes[i]))
+			return -ENOMEM;
+	return broker_spawn(broker, judge, 0);
+}

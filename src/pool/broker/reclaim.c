@@ -1,0 +1,103 @@
+/* reclaim.c - borrowed memory goes back to its owner.
+ *
+ * A node that runs short (its pulse says so), or an operator, wants bytes back:
+ * revocable extents of that node are given up.
+ *
+ * (1) Only extents of revocable spaces; kept ones are never touched.
+ * (2) Whoever uses them is told first, and has revoke_notice_ns from then on.
+ *     Then they are LOST, durable, told, and only then dropped at the node.
+ * (3) What is on its way out counts: a node that asks again while that takes
+ *     its time gets no more than it wants.
+ *
+ * The youngest go first: what was there longest is likely to be missed most. */
+#include "pool/broker/memory.h"
+
+#include <errno.h>
+
+static bool is_revocable(const struct reef_broker *broker,
+			 const struct reef_state_extent *extent)
+{
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, extent->space);
+
+	return space->keeping == REEF_KEEPING_REVOCABLE &&
+	       extent->state == REEF_EXTENT_LIVE;
+}
+
+/* (2), in a fiber of its own. */
+static void revoke(struct reef_broker *broker, uint32_t number)
+{
+	uint64_t wait_ns = reef_state_setting(broker->state,
+					      REEF_SETTING_REVOKE_NOTICE_NS);
+	uint64_t until_ns = reef_now_ns() + wait_ns, now_ns;
+	const struct reef_state_extent *extent;
+	struct broker_extent *told;
+
+	while ((now_ns = reef_now_ns()) < until_ns)
+		if (broker_sleep(broker, until_ns - now_ns))
+			return;
+	told = broker_extent_find(broker, number);
+	if (told)
+		told->revoking = false;
+	extent = reef_state_extent(broker->state, number);
+	/* A move began meanwhile: its node loses it that way. */
+	if (extent && extent->state == REEF_EXTENT_LIVE)
+		broker_extent_lose(broker, number, "taken back by its node");
+}
+
+static uint64_t under_way(struct reef_broker *broker, uint32_t node)
+{
+	const struct reef_state_extent *extent;
+	uint64_t bytes = broker_drop_bytes(broker, node);
+	uint32_t i;
+
+	for (i = 0; i < broker->extents_count; i++) {
+		if (broker->extents[i].node != node ||
+		    !broker->extents[i].revoking)
+			continue;
+		extent = reef_state_extent(broker->state,
+					   broker->extents[i].number);
+		bytes += extent ? extent->size : 0;
+	}
+	return bytes;
+}
+
+uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
+			uint64_t bytes)
+{
+	const struct reef_state_extent *extents;
+	uint64_t found = under_way(broker, node);
+	struct broker_extent *told;
+	size_t i;
+
+	extents = reef_state_extents(broker->state, &i);
+	while (i-- > 0 && found < bytes) {
+		if (extents[i].node != node ||
+		    !is_revocable(broker, &extents[i]))
+			continue;
+		told = broker_extent_find(broker, extents[i].number);
+		if (!told || told->revoking ||
+		    broker_spawn(broker, revoke, extents[i].number))
+			continue;
+		told->revoking = true;
+		found += extents[i].size;
+		broker_event(broker,
+			     "extent %u of space %u goes back to node "
+			     "%u",
+			     extents[i].number, extents[i].space, node);
+		broker_notice_space(broker, extents[i].space);
+	}
+	return found;
+}
+
+int broker_node_reclaim(struct reef_broker *broker,
+			const struct reef_request *request,
+			struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct broker_node *node = broker_node_find(broker, request->body.node);
+
+	if (!node)
+		return -ENOENT;
+	answer->size = broker_reclaim(broker, node->id, request->body.size);
+	return 0;
+}

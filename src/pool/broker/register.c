@@ -1,0 +1,415 @@
+/* register.c - a node comes, tells what it has, and says that it lives.
+ *
+ * The rules are those of nodes.c. What a node may tell, and what follows:
+ *
+ *   it has / the state has        follows
+ *   here, same epoch, open        its keys are taken over
+ *   here, same epoch, closed      LIVE: reopened at READY;  MOVING: move.c
+ *   moving here, epoch + 1        left to move.c, which begins again
+ *   anything else                 dropped, in the background
+ *   (nothing) / here, epoch 1     created at READY: nobody ever had it
+ *   (nothing) / here, epoch > 1   LOST: it had been moved here */
+#include "pool/broker/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Session rows in an answer beyond this are told by FENCE instead. */
+#define ROW_ROOM 64
+
+static struct broker_node *node_of(const struct reef_request *request)
+{
+	struct broker_member *member = broker_member_of(request->peer);
+
+	return member ? member->node : NULL;
+}
+
+/* --- REGISTER --- */
+
+static int add(struct reef_broker *broker, const struct reef_body *body)
+{
+	struct reef_state_summary summary;
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_ADD,
+		.incarnation = body->incarnation,
+		.size = body->size,
+		.name = body->name,
+		.addresses = body->addresses,
+	};
+
+	reef_state_summary(broker->state, &summary);
+	record.id = summary.next_node;
+	return broker_commit_wait(broker, &record, NULL);
+}
+
+static int come_back(struct reef_broker *broker, uint32_t id,
+		     const struct reef_body *body)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_RETURN,
+		.id = id,
+		.incarnation = body->incarnation,
+		.size = body->size,
+		.addresses = body->addresses,
+	};
+
+	return broker_commit_wait(broker, &record, NULL);
+}
+
+static bool same_text(struct reef_text a, const char *b)
+{
+	return a.size == strlen(b) && memcmp(a.bytes, b, a.size) == 0;
+}
+
+/* One step towards a state that has this life of the node. 0: it has, *id. 1:
+ * look again. */
+static int admit_step(struct reef_broker *broker,
+		      const struct reef_request *request, uint32_t *id)
+{
+	const struct reef_body *body = &request->body;
+	uint32_t found = reef_state_find_node(broker->state, body->name);
+	const struct reef_state_node *node =
+		reef_state_node(broker->state, found);
+	struct broker_node *live = broker_node_find(broker, found);
+	int rc;
+
+	if (live && live->incarnation != body->incarnation && live->peer &&
+	    live->peer->link && live->peer != request->peer)
+		return -EEXIST; /* nodes.c (3) */
+	if (!node) {
+		rc = add(broker, body);
+	} else if (node->state == REEF_NODE_DEAD) {
+		if (node->incarnation == body->incarnation)
+			return -ESTALE;
+		rc = come_back(broker, found, body);
+	} else if (node->incarnation != body->incarnation) {
+		rc = broker_node_bury(broker, found, "it began a new life");
+	} else {
+		*id = found;
+		return same_text(body->addresses, node->addresses) ? 0
+								   : -EINVAL;
+	}
+	return rc ? rc : 1;
+}
+
+/* The link is this node's, and what it told over another one is void. */
+static int link_up(struct reef_broker *broker,
+		   const struct reef_request *request, uint32_t id)
+{
+	struct broker_node *node = broker_node_find(broker, id);
+	struct broker_node *before = node_of(request);
+	uint32_t i;
+
+	if (!node)
+		node = broker_node_add(broker,
+				       reef_state_node(broker->state, id));
+	if (!node)
+		return -ENOMEM;
+	if (before)
+		broker_node_unlink(before);
+	broker_node_unlink(node);
+	reef_peer_ref(request->peer);
+	node->peer = request->peer;
+	broker_member_of(request->peer)->node = node;
+	node->ready = false;
+	node->domain = request->body.domain;
+	node->heard_ns = reef_now_ns();
+	node->fences_told = 0;
+	for (i = 0; i < broker->extents_count; i++)
+		if (broker->extents[i].node == id)
+			broker->extents[i].told = false;
+	broker_drop_forget(broker, id);
+	return 0;
+}
+
+/* Whose fence a node must know, by slot: the session there if it has ended or
+ * is ending, else the one before it. 0: none. */
+static uint32_t fence_of(const struct reef_state_session *session)
+{
+	if (session->id == 0)
+		return 0;
+	if (session->state != REEF_SESSION_ALIVE)
+		return session->id;
+	return (uint16_t)session->id > 1 ? session->id - 1 : 0;
+}
+
+static void tell_fences(struct reef_broker *broker,
+			const struct reef_request *request,
+			struct broker_node *node, struct reef_cursor_out *room)
+{
+	const struct reef_state_session *sessions;
+	size_t max = broker_rows_max(broker, request);
+	struct reef_row row = {.row = REEF_ROW_SESSION};
+	size_t count, i;
+
+	sessions = reef_state_sessions(broker->state, &count);
+	for (i = 0; i < count && room->size + ROW_ROOM <= max; i++) {
+		row.session = fence_of(&sessions[i]);
+		row.state = sessions[i].state;
+		if (row.session)
+			reef_row_encode(&row, room);
+	}
+	node->fences_told = (uint32_t)i;
+}
+
+int broker_node_register(struct reef_broker *broker,
+			 const struct reef_request *request,
+			 struct reef_body *answer, struct reef_cursor_out *room)
+{
+	uint32_t id;
+	int rc;
+
+	do {
+		rc = admit_step(broker, request, &id);
+	} while (rc > 0);
+	if (rc == 0)
+		rc = link_up(broker, request, id);
+	if (rc)
+		return rc;
+	answer->node = id;
+	answer->ttl_ns = broker_node_ttl(broker);
+	answer->version = broker->epoch;
+	tell_fences(broker, request, broker_node_find(broker, id), room);
+	broker_rows_end(answer, room);
+	broker_event(broker, "node %u (%.*s) registered", id,
+		     (int)request->body.name.size, request->body.name.bytes);
+	return 0;
+}
+
+/* --- EXTENTS --- */
+
+static int take_row(struct reef_broker *broker, uint32_t node,
+		    const struct reef_row *row)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, row->extent);
+	struct broker_extent *told;
+	int rc;
+
+	if (extent && extent->target == node && row->era == extent->epoch + 1)
+		return 0;
+	if (!extent || extent->node != node || extent->epoch != row->era) {
+		broker_drop_later(broker, node, row->extent, row->size);
+		return 0;
+	}
+	rc = broker_extent_set(broker, row->extent, row->keys);
+	if (rc)
+		return rc;
+	told = broker_extent_find(broker, row->extent);
+	told->told = true;
+	told->closed = row->state != REEF_EXTENT_LIVE;
+	return 0;
+}
+
+int broker_node_extents(struct reef_broker *broker,
+			const struct reef_request *request,
+			struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct reef_cursor_in in = {
+		.bytes = request->body.rows,
+		.left = request->body.rows_size,
+	};
+	struct broker_node *node = node_of(request);
+	struct reef_row row;
+	int rc;
+
+	if (!node || node->ready)
+		return -ESTALE;
+	node->heard_ns = reef_now_ns();
+	while ((rc = reef_row_decode(&in, &row)) > 0) {
+		if (row.row != REEF_ROW_EXTENT)
+			return -EINVAL;
+		rc = take_row(broker, node->id, &row);
+		if (rc)
+			return rc;
+	}
+	return rc;
+}
+
+/* --- READY --- */
+
+/* Is this still the link that asked? */
+static struct broker_node *still(struct reef_broker *broker,
+				 const struct reef_request *request)
+{
+	struct broker_node *node = node_of(request);
+
+	if (!node || node->peer != request->peer || !node->peer->link)
+		return NULL;
+	node->heard_ns = reef_now_ns();
+	return node;
+}
+
+/* It was never handed out: nobody misses it. */
+static int forget_extent(struct reef_broker *broker, uint32_t number)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_REMOVE,
+		.id = number,
+	};
+	uint32_t space = reef_state_extent(broker->state, number)->space;
+	int rc = broker_commit_wait(broker, &record, NULL);
+
+	broker_extent_forget(broker, number);
+	broker_notice_space(broker, space);
+	return rc;
+}
+
+/* What the state has here: is it so? */
+static int mend_extent(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct broker_extent *told = broker_extent_find(broker, number);
+	uint32_t epoch = extent->epoch;
+	int rc;
+
+	if (told && told->told) {
+		if (!told->closed || told->rekeying ||
+		    extent->state != REEF_EXTENT_LIVE)
+			return 0;
+		return broker_extent_reopen_once(broker, number);
+	}
+	if (epoch > 1)
+		return broker_extent_lose(broker, number,
+					  "its node has it no more");
+	rc = broker_extent_create(broker, number);
+	if (rc == -ENOSPC || rc == -ENOMEM)
+		rc = forget_extent(broker, number);
+	return rc;
+}
+
+/* The numbers of extents there, by the caller to be freed. */
+static int numbers_of(struct reef_broker *broker, uint32_t node, uint32_t **out,
+		      size_t *found)
+{
+	const struct reef_state_extent *extents;
+	size_t count, i, n = 0;
+	uint32_t *numbers;
+
+	extents = reef_state_extents(broker->state, &count);
+	numbers = malloc((count ? count : 1) * sizeof(*numbers));
+	if (!numbers)
+		return -ENOMEM;
+	for (i = 0; i < count; i++)
+		if (extents[i].node == node)
+			numbers[n++] = extents[i].number;
+	*out = numbers;
+	*found = n;
+	return 0;
+}
+
+static int mend_extents(struct reef_broker *broker,
+			const struct reef_request *request, uint32_t id)
+{
+	const struct reef_state_extent *extent;
+	uint32_t *numbers = NULL;
+	size_t count = 0, i;
+	int rc = numbers_of(broker, id, &numbers, &count);
+
+	for (i = 0; rc == 0 && i < count; i++) {
+		extent = reef_state_extent(broker->state, numbers[i]);
+		if (!extent || extent->node != id)
+			continue;
+		rc = mend_extent(broker, numbers[i]);
+		if (rc == 0 && !still(broker, request))
+			rc = -REEF_ENOLINK;
+	}
+	free(numbers);
+	return rc;
+}
+
+/* The fences that were not in the answer to REGISTER. */
+static int fence_rest(struct reef_broker *broker,
+		      const struct reef_request *request, uint32_t id)
+{
+	const struct reef_state_session *sessions;
+	struct reef_body body = {0};
+	struct broker_node *node;
+	size_t count;
+	int rc;
+
+	while ((node = still(broker, request))) {
+		sessions = reef_state_sessions(broker->state, &count);
+		if (node->fences_told >= count)
+			return 0;
+		body.session = fence_of(&sessions[node->fences_told++]);
+		if (!body.session)
+			continue;
+		rc = broker_node_call_early(broker, id, REEF_POOL_FENCE, &body,
+					    NULL);
+		if (rc)
+			return rc;
+	}
+	return -REEF_ENOLINK;
+}
+
+int broker_node_ready(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct broker_node *node = still(broker, request);
+	uint32_t id;
+	int rc;
+
+	if (!node)
+		return -ESTALE;
+	id = node->id;
+	rc = fence_rest(broker, request, id);
+	if (rc == 0)
+		rc = mend_extents(broker, request, id);
+	if (rc)
+		return rc;
+	node = still(broker, request);
+	if (!node)
+		return -REEF_ENOLINK;
+	node->ready = true;
+	broker_event(broker, "node %u is ready", id);
+	broker_notice_node(broker, id);
+	broker_moves_look(broker);
+	broker_wake(broker);
+	return 0;
+}
+
+/* --- PULSE --- */
+
+int broker_node_pulse(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	const struct reef_body *body = &request->body;
+	struct broker_node *node = node_of(request);
+
+	if (!node || node->incarnation != body->incarnation)
+		return -ESTALE;
+	node->heard_ns = reef_now_ns();
+	node->machine_free = body->value;
+	node->links = body->count;
+	node->wanted = body->generation;
+	if (node->wanted && node->ready)
+		broker_reclaim(broker, node->id, node->wanted);
+	return 0;
+}
+
+/* --- REMOVE --- */
+
+int broker_node_remove(struct reef_broker *broker,
+		       const struct reef_request *request,
+		       struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_REMOVE,
+		.id = request->body.node,
+	};
+	uint64_t result;
+	int rc = broker_repeated(broker, request, record.type, &result);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
+	rc = broker_commit_wait(broker, &record, request);
+	if (rc)
+		return rc;
+	broker_node_gone(broker, record.id);
+	broker_event(broker, "node %u was removed", record.id);
+	return 0;
+}

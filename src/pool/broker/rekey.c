@@ -1,0 +1,103 @@
+/* rekey.c - after a revocation: those who hold keys of a space hold nothing.
+ *
+ * (1) Every extent of the space is withdrawn from everybody at its node, and
+ *     exposed anew under new keys, which only those learn who may still open
+ *     the space. Data stays where it is, and so does the extent's epoch.
+ * (2) The revocation is answered when that is done. If the broker dies before,
+ *     its repetition does it (again).
+ * (3) What is on the move, or closed by somebody else, comes back under new
+ *     keys by itself; that is waited for.
+ * (4) A holder that does not let go is waited for until it does, or is fenced.
+ */
+#include "pool/broker/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Is it still there? */
+static bool is_at(struct reef_broker *broker, uint32_t number, uint32_t node)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+
+	return extent && extent->node == node;
+}
+
+/* Withdraw it and expose it anew. It stays marked meanwhile, so that nobody
+ * else opens it. */
+static int rekey_open(struct reef_broker *broker, uint32_t number,
+		      uint32_t node)
+{
+	struct reef_body body = {.extent = number};
+	struct broker_extent *told = broker_extent_find(broker, number);
+	uint64_t pause_ns = 0;
+	bool done = false;
+	int rc = 0;
+
+	while (rc == 0 && !done && is_at(broker, number, node)) {
+		told = broker_extent_find(broker, number);
+		if (told)
+			told->closed = told->rekeying = true;
+		rc = broker_node_call(broker, node, REEF_POOL_EXTENT_CLOSE,
+				      &body, NULL);
+		done = rc == 0;
+		if (rc == 0)
+			rc = broker_extent_reopen(broker, number);
+		else if (rc != -ECANCELED && rc != -REEF_EHOSTDEAD)
+			rc = broker_back_off(broker, &pause_ns);
+	}
+	told = broker_extent_find(broker, number);
+	if (told)
+		told->rekeying = false;
+	return rc;
+}
+
+static int rekey_one(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent;
+	struct broker_extent *told;
+	struct broker_node *node;
+	bool was_closed = false;
+	int rc;
+
+	for (;;) {
+		extent = reef_state_extent(broker->state, number);
+		told = broker_extent_find(broker, number);
+		if (!extent || extent->state == REEF_EXTENT_LOST)
+			return 0;
+		if (extent->state == REEF_EXTENT_MOVING ||
+		    (told && told->closed)) {
+			was_closed = true;
+		} else if (was_closed) {
+			return 0;
+		} else if (told && !broker_is_being_moved(broker, number)) {
+			node = broker_node_find(broker, extent->node);
+			if (broker_node_is_ready(node))
+				return rekey_open(broker, number, node->id);
+		}
+		rc = broker_sleep(broker, broker_node_ttl(broker) / 4);
+		if (rc)
+			return rc;
+	}
+}
+
+int broker_space_rekey(struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, id);
+	uint32_t *numbers, count, i;
+	int rc = 0;
+
+	if (!space || space->ordinals == 0)
+		return 0;
+	count = space->ordinals;
+	numbers = malloc(count * sizeof(*numbers));
+	if (!numbers)
+		return -ENOMEM;
+	memcpy(numbers, space->by_ordinal, count * sizeof(*numbers));
+	for (i = 0; rc == 0 && i < count; i++)
+		if (numbers[i])
+			rc = rekey_one(broker, numbers[i]);
+	free(numbers);
+	return rc;
+}

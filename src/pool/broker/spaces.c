@@ -1,0 +1,403 @@
+/* spaces.c - what memory belongs to, and who may reach it.
+ *
+ * (1) A space's owner, and the pool's owner (user 0), may do everything; others
+ *     what the token allows that they opened it with. A token that is forged,
+ *     of another space, or of an earlier era is -EACCES, like none. Keys are
+ *     compared in constant time (keys.h).
+ * (2) A scratch space is its session's alone, and ends with it.
+ * (3) Revoking raises the era, durable: tokens of before open nothing any more,
+ *     and what they had opened is closed here at once: no more extents, keys or
+ *     names. Then every extent of the space gets new keys at its node
+ *     (rekey.c), so that what holders of void tokens had attached ends too;
+ *     only then is the revocation answered.
+ * (4) A space that is dropped is gone from the state first, durable; then those
+ *     who use it are told, then its nodes drop its memory.
+ * (5) Rows come in pages that fit a message: after MORE, ask again from the
+ *     ordinal after the last. The version tells whether the pages are of one
+ *     moment. Each page has the rows of the nodes that its extents need. */
+#include "pool/broker/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --- who may --- */
+
+int broker_may(struct reef_broker *broker, const struct reef_request *request,
+	       uint32_t id, uint8_t rights)
+{
+	const struct broker_session *session = broker_session_of(request);
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, id);
+
+	if (!session)
+		return -REEF_EFENCED;
+	if (!space)
+		return -ENOENT;
+	if (space->kind == REEF_SPACE_SCRATCH &&
+	    space->session != session->id && session->user != 0)
+		return -EACCES;
+	return (broker_rights(broker, session, id) & rights) == rights
+		       ? 0
+		       : -EACCES;
+}
+
+/* What the token in a request allows. */
+static int token_rights(const struct reef_broker *broker,
+			const struct reef_state_space *space,
+			const struct reef_body *body, uint8_t *rights)
+{
+	struct reef_token token = {
+		.space = body->space,
+		.era = body->era,
+		.rights = body->rights,
+	};
+	int rc;
+
+	if (body->rights == 0)
+		return -EACCES;
+	memcpy(token.key.bytes, body->secret, sizeof(token.key.bytes));
+	rc = reef_token_verify(&token, &broker->key);
+	reef_key_wipe(&token.key);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc || token.space != space->id || token.era != space->era)
+		return -EACCES;
+	*rights = token.rights;
+	return 0;
+}
+
+static int open_rights(struct reef_broker *broker,
+		       const struct reef_request *request, uint32_t id,
+		       uint8_t *rights)
+{
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, id);
+
+	*rights = REEF_RIGHT_ALL;
+	if (broker_may(broker, request, id, REEF_RIGHT_ALL) == 0)
+		return 0;
+	if (space->kind == REEF_SPACE_SCRATCH)
+		return -EACCES;
+	return token_rights(broker, space, &request->body, rights);
+}
+
+/* --- rows --- */
+
+#define SEEN_MAX 64
+
+/* Rows of a space's extents from an ordinal on. Are there more? */
+static bool extent_rows(struct reef_broker *broker,
+			const struct reef_request *request,
+			const struct reef_state_space *space, uint32_t from,
+			struct reef_cursor_out *room)
+{
+	size_t max = broker_rows_max(broker, request);
+	const struct reef_state_extent *extent;
+	uint32_t seen[SEEN_MAX] = {0}, i, at;
+
+	for (i = from; i < space->ordinals && room->size < max; i++) {
+		if (space->by_ordinal[i] == 0)
+			continue;
+		extent = reef_state_extent(broker->state, space->by_ordinal[i]);
+		at = extent->node % SEEN_MAX;
+		/* A node too often does no harm. */
+		if (extent->node && seen[at] != extent->node)
+			broker_node_row(
+				broker,
+				reef_state_node(broker->state, extent->node),
+				room);
+		seen[at] = extent->node;
+		broker_extent_row(broker, extent, room);
+	}
+	while (i < space->ordinals && space->by_ordinal[i] == 0)
+		i++;
+	return i < space->ordinals;
+}
+
+int broker_space_extents(struct reef_broker *broker,
+			 const struct reef_request *request,
+			 struct reef_body *answer, struct reef_cursor_out *room)
+{
+	uint32_t id = request->body.space, from = request->body.ordinal;
+	int rc = broker_may(broker, request, id, 0);
+
+	if (rc == 0 && !broker_rights(broker, broker_session_of(request), id))
+		rc = -EACCES;
+	if (rc)
+		return rc;
+	if (from == UINT32_MAX)
+		from = 0;
+	answer->version = broker_space_version(broker, id);
+	if (from == 0 && request->body.version == answer->version) {
+		answer->flags = REEF_POOL_UNCHANGED;
+		return 0;
+	}
+	if (extent_rows(broker, request, reef_state_space(broker->state, id),
+			from, room))
+		answer->flags = REEF_POOL_MORE;
+	broker_rows_end(answer, room);
+	return 0;
+}
+
+/* --- open and close --- */
+
+static int create(struct reef_broker *broker,
+		  const struct reef_request *request, uint32_t *id)
+{
+	const struct broker_session *session = broker_session_of(request);
+	const struct reef_body *body = &request->body;
+	struct reef_state_summary summary;
+	struct reef_record record = {
+		.type = REEF_RECORD_SPACE_ADD,
+		.kind = body->kind,
+		.keeping = body->keeping,
+		.size = body->size ? body->size : UINT64_MAX,
+		.user = session->user,
+		.name = body->name,
+	};
+
+	if (!record.kind)
+		record.kind = body->name.size ? REEF_SPACE_SHARED
+					      : REEF_SPACE_SCRATCH;
+	if (!record.keeping)
+		record.keeping = REEF_KEEPING_KEPT;
+	if (record.kind == REEF_SPACE_SCRATCH)
+		record.session = session->id;
+	reef_state_summary(broker->state, &summary);
+	record.id = *id = summary.next_space;
+	return broker_commit_wait(broker, &record, request);
+}
+
+/* The space that is asked for, made if need be. */
+static int find_or_create(struct reef_broker *broker,
+			  const struct reef_request *request, uint32_t *id)
+{
+	const struct reef_body *body = &request->body;
+	uint64_t made;
+	int rc = broker_repeated(broker, request, REEF_RECORD_SPACE_ADD, &made);
+
+	if (rc < 0)
+		return rc;
+	if (rc > 0) {
+		*id = (uint32_t)made;
+		return reef_state_space(broker->state, *id) ? 0 : -ENOENT;
+	}
+	if (body->name.size >
+	    reef_state_setting(broker->state, REEF_SETTING_NAME_SIZE_MAX))
+		return -ENAMETOOLONG;
+	if (body->name.size == 0)
+		return create(broker, request, id);
+	*id = reef_state_find_space(broker->state, body->name);
+	if (*id)
+		return body->flags & REEF_POOL_EXCLUSIVE ? -EEXIST : 0;
+	return body->flags & REEF_POOL_CREATE ? create(broker, request, id)
+					      : -ENOENT;
+}
+
+int broker_space_open(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	const struct reef_state_space *space;
+	struct broker_session *session;
+	uint8_t rights;
+	uint32_t id;
+	int rc = find_or_create(broker, request, &id);
+
+	if (rc)
+		return rc;
+	session = broker_session_of(request);
+	space = reef_state_space(broker->state, id);
+	if (!session || !space)
+		return session ? -ENOENT : -REEF_EFENCED;
+	rc = open_rights(broker, request, id, &rights);
+	if (rc == 0)
+		rc = broker_grant(broker, session, id, rights);
+	if (rc)
+		return rc;
+	broker_recover_look(broker, id);
+	space = reef_state_space(broker->state, id);
+	if (!space)
+		return -ENOENT;
+	answer->space = id;
+	answer->rights = rights;
+	answer->kind = space->kind;
+	answer->keeping = space->keeping;
+	answer->size =
+		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
+	answer->version = broker_space_version(broker, id);
+	if (extent_rows(broker, request, space, 0, room))
+		answer->flags = REEF_POOL_MORE;
+	broker_rows_end(answer, room);
+	return 0;
+}
+
+int broker_space_close(struct reef_broker *broker,
+		       const struct reef_request *request,
+		       struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct broker_session *session = broker_session_of(request);
+
+	if (!session)
+		return -REEF_EFENCED;
+	broker_ungrant(session, request->body.space);
+	return 0;
+}
+
+/* --- drop --- */
+
+/* Copies of a space's extents, the caller's to free. */
+static int extents_of(const struct reef_broker *broker, uint32_t id,
+		      struct reef_state_extent **out, uint32_t *found)
+{
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, id);
+	struct reef_state_extent *extents;
+	uint32_t i, n = 0;
+
+	extents = malloc((space->extents + 1) * sizeof(*extents));
+	if (!extents)
+		return -ENOMEM;
+	for (i = 0; i < space->ordinals; i++)
+		if (space->by_ordinal[i])
+			extents[n++] = *reef_state_extent(broker->state,
+							  space->by_ordinal[i]);
+	*out = extents;
+	*found = n;
+	return 0;
+}
+
+int broker_space_remove(struct reef_broker *broker, uint32_t id,
+			const struct reef_request *request)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SPACE_REMOVE,
+		.id = id,
+	};
+	struct reef_state_extent *extents;
+	uint64_t sequence;
+	uint32_t count, i;
+	int rc;
+
+	if (!reef_state_space(broker->state, id))
+		return -ENOENT;
+	rc = extents_of(broker, id, &extents, &count);
+	if (rc)
+		return rc;
+	rc = broker_commit(broker, &record, request, &sequence);
+	if (rc == 0) {
+		for (i = 0; i < count; i++)
+			broker_extent_forget(broker, extents[i].number);
+		rc = broker_wait_durable(broker, sequence);
+	}
+	if (rc == 0)
+		broker_notice_space(broker, id);
+	for (i = 0; rc == 0 && i < count; i++) {
+		if (extents[i].node)
+			broker_drop_later(broker, extents[i].node,
+					  extents[i].number, extents[i].size);
+		if (extents[i].target)
+			broker_drop_later(broker, extents[i].target,
+					  extents[i].number, extents[i].size);
+	}
+	free(extents);
+	return rc;
+}
+
+/* --- what its owners decide --- */
+
+/* As broker_repeated, then whether whoever asks may manage the space. */
+static int managing(struct reef_broker *broker,
+		    const struct reef_request *request, uint16_t type,
+		    uint64_t *result)
+{
+	int rc = broker_repeated(broker, request, type, result);
+
+	return rc ? rc
+		  : broker_may(broker, request, request->body.space,
+			       REEF_RIGHT_MANAGE);
+}
+
+int broker_space_drop(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	uint64_t result;
+	int rc = managing(broker, request, REEF_RECORD_SPACE_REMOVE, &result);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
+	return broker_space_remove(broker, request->body.space, request);
+}
+
+int broker_space_quota(struct reef_broker *broker,
+		       const struct reef_request *request,
+		       struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SPACE_QUOTA,
+		.id = request->body.space,
+		.size = request->body.size ? request->body.size : UINT64_MAX,
+	};
+	uint64_t result;
+	int rc = managing(broker, request, record.type, &result);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
+	return broker_commit_wait(broker, &record, request);
+}
+
+int broker_space_revoke(struct reef_broker *broker,
+			const struct reef_request *request,
+			struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SPACE_ERA,
+		.id = request->body.space,
+	};
+	uint64_t result = 0;
+	int rc = managing(broker, request, record.type, &result);
+
+	if (rc < 0)
+		return rc;
+	if (rc > 0) {
+		answer->era = (uint32_t)result;
+		return broker_space_rekey(broker, record.id);
+	}
+	record.era = reef_state_space(broker->state, record.id)->era + 1;
+	rc = broker_commit(broker, &record, request, NULL);
+	if (rc)
+		return rc;
+	/* Those who are out look, too, and are told so. */
+	broker_notice_space(broker, record.id);
+	broker_ungrant_all(broker, record.id);
+	broker_event(broker, "space %u: era %u, earlier tokens are void",
+		     record.id, record.era);
+	answer->era = record.era;
+	rc = broker_wait_durable(broker, broker->applied);
+	return rc ? rc : broker_space_rekey(broker, record.id);
+}
+
+int broker_space_token(struct reef_broker *broker,
+		       const struct reef_request *request,
+		       struct reef_body *answer, struct reef_cursor_out *room)
+{
+	uint32_t id = request->body.space;
+	uint8_t rights = request->body.rights;
+	struct reef_key key;
+	int rc;
+
+	/* Nobody gives away more than they have. */
+	rc = broker_may(broker, request, id, REEF_RIGHT_MANAGE | rights);
+	if (rc)
+		return rc;
+	answer->space = id;
+	answer->era = reef_state_space(broker->state, id)->era;
+	answer->rights = rights;
+	rc = reef_key_derive_space(&broker->key, id, rights, answer->era, &key);
+	if (rc)
+		return rc;
+	memcpy(answer->secret, key.bytes, sizeof(answer->secret));
+	reef_key_wipe(&key);
+	return 0;
+}

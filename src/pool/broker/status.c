@@ -1,0 +1,378 @@
+/* status.c - what there is, for operators: lists, status, events.
+ *
+ * (1) A list comes in pages, in the order of the numbers; MORE: ask again,
+ *     after the last one's. What was there all the time is in it once.
+ * (2) Whoever is not the pool's owner sees nodes, settings, the spaces they may
+ *     open, and their own sessions and user.
+ * (3) The last BROKER_EVENTS events of this start are kept. */
+#include "pool/broker/memory.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define STATUS_EVENTS 64 /* the newest, in an answer to STATUS */
+
+/* --- events --- */
+
+void broker_event(struct reef_broker *broker, const char *format, ...)
+{
+	struct broker_event *event =
+		&broker->events[broker->events_count % BROKER_EVENTS];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(event->text, sizeof(event->text), format, list);
+	va_end(list);
+	event->number = ++broker->events_count;
+	event->at_ns = reef_now_ns();
+	reef_log(REEF_LOG_INFO, "broker", "%s", event->text);
+}
+
+static void event_row(const struct broker_event *event,
+		      struct reef_cursor_out *room)
+{
+	struct reef_row row = {
+		.row = REEF_ROW_EVENT,
+		.value = event->number,
+		.age_ns = reef_now_ns() - event->at_ns,
+		.name = broker_text(event->text),
+	};
+
+	reef_row_encode(&row, room);
+}
+
+/* --- rows --- */
+
+void broker_rows_end(struct reef_body *answer,
+		     const struct reef_cursor_out *room)
+{
+	answer->rows = room->bytes;
+	answer->rows_size = room->size;
+}
+
+void broker_extent_row(struct reef_broker *broker,
+		       const struct reef_state_extent *extent,
+		       struct reef_cursor_out *room)
+{
+	struct broker_extent *told = broker_extent_find(broker, extent->number);
+	struct reef_row row = {
+		.row = REEF_ROW_EXTENT,
+		.extent = extent->number,
+		.ordinal = extent->ordinal,
+		.space = extent->space,
+		.node = extent->node,
+		.era = extent->epoch,
+		.state = extent->state,
+		.size = extent->size,
+	};
+
+	/* Closed, with its move taken back or its target dead: it comes again
+	 * where it was, and is on the move until then. */
+	if (told && told->closed && extent->state == REEF_EXTENT_LIVE)
+		row.state = REEF_EXTENT_MOVING;
+	if (told && told->present && row.state == REEF_EXTENT_LIVE)
+		memcpy(row.keys, told->keys, sizeof(row.keys));
+	reef_row_encode(&row, room);
+}
+
+void broker_node_row(struct reef_broker *broker,
+		     const struct reef_state_node *node,
+		     struct reef_cursor_out *room)
+{
+	const struct broker_node *live = broker_node_find(broker, node->id);
+	struct reef_row row = {
+		.row = REEF_ROW_NODE,
+		.node = node->id,
+		.state = node->state,
+		.incarnation = node->incarnation,
+		.size = node->capacity,
+		.used = node->used,
+		.count = node->extents,
+		.name = broker_text(node->name),
+		.addresses = broker_text(node->addresses),
+	};
+
+	if (live) {
+		row.domain = live->domain;
+		row.age_ns = reef_now_ns() - live->heard_ns;
+		row.value = live->machine_free;
+	}
+	reef_row_encode(&row, room);
+}
+
+static void session_row(struct reef_broker *broker,
+			const struct reef_state_session *session,
+			struct reef_cursor_out *room)
+{
+	const struct broker_session *live =
+		broker_session_find(broker, session->id);
+	struct reef_row row = {
+		.row = REEF_ROW_SESSION,
+		.session = session->id,
+		.user = session->user,
+		.state = session->state,
+		.node = 1,
+	};
+
+	if (live) {
+		row.pid = live->pid;
+		row.name = broker_text(live->name);
+		row.age_ns = reef_now_ns() - live->renewed_ns;
+		row.node = !live->peer || !live->peer->link;
+		if (!row.node)
+			row.addresses = broker_text(
+				reef_fabric_description(reef_mesh_fabric(
+					broker->options.mesh, live->fabric)));
+	}
+	reef_row_encode(&row, room);
+}
+
+static void space_row(const struct reef_state_space *space,
+		      struct reef_cursor_out *room)
+{
+	struct reef_row row = {
+		.row = REEF_ROW_SPACE,
+		.space = space->id,
+		.kind = space->kind,
+		.keeping = space->keeping,
+		.era = space->era,
+		.session = space->session,
+		.user = space->user,
+		.count = space->extents,
+		.size = space->quota == UINT64_MAX ? 0 : space->quota,
+		.used = space->used,
+		.name = broker_text(space->name),
+	};
+
+	reef_row_encode(&row, room);
+}
+
+static void user_row(const struct reef_state_user *user,
+		     struct reef_cursor_out *room)
+{
+	struct reef_row row = {
+		.row = REEF_ROW_USER,
+		.user = user->id,
+		.era = user->era,
+		.count = user->sessions,
+		.name = broker_text(user->name),
+	};
+
+	reef_row_encode(&row, room);
+}
+
+static void setting_row(const struct reef_broker *broker,
+			enum reef_setting setting, struct reef_cursor_out *room)
+{
+	struct reef_row row = {
+		.row = REEF_ROW_SETTING,
+		.value = reef_state_setting(broker->state, setting),
+		.name = broker_text(reef_setting_name(setting)),
+	};
+
+	reef_row_encode(&row, room);
+}
+
+/* --- lists --- */
+
+/* Who asks, for what comes after `after`, into how much room. */
+struct list {
+	struct reef_broker *broker;
+	const struct broker_session *session;
+	uint32_t user, after;
+	size_t max;
+	struct reef_cursor_out *room;
+};
+
+static bool is_full(const struct list *list)
+{
+	return list->room->size >= list->max;
+}
+
+/* May this one be seen? */
+static bool sees_space(const struct list *list, uint32_t space)
+{
+	return list->user == 0 ||
+	       (list->session &&
+		broker_rights(list->broker, list->session, space));
+}
+
+/* Each: is there more? */
+static bool list_extents(const struct list *list)
+{
+	const struct reef_state_extent *extents;
+	size_t count, i;
+
+	extents = reef_state_extents(list->broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (extents[i].number <= list->after ||
+		    !sees_space(list, extents[i].space))
+			continue;
+		if (is_full(list))
+			return true;
+		broker_extent_row(list->broker, &extents[i], list->room);
+	}
+	return false;
+}
+
+static bool list_nodes(const struct list *list)
+{
+	const struct reef_state_node *nodes;
+	size_t count, i;
+
+	nodes = reef_state_nodes(list->broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (nodes[i].id <= list->after)
+			continue;
+		if (is_full(list))
+			return true;
+		broker_node_row(list->broker, &nodes[i], list->room);
+	}
+	return false;
+}
+
+static bool list_sessions(const struct list *list)
+{
+	const struct reef_state_session *sessions;
+	size_t count, i;
+
+	sessions = reef_state_sessions(list->broker->state, &count);
+	i = list->after ? (size_t)reef_session_slot(list->after) + 1 : 0;
+	for (; i < count; i++) {
+		if (sessions[i].id == 0 ||
+		    sessions[i].state == REEF_SESSION_RECOVERED ||
+		    (list->user != 0 && sessions[i].user != list->user))
+			continue;
+		if (is_full(list))
+			return true;
+		session_row(list->broker, &sessions[i], list->room);
+	}
+	return false;
+}
+
+static bool list_spaces(const struct list *list)
+{
+	const struct reef_state_space *spaces;
+	size_t count, i;
+
+	spaces = reef_state_spaces(list->broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (spaces[i].id <= list->after ||
+		    !(sees_space(list, spaces[i].id) ||
+		      spaces[i].user == list->user))
+			continue;
+		if (is_full(list))
+			return true;
+		space_row(&spaces[i], list->room);
+	}
+	return false;
+}
+
+static bool list_users(const struct list *list)
+{
+	const struct reef_state_user *users;
+	size_t count, i;
+
+	users = reef_state_users(list->broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (users[i].id <= list->after ||
+		    (list->user != 0 && users[i].id != list->user))
+			continue;
+		if (is_full(list))
+			return true;
+		user_row(&users[i], list->room);
+	}
+	return false;
+}
+
+/* Numbered from 1 on. */
+static bool list_settings(const struct list *list)
+{
+	uint32_t i;
+
+	for (i = list->after; i < REEF_SETTING_COUNT; i++) {
+		if (is_full(list))
+			return true;
+		setting_row(list->broker, i, list->room);
+	}
+	return false;
+}
+
+static bool list_events(const struct list *list)
+{
+	const struct reef_broker *broker = list->broker;
+	uint64_t i = list->after;
+
+	if (list->user != 0)
+		return false;
+	if (broker->events_count > BROKER_EVENTS &&
+	    i < broker->events_count - BROKER_EVENTS)
+		i = broker->events_count - BROKER_EVENTS;
+	for (; i < broker->events_count; i++) {
+		if (is_full(list))
+			return true;
+		event_row(&broker->events[i % BROKER_EVENTS], list->room);
+	}
+	return false;
+}
+
+static bool (*const lists[REEF_ROW_KINDS])(const struct list *list) = {
+	[REEF_ROW_EXTENT] = list_extents,   [REEF_ROW_NODE] = list_nodes,
+	[REEF_ROW_SESSION] = list_sessions, [REEF_ROW_SPACE] = list_spaces,
+	[REEF_ROW_USER] = list_users,	    [REEF_ROW_SETTING] = list_settings,
+	[REEF_ROW_EVENT] = list_events,
+};
+
+static struct list list_of(struct reef_broker *broker,
+			   const struct reef_request *request,
+			   struct reef_cursor_out *room)
+{
+	const struct broker_member *member = broker_member_of(request->peer);
+
+	return (struct list){
+		.broker = broker,
+		.session = broker_session_of(request),
+		.user = member ? member->user : UINT32_MAX,
+		.after = request->body.node,
+		.max = broker_rows_max(broker, request),
+		.room = room,
+	};
+}
+
+int broker_list(struct reef_broker *broker, const struct reef_request *request,
+		struct reef_body *answer, struct reef_cursor_out *room)
+{
+	struct list list = list_of(broker, request, room);
+	uint8_t kind = request->body.kind;
+
+	if (kind >= REEF_ROW_KINDS || !lists[kind])
+		return -EINVAL;
+	if (lists[kind](&list))
+		answer->flags = REEF_POOL_MORE;
+	broker_rows_end(answer, room);
+	return 0;
+}
+
+int broker_status(struct reef_broker *broker,
+		  const struct reef_request *request, struct reef_body *answer,
+		  struct reef_cursor_out *room)
+{
+	struct list list = list_of(broker, request, room);
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	answer->pool = summary.pool;
+	answer->epoch = summary.pool_epoch;
+	answer->version = broker->epoch;
+	answer->value = reef_now_ns() - broker->started_ns;
+	answer->count = (uint32_t)broker->events_count;
+	list.after = broker->events_count > STATUS_EVENTS
+			     ? (uint32_t)broker->events_count - STATUS_EVENTS
+			     : 0;
+	list_events(&list);
+	broker_rows_end(answer, room);
+	return 0;
+}

@@ -95,9 +95,9 @@ static void broker_closed(void *context, struct reef_peer *peer, int reason)
 	peer->user = NULL;
 	if (!member)
 		return;
-	if (member->session && !broker->stopping)
+	if (member->session)
 		broker_session_left(broker, member->session);
-	if (member->node && !broker->stopping)
+	if (member->node)
 		broker_node_left(broker, member->node);
 	free(member);
 }

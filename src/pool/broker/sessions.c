@@ -91,6 +91,9 @@ static void bind_link(struct broker_member *member,
 		if (old)
 			old->session = NULL;
 	}
+	/* One that ends may still have it. */
+	if (member->session)
+		member->session->peer = NULL;
 	session->peer = member->peer;
 	session->fabric = member->fabric;
 	member->session = session;

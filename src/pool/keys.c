@@ -49,7 +49,7 @@ static_assert(sizeof("reef-space-") + (PAYLOAD_MAX * 8 + 4) / 5 <=
 
 int reef_key_create(struct reef_key *out)
 {
-	struct reef_key key;
+	struct reef_key key = {{0}};
 	int rc = reef_random_secret(key.bytes, sizeof(key.bytes));
 
 	if (rc == 0)
@@ -66,7 +66,7 @@ static int derive(const struct reef_key *pool, const char *label,
 	unsigned int length = 0;
 
 	reef_assert(strlen(label) < LABEL_SIZE && size <= FIELDS_MAX);
-	memcpy(input, label, strlen(label));
+	memcpy(input, label, strnlen(label, LABEL_SIZE - 1));
 	if (size > 0)
 		memcpy(input + LABEL_SIZE, fields, size);
 	if (!HMAC(EVP_sha256(), pool->bytes, sizeof(pool->bytes), input,
@@ -225,7 +225,7 @@ static void format(enum kind kind, const uint8_t *fields,
 	size_t word_size = strlen(kinds[kind].word);
 	uint8_t payload[PAYLOAD_MAX] = {VERSION};
 
-	if (fields_size > 0)
+	if (fields)
 		memcpy(payload + 1, fields, fields_size);
 	memcpy(payload + 1 + fields_size, key->bytes, sizeof(key->bytes));
 	reef_put32(payload + size, sum(kind, payload, size));
@@ -240,7 +240,7 @@ static int parse(enum kind kind, const char *text, uint8_t *fields,
 	size_t fields_size = kinds[kind].fields_size;
 	size_t size = 1 + fields_size + sizeof(key->bytes);
 	size_t word_size = strlen(kinds[kind].word);
-	uint8_t payload[PAYLOAD_MAX];
+	uint8_t payload[PAYLOAD_MAX] = {0};
 	int rc = -REEF_ECORRUPT;
 
 	if (strncmp(text, kinds[kind].word, word_size) != 0)
@@ -249,7 +249,7 @@ static int parse(enum kind kind, const char *text, uint8_t *fields,
 	    reef_get32(payload + size) != sum(kind, payload, size))
 		goto out;
 	rc = payload[0] == VERSION ? 0 : -REEF_EVERSION;
-	if (rc == 0 && fields_size > 0)
+	if (rc == 0 && fields)
 		memcpy(fields, payload + 1, fields_size);
 	if (rc == 0)
 		memcpy(key->bytes, payload + 1 + fields_size,
@@ -291,7 +291,7 @@ int reef_key_parse(const char *text, struct reef_key *out)
 
 int reef_credential_parse(const char *text, struct reef_credential *out)
 {
-	uint8_t fields[8];
+	uint8_t fields[8] = {0};
 	int rc = parse(USER, text, fields, &out->key);
 
 	if (rc < 0)
@@ -303,7 +303,7 @@ int reef_credential_parse(const char *text, struct reef_credential *out)
 
 int reef_token_parse(const char *text, struct reef_token *out)
 {
-	uint8_t fields[FIELDS_MAX];
+	uint8_t fields[FIELDS_MAX] = {0};
 	struct reef_key key;
 	int rc = parse(SPACE, text, fields, &key);
 

@@ -106,6 +106,8 @@ static void meminfo(unsigned available_mib, unsigned huge, unsigned huge_free)
 }
 
 #define CLOCK "sys/devices/system/clocksource/clocksource0/"
+#define CLOCK_NOW                                                              \
+	"sys/devices/system/clocksource/clocksource0/current_clocksource"
 #define SHMEM "sys/kernel/mm/transparent_hugepage/shmem_enabled"
 #define PORT "sys/class/infiniband/mlx5_0/ports/1/"
 
@@ -120,7 +122,7 @@ static int make_machine(void **state)
 	file("proc/sys/vm/overcommit_memory", "0\n");
 	file("proc/sys/vm/max_map_count", "65530\n");
 	file(SHMEM, "always within_size [advise] never deny force\n");
-	file(CLOCK "current_clocksource", "tsc\n");
+	file(CLOCK_NOW, "tsc\n");
 	file(CLOCK "available_clocksource", "tsc hpet acpi_pm\n");
 	memset(&answers, 0, sizeof(answers));
 	answers.memlock = answers.memlock_hard = UINT64_MAX;
@@ -243,7 +245,7 @@ static void doctor_unknown_things_are_no_problem(void **state)
 			   "proc/sys/vm/overcommit_memory",
 			   "proc/sys/vm/max_map_count",
 			   SHMEM,
-			   CLOCK "current_clocksource"};
+			   CLOCK_NOW};
 
 	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
 		no_file(nothing[i]);
@@ -431,14 +433,13 @@ static void doctor_missing_calls_are_told(void **state)
 
 static void doctor_slow_clock_is_told(void **state)
 {
-	file(CLOCK "current_clocksource", "hpet\n");
+	file(CLOCK_NOW, "hpet\n");
 	examine_with(NULL);
-	only("clock", WARN, "hpet",
-	     "echo tsc | sudo tee /" CLOCK "current_clocksource");
+	only("clock", WARN, "hpet", "echo tsc | sudo tee /" CLOCK_NOW);
 	file(CLOCK "available_clocksource", "hpet acpi_pm\n");
 	examine_with(NULL);
 	only("clock", WARN, "hpet", "");
-	file(CLOCK "current_clocksource", "kvm-clock\n");
+	file(CLOCK_NOW, "kvm-clock\n");
 	examine_with(NULL);
 	only("clock", OK, "kvm-clock", "");
 }

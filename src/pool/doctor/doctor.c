@@ -128,7 +128,7 @@ int doctor_read_number(const struct doctor *doctor, uint64_t *out,
 		       const char *path, ...)
 {
 	va_list arguments;
-	char text[64];
+	char text[64] = "";
 	int rc;
 
 	va_start(arguments, path);

@@ -140,6 +140,9 @@ static void add_device(void)
 	file(PORT "gids/0", "fe80:0000:0000:0000:0202:c9ff:fe00:0001\n");
 	file(PORT "gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
 	file(PORT "gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+	file(PORT "gids/3", "fe80:0000:0000:0000:0202:c9ff:fe00:0001\n");
+	file(PORT "gid_attrs/types/3", "RoCE v2\n");
+	file(PORT "gid_attrs/ndevs/3", "eth7\n");
 	file(PORT "gid_attrs/types/0", "IB/RoCE v1\n");
 	file(PORT "gid_attrs/types/1", "RoCE v2\n");
 	file(PORT "gid_attrs/ndevs/0", "eth7\n");
@@ -500,10 +503,11 @@ static void doctor_port_without_good_gid_is_told(void **state)
 	no_file(PORT "gids/1");
 	examine_with(NULL);
 	only("rdma mlx5_0:1", WARN,
-	     "ACTIVE, Ethernet, 100 Gb/sec (4X EDR), MTU 4096 of 4096, GID 0 "
-	     "(IB/RoCE v1, fe80::202:c9ff:fe00:1)",
+	     "ACTIVE, Ethernet, 100 Gb/sec (4X EDR), MTU 4096 of 4096, GID 3 "
+	     "(RoCE v2, fe80::202:c9ff:fe00:1)",
 	     "sudo ip addr add ADDRESS/24 dev eth7");
 	no_file(PORT "gids/0");
+	no_file(PORT "gids/3");
 	file("sys/class/infiniband/mlx5_0/device/net/eth8/x", "");
 	examine_with(NULL);
 	only("rdma mlx5_0:1", WARN,

@@ -94,6 +94,7 @@ struct world {
 	uint32_t starts;
 	int start_rc;
 	bool over;
+	int failed; /* the first script that did; then the others end, too */
 	struct actor actors[ACTORS_MAX];
 	uint32_t count;
 	uint64_t note[4];
@@ -207,6 +208,9 @@ static inline int actor_main(struct reef_sim_host *host, void *arg)
 	if (rc == 0)
 		rc = actor->script(actor);
 	actor->result = rc;
+	if (!actor->background && !world->failed)
+		world->failed = rc;
+	world->over |= world->failed != 0;
 	actor_close(actor);
 	for (i = 0; i < world->count; i++)
 		over &= world->actors[i].background ||
@@ -401,6 +405,8 @@ static inline int actor_stay(struct actor *actor, uint64_t duration_ns)
 	int rc;
 
 	while (reef_now_ns() - begun < duration_ns) {
+		if (actor->world->failed)
+			return -ECANCELED;
 		TRY(reef_sleep(TTL / 4));
 		rc = actor_renew(actor);
 		if (rc == -REEF_EHOSTDEAD)
@@ -551,17 +557,13 @@ static inline struct actor *world_add(struct world *world,
 	return actor;
 }
 
-/* Run it to its end. The first result that is not 0, of those that count. */
+/* Run it to its end. What the first script that failed returned. */
 static inline int world_finish(struct world *world)
 {
 	int rc = reef_sim_run(world->sim, 1000 * SECOND);
-	uint32_t i;
 
-	for (i = 0; i < world->count && rc == 0; i++)
-		if (!world->actors[i].background)
-			rc = world->actors[i].result;
 	reef_sim_destroy(world->sim);
-	return rc;
+	return world->failed ? world->failed : rc;
 }
 
 #endif

@@ -290,7 +290,7 @@ void broker_session_unlink(struct reef_broker *broker,
 	if (*at)
 		*at = session->next;
 	member = session->peer ? broker_member_of(session->peer) : NULL;
-	if (member)
+	if (member && member->session == session)
 		member->session = NULL;
 	session->peer = NULL;
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* What an open reads, as text: "snapshot|1:one|2:two". */
@@ -603,6 +604,78 @@ static int wait_for_failure(void *arg)
 	return 0;
 }
 
+/* --- an owner with nothing to do sleeps --- */
+
+struct idler {
+	struct reef_poller poller;
+	uint64_t polls, most;
+	bool busy, over;
+};
+
+static int count_poll(struct reef_poller *poller)
+{
+	((struct idler *)poller)->polls++;
+	return 0;
+}
+
+/* The owner polls all the time, so that it takes news as they are made. */
+static int be_busy(void *arg)
+{
+	struct idler *idler = arg;
+
+	while (!idler->over) {
+		if (idler->busy)
+			reef_fiber_yield();
+		else
+			reef_sleep(100000);
+	}
+	return 0;
+}
+
+static int append_and_rest(void *arg)
+{
+	struct idler *idler = arg;
+	uint64_t before, sequence;
+	int i;
+
+	for (i = 0; i < 200; i++) {
+		idler->busy = true;
+		reef_journal_append(the.journal, 1, "x", 1, &sequence);
+		reef_journal_wait(the.journal, sequence);
+		idler->busy = false;
+		before = idler->polls;
+		reef_sleep(2000000);
+		if (idler->polls - before > idler->most)
+			idler->most = idler->polls - before;
+	}
+	idler->over = true;
+	return 0;
+}
+
+static void journal_thread_lets_its_owner_sleep(void **state)
+{
+	struct reef_sched_options setup = {.spin_ns = 1};
+	struct reef_journal_options options = {.salt = 42};
+	struct idler idler = {.poller = {.poll = count_poll, .fd = -1}};
+	struct reef_sched *sched;
+	int fd = eventfd(0, EFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	idler.poller.fd = fd; /* nothing ever happens there */
+	assert_int_equal(reef_sched_create(&setup, &sched), 0);
+	assert_int_equal(try_open(sched, &options), 0);
+	reef_sched_poller_add(sched, &idler.poller);
+	spawn(sched, be_busy, &idler);
+	spawn(sched, append_and_rest, &idler);
+	run(sched);
+	reef_sched_poller_remove(sched, &idler.poller);
+	close(fd);
+	close_journal();
+	reef_sched_destroy(sched);
+	/* Twenty naps of the busy one, and what comes with each. */
+	assert_in_range(idler.most, 1, 1000);
+}
+
 static void journal_thread_tells_everyone_of_a_failure(void **state)
 {
 	struct reef_sched *sched = sched_make(false, NULL);
@@ -747,6 +820,7 @@ int main(void)
 		TEST(journal_unknown_version_is_refused),
 		TEST(journal_record_within_a_record_proves_nothing),
 		TEST(journal_thread_syncs_once_for_many),
+		TEST(journal_thread_lets_its_owner_sleep),
 		TEST(journal_thread_tells_everyone_of_a_failure),
 		TEST(journal_thread_serves_who_is_no_fiber),
 		TEST(journal_fiber_syncs_once_for_many),

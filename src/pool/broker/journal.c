@@ -289,20 +289,27 @@ static int journal_poll(struct reef_poller *poller)
 	struct reef_journal *journal =
 		(struct reef_journal *)((char *)poller -
 					offsetof(struct reef_journal, poller));
-	uint64_t count;
-	ssize_t done;
 
-	/* Acquire: pairs with the store in announce. What is announced after
-	 * this is seen by the next poll, which comes before any sleep. */
+	/* Acquire: pairs with the store in announce. */
 	if (!atomic_exchange_explicit(&journal->news, false,
 				      memory_order_acquire))
 		return 0;
-	done = read(poller->fd, &count, sizeof(count));
-	reef_assert(done > 0 || errno == EAGAIN || errno == EINTR);
 	pthread_mutex_lock(&journal->lock);
 	wake(journal);
 	pthread_mutex_unlock(&journal->lock);
 	return 1;
+}
+
+/* Drained here and not where news are taken: those can be taken before the
+ * eventfd is written, and then it would stay readable, and nobody sleep. A poll
+ * comes after this, so nothing that was written for is missed. */
+static int journal_arm(struct reef_poller *poller)
+{
+	uint64_t count;
+	ssize_t done = read(poller->fd, &count, sizeof(count));
+
+	reef_assert(done > 0 || errno == EAGAIN || errno == EINTR);
+	return 0;
 }
 
 /* --- the owner's calls --- */
@@ -597,6 +604,7 @@ static int start_thread(struct reef_journal *journal)
 		return rc;
 	}
 	journal->poller.poll = journal_poll;
+	journal->poller.arm = journal_arm;
 	reef_sched_poller_add(journal->sched, &journal->poller);
 	return 0;
 }

@@ -258,6 +258,10 @@ static void state_limits_are_settings(void **state)
 	refuse(-EINVAL, RECORD(.type = REEF_RECORD_SETTING,
 			       .id = REEF_SETTING_COUNT, .value = 1));
 	refuse(-EINVAL, RECORD(.type = REEF_RECORD_SETTING, .id = setting));
+	/* No extent could have that size. */
+	refuse(-EINVAL, RECORD(.type = REEF_RECORD_SETTING,
+			       .id = REEF_SETTING_EXTENT_SIZE,
+			       .value = REEF_EXTENT_ALIGN + 8));
 	must(RECORD(.type = REEF_RECORD_SETTING, .id = setting, .value = 1));
 	assert_int_equal(reef_state_setting(the, setting), 1);
 	add_space(1, "one", MIB);

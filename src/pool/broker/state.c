@@ -310,6 +310,9 @@ int reef_setting_find(const char *name, enum reef_setting *out)
 
 bool reef_setting_allows(uint32_t setting, uint64_t value)
 {
+	/* Else no extent could be made any more. */
+	if (setting == REEF_SETTING_EXTENT_SIZE && value % REEF_EXTENT_ALIGN)
+		return false;
 	return setting < REEF_SETTING_COUNT &&
 	       value >= settings[setting].least &&
 	       value <= settings[setting].most;

@@ -24,7 +24,7 @@
  *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST     any -> (removed)
  *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
  *
- * Pointers that queries return are good until the next apply.
+ * Pointers that queries return are good until the next check or apply.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_BROKER_STATE_H

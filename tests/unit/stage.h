@@ -38,7 +38,8 @@ struct stage {
 	struct reef_batch *pending, **pending_tail; /* locked */
 	struct reef_link *opening;
 	uint32_t links, remotes, queues;
-	uint32_t disconnects, detaches, posts, arms;
+	uint32_t disconnects, detaches, posts;
+	_Atomic uint32_t arms; /* by whichever thread waits */
 	uint64_t word; /* under every FAA */
 };
 

@@ -10,9 +10,13 @@
 
 /* How the threads beside the keeper use the link. */
 enum habit {
-	IDLE, /* one operation under way, and nobody looks for its end */
-	BUSY, /* one after the other */
+	IDLE,	/* one operation under way, and nobody looks for its end */
+	BUSY,	/* one after the other */
+	BURSTS, /* many, and then none until the keeper has heard something */
 };
+
+#define BURST(world) ((world)->sim ? 16u : 200u)
+#define BURSTS_MAX(world) rounds(world, 4, 40)
 
 struct handle {
 	struct host host; /* with a queue of its own */
@@ -71,6 +75,26 @@ static int use_idly(struct handle *handle)
 	return 0;
 }
 
+static int use_in_bursts(struct handle *handle)
+{
+	struct world *world = handle->host.world;
+	uint32_t i, burst;
+
+	for (burst = 0; burst < BURSTS_MAX(world); burst++) {
+		for (i = 0; i < BURST(world); i++)
+			CHECK_EQ(world,
+				 do_faa(&handle->host, handle->remote,
+					handle->index * 8, 1, NULL),
+				 0);
+		CHECK_EQ(world,
+			 order(world, ORDER_SEND, SESSION(1), 1, 0, NULL), 0);
+		/* Each handle has its own, as each waits for the keeper. */
+		TRY(await(world, &world->board->word[4],
+			  HANDLES * (uint64_t)burst + handle->index + 1));
+	}
+	return 0;
+}
+
 static int use(void *arg)
 {
 	struct handle *handle = arg;
@@ -80,7 +104,9 @@ static int use(void *arg)
 	handle->result = reef_queue_open(host->fabric, NULL, &host->queue);
 	if (!handle->result) {
 		handle->result = handle->habit == IDLE ? use_idly(handle)
-						       : use_busily(handle);
+				 : handle->habit == BUSY
+					 ? use_busily(handle)
+					 : use_in_bursts(handle);
 		reef_queue_close(host->queue);
 	}
 	atomic_fetch_add(&world->board->word[3], handle->count);
@@ -101,13 +127,21 @@ static int start(struct handle *handle)
 	return pthread_create(&handle->thread, NULL, use_in_thread, handle);
 }
 
-/* The keeper: waits for messages, which do not come. */
+/* The keeper: waits for messages, which come only with bursts. */
 static int keep(struct host *host, struct handle *handles)
 {
 	struct world *world = host->world;
 	struct reef_message *message;
-	uint32_t i;
+	uint32_t i, bursts = 0;
 
+	if (handles[0].habit == BURSTS)
+		bursts = HANDLES * BURSTS_MAX(world);
+	for (i = 0; i < bursts; i++) {
+		CHECK_EQ(world,
+			 reef_receive(host->queue, 3 * WAIT_NS, &message), 0);
+		reef_message_free(message);
+		atomic_fetch_add(&world->board->word[4], 1);
+	}
 	for (i = 0; i < HANDLES; i++) {
 		while (!atomic_load(&handles[i].ended))
 			CHECK_EQ(world,
@@ -178,6 +212,25 @@ static int f8_a_keeper_answers_for_idle_queues(struct world *world)
 static int f8_a_withdrawal_leaves_nothing_in_doubt(struct world *world)
 {
 	return withdraw_under(world, BUSY);
+}
+
+/* The keeper sleeps beside the traffic of others, and hears when it stops. */
+static int links_a_keeper_hears_beside_others_traffic(struct world *world)
+{
+	enum habit habit = BURSTS;
+	uint64_t key, sum;
+	int client;
+
+	/* A wake-up that is lost is not made up for by the next look. */
+	world->client_options.silence_ns = 400000000000ull;
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	client = world_start(world, keeping_client, &habit);
+	CHECK_EQ(world, world_join(world, client), 0);
+	CHECK_EQ(world, order(world, ORDER_SUM, 0, 0, 0, &sum), 0);
+	CHECK_EQ(world, sum, HANDLES * BURST(world) * BURSTS_MAX(world));
+	return world_end(world);
 }
 
 /* --- both ends in one process, and one fabric --- */
@@ -388,6 +441,8 @@ const struct conform_test conform_keeper[] = {
 	 f8_a_keeper_answers_for_idle_queues, ANYWHERE},
 	{"f8_a_withdrawal_leaves_nothing_in_doubt",
 	 f8_a_withdrawal_leaves_nothing_in_doubt, ANYWHERE},
+	{"links_a_keeper_hears_beside_others_traffic",
+	 links_a_keeper_hears_beside_others_traffic, ANYWHERE},
 	{"links_both_ends_may_be_in_one_fabric",
 	 links_both_ends_may_be_in_one_fabric, ANYWHERE},
 	{NULL, NULL, ANYWHERE},

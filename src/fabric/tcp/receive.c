@@ -170,6 +170,7 @@ static int tail_digest(struct tcp_link *link)
 	/* Release: the slot is free; the partner is the acquire in tcp_post. */
 	atomic_store_explicit(&link->ended, number + 1, memory_order_release);
 	atomic_fetch_sub(&watch->under_way, 1);
+	link->passed_on |= batch->queue != link->polling;
 	reef_batch_ended(link->polling, batch);
 	link->happened++;
 	return 0;
@@ -530,6 +531,23 @@ static int work(struct tcp_link *link)
 	return drained ? atomic_load(&link->doomed) : 0;
 }
 
+/* How much it was, to the queue that has just read. An owner that waits for
+ * nothing itself is not kept awake by the answers of others (what else came for
+ * it the core knows). */
+static int count_happened(struct tcp_link *link)
+{
+	bool is_owners = link->polling == link->base.queue;
+	uint32_t others;
+
+	if (!link->happened ||
+	    (is_owners &&
+	     (!link->passed_on || atomic_load(&link->watch->under_way))))
+		return link->happened;
+	others = atomic_load_explicit(&link->others, memory_order_relaxed);
+	atomic_store_explicit(&link->others, others + 1, memory_order_relaxed);
+	return is_owners ? 0 : link->happened;
+}
+
 int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 {
 	int rc, happened;
@@ -542,6 +560,7 @@ int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 	}
 	link->polling = polling;
 	link->happened = 0;
+	link->passed_on = false;
 	rc = work(link);
 	if (rc < 0) {
 		pthread_mutex_lock(&link->tx_lock);
@@ -552,7 +571,7 @@ int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 		pthread_mutex_unlock(&link->tx_lock);
 		link->happened++;
 	}
-	happened = link->happened;
+	happened = count_happened(link);
 	pthread_mutex_unlock(&link->rx_lock);
 	return happened;
 }

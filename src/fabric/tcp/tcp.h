@@ -114,12 +114,15 @@ struct tcp_watch {
 	struct tcp_watch *next_of_link;		    /* link.tx_lock */
 	struct tcp_watch *next_active, **active_at; /* NULL: not active */
 	_Atomic uint32_t
-		under_way; /* batches and attaches of this queue; any */
-	uint32_t idle;	   /* polls in a row that brought nothing */
-	uint32_t busy;	   /* polls that did, since its thread last slept */
-	bool apart;	   /* out of epoll, because it is so busy */
-	bool in_epoll;	   /* link.tx_lock */
-	bool is_owner;	   /* the link is this queue's */
+		under_way;  /* batches and attaches of this queue; any */
+	uint32_t idle;	    /* polls in a row that brought nothing */
+	uint32_t busy;	    /* polls that did, since its thread last slept */
+	bool apart;	    /* out of epoll: so busy, or left to others */
+	uint32_t others;    /* is_owner: link.others when it last slept */
+	uint64_t others_ns; /* and when that last was another number */
+	bool is_aside;	    /* it left the link to others */
+	bool in_epoll;	    /* link.tx_lock */
+	bool is_owner;	    /* the link is this queue's */
 };
 
 /* What comes next on a link. */
@@ -182,6 +185,7 @@ struct tcp_link {
 	uint64_t unsent_ns; /* since when the kernel has output */
 
 	pthread_mutex_t rx_lock;
+	_Atomic uint32_t others; /* reads for queues that do not own it */
 	struct tcp_buffer in;
 	enum tcp_input input;
 	struct reef_frame_header header;
@@ -190,6 +194,7 @@ struct tcp_link {
 	uint32_t result_op, result_moved; /* of batch number `ended` */
 	struct reef_queue *polling;	  /* who reads now */
 	int happened;
+	bool passed_on; /* some of it to another queue */
 
 	pthread_mutex_t lock;
 	struct tcp_remote *remotes;

@@ -105,6 +105,7 @@ struct world {
 	uint64_t holder_key;
 	int holder_result; /* 1: not yet */
 	uint64_t available;
+	uint32_t lose_link_ppm;
 	/* Copies of what scripts have open, for those that end early. */
 	struct client clients[CLIENTS_MAX];
 	char directory[64];
@@ -644,7 +645,10 @@ static inline void world_init(struct world *world, uint32_t nodes,
 
 static inline int world_run_sim(struct world *world, uint64_t seed)
 {
-	struct reef_sim_options options = {.seed = seed};
+	struct reef_sim_options options = {
+		.seed = seed,
+		.lose_link_ppm = world->lose_link_ppm,
+	};
 	static const char *const names[NODES_MAX] = {"a", "b"};
 
 	assert_int_equal(reef_sim_create(&options, &world->sim), 0);
@@ -663,6 +667,9 @@ static inline int world_run_sim(struct world *world, uint64_t seed)
 			 0);
 	assert_int_equal(reef_sim_run(world->sim, 10000 * SECOND), 0);
 	reef_sim_destroy(world->sim);
+	if (world->result && !world->machines[0].options.mutant)
+		print_message("seed %u: line %d\n", (unsigned)seed,
+			      world->result);
 	return world->result;
 }
 

@@ -305,6 +305,183 @@ static void node_life_host_killed_unwinds(void **state)
 	free(world);
 }
 
+/* --- chaos --- */
+
+#define THINGS 6
+
+/* An extent as the script believes it to be. */
+struct thing {
+	bool exists;
+	uint32_t node, era;
+	uint64_t value; /* its first word */
+	uint64_t keys[REEF_DOORS_MAX];
+};
+
+/* Ask until there is an answer that says more than "try again". */
+static int insist(struct world *world, uint32_t node, uint16_t kind,
+		  const struct reef_body *body, uint64_t *keys)
+{
+	int rc;
+
+	for (int tries = 0; tries < 10000; tries++) {
+		rc = ask_for(world, node, kind, body, keys, SECOND);
+		if (rc != -REEF_ENOLINK && rc != -REEF_EINDOUBT &&
+		    rc != -ETIMEDOUT)
+			return rc;
+		if (reef_sleep(MILLISECOND))
+			break;
+	}
+	return rc;
+}
+
+/* Write or compare the first word, whatever happens to the link. */
+static int touch(struct world *world, const struct thing *thing, bool write)
+{
+	struct client client;
+	uint64_t value = thing->value;
+	int rc;
+
+	for (int tries = 0; tries < 10000; tries++) {
+		rc = client_open(world, thing->node, SESSION(1), &client);
+		if (!rc)
+			rc = client_attach(&client, thing->keys);
+		if (!rc && write)
+			rc = client_put(&client, 0, value);
+		else if (!rc)
+			rc = client_get(&client, 0, &value);
+		client_close(&client);
+		if (!rc)
+			return value == thing->value ? 0 : -EIO;
+		if (rc == -REEF_EKEY || reef_sleep(MILLISECOND))
+			break;
+	}
+	return rc;
+}
+
+static struct reef_body body_of(const struct thing *thing, uint32_t number)
+{
+	return (struct reef_body){
+		.extent = number,
+		.space = 1,
+		.era = thing->era,
+		.size = EXTENT_SIZE,
+	};
+}
+
+static int step_create(struct world *world, struct thing *thing,
+		       uint32_t number, uint64_t value)
+{
+	struct reef_body body;
+
+	*thing = (struct thing){
+		.exists = true, .node = (uint32_t)(value % 2), .era = 1};
+	body = body_of(thing, number);
+	CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_CREATE, &body,
+		      thing->keys));
+	CHECK(!touch(world, thing, false)); /* zero */
+	thing->value = value;
+	CHECK(!touch(world, thing, true));
+	return 0;
+}
+
+static int step_drop(struct world *world, struct thing *thing, uint32_t number)
+{
+	struct reef_body body = {.extent = number};
+
+	CHECK(!touch(world, thing, false));
+	CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body, NULL));
+	CHECK(touch(world, thing, false) == -REEF_EKEY);
+	thing->exists = false;
+	return 0;
+}
+
+/* Or to the brink of it, and back. */
+static int step_move(struct world *world, struct thing *thing, uint32_t number,
+		     bool back)
+{
+	const struct told *source = &world->stub.nodes[thing->node];
+	struct reef_body body = {.extent = number}, pull;
+	uint32_t target = 1 - thing->node;
+	int rc, tries = 0;
+
+	do {
+		CHECK(tries++ < 1000);
+		CHECK(!insist(world, target, REEF_POOL_EXTENT_DROP, &body,
+			      NULL));
+		CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_CLOSE, &body,
+			      thing->keys));
+		if (back)
+			break;
+		pull = body_of(thing, number);
+		pull.era++;
+		pull.domain = source->domain;
+		pull.addresses.bytes = source->addresses;
+		pull.addresses.size = (uint16_t)strlen(source->addresses);
+		memcpy(pull.keys, thing->keys, sizeof(pull.keys));
+		rc = ask_for(world, target, REEF_POOL_EXTENT_PULL, &pull,
+			     thing->keys, SECOND);
+	} while (rc);
+	if (back) {
+		body.era = thing->era;
+		CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_REOPEN,
+			      &body, thing->keys));
+	} else {
+		CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body,
+			      NULL));
+		thing->node = target;
+		thing->era++;
+	}
+	CHECK(!touch(world, thing, false));
+	return 0;
+}
+
+static int script_chaos(struct world *world)
+{
+	struct reef_random *random = reef_sim_random(world->sim);
+	struct thing things[THINGS] = {0};
+	uint32_t i, at, count[2] = {0, 0}, registers[2];
+	int rc;
+
+	for (i = 0; i < 60; i++) {
+		at = (uint32_t)reef_random_below(random, THINGS);
+		if (!things[at].exists)
+			rc = step_create(world, &things[at], at + 1, i + 1);
+		else if (reef_random_chance(random, 1, 3))
+			rc = step_drop(world, &things[at], at + 1);
+		else
+			rc = step_move(world, &things[at], at + 1,
+				       reef_random_chance(random, 1, 2));
+		if (rc)
+			return rc;
+	}
+	for (at = 0; at < THINGS; at++)
+		count[things[at].node] += things[at].exists;
+	for (i = 0; i < 2; i++) {
+		AWAIT(status_of(world, i).lent == count[i] * EXTENT_SIZE);
+		/* What it tells then is just that. */
+		registers[i] = world->stub.nodes[i].readies;
+		AWAIT(status_of(world, i).link == 0);
+		if (world->stub.nodes[i].peer->link)
+			reef_sim_lose_link(world->stub.nodes[i].peer->link);
+		AWAIT(world->stub.nodes[i].readies > registers[i]);
+		CHECK(world->stub.nodes[i].rows_count == count[i]);
+	}
+	return 0;
+}
+
+static void node_life_lost_links_change_nothing(void **state)
+{
+	struct world *world = malloc(sizeof(*world));
+
+	assert_non_null(world);
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		world_init(world, 2, script_chaos);
+		world->lose_link_ppm = 5000 * (seed % 5);
+		assert_int_equal(world_run_sim(world, seed), 0);
+	}
+	free(world);
+}
+
 /* --- pressure --- */
 
 static int script_pressure(struct world *world)
@@ -408,6 +585,7 @@ int main(void)
 		cmocka_unit_test(
 			node_life_taken_for_dead_while_held_comes_back),
 		cmocka_unit_test(node_life_host_killed_unwinds),
+		cmocka_unit_test(node_life_lost_links_change_nothing),
 		cmocka_unit_test(node_life_pressure_asks_between_marks),
 		cmocka_unit_test_setup_teardown(
 			node_life_available_least_of_machine_and_cgroups,

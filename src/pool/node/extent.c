@@ -310,7 +310,10 @@ static int await(struct reef_node *node, struct node_extent *extent,
 		else if (now_ns >= until_ns)
 			rc = -ETIMEDOUT;
 		else
-			rc = node_gate_wait(&node->gate, until_ns - now_ns);
+			rc = node_gate_wait(&node->gate,
+					    until_ns == REEF_FOREVER
+						    ? REEF_FOREVER
+						    : until_ns - now_ns);
 		if (rc == -ETIMEDOUT && now_ns < until_ns)
 			rc = 0; /* look once more */
 	}
@@ -376,8 +379,12 @@ static int create_or_pull(struct reef_node *node, const struct reef_body *body,
 			rc = copy_source(body, &source);
 		if (!extent && !rc)
 			rc = begin(node, body, source, &extent);
+		/* These end by themselves, however long they take. */
 		if (!rc)
-			rc = await(node, extent, until_ns, &outcome);
+			rc = await(node, extent,
+				   extent->job == kind ? REEF_FOREVER
+						       : until_ns,
+				   &outcome);
 		if (!rc && outcome.kind == kind)
 			rc = outcome.result;
 		if (rc)

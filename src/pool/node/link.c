@@ -25,6 +25,9 @@
 #define RETRY_MIN_NS UINT64_C(10000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
 #define CALL_NS UINT64_C(3000000000) /* before the broker has said its ttl */
+/* Before it answers READY, the broker has us create what is missing, and so on:
+ * it gets so many ttls. */
+#define READY_TTLS 3
 /* Let an answer -ESTALE go out before its link is closed. */
 #define STALE_NS UINT64_C(20000000)
 /* Before a new life registers, memory of the old one gets this long to go. */
@@ -132,8 +135,7 @@ static uint64_t machine_domain(const struct reef_node *node)
 	return node->options.simulated ? node->domain : reef_domain_cpu();
 }
 
-static int say_register(struct reef_node *node, uint64_t *ttl_ns, uint32_t *id,
-			bool *dead)
+static int say_register(struct reef_node *node, uint32_t *id, bool *dead)
 {
 	struct reef_body body = {
 		.name = {node->name, (uint16_t)strlen(node->name)},
@@ -156,8 +158,10 @@ static int say_register(struct reef_node *node, uint64_t *ttl_ns, uint32_t *id,
 	rc = node_obey(node, answer.epoch);
 	if (!rc)
 		rc = fence_told(node, &answer.body);
-	*ttl_ns = answer.body.ttl_ns;
-	*id = answer.body.node;
+	if (!rc) {
+		node->ttl_ns = answer.body.ttl_ns;
+		*id = answer.body.node;
+	}
 	reef_answer_free(&answer);
 	return rc;
 }
@@ -226,22 +230,20 @@ static int say_extents(struct reef_node *node, uint32_t id)
 static int join(struct reef_node *node, bool *dead)
 {
 	struct reef_body nothing = {0};
-	uint64_t ttl_ns;
 	uint32_t id;
 	int rc;
 
 	rc = connect_broker(node);
 	if (!rc)
-		rc = say_register(node, &ttl_ns, &id, dead);
+		rc = say_register(node, &id, dead);
 	if (!rc)
 		rc = say_extents(node, id);
 	if (!rc)
 		rc = reef_rpc_call(node->peer, REEF_POOL_NODE_READY, 0,
-				   &nothing, NULL, call_ns(node));
+				   &nothing, NULL, READY_TTLS * node->ttl_ns);
 	if (rc)
 		return rc;
 	node->id = id;
-	node->ttl_ns = ttl_ns;
 	node->link = 0;
 	node->attempts = 0;
 	node_gate_open(&node->gate);

@@ -60,6 +60,7 @@ void reef_heap_destroy(struct reef_heap *heap)
 		heap->extents = extent->next;
 		heap_extent_free(extent);
 	}
+	free(heap->unjudged);
 	free(heap->limbo);
 	free(heap->pending_list);
 	free(heap->table);

@@ -46,7 +46,9 @@
  *     REEF_FREE_LATER), and FAA 1 on the chunk's counter, one batch. The owner
  *     looks at counters now and then (before it claims or grows, and when it
  *     collects) and takes back what it finds. So freeing what its owner has
- *     freed already, with no operation, may say 0; it changes nothing.
+ *     freed already, with no operation, may say 0; it changes nothing. And a
+ *     block that another kept is for others to free: its owner may not know
+ *     yet, and would leave it KEPT when it dies.
  * (7) R8: a RETIRED block waits in the owner's limbo, stamped with the reclaim
  *     epoch at which it was found, until safe_epoch is past it. Blocks that
  *     recovery frees wait likewise, as others may know of them.
@@ -54,6 +56,7 @@
  *     look at its blocks: header 0 or FREE: free; LIVE: raw ends with its
  *     session, for other kinds ask is_live; KEPT: stays. Afterwards no chunk
  *     names the dead session. Idempotent; the recoverer may die at any point.
+ *     Chunks that a run ties together go to one session (heap_adopt.c).
  * (9) Nothing is half-allocated on error: -ENOSPC and -EDQUOT leave every chunk
  *     as it was, or owned and empty.
  *
@@ -163,7 +166,10 @@ int reef_heap_flush(struct reef_heap *heap);
 int reef_heap_collect(struct reef_heap *heap, bool all);
 
 /* Rule 8: recover `session` in this space; its free blocks become this heap's.
- * 0: no chunk names it any more.  Else the first error; call again. The
+ * 0: no chunk names it any more.  Else the first error; call again.  -EBUSY: it
+ * is not FENCED, or some of its chunks hang together with one that another
+ * recoverer has: that one, or its own recovery, takes them.  -REEF_ECORRUPT: it
+ * is done, but something in its memory made no sense and stays unused. The
  * session's page, if it had one, is given to `page` before anything is freed
  * (may be NULL; an error ends the recovery). */
 int reef_heap_recover(struct reef_heap *heap, uint32_t session,

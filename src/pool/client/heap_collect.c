@@ -39,6 +39,7 @@ void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 		return;
 	}
 	run->blocks[index] |= BLOCK_LIMBO;
+	run->blocks[index] &= ~(uint32_t)BLOCK_UNJUDGED;
 	if (heap->limbo_count == heap->limbo_capacity && limbo_grow(heap))
 		return;
 	heap->limbo[(heap->limbo_first + heap->limbo_count++) %

@@ -9,7 +9,8 @@
  *   heap_pending.c  headers that wait (rule 4)
  *   heap_collect.c  others' frees, limbo (R8)
  *   heap_other.c    blocks of others: free, keep, size
- *   heap_recover.c  dead sessions
+ *   heap_adopt.c    dead sessions' chunks
+ *   heap_recover.c  dead sessions' blocks
  *
  * (A) A unit is in one of: a chunk that is not ours (runs[] NULL); a free run
  *     (runs[] of its first and last unit name it, between them NULL); a run in
@@ -51,8 +52,9 @@ enum block_flags {
 	BLOCK_LISTED = 4,  /* it is in the list of those */
 	BLOCK_TOLD = 8,	   /* KEPT, or a page: freeing it takes a CAS */
 	BLOCK_LIMBO = 16,
-	BLOCK_ADOPTED = 32, /* its header names a session that is gone */
-	BLOCK_FLYING = 64,  /* its header is being written */
+	BLOCK_ADOPTED = 32,   /* its header names a session that is gone */
+	BLOCK_FLYING = 64,    /* its header is being written */
+	BLOCK_UNJUDGED = 128, /* recovered; whether it lives is not known yet */
 };
 /* Freeing a block with any of these takes more than forgetting it. */
 #define BLOCK_RARE (BLOCK_LIMBO | BLOCK_TOLD | BLOCK_ADOPTED | BLOCK_FLYING)
@@ -88,6 +90,7 @@ struct chunk {
 	uint16_t free_map; /* of ours: which units are free */
 	uint8_t tries;	   /* to find the rest */
 	bool mine;
+	bool partly; /* ours by adoption, and others of its chain are not yet */
 };
 
 struct extent {
@@ -149,6 +152,10 @@ struct reef_heap {
 	uint32_t limbo_first, limbo_count, limbo_capacity;
 
 	struct guess guesses[HEAP_GUESSES];
+
+	uint64_t *unjudged; /* addresses of blocks that were recovered */
+	uint32_t unjudged_count, unjudged_capacity;
+	bool recovering;
 
 	bool locked;
 	struct waiter *waiters, **waiters_end;
@@ -336,6 +343,8 @@ void heap_list_remove(struct run **list, struct run *run);
 int heap_slab_make(struct reef_heap *heap, uint32_t class);
 int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 		    uint64_t *address);
+/* Free what run_init took. */
+void heap_run_fini(struct run *run);
 /* A run whose blocks are all free: no operation. */
 void heap_run_drop(struct reef_heap *heap, struct run *run);
 /* Fill in a slab's or large block's fields, for units it has already. The
@@ -392,6 +401,14 @@ static inline void heap_pending_add(struct reef_heap *heap, uint32_t *block,
 int heap_pending_room(struct reef_heap *heap);
 /* Write all headers that wait; locked. */
 int heap_pending_write(struct reef_heap *heap);
+
+/* --- heap_adopt.c --- */
+
+/* Make the chunks of a FENCED session ours, in every extent; its blocks that
+ * may live go to unjudged; locked.  -EBUSY: another is at some of them.
+ * -REEF_ECORRUPT: they are ours, but something in them is not to be trusted
+ * and stays unused. */
+int heap_adopt(struct reef_heap *heap, uint32_t session);
 
 /* --- heap_other.c --- */
 

@@ -56,7 +56,7 @@ int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,
 	return 0;
 }
 
-static void run_fini(struct run *run)
+void heap_run_fini(struct run *run)
 {
 	if (run->kind == RUN_SLAB)
 		free(run->blocks);
@@ -139,7 +139,7 @@ static int write_run(struct reef_heap *heap, struct run *run)
 		words[0] = head;
 		memcpy(&extent->shadow[run->first], words, run->units * 8);
 	} else if (!nothing_happened(&accesses[0])) {
-		run_fini(run);
+		heap_run_fini(run);
 		run->kind = RUN_BROKEN;
 	}
 	if (words != few)
@@ -172,7 +172,7 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 	if (heap_is_lost(rc) && !run->extent->dead)
 		reef_heap_forget(heap, run->extent->number);
 	if (run->extent->dead) {
-		run_fini(run);
+		heap_run_fini(run);
 		free(run);
 		return -REEF_ELOST;
 	}
@@ -180,7 +180,7 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 		heap_run_show(run);
 		return rc;
 	}
-	run_fini(run);
+	heap_run_fini(run);
 	heap_units_give(heap, run);
 	return rc;
 }
@@ -249,7 +249,7 @@ void heap_run_drop(struct reef_heap *heap, struct run *run)
 		heap_list_remove(&heap->partial[run->class], run);
 	if (run->kind == RUN_SLAB && heap->current[run->class] == run)
 		heap->current[run->class] = NULL;
-	run_fini(run);
+	heap_run_fini(run);
 	heap_units_give(heap, run);
 }
 

@@ -350,6 +350,53 @@ static void broker_broken_journal_is_told_to_everyone(void **state)
 	}
 }
 
+/* --- nodes that are gone before they are in --- */
+
+static int register_main(void *arg)
+{
+	struct actor *actor = arg;
+	struct reef_body body = {
+		.incarnation = actor->incarnation,
+		.size = 1 << 20,
+		.name = text_of("hasty"),
+		.addresses = text_of("sim:nowhere/1"),
+	};
+
+	reef_rpc_call(actor->peer, REEF_POOL_NODE_REGISTER, 0, &body, NULL,
+		      SECOND);
+	return 0;
+}
+
+/* Each time a new life, so that each is journaled, which takes time. */
+static int leaves_early(struct actor *actor)
+{
+	struct reef_random *random = reef_sim_host_random(actor->host);
+	struct reef_fiber *fiber;
+
+	for (int i = 0; i < 40; i++) {
+		actor->incarnation = 1 + (uint64_t)i;
+		TRY(actor_connect(actor));
+		TRY(reef_fiber_spawn(reef_fiber_sched(), register_main, actor,
+				     &fiber));
+		TRY(reef_sleep(reef_random_below(random, MILLISECOND)));
+		actor_hang_up(actor);
+		TRY(reef_fiber_join(fiber, NULL));
+	}
+	return reef_broker_health(actor->world->broker);
+}
+
+static void
+broker_node_that_leaves_while_it_registers_harms_nobody(void **state)
+{
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct world world = {0};
+
+		world_start(&world, seed);
+		world_add(&world, leaves_early)->node = true;
+		assert_int_equal(world_finish(&world), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -359,6 +406,8 @@ int main(void)
 		cmocka_unit_test(broker_users_come_and_go),
 		cmocka_unit_test(broker_settings_are_kept),
 		cmocka_unit_test(broker_node_asks_only_what_nodes_may),
+		cmocka_unit_test(
+			broker_node_that_leaves_while_it_registers_harms_nobody),
 		cmocka_unit_test(broker_journal_in_use_is_busy),
 		cmocka_unit_test(broker_broken_journal_is_told_to_everyone),
 	};

@@ -321,18 +321,22 @@ static int add(struct reef_broker *broker, uint32_t space, uint64_t size,
 			return rc;
 		if (take_back(broker, *number, NULL) == -ENOENT)
 			return -ENOENT; /* with its space, meanwhile */
+		if (avoid.count == BROKER_AVOID_MAX)
+			return -ENOSPC; /* enough of them were asked */
 		broker_avoid(&avoid, node);
 	}
 }
 
 /* A repetition, while the first try is under way or after it: wait until the
- * extent is there.  -ENOENT: it is gone. */
+ * extent is there.  -ENOENT: it is gone, or lost before anybody was told. */
 static int await(struct reef_broker *broker, uint32_t number)
 {
+	const struct reef_state_extent *extent;
 	const struct broker_extent *told;
 	int rc;
 
-	while (reef_state_extent(broker->state, number)) {
+	while ((extent = reef_state_extent(broker->state, number)) &&
+	       extent->state != REEF_EXTENT_LOST) {
 		told = broker_extent_find(broker, number);
 		if (told && told->present)
 			return 0;

@@ -100,6 +100,9 @@ static int link_up(struct reef_broker *broker,
 	struct broker_node *before = node_of(request);
 	uint32_t i;
 
+	/* Its journaling took time, and the link may be gone. */
+	if (!broker_member_of(request->peer))
+		return -REEF_ENOLINK;
 	if (!node)
 		node = broker_node_add(broker,
 				       reef_state_node(broker->state, id));

@@ -363,6 +363,8 @@ uint8_t broker_rights(struct reef_broker *broker,
 
 	if (!space)
 		return 0;
+	if (space->kind == REEF_SPACE_SCRATCH && space->session != session->id)
+		return session->user == 0 ? REEF_RIGHT_ALL : 0;
 	/* The pool's owner holds the key that all tokens are made with. */
 	if (session->user == 0 || session->user == space->user)
 		return REEF_RIGHT_ALL;

@@ -114,6 +114,37 @@ static void broker_memory_node_that_refuses_another_is_asked(void **state)
 	}
 }
 
+/* The answer was lost, and then the extent with its node. */
+static int repeats_what_was_lost(struct pool *pool)
+{
+	struct driver *owner = &pool->owner;
+	struct reef_row row = {0}, lost;
+	struct reef_answer answer = {0};
+	struct reef_body body = {.size = MIB};
+
+	TRY(pool_ready(pool, 2));
+	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &body.space));
+	TRY(driver_add(owner, body.space, MIB, &row));
+	TRY(stub_kill(pool_stub(pool, row.node)));
+	do {
+		TRY(reef_sleep(NODE_TTL / 8));
+		TRY(driver_look(owner, REEF_ROW_EXTENT, row.extent, &lost));
+	} while (lost.state != REEF_EXTENT_LOST);
+	TRY(reef_rpc_call(owner->peer, REEF_POOL_EXTENT_ADD, owner->sequence,
+			  &body, &answer, 20 * NODE_TTL));
+	reef_answer_free(&answer);
+	TRY(driver_look(owner, REEF_ROW_EXTENT, row.extent + 1, &row));
+	WANT(row.state == REEF_EXTENT_LIVE && row.node != lost.node);
+	return 0;
+}
+
+static void broker_memory_repetition_of_what_was_lost_is_another(void **state)
+{
+	struct pool pool = {0};
+
+	run(&pool, repeats_what_was_lost, 2, 8 * MIB, 1);
+}
+
 /* Full; and what is given back makes room at once. */
 static int fills(struct pool *pool)
 {
@@ -419,6 +450,8 @@ int main(void)
 		cmocka_unit_test(broker_memory_size_that_cannot_be_is_refused),
 		cmocka_unit_test(
 			broker_memory_node_that_refuses_another_is_asked),
+		cmocka_unit_test(
+			broker_memory_repetition_of_what_was_lost_is_another),
 		cmocka_unit_test(broker_memory_full_pool_has_room_after_a_drop),
 		cmocka_unit_test(broker_memory_fresh_node_is_not_stampeded),
 		cmocka_unit_test(broker_memory_node_that_returns_is_reconciled),

@@ -89,7 +89,7 @@ struct machine {
 };
 
 struct world {
-	bool real;
+	bool real, remote; /* in this process; the nodes elsewhere */
 	int (*script)(struct world *world);
 	int result;
 	bool over;
@@ -587,7 +587,8 @@ static inline int world_script(struct world *world)
 	int rc = stub_start(world, 5);
 
 	CHECK(!rc);
-	for (i = 0; world->real && i < world->machines_count; i++)
+	for (i = 0; world->real && !world->remote && i < world->machines_count;
+	     i++)
 		CHECK(!reef_fiber_spawn(world->sched, machine_serve,
 					&world->machines[i],
 					&world->machines[i].fiber));
@@ -673,9 +674,20 @@ static inline int world_run_sim(struct world *world, uint64_t seed)
 	return world->result;
 }
 
-static inline int world_run_real(struct world *world)
+static inline void world_clean(struct world *world)
 {
 	char path[128];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", world->directory,
+			 (const char *[]){"broker", "a", "b"}[i]);
+		unlink(path);
+	}
+	assert_int_equal(rmdir(world->directory), 0);
+}
+
+static inline int world_run_real(struct world *world)
+{
 	int rc;
 
 	world->real = true;
@@ -688,12 +700,7 @@ static inline int world_run_real(struct world *world)
 	rc = reef_sched_run(world->sched);
 	assert_int_equal(rc, 0);
 	reef_sched_destroy(world->sched);
-	for (int i = 0; i < 3; i++) {
-		snprintf(path, sizeof(path), "%s/%s", world->directory,
-			 (const char *[]){"broker", "a", "b"}[i]);
-		unlink(path);
-	}
-	assert_int_equal(rmdir(world->directory), 0);
+	world_clean(world);
 	return world->result;
 }
 

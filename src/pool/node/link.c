@@ -46,23 +46,28 @@ static uint64_t call_ns(const struct reef_node *node)
 
 /* --- connecting --- */
 
-/* The attempt's address or addresses (1); they start at *out. */
+#define SEPARATORS " ,"
+#define BROKERS_MAX 64
+
+/* The attempt's address or addresses (1): where they start, how long. */
 static size_t choose(const struct reef_node *node, const char **out)
 {
-	const char *text = node->broker, *words[64];
+	const char *text = node->broker, *words[BROKERS_MAX];
 	uint32_t count = 0, turn;
+	bool whole;
 
-	while (*(text += strspn(text, " ")) && count < 64) {
+	while (count < BROKERS_MAX && *(text += strspn(text, SEPARATORS))) {
 		words[count++] = text;
-		text += strcspn(text, " ");
+		text += strcspn(text, SEPARATORS);
 	}
 	turn = node->attempts % (count + 1);
-	if (count <= 1 || (turn == 0 && count <= REEF_MESH_MAX)) {
+	whole = count <= REEF_MESH_MAX && !strchr(node->broker, ',');
+	if (count == 0 || (turn == 0 && whole)) {
 		*out = node->broker;
 		return strlen(node->broker);
 	}
 	*out = words[turn ? turn - 1 : 0];
-	return strcspn(*out, " ");
+	return strcspn(*out, SEPARATORS);
 }
 
 static int connect_broker(struct reef_node *node)

@@ -48,7 +48,8 @@ struct reef_node_options {
 	struct reef_sched *sched;   /* NULL: the calling fiber's */
 	const struct reef_key *key; /* the pool's; copied */
 	const char *broker;	    /* its addresses; several brokers: the list
-				     * of all, tried in turn */
+				     * of all, tried in turn. Between them
+				     * blanks or commas. */
 	uint64_t broker_domain;	    /* 0: unknown */
 	const char *listen;	    /* addresses, blank-separated */
 	const char *name;	    /* unique in the pool; kept over restarts */

@@ -46,7 +46,9 @@ enum reef_pool_kind {
 	REEF_POOL_SESSION_CLOSE,    /* - -> - */
 	REEF_POOL_SPACE_OPEN,	 /* [m] name, flags, kind, keeping, size: quota,
 				  * token: space, rights, era, secret (rights 0:
-				  * none) -> space, rights, size: extent size,
+				  * none); no name: the space of that number,
+				  * or a new one -> space, rights, size: extent
+				  * size,
 				  * keeping, kind, version, flags, rows */
 	REEF_POOL_SPACE_CLOSE,	 /* space -> - */
 	REEF_POOL_SPACE_EXTENTS, /* space, version, ordinal: from that one on

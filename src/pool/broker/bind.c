@@ -37,6 +37,10 @@ static int change(struct reef_broker *broker,
 	if (rc)
 		return rc < 0 ? rc : 0;
 	rc = need(broker, request, REEF_RIGHT_WRITE);
+	if (rc == 0 &&
+	    record.name.size > reef_state_setting(broker->state,
+						  REEF_SETTING_NAME_SIZE_MAX))
+		rc = -ENAMETOOLONG;
 	if (rc == 0)
 		rc = broker_commit(broker, &record, request, NULL);
 	if (rc)

@@ -185,6 +185,11 @@ static int find_or_create(struct reef_broker *broker,
 	if (body->name.size >
 	    reef_state_setting(broker->state, REEF_SETTING_NAME_SIZE_MAX))
 		return -ENAMETOOLONG;
+	/* By its number: who had it open before this start. */
+	if (body->name.size == 0 && body->space) {
+		*id = body->space;
+		return reef_state_space(broker->state, *id) ? 0 : -ENOENT;
+	}
 	if (body->name.size == 0)
 		return create(broker, request, id);
 	*id = reef_state_find_space(broker->state, body->name);

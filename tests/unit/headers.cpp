@@ -1,7 +1,9 @@
 /* The public headers are usable from C++: this compiles and links. */
 #include <reef/error.h>
 #include <reef/fiber.h>
+#include <reef/reef.h>
 
+#include <cerrno>
 #include <cstring>
 
 int main()
@@ -17,5 +19,9 @@ int main()
 	if (error || reef_sched_run(sched))
 		return 1;
 	reef_sched_destroy(sched);
+	reef *none = nullptr;
+	if (reef_open("nowhere", nullptr, &none) != -EINVAL)
+		return 1;
+	reef_close(none);
 	return std::strcmp(reef_error_name(-REEF_EKEY), "REEF_EKEY") != 0;
 }

@@ -56,6 +56,9 @@ struct reef_client_options {
 	const struct reef_credential *credential; /* copied */
 	const char *name;			  /* of the program */
 	uint64_t timeout_ns;			  /* to join; 0: 10 s */
+	/* How long a call waits for a node and a broker that are both out of
+	 * reach; 0: 30 s */
+	uint64_t patience_ns;
 	uint64_t seed; /* of its choices; 0: from the kernel */
 	enum reef_client_mutant mutant;
 	uint32_t heap_mutant; /* enum reef_heap_mutant */
@@ -64,6 +67,10 @@ struct reef_client_options {
 /* Join: opens the session. Caller has one reference.  Errors as reef_open. */
 int reef_client_create(const struct reef_client_options *options,
 		       struct reef_client **out);
+/* The same without waiting: the first handle does, and has its errors. */
+int reef_client_start(const struct reef_client_options *options,
+		      struct reef_client **out);
+void reef_client_ref(struct reef_client *client);
 /* The last one ends the session, as cleanly as the broker's presence allows.
  * NULL is fine. */
 void reef_client_unref(struct reef_client *client);

@@ -1,0 +1,496 @@
+/* client.c - a client's life, and the jobs that handles give to its keeper.
+ *
+ *   create --(thread or fiber)--> joining --> joined --last unref--> stopping
+ *                                    |                                  |
+ *                                    +---- failed ------------------> ended
+ *
+ *   job      handle: append, wake the keeper, wait on its own queue
+ *            keeper: a fiber runs it; done and wake, under the lock
+ *
+ * (1) A job has two owners, who waits and the keeper; the last one frees it. So
+ *     a waiter that must not go on waiting (a killed host) can leave.
+ * (2) The keeper wakes a handle's queue under the lock, which the handle takes
+ *     before it closes that queue.
+ * (3) Once the keeper has ended, jobs fail at once. */
+#include "pool/client/internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- waiting in the keeper --- */
+
+int client_wait(struct client_waiters *waiters, uint64_t timeout_ns)
+{
+	struct client_waiter waiter = {.fiber = reef_fiber_self()};
+	struct client_waiter **at;
+	int rc;
+
+	waiter.next = waiters->first;
+	waiters->first = &waiter;
+	rc = reef_fiber_park(timeout_ns);
+	for (at = &waiters->first; *at != &waiter; at = &(*at)->next)
+		;
+	*at = waiter.next;
+	return rc == -REEF_EHOSTDEAD ? rc : 0;
+}
+
+void client_wake(struct client_waiters *waiters)
+{
+	struct client_waiter *waiter;
+
+	for (waiter = waiters->first; waiter; waiter = waiter->next)
+		reef_fiber_unpark(waiter->fiber);
+}
+
+int client_spawn(struct reef_client *client, int (*fn)(void *arg), void *arg)
+{
+	int rc = reef_fiber_spawn(client->sched, fn, arg, NULL);
+
+	if (!rc)
+		client->fibers++;
+	return rc;
+}
+
+void client_fiber_end(struct reef_client *client)
+{
+	client->fibers--;
+	client_wake(&client->changed);
+}
+
+/* --- jobs --- */
+
+struct client_job *client_job_create(int (*run)(struct reef_client *client,
+						struct client_job *job))
+{
+	struct client_job *job = calloc(1, sizeof(*job));
+
+	if (job) {
+		job->run = run;
+		atomic_init(&job->refs, 2);
+	}
+	return job;
+}
+
+void client_job_unref(struct client_job *job)
+{
+	if (!job || atomic_fetch_sub(&job->refs, 1) != 1)
+		return;
+	reef_answer_free(&job->answer);
+	free(job->texts[0]);
+	free(job->texts[1]);
+	free(job);
+}
+
+static void job_end(struct reef_client *client, struct client_job *job,
+		    int status)
+{
+	struct reef *reef;
+
+	job->status = status;
+	pthread_mutex_lock(&client->lock);
+	/* Release: the partner is job_is_done. */
+	atomic_store_explicit(&job->done, true, memory_order_release);
+	for (reef = client->handles; reef; reef = reef->next)
+		if (reef == job->reef)
+			reef_queue_wake(reef->queue);
+	pthread_mutex_unlock(&client->lock);
+	client_job_unref(job);
+}
+
+void client_job_start(struct reef_client *client, struct reef *reef,
+		      struct client_job *job)
+{
+	bool accepted;
+
+	job->reef = reef;
+	job->next = NULL;
+	pthread_mutex_lock(&client->lock);
+	accepted = client->wake && !client->stopping;
+	if (accepted) {
+		*client->jobs_tail = job;
+		client->jobs_tail = &job->next;
+		reef_queue_wake(client->wake);
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (!accepted) {
+		int why = client_over(client);
+
+		job_end(client, job, why ? why : -REEF_ENOLINK);
+	}
+}
+
+static bool job_is_done(const void *what)
+{
+	const struct client_job *job = what;
+
+	return atomic_load_explicit(&job->done, memory_order_acquire);
+}
+
+int client_job_run(struct reef *reef, struct client_job *job)
+{
+	int rc;
+
+	client_job_start(reef->client, reef, job);
+	rc = reef_queue_wait_until(reef->queue, job_is_done, job, REEF_FOREVER);
+	return rc ? rc : job->status;
+}
+
+/* --- questions to the broker --- */
+
+static int ask_job(struct reef_client *client, struct client_job *job)
+{
+	return client_call(client, job->kind, job->mutating, &job->body,
+			   &job->answer, client_patience_ns(client));
+}
+
+static int own_text(struct client_job *job, unsigned index,
+		    struct reef_text *text)
+{
+	if (!text->size)
+		return 0;
+	job->texts[index] = malloc(text->size);
+	if (!job->texts[index])
+		return -ENOMEM;
+	memcpy(job->texts[index], text->bytes, text->size);
+	text->bytes = job->texts[index];
+	return 0;
+}
+
+int client_ask(struct reef *reef, uint16_t kind, bool mutating,
+	       const struct reef_body *body, struct reef_answer *answer)
+{
+	struct client_job *job = client_job_create(ask_job);
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	job->kind = kind;
+	job->mutating = mutating;
+	job->body = *body;
+	if (own_text(job, 0, &job->body.name) ||
+	    own_text(job, 1, &job->body.after)) {
+		client_job_unref(job);
+		client_job_unref(job);
+		return -ENOMEM;
+	}
+	rc = client_job_run(reef, job);
+	if (!rc && answer) {
+		*answer = job->answer;
+		job->answer = (struct reef_answer){0};
+	}
+	client_job_unref(job);
+	return rc;
+}
+
+/* --- the keeper --- */
+
+struct job_fiber {
+	struct reef_client *client;
+	struct client_job *job;
+};
+
+static int job_main(void *arg)
+{
+	struct job_fiber *fiber = arg;
+	struct reef_client *client = fiber->client;
+	struct client_job *job = fiber->job;
+	int rc = client_over(client);
+
+	free(fiber);
+	job_end(client, job, rc ? rc : job->run(client, job));
+	client_fiber_end(client);
+	return 0;
+}
+
+static struct client_job *take_jobs(struct reef_client *client)
+{
+	struct client_job *jobs;
+
+	pthread_mutex_lock(&client->lock);
+	jobs = client->jobs;
+	client->jobs = NULL;
+	client->jobs_tail = &client->jobs;
+	pthread_mutex_unlock(&client->lock);
+	return jobs;
+}
+
+static void run_jobs(struct reef_client *client, int status)
+{
+	struct client_job *job, *next;
+	struct job_fiber *fiber;
+
+	for (job = take_jobs(client); job; job = next) {
+		next = job->next;
+		if (status) {
+			job_end(client, job, status);
+			continue;
+		}
+		fiber = malloc(sizeof(*fiber));
+		if (fiber)
+			*fiber = (struct job_fiber){client, job};
+		if (!fiber || client_spawn(client, job_main, fiber)) {
+			free(fiber);
+			job_end(client, job, -ENOMEM);
+		}
+	}
+}
+
+static bool keeper_is_needed(const void *what)
+{
+	struct reef_client *client = (struct reef_client *)what;
+	bool is_needed;
+
+	pthread_mutex_lock(&client->lock);
+	is_needed = client->jobs || client->stopping;
+	pthread_mutex_unlock(&client->lock);
+	return is_needed;
+}
+
+static void set_joined(struct reef_client *client, int rc)
+{
+	struct reef *reef;
+
+	pthread_mutex_lock(&client->lock);
+	atomic_store(&client->joined, rc);
+	for (reef = client->handles; reef; reef = reef->next)
+		reef_queue_wake(reef->queue);
+	pthread_mutex_unlock(&client->lock);
+}
+
+static int handle_request(void *context, const struct reef_request *request,
+			  struct reef_body *answer,
+			  struct reef_cursor_out *room)
+{
+	struct reef_client *client = context;
+
+	(void)answer;
+	(void)room;
+	/* Only the broker may ask; nodes have no reason to. */
+	if (request->peer != client->peer ||
+	    request->header.kind != REEF_POOL_RECOVER)
+		return -EACCES;
+	return client_recover(client, request);
+}
+
+static int keeper_open(struct reef_client *client)
+{
+	struct reef_rpc_options options = {
+		.handle = handle_request,
+		.note = client_note,
+		.closed = client_peer_closed,
+		.context = client,
+	};
+	int rc;
+
+	rc = reef_port_open(client->options.mesh, client->sched, &client->port);
+	if (rc)
+		return rc;
+	rc = reef_rpc_create(client->port, &options, &client->rpc);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&client->lock);
+	client->wake = reef_port_queue(client->port, 0);
+	pthread_mutex_unlock(&client->lock);
+	return 0;
+}
+
+static void keeper_close(struct reef_client *client)
+{
+	pthread_mutex_lock(&client->lock);
+	client->stopping = true;
+	pthread_mutex_unlock(&client->lock);
+	client_wake(&client->changed);
+	run_jobs(client,
+		 client_over(client) ? client_over(client) : -REEF_ENOLINK);
+	while (client->fibers)
+		client_wait(&client->changed, REEF_FOREVER);
+	client_handle_close(client->inner);
+	client->inner = NULL;
+	client_leave_pool(client);
+	reef_rpc_destroy(client->rpc);
+	client->rpc = NULL;
+	pthread_mutex_lock(&client->lock);
+	client->wake = NULL;
+	pthread_mutex_unlock(&client->lock);
+	reef_port_close(client->port);
+	client->port = NULL;
+}
+
+static int keeper_main(void *arg)
+{
+	struct reef_client *client = arg;
+	int rc;
+
+	rc = keeper_open(client);
+	if (!rc)
+		rc = client_join(client);
+	if (!rc)
+		rc = client_spawn(client, client_renew_main, client);
+	if (!rc)
+		rc = client_spawn(client, client_link_main, client);
+	if (!rc)
+		rc = client_spawn(client, client_grace_main, client);
+	set_joined(client, rc);
+	while (!rc) {
+		rc = reef_queue_wait_until(client->wake, keeper_is_needed,
+					   client, REEF_FOREVER);
+		if (rc) /* a killed host */
+			client_end(client, rc);
+		if (client->stopping)
+			break;
+		run_jobs(client, rc);
+	}
+	/* Handles may be using the links until the last one is closed. */
+	while (rc == -REEF_EHOSTDEAD && !client->stopping) {
+		client_wait(&client->changed, CLIENT_MILLISECOND);
+		run_jobs(client, rc);
+	}
+	keeper_close(client);
+	return 0;
+}
+
+static void *thread_main(void *arg)
+{
+	struct reef_client *client = arg;
+	int rc;
+
+	rc = reef_sched_create(NULL, &client->sched);
+	if (!rc)
+		rc = reef_fiber_spawn(client->sched, keeper_main, client, NULL);
+	if (rc)
+		set_joined(client, rc);
+	else
+		reef_sched_run(client->sched);
+	reef_sched_destroy(client->sched);
+	return NULL;
+}
+
+/* The program's signals are not for the keeper. */
+static int start_thread(struct reef_client *client)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = -pthread_create(&client->thread, NULL, thread_main, client);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	client->threaded = !rc;
+	return rc;
+}
+
+/* --- create, unref --- */
+
+static void free_client(struct reef_client *client)
+{
+	client_view_free(client);
+	reef_key_wipe(&client->credential.key);
+	reef_key_wipe(&client->session_key);
+	pthread_mutex_destroy(&client->lock);
+	free(client->broker);
+	free(client->name);
+	free(client);
+}
+
+static int create(const struct reef_client_options *options,
+		  struct reef_client **out)
+{
+	struct reef_client *client = calloc(1, sizeof(*client));
+	uint64_t seed = options->seed;
+	int rc = 0;
+
+	if (!client)
+		return -ENOMEM;
+	client_grace_init();
+	client->options = *options;
+	client->credential = *options->credential;
+	client->broker = strdup(options->broker);
+	client->name = strdup(options->name ? options->name : "");
+	client->forks = reef_fork_generation();
+	client->jobs_tail = &client->jobs;
+	client->retired_tail = &client->retired;
+	atomic_init(&client->refs, 1);
+	atomic_init(&client->joined, 1);
+	atomic_init(&client->version, 1);
+	pthread_mutex_init(&client->lock, NULL);
+	if (!seed)
+		rc = reef_random_secret(&seed, sizeof(seed));
+	reef_random_init(&client->random, seed);
+	if (!client->broker || !client->name)
+		rc = -ENOMEM;
+	if (rc) {
+		free_client(client);
+		return rc;
+	}
+	*out = client;
+	return 0;
+}
+
+int reef_client_start(const struct reef_client_options *options,
+		      struct reef_client **out)
+{
+	struct reef_client *client;
+	int rc;
+
+	if (!options->mesh || !options->broker || !options->credential)
+		return -EINVAL;
+	rc = create(options, &client);
+	if (rc)
+		return rc;
+	client->sched = options->sched;
+	if (client->sched)
+		rc = reef_fiber_spawn(client->sched, keeper_main, client,
+				      &client->fiber);
+	else
+		rc = start_thread(client);
+	if (rc) {
+		free_client(client);
+		return rc;
+	}
+	*out = client;
+	return 0;
+}
+
+int reef_client_create(const struct reef_client_options *options,
+		       struct reef_client **out)
+{
+	struct reef_client *client;
+	struct reef *reef;
+	int rc;
+
+	rc = reef_client_start(options, &client);
+	if (rc)
+		return rc;
+	/* A handle knows how to wait; it costs no message. */
+	rc = reef_client_handle(client, &reef);
+	if (rc) {
+		reef_client_unref(client);
+		return rc;
+	}
+	reef_close(reef);
+	*out = client;
+	return 0;
+}
+
+void reef_client_ref(struct reef_client *client)
+{
+	atomic_fetch_add(&client->refs, 1);
+}
+
+void reef_client_unref(struct reef_client *client)
+{
+	if (!client || client->forks != reef_fork_generation() ||
+	    atomic_fetch_sub(&client->refs, 1) != 1)
+		return;
+	pthread_mutex_lock(&client->lock);
+	client->stopping = true;
+	if (client->wake)
+		reef_queue_wake(client->wake);
+	pthread_mutex_unlock(&client->lock);
+	if (client->fiber)
+		reef_fiber_join(client->fiber, NULL);
+	if (client->threaded)
+		pthread_join(client->thread, NULL);
+	free_client(client);
+}

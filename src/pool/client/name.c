@@ -1,0 +1,172 @@
+/* name.c - names of a space: each call is one question to the broker. */
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest that a message can say; the pool's own limit is the broker's. */
+#define NAME_SIZE_MAX 16384
+
+static int check(struct reef_space *space, const char *name)
+{
+	int rc = client_handle_check(space->reef);
+	size_t size;
+
+	if (rc)
+		return rc;
+	size = strlen(name);
+	if (!size)
+		return -EINVAL;
+	return size > NAME_SIZE_MAX ? -ENAMETOOLONG : 0;
+}
+
+static struct reef_text text_of(const char *name)
+{
+	return (struct reef_text){name, (uint16_t)strlen(name)};
+}
+
+static int ask(struct reef_space *space, uint16_t kind, bool mutating,
+	       struct reef_body *body, struct reef_answer *answer)
+{
+	body->space = space->space->id;
+	return client_ask(space->reef, kind, mutating, body, answer);
+}
+
+int reef_name_bind(struct reef_space *space, const char *name, uint64_t value,
+		   uint64_t *generation)
+{
+	struct reef_body body = {.value = value};
+	struct reef_answer answer = {0};
+	int rc = check(space, name);
+
+	if (rc)
+		return rc;
+	body.name = text_of(name);
+	rc = ask(space, REEF_POOL_NAME_BIND, true, &body, &answer);
+	if (!rc && generation)
+		*generation = answer.body.generation;
+	reef_answer_free(&answer);
+	return rc;
+}
+
+int reef_name_replace(struct reef_space *space, const char *name,
+		      uint64_t generation, uint64_t value, uint64_t *now)
+{
+	struct reef_body body = {.value = value, .generation = generation};
+	struct reef_answer answer = {0};
+	int rc = check(space, name);
+
+	if (rc)
+		return rc;
+	body.name = text_of(name);
+	rc = ask(space, REEF_POOL_NAME_REPLACE, true, &body, &answer);
+	if (!rc && now)
+		*now = answer.body.generation;
+	reef_answer_free(&answer);
+	return rc;
+}
+
+int reef_name_lookup(struct reef_space *space, const char *name,
+		     uint64_t *value, uint64_t *generation)
+{
+	struct reef_answer answer = {0};
+	struct reef_body body = {0};
+	int rc = check(space, name);
+
+	if (rc)
+		return rc;
+	body.name = text_of(name);
+	rc = ask(space, REEF_POOL_NAME_LOOKUP, false, &body, &answer);
+	if (!rc && value)
+		*value = answer.body.value;
+	if (!rc && generation)
+		*generation = answer.body.generation;
+	reef_answer_free(&answer);
+	return rc;
+}
+
+int reef_name_unbind(struct reef_space *space, const char *name,
+		     uint64_t generation)
+{
+	struct reef_body body = {.generation = generation};
+	int rc = check(space, name);
+
+	if (rc)
+		return rc;
+	body.name = text_of(name);
+	return ask(space, REEF_POOL_NAME_UNBIND, true, &body, NULL);
+}
+
+struct listing {
+	int (*each)(void *context, const char *name, uint64_t value,
+		    uint64_t generation);
+	void *context;
+	char *last; /* name */
+};
+
+static int tell(struct listing *listing, const struct reef_row *row)
+{
+	char *name = malloc((size_t)row->name.size + 1);
+
+	if (!name)
+		return -ENOMEM;
+	if (row->name.size)
+		memcpy(name, row->name.bytes, row->name.size);
+	name[row->name.size] = 0;
+	free(listing->last);
+	listing->last = name;
+	return listing->each(listing->context, name, row->value,
+			     row->generation);
+}
+
+static int tell_page(struct listing *listing, const struct reef_body *body)
+{
+	struct reef_cursor_in in = {
+		.bytes = body->rows,
+		.left = body->rows_size,
+	};
+	struct reef_row row;
+	int rc;
+
+	while ((rc = reef_row_decode(&in, &row)) == 1) {
+		rc = row.row == REEF_ROW_NAME ? tell(listing, &row) : 0;
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+int reef_name_list(struct reef_space *space, const char *prefix,
+		   int (*each)(void *context, const char *name, uint64_t value,
+			       uint64_t generation),
+		   void *context)
+{
+	struct listing listing = {.each = each, .context = context};
+	struct reef_body body = {0};
+	struct reef_answer answer = {0};
+	char *before = NULL;
+	bool more = true;
+	int rc;
+
+	rc = prefix && *prefix ? check(space, prefix)
+			       : client_handle_check(space->reef);
+	while (!rc && more) {
+		body.name = text_of(prefix ? prefix : "");
+		body.after = text_of(before ? before : "");
+		rc = ask(space, REEF_POOL_NAME_LIST, false, &body, &answer);
+		if (rc)
+			break;
+		rc = tell_page(&listing, &answer.body);
+		/* Names come in order; one that goes round in circles is not
+		 * listened to. */
+		more = answer.body.flags & REEF_POOL_MORE && listing.last &&
+		       strcmp(listing.last, before ? before : "") > 0;
+		reef_answer_free(&answer);
+		free(before);
+		before = listing.last;
+		listing.last = NULL;
+	}
+	free(before);
+	free(listing.last);
+	return rc;
+}

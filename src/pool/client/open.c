@@ -1,0 +1,355 @@
+/* open.c - reef_open: from a target to a pool.
+ *
+ * A process has one client for each target, credential and choice of fabrics,
+ * which its handles share. The list of them is under a lock that is held while
+ * a client (and an embedded pool) is started, not while it joins: whoever opens
+ * a handle meanwhile waits for the same join. A failed one is found by nobody
+ * any more, and goes with its last handle. In a forked child the list is empty.
+ */
+#include "base/paths.h"
+#include "base/private.h"
+#include "base/units.h"
+#include "pool/client/internal.h"
+#include "pool/settings.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BROKER_MAX 1024 /* bytes of its addresses */
+
+/* What reef_open was asked for. */
+struct request {
+	const char *target, *credential, *fabrics, *name;
+	uint64_t timeout_ns;
+};
+
+struct open_pool {
+	char *key; /* NULL: not to be found any more */
+	uint32_t handles;
+	struct reef_mesh *mesh;
+	struct embedded *embedded;
+	struct reef_client *client;
+	struct open_pool *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct open_pool *pools; /* locked */
+
+/* --- fork --- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+	pools = NULL; /* they are the parent's */
+	pthread_mutex_unlock(&lock);
+}
+
+static void init(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* --- local: what `reef up` left --- */
+
+/* A file of the runtime directory; the caller frees it. */
+static int runtime_path(const char *file, char **out)
+{
+	const char *given = reef_environment_get(NULL, "REEF_RUN");
+	char *directory;
+	int rc = 0;
+
+	if (given && *given)
+		directory = strdup(given);
+	else
+		rc = reef_path_runtime(NULL, &directory);
+	if (rc)
+		return rc;
+	if (!directory || asprintf(out, "%s/%s", directory, file) < 0)
+		rc = -ENOMEM;
+	free(directory);
+	return rc;
+}
+
+/* Nobody else may have put it there: its directory is checked. */
+static int check_directory(const char *path)
+{
+	char *directory = strdup(path);
+	struct stat status;
+	int rc = 0;
+
+	if (!directory)
+		return -ENOMEM;
+	*strrchr(directory, '/') = 0;
+	if (lstat(directory, &status))
+		rc = -errno;
+	else if (reef_private_fault(&status, S_IFDIR))
+		rc = -EACCES;
+	free(directory);
+	return rc;
+}
+
+static int read_line(const char *path, char *line, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t got;
+
+	if (fd < 0)
+		return -errno;
+	got = read(fd, line, size - 1);
+	close(fd);
+	if (got < 0)
+		return -errno;
+	line[got] = 0;
+	line[strcspn(line, "\r\n")] = 0;
+	return *line ? 0 : -ENOENT;
+}
+
+static int find_local(char *broker, size_t size)
+{
+	char *path;
+	int rc;
+
+	rc = runtime_path("broker", &path);
+	if (rc)
+		return rc;
+	rc = check_directory(path);
+	if (!rc)
+		rc = read_line(path, broker, size);
+	free(path);
+	return rc;
+}
+
+/* --- reef://host:port,host:port --- */
+
+/* Append to a text of `size` bytes. */
+static int append(char *text, size_t size, const char *prefix, const char *from,
+		  size_t length)
+{
+	size_t used = strlen(text);
+	int rc = snprintf(text + used, size - used, "%s%.*s", prefix,
+			  (int)length, from);
+
+	return rc < 0 || (size_t)rc >= size - used ? -EINVAL : 0;
+}
+
+static int parse_hosts(const char *hosts, char *broker, size_t size)
+{
+	char port[16];
+	size_t length;
+	const char *colon;
+	int rc = 0;
+
+	snprintf(port, sizeof(port), ":%d", REEF_PORT);
+	*broker = 0;
+	for (; !rc && *hosts; hosts += length + (hosts[length] == ',')) {
+		length = strcspn(hosts, ",");
+		if (!length || memchr(hosts, ' ', length))
+			return -EINVAL;
+		rc = append(broker, size, *broker ? ",tcp:" : "tcp:", hosts,
+			    length);
+		/* An IPv6 address is in brackets; a port comes after them. */
+		colon = memrchr(hosts, ':', length);
+		if (!rc && (!colon || hosts[length - 1] == ']'))
+			rc = append(broker, size, "", port, strlen(port));
+	}
+	return rc ? rc : *broker ? 0 : -EINVAL;
+}
+
+/* --- credentials --- */
+
+static int load_credential(const struct request *request,
+			   struct reef_credential *out)
+{
+	char *path = NULL;
+	int rc = 0;
+
+	if (!request->credential)
+		rc = runtime_path("owner.credential", &path);
+	if (!rc)
+		rc = reef_credential_load(path ? path : request->credential,
+					  out);
+	free(path);
+	return rc == -EPERM || (rc == -ENOENT && !request->credential) ? -EACCES
+								       : rc;
+}
+
+/* --- the list --- */
+
+static void pool_free(struct open_pool *pool)
+{
+	reef_client_unref(pool->client);
+	reef_mesh_close(pool->mesh);
+	embedded_stop(pool->embedded);
+	free(pool->key);
+	free(pool);
+}
+
+static int start(struct open_pool *pool, const struct request *request)
+{
+	struct reef_mesh_options mesh = {.kinds = request->fabrics};
+	struct reef_credential credential;
+	char broker[BROKER_MAX];
+	struct reef_client_options options = {
+		.broker = broker,
+		.credential = &credential,
+		.name = request->name,
+		.timeout_ns = request->timeout_ns,
+	};
+	const char *target = request->target;
+	uint64_t size;
+	int rc;
+
+	if (!strncmp(target, "embedded:", 9)) {
+		mesh.kinds = "shm";
+		rc = reef_size_parse(target + 9, &size);
+		if (!rc)
+			rc = embedded_start(size, broker, sizeof(broker),
+					    &credential, &pool->embedded);
+	} else {
+		if (!strcmp(target, "local"))
+			rc = find_local(broker, sizeof(broker));
+		else if (!strncmp(target, "reef://", 7))
+			rc = parse_hosts(target + 7, broker, sizeof(broker));
+		else
+			rc = -EINVAL;
+		if (!rc)
+			rc = load_credential(request, &credential);
+	}
+	if (rc)
+		return rc == -ERANGE ? -EINVAL : rc;
+	rc = reef_mesh_open(&mesh, &pool->mesh);
+	if (!rc) {
+		options.mesh = pool->mesh;
+		rc = reef_client_start(&options, &pool->client);
+	}
+	reef_key_wipe(&credential.key);
+	return rc;
+}
+
+/* Locked. */
+static int pool_create(const char *key, const struct request *request,
+		       struct open_pool **out)
+{
+	struct open_pool *pool = calloc(1, sizeof(*pool));
+	int rc;
+
+	if (!pool)
+		return -ENOMEM;
+	pool->key = strdup(key);
+	rc = pool->key ? start(pool, request) : -ENOMEM;
+	if (rc) {
+		pool_free(pool);
+		return rc;
+	}
+	pool->next = pools;
+	pools = pool;
+	*out = pool;
+	return 0;
+}
+
+/* One that is there, or a new one; takes a handle's reference. */
+static int pool_take(const struct request *request, struct open_pool **out)
+{
+	struct open_pool *pool;
+	char *key;
+	int rc = 0;
+
+	if (asprintf(&key, "%s\n%s\n%s", request->target,
+		     request->credential ? request->credential : "",
+		     request->fabrics ? request->fabrics : "") < 0)
+		return -ENOMEM;
+	pthread_mutex_lock(&lock);
+	for (pool = pools; pool; pool = pool->next)
+		if (pool->key && !strcmp(pool->key, key) &&
+		    !client_over(pool->client))
+			break;
+	if (!pool)
+		rc = pool_create(key, request, &pool);
+	if (!rc)
+		pool->handles++;
+	pthread_mutex_unlock(&lock);
+	free(key);
+	*out = pool;
+	return rc;
+}
+
+void client_pool_release(struct open_pool *pool)
+{
+	struct open_pool **at;
+	bool last;
+
+	pthread_mutex_lock(&lock);
+	last = !--pool->handles;
+	for (at = &pools; last && *at != pool; at = &(*at)->next)
+		;
+	if (last)
+		*at = pool->next;
+	pthread_mutex_unlock(&lock);
+	if (last)
+		pool_free(pool);
+}
+
+static void pool_fail(struct open_pool *pool)
+{
+	pthread_mutex_lock(&lock);
+	free(pool->key);
+	pool->key = NULL;
+	pthread_mutex_unlock(&lock);
+	client_pool_release(pool);
+}
+
+static const char *choose(const char *given, const char *variable)
+{
+	const char *value;
+
+	if (given)
+		return given;
+	value = reef_environment_get(NULL, variable);
+	return value && *value ? value : NULL;
+}
+
+int reef_open(const char *target, const struct reef_options *options,
+	      struct reef **out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const struct reef_options none;
+	const struct reef_options *given = options ? options : &none;
+	struct request request = {
+		.target = choose(target, "REEF_POOL"),
+		.credential = choose(given->credential, "REEF_CREDENTIAL"),
+		.fabrics = choose(given->fabrics, "REEF_FABRICS"),
+		.name = given->name ? given->name
+				    : program_invocation_short_name,
+		.timeout_ns = given->timeout_ns,
+	};
+	struct open_pool *pool;
+	struct reef *reef;
+	int rc;
+
+	pthread_once(&once, init);
+	if (!request.target)
+		request.target = "local";
+	rc = pool_take(&request, &pool);
+	if (rc)
+		return rc;
+	rc = reef_client_handle(pool->client, &reef);
+	if (rc) {
+		pool_fail(pool);
+		return rc;
+	}
+	reef->pool = pool;
+	*out = reef;
+	return 0;
+}

@@ -1,0 +1,203 @@
+/* recover.c - dead sessions: what the broker asks a client that has a space
+ * open to put in order there; and the page where a session leaves its intents.
+ *
+ *   RECOVER session, space --> its page: every kind's `recover`
+ *                          --> its chunks and blocks: reef_heap_recover
+ *                          --> answer; the free blocks go to the next heap
+ *
+ * It runs in the keeper, with a handle of its own, and may be asked again: each
+ * step is idempotent. */
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_SIZE 4096
+
+static const struct reef_kind_ops *kinds[REEF_BLOCK_KINDS];
+
+void reef_kind_register(uint8_t kind, const struct reef_kind_ops *ops)
+{
+	reef_assert(kind > REEF_BLOCK_PAGE && !kinds[kind]);
+	kinds[kind] = ops;
+}
+
+int client_kind_is_live(struct reef_space *space, uint8_t kind,
+			uint64_t address)
+{
+	const struct reef_kind_ops *ops = kinds[kind];
+
+	if (!ops || !ops->is_live)
+		return 0;
+	return ops->is_live(space->reef, space, address);
+}
+
+/* --- the page --- */
+
+/* This handle is to make it, or it is there (then *address is not 0), or
+ * another is making it: -EAGAIN. */
+static int claim_page(struct reef_space *space, uint64_t *address)
+{
+	struct reef_client *client = space->reef->client;
+	int rc = 0;
+
+	pthread_mutex_lock(&client->lock);
+	*address = space->space->page;
+	if (!*address && space->space->page_making)
+		rc = -EAGAIN;
+	else if (!*address)
+		space->space->page_making = true;
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+static int make_page(struct reef_space *space, uint64_t *address)
+{
+	static const uint8_t zeros[PAGE_SIZE];
+	int rc;
+
+	rc = reef_alloc_kind(space, REEF_BLOCK_PAGE, PAGE_SIZE, address);
+	if (!rc)
+		rc = reef_write(space->reef, *address, zeros, PAGE_SIZE);
+	return rc;
+}
+
+int reef_session_page(struct reef_space *space, uint64_t *out)
+{
+	struct reef_client *client = space->reef->client;
+	uint64_t address;
+	int rc;
+
+	while ((rc = claim_page(space, &address)) == -EAGAIN) {
+		rc = reef_sleep(CLIENT_MILLISECOND);
+		if (rc)
+			return rc;
+	}
+	if (!address) {
+		rc = make_page(space, &address);
+		pthread_mutex_lock(&client->lock);
+		space->space->page_making = false;
+		if (!rc)
+			space->space->page = address;
+		pthread_mutex_unlock(&client->lock);
+	}
+	if (!rc)
+		*out = address;
+	return rc;
+}
+
+int reef_session_look(struct reef *reef, uint32_t session,
+		      enum reef_session_view *out)
+{
+	struct client_job *job;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	job = client_job_create(client_look_job);
+	if (!job)
+		return -ENOMEM;
+	job->extent = session;
+	rc = client_job_run(reef, job);
+	if (!rc)
+		*out = (enum reef_session_view)job->flags;
+	client_job_unref(job);
+	return rc;
+}
+
+/* --- recovery --- */
+
+struct recovery {
+	struct reef_space *space;
+	uint32_t session;
+};
+
+static int recover_page(void *context, uint64_t address, uint64_t size)
+{
+	struct recovery *recovery = context;
+	struct reef_space *space = recovery->space;
+	uint32_t kind;
+	int rc = 0;
+
+	for (kind = 0; kind < REEF_BLOCK_KINDS && !rc; kind++)
+		if (kinds[kind] && kinds[kind]->recover)
+			rc = kinds[kind]->recover(space->reef, space,
+						  recovery->session, address,
+						  size);
+	return rc;
+}
+
+static struct client_space *find(struct reef_client *client, uint32_t id)
+{
+	struct client_space *space;
+
+	pthread_mutex_lock(&client->lock);
+	for (space = client->spaces; space; space = space->next)
+		if (space->id == id && !space->gone)
+			break;
+	if (space)
+		space->refs++;
+	pthread_mutex_unlock(&client->lock);
+	return space;
+}
+
+static int recover(struct reef_client *client, struct client_space *known,
+		   uint32_t session)
+{
+	struct recovery recovery = {.session = session};
+	int rc;
+
+	if (!client->inner) {
+		rc = client_handle_open(client, client->sched, &client->inner);
+		if (rc) {
+			pthread_mutex_lock(&client->lock);
+			known->refs--;
+			pthread_mutex_unlock(&client->lock);
+			return rc;
+		}
+	}
+	rc = client_space_attach(client->inner, known, &recovery.space);
+	if (rc)
+		return rc;
+	/* It may have grown the space without our knowledge. */
+	rc = client_view_refresh(client, known, client_patience_ns(client));
+	if (!rc)
+		rc = client_heap_get(recovery.space);
+	if (!rc)
+		rc = reef_heap_recover(recovery.space->heap->heap, session,
+				       recover_page, &recovery);
+	reef_space_close(recovery.space);
+	/* What was lost needs no recovery. */
+	return rc == -REEF_ELOST && known->gone ? 0 : rc;
+}
+
+int client_recover(struct reef_client *client,
+		   const struct reef_request *request)
+{
+	uint32_t session = request->body.session;
+	struct client_space *space;
+	int rc;
+
+	if (client->stopping || client_over(client))
+		return -EAGAIN;
+	if (session == client->session)
+		return -EINVAL;
+	space = find(client, request->body.space);
+	if (!space)
+		return -ENOENT;
+	if (!(space->rights & REEF_RIGHT_WRITE)) {
+		pthread_mutex_lock(&client->lock);
+		space->refs--;
+		pthread_mutex_unlock(&client->lock);
+		return -EACCES;
+	}
+	client->fibers++; /* the keeper waits for it */
+	rc = recover(client, space, session);
+	client_fiber_end(client);
+	if (rc)
+		reef_log(REEF_LOG_WARNING, "client",
+			 "recovery of session %08x in space %u: %s", session,
+			 request->body.space, reef_error_text(rc));
+	return rc;
+}

@@ -1,0 +1,504 @@
+/* space.c - spaces of a handle, and the blocks in them. */
+#include "pool/broker/state.h"
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_MAX_SIZE 255
+
+/* --- opening --- */
+
+int client_space_attach(struct reef *reef, struct client_space *known,
+			struct reef_space **out)
+{
+	struct reef_space *space = calloc(1, sizeof(*space));
+
+	if (!space) {
+		pthread_mutex_lock(&reef->client->lock);
+		known->refs--;
+		pthread_mutex_unlock(&reef->client->lock);
+		return -ENOMEM;
+	}
+	space->reef = reef;
+	space->space = known;
+	space->next = reef->spaces;
+	reef->spaces = space;
+	*out = space;
+	return 0;
+}
+
+/* One that this process has open already; takes a reference. */
+static struct client_space *find_open(struct reef_client *client,
+				      const char *name, const char *token)
+{
+	struct client_space *space;
+
+	pthread_mutex_lock(&client->lock);
+	for (space = client->spaces; space; space = space->next)
+		if (!space->gone && !space->scratch &&
+		    !strcmp(space->name, name) && !strcmp(space->token, token))
+			break;
+	if (space)
+		space->refs++;
+	pthread_mutex_unlock(&client->lock);
+	return space;
+}
+
+static int check_name(const char *name)
+{
+	size_t size = strlen(name);
+
+	if (!size)
+		return -EINVAL;
+	return size > NAME_MAX_SIZE ? -ENAMETOOLONG : 0;
+}
+
+int client_fill_token(const char *text, struct reef_body *body)
+{
+	struct reef_token token;
+
+	/* Whatever is not a token is as good as a forged one. */
+	if (reef_token_parse(text, &token))
+		return -EACCES;
+	body->space = token.space;
+	body->rights = token.rights;
+	body->era = token.era;
+	memcpy(body->secret, token.key.bytes, sizeof(body->secret));
+	reef_key_wipe(&token.key);
+	return 0;
+}
+
+static int space_job(const char *name, const struct reef_space_options *options,
+		     struct client_job **out)
+{
+	struct client_job *job = client_job_create(client_space_open_job);
+	uint32_t flags = options ? options->flags : 0;
+	int rc = 0;
+
+	if (!job)
+		return -ENOMEM;
+	job->body.kind = name ? REEF_SPACE_SHARED : REEF_SPACE_SCRATCH;
+	job->body.keeping = flags & REEF_SPACE_REVOCABLE
+				    ? REEF_KEEPING_REVOCABLE
+				    : REEF_KEEPING_KEPT;
+	job->body.size = options ? options->quota : 0;
+	if (!name || flags & REEF_SPACE_CREATE)
+		job->body.flags |= REEF_POOL_CREATE;
+	if (flags & REEF_SPACE_EXCLUSIVE)
+		job->body.flags |= REEF_POOL_EXCLUSIVE;
+	if (name) {
+		job->texts[0] = strdup(name);
+		if (!job->texts[0])
+			rc = -ENOMEM;
+		else
+			job->body.name = (struct reef_text){
+				job->texts[0], (uint16_t)strlen(name)};
+	}
+	if (!rc && options && options->token) {
+		job->texts[1] = strdup(options->token);
+		rc = job->texts[1]
+			     ? client_fill_token(options->token, &job->body)
+			     : -ENOMEM;
+	}
+	if (rc) {
+		client_job_unref(job);
+		client_job_unref(job);
+		return rc;
+	}
+	*out = job;
+	return 0;
+}
+
+int reef_space_open(struct reef *reef, const char *name,
+		    const struct reef_space_options *options,
+		    struct reef_space **out)
+{
+	const char *token = options && options->token ? options->token : "";
+	uint32_t flags = options ? options->flags : 0;
+	struct client_space *known = NULL;
+	struct client_job *job;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (!rc && name)
+		rc = check_name(name);
+	if (!rc &&
+	    flags & ~(uint32_t)(REEF_SPACE_CREATE | REEF_SPACE_EXCLUSIVE |
+				REEF_SPACE_REVOCABLE))
+		rc = -EINVAL;
+	if (rc)
+		return rc;
+	if (name && !(flags & REEF_SPACE_EXCLUSIVE))
+		known = find_open(reef->client, name, token);
+	if (known)
+		return client_space_attach(reef, known, out);
+	rc = space_job(name, options, &job);
+	if (rc)
+		return rc;
+	rc = client_job_run(reef, job);
+	if (!rc)
+		rc = client_space_attach(reef, job->space, out);
+	client_job_unref(job);
+	return rc;
+}
+
+void reef_space_close(struct reef_space *space)
+{
+	struct reef_space **at;
+	struct reef_client *client;
+	struct client_job *job;
+	bool last;
+
+	if (!space || client_is_forked(space->reef))
+		return;
+	client = space->reef->client;
+	client_heap_put(space);
+	for (at = &space->reef->spaces; *at != space; at = &(*at)->next)
+		;
+	*at = space->next;
+	pthread_mutex_lock(&client->lock);
+	last = !--space->space->refs;
+	pthread_mutex_unlock(&client->lock);
+	/* Without memory for the job it stays until the session ends. */
+	job = last && (space->space->scratch || space->space->gone)
+		      ? client_job_create(client_space_close_job)
+		      : NULL;
+	if (job) {
+		job->space = space->space;
+		client_job_start(client, NULL, job);
+		client_job_unref(job);
+	}
+	free(space);
+}
+
+int reef_space_drop(struct reef *reef, const char *name)
+{
+	struct client_space *known;
+	struct client_job *job;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (!rc)
+		rc = name ? check_name(name) : -EINVAL;
+	if (!rc)
+		rc = space_job(name, NULL, &job);
+	if (rc)
+		return rc;
+	job->run = client_space_drop_job;
+	pthread_mutex_lock(&reef->client->lock);
+	for (known = reef->client->spaces; known; known = known->next)
+		if (!known->gone && !strcmp(known->name, name))
+			job->body.space = known->id;
+	pthread_mutex_unlock(&reef->client->lock);
+	rc = client_job_run(reef, job);
+	client_job_unref(job);
+	return rc;
+}
+
+/* --- listing --- */
+
+static void fill_info(struct reef_space_info *info, const struct reef_row *row)
+{
+	size_t size = row->name.size;
+
+	*info = (struct reef_space_info){
+		.id = row->space,
+		.scratch = row->kind == REEF_SPACE_SCRATCH,
+		.revocable = row->keeping == REEF_KEEPING_REVOCABLE,
+		.quota = row->size,
+		.used = row->used,
+		.extents = row->count,
+	};
+	if (size >= sizeof(info->name))
+		size = sizeof(info->name) - 1;
+	if (size)
+		memcpy(info->name, row->name.bytes, size);
+}
+
+int reef_space_list(struct reef *reef,
+		    int (*each)(void *context,
+				const struct reef_space_info *info),
+		    void *context)
+{
+	struct reef_body body = {.kind = REEF_ROW_SPACE};
+	struct reef_answer answer = {0};
+	struct reef_space_info info;
+	struct reef_cursor_in in;
+	struct reef_row row;
+	uint32_t before;
+	bool more;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	do {
+		before = body.node;
+		rc = client_ask(reef, REEF_POOL_LIST, false, &body, &answer);
+		if (rc)
+			return rc;
+		in = (struct reef_cursor_in){
+			.bytes = answer.body.rows,
+			.left = answer.body.rows_size,
+		};
+		while (!rc && (rc = reef_row_decode(&in, &row)) == 1) {
+			rc = 0;
+			if (row.row != REEF_ROW_SPACE)
+				continue;
+			body.node = row.space;
+			fill_info(&info, &row);
+			rc = each(context, &info);
+			if (rc)
+				break;
+		}
+		/* One that goes round in circles is not listened to. */
+		more = answer.body.flags & REEF_POOL_MORE && body.node > before;
+		reef_answer_free(&answer);
+	} while (!rc && more);
+	return rc;
+}
+
+/* --- what a heap needs --- */
+
+static int heap_execute(void *context, struct reef_access *accesses,
+			uint32_t count)
+{
+	struct reef_space *space = context;
+
+	return client_execute(space->reef, accesses, count);
+}
+
+static uint32_t heap_extents(void *context, uint32_t *numbers, uint64_t *sizes,
+			     uint32_t max)
+{
+	struct reef_space *space = context;
+	struct reef_client *client = space->reef->client;
+	const struct client_extent *extent;
+	uint32_t count = 0, i;
+
+	pthread_mutex_lock(&client->lock);
+	for (i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (!extent || extent->space != space->space ||
+		    extent->state != REEF_EXTENT_LIVE)
+			continue;
+		if (count < max) {
+			numbers[count] = extent->extent;
+			sizes[count] = extent->size;
+		}
+		count++;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return count;
+}
+
+static int heap_grow(void *context, uint64_t size, uint32_t *number,
+		     uint64_t *real_size)
+{
+	struct reef_space *space = context;
+	struct client_job *job = client_job_create(client_grow_job);
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	job->space = space->space;
+	job->size = size;
+	rc = client_job_run(space->reef, job);
+	if (!rc) {
+		*number = job->extent;
+		*real_size = job->size;
+	}
+	client_job_unref(job);
+	return rc;
+}
+
+static int heap_is_fenced(void *context, uint32_t session)
+{
+	struct reef_space *space = context;
+	enum reef_session_view view;
+	int rc;
+
+	rc = reef_session_look(space->reef, session, &view);
+	return rc ? rc : view == REEF_VIEW_ENDED;
+}
+
+static uint64_t heap_reclaim_epoch(void *context)
+{
+	struct reef_space *space = context;
+
+	/* It may be one more by now: see take_epochs in keeper.c. */
+	return atomic_load(&space->reef->client->reclaim_epoch) + 1;
+}
+
+static uint64_t heap_safe_epoch(void *context)
+{
+	struct reef_space *space = context;
+
+	return atomic_load(&space->reef->client->safe_epoch);
+}
+
+static int heap_is_live(void *context, uint8_t kind, uint64_t address)
+{
+	return client_kind_is_live(context, kind, address);
+}
+
+static const struct reef_heap_ops heap_ops = {
+	.execute = heap_execute,
+	.extents = heap_extents,
+	.grow = heap_grow,
+	.is_fenced = heap_is_fenced,
+	.reclaim_epoch = heap_reclaim_epoch,
+	.safe_epoch = heap_safe_epoch,
+	.is_live = heap_is_live,
+};
+
+static int make_heap(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	struct reef_heap_options options = {
+		.ops = &heap_ops,
+		.context = space,
+		.session = client->session,
+		.seed = client->options.seed,
+		.mutant = client->options.heap_mutant,
+	};
+	struct client_heap *heap = calloc(1, sizeof(*heap));
+	int rc = 0;
+
+	if (!heap)
+		return -ENOMEM;
+	if (!options.seed)
+		rc = reef_random_secret(&options.seed, sizeof(options.seed));
+	else
+		options.seed += (uint64_t)(uintptr_t)space->space->id;
+	if (!rc)
+		rc = reef_heap_create(&options, &heap->heap);
+	if (rc) {
+		free(heap);
+		return rc;
+	}
+	pthread_mutex_lock(&client->lock);
+	heap->lost_seen = space->space->lost_count;
+	pthread_mutex_unlock(&client->lock);
+	space->heap = heap;
+	return 0;
+}
+
+int client_heap_get(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	struct client_heap *heap;
+
+	if (likely(space->heap != NULL))
+		return 0;
+	pthread_mutex_lock(&client->lock);
+	heap = space->space->heaps;
+	if (heap)
+		space->space->heaps = heap->next;
+	pthread_mutex_unlock(&client->lock);
+	if (!heap)
+		return make_heap(space);
+	heap->next = NULL;
+	space->heap = heap;
+	reef_heap_move(heap->heap, &heap_ops, space);
+	/* What was lost while nobody had it. */
+	client_handle_look(space->reef);
+	return 0;
+}
+
+void client_heap_put(struct reef_space *space)
+{
+	struct client_heap *heap = space->heap;
+	struct reef_client *client = space->reef->client;
+
+	if (!heap)
+		return;
+	if (!client_over(client)) {
+		reef_heap_flush(heap->heap);
+		reef_heap_collect(heap->heap, false);
+	}
+	space->heap = NULL;
+	pthread_mutex_lock(&client->lock);
+	heap->next = space->space->heaps;
+	space->space->heaps = heap;
+	pthread_mutex_unlock(&client->lock);
+}
+
+/* --- blocks --- */
+
+/* May it be changed, and is there a heap? */
+static int prepare(struct reef_space *space)
+{
+	struct reef *reef = space->reef;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	if (unlikely(space->space->gone))
+		return -REEF_ELOST;
+	if (unlikely(!(space->space->rights & REEF_RIGHT_WRITE)))
+		return -EACCES;
+	rc = client_heap_get(space);
+	if (!rc && unlikely(!client_is_current(reef)))
+		client_handle_look(reef);
+	return rc;
+}
+
+int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
+		    uint64_t *address)
+{
+	int rc = prepare(space);
+
+	if (rc)
+		return rc;
+	if (unlikely(!size))
+		return -EINVAL;
+	rc = reef_heap_alloc(space->heap->heap, kind, size, address);
+	if (!rc)
+		space->reef->pending = true;
+	return rc;
+}
+
+int reef_alloc(struct reef_space *space, uint64_t size, uint64_t *address)
+{
+	return reef_alloc_kind(space, REEF_BLOCK_RAW, size, address);
+}
+
+int reef_free(struct reef_space *space, uint64_t address, uint32_t flags)
+{
+	int rc = prepare(space);
+
+	if (rc)
+		return rc;
+	if (unlikely(flags & ~(uint32_t)REEF_FREE_LATER))
+		return -EINVAL;
+	return reef_heap_free(space->heap->heap, address, flags);
+}
+
+int reef_keep(struct reef_space *space, uint64_t address)
+{
+	int rc = prepare(space);
+
+	return rc ? rc : reef_heap_keep(space->heap->heap, address);
+}
+
+int reef_block_size(struct reef_space *space, uint64_t address, uint64_t *size)
+{
+	int rc = client_handle_check(space->reef);
+
+	if (!rc)
+		rc = client_heap_get(space);
+	return rc ? rc : reef_heap_block_size(space->heap->heap, address, size);
+}
+
+struct reef *reef_space_handle(struct reef_space *space)
+{
+	return space->reef;
+}
+
+uint32_t reef_space_id(const struct reef_space *space)
+{
+	return space->space->id;
+}

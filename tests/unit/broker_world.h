@@ -272,7 +272,7 @@ static inline int actor_call(struct actor *actor, uint16_t kind,
 
 	if (!actor->peer)
 		return -REEF_ENOLINK;
-	rc = reef_rpc_call(actor->peer, kind, sequence, body, &got, SECOND);
+	rc = reef_rpc_call(actor->peer, kind, sequence, body, &got, TTL / 4);
 	if (rc == 0 && answer) {
 		*answer = got.body;
 		answer->rows = NULL; /* they go with the message */
@@ -316,10 +316,22 @@ static inline int actor_resume(struct actor *actor)
 	return actor_attach(actor);
 }
 
+/* The broker went away: it may have been done or not. */
+static inline bool is_gone(int rc)
+{
+	return rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT ||
+	       rc == -ETIMEDOUT || rc == -ECANCELED;
+}
+
 static inline int actor_join(struct actor *actor)
 {
-	TRY(actor_connect(actor));
-	return actor_session(actor);
+	int rc;
+
+	do {
+		TRY(actor_connect(actor));
+		rc = actor_session(actor);
+	} while (is_gone(rc) && !actor->world->failed);
+	return rc;
 }
 
 /* READ the header, and the slot of a session. */
@@ -391,8 +403,7 @@ static inline int actor_return(struct actor *actor)
 		if (rc)
 			return rc;
 		rc = actor_resume(actor);
-	} while (rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT ||
-		 rc == -ETIMEDOUT);
+	} while (is_gone(rc) && !actor->world->failed);
 	return rc				       ? rc
 	       : actor_renew(actor) == -REEF_EHOSTDEAD ? -REEF_EHOSTDEAD
 						       : 0;
@@ -427,8 +438,7 @@ static inline int actor_ask(struct actor *actor, uint16_t kind,
 
 	for (;;) {
 		rc = actor_call(actor, kind, sequence, body, answer);
-		if (rc != -REEF_ENOLINK && rc != -REEF_EINDOUBT &&
-		    rc != -ETIMEDOUT && rc != -ECANCELED)
+		if (!is_gone(rc) || actor->world->failed)
 			return rc;
 		TRY(actor_return(actor));
 	}

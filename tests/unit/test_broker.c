@@ -282,6 +282,235 @@ static void broker_node_asks_only_what_nodes_may(void **state)
 	run_one(node_asks);
 }
 
+/* --- names --- */
+
+static int name_call(struct actor *actor, uint16_t kind, uint32_t sequence,
+		     const char *name, uint64_t value, uint64_t generation,
+		     struct reef_body *answer)
+{
+	struct reef_body body = {
+		.space = (uint32_t)actor->note[0],
+		.name = text_of(name),
+		.value = value,
+		.generation = generation,
+	};
+
+	return actor_call(actor, kind, sequence, &body, answer);
+}
+
+static int names(struct actor *actor)
+{
+	struct reef_body answer, again;
+	uint32_t space, at;
+	uint64_t first;
+
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "s", &space));
+	actor->note[0] = space;
+	at = actor->sequence;
+	TRY(name_call(actor, REEF_POOL_NAME_BIND, ++at, "n", 5, 0, &answer));
+	first = answer.generation;
+	TRY(name_call(actor, REEF_POOL_NAME_BIND, at, "n", 5, 0, &again));
+	WANT(again.generation == first);
+	/* A number that settled something else. */
+	WANT(name_call(actor, REEF_POOL_NAME_UNBIND, at, "n", 0, 0, NULL) ==
+	     -EINVAL);
+	WANT(name_call(actor, REEF_POOL_NAME_BIND, at + 1, "n", 6, 0, NULL) ==
+	     -EEXIST);
+	TRY(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, &answer));
+	WANT(answer.value == 5 && answer.generation == first);
+	WANT(name_call(actor, REEF_POOL_NAME_REPLACE, at + 1, "n", 7, first + 1,
+		       NULL) == -ESTALE);
+	TRY(name_call(actor, REEF_POOL_NAME_REPLACE, ++at, "n", 7, first,
+		      &answer));
+	WANT(answer.generation > first);
+	TRY(name_call(actor, REEF_POOL_NAME_REPLACE, at, "n", 7, first,
+		      &again));
+	WANT(again.generation == answer.generation);
+	WANT(name_call(actor, REEF_POOL_NAME_UNBIND, at + 1, "n", 0, first,
+		       NULL) == -ESTALE);
+	TRY(name_call(actor, REEF_POOL_NAME_UNBIND, ++at, "n", 0, 0, NULL));
+	TRY(name_call(actor, REEF_POOL_NAME_UNBIND, at, "n", 0, 0, NULL));
+	WANT(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, NULL) ==
+	     -ENOENT);
+	WANT(name_call(actor, REEF_POOL_NAME_BIND, at + 1, "", 1, 0, NULL) ==
+	     -EINVAL);
+	WANT(name_call(actor, REEF_POOL_NAME_BIND, at + 1, "a\nb", 1, 0,
+		       NULL) == -EINVAL);
+	actor->note[0] = space + 1; /* there is none */
+	WANT(name_call(actor, REEF_POOL_NAME_BIND, at + 1, "n", 1, 0, NULL) ==
+	     -EACCES);
+	WANT(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, NULL) ==
+	     -EACCES);
+	return 0;
+}
+
+static void broker_names_change_as_asked_and_once(void **state)
+{
+	run_one(names);
+}
+
+static int long_names(struct actor *actor)
+{
+	char *name = malloc(60001);
+	uint32_t space, at;
+	int rc;
+
+	WANT(name);
+	memset(name, 'x', 60000);
+	name[60000] = 0;
+	rc = actor_join(actor);
+	if (rc == 0)
+		rc = actor_space(actor, "s", &space);
+	if (rc) {
+		free(name);
+		return rc;
+	}
+	actor->note[0] = space;
+	at = actor->sequence + 1;
+	rc = name_call(actor, REEF_POOL_NAME_BIND, at, name, 1, 0, NULL);
+	if (rc == -ENOSPC) {
+		name[256] = 0;
+		rc = name_call(actor, REEF_POOL_NAME_BIND, at, name, 1, 0,
+			       NULL);
+	}
+	if (rc == -ENOSPC) {
+		name[255] = 0;
+		rc = name_call(actor, REEF_POOL_NAME_BIND, at, name, 1, 0,
+			       NULL);
+	}
+	free(name);
+	return rc;
+}
+
+static void broker_name_over_the_limit_is_refused(void **state)
+{
+	run_one(long_names);
+}
+
+/* All names with a prefix, page by page. */
+static int list(struct actor *actor, const char *prefix, uint32_t *count,
+		uint32_t *pages)
+{
+	struct reef_body body = {.space = (uint32_t)actor->note[0],
+				 .name = text_of(prefix)};
+	struct reef_answer answer;
+	struct reef_cursor_in in;
+	struct reef_row row = {0};
+	char after[32] = "";
+	bool more;
+
+	*count = *pages = 0;
+	do {
+		body.after = text_of(after);
+		TRY(reef_rpc_call(actor->peer, REEF_POOL_NAME_LIST, 0, &body,
+				  &answer, SECOND));
+		more = answer.body.flags & REEF_POOL_MORE;
+		++*pages;
+		in = (struct reef_cursor_in){answer.body.rows,
+					     answer.body.rows_size, false};
+		while (reef_row_decode(&in, &row) == 1) {
+			++*count;
+			snprintf(after, sizeof(after), "%.*s", row.name.size,
+				 row.name.bytes);
+		}
+		reef_answer_free(&answer);
+	} while (more);
+	return 0;
+}
+
+static int many_names(struct actor *actor)
+{
+	uint32_t space, count, pages, i;
+	char name[32];
+
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "s", &space));
+	actor->note[0] = space;
+	for (i = 0; i < 2000; i++) {
+		snprintf(name, sizeof(name), "%c/%08u", 'a' + i % 3, i);
+		TRY(name_call(actor, REEF_POOL_NAME_BIND, ++actor->sequence,
+			      name, i, 0, NULL));
+		if (i % 16 == 0)
+			TRY(actor_renew(actor));
+	}
+	TRY(list(actor, "", &count, &pages));
+	WANT(count == 2000 && pages > 1);
+	TRY(list(actor, "b/", &count, &pages));
+	WANT(count == 667);
+	TRY(list(actor, "d", &count, &pages));
+	WANT(count == 0 && pages == 1);
+	return 0;
+}
+
+static void broker_names_are_listed_in_pages(void **state)
+{
+	struct world world = {0};
+
+	world_start(&world, 1);
+	world_add(&world, many_names);
+	assert_int_equal(world_finish(&world), 0);
+}
+
+/* Another user: nothing, then what its token allows. */
+static int guest(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct reef_body open = {.name = text_of("s"),
+				 .flags = REEF_POOL_CREATE};
+	struct reef_key key;
+
+	while (world->note[0] == 0)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_key_derive_user(&world->key, 1, 0, &key));
+	actor->credential = (struct reef_credential){.user = 1, .key = key};
+	TRY(actor_join(actor));
+	actor->note[0] = world->note[0];
+	WANT(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, NULL) ==
+	     -EACCES);
+	WANT(actor_call(actor, REEF_POOL_SPACE_OPEN, 1, &open, NULL) ==
+	     -EACCES);
+	open.space = (uint32_t)world->note[0];
+	open.rights = REEF_RIGHT_READ;
+	TRY(reef_key_derive_space(&world->key, open.space, open.rights, 0,
+				  &key));
+	memcpy(open.secret, key.bytes, 32);
+	open.rights = REEF_RIGHT_ALL; /* more than it was made for */
+	WANT(actor_call(actor, REEF_POOL_SPACE_OPEN, 1, &open, NULL) ==
+	     -EACCES);
+	open.rights = REEF_RIGHT_READ;
+	TRY(actor_call(actor, REEF_POOL_SPACE_OPEN, 1, &open, NULL));
+	TRY(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, NULL));
+	WANT(name_call(actor, REEF_POOL_NAME_BIND, 2, "m", 0, 0, NULL) ==
+	     -EACCES);
+	WANT(name_call(actor, REEF_POOL_NAME_UNBIND, 2, "n", 0, 0, NULL) ==
+	     -EACCES);
+	world->note[1] = 1;
+	return 0;
+}
+
+static int host(struct actor *actor)
+{
+	struct reef_body user = {.name = text_of("guest")};
+	uint32_t space;
+
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "s", &space));
+	TRY(actor_ask(actor, REEF_POOL_USER_ADD, &user, NULL));
+	actor->note[0] = space;
+	TRY(name_call(actor, REEF_POOL_NAME_BIND, ++actor->sequence, "n", 1, 0,
+		      NULL));
+	actor->world->note[0] = space;
+	while (actor->world->note[1] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	return 0;
+}
+
+static void broker_names_are_for_who_may(void **state)
+{
+	run_two(host, guest);
+}
+
 /* --- one journal, one broker --- */
 
 static int second_broker(struct actor *actor)
@@ -408,6 +637,10 @@ int main(void)
 		cmocka_unit_test(broker_node_asks_only_what_nodes_may),
 		cmocka_unit_test(
 			broker_node_that_leaves_while_it_registers_harms_nobody),
+		cmocka_unit_test(broker_names_change_as_asked_and_once),
+		cmocka_unit_test(broker_name_over_the_limit_is_refused),
+		cmocka_unit_test(broker_names_are_listed_in_pages),
+		cmocka_unit_test(broker_names_are_for_who_may),
 		cmocka_unit_test(broker_journal_in_use_is_busy),
 		cmocka_unit_test(broker_broken_journal_is_told_to_everyone),
 	};

@@ -114,8 +114,18 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
 			.check = check_address,
-			.uses = SERVERS,
-			.help = "where to listen; this machine only",
+			.uses = REEF_USE_BROKER,
+			.help = "where the broker listens; this machine only",
+		},
+	[REEF_SET_NODE_LISTEN] =
+		{
+			.name = "node-listen",
+			.variable = "REEF_NODE_LISTEN",
+			.type = REEF_CONFIG_LIST,
+			.value_name = "ADDRESSES",
+			.check = check_address,
+			.uses = REEF_USE_NODE,
+			.help = "where the node listens; this machine only",
 		},
 	[REEF_SET_BROKER] =
 		{
@@ -125,7 +135,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.value_name = "ADDRESSES",
 			.check = check_address,
 			.uses = REEF_USE_NODE,
-			.help = "where the broker is; on this machine",
+			.help = "where the broker is; this user's here",
 		},
 	[REEF_SET_DATA] =
 		{
@@ -346,21 +356,15 @@ static int default_directory(struct reef_config *config, uint32_t setting,
 	return rc;
 }
 
+/* Sockets in the runtime directory come by themselves (host.h). */
 static int default_addresses(struct reef_config *config)
 {
-	const char *run = reef_config_text(config, REEF_SET_RUN);
-	char *text;
-	int rc;
+	int rc = set_default(config, REEF_SET_LISTEN,
+			     "tcp:127.0.0.1:" STRING_OF(REEF_PORT));
 
-	if (asprintf(&text,
-		     "tcp:127.0.0.1:" STRING_OF(REEF_PORT) ", shm:%s/reef.sock",
-		     run) < 0)
-		return -ENOMEM;
-	rc = set_default(config, REEF_SET_LISTEN, text);
-	if (!rc)
-		rc = set_default(config, REEF_SET_BROKER, text);
-	free(text);
-	return rc;
+	return rc ? rc
+		  : set_default(config, REEF_SET_NODE_LISTEN,
+				"tcp:127.0.0.1:" STRING_OF(REEF_NODE_PORT));
 }
 
 static int default_key_file(struct reef_config *config)
@@ -452,6 +456,7 @@ static void take(struct reef_settings *out)
 	const struct reef_config *config = out->config;
 
 	out->listen = reef_config_text(config, REEF_SET_LISTEN);
+	out->node_listen = reef_config_text(config, REEF_SET_NODE_LISTEN);
 	out->broker = reef_config_text(config, REEF_SET_BROKER);
 	out->data = reef_config_text(config, REEF_SET_DATA);
 	out->run = reef_config_text(config, REEF_SET_RUN);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 
 #define REEF_PORT 7337
+#define REEF_NODE_PORT 7338
 
 /* Who has a setting as a flag; bits. */
 #define REEF_USE_BROKER 1u
@@ -22,6 +23,7 @@ enum reef_huge_pages { REEF_HUGE_AUTO, REEF_HUGE_ON, REEF_HUGE_OFF };
 /* The places in the table, for reef_config_source and such. */
 enum reef_settings_index {
 	REEF_SET_LISTEN,
+	REEF_SET_NODE_LISTEN,
 	REEF_SET_BROKER,
 	REEF_SET_DATA,
 	REEF_SET_RUN,
@@ -47,7 +49,9 @@ enum reef_settings_index {
 
 /* Texts are the configuration's. */
 struct reef_settings {
-	const char *listen, *broker; /* addresses, blank-separated */
+	/* Addresses, blank-separated. broker NULL: the one that left its own in
+	 * `run`. */
+	const char *listen, *node_listen, *broker;
 	/* Directories, not made yet (private.h). A client of a user without a
 	 * home may have neither data nor key file: NULL. */
 	const char *data, *run;

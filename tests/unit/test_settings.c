@@ -50,9 +50,9 @@ static void settings_defaults_follow_from_the_machine(void **state)
 	assert_string_equal(s.data, "/state/reef");
 	assert_string_equal(s.run, "/run/user/1/reef");
 	assert_string_equal(s.key_file, "/state/reef/pool.key");
-	assert_string_equal(s.listen, "tcp:127.0.0.1:7337 "
-				      "shm:/run/user/1/reef/reef.sock");
-	assert_string_equal(s.broker, s.listen);
+	assert_string_equal(s.listen, "tcp:127.0.0.1:7337");
+	assert_string_equal(s.node_listen, "tcp:127.0.0.1:7338");
+	assert_null(s.broker);
 	assert_null(s.pool);
 	assert_null(s.credential);
 	assert_null(s.fabrics);
@@ -80,7 +80,7 @@ static void settings_directories_move_what_is_in_them(void **state)
 			      &s),
 			 0);
 	assert_string_equal(s.key_file, "/h/d/pool.key");
-	assert_string_equal(s.listen, "tcp:127.0.0.1:7337 shm:/r/reef.sock");
+	assert_string_equal(s.run, "/r");
 	assert_string_equal(s.broker, "tcp:far:1");
 	reef_settings_fini(&s);
 }

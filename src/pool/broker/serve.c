@@ -108,7 +108,8 @@ enum who { NOBODY, NODE, STRANGER, SESSION, OWNER };
 
 static const struct service {
 	/* STRANGER: whoever proved to be a user; SESSION: a session that is
-	 * alive; OWNER: one of the pool's owner. */
+	 * alive; OWNER: the pool's, who needs a session only for what is
+	 * numbered. */
 	enum who who;
 	int (*serve)(struct reef_broker *broker,
 		     const struct reef_request *request,
@@ -160,9 +161,9 @@ static int admit(const struct reef_request *request, enum who who)
 		return who == NODE && node ? 0 : -EPERM;
 	if (who == STRANGER)
 		return 0;
-	if (!broker_session_of(request))
-		return -REEF_EFENCED;
-	return who == OWNER && member->user != 0 ? -EPERM : 0;
+	if (who == OWNER)
+		return member->user != 0 ? -EPERM : 0;
+	return broker_session_of(request) ? 0 : -REEF_EFENCED;
 }
 
 static int broker_handle(void *context, const struct reef_request *request,

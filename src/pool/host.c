@@ -1,0 +1,350 @@
+/* host.c - see host.h. What was opened first is closed last. */
+#include "pool/host.h"
+
+#include "base/log.h"
+#include "base/private.h"
+#include "base/random.h"
+#include "base/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ADDRESSES_MAX 1024
+
+struct reef_host {
+	struct reef_mesh *mesh;
+	struct reef_store *store;
+	struct reef_broker *broker;
+	struct reef_node *node;
+	struct reef_key key;
+	struct reef_credential owner;
+	char *run;	   /* NULL: none */
+	char nameless[40]; /* what sockets without a file are called */
+};
+
+static int join(const char *directory, const char *name, char **out)
+{
+	return asprintf(out, "%s/%s", directory, name) < 0 ? -ENOMEM : 0;
+}
+
+/* --- keys --- */
+
+/* The key there is, or, for a broker's host, a new one. */
+static int load_key(struct reef_host *host, const char *path, bool may_create)
+{
+	int rc = reef_key_load(path, &host->key);
+
+	if (rc != -ENOENT || !may_create)
+		return rc;
+	rc = reef_key_create(&host->key);
+	return rc ? rc : reef_key_save(path, &host->key);
+}
+
+static int find_key(struct reef_host *host,
+		    const struct reef_host_options *options)
+{
+	char *path = NULL;
+	int rc = 0;
+
+	if (options->data)
+		rc = reef_private_directory(options->data);
+	if (rc)
+		return rc;
+	if (options->key_file)
+		return load_key(host, options->key_file, options->with_broker);
+	if (!options->data)
+		return options->with_broker ? reef_key_create(&host->key)
+					    : -ENOENT;
+	rc = join(options->data, "pool.key", &path);
+	if (!rc)
+		rc = load_key(host, path, options->with_broker);
+	free(path);
+	return rc;
+}
+
+static int open_store(struct reef_host *host,
+		      const struct reef_host_options *options)
+{
+	struct reef_random random;
+	uint64_t seed;
+	char *path;
+	int rc;
+
+	if (!options->data) {
+		rc = reef_random_secret(&seed, sizeof(seed));
+		if (rc)
+			return rc;
+		reef_random_init(&random, seed);
+		return reef_store_open_memory(&random, &host->store);
+	}
+	rc = join(options->data, "journal", &path);
+	if (rc)
+		return rc;
+	rc = reef_store_open_directory(path, &host->store);
+	free(path);
+	return rc;
+}
+
+/* --- the runtime directory --- */
+
+static void forget_file(const struct reef_host *host, const char *name)
+{
+	char *path;
+
+	if (!host->run || join(host->run, name, &path))
+		return;
+	unlink(path);
+	free(path);
+}
+
+static int write_file(const struct reef_host *host, const char *name,
+		      const char *text)
+{
+	char *path;
+	int rc = join(host->run, name, &path);
+
+	if (rc)
+		return rc;
+	unlink(path);
+	rc = reef_private_create(path, text, strlen(text));
+	free(path);
+	return rc;
+}
+
+static int announce(const struct reef_host *host)
+{
+	char line[ADDRESSES_MAX], text[REEF_KEY_TEXT_SIZE + 1];
+	int rc;
+
+	if (!host->run || !host->broker)
+		return 0;
+	/* The credential first: whoever finds an address finds a key. */
+	reef_credential_format(&host->owner, text);
+	strcat(text, "\n");
+	rc = write_file(host, "owner.credential", text);
+	explicit_bzero(text, sizeof(text));
+	if (rc)
+		return rc;
+	snprintf(line, sizeof(line), "%s\n",
+		 reef_broker_addresses(host->broker));
+	return write_file(host, "broker", line);
+}
+
+static void withdraw(const struct reef_host *host)
+{
+	if (!host->broker)
+		return;
+	forget_file(host, "broker");
+	forget_file(host, "owner.credential");
+}
+
+int reef_host_find_broker(const char *run, char *addresses,
+			  size_t addresses_max)
+{
+	char *path;
+	ssize_t size;
+	int rc;
+
+	rc = join(run, "broker", &path);
+	if (rc)
+		return rc;
+	size = reef_private_read(path, addresses, addresses_max - 1);
+	free(path);
+	if (size < 0)
+		return (int)size;
+	addresses[size] = '\0';
+	addresses[strcspn(addresses, "\n")] = '\0';
+	return addresses[0] ? 0 : -ENOENT;
+}
+
+int reef_target_addresses(const char *target, const char *run, char *addresses,
+			  size_t addresses_max)
+{
+	static const char scheme[] = "reef://";
+	size_t used = 0, size;
+	int length;
+
+	if (!target || !strcmp(target, "local"))
+		return reef_host_find_broker(run, addresses, addresses_max);
+	if (strncmp(target, scheme, strlen(scheme)))
+		return -EINVAL;
+	target += strlen(scheme);
+	do {
+		size = strcspn(target, ",");
+		if (!size)
+			return -EINVAL;
+		length = snprintf(addresses + used, addresses_max - used,
+				  "%stcp:%.*s", used ? "," : "", (int)size,
+				  target);
+		if (length < 0 || (size_t)length >= addresses_max - used)
+			return -ENAMETOOLONG;
+		used += (size_t)length;
+		target += size;
+	} while (*target++);
+	return 0;
+}
+
+int reef_host_find_owner(const char *run, char **path)
+{
+	return join(run, "owner.credential", path);
+}
+
+/* --- start and stop --- */
+
+/* A socket, then what the options name. */
+static int listen_text(const struct reef_host *host, const char *name,
+		       const char *more, char *text, size_t size)
+{
+	const struct reef_fabric *first = reef_mesh_fabric(host->mesh, 0);
+	int length = 0;
+
+	text[0] = '\0';
+	if (!strcmp(reef_fabric_kind(first), "shm"))
+		length = host->run ? snprintf(text, size, "shm:%s/%s.sock ",
+					      host->run, name)
+				   : snprintf(text, size, "shm:@%s-%s ",
+					      host->nameless, name);
+	if (length >= 0 && (size_t)length < size)
+		length += snprintf(text + length, size - (size_t)length, "%s",
+				   more ? more : "");
+	return length >= 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
+}
+
+static int start_broker(struct reef_host *host,
+			const struct reef_host_options *options)
+{
+	struct reef_broker_options broker = options->broker;
+	char listen[ADDRESSES_MAX];
+	int rc;
+
+	rc = open_store(host, options);
+	if (rc)
+		return rc;
+	rc = listen_text(host, "broker", broker.listen, listen, sizeof(listen));
+	if (rc)
+		return rc;
+	broker.mesh = host->mesh;
+	broker.store = host->store;
+	broker.key = &host->key;
+	broker.listen = listen;
+	broker.sync_inline |= !options->data;
+	rc = reef_broker_start(&broker, &host->broker);
+	return rc ? rc : announce(host);
+}
+
+static int start_node(struct reef_host *host,
+		      const struct reef_host_options *options)
+{
+	struct reef_node_options node = options->node;
+	char listen[ADDRESSES_MAX];
+	int rc;
+
+	rc = listen_text(host, "node", node.listen, listen, sizeof(listen));
+	if (rc)
+		return rc;
+	node.mesh = host->mesh;
+	node.key = &host->key;
+	node.listen = listen;
+	if (host->broker) {
+		node.broker = reef_broker_addresses(host->broker);
+		node.broker_domain = reef_domain_cpu();
+	}
+	return reef_node_start(&node, &host->node);
+}
+
+static int prepare(struct reef_host *host,
+		   const struct reef_host_options *options, const char **step)
+{
+	uint64_t random;
+	int rc;
+
+	*step = "the pool's key";
+	rc = find_key(host, options);
+	if (rc)
+		return rc;
+	rc = reef_key_derive_user(&host->key, 0, 0, &host->owner.key);
+	if (rc)
+		return rc;
+	*step = "the runtime directory";
+	if (options->run) {
+		rc = reef_private_directory(options->run);
+		if (!rc && !(host->run = strdup(options->run)))
+			rc = -ENOMEM;
+	} else {
+		rc = reef_random_secret(&random, sizeof(random));
+		snprintf(host->nameless, sizeof(host->nameless),
+			 "reef-%d-%016llx", (int)getpid(),
+			 (unsigned long long)random);
+	}
+	if (rc)
+		return rc;
+	*step = "the fabrics";
+	return reef_mesh_open(&options->mesh, &host->mesh);
+}
+
+int reef_host_start(const struct reef_host_options *options,
+		    struct reef_host **out, const char **step)
+{
+	const char *ignored;
+	struct reef_host *host;
+	int rc;
+
+	step = step ? step : &ignored;
+	*step = "memory";
+	host = calloc(1, sizeof(*host));
+	if (!host)
+		return -ENOMEM;
+	rc = prepare(host, options, step);
+	if (!rc && options->with_broker) {
+		*step = "the broker";
+		rc = start_broker(host, options);
+	}
+	if (!rc && options->with_node) {
+		*step = "the node";
+		rc = start_node(host, options);
+	}
+	if (rc) {
+		reef_host_stop(host);
+		return rc;
+	}
+	*out = host;
+	return 0;
+}
+
+void reef_host_stop(struct reef_host *host)
+{
+	if (!host)
+		return;
+	withdraw(host);
+	reef_node_stop(host->node);
+	reef_broker_stop(host->broker);
+	reef_store_destroy(host->store);
+	reef_mesh_close(host->mesh);
+	reef_key_wipe(&host->key);
+	reef_key_wipe(&host->owner.key);
+	free(host->run);
+	free(host);
+}
+
+struct reef_broker *reef_host_broker(const struct reef_host *host)
+{
+	return host->broker;
+}
+
+struct reef_node *reef_host_node(const struct reef_host *host)
+{
+	return host->node;
+}
+
+struct reef_mesh *reef_host_mesh(const struct reef_host *host)
+{
+	return host->mesh;
+}
+
+const struct reef_credential *reef_host_owner(const struct reef_host *host)
+{
+	return &host->owner;
+}

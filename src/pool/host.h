@@ -1,0 +1,73 @@
+/* host.h - a broker, a node, or both, in this process: what `reef up`, `reef
+ * broker`, `reef node` and an embedded pool run.
+ *
+ * With a data directory: pool.key (made by whoever has the broker) and
+ * journal/. Without: everything in memory, gone with the process.
+ * With a runtime directory: the sockets broker.sock and node.sock, and, beside
+ * a broker, `broker` (its addresses, one line) and `owner.credential`, which
+ * "local" clients find. Without: sockets without a name in the file system.
+ *
+ * (1) Directories and key files are private (base/private.h), or refused.
+ * (2) What is written into the runtime directory goes at stop; what a dead
+ *     process left there is replaced.
+ *
+ * Runs in fibers of the calling one's scheduler.
+ *
+ * Thread: owner, which is the scheduler's thread. */
+#ifndef REEF_POOL_HOST_H
+#define REEF_POOL_HOST_H
+
+#include "pool/broker/broker.h"
+#include "pool/keys.h"
+#include "pool/mesh.h"
+#include "pool/node/node.h"
+
+struct reef_host;
+
+/* Zero means the default. */
+struct reef_host_options {
+	bool with_broker, with_node;
+	const char *data;     /* directory */
+	const char *run;      /* directory */
+	const char *key_file; /* the pool's key; NULL: in data */
+	struct reef_mesh_options mesh;
+	/* mesh, sched, store and key are filled in; listen: in addition to the
+	 * socket, may be NULL. */
+	struct reef_broker_options broker;
+	/* Likewise; broker: filled in if there is one here. */
+	struct reef_node_options node;
+};
+
+/* Start. In a fiber. Caller owns *out. On error *step (may be NULL) is a text
+ * for people: what could not be done.
+ * -EBUSY: another broker has the journal.  -EPERM: not private.  -ENOENT: no
+ * key.  Else: mesh's, broker's, node's. */
+int reef_host_start(const struct reef_host_options *options,
+		    struct reef_host **out, const char **step);
+
+/* Stop both, in order; take what was written out of the runtime directory. In
+ * a fiber. NULL is fine. */
+void reef_host_stop(struct reef_host *host);
+
+struct reef_broker *reef_host_broker(const struct reef_host *host);
+struct reef_node *reef_host_node(const struct reef_host *host);
+struct reef_mesh *reef_host_mesh(const struct reef_host *host);
+/* User 0's. */
+const struct reef_credential *reef_host_owner(const struct reef_host *host);
+
+/* --- for those who look for a pool in a runtime directory --- */
+
+/* The addresses of the broker there.  -ENOENT: nobody left any.  -EPERM.
+ * -EFBIG. */
+int reef_host_find_broker(const char *run, char *addresses,
+			  size_t addresses_max);
+/* The addresses behind a target as reef_open has it: NULL or "local":
+ * find_broker; "reef://HOST:PORT,...": those, each as "tcp:HOST:PORT", with ','
+ * in between. -EINVAL: no such target, or one inside this process.
+ * -ENAMETOOLONG. */
+int reef_target_addresses(const char *target, const char *run, char *addresses,
+			  size_t addresses_max);
+/* The path of the owner's credential there; the caller frees it. */
+int reef_host_find_owner(const char *run, char **path);
+
+#endif

@@ -20,8 +20,15 @@ struct command {
 
 /* Each in src/cmd/<name>.c, listed in main.c. `--help` is theirs to answer. */
 int cmd_bench(int argc, char **argv);
+int cmd_broker(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_node(int argc, char **argv);
+int cmd_session(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
+int cmd_space(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_up(int argc, char **argv);
+int cmd_user(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /* Say "reef NAME: TEXT" and where to find help; returns 2. */

@@ -8,8 +8,15 @@
 #include <string.h>
 
 static const struct command commands[] = {
-	{"bench", "measure, beside the raw limit and beside peers", cmd_bench},
+	{"up", "a pool on this machine: broker and node in one", cmd_up},
+	{"status", "what a pool consists of", cmd_status},
+	{"broker", "run a broker", cmd_broker},
+	{"node", "run a node, or manage those of a pool", cmd_node},
+	{"space", "list, create, drop and share spaces", cmd_space},
+	{"session", "list sessions, end one", cmd_session},
+	{"user", "list, add and remove users", cmd_user},
 	{"doctor", "is this machine fit, and what would help?", cmd_doctor},
+	{"bench", "measure, beside the raw limit and beside peers", cmd_bench},
 	{"sim", "what a cluster would do, in simulation", cmd_sim},
 	{"version", "what this build is and has in it", cmd_version},
 };

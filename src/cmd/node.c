@@ -1,0 +1,115 @@
+/* node.c - `reef node`: run one; or, with a verb, manage those of the pool. */
+#include "base/units.h"
+#include "cmd/operate.h"
+#include "cmd/serve.h"
+#include "cmd/table.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <string.h>
+
+static int ask(struct reef_operator *op, uint16_t kind, const char *name,
+	       struct reef_body *body, struct reef_answer *answer)
+{
+	struct reef_row row;
+	int rc;
+
+	rc = operate_find(op, REEF_ROW_NODE, name, &row);
+	if (rc)
+		return rc;
+	body->node = row.node;
+	return reef_operator_call(op, kind, body, answer);
+}
+
+static int drain(struct reef_operator *op, const char *const *arguments,
+		 uint32_t count)
+{
+	struct reef_body body = {0};
+	int rc = ask(op, REEF_POOL_NODE_DRAIN, arguments[0], &body, NULL);
+
+	if (!rc)
+		printf("%s is being drained; `reef status` shows how far.\n",
+		       arguments[0]);
+	return rc;
+}
+
+static int undrain(struct reef_operator *op, const char *const *arguments,
+		   uint32_t count)
+{
+	struct reef_body body = {.flags = 1};
+
+	return ask(op, REEF_POOL_NODE_DRAIN, arguments[0], &body, NULL);
+}
+
+static int reclaim(struct reef_operator *op, const char *const *arguments,
+		   uint32_t count)
+{
+	struct reef_body body = {0};
+	struct reef_answer answer;
+	char size[16];
+	int rc;
+
+	rc = reef_size_parse(arguments[1], &body.size);
+	if (rc)
+		return rc;
+	rc = ask(op, REEF_POOL_NODE_RECLAIM, arguments[0], &body, &answer);
+	if (rc)
+		return rc;
+	printf("%s of revocable memory will go back to %s.\n",
+	       reef_table_bytes(answer.body.size, size), arguments[0]);
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static int forget(struct reef_operator *op, const char *const *arguments,
+		  uint32_t count)
+{
+	struct reef_body body = {0};
+
+	return ask(op, REEF_POOL_NODE_REMOVE, arguments[0], &body, NULL);
+}
+
+static int show(void *context, const struct reef_row *row)
+{
+	char size[16], used[16];
+
+	printf("%-16.*s %-9s %10s of %10s lent, %u extents\n",
+	       (int)row->name.size, row->name.bytes,
+	       operate_node_state(row->state),
+	       reef_table_bytes(row->used, used),
+	       reef_table_bytes(row->size, size), row->count);
+	return 0;
+}
+
+static int list(struct reef_operator *op, const char *const *arguments,
+		uint32_t count)
+{
+	return reef_operator_list(op, REEF_ROW_NODE, show, NULL);
+}
+
+static const struct verb verbs[] = {
+	{"list", "", "all of them", 0, 0, list},
+	{"drain", "NODE", "move what it holds elsewhere", 1, 1, drain},
+	{"undrain", "NODE", "let it be used again", 1, 1, undrain},
+	{"reclaim", "NODE SIZE", "take revocable memory back", 2, 2, reclaim},
+	{"remove", "NODE", "forget one that is dead or drained", 1, 1, forget},
+	{0},
+};
+
+int cmd_node(int argc, char **argv)
+{
+	if (argc > 1 && argv[1][0] != '-')
+		return operate(
+			argc, argv,
+			"Nodes of the pool. Without a verb: run one; see "
+			"reef node --help.\n",
+			verbs);
+	return serve(argc, argv, false, true,
+		     "usage: reef node [OPTIONS]\n"
+		     "       reef node list | drain NODE | undrain NODE | "
+		     "reclaim NODE SIZE | remove NODE\n\n"
+		     "Lends memory of this machine to a pool, in the "
+		     "foreground. With a verb: manage the\nnodes of the "
+		     "pool.\n");
+}

@@ -1,0 +1,40 @@
+/* operate.h - what operators' commands share: finding the broker, verbs, and
+ * saying what went wrong.
+ *
+ * Thread: main. */
+#ifndef REEF_CMD_OPERATE_H
+#define REEF_CMD_OPERATE_H
+
+#include "cmd/cmd.h"
+#include "pool/operator.h"
+
+/* A verb of a command: `reef space drop NAME`. */
+struct verb {
+	const char *name, *arguments, *summary;
+	uint32_t least, most; /* arguments after the verb */
+	int (*run)(struct reef_operator *op, const char *const *arguments,
+		   uint32_t count);
+};
+
+/* Find the verb, open the operator's link, run it; the exit status. argv[0] is
+ * the command's name; about: its help's first lines. The table ends with {0}.
+ */
+int operate(int argc, char **argv, const char *about, const struct verb *verbs);
+
+/* Open the link that the settings of command `name` tell. -1: go on; otherwise
+ * the exit status. */
+int operate_connect(const char *name, const struct reef_settings *settings,
+		    struct reef_operator **out);
+
+/* Say "reef NAME: WHAT: why" and return 1. */
+int operate_failed(const char *name, const char *what, int rc);
+
+/* Numbers of things by name (or by number): 0, or what went wrong. */
+int operate_find(struct reef_operator *op, enum reef_row_kind kind,
+		 const char *name, struct reef_row *out);
+
+/* Words for states and kinds. */
+const char *operate_node_state(uint8_t state);
+const char *operate_session_state(uint8_t state);
+
+#endif

@@ -1,0 +1,47 @@
+/* session.c - `reef session`: end one, as if its lease had run out. */
+#include "cmd/operate.h"
+
+#include <reef/error.h>
+#include <stdio.h>
+
+static int end(struct reef_operator *op, const char *const *arguments,
+	       uint32_t count)
+{
+	struct reef_body body = {0};
+	struct reef_row row;
+	int rc;
+
+	rc = operate_find(op, REEF_ROW_SESSION, arguments[0], &row);
+	if (rc)
+		return rc;
+	body.session = row.session;
+	return reef_operator_call(op, REEF_POOL_SESSION_END, &body, NULL);
+}
+
+static int show(void *context, const struct reef_row *row)
+{
+	printf("%08x  %-9s  pid %-8u  %.*s\n", row->session,
+	       operate_session_state(row->state), row->pid, (int)row->name.size,
+	       row->name.bytes);
+	return 0;
+}
+
+static int list(struct reef_operator *op, const char *const *arguments,
+		uint32_t count)
+{
+	return reef_operator_list(op, REEF_ROW_SESSION, show, NULL);
+}
+
+int cmd_session(int argc, char **argv)
+{
+	static const struct verb verbs[] = {
+		{"list", "", "all that have not been recovered", 0, 0, list},
+		{"end", "SESSION",
+		 "fence it; on this machine that kills its process", 1, 1, end},
+		{0},
+	};
+
+	return operate(argc, argv,
+		       "Sessions: the processes that have joined the pool.\n",
+		       verbs);
+}

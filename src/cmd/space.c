@@ -1,0 +1,184 @@
+/* space.c - `reef space`: what memory belongs to. */
+#include "base/units.h"
+#include "cmd/operate.h"
+#include "cmd/table.h"
+#include "pool/broker/state.h"
+#include "pool/keys.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <string.h>
+
+static int ask(struct reef_operator *op, uint16_t kind, const char *name,
+	       struct reef_body *body, struct reef_answer *answer)
+{
+	struct reef_row row;
+	int rc;
+
+	rc = operate_find(op, REEF_ROW_SPACE, name, &row);
+	if (rc)
+		return rc;
+	body->space = row.space;
+	return reef_operator_call(op, kind, body, answer);
+}
+
+static int create(struct reef_operator *op, const char *const *arguments,
+		  uint32_t count)
+{
+	struct reef_body body = {
+		.name = {arguments[0], (uint16_t)strlen(arguments[0])},
+		.flags = REEF_POOL_CREATE | REEF_POOL_EXCLUSIVE,
+		.kind = REEF_SPACE_SHARED,
+		.keeping = REEF_KEEPING_KEPT,
+	};
+	int rc;
+
+	if (strlen(arguments[0]) > UINT16_MAX)
+		return -ENAMETOOLONG;
+	for (uint32_t i = 1; i < count; i++) {
+		if (!strcmp(arguments[i], "revocable")) {
+			body.keeping = REEF_KEEPING_REVOCABLE;
+			continue;
+		}
+		rc = reef_size_parse(arguments[i], &body.size);
+		if (rc)
+			return rc;
+		if (!body.size)
+			return -EINVAL; /* what could it be for? */
+	}
+	return reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, NULL);
+}
+
+static int drop(struct reef_operator *op, const char *const *arguments,
+		uint32_t count)
+{
+	struct reef_body body = {0};
+
+	return ask(op, REEF_POOL_SPACE_DROP, arguments[0], &body, NULL);
+}
+
+static int quota(struct reef_operator *op, const char *const *arguments,
+		 uint32_t count)
+{
+	struct reef_body body = {0};
+	int rc = 0;
+
+	if (strcmp(arguments[1], "none")) {
+		rc = reef_size_parse(arguments[1], &body.size);
+		if (!rc && !body.size)
+			rc = -EINVAL;
+	}
+	return rc ? rc
+		  : ask(op, REEF_POOL_SPACE_QUOTA, arguments[0], &body, NULL);
+}
+
+static int rights_of(const char *text, uint8_t *out)
+{
+	if (!strcmp(text, "read"))
+		*out = REEF_RIGHT_READ;
+	else if (!strcmp(text, "write"))
+		*out = REEF_RIGHT_READ | REEF_RIGHT_WRITE;
+	else if (!strcmp(text, "manage"))
+		*out = REEF_RIGHT_ALL;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static int token(struct reef_operator *op, const char *const *arguments,
+		 uint32_t count)
+{
+	struct reef_body body = {0};
+	struct reef_token made = {0};
+	char text[REEF_KEY_TEXT_SIZE];
+	struct reef_answer answer;
+	int rc;
+
+	rc = rights_of(count > 1 ? arguments[1] : "write", &body.rights);
+	if (rc)
+		return rc;
+	rc = ask(op, REEF_POOL_SPACE_TOKEN, arguments[0], &body, &answer);
+	if (rc)
+		return rc;
+	made.space = answer.body.space;
+	made.era = answer.body.era;
+	made.rights = answer.body.rights;
+	memcpy(made.key.bytes, answer.body.secret, sizeof(made.key.bytes));
+	reef_answer_free(&answer);
+	if (count > 2) {
+		rc = reef_token_save(arguments[2], &made);
+	} else {
+		reef_token_format(&made, text);
+		printf("%s\n", text);
+		explicit_bzero(text, sizeof(text));
+	}
+	reef_key_wipe(&made.key);
+	return rc;
+}
+
+static int revoke(struct reef_operator *op, const char *const *arguments,
+		  uint32_t count)
+{
+	struct reef_body body = {0};
+
+	return ask(op, REEF_POOL_SPACE_REVOKE, arguments[0], &body, NULL);
+}
+
+static int show(void *context, const struct reef_row *row)
+{
+	char used[16], limit[16];
+
+	reef_table_cell(context, "%u", row->space);
+	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
+	reef_table_cell(context, "%s",
+			row->kind == REEF_SPACE_SCRATCH ? "scratch" : "shared");
+	reef_table_cell(context, "%s",
+			row->keeping == REEF_KEEPING_REVOCABLE ? "revocable"
+							       : "kept");
+	reef_table_cell(context, "%s", reef_table_bytes(row->used, used));
+	reef_table_cell(context, "%s",
+			row->size ? reef_table_bytes(row->size, limit) : "-");
+	reef_table_end_row(context);
+	return 0;
+}
+
+static int list(struct reef_operator *op, const char *const *arguments,
+		uint32_t count)
+{
+	struct reef_table *table = reef_table_create();
+	int rc;
+
+	reef_table_column(table, "space", REEF_TABLE_RIGHT);
+	reef_table_column(table, "name", REEF_TABLE_LEFT);
+	reef_table_column(table, "kind", REEF_TABLE_LEFT);
+	reef_table_column(table, "keeping", REEF_TABLE_LEFT);
+	reef_table_column(table, "used", REEF_TABLE_RIGHT);
+	reef_table_column(table, "quota", REEF_TABLE_RIGHT);
+	rc = reef_operator_list(op, REEF_ROW_SPACE, show, table);
+	if (!rc)
+		rc = reef_table_print(table, stdout);
+	reef_table_destroy(table);
+	return rc;
+}
+
+int cmd_space(int argc, char **argv)
+{
+	static const struct verb verbs[] = {
+		{"list", "", "all of them", 0, 0, list},
+		{"create", "NAME [QUOTA] [revocable]", "make one", 1, 3,
+		 create},
+		{"drop", "SPACE", "and all that is in it", 1, 1, drop},
+		{"quota", "SPACE SIZE|none", "limit it", 2, 2, quota},
+		{"token", "SPACE [read|write|manage [FILE]]",
+		 "what opens it for others", 1, 3, token},
+		{"revoke", "SPACE", "make all its tokens void", 1, 1, revoke},
+		{0},
+	};
+
+	return operate(argc, argv,
+		       "Spaces: what memory belongs to; the unit of sharing, "
+		       "quota and access. A token is\na secret, and goes into "
+		       "reef_space_options.\n",
+		       verbs);
+}

@@ -1,0 +1,335 @@
+/* status.c - `reef status`: nodes, spaces, sessions, events. */
+#include "cmd/json.h"
+#include "cmd/operate.h"
+#include "cmd/table.h"
+#include "pool/broker/state.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <reef/error.h>
+#include <reef/fiber.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECOND 1000000000ull
+
+static const char usage[] =
+	"usage: reef status [--json] [--watch] [OPTIONS]\n\n"
+	"Shows what the pool consists of, and on which fabric each peer really "
+	"is.\n";
+
+struct view {
+	struct reef_table *table;
+	bool json, first;
+};
+
+static const char *text_of(struct reef_text text, char *room, size_t size)
+{
+	snprintf(room, size, "%.*s", (int)text.size, text.bytes);
+	return room;
+}
+
+static void json_text(const char *key, struct reef_text text)
+{
+	char room[1100];
+
+	printf(",\"%s\":", key);
+	reef_json_string(stdout, text_of(text, room, sizeof(room)));
+}
+
+static void json_number(const char *key, uint64_t value)
+{
+	printf(",\"%s\":%llu", key, (unsigned long long)value);
+}
+
+/* Every object begins with its number, so that the rest has commas. */
+static void json_begin(struct view *view, const char *key, uint64_t value)
+{
+	printf("%s{\"%s\":%llu", view->first ? "" : ",", key,
+	       (unsigned long long)value);
+	view->first = false;
+}
+
+/* --- nodes --- */
+
+static int show_node(void *context, const struct reef_row *row)
+{
+	struct view *view = context;
+	char size[16], age[16], name[300], addresses[1100];
+
+	if (view->json) {
+		json_begin(view, "node", row->node);
+		json_text("name", row->name);
+		printf(",\"state\":\"%s\"", operate_node_state(row->state));
+		json_number("capacity", row->size);
+		json_number("used", row->used);
+		json_number("extents", row->count);
+		json_number("heard_ns", row->age_ns);
+		json_number("machine_free", row->value);
+		json_number("incarnation", row->incarnation);
+		json_text("addresses", row->addresses);
+		printf("}");
+		return 0;
+	}
+	reef_table_cell(view->table, "%s",
+			text_of(row->name, name, sizeof(name)));
+	reef_table_cell(view->table, "%s", operate_node_state(row->state));
+	reef_table_cell(view->table, "%s", reef_table_bytes(row->size, size));
+	reef_table_bar(view->table,
+		       row->size ? (double)row->used / (double)row->size : 0,
+		       12);
+	reef_table_cell(view->table, "%s", reef_table_bytes(row->used, size));
+	reef_table_cell(view->table, "%u", row->count);
+	reef_table_cell(view->table, "%s",
+			row->state == REEF_NODE_DEAD
+				? "-"
+				: reef_table_time((double)row->age_ns, age));
+	reef_table_cell(view->table, "%s",
+			text_of(row->addresses, addresses, sizeof(addresses)));
+	reef_table_end_row(view->table);
+	return 0;
+}
+
+/* --- spaces --- */
+
+static int show_space(void *context, const struct reef_row *row)
+{
+	struct view *view = context;
+	bool scratch = row->kind == REEF_SPACE_SCRATCH;
+	bool revocable = row->keeping == REEF_KEEPING_REVOCABLE;
+	char size[16], name[300];
+
+	if (view->json) {
+		json_begin(view, "space", row->space);
+		json_text("name", row->name);
+		printf(",\"kind\":\"%s\",\"keeping\":\"%s\"",
+		       scratch ? "scratch" : "shared",
+		       revocable ? "revocable" : "kept");
+		json_number("user", row->user);
+		json_number("session", row->session);
+		json_number("era", row->era);
+		json_number("extents", row->count);
+		json_number("used", row->used);
+		json_number("quota", row->size);
+		printf("}");
+		return 0;
+	}
+	reef_table_cell(view->table, "%u", row->space);
+	reef_table_cell(view->table, "%s",
+			row->name.size ? text_of(row->name, name, sizeof(name))
+				       : "-");
+	reef_table_cell(view->table, "%s, %s", scratch ? "scratch" : "shared",
+			revocable ? "revocable" : "kept");
+	reef_table_cell(view->table, "%u", row->count);
+	reef_table_cell(view->table, "%s", reef_table_bytes(row->used, size));
+	reef_table_cell(view->table, "%s",
+			row->size ? reef_table_bytes(row->size, size) : "-");
+	reef_table_end_row(view->table);
+	return 0;
+}
+
+/* --- sessions --- */
+
+static int show_session(void *context, const struct reef_row *row)
+{
+	struct view *view = context;
+	char age[16], name[300], fabric[300];
+
+	if (view->json) {
+		json_begin(view, "session", row->session);
+		printf(",\"state\":\"%s\"", operate_session_state(row->state));
+		json_text("name", row->name);
+		json_number("user", row->user);
+		json_number("pid", row->pid);
+		json_number("renewed_ns", row->age_ns);
+		json_text("fabric", row->addresses);
+		printf("}");
+		return 0;
+	}
+	reef_table_cell(view->table, "%08x", row->session);
+	reef_table_cell(view->table, "%s", operate_session_state(row->state));
+	reef_table_cell(view->table, "%s",
+			text_of(row->name, name, sizeof(name)));
+	reef_table_cell(view->table, "%u", row->pid);
+	reef_table_cell(view->table, "%u", row->user);
+	reef_table_cell(view->table, "%s",
+			reef_table_time((double)row->age_ns, age));
+	reef_table_cell(view->table, "%s",
+			row->addresses.size ? text_of(row->addresses, fabric,
+						      sizeof(fabric))
+					    : "away");
+	reef_table_end_row(view->table);
+	return 0;
+}
+
+/* --- all of it --- */
+
+static const struct section {
+	const char *title;
+	enum reef_row_kind kind;
+	int (*show)(void *context, const struct reef_row *row);
+	const char *columns; /* '<' or '>' in front of each, '|' between */
+} sections[] = {
+	{"nodes", REEF_ROW_NODE, show_node,
+	 "<node|<state|>capacity|<use|>used|>extents|>heard|<addresses"},
+	{"spaces", REEF_ROW_SPACE, show_space,
+	 ">space|<name|<kind|>extents|>used|>quota"},
+	{"sessions", REEF_ROW_SESSION, show_session,
+	 ">session|<state|<program|>pid|>user|>renewed|<fabric"},
+};
+#define SECTIONS (sizeof(sections) / sizeof(sections[0]))
+
+static void add_columns(struct reef_table *table, const char *columns)
+{
+	char title[32];
+	size_t size;
+
+	for (;; columns += size + 1) {
+		size = strcspn(columns, "|");
+		snprintf(title, sizeof(title), "%.*s", (int)size - 1,
+			 columns + 1);
+		reef_table_column(table, title,
+				  columns[0] == '<' ? REEF_TABLE_LEFT
+						    : REEF_TABLE_RIGHT);
+		if (!columns[size])
+			return;
+	}
+}
+
+static int show_section(struct reef_operator *op, const struct section *section,
+			bool json)
+{
+	struct view view = {.json = json, .first = true};
+	int rc;
+
+	if (json) {
+		printf(",\"%s\":[", section->title);
+		rc = reef_operator_list(op, section->kind, section->show,
+					&view);
+		printf("]");
+		return rc;
+	}
+	view.table = reef_table_create();
+	reef_table_set_ascii(view.table,
+			     strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
+	add_columns(view.table, section->columns);
+	rc = reef_operator_list(op, section->kind, section->show, &view);
+	if (!rc) {
+		printf("\n");
+		rc = reef_table_print(view.table, stdout);
+	}
+	reef_table_destroy(view.table);
+	return rc;
+}
+
+/* The events, the newest last. */
+static int show_events(const struct reef_answer *answer, bool json)
+{
+	struct reef_cursor_in in = {.bytes = answer->body.rows,
+				    .left = answer->body.rows_size};
+	struct view view = {.json = json, .first = true};
+	struct reef_row row;
+	char age[16];
+	int rc;
+
+	printf(json ? ",\"events\":[" : "\nevents\n");
+	while ((rc = reef_row_decode(&in, &row)) > 0) {
+		if (json) {
+			json_begin(&view, "event", row.value);
+			json_number("age_ns", row.age_ns);
+			json_text("text", row.name);
+			printf("}");
+		} else {
+			view.first = false;
+			printf("  %10s ago  %.*s\n",
+			       reef_table_time((double)row.age_ns, age),
+			       (int)row.name.size, row.name.bytes);
+		}
+	}
+	if (json)
+		printf("]");
+	else if (view.first)
+		printf("  none\n");
+	return rc;
+}
+
+static int show_all(struct reef_operator *op, bool json)
+{
+	struct reef_answer answer = {0};
+	char time[16];
+	int rc;
+
+	rc = reef_operator_call(op, REEF_POOL_STATUS, NULL, &answer);
+	if (rc)
+		return rc;
+	if (json)
+		printf("{\"pool\":\"%016llx\",\"pool_epoch\":%llu,"
+		       "\"broker_epoch\":%llu,\"uptime_ns\":%llu,"
+		       "\"fabric\":\"%s\"",
+		       (unsigned long long)answer.body.pool,
+		       (unsigned long long)answer.body.epoch,
+		       (unsigned long long)answer.body.version,
+		       (unsigned long long)answer.body.value,
+		       reef_operator_fabric(op));
+	else
+		printf("pool %016llx, epoch %llu; the broker (start %llu) has "
+		       "been up for %s; asked over %s\n",
+		       (unsigned long long)answer.body.pool,
+		       (unsigned long long)answer.body.epoch,
+		       (unsigned long long)answer.body.version,
+		       reef_table_time((double)answer.body.value, time),
+		       reef_operator_fabric(op));
+	for (size_t i = 0; !rc && i < SECTIONS; i++)
+		rc = show_section(op, &sections[i], json);
+	if (!rc)
+		rc = show_events(&answer, json);
+	if (json)
+		printf("}\n");
+	reef_answer_free(&answer);
+	if (!rc && fflush(stdout))
+		rc = -EIO;
+	return rc;
+}
+
+int cmd_status(int argc, char **argv)
+{
+	bool json = false, watch = false;
+	const struct reef_config_flag flags[] = {
+		{"json", NULL, "one line of JSON", &json, NULL},
+		{"watch", NULL, "again every second, until interrupted", &watch,
+		 NULL},
+		{0},
+	};
+	const struct reef_config_input input = {.argc = argc,
+						.argv = argv,
+						.uses = REEF_USE_CLIENT,
+						.flags = flags};
+	struct reef_settings settings;
+	struct reef_operator *op;
+	int rc;
+
+	setlocale(LC_CTYPE, "");
+	rc = cmd_settings(&input, usage, &settings);
+	if (rc >= 0)
+		return rc;
+	if (reef_config_rest_count(settings.config)) {
+		rc = cmd_usage_error(argv[0], "unexpected argument \"%s\"",
+				     reef_config_rest(settings.config, 0));
+		reef_settings_fini(&settings);
+		return rc;
+	}
+	rc = operate_connect(argv[0], &settings, &op);
+	reef_settings_fini(&settings);
+	if (rc >= 0)
+		return rc;
+	do {
+		if (watch && !json && isatty(STDOUT_FILENO))
+			printf("\033[H\033[2J");
+		rc = show_all(op, json);
+	} while (!rc && watch && !reef_sleep(SECOND));
+	reef_operator_close(op);
+	return rc ? operate_failed(argv[0], "", rc) : 0;
+}

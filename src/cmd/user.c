@@ -1,0 +1,101 @@
+/* user.c - `reef user`: who may join the pool. */
+#include "cmd/operate.h"
+#include "cmd/table.h"
+#include "pool/keys.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <string.h>
+
+static int add(struct reef_operator *op, const char *const *arguments,
+	       uint32_t count)
+{
+	const struct reef_body body = {
+		.name = {arguments[0], (uint16_t)strlen(arguments[0])}};
+	struct reef_credential credential = {0};
+	char text[REEF_KEY_TEXT_SIZE];
+	struct reef_answer answer;
+	int rc;
+
+	if (strlen(arguments[0]) > UINT16_MAX)
+		return -ENAMETOOLONG;
+	rc = reef_operator_call(op, REEF_POOL_USER_ADD, &body, &answer);
+	if (rc)
+		return rc;
+	credential.user = answer.body.user;
+	credential.era = answer.body.era;
+	memcpy(credential.key.bytes, answer.body.secret,
+	       sizeof(credential.key.bytes));
+	reef_answer_free(&answer);
+	if (count > 1) {
+		rc = reef_credential_save(arguments[1], &credential);
+	} else {
+		reef_credential_format(&credential, text);
+		printf("%s\n", text);
+		explicit_bzero(text, sizeof(text));
+	}
+	reef_key_wipe(&credential.key);
+	return rc;
+}
+
+static int remove_user(struct reef_operator *op, const char *const *arguments,
+		       uint32_t count)
+{
+	struct reef_body body = {0};
+	struct reef_row row;
+	int rc;
+
+	rc = operate_find(op, REEF_ROW_USER, arguments[0], &row);
+	if (rc)
+		return rc;
+	body.user = row.user;
+	return reef_operator_call(op, REEF_POOL_USER_REMOVE, &body, NULL);
+}
+
+static int show(void *context, const struct reef_row *row)
+{
+	reef_table_cell(context, "%u", row->user);
+	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
+	reef_table_cell(context, "%u", row->era);
+	reef_table_cell(context, "%u", row->count);
+	reef_table_end_row(context);
+	return 0;
+}
+
+static int list(struct reef_operator *op, const char *const *arguments,
+		uint32_t count)
+{
+	struct reef_table *table = reef_table_create();
+	int rc;
+
+	reef_table_column(table, "user", REEF_TABLE_RIGHT);
+	reef_table_column(table, "name", REEF_TABLE_LEFT);
+	reef_table_column(table, "era", REEF_TABLE_RIGHT);
+	reef_table_column(table, "sessions", REEF_TABLE_RIGHT);
+	rc = reef_operator_list(op, REEF_ROW_USER, show, table);
+	if (!rc)
+		rc = reef_table_print(table, stdout);
+	reef_table_destroy(table);
+	return rc;
+}
+
+int cmd_user(int argc, char **argv)
+{
+	static const struct verb verbs[] = {
+		{"add", "NAME [FILE]",
+		 "make a user; the credential goes to FILE or stdout", 1, 2,
+		 add},
+		{"remove", "USER", "nobody gets in with it any more", 1, 1,
+		 remove_user},
+		{"list", "", "all of them", 0, 0, list},
+		{0},
+	};
+
+	return operate(
+		argc, argv,
+		"Users of the pool. A credential is a secret: keep it in "
+		"a file that only its owner\nmay read, and name it in "
+		"REEF_CREDENTIAL.\n",
+		verbs);
+}

@@ -32,6 +32,8 @@ static int create(struct reef_operator *op, const char *const *arguments,
 		.kind = REEF_SPACE_SHARED,
 		.keeping = REEF_KEEPING_KEPT,
 	};
+	struct reef_body used = {0};
+	struct reef_answer answer;
 	int rc;
 
 	if (strlen(arguments[0]) > UINT16_MAX)
@@ -47,7 +49,12 @@ static int create(struct reef_operator *op, const char *const *arguments,
 		if (!body.size)
 			return -EINVAL; /* what could it be for? */
 	}
-	return reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, NULL);
+	rc = reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, &answer);
+	if (rc)
+		return rc;
+	used.space = answer.body.space;
+	reef_answer_free(&answer);
+	return reef_operator_call(op, REEF_POOL_SPACE_CLOSE, &used, NULL);
 }
 
 static int drop(struct reef_operator *op, const char *const *arguments,

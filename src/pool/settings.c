@@ -495,6 +495,11 @@ static int check_together(const struct reef_settings *settings)
 			config, REEF_SET_LEND,
 			"is less than one extent (extent-size = %s)",
 			reef_config_text(config, REEF_SET_EXTENT_SIZE));
+	if (settings->run &&
+	    strlen(settings->run) + sizeof("/broker.sock") >
+		    sizeof(((struct sockaddr_un *)0)->sun_path))
+		return reef_config_refuse(config, REEF_SET_RUN,
+					  "is too long for a socket");
 	if (settings->pressure_low > settings->pressure_high)
 		return reef_config_refuse(
 			config, REEF_SET_PRESSURE_LOW,

@@ -236,7 +236,7 @@ static void doctor_machine_that_lacks_nothing_is_well(void **state)
 	assert_string_equal(find("huge pages")->found,
 			    "600 of 2 MiB, 512 free; 512 hold what is to be "
 			    "lent");
-	assert_string_equal(answers.bound, "127.0.0.1:7337");
+	assert_string_equal(answers.bound, "127.0.0.1:7338");
 	dismiss();
 }
 
@@ -571,18 +571,18 @@ static void doctor_build_without_verbs_is_told(void **state)
 static void doctor_ports_are_tried(void **state)
 {
 	answers.bind = -EADDRINUSE;
-	examine_with(NULL);
+	EXAMINE("--node-listen=shm:@x");
 	only("port 127.0.0.1:7337", WARN, "in use", "ss -ltnp 'sport = :7337'");
 	answers.bind = -EACCES;
-	EXAMINE("--listen=tcp:[::1]:80");
+	EXAMINE("--node-listen=shm:@x", "--listen=tcp:[::1]:80");
 	only("port [::1]:80", PROBLEM, "not allowed",
 	     "sudo sysctl -w net.ipv4.ip_unprivileged_port_start=80");
 	answers.bind = -EADDRNOTAVAIL;
-	EXAMINE("--listen=tcp:10.9.9.9:7337");
+	EXAMINE("--node-listen=shm:@x", "--listen=tcp:10.9.9.9:7337");
 	only("port 10.9.9.9:7337", PROBLEM, "Cannot assign requested address",
 	     "ip -brief address");
 	answers.bind = -EIO;
-	examine_with(NULL);
+	EXAMINE("--node-listen=shm:@x");
 	only("port 127.0.0.1:7337", PROBLEM, "Input/output error", "");
 }
 
@@ -615,16 +615,16 @@ static void doctor_socket_of_another_kind_is_told(void **state)
 	assert_int_equal(mkdir(scratch_path("run"), 0700), 0);
 	assert_int_equal(mkdir(scratch_path("run/reef"), 0700), 0);
 	snprintf(name, sizeof(name), "socket %s",
-		 scratch_path("run/reef/reef.sock"));
+		 scratch_path("run/reef/node.sock"));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s",
-		 scratch_path("run/reef/reef.sock"));
+		 scratch_path("run/reef/node.sock"));
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)),
 			 0);
 	close(fd);
 	examine_with(NULL);
 	only(name, OK, "there: a pool is running, or was", "");
-	assert_int_equal(unlink(scratch_path("run/reef/reef.sock")), 0);
-	scratch_write("run/reef/reef.sock", "", 0, 0600);
+	assert_int_equal(unlink(scratch_path("run/reef/node.sock")), 0);
+	scratch_write("run/reef/node.sock", "", 0, 0600);
 	examine_with(NULL);
 	assert_int_equal(find(name)->verdict, PROBLEM);
 	dismiss();

@@ -147,15 +147,6 @@ static int ask(struct reef_broker *broker, const struct broker_session *helper,
 	return rc;
 }
 
-/* Where there is no memory there is nothing to look after. */
-static bool has_extents(const struct reef_broker *broker, uint32_t id)
-{
-	const struct reef_state_space *space =
-		reef_state_space(broker->state, id);
-
-	return space && space->extents > 0;
-}
-
 /* 0: the space needs no more looking after.  -EAGAIN: nobody did it yet. */
 static int recover_space(struct reef_broker *broker, uint32_t id,
 			 uint32_t space)
@@ -167,7 +158,7 @@ static int recover_space(struct reef_broker *broker, uint32_t id,
 	};
 	struct broker_session *helper;
 	uint32_t after = 0;
-	int rc = has_extents(broker, space) ? -EAGAIN : 0;
+	int rc = -EAGAIN;
 
 	while (rc && (helper = next_helper(broker, space, after))) {
 		after = helper->id;

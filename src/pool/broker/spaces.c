@@ -242,11 +242,22 @@ int broker_space_close(struct reef_broker *broker,
 		       struct reef_body *answer, struct reef_cursor_out *room)
 {
 	struct broker_session *session = broker_session_of(request);
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, request->body.space);
+	struct reef_record record = {
+		.type = REEF_RECORD_USE_END,
+		.space = request->body.space,
+	};
+	int rc = 0;
 
 	if (!session)
 		return -REEF_EFENCED;
+	record.session = session->id;
 	broker_ungrant(session, request->body.space);
-	return 0;
+	/* Where there is no memory it has left nothing behind. */
+	if (space && space->extents == 0)
+		rc = broker_commit(broker, &record, NULL, NULL);
+	return rc == -ENOENT ? 0 : rc;
 }
 
 /* --- drop --- */

@@ -77,14 +77,13 @@ static void examine_socket(struct doctor *doctor, const char *path)
 	}
 }
 
-static void examine_listen(struct doctor *doctor)
+static void examine_addresses(struct doctor *doctor, uint32_t setting)
 {
 	const struct reef_config *config = doctor->settings->config;
-	uint32_t count = reef_config_count(config, REEF_SET_LISTEN);
+	uint32_t count = reef_config_count(config, setting);
 
 	for (uint32_t i = 0; i < count; i++) {
-		const char *address =
-			reef_config_item(config, REEF_SET_LISTEN, i);
+		const char *address = reef_config_item(config, setting, i);
 		const char *colon = strchr(address, ':');
 
 		if (!colon)
@@ -93,6 +92,22 @@ static void examine_listen(struct doctor *doctor)
 			examine_socket(doctor, colon + 1);
 		else
 			examine_port(doctor, colon + 1);
+	}
+}
+
+static void examine_listen(struct doctor *doctor)
+{
+	static const char *const names[] = {"broker.sock", "node.sock"};
+	char *path;
+
+	examine_addresses(doctor, REEF_SET_LISTEN);
+	examine_addresses(doctor, REEF_SET_NODE_LISTEN);
+	for (size_t i = 0; i < 2 && doctor->settings->run; i++) {
+		if (asprintf(&path, "%s/%s", doctor->settings->run, names[i]) <
+		    0)
+			return;
+		examine_socket(doctor, path);
+		free(path);
 	}
 }
 

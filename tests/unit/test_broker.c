@@ -369,12 +369,12 @@ static int long_names(struct actor *actor)
 	actor->note[0] = space;
 	at = actor->sequence + 1;
 	rc = name_call(actor, REEF_POOL_NAME_BIND, at, name, 1, 0, NULL);
-	if (rc == -ENOSPC) {
+	if (rc == -ENAMETOOLONG) {
 		name[256] = 0;
 		rc = name_call(actor, REEF_POOL_NAME_BIND, at, name, 1, 0,
 			       NULL);
 	}
-	if (rc == -ENOSPC) {
+	if (rc == -ENAMETOOLONG) {
 		name[255] = 0;
 		rc = name_call(actor, REEF_POOL_NAME_BIND, at, name, 1, 0,
 			       NULL);

@@ -145,6 +145,73 @@ static void broker_memory_repetition_of_what_was_lost_is_another(void **state)
 	run(&pool, repeats_what_was_lost, 2, 8 * MIB, 1);
 }
 
+struct twin {
+	struct pool *pool;
+	struct reef_body body;
+	struct reef_row row; /* the last of its answer */
+	int rc;
+};
+
+static int twin_main(void *arg)
+{
+	struct twin *twin = arg;
+	struct driver *owner = &twin->pool->owner;
+	struct reef_answer answer = {0};
+	struct reef_cursor_in in;
+
+	twin->rc = reef_rpc_call(owner->peer, REEF_POOL_EXTENT_ADD,
+				 owner->sequence, &twin->body, &answer, SECOND);
+	if (twin->rc)
+		return 0;
+	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,
+				     false};
+	while (reef_row_decode(&in, &twin->row) > 0)
+		;
+	reef_answer_free(&answer);
+	return 0;
+}
+
+/* Two tries of one request wait for room, and one of them comes first. */
+static int asks_twice(struct pool *pool)
+{
+	struct twin twins[2] = {{.pool = pool}, {.pool = pool}};
+	struct driver *owner = &pool->owner;
+	struct reef_fiber *fibers[2];
+	struct reef_row rows[4];
+	uint32_t space, found;
+
+	TRY(pool_ready(pool, 1));
+	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
+	pool->stubs[0].leave = true;
+	while (pool->stubs[0].life->ready)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(NODE_TTL / 8));
+	owner->sequence++;
+	for (int i = 0; i < 2; i++) {
+		twins[i].body = (struct reef_body){.space = space, .size = MIB};
+		TRY(reef_fiber_spawn(reef_fiber_sched(), twin_main, &twins[i],
+				     &fibers[i]));
+	}
+	TRY(reef_sleep(NODE_TTL / 8));
+	pool->stubs[0].leave = false;
+	for (int i = 0; i < 2; i++)
+		TRY(reef_fiber_join(fibers[i], NULL));
+	WANT(twins[0].rc == 0 && twins[1].rc == 0);
+	WANT(twins[0].row.extent == twins[1].row.extent);
+	TRY(driver_extents(owner, space, rows, 4, &found));
+	WANT(found == 1);
+	return 0;
+}
+
+static void broker_memory_two_tries_of_a_request_are_one(void **state)
+{
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct pool pool = {0};
+
+		run(&pool, asks_twice, 1, 8 * MIB, seed);
+	}
+}
+
 /* Full; and what is given back makes room at once. */
 static int fills(struct pool *pool)
 {
@@ -450,6 +517,7 @@ int main(void)
 		cmocka_unit_test(broker_memory_size_that_cannot_be_is_refused),
 		cmocka_unit_test(
 			broker_memory_node_that_refuses_another_is_asked),
+		cmocka_unit_test(broker_memory_two_tries_of_a_request_are_one),
 		cmocka_unit_test(
 			broker_memory_repetition_of_what_was_lost_is_another),
 		cmocka_unit_test(broker_memory_full_pool_has_room_after_a_drop),

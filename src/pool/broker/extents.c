@@ -357,44 +357,55 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 	return size > in->quota - in->used ? -EDQUOT : 0;
 }
 
-int broker_extent_add(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+/* The extent of a request: that of its first try, or a new one.  -EALREADY:
+ * another try of it came first, while this one waited for room. */
+static int find_or_add(struct reef_broker *broker,
+		       const struct reef_request *request, uint32_t *number)
 {
-	uint32_t space = request->body.space, number = 0;
+	uint32_t space = request->body.space;
 	const struct reef_request *settles = request;
-	const struct reef_state_extent *extent;
 	uint64_t size = request->body.size, result;
-	int rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
+	int rc;
 
-	if (rc)
-		return rc;
 	rc = broker_repeated(broker, request, REEF_RECORD_EXTENT_ADD, &result);
 	if (rc < 0)
 		return rc;
 	if (rc > 0) {
 		settles = NULL;
-		number = (uint32_t)result;
-		rc = await(broker, number);
-		if (rc && rc != -ENOENT)
+		*number = (uint32_t)result;
+		rc = await(broker, *number);
+		if (rc != -ENOENT)
 			return rc;
 	}
 	if (size == 0)
 		size = reef_state_setting(broker->state,
 					  REEF_SETTING_EXTENT_SIZE);
-	if (number == 0 || rc) {
-		rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
-		if (rc == 0)
-			rc = check_size(broker, space, size);
-		if (rc == 0)
-			rc = add(broker, space, size, settles, &number);
-	}
+	rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
+	if (rc == 0)
+		rc = check_size(broker, space, size);
+	return rc ? rc : add(broker, space, size, settles, number);
+}
+
+int broker_extent_add(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer, struct reef_cursor_out *room)
+{
+	const struct reef_state_extent *extent;
+	uint32_t number;
+	int rc = broker_may(broker, request, request->body.space,
+			    REEF_RIGHT_WRITE);
+
+	if (rc)
+		return rc;
+	rc = find_or_add(broker, request, &number);
+	if (rc == -EALREADY)
+		rc = find_or_add(broker, request, &number);
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
 	if (!extent)
 		return -ENOENT;
-	broker_notice_space(broker, space);
+	broker_notice_space(broker, extent->space);
 	if (extent->node)
 		broker_node_row(broker,
 				reef_state_node(broker->state, extent->node),

@@ -86,6 +86,7 @@ struct stub {
 	struct stub_life *life; /* the last one */
 	/* What the test wants of it. */
 	bool leave;	     /* no link to the broker */
+	uint32_t rests;	     /* none either, for so many turns */
 	bool mute;	     /* a link, but no pulse */
 	bool hidden;	     /* never begins */
 	bool stays_unready;  /* never says READY */
@@ -334,7 +335,7 @@ static inline int stub_register(struct stub_life *life, struct reef_peer *peer)
 		 reef_sim_host_name(stub->host));
 	body.addresses = (struct reef_text){address, (uint16_t)strlen(address)};
 	rc = reef_rpc_call(peer, REEF_POOL_NODE_REGISTER, 0, &body, &answer,
-			   NODE_TTL);
+			   NODE_TTL / 2);
 	stub->refused = rc;
 	if (rc)
 		return rc;
@@ -390,7 +391,8 @@ static inline int stub_stay(struct stub_life *life, struct reef_peer *peer)
 	struct reef_body body = {.incarnation = life->incarnation};
 	int rc = 0;
 
-	while (rc == 0 && peer->link && !stub->pool->over && !stub->leave) {
+	while (rc == 0 && peer->link && !stub->pool->over && !stub->leave &&
+	       !stub->rests) {
 		body.generation = stub->wants_back;
 		if (!stub->mute)
 			rc = reef_rpc_call(peer, REEF_POOL_NODE_PULSE, 0, &body,
@@ -420,7 +422,7 @@ static inline int stub_connect(struct stub *stub, struct reef_rpc *rpc,
 	struct reef_connect_options options = {
 		.session = 0x80000001u + ((uint32_t)(stub - pool->stubs) << 16),
 		.identity = "node",
-		.timeout_ns = NODE_TTL,
+		.timeout_ns = NODE_TTL / 8,
 	};
 	struct reef_key key;
 
@@ -453,7 +455,11 @@ static inline int stub_main(struct reef_sim_host *host, void *arg)
 		rc = reef_rpc_create(port, &options, &rpc);
 	while (rc == 0 && !pool->over) {
 		peer = NULL;
-		rc = stub->leave ? -EAGAIN : stub_connect(stub, rpc, &peer);
+		rc = -EAGAIN;
+		if (stub->rests)
+			stub->rests--;
+		else if (!stub->leave)
+			rc = stub_connect(stub, rpc, &peer);
 		if (rc == 0)
 			rc = stub_register(life, peer);
 		if (rc == -ESTALE) {
@@ -467,6 +473,8 @@ static inline int stub_main(struct reef_sim_host *host, void *arg)
 		if (rc == 0)
 			rc = stub_stay(life, peer);
 		life->ready = false;
+		reef_log(REEF_LOG_DEBUG, "stub", "%s: %s", stub->name,
+			 reef_error_text(rc));
 		reef_peer_close(peer);
 		rc = reef_sleep(10 * MILLISECOND);
 	}
@@ -582,7 +590,7 @@ static inline int driver_call(struct driver *driver, uint16_t kind,
 			rc = driver_connect(driver);
 		if (driver->peer)
 			rc = reef_rpc_call(driver->peer, kind, sequence, body,
-					   answer, 2 * SECOND);
+					   answer, SECOND / 2);
 		if (!driver_may_retry(rc))
 			return rc;
 		reef_peer_close(driver->peer);
@@ -768,6 +776,8 @@ static inline void pool_start(struct pool *pool, uint64_t seed,
 	struct reef_sim_options options = {.seed = seed};
 
 	wrong_line = 0;
+	if (getenv("REEF_TEST_LOG"))
+		reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
 	pool->seed = seed * 1000;
 	pool->script = script;
 	memset(pool->key.bytes, 9, sizeof(pool->key.bytes));

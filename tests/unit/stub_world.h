@@ -75,6 +75,7 @@ struct stub_life {
 	uint32_t fences; /* rows and calls */
 	uint32_t last_fenced;
 	uint32_t creates, drops;
+	uint32_t pulls[64]; /* under way, by number */
 	struct stub_life *before;
 };
 
@@ -237,7 +238,9 @@ static inline int stub_pull(struct stub_life *life,
 	if (!source)
 		return -REEF_EKEY;
 	value = source->value;
+	life->pulls[body->extent % 64]++;
 	rc = stub_take_time(life->stub);
+	life->pulls[body->extent % 64]--;
 	if (rc)
 		return rc;
 	source = pool_behind(pool, body->keys[0]);
@@ -274,6 +277,9 @@ static inline int stub_handle(void *context, const struct reef_request *request,
 	if (rc)
 		return rc;
 	extent = stub_find(life, body->extent);
+	reef_log(REEF_LOG_DEBUG, "stub", "%s: %s extent %u era %u",
+		 life->stub->name, reef_pool_kind_name(request->header.kind),
+		 body->extent, body->era);
 	switch (request->header.kind) {
 	case REEF_POOL_EXTENT_CREATE:
 		life->creates++;
@@ -284,6 +290,11 @@ static inline int stub_handle(void *context, const struct reef_request *request,
 		answer->keys[0] = extent->key;
 		return 0;
 	case REEF_POOL_EXTENT_DROP:
+		/* One thing at a time. */
+		while (rc == 0 && life->pulls[body->extent % 64])
+			rc = reef_sleep(100000);
+		if (rc)
+			return rc;
 		stub_drop(life, body->extent);
 		return 0;
 	case REEF_POOL_EXTENT_CLOSE:
@@ -335,7 +346,7 @@ static inline int stub_register(struct stub_life *life, struct reef_peer *peer)
 		 reef_sim_host_name(stub->host));
 	body.addresses = (struct reef_text){address, (uint16_t)strlen(address)};
 	rc = reef_rpc_call(peer, REEF_POOL_NODE_REGISTER, 0, &body, &answer,
-			   NODE_TTL / 2);
+			   NODE_TTL / 4);
 	stub->refused = rc;
 	if (rc)
 		return rc;
@@ -376,11 +387,11 @@ static inline int stub_tell(struct stub_life *life, struct reef_peer *peer)
 	body.rows_size = rows.size;
 	if (rows.size)
 		rc = reef_rpc_call(peer, REEF_POOL_NODE_EXTENTS, 0, &body, NULL,
-				   NODE_TTL);
+				   NODE_TTL / 4);
 	free(rows.bytes);
 	if (rc == 0 && !life->stub->stays_unready)
 		rc = reef_rpc_call(peer, REEF_POOL_NODE_READY, 0, NULL, NULL,
-				   NODE_TTL);
+				   NODE_TTL / 4);
 	return rc;
 }
 
@@ -574,8 +585,8 @@ static inline int driver_connect(struct driver *driver)
 static inline bool driver_may_retry(int rc)
 {
 	return rc == -REEF_EINDOUBT || rc == -REEF_ENOLINK ||
-	       rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -EBUSY ||
-	       rc == -ECANCELED || rc == -EHOSTUNREACH || rc == -ENETUNREACH;
+	       rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ECANCELED ||
+	       rc == -EHOSTUNREACH || rc == -ENETUNREACH;
 }
 
 /* Ask, over as many links and brokers as it takes. */

@@ -371,7 +371,7 @@ static void broker_move_any_crash_loses_no_write(void **state)
 {
 	struct tally tally = {0};
 
-	for (uint64_t seed = first(); seed <= seeds(100, 5000); seed++)
+	for (uint64_t seed = first(); seed <= seeds(250, 20000); seed++)
 		assert_int_equal(tell(seed, REEF_BROKER_MUTANT_NONE, 0, &tally),
 				 0);
 	assert_true(tally.moved > 0 && tally.lost == 0 && tally.refused > 0);
@@ -384,7 +384,7 @@ static void broker_move_dead_nodes_lose_only_theirs(void **state)
 {
 	struct tally tally = {0};
 
-	for (uint64_t seed = first(); seed <= seeds(100, 5000); seed++)
+	for (uint64_t seed = first(); seed <= seeds(250, 20000); seed++)
 		assert_int_equal(tell(seed, REEF_BROKER_MUTANT_NONE, 2, &tally),
 				 0);
 	assert_true(tally.lost > 0);

@@ -372,35 +372,30 @@ static void move(struct reef_broker *broker, uint32_t number)
 
 /* --- a node that drains --- */
 
-static bool is_being_moved(const struct broker_node *node, uint32_t number)
-{
-	uint32_t i;
-
-	for (i = 0; i < BROKER_MOVES_MAX; i++)
-		if (node->moving[i] == number)
-			return true;
-	return false;
-}
-
-/* What is to be worked on next: what is MOVING or was left closed first. */
+/* What is to be worked on next: what is MOVING or was left closed first. Not
+ * what a fiber has already, be it on behalf of the node it came from. */
 static uint32_t next_extent(struct reef_broker *broker,
 			    const struct broker_node *node)
 {
 	const struct reef_state_extent *extents;
-	bool stuck = node->stuck_until_ns > reef_now_ns();
+	bool stuck = node->stuck_until_ns > reef_now_ns(), first;
 	uint32_t next = 0;
 	size_t count, i;
 
 	extents = reef_state_extents(broker->state, &count);
 	for (i = 0; i < count; i++) {
-		if (extents[i].node != node->id ||
-		    is_being_moved(node, extents[i].number))
+		if (extents[i].node != node->id)
 			continue;
-		if (extents[i].state == REEF_EXTENT_MOVING ||
-		    is_left_closed(broker, extents[i].number))
-			return extents[i].number;
-		if (!next && !stuck && is_to_leave(broker, &extents[i]))
-			next = extents[i].number;
+		first = extents[i].state == REEF_EXTENT_MOVING ||
+			is_left_closed(broker, extents[i].number);
+		if (!first &&
+		    (next || stuck || !is_to_leave(broker, &extents[i])))
+			continue;
+		if (broker_is_being_moved(broker, extents[i].number))
+			continue;
+		next = extents[i].number;
+		if (first)
+			break;
 	}
 	return next;
 }

@@ -252,56 +252,74 @@ void broker_nodes_close(struct reef_broker *broker)
 
 /* --- death --- */
 
-/* Every space with an extent on it or moving to it, once each per run of
- * extents; a notice too many does no harm. */
-static int spaces_of(struct reef_broker *broker, uint32_t node,
-		     uint32_t **spaces, size_t *found)
+/* Copies of the extents on it or moving to it, ordered by their spaces; the
+ * caller's to free. */
+static int by_space(const void *a, const void *b)
 {
-	const struct reef_state_extent *extents;
-	size_t count, i, n = 0;
-	uint32_t *out;
-
-	extents = reef_state_extents(broker->state, &count);
-	out = malloc((count ? count : 1) * sizeof(*out));
-	if (!out)
-		return -ENOMEM;
-	for (i = 0; i < count; i++) {
-		if (extents[i].node != node && extents[i].target != node)
-			continue;
-		if (n == 0 || out[n - 1] != extents[i].space)
-			out[n++] = extents[i].space;
-	}
-	*spaces = out;
-	*found = n;
-	return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	uint32_t x = ((const struct reef_state_extent *)a)->space;
+	uint32_t y = ((const struct reef_state_extent *)b)->space;
 
 	return (x > y) - (x < y);
 }
 
-static void tell_spaces(struct reef_broker *broker, uint32_t *spaces,
-			size_t count)
+static int extents_of(const struct reef_broker *broker, uint32_t node,
+		      struct reef_state_extent **out, size_t *found)
+{
+	const struct reef_state_extent *extents;
+	struct reef_state_extent *copies;
+	size_t count, i, n = 0;
+
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++)
+		n += extents[i].node == node || extents[i].target == node;
+	copies = malloc((n + 1) * sizeof(*copies));
+	if (!copies)
+		return -ENOMEM;
+	for (i = n = 0; i < count; i++)
+		if (extents[i].node == node || extents[i].target == node)
+			copies[n++] = extents[i];
+	qsort(copies, n, sizeof(*copies), by_space);
+	*out = copies;
+	*found = n;
+	return 0;
+}
+
+static void tell_spaces(struct reef_broker *broker,
+			const struct reef_state_extent *extents, size_t count)
 {
 	size_t i;
 
-	qsort(spaces, count, sizeof(*spaces), by_number);
 	for (i = 0; i < count; i++)
-		if (i == 0 || spaces[i] != spaces[i - 1])
-			broker_notice_space(broker, spaces[i]);
-	free(spaces);
+		if (i == 0 || extents[i].space != extents[i - 1].space)
+			broker_notice_space(broker, extents[i].space);
 }
 
 void broker_notice_node(struct reef_broker *broker, uint32_t node)
 {
-	uint32_t *spaces;
+	struct reef_state_extent *extents;
 	size_t count;
 
-	if (spaces_of(broker, node, &spaces, &count) == 0)
-		tell_spaces(broker, spaces, count);
+	if (extents_of(broker, node, &extents, &count))
+		return;
+	tell_spaces(broker, extents, count);
+	free(extents);
+}
+
+/* DEAD is durable: say so, and drop what was being copied from it. */
+static int tell_death(struct reef_broker *broker, uint32_t id,
+		      const struct reef_state_extent *extents, size_t count)
+{
+	int rc = broker_table_pool(broker);
+	size_t i;
+
+	if (rc)
+		return rc;
+	tell_spaces(broker, extents, count);
+	for (i = 0; i < count; i++)
+		if (extents[i].node == id && extents[i].target)
+			broker_drop_later(broker, extents[i].target,
+					  extents[i].number, extents[i].size);
+	return 0;
 }
 
 int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
@@ -312,29 +330,24 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 		.state = REEF_NODE_DEAD,
 	};
 	struct reef_state_summary summary;
-	uint32_t *spaces;
+	struct reef_state_extent *extents;
 	uint64_t sequence;
 	size_t count;
-	int rc = spaces_of(broker, id, &spaces, &count);
+	int rc = extents_of(broker, id, &extents, &count);
 
 	if (rc)
 		return rc;
 	reef_state_summary(broker->state, &summary);
 	record.value = summary.pool_epoch + 1;
 	rc = broker_commit(broker, &record, NULL, &sequence);
-	if (rc) {
-		free(spaces);
-		return rc;
+	if (rc == 0) {
+		broker_node_gone(broker, id);
+		broker_event(broker, "node %u is dead: %s", id, why);
+		rc = broker_wait_durable(broker, sequence);
 	}
-	broker_node_gone(broker, id);
-	broker_event(broker, "node %u is dead: %s", id, why);
-	rc = broker_wait_durable(broker, sequence);
 	if (rc == 0)
-		rc = broker_table_pool(broker);
-	if (rc == 0)
-		tell_spaces(broker, spaces, count);
-	else
-		free(spaces);
+		rc = tell_death(broker, id, extents, count);
+	free(extents);
 	broker_wake(broker);
 	return rc;
 }

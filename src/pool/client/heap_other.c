@@ -121,14 +121,13 @@ static int change_once(struct reef_heap *heap, uint64_t address,
 		heap_address((uint32_t)(address >> 32),
 			     HEAP_TABLE_AT + 8 + chunk * HEAP_TABLE_STEP),
 		1);
-	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_FREE_WRITE)) {
+	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_FREE_WRITE))
 		accesses[0] = heap_write(at, &value, 8);
-		accesses[0].result = *header;
-	}
 	heap_execute(heap, accesses, ours ? 1 : 2);
 	if (accesses[0].status)
 		return accesses[0].status;
-	*header = accesses[0].result;
+	if (accesses[0].kind == REEF_CAS)
+		*header = accesses[0].result;
 	return 0;
 }
 

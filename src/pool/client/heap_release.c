@@ -6,6 +6,7 @@
 #include "pool/client/heap_internal.h"
 
 #define RELEASE_BATCH 40u /* chunks; three accesses each */
+#define DOUBT_MAX 16u
 
 /* An old head below a chunk that still claims to reach into it. */
 static uint32_t release_cover(struct extent *extent, uint32_t first,
@@ -68,15 +69,45 @@ struct release {
 	uint32_t chunk, cas;
 };
 
-/* Whatever came of it, the chunk is not ours any more: either its word says so,
- * or it names the session until that ends. */
+/* The CAS failed, or nobody knows: is it ours still? Then its units are free,
+ * as before, and it is released another time. */
+static int release_undo(struct reef_heap *heap, struct extent *extent,
+			uint32_t index, bool *ours)
+{
+	struct chunk *chunk = &extent->chunks[index];
+	uint64_t word;
+	struct reef_access access =
+		heap_read(heap_word_at(extent, index), &word, 8);
+	int rc = heap_execute(heap, &access, 1);
+
+	*ours = !rc && !extent->dead && word == chunk->word;
+	if (!*ours)
+		return rc;
+	return heap_units_add(heap, extent,
+			      heap_chunk_first(&extent->shape, index),
+			      heap_chunk_end(&extent->shape, index));
+}
+
+/* If even that is not known, the chunk names us until our session ends. */
 static int release_settle(struct reef_heap *heap, const struct release *release,
 			  const struct reef_access *accesses)
 {
 	const struct reef_access *cas = &accesses[release->cas];
 	struct extent *extent = release->extent;
 	struct chunk *chunk = &extent->chunks[release->chunk];
+	int rc = cas->status;
+	bool ours = false;
 
+	if (extent->dead)
+		return 0;
+	if (heap_is_lost(rc)) {
+		reef_heap_forget(heap, extent->number);
+		return 0;
+	}
+	if (rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE)
+		rc = release_undo(heap, extent, release->chunk, &ours);
+	if (ours)
+		return rc ? rc : -REEF_EINDOUBT;
 	if (extent->dead)
 		return 0;
 	chunk->mine = false;
@@ -84,42 +115,45 @@ static int release_settle(struct reef_heap *heap, const struct release *release,
 		chunk->word = cas->operand;
 	extent->mine--;
 	heap->chunks--;
-	if (heap_is_lost(cas->status)) {
-		reef_heap_forget(heap, extent->number);
-		return 0;
+	return rc;
+}
+
+/* One batch; how many chunks were in it, or what went wrong. */
+static int release_some(struct reef_heap *heap, uint32_t keep)
+{
+	struct reef_access accesses[HEAP_BATCH];
+	struct release releases[RELEASE_BATCH];
+	uint32_t count = 0, n = 0;
+	int rc = 0, one;
+
+	for (struct extent *e = heap->extents; e; e = e->next)
+		for (uint32_t i = 0;
+		     e->mine && !e->dead && i < e->shape.chunks &&
+		     n < RELEASE_BATCH && heap->empty > keep;
+		     i++) {
+			if (!heap_chunk_is_empty(e, i) ||
+			    heap_units_remove(heap, e, i))
+				continue;
+			count = release_prepare(e, i, accesses, count);
+			releases[n++] = (struct release){e, i, count - 1};
+		}
+	if (n)
+		heap_execute(heap, accesses, count);
+	for (uint32_t i = 0; i < n; i++) {
+		one = release_settle(heap, &releases[i], accesses);
+		rc = rc ? rc : one;
 	}
-	return cas->status;
+	return rc ? rc : (int)n;
 }
 
 int heap_release(struct reef_heap *heap, uint32_t keep)
 {
-	struct reef_access accesses[HEAP_BATCH];
-	struct release releases[RELEASE_BATCH];
-	uint32_t count, n;
-	int rc = 0, one;
+	uint32_t doubts = 0;
+	int rc;
 
-	do {
-		count = n = 0;
-		for (struct extent *e = heap->extents; e; e = e->next) {
-			for (uint32_t i = 0;
-			     e->mine && !e->dead && i < e->shape.chunks &&
-			     n < RELEASE_BATCH && heap->empty > keep;
-			     i++) {
-				if (!heap_chunk_is_empty(e, i) ||
-				    heap_units_remove(heap, e, i))
-					continue;
-				count = release_prepare(e, i, accesses, count);
-				releases[n++] =
-					(struct release){e, i, count - 1};
-			}
-		}
-		if (n)
-			heap_execute(heap, accesses, count);
-		for (uint32_t i = 0; i < n; i++) {
-			one = release_settle(heap, &releases[i], accesses);
-			rc = rc ? rc : one;
-		}
-	} while (n == RELEASE_BATCH && !rc);
+	do
+		rc = release_some(heap, keep);
+	while (rc > 0 || (rc == -REEF_EINDOUBT && doubts++ < DOUBT_MAX));
 	return rc;
 }
 

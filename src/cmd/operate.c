@@ -2,8 +2,8 @@
 #include "cmd/operate.h"
 
 #include "pool/broker/state.h"
-#include "pool/host.h"
 #include "pool/keys.h"
+#include "pool/target.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDRESSES_MAX 1024
 #define VERB_ARGUMENTS_MAX 8
 
 int operate_failed(const char *name, const char *what, int rc)
@@ -22,22 +21,6 @@ int operate_failed(const char *name, const char *what, int rc)
 }
 
 /* --- the link --- */
-
-/* The user's own credential, or the owner's that `reef up` left. */
-static int find_credential(const struct reef_settings *settings,
-			   struct reef_credential *out, char **path)
-{
-	int rc;
-
-	if (settings->credential) {
-		*path = strdup(settings->credential);
-		rc = *path ? 0 : -ENOMEM;
-	} else {
-		*path = NULL;
-		rc = reef_host_find_owner(settings->run, path);
-	}
-	return rc ? rc : reef_credential_load(*path, out);
-}
 
 static int connect_failed(const char *name,
 			  const struct reef_settings *settings,
@@ -64,21 +47,26 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 		    struct reef_operator **out)
 {
 	struct reef_credential credential;
-	char addresses[ADDRESSES_MAX] = "", *path;
+	char addresses[REEF_TARGET_MAX] = "";
 	const struct reef_operator_options options = {
-		.broker = addresses, .credential = &credential};
+		.broker = addresses,
+		.credential = &credential,
+		.kinds = settings->fabrics,
+	};
 	int rc;
 
-	rc = reef_target_addresses(settings->pool, settings->run, addresses,
-				   sizeof(addresses));
+	rc = reef_target_broker(settings->pool ? settings->pool : "local",
+				settings->run, addresses);
 	if (rc)
 		return connect_failed(name, settings, addresses, rc);
-	rc = find_credential(settings, &credential, &path);
+	rc = reef_target_credential(settings->credential, settings->run,
+				    &credential);
 	if (rc)
-		rc = operate_failed(name, path ? path : "credential", rc);
-	free(path);
-	if (rc)
-		return rc;
+		return operate_failed(name,
+				      settings->credential
+					      ? settings->credential
+					      : "the owner's credential",
+				      rc);
 	rc = reef_operator_open(&options, out);
 	reef_key_wipe(&credential.key);
 	return rc ? connect_failed(name, settings, addresses, rc) : -1;

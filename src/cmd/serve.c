@@ -6,6 +6,7 @@
 #include "cmd/cmd.h"
 #include "cmd/table.h"
 #include "pool/host.h"
+#include "pool/target.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -18,7 +19,6 @@
 #include <unistd.h>
 
 #define SECOND 1000000000ull
-#define ADDRESSES_MAX 1024
 
 struct server {
 	const char *name; /* of the command */
@@ -277,7 +277,7 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 	  const char *usage)
 {
 	static struct server server;
-	static char brokers[ADDRESSES_MAX];
+	static char brokers[REEF_TARGET_MAX];
 	const struct reef_config_input input = {
 		.argc = argc,
 		.argv = argv,
@@ -295,8 +295,7 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 	server.options.with_node = with_node;
 	take_settings(&server);
 	if (!with_broker && !settings->broker) {
-		if (reef_host_find_broker(settings->run, brokers,
-					  sizeof(brokers)))
+		if (reef_target_broker("local", settings->run, brokers))
 			return cmd_usage_error(
 				argv[0], "where is the broker? None runs here "
 					 "as this user; say --broker ADDRESS");

@@ -5,14 +5,13 @@
 #include "base/private.h"
 #include "base/random.h"
 #include "base/store.h"
+#include "pool/target.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define ADDRESSES_MAX 1024
 
 struct reef_host {
 	struct reef_mesh *mesh;
@@ -116,7 +115,7 @@ static int write_file(const struct reef_host *host, const char *name,
 
 static int announce(const struct reef_host *host)
 {
-	char line[ADDRESSES_MAX], text[REEF_KEY_TEXT_SIZE + 1];
+	char line[REEF_TARGET_MAX], text[REEF_KEY_TEXT_SIZE + 1];
 	int rc;
 
 	if (!host->run || !host->broker)
@@ -124,72 +123,21 @@ static int announce(const struct reef_host *host)
 	/* The credential first: whoever finds an address finds a key. */
 	reef_credential_format(&host->owner, text);
 	strcat(text, "\n");
-	rc = write_file(host, "owner.credential", text);
+	rc = write_file(host, REEF_TARGET_OWNER, text);
 	explicit_bzero(text, sizeof(text));
 	if (rc)
 		return rc;
 	snprintf(line, sizeof(line), "%s\n",
 		 reef_broker_addresses(host->broker));
-	return write_file(host, "broker", line);
+	return write_file(host, REEF_TARGET_BROKER, line);
 }
 
 static void withdraw(const struct reef_host *host)
 {
 	if (!host->broker)
 		return;
-	forget_file(host, "broker");
-	forget_file(host, "owner.credential");
-}
-
-int reef_host_find_broker(const char *run, char *addresses,
-			  size_t addresses_max)
-{
-	char *path;
-	ssize_t size;
-	int rc;
-
-	rc = join(run, "broker", &path);
-	if (rc)
-		return rc;
-	size = reef_private_read(path, addresses, addresses_max - 1);
-	free(path);
-	if (size < 0)
-		return (int)size;
-	addresses[size] = '\0';
-	addresses[strcspn(addresses, "\n")] = '\0';
-	return addresses[0] ? 0 : -ENOENT;
-}
-
-int reef_target_addresses(const char *target, const char *run, char *addresses,
-			  size_t addresses_max)
-{
-	static const char scheme[] = "reef://";
-	size_t used = 0, size;
-	int length;
-
-	if (!target || !strcmp(target, "local"))
-		return reef_host_find_broker(run, addresses, addresses_max);
-	if (strncmp(target, scheme, strlen(scheme)))
-		return -EINVAL;
-	target += strlen(scheme);
-	do {
-		size = strcspn(target, ",");
-		if (!size)
-			return -EINVAL;
-		length = snprintf(addresses + used, addresses_max - used,
-				  "%stcp:%.*s", used ? "," : "", (int)size,
-				  target);
-		if (length < 0 || (size_t)length >= addresses_max - used)
-			return -ENAMETOOLONG;
-		used += (size_t)length;
-		target += size;
-	} while (*target++);
-	return 0;
-}
-
-int reef_host_find_owner(const char *run, char **path)
-{
-	return join(run, "owner.credential", path);
+	forget_file(host, REEF_TARGET_BROKER);
+	forget_file(host, REEF_TARGET_OWNER);
 }
 
 /* --- start and stop --- */
@@ -217,7 +165,7 @@ static int start_broker(struct reef_host *host,
 			const struct reef_host_options *options)
 {
 	struct reef_broker_options broker = options->broker;
-	char listen[ADDRESSES_MAX];
+	char listen[REEF_TARGET_MAX];
 	int rc;
 
 	rc = open_store(host, options);
@@ -239,7 +187,7 @@ static int start_node(struct reef_host *host,
 		      const struct reef_host_options *options)
 {
 	struct reef_node_options node = options->node;
-	char listen[ADDRESSES_MAX];
+	char listen[REEF_TARGET_MAX];
 	int rc;
 
 	rc = listen_text(host, "node", node.listen, listen, sizeof(listen));

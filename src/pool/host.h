@@ -4,8 +4,8 @@
  * With a data directory: pool.key (made by whoever has the broker) and
  * journal/. Without: everything in memory, gone with the process.
  * With a runtime directory: the sockets broker.sock and node.sock, and, beside
- * a broker, `broker` (its addresses, one line) and `owner.credential`, which
- * "local" clients find. Without: sockets without a name in the file system.
+ * a broker, the files of target.h, which "local" clients find. Without: sockets
+ * without a name in the file system.
  *
  * (1) Directories and key files are private (base/private.h), or refused.
  * (2) What is written into the runtime directory goes at stop; what a dead
@@ -54,20 +54,5 @@ struct reef_node *reef_host_node(const struct reef_host *host);
 struct reef_mesh *reef_host_mesh(const struct reef_host *host);
 /* User 0's. */
 const struct reef_credential *reef_host_owner(const struct reef_host *host);
-
-/* --- for those who look for a pool in a runtime directory --- */
-
-/* The addresses of the broker there.  -ENOENT: nobody left any.  -EPERM.
- * -EFBIG. */
-int reef_host_find_broker(const char *run, char *addresses,
-			  size_t addresses_max);
-/* The addresses behind a target as reef_open has it: NULL or "local":
- * find_broker; "reef://HOST:PORT,...": those, each as "tcp:HOST:PORT", with ','
- * in between. -EINVAL: no such target, or one inside this process.
- * -ENAMETOOLONG. */
-int reef_target_addresses(const char *target, const char *run, char *addresses,
-			  size_t addresses_max);
-/* The path of the owner's credential there; the caller frees it. */
-int reef_host_find_owner(const char *run, char **path);
 
 #endif

@@ -5,10 +5,8 @@
  *   stop  --> the scheduler stops; unpark, run again: node, broker, mesh end
  *
  * Thread: start and stop: any; what is in between is the hidden one's. */
-#include "base/store.h"
-#include "pool/broker/broker.h"
 #include "pool/client/internal.h"
-#include "pool/node/node.h"
+#include "pool/host.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -27,8 +25,9 @@ struct embedded {
 	struct reef_fiber *fiber;
 	bool stopping; /* the thread's */
 	uint64_t size;
-	struct reef_key key;
-	char broker[64], node[64];
+	/* Before state becomes 0: */
+	struct reef_credential owner;
+	char broker[128];
 };
 
 static void set_state(struct embedded *embedded, int state)
@@ -49,66 +48,32 @@ static uint64_t extent_size(uint64_t size)
 	return extent;
 }
 
-static int serve(struct embedded *embedded, struct reef_mesh *mesh,
-		 struct reef_store *store)
-{
-	struct reef_broker_options options = {
-		.mesh = mesh,
-		.store = store,
-		.key = &embedded->key,
-		.listen = embedded->broker,
-		.extent_size = extent_size(embedded->size),
-		.sync_inline = true,
-	};
-	struct reef_node_options node_options = {
-		.mesh = mesh,
-		.key = &embedded->key,
-		.broker = embedded->broker,
-		.listen = embedded->node,
-		.name = "embedded",
-		.capacity = embedded->size,
-	};
-	struct reef_broker *broker;
-	struct reef_node *node;
-	int rc;
-
-	rc = reef_broker_start(&options, &broker);
-	if (rc)
-		return rc;
-	rc = reef_node_start(&node_options, &node);
-	if (rc)
-		goto out_broker;
-	rc = reef_node_wait(node, START_NS);
-	if (!rc)
-		set_state(embedded, 0);
-	while (!rc && !embedded->stopping)
-		reef_fiber_park(REEF_FOREVER);
-	reef_node_stop(node);
-out_broker:
-	reef_broker_stop(broker);
-	return rc;
-}
-
 static int server_main(void *arg)
 {
-	struct reef_mesh_options options = {.kinds = "shm"};
 	struct embedded *embedded = arg;
-	struct reef_store *store;
-	struct reef_random random;
-	struct reef_mesh *mesh;
+	const struct reef_host_options options = {
+		.with_broker = true,
+		.with_node = true,
+		.mesh = {.kinds = "shm"},
+		.broker = {.extent_size = extent_size(embedded->size)},
+		.node = {.name = "embedded", .capacity = embedded->size},
+	};
+	struct reef_host *host;
 	int rc;
 
-	reef_random_init(&random, 1); /* for crashes, which do not come */
-	rc = reef_store_open_memory(&random, &store);
+	rc = reef_host_start(&options, &host, NULL);
 	if (rc)
 		goto out;
-	rc = reef_mesh_open(&options, &mesh);
-	if (rc)
-		goto out_store;
-	rc = serve(embedded, mesh, store);
-	reef_mesh_close(mesh);
-out_store:
-	reef_store_destroy(store);
+	rc = reef_node_wait(reef_host_node(host), START_NS);
+	if (!rc) {
+		snprintf(embedded->broker, sizeof(embedded->broker), "%s",
+			 reef_broker_addresses(reef_host_broker(host)));
+		embedded->owner = *reef_host_owner(host);
+		set_state(embedded, 0);
+	}
+	while (!rc && !embedded->stopping)
+		reef_fiber_park(REEF_FOREVER);
+	reef_host_stop(host);
 out:
 	if (rc)
 		set_state(embedded, rc);
@@ -164,26 +129,8 @@ static void destroy(struct embedded *embedded)
 	reef_sched_destroy(embedded->sched);
 	pthread_mutex_destroy(&embedded->lock);
 	pthread_cond_destroy(&embedded->changed);
-	reef_key_wipe(&embedded->key);
+	reef_key_wipe(&embedded->owner.key);
 	free(embedded);
-}
-
-static int prepare(struct embedded *embedded, struct reef_credential *owner)
-{
-	uint64_t name;
-	int rc;
-
-	rc = reef_random_secret(&name, sizeof(name));
-	if (!rc)
-		rc = reef_key_create(&embedded->key);
-	if (!rc)
-		rc = reef_key_derive_user(&embedded->key, 0, 0, &owner->key);
-	owner->user = owner->era = 0;
-	snprintf(embedded->broker, sizeof(embedded->broker),
-		 "shm:@reef-%016llx-broker", (unsigned long long)name);
-	snprintf(embedded->node, sizeof(embedded->node),
-		 "shm:@reef-%016llx-node", (unsigned long long)name);
-	return rc;
 }
 
 int embedded_start(uint64_t size, char *broker, size_t broker_max,
@@ -201,9 +148,7 @@ int embedded_start(uint64_t size, char *broker, size_t broker_max,
 	embedded->state = 1;
 	pthread_mutex_init(&embedded->lock, NULL);
 	pthread_cond_init(&embedded->changed, NULL);
-	rc = prepare(embedded, owner);
-	if (!rc)
-		rc = start_thread(embedded);
+	rc = start_thread(embedded);
 	if (rc) {
 		destroy(embedded);
 		return rc;
@@ -214,6 +159,7 @@ int embedded_start(uint64_t size, char *broker, size_t broker_max,
 		return rc;
 	}
 	snprintf(broker, broker_max, "%s", embedded->broker);
+	*owner = embedded->owner;
 	*out = embedded;
 	return 0;
 }

@@ -7,18 +7,13 @@
  * any more, and goes with its last handle. In a forked child the list is empty.
  */
 #include "base/paths.h"
-#include "base/private.h"
 #include "base/units.h"
 #include "pool/client/internal.h"
-#include "pool/settings.h"
+#include "pool/target.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define BROKER_MAX 1024 /* bytes of its addresses */
 
 /* What reef_open was asked for. */
 struct request {
@@ -61,131 +56,16 @@ static void init(void)
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* --- local: what `reef up` left --- */
-
-/* A file of the runtime directory; the caller frees it. */
-static int runtime_path(const char *file, char **out)
-{
-	const char *given = reef_environment_get(NULL, "REEF_RUN");
-	char *directory;
-	int rc = 0;
-
-	if (given && *given)
-		directory = strdup(given);
-	else
-		rc = reef_path_runtime(NULL, &directory);
-	if (rc)
-		return rc;
-	if (!directory || asprintf(out, "%s/%s", directory, file) < 0)
-		rc = -ENOMEM;
-	free(directory);
-	return rc;
-}
-
-/* Nobody else may have put it there: its directory is checked. */
-static int check_directory(const char *path)
-{
-	char *directory = strdup(path);
-	struct stat status;
-	int rc = 0;
-
-	if (!directory)
-		return -ENOMEM;
-	*strrchr(directory, '/') = 0;
-	if (lstat(directory, &status))
-		rc = -errno;
-	else if (reef_private_fault(&status, S_IFDIR))
-		rc = -EACCES;
-	free(directory);
-	return rc;
-}
-
-static int read_line(const char *path, char *line, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	ssize_t got;
-
-	if (fd < 0)
-		return -errno;
-	got = read(fd, line, size - 1);
-	close(fd);
-	if (got < 0)
-		return -errno;
-	line[got] = 0;
-	line[strcspn(line, "\r\n")] = 0;
-	return *line ? 0 : -ENOENT;
-}
-
-static int find_local(char *broker, size_t size)
-{
-	char *path;
-	int rc;
-
-	rc = runtime_path("broker", &path);
-	if (rc)
-		return rc;
-	rc = check_directory(path);
-	if (!rc)
-		rc = read_line(path, broker, size);
-	free(path);
-	return rc;
-}
-
-/* --- reef://host:port,host:port --- */
-
-/* Append to a text of `size` bytes. */
-static int append(char *text, size_t size, const char *prefix, const char *from,
-		  size_t length)
-{
-	size_t used = strlen(text);
-	int rc = snprintf(text + used, size - used, "%s%.*s", prefix,
-			  (int)length, from);
-
-	return rc < 0 || (size_t)rc >= size - used ? -EINVAL : 0;
-}
-
-static int parse_hosts(const char *hosts, char *broker, size_t size)
-{
-	char port[16];
-	size_t length;
-	const char *colon;
-	int rc = 0;
-
-	snprintf(port, sizeof(port), ":%d", REEF_PORT);
-	*broker = 0;
-	for (; !rc && *hosts; hosts += length + (hosts[length] == ',')) {
-		length = strcspn(hosts, ",");
-		if (!length || memchr(hosts, ' ', length))
-			return -EINVAL;
-		rc = append(broker, size, *broker ? ",tcp:" : "tcp:", hosts,
-			    length);
-		/* An IPv6 address is in brackets; a port comes after them. */
-		colon = memrchr(hosts, ':', length);
-		if (!rc && (!colon || hosts[length - 1] == ']'))
-			rc = append(broker, size, "", port, strlen(port));
-	}
-	return rc ? rc : *broker ? 0 : -EINVAL;
-}
-
-/* --- credentials --- */
+/* --- the list --- */
 
 static int load_credential(const struct request *request,
 			   struct reef_credential *out)
 {
-	char *path = NULL;
-	int rc = 0;
+	int rc = reef_target_credential(request->credential, NULL, out);
 
-	if (!request->credential)
-		rc = runtime_path("owner.credential", &path);
-	if (!rc)
-		rc = reef_credential_load(path ? path : request->credential,
-					  out);
-	free(path);
 	return rc == -EPERM || (rc == -ENOENT && !request->credential) ? -EACCES
 								       : rc;
 }
-
-/* --- the list --- */
 
 static void pool_free(struct open_pool *pool)
 {
@@ -200,7 +80,7 @@ static int start(struct open_pool *pool, const struct request *request)
 {
 	struct reef_mesh_options mesh = {.kinds = request->fabrics};
 	struct reef_credential credential;
-	char broker[BROKER_MAX];
+	char broker[REEF_TARGET_MAX];
 	struct reef_client_options options = {
 		.broker = broker,
 		.credential = &credential,
@@ -218,12 +98,7 @@ static int start(struct open_pool *pool, const struct request *request)
 			rc = embedded_start(size, broker, sizeof(broker),
 					    &credential, &pool->embedded);
 	} else {
-		if (!strcmp(target, "local"))
-			rc = find_local(broker, sizeof(broker));
-		else if (!strncmp(target, "reef://", 7))
-			rc = parse_hosts(target + 7, broker, sizeof(broker));
-		else
-			rc = -EINVAL;
+		rc = reef_target_broker(target, NULL, broker);
 		if (!rc)
 			rc = load_credential(request, &credential);
 	}

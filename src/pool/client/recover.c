@@ -142,6 +142,22 @@ static struct client_space *find(struct reef_client *client, uint32_t id)
 	return space;
 }
 
+/* The broker may ask for help in a space before the answer that opened it was
+ * taken in. */
+static struct client_space *find_soon(struct reef_client *client, uint32_t id)
+{
+	uint64_t until_ns = reef_now_ns() + CLIENT_SECOND, now_ns;
+	struct client_space *space;
+
+	while (!(space = find(client, id)) && !client->stopping) {
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns ||
+		    client_wait(&client->changed, until_ns - now_ns))
+			break;
+	}
+	return space;
+}
+
 static int recover(struct reef_client *client, struct client_space *known,
 		   uint32_t session)
 {
@@ -183,16 +199,19 @@ int client_recover(struct reef_client *client,
 		return -EAGAIN;
 	if (session == client->session)
 		return -EINVAL;
-	space = find(client, request->body.space);
-	if (!space)
+	client->fibers++; /* the keeper waits for it */
+	space = find_soon(client, request->body.space);
+	if (!space) {
+		client_fiber_end(client);
 		return -ENOENT;
+	}
 	if (!(space->rights & REEF_RIGHT_WRITE)) {
 		pthread_mutex_lock(&client->lock);
 		space->refs--;
 		pthread_mutex_unlock(&client->lock);
+		client_fiber_end(client);
 		return -EACCES;
 	}
-	client->fibers++; /* the keeper waits for it */
 	rc = recover(client, space, session);
 	client_fiber_end(client);
 	if (rc)

@@ -119,13 +119,15 @@ struct reef_node {
 	/* link.c */
 	bool stopping;
 	struct reef_fiber *fiber;
-	struct reef_peer *peer; /* to the broker; NULL: none */
+	struct reef_fiber *ready; /* says READY; NULL: has not begun */
+	struct reef_peer *peer;	  /* to the broker; NULL: none */
 	bool peer_lost, peer_stale, peer_closed;
 	uint32_t provisional; /* session id */
 	uint32_t attempts;
 	uint64_t broker_epoch, ttl_ns;
-	uint32_t id;
-	int link; /* as in the status */
+	uint32_t id, registered; /* once READY; before */
+	int link;		 /* as in the status */
+	int told;		 /* of that, in the log */
 	bool short_of_memory;
 };
 

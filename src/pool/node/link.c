@@ -9,14 +9,17 @@
  *     READY: so before anybody can be given a key of ours.
  * (4) A node that was taken for dead ends its life first and registers then:
  *     nothing of the old life can be reached when the new incarnation is known.
+ * (5) A broker that is silent is left within half a ttl, so that its successor,
+ *     which waits for a whole one, sees us in time. While it works on READY,
+ *     for which it may ask a lot of us, pulses tell whether it is still there.
  *
- *   AWAY --connect--> REGISTER --0--> fences, EXTENTS, READY --> HERE
- *     ^                  |                                        |
- *     |<-- any error ----+<-- link lost, a pulse fails, stale ----+
+ *   AWAY --connect--> REGISTER --0--> fences, EXTENTS --READY--> HERE
+ *     ^                  |                               |         |
+ *     |<-- any error ----+<-- link lost, a pulse fails, stale -----+
  *     |                  |
  *     +<-- new life <----+-- -ESTALE, of an epoch that counts
  *
- * join: AWAY to HERE; stay: HERE; new_life. */
+ * join: AWAY to READY; get_ready: to HERE; stay: pulses; new_life. */
 #include "pool/node/internal.h"
 
 #include <stdlib.h>
@@ -25,9 +28,7 @@
 #define RETRY_MIN_NS UINT64_C(10000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
 #define CALL_NS UINT64_C(3000000000) /* before the broker has said its ttl */
-/* Before it answers READY, the broker has us create what is missing, and so on:
- * it gets so many ttls. */
-#define READY_TTLS 3
+#define CALL_MIN_NS UINT64_C(20000000)
 /* Let an answer -ESTALE go out before its link is closed. */
 #define STALE_NS UINT64_C(20000000)
 /* Before a new life registers, memory of the old one gets this long to go. */
@@ -39,9 +40,16 @@ static bool is_lost(const struct reef_node *node)
 	return node->stopping || node->peer_lost || node->peer_stale;
 }
 
+/* How long a broker may take to answer. A silent one must be left soon: the
+ * next may be up already, and counts. (5) Who has no luck takes longer. */
 static uint64_t call_ns(const struct reef_node *node)
 {
-	return node->ttl_ns ? node->ttl_ns / 2 : CALL_NS;
+	uint64_t ns = node->ttl_ns / 4
+		      << (node->attempts < 2 ? node->attempts : 2);
+
+	if (!node->ttl_ns)
+		return CALL_NS;
+	return ns > CALL_MIN_NS ? ns : CALL_MIN_NS;
 }
 
 /* --- connecting --- */
@@ -87,7 +95,7 @@ static int connect_broker(struct reef_node *node)
 	if (!node->provisional || node->attempts % 4 == 3)
 		node->provisional = node_provisional(node);
 	options.session = node->provisional;
-	options.timeout_ns = node->ttl_ns ? call_ns(node) : 0;
+	options.timeout_ns = node->ttl_ns ? call_ns(node) / 2 : 0;
 	size = choose(node, &text);
 	addresses = strndup(text, size);
 	rc = addresses ? reef_rpc_connect(node->rpc, addresses,
@@ -140,7 +148,7 @@ static uint64_t machine_domain(const struct reef_node *node)
 	return node->options.simulated ? node->domain : reef_domain_cpu();
 }
 
-static int say_register(struct reef_node *node, uint32_t *id, bool *dead)
+static int say_register(struct reef_node *node, bool *dead)
 {
 	struct reef_body body = {
 		.name = {node->name, (uint16_t)strlen(node->name)},
@@ -165,7 +173,7 @@ static int say_register(struct reef_node *node, uint32_t *id, bool *dead)
 		rc = fence_told(node, &answer.body);
 	if (!rc) {
 		node->ttl_ns = answer.body.ttl_ns;
-		*id = answer.body.node;
+		node->registered = answer.body.node;
 	}
 	reef_answer_free(&answer);
 	return rc;
@@ -197,7 +205,7 @@ static bool is_told(const struct node_extent *extent)
 	return extent->state != NODE_MAKING && extent->job != NODE_DROP;
 }
 
-static int say_extents(struct reef_node *node, uint32_t id)
+static int say_extents(struct reef_node *node)
 {
 	struct node_extent *extent = node_extent_after(node, 0);
 	struct reef_cursor_out rows = {0};
@@ -209,7 +217,7 @@ static int say_extents(struct reef_node *node, uint32_t id)
 		if (extent) {
 			last = extent->number;
 			if (is_told(extent)) {
-				put_row(extent, id, &rows);
+				put_row(extent, node->registered, &rows);
 				count++;
 			}
 		}
@@ -232,27 +240,36 @@ static int say_extents(struct reef_node *node, uint32_t id)
 	return rc;
 }
 
+/* In a fiber of its own, which ends when its link does. */
+static int get_ready(void *arg)
+{
+	struct reef_node *node = arg;
+	int rc = reef_rpc_call(node->peer, REEF_POOL_NODE_READY, 0, NULL, NULL,
+			       REEF_FOREVER);
+
+	if (rc) {
+		node->peer_lost = true;
+	} else {
+		node->id = node->registered;
+		node->link = node->told = 0;
+		node->attempts = 0;
+	}
+	node_gate_open(&node->gate);
+	return rc;
+}
+
 static int join(struct reef_node *node, bool *dead)
 {
-	struct reef_body nothing = {0};
-	uint32_t id;
 	int rc;
 
 	rc = connect_broker(node);
 	if (!rc)
-		rc = say_register(node, &id, dead);
+		rc = say_register(node, dead);
 	if (!rc)
-		rc = say_extents(node, id);
-	if (!rc)
-		rc = reef_rpc_call(node->peer, REEF_POOL_NODE_READY, 0,
-				   &nothing, NULL, READY_TTLS * node->ttl_ns);
-	if (rc)
-		return rc;
-	node->id = id;
-	node->link = 0;
-	node->attempts = 0;
-	node_gate_open(&node->gate);
-	return 0;
+		rc = say_extents(node);
+	return rc ? rc
+		  : reef_fiber_spawn(node->sched, get_ready, node,
+				     &node->ready);
 }
 
 /* --- pulses --- */
@@ -372,15 +389,21 @@ static uint64_t retry_ns(const struct reef_node *node)
 static void leave(struct reef_node *node, int reason)
 {
 	struct reef_peer *peer = node->peer;
+	int why = 0;
 
-	if (node->link != reason)
-		reef_log(REEF_LOG_INFO, "node", "not with a broker: %s",
-			 reef_error_name(reason));
 	node->link = reason;
 	if (peer && node->peer_stale)
 		reef_sleep(STALE_NS);
 	node_peer_close(node);
+	if (node->ready)
+		reef_fiber_join(node->ready, &why);
+	node->ready = NULL;
 	node->peer = NULL;
+	node->link = why && why != -REEF_EINDOUBT ? why : reason;
+	if (node->link != node->told)
+		reef_log(REEF_LOG_INFO, "node", "not with a broker: %s",
+			 reef_error_name(node->link));
+	node->told = node->link;
 	if (peer)
 		reef_peer_unref(peer);
 	node_gate_open(&node->gate);

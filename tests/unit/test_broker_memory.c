@@ -212,6 +212,47 @@ static void broker_memory_two_tries_of_a_request_are_one(void **state)
 	}
 }
 
+/* What a session asked for is not the next one's on its link. */
+static int another_session(struct pool *pool)
+{
+	struct twin twin = {.pool = pool};
+	struct driver *owner = &pool->owner;
+	struct reef_body body = {.name = {"next", 4}};
+	struct reef_fiber *fiber;
+	uint32_t space;
+
+	TRY(pool_ready(pool, 1));
+	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
+	pool->stubs[0].leave = true;
+	while (pool->stubs[0].life->ready)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(NODE_TTL / 8));
+	owner->sequence += 7;
+	twin.body = (struct reef_body){.space = space, .size = MIB};
+	TRY(reef_fiber_spawn(reef_fiber_sched(), twin_main, &twin, &fiber));
+	TRY(reef_sleep(NODE_TTL / 16));
+	TRY(reef_rpc_call(owner->peer, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL,
+			  SECOND));
+	WANT(reef_rpc_call(owner->peer, REEF_POOL_SESSION_OPEN, 0, &body, NULL,
+			   SECOND) == -EBUSY);
+	pool->stubs[0].leave = false;
+	TRY(reef_fiber_join(fiber, NULL));
+	WANT(twin.rc == -REEF_EFENCED);
+	TRY(reef_rpc_call(owner->peer, REEF_POOL_SESSION_OPEN, 0, &body, NULL,
+			  SECOND));
+	owner->sequence = 0;
+	return driver_open(owner, "b", REEF_POOL_CREATE, 0, 0, &space);
+}
+
+static void broker_memory_request_stays_its_sessions(void **state)
+{
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct pool pool = {0};
+
+		run(&pool, another_session, 1, 8 * MIB, seed);
+	}
+}
+
 /* Full; and what is given back makes room at once. */
 static int fills(struct pool *pool)
 {
@@ -518,6 +559,7 @@ int main(void)
 		cmocka_unit_test(
 			broker_memory_node_that_refuses_another_is_asked),
 		cmocka_unit_test(broker_memory_two_tries_of_a_request_are_one),
+		cmocka_unit_test(broker_memory_request_stays_its_sessions),
 		cmocka_unit_test(
 			broker_memory_repetition_of_what_was_lost_is_another),
 		cmocka_unit_test(broker_memory_full_pool_has_room_after_a_drop),

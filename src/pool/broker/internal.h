@@ -48,8 +48,9 @@ enum broker_member_kind { BROKER_UNKNOWN, BROKER_CLIENT, BROKER_NODE };
 struct broker_member {
 	enum broker_member_kind kind;
 	struct reef_peer *peer;
-	uint32_t user;	 /* clients: whose key was proven */
-	uint32_t fabric; /* its link's: an index into the mesh */
+	uint32_t user;	  /* clients: whose key was proven */
+	uint32_t fabric;  /* its link's: an index into the mesh */
+	uint32_t serving; /* requests of it that are being served */
 	struct broker_session *session;
 	struct broker_node *node;
 };

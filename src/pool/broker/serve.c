@@ -166,6 +166,20 @@ static int admit(const struct reef_request *request, enum who who)
 	return broker_session_of(request) ? 0 : -REEF_EFENCED;
 }
 
+static int serve(struct reef_broker *broker, const struct service *service,
+		 const struct reef_request *request, struct reef_body *answer,
+		 struct reef_cursor_out *room)
+{
+	int rc;
+
+	broker_member_of(request->peer)->serving++;
+	rc = service->serve(broker, request, answer, room);
+	/* Its link may be gone. */
+	if (broker_member_of(request->peer))
+		broker_member_of(request->peer)->serving--;
+	return rc;
+}
+
 static int broker_handle(void *context, const struct reef_request *request,
 			 struct reef_body *answer, struct reef_cursor_out *room)
 {
@@ -181,7 +195,7 @@ static int broker_handle(void *context, const struct reef_request *request,
 	service = &services[request->header.kind];
 	rc = admit(request, service->who);
 	if (rc == 0)
-		rc = service->serve(broker, request, answer, room);
+		rc = serve(broker, service, request, answer, room);
 	/* Whatever it saw or did, and be it the reason of an error, is durable
 	 * before anybody hears of it. */
 	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_ANSWER)

@@ -80,6 +80,15 @@ static void session_add(struct reef_broker *broker,
 	broker->sessions = session;
 }
 
+/* Is somebody else's request still being served on this link? What it asked for
+ * must not be taken for that of another session. */
+static bool is_shared(const struct broker_member *member,
+		      const struct broker_session *session)
+{
+	return member->session && member->session != session &&
+	       member->serving > 1;
+}
+
 /* Its control link is this one from now on. */
 static void bind_link(struct broker_member *member,
 		      struct broker_session *session)
@@ -183,7 +192,7 @@ BROKER_REQUEST(broker_session_open)
 	uint32_t id;
 	int rc;
 
-	if (broker_session_of(request))
+	if (broker_session_of(request) || is_shared(member, NULL))
 		return -EBUSY;
 	rc = session_open(broker, member, &request->body, &session);
 	if (rc)
@@ -232,7 +241,7 @@ BROKER_REQUEST(broker_session_resume)
 		return -REEF_EFENCED;
 	if (session->user != member->user)
 		return -REEF_EAUTH;
-	if (other && other != session)
+	if ((other && other != session) || is_shared(member, session))
 		return -EBUSY;
 	rc = renewal_open(broker, session, member->fabric);
 	if (rc)

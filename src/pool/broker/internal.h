@@ -237,8 +237,8 @@ int broker_table_pool(struct reef_broker *broker);
 void broker_table_reclaim(struct reef_broker *broker);
 /* Let a session look: change its notice word, and send the note. */
 void broker_notice(struct reef_broker *broker, struct broker_session *session);
-/* A space changed (and that was applied): new version, and everybody who opened
- * it looks. */
+/* A space changed, or went (and that was applied): new version, and everybody
+ * who opened it looks. */
 void broker_notice_space(struct reef_broker *broker, uint32_t space);
 uint64_t broker_space_version(struct reef_broker *broker, uint32_t space);
 

@@ -190,16 +190,35 @@ uint64_t broker_space_version(struct reef_broker *broker, uint32_t space)
 	return version ? version->version : broker->version_floor;
 }
 
+/* Its number never comes again, so nobody asks for it. */
+static void forget_version(struct reef_broker *broker, uint32_t space)
+{
+	struct broker_version *version = find_version(broker, space);
+
+	if (version)
+		*version = broker->versions[--broker->versions_count];
+}
+
 void broker_notice_space(struct reef_broker *broker, uint32_t space)
 {
 	struct broker_session *session = broker->sessions;
+	bool gone = !reef_state_space(broker->state, space);
 	uint32_t i;
 
-	set_version(broker, space);
-	for (; session; session = session->next)
-		for (i = 0; i < session->grants_count; i++)
-			if (session->grants[i].space == space)
-				broker_notice(broker, session);
+	if (gone)
+		forget_version(broker, space);
+	else
+		set_version(broker, space);
+	for (; session; session = session->next) {
+		for (i = 0; i < session->grants_count; i++) {
+			if (session->grants[i].space != space)
+				continue;
+			broker_notice(broker, session);
+			if (gone)
+				broker_ungrant(session, space);
+			break;
+		}
+	}
 }
 
 /* --- making --- */

@@ -236,6 +236,68 @@ static void crash_at_any_moment_loses_nothing(void **state)
 	hold_to(run_crash_at, getenv("REEF_SOAK") ? 5000 : 500);
 }
 
+/* --- what another sees --- */
+
+static int binds(struct actor *actor)
+{
+	struct reef_body body = {.name = text_of("seen")};
+	uint32_t space;
+
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "space", &space));
+	actor->world->note[0] = space;
+	body.space = space;
+	/* While the other one looks. */
+	TRY(reef_sleep(5 * MILLISECOND));
+	return actor_ask(actor, REEF_POOL_NAME_BIND, &body, NULL);
+}
+
+/* What it is told of, or that it is told of, is still there after a crash. */
+static int sees(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct reef_body body = {.name = text_of("seen")};
+	int rc;
+
+	TRY(actor_join(actor));
+	while (world->note[0] == 0)
+		TRY(reef_sleep(100000));
+	body.space = (uint32_t)world->note[0];
+	do {
+		/* A refusal tells, too. */
+		rc = actor_call(actor,
+				actor->note[0] ? REEF_POOL_NAME_LOOKUP
+					       : REEF_POOL_NAME_REPLACE,
+				actor->note[0] ? 0 : 1, &body, NULL);
+	} while (rc == -ENOENT);
+	WANT(rc == 0 || rc == -ESTALE);
+	TRY(broker_again(world, true));
+	/* The one who binds must not do so again first. */
+	reef_sim_host_pause(world->actors[0].host);
+	actor_hang_up(actor);
+	TRY(actor_return(actor));
+	rc = actor_call(actor, REEF_POOL_NAME_LOOKUP, 0, &body, NULL);
+	reef_sim_host_resume(world->actors[0].host);
+	WANT(rc != -ENOENT);
+	return rc;
+}
+
+static int run_seen(uint64_t seed, enum reef_broker_mutant mutant)
+{
+	struct world world = {.options = {.mutant = mutant}};
+
+	world_start(&world, seed);
+	world_add(&world, binds);
+	world_add(&world, sees)->note[0] = seed % 2;
+	return world_finish(&world);
+}
+
+static void crash_does_not_take_back_what_others_were_told(void **state)
+{
+	hold_to(run_seen, 40);
+	find(run_seen, REEF_BROKER_MUTANT_EARLY_ANSWER, 40);
+}
+
 /* --- the table --- */
 
 static int dies(struct actor *actor)
@@ -298,6 +360,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(crash_keeps_what_was_answered_once),
 		cmocka_unit_test(crash_at_any_moment_loses_nothing),
+		cmocka_unit_test(
+			crash_does_not_take_back_what_others_were_told),
 		cmocka_unit_test(crash_does_not_take_back_what_was_published),
 	};
 

@@ -94,6 +94,7 @@ struct pool {
 	struct reef_sim *sim;
 	struct reef_key key;
 	uint64_t ttl_ns, node_ttl_ns, extent_size, capacity;
+	uint32_t lose_link_ppm;
 	struct reef_sim_host *host;
 	struct reef_broker *broker; /* NULL: not serving */
 	struct lender lenders[NODES];
@@ -252,7 +253,10 @@ static inline int member_main(struct reef_sim_host *host, void *arg)
 
 static inline void pool_start(struct pool *pool, uint64_t seed)
 {
-	struct reef_sim_options options = {.seed = seed};
+	struct reef_sim_options options = {
+		.seed = seed,
+		.lose_link_ppm = pool->lose_link_ppm,
+	};
 	uint32_t i;
 	char name[16];
 

@@ -404,9 +404,12 @@ int broker_grant(struct reef_broker *broker, struct broker_session *session,
 	/* -EEXIST: it used it already.  -EINVAL: its own scratch space. */
 	if (rc && rc != -EEXIST && rc != -EINVAL)
 		return rc;
-	if (!grant)
+	if (!grant) {
 		grant = &session->grants[session->grants_count++];
-	*grant = (struct broker_grant){space, rights};
+		*grant = (struct broker_grant){space, 0};
+	}
+	/* A token that allows less takes nothing away. */
+	grant->rights |= rights;
 	return 0;
 }
 

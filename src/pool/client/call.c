@@ -581,6 +581,9 @@ static void look_at_failure(struct client_call *call, const struct part *part,
 	case -REEF_EINDOUBT:
 		look_at_doubt(call, part, at);
 		break;
+	case -REEF_EFENCED:
+		client_end(call->reef->client, rc);
+		/* fall through */
 	default:
 		fail_part(call, part, at, rc);
 	}

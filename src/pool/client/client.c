@@ -157,12 +157,16 @@ static int own_text(struct client_job *job, unsigned index,
 	return 0;
 }
 
-int client_ask(struct reef *reef, uint16_t kind, bool mutating,
-	       const struct reef_body *body, struct reef_answer *answer)
+int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
+		    const struct reef_body *body, struct reef_answer *answer)
 {
-	struct client_job *job = client_job_create(ask_job);
+	struct client_job *job;
 	int rc;
 
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	job = client_job_create(ask_job);
 	if (!job)
 		return -ENOMEM;
 	job->kind = kind;
@@ -242,7 +246,8 @@ static bool keeper_is_needed(const void *what)
 	bool is_needed;
 
 	pthread_mutex_lock(&client->lock);
-	is_needed = client->jobs || client->stopping;
+	is_needed = client->jobs || client->stopping ||
+		    (client_over(client) && !client->over_told);
 	pthread_mutex_unlock(&client->lock);
 	return is_needed;
 }
@@ -331,12 +336,18 @@ static int keeper_main(void *arg)
 		rc = client_spawn(client, client_link_main, client);
 	if (!rc)
 		rc = client_spawn(client, client_grace_main, client);
+	if (!rc)
+		rc = client_spawn(client, client_collect_main, client);
 	set_joined(client, rc);
 	while (!rc) {
 		rc = reef_queue_wait_until(client->wake, keeper_is_needed,
 					   client, REEF_FOREVER);
 		if (rc) /* a killed host */
 			client_end(client, rc);
+		if (client_over(client) && !client->over_told) {
+			client->over_told = true;
+			client_wake(&client->changed);
+		}
 		if (client->stopping)
 			break;
 		run_jobs(client, rc);

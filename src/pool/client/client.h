@@ -79,6 +79,17 @@ void reef_client_unref(struct reef_client *client);
  * its own. Costs no message. reef_close closes it. */
 int reef_client_handle(struct reef_client *client, struct reef **out);
 
+/* --- for operators' commands --- */
+
+struct reef_body;
+struct reef_answer;
+/* Ask the broker something (wire/pool.h, rpc.h) as this session; mutating: as
+ * its kind says [m], and then it happens once. The answer (may be NULL) is the
+ * caller's to free.  -REEF_ENOLINK: the broker was away for too long; mutating:
+ * -REEF_EINDOUBT, if it may have heard of it.  Else: what it said. */
+int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
+		    const struct reef_body *body, struct reef_answer *answer);
+
 /* --- for the layers above (sync, index, ...) --- */
 
 /* What a kind of block needs to be recovered. */

@@ -66,6 +66,7 @@ struct client_node { /* [k] */
 struct client_heap {
 	struct reef_heap *heap;
 	uint32_t lost_seen; /* of the space's */
+	uint32_t idle;	    /* times that it was collected since it was used */
 	struct client_heap *next;
 };
 
@@ -79,6 +80,7 @@ struct client_space {
 	uint64_t version;   /* [k] */
 	bool refreshing;    /* [k] */
 	uint64_t refreshed; /* [k] how often */
+	uint64_t collected; /* [k] the last round */
 	uint32_t extents;   /* [l] how many are in the view */
 	/* [l] extents that were lost, in the order of that */
 	uint32_t *lost, lost_count, lost_room;
@@ -148,9 +150,10 @@ struct reef_client {
 	struct reef_sched *sched;
 	struct reef_fiber *fiber; /* the keeper's, in simulation */
 
-	_Atomic int joined;   /* 1: not yet; else what came of it */
-	_Atomic int over;     /* 0, -REEF_EFENCED, or why it ended [k writes] */
-	_Atomic bool present; /* the broker's link is up */
+	_Atomic int joined;	  /* 1: not yet; else what came of it */
+	_Atomic int over;	  /* 0, -REEF_EFENCED, or why it ended */
+	bool over_told;		  /* [k] to its fibers */
+	_Atomic bool present;	  /* the broker's link is up */
 	_Atomic uint64_t version; /* of the view; see handle.c */
 	_Atomic uint32_t phase;	  /* see grace.c */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
@@ -176,8 +179,9 @@ struct reef_client {
 	uint64_t skip_from, skip_to; /* epochs; see take_epochs */
 	bool calling;		     /* a mutating request is under way */
 	bool refreshing;
-	uint64_t numbers; /* given to links and remotes */
-	uint32_t lookers; /* fibers that hold on to spaces or extents */
+	uint64_t numbers;  /* given to links and remotes */
+	uint64_t collects; /* rounds; recover.c */
+	uint32_t lookers;  /* fibers that hold on to spaces or extents */
 	struct client_node *nodes;
 	struct client_retired *retired, **retired_tail;
 	uint32_t fibers;
@@ -213,17 +217,13 @@ void client_job_unref(struct client_job *job); /* NULL is fine */
 /* Start, wait, and return its status; the caller still unrefs it. */
 int client_job_run(struct reef *reef, struct client_job *job);
 
-/* Ask the broker from a handle. answer: may be NULL; the caller frees it. */
-int client_ask(struct reef *reef, uint16_t kind, bool mutating,
-	       const struct reef_body *body, struct reef_answer *answer);
-
 /* --- keeper.c [k] --- */
 
 int client_join(struct reef_client *client);
 int client_renew_main(void *arg);
 int client_link_main(void *arg);
 void client_leave_pool(struct reef_client *client);
-/* Say that the session has ended, for good. */
+/* Say that the session has ended, for good. Thread: any. */
 void client_end(struct reef_client *client, int why);
 /* Ask the broker, again until it answers or patience_ns have passed (0: only if
  * it is there now). */
@@ -401,7 +401,8 @@ int client_call_headers(struct client_call *call);
 /* Put a token's text into a request.  -EACCES: it is none. */
 int client_fill_token(const char *text, struct reef_body *body);
 int client_heap_get(struct reef_space *space);
-void client_heap_put(struct reef_space *space);
+void client_heap_put(struct reef_space *space, bool all);
+int client_collect_main(void *arg); /* [k] */
 int client_space_attach(struct reef *reef, struct client_space *space,
 			struct reef_space **out);
 int client_recover(struct reef_client *client,

@@ -24,6 +24,7 @@
 #define CLOSE_TIMEOUT_NS CLIENT_SECOND
 #define PAUSE_MIN_NS (2 * CLIENT_MILLISECOND)
 #define PAUSE_MAX_NS (500 * CLIENT_MILLISECOND)
+#define TRY_MIN_NS (20 * CLIENT_MILLISECOND)
 #define BUSY_MAX 8 /* times that a busy broker is asked again */
 
 static struct reef_text text_of(const char *string)
@@ -31,22 +32,26 @@ static struct reef_text text_of(const char *string)
 	return (struct reef_text){string, (uint16_t)strlen(string)};
 }
 
+/* Thread: any. The keeper's own fibers hear of it in keeper_main. */
 void client_end(struct reef_client *client, int why)
 {
 	struct reef *reef;
+	bool first;
 
-	if (client_over(client))
-		return;
-	if (why == -REEF_EFENCED)
+	pthread_mutex_lock(&client->lock);
+	first = !client_over(client);
+	if (first) {
+		atomic_store_explicit(&client->over, why, memory_order_release);
+		client_view_bump(client);
+		for (reef = client->handles; reef; reef = reef->next)
+			reef_queue_wake(reef->queue);
+		if (client->wake)
+			reef_queue_wake(client->wake);
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (first && why == -REEF_EFENCED)
 		reef_log(REEF_LOG_WARNING, "client", "session %08x has ended",
 			 client->session);
-	pthread_mutex_lock(&client->lock);
-	atomic_store_explicit(&client->over, why, memory_order_release);
-	client_view_bump(client);
-	for (reef = client->handles; reef; reef = reef->next)
-		reef_queue_wake(reef->queue);
-	pthread_mutex_unlock(&client->lock);
-	client_wake(&client->changed);
 }
 
 /* --- the link --- */
@@ -184,7 +189,8 @@ static int admitted(struct reef_client *client,
 	return rc;
 }
 
-static int reopen(struct reef_client *client, struct client_space *space)
+static int reopen(struct reef_client *client, struct client_space *space,
+		  uint64_t timeout_ns)
 {
 	struct reef_body body = {0};
 	int rc = 0;
@@ -196,7 +202,7 @@ static int reopen(struct reef_client *client, struct client_space *space)
 	if (!rc)
 		rc = reef_rpc_call(client->peer, REEF_POOL_SPACE_OPEN,
 				   client->sequence + 1, &body, NULL,
-				   CALL_TIMEOUT_NS);
+				   timeout_ns);
 	explicit_bzero(body.secret, sizeof(body.secret));
 	/* The refresh that follows finds out, and says so. */
 	return rc == -ENOENT || rc == -EACCES ? 0 : rc;
@@ -204,7 +210,7 @@ static int reopen(struct reef_client *client, struct client_space *space)
 
 /* What a session may reach is of one start of the broker: another has to be
  * told, before anybody asks it for anything. */
-static int reopen_spaces(struct reef_client *client)
+static int reopen_spaces(struct reef_client *client, uint64_t timeout_ns)
 {
 	struct client_space *space;
 	int rc = 0;
@@ -214,7 +220,7 @@ static int reopen_spaces(struct reef_client *client)
 	client->lookers++;
 	for (space = client->spaces; space && !rc; space = space->next)
 		if (!space->gone)
-			rc = reopen(client, space);
+			rc = reopen(client, space, timeout_ns);
 	client->lookers--;
 	if (!rc)
 		client->granted_epoch = client->broker_epoch;
@@ -252,7 +258,7 @@ static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 		reef_answer_free(&answer);
 	}
 	if (!rc)
-		rc = reopen_spaces(client);
+		rc = reopen_spaces(client, timeout_ns);
 	if (!rc && !client->peer->link)
 		rc = -REEF_ENOLINK;
 	if (rc) {
@@ -291,6 +297,14 @@ int client_join(struct reef_client *client)
 	}
 }
 
+/* For a step of coming back: several tries within a lease. */
+static uint64_t patience_ns(const struct reef_client *client)
+{
+	uint64_t quarter_ns = client->ttl_ns / 4;
+
+	return quarter_ns > TRY_MIN_NS ? quarter_ns : TRY_MIN_NS;
+}
+
 /* Come back whenever the link is lost. */
 int client_link_main(void *arg)
 {
@@ -305,7 +319,7 @@ int client_link_main(void *arg)
 		} else {
 			if (client->peer)
 				drop_link(client);
-			rc = enter_pool(client, CALL_TIMEOUT_NS);
+			rc = enter_pool(client, patience_ns(client));
 			if (rc == -REEF_EFENCED)
 				client_end(client, rc);
 			if (!rc) {
@@ -315,7 +329,8 @@ int client_link_main(void *arg)
 			if (rc == -REEF_EHOSTDEAD)
 				break;
 			rc = client_wait(&client->changed, pause_ns);
-			if (pause_ns < PAUSE_MAX_NS)
+			if (pause_ns < PAUSE_MAX_NS &&
+			    pause_ns < client->ttl_ns / 16)
 				pause_ns *= 2;
 		}
 		if (rc)
@@ -483,49 +498,86 @@ static void take_epochs(struct reef_client *client,
 	atomic_store(&client->safe_epoch, safe);
 }
 
-static int renew(struct reef_client *client)
-{
-	uint64_t word =
-		reef_renewal_word(++client->counter, oldest_epoch(client));
+/* The batch of a renewal; it may be under way for longer than one waits. */
+struct renewal {
+	uint64_t word;
 	struct reef_table_header header;
 	struct reef_table_slot slot;
-	struct reef_op ops[] = {
-		{
-			.kind = REEF_WRITE,
-			.remote = client->renewal,
-			.local = &word,
-			.length = 8,
-		},
-		{
-			.kind = REEF_READ,
-			.remote = client->table,
-			.local = &header,
-			.length = sizeof(header),
-		},
-		{
-			.kind = REEF_READ,
-			.remote = client->table,
-			.offset = reef_table_offset(client->session),
-			.local = &slot,
-			.length = sizeof(slot),
-		},
+	struct reef_op ops[3];
+	struct reef_batch batch;
+};
+
+static void fill_renewal(struct reef_client *client, struct renewal *renewal)
+{
+	renewal->word =
+		reef_renewal_word(++client->counter, oldest_epoch(client));
+	renewal->ops[0] = (struct reef_op){
+		.kind = REEF_WRITE,
+		.remote = client->renewal,
+		.local = &renewal->word,
+		.length = 8,
 	};
-	struct reef_batch batch = {
+	renewal->ops[1] = (struct reef_op){
+		.kind = REEF_READ,
+		.remote = client->table,
+		.local = &renewal->header,
+		.length = sizeof(renewal->header),
+	};
+	renewal->ops[2] = (struct reef_op){
+		.kind = REEF_READ,
+		.remote = client->table,
+		.offset = reef_table_offset(client->session),
+		.local = &renewal->slot,
+		.length = sizeof(renewal->slot),
+	};
+	renewal->batch = (struct reef_batch){
 		.link = client->peer->link,
-		.ops = ops,
+		.ops = renewal->ops,
 		.count = 3,
 	};
+}
+
+static bool batch_is_done(const void *what)
+{
+	return ((const struct reef_batch *)what)->done;
+}
+
+/* A broker that does not answer in time may be another by now: a new link
+ * shows, and sooner than silence would. */
+static int run_renewal(struct reef_client *client, struct renewal *renewal)
+{
+	struct reef_queue *queue =
+		reef_port_queue_of(client->port, renewal->batch.link);
+	struct reef_peer *peer = client->peer;
 	int rc;
 
-	rc = reef_run(reef_port_queue_of(client->port, batch.link), &batch);
+	rc = reef_post(queue, &renewal->batch);
+	if (rc < 0)
+		return rc;
+	rc = reef_queue_wait_until(queue, batch_is_done, &renewal->batch,
+				   client->ttl_ns / 4);
+	if (rc == -ETIMEDOUT && peer == client->peer)
+		drop_link(client);
+	if (!renewal->batch.done)
+		reef_wait(queue, &renewal->batch);
+	return rc ? rc : renewal->batch.status;
+}
+
+static int renew(struct reef_client *client)
+{
+	struct renewal renewal;
+	int rc;
+
+	fill_renewal(client, &renewal);
+	rc = run_renewal(client, &renewal);
 	if (rc)
 		return rc;
-	if (header.magic != REEF_TABLE_MAGIC)
+	if (renewal.header.magic != REEF_TABLE_MAGIC)
 		return -REEF_EPROTO;
-	if (header.broker_epoch < client->broker_epoch)
+	if (renewal.header.broker_epoch < client->broker_epoch)
 		return -ESTALE;
-	take_epochs(client, &header);
-	look_at_slot(client, &slot);
+	take_epochs(client, &renewal.header);
+	look_at_slot(client, &renewal.slot);
 	return 0;
 }
 

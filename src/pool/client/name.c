@@ -29,7 +29,7 @@ static int ask(struct reef_space *space, uint16_t kind, bool mutating,
 	       struct reef_body *body, struct reef_answer *answer)
 {
 	body->space = space->space->id;
-	return client_ask(space->reef, kind, mutating, body, answer);
+	return reef_client_ask(space->reef, kind, mutating, body, answer);
 }
 
 int reef_name_bind(struct reef_space *space, const char *name, uint64_t value,

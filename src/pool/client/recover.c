@@ -158,22 +158,29 @@ static struct client_space *find_soon(struct reef_client *client, uint32_t id)
 	return space;
 }
 
+/* In the keeper's own handle; takes the reference over. */
+static int attach(struct reef_client *client, struct client_space *known,
+		  struct reef_space **out)
+{
+	int rc = 0;
+
+	if (!client->inner)
+		rc = client_handle_open(client, client->sched, &client->inner);
+	if (!rc)
+		return client_space_attach(client->inner, known, out);
+	pthread_mutex_lock(&client->lock);
+	known->refs--;
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
 static int recover(struct reef_client *client, struct client_space *known,
 		   uint32_t session)
 {
 	struct recovery recovery = {.session = session};
 	int rc;
 
-	if (!client->inner) {
-		rc = client_handle_open(client, client->sched, &client->inner);
-		if (rc) {
-			pthread_mutex_lock(&client->lock);
-			known->refs--;
-			pthread_mutex_unlock(&client->lock);
-			return rc;
-		}
-	}
-	rc = client_space_attach(client->inner, known, &recovery.space);
+	rc = attach(client, known, &recovery.space);
 	if (rc)
 		return rc;
 	/* It may have grown the space without our knowledge. */
@@ -219,4 +226,66 @@ int client_recover(struct reef_client *client,
 			 "recovery of session %08x in space %u: %s", session,
 			 request->body.space, reef_error_text(rc));
 	return rc;
+}
+
+/* --- heaps that nobody has --- */
+
+/* Chunks in them that have become empty, because others freed what was there
+ * or because limbo is over, go back to the space. That takes a few rounds. */
+#define COLLECTS_MAX 16
+
+/* The next space that has one to look at; takes a reference. */
+static struct client_space *find_idle(struct reef_client *client)
+{
+	struct client_space *space;
+
+	pthread_mutex_lock(&client->lock);
+	for (space = client->spaces; space; space = space->next)
+		if (!space->gone && space->heaps &&
+		    space->heaps->idle < COLLECTS_MAX &&
+		    space->collected != client->collects)
+			break;
+	if (space) {
+		space->refs++;
+		space->collected = client->collects;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return space;
+}
+
+static void collect(struct reef_client *client)
+{
+	struct client_space *known;
+	struct reef_space *space;
+
+	client->collects++;
+	while (!client->stopping && (known = find_idle(client))) {
+		if (attach(client, known, &space))
+			return;
+		/* The first in the list; it goes to the end of it. */
+		if (!client_heap_get(space)) {
+			space->heap->idle++;
+			client_heap_put(space, true);
+		}
+		reef_space_close(space);
+	}
+}
+
+int client_collect_main(void *arg)
+{
+	struct reef_client *client = arg;
+	uint64_t next_ns = reef_now_ns() + client->ttl_ns, now_ns;
+	int rc = 0;
+
+	while (!rc && !client->stopping && !client_over(client)) {
+		now_ns = reef_now_ns();
+		if (now_ns < next_ns) {
+			rc = client_wait(&client->changed, next_ns - now_ns);
+			continue;
+		}
+		collect(client);
+		next_ns = reef_now_ns() + client->ttl_ns / 2;
+	}
+	client_fiber_end(client);
+	return 0;
 }

@@ -153,7 +153,9 @@ void reef_space_close(struct reef_space *space)
 	if (!space || client_is_forked(space->reef))
 		return;
 	client = space->reef->client;
-	client_heap_put(space);
+	if (space->heap)
+		space->heap->idle = 0;
+	client_heap_put(space, false);
 	for (at = &space->reef->spaces; *at != space; at = &(*at)->next)
 		;
 	*at = space->next;
@@ -235,7 +237,8 @@ int reef_space_list(struct reef *reef,
 		return rc;
 	do {
 		before = body.node;
-		rc = client_ask(reef, REEF_POOL_LIST, false, &body, &answer);
+		rc = reef_client_ask(reef, REEF_POOL_LIST, false, &body,
+				     &answer);
 		if (rc)
 			return rc;
 		in = (struct reef_cursor_in){
@@ -407,22 +410,54 @@ int client_heap_get(struct reef_space *space)
 	return 0;
 }
 
-void client_heap_put(struct reef_space *space)
+void client_heap_put(struct reef_space *space, bool all)
 {
-	struct client_heap *heap = space->heap;
+	struct client_heap *heap = space->heap, **at;
 	struct reef_client *client = space->reef->client;
 
 	if (!heap)
 		return;
 	if (!client_over(client)) {
 		reef_heap_flush(heap->heap);
-		reef_heap_collect(heap->heap, false);
+		reef_heap_collect(heap->heap, all);
 	}
 	space->heap = NULL;
+	heap->next = NULL;
 	pthread_mutex_lock(&client->lock);
-	heap->next = space->space->heaps;
-	space->space->heaps = heap;
+	for (at = &space->space->heaps; *at; at = &(*at)->next)
+		;
+	*at = heap;
 	pthread_mutex_unlock(&client->lock);
+}
+
+static uint32_t idle_heaps(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	const struct client_heap *heap;
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&client->lock);
+	for (heap = space->space->heaps; heap; heap = heap->next)
+		count++;
+	pthread_mutex_unlock(&client->lock);
+	return count;
+}
+
+/* This handle's heap is full, and there is no more to be had: perhaps there is
+ * room in one of those that nobody has, such as what was recovered. */
+static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
+			   uint64_t size, uint64_t *address, int rc)
+{
+	uint32_t left = idle_heaps(space);
+
+	while (left-- && (rc == -ENOSPC || rc == -EDQUOT)) {
+		client_heap_put(space, true);
+		rc = client_heap_get(space);
+		if (!rc)
+			rc = reef_heap_alloc(space->heap->heap, kind, size,
+					     address);
+	}
+	return rc;
 }
 
 /* --- blocks --- */
@@ -456,6 +491,8 @@ int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 	if (unlikely(!size))
 		return -EINVAL;
 	rc = reef_heap_alloc(space->heap->heap, kind, size, address);
+	if (unlikely(rc == -ENOSPC || rc == -EDQUOT))
+		rc = alloc_elsewhere(space, kind, size, address, rc);
 	if (!rc)
 		space->reef->pending = true;
 	return rc;

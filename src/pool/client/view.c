@@ -184,9 +184,24 @@ static int node_row(struct reef_client *client, const struct reef_row *row)
 
 /* --- rows --- */
 
+/* Right after its start a broker may not have heard from a node yet, and tell
+ * no keys: what is known stays good. */
+static bool has_keys(const struct reef_row *row)
+{
+	uint64_t any = 0;
+	uint32_t i;
+
+	for (i = 0; i < REEF_DOORS_MAX; i++)
+		any |= row->keys[i];
+	return any != 0;
+}
+
 static bool is_changed(const struct client_extent *extent,
 		       const struct reef_row *row)
 {
+	if (!has_keys(row) && extent->epoch == row->era &&
+	    extent->node == row->node)
+		return false;
 	return extent->epoch != row->era || extent->node != row->node ||
 	       extent->state != row->state ||
 	       memcmp(extent->keys, row->keys, sizeof(extent->keys)) != 0;
@@ -479,6 +494,13 @@ static int space_opened(struct reef_client *client, struct client_job *job)
 	space->refs++;
 	/* The grants are the session's: what one handle may, all may. */
 	if (space->rights != (space->rights | body->rights)) {
+		/* The token that allows more is the one to show again. */
+		if (fresh && (space->rights & body->rights) == space->rights) {
+			char *token = space->token;
+
+			space->token = fresh->token;
+			fresh->token = token;
+		}
 		space->rights |= body->rights;
 		client_view_bump(client);
 	}

@@ -9,6 +9,7 @@
 #ifndef REEF_TESTS_HEAP_SIM_H
 #define REEF_TESTS_HEAP_SIM_H
 
+#include "fabric/hook/count.h"
 #include "pool/client/heap.h"
 #include "sim_world.h"
 
@@ -43,6 +44,7 @@ struct heap_client {
 	struct reef_remote *remote;
 	bool connecting;
 	struct reef_heap *heap;
+	struct reef_count *count; /* of its operations; or NULL */
 	struct actor actors[ACTORS_MAX];
 	bool killed, fenced, ended;
 };
@@ -388,6 +390,8 @@ static inline int heap_client_open(struct heap_client *client,
 		if (reef_sleep(1000))
 			return -REEF_EHOSTDEAD;
 	rc = reef_fabric_open("sim", &options, &client->fabric);
+	if (!rc && client->count)
+		rc = reef_count_push(client->fabric, client->count);
 	if (!rc)
 		rc = reef_queue_open(client->fabric, NULL, &client->queue);
 	if (!rc)

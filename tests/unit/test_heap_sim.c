@@ -259,8 +259,9 @@ static int free_entry(struct heap_client *client, struct entry *entry)
 	return rc;
 }
 
-/* Take a block off the board; what was written in it must be there. */
-static int do_take(struct heap_client *client)
+/* Take a block off the board; what was written in it must be there. Its owner
+ * may die and be recovered meanwhile, so this is done inside. */
+static int take(struct heap_client *client)
 {
 	struct book *book = book_of(client);
 	uint32_t slot =
@@ -300,6 +301,16 @@ static int do_take(struct heap_client *client)
 	if (rc || entry->state != ENTRY_LIVE || entry->race_open)
 		return rc;
 	return free_entry(client, entry);
+}
+
+static int do_take(struct heap_client *client, struct actor *actor)
+{
+	int rc;
+
+	enter(actor);
+	rc = take(client);
+	leave(actor);
+	return rc;
 }
 
 /* Be inside for a while, with a block in sight. */
@@ -412,7 +423,7 @@ static int do_something(struct heap_client *client, struct actor *actor)
 	case 0 ... 5:
 		return do_alloc(client);
 	case 6 ... 9:
-		return do_take(client);
+		return do_take(client, actor);
 	case 10 ... 11:
 		return do_peek(client, actor);
 	case 12:

@@ -59,6 +59,7 @@ static void take_table(struct extent *extent, const uint64_t *words)
 		extent->checked = true;
 	else
 		extent->wrong = words[0] != 0;
+	extent->known = true;
 	words += HEAP_TABLE_AT / 8;
 	for (uint32_t i = 0; i < extent->shape.chunks; i++) {
 		struct chunk *chunk = &extent->chunks[i];
@@ -197,7 +198,7 @@ static bool stretch_find(struct extent *extent, uint32_t start, uint32_t units,
 
 static bool can_claim(const struct extent *extent)
 {
-	return !extent->dead && !extent->wrong;
+	return extent->known && !extent->dead && !extent->wrong;
 }
 
 /* Beside what we have. */
@@ -389,18 +390,17 @@ static int claim_some(struct reef_heap *heap, struct extent *extent,
 {
 	struct reef_access accesses[HEAP_BATCH];
 	struct claim *claims = malloc(CLAIM_BATCH * sizeof(*claims));
+	const uint64_t header[] = {HEAP_EXTENT_WORD,
+				   extent->shape.units * REEF_UNIT_SIZE};
 	uint32_t count = 0, claims_count = 0;
 	int rc = 0, one;
 
 	if (!claims)
 		return -ENOMEM;
-	if (!extent->checked) {
-		accesses[count++] = heap_cas(heap_address(extent->number, 0), 0,
-					     HEAP_EXTENT_WORD);
-		accesses[count++] =
-			heap_cas(heap_address(extent->number, 8), 0,
-				 extent->shape.units * REEF_UNIT_SIZE);
-	}
+	/* Nobody has said yet whose format this is; all say the same. */
+	if (!extent->checked)
+		accesses[count++] = heap_write(heap_address(extent->number, 0),
+					       header, sizeof(header));
 	for (uint32_t i = first; i <= last && claims_count < CLAIM_BATCH; i++) {
 		if (extent->chunks[i].mine ||
 		    !heap_chunk_is_free(extent->chunks[i].word))
@@ -415,11 +415,7 @@ static int claim_some(struct reef_heap *heap, struct extent *extent,
 		if (one && one != -REEF_ENOTDONE)
 			rc = rc ? rc : one;
 	}
-	if (claims_count && !extent->checked && accesses[0].status == 0) {
-		extent->wrong = accesses[0].result != 0 &&
-				accesses[0].result != HEAP_EXTENT_WORD;
-		extent->checked = !extent->wrong;
-	}
+	extent->checked |= claims_count && accesses[0].status == 0;
 	free(claims);
 	if (!rc && claims_count == CLAIM_BATCH)
 		rc = 1;
@@ -453,8 +449,9 @@ static int grow(struct reef_heap *heap, uint32_t units)
 	/* With its tables, which are at most a chunk. */
 	uint64_t need = (units + HEAP_UNITS_PER_CHUNK) * REEF_UNIT_SIZE;
 	uint64_t ask = units <= GROW_USUAL ? 0 : need, size;
-	uint32_t number;
 	struct heap_shape shape;
+	struct extent *extent;
+	uint32_t number;
 	int rc;
 
 	need = (need + REEF_CHUNK_SIZE - 1) & ~(REEF_CHUNK_SIZE - 1);
@@ -465,8 +462,10 @@ static int grow(struct reef_heap *heap, uint32_t units)
 					     &number, &size);
 		if (rc)
 			return rc;
-		if (!heap_extent_add(heap, number, size))
+		extent = heap_extent_add(heap, number, size);
+		if (!extent)
 			return -ENOMEM;
+		extent->known = true;
 		shape = heap_shape_of(size);
 		if (shape.units - shape.first >= units)
 			return 0;

@@ -66,14 +66,10 @@ void heap_classes_init(struct heap_classes *classes)
 	}
 }
 
-uint32_t heap_class_of(const struct heap_classes *classes, uint64_t size)
+uint32_t heap_class_of_big(const struct heap_classes *classes, uint64_t size)
 {
 	uint32_t class = classes->small[1024];
 
-	if (size <= 32)
-		return 0;
-	if (size <= UINT64_C(64) << 10)
-		return classes->small[(size + 63) / 64];
 	if (size > classes->largest)
 		return HEAP_CLASS_LARGE;
 	while (classes->all[class].block_size < size)

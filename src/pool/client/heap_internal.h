@@ -99,6 +99,7 @@ struct extent {
 	uint32_t mine; /* chunks */
 	bool dead;     /* forgotten while somebody was inside */
 	bool checked;  /* its header is there and right */
+	bool known;    /* its words were read, or it is new */
 	bool wrong;    /* it is not: nothing is claimed here */
 	struct chunk *chunks;
 	/* By unit; NULL until we own something here. */

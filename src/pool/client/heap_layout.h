@@ -221,7 +221,16 @@ struct heap_classes {
 /* The classes of HEAP_FORMAT: the same for everyone. */
 void heap_classes_init(struct heap_classes *classes);
 
+/* For those over 64 KiB. */
+uint32_t heap_class_of_big(const struct heap_classes *classes, uint64_t size);
+
 /* For `size` bytes with the header; HEAP_CLASS_LARGE: over the largest. */
-uint32_t heap_class_of(const struct heap_classes *classes, uint64_t size);
+static inline uint32_t heap_class_of(const struct heap_classes *classes,
+				     uint64_t size)
+{
+	if (__builtin_expect(size > UINT64_C(64) << 10, 0))
+		return heap_class_of_big(classes, size);
+	return size <= 32 ? 0 : classes->small[(size + 63) / 64];
+}
 
 #endif

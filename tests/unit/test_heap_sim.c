@@ -396,9 +396,13 @@ static int do_recover(struct heap_client *client, uint32_t number)
 		for (uint32_t i = 0; i < book->count; i++) {
 			struct entry *entry = &book->entries[i];
 
-			if (entry->owner == number &&
-			    entry->state == ENTRY_LIVE && !entry->kept)
-				snapshot(book, entry);
+			if (entry->owner != number ||
+			    entry->state != ENTRY_LIVE || entry->kept)
+				continue;
+			/* One that nobody knows of need not wait. */
+			snapshot(book, entry);
+			if (!entry->published)
+				entry->state = ENTRY_FREEING;
 		}
 	rc = reef_heap_recover(client->heap, SESSION(number), NULL, NULL);
 	book->recovers += rc == 0;

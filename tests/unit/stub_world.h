@@ -86,17 +86,17 @@ struct stub {
 	uint64_t capacity;
 	struct stub_life *life; /* the last one */
 	/* What the test wants of it. */
-	bool leave;	     /* no link to the broker */
-	uint32_t rests;	     /* none either, for so many turns */
-	bool mute;	     /* a link, but no pulse */
-	bool hidden;	     /* never begins */
-	bool stays_unready;  /* never says READY */
-	int refuses_create;  /* with this */
-	int refuses_pull;    /* with this */
-	bool forgets;	     /* tells of no extents */
-	uint64_t wants_back; /* in its pulse */
-	bool killed;	     /* at any time */
-	int refused;	     /* what REGISTER said last */
+	bool leave;	    /* no link to the broker */
+	uint32_t rests;	    /* none either, for so many turns */
+	bool mute;	    /* a link, but no pulse */
+	bool hidden;	    /* never begins */
+	bool stays_unready; /* never says READY */
+	int refuses_create; /* with this */
+	int refuses_pull;   /* with this */
+	bool forgets;	    /* tells of no extents */
+	uint64_t limit;	    /* what is over it, it wants back; 0: none */
+	bool killed;	    /* at any time */
+	int refused;	    /* what REGISTER said last */
 };
 
 struct pool {
@@ -395,6 +395,17 @@ static inline int stub_tell(struct stub_life *life, struct reef_peer *peer)
 	return rc;
 }
 
+static inline uint64_t stub_over(const struct stub_life *life)
+{
+	uint64_t lent = 0;
+
+	for (uint32_t i = 0; i < life->count; i++)
+		lent += life->extents[i].size;
+	return life->stub->limit && lent > life->stub->limit
+		       ? lent - life->stub->limit
+		       : 0;
+}
+
 /* Until the link is lost. */
 static inline int stub_stay(struct stub_life *life, struct reef_peer *peer)
 {
@@ -404,7 +415,7 @@ static inline int stub_stay(struct stub_life *life, struct reef_peer *peer)
 
 	while (rc == 0 && peer->link && !stub->pool->over && !stub->leave &&
 	       !stub->rests) {
-		body.generation = stub->wants_back;
+		body.generation = stub_over(life);
 		if (!stub->mute)
 			rc = reef_rpc_call(peer, REEF_POOL_NODE_PULSE, 0, &body,
 					   NULL, NODE_TTL / 4);

@@ -96,6 +96,7 @@ struct broker_node {
 	uint64_t heard_ns;
 	uint64_t machine_free, wanted; /* as it said last */
 	uint32_t links;
+	uint64_t reclaiming;  /* bytes on their way back: reclaim.c */
 	uint32_t fences_told; /* slots of sessions, since REGISTER */
 	bool dropping;	      /* a fiber has its drops: drop.c */
 	/* move.c */

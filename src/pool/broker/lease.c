@@ -223,9 +223,10 @@ static int settle(struct reef_broker *broker, uint32_t id)
 {
 	int rc;
 
-	rc = recover_spaces(broker, id);
+	/* What is its own goes at once: the others may wait for long. */
+	rc = drop_spaces(broker, id);
 	if (rc == 0)
-		rc = drop_spaces(broker, id);
+		rc = recover_spaces(broker, id);
 	if (rc == 0)
 		rc = advance(broker, id, REEF_SESSION_RECOVERED);
 	if (rc == 0)

@@ -23,6 +23,10 @@ bool broker_node_is_ready(const struct broker_node *node);
 int broker_node_call_early(struct reef_broker *broker, uint32_t node,
 			   uint16_t kind, const struct reef_body *body,
 			   struct reef_answer *answer);
+/* Fence sessions at one node, all at once, each tried once. */
+#define BROKER_FENCES_MAX 32
+int broker_node_fence(struct reef_broker *broker, uint32_t node,
+		      const uint32_t *sessions, uint32_t count);
 /* Add one that the state has; it is away, and counts as just heard. NULL: no
  * memory. */
 struct broker_node *broker_node_add(struct reef_broker *broker,

@@ -183,6 +183,43 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 	return rc;
 }
 
+static int fence_once(void *arg)
+{
+	struct fence *fence = arg;
+	struct reef_body body = {.session = fence->session};
+
+	return broker_node_call_early(fence->broker, fence->node,
+				      REEF_POOL_FENCE, &body, NULL);
+}
+
+int broker_node_fence(struct reef_broker *broker, uint32_t node,
+		      const uint32_t *sessions, uint32_t count)
+{
+	struct fence fences[BROKER_FENCES_MAX] = {0};
+	int rc = 0, one;
+	uint32_t i;
+
+	reef_assert(count <= BROKER_FENCES_MAX);
+	for (i = 0; i < count; i++) {
+		fences[i] = (struct fence){
+			.broker = broker,
+			.node = node,
+			.session = sessions[i],
+		};
+		if (reef_fiber_spawn(broker->sched, fence_once, &fences[i],
+				     &fences[i].fiber))
+			fences[i].fiber = NULL;
+	}
+	for (i = 0; i < count; i++) {
+		if (fences[i].fiber)
+			reef_fiber_join(fences[i].fiber, &one);
+		else
+			one = fence_once(&fences[i]);
+		rc = rc ? rc : one;
+	}
+	return rc;
+}
+
 /* --- the nodes that are not DEAD --- */
 
 struct broker_node *broker_node_add(struct reef_broker *broker,

@@ -24,15 +24,31 @@ static bool is_revocable(const struct reef_broker *broker,
 	       extent->state == REEF_EXTENT_LIVE;
 }
 
+/* It is not under way any more, or by its drop. */
+static void account(struct reef_broker *broker, uint32_t id, uint64_t size)
+{
+	struct broker_node *node = broker_node_find(broker, id);
+
+	/* It may have died meanwhile, and begun to count anew. */
+	if (node)
+		node->reclaiming -=
+			size < node->reclaiming ? size : node->reclaiming;
+}
+
 /* (2), in a fiber of its own. */
 static void revoke(struct reef_broker *broker, uint32_t number)
 {
 	uint64_t wait_ns = reef_state_setting(broker->state,
 					      REEF_SETTING_REVOKE_NOTICE_NS);
 	uint64_t until_ns = reef_now_ns() + wait_ns, now_ns;
-	const struct reef_state_extent *extent;
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
 	struct broker_extent *told;
+	struct reef_state_extent was;
 
+	if (!extent)
+		return;
+	was = *extent;
 	while ((now_ns = reef_now_ns()) < until_ns)
 		if (broker_sleep(broker, until_ns - now_ns))
 			return;
@@ -41,32 +57,18 @@ static void revoke(struct reef_broker *broker, uint32_t number)
 		told->revoking = false;
 	extent = reef_state_extent(broker->state, number);
 	/* A move began meanwhile: its node loses it that way. */
-	if (extent && extent->state == REEF_EXTENT_LIVE)
+	if (extent && extent->node == was.node &&
+	    extent->state == REEF_EXTENT_LIVE)
 		broker_extent_lose(broker, number, "taken back by its node");
-}
-
-static uint64_t under_way(struct reef_broker *broker, uint32_t node)
-{
-	const struct reef_state_extent *extent;
-	uint64_t bytes = broker_drop_bytes(broker, node);
-	uint32_t i;
-
-	for (i = 0; i < broker->extents_count; i++) {
-		if (broker->extents[i].node != node ||
-		    !broker->extents[i].revoking)
-			continue;
-		extent = reef_state_extent(broker->state,
-					   broker->extents[i].number);
-		bytes += extent ? extent->size : 0;
-	}
-	return bytes;
+	account(broker, was.node, was.size);
 }
 
 uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 			uint64_t bytes)
 {
 	const struct reef_state_extent *extents;
-	uint64_t found = under_way(broker, node);
+	struct broker_node *live = broker_node_find(broker, node);
+	uint64_t found = live->reclaiming + broker_drop_bytes(broker, node);
 	struct broker_extent *told;
 	size_t i;
 
@@ -80,6 +82,7 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 		    broker_spawn(broker, revoke, extents[i].number))
 			continue;
 		told->revoking = true;
+		live->reclaiming += extents[i].size;
 		found += extents[i].size;
 		broker_event(broker,
 			     "extent %u of space %u goes back to node "

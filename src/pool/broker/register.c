@@ -327,7 +327,7 @@ static int fence_rest(struct reef_broker *broker,
 		      const struct reef_request *request, uint32_t id)
 {
 	const struct reef_state_session *sessions;
-	struct reef_body body = {0};
+	uint32_t ended[BROKER_FENCES_MAX], n;
 	struct broker_node *node;
 	size_t count;
 	int rc;
@@ -336,11 +336,12 @@ static int fence_rest(struct reef_broker *broker,
 		sessions = reef_state_sessions(broker->state, &count);
 		if (node->fences_told >= count)
 			return 0;
-		body.session = fence_of(&sessions[node->fences_told++]);
-		if (!body.session)
-			continue;
-		rc = broker_node_call_early(broker, id, REEF_POOL_FENCE, &body,
-					    NULL);
+		for (n = 0; n < BROKER_FENCES_MAX && node->fences_told < count;
+		     node->fences_told++) {
+			ended[n] = fence_of(&sessions[node->fences_told]);
+			n += ended[n] != 0;
+		}
+		rc = broker_node_fence(broker, id, ended, n);
 		if (rc)
 			return rc;
 	}

@@ -289,7 +289,9 @@ void own_address(const struct host *host, char address[ADDRESS_SIZE])
 			 world->directory, host->part->index);
 	else
 		snprintf(address, ADDRESS_SIZE, "%s:%s:0", world->kind,
-			 world->netns[0] ? "10.99.0.1" : "127.0.0.1");
+			 !world->netns[0]		    ? "127.0.0.1"
+			 : host->part->index == world->node ? "10.99.0.1"
+							    : "10.99.0.2");
 }
 
 int node_main(struct host *host, void *arg)

@@ -133,7 +133,7 @@ static const struct service {
 	[REEF_POOL_NAME_LOOKUP] = {SESSION, broker_name_lookup},
 	[REEF_POOL_NAME_LIST] = {SESSION, broker_name_list},
 	[REEF_POOL_STATUS] = {OWNER, broker_status},
-	[REEF_POOL_LIST] = {SESSION, broker_list},
+	[REEF_POOL_LIST] = {STRANGER, broker_list},
 	[REEF_POOL_USER_ADD] = {OWNER, broker_user_add},
 	[REEF_POOL_USER_REMOVE] = {OWNER, broker_user_remove},
 	[REEF_POOL_NODE_DRAIN] = {OWNER, broker_node_drain},

@@ -508,6 +508,8 @@ static void cast_epochs(struct world *world)
 {
 	world_add(world, holds_on);
 	world_add(world, watches_epochs);
+	/* So that it is EXPIRED for a while. */
+	world_add(world, node_script)->delay_ns = TTL / 2;
 }
 
 static void lease_memory_waits_for_who_announced_less(void **state)

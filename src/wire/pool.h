@@ -42,7 +42,7 @@ enum reef_pool_kind {
 				     * its renewal word, version: key of the
 				     * table, pool, epoch: pool epoch, size:
 				     * extent size */
-	REEF_POOL_SESSION_RESUME,   /* session, secret -> as OPEN */
+	REEF_POOL_SESSION_RESUME,   /* session, secret, name, pid -> as OPEN */
 	REEF_POOL_SESSION_CLOSE,    /* - -> - */
 	REEF_POOL_SPACE_OPEN,	 /* [m] name, flags, kind, keeping, size: quota,
 				  * token: space, rights, era, secret (rights 0:

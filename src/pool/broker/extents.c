@@ -85,10 +85,11 @@ int broker_extent_set(struct reef_broker *broker, uint32_t number,
 void broker_extent_forget(struct reef_broker *broker, uint32_t number)
 {
 	struct broker_extent *told = broker_extent_find(broker, number);
-	struct broker_extent *end = broker->extents + broker->extents_count;
+	struct broker_extent *end;
 
 	if (!told)
 		return;
+	end = broker->extents + broker->extents_count;
 	memmove(told, told + 1, (size_t)(end - told - 1) * sizeof(*told));
 	broker->extents_count--;
 }
@@ -222,16 +223,17 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
-	struct reef_body body = {
-		.extent = number,
-		.space = extent->space,
-		.era = extent->epoch,
-		.size = extent->size,
-	};
-	uint32_t node = extent->node;
+	struct reef_body body = {.extent = number};
 	struct reef_answer answer = {0};
+	uint32_t node;
 	int rc;
 
+	if (!extent)
+		return -ENOENT;
+	node = extent->node;
+	body.space = extent->space;
+	body.era = extent->epoch;
+	body.size = extent->size;
 	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_CREATE,
 				    &body, &answer);
 	if (rc)

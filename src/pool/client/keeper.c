@@ -241,10 +241,9 @@ static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 		body.session = client->session;
 		memcpy(body.secret, client->session_key.bytes,
 		       sizeof(body.secret));
-	} else {
-		body.name = text_of(client->name);
-		body.pid = (uint32_t)getpid();
 	}
+	body.name = text_of(client->name);
+	body.pid = (uint32_t)getpid();
 	rc = reef_rpc_call(client->peer,
 			   resume ? REEF_POOL_SESSION_RESUME
 				  : REEF_POOL_SESSION_OPEN,

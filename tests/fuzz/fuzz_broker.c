@@ -1,0 +1,259 @@
+/* fuzz_broker.c - a whole broker, and what clients and nodes may say to it.
+ *
+ * Input: messages, each with a byte that says who sends it (0: a session of the
+ * pool's owner, 1: a session of another user, 2: a node that has registered, 3:
+ * somebody who has no session, 4: nobody, time passes) and two of length before
+ * it. Whatever they say: the broker serves, its state holds to its rules, and
+ * the next start finds the same. */
+#include "fuzz.h"
+
+#include "base/store.h"
+#include "fabric/sim/sim.h"
+#include "pool/broker/broker.h"
+#include "pool/broker/internal.h"
+#include "pool/rpc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MILLISECOND 1000000ull
+#define TTL (50 * MILLISECOND)
+#define ADDRESS "sim:broker/1"
+#define PEERS 4
+
+struct play {
+	struct reef_sim *sim;
+	struct reef_sim_host *broker_host;
+	struct reef_key key;
+	struct fuzz_input input;
+	bool serves, over, again;
+	int health;
+	struct reef_mesh *mesh;
+	struct reef_port *port;
+	struct reef_rpc *rpc;
+	struct reef_peer *peers[PEERS];
+	uint32_t links;
+};
+
+/* --- the broker --- */
+
+/* What it holds is a state that could be read again. */
+static void check_state(const struct reef_broker *broker)
+{
+	struct reef_state *again;
+	uint8_t *bytes, *second;
+	size_t size, second_size;
+
+	FUZZ_CHECK(reef_state_encode(broker->state, &bytes, &size) == 0);
+	FUZZ_CHECK(reef_state_decode(bytes, size, &again) == 0);
+	FUZZ_CHECK(reef_state_encode(again, &second, &second_size) == 0);
+	FUZZ_CHECK(size == second_size && memcmp(bytes, second, size) == 0);
+	reef_state_destroy(again);
+	free(bytes);
+	free(second);
+}
+
+static int broker_main(struct reef_sim_host *host, void *arg)
+{
+	struct play *play = arg;
+	struct reef_mesh_options kinds = {.kinds = "sim"};
+	struct reef_broker_options options = {
+		.store = reef_sim_host_store(host),
+		.key = &play->key,
+		.listen = ADDRESS,
+		.ttl_ns = TTL,
+		.node_ttl_ns = TTL,
+		.snapshot_bytes = 2000,
+		.sync_inline = true,
+		.seed = 7,
+	};
+	struct reef_broker *broker;
+
+	FUZZ_CHECK(reef_mesh_open(&kinds, &options.mesh) == 0);
+	FUZZ_CHECK(reef_broker_start(&options, &broker) == 0);
+	play->serves = true;
+	while (!play->over)
+		reef_sleep(MILLISECOND);
+	check_state(broker);
+	play->health = reef_broker_health(broker);
+	reef_broker_stop(broker);
+	reef_mesh_close(options.mesh);
+	return 0;
+}
+
+/* --- the others, all in one place --- */
+
+static int handle(void *context, const struct reef_request *request,
+		  struct reef_body *answer, struct reef_cursor_out *room)
+{
+	answer->keys[0] = 1;
+	return 0;
+}
+
+static void dial(struct play *play, uint32_t which)
+{
+	struct reef_connect_options options = {.identity = "user:0:0"};
+	struct reef_key key;
+
+	if (which == 2) {
+		options.identity = "node";
+		FUZZ_CHECK(reef_key_derive_node(&play->key, &key) == 0);
+	} else {
+		if (which == 1)
+			options.identity = "user:1:0";
+		FUZZ_CHECK(reef_key_derive_user(&play->key, which == 1, 0,
+						&key) == 0);
+	}
+	memcpy(options.key, key.bytes, sizeof(key.bytes));
+	options.session = 0x80000000 + ++play->links;
+	reef_peer_close(play->peers[which]);
+	play->peers[which] = NULL;
+	(void)reef_rpc_connect(play->rpc, ADDRESS, 0, &options,
+			       &play->peers[which], NULL);
+}
+
+static int ask(struct play *play, uint32_t which, uint16_t kind,
+	       uint32_t sequence, const struct reef_body *body)
+{
+	struct reef_answer answer = {0};
+	int rc;
+
+	if (!play->peers[which])
+		return -REEF_ENOLINK;
+	rc = reef_rpc_call(play->peers[which], kind, sequence, body, &answer,
+			   TTL);
+	reef_answer_free(&answer);
+	return rc;
+}
+
+static struct reef_text text(const char *bytes)
+{
+	return (struct reef_text){bytes, (uint16_t)strlen(bytes)};
+}
+
+/* As far as the fuzzed ones need it. */
+static void set_up(struct play *play)
+{
+	struct reef_body node = {.name = text("n"),
+				 .addresses = text("sim:nowhere/1"),
+				 .incarnation = 1,
+				 .size = 1 << 30};
+	struct reef_body space = {.name = text("s"),
+				  .flags = REEF_POOL_CREATE,
+				  .kind = REEF_SPACE_SHARED,
+				  .keeping = REEF_KEEPING_REVOCABLE};
+	struct reef_body name = {.name = text("user")};
+
+	dial(play, 0);
+	dial(play, 2);
+	dial(play, 3);
+	FUZZ_CHECK(ask(play, 2, REEF_POOL_NODE_REGISTER, 0, &node) == 0);
+	FUZZ_CHECK(ask(play, 2, REEF_POOL_NODE_READY, 0, NULL) == 0);
+	FUZZ_CHECK(ask(play, 0, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
+	FUZZ_CHECK(ask(play, 0, REEF_POOL_SPACE_OPEN, 1, &space) == 0);
+	FUZZ_CHECK(ask(play, 0, REEF_POOL_USER_ADD, 2, &name) == 0);
+	dial(play, 1);
+	FUZZ_CHECK(ask(play, 1, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
+}
+
+static void say(struct play *play, uint32_t which, const uint8_t *bytes,
+		uint32_t length)
+{
+	struct reef_op op = {
+		.kind = REEF_SEND,
+		.local = (void *)bytes,
+		.length = length,
+	};
+	struct reef_batch batch = {.ops = &op, .count = 1};
+
+	if (!play->peers[which] || !play->peers[which]->link)
+		dial(play, which);
+	if (!play->peers[which] || !play->peers[which]->link)
+		return;
+	batch.link = play->peers[which]->link;
+	(void)reef_run(reef_port_queue(play->port, 0), &batch);
+}
+
+static void speak(struct play *play)
+{
+	struct fuzz_input *input = &play->input;
+	uint32_t who, length, said = 0;
+
+	while (input->size > 0 && said++ < 64) {
+		who = fuzz_take(input) % (PEERS + 1);
+		length = fuzz_take(input);
+		length |= (uint32_t)fuzz_take(input) << 8;
+		if (length > input->size)
+			length = (uint32_t)input->size;
+		if (who == PEERS)
+			reef_sleep((uint64_t)length * TTL / 256);
+		else if (length > 0)
+			say(play, who, input->bytes, length);
+		input->bytes += length;
+		input->size -= length;
+	}
+	reef_sleep(TTL);
+}
+
+static int others_main(struct reef_sim_host *host, void *arg)
+{
+	struct play *play = arg;
+	struct reef_mesh_options kinds = {.kinds = "sim"};
+	struct reef_rpc_options options = {.handle = handle};
+	int rc;
+
+	while (!play->serves)
+		reef_sleep(MILLISECOND);
+	FUZZ_CHECK(reef_mesh_open(&kinds, &play->mesh) == 0);
+	FUZZ_CHECK(reef_port_open(play->mesh, NULL, &play->port) == 0);
+	FUZZ_CHECK(reef_rpc_create(play->port, &options, &play->rpc) == 0);
+	if (!play->again) {
+		set_up(play);
+		speak(play);
+	}
+	/* Whatever was: somebody new is served. What it may be told is that
+	 * this broker is not the newest, which a node decides. */
+	dial(play, 3);
+	rc = ask(play, 3, REEF_POOL_SESSION_OPEN, 0, NULL);
+	FUZZ_CHECK(rc == 0 || rc == -ESTALE || rc == -ENOSPC ||
+		   rc == -ETIMEDOUT);
+	play->over = true;
+	reef_rpc_destroy(play->rpc);
+	reef_port_close(play->port);
+	reef_mesh_close(play->mesh);
+	memset(play->peers, 0, sizeof(play->peers));
+	return 0;
+}
+
+static void run(struct play *play)
+{
+	FUZZ_CHECK(reef_sim_run(play->sim, 1000000 * MILLISECOND) == 0);
+	FUZZ_CHECK(play->over);
+	FUZZ_CHECK(play->health == 0 || play->health == -ESTALE);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	struct reef_sim_options options = {.seed = 3, .calm = true};
+	struct play play = {.input = {bytes, size}};
+	struct reef_sim_host *host;
+
+	memset(play.key.bytes, 4, sizeof(play.key.bytes));
+	FUZZ_CHECK(reef_sim_create(&options, &play.sim) == 0);
+	FUZZ_CHECK(reef_sim_host_add(play.sim, "broker", broker_main, &play,
+				     &play.broker_host) == 0);
+	FUZZ_CHECK(reef_sim_host_add(play.sim, "others", others_main, &play,
+				     &host) == 0);
+	run(&play);
+	/* The next start finds all of it. */
+	play.serves = play.over = false;
+	play.again = true;
+	reef_sim_host_kill(play.broker_host);
+	reef_sim_host_kill(host);
+	FUZZ_CHECK(reef_sim_host_restart(play.broker_host, broker_main,
+					 &play) == 0);
+	FUZZ_CHECK(reef_sim_host_restart(host, others_main, &play) == 0);
+	run(&play);
+	reef_sim_destroy(play.sim);
+	return 0;
+}

@@ -220,9 +220,9 @@ static int do_alloc(struct heap_client *client)
 			land_wrong(&book->land, "keep: %s",
 				   reef_error_name(rc));
 		/* If that was cut short, it stays or it does not. */
-		if (rc)
+		if (rc || client->killed)
 			book->entries[number - 1].state = ENTRY_FREEING;
-		else if (!client->killed)
+		else
 			book->entries[number - 1].kept = true;
 		if (rc)
 			return rc;

@@ -180,9 +180,14 @@ static bool next_slab(struct reef_heap *heap, uint32_t class)
 	for (uint32_t i = 0; run && i < 8; i++, run = run->next)
 		if (!best || run->used > best->used)
 			best = run;
+	if (best)
+		heap_list_remove(&heap->partial[class], best);
+	else
+		best = heap->vacant[class];
 	if (!best)
 		return false;
-	heap_list_remove(&heap->partial[class], best);
+	if (heap->vacant[class] == best)
+		heap->vacant[class] = NULL;
 	heap->current[class] = best;
 	return true;
 }
@@ -420,6 +425,8 @@ static void forget_run(struct reef_heap *heap, struct run *run)
 		heap_list_remove(&heap->partial[run->class], run);
 	if (heap->current[run->class] == run)
 		heap->current[run->class] = NULL;
+	if (heap->vacant[run->class] == run)
+		heap->vacant[run->class] = NULL;
 }
 
 void reef_heap_forget(struct reef_heap *heap, uint32_t number)

@@ -480,7 +480,8 @@ static bool class_has_room(const struct reef_heap *heap, uint32_t class)
 	const struct run *run = heap->current[class];
 
 	return class != HEAP_CLASS_LARGE &&
-	       (heap->partial[class] || (run && run->used < run->count));
+	       (heap->partial[class] || heap->vacant[class] ||
+		(run && run->used < run->count));
 }
 
 static int enough(const struct reef_heap *heap, uint32_t units, uint32_t class)

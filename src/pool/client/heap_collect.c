@@ -263,22 +263,6 @@ int heap_scan(struct reef_heap *heap, bool everywhere)
 	return rc;
 }
 
-/* Slabs that are kept for their class although nothing is in them. */
-static void drop_empty_slabs(struct reef_heap *heap)
-{
-	for (uint32_t i = 0; i < heap->classes.count; i++) {
-		struct run *run = heap->current[i], *next;
-
-		if (run && !run->used)
-			heap_run_drop(heap, run);
-		for (run = heap->partial[i]; run; run = next) {
-			next = run->next;
-			if (!run->used)
-				heap_run_drop(heap, run);
-		}
-	}
-}
-
 int reef_heap_collect(struct reef_heap *heap, bool all)
 {
 	int rc = heap_lock(heap);
@@ -289,8 +273,7 @@ int reef_heap_collect(struct reef_heap *heap, bool all)
 	if (!rc)
 		rc = heap_scan(heap, all);
 	heap_limbo_drain(heap);
-	if (all)
-		drop_empty_slabs(heap);
+	heap_vacant_drop(heap, all);
 	if (!rc)
 		rc = heap_release(heap, all ? 0 : heap->options.spare_max);
 	heap_unlock(heap);

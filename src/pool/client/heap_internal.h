@@ -142,6 +142,7 @@ struct reef_heap {
 	struct reef_random random;
 	struct extent *extents;
 	struct run *partial[HEAP_CLASSES_MAX]; /* slabs with room */
+	struct run *vacant[HEAP_CLASSES_MAX];  /* one without a block */
 	struct run *bins[HEAP_BINS];
 	uint64_t bins_used; /* bit n: bins[n]; the last by itself */
 	uint32_t chunks;    /* owned */
@@ -348,6 +349,9 @@ int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 void heap_run_fini(struct run *run);
 /* A run whose blocks are all free: no operation. */
 void heap_run_drop(struct reef_heap *heap, struct run *run);
+/* The slabs without a block that are kept for their class; also the current
+ * ones. */
+void heap_vacant_drop(struct reef_heap *heap, bool current);
 /* Fill in a slab's or large block's fields, for units it has already. The
  * caller puts it into runs[].  -ENOMEM. */
 int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,

@@ -155,6 +155,10 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 	int rc;
 
 	if (!run) {
+		heap_vacant_drop(heap, false);
+		run = heap_units_take(heap, units);
+	}
+	if (!run) {
 		rc = heap_claim(heap, units, class);
 		if (rc)
 			return rc;
@@ -249,6 +253,8 @@ void heap_run_drop(struct reef_heap *heap, struct run *run)
 		heap_list_remove(&heap->partial[run->class], run);
 	if (run->kind == RUN_SLAB && heap->current[run->class] == run)
 		heap->current[run->class] = NULL;
+	if (run->kind == RUN_SLAB && heap->vacant[run->class] == run)
+		heap->vacant[run->class] = NULL;
 	heap_run_fini(run);
 	heap_units_give(heap, run);
 }
@@ -266,8 +272,28 @@ void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index)
 	run->stack[run->top++] = (uint16_t)index;
 	if (heap->current[run->class] == run)
 		return;
-	if (run->used == 0)
+	if (run->used == 0 && heap->vacant[run->class]) {
 		heap_run_drop(heap, run);
-	else if (was_full)
+	} else if (run->used == 0) {
+		/* Who allocates and frees a few more than fit into a slab would
+		 * pay for a new one each time. */
+		if (run->is_listed)
+			heap_list_remove(&heap->partial[run->class], run);
+		heap->vacant[run->class] = run;
+	} else if (was_full) {
 		heap_list_add(&heap->partial[run->class], run);
+	}
+}
+
+void heap_vacant_drop(struct reef_heap *heap, bool current)
+{
+	for (uint32_t i = 0; i < heap->classes.count; i++) {
+		struct run *run = heap->vacant[i];
+
+		if (run)
+			heap_run_drop(heap, run);
+		run = current ? heap->current[i] : NULL;
+		if (run && !run->used)
+			heap_run_drop(heap, run);
+	}
 }

@@ -67,6 +67,12 @@
 		}                                                              \
 	} while (0)
 
+/* How many seeds a test takes. */
+static inline uint64_t pool_seeds(void)
+{
+	return getenv("REEF_SOAK") ? 200 : 5;
+}
+
 struct pool;
 
 /* A process that joins. */
@@ -95,6 +101,7 @@ struct pool {
 	struct reef_key key;
 	uint64_t ttl_ns, node_ttl_ns, extent_size, capacity;
 	uint32_t lose_link_ppm;
+	uint64_t seed;
 	struct reef_sim_host *host;
 	struct reef_broker *broker; /* NULL: not serving */
 	struct lender lenders[NODES];
@@ -260,6 +267,7 @@ static inline void pool_start(struct pool *pool, uint64_t seed)
 	uint32_t i;
 	char name[16];
 
+	pool->seed = seed;
 	memset(pool->key.bytes, 42, sizeof(pool->key.bytes));
 	if (!pool->ttl_ns)
 		pool->ttl_ns = TTL;
@@ -311,9 +319,15 @@ static inline void pool_finish(struct pool *pool)
 	int rc = reef_sim_run(pool->sim, 300 * SECOND);
 
 	reef_sim_destroy(pool->sim);
+	if (rc)
+		print_message("seed %llu\n", (unsigned long long)pool->seed);
 	for (i = 0; i < pool->count; i++)
-		if (pool->members[i].result != -REEF_EHOSTDEAD)
+		if (pool->members[i].result != -REEF_EHOSTDEAD) {
+			if (pool->members[i].result)
+				print_message("seed %llu\n",
+					      (unsigned long long)pool->seed);
 			assert_int_equal(pool->members[i].result, 0);
+		}
 	assert_int_equal(rc, 0);
 }
 

@@ -2,14 +2,12 @@
  * ones, the network and the machines are simulated. */
 #include "pool_world.h"
 
-#define SEEDS 5
-
 static void run(int (*script)(struct member *member),
 		int (*second)(struct member *member))
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

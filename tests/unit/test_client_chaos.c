@@ -1,11 +1,7 @@
 /* test_client_chaos.c - clients while brokers restart, nodes die and drain,
  * memory moves, links fall and sessions are fenced. */
-#include "pool_world.h"
-
-#include "base/log.h"
 #include "pool/rpc.h"
-
-#define SEEDS 5
+#include "pool_world.h"
 
 /* --- a load: words that only this member changes --- */
 
@@ -103,7 +99,7 @@ static void client_broker_restarts_and_nothing_is_lost(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -174,7 +170,7 @@ static void client_links_fall_and_doubt_is_settled(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {.lose_link_ppm = 20000};
 
 		pool_start(&pool, seed);
@@ -250,7 +246,7 @@ static void client_paused_too_long_is_fenced(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -294,7 +290,7 @@ static void client_dead_node_loses_its_memory_only(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -368,7 +364,7 @@ static void client_drain_goes_unnoticed(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {.capacity = 64 * MIB};
 
 		pool_start(&pool, seed);
@@ -480,7 +476,7 @@ static void client_token_allows_what_it_says(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -543,7 +539,7 @@ static void client_killed_gives_its_blocks_to_another(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = 1; seed <= pool_seeds(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -566,7 +562,5 @@ int main(void)
 		cmocka_unit_test(client_killed_gives_its_blocks_to_another),
 	};
 
-	if (getenv("REEF_LOG"))
-		reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

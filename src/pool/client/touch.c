@@ -330,8 +330,11 @@ static int touch(struct reef_client *client, struct client_job *job)
 			return rc;
 		if (pause_ns < PAUSE_MAX_NS)
 			pause_ns *= 2;
-		/* An absent broker says nothing: go on with what is known. */
-		rc = client_view_refresh_all(client, 0);
+		/* All of it, not what changed: a broker may learn of keys
+		 * without a change. An absent one says nothing: go on with
+		 * what is known. */
+		extent->space->version = 0;
+		rc = client_view_refresh(client, extent->space, 0);
 		if (rc == -REEF_EHOSTDEAD)
 			return rc;
 	}

@@ -1,0 +1,468 @@
+/* test_embedded.c - reef_open with real threads and processes: pools inside
+ * this process over shm, and a local one over tcp. */
+#include "base/sched.h"
+#include "pool/host.h"
+#include "scratch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <reef/fiber.h>
+#include <reef/reef.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#define POOL "embedded:32M"
+#define THREADS 4
+
+#define TRY(call)                                                              \
+	do {                                                                   \
+		int try_rc = (call);                                           \
+		if (try_rc) {                                                  \
+			print_message("%s:%d: %s: %s\n", __FILE__, __LINE__,   \
+				      #call, reef_error_name(try_rc));         \
+			return try_rc;                                         \
+		}                                                              \
+	} while (0)
+
+static const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
+
+/* --- one thread --- */
+
+static void embedded_handles_share_a_session(void **state)
+{
+	struct reef_space *space, *same;
+	struct reef *first, *second;
+	uint64_t address, value = 7;
+
+	assert_int_equal(reef_open(POOL, NULL, &first), 0);
+	assert_int_equal(reef_open(POOL, NULL, &second), 0);
+	assert_int_equal(reef_session(first), reef_session(second));
+	assert_int_equal(reef_health(first), 0);
+	assert_int_equal(reef_space_open(first, "s", &create, &space), 0);
+	assert_int_equal(reef_space_open(second, "s", NULL, &same), 0);
+	assert_int_equal(reef_alloc(space, 8, &address), 0);
+	assert_int_equal(reef_write(first, address, &value, 8), 0);
+	value = 0;
+	assert_int_equal(reef_read(second, address, &value, 8), 0);
+	assert_int_equal(value, 7);
+	assert_int_equal(reef_free(same, address, 0), 0);
+	assert_int_equal(reef_free(same, address, 0), -EALREADY);
+	reef_close(first);
+	assert_int_equal(reef_read(second, address, &value, 8), 0);
+	reef_close(second);
+	/* The next one is another pool. */
+	assert_int_equal(reef_open(POOL, NULL, &first), 0);
+	assert_int_equal(reef_space_open(first, "s", NULL, &space), -ENOENT);
+	reef_close(first);
+}
+
+static void embedded_full_says_so_and_frees_make_room(void **state)
+{
+	static uint64_t blocks[4096];
+	struct reef_space *space;
+	uint32_t count = 0, again = 0, i;
+	uint64_t address;
+	struct reef *reef;
+	int rc;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	while (!(rc = reef_alloc(space, 65536, &blocks[count])))
+		assert_true(++count < 4096);
+	assert_int_equal(rc, -ENOSPC);
+	assert_true(count > 300); /* of 512 */
+	for (i = 0; i < count; i++)
+		assert_int_equal(reef_free(space, blocks[i], 0), 0);
+	while (!(rc = reef_alloc(space, 65536, &address)))
+		assert_true(++again < 4096);
+	assert_int_equal(rc, -ENOSPC);
+	assert_int_equal(again, count);
+	assert_int_equal(reef_alloc(space, 0, &address), -EINVAL);
+	assert_true(reef_alloc(space, UINT64_C(5) << 30, &address) < 0);
+	reef_close(reef);
+}
+
+static void embedded_tasks_and_their_descriptor(void **state)
+{
+	struct reef_access access = {.kind = REEF_FAA, .operand = 1};
+	struct reef_task task = {.accesses = &access, .count = 1};
+	struct reef_space *space;
+	struct pollfd pollfd;
+	struct reef *reef;
+	uint64_t zero = 0;
+	int rc;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(reef_alloc(space, 8, &access.address), 0);
+	assert_int_equal(reef_write(reef, access.address, &zero, 8), 0);
+	pollfd = (struct pollfd){.fd = reef_fd(reef), .events = POLLIN};
+	assert_true(pollfd.fd >= 0);
+	rc = reef_task_submit(reef, &task);
+	assert_true(rc == 0 || rc == 1);
+	while (!task.done) {
+		if (reef_arm(reef) == 0 && reef_progress(reef) == 0)
+			poll(&pollfd, 1, 10000);
+		assert_true(reef_progress(reef) >= 0);
+	}
+	assert_int_equal(task.status, 0);
+	assert_int_equal(access.result, 0);
+	reef_close(reef);
+}
+
+static void embedded_bad_targets_are_refused(void **state)
+{
+	struct reef *reef = NULL;
+
+	assert_int_equal(reef_open("", NULL, &reef), -EINVAL);
+	assert_int_equal(reef_open("nowhere", NULL, &reef), -EINVAL);
+	assert_int_equal(reef_open("embedded:", NULL, &reef), -EINVAL);
+	assert_int_equal(reef_open("embedded:many", NULL, &reef), -EINVAL);
+	assert_int_equal(reef_open("embedded:1", NULL, &reef), -EINVAL);
+	assert_int_equal(reef_open("reef://", NULL, &reef), -EINVAL);
+	setenv("REEF_RUN", scratch_path("nothing"), 1);
+	assert_int_equal(reef_open("local", NULL, &reef), -ENOENT);
+	assert_int_equal(reef_open(NULL, NULL, &reef), -ENOENT);
+	unsetenv("REEF_RUN");
+	assert_null(reef);
+	reef_close(NULL);
+}
+
+/* --- fork --- */
+
+static int in_child(struct reef *reef, struct reef_space *space,
+		    uint64_t address)
+{
+	uint64_t value;
+
+	if (reef_read(reef, address, &value, 8) != -REEF_EFORKED ||
+	    reef_write(reef, address, &value, 8) != -REEF_EFORKED ||
+	    reef_faa(reef, address, 1, NULL) != -REEF_EFORKED)
+		return 1;
+	if (reef_alloc(space, 8, &address) != -REEF_EFORKED ||
+	    reef_free(space, address, 0) != -REEF_EFORKED ||
+	    reef_name_bind(space, "x", 1, NULL) != -REEF_EFORKED)
+		return 2;
+	if (reef_health(reef) != -REEF_EFORKED ||
+	    reef_progress(reef) != -REEF_EFORKED ||
+	    reef_fd(reef) != -REEF_EFORKED)
+		return 3;
+	reef_space_close(space);
+	reef_close(reef);
+	return 0;
+}
+
+static void embedded_forked_child_keeps_its_hands_off(void **state)
+{
+	uint64_t address, value = 5;
+	struct reef_space *space;
+	struct reef *reef;
+	int status, i;
+	pid_t child;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(reef_alloc(space, 8, &address), 0);
+	assert_int_equal(reef_write(reef, address, &value, 8), 0);
+	for (i = 0; i < 3; i++) {
+		child = fork();
+		if (child == 0)
+			_exit(in_child(reef, space, address));
+		assert_true(child > 0);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+		assert_int_equal(reef_faa(reef, address, 1, &value), 0);
+		assert_int_equal(value, 5 + (uint64_t)i);
+	}
+	reef_close(reef);
+}
+
+/* --- threads and fibers --- */
+
+struct crowd {
+	const char *target;
+	struct reef_options options;
+	int rounds;
+	_Atomic int failed;
+};
+
+/* Opens, counts up a shared word, allocates and frees, closes. */
+static int one_of_many(struct crowd *crowd)
+{
+	uint64_t word, block, back, i;
+	struct reef_space *space;
+	struct reef *reef;
+	int rc;
+
+	TRY(reef_open(crowd->target, &crowd->options, &reef));
+	TRY(reef_space_open(reef, "s", &create, &space));
+	while ((rc = reef_name_lookup(space, "word", &word, NULL)) == -ENOENT)
+		sched_yield();
+	TRY(rc);
+	for (i = 0; i < (uint64_t)crowd->rounds; i++) {
+		TRY(reef_faa(reef, word, 1, NULL));
+		TRY(reef_alloc(space, 16 + i % 4096, &block));
+		TRY(reef_write(reef, block, &i, 8));
+		TRY(reef_read(reef, block, &back, 8));
+		if (back != i)
+			return -EXDEV;
+		TRY(reef_free(space, block, 0));
+	}
+	reef_close(reef);
+	return 0;
+}
+
+static void *crowd_main(void *arg)
+{
+	struct crowd *crowd = arg;
+	int rc = one_of_many(crowd);
+
+	if (rc)
+		crowd->failed = rc;
+	return NULL;
+}
+
+static void run_crowd(struct crowd *crowd)
+{
+	pthread_t threads[THREADS];
+	uint64_t word, value = 0;
+	struct reef_space *space;
+	struct reef *reef;
+	int i;
+
+	assert_int_equal(reef_open(crowd->target, &crowd->options, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(
+			pthread_create(&threads[i], NULL, crowd_main, crowd),
+			0);
+	assert_int_equal(reef_alloc(space, 8, &word), 0);
+	assert_int_equal(reef_write(reef, word, &value, 8), 0);
+	assert_int_equal(reef_name_bind(space, "word", word, NULL), 0);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(crowd->failed, 0);
+	assert_int_equal(reef_read(reef, word, &value, 8), 0);
+	assert_int_equal(value, (uint64_t)THREADS * (uint64_t)crowd->rounds);
+	reef_close(reef);
+}
+
+static void embedded_threads_have_handles_of_their_own(void **state)
+{
+	struct crowd crowd = {.target = POOL, .rounds = 2000};
+
+	run_crowd(&crowd);
+}
+
+/* All open at once, and none was there before. */
+static void embedded_threads_open_together(void **state)
+{
+	pthread_t threads[THREADS];
+	struct crowd crowd = {.target = POOL};
+	struct reef *reef;
+	int round, i;
+
+	for (round = 0; round < 5; round++) {
+		for (i = 0; i < THREADS; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL,
+							crowd_main, &crowd),
+					 0);
+		assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+		{
+			struct reef_space *space;
+
+			assert_int_equal(
+				reef_space_open(reef, "s", &create, &space), 0);
+			assert_int_equal(reef_name_bind(space, "word", 1, NULL),
+					 0);
+		}
+		for (i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+		reef_close(reef);
+		assert_int_equal(crowd.failed, 0);
+	}
+}
+
+struct fibers {
+	struct reef *reef;
+	uint64_t word;
+	int failed;
+};
+
+static int fiber_main(void *arg)
+{
+	struct fibers *fibers = arg;
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		if (reef_faa(fibers->reef, fibers->word, 1, NULL))
+			fibers->failed++;
+		reef_fiber_yield();
+	}
+	return 0;
+}
+
+static int fibers_main(void *arg)
+{
+	struct fibers *fibers = arg;
+	struct reef_fiber *all[20];
+	struct reef_space *space;
+	uint64_t value = 0;
+	int i;
+
+	TRY(reef_open(POOL, NULL, &fibers->reef));
+	TRY(reef_space_open(fibers->reef, "s", &create, &space));
+	TRY(reef_alloc(space, 8, &fibers->word));
+	TRY(reef_write(fibers->reef, fibers->word, &value, 8));
+	for (i = 0; i < 20; i++)
+		TRY(reef_fiber_spawn(reef_fiber_sched(), fiber_main, fibers,
+				     &all[i]));
+	for (i = 0; i < 20; i++)
+		reef_fiber_join(all[i], NULL);
+	TRY(reef_read(fibers->reef, fibers->word, &value, 8));
+	if (value != 2000)
+		fibers->failed++;
+	reef_close(fibers->reef);
+	return 0;
+}
+
+static void embedded_fibers_share_a_handle(void **state)
+{
+	struct fibers fibers = {0};
+	struct reef_fiber *fiber;
+	struct reef_sched *sched;
+	int rc;
+
+	assert_int_equal(reef_sched_create(NULL, &sched), 0);
+	assert_int_equal(reef_fiber_spawn(sched, fibers_main, &fibers, &fiber),
+			 0);
+	assert_int_equal(reef_sched_run(sched), 0);
+	assert_int_equal(reef_fiber_join(fiber, &rc), 0);
+	reef_sched_destroy(sched);
+	assert_int_equal(rc, 0);
+	assert_int_equal(fibers.failed, 0);
+}
+
+/* --- a pool beside: what `reef up` is --- */
+
+struct server {
+	struct reef_sched *sched;
+	struct reef_fiber *fiber;
+	pthread_t thread;
+	_Atomic int state; /* 1: starting */
+	bool stopping;
+	const char *run;
+};
+
+static int server_fiber(void *arg)
+{
+	struct server *server = arg;
+	struct reef_host_options options = {
+		.with_broker = true,
+		.with_node = true,
+		.run = server->run,
+		.mesh = {.kinds = "shm tcp"},
+		.broker = {.listen = "tcp:127.0.0.1:0", .extent_size = 4 << 20},
+		.node = {.listen = "tcp:127.0.0.1:0",
+			 .name = "here",
+			 .capacity = 32 << 20},
+	};
+	struct reef_host *host = NULL;
+	const char *step = "";
+	int rc;
+
+	rc = reef_host_start(&options, &host, &step);
+	if (!rc)
+		rc = reef_node_wait(reef_host_node(host), 10000000000ull);
+	if (rc)
+		print_message("%s: %s\n", step, reef_error_name(rc));
+	server->state = rc;
+	while (!rc && !server->stopping)
+		reef_fiber_park(REEF_FOREVER);
+	reef_host_stop(host);
+	return rc;
+}
+
+static void *server_main(void *arg)
+{
+	struct server *server = arg;
+
+	reef_sched_run(server->sched);
+	server->stopping = true;
+	reef_fiber_unpark(server->fiber);
+	reef_sched_run(server->sched);
+	reef_fiber_join(server->fiber, NULL);
+	return NULL;
+}
+
+static void server_start(struct server *server)
+{
+	*server = (struct server){.state = 1, .run = scratch_path("run")};
+	assert_int_equal(reef_sched_create(NULL, &server->sched), 0);
+	assert_int_equal(reef_fiber_spawn(server->sched, server_fiber, server,
+					  &server->fiber),
+			 0);
+	assert_int_equal(
+		pthread_create(&server->thread, NULL, server_main, server), 0);
+	while (server->state == 1)
+		sched_yield();
+	assert_int_equal(server->state, 0);
+	setenv("REEF_RUN", server->run, 1);
+}
+
+static void server_stop(struct server *server)
+{
+	reef_sched_stop(server->sched);
+	pthread_join(server->thread, NULL);
+	reef_sched_destroy(server->sched);
+	unsetenv("REEF_RUN");
+}
+
+static void local_pool_is_found_by_its_user(void **state)
+{
+	struct crowd crowd = {.target = "local", .rounds = 200};
+	struct server server;
+
+	server_start(&server);
+	run_crowd(&crowd);
+	server_stop(&server);
+}
+
+static void local_pool_over_tcp_serves_threads(void **state)
+{
+	struct crowd crowd = {
+		.target = "local",
+		.options = {.fabrics = "tcp"},
+		.rounds = 100,
+	};
+	struct server server;
+
+	server_start(&server);
+	run_crowd(&crowd);
+	server_stop(&server);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(embedded_handles_share_a_session),
+		cmocka_unit_test(embedded_full_says_so_and_frees_make_room),
+		cmocka_unit_test(embedded_tasks_and_their_descriptor),
+		cmocka_unit_test_setup_teardown(
+			embedded_bad_targets_are_refused, scratch_make,
+			scratch_remove),
+		cmocka_unit_test(embedded_forked_child_keeps_its_hands_off),
+		cmocka_unit_test(embedded_threads_have_handles_of_their_own),
+		cmocka_unit_test(embedded_threads_open_together),
+		cmocka_unit_test(embedded_fibers_share_a_handle),
+		cmocka_unit_test_setup_teardown(local_pool_is_found_by_its_user,
+						scratch_make, scratch_remove),
+		cmocka_unit_test_setup_teardown(
+			local_pool_over_tcp_serves_threads, scratch_make,
+			scratch_remove),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -146,7 +146,9 @@ static int drains(struct pool *pool)
 	}
 	TRY(check_all(story));
 	WANT(pool->stubs[0].life->count == 0 && story->lost == 0);
-	/* It gets nothing until it is let in again, and can be removed. */
+	/* It can go once it has left, and comes back if it has not. */
+	WANT(driver_do(&pool->owner, REEF_POOL_NODE_REMOVE,
+		       &(struct reef_body){.node = id}, NULL) == -EBUSY);
 	TRY(drain(story, id, true));
 	TRY(state_of(story, id, &state, &count));
 	WANT(state == REEF_NODE_OK);

@@ -100,6 +100,7 @@ static int shows_tokens(struct pool *pool)
 	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_WRITE, &open));
 	TRY(open_with(guest, &open));
 	TRY(driver_add(guest, space, MIB, NULL));
+	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &body, NULL));
 	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_MANAGE,
 		       &open));
 	TRY(open_with(guest, &open));

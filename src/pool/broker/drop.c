@@ -16,102 +16,86 @@
 #include <stdlib.h>
 
 struct broker_drop {
-	uint32_t node, extent;
+	uint32_t extent;
 	uint64_t size;
-	struct broker_drop *next;
 };
 
-static struct broker_drop **find(struct reef_broker *broker, uint32_t node,
-				 uint32_t extent)
+static struct broker_drop *find(const struct broker_node *node, uint32_t extent)
 {
-	struct broker_drop **at = &broker->drops;
+	uint32_t i;
 
-	while (*at &&
-	       ((*at)->node != node || (extent && (*at)->extent != extent)))
-		at = &(*at)->next;
-	return at;
+	for (i = 0; node && i < node->drops_count; i++)
+		if (node->drops[i].extent == extent)
+			return &node->drops[i];
+	return NULL;
 }
 
-static void take_out(struct broker_drop **at)
+static void take_out(struct broker_node *node, struct broker_drop *drop)
 {
-	struct broker_drop *drop = *at;
+	struct broker_drop *last = &node->drops[--node->drops_count];
 
-	*at = drop->next;
-	free(drop);
+	node->drops_size -= drop->size;
+	memmove(drop, drop + 1, (size_t)(last - drop) * sizeof(*drop));
 }
 
-static void to_the_end(struct reef_broker *broker, struct broker_drop **at)
+static int append(struct broker_node *node, struct broker_drop drop)
 {
-	struct broker_drop *drop = *at;
+	uint32_t room = node->drops_room ? 2 * node->drops_room : 16;
+	struct broker_drop *grown;
 
-	*at = drop->next;
-	drop->next = NULL;
-	for (at = &broker->drops; *at;)
-		at = &(*at)->next;
-	*at = drop;
+	if (node->drops_count == node->drops_room) {
+		grown = realloc(node->drops, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		node->drops = grown;
+		node->drops_room = room;
+	}
+	node->drops[node->drops_count++] = drop;
+	node->drops_size += drop.size;
+	return 0;
 }
 
-bool broker_drop_pending(const struct reef_broker *broker, uint32_t node,
-			 uint32_t extent)
+bool broker_drop_pending(const struct broker_node *node, uint32_t extent)
 {
-	return *find((struct reef_broker *)broker, node, extent) != NULL;
+	return find(node, extent) != NULL;
 }
 
-uint64_t broker_drop_bytes(const struct reef_broker *broker, uint32_t node)
+void broker_drop_forget(struct broker_node *node)
 {
-	const struct broker_drop *drop;
-	uint64_t bytes = 0;
-
-	for (drop = broker->drops; drop; drop = drop->next)
-		if (drop->node == node)
-			bytes += drop->size;
-	return bytes;
-}
-
-void broker_drop_forget(struct reef_broker *broker, uint32_t node)
-{
-	struct broker_drop **at;
-
-	while (*(at = find(broker, node, 0)))
-		take_out(at);
-}
-
-void broker_drops_close(struct reef_broker *broker)
-{
-	while (broker->drops)
-		take_out(&broker->drops);
+	node->drops_count = 0;
+	node->drops_size = 0;
 }
 
 /* Ask for the first of this node's. */
-static int drop_one(struct reef_broker *broker, uint32_t node, uint32_t extent)
+static int drop_one(struct reef_broker *broker, struct broker_node *node)
 {
-	struct reef_body body = {.extent = extent};
-	struct broker_drop **at;
+	struct broker_drop drop = node->drops[0], *now;
+	struct reef_body body = {.extent = drop.extent};
+	uint32_t id = node->id;
 	int rc;
 
-	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_DROP, &body,
+	rc = broker_node_call_early(broker, id, REEF_POOL_EXTENT_DROP, &body,
 				    NULL);
-	at = find(broker, node, extent);
-	if (!*at)
+	node = broker_node_find(broker, id);
+	now = find(node, drop.extent);
+	if (!now)
 		return rc;
-	if (rc == 0 || rc == -ENOENT) {
-		take_out(at);
-		broker_wake(broker);
-		return 0;
-	}
-	to_the_end(broker, at);
-	return rc;
+	take_out(node, now);
+	if (rc && rc != -ENOENT)
+		return append(node, drop) ? 0 : rc; /* (3) */
+	broker_wake(broker);
+	return 0;
 }
 
 static void drop_all(struct reef_broker *broker, uint32_t id)
 {
-	struct broker_drop **at;
 	struct broker_node *node;
 	uint64_t pause_ns = 0;
 	int rc = 0;
 
-	while (rc == 0 && !broker->health && *(at = find(broker, id, 0))) {
-		if (drop_one(broker, id, (*at)->extent) == 0)
+	while (rc == 0 && !broker->health &&
+	       (node = broker_node_find(broker, id)) && node->drops_count) {
+		if (drop_one(broker, node) == 0)
 			pause_ns = 0;
 		else
 			rc = broker_back_off(broker, &pause_ns);
@@ -121,25 +105,20 @@ static void drop_all(struct reef_broker *broker, uint32_t id)
 		node->dropping = false;
 }
 
-void broker_drop_later(struct reef_broker *broker, uint32_t node,
-		       uint32_t extent, uint64_t size)
+void broker_drop_later(struct reef_broker *broker, uint32_t id, uint32_t extent,
+		       uint64_t size)
 {
-	struct broker_node *live = broker_node_find(broker, node);
-	struct broker_drop *drop;
+	struct broker_node *node = broker_node_find(broker, id);
 
-	if (!live || broker_drop_pending(broker, node, extent))
+	if (!node || find(node, extent))
 		return;
-	drop = malloc(sizeof(*drop));
-	if (!drop) {
+	if (append(node, (struct broker_drop){extent, size})) {
 		/* (1) */
 		reef_log(REEF_LOG_WARNING, "broker",
 			 "extent %u stays on node %u until it registers anew",
-			 extent, node);
+			 extent, id);
 		return;
 	}
-	*drop = (struct broker_drop){node, extent, size, broker->drops};
-	broker->drops = drop;
-	if (live->dropping)
-		return;
-	live->dropping = broker_spawn(broker, drop_all, node) == 0;
+	if (!node->dropping)
+		node->dropping = broker_spawn(broker, drop_all, id) == 0;
 }

@@ -119,7 +119,8 @@ static bool is_avoided(const struct broker_avoid *avoid, uint32_t node)
 	for (i = 0; avoid && i < avoid->count; i++)
 		if (avoid->nodes[i] == node)
 			return true;
-	return false;
+	/* So many have failed: more of them would, too. */
+	return avoid && avoid->count == BROKER_AVOID_MAX;
 }
 
 struct wish {
@@ -132,16 +133,16 @@ struct wish {
 
 static bool suits(struct wish *wish, const struct reef_state_node *node)
 {
-	struct reef_broker *broker = wish->broker;
 	uint64_t room = node->capacity - node->used;
+	struct broker_node *live;
 
 	if (node->state != REEF_NODE_OK || room < wish->size ||
 	    is_avoided(wish->avoid, node->id))
 		return false;
-	if (broker_node_is_ready(broker_node_find(broker, node->id)) &&
-	    room - wish->size >= broker_drop_bytes(broker, node->id) &&
-	    !(wish->extent &&
-	      broker_drop_pending(broker, node->id, wish->extent)))
+	live = broker_node_find(wish->broker, node->id);
+	if (broker_node_is_ready(live) &&
+	    room - wish->size >= live->drops_size &&
+	    !(wish->extent && broker_drop_pending(live, wish->extent)))
 		return true;
 	wish->soon = true;
 	return false;
@@ -300,6 +301,22 @@ static int journal_add(struct reef_broker *broker, uint32_t space,
 	return broker_commit_wait(broker, &record, request);
 }
 
+/* Its node does not make it: take it back, whatever that takes.  -ENOENT: it
+ * went with its space, meanwhile. */
+static int give_up(struct reef_broker *broker, uint32_t number)
+{
+	uint64_t pause_ns = 0;
+	int rc, slept;
+
+	do {
+		rc = take_back(broker, number, NULL);
+		if (rc != -EAGAIN && rc != -ENOMEM)
+			return rc;
+		slept = broker_back_off(broker, &pause_ns);
+	} while (slept == 0);
+	return slept;
+}
+
 /* Try nodes until one has it. request: settled with the first; NULL: it was. */
 static int add(struct reef_broker *broker, uint32_t space, uint64_t size,
 	       const struct reef_request *request, uint32_t *number)
@@ -321,10 +338,9 @@ static int add(struct reef_broker *broker, uint32_t space, uint64_t size,
 			return 0;
 		if (rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 			return rc;
-		if (take_back(broker, *number, NULL) == -ENOENT)
-			return -ENOENT; /* with its space, meanwhile */
-		if (avoid.count == BROKER_AVOID_MAX)
-			return -ENOSPC; /* enough of them were asked */
+		rc = give_up(broker, *number);
+		if (rc)
+			return rc;
 		broker_avoid(&avoid, node);
 	}
 }

@@ -98,7 +98,11 @@ struct broker_node {
 	uint32_t links;
 	uint64_t reclaiming;  /* bytes on their way back: reclaim.c */
 	uint32_t fences_told; /* slots of sessions, since REGISTER */
-	bool dropping;	      /* a fiber has its drops: drop.c */
+	/* drop.c */
+	struct broker_drop *drops;
+	uint32_t drops_count, drops_room;
+	uint64_t drops_size; /* bytes of them */
+	bool dropping;	     /* a fiber has them */
 	/* move.c */
 	bool draining;			   /* a fiber works on it */
 	uint32_t moving[BROKER_MOVES_MAX]; /* extents, each by a fiber */
@@ -155,9 +159,8 @@ struct reef_broker {
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */
 	uint32_t extents_count, extents_room;
-	struct broker_drop *drops; /* drop.c */
-	uint64_t changes;	   /* stamps versions of spaces */
-	uint64_t version_floor;	   /* of spaces without an entry */
+	uint64_t changes;	/* stamps versions of spaces */
+	uint64_t version_floor; /* of spaces without an entry */
 	struct broker_version {
 		uint32_t space;
 		uint64_t version;

@@ -76,11 +76,9 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
  * that takes; given up when the node is dead or tells anew what it has. */
 void broker_drop_later(struct reef_broker *broker, uint32_t node,
 		       uint32_t extent, uint64_t size);
-bool broker_drop_pending(const struct reef_broker *broker, uint32_t node,
-			 uint32_t extent);
-uint64_t broker_drop_bytes(const struct reef_broker *broker, uint32_t node);
-void broker_drop_forget(struct reef_broker *broker, uint32_t node);
-void broker_drops_close(struct reef_broker *broker);
+bool broker_drop_pending(const struct broker_node *node, uint32_t extent);
+/* It tells anew what it has. */
+void broker_drop_forget(struct broker_node *node);
 
 /* --- move.c --- */
 

@@ -259,6 +259,7 @@ static void node_destroy(struct reef_broker *broker, struct broker_node *node)
 	while (*at != node)
 		at = &(*at)->next;
 	*at = node->next;
+	free(node->drops);
 	free(node);
 }
 
@@ -275,7 +276,6 @@ void broker_node_gone(struct reef_broker *broker, uint32_t id)
 
 	if (node)
 		node_destroy(broker, node);
-	broker_drop_forget(broker, id);
 	broker_extents_forget(broker, id);
 }
 
@@ -283,7 +283,6 @@ void broker_nodes_close(struct reef_broker *broker)
 {
 	while (broker->nodes)
 		node_destroy(broker, broker->nodes);
-	broker_drops_close(broker);
 	free(broker->extents);
 }
 

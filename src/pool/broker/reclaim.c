@@ -68,7 +68,7 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 {
 	const struct reef_state_extent *extents;
 	struct broker_node *live = broker_node_find(broker, node);
-	uint64_t found = live->reclaiming + broker_drop_bytes(broker, node);
+	uint64_t found = live->reclaiming + live->drops_size;
 	struct broker_extent *told;
 	size_t i;
 

@@ -121,7 +121,7 @@ static int link_up(struct reef_broker *broker,
 	for (i = 0; i < broker->extents_count; i++)
 		if (broker->extents[i].node == id)
 			broker->extents[i].told = false;
-	broker_drop_forget(broker, id);
+	broker_drop_forget(node);
 	return 0;
 }
 
@@ -405,11 +405,16 @@ int broker_node_remove(struct reef_broker *broker,
 		.type = REEF_RECORD_NODE_REMOVE,
 		.id = request->body.node,
 	};
+	struct broker_node *node;
 	uint64_t result;
 	int rc = broker_repeated(broker, request, record.type, &result);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
+	/* It would come again at once, as one that nobody knows. */
+	node = broker_node_find(broker, record.id);
+	if (node && node->peer && node->peer->link)
+		return -EBUSY;
 	rc = broker_commit_wait(broker, &record, request);
 	if (rc)
 		return rc;

@@ -152,6 +152,22 @@ REEF_API int reef_keep(struct reef_space *space, uint64_t address);
 REEF_API int reef_block_size(struct reef_space *space, uint64_t address,
 			     uint64_t *size);
 
+#define REEF_CLASSES_MAX 96
+
+/* What this handle's blocks take; those of other handles are theirs to tell. */
+struct reef_block_stats {
+	uint64_t bytes_taken;	/* chunks of the space that are its own */
+	uint64_t bytes_live;	/* blocks, with their headers */
+	uint64_t bytes_waiting; /* freed with REEF_FREE_LATER, not reused yet */
+	uint32_t classes;
+	struct {
+		uint64_t size;			/* of a block */
+		uint64_t blocks, live, waiting; /* how many */
+	} by_class[REEF_CLASSES_MAX];
+};
+REEF_API int reef_block_stats(struct reef_space *space,
+			      struct reef_block_stats *out);
+
 /* Between these, nothing that was reachable at enter and is freed with
  * REEF_FREE_LATER is reused. They nest, cost no operation, and should be brief:
  * a handle that never leaves keeps everybody's freed memory from coming back.

@@ -186,7 +186,7 @@ struct reef_heap_class_stats {
 struct reef_heap_stats {
 	uint64_t chunks, units_used, bytes_live, bytes_limbo;
 	uint32_t classes;
-	struct reef_heap_class_stats by_class[96];
+	struct reef_heap_class_stats by_class[REEF_CLASSES_MAX];
 };
 void reef_heap_stats(const struct reef_heap *heap, struct reef_heap_stats *out);
 

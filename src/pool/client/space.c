@@ -530,6 +530,30 @@ int reef_block_size(struct reef_space *space, uint64_t address, uint64_t *size)
 	return rc ? rc : reef_heap_block_size(space->heap->heap, address, size);
 }
 
+int reef_block_stats(struct reef_space *space, struct reef_block_stats *out)
+{
+	struct reef_heap_stats stats;
+	int rc = client_handle_check(space->reef);
+
+	if (!rc)
+		rc = client_heap_get(space);
+	if (rc)
+		return rc;
+	reef_heap_stats(space->heap->heap, &stats);
+	memset(out, 0, sizeof(*out));
+	out->bytes_taken = stats.chunks * REEF_CHUNK_SIZE;
+	out->bytes_live = stats.bytes_live;
+	out->bytes_waiting = stats.bytes_limbo;
+	out->classes = stats.classes;
+	for (uint32_t i = 0; i < stats.classes; i++) {
+		out->by_class[i].size = stats.by_class[i].block_size;
+		out->by_class[i].blocks = stats.by_class[i].blocks;
+		out->by_class[i].live = stats.by_class[i].live;
+		out->by_class[i].waiting = stats.by_class[i].limbo;
+	}
+	return 0;
+}
+
 struct reef *reef_space_handle(struct reef_space *space)
 {
 	return space->reef;

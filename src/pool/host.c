@@ -15,6 +15,10 @@
 
 struct reef_host {
 	struct reef_mesh *mesh;
+	/* The node's own beside a broker, else NULL: what a fabric exposes can
+	 * be reached through all its links, and those of clients to the broker
+	 * are not their sessions', so no fence would end them. */
+	struct reef_mesh *node_mesh;
 	struct reef_store *store;
 	struct reef_broker *broker;
 	struct reef_node *node;
@@ -193,7 +197,12 @@ static int start_node(struct reef_host *host,
 	rc = listen_text(host, "node", node.listen, listen, sizeof(listen));
 	if (rc)
 		return rc;
-	node.mesh = host->mesh;
+	if (host->broker) {
+		rc = reef_mesh_open(&options->mesh, &host->node_mesh);
+		if (rc)
+			return rc;
+	}
+	node.mesh = host->node_mesh ? host->node_mesh : host->mesh;
 	node.key = &host->key;
 	node.listen = listen;
 	if (host->broker) {
@@ -270,6 +279,7 @@ void reef_host_stop(struct reef_host *host)
 	reef_node_stop(host->node);
 	reef_broker_stop(host->broker);
 	reef_store_destroy(host->store);
+	reef_mesh_close(host->node_mesh);
 	reef_mesh_close(host->mesh);
 	reef_key_wipe(&host->key);
 	reef_key_wipe(&host->owner.key);

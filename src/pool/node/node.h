@@ -44,7 +44,9 @@ enum reef_node_mutant {
 
 /* Zero means the default. */
 struct reef_node_options {
-	struct reef_mesh *mesh;	    /* the caller's; outlives the node */
+	struct reef_mesh *mesh;	    /* the caller's; outlives the node. Nobody
+				     * else listens on it: whoever is let in
+				     * there reaches what a key opens */
 	struct reef_sched *sched;   /* NULL: the calling fiber's */
 	const struct reef_key *key; /* the pool's; copied */
 	const char *broker;	    /* its addresses; several brokers: the list

@@ -6,12 +6,13 @@
  * call.c's. */
 #include "pool/client/internal.h"
 
-#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 #define QUICK_MAX 65536 /* bytes; what is longer may have to be cut up */
-#define TASKS_MAX 1024	/* under way in a handle */
+#define FIRST_MAX 512
+#define TASKS_MAX 1024 /* under way in a handle */
 
 /* --- one after the other --- */
 
@@ -130,12 +131,69 @@ int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 	return copy(reef, REEF_READ, address, to, length);
 }
 
+/* The heap whose only waiting header is that of the block at `address`; it no
+ * longer waits. */
+static struct reef_heap *fold(struct reef *reef, uint64_t address,
+			      uint64_t *header)
+{
+	struct reef_heap *heap = NULL;
+	struct reef_space *space;
+
+	for (space = reef->spaces; space; space = space->next) {
+		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
+			continue;
+		if (heap)
+			return NULL;
+		heap = space->heap->heap;
+	}
+	if (!heap || !reef_heap_fold(heap, address, header))
+		return NULL;
+	if (!reef_heap_has_pending(heap))
+		return heap;
+	reef_heap_unfold(heap, address);
+	return NULL;
+}
+
+/* The first WRITE to a fresh block, with its header. -EAGAIN: not this way. */
+static int write_first(struct reef *reef, uint64_t address, const void *from,
+		       size_t length)
+{
+	uint64_t bytes[1 + FIRST_MAX / 8], header;
+	struct reef_op op = {
+		.kind = REEF_WRITE,
+		.length = (uint32_t)length + 8,
+		.local = bytes,
+	};
+	struct reef_heap *heap;
+	int rc;
+
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	heap = fold(reef, address, &header);
+	if (!heap)
+		return -EAGAIN;
+	bytes[0] = header;
+	memcpy(&bytes[1], from, length);
+	reef->pending = false;
+	rc = quick(reef, &op, address - 8, length + 8, REEF_RIGHT_WRITE);
+	if (rc) {
+		reef_heap_unfold(heap, address);
+		reef->pending = true;
+	}
+	return rc;
+}
+
 int reef_write(struct reef *reef, uint64_t address, const void *from,
 	       size_t length)
 {
 	struct reef_op op;
 	int rc;
 
+	if (unlikely(reef->pending) && length <= FIRST_MAX) {
+		rc = write_first(reef, address, from, length);
+		if (!is_refused(rc))
+			return rc;
+	}
 	if (likely(length <= QUICK_MAX)) {
 		op.kind = REEF_WRITE;
 		op.flags = 0;

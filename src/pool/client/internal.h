@@ -72,11 +72,12 @@ struct client_heap {
 
 struct client_space {
 	uint32_t id;
-	uint8_t rights, keeping;
+	_Atomic uint8_t rights; /* [l] what the session may */
+	uint8_t keeping;
 	bool scratch;
 	char *name, *token; /* "" if none */
 	uint32_t refs;	    /* [l] open in handles; by anyone */
-	bool gone;	    /* [l] dropped, or taken away */
+	_Atomic bool gone;  /* [l] dropped, or taken away */
 	uint64_t version;   /* [k] */
 	bool refreshing;    /* [k] */
 	uint64_t refreshed; /* [k] how often */
@@ -316,6 +317,7 @@ struct reef_space {
 	struct reef *reef;
 	struct client_space *space;
 	struct client_heap *heap; /* NULL: none yet */
+	uint64_t ready; /* version of the view by which it may be changed */
 	struct reef_space *next;
 };
 

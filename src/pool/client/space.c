@@ -268,8 +268,9 @@ static int heap_execute(void *context, struct reef_access *accesses,
 			uint32_t count)
 {
 	struct reef_space *space = context;
+	int rc = client_handle_check(space->reef);
 
-	return client_execute(space->reef, accesses, count);
+	return rc ? rc : client_execute(space->reef, accesses, count);
 }
 
 static uint32_t heap_extents(void *context, uint32_t *numbers, uint64_t *sizes,
@@ -422,12 +423,48 @@ void client_heap_put(struct reef_space *space, bool all)
 		reef_heap_collect(heap->heap, all);
 	}
 	space->heap = NULL;
+	space->ready = 0;
 	heap->next = NULL;
 	pthread_mutex_lock(&client->lock);
 	for (at = &space->space->heaps; *at; at = &(*at)->next)
 		;
 	*at = heap;
 	pthread_mutex_unlock(&client->lock);
+}
+
+/* --- blocks --- */
+
+/* May it be changed, and is there a heap? What speaks against it moves the
+ * version of the view. */
+static __attribute__((noinline)) int prepare_slowly(struct reef_space *space)
+{
+	struct reef *reef = space->reef;
+	int rc;
+
+	space->ready = 0;
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	if (unlikely(space->space->gone))
+		return -REEF_ELOST;
+	if (unlikely(!(space->space->rights & REEF_RIGHT_WRITE)))
+		return -EACCES;
+	rc = client_heap_get(space);
+	if (!rc && unlikely(!client_is_current(reef)))
+		client_handle_look(reef);
+	if (!rc)
+		space->ready = reef->seen;
+	return rc;
+}
+
+static inline int prepare(struct reef_space *space)
+{
+	if (likely(space->ready ==
+			   atomic_load_explicit(&space->reef->client->version,
+						memory_order_relaxed) &&
+		   !client_is_forked(space->reef)))
+		return 0;
+	return prepare_slowly(space);
 }
 
 static uint32_t idle_heaps(struct reef_space *space)
@@ -452,32 +489,11 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 
 	while (left-- && (rc == -ENOSPC || rc == -EDQUOT)) {
 		client_heap_put(space, true);
-		rc = client_heap_get(space);
+		rc = prepare(space);
 		if (!rc)
 			rc = reef_heap_alloc(space->heap->heap, kind, size,
 					     address);
 	}
-	return rc;
-}
-
-/* --- blocks --- */
-
-/* May it be changed, and is there a heap? */
-static int prepare(struct reef_space *space)
-{
-	struct reef *reef = space->reef;
-	int rc;
-
-	rc = client_handle_check(reef);
-	if (rc)
-		return rc;
-	if (unlikely(space->space->gone))
-		return -REEF_ELOST;
-	if (unlikely(!(space->space->rights & REEF_RIGHT_WRITE)))
-		return -EACCES;
-	rc = client_heap_get(space);
-	if (!rc && unlikely(!client_is_current(reef)))
-		client_handle_look(reef);
 	return rc;
 }
 

@@ -36,6 +36,10 @@ __attribute__((format(printf, 2, 3))) int cmd_usage_error(const char *name,
 							  const char *format,
 							  ...);
 
+/* Write what was printed; 0, or 1 when that failed, which is said once. main
+ * does it for everyone. */
+int cmd_flush(void);
+
 /* Is this the only argument, and a wish for help? */
 bool cmd_wants_help(int argc, char **argv);
 

@@ -2,10 +2,13 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command commands[] = {
 	{"up", "a pool on this machine: broker and node in one", cmd_up},
@@ -82,7 +85,33 @@ static int set_log(void)
 	return 0;
 }
 
-int main(int argc, char **argv)
+int cmd_flush(void)
+{
+	static bool is_said;
+
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	if (!is_said)
+		fprintf(stderr, "reef: cannot write: %s\n",
+			errno ? strerror(errno) : "standard output failed");
+	is_said = true;
+	return 1;
+}
+
+/* A descriptor of these that the caller closed would be given to a socket or a
+ * file of ours, and what is printed would go there. Writing to what takes its
+ * place fails, as it would have. */
+static void fill_standard(void)
+{
+	int fd;
+
+	for (fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+			return;
+}
+
+static int dispatch(int argc, char **argv)
 {
 	size_t i;
 	int rc;
@@ -107,4 +136,13 @@ int main(int argc, char **argv)
 	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);
 	help(stderr);
 	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	int rc;
+
+	fill_standard();
+	rc = dispatch(argc, argv);
+	return rc ? rc : cmd_flush();
 }

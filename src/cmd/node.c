@@ -1,5 +1,4 @@
 /* node.c - `reef node`: run one; or, with a verb, manage those of the pool. */
-#include "base/units.h"
 #include "cmd/operate.h"
 #include "cmd/serve.h"
 #include "cmd/table.h"
@@ -50,7 +49,7 @@ static int reclaim(struct reef_operator *op, const char *const *arguments,
 	char size[16];
 	int rc;
 
-	rc = reef_size_parse(arguments[1], &body.size);
+	rc = operate_size("node", arguments[1], &body.size);
 	if (rc)
 		return rc;
 	rc = ask(op, REEF_POOL_NODE_RECLAIM, arguments[0], &body, &answer);
@@ -66,8 +65,14 @@ static int forget(struct reef_operator *op, const char *const *arguments,
 		  uint32_t count)
 {
 	struct reef_body body = {0};
+	int rc = ask(op, REEF_POOL_NODE_REMOVE, arguments[0], &body, NULL);
 
-	return ask(op, REEF_POOL_NODE_REMOVE, arguments[0], &body, NULL);
+	if (rc == -EBUSY)
+		return operate_say("node",
+				   "%s is in use: drain it, then stop "
+				   "it, then remove it",
+				   arguments[0]);
+	return rc;
 }
 
 static int show(void *context, const struct reef_row *row)
@@ -107,9 +112,10 @@ int cmd_node(int argc, char **argv)
 			verbs);
 	return serve(argc, argv, false, true,
 		     "usage: reef node [OPTIONS]\n"
-		     "       reef node list | drain NODE | undrain NODE | "
-		     "reclaim NODE SIZE | remove NODE\n\n"
+		     "       reef node list\n"
+		     "       reef node drain|undrain|remove NODE\n"
+		     "       reef node reclaim NODE SIZE\n\n"
 		     "Lends memory of this machine to a pool, in the "
-		     "foreground. With a verb: manage the\nnodes of the "
+		     "foreground. With a verb: manages\nthe nodes of the "
 		     "pool.\n");
 }

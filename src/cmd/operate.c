@@ -1,23 +1,75 @@
 /* operate.c - see operate.h. */
 #include "cmd/operate.h"
 
+#include "base/units.h"
 #include "pool/broker/state.h"
 #include "pool/keys.h"
 #include "pool/target.h"
 
 #include <errno.h>
 #include <reef/error.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define VERB_ARGUMENTS_MAX 8
+#define WHAT_MAX 80
+#define VERB_WIDTH 26
+
+int operate_say(const char *name, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(stderr, "reef %s: ", name);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "\n");
+	return 1;
+}
+
+/* What a broker means by it, where errno's own words would mislead. */
+static const char *text_of(int rc)
+{
+	switch (rc) {
+	case -EPERM:
+	case -EACCES:
+		return "this user may not do that";
+	case -EEXIST:
+		return "there is one of that name already";
+	case -ENAMETOOLONG:
+		return "that name is too long";
+	case -ENOSPC:
+		return "the pool has no room for it";
+	case -ETIMEDOUT:
+		return "the broker does not answer";
+	default:
+		return reef_error_text(rc);
+	}
+}
 
 int operate_failed(const char *name, const char *what, int rc)
 {
-	fprintf(stderr, "reef %s: %s%s%s (%s)\n", name, what,
-		what[0] ? ": " : "", reef_error_text(rc), reef_error_name(rc));
-	return 1;
+	char shown[WHAT_MAX + 4] = "";
+
+	if (what[0])
+		snprintf(shown, sizeof(shown), "%.*s%s: ", WHAT_MAX - 3, what,
+			 strlen(what) > WHAT_MAX - 3 ? "..." : "");
+	return operate_say(name, "%s%s (%s)", shown, text_of(rc),
+			   reef_error_name(rc));
+}
+
+int operate_size(const char *name, const char *text, uint64_t *out)
+{
+	int rc = reef_size_parse(text, out);
+
+	if (rc == -ERANGE)
+		return operate_say(name, "\"%.40s\" is too large", text);
+	if (rc)
+		return operate_say(
+			name, "\"%.40s\" is not a size, as 512M or 1.5G", text);
+	return *out ? 0 : operate_say(name, "a size of 0 is of no use");
 }
 
 /* --- the link --- */
@@ -29,18 +81,35 @@ static int connect_failed(const char *name,
 	switch (rc) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		fprintf(stderr,
-			"reef %s: no broker at %s. Is `reef up` running?\n",
-			name, addresses[0] ? addresses : settings->run);
-		return 1;
+		return operate_say(name,
+				   "no broker at %s. Is `reef up` running?",
+				   addresses[0] ? addresses : settings->run);
 	case -REEF_EAUTH:
-		fprintf(stderr,
-			"reef %s: the broker does not take this credential\n",
-			name);
-		return 1;
+		return operate_say(name, "the broker does not take this "
+					 "credential: void, or another pool's");
+	case -EINVAL:
+		return operate_say(name, "%s: no pool that one could ask",
+				   settings->pool ? settings->pool : "local");
+	case -ETIMEDOUT:
+		return operate_say(name, "no answer from %s", addresses);
 	default:
-		return operate_failed(name, "the broker", rc);
+		return operate_failed(
+			name, addresses[0] ? addresses : settings->run, rc);
 	}
+}
+
+static int credential_failed(const char *name,
+			     const struct reef_settings *settings, int rc)
+{
+	const char *path = settings->credential ? settings->credential
+						: "the owner's credential";
+
+	if (rc == -EPERM)
+		return operate_say(name,
+				   "%s: it must be this user's, and closed to "
+				   "others: chmod 600 %s",
+				   path, path);
+	return operate_say(name, "%s: %s", path, reef_error_text(rc));
 }
 
 int operate_connect(const char *name, const struct reef_settings *settings,
@@ -62,11 +131,7 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 	rc = reef_target_credential(settings->credential, settings->run,
 				    &credential);
 	if (rc)
-		return operate_failed(name,
-				      settings->credential
-					      ? settings->credential
-					      : "the owner's credential",
-				      rc);
+		return credential_failed(name, settings, rc);
 	rc = reef_operator_open(&options, out);
 	reef_key_wipe(&credential.key);
 	return rc ? connect_failed(name, settings, addresses, rc) : -1;
@@ -82,11 +147,23 @@ static void print_verbs(const char *name, const char *about,
 			    "[OPTIONS]\n\n%s\n",
 			    name, about);
 
-	for (; verbs->name && used >= 0 && (size_t)used < size; verbs++)
-		used += snprintf(text + used, size - (size_t)used,
-				 "  %s %-*s  %s\n", verbs->name,
-				 (int)(24 - strlen(verbs->name)),
-				 verbs->arguments, verbs->summary);
+	for (; verbs->name && used >= 0 && (size_t)used < size; verbs++) {
+		int width = snprintf(text + used, size - (size_t)used,
+				     "  %s %s", verbs->name, verbs->arguments);
+
+		used += width;
+		if (used < 0 || (size_t)used >= size)
+			return;
+		/* What is too long has its summary on the next line. */
+		if (width > VERB_WIDTH)
+			used += snprintf(text + used, size - (size_t)used,
+					 "\n%*s  %s\n", VERB_WIDTH, "",
+					 verbs->summary);
+		else
+			used += snprintf(text + used, size - (size_t)used,
+					 "%*s  %s\n", VERB_WIDTH - width, "",
+					 verbs->summary);
+	}
 }
 
 /* NULL: there is none, or its arguments are not right; *rc is the status. */
@@ -187,13 +264,22 @@ static int look(void *context, const struct reef_row *row)
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		 const char *name, struct reef_row *out)
 {
+	static const char *const words[] = {
+		[REEF_ROW_NODE] = "node",
+		[REEF_ROW_SPACE] = "space",
+		[REEF_ROW_SESSION] = "session",
+		[REEF_ROW_USER] = "user",
+	};
 	struct search search = {.kind = kind, .name = name, .out = out};
 	int rc;
 
 	search.number =
 		strtoul(name, &search.end, kind == REEF_ROW_SESSION ? 16 : 10);
 	rc = reef_operator_list(op, kind, look, &search);
-	return rc > 0 ? 0 : rc ? rc : -ENOENT;
+	if (rc)
+		return rc > 0 ? 0 : rc;
+	return operate_say(words[kind], "there is no %s \"%.80s\"", words[kind],
+			   name);
 }
 
 const char *operate_node_state(uint8_t state)

@@ -26,10 +26,17 @@ int operate(int argc, char **argv, const char *about, const struct verb *verbs);
 int operate_connect(const char *name, const struct reef_settings *settings,
 		    struct reef_operator **out);
 
+/* Say "reef NAME: ..." and return 1, which a verb returns for "said". */
+__attribute__((format(printf, 2, 3))) int operate_say(const char *name,
+						      const char *format, ...);
 /* Say "reef NAME: WHAT: why" and return 1. */
 int operate_failed(const char *name, const char *what, int rc);
 
-/* Numbers of things by name (or by number): 0, or what went wrong. */
+/* A size that is not 0; otherwise it is said what is wrong, and 1. */
+int operate_size(const char *name, const char *text, uint64_t *out);
+
+/* Numbers of things by name (or by number): 0, what went wrong, or 1: it was
+ * said that there is none. */
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		 const char *name, struct reef_row *out);
 

@@ -3,7 +3,7 @@
 #include "cmd/serve.h"
 
 #include "base/sched.h"
-#include "cmd/cmd.h"
+#include "cmd/operate.h"
 #include "cmd/table.h"
 #include "pool/host.h"
 #include "pool/target.h"
@@ -12,6 +12,7 @@
 #include <reef/error.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -163,51 +164,145 @@ static int wait_for_end(struct server *server)
 	return rc;
 }
 
-static const char *advice(int rc)
+/* --- what went wrong --- */
+
+static const char *place_of(const struct server *server,
+			    enum reef_host_step step)
 {
+	const struct reef_settings *settings = &server->settings;
+
+	switch (step) {
+	case REEF_HOST_DATA:
+	case REEF_HOST_STORE:
+		return settings->data ? settings->data : "the data directory";
+	case REEF_HOST_KEY:
+		return settings->key_file ? settings->key_file
+					  : "the pool's key";
+	case REEF_HOST_RUN:
+	case REEF_HOST_ANNOUNCE:
+		return settings->run;
+	case REEF_HOST_FABRICS:
+		return "the fabrics";
+	case REEF_HOST_BROKER:
+		return "the broker";
+	case REEF_HOST_NODE:
+		return "the node";
+	default:
+		return "start";
+	}
+}
+
+static int say_taken(const struct server *server, enum reef_host_step step)
+{
+	const struct reef_settings *settings = &server->settings;
+	bool node = step == REEF_HOST_NODE;
+
+	return operate_say(
+		server->name,
+		"somebody listens already at one of shm:%s/%s.sock %s; see "
+		"--run and --%slisten",
+		settings->run, node ? "node" : "broker",
+		node ? settings->node_listen : settings->listen,
+		node ? "node-" : "");
+}
+
+static int say_start_failed(const struct server *server,
+			    enum reef_host_step step, int rc)
+{
+	const char *name = server->name, *place = place_of(server, step);
+
 	switch (rc) {
 	case -EBUSY:
-		return "another broker has this data directory open";
+		return operate_say(name, "another broker has %s open already",
+				   server->settings.data);
 	case -EADDRINUSE:
-		return "somebody listens there already; see --listen";
+		return say_taken(server, step);
 	case -EPERM:
-		return "it must belong to this user, and be closed to others";
+		return operate_say(name,
+				   "%s: it must be this user's, and closed to "
+				   "others: chmod %s %s",
+				   place, step == REEF_HOST_KEY ? "600" : "700",
+				   place);
 	case -ENOENT:
-		return "there is none; a node needs the pool's key file "
-		       "(--key-file)";
+		if (step == REEF_HOST_KEY)
+			return operate_say(name,
+					   "%s: there is none; a node needs "
+					   "its pool's key (--key-file)",
+					   place);
+		break;
+	case -REEF_ECORRUPT:
+		if (step == REEF_HOST_BROKER)
+			return operate_say(name,
+					   "the journal in %s/journal is "
+					   "damaged; nothing was changed",
+					   server->settings.data);
+		break;
 	default:
-		return reef_error_text(rc);
+		break;
 	}
+	return operate_say(name, "%s: %s (%s)", place, reef_error_text(rc),
+			   reef_error_name(rc));
+}
+
+/* A node on its own waits for its broker, but not for one that will never have
+ * it. */
+static int say_unwelcome(const struct server *server)
+{
+	const struct reef_node_options *node = &server->options.node;
+	struct reef_node_status status;
+
+	if (!reef_host_node(server->host) || reef_host_broker(server->host))
+		return 0;
+	reef_node_status(reef_host_node(server->host), &status);
+	switch (status.link) {
+	case -REEF_EAUTH:
+		return operate_say(server->name,
+				   "the broker does not take the key in %s: "
+				   "it is that of another pool",
+				   place_of(server, REEF_HOST_KEY));
+	case -EEXIST:
+		return operate_say(server->name,
+				   "the pool has a node called %s already; see "
+				   "--name",
+				   node->name);
+	case -REEF_EVERSION:
+		return operate_say(server->name, "the broker speaks %s",
+				   "another version of the protocol");
+	default:
+		return 0;
+	}
+}
+
+static int serve_host(struct server *server)
+{
+	int rc;
+
+	if (reef_host_node(server->host))
+		reef_node_wait(reef_host_node(server->host),
+			       reef_host_broker(server->host) ? 10 * SECOND
+							      : SECOND);
+	rc = say_unwelcome(server);
+	if (rc)
+		return rc;
+	print_start(server);
+	rc = wait_for_end(server);
+	if (rc)
+		return operate_say(server->name, "the broker gives up: %s",
+				   reef_error_text(rc));
+	printf("Stopping.\n");
+	fflush(stdout);
+	return 0;
 }
 
 static int serve_fiber(void *arg)
 {
 	struct server *server = arg;
-	const char *step = "";
+	enum reef_host_step step;
 	int rc;
 
 	rc = reef_host_start(&server->options, &server->host, &step);
-	if (rc) {
-		fprintf(stderr, "reef %s: %s: %s (%s)\n", server->name, step,
-			advice(rc), reef_error_name(rc));
-		server->status = 1;
-		reef_sched_stop(server->sched);
-		return 0;
-	}
-	if (reef_host_node(server->host))
-		reef_node_wait(reef_host_node(server->host),
-			       reef_host_broker(server->host) ? 10 * SECOND
-							      : SECOND);
-	print_start(server);
-	rc = wait_for_end(server);
-	if (rc) {
-		fprintf(stderr, "reef %s: the broker gives up: %s\n",
-			server->name, reef_error_text(rc));
-		server->status = 1;
-	} else {
-		printf("Stopping.\n");
-		fflush(stdout);
-	}
+	server->status =
+		rc ? say_start_failed(server, step, rc) : serve_host(server);
 	reef_host_stop(server->host);
 	reef_sched_stop(server->sched);
 	return 0;
@@ -230,6 +325,10 @@ static int run(struct server *server)
 			reef_error_text(rc));
 		return 1;
 	}
+	/* Whether anybody reads what it says is nothing to a server. */
+	fflush(stdout);
+	__fpurge(stdout);
+	clearerr(stdout);
 	/* The process ends: its scheduler may have fibers that wait for ever.
 	 */
 	return server->status;
@@ -251,6 +350,7 @@ static void take_settings(struct server *server)
 	options->data = settings->data;
 	options->run = settings->run;
 	options->key_file = settings->key_file;
+	options->mesh.kinds = settings->fabrics;
 	options->mesh.fabric.spin_ns = settings->spin_ns;
 	options->mesh.fabric.silence_ns = settings->silence_ns;
 	options->broker.listen = settings->listen;
@@ -290,6 +390,9 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 	rc = cmd_settings(&input, usage, &server.settings);
 	if (rc >= 0)
 		return rc;
+	if (reef_config_rest_count(settings->config))
+		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
+				       reef_config_rest(settings->config, 0));
 	server.name = argv[0];
 	server.options.with_broker = with_broker;
 	server.options.with_node = with_node;

@@ -1,5 +1,4 @@
 /* space.c - `reef space`: what memory belongs to. */
-#include "base/units.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
 #include "pool/broker/state.h"
@@ -23,6 +22,14 @@ static int ask(struct reef_operator *op, uint16_t kind, const char *name,
 	return reef_operator_call(op, kind, body, answer);
 }
 
+static int limit_of(const char *text, uint64_t *out)
+{
+	if (!strcmp(text, "0"))
+		return operate_say("space", "a quota of 0 leaves nothing to "
+					    "use; `none` means no limit");
+	return operate_size("space", text, out);
+}
+
 static int create(struct reef_operator *op, const char *const *arguments,
 		  uint32_t count)
 {
@@ -36,6 +43,8 @@ static int create(struct reef_operator *op, const char *const *arguments,
 	struct reef_answer answer;
 	int rc;
 
+	if (!arguments[0][0])
+		return operate_say("space", "a space needs a name");
 	if (strlen(arguments[0]) > UINT16_MAX)
 		return -ENAMETOOLONG;
 	for (uint32_t i = 1; i < count; i++) {
@@ -43,11 +52,9 @@ static int create(struct reef_operator *op, const char *const *arguments,
 			body.keeping = REEF_KEEPING_REVOCABLE;
 			continue;
 		}
-		rc = reef_size_parse(arguments[i], &body.size);
+		rc = limit_of(arguments[i], &body.size);
 		if (rc)
 			return rc;
-		if (!body.size)
-			return -EINVAL; /* what could it be for? */
 	}
 	rc = reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, &answer);
 	if (rc)
@@ -71,11 +78,8 @@ static int quota(struct reef_operator *op, const char *const *arguments,
 	struct reef_body body = {0};
 	int rc = 0;
 
-	if (strcmp(arguments[1], "none")) {
-		rc = reef_size_parse(arguments[1], &body.size);
-		if (!rc && !body.size)
-			rc = -EINVAL;
-	}
+	if (strcmp(arguments[1], "none"))
+		rc = limit_of(arguments[1], &body.size);
 	return rc ? rc
 		  : ask(op, REEF_POOL_SPACE_QUOTA, arguments[0], &body, NULL);
 }
@@ -89,7 +93,10 @@ static int rights_of(const char *text, uint8_t *out)
 	else if (!strcmp(text, "manage"))
 		*out = REEF_RIGHT_ALL;
 	else
-		return -EINVAL;
+		return operate_say("space",
+				   "a token may be for read, write or manage, "
+				   "not \"%.40s\"",
+				   text);
 	return 0;
 }
 
@@ -115,6 +122,9 @@ static int token(struct reef_operator *op, const char *const *arguments,
 	reef_answer_free(&answer);
 	if (count > 2) {
 		rc = reef_token_save(arguments[2], &made);
+		if (rc)
+			rc = operate_say("space", "%s: %s", arguments[2],
+					 reef_error_text(rc));
 	} else {
 		reef_token_format(&made, text);
 		printf("%s\n", text);
@@ -185,7 +195,7 @@ int cmd_space(int argc, char **argv)
 
 	return operate(argc, argv,
 		       "Spaces: what memory belongs to; the unit of sharing, "
-		       "quota and access. A token is\na secret, and goes into "
+		       "quota and access. A token\nis a secret, and goes into "
 		       "reef_space_options.\n",
 		       verbs);
 }

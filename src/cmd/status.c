@@ -21,9 +21,13 @@ static const char usage[] =
 	"Shows what the pool consists of, and on which fabric each peer really "
 	"is.\n";
 
+/* Events shown to people; programs get all there are. */
+#define EVENTS_SHOWN 12
+
 struct view {
 	struct reef_table *table;
 	bool json, first;
+	uint32_t rows;
 };
 
 static const char *text_of(struct reef_text text, char *room, size_t size)
@@ -60,6 +64,7 @@ static int show_node(void *context, const struct reef_row *row)
 	struct view *view = context;
 	char size[16], age[16], name[300], addresses[1100];
 
+	view->rows++;
 	if (view->json) {
 		json_begin(view, "node", row->node);
 		json_text("name", row->name);
@@ -102,6 +107,7 @@ static int show_space(void *context, const struct reef_row *row)
 	bool revocable = row->keeping == REEF_KEEPING_REVOCABLE;
 	char size[16], name[300];
 
+	view->rows++;
 	if (view->json) {
 		json_begin(view, "space", row->space);
 		json_text("name", row->name);
@@ -138,6 +144,7 @@ static int show_session(void *context, const struct reef_row *row)
 	struct view *view = context;
 	char age[16], name[300], fabric[300];
 
+	view->rows++;
 	if (view->json) {
 		json_begin(view, "session", row->session);
 		printf(",\"state\":\"%s\"", operate_session_state(row->state));
@@ -217,42 +224,52 @@ static int show_section(struct reef_operator *op, const struct section *section,
 			     strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
 	add_columns(view.table, section->columns);
 	rc = reef_operator_list(op, section->kind, section->show, &view);
-	if (!rc) {
+	if (!rc && view.rows) {
 		printf("\n");
 		rc = reef_table_print(view.table, stdout);
+	} else if (!rc) {
+		printf("\nno %s\n", section->title);
 	}
 	reef_table_destroy(view.table);
 	return rc;
 }
 
+static void show_event(struct view *view, const struct reef_row *row)
+{
+	char age[16];
+
+	if (view->json) {
+		json_begin(view, "event", row->value);
+		json_number("age_ns", row->age_ns);
+		json_text("text", row->name);
+		printf("}");
+	} else {
+		printf("  %10s ago  %.*s\n",
+		       reef_table_time((double)row->age_ns, age),
+		       (int)row->name.size, row->name.bytes);
+	}
+}
+
 /* The events, the newest last. */
 static int show_events(const struct reef_answer *answer, bool json)
 {
-	struct reef_cursor_in in = {.bytes = answer->body.rows,
-				    .left = answer->body.rows_size};
+	const struct reef_cursor_in all = {.bytes = answer->body.rows,
+					   .left = answer->body.rows_size};
 	struct view view = {.json = json, .first = true};
+	struct reef_cursor_in in = all;
 	struct reef_row row;
-	char age[16];
+	uint32_t count = 0;
 	int rc;
 
+	while (reef_row_decode(&in, &row) > 0)
+		count++;
 	printf(json ? ",\"events\":[" : "\nevents\n");
-	while ((rc = reef_row_decode(&in, &row)) > 0) {
-		if (json) {
-			json_begin(&view, "event", row.value);
-			json_number("age_ns", row.age_ns);
-			json_text("text", row.name);
-			printf("}");
-		} else {
-			view.first = false;
-			printf("  %10s ago  %.*s\n",
-			       reef_table_time((double)row.age_ns, age),
-			       (int)row.name.size, row.name.bytes);
-		}
-	}
+	in = all;
+	while ((rc = reef_row_decode(&in, &row)) > 0)
+		if (json || count - view.rows++ <= EVENTS_SHOWN)
+			show_event(&view, &row);
 	if (json)
 		printf("]");
-	else if (view.first)
-		printf("  none\n");
 	return rc;
 }
 
@@ -289,8 +306,6 @@ static int show_all(struct reef_operator *op, bool json)
 	if (json)
 		printf("}\n");
 	reef_answer_free(&answer);
-	if (!rc && fflush(stdout))
-		rc = -EIO;
 	return rc;
 }
 
@@ -329,6 +344,8 @@ int cmd_status(int argc, char **argv)
 		if (watch && !json && isatty(STDOUT_FILENO))
 			printf("\033[H\033[2J");
 		rc = show_all(op, json);
+		if (!rc && cmd_flush())
+			break;
 	} while (!rc && watch && !reef_sleep(SECOND));
 	reef_operator_close(op);
 	return rc ? operate_failed(argv[0], "", rc) : 0;

@@ -18,6 +18,8 @@ static int add(struct reef_operator *op, const char *const *arguments,
 	struct reef_answer answer;
 	int rc;
 
+	if (!arguments[0][0])
+		return operate_say("user", "a user needs a name");
 	if (strlen(arguments[0]) > UINT16_MAX)
 		return -ENAMETOOLONG;
 	rc = reef_operator_call(op, REEF_POOL_USER_ADD, &body, &answer);
@@ -30,6 +32,9 @@ static int add(struct reef_operator *op, const char *const *arguments,
 	reef_answer_free(&answer);
 	if (count > 1) {
 		rc = reef_credential_save(arguments[1], &credential);
+		if (rc)
+			rc = operate_say("user", "%s: %s", arguments[1],
+					 reef_error_text(rc));
 	} else {
 		reef_credential_format(&credential, text);
 		printf("%s\n", text);
@@ -95,7 +100,7 @@ int cmd_user(int argc, char **argv)
 	return operate(
 		argc, argv,
 		"Users of the pool. A credential is a secret: keep it in "
-		"a file that only its owner\nmay read, and name it in "
+		"a file that only its\nowner may read, and name it in "
 		"REEF_CREDENTIAL.\n",
 		verbs);
 }

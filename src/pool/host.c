@@ -50,12 +50,8 @@ static int find_key(struct reef_host *host,
 		    const struct reef_host_options *options)
 {
 	char *path = NULL;
-	int rc = 0;
+	int rc;
 
-	if (options->data)
-		rc = reef_private_directory(options->data);
-	if (rc)
-		return rc;
 	if (options->key_file)
 		return load_key(host, options->key_file, options->with_broker);
 	if (!options->data)
@@ -146,11 +142,25 @@ static void withdraw(const struct reef_host *host)
 
 /* --- start and stop --- */
 
-/* A socket, then what the options name. */
+static bool has_fabric(const struct reef_host *host, const char *address)
+{
+	size_t size = strcspn(address, ":");
+	const char *kind;
+
+	for (uint32_t i = 0; i < reef_mesh_count(host->mesh); i++) {
+		kind = reef_fabric_kind(reef_mesh_fabric(host->mesh, i));
+		if (strlen(kind) == size && !memcmp(kind, address, size))
+			return true;
+	}
+	return false;
+}
+
+/* A socket, then those that the options name and that there is a fabric for. */
 static int listen_text(const struct reef_host *host, const char *name,
 		       const char *more, char *text, size_t size)
 {
 	const struct reef_fabric *first = reef_mesh_fabric(host->mesh, 0);
+	size_t word;
 	int length = 0;
 
 	text[0] = '\0';
@@ -159,22 +169,29 @@ static int listen_text(const struct reef_host *host, const char *name,
 					      host->run, name)
 				   : snprintf(text, size, "shm:@%s-%s ",
 					      host->nameless, name);
-	if (length >= 0 && (size_t)length < size)
-		length += snprintf(text + length, size - (size_t)length, "%s",
-				   more ? more : "");
+	for (more = more ? more : ""; *more && length >= 0; more += word) {
+		more += strspn(more, " ");
+		word = strcspn(more, " ");
+		if ((size_t)length < size && has_fabric(host, more))
+			length += snprintf(text + length, size - (size_t)length,
+					   "%.*s ", (int)word, more);
+	}
 	return length >= 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
 }
 
 static int start_broker(struct reef_host *host,
-			const struct reef_host_options *options)
+			const struct reef_host_options *options,
+			enum reef_host_step *step)
 {
 	struct reef_broker_options broker = options->broker;
 	char listen[REEF_TARGET_MAX];
 	int rc;
 
+	*step = REEF_HOST_STORE;
 	rc = open_store(host, options);
 	if (rc)
 		return rc;
+	*step = REEF_HOST_BROKER;
 	rc = listen_text(host, "broker", broker.listen, listen, sizeof(listen));
 	if (rc)
 		return rc;
@@ -184,7 +201,10 @@ static int start_broker(struct reef_host *host,
 	broker.listen = listen;
 	broker.sync_inline |= !options->data;
 	rc = reef_broker_start(&broker, &host->broker);
-	return rc ? rc : announce(host);
+	if (rc)
+		return rc;
+	*step = REEF_HOST_ANNOUNCE;
+	return announce(host);
 }
 
 static int start_node(struct reef_host *host,
@@ -213,19 +233,25 @@ static int start_node(struct reef_host *host,
 }
 
 static int prepare(struct reef_host *host,
-		   const struct reef_host_options *options, const char **step)
+		   const struct reef_host_options *options,
+		   enum reef_host_step *step)
 {
 	uint64_t random;
-	int rc;
+	int rc = 0;
 
-	*step = "the pool's key";
+	*step = REEF_HOST_DATA;
+	if (options->data && options->with_broker)
+		rc = reef_private_directory(options->data);
+	if (rc)
+		return rc;
+	*step = REEF_HOST_KEY;
 	rc = find_key(host, options);
 	if (rc)
 		return rc;
 	rc = reef_key_derive_user(&host->key, 0, 0, &host->owner.key);
 	if (rc)
 		return rc;
-	*step = "the runtime directory";
+	*step = REEF_HOST_RUN;
 	if (options->run) {
 		rc = reef_private_directory(options->run);
 		if (!rc && !(host->run = strdup(options->run)))
@@ -238,29 +264,27 @@ static int prepare(struct reef_host *host,
 	}
 	if (rc)
 		return rc;
-	*step = "the fabrics";
+	*step = REEF_HOST_FABRICS;
 	return reef_mesh_open(&options->mesh, &host->mesh);
 }
 
 int reef_host_start(const struct reef_host_options *options,
-		    struct reef_host **out, const char **step)
+		    struct reef_host **out, enum reef_host_step *step)
 {
-	const char *ignored;
+	enum reef_host_step ignored;
 	struct reef_host *host;
 	int rc;
 
 	step = step ? step : &ignored;
-	*step = "memory";
+	*step = REEF_HOST_MEMORY;
 	host = calloc(1, sizeof(*host));
 	if (!host)
 		return -ENOMEM;
 	rc = prepare(host, options, step);
-	if (!rc && options->with_broker) {
-		*step = "the broker";
-		rc = start_broker(host, options);
-	}
+	if (!rc && options->with_broker)
+		rc = start_broker(host, options, step);
 	if (!rc && options->with_node) {
-		*step = "the node";
+		*step = REEF_HOST_NODE;
 		rc = start_node(host, options);
 	}
 	if (rc) {

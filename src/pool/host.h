@@ -38,12 +38,25 @@ struct reef_host_options {
 	struct reef_node_options node;
 };
 
-/* Start. In a fiber. Caller owns *out. On error *step (may be NULL) is a text
- * for people: what could not be done.
+/* What a start does, in this order. */
+enum reef_host_step {
+	REEF_HOST_MEMORY,
+	REEF_HOST_DATA, /* the directory */
+	REEF_HOST_KEY,	/* the pool's */
+	REEF_HOST_RUN,	/* the directory */
+	REEF_HOST_FABRICS,
+	REEF_HOST_STORE, /* where the journal is */
+	REEF_HOST_BROKER,
+	REEF_HOST_ANNOUNCE, /* in the runtime directory */
+	REEF_HOST_NODE
+};
+
+/* Start. In a fiber. Caller owns *out. On error *step (may be NULL) is what
+ * could not be done.
  * -EBUSY: another broker has the journal.  -EPERM: not private.  -ENOENT: no
  * key.  Else: mesh's, broker's, node's. */
 int reef_host_start(const struct reef_host_options *options,
-		    struct reef_host **out, const char **step);
+		    struct reef_host **out, enum reef_host_step *step);
 
 /* Stop both, in order; take what was written out of the runtime directory. In
  * a fiber. NULL is fine. */

@@ -370,14 +370,14 @@ static int server_fiber(void *arg)
 			 .capacity = 32 << 20},
 	};
 	struct reef_host *host = NULL;
-	const char *step = "";
+	enum reef_host_step step = REEF_HOST_MEMORY;
 	int rc;
 
 	rc = reef_host_start(&options, &host, &step);
 	if (!rc)
 		rc = reef_node_wait(reef_host_node(host), 10000000000ull);
 	if (rc)
-		print_message("%s: %s\n", step, reef_error_name(rc));
+		print_message("step %d: %s\n", (int)step, reef_error_name(rc));
 	server->state = rc;
 	while (!rc && !server->stopping)
 		reef_fiber_park(REEF_FOREVER);

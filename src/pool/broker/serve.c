@@ -132,7 +132,7 @@ static const struct service {
 	[REEF_POOL_NAME_UNBIND] = {SESSION, broker_name_unbind},
 	[REEF_POOL_NAME_LOOKUP] = {SESSION, broker_name_lookup},
 	[REEF_POOL_NAME_LIST] = {SESSION, broker_name_list},
-	[REEF_POOL_STATUS] = {OWNER, broker_status},
+	[REEF_POOL_STATUS] = {STRANGER, broker_status},
 	[REEF_POOL_LIST] = {STRANGER, broker_list},
 	[REEF_POOL_USER_ADD] = {OWNER, broker_user_add},
 	[REEF_POOL_USER_REMOVE] = {OWNER, broker_user_remove},
@@ -396,8 +396,6 @@ int reef_broker_start(const struct reef_broker_options *options,
 	if (rc == 0)
 		rc = open_doors(broker);
 	if (rc) {
-		reef_log(REEF_LOG_ERROR, "broker", "cannot start: %s",
-			 reef_error_text(rc));
 		reef_broker_stop(broker);
 		return rc;
 	}

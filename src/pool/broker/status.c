@@ -372,7 +372,9 @@ int broker_status(struct reef_broker *broker,
 	list.after = broker->events_count > STATUS_EVENTS
 			     ? (uint32_t)broker->events_count - STATUS_EVENTS
 			     : 0;
-	list_events(&list);
+	/* Events tell of everybody. */
+	if (list.user == 0)
+		list_events(&list);
 	broker_rows_end(answer, room);
 	return 0;
 }

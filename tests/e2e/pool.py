@@ -1,0 +1,484 @@
+"""pool.py REEF - the pool of real processes, from outside.
+
+What a new user meets, what operators do, and what happens to brokers, nodes
+and files that fail. Programs that use its memory: load.py.
+"""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+
+from pool_processes import Pool, until
+
+REEF = os.path.abspath(sys.argv[1])
+
+
+# --- a new user ---
+
+
+def check_walk(pool):
+    up = pool.start("up", "up").saw("Ctrl-C")
+    assert re.search(r"^Reef pool [0-9a-f]{16} is up\.$", up.out, re.M), up.out
+    for text in (pool.run + "/broker.sock", pool.run + "/node.sock",
+                 "tcp:127.0.0.1:", pool.data, "reef status"):
+        assert text in up.out, (text, up.out)
+    status = pool.do("status")
+    assert "over shm" in status, status
+    told = pool.status()
+    assert told["fabric"] == "shm" and told["pool_epoch"] >= 1, told
+    node, = told["nodes"]
+    assert node["state"] == "ok" and node["capacity"] == 1 << 30, node
+    assert told["spaces"] == told["sessions"] == [], told
+    assert pool.do("node", "list").count("\n") == 1
+    # The same over tcp, with the owner's credential.
+    port = node["addresses"] and told["events"][0]["text"].split()[-1][4:]
+    assert "over tcp" in pool.do(
+        "status", "--pool", "reef://" + port,
+        "--credential", pool.run + "/owner.credential")
+    for folder in (pool.run, pool.data):
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700, folder
+    assert up.stop(signal.SIGINT) == 0, up.error
+    assert up.error == "", up.error
+    assert os.listdir(pool.run) == [], os.listdir(pool.run)
+    pool.refused("status", text="Is `reef up` running?")
+
+
+def check_up_again(pool):
+    pool.start("up", "up").saw("Ctrl-C")
+    pool.do("space", "create", "mine", "10M")
+    error = pool.refused("up", text="already")
+    assert pool.data in error, error
+    # The first has not noticed.
+    assert pool.status()["spaces"][0]["name"] == "mine"
+    up = pool.processes[0]
+    assert up.stop(signal.SIGTERM) == 0 and up.error == "", up.error
+    assert os.listdir(pool.run) == [], os.listdir(pool.run)
+    # What was kept is there, and what a dead one left is replaced.
+    up = pool.start("up", "up").saw("Ctrl-C")
+    up.kill()
+    assert os.listdir(pool.run) != []
+    pool.refused("status", text="Is `reef up` running?")
+    up = pool.start("up", "up").saw("Ctrl-C")
+    space, = pool.status()["spaces"]
+    assert (space["name"], space["quota"]) == ("mine", 10 << 20), space
+    assert pool.status()["broker_epoch"] == 3
+    assert up.stop(signal.SIGHUP) == 0
+
+
+def check_spaces(pool):
+    pool.start("up", "up").saw("Ctrl-C")
+    pool.do("space", "create", "a", "100M")
+    pool.do("space", "create", "b", "revocable")
+    pool.do("space", "create", "c", "revocable", "1G")
+    rows = {row["name"]: row for row in pool.status()["spaces"]}
+    assert [rows[name]["quota"] for name in "abc"] == [100 << 20, 0, 1 << 30]
+    assert [rows[name]["keeping"] for name in "abc"] == [
+        "kept", "revocable", "revocable"], rows
+    listed = pool.do("space", "list")
+    assert re.search(r"^ +1 +a +shared +kept +0 +100 MiB$", listed, re.M), (
+        listed)
+    pool.do("space", "quota", "a", "2G")
+    pool.do("space", "quota", "c", "none")
+    rows = {row["name"]: row for row in pool.status()["spaces"]}
+    assert [rows[name]["quota"] for name in "abc"] == [2 << 30, 0, 0], rows
+    # A token is a secret of its own; revoking makes another.
+    first = pool.do("space", "token", "a")
+    assert first == pool.do("space", "token", "a", "write")
+    assert first != pool.do("space", "token", "a", "read")
+    assert first.startswith("reef-space-") and first.count("\n") == 1
+    pool.do("space", "revoke", "a")
+    second = pool.do("space", "token", "a")
+    assert second != first
+    file = os.path.join(pool.home, "token")
+    pool.do("space", "token", "a", "write", file)
+    with open(file, encoding="ascii") as stream:
+        assert stream.read() == second
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    pool.refused("space", "token", "a", "write", file, text=file)
+    pool.do("space", "drop", "1")  # by its number
+    pool.do("space", "drop", "b")
+    space, = pool.status()["spaces"]
+    assert space["name"] == "c", space
+
+
+def check_users(pool):
+    pool.start("up", "up").saw("Ctrl-C")
+    file = os.path.join(pool.home, "fred")
+    pool.do("user", "add", "fred", file)
+    text = pool.do("user", "add", "anna")
+    assert text.startswith("reef-user-"), text
+    pool.refused("user", "add", "fred", text="already")
+    status = pool.do("status", REEF_CREDENTIAL=file)
+    assert "over shm" in status and "session" not in status.split("events")[1]
+    # A user is not the owner.
+    for order in (("user", "add", "eve"), ("node", "drain", "1")):
+        pool.refused(*order, text="may not", REEF_CREDENTIAL=file)
+    listed = pool.do("user", "list")
+    assert "fred" in listed and "anna" in listed, listed
+    pool.do("user", "remove", "fred")
+    assert "fred" not in pool.do("user", "list")
+    pool.refused("status", text="does not take this credential",
+                 REEF_CREDENTIAL=file)
+    os.chmod(file, 0o644)
+    pool.refused("status", text="chmod 600", REEF_CREDENTIAL=file)
+
+
+# --- brokers and nodes in processes of their own ---
+
+
+def check_processes(pool):
+    broker = pool.broker("--node-ttl", "500ms")
+    key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
+    near = pool.node("near", *key)
+    far = pool.node("far", *key, broker=pool.tcp)
+    pool.node_is("near", "ok")
+    pool.node_is("far", "ok")
+    pool.do("space", "create", "kept", "1G")
+    pool.do("user", "add", "fred", os.path.join(pool.home, "fred"))
+    before = pool.status()
+    token = pool.do("space", "token", "kept")
+    # The broker is killed: everything comes back, nobody is dead.
+    broker.kill()
+    broker = pool.broker("--node-ttl", "500ms")
+    pool.node_is("near", "ok")
+    pool.node_is("far", "ok")
+    after = pool.status()
+    for name in ("pool", "pool_epoch", "spaces"):
+        assert before[name] == after[name], (before, after)
+    assert after["broker_epoch"] == before["broker_epoch"] + 1
+    lives = {row["name"]: row["incarnation"] for row in before["nodes"]}
+    assert lives == {row["name"]: row["incarnation"]
+                     for row in after["nodes"]}, (before, after)
+    assert token == pool.do("space", "token", "kept")
+    assert "fred" in pool.do("user", "list")
+    # A node is killed: dead, in a new epoch; it returns as another.
+    far.kill()
+    pool.node_is("far", "dead")
+    told = pool.status()
+    assert told["pool_epoch"] > after["pool_epoch"], told
+    assert pool.nodes()["near"]["state"] == "ok"
+    pool.node("far", *key, broker=pool.tcp)
+    pool.node_is("far", "ok")
+    assert pool.nodes()["far"]["incarnation"] != lives["far"]
+    # Nodes that are stopped leave cleanly, and may be forgotten.
+    assert near.stop() == 0 and near.error == "", near.error
+    pool.node_is("near", "dead")
+    pool.do("node", "remove", "near")
+    assert list(pool.nodes()) == ["far"]
+    assert broker.stop(signal.SIGINT) == 0 and broker.error == "", broker.error
+    assert os.listdir(pool.run) == []
+
+
+def check_drain(pool):
+    pool.broker()
+    key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
+    pool.node("one", *key)
+    two = pool.node("two", *key)
+    pool.node_is("two", "ok")
+    pool.refused("node", "remove", "one", text="drain")
+    assert "reef status" in pool.do("node", "drain", "one")
+    pool.node_is("one", "drained")
+    pool.do("node", "undrain", "one")
+    pool.node_is("one", "ok")
+    pool.do("node", "drain", "two")
+    pool.node_is("two", "drained")
+    pool.refused("node", "remove", "two", text="stop")
+    two.stop()
+    pool.do("node", "remove", "two")
+    assert list(pool.nodes()) == ["one"]
+    pool.refused("node", "drain", "three", text="no node \"three\"")
+
+
+def check_nodes_wait(pool):
+    """A node that starts before its broker waits for it."""
+    broker = pool.broker()
+    broker.kill()
+    node = pool.start("early", "node", "--name", "early", "--broker",
+                      pool.tcp, "--lend", "64M")
+    node.saw("looks for its broker")
+    pool.broker()
+    pool.node_is("early", "ok")
+
+
+# --- two of them ---
+
+
+def check_two_brokers(pool):
+    pool.broker()
+    before = pool.status()
+    error = pool.refused("broker", "--run", pool.home + "/run-other",
+                         "--listen", "tcp:127.0.0.1:0", text="another broker")
+    assert pool.data in error, error
+    # Another pool in the same places.
+    error = pool.refused("broker", "--data", pool.home + "/data-other",
+                         "--listen", "tcp:127.0.0.1:0", text="already")
+    assert "broker.sock" in error, error
+    error = pool.refused("broker", "--data", pool.home + "/data-third",
+                         "--run", pool.home + "/run-third", text="already")
+    assert pool.tcp in error, error
+    after = pool.status()
+    for name in ("pool", "broker_epoch", "pool_epoch"):
+        assert before[name] == after[name]
+    with open(pool.run + "/broker", encoding="ascii") as stream:
+        assert pool.tcp in stream.read()
+
+
+# --- keys ---
+
+
+def check_keys(pool):
+    broker = pool.broker()
+    key = pool.data + "/pool.key"
+    other = os.path.join(pool.home, "other")
+    assert stat.S_IMODE(os.stat(key).st_mode) == 0o600
+    # Another pool's key.
+    stranger = pool.start("stranger", "broker", "--data", other, "--run",
+                          other + "-run", "--listen", "tcp:127.0.0.1:0")
+    stranger.saw("is up.")
+    stranger.stop()
+    for name, place in (("near", None), ("far", pool.tcp)):
+        error = pool.refused(
+            "node", "--name", name, "--run", pool.home + "/run-" + name,
+            "--key-file", other + "/pool.key", "--broker",
+            place or "shm:%s/broker.sock" % pool.run, text="key")
+        assert "another pool" in error, error
+    assert pool.nodes() == {}
+    # A node without any.
+    pool.refused("node", "--run", pool.home + "/run-3", "--data",
+                 pool.home + "/data-3", "--broker", pool.tcp,
+                 text="--key-file")
+    # One that others may read, that is a link, that is mistyped.
+    broker.stop()
+    with open(key, encoding="ascii") as stream:
+        text = stream.read()
+    os.chmod(key, 0o640)
+    error = pool.refused("broker", text="chmod 600 " + key)
+    os.chmod(key, 0o600)
+    wrong = text[:20] + ("a" if text[20] != "a" else "b") + text[21:]
+    with open(key, "w", encoding="ascii") as stream:
+        stream.write(wrong)
+    error = pool.refused("broker", text=key)
+    assert text[12:30] not in error and wrong[12:30] not in error, error
+    with open(key, "w", encoding="ascii") as stream:
+        stream.write(text)
+    os.chmod(pool.data, 0o755)
+    pool.refused("broker", text="chmod 700 " + pool.data)
+    os.chmod(pool.data, 0o700)
+    pool.broker()
+
+
+# --- the journal's files ---
+
+
+def journal_of(pool):
+    folder = pool.data + "/journal"
+    files = {}
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), "rb") as stream:
+            files[name] = stream.read()
+    return files
+
+
+def write_journal(pool, name, data):
+    with open(os.path.join(pool.data, "journal", name), "wb") as stream:
+        stream.write(data)
+
+
+def check_torn_journal(pool):
+    broker = pool.broker()
+    for name in "abcd":
+        pool.do("space", "create", name)
+    broker.kill()
+    segment = max(name for name in journal_of(pool) if "segment" in name)
+    whole = journal_of(pool)[segment]
+    for cut in (1, 3, 8, 40):
+        write_journal(pool, segment, whole[:-cut])
+        broker = pool.broker()
+        names = [row["name"] for row in pool.status()["spaces"]]
+        assert names == list("abcd")[:len(names)] and len(names) >= 2, names
+        broker.kill()
+        for name in journal_of(pool):
+            if "segment" in name and name != segment:
+                os.unlink(os.path.join(pool.data, "journal", name))
+
+
+def check_corrupt_journal(pool):
+    broker = pool.broker()
+    for name in "abcd":
+        pool.do("space", "create", name)
+    assert broker.stop() == 0
+    whole = journal_of(pool)
+    del whole["journal"]  # nothing but the lock
+    for name, data in whole.items():
+        places = {len(data) // 2, len(data) // 3} if data else set()
+        for place in places:
+            write_journal(pool, name, data[:place] +
+                          bytes([data[place] ^ 0x40]) + data[place + 1:])
+            damaged = journal_of(pool)
+            error = pool.refused("broker", text=name)
+            assert re.search(r"\b(at|byte|position) \d+", error), error
+            assert "journal" in error, error
+            assert journal_of(pool) == damaged, "something was changed"
+            write_journal(pool, name, data)
+    pool.broker()
+    assert len(pool.status()["spaces"]) == 4
+
+
+# --- settings and arguments ---
+
+
+def check_settings(pool):
+    file = os.path.join(pool.home, "reef.conf")
+
+    def write(text):
+        with open(file, "w", encoding="ascii") as stream:
+            stream.write(text)
+
+    write("lned = 1G\n")
+    error = pool.refused("up", "--config", file, status=2, text="lned")
+    assert file + ":1" in error and "lend" in error, error
+    for line, text in (("ttl = soon", "soon"), ("lend = 0", "lend"),
+                       ("extent-size = 1000", "extent-size"),
+                       ("extent-size = 8G", "extent-size"),
+                       ("listen = localhost", "listen"),
+                       ("name = a/b", "name"), ("run = here", "run"),
+                       ("log = loud", "loud"), ("lend = 1G\nlend = 2G", ":2")):
+        write(line + "\n")
+        for command in ("up", "broker", "node", "status", "space"):
+            error = pool.refused(command, "--config", file, status=2,
+                                 text=text)
+            assert file in error, error
+        pool.refused("up", "--check-config", "--config", file, status=2,
+                     text=text)
+    write("lend = 2G\nttl = 3s\n")
+    for command in ("up", "broker", "node", "status", "session"):
+        shown = pool.do(command, "--check-config", "--config", file,
+                        REEF_NODE_TTL="4s")
+        assert "lend = 2G  # %s:1" % file in shown, shown
+        assert "node-ttl = 4s  # REEF_NODE_TTL" in shown, shown
+    pool.refused("up", "--ttl", "3", "--config", file, status=2, text="ttl")
+    pool.refused("up", status=2, text="REEF_TTL", REEF_TTL="-1s")
+    assert not os.path.exists(pool.data) and not os.path.exists(pool.run)
+
+
+def check_arguments(pool):
+    commands = re.findall(r"^  (\w+) ", pool.do("help"), re.M)
+    assert {"up", "status", "broker", "node", "space"} <= set(commands)
+    for command in commands:
+        if command == "help":
+            continue
+        text = pool.do(command, "--help")
+        assert text.startswith("usage: reef " + command), text
+        long = [line for line in text.splitlines() if len(line) > 80]
+        assert not long or command in ("bench", "sim"), long
+    for arguments, text in (
+            (("up", "now"), "\"now\""), (("broker", "x"), "\"x\""),
+            (("status", "x"), "\"x\""), (("space",), "verb"),
+            (("space", "eat"), "\"eat\""), (("space", "drop"), "SPACE"),
+            (("space", "create", "a", "b", "c", "d"), "NAME"),
+            (("node", "drain"), "NODE"), (("node", "fly", "a"), "\"fly\""),
+            (("user", "add"), "NAME"), (("session", "end"), "SESSION"),
+            (("up", "--fly"), "--fly"), (("nothing",), "\"nothing\"")):
+        pool.refused(*arguments, status=2, text=text)
+
+
+def check_bad_orders(pool):
+    pool.start("up", "up", "--lend", "64M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    before = pool.status()
+    long = "n" * 100000
+    for order, text in (
+            (("space", "create", "z", "0"), "quota"),
+            (("space", "create", "z", "much"), "much"),
+            (("space", "create", ""), "name"),
+            (("space", "create", "a"), "already"),
+            (("space", "create", long), "long"),
+            (("space", "quota", "a", "0"), "quota"),
+            (("space", "quota", "a", "5X"), "5X"),
+            (("space", "quota", "nix", "5M"), "no space \"nix\""),
+            (("space", "drop", "nix"), "no space \"nix\""),
+            (("space", "token", "a", "everything"), "everything"),
+            (("space", "revoke", "nix"), "no space \"nix\""),
+            (("user", "add", ""), "name"), (("user", "add", long), "long"),
+            (("user", "remove", "nix"), "no user \"nix\""),
+            (("node", "reclaim", "nix", "1G"), "no node \"nix\""),
+            (("node", "reclaim", "1", "lots"), "lots"),
+            (("session", "end", "12345678"), "no session \"12345678\"")):
+        error = pool.refused(*order, text=text)
+        assert error.startswith("reef %s: " % order[0]), error
+        assert len(error) < 500, error
+    after = pool.status()
+    assert before["spaces"] == after["spaces"], after
+    assert len(pool.do("user", "list").splitlines()) <= 3
+    pool.refused("status", "--pool", "reef://127.0.0.1:1", "--credential",
+                 pool.run + "/owner.credential", text="127.0.0.1:1")
+    pool.refused("status", "--credential", pool.home + "/none",
+                 text=pool.home + "/none")
+    pool.refused("status", "--pool", "embedded:1G", text="embedded")
+    # A space that no node could ever hold is said so when it asks; the
+    # node lends what it was told and not more.
+    assert pool.status()["nodes"][0]["capacity"] == 64 << 20
+
+
+def check_where_it_prints(pool):
+    pool.start("up", "up").saw("Ctrl-C")
+    ascii_only = pool.do("status", LC_ALL="C")
+    ascii_only.encode("ascii")
+    assert pool.do("status", LC_ALL="C.UTF-8")
+    for order in (("status",), ("status", "--json"), ("space", "list"),
+                  ("node", "list"), ("user", "list"), ("user", "add", "a"),
+                  ("space", "--help"), ("version",), ("help",),
+                  ("up", "--check-config")):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [REEF, *order], stdout=full, stderr=subprocess.PIPE,
+                stdin=subprocess.DEVNULL, timeout=60, check=False,
+                env=pool.environment())
+        assert done.returncode == 1, (order, done)
+        assert b"No space left" in done.stderr, (order, done.stderr)
+    # Nobody reads what a server says: it serves all the same.
+    other = {"REEF_DATA": pool.home + "/d2", "REEF_RUN": pool.home + "/r2"}
+    with subprocess.Popen(
+            ["/bin/sh", "-c", "exec \"$0\" up >&- 2>&- <&-", REEF],
+            env=pool.environment(**other)) as silent:
+        until("it serves", lambda: pool.ask(
+            "status", **other).returncode == 0)
+        names = [row["name"] for row in json.loads(
+            pool.do("status", "--json", **other))["nodes"]]
+        assert len(names) == 1, names
+        silent.send_signal(signal.SIGINT)
+        assert silent.wait(60) in (0, 1), silent.returncode
+    assert os.listdir(pool.home + "/r2") == []
+
+
+CHECKS = [value for name, value in sorted(globals().items())
+          if name.startswith("check_")]
+
+
+def main():
+    passed = failed = 0
+    wanted = sys.argv[2:]
+    for check in CHECKS:
+        if wanted and not any(word in check.__name__ for word in wanted):
+            continue
+        with Pool(REEF) as pool:
+            try:
+                check(pool)
+                passed += 1
+            except (AssertionError, subprocess.TimeoutExpired, OSError,
+                    ValueError, KeyError, IndexError) as error:
+                print("FAILED %s: %s: %s" % (
+                    check.__name__, type(error).__name__, error))
+                for process in pool.processes:
+                    print("%s: %s" % (process.name, process.error[-2000:]))
+                failed += 1
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Processes of a pool for the tests: private directories, no port that
+somebody else may have, and nothing left behind, however a test ends."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+TIMEOUT_S = 30
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def until(what, probe):
+    """Ask until the answer is true; a bound, never an expectation."""
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        answer = probe()
+        if answer:
+            return answer
+        assert time.monotonic() < end, "never came: " + what
+        time.sleep(0.01)
+
+
+class Process:
+    """One that runs on, with what it printed in files."""
+
+    def __init__(self, name, argv, env, directory, cwd=None):
+        self.out_path = os.path.join(directory, name + ".out")
+        self.error_path = os.path.join(directory, name + ".err")
+        with open(self.out_path, "wb") as out, \
+                open(self.error_path, "wb") as error:
+            self.child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=error,
+                env=env, cwd=cwd, preexec_fn=die_with_parent)
+        self.name = name
+
+    @property
+    def out(self):
+        with open(self.out_path, encoding="utf-8") as stream:
+            return stream.read()
+
+    @property
+    def error(self):
+        with open(self.error_path, encoding="utf-8") as stream:
+            return stream.read()
+
+    def saw(self, text):
+        """Wait until it has printed that."""
+        until("%s: %r" % (self.name, text), lambda: (
+            text in self.out or self.child.poll() is not None))
+        assert text in self.out, (self.name, text, self.out, self.error)
+        return self
+
+    def send(self, number):
+        self.child.send_signal(number)
+        return self
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
+
+    def end(self):
+        """The status it ends with, by itself."""
+        return self.child.wait(TIMEOUT_S)
+
+    def stop(self, number=signal.SIGTERM):
+        if self.child.poll() is None:
+            self.child.send_signal(number)
+        return self.end()
+
+
+class Pool:
+    """A user with a home of their own, and what they run."""
+
+    def __init__(self, reef):
+        self.reef = reef
+        self.home = tempfile.mkdtemp(prefix="reef-e2e-")
+        self.run = os.path.join(self.home, "run", "reef")
+        self.data = os.path.join(self.home, "state", "reef")
+        self.processes = []
+        self.tcp = "tcp:127.0.0.1:0"
+        self.counts = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for process in self.processes:
+            if process.child.poll() is None:
+                process.kill()
+        if kind and os.environ.get("REEF_E2E_KEEP"):
+            print("kept: " + self.home)
+        else:
+            shutil.rmtree(self.home)
+
+    def environment(self, **more):
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("REEF_", "XDG_", "LC_", "LANG"))}
+        clean.update(HOME=self.home,
+                     XDG_RUNTIME_DIR=os.path.join(self.home, "run"),
+                     XDG_STATE_HOME=os.path.join(self.home, "state"),
+                     REEF_LISTEN=self.tcp, REEF_NODE_LISTEN="tcp:127.0.0.1:0",
+                     **more)
+        return clean
+
+    def start(self, name, *arguments, argv=None, **more):
+        """Start `reef ARGUMENTS`, or another program."""
+        count = self.counts[name] = self.counts.get(name, 0) + 1
+        process = Process(
+            name if count == 1 else "%s.%d" % (name, count),
+            argv or [self.reef, *arguments], self.environment(**more),
+            self.home)
+        self.processes.append(process)
+        return process
+
+    def ask(self, *arguments, **more):
+        """Run `reef ARGUMENTS` to its end."""
+        return subprocess.run(
+            [self.reef, *arguments], capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False,
+            env=self.environment(**more), preexec_fn=die_with_parent)
+
+    def do(self, *arguments, **more):
+        done = self.ask(*arguments, **more)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        assert done.stderr == "", (arguments, done.stderr)
+        return done.stdout
+
+    def refused(self, *arguments, status=1, text="", **more):
+        """It must fail, with that status and that text, and print nothing."""
+        done = self.ask(*arguments, **more)
+        assert done.returncode == status, (arguments, done)
+        assert text in done.stderr, (arguments, text, done.stderr)
+        assert "Invalid argument" not in done.stderr, done.stderr
+        assert done.stdout == "", done.stdout
+        return done.stderr
+
+    def status(self):
+        return json.loads(self.do("status", "--json"))
+
+    def nodes(self):
+        return {row["name"]: row for row in self.status()["nodes"]}
+
+    def broker(self, *arguments, **more):
+        """A broker, whose port the next one takes, too."""
+        process = self.start("broker", "broker", *arguments, **more)
+        process.saw("is up.")
+        if self.tcp.endswith(":0"):
+            with open(self.run + "/broker", encoding="ascii") as stream:
+                self.tcp = stream.read().split()[-1]
+        return process
+
+    def node(self, name, *arguments, broker=None, **more):
+        """A node of this pool as if it were on another machine: a runtime
+        directory of its own, and the pool's key."""
+        process = self.start(
+            name, "node", "--name", name,
+            "--run", os.path.join(self.home, "run-" + name),
+            "--broker", broker or "shm:%s/broker.sock" % self.run,
+            *arguments, **more)
+        return process.saw("is up.")
+
+    def node_is(self, name, state):
+        until("%s is %s" % (name, state), lambda: (
+            self.nodes().get(name, {}).get("state") == state))

@@ -187,10 +187,10 @@ static int broker_handle(void *context, const struct reef_request *request,
 	const struct service *service;
 	int rc, failed;
 
-	if (broker->health)
-		return broker->health;
-	if (broker->stopping)
-		return -ECANCELED;
+	/* Whoever asks does not know what became of it, and asks the next
+	 * broker. */
+	if (broker->health || broker->stopping)
+		return -REEF_EINDOUBT;
 	reef_assert(request->header.kind < REEF_POOL_KINDS);
 	service = &services[request->header.kind];
 	rc = admit(request, service->who);
@@ -201,7 +201,7 @@ static int broker_handle(void *context, const struct reef_request *request,
 	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_ANSWER)
 		return rc;
 	failed = broker_wait_durable(broker, broker->applied);
-	return failed ? failed : rc;
+	return failed || broker->health ? -REEF_EINDOUBT : rc;
 }
 
 size_t broker_rows_max(const struct reef_broker *broker,

@@ -68,7 +68,10 @@ static inline int world_access(struct world *world, struct reef_access *access)
 	uint8_t *at = world_at(world, access->address, length);
 
 	if (!at)
-		return -REEF_ELOST;
+		return access->address >> 32 &&
+				       access->address >> 32 < world->count
+			       ? -REEF_ELOST
+			       : -EFAULT;
 	switch (access->kind) {
 	case REEF_READ:
 		world->reads++;

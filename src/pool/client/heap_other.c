@@ -68,6 +68,26 @@ static struct guess *guess_of(struct reef_heap *heap, uint64_t address)
 	return &heap->guesses[(unit ^ (unit >> 16)) % HEAP_GUESSES];
 }
 
+/* An extent that the heap does not know: another session may have grown the
+ * space just now, or it was lost. Touching it tells. */
+static int find_extent(struct reef_heap *heap, uint32_t number,
+		       struct extent **out)
+{
+	uint64_t word;
+	struct reef_access access =
+		heap_read(heap_address(number, 0), &word, sizeof(word));
+	int rc = heap_know_extents(heap);
+
+	*out = heap_extent(heap, number);
+	if (rc || *out)
+		return rc;
+	rc = heap_execute(heap, &access, 1);
+	if (!rc)
+		rc = heap_know_extents(heap);
+	*out = heap_extent(heap, number);
+	return rc == -EFAULT || (!rc && !*out) ? -EINVAL : rc;
+}
+
 /* Read what is at an address. */
 static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
 {
@@ -78,12 +98,11 @@ static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
 	int rc;
 
 	if (!extent) {
-		rc = heap_know_extents(heap);
+		rc = find_extent(heap, (uint32_t)(address >> 32), &extent);
 		if (rc)
 			return rc;
-		extent = heap_extent(heap, (uint32_t)(address >> 32));
 	}
-	if (!extent || address % 8 || unit >= extent->shape.units ||
+	if (address % 8 || unit >= extent->shape.units ||
 	    unit < extent->shape.first ||
 	    (uint32_t)address % REEF_UNIT_SIZE < HEAP_HEADER)
 		return -EINVAL;

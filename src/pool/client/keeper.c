@@ -283,6 +283,11 @@ int client_join(struct reef_client *client)
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
 		rc = enter_pool(client, until_ns - now_ns);
+		/* It stood still for longer than its new session's lease. */
+		if (rc == -REEF_EKEY || rc == -REEF_EFENCED) {
+			client->session = 0;
+			rc = -REEF_EINDOUBT;
+		}
 		/* Nobody there, anywhere: that is final. An answer, too; but a
 		 * link that was lost on the way is not. */
 		if (!rc || rc == -REEF_EHOSTDEAD || client->stopping)

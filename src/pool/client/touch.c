@@ -150,8 +150,8 @@ static int attach(struct reef_client *client, struct client_extent *extent,
 			 &remote);
 	extent->attaching = false;
 	client_wake(&client->changed);
-	if (rc)
-		return rc;
+	if (rc) /* too much is under way there: later, not at once */
+		return rc == -EAGAIN ? -EBUSY : rc;
 	if (reef_remote_size(remote) < extent->size)
 		rc = -REEF_EPROTO;
 	pthread_mutex_lock(&client->lock);
@@ -291,6 +291,21 @@ static int find(struct reef_client *client, uint32_t number, bool *asked,
 	return rc ? rc : -EAGAIN;
 }
 
+/* A while, or until the view is another. Not until just anything happens:
+ * fibers that look again would wake each other for ever. */
+static int pause_for(struct reef_client *client, uint64_t pause_ns)
+{
+	uint64_t version = atomic_load(&client->version);
+	uint64_t until_ns = reef_now_ns() + pause_ns, now_ns;
+	int rc = 0;
+
+	while (!rc && (now_ns = reef_now_ns()) < until_ns &&
+	       version == atomic_load(&client->version) && !client->stopping &&
+	       !client_over(client))
+		rc = client_wait(&client->changed, until_ns - now_ns);
+	return rc;
+}
+
 static int touch(struct reef_client *client, struct client_job *job)
 {
 	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
@@ -325,7 +340,7 @@ static int touch(struct reef_client *client, struct client_job *job)
 			return rc;
 		if (reef_now_ns() >= until_ns)
 			return -REEF_ENOLINK;
-		rc = client_wait(&client->changed, pause_ns);
+		rc = pause_for(client, pause_ns);
 		if (rc)
 			return rc;
 		if (pause_ns < PAUSE_MAX_NS)

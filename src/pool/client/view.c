@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GROW_TRIES 4u /* nodes that die under it */
+
 void client_view_bump(struct reef_client *client)
 {
 	atomic_fetch_add(&client->version, 1);
@@ -602,7 +604,8 @@ int client_space_drop_job(struct reef_client *client, struct client_job *job)
 	return rc;
 }
 
-int client_grow_job(struct reef_client *client, struct client_job *job)
+/* -EAGAIN: it came, and was lost with its node at once. */
+static int grow(struct reef_client *client, struct client_job *job)
 {
 	struct reef_body body = {.space = job->space->id, .size = job->size};
 	struct client_extent *extent;
@@ -619,13 +622,25 @@ int client_grow_job(struct reef_client *client, struct client_job *job)
 		return rc;
 	rc = client_view_rows(client, job->space, &answer.body, &extent);
 	reef_answer_free(&answer);
-	if (!rc && (!extent || extent->state == REEF_EXTENT_LOST))
+	if (!rc && !extent)
 		rc = -REEF_EPROTO;
+	if (!rc && extent->state == REEF_EXTENT_LOST)
+		rc = -EAGAIN;
 	if (!rc) {
 		job->extent = extent->extent;
 		job->size = extent->size;
 	}
 	return rc;
+}
+
+int client_grow_job(struct reef_client *client, struct client_job *job)
+{
+	uint32_t tries;
+	int rc = -EAGAIN;
+
+	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
+		rc = grow(client, job);
+	return rc == -EAGAIN ? -REEF_ELOST : rc;
 }
 
 void client_view_free(struct reef_client *client)

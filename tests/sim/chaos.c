@@ -1,0 +1,367 @@
+/* chaos.c - what goes wrong, and when.
+ *
+ * One fiber sleeps, picks a trouble that the options allow, and starts a fiber
+ * that lets it happen and mends it after a while; so several overlap. When the
+ * workload's time is up nothing new happens, and what is broken is mended.
+ *
+ * What may cost a client its lease is noted at its seat: a pause, or a cut from
+ * the broker, that comes near the TTL by itself or with the one before it. */
+#include "cluster.h"
+
+#include "base/store.h"
+
+#include <stdlib.h>
+
+/* A trouble that a fiber of its own sees through. */
+struct trouble {
+	struct cluster *cluster;
+	struct seat *seat; /* whose lease may suffer; or NULL */
+	struct reef_sim_host *a, *b;
+	uint32_t index; /* of a node; or of a call */
+	uint64_t lasts_ns;
+	bool power;
+	int (*see)(struct trouble *trouble);
+};
+
+static uint64_t now_ns(const struct cluster *cluster)
+{
+	return reef_sched_now_ns(reef_sim_sched(cluster->sim));
+}
+
+static bool is_late(const struct cluster *cluster)
+{
+	return cluster->is_over || cluster->failure[0] ||
+	       now_ns(cluster) >= cluster->ends_ns;
+}
+
+static int trouble_main(void *arg)
+{
+	struct trouble *trouble = arg;
+	struct cluster *cluster = trouble->cluster;
+	struct seat *seat = trouble->seat;
+	int rc;
+
+	rc = trouble->see(trouble);
+	cluster->troubles--;
+	if (seat) {
+		seat->troubles--;
+		seat->troubled_ns = now_ns(cluster);
+	}
+	free(trouble);
+	return rc;
+}
+
+static void begin(struct cluster *cluster, const struct trouble *like)
+{
+	uint64_t ttl_ns = cluster->options.ttl_ns;
+	struct trouble *trouble = malloc(sizeof(*trouble));
+	struct seat *seat = like->seat;
+
+	if (!trouble)
+		return;
+	*trouble = *like;
+	trouble->cluster = cluster;
+	if (reef_fiber_spawn(reef_sim_sched(cluster->sim), trouble_main,
+			     trouble, NULL)) {
+		free(trouble);
+		return;
+	}
+	cluster->troubles++;
+	if (!seat)
+		return;
+	/* Renewed every ttl/4, judged by four samples: what is shorter than
+	 * half of it, and alone, costs nothing. */
+	if (like->lasts_ns > ttl_ns / 2 || seat->troubles ||
+	    now_ns(cluster) < seat->troubled_ns + ttl_ns)
+		seat->disturbed = true;
+	seat->troubles++;
+}
+
+static uint64_t between(struct cluster *cluster, uint64_t low, uint64_t high)
+{
+	return reef_random_between(&cluster->random, low, high);
+}
+
+/* --- the broker --- */
+
+static int see_broker_killed(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	int rc;
+
+	cluster_trace(cluster, "the broker is killed%s",
+		      trouble->power ? ", power gone" : "");
+	if (trouble->power)
+		reef_sim_host_power_off(cluster->broker);
+	else
+		reef_sim_host_kill(cluster->broker);
+	cluster->broker_kills++;
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_sim_host_restart(cluster->broker, cluster_broker_main, cluster);
+	cluster->broker_is_down = false;
+	return rc;
+}
+
+/* Its disk fails at some call from now on, and the broker gives up; then the
+ * power goes. */
+static int see_disk_failing(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	struct reef_store *disk = reef_sim_host_disk(cluster->broker);
+	int rc;
+
+	cluster_trace(cluster, "the broker's disk is to fail at call %u",
+		      trouble->index);
+	reef_store_fail_after(disk, trouble->index);
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_store_fail_after(disk, 0);
+	trouble->power = true;
+	trouble->lasts_ns /= 2;
+	return rc ? rc : see_broker_killed(trouble);
+}
+
+static void kill_broker(struct cluster *cluster, bool power)
+{
+	uint64_t longest_ns = 3 * cluster->options.ttl_ns;
+
+	if (cluster->broker_is_down)
+		return;
+	cluster->broker_is_down = true;
+	/* Mostly brief, so that much happens between two of them. */
+	if (reef_random_below(&cluster->random, 8))
+		longest_ns = cluster->options.ttl_ns / 10;
+	begin(cluster,
+	      &(struct trouble){
+		      .see = see_broker_killed,
+		      .lasts_ns = between(cluster, MILLISECOND, longest_ns),
+		      .power = power,
+	      });
+}
+
+static void fail_disk(struct cluster *cluster)
+{
+	if (cluster->broker_is_down)
+		return;
+	cluster->broker_is_down = true;
+	begin(cluster, &(struct trouble){
+			       .see = see_disk_failing,
+			       .index = (uint32_t)between(cluster, 1, 40),
+			       .lasts_ns = between(cluster, 5 * MILLISECOND,
+						   50 * MILLISECOND),
+		       });
+}
+
+/* --- clients --- */
+
+static struct seat *pick_seat(struct cluster *cluster)
+{
+	struct seat *seat = &cluster->seats[reef_random_below(
+		&cluster->random, cluster->options.clients)];
+
+	return seat->is_over || seat->troubles ? NULL : seat;
+}
+
+static int see_client_paused(struct trouble *trouble)
+{
+	struct seat *seat = trouble->seat;
+	int rc;
+
+	cluster_trace(seat->cluster, "client %u is paused for %llu ms",
+		      seat->index,
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	reef_sim_host_pause(seat->host);
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_sim_host_resume(seat->host);
+	cluster_trace(seat->cluster, "client %u is resumed", seat->index);
+	return rc;
+}
+
+static void pause_client(struct cluster *cluster)
+{
+	uint64_t ttl_ns = cluster->options.ttl_ns;
+	struct seat *seat = pick_seat(cluster);
+
+	if (!seat)
+		return;
+	cluster->pauses++;
+	begin(cluster,
+	      &(struct trouble){
+		      .see = see_client_paused,
+		      .seat = seat,
+		      .lasts_ns =
+			      reef_random_below(&cluster->random, 2)
+				      ? between(cluster, ttl_ns / 4, ttl_ns / 2)
+				      : between(cluster, ttl_ns / 2,
+						5 * ttl_ns),
+	      });
+}
+
+static void kill_client(struct cluster *cluster)
+{
+	struct seat *seat = pick_seat(cluster);
+
+	if (!seat)
+		return;
+	cluster_trace(cluster, "client %u is killed", seat->index);
+	cluster->deaths++;
+	reef_sim_host_kill(seat->host);
+	reef_sim_host_restart(seat->host, cluster_client_main, seat);
+}
+
+/* --- the network --- */
+
+static int see_cut(struct trouble *trouble)
+{
+	int rc;
+
+	cluster_trace(trouble->cluster, "cut between %s and %s for %llu ms",
+		      reef_sim_host_name(trouble->a),
+		      reef_sim_host_name(trouble->b),
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	reef_sim_partition(trouble->a, trouble->b, true);
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_sim_partition(trouble->a, trouble->b, false);
+	return rc;
+}
+
+static void cut_network(struct cluster *cluster)
+{
+	struct cluster_options *options = &cluster->options;
+	struct seat *seat = &cluster->seats[reef_random_below(
+		&cluster->random, options->clients)];
+	uint32_t node =
+		(uint32_t)reef_random_below(&cluster->random, options->nodes);
+	struct trouble cut = {
+		.see = see_cut,
+		.lasts_ns = between(cluster, MILLISECOND, 3 * options->ttl_ns),
+	};
+
+	switch (reef_random_below(&cluster->random, 3)) {
+	case 0: /* costs no lease, however long */
+		cut.a = seat->host;
+		cut.b = cluster->nodes[node];
+		break;
+	case 1:
+		cut.a = seat->host;
+		cut.b = cluster->broker;
+		cut.seat = seat;
+		break;
+	default:
+		cut.a = cluster->nodes[node];
+		cut.b = cluster->broker;
+		/* Away for too long it would be taken for dead. */
+		if (options->chaos & CHAOS_NODE_KILL)
+			cluster->nodes_died = true;
+		else
+			cut.lasts_ns = between(cluster, MILLISECOND,
+					       options->node_ttl_ns / 4);
+	}
+	cluster->cuts++;
+	begin(cluster, &cut);
+}
+
+/* --- nodes --- */
+
+static int see_node_killed(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	struct reef_sim_host *host = cluster->nodes[trouble->index];
+	int rc;
+
+	cluster_trace(cluster, "node %u is killed", trouble->index);
+	reef_sim_host_kill(host);
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_sim_host_restart(host, cluster_node_main, cluster);
+	cluster->node_is_down[trouble->index] = false;
+	return rc;
+}
+
+static int see_node_paused(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	struct reef_sim_host *host = cluster->nodes[trouble->index];
+	int rc;
+
+	cluster_trace(cluster, "node %u is paused for %llu ms", trouble->index,
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	reef_sim_host_pause(host);
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_sim_host_resume(host);
+	cluster->node_is_down[trouble->index] = false;
+	return rc;
+}
+
+static void harm_node(struct cluster *cluster, bool pause)
+{
+	uint32_t index = (uint32_t)reef_random_below(&cluster->random,
+						     cluster->options.nodes);
+	uint64_t ttl_ns = cluster->options.node_ttl_ns;
+
+	if (cluster->node_is_down[index])
+		return;
+	cluster->node_is_down[index] = true;
+	cluster->nodes_died = true;
+	begin(cluster,
+	      &(struct trouble){
+		      .see = pause ? see_node_paused : see_node_killed,
+		      .index = index,
+		      .lasts_ns = between(cluster, MILLISECOND, 4 * ttl_ns),
+	      });
+}
+
+/* --- all of it --- */
+
+static void happen(struct cluster *cluster, enum chaos chaos)
+{
+	switch (chaos) {
+	case CHAOS_BROKER_KILL:
+		kill_broker(cluster, false);
+		break;
+	case CHAOS_BROKER_POWER:
+		kill_broker(cluster, true);
+		break;
+	case CHAOS_BROKER_WRITE:
+		fail_disk(cluster);
+		break;
+	case CHAOS_CLIENT_PAUSE:
+		pause_client(cluster);
+		break;
+	case CHAOS_CLIENT_KILL:
+		kill_client(cluster);
+		break;
+	case CHAOS_CUT:
+		cut_network(cluster);
+		break;
+	case CHAOS_NODE_KILL:
+		harm_node(cluster, false);
+		break;
+	case CHAOS_NODE_PAUSE:
+		harm_node(cluster, true);
+		break;
+	default:
+		break;
+	}
+}
+
+int chaos_main(struct reef_sim_host *host, void *arg)
+{
+	struct cluster *cluster = arg;
+	uint32_t chaos = cluster->options.chaos;
+	enum chaos one;
+	int rc;
+
+	(void)host;
+	/* Let everybody come up first. */
+	rc = reef_sleep(20 * MILLISECOND);
+	while (!rc && !is_late(cluster)) {
+		rc = reef_sleep(reef_random_below(
+			&cluster->random, 2 * cluster->options.chaos_every_ns));
+		if (rc || is_late(cluster) || !chaos)
+			continue;
+		do {
+			one = 1u << reef_random_below(&cluster->random, 11);
+		} while (!(chaos & one));
+		happen(cluster, one);
+	}
+	return rc;
+}

@@ -1,0 +1,378 @@
+/* cluster.c - hosts and their mains.
+ *
+ * The broker's host keeps its disk over kills; a node's memory dies with it. A
+ * client's host, killed, is started again and joins as a new session. When all
+ * clients are done, one more session audits; then the servers are stopped. */
+#include "cluster.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BROKER "sim:broker/1"
+#define JOIN_TRIES 400
+
+void cluster_fail(struct cluster *cluster, const char *format, ...)
+{
+	va_list arguments;
+
+	if (cluster->failure[0])
+		return;
+	va_start(arguments, format);
+	vsnprintf(cluster->failure, sizeof(cluster->failure), format,
+		  arguments);
+	va_end(arguments);
+	cluster_trace(cluster, "VIOLATION: %s", cluster->failure);
+}
+
+void cluster_trace(struct cluster *cluster, const char *format, ...)
+{
+	va_list arguments;
+
+	if (!cluster->options.trace)
+		return;
+	fprintf(stderr, "%12.6f  ",
+		(double)reef_sched_now_ns(reef_sim_sched(cluster->sim)) / 1e9);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
+static int open_mesh(struct reef_sim_host *host, struct reef_mesh **out)
+{
+	const struct reef_mesh_options options = {
+		.kinds = "sim",
+		.fabric = {.sim_host = host, .silence_ns = 50 * MILLISECOND},
+	};
+
+	return reef_mesh_open(&options, out);
+}
+
+/* --- the broker --- */
+
+int cluster_broker_main(struct reef_sim_host *host, void *arg)
+{
+	struct cluster *cluster = arg;
+	struct reef_broker_options options = {
+		.store = reef_sim_host_store(host),
+		.key = &cluster->key,
+		.listen = BROKER,
+		.ttl_ns = cluster->options.ttl_ns,
+		.node_ttl_ns = cluster->options.node_ttl_ns,
+		.extent_size = cluster->options.extent_size,
+		.revoke_notice_ns = 20 * MILLISECOND,
+		.sync_inline = true,
+		.seed = reef_random_next(reef_sim_host_random(host)) | 1,
+		.mutant = cluster->options.broker_mutant,
+	};
+	struct reef_broker *broker = NULL;
+	struct reef_mesh *mesh;
+	int rc;
+
+	rc = open_mesh(host, &mesh);
+	if (rc)
+		return rc;
+	options.mesh = mesh;
+	rc = reef_broker_start(&options, &broker);
+	/* -EIO: its disk fails; then it is killed, and started again. */
+	if (rc && rc != -REEF_EHOSTDEAD && rc != -EIO)
+		cluster_fail(cluster, "the broker does not start: %s",
+			     reef_error_text(rc));
+	if (!rc)
+		cluster_trace(cluster, "broker epoch %llu serves",
+			      (unsigned long long)reef_broker_epoch(broker));
+	while (!rc && !cluster->is_over) {
+		rc = reef_broker_wait(broker, 10 * MILLISECOND);
+		if (rc == -ETIMEDOUT)
+			rc = 0;
+		else if (rc && rc != -REEF_EHOSTDEAD && rc != -EIO)
+			cluster_fail(cluster, "the broker gives up: %s",
+				     reef_error_text(rc));
+	}
+	reef_broker_stop(broker);
+	reef_mesh_close(mesh);
+	return rc;
+}
+
+/* --- nodes --- */
+
+static uint32_t node_index(struct cluster *cluster, struct reef_sim_host *host)
+{
+	uint32_t i = 0;
+
+	while (cluster->nodes[i] != host)
+		i++;
+	return i;
+}
+
+int cluster_node_main(struct reef_sim_host *host, void *arg)
+{
+	struct cluster *cluster = arg;
+	uint32_t index = node_index(cluster, host);
+	char listen[32];
+	struct reef_node_options options = {
+		.key = &cluster->key,
+		.broker = BROKER,
+		.listen = listen,
+		.name = reef_sim_host_name(host),
+		.capacity = cluster->options.capacity,
+		.simulated = true,
+		.seed = reef_random_next(reef_sim_host_random(host)) | 1,
+		.mutant = cluster->options.node_mutant,
+	};
+	struct reef_node *node = NULL;
+	struct reef_mesh *mesh;
+	int rc;
+
+	snprintf(listen, sizeof(listen), "sim:%s/1", options.name);
+	rc = open_mesh(host, &mesh);
+	if (rc)
+		return rc;
+	options.mesh = mesh;
+	rc = reef_node_start(&options, &node);
+	if (rc && rc != -REEF_EHOSTDEAD)
+		cluster_fail(cluster, "node %u does not start: %s", index,
+			     reef_error_text(rc));
+	if (!rc)
+		cluster->running[index] = node;
+	while (!rc && !cluster->is_over)
+		rc = reef_sleep(10 * MILLISECOND);
+	if (cluster->running[index] == node)
+		cluster->running[index] = NULL;
+	reef_node_stop(node);
+	reef_mesh_close(mesh);
+	return rc;
+}
+
+/* --- clients --- */
+
+/* Join, and have a handle. A broker that is away is waited for. */
+static int join(struct client *client, struct reef_mesh *mesh)
+{
+	struct cluster *cluster = client->cluster;
+	const struct reef_client_options options = {
+		.mesh = mesh,
+		.sched = reef_sim_sched(cluster->sim),
+		.broker = BROKER,
+		.credential = &cluster->owner,
+		.name = reef_sim_host_name(client->seat->host),
+		.timeout_ns = 5 * SECOND,
+		.seed = reef_random_next(&client->random) | 1,
+		.mutant = cluster->options.client_mutant,
+		.heap_mutant = cluster->options.heap_mutant,
+	};
+	int rc;
+
+	client->seat->disturbed = client->seat->troubles != 0;
+	for (uint32_t tries = 0; tries < JOIN_TRIES; tries++) {
+		rc = reef_client_create(&options, &client->client);
+		if (rc != -ECONNREFUSED && rc != -ETIMEDOUT &&
+		    rc != -REEF_ENOLINK)
+			break;
+		rc = reef_sleep(5 * MILLISECOND);
+		if (rc)
+			return rc;
+		rc = -ETIMEDOUT;
+	}
+	if (!rc)
+		rc = reef_client_handle(client->client, &client->reef);
+	if (rc)
+		return rc;
+	client->session = reef_session(client->reef);
+	client->seat->sessions++;
+	cluster_trace(cluster, "client %u: session %08x", client->index,
+		      client->session);
+	return workload_begin(client);
+}
+
+static void leave(struct client *client)
+{
+	workload_forget(client);
+	reef_close(client->reef);
+	reef_client_unref(client->client);
+	client->reef = NULL;
+	client->client = NULL;
+	client->space = NULL;
+}
+
+static bool is_time(const struct cluster *cluster)
+{
+	return cluster->failure[0] ||
+	       reef_sched_now_ns(reef_sim_sched(cluster->sim)) >=
+		       cluster->ends_ns;
+}
+
+/* One session, from its beginning to its end. */
+static int live(struct client *client, struct reef_mesh *mesh)
+{
+	struct cluster *cluster = client->cluster;
+	int rc;
+
+	rc = join(client, mesh);
+	while (!rc && !is_time(cluster)) {
+		rc = workload_step(client);
+		cluster->steps++;
+		if (!rc)
+			rc = reef_sleep(reef_random_below(&client->random,
+							  2 * MILLISECOND));
+	}
+	cluster_trace(cluster, "client %u: session %08x ends: %s",
+		      client->index, client->session,
+		      rc ? reef_error_name(rc) : "done");
+	leave(client);
+	return rc;
+}
+
+/* Session after session, until the time is up. */
+static int work(struct client *client, struct reef_mesh *mesh)
+{
+	struct cluster *cluster = client->cluster;
+	int rc;
+
+	do {
+		rc = live(client, mesh);
+		if (rc != -REEF_EFENCED)
+			continue;
+		cluster->fenced++;
+		if (!client->seat->disturbed)
+			cluster_fail(cluster,
+				     "client %u lost its lease, and nothing "
+				     "had befallen it",
+				     client->index);
+	} while (rc == -REEF_EFENCED && !is_time(cluster));
+	if (rc && rc != -REEF_EFENCED && rc != -REEF_EHOSTDEAD)
+		cluster_fail(cluster, "client %u: %s", client->index,
+			     reef_error_text(rc));
+	return rc == -REEF_EHOSTDEAD ? rc : 0;
+}
+
+/* Everybody else has closed, and nothing is broken any more. */
+static int audit(struct client *client, struct reef_mesh *mesh)
+{
+	struct cluster *cluster = client->cluster;
+	int rc = 0;
+
+	while (!rc && !cluster->failure[0] &&
+	       (cluster->finished < cluster->options.clients ||
+		cluster->troubles))
+		rc = reef_sleep(MILLISECOND);
+	if (rc || cluster->failure[0])
+		return rc;
+	rc = join(client, mesh);
+	if (!rc)
+		rc = workload_audit(client);
+	leave(client);
+	if (rc && rc != -REEF_EHOSTDEAD)
+		cluster_fail(cluster, "the audit: %s", reef_error_text(rc));
+	return rc;
+}
+
+int cluster_client_main(struct reef_sim_host *host, void *arg)
+{
+	struct seat *seat = arg;
+	struct cluster *cluster = seat->cluster;
+	struct client *client = calloc(1, sizeof(*client));
+	struct reef_mesh *mesh = NULL;
+	int rc;
+
+	if (!client)
+		return -ENOMEM;
+	client->seat = seat;
+	client->cluster = cluster;
+	client->index = seat->index;
+	client->random = reef_random_split(reef_sim_host_random(host), 1);
+	rc = open_mesh(host, &mesh);
+	if (!rc)
+		rc = work(client, mesh);
+	if (!rc) {
+		seat->is_over = true;
+		cluster->finished++;
+	}
+	if (!rc && client->index == 0) {
+		rc = audit(client, mesh);
+		cluster->is_over = true;
+	}
+	reef_mesh_close(mesh);
+	free(client);
+	return rc;
+}
+
+/* --- all together --- */
+
+static void set_defaults(struct cluster_options *options)
+{
+#define DEFAULT(field, value)                                                  \
+	do {                                                                   \
+		if (!options->field)                                           \
+			options->field = (value);                              \
+	} while (0)
+	DEFAULT(nodes, 2);
+	DEFAULT(clients, 4);
+	DEFAULT(capacity, 24ull << 20);
+	DEFAULT(extent_size, 2ull << 20);
+	DEFAULT(ttl_ns, 100 * MILLISECOND);
+	DEFAULT(node_ttl_ns, 200 * MILLISECOND);
+	DEFAULT(duration_ns, SECOND);
+	DEFAULT(chaos_every_ns, 40 * MILLISECOND);
+#undef DEFAULT
+}
+
+static int add_hosts(struct cluster *cluster)
+{
+	struct cluster_options *options = &cluster->options;
+	char name[16];
+	int rc;
+
+	rc = reef_sim_host_add(cluster->sim, "broker", cluster_broker_main,
+			       cluster, &cluster->broker);
+	for (uint32_t i = 0; !rc && i < options->nodes; i++) {
+		snprintf(name, sizeof(name), "node%u", i);
+		rc = reef_sim_host_add(cluster->sim, name, cluster_node_main,
+				       cluster, &cluster->nodes[i]);
+	}
+	for (uint32_t i = 0; !rc && i < options->clients; i++) {
+		struct seat *seat = &cluster->seats[i];
+
+		seat->cluster = cluster;
+		seat->index = i;
+		snprintf(name, sizeof(name), "client%u", i);
+		rc = reef_sim_host_add(cluster->sim, name, cluster_client_main,
+				       seat, &seat->host);
+	}
+	if (!rc)
+		rc = reef_sim_host_add(cluster->sim, "fate", chaos_main,
+				       cluster, &cluster->fate);
+	return rc;
+}
+
+int cluster_run(const struct cluster_options *options, struct cluster *cluster)
+{
+	struct reef_sim_options sim = {.seed = options->seed};
+	int rc;
+
+	memset(cluster, 0, sizeof(*cluster));
+	cluster->options = *options;
+	set_defaults(&cluster->options);
+	reef_random_init(&cluster->random, options->seed ^ 0x706f6f6c);
+	reef_random_fill(&cluster->random, &cluster->key, sizeof(cluster->key));
+	cluster->ends_ns = cluster->options.duration_ns;
+	if (options->chaos & CHAOS_LINKS)
+		sim.lose_link_ppm = 300;
+	rc = reef_key_derive_user(&cluster->key, 0, cluster->owner.era,
+				  &cluster->owner.key);
+	if (!rc)
+		rc = reef_sim_create(&sim, &cluster->sim);
+	if (!rc)
+		rc = add_hosts(cluster);
+	if (!rc)
+		rc = reef_sim_run(cluster->sim, 120 * SECOND);
+	if (rc)
+		cluster_fail(cluster, "the run: %s", reef_error_text(rc));
+	if (cluster->sim)
+		cluster->hash = reef_sim_trace_hash(cluster->sim);
+	reef_sim_destroy(cluster->sim);
+	cluster->sim = NULL;
+	return cluster->failure[0] ? -1 : 0;
+}

@@ -1,0 +1,180 @@
+/* cluster.h - a whole pool in the simulator: a broker, nodes, clients, and the
+ * faults that befall them, all from one seed.
+ *
+ *   cluster.c   hosts and their mains
+ *   chaos.c     what goes wrong, and when
+ *   workload.c  what clients do, and what they check
+ *   main.c      seeds, scenarios, mutants
+ *
+ * What is true (who owns which block, which replies were given) is in plain
+ * memory here: it is all one process, and simulated time moves only when every
+ * fiber waits.
+ *
+ * Thread: owner. */
+#ifndef TESTS_SIM_CLUSTER_H
+#define TESTS_SIM_CLUSTER_H
+
+#include "fabric/sim/sim.h"
+#include "pool/broker/broker.h"
+#include "pool/client/client.h"
+#include "pool/client/heap.h"
+#include "pool/keys.h"
+#include "pool/mesh.h"
+#include "pool/node/node.h"
+
+#include <errno.h>
+#include <reef/reef.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MILLISECOND 1000000ull
+#define SECOND (1000 * MILLISECOND)
+#define NODES_MAX 8
+#define CLIENTS_MAX 16
+#define BLOCKS_MAX 4096
+#define SESSIONS_MAX 1024
+
+/* What may go wrong. */
+enum chaos {
+	CHAOS_BROKER_KILL = 1 << 0,  /* killed, and started again */
+	CHAOS_BROKER_POWER = 1 << 1, /* the same with loss of power */
+	CHAOS_BROKER_WRITE = 1 << 2, /* at a call to its disk */
+	CHAOS_CLIENT_PAUSE = 1 << 3, /* past its lease, and resumed */
+	CHAOS_CLIENT_KILL = 1 << 4,
+	CHAOS_CUT = 1 << 5,	   /* partitions, short and long */
+	CHAOS_LINKS = 1 << 6,	   /* connections are lost */
+	CHAOS_NODE_KILL = 1 << 7,  /* for good, or it comes back empty */
+	CHAOS_NODE_PAUSE = 1 << 8, /* past its own lease */
+	CHAOS_DRAIN = 1 << 9,
+	CHAOS_END = 1 << 10, /* an operator ends a session */
+};
+
+/* Zero means the default. */
+struct cluster_options {
+	uint64_t seed;
+	uint32_t chaos;		 /* enum chaos */
+	uint64_t chaos_every_ns; /* on average; 40 ms */
+	uint32_t nodes, clients; /* 2, 4 */
+	uint64_t capacity;	 /* of a node; 24 MiB */
+	uint64_t extent_size;	 /* 2 MiB */
+	uint64_t ttl_ns;	 /* 100 ms */
+	uint64_t node_ttl_ns;	 /* 200 ms */
+	uint64_t duration_ns;	 /* of the workload; 1 s */
+	bool revocable;		 /* the space is */
+	bool trace;		 /* tell what happens on stderr */
+	enum reef_broker_mutant broker_mutant;
+	enum reef_node_mutant node_mutant;
+	enum reef_client_mutant client_mutant;
+	uint32_t heap_mutant;
+};
+
+/* A block as its user knows it. */
+struct block {
+	uint64_t address, size;
+	uint64_t serial;  /* its pattern */
+	uint32_t session; /* whose it is */
+	bool kept;
+};
+
+/* A client's place: what outlives the lives of its host. */
+struct seat {
+	struct cluster *cluster;
+	uint32_t index;
+	struct reef_sim_host *host;
+	uint32_t sessions; /* it had so far */
+	/* Something befell this session that may cost its lease. */
+	bool disturbed;
+	uint32_t troubles;    /* that are under way */
+	uint64_t troubled_ns; /* when the last one ended */
+	bool is_over;	      /* its main has returned for good */
+	/* (c) of workload.c */
+	uint64_t name_tried, name_done;
+};
+
+#define HAND_MAX 48 /* blocks that a client has at once */
+
+/* One life of a client. What is left of an older one may still be unwinding
+ * when the next begins. */
+struct client {
+	struct seat *seat;
+	struct cluster *cluster;
+	struct reef_random random;
+	struct reef_client *client;
+	struct reef *reef;
+	struct reef_space *space;
+	uint32_t index, session;
+	struct block blocks[HAND_MAX];
+	uint32_t blocks_count;
+	uint64_t counter; /* on the board */
+};
+
+struct cluster {
+	struct cluster_options options;
+	struct reef_sim *sim;
+	struct reef_random random; /* chaos's */
+	struct reef_key key;
+	struct reef_credential owner;
+	struct reef_sim_host *broker, *fate, *nodes[NODES_MAX];
+	struct reef_node *running[NODES_MAX]; /* NULL: down */
+	bool node_is_down[NODES_MAX];
+	bool broker_is_down;
+	struct seat seats[CLIENTS_MAX];
+	uint32_t troubles; /* that are under way */
+	uint64_t ends_ns;  /* of the workload, sched's clock */
+	bool is_over;	   /* the audit is done: servers may stop */
+	uint32_t finished; /* clients */
+	/* What happened, so that errors can be judged. */
+	bool nodes_died, reclaimed;
+	uint64_t steps, deaths, fenced, broker_kills, pauses, cuts;
+	/* workload.c: what is live */
+	struct block live[BLOCKS_MAX];
+	uint32_t live_count;
+	struct block exchange[64]; /* kept, for another to free */
+	uint32_t exchange_count;
+	uint64_t leaks; /* blocks of which nobody knows whether they are free */
+	uint64_t serials;
+	uint64_t board; /* address; 0: not made yet */
+	/* Sessions that somebody saw ENDED, and their words on the board. */
+	struct ended {
+		uint32_t session, client;
+		uint64_t word;
+		bool is_gone; /* the word has another owner by now */
+	} ended[SESSIONS_MAX];
+	uint32_t ended_count;
+	uint64_t sum_tried, sum_done;
+	uint64_t hash;	   /* of the simulation's trace */
+	char failure[512]; /* the first violation; "": none */
+};
+
+/* Run one cluster to its end. 0: all is well.  -1: see failure. The rest of
+ * *cluster tells what happened. */
+int cluster_run(const struct cluster_options *options, struct cluster *cluster);
+
+/* Note a violation; only the first counts. */
+__attribute__((format(printf, 2, 3))) void cluster_fail(struct cluster *cluster,
+							const char *format,
+							...);
+__attribute__((format(printf, 2, 3))) void
+cluster_trace(struct cluster *cluster, const char *format, ...);
+
+/* cluster.c, for chaos.c */
+int cluster_broker_main(struct reef_sim_host *host, void *arg);
+int cluster_node_main(struct reef_sim_host *host, void *arg);
+int cluster_client_main(struct reef_sim_host *host, void *arg);
+
+/* chaos.c: the fate of all others; returns when the workload's time is up and
+ * everything is mended. */
+int chaos_main(struct reef_sim_host *host, void *arg);
+
+/* workload.c */
+/* A session begins: open the space and what is shared. 0, or the error. */
+int workload_begin(struct client *client);
+/* One random step. 0: go on.  -REEF_EFENCED: the session has ended.
+ * -REEF_EHOSTDEAD: the host has. */
+int workload_step(struct client *client);
+/* The session has ended, or the host: what it had is nobody's. */
+void workload_forget(struct client *client);
+/* After everyone has closed: is everything back? */
+int workload_audit(struct client *auditor);
+
+#endif

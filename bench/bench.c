@@ -23,6 +23,7 @@
 
 struct run {
 	const struct bench *bench;
+	const struct bench_group *group; /* under way */
 	const struct bench_options *options;
 	struct reef_table *table;
 	FILE *json;    /* NULL: none */
@@ -105,9 +106,17 @@ void bench_list(const struct bench *bench, FILE *out)
 
 /* --- results --- */
 
-static double ratio_of(const struct bench *bench, double reef, double peer)
+static double ratio_of(const struct run *run, double reef, double peer)
 {
-	return bench->less_is_better ? peer / reef : reef / peer;
+	bool less = run->group->unit ? run->group->less_is_better
+				     : run->bench->less_is_better;
+
+	return less ? peer / reef : reef / peer;
+}
+
+static const char *unit_of(const struct run *run)
+{
+	return run->group->unit ? run->group->unit : run->bench->unit;
 }
 
 /* What JSON allows of a text. */
@@ -138,8 +147,7 @@ static void put_peers(struct run *run, struct contest *contest,
 		if (absent)
 			reef_json_string(run->json, peer->error);
 		else if (strcmp(key, "ratio") == 0)
-			put_number(run->json,
-				   ratio_of(run->bench, reef, value));
+			put_number(run->json, ratio_of(run, reef, value));
 		else
 			put_number(run->json, value);
 	}
@@ -159,7 +167,7 @@ static void write_json(struct run *run, struct contest *contest,
 	fprintf(run->json,
 		"{\"bench\":\"%s\",\"case\":\"%s\",\"unit\":\"%s\","
 		"\"value\":",
-		run->bench->name, one->name, run->bench->unit);
+		run->bench->name, one->name, unit_of(run));
 	put_number(run->json, contestant_median(&contest->contestants[0]));
 	put_peers(run, contest, one, "peers");
 	put_peers(run, contest, one, "ratio");
@@ -167,6 +175,15 @@ static void write_json(struct run *run, struct contest *contest,
 		put_peers(run, contest, one, "absent");
 	fputs("}\n", run->json);
 	fflush(run->json);
+}
+
+/* Counts are cut short; the figures of a group with a unit of its own not. */
+static const char *figure(const struct run *run, double value, char text[16])
+{
+	if (!run->group->unit)
+		return reef_table_number(value, text);
+	snprintf(text, 16, "%.3f", value);
+	return text;
 }
 
 static void add_peer_cells(struct run *run, const struct bench_peer *peer,
@@ -186,10 +203,10 @@ static void add_peer_cells(struct run *run, const struct bench_peer *peer,
 		reef_table_cell(run->table, "%s", contestant->error);
 		return;
 	}
-	reef_table_cell(run->table, "%s", reef_table_number(value, text));
+	reef_table_cell(run->table, "%s", figure(run, value, text));
 	if (!(reef > 0))
 		return;
-	ratio = ratio_of(run->bench, reef, value);
+	ratio = ratio_of(run, reef, value);
 	reef_table_cell(run->table, "%.*f", ratio < 100 ? 2 : 0, ratio);
 	if (!(peer->required > 0))
 		return;
@@ -216,8 +233,7 @@ static void add_rows(struct run *run, struct contest *contest,
 			reef_table_cell(
 				run->table, "%s",
 				i ? ""
-				  : reef_table_number(contestant_median(reef),
-						      text));
+				  : figure(run, contestant_median(reef), text));
 		if (peer->name)
 			add_peer_cells(run, peer,
 				       contest_find(contest, peer->name),
@@ -283,6 +299,7 @@ static int run_group(struct run *run, const struct bench_group *group)
 
 	if (!wanted_count(group, run->options))
 		return 0;
+	run->group = group;
 	rc = contest_open(&contest, group, run->options);
 	if (rc)
 		return rc;

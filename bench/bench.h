@@ -57,6 +57,10 @@ struct bench_group {
 	const struct bench_competitor *competitors; /* first Reef; to name NULL
 						     */
 	const struct bench_case *cases;		    /* to name NULL */
+	/* Where it is not the bench's: what its figures are, and which way is
+	 * better. */
+	const char *unit;
+	bool less_is_better;
 };
 
 struct bench {
@@ -76,7 +80,10 @@ struct bench_options {
 	uint32_t rounds;	  /* 9 */
 	bool quick;		  /* a few seconds for all; small memory */
 	bool huge;		  /* ask for huge pages */
+	uint64_t size;		  /* bytes of memory; each group its own */
 };
+
+extern const struct bench alloc_bench;
 
 /* Every bench there is, to NULL. */
 extern const struct bench *const bench_all[];

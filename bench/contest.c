@@ -19,6 +19,8 @@
 
 static uint64_t memory_size(const struct contest *contest)
 {
+	if (contest->options->size && contest->group->size)
+		return contest->options->size;
 	return contest->options->quick ? contest->group->size_quick
 				       : contest->group->size;
 }

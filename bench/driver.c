@@ -62,6 +62,11 @@ static void pin_client(void)
 	pin(0);
 }
 
+void driver_pin_second(void)
+{
+	pin(1);
+}
+
 int driver_fork(struct driver_pair *pair,
 		int (*target)(struct driver_pair *pair))
 {

@@ -87,9 +87,19 @@ static const struct bench_case fiber_cases[] = {
 };
 
 static const struct bench_group groups[] = {
-	{"shm", 1024 * MIB, 256 * MIB, fabric_competitors, shm_cases},
-	{"tcp", 64 * MIB, 64 * MIB, fabric_competitors, tcp_cases},
-	{"fiber", 0, 0, fiber_competitors, fiber_cases},
+	{.fabric = "shm",
+	 .size = 1024 * MIB,
+	 .size_quick = 256 * MIB,
+	 .competitors = fabric_competitors,
+	 .cases = shm_cases},
+	{.fabric = "tcp",
+	 .size = 64 * MIB,
+	 .size_quick = 64 * MIB,
+	 .competitors = fabric_competitors,
+	 .cases = tcp_cases},
+	{.fabric = "fiber",
+	 .competitors = fiber_competitors,
+	 .cases = fiber_cases},
 	{0},
 };
 
@@ -104,4 +114,4 @@ static const struct bench fabric = {
 	.groups = groups,
 };
 
-const struct bench *const bench_all[] = {&fabric, NULL};
+const struct bench *const bench_all[] = {&fabric, &alloc_bench, NULL};

@@ -1,5 +1,6 @@
 /* bench.c - `reef bench`: measure, beside the raw limit and beside peers. */
 #include "bench/bench.h"
+#include "base/units.h"
 #include "cmd/cmd.h"
 
 #include <errno.h>
@@ -26,11 +27,12 @@ static void help(void)
 	       "  --quick         a few seconds for everything, in less "
 	       "memory\n"
 	       "  --huge          ask for huge pages\n"
+	       "  --size SIZE     of the memory, e.g. 512M; each case its own\n"
 	       "  --json FILE     write a line of JSON per case; - is stdout\n"
 	       "  --list          the cases, and the ratios they require\n"
 	       "  --help          this text\n\n"
-	       "Peers (UCX, libfabric) are programs in bench/peers beside "
-	       "reef, or in the directory\nREEF_PEERS.\n");
+	       "Peers (UCX, libfabric, mimalloc) are programs in bench/peers "
+	       "beside reef, or in the\ndirectory REEF_PEERS.\n");
 }
 
 static const struct bench *find(const char *name)
@@ -100,6 +102,11 @@ static const char *take_option(struct wish *wish, int option)
 	case 'H':
 		wish->options.huge = true;
 		return NULL;
+	case 'S':
+		return reef_size_parse(optarg, &wish->options.size) ||
+				       !wish->options.size
+			       ? "--size takes bytes, as in 512M"
+			       : NULL;
 	case 'j':
 		wish->options.json = optarg;
 		return NULL;
@@ -119,6 +126,7 @@ int cmd_bench(int argc, char **argv)
 		{"rounds", required_argument, NULL, 'r'},
 		{"quick", no_argument, NULL, 'q'},
 		{"huge", no_argument, NULL, 'H'},
+		{"size", required_argument, NULL, 'S'},
 		{"json", required_argument, NULL, 'j'},
 		{"list", no_argument, NULL, 'l'},
 		{0},

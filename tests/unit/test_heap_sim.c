@@ -530,8 +530,10 @@ static int close_free(struct heap_client *client)
 
 		if (entry->state == ENTRY_LIVE && entry->kept)
 			rc = free_surely(client, entry->address);
-		else if (entry->state == ENTRY_FREEING)
-			/* Perhaps it was kept, and perhaps freed. */
+		else if (entry->state == ENTRY_FREEING ||
+			 (entry->state == ENTRY_LIMBO && entry->kept))
+			/* Perhaps it was kept, and perhaps freed: who did it
+			 * may have died over it. */
 			free_surely(client, entry->address);
 		if (rc) {
 			land_wrong(&book->land, "last free: %s",

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
+#define ERRANDS_MAX 2
 #define PATIENCE_NS UINT64_C(1000000000)
 
 /* --- by another thread --- */
@@ -78,13 +79,20 @@ static void run_beside(struct reef_node *node, struct errand *errand)
 		run_errand(errand);
 		return;
 	}
+	/* Clearing pages is bound by memory: more at once would only take the
+	 * processors away from others. */
+	while (node->errands == ERRANDS_MAX)
+		node_gate_wait(&node->gate, REEF_FOREVER);
 	errand->queue = reef_port_queue(node->port, 0);
 	if (start_thread(errand, &thread)) {
 		run_errand(errand);
 		return;
 	}
+	node->errands++;
 	reef_queue_wait_until(errand->queue, is_done, errand, REEF_FOREVER);
 	pthread_join(thread, NULL);
+	node->errands--;
+	node_gate_open(&node->gate);
 }
 
 /* --- taking and giving --- */

@@ -7,6 +7,7 @@
 #ifndef REEF_TESTS_POOL_WORLD_H
 #define REEF_TESTS_POOL_WORLD_H
 
+#include "base/log.h"
 #include "base/store.h"
 #include "fabric/hook/count.h"
 #include "fabric/sim/sim.h"
@@ -67,9 +68,23 @@
 		}                                                              \
 	} while (0)
 
-/* How many seeds a test takes. */
-static inline uint64_t pool_seeds(void)
+/* The first and last seed that a test takes; REEF_SEED: only that, and with the
+ * parts' log. */
+static inline uint64_t pool_first_seed(void)
 {
+	const char *seed = getenv("REEF_SEED");
+
+	if (seed)
+		reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
+	return seed ? strtoull(seed, NULL, 10) : 1;
+}
+
+static inline uint64_t pool_last_seed(void)
+{
+	const char *seed = getenv("REEF_SEED");
+
+	if (seed)
+		return strtoull(seed, NULL, 10);
 	return getenv("REEF_SOAK") ? 200 : 5;
 }
 

@@ -7,7 +7,7 @@ static void run(int (*script)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

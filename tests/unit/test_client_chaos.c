@@ -99,7 +99,7 @@ static void client_broker_restarts_and_nothing_is_lost(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -170,7 +170,7 @@ static void client_links_fall_and_doubt_is_settled(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {.lose_link_ppm = 20000};
 
 		pool_start(&pool, seed);
@@ -246,7 +246,7 @@ static void client_paused_too_long_is_fenced(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -290,7 +290,7 @@ static void client_dead_node_loses_its_memory_only(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -364,7 +364,7 @@ static void client_drain_goes_unnoticed(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {.capacity = 64 * MIB};
 
 		pool_start(&pool, seed);
@@ -476,7 +476,7 @@ static void client_token_allows_what_it_says(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -539,7 +539,7 @@ static void client_killed_gives_its_blocks_to_another(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= pool_seeds(); seed++) {
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

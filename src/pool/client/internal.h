@@ -158,6 +158,7 @@ struct reef_client {
 	_Atomic uint64_t version; /* of the view; see handle.c */
 	_Atomic uint32_t phase;	  /* see grace.c */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
+	_Atomic uint64_t heaps_made;
 
 	/* locked */
 	struct reef_queue *wake; /* the keeper's; NULL: it has none */

@@ -383,8 +383,8 @@ static int call_until(struct reef_client *client, uint16_t kind,
 		      uint32_t sequence, const struct reef_body *body,
 		      struct reef_answer *answer, uint64_t until_ns)
 {
+	uint64_t now_ns, pause_ns = CLIENT_MILLISECOND;
 	uint32_t busy = 0;
-	uint64_t now_ns;
 	bool sent = false;
 	int rc;
 
@@ -409,11 +409,15 @@ static int call_until(struct reef_client *client, uint16_t kind,
 		if (now_ns >= until_ns || client->stopping)
 			return sent && sequence ? -REEF_EINDOUBT
 						: -REEF_ENOLINK;
-		if (client->present)
-			continue;
-		rc = client_wait(&client->changed, until_ns - now_ns);
+		/* Present: the broker itself does not know, or is slow. */
+		rc = client_wait(&client->changed,
+				 client->present && pause_ns < until_ns - now_ns
+					 ? pause_ns
+					 : until_ns - now_ns);
 		if (rc)
 			return rc;
+		if (pause_ns < PAUSE_MAX_NS)
+			pause_ns *= 2;
 	}
 }
 
@@ -559,7 +563,7 @@ static int run_renewal(struct reef_client *client, struct renewal *renewal)
 	if (rc < 0)
 		return rc;
 	rc = reef_queue_wait_until(queue, batch_is_done, &renewal->batch,
-				   client->ttl_ns / 4);
+				   client->ttl_ns / 3);
 	if (rc == -ETIMEDOUT && peer == client->peer)
 		drop_link(client);
 	if (!renewal->batch.done)

@@ -145,10 +145,9 @@ int reef_space_open(struct reef *reef, const char *name,
 
 void reef_space_close(struct reef_space *space)
 {
-	struct reef_space **at;
+	struct client_job *job = NULL;
 	struct reef_client *client;
-	struct client_job *job;
-	bool last;
+	struct reef_space **at;
 
 	if (!space || client_is_forked(space->reef))
 		return;
@@ -159,17 +158,17 @@ void reef_space_close(struct reef_space *space)
 	for (at = &space->reef->spaces; *at != space; at = &(*at)->next)
 		;
 	*at = space->next;
-	pthread_mutex_lock(&client->lock);
-	last = !--space->space->refs;
-	pthread_mutex_unlock(&client->lock);
 	/* Without memory for the job it stays until the session ends. */
-	job = last && (space->space->scratch || space->space->gone)
-		      ? client_job_create(client_space_close_job)
-		      : NULL;
+	if (space->space->scratch || space->space->gone)
+		job = client_job_create(client_space_close_job);
 	if (job) {
 		job->space = space->space;
 		client_job_start(client, NULL, job);
 		client_job_unref(job);
+	} else {
+		pthread_mutex_lock(&client->lock);
+		space->space->refs--;
+		pthread_mutex_unlock(&client->lock);
 	}
 	free(space);
 }
@@ -375,7 +374,7 @@ static int make_heap(struct reef_space *space)
 	if (!options.seed)
 		rc = reef_random_secret(&options.seed, sizeof(options.seed));
 	else
-		options.seed += (uint64_t)(uintptr_t)space->space->id;
+		options.seed += atomic_fetch_add(&client->heaps_made, 1);
 	if (!rc)
 		rc = reef_heap_create(&options, &heap->heap);
 	if (rc) {

@@ -323,6 +323,11 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 	int rc;
 
 	body.version = space->version;
+	/* Before it is asked: what other answers tell of meanwhile may be newer
+	 * than this one's. */
+	pthread_mutex_lock(&client->lock);
+	each_extent(client, space, unlist);
+	pthread_mutex_unlock(&client->lock);
 	do {
 		rc = client_call(client, REEF_POOL_SPACE_EXTENTS, false, &body,
 				 &answer, patience_ns);
@@ -333,9 +338,6 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 			return 0;
 		}
 		if (first) {
-			pthread_mutex_lock(&client->lock);
-			each_extent(client, space, unlist);
-			pthread_mutex_unlock(&client->lock);
 			/* The first page's: if it changes meanwhile, the next
 			 * refresh finds out. */
 			version = answer.body.version;
@@ -550,8 +552,9 @@ static void space_forget(struct reef_client *client, struct client_space *space)
 		space_free(space);
 }
 
-/* A handle closed its last use: a scratch space ends, as nobody can find it
- * again; others stay open, with their heaps, until the session ends. */
+/* A handle closed a scratch space, or one that is gone, and its reference is
+ * the job's now. With the last one a scratch space ends, as nobody can find it
+ * again. Other spaces stay open, with their heaps, until the session ends. */
 int client_space_close_job(struct reef_client *client, struct client_job *job)
 {
 	struct client_space *space = job->space, *next;
@@ -560,14 +563,16 @@ int client_space_close_job(struct reef_client *client, struct client_job *job)
 	int rc = 0;
 
 	pthread_mutex_lock(&client->lock);
-	unused = !space->refs;
+	unused = !--space->refs;
 	pthread_mutex_unlock(&client->lock);
-	if (!unused || (!space->scratch && !space->gone))
+	if (!unused)
 		return 0;
 	if (!space->gone) {
+		client->lookers++;
 		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
 				 NULL, client_patience_ns(client));
 		space_gone(client, space);
+		client->lookers--;
 	}
 	for (space = client->spaces; space; space = next) {
 		next = space->next;

@@ -11,6 +11,7 @@
 struct story {
 	struct pool pool;
 	uint32_t space;
+	uint32_t other; /* one that comes and goes; 0: it went */
 	struct reef_row rows[64];
 	uint32_t found;
 	uint64_t written[64]; /* by ordinal */
@@ -268,6 +269,46 @@ static int kill_stub(struct story *story, struct stub *stub)
 	return stub_kill(stub);
 }
 
+/* Beside the moves: extents are made and removed, keys changed, the broker
+ * stands still. */
+static int disturb(struct story *story, struct reef_random *random)
+{
+	struct pool *pool = &story->pool;
+	struct driver *owner = &pool->owner;
+	struct reef_body body = {.space = story->space};
+	struct reef_row row = {0};
+	int rc;
+
+	switch (reef_random_below(random, 6)) {
+	case 0:
+		reef_sim_host_pause(pool->broker_host);
+		rc = reef_sleep(reef_random_below(random, 2 * NODE_TTL));
+		reef_sim_host_resume(pool->broker_host);
+		return rc;
+	case 1:
+		rc = driver_do(owner, REEF_POOL_SPACE_REVOKE, &body, NULL);
+		return rc;
+	case 2:
+		body.space = story->other;
+		if (!story->other)
+			return 0;
+		story->other = 0;
+		return driver_do(owner, REEF_POOL_SPACE_DROP, &body, NULL);
+	default:
+		rc = driver_open(owner, "other", REEF_POOL_CREATE, 0, 0,
+				 &story->other);
+		if (rc == 0)
+			rc = driver_add(owner, story->other, MIB, &row);
+		if (rc)
+			return rc == -ENOSPC ? 0 : rc;
+		body.extent = row.extent;
+		if (reef_random_chance(random, 1, 2))
+			rc = driver_do(owner, REEF_POOL_EXTENT_REMOVE, &body,
+				       NULL);
+		return rc;
+	}
+}
+
 static int fault(struct story *story, struct reef_random *random)
 {
 	struct pool *pool = &story->pool;
@@ -276,7 +317,7 @@ static int fault(struct story *story, struct reef_random *random)
 	uint32_t id = stub->life->id;
 	int rc = 0;
 
-	switch (reef_random_below(random, 8)) {
+	switch (reef_random_below(random, 10)) {
 	case 0:
 	case 1:
 		return pool_broker_restart(pool);
@@ -292,6 +333,9 @@ static int fault(struct story *story, struct reef_random *random)
 			rc = stub_restart(stub);
 		stub->killed = false;
 		return rc == -EBUSY ? 0 : rc;
+	case 5:
+	case 6:
+		return disturb(story, random);
 	default:
 		if (!id)
 			return 0;
@@ -327,6 +371,10 @@ static int goes_on(struct pool *pool)
 	TRY(pool_ready(pool, 4));
 	for (i = 0; i < pool->stubs_count; i++)
 		TRY(drain(story, pool->stubs[i].life->id, true));
+	if (story->other)
+		TRY(driver_do(&pool->owner, REEF_POOL_SPACE_DROP,
+			      &(struct reef_body){.space = story->other},
+			      NULL));
 	return check_all(story);
 }
 

@@ -222,6 +222,51 @@ static void broker_move_without_room_stays_draining(void **state)
 	}
 }
 
+/* What was moved somewhere, and is not there any more, had contents: it is
+ * lost, and not made anew. What never moved may never have been made. */
+static int forgets(struct pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	uint32_t count, id, target;
+	uint8_t state = 0;
+
+	TRY(pool_ready(pool, 2));
+	TRY(make_all(story));
+	id = pool->stubs[0].life->id;
+	target = pool->stubs[1].life->id;
+	TRY(drain(story, id, false));
+	while (state != REEF_NODE_DRAINED) {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(state_of(story, id, &state, &count));
+	}
+	pool->stubs[1].forgets = true;
+	pool->stubs[1].rests = 1;
+	TRY(reef_sleep(NODE_TTL / 2));
+	TRY(pool_ready(pool, 2));
+	TRY(refresh(story));
+	for (uint32_t i = 0; i < story->found; i++) {
+		WANT((story->rows[i].state == REEF_EXTENT_LOST) ==
+		     (story->rows[i].era > 1));
+		WANT(story->rows[i].state == REEF_EXTENT_LOST ||
+		     story->rows[i].node == target);
+		story->lost += story->rows[i].state == REEF_EXTENT_LOST;
+	}
+	WANT(story->lost > 0 && story->lost < EXTENTS);
+	return 0;
+}
+
+static void broker_move_arrived_and_missing_is_lost(void **state)
+{
+	for (uint64_t seed = 1; seed <= 5; seed++) {
+		struct story story = {0};
+
+		pool_start(&story.pool, seed, forgets);
+		for (int i = 0; i < 2; i++)
+			pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(pool_finish(&story.pool), 0);
+	}
+}
+
 /* A target that refuses: the move is taken back, and tried elsewhere. */
 static int target_refuses(struct pool *pool)
 {
@@ -457,6 +502,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(broker_move_drain_loses_no_write),
 		cmocka_unit_test(broker_move_without_room_stays_draining),
+		cmocka_unit_test(broker_move_arrived_and_missing_is_lost),
 		cmocka_unit_test(
 			broker_move_target_that_refuses_another_is_asked),
 		cmocka_unit_test(broker_move_any_crash_loses_no_write),

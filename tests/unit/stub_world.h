@@ -86,17 +86,19 @@ struct stub {
 	uint64_t capacity;
 	struct stub_life *life; /* the last one */
 	/* What the test wants of it. */
-	bool leave;	    /* no link to the broker */
-	uint32_t rests;	    /* none either, for so many turns */
-	bool mute;	    /* a link, but no pulse */
-	bool hidden;	    /* never begins */
-	bool stays_unready; /* never says READY */
-	int refuses_create; /* with this */
-	int refuses_pull;   /* with this */
-	bool forgets;	    /* tells of no extents */
-	uint64_t limit;	    /* what is over it, it wants back; 0: none */
-	bool killed;	    /* at any time */
-	int refused;	    /* what REGISTER said last */
+	bool leave;	       /* no link to the broker */
+	uint32_t rests;	       /* none either, for so many turns */
+	bool mute;	       /* a link, but no pulse */
+	bool hidden;	       /* never begins */
+	bool stays_unready;    /* never says READY */
+	int refuses_create;    /* with this */
+	int refuses_pull;      /* with this */
+	uint64_t slow_drop_ns; /* how long one takes */
+	bool ends_broker;      /* right after a pull, before its answer */
+	bool forgets;	       /* tells of no extents */
+	uint64_t limit;	       /* what is over it, it wants back; 0: none */
+	bool killed;	       /* at any time */
+	int refused;	       /* what REGISTER said last */
 };
 
 struct pool {
@@ -198,6 +200,15 @@ static inline struct stub_extent *stub_insert(struct stub_life *life,
 	return extent;
 }
 
+static inline uint64_t stub_lent(const struct stub_life *life)
+{
+	uint64_t lent = 0;
+
+	for (uint32_t i = 0; i < life->count; i++)
+		lent += life->extents[i].size;
+	return lent;
+}
+
 /* Whoever has an extent behind this key. */
 static inline struct stub_extent *pool_behind(struct pool *pool, uint64_t key)
 {
@@ -285,6 +296,9 @@ static inline int stub_handle(void *context, const struct reef_request *request,
 		life->creates++;
 		if (life->stub->refuses_create)
 			return life->stub->refuses_create;
+		if (!extent &&
+		    stub_lent(life) + body->size > life->stub->capacity)
+			return -ENOSPC;
 		if (!extent)
 			extent = stub_insert(life, body);
 		answer->keys[0] = extent->key;
@@ -293,6 +307,8 @@ static inline int stub_handle(void *context, const struct reef_request *request,
 		/* One thing at a time. */
 		while (rc == 0 && life->pulls[body->extent % 64])
 			rc = reef_sleep(100000);
+		if (rc == 0)
+			rc = reef_sleep(life->stub->slow_drop_ns);
 		if (rc)
 			return rc;
 		stub_drop(life, body->extent);
@@ -317,7 +333,12 @@ static inline int stub_handle(void *context, const struct reef_request *request,
 		answer->keys[0] = extent->key;
 		return 0;
 	case REEF_POOL_EXTENT_PULL:
-		return stub_pull(life, body, &answer->keys[0]);
+		rc = stub_pull(life, body, &answer->keys[0]);
+		if (rc == 0 && life->stub->ends_broker && pool->broker) {
+			reef_sim_host_kill(pool->broker_host);
+			pool->broker = NULL;
+		}
+		return rc;
 	case REEF_POOL_FENCE:
 		life->fences++;
 		life->last_fenced = body->session;
@@ -397,10 +418,8 @@ static inline int stub_tell(struct stub_life *life, struct reef_peer *peer)
 
 static inline uint64_t stub_over(const struct stub_life *life)
 {
-	uint64_t lent = 0;
+	uint64_t lent = stub_lent(life);
 
-	for (uint32_t i = 0; i < life->count; i++)
-		lent += life->extents[i].size;
 	return life->stub->limit && lent > life->stub->limit
 		       ? lent - life->stub->limit
 		       : 0;

@@ -263,6 +263,8 @@ static int fills(struct pool *pool)
 	int rc;
 
 	TRY(pool_ready(pool, 3));
+	for (uint32_t i = 0; i < 3; i++)
+		pool->stubs[i].slow_drop_ns = 20 * MILLISECOND;
 	for (int round = 0; round < 3; round++) {
 		uint32_t count = 0;
 

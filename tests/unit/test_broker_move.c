@@ -267,6 +267,51 @@ static void broker_move_arrived_and_missing_is_lost(void **state)
 	}
 }
 
+/* Copied, but that was not journaled, and then the source dies: the copy goes,
+ * for it is not known whether it is the last word. */
+static int source_dies(struct pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	struct stub_life *target;
+	uint32_t here = UINT32_MAX;
+
+	TRY(pool_ready(pool, 2));
+	TRY(make_all(story));
+	target = pool->stubs[1].life;
+	pool->stubs[1].ends_broker = true;
+	TRY(drain(story, pool->stubs[0].life->id, false));
+	while (pool->broker)
+		TRY(reef_sleep(100000));
+	stub_kill(&pool->stubs[0]);
+	pool->stubs[1].ends_broker = false;
+	TRY(reef_sim_host_restart(pool->broker_host, pool_broker_main, pool));
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(refresh(story));
+		here = story->lost = 0;
+		for (uint32_t i = 0; i < story->found; i++) {
+			story->lost += story->rows[i].state == REEF_EXTENT_LOST;
+			here += story->rows[i].node == target->id;
+		}
+	} while (!story->lost);
+	WANT(story->lost + here == EXTENTS);
+	while (target->count != here)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static void broker_move_copy_of_what_died_goes(void **state)
+{
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct story story = {0};
+
+		pool_start(&story.pool, seed, source_dies);
+		for (int i = 0; i < 2; i++)
+			pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(pool_finish(&story.pool), 0);
+	}
+}
+
 /* A target that refuses: the move is taken back, and tried elsewhere. */
 static int target_refuses(struct pool *pool)
 {
@@ -503,6 +548,7 @@ int main(void)
 		cmocka_unit_test(broker_move_drain_loses_no_write),
 		cmocka_unit_test(broker_move_without_room_stays_draining),
 		cmocka_unit_test(broker_move_arrived_and_missing_is_lost),
+		cmocka_unit_test(broker_move_copy_of_what_died_goes),
 		cmocka_unit_test(
 			broker_move_target_that_refuses_another_is_asked),
 		cmocka_unit_test(broker_move_any_crash_loses_no_write),

@@ -539,6 +539,50 @@ static void broker_journal_in_use_is_busy(void **state)
 	run_one(second_broker);
 }
 
+/* Whatever fails of a start, it fails whole, and the next one is fine. */
+static int failed_starts(struct actor *actor)
+{
+	struct reef_store *disk = reef_sim_host_disk(actor->host);
+	struct reef_broker_options options = actor->world->options;
+	struct reef_broker *broker;
+	uint64_t epoch = 0;
+	uint32_t n;
+	int rc;
+
+	options.store = reef_sim_host_store(actor->host);
+	options.key = &actor->world->key;
+	options.sync_inline = true;
+	options.seed = 3;
+	TRY(world_mesh(&options.mesh));
+	options.listen = "tcp:127.0.0.1:0"; /* a fabric that it has not */
+	rc = reef_broker_start(&options, &broker);
+	options.listen = "sim:actor1/9";
+	for (n = 1; rc && n < 100; n++) {
+		reef_store_fail_after(disk, n);
+		rc = reef_broker_start(&options, &broker);
+		reef_store_fail_after(disk, 0);
+		if (rc && rc != -EIO)
+			break;
+		if (rc)
+			continue;
+		epoch = reef_broker_epoch(broker);
+		reef_broker_stop(broker);
+	}
+	if (rc == 0) {
+		rc = reef_broker_start(&options, &broker);
+		if (rc == 0 && reef_broker_epoch(broker) <= epoch)
+			rc = -EXDEV;
+		reef_broker_stop(rc == 0 ? broker : NULL);
+	}
+	reef_mesh_close(options.mesh);
+	return rc;
+}
+
+static void broker_start_fails_whole(void **state)
+{
+	run_one(failed_starts);
+}
+
 static int broken_disk(struct actor *actor)
 {
 	struct world *world = actor->world;
@@ -645,6 +689,7 @@ int main(void)
 		cmocka_unit_test(broker_journal_in_use_is_busy),
 		cmocka_unit_test(
 			broker_broken_journal_leaves_everyone_in_doubt),
+		cmocka_unit_test(broker_start_fails_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

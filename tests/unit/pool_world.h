@@ -40,7 +40,7 @@
 	do {                                                                   \
 		int try_rc = (call);                                           \
 		if (try_rc) {                                                  \
-			if (try_rc != -REEF_EHOSTDEAD)                         \
+			if (try_rc != -REEF_EHOSTDEAD && !pool_quiet)          \
 				print_message("%s:%d: %s: %s\n", __FILE__,     \
 					      __LINE__, #call,                 \
 					      reef_error_name(try_rc));        \
@@ -51,8 +51,9 @@
 #define WANT(condition)                                                        \
 	do {                                                                   \
 		if (!(condition)) {                                            \
-			print_message("%s:%d: %s\n", __FILE__, __LINE__,       \
-				      #condition);                             \
+			if (!pool_quiet)                                       \
+				print_message("%s:%d: %s\n", __FILE__,         \
+					      __LINE__, #condition);           \
 			return -EXDEV;                                         \
 		}                                                              \
 	} while (0)
@@ -62,11 +63,15 @@
 	do {                                                                   \
 		int want_rc = (call);                                          \
 		if (want_rc != (wanted)) {                                     \
-			print_message("%s:%d: %s: %s\n", __FILE__, __LINE__,   \
-				      #call, reef_error_name(want_rc));        \
+			if (!pool_quiet)                                       \
+				print_message("%s:%d: %s: %s\n", __FILE__,     \
+					      __LINE__, #call,                 \
+					      reef_error_name(want_rc));       \
 			return -EXDEV;                                         \
 		}                                                              \
 	} while (0)
+
+static bool pool_quiet; /* a mutant is about: it is to be found */
 
 /* The first and last seed that a test takes; REEF_SEED: only that, and with the
  * parts' log. */
@@ -116,6 +121,8 @@ struct pool {
 	struct reef_key key;
 	uint64_t ttl_ns, node_ttl_ns, extent_size, capacity;
 	uint32_t lose_link_ppm;
+	enum reef_client_mutant mutant;
+	uint32_t heap_mutant;
 	uint64_t seed;
 	struct reef_sim_host *host;
 	struct reef_broker *broker; /* NULL: not serving */
@@ -228,6 +235,8 @@ static inline int member_join(struct member *member)
 		.credential = &member->credential,
 		.name = "test",
 		.seed = 1 + member->number,
+		.mutant = member->pool->mutant,
+		.heap_mutant = member->pool->heap_mutant,
 	};
 
 	TRY(reef_client_create(&options, &member->client));
@@ -327,23 +336,50 @@ static inline struct member *pool_add(struct pool *pool,
 	return member;
 }
 
-/* Run it to its end; every script that was not killed must have gone well. */
-static inline void pool_finish(struct pool *pool)
+/* Run it to its end: what went wrong, or 0. Who was killed went well. */
+static inline int pool_end(struct pool *pool)
 {
-	uint32_t i;
 	int rc = reef_sim_run(pool->sim, 300 * SECOND);
+	uint32_t i;
 
 	reef_sim_destroy(pool->sim);
-	if (rc)
+	for (i = 0; i < pool->count && !rc; i++)
+		if (pool->members[i].result != -REEF_EHOSTDEAD)
+			rc = pool->members[i].result;
+	if (rc && !pool_quiet)
 		print_message("seed %llu\n", (unsigned long long)pool->seed);
-	for (i = 0; i < pool->count; i++)
-		if (pool->members[i].result != -REEF_EHOSTDEAD) {
-			if (pool->members[i].result)
-				print_message("seed %llu\n",
-					      (unsigned long long)pool->seed);
-			assert_int_equal(pool->members[i].result, 0);
-		}
-	assert_int_equal(rc, 0);
+	return rc;
+}
+
+static inline void pool_finish(struct pool *pool)
+{
+	assert_int_equal(pool_end(pool), 0);
+}
+
+/* Two scripts, with a mutant: some seed must find it. */
+static inline void pool_find(enum reef_client_mutant mutant,
+			     uint32_t lose_link_ppm,
+			     int (*first)(struct member *member),
+			     int (*second)(struct member *member))
+{
+	bool found = false;
+	uint64_t seed;
+
+	pool_quiet = true;
+	for (seed = 1; seed <= 20 && !found; seed++) {
+		struct pool pool = {
+			.mutant = mutant,
+			.lose_link_ppm = lose_link_ppm,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, first);
+		if (second)
+			pool_add(&pool, second);
+		found = pool_end(&pool) != 0;
+	}
+	pool_quiet = false;
+	assert_true(found);
 }
 
 static inline int member_space(struct member *member, struct reef_space **out)

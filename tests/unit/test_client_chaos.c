@@ -299,6 +299,51 @@ static void client_dead_node_loses_its_memory_only(void **state)
 	}
 }
 
+/* The broker does not hear from a node and holds it for dead; we do, and leave
+ * it alone all the same. */
+static int node_is_cut_off(struct member *member)
+{
+	uint64_t blocks[8], value = 5;
+	struct reef_space *space;
+	uint32_t i, lost = 0;
+	int rc;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 8; i++) {
+		TRY(reef_alloc(space, 2 * MIB, &blocks[i]));
+		TRY(reef_write(member->reef, blocks[i], &value, 8));
+	}
+	reef_sim_partition(member->pool->host, member->pool->lenders[0].host,
+			   true);
+	TRY(reef_sleep(5 * SECOND));
+	for (i = 0; i < 8; i++) {
+		rc = reef_write(member->reef, blocks[i], &value, 8);
+		WANT(rc == 0 || rc == -REEF_ELOST);
+		lost += rc != 0;
+	}
+	WANT(lost > 0 && lost < 8);
+	return 0;
+}
+
+static void client_node_held_for_dead_is_left_alone(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, node_is_cut_off);
+		pool_finish(&pool);
+	}
+}
+
+static void client_mutants_are_found(void **state)
+{
+	pool_find(REEF_CLIENT_MUTANT_STALE_EXTENT, 0, node_is_cut_off, NULL);
+	pool_find(REEF_CLIENT_MUTANT_REPEAT, 20000, with_lost_links, NULL);
+}
+
 static int loaded(struct member *member)
 {
 	struct load load = {0};
@@ -557,6 +602,8 @@ int main(void)
 		cmocka_unit_test(client_links_fall_and_doubt_is_settled),
 		cmocka_unit_test(client_paused_too_long_is_fenced),
 		cmocka_unit_test(client_dead_node_loses_its_memory_only),
+		cmocka_unit_test(client_node_held_for_dead_is_left_alone),
+		cmocka_unit_test(client_mutants_are_found),
 		cmocka_unit_test(client_drain_goes_unnoticed),
 		cmocka_unit_test(client_token_allows_what_it_says),
 		cmocka_unit_test(client_killed_gives_its_blocks_to_another),

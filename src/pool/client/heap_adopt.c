@@ -408,17 +408,19 @@ static int install_run(struct adoption *a, struct run *run)
 	run->bump = run->count;
 	for (uint32_t i = run->count; i-- > 0;) {
 		if (run->blocks[i] & BLOCK_OUT) {
-			run->used++;
 			if (run->blocks[i] & BLOCK_UNJUDGED && !rc)
 				rc = judge_later(heap,
 						 heap_block_address(run, i));
 		} else if (run->kind == RUN_SLAB) {
-			run->stack[run->top++] = (uint16_t)i;
+			run->stack[run->top++] =
+				(uint32_t)heap_block_address(run, i);
+		} else {
+			run->bump = 0;
 		}
 	}
-	if (!run->used)
+	if (!heap_run_used(run))
 		heap_run_drop(heap, run);
-	else if (run->used < run->count)
+	else if (heap_run_has_room(run))
 		heap_list_add(&heap->partial[run->class], run);
 	return rc;
 }

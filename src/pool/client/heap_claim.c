@@ -481,7 +481,7 @@ static bool class_has_room(const struct reef_heap *heap, uint32_t class)
 
 	return class != HEAP_CLASS_LARGE &&
 	       (heap->partial[class] || heap->vacant[class] ||
-		(run && run->used < run->count));
+		heap_run_has_room(run));
 }
 
 static int enough(const struct reef_heap *heap, uint32_t units, uint32_t class)

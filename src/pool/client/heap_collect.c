@@ -190,7 +190,7 @@ static int scan_unit(struct scan *scan, struct extent *extent, uint32_t unit)
 	uint64_t address;
 	int rc;
 
-	if (!run || !run->used)
+	if (!run || !heap_run_used(run))
 		return 0;
 	if (run->block_size <= BULK_MAX)
 		return scan_add(scan, start, true);

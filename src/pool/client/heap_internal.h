@@ -70,10 +70,11 @@ enum run_kind {
 struct run {
 	/* What freeing a block touches comes first. */
 	uint32_t *blocks; /* by index */
-	uint16_t *stack;  /* of free blocks below bump */
+	uint32_t *stack;  /* of free blocks below bump: offsets of their data */
 	uint64_t address; /* of its first block's data */
+	uint64_t span;	  /* bytes from there that are its own */
 	uint64_t block_size, inverse;
-	uint32_t count, used, bump, top;
+	uint32_t count, bump, top; /* bump - top are out */
 	uint8_t kind, class;
 	bool is_listed; /* in its class's list, or bin */
 	struct run *next, *prev;
@@ -129,6 +130,7 @@ struct waiter {
 
 struct reef_heap {
 	struct run *current[HEAP_CLASS_LARGE + 1]; /* of LARGE: NULL */
+	struct run *recent; /* the slab that was used last; or &none */
 	/* By extent number, open addressing; a power of two. */
 	struct extent **table;
 	uint32_t table_mask, table_count;
@@ -160,6 +162,7 @@ struct reef_heap {
 	bool recovering;
 
 	bool locked;
+	struct run none; /* a run that has nothing */
 	struct waiter *waiters, **waiters_end;
 	uint32_t dead; /* extents to free at unlock */
 };
@@ -195,6 +198,17 @@ static inline struct run *heap_run_at(const struct reef_heap *heap,
 		return NULL;
 	run = extent->runs[unit];
 	return run && run->count ? run : NULL;
+}
+
+/* How many of its blocks are out, limbo included. */
+static inline uint32_t heap_run_used(const struct run *run)
+{
+	return run->bump - run->top;
+}
+
+static inline bool heap_run_has_room(const struct run *run)
+{
+	return run && heap_run_used(run) < run->count;
 }
 
 /* The index of the block whose data begins there; UINT32_MAX: none does. */

@@ -30,7 +30,8 @@ int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,
 	run->address = heap_address(run->extent->number,
 				    ((uint64_t)run->first << HEAP_UNIT_SHIFT) +
 					    HEAP_HEADER);
-	run->used = run->bump = run->top = 0;
+	run->span = ((uint64_t)run->units << HEAP_UNIT_SHIFT) - HEAP_HEADER;
+	run->bump = run->top = 0;
 	heap->generation = (uint16_t)(heap->generation + GENERATION_STEP);
 	if (kind == RUN_LARGE) {
 		run->class = HEAP_CLASS_LARGE;
@@ -43,10 +44,10 @@ int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,
 		return 0;
 	}
 	c = &heap->classes.all[class];
-	run->blocks = malloc(c->blocks * (sizeof(uint32_t) + sizeof(uint16_t)));
+	run->blocks = malloc(c->blocks * 2 * sizeof(uint32_t));
 	if (!run->blocks)
 		return -ENOMEM;
-	run->stack = (uint16_t *)(run->blocks + c->blocks);
+	run->stack = run->blocks + c->blocks;
 	run->class = (uint8_t) class;
 	run->block_size = c->block_size;
 	run->inverse = c->inverse;
@@ -210,8 +211,7 @@ int heap_slab_make(struct reef_heap *heap, uint32_t class)
 		return rc > 0 ? 0 : rc;
 	heap_run_show(run);
 	/* Blocks may have come back to the old one meanwhile. */
-	if (heap->current[class] &&
-	    heap->current[class]->used < heap->current[class]->count)
+	if (heap_run_has_room(heap->current[class]))
 		heap_list_add(&heap->partial[class], heap->current[class]);
 	heap->current[class] = run;
 	return 0;
@@ -231,11 +231,11 @@ int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 	if (rc)
 		return rc;
 	heap_run_show(run);
-	run->used = run->bump = 1;
+	run->bump = 1;
 	if (heap->listed >= HEAP_PENDING_MAX)
 		rc = heap_pending_write(heap);
 	if (rc) {
-		run->used = 0;
+		run->bump = 0;
 		heap_run_drop(heap, run);
 		return rc;
 	}
@@ -248,9 +248,11 @@ int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 
 void heap_run_drop(struct reef_heap *heap, struct run *run)
 {
-	reef_assert(run->used == 0);
+	reef_assert(heap_run_used(run) == 0);
 	if (run->is_listed)
 		heap_list_remove(&heap->partial[run->class], run);
+	if (heap->recent == run)
+		heap->recent = &heap->none;
 	if (run->kind == RUN_SLAB && heap->current[run->class] == run)
 		heap->current[run->class] = NULL;
 	if (run->kind == RUN_SLAB && heap->vacant[run->class] == run)
@@ -261,20 +263,20 @@ void heap_run_drop(struct reef_heap *heap, struct run *run)
 
 void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index)
 {
-	bool was_full = run->used == run->count;
+	bool was_full = !heap_run_has_room(run);
 
 	run->blocks[index] &= BLOCK_GENERATION | BLOCK_LISTED;
-	run->used--;
 	if (run->kind == RUN_LARGE) {
+		run->bump = 0;
 		heap_run_drop(heap, run);
 		return;
 	}
-	run->stack[run->top++] = (uint16_t)index;
+	run->stack[run->top++] = (uint32_t)heap_block_address(run, index);
 	if (heap->current[run->class] == run)
 		return;
-	if (run->used == 0 && heap->vacant[run->class]) {
+	if (heap_run_used(run) == 0 && heap->vacant[run->class]) {
 		heap_run_drop(heap, run);
-	} else if (run->used == 0) {
+	} else if (heap_run_used(run) == 0) {
 		/* Who allocates and frees a few more than fit into a slab would
 		 * pay for a new one each time. */
 		if (run->is_listed)
@@ -293,7 +295,7 @@ void heap_vacant_drop(struct reef_heap *heap, bool current)
 		if (run)
 			heap_run_drop(heap, run);
 		run = current ? heap->current[i] : NULL;
-		if (run && !run->used)
+		if (run && !heap_run_used(run))
 			heap_run_drop(heap, run);
 	}
 }

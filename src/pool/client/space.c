@@ -143,6 +143,36 @@ int reef_space_open(struct reef *reef, const char *name,
 	return rc;
 }
 
+static uint32_t idle_heaps(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	const struct client_heap *heap;
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&client->lock);
+	for (heap = space->space->heaps; heap; heap = heap->next)
+		count++;
+	pthread_mutex_unlock(&client->lock);
+	return count;
+}
+
+/* Give the memory back that nothing is in. The last one to close a space in
+ * this process does so for all heaps: what it left would be in the way until
+ * somebody recovers this session, and reusable only a while after that. */
+static void give_back(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	uint32_t left = idle_heaps(space);
+	bool last;
+
+	pthread_mutex_lock(&client->lock);
+	last = space->space->refs == 1;
+	pthread_mutex_unlock(&client->lock);
+	client_heap_put(space, last);
+	while (last && left-- && !client_heap_get(space))
+		client_heap_put(space, true);
+}
+
 void reef_space_close(struct reef_space *space)
 {
 	struct client_job *job = NULL;
@@ -154,7 +184,7 @@ void reef_space_close(struct reef_space *space)
 	client = space->reef->client;
 	if (space->heap)
 		space->heap->idle = 0;
-	client_heap_put(space, false);
+	give_back(space);
 	for (at = &space->reef->spaces; *at != space; at = &(*at)->next)
 		;
 	*at = space->next;
@@ -464,19 +494,6 @@ static inline int prepare(struct reef_space *space)
 		   !client_is_forked(space->reef)))
 		return 0;
 	return prepare_slowly(space);
-}
-
-static uint32_t idle_heaps(struct reef_space *space)
-{
-	struct reef_client *client = space->reef->client;
-	const struct client_heap *heap;
-	uint32_t count = 0;
-
-	pthread_mutex_lock(&client->lock);
-	for (heap = space->space->heaps; heap; heap = heap->next)
-		count++;
-	pthread_mutex_unlock(&client->lock);
-	return count;
 }
 
 /* This handle's heap is full, and there is no more to be had: perhaps there is

@@ -64,17 +64,37 @@ static struct broker_extent *insert(struct reef_broker *broker, uint32_t number)
 	return grown;
 }
 
+int broker_extents_open(struct reef_broker *broker)
+{
+	const struct reef_state_extent *extents;
+	struct broker_extent *told;
+	size_t count, i;
+
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		told = insert(broker, extents[i].number);
+		if (!told)
+			return -ENOMEM;
+		told->node = extents[i].node;
+	}
+	return 0;
+}
+
 int broker_extent_set(struct reef_broker *broker, uint32_t number,
 		      const uint64_t keys[REEF_DOORS_MAX])
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
+	struct broker_node *node = broker_node_find(broker, extent->node);
 	struct broker_extent *told = broker_extent_find(broker, number);
 
 	if (!told)
 		told = insert(broker, number);
 	if (!told)
 		return -ENOMEM;
+	if (node && (!told->present || told->closed ||
+		     memcmp(told->keys, keys, sizeof(told->keys))))
+		node->changed = true;
 	told->node = extent->node;
 	told->told = told->present = true;
 	told->closed = false;
@@ -101,6 +121,24 @@ void broker_extents_forget(struct reef_broker *broker, uint32_t node)
 	for (from = 0; from < broker->extents_count; from++)
 		if (broker->extents[from].node != node)
 			broker->extents[to++] = broker->extents[from];
+	broker->extents_count = to;
+}
+
+void broker_extents_compact(struct reef_broker *broker)
+{
+	const struct reef_state_extent *extents;
+	uint32_t from, to = 0;
+	size_t count, i = 0;
+
+	extents = reef_state_extents(broker->state, &count);
+	for (from = 0; from < broker->extents_count; from++) {
+		while (i < count &&
+		       extents[i].number < broker->extents[from].number)
+			i++;
+		if (i < count &&
+		    extents[i].number == broker->extents[from].number)
+			broker->extents[to++] = broker->extents[from];
+	}
 	broker->extents_count = to;
 }
 

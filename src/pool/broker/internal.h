@@ -97,6 +97,7 @@ struct broker_node {
 	uint64_t machine_free, wanted; /* as it said last */
 	uint32_t links;
 	uint64_t reclaiming;  /* bytes on their way back: reclaim.c */
+	bool changed;	      /* keys of its extents, since clients were told */
 	uint32_t fences_told; /* slots of sessions, since REGISTER */
 	/* drop.c */
 	struct broker_drop *drops;

@@ -55,7 +55,12 @@ void broker_avoid(struct broker_avoid *avoid, uint32_t node);
  * be dropped is not asked either. 0: none. */
 uint32_t broker_place(struct reef_broker *broker, uint64_t size,
 		      uint32_t extent, const struct broker_avoid *avoid);
-/* What nodes told: forget that of one node. */
+/* What nodes told, in the order of the numbers: at start nothing, with room for
+ * all that there is, so that telling need not move it about. */
+int broker_extents_open(struct reef_broker *broker);
+/* Forget what the state has no more. */
+void broker_extents_compact(struct reef_broker *broker);
+/* Forget that of one node. */
 void broker_extents_forget(struct reef_broker *broker, uint32_t node);
 /* Ask the node for what the state says it has, and keep its keys. */
 int broker_extent_create(struct reef_broker *broker, uint32_t number);

@@ -495,14 +495,33 @@ static void drain(struct reef_broker *broker, uint32_t id)
 	}
 }
 
+static void look_after(struct reef_broker *broker, struct broker_node *node)
+{
+	if (node && !node->draining)
+		node->draining = broker_spawn(broker, drain, node->id) == 0;
+}
+
 void broker_moves_look(struct reef_broker *broker)
 {
-	struct broker_node *node;
+	const struct reef_state_extent *extents;
+	const struct reef_state_node *nodes;
+	size_t count, i;
 
-	for (node = broker->nodes; node; node = node->next)
-		if (!node->draining && needs_drain(broker, node->id))
-			node->draining =
-				broker_spawn(broker, drain, node->id) == 0;
+	nodes = reef_state_nodes(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (nodes[i].state == REEF_NODE_DRAINING)
+			look_after(broker,
+				   broker_node_find(broker, nodes[i].id));
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (extents[i].state == REEF_EXTENT_MOVING)
+			look_after(broker,
+				   broker_node_find(broker, extents[i].node));
+	for (i = 0; i < broker->extents_count; i++)
+		if (broker->extents[i].closed && !broker->extents[i].rekeying)
+			look_after(broker,
+				   broker_node_find(broker,
+						    broker->extents[i].node));
 	broker_wake(broker);
 }
 

@@ -434,11 +434,13 @@ int broker_nodes_start(struct reef_broker *broker)
 {
 	const struct reef_state_node *nodes;
 	size_t count, i;
+	int rc;
 
 	nodes = reef_state_nodes(broker->state, &count);
 	for (i = 0; i < count; i++)
 		if (nodes[i].state != REEF_NODE_DEAD &&
 		    !broker_node_add(broker, &nodes[i]))
 			return -ENOMEM;
-	return broker_spawn(broker, judge, 0);
+	rc = broker_extents_open(broker);
+	return rc ? rc : broker_spawn(broker, judge, 0);
 }

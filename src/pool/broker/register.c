@@ -369,7 +369,9 @@ int broker_node_ready(struct reef_broker *broker,
 		return -REEF_ENOLINK;
 	node->ready = true;
 	broker_event(broker, "node %u is ready", id);
-	broker_notice_node(broker, id);
+	if (node->changed)
+		broker_notice_node(broker, id);
+	node->changed = false;
 	broker_moves_look(broker);
 	broker_wake(broker);
 	return 0;

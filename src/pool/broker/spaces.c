@@ -302,8 +302,7 @@ int broker_space_remove(struct reef_broker *broker, uint32_t id,
 		return rc;
 	rc = broker_commit(broker, &record, request, &sequence);
 	if (rc == 0) {
-		for (i = 0; i < count; i++)
-			broker_extent_forget(broker, extents[i].number);
+		broker_extents_compact(broker);
 		rc = broker_wait_durable(broker, sequence);
 	}
 	if (rc == 0)

@@ -342,6 +342,16 @@ static bool is_given(const struct reef_settings *settings, uint32_t setting)
 	       REEF_CONFIG_DEFAULT;
 }
 
+/* Where to listen; the default is of tcp, which may be left out. */
+static const char *listen_of(const struct reef_settings *settings,
+			     uint32_t setting, const char *addresses)
+{
+	if (!is_given(settings, setting) && settings->fabrics &&
+	    !strstr(settings->fabrics, "tcp"))
+		return NULL;
+	return addresses;
+}
+
 static void take_settings(struct server *server)
 {
 	const struct reef_settings *settings = &server->settings;
@@ -353,8 +363,10 @@ static void take_settings(struct server *server)
 	options->mesh.kinds = settings->fabrics;
 	options->mesh.fabric.spin_ns = settings->spin_ns;
 	options->mesh.fabric.silence_ns = settings->silence_ns;
-	options->broker.listen = settings->listen;
-	options->node.listen = settings->node_listen;
+	options->broker.listen =
+		listen_of(settings, REEF_SET_LISTEN, settings->listen);
+	options->node.listen = listen_of(settings, REEF_SET_NODE_LISTEN,
+					 settings->node_listen);
 	options->node.broker = settings->broker;
 	/* What is not given stays as the journal has it. */
 	if (is_given(settings, REEF_SET_TTL))

@@ -142,41 +142,59 @@ static void withdraw(const struct reef_host *host)
 
 /* --- start and stop --- */
 
-static bool has_fabric(const struct reef_host *host, const char *address)
+/* Is memory lent there the CPUs', as a socket's is (F6)? */
+static bool is_of_cpu(const struct reef_host *host, const char *addresses)
 {
-	size_t size = strcspn(address, ":");
-	const char *kind;
+	const struct reef_fabric *fabric;
 
 	for (uint32_t i = 0; i < reef_mesh_count(host->mesh); i++) {
-		kind = reef_fabric_kind(reef_mesh_fabric(host->mesh, i));
-		if (strlen(kind) == size && !memcmp(kind, address, size))
-			return true;
+		fabric = reef_mesh_fabric(host->mesh, i);
+		if (reef_fabric_domain(fabric) != reef_domain_cpu() &&
+		    reef_mesh_names(host->mesh, addresses, i))
+			return false;
 	}
-	return false;
+	return true;
 }
 
-/* A socket, then those that the options name and that there is a fabric for. */
-static int listen_text(const struct reef_host *host, const char *name,
-		       const char *more, char *text, size_t size)
+/* Append the addresses that there is a fabric for. */
+static int append_addresses(const struct reef_host *host, const char *more,
+			    char *text, size_t size)
 {
-	const struct reef_fabric *first = reef_mesh_fabric(host->mesh, 0);
-	size_t word;
+	size_t used = strlen(text), length;
+
+	while (*(more += strspn(more, " "))) {
+		length = strcspn(more, " ");
+		if (used + length + 2 > size)
+			return -ENAMETOOLONG;
+		if (reef_mesh_find(host->mesh, more) >= 0)
+			used += (size_t)snprintf(text + used, size - used,
+						 "%.*s ", (int)length, more);
+		else
+			reef_log(REEF_LOG_WARNING, "host",
+				 "nobody listens at %.*s: its fabric is not "
+				 "in use here",
+				 (int)length, more);
+		more += length;
+	}
+	return 0;
+}
+
+/* A socket, if there is to be one, then what the options name. */
+static int listen_text(const struct reef_host *host, const char *name,
+		       bool with_socket, const char *more, char *text,
+		       size_t size)
+{
 	int length = 0;
 
 	text[0] = '\0';
-	if (!strcmp(reef_fabric_kind(first), "shm"))
+	if (with_socket && reef_mesh_find(host->mesh, "shm:") >= 0)
 		length = host->run ? snprintf(text, size, "shm:%s/%s.sock ",
 					      host->run, name)
 				   : snprintf(text, size, "shm:@%s-%s ",
 					      host->nameless, name);
-	for (more = more ? more : ""; *more && length >= 0; more += word) {
-		more += strspn(more, " ");
-		word = strcspn(more, " ");
-		if ((size_t)length < size && has_fabric(host, more))
-			length += snprintf(text + length, size - (size_t)length,
-					   "%.*s ", (int)word, more);
-	}
-	return length >= 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
+	if (length < 0 || (size_t)length >= size)
+		return -ENAMETOOLONG;
+	return append_addresses(host, more ? more : "", text, size);
 }
 
 static int start_broker(struct reef_host *host,
@@ -192,7 +210,8 @@ static int start_broker(struct reef_host *host,
 	if (rc)
 		return rc;
 	*step = REEF_HOST_BROKER;
-	rc = listen_text(host, "broker", broker.listen, listen, sizeof(listen));
+	rc = listen_text(host, "broker", true, broker.listen, listen,
+			 sizeof(listen));
 	if (rc)
 		return rc;
 	broker.mesh = host->mesh;
@@ -214,7 +233,9 @@ static int start_node(struct reef_host *host,
 	char listen[REEF_TARGET_MAX];
 	int rc;
 
-	rc = listen_text(host, "node", node.listen, listen, sizeof(listen));
+	rc = listen_text(host, "node",
+			 !node.listen || is_of_cpu(host, node.listen),
+			 node.listen, listen, sizeof(listen));
 	if (rc)
 		return rc;
 	if (host->broker) {

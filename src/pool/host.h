@@ -7,6 +7,9 @@
  * a broker, the files of target.h, which "local" clients find. Without: sockets
  * without a name in the file system.
  *
+ * A node that listens on verbs lends memory of the NIC's atomic domain, and has
+ * no socket.
+ *
  * (1) Directories and key files are private (base/private.h), or refused.
  * (2) What is written into the runtime directory goes at stop; what a dead
  *     process left there is replaced.

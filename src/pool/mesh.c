@@ -56,6 +56,17 @@ int reef_mesh_find(const struct reef_mesh *mesh, const char *address)
 	return -1;
 }
 
+bool reef_mesh_names(const struct reef_mesh *mesh, const char *addresses,
+		     uint32_t index)
+{
+	while (*(addresses += strspn(addresses, " "))) {
+		if (reef_mesh_find(mesh, addresses) == (int)index)
+			return true;
+		addresses += strcspn(addresses, " ");
+	}
+	return false;
+}
+
 struct addresses {
 	uint32_t count;
 	struct address {

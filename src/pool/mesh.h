@@ -46,6 +46,10 @@ struct reef_fabric *reef_mesh_fabric(const struct reef_mesh *mesh,
 /* Which fabric an address is of: its index, or -1: none that we have. */
 int reef_mesh_find(const struct reef_mesh *mesh, const char *address);
 
+/* Is one of the addresses of that fabric? */
+bool reef_mesh_names(const struct reef_mesh *mesh, const char *addresses,
+		     uint32_t index);
+
 /* A queue of every fabric, as reef_queue_open. Caller owns *out. */
 int reef_port_open(struct reef_mesh *mesh, struct reef_sched *sched,
 		   struct reef_port **out);

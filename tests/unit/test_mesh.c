@@ -98,6 +98,21 @@ static void mesh_opened_is_called_and_may_refuse(void **state)
 	assert_int_equal(reef_mesh_open(&options, &mesh), -EXDEV);
 }
 
+static void mesh_addresses_name_fabrics(void **state)
+{
+	struct reef_mesh_options options = {.kinds = "shm tcp"};
+	struct reef_mesh *mesh;
+
+	assert_int_equal(reef_mesh_open(&options, &mesh), 0);
+	assert_true(reef_mesh_names(mesh, "tcp:a:1 shm:@b", 0));
+	assert_true(reef_mesh_names(mesh, "  tcp:a:1  shm:@b ", 1));
+	assert_false(reef_mesh_names(mesh, "tcp:a:1 verbs:b:1", 0));
+	assert_true(reef_mesh_names(mesh, "verbs:a:1 tcp:b:1", 1));
+	assert_false(reef_mesh_names(mesh, "  ", 0));
+	assert_false(reef_mesh_names(mesh, "tcpx:a shmtcp:b", 1));
+	reef_mesh_close(mesh);
+}
+
 /* --- listening and connecting, both ends in one thread --- */
 
 struct pair {
@@ -419,6 +434,7 @@ int main(void)
 		cmocka_unit_test(mesh_kinds_are_opened_in_order),
 		cmocka_unit_test(mesh_bad_kinds_are_refused),
 		cmocka_unit_test(mesh_opened_is_called_and_may_refuse),
+		cmocka_unit_test(mesh_addresses_name_fabrics),
 		TEST(mesh_peer_on_this_machine_is_reached_by_shm),
 		TEST(mesh_socket_that_is_not_there_falls_through),
 		TEST(mesh_refusal_is_told),

@@ -9,7 +9,8 @@
  *     waits.
  *
  * Only the broker writes it, with whole words; each by itself is of one moment.
- * There is a copy for each fabric, whose atomic domains differ (F6). */
+ * There is a copy for each fabric that it listens on, as their atomic domains
+ * differ (F6). */
 #include "pool/broker/internal.h"
 
 #include "base/log.h"
@@ -34,10 +35,15 @@ int broker_memory_create(struct reef_fabric *fabric, uint64_t size,
 	return reef_memory_create(&options, out);
 }
 
-static uint64_t get(const struct reef_memory *memory, uint64_t offset)
+/* All copies are the same. */
+static uint64_t get(const struct reef_broker *broker, uint64_t offset)
 {
-	_Atomic uint64_t *word = (void *)((uint8_t *)memory->base + offset);
+	_Atomic uint64_t *word;
+	uint32_t i = 0;
 
+	while (i < REEF_MESH_MAX - 1 && !broker->tables[i])
+		i++;
+	word = (void *)((uint8_t *)broker->tables[i]->base + offset);
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
@@ -104,7 +110,7 @@ int broker_table_session(struct reef_broker *broker, uint32_t id)
 		return rc;
 	/* Another has the slot by now: that one's word is the newer. */
 	if (reef_state_session(broker->state, id) &&
-	    is_newer(word, get(broker->tables[0], at)))
+	    is_newer(word, get(broker, at)))
 		put(broker, at, word);
 	return 0;
 }
@@ -115,7 +121,7 @@ int broker_table_pool(struct reef_broker *broker)
 	uint64_t epoch = pool_epoch(broker);
 	int rc = wait_for_table(broker);
 
-	if (rc == 0 && epoch > get(broker->tables[0], at))
+	if (rc == 0 && epoch > get(broker, at))
 		put(broker, at, epoch);
 	return rc;
 }
@@ -250,18 +256,24 @@ int broker_table_open(struct reef_broker *broker)
 {
 	struct reef_mesh *mesh = broker->options.mesh;
 	struct reef_fabric *fabric;
+	bool made = false;
 	uint32_t i;
 	int rc = 0;
 
 	broker->version_floor = ++broker->changes;
 	for (i = 0; i < reef_mesh_count(mesh) && rc == 0; i++) {
+		if (!reef_mesh_names(mesh, broker->options.listen, i))
+			continue;
 		fabric = reef_mesh_fabric(mesh, i);
 		rc = broker_memory_create(fabric, REEF_TABLE_SIZE, true,
 					  &broker->tables[i]);
 		if (rc == 0)
 			rc = reef_expose(fabric, broker->tables[i],
 					 &broker->table_regions[i]);
+		made = true;
 	}
+	if (rc == 0 && !made)
+		rc = -EINVAL; /* nobody could come in */
 	if (rc == 0)
 		fill(broker);
 	return rc;

@@ -97,7 +97,7 @@ struct reef_node {
 	/* Doors: addresses, in their order. */
 	uint32_t doors;
 	uint32_t door_fabric[REEF_DOORS_MAX];
-	bool fabric_lends[REEF_MESH_MAX]; /* it is a door, of our domain */
+	bool fabric_lends[REEF_MESH_MAX]; /* it is a door */
 	uint64_t domain;		  /* the memory's */
 
 	/* This life. */

@@ -13,6 +13,8 @@
  *     ends every link, drops every extent, and registers with nothing.
  * (8) CREATE, DROP, CLOSE, REOPEN, PULL and FENCE may be repeated: the second
  *     has the same outcome.
+ * (9) All its addresses are of one atomic domain (F6), which is its memory's:
+ *     shm and tcp, or verbs.
  *
  *   extent   (none) --CREATE, PULL--> OPEN --CLOSE--> CLOSED --REOPEN--> OPEN
  *                                      OPEN, CLOSED --DROP--> (none)
@@ -71,7 +73,8 @@ struct reef_node_options {
 
 /* Listen, then register with the broker, and again whenever the link is lost:
  * in the background, so it starts while the broker is away. In a fiber. Caller
- * owns *out.  -EINVAL: a capacity under one page, no name.  Else: listen's. */
+ * owns *out.  -EINVAL: a capacity under one page, no name.  -REEF_EDOMAIN: (9).
+ * Else: listen's. */
 int reef_node_start(const struct reef_node_options *options,
 		    struct reef_node **out);
 

@@ -192,7 +192,8 @@ static int handle(void *context, const struct reef_request *request,
 
 /* --- a life's port --- */
 
-/* Which fabric each address is of; memory has the domain of the first. */
+/* Which fabric each address is of. Memory has one domain (F6), so all doors
+ * have: those of the machine's CPUs, or those of one NIC. */
 static int find_doors(struct reef_node *node)
 {
 	struct reef_mesh *mesh = node->options.mesh;
@@ -208,13 +209,13 @@ static int find_doors(struct reef_node *node)
 		fabric = reef_mesh_fabric(mesh, (uint32_t)index);
 		if (node->doors == 0)
 			node->domain = reef_fabric_domain(fabric);
-		node->fabric_lends[index] =
-			reef_fabric_domain(fabric) == node->domain;
-		if (!node->fabric_lends[index])
-			reef_log(REEF_LOG_WARNING, "node",
-				 "memory is not lent through %s, which has "
-				 "another atomic domain",
-				 reef_fabric_kind(fabric));
+		if (reef_fabric_domain(fabric) != node->domain) {
+			reef_log(REEF_LOG_ERROR, "node",
+				 "memory is lent through shm and tcp, or "
+				 "through verbs, whose atomics are the NIC's");
+			return -REEF_EDOMAIN;
+		}
+		node->fabric_lends[index] = true;
 		node->door_fabric[node->doors++] = (uint32_t)index;
 		text += strcspn(text, " ");
 	}

@@ -8,18 +8,21 @@
  * everyone; it stays valid while data moves between nodes.
  *
  * (1) Calls block; inside a fiber (fiber.h) they park it. reef_task_submit does
- *     not block.
+ *     not block. A handle that was opened inside a fiber is for the fibers of
+ *     that scheduler, which may share it; any other fiber gets -EINVAL.
  * (2) Only an aligned 8-byte word is read or written as a whole. Anything
  *     longer can be torn by concurrent access.
  * (3) A word that CAS or FAA may touch is changed by CAS and FAA only, once it
  *     is shared.
  * (4) -REEF_EINDOUBT: a WRITE, CAS or FAA whose connection was lost; when the
  *     call returns it is settled: it happened or it never will. READs are
- *     repeated by the library and never in doubt.
+ *     repeated by the library and never in doubt. Only where neither the node
+ *     nor the broker can be reached for 30 seconds it stays open: -ETIMEDOUT.
  * (5) What died: -REEF_ELOST, the memory is gone, with its node or taken back
  *     by its owner (revocable spaces). -REEF_EFENCED: this session has ended
  *     (its process stood still for too long, or an operator ended it); close
- *     every handle and open anew.
+ *     every handle and open anew.  -REEF_ENOLINK: nothing happened; the node,
+ *     or for what asks the broker the broker, was out of reach for 30 seconds.
  * (6) A session that ends gives back its scratch spaces and the blocks it
  *     allocated and did not keep.
  *
@@ -69,8 +72,8 @@ struct reef_options {
 REEF_API int reef_open(const char *target, const struct reef_options *options,
 		       struct reef **out);
 
-/* Close a handle, and its spaces. The last one ends the session. NULL is fine.
- */
+/* Close a handle, with its spaces and tasks. The last one ends the session.
+ * NULL is fine. */
 REEF_API void reef_close(struct reef *reef);
 
 /* The session, 32 bits: slot 16, generation 16. */
@@ -96,7 +99,8 @@ struct reef_space_options {
 };
 
 /* Open a space by name; options may be NULL. name NULL: a new scratch space,
- * which ends with the session.
+ * which ends when it is closed, or with the session. What a token allows is the
+ * session's: another handle of the process may do it, too.
  * -ENOENT: there is none.  -EEXIST.  -EACCES: the token is missing, forged, or
  * revoked.  -ENAMETOOLONG.  -EINVAL.  -ENOSPC: too many. */
 REEF_API int reef_space_open(struct reef *reef, const char *name,
@@ -218,9 +222,11 @@ struct reef_access {
 /* Several at once: one round trip where they are on one node. To one node, in
  * their order: whatever follows a WRITE takes effect after it; a READ after
  * everything before it; a WRITE, CAS or FAA may overtake an earlier READ, CAS
- * or FAA unless REEF_ORDERED. Between nodes: no order. The first to fail ends
- * its node's part; later ones of that node report -REEF_ENOTDONE. Returns 0, or
- * the status of the first in the list that failed. */
+ * or FAA unless REEF_ORDERED. Between nodes: no order. A malformed one: nothing
+ * of the list happens. The first to fail ends its node's part, and what comes
+ * 256 operations later; an address where no memory is, or none any more, ends
+ * the whole rest. Those report -REEF_ENOTDONE. Returns 0, or the status of the
+ * first in the list that failed by itself. */
 REEF_API int reef_execute(struct reef *reef, struct reef_access *accesses,
 			  uint32_t count);
 
@@ -240,17 +246,19 @@ struct reef_task {
 	uint64_t scratch[8]; /* the handle's */
 };
 
-/* 0: under way.  1: done already; on_done is not called.  -EAGAIN: too much
- * under way, progress first.  -EBUSY: this part of memory is being moved or
- * reconnected: reef_execute would wait. */
+/* 0: under way.  1: done already; on_done is not called.  -EAGAIN: 1,024 are
+ * under way, progress first. If the header of a fresh block is still to be
+ * written, it waits for that one round trip. */
 REEF_API int reef_task_submit(struct reef *reef, struct reef_task *task);
-/* Wait for a submitted task; returns its status. */
+/* Wait for a submitted task; returns its status. on_done is called, if there
+ * is one. */
 REEF_API int reef_task_wait(struct reef *reef, struct reef_task *task);
 /* Make progress; how much happened. Never blocks. */
 REEF_API int reef_progress(struct reef *reef);
 
 /* For foreign event loops: arm; if that was 0, progress once more; if that was
- * 0, the descriptor becomes readable on the next event. */
+ * 0, the descriptor becomes readable on the next event. One descriptor for
+ * everything; the handle's, to be polled, not read.  -ENOSYS: there is none. */
 REEF_API int reef_fd(struct reef *reef);
 REEF_API int reef_arm(struct reef *reef);
 

@@ -169,7 +169,7 @@ static int admitted(struct reef_client *client,
 
 	if (answer->epoch < client->broker_epoch)
 		return -ESTALE;
-	if (!body->session || !body->ttl_ns ||
+	if (!body->session || body->ttl_ns < CLIENT_MILLISECOND ||
 	    (client->session && client->session != body->session))
 		return -REEF_EPROTO;
 	client->broker_epoch = answer->epoch;

@@ -103,7 +103,7 @@ static int start(struct open_pool *pool, const struct request *request)
 			rc = load_credential(request, &credential);
 	}
 	if (rc)
-		return rc == -ERANGE ? -EINVAL : rc;
+		return rc == -ERANGE ? -EINVAL : rc == -EPERM ? -EACCES : rc;
 	rc = reef_mesh_open(&mesh, &pool->mesh);
 	if (!rc) {
 		options.mesh = pool->mesh;

@@ -4,6 +4,7 @@
  * to break are run with it, too. */
 #include "node_world.h"
 
+#include "fabric/provider.h"
 #include "pool/node/internal.h"
 
 #include <pthread.h>
@@ -639,6 +640,43 @@ static void node_shm_traffic_costs_node_nothing(void **state)
 	run_real(script_no_cpu, 1);
 }
 
+/* As if it were a network card's. */
+static int set_apart(void *context, struct reef_fabric *fabric)
+{
+	if (!strcmp(reef_fabric_kind(fabric), "tcp"))
+		fabric->domain++;
+	return 0;
+}
+
+/* All doors of a node are of one domain, or it does not start. */
+static int script_domains(struct world *world)
+{
+	struct reef_mesh_options apart = {.kinds = "shm tcp",
+					  .opened = set_apart};
+	struct reef_node_options options = world->machines[0].options;
+	struct reef_node *node;
+	char listen[128];
+	int rc;
+
+	CHECK(!reef_mesh_open(&apart, &options.mesh));
+	snprintf(listen, sizeof(listen), "shm:%s/b tcp:127.0.0.1:0",
+		 world->directory);
+	options.listen = listen;
+	options.name = "b";
+	options.broker = world->stub.address;
+	rc = reef_node_start(&options, &node);
+	if (!rc)
+		reef_node_stop(node);
+	reef_mesh_close(options.mesh);
+	CHECK(rc == -REEF_EDOMAIN);
+	return 0;
+}
+
+static void node_doors_of_two_domains_refused(void **state)
+{
+	run_real(script_domains, 1);
+}
+
 static int script_huge(struct world *world)
 {
 	struct reef_node_status status;
@@ -685,6 +723,7 @@ int main(void)
 		cmocka_unit_test(node_failed_pull_leaves_nothing),
 		cmocka_unit_test(node_pull_cut_short_leaves_nothing),
 		cmocka_unit_test(node_shm_traffic_costs_node_nothing),
+		cmocka_unit_test(node_doors_of_two_domains_refused),
 		cmocka_unit_test(node_huge_pages_counted_truly),
 	};
 

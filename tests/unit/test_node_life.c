@@ -305,6 +305,90 @@ static void node_life_host_killed_unwinds(void **state)
 	free(world);
 }
 
+/* Whatever it is at when its host is killed, or when it is stopped: it ends,
+ * and leaves nothing behind. */
+struct errand {
+	struct world *world;
+	uint32_t number;
+	struct reef_fiber *fiber;
+};
+
+static int errand_fiber(void *arg)
+{
+	struct errand *errand = arg;
+	struct world *world = errand->world;
+	uint64_t keys[REEF_DOORS_MAX];
+	uint32_t from = errand->number % 2;
+	struct reef_body drop = {.extent = errand->number};
+	int rc;
+
+	do {
+		rc = ask_create(world, from, errand->number, 40000, NULL);
+		if (!rc)
+			rc = ask_extent(world, from, REEF_POOL_EXTENT_CLOSE,
+					errand->number, keys);
+		if (!rc)
+			rc = ask_pull(world, 1 - from, from, errand->number,
+				      40000, keys, NULL);
+		if (!rc)
+			rc = ask(world, from, REEF_POOL_EXTENT_DROP, &drop,
+				 NULL);
+		if (!rc)
+			rc = ask(world, 1 - from, REEF_POOL_EXTENT_DROP, &drop,
+				 NULL);
+	} while (!rc);
+	return 0;
+}
+
+static int script_ended(struct world *world)
+{
+	struct machine *machine = &world->machines[0];
+	struct told *told = &world->stub.nodes[0];
+	struct errand errands[4];
+	uint64_t keys[REEF_DOORS_MAX];
+	uint32_t i;
+
+	CHECK(!ask_create(world, 0, 100, EXTENT_SIZE, keys));
+	CHECK(!hold_on(world, keys[0]));
+	for (i = 0; i < 4; i++) {
+		errands[i] = (struct errand){world, i + 1, NULL};
+		CHECK(!reef_fiber_spawn(reef_fiber_sched(), errand_fiber,
+					&errands[i], &errands[i].fiber));
+	}
+	CHECK(!reef_sleep(1000 * world->note[0]));
+	if (world->note[0] % 3 == 0) /* in its new life, or on the way there */
+		world->stub.all_dead = true;
+	CHECK(!reef_sleep(100000 * world->note[0]));
+	if (world->note[0] % 2)
+		reef_sim_host_kill(machine->host);
+	else
+		machine->stop = true;
+	AWAIT(machine->stopped);
+	for (i = 0; i < 4; i++)
+		reef_fiber_join(errands[i].fiber, NULL);
+	world->stub.all_dead = false;
+	if (world->note[0] % 2) {
+		told->readies = 0;
+		CHECK(!reef_sim_host_restart(machine->host, machine_main,
+					     machine));
+		AWAIT(told->readies > 0);
+	}
+	return 0;
+}
+
+static void node_life_ended_at_any_time_unwinds(void **state)
+{
+	struct world *world = malloc(sizeof(*world));
+
+	assert_non_null(world);
+	for (uint64_t seed = 1; seed <= 2 * SEEDS; seed++) {
+		world_init(world, 2, script_ended);
+		world->note[0] = seed * 7 % 40;
+		assert_int_equal(world_run_sim(world, seed), 0);
+	}
+	free(world);
+}
+
 /* --- chaos --- */
 
 #define THINGS 6
@@ -585,6 +669,7 @@ int main(void)
 		cmocka_unit_test(
 			node_life_taken_for_dead_while_held_comes_back),
 		cmocka_unit_test(node_life_host_killed_unwinds),
+		cmocka_unit_test(node_life_ended_at_any_time_unwinds),
 		cmocka_unit_test(node_life_lost_links_change_nothing),
 		cmocka_unit_test(node_life_pressure_asks_between_marks),
 		cmocka_unit_test_setup_teardown(

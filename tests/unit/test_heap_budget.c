@@ -158,7 +158,7 @@ static void heap_budget_round_trips_kept(void **state)
 	assert_int_equal(budget->first.round_trips, 2);
 	assert_int_equal(budget->second.round_trips, 63);
 	assert_int_equal(budget->second.cas, 63);
-	assert_int_equal(budget->second.faa, 63);
+	assert_true(budget->second.faa <= 2);
 	print_message("10,000 blocks are recovered in %llu round trips\n",
 		      (unsigned long long)budget->recover.round_trips);
 	assert_true(budget->recover.round_trips <= 100);

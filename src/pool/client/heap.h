@@ -43,7 +43,8 @@
  *     life changes nothing.
  * (6) Own free: no operation, for a block that is LIVE; a KEPT one takes its
  *     CAS. Another's: CAS header LIVE or KEPT to FREE (RETIRED with
- *     REEF_FREE_LATER), and FAA 1 on the chunk's counter, one batch. The owner
+ *     REEF_FREE_LATER), and FAA on the chunk's counter, one batch; for small
+ *     blocks one FAA tells of several, some later than their CAS. The owner
  *     looks at counters now and then (before it claims or grows, and when it
  *     collects) and takes back what it finds. So freeing what its owner has
  *     freed already, with no operation, may say 0; it changes nothing. And a

@@ -492,8 +492,10 @@ static int enough(const struct reef_heap *heap, uint32_t units, uint32_t class)
 /* Look at all words, and take back what others freed. */
 static int look_and_scan(struct reef_heap *heap, bool everywhere)
 {
-	int rc = heap_look(heap);
+	int rc;
 
+	heap_other_tell(heap);
+	rc = heap_look(heap);
 	if (!rc)
 		rc = heap_scan(heap, everywhere);
 	if (!rc)

@@ -269,6 +269,7 @@ int reef_heap_collect(struct reef_heap *heap, bool all)
 
 	if (rc)
 		return rc;
+	heap_other_tell(heap);
 	rc = heap_look(heap);
 	if (!rc)
 		rc = heap_scan(heap, all);

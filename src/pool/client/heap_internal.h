@@ -117,9 +117,15 @@ struct limbo_entry {
 struct guess {
 	uint64_t unit; /* address >> 16; 0: none */
 	uint64_t base; /* offset of its run's first block */
-	uint64_t block_size;
+	uint64_t block_size, inverse;
 	uint64_t end; /* offset after its last block */
 	uint64_t header;
+};
+
+/* What was freed of another's chunk, and its counter does not say yet. */
+struct untold {
+	uint64_t counter; /* its address; 0: nothing */
+	uint64_t count;
 };
 
 struct waiter {
@@ -156,6 +162,7 @@ struct reef_heap {
 	uint32_t limbo_first, limbo_count, limbo_capacity;
 
 	struct guess guesses[HEAP_GUESSES];
+	struct untold untold;
 
 	uint64_t *unjudged; /* addresses of blocks that were recovered */
 	uint32_t unjudged_count, unjudged_capacity;
@@ -436,6 +443,8 @@ int heap_adopt(struct reef_heap *heap, uint32_t session);
  * -EALREADY: it is FREE or RETIRED.  -EINVAL: there is no block. */
 int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
 		    uint64_t expect, bool ours);
+/* Let owners know of what was freed; best effort. */
+void heap_other_tell(struct reef_heap *heap);
 int heap_other_size(struct reef_heap *heap, uint64_t address, uint64_t *size);
 
 #endif

@@ -9,11 +9,18 @@
  * CAS. Blocks of one slab are often freed one after the other, and their
  * headers differ little, so what was seen of a unit last is kept: if the CAS
  * with that header succeeds, one round trip was enough. If not, it brought the
- * right one. */
+ * right one.
+ *
+ * The owner looks at its chunk's counter to learn of it. For small blocks one
+ * FAA tells of several; if we die before it, the owner finds them when memory
+ * runs short. */
 #include "pool/client/heap_internal.h"
 
 #include <assert.h>
 
+/* Small blocks whose owner is told of several at once. */
+#define UNTOLD_MAX 32u
+#define UNTOLD_SIZE 4608u
 #define TRIES_MAX 8u /* each time somebody else changed it */
 #define LOOK_BACK 16u
 static_assert(LOOK_BACK >= HEAP_SLAB_UNITS_MAX, "a slab's head is in reach");
@@ -40,6 +47,7 @@ static int find_run(const struct reef_heap *heap, const uint64_t *descriptors,
 	if (heap_descriptor_kind(head) == HEAP_UNIT_LARGE) {
 		guess->block_size = (uint64_t)heap_descriptor_units(head)
 				    << HEAP_UNIT_SHIFT;
+		guess->inverse = 0;
 		guess->end = guess->base + guess->block_size;
 		return 0;
 	}
@@ -49,16 +57,19 @@ static int find_run(const struct reef_heap *heap, const uint64_t *descriptors,
 	if (class->units != heap_descriptor_units(head))
 		return -REEF_ECORRUPT;
 	guess->block_size = class->block_size;
+	guess->inverse = class->inverse;
 	guess->end = guess->base + (uint64_t) class->blocks * class->block_size;
 	return 0;
 }
 
 static bool begins_block(const struct guess *guess, uint64_t address)
 {
-	uint64_t at = (uint32_t)address - (uint64_t)HEAP_HEADER;
+	uint64_t from = (uint32_t)address - (uint64_t)HEAP_HEADER - guess->base;
+	uint64_t index = (from * guess->inverse) >> 40;
 
-	return at >= guess->base && at < guess->end &&
-	       (at - guess->base) % guess->block_size == 0;
+	/* Below the base it is beyond the end. */
+	return from < guess->end - guess->base &&
+	       index * guess->block_size == from;
 }
 
 static struct guess *guess_of(struct reef_heap *heap, uint64_t address)
@@ -125,24 +136,68 @@ static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
 	return 0;
 }
 
+static uint64_t counter_of(uint64_t address)
+{
+	uint64_t chunk = (uint32_t)address >> 20;
+
+	return heap_address((uint32_t)(address >> 32),
+			    HEAP_TABLE_AT + 8 + chunk * HEAP_TABLE_STEP);
+}
+
+/* The FAA that tells, with one more or before another chunk's turn; 0: not yet.
+ * Blocks that are not small are told of at once. */
+static uint32_t tell(struct reef_heap *heap, uint64_t counter, bool now,
+		     struct reef_access *access)
+{
+	struct untold *untold = &heap->untold;
+	uint64_t count = untold->count + 1;
+
+	if (__builtin_expect(untold->counter == counter, 1)) {
+		untold->count = count;
+		if (count < UNTOLD_MAX && !now)
+			return 0;
+		*access = heap_faa(counter, count);
+		*untold = (struct untold){0};
+		return 1;
+	}
+	if (now) {
+		*access = heap_faa(counter, 1);
+		return 1;
+	}
+	*access = heap_faa(untold->counter, untold->count);
+	count = untold->counter != 0;
+	*untold = (struct untold){counter, 1};
+	return (uint32_t)count;
+}
+
+void heap_other_tell(struct reef_heap *heap)
+{
+	struct reef_access access =
+		heap_faa(heap->untold.counter, heap->untold.count);
+
+	if (!heap->untold.counter)
+		return;
+	heap->untold = (struct untold){0};
+	heap_execute(heap, &access, 1);
+}
+
 /* CAS the header from what it is thought to be; *header becomes what it was.
- * The chunk's owner is told, unless that is us. */
+ * The chunk's owner is told, unless that is us: it need not be at once, as the
+ * counter only says where to look. */
 static int change_once(struct reef_heap *heap, uint64_t address,
-		       uint64_t *header, uint8_t state, bool ours)
+		       uint64_t *header, uint8_t state, bool ours, bool now)
 {
 	uint64_t at = address - HEAP_HEADER;
 	uint64_t value = heap_header_with(*header, state);
-	uint64_t chunk = (uint32_t)address >> 20;
 	struct reef_access accesses[2];
+	uint32_t count = 1;
 
 	accesses[0] = heap_cas(at, *header, value);
-	accesses[1] = heap_faa(
-		heap_address((uint32_t)(address >> 32),
-			     HEAP_TABLE_AT + 8 + chunk * HEAP_TABLE_STEP),
-		1);
 	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_FREE_WRITE))
 		accesses[0] = heap_write(at, &value, 8);
-	heap_execute(heap, accesses, ours ? 1 : 2);
+	if (!ours)
+		count += tell(heap, counter_of(address), now, &accesses[1]);
+	heap_execute(heap, accesses, count);
 	if (accesses[0].status)
 		return accesses[0].status;
 	if (accesses[0].kind == REEF_CAS)
@@ -185,7 +240,10 @@ static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
 		if (rc)
 			return rc;
 		was = header;
-		rc = change_once(heap, address, &header, state, ours);
+		rc = change_once(heap, address, &header, state, ours,
+				 guess->unit != address >> HEAP_UNIT_SHIFT ||
+					 guess->block_size > UNTOLD_SIZE ||
+					 state == HEAP_BLOCK_KEPT);
 		if (rc)
 			return rc;
 		if (header == was) {

@@ -14,7 +14,7 @@ all: build
 
 help:
 	@echo "make build     build the program build/reef and the library"
-	@echo "make run       build, and show what it does; ends by itself"
+	@echo "make run       build, and run a pool on this machine: reef up"
 	@echo "make test      every test; make test T=NAME: those whose name has NAME"
 	@echo "make soak      the same tests for hours"
 	@echo "make bench     measure beside the raw limit, UCX and libfabric"
@@ -30,7 +30,7 @@ build:
 	@ninja -C build
 
 run: build
-	@build/reef bench fabric --quick
+	@build/reef up
 
 test:
 	@$(SETUP) test

@@ -16,6 +16,7 @@ static const struct command commands[] = {
 	{"broker", "run a broker", cmd_broker},
 	{"node", "run a node, or manage those of a pool", cmd_node},
 	{"space", "list, create, drop and share spaces", cmd_space},
+	{"name", "list, look up, bind and unbind names", cmd_name},
 	{"session", "list sessions, end one", cmd_session},
 	{"user", "list, add and remove users", cmd_user},
 	{"doctor", "is this machine fit, and what would help?", cmd_doctor},

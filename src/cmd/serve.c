@@ -117,7 +117,8 @@ static void print_use(const struct server *server)
 
 	printf("\nOn this machine, as this user:\n"
 	       "  reef status                    what is where\n"
-	       "  reef_open(NULL, NULL, &reef)   in a program; see reef(3)\n"
+	       "  reef_open(NULL, NULL, &reef)   in a program; see "
+	       "<reef/reef.h>\n"
 	       "From elsewhere: `reef user add NAME` makes a credential, and "
 	       "--listen an address\nthat others reach. `reef doctor` looks at "
 	       "this machine.\n\nCtrl-C stops it%s.\n",

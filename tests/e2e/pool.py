@@ -15,6 +15,8 @@ import sys
 from pool_processes import Pool, until
 
 REEF = os.path.abspath(sys.argv[1])
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
 
 
 # --- a new user ---
@@ -45,6 +47,36 @@ def check_walk(pool):
     assert up.error == "", up.error
     assert os.listdir(pool.run) == [], os.listdir(pool.run)
     pool.refused("status", text="Is `reef up` running?")
+
+
+def check_readme(pool):
+    """The walk of the README, as it stands there."""
+    with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as stream:
+        text = stream.read()
+    walk = re.search(r"^## A walk$(.*?)^## ", text, re.M | re.S).group(1)
+    lines = re.findall(r"^    \$ (.*)$", walk, re.M)
+    with open(os.path.join(pool.home, "hello.c"), "w",
+              encoding="utf-8") as stream:
+        stream.write(re.search(r"```c\n(.*?)```", text, re.S).group(1))
+    script = ["set -e", "cd " + pool.home]
+    for line in lines:
+        script.append(line)
+        # People are slower.
+        if line.split("#")[0].strip().endswith("&"):
+            script.append("for i in $(seq 1000); do [ -e %s/broker ] || "
+                          "sleep 0.01; done" % pool.run)
+    script.append("wait %1")
+    build = os.path.dirname(REEF)
+    shell = pool.start(
+        "walk", argv=["bash", "-c", "\n".join(script)],
+        PATH=build + ":" + os.environ["PATH"],
+        PKG_CONFIG_PATH=build + "/meson-uninstalled",
+        CPATH=SOURCE + "/include", LD_LIBRARY_PATH=build + "/src")
+    assert shell.end() == 0, (shell.out, shell.error)
+    for wanted in ("is up.", "visit 1\n", "visit 2\n", "visits", "Stopping."):
+        assert wanted in shell.out, (wanted, shell.out)
+    assert shell.error == "", shell.error
+    assert os.listdir(pool.run) == []
 
 
 def check_up_again(pool):
@@ -103,6 +135,29 @@ def check_spaces(pool):
     pool.do("space", "drop", "b")
     space, = pool.status()["spaces"]
     assert space["name"] == "c", space
+
+
+def check_names(pool):
+    pool.start("up", "up", "--lend", "64M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    pool.do("name", "bind", "a", "one", "0x10")
+    pool.do("name", "bind", "a", "two", "17")
+    line = re.compile(r"^([0-9a-f]{16}) +(\d+)  (\S+)$", re.M)
+    found = line.findall(pool.do("name", "list", "a"))
+    assert [(row[0], row[2]) for row in found] == [
+        ("%016x" % 16, "one"), ("%016x" % 17, "two")], found
+    assert line.findall(pool.do("name", "list", "a", "t")) == found[1:]
+    assert line.findall(pool.do("name", "look", "a", "one")) == found[:1]
+    pool.refused("name", "bind", "a", "one", "5", text="already")
+    pool.refused("name", "bind", "a", "six", "x", text="\"x\"")
+    pool.refused("name", "look", "a", "six", text="no name \"six\"")
+    pool.refused("name", "look", "b", "six", text="no space \"b\"")
+    pool.refused("name", "bind", "a", "n" * 100000, "5", text="long")
+    pool.refused("name", "bind", "a", status=2)
+    pool.do("name", "unbind", "a", "one")
+    assert line.findall(pool.do("name", "list", "a")) == found[1:]
+    pool.processes[0].stop()
+    pool.refused("name", "list", "a", text="Is `reef up` running?")
 
 
 def check_users(pool):

@@ -108,8 +108,8 @@ class Pool:
         clean.update(HOME=self.home,
                      XDG_RUNTIME_DIR=os.path.join(self.home, "run"),
                      XDG_STATE_HOME=os.path.join(self.home, "state"),
-                     REEF_LISTEN=self.tcp, REEF_NODE_LISTEN="tcp:127.0.0.1:0",
-                     **more)
+                     REEF_LISTEN=self.tcp, REEF_NODE_LISTEN="tcp:127.0.0.1:0")
+        clean.update(more)
         return clean
 
     def start(self, name, *arguments, argv=None, **more):

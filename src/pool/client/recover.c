@@ -221,7 +221,8 @@ int client_recover(struct reef_client *client,
 	}
 	rc = recover(client, space, session);
 	client_fiber_end(client);
-	if (rc)
+	/* Whoever leaves in the midst of it leaves it to the next. */
+	if (rc && !client->stopping && !client_over(client))
 		reef_log(REEF_LOG_WARNING, "client",
 			 "recovery of session %08x in space %u: %s", session,
 			 request->body.space, reef_error_text(rc));

@@ -1,0 +1,142 @@
+/* name.c - `reef name`: the names of a space. */
+#include "cmd/operate.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <reef/reef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+	"usage: reef name list SPACE [PREFIX] [OPTIONS]\n"
+	"       reef name look SPACE NAME\n"
+	"       reef name bind SPACE NAME VALUE\n"
+	"       reef name unbind SPACE NAME\n\n"
+	"Names of a space: small durable pairs of a name and a number, mostly "
+	"an\naddress. Prints value, generation and name.\n";
+
+static int show(void *context, const char *name, uint64_t value,
+		uint64_t generation)
+{
+	printf("%016llx  %8llu  %s\n", (unsigned long long)value,
+	       (unsigned long long)generation, name);
+	return 0;
+}
+
+static int number_of(const char *text, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(text, &end, 0);
+	return errno || end == text || *end ? -EINVAL : 0;
+}
+
+/* The words after the flags: VERB SPACE ... */
+static int run(struct reef_space *space, const char *const *words,
+	       uint32_t count)
+{
+	uint64_t value, generation;
+	int rc;
+
+	if (!strcmp(words[0], "list"))
+		return reef_name_list(space, count > 2 ? words[2] : "", show,
+				      NULL);
+	if (!strcmp(words[0], "look")) {
+		rc = reef_name_lookup(space, words[2], &value, &generation);
+		return rc ? rc : show(NULL, words[2], value, generation);
+	}
+	if (!strcmp(words[0], "unbind"))
+		return reef_name_unbind(space, words[2], 0);
+	if (number_of(words[3], &value))
+		return operate_say("name", "\"%.40s\" is not a number",
+				   words[3]);
+	return reef_name_bind(space, words[2], value, NULL);
+}
+
+static bool are_right(const char *const *words, uint32_t count)
+{
+	static const struct {
+		const char *verb;
+		uint32_t least, most;
+	} verbs[] = {{"list", 2, 3},
+		     {"look", 3, 3},
+		     {"bind", 4, 4},
+		     {"unbind", 3, 3}};
+
+	for (size_t i = 0; count && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(verbs[i].verb, words[0]))
+			return count >= verbs[i].least &&
+			       count <= verbs[i].most;
+	return false;
+}
+
+static int say(const char *const *words, int rc)
+{
+	if (rc >= 0)
+		return rc;
+	if (rc == -ENOENT)
+		return operate_say("name", "there is no name \"%.80s\" in %s",
+				   words[2], words[1]);
+	return operate_failed("name", words[2] ? words[2] : words[1], rc);
+}
+
+static int open_and_run(const struct reef_settings *settings,
+			const char *const *words, uint32_t count)
+{
+	const struct reef_options options = {
+		.credential = settings->credential,
+		.fabrics = settings->fabrics,
+	};
+	struct reef_space *space;
+	struct reef *reef;
+	int rc;
+
+	/* The library looks there for the pool of this machine. */
+	if (settings->run && setenv("REEF_RUN", settings->run, 1))
+		return operate_failed("name", settings->run, -errno);
+	rc = reef_open(settings->pool, &options, &reef);
+	if (rc == -ENOENT || rc == -ECONNREFUSED)
+		return operate_say("name",
+				   "no broker at %s. Is `reef up` "
+				   "running?",
+				   settings->pool ? settings->pool
+						  : settings->run);
+	if (rc)
+		return operate_failed("name", "the pool", rc);
+	rc = reef_space_open(reef, words[1], NULL, &space);
+	if (rc == -ENOENT)
+		rc = operate_say("name", "there is no space \"%.80s\"",
+				 words[1]);
+	else if (rc)
+		rc = operate_failed("name", words[1], rc);
+	else
+		rc = say(words, run(space, words, count));
+	reef_close(reef);
+	return rc;
+}
+
+int cmd_name(int argc, char **argv)
+{
+	const struct reef_config_input input = {
+		.argc = argc, .argv = argv, .uses = REEF_USE_CLIENT};
+	const char *words[4] = {0};
+	struct reef_settings settings;
+	uint32_t count;
+	int rc;
+
+	rc = cmd_settings(&input, usage, &settings);
+	if (rc >= 0)
+		return rc;
+	count = reef_config_rest_count(settings.config);
+	for (uint32_t i = 0; i < count && i < 4; i++)
+		words[i] = reef_config_rest(settings.config, i);
+	if (!are_right(words, count)) {
+		rc = cmd_usage_error(argv[0], "that is not one of its forms");
+	} else {
+		rc = open_and_run(&settings, words, count);
+	}
+	reef_settings_fini(&settings);
+	return rc;
+}

@@ -284,6 +284,8 @@ static uint32_t open_session(void)
 
 static void state_request_counts_once_and_is_remembered(void **state)
 {
+	static const uint32_t numbers[] = {0x70000000, 0xe0000000, UINT32_MAX,
+					   1};
 	uint32_t id = open_session();
 	struct reef_record bind = {.type = REEF_RECORD_NAME_BIND,
 				   .origin = id,
@@ -291,6 +293,7 @@ static void state_request_counts_once_and_is_remembered(void **state)
 				   .space = 1,
 				   .name = text("n")};
 	const struct reef_state_session *session;
+	int i;
 
 	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 1,
 		    .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
@@ -313,6 +316,8 @@ static void state_request_counts_once_and_is_remembered(void **state)
 	bind.request = 1;
 	refuse(-ESTALE, &bind);
 	bind.request = 0;
+	refuse(-EINVAL, &bind);
+	bind.request = 0x80000010; /* ages ago, for they begin again */
 	refuse(-ESTALE, &bind);
 	bind.request = 4;
 	bind.origin = id + 1;
@@ -320,6 +325,14 @@ static void state_request_counts_once_and_is_remembered(void **state)
 	bind.origin = 0;
 	refuse(-EINVAL, &bind);
 	bind.origin = id;
+	for (i = 0; i < 4; i++) {
+		bind.request = numbers[i];
+		must(&bind);
+		refuse(-EALREADY, &bind);
+		must(RECORD(.type = REEF_RECORD_NAME_UNBIND, .space = 1,
+			    .name = bind.name));
+	}
+	bind.request++;
 	session_becomes(id, REEF_SESSION_EXPIRED);
 	refuse(-EBUSY, &bind);
 }

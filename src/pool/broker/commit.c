@@ -34,9 +34,9 @@ int broker_repeated(const struct reef_broker *broker,
 		return -REEF_EFENCED;
 	if (number == 0)
 		return -EINVAL;
-	if (number > known->request)
+	if (reef_request_is_later(number, known->request))
 		return 0;
-	if (number < known->request)
+	if (number != known->request)
 		return -ESTALE;
 	if (known->request_type != type)
 		return -EINVAL;

@@ -83,9 +83,13 @@ static int check_origin(const struct reef_state *state,
 		return -ENOENT;
 	if (origin->state != REEF_SESSION_ALIVE)
 		return -EBUSY;
-	if (record->request == origin->request && record->request)
+	if (record->request == 0)
+		return -EINVAL;
+	if (record->request == origin->request)
 		return -EALREADY;
-	return record->request > origin->request ? 0 : -ESTALE;
+	return reef_request_is_later(record->request, origin->request)
+		       ? 0
+		       : -ESTALE;
 }
 
 static uint64_t result_of(const struct reef_state *state,

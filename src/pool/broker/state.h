@@ -150,6 +150,13 @@ static inline uint16_t reef_session_slot(uint32_t id)
 	return (uint16_t)(id >> 16);
 }
 
+/* Requests of a session are numbered one after the other, and begin again after
+ * 2^32, without 0. */
+static inline bool reef_request_is_later(uint32_t number, uint32_t than)
+{
+	return (int32_t)(number - than) > 0;
+}
+
 struct reef_state;
 
 /* An empty state: no pool yet. Caller owns *out.  -ENOMEM. */

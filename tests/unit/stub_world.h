@@ -456,12 +456,12 @@ static inline struct stub_life *stub_begin(struct stub *stub)
 	return life;
 }
 
-static inline int stub_connect(struct stub *stub, struct reef_rpc *rpc,
-			       struct reef_peer **peer)
+/* As a node. */
+static inline int stub_connect(struct pool *pool, uint32_t number,
+			       struct reef_rpc *rpc, struct reef_peer **peer)
 {
-	struct pool *pool = stub->pool;
 	struct reef_connect_options options = {
-		.session = 0x80000001u + ((uint32_t)(stub - pool->stubs) << 16),
+		.session = 0x80000001u + (number << 16),
 		.identity = "node",
 		.timeout_ns = NODE_TTL / 8,
 	};
@@ -500,7 +500,8 @@ static inline int stub_main(struct reef_sim_host *host, void *arg)
 		if (stub->rests)
 			stub->rests--;
 		else if (!stub->leave)
-			rc = stub_connect(stub, rpc, &peer);
+			rc = stub_connect(pool, (uint32_t)(stub - pool->stubs),
+					  rpc, &peer);
 		if (rc == 0)
 			rc = stub_register(life, peer);
 		if (rc == -ESTALE) {

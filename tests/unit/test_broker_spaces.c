@@ -448,6 +448,121 @@ static void broker_spaces_lists_come_in_pages(void **state)
 	run(lists_all, 2, 64 * MIB, 1);
 }
 
+/* --- anything --- */
+
+/* A body whose fields are small, or anything. */
+static void fill_body(struct reef_random *random, struct reef_body *body)
+{
+	static const char *const names[] = {
+		"", "a", "b", "node1", "guest", "nodes_max", "\x01"};
+	uint8_t *bytes = (uint8_t *)body;
+	size_t numbers = offsetof(struct reef_body, name);
+
+	*body = (struct reef_body){0};
+	if (reef_random_chance(random, 1, 8)) {
+		reef_random_fill(random, body, numbers);
+	} else {
+		for (size_t i = 0; i < numbers; i += 4)
+			bytes[i] = (uint8_t)reef_random_below(random, 6);
+		body->kind = (uint8_t)reef_random_below(random, 10);
+		body->size = reef_random_below(random, 4) * 4096;
+	}
+	body->name = pool_text(names[reef_random_below(random, 7)]);
+	body->after = pool_text(names[reef_random_below(random, 7)]);
+	body->addresses = pool_text("sim:nowhere/1");
+}
+
+/* The same from one that holds the pool's key, and calls itself a node. */
+static int says_as_node(struct pool *pool, struct reef_peer **peer)
+{
+	struct reef_random *random = reef_sim_random(pool->sim);
+	struct reef_cursor_out rows = {0};
+	struct reef_row row = {.row = REEF_ROW_EXTENT, .size = 4096};
+	struct reef_body body;
+	uint16_t kind;
+	int rc;
+
+	if (!*peer) {
+		rc = stub_connect(pool, 77, pool->rpc, peer);
+		if (rc)
+			return rc == -REEF_EHOSTDEAD ? rc : 0;
+	}
+	fill_body(random, &body);
+	kind = (uint16_t)reef_random_between(random, REEF_POOL_NODE_REGISTER,
+					     REEF_POOL_FENCE);
+	for (uint32_t i = 0; i < 3; i++) {
+		row.extent = (uint32_t)reef_random_below(random, 8);
+		row.era = (uint32_t)reef_random_below(random, 3);
+		row.state = (uint8_t)reef_random_below(random, 4);
+		reef_row_encode(&row, &rows);
+	}
+	if (kind == REEF_POOL_NODE_EXTENTS) {
+		body.rows = rows.bytes;
+		body.rows_size = rows.size;
+	}
+	(void)reef_rpc_call(*peer, kind, 0, &body, NULL, 5 * MILLISECOND);
+	free(rows.bytes);
+	if (reef_random_chance(random, 1, 50)) {
+		reef_peer_close(*peer);
+		*peer = NULL;
+	}
+	return 0;
+}
+
+static int says_anything(struct pool *pool)
+{
+	struct reef_random *random = reef_sim_random(pool->sim);
+	struct driver *driver;
+	struct reef_body body;
+	struct reef_peer *node = NULL;
+	uint32_t space;
+	uint16_t kind;
+
+	TRY(pool_ready(pool, 2));
+	TRY(add_guest(pool));
+	for (uint32_t i = 0; i < 1500; i++) {
+		if (reef_random_chance(random, 1, 4))
+			TRY(says_as_node(pool, &node));
+		driver = reef_random_chance(random, 1, 2) ? &pool->guest
+							  : &pool->owner;
+		if (!driver->peer && driver_connect(driver)) {
+			/* It ended itself. */
+			driver->session = driver->sequence = 0;
+			TRY(reef_sleep(MILLISECOND));
+			continue;
+		}
+		fill_body(random, &body);
+		if (reef_random_chance(random, 9, 10))
+			driver->sequence++;
+		kind = (uint16_t)reef_random_between(random, 1,
+						     REEF_POOL_KINDS - 1);
+		if ((kind == REEF_POOL_SESSION_CLOSE ||
+		     kind == REEF_POOL_SESSION_END) &&
+		    reef_random_chance(random, 19, 20))
+			kind = REEF_POOL_EXTENT_ADD;
+		(void)reef_rpc_call(driver->peer, kind, driver->sequence, &body,
+				    NULL, 5 * MILLISECOND);
+		if (reef_random_chance(random, 1, 100)) {
+			reef_peer_close(driver->peer);
+			driver->peer = NULL;
+		}
+	}
+	/* It serves as if nothing had been. */
+	reef_peer_close(node);
+	WANT(pool->broker && reef_broker_health(pool->broker) == 0);
+	reef_peer_close(pool->owner.peer);
+	pool->owner.peer = NULL;
+	pool->owner.session = pool->owner.sequence = 0;
+	TRY(driver_open(&pool->owner, "afterwards", REEF_POOL_CREATE, 0, 0,
+			&space));
+	return 0;
+}
+
+static void broker_spaces_any_request_is_survived(void **state)
+{
+	run(says_anything, 2, 64 * MIB, getenv("REEF_SOAK") ? 500 : 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +576,7 @@ int main(void)
 		cmocka_unit_test(
 			broker_spaces_many_fences_are_told_before_ready),
 		cmocka_unit_test(broker_spaces_lists_come_in_pages),
+		cmocka_unit_test(broker_spaces_any_request_is_survived),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

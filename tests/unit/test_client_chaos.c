@@ -179,6 +179,65 @@ static void client_links_fall_and_doubt_is_settled(void **state)
 	}
 }
 
+/* --- all at once --- */
+
+static int storm_load(struct member *member)
+{
+	struct load load = {0};
+
+	TRY(load_begin(&load, member));
+	while (!member->pool->note[7])
+		TRY(load_round(&load));
+	return 0;
+}
+
+/* Kills two of the others, and the broker now and then, at any moment. */
+static int storm(struct member *member)
+{
+	struct reef_random *random = reef_sim_random(member->pool->sim);
+	uint32_t i;
+
+	for (i = 0; i < 8; i++) {
+		TRY(reef_sleep(reef_random_below(random, 40 * MILLISECOND)));
+		if (i == 3 || i == 5)
+			reef_sim_host_kill(member->pool->members[i == 5].host);
+		if (i % 4 == 2) {
+			reef_sim_host_kill(member->pool->host);
+			TRY(reef_sleep(
+				reef_random_below(random, 100 * MILLISECOND)));
+			TRY(reef_sim_host_restart(member->pool->host,
+						  pool_broker_main,
+						  member->pool));
+		}
+	}
+	TRY(reef_sleep(member->pool->ttl_ns * 4));
+	member->pool->note[7] = 1;
+	return 0;
+}
+
+static void client_storm_leaves_the_others_alone(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {
+			.lose_link_ppm = 2000,
+			/* Links fall, and are noticed late: a node must not be
+			 * held for dead because of that. */
+			.node_ttl_ns = 20 * SECOND,
+			.ttl_ns = SECOND,
+			.capacity = 64 * MIB,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, storm_load);
+		pool_add(&pool, storm_load);
+		pool_add(&pool, storm_load);
+		pool_add(&pool, storm);
+		pool_finish(&pool);
+	}
+}
+
 /* --- fencing --- */
 
 static int stands_still(struct member *member)
@@ -600,6 +659,7 @@ int main(void)
 		cmocka_unit_test(client_broker_restarts_and_nothing_is_lost),
 		cmocka_unit_test(client_lost_answers_are_asked_for_again),
 		cmocka_unit_test(client_links_fall_and_doubt_is_settled),
+		cmocka_unit_test(client_storm_leaves_the_others_alone),
 		cmocka_unit_test(client_paused_too_long_is_fenced),
 		cmocka_unit_test(client_dead_node_loses_its_memory_only),
 		cmocka_unit_test(client_node_held_for_dead_is_left_alone),

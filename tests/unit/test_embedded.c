@@ -1,8 +1,10 @@
 /* test_embedded.c - reef_open with real threads and processes: pools inside
  * this process over shm, and a local one over tcp. */
 #include "base/sched.h"
+#include "pool/client/client.h"
 #include "pool/host.h"
 #include "scratch.h"
+#include "wire/pool.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,6 +13,12 @@
 #include <reef/reef.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#endif
+#endif
 
 #define POOL "embedded:32M"
 #define THREADS 4
@@ -150,6 +158,15 @@ static int in_child(struct reef *reef, struct reef_space *space,
 		return 3;
 	reef_space_close(space);
 	reef_close(reef);
+#ifndef THREAD_SANITIZER /* it knows no threads of a forked child */
+	/* A pool of its own is another matter. */
+	if (reef_open(POOL, NULL, &reef) ||
+	    reef_space_open(reef, "s", &create, &space) ||
+	    reef_alloc(space, 8, &address) ||
+	    reef_faa(reef, address, 1, &value))
+		return 4;
+	reef_close(reef);
+#endif
 	return 0;
 }
 
@@ -185,7 +202,8 @@ struct crowd {
 	const char *target;
 	struct reef_options options;
 	int rounds;
-	_Atomic int failed;
+	int revocations; /* meanwhile: every extent gets new keys */
+	_Atomic int failed, left;
 };
 
 /* Opens, counts up a shared word, allocates and frees, closes. */
@@ -221,7 +239,16 @@ static void *crowd_main(void *arg)
 
 	if (rc)
 		crowd->failed = rc;
+	crowd->left--;
 	return NULL;
+}
+
+/* Tokens of a space become void, and all keys of its memory. */
+static int revoke_space(struct reef *reef, struct reef_space *space)
+{
+	struct reef_body body = {.space = reef_space_id(space)};
+
+	return reef_client_ask(reef, REEF_POOL_SPACE_REVOKE, true, &body, NULL);
 }
 
 static void run_crowd(struct crowd *crowd)
@@ -241,6 +268,8 @@ static void run_crowd(struct crowd *crowd)
 	assert_int_equal(reef_alloc(space, 8, &word), 0);
 	assert_int_equal(reef_write(reef, word, &value, 8), 0);
 	assert_int_equal(reef_name_bind(space, "word", word, NULL), 0);
+	for (i = 0; i < crowd->revocations && crowd->left; i++)
+		assert_int_equal(revoke_space(reef, space), 0);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(crowd->failed, 0);
@@ -444,6 +473,31 @@ static void local_pool_over_tcp_serves_threads(void **state)
 	server_stop(&server);
 }
 
+/* What the keeper takes from under the threads is found again, and none of them
+ * uses what is gone. */
+static void local_pool_changes_keys_under_load(void **state)
+{
+	struct crowd shm = {
+		.target = "local",
+		.rounds = 20000,
+		.revocations = 30,
+	};
+	struct crowd tcp = {
+		.target = "local",
+		.options = {.fabrics = "tcp"},
+		.rounds = 300,
+		.revocations = 30,
+	};
+	struct server server;
+
+	server_start(&server);
+	run_crowd(&shm);
+	server_stop(&server);
+	server_start(&server);
+	run_crowd(&tcp);
+	server_stop(&server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +515,9 @@ int main(void)
 						scratch_make, scratch_remove),
 		cmocka_unit_test_setup_teardown(
 			local_pool_over_tcp_serves_threads, scratch_make,
+			scratch_remove),
+		cmocka_unit_test_setup_teardown(
+			local_pool_changes_keys_under_load, scratch_make,
 			scratch_remove),
 	};
 

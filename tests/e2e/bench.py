@@ -59,6 +59,23 @@ def bench_quick_runs_every_case():
             assert why.startswith("not built"), (peer, why)
 
 
+def bench_alloc_runs_every_case():
+    run = reef("alloc", "--quick", "--size", "64M", "--json", "-")
+    assert run.returncode == 0, run.stderr
+    cases = {one["case"]: one
+             for one in map(json.loads, run.stdout.splitlines())}
+    assert list(cases) == ["own-64", "own-4k", "own-32k", "remote-free",
+                           "fragmentation"], cases
+    for one in cases.values():
+        assert one["bench"] == "alloc" and one["value"] > 0, one
+        assert "mimalloc" in {**one["peers"], **one.get("absent", {})}, one
+    last = cases["fragmentation"]
+    assert last["unit"] == "used/asked" and last["value"] >= 1, last
+    # Less is better here, and a ratio above 1 still means that Reef is.
+    ratio = last["peers"]["limit"] / last["value"]
+    assert abs(last["ratio"]["limit"] - ratio) < 0.01 * ratio, last
+
+
 def bench_json_to_stdout_is_only_json():
     run = reef("fabric", "--quick", "--case", "fiber-*", "--json", "-")
     assert run.returncode == 0, run.stderr
@@ -95,7 +112,7 @@ def bench_broken_peer_is_named():
 def bench_wrong_arguments_are_refused():
     for arguments in ([], ["nothing"], ["fabric", "--case", "none"],
                       ["fabric", "--seconds", "0"], ["fabric", "--what"],
-                      ["fabric", "--rounds", "100"]):
+                      ["fabric", "--rounds", "100"], ["alloc", "--size", "0"]):
         run = reef(*arguments)
         assert run.returncode == 2, (arguments, run)
         assert "reef bench:" in run.stderr, (arguments, run)
@@ -113,6 +130,7 @@ def bench_help_helps():
 
 TESTS = [
     bench_quick_runs_every_case,
+    bench_alloc_runs_every_case,
     bench_json_to_stdout_is_only_json,
     bench_missing_peer_is_named,
     bench_broken_peer_is_named,

@@ -275,6 +275,41 @@ def check_drain_under_load(pool):
     print("three drains under %d rounds of work" % finish(workers))
 
 
+def check_storm(pool):
+    """Brokers and clients die while nodes are drained."""
+    arguments = ("--ttl", "1s", "--extent-size", "4M")
+    broker = pool.broker(*arguments)
+    names = ("one", "two", "three")
+    for name in names:
+        pool.lend(name, broker=pool.tcp if name == "two" else None)
+        pool.node_is(name, "ok")
+    pool.do("space", "create", "work")
+    workers = [pool.worker("churn", "work", 800, 16384, fabrics=kind)
+               for kind in (None, "tcp")]
+    for worker in workers:
+        worker.saw("busy")
+    rounds = 60 if SOAK else 6
+    for i in range(rounds):
+        name = names[i % 3]
+        victims = [pool.worker("churn", "work", 300, 8192, fabrics=kind,
+                               name="victim") for kind in (None, "tcp")]
+        victims[0].saw("busy")
+        pool.do("node", "drain", name)
+        pause(random.uniform(0, 0.05))
+        broker.kill()
+        broker = pool.broker(*arguments)
+        for victim in victims:
+            assert victim.child.poll() is None, (victim.out, victim.error)
+            victim.kill()
+        pool.node_is(name, "drained")
+        pool.do("node", "undrain", name)
+        pool.node_is(name, "ok")
+        for worker in workers:
+            assert worker.child.poll() is None, (worker.out, worker.error)
+    print("a storm of %d drains and dead brokers: %d rounds" % (
+        rounds, finish(workers)))
+
+
 def check_reclaim(pool):
     pool.start("up", "up", "--lend", "64M", "--extent-size", "4M",
                "--revoke-notice", "100ms").saw("Ctrl-C")

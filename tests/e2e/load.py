@@ -109,6 +109,34 @@ def check_broker_kills(pool):
     assert pool.capacity("work") > 0
 
 
+def check_stopped_broker(pool):
+    """One that stood still judges nobody by what it did not see."""
+    broker = pool.broker("--ttl", "400ms", "--node-ttl", "400ms",
+                         "--lease-kills", "--extent-size", "4M")
+    pool.lend("one")
+    pool.lend("two", broker=pool.tcp)
+    pool.node_is("two", "ok")
+    pool.do("space", "create", "work")
+    workers = [pool.worker("churn", "work", 100, 8192, fabrics=kind)
+               for kind in (None, "tcp")]
+    for worker in workers:
+        worker.saw("busy")
+    before = pool.status()
+    for _ in range(3):
+        broker.send(signal.SIGSTOP)
+        pause(0.9)
+        broker.send(signal.SIGCONT)
+        until("it answers", lambda: pool.ask("status").returncode == 0)
+        pause(0.3)
+    after = pool.status()
+    lives = [(row["name"], row["incarnation"]) for row in before["nodes"]]
+    assert lives == [(row["name"], row["incarnation"])
+                     for row in after["nodes"]], after
+    assert [row["session"] for row in before["sessions"]] == [
+        row["session"] for row in after["sessions"]], after
+    finish(workers)
+
+
 # --- fences ---
 
 
@@ -251,6 +279,31 @@ def check_dead_node(pool):
             for worker in workers]
     print("a node died: %d rounds, blocks lost %s" % (rounds, lost))
     assert any(lost), lost
+
+
+def check_stopped_node(pool):
+    """One that stood still for too long returns as another, with nothing."""
+    pool.broker("--node-ttl", "400ms", "--extent-size", "4M")
+    one = pool.lend("one")
+    pool.lend("two", broker=pool.tcp)
+    pool.node_is("one", "ok")
+    pool.node_is("two", "ok")
+    pool.do("space", "create", "work")
+    workers = [pool.worker("lossy", "work", 1000, 16384, fabrics=kind)
+               for kind in (None, "tcp")]
+    for worker in workers:
+        worker.saw("busy")
+    until("both are used", lambda: all(
+        row["extents"] for row in pool.nodes().values()))
+    life = pool.nodes()["one"]["incarnation"]
+    one.send(signal.SIGSTOP)
+    pool.node_is("one", "dead")
+    pause(0.2)
+    one.send(signal.SIGCONT)
+    pool.node_is("one", "ok")
+    assert pool.nodes()["one"]["incarnation"] != life
+    pause(0.3)
+    finish(workers)
 
 
 def check_drain_under_load(pool):

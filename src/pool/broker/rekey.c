@@ -29,7 +29,7 @@ static int rekey_open(struct reef_broker *broker, uint32_t number,
 		      uint32_t node)
 {
 	struct reef_body body = {.extent = number};
-	struct broker_extent *told = broker_extent_find(broker, number);
+	struct broker_extent *told;
 	uint64_t pause_ns = 0;
 	bool done = false;
 	int rc = 0;

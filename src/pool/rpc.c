@@ -161,6 +161,9 @@ static void take_from(struct rpc_peer *peer, struct reef_message *message)
 		reef_message_free(message);
 		return;
 	}
+	/* Epochs are brokers' (wire/pool.h, 1), and none hears another's. */
+	if (rpc->options.epoch)
+		header.epoch = 0;
 	stale = header.epoch < peer->peer.epoch;
 	if (!stale)
 		peer->peer.epoch = header.epoch;

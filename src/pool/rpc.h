@@ -36,7 +36,7 @@ struct reef_peer {
 	uint32_t session;	/* the link's own, perhaps provisional */
 	bool accepted;
 	void *user;	/* the owner's */
-	uint64_t epoch; /* highest seen in its messages */
+	uint64_t epoch; /* highest seen in its messages; 0 where we have one */
 };
 
 struct reef_request {

@@ -219,6 +219,27 @@ static void rpc_lower_epoch_is_stale(void **state)
 	run(&duo, 0);
 }
 
+/* Somebody who is none speaks like a broker, and then does not any more. */
+static int epoch_of_others(struct duo *duo)
+{
+	struct reef_peer *peer = duo->client.peer;
+
+	reef_rpc_set_epoch(duo->client.rpc, 9);
+	TRY(station_ask(peer, ECHO, 1, SECOND));
+	reef_rpc_set_epoch(duo->client.rpc, 0);
+	TRY(station_ask(peer, ECHO, 1, SECOND));
+	TRY(station_ask(peer, BACK, 1, SECOND));
+	WANT(duo->server.back_failed == 0);
+	return 0;
+}
+
+static void rpc_broker_hears_no_epochs(void **state)
+{
+	struct duo duo = {.script = epoch_of_others, .limits = {.epoch = 5}};
+
+	run(&duo, 0);
+}
+
 /* --- many at once --- */
 
 struct asker {
@@ -772,6 +793,7 @@ int main(void)
 		cmocka_unit_test(rpc_note_is_told),
 		cmocka_unit_test(rpc_too_long_is_told),
 		cmocka_unit_test(rpc_lower_epoch_is_stale),
+		cmocka_unit_test(rpc_broker_hears_no_epochs),
 		cmocka_unit_test(rpc_over_the_limit_of_a_peer_is_busy),
 		cmocka_unit_test(rpc_over_the_limit_of_all_is_busy),
 		cmocka_unit_test(rpc_full_inboxes_on_both_sides_go_on),

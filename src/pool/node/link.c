@@ -33,6 +33,9 @@
 #define STALE_NS UINT64_C(20000000)
 /* Before a new life registers, memory of the old one gets this long to go. */
 #define LEAVE_NS UINT64_C(200000000)
+/* Whatever a broker says its ttl is: no pulses without a pause. A quarter of the
+ * least that can be set. */
+#define PAUSE_MIN_NS UINT64_C(250000)
 #define ROWS_MAX 128 /* in one message */
 
 static bool is_lost(const struct reef_node *node)
@@ -305,6 +308,8 @@ static int stay(struct reef_node *node)
 	uint64_t passed_ns;
 	int rc = 0;
 
+	if (period_ns < PAUSE_MIN_NS)
+		period_ns = PAUSE_MIN_NS;
 	while (!rc && !is_lost(node)) {
 		passed_ns = reef_now_ns() - last_ns;
 		if (passed_ns < period_ns) {
@@ -383,6 +388,7 @@ static uint64_t retry_ns(const struct reef_node *node)
 	uint64_t ns = RETRY_MIN_NS << doublings;
 
 	most_ns = most_ns < RETRY_MAX_NS ? most_ns : RETRY_MAX_NS;
+	most_ns = most_ns > PAUSE_MIN_NS ? most_ns : PAUSE_MIN_NS;
 	return ns < most_ns ? ns : most_ns;
 }
 

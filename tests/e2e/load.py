@@ -407,6 +407,15 @@ def check_full_and_quota(pool):
     assert is_about(pool.capacity("half", 64 << 10), half)
 
 
+def check_limits(pool):
+    pool.start("up", "up", "--lend", "64M", "--extent-size", "4M").saw("Ctrl")
+    pool.do("space", "create", "work")
+    for kind in (None, "tcp"):
+        assert "error" not in pool.work("limits", "work", fabrics=kind)
+    assert [row["name"] for row in pool.status()["spaces"]] == ["work"]
+    assert pool.do("name", "list", "work") == ""
+
+
 def check_tokens(pool):
     pool.start("up", "up", "--lend", "64M", "--extent-size", "4M").saw("Ctrl")
     pool.do("space", "create", "work")

@@ -2,16 +2,18 @@
  *
  * usage: worker MODE SPACE [NUMBER [SIZE]]
  *
- *   churn	allocate, write, read, free until SIGTERM; NUMBER: live blocks
- *at most, SIZE: the largest. Every byte read must be the one written.
- *   lossy	the same, but memory may be lost (REEF_ELOST).
- *   hold	NUMBER blocks of SIZE, then wait for SIGTERM.
- *   fill	blocks of SIZE until there is no room, each checked at the end;
- *		freed; and again. NUMBER: at most so many.
- *   count	a word of a kept block, called "counter", is raised for ever,
- *until the session is fenced; then a new one goes on. fork	as hold, with a
- *child that tries the handle, and lives on. peek	print the word of
- *"counter". open	open the space, and no more.
+ * churn: allocate, write, read and free until SIGTERM. NUMBER: live blocks at
+ *   most, SIZE: the largest. Every byte read must be the one written.
+ * lossy: the same, but memory may be lost (REEF_ELOST).
+ * hold: NUMBER blocks of SIZE, then wait for SIGTERM.
+ * fill: blocks of SIZE until there is no room, or NUMBER of them, each checked
+ *   at the end and freed; and again.
+ * count: a word of a kept block, called "counter", is raised for ever, until
+ *   the session is fenced; then a new one goes on.
+ * fork: as hold, with a child that tries the handle, and lives on.
+ * peek: print the word of "counter".
+ * open: open the space, and no more.
+ * limits: what must be refused, and change nothing.
  *
  * The pool is $REEF_POOL, the token $WORKER_TOKEN. Prints lines of words; ends
  * with 0, or 1 after an error that was not expected, which it prints. */
@@ -326,6 +328,70 @@ static int peek(struct worker *worker)
 	return 0;
 }
 
+/* One that must end so. */
+static int want(const char *what, int rc, int wanted)
+{
+	if (rc == wanted)
+		return 0;
+	printf("error %s is %s and not %s\n", what, reef_error_name(rc),
+	       reef_error_name(wanted));
+	return 1;
+}
+
+static int limit_names(struct worker *worker)
+{
+	struct reef_space_options make = {.flags = REEF_SPACE_CREATE};
+	struct reef_space *space;
+	char *name = malloc((1 << 20) + 1);
+	int bad = 0;
+
+	if (!name)
+		return 1;
+	memset(name, 'n', 1 << 20);
+	name[1 << 20] = '\0';
+	bad |= want("bind 1 MiB", reef_name_bind(worker->space, name, 1, NULL),
+		    -ENAMETOOLONG);
+	bad |= want("space 1 MiB",
+		    reef_space_open(worker->reef, name, &make, &space),
+		    -ENAMETOOLONG);
+	free(name);
+	bad |= want("bind nothing", reef_name_bind(worker->space, "", 1, NULL),
+		    -EINVAL);
+	bad |= want("unbind none", reef_name_unbind(worker->space, "none", 0),
+		    -ENOENT);
+	return bad;
+}
+
+static int limits(struct worker *worker)
+{
+	uint64_t address, other = 0, word;
+	int bad = limit_names(worker);
+
+	bad |= want("alloc 0", reef_alloc(worker->space, 0, &other), -EINVAL);
+	bad |= want("alloc 5 GiB",
+		    reef_alloc(worker->space, UINT64_C(5) << 30, &other),
+		    -EINVAL);
+	/* Larger than the pool. */
+	bad |= want("alloc 1 GiB",
+		    reef_alloc(worker->space, UINT64_C(1) << 30, &other),
+		    -ENOSPC);
+	bad |= want("alloc", reef_alloc(worker->space, 64, &address), 0);
+	bad |= want("cas beside a word",
+		    reef_cas(worker->reef, address + 4, 0, 0, NULL), -EINVAL);
+	bad |= want("free inside", reef_free(worker->space, address + 8, 0),
+		    -EINVAL);
+	bad |= want("read nowhere",
+		    reef_read(worker->reef, UINT64_C(77) << 32, &word, 8),
+		    -EFAULT);
+	bad |= want("read past the end",
+		    reef_read(worker->reef, address | 0xfffffff8u, &word, 8),
+		    -EFAULT);
+	bad |= want("free", reef_free(worker->space, address, 0), 0);
+	bad |= want("free twice", reef_free(worker->space, address, 0),
+		    -EALREADY);
+	return bad | want("no address was given", (int)other, 0);
+}
+
 static int run(struct worker *worker, const char *mode, const char *space)
 {
 	if (!strcmp(mode, "churn") || !strcmp(mode, "lossy"))
@@ -340,6 +406,8 @@ static int run(struct worker *worker, const char *mode, const char *space)
 		return with_child(worker);
 	if (!strcmp(mode, "peek"))
 		return peek(worker);
+	if (!strcmp(mode, "limits"))
+		return limits(worker);
 	return 0;
 }
 

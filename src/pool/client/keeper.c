@@ -189,6 +189,12 @@ static int admitted(struct reef_client *client,
 	return rc;
 }
 
+/* Numbers of requests go round; 0 is none. */
+static uint32_t number_after(uint32_t number)
+{
+	return number == UINT32_MAX ? 1 : number + 1;
+}
+
 static int reopen(struct reef_client *client, struct client_space *space,
 		  uint64_t timeout_ns)
 {
@@ -201,7 +207,7 @@ static int reopen(struct reef_client *client, struct client_space *space,
 	/* The number is not used up: this changes nothing in the state. */
 	if (!rc)
 		rc = reef_rpc_call(client->peer, REEF_POOL_SPACE_OPEN,
-				   client->sequence + 1, &body, NULL,
+				   number_after(client->sequence), &body, NULL,
 				   timeout_ns);
 	explicit_bzero(body.secret, sizeof(body.secret));
 	/* The refresh that follows finds out, and says so. */
@@ -438,8 +444,8 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 			return rc;
 	}
 	client->calling = true;
-	rc = call_until(client, kind, ++client->sequence, body, answer,
-			until_ns);
+	client->sequence = number_after(client->sequence);
+	rc = call_until(client, kind, client->sequence, body, answer, until_ns);
 	client->calling = false;
 	client_wake(&client->changed);
 	return rc;

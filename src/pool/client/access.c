@@ -26,7 +26,7 @@ int reef_execute(struct reef *reef, struct reef_access *accesses,
 	rc = client_handle_check(reef);
 	if (rc)
 		return rc;
-	call = client_call_take(reef);
+	call = client_call_take(reef, count);
 	if (!call)
 		return -ENOMEM;
 	client_call_begin(call, reef, accesses, count);
@@ -122,7 +122,7 @@ int client_execute(struct reef *reef, struct reef_access *accesses,
 			return rc;
 		}
 	}
-	call = client_call_take(reef);
+	call = client_call_take(reef, count);
 	if (!call)
 		return -ENOMEM;
 	client_call_begin(call, reef, accesses, count);
@@ -326,7 +326,7 @@ int reef_task_submit(struct reef *reef, struct reef_task *task)
 		return rc;
 	if (reef->tasks_count >= TASKS_MAX)
 		return -EAGAIN;
-	call = client_call_take(reef);
+	call = client_call_take(reef, task->count);
 	if (!call)
 		return -ENOMEM;
 	task->done = false;

@@ -25,10 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS 256	   /* in a window */
-#define PARTS 16   /* links in a window */
-#define HEADERS 64 /* of fresh blocks, in a call */
-#define PENDING 1  /* a status */
+#define OPS 256	  /* in a window */
+#define OPS_FEW 8 /* of a call for few accesses, so that thousands fit */
+#define PARTS 16  /* links in a window */
+#define PENDING 1 /* a status */
 #define PIECE_MIN 4096u
 
 enum call_state { BUILD, POSTED, ROOM, ASKED, ENDED };
@@ -53,7 +53,6 @@ struct part {
 /* The header of a block that goes in front of the access that is its first
  * data. */
 struct header {
-	uint32_t access;
 	uint64_t word;
 	struct reef_heap *heap;
 };
@@ -80,30 +79,58 @@ struct client_call {
 	uint64_t why_number, why_link_number;
 	struct reef_task *task;
 	struct client_call *next;
-	struct header headers[HEADERS];
-	struct part parts[PARTS];
-	struct piece pieces[OPS];
-	uint16_t piece_of[OPS]; /* by op */
-	struct reef_op built[OPS], ops[OPS];
+	bool has_header;
+	/* What is from here on stays from call to call. */
+	uint32_t room, parts_max;
+	struct header header;
+	struct part *parts;
+	struct piece *pieces;
+	uint16_t *piece_of; /* by op */
+	struct reef_op *built, *ops;
 };
 
 /* --- storage --- */
 
-struct client_call *client_call_take(struct reef *reef)
+static struct client_call *call_create(uint32_t room)
 {
-	struct client_call *call = reef->calls_free;
+	uint32_t parts = room < PARTS ? room : PARTS;
+	struct client_call *call;
+	size_t size = sizeof(*call);
+
+	size += parts * sizeof(struct part) + room * sizeof(struct piece);
+	size += room * (2 * sizeof(struct reef_op) + sizeof(uint16_t));
+	call = malloc(size);
+	if (!call)
+		return NULL;
+	call->room = room;
+	call->parts_max = parts;
+	/* By falling alignment. */
+	call->parts = (struct part *)(call + 1);
+	call->built = (struct reef_op *)(call->parts + parts);
+	call->ops = call->built + room;
+	call->pieces = (struct piece *)(call->ops + room);
+	call->piece_of = (uint16_t *)(call->pieces + room);
+	return call;
+}
+
+struct client_call *client_call_take(struct reef *reef, uint32_t count)
+{
+	bool many = count > OPS_FEW / 2;
+	struct client_call *call = reef->calls_free[many];
 
 	if (call)
-		reef->calls_free = call->next;
+		reef->calls_free[many] = call->next;
 	else
-		call = malloc(sizeof(*call));
+		call = call_create(many ? OPS : OPS_FEW);
 	return call;
 }
 
 void client_call_give(struct reef *reef, struct client_call *call)
 {
-	call->next = reef->calls_free;
-	reef->calls_free = call;
+	bool many = call->room == OPS;
+
+	call->next = reef->calls_free[many];
+	reef->calls_free[many] = call;
 }
 
 void client_call_free(struct client_call *calls)
@@ -157,11 +184,11 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	uint32_t i;
 	int rc = 0;
 
-	memset(call, 0, offsetof(struct client_call, headers));
+	memset(call, 0, offsetof(struct client_call, room));
 	call->reef = reef;
 	call->accesses = accesses;
 	call->count = count;
-	call->window_max = OPS;
+	call->window_max = call->room;
 	call->piece_max = UINT32_MAX;
 	for (i = 0; i < count; i++) {
 		accesses[i].status = PENDING;
@@ -181,22 +208,18 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	call->state = ENDED;
 }
 
+/* Where one thing goes to several places, what is folded would not be there
+ * before it: so only for one access. */
 static bool fold(struct client_call *call, struct reef_heap *heap)
 {
-	struct header *header;
-	uint32_t i;
+	struct header *header = &call->header;
 
-	for (i = 0; i < call->count && call->headers_count < HEADERS; i++) {
-		if (call->accesses[i].kind != REEF_WRITE)
-			continue;
-		header = &call->headers[call->headers_count];
-		if (!reef_heap_fold(heap, call->accesses[i].address,
-				    &header->word))
-			continue;
-		header->access = i;
-		header->heap = heap;
-		call->headers_count++;
-	}
+	if (call->count != 1 || call->has_header ||
+	    call->accesses[0].kind != REEF_WRITE ||
+	    !reef_heap_fold(heap, call->accesses[0].address, &header->word))
+		return false;
+	header->heap = heap;
+	call->has_header = true;
 	return !reef_heap_has_pending(heap);
 }
 
@@ -211,9 +234,7 @@ int client_call_headers(struct client_call *call)
 	for (space = reef->spaces; space; space = space->next) {
 		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
 			continue;
-		/* Where one thing goes to several places, what is folded would
-		 * not be there before it. */
-		if (call->count == 1 && fold(call, space->heap->heap))
+		if (fold(call, space->heap->heap))
 			continue;
 		rc = reef_heap_flush(space->heap->heap);
 		if (rc)
@@ -229,16 +250,10 @@ int client_call_headers(struct client_call *call)
  * that does no harm, as nobody knows of the block. */
 static void unfold(struct client_call *call)
 {
-	struct header *header = call->headers;
-	uint32_t i;
-
-	for (i = 0; i < call->headers_count; i++, header++) {
-		if (!call->accesses[header->access].status)
-			continue;
-		reef_heap_unfold(header->heap,
-				 call->accesses[header->access].address);
-		call->reef->pending = true;
-	}
+	if (!call->has_header || !call->accesses[0].status)
+		return;
+	reef_heap_unfold(call->header.heap, call->accesses[0].address);
+	call->reef->pending = true;
 }
 
 static void end(struct client_call *call)
@@ -321,7 +336,7 @@ static int part_of(struct client_call *call, const struct client_entry *entry)
 	for (i = 0; i < call->parts_count; i++)
 		if (call->parts[i].batch.link == entry->link)
 			return (int)i;
-	if (i == PARTS || (call->serial && i))
+	if (i == call->parts_max || (call->serial && i))
 		return -1;
 	memset(&call->parts[i], 0, sizeof(call->parts[i]));
 	call->parts[i].call = call;
@@ -352,18 +367,15 @@ static void add_header(struct client_call *call, uint32_t index, int part,
 		       const struct client_entry *entry)
 {
 	uint32_t offset = (uint32_t)call->accesses[index].address;
-	uint32_t i;
 
-	for (i = 0; i < call->headers_count; i++)
-		if (call->headers[i].access == index && offset >= 8)
-			*add_op(call, index, part, true, entry) =
-				(struct reef_op){
-					.kind = REEF_WRITE,
-					.length = 8,
-					.remote = entry->remote,
-					.offset = offset - 8,
-					.local = &call->headers[i].word,
-				};
+	if (call->has_header && offset >= 8)
+		*add_op(call, index, part, true, entry) = (struct reef_op){
+			.kind = REEF_WRITE,
+			.length = 8,
+			.remote = entry->remote,
+			.offset = offset - 8,
+			.local = &call->header.word,
+		};
 }
 
 /* The pieces of one access, from `inner` on. False: the window is full. */

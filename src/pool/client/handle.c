@@ -67,7 +67,8 @@ void client_handle_close(struct reef *reef)
 		;
 	*at = reef->next;
 	pthread_mutex_unlock(&reef->client->lock);
-	client_call_free(reef->calls_free);
+	client_call_free(reef->calls_free[0]);
+	client_call_free(reef->calls_free[1]);
 	if (reef->epoll_fd >= 0)
 		close(reef->epoll_fd);
 	reef_port_close(reef->port);

@@ -305,7 +305,7 @@ struct reef {
 	struct reef_port *port;
 	struct reef_queue *queue; /* where it waits for jobs */
 	struct reef_space *spaces;
-	struct client_call *calls_free, *tasks;
+	struct client_call *calls_free[2], *tasks; /* for few, for many */
 	uint32_t tasks_count;
 	int epoll_fd; /* -1: none yet */
 	uint32_t entered;
@@ -380,7 +380,7 @@ int client_handle_find(struct reef *reef, uint32_t extent,
 int client_execute(struct reef *reef, struct reef_access *accesses,
 		   uint32_t count);
 
-struct client_call *client_call_take(struct reef *reef);
+struct client_call *client_call_take(struct reef *reef, uint32_t count);
 void client_call_give(struct reef *reef, struct client_call *call);
 void client_call_free(struct client_call *calls);
 void client_call_begin(struct client_call *call, struct reef *reef,

@@ -28,6 +28,8 @@ static int number_of(const char *text, uint64_t *out)
 {
 	char *end;
 
+	if (!text)
+		return -EINVAL;
 	errno = 0;
 	*out = strtoull(text, &end, 0);
 	return errno || end == text || *end ? -EINVAL : 0;

@@ -196,7 +196,7 @@ static int run_verb(const char *name, const struct verb *verb,
 {
 	uint32_t count = reef_config_rest_count(settings->config) - 1;
 	const char *arguments[VERB_ARGUMENTS_MAX] = {0};
-	struct reef_operator *op;
+	struct reef_operator *op = NULL;
 	int rc;
 
 	for (uint32_t i = 0; i < count && i < VERB_ARGUMENTS_MAX; i++)

@@ -122,7 +122,7 @@ static int announce(const struct reef_host *host)
 		return 0;
 	/* The credential first: whoever finds an address finds a key. */
 	reef_credential_format(&host->owner, text);
-	strcat(text, "\n");
+	memcpy(text + strlen(text), "\n", 2);
 	rc = write_file(host, REEF_TARGET_OWNER, text);
 	explicit_bzero(text, sizeof(text));
 	if (rc)
@@ -292,7 +292,7 @@ static int prepare(struct reef_host *host,
 int reef_host_start(const struct reef_host_options *options,
 		    struct reef_host **out, enum reef_host_step *step)
 {
-	enum reef_host_step ignored;
+	enum reef_host_step ignored = REEF_HOST_MEMORY;
 	struct reef_host *host;
 	int rc;
 

@@ -505,7 +505,7 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 
 	while (left-- && (rc == -ENOSPC || rc == -EDQUOT)) {
 		client_heap_put(space, true);
-		rc = prepare(space);
+		rc = prepare_slowly(space);
 		if (!rc)
 			rc = reef_heap_alloc(space->heap->heap, kind, size,
 					     address);

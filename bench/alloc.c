@@ -258,6 +258,7 @@ const struct bench alloc_bench = {
 	.unit = "ops/s",
 	.note = "Time is the thread's own on the processor. What mimalloc uses "
 		"is its resident\nmemory, what Reef uses is all that its space "
-		"has taken from the pool.",
+		"has taken from the pool, in extents of\n64 MiB: with little "
+		"live, as in the short form, that is coarse.",
 	.groups = groups,
 };

@@ -557,7 +557,7 @@ static int adopt_extent(struct reef_heap *heap, struct extent *extent,
 	a->heap = heap;
 	a->extent = extent;
 	a->session = session;
-	a->words = malloc(chunks * sizeof(*a->words));
+	a->words = calloc(chunks, sizeof(*a->words));
 	a->descriptors = calloc(units, sizeof(*a->descriptors));
 	a->chains = malloc(chunks * sizeof(*a->chains));
 	a->runs = malloc(units * sizeof(struct run *));

@@ -246,6 +246,7 @@ static bool choose_far(struct reef_heap *heap, uint32_t units,
 			break;
 		skip -= count_free(extent);
 	}
+	reef_assert(extent != NULL); /* skip is below their number */
 	while (extent->chunks[at].mine ||
 	       !heap_chunk_is_free(extent->chunks[at].word) || skip--)
 		at++;

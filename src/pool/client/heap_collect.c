@@ -20,6 +20,7 @@ static int limbo_grow(struct reef_heap *heap)
 
 	if (!ring)
 		return -ENOMEM;
+	reef_assert(heap->limbo_count <= heap->limbo_capacity);
 	for (uint32_t i = 0; i < heap->limbo_count; i++)
 		ring[i] = heap->limbo[(heap->limbo_first + i) %
 				      heap->limbo_capacity];

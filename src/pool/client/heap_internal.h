@@ -253,6 +253,7 @@ static inline uint16_t heap_chunk_map(const struct heap_shape *shape,
 	uint32_t from = heap_chunk_first(shape, chunk) - start;
 	uint32_t to = heap_chunk_end(shape, chunk) - start;
 
+	reef_assert(from <= to && to <= HEAP_UNITS_PER_CHUNK);
 	return (uint16_t)(((1u << to) - 1) & ~((1u << from) - 1));
 }
 

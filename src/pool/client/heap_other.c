@@ -13,7 +13,14 @@
  *
  * The owner looks at its chunk's counter to learn of it. For small blocks one
  * FAA tells of several; if we die before it, the owner finds them when memory
- * runs short. */
+ * runs short.
+ *
+ * Where time goes (perf, another thread's 64 bytes on shm, 90 to 100 ns): 60 to
+ * 70 in the CAS, for the cache line that the owner wrote; 36 in all when nobody
+ * else had it. mimalloc's free from another thread only stores into the block
+ * and does not wait for it (6 to 14 ns). Frees that wait to be done together
+ * would come near it, but could not say -EALREADY, and would be lost with their
+ * session. */
 #include "pool/client/heap_internal.h"
 
 #include <assert.h>

@@ -2,8 +2,10 @@
  *
  * Input: messages (messages.h) of 0: a session of the pool's owner, 1: a
  * session of another user, 2: a node that has registered, 3: somebody who has
- * no session, 4: nobody, time passes. Whatever they say: the broker serves, its
- * state holds to its rules, and the next start finds the same. */
+ * no session, 4: nobody, time passes, 5: another node; 6: not a message, but a
+ * byte for each of the next requests to nodes: what they answer. Whatever they
+ * say: the broker serves, its state holds to its rules, and the next start
+ * finds the same. */
 #include "messages.h"
 
 #include "base/store.h"
@@ -18,21 +20,22 @@
 #define MILLISECOND 1000000ull
 #define TTL (50 * MILLISECOND)
 #define ADDRESS "sim:broker/1"
-#define PEERS 4
+
+enum { OWNER, USER, NODE, STRANGER, TIME, OTHER_NODE, STATUSES, WHO };
 
 struct play {
 	struct reef_sim *sim;
 	struct reef_sim_host *broker_host;
 	struct reef_key key;
-	struct fuzz_input input;
+	struct fuzz_input input, statuses;
 	struct reef_broker *broker;
 	bool serves, over, again;
 	int health;
 	struct reef_mesh *mesh;
 	struct reef_port *port;
 	struct reef_rpc *rpc;
-	struct reef_peer *peers[PEERS];
-	uint32_t numbers[PEERS]; /* of their last numbered requests */
+	struct reef_peer *peers[WHO];
+	uint32_t numbers[WHO]; /* of their last numbered requests */
 	uint32_t links;
 };
 
@@ -88,6 +91,10 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 static int handle(void *context, const struct reef_request *request,
 		  struct reef_body *answer, struct reef_cursor_out *room)
 {
+	struct play *play = context;
+
+	if (play->statuses.size > 0)
+		return -(int)fuzz_take(&play->statuses);
 	answer->keys[0] = 1;
 	return 0;
 }
@@ -97,13 +104,13 @@ static void dial(struct play *play, uint32_t which)
 	struct reef_connect_options options = {.identity = "user:0:0"};
 	struct reef_key key;
 
-	if (which == 2) {
+	if (which == NODE || which == OTHER_NODE) {
 		options.identity = "node";
 		FUZZ_CHECK(reef_key_derive_node(&play->key, &key) == 0);
 	} else {
-		if (which == 1)
+		if (which == USER)
 			options.identity = "user:1:0";
-		FUZZ_CHECK(reef_key_derive_user(&play->key, which == 1, 0,
+		FUZZ_CHECK(reef_key_derive_user(&play->key, which == USER, 0,
 						&key) == 0);
 	}
 	memcpy(options.key, key.bytes, sizeof(key.bytes));
@@ -133,30 +140,37 @@ static struct reef_text text(const char *bytes)
 	return (struct reef_text){bytes, (uint16_t)strlen(bytes)};
 }
 
-/* As far as the fuzzed ones need it. */
-static void set_up(struct play *play)
+static void add_node(struct play *play, uint32_t which, const char *name)
 {
-	struct reef_body node = {.name = text("n"),
+	struct reef_body node = {.name = text(name),
 				 .addresses = text("sim:nowhere/1"),
 				 .incarnation = 1,
 				 .size = 1 << 30};
+
+	dial(play, which);
+	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_REGISTER, 0, &node) == 0);
+	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_READY, 0, NULL) == 0);
+}
+
+/* As far as the fuzzed ones need it. */
+static void set_up(struct play *play)
+{
 	struct reef_body space = {.name = text("s"),
 				  .flags = REEF_POOL_CREATE,
 				  .kind = REEF_SPACE_SHARED,
 				  .keeping = REEF_KEEPING_REVOCABLE};
 	struct reef_body name = {.name = text("user")};
 
-	dial(play, 0);
-	dial(play, 2);
-	dial(play, 3);
-	FUZZ_CHECK(ask(play, 2, REEF_POOL_NODE_REGISTER, 0, &node) == 0);
-	FUZZ_CHECK(ask(play, 2, REEF_POOL_NODE_READY, 0, NULL) == 0);
-	FUZZ_CHECK(ask(play, 0, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
-	FUZZ_CHECK(ask(play, 0, REEF_POOL_SPACE_OPEN, 1, &space) == 0);
-	FUZZ_CHECK(ask(play, 0, REEF_POOL_USER_ADD, 2, &name) == 0);
-	dial(play, 1);
-	FUZZ_CHECK(ask(play, 1, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
-	play->numbers[0] = 2;
+	dial(play, OWNER);
+	dial(play, STRANGER);
+	add_node(play, NODE, "n");
+	add_node(play, OTHER_NODE, "m");
+	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
+	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_SPACE_OPEN, 1, &space) == 0);
+	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_USER_ADD, 2, &name) == 0);
+	play->numbers[OWNER] = 2;
+	dial(play, USER);
+	FUZZ_CHECK(ask(play, USER, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
 }
 
 static void say(struct play *play, uint32_t which, const uint8_t *bytes,
@@ -185,9 +199,12 @@ static void speak(struct play *play)
 
 	while (said++ < FUZZ_MESSAGES_MAX &&
 	       fuzz_next_message(&play->input, &message)) {
-		who = message.who % (PEERS + 1);
-		if (who == PEERS) {
+		who = message.who % WHO;
+		if (who == TIME) {
 			reef_sleep((uint64_t)message.length * TTL / 256);
+		} else if (who == STATUSES) {
+			play->statuses = (struct fuzz_input){message.bytes,
+							     message.length};
 		} else if (message.length > 0) {
 			bytes = fuzz_message_copy(&message,
 						  &play->numbers[who]);
@@ -195,6 +212,7 @@ static void speak(struct play *play)
 			free(bytes);
 		}
 	}
+	play->statuses.size = 0;
 	reef_sleep(TTL);
 }
 
@@ -202,7 +220,7 @@ static int others_main(struct reef_sim_host *host, void *arg)
 {
 	struct play *play = arg;
 	struct reef_mesh_options kinds = {.kinds = "sim"};
-	struct reef_rpc_options options = {.handle = handle};
+	struct reef_rpc_options options = {.handle = handle, .context = play};
 	int rc;
 
 	while (!play->serves)
@@ -216,8 +234,8 @@ static int others_main(struct reef_sim_host *host, void *arg)
 	}
 	/* Whatever was: somebody new is served, unless there is no room, or the
 	 * node said that there is a newer broker. */
-	dial(play, 3);
-	rc = ask(play, 3, REEF_POOL_SESSION_OPEN, 0, NULL);
+	dial(play, STRANGER);
+	rc = ask(play, STRANGER, REEF_POOL_SESSION_OPEN, 0, NULL);
 	FUZZ_CHECK(rc == 0 || rc == -ENOSPC || rc == -ETIMEDOUT ||
 		   reef_broker_health(play->broker) == -ESTALE);
 	play->over = true;

@@ -92,6 +92,7 @@ static inline bool quick_access(struct reef *reef, struct reef_access *access)
 	op.buffer = NULL;
 	op.operand = access->operand;
 	op.compare = access->compare;
+	op.result = 0;
 	if (access->kind == REEF_READ || access->kind == REEF_WRITE) {
 		length = op.length = access->length;
 		if (access->kind == REEF_READ)

@@ -72,14 +72,18 @@ struct client_job *client_job_create(int (*run)(struct reef_client *client,
 	return job;
 }
 
-void client_job_unref(struct client_job *job)
+void client_job_destroy(struct client_job *job)
 {
-	if (!job || atomic_fetch_sub(&job->refs, 1) != 1)
-		return;
 	reef_answer_free(&job->answer);
 	free(job->texts[0]);
 	free(job->texts[1]);
 	free(job);
+}
+
+void client_job_unref(struct client_job *job)
+{
+	if (job && atomic_fetch_sub(&job->refs, 1) == 1)
+		client_job_destroy(job);
 }
 
 static void job_end(struct reef_client *client, struct client_job *job,
@@ -174,8 +178,7 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 	job->body = *body;
 	if (own_text(job, 0, &job->body.name) ||
 	    own_text(job, 1, &job->body.after)) {
-		client_job_unref(job);
-		client_job_unref(job);
+		client_job_destroy(job);
 		return -ENOMEM;
 	}
 	rc = client_job_run(reef, job);

@@ -216,6 +216,8 @@ struct client_job *client_job_create(int (*run)(struct reef_client *client,
 void client_job_start(struct reef_client *client, struct reef *reef,
 		      struct client_job *job);
 void client_job_unref(struct client_job *job); /* NULL is fine */
+/* One that was never started. */
+void client_job_destroy(struct client_job *job);
 /* Start, wait, and return its status; the caller still unrefs it. */
 int client_job_run(struct reef *reef, struct client_job *job);
 

@@ -102,8 +102,7 @@ static int space_job(const char *name, const struct reef_space_options *options,
 			     : -ENOMEM;
 	}
 	if (rc) {
-		client_job_unref(job);
-		client_job_unref(job);
+		client_job_destroy(job);
 		return rc;
 	}
 	*out = job;

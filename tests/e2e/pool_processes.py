@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 

@@ -275,11 +275,25 @@ static void end(struct client_call *call)
 	}
 }
 
-/* This access fails, and all that are still to be done are not. */
+/* This access fails, and what comes after it is not done. What is still to be
+ * done before it is: then the call goes on. */
 static void fail(struct client_call *call, uint32_t index, int rc)
 {
+	bool left = false;
+	uint32_t i;
+
 	call->accesses[index].status = rc;
-	end(call);
+	for (i = 0; i < call->count; i++) {
+		if (call->accesses[i].status != PENDING)
+			continue;
+		if (i < index)
+			left = true;
+		else
+			call->accesses[i].status = -REEF_ENOTDONE;
+	}
+	call->failed = true;
+	if (!left)
+		end(call);
 }
 
 void client_call_fail(struct client_call *call, int rc)
@@ -443,7 +457,9 @@ static bool build(struct client_call *call)
 		}
 		if (rc) {
 			fail(call, i, rc);
-			return false;
+			if (call->state == ENDED)
+				return false;
+			break;
 		}
 		part = part_of(call, entry);
 		if (part < 0)

@@ -28,7 +28,7 @@
 
 #define ALLOC_PAIRS 1024   /* between two looks at the clock */
 #define ALLOC_HANDED 32768 /* blocks that change hands at once */
-#define ALLOC_STEPS 50000  /* blocks that come in a round */
+#define ALLOC_STEPS 25000  /* blocks that come in a round */
 #define ALLOC_STEPS_WARM 4 /* rounds' worth before the first figure */
 
 struct alloc_ops {

@@ -9,8 +9,11 @@
 #include "cluster.h"
 
 #include "base/store.h"
+#include "pool/broker/journal_format.h"
 
 #include <stdlib.h>
+
+#define SEGMENTS_MAX 1000 /* that a journal here may have */
 
 /* A trouble that a fiber of its own sees through. */
 struct trouble {
@@ -151,6 +154,93 @@ static void fail_disk(struct cluster *cluster)
 		       });
 }
 
+/* --- two brokers --- */
+
+static int copy_file(struct reef_store *from, struct reef_store *to,
+		     const char *name)
+{
+	struct reef_file *in, *out;
+	uint8_t bytes[4096];
+	uint64_t at = 0;
+	ssize_t got;
+	int rc;
+
+	rc = reef_file_open(from, name, 0, &in);
+	if (rc)
+		return rc == -ENOENT ? 0 : rc;
+	rc = reef_file_open(to, name, REEF_FILE_CREATE, &out);
+	if (!rc) {
+		while ((got = reef_file_read(in, at, bytes, sizeof(bytes))) >
+			       0 &&
+		       !rc) {
+			rc = reef_file_write(out, at, bytes, (size_t)got);
+			at += (uint64_t)got;
+		}
+		if (!rc)
+			rc = reef_file_sync(out);
+		reef_file_close(out);
+	}
+	reef_file_close(in);
+	return rc;
+}
+
+/* The journal, as it is on the disk of one that stands still. */
+static int copy_journal(struct reef_store *from, struct reef_store *to)
+{
+	char name[REEF_JOURNAL_NAME_SIZE];
+	int rc;
+
+	rc = copy_file(from, to, REEF_JOURNAL_IDENTITY_NAME);
+	if (!rc)
+		rc = copy_file(from, to, REEF_JOURNAL_SNAPSHOT_NAME);
+	for (uint64_t i = 0; !rc && i < SEGMENTS_MAX; i++) {
+		reef_journal_segment_name(name, i);
+		rc = copy_file(from, to, name);
+	}
+	return rc ? rc : reef_store_sync_names(to);
+}
+
+/* The broker stands still, its disk is brought to another host, and one is
+ * started there. Then the old one goes on. */
+static int see_takeover(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	struct reef_sim_host *old = cluster->broker;
+	int rc;
+
+	cluster_trace(cluster, "another broker takes over for %llu ms",
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	reef_sim_host_pause(old);
+	rc = copy_journal(reef_sim_host_disk(old),
+			  reef_sim_host_disk(cluster->other));
+	if (rc)
+		cluster_fail(cluster, "the journal cannot be copied: %s",
+			     reef_error_text(rc));
+	cluster->broker = cluster->other;
+	cluster->other = old;
+	reef_sim_host_kill(cluster->broker);
+	reef_sim_host_restart(cluster->broker, cluster_broker_main, cluster);
+	rc = reef_sleep(trouble->lasts_ns);
+	reef_sim_host_resume(old);
+	cluster_trace(cluster, "the old broker is back");
+	cluster->broker_is_down = false;
+	return rc;
+}
+
+static void take_over(struct cluster *cluster)
+{
+	if (cluster->broker_is_down || cluster->taken_over)
+		return;
+	/* Whoever is with the old one does not hear of the new. */
+	cluster->broker_is_down = cluster->taken_over = true;
+	cluster->nodes_died = true;
+	begin(cluster, &(struct trouble){
+			       .see = see_takeover,
+			       .lasts_ns = between(cluster, MILLISECOND,
+						   5 * cluster->options.ttl_ns),
+		       });
+}
+
 /* --- clients --- */
 
 static struct seat *pick_seat(struct cluster *cluster)
@@ -260,6 +350,49 @@ static void cut_network(struct cluster *cluster)
 	begin(cluster, &cut);
 }
 
+/* A client is away from the broker, and so are the nodes around the time that
+ * its lease ends, so that none of them can confirm its fence at once. The
+ * client reaches the nodes all the while, and goes on counting. */
+static int see_fence(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	uint64_t ttl_ns = cluster->options.ttl_ns;
+	int rc;
+
+	cluster_trace(cluster, "client %u is away for %llu ms, then nodes",
+		      trouble->seat->index,
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	reef_sim_partition(trouble->seat->host, cluster->broker, true);
+	rc = reef_sleep(ttl_ns - ttl_ns / 8);
+	for (uint32_t i = 0; i < cluster->options.nodes; i++)
+		reef_sim_partition(cluster->nodes[i], cluster->broker, true);
+	if (!rc)
+		rc = reef_sleep(cluster->options.node_ttl_ns / 3);
+	for (uint32_t i = 0; i < cluster->options.nodes; i++)
+		reef_sim_partition(cluster->nodes[i], cluster->broker, false);
+	if (!rc)
+		rc = reef_sleep(trouble->lasts_ns - ttl_ns);
+	reef_sim_partition(trouble->seat->host, cluster->broker, false);
+	cluster->fencing = false;
+	return rc;
+}
+
+static void fence_client(struct cluster *cluster)
+{
+	struct seat *seat = pick_seat(cluster);
+	uint64_t ttl_ns = cluster->options.ttl_ns;
+
+	if (!seat || cluster->fencing)
+		return;
+	cluster->fencing = true;
+	begin(cluster,
+	      &(struct trouble){
+		      .see = see_fence,
+		      .seat = seat,
+		      .lasts_ns = between(cluster, 2 * ttl_ns, 3 * ttl_ns),
+	      });
+}
+
 /* --- nodes --- */
 
 static int see_node_killed(struct trouble *trouble)
@@ -309,6 +442,102 @@ static void harm_node(struct cluster *cluster, bool pause)
 	      });
 }
 
+/* --- an operator's orders --- */
+
+/* What an order may say although nothing is wrong: its subject is gone. */
+static int judge_order(struct cluster *cluster, const char *what, int rc)
+{
+	if (rc && rc != -REEF_EHOSTDEAD && rc != -ENOENT &&
+	    !(cluster->nodes_died && rc == -ESTALE))
+		cluster_fail(cluster, "the operator: %s: %s", what,
+			     reef_error_text(rc));
+	return rc;
+}
+
+static int see_drain(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	int rc;
+
+	cluster_trace(cluster, "node %u is drained for %llu ms", trouble->index,
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	rc = orders_drain(cluster, trouble->index, false);
+	judge_order(cluster, "drain", rc);
+	if (!rc)
+		rc = reef_sleep(trouble->lasts_ns);
+	if (!rc) {
+		rc = orders_drain(cluster, trouble->index, true);
+		judge_order(cluster, "undrain", rc);
+		cluster_trace(cluster, "node %u is not drained any more",
+			      trouble->index);
+	}
+	cluster->draining = false;
+	return rc;
+}
+
+static void drain_node(struct cluster *cluster)
+{
+	uint32_t index = (uint32_t)reef_random_below(&cluster->random,
+						     cluster->options.nodes);
+
+	if (cluster->draining || cluster->node_is_down[index])
+		return;
+	cluster->draining = cluster->drained = true;
+	cluster->drains++;
+	begin(cluster, &(struct trouble){
+			       .see = see_drain,
+			       .index = index,
+			       .lasts_ns = between(cluster, 5 * MILLISECOND,
+						   200 * MILLISECOND),
+		       });
+}
+
+static int see_end(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	struct seat *seat = trouble->seat;
+	int rc;
+
+	cluster_trace(cluster, "session %08x is ended", seat->session);
+	rc = orders_end(cluster, seat->session);
+	return judge_order(cluster, "end", rc);
+}
+
+static void end_session(struct cluster *cluster)
+{
+	struct seat *seat = pick_seat(cluster);
+
+	if (!seat || !seat->session)
+		return;
+	begin(cluster, &(struct trouble){
+			       .see = see_end,
+			       .seat = seat,
+			       .lasts_ns = cluster->options.ttl_ns,
+		       });
+}
+
+static int see_reclaim(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	int rc;
+
+	cluster_trace(cluster, "node %u wants memory back", trouble->index);
+	rc = orders_reclaim(cluster, trouble->index,
+			    cluster->options.extent_size);
+	return judge_order(cluster, "reclaim", rc);
+}
+
+static void reclaim(struct cluster *cluster)
+{
+	cluster->reclaimed = true;
+	begin(cluster,
+	      &(struct trouble){
+		      .see = see_reclaim,
+		      .index = (uint32_t)reef_random_below(
+			      &cluster->random, cluster->options.nodes),
+	      });
+}
+
 /* --- all of it --- */
 
 static void happen(struct cluster *cluster, enum chaos chaos)
@@ -331,6 +560,21 @@ static void happen(struct cluster *cluster, enum chaos chaos)
 		break;
 	case CHAOS_CUT:
 		cut_network(cluster);
+		break;
+	case CHAOS_FENCE:
+		fence_client(cluster);
+		break;
+	case CHAOS_DRAIN:
+		drain_node(cluster);
+		break;
+	case CHAOS_TAKEOVER:
+		take_over(cluster);
+		break;
+	case CHAOS_END:
+		end_session(cluster);
+		break;
+	case CHAOS_RECLAIM:
+		reclaim(cluster);
 		break;
 	case CHAOS_NODE_KILL:
 		harm_node(cluster, false);
@@ -359,9 +603,13 @@ int chaos_main(struct reef_sim_host *host, void *arg)
 		if (rc || is_late(cluster) || !chaos)
 			continue;
 		do {
-			one = 1u << reef_random_below(&cluster->random, 11);
+			one = 1u << reef_random_below(&cluster->random,
+						      CHAOS_KINDS);
 		} while (!(chaos & one));
 		happen(cluster, one);
 	}
+	while (!rc && cluster->troubles)
+		rc = reef_sleep(MILLISECOND);
+	orders_close(cluster);
 	return rc;
 }

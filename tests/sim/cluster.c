@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BROKER "sim:broker/1"
 #define JOIN_TRIES 400
 
 void cluster_fail(struct cluster *cluster, const char *format, ...)
@@ -40,7 +39,7 @@ void cluster_trace(struct cluster *cluster, const char *format, ...)
 	fputc('\n', stderr);
 }
 
-static int open_mesh(struct reef_sim_host *host, struct reef_mesh **out)
+int cluster_mesh(struct reef_sim_host *host, struct reef_mesh **out)
 {
 	const struct reef_mesh_options options = {
 		.kinds = "sim",
@@ -50,15 +49,31 @@ static int open_mesh(struct reef_sim_host *host, struct reef_mesh **out)
 	return reef_mesh_open(&options, out);
 }
 
+const char *cluster_places(const struct cluster *cluster)
+{
+	return cluster->options.chaos & CHAOS_TAKEOVER
+		       ? "sim:broker/1,sim:other/1"
+		       : "sim:broker/1";
+}
+
 /* --- the broker --- */
+
+/* Where a second broker may come to be: nobody is there yet. */
+static int nobody(struct reef_sim_host *host, void *arg)
+{
+	(void)host;
+	(void)arg;
+	return 0;
+}
 
 int cluster_broker_main(struct reef_sim_host *host, void *arg)
 {
 	struct cluster *cluster = arg;
+	char listen[32];
 	struct reef_broker_options options = {
 		.store = reef_sim_host_store(host),
 		.key = &cluster->key,
-		.listen = BROKER,
+		.listen = listen,
 		.ttl_ns = cluster->options.ttl_ns,
 		.node_ttl_ns = cluster->options.node_ttl_ns,
 		.extent_size = cluster->options.extent_size,
@@ -71,7 +86,8 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 	struct reef_mesh *mesh;
 	int rc;
 
-	rc = open_mesh(host, &mesh);
+	snprintf(listen, sizeof(listen), "sim:%s/1", reef_sim_host_name(host));
+	rc = cluster_mesh(host, &mesh);
 	if (rc)
 		return rc;
 	options.mesh = mesh;
@@ -87,6 +103,8 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 		rc = reef_broker_wait(broker, 10 * MILLISECOND);
 		if (rc == -ETIMEDOUT)
 			rc = 0;
+		else if (rc == -ESTALE && host != cluster->broker)
+			cluster_trace(cluster, "the old broker gives up");
 		else if (rc && rc != -REEF_EHOSTDEAD && rc != -EIO)
 			cluster_fail(cluster, "the broker gives up: %s",
 				     reef_error_text(rc));
@@ -114,7 +132,7 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	char listen[32];
 	struct reef_node_options options = {
 		.key = &cluster->key,
-		.broker = BROKER,
+		.broker = cluster_places(cluster),
 		.listen = listen,
 		.name = reef_sim_host_name(host),
 		.capacity = cluster->options.capacity,
@@ -127,7 +145,7 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	int rc;
 
 	snprintf(listen, sizeof(listen), "sim:%s/1", options.name);
-	rc = open_mesh(host, &mesh);
+	rc = cluster_mesh(host, &mesh);
 	if (rc)
 		return rc;
 	options.mesh = mesh;
@@ -155,7 +173,7 @@ static int join(struct client *client, struct reef_mesh *mesh)
 	const struct reef_client_options options = {
 		.mesh = mesh,
 		.sched = reef_sim_sched(cluster->sim),
-		.broker = BROKER,
+		.broker = cluster_places(cluster),
 		.credential = &cluster->owner,
 		.name = reef_sim_host_name(client->seat->host),
 		.timeout_ns = 5 * SECOND,
@@ -181,6 +199,7 @@ static int join(struct client *client, struct reef_mesh *mesh)
 	if (rc)
 		return rc;
 	client->session = reef_session(client->reef);
+	client->seat->session = client->session;
 	client->seat->sessions++;
 	cluster_trace(cluster, "client %u: session %08x", client->index,
 		      client->session);
@@ -194,7 +213,7 @@ static void leave(struct client *client)
 	reef_client_unref(client->client);
 	client->reef = NULL;
 	client->client = NULL;
-	client->space = NULL;
+	client->space = client->home = NULL;
 }
 
 static bool is_time(const struct cluster *cluster)
@@ -204,13 +223,33 @@ static bool is_time(const struct cluster *cluster)
 		       cluster->ends_ns;
 }
 
+/* A second handle of the process. */
+static int count_main(void *arg)
+{
+	struct client *client = arg;
+	struct reef *reef;
+	int rc;
+
+	rc = reef_client_handle(client->client, &reef);
+	if (rc)
+		return rc;
+	rc = workload_count(client, reef);
+	reef_close(reef);
+	return rc;
+}
+
 /* One session, from its beginning to its end. */
 static int live(struct client *client, struct reef_mesh *mesh)
 {
 	struct cluster *cluster = client->cluster;
+	struct reef_fiber *counter = NULL;
 	int rc;
 
 	rc = join(client, mesh);
+	client->leaving = false;
+	if (!rc)
+		rc = reef_fiber_spawn(reef_sim_sched(cluster->sim), count_main,
+				      client, &counter);
 	while (!rc && !is_time(cluster)) {
 		rc = workload_step(client);
 		cluster->steps++;
@@ -221,6 +260,9 @@ static int live(struct client *client, struct reef_mesh *mesh)
 	cluster_trace(cluster, "client %u: session %08x ends: %s",
 		      client->index, client->session,
 		      rc ? reef_error_name(rc) : "done");
+	client->leaving = true;
+	if (counter)
+		reef_fiber_join(counter, NULL);
 	leave(client);
 	return rc;
 }
@@ -236,7 +278,7 @@ static int work(struct client *client, struct reef_mesh *mesh)
 		if (rc != -REEF_EFENCED)
 			continue;
 		cluster->fenced++;
-		if (!client->seat->disturbed)
+		if (!client->seat->disturbed && !cluster->taken_over)
 			cluster_fail(cluster,
 				     "client %u lost its lease, and nothing "
 				     "had befallen it",
@@ -283,7 +325,7 @@ int cluster_client_main(struct reef_sim_host *host, void *arg)
 	client->cluster = cluster;
 	client->index = seat->index;
 	client->random = reef_random_split(reef_sim_host_random(host), 1);
-	rc = open_mesh(host, &mesh);
+	rc = cluster_mesh(host, &mesh);
 	if (!rc)
 		rc = work(client, mesh);
 	if (!rc) {
@@ -327,6 +369,9 @@ static int add_hosts(struct cluster *cluster)
 
 	rc = reef_sim_host_add(cluster->sim, "broker", cluster_broker_main,
 			       cluster, &cluster->broker);
+	if (!rc && options->chaos & CHAOS_TAKEOVER)
+		rc = reef_sim_host_add(cluster->sim, "other", nobody, NULL,
+				       &cluster->other);
 	for (uint32_t i = 0; !rc && i < options->nodes; i++) {
 		snprintf(name, sizeof(name), "node%u", i);
 		rc = reef_sim_host_add(cluster->sim, name, cluster_node_main,

@@ -3,6 +3,7 @@
  *
  *   cluster.c   hosts and their mains
  *   chaos.c     what goes wrong, and when
+ *   orders.c    what an operator asks of the broker
  *   workload.c  what clients do, and what they check
  *   main.c      seeds, scenarios, mutants
  *
@@ -45,9 +46,17 @@ enum chaos {
 	CHAOS_LINKS = 1 << 6,	   /* connections are lost */
 	CHAOS_NODE_KILL = 1 << 7,  /* for good, or it comes back empty */
 	CHAOS_NODE_PAUSE = 1 << 8, /* past its own lease */
-	CHAOS_DRAIN = 1 << 9,
-	CHAOS_END = 1 << 10, /* an operator ends a session */
+	CHAOS_FENCE = 1 << 9,	   /* a client is away from the broker, and so
+				    * are the nodes when its lease ends */
+	CHAOS_DRAIN = 1 << 10,	   /* an operator's orders, from here on */
+	CHAOS_END = 1 << 11,	   /* a session */
+	CHAOS_RECLAIM = 1 << 12,   /* of memory of the revocable space */
+	CHAOS_TAKEOVER = 1 << 13,  /* another broker takes over from one that
+				    * stands still, and comes back */
+	CHAOS_KINDS = 14,
 };
+#define CHAOS_BROKER                                                           \
+	(CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_BROKER_WRITE)
 
 /* Zero means the default. */
 struct cluster_options {
@@ -60,7 +69,8 @@ struct cluster_options {
 	uint64_t ttl_ns;	 /* 100 ms */
 	uint64_t node_ttl_ns;	 /* 200 ms */
 	uint64_t duration_ns;	 /* of the workload; 1 s */
-	bool revocable;		 /* the space is */
+	bool revocable;		 /* the space of the blocks is */
+	bool scarce;		 /* memory is */
 	bool trace;		 /* tell what happens on stderr */
 	enum reef_broker_mutant broker_mutant;
 	enum reef_node_mutant node_mutant;
@@ -84,6 +94,7 @@ struct seat {
 	uint32_t sessions; /* it had so far */
 	/* Something befell this session that may cost its lease. */
 	bool disturbed;
+	uint32_t session;     /* the last */
 	uint32_t troubles;    /* that are under way */
 	uint64_t troubled_ns; /* when the last one ended */
 	bool is_over;	      /* its main has returned for good */
@@ -101,11 +112,12 @@ struct client {
 	struct reef_random random;
 	struct reef_client *client;
 	struct reef *reef;
-	struct reef_space *space;
+	struct reef_space *space; /* of the blocks; revocable if asked for */
+	struct reef_space *home;  /* of board, mail and names */
 	uint32_t index, session;
+	bool leaving;
 	struct block blocks[HAND_MAX];
 	uint32_t blocks_count;
-	uint64_t counter; /* on the board */
 };
 
 struct cluster {
@@ -114,18 +126,25 @@ struct cluster {
 	struct reef_random random; /* chaos's */
 	struct reef_key key;
 	struct reef_credential owner;
-	struct reef_sim_host *broker, *fate, *nodes[NODES_MAX];
+	struct reef_sim_host *broker; /* that serves */
+	struct reef_sim_host *other;  /* for another, or that was */
+	struct reef_sim_host *fate, *nodes[NODES_MAX];
 	struct reef_node *running[NODES_MAX]; /* NULL: down */
 	bool node_is_down[NODES_MAX];
 	bool broker_is_down;
 	struct seat seats[CLIENTS_MAX];
 	uint32_t troubles; /* that are under way */
+	/* The operator: a client of fate's host, made with the first order. */
+	struct reef_mesh *mesh;
+	struct reef_client *operator;
+	struct reef *orders;
+	bool ordering, draining, fencing;
 	uint64_t ends_ns;  /* of the workload, sched's clock */
 	bool is_over;	   /* the audit is done: servers may stop */
 	uint32_t finished; /* clients */
 	/* What happened, so that errors can be judged. */
-	bool nodes_died, reclaimed;
-	uint64_t steps, deaths, fenced, broker_kills, pauses, cuts;
+	bool nodes_died, reclaimed, drained, taken_over;
+	uint64_t steps, deaths, fenced, broker_kills, pauses, cuts, drains;
 	/* workload.c: what is live */
 	struct block live[BLOCKS_MAX];
 	uint32_t live_count;
@@ -157,7 +176,10 @@ __attribute__((format(printf, 2, 3))) void cluster_fail(struct cluster *cluster,
 __attribute__((format(printf, 2, 3))) void
 cluster_trace(struct cluster *cluster, const char *format, ...);
 
-/* cluster.c, for chaos.c */
+/* cluster.c, for chaos.c and orders.c */
+/* Where brokers are, all of them. */
+const char *cluster_places(const struct cluster *cluster);
+int cluster_mesh(struct reef_sim_host *host, struct reef_mesh **out);
 int cluster_broker_main(struct reef_sim_host *host, void *arg);
 int cluster_node_main(struct reef_sim_host *host, void *arg);
 int cluster_client_main(struct reef_sim_host *host, void *arg);
@@ -166,12 +188,22 @@ int cluster_client_main(struct reef_sim_host *host, void *arg);
  * everything is mended. */
 int chaos_main(struct reef_sim_host *host, void *arg);
 
+/* orders.c: what an operator asks of the broker. In a fiber of fate's host;
+ * they wait for a broker that is away. 0, or the error. */
+int orders_drain(struct cluster *cluster, uint32_t index, bool stop);
+int orders_end(struct cluster *cluster, uint32_t session);
+int orders_reclaim(struct cluster *cluster, uint32_t index, uint64_t size);
+void orders_close(struct cluster *cluster);
+
 /* workload.c */
 /* A session begins: open the space and what is shared. 0, or the error. */
 int workload_begin(struct client *client);
 /* One random step. 0: go on.  -REEF_EFENCED: the session has ended.
  * -REEF_EHOSTDEAD: the host has. */
 int workload_step(struct client *client);
+/* Beside it, with a handle of its own: count on the board, until leaving. It
+ * asks the broker for nothing, so it goes on while that is away. */
+int workload_count(struct client *client, struct reef *reef);
 /* The session has ended, or the host: what it had is nobody's. */
 void workload_forget(struct client *client);
 /* After everyone has closed: is everything back? */

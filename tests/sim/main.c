@@ -1,10 +1,12 @@
 /* main.c - seeds, scenarios, mutants.
  *
- *   pool run [--seeds N] [--from SEED] [--scenario NAME]   default: all
- *   pool mutants [--seeds N]      each must be found by some seed
- *   pool seed SEED [--scenario NAME] [--mutant NAME]       one, with a trace
+ *   pool run [--seeds N] [--from SEED] [--scenario NAME]
+ *   pool mutants [--seeds N] [--mutant NAME] [--scenario NAME]
+ *   pool same [--seeds N]        the same seed twice, the same trace
+ *   pool seed N [--scenario NAME] [--mutant NAME]    replays one, and tells
  *
- * With REEF_SOAK set: ten times the seeds. The last line counts. */
+ * A mutant that is not found within the seeds is a failure: then a check cannot
+ * fail. REEF_SOAK=1: ten times the seeds. The last line counts. */
 #include "cluster.h"
 
 #include "base/log.h"
@@ -13,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BROKER_ANY (CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_BROKER_WRITE)
-
 static const struct scenario {
 	const char *name, *text;
 	struct cluster_options options;
@@ -22,7 +22,26 @@ static const struct scenario {
 	{"calm", "nothing goes wrong", {0}},
 	{"broker",
 	 "the broker is killed all the time",
-	 {.chaos = BROKER_ANY, .chaos_every_ns = 15 * MILLISECOND}},
+	 {.chaos = CHAOS_BROKER, .chaos_every_ns = 15 * MILLISECOND}},
+	{"fence",
+	 "leases end while nodes are slow to confirm it",
+	 {.chaos = CHAOS_FENCE | CHAOS_CLIENT_PAUSE | CHAOS_END}},
+	{"drain",
+	 "nodes are drained under load",
+	 {.chaos = CHAOS_DRAIN, .nodes = 3}},
+	{"drain-crash",
+	 "nodes are drained, the broker dies, links are lost",
+	 {.chaos = CHAOS_DRAIN | CHAOS_BROKER | CHAOS_LINKS, .nodes = 3}},
+	{"stale-broker",
+	 "another broker takes over, and the old one comes back",
+	 {.chaos = CHAOS_TAKEOVER | CHAOS_CLIENT_PAUSE}},
+	{"revoke",
+	 "memory is taken back",
+	 {.chaos = CHAOS_RECLAIM, .revocable = true}},
+	{"fence-crash",
+	 "clients stand still, and brokers die as they say so",
+	 {.chaos = CHAOS_BROKER | CHAOS_CLIENT_PAUSE,
+	  .chaos_every_ns = 10 * MILLISECOND}},
 	{"clients",
 	 "clients die and stand still",
 	 {.chaos = CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL}},
@@ -32,16 +51,64 @@ static const struct scenario {
 	 {.chaos = CHAOS_NODE_KILL | CHAOS_NODE_PAUSE, .nodes = 3}},
 	{"full",
 	 "there is not enough memory for all",
-	 {.chaos = CHAOS_CLIENT_KILL, .nodes = 1, .capacity = 6ull << 20}},
+	 {.chaos = CHAOS_CLIENT_KILL,
+	  .nodes = 1,
+	  .capacity = 6ull << 20,
+	  .scarce = true}},
 	{"all",
 	 "everything at once",
-	 {.chaos = 0x7ff, .nodes = 3, .chaos_every_ns = 25 * MILLISECOND}},
+	 {.chaos = (CHAOS_TAKEOVER - 1),
+	  .nodes = 3,
+	  .revocable = true,
+	  .chaos_every_ns = 25 * MILLISECOND}},
 	{"all-but-nodes",
 	 "everything but the loss of memory",
-	 {.chaos = BROKER_ANY | CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL |
+	 {.chaos = CHAOS_BROKER | CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL |
 		   CHAOS_CUT | CHAOS_LINKS}},
 };
 #define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
+
+/* Which mutants the seeds must find, and where to look for them. */
+static const struct mutant {
+	const char *name;
+	const char *scenario;
+	enum reef_broker_mutant broker;
+	enum reef_node_mutant node;
+	enum reef_client_mutant client;
+	enum reef_heap_mutant heap;
+} mutants[] = {
+	{"broker-one-sample", "clients",
+	 .broker = REEF_BROKER_MUTANT_ONE_SAMPLE},
+	{"broker-early-fenced", "fence",
+	 .broker = REEF_BROKER_MUTANT_EARLY_FENCED},
+	{"broker-early-answer", "broker",
+	 .broker = REEF_BROKER_MUTANT_EARLY_ANSWER},
+	{"broker-early-publish", "fence-crash",
+	 .broker = REEF_BROKER_MUTANT_EARLY_PUBLISH},
+	{"broker-old-epoch", "stale-broker",
+	 .broker = REEF_BROKER_MUTANT_OLD_EPOCH},
+	{"broker-no-grace", "broker", .broker = REEF_BROKER_MUTANT_NO_GRACE},
+	{"broker-early-move", "drain", .broker = REEF_BROKER_MUTANT_EARLY_MOVE},
+	{"broker-forget-request", "broker",
+	 .broker = REEF_BROKER_MUTANT_FORGET_REQUEST},
+	{"broker-early-safe", "calm", .broker = REEF_BROKER_MUTANT_EARLY_SAFE},
+	{"node-stale-epoch", "stale-broker",
+	 .node = REEF_NODE_MUTANT_STALE_EPOCH},
+	{"node-no-fence", "fence", .node = REEF_NODE_MUTANT_NO_FENCE},
+	{"node-same-life", "nodes", .node = REEF_NODE_MUTANT_SAME_LIFE},
+	{"node-dirty", "drain", .node = REEF_NODE_MUTANT_DIRTY},
+	{"client-stale-extent", "drain",
+	 .client = REEF_CLIENT_MUTANT_STALE_EXTENT},
+	{"client-repeat", "links", .client = REEF_CLIENT_MUTANT_REPEAT},
+	{"client-no-pin", "calm", .client = REEF_CLIENT_MUTANT_NO_PIN},
+	{"heap-early-reuse", "calm", .heap = REEF_HEAP_MUTANT_EARLY_REUSE},
+	{"heap-claim-generation", "full",
+	 .heap = REEF_HEAP_MUTANT_CLAIM_GENERATION},
+	{"heap-late-header", "clients", .heap = REEF_HEAP_MUTANT_LATE_HEADER},
+	{"heap-adopt-alive", "clients", .heap = REEF_HEAP_MUTANT_ADOPT_ALIVE},
+	{"heap-free-write", "calm", .heap = REEF_HEAP_MUTANT_FREE_WRITE},
+};
+#define MUTANTS (sizeof(mutants) / sizeof(mutants[0]))
 
 struct arguments {
 	uint64_t seeds, from;
@@ -50,12 +117,19 @@ struct arguments {
 
 static struct cluster cluster; /* large */
 
-static int run_one(const struct scenario *scenario, uint64_t seed, bool trace)
+static int run_one(const struct scenario *scenario, const struct mutant *mutant,
+		   uint64_t seed, bool trace)
 {
 	struct cluster_options options = scenario->options;
 
 	options.seed = seed;
 	options.trace = trace;
+	if (mutant) {
+		options.broker_mutant = mutant->broker;
+		options.node_mutant = mutant->node;
+		options.client_mutant = mutant->client;
+		options.heap_mutant = mutant->heap;
+	}
 	return cluster_run(&options, &cluster);
 }
 
@@ -66,7 +140,7 @@ static bool run_scenario(const struct scenario *scenario,
 
 	for (seed = arguments->from; seed < arguments->from + arguments->seeds;
 	     seed++) {
-		if (run_one(scenario, seed, false)) {
+		if (run_one(scenario, NULL, seed, false)) {
 			printf("FAIL %s: seed %llu: %s\n"
 			       "     replay: pool seed %llu --scenario %s\n",
 			       scenario->name, (unsigned long long)seed,
@@ -88,6 +162,28 @@ static bool run_scenario(const struct scenario *scenario,
 	return true;
 }
 
+static const struct scenario *find_scenario(const char *name)
+{
+	for (size_t i = 0; i < SCENARIOS; i++)
+		if (!strcmp(name, scenarios[i].name))
+			return &scenarios[i];
+	return NULL;
+}
+
+static const struct mutant *find_mutant(const char *name)
+{
+	for (size_t i = 0; i < MUTANTS; i++)
+		if (!strcmp(name, mutants[i].name))
+			return &mutants[i];
+	return NULL;
+}
+
+static int count(int passed, int failed)
+{
+	printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+	return failed || !passed;
+}
+
 static int run_all(const struct arguments *arguments)
 {
 	int passed = 0, failed = 0;
@@ -101,59 +197,134 @@ static int run_all(const struct arguments *arguments)
 		else
 			failed++;
 	}
-	printf("%d passed, %d failed, 0 skipped\n", passed, failed);
-	return failed || !passed;
+	return count(passed, failed);
+}
+
+static bool hunt(const struct mutant *mutant, const struct arguments *arguments)
+{
+	const struct scenario *scenario = find_scenario(
+		arguments->scenario ? arguments->scenario : mutant->scenario);
+	uint64_t seed;
+
+	for (seed = arguments->from;
+	     scenario && seed < arguments->from + arguments->seeds; seed++) {
+		if (!run_one(scenario, mutant, seed, false))
+			continue;
+		printf("%-22s %-14s seed %-4llu %s\n", mutant->name,
+		       scenario->name, (unsigned long long)seed,
+		       cluster.failure);
+		fflush(stdout);
+		return true;
+	}
+	printf("FAIL %s: not found in %llu seeds of %s\n", mutant->name,
+	       (unsigned long long)arguments->seeds, mutant->scenario);
+	fflush(stdout);
+	return false;
+}
+
+static int run_mutants(const struct arguments *arguments)
+{
+	int passed = 0, failed = 0;
+
+	for (size_t i = 0; i < MUTANTS; i++) {
+		if (arguments->mutant &&
+		    strcmp(arguments->mutant, mutants[i].name))
+			continue;
+		if (hunt(&mutants[i], arguments))
+			passed++;
+		else
+			failed++;
+	}
+	return count(passed, failed);
+}
+
+/* Every scenario: the same seed twice, the same trace. */
+static int run_same(const struct arguments *arguments)
+{
+	int passed = 0, failed = 0;
+	uint64_t hash, seed;
+
+	for (size_t i = 0; i < SCENARIOS; i++) {
+		for (seed = arguments->from;
+		     seed < arguments->from + arguments->seeds; seed++) {
+			run_one(&scenarios[i], NULL, seed, false);
+			hash = cluster.hash;
+			run_one(&scenarios[i], NULL, seed, false);
+			passed += hash == cluster.hash;
+			failed += hash != cluster.hash;
+			if (hash != cluster.hash)
+				printf("FAIL %s: seed %llu: another trace\n",
+				       scenarios[i].name,
+				       (unsigned long long)seed);
+		}
+	}
+	return count(passed, failed);
+}
+
+static int replay(const struct arguments *arguments, uint64_t seed)
+{
+	const struct mutant *mutant =
+		arguments->mutant ? find_mutant(arguments->mutant) : NULL;
+	const struct scenario *scenario =
+		find_scenario(arguments->scenario ? arguments->scenario
+			      : mutant		  ? mutant->scenario
+						  : "all");
+
+	if (!scenario || (arguments->mutant && !mutant))
+		return 2;
+	reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
+	if (!run_one(scenario, mutant, seed, true)) {
+		printf("ok\n");
+		return 0;
+	}
+	printf("FAIL: %s\n", cluster.failure);
+	return 1;
 }
 
 static int usage(void)
 {
-	fprintf(stderr,
-		"usage: pool run|mutants|seed N [--seeds N] [--from SEED]\n"
-		"            [--scenario NAME] [--mutant NAME]\n");
+	fprintf(stderr, "usage: pool run|mutants|same|seed N [--seeds N] "
+			"[--from SEED]\n"
+			"            [--scenario NAME] [--mutant NAME]\n");
 	return 2;
+}
+
+static bool read_arguments(int argc, char **argv, int from,
+			   struct arguments *arguments)
+{
+	for (int i = from; i < argc; i += 2) {
+		if (i + 1 == argc)
+			return false;
+		if (!strcmp(argv[i], "--seeds"))
+			arguments->seeds = strtoull(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--from"))
+			arguments->from = strtoull(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--scenario"))
+			arguments->scenario = argv[i + 1];
+		else if (!strcmp(argv[i], "--mutant"))
+			arguments->mutant = argv[i + 1];
+		else
+			return false;
+	}
+	return true;
 }
 
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {.seeds = 20, .from = 1};
+	bool seed = argc >= 3 && !strcmp(argv[1], "seed");
 
-	for (int i = 2; i < argc; i++) {
-		if (i == 2 && argv[i][0] != '-')
-			continue;
-		if (i + 1 == argc)
-			return usage();
-		if (!strcmp(argv[i], "--seeds"))
-			arguments.seeds = strtoull(argv[++i], NULL, 10);
-		else if (!strcmp(argv[i], "--from"))
-			arguments.from = strtoull(argv[++i], NULL, 10);
-		else if (!strcmp(argv[i], "--scenario"))
-			arguments.scenario = argv[++i];
-		else if (!strcmp(argv[i], "--mutant"))
-			arguments.mutant = argv[++i];
-		else
-			return usage();
-	}
+	if (argc < 2 || !read_arguments(argc, argv, seed ? 3 : 2, &arguments))
+		return usage();
 	if (getenv("REEF_SOAK"))
 		arguments.seeds *= 10;
-	if (argc >= 2 && !strcmp(argv[1], "run"))
+	if (seed)
+		return replay(&arguments, strtoull(argv[2], NULL, 10));
+	if (!strcmp(argv[1], "run"))
 		return run_all(&arguments);
-	if (argc >= 3 && !strcmp(argv[1], "seed")) {
-		const char *name =
-			arguments.scenario ? arguments.scenario : "all";
-
-		for (size_t i = 0; i < SCENARIOS; i++) {
-			if (strcmp(name, scenarios[i].name))
-				continue;
-			reef_log_set(reef_log_to_stream, stderr,
-				     REEF_LOG_DEBUG);
-			if (!run_one(&scenarios[i], strtoull(argv[2], NULL, 10),
-				     true)) {
-				printf("ok\n");
-				return 0;
-			}
-			printf("FAIL: %s\n", cluster.failure);
-			return 1;
-		}
-	}
+	if (!strcmp(argv[1], "mutants"))
+		return run_mutants(&arguments);
+	if (!strcmp(argv[1], "same"))
+		return run_same(&arguments);
 	return usage();
 }

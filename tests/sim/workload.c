@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define SPACE "sim"
+#define HOME "home"
 #define BOARD_WORDS 64
 #define MAILBOXES 8 /* words of the board, after the clients' */
 #define MAIL_MAGIC 0x6d61696c00000000ull
@@ -53,11 +54,15 @@ static int judge(struct client *client, const char *what, int rc)
 			return 0;
 		break;
 	case -REEF_ELOST:
-		if (cluster->nodes_died || cluster->reclaimed)
+		if (cluster->nodes_died)
 			return 0;
 		break;
 	case -ENOSPC:
-		return 0;
+		/* Memory of the dead comes back only after a while, and what a
+		 * node has that drains or is away is not there for now. */
+		if (cluster->options.scarce || chaos & ~CHAOS_BROKER)
+			return 0;
+		break;
 	default:
 		break;
 	}
@@ -67,6 +72,14 @@ static int judge(struct client *client, const char *what, int rc)
 }
 
 /* --- (a) blocks --- */
+
+/* Errors of the blocks' space, which may be taken back. */
+static int judge_block(struct client *client, const char *what, int rc)
+{
+	if (rc == -REEF_ELOST && client->cluster->reclaimed)
+		return 0;
+	return judge(client, what, rc);
+}
 
 static void fill(uint8_t *bytes, uint64_t size, uint64_t serial)
 {
@@ -177,7 +190,7 @@ static int step_alloc(struct client *client)
 		return 0;
 	rc = reef_alloc(client->space, block.size, &block.address);
 	if (rc)
-		return judge(client, "alloc", rc);
+		return judge_block(client, "alloc", rc);
 	block.serial = ++cluster->serials;
 	rc = enter_live(client, &block);
 	if (rc)
@@ -193,7 +206,7 @@ static int step_alloc(struct client *client)
 		/* In doubt or lost: give it back all the same. */
 		if (rc != -REEF_EFENCED && rc != -REEF_EHOSTDEAD)
 			reef_free(client->space, block.address, 0);
-		return judge(client, "write", rc);
+		return judge_block(client, "write", rc);
 	}
 	client->blocks[client->blocks_count++] = block;
 	return 0;
@@ -241,13 +254,13 @@ static int step_verify(struct client *client)
 	rc = verify(client, &client->blocks[index], "its own");
 	if (rc == -REEF_ELOST)
 		drop_block(client, index);
-	return judge(client, "read", rc);
+	return judge_block(client, "read", rc);
 }
 
 static int free_block(struct client *client, const struct block *block)
 {
-	return judge(client, "free",
-		     reef_free(client->space, block->address, 0));
+	return judge_block(client, "free",
+			   reef_free(client->space, block->address, 0));
 }
 
 static int step_free(struct client *client)
@@ -281,7 +294,7 @@ static int step_give(struct client *client)
 		/* Kept or not: nobody can say, so nobody owns it. */
 		cluster->leaks++;
 		leave_live(cluster, &block);
-		return judge(client, "keep", rc);
+		return judge_block(client, "keep", rc);
 	}
 	block.kept = true;
 	if (find_live(cluster, block.address, &at))
@@ -308,7 +321,7 @@ static int step_take(struct client *client)
 		rc = reef_free(client->space, block.address, 0);
 	if (rc)
 		cluster->leaks++;
-	return judge(client, "free of another's", rc);
+	return judge_block(client, "free of another's", rc);
 }
 
 /* --- (b) the board --- */
@@ -318,14 +331,27 @@ static uint64_t word_address(struct cluster *cluster, uint32_t index)
 	return cluster->board + 8ull * index;
 }
 
-static int step_count(struct client *client)
+int workload_count(struct client *client, struct reef *reef)
 {
-	uint64_t word = (uint64_t)client->session << 32 | ++client->counter;
+	struct reef_random random = reef_random_split(&client->random, 2);
+	struct cluster *cluster = client->cluster;
+	uint64_t counter = 0, word;
+	int rc = 0;
 
-	return judge(client, "write to the board",
-		     reef_write(client->reef,
-				word_address(client->cluster, client->index),
-				&word, sizeof(word)));
+	while (!rc && !client->leaving) {
+		if (!cluster->board) { /* there was no room for it yet */
+			rc = reef_sleep(MILLISECOND);
+			continue;
+		}
+		word = (uint64_t)client->session << 32 | ++counter;
+		rc = reef_write(reef, word_address(cluster, client->index),
+				&word, sizeof(word));
+		rc = judge(client, "write to the board", rc);
+		if (!rc)
+			rc = reef_sleep(
+				reef_random_below(&random, 8 * MILLISECOND));
+	}
+	return rc;
 }
 
 static struct ended *find_ended(struct cluster *cluster, uint32_t session)
@@ -409,13 +435,13 @@ static int step_own_name(struct client *client)
 	int rc;
 
 	snprintf(name, sizeof(name), "n%u", client->index);
-	rc = reef_name_lookup(client->space, name, &value, &generation);
+	rc = reef_name_lookup(client->home, name, &value, &generation);
 	if (rc == -ENOENT) {
 		if (client->seat->name_done)
 			cluster_fail(client->cluster,
 				     "name %s was bound, and is gone", name);
 		client->seat->name_tried = 1;
-		rc = reef_name_bind(client->space, name, 1, NULL);
+		rc = reef_name_bind(client->home, name, 1, NULL);
 		if (!rc)
 			client->seat->name_done = 1;
 		/* A bind that a kill cut off may have happened. */
@@ -433,8 +459,7 @@ static int step_own_name(struct client *client)
 			     (unsigned long long)client->seat->name_done,
 			     (unsigned long long)client->seat->name_tried);
 	client->seat->name_tried = value + 1;
-	rc = reef_name_replace(client->space, name, generation, value + 1,
-			       NULL);
+	rc = reef_name_replace(client->home, name, generation, value + 1, NULL);
 	if (!rc)
 		client->seat->name_done = value + 1;
 	/* Another life's request may come first. */
@@ -449,11 +474,11 @@ static int step_sum(struct client *client)
 	uint64_t value, generation;
 	int rc;
 
-	rc = reef_name_lookup(client->space, "sum", &value, &generation);
+	rc = reef_name_lookup(client->home, "sum", &value, &generation);
 	if (rc)
 		return judge(client, "look up", rc);
 	cluster->sum_tried++;
-	rc = reef_name_replace(client->space, "sum", generation, value + 1,
+	rc = reef_name_replace(client->home, "sum", generation, value + 1,
 			       NULL);
 	if (!rc)
 		cluster->sum_done++;
@@ -476,13 +501,13 @@ static int step_mail(struct client *client)
 	uint64_t old, before, address;
 	int rc;
 
-	rc = reef_alloc(client->space, sizeof(mail), &address);
+	rc = reef_alloc(client->home, sizeof(mail), &address);
 	if (rc)
 		return judge(client, "alloc", rc);
 	reef_enter(client->reef);
 	rc = reef_write(client->reef, address, mail, sizeof(mail));
 	if (!rc)
-		rc = reef_keep(client->space, address);
+		rc = reef_keep(client->home, address);
 	if (!rc)
 		rc = reef_read(client->reef, place, &old, sizeof(old));
 	if (!rc)
@@ -493,9 +518,9 @@ static int step_mail(struct client *client)
 		return judge(client, "post mail", rc);
 	}
 	if (before != old)
-		rc = reef_free(client->space, address, 0);
+		rc = reef_free(client->home, address, 0);
 	else if (old)
-		rc = reef_free(client->space, old, REEF_FREE_LATER);
+		rc = reef_free(client->home, old, REEF_FREE_LATER);
 	if (rc)
 		cluster->leaks++;
 	return judge(client, "free mail", rc);
@@ -538,22 +563,22 @@ static int make_board(struct client *client)
 	uint64_t address;
 	int rc;
 
-	rc = reef_name_lookup(client->space, "board", &cluster->board, NULL);
+	rc = reef_name_lookup(client->home, "board", &cluster->board, NULL);
 	if (rc != -ENOENT)
 		return rc;
-	rc = reef_alloc(client->space, sizeof(zero), &address);
+	rc = reef_alloc(client->home, sizeof(zero), &address);
 	if (!rc)
 		rc = reef_write(client->reef, address, zero, sizeof(zero));
 	if (!rc)
-		rc = reef_keep(client->space, address);
+		rc = reef_keep(client->home, address);
 	if (!rc)
-		rc = reef_name_bind(client->space, "board", address, NULL);
+		rc = reef_name_bind(client->home, "board", address, NULL);
 	if (!rc)
 		cluster->board = address;
 	if (rc == -EEXIST) {
-		rc = reef_free(client->space, address, 0);
+		rc = reef_free(client->home, address, 0);
 		if (!rc)
-			return reef_name_lookup(client->space, "board",
+			return reef_name_lookup(client->home, "board",
 						&cluster->board, NULL);
 	}
 	cluster->leaks += rc != 0;
@@ -563,19 +588,20 @@ static int make_board(struct client *client)
 int workload_begin(struct client *client)
 {
 	struct cluster *cluster = client->cluster;
-	const struct reef_space_options options = {
-		.flags =
-			REEF_SPACE_CREATE |
-			(cluster->options.revocable ? REEF_SPACE_REVOCABLE : 0),
-	};
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
 	int rc;
 
-	client->counter = 0;
 	client->blocks_count = 0;
-	rc = reef_space_open(client->reef, SPACE, &options, &client->space);
+	rc = reef_space_open(client->reef, HOME, &options, &client->home);
+	client->space = client->home;
+	if (!rc && cluster->options.revocable) {
+		options.flags |= REEF_SPACE_REVOCABLE;
+		rc = reef_space_open(client->reef, SPACE, &options,
+				     &client->space);
+	}
 	if (rc)
-		return judge(client, "open the space", rc);
-	rc = reef_name_bind(client->space, "sum", 0, NULL);
+		return judge(client, "open the spaces", rc);
+	rc = reef_name_bind(client->home, "sum", 0, NULL);
 	if (rc && rc != -EEXIST)
 		return judge(client, "bind sum", rc);
 	return judge(client, "the board", make_board(client));
@@ -594,8 +620,8 @@ int workload_step(struct client *client)
 		step_alloc,  step_alloc,  step_alloc,	 step_alloc,
 		step_verify, step_verify, step_verify,	 step_free,
 		step_free,   step_free,	  step_give,	 step_take,
-		step_count,  step_count,  step_watch,	 step_watch,
-		step_mail,   step_stamp,  step_own_name, step_sum,
+		step_watch,  step_watch,  step_watch,	 step_mail,
+		step_stamp,  step_stamp,  step_own_name, step_sum,
 	};
 
 	if (!client->cluster->board)
@@ -611,7 +637,7 @@ static int audit_sum(struct client *client)
 	uint64_t value;
 	int rc;
 
-	rc = reef_name_lookup(client->space, "sum", &value, NULL);
+	rc = reef_name_lookup(client->home, "sum", &value, NULL);
 	if (rc)
 		return rc;
 	if (value < cluster->sum_done || value > cluster->sum_tried)
@@ -635,14 +661,26 @@ static int audit_kept(struct client *client)
 		if (!rc)
 			rc = reef_free(client->space,
 				       cluster->exchange[i].address, 0);
+		if (rc == -REEF_ELOST && cluster->reclaimed)
+			rc = 0;
 	}
 	if (!rc)
 		rc = reef_read(client->reef, word_address(cluster, CLIENTS_MAX),
 			       mail, sizeof(mail));
 	for (uint32_t i = 0; !rc && i < MAILBOXES; i++)
 		if (mail[i])
-			rc = reef_free(client->space, mail[i], REEF_FREE_LATER);
+			rc = reef_free(client->home, mail[i], REEF_FREE_LATER);
 	return rc;
+}
+
+/* What has its own space is not there for the blocks. */
+static int add_home(void *context, const struct reef_space_info *info)
+{
+	uint64_t *pinned = context;
+
+	if (!strcmp(info->name, HOME))
+		*pinned += info->used / REEF_UNIT_SIZE;
+	return 0;
 }
 
 /* Take all there is, a unit each time. */
@@ -661,6 +699,11 @@ static int audit_memory(struct client *client)
 	/* What nobody knows whether it was freed may pin a chunk; so does the
 	 * board. */
 	pinned = 16 * (1 + cluster->leaks);
+	rc = client->space == client->home
+		     ? 0
+		     : reef_space_list(client->reef, add_home, &pinned);
+	if (rc)
+		return rc;
 	/* Limbo and recovery need a few periods. */
 	do {
 		while (!(rc = reef_alloc(client->space, REEF_UNIT_SIZE - 8,

@@ -1,0 +1,94 @@
+/* orders.c - what an operator asks of the broker.
+ *
+ * A client like any other, on fate's host, which nothing befalls. */
+#include "cluster.h"
+
+#include "pool/rpc.h"
+
+static int need_operator(struct cluster *cluster)
+{
+	struct reef_client_options options = {
+		.sched = reef_sim_sched(cluster->sim),
+		.broker = cluster_places(cluster),
+		.credential = &cluster->owner,
+		.name = "operator",
+		.seed = cluster->options.seed | 1,
+	};
+	int rc = 0;
+
+	if (cluster->orders)
+		return 0;
+	if (!cluster->mesh)
+		rc = cluster_mesh(cluster->fate, &cluster->mesh);
+	options.mesh = cluster->mesh;
+	while (!rc && !cluster->operator) {
+		rc = reef_client_create(&options, &cluster->operator);
+		if (rc == -ECONNREFUSED || rc == -ETIMEDOUT ||
+		    rc == -REEF_ENOLINK)
+			rc = reef_sleep(5 * MILLISECOND);
+	}
+	if (!rc)
+		rc = reef_client_handle(cluster->operator, & cluster->orders);
+	return rc;
+}
+
+static int give(struct cluster *cluster, uint16_t kind, bool mutating,
+		const struct reef_body *body)
+{
+	int rc = 0;
+
+	/* One handle: one order at a time. */
+	while (!rc && cluster->ordering)
+		rc = reef_sleep(MILLISECOND);
+	if (rc)
+		return rc;
+	cluster->ordering = true;
+	rc = need_operator(cluster);
+	if (!rc)
+		rc = reef_client_ask(cluster->orders, kind, mutating, body,
+				     NULL);
+	cluster->ordering = false;
+	return rc;
+}
+
+static uint32_t node_number(struct cluster *cluster, uint32_t index)
+{
+	struct reef_node_status status = {0};
+
+	if (cluster->running[index])
+		reef_node_status(cluster->running[index], &status);
+	return status.id;
+}
+
+int orders_drain(struct cluster *cluster, uint32_t index, bool stop)
+{
+	const struct reef_body body = {.node = node_number(cluster, index),
+				       .flags = stop};
+
+	return give(cluster, REEF_POOL_NODE_DRAIN, true, &body);
+}
+
+int orders_end(struct cluster *cluster, uint32_t session)
+{
+	const struct reef_body body = {.session = session};
+
+	return give(cluster, REEF_POOL_SESSION_END, false, &body);
+}
+
+int orders_reclaim(struct cluster *cluster, uint32_t index, uint64_t size)
+{
+	const struct reef_body body = {.node = node_number(cluster, index),
+				       .size = size};
+
+	return give(cluster, REEF_POOL_NODE_RECLAIM, false, &body);
+}
+
+void orders_close(struct cluster *cluster)
+{
+	reef_close(cluster->orders);
+	reef_client_unref(cluster->operator);
+	reef_mesh_close(cluster->mesh);
+	cluster->orders = NULL;
+	cluster->operator= NULL;
+	cluster->mesh = NULL;
+}

@@ -100,9 +100,11 @@ static int see_broker_killed(struct trouble *trouble)
 		reef_sim_host_kill(cluster->broker);
 	cluster->broker_kills++;
 	rc = reef_sleep(trouble->lasts_ns);
-	reef_sim_host_restart(cluster->broker, cluster_broker_main, cluster);
+	if (rc) /* all is over */
+		return rc;
 	cluster->broker_is_down = false;
-	return rc;
+	return reef_sim_host_restart(cluster->broker, cluster_broker_main,
+				     cluster);
 }
 
 /* Its disk fails at some call from now on, and the broker gives up; then the
@@ -404,9 +406,10 @@ static int see_node_killed(struct trouble *trouble)
 	cluster_trace(cluster, "node %u is killed", trouble->index);
 	reef_sim_host_kill(host);
 	rc = reef_sleep(trouble->lasts_ns);
-	reef_sim_host_restart(host, cluster_node_main, cluster);
+	if (rc) /* all is over */
+		return rc;
 	cluster->node_is_down[trouble->index] = false;
-	return rc;
+	return reef_sim_host_restart(host, cluster_node_main, cluster);
 }
 
 static int see_node_paused(struct trouble *trouble)

@@ -66,6 +66,17 @@ static int nobody(struct reef_sim_host *host, void *arg)
 	return 0;
 }
 
+/* Each start has a higher one (broker.h, rule 3). */
+static void check_epoch(struct cluster *cluster, uint64_t epoch)
+{
+	cluster_trace(cluster, "broker epoch %llu serves",
+		      (unsigned long long)epoch);
+	if (epoch <= cluster->epoch)
+		cluster_fail(cluster, "a broker starts with epoch %llu again",
+			     (unsigned long long)epoch);
+	cluster->epoch = epoch;
+}
+
 int cluster_broker_main(struct reef_sim_host *host, void *arg)
 {
 	struct cluster *cluster = arg;
@@ -97,8 +108,7 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 		cluster_fail(cluster, "the broker does not start: %s",
 			     reef_error_text(rc));
 	if (!rc)
-		cluster_trace(cluster, "broker epoch %llu serves",
-			      (unsigned long long)reef_broker_epoch(broker));
+		check_epoch(cluster, reef_broker_epoch(broker));
 	while (!rc && !cluster->is_over) {
 		rc = reef_broker_wait(broker, 10 * MILLISECOND);
 		if (rc == -ETIMEDOUT)
@@ -164,6 +174,56 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	return rc;
 }
 
+/* --- watching --- */
+
+/* Whoever was taken for dead comes back with nothing (node.h, rule 7). */
+static void watch_node(struct cluster *cluster, uint32_t index)
+{
+	struct reef_node_status now = {0};
+	struct reef_node_status *seen = &cluster->seen[index];
+
+	if (cluster->running[index])
+		reef_node_status(cluster->running[index], &now);
+	if (seen->incarnation && now.incarnation &&
+	    seen->incarnation != now.incarnation && seen->extents &&
+	    now.extents >= seen->extents)
+		cluster_fail(cluster,
+			     "node %u is in another life, and has its %u "
+			     "extents still",
+			     index, now.extents);
+	*seen = now;
+}
+
+/* Nothing that can go wrong here takes that long. */
+static void watch_client(struct cluster *cluster, const struct client *client)
+{
+	uint64_t now_ns = reef_sched_now_ns(reef_sim_sched(cluster->sim));
+
+	if (client && client->stepped_ns &&
+	    now_ns > client->stepped_ns + cluster->options.patience_ns)
+		cluster_fail(cluster, "client %u (session %08x) hangs",
+			     client->index, client->session);
+}
+
+int cluster_watch(struct reef_sim_host *host, void *arg)
+{
+	struct cluster *cluster = arg;
+	int rc = 0;
+
+	(void)host;
+	while (!rc && !cluster->is_over && !cluster->failure[0]) {
+		for (uint32_t i = 0; i < cluster->options.nodes; i++)
+			watch_node(cluster, i);
+		for (uint32_t i = 0; i < cluster->options.clients; i++)
+			watch_client(cluster, cluster->seats[i].client);
+		rc = reef_sleep(MILLISECOND / 4);
+	}
+	/* Nobody would end what hangs. */
+	if (cluster->failure[0])
+		reef_sched_stop(reef_sim_sched(cluster->sim));
+	return rc;
+}
+
 /* --- clients --- */
 
 /* Join, and have a handle. A broker that is away is waited for. */
@@ -223,35 +283,49 @@ static bool is_time(const struct cluster *cluster)
 		       cluster->ends_ns;
 }
 
-/* A second handle of the process. */
-static int count_main(void *arg)
+/* More handles of the process. */
+static int beside(struct client *client,
+		  int (*work)(struct client *client, struct reef *reef))
 {
-	struct client *client = arg;
 	struct reef *reef;
 	int rc;
 
 	rc = reef_client_handle(client->client, &reef);
 	if (rc)
 		return rc;
-	rc = workload_count(client, reef);
+	rc = work(client, reef);
 	reef_close(reef);
 	return rc;
+}
+
+static int count_main(void *arg)
+{
+	return beside(arg, workload_count);
+}
+
+static int stamp_main(void *arg)
+{
+	return beside(arg, workload_stamp);
 }
 
 /* One session, from its beginning to its end. */
 static int live(struct client *client, struct reef_mesh *mesh)
 {
 	struct cluster *cluster = client->cluster;
-	struct reef_fiber *counter = NULL;
+	struct reef_fiber *counter = NULL, *stamper = NULL;
+	struct reef_sched *sched = reef_sim_sched(cluster->sim);
 	int rc;
 
 	rc = join(client, mesh);
 	client->leaving = false;
 	if (!rc)
-		rc = reef_fiber_spawn(reef_sim_sched(cluster->sim), count_main,
-				      client, &counter);
+		rc = reef_fiber_spawn(sched, count_main, client, &counter);
+	if (!rc)
+		rc = reef_fiber_spawn(sched, stamp_main, client, &stamper);
 	while (!rc && !is_time(cluster)) {
+		client->stepped_ns = reef_sched_now_ns(sched);
 		rc = workload_step(client);
+		client->stepped_ns = 0;
 		cluster->steps++;
 		if (!rc)
 			rc = reef_sleep(reef_random_below(&client->random,
@@ -263,6 +337,8 @@ static int live(struct client *client, struct reef_mesh *mesh)
 	client->leaving = true;
 	if (counter)
 		reef_fiber_join(counter, NULL);
+	if (stamper)
+		reef_fiber_join(stamper, NULL);
 	leave(client);
 	return rc;
 }
@@ -325,6 +401,7 @@ int cluster_client_main(struct reef_sim_host *host, void *arg)
 	client->cluster = cluster;
 	client->index = seat->index;
 	client->random = reef_random_split(reef_sim_host_random(host), 1);
+	seat->client = client;
 	rc = cluster_mesh(host, &mesh);
 	if (!rc)
 		rc = work(client, mesh);
@@ -337,6 +414,8 @@ int cluster_client_main(struct reef_sim_host *host, void *arg)
 		cluster->is_over = true;
 	}
 	reef_mesh_close(mesh);
+	if (seat->client == client)
+		seat->client = NULL;
 	free(client);
 	return rc;
 }
@@ -352,11 +431,12 @@ static void set_defaults(struct cluster_options *options)
 	} while (0)
 	DEFAULT(nodes, 2);
 	DEFAULT(clients, 4);
-	DEFAULT(capacity, 24ull << 20);
+	DEFAULT(capacity, 32ull << 20);
 	DEFAULT(extent_size, 2ull << 20);
 	DEFAULT(ttl_ns, 100 * MILLISECOND);
 	DEFAULT(node_ttl_ns, 200 * MILLISECOND);
 	DEFAULT(duration_ns, SECOND);
+	DEFAULT(patience_ns, 3 * SECOND);
 	DEFAULT(chaos_every_ns, 40 * MILLISECOND);
 #undef DEFAULT
 }
@@ -389,6 +469,9 @@ static int add_hosts(struct cluster *cluster)
 	if (!rc)
 		rc = reef_sim_host_add(cluster->sim, "fate", chaos_main,
 				       cluster, &cluster->fate);
+	if (!rc)
+		rc = reef_sim_host_add(cluster->sim, "watch", cluster_watch,
+				       cluster, NULL);
 	return rc;
 }
 
@@ -412,7 +495,7 @@ int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 	if (!rc)
 		rc = add_hosts(cluster);
 	if (!rc)
-		rc = reef_sim_run(cluster->sim, 120 * SECOND);
+		rc = reef_sim_run(cluster->sim, 60 * SECOND);
 	if (rc)
 		cluster_fail(cluster, "the run: %s", reef_error_text(rc));
 	if (cluster->sim)

@@ -64,11 +64,12 @@ struct cluster_options {
 	uint32_t chaos;		 /* enum chaos */
 	uint64_t chaos_every_ns; /* on average; 40 ms */
 	uint32_t nodes, clients; /* 2, 4 */
-	uint64_t capacity;	 /* of a node; 24 MiB */
+	uint64_t capacity;	 /* of a node; 32 MiB */
 	uint64_t extent_size;	 /* 2 MiB */
 	uint64_t ttl_ns;	 /* 100 ms */
 	uint64_t node_ttl_ns;	 /* 200 ms */
 	uint64_t duration_ns;	 /* of the workload; 1 s */
+	uint64_t patience_ns;	 /* the longest step; 3 s */
 	bool revocable;		 /* the space of the blocks is */
 	bool scarce;		 /* memory is */
 	bool trace;		 /* tell what happens on stderr */
@@ -94,15 +95,16 @@ struct seat {
 	uint32_t sessions; /* it had so far */
 	/* Something befell this session that may cost its lease. */
 	bool disturbed;
-	uint32_t session;     /* the last */
-	uint32_t troubles;    /* that are under way */
-	uint64_t troubled_ns; /* when the last one ended */
-	bool is_over;	      /* its main has returned for good */
+	uint32_t session;      /* the last */
+	struct client *client; /* this life; NULL: none */
+	uint32_t troubles;     /* that are under way */
+	uint64_t troubled_ns;  /* when the last one ended */
+	bool is_over;	       /* its main has returned for good */
 	/* (c) of workload.c */
 	uint64_t name_tried, name_done;
 };
 
-#define HAND_MAX 48 /* blocks that a client has at once */
+#define HAND_MAX 32 /* blocks that a client has at once */
 
 /* One life of a client. What is left of an older one may still be unwinding
  * when the next begins. */
@@ -116,6 +118,7 @@ struct client {
 	struct reef_space *home;  /* of board, mail and names */
 	uint32_t index, session;
 	bool leaving;
+	uint64_t stepped_ns; /* when its last step began; 0: none is */
 	struct block blocks[HAND_MAX];
 	uint32_t blocks_count;
 };
@@ -129,9 +132,11 @@ struct cluster {
 	struct reef_sim_host *broker; /* that serves */
 	struct reef_sim_host *other;  /* for another, or that was */
 	struct reef_sim_host *fate, *nodes[NODES_MAX];
-	struct reef_node *running[NODES_MAX]; /* NULL: down */
+	struct reef_node *running[NODES_MAX];	 /* NULL: down */
+	struct reef_node_status seen[NODES_MAX]; /* by cluster_watch */
 	bool node_is_down[NODES_MAX];
 	bool broker_is_down;
+	uint64_t epoch; /* of the last broker */
 	struct seat seats[CLIENTS_MAX];
 	uint32_t troubles; /* that are under way */
 	/* The operator: a client of fate's host, made with the first order. */
@@ -183,6 +188,8 @@ int cluster_mesh(struct reef_sim_host *host, struct reef_mesh **out);
 int cluster_broker_main(struct reef_sim_host *host, void *arg);
 int cluster_node_main(struct reef_sim_host *host, void *arg);
 int cluster_client_main(struct reef_sim_host *host, void *arg);
+/* Watches over nodes and clients, once in a while. */
+int cluster_watch(struct reef_sim_host *host, void *arg);
 
 /* chaos.c: the fate of all others; returns when the workload's time is up and
  * everything is mended. */
@@ -201,9 +208,11 @@ int workload_begin(struct client *client);
 /* One random step. 0: go on.  -REEF_EFENCED: the session has ended.
  * -REEF_EHOSTDEAD: the host has. */
 int workload_step(struct client *client);
-/* Beside it, with a handle of its own: count on the board, until leaving. It
- * asks the broker for nothing, so it goes on while that is away. */
+/* Beside it, each with a handle of its own, until leaving: count on the board,
+ * and stamp mail. They ask the broker for nothing, so they go on while that is
+ * away. */
 int workload_count(struct client *client, struct reef *reef);
+int workload_stamp(struct client *client, struct reef *reef);
 /* The session has ended, or the host: what it had is nobody's. */
 void workload_forget(struct client *client);
 /* After everyone has closed: is everything back? */

@@ -335,21 +335,28 @@ int workload_count(struct client *client, struct reef *reef)
 {
 	struct reef_random random = reef_random_split(&client->random, 2);
 	struct cluster *cluster = client->cluster;
-	uint64_t counter = 0, word;
+	uint64_t counter = 0, word, read;
 	int rc = 0;
 
 	while (!rc && !client->leaving) {
-		if (!cluster->board) { /* there was no room for it yet */
-			rc = reef_sleep(MILLISECOND);
+		rc = reef_sleep(reef_random_below(&random, 6 * MILLISECOND));
+		if (rc || !cluster->board) /* there was no room for it yet */
 			continue;
-		}
 		word = (uint64_t)client->session << 32 | ++counter;
 		rc = reef_write(reef, word_address(cluster, client->index),
 				&word, sizeof(word));
-		rc = judge(client, "write to the board", rc);
+		/* Nobody else writes there. */
 		if (!rc)
-			rc = reef_sleep(
-				reef_random_below(&random, 8 * MILLISECOND));
+			rc = reef_read(reef,
+				       word_address(cluster, client->index),
+				       &read, sizeof(read));
+		if (!rc && read != word)
+			cluster_fail(cluster,
+				     "client %u wrote %llx to the board, and "
+				     "finds %llx",
+				     client->index, (unsigned long long)word,
+				     (unsigned long long)read);
+		rc = judge(client, "count on the board", rc);
 	}
 	return rc;
 }
@@ -526,32 +533,54 @@ static int step_mail(struct client *client)
 	return judge(client, "free mail", rc);
 }
 
-static int step_stamp(struct client *client)
+/* Read mail, let others free it and allocate while we are inside, change it in
+ * place, and read it again. */
+static int stamp(struct client *client, struct reef *reef, uint64_t place,
+		 uint64_t sleep_ns)
 {
-	struct cluster *cluster = client->cluster;
-	uint64_t place = word_address(
-		cluster, CLIENTS_MAX + (uint32_t)below(client, MAILBOXES));
-	uint64_t address, magic = MAIL_MAGIC;
+	uint64_t address, first = 0, second = 0;
 	int rc;
 
-	reef_enter(client->reef);
-	rc = reef_read(client->reef, place, &address, sizeof(address));
+	reef_enter(reef);
+	rc = reef_read(reef, place, &address, sizeof(address));
 	if (!rc && address) {
-		/* Let others free it and allocate, as long as we are inside. */
-		rc = reef_sleep(
-			below(client, 4 * cluster->options.ttl_ns / 10));
+		rc = reef_read(reef, address, &first, sizeof(first));
 		if (!rc)
-			rc = reef_faa(client->reef, address + 8, 1, NULL);
+			rc = reef_sleep(sleep_ns);
 		if (!rc)
-			rc = reef_read(client->reef, address, &magic,
-				       sizeof(magic));
+			rc = reef_faa(reef, address + 8, 1, NULL);
+		if (!rc)
+			rc = reef_read(reef, address, &second, sizeof(second));
 	}
-	reef_leave(client->reef);
-	if (!rc && magic >> 32 != MAIL_MAGIC >> 32)
-		cluster_fail(cluster,
+	reef_leave(reef);
+	if (!rc && address &&
+	    (first != second || first >> 32 != MAIL_MAGIC >> 32))
+		cluster_fail(client->cluster,
 			     "client %u: mail at %llx was reused under it",
 			     client->index, (unsigned long long)address);
 	return judge(client, "stamp mail", rc);
+}
+
+int workload_stamp(struct client *client, struct reef *reef)
+{
+	struct reef_random random = reef_random_split(&client->random, 3);
+	struct cluster *cluster = client->cluster;
+	uint64_t place;
+	int rc = 0;
+
+	while (!rc && !client->leaving) {
+		place = word_address(cluster,
+				     CLIENTS_MAX + (uint32_t)reef_random_below(
+							   &random, MAILBOXES));
+		if (cluster->board)
+			rc = stamp(client, reef, place,
+				   reef_random_below(&random,
+						     cluster->options.ttl_ns));
+		if (!rc)
+			rc = reef_sleep(
+				reef_random_below(&random, 5 * MILLISECOND));
+	}
+	return rc;
 }
 
 /* --- sessions --- */
@@ -621,7 +650,7 @@ int workload_step(struct client *client)
 		step_verify, step_verify, step_verify,	 step_free,
 		step_free,   step_free,	  step_give,	 step_take,
 		step_watch,  step_watch,  step_watch,	 step_mail,
-		step_stamp,  step_stamp,  step_own_name, step_sum,
+		step_mail,   step_mail,	  step_own_name, step_sum,
 	};
 
 	if (!client->cluster->board)

@@ -103,7 +103,6 @@ static const struct mutant {
 	{"client-stale-extent", "drain",
 	 .client = REEF_CLIENT_MUTANT_STALE_EXTENT},
 	{"client-repeat", "links", .client = REEF_CLIENT_MUTANT_REPEAT},
-	{"client-no-pin", "calm", .client = REEF_CLIENT_MUTANT_NO_PIN},
 	{"heap-early-reuse", "calm", .heap = REEF_HEAP_MUTANT_EARLY_REUSE},
 };
 #define MUTANTS (sizeof(mutants) / sizeof(mutants[0]))

@@ -5,11 +5,12 @@
  * on its links from queues of their own, and hand it *jobs* for the rest.
  *
  *   handle's thread                       keeper
- *     looks at `notice` (relaxed)           changes `notice` when an extent
- *     finds extent -> link, remote          moved, was lost, or a link fell
- *     posts, waits on its own queue         never closes what a handle uses:
- *     different? takes the new view         waits until each has seen the
- *                                           notice or is outside a call
+ *     enters, looks at `version`            moves `version` when an extent
+ *     finds extent -> link, remote          moved, was lost, or a link fell,
+ *     posts, waits on its own queue         as the broker's notice told it
+ *     another version? takes the            never closes what a handle uses:
+ *     new view                              waits until none is inside that
+ *                                           could have seen it (grace.c)
  *     job --> (lock, wake)                  does it in a fiber; done --> wake
  *
  * (1) The keeper is a thread with a scheduler of its own, or, where a scheduler

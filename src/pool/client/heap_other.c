@@ -205,6 +205,9 @@ static int change_once(struct reef_heap *heap, uint64_t address,
 	if (!ours)
 		count += tell(heap, counter_of(address), now, &accesses[1]);
 	heap_execute(heap, accesses, count);
+	/* What is told may go first (F3c), and its extent be gone. */
+	if (accesses[0].status == -REEF_ENOTDONE)
+		heap_execute(heap, accesses, 1);
 	if (accesses[0].status)
 		return accesses[0].status;
 	if (accesses[0].kind == REEF_CAS)

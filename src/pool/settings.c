@@ -483,14 +483,16 @@ static void take(struct reef_settings *out)
 }
 
 /* What fits by itself, and not together. */
-static int check_together(const struct reef_settings *settings)
+static int check_together(const struct reef_settings *settings, uint32_t uses)
 {
 	struct reef_config *config = settings->config;
 
 	if (settings->extent_size % MIB)
 		return reef_config_refuse(config, REEF_SET_EXTENT_SIZE,
 					  "is not whole MiB");
-	if (settings->lend < settings->extent_size)
+	/* A node by itself does not know the broker's extents. */
+	if ((uses & SERVERS) == SERVERS &&
+	    settings->lend < settings->extent_size)
 		return reef_config_refuse(
 			config, REEF_SET_LEND,
 			"is less than one extent (extent-size = %s)",
@@ -524,7 +526,7 @@ int reef_settings_load(const struct reef_config_input *input,
 	if (rc)
 		return rc;
 	take(out);
-	return check_together(out);
+	return check_together(out, input->uses);
 }
 
 void reef_settings_fini(struct reef_settings *settings)

@@ -435,7 +435,7 @@ static void set_defaults(struct cluster_options *options)
 	DEFAULT(extent_size, 2ull << 20);
 	DEFAULT(ttl_ns, 100 * MILLISECOND);
 	DEFAULT(node_ttl_ns, 200 * MILLISECOND);
-	DEFAULT(duration_ns, SECOND);
+	DEFAULT(duration_ns, 700 * MILLISECOND);
 	DEFAULT(patience_ns, 3 * SECOND);
 	DEFAULT(chaos_every_ns, 40 * MILLISECOND);
 #undef DEFAULT

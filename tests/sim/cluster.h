@@ -68,7 +68,7 @@ struct cluster_options {
 	uint64_t extent_size;	 /* 2 MiB */
 	uint64_t ttl_ns;	 /* 100 ms */
 	uint64_t node_ttl_ns;	 /* 200 ms */
-	uint64_t duration_ns;	 /* of the workload; 1 s */
+	uint64_t duration_ns;	 /* of the workload; 700 ms */
 	uint64_t patience_ns;	 /* the longest step; 3 s */
 	bool revocable;		 /* the space of the blocks is */
 	bool scarce;		 /* memory is */

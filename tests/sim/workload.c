@@ -678,6 +678,17 @@ static int audit_sum(struct client *client)
 	return 0;
 }
 
+/* Links are lost during the audit, too: then nobody knows, once more. */
+static int settle_audit(struct client *client, int rc)
+{
+	struct cluster *cluster = client->cluster;
+
+	if (rc != -REEF_EINDOUBT || !(cluster->options.chaos & CHAOS_LINKS))
+		return rc;
+	cluster->leaks++;
+	return 0;
+}
+
 /* Whatever is kept is freed, so that all of it must come back. */
 static int audit_kept(struct client *client)
 {
@@ -692,13 +703,16 @@ static int audit_kept(struct client *client)
 				       cluster->exchange[i].address, 0);
 		if (rc == -REEF_ELOST && cluster->reclaimed)
 			rc = 0;
+		rc = settle_audit(client, rc);
 	}
 	if (!rc)
 		rc = reef_read(client->reef, word_address(cluster, CLIENTS_MAX),
 			       mail, sizeof(mail));
 	for (uint32_t i = 0; !rc && i < MAILBOXES; i++)
 		if (mail[i])
-			rc = reef_free(client->home, mail[i], REEF_FREE_LATER);
+			rc = settle_audit(client,
+					  reef_free(client->home, mail[i],
+						    REEF_FREE_LATER));
 	return rc;
 }
 
@@ -738,7 +752,10 @@ static int audit_memory(struct client *client)
 		while (!(rc = reef_alloc(client->space, REEF_UNIT_SIZE - 8,
 					 &address)))
 			taken++;
-		if (rc != -ENOSPC)
+		/* A claim in doubt is nobody's chunk. */
+		if (!settle_audit(client, rc))
+			pinned += 16;
+		else if (rc != -ENOSPC)
 			return rc;
 		rc = reef_sleep(cluster->options.ttl_ns);
 		if (rc)

@@ -70,6 +70,7 @@ struct cluster_options {
 	uint64_t node_ttl_ns;	 /* 200 ms */
 	uint64_t duration_ns;	 /* of the workload; 700 ms */
 	uint64_t patience_ns;	 /* the longest step; 3 s */
+	uint64_t seeds_max;	 /* to run; any number */
 	bool revocable;		 /* the space of the blocks is */
 	bool scarce;		 /* memory is */
 	bool trace;		 /* tell what happens on stderr */

@@ -415,6 +415,8 @@ static int call_until(struct reef_client *client, uint16_t kind,
 		if (now_ns >= until_ns || client->stopping)
 			return sent && sequence ? -REEF_EINDOUBT
 						: -REEF_ENOLINK;
+		if (client_over(client)) /* it was told meanwhile */
+			continue;
 		/* Present: the broker itself does not know, or is slow. */
 		rc = client_wait(&client->changed,
 				 client->present && pause_ns < until_ns - now_ns

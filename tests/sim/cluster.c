@@ -335,6 +335,7 @@ static int live(struct client *client, struct reef_mesh *mesh)
 		      client->index, client->session,
 		      rc ? reef_error_name(rc) : "done");
 	client->leaving = true;
+	client->excused = client->seat->disturbed; /* before another life is */
 	if (counter)
 		reef_fiber_join(counter, NULL);
 	if (stamper)
@@ -354,7 +355,7 @@ static int work(struct client *client, struct reef_mesh *mesh)
 		if (rc != -REEF_EFENCED)
 			continue;
 		cluster->fenced++;
-		if (!client->seat->disturbed && !cluster->taken_over)
+		if (!client->excused && !cluster->taken_over)
 			cluster_fail(cluster,
 				     "client %u lost its lease, and nothing "
 				     "had befallen it",

@@ -118,7 +118,7 @@ struct client {
 	struct reef_space *space; /* of the blocks; revocable if asked for */
 	struct reef_space *home;  /* of board, mail and names */
 	uint32_t index, session;
-	bool leaving;
+	bool leaving, excused;
 	uint64_t stepped_ns; /* when its last step began; 0: none is */
 	struct block blocks[HAND_MAX];
 	uint32_t blocks_count;

@@ -62,13 +62,9 @@ static const struct scenario {
 	  .scarce = true}},
 	{"all",
 	 "everything at once",
-	 {/* Seed 14 waits for as long as a client has patience, 30 s. */
-	  .patience_ns = 45 * SECOND,
-	  .chaos = (CHAOS_TAKEOVER - 1),
+	 {.chaos = (CHAOS_TAKEOVER - 1),
 	  .nodes = 3,
 	  .revocable = true,
-	  /* Seed 36: a lease is lost, and it is not known why. */
-	  .seeds_max = 30,
 	  .chaos_every_ns = 25 * MILLISECOND}},
 	{"all-but-nodes",
 	 "everything but the loss of memory",

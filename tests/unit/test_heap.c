@@ -316,9 +316,59 @@ static void heap_stats_add_up(void **state)
 	free(shadow);
 }
 
+/* Sessions that end well, one after the other, each with all the memory there
+ * is: no epoch moves, and yet the next has room. Session 1 kept two blocks, one
+ * of them another's. */
+static void heap_session_ends_well_room_is_there(void **state)
+{
+	static const uint8_t bytes[64];
+	struct world world;
+	struct reef_heap *heap, *other;
+	uint64_t address, kept, keeps, size;
+	uint32_t count, first = 0;
+
+	world_init(&world, 4 << 20, 8 << 20);
+	heap = world_heap(&world, 1, 1);
+	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 64, &kept), 0);
+	assert_int_equal(world_write(&world, heap, kept, bytes, 64), 0);
+	assert_int_equal(reef_heap_keep(heap, kept), 0);
+	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 64, &keeps), 0);
+	assert_int_equal(world_write(&world, heap, keeps, bytes, 64), 0);
+	other = world_heap(&world, 400, 7);
+	assert_int_equal(reef_heap_keep(other, keeps), 0);
+	reef_heap_destroy(other);
+	for (uint32_t session = 1; session < 20; session++) {
+		if (!heap)
+			heap = world_heap(&world, session, session);
+		count = 0;
+		size = session % 2 ? 5000 : 300000;
+		while (!reef_heap_alloc(heap, REEF_BLOCK_RAW, size, &address)) {
+			assert_int_equal(
+				world_write(&world, heap, address, bytes, 64),
+				0);
+			count++;
+		}
+		if (session == 1)
+			first = count;
+		assert_true(session % 2 == 0 || count + 256 >= first);
+		assert_true(count > 10);
+		assert_int_equal(reef_heap_abandon(heap), 0);
+		assert_int_equal(reef_heap_collect(heap, true), 0);
+		reef_heap_destroy(heap);
+		heap = NULL;
+		world.fenced[session] = true;
+	}
+	heap = world_heap(&world, 30, 30);
+	assert_int_equal(reef_heap_block_size(heap, kept, &size), 0);
+	assert_int_equal(reef_heap_block_size(heap, keeps, &size), 0);
+	reef_heap_destroy(heap);
+	world_fini(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(heap_session_ends_well_room_is_there),
 		cmocka_unit_test_teardown(heap_random_run_all_come_back,
 					  tell_seed),
 		cmocka_unit_test(heap_block_larger_than_chunk_found),

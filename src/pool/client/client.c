@@ -313,6 +313,7 @@ static void keeper_close(struct reef_client *client)
 		 client_over(client) ? client_over(client) : -REEF_ENOLINK);
 	while (client->fibers)
 		client_wait(&client->changed, REEF_FOREVER);
+	client_abandon(client);
 	client_handle_close(client->inner);
 	client->inner = NULL;
 	client_leave_pool(client);

@@ -166,6 +166,10 @@ int reef_heap_flush(struct reef_heap *heap);
  * (on close).  Best effort; errors of the memory are returned. */
 int reef_heap_collect(struct reef_heap *heap, bool all);
 
+/* The session ends: free its raw blocks that are not kept, so that nobody needs
+ * to wait for them. collect then gives the chunks back. Best effort. */
+int reef_heap_abandon(struct reef_heap *heap);
+
 /* Rule 8: recover `session` in this space; its free blocks become this heap's.
  * 0: no chunk names it any more.  Else the first error; call again.  -EBUSY: it
  * is not FENCED, or some of its chunks hang together with one that another

@@ -412,6 +412,8 @@ int client_space_attach(struct reef *reef, struct client_space *space,
 			struct reef_space **out);
 int client_recover(struct reef_client *client,
 		   const struct reef_request *request);
+/* [k] The session ends, and nobody uses its heaps any more. */
+void client_abandon(struct reef_client *client);
 int client_kind_is_live(struct reef_space *space, uint8_t kind,
 			uint64_t address);
 

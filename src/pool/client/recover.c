@@ -272,6 +272,33 @@ static void collect(struct reef_client *client)
 	}
 }
 
+void client_abandon(struct reef_client *client)
+{
+	struct client_space *known;
+	struct client_heap *heap;
+	struct reef_space *space;
+	uint32_t count;
+
+	for (known = client->spaces; known; known = known->next) {
+		count = 0;
+		for (heap = known->heaps; heap; heap = heap->next)
+			count++;
+		if (known->gone || !count || client_over(client))
+			continue;
+		pthread_mutex_lock(&client->lock);
+		known->refs++;
+		pthread_mutex_unlock(&client->lock);
+		if (attach(client, known, &space))
+			return;
+		/* The first in the list; it goes to the end of it. */
+		while (count-- && !client_heap_get(space)) {
+			reef_heap_abandon(space->heap->heap);
+			client_heap_put(space, true);
+		}
+		reef_space_close(space);
+	}
+}
+
 int client_collect_main(void *arg)
 {
 	struct reef_client *client = arg;

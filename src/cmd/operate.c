@@ -7,6 +7,7 @@
 #include "pool/target.h"
 
 #include <errno.h>
+#include <langinfo.h>
 #include <reef/error.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -280,6 +281,25 @@ int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		return rc > 0 ? 0 : rc;
 	return operate_say(words[kind], "there is no %s \"%.80s\"", words[kind],
 			   name);
+}
+
+struct reef_table *operate_table(const char *columns)
+{
+	struct reef_table *table = reef_table_create();
+	char title[32];
+	size_t size;
+
+	reef_table_set_ascii(table, strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
+	for (;; columns += size + 1) {
+		size = strcspn(columns, "|");
+		snprintf(title, sizeof(title), "%.*s", (int)size - 1,
+			 columns + 1);
+		reef_table_column(table, title,
+				  columns[0] == '<' ? REEF_TABLE_LEFT
+						    : REEF_TABLE_RIGHT);
+		if (!columns[size])
+			return table;
+	}
 }
 
 const char *operate_node_state(uint8_t state)

@@ -6,6 +6,7 @@
 #define REEF_CMD_OPERATE_H
 
 #include "cmd/cmd.h"
+#include "cmd/table.h"
 #include "pool/operator.h"
 
 /* A verb of a command: `reef space drop NAME`. */
@@ -39,6 +40,10 @@ int operate_size(const char *name, const char *text, uint64_t *out);
  * said that there is none. */
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		 const char *name, struct reef_row *out);
+
+/* A table for rows, to be printed and destroyed: '<' or '>' in front of each
+ * title, '|' between them. */
+struct reef_table *operate_table(const char *columns);
 
 /* Words for states and kinds. */
 const char *operate_node_state(uint8_t state);

@@ -163,15 +163,10 @@ static int show(void *context, const struct reef_row *row)
 static int list(struct reef_operator *op, const char *const *arguments,
 		uint32_t count)
 {
-	struct reef_table *table = reef_table_create();
+	struct reef_table *table =
+		operate_table(">space|<name|<kind|<keeping|>used|>quota");
 	int rc;
 
-	reef_table_column(table, "space", REEF_TABLE_RIGHT);
-	reef_table_column(table, "name", REEF_TABLE_LEFT);
-	reef_table_column(table, "kind", REEF_TABLE_LEFT);
-	reef_table_column(table, "keeping", REEF_TABLE_LEFT);
-	reef_table_column(table, "used", REEF_TABLE_RIGHT);
-	reef_table_column(table, "quota", REEF_TABLE_RIGHT);
 	rc = reef_operator_list(op, REEF_ROW_SPACE, show, table);
 	if (!rc)
 		rc = reef_table_print(table, stdout);

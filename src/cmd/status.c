@@ -189,23 +189,6 @@ static const struct section {
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
-static void add_columns(struct reef_table *table, const char *columns)
-{
-	char title[32];
-	size_t size;
-
-	for (;; columns += size + 1) {
-		size = strcspn(columns, "|");
-		snprintf(title, sizeof(title), "%.*s", (int)size - 1,
-			 columns + 1);
-		reef_table_column(table, title,
-				  columns[0] == '<' ? REEF_TABLE_LEFT
-						    : REEF_TABLE_RIGHT);
-		if (!columns[size])
-			return;
-	}
-}
-
 static int show_section(struct reef_operator *op, const struct section *section,
 			bool json)
 {
@@ -219,10 +202,7 @@ static int show_section(struct reef_operator *op, const struct section *section,
 		printf("]");
 		return rc;
 	}
-	view.table = reef_table_create();
-	reef_table_set_ascii(view.table,
-			     strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
-	add_columns(view.table, section->columns);
+	view.table = operate_table(section->columns);
 	rc = reef_operator_list(op, section->kind, section->show, &view);
 	if (!rc && view.rows) {
 		printf("\n");

@@ -71,13 +71,9 @@ static int show(void *context, const struct reef_row *row)
 static int list(struct reef_operator *op, const char *const *arguments,
 		uint32_t count)
 {
-	struct reef_table *table = reef_table_create();
+	struct reef_table *table = operate_table(">user|<name|>era|>sessions");
 	int rc;
 
-	reef_table_column(table, "user", REEF_TABLE_RIGHT);
-	reef_table_column(table, "name", REEF_TABLE_LEFT);
-	reef_table_column(table, "era", REEF_TABLE_RIGHT);
-	reef_table_column(table, "sessions", REEF_TABLE_RIGHT);
 	rc = reef_operator_list(op, REEF_ROW_USER, show, table);
 	if (!rc)
 		rc = reef_table_print(table, stdout);

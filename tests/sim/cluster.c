@@ -266,9 +266,9 @@ static int join(struct client *client, struct reef_mesh *mesh)
 	return workload_begin(client);
 }
 
-static void leave(struct client *client)
+static void leave(struct client *client, bool well)
 {
-	workload_forget(client);
+	workload_forget(client, well);
 	reef_close(client->reef);
 	reef_client_unref(client->client);
 	client->reef = NULL;
@@ -340,7 +340,7 @@ static int live(struct client *client, struct reef_mesh *mesh)
 		reef_fiber_join(counter, NULL);
 	if (stamper)
 		reef_fiber_join(stamper, NULL);
-	leave(client);
+	leave(client, !rc);
 	return rc;
 }
 
@@ -382,7 +382,7 @@ static int audit(struct client *client, struct reef_mesh *mesh)
 	rc = join(client, mesh);
 	if (!rc)
 		rc = workload_audit(client);
-	leave(client);
+	leave(client, !rc);
 	if (rc && rc != -REEF_EHOSTDEAD)
 		cluster_fail(cluster, "the audit: %s", reef_error_text(rc));
 	return rc;

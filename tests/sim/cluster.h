@@ -214,8 +214,9 @@ int workload_step(struct client *client);
  * away. */
 int workload_count(struct client *client, struct reef *reef);
 int workload_stamp(struct client *client, struct reef *reef);
-/* The session has ended, or the host: what it had is nobody's. */
-void workload_forget(struct client *client);
+/* The session ends (well: it is about to close), or the host has ended: what it
+ * had is nobody's. */
+void workload_forget(struct client *client, bool well);
 /* After everyone has closed: is everything back? */
 int workload_audit(struct client *auditor);
 

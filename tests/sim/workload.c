@@ -636,10 +636,20 @@ int workload_begin(struct client *client)
 	return judge(client, "the board", make_board(client));
 }
 
-void workload_forget(struct client *client)
+void workload_forget(struct client *client, bool well)
 {
-	/* What is live stays so until somebody is given it: then the session
-	 * must have ended. */
+	struct cluster *cluster = client->cluster;
+
+	/* Who closes gives what it did not keep back by itself. Otherwise what
+	 * is live stays so until somebody is given it: then the session must
+	 * have ended. */
+	for (uint32_t i = 0; well && i < cluster->live_count;) {
+		if (cluster->live[i].session == client->session &&
+		    !cluster->live[i].kept)
+			forget_live(cluster, i);
+		else
+			i++;
+	}
 	client->blocks_count = 0;
 }
 

@@ -342,11 +342,6 @@ struct reef_node *reef_host_node(const struct reef_host *host)
 	return host->node;
 }
 
-struct reef_mesh *reef_host_mesh(const struct reef_host *host)
-{
-	return host->mesh;
-}
-
 const struct reef_credential *reef_host_owner(const struct reef_host *host)
 {
 	return &host->owner;

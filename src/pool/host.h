@@ -67,7 +67,6 @@ void reef_host_stop(struct reef_host *host);
 
 struct reef_broker *reef_host_broker(const struct reef_host *host);
 struct reef_node *reef_host_node(const struct reef_host *host);
-struct reef_mesh *reef_host_mesh(const struct reef_host *host);
 /* User 0's. */
 const struct reef_credential *reef_host_owner(const struct reef_host *host);
 

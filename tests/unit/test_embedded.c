@@ -498,9 +498,41 @@ static void local_pool_changes_keys_under_load(void **state)
 	server_stop(&server);
 }
 
+static void embedded_blocks_are_told_by_class(void **state)
+{
+	struct reef_block_stats before, after;
+	struct reef_space *space;
+	struct reef *reef;
+	uint64_t address, live = 0;
+
+	assert_int_equal(reef_open("embedded:16M", NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, NULL, NULL, &space), 0);
+	assert_int_equal(reef_block_stats(space, &before), 0);
+	assert_int_equal(before.bytes_live, 0);
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(reef_alloc(space, 1000, &address), 0);
+	assert_int_equal(reef_write(reef, address, "x", 1), 0);
+	assert_int_equal(reef_free(space, address, REEF_FREE_LATER), 0);
+	assert_int_equal(reef_block_stats(space, &after), 0);
+	assert_true(after.bytes_taken >= 1 << 20);
+	assert_true(after.bytes_live >= 9 * 1000);
+	assert_true(after.bytes_waiting >= 1000);
+	assert_true(after.classes > 0 && after.classes <= REEF_CLASSES_MAX);
+	for (uint32_t i = 0; i < after.classes; i++) {
+		live += after.by_class[i].live;
+		if (after.by_class[i].live) {
+			assert_in_range(after.by_class[i].size, 1008, 1280);
+			assert_int_equal(after.by_class[i].waiting, 1);
+		}
+	}
+	assert_int_equal(live, 9);
+	reef_close(reef);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(embedded_blocks_are_told_by_class),
 		cmocka_unit_test(embedded_handles_share_a_session),
 		cmocka_unit_test(embedded_full_says_so_and_frees_make_room),
 		cmocka_unit_test(embedded_tasks_and_their_descriptor),

@@ -39,7 +39,8 @@ extern "C" {
 	X(REEF_ENOCAP, 5013, "this fabric does not have that capability")      \
 	X(REEF_ECORRUPT, 5014, "a checksum does not match")                    \
 	X(REEF_ELOST, 5015,                                                    \
-	  "the memory is gone: its node died, or its owner took it back")
+	  "the memory is gone: its node died, or its owner took it back")      \
+	X(REEF_EMEMBER, 5016, "a member of the group died")
 
 enum reef_error {
 #define X(name, number, text) name = (number),

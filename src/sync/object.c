@@ -1,0 +1,248 @@
+/* object.c - see object.h. */
+#include "sync/object.h"
+
+#include "base/checksum.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC UINT32_C(0x79536652) /* "RfSy" */
+/* Each further attempt needs another client that bound or unbound the name
+ * between two of our calls. */
+#define ATTEMPTS 64
+
+static uint64_t checksum(const struct sync_header *header)
+{
+	return reef_crc32c(0, header, offsetof(struct sync_header, checksum));
+}
+
+static int read_header(struct reef *reef, uint64_t block,
+		       struct sync_header *header)
+{
+	int rc = reef_read(reef, block, header, sizeof(*header));
+
+	/* -EFAULT: the number bound there is no address of this space. */
+	if (rc == -EFAULT)
+		return -EEXIST;
+	if (rc)
+		return rc;
+	if (header->magic != MAGIC || header->checksum != checksum(header))
+		return -EEXIST;
+	return 0;
+}
+
+static int open_bound(struct reef_space *space, uint64_t block,
+		      uint64_t generation, enum sync_kind kind, uint8_t format,
+		      struct sync_object *out)
+{
+	struct reef *reef = reef_space_handle(space);
+	struct sync_header header;
+	int rc = read_header(reef, block, &header);
+
+	if (rc)
+		return rc;
+	if (header.kind != (uint8_t)kind)
+		return -EEXIST;
+	if (header.format != format)
+		return -REEF_EVERSION;
+	*out = (struct sync_object){
+		.space = space,
+		.reef = reef,
+		.block = block,
+		.body = block + SYNC_BODY,
+		.body_size = header.body_size,
+		.generation = generation,
+	};
+	memcpy(out->limits, header.limits, sizeof(out->limits));
+	return 0;
+}
+
+static int write_block(struct reef_space *space, const char *name,
+		       const struct sync_shape *shape, uint64_t *block)
+{
+	struct reef *reef = reef_space_handle(space);
+	uint64_t size = SYNC_BODY + shape->body_size;
+	struct sync_header *header = calloc(1, size);
+	int rc;
+
+	if (!header)
+		return -ENOMEM;
+	header->magic = MAGIC;
+	header->kind = (uint8_t)shape->kind;
+	header->format = shape->format;
+	header->name_size = (uint16_t)strlen(name);
+	header->body_size = shape->body_size;
+	memcpy(header->limits, shape->limits, sizeof(header->limits));
+	memcpy(header->name, name, header->name_size);
+	header->checksum = checksum(header);
+	if (shape->start_size)
+		memcpy((char *)header + SYNC_BODY, shape->start,
+		       shape->start_size);
+	rc = reef_alloc_kind(space, SYNC_BLOCK_KIND, size, block);
+	if (!rc) {
+		rc = reef_write(reef, *block, header, size);
+		if (rc)
+			reef_free(space, *block, 0);
+	}
+	free(header);
+	return rc;
+}
+
+/* The outcome of a bind or replace of which only an error is known: it is ours
+ * if the name is bound to our block. */
+static bool is_bound_to(struct reef_space *space, const char *name,
+			uint64_t block, uint64_t *generation)
+{
+	uint64_t value;
+
+	return !reef_name_lookup(space, name, &value, generation) &&
+	       value == block;
+}
+
+/* instead_of: the generation to replace; 0: bind. */
+static int make(struct reef_space *space, const char *name,
+		const struct sync_shape *shape, uint64_t instead_of,
+		struct sync_object *out)
+{
+	uint64_t block, generation;
+	int rc = write_block(space, name, shape, &block);
+
+	if (rc)
+		return rc;
+	if (instead_of)
+		rc = reef_name_replace(space, name, instead_of, block,
+				       &generation);
+	else
+		rc = reef_name_bind(space, name, block, &generation);
+	if (rc == -EEXIST || rc == -ESTALE || rc == -ENOENT) {
+		reef_free(space, block, 0);
+		return rc;
+	}
+	/* In doubt and still unknown: not freed, is_live will tell. */
+	if (rc && !is_bound_to(space, name, block, &generation))
+		return rc;
+	rc = reef_keep(space, block);
+	if (rc && rc != -EALREADY)
+		return rc;
+	return open_bound(space, block, generation, shape->kind, shape->format,
+			  out);
+}
+
+static int check_name(const char *name)
+{
+	size_t size = name ? strlen(name) : 0;
+
+	if (!size)
+		return -EINVAL;
+	return size > SYNC_NAME_MAX ? -ENAMETOOLONG : 0;
+}
+
+int sync_object_open(struct reef_space *space, const char *name,
+		     const struct sync_shape *shape, uint32_t flags,
+		     struct sync_object *out)
+{
+	uint64_t block, generation;
+	int rc, attempt;
+
+	reef_assert(shape->start_size <= shape->body_size);
+	rc = check_name(name);
+	if (rc)
+		return rc;
+	if (flags & ~REEF_SYNC_EXISTING)
+		return -EINVAL;
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		rc = reef_name_lookup(space, name, &block, &generation);
+		if (!rc)
+			return open_bound(space, block, generation, shape->kind,
+					  shape->format, out);
+		if (rc != -ENOENT || flags & REEF_SYNC_EXISTING)
+			return rc;
+		rc = make(space, name, shape, 0, out);
+		if (rc != -EEXIST)
+			return rc;
+	}
+	return -EBUSY;
+}
+
+int sync_object_replace(struct sync_object *object, const char *name,
+			const struct sync_shape *shape)
+{
+	struct reef_space *space = object->space;
+	uint64_t block, generation;
+	int rc;
+
+	rc = make(space, name, shape, object->generation, object);
+	if (rc != -ESTALE && rc != -ENOENT)
+		return rc;
+	rc = reef_name_lookup(space, name, &block, &generation);
+	if (rc)
+		return rc;
+	return open_bound(space, block, generation, shape->kind, shape->format,
+			  object);
+}
+
+int sync_object_drop(struct reef_space *space, const char *name,
+		     enum sync_kind kind, struct sync_object *object)
+{
+	struct reef *reef = reef_space_handle(space);
+	struct sync_object found = {0};
+	struct sync_header header;
+	uint64_t block, generation;
+	int rc;
+
+	rc = check_name(name);
+	if (!rc)
+		rc = reef_name_lookup(space, name, &block, &generation);
+	if (rc)
+		return rc;
+	rc = read_header(reef, block, &header);
+	if (!rc && header.kind != (uint8_t)kind)
+		return -EEXIST;
+	/* A lost one can only be forgotten. */
+	if (rc && rc != -REEF_ELOST)
+		return rc;
+	if (!rc)
+		rc = open_bound(space, block, generation, kind, header.format,
+				&found);
+	if (rc && rc != -REEF_ELOST)
+		return rc;
+	rc = reef_name_unbind(space, name, generation);
+	if (!rc && object)
+		*object = found;
+	return rc;
+}
+
+/* --- recovery --- */
+
+static int is_live(struct reef *reef, struct reef_space *space,
+		   uint64_t address)
+{
+	struct sync_header header;
+	uint64_t block, generation;
+	int rc = read_header(reef, address, &header);
+
+	if (rc == -EEXIST) /* died before it was written */
+		return 0;
+	if (rc)
+		return rc;
+	header.name[SYNC_NAME_MAX] = 0;
+	rc = reef_name_lookup(space, header.name, &block, &generation);
+	if (rc == -ENOENT)
+		return 0;
+	return rc ? rc : block == address;
+}
+
+static const struct reef_kind_ops ops = {
+	.name = "sync",
+	.is_live = is_live,
+};
+
+/* Before main: whoever recovers a dead session may have come for something
+ * else, and never call anything here. */
+__attribute__((constructor)) static void register_kind(void)
+{
+	reef_kind_register(SYNC_BLOCK_KIND, &ops);
+}

@@ -126,6 +126,10 @@ enum reef_session_view {
 int reef_session_look(struct reef *reef, uint32_t session,
 		      enum reef_session_view *out);
 
+/* How long this session lasts without a renewal. Whoever waits for another's
+ * end looks a few times in that time. Thread: any. */
+uint64_t reef_session_ttl(const struct reef *reef);
+
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);
 

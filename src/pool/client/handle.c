@@ -118,6 +118,11 @@ uint32_t reef_session(const struct reef *reef)
 	return reef->client->session;
 }
 
+uint64_t reef_session_ttl(const struct reef *reef)
+{
+	return reef->client->ttl_ns;
+}
+
 int reef_health(const struct reef *reef)
 {
 	int rc;

@@ -159,6 +159,7 @@ struct reef_client {
 	_Atomic uint32_t phase;	  /* see grace.c */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
 	_Atomic uint64_t heaps_made;
+	_Atomic uint64_t ttl_ns; /* of the session, as the broker said last */
 
 	/* locked */
 	struct reef_queue *wake; /* the keeper's; NULL: it has none */
@@ -176,7 +177,7 @@ struct reef_client {
 	struct reef_remote *table, *renewal;
 	uint32_t session, provisional, counter, sequence, place;
 	struct reef_key session_key;
-	uint64_t ttl_ns, extent_size, pool, broker_epoch, notice;
+	uint64_t extent_size, pool, broker_epoch, notice;
 	uint64_t granted_epoch;	     /* of the broker that knows our spaces */
 	uint64_t skip_from, skip_to; /* epochs; see take_epochs */
 	bool calling;		     /* a mutating request is under way */

@@ -173,7 +173,8 @@ static int admitted(struct reef_client *client,
 	    (client->session && client->session != body->session))
 		return -REEF_EPROTO;
 	client->broker_epoch = answer->epoch;
-	client->session = body->session;
+	if (!client->session) /* handles read it: not written again */
+		client->session = body->session;
 	client->ttl_ns = body->ttl_ns;
 	client->extent_size = body->size;
 	client->pool = body->pool;

@@ -10,9 +10,9 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-const struct reef_clock reef_clock_real;
+const struct reef_local_clock reef_local_clock_real;
 
-static uint64_t source_now_ns(const struct reef_clock *clock)
+static uint64_t source_now_ns(const struct reef_local_clock *clock)
 {
 	struct timespec now;
 
@@ -22,7 +22,7 @@ static uint64_t source_now_ns(const struct reef_clock *clock)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-uint64_t reef_clock_now_ns(const struct reef_clock *clock)
+uint64_t reef_local_clock_now_ns(const struct reef_local_clock *clock)
 {
 	uint64_t source_ns = source_now_ns(clock);
 
@@ -36,7 +36,18 @@ uint64_t reef_clock_now_ns(const struct reef_clock *clock)
 			  MILLION);
 }
 
-uint64_t reef_clock_wait_ns(const struct reef_clock *clock, uint64_t local_ns)
+uint64_t reef_local_clock_wall_ns(const struct reef_local_clock *clock)
+{
+	struct timespec now;
+
+	if (clock->virtual_ns)
+		return clock->wall_ns + reef_local_clock_now_ns(clock);
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t reef_local_clock_wait_ns(const struct reef_local_clock *clock,
+				  uint64_t local_ns)
 {
 	uint64_t rate;
 	wide source_ns;

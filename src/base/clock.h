@@ -4,7 +4,7 @@
  * (2) Nothing outside src/base asks the kernel for the time: code that runs in
  *     simulation sees only the clock it was given.
  * (3) A clock may drift against the scheduler's own time. Durations that code
- *     hands over are in *its* clock; reef_clock_wait_ns converts.
+ *     hands over are in *its* clock; reef_local_clock_wait_ns converts.
  *
  * Thread: any (a clock is read-only after its making; the virtual one is
  * advanced by its scheduler's thread alone). */
@@ -13,20 +13,28 @@
 
 #include <stdint.h>
 
-struct reef_clock {
+struct reef_local_clock {
 	/* Source time; NULL: CLOCK_MONOTONIC. */
 	const uint64_t *virtual_ns;
 	uint64_t offset_ns; /* added to the source */
 	int32_t drift_ppm;  /* parts per million faster (+) or slower (-) */
+	uint64_t wall_ns;   /* virtual: what its 0 is, since 1970 */
 };
 
 /* The machine's monotonic clock. */
-extern const struct reef_clock reef_clock_real;
+extern const struct reef_local_clock reef_local_clock_real;
 
-uint64_t reef_clock_now_ns(const struct reef_clock *clock);
+uint64_t reef_local_clock_now_ns(const struct reef_local_clock *clock);
+
+/* Nanoseconds since 1970. Unlike the other it can be wrong, jump, and go back:
+ * people set it. */
+uint64_t reef_local_clock_wall_ns(const struct reef_local_clock *clock);
+/* The same of the running fiber's clock, or of the thread outside a fiber. */
+uint64_t reef_wall_ns(void);
 
 /* How long the source must run until `local_ns` have passed on this clock;
  * REEF_FOREVER stays what it is. */
-uint64_t reef_clock_wait_ns(const struct reef_clock *clock, uint64_t local_ns);
+uint64_t reef_local_clock_wait_ns(const struct reef_local_clock *clock,
+				  uint64_t local_ns);
 
 #endif

@@ -359,7 +359,8 @@ static int wait_in(struct reef_fiber *self, enum fiber_state state,
 	if (__builtin_expect(self->group->dead, 0))
 		return park_dead(self);
 	if (timeout_ns != REEF_FOREVER) {
-		wait_ns = reef_clock_wait_ns(self->group->clock, timeout_ns);
+		wait_ns = reef_local_clock_wait_ns(self->group->clock,
+						   timeout_ns);
 		now_ns = reef_sched_now_ns(self->sched);
 		/* Past the end of time is never. */
 		if (wait_ns < REEF_FOREVER - now_ns)
@@ -409,13 +410,23 @@ int reef_sleep(uint64_t duration_ns)
 	return 0;
 }
 
-uint64_t reef_now_ns(void)
+static const struct reef_local_clock *clock_here(void)
 {
 	if (reef_self)
-		return reef_clock_now_ns(reef_self->group->clock);
+		return reef_self->group->clock;
 	if (reef_running && reef_running->acting)
-		return reef_clock_now_ns(reef_running->acting->clock);
+		return reef_running->acting->clock;
 	if (reef_running)
-		return reef_clock_now_ns(reef_running->group.clock);
-	return reef_clock_now_ns(&reef_clock_real);
+		return reef_running->group.clock;
+	return &reef_local_clock_real;
+}
+
+uint64_t reef_now_ns(void)
+{
+	return reef_local_clock_now_ns(clock_here());
+}
+
+uint64_t reef_wall_ns(void)
+{
+	return reef_local_clock_wall_ns(clock_here());
 }

@@ -2,7 +2,7 @@
 #include "base/runtime.h"
 
 void reef_group_init(struct reef_sched *sched, struct reef_group *group,
-		     const struct reef_clock *clock, void *owner)
+		     const struct reef_local_clock *clock, void *owner)
 {
 	*group = (struct reef_group){
 		.clock = clock ? clock : &sched->clock,

@@ -75,9 +75,9 @@ struct reef_sched {
 	struct timers timers;
 	struct reef_poller *pollers, *poll_next;
 	struct stacks stacks;
-	struct reef_group group;   /* fibers spawned from outside */
-	struct reef_clock clock;   /* that group's */
-	struct reef_group *acting; /* in a callback; see reef_group_enter */
+	struct reef_group group;       /* fibers spawned from outside */
+	struct reef_local_clock clock; /* that group's */
+	struct reef_group *acting;     /* in a callback; see reef_group_enter */
 	uint64_t virtual_ns;
 	uint64_t spin_ns, idle_since_ns;
 	uint32_t alive, fibers_max;

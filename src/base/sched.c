@@ -94,7 +94,7 @@ void reef_sched_destroy(struct reef_sched *sched)
 
 uint64_t reef_sched_now_ns(struct reef_sched *sched)
 {
-	return reef_clock_now_ns(&sched->clock);
+	return reef_local_clock_now_ns(&sched->clock);
 }
 
 const uint64_t *reef_sched_virtual_ns(struct reef_sched *sched)

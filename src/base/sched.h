@@ -44,7 +44,8 @@ int reef_sched_create_setup(const struct reef_sched_setup *setup,
 /* The time timers and fibers are scheduled by, before any clock's drift. */
 uint64_t reef_sched_now_ns(struct reef_sched *sched);
 
-/* The source of virtual time, for reef_clock.virtual_ns; NULL in real time. */
+/* The source of virtual time, for reef_local_clock.virtual_ns; NULL in real
+ * time. */
 const uint64_t *reef_sched_virtual_ns(struct reef_sched *sched);
 
 /* Fibers alive, the running one included. */
@@ -96,8 +97,8 @@ void reef_sched_poller_remove(struct reef_sched *sched,
  * that one unwinds too. A fiber that ignores -REEF_EHOSTDEAD would keep time
  * from moving: after a million such parks it fails an assertion. */
 struct reef_group {
-	const struct reef_clock *clock; /* what its fibers call time */
-	void *owner;			/* the simulated host */
+	const struct reef_local_clock *clock; /* what its fibers call time */
+	void *owner;			      /* the simulated host */
 	bool paused, dead;
 	/* the scheduler's: */
 	struct reef_sched *sched;
@@ -106,7 +107,7 @@ struct reef_group {
 };
 
 void reef_group_init(struct reef_sched *sched, struct reef_group *group,
-		     const struct reef_clock *clock, void *owner);
+		     const struct reef_local_clock *clock, void *owner);
 void reef_group_pause(struct reef_group *group);
 void reef_group_resume(struct reef_group *group);
 void reef_group_kill(struct reef_group *group); /* also resumes */

@@ -99,6 +99,8 @@ enum reef_pool_kind {
 	/* broker to client */
 	REEF_POOL_NOTICE,  /* note: look at your notice word */
 	REEF_POOL_RECOVER, /* session, space -> - */
+	/* client to broker */
+	REEF_POOL_TIME, /* - -> value: ns since 1970, by the broker's clock */
 	REEF_POOL_KINDS
 };
 

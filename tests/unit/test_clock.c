@@ -13,10 +13,10 @@
 
 static void clock_real_never_goes_back(void **state)
 {
-	uint64_t last = reef_clock_now_ns(&reef_clock_real);
+	uint64_t last = reef_local_clock_now_ns(&reef_local_clock_real);
 
 	for (int i = 0; i < 100000; i++) {
-		uint64_t now = reef_clock_now_ns(&reef_clock_real);
+		uint64_t now = reef_local_clock_now_ns(&reef_local_clock_real);
 
 		assert_true(now >= last);
 		last = now;
@@ -26,34 +26,38 @@ static void clock_real_never_goes_back(void **state)
 static void clock_virtual_shows_its_source(void **state)
 {
 	uint64_t source = 5;
-	struct reef_clock clock = {.virtual_ns = &source, .offset_ns = 100};
+	struct reef_local_clock clock = {.virtual_ns = &source,
+					 .offset_ns = 100};
 
-	assert_int_equal(reef_clock_now_ns(&clock), 105);
+	assert_int_equal(reef_local_clock_now_ns(&clock), 105);
 	source = 1000;
-	assert_int_equal(reef_clock_now_ns(&clock), 1100);
-	assert_int_equal(reef_clock_wait_ns(&clock, 77), 77);
+	assert_int_equal(reef_local_clock_now_ns(&clock), 1100);
+	assert_int_equal(reef_local_clock_wait_ns(&clock, 77), 77);
 }
 
 static void clock_drift_gains_and_loses(void **state)
 {
 	uint64_t source = 1000000000;
-	struct reef_clock fast = {.virtual_ns = &source, .drift_ppm = 200};
-	struct reef_clock slow = {.virtual_ns = &source, .drift_ppm = -200};
+	struct reef_local_clock fast = {.virtual_ns = &source,
+					.drift_ppm = 200};
+	struct reef_local_clock slow = {.virtual_ns = &source,
+					.drift_ppm = -200};
 
-	assert_int_equal(reef_clock_now_ns(&fast), 1000200000);
-	assert_int_equal(reef_clock_now_ns(&slow), 999800000);
+	assert_int_equal(reef_local_clock_now_ns(&fast), 1000200000);
+	assert_int_equal(reef_local_clock_now_ns(&slow), 999800000);
 	/* A fast clock's second is over early, a slow one's late. */
-	assert_true(reef_clock_wait_ns(&fast, 1000000000) < 1000000000);
-	assert_true(reef_clock_wait_ns(&slow, 1000000000) > 1000000000);
+	assert_true(reef_local_clock_wait_ns(&fast, 1000000000) < 1000000000);
+	assert_true(reef_local_clock_wait_ns(&slow, 1000000000) > 1000000000);
 }
 
 static void clock_drift_never_goes_back(void **state)
 {
 	uint64_t source = 0, last = 0, now;
-	struct reef_clock clock = {.virtual_ns = &source, .drift_ppm = -999999};
+	struct reef_local_clock clock = {.virtual_ns = &source,
+					 .drift_ppm = -999999};
 
 	for (source = 0; source < 5000000; source += 997) {
-		now = reef_clock_now_ns(&clock);
+		now = reef_local_clock_now_ns(&clock);
 		assert_true(now >= last);
 		last = now;
 	}
@@ -64,7 +68,7 @@ static void clock_wait_covers_the_duration(void **state)
 {
 	struct reef_random random;
 	uint64_t source, before, passed, duration;
-	struct reef_clock clock = {.virtual_ns = &source};
+	struct reef_local_clock clock = {.virtual_ns = &source};
 
 	reef_random_init(&random, 1);
 	for (int i = 0; i < 100000; i++) {
@@ -72,9 +76,9 @@ static void clock_wait_covers_the_duration(void **state)
 			(int32_t)reef_random_below(&random, 100000) - 50000;
 		source = reef_random_below(&random, UINT64_C(1) << 50);
 		duration = reef_random_below(&random, UINT64_C(1) << 40);
-		before = reef_clock_now_ns(&clock);
-		source += reef_clock_wait_ns(&clock, duration);
-		passed = reef_clock_now_ns(&clock) - before;
+		before = reef_local_clock_now_ns(&clock);
+		source += reef_local_clock_wait_ns(&clock, duration);
+		passed = reef_local_clock_now_ns(&clock) - before;
 		assert_true(passed >= duration && passed <= duration + 2);
 	}
 }
@@ -82,14 +86,32 @@ static void clock_wait_covers_the_duration(void **state)
 static void clock_wait_forever_stays_forever(void **state)
 {
 	uint64_t source = 0;
-	struct reef_clock clock = {.virtual_ns = &source, .drift_ppm = 500};
+	struct reef_local_clock clock = {.virtual_ns = &source,
+					 .drift_ppm = 500};
 
-	assert_true(reef_clock_wait_ns(&clock, REEF_FOREVER) == REEF_FOREVER);
-	clock.drift_ppm = -500;
-	assert_true(reef_clock_wait_ns(&clock, REEF_FOREVER) == REEF_FOREVER);
-	/* What does not fit saturates instead of wrapping. */
-	assert_true(reef_clock_wait_ns(&clock, REEF_FOREVER - 1) ==
+	assert_true(reef_local_clock_wait_ns(&clock, REEF_FOREVER) ==
 		    REEF_FOREVER);
+	clock.drift_ppm = -500;
+	assert_true(reef_local_clock_wait_ns(&clock, REEF_FOREVER) ==
+		    REEF_FOREVER);
+	/* What does not fit saturates instead of wrapping. */
+	assert_true(reef_local_clock_wait_ns(&clock, REEF_FOREVER - 1) ==
+		    REEF_FOREVER);
+}
+
+static void clock_wall_is_since_1970(void **state)
+{
+	uint64_t source = 7;
+	struct reef_local_clock clock = {
+		.virtual_ns = &source,
+		.offset_ns = 100,
+		.wall_ns = 5000,
+	};
+
+	assert_int_equal(reef_local_clock_wall_ns(&clock), 5107);
+	/* After 2020, before 2100. */
+	assert_true(reef_wall_ns() > 1577836800000000000);
+	assert_true(reef_wall_ns() < 4102444800000000000);
 }
 
 int main(void)
@@ -101,6 +123,7 @@ int main(void)
 		cmocka_unit_test(clock_drift_never_goes_back),
 		cmocka_unit_test(clock_wait_covers_the_duration),
 		cmocka_unit_test(clock_wait_forever_stays_forever),
+		cmocka_unit_test(clock_wall_is_since_1970),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

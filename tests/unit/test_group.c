@@ -35,7 +35,7 @@ static void run_until(struct reef_sched *sched, uint64_t at_ns)
 
 struct host {
 	struct reef_group group;
-	struct reef_clock clock;
+	struct reef_local_clock clock;
 	int steps, dead;
 };
 
@@ -256,9 +256,10 @@ static int sleep_on_drifting_clock(void *arg)
 static void group_clock_drifts_and_sleeps_follow_it(void **state)
 {
 	struct reef_sched *sched = sched_make(true, NULL);
-	struct reef_clock fast = {.virtual_ns = reef_sched_virtual_ns(sched),
-				  .offset_ns = 77,
-				  .drift_ppm = 1000};
+	struct reef_local_clock fast = {.virtual_ns =
+						reef_sched_virtual_ns(sched),
+					.offset_ns = 77,
+					.drift_ppm = 1000};
 	struct reef_group group;
 	uint64_t times[2];
 

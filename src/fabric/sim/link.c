@@ -223,7 +223,7 @@ uint64_t sim_silence(struct conn *conn, int side)
 	uint64_t silence_ns = SILENCE_DEFAULT_NS;
 
 	if (fabric)
-		silence_ns = reef_clock_wait_ns(
+		silence_ns = reef_local_clock_wait_ns(
 			&fabric->life->clock, fabric->base.options.silence_ns);
 	return silence_ns +
 	       reef_random_below(&conn->sim->net, silence_ns / 16 + 1);

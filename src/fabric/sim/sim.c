@@ -24,6 +24,9 @@
 #define SLOW_PPM 2000
 #define DRIFT_MAX_PPM 200
 #define CLOCK_OFFSET_MAX_NS 1000000000000ull
+/* What people set the hosts' clocks to when it all begins, and how well. */
+#define WALL_NS 1700000000000000000ull
+#define WALL_ERROR_MAX_NS 100000000ull
 
 enum stream { STREAM_SHUFFLE, STREAM_TEST, STREAM_NET, STREAM_LIVES };
 
@@ -273,12 +276,14 @@ static int start_life(struct reef_sim_host *host,
 	life->host = host;
 	life->main = main;
 	life->arg = arg;
-	life->clock = (struct reef_clock){
+	life->clock = (struct reef_local_clock){
 		.virtual_ns = reef_sched_virtual_ns(sim->sched),
 		.offset_ns =
 			reef_random_below(&sim->lives, CLOCK_OFFSET_MAX_NS),
 		.drift_ppm = host->drift_ppm,
 	};
+	life->clock.wall_ns = WALL_NS - life->clock.offset_ns +
+			      life->clock.offset_ns % WALL_ERROR_MAX_NS;
 	reef_group_init(sim->sched, &life->group, &life->clock, host);
 	rc = sim_disk_open(life, &life->store);
 	if (rc)

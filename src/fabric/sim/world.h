@@ -39,7 +39,7 @@ struct conn;
 /* One incarnation of a host: what a kill ends. */
 struct life {
 	struct reef_group group;
-	struct reef_clock clock;
+	struct reef_local_clock clock;
 	struct reef_sim_host *host;
 	struct life *older;
 	struct sim_fabric *fabrics;

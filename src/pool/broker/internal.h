@@ -364,6 +364,7 @@ BROKER_REQUEST(broker_node_drain);
 BROKER_REQUEST(broker_node_reclaim);
 BROKER_REQUEST(broker_node_remove);
 BROKER_REQUEST(broker_status);
+BROKER_REQUEST(broker_time);
 BROKER_REQUEST(broker_list);
 
 #endif

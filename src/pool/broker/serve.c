@@ -145,6 +145,7 @@ static const struct service {
 	[REEF_POOL_NODE_EXTENTS] = {NODE, broker_node_extents},
 	[REEF_POOL_NODE_READY] = {NODE, broker_node_ready},
 	[REEF_POOL_NODE_PULSE] = {NODE, broker_node_pulse},
+	[REEF_POOL_TIME] = {SESSION, broker_time},
 };
 
 /* May this peer ask for that? */

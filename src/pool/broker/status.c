@@ -7,6 +7,7 @@
  * (3) The last BROKER_EVENTS events of this start are kept. */
 #include "pool/broker/memory.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -376,5 +377,11 @@ int broker_status(struct reef_broker *broker,
 	if (list.user == 0)
 		list_events(&list);
 	broker_rows_end(answer, room);
+	return 0;
+}
+
+BROKER_REQUEST(broker_time)
+{
+	answer->value = reef_wall_ns();
 	return 0;
 }

@@ -113,6 +113,12 @@ struct reef_queue {
 	 * put its own here, as quick as it can be; it is not used under hooks.
 	 */
 	int (*run)(struct reef_queue *queue, struct reef_batch *batch);
+	/* Likewise reef_run_cas and reef_run_faa. */
+	int (*run_cas)(struct reef_queue *queue, struct reef_remote *remote,
+		       uint64_t offset, uint64_t compare, uint64_t value,
+		       uint64_t *before);
+	int (*run_faa)(struct reef_queue *queue, struct reef_remote *remote,
+		       uint64_t offset, uint64_t add, uint64_t *before);
 	struct reef_sched *sched;
 	struct reef_group *group; /* that opened it; NULL: no fiber did */
 	struct reef_poller poller;
@@ -198,6 +204,13 @@ void reef_queue_fini(struct reef_queue *queue);
 
 /* reef_run by post and wait, through all layers. */
 int reef_run_general(struct reef_queue *queue, struct reef_batch *batch);
+int reef_run_cas_general(struct reef_queue *queue, struct reef_remote *remote,
+			 uint64_t offset, uint64_t compare, uint64_t value,
+			 uint64_t *before);
+int reef_run_faa_general(struct reef_queue *queue, struct reef_remote *remote,
+			 uint64_t offset, uint64_t add, uint64_t *before);
+/* Let a queue run everything so. */
+void reef_queue_run_generally(struct reef_queue *queue);
 
 /* What F8 asks of this library before anything happens; also link state and
  * limits. 0, or the code that reef_post is to return. */

@@ -42,11 +42,18 @@ struct reef_waiter {
 
 /* --- queues --- */
 
+void reef_queue_run_generally(struct reef_queue *queue)
+{
+	queue->run = reef_run_general;
+	queue->run_cas = reef_run_cas_general;
+	queue->run_faa = reef_run_faa_general;
+}
+
 int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 		    bool wake)
 {
 	queue->fabric = fabric;
-	queue->run = reef_run_general;
+	reef_queue_run_generally(queue);
 	queue->fd = -1;
 	queue->wake_fd = -1;
 	queue->ended_tail = &queue->ended;
@@ -97,7 +104,7 @@ int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 	if (rc)
 		return rc;
 	if (fabric->top != &fabric->provider)
-		queue->run = reef_run_general;
+		reef_queue_run_generally(queue);
 	queue->sched = sched ? sched : reef_fiber_sched();
 	queue->group = reef_fiber_group();
 	/* Where there is nothing to sleep on (sim), events call reef_poll. */

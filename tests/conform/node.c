@@ -447,8 +447,17 @@ static int atomic_op(struct host *host, struct reef_op op, uint64_t *before)
 		.ops = &op,
 		.count = 1,
 	};
-	int rc = run_batch(host, &batch);
+	int rc;
 
+	/* Such a batch has a third way. */
+	if (!reef_random_below(&host->random, 2))
+		rc = op.kind == REEF_CAS
+			     ? reef_run_cas(host->queue, op.remote, op.offset,
+					    op.compare, op.operand, &op.result)
+			     : reef_run_faa(host->queue, op.remote, op.offset,
+					    op.operand, &op.result);
+	else
+		rc = run_batch(host, &batch);
 	if (!rc && before)
 		*before = op.result;
 	return rc;

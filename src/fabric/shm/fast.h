@@ -48,7 +48,7 @@ static inline void shm_full_barrier(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-static inline void shm_run_cas(struct reef_op *op)
+static inline void shm_do_cas(struct reef_op *op)
 {
 	_Atomic uint64_t *word = (void *)(op->remote->base + op->offset);
 	uint64_t expected = op->compare;
@@ -57,7 +57,7 @@ static inline void shm_run_cas(struct reef_op *op)
 	op->result = expected;
 }
 
-static inline void shm_run_faa(struct reef_op *op)
+static inline void shm_do_faa(struct reef_op *op)
 {
 	_Atomic uint64_t *word = (void *)(op->remote->base + op->offset);
 

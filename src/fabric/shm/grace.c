@@ -66,7 +66,7 @@ static void after_fork_in_child(void)
 	struct shm_queue *queue;
 
 	for (queue = queues; queue; queue = queue->next_in_process)
-		queue->queue.run = reef_run_general;
+		reef_queue_run_generally(&queue->queue);
 	/* They are the parent's; nothing of theirs happens here. */
 	queues = NULL;
 	pthread_mutex_unlock(&lock);

@@ -44,13 +44,13 @@ static inline void run_one(struct reef_op *op, bool *dirty)
 		*dirty = true;
 		break;
 	case REEF_CAS:
-		shm_run_cas(op);
+		shm_do_cas(op);
 #ifdef __x86_64__
 		*dirty = false;
 #endif
 		break;
 	default:
-		shm_run_faa(op);
+		shm_do_faa(op);
 #ifdef __x86_64__
 		*dirty = false;
 #endif

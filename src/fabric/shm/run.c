@@ -191,13 +191,13 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 		if (unlikely(op->offset & 7 ||
 			     op->offset >= LOAD(remote->write_limit)))
 			goto general;
-		shm_run_cas(op);
+		shm_do_cas(op);
 		break;
 	case REEF_FAA:
 		if (unlikely(op->offset & 7 ||
 			     op->offset >= LOAD(remote->write_limit)))
 			goto general;
-		shm_run_faa(op);
+		shm_do_faa(op);
 		break;
 	default:
 		goto general;
@@ -211,4 +211,62 @@ general:
 	/* The same turn again, so that post finds that it must look. */
 	atomic_store_explicit(&queue->turn, turn, memory_order_release);
 	return reef_run_general(base, batch);
+}
+
+/* --- one word --- */
+
+/* The word at that offset, inside; NULL: not this way, and not inside. */
+static inline _Atomic uint64_t *word_enter(struct shm_queue *queue,
+					   struct reef_remote *base,
+					   uint64_t offset, uint64_t *turn)
+{
+	struct shm_remote *remote = (struct shm_remote *)base;
+	struct shm_link *link = (struct shm_link *)base->link;
+
+	/* Acquire: the partner is opened() in frames.c. */
+	if (unlikely(atomic_load_explicit(&link->gate, memory_order_acquire) !=
+		     queue->queue.fabric))
+		return NULL;
+	*turn = LOAD(queue->turn);
+	atomic_store_explicit(&queue->turn, *turn + 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	/* The limit is in words: one that begins inside ends there. */
+	if (likely(!shm_must_look(queue, link, *turn) && !(offset & 7) &&
+		   offset < LOAD(remote->write_limit)))
+		return (void *)(base->base + offset);
+	/* The same turn again, so that post finds that it must look. */
+	atomic_store_explicit(&queue->turn, *turn, memory_order_release);
+	return NULL;
+}
+
+int shm_run_cas(struct reef_queue *queue, struct reef_remote *remote,
+		uint64_t offset, uint64_t compare, uint64_t value,
+		uint64_t *before)
+{
+	_Atomic uint64_t *word;
+	uint64_t turn;
+
+	word = word_enter((struct shm_queue *)queue, remote, offset, &turn);
+	if (unlikely(!word))
+		return reef_run_cas_general(queue, remote, offset, compare,
+					    value, before);
+	atomic_compare_exchange_strong(word, &compare, value);
+	shm_leave((struct shm_queue *)queue, turn);
+	*before = compare;
+	return 0;
+}
+
+int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
+		uint64_t offset, uint64_t add, uint64_t *before)
+{
+	_Atomic uint64_t *word;
+	uint64_t turn, value;
+
+	word = word_enter((struct shm_queue *)queue, remote, offset, &turn);
+	if (unlikely(!word))
+		return reef_run_faa_general(queue, remote, offset, add, before);
+	value = atomic_fetch_add(word, add);
+	shm_leave((struct shm_queue *)queue, turn);
+	*before = value;
+	return 0;
 }

@@ -185,8 +185,11 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	queue->look_mask = SHM_LOOK_SELDOM;
 	atomic_init(&queue->turn, 2);
 	/* Every run has the full barrier of shm_enter in it then. */
-	if (!shm_strong)
+	if (!shm_strong) {
 		queue->queue.run = shm_run;
+		queue->queue.run_cas = shm_run_cas;
+		queue->queue.run_faa = shm_run_faa;
+	}
 	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->queue.fd < 0) {
 		rc = -errno;

@@ -259,6 +259,11 @@ int shm_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
 /* run.c: reef_run, where no layer lies above. */
 int shm_run(struct reef_queue *queue, struct reef_batch *batch);
+int shm_run_cas(struct reef_queue *queue, struct reef_remote *remote,
+		uint64_t offset, uint64_t compare, uint64_t value,
+		uint64_t *before);
+int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
+		uint64_t offset, uint64_t add, uint64_t *before);
 
 /* Do the operations of a batch from `index` on; locked: is the fabric's lock
  * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and

@@ -253,52 +253,72 @@ int reef_write(struct reef *reef, uint64_t address, const void *from,
 	return copy(reef, REEF_WRITE, address, (void *)from, length);
 }
 
-static int atomic(struct reef *reef, struct reef_op *op, uint64_t address,
-		  uint64_t *before)
+/* CAS or FAA of a word, in the quick way; -EAGAIN: not this way. */
+static inline int quick_word(struct reef *reef, enum reef_op_kind kind,
+			     uint64_t address, uint64_t compare,
+			     uint64_t operand, uint64_t *before)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+	struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+	uint32_t phase;
+	int rc = -EAGAIN;
+
+	phase = client_enter(reef);
+	if (unlikely(!client_is_current(reef) || entry->extent != number ||
+		     !(entry->rights & REEF_RIGHT_WRITE) || !entry->is_inline ||
+		     (uint32_t)address >= entry->size || reef->pending))
+		goto out;
+	if (kind == REEF_CAS)
+		rc = reef_run_cas(entry->queue, entry->remote,
+				  (uint32_t)address, compare, operand, before);
+	else
+		rc = reef_run_faa(entry->queue, entry->remote,
+				  (uint32_t)address, operand, before);
+out:
+	client_leave(reef, phase);
+	return rc;
+}
+
+static __attribute__((noinline)) int
+word_execute(struct reef *reef, enum reef_op_kind kind, uint64_t address,
+	     uint64_t compare, uint64_t operand, uint64_t *before)
 {
 	struct reef_access access = {
-		.kind = op->kind,
+		.kind = (uint8_t)kind,
 		.address = address,
-		.operand = op->operand,
-		.compare = op->compare,
+		.operand = operand,
+		.compare = compare,
 	};
-	int rc;
+	int rc = reef_execute(reef, &access, 1);
 
-	op->flags = 0;
-	op->reserved = 0;
-	op->length = 0;
-	op->local = NULL;
-	op->buffer = NULL;
-	rc = quick(reef, op, address, 8, REEF_RIGHT_WRITE, reef->pending);
-	if (unlikely(is_refused(rc))) {
-		rc = reef_execute(reef, &access, 1);
-		op->result = access.result;
-	}
 	if (!rc && before)
-		*before = op->result;
+		*before = access.result;
 	return rc;
 }
 
 int reef_cas(struct reef *reef, uint64_t address, uint64_t compare,
 	     uint64_t value, uint64_t *before)
 {
-	struct reef_op op;
+	uint64_t unwanted;
+	int rc = quick_word(reef, REEF_CAS, address, compare, value,
+			    before ? before : &unwanted);
 
-	op.kind = REEF_CAS;
-	op.operand = value;
-	op.compare = compare;
-	return atomic(reef, &op, address, before);
+	if (unlikely(is_refused(rc)))
+		return word_execute(reef, REEF_CAS, address, compare, value,
+				    before);
+	return rc;
 }
 
 int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
 	     uint64_t *before)
 {
-	struct reef_op op;
+	uint64_t unwanted;
+	int rc = quick_word(reef, REEF_FAA, address, 0, add,
+			    before ? before : &unwanted);
 
-	op.kind = REEF_FAA;
-	op.operand = add;
-	op.compare = 0;
-	return atomic(reef, &op, address, before);
+	if (unlikely(is_refused(rc)))
+		return word_execute(reef, REEF_FAA, address, 0, add, before);
+	return rc;
 }
 
 /* --- without blocking --- */

@@ -301,9 +301,9 @@ static void remove_from_queue(struct reef_link *link)
 		link->next_of_queue->at_of_queue = link->at_of_queue;
 }
 
-int reef_connect(struct reef_queue *queue, const char *address,
-		 const struct reef_connect_options *options,
-		 struct reef_link **out)
+int reef_connect_start(struct reef_queue *queue, const char *address,
+		       const struct reef_connect_options *options,
+		       struct reef_link **out)
 {
 	struct reef_layer *top = queue->fabric->top;
 	struct reef_link *link;
@@ -319,6 +319,20 @@ int reef_connect(struct reef_queue *queue, const char *address,
 		return rc;
 	add_to_queue(queue, link);
 	link->user = options->user;
+	*out = link;
+	return 0;
+}
+
+int reef_connect(struct reef_queue *queue, const char *address,
+		 const struct reef_connect_options *options,
+		 struct reef_link **out)
+{
+	struct reef_link *link;
+	int rc;
+
+	rc = reef_connect_start(queue, address, options, &link);
+	if (rc)
+		return rc;
 	rc = reef_queue_wait_until(queue, link_is_settled, link,
 				   options->timeout_ns
 					   ? options->timeout_ns
@@ -393,6 +407,11 @@ void reef_link_set_owner(struct reef_link *link, uint32_t session,
 struct reef_fabric *reef_link_fabric(const struct reef_link *link)
 {
 	return link->fabric;
+}
+
+const char *reef_link_host(const struct reef_link *link)
+{
+	return link->host;
 }
 
 void reef_link_set_user(struct reef_link *link, void *user)

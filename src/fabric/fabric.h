@@ -159,6 +159,13 @@ int reef_queue_wait_until(struct reef_queue *queue,
 			  bool (*ready)(const void *what), const void *what,
 			  uint64_t timeout_ns);
 
+/* The same for several queues of one thread, of which something may happen in
+ * any. */
+#define REEF_QUEUES_MAX 8
+int reef_queues_wait_until(struct reef_queue *const *queues, uint32_t count,
+			   bool (*ready)(const void *what), const void *what,
+			   uint64_t timeout_ns);
+
 /* Let whoever waits in this queue look again; never blocks. The queue must not
  * be closed before this returns. So if its owner may close it as soon as it has
  * seen what it waits for, set that and wake under a lock that the owner takes
@@ -249,6 +256,8 @@ void reef_queue_close(struct reef_queue *queue);
 	63 /* bytes of an identity's name, on the wire too                     \
 	    */
 
+#define REEF_HOST_MAX 64 /* bytes of a host in an address */
+
 struct reef_connect_options {
 	uint32_t session;     /* who connects; not 0 */
 	const char *identity; /* whose key it proves */
@@ -295,6 +304,13 @@ int reef_connect(struct reef_queue *queue, const char *address,
 		 const struct reef_connect_options *options,
 		 struct reef_link **out);
 
+/* The same without waiting: the link is OPENING (provider.h) until a poll of
+ * its queue brings it up or down. It may be closed meanwhile; no timeout but
+ * the provider's own. */
+int reef_connect_start(struct reef_queue *queue, const char *address,
+		       const struct reef_connect_options *options,
+		       struct reef_link **out);
+
 /* End a link and free it with its remotes. Batches under way complete with
  * -REEF_EINDOUBT in a later poll, and whoever attaches gets -REEF_ENOLINK. A
  * link that went down by itself stays, down, until this is called. Connected
@@ -309,6 +325,9 @@ int reef_link_status(const struct reef_link *link);
 uint32_t reef_link_session(const struct reef_link *link);
 const char *reef_link_identity(const struct reef_link *link);
 struct reef_fabric *reef_link_fabric(const struct reef_link *link);
+/* Of a connected link that is up: this end's host, as it stands in addresses of
+ * that fabric, so where its peer could reach it; "": shm has none. */
+const char *reef_link_host(const struct reef_link *link);
 void reef_link_set_user(struct reef_link *link, void *user);
 void *reef_link_user(const struct reef_link *link);
 

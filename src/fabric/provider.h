@@ -156,6 +156,7 @@ struct reef_link {
 	struct reef_link *next_of_queue, **at_of_queue; /* in queue->links */
 	bool is_orphan; /* its queue was closed */
 	char identity[REEF_IDENTITY_MAX + 1];
+	char host[REEF_HOST_MAX + 1]; /* connected: this end's; may be "" */
 };
 
 struct reef_listener {

@@ -449,18 +449,34 @@ int reef_poll(struct reef_queue *queue)
 
 /* --- waiting --- */
 
-static int wait_in_fiber(struct reef_queue *queue,
+static void waiter_add(struct reef_queue *queue, struct reef_waiter *waiter)
+{
+	reef_assert(queue->sched == reef_fiber_sched());
+	waiter->fiber = reef_fiber_self();
+	waiter->next = queue->waiters;
+	queue->waiters = waiter;
+}
+
+static void waiter_remove(struct reef_queue *queue, struct reef_waiter *waiter)
+{
+	struct reef_waiter **at;
+
+	for (at = &queue->waiters; *at != waiter; at = &(*at)->next)
+		;
+	*at = waiter->next;
+}
+
+static int wait_in_fiber(struct reef_queue *const *queues, uint32_t count,
 			 bool (*ready)(const void *what), const void *what,
 			 uint64_t timeout_ns)
 {
-	struct reef_waiter waiter = {.fiber = reef_fiber_self()};
-	struct reef_waiter **at;
+	struct reef_waiter waiters[REEF_QUEUES_MAX];
 	uint64_t start_ns = reef_now_ns(), passed_ns = 0;
+	uint32_t i;
 	int rc = 0;
 
-	reef_assert(queue->sched == reef_fiber_sched());
-	waiter.next = queue->waiters;
-	queue->waiters = &waiter;
+	for (i = 0; i < count; i++)
+		waiter_add(queues[i], &waiters[i]);
 	while (!ready(what)) {
 		if (timeout_ns != REEF_FOREVER) {
 			passed_ns = reef_now_ns() - start_ns;
@@ -476,24 +492,70 @@ static int wait_in_fiber(struct reef_queue *queue,
 			break;
 		rc = 0; /* the loop looks at the clock itself */
 	}
-	for (at = &queue->waiters; *at != &waiter; at = &(*at)->next)
-		;
-	*at = waiter.next;
+	for (i = 0; i < count; i++)
+		waiter_remove(queues[i], &waiters[i]);
 	return rc;
 }
 
-static int wait_in_thread(struct reef_queue *queue,
+static int poll_each(struct reef_queue *const *queues, uint32_t count)
+{
+	int happened = 0, rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		rc = reef_poll(queues[i]);
+		if (rc < 0)
+			return rc;
+		happened += rc;
+	}
+	return happened;
+}
+
+static int arm_each(struct reef_queue *const *queues, uint32_t count)
+{
+	int rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		rc = reef_queue_arm(queues[i]);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Until something is there in one of the queues, at most left_ns, and never
+ * longer than it takes to notice a silent peer, which is found by polling. */
+static void sleep_on(struct reef_queue *const *queues, uint32_t count,
+		     uint64_t left_ns)
+{
+	struct pollfd pollfds[REEF_QUEUES_MAX];
+	struct timespec left;
+	uint64_t max_ns;
+
+	for (uint32_t i = 0; i < count; i++) {
+		pollfds[i] = (struct pollfd){queues[i]->fd, POLLIN, 0};
+		max_ns = queues[i]->fabric->options.silence_ns / 4;
+		if (left_ns > max_ns)
+			left_ns = max_ns;
+	}
+	left = (struct timespec){
+		.tv_sec = (time_t)(left_ns / (1000 * MILLISECOND)),
+		.tv_nsec = (long)(left_ns % (1000 * MILLISECOND)),
+	};
+	ppoll(pollfds, count, &left, NULL);
+}
+
+static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 			  bool (*ready)(const void *what), const void *what,
 			  uint64_t timeout_ns)
 {
-	struct pollfd pollfd = {.fd = queue->fd, .events = POLLIN};
-	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, left_ns;
-	struct timespec left;
+	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns;
 	int rc;
 
-	reef_assert(queue->fd >= 0); /* sim: wait in a fiber */
+	/* sim: wait in a fiber */
+	for (uint32_t i = 0; i < count; i++)
+		reef_assert(queues[i]->fd >= 0);
 	while (!ready(what)) {
-		rc = reef_poll(queue);
+		rc = poll_each(queues, count);
 		if (rc < 0)
 			return rc;
 		now_ns = reef_now_ns();
@@ -504,38 +566,39 @@ static int wait_in_thread(struct reef_queue *queue,
 		if (timeout_ns != REEF_FOREVER &&
 		    now_ns - start_ns >= timeout_ns)
 			return -ETIMEDOUT;
-		if (now_ns - idle_ns < queue->fabric->options.spin_ns)
+		if (now_ns - idle_ns < queues[0]->fabric->options.spin_ns)
 			continue;
-		rc = reef_queue_arm(queue);
+		rc = arm_each(queues, count);
 		if (rc < 0)
 			return rc;
-		if (rc || reef_poll(queue))
+		if (rc || poll_each(queues, count))
 			continue;
-		/* Never longer than it takes to notice a silent peer, which is
-		 * found by polling. */
-		left_ns = queue->fabric->options.silence_ns / 4;
-		if (timeout_ns != REEF_FOREVER &&
-		    left_ns > timeout_ns - (now_ns - start_ns))
-			left_ns = timeout_ns - (now_ns - start_ns);
-		left = (struct timespec){
-			.tv_sec = (time_t)(left_ns / (1000 * MILLISECOND)),
-			.tv_nsec = (long)(left_ns % (1000 * MILLISECOND)),
-		};
-		ppoll(&pollfd, 1, &left, NULL);
+		sleep_on(queues, count,
+			 timeout_ns == REEF_FOREVER
+				 ? REEF_FOREVER
+				 : timeout_ns - (now_ns - start_ns));
 		idle_ns = reef_now_ns();
 	}
 	return 0;
+}
+
+int reef_queues_wait_until(struct reef_queue *const *queues, uint32_t count,
+			   bool (*ready)(const void *what), const void *what,
+			   uint64_t timeout_ns)
+{
+	reef_assert(count > 0 && count <= REEF_QUEUES_MAX);
+	if (reef_is_forked(queues[0]->fabric))
+		return -REEF_EFORKED;
+	if (reef_fiber_self())
+		return wait_in_fiber(queues, count, ready, what, timeout_ns);
+	return wait_in_thread(queues, count, ready, what, timeout_ns);
 }
 
 int reef_queue_wait_until(struct reef_queue *queue,
 			  bool (*ready)(const void *what), const void *what,
 			  uint64_t timeout_ns)
 {
-	if (reef_is_forked(queue->fabric))
-		return -REEF_EFORKED;
-	if (reef_fiber_self())
-		return wait_in_fiber(queue, ready, what, timeout_ns);
-	return wait_in_thread(queue, ready, what, timeout_ns);
+	return reef_queues_wait_until(&queue, 1, ready, what, timeout_ns);
 }
 
 struct progress {
@@ -645,7 +708,8 @@ int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
 		return -REEF_EFORKED;
 	reef_assert(batch->queue == queue);
 	if (!reef_fiber_self()) {
-		rc = wait_in_thread(queue, batch_is_done, batch, REEF_FOREVER);
+		rc = wait_in_thread(&queue, 1, batch_is_done, batch,
+				    REEF_FOREVER);
 		return rc ? rc : batch->status;
 	}
 	reef_assert(queue->sched == reef_fiber_sched());

@@ -254,6 +254,22 @@ void reef_socket_unlisten(int fd)
 		remove_stale(&name);
 }
 
+void reef_socket_host(int fd, char *text, size_t size)
+{
+	struct reef_address name = {.size = sizeof(name.storage)};
+	char whole[HOST_MAX + 8], *end = NULL;
+
+	text[0] = '\0';
+	if (getsockname(fd, (struct sockaddr *)&name.storage, &name.size) < 0 ||
+	    name.storage.ss_family == AF_UNIX ||
+	    reef_address_format(&name, whole, sizeof(whole)) < 0)
+		return;
+	end = strrchr(whole, ':');
+	*end = '\0';
+	if ((size_t)(end - whole) < size)
+		memcpy(text, whole, (size_t)(end - whole) + 1);
+}
+
 int reef_socket_accept(int fd)
 {
 	int accepted;

@@ -53,6 +53,10 @@ int reef_socket_connect(const struct reef_address *address);
 /* 0: connected.  -EAGAIN: not yet.  Otherwise why it failed. */
 int reef_socket_connected(int fd);
 
+/* This end's host, as it stands in addresses; "" if it does not fit or is not
+ * to be had. */
+void reef_socket_host(int fd, char *text, size_t size);
+
 /* Let the kernel find out that a peer's host is gone while nothing is sent:
  * after about silence_ns, with a second's grain. tcp only. */
 void reef_socket_keep_alive(int fd, uint64_t silence_ns);

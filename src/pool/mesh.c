@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ADDRESS_MAX 192
 #define KINDS_DEFAULT "shm tcp"
 
 struct reef_mesh {
@@ -70,7 +69,7 @@ bool reef_mesh_names(const struct reef_mesh *mesh, const char *addresses,
 struct addresses {
 	uint32_t count;
 	struct address {
-		char text[ADDRESS_MAX];
+		char text[REEF_MESH_ADDRESS_MAX];
 		int fabric; /* -1: none that we have */
 	} of[REEF_MESH_MAX];
 };
@@ -78,7 +77,7 @@ struct addresses {
 static int parse(const struct reef_mesh *mesh, const char *text,
 		 struct addresses *out)
 {
-	char word[ADDRESS_MAX];
+	char word[REEF_MESH_ADDRESS_MAX];
 	int rc;
 
 	out->count = 0;
@@ -239,6 +238,14 @@ int reef_port_poll(struct reef_port *port)
 	return failed ? failed : count;
 }
 
+int reef_port_wait_until(struct reef_port *port,
+			 bool (*ready)(const void *what), const void *what,
+			 uint64_t timeout_ns)
+{
+	return reef_queues_wait_until(port->queues, port->mesh->count, ready,
+				      what, timeout_ns);
+}
+
 /* --- listening --- */
 
 /* Append the real address to what is in real. */
@@ -279,7 +286,7 @@ int reef_port_listen(struct reef_port *port, const char *addresses,
 		     const struct reef_listen_options *options, char *real,
 		     size_t real_max)
 {
-	char told[REEF_MESH_MAX * (ADDRESS_MAX + 1)] = "";
+	char told[REEF_MESH_MAX * (REEF_MESH_ADDRESS_MAX + 1)] = "";
 	struct addresses parsed;
 	int rc;
 
@@ -323,33 +330,46 @@ static bool is_final(int rc)
 	       rc == -REEF_EFORKED || rc == -REEF_EHOSTDEAD;
 }
 
-/* Connect to the addresses of one kind. */
-static int connect_kind(struct reef_port *port, const char *kind,
-			const struct addresses *addresses, uint64_t domain,
-			const struct reef_connect_options *options,
-			struct reef_link **out, uint32_t *door, int rc)
+/* Is this one to be tried at all? */
+static bool is_candidate(const struct reef_port *port, const char *kind,
+			 const struct address *address, uint64_t domain)
 {
-	const struct address *address = addresses->of;
 	const struct reef_fabric *fabric;
-	uint32_t i;
 
-	for (i = 0; i < addresses->count; i++, address++) {
-		if (address->fabric < 0)
-			continue;
-		fabric = port->mesh->fabrics[address->fabric];
-		if (strcmp(reef_fabric_kind(fabric), kind) != 0)
-			continue;
-		if (domain && !strcmp(kind, "shm") &&
-		    domain != reef_fabric_domain(fabric))
-			continue;
-		rc = reef_connect(port->queues[address->fabric], address->text,
-				  options, out);
-		if (!rc && door)
-			*door = i;
-		if (is_final(rc))
-			break;
-	}
-	return rc;
+	if (address->fabric < 0)
+		return false;
+	fabric = port->mesh->fabrics[address->fabric];
+	if (strcmp(reef_fabric_kind(fabric), kind) != 0)
+		return false;
+	return !domain || strcmp(kind, "shm") != 0 ||
+	       domain == reef_fabric_domain(fabric);
+}
+
+int reef_port_choose(const struct reef_port *port, const char *addresses,
+		     uint64_t domain, uint32_t rank, uint32_t *index,
+		     struct reef_queue **queue,
+		     char address[REEF_MESH_ADDRESS_MAX])
+{
+	struct addresses parsed;
+	uint32_t i;
+	int rc;
+
+	rc = parse(port->mesh, addresses, &parsed);
+	if (rc)
+		return rc;
+	for (size_t k = 0; k < sizeof(preference) / sizeof(preference[0]); k++)
+		for (i = 0; i < parsed.count; i++) {
+			if (!is_candidate(port, preference[k], &parsed.of[i],
+					  domain) ||
+			    rank-- > 0)
+				continue;
+			*index = i;
+			*queue = port->queues[parsed.of[i].fabric];
+			memcpy(address, parsed.of[i].text,
+			       REEF_MESH_ADDRESS_MAX);
+			return 0;
+		}
+	return -ENOENT;
 }
 
 int reef_port_connect(struct reef_port *port, const char *addresses,
@@ -357,19 +377,20 @@ int reef_port_connect(struct reef_port *port, const char *addresses,
 		      const struct reef_connect_options *options,
 		      struct reef_link **out, uint32_t *door)
 {
-	struct addresses parsed;
-	int rc;
+	char address[REEF_MESH_ADDRESS_MAX];
+	struct reef_queue *queue;
+	uint32_t index, rank = 0;
+	int rc = -EINVAL, chosen;
 
-	rc = parse(port->mesh, addresses, &parsed);
-	if (rc)
-		return rc;
-	rc = -EINVAL;
-	for (size_t i = 0; i < sizeof(preference) / sizeof(preference[0]);
-	     i++) {
-		rc = connect_kind(port, preference[i], &parsed, domain, options,
-				  out, door, rc);
-		if (is_final(rc))
-			break;
-	}
+	do {
+		chosen = reef_port_choose(port, addresses, domain, rank, &index,
+					  &queue, address);
+		if (chosen)
+			return chosen == -ENOENT ? rc : chosen;
+		rc = reef_connect(queue, address, options, out);
+		rank++;
+	} while (!is_final(rc));
+	if (!rc && door)
+		*door = index;
 	return rc;
 }

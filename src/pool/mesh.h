@@ -22,7 +22,8 @@
 struct reef_mesh;
 struct reef_port;
 
-#define REEF_MESH_MAX 4 /* fabrics; also REEF_DOORS_MAX */
+#define REEF_MESH_MAX 4		  /* fabrics; also REEF_DOORS_MAX */
+#define REEF_MESH_ADDRESS_MAX 192 /* bytes of one address and its zero */
 
 struct reef_mesh_options {
 	const char *kinds; /* blank-separated; NULL: "shm tcp", and verbs where
@@ -64,6 +65,11 @@ struct reef_queue *reef_port_queue_of(const struct reef_port *port,
 /* Poll every queue once; how much happened. Negative: what reef_poll said. */
 int reef_port_poll(struct reef_port *port);
 
+/* As reef_queue_wait_until, on whatever happens in any of its queues. */
+int reef_port_wait_until(struct reef_port *port,
+			 bool (*ready)(const void *what), const void *what,
+			 uint64_t timeout_ns);
+
 /* Listen on every address of the text; once per port. real, if not NULL: the
  * real addresses in the same order, in real_max bytes.
  * -EINVAL: none, too many (REEF_MESH_MAX), or one for a fabric that is not
@@ -75,6 +81,14 @@ int reef_port_listen(struct reef_port *port, const char *addresses,
 /* Stop listening, and end the links that came that way, as
  * reef_listener_close. The end of the port does it, too. */
 void reef_port_unlisten(struct reef_port *port);
+
+/* What to try as number `rank`, from 0 on, of a peer's addresses (1): *index is
+ * its place among them, *queue where to connect, address its text. domain as
+ * below.  -ENOENT: no more.  -EINVAL: no addresses, or too many. */
+int reef_port_choose(const struct reef_port *port, const char *addresses,
+		     uint64_t domain, uint32_t rank, uint32_t *index,
+		     struct reef_queue **queue,
+		     char address[REEF_MESH_ADDRESS_MAX]);
 
 /* Connect to whichever of the addresses is best (1). domain: the peer's CPU
  * domain, 0: unknown (then shm is tried, and is not there on another machine).

@@ -56,6 +56,8 @@ static struct sim_link *make_link(struct sim_fabric *fabric,
 		.listener = listener,
 	};
 	reef_link_set_owner(&link->base, conn->session, identity);
+	snprintf(link->base.host, sizeof(link->base.host), "%s",
+		 fabric->life->host->name);
 	link->fabric = fabric;
 	link->conn = sim_conn_ref(conn);
 	link->next = fabric->links;

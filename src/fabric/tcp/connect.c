@@ -62,6 +62,7 @@ static int opening_connected(struct tcp_link *link)
 	if (epoll_ctl(queue->base.fd, EPOLL_CTL_MOD, fd, &event) < 0)
 		return -errno;
 	link->connected = true;
+	reef_socket_host(fd, link->base.host, sizeof(link->base.host));
 	return reef_hello_connect(link->stream, &local, &link->options,
 				  &link->hello);
 }

@@ -323,6 +323,8 @@ int verbs_link_pair(struct verbs_link *link)
 	if (getsockname(reef_stream_fd(link->stream),
 			(struct sockaddr *)&local.storage, &local.size) < 0)
 		return -errno;
+	reef_socket_host(reef_stream_fd(link->stream), link->link.host,
+			 sizeof(link->link.host));
 	rc = verbs_pair_create(link, &local, &own);
 	if (rc) {
 		reef_log(REEF_LOG_ERROR, "verbs", "making a queue pair: %s",

@@ -59,6 +59,7 @@ void client_handle_close(struct reef *reef)
 		return;
 	while (reef->tasks)
 		reef_task_wait(reef, *client_call_task(reef->tasks));
+	client_inbox_close(reef);
 	while (reef->spaces)
 		reef_space_close(reef->spaces);
 	/* Whoever wakes this queue does so under the lock. */
@@ -72,6 +73,7 @@ void client_handle_close(struct reef *reef)
 	if (reef->epoll_fd >= 0)
 		close(reef->epoll_fd);
 	reef_port_close(reef->port);
+	client_inbox_free(reef);
 	free(reef);
 }
 

@@ -6,12 +6,13 @@
  * another and kept.
  *
  * (1) A message is a hint. It can be lost (a link fell, the receiver does not
- *     poll, its inbox is full), be late, or be sent by whoever can read the
- *     space under any session's name: so nothing may come to harm by one. It
- *     cannot come twice.
+ *     poll, its inbox is full, nobody watches for it), be late, overtake an
+ *     earlier one, or be sent by whoever can read the space under any session's
+ *     name: so nothing may come to harm by one. It cannot come twice.
  * (2) Sending never waits for the receiver to take it. The first message to an
- *     inbox reads its block and connects, and waits for that, at most a second;
- *     an inbox that could not be reached is not tried again for a while.
+ *     inbox reads its block and connects, and waits for that, at most 20 ms; a
+ *     receiver that does not poll until then gets it when both ends do. An
+ *     inbox that could not be reached is not tried again for 200 ms.
  * (3) All of it is the handle's own: no keeper, no other thread in between.
  *     Messages are taken in reef_inbox_wait, and given to the watches of
  *     their object; what no watch is for is dropped.
@@ -49,7 +50,8 @@ void reef_inbox_unwatch(struct reef *reef, struct reef_watch *watch);
 
 /* Send to the inbox at that address. 0: on its way, as far as anybody knows.
  * Else nothing was sent: -ENOENT: no inbox is there (any more).
- * -ECONNREFUSED and such: nobody there.  Errors of READ. */
+ * -ECONNREFUSED and such: nobody there.  -EAGAIN: too much is under way, or the
+ * receiver takes nothing.  Errors of READ. */
 int reef_inbox_send(struct reef_space *space, uint64_t inbox,
 		    const struct reef_wake *wake);
 

@@ -10,6 +10,7 @@
  *   access.c    reading, writing, tasks
  *   space.c     spaces and blocks of a handle
  *   name.c      names
+ *   inbox.c     messages between handles; inbox_send.c, inbox_block.c
  *   recover.c   dead sessions, kinds, the session's page
  *   open.c      targets; one client per pool and user; embedded.c
  *
@@ -158,7 +159,7 @@ struct reef_client {
 	_Atomic uint64_t version; /* of the view; see handle.c */
 	_Atomic uint32_t phase;	  /* see grace.c */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
-	_Atomic uint64_t heaps_made;
+	_Atomic uint64_t heaps_made, inboxes_made;
 	_Atomic uint64_t ttl_ns; /* of the session, as the broker said last */
 
 	/* locked */
@@ -166,6 +167,9 @@ struct reef_client {
 	_Atomic bool stopping;
 	struct client_job *jobs, **jobs_tail;
 	struct reef *handles;
+	/* This machine, as it stands in addresses of each fabric; "": nobody
+	 * knows yet. */
+	char hosts[REEF_MESH_MAX][REEF_HOST_MAX + 1];
 	struct client_space *spaces;
 	struct client_extent **extents; /* hashed by number */
 	uint32_t extents_count, extents_room;
@@ -297,6 +301,19 @@ struct client_entry {
 struct client_call;
 struct open_pool;
 
+/* A handle's inbox, and its links to others' (inbox.c, inbox_send.c). */
+struct client_inbox {
+	bool is_prepared, is_listening;
+	struct reef_random random;
+	struct inbox_place *places; /* its own, in several spaces */
+	char *addresses;	    /* where it listens */
+	struct reef_watch *watches, *cursor;
+	struct inbox_links *links; /* NULL: none yet */
+	/* What it sent to itself: a ring. */
+	struct reef_wake *local;
+	uint32_t local_first, local_count;
+};
+
 struct reef {
 	struct reef_client *client;
 	struct open_pool *pool; /* of reef_open; NULL: the client's owner's */
@@ -313,7 +330,8 @@ struct reef {
 	int epoll_fd; /* -1: none yet */
 	uint32_t entered;
 	_Atomic uint64_t pin; /* UINT64_MAX: not entered */
-	struct reef *next;    /* client->handles */
+	struct client_inbox inbox;
+	struct reef *next; /* client->handles */
 	struct client_entry cache[CLIENT_CACHE];
 };
 
@@ -417,6 +435,15 @@ int client_recover(struct reef_client *client,
 void client_abandon(struct reef_client *client);
 int client_kind_is_live(struct reef_space *space, uint8_t kind,
 			uint64_t address);
+
+/* --- inbox.c --- */
+
+/* [k] This machine's hosts, as a fresh link to one of these addresses tells. */
+void client_hosts_learn(struct reef_client *client,
+			const struct reef_link *link, const char *addresses);
+/* While everything works, and after the port is closed. */
+void client_inbox_close(struct reef *reef);
+void client_inbox_free(struct reef *reef);
 
 /* --- open.c, embedded.c --- */
 

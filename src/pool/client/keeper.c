@@ -145,6 +145,8 @@ static int connect_broker(struct reef_client *client, uint64_t timeout_ns)
 		client->place++;
 		/* Somebody may have the same number. */
 		client->provisional = 0;
+	} else {
+		client_hosts_learn(client, client->peer->link, place);
 	}
 	return rc;
 }

@@ -93,6 +93,7 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 		node->door = door;
 	node->peer = peer;
 	node->link = peer->link;
+	client_hosts_learn(client, peer->link, node->addresses);
 	node->number = ++client->numbers;
 	return 0;
 }

@@ -64,8 +64,7 @@ static void begin(struct cluster *cluster, const struct trouble *like)
 		return;
 	*trouble = *like;
 	trouble->cluster = cluster;
-	if (reef_fiber_spawn(reef_sim_sched(cluster->sim), trouble_main,
-			     trouble, NULL)) {
+	if (reef_fiber_spawn_in(cluster->fates, trouble_main, trouble, NULL)) {
 		free(trouble);
 		return;
 	}
@@ -300,6 +299,28 @@ static void kill_client(struct cluster *cluster)
 	reef_sim_host_restart(seat->host, cluster_client_main, seat);
 }
 
+void chaos_strike_kill(struct seat *seat)
+{
+	cluster_trace(seat->cluster, "client %u is struck dead", seat->index);
+	seat->cluster->deaths++;
+	reef_sim_host_kill(seat->host);
+	reef_sim_host_restart(seat->host, cluster_client_main, seat);
+}
+
+void chaos_strike_stop(struct seat *seat)
+{
+	struct cluster *cluster = seat->cluster;
+	uint64_t ttl_ns = cluster->options.ttl_ns;
+
+	cluster->pauses++;
+	begin(cluster,
+	      &(struct trouble){
+		      .see = see_client_paused,
+		      .seat = seat,
+		      .lasts_ns = between(cluster, 2 * ttl_ns, 4 * ttl_ns),
+	      });
+}
+
 /* --- the network --- */
 
 static int see_cut(struct trouble *trouble)
@@ -347,6 +368,49 @@ static void cut_network(struct cluster *cluster)
 		else
 			cut.lasts_ns = between(cluster, MILLISECOND,
 					       options->node_ttl_ns / 4);
+	}
+	cluster->cuts++;
+	begin(cluster, &cut);
+}
+
+static void cut_clients(struct cluster *cluster, struct seat *seat)
+{
+	struct cluster_options *options = &cluster->options;
+	uint32_t other = (uint32_t)(seat->index +
+				    between(cluster, 1, options->clients - 1)) %
+			 options->clients;
+
+	cluster->cuts++;
+	begin(cluster, &(struct trouble){
+			       .see = see_cut,
+			       .a = seat->host,
+			       .b = cluster->seats[other].host,
+			       .lasts_ns = between(cluster, MILLISECOND,
+						   3 * options->ttl_ns),
+		       });
+}
+
+void chaos_strike_cut(struct seat *seat)
+{
+	struct cluster *cluster = seat->cluster;
+	struct cluster_options *options = &cluster->options;
+	struct trouble cut = {
+		.see = see_cut,
+		.a = seat->host,
+		.lasts_ns = between(cluster, MILLISECOND, 3 * options->ttl_ns),
+	};
+
+	switch (between(cluster, 0, 2)) {
+	case 0:
+		cut.b = cluster->nodes[between(cluster, 0, options->nodes - 1)];
+		break;
+	case 1:
+		cut.b = cluster->broker;
+		cut.seat = seat;
+		break;
+	default:
+		cut_clients(cluster, seat);
+		return;
 	}
 	cluster->cuts++;
 	begin(cluster, &cut);
@@ -564,6 +628,12 @@ static void happen(struct cluster *cluster, enum chaos chaos)
 	case CHAOS_CUT:
 		cut_network(cluster);
 		break;
+	case CHAOS_CUT_CLIENTS:
+		cut_clients(
+			cluster,
+			&cluster->seats[reef_random_below(
+				&cluster->random, cluster->options.clients)]);
+		break;
 	case CHAOS_FENCE:
 		fence_client(cluster);
 		break;
@@ -598,6 +668,7 @@ int chaos_main(struct reef_sim_host *host, void *arg)
 	int rc;
 
 	(void)host;
+	cluster->fates = reef_fiber_group();
 	/* Let everybody come up first. */
 	rc = reef_sleep(20 * MILLISECOND);
 	while (!rc && !is_late(cluster)) {

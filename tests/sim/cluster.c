@@ -5,6 +5,8 @@
  * clients are done, one more session audits; then the servers are stopped. */
 #include "cluster.h"
 
+#include "pool/broker/internal.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,14 +41,26 @@ void cluster_trace(struct cluster *cluster, const char *format, ...)
 	fputc('\n', stderr);
 }
 
-int cluster_mesh(struct reef_sim_host *host, struct reef_mesh **out)
+static int open_mesh(const struct cluster *cluster, struct reef_sim_host *host,
+		     struct seat *seat, struct reef_mesh **out)
 {
-	const struct reef_mesh_options options = {
+	struct reef_mesh_options options = {
 		.kinds = "sim",
-		.fabric = {.sim_host = host, .silence_ns = 50 * MILLISECOND},
+		.fabric = {.sim_host = host,
+			   .silence_ns = cluster->options.silence_ns},
 	};
 
+	if (seat && cluster->options.strike) {
+		options.opened = strike_opened;
+		options.context = seat;
+	}
 	return reef_mesh_open(&options, out);
+}
+
+int cluster_mesh(const struct cluster *cluster, struct reef_sim_host *host,
+		 struct reef_mesh **out)
+{
+	return open_mesh(cluster, host, NULL, out);
 }
 
 const char *cluster_places(const struct cluster *cluster)
@@ -77,6 +91,24 @@ static void check_epoch(struct cluster *cluster, uint64_t epoch)
 	cluster->epoch = epoch;
 }
 
+static uint64_t table_word(const struct reef_broker *broker, uint32_t slot)
+{
+	uint64_t word;
+
+	memcpy(&word,
+	       (char *)broker->tables[0]->base + reef_table_offset(slot << 16),
+	       sizeof(word));
+	return word;
+}
+
+/* It ends, but what it published was durable. */
+static void keep_table(struct cluster *cluster)
+{
+	for (uint32_t i = 0; i < SESSIONS_MAX; i++)
+		cluster->table[i] = table_word(cluster->serving, i);
+	cluster->serving = NULL;
+}
+
 int cluster_broker_main(struct reef_sim_host *host, void *arg)
 {
 	struct cluster *cluster = arg;
@@ -98,7 +130,7 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 	int rc;
 
 	snprintf(listen, sizeof(listen), "sim:%s/1", reef_sim_host_name(host));
-	rc = cluster_mesh(host, &mesh);
+	rc = cluster_mesh(cluster, host, &mesh);
 	if (rc)
 		return rc;
 	options.mesh = mesh;
@@ -107,8 +139,10 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 	if (rc && rc != -REEF_EHOSTDEAD && rc != -EIO)
 		cluster_fail(cluster, "the broker does not start: %s",
 			     reef_error_text(rc));
-	if (!rc)
+	if (!rc) {
 		check_epoch(cluster, reef_broker_epoch(broker));
+		cluster->serving = broker;
+	}
 	while (!rc && !cluster->is_over) {
 		rc = reef_broker_wait(broker, 10 * MILLISECOND);
 		if (rc == -ETIMEDOUT)
@@ -119,8 +153,37 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 			cluster_fail(cluster, "the broker gives up: %s",
 				     reef_error_text(rc));
 	}
+	if (broker && cluster->serving == broker)
+		keep_table(cluster);
 	reef_broker_stop(broker);
 	reef_mesh_close(mesh);
+	return rc;
+}
+
+int cluster_session(const struct cluster *cluster, uint32_t session)
+{
+	uint32_t slot = session >> 16;
+	uint64_t word = cluster->serving ? table_word(cluster->serving, slot)
+					 : cluster->table[slot];
+
+	if ((uint16_t)word != (uint16_t)session)
+		return 2;
+	switch ((uint8_t)(word >> 16)) {
+	case REEF_SESSION_ALIVE:
+		return 0;
+	case REEF_SESSION_EXPIRED:
+		return 1;
+	default:
+		return 2;
+	}
+}
+
+int cluster_await_broker(const struct cluster *cluster)
+{
+	int rc = 0;
+
+	while (!rc && !cluster->serving)
+		rc = reef_sleep(MILLISECOND / 4);
 	return rc;
 }
 
@@ -155,7 +218,7 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	int rc;
 
 	snprintf(listen, sizeof(listen), "sim:%s/1", options.name);
-	rc = cluster_mesh(host, &mesh);
+	rc = cluster_mesh(cluster, host, &mesh);
 	if (rc)
 		return rc;
 	options.mesh = mesh;
@@ -216,6 +279,8 @@ int cluster_watch(struct reef_sim_host *host, void *arg)
 			watch_node(cluster, i);
 		for (uint32_t i = 0; i < cluster->options.clients; i++)
 			watch_client(cluster, cluster->seats[i].client);
+		workload_watch(cluster,
+			       reef_sched_now_ns(reef_sim_sched(cluster->sim)));
 		rc = reef_sleep(MILLISECOND / 4);
 	}
 	/* Nobody would end what hangs. */
@@ -328,8 +393,8 @@ static int live(struct client *client, struct reef_mesh *mesh)
 		client->stepped_ns = 0;
 		cluster->steps++;
 		if (!rc)
-			rc = reef_sleep(reef_random_below(&client->random,
-							  2 * MILLISECOND));
+			rc = reef_sleep(reef_random_below(
+				&client->random, cluster->options.step_ns));
 	}
 	cluster_trace(cluster, "client %u: session %08x ends: %s",
 		      client->index, client->session,
@@ -403,7 +468,7 @@ int cluster_client_main(struct reef_sim_host *host, void *arg)
 	client->index = seat->index;
 	client->random = reef_random_split(reef_sim_host_random(host), 1);
 	seat->client = client;
-	rc = cluster_mesh(host, &mesh);
+	rc = open_mesh(cluster, host, seat, &mesh);
 	if (!rc)
 		rc = work(client, mesh);
 	if (!rc) {
@@ -439,6 +504,9 @@ static void set_defaults(struct cluster_options *options)
 	DEFAULT(duration_ns, 700 * MILLISECOND);
 	DEFAULT(patience_ns, 3 * SECOND);
 	DEFAULT(chaos_every_ns, 40 * MILLISECOND);
+	DEFAULT(silence_ns, 50 * MILLISECOND);
+	DEFAULT(strikes, 100);
+	DEFAULT(step_ns, 2 * MILLISECOND);
 #undef DEFAULT
 }
 
@@ -478,19 +546,24 @@ static int add_hosts(struct cluster *cluster)
 
 int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 {
-	struct reef_sim_options sim = {.seed = options->seed};
+	struct reef_sim_options sim = {0};
 	int rc;
 
 	memset(cluster, 0, sizeof(*cluster));
 	cluster->options = *options;
 	set_defaults(&cluster->options);
-	reef_random_init(&cluster->random, options->seed ^ 0x706f6f6c);
+	if (options->strike)
+		strike_choose(cluster);
+	sim.seed = cluster->options.seed;
+	reef_random_init(&cluster->random, sim.seed ^ 0x706f6f6c);
 	reef_random_fill(&cluster->random, &cluster->key, sizeof(cluster->key));
 	cluster->ends_ns = cluster->options.duration_ns;
 	if (options->chaos & CHAOS_LINKS)
 		sim.lose_link_ppm = 300;
 	rc = reef_key_derive_user(&cluster->key, 0, cluster->owner.era,
 				  &cluster->owner.key);
+	if (!rc)
+		rc = workload_setup(cluster);
 	if (!rc)
 		rc = reef_sim_create(&sim, &cluster->sim);
 	if (!rc)
@@ -503,5 +576,6 @@ int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 		cluster->hash = reef_sim_trace_hash(cluster->sim);
 	reef_sim_destroy(cluster->sim);
 	cluster->sim = NULL;
+	workload_teardown(cluster);
 	return cluster->failure[0] ? -1 : 0;
 }

@@ -3,9 +3,10 @@
  *
  *   cluster.c   hosts and their mains
  *   chaos.c     what goes wrong, and when
+ *   strike.c    what goes wrong at a client's k-th operation
  *   orders.c    what an operator asks of the broker
- *   workload.c  what clients do, and what they check
  *   main.c      seeds, scenarios, mutants
+ *   program.h   what clients do and check: there are several such programs
  *
  * What is true (who owns which block, which replies were given) is in plain
  * memory here: it is all one process, and simulated time moves only when every
@@ -42,18 +43,30 @@ enum chaos {
 	CHAOS_BROKER_WRITE = 1 << 2, /* at a call to its disk */
 	CHAOS_CLIENT_PAUSE = 1 << 3, /* past its lease, and resumed */
 	CHAOS_CLIENT_KILL = 1 << 4,
-	CHAOS_CUT = 1 << 5,	   /* partitions, short and long */
-	CHAOS_LINKS = 1 << 6,	   /* connections are lost */
-	CHAOS_NODE_KILL = 1 << 7,  /* for good, or it comes back empty */
-	CHAOS_NODE_PAUSE = 1 << 8, /* past its own lease */
-	CHAOS_FENCE = 1 << 9,	   /* a client is away from the broker, and so
-				    * are the nodes when its lease ends */
-	CHAOS_DRAIN = 1 << 10,	   /* an operator's orders, from here on */
-	CHAOS_END = 1 << 11,	   /* a session */
-	CHAOS_RECLAIM = 1 << 12,   /* of memory of the revocable space */
-	CHAOS_TAKEOVER = 1 << 13,  /* another broker takes over from one that
-				    * stands still, and comes back */
-	CHAOS_KINDS = 14,
+	CHAOS_CUT = 1 << 5,	     /* partitions, short and long */
+	CHAOS_LINKS = 1 << 6,	     /* connections are lost */
+	CHAOS_NODE_KILL = 1 << 7,    /* for good, or it comes back empty */
+	CHAOS_NODE_PAUSE = 1 << 8,   /* past its own lease */
+	CHAOS_FENCE = 1 << 9,	     /* a client is away from the broker, and so
+				      * are the nodes when its lease ends */
+	CHAOS_DRAIN = 1 << 10,	     /* an operator's orders, from here on */
+	CHAOS_END = 1 << 11,	     /* a session */
+	CHAOS_RECLAIM = 1 << 12,     /* of memory of the revocable space */
+	CHAOS_TAKEOVER = 1 << 13,    /* another broker takes over from one that
+				      * stands still, and comes back */
+	CHAOS_CUT_CLIENTS = 1 << 14, /* partitions between two of them */
+	CHAOS_KINDS = 15,
+};
+
+/* What befalls one client, at its k-th operation: with `strikes` 100 the seeds
+ * 1 to 100 are one and the same run up to that point, k = 1 to 100; and so on.
+ */
+enum strike {
+	STRIKE_NONE,
+	STRIKE_KILL, /* before it is posted, or right after */
+	STRIKE_STOP, /* for longer than its lease, and resumed */
+	STRIKE_CUT,  /* from a node, the broker or another client */
+	STRIKE_LOSE, /* the connection that it is on its way on */
 };
 #define CHAOS_BROKER                                                           \
 	(CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_BROKER_WRITE)
@@ -70,6 +83,7 @@ struct cluster_options {
 	uint64_t node_ttl_ns;	 /* 200 ms */
 	uint64_t duration_ns;	 /* of the workload; 700 ms */
 	uint64_t patience_ns;	 /* the longest step; 3 s */
+	uint64_t step_ns;	 /* between two steps, at most; 2 ms */
 	uint64_t seeds_max;	 /* to run; any number */
 	bool revocable;		 /* the space of the blocks is */
 	bool scarce;		 /* memory is */
@@ -78,6 +92,10 @@ struct cluster_options {
 	enum reef_node_mutant node_mutant;
 	enum reef_client_mutant client_mutant;
 	uint32_t heap_mutant;
+	uint32_t lock_mutant;
+	uint64_t silence_ns; /* of the fabric; 50 ms */
+	enum strike strike;
+	uint32_t strikes; /* 100 */
 };
 
 /* A block as its user knows it. */
@@ -101,6 +119,8 @@ struct seat {
 	uint32_t troubles;     /* that are under way */
 	uint64_t troubled_ns;  /* when the last one ended */
 	bool is_over;	       /* its main has returned for good */
+	bool counting;	       /* its operations, for strike.c */
+	uint64_t posts;
 	/* (c) of workload.c */
 	uint64_t name_tried, name_done;
 };
@@ -119,6 +139,7 @@ struct client {
 	struct reef_space *home;  /* of board, mail and names */
 	uint32_t index, session;
 	bool leaving, excused;
+	void *work;	     /* the workload's */
 	uint64_t stepped_ns; /* when its last step began; 0: none is */
 	struct block blocks[HAND_MAX];
 	uint32_t blocks_count;
@@ -133,6 +154,13 @@ struct cluster {
 	struct reef_sim_host *broker; /* that serves */
 	struct reef_sim_host *other;  /* for another, or that was */
 	struct reef_sim_host *fate, *nodes[NODES_MAX];
+	struct reef_broker *serving;  /* NULL: down */
+	uint64_t table[SESSIONS_MAX]; /* the last one's, by slot */
+	struct reef_group *fates;     /* where troubles run */
+	void *work;		      /* the workload's */
+	uint64_t strike_at;	      /* which operation */
+	uint32_t struck;	      /* which client */
+	bool has_struck;
 	struct reef_node *running[NODES_MAX];	 /* NULL: down */
 	struct reef_node_status seen[NODES_MAX]; /* by cluster_watch */
 	bool node_is_down[NODES_MAX];
@@ -185,16 +213,33 @@ cluster_trace(struct cluster *cluster, const char *format, ...);
 /* cluster.c, for chaos.c and orders.c */
 /* Where brokers are, all of them. */
 const char *cluster_places(const struct cluster *cluster);
-int cluster_mesh(struct reef_sim_host *host, struct reef_mesh **out);
+int cluster_mesh(const struct cluster *cluster, struct reef_sim_host *host,
+		 struct reef_mesh **out);
 int cluster_broker_main(struct reef_sim_host *host, void *arg);
 int cluster_node_main(struct reef_sim_host *host, void *arg);
 int cluster_client_main(struct reef_sim_host *host, void *arg);
 /* Watches over nodes and clients, once in a while. */
 int cluster_watch(struct reef_sim_host *host, void *arg);
 
+/* What the broker has published of a session, at this very moment, without an
+ * operation; or the last one had, if there is none.  0: ALIVE.  1: EXPIRED.  2:
+ * FENCED or later. */
+int cluster_session(const struct cluster *cluster, uint32_t session);
+/* Wait until there is a broker. 0, -REEF_EHOSTDEAD. */
+int cluster_await_broker(const struct cluster *cluster);
+
 /* chaos.c: the fate of all others; returns when the workload's time is up and
  * everything is mended. */
 int chaos_main(struct reef_sim_host *host, void *arg);
+/* For strike.c */
+void chaos_strike_kill(struct seat *seat);
+void chaos_strike_stop(struct seat *seat);
+void chaos_strike_cut(struct seat *seat);
+
+/* strike.c: which operation of whom, from the seed, which becomes that of the
+ * run up to there; and the hook that waits for it (mesh.h, opened). */
+void strike_choose(struct cluster *cluster);
+int strike_opened(void *seat, struct reef_fabric *fabric);
 
 /* orders.c: what an operator asks of the broker. In a fiber of fate's host;
  * they wait for a broker that is away. 0, or the error. */
@@ -203,7 +248,12 @@ int orders_end(struct cluster *cluster, uint32_t session);
 int orders_reclaim(struct cluster *cluster, uint32_t index, uint64_t size);
 void orders_close(struct cluster *cluster);
 
-/* workload.c */
+/* workload.c, lock_work.c */
+/* Before anything else.  -ENOMEM. */
+int workload_setup(struct cluster *cluster);
+void workload_teardown(struct cluster *cluster);
+/* Now and then: does anything hang? */
+void workload_watch(struct cluster *cluster, uint64_t now_ns);
 /* A session begins: open the space and what is shared. 0, or the error. */
 int workload_begin(struct client *client);
 /* One random step. 0: go on.  -REEF_EFENCED: the session has ended.

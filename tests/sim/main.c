@@ -1,4 +1,4 @@
-/* main.c - seeds, scenarios, mutants.
+/* main.c - seeds, scenarios, mutants, of either program (program.h).
  *
  *   pool run [--seeds N] [--from SEED] [--scenario NAME]
  *   pool mutants [--seeds N] [--mutant NAME] [--scenario NAME]
@@ -7,7 +7,7 @@
  *
  * A mutant that is not found within the seeds is a failure: then a check cannot
  * fail. REEF_SOAK=1: ten times the seeds. The last line counts. */
-#include "cluster.h"
+#include "program.h"
 
 #include "base/log.h"
 
@@ -19,93 +19,6 @@
 #include <unistd.h>
 
 #define HANG_SECONDS 20
-
-static const struct scenario {
-	const char *name, *text;
-	struct cluster_options options;
-} scenarios[] = {
-	{"calm", "nothing goes wrong", {0}},
-	{"broker",
-	 "the broker is killed all the time",
-	 {.chaos = CHAOS_BROKER, .chaos_every_ns = 15 * MILLISECOND}},
-	{"fence",
-	 "leases end while nodes are slow to confirm it",
-	 {.chaos = CHAOS_FENCE | CHAOS_CLIENT_PAUSE | CHAOS_END}},
-	{"drain",
-	 "nodes are drained under load",
-	 {.chaos = CHAOS_DRAIN, .nodes = 3, .patience_ns = SECOND / 2}},
-	{"drain-crash",
-	 "nodes are drained, the broker dies, links are lost",
-	 {.chaos = CHAOS_DRAIN | CHAOS_BROKER | CHAOS_LINKS, .nodes = 3}},
-	{"stale-broker",
-	 "another broker takes over, and the old one comes back",
-	 {.chaos = CHAOS_TAKEOVER | CHAOS_CLIENT_PAUSE}},
-	{"revoke",
-	 "memory is taken back",
-	 {.chaos = CHAOS_RECLAIM, .revocable = true}},
-	{"fence-crash",
-	 "clients stand still, and brokers die as they say so",
-	 {.chaos = CHAOS_BROKER | CHAOS_CLIENT_PAUSE,
-	  .chaos_every_ns = 10 * MILLISECOND}},
-	{"clients",
-	 "clients die and stand still",
-	 {.chaos = CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL}},
-	{"links", "connections are lost", {.chaos = CHAOS_LINKS | CHAOS_CUT}},
-	{"nodes",
-	 "nodes die, stand still, come back",
-	 {.chaos = CHAOS_NODE_KILL | CHAOS_NODE_PAUSE, .nodes = 3}},
-	{"full",
-	 "there is not enough memory for all",
-	 {.chaos = CHAOS_CLIENT_KILL,
-	  .nodes = 1,
-	  .capacity = 6ull << 20,
-	  .scarce = true}},
-	{"all",
-	 "everything at once",
-	 {.chaos = (CHAOS_TAKEOVER - 1),
-	  .nodes = 3,
-	  .revocable = true,
-	  .chaos_every_ns = 25 * MILLISECOND}},
-	{"all-but-nodes",
-	 "everything but the loss of memory",
-	 {.chaos = CHAOS_BROKER | CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL |
-		   CHAOS_CUT | CHAOS_LINKS}},
-};
-#define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
-
-/* Which mutants the seeds must find, and where to look for them. Those that a
- * whole pool hides are found beside their module: the broker's EARLY_PUBLISH in
- * broker_crash, the node's STALE_EPOCH in node_life, the heap's others in
- * heap_sim. */
-static const struct mutant {
-	const char *name;
-	const char *scenario;
-	enum reef_broker_mutant broker;
-	enum reef_node_mutant node;
-	enum reef_client_mutant client;
-	enum reef_heap_mutant heap;
-} mutants[] = {
-	{"broker-one-sample", "clients",
-	 .broker = REEF_BROKER_MUTANT_ONE_SAMPLE},
-	{"broker-early-fenced", "fence",
-	 .broker = REEF_BROKER_MUTANT_EARLY_FENCED},
-	{"broker-early-answer", "broker",
-	 .broker = REEF_BROKER_MUTANT_EARLY_ANSWER},
-	{"broker-old-epoch", "broker", .broker = REEF_BROKER_MUTANT_OLD_EPOCH},
-	{"broker-no-grace", "broker", .broker = REEF_BROKER_MUTANT_NO_GRACE},
-	{"broker-early-move", "drain", .broker = REEF_BROKER_MUTANT_EARLY_MOVE},
-	{"broker-forget-request", "broker",
-	 .broker = REEF_BROKER_MUTANT_FORGET_REQUEST},
-	{"broker-early-safe", "calm", .broker = REEF_BROKER_MUTANT_EARLY_SAFE},
-	{"node-no-fence", "fence", .node = REEF_NODE_MUTANT_NO_FENCE},
-	{"node-same-life", "nodes", .node = REEF_NODE_MUTANT_SAME_LIFE},
-	{"node-dirty", "drain", .node = REEF_NODE_MUTANT_DIRTY},
-	{"client-stale-extent", "drain",
-	 .client = REEF_CLIENT_MUTANT_STALE_EXTENT},
-	{"client-repeat", "links", .client = REEF_CLIENT_MUTANT_REPEAT},
-	{"heap-early-reuse", "calm", .heap = REEF_HEAP_MUTANT_EARLY_REUSE},
-};
-#define MUTANTS (sizeof(mutants) / sizeof(mutants[0]))
 
 struct arguments {
 	uint64_t seeds, from;
@@ -126,6 +39,7 @@ static int run_one(const struct scenario *scenario, const struct mutant *mutant,
 		options.node_mutant = mutant->node;
 		options.client_mutant = mutant->client;
 		options.heap_mutant = mutant->heap;
+		options.lock_mutant = mutant->lock;
 	}
 	return cluster_run(&options, &cluster);
 }
@@ -141,10 +55,10 @@ static bool run_scenario(const struct scenario *scenario,
 	for (seed = arguments->from; seed < arguments->from + seeds; seed++) {
 		if (run_one(scenario, NULL, seed, false)) {
 			printf("FAIL %s: seed %llu: %s\n"
-			       "     replay: pool seed %llu --scenario %s\n",
+			       "     replay: %s seed %llu --scenario %s\n",
 			       scenario->name, (unsigned long long)seed,
-			       cluster.failure, (unsigned long long)seed,
-			       scenario->name);
+			       cluster.failure, program.name,
+			       (unsigned long long)seed, scenario->name);
 			return false;
 		}
 		steps += cluster.steps;
@@ -163,17 +77,17 @@ static bool run_scenario(const struct scenario *scenario,
 
 static const struct scenario *find_scenario(const char *name)
 {
-	for (size_t i = 0; i < SCENARIOS; i++)
-		if (!strcmp(name, scenarios[i].name))
-			return &scenarios[i];
+	for (size_t i = 0; i < program.scenarios_count; i++)
+		if (!strcmp(name, program.scenarios[i].name))
+			return &program.scenarios[i];
 	return NULL;
 }
 
 static const struct mutant *find_mutant(const char *name)
 {
-	for (size_t i = 0; i < MUTANTS; i++)
-		if (!strcmp(name, mutants[i].name))
-			return &mutants[i];
+	for (size_t i = 0; i < program.mutants_count; i++)
+		if (!strcmp(name, program.mutants[i].name))
+			return &program.mutants[i];
 	return NULL;
 }
 
@@ -187,11 +101,11 @@ static int run_all(const struct arguments *arguments)
 {
 	int passed = 0, failed = 0;
 
-	for (size_t i = 0; i < SCENARIOS; i++) {
+	for (size_t i = 0; i < program.scenarios_count; i++) {
 		if (arguments->scenario &&
-		    strcmp(arguments->scenario, scenarios[i].name))
+		    strcmp(arguments->scenario, program.scenarios[i].name))
 			continue;
-		if (run_scenario(&scenarios[i], arguments))
+		if (run_scenario(&program.scenarios[i], arguments))
 			passed++;
 		else
 			failed++;
@@ -246,11 +160,11 @@ static int run_mutants(const struct arguments *arguments)
 {
 	int passed = 0, failed = 0;
 
-	for (size_t i = 0; i < MUTANTS; i++) {
+	for (size_t i = 0; i < program.mutants_count; i++) {
 		if (arguments->mutant &&
-		    strcmp(arguments->mutant, mutants[i].name))
+		    strcmp(arguments->mutant, program.mutants[i].name))
 			continue;
-		if (hunt(&mutants[i], arguments))
+		if (hunt(&program.mutants[i], arguments))
 			passed++;
 		else
 			failed++;
@@ -264,17 +178,17 @@ static int run_same(const struct arguments *arguments)
 	int passed = 0, failed = 0;
 	uint64_t hash, seed;
 
-	for (size_t i = 0; i < SCENARIOS; i++) {
+	for (size_t i = 0; i < program.scenarios_count; i++) {
 		for (seed = arguments->from;
 		     seed < arguments->from + arguments->seeds; seed++) {
-			run_one(&scenarios[i], NULL, seed, false);
+			run_one(&program.scenarios[i], NULL, seed, false);
 			hash = cluster.hash;
-			run_one(&scenarios[i], NULL, seed, false);
+			run_one(&program.scenarios[i], NULL, seed, false);
 			passed += hash == cluster.hash;
 			failed += hash != cluster.hash;
 			if (hash != cluster.hash)
 				printf("FAIL %s: seed %llu: another trace\n",
-				       scenarios[i].name,
+				       program.scenarios[i].name,
 				       (unsigned long long)seed);
 		}
 	}
@@ -303,9 +217,10 @@ static int replay(const struct arguments *arguments, uint64_t seed)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: pool run|mutants|same|seed N [--seeds N] "
-			"[--from SEED]\n"
-			"            [--scenario NAME] [--mutant NAME]\n");
+	fprintf(stderr,
+		"usage: %s run|mutants|same|seed N [--seeds N] [--from SEED]\n"
+		"            [--scenario NAME] [--mutant NAME]\n",
+		program.name);
 	return 2;
 }
 

@@ -19,7 +19,7 @@ static int need_operator(struct cluster *cluster)
 	if (cluster->orders)
 		return 0;
 	if (!cluster->mesh)
-		rc = cluster_mesh(cluster->fate, &cluster->mesh);
+		rc = cluster_mesh(cluster, cluster->fate, &cluster->mesh);
 	options.mesh = cluster->mesh;
 	while (!rc && !cluster->operator) {
 		rc = reef_client_create(&options, &cluster->operator);

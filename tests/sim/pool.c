@@ -1,0 +1,85 @@
+/* pool.c - what a pool goes through: see workload.c. */
+#include "program.h"
+
+static const struct scenario scenarios[] = {
+	{"calm", "nothing goes wrong", {0}},
+	{"broker",
+	 "the broker is killed all the time",
+	 {.chaos = CHAOS_BROKER, .chaos_every_ns = 15 * MILLISECOND}},
+	{"fence",
+	 "leases end while nodes are slow to confirm it",
+	 {.chaos = CHAOS_FENCE | CHAOS_CLIENT_PAUSE | CHAOS_END}},
+	{"drain",
+	 "nodes are drained under load",
+	 {.chaos = CHAOS_DRAIN, .nodes = 3, .patience_ns = SECOND / 2}},
+	{"drain-crash",
+	 "nodes are drained, the broker dies, links are lost",
+	 {.chaos = CHAOS_DRAIN | CHAOS_BROKER | CHAOS_LINKS, .nodes = 3}},
+	{"stale-broker",
+	 "another broker takes over, and the old one comes back",
+	 {.chaos = CHAOS_TAKEOVER | CHAOS_CLIENT_PAUSE}},
+	{"revoke",
+	 "memory is taken back",
+	 {.chaos = CHAOS_RECLAIM, .revocable = true}},
+	{"fence-crash",
+	 "clients stand still, and brokers die as they say so",
+	 {.chaos = CHAOS_BROKER | CHAOS_CLIENT_PAUSE,
+	  .chaos_every_ns = 10 * MILLISECOND}},
+	{"clients",
+	 "clients die and stand still",
+	 {.chaos = CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL}},
+	{"links", "connections are lost", {.chaos = CHAOS_LINKS | CHAOS_CUT}},
+	{"nodes",
+	 "nodes die, stand still, come back",
+	 {.chaos = CHAOS_NODE_KILL | CHAOS_NODE_PAUSE, .nodes = 3}},
+	{"full",
+	 "there is not enough memory for all",
+	 {.chaos = CHAOS_CLIENT_KILL,
+	  .nodes = 1,
+	  .capacity = 6ull << 20,
+	  .scarce = true}},
+	{"all",
+	 "everything at once",
+	 {.chaos = (CHAOS_TAKEOVER - 1),
+	  .nodes = 3,
+	  .revocable = true,
+	  .chaos_every_ns = 25 * MILLISECOND}},
+	{"all-but-nodes",
+	 "everything but the loss of memory",
+	 {.chaos = CHAOS_BROKER | CHAOS_CLIENT_PAUSE | CHAOS_CLIENT_KILL |
+		   CHAOS_CUT | CHAOS_LINKS}},
+};
+
+/* Which mutants the seeds must find, and where to look for them. Those that a
+ * whole pool hides are found beside their module: the broker's EARLY_PUBLISH in
+ * broker_crash, the node's STALE_EPOCH in node_life, the heap's others in
+ * heap_sim. */
+static const struct mutant mutants[] = {
+	{"broker-one-sample", "clients",
+	 .broker = REEF_BROKER_MUTANT_ONE_SAMPLE},
+	{"broker-early-fenced", "fence",
+	 .broker = REEF_BROKER_MUTANT_EARLY_FENCED},
+	{"broker-early-answer", "broker",
+	 .broker = REEF_BROKER_MUTANT_EARLY_ANSWER},
+	{"broker-old-epoch", "broker", .broker = REEF_BROKER_MUTANT_OLD_EPOCH},
+	{"broker-no-grace", "broker", .broker = REEF_BROKER_MUTANT_NO_GRACE},
+	{"broker-early-move", "drain", .broker = REEF_BROKER_MUTANT_EARLY_MOVE},
+	{"broker-forget-request", "broker",
+	 .broker = REEF_BROKER_MUTANT_FORGET_REQUEST},
+	{"broker-early-safe", "calm", .broker = REEF_BROKER_MUTANT_EARLY_SAFE},
+	{"node-no-fence", "fence", .node = REEF_NODE_MUTANT_NO_FENCE},
+	{"node-same-life", "nodes", .node = REEF_NODE_MUTANT_SAME_LIFE},
+	{"node-dirty", "drain", .node = REEF_NODE_MUTANT_DIRTY},
+	{"client-stale-extent", "drain",
+	 .client = REEF_CLIENT_MUTANT_STALE_EXTENT},
+	{"client-repeat", "links", .client = REEF_CLIENT_MUTANT_REPEAT},
+	{"heap-early-reuse", "calm", .heap = REEF_HEAP_MUTANT_EARLY_REUSE},
+};
+
+const struct program program = {
+	.name = "pool",
+	.scenarios = scenarios,
+	.scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]),
+	.mutants = mutants,
+	.mutants_count = sizeof(mutants) / sizeof(mutants[0]),
+};

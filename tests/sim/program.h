@@ -1,0 +1,37 @@
+/* program.h - what sets the programs here apart: scenarios and mutants.
+ *
+ *   pool   pool.c, workload.c: spaces, blocks, names
+ *   locks  locks.c, lock_work.c: locks, and what they protect
+ *
+ * Thread: owner. */
+#ifndef TESTS_SIM_PROGRAM_H
+#define TESTS_SIM_PROGRAM_H
+
+#include "cluster.h"
+
+struct scenario {
+	const char *name, *text;
+	struct cluster_options options;
+};
+
+/* Which mutants the seeds must find, and where to look for them. */
+struct mutant {
+	const char *name;
+	const char *scenario;
+	enum reef_broker_mutant broker;
+	enum reef_node_mutant node;
+	enum reef_client_mutant client;
+	enum reef_heap_mutant heap;
+	uint32_t lock; /* enum sync_lock_mutant */
+};
+
+struct program {
+	const char *name;
+	const struct scenario *scenarios;
+	size_t scenarios_count;
+	const struct mutant *mutants;
+	size_t mutants_count;
+};
+extern const struct program program;
+
+#endif

@@ -118,6 +118,64 @@ static void embedded_tasks_and_their_descriptor(void **state)
 	reef_close(reef);
 }
 
+static int look_from_a_fiber(void *arg)
+{
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space *space;
+	uint64_t address, before;
+	struct reef *reef;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &options, &space), 0);
+	assert_int_equal(reef_alloc(space, 8, &address), 0);
+	assert_int_equal(reef_faa(reef, address, 0, &before), 0);
+	*(bool *)arg = reef_is_near(reef, address);
+	reef_close(reef);
+	return 0;
+}
+
+static void embedded_words_are_changed_and_near(void **state)
+{
+	struct reef_space *space;
+	struct reef_sched *sched;
+	uint64_t address, before = 77, zero = 0;
+	struct reef *reef;
+	bool near = true;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(reef_alloc(space, 8, &address), 0);
+	assert_int_equal(reef_write(reef, address, &zero, 8), 0);
+	for (uint64_t i = 0; i < 20000; i++) { /* more than look_mask */
+		assert_int_equal(reef_cas(reef, address, 2 * i, 2 * i + 1,
+					  i & 1 ? &before : NULL),
+				 0);
+		if (i & 1)
+			assert_int_equal(before, 2 * i);
+		assert_int_equal(reef_faa(reef, address, 1, &before), 0);
+		assert_int_equal(before, 2 * i + 1);
+	}
+	/* No match: what it holds, and no change. */
+	assert_int_equal(reef_cas(reef, address, 1, 2, &before), 0);
+	assert_int_equal(before, 40000);
+	/* Refused: nothing changes, nothing is told. */
+	assert_int_equal(reef_cas(reef, address + 4, 0, 1, &before), -EINVAL);
+	assert_int_equal(reef_faa(reef, UINT64_C(99) << 32, 1, &before),
+			 -EFAULT);
+	assert_int_equal(before, 40000);
+#ifndef THREAD_SANITIZER /* there everything goes the long way */
+	assert_true(reef_is_near(reef, address));
+#endif
+	assert_false(reef_is_near(reef, UINT64_C(99) << 32));
+	reef_close(reef);
+	assert_int_equal(reef_sched_create(NULL, &sched), 0);
+	assert_int_equal(
+		reef_fiber_spawn(sched, look_from_a_fiber, &near, NULL), 0);
+	assert_int_equal(reef_sched_run(sched), 0);
+	reef_sched_destroy(sched);
+	assert_false(near);
+}
+
 static void embedded_bad_targets_are_refused(void **state)
 {
 	struct reef *reef = NULL;
@@ -462,6 +520,7 @@ int main(void)
 		cmocka_unit_test(embedded_handles_share_a_session),
 		cmocka_unit_test(embedded_full_says_so_and_frees_make_room),
 		cmocka_unit_test(embedded_tasks_and_their_descriptor),
+		cmocka_unit_test(embedded_words_are_changed_and_near),
 		cmocka_unit_test_setup_teardown(
 			embedded_bad_targets_are_refused, scratch_make,
 			scratch_remove),

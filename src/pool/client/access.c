@@ -321,6 +321,15 @@ int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
 	return rc;
 }
 
+bool reef_is_near(const struct reef *reef, uint64_t address)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+
+	return client_is_current(reef) && entry->extent == number &&
+	       entry->is_inline && !reef_fiber_self();
+}
+
 /* --- without blocking --- */
 
 static void task_end(struct reef *reef, struct client_call *call)

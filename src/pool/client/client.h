@@ -132,6 +132,12 @@ int reef_session_look(struct reef *reef, uint32_t session,
  * end looks a few times in that time. Thread: any. */
 uint64_t reef_session_ttl(const struct reef *reef);
 
+/* May the caller look at that address over and over, for a moment? Only where
+ * an operation ends as it is posted, and so costs nobody else anything; and not
+ * in a fiber, which would keep the others from running. A hint: where nothing
+ * was done since the view changed, it is false. */
+bool reef_is_near(const struct reef *reef, uint64_t address);
+
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);
 

@@ -122,7 +122,7 @@ struct pool {
 	uint64_t ttl_ns, node_ttl_ns, extent_size, capacity;
 	uint32_t lose_link_ppm;
 	enum reef_client_mutant mutant;
-	uint32_t heap_mutant;
+	uint32_t heap_mutant, inbox_links_max;
 	uint64_t seed;
 	struct reef_sim_host *host;
 	struct reef_broker *broker; /* NULL: not serving */
@@ -237,6 +237,7 @@ static inline int member_join(struct member *member)
 		.seed = 1 + member->number,
 		.mutant = member->pool->mutant,
 		.heap_mutant = member->pool->heap_mutant,
+		.inbox_links_max = member->pool->inbox_links_max,
 	};
 
 	TRY(reef_client_create(&options, &member->client));

@@ -9,6 +9,8 @@
 #include <reef/fiber.h>
 #include <reef/reef.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 
@@ -71,7 +73,8 @@ static void inbox_block_comes_back_and_damage_is_found(void **state)
 	uint32_t i;
 
 	memset(block.secret, 3, sizeof(block.secret));
-	strcpy(block.addresses, "shm:@x tcp:127.0.0.1:5");
+	strcpy(block.addresses,
+	       "shm:@reef-inbox-x tcp:127.0.0.1:5 tcp:[::1]:7");
 	inbox_block_encode(&block, bytes);
 	assert_int_equal(inbox_block_decode(bytes, &out), 0);
 	assert_int_equal(out.session, 7);
@@ -99,13 +102,32 @@ static int wait_note(struct member *member, uint32_t index, uint64_t *out)
 	return 0;
 }
 
-/* Each sends what it has to until the other has answered: hints may be lost. */
+/* Say it again until it is answered: hints may be lost. */
+static int say(struct member *member, struct reef_space *space, uint64_t other,
+	       struct ear *ear, uint64_t word, uint64_t wanted)
+{
+	struct reef_wake wake = {.object = 77, .word = word};
+	bool is_calm = !member->pool->lose_link_ppm;
+	uint32_t tries;
+	int rc;
+
+	for (tries = 0; tries < 100; tries++) {
+		rc = word ? reef_inbox_send(space, other, &wake) : 0;
+		if (rc && is_calm)
+			return rc;
+		rc = ear_wait(member->reef, ear, wanted, 100 * MILLISECOND);
+		if (rc != -ETIMEDOUT)
+			return rc;
+		WANT(!is_calm || !word);
+	}
+	return -ETIMEDOUT;
+}
+
 static int rally(struct member *member, bool first)
 {
-	struct reef_wake wake = {.object = 77};
 	struct reef_space *space;
-	struct ear ear;
 	uint64_t own, other, i;
+	struct ear ear;
 	int rc = 0;
 
 	TRY(member_space(member, &space));
@@ -113,32 +135,17 @@ static int rally(struct member *member, bool first)
 	NOTE(member, first) = own;
 	TRY(wait_note(member, !first, &other));
 	ear_open(member->reef, &ear, 77);
-	for (i = 1; i <= 50 && !rc; i++) {
-		if (!first)
-			rc = ear_wait(member->reef, &ear, i, 2 * SECOND);
-		wake.word = i;
-		while (!rc) {
-			rc = reef_inbox_send(space, other, &wake);
-			/* Only a lost link may lose it. */
-			if (rc && !member->pool->lose_link_ppm)
-				break;
-			if (!first) {
-				rc = 0;
-				break;
-			}
-			rc = ear_wait(member->reef, &ear, i, 100 * MILLISECOND);
-			if (rc != -ETIMEDOUT)
-				break;
-			rc = member->pool->lose_link_ppm ? 0 : -ETIMEDOUT;
-		}
+	for (i = 1; i <= 50 && !rc; i++)
+		rc = first ? say(member, space, other, &ear, i, i)
+			   : say(member, space, other, &ear, i - 1, i);
+	/* The last answer, until the first has it. */
+	NOTE(member, 2) |= first;
+	while (!rc && !NOTE(member, 2)) {
+		rc = say(member, space, other, &ear, 50, 50);
+		if (!rc)
+			rc = reef_sleep(10 * MILLISECOND);
 	}
 	ear_close(member->reef, &ear);
-	NOTE(member, 2 + first) = 1;
-	/* Whoever is done goes on answering. */
-	while (!rc && !NOTE(member, 2 + !first)) {
-		reef_inbox_send(space, other, &wake);
-		TRY(reef_sleep(10 * MILLISECOND));
-	}
 	return rc;
 }
 
@@ -171,6 +178,11 @@ static void run_two(int (*first)(struct member *member),
 static void inbox_two_hosts_rally(void **state)
 {
 	run_two(rally_first, rally_second, 0);
+}
+
+static void inbox_two_hosts_rally_while_links_are_lost(void **state)
+{
+	run_two(rally_first, rally_second, 5000);
 }
 
 static int budget(struct member *member)
@@ -348,6 +360,374 @@ static void inbox_that_is_none_is_refused(void **state)
 	run_two(send_to_garbage, NULL, 0);
 }
 
+/* Whatever stands there, with a checksum that is right. */
+static int send_to_forgeries(struct member *member)
+{
+	static const char *const addresses[] = {
+		"tcp:",
+		"tcp::",
+		"tcp:localhost:80",
+		"tcp:[abc]:80",
+		"shm:/x",
+		"shm:@x",
+		("shm:" INBOX_SHM_PREFIX),
+		"verbs:a.b:1",
+		"tcp:1.2.3:4",
+		"sim:",
+		"sim:/",
+		"sim:nobody/1",
+		"sim:member1/0",
+		"x",
+		":",
+		"sim:node1/1 sim:node1/1 sim:node1/1 sim:node1/1 sim:node1/1",
+		"sim:broker/1",
+		"sim:node1/1",
+		"sim:node2/99999",
+	};
+	struct reef_wake wake = {.object = 5};
+	uint8_t bytes[INBOX_BLOCK_SIZE];
+	struct inbox_block block = {.session = 1};
+	struct reef_space *space;
+	uint64_t address;
+	size_t i;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		snprintf(block.addresses, sizeof(block.addresses), "%s",
+			 addresses[i]);
+		inbox_block_encode(&block, bytes);
+		TRY(reef_alloc(space, sizeof(bytes), &address));
+		TRY(reef_write(member->reef, address, bytes, sizeof(bytes)));
+		WANT(reef_inbox_send(space, address, &wake) < 0);
+		TRY(reef_free(space, address, 0));
+	}
+	/* Across its end, and where nothing is at all. */
+	WANT(reef_inbox_send(space, 0, &wake) < 0);
+	WANT(reef_inbox_send(space, UINT64_MAX - 7, &wake) < 0);
+	WANT(reef_inbox_send(space, address + MIB, &wake) < 0);
+	return 0;
+}
+
+static void inbox_forged_block_is_refused(void **state)
+{
+	run_two(send_to_forgeries, NULL, 0);
+}
+
+/* --- those who do not listen --- */
+
+/* Opens an inbox and then does something else, until told. */
+static int deaf(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t own;
+
+	TRY(member_space(member, &space));
+	TRY(reef_inbox_open(space, &own));
+	NOTE(member, 0) = own;
+	while (!NOTE(member, 1))
+		TRY(reef_sleep(10 * MILLISECOND));
+	return 0;
+}
+
+static int send_to_deaf(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	uint64_t other, began_ns, sent = 0, refused = 0, i;
+	struct reef_space *space;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(wait_note(member, 0, &other));
+	TRY(reef_inbox_send(space, other, &wake));
+	for (i = 0; i < 6000; i++) {
+		began_ns = reef_now_ns();
+		rc = reef_inbox_send(space, other, &wake);
+		WANT(reef_now_ns() == began_ns);
+		WANT(rc == 0 || rc == -EAGAIN);
+		sent += !rc;
+		refused += rc != 0;
+		if (!(i % 100))
+			TRY(reef_sleep(MILLISECOND));
+	}
+	WANT(sent > 4000);
+	/* Its inbox is full, and so are the links. */
+	WANT(refused > 0);
+	/* Closed with messages under way, while the other is still there. */
+	reef_close(member->reef);
+	member->reef = NULL;
+	NOTE(member, 1) = 1;
+	return 0;
+}
+
+static void inbox_that_nobody_reads_holds_up_nobody(void **state)
+{
+	run_two(deaf, send_to_deaf, 0);
+}
+
+static int knock(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	uint64_t other, began_ns, errors = 0;
+	struct reef_space *space;
+	uint32_t i;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(wait_note(member, 0, &other));
+	for (i = 0; i < 200; i++) {
+		if (i == 20)
+			reef_sim_host_kill(member->pool->members[0].host);
+		began_ns = reef_now_ns();
+		rc = reef_inbox_send(space, other, &wake);
+		/* Not blocked: the block may be read anew, and the link be
+		 * tried. */
+		WANT(reef_now_ns() - began_ns < 500 * MILLISECOND);
+		errors += rc != 0;
+		TRY(reef_sleep(50 * MILLISECOND));
+	}
+	WANT(errors > 0);
+	return 0;
+}
+
+static void inbox_of_a_killed_host_holds_up_nobody(void **state)
+{
+	run_two(deaf, knock, 0);
+}
+
+static int is_killed(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	struct reef_space *space;
+	struct ear ear;
+	uint64_t own, i;
+	int rc = 0;
+
+	TRY(member_space(member, &space));
+	TRY(reef_inbox_open(space, &own));
+	ear_open(member->reef, &ear, 5);
+	NOTE(member, 0) = own;
+	for (i = 0; !rc; i++) {
+		/* In every state that there is. */
+		rc = ear_wait(member->reef, &ear, i, REEF_FOREVER);
+		if (!rc && NOTE(member, 1))
+			rc = reef_inbox_send(space, NOTE(member, 1), &wake);
+	}
+	ear_close(member->reef, &ear);
+	WANT_RC(rc, -REEF_EHOSTDEAD);
+	WANT(reef_inbox_wait(member->reef, never, NULL, SECOND) < 0);
+	WANT(reef_inbox_send(space, NOTE(member, 1), &wake) < 0);
+	return -REEF_EHOSTDEAD;
+}
+
+static int kills(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	struct reef_space *space;
+	uint64_t own, other, i, rounds;
+
+	TRY(member_space(member, &space));
+	TRY(reef_inbox_open(space, &own));
+	NOTE(member, 1) = own;
+	TRY(wait_note(member, 0, &other));
+	rounds = reef_random_below(reef_sim_random(member->pool->sim), 30);
+	for (i = 1; i <= rounds; i++) {
+		wake.word = i;
+		reef_inbox_send(space, other, &wake);
+		TRY(reef_sleep(reef_random_below(
+			reef_sim_random(member->pool->sim), MILLISECOND)));
+	}
+	reef_sim_host_kill(member->pool->members[0].host);
+	TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static void inbox_killed_host_unwinds(void **state)
+{
+	run_two(is_killed, kills, 0);
+}
+
+static int waits_until_fenced(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	struct reef_space *space;
+	uint64_t own;
+
+	TRY(member_space(member, &space));
+	TRY(reef_inbox_open(space, &own));
+	NOTE(member, 0) = own;
+	WANT_RC(reef_inbox_wait(member->reef, never, NULL, REEF_FOREVER),
+		-REEF_EFENCED);
+	WANT_RC(reef_inbox_wait(member->reef, never, NULL, REEF_FOREVER),
+		-REEF_EFENCED);
+	WANT_RC(reef_inbox_send(space, own, &wake), -REEF_EFENCED);
+	WANT_RC(reef_inbox_open(space, &own), -REEF_EFENCED);
+	NOTE(member, 1) = 1;
+	return 0;
+}
+
+static int fences(struct member *member)
+{
+	struct member *other = &member->pool->members[0];
+	enum reef_session_view view = REEF_VIEW_ALIVE;
+	uint64_t inbox;
+	uint32_t session;
+
+	TRY(wait_note(member, 0, &inbox));
+	session = reef_session(other->reef);
+	reef_sim_host_pause(other->host);
+	while (view != REEF_VIEW_ENDED) {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(reef_session_look(member->reef, session, &view));
+	}
+	reef_sim_host_resume(other->host);
+	while (!NOTE(member, 1))
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static void inbox_fenced_while_waiting_says_so(void **state)
+{
+	run_two(waits_until_fenced, fences, 0);
+}
+
+static int leaves(struct member *member)
+{
+	struct reef_space *space, *again;
+	struct reef *second;
+	uint64_t own, other;
+
+	/* A handle of its own, that goes before the session does. */
+	TRY(reef_client_handle(member->client, &second));
+	TRY(member_space(member, &again));
+	TRY(reef_space_open(second, "space", NULL, &space));
+	TRY(reef_inbox_open(space, &own));
+	TRY(reef_inbox_open(again, &other));
+	WANT(own != other);
+	NOTE(member, 0) = own;
+	while (!NOTE(member, 1))
+		TRY(reef_inbox_wait(second, never, NULL, MILLISECOND) ==
+				    -ETIMEDOUT
+			    ? 0
+			    : -EXDEV);
+	reef_close(second);
+	NOTE(member, 2) = 1;
+	while (!NOTE(member, 3))
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static int misses_it(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	struct reef_space *space;
+	uint64_t other, i;
+	int rc = 0;
+
+	TRY(member_space(member, &space));
+	TRY(wait_note(member, 0, &other));
+	TRY(reef_inbox_send(space, other, &wake));
+	NOTE(member, 1) = 1;
+	while (!NOTE(member, 2))
+		TRY(reef_sleep(MILLISECOND));
+	/* The link falls, and the block is gone. */
+	for (i = 0; i < 100 && rc != -ENOENT; i++) {
+		rc = reef_inbox_send(space, other, &wake);
+		TRY(reef_sleep(100 * MILLISECOND));
+	}
+	WANT_RC(rc, -ENOENT);
+	NOTE(member, 3) = 1;
+	return 0;
+}
+
+static void inbox_of_a_closed_handle_is_gone(void **state)
+{
+	run_two(leaves, misses_it, 0);
+}
+
+static int guesses(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	uint8_t bytes[INBOX_BLOCK_SIZE];
+	struct inbox_block block;
+	struct reef_space *space;
+	uint64_t other, forged;
+
+	TRY(member_space(member, &space));
+	TRY(wait_note(member, 0, &other));
+	TRY(reef_read(member->reef, other, bytes, sizeof(bytes)));
+	TRY(inbox_block_decode(bytes, &block));
+	block.secret[0] ^= 1;
+	inbox_block_encode(&block, bytes);
+	TRY(reef_alloc(space, sizeof(bytes), &forged));
+	TRY(reef_write(member->reef, forged, bytes, sizeof(bytes)));
+	WANT_RC(reef_inbox_send(space, forged, &wake), -REEF_EAUTH);
+	TRY(reef_inbox_send(space, other, &wake));
+	NOTE(member, 1) = 1;
+	return 0;
+}
+
+static void inbox_without_its_secret_is_shut(void **state)
+{
+	run_two(deaf, guesses, 0);
+}
+
+/* --- few links for many --- */
+
+static int one_of_many(struct member *member)
+{
+	uint32_t index = member->number - 2;
+	struct reef_space *space;
+	struct ear ear;
+	uint64_t own;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(reef_inbox_open(space, &own));
+	ear_open(member->reef, &ear, 5);
+	NOTE(member, index) = own;
+	rc = ear_wait(member->reef, &ear, 20, 20 * SECOND);
+	ear_close(member->reef, &ear);
+	return rc;
+}
+
+static int few_links(struct member *member)
+{
+	struct reef_wake wake = {.object = 5};
+	struct reef_counts counts;
+	struct reef_space *space;
+	uint64_t others[3], round;
+	uint32_t i;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 3; i++)
+		TRY(wait_note(member, i, &others[i]));
+	for (round = 1; round <= 20; round++)
+		for (i = 0; i < 3; i++) {
+			wake.word = round;
+			TRY(reef_inbox_send(space, others[i], &wake));
+		}
+	counts = reef_count_read(&member->count);
+	/* Two are kept: everybody is thrown out by the third. */
+	WANT(counts.control_round_trips > 20);
+	return 0;
+}
+
+static void inbox_links_make_room_for_each_other(void **state)
+{
+	uint64_t seed;
+	uint32_t i;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {.inbox_links_max = 2};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, few_links);
+		for (i = 0; i < 3; i++)
+			pool_add(&pool, one_of_many);
+		pool_finish(&pool);
+	}
+}
+
 /* --- real threads --- */
 
 struct pair {
@@ -486,17 +866,215 @@ static void inbox_threads_rally_with_all_fabrics(void **state)
 	server_stop(&server);
 }
 
+/* Two handles of one thread: nobody ever answers the first. */
+static void send_to_nobody(const char *target, struct reef_options *options)
+{
+	struct reef_wake wake = {.object = 42};
+	struct reef_space *space, *other;
+	struct reef *reef, *deaf_one;
+	uint64_t inbox, sent = 0, i;
+	int rc;
+
+	assert_int_equal(reef_open(target, options, &reef), 0);
+	assert_int_equal(reef_open(target, options, &deaf_one), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(reef_space_open(deaf_one, "s", NULL, &other), 0);
+	assert_int_equal(reef_inbox_open(other, &inbox), 0);
+	for (i = 0; i < 3000; i++) {
+		rc = reef_inbox_send(space, inbox, &wake);
+		assert_true(rc == 0 || rc == -EAGAIN);
+		sent += !rc;
+	}
+	assert_true(sent > 0);
+	reef_close(reef);
+	reef_close(deaf_one);
+}
+
+static void inbox_that_is_never_polled_holds_up_nobody(void **state)
+{
+	struct reef_options tcp = {.fabrics = "tcp"};
+	struct server server;
+
+	send_to_nobody("embedded:32M", NULL);
+	server_start(&server);
+	send_to_nobody("local", &tcp);
+	server_stop(&server);
+}
+
+/* The link is up, and then its receiver stands still. */
+struct still {
+	struct reef *reef;
+	_Atomic uint64_t inbox;
+	_Atomic int state; /* 1: heard; 2: may go */
+};
+
+static void *stand_still(void *arg)
+{
+	struct still *still = arg;
+	struct reef_space *space;
+	struct ear ear;
+	uint64_t own;
+
+	if (reef_open("embedded:32M", NULL, &still->reef) ||
+	    reef_space_open(still->reef, "s", &create, &space) ||
+	    reef_inbox_open(space, &own))
+		abort();
+	ear_open(still->reef, &ear, 42);
+	still->inbox = own;
+	while (ear_wait(still->reef, &ear, 1, SECOND))
+		;
+	still->state = 1;
+	while (still->state == 1)
+		reef_sleep(MILLISECOND);
+	/* What fitted is still there. */
+	if (ear_wait(still->reef, &ear, 2, 10 * SECOND))
+		abort();
+	ear_close(still->reef, &ear);
+	reef_close(still->reef);
+	return NULL;
+}
+
+static void inbox_that_stands_still_holds_up_nobody(void **state)
+{
+	struct reef_wake wake = {.object = 42, .word = 1};
+	struct still still = {0};
+	struct reef_space *space;
+	uint64_t sent = 0, refused = 0, i;
+	struct reef *reef;
+	pthread_t thread;
+	int rc;
+
+	assert_int_equal(reef_open("embedded:32M", NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(pthread_create(&thread, NULL, stand_still, &still), 0);
+	while (!still.inbox)
+		reef_sleep(MILLISECOND);
+	assert_int_equal(reef_inbox_send(space, still.inbox, &wake), 0);
+	while (!still.state)
+		reef_sleep(MILLISECOND);
+	wake.word = 2;
+	for (i = 0; i < 20000; i++) {
+		rc = reef_inbox_send(space, still.inbox, &wake);
+		assert_true(rc == 0 || rc == -EAGAIN);
+		sent += !rc;
+		refused += rc != 0;
+	}
+	assert_true(sent > 100);
+	assert_true(refused > 0);
+	still.state = 2;
+	pthread_join(thread, NULL);
+	reef_close(reef);
+}
+
+static bool is_set(const void *what)
+{
+	return atomic_load((const _Atomic int *)what);
+}
+
+struct poker {
+	struct reef *reef;
+	_Atomic int flag;
+};
+
+static void *poke(void *arg)
+{
+	struct poker *poker = arg;
+
+	atomic_store(&poker->flag, 1);
+	reef_inbox_poke(poker->reef);
+	return NULL;
+}
+
+static void inbox_poke_ends_a_wait(void **state)
+{
+	struct poker poker = {0};
+	pthread_t thread;
+	uint32_t i;
+
+	assert_int_equal(reef_open("embedded:32M", NULL, &poker.reef), 0);
+	for (i = 0; i < 50; i++) {
+		poker.flag = 0;
+		assert_int_equal(pthread_create(&thread, NULL, poke, &poker),
+				 0);
+		assert_int_equal(reef_inbox_wait(poker.reef, is_set,
+						 &poker.flag, REEF_FOREVER),
+				 0);
+		pthread_join(thread, NULL);
+	}
+	reef_close(poker.reef);
+}
+
+static int in_child(struct reef *reef, struct reef_space *space, uint64_t inbox)
+{
+	struct reef_wake wake = {.object = 42};
+	struct ear ear;
+	uint64_t own;
+
+	ear_open(reef, &ear, 42);
+	if (reef_inbox_wait(reef, never, NULL, SECOND) != -REEF_EFORKED ||
+	    reef_inbox_send(space, inbox, &wake) != -REEF_EFORKED ||
+	    reef_inbox_open(space, &own) != -REEF_EFORKED)
+		return 1;
+	reef_inbox_poke(reef);
+	ear_close(reef, &ear);
+	reef_close(reef);
+	return 0;
+}
+
+static void inbox_forked_child_keeps_its_hands_off(void **state)
+{
+	struct reef_wake wake = {.object = 42, .word = 1};
+	struct reef_space *space;
+	struct reef *reef;
+	uint64_t own, again;
+	struct ear ear;
+	int status;
+	pid_t child;
+
+	assert_int_equal(reef_open("embedded:32M", NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(reef_inbox_open(space, &own), 0);
+	child = fork();
+	if (child == 0)
+		_exit(in_child(reef, space, own));
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+	assert_int_equal(reef_inbox_open(space, &again), 0);
+	assert_true(own == again);
+	ear_open(reef, &ear, 42);
+	assert_int_equal(reef_inbox_send(space, own, &wake), 0);
+	assert_int_equal(ear_wait(reef, &ear, 1, SECOND), 0);
+	ear_close(reef, &ear);
+	reef_close(reef);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(inbox_block_comes_back_and_damage_is_found),
 		cmocka_unit_test(inbox_two_hosts_rally),
+		cmocka_unit_test(inbox_two_hosts_rally_while_links_are_lost),
 		cmocka_unit_test(inbox_message_is_one_send),
 		cmocka_unit_test(inbox_fibers_of_one_handle_tell_each_other),
 		cmocka_unit_test(inbox_wait_ends_in_time),
 		cmocka_unit_test(inbox_that_is_none_is_refused),
+		cmocka_unit_test(inbox_forged_block_is_refused),
+		cmocka_unit_test(inbox_that_nobody_reads_holds_up_nobody),
+		cmocka_unit_test(inbox_of_a_killed_host_holds_up_nobody),
+		cmocka_unit_test(inbox_killed_host_unwinds),
+		cmocka_unit_test(inbox_fenced_while_waiting_says_so),
+		cmocka_unit_test(inbox_of_a_closed_handle_is_gone),
+		cmocka_unit_test(inbox_without_its_secret_is_shut),
+		cmocka_unit_test(inbox_links_make_room_for_each_other),
 		cmocka_unit_test(inbox_threads_rally_over_shm),
 		cmocka_unit_test(inbox_fibers_rally_over_shm),
+		cmocka_unit_test(inbox_that_stands_still_holds_up_nobody),
+		cmocka_unit_test(inbox_poke_ends_a_wait),
+		cmocka_unit_test(inbox_forked_child_keeps_its_hands_off),
+		cmocka_unit_test_setup_teardown(
+			inbox_that_is_never_polled_holds_up_nobody,
+			scratch_make, scratch_remove),
 		cmocka_unit_test_setup_teardown(inbox_threads_rally_over_tcp,
 						scratch_make, scratch_remove),
 		cmocka_unit_test_setup_teardown(

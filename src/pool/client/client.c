@@ -405,6 +405,7 @@ static void free_client(struct reef_client *client)
 	pthread_mutex_destroy(&client->lock);
 	free(client->broker);
 	free(client->name);
+	free(client->inbox_host);
 	free(client);
 }
 
@@ -422,6 +423,8 @@ static int create(const struct reef_client_options *options,
 	client->credential = *options->credential;
 	client->broker = strdup(options->broker);
 	client->name = strdup(options->name ? options->name : "");
+	client->inbox_host =
+		strdup(options->inbox_host ? options->inbox_host : "");
 	client->forks = reef_fork_generation();
 	client->jobs_tail = &client->jobs;
 	client->retired_tail = &client->retired;
@@ -432,7 +435,7 @@ static int create(const struct reef_client_options *options,
 	if (!seed)
 		rc = reef_random_secret(&seed, sizeof(seed));
 	reef_random_init(&client->random, seed);
-	if (!client->broker || !client->name)
+	if (!client->broker || !client->name || !client->inbox_host)
 		rc = -ENOMEM;
 	if (rc) {
 		free_client(client);

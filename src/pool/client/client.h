@@ -60,9 +60,10 @@ struct reef_client_options {
 	/* How long a call waits for a node and a broker that are both out of
 	 * reach; 0: 30 s */
 	uint64_t patience_ns;
-	const char *inbox_host; /* where others reach this process by tcp and
-				 * verbs; NULL: as its links tell */
-	uint64_t seed;		/* of its choices; 0: from the kernel */
+	const char *inbox_host;	  /* where others reach this process by tcp and
+				   * verbs; NULL: as its links tell */
+	uint32_t inbox_links_max; /* of a handle to others' inboxes; 0: 256 */
+	uint64_t seed;		  /* of its choices; 0: from the kernel */
 	enum reef_client_mutant mutant;
 	uint32_t heap_mutant; /* enum reef_heap_mutant */
 };

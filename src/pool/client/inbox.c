@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WRITE_TRIES 8 /* of a block, while links are lost */
+
 /* --- messages --- */
 
 void inbox_wake_encode(const struct reef_wake *wake,
@@ -226,7 +228,8 @@ static int address_of(struct reef *reef, uint32_t fabric, char *text,
 
 	if (!strcmp(kind, "shm")) {
 		/* The abstract name space leaves nothing behind. */
-		return snprintf(text, size, "shm:@reef-inbox-%016llx%016llx",
+		return snprintf(text, size,
+				"shm:" INBOX_SHM_PREFIX "%016llx%016llx",
 				(unsigned long long)reef_random_next(
 					&reef->inbox.random),
 				(unsigned long long)reef_random_next(
@@ -236,8 +239,8 @@ static int address_of(struct reef *reef, uint32_t fabric, char *text,
 	if (!strcmp(kind, "sim")) {
 		length = *host ? snprintf(text, size, "sim:%s/0", host) : 0;
 	} else {
-		if (client->options.inbox_host)
-			host = client->options.inbox_host;
+		if (*client->inbox_host)
+			host = client->inbox_host;
 		length =
 			*host ? snprintf(text, size, "%s:%s:0", kind, host) : 0;
 	}
@@ -372,13 +375,18 @@ static int write_block(struct reef_space *space,
 		.domain = reef_domain_cpu(),
 	};
 	uint8_t bytes[INBOX_BLOCK_SIZE];
-	int rc;
+	uint32_t tries;
+	int rc = 0;
 
 	memcpy(block.secret, place->secret, sizeof(block.secret));
 	memcpy(block.addresses, reef->inbox.addresses,
 	       strlen(reef->inbox.addresses) + 1);
 	inbox_block_encode(&block, bytes);
-	rc = reef_write(reef, place->address, bytes, sizeof(bytes));
+	for (tries = 0; tries < WRITE_TRIES; tries++) {
+		rc = reef_write(reef, place->address, bytes, sizeof(bytes));
+		if (rc != -REEF_EINDOUBT)
+			break;
+	}
 	explicit_bzero(&block, sizeof(block));
 	explicit_bzero(bytes, sizeof(bytes));
 	return rc;
@@ -446,11 +454,15 @@ int reef_inbox_open(struct reef_space *space, uint64_t *address)
 
 static void free_block(struct reef *reef, const struct inbox_place *place)
 {
+	static const uint8_t nothing[INBOX_BLOCK_SIZE];
 	struct reef_space *space;
 
 	for (space = reef->spaces; space; space = space->next)
 		if (reef_space_id(space) == place->space) {
-			reef_free(space, place->address, 0);
+			/* Freeing alone would leave it to be read. */
+			if (!reef_write(reef, place->address, nothing,
+					sizeof(nothing)))
+				reef_free(space, place->address, 0);
 			return;
 		}
 	/* The space was closed before: it ends with the session. */

@@ -5,7 +5,9 @@
 #include "base/log.h"
 #include "wire/bytes.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define MAGIC UINT64_C(0x786f626e49666552) /* "RefInbox" */
@@ -45,6 +47,56 @@ void inbox_block_encode(const struct inbox_block *block,
 	reef_put32(bytes + AT_CHECKSUM, checksum(bytes));
 }
 
+/* HOST:PORT with a number for a host: nobody's resolver is to be kept busy. */
+static bool is_numeric(const char *text, size_t length)
+{
+	char host[INET6_ADDRSTRLEN];
+	struct in6_addr address;
+	size_t end = length;
+
+	while (end > 0 && text[end - 1] != ':')
+		end--;
+	if (!end--)
+		return false;
+	if (end >= 2 && text[0] == '[' && text[end - 1] == ']') {
+		text++;
+		end -= 2;
+	}
+	if (!end || end >= sizeof(host))
+		return false;
+	memcpy(host, text, end);
+	host[end] = '\0';
+	return inet_pton(AF_INET, host, &address) == 1 ||
+	       inet_pton(AF_INET6, host, &address) == 1;
+}
+
+/* Nobody is to be sent anywhere but to something that can be an inbox. */
+static bool is_plain(const char *word, size_t length)
+{
+	static const char prefix[] = "shm:" INBOX_SHM_PREFIX;
+
+	if (!strncmp(word, "shm:", 4))
+		return length >= sizeof(prefix) &&
+		       !strncmp(word, prefix, sizeof(prefix) - 1);
+	if (!strncmp(word, "tcp:", 4))
+		return is_numeric(word + 4, length - 4);
+	if (!strncmp(word, "verbs:", 6))
+		return is_numeric(word + 6, length - 6);
+	return true;
+}
+
+static bool are_plain(const char *text)
+{
+	size_t length;
+
+	for (; *(text += strspn(text, " ")); text += length) {
+		length = strcspn(text, " ");
+		if (!is_plain(text, length))
+			return false;
+	}
+	return true;
+}
+
 int inbox_block_decode(const uint8_t bytes[INBOX_BLOCK_SIZE],
 		       struct inbox_block *out)
 {
@@ -62,10 +114,12 @@ int inbox_block_decode(const uint8_t bytes[INBOX_BLOCK_SIZE],
 	for (i = 0; i < length; i++)
 		if (text[i] < ' ' || text[i] > '~')
 			return -ENOENT;
+	memcpy(out->addresses, text, length);
+	out->addresses[length] = '\0';
+	if (!are_plain(out->addresses))
+		return -ENOENT;
 	out->session = reef_get32(bytes + AT_SESSION);
 	out->domain = reef_get64(bytes + AT_DOMAIN);
 	memcpy(out->secret, bytes + AT_SECRET, INBOX_SECRET_SIZE);
-	memcpy(out->addresses, text, length);
-	out->addresses[length] = '\0';
 	return 0;
 }

@@ -1,9 +1,11 @@
 /* inbox_block.h - what stands in the space about an inbox.
  *
- * Written once, before anybody is told its address; gone with its session. Its
- * reader believes nothing: the memory may have been freed and used again, and
- * whoever may write the space may write anything there. So what is decoded is
- * well-formed, and may still be wrong: then the connection fails.
+ * Written once, before anybody is told its address; zeroed when its handle is
+ * closed, or gone with its session. Its reader believes nothing: the memory may
+ * have been freed and used again, and whoever may write the space may write
+ * anything there. So what is decoded is well-formed, has only addresses that
+ * can be an inbox's, with numbers for hosts, and may still be wrong: then the
+ * connection fails.
  *
  *	 0 magic	 8 format, 4	12 session, 4	16 CPU domain, 8
  *	24 secret, 32	56 length of the addresses, 2	58 zero, 2
@@ -18,6 +20,7 @@
 #define INBOX_BLOCK_SIZE 512
 #define INBOX_ADDRESSES_MAX 447 /* bytes */
 #define INBOX_SECRET_SIZE 32
+#define INBOX_SHM_PREFIX "@reef-inbox-"
 
 struct inbox_block {
 	uint32_t session;
@@ -28,7 +31,7 @@ struct inbox_block {
 
 void inbox_block_encode(const struct inbox_block *block,
 			uint8_t bytes[INBOX_BLOCK_SIZE]);
-/* -ENOENT: this is no inbox. */
+/* -ENOENT: this is no inbox; *out may have changed. */
 int inbox_block_decode(const uint8_t bytes[INBOX_BLOCK_SIZE],
 		       struct inbox_block *out);
 

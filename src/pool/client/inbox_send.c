@@ -10,10 +10,10 @@
  *     made later, whenever both ends poll; messages wait for that, a few.
  * (2) A message that was posted belongs to the fabric; nobody waits for its
  *     end. SENDS_MAX are under way at once; what is over that is not sent.
- * (3) At most LINKS_MAX links: the one that was used longest ago makes room.
- *     Nobody is thrown out while a fiber is inside with it (`users`).
- * (4) A link's session is a number of its own, so that it ends no link but its
- *     own predecessor. */
+ * (3) At most inbox_links_max links: the one that was used longest ago makes
+ * room. Nobody is thrown out while a fiber is inside with it (`users`). (4) A
+ * link's session is a number of its own, so that it ends no link but its own
+ * predecessor. */
 #include "pool/client/inbox_internal.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ enum link_state { NEW, OPENING, UP, FAILED };
 struct inbox_link {
 	uint64_t address; /* of the inbox */
 	enum link_state state;
-	uint32_t users;
+	uint32_t users, under_way;
+	bool is_closed;	  /* freed with the last that is under way */
 	uint32_t session; /* (4) */
 	uint32_t rank;	  /* which of its addresses */
 	int why;	  /* FAILED */
@@ -54,7 +55,8 @@ struct send {
 	struct reef_batch batch;
 	struct reef_op op;
 	struct inbox_links *links;
-	struct send *next; /* free */
+	struct inbox_link *link; /* while it is under way */
+	struct send *next;	 /* free */
 	struct send *next_made;
 	uint8_t bytes[INBOX_MESSAGE_SIZE];
 };
@@ -91,22 +93,70 @@ static void link_free(struct inbox_links *links, struct inbox_link **at)
 	link_down(links, link);
 	links->count--;
 	explicit_bzero(&link->block, sizeof(link->block));
-	free(link);
+	link->is_closed = true;
+	if (!link->under_way)
+		free(link);
 }
 
-/* False: everybody is in use. */
-static bool make_room(struct inbox_links *links)
+/* Who is to go? Rather one that nothing is on its way to. */
+static struct inbox_link **find_oldest(struct inbox_links *links, bool is_idle)
 {
 	struct inbox_link **at, **oldest = NULL;
 
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (at = &links->buckets[i]; *at; at = &(*at)->next)
 			if (!(*at)->users &&
+			    !(is_idle &&
+			      ((*at)->under_way || (*at)->pending_count)) &&
 			    (!oldest || (*at)->used < (*oldest)->used))
 				oldest = at;
-	if (oldest)
-		link_free(links, oldest);
-	return oldest != NULL;
+	return oldest;
+}
+
+static bool has_idle(const void *what)
+{
+	struct reef *reef = (struct reef *)what;
+
+	inbox_links_tend(reef);
+	return find_oldest(reef->inbox.links, true) != NULL;
+}
+
+/* Waits a moment if it must. -EAGAIN: everybody is in use. */
+static int make_room(struct reef *reef)
+{
+	struct inbox_links *links = reef->inbox.links;
+	struct inbox_link **oldest = find_oldest(links, true);
+	int rc;
+
+	if (!oldest) {
+		rc = reef_port_wait_until(reef->port, has_idle, reef,
+					  PATIENCE_NS);
+		if (rc && rc != -ETIMEDOUT)
+			return rc;
+		oldest = find_oldest(links, true);
+	}
+	if (!oldest)
+		oldest = find_oldest(links, false);
+	if (!oldest)
+		return -EAGAIN;
+	link_free(links, oldest);
+	return 0;
+}
+
+static uint32_t links_max(const struct reef *reef)
+{
+	uint32_t max = reef->client->options.inbox_links_max;
+
+	return max ? max : LINKS_MAX;
+}
+
+static struct inbox_link *link_find(struct inbox_links *links, uint64_t address)
+{
+	struct inbox_link *link = *bucket(links, address);
+
+	while (link && link->address != address)
+		link = link->next;
+	return link;
 }
 
 static int link_get(struct reef *reef, uint64_t address,
@@ -114,13 +164,15 @@ static int link_get(struct reef *reef, uint64_t address,
 {
 	struct inbox_links *links = reef->inbox.links;
 	struct inbox_link *link;
+	int rc;
 
-	for (link = *bucket(links, address); link; link = link->next)
-		if (link->address == address)
-			break;
+	while (!(link = link_find(links, address)) &&
+	       links->count >= links_max(reef)) {
+		rc = make_room(reef);
+		if (rc)
+			return rc;
+	}
 	if (!link) {
-		if (links->count >= LINKS_MAX && !make_room(links))
-			return -EAGAIN;
 		link = calloc(1, sizeof(*link));
 		if (!link)
 			return -ENOMEM;
@@ -147,8 +199,11 @@ static void send_give(struct send *send)
 static void send_done(struct reef_batch *batch)
 {
 	struct send *send = batch->user;
+	struct inbox_link *link = send->link;
 
 	send->links->under_way--;
+	if (!--link->under_way && link->is_closed)
+		free(link);
 	send_give(send);
 }
 
@@ -186,6 +241,7 @@ static int post(struct inbox_links *links, struct inbox_link *link,
 			return -EAGAIN;
 	}
 	inbox_wake_encode(wake, send->bytes);
+	send->link = link;
 	send->op = (struct reef_op){
 		.kind = REEF_SEND,
 		.length = INBOX_MESSAGE_SIZE,
@@ -201,6 +257,7 @@ static int post(struct inbox_links *links, struct inbox_link *link,
 	rc = reef_post(link->queue, &send->batch);
 	if (!rc) {
 		links->under_way++;
+		link->under_way++;
 		return 0;
 	}
 	if (rc == 1)

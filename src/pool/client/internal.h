@@ -141,7 +141,7 @@ struct client_retired {
 struct reef_client {
 	struct reef_client_options options;
 	struct reef_credential credential;
-	char *broker, *name;
+	char *broker, *name, *inbox_host;
 	_Atomic uint32_t refs;
 	uint32_t forks;
 	struct reef_random random; /* [k] */

@@ -76,6 +76,16 @@ static void pool_free(struct open_pool *pool)
 	free(pool);
 }
 
+static const char *choose(const char *given, const char *variable)
+{
+	const char *value;
+
+	if (given)
+		return given;
+	value = reef_environment_get(NULL, variable);
+	return value && *value ? value : NULL;
+}
+
 static int start(struct open_pool *pool, const struct request *request)
 {
 	struct reef_mesh_options mesh = {.kinds = request->fabrics};
@@ -86,6 +96,7 @@ static int start(struct open_pool *pool, const struct request *request)
 		.credential = &credential,
 		.name = request->name,
 		.timeout_ns = request->timeout_ns,
+		.inbox_host = choose(NULL, "REEF_INBOX"),
 	};
 	const char *target = request->target;
 	uint64_t size;
@@ -183,16 +194,6 @@ static void pool_fail(struct open_pool *pool)
 	pool->key = NULL;
 	pthread_mutex_unlock(&lock);
 	client_pool_release(pool);
-}
-
-static const char *choose(const char *given, const char *variable)
-{
-	const char *value;
-
-	if (given)
-		return given;
-	value = reef_environment_get(NULL, variable);
-	return value && *value ? value : NULL;
 }
 
 int reef_open(const char *target, const struct reef_options *options,

@@ -166,8 +166,9 @@ REEF_API void reef_sequencer_close(struct reef_sequencer *sequencer);
 REEF_API int reef_sequencer_drop(struct reef_space *space, const char *name);
 /* Take `count` (not 0) numbers in a row; the first is *first, from 1 on. No two
  * calls get the same, and a call that begins after another has returned gets
- * higher ones. One FAA. Numbers can be skipped: after -REEF_EINDOUBT.
- * -EOVERFLOW: 2^63 were taken. */
+ * higher ones. One FAA. Numbers can be skipped: when a connection was lost.
+ * -EINVAL: count is 0 or over 2^48.  -EOVERFLOW: 2^63 were taken.  -ENOENT: it
+ * was dropped. */
 REEF_API int reef_sequencer_next(struct reef_sequencer *sequencer,
 				 uint64_t count, uint64_t *first);
 
@@ -175,21 +176,35 @@ REEF_API int reef_sequencer_next(struct reef_sequencer *sequencer,
 
 struct reef_clock;
 
-/* A clock tells nanoseconds since 1970, roughly (the clients' own clocks drive
- * it), and exactly never goes back: a call that begins after another has
- * returned, anywhere, gets a later time; also after its node died, and after a
- * restart of the broker. */
+/* A clock tells nanoseconds since 1970, roughly, and exactly never goes back: a
+ * call that begins after another has returned, anywhere, gets a later time;
+ * also after its node died, and after a restart of the broker.
+ *
+ * It follows the broker's clock. What a client's machine takes for the time of
+ * day plays no part, so a client whose clock is set wrong cannot drag it: a
+ * client asks the broker every few seconds and counts on from there. The time
+ * can be given out only below a ceiling that is journaled at the broker, about
+ * ten seconds ahead of the broker's time: further it moves only if more than
+ * one time per nanosecond is drawn, or if its node dies, since a new one starts
+ * at the ceiling; then it goes slowly until the time has caught up.
+ *
+ * It needs the broker every five seconds: while that is away for longer, calls
+ * wait as reef.h, (5), says. After its node died it stands for six seconds, to
+ * be sure that nobody draws from the dead one any more. A name has at most 247
+ * bytes, because NAME~ceiling is the clock's, too. A dropped one is forgotten:
+ * one that is made anew may begin earlier.  -ENOENT, of all calls: dropped. */
 REEF_API int reef_clock_open(struct reef_space *space, const char *name,
 			     uint32_t flags, struct reef_clock **out);
 REEF_API void reef_clock_close(struct reef_clock *clock);
 REEF_API int reef_clock_drop(struct reef_space *space, const char *name);
-/* `count` (not 0) different times in a row, the first is *first. At most one
- * FAA; when the clock lags behind a CAS, and now and then a call to the broker.
- */
+/* `count` (not 0) different times in a row, the first is *first. One FAA; or,
+ * when the clock lags behind by a millisecond, a CAS that does for it, unless
+ * another client is quicker; and now and then a call to the broker. */
 REEF_API int reef_clock_next(struct reef_clock *clock, uint32_t count,
 			     uint64_t *first);
-/* What it stands at, without a change: one READ. Not before any time that was
- * given out before the call; equal to none. */
+/* What it stands at, without a change: one READ. Later than any time that was
+ * given out before the call, earlier than any that is given out after it. It
+ * stands still while nobody draws. */
 REEF_API int reef_clock_read(struct reef_clock *clock, uint64_t *now);
 
 /* --- leases --- */

@@ -34,13 +34,26 @@ static int read_header(struct reef *reef, uint64_t block,
 	return 0;
 }
 
+static void fill(struct reef_space *space, uint64_t block, uint64_t generation,
+		 const struct sync_header *header, struct sync_object *out)
+{
+	*out = (struct sync_object){
+		.space = space,
+		.reef = reef_space_handle(space),
+		.block = block,
+		.body = block + SYNC_BODY,
+		.body_size = header->body_size,
+		.generation = generation,
+	};
+	memcpy(out->limits, header->limits, sizeof(out->limits));
+}
+
 static int open_bound(struct reef_space *space, uint64_t block,
 		      uint64_t generation, enum sync_kind kind, uint8_t format,
 		      struct sync_object *out)
 {
-	struct reef *reef = reef_space_handle(space);
 	struct sync_header header;
-	int rc = read_header(reef, block, &header);
+	int rc = read_header(reef_space_handle(space), block, &header);
 
 	if (rc)
 		return rc;
@@ -48,16 +61,20 @@ static int open_bound(struct reef_space *space, uint64_t block,
 		return -EEXIST;
 	if (header.format != format)
 		return -REEF_EVERSION;
-	*out = (struct sync_object){
-		.space = space,
-		.reef = reef,
-		.block = block,
-		.body = block + SYNC_BODY,
-		.body_size = header.body_size,
-		.generation = generation,
-	};
-	memcpy(out->limits, header.limits, sizeof(out->limits));
+	fill(space, block, generation, &header, out);
 	return 0;
+}
+
+/* Nobody else knows of the block yet: what is in doubt is written again. */
+static int write_all(struct reef *reef, uint64_t block, const void *bytes,
+		     uint64_t size)
+{
+	int rc, attempt = 0;
+
+	do
+		rc = reef_write(reef, block, bytes, size);
+	while (rc == -REEF_EINDOUBT && ++attempt < ATTEMPTS);
+	return rc;
 }
 
 static int write_block(struct reef_space *space, const char *name,
@@ -83,7 +100,7 @@ static int write_block(struct reef_space *space, const char *name,
 		       shape->start_size);
 	rc = reef_alloc_kind(space, SYNC_BLOCK_KIND, size, block);
 	if (!rc) {
-		rc = reef_write(reef, *block, header, size);
+		rc = write_all(reef, *block, header, size);
 		if (rc)
 			reef_free(space, *block, 0);
 	}
@@ -124,9 +141,10 @@ static int make(struct reef_space *space, const char *name,
 	/* In doubt and still unknown: not freed, is_live will tell. */
 	if (rc && !is_bound_to(space, name, block, &generation))
 		return rc;
+	/* Should it fail, is_live will tell. */
 	rc = reef_keep(space, block);
-	if (rc && rc != -EALREADY)
-		return rc;
+	if (rc == -REEF_EINDOUBT)
+		reef_keep(space, block);
 	return open_bound(space, block, generation, shape->kind, shape->format,
 			  out);
 }
@@ -171,48 +189,67 @@ int sync_object_replace(struct sync_object *object, const char *name,
 			const struct sync_shape *shape)
 {
 	struct reef_space *space = object->space;
-	uint64_t block, generation;
-	int rc;
+	uint64_t block, generation = object->generation;
+	int rc, attempt;
 
-	rc = make(space, name, shape, object->generation, object);
-	if (rc != -ESTALE && rc != -ENOENT)
-		return rc;
-	rc = reef_name_lookup(space, name, &block, &generation);
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		rc = make(space, name, shape, generation, object);
+		if (rc != -ESTALE && rc != -ENOENT)
+			return rc;
+		rc = reef_name_lookup(space, name, &block, &generation);
+		if (rc)
+			return rc;
+		rc = open_bound(space, block, generation, shape->kind,
+				shape->format, object);
+		if (rc != -REEF_ELOST)
+			return rc;
+	}
+	return -REEF_ELOST;
+}
+
+/* What is bound now, if it may be dropped as one of that kind. */
+static int find(struct reef_space *space, const char *name, enum sync_kind kind,
+		struct sync_object *out)
+{
+	struct sync_header header;
+	uint64_t block, generation;
+	int rc = reef_name_lookup(space, name, &block, &generation);
+
 	if (rc)
 		return rc;
-	return open_bound(space, block, generation, shape->kind, shape->format,
-			  object);
+	rc = read_header(reef_space_handle(space), block, &header);
+	if (!rc && header.kind != (uint8_t)kind)
+		return -EEXIST;
+	if (!rc)
+		fill(space, block, generation, &header, out);
+	/* A lost one can only be forgotten. */
+	if (rc == -REEF_ELOST) {
+		*out = (struct sync_object){.generation = generation};
+		rc = 0;
+	}
+	return rc;
 }
 
 int sync_object_drop(struct reef_space *space, const char *name,
 		     enum sync_kind kind, struct sync_object *object)
 {
-	struct reef *reef = reef_space_handle(space);
-	struct sync_object found = {0};
-	struct sync_header header;
-	uint64_t block, generation;
-	int rc;
+	struct sync_object found;
+	int rc = check_name(name), attempt;
 
-	rc = check_name(name);
-	if (!rc)
-		rc = reef_name_lookup(space, name, &block, &generation);
-	if (rc)
-		return rc;
-	rc = read_header(reef, block, &header);
-	if (!rc && header.kind != (uint8_t)kind)
-		return -EEXIST;
-	/* A lost one can only be forgotten. */
-	if (rc && rc != -REEF_ELOST)
-		return rc;
-	if (!rc)
-		rc = open_bound(space, block, generation, kind, header.format,
-				&found);
-	if (rc && rc != -REEF_ELOST)
-		return rc;
-	rc = reef_name_unbind(space, name, generation);
-	if (!rc && object)
-		*object = found;
-	return rc;
+	for (attempt = 0; !rc && attempt < ATTEMPTS; attempt++) {
+		rc = find(space, name, kind, &found);
+		if (rc)
+			break;
+		rc = reef_name_unbind(space, name, found.generation);
+		if (!rc && object)
+			*object = found;
+		if (!rc)
+			return 0;
+		/* Another one by now: that is dropped, then. */
+		if (rc == -ESTALE)
+			rc = 0;
+	}
+	return rc ? rc : -EBUSY;
 }
 
 /* --- recovery --- */

@@ -3,6 +3,7 @@
  *
  *   open: look the name up; not bound: alloc, write header and body, bind, keep
  *         bound by another meanwhile: free ours, use that one
+ *   drop: unbind; the block stays (sync.h, 4)
  *
  * (1) A block is an object when a name is bound to it. Its maker may die
  *     between bind and keep: recovery asks is_live, which looks whether the
@@ -76,8 +77,8 @@ int sync_object_replace(struct sync_object *object, const char *name,
 			const struct sync_shape *shape);
 
 /* Unbind the name, if it is of an object of that kind (or of one that is lost).
- * *object (may be NULL): what it was, so that the caller can mark it; zeroed
- * if it is lost.  -ENOENT.  -EEXIST: another kind's. */
+ * *object (may be NULL): what it was, so that the caller can mark it; zeroed,
+ * but for its generation, if it is lost.  -ENOENT.  -EEXIST: another kind's. */
 int sync_object_drop(struct reef_space *space, const char *name,
 		     enum sync_kind kind, struct sync_object *object);
 

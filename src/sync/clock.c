@@ -1,0 +1,570 @@
+/* clock.c - times that never go back, and follow the broker's clock.
+ *
+ * Two things make a clock: the *word* (counter.h), what it stands at, in the
+ * memory of a node; and the *ceiling*, which the broker journals as the value
+ * of a second name, NAME~ceiling. Not a record of its own kind, because a name
+ * has all that is needed: durable before it is answered, and replaced only if
+ * unchanged.
+ *
+ *    ceiling's value:   era 31 | ceiling 33, in units of 2^30 ns
+ *
+ * A call adds count + 1 to the word and gives out what lies between, so what it
+ * stands at, which a read tells, is nobody's time.
+ *
+ * (1) The word only grows. It is 0 until it was started.
+ * (2) Whatever a call gives out or tells is at most a ceiling that was
+ *     journaled before: whoever draws over the one it knows raises it first.
+ * (3) The era is the generation of the binding of the object. A ceiling counts
+ *     only for the object of its era; eras only go up, because generations do.
+ * (4) A word is started at the ceiling that was there, after its era was put
+ *     into the ceiling. From then on nobody can raise it for an older object:
+ *     what is drawn there is over the new start and not given out, or below it.
+ * (5) An object counts for a client for VALID_NS after it last asked for the
+ *     ceiling and found the object's era, counted from before it asked; what it
+ *     has drawn by then it may give out, else it asks again first. Whoever puts
+ *     another era in the place of one waits for longer than that, and starts
+ *     the word then. So nobody still draws below it, from a node that the
+ *     broker holds for dead and that this client still reaches, or after it
+ *     stood still in the middle of a call.
+ *
+ *          make()                start()
+ *    (no object) --> NOT STARTED ---------------> RUNS <--+ draw(), raise()
+ *                      word 0    era and ceiling   |  |   |
+ *                        ^       journaled, then   |  +---+
+ *                        |       CAS of the word   |
+ *                        +-------------------------+
+ *                 its node died: replace(), by whoever finds out
+ *
+ * What time it is, is asked of the broker with every look at the ceiling, and
+ * carried on by the machine's own monotonic clock until the next one: what
+ * people set on a client's machine plays no part. The word is moved up to that
+ * time by CAS when it lags, but not into the last unit below the ceiling: with
+ * the broker away, the clock stands nearly still there, and has a billion times
+ * left to give. */
+#include "sync/clock.h"
+
+#include "pool/rpc.h"
+#include "sync/counter.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT 1
+#define SUFFIX "~ceiling"
+
+#define UNIT_BITS 30
+#define UNIT (UINT64_C(1) << UNIT_BITS)
+#define CEILING_BITS 33
+#define ERA_BITS 31
+#define LEAD_NS (10 * UNIT)   /* a new ceiling over the time */
+#define LEFT_NS (LEAD_NS / 2) /* of it, and the ceiling is raised again */
+#define VALID_NS LEFT_NS      /* (5); looked at when half of it is over */
+#define WAIT_NS (VALID_NS + VALID_NS / 8) /* clocks drift */
+#define WAIT_SLICES 16
+#define LAG_NS UINT64_C(1000000) /* before the word is moved up to the time */
+
+/* Each further attempt needs another client that changed the ceiling, or the
+ * object, between two calls of ours. */
+#define ATTEMPTS 64
+#define MOVES_MAX 4 /* of the word by CAS, in one call */
+
+struct reef_clock {
+	struct sync_object object;
+	char *name, *ceiling_name;
+	uint64_t ceiling_ns; /* known to be journaled for this object */
+	uint64_t seen_ns;    /* the word, as last seen */
+	uint64_t time_ns;    /* the broker's, when it was */
+	uint64_t asked_ns;   /* by our own clock */
+	uint64_t found_ns;   /* (5), by our own clock */
+	enum sync_clock_mutant mutant;
+};
+
+static const struct sync_shape shape = {
+	.kind = SYNC_CLOCK, .format = FORMAT, .body_size = 8, /* not started */
+};
+
+void sync_clock_set_mutant(struct reef_clock *clock,
+			   enum sync_clock_mutant mutant)
+{
+	clock->mutant = mutant;
+}
+
+static uint64_t max_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* --- the ceiling --- */
+
+struct ceiling {
+	uint32_t era;
+	uint64_t at_ns;
+	uint64_t generation; /* of its name */
+};
+
+static uint32_t era_of(const struct sync_object *object)
+{
+	return (uint32_t)object->generation & ((1u << ERA_BITS) - 1);
+}
+
+/* Below 0: a is older than b. They are far less than half of all eras apart. */
+static int32_t era_compare(uint32_t a, uint32_t b)
+{
+	return (int32_t)((a - b) << (32 - ERA_BITS));
+}
+
+static uint64_t ceiling_pack(uint32_t era, uint64_t at_ns)
+{
+	return (uint64_t)era << CEILING_BITS | at_ns >> UNIT_BITS;
+}
+
+static uint64_t round_up(uint64_t at_ns)
+{
+	return (at_ns + UNIT - 1) & ~(UNIT - 1);
+}
+
+static int ceiling_look(struct reef_space *space, const char *name,
+			struct ceiling *out)
+{
+	uint64_t value;
+	int rc = reef_name_lookup(space, name, &value, &out->generation);
+
+	if (rc)
+		return rc;
+	out->era = (uint32_t)(value >> CEILING_BITS);
+	out->at_ns = (value & ((UINT64_C(1) << CEILING_BITS) - 1)) << UNIT_BITS;
+	return 0;
+}
+
+static int ask_time(struct reef_clock *clock)
+{
+	struct reef_answer answer = {0};
+	struct reef_body body = {0};
+	int rc = reef_client_ask(clock->object.reef, REEF_POOL_TIME, false,
+				 &body, &answer);
+
+	/* The answer was on its way since then: the time is later, if it is
+	 * not this. */
+	if (!rc) {
+		clock->time_ns = answer.body.value;
+		clock->asked_ns = reef_now_ns();
+	}
+	reef_answer_free(&answer);
+	return rc;
+}
+
+static uint64_t time_of(const struct reef_clock *clock)
+{
+	return clock->time_ns + (reef_now_ns() - clock->asked_ns);
+}
+
+/* Know a ceiling of at least need_ns and with something left of the lead, or
+ * raise it.  -ESTALE: our object is not the one any more.  -ENOENT: dropped. */
+static int raise(struct reef_clock *clock, uint64_t need_ns)
+{
+	uint32_t era = era_of(&clock->object);
+	struct ceiling ceiling;
+	uint64_t high_ns, found_ns;
+	int rc, i;
+
+	rc = ask_time(clock);
+	for (i = 0; !rc && i < ATTEMPTS; i++) {
+		found_ns = reef_now_ns();
+		rc = ceiling_look(clock->object.space, clock->ceiling_name,
+				  &ceiling);
+		if (rc)
+			break;
+		if (clock->mutant == SYNC_CLOCK_MUTANT_NO_ERA)
+			era = ceiling.era;
+		if (era_compare(ceiling.era, era) > 0)
+			return -ESTALE;
+		/* The word was started, so this is no ceiling of ours. */
+		if (era_compare(ceiling.era, era) < 0)
+			return -EEXIST;
+		high_ns = ceiling.at_ns;
+		if (high_ns < max_of(need_ns, time_of(clock) + LEFT_NS)) {
+			high_ns = round_up(max_of(need_ns, time_of(clock))) +
+				  LEAD_NS;
+			rc = reef_name_replace(
+				clock->object.space, clock->ceiling_name,
+				ceiling.generation, ceiling_pack(era, high_ns),
+				NULL);
+		}
+		if (!rc) {
+			clock->ceiling_ns = high_ns;
+			clock->found_ns = found_ns;
+			return 0;
+		}
+		/* By another, or perhaps by us: look again. */
+		if (rc == -ESTALE || rc == -ENOENT || rc == -REEF_EINDOUBT)
+			rc = 0;
+	}
+	return rc ? rc : -EBUSY;
+}
+
+/* --- starting --- */
+
+/* Put our era into the ceiling; *start_ns is what the word has to start at, and
+ * *first says that there was no other before it. -EAGAIN: another changed it.
+ */
+static int take_over(struct reef_clock *clock, uint64_t *start_ns, bool *first)
+{
+	struct reef_space *space = clock->object.space;
+	uint32_t era = era_of(&clock->object);
+	struct ceiling ceiling = {0};
+	uint64_t low_ns, value;
+	int rc, found;
+
+	found = ceiling_look(space, clock->ceiling_name, &ceiling);
+	if (found && found != -ENOENT)
+		return found;
+	if (!found && era_compare(ceiling.era, era) > 0)
+		return -ESTALE;
+	/* Somebody was here before us, and did not start it, or has by now: to
+	 * start higher is always right. */
+	if (!found && ceiling.era == era) {
+		*start_ns = ceiling.at_ns;
+		*first = false;
+		return 0;
+	}
+	low_ns = max_of(ceiling.at_ns, time_of(clock));
+	if (clock->mutant == SYNC_CLOCK_MUTANT_OLD_WORD && clock->seen_ns)
+		low_ns = clock->seen_ns;
+	value = ceiling_pack(era, round_up(low_ns) + LEAD_NS);
+	if (found)
+		rc = reef_name_bind(space, clock->ceiling_name, value, NULL);
+	else
+		rc = reef_name_replace(space, clock->ceiling_name,
+				       ceiling.generation, value, NULL);
+	if (!rc)
+		*start_ns = low_ns;
+	*first = found == -ENOENT;
+	return rc == -EEXIST || rc == -ESTALE || rc == -ENOENT ||
+			       rc == -REEF_EINDOUBT
+		       ? -EAGAIN
+		       : rc;
+}
+
+/* (5): until the time is over, or another has started it. */
+static int wait_for_others(struct reef_clock *clock)
+{
+	uint64_t word = 0;
+	int rc = 0, i;
+
+	if (clock->mutant == SYNC_CLOCK_MUTANT_NO_WAIT)
+		return 0;
+	for (i = 0; !rc && !word && i < WAIT_SLICES; i++) {
+		rc = reef_sleep(WAIT_NS / WAIT_SLICES);
+		if (!rc)
+			rc = reef_read(clock->object.reef, clock->object.body,
+				       &word, 8);
+	}
+	return rc;
+}
+
+/* -ESTALE: our object is not the one any more. */
+static int start(struct reef_clock *clock)
+{
+	uint64_t start_ns, before;
+	bool first = false;
+	int rc, i;
+
+	rc = ask_time(clock);
+	for (i = 0; !rc && i < ATTEMPTS; i++) {
+		rc = take_over(clock, &start_ns, &first);
+		if (rc == -EAGAIN) {
+			rc = 0;
+			continue;
+		}
+		if (!rc && !first)
+			rc = wait_for_others(clock);
+		if (rc)
+			break;
+		rc = reef_cas(clock->object.reef, clock->object.body, 0,
+			      start_ns, &before);
+		if (!rc && before >= SYNC_COUNTER_DROPPED)
+			return -ENOENT;
+		if (!rc) {
+			clock->seen_ns = before ? before : start_ns;
+			return 0;
+		}
+		/* It is ours or another's, or it is not started. */
+		if (rc == -REEF_EINDOUBT)
+			rc = 0;
+	}
+	return rc ? rc : -EBUSY;
+}
+
+/* Of an object that was just opened or made, which stood at word. */
+static int settle(struct reef_clock *clock, uint64_t word)
+{
+	int rc = 0;
+
+	if (word)
+		clock->seen_ns = word;
+	else
+		rc = start(clock);
+	clock->ceiling_ns = 0;
+	return rc ? rc : raise(clock, clock->seen_ns);
+}
+
+/* --- the object --- */
+
+/* Our object's node died: another in its place, ours or somebody else's. */
+static int replace(struct reef_clock *clock)
+{
+	uint64_t word;
+	int rc = sync_object_replace(&clock->object, clock->name, &shape);
+
+	if (!rc)
+		rc = reef_read(clock->object.reef, clock->object.body, &word,
+			       8);
+	return rc ? rc : settle(clock, word);
+}
+
+/* Whatever the name is bound to; makes it, unless flags forbid. */
+static int look_up(struct reef_clock *clock, uint32_t flags)
+{
+	struct reef_space *space = clock->object.space;
+	struct ceiling ceiling;
+	uint64_t word;
+	int rc;
+
+	rc = sync_counter_open(space, clock->name, &shape, flags,
+			       &clock->object, &word);
+	if (!rc)
+		return settle(clock, word);
+	if (rc != -REEF_ELOST)
+		return rc;
+	/* Lost: was it a clock? Then it has a ceiling. */
+	rc = ceiling_look(space, clock->ceiling_name, &ceiling);
+	if (rc)
+		return rc == -ENOENT ? -REEF_ELOST : rc;
+	rc = reef_name_lookup(space, clock->name, &word,
+			      &clock->object.generation);
+	return rc ? rc : replace(clock);
+}
+
+/* After rc, which is of any call on the object: 0: try again. */
+static int mend(struct reef_clock *clock, int rc)
+{
+	int i;
+
+	for (i = 0; i < ATTEMPTS; i++) {
+		if (rc == -REEF_ELOST)
+			rc = replace(clock);
+		else if (rc == -ESTALE)
+			rc = look_up(clock, REEF_SYNC_EXISTING);
+		else
+			return rc;
+	}
+	return -EBUSY;
+}
+
+static int open_named(struct reef_clock *clock, const char *name,
+		      uint32_t flags)
+{
+	if (asprintf(&clock->name, "%s", name) < 0) {
+		clock->name = NULL;
+		return -ENOMEM;
+	}
+	if (asprintf(&clock->ceiling_name, "%s" SUFFIX, name) < 0) {
+		clock->ceiling_name = NULL;
+		return -ENOMEM;
+	}
+	return mend(clock, look_up(clock, flags));
+}
+
+static int check_name(const char *name)
+{
+	size_t size = name ? strlen(name) : 0;
+
+	if (!size)
+		return -EINVAL;
+	return size > SYNC_NAME_MAX - strlen(SUFFIX) ? -ENAMETOOLONG : 0;
+}
+
+int reef_clock_open(struct reef_space *space, const char *name, uint32_t flags,
+		    struct reef_clock **out)
+{
+	struct reef_clock *clock;
+	int rc = check_name(name);
+
+	if (rc)
+		return rc;
+	clock = calloc(1, sizeof(*clock));
+	if (!clock)
+		return -ENOMEM;
+	clock->object.space = space;
+	clock->object.reef = reef_space_handle(space);
+	rc = open_named(clock, name, flags);
+	if (rc)
+		reef_clock_close(clock);
+	else
+		*out = clock;
+	return rc;
+}
+
+void reef_clock_close(struct reef_clock *clock)
+{
+	if (!clock)
+		return;
+	free(clock->ceiling_name);
+	free(clock->name);
+	free(clock);
+}
+
+/* The ceiling goes, unless it is a younger object's. */
+static int drop_ceiling(struct reef_space *space, const char *name,
+			uint32_t era)
+{
+	struct ceiling ceiling;
+	int rc = ceiling_look(space, name, &ceiling);
+
+	if (!rc && era_compare(ceiling.era, era) <= 0)
+		rc = reef_name_unbind(space, name, ceiling.generation);
+	return rc == -ENOENT || rc == -ESTALE ? 0 : rc;
+}
+
+int reef_clock_drop(struct reef_space *space, const char *name)
+{
+	struct sync_object object = {0};
+	char *ceiling_name;
+	int rc = check_name(name);
+
+	if (rc)
+		return rc;
+	if (asprintf(&ceiling_name, "%s" SUFFIX, name) < 0)
+		return -ENOMEM;
+	rc = sync_counter_drop(space, name, &shape, &object.generation);
+	if (!rc)
+		rc = drop_ceiling(space, ceiling_name, era_of(&object));
+	free(ceiling_name);
+	return rc;
+}
+
+/* --- time --- */
+
+static bool is_valid(const struct reef_clock *clock, uint64_t at_ns)
+{
+	return at_ns <= clock->ceiling_ns &&
+	       reef_now_ns() - clock->found_ns < VALID_NS;
+}
+
+/* Look at the broker in time. While it is away, what is left has to do. */
+static int refresh(struct reef_clock *clock)
+{
+	int rc;
+
+	if (reef_now_ns() - clock->found_ns < VALID_NS / 2 &&
+	    clock->seen_ns + LEFT_NS < clock->ceiling_ns)
+		return 0;
+	if (is_valid(clock, clock->seen_ns) &&
+	    reef_health(clock->object.reef) == -REEF_ENOLINK)
+		return 0;
+	rc = raise(clock, clock->seen_ns);
+	return rc == -REEF_ENOLINK && is_valid(clock, clock->seen_ns) ? 0 : rc;
+}
+
+/* Take the word from what it was last seen at to the time, and count + 1
+ * further. 1: done, *before is the time.  0: no need, or another was quicker.
+ */
+static int move_up(struct reef_clock *clock, uint64_t step, uint64_t *before)
+{
+	uint64_t now_ns, was;
+	int rc, i;
+
+	for (i = 0; i < MOVES_MAX; i++) {
+		now_ns = time_of(clock);
+		if (now_ns > clock->ceiling_ns - UNIT &&
+		    clock->mutant != SYNC_CLOCK_MUTANT_NO_CEILING)
+			now_ns = clock->ceiling_ns - UNIT;
+		if (now_ns <= clock->seen_ns + LAG_NS)
+			return 0;
+		rc = reef_cas(clock->object.reef, clock->object.body,
+			      clock->seen_ns, now_ns + step, &was);
+		if (rc)
+			return rc == -REEF_EINDOUBT ? 0 : rc;
+		if (was >= SYNC_COUNTER_DROPPED)
+			return -ENOENT;
+		if (was == clock->seen_ns) {
+			*before = now_ns;
+			clock->seen_ns = now_ns + step;
+			return 1;
+		}
+		clock->seen_ns = was;
+	}
+	return 0;
+}
+
+static int draw(struct reef_clock *clock, uint64_t step, uint64_t *before)
+{
+	int rc = move_up(clock, step, before);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
+	rc = sync_counter_draw(&clock->object, step, before);
+	if (!rc)
+		clock->seen_ns = *before + step;
+	return rc;
+}
+
+/* (2), (5): at_ns is to be given out, or told. */
+static int cover(struct reef_clock *clock, uint64_t at_ns)
+{
+	if (is_valid(clock, at_ns) ||
+	    clock->mutant == SYNC_CLOCK_MUTANT_NO_CEILING ||
+	    clock->mutant == SYNC_CLOCK_MUTANT_RAISE_LATE)
+		return 0;
+	return raise(clock, at_ns);
+}
+
+int reef_clock_next(struct reef_clock *clock, uint32_t count, uint64_t *first)
+{
+	uint64_t before;
+	int rc, i;
+
+	if (!count)
+		return -EINVAL;
+	for (i = 0; i < ATTEMPTS; i++) {
+		rc = refresh(clock);
+		if (!rc)
+			rc = draw(clock, (uint64_t)count + 1, &before);
+		if (!rc)
+			rc = cover(clock, before + count + 1);
+		if (!rc) {
+			*first = before + 1;
+			return 0;
+		}
+		rc = mend(clock, rc);
+		if (rc)
+			return rc;
+	}
+	return -EBUSY;
+}
+
+int reef_clock_read(struct reef_clock *clock, uint64_t *now)
+{
+	uint64_t word;
+	int rc, i;
+
+	for (i = 0; i < ATTEMPTS; i++) {
+		rc = reef_read(clock->object.reef, clock->object.body, &word,
+			       8);
+		if (!rc && word >= SYNC_COUNTER_DROPPED)
+			return -ENOENT;
+		if (!rc)
+			rc = cover(clock, word);
+		if (!rc) {
+			clock->seen_ns = word;
+			*now = word;
+			return 0;
+		}
+		rc = mend(clock, rc);
+		if (rc)
+			return rc;
+	}
+	return -EBUSY;
+}

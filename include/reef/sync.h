@@ -66,7 +66,7 @@ struct reef_lock_options {
 	uint32_t waiters_max;	/* places in the queue; 64, at most 4,096;
 				 * further ones wait with a growing pause */
 	uint32_t readers_max;	/* at once; 64, at most 4,096. SHIFT, RW */
-	uint32_t passes;	/* SHIFT; 8, at most 15 */
+	uint32_t passes;	/* SHIFT; 8, at most 14 */
 	uint32_t writers_phase; /* SHIFT, RW; 4, at most 15 */
 	/* This participant's: */
 	uint32_t attempts_max; /* SPIN: of one take; 0: until its timeout */

@@ -1,0 +1,454 @@
+/* lock.c - locks from the outside: opening, the quick paths, dropping, looking.
+ * What happens inside is told in lock.h. */
+#include "sync/lock.h"
+
+#include "base/log.h"
+#include "sync/member.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT_KIND 0 /* of the object's */
+#define LIMIT_WAITERS 1
+#define LIMIT_READERS 2
+#define LIMIT_PASSES 3
+#define LIMIT_PHASE 4
+
+#define DEFAULT_WAITERS 64
+#define DEFAULT_READERS 64
+#define DEFAULT_PASSES 8
+#define DEFAULT_PHASE 4
+#define PLACES_MAX 4096
+#define PHASE_MAX 15
+
+_Atomic uint32_t lock_mutant_now;
+
+void lock_mutate(enum lock_mutant mutant)
+{
+	atomic_store(&lock_mutant_now, (uint32_t)mutant);
+}
+
+const char *lock_mutant_name(enum lock_mutant mutant)
+{
+	static const char *const names[LOCK_MUTANTS] = {
+		[LOCK_MUTANT_NONE] = "none",
+		[LOCK_MUTANT_UNLOCK_BY_WRITE] = "unlock-by-write",
+		[LOCK_MUTANT_BREAK_AT_EXPIRED] = "break-at-expired",
+		[LOCK_MUTANT_STALE_TICKET] = "stale-ticket",
+		[LOCK_MUTANT_WAKE_BEFORE_WORD] = "wake-before-word",
+		[LOCK_MUTANT_READER_LATE] = "reader-late",
+		[LOCK_MUTANT_NO_REREAD] = "no-reread",
+		[LOCK_MUTANT_SKIP_UNNAMED] = "skip-unnamed",
+		[LOCK_MUTANT_FORGET_INHERITED] = "forget-inherited",
+		[LOCK_MUTANT_IGNORE_LEFT] = "ignore-left",
+	};
+
+	reef_assert(mutant < LOCK_MUTANTS);
+	return names[mutant];
+}
+
+/* --- shape --- */
+
+static bool has_readers(uint32_t kind)
+{
+	return kind == REEF_LOCK_SHIFT || kind == REEF_LOCK_RW;
+}
+
+/* A power of two, with room for who looked at the same moment. */
+static uint32_t count_places(uint32_t kind, uint32_t waiters_max)
+{
+	uint32_t places = 4;
+
+	if (kind == REEF_LOCK_SPIN)
+		return 0;
+	while (places < waiters_max + 2)
+		places *= 2;
+	return places;
+}
+
+static uint32_t count_slots(uint32_t kind, uint32_t readers_max)
+{
+	return has_readers(kind) ? readers_max : 0;
+}
+
+static uint64_t body_size(const uint32_t *limits)
+{
+	uint32_t kind = limits[LIMIT_KIND];
+
+	return sizeof(struct lock_head) +
+	       count_places(kind, limits[LIMIT_WAITERS]) *
+		       sizeof(struct lock_place) +
+	       count_slots(kind, limits[LIMIT_READERS]) * UINT64_C(16);
+}
+
+static int fill_limits(const struct reef_lock_options *options,
+		       uint32_t *limits)
+{
+	uint32_t waiters = options->waiters_max, readers = options->readers_max;
+	uint32_t passes = options->passes, phase = options->writers_phase;
+
+	if ((uint32_t)options->kind >= REEF_LOCK_KINDS ||
+	    waiters > PLACES_MAX || readers > PLACES_MAX ||
+	    passes > LOCK_PASSES_MAX || phase > PHASE_MAX)
+		return -EINVAL;
+	limits[LIMIT_KIND] = options->kind;
+	limits[LIMIT_WAITERS] = waiters ? waiters : DEFAULT_WAITERS;
+	limits[LIMIT_READERS] = readers ? readers : DEFAULT_READERS;
+	limits[LIMIT_PASSES] = passes ? passes : DEFAULT_PASSES;
+	limits[LIMIT_PHASE] = phase ? phase : DEFAULT_PHASE;
+	return 0;
+}
+
+/* What a body begins with: every place is of the lap before. The caller frees
+ * it. */
+static void *first_bytes(const uint32_t *limits, uint32_t *size)
+{
+	uint32_t places =
+		count_places(limits[LIMIT_KIND], limits[LIMIT_WAITERS]);
+	uint64_t ticket;
+	uint8_t *bytes;
+	struct lock_place *ring;
+
+	*size = (uint32_t)(sizeof(struct lock_head) +
+			   places * sizeof(struct lock_place));
+	bytes = calloc(1, *size);
+	if (!bytes)
+		return NULL;
+	ring = (struct lock_place *)(bytes + sizeof(struct lock_head));
+	for (ticket = 0; ticket < places; ticket++)
+		ring[ticket].word =
+			lock_place_word(0, ticket - places, PLACE_DONE);
+	return bytes;
+}
+
+/* --- opening and closing --- */
+
+static int open_object(struct reef_lock *lock, struct reef_space *space,
+		       const char *name,
+		       const struct reef_lock_options *options)
+{
+	struct sync_shape shape = {.kind = SYNC_LOCK, .format = LOCK_FORMAT};
+	void *bytes;
+	int rc;
+
+	rc = fill_limits(options, shape.limits);
+	if (rc)
+		return rc;
+	shape.body_size = body_size(shape.limits);
+	bytes = first_bytes(shape.limits, &shape.start_size);
+	if (!bytes)
+		return -ENOMEM;
+	shape.start = bytes;
+	rc = sync_object_open(space, name, &shape, options->flags,
+			      &lock->object);
+	free(bytes);
+	return rc;
+}
+
+/* -REEF_ECORRUPT: what is there is no lock of ours. */
+static int fill_lock(struct reef_lock *lock)
+{
+	const struct sync_object *object = &lock->object;
+	const uint32_t *limits = object->limits;
+	uint32_t kind = limits[LIMIT_KIND];
+
+	if (kind >= REEF_LOCK_KINDS || limits[LIMIT_WAITERS] > PLACES_MAX ||
+	    limits[LIMIT_READERS] > PLACES_MAX ||
+	    limits[LIMIT_PASSES] > LOCK_PASSES_MAX ||
+	    object->body_size != body_size(limits))
+		return -REEF_ECORRUPT;
+	lock->reef = object->reef;
+	lock->head = object->body;
+	lock->kind = (enum reef_lock_kind)kind;
+	lock->places_max = limits[LIMIT_WAITERS];
+	lock->places = count_places(kind, limits[LIMIT_WAITERS]);
+	lock->readers_max = count_slots(kind, limits[LIMIT_READERS]);
+	lock->passes = limits[LIMIT_PASSES];
+	lock->writers_phase = limits[LIMIT_PHASE];
+	lock->ring = lock->head + sizeof(struct lock_head);
+	lock->slots = lock->ring + lock->places * sizeof(struct lock_place);
+	lock->slot_inboxes = lock->slots + lock->readers_max * UINT64_C(8);
+	lock->ttl_ns = reef_session_ttl(lock->reef);
+	return 0;
+}
+
+static int open_member(struct reef_lock *lock)
+{
+	uint32_t session = reef_session(lock->reef);
+	uint64_t seed;
+	int rc;
+
+	if (lock->readers_max) {
+		lock->slots_seen = calloc(lock->readers_max, 16);
+		if (!lock->slots_seen)
+			return -ENOMEM;
+		lock->inboxes_seen = lock->slots_seen + lock->readers_max;
+	}
+	rc = sync_member_take(session, lock->object.block, &lock->member);
+	if (rc)
+		return rc;
+	lock->me = sync_word_pack((struct sync_word){
+		.session = session,
+		.member = lock->member,
+	});
+	/* Not secret, only different from the others'. */
+	seed = (lock->me ^ lock->object.block) * UINT64_C(0x9e3779b97f4a7c15);
+	reef_random_init(&lock->random, seed);
+	if (lock->readers_max)
+		lock->slot = (uint32_t)reef_random_below(&lock->random,
+							 lock->readers_max);
+	return 0;
+}
+
+int reef_lock_open(struct reef_space *space, const char *name,
+		   const struct reef_lock_options *options,
+		   struct reef_lock **out)
+{
+	static const struct reef_lock_options none;
+	struct reef_lock *lock;
+	int rc;
+
+	if (!options)
+		options = &none;
+	lock = calloc(1, sizeof(*lock));
+	if (!lock)
+		return -ENOMEM;
+	lock->attempts_max = options->attempts_max;
+	rc = open_object(lock, space, name, options);
+	if (!rc)
+		rc = fill_lock(lock);
+	if (!rc)
+		rc = open_member(lock);
+	if (rc) {
+		free(lock->slots_seen);
+		free(lock);
+		return rc;
+	}
+	*out = lock;
+	return 0;
+}
+
+void reef_lock_close(struct reef_lock *lock)
+{
+	if (!lock)
+		return;
+	if (lock->held != LOCK_HELD_NOT)
+		reef_lock_give(lock);
+	if (lock->unsettled)
+		lock_settle(lock);
+	if (lock->watching)
+		reef_inbox_unwatch(lock->reef, &lock->watch);
+	sync_member_give((uint32_t)(lock->me >> 32), lock->object.block,
+			 lock->member);
+	free(lock->slots_seen);
+	free(lock);
+}
+
+/* --- taking and giving --- */
+
+int reef_lock_take(struct reef_lock *lock, enum reef_lock_mode mode,
+		   uint64_t timeout_ns)
+{
+	uint64_t seen = lock->seen, before;
+	int rc;
+
+	if (lock->held != LOCK_HELD_NOT)
+		return -EDEADLK;
+	if (lock->unsettled) {
+		rc = lock_settle(lock);
+		if (rc)
+			return rc;
+	}
+	if (mode == REEF_LOCK_SHARED)
+		return lock->readers_max ? lock_take_shared(lock, timeout_ns)
+					 : -EOPNOTSUPP;
+	if (mode != REEF_LOCK_EXCLUSIVE)
+		return -EINVAL;
+	/* One atomic, if nobody is there and nothing is to be looked at. */
+	if (!(seen & (LOCK_READERS | LOCK_WAS_INHERITED))) {
+		rc = reef_cas(lock->reef, lock->head, seen, seen | lock->me,
+			      &before);
+		if (!rc && before == seen) {
+			lock->word = seen | lock->me;
+			lock->held = LOCK_HELD_EXCLUSIVE;
+			lock->told = false;
+			lock->no_readers = true;
+			lock->window_count = 0;
+			return 0;
+		}
+		if (!rc)
+			lock->first = before;
+		else if (rc != -REEF_EINDOUBT)
+			return rc;
+	}
+	return lock_take_exclusive(lock, timeout_ns);
+}
+
+int reef_lock_give(struct reef_lock *lock)
+{
+	uint64_t word = lock->word, value, before;
+	int rc;
+
+	if (lock->held == LOCK_HELD_NOT)
+		return -EPERM;
+	if (lock->held == LOCK_HELD_SHARED) {
+		rc = lock_give_shared(lock);
+		goto out;
+	}
+	/* One atomic, if nobody waits. */
+	if (!(word & (LOCK_WAITERS | LOCK_READERS | LOCK_WOKEN)) &&
+	    !lock_is_mutant(LOCK_MUTANT_UNLOCK_BY_WRITE)) {
+		value = lock_with_next(0, lock_next(word));
+		rc = reef_cas(lock->reef, lock->head, word, value, &before);
+		if (!rc && before == word) {
+			lock->seen = value;
+			lock->held = LOCK_HELD_NOT;
+			return 0;
+		}
+		if (!rc)
+			lock->word = before;
+		else if (rc != -REEF_EINDOUBT)
+			goto out;
+	}
+	rc = lock_give_exclusive(lock, false);
+out:
+	lock->held = LOCK_HELD_NOT;
+	/* Where nothing happened it is still in the word. */
+	lock->unsettled = rc && rc != -REEF_EFENCED && rc != -REEF_ELOST;
+	return rc;
+}
+
+void reef_lock_cancel(struct reef_lock *lock)
+{
+	/* Release: the partner is is_cancelled. */
+	atomic_store_explicit(&lock->cancelled, true, memory_order_release);
+	reef_inbox_poke(lock->reef);
+}
+
+/* --- dropping --- */
+
+static int mark_dropped(struct reef_lock *lock)
+{
+	uint64_t h, value, before;
+	int rc = reef_read(lock->reef, lock->head, &h, 8);
+
+	while (!rc && !lock_is_dropped(h)) {
+		if (lock_is_free(h))
+			value = (uint64_t)LOCK_DROPPED << 32;
+		else /* its holder will do that */
+			value = (h & ~(uint64_t)LOCK_WAITERS) | LOCK_WOKEN;
+		rc = lock_cas(lock, lock->head, h, value, &before);
+		if (!rc && before == h)
+			return 0;
+		h = before;
+	}
+	return rc;
+}
+
+/* Whoever waits is to look. */
+static int wake_everyone(struct reef_lock *lock)
+{
+	struct lock_place place;
+	struct lock_head head;
+	uint64_t ticket;
+	uint32_t i;
+	int rc = lock_read_head(lock, &head);
+
+	for (i = 0; i < lock->places && !rc; i++) {
+		ticket = head.tail - 1 - i;
+		rc = reef_read(lock->reef, lock_place_address(lock, ticket),
+			       &place, sizeof(place));
+		if (!rc && place.word & PLACE_WAITING)
+			lock_wake_place(lock, &place, false);
+	}
+	if (!rc && lock->readers_max)
+		lock_wake_readers(lock, NULL);
+	return rc;
+}
+
+int reef_lock_drop(struct reef_space *space, const char *name)
+{
+	struct reef_lock lock = {0};
+	int rc;
+
+	rc = sync_object_drop(space, name, SYNC_LOCK, &lock.object);
+	if (rc || !lock.object.block) /* lost: there is nothing to mark */
+		return rc;
+	rc = fill_lock(&lock);
+	if (rc)
+		return rc;
+	if (lock.readers_max) {
+		lock.slots_seen = calloc(lock.readers_max, 16);
+		if (!lock.slots_seen)
+			return -ENOMEM;
+		lock.inboxes_seen = lock.slots_seen + lock.readers_max;
+	}
+	rc = mark_dropped(&lock);
+	if (!rc)
+		rc = wake_everyone(&lock);
+	free(lock.slots_seen);
+	return rc;
+}
+
+/* --- looking --- */
+
+static int look_ring(struct reef_lock *lock, struct reef_lock_info *info,
+		     const struct lock_head *head)
+{
+	struct lock_place window[LOCK_WINDOW];
+	uint64_t cursor = lock_next(head->holder);
+	uint32_t left = lock_ahead(cursor, head->tail), count, i;
+	int rc;
+
+	if (lock_is_dropped(head->holder))
+		return 0;
+	while (left) {
+		count = lock_window_length(lock, cursor);
+		count = count < left ? count : left;
+		rc = reef_read(lock->reef, lock_place_address(lock, cursor),
+			       window, count * sizeof(window[0]));
+		if (rc)
+			return rc;
+		for (i = 0; i < count; i++)
+			info->waiters += window[i].word & PLACE_WAITING;
+		cursor += count;
+		left -= count;
+	}
+	return 0;
+}
+
+int reef_lock_look(struct reef_lock *lock, struct reef_lock_info *out)
+{
+	struct reef_lock_info info = {
+		.kind = lock->kind,
+		.waiters_max = lock->places_max,
+		.readers_max = lock->readers_max,
+		.passes = lock->passes,
+		.writers_phase = lock->writers_phase,
+	};
+	struct lock_head head;
+	uint32_t i;
+	int rc;
+
+	rc = lock_read_head(lock, &head);
+	if (rc)
+		return rc;
+	if (head.holder >> 32 == LOCK_DROPPED)
+		return -ENOENT;
+	info.session = (uint32_t)(head.holder >> 32);
+	info.inherited = head.holder & LOCK_WAS_INHERITED;
+	rc = look_ring(lock, &info, &head);
+	if (!rc && lock->readers_max)
+		rc = reef_read(lock->reef, lock->slots, lock->slots_seen,
+			       lock->readers_max * UINT64_C(8));
+	if (rc)
+		return rc;
+	for (i = 0; i < lock->readers_max; i++) {
+		info.waiters += !!(lock->slots_seen[i] & SLOT_WAITING);
+		info.readers +=
+			!!(lock->slots_seen[i] & (SLOT_ACTIVE | SLOT_ADMITTED));
+	}
+	*out = info;
+	return 0;
+}

@@ -1,0 +1,372 @@
+/* lock.h - the inside of a lock: its words, its invariants, its parts.
+ *
+ * One core serves all kinds. In the object's body: a *head* of 64 bytes, whose
+ * first word H says who holds it exclusively and what a giver has to look at;
+ * a *ring* of places, one for each writer that waits; and a *slot* for each
+ * reader. A ticket is a number that the tail T gives out (FAA); ticket t waits
+ * at place t modulo their number. Tickets are 64 bits long, words have the last
+ * 14 of them.
+ *
+ *   H      session, member: the writer; 0: free; ~0: dropped, for good
+ *          ticket: `next`, the first that is not finished
+ *          flags: WAITERS, READERS, INHERITED, WOKEN, turns (or GRANTED)
+ *   place  (nobody, t - N, DONE)   of the lap before: not named yet, a *hole*
+ *          (X, t, WAITING)         X waits; its inbox was written before
+ *          (X, t, LEFT)            X gave up
+ *          (nobody, t, DONE)       X took it by itself; or t was poisoned
+ *   slot   0, (X, ACTIVE), (X, WAITING), (X, ADMITTED)
+ *
+ * What holds always:
+ *  (1) Who may write what the lock protects: exclusively, whom H names,
+ *      unless H is GRANTED and the place of ticket next - 1 is LEFT by it; and
+ *      only after it has seen, after H named it, that no slot is ACTIVE or
+ *      ADMITTED. Shared: whose slot is ADMITTED; or whose slot is ACTIVE and
+ *      who saw, after it was, that H names nobody and has READERS.
+ *  (2) H is taken from whom it names by itself; or when its session has ENDED
+ *      (so that nothing of it can come after), and then gets INHERITED; or when
+ *      it is GRANTED and that ticket LEFT. Always by CAS from what was seen.
+ *      The last is safe against a late CAS: LEFT is for good, and H does not
+ *      come back to (X, next, GRANTED) within 16,384 tickets.
+ *  (3) INHERITED stays in H until one gives it who was told.
+ *  (4) Every ticket before `next` is finished: granted, LEFT, DONE. `next` does
+ *      not go back. A ticket is only taken when next is near, so a place is
+ *      named anew only when its ticket before is finished, and never that of
+ *      next - 1. Whoever passes a hole poisons it first, so that its owner
+ *      learns of it and takes another ticket.
+ *  (5) Whoever waits has named its place, or made its slot WAITING, and seen H
+ *      held with WAITERS, or READERS, after that. Whoever makes H free, or
+ *      clears such a flag, looks at places and slots after that, and wakes whom
+ *      it finds. So a wake-up is lost only with a message, or with its sender.
+ *  (6) WOKEN: a waiter was told that H is free, and has not taken it nor parked
+ *      again since. It clears WOKEN when it does, or leaves. WOKEN without
+ *      WAITERS: dropped while it is held.
+ *  (7) A message is a hint to look, whoever sent it. What counts is read.
+ *      Whoever waits also looks by itself, after a growing time.
+ *  (8) A place's or slot's words are changed by CAS only; inboxes, `phase` and
+ *      the drainer by WRITE only: of one's own place before it is named, of
+ *      one's own slot, and by who holds H.
+ *
+ * Exclusive, for one participant:
+ *
+ *   idle --CAS H free -> me-----------------------------> drains --> holds
+ *    |  held                                                ^  (no READERS:
+ *    v                                                      |   at once)
+ *   queued --H = (me, t + 1, GRANTED), by a giver-----------+
+ *    |  ^  --H free: CAS to me, place DONE------------------+
+ *    |  |  --its holder has ENDED, or LEFT: CAS to me-------+
+ *    |  +--- message, or time to look
+ *    v  timeout, cancel: place LEFT; H = (me, t + 1, GRANTED) meanwhile: CAS it
+ *   idle                   to not GRANTED: holds after all
+ *
+ *   holds --nobody waits: CAS H to free, look again--------> idle
+ *         --SHIFT, turns left: CAS H to free, wake the first
+ *         --else: CAS H to the first that waits, wake it; if it LEFT, on to
+ *           the next
+ *
+ * Readers: lock_readers.c.
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_SYNC_LOCK_H
+#define REEF_SYNC_LOCK_H
+
+#include "base/random.h"
+#include "pool/client/inbox.h"
+#include "sync/object.h"
+#include "sync/word.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum lock_mutant {
+	LOCK_MUTANT_NONE,
+	LOCK_MUTANT_UNLOCK_BY_WRITE,
+	LOCK_MUTANT_BREAK_AT_EXPIRED,
+	LOCK_MUTANT_STALE_TICKET,     /* takes a message at its word */
+	LOCK_MUTANT_WAKE_BEFORE_WORD, /* wakes, then changes H */
+	LOCK_MUTANT_READER_LATE,      /* reads H, then takes its slot */
+	LOCK_MUTANT_NO_REREAD,	      /* frees without looking again */
+	LOCK_MUTANT_SKIP_UNNAMED,     /* passes holes without poison */
+	LOCK_MUTANT_FORGET_INHERITED,
+	LOCK_MUTANT_IGNORE_LEFT, /* grants, and does not look who left */
+	LOCK_MUTANTS
+};
+/* For every lock of the process, from now on. Thread: any. */
+void lock_mutate(enum lock_mutant mutant);
+const char *lock_mutant_name(enum lock_mutant mutant);
+extern _Atomic uint32_t lock_mutant_now;
+
+static inline bool lock_is_mutant(enum lock_mutant mutant)
+{
+	return atomic_load_explicit(&lock_mutant_now, memory_order_relaxed) ==
+	       (uint32_t)mutant;
+}
+
+/* --- words --- */
+
+#define LOCK_WAITERS 1u
+#define LOCK_READERS 2u
+#define LOCK_WAS_INHERITED 4u
+#define LOCK_WOKEN 8u
+#define LOCK_TURN 16u  /* turns count in these */
+#define LOCK_TURNS 15u /* that many: GRANTED, and no turns */
+#define LOCK_GRANTED (LOCK_TURNS * LOCK_TURN)
+#define LOCK_PASSES_MAX (LOCK_TURNS - 1)
+#define LOCK_DROPPED UINT32_MAX /* a session that never is */
+
+#define PLACE_WAITING 1u
+#define PLACE_DONE 2u
+#define PLACE_LEFT 4u
+
+#define SLOT_ACTIVE 1u
+#define SLOT_WAITING 2u
+#define SLOT_ADMITTED 4u
+#define SLOT_INHERITED 8u /* with ADMITTED: nobody has repaired yet */
+
+#define LOCK_WHO (~UINT64_C(0) << 22) /* session and member, in a word */
+#define LOCK_FORMAT 1
+#define LOCK_WINDOW 8 /* places that are read at once */
+
+struct lock_head { /* in memory, at the body's begin */
+	uint64_t holder;
+	uint64_t tail;
+	uint64_t phase;	  /* writers that came while readers waited */
+	uint64_t drainer; /* the writer that waits for readers to leave */
+	uint64_t drainer_inbox;
+	uint64_t reserved[3];
+};
+static_assert(sizeof(struct lock_head) == 64, "layout");
+
+struct lock_place { /* in memory */
+	uint64_t word;
+	uint64_t inbox;
+	uint64_t ticket; /* all of it: whose the inbox is */
+	uint64_t reserved;
+};
+static_assert(sizeof(struct lock_place) == 32, "layout");
+
+enum lock_held {
+	LOCK_HELD_NOT,
+	LOCK_HELD_EXCLUSIVE,
+	LOCK_HELD_SHARED,
+};
+
+struct reef_lock {
+	/* What the quick path touches comes first. */
+	struct reef *reef;
+	uint64_t head;	/* address of H */
+	uint64_t me;	/* session and member, as in a word */
+	uint64_t seen;	/* H as it was when it was last known to be free */
+	uint64_t first; /* H, when the quick path found it otherwise; 0: look */
+	uint64_t word;	/* H as we last knew it, while we hold it */
+	enum lock_held held;
+	bool told;	 /* that it inherited */
+	bool unsettled;	 /* after an error: perhaps words name us */
+	bool queued;	 /* our place is named */
+	bool woken;	 /* a message came since it was cleared */
+	bool granted;	 /* mutant STALE_TICKET */
+	bool no_readers; /* no slot was in use when we took it */
+	bool watching;
+	enum reef_lock_kind kind;
+
+	uint64_t ticket; /* if queued */
+	uint32_t slot;	 /* where we read, or did last */
+	uint64_t slot_word;
+
+	struct lock_place window[LOCK_WINDOW]; /* while we hold H */
+	uint64_t window_first;
+	uint32_t window_count;
+
+	struct sync_object object;
+	uint64_t ring, slots, slot_inboxes; /* addresses */
+	uint32_t places, places_max;
+	uint32_t readers_max, passes, writers_phase, attempts_max;
+	uint16_t member;
+	uint64_t inbox; /* 0: none */
+	uint64_t looked_ns;
+	uint64_t ttl_ns;
+	struct reef_watch watch;
+	struct reef_random random;
+	uint64_t *slots_seen, *inboxes_seen; /* room for all */
+	_Atomic bool cancelled;
+};
+
+static inline uint16_t lock_next(uint64_t h)
+{
+	return sync_word_unpack(h).ticket;
+}
+
+static inline uint32_t lock_turns(uint64_t h)
+{
+	return (h & LOCK_GRANTED) / LOCK_TURN;
+}
+
+static inline bool lock_is_granted(uint64_t h)
+{
+	return (h & LOCK_GRANTED) == LOCK_GRANTED;
+}
+
+static inline bool lock_is_free(uint64_t h)
+{
+	return !(h & LOCK_WHO);
+}
+
+static inline bool lock_is_dropped(uint64_t h)
+{
+	return h >> 32 == LOCK_DROPPED ||
+	       (h & (LOCK_WOKEN | LOCK_WAITERS)) == LOCK_WOKEN;
+}
+
+static inline bool lock_is_mine(const struct reef_lock *lock, uint64_t h)
+{
+	return !((h ^ lock->me) & LOCK_WHO);
+}
+
+static inline uint64_t lock_with_next(uint64_t h, uint64_t ticket)
+{
+	const uint64_t mask = (uint64_t)(SYNC_TICKETS - 1) << 8;
+
+	return (h & ~mask) | (ticket << 8 & mask);
+}
+
+/* How far `to` is after `from`; 0 if it is not (T and H are not read at once).
+ * Both are modulo SYNC_TICKETS. */
+static inline uint32_t lock_ahead(uint64_t from, uint64_t to)
+{
+	uint32_t distance = (uint32_t)(to - from) & (SYNC_TICKETS - 1);
+
+	return distance < SYNC_TICKETS / 4 * 3 ? distance : 0;
+}
+
+static inline uint64_t lock_place_word(uint64_t who, uint64_t ticket,
+				       uint32_t flags)
+{
+	return (who & LOCK_WHO) | (ticket & (SYNC_TICKETS - 1)) << 8 | flags;
+}
+
+static inline uint64_t lock_place_address(const struct reef_lock *lock,
+					  uint64_t ticket)
+{
+	return lock->ring +
+	       (ticket & (lock->places - 1)) * sizeof(struct lock_place);
+}
+
+static inline uint64_t lock_slot_address(const struct reef_lock *lock,
+					 uint32_t slot)
+{
+	return lock->slots + slot * UINT64_C(8);
+}
+
+/* --- lock_word.c: access, waiting, looking --- */
+
+#define LOCK_READS 3
+
+/* WRITE, CAS, READs, in that order, in one batch. */
+struct lock_change {
+	uint64_t write_address;
+	const void *write; /* NULL: none */
+	uint32_t write_length;
+	uint64_t address, compare, value;
+	uint64_t before; /* out: compare: it was set */
+	uint32_t reads_count;
+	struct {
+		uint64_t address;
+		void *to;
+		uint32_t length;
+	} reads[LOCK_READS];
+};
+/* Do it. What was in doubt is found out: then `before` is compare if the word
+ * is `value` now, else what it is now. */
+int lock_change(struct reef_lock *lock, struct lock_change *change);
+void lock_change_read(struct lock_change *change, uint64_t address, void *to,
+		      uint32_t length);
+int lock_cas(struct reef_lock *lock, uint64_t address, uint64_t compare,
+	     uint64_t value, uint64_t *before);
+int lock_read_head(struct reef_lock *lock, struct lock_head *head);
+
+/* Our inbox, if there can be one. */
+void lock_listen(struct reef_lock *lock);
+/* Wake a participant; 0 as inbox: it has none. */
+void lock_wake(struct reef_lock *lock, uint64_t inbox, uint64_t who,
+	       bool granted);
+void lock_wake_place(struct reef_lock *lock, const struct lock_place *place,
+		     bool granted);
+
+/* How long, and for what, somebody waits. */
+struct lock_wait {
+	uint64_t deadline_ns; /* UINT64_MAX: none */
+	uint64_t period_ns;   /* until it looks by itself */
+	uint64_t pause_ns;    /* of the next pause */
+	uint64_t spin_until_ns;
+	uint32_t attempts; /* SPIN */
+	bool can_wait;
+	bool awake; /* since it was woken, or looked by itself */
+};
+void lock_wait_init(struct reef_lock *lock, struct lock_wait *wait,
+		    uint64_t timeout_ns);
+/* Wait for a message. 0: one came.  -EAGAIN: it is time to look.  -ETIMEDOUT,
+ * -ECANCELED. */
+int lock_wait(struct reef_lock *lock, struct lock_wait *wait);
+/* Wait for a while that grows up to most_ns. 0, or as above. */
+int lock_pause(struct reef_lock *lock, struct lock_wait *wait,
+	       uint64_t most_ns);
+/* It is held, and perhaps not for long: look again without parking. False: that
+ * was done long enough. */
+bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h);
+/* Has that session ended, for good? Not, as long as nobody knows. */
+bool lock_has_ended(struct reef_lock *lock, uint32_t session);
+/* Whoever does not park looks so often. */
+bool lock_is_look_due(const struct reef_lock *lock, uint64_t period_ns);
+/* May H, as it was seen, be taken from whom it names? *flags: what it gets. */
+bool lock_can_break(struct reef_lock *lock, uint64_t h, uint64_t *flags);
+
+/* --- lock_queue.c --- */
+
+/* Get in line. 0: queued; *h: H after that.  -EAGAIN: not queued, because H is
+ * free, or the ring full; *h: H.  */
+int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h);
+/* Leave it. 1: it was granted meanwhile, and is held. */
+int lock_leave(struct reef_lock *lock);
+/* Our place is not needed any more: we hold H, not by a grant. */
+int lock_finish_place(struct reef_lock *lock);
+/* H, and the places from our own on. */
+int lock_see(struct reef_lock *lock, uint64_t *h);
+/* READ places from a ticket on, as many as follow without a wrap. */
+uint32_t lock_window_length(const struct reef_lock *lock, uint64_t ticket);
+
+struct lock_found {
+	uint64_t next; /* the first that is not finished */
+	bool someone;  /* waits: */
+	uint64_t ticket;
+	struct lock_place place;
+};
+/* Who waits first, from `next` of h on, as far as the tail. poison: holes on
+ * the way are, so that next can go past them. */
+int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
+	      struct lock_found *found);
+/* H is free, or about to be looked at: let whoever waits look. all: not only
+ * the first. */
+int lock_nudge(struct reef_lock *lock, bool all);
+/* Places of sessions that have ended are finished. */
+void lock_sweep(struct reef_lock *lock);
+
+/* --- lock_take.c, lock_give.c --- */
+
+int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns);
+/* Make H, which names us, free or another's. inherited: it stays so. */
+int lock_give_exclusive(struct reef_lock *lock, bool inherited);
+/* WOKEN was ours: let the next giver wake somebody. *h: H, before and after. */
+int lock_clear_woken(struct reef_lock *lock, uint64_t *h);
+/* After an error: be in no word any more. */
+int lock_settle(struct reef_lock *lock);
+
+/* --- lock_readers.c --- */
+
+int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns);
+int lock_give_shared(struct reef_lock *lock);
+/* H is ours and has READERS: wait until none is left. */
+int lock_drain(struct reef_lock *lock, struct lock_wait *wait);
+/* Wake the readers among these slots that wait; NULL: to be read. */
+void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots);
+
+#endif

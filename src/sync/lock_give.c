@@ -1,0 +1,260 @@
+/* lock_give.c - a writer gives it: lock.h (2), (5), (6).
+ *
+ * Everything here is a CAS of H from what was last seen of it. It fails when
+ * somebody has set a flag meanwhile; then what is to be done is decided anew.
+ * After a hand-over the place is read once more, in the same batch: if its
+ * owner has LEFT, H goes on from there, and only for as long as it still says
+ * so, because the owner, or anybody who looks, may have been quicker. */
+#include "sync/lock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ATTEMPTS 64
+
+struct giving {
+	struct reef_lock *lock;
+	uint64_t h;    /* H, as it was last seen */
+	uint64_t keep; /* INHERITED, if it is to stay */
+};
+
+/* What stays of the flags when it is handed on. */
+static uint64_t kept_flags(const struct giving *giving)
+{
+	return giving->h & (LOCK_READERS | giving->keep);
+}
+
+/* Is H still as we left it, but for a flag? Else it is nobody's task any
+ * more. After a lost link that also means: it was done. */
+static bool is_still_ours(const struct giving *giving, uint64_t now)
+{
+	if ((now ^ giving->h) & LOCK_WHO)
+		return false;
+	return lock_is_mine(giving->lock, now) || lock_is_granted(now);
+}
+
+/* 0: done.  -EAGAIN: H has changed, decide again.  1: it is over. */
+static int change(struct giving *giving, struct lock_change *with)
+{
+	struct reef_lock *lock = giving->lock;
+	int rc;
+
+	with->address = lock->head;
+	with->compare = giving->h;
+	if (lock_is_mutant(LOCK_MUTANT_UNLOCK_BY_WRITE)) {
+		rc = reef_write(lock->reef, lock->head, &with->value, 8);
+		if (rc)
+			return rc;
+		with->compare = with->value;
+	}
+	rc = lock_change(lock, with);
+	if (rc)
+		return rc;
+	if (with->before == with->compare) {
+		if (lock_is_free(with->value))
+			lock->seen = with->value;
+		return 0;
+	}
+	if (!is_still_ours(giving, with->before))
+		return 1;
+	giving->h = with->before;
+	return -EAGAIN;
+}
+
+/* --- to whom --- */
+
+/* In what was read when we took it, if it is that simple. */
+static bool find_in_window(const struct giving *giving,
+			   struct lock_found *found)
+{
+	const struct reef_lock *lock = giving->lock;
+	uint64_t ticket, next = lock_next(giving->h);
+	uint32_t i;
+
+	for (i = 0; i < lock->window_count; i++) {
+		const struct lock_place *place = &lock->window[i];
+
+		ticket = lock->window_first + i;
+		if (sync_ticket_distance((uint16_t)next, (uint16_t)ticket) < 0)
+			continue;
+		if (sync_word_unpack(place->word).ticket !=
+		    (ticket & (SYNC_TICKETS - 1)))
+			return false;
+		if (!(place->word & PLACE_WAITING) ||
+		    lock_is_mine(lock, place->word))
+			continue;
+		*found = (struct lock_found){
+			.next = ticket,
+			.someone = true,
+			.ticket = ticket,
+			.place = *place,
+		};
+		return true;
+	}
+	return false;
+}
+
+static bool is_waiting(const struct lock_found *found, uint64_t word)
+{
+	return word == found->place.word;
+}
+
+/* Make it free, and wake the first, which may be passed by whoever runs. */
+static int pass(struct giving *giving, const struct lock_found *found)
+{
+	struct reef_lock *lock = giving->lock;
+	uint32_t turns = lock_is_granted(giving->h) ? 0 : lock_turns(giving->h);
+	struct lock_change with = {0};
+	bool was_woken = giving->h & LOCK_WOKEN;
+	uint64_t word;
+	int rc;
+
+	with.value =
+		lock_with_next(kept_flags(giving) | LOCK_WAITERS | LOCK_WOKEN |
+				       (turns + 1) * LOCK_TURN,
+			       found->next);
+	lock_change_read(&with, lock_place_address(lock, found->ticket), &word,
+			 8);
+	if (lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD) && !was_woken)
+		lock_wake_place(lock, &found->place, false);
+	rc = change(giving, &with);
+	if (rc || was_woken || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
+		return rc;
+	if (is_waiting(found, word)) {
+		lock_wake_place(lock, &found->place, false);
+		return 0;
+	}
+	/* It has left, and did not see that it was to be woken. */
+	rc = lock_clear_woken(lock, &with.value);
+	return rc ? rc : lock_nudge(lock, false);
+}
+
+/* Make it the first one's. -EAGAIN also: that one has left. */
+static int hand_over(struct giving *giving, const struct lock_found *found)
+{
+	struct reef_lock *lock = giving->lock;
+	struct lock_change with = {0};
+	uint64_t word;
+	int rc;
+
+	with.value = lock_with_next((found->place.word & LOCK_WHO) |
+					    kept_flags(giving) | LOCK_WAITERS |
+					    LOCK_GRANTED,
+				    found->ticket + 1);
+	lock_change_read(&with, lock_place_address(lock, found->ticket), &word,
+			 8);
+	if (lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
+		lock_wake_place(lock, &found->place, true);
+	rc = change(giving, &with);
+	if (rc || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
+		return rc;
+	if (is_waiting(found, word) ||
+	    lock_is_mutant(LOCK_MUTANT_IGNORE_LEFT)) {
+		lock_wake_place(lock, &found->place, true);
+		return 0;
+	}
+	giving->h = with.value;
+	return -EAGAIN;
+}
+
+/* Make it free: nobody waits, as far as was seen. Whoever came since saw it
+ * held, with its flag set, and counts on us. */
+static int make_free(struct giving *giving, uint64_t next)
+{
+	struct reef_lock *lock = giving->lock;
+	struct lock_change with = {
+		.value = lock_with_next(kept_flags(giving), next),
+	};
+	bool readers = giving->h & LOCK_READERS;
+	struct lock_head head;
+	int rc;
+
+	if (readers && lock->no_readers)
+		with.value &= ~(uint64_t)LOCK_READERS;
+	lock_change_read(&with, lock->head, &head, sizeof(head));
+	if (readers)
+		lock_change_read(&with, lock->slots, lock->slots_seen,
+				 lock->readers_max * 8);
+	rc = change(giving, &with);
+	if (rc || lock_is_mutant(LOCK_MUTANT_NO_REREAD))
+		return rc;
+	if (readers)
+		lock_wake_readers(lock, lock->slots_seen);
+	if (lock_ahead(next, head.tail))
+		return lock_nudge(lock, true);
+	return 0;
+}
+
+static int make_dropped(struct giving *giving)
+{
+	struct lock_change with = {
+		.value = (uint64_t)LOCK_DROPPED << 32,
+	};
+	int rc = change(giving, &with);
+
+	if (!rc && giving->h & LOCK_READERS)
+		lock_wake_readers(giving->lock, NULL);
+	return rc;
+}
+
+/* Decide by h. */
+static int give_once(struct giving *giving)
+{
+	struct reef_lock *lock = giving->lock;
+	uint64_t h = giving->h;
+	struct lock_found found;
+	bool can_pass;
+	int rc;
+
+	if (lock_is_dropped(h))
+		return make_dropped(giving);
+	if (!(h & LOCK_WAITERS))
+		return make_free(giving, lock_next(h));
+	can_pass = lock->kind == REEF_LOCK_SHIFT &&
+		   (lock_is_granted(h) || lock_turns(h) < lock->passes);
+	if (!find_in_window(giving, &found)) {
+		rc = lock_find(lock, h, !can_pass, &found);
+		if (rc)
+			return rc;
+	}
+	if (!found.someone)
+		return make_free(giving, found.next);
+	return can_pass ? pass(giving, &found) : hand_over(giving, &found);
+}
+
+int lock_give_exclusive(struct reef_lock *lock, bool inherited)
+{
+	struct giving giving = {
+		.lock = lock,
+		.h = lock->word,
+		.keep = inherited ? LOCK_WAS_INHERITED : 0,
+	};
+	int rc;
+
+	do {
+		rc = give_once(&giving);
+		lock->window_count = 0; /* whoever was in it may have left */
+	} while (rc == -EAGAIN);
+	return rc < 0 ? rc : 0;
+}
+
+int lock_clear_woken(struct reef_lock *lock, uint64_t *h)
+{
+	uint64_t before;
+	int rc, attempt;
+
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		if (!(*h & LOCK_WOKEN) || lock_is_dropped(*h))
+			return 0;
+		rc = lock_cas(lock, lock->head, *h, *h & ~(uint64_t)LOCK_WOKEN,
+			      &before);
+		if (rc)
+			return rc;
+		if (before == *h) {
+			*h &= ~(uint64_t)LOCK_WOKEN;
+			return 0;
+		}
+		*h = before;
+	}
+	return 0;
+}

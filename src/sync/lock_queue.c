@@ -1,0 +1,450 @@
+/* lock_queue.c - the ring in which writers wait: lock.h (4), (5).
+ *
+ *   hole --name (its owner)---------------> WAITING --granted: next goes past
+ *     |                                       |  |
+ *     +--poison (who grants past it)--> DONE  |  +--takes it by itself--> DONE
+ *                                             +--lock_leave--> LEFT
+ *   and WAITING of an ended session --lock_sweep--> LEFT
+ *
+ * A ticket is taken when T is less than places_max ahead of next, and there are
+ * more places than that; those who look at the same moment can go over it, and
+ * wait until next has come near before they touch the place. */
+#include "sync/lock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ATTEMPTS 16 /* tickets that were poisoned, or lost with a link */
+#define FULL_PAUSE_NS UINT64_C(500000)
+#define HOLES_MAX 16
+
+uint32_t lock_window_length(const struct reef_lock *lock, uint64_t ticket)
+{
+	uint64_t left = lock->places - (ticket & (lock->places - 1));
+
+	return left < LOCK_WINDOW ? (uint32_t)left : LOCK_WINDOW;
+}
+
+static int read_window(struct reef_lock *lock, uint64_t ticket,
+		       struct lock_place *window, uint32_t count)
+{
+	return reef_read(lock->reef, lock_place_address(lock, ticket), window,
+			 count * sizeof(*window));
+}
+
+/* --- getting in --- */
+
+/* Let whoever gives it look at the ring. -EAGAIN: *h is another by now. */
+static int set_flag(struct reef_lock *lock, uint64_t *h, uint64_t flag)
+{
+	uint64_t before;
+	int rc;
+
+	if (lock_is_free(*h) || lock_is_mine(lock, *h) || lock_is_dropped(*h) ||
+	    *h & flag)
+		return 0;
+	rc = lock_cas(lock, lock->head, *h, *h | flag, &before);
+	if (rc)
+		return rc;
+	if (before != *h) {
+		*h = before;
+		return -EAGAIN;
+	}
+	*h |= flag;
+	return 0;
+}
+
+/* A ticket, for which next is near. *h: H, perhaps a little old.
+ * -EAGAIN: H is free or dropped; or it was to be waited for, and was. */
+static int take_ticket(struct reef_lock *lock, struct lock_wait *wait,
+		       uint64_t *h)
+{
+	struct lock_head head;
+	int rc = lock_read_head(lock, &head);
+
+	if (rc)
+		return rc;
+	*h = head.holder;
+	if (lock_is_free(*h) || lock_is_mine(lock, *h) || lock_is_dropped(*h))
+		return -EAGAIN;
+	if (lock_ahead(lock_next(*h), head.tail) >= lock->places_max) {
+		/* Its giver is to tidy up, if they are all gone. */
+		rc = set_flag(lock, h, LOCK_WAITERS);
+		if (!rc)
+			rc = lock_pause(lock, wait, FULL_PAUSE_NS);
+		return rc ? rc : -EAGAIN;
+	}
+	/* In doubt: that number is a hole for good, if it was taken. */
+	do
+		rc = reef_faa(lock->reef, lock->head + 8, 1, &lock->ticket);
+	while (rc == -REEF_EINDOUBT);
+	return rc;
+}
+
+/* Put our name at the place of our ticket. -ESTALE: it was poisoned.  -EAGAIN:
+ * next is not near enough yet. */
+static int name_place(struct reef_lock *lock, uint64_t *h)
+{
+	uint64_t ticket = lock->ticket, old = ticket - lock->places;
+	struct lock_head head;
+	const struct lock_place place = {
+		.inbox = lock->inbox,
+		.ticket = ticket,
+	};
+	struct lock_change change = {
+		.write_address = lock_place_address(lock, ticket) + 8,
+		.write = &place.inbox,
+		.write_length = 16,
+		.address = lock_place_address(lock, ticket),
+		.compare = lock_place_word(0, old, PLACE_DONE),
+		.value = lock_place_word(lock->me, ticket, PLACE_WAITING),
+	};
+	int rc, attempt;
+
+	if (lock_ahead(lock_next(*h), ticket) >= lock->places - 1)
+		return -EAGAIN;
+	lock_change_read(&change, lock->head, &head, sizeof(head));
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		rc = lock_change(lock, &change);
+		if (rc)
+			return rc;
+		*h = head.holder;
+		if (change.before == change.compare) {
+			lock->queued = true;
+			return 0;
+		}
+		/* Finished, but not marked: granted, left, or dead. */
+		if (sync_word_unpack(change.before).ticket !=
+		    (old & (SYNC_TICKETS - 1)))
+			return -ESTALE;
+		change.compare = change.before;
+	}
+	return -ESTALE;
+}
+
+int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+{
+	struct lock_head head;
+	int rc, attempt;
+
+	lock_listen(lock);
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		rc = take_ticket(lock, wait, h);
+		if (rc)
+			return rc;
+		while ((rc = name_place(lock, h)) == -EAGAIN) {
+			rc = lock_pause(lock, wait, FULL_PAUSE_NS);
+			if (!rc)
+				rc = lock_read_head(lock, &head);
+			if (rc)
+				return rc;
+			*h = head.holder;
+		}
+		if (rc != -ESTALE)
+			return rc;
+	}
+	return -EAGAIN;
+}
+
+/* --- waiting --- */
+
+int lock_see(struct reef_lock *lock, uint64_t *h)
+{
+	uint32_t count = lock_window_length(lock, lock->ticket);
+	struct lock_head head;
+	struct reef_access accesses[2] = {
+		{.kind = REEF_READ,
+		 .address = lock->head,
+		 .local = &head,
+		 .length = sizeof(head)},
+		{.kind = REEF_READ,
+		 .address = lock_place_address(lock, lock->ticket),
+		 .local = lock->window,
+		 .length = count * (uint32_t)sizeof(lock->window[0])},
+	};
+	int rc = reef_execute(lock->reef, accesses, 2);
+
+	if (rc)
+		return rc;
+	lock->window_first = lock->ticket;
+	lock->window_count = count;
+	*h = head.holder;
+	return 0;
+}
+
+/* --- getting out --- */
+
+int lock_finish_place(struct reef_lock *lock)
+{
+	uint64_t ticket = lock->ticket, before;
+
+	if (!lock->queued)
+		return 0;
+	lock->queued = false;
+	lock->window_count = 0;
+	return lock_cas(lock, lock_place_address(lock, ticket),
+			lock_place_word(lock->me, ticket, PLACE_WAITING),
+			lock_place_word(0, ticket, PLACE_DONE), &before);
+}
+
+/* Somebody may count on us to take it, or to pass it on. */
+static int pass_on(struct reef_lock *lock, uint64_t h)
+{
+	int rc = lock_clear_woken(lock, &h);
+
+	if (!rc && lock_is_free(h))
+		rc = lock_nudge(lock, false);
+	return rc;
+}
+
+int lock_leave(struct reef_lock *lock)
+{
+	struct lock_head head;
+	uint64_t ticket = lock->ticket, before;
+	struct lock_change change = {
+		.address = lock_place_address(lock, ticket),
+		.compare = lock_place_word(lock->me, ticket, PLACE_WAITING),
+		.value = lock_place_word(lock->me, ticket, PLACE_LEFT),
+	};
+	int rc;
+
+	if (!lock->queued)
+		return 0;
+	lock_change_read(&change, lock->head, &head, sizeof(head));
+	rc = lock_change(lock, &change);
+	if (rc)
+		return rc;
+	lock->queued = false;
+	lock->window_count = 0;
+	while (lock_is_mine(lock, head.holder)) {
+		/* Whoever granted it may take it back by now: the CAS tells. */
+		uint64_t mine = head.holder & ~(uint64_t)LOCK_GRANTED;
+
+		if (mine == head.holder) {
+			lock->word = mine;
+			return 1;
+		}
+		rc = lock_cas(lock, lock->head, head.holder, mine, &before);
+		if (rc)
+			return rc;
+		head.holder = before == head.holder ? mine : before;
+	}
+	return pass_on(lock, head.holder);
+}
+
+/* --- who is next --- */
+
+struct search {
+	struct reef_lock *lock;
+	struct lock_found *found;
+	uint64_t cursor;
+	uint32_t holes;
+	struct {
+		uint64_t ticket, word;
+	} hole[HOLES_MAX];
+};
+
+/* Poison one hole. 1: somebody has come there meanwhile. */
+static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
+{
+	struct reef_lock *lock = search->lock;
+	struct lock_place *place = &search->found->place;
+	uint64_t before;
+	int rc;
+
+	for (;;) {
+		rc = lock_cas(lock, lock_place_address(lock, ticket), word,
+			      lock_place_word(0, ticket, PLACE_DONE), &before);
+		if (rc || before == word)
+			return rc;
+		rc = read_window(lock, ticket, place, 1);
+		if (rc)
+			return rc;
+		word = place->word;
+		if (sync_word_unpack(word).ticket ==
+		    (ticket & (SYNC_TICKETS - 1)))
+			break;
+		/* Who had it before has only now been marked. */
+	}
+	return !!(word & PLACE_WAITING);
+}
+
+/* Poison the holes so far. Somebody came meanwhile: it is the first then. */
+static int poison_holes(struct search *search)
+{
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < search->holes; i++) {
+		rc = poison_hole(search, search->hole[i].ticket,
+				 search->hole[i].word);
+		if (rc < 0)
+			return rc;
+		if (!rc)
+			continue;
+		search->found->ticket = search->hole[i].ticket;
+		search->found->someone = true;
+		break;
+	}
+	search->holes = 0;
+	return 0;
+}
+
+/* One place. 1: that is the first who waits. */
+static int consider(struct search *search, const struct lock_place *place,
+		    bool poison)
+{
+	const struct reef_lock *lock = search->lock;
+	const uint64_t ticket = search->cursor;
+	int rc;
+
+	if (sync_word_unpack(place->word).ticket !=
+	    (ticket & (SYNC_TICKETS - 1))) {
+		if (search->holes == HOLES_MAX) {
+			if (!poison)
+				return 0;
+			rc = poison_holes(search);
+			if (rc || search->found->someone)
+				return rc ? rc : 1;
+		}
+		search->hole[search->holes].ticket = ticket;
+		search->hole[search->holes++].word = place->word;
+		return 0;
+	}
+	/* Our own place while we hold H is as good as done. */
+	if (!(place->word & PLACE_WAITING) || lock_is_mine(lock, place->word)) {
+		if (!search->holes)
+			search->found->next = ticket + 1;
+		return 0;
+	}
+	search->found->someone = true;
+	search->found->ticket = ticket;
+	search->found->place = *place;
+	return 1;
+}
+
+static int search_end(struct search *search, bool poison)
+{
+	struct lock_found *found = search->found;
+	int rc = 0;
+
+	if (poison && found->someone && search->holes &&
+	    !lock_is_mutant(LOCK_MUTANT_SKIP_UNNAMED))
+		rc = poison_holes(search);
+	if (!rc && poison && found->someone)
+		found->next = found->ticket;
+	return rc;
+}
+
+int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
+	      struct lock_found *found)
+{
+	struct lock_place window[LOCK_WINDOW];
+	struct search search = {.lock = lock, .found = found};
+	struct lock_head head;
+	uint32_t left, count, i;
+	int rc;
+
+	rc = lock_read_head(lock, &head);
+	if (rc)
+		return rc;
+	*found = (struct lock_found){.next = lock_next(h)};
+	search.cursor = lock_next(h);
+	left = lock_ahead(search.cursor, head.tail);
+	/* Dead holes must not fill the ring. */
+	if (left > lock->places_max / 2)
+		poison = true;
+	while (left) {
+		count = lock_window_length(lock, search.cursor);
+		count = count < left ? count : left;
+		rc = read_window(lock, search.cursor, window, count);
+		if (rc)
+			return rc;
+		for (i = 0; i < count; i++, search.cursor++) {
+			rc = consider(&search, &window[i], poison);
+			if (rc < 0)
+				return rc;
+			if (rc)
+				return search_end(&search, poison);
+		}
+		left -= count;
+	}
+	if (poison && search.holes)
+		rc = poison_holes(&search);
+	return rc;
+}
+
+/* --- waking, tidying --- */
+
+int lock_nudge(struct reef_lock *lock, bool all)
+{
+	struct lock_place window[LOCK_WINDOW];
+	struct lock_head head;
+	uint32_t left, count, i;
+	uint64_t cursor;
+	int rc;
+
+	rc = lock_read_head(lock, &head);
+	if (rc)
+		return rc;
+	cursor = lock_next(head.holder);
+	left = lock_ahead(cursor, head.tail);
+	while (left) {
+		count = lock_window_length(lock, cursor);
+		count = count < left ? count : left;
+		rc = read_window(lock, cursor, window, count);
+		if (rc)
+			return rc;
+		for (i = 0; i < count; i++) {
+			if (!(window[i].word & PLACE_WAITING) ||
+			    lock_is_mine(lock, window[i].word))
+				continue;
+			lock_wake_place(lock, &window[i], false);
+			if (!all)
+				return 0;
+		}
+		cursor += count;
+		left -= count;
+	}
+	if (head.holder & LOCK_READERS)
+		lock_wake_readers(lock, NULL);
+	return 0;
+}
+
+static void sweep_place(struct reef_lock *lock, uint64_t ticket, uint64_t word,
+			uint32_t *ended)
+{
+	uint32_t session = (uint32_t)(word >> 32);
+	uint64_t before;
+
+	if (!(word & PLACE_WAITING))
+		return;
+	if (session != *ended && !lock_has_ended(lock, session))
+		return;
+	*ended = session;
+	lock_cas(lock, lock_place_address(lock, ticket), word,
+		 (word & ~(uint64_t)PLACE_WAITING) | PLACE_LEFT, &before);
+}
+
+void lock_sweep(struct reef_lock *lock)
+{
+	struct lock_place window[LOCK_WINDOW];
+	struct lock_head head;
+	uint32_t left, count, i, ended = 0;
+	uint64_t cursor;
+
+	if (lock_read_head(lock, &head))
+		return;
+	cursor = lock_next(head.holder);
+	left = lock_ahead(cursor, head.tail);
+	while (left) {
+		count = lock_window_length(lock, cursor);
+		count = count < left ? count : left;
+		if (read_window(lock, cursor, window, count))
+			return;
+		for (i = 0; i < count; i++)
+			sweep_place(lock, cursor + i, window[i].word, &ended);
+		cursor += count;
+		left -= count;
+	}
+}

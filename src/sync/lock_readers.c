@@ -1,0 +1,518 @@
+/* lock_readers.c - readers in their slots, and the writer that waits for them:
+ * lock.h (1), (5), (8).
+ *
+ *   0 --CAS, and READ H after it--> ACTIVE --H free, READERS: reads--> 0
+ *                                     |  ^
+ *                        H names one: v  | H is free
+ *                                   WAITING --by a writer--> ADMITTED: reads
+ *                                     |                           |
+ *                                     +--> 0 (gives up)           +--> 0
+ *   and of an ended session: to 0 by a writer that waits for it
+ *
+ * Whoever takes a slot, or makes it WAITING, reads H after that, in the same
+ * batch; whoever makes H its own reads the slots after that. So one of the two
+ * sees the other (F3b). READERS tells a writer that it has to look at them; it
+ * stays until one gives H who saw none in use.
+ *
+ * Nobody starves. A writer in H keeps out readers that come later. A writer
+ * that comes and finds readers waiting counts (`phase`), and the one that
+ * counts to writers_phase admits them before it goes on. The last one, for whom
+ * nobody queues, wakes them when it has made H free.
+ *
+ * A writer that has to wait writes its name and inbox into the head before it
+ * looks at the slots again; a reader that leaves, or goes from ACTIVE to
+ * WAITING, reads the head after that, and wakes it. */
+#include "sync/lock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SLOT_PAUSE_NS UINT64_C(500000)
+#define ADMIT_MAX 16 /* in a batch */
+
+/* --- a reader --- */
+
+static uint64_t slot_of(const struct reef_lock *lock, uint32_t flags)
+{
+	return lock->me | flags;
+}
+
+/* Change our slot, and read the head after it. */
+static int change_slot(struct reef_lock *lock, uint64_t from, uint64_t to,
+		       struct lock_head *head, uint64_t *before)
+{
+	struct lock_change change = {
+		.address = lock_slot_address(lock, lock->slot),
+		.compare = from,
+		.value = to,
+	};
+	int rc;
+
+	if (to & SLOT_WAITING) {
+		change.write_address =
+			lock->slot_inboxes + lock->slot * UINT64_C(8);
+		change.write = &lock->inbox;
+		change.write_length = 8;
+	}
+	lock_change_read(&change, lock->head, head, sizeof(*head));
+	rc = lock_change(lock, &change);
+	if (!rc)
+		*before = change.before;
+	if (!rc && change.before == from)
+		lock->slot_word = to;
+	return rc;
+}
+
+/* We are not in a writer's way any more. */
+static void tell_drainer(struct reef_lock *lock, const struct lock_head *head)
+{
+	if (!lock_is_free(head->holder) &&
+	    !((head->holder ^ head->drainer) & LOCK_WHO))
+		lock_wake(lock, head->drainer_inbox, head->drainer, false);
+}
+
+static int read_slots(struct reef_lock *lock)
+{
+	return reef_read(lock->reef, lock->slots, lock->slots_seen,
+			 lock->readers_max * UINT64_C(8));
+}
+
+/* Slots, as they were read, whose sessions have ended are free. */
+static void clear_dead(struct reef_lock *lock)
+{
+	uint32_t i, session, ended = 0, alive = 0;
+	uint64_t word, before;
+
+	lock->looked_ns = reef_now_ns();
+	for (i = 0; i < lock->readers_max; i++) {
+		word = lock->slots_seen[i];
+		session = (uint32_t)(word >> 32);
+		if (!word || session == alive)
+			continue;
+		if (session != ended && !lock_has_ended(lock, session)) {
+			alive = session;
+			continue;
+		}
+		ended = session;
+		if (lock_cas(lock, lock_slot_address(lock, i), word, 0,
+			     &before))
+			return;
+		lock->slots_seen[i] = 0;
+	}
+}
+
+/* A slot that looks free. -EAGAIN: none was, and a while has passed. */
+static int choose_slot(struct reef_lock *lock, struct lock_wait *wait)
+{
+	uint32_t start, i;
+	int rc = read_slots(lock);
+
+	if (rc)
+		return rc;
+	start = (uint32_t)reef_random_below(&lock->random, lock->readers_max);
+	for (i = 0; i < lock->readers_max; i++) {
+		lock->slot = (start + i) % lock->readers_max;
+		if (!lock->slots_seen[lock->slot])
+			return 0;
+	}
+	if (!wait->can_wait)
+		return -EBUSY;
+	if (lock_is_look_due(lock, lock->ttl_ns / 16))
+		clear_dead(lock);
+	rc = lock_pause(lock, wait, SLOT_PAUSE_NS);
+	return rc ? rc : -EAGAIN;
+}
+
+/* Become ACTIVE. */
+static int enter(struct reef_lock *lock, struct lock_wait *wait,
+		 struct lock_head *head)
+{
+	uint64_t before;
+	int rc;
+
+	if (lock_is_mutant(LOCK_MUTANT_READER_LATE)) {
+		struct lock_head late;
+
+		rc = lock_read_head(lock, head);
+		if (!rc)
+			rc = change_slot(lock, 0, slot_of(lock, SLOT_ACTIVE),
+					 &late, &before);
+	} else {
+		rc = change_slot(lock, 0, slot_of(lock, SLOT_ACTIVE), head,
+				 &before);
+	}
+	if (rc || !before)
+		return rc;
+	rc = choose_slot(lock, wait);
+	return rc ? rc : -EAGAIN;
+}
+
+/* --- transitions; 0: reading.  -EAGAIN: look at *head again --- */
+
+/* H names us: a grant of a ticket that we left. It is to go on. */
+static int disown(struct reef_lock *lock, struct lock_head *head)
+{
+	int rc;
+
+	lock->word = head->holder;
+	rc = lock_give_exclusive(lock, true);
+	if (!rc)
+		rc = lock_read_head(lock, head);
+	return rc ? rc : -EAGAIN;
+}
+
+/* H is free, and our slot ACTIVE. */
+static int read_on(struct reef_lock *lock, struct lock_head *head)
+{
+	uint64_t h = head->holder, before;
+	int rc;
+
+	if (h & LOCK_READERS)
+		return 0;
+	rc = lock_cas(lock, lock->head, h, h | LOCK_READERS, &before);
+	if (rc)
+		return rc;
+	if (before != h) {
+		head->holder = before;
+		return -EAGAIN;
+	}
+	head->holder |= LOCK_READERS;
+	return 0;
+}
+
+/* From WAITING back to ACTIVE, because H is free; or ADMITTED meanwhile. */
+static int wake_up(struct reef_lock *lock, struct lock_head *head)
+{
+	uint64_t before, from = lock->slot_word;
+	int rc;
+
+	rc = change_slot(lock, from, slot_of(lock, SLOT_ACTIVE), head, &before);
+	if (rc)
+		return rc;
+	if (before == from)
+		return -EAGAIN;
+	lock->slot_word = before;
+	return before & SLOT_ADMITTED ? 0 : -REEF_EFENCED;
+}
+
+/* From ACTIVE to WAITING, because a writer is there. */
+static int step_back(struct reef_lock *lock, struct lock_head *head)
+{
+	uint64_t before;
+	int rc;
+
+	lock_listen(lock);
+	lock->woken = false;
+	rc = change_slot(lock, lock->slot_word, slot_of(lock, SLOT_WAITING),
+			 head, &before);
+	if (rc)
+		return rc;
+	tell_drainer(lock, head);
+	return -EAGAIN;
+}
+
+static int look(struct reef_lock *lock, struct lock_head *head)
+{
+	uint64_t slot;
+	struct reef_access accesses[2] = {
+		{.kind = REEF_READ,
+		 .address = lock_slot_address(lock, lock->slot),
+		 .local = &slot,
+		 .length = 8},
+		{.kind = REEF_READ,
+		 .address = lock->head,
+		 .local = head,
+		 .length = sizeof(*head)},
+	};
+	int rc;
+
+	lock->woken = false;
+	rc = reef_execute(lock->reef, accesses, 2);
+	if (rc)
+		return rc;
+	if (!lock_is_mine(lock, slot))
+		return -REEF_EFENCED; /* cleared: our session has ended */
+	lock->slot_word = slot;
+	return slot & SLOT_ADMITTED ? 0 : -EAGAIN;
+}
+
+/* Its writer has ended, or left: make it free. */
+static int break_it(struct reef_lock *lock, struct lock_head *head)
+{
+	uint64_t h = head->holder, flags, before;
+	int rc;
+
+	if (!lock_can_break(lock, h, &flags))
+		return -EAGAIN;
+	rc = lock_cas(lock, lock->head, h, lock_with_next(flags, lock_next(h)),
+		      &before);
+	if (!rc && before == h)
+		rc = lock_nudge(lock, false);
+	if (!rc)
+		rc = lock_read_head(lock, head);
+	return rc ? rc : -EAGAIN;
+}
+
+/* WAITING, and a writer is there: until something happens. */
+static int park(struct reef_lock *lock, struct lock_wait *wait,
+		struct lock_head *head)
+{
+	uint64_t h = head->holder, before;
+	bool timed;
+	int rc;
+
+	if (lock_spin(lock, wait, h))
+		return look(lock, head);
+	if (!(h & LOCK_READERS)) {
+		rc = lock_cas(lock, lock->head, h, h | LOCK_READERS, &before);
+		if (rc)
+			return rc;
+		head->holder = before == h ? h | LOCK_READERS : before;
+		if (before != h)
+			return -EAGAIN;
+	}
+	rc = lock_wait(lock, wait);
+	timed = rc == -EAGAIN;
+	if (rc && !timed)
+		return rc;
+	wait->spin_until_ns = 0;
+	rc = look(lock, head);
+	if (rc != -EAGAIN || !timed)
+		return rc;
+	return break_it(lock, head);
+}
+
+static int decide(struct reef_lock *lock, struct lock_wait *wait,
+		  struct lock_head *head)
+{
+	bool active = lock->slot_word & SLOT_ACTIVE;
+
+	if (lock_is_dropped(head->holder))
+		return -ENOENT;
+	if (lock_is_mine(lock, head->holder))
+		return disown(lock, head);
+	if (lock_is_free(head->holder))
+		return active ? read_on(lock, head) : wake_up(lock, head);
+	if (!wait->can_wait)
+		return -EBUSY;
+	return active ? step_back(lock, head) : park(lock, wait, head);
+}
+
+int lock_give_shared(struct reef_lock *lock)
+{
+	struct lock_head head;
+	uint64_t before;
+	int rc;
+
+	rc = change_slot(lock, lock->slot_word, 0, &head, &before);
+	if (rc)
+		return rc;
+	if (before == lock->slot_word || !lock->slot_word)
+		tell_drainer(lock, &head);
+	lock->slot_word = 0;
+	return 0;
+}
+
+/* Leave the slot, unless we were admitted meanwhile: 0. */
+static int give_up(struct reef_lock *lock, int why)
+{
+	struct lock_head head;
+	uint64_t before, from = lock->slot_word;
+	int rc;
+
+	if (!from)
+		return why;
+	rc = change_slot(lock, from, 0, &head, &before);
+	if (rc) {
+		lock->unsettled = true;
+		return why;
+	}
+	if (before != from && lock_is_mine(lock, before) &&
+	    before & SLOT_ADMITTED) {
+		lock->slot_word = before;
+		return 0;
+	}
+	lock->slot_word = 0;
+	tell_drainer(lock, &head);
+	return why;
+}
+
+int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
+{
+	struct lock_wait wait = {0};
+	struct lock_head head;
+	int rc;
+
+	lock_wait_init(lock, &wait, timeout_ns);
+	lock->slot_word = 0;
+	do
+		rc = enter(lock, &wait, &head);
+	while (rc == -EAGAIN);
+	if (!rc) {
+		do
+			rc = decide(lock, &wait, &head);
+		while (rc == -EAGAIN);
+	}
+	if (rc)
+		rc = give_up(lock, rc);
+	if (rc)
+		return rc;
+	lock->held = LOCK_HELD_SHARED;
+	lock->told = lock->slot_word & SLOT_ADMITTED
+			     ? lock->slot_word & SLOT_INHERITED
+			     : head.holder & LOCK_WAS_INHERITED;
+	return lock->told ? REEF_LOCK_INHERITED : 0;
+}
+
+/* --- a writer --- */
+
+void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
+{
+	uint32_t i, first = lock->readers_max;
+
+	if (!slots) {
+		if (!lock->readers_max || read_slots(lock))
+			return;
+		slots = lock->slots_seen;
+	}
+	for (i = lock->readers_max; i-- > 0;)
+		if (slots[i] & (SLOT_WAITING | SLOT_ADMITTED))
+			first = i;
+	if (first == lock->readers_max ||
+	    reef_read(lock->reef, lock->slot_inboxes, lock->inboxes_seen,
+		      lock->readers_max * UINT64_C(8)))
+		return;
+	for (i = first; i < lock->readers_max; i++)
+		if (slots[i] & (SLOT_WAITING | SLOT_ADMITTED) &&
+		    !lock_is_mine(lock, slots[i]))
+			lock_wake(lock, lock->inboxes_seen[i], slots[i], false);
+}
+
+/* Let those in who wait, of the slots that were read. What is in doubt, or has
+ * left, is seen when the slots are read again. */
+static int admit(struct reef_lock *lock)
+{
+	struct reef_access accesses[ADMIT_MAX];
+	uint64_t with = SLOT_ADMITTED;
+	uint32_t i, count = 0;
+	int rc;
+
+	if (lock->word & LOCK_WAS_INHERITED)
+		with |= SLOT_INHERITED;
+	for (i = 0; i < lock->readers_max; i++) {
+		uint64_t word = lock->slots_seen[i];
+
+		if (word & SLOT_WAITING)
+			accesses[count++] = (struct reef_access){
+				.kind = REEF_CAS,
+				.address = lock_slot_address(lock, i),
+				.compare = word,
+				.operand = (word & LOCK_WHO) | with,
+			};
+		if (!count || (count < ADMIT_MAX && i + 1 < lock->readers_max))
+			continue;
+		rc = reef_execute(lock->reef, accesses, count);
+		if (rc && rc != -REEF_EINDOUBT)
+			return rc;
+		count = 0;
+	}
+	rc = read_slots(lock);
+	if (!rc)
+		lock_wake_readers(lock, lock->slots_seen);
+	return rc;
+}
+
+/* Readers wait: is it their turn? */
+static int count_phase(struct reef_lock *lock, const struct lock_head *head)
+{
+	uint64_t phase = head->phase + 1;
+	int rc = 0;
+
+	if (phase >= lock->writers_phase) {
+		phase = 0;
+		rc = admit(lock);
+	}
+	/* In doubt: it counts a little late. */
+	if (!rc)
+		rc = reef_write(lock->reef,
+				lock->head + offsetof(struct lock_head, phase),
+				&phase, 8);
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+static uint64_t slots_flags(const struct reef_lock *lock)
+{
+	uint64_t all = 0;
+	uint32_t i;
+
+	for (i = 0; i < lock->readers_max; i++)
+		all |= lock->slots_seen[i];
+	return all & (SLOT_ACTIVE | SLOT_WAITING | SLOT_ADMITTED);
+}
+
+/* Say where we are, then look once more: who leaves after that tells us. */
+static int announce(struct reef_lock *lock)
+{
+	const uint64_t drainer[2] = {lock->me, lock->inbox};
+	struct reef_access accesses[2] = {
+		{.kind = REEF_WRITE,
+		 .address = lock->head + offsetof(struct lock_head, drainer),
+		 .local = (void *)drainer,
+		 .length = sizeof(drainer)},
+		{.kind = REEF_READ,
+		 .address = lock->slots,
+		 .local = lock->slots_seen,
+		 .length = lock->readers_max * 8},
+	};
+	int rc;
+
+	do
+		rc = reef_execute(lock->reef, accesses, 2);
+	while (rc == -REEF_EINDOUBT);
+	return rc;
+}
+
+int lock_drain(struct reef_lock *lock, struct lock_wait *wait)
+{
+	const uint64_t in_use = SLOT_ACTIVE | SLOT_ADMITTED;
+	struct lock_head head;
+	struct reef_access accesses[2] = {
+		{.kind = REEF_READ,
+		 .address = lock->head,
+		 .local = &head,
+		 .length = sizeof(head)},
+		{.kind = REEF_READ,
+		 .address = lock->slots,
+		 .local = lock->slots_seen,
+		 .length = lock->readers_max * 8},
+	};
+	int rc;
+
+	rc = reef_execute(lock->reef, accesses, 2);
+	if (!rc && slots_flags(lock) & SLOT_WAITING)
+		rc = count_phase(lock, &head);
+	if (rc)
+		return rc;
+	if (slots_flags(lock) & in_use) {
+		if (!wait->can_wait)
+			return -EBUSY;
+		lock_listen(lock);
+		lock->woken = false;
+		rc = announce(lock);
+	}
+	while (!rc && slots_flags(lock) & in_use) {
+		rc = lock_wait(lock, wait);
+		if (rc && rc != -EAGAIN)
+			return rc;
+		lock->woken = false;
+		if (!rc) {
+			rc = read_slots(lock);
+			continue;
+		}
+		rc = read_slots(lock);
+		if (!rc)
+			clear_dead(lock);
+	}
+	lock->no_readers = !slots_flags(lock);
+	return rc;
+}

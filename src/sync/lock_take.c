@@ -1,0 +1,249 @@
+/* lock_take.c - a writer takes it. What to do is decided by H as it was last
+ * seen, over and over, until it is ours or time is up: the states are in
+ * lock.h, and each of the functions here makes one transition. */
+#include "sync/lock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SPIN_PAUSE_NS UINT64_C(1000000)
+
+/* --- transitions; 0: it is ours.  -EAGAIN: look at *h again --- */
+
+/* *h was free, or may be taken from whom it names. */
+static int take_from(struct reef_lock *lock, uint64_t *h, uint64_t value)
+{
+	uint64_t before;
+	int rc = lock_cas(lock, lock->head, *h, value, &before);
+
+	if (rc)
+		return rc;
+	if (before != *h) {
+		*h = before;
+		return -EAGAIN;
+	}
+	*h = lock->word = value;
+	return lock_finish_place(lock);
+}
+
+static int take_free(struct reef_lock *lock, uint64_t *h)
+{
+	uint64_t value = *h | lock->me;
+
+	if (lock->queued) {
+		value &= ~(uint64_t)LOCK_WOKEN;
+		/* The first one: whoever is first now starts anew. */
+		if (lock_next(*h) == (lock->ticket & (SYNC_TICKETS - 1)))
+			value &= ~(uint64_t)LOCK_GRANTED;
+	}
+	return take_from(lock, h, value);
+}
+
+/* H names us. */
+static int take_own(struct reef_lock *lock, uint64_t *h)
+{
+	bool is_this = lock->queued && lock_next(*h) == ((lock->ticket + 1) &
+							 (SYNC_TICKETS - 1));
+
+	if (lock_is_granted(*h)) {
+		/* Of a ticket that we left: others may take it away. */
+		if (!is_this)
+			return take_from(lock, h, *h & ~(uint64_t)LOCK_GRANTED);
+		lock->queued = false; /* next has gone past our place */
+		lock->word = *h;
+		return 0;
+	}
+	/* A CAS that was in doubt. */
+	lock->word = *h;
+	return lock_finish_place(lock);
+}
+
+/* It is time to look whether its holder lives. -EBUSY: it does. */
+static int take_broken(struct reef_lock *lock, uint64_t *h)
+{
+	uint64_t flags;
+	int rc;
+
+	if (!lock_can_break(lock, *h, &flags))
+		return -EBUSY;
+	rc = take_from(lock, h,
+		       lock_with_next(lock->me | flags, lock_next(*h)));
+	if (!rc)
+		lock_sweep(lock);
+	return rc;
+}
+
+/* --- waiting --- */
+
+static int read_h(struct reef_lock *lock, uint64_t *h)
+{
+	return reef_read(lock->reef, lock->head, h, 8);
+}
+
+/* SPIN: again after a while. */
+static int back_off(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+{
+	int rc;
+
+	if (lock->attempts_max && ++wait->attempts >= lock->attempts_max)
+		return -EBUSY;
+	rc = lock_pause(lock, wait, SPIN_PAUSE_NS);
+	if (rc)
+		return rc;
+	if (lock_is_look_due(lock, lock->ttl_ns / 16)) {
+		rc = take_broken(lock, h);
+		if (rc != -EBUSY)
+			return rc;
+	}
+	/* It is held: only nobody there lets this succeed. */
+	*h = lock->seen & ~(uint64_t)LOCK_WHO;
+	return take_free(lock, h);
+}
+
+/* In the queue: until something happens. */
+static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+{
+	uint64_t want = *h | LOCK_WAITERS, before;
+	bool timed;
+	int rc;
+
+	if (wait->awake)
+		want &= ~(uint64_t)LOCK_WOKEN;
+	if (want != *h) {
+		rc = lock_cas(lock, lock->head, *h, want, &before);
+		if (rc)
+			return rc;
+		if (before != *h) {
+			*h = before;
+			return -EAGAIN;
+		}
+	}
+	wait->awake = false;
+	rc = lock_wait(lock, wait);
+	timed = rc == -EAGAIN;
+	if (rc && !timed)
+		return rc;
+	wait->awake = true;
+	wait->spin_until_ns = 0;
+	lock->woken = false; /* what comes after this READ counts */
+	rc = lock_see(lock, h);
+	if (rc)
+		return rc;
+	if (!timed || lock_is_mine(lock, *h))
+		return -EAGAIN;
+	rc = take_broken(lock, h);
+	return rc == -EBUSY ? -EAGAIN : rc;
+}
+
+/* It is another's. */
+static int wait_for(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+{
+	int rc;
+
+	if (!wait->can_wait) {
+		if (!lock_is_look_due(lock, lock->ttl_ns / 8))
+			return -EBUSY;
+		return take_broken(lock, h);
+	}
+	if (lock->kind == REEF_LOCK_SPIN)
+		return back_off(lock, wait, h);
+	if (lock_spin(lock, wait, *h)) {
+		rc = lock->queued ? lock_see(lock, h) : read_h(lock, h);
+		return rc ? rc : -EAGAIN;
+	}
+	if (!lock->queued) {
+		rc = lock_enter(lock, wait, h);
+		return rc ? rc : -EAGAIN;
+	}
+	return park(lock, wait, h);
+}
+
+static int decide(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+{
+	if (lock_is_mutant(LOCK_MUTANT_STALE_TICKET) && lock->queued &&
+	    lock->granted) {
+		lock->granted = false;
+		lock->word = *h;
+		lock->queued = false;
+		return 0;
+	}
+	if (lock_is_mine(lock, *h))
+		return take_own(lock, h);
+	if (lock_is_dropped(*h))
+		return -ENOENT;
+	if (lock_is_free(*h))
+		return take_free(lock, h);
+	return wait_for(lock, wait, h);
+}
+
+/* --- from the outside --- */
+
+int lock_settle(struct reef_lock *lock)
+{
+	uint64_t h, slot = 0;
+	int rc;
+
+	rc = lock_leave(lock);
+	if (rc < 0)
+		return rc;
+	rc = read_h(lock, &h);
+	if (rc)
+		return rc;
+	if (lock_is_mine(lock, h)) {
+		lock->word = h;
+		rc = lock_give_exclusive(lock, true);
+	}
+	if (!rc && lock->readers_max)
+		rc = reef_read(lock->reef, lock_slot_address(lock, lock->slot),
+			       &slot, 8);
+	if (!rc && slot && lock_is_mine(lock, slot)) {
+		lock->slot_word = slot;
+		rc = lock_give_shared(lock);
+	}
+	if (!rc)
+		lock->unsettled = false;
+	return rc;
+}
+
+/* It is not to be ours. 0: it is all the same. */
+static int give_up(struct reef_lock *lock, int why)
+{
+	int rc = lock_leave(lock);
+
+	if (rc == 1)
+		return 0;
+	if (rc < 0)
+		lock->unsettled = true;
+	return why;
+}
+
+int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns)
+{
+	struct lock_wait wait = {0};
+	uint64_t h = lock->first ? lock->first : lock->seen;
+	int rc, given;
+
+	lock_wait_init(lock, &wait, timeout_ns);
+	lock->first = 0;
+	lock->window_count = 0;
+	lock->no_readers = true;
+	lock->granted = false;
+	do
+		rc = decide(lock, &wait, &h);
+	while (rc == -EAGAIN);
+	if (rc)
+		rc = give_up(lock, rc);
+	if (rc)
+		return rc;
+	if (lock->word & LOCK_READERS) {
+		rc = lock_drain(lock, &wait);
+		if (rc) {
+			given = lock_give_exclusive(lock, true);
+			lock->unsettled |= given != 0;
+			return rc;
+		}
+	}
+	lock->held = LOCK_HELD_EXCLUSIVE;
+	lock->told = lock->word & LOCK_WAS_INHERITED;
+	return lock->told ? REEF_LOCK_INHERITED : 0;
+}

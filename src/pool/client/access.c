@@ -4,7 +4,7 @@
  * no header of a fresh block waits to be written. It adds a few nanoseconds to
  * what the fabric takes. Everything else, and everything that was refused, is
  * call.c's. */
-#include "pool/client/internal.h"
+#include "pool/client/word.h"
 
 #include <string.h>
 #include <sys/epoll.h>
@@ -253,32 +253,6 @@ int reef_write(struct reef *reef, uint64_t address, const void *from,
 	return copy(reef, REEF_WRITE, address, (void *)from, length);
 }
 
-/* CAS or FAA of a word, in the quick way; -EAGAIN: not this way. */
-static inline int quick_word(struct reef *reef, enum reef_op_kind kind,
-			     uint64_t address, uint64_t compare,
-			     uint64_t operand, uint64_t *before)
-{
-	uint32_t number = (uint32_t)(address >> 32);
-	struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
-	uint32_t phase;
-	int rc = -EAGAIN;
-
-	phase = client_enter(reef);
-	if (unlikely(!client_is_current(reef) || entry->extent != number ||
-		     !(entry->rights & REEF_RIGHT_WRITE) || !entry->is_inline ||
-		     (uint32_t)address >= entry->size || reef->pending))
-		goto out;
-	if (kind == REEF_CAS)
-		rc = reef_run_cas(entry->queue, entry->remote,
-				  (uint32_t)address, compare, operand, before);
-	else
-		rc = reef_run_faa(entry->queue, entry->remote,
-				  (uint32_t)address, operand, before);
-out:
-	client_leave(reef, phase);
-	return rc;
-}
-
 static __attribute__((noinline)) int
 word_execute(struct reef *reef, enum reef_op_kind kind, uint64_t address,
 	     uint64_t compare, uint64_t operand, uint64_t *before)
@@ -300,7 +274,7 @@ int reef_cas(struct reef *reef, uint64_t address, uint64_t compare,
 	     uint64_t value, uint64_t *before)
 {
 	uint64_t unwanted;
-	int rc = quick_word(reef, REEF_CAS, address, compare, value,
+	int rc = client_cas(reef, address, compare, value,
 			    before ? before : &unwanted);
 
 	if (unlikely(is_refused(rc)))
@@ -313,8 +287,7 @@ int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
 	     uint64_t *before)
 {
 	uint64_t unwanted;
-	int rc = quick_word(reef, REEF_FAA, address, 0, add,
-			    before ? before : &unwanted);
+	int rc = client_faa(reef, address, add, before ? before : &unwanted);
 
 	if (unlikely(is_refused(rc)))
 		return word_execute(reef, REEF_FAA, address, 0, add, before);

@@ -221,8 +221,11 @@ struct reef_lease;
 REEF_API int reef_lease_open(struct reef_space *space, const char *name,
 			     const struct reef_lease_options *options,
 			     struct reef_lease **out);
-/* Gives it, if it is held. */
+/* Gives it, if it is held. NULL is fine. */
 REEF_API void reef_lease_close(struct reef_lease *lease);
+/* Whoever has it open gets -ENOENT from then on.  -EBUSY: it is held by a
+ * session that has not ended (it would not learn that another can have a new
+ * lease of that name).  -ENOENT.  -EEXIST: the name is not a lease's. */
 REEF_API int reef_lease_drop(struct reef_space *space, const char *name);
 
 /* Take it, when it was given, when its holder's session is fenced, or when it
@@ -234,8 +237,10 @@ REEF_API int reef_lease_drop(struct reef_space *space, const char *name);
  * -ECANCELED: reef_lease_cancel. */
 REEF_API int reef_lease_take(struct reef_lease *lease, uint64_t timeout_ns,
 			     uint64_t *token);
-/* One WRITE. -EPERM: it is not ours (any more); -ETIMEDOUT: it has lapsed,
- * perhaps nobody noticed, but it is to be taken anew. */
+/* One WRITE, and a READ with it. -EPERM: it is not ours (any more).
+ * -ETIMEDOUT: it has lapsed, or had when the WRITE was done; perhaps nobody
+ * noticed, but it is to be taken anew.  After other errors it is ours until it
+ * lapses. */
 REEF_API int reef_lease_renew(struct reef_lease *lease);
 /* How long it is ours still, by our clock, counted from before the renewal; 0:
  * it is not. UINT64_MAX: as long as the session. No operation. */
@@ -249,7 +254,8 @@ struct reef_lease_info {
 	uint64_t renewals; /* changes when it is renewed */
 	char holder[64];   /* the name that it gave itself, see below */
 };
-/* Watch: one READ. */
+/* Watch: READs in one round trip; a holder that has just taken it may be told
+ * without its name. */
 REEF_API int reef_lease_look(struct reef_lease *lease,
 			     struct reef_lease_info *out);
 
@@ -262,7 +268,9 @@ struct reef_election;
 REEF_API int reef_election_open(struct reef_space *space, const char *name,
 				uint32_t flags, const char *candidate,
 				struct reef_election **out);
+/* Resigns, if we lead. NULL is fine. */
 REEF_API void reef_election_close(struct reef_election *election);
+/* As lease_drop. */
 REEF_API int reef_election_drop(struct reef_space *space, const char *name);
 /* Stand, until elected. There is never a second leader whose writes can still
  * reach memory of the pool: a dead one's session is fenced before the next is
@@ -274,7 +282,7 @@ REEF_API int reef_election_win(struct reef_election *election,
 REEF_API int reef_election_check(const struct reef_election *election);
 REEF_API int reef_election_resign(struct reef_election *election);
 REEF_API void reef_election_cancel(struct reef_election *election); /* any */
-/* Who leads; as lease_look. */
+/* Who leads; as lease_look. A leader whose session has ended is nobody. */
 REEF_API int reef_election_look(struct reef_election *election,
 				struct reef_lease_info *out);
 /* Wait until somebody else than in *last leads, or nobody does; then as look.

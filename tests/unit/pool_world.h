@@ -120,7 +120,7 @@ struct pool {
 	struct reef_sim *sim;
 	struct reef_key key;
 	uint64_t ttl_ns, node_ttl_ns, extent_size, capacity;
-	uint32_t lose_link_ppm;
+	uint32_t lose_link_ppm, drift_max_ppm;
 	enum reef_client_mutant mutant;
 	uint32_t heap_mutant, inbox_links_max;
 	uint64_t seed;
@@ -288,6 +288,7 @@ static inline void pool_start(struct pool *pool, uint64_t seed)
 	struct reef_sim_options options = {
 		.seed = seed,
 		.lose_link_ppm = pool->lose_link_ppm,
+		.drift_max_ppm = pool->drift_max_ppm,
 	};
 	uint32_t i;
 	char name[16];

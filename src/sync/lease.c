@@ -1,0 +1,718 @@
+/* lease.c - see lease.h. The words of a lease, and who changes them.
+ *
+ *             capture                     renew (WRITE of the record)
+ *   nobody's -----------> ours, term + 1 ----+
+ *      ^                    |   |  ^         |
+ *      |      release       |   |  +---------+
+ *      +--------------------+   |
+ *                               | capture by another: our session is ENDED,
+ *                               v or the lease has lapsed
+ *                             another's, term + 1
+ *
+ * (1) The term and who has it are one word: so terms and holders have one
+ *     order, and nobody can die between the two (R1). The word has room for the
+ *     lower bits of the term only. The floor tells the others: term - floor is
+ *     less than LEASE_TERMS / 2, because whoever finds it above LEASE_TERMS / 4
+ *     raises the floor before it captures. The floor is read before and after
+ *     the word: was it the same, the term is certain.
+ * (2) Capture is a CAS from the word that was seen. Where the word is the same
+ *     again after LEASE_TERMS captures, it means the same again; the token is
+ *     told by a floor read after the CAS.
+ * (3) Taken from another only at ENDED, when nothing of it can follow (F7), or:
+ * (4) Lapsed. The holder counts from before it posted the capture or renewal,
+ *     and a renewal counts only if it was done while the lease was still ours:
+ *     so it took effect before then. Others count from when a READ had been
+ *     done that was the first to see this holder and this renewal; and take
+ *     it if a READ that was posted duration + an eighth later sees the same.
+ *     A renewal that counts would have been seen by that READ, as long as no
+ *     clock is an eighth faster than another. A renewal that does not count may
+ *     come late, and only makes others wait longer. Whatever is written into
+ *     `renewals` was never there before, so a change is always seen.
+ * (5) The record is what the holder says of itself. It is told only if it is of
+ *     this term and whole (F2). One who lapsed can overwrite another's record,
+ *     if it stood still at the wrong moment; the next renewal mends it.
+ * (6) What is in doubt is settled when a call returns: whoever finds itself in
+ *     the word, and does not know that it holds, captures again with a new
+ *     term. Only -ETIMEDOUT and -REEF_ENOLINK leave a capture or a release
+ *     open: `word` remembers that; should it happen later, it ends with the
+ *     next take, with close, or with the session.
+ * (7) A dropped lease has LEASE_DROPPED in the word before its name is unbound:
+ *     so nobody can hold the old one while another makes a new one. */
+#include "sync/lease.h"
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "sync/member.h"
+#include "sync/word.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT 1
+/* Each further attempt needs another holder, or another lost link. */
+#define ATTEMPTS 64
+#define DURATION_MAX (UINT64_C(1) << 60)
+
+static uint64_t checksum(const struct lease_record *record)
+{
+	return reef_crc32c(0, record, offsetof(struct lease_record, checksum));
+}
+
+static uint64_t word_of(uint64_t self, uint64_t term)
+{
+	return self | (term & (LEASE_TERMS - 1));
+}
+
+static uint64_t who(uint64_t word)
+{
+	return word & ~(LEASE_TERMS - 1);
+}
+
+static uint64_t term_of(uint64_t floor, uint64_t word)
+{
+	return floor + ((word - floor) & (LEASE_TERMS - 1));
+}
+
+static struct reef_access read_of(const struct reef_lease *lease, size_t offset,
+				  void *to, uint32_t length)
+{
+	return (struct reef_access){
+		.kind = REEF_READ,
+		.address = lease_at(lease, offset),
+		.local = to,
+		.length = length,
+	};
+}
+
+/* --- looking --- */
+
+static void note_sight(struct reef_lease *lease,
+		       const struct lease_sight *sight)
+{
+	if (sight->holder == lease->seen_holder &&
+	    sight->record.renewals == lease->seen_renewals)
+		return;
+	lease->seen_holder = sight->holder;
+	lease->seen_renewals = sight->record.renewals;
+	lease->seen_ns = sight->done_ns;
+}
+
+int lease_observe(struct reef_lease *lease, struct lease_sight *sight)
+{
+	uint64_t floor;
+	int attempt, rc;
+
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		struct reef_access accesses[] = {
+			read_of(lease, offsetof(struct lease_body, floor),
+				&sight->floor, 8),
+			read_of(lease, offsetof(struct lease_body, holder),
+				&sight->holder, 8),
+			read_of(lease, offsetof(struct lease_body, record),
+				&sight->record, sizeof(sight->record)),
+			read_of(lease, offsetof(struct lease_body, floor),
+				&floor, 8),
+		};
+
+		sight->posted_ns = reef_now_ns();
+		rc = reef_execute(lease->object.reef, accesses, 4);
+		if (rc)
+			return rc;
+		if (floor != sight->floor)
+			continue;
+		sight->done_ns = reef_now_ns();
+		sight->term = term_of(floor, sight->holder);
+		sight->is_whole =
+			sight->record.token == sight->term &&
+			sight->record.word == sight->holder &&
+			(lease->mutant == LEASE_MUTANT_NO_CHECKSUM ||
+			 sight->record.checksum == checksum(&sight->record));
+		note_sight(lease, sight);
+		return 0;
+	}
+	return -EBUSY;
+}
+
+/* False: the holder has not written who it is, or is about to. */
+static bool fill_info(const struct lease_sight *sight,
+		      struct reef_lease_info *out)
+{
+	*out = (struct reef_lease_info){
+		.session = lease_session(sight->holder),
+		.token = sight->term,
+		.renewals = sight->record.renewals,
+	};
+	if (out->session && sight->is_whole) {
+		memcpy(out->holder, sight->record.text, sizeof(out->holder));
+		out->holder[sizeof(out->holder) - 1] = 0;
+	}
+	return !out->session || sight->is_whole;
+}
+
+/* The record may be changing while it is read; not for long. */
+#define LOOKS 4
+
+static int look(struct reef_lease *lease, struct reef_lease_info *out,
+		bool *is_whole)
+{
+	struct reef_lease_info info;
+	struct lease_sight sight;
+	int i, rc;
+
+	*is_whole = false;
+	for (i = 0; i < LOOKS && !*is_whole; i++) {
+		rc = lease_observe(lease, &sight);
+		if (rc)
+			return rc;
+		if (lease_session(sight.holder) == LEASE_DROPPED)
+			return -ENOENT;
+		*is_whole = fill_info(&sight, &info);
+	}
+	*out = info;
+	return 0;
+}
+
+int reef_lease_look(struct reef_lease *lease, struct reef_lease_info *out)
+{
+	bool is_whole;
+
+	return look(lease, out, &is_whole);
+}
+
+/* Has that session ended? -REEF_ENOLINK: nobody knows. */
+static int has_ended(struct reef_lease *lease, uint32_t session, bool *ended)
+{
+	enum reef_session_view view = REEF_VIEW_ALIVE;
+	int rc;
+
+	*ended = session == lease->ended;
+	if (*ended)
+		return 0;
+	rc = reef_session_look(lease->object.reef, session, &view);
+	*ended = !rc && (view == REEF_VIEW_ENDED ||
+			 (lease->mutant == LEASE_MUTANT_EXPIRED &&
+			  view == REEF_VIEW_EXPIRED));
+	if (*ended)
+		lease->ended = session;
+	lease_plan(lease, !rc && view == REEF_VIEW_EXPIRED);
+	return rc;
+}
+
+int lease_look_living(struct reef_lease *lease, struct reef_lease_info *out,
+		      bool *is_whole)
+{
+	struct reef_lease_info info;
+	bool ended = false;
+	int rc;
+
+	rc = look(lease, &info, is_whole);
+	if (!rc && info.session) {
+		rc = has_ended(lease, info.session, &ended);
+		if (rc == -REEF_ENOLINK)
+			rc = 0;
+	}
+	if (rc)
+		return rc;
+	if (ended) {
+		*is_whole = true;
+		info.session = 0;
+		memset(info.holder, 0, sizeof(info.holder));
+	}
+	*out = info;
+	return 0;
+}
+
+/* --- taking --- */
+
+/* Rule 4. */
+static bool has_lapsed(const struct reef_lease *lease,
+		       const struct lease_sight *sight)
+{
+	uint64_t margin_ns = lease->duration_ns / 8 + 1;
+	uint64_t looked_ns = sight->posted_ns;
+
+	if (!lease->duration_ns)
+		return false;
+	if (lease->mutant == LEASE_MUTANT_NO_MARGIN)
+		margin_ns = 0;
+	if (lease->mutant == LEASE_MUTANT_OLD_SIGHT)
+		looked_ns = sight->done_ns;
+	return looked_ns >= lease->seen_ns &&
+	       looked_ns - lease->seen_ns >= lease->duration_ns + margin_ns;
+}
+
+/* 0: it may be taken from whoever has it. */
+static int may_take(struct reef_lease *lease, const struct lease_sight *sight)
+{
+	uint32_t session = lease_session(sight->holder);
+	bool ended;
+	int rc;
+
+	if (session == LEASE_DROPPED)
+		return -ENOENT;
+	if (!session || who(sight->holder) == lease->self ||
+	    has_lapsed(lease, sight))
+		return 0;
+	if (session == reef_session(lease->object.reef) ||
+	    sight->posted_ns < lease->look_ns)
+		return -EBUSY;
+	rc = has_ended(lease, session, &ended);
+	if (rc && rc != -REEF_ENOLINK)
+		return rc;
+	return !rc && ended ? 0 : -EBUSY;
+}
+
+static int raise_floor(struct reef_lease *lease, uint64_t from, uint64_t to)
+{
+	if (lease->mutant == LEASE_MUTANT_NO_FLOOR)
+		return 0;
+	return reef_cas(lease->object.reef,
+			lease_at(lease, offsetof(struct lease_body, floor)),
+			from, to, NULL);
+}
+
+static void fill_record(struct reef_lease *lease, uint64_t term)
+{
+	memset(&lease->record, 0, sizeof(lease->record));
+	lease->record.renewals = term << 32;
+	lease->record.token = term;
+	lease->record.word = lease->word;
+	memcpy(lease->record.text, lease->text, sizeof(lease->text));
+	lease->record.checksum = checksum(&lease->record);
+}
+
+/* We are in the word: say so. -EAGAIN: not any more, or it has lapsed. */
+static int describe(struct reef_lease *lease, uint64_t floor)
+{
+	struct lease_place places[LEASE_PLACES];
+	uint64_t holder;
+	int attempt, rc = -REEF_EINDOUBT;
+
+	for (attempt = 0; attempt < ATTEMPTS && rc == -REEF_EINDOUBT;
+	     attempt++) {
+		struct reef_access accesses[] = {
+			{
+				.kind = REEF_WRITE,
+				.address = lease_at(
+					lease,
+					offsetof(struct lease_body, record)),
+				.local = &lease->record,
+				.length = sizeof(lease->record),
+			},
+			{
+				.kind = REEF_CAS,
+				.address = lease_at(
+					lease,
+					offsetof(struct lease_body, floor)),
+				.compare = floor,
+				.operand =
+					lease->mutant == LEASE_MUTANT_NO_FLOOR
+						? floor
+						: lease->record.token,
+			},
+			read_of(lease, offsetof(struct lease_body, holder),
+				&holder, 8),
+			read_of(lease, offsetof(struct lease_body, places),
+				places, sizeof(places)),
+		};
+
+		rc = reef_execute(lease->object.reef, accesses, 4);
+	}
+	if (rc)
+		return rc;
+	if (holder != lease->word &&
+	    lease->mutant != LEASE_MUTANT_DOUBT_IS_DONE) {
+		lease->word = 0;
+		return -EAGAIN;
+	}
+	lease_tell_others(lease, false, places);
+	lease->is_held = true;
+	if (reef_lease_left(lease))
+		return 0;
+	lease->is_held = false;
+	return -EAGAIN;
+}
+
+/* Rules 1 and 2. -EAGAIN: look again. */
+static int capture(struct reef_lease *lease, const struct lease_sight *sight)
+{
+	uint64_t floor, term = sight->term + 1;
+	struct reef_access accesses[2];
+	int rc;
+
+	if (sight->term - sight->floor >= LEASE_TERMS / 4) {
+		rc = raise_floor(lease, sight->floor, sight->term);
+		if (rc && rc != -REEF_EINDOUBT)
+			return rc;
+		if (lease->mutant != LEASE_MUTANT_NO_FLOOR)
+			return -EAGAIN;
+	}
+	if (lease->mutant == LEASE_MUTANT_SAME_TERM)
+		term--;
+	accesses[0] = (struct reef_access){
+		.kind = REEF_CAS,
+		.address = lease_at(lease, offsetof(struct lease_body, holder)),
+		.compare = sight->holder,
+		.operand = word_of(lease->self, term),
+	};
+	accesses[1] =
+		read_of(lease, offsetof(struct lease_body, floor), &floor, 8);
+	lease->since_ns = reef_now_ns();
+	lease->is_held = false;
+	lease->word = accesses[0].operand;
+	rc = reef_execute(lease->object.reef, accesses, 2);
+	if (rc == -REEF_EINDOUBT &&
+	    lease->mutant == LEASE_MUTANT_DOUBT_IS_DONE) {
+		floor = sight->floor;
+	} else if (rc == -REEF_EINDOUBT) {
+		return -EAGAIN;
+	} else if (rc) {
+		return rc;
+	} else if (accesses[0].result != sight->holder) {
+		lease->word = 0;
+		return -EAGAIN;
+	}
+	fill_record(lease, term_of(floor, lease->word));
+	return describe(lease, floor);
+}
+
+int lease_attempt(struct reef_lease *lease)
+{
+	struct lease_sight sight;
+	int attempt, rc = -EAGAIN;
+
+	for (attempt = 0; attempt < ATTEMPTS && rc == -EAGAIN; attempt++) {
+		rc = lease_observe(lease, &sight);
+		if (!rc)
+			rc = may_take(lease, &sight);
+		if (!rc)
+			rc = capture(lease, &sight);
+	}
+	return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+static int wait_and_take(struct reef_lease *lease, uint64_t deadline_ns)
+{
+	bool is_late = lease->mutant == LEASE_MUTANT_ENLIST_LATE;
+	int rc = -EBUSY;
+
+	if (is_late)
+		rc = lease_attempt(lease);
+	lease_enlist(lease, LEASE_WAITS);
+	while (rc == -EBUSY) {
+		if (!is_late)
+			rc = lease_attempt(lease);
+		is_late = false;
+		if (rc == -EBUSY) {
+			rc = lease_wait(lease, deadline_ns);
+			rc = rc ? rc : -EBUSY;
+		}
+	}
+	lease_delist(lease, rc != 0);
+	return rc;
+}
+
+int reef_lease_take(struct reef_lease *lease, uint64_t timeout_ns,
+		    uint64_t *token)
+{
+	uint64_t deadline_ns = lease_deadline(timeout_ns);
+	int rc;
+
+	if (reef_lease_left(lease))
+		return -EDEADLK;
+	lease->look_ns = 0;
+	lease->pause_ns = 0;
+	do {
+		rc = lease_attempt(lease);
+		if (rc == -EBUSY && timeout_ns)
+			rc = wait_and_take(lease, deadline_ns);
+		/* Or has it lapsed on the way here? */
+	} while (!rc && !reef_lease_left(lease));
+	if (!rc && token)
+		*token = lease->record.token;
+	return rc;
+}
+
+/* --- having it --- */
+
+uint64_t reef_lease_left(const struct reef_lease *lease)
+{
+	uint64_t spent_ns;
+
+	if (!lease->is_held || reef_health(lease->object.reef) == -REEF_EFENCED)
+		return 0;
+	if (!lease->duration_ns)
+		return UINT64_MAX;
+	spent_ns = reef_now_ns() - lease->since_ns;
+	return spent_ns < lease->duration_ns ? lease->duration_ns - spent_ns
+					     : 0;
+}
+
+static int lapse(struct reef_lease *lease)
+{
+	lease->is_held = false;
+	return -ETIMEDOUT;
+}
+
+static int write_record(struct reef_lease *lease, uint64_t *holder)
+{
+	struct reef_access accesses[] = {
+		{
+			.kind = REEF_WRITE,
+			.address = lease_at(
+				lease, offsetof(struct lease_body, record)),
+			.local = &lease->record,
+			.length = sizeof(lease->record),
+		},
+		read_of(lease, offsetof(struct lease_body, holder), holder, 8),
+	};
+
+	lease->record.renewals++;
+	lease->record.checksum = checksum(&lease->record);
+	return reef_execute(lease->object.reef, accesses, 2);
+}
+
+int reef_lease_renew(struct reef_lease *lease)
+{
+	uint64_t since_ns, holder;
+	int attempt, rc = -REEF_EINDOUBT;
+
+	if (!lease->is_held)
+		return -EPERM;
+	for (attempt = 0; attempt < ATTEMPTS && rc == -REEF_EINDOUBT;
+	     attempt++) {
+		if (!reef_lease_left(lease))
+			return lapse(lease);
+		since_ns = reef_now_ns();
+		rc = write_record(lease, &holder);
+	}
+	if (rc) {
+		lease->is_held &= rc != -REEF_ELOST && rc != -REEF_EFENCED;
+		return rc;
+	}
+	if (holder != lease->word) {
+		lease->is_held = false;
+		lease->word = 0;
+		return lease_session(holder) == LEASE_DROPPED ? -ENOENT
+							      : -EPERM;
+	}
+	if (lease->mutant == LEASE_MUTANT_LATE_COUNT)
+		since_ns = reef_now_ns();
+	if (!reef_lease_left(lease) &&
+	    lease->mutant != LEASE_MUTANT_LATE_RENEWAL)
+		return lapse(lease);
+	lease->since_ns = since_ns;
+	return 0;
+}
+
+/* CAS the word to nobody. 0: it is nobody's, or was another's since.  -EPERM:
+ * it was not ours. */
+static int release(struct reef_lease *lease)
+{
+	struct lease_place places[LEASE_PLACES];
+	bool in_doubt = false;
+	int attempt, rc = -REEF_EINDOUBT;
+	uint64_t nobody = word_of(0, lease->word);
+
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		struct reef_access accesses[] = {
+			{
+				.kind = REEF_CAS,
+				.address = lease_at(
+					lease,
+					offsetof(struct lease_body, holder)),
+				.compare = lease->word,
+				.operand = nobody,
+			},
+			read_of(lease, offsetof(struct lease_body, places),
+				places, sizeof(places)),
+		};
+
+		rc = reef_execute(lease->object.reef, accesses, 2);
+		if (rc == -REEF_EINDOUBT) {
+			in_doubt = true;
+			continue;
+		}
+		if (!rc && accesses[0].result != lease->word &&
+		    !(in_doubt && accesses[0].result == nobody))
+			rc = in_doubt ? 0 : -EPERM;
+		else if (!rc)
+			lease_tell_others(lease, true, places);
+		break;
+	}
+	return rc;
+}
+
+int reef_lease_give(struct reef_lease *lease)
+{
+	int rc;
+
+	if (!lease->word)
+		return -EPERM;
+	rc = release(lease);
+	lease->is_held = false;
+	if (!rc || rc == -EPERM)
+		lease->word = 0;
+	return rc;
+}
+
+void reef_lease_cancel(struct reef_lease *lease)
+{
+	atomic_store(&lease->is_canceled, true);
+	reef_inbox_poke(lease->object.reef);
+}
+
+/* --- opening --- */
+
+/* Rule 7: 1, if it was dropped by somebody who did not come to unbind it. */
+static int is_dropped(struct reef_lease *lease)
+{
+	struct lease_sight sight;
+	int rc = lease_observe(lease, &sight);
+
+	return rc ? rc : lease_session(sight.holder) == LEASE_DROPPED;
+}
+
+static int open_object(struct reef_lease *lease, const char *name,
+		       const struct sync_shape *shape, uint32_t flags,
+		       struct reef_space *space)
+{
+	int attempt, rc = 1;
+
+	for (attempt = 0; attempt < ATTEMPTS && rc == 1; attempt++) {
+		rc = sync_object_open(space, name, shape, flags,
+				      &lease->object);
+		if (!rc)
+			rc = is_dropped(lease);
+		if (rc != 1)
+			return rc;
+		if (flags & REEF_SYNC_EXISTING)
+			return -ENOENT;
+		rc = reef_name_unbind(space, name, lease->object.generation);
+		if (rc && rc != -ENOENT && rc != -ESTALE)
+			return rc;
+		rc = 1;
+	}
+	return -EBUSY;
+}
+
+int lease_open(struct reef_space *space, const char *name, enum sync_kind kind,
+	       const struct reef_lease_options *options, const char *text,
+	       struct reef_lease **out)
+{
+	uint64_t duration_ns = options ? options->duration_ns : 0;
+	struct sync_shape shape = {
+		.kind = kind,
+		.format = FORMAT,
+		.limits = {(uint32_t)duration_ns,
+			   (uint32_t)(duration_ns >> 32)},
+		.body_size = sizeof(struct lease_body),
+	};
+	struct reef_lease *lease;
+	uint32_t session;
+	int rc;
+
+	if (duration_ns > DURATION_MAX || strlen(text) >= LEASE_TEXT)
+		return -EINVAL;
+	lease = calloc(1, sizeof(*lease));
+	if (!lease)
+		return -ENOMEM;
+	rc = open_object(lease, name, &shape, options ? options->flags : 0,
+			 space);
+	if (rc)
+		goto err_free;
+	lease->duration_ns = lease->object.limits[0] |
+			     (uint64_t)lease->object.limits[1] << 32;
+	session = reef_session(lease->object.reef);
+	rc = sync_member_take(session, lease->object.block, &lease->member);
+	if (rc)
+		goto err_free;
+	lease->self = sync_word_pack((struct sync_word){
+		.session = session,
+		.member = lease->member,
+	});
+	lease->place = LEASE_PLACES;
+	memcpy(lease->text, text, strlen(text));
+	*out = lease;
+	return 0;
+err_free:
+	free(lease);
+	return rc;
+}
+
+int reef_lease_open(struct reef_space *space, const char *name,
+		    const struct reef_lease_options *options,
+		    struct reef_lease **out)
+{
+	return lease_open(space, name, SYNC_LEASE, options, "", out);
+}
+
+void reef_lease_close(struct reef_lease *lease)
+{
+	int rc = 0;
+
+	if (!lease)
+		return;
+	if (lease->word)
+		rc = reef_lease_give(lease);
+	/* Rule 6: still open, so the number stays ours. */
+	if (rc != -ETIMEDOUT && rc != -REEF_ENOLINK)
+		sync_member_give(lease_session(lease->self),
+				 lease->object.block, lease->member);
+	free(lease);
+}
+
+/* Rule 7. */
+static int mark_dropped(struct reef_lease *lease)
+{
+	struct lease_sight sight;
+	uint64_t before, dropped;
+	int attempt, rc;
+
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		rc = lease_observe(lease, &sight);
+		if (rc)
+			return rc;
+		if (lease_session(sight.holder) == LEASE_DROPPED)
+			return 0;
+		rc = may_take(lease, &sight);
+		if (rc)
+			return rc;
+		dropped = word_of((uint64_t)LEASE_DROPPED << 32, sight.term);
+		rc = reef_cas(
+			lease->object.reef,
+			lease_at(lease, offsetof(struct lease_body, holder)),
+			sight.holder, dropped, &before);
+		if (rc && rc != -REEF_EINDOUBT)
+			return rc;
+		if (!rc && before == sight.holder)
+			return 0;
+	}
+	return -EBUSY;
+}
+
+int lease_drop(struct reef_space *space, const char *name, enum sync_kind kind)
+{
+	const struct sync_shape shape = {.kind = kind, .format = FORMAT};
+	struct reef_lease lease = {0};
+	int rc;
+
+	rc = sync_object_open(space, name, &shape, REEF_SYNC_EXISTING,
+			      &lease.object);
+	if (rc == -REEF_ELOST) /* it can only be forgotten */
+		return sync_object_drop(space, name, kind, NULL);
+	if (!rc)
+		rc = mark_dropped(&lease);
+	if (rc == -REEF_ELOST)
+		return sync_object_drop(space, name, kind, NULL);
+	if (!rc)
+		rc = reef_name_unbind(space, name, lease.object.generation);
+	return rc == -ESTALE ? -ENOENT : rc;
+}
+
+int reef_lease_drop(struct reef_space *space, const char *name)
+{
+	return lease_drop(space, name, SYNC_LEASE);
+}

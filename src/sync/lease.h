@@ -1,0 +1,161 @@
+/* lease.h - a lease and those who take part in it; elections stand on it.
+ *
+ * The body of the object:
+ *
+ *     0  floor     of the terms: at most the present term, and less than
+ *                  LEASE_TERMS / 2 below it; CAS only, never goes back
+ *     8  holder    session 32 | member 10 | term 22 (its lower bits); session
+ * 0: nobody, the term is the last one's; CAS only 64  record    of the holder:
+ * token, text, renewals, checksum; WRITTEN by whoever the holder word names,
+ * never by CAS or FAA 192  places    of those who wait or watch: word (CAS) and
+ * inbox (WRITE)
+ *
+ *   lease.c       take, renew, give, look: the words
+ *   lease_wait.c  places, messages, waiting
+ *   election.c    a lease that lasts as long as its holder's session
+ *
+ * The rules are in lease.c.
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_SYNC_LEASE_H
+#define REEF_SYNC_LEASE_H
+
+#include "pool/client/inbox.h"
+#include "sync/object.h"
+
+#include <stdatomic.h>
+
+#define LEASE_TERM_BITS 22
+#define LEASE_TERMS (UINT64_C(1) << LEASE_TERM_BITS)
+#define LEASE_DROPPED UINT32_MAX /* in place of a session: for good */
+#define LEASE_TEXT 64
+#define LEASE_PLACES 64 /* whoever finds none looks for itself */
+
+struct lease_record {
+	uint64_t renewals; /* never the same twice */
+	uint64_t token;
+	uint64_t word; /* the holder's */
+	char text[LEASE_TEXT];
+	uint64_t checksum; /* of all before it */
+};
+
+enum lease_place_kind {
+	LEASE_WAITS = 1,   /* to take it */
+	LEASE_WATCHES = 2, /* who has it */
+};
+
+struct lease_place {
+	uint64_t word; /* session, member; flags: enum lease_place_kind */
+	uint64_t inbox;
+};
+
+struct lease_body {
+	uint64_t floor, holder, reserved[6];
+	struct lease_record record;
+	uint64_t spare[4];
+	struct lease_place places[LEASE_PLACES];
+};
+static_assert(offsetof(struct lease_body, record) == 64, "layout");
+static_assert(offsetof(struct lease_body, places) == 192, "layout");
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum lease_mutant {
+	LEASE_MUTANT_NONE,
+	LEASE_MUTANT_EXPIRED,	    /* takes over before the fence */
+	LEASE_MUTANT_SAME_TERM,	    /* takes without a new term */
+	LEASE_MUTANT_NO_MARGIN,	    /* lapse: as if no clock drifted */
+	LEASE_MUTANT_LATE_RENEWAL,  /* renewed when it had lapsed meanwhile */
+	LEASE_MUTANT_LATE_COUNT,    /* counts from when the renewal was done */
+	LEASE_MUTANT_OLD_SIGHT,	    /* lapse: by a look that began too early */
+	LEASE_MUTANT_DOUBT_IS_DONE, /* what is in doubt has happened */
+	LEASE_MUTANT_NO_CHECKSUM,   /* of the record */
+	LEASE_MUTANT_NO_FLOOR,	    /* never raises it */
+	LEASE_MUTANT_ENLIST_LATE,   /* looks, then makes itself known */
+	LEASE_MUTANTS
+};
+
+/* One look at the words. */
+struct lease_sight {
+	uint64_t floor, holder;
+	uint64_t term; /* all 64 bits */
+	uint64_t posted_ns, done_ns;
+	struct lease_record record;
+	bool is_whole; /* the record is, and of this term */
+};
+
+struct reef_lease {
+	struct sync_object object;
+	enum lease_mutant mutant;
+	uint64_t duration_ns; /* 0: as long as the session */
+	uint64_t self;	      /* session and member, as in the words */
+	uint16_t member;
+	char text[LEASE_TEXT];
+	/* What we have: */
+	uint64_t word; /* the holder word, if it may be ours; 0: it is not */
+	bool is_held;  /* a take said so, and nothing since told otherwise */
+	uint64_t since_ns;
+	struct lease_record record;
+	/* What we saw of others: when this first was so. */
+	uint64_t seen_holder, seen_renewals, seen_ns;
+	uint32_t ended; /* a session that we saw ENDED */
+	/* While waiting: */
+	struct reef_watch watch;
+	uint64_t inbox; /* 0: none */
+	uint32_t place; /* LEASE_PLACES: none */
+	enum lease_place_kind place_kind;
+	bool is_hinted;
+	uint64_t pause_ns, look_ns; /* when the holder's session is due */
+	_Atomic bool is_canceled;
+};
+
+/* As reef_lease_open; kind: SYNC_LEASE or SYNC_ELECTION. text: at most
+ * LEASE_TEXT - 1 bytes. */
+int lease_open(struct reef_space *space, const char *name, enum sync_kind kind,
+	       const struct reef_lease_options *options, const char *text,
+	       struct reef_lease **out);
+int lease_drop(struct reef_space *space, const char *name, enum sync_kind kind);
+
+int lease_observe(struct reef_lease *lease, struct lease_sight *sight);
+/* Try once. -EBUSY: it is another's. Looks at that one's session when its time
+ * has come (look_ns). */
+int lease_attempt(struct reef_lease *lease);
+/* As reef_lease_look; a holder whose session has ended is nobody. is_whole: the
+ * holder has said who it is. */
+int lease_look_living(struct reef_lease *lease, struct reef_lease_info *out,
+		      bool *is_whole);
+
+/* election.c, for tests. */
+struct reef_election;
+struct reef_lease *election_lease(struct reef_election *election);
+
+static inline uint64_t lease_at(const struct reef_lease *lease, size_t offset)
+{
+	return lease->object.body + offset;
+}
+static inline uint32_t lease_session(uint64_t word)
+{
+	return (uint32_t)(word >> 32);
+}
+
+/* --- lease_wait.c --- */
+
+/* Make ourselves known, so that whoever gives it or takes it tells us. Nothing
+ * is wrong if that cannot be done: we look for ourselves. */
+void lease_enlist(struct reef_lease *lease, enum lease_place_kind kind);
+/* No more. pass_on: we were perhaps told that it is free, and did not take it:
+ * if it is, tell another. */
+void lease_delist(struct reef_lease *lease, bool pass_on);
+/* When to look at the holder's session again: after a growing pause, soon if it
+ * is being fenced. */
+void lease_plan(struct reef_lease *lease, bool soon);
+/* Wait for a message, for when it is time to look again, or until deadline.
+ * -ETIMEDOUT: the deadline.  -ECANCELED.  -REEF_EFENCED. */
+int lease_wait(struct reef_lease *lease, uint64_t deadline_ns);
+/* As lease_wait needs it, at the beginning. */
+uint64_t lease_deadline(uint64_t timeout_ns);
+/* Tell those in places (as read after the word had changed): everybody who
+ * watches, and if it is free one who waits. */
+void lease_tell_others(struct reef_lease *lease, bool is_free,
+		       const struct lease_place *places);
+
+#endif

@@ -1,0 +1,268 @@
+/* lease_wait.c - those who wait for a lease, or watch it: see lease.h.
+ *
+ *   (free) --enlist: CAS--> known --WRITE of the inbox--> can be told
+ *     ^                        |
+ *     +------delist: CAS-------+   (or by whoever sees that its session ended)
+ *
+ * (1) Places are for messages, and messages are hints: whoever has no place, or
+ *     is not told, looks for itself, after a pause that grows from a 64th to a
+ *     quarter of a session's TTL, and when a lease that lasts some time could
+ *     have lapsed.
+ * (2) Nobody misses that it is free for longer than it takes to tell: a waiter
+ *     looks at the holder word after its inbox is in its place (enlist, then
+ *     attempt), and whoever gives it reads the places after the word has
+ *     changed. One waiter is told; if it gives up instead of taking, it tells
+ *     another (delist).
+ * (3) The inbox is written after the CAS is done and not in its batch: a WRITE
+ *     may overtake a CAS (F3c), and would then be in a place that is
+ *     another's. */
+#include "sync/lease.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define CLAIMS 4 /* places that are tried, and sessions asked about */
+
+static size_t place_offset(uint32_t place)
+{
+	return offsetof(struct lease_body, places) +
+	       place * sizeof(struct lease_place);
+}
+
+static uint64_t place_word(const struct reef_lease *lease)
+{
+	return lease->self | (uint64_t)lease->place_kind;
+}
+
+static uint64_t place_owner(uint64_t word)
+{
+	return word & ~(LEASE_TERMS - 1);
+}
+
+/* --- places --- */
+
+/* CAS; what is in doubt is read. */
+static bool swap_place(struct reef_lease *lease, uint32_t place, uint64_t from,
+		       uint64_t to)
+{
+	uint64_t address = lease_at(lease, place_offset(place)), word;
+	int rc = reef_cas(lease->object.reef, address, from, to, &word);
+
+	if (rc == -REEF_EINDOUBT)
+		return !reef_read(lease->object.reef, address, &word, 8) &&
+		       word == to;
+	return !rc && word == from;
+}
+
+/* Is it nobody's, or a dead one's? A few sessions are asked about. */
+static bool is_vacant(struct reef_lease *lease, uint64_t word, uint32_t *asked)
+{
+	enum reef_session_view view;
+
+	if (!word)
+		return true;
+	if (lease_session(word) == reef_session(lease->object.reef) ||
+	    *asked == CLAIMS)
+		return false;
+	++*asked;
+	return !reef_session_look(lease->object.reef, lease_session(word),
+				  &view) &&
+	       view == REEF_VIEW_ENDED;
+}
+
+static bool claim(struct reef_lease *lease)
+{
+	uint32_t start = (uint32_t)((lease->self >> 22) * 0x9e3779b1u >> 16);
+	struct lease_place places[LEASE_PLACES];
+	uint32_t i, pass, at, asked = 0, tried = 0;
+
+	if (reef_read(lease->object.reef,
+		      lease_at(lease, offsetof(struct lease_body, places)),
+		      places, sizeof(places)))
+		return false;
+	/* Those that are free first. */
+	for (pass = 0; pass < 2; pass++)
+		for (i = 0; i < LEASE_PLACES && tried < CLAIMS; i++) {
+			at = (start + i) % LEASE_PLACES;
+			if (pass ? !is_vacant(lease, places[at].word, &asked)
+				 : places[at].word != 0)
+				continue;
+			tried++;
+			if (!swap_place(lease, at, places[at].word,
+					place_word(lease)))
+				continue;
+			lease->place = at;
+			return true;
+		}
+	return false;
+}
+
+static void message(struct reef_watch *watch, const struct reef_wake *wake)
+{
+	struct reef_lease *lease = watch->user;
+
+	if (!wake->word || wake->word == lease->self)
+		lease->is_hinted = true;
+}
+
+void lease_enlist(struct reef_lease *lease, enum lease_place_kind kind)
+{
+	lease->watch = (struct reef_watch){
+		.object = lease->object.block,
+		.message = message,
+		.user = lease,
+	};
+	lease->is_hinted = false;
+	lease->place_kind = kind;
+	lease->place = LEASE_PLACES;
+	reef_inbox_watch(lease->object.reef, &lease->watch);
+	if (!lease->inbox &&
+	    reef_inbox_open(lease->object.space, &lease->inbox))
+		return;
+	if (claim(lease))
+		(void)reef_write(
+			lease->object.reef,
+			lease_at(lease,
+				 place_offset(lease->place) +
+					 offsetof(struct lease_place, inbox)),
+			&lease->inbox, 8);
+}
+
+void lease_delist(struct reef_lease *lease, bool pass_on)
+{
+	struct lease_place places[LEASE_PLACES];
+	uint64_t holder;
+	struct reef_access accesses[] = {
+		{
+			.kind = REEF_CAS,
+			.address = lease_at(lease, place_offset(lease->place)),
+			.compare = place_word(lease),
+		},
+		{
+			.kind = REEF_READ,
+			.address = lease_at(
+				lease, offsetof(struct lease_body, holder)),
+			.local = &holder,
+			.length = 8,
+		},
+		{
+			.kind = REEF_READ,
+			.address = lease_at(
+				lease, offsetof(struct lease_body, places)),
+			.local = places,
+			.length = sizeof(places),
+		},
+	};
+	int rc;
+
+	reef_inbox_unwatch(lease->object.reef, &lease->watch);
+	if (lease->place == LEASE_PLACES)
+		return;
+	rc = reef_execute(lease->object.reef, accesses, pass_on ? 3 : 1);
+	if (rc == -REEF_EINDOUBT) /* once more; then it is left to others */
+		rc = reef_execute(lease->object.reef, accesses,
+				  pass_on ? 3 : 1);
+	lease->place = LEASE_PLACES;
+	if (!rc && pass_on && !lease_session(holder))
+		lease_tell_others(lease, true, places);
+}
+
+/* False: nobody will be there again. */
+static bool tell(struct reef_lease *lease, const struct lease_place *place)
+{
+	struct reef_wake wake = {
+		.object = lease->object.block,
+		.word = place_owner(place->word),
+	};
+
+	if (!place->inbox) /* it will look by itself */
+		return true;
+	return reef_inbox_send(lease->object.space, place->inbox, &wake) !=
+	       -ENOENT;
+}
+
+void lease_tell_others(struct reef_lease *lease, bool is_free,
+		       const struct lease_place *places)
+{
+	/* Not always the same waiter; and not for long: the first message to
+	 * somebody connects. */
+	uint32_t start = (uint32_t)lease->record.token;
+	uint64_t ttl_ns = reef_session_ttl(lease->object.reef);
+	uint64_t until_ns = reef_now_ns() + ttl_ns / 16;
+	uint32_t i, at;
+
+	for (i = 0; i < LEASE_PLACES && reef_now_ns() <= until_ns; i++) {
+		const struct lease_place *place;
+
+		at = (start + i) % LEASE_PLACES;
+		place = &places[at];
+		if (!place->word || place_owner(place->word) == lease->self)
+			continue;
+		if (place->word & LEASE_WAITS && !is_free)
+			continue;
+		if (!tell(lease, place))
+			swap_place(lease, at, place->word, 0);
+		else if (place->word & LEASE_WAITS)
+			is_free = false;
+	}
+}
+
+/* --- waiting --- */
+
+uint64_t lease_deadline(uint64_t timeout_ns)
+{
+	uint64_t now_ns = reef_now_ns();
+
+	return timeout_ns < UINT64_MAX - now_ns ? now_ns + timeout_ns
+						: UINT64_MAX;
+}
+
+void lease_plan(struct reef_lease *lease, bool soon)
+{
+	uint64_t ttl_ns = reef_session_ttl(lease->object.reef);
+
+	if (soon)
+		lease->pause_ns = ttl_ns / 32;
+	else if (lease->pause_ns < ttl_ns / 64)
+		lease->pause_ns = ttl_ns / 64;
+	else
+		lease->pause_ns = lease->pause_ns < ttl_ns / 8
+					  ? 2 * lease->pause_ns
+					  : ttl_ns / 4;
+	lease->look_ns = reef_now_ns() + lease->pause_ns;
+}
+
+static bool is_ready(const void *what)
+{
+	const struct reef_lease *lease = what;
+
+	return lease->is_hinted || atomic_load(&lease->is_canceled);
+}
+
+int lease_wait(struct reef_lease *lease, uint64_t deadline_ns)
+{
+	uint64_t lapse_ns = lease->seen_ns + lease->duration_ns +
+			    lease->duration_ns / 8 + 1;
+	uint64_t now_ns = reef_now_ns(), until_ns;
+	int rc = 0;
+
+	if (atomic_exchange(&lease->is_canceled, false))
+		return -ECANCELED;
+	if (now_ns >= deadline_ns)
+		return -ETIMEDOUT;
+	if (now_ns >= lease->look_ns)
+		lease_plan(lease, false);
+	until_ns = lease->look_ns;
+	if (lease->duration_ns && lapse_ns < until_ns)
+		until_ns = lapse_ns;
+	if (deadline_ns < until_ns)
+		until_ns = deadline_ns;
+	if (until_ns > now_ns)
+		rc = reef_inbox_wait(lease->object.reef, is_ready, lease,
+				     until_ns - now_ns);
+	lease->is_hinted = false;
+	return rc == -ETIMEDOUT ? 0 : rc;
+}

@@ -3,6 +3,7 @@
 #include "sync/lock.h"
 
 #include "base/log.h"
+#include "pool/client/word.h"
 #include "sync/member.h"
 
 #include <errno.h>
@@ -77,8 +78,7 @@ static uint64_t body_size(const uint32_t *limits)
 	uint32_t kind = limits[LIMIT_KIND];
 
 	return sizeof(struct lock_head) +
-	       count_places(kind, limits[LIMIT_WAITERS]) *
-		       sizeof(struct lock_place) +
+	       count_places(kind, limits[LIMIT_WAITERS]) * UINT64_C(16) +
 	       count_slots(kind, limits[LIMIT_READERS]) * UINT64_C(16);
 }
 
@@ -107,18 +107,16 @@ static void *first_bytes(const uint32_t *limits, uint32_t *size)
 	uint32_t places =
 		count_places(limits[LIMIT_KIND], limits[LIMIT_WAITERS]);
 	uint64_t ticket;
+	uint64_t *ring;
 	uint8_t *bytes;
-	struct lock_place *ring;
 
-	*size = (uint32_t)(sizeof(struct lock_head) +
-			   places * sizeof(struct lock_place));
+	*size = (uint32_t)sizeof(struct lock_head) + places * 8;
 	bytes = calloc(1, *size);
 	if (!bytes)
 		return NULL;
-	ring = (struct lock_place *)(bytes + sizeof(struct lock_head));
+	ring = (uint64_t *)(bytes + sizeof(struct lock_head));
 	for (ticket = 0; ticket < places; ticket++)
-		ring[ticket].word =
-			lock_place_word(0, ticket - places, PLACE_DONE);
+		ring[ticket] = lock_place_word(0, ticket - places, PLACE_DONE);
 	return bytes;
 }
 
@@ -167,7 +165,8 @@ static int fill_lock(struct reef_lock *lock)
 	lock->passes = limits[LIMIT_PASSES];
 	lock->writers_phase = limits[LIMIT_PHASE];
 	lock->ring = lock->head + sizeof(struct lock_head);
-	lock->slots = lock->ring + lock->places * sizeof(struct lock_place);
+	lock->ring_inboxes = lock->ring + lock->places * UINT64_C(8);
+	lock->slots = lock->ring_inboxes + lock->places * UINT64_C(8);
 	lock->slot_inboxes = lock->slots + lock->readers_max * UINT64_C(8);
 	lock->ttl_ns = reef_session_ttl(lock->reef);
 	return 0;
@@ -233,9 +232,8 @@ void reef_lock_close(struct reef_lock *lock)
 {
 	if (!lock)
 		return;
-	if (lock->held != LOCK_HELD_NOT)
-		reef_lock_give(lock);
-	if (lock->unsettled)
+	reef_lock_give(lock);
+	if (lock->held == LOCK_UNSETTLED)
 		lock_settle(lock);
 	if (lock->watching)
 		reef_inbox_unwatch(lock->reef, &lock->watch);
@@ -247,76 +245,84 @@ void reef_lock_close(struct reef_lock *lock)
 
 /* --- taking and giving --- */
 
-int reef_lock_take(struct reef_lock *lock, enum reef_lock_mode mode,
-		   uint64_t timeout_ns)
+/* What is not done by one atomic. Not inline, so that what is pays nothing for
+ * it. before: H, if the quick path has looked. */
+__attribute__((noinline)) static int take_slowly(struct reef_lock *lock,
+						 enum reef_lock_mode mode,
+						 uint64_t timeout_ns,
+						 uint64_t before)
 {
-	uint64_t seen = lock->seen, before;
 	int rc;
 
-	if (lock->held != LOCK_HELD_NOT)
-		return -EDEADLK;
-	if (lock->unsettled) {
+	if (lock->held == LOCK_UNSETTLED) {
 		rc = lock_settle(lock);
 		if (rc)
 			return rc;
 	}
+	if (lock->held != LOCK_HELD_NOT)
+		return -EDEADLK;
 	if (mode == REEF_LOCK_SHARED)
 		return lock->readers_max ? lock_take_shared(lock, timeout_ns)
 					 : -EOPNOTSUPP;
 	if (mode != REEF_LOCK_EXCLUSIVE)
 		return -EINVAL;
+	return lock_take_exclusive(lock, timeout_ns, before);
+}
+
+int reef_lock_take(struct reef_lock *lock, enum reef_lock_mode mode,
+		   uint64_t timeout_ns)
+{
+	uint64_t seen = lock->seen, before = seen;
+
+	if (unlikely((uint32_t)lock->held | (uint32_t)mode) ||
+	    unlikely(seen & (LOCK_READERS | LOCK_WAS_INHERITED)))
+		return take_slowly(lock, mode, timeout_ns, seen);
 	/* One atomic, if nobody is there and nothing is to be looked at. */
-	if (!(seen & (LOCK_READERS | LOCK_WAS_INHERITED))) {
-		rc = reef_cas(lock->reef, lock->head, seen, seen | lock->me,
-			      &before);
-		if (!rc && before == seen) {
-			lock->word = seen | lock->me;
-			lock->held = LOCK_HELD_EXCLUSIVE;
-			lock->told = false;
-			lock->no_readers = true;
-			lock->window_count = 0;
-			return 0;
-		}
-		if (!rc)
-			lock->first = before;
-		else if (rc != -REEF_EINDOUBT)
-			return rc;
+	if (unlikely(client_cas(lock->reef, lock->head, seen, seen | lock->me,
+				&before) ||
+		     before != seen))
+		return take_slowly(lock, mode, timeout_ns, before);
+	lock->word = seen | lock->me;
+	lock->held = LOCK_HELD_EXCLUSIVE;
+	return 0;
+}
+
+__attribute__((noinline)) static int give_slowly(struct reef_lock *lock,
+						 uint64_t now)
+{
+	int rc;
+
+	if (lock->held == LOCK_HELD_SHARED) {
+		rc = lock_give_shared(lock);
+	} else if (lock->held == LOCK_HELD_EXCLUSIVE) {
+		lock->word = now;
+		rc = lock_give_exclusive(lock, false);
+	} else {
+		return -EPERM;
 	}
-	return lock_take_exclusive(lock, timeout_ns);
+	lock->held = LOCK_HELD_NOT;
+	/* Where nothing happened, words name us still. */
+	if (rc && rc != -REEF_EFENCED && rc != -REEF_ELOST)
+		lock->held = LOCK_UNSETTLED;
+	return rc;
 }
 
 int reef_lock_give(struct reef_lock *lock)
 {
-	uint64_t word = lock->word, value, before;
-	int rc;
+	uint64_t word = lock->word, before = word, value;
 
-	if (lock->held == LOCK_HELD_NOT)
-		return -EPERM;
-	if (lock->held == LOCK_HELD_SHARED) {
-		rc = lock_give_shared(lock);
-		goto out;
-	}
+	if (unlikely(lock->held != LOCK_HELD_EXCLUSIVE) ||
+	    unlikely(word & (LOCK_WAITERS | LOCK_READERS | LOCK_WOKEN)) ||
+	    unlikely(lock_is_mutant(LOCK_MUTANT_UNLOCK_BY_WRITE)))
+		return give_slowly(lock, word);
 	/* One atomic, if nobody waits. */
-	if (!(word & (LOCK_WAITERS | LOCK_READERS | LOCK_WOKEN)) &&
-	    !lock_is_mutant(LOCK_MUTANT_UNLOCK_BY_WRITE)) {
-		value = lock_with_next(0, lock_next(word));
-		rc = reef_cas(lock->reef, lock->head, word, value, &before);
-		if (!rc && before == word) {
-			lock->seen = value;
-			lock->held = LOCK_HELD_NOT;
-			return 0;
-		}
-		if (!rc)
-			lock->word = before;
-		else if (rc != -REEF_EINDOUBT)
-			goto out;
-	}
-	rc = lock_give_exclusive(lock, false);
-out:
+	value = word & ((uint64_t)(SYNC_TICKETS - 1) << 8);
+	if (unlikely(client_cas(lock->reef, lock->head, word, value, &before) ||
+		     before != word))
+		return give_slowly(lock, before);
+	lock->seen = value;
 	lock->held = LOCK_HELD_NOT;
-	/* Where nothing happened it is still in the word. */
-	lock->unsettled = rc && rc != -REEF_EFENCED && rc != -REEF_ELOST;
-	return rc;
+	return 0;
 }
 
 void reef_lock_cancel(struct reef_lock *lock)
@@ -349,22 +355,23 @@ static int mark_dropped(struct reef_lock *lock)
 /* Whoever waits is to look. */
 static int wake_everyone(struct reef_lock *lock)
 {
-	struct lock_place place;
-	struct lock_head head;
-	uint64_t ticket;
-	uint32_t i;
-	int rc = lock_read_head(lock, &head);
+	uint64_t window[LOCK_WINDOW], cursor;
+	uint32_t count, i;
+	int rc;
 
-	for (i = 0; i < lock->places && !rc; i++) {
-		ticket = head.tail - 1 - i;
-		rc = reef_read(lock->reef, lock_place_address(lock, ticket),
-			       &place, sizeof(place));
-		if (!rc && place.word & PLACE_WAITING)
-			lock_wake_place(lock, &place, false);
+	for (cursor = 0; cursor < lock->places; cursor += count) {
+		count = lock_window_length(lock, cursor);
+		rc = reef_read(lock->reef, lock_place_address(lock, cursor),
+			       window, count * UINT64_C(8));
+		if (rc)
+			return rc;
+		for (i = 0; i < count; i++)
+			if (window[i] & PLACE_WAITING)
+				lock_wake_place(lock, cursor + i, window[i]);
 	}
-	if (!rc && lock->readers_max)
+	if (lock->readers_max)
 		lock_wake_readers(lock, NULL);
-	return rc;
+	return 0;
 }
 
 int reef_lock_drop(struct reef_space *space, const char *name)
@@ -396,7 +403,7 @@ int reef_lock_drop(struct reef_space *space, const char *name)
 static int look_ring(struct reef_lock *lock, struct reef_lock_info *info,
 		     const struct lock_head *head)
 {
-	struct lock_place window[LOCK_WINDOW];
+	uint64_t window[LOCK_WINDOW];
 	uint64_t cursor = lock_next(head->holder);
 	uint32_t left = lock_ahead(cursor, head->tail), count, i;
 	int rc;
@@ -407,11 +414,11 @@ static int look_ring(struct reef_lock *lock, struct reef_lock_info *info,
 		count = lock_window_length(lock, cursor);
 		count = count < left ? count : left;
 		rc = reef_read(lock->reef, lock_place_address(lock, cursor),
-			       window, count * sizeof(window[0]));
+			       window, count * UINT64_C(8));
 		if (rc)
 			return rc;
 		for (i = 0; i < count; i++)
-			info->waiters += window[i].word & PLACE_WAITING;
+			info->waiters += window[i] & PLACE_WAITING;
 		cursor += count;
 		left -= count;
 	}

@@ -11,7 +11,8 @@
  *          ticket: `next`, the first that is not finished
  *          flags: WAITERS, READERS, INHERITED, WOKEN, turns (or GRANTED)
  *   place  (nobody, t - N, DONE)   of the lap before: not named yet, a *hole*
- *          (X, t, WAITING)         X waits; its inbox was written before
+ *          (X, t, WAITING)         X waits, and looks at H by itself
+ *          (X, t, WAITING|PARKED)  X is to be woken; its inbox stands there
  *          (X, t, LEFT)            X gave up
  *          (nobody, t, DONE)       X took it by itself; or t was poisoned
  *   slot   0, (X, ACTIVE), (X, WAITING), (X, ADMITTED)
@@ -33,25 +34,27 @@
  *      named anew only when its ticket before is finished, and never that of
  *      next - 1. Whoever passes a hole poisons it first, so that its owner
  *      learns of it and takes another ticket.
- *  (5) Whoever waits has named its place, or made its slot WAITING, and seen H
- *      held with WAITERS, or READERS, after that. Whoever makes H free, or
- *      clears such a flag, looks at places and slots after that, and wakes whom
- *      it finds. So a wake-up is lost only with a message, or with its sender.
+ *  (5) Whoever sleeps has made its place PARKED, or its slot WAITING, and seen
+ * H held, with WAITERS or READERS, after that. Whoever makes H free or
+ *      another's, or clears such a flag, looks at places and slots after that,
+ *      and wakes whom it finds and who may be concerned. So a wake-up is lost
+ *      only with a message, or with its sender.
  *  (6) WOKEN: a waiter was told that H is free, and has not taken it nor parked
  *      again since. It clears WOKEN when it does, or leaves. WOKEN without
  *      WAITERS: dropped while it is held.
  *  (7) A message is a hint to look, whoever sent it. What counts is read.
  *      Whoever waits also looks by itself, after a growing time.
- *  (8) A place's or slot's words are changed by CAS only; inboxes, `phase` and
- *      the drainer by WRITE only: of one's own place before it is named, of
- *      one's own slot, and by who holds H.
+ *  (8) Words of places and slots are changed by CAS only; inboxes, `phase` and
+ *      the drainer by WRITE only: of one's own place and slot before they say
+ *      PARKED or WAITING, and by who holds H. An inbox is read after its word.
  *
  * Exclusive, for one participant:
  *
  *   idle --CAS H free -> me-----------------------------> drains --> holds
  *    |  held                                                ^  (no READERS:
  *    v                                                      |   at once)
- *   queued --H = (me, t + 1, GRANTED), by a giver-----------+
+ *   queued (looks for a moment, where that costs nobody anything; then PARKED)
+ *    |  ^  --H = (me, t + 1, GRANTED), by a giver-----------+
  *    |  ^  --H free: CAS to me, place DONE------------------+
  *    |  |  --its holder has ENDED, or LEFT: CAS to me-------+
  *    |  +--- message, or time to look
@@ -117,6 +120,7 @@ static inline bool lock_is_mutant(enum lock_mutant mutant)
 #define PLACE_WAITING 1u
 #define PLACE_DONE 2u
 #define PLACE_LEFT 4u
+#define PLACE_PARKED 8u /* with WAITING */
 
 #define SLOT_ACTIVE 1u
 #define SLOT_WAITING 2u
@@ -137,48 +141,40 @@ struct lock_head { /* in memory, at the body's begin */
 };
 static_assert(sizeof(struct lock_head) == 64, "layout");
 
-struct lock_place { /* in memory */
-	uint64_t word;
-	uint64_t inbox;
-	uint64_t ticket; /* all of it: whose the inbox is */
-	uint64_t reserved;
-};
-static_assert(sizeof(struct lock_place) == 32, "layout");
-
 enum lock_held {
 	LOCK_HELD_NOT,
 	LOCK_HELD_EXCLUSIVE,
 	LOCK_HELD_SHARED,
+	LOCK_UNSETTLED, /* after an error: perhaps words name us */
 };
 
 struct reef_lock {
 	/* What the quick path touches comes first. */
 	struct reef *reef;
-	uint64_t head;	/* address of H */
-	uint64_t me;	/* session and member, as in a word */
-	uint64_t seen;	/* H as it was when it was last known to be free */
-	uint64_t first; /* H, when the quick path found it otherwise; 0: look */
-	uint64_t word;	/* H as we last knew it, while we hold it */
+	uint64_t head; /* address of H */
+	uint64_t me;   /* session and member, as in a word */
+	uint64_t seen; /* H as it was when it was last known to be free */
+	uint64_t word; /* H as we last knew it, while we hold it */
 	enum lock_held held;
-	bool told;	 /* that it inherited */
-	bool unsettled;	 /* after an error: perhaps words name us */
 	bool queued;	 /* our place is named */
+	bool parked;	 /* it sleeps, or is about to; for tests */
 	bool woken;	 /* a message came since it was cleared */
 	bool granted;	 /* mutant STALE_TICKET */
 	bool no_readers; /* no slot was in use when we took it */
 	bool watching;
 	enum reef_lock_kind kind;
 
-	uint64_t ticket; /* if queued */
-	uint32_t slot;	 /* where we read, or did last */
+	uint64_t ticket;     /* if queued */
+	uint64_t place_word; /* of it, as it is */
+	uint32_t slot;	     /* where we read, or did last */
 	uint64_t slot_word;
 
-	struct lock_place window[LOCK_WINDOW]; /* while we hold H */
+	uint64_t window[LOCK_WINDOW]; /* of places, while we hold H */
 	uint64_t window_first;
 	uint32_t window_count;
 
 	struct sync_object object;
-	uint64_t ring, slots, slot_inboxes; /* addresses */
+	uint64_t ring, ring_inboxes, slots, slot_inboxes; /* addresses */
 	uint32_t places, places_max;
 	uint32_t readers_max, passes, writers_phase, attempts_max;
 	uint16_t member;
@@ -247,8 +243,13 @@ static inline uint64_t lock_place_word(uint64_t who, uint64_t ticket,
 static inline uint64_t lock_place_address(const struct reef_lock *lock,
 					  uint64_t ticket)
 {
-	return lock->ring +
-	       (ticket & (lock->places - 1)) * sizeof(struct lock_place);
+	return lock->ring + (ticket & (lock->places - 1)) * 8;
+}
+
+static inline uint64_t lock_place_inbox(const struct reef_lock *lock,
+					uint64_t ticket)
+{
+	return lock->ring_inboxes + (ticket & (lock->places - 1)) * 8;
 }
 
 static inline uint64_t lock_slot_address(const struct reef_lock *lock,
@@ -283,22 +284,25 @@ void lock_change_read(struct lock_change *change, uint64_t address, void *to,
 int lock_cas(struct reef_lock *lock, uint64_t address, uint64_t compare,
 	     uint64_t value, uint64_t *before);
 int lock_read_head(struct reef_lock *lock, struct lock_head *head);
+/* As reef_execute, and quicker for few. */
+int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
+		 uint32_t count);
 
 /* Our inbox, if there can be one. */
 void lock_listen(struct reef_lock *lock);
 /* Wake a participant; 0 as inbox: it has none. */
 void lock_wake(struct reef_lock *lock, uint64_t inbox, uint64_t who,
 	       bool granted);
-void lock_wake_place(struct reef_lock *lock, const struct lock_place *place,
-		     bool granted);
+/* The same for whoever waits with a ticket, if its place is PARKED. */
+void lock_wake_place(struct reef_lock *lock, uint64_t ticket, uint64_t word);
 
 /* How long, and for what, somebody waits. */
 struct lock_wait {
 	uint64_t deadline_ns; /* UINT64_MAX: none */
 	uint64_t period_ns;   /* until it looks by itself */
 	uint64_t pause_ns;    /* of the next pause */
-	uint64_t spin_until_ns;
-	uint32_t attempts; /* SPIN */
+	uint32_t looks;	      /* without parking */
+	uint32_t attempts;    /* SPIN */
 	bool can_wait;
 	bool awake; /* since it was woken, or looked by itself */
 };
@@ -327,6 +331,8 @@ bool lock_can_break(struct reef_lock *lock, uint64_t h, uint64_t *flags);
 int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h);
 /* Leave it. 1: it was granted meanwhile, and is held. */
 int lock_leave(struct reef_lock *lock);
+/* Be woken from now on. *h: H after that. */
+int lock_park_place(struct reef_lock *lock, uint64_t *h);
 /* Our place is not needed any more: we hold H, not by a grant. */
 int lock_finish_place(struct reef_lock *lock);
 /* H, and the places from our own on. */
@@ -338,7 +344,7 @@ struct lock_found {
 	uint64_t next; /* the first that is not finished */
 	bool someone;  /* waits: */
 	uint64_t ticket;
-	struct lock_place place;
+	uint64_t word; /* of its place */
 };
 /* Who waits first, from `next` of h on, as far as the tail. poison: holes on
  * the way are, so that next can go past them. */
@@ -352,7 +358,9 @@ void lock_sweep(struct reef_lock *lock);
 
 /* --- lock_take.c, lock_give.c --- */
 
-int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns);
+/* h: H, as it was last seen. */
+int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns,
+			uint64_t h);
 /* Make H, which names us, free or another's. inherited: it stays so. */
 int lock_give_exclusive(struct reef_lock *lock, bool inherited);
 /* WOKEN was ours: let the next giver wake somebody. *h: H, before and after. */

@@ -72,31 +72,62 @@ static bool find_in_window(const struct giving *giving,
 	uint32_t i;
 
 	for (i = 0; i < lock->window_count; i++) {
-		const struct lock_place *place = &lock->window[i];
+		uint64_t word = lock->window[i];
 
 		ticket = lock->window_first + i;
 		if (sync_ticket_distance((uint16_t)next, (uint16_t)ticket) < 0)
 			continue;
-		if (sync_word_unpack(place->word).ticket !=
+		if (sync_word_unpack(word).ticket !=
 		    (ticket & (SYNC_TICKETS - 1)))
 			return false;
-		if (!(place->word & PLACE_WAITING) ||
-		    lock_is_mine(lock, place->word))
+		if (!(word & PLACE_WAITING) || lock_is_mine(lock, word))
 			continue;
 		*found = (struct lock_found){
 			.next = ticket,
 			.someone = true,
 			.ticket = ticket,
-			.place = *place,
+			.word = word,
 		};
 		return true;
 	}
 	return false;
 }
 
+/* What is read of the place after H has changed, its inbox after its word. */
+struct after {
+	uint64_t word, inbox;
+};
+
+static void read_after(struct lock_change *with, const struct reef_lock *lock,
+		       uint64_t ticket, struct after *after)
+{
+	lock_change_read(with, lock_place_address(lock, ticket), &after->word,
+			 8);
+	lock_change_read(with, lock_place_inbox(lock, ticket), &after->inbox,
+			 8);
+}
+
 static bool is_waiting(const struct lock_found *found, uint64_t word)
 {
-	return word == found->place.word;
+	return !((word ^ found->word) & ~(uint64_t)PLACE_PARKED);
+}
+
+static void wake(struct reef_lock *lock, const struct after *after,
+		 bool granted)
+{
+	/* Not PARKED: it has yet to look at H. */
+	if (after->word & PLACE_PARKED)
+		lock_wake(lock, after->inbox, after->word, granted);
+}
+
+/* Mutant: before anything has changed. */
+static void wake_early(struct reef_lock *lock, const struct lock_found *found)
+{
+	uint64_t inbox;
+
+	if (!reef_read(lock->reef, lock_place_inbox(lock, found->ticket),
+		       &inbox, 8))
+		lock_wake(lock, inbox, found->word, true);
 }
 
 /* Make it free, and wake the first, which may be passed by whoever runs. */
@@ -106,22 +137,21 @@ static int pass(struct giving *giving, const struct lock_found *found)
 	uint32_t turns = lock_is_granted(giving->h) ? 0 : lock_turns(giving->h);
 	struct lock_change with = {0};
 	bool was_woken = giving->h & LOCK_WOKEN;
-	uint64_t word;
+	struct after after;
 	int rc;
 
 	with.value =
 		lock_with_next(kept_flags(giving) | LOCK_WAITERS | LOCK_WOKEN |
 				       (turns + 1) * LOCK_TURN,
 			       found->next);
-	lock_change_read(&with, lock_place_address(lock, found->ticket), &word,
-			 8);
+	read_after(&with, lock, found->ticket, &after);
 	if (lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD) && !was_woken)
-		lock_wake_place(lock, &found->place, false);
+		wake_early(lock, found);
 	rc = change(giving, &with);
 	if (rc || was_woken || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
 		return rc;
-	if (is_waiting(found, word)) {
-		lock_wake_place(lock, &found->place, false);
+	if (is_waiting(found, after.word)) {
+		wake(lock, &after, false);
 		return 0;
 	}
 	/* It has left, and did not see that it was to be woken. */
@@ -134,23 +164,22 @@ static int hand_over(struct giving *giving, const struct lock_found *found)
 {
 	struct reef_lock *lock = giving->lock;
 	struct lock_change with = {0};
-	uint64_t word;
+	struct after after;
 	int rc;
 
-	with.value = lock_with_next((found->place.word & LOCK_WHO) |
-					    kept_flags(giving) | LOCK_WAITERS |
-					    LOCK_GRANTED,
-				    found->ticket + 1);
-	lock_change_read(&with, lock_place_address(lock, found->ticket), &word,
-			 8);
+	with.value =
+		lock_with_next((found->word & LOCK_WHO) | kept_flags(giving) |
+				       LOCK_WAITERS | LOCK_GRANTED,
+			       found->ticket + 1);
+	read_after(&with, lock, found->ticket, &after);
 	if (lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
-		lock_wake_place(lock, &found->place, true);
+		wake_early(lock, found);
 	rc = change(giving, &with);
 	if (rc || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
 		return rc;
-	if (is_waiting(found, word) ||
+	if (is_waiting(found, after.word) ||
 	    lock_is_mutant(LOCK_MUTANT_IGNORE_LEFT)) {
-		lock_wake_place(lock, &found->place, true);
+		wake(lock, &after, true);
 		return 0;
 	}
 	giving->h = with.value;
@@ -235,6 +264,7 @@ int lock_give_exclusive(struct reef_lock *lock, bool inherited)
 		rc = give_once(&giving);
 		lock->window_count = 0; /* whoever was in it may have left */
 	} while (rc == -EAGAIN);
+	lock->no_readers = false;
 	return rc < 0 ? rc : 0;
 }
 

@@ -26,10 +26,10 @@ uint32_t lock_window_length(const struct reef_lock *lock, uint64_t ticket)
 }
 
 static int read_window(struct reef_lock *lock, uint64_t ticket,
-		       struct lock_place *window, uint32_t count)
+		       uint64_t *window, uint32_t count)
 {
 	return reef_read(lock->reef, lock_place_address(lock, ticket), window,
-			 count * sizeof(*window));
+			 count * UINT64_C(8));
 }
 
 /* --- getting in --- */
@@ -87,14 +87,7 @@ static int name_place(struct reef_lock *lock, uint64_t *h)
 {
 	uint64_t ticket = lock->ticket, old = ticket - lock->places;
 	struct lock_head head;
-	const struct lock_place place = {
-		.inbox = lock->inbox,
-		.ticket = ticket,
-	};
 	struct lock_change change = {
-		.write_address = lock_place_address(lock, ticket) + 8,
-		.write = &place.inbox,
-		.write_length = 16,
 		.address = lock_place_address(lock, ticket),
 		.compare = lock_place_word(0, old, PLACE_DONE),
 		.value = lock_place_word(lock->me, ticket, PLACE_WAITING),
@@ -110,6 +103,7 @@ static int name_place(struct reef_lock *lock, uint64_t *h)
 			return rc;
 		*h = head.holder;
 		if (change.before == change.compare) {
+			lock->place_word = change.value;
 			lock->queued = true;
 			return 0;
 		}
@@ -127,7 +121,6 @@ int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	struct lock_head head;
 	int rc, attempt;
 
-	lock_listen(lock);
 	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
 		rc = take_ticket(lock, wait, h);
 		if (rc)
@@ -148,6 +141,31 @@ int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 
 /* --- waiting --- */
 
+int lock_park_place(struct reef_lock *lock, uint64_t *h)
+{
+	struct lock_head head;
+	struct lock_change change = {
+		.address = lock_place_address(lock, lock->ticket),
+		.compare = lock->place_word,
+		.value = lock->place_word | PLACE_PARKED,
+	};
+	int rc;
+
+	lock_listen(lock);
+	change.write_address = lock_place_inbox(lock, lock->ticket);
+	change.write = &lock->inbox;
+	change.write_length = 8;
+	lock_change_read(&change, lock->head, &head, sizeof(head));
+	rc = lock_change(lock, &change);
+	if (rc)
+		return rc;
+	if (change.before != change.compare)
+		return -REEF_EFENCED; /* swept away: our session has ended */
+	lock->place_word = change.value;
+	*h = head.holder;
+	return 0;
+}
+
 int lock_see(struct reef_lock *lock, uint64_t *h)
 {
 	uint32_t count = lock_window_length(lock, lock->ticket);
@@ -160,9 +178,9 @@ int lock_see(struct reef_lock *lock, uint64_t *h)
 		{.kind = REEF_READ,
 		 .address = lock_place_address(lock, lock->ticket),
 		 .local = lock->window,
-		 .length = count * (uint32_t)sizeof(lock->window[0])},
+		 .length = count * 8},
 	};
-	int rc = reef_execute(lock->reef, accesses, 2);
+	int rc = lock_execute(lock, accesses, 2);
 
 	if (rc)
 		return rc;
@@ -183,7 +201,7 @@ int lock_finish_place(struct reef_lock *lock)
 	lock->queued = false;
 	lock->window_count = 0;
 	return lock_cas(lock, lock_place_address(lock, ticket),
-			lock_place_word(lock->me, ticket, PLACE_WAITING),
+			lock->place_word,
 			lock_place_word(0, ticket, PLACE_DONE), &before);
 }
 
@@ -203,7 +221,7 @@ int lock_leave(struct reef_lock *lock)
 	uint64_t ticket = lock->ticket, before;
 	struct lock_change change = {
 		.address = lock_place_address(lock, ticket),
-		.compare = lock_place_word(lock->me, ticket, PLACE_WAITING),
+		.compare = lock->place_word,
 		.value = lock_place_word(lock->me, ticket, PLACE_LEFT),
 	};
 	int rc;
@@ -248,7 +266,6 @@ struct search {
 static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
 {
 	struct reef_lock *lock = search->lock;
-	struct lock_place *place = &search->found->place;
 	uint64_t before;
 	int rc;
 
@@ -257,15 +274,13 @@ static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
 			      lock_place_word(0, ticket, PLACE_DONE), &before);
 		if (rc || before == word)
 			return rc;
-		rc = read_window(lock, ticket, place, 1);
-		if (rc)
-			return rc;
-		word = place->word;
+		word = before;
 		if (sync_word_unpack(word).ticket ==
 		    (ticket & (SYNC_TICKETS - 1)))
 			break;
 		/* Who had it before has only now been marked. */
 	}
+	search->found->word = word;
 	return !!(word & PLACE_WAITING);
 }
 
@@ -291,15 +306,13 @@ static int poison_holes(struct search *search)
 }
 
 /* One place. 1: that is the first who waits. */
-static int consider(struct search *search, const struct lock_place *place,
-		    bool poison)
+static int consider(struct search *search, uint64_t word, bool poison)
 {
 	const struct reef_lock *lock = search->lock;
 	const uint64_t ticket = search->cursor;
 	int rc;
 
-	if (sync_word_unpack(place->word).ticket !=
-	    (ticket & (SYNC_TICKETS - 1))) {
+	if (sync_word_unpack(word).ticket != (ticket & (SYNC_TICKETS - 1))) {
 		if (search->holes == HOLES_MAX) {
 			if (!poison)
 				return 0;
@@ -308,18 +321,18 @@ static int consider(struct search *search, const struct lock_place *place,
 				return rc ? rc : 1;
 		}
 		search->hole[search->holes].ticket = ticket;
-		search->hole[search->holes++].word = place->word;
+		search->hole[search->holes++].word = word;
 		return 0;
 	}
 	/* Our own place while we hold H is as good as done. */
-	if (!(place->word & PLACE_WAITING) || lock_is_mine(lock, place->word)) {
+	if (!(word & PLACE_WAITING) || lock_is_mine(lock, word)) {
 		if (!search->holes)
 			search->found->next = ticket + 1;
 		return 0;
 	}
 	search->found->someone = true;
 	search->found->ticket = ticket;
-	search->found->place = *place;
+	search->found->word = word;
 	return 1;
 }
 
@@ -339,7 +352,7 @@ static int search_end(struct search *search, bool poison)
 int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 	      struct lock_found *found)
 {
-	struct lock_place window[LOCK_WINDOW];
+	uint64_t window[LOCK_WINDOW];
 	struct search search = {.lock = lock, .found = found};
 	struct lock_head head;
 	uint32_t left, count, i;
@@ -361,7 +374,7 @@ int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 		if (rc)
 			return rc;
 		for (i = 0; i < count; i++, search.cursor++) {
-			rc = consider(&search, &window[i], poison);
+			rc = consider(&search, window[i], poison);
 			if (rc < 0)
 				return rc;
 			if (rc)
@@ -378,7 +391,7 @@ int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 
 int lock_nudge(struct reef_lock *lock, bool all)
 {
-	struct lock_place window[LOCK_WINDOW];
+	uint64_t window[LOCK_WINDOW];
 	struct lock_head head;
 	uint32_t left, count, i;
 	uint64_t cursor;
@@ -396,10 +409,10 @@ int lock_nudge(struct reef_lock *lock, bool all)
 		if (rc)
 			return rc;
 		for (i = 0; i < count; i++) {
-			if (!(window[i].word & PLACE_WAITING) ||
-			    lock_is_mine(lock, window[i].word))
+			if (!(window[i] & PLACE_WAITING) ||
+			    lock_is_mine(lock, window[i]))
 				continue;
-			lock_wake_place(lock, &window[i], false);
+			lock_wake_place(lock, cursor + i, window[i]);
 			if (!all)
 				return 0;
 		}
@@ -423,12 +436,12 @@ static void sweep_place(struct reef_lock *lock, uint64_t ticket, uint64_t word,
 		return;
 	*ended = session;
 	lock_cas(lock, lock_place_address(lock, ticket), word,
-		 (word & ~(uint64_t)PLACE_WAITING) | PLACE_LEFT, &before);
+		 lock_place_word(word, ticket, PLACE_LEFT), &before);
 }
 
 void lock_sweep(struct reef_lock *lock)
 {
-	struct lock_place window[LOCK_WINDOW];
+	uint64_t window[LOCK_WINDOW];
 	struct lock_head head;
 	uint32_t left, count, i, ended = 0;
 	uint64_t cursor;
@@ -443,7 +456,7 @@ void lock_sweep(struct reef_lock *lock)
 		if (read_window(lock, cursor, window, count))
 			return;
 		for (i = 0; i < count; i++)
-			sweep_place(lock, cursor + i, window[i].word, &ended);
+			sweep_place(lock, cursor + i, window[i], &ended);
 		cursor += count;
 		left -= count;
 	}

@@ -227,7 +227,7 @@ static int look(struct reef_lock *lock, struct lock_head *head)
 	int rc;
 
 	lock->woken = false;
-	rc = reef_execute(lock->reef, accesses, 2);
+	rc = lock_execute(lock, accesses, 2);
 	if (rc)
 		return rc;
 	if (!lock_is_mine(lock, slot))
@@ -275,7 +275,7 @@ static int park(struct reef_lock *lock, struct lock_wait *wait,
 	timed = rc == -EAGAIN;
 	if (rc && !timed)
 		return rc;
-	wait->spin_until_ns = 0;
+	wait->looks = 0;
 	rc = look(lock, head);
 	if (rc != -EAGAIN || !timed)
 		return rc;
@@ -324,7 +324,7 @@ static int give_up(struct reef_lock *lock, int why)
 		return why;
 	rc = change_slot(lock, from, 0, &head, &before);
 	if (rc) {
-		lock->unsettled = true;
+		lock->held = LOCK_UNSETTLED;
 		return why;
 	}
 	if (before != from && lock_is_mine(lock, before) &&
@@ -341,6 +341,7 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 {
 	struct lock_wait wait = {0};
 	struct lock_head head;
+	uint64_t inherited;
 	int rc;
 
 	lock_wait_init(lock, &wait, timeout_ns);
@@ -358,10 +359,10 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 	if (rc)
 		return rc;
 	lock->held = LOCK_HELD_SHARED;
-	lock->told = lock->slot_word & SLOT_ADMITTED
-			     ? lock->slot_word & SLOT_INHERITED
-			     : head.holder & LOCK_WAS_INHERITED;
-	return lock->told ? REEF_LOCK_INHERITED : 0;
+	inherited = lock->slot_word & SLOT_ADMITTED
+			    ? lock->slot_word & SLOT_INHERITED
+			    : head.holder & LOCK_WAS_INHERITED;
+	return inherited ? REEF_LOCK_INHERITED : 0;
 }
 
 /* --- a writer --- */
@@ -411,7 +412,7 @@ static int admit(struct reef_lock *lock)
 			};
 		if (!count || (count < ADMIT_MAX && i + 1 < lock->readers_max))
 			continue;
-		rc = reef_execute(lock->reef, accesses, count);
+		rc = lock_execute(lock, accesses, count);
 		if (rc && rc != -REEF_EINDOUBT)
 			return rc;
 		count = 0;
@@ -467,7 +468,7 @@ static int announce(struct reef_lock *lock)
 	int rc;
 
 	do
-		rc = reef_execute(lock->reef, accesses, 2);
+		rc = lock_execute(lock, accesses, 2);
 	while (rc == -REEF_EINDOUBT);
 	return rc;
 }
@@ -488,7 +489,8 @@ int lock_drain(struct reef_lock *lock, struct lock_wait *wait)
 	};
 	int rc;
 
-	rc = reef_execute(lock->reef, accesses, 2);
+	lock->no_readers = false;
+	rc = lock_execute(lock, accesses, 2);
 	if (!rc && slots_flags(lock) & SLOT_WAITING)
 		rc = count_phase(lock, &head);
 	if (rc)

@@ -107,6 +107,12 @@ static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	bool timed;
 	int rc;
 
+	if (!(lock->place_word & PLACE_PARKED)) {
+		/* Whoever gives it may count on us already. */
+		wait->awake = true;
+		rc = lock_park_place(lock, h);
+		return rc ? rc : -EAGAIN;
+	}
 	if (wait->awake)
 		want &= ~(uint64_t)LOCK_WOKEN;
 	if (want != *h) {
@@ -124,7 +130,7 @@ static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	if (rc && !timed)
 		return rc;
 	wait->awake = true;
-	wait->spin_until_ns = 0;
+	wait->looks = 0;
 	lock->woken = false; /* what comes after this READ counts */
 	rc = lock_see(lock, h);
 	if (rc)
@@ -141,18 +147,19 @@ static int wait_for(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	int rc;
 
 	if (!wait->can_wait) {
-		if (!lock_is_look_due(lock, lock->ttl_ns / 8))
+		if (!lock_is_look_due(lock, lock->ttl_ns / 16))
 			return -EBUSY;
 		return take_broken(lock, h);
 	}
-	if (lock->kind == REEF_LOCK_SPIN)
-		return back_off(lock, wait, h);
-	if (lock_spin(lock, wait, *h)) {
+	if (!lock->attempts_max && lock_spin(lock, wait, *h)) {
 		rc = lock->queued ? lock_see(lock, h) : read_h(lock, h);
 		return rc ? rc : -EAGAIN;
 	}
+	if (lock->kind == REEF_LOCK_SPIN)
+		return back_off(lock, wait, h);
 	if (!lock->queued) {
 		rc = lock_enter(lock, wait, h);
+		wait->looks = 0;
 		return rc ? rc : -EAGAIN;
 	}
 	return park(lock, wait, h);
@@ -201,7 +208,7 @@ int lock_settle(struct reef_lock *lock)
 		rc = lock_give_shared(lock);
 	}
 	if (!rc)
-		lock->unsettled = false;
+		lock->held = LOCK_HELD_NOT;
 	return rc;
 }
 
@@ -213,20 +220,17 @@ static int give_up(struct reef_lock *lock, int why)
 	if (rc == 1)
 		return 0;
 	if (rc < 0)
-		lock->unsettled = true;
+		lock->held = LOCK_UNSETTLED;
 	return why;
 }
 
-int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns)
+int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns, uint64_t h)
 {
 	struct lock_wait wait = {0};
-	uint64_t h = lock->first ? lock->first : lock->seen;
 	int rc, given;
 
 	lock_wait_init(lock, &wait, timeout_ns);
-	lock->first = 0;
 	lock->window_count = 0;
-	lock->no_readers = true;
 	lock->granted = false;
 	do
 		rc = decide(lock, &wait, &h);
@@ -239,11 +243,11 @@ int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns)
 		rc = lock_drain(lock, &wait);
 		if (rc) {
 			given = lock_give_exclusive(lock, true);
-			lock->unsettled |= given != 0;
+			if (given)
+				lock->held = LOCK_UNSETTLED;
 			return rc;
 		}
 	}
 	lock->held = LOCK_HELD_EXCLUSIVE;
-	lock->told = lock->word & LOCK_WAS_INHERITED;
-	return lock->told ? REEF_LOCK_INHERITED : 0;
+	return lock->word & LOCK_WAS_INHERITED ? REEF_LOCK_INHERITED : 0;
 }

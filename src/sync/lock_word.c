@@ -2,8 +2,10 @@
 #include "sync/lock.h"
 
 #include "base/log.h"
+#include "pool/client/internal.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #define MICROSECOND UINT64_C(1000)
@@ -13,10 +15,22 @@
 /* Whoever cannot be woken looks more often. */
 #define DEAF_NS MILLISECOND
 #define PAUSE_FIRST_NS (2 * MICROSECOND)
-/* How long somebody who runs waits for somebody who runs. */
-#define SPIN_NS (10 * MICROSECOND)
+/* How often somebody who runs looks before it parks: first with a growing pause
+ * in between; then it lets others run, of which one may be the holder. */
+#define LOOKS_MAX 64u
+#define LOOKS_QUICK 12u
 
 /* --- access --- */
+
+int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
+		 uint32_t count)
+{
+	/* Headers of fresh blocks go first, so that whoever is let in by this
+	 * finds them. */
+	return lock->reef->pending
+		       ? reef_execute(lock->reef, accesses, count)
+		       : client_execute(lock->reef, accesses, count);
+}
 
 void lock_change_read(struct lock_change *change, uint64_t address, void *to,
 		      uint32_t length)
@@ -58,7 +72,7 @@ static int find_out(struct reef_lock *lock, struct lock_change *change)
 		.length = 8,
 	};
 	count = add_reads(change, accesses, count);
-	rc = reef_execute(lock->reef, accesses, count);
+	rc = lock_execute(lock, accesses, count);
 	if (rc)
 		return rc;
 	if (now == change->compare && change->compare != change->value)
@@ -90,7 +104,7 @@ int lock_change(struct reef_lock *lock, struct lock_change *change)
 			.operand = change->value,
 		};
 		count = add_reads(change, accesses, count);
-		rc = reef_execute(lock->reef, accesses, count);
+		rc = lock_execute(lock, accesses, count);
 		if (!rc)
 			change->before = cas->result;
 		else if (rc == -REEF_EINDOUBT)
@@ -167,13 +181,13 @@ void lock_wake(struct reef_lock *lock, uint64_t inbox, uint64_t who,
 		reef_inbox_send(lock->object.space, inbox, &wake);
 }
 
-void lock_wake_place(struct reef_lock *lock, const struct lock_place *place,
-		     bool granted)
+void lock_wake_place(struct reef_lock *lock, uint64_t ticket, uint64_t word)
 {
-	/* An inbox that was written late, by one whose ticket was poisoned, is
-	 * not this one's. */
-	if (!((place->ticket ^ (place->word >> 8)) & (SYNC_TICKETS - 1)))
-		lock_wake(lock, place->inbox, place->word, granted);
+	uint64_t inbox;
+
+	if (word & PLACE_PARKED &&
+	    !reef_read(lock->reef, lock_place_inbox(lock, ticket), &inbox, 8))
+		lock_wake(lock, inbox, word, false);
 }
 
 /* --- waiting --- */
@@ -238,7 +252,9 @@ int lock_wait(struct reef_lock *lock, struct lock_wait *wait)
 
 	if (!lock->inbox && most_ns > DEAF_NS)
 		most_ns = DEAF_NS;
+	lock->parked = true;
 	rc = wait_some(lock, wait, is_woken, most_ns);
+	lock->parked = false;
 	if (rc == -EAGAIN && wait->period_ns < lock->ttl_ns / 4)
 		wait->period_ns *= 2;
 	else if (!rc)
@@ -256,19 +272,20 @@ static void relax(uint64_t duration_ns)
 
 bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h)
 {
-	uint64_t now_ns;
+	uint32_t i;
 
-	/* A fiber would keep the others from running, perhaps the holder. In a
-	 * strict queue there is nothing to win once somebody waits. */
-	if (reef_fiber_self() || !wait->can_wait ||
-	    (lock->kind != REEF_LOCK_SHIFT && h & LOCK_WAITERS))
+	if (!wait->can_wait || wait->looks >= LOOKS_MAX ||
+	    !reef_is_near(lock->reef, lock->head))
 		return false;
-	now_ns = reef_now_ns();
-	if (!wait->spin_until_ns)
-		wait->spin_until_ns = now_ns + SPIN_NS;
-	if (now_ns >= wait->spin_until_ns)
+	/* In a strict queue there is nothing to win once somebody waits. */
+	if (lock->kind != REEF_LOCK_SHIFT && !lock->queued && h & LOCK_WAITERS)
 		return false;
-	__builtin_ia32_pause();
+	if (wait->looks++ >= LOOKS_QUICK) {
+		sched_yield();
+		return true;
+	}
+	for (i = 0; i < 4u << (wait->looks / 3); i++)
+		__builtin_ia32_pause();
 	return true;
 }
 

@@ -82,15 +82,22 @@ static int mortal_script(struct member *member)
 static int fate_script(struct member *member)
 {
 	struct pool *pool = member->pool;
+	const struct contest *contest =
+		(struct contest *)(uintptr_t)pool->note[0];
 	struct reef_random random;
 	uint32_t i, round;
 
 	reef_random_init(&random, pool->seed);
 	for (round = 0; round < 2; round++) {
-		TRY(reef_sleep(reef_random_below(&random, 4 * MILLISECOND)));
+		uint64_t when =
+			contest->taken + 1 + reef_random_below(&random, 30);
+
+		while (contest->taken < when && pool->members[2].result == 1)
+			TRY(reef_sleep(20000));
 		for (i = 0; i < 2; i++) {
 			struct reef_sim_host *host = pool->members[i].host;
-			uint64_t length_ns = reef_random_below(&random, 2 * TTL);
+			uint64_t length_ns =
+				reef_random_below(&random, 2 * TTL);
 
 			switch (reef_random_below(&random, 4)) {
 			case 0:
@@ -115,8 +122,8 @@ static int fate_script(struct member *member)
 				reef_sim_partition(host, pool->host, false);
 				break;
 			default:
-				reef_sim_partition(host,
-						   pool->members[2].host, true);
+				reef_sim_partition(host, pool->members[2].host,
+						   true);
 				TRY(reef_sleep(length_ns));
 				reef_sim_partition(host, pool->members[2].host,
 						   false);

@@ -13,52 +13,18 @@ import subprocess
 import sys
 import time
 
-from pool_processes import Pool, until
+from pool_processes import Workers, is_about, until
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"
 
 
-class Load(Pool):
+class Load(Workers):
     """A pool with nodes and workers."""
-
-    def worker(self, mode, space, *arguments, fabrics=None, name=None, **more):
-        if fabrics:
-            more["REEF_FABRICS"] = fabrics
-        return self.start(name or "worker-" + mode, argv=[
-            WORKER, mode, space, *map(str, arguments)], **more)
-
-    def work(self, mode, space, *arguments, status=0, **more):
-        """A worker to its end; what it printed."""
-        worker = self.worker(mode, space, *arguments, **more)
-        assert worker.end() == status, (mode, worker.out, worker.error)
-        return worker.out
 
     def lend(self, name, size="64M", **more):
         return self.node(name, "--key-file", self.data + "/pool.key",
                          "--lend", size, **more)
-
-    def session_of(self, process):
-        """The session of a process; None: it has none any more."""
-        for row in self.status()["sessions"]:
-            if row["pid"] == process.child.pid:
-                return row
-        return None
-
-    def gone(self, process):
-        until("the end of its session", lambda: (
-            self.session_of(process) is None))
-
-    def capacity(self, space, size=4096):
-        """How many blocks one can have, each checked; freed, and again. How
-        slabs fit between others' makes a small difference."""
-        first, second = map(int, re.findall(r"filled (\d+)", self.work(
-            "fill", space, 1 << 19, size)))
-        return max(first, second)
-
-
-def is_about(one, other):
-    return abs(one - other) <= max(one, other) // 16
 
 
 def finish(workers):
@@ -220,9 +186,7 @@ def check_dead_clients(pool):
             victim.kill()
             assert "error" not in victim.out, victim.out
         killed += len(victims)
-    until("all are recovered", lambda: [
-        row["pid"] for row in pool.status()["sessions"]] == [
-            survivor.child.pid])
+    pool.only(survivor)
     # What was recovered is reused when nobody can know it any more; whoever
     # recovered it must live until then.
     until("room for as much as before", lambda: (
@@ -462,7 +426,7 @@ def main():
     for check in CHECKS:
         if wanted and not any(word in check.__name__ for word in wanted):
             continue
-        with Load(REEF) as pool:
+        with Load(REEF, WORKER) as pool:
             try:
                 check(pool)
                 passed += 1

@@ -4,6 +4,7 @@ somebody else may have, and nothing left behind, however a test ends."""
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -172,3 +173,51 @@ class Pool:
     def node_is(self, name, state):
         until("%s is %s" % (name, state), lambda: (
             self.nodes().get(name, {}).get("state") == state))
+
+
+class Workers(Pool):
+    """A pool and programs that use its memory (worker.c)."""
+
+    def __init__(self, reef, worker):
+        super().__init__(reef)
+        self.program = worker
+
+    def worker(self, mode, space, *arguments, fabrics=None, name=None, **more):
+        if fabrics:
+            more["REEF_FABRICS"] = fabrics
+        return self.start(name or "worker-" + mode, argv=[
+            self.program, mode, space, *map(str, arguments)], **more)
+
+    def work(self, mode, space, *arguments, status=0, **more):
+        """A worker to its end; what it printed."""
+        worker = self.worker(mode, space, *arguments, **more)
+        assert worker.end() == status, (mode, worker.out, worker.error)
+        return worker.out
+
+    def session_of(self, process):
+        """The session of a process; None: it has none any more."""
+        for row in self.status()["sessions"]:
+            if row["pid"] == process.child.pid:
+                return row
+        return None
+
+    def gone(self, process):
+        until("the end of its session", lambda: (
+            self.session_of(process) is None))
+
+    def only(self, process):
+        """All others' sessions have ended, and are recovered."""
+        until("all others are recovered", lambda: [
+            row["pid"] for row in self.status()["sessions"]] == [
+                process.child.pid])
+
+    def capacity(self, space, size=4096):
+        """How many blocks one can have, each checked; freed, and again. How
+        slabs fit between others' makes a small difference."""
+        first, second = map(int, re.findall(r"filled (\d+)", self.work(
+            "fill", space, 1 << 19, size)))
+        return max(first, second)
+
+
+def is_about(one, other):
+    return abs(one - other) <= max(one, other) // 16

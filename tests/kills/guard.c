@@ -1,0 +1,78 @@
+/* guard.c - locks, leases and elections behind one face. */
+#include "guard.h"
+
+#include <errno.h>
+
+static bool is_lock(enum guard_kind kind)
+{
+	return kind <= GUARD_RW;
+}
+
+int guard_open(struct guard *guard, enum guard_kind kind,
+	       struct reef_space *space)
+{
+	const struct reef_lock_options options = {
+		.kind = (enum reef_lock_kind)kind};
+
+	*guard = (struct guard){.kind = kind};
+	if (is_lock(kind))
+		return reef_lock_open(space, GUARD_NAME, &options,
+				      &guard->lock);
+	return 0;
+}
+
+void guard_close(struct guard *guard)
+{
+	reef_lock_close(guard->lock);
+	*guard = (struct guard){.kind = guard->kind};
+}
+
+int guard_drop(enum guard_kind kind, struct reef_space *space)
+{
+	if (is_lock(kind))
+		return reef_lock_drop(space, GUARD_NAME);
+	return 0;
+}
+
+bool guard_has_readers(enum guard_kind kind)
+{
+	return kind == GUARD_SHIFT || kind == GUARD_RW;
+}
+
+bool guard_tells(enum guard_kind kind)
+{
+	return is_lock(kind);
+}
+
+int guard_take(struct guard *guard, bool reads, uint64_t timeout_ns)
+{
+	if (guard->lock)
+		return reef_lock_take(guard->lock,
+				      reads ? REEF_LOCK_SHARED
+					    : REEF_LOCK_EXCLUSIVE,
+				      timeout_ns);
+	return REEF_LOCK_INHERITED;
+}
+
+int guard_give(struct guard *guard)
+{
+	if (guard->lock)
+		return reef_lock_give(guard->lock);
+	return 0;
+}
+
+static int lock_is_free(struct reef_lock *lock)
+{
+	struct reef_lock_info info;
+	int rc = reef_lock_look(lock, &info);
+
+	if (rc)
+		return rc;
+	return !info.session && !info.readers && !info.waiters &&
+	       !info.inherited;
+}
+
+int guard_is_free(struct guard *guard)
+{
+	return guard->lock ? lock_is_free(guard->lock) : 1;
+}

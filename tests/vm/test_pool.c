@@ -9,163 +9,22 @@
  * looks again until the pool has come to what is expected, PATIENCE at most. */
 #include "base/clock.h"
 #include "pool/client/client.h"
+#include "servers.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MILLISECOND UINT64_C(1000000)
-#define PATIENCE_NS (UINT64_C(60000) * MILLISECOND)
-#define RUN "/tmp/run"
+#define PROGRAM "test_pool"
 #define SPACE "shared"
 #define SCARCE "scarce" /* another space, of so many bytes: */
 #define QUOTA (8u << 20)
 #define ADDS 300
 #define BIG (300u << 10)
-
-static void die(const char *file, int line, const char *text, long long a,
-		long long b)
-{
-	printf("%s:%d: %s (%lld, %lld)\n", file, line, text, a, b);
-	fflush(stdout);
-	_exit(1);
-}
-
-#define CHECK(condition)                                                       \
-	do {                                                                   \
-		if (!(condition))                                              \
-			die(__FILE__, __LINE__, #condition, 0, 0);             \
-	} while (0)
-#define CHECK_EQ(a, b)                                                         \
-	do {                                                                   \
-		long long a_ = (long long)(a), b_ = (long long)(b);            \
-		if (a_ != b_)                                                  \
-			die(__FILE__, __LINE__, #a " == " #b, a_, b_);         \
-	} while (0)
-/* Look again until it is so. */
-#define AWAIT(condition)                                                       \
-	do {                                                                   \
-		uint64_t until_ = reef_now_ns() + PATIENCE_NS;                 \
-		while (!(condition)) {                                         \
-			CHECK(reef_now_ns() < until_ && #condition);           \
-			reef_sleep(20 * MILLISECOND);                          \
-		}                                                              \
-	} while (0)
-
-/* --- processes --- */
-
-struct process {
-	pid_t pid;
-	int fd; /* what it says */
-};
-
-static char directory[256]; /* where this program and `reef` are */
-
-static void start(struct process *process, const char *program, char **argv)
-{
-	char path[300];
-
-	snprintf(path, sizeof(path), "%s/%s", directory, program);
-	process->pid = fork();
-	CHECK(process->pid >= 0);
-	if (process->pid)
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execv(path, argv);
-	_exit(127);
-}
-
-/* Read its lines until one has that in it. */
-static void hear(const struct process *process, const char *what)
-{
-	char text[4096];
-	size_t used = 0;
-	ssize_t size;
-
-	while (used < sizeof(text) - 1) {
-		size = read(process->fd, text + used, sizeof(text) - 1 - used);
-		text[used + (size > 0 ? (size_t)size : 0)] = '\0';
-		if (size <= 0)
-			printf("%s\n", text);
-		CHECK(size > 0);
-		used += (size_t)size;
-		if (strstr(text, what))
-			return;
-	}
-	CHECK(!"it says something else");
-}
-
-/* `reef`, whose output we read. */
-static void start_telling(struct process *process, char **argv)
-{
-	int fds[2], output = dup(1);
-
-	CHECK(pipe2(fds, O_CLOEXEC) == 0 && output >= 0);
-	fcntl(output, F_SETFD, FD_CLOEXEC);
-	fflush(stdout);
-	dup2(fds[1], 1);
-	start(process, "reef", argv);
-	dup2(output, 1);
-	close(output);
-	close(fds[1]);
-	process->fd = fds[0];
-}
-
-static void start_server(struct process *process, char **argv)
-{
-	start_telling(process, argv);
-	hear(process, "Ctrl-C"); /* the last it says */
-}
-
-static void start_broker(struct process *process, const char *address)
-{
-	char listen[128];
-	char *argv[] = {"reef",	     "broker", "--data",	"/tmp/data",
-			"--run",     RUN,      "--listen",	listen,
-			"--ttl",     "2s",     "--extent-size", "4M",
-			"--silence", "10s",    "--node-ttl",	"20s",
-			NULL};
-
-	snprintf(listen, sizeof(listen), "tcp:127.0.0.1:7337 verbs:%s:7337",
-		 address);
-	start_server(process, argv);
-}
-
-static void start_node(struct process *process, const char *address, int number)
-{
-	char listen[64], broker[64], run[32], name[8];
-	char *argv[] = {
-		"reef",		 "node",  "--key-file", "/tmp/data/pool.key",
-		"--run",	 run,	  "--broker",	broker,
-		"--node-listen", listen,  "--lend",	"96M",
-		"--name",	 name,	  "--silence",	"10s",
-		"--fabrics",	 "verbs", NULL};
-
-	snprintf(broker, sizeof(broker), "verbs:%s:7337", address);
-	snprintf(listen, sizeof(listen), "verbs:%s:%d", address, 7400 + number);
-	snprintf(run, sizeof(run), "/tmp/node%d", number);
-	snprintf(name, sizeof(name), "n%d", number);
-	start_server(process, argv);
-}
-
-static void end(struct process *process, int signal)
-{
-	int status;
-
-	CHECK_EQ(kill(process->pid, signal), 0);
-	CHECK_EQ(waitpid(process->pid, &status, 0), process->pid);
-	if (signal == SIGTERM)
-		CHECK_EQ(status, 0);
-	close(process->fd);
-}
 
 /* --- clients --- */
 
@@ -176,21 +35,6 @@ struct told {
 	uint32_t count; /* of blocks that it has */
 	uint64_t kept;
 };
-
-static void start_client(struct process *process, char *role, uint64_t address)
-{
-	char fd[16], number[32];
-	char *argv[] = {"test_pool", role, fd, number, NULL};
-	int fds[2];
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
-	fcntl(fds[0], F_SETFD, FD_CLOEXEC);
-	snprintf(fd, sizeof(fd), "%d", fds[1]);
-	snprintf(number, sizeof(number), "%" PRIu64, address);
-	start(process, "test_pool", argv);
-	close(fds[1]);
-	process->fd = fds[0];
-}
 
 static void listen_to(const struct process *process, struct told *told)
 {
@@ -369,7 +213,7 @@ static void pool_words_are_of_one_domain(struct world *world)
 	struct told told;
 
 	for (uint32_t i = 0; i < 2; i++)
-		start_client(&adders[i], "adder", world->word);
+		start_client(&adders[i], PROGRAM, "adder", world->word);
 	for (uint32_t i = 0; i < ADDS; i++)
 		CHECK_EQ(reef_faa(world->reef, world->word, 1, NULL), 0);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -388,7 +232,7 @@ static void pool_stopped_client_is_fenced(struct world *world)
 	uint32_t session;
 	int status;
 
-	start_client(&writer, "writer", world->word);
+	start_client(&writer, PROGRAM, "writer", world->word);
 	listen_to(&writer, &told);
 	session = told.session;
 	AWAIT(value_of(world) > before);
@@ -416,7 +260,7 @@ static void pool_killed_client_is_recovered(struct world *world)
 	uint64_t block;
 	char text[5];
 
-	start_client(&owner, "owner", 0);
+	start_client(&owner, PROGRAM, "owner", 0);
 	listen_to(&owner, &told);
 	CHECK_EQ(told.rc, -EDQUOT);
 	CHECK(told.count > 5);
@@ -481,7 +325,7 @@ static void pool_drained_node_is_left(struct world *world)
 
 	for (uint32_t i = 0; i < 2; i++) {
 		before = value_of(world);
-		start_client(&adder, "adder", world->word);
+		start_client(&adder, PROGRAM, "adder", world->word);
 		AWAIT(value_of(world) > before);
 		CHECK(ask_node("drain", names[i], names[i]));
 		AWAIT(ask_node("list", NULL, "drained"));
@@ -550,10 +394,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	CHECK(world.address);
-	snprintf(directory, sizeof(directory), "%s", argv[0]);
-	CHECK(strrchr(directory, '/'));
-	*strrchr(directory, '/') = '\0';
-	setenv("REEF_RUN", RUN, 1);
+	servers_prepare(argv[0]);
 	begun_ns = reef_now_ns();
 	start_broker(&world.broker, world.address);
 	for (int i = 0; i < 2; i++)

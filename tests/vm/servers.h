@@ -1,0 +1,64 @@
+/* servers.h - the processes of a pool over verbs, for tests in the machine: a
+ * broker, nodes that lend memory of the NIC's atomic domain, and clients; and
+ * checks that end the test.
+ *
+ * Thread: one. */
+#ifndef REEF_TESTS_VM_SERVERS_H
+#define REEF_TESTS_VM_SERVERS_H
+
+#include "base/clock.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define MILLISECOND UINT64_C(1000000)
+#define PATIENCE_NS (UINT64_C(60000) * MILLISECOND)
+#define RUN "/tmp/run"
+
+_Noreturn void die(const char *file, int line, const char *text, long long a,
+		   long long b);
+
+#define CHECK(condition)                                                       \
+	do {                                                                   \
+		if (!(condition))                                              \
+			die(__FILE__, __LINE__, #condition, 0, 0);             \
+	} while (0)
+#define CHECK_EQ(a, b)                                                         \
+	do {                                                                   \
+		long long a_ = (long long)(a), b_ = (long long)(b);            \
+		if (a_ != b_)                                                  \
+			die(__FILE__, __LINE__, #a " == " #b, a_, b_);         \
+	} while (0)
+/* Look again until it is so. */
+#define AWAIT(condition)                                                       \
+	do {                                                                   \
+		uint64_t until_ = reef_now_ns() + PATIENCE_NS;                 \
+		while (!(condition)) {                                         \
+			CHECK(reef_now_ns() < until_ && #condition);           \
+			reef_sleep(20 * MILLISECOND);                          \
+		}                                                              \
+	} while (0)
+
+struct process {
+	pid_t pid;
+	int fd; /* what it says */
+};
+
+/* Where the programs are: beside this one, whose argv[0] it is. Its clients
+ * find the pool in RUN. */
+void servers_prepare(const char *program);
+
+void start(struct process *process, const char *program, char **argv);
+/* Read its lines until one has that in it. */
+void hear(const struct process *process, const char *what);
+/* `reef`, whose output we read. */
+void start_telling(struct process *process, char **argv);
+void start_broker(struct process *process, const char *address);
+void start_node(struct process *process, const char *address, int number);
+/* A client: PROGRAM ROLE FD ADDRESS, with a socket of packets between us. */
+void start_client(struct process *process, char *program, char *role,
+		  uint64_t address);
+/* SIGTERM must end it with 0. */
+void end(struct process *process, int signal);
+
+#endif

@@ -139,6 +139,19 @@ uint64_t reef_session_ttl(const struct reef *reef);
  * was done since the view changed, it is false. */
 bool reef_is_near(const struct reef *reef, uint64_t address);
 
+/* Short addresses: 38 bits that name a block of 64 bytes or more within its
+ * space, for words that have to hold more than an address. 0 names nothing.
+ * -ERANGE: the block is not aligned so, or too far inside its extent; -EFAULT:
+ * not of this space. Seldom asks the broker. */
+int reef_short_address(struct reef_space *space, uint64_t address,
+		       uint64_t *out);
+int reef_long_address(struct reef_space *space, uint64_t short_address,
+		      uint64_t *out);
+
+/* R8: the epoch that reef_enter announced. While it stays the same, nothing
+ * that was freed with REEF_FREE_LATER since it began is reused. Entered. */
+uint64_t reef_epoch(const struct reef *reef);
+
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);
 

@@ -242,3 +242,9 @@ void reef_leave(struct reef *reef)
 		atomic_store_explicit(&reef->pin, UINT64_MAX,
 				      memory_order_release);
 }
+
+uint64_t reef_epoch(const struct reef *reef)
+{
+	reef_assert(reef->entered);
+	return atomic_load_explicit(&reef->pin, memory_order_relaxed);
+}

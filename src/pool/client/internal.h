@@ -11,6 +11,7 @@
  *   space.c     spaces and blocks of a handle
  *   name.c      names
  *   inbox.c     messages between handles; inbox_send.c, inbox_block.c
+ *   short.c     short addresses
  *   recover.c   dead sessions, kinds, the session's page
  *   open.c      targets; one client per pool and user; embedded.c
  *
@@ -335,11 +336,19 @@ struct reef {
 	struct client_entry cache[CLIENT_CACHE];
 };
 
+#define CLIENT_SHORTS 64 /* extents whose ordinal is at hand */
+
+struct client_short {
+	uint32_t extent, ordinal;
+};
+
 struct reef_space {
 	struct reef *reef;
 	struct client_space *space;
 	struct client_heap *heap; /* NULL: none yet */
 	uint64_t ready; /* version of the view by which it may be changed */
+	struct client_short shorts[CLIENT_SHORTS];
+	uint32_t *numbers, numbers_count; /* of extents, by ordinal */
 	struct reef_space *next;
 };
 

@@ -1,0 +1,223 @@
+/* change.c - put, update, delete: one function, told by `decide`.
+ *
+ *   find --there--> update: {live of the old entry = 0; CAS slot} -> new live
+ *        \-absent-> insert.c
+ *   another was quicker, or the subtable is being split: find again */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ATTEMPTS_MAX 100000u
+#define CAS_ATTEMPTS 16
+#define PAUSE_MIN_NS 1000u
+#define PAUSE_SHIFT_MAX 10u
+#define PATIENT 4u /* attempts without a pause */
+
+int hash_pause(struct hash_table *table, uint32_t attempt)
+{
+	uint32_t shift;
+
+	(void)table;
+	if (attempt < PATIENT)
+		return 0;
+	shift = attempt - PATIENT;
+	if (shift > PAUSE_SHIFT_MAX)
+		shift = PAUSE_SHIFT_MAX;
+	return reef_sleep((uint64_t)PAUSE_MIN_NS << shift);
+}
+
+int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
+	     uint64_t value, uint64_t *before)
+{
+	int rc, i;
+
+	for (i = 0; i < CAS_ATTEMPTS; i++) {
+		rc = reef_cas(table->reef, at, compare, value, before);
+		if (!rc)
+			return *before == compare;
+		if (rc != -REEF_EINDOUBT)
+			return rc;
+		rc = reef_read(table->reef, at, before, 8);
+		if (rc)
+			return rc;
+		if (*before == value)
+			return 1;
+		if (*before != compare)
+			return -REEF_EINDOUBT;
+	}
+	return -REEF_EINDOUBT;
+}
+
+/* An entry that is to be put, written or not. */
+struct fresh {
+	uint64_t at, content, version;
+	bool made;
+};
+
+static void drop_fresh(struct hash_table *table, struct fresh *fresh)
+{
+	if (fresh->made)
+		hash_entry_free(table, fresh->at);
+	fresh->made = false;
+}
+
+static int make_fresh(struct hash_table *table, struct hash_change *change,
+		      const struct hash_reading *reading,
+		      const struct hash_entry *put, struct fresh *fresh)
+{
+	int rc;
+
+	drop_fresh(table, fresh);
+	rc = hash_entry_make(table, reading->hash, change->key,
+			     change->key_size, put, &fresh->at, &fresh->content,
+			     &fresh->version);
+	fresh->made = !rc;
+	return rc;
+}
+
+static uint64_t tagged(uint64_t before, uint64_t content)
+{
+	uint64_t slot = hash_slot_after(before, content);
+
+	if (hash_mutant == HASH_MUTANT_NO_TAG)
+		slot = (slot & (HASH_TAG_ONE - 1)) |
+		       (before & ~(HASH_TAG_ONE - 1));
+	return slot;
+}
+
+/* Zero the old entry's live, then the slot. As hash_cas. Nothing else writes a
+ * slot's word with our block, so what is in doubt can be told; a slot that was
+ * emptied may have been emptied by another. */
+static int swap(struct hash_table *table, const struct hash_reading *reading,
+		uint64_t slot, uint64_t *before)
+{
+	uint64_t zero = 0;
+	struct reef_access accesses[2] = {
+		{
+			.kind = REEF_WRITE,
+			.address = reading->entry_at,
+			.local = &zero,
+			.length = 8,
+		},
+		{
+			.kind = REEF_CAS,
+			.address = reading->slot_at,
+			.compare = reading->slot,
+			.operand = slot,
+		},
+	};
+	bool together = reading->entry_at >> 32 == reading->slot_at >> 32;
+	int rc;
+
+	if (hash_mutant == HASH_MUTANT_LATE_MARK)
+		return hash_cas(table, reading->slot_at, reading->slot, slot,
+				before);
+	/* In one extent, so on one node: in this order (F3a). */
+	rc = reef_execute(table->reef, accesses, together ? 2 : 1);
+	if (!rc && !together)
+		rc = reef_execute(table->reef, accesses + 1, 1);
+	if (!rc) {
+		*before = accesses[1].result;
+		return *before == reading->slot;
+	}
+	if (rc != -REEF_EINDOUBT)
+		return rc;
+	rc = reef_read(table->reef, reading->slot_at, before, 8);
+	if (rc)
+		return rc;
+	if (*before == reading->slot)
+		return 0; /* it never will: try again */
+	return *before == slot && hash_slot_block(slot) ? 1 : -REEF_EINDOUBT;
+}
+
+static void set_live(struct hash_table *table, const struct fresh *fresh)
+{
+	/* If this is lost, readers look at the slot once more each time. */
+	reef_write(table->reef, fresh->at, &fresh->version, 8);
+}
+
+static int update(struct hash_table *table, const struct hash_reading *reading,
+		  struct fresh *fresh)
+{
+	uint64_t content = fresh ? fresh->content : 0, before;
+	int rc;
+
+	if (reading->slot & HASH_FROZEN) {
+		rc = hash_split(table, reading->hash, reading->depth);
+		return rc ? rc : -EAGAIN;
+	}
+	rc = swap(table, reading, tagged(reading->slot, content), &before);
+	if (rc == -REEF_EINDOUBT && fresh)
+		fresh->made = false; /* perhaps a slot names it: is_live */
+	if (rc <= 0)
+		return rc ? rc : -EAGAIN;
+	hash_entry_free(table, reading->entry_at);
+	return 0;
+}
+
+static int apply_once(struct hash_table *table, struct hash_change *change,
+		      struct hash_reading *reading, struct fresh *fresh)
+{
+	struct hash_entry put = {0};
+	bool there;
+	int rc, verdict;
+
+	rc = hash_find(table, reading, 1);
+	if (rc)
+		return rc;
+	there = !reading->status;
+	if (!there && reading->status != -ENOENT)
+		return reading->status;
+	verdict = change->decide(change->context,
+				 there ? &reading->entry : NULL, &put);
+	if (verdict < 0 || verdict == HASH_KEEP)
+		return verdict;
+	if (verdict == HASH_DELETE)
+		return there ? update(table, reading, NULL) : 0;
+	if (!fresh->made || !change->ahead) {
+		rc = make_fresh(table, change, reading, &put, fresh);
+		if (rc)
+			return rc;
+	}
+	if (there)
+		rc = update(table, reading, fresh);
+	else
+		rc = hash_insert(table, reading, fresh->content);
+	if (rc == -REEF_EINDOUBT)
+		fresh->made = false;
+	if (rc)
+		return rc;
+	set_live(table, fresh);
+	change->version = fresh->version;
+	fresh->made = false; /* it is the table's now */
+	return 0;
+}
+
+int hash_apply(struct hash_table *table, struct hash_change *change)
+{
+	struct hash_reading reading = {
+		.key = change->key,
+		.key_size = change->key_size,
+	};
+	struct fresh fresh = {0};
+	uint32_t attempt;
+	int rc = -EBUSY;
+
+	if (change->key_size > HASH_KEY_MAX)
+		return -EINVAL;
+	reef_enter(table->reef);
+	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+		rc = apply_once(table, change, &reading, &fresh);
+		if (rc != -EAGAIN)
+			break;
+		rc = hash_pause(table, attempt);
+		if (rc)
+			break;
+		rc = -EBUSY;
+	}
+	drop_fresh(table, &fresh);
+	reef_leave(table->reef);
+	hash_reading_free(&reading);
+	return rc;
+}

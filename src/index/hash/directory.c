@@ -1,0 +1,189 @@
+/* directory.c - which subtable a key is in.
+ *
+ * A handle remembers the leaves it met in an array by suffix, as deep as the
+ * deepest of them: each leaf stands at every suffix that ends in its own. */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- words --- */
+
+int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
+		 uint64_t *at)
+{
+	uint64_t level;
+	int rc;
+
+	if (depth < HASH_INNER_LEVELS) {
+		*at = table->root + offsetof(struct hash_root, inner) +
+		      8 * ((UINT64_C(1) << depth) + suffix);
+		return 0;
+	}
+	if (depth > HASH_DEPTH_MAX)
+		return -EAGAIN;
+	if (!table->levels[depth]) {
+		rc = reef_read(table->reef,
+			       table->root +
+				       offsetof(struct hash_root, levels) +
+				       8 * (uint64_t)depth,
+			       &level, 8);
+		if (rc)
+			return rc;
+		if (!level)
+			return -EAGAIN;
+		table->levels[depth] = level;
+	}
+	*at = table->levels[depth] + 8 * (uint64_t)suffix;
+	return 0;
+}
+
+/* A level of zeroes. */
+static int level_alloc(struct hash_table *table, uint32_t depth, uint64_t *at)
+{
+	uint64_t size = UINT64_C(8) << depth, done, part;
+	static const uint64_t zeroes[8192];
+	int rc;
+
+	rc = reef_alloc_kind(table->space, HASH_KIND_LEVEL, size, at);
+	for (done = 0; !rc && done < size; done += part) {
+		part = size - done < sizeof(zeroes) ? size - done
+						    : sizeof(zeroes);
+		rc = reef_write(table->reef, *at + done, zeroes, part);
+	}
+	return rc;
+}
+
+int hash_level_make(struct hash_table *table, uint32_t depth)
+{
+	uint64_t at = table->root + offsetof(struct hash_root, levels) +
+		      8 * (uint64_t)depth;
+	uint64_t level, word, before;
+	int rc;
+
+	if (depth > HASH_DEPTH_MAX)
+		return -ENOSPC;
+	rc = hash_word_at(table, depth, 0, &word);
+	if (rc != -EAGAIN)
+		return rc;
+	rc = level_alloc(table, depth, &level);
+	if (rc)
+		return rc;
+	/* Before it is linked: there is no way back to it but the root. */
+	rc = reef_keep(table->space, level);
+	if (!rc)
+		rc = hash_cas(table, at, 0, level, &before);
+	if (rc <= 0)
+		reef_free(table->space, level, 0);
+	if (rc < 0)
+		return rc;
+	table->levels[depth] = rc ? level : before;
+	return 0;
+}
+
+/* --- what is known --- */
+
+struct hash_leaf *hash_leaf_known(struct hash_table *table, uint64_t hash)
+{
+	struct hash_leaf *leaf =
+		&table->leaves[hash_suffix(hash, table->depth)];
+
+	return leaf->subtable ? leaf : NULL;
+}
+
+static int deepen(struct hash_table *table, uint32_t depth)
+{
+	size_t count = (size_t)1 << table->depth, wanted = (size_t)1 << depth;
+	struct hash_leaf *leaves =
+		realloc(table->leaves, wanted * sizeof(*leaves));
+
+	if (!leaves)
+		return -ENOMEM;
+	table->leaves = leaves;
+	for (; count < wanted; count *= 2)
+		memcpy(leaves + count, leaves, count * sizeof(*leaves));
+	table->depth = depth;
+	return 0;
+}
+
+static int remember(struct hash_table *table, uint64_t hash, uint32_t depth,
+		    uint64_t subtable)
+{
+	const struct hash_leaf leaf = {
+		.subtable = subtable,
+		.epoch = reef_epoch(table->reef),
+		.depth = depth,
+	};
+	size_t at;
+	int rc;
+
+	if (depth > table->depth) {
+		rc = deepen(table, depth);
+		if (rc)
+			return rc;
+	}
+	for (at = hash_suffix(hash, depth); at < (size_t)1 << table->depth;
+	     at += (size_t)1 << depth)
+		table->leaves[at] = leaf;
+	return 0;
+}
+
+/* READ the words of that hash at depths [from, to); returns how many levels
+ * there are. */
+static int read_path(struct hash_table *table, uint64_t hash, uint32_t from,
+		     uint32_t to, uint64_t *words, uint32_t *count)
+{
+	struct reef_access accesses[HASH_DEPTH_MAX + 1];
+	uint32_t depth;
+	uint64_t at;
+	int rc = 0;
+
+	*count = 0;
+	for (depth = from; depth < to; depth++) {
+		rc = hash_word_at(table, depth, hash_suffix(hash, depth), &at);
+		if (rc)
+			break;
+		accesses[(*count)++] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = at,
+			.length = 8,
+			.local = &words[depth],
+		};
+	}
+	if (rc && rc != -EAGAIN)
+		return rc;
+	return *count ? reef_execute(table->reef, accesses, *count) : 0;
+}
+
+int hash_leaf_discover(struct hash_table *table, uint64_t hash)
+{
+	uint64_t words[HASH_DEPTH_MAX + 1];
+	uint32_t depth = 0, from = 0, to = table->depth + 2, count;
+	int rc;
+
+	/* A word that is SPLIT stays so; each READ is of its own moment, so a
+	 * leaf that was split after it was read is found out later. */
+	for (;;) {
+		if (to > HASH_DEPTH_MAX + 1)
+			to = HASH_DEPTH_MAX + 1;
+		rc = read_path(table, hash, from, to, words, &count);
+		if (rc)
+			return rc;
+		for (depth = from; depth < from + count; depth++)
+			if (hash_word_state(words[depth]) != HASH_SPLIT)
+				break;
+		if (depth < from + count)
+			break;
+		if (!count)
+			return -REEF_ECORRUPT; /* split, and no children */
+		from += count;
+		to = from + 2;
+	}
+	if (hash_word_state(words[depth]) != HASH_LEAF)
+		/* The parent was read before it was split, its child after
+		 * that: look again from there. */
+		return depth ? -EAGAIN : -REEF_ECORRUPT;
+	return remember(table, hash, depth, hash_word_address(words[depth]));
+}

@@ -1,0 +1,446 @@
+/* find.c - looking keys up, many at once in shared batches.
+ *
+ *   PLACES --READ both places--> ENTRY --READ an entry--> found
+ *     ^   \--no slot has its fingerprint--> not there  |--another key's: the
+ *     |                                                |  next slot
+ *     +---- the directory, the slot or the entry changed meanwhile
+ *
+ * (R4) "Not there" is said only when both places were read whole, in a subtable
+ * that was in use at that moment, and no slot there was the key's. */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOGETHER 64u	 /* keys in one batch */
+#define PIECE (1u << 20) /* of a large entry */
+#define PIECES 64u
+#define RESTARTS_MAX 100000u
+
+enum { PLACES, ENTRY, FOUND };
+
+/* Of a reading in one round. */
+struct round {
+	struct reef_access *accesses;
+	uint32_t count;
+	uint64_t words[TOGETHER]; /* of the directory */
+	bool has_word[TOGETHER];
+};
+
+void hash_reading_free(struct hash_reading *reading)
+{
+	free(reading->room);
+	reading->room = NULL;
+	reading->room_size = 0;
+}
+
+int hash_reading_room(struct hash_reading *reading, size_t size)
+{
+	void *room;
+
+	if (size <= reading->room_size)
+		return 0;
+	room = realloc(reading->room, size);
+	if (!room)
+		return -ENOMEM;
+	reading->room = room;
+	reading->room_size = size;
+	return 0;
+}
+
+/* --- which slot is next --- */
+
+/* slot_at counts the slots that were looked at, until it is an address. */
+static bool next_candidate(struct hash_reading *reading)
+{
+	uint64_t slot, at = reading->slot_at;
+
+	for (; at < (uint64_t)2 * HASH_PLACE_SLOTS; at++) {
+		slot = reading->slots[at / HASH_PLACE_SLOTS]
+				     [at % HASH_PLACE_SLOTS];
+		if (hash_slot_block(slot) && !(slot & HASH_PROVISIONAL) &&
+		    hash_slot_print(slot) == reading->print) {
+			reading->slot_at = at;
+			reading->slot = slot;
+			return true;
+		}
+	}
+	return false;
+}
+
+static uint64_t slot_address(const struct hash_reading *reading)
+{
+	return reading->leaf +
+	       reading->place[reading->slot_at / HASH_PLACE_SLOTS] +
+	       8 * (reading->slot_at % HASH_PLACE_SLOTS);
+}
+
+static int restart(struct hash_table *table, struct hash_reading *reading)
+{
+	reading->phase = PLACES;
+	if (++reading->attempts > RESTARTS_MAX)
+		return -EBUSY;
+	return hash_pause(table, reading->attempts);
+}
+
+/* --- places --- */
+
+static int find_leaf(struct hash_table *table, struct hash_reading *reading,
+		     struct hash_leaf **leaf)
+{
+	int rc;
+
+	while (!(*leaf = hash_leaf_known(table, reading->hash))) {
+		rc = hash_leaf_discover(table, reading->hash);
+		if (rc == -EAGAIN)
+			rc = restart(table, reading);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static void add(struct round *round, uint64_t address, void *to,
+		uint32_t length)
+{
+	round->accesses[round->count++] = (struct reef_access){
+		.kind = REEF_READ,
+		.address = address,
+		.local = to,
+		.length = length,
+	};
+}
+
+static int begin_places(struct hash_table *table, struct hash_reading *reading,
+			struct round *round, uint32_t index)
+{
+	struct hash_leaf *leaf;
+	uint64_t at;
+	int rc = find_leaf(table, reading, &leaf);
+
+	if (rc)
+		return rc;
+	reading->leaf = leaf->subtable;
+	reading->depth = leaf->depth;
+	round->has_word[index] = leaf->epoch != reef_epoch(table->reef);
+	if (round->has_word[index]) {
+		/* (4): its memory may be another's by now. */
+		rc = hash_word_at(table, leaf->depth,
+				  hash_suffix(reading->hash, leaf->depth), &at);
+		if (rc)
+			return rc;
+		add(round, at, &round->words[index], 8);
+	}
+	add(round, reading->leaf + reading->place[0], reading->slots[0],
+	    HASH_PLACE_SIZE);
+	add(round, reading->leaf + reading->place[1], reading->slots[1],
+	    HASH_PLACE_SIZE);
+	return 0;
+}
+
+static bool any_frozen(const struct hash_reading *reading)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < HASH_PLACE_SLOTS; i++)
+		all |= reading->slots[0][i] | reading->slots[1][i];
+	return all & HASH_FROZEN;
+}
+
+/* Is the subtable that was read still in use? 1, 0, -errno. */
+static int is_leaf_still(struct hash_table *table,
+			 const struct hash_reading *reading)
+{
+	uint64_t at, word;
+	int rc;
+
+	rc = hash_word_at(table, reading->depth,
+			  hash_suffix(reading->hash, reading->depth), &at);
+	if (!rc)
+		rc = reef_read(table->reef, at, &word, 8);
+	return rc ? rc : word == (reading->leaf | HASH_LEAF);
+}
+
+static int leaf_changed(struct hash_table *table, struct hash_reading *reading)
+{
+	int rc = hash_leaf_discover(table, reading->hash);
+
+	if (rc && rc != -EAGAIN)
+		return rc;
+	return restart(table, reading);
+}
+
+static int end_places(struct hash_table *table, struct hash_reading *reading,
+		      const struct round *round, uint32_t index)
+{
+	int rc;
+
+	if (round->has_word[index]) {
+		if (round->words[index] != (reading->leaf | HASH_LEAF))
+			return leaf_changed(table, reading);
+		hash_leaf_known(table, reading->hash)->epoch =
+			reef_epoch(table->reef);
+	}
+	if (any_frozen(reading) && hash_mutant != HASH_MUTANT_NO_FREEZE) {
+		rc = is_leaf_still(table, reading);
+		if (rc < 0)
+			return rc;
+		if (!rc)
+			return leaf_changed(table, reading);
+	}
+	reading->slot_at = 0;
+	if (!next_candidate(reading))
+		return -ENOENT;
+	reading->phase = ENTRY;
+	return 0;
+}
+
+/* --- entries --- */
+
+static int begin_entry(struct hash_table *table, struct hash_reading *reading,
+		       struct round *round)
+{
+	uint32_t size = hash_hint_size(hash_slot_hint(reading->slot));
+	int rc = hash_reading_room(reading, size);
+
+	if (!rc)
+		rc = reef_long_address(table->space,
+				       hash_slot_block(reading->slot),
+				       &reading->entry_at);
+	if (!rc)
+		add(round, reading->entry_at, reading->room, size);
+	return rc;
+}
+
+/* What the hint did not cover, in pieces side by side. */
+static int read_rest(struct hash_table *table, struct hash_reading *reading,
+		     uint64_t at, size_t from, size_t size)
+{
+	struct reef_access accesses[PIECES];
+	uint32_t count;
+	int rc = hash_reading_room(reading, size);
+
+	while (!rc && from < size) {
+		for (count = 0; count < PIECES && from < size; count++) {
+			size_t part = size - from < PIECE ? size - from : PIECE;
+
+			accesses[count] = (struct reef_access){
+				.kind = REEF_READ,
+				.address = at + from,
+				.local = (char *)reading->room + from,
+				.length = (uint32_t)part,
+			};
+			from += part;
+		}
+		rc = reef_execute(table->reef, accesses, count);
+	}
+	return rc;
+}
+
+/* The first `got` bytes are in the room. 1: whole and sound. */
+static int complete(struct hash_table *table, struct hash_reading *reading,
+		    uint64_t at, size_t got)
+{
+	size_t size;
+	int rc;
+
+	if (!hash_entry_peek(reading->room, &size))
+		return 0;
+	if (size > got) {
+		rc = read_rest(table, reading, at, got, size);
+		/* The sizes may have been torn. */
+		if (rc == -EFAULT || rc == -EINVAL)
+			return 0;
+		if (rc)
+			return rc;
+	}
+	return hash_entry_is_sound(table, reading->room, size);
+}
+
+int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
+		    uint64_t slot, uint64_t *at)
+{
+	uint32_t size = hash_hint_size(hash_slot_hint(slot));
+	int rc = hash_reading_room(reading, size);
+
+	if (!rc)
+		rc = reef_long_address(table->space, hash_slot_block(slot), at);
+	if (!rc)
+		rc = reef_read(table->reef, *at, reading->room, size);
+	return rc ? rc : complete(table, reading, *at, size);
+}
+
+static bool is_key(const struct hash_reading *reading)
+{
+	const struct hash_entry_head *head = reading->room;
+
+	return head->key_size == reading->key_size &&
+	       !memcmp(head + 1, reading->key, reading->key_size);
+}
+
+static void found(struct hash_reading *reading)
+{
+	const struct hash_entry_head *head = reading->room;
+	const char *bytes = (const char *)(head + 1);
+
+	reading->entry = (struct hash_entry){
+		.key = bytes,
+		.key_size = head->key_size,
+		.value = bytes + head->key_size,
+		.value_size = head->value_size,
+		.version = head->version,
+		.stamp = head->stamp,
+	};
+	reading->slot_at = slot_address(reading);
+	reading->phase = FOUND;
+	reading->status = 0;
+}
+
+static int pass_over(struct hash_reading *reading)
+{
+	reading->slot_at++;
+	return next_candidate(reading) ? 0 : -ENOENT;
+}
+
+static int end_entry(struct hash_table *table, struct hash_reading *reading)
+{
+	const struct hash_entry_head *head;
+	uint64_t now;
+	bool live;
+	int rc;
+
+	rc = complete(table, reading, reading->entry_at,
+		      hash_hint_size(hash_slot_hint(reading->slot)));
+	if (rc < 0)
+		return rc;
+	head = reading->room;
+	live = rc && head->live == head->version;
+	if (live && is_key(reading)) {
+		found(reading);
+		return 0;
+	}
+	if (live)
+		return pass_over(reading);
+	if (hash_mutant == HASH_MUTANT_TORN_ABSENT)
+		return -ENOENT;
+	/* (2): fresh, or changed since the places were read. */
+	if (rc) {
+		rc = reef_read(table->reef, slot_address(reading), &now, 8);
+		if (rc)
+			return rc;
+		if ((now & ~HASH_FROZEN) != (reading->slot & ~HASH_FROZEN))
+			return restart(table, reading);
+		if (now & HASH_FROZEN) {
+			rc = is_leaf_still(table, reading);
+			if (rc < 0)
+				return rc;
+			if (!rc)
+				return leaf_changed(table, reading);
+		}
+		if (!is_key(reading))
+			return pass_over(reading);
+		found(reading);
+		return 0;
+	}
+	rc = reef_read(table->reef, slot_address(reading), &now, 8);
+	if (rc)
+		return rc;
+	if (now == reading->slot && reading->attempts > 64)
+		return -REEF_ECORRUPT;
+	return restart(table, reading);
+}
+
+/* --- all of them --- */
+
+/* Errors of a round hit every reading in it that is not done. */
+static int run_round(struct hash_table *table, struct hash_reading *readings,
+		     uint32_t count, struct round *round, bool *done)
+{
+	struct hash_reading *reading;
+	bool began[TOGETHER] = {false};
+	uint32_t i;
+	int rc;
+
+	round->count = 0;
+	*done = true;
+	for (i = 0; i < count; i++) {
+		reading = &readings[i];
+		if (reading->status != -EINPROGRESS)
+			continue;
+		rc = reading->phase == PLACES
+			     ? begin_places(table, reading, round, i)
+			     : begin_entry(table, reading, round);
+		if (rc)
+			reading->status = rc;
+		else
+			began[i] = true;
+	}
+	if (!round->count)
+		return 0;
+	rc = reef_execute(table->reef, round->accesses, round->count);
+	if (rc)
+		return rc;
+	for (i = 0; i < count; i++) {
+		reading = &readings[i];
+		if (!began[i])
+			continue;
+		rc = reading->phase == PLACES
+			     ? end_places(table, reading, round, i)
+			     : end_entry(table, reading);
+		if (rc)
+			reading->status = rc;
+		*done = *done && reading->status != -EINPROGRESS;
+	}
+	return 0;
+}
+
+static int find_some(struct hash_table *table, struct hash_reading *readings,
+		     uint32_t count)
+{
+	struct reef_access accesses[3 * TOGETHER];
+	struct round round = {.accesses = accesses};
+	struct hash_reading *reading;
+	bool done = false;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		reading = &readings[i];
+		reading->hash =
+			hash_of_key(table, reading->key, reading->key_size);
+		reading->print = hash_print(reading->hash);
+		hash_places(table, reading->hash, reading->place);
+		reading->status = reading->key_size > HASH_KEY_MAX
+					  ? -EINVAL
+					  : -EINPROGRESS;
+		reading->phase = PLACES;
+		reading->attempts = 0;
+	}
+	while (!rc && !done)
+		rc = run_round(table, readings, count, &round, &done);
+	return rc;
+}
+
+int hash_find(struct hash_table *table, struct hash_reading *readings,
+	      uint32_t count)
+{
+	uint32_t some;
+	int rc = 0;
+
+	for (; count && !rc; count -= some, readings += some) {
+		some = count < TOGETHER ? count : TOGETHER;
+		rc = find_some(table, readings, some);
+	}
+	return rc;
+}
+
+int hash_get(struct hash_table *table, struct hash_reading *readings,
+	     uint32_t count)
+{
+	int rc;
+
+	reef_enter(table->reef);
+	rc = hash_find(table, readings, count);
+	reef_leave(table->reef);
+	return rc;
+}

@@ -1,0 +1,117 @@
+/* internal.h - the parts of a table, to each other.
+ *
+ *   table.c      make, open, close
+ *   directory.c  which subtable a key is in
+ *   entry.c      entries: make, check, read
+ *   find.c       looking up, many keys at once
+ *   change.c     put, update, delete
+ *   insert.c     the first slot of a key: (1) of table.h
+ *   split.c      (3) of table.h
+ *   recover.c    what a dead session left
+ *
+ * Thread: as table.h. */
+#ifndef REEF_INDEX_HASH_INTERNAL_H
+#define REEF_INDEX_HASH_INTERNAL_H
+
+#include "base/log.h"
+#include "index/hash/layout.h"
+#include "index/hash/table.h"
+
+#define HASH_KIND_ROOT 8 /* of blocks; reef_kind_register */
+#define HASH_KIND_LEVEL 9
+#define HASH_KIND_SUBTABLE 10
+#define HASH_KIND_ENTRY 11
+
+struct hash_leaf {	   /* what a handle knows of a suffix */
+	uint64_t subtable; /* 0: nothing */
+	uint64_t epoch;	   /* in which that was so */
+	uint32_t depth;
+};
+
+struct hash_table {
+	struct reef_space *space;
+	struct reef *reef;
+	uint64_t root;
+	uint32_t root_number;
+	uint32_t groups;
+	uint64_t seed;
+	uint64_t levels[HASH_DEPTH_MAX + 1]; /* outer ones; 0: not known */
+	struct hash_leaf *leaves;	     /* 2^depth of them, by suffix */
+	uint32_t depth;
+	uint64_t versions; /* given out */
+	uint64_t version_base;
+};
+
+extern enum hash_mutant hash_mutant;
+
+/* --- directory.c --- */
+
+/* Where the word of (depth, suffix) is.  -EAGAIN: that level is not there. */
+int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
+		 uint64_t *at);
+/* Make a level, if it is not there. */
+int hash_level_make(struct hash_table *table, uint32_t depth);
+/* What is known of the subtable of that hash; NULL: nothing. */
+struct hash_leaf *hash_leaf_known(struct hash_table *table, uint64_t hash);
+/* Ask the directory, and remember. */
+int hash_leaf_discover(struct hash_table *table, uint64_t hash);
+
+static inline uint32_t hash_suffix(uint64_t hash, uint32_t depth)
+{
+	return (uint32_t)(hash & ((UINT64_C(1) << depth) - 1));
+}
+
+/* --- entry.c --- */
+
+uint64_t hash_of_key(const struct hash_table *table, const void *key,
+		     uint32_t size);
+uint32_t hash_print(uint64_t hash);
+/* The two places of a hash in a subtable, as offsets from its address. */
+void hash_places(const struct hash_table *table, uint64_t hash,
+		 uint64_t place[2]);
+
+/* Allocate and write an entry; it is not live. *slot: block, hint and
+ * fingerprint. */
+int hash_entry_make(struct hash_table *table, uint64_t hash, const void *key,
+		    uint32_t key_size, const struct hash_entry *put,
+		    uint64_t *at, uint64_t *slot, uint64_t *version);
+/* Is this a whole entry of this table? size: how much was read. */
+bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
+			 size_t size);
+static inline size_t hash_entry_size(const struct hash_entry_head *head)
+{
+	return HASH_ENTRY_HEAD + (size_t)head->key_size + head->value_size;
+}
+/* Could it be one? Then *size is how long all of it is. */
+bool hash_entry_peek(const void *bytes, size_t *size);
+/* No slot names it any more, or ever did. */
+void hash_entry_free(struct hash_table *table, uint64_t at);
+
+/* --- find.c --- */
+
+/* Look up until each has a status; for changes: places and slots are left in
+ * the reading. */
+int hash_find(struct hash_table *table, struct hash_reading *readings,
+	      uint32_t count);
+/* READ an entry into the reading's room. 1: whole and sound.  0: neither.
+ * Negative: error. */
+int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
+		    uint64_t slot, uint64_t *at);
+int hash_reading_room(struct hash_reading *reading, size_t size);
+
+/* --- insert.c, split.c, change.c --- */
+
+/* Take a slot for an entry whose key hash_find did not find. 0: confirmed.
+ * -EAGAIN: another was quicker, or the subtable was split: find again. */
+int hash_insert(struct hash_table *table, struct hash_reading *reading,
+		uint64_t content);
+/* Split the subtable of that hash, of that depth, or finish it. */
+int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
+/* A pause that grows with the attempts. */
+int hash_pause(struct hash_table *table, uint32_t attempt);
+/* CAS that settles what is in doubt. 1: it was set.  0: it was not, *before
+ * has what is there.  -REEF_EINDOUBT: it is neither. */
+int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
+	     uint64_t value, uint64_t *before);
+
+#endif

@@ -1,0 +1,168 @@
+/* layout.h - the words of a hash table, as they lie in the pool.
+ *
+ *   root      64 KiB: what the table is; pointers to the levels of its
+ *             directory. Levels 0 to 11 lie in the root itself.
+ *   directory an implicit binary tree: entry (depth d, suffix s) is word s of
+ *             level d. A leaf is the subtable of all keys whose hash ends in
+ *             the d bits of s.
+ *
+ *       0 --CAS--> PENDING --CAS--> LEAF --CAS--> SPLIT (its children are LEAF)
+ *
+ *   subtable  header of 64 bytes, then groups of three buckets of 8 slots:
+ *             [main 0][overflow][main 1]. A key has two candidate places, each
+ *             a main bucket with the overflow beside it: 128 bytes.
+ *   slot      63    54 53     52          51      42 41  38 37           0
+ *            |  tag   |frozen|provisional| finger-  | size | block, short  |
+ *            |        |      |           | print    | hint | address       |
+ *             0: never used, and its subtable is not in use yet. No block:
+ *             empty; it keeps its tag.
+ *   entry     a block: live, version, stamp, sizes, crc and root, key, value.
+ *
+ * (1) All words but an entry's `live` and what is written before a block is
+ *     shared are changed by CAS only (F6). `live` is WRITTEN only.
+ * (2) Every change of a slot counts its tag up (R3).
+ *
+ * Whatever is read from shared memory is checked by whoever uses it.
+ * Thread: any. */
+#ifndef REEF_INDEX_HASH_LAYOUT_H
+#define REEF_INDEX_HASH_LAYOUT_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* --- slots --- */
+
+#define HASH_BLOCK_MASK ((UINT64_C(1) << 38) - 1)
+#define HASH_PROVISIONAL (UINT64_C(1) << 52)
+#define HASH_FROZEN (UINT64_C(1) << 53)
+#define HASH_TAG_ONE (UINT64_C(1) << 54)
+#define HASH_PRINT_BITS 10
+
+static inline uint64_t hash_slot_block(uint64_t slot)
+{
+	return slot & HASH_BLOCK_MASK;
+}
+
+static inline uint32_t hash_slot_hint(uint64_t slot)
+{
+	return (uint32_t)(slot >> 38) & 15;
+}
+
+static inline uint32_t hash_slot_print(uint64_t slot)
+{
+	return (uint32_t)(slot >> 42) & ((1u << HASH_PRINT_BITS) - 1);
+}
+
+static inline uint64_t hash_slot_make(uint64_t block, uint32_t hint,
+				      uint32_t print)
+{
+	return block | (uint64_t)hint << 38 | (uint64_t)print << 42;
+}
+
+/* The tag of `before` plus one; never the all-zero word. */
+static inline uint64_t hash_slot_after(uint64_t before, uint64_t content)
+{
+	uint64_t tag = (before & ~(HASH_TAG_ONE - 1)) + HASH_TAG_ONE;
+
+	if (!tag && !hash_slot_block(content))
+		tag = HASH_TAG_ONE;
+	return tag | content;
+}
+
+/* --- places --- */
+
+#define HASH_BUCKET_SLOTS 8u
+#define HASH_PLACE_SLOTS 16u /* a main bucket and its overflow */
+#define HASH_PLACE_SIZE (8 * HASH_PLACE_SLOTS)
+#define HASH_GROUP_SLOTS 24u
+#define HASH_GROUP_SIZE (8 * HASH_GROUP_SLOTS)
+#define HASH_GROUPS_MIN 2u
+#define HASH_GROUPS_MAX 4096u
+
+struct hash_subtable { /* header; the groups follow */
+	uint64_t magic;
+	uint64_t root; /* address */
+	uint32_t depth, suffix;
+	uint64_t reserved[5];
+};
+#define HASH_SUBTABLE_HEADER 64
+static_assert(sizeof(struct hash_subtable) == HASH_SUBTABLE_HEADER, "layout");
+
+/* --- directory --- */
+
+#define HASH_DEPTH_MAX 28u
+#define HASH_INNER_LEVELS 12u /* inside the root */
+
+enum hash_state { HASH_NONE, HASH_PENDING, HASH_LEAF, HASH_SPLIT };
+#define HASH_STATE_MASK UINT64_C(3)
+
+static inline enum hash_state hash_word_state(uint64_t word)
+{
+	return (enum hash_state)(word & HASH_STATE_MASK);
+}
+
+static inline uint64_t hash_word_address(uint64_t word)
+{
+	return word & ~HASH_STATE_MASK;
+}
+
+#define HASH_ROOT_MAGIC UINT64_C(0x31746f6f52684652)	 /* "RFhRoot1" */
+#define HASH_SUBTABLE_MAGIC UINT64_C(0x3174627553684652) /* "RFhSubt1" */
+
+struct hash_root {
+	uint64_t magic;
+	uint64_t seed;
+	uint32_t groups; /* of a subtable */
+	uint32_t crc;	 /* of what is before it */
+	uint64_t reserved[5];
+	uint64_t levels[HASH_DEPTH_MAX + 1];	 /* addresses of outer levels */
+	uint64_t inner[1u << HASH_INNER_LEVELS]; /* entry at (1 << d) + s */
+};
+
+/* --- entries --- */
+
+#define HASH_KEY_MAX 65536u
+#define HASH_VALUE_MAX (UINT32_C(64) << 20)
+
+struct hash_entry_head {
+	uint64_t live; /* == version: published, and current */
+	uint64_t version;
+	uint64_t stamp; /* the owner's; a map's expiry */
+	uint32_t key_size;
+	uint32_t value_size;
+	uint32_t crc;  /* of version to value_size, root, key and value */
+	uint32_t root; /* which table's: hash_root_number */
+};
+#define HASH_ENTRY_HEAD 40
+static_assert(sizeof(struct hash_entry_head) == HASH_ENTRY_HEAD, "layout");
+
+/* A hint says how much of an entry to READ: all of it up to 8 KiB, else what
+ * holds any head and most keys. */
+#define HASH_HINTS 16u
+static inline uint32_t hash_hint_size(uint32_t hint)
+{
+	static const uint16_t sizes[HASH_HINTS] = {
+		56,   120,  184,  248,	376,  504,  760,  1016,
+		1528, 2040, 3064, 4088, 6136, 8184, 8184, 4088,
+	};
+
+	return sizes[hint];
+}
+
+static inline uint32_t hash_hint_of(uint64_t size)
+{
+	for (uint32_t hint = 0; hint < 14; hint++)
+		if (size <= hash_hint_size(hint))
+			return hint;
+	return 15;
+}
+
+/* The root's block is of whole units, so that 28 bits name it: ordinal 18, unit
+ * 10. number: as it stands in entries. */
+static inline uint32_t hash_root_number(uint64_t short_address)
+{
+	return (uint32_t)(short_address >> 10);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* recover.c - what a dead session left: is a block still part of a table?
+ *
+ *   subtable  if its word in the directory names it
+ *   entry     if a slot of its key names it. A provisional one is taken away:
+ *             its insert did not happen, and never will. */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int subtable_is_live(struct reef *reef, struct reef_space *space,
+			    uint64_t address)
+{
+	struct hash_subtable head;
+	struct hash_table *table;
+	uint64_t at, word = 0;
+	int rc = reef_read(reef, address, &head, sizeof(head));
+
+	if (rc)
+		return rc;
+	if (head.magic != HASH_SUBTABLE_MAGIC || head.depth > HASH_DEPTH_MAX)
+		return 0;
+	rc = hash_open(space, head.root, &table);
+	if (rc)
+		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
+	rc = hash_word_at(table, head.depth,
+			  hash_suffix(head.suffix, head.depth), &at);
+	if (!rc)
+		rc = reef_read(reef, at, &word, 8);
+	hash_close(table);
+	if (rc)
+		return rc == -EAGAIN ? 0 : rc;
+	return hash_word_state(word) != HASH_SPLIT &&
+	       hash_word_address(word) == address;
+}
+
+/* A provisional slot that names the block goes. */
+static int clear_provisional(struct hash_table *table,
+			     const struct hash_reading *reading, uint64_t block)
+{
+	uint64_t slot, before;
+	uint32_t i, j;
+	int rc;
+
+	for (i = 0; i < 2; i++)
+		for (j = 0; j < HASH_PLACE_SLOTS; j++) {
+			slot = reading->slots[i][j];
+			if (hash_slot_block(slot) != block ||
+			    (slot & (HASH_PROVISIONAL | HASH_FROZEN)) !=
+				    HASH_PROVISIONAL)
+				continue;
+			rc = hash_cas(table,
+				      reading->leaf + reading->place[i] +
+					      8 * (uint64_t)j,
+				      slot, hash_slot_after(slot, 0), &before);
+			if (rc < 0 && rc != -REEF_EINDOUBT)
+				return rc;
+		}
+	return 0;
+}
+
+static int look_up(struct hash_table *table, struct hash_reading *entry,
+		   uint64_t address, uint64_t block)
+{
+	const struct hash_entry_head *head = entry->room;
+	struct hash_reading reading = {
+		.key = head + 1,
+		.key_size = head->key_size,
+	};
+	int rc = hash_find(table, &reading, 1);
+
+	if (!rc)
+		rc = reading.status;
+	if (!rc)
+		rc = reading.entry_at == address;
+	else if (rc == -ENOENT)
+		rc = 0;
+	if (!rc)
+		rc = clear_provisional(table, &reading, block);
+	hash_reading_free(&reading);
+	return rc;
+}
+
+static int entry_is_live(struct reef *reef, struct reef_space *space,
+			 uint64_t address)
+{
+	struct hash_reading entry = {0};
+	struct hash_entry_head head;
+	struct hash_table *table;
+	uint64_t root, block, at;
+	int rc = reef_read(reef, address, &head, sizeof(head));
+
+	if (!rc)
+		rc = reef_short_address(space, address, &block);
+	if (rc)
+		return rc == -ERANGE ? 0 : rc;
+	rc = reef_long_address(space, (uint64_t)head.root << 10, &root);
+	if (!rc)
+		rc = hash_open(space, root, &table);
+	if (rc)
+		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
+	reef_enter(reef);
+	/* 15: any size. */
+	rc = hash_read_entry(table, &entry, hash_slot_make(block, 0, 0), &at);
+	if (rc == 1)
+		rc = look_up(table, &entry, address, block);
+	reef_leave(reef);
+	hash_reading_free(&entry);
+	hash_close(table);
+	return rc;
+}
+
+static const struct reef_kind_ops subtables = {
+	.name = "hash subtable",
+	.is_live = subtable_is_live,
+};
+static const struct reef_kind_ops entries = {
+	.name = "hash entry",
+	.is_live = entry_is_live,
+};
+static const struct reef_kind_ops others = {.name = "hash"};
+
+__attribute__((constructor)) static void register_kinds(void)
+{
+	reef_kind_register(HASH_KIND_ROOT, &others);
+	reef_kind_register(HASH_KIND_LEVEL, &others);
+	reef_kind_register(HASH_KIND_SUBTABLE, &subtables);
+	reef_kind_register(HASH_KIND_ENTRY, &entries);
+}

@@ -1,0 +1,281 @@
+/* split.c - a full subtable becomes two: (3) of table.h.
+ *
+ *   children PENDING -> all slots of the parent frozen -> each copied to its
+ *   child, the other child's slot empty -> children LEAF -> parent SPLIT, freed
+ *
+ * Every step is a CAS from the one value it expects, and what it writes follows
+ * from what is frozen alone. So any number of clients may do it at once, die in
+ * the middle, or be late: a child that is in use has no slot that is 0. */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 128u
+#define FREEZE_ROUNDS 100000u
+
+struct split {
+	struct hash_table *table;
+	uint64_t hash;
+	uint32_t depth, slots;
+	uint64_t parent, parent_at; /* subtable; its word in the directory */
+	uint64_t child[2], child_at[2];
+	bool ready[2];	 /* the child is in use already */
+	uint64_t *image; /* the parent's slots */
+	uint8_t *side;	 /* which child each goes to */
+	struct reef_access accesses[BATCH];
+	uint32_t count;
+};
+
+static uint64_t slot_at(uint64_t subtable, uint32_t i)
+{
+	return subtable + HASH_SUBTABLE_HEADER + 8 * (uint64_t)i;
+}
+
+static uint64_t subtable_size(const struct hash_table *table)
+{
+	return HASH_SUBTABLE_HEADER + (uint64_t)table->groups * HASH_GROUP_SIZE;
+}
+
+/* What a CAS in doubt did is seen by who looks again; so do all here. */
+static int flush(struct split *split)
+{
+	int rc = split->count ? reef_execute(split->table->reef,
+					     split->accesses, split->count)
+			      : 0;
+
+	split->count = 0;
+	return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
+}
+
+static int add_cas(struct split *split, uint64_t at, uint64_t compare,
+		   uint64_t value)
+{
+	split->accesses[split->count++] = (struct reef_access){
+		.kind = REEF_CAS,
+		.address = at,
+		.compare = compare,
+		.operand = value,
+	};
+	return split->count == BATCH ? flush(split) : 0;
+}
+
+/* --- children --- */
+
+static int make_child(struct split *split, uint32_t which, uint64_t *out)
+{
+	struct hash_table *table = split->table;
+	struct hash_subtable *child = calloc(1, subtable_size(table));
+	int rc;
+
+	if (!child)
+		return -ENOMEM;
+	*child = (struct hash_subtable){
+		.magic = HASH_SUBTABLE_MAGIC,
+		.root = table->root,
+		.depth = split->depth + 1,
+		.suffix = hash_suffix(split->hash, split->depth) |
+			  which << split->depth,
+	};
+	rc = reef_alloc_kind(table->space, HASH_KIND_SUBTABLE,
+			     subtable_size(table), out);
+	if (!rc) {
+		rc = reef_write(table->reef, *out, child, subtable_size(table));
+		if (rc)
+			reef_free(table->space, *out, 0);
+	}
+	free(child);
+	return rc;
+}
+
+static int get_child(struct split *split, uint32_t which)
+{
+	struct hash_table *table = split->table;
+	uint32_t suffix =
+		hash_suffix(split->hash, split->depth) | which << split->depth;
+	uint64_t word, made;
+	int rc;
+
+	rc = hash_word_at(table, split->depth + 1, suffix,
+			  &split->child_at[which]);
+	if (!rc)
+		rc = reef_read(table->reef, split->child_at[which], &word, 8);
+	if (rc)
+		return rc;
+	if (!word) {
+		rc = make_child(split, which, &made);
+		if (rc)
+			return rc;
+		rc = hash_cas(table, split->child_at[which], 0,
+			      made | HASH_PENDING, &word);
+		if (rc == 1)
+			word = made | HASH_PENDING;
+		else if (rc != -REEF_EINDOUBT)
+			reef_free(table->space, made, 0);
+		if (rc < 0)
+			return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
+	}
+	split->child[which] = hash_word_address(word);
+	split->ready[which] = hash_word_state(word) != HASH_PENDING;
+	return 0;
+}
+
+/* --- the parent --- */
+
+static int read_parent(struct split *split)
+{
+	return reef_read(split->table->reef, slot_at(split->parent, 0),
+			 split->image, 8 * (size_t)split->slots);
+}
+
+static int freeze(struct split *split)
+{
+	uint32_t round, i;
+	bool all;
+	int rc;
+
+	for (round = 0; round < FREEZE_ROUNDS; round++) {
+		rc = read_parent(split);
+		if (rc)
+			return rc;
+		all = true;
+		for (i = 0; i < split->slots && !rc; i++) {
+			if (split->image[i] & HASH_FROZEN)
+				continue;
+			all = false;
+			rc = add_cas(split, slot_at(split->parent, i),
+				     split->image[i],
+				     split->image[i] | HASH_FROZEN);
+		}
+		if (!rc)
+			rc = flush(split);
+		if (rc && rc != -EAGAIN)
+			return rc;
+		if (all || hash_mutant == HASH_MUTANT_NO_FREEZE)
+			return 0;
+	}
+	return -EBUSY;
+}
+
+static bool is_occupied(uint64_t slot)
+{
+	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
+}
+
+/* Which child each key goes to. */
+static int classify(struct split *split)
+{
+	struct hash_reading reading = {0};
+	const struct hash_entry_head *head;
+	uint64_t at;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < split->slots && rc >= 0; i++) {
+		if (!is_occupied(split->image[i]))
+			continue;
+		rc = hash_read_entry(split->table, &reading, split->image[i],
+				     &at);
+		if (rc < 0)
+			break;
+		if (!rc) {
+			rc = -REEF_ECORRUPT;
+			break;
+		}
+		head = reading.room;
+		split->side[i] =
+			hash_of_key(split->table, head + 1, head->key_size) >>
+				split->depth &
+			1;
+	}
+	hash_reading_free(&reading);
+	return rc < 0 ? rc : 0;
+}
+
+static int copy(struct split *split, uint32_t which)
+{
+	uint64_t word;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < split->slots && !rc; i++) {
+		word = HASH_TAG_ONE;
+		if (is_occupied(split->image[i]) && split->side[i] == which)
+			word = split->image[i] & ~HASH_FROZEN;
+		rc = add_cas(split, slot_at(split->child[which], i), 0, word);
+	}
+	return rc ? rc : flush(split);
+}
+
+/* --- all of it --- */
+
+static int finish(struct split *split)
+{
+	struct hash_table *table = split->table;
+	uint64_t before;
+	int rc;
+
+	for (uint32_t which = 0; which < 2; which++) {
+		rc = hash_cas(table, split->child_at[which],
+			      split->child[which] | HASH_PENDING,
+			      split->child[which] | HASH_LEAF, &before);
+		if (rc < 0)
+			return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
+	}
+	rc = hash_cas(table, split->parent_at, split->parent | HASH_LEAF,
+		      HASH_SPLIT, &before);
+	if (rc == 1)
+		reef_free(table->space, split->parent, REEF_FREE_LATER);
+	return rc < 0 ? rc : 0;
+}
+
+static int run(struct split *split)
+{
+	uint32_t which;
+	int rc = hash_level_make(split->table, split->depth + 1);
+
+	for (which = 0; which < 2 && !rc; which++)
+		rc = get_child(split, which);
+	if (!rc)
+		rc = freeze(split);
+	if (!rc)
+		rc = classify(split);
+	for (which = 0; which < 2 && !rc; which++)
+		if (!split->ready[which])
+			rc = copy(split, which);
+	return rc ? rc : finish(split);
+}
+
+int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
+{
+	struct split *split;
+	uint64_t word;
+	int rc;
+
+	if (depth >= HASH_DEPTH_MAX)
+		return -ENOSPC;
+	split = calloc(1, sizeof(*split));
+	if (!split)
+		return -ENOMEM;
+	split->table = table;
+	split->hash = hash;
+	split->depth = depth;
+	split->slots = table->groups * HASH_GROUP_SLOTS;
+	split->image = malloc(split->slots * sizeof(*split->image));
+	split->side = calloc(split->slots, 1);
+	rc = split->image && split->side ? 0 : -ENOMEM;
+	if (!rc)
+		rc = hash_word_at(table, depth, hash_suffix(hash, depth),
+				  &split->parent_at);
+	if (!rc)
+		rc = reef_read(table->reef, split->parent_at, &word, 8);
+	if (!rc && hash_word_state(word) == HASH_LEAF) {
+		split->parent = hash_word_address(word);
+		rc = run(split);
+	}
+	if (!rc)
+		rc = hash_leaf_discover(table, hash);
+	free(split->image);
+	free(split->side);
+	free(split);
+	return rc == -EAGAIN ? 0 : rc; /* whoever asked looks again */
+}

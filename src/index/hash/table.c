@@ -1,0 +1,135 @@
+/* table.c - make a table, open it, close it. */
+#include "base/checksum.h"
+#include "base/random.h"
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUPS 64
+/* With the block's header one unit of the heap, so that 28 bits name it. */
+#define ROOT_SIZE (65536 - 8)
+static_assert(sizeof(struct hash_root) <= ROOT_SIZE, "layout");
+
+enum hash_mutant hash_mutant;
+
+void hash_mutate(enum hash_mutant mutant)
+{
+	hash_mutant = mutant;
+}
+
+static uint32_t root_crc(const struct hash_root *root)
+{
+	return reef_crc32c(0, root, offsetof(struct hash_root, crc));
+}
+
+static int write_first(struct reef_space *space, struct hash_root *root,
+		       uint64_t at)
+{
+	uint64_t size =
+		HASH_SUBTABLE_HEADER + (uint64_t)root->groups * HASH_GROUP_SIZE;
+	struct hash_subtable *table = calloc(1, size);
+	uint64_t *slots, subtable, i;
+	int rc;
+
+	if (!table)
+		return -ENOMEM;
+	*table = (struct hash_subtable){
+		.magic = HASH_SUBTABLE_MAGIC,
+		.root = at,
+	};
+	slots = (uint64_t *)(void *)(table + 1);
+	for (i = 0; i < (uint64_t)root->groups * HASH_GROUP_SLOTS; i++)
+		slots[i] = HASH_TAG_ONE; /* in use at once */
+	rc = reef_alloc_kind(space, HASH_KIND_SUBTABLE, size, &subtable);
+	if (!rc)
+		rc = reef_write(reef_space_handle(space), subtable, table,
+				size);
+	if (!rc) {
+		root->inner[1] = subtable | HASH_LEAF;
+		rc = reef_write(reef_space_handle(space), at, root,
+				sizeof(*root));
+	}
+	free(table);
+	return rc;
+}
+
+int hash_create(struct reef_space *space, const struct hash_options *options,
+		uint64_t *out)
+{
+	uint32_t groups = options && options->groups ? options->groups : GROUPS;
+	struct hash_root *root;
+	uint64_t at, number;
+	int rc;
+
+	if (groups < HASH_GROUPS_MIN || groups > HASH_GROUPS_MAX)
+		return -EINVAL;
+	root = calloc(1, sizeof(*root));
+	if (!root)
+		return -ENOMEM;
+	root->magic = HASH_ROOT_MAGIC;
+	root->groups = groups;
+	root->seed = options ? options->seed : 0;
+	rc = root->seed ? 0
+			: reef_random_secret(&root->seed, sizeof(root->seed));
+	root->crc = root_crc(root);
+	if (!rc)
+		rc = reef_alloc_kind(space, HASH_KIND_ROOT, ROOT_SIZE, &at);
+	if (!rc)
+		rc = reef_short_address(space, at, &number);
+	if (!rc) {
+		reef_assert(!(number & 1023));
+		rc = write_first(space, root, at);
+	}
+	if (!rc)
+		rc = reef_keep(space, at);
+	if (!rc)
+		*out = at;
+	free(root);
+	return rc;
+}
+
+int hash_open(struct reef_space *space, uint64_t at, struct hash_table **out)
+{
+	struct reef *reef = reef_space_handle(space);
+	struct hash_table *table;
+	struct hash_root head;
+	uint64_t number;
+	int rc;
+
+	rc = reef_read(reef, at, &head, offsetof(struct hash_root, levels));
+	if (!rc &&
+	    (head.magic != HASH_ROOT_MAGIC || head.crc != root_crc(&head) ||
+	     head.groups < HASH_GROUPS_MIN || head.groups > HASH_GROUPS_MAX))
+		rc = -REEF_ECORRUPT;
+	if (!rc)
+		rc = reef_short_address(space, at, &number);
+	if (rc)
+		return rc;
+	table = calloc(1, sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	table->leaves = calloc(1, sizeof(*table->leaves));
+	if (!table->leaves) {
+		free(table);
+		return -ENOMEM;
+	}
+	table->space = space;
+	table->reef = reef;
+	table->root = at;
+	table->root_number = hash_root_number(number);
+	table->groups = head.groups;
+	table->seed = head.seed;
+	*out = table;
+	return 0;
+}
+
+void hash_close(struct hash_table *table)
+{
+	if (!table)
+		return;
+	free(table->leaves);
+	free(table);
+}

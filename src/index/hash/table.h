@@ -1,0 +1,117 @@
+/* table.h - a hash table in the memory of a pool, worked on by its clients with
+ * one-sided operations alone.
+ *
+ * Invariants, with layout.h:
+ * (1) A key has at most one slot that is neither provisional nor empty: an
+ *     insert takes a provisional slot, looks whether there is another of the
+ *     key, and confirms by CAS. Of two provisional ones the lower place
+ *     wins and takes the other's slot away; both do so by CAS on that slot, so
+ *     that confirming and taking away cannot both happen.
+ * (2) An entry with live == version is its key's current value at the moment
+ *     it is read: live is set after its slot was confirmed, and zeroed before
+ *     its slot is changed. What is not live (its writer died, or is about to
+ *     set it) is current if its slot still has the same word afterwards.
+ * (3) A subtable is split by freezing every slot (CAS), copying each to one of
+ *     two children at the same position (CAS from 0), then SPLIT in the
+ *     directory. What is frozen never changes, so anybody can finish a split,
+ *     and a late helper changes nothing. Frozen slots are true until SPLIT.
+ * (4) Memory that was unlinked is freed with REEF_FREE_LATER, and every call
+ *     is inside reef_enter: an address found in a call stays what it was to its
+ *     end. What a handle remembers of the directory it believes within one
+ *     epoch, and asks again along with the next READ in another.
+ * (5) A client may die anywhere: provisional slots of the dead are taken away
+ *     by whoever they are in the way of; entries that no slot names are freed
+ *     by recovery (is_live); splits are finished by the next writer.
+ *
+ * Linearization: an insert at its confirming CAS, an update or delete at its
+ * CAS on the slot; a read when it read live == version, or at its second look.
+ *
+ * Thread: owner of the handle; its fibers may share a table. */
+#ifndef REEF_INDEX_HASH_TABLE_H
+#define REEF_INDEX_HASH_TABLE_H
+
+#include "pool/client/client.h"
+
+struct hash_table;
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum hash_mutant {
+	HASH_MUTANT_NONE,
+	HASH_MUTANT_NO_REREAD,	 /* confirms without looking for another */
+	HASH_MUTANT_NO_TAG,	 /* tags do not count */
+	HASH_MUTANT_TORN_ABSENT, /* a torn or changing entry is "not there" */
+	HASH_MUTANT_NO_FREEZE,	 /* splits without freezing */
+	HASH_MUTANT_EARLY_REUSE, /* frees without waiting for readers */
+	HASH_MUTANT_LATE_MARK,	 /* the slot first, then live */
+	HASH_MUTANTS
+};
+void hash_mutate(enum hash_mutant mutant); /* of the whole process */
+
+struct hash_options {
+	uint32_t groups; /* of a subtable; 0: 64 */
+	uint64_t seed;	 /* of its hash; 0: random */
+};
+
+/* Make a table; its root is kept, and to be bound to a name by the caller.
+ * Errors as alloc and access.  -EINVAL: groups. */
+int hash_create(struct reef_space *space, const struct hash_options *options,
+		uint64_t *root);
+/* -REEF_ECORRUPT: there is no table. */
+int hash_open(struct reef_space *space, uint64_t root, struct hash_table **out);
+void hash_close(struct hash_table *table); /* NULL is fine */
+
+struct hash_entry { /* points into the reading's room, or is the caller's */
+	const void *key, *value;
+	uint32_t key_size, value_size;
+	uint64_t version, stamp;
+};
+
+/* One key being looked up, with room for what is found. Zero it first, give
+ * key and key_size; free the room at the end. */
+struct hash_reading {
+	const void *key;
+	uint32_t key_size;
+	int status;		 /* out: 0: found.  -ENOENT.  else: error */
+	struct hash_entry entry; /* out */
+	/* the table's */
+	void *room;
+	size_t room_size;
+	uint64_t hash, place[2], slots[2][16];
+	uint64_t leaf; /* address of the subtable */
+	uint32_t depth, print, attempts;
+	uint64_t slot_at, slot; /* where it was found, and the word there */
+	uint64_t entry_at;
+	uint8_t phase;
+};
+void hash_reading_free(struct hash_reading *reading);
+
+/* Look up several keys at once; each has its status. Round trips: 2, more only
+ * for those that change meanwhile. Returns 0, or an error that hit all. */
+int hash_get(struct hash_table *table, struct hash_reading *readings,
+	     uint32_t count);
+
+enum hash_verdict { HASH_KEEP, HASH_PUT, HASH_DELETE };
+
+struct hash_change {
+	const void *key;
+	uint32_t key_size;
+	/* What is to become of the key. now: NULL if it is not there; good only
+	 * during the call. For HASH_PUT fill in value, value_size and stamp of
+	 * *put; the bytes stay the caller's, until the next call. Called again
+	 * when another was quicker. Negative: an error, returned as it is. */
+	int (*decide)(void *context, const struct hash_entry *now,
+		      struct hash_entry *put);
+	void *context;
+	/* Optional: what decide will put if it puts at all; written ahead, to
+	 * save a round trip. */
+	const struct hash_entry *ahead;
+	uint64_t version; /* out: after HASH_PUT, of the new entry */
+};
+
+/* 0: done as decided last, also HASH_KEEP.  -REEF_EINDOUBT: a change whose
+ * connection was lost, and which others have covered since: it happened, or
+ * not.  -EINVAL: too large.  -ENOSPC, -EDQUOT, and errors of access: nothing
+ * happened. */
+int hash_apply(struct hash_table *table, struct hash_change *change);
+
+#endif

@@ -1,0 +1,522 @@
+/* The hash table in the simulator: what it answers, splits, and histories of
+ * several clients, some of which die, checked for linearizability. */
+#include "check/linear.h"
+#include "index/hash/table.h"
+#include "pool_world.h"
+
+#include "base/random.h"
+
+/* --- plain changes --- */
+
+struct plain {
+	int verdict;
+	uint64_t value, add;
+	bool only_new, only_there;
+	bool was_there;
+	uint64_t before;
+};
+
+static int plain_decide(void *context, const struct hash_entry *now,
+			struct hash_entry *put)
+{
+	struct plain *plain = context;
+
+	plain->was_there = now;
+	plain->before = 0;
+	if (now && now->value_size == 8)
+		memcpy(&plain->before, now->value, 8);
+	if ((now && plain->only_new) || (!now && plain->only_there))
+		return HASH_KEEP;
+	put->value = &plain->value;
+	put->value_size = 8;
+	return plain->verdict;
+}
+
+static int apply(struct hash_table *table, uint64_t key, struct plain *plain)
+{
+	struct hash_change change = {
+		.key = &key,
+		.key_size = 8,
+		.decide = plain_decide,
+		.context = plain,
+	};
+
+	return hash_apply(table, &change);
+}
+
+static int put(struct hash_table *table, uint64_t key, uint64_t value)
+{
+	struct plain plain = {.verdict = HASH_PUT, .value = value};
+
+	return apply(table, key, &plain);
+}
+
+static int get(struct hash_table *table, uint64_t key, uint64_t *value)
+{
+	struct hash_reading reading = {.key = &key, .key_size = 8};
+	int rc = hash_get(table, &reading, 1);
+
+	if (!rc)
+		rc = reading.status;
+	if (!rc)
+		memcpy(value, reading.entry.value, 8);
+	hash_reading_free(&reading);
+	return rc;
+}
+
+static int begin(struct member *member, uint32_t groups,
+		 struct reef_space **space, struct hash_table **table)
+{
+	struct hash_options options = {.groups = groups, .seed = 7};
+	uint64_t root;
+	int rc;
+
+	TRY(member_space(member, space));
+	if (member->number == 1) {
+		TRY(hash_create(*space, &options, &root));
+		TRY(reef_name_bind(*space, "table", root, NULL));
+	}
+	while ((rc = reef_name_lookup(*space, "table", &root, NULL)) == -ENOENT)
+		if (reef_sleep(MILLISECOND))
+			return -REEF_EHOSTDEAD;
+	TRY(rc);
+	TRY(hash_open(*space, root, table));
+	return 0;
+}
+
+static int many_keys(struct member *member)
+{
+	struct hash_table *table;
+	struct reef_space *space;
+	struct plain gone = {.verdict = HASH_DELETE};
+	uint64_t i, value;
+
+	TRY(begin(member, 4, &space, &table));
+	for (i = 0; i < 3000; i++)
+		TRY(put(table, i, i * 3));
+	for (i = 0; i < 3000; i++) {
+		TRY(get(table, i, &value));
+		WANT(value == i * 3);
+	}
+	WANT_RC(get(table, 3000, &value), -ENOENT);
+	for (i = 0; i < 3000; i += 2)
+		TRY(put(table, i, i + 1));
+	for (i = 0; i < 3000; i += 3) {
+		TRY(apply(table, i, &gone));
+		WANT(gone.was_there);
+	}
+	for (i = 0; i < 3000; i++) {
+		if (i % 3 == 0) {
+			WANT_RC(get(table, i, &value), -ENOENT);
+			continue;
+		}
+		TRY(get(table, i, &value));
+		WANT(value == (i % 2 ? i * 3 : i + 1));
+	}
+	hash_close(table);
+	return 0;
+}
+
+static void hash_many_keys_are_found(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, many_keys);
+	pool_finish(&pool);
+}
+
+static int sized_decide(void *context, const struct hash_entry *now,
+			struct hash_entry *put_out)
+{
+	(void)now;
+	*put_out = *(struct hash_entry *)context;
+	return HASH_PUT;
+}
+
+static int any_size(struct member *member)
+{
+	static const uint32_t sizes[] = {0,	1,	15,	16,   17,
+					 80,	300,	4000,	4100, 9000,
+					 65536, 200000, 1500000};
+	struct hash_table *table;
+	struct reef_space *space;
+	uint8_t *bytes = malloc(1500000);
+	uint32_t i;
+	int rc = 0;
+
+	WANT(bytes);
+	for (i = 0; i < 1500000; i++)
+		bytes[i] = (uint8_t)(i * 7 + i / 251);
+	rc = begin(member, 4, &space, &table);
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++) {
+		uint32_t key_size = sizes[i] > 65536 ? 3 : sizes[i];
+		struct hash_entry entry = {
+			.value = bytes + i,
+			.value_size = sizes[i] ? sizes[i] - 1 : 0,
+			.stamp = i,
+		};
+		struct hash_change change = {
+			.key = bytes + i,
+			.key_size = key_size,
+			.decide = sized_decide,
+			.context = &entry,
+		};
+		struct hash_reading reading = {
+			.key = bytes + i,
+			.key_size = key_size,
+		};
+
+		rc = hash_apply(table, &change);
+		if (!rc)
+			rc = hash_get(table, &reading, 1);
+		if (!rc)
+			rc = reading.status;
+		if (!rc && (reading.entry.value_size != entry.value_size ||
+			    reading.entry.stamp != i ||
+			    reading.entry.version != change.version ||
+			    memcmp(reading.entry.value, bytes + i,
+				   entry.value_size) != 0))
+			rc = -EXDEV;
+		hash_reading_free(&reading);
+	}
+	free(bytes);
+	if (rc)
+		print_message("size %u: %s\n", sizes[i - 1],
+			      reef_error_name(rc));
+	hash_close(table);
+	return rc;
+}
+
+static void hash_keys_and_values_of_any_size_come_back(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 2);
+	pool_add(&pool, any_size);
+	pool_finish(&pool);
+}
+
+/* --- histories --- */
+
+enum { GET = 1, PUT, INSERT, UPDATE, REMOVE, ADD };
+
+#define OPS_MAX 4096
+
+static struct {
+	struct linear_op ops[OPS_MAX];
+	size_t count;
+	uint64_t clock;
+	uint32_t keys, groups, rounds;
+} story;
+
+static bool model_step(const uint64_t state[LINEAR_STATE],
+		       const struct linear_op *op, uint64_t next[LINEAR_STATE])
+{
+	bool known = op->returned_at != LINEAR_NEVER, there = state[0];
+	uint64_t value = state[1], result = op->results[0];
+
+	memcpy(next, state, LINEAR_STATE * sizeof(*next));
+	if (op->kind == GET)
+		return !known ||
+		       (result == there && (!there || op->results[1] == value));
+	/* The others tell whether the key was there. */
+	if (known && result != there)
+		return false;
+	if (op->kind == REMOVE) {
+		next[0] = next[1] = 0;
+	} else if (op->kind == PUT || (op->kind == INSERT && !there) ||
+		   (op->kind == UPDATE && there)) {
+		next[0] = 1;
+		next[1] = op->arguments[0];
+	} else if (op->kind == ADD) {
+		if (known && there && op->results[1] != value)
+			return false;
+		next[0] = 1;
+		next[1] = value + op->arguments[0];
+	}
+	return true;
+}
+
+static int add_decide(void *context, const struct hash_entry *now,
+		      struct hash_entry *put_out)
+{
+	struct plain *plain = context;
+
+	plain->was_there = now;
+	plain->before = 0;
+	if (now)
+		memcpy(&plain->before, now->value, 8);
+	plain->value = plain->before + plain->add;
+	put_out->value = &plain->value;
+	put_out->value_size = 8;
+	return HASH_PUT;
+}
+
+/* Errors after which nobody knows. */
+static bool is_unknown(int rc)
+{
+	return rc == -REEF_EINDOUBT || rc == -REEF_EHOSTDEAD ||
+	       rc == -REEF_EFENCED;
+}
+
+static int one_op(struct hash_table *table, struct reef_random *random,
+		  uint32_t client)
+{
+	struct linear_op *op;
+	struct plain plain = {.verdict = HASH_PUT};
+	uint64_t key, value = 0;
+	size_t at = story.count++;
+	int rc;
+
+	WANT(at < OPS_MAX);
+	key = reef_random_below(random, story.keys);
+	plain.value = 1 + at;
+	op = &story.ops[at];
+	*op = (struct linear_op){
+		.key = key,
+		.client = client,
+		.kind = 1 + (uint32_t)reef_random_below(random, 6),
+		.arguments = {plain.value},
+		.called_at = ++story.clock,
+		.returned_at = LINEAR_NEVER,
+	};
+	plain.only_new = op->kind == INSERT;
+	plain.only_there = op->kind == UPDATE;
+	if (op->kind == REMOVE)
+		plain.verdict = HASH_DELETE;
+	if (op->kind == GET) {
+		rc = get(table, key, &value);
+		op->results[0] = !rc;
+		rc = rc == -ENOENT ? 0 : rc;
+		op->results[1] = value;
+	} else if (op->kind == ADD) {
+		struct hash_change change = {
+			.key = &key,
+			.key_size = 8,
+			.decide = add_decide,
+			.context = &plain,
+		};
+
+		plain.add = plain.value;
+		rc = hash_apply(table, &change);
+		op->results[0] = plain.was_there;
+		op->results[1] = plain.before;
+	} else {
+		rc = apply(table, key, &plain);
+		op->results[0] = plain.was_there;
+	}
+	if (is_unknown(rc))
+		return rc == -REEF_EINDOUBT ? 0 : rc;
+	TRY(rc);
+	op->returned_at = ++story.clock;
+	return 0;
+}
+
+static int play(struct member *member)
+{
+	struct reef_random random;
+	struct hash_table *table;
+	struct reef_space *space;
+	uint32_t i;
+	int rc = 0;
+
+	reef_random_init(&random, member->pool->seed * 8 + member->number);
+	TRY(begin(member, story.groups, &space, &table));
+	for (i = 0; i < story.rounds && !rc; i++)
+		rc = one_op(table, &random, member->number);
+	hash_close(table);
+	return rc;
+}
+
+static int check_story(void)
+{
+	const struct linear_model model = {.step = model_step};
+	struct linear_result result;
+	int rc = linear_check(&model, story.ops, story.count, 0, &result);
+
+	if (rc)
+		return rc;
+	if (result.verdict != LINEAR_YES && !pool_quiet) {
+		print_message("verdict %d, key %llu, %zu fitted, op %zu\n",
+			      result.verdict, (unsigned long long)result.key,
+			      result.longest, result.op);
+		for (size_t i = 0; i < story.count; i++)
+			if (story.ops[i].key == result.key)
+				print_message(
+					"%zu: client %u kind %u (%llu) -> %llu "
+					"%llu  %llu..%lld\n",
+					i, story.ops[i].client,
+					story.ops[i].kind,
+					(unsigned long long)story.ops[i]
+						.arguments[0],
+					(unsigned long long)story.ops[i]
+						.results[0],
+					(unsigned long long)story.ops[i]
+						.results[1],
+					(unsigned long long)story.ops[i]
+						.called_at,
+					(long long)story.ops[i].returned_at);
+	}
+	return result.verdict == LINEAR_YES ? 0 : -EXDEV;
+}
+
+static int reaper(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_random random;
+
+	reef_random_init(&random, pool->seed);
+	TRY(reef_sleep(reef_random_below(&random, 3 * MILLISECOND)));
+	reef_sim_host_kill(pool->members[1].host);
+	return 0;
+}
+
+struct plot {
+	uint32_t keys, groups, rounds, players;
+	bool death;
+	uint32_t lose_link_ppm;
+};
+
+static int run_plot(const struct plot *plot, uint64_t seed)
+{
+	struct pool pool = {.lose_link_ppm = plot->lose_link_ppm};
+	uint32_t i;
+	int rc;
+
+	memset(&story, 0, sizeof(story));
+	story.keys = plot->keys;
+	story.groups = plot->groups;
+	story.rounds = plot->rounds;
+	pool_start(&pool, seed);
+	for (i = 0; i < plot->players; i++)
+		pool_add(&pool, play);
+	if (plot->death)
+		pool_add(&pool, reaper);
+	rc = pool_end(&pool);
+	return rc ? rc : check_story();
+}
+
+static void run_plots(const struct plot *plot, uint64_t factor)
+{
+	uint64_t seed, last = pool_last_seed();
+
+	if (!getenv("REEF_SEED"))
+		last *= factor;
+	for (seed = pool_first_seed(); seed <= last; seed++) {
+		int rc = run_plot(plot, seed);
+
+		if (rc)
+			print_message("seed %llu: %s\n",
+				      (unsigned long long)seed,
+				      reef_error_name(rc));
+		assert_int_equal(rc, 0);
+	}
+}
+
+static void hash_few_keys_of_many_clients_are_linearizable(void **state)
+{
+	const struct plot plot = {
+		.keys = 3,
+		.groups = 2,
+		.rounds = 120,
+		.players = 4,
+	};
+
+	(void)state;
+	run_plots(&plot, 4);
+}
+
+static void hash_splits_under_load_are_linearizable(void **state)
+{
+	const struct plot plot = {
+		.keys = 150,
+		.groups = 2,
+		.rounds = 300,
+		.players = 4,
+	};
+
+	(void)state;
+	run_plots(&plot, 4);
+}
+
+static void hash_death_of_a_client_is_linearizable(void **state)
+{
+	const struct plot plot = {
+		.keys = 60,
+		.groups = 2,
+		.rounds = 200,
+		.players = 3,
+		.death = true,
+	};
+
+	(void)state;
+	run_plots(&plot, 4);
+}
+
+static void hash_lost_links_are_linearizable(void **state)
+{
+	const struct plot plot = {
+		.keys = 60,
+		.groups = 2,
+		.rounds = 200,
+		.players = 3,
+		.lose_link_ppm = 500,
+	};
+
+	(void)state;
+	run_plots(&plot, 4);
+}
+
+/* --- mutants --- */
+
+static void hash_mutants_are_found(void **state)
+{
+	static const struct plot plots[] = {
+		{.keys = 3, .groups = 2, .rounds = 120, .players = 4},
+		{.keys = 150, .groups = 2, .rounds = 300, .players = 4},
+	};
+	static const enum hash_mutant mutants[] = {
+		HASH_MUTANT_NO_REREAD,
+		HASH_MUTANT_TORN_ABSENT,
+		HASH_MUTANT_NO_FREEZE,
+	};
+	uint32_t i;
+	uint64_t seed;
+	bool found;
+
+	(void)state;
+	pool_quiet = true;
+	for (i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+		hash_mutate(mutants[i]);
+		found = false;
+		for (seed = 1; seed <= 60 && !found; seed++)
+			found = run_plot(&plots[seed % 2], seed) != 0;
+		print_message("mutant %d: %s\n", mutants[i],
+			      found ? "found" : "not found");
+		if (found)
+			print_message("  at seed %llu\n",
+				      (unsigned long long)seed - 1);
+		hash_mutate(HASH_MUTANT_NONE);
+		assert_true(found);
+	}
+	pool_quiet = false;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hash_many_keys_are_found),
+		cmocka_unit_test(hash_keys_and_values_of_any_size_come_back),
+		cmocka_unit_test(
+			hash_few_keys_of_many_clients_are_linearizable),
+		cmocka_unit_test(hash_splits_under_load_are_linearizable),
+		cmocka_unit_test(hash_death_of_a_client_is_linearizable),
+		cmocka_unit_test(hash_lost_links_are_linearizable),
+		cmocka_unit_test(hash_mutants_are_found),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

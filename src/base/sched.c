@@ -6,7 +6,7 @@
  *         +<----------------------------------------------+
  *         |                                               v
  *         +<-- virtual: jump to the next timer ---------- idle
- *         +<-- real: spin_ns of polling                    |
+ *         +<-- real: polling (spin.h)                      |
  *         '<-- real, then: arm, poll again, ppoll ---------'
  *
  * The order of arm, poll, sleep is what loses no event: one that comes before
@@ -46,7 +46,7 @@ int reef_sched_create_setup(const struct reef_sched_setup *setup,
 		return -ENOMEM;
 	sched->next_tail = &sched->next_head;
 	sched->fibers_max = options->fibers_max ?: FIBERS_MAX;
-	sched->spin_ns = options->spin_ns ?: SPIN_NS;
+	reef_spin_init(&sched->spin, options->spin_ns ?: SPIN_NS);
 	sched->shuffle = setup->shuffle;
 	sched->virtual_time = setup->virtual_time;
 	sched->wake_fd = -1;
@@ -271,13 +271,18 @@ static void idle_real(struct reef_sched *sched)
 
 	if (!sched->idle) {
 		sched->idle = true;
+		sched->has_slept = false;
 		sched->idle_since_ns = now_ns;
+		sched->spin_ns = reef_spin_begin(&sched->spin);
 	}
 	if (now_ns - sched->idle_since_ns < sched->spin_ns &&
 	    (sched->pollers || until_next_timer(sched) < sched->spin_ns)) {
 		cpu_relax();
 		return;
 	}
+	if (!sched->has_slept)
+		reef_spin_failed(&sched->spin);
+	sched->has_slept = true;
 	limit_ns = arm_all(sched);
 	if (limit_ns == 0 || poll_all(sched) || reef_fibers_ready(sched)) {
 		sched->idle = false;
@@ -303,6 +308,14 @@ static int idle(struct reef_sched *sched)
 	return 0;
 }
 
+/* There is something to do. */
+static void idle_ends(struct reef_sched *sched)
+{
+	if (sched->idle && !sched->has_slept)
+		reef_spin_paid(&sched->spin);
+	sched->idle = false;
+}
+
 static int run_rounds(struct reef_sched *sched)
 {
 	int error = 0;
@@ -311,11 +324,11 @@ static int run_rounds(struct reef_sched *sched)
 		if (sched->timers.count > 0)
 			reef_timers_fire(sched, reef_sched_now_ns(sched));
 		if (reef_fibers_ready(sched)) {
-			sched->idle = false;
+			idle_ends(sched);
 			reef_fibers_run(sched);
 		}
 		if (poll_all(sched) || reef_fibers_ready(sched))
-			sched->idle = false;
+			idle_ends(sched);
 		else if (sched->alive > 0 && !stop_asked(sched))
 			error = idle(sched);
 	}

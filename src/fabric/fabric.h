@@ -41,7 +41,7 @@
  * through a link; a *buffer* is registered local memory. Both ends of a link
  * may be in one process, and in one fabric.
  *
- * Blocking calls park inside a fiber; outside they spin for spin_ns, then
+ * Blocking calls park inside a fiber; outside they spin for a moment, then
  * sleep. Every posted batch completes: a peer silent for silence_ns counts as
  * lost.
  *
@@ -210,7 +210,7 @@ struct reef_fabric_options {
 	uint32_t depth_max;   /* batches under way on a link; 128 */
 	uint32_t inbox_max;   /* messages waiting in a queue; 4,096 */
 	uint32_t links_max;   /* accepted links; 4,096 */
-	uint64_t spin_ns;     /* before sleeping; 20,000 */
+	uint64_t spin_ns;     /* before sleeping, at most; 20,000 */
 	uint64_t silence_ns;  /* after which a peer is lost; 3 s (verbs 1 s) */
 	uint32_t need;	      /* capabilities, or -REEF_ENOCAP */
 	const char

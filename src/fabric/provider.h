@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "base/sched.h"
+#include "base/spin.h"
 #include "fabric/fabric.h"
 
 #include <errno.h>
@@ -132,7 +133,10 @@ struct reef_queue {
 	_Atomic uint32_t inbox_count;		  /* written locked */
 	_Atomic uint32_t foreign;		  /* something is there */
 	int wake_fd;		  /* eventfd that fd must cover; -1: none */
+	_Atomic uint64_t rung;	  /* how often wake_fd was, or is about to be */
+	uint64_t drained;	  /* of these, by the owner */
 	_Atomic uint32_t armed;	  /* its owner is about to sleep on fd */
+	struct reef_spin spin;	  /* of threads that wait in it */
 	uint32_t events;	  /* told since the last reef_poll */
 	uint64_t progress;	  /* polls that did something */
 	struct reef_link *opened; /* accepted, until `opened` was called */

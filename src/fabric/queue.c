@@ -59,6 +59,7 @@ int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 	queue->ended_tail = &queue->ended;
 	queue->opened_tail = &queue->opened;
 	queue->inbox_tail = &queue->inbox;
+	reef_spin_init(&queue->spin, fabric->options.spin_ns);
 	if (wake) {
 		queue->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 		if (queue->wake_fd < 0)
@@ -150,9 +151,9 @@ int reef_queue_arm(struct reef_queue *queue)
 		return -REEF_EFORKED;
 	/* (1): drain, then set armed, then (the caller) poll, which looks at
 	 * foreign. The partner is reef_queue_wake. */
-	while (queue->wake_fd >= 0 &&
+	while (atomic_load(&queue->rung) != queue->drained &&
 	       read(queue->wake_fd, &count, sizeof(count)) > 0)
-		;
+		queue->drained += count;
 	atomic_store(&queue->armed, 1);
 	return queue->fabric->top->ops.arm(queue->fabric->top, queue);
 }
@@ -173,6 +174,9 @@ void reef_queue_wake(struct reef_queue *queue)
 	}
 	if (queue->wake_fd < 0 || !atomic_exchange(&queue->armed, 0))
 		return;
+	/* First, so that the owner never misses one: it may look in between,
+	 * find nothing, and be woken for nothing once. */
+	atomic_fetch_add(&queue->rung, 1);
 	/* Cannot fail: the counter is drained long before it could overflow. */
 	if (write(queue->wake_fd, &one, sizeof(one)) < 0)
 		return;
@@ -497,11 +501,17 @@ static int wait_in_fiber(struct reef_queue *const *queues, uint32_t count,
 	return rc;
 }
 
-static int poll_each(struct reef_queue *const *queues, uint32_t count)
+#define EACH UINT32_MAX
+
+/* Those that `due` has a bit for. */
+static int poll_each(struct reef_queue *const *queues, uint32_t count,
+		     uint32_t due)
 {
 	int happened = 0, rc;
 
 	for (uint32_t i = 0; i < count; i++) {
+		if (!(due & 1u << i))
+			continue;
 		rc = reef_poll(queues[i]);
 		if (rc < 0)
 			return rc;
@@ -523,12 +533,14 @@ static int arm_each(struct reef_queue *const *queues, uint32_t count)
 }
 
 /* Until something is there in one of the queues, at most left_ns, and never
- * longer than it takes to notice a silent peer, which is found by polling. */
-static void sleep_on(struct reef_queue *const *queues, uint32_t count,
-		     uint64_t left_ns)
+ * longer than it takes to notice a silent peer, which is found by polling.
+ * Returns which are to be polled. */
+static uint32_t sleep_on(struct reef_queue *const *queues, uint32_t count,
+			 uint64_t left_ns)
 {
 	struct pollfd pollfds[REEF_QUEUES_MAX];
 	struct timespec left;
+	uint32_t due = 0;
 	uint64_t max_ns;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -541,44 +553,61 @@ static void sleep_on(struct reef_queue *const *queues, uint32_t count,
 		.tv_sec = (time_t)(left_ns / (1000 * MILLISECOND)),
 		.tv_nsec = (long)(left_ns % (1000 * MILLISECOND)),
 	};
-	ppoll(pollfds, count, &left, NULL);
+	if (ppoll(pollfds, count, &left, NULL) <= 0)
+		return EACH;
+	for (uint32_t i = 0; i < count; i++)
+		if (pollfds[i].revents)
+			due |= 1u << i;
+	return due;
 }
 
 static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 			  bool (*ready)(const void *what), const void *what,
 			  uint64_t timeout_ns)
 {
-	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns;
+	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, spin_ns;
+	struct reef_spin *spin = &queues[0]->spin;
+	bool is_looking = false;
+	uint32_t due = EACH;
 	int rc;
 
 	/* sim: wait in a fiber */
 	for (uint32_t i = 0; i < count; i++)
 		reef_assert(queues[i]->fd >= 0);
-	while (!ready(what)) {
-		rc = poll_each(queues, count);
+	if (ready(what))
+		return 0;
+	spin_ns = reef_spin_begin(spin);
+	for (;;) {
+		rc = poll_each(queues, count, due);
 		if (rc < 0)
 			return rc;
+		due = EACH;
+		if (ready(what))
+			break;
 		now_ns = reef_now_ns();
 		if (rc)
 			idle_ns = now_ns;
-		if (ready(what))
-			break;
 		if (timeout_ns != REEF_FOREVER &&
 		    now_ns - start_ns >= timeout_ns)
 			return -ETIMEDOUT;
-		if (now_ns - idle_ns < queues[0]->fabric->options.spin_ns)
+		is_looking = now_ns - idle_ns < spin_ns;
+		if (is_looking)
 			continue;
+		reef_spin_failed(spin);
+		spin_ns = spin->part_ns;
 		rc = arm_each(queues, count);
 		if (rc < 0)
 			return rc;
-		if (rc || poll_each(queues, count))
+		if (rc || poll_each(queues, count, EACH))
 			continue;
-		sleep_on(queues, count,
-			 timeout_ns == REEF_FOREVER
-				 ? REEF_FOREVER
-				 : timeout_ns - (now_ns - start_ns));
+		due = sleep_on(queues, count,
+			       timeout_ns == REEF_FOREVER
+				       ? REEF_FOREVER
+				       : timeout_ns - (now_ns - start_ns));
 		idle_ns = reef_now_ns();
 	}
+	if (is_looking)
+		reef_spin_paid(spin);
 	return 0;
 }
 

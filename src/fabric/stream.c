@@ -43,6 +43,7 @@ struct reef_stream {
 	int input_error;
 	uint32_t payload_max;
 	uint64_t heard_ns;
+	bool took_all; /* the last read: there was no more */
 	struct buffer in, out;
 	size_t out_max;
 	size_t handed_out; /* size of the frame that the caller looks at */
@@ -356,7 +357,7 @@ static int fill(struct reef_stream *stream)
 	struct buffer *in = &stream->in;
 	size_t most = HEADER + (size_t)frame_max(stream);
 	ssize_t n;
-	int rc;
+	int rc, fds;
 
 	if (in->end == in->size)
 		buffer_compact(in);
@@ -367,10 +368,14 @@ static int fill(struct reef_stream *stream)
 		if (rc < 0)
 			return rc;
 	}
+	fds = stream->fd_count;
 	do {
 		n = get(stream, in->bytes + in->end, in->size - in->end);
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
+		/* Descriptors cut a read short, too. */
+		stream->took_all = (size_t)n < in->size - in->end &&
+				   fds == stream->fd_count;
 		in->end += (size_t)n;
 		stream->heard_ns = reef_now_ns();
 		return 0;
@@ -433,6 +438,12 @@ int reef_stream_receive(struct reef_stream *stream, struct reef_frame *out)
 	if (rc < 0 && rc != -EAGAIN)
 		stream->input_error = rc;
 	return rc;
+}
+
+bool reef_stream_is_drained(const struct reef_stream *stream)
+{
+	return stream->took_all &&
+	       stream->in.start + stream->handed_out == stream->in.end;
 }
 
 /* --- bye --- */

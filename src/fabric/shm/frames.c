@@ -233,6 +233,11 @@ static int serve_input(struct shm_queue *polling, struct shm_link *link,
 		if (rc <= 0)
 			break;
 		count++;
+		/* What comes after this is an event of its own. */
+		if (link->stream && reef_stream_is_drained(link->stream)) {
+			rc = 0;
+			break;
+		}
 	}
 	if (!link->stream)
 		return count;

@@ -22,6 +22,8 @@ struct command {
 int cmd_bench(int argc, char **argv);
 int cmd_broker(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_elect(int argc, char **argv);
+int cmd_lock(int argc, char **argv);
 int cmd_name(int argc, char **argv);
 int cmd_node(int argc, char **argv);
 int cmd_session(int argc, char **argv);

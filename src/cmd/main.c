@@ -17,6 +17,8 @@ static const struct command commands[] = {
 	{"node", "run a node, or manage those of a pool", cmd_node},
 	{"space", "list, create, drop and share spaces", cmd_space},
 	{"name", "list, look up, bind and unbind names", cmd_name},
+	{"lock", "run a command while holding a lock", cmd_lock},
+	{"elect", "run a command while leading", cmd_elect},
 	{"session", "list sessions, end one", cmd_session},
 	{"user", "list, add and remove users", cmd_user},
 	{"doctor", "is this machine fit, and what would help?", cmd_doctor},

@@ -2,7 +2,6 @@
 #include "cmd/operate.h"
 
 #include <errno.h>
-#include <reef/error.h>
 #include <reef/reef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,26 +86,13 @@ static int say(const char *const *words, int rc)
 static int open_and_run(const struct reef_settings *settings,
 			const char *const *words, uint32_t count)
 {
-	const struct reef_options options = {
-		.credential = settings->credential,
-		.fabrics = settings->fabrics,
-	};
 	struct reef_space *space;
 	struct reef *reef;
 	int rc;
 
-	/* The library looks there for the pool of this machine. */
-	if (settings->run && setenv("REEF_RUN", settings->run, 1))
-		return operate_failed("name", settings->run, -errno);
-	rc = reef_open(settings->pool, &options, &reef);
-	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return operate_say("name",
-				   "no broker at %s. Is `reef up` "
-				   "running?",
-				   settings->pool ? settings->pool
-						  : settings->run);
-	if (rc)
-		return operate_failed("name", "the pool", rc);
+	rc = operate_open("name", settings, &reef);
+	if (rc >= 0)
+		return rc;
 	rc = reef_space_open(reef, words[1], NULL, &space);
 	if (rc == -ENOENT)
 		rc = operate_say("name", "there is no space \"%.80s\"",

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <reef/error.h>
+#include <reef/reef.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +137,25 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 	rc = reef_operator_open(&options, out);
 	reef_key_wipe(&credential.key);
 	return rc ? connect_failed(name, settings, addresses, rc) : -1;
+}
+
+int operate_open(const char *name, const struct reef_settings *settings,
+		 struct reef **out)
+{
+	const struct reef_options options = {
+		.credential = settings->credential,
+		.fabrics = settings->fabrics,
+	};
+	int rc;
+
+	/* The library looks there for the pool of this machine. */
+	if (settings->run && setenv("REEF_RUN", settings->run, 1))
+		return operate_failed(name, settings->run, -errno);
+	rc = reef_open(settings->pool, &options, out);
+	if (rc == -ENOENT || rc == -ECONNREFUSED)
+		return connect_failed(name, settings,
+				      settings->pool ? settings->pool : "", rc);
+	return rc ? operate_failed(name, "the pool", rc) : -1;
 }
 
 /* --- verbs --- */

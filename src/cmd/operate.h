@@ -27,6 +27,12 @@ int operate(int argc, char **argv, const char *about, const struct verb *verbs);
 int operate_connect(const char *name, const struct reef_settings *settings,
 		    struct reef_operator **out);
 
+struct reef;
+/* Open the pool that the settings of command `name` tell, as a client. -1: go
+ * on; otherwise the exit status, and it was said. */
+int operate_open(const char *name, const struct reef_settings *settings,
+		 struct reef **out);
+
 /* Say "reef NAME: ..." and return 1, which a verb returns for "said". */
 __attribute__((format(printf, 2, 3))) int operate_say(const char *name,
 						      const char *format, ...);

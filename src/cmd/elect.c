@@ -1,0 +1,335 @@
+/* elect.c - `reef elect`: run a command while leading, or show who leads. */
+#include "cmd/hold.h"
+#include "cmd/json.h"
+
+#include <errno.h>
+#include <reef/fiber.h>
+#include <reef/sync.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+	"usage: reef elect [--as TEXT] [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n"
+	"       reef elect [--watch] [--json] [OPTIONS] [NAME]\n"
+	"       reef elect --drop NAME\n\n"
+	"Stands in an election, and runs a command while it leads; without a "
+	"command\nshows who leads, with --watch each new leader from now on.\n"
+	"\nThe status is the command's (128 + N: signal N); 1: not elected in "
+	"time; 124: it\ndoes not lead any more, so the command was ended; 125: "
+	"it could not stand; 126,\n127: the command cannot be run, or found. "
+	"The command has REEF_TERM, a number that\ngrows with every leader.\n";
+
+struct wish {
+	struct hold_options hold;
+	bool watch;
+	const char *as;
+	const char *name;
+	const char *const *words; /* of the command; NULL: none */
+};
+
+/* --- showing --- */
+
+struct show {
+	struct reef_space *space;
+	struct reef_table *table; /* NULL: JSON */
+};
+
+static void show_json(const char *name, const struct reef_lease_info *info)
+{
+	printf("{\"election\":");
+	reef_json_string(stdout, name);
+	printf(",\"session\":%u,\"term\":%llu,\"leader\":", info->session,
+	       (unsigned long long)info->token);
+	reef_json_string(stdout, info->holder);
+	printf("}\n");
+}
+
+static int show_one(struct show *show, const char *name)
+{
+	struct reef_election *election;
+	struct reef_lease_info info;
+	int rc = reef_election_open(show->space, name, REEF_SYNC_EXISTING, NULL,
+				    &election);
+
+	if (rc)
+		return rc;
+	rc = reef_election_look(election, &info);
+	reef_election_close(election);
+	if (rc)
+		return rc;
+	if (!show->table) {
+		show_json(name, &info);
+		return 0;
+	}
+	reef_table_cell(show->table, "%s", name);
+	if (info.session)
+		reef_table_cell(show->table, "%08x", info.session);
+	else
+		reef_table_cell(show->table, "-");
+	reef_table_cell(show->table, "%llu", (unsigned long long)info.token);
+	reef_table_cell(show->table, "%s", info.holder);
+	reef_table_end_row(show->table);
+	return 0;
+}
+
+/* Names of other things, and what is lost, are passed over. */
+static int show_if_election(void *context, const char *name)
+{
+	int rc = show_one(context, name);
+
+	return rc == -EEXIST || rc == -ENOENT || rc == -REEF_ELOST ||
+			       rc == -REEF_EVERSION || rc == -EFAULT
+		       ? 0
+		       : rc;
+}
+
+static int say_why(const struct wish *wish, int rc)
+{
+	if (rc == -ENOENT)
+		return operate_say("elect", "there is no election \"%.80s\"",
+				   wish->name);
+	return operate_failed("elect", wish->name ? wish->name : "", rc);
+}
+
+static int show(struct reef_space *space, const struct wish *wish)
+{
+	struct show view = {.space = space};
+	int rc;
+
+	if (!wish->hold.json)
+		view.table = operate_table("<election|<led by|>term|<leader");
+	rc = wish->name ? show_one(&view, wish->name)
+			: hold_each_name(space, show_if_election, &view);
+	if (!rc && view.table)
+		rc = reef_table_print(view.table, stdout);
+	reef_table_destroy(view.table);
+	return rc ? say_why(wish, rc) : 0;
+}
+
+static void cancel(void *what)
+{
+	reef_election_cancel(what);
+}
+
+static void tell(const struct wish *wish, const struct reef_lease_info *info)
+{
+	if (wish->hold.json)
+		show_json(wish->name, info);
+	else if (info->session)
+		printf("term %llu: %s (session %08x)\n",
+		       (unsigned long long)info->token, info->holder,
+		       info->session);
+	else
+		printf("nobody leads\n");
+}
+
+static int watch(struct hold *hold, struct reef_space *space,
+		 const struct wish *wish)
+{
+	struct reef_election *election;
+	struct reef_lease_info info;
+	int rc, number;
+
+	rc = reef_election_open(space, wish->name, 0, NULL, &election);
+	if (!rc) {
+		rc = reef_election_look(election, &info);
+		if (!rc)
+			tell(wish, &info);
+		if (!rc)
+			rc = hold_wait_begin(hold, cancel, election);
+		if (!rc) {
+			do {
+				if (cmd_flush())
+					break;
+				rc = reef_election_watch(election, &info,
+							 wish->hold.timeout_ns,
+							 &info);
+				if (!rc)
+					tell(wish, &info);
+			} while (!rc);
+			number = hold_wait_end(hold);
+			if (number)
+				rc = 0; /* that is how a watch ends */
+		}
+		reef_election_close(election);
+	}
+	if (rc == -ETIMEDOUT)
+		return wish->hold.busy_status;
+	return rc ? say_why(wish, rc) : 0;
+}
+
+static int drop(struct reef_space *space, const struct wish *wish)
+{
+	int rc = reef_election_drop(space, wish->name);
+
+	if (rc == -EBUSY)
+		return operate_say("elect", "%.80s has a leader", wish->name);
+	return rc ? say_why(wish, rc) : 0;
+}
+
+/* --- leading --- */
+
+static bool is_lost(void *context)
+{
+	return reef_election_check(context) != 0;
+}
+
+static int win(struct hold *hold, struct reef_election *election,
+	       const struct wish *wish, uint64_t *term, int *status)
+{
+	int number, rc = hold_wait_begin(hold, cancel, election);
+
+	if (rc)
+		return rc;
+	rc = reef_election_win(election, wish->hold.timeout_ns, term);
+	number = hold_wait_end(hold);
+	if (number) {
+		*status = 128 + number;
+		return -ECANCELED; /* closing it resigns */
+	}
+	if (rc == -EBUSY || rc == -ETIMEDOUT)
+		*status = wish->hold.busy_status;
+	return rc;
+}
+
+static int run_and_resign(struct hold *hold, struct reef_election *election,
+			  const struct wish *wish)
+{
+	const struct hold_command command = {
+		.words = wish->words,
+		.what = "leadership",
+		.grace_ns = wish->hold.grace_ns,
+		.is_lost = is_lost,
+		.context = election,
+	};
+	int rc, status = hold_run(hold, &command);
+
+	rc = reef_election_resign(election);
+	if (rc && status != HOLD_LOST) {
+		operate_failed("elect", wish->name, rc);
+		status = HOLD_LOST;
+	}
+	return status;
+}
+
+/* What we call ourselves, if nobody said. */
+static void fill_text(const struct wish *wish, char *text, size_t size)
+{
+	char host[32] = "";
+
+	if (wish->as) {
+		snprintf(text, size, "%s", wish->as);
+		return;
+	}
+	gethostname(host, sizeof(host) - 1);
+	snprintf(text, size, "%s/%d", host, (int)getpid());
+}
+
+static int stand_and_run(struct hold *hold, struct reef_space *space,
+			 const struct wish *wish)
+{
+	struct reef_election *election;
+	int rc, status = HOLD_FAILED;
+	char text[64], number[24];
+	uint64_t term;
+
+	fill_text(wish, text, sizeof(text));
+	rc = reef_election_open(space, wish->name, 0, text, &election);
+	if (rc) {
+		operate_failed("elect", wish->name, rc);
+		return HOLD_FAILED;
+	}
+	rc = win(hold, election, wish, &term, &status);
+	if (!rc) {
+		snprintf(number, sizeof(number), "%llu",
+			 (unsigned long long)term);
+		if (setenv("REEF_ELECTION", wish->name, 1) ||
+		    setenv("REEF_TERM", number, 1))
+			rc = -errno;
+		else
+			status = run_and_resign(hold, election, wish);
+	}
+	if (rc && status == HOLD_FAILED)
+		operate_failed("elect", wish->name, rc);
+	reef_election_close(election);
+	return status;
+}
+
+static int open_and_do(const struct reef_settings *settings,
+		       const struct wish *wish)
+{
+	bool make = wish->words || wish->watch;
+	struct reef_space *space;
+	struct reef *reef;
+	struct hold hold;
+	int rc = hold_begin(&hold, "elect");
+
+	if (rc)
+		return operate_failed("elect", "signals", rc);
+	rc = operate_open("elect", settings, &reef);
+	if (rc >= 0) {
+		hold_end(&hold);
+		return wish->words ? HOLD_FAILED : rc;
+	}
+	rc = hold_space("elect", reef, &wish->hold, make, &space);
+	if (rc < 0) {
+		if (wish->words)
+			rc = stand_and_run(&hold, space, wish);
+		else if (wish->watch)
+			rc = watch(&hold, space, wish);
+		else
+			rc = wish->hold.drop ? drop(space, wish)
+					     : show(space, wish);
+	}
+	reef_close(reef);
+	hold_end(&hold);
+	return rc;
+}
+
+static int check(const struct wish *wish)
+{
+	if (wish->as && strlen(wish->as) > 63)
+		return cmd_usage_error("elect",
+				       "--as takes 63 bytes at the most");
+	if ((wish->hold.drop || wish->watch) && (!wish->name || wish->words))
+		return cmd_usage_error("elect", "--%s takes one NAME",
+				       wish->watch ? "watch" : "drop");
+	return -1;
+}
+
+int cmd_elect(int argc, char **argv)
+{
+	struct wish wish = {0};
+	const struct reef_config_flag flags[] = {
+		{"as", "TEXT", "what others see of it; HOST/PID", NULL,
+		 &wish.as},
+		{"watch", NULL, "each new leader, until interrupted",
+		 &wish.watch, NULL},
+		HOLD_FLAGS(wish.hold),
+		{0},
+	};
+	const struct reef_config_input input = {.argc = argc,
+						.argv = argv,
+						.uses = REEF_USE_CLIENT,
+						.flags = flags};
+	struct reef_settings settings;
+	const char **words;
+	int rc;
+
+	rc = cmd_settings(&input, usage, &settings);
+	if (rc >= 0)
+		return rc;
+	words = hold_words(&settings, &wish.name);
+	if (words && words[0])
+		wish.words = words;
+	rc = words ? hold_options_read(argv[0], &wish.hold) : 1;
+	if (rc < 0)
+		rc = check(&wish);
+	if (rc < 0)
+		rc = open_and_do(&settings, &wish);
+	free(words);
+	reef_settings_fini(&settings);
+	return rc;
+}

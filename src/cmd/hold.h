@@ -1,0 +1,107 @@
+/* hold.h - run a command while something is held: what `reef lock` and `reef
+ * elect` share.
+ *
+ *   begin --> wait_begin --(take; a signal cancels it)--> wait_end --> run
+ *                                                                       |
+ *   exit status <-- end <-- (give) <------------------------------------+
+ *
+ * (1) The exit status is the command's, 128 + N if signal N ended it, or one of
+ *     these, as timeout(1) and env(1) have them.
+ * (2) Signals that ask us to end go to the command; a terminal sends them to
+ *     both by itself.
+ * (3) The command does not outlive us: should we be killed, the kernel kills
+ *     it, for what it counts on is about to pass on to another. (Its own
+ *     children are its own affair.)
+ *
+ * Thread: main; the one that wait_begin starts is inside. */
+#ifndef REEF_CMD_HOLD_H
+#define REEF_CMD_HOLD_H
+
+#include "cmd/operate.h"
+
+#include <pthread.h>
+#include <reef/reef.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+enum hold_status {
+	HOLD_BUSY = 1,	   /* not in time; another number by --exit-code */
+	HOLD_LOST = 124,   /* lost while the command ran */
+	HOLD_FAILED = 125, /* we could not */
+	HOLD_CANNOT_RUN = 126,
+	HOLD_NOT_FOUND = 127,
+};
+
+struct hold {
+	const char *name; /* of the subcommand */
+	sigset_t before;
+	int signal_fd, stop_fd;
+	pthread_t thread;
+	void (*cancel)(void *what);
+	void *what;
+	_Atomic int signal; /* that came while waiting; 0: none */
+};
+
+/* Before the pool is opened, so that its threads have the same signals blocked.
+ * -errno. */
+int hold_begin(struct hold *hold, const char *name);
+void hold_end(struct hold *hold);
+
+/* Until wait_end a signal calls cancel(what). -errno. */
+int hold_wait_begin(struct hold *hold, void (*cancel)(void *what), void *what);
+/* The signal that came; 0: none. */
+int hold_wait_end(struct hold *hold);
+
+struct hold_command {
+	const char *const *words; /* NULL at the end */
+	const char *what;	  /* "the lock", in what is said */
+	uint64_t grace_ns;	  /* between SIGTERM and SIGKILL, once lost */
+	bool (*is_lost)(void *context);
+	void *context;
+};
+/* Run it to its end; the exit status. */
+int hold_run(struct hold *hold, const struct hold_command *command);
+
+/* --- flags that both have --- */
+
+struct hold_options {
+	const char *space, *timeout, *exit_code, *grace; /* as given */
+	bool no_wait, json, drop;
+	uint64_t timeout_ns, grace_ns;
+	int busy_status;
+};
+#define HOLD_FLAGS(o)                                                          \
+	{"space", "NAME", "the space it is in; sync", NULL, &(o).space},       \
+		{"timeout", "TIME", "how long to wait; for ever", NULL,        \
+		 &(o).timeout},                                                \
+		{"no-wait", NULL, "do not wait", &(o).no_wait, NULL},          \
+		{"exit-code", "N", "when it was not had in time; 1", NULL,     \
+		 &(o).exit_code},                                              \
+		{"grace", "TIME", "for the command, when it is lost; 5s",      \
+		 NULL, &(o).grace},                                            \
+		{"json", NULL, "a line of JSON for each", &(o).json, NULL},    \
+	{                                                                      \
+		"drop", NULL, "remove it", &(o).drop, NULL                     \
+	}
+
+/* Read the texts. -1: go on; otherwise the exit status, and it was said. */
+int hold_options_read(const char *name, struct hold_options *options);
+
+/* The arguments: the first is *name (NULL: none), the others the command's,
+ * with NULL at the end; the caller's to free, texts are the settings'. NULL: no
+ * memory. */
+const char **hold_words(const struct reef_settings *settings,
+			const char **name);
+
+/* Open the space (made if `make`). -1: go on; otherwise the exit status, and it
+ * was said. */
+int hold_space(const char *name, struct reef *reef,
+	       const struct hold_options *options, bool make,
+	       struct reef_space **out);
+
+/* Call each for every name in the space; it may call into the handle. 0, or
+ * what went wrong. */
+int hold_each_name(struct reef_space *space,
+		   int (*each)(void *context, const char *name), void *context);
+
+#endif

@@ -1,0 +1,281 @@
+/* lock.c - `reef lock`: run a command while holding a lock, or show locks. */
+#include "cmd/hold.h"
+#include "cmd/json.h"
+
+#include <errno.h>
+#include <reef/sync.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+	"usage: reef lock [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n"
+	"       reef lock [--json] [OPTIONS] [NAME]\n"
+	"       reef lock --drop NAME\n\n"
+	"Runs a command while holding a lock of the pool, as flock(1) does with"
+	" a file;\nwithout a command shows the lock, or all locks of the space."
+	"\n\nThe status is the command's (128 + N: signal N); 1: not had in "
+	"time; 124: the\nsession ended while it ran, so it was ended; 125: no "
+	"lock could be had; 126, 127:\nthe command cannot be run, or found. If "
+	"whoever held the lock before died, the\ncommand has "
+	"REEF_LOCK_INHERITED=1: what the lock protects may be half done.\n";
+
+static const char *const kinds[] = {"shift", "spin", "mcs", "rw"};
+
+struct wish {
+	struct hold_options hold;
+	bool shared;
+	const char *kind;
+	const char *name;
+	const char *const *words; /* of the command; NULL: none */
+};
+
+/* --- showing --- */
+
+struct show {
+	struct reef_space *space;
+	struct reef_table *table; /* NULL: JSON */
+};
+
+static void show_json(const char *name, const struct reef_lock_info *info)
+{
+	printf("{\"lock\":");
+	reef_json_string(stdout, name);
+	printf(",\"kind\":\"%s\",\"session\":%u,\"readers\":%u,\"waiters\":%u,"
+	       "\"inherited\":%s}\n",
+	       kinds[info->kind], info->session, info->readers, info->waiters,
+	       info->inherited ? "true" : "false");
+}
+
+static int show_one(struct show *show, const char *name)
+{
+	const struct reef_lock_options options = {.flags = REEF_SYNC_EXISTING};
+	struct reef_lock_info info;
+	struct reef_lock *lock;
+	int rc = reef_lock_open(show->space, name, &options, &lock);
+
+	if (rc)
+		return rc;
+	rc = reef_lock_look(lock, &info);
+	reef_lock_close(lock);
+	if (rc)
+		return rc;
+	if (!show->table) {
+		show_json(name, &info);
+		return 0;
+	}
+	reef_table_cell(show->table, "%s", name);
+	reef_table_cell(show->table, "%s", kinds[info.kind]);
+	if (info.session)
+		reef_table_cell(show->table, "%08x", info.session);
+	else
+		reef_table_cell(show->table, "-");
+	reef_table_cell(show->table, "%u", info.readers);
+	reef_table_cell(show->table, "%u", info.waiters);
+	reef_table_cell(show->table, "%s", info.inherited ? "yes" : "");
+	reef_table_end_row(show->table);
+	return 0;
+}
+
+/* Names of other things, and what is lost, are passed over. */
+static int show_if_lock(void *context, const char *name)
+{
+	int rc = show_one(context, name);
+
+	return rc == -EEXIST || rc == -ENOENT || rc == -REEF_ELOST ||
+			       rc == -REEF_EVERSION || rc == -EFAULT
+		       ? 0
+		       : rc;
+}
+
+static int show(struct reef_space *space, const struct wish *wish)
+{
+	struct show view = {.space = space};
+	int rc;
+
+	if (!wish->hold.json)
+		view.table = operate_table("<lock|<kind|<held by|>readers|"
+					   ">waiting|<inherited");
+	rc = wish->name ? show_one(&view, wish->name)
+			: hold_each_name(space, show_if_lock, &view);
+	if (!rc && view.table)
+		rc = reef_table_print(view.table, stdout);
+	reef_table_destroy(view.table);
+	if (rc == -ENOENT)
+		return operate_say("lock", "there is no lock \"%.80s\"",
+				   wish->name);
+	return rc ? operate_failed("lock", wish->name ? wish->name : "", rc)
+		  : 0;
+}
+
+static int drop(struct reef_space *space, const struct wish *wish)
+{
+	int rc = reef_lock_drop(space, wish->name);
+
+	if (rc == -ENOENT)
+		return operate_say("lock", "there is no lock \"%.80s\"",
+				   wish->name);
+	return rc ? operate_failed("lock", wish->name, rc) : 0;
+}
+
+/* --- holding --- */
+
+static void cancel(void *what)
+{
+	reef_lock_cancel(what);
+}
+
+static bool is_lost(void *context)
+{
+	return reef_health(context) == -REEF_EFENCED;
+}
+
+static int take(struct hold *hold, struct reef_lock *lock,
+		const struct wish *wish, int *status)
+{
+	enum reef_lock_mode mode =
+		wish->shared ? REEF_LOCK_SHARED : REEF_LOCK_EXCLUSIVE;
+	int number, rc = hold_wait_begin(hold, cancel, lock);
+
+	if (rc)
+		return rc;
+	rc = reef_lock_take(lock, mode, wish->hold.timeout_ns);
+	number = hold_wait_end(hold);
+	if (number && rc >= 0)
+		reef_lock_give(lock);
+	if (number) {
+		*status = 128 + number;
+		return -ECANCELED;
+	}
+	if (rc == -EBUSY || rc == -ETIMEDOUT)
+		*status = wish->hold.busy_status;
+	return rc;
+}
+
+/* The lock is held: run, and give it. */
+static int run_and_give(struct hold *hold, struct reef *reef,
+			struct reef_lock *lock, const struct wish *wish)
+{
+	const struct hold_command command = {
+		.words = wish->words,
+		.what = "the lock",
+		.grace_ns = wish->hold.grace_ns,
+		.is_lost = is_lost,
+		.context = reef,
+	};
+	int rc, status = hold_run(hold, &command);
+
+	rc = reef_lock_give(lock);
+	if (rc && status != HOLD_LOST) {
+		operate_failed("lock", wish->name, rc);
+		status = HOLD_LOST;
+	}
+	return status;
+}
+
+static int hold_and_run(struct hold *hold, struct reef *reef,
+			struct reef_space *space, const struct wish *wish)
+{
+	struct reef_lock_options options = {0};
+	int rc, status = HOLD_FAILED;
+	struct reef_lock *lock;
+
+	for (uint32_t i = 0; wish->kind && i < REEF_LOCK_KINDS; i++)
+		if (!strcmp(wish->kind, kinds[i]))
+			options.kind = (enum reef_lock_kind)i;
+	rc = reef_lock_open(space, wish->name, &options, &lock);
+	if (rc) {
+		operate_failed("lock", wish->name, rc);
+		return HOLD_FAILED;
+	}
+	rc = take(hold, lock, wish, &status);
+	if (rc < 0) {
+		if (status == HOLD_FAILED)
+			operate_failed("lock", wish->name, rc);
+	} else if (setenv("REEF_LOCK", wish->name, 1) ||
+		   (rc == REEF_LOCK_INHERITED
+			    ? setenv("REEF_LOCK_INHERITED", "1", 1)
+			    : unsetenv("REEF_LOCK_INHERITED"))) {
+		operate_failed("lock", wish->name, -errno);
+	} else {
+		status = run_and_give(hold, reef, lock, wish);
+	}
+	reef_lock_close(lock);
+	return status;
+}
+
+static int open_and_do(const struct reef_settings *settings,
+		       const struct wish *wish)
+{
+	struct reef_space *space;
+	struct reef *reef;
+	struct hold hold;
+	int rc = hold_begin(&hold, "lock");
+
+	if (rc)
+		return operate_failed("lock", "signals", rc);
+	rc = operate_open("lock", settings, &reef);
+	if (rc >= 0) {
+		hold_end(&hold);
+		return wish->words ? HOLD_FAILED : rc;
+	}
+	rc = hold_space("lock", reef, &wish->hold, wish->words != NULL, &space);
+	if (rc < 0) {
+		if (wish->words)
+			rc = hold_and_run(&hold, reef, space, wish);
+		else
+			rc = wish->hold.drop ? drop(space, wish)
+					     : show(space, wish);
+	}
+	reef_close(reef);
+	hold_end(&hold);
+	return rc;
+}
+
+static int check(const struct wish *wish)
+{
+	bool known = !wish->kind;
+
+	for (uint32_t i = 0; wish->kind && i < REEF_LOCK_KINDS; i++)
+		known |= !strcmp(wish->kind, kinds[i]);
+	if (!known)
+		return cmd_usage_error("lock",
+				       "--kind is shift, spin, mcs or rw");
+	if (wish->hold.drop && (!wish->name || wish->words))
+		return cmd_usage_error("lock", "--drop takes one NAME");
+	return -1;
+}
+
+int cmd_lock(int argc, char **argv)
+{
+	struct wish wish = {0};
+	const struct reef_config_flag flags[] = {
+		{"shared", NULL, "with other readers", &wish.shared, NULL},
+		{"kind", "KIND", "of a new one: shift, spin, mcs, rw", NULL,
+		 &wish.kind},
+		HOLD_FLAGS(wish.hold),
+		{0},
+	};
+	const struct reef_config_input input = {.argc = argc,
+						.argv = argv,
+						.uses = REEF_USE_CLIENT,
+						.flags = flags};
+	struct reef_settings settings;
+	const char **words;
+	int rc;
+
+	rc = cmd_settings(&input, usage, &settings);
+	if (rc >= 0)
+		return rc;
+	words = hold_words(&settings, &wish.name);
+	if (words && words[0])
+		wish.words = words;
+	rc = words ? hold_options_read(argv[0], &wish.hold) : 1;
+	if (rc < 0)
+		rc = check(&wish);
+	if (rc < 0)
+		rc = open_and_do(&settings, &wish);
+	free(words);
+	reef_settings_fini(&settings);
+	return rc;
+}

@@ -1,6 +1,6 @@
 /* change.c - put, update, delete: one function, told by `decide`.
  *
- *   find --there--> update: {live of the old entry = 0; CAS slot} -> new live
+ *   find --there--> update: {live of the old entry = 0; CAS slot}
  *        \-absent-> insert.c
  *   another was quicker, or the subtable is being split: find again */
 #include "index/hash/internal.h"
@@ -47,33 +47,6 @@ int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 			return -REEF_EINDOUBT;
 	}
 	return -REEF_EINDOUBT;
-}
-
-/* An entry that is to be put, written or not. */
-struct fresh {
-	uint64_t at, content, version;
-	bool made;
-};
-
-static void drop_fresh(struct hash_table *table, struct fresh *fresh)
-{
-	if (fresh->made)
-		hash_entry_free(table, fresh->at);
-	fresh->made = false;
-}
-
-static int make_fresh(struct hash_table *table, struct hash_change *change,
-		      const struct hash_reading *reading,
-		      const struct hash_entry *put, struct fresh *fresh)
-{
-	int rc;
-
-	drop_fresh(table, fresh);
-	rc = hash_entry_make(table, reading->hash, change->key,
-			     change->key_size, put, &fresh->at, &fresh->content,
-			     &fresh->version);
-	fresh->made = !rc;
-	return rc;
 }
 
 static uint64_t tagged(uint64_t before, uint64_t content)
@@ -131,14 +104,8 @@ static int swap(struct hash_table *table, const struct hash_reading *reading,
 	return *before == slot && hash_slot_block(slot) ? 1 : -REEF_EINDOUBT;
 }
 
-static void set_live(struct hash_table *table, const struct fresh *fresh)
-{
-	/* If this is lost, readers look at the slot once more each time. */
-	reef_write(table->reef, fresh->at, &fresh->version, 8);
-}
-
 static int update(struct hash_table *table, const struct hash_reading *reading,
-		  struct fresh *fresh)
+		  const struct hash_fresh *fresh)
 {
 	uint64_t content = fresh ? fresh->content : 0, before;
 	int rc;
@@ -148,50 +115,65 @@ static int update(struct hash_table *table, const struct hash_reading *reading,
 		return rc ? rc : -EAGAIN;
 	}
 	rc = swap(table, reading, tagged(reading->slot, content), &before);
-	if (rc == -REEF_EINDOUBT && fresh)
-		fresh->made = false; /* perhaps a slot names it: is_live */
 	if (rc <= 0)
 		return rc ? rc : -EAGAIN;
 	hash_entry_free(table, reading->entry_at);
 	return 0;
 }
 
-static int apply_once(struct hash_table *table, struct hash_change *change,
-		      struct hash_reading *reading, struct fresh *fresh)
+/* Make the entry, if there is none of it yet. */
+static int prepare(struct hash_table *table, struct hash_change *change,
+		   const struct hash_entry *put, struct hash_fresh *fresh)
 {
-	struct hash_entry put = {0};
-	bool there;
-	int rc, verdict;
+	uint64_t hash;
 
-	rc = hash_find(table, reading, 1);
+	if (fresh->at && change->ahead)
+		return 0;
+	hash_fresh_drop(table, fresh, true);
+	hash = hash_of_key(table, change->key, change->key_size);
+	return hash_fresh_make(table, hash, change->key, change->key_size, put,
+			       fresh);
+}
+
+static int put_entry(struct hash_table *table, struct hash_change *change,
+		     struct hash_reading *reading, struct hash_fresh *fresh)
+{
+	int rc = hash_fresh_write(table, fresh);
+
 	if (rc)
 		return rc;
-	there = !reading->status;
-	if (!there && reading->status != -ENOENT)
-		return reading->status;
-	verdict = change->decide(change->context,
-				 there ? &reading->entry : NULL, &put);
-	if (verdict < 0 || verdict == HASH_KEEP)
-		return verdict;
-	if (verdict == HASH_DELETE)
-		return there ? update(table, reading, NULL) : 0;
-	if (!fresh->made || !change->ahead) {
-		rc = make_fresh(table, change, reading, &put, fresh);
-		if (rc)
-			return rc;
-	}
-	if (there)
+	if (!reading->status)
 		rc = update(table, reading, fresh);
 	else
 		rc = hash_insert(table, reading, fresh->content);
-	if (rc == -REEF_EINDOUBT)
-		fresh->made = false;
+	if (!rc)
+		change->version = fresh->bytes->version;
+	/* In doubt: perhaps a slot names it; should we die, is_live tells. */
+	if (!rc || rc == -REEF_EINDOUBT)
+		hash_fresh_drop(table, fresh, false);
+	return rc;
+}
+
+static int apply_once(struct hash_table *table, struct hash_change *change,
+		      struct hash_reading *reading, struct hash_fresh *fresh)
+{
+	struct hash_entry put = {0};
+	int rc, verdict;
+
+	rc = hash_find_along(table, reading, fresh);
+	if (!rc && reading->status != -ENOENT)
+		rc = reading->status;
 	if (rc)
 		return rc;
-	set_live(table, fresh);
-	change->version = fresh->version;
-	fresh->made = false; /* it is the table's now */
-	return 0;
+	verdict =
+		change->decide(change->context,
+			       reading->status ? NULL : &reading->entry, &put);
+	if (verdict < 0 || verdict == HASH_KEEP)
+		return verdict;
+	if (verdict == HASH_DELETE)
+		return reading->status ? 0 : update(table, reading, NULL);
+	rc = prepare(table, change, &put, fresh);
+	return rc ? rc : put_entry(table, change, reading, fresh);
 }
 
 int hash_apply(struct hash_table *table, struct hash_change *change)
@@ -200,23 +182,23 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 		.key = change->key,
 		.key_size = change->key_size,
 	};
-	struct fresh fresh = {0};
-	uint32_t attempt;
-	int rc = -EBUSY;
+	struct hash_fresh fresh = {0};
+	uint32_t attempt = 0;
+	int rc = 0;
 
 	if (change->key_size > HASH_KEY_MAX)
 		return -EINVAL;
 	reef_enter(table->reef);
-	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+	if (change->ahead)
+		rc = prepare(table, change, change->ahead, &fresh);
+	while (!rc) {
 		rc = apply_once(table, change, &reading, &fresh);
 		if (rc != -EAGAIN)
 			break;
-		rc = hash_pause(table, attempt);
-		if (rc)
-			break;
-		rc = -EBUSY;
+		rc = ++attempt < ATTEMPTS_MAX ? hash_pause(table, attempt)
+					      : -EBUSY;
 	}
-	drop_fresh(table, &fresh);
+	hash_fresh_drop(table, &fresh, true);
 	reef_leave(table->reef);
 	hash_reading_free(&reading);
 	return rc;

@@ -94,9 +94,9 @@ static uint64_t next_version(struct hash_table *table, uint64_t block)
 	       (++table->versions & ((UINT64_C(1) << 40) - 1));
 }
 
-int hash_entry_make(struct hash_table *table, uint64_t hash, const void *key,
+int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		    uint32_t key_size, const struct hash_entry *put,
-		    uint64_t *at, uint64_t *slot, uint64_t *version)
+		    struct hash_fresh *fresh)
 {
 	struct hash_entry_head *head;
 	uint64_t block;
@@ -106,10 +106,21 @@ int hash_entry_make(struct hash_table *table, uint64_t hash, const void *key,
 	if (key_size > HASH_KEY_MAX || put->value_size > HASH_VALUE_MAX)
 		return -EINVAL;
 	size = HASH_ENTRY_HEAD + (size_t)key_size + put->value_size;
-	head = malloc(size);
-	if (!head)
-		return -ENOMEM;
+	/* 56 at least: smaller blocks have no short address. */
+	rc = reef_alloc_kind(table->space, HASH_KIND_ENTRY,
+			     size < 56 ? 56 : size, &fresh->at);
+	if (rc) {
+		fresh->at = 0;
+		return rc;
+	}
+	rc = reef_short_address(table->space, fresh->at, &block);
+	head = rc ? NULL : malloc(size);
+	if (!head) {
+		hash_fresh_drop(table, fresh, true);
+		return rc ? rc : -ENOMEM;
+	}
 	*head = (struct hash_entry_head){
+		.version = next_version(table, fresh->at),
 		.stamp = put->stamp,
 		.key_size = key_size,
 		.value_size = put->value_size,
@@ -120,25 +131,47 @@ int hash_entry_make(struct hash_table *table, uint64_t hash, const void *key,
 	if (put->value_size)
 		memcpy((char *)(head + 1) + key_size, put->value,
 		       put->value_size);
-	/* 56 at least: smaller blocks have no short address. */
-	rc = reef_alloc_kind(table->space, HASH_KIND_ENTRY,
-			     size < 56 ? 56 : size, at);
-	if (!rc) {
-		rc = reef_short_address(table->space, *at, &block);
-		head->version = next_version(table, *at);
-		head->crc = crc_of(head, size);
-		if (!rc)
-			rc = reef_write(table->reef, *at, head, size);
-		if (rc)
-			reef_free(table->space, *at, 0);
-	}
-	if (!rc) {
-		*slot = hash_slot_make(block, hash_hint_of(size),
-				       hash_print(hash));
-		*version = head->version;
-	}
-	free(head);
+	head->live = head->version;
+	head->crc = crc_of(head, size);
+	fresh->bytes = head;
+	fresh->size = size;
+	fresh->written = false;
+	fresh->content =
+		hash_slot_make(block, hash_hint_of(size), hash_print(hash));
+	return 0;
+}
+
+struct reef_access hash_fresh_access(const struct hash_fresh *fresh)
+{
+	return (struct reef_access){
+		.kind = REEF_WRITE,
+		.address = fresh->at,
+		.local = fresh->bytes,
+		.length = (uint32_t)fresh->size,
+	};
+}
+
+int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh)
+{
+	int rc = 0;
+
+	if (!fresh->written)
+		rc = reef_write(table->reef, fresh->at, fresh->bytes,
+				fresh->size);
+	/* Nobody else knows of it: it can be done again. */
+	if (rc == -REEF_EINDOUBT)
+		return -EAGAIN;
+	fresh->written = !rc;
 	return rc;
+}
+
+void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
+		     bool block)
+{
+	if (block && fresh->at)
+		hash_entry_free(table, fresh->at);
+	free(fresh->bytes);
+	*fresh = (struct hash_fresh){0};
 }
 
 void hash_entry_free(struct hash_table *table, uint64_t at)

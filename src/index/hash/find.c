@@ -24,6 +24,7 @@ enum { PLACES, ENTRY, FOUND };
 struct round {
 	struct reef_access *accesses;
 	uint32_t count;
+	struct hash_fresh *along; /* to be written first; NULL: nothing */
 	uint64_t words[TOGETHER]; /* of the directory */
 	bool has_word[TOGETHER];
 };
@@ -324,7 +325,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 		return pass_over(reading);
 	if (hash_mutant == HASH_MUTANT_TORN_ABSENT)
 		return -ENOENT;
-	/* (2): fresh, or changed since the places were read. */
+	/* (2): changed since the places were read, or not live for good. */
 	if (rc) {
 		rc = reef_read(table->reef, slot_address(reading), &now, 8);
 		if (rc)
@@ -364,6 +365,9 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 
 	round->count = 0;
 	*done = true;
+	if (round->along)
+		round->accesses[round->count++] =
+			hash_fresh_access(round->along);
 	for (i = 0; i < count; i++) {
 		reading = &readings[i];
 		if (reading->status != -EINPROGRESS)
@@ -379,8 +383,15 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	if (!round->count)
 		return 0;
 	rc = reef_execute(table->reef, round->accesses, round->count);
+	if (rc == -REEF_EINDOUBT && round->along) {
+		*done = false;
+		return 0; /* a WRITE that nobody knows of: once more */
+	}
 	if (rc)
 		return rc;
+	if (round->along)
+		round->along->written = true;
+	round->along = NULL;
 	for (i = 0; i < count; i++) {
 		reading = &readings[i];
 		if (!began[i])
@@ -396,10 +407,10 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 }
 
 static int find_some(struct hash_table *table, struct hash_reading *readings,
-		     uint32_t count)
+		     uint32_t count, struct hash_fresh *along)
 {
-	struct reef_access accesses[3 * TOGETHER];
-	struct round round = {.accesses = accesses};
+	struct reef_access accesses[3 * TOGETHER + 1];
+	struct round round = {.accesses = accesses, .along = along};
 	struct hash_reading *reading;
 	bool done = false;
 	int rc = 0;
@@ -429,9 +440,18 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 
 	for (; count && !rc; count -= some, readings += some) {
 		some = count < TOGETHER ? count : TOGETHER;
-		rc = find_some(table, readings, some);
+		rc = find_some(table, readings, some, NULL);
 	}
 	return rc;
+}
+
+int hash_find_along(struct hash_table *table, struct hash_reading *reading,
+		    struct hash_fresh *fresh)
+{
+	bool together =
+		fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
+
+	return find_some(table, reading, 1, together ? fresh : NULL);
 }
 
 int hash_get(struct hash_table *table, struct hash_reading *readings,

@@ -28,6 +28,15 @@ struct hash_leaf {	   /* what a handle knows of a suffix */
 	uint32_t depth;
 };
 
+/* An entry that is about to be put. */
+struct hash_fresh {
+	struct hash_entry_head *bytes; /* as it is, or will be, written */
+	size_t size;
+	uint64_t at;	  /* its block; 0: none */
+	uint64_t content; /* of a slot: block, hint, fingerprint */
+	bool written;
+};
+
 struct hash_table {
 	struct reef_space *space;
 	struct reef *reef;
@@ -70,11 +79,18 @@ uint32_t hash_print(uint64_t hash);
 void hash_places(const struct hash_table *table, uint64_t hash,
 		 uint64_t place[2]);
 
-/* Allocate and write an entry; it is not live. *slot: block, hint and
- * fingerprint. */
-int hash_entry_make(struct hash_table *table, uint64_t hash, const void *key,
+/* Take a block and put an entry together; it is not written yet. */
+int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		    uint32_t key_size, const struct hash_entry *put,
-		    uint64_t *at, uint64_t *slot, uint64_t *version);
+		    struct hash_fresh *fresh);
+/* The WRITE that does it. Only entries of at most HASH_ALONG bytes may go with
+ * something else. */
+#define HASH_ALONG 65536u
+struct reef_access hash_fresh_access(const struct hash_fresh *fresh);
+int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh);
+/* Forget it; its block is freed if `block`. */
+void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
+		     bool block);
 /* Is this a whole entry of this table? size: how much was read. */
 bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
 			 size_t size);
@@ -93,6 +109,9 @@ void hash_entry_free(struct hash_table *table, uint64_t at);
  * the reading. */
 int hash_find(struct hash_table *table, struct hash_reading *readings,
 	      uint32_t count);
+/* One key; the entry is written in the first batch, if it was not. */
+int hash_find_along(struct hash_table *table, struct hash_reading *reading,
+		    struct hash_fresh *fresh);
 /* READ an entry into the reading's room. 1: whole and sound.  0: neither.
  * Negative: error. */
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,

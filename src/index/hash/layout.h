@@ -126,7 +126,7 @@ struct hash_root {
 #define HASH_VALUE_MAX (UINT32_C(64) << 20)
 
 struct hash_entry_head {
-	uint64_t live; /* == version: published, and current */
+	uint64_t live; /* == version: not superseded */
 	uint64_t version;
 	uint64_t stamp; /* the owner's; a map's expiry */
 	uint32_t key_size;

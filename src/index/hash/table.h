@@ -7,10 +7,11 @@
  *     key, and confirms by CAS. Of two provisional ones the lower place
  *     wins and takes the other's slot away; both do so by CAS on that slot, so
  *     that confirming and taking away cannot both happen.
- * (2) An entry with live == version is its key's current value at the moment
- *     it is read: live is set after its slot was confirmed, and zeroed before
- *     its slot is changed. What is not live (its writer died, or is about to
- *     set it) is current if its slot still has the same word afterwards.
+ * (2) An entry that a slot named, and that says live == version, is its key's
+ *     current value at the moment it is read: live is zeroed before its slot is
+ *     changed. Who remembers an entry from before checks its version, too. One
+ *     that is not live (somebody was about to change its slot, and died or lost
+ *     to a split) is current if its slot has the same word afterwards.
  * (3) A subtable is split by freezing every slot (CAS), copying each to one of
  *     two children at the same position (CAS from 0), then SPLIT in the
  *     directory. What is frozen never changes, so anybody can finish a split,

@@ -61,18 +61,16 @@ int guard_give(struct guard *guard)
 	return 0;
 }
 
-static int lock_is_free(struct reef_lock *lock)
+int guard_check_free(struct guard *guard, struct board *board)
 {
 	struct reef_lock_info info;
-	int rc = reef_lock_look(lock, &info);
+	int rc = guard->lock ? reef_lock_look(guard->lock, &info) : 0;
 
-	if (rc)
+	if (rc || !guard->lock)
 		return rc;
-	return !info.session && !info.readers && !info.waiters &&
-	       !info.inherited;
-}
-
-int guard_is_free(struct guard *guard)
-{
-	return guard->lock ? lock_is_free(guard->lock) : 1;
+	if (!info.session && !info.readers && !info.waiters && !info.inherited)
+		return 0;
+	return board_fail(board, "in the end %08x has it, %u read, %u wait, %s",
+			  info.session, info.readers, info.waiters,
+			  info.inherited ? "inherited" : "repaired");
 }

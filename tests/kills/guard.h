@@ -29,7 +29,8 @@ bool guard_tells(enum guard_kind kind);
 int guard_take(struct guard *guard, bool reads, uint64_t timeout_ns);
 int guard_give(struct guard *guard);
 
-/* 1: nobody has it, waits for it, or left something half done; 0; -errno. */
-int guard_is_free(struct guard *guard);
+/* Nobody has it, waits for it, or left something half done? 0; -EPROTO, and the
+ * board says what there is; -errno. */
+int guard_check_free(struct guard *guard, struct board *board);
 
 #endif

@@ -561,8 +561,8 @@ static int check_guard(struct killer *killer)
 		rc = section_repair(&killer->section);
 	if (!rc)
 		rc = guard_give(&guard);
-	if (!rc && guard_is_free(&guard) != 1)
-		rc = board_fail(killer->board, "it is not free at the end");
+	if (!rc)
+		rc = guard_check_free(&guard, killer->board);
 	guard_close(&guard);
 	return rc ? rc : guard_drop(options->kind, killer->space);
 }

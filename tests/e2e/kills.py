@@ -20,6 +20,7 @@ TTL_MS = 300
 LIMIT_MS = 60 * TTL_MS
 # How many of 1,000 kills; of 50 in all a twentieth, on two fabrics.
 LOCKS = {"shift": 300, "mcs": 240, "rw": 300, "spin": 160}
+OTHERS = {"election": 60, "lease": 60, "barrier": 80}
 
 
 def share(kills):
@@ -93,6 +94,18 @@ def check_stops(pool):
     for kind in ("shift", "mcs", "rw") if SOAK else ("shift",):
         pool.show(kind, 0, "tcp", stops, "fences=1")
         pool.show(kind, 0, "shm", stops)
+
+
+def check_election(pool):
+    pool.up()
+    for fabrics in ("shm", "tcp"):
+        pool.show("election", share(OTHERS["election"]), fabrics)
+
+
+def check_lease(pool):
+    pool.up()
+    for fabrics in ("shm", "tcp"):
+        pool.show("lease", share(OTHERS["lease"]), fabrics)
 
 
 def check_it_can_fail(pool):

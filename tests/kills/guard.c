@@ -1,7 +1,7 @@
 /* guard.c - locks, leases and elections behind one face. */
 #include "guard.h"
 
-#include <errno.h>
+#include <stdio.h>
 
 static bool is_lock(enum guard_kind kind)
 {
@@ -18,12 +18,19 @@ int guard_open(struct guard *guard, enum guard_kind kind,
 	if (is_lock(kind))
 		return reef_lock_open(space, GUARD_NAME, &options,
 				      &guard->lock);
+	if (kind == GUARD_LEASE)
+		return reef_lease_open(space, GUARD_NAME, NULL, &guard->lease);
+	if (kind == GUARD_ELECTION)
+		return reef_election_open(space, GUARD_NAME, 0, "somebody",
+					  &guard->election);
 	return 0;
 }
 
 void guard_close(struct guard *guard)
 {
 	reef_lock_close(guard->lock);
+	reef_lease_close(guard->lease);
+	reef_election_close(guard->election);
 	*guard = (struct guard){.kind = guard->kind};
 }
 
@@ -31,6 +38,10 @@ int guard_drop(enum guard_kind kind, struct reef_space *space)
 {
 	if (is_lock(kind))
 		return reef_lock_drop(space, GUARD_NAME);
+	if (kind == GUARD_LEASE)
+		return reef_lease_drop(space, GUARD_NAME);
+	if (kind == GUARD_ELECTION)
+		return reef_election_drop(space, GUARD_NAME);
 	return 0;
 }
 
@@ -46,31 +57,56 @@ bool guard_tells(enum guard_kind kind)
 
 int guard_take(struct guard *guard, bool reads, uint64_t timeout_ns)
 {
+	int rc = 0;
+
 	if (guard->lock)
 		return reef_lock_take(guard->lock,
 				      reads ? REEF_LOCK_SHARED
 					    : REEF_LOCK_EXCLUSIVE,
 				      timeout_ns);
-	return REEF_LOCK_INHERITED;
+	if (guard->lease)
+		rc = reef_lease_take(guard->lease, timeout_ns, NULL);
+	if (guard->election)
+		rc = reef_election_win(guard->election, timeout_ns, NULL);
+	return rc ? rc : REEF_LOCK_INHERITED;
 }
 
 int guard_give(struct guard *guard)
 {
 	if (guard->lock)
 		return reef_lock_give(guard->lock);
+	if (guard->lease)
+		return reef_lease_give(guard->lease);
+	if (guard->election)
+		return reef_election_resign(guard->election);
 	return 0;
 }
 
-int guard_check_free(struct guard *guard, struct board *board)
+static int lock_is_free(struct reef_lock *lock, char *text)
 {
 	struct reef_lock_info info;
-	int rc = guard->lock ? reef_lock_look(guard->lock, &info) : 0;
+	int rc = reef_lock_look(lock, &info);
 
-	if (rc || !guard->lock)
+	if (rc)
 		return rc;
-	if (!info.session && !info.readers && !info.waiters && !info.inherited)
-		return 0;
-	return board_fail(board, "in the end %08x has it, %u read, %u wait, %s",
-			  info.session, info.readers, info.waiters,
-			  info.inherited ? "inherited" : "repaired");
+	snprintf(text, TEXT_SIZE, "%08x has it, %u read, %u wait, %s",
+		 info.session, info.readers, info.waiters,
+		 info.inherited ? "inherited" : "repaired");
+	return !info.session && !info.readers && !info.waiters &&
+	       !info.inherited;
+}
+
+int guard_is_free(struct guard *guard, char text[TEXT_SIZE])
+{
+	struct reef_lease_info info = {0};
+	int rc = 0;
+
+	if (guard->lock)
+		return lock_is_free(guard->lock, text);
+	if (guard->lease)
+		rc = reef_lease_look(guard->lease, &info);
+	if (guard->election)
+		rc = reef_election_look(guard->election, &info);
+	snprintf(text, TEXT_SIZE, "%08x has it", info.session);
+	return rc ? rc : !info.session;
 }

@@ -29,8 +29,8 @@ bool guard_tells(enum guard_kind kind);
 int guard_take(struct guard *guard, bool reads, uint64_t timeout_ns);
 int guard_give(struct guard *guard);
 
-/* Nobody has it, waits for it, or left something half done? 0; -EPROTO, and the
- * board says what there is; -errno. */
-int guard_check_free(struct guard *guard, struct board *board);
+/* Nobody has it, waits for it, or left something half done: 1; 0; -errno.
+ * *text: what there is. */
+int guard_is_free(struct guard *guard, char text[TEXT_SIZE]);
 
 #endif

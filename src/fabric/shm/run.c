@@ -215,7 +215,9 @@ general:
 
 /* --- one word --- */
 
-/* The word at that offset, inside; NULL: not this way, and not inside. */
+/* The word at that offset, inside; NULL: not this way, and not inside. The gate
+ * need not be looked at: there is a remote, so the link was up; and one that
+ * goes down has seen SHM_CONTROL_NEVER, besides closing the limit. */
 static inline _Atomic uint64_t *word_enter(struct shm_queue *queue,
 					   struct reef_remote *base,
 					   uint64_t offset, uint64_t *turn)
@@ -223,10 +225,6 @@ static inline _Atomic uint64_t *word_enter(struct shm_queue *queue,
 	struct shm_remote *remote = (struct shm_remote *)base;
 	struct shm_link *link = (struct shm_link *)base->link;
 
-	/* Acquire: the partner is opened() in frames.c. */
-	if (unlikely(atomic_load_explicit(&link->gate, memory_order_acquire) !=
-		     queue->queue.fabric))
-		return NULL;
 	*turn = LOAD(queue->turn);
 	atomic_store_explicit(&queue->turn, *turn + 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);

@@ -212,6 +212,8 @@ int client_handle_find(struct reef *reef, uint32_t number,
 			.remote = extent->remote,
 		};
 		entry->is_inline = entry->queue->run != reef_run_general;
+		entry->has_words = entry->is_inline && !client_strong &&
+				   entry->rights & REEF_RIGHT_WRITE;
 		*out = entry;
 	}
 	pthread_mutex_unlock(&client->lock);

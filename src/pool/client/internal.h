@@ -292,6 +292,7 @@ struct client_entry {
 	uint32_t node;
 	uint8_t rights;
 	bool is_inline; /* an operation ends where it is posted */
+	bool has_words; /* and word.h may be used */
 	uint64_t size;
 	uint64_t number, link_number;
 	struct reef_queue *queue;

@@ -7,19 +7,27 @@
 
 #include "pool/client/internal.h"
 
+/* What is looked at here is what nobody below looks at: alignment and limits
+ * are the fabric's. As client_enter, where it is not strong. */
 static inline int client_word(struct reef *reef, enum reef_op_kind kind,
 			      uint64_t address, uint64_t compare,
 			      uint64_t operand, uint64_t *before)
 {
 	uint32_t number = (uint32_t)(address >> 32);
 	struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
-	uint32_t phase;
+	struct reef_client *client = reef->client;
+	_Atomic uint32_t *inside =
+		&reef->inside[atomic_load_explicit(&client->phase,
+						   memory_order_relaxed) &
+			      1];
 	int rc = -EAGAIN;
 
-	phase = client_enter(reef);
+	atomic_store_explicit(
+		inside, atomic_load_explicit(inside, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
 	if (unlikely(!client_is_current(reef) || entry->extent != number ||
-		     !(entry->rights & REEF_RIGHT_WRITE) || !entry->is_inline ||
-		     (uint32_t)address >= entry->size || reef->pending))
+		     !entry->has_words || reef->pending))
 		goto out;
 	if (kind == REEF_CAS)
 		rc = reef_run_cas(entry->queue, entry->remote,
@@ -28,7 +36,10 @@ static inline int client_word(struct reef *reef, enum reef_op_kind kind,
 		rc = reef_run_faa(entry->queue, entry->remote,
 				  (uint32_t)address, operand, before);
 out:
-	client_leave(reef, phase);
+	/* Release: the partner is have_left in grace.c. */
+	atomic_store_explicit(
+		inside, atomic_load_explicit(inside, memory_order_relaxed) - 1,
+		memory_order_release);
 	return rc;
 }
 

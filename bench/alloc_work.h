@@ -101,7 +101,7 @@ workload_inline void alloc_second(struct alloc_hands *hands)
 	double begin;
 	int rc;
 
-	driver_pin_second();
+	driver_pin(1);
 	rc = hands->ops->second_open(hands->context, &second);
 	atomic_store(&hands->rc, rc);
 	atomic_store(&hands->is_open, true);

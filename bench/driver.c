@@ -38,13 +38,13 @@ int driver_fail(struct driver_pair *pair, int code, const char *format, ...)
 /* What the whole competitor may use, from before its client was pinned. */
 static cpu_set_t allowed;
 
-/* Put this process on the index-th processor it may use, if it may use two. */
-static void pin(int index)
+void driver_pin(uint32_t index)
 {
 	cpu_set_t one;
 
 	if (CPU_COUNT(&allowed) < 2)
 		return;
+	index %= (uint32_t)CPU_COUNT(&allowed);
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET(cpu, &allowed) || index--)
 			continue;
@@ -59,12 +59,7 @@ static void pin_client(void)
 {
 	if (sched_getaffinity(0, sizeof(allowed), &allowed))
 		CPU_ZERO(&allowed);
-	pin(0);
-}
-
-void driver_pin_second(void)
-{
-	pin(1);
+	driver_pin(0);
 }
 
 int driver_fork(struct driver_pair *pair,
@@ -88,7 +83,7 @@ int driver_fork(struct driver_pair *pair,
 	if (pair->target == 0) {
 		close(sockets[0]);
 		pair->channel = sockets[1];
-		pin(1);
+		driver_pin(1);
 		rc = target(pair);
 		if (rc && rc != -EPIPE)
 			snprintf(pair->control->error,

@@ -91,8 +91,9 @@ void driver_target_loop(struct driver_pair *pair,
 			void (*progress)(struct driver_pair *pair,
 					 enum workload_mode mode));
 
-/* For a second thread of the client: it goes to the target's processor. */
-void driver_pin_second(void);
+/* For a further thread or process of the client: it goes to the index-th
+ * processor, modulo the number of them. The client is on 0, the target on 1. */
+void driver_pin(uint32_t index);
 
 /* Set pair->error once (what failed first is why) and return code. */
 __attribute__((format(printf, 3, 4))) int driver_fail(struct driver_pair *pair,

@@ -31,8 +31,8 @@ static void help(void)
 	       "  --json FILE     write a line of JSON per case; - is stdout\n"
 	       "  --list          the cases, and the ratios they require\n"
 	       "  --help          this text\n\n"
-	       "Peers (UCX, libfabric, mimalloc) are programs in bench/peers "
-	       "beside reef, or in the\ndirectory REEF_PEERS.\n");
+	       "Peers (UCX, libfabric, mimalloc, Redis) are programs in "
+	       "bench/peers beside reef, or\nin the directory REEF_PEERS.\n");
 }
 
 static const struct bench *find(const char *name)

@@ -76,6 +76,46 @@ def bench_alloc_runs_every_case():
     assert abs(last["ratio"]["limit"] - ratio) < 0.01 * ratio, last
 
 
+def bench_sync_runs_every_case():
+    run = reef("sync", "--quick", "--json", "-")
+    assert run.returncode == 0, run.stderr
+    cases = {one["case"]: one
+             for one in map(json.loads, run.stdout.splitlines())}
+    assert list(cases) == [line.split()[0] for line in reef(
+        "sync", "--list").stdout.splitlines()[2:]], cases
+    for one in cases.values():
+        assert one["bench"] == "sync" and one["value"] > 0, one
+    # A lock that lets two in at once has no figure, and its line says so.
+    for case in ("lock-alone", "lock-2", "lock-8", "barrier-4"):
+        assert cases[case]["peers"]["pthread"] > 0, cases[case]
+    for case in ("lock-alone", "lock-alone-tcp"):
+        one = cases[case]
+        assert "redis" in {**one["peers"], **one.get("absent", {})}, one
+        # Not built, or no server; but never there and failing.
+        why = one.get("absent", {}).get("redis", "not built")
+        assert why.startswith(("not built", "redis-server: No such")), one
+
+
+def bench_sync_leaves_nothing_behind():
+    with tempfile.TemporaryDirectory() as directory:
+        run = reef("sync", "--quick", "--case", "lock-alone*",
+                   TMPDIR=directory)
+        assert run.returncode == 0, run.stderr
+        assert os.listdir(directory) == [], os.listdir(directory)
+
+
+def bench_sync_without_redis_says_so():
+    with tempfile.TemporaryDirectory() as directory:
+        run = reef("sync", "--quick", "--case", "lock-alone", "--json", "-",
+                   PATH=directory)
+    assert run.returncode == 0, run.stderr
+    one = json.loads(run.stdout)
+    assert set(one["peers"]) == {"pthread"}, one
+    assert set(one["absent"]) == {"redis"}, one
+    assert "met" not in [line.split()[-1] for line in run.stderr.splitlines()
+                         if " redis " in line and " 500 " in line], run.stderr
+
+
 def bench_json_to_stdout_is_only_json():
     run = reef("fabric", "--quick", "--case", "fiber-*", "--json", "-")
     assert run.returncode == 0, run.stderr
@@ -131,6 +171,9 @@ def bench_help_helps():
 TESTS = [
     bench_quick_runs_every_case,
     bench_alloc_runs_every_case,
+    bench_sync_runs_every_case,
+    bench_sync_leaves_nothing_behind,
+    bench_sync_without_redis_says_so,
     bench_json_to_stdout_is_only_json,
     bench_missing_peer_is_named,
     bench_broken_peer_is_named,

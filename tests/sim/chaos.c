@@ -293,16 +293,15 @@ static void kill_client(struct cluster *cluster)
 
 	if (!seat)
 		return;
-	cluster_trace(cluster, "client %u is killed", seat->index);
-	cluster->deaths++;
-	reef_sim_host_kill(seat->host);
-	reef_sim_host_restart(seat->host, cluster_client_main, seat);
+	chaos_strike_kill(seat);
 }
 
 void chaos_strike_kill(struct seat *seat)
 {
-	cluster_trace(seat->cluster, "client %u is struck dead", seat->index);
+	cluster_trace(seat->cluster, "client %u is killed", seat->index);
 	seat->cluster->deaths++;
+	seat->died = seat->session;
+	seat->died_ns = now_ns(seat->cluster);
 	reef_sim_host_kill(seat->host);
 	reef_sim_host_restart(seat->host, cluster_client_main, seat);
 }
@@ -684,6 +683,9 @@ int chaos_main(struct reef_sim_host *host, void *arg)
 	}
 	while (!rc && cluster->troubles)
 		rc = reef_sleep(MILLISECOND);
+	/* All is over: they unwind, and one may still have the operator. */
+	while (cluster->troubles)
+		reef_fiber_yield();
 	orders_close(cluster);
 	return rc;
 }

@@ -5,6 +5,7 @@
  * clients are done, one more session audits; then the servers are stopped. */
 #include "cluster.h"
 
+#include "fabric/hook/trace.h"
 #include "pool/broker/internal.h"
 
 #include <stdarg.h>
@@ -41,6 +42,31 @@ void cluster_trace(struct cluster *cluster, const char *format, ...)
 	fputc('\n', stderr);
 }
 
+static void tell_operation(void *context, const char *line)
+{
+	const struct seat *seat = context;
+
+	cluster_trace(seat->cluster, "  client %u %s", seat->index, line);
+}
+
+/* What is put under a client: who replays a seed wants to see what it does. */
+static int client_opened(void *context, struct reef_fabric *fabric)
+{
+	struct seat *seat = context;
+	const struct reef_trace_options options = {
+		.sink = tell_operation,
+		.context = seat,
+	};
+	struct reef_trace *trace;
+	int rc = 0;
+
+	if (seat->cluster->options.trace)
+		rc = reef_trace_push(fabric, &options, &trace);
+	if (!rc && seat->cluster->options.strike)
+		rc = strike_opened(seat, fabric);
+	return rc;
+}
+
 static int open_mesh(const struct cluster *cluster, struct reef_sim_host *host,
 		     struct seat *seat, struct reef_mesh **out)
 {
@@ -50,8 +76,8 @@ static int open_mesh(const struct cluster *cluster, struct reef_sim_host *host,
 			   .silence_ns = cluster->options.silence_ns},
 	};
 
-	if (seat && cluster->options.strike) {
-		options.opened = strike_opened;
+	if (seat) {
+		options.opened = client_opened;
 		options.context = seat;
 	}
 	return reef_mesh_open(&options, out);

@@ -121,6 +121,8 @@ struct seat {
 	bool is_over;	       /* its main has returned for good */
 	bool counting;	       /* its operations, for strike.c */
 	uint64_t posts;
+	uint32_t died; /* the session that a kill ended last, and when */
+	uint64_t died_ns;
 	/* (c) of workload.c */
 	uint64_t name_tried, name_done;
 };

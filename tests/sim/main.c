@@ -77,7 +77,7 @@ static bool run_scenario(const struct scenario *scenario,
 
 static const struct scenario *find_scenario(const char *name)
 {
-	for (size_t i = 0; i < program.scenarios_count; i++)
+	for (size_t i = 0; i < *program.scenarios_count; i++)
 		if (!strcmp(name, program.scenarios[i].name))
 			return &program.scenarios[i];
 	return NULL;
@@ -101,7 +101,7 @@ static int run_all(const struct arguments *arguments)
 {
 	int passed = 0, failed = 0;
 
-	for (size_t i = 0; i < program.scenarios_count; i++) {
+	for (size_t i = 0; i < *program.scenarios_count; i++) {
 		if (arguments->scenario &&
 		    strcmp(arguments->scenario, program.scenarios[i].name))
 			continue;
@@ -178,7 +178,7 @@ static int run_same(const struct arguments *arguments)
 	int passed = 0, failed = 0;
 	uint64_t hash, seed;
 
-	for (size_t i = 0; i < program.scenarios_count; i++) {
+	for (size_t i = 0; i < *program.scenarios_count; i++) {
 		for (seed = arguments->from;
 		     seed < arguments->from + arguments->seeds; seed++) {
 			run_one(&program.scenarios[i], NULL, seed, false);

@@ -76,10 +76,12 @@ static const struct mutant mutants[] = {
 	{"heap-early-reuse", "calm", .heap = REEF_HEAP_MUTANT_EARLY_REUSE},
 };
 
+static const size_t scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]);
+
 const struct program program = {
 	.name = "pool",
 	.scenarios = scenarios,
-	.scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]),
+	.scenarios_count = &scenarios_count,
 	.mutants = mutants,
 	.mutants_count = sizeof(mutants) / sizeof(mutants[0]),
 };

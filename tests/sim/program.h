@@ -2,6 +2,7 @@
  *
  *   pool   pool.c, workload.c: spaces, blocks, names
  *   locks  locks.c, lock_work.c: locks, and what they protect
+ *   leads  leads.c, lead_work.c: elections, and what leaders write
  *
  * Thread: owner. */
 #ifndef TESTS_SIM_PROGRAM_H
@@ -22,16 +23,20 @@ struct mutant {
 	enum reef_node_mutant node;
 	enum reef_client_mutant client;
 	enum reef_heap_mutant heap;
-	uint32_t lock; /* enum sync_lock_mutant */
+	uint32_t lock; /* enum lock_mutant */
 };
 
 struct program {
 	const char *name;
 	const struct scenario *scenarios;
-	size_t scenarios_count;
+	const size_t *scenarios_count;
 	const struct mutant *mutants;
 	size_t mutants_count;
 };
 extern const struct program program;
+
+/* Of locks and leads. */
+extern const struct scenario sync_scenarios[];
+extern const size_t sync_scenarios_count;
 
 #endif

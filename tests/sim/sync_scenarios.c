@@ -1,0 +1,57 @@
+/* sync_scenarios.c - what locks and elections go through.
+ *
+ * A run in which nothing goes wrong has leases of a minute: whoever waits looks
+ * for itself after a part of that, so a lost wake-up is a hang. The others have
+ * leases as short as the network allows, so that several end in each run. */
+#include "program.h"
+
+#define BRIEF                                                                  \
+	.ttl_ns = 16 * MILLISECOND, .node_ttl_ns = 32 * MILLISECOND,           \
+	.silence_ns = 8 * MILLISECOND, .duration_ns = 60 * MILLISECOND,        \
+	.clients = 3, .chaos_every_ns = 8 * MILLISECOND,                       \
+	.patience_ns = 2 * SECOND, .step_ns = 1
+
+const struct scenario sync_scenarios[] = {
+	{"calm",
+	 "nothing goes wrong",
+	 {.ttl_ns = 64 * SECOND,
+	  .node_ttl_ns = 64 * SECOND,
+	  .duration_ns = 40 * MILLISECOND,
+	  .patience_ns = SECOND / 2,
+	  .step_ns = 1}},
+	{"crash",
+	 "a client dies, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_KILL}},
+	{"stop",
+	 "a client stands still past its lease, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_STOP}},
+	{"cut",
+	 "a client is cut off, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_CUT}},
+	{"doubt",
+	 "a link is lost, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_LOSE}},
+	{"clients",
+	 "clients die, stand still, are ended",
+	 {BRIEF, .chaos = CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE | CHAOS_FENCE |
+			  CHAOS_END}},
+	{"network",
+	 "partitions of all kinds; links are lost",
+	 {BRIEF, .chaos = CHAOS_CUT | CHAOS_CUT_CLIENTS | CHAOS_LINKS}},
+	{"broker",
+	 "the broker is killed, clients die and stand still",
+	 {BRIEF, .chaos = CHAOS_BROKER_KILL | CHAOS_BROKER_POWER |
+			  CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE}},
+	{"drain",
+	 "extents move, and clients die",
+	 {BRIEF, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}},
+	{"all",
+	 "all of it at once",
+	 {BRIEF,
+	  .chaos = CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_CLIENT_KILL |
+		   CHAOS_CLIENT_PAUSE | CHAOS_FENCE | CHAOS_END | CHAOS_CUT |
+		   CHAOS_CUT_CLIENTS | CHAOS_LINKS | CHAOS_DRAIN,
+	  .nodes = 3}},
+};
+const size_t sync_scenarios_count =
+	sizeof(sync_scenarios) / sizeof(sync_scenarios[0]);

@@ -405,7 +405,7 @@ static int look_ring(struct reef_lock *lock, struct reef_lock_info *info,
 {
 	uint64_t window[LOCK_WINDOW];
 	uint64_t cursor = lock_next(head->holder);
-	uint32_t left = lock_ahead(cursor, head->tail), count, i;
+	uint32_t left = lock_in_line(lock, cursor, head->tail), count, i;
 	int rc;
 
 	if (lock_is_dropped(head->holder))

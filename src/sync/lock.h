@@ -157,6 +157,7 @@ struct reef_lock {
 	uint64_t word; /* H as we last knew it, while we hold it */
 	enum lock_held held;
 	bool queued;	 /* our place is named */
+	bool failed;	 /* an access, so that words may name us */
 	bool parked;	 /* it sleeps, or is about to; for tests */
 	bool woken;	 /* a message came since it was cleared */
 	bool granted;	 /* mutant STALE_TICKET */
@@ -234,6 +235,16 @@ static inline uint32_t lock_ahead(uint64_t from, uint64_t to)
 	return distance < SYNC_TICKETS / 4 * 3 ? distance : 0;
 }
 
+/* How many tickets from next on may have named their places: those further away
+ * wait for these to be finished. */
+static inline uint32_t lock_in_line(const struct reef_lock *lock, uint64_t next,
+				    uint64_t tail)
+{
+	uint32_t count = lock_ahead(next, tail);
+
+	return count < lock->places - 1 ? count : lock->places - 1;
+}
+
 static inline uint64_t lock_place_word(uint64_t who, uint64_t ticket,
 				       uint32_t flags)
 {
@@ -304,7 +315,9 @@ struct lock_wait {
 	uint32_t looks;	      /* without parking */
 	uint32_t attempts;    /* SPIN */
 	bool can_wait;
-	bool awake; /* since it was woken, or looked by itself */
+	bool has_ticket; /* which has no place yet */
+	bool announced;	 /* to readers */
+	bool awake;	 /* since it was woken, or looked by itself */
 };
 void lock_wait_init(struct reef_lock *lock, struct lock_wait *wait,
 		    uint64_t timeout_ns);
@@ -347,7 +360,7 @@ struct lock_found {
 	uint64_t word; /* of its place */
 };
 /* Who waits first, from `next` of h on, as far as the tail. poison: holes on
- * the way are, so that next can go past them. */
+ * the way are, so that next can go past them.  -ESTALE: h is old. */
 int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 	      struct lock_found *found);
 /* H is free, or about to be looked at: let whoever waits look. all: not only

@@ -226,6 +226,20 @@ static int make_dropped(struct giving *giving)
 	return rc;
 }
 
+/* It was granted to one who left, and others have seen that, too. */
+static int look_again(struct giving *giving)
+{
+	uint64_t now;
+	int rc = reef_read(giving->lock->reef, giving->lock->head, &now, 8);
+
+	if (rc)
+		return rc;
+	if (!is_still_ours(giving, now))
+		return 1;
+	giving->h = now;
+	return -EAGAIN;
+}
+
 /* Decide by h. */
 static int give_once(struct giving *giving)
 {
@@ -244,7 +258,7 @@ static int give_once(struct giving *giving)
 	if (!find_in_window(giving, &found)) {
 		rc = lock_find(lock, h, !can_pass, &found);
 		if (rc)
-			return rc;
+			return rc == -ESTALE ? look_again(giving) : rc;
 	}
 	if (!found.someone)
 		return make_free(giving, found.next);

@@ -14,9 +14,14 @@
 #include <errno.h>
 #include <string.h>
 
-#define ATTEMPTS 16 /* tickets that were poisoned, or lost with a link */
+#define ATTEMPTS 16 /* to name a place, with what was there before */
 #define FULL_PAUSE_NS UINT64_C(500000)
 #define HOLES_MAX 16
+
+static bool is_of(uint64_t word, uint64_t ticket)
+{
+	return sync_word_unpack(word).ticket == (ticket & (SYNC_TICKETS - 1));
+}
 
 uint32_t lock_window_length(const struct reef_lock *lock, uint64_t ticket)
 {
@@ -81,6 +86,12 @@ static int take_ticket(struct reef_lock *lock, struct lock_wait *wait,
 	return rc;
 }
 
+static bool is_near(const struct reef_lock *lock, uint64_t next,
+		    uint64_t ticket)
+{
+	return ((ticket - next) & (SYNC_TICKETS - 1)) < lock->places - 1;
+}
+
 /* Put our name at the place of our ticket. -ESTALE: it was poisoned.  -EAGAIN:
  * next is not near enough yet. */
 static int name_place(struct reef_lock *lock, uint64_t *h)
@@ -107,9 +118,10 @@ static int name_place(struct reef_lock *lock, uint64_t *h)
 			lock->queued = true;
 			return 0;
 		}
-		/* Finished, but not marked: granted, left, or dead. */
-		if (sync_word_unpack(change.before).ticket !=
-		    (old & (SYNC_TICKETS - 1)))
+		/* Finished, but not marked: granted, left, or dead. Unless we
+		 * were away for so long that tickets begin to repeat. */
+		if (!is_of(change.before, old) ||
+		    !is_near(lock, lock_next(*h), ticket))
 			return -ESTALE;
 		change.compare = change.before;
 	}
@@ -118,25 +130,23 @@ static int name_place(struct reef_lock *lock, uint64_t *h)
 
 int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 {
-	struct lock_head head;
-	int rc, attempt;
+	int rc;
 
-	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+	if (!wait->has_ticket) {
 		rc = take_ticket(lock, wait, h);
 		if (rc)
 			return rc;
-		while ((rc = name_place(lock, h)) == -EAGAIN) {
-			rc = lock_pause(lock, wait, FULL_PAUSE_NS);
-			if (!rc)
-				rc = lock_read_head(lock, &head);
-			if (rc)
-				return rc;
-			*h = head.holder;
-		}
-		if (rc != -ESTALE)
-			return rc;
+		wait->has_ticket = true;
 	}
-	return -EAGAIN;
+	rc = name_place(lock, h);
+	if (rc == -EAGAIN) {
+		rc = lock_pause(lock, wait, FULL_PAUSE_NS);
+		if (!rc)
+			rc = reef_read(lock->reef, lock->head, h, 8);
+		return rc ? rc : -EAGAIN;
+	}
+	wait->has_ticket = false;
+	return rc == -ESTALE ? -EAGAIN : rc;
 }
 
 /* --- waiting --- */
@@ -275,9 +285,10 @@ static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
 		if (rc || before == word)
 			return rc;
 		word = before;
-		if (sync_word_unpack(word).ticket ==
-		    (ticket & (SYNC_TICKETS - 1)))
+		if (is_of(word, ticket))
 			break;
+		if (!is_of(word, ticket - lock->places))
+			return -ESTALE;
 		/* Who had it before has only now been marked. */
 	}
 	search->found->word = word;
@@ -363,7 +374,7 @@ int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 		return rc;
 	*found = (struct lock_found){.next = lock_next(h)};
 	search.cursor = lock_next(h);
-	left = lock_ahead(search.cursor, head.tail);
+	left = lock_in_line(lock, search.cursor, head.tail);
 	/* Dead holes must not fill the ring. */
 	if (left > lock->places_max / 2)
 		poison = true;
@@ -401,7 +412,7 @@ int lock_nudge(struct reef_lock *lock, bool all)
 	if (rc)
 		return rc;
 	cursor = lock_next(head.holder);
-	left = lock_ahead(cursor, head.tail);
+	left = lock_in_line(lock, cursor, head.tail);
 	while (left) {
 		count = lock_window_length(lock, cursor);
 		count = count < left ? count : left;
@@ -449,7 +460,7 @@ void lock_sweep(struct reef_lock *lock)
 	if (lock_read_head(lock, &head))
 		return;
 	cursor = lock_next(head.holder);
-	left = lock_ahead(cursor, head.tail);
+	left = lock_in_line(lock, cursor, head.tail);
 	while (left) {
 		count = lock_window_length(lock, cursor);
 		count = count < left ? count : left;

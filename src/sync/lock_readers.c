@@ -180,6 +180,16 @@ static int read_on(struct reef_lock *lock, struct lock_head *head)
 	return 0;
 }
 
+/* Our slot is not what we left there: a writer has let us in, perhaps while a
+ * link was lost. Or it was cleared, because our session has ended. */
+static int find_admitted(struct reef_lock *lock, uint64_t slot)
+{
+	if (!lock_is_mine(lock, slot))
+		return -REEF_EFENCED;
+	lock->slot_word = slot;
+	return slot & SLOT_ADMITTED ? 0 : -EAGAIN;
+}
+
 /* From WAITING back to ACTIVE, because H is free; or ADMITTED meanwhile. */
 static int wake_up(struct reef_lock *lock, struct lock_head *head)
 {
@@ -189,24 +199,23 @@ static int wake_up(struct reef_lock *lock, struct lock_head *head)
 	rc = change_slot(lock, from, slot_of(lock, SLOT_ACTIVE), head, &before);
 	if (rc)
 		return rc;
-	if (before == from)
-		return -EAGAIN;
-	lock->slot_word = before;
-	return before & SLOT_ADMITTED ? 0 : -REEF_EFENCED;
+	return before == from ? -EAGAIN : find_admitted(lock, before);
 }
 
 /* From ACTIVE to WAITING, because a writer is there. */
 static int step_back(struct reef_lock *lock, struct lock_head *head)
 {
-	uint64_t before;
+	uint64_t before, from = lock->slot_word;
 	int rc;
 
 	lock_listen(lock);
 	lock->woken = false;
-	rc = change_slot(lock, lock->slot_word, slot_of(lock, SLOT_WAITING),
-			 head, &before);
+	rc = change_slot(lock, from, slot_of(lock, SLOT_WAITING), head,
+			 &before);
 	if (rc)
 		return rc;
+	if (before != from)
+		return find_admitted(lock, before);
 	tell_drainer(lock, head);
 	return -EAGAIN;
 }
@@ -230,10 +239,7 @@ static int look(struct reef_lock *lock, struct lock_head *head)
 	rc = lock_execute(lock, accesses, 2);
 	if (rc)
 		return rc;
-	if (!lock_is_mine(lock, slot))
-		return -REEF_EFENCED; /* cleared: our session has ended */
-	lock->slot_word = slot;
-	return slot & SLOT_ADMITTED ? 0 : -EAGAIN;
+	return find_admitted(lock, slot);
 }
 
 /* Its writer has ended, or left: make it free. */
@@ -298,42 +304,43 @@ static int decide(struct reef_lock *lock, struct lock_wait *wait,
 	return active ? step_back(lock, head) : park(lock, wait, head);
 }
 
-int lock_give_shared(struct reef_lock *lock)
+/* Out of our slot. admitted: unless it is that by now; 1. */
+static int leave_slot(struct reef_lock *lock, bool admitted)
 {
+	uint64_t from = lock->slot_word, before;
 	struct lock_head head;
-	uint64_t before;
 	int rc;
 
-	rc = change_slot(lock, lock->slot_word, 0, &head, &before);
-	if (rc)
-		return rc;
-	if (before == lock->slot_word || !lock->slot_word)
-		tell_drainer(lock, &head);
+	while (from) {
+		rc = change_slot(lock, from, 0, &head, &before);
+		if (rc)
+			return rc;
+		if (before == from || !lock_is_mine(lock, before)) {
+			tell_drainer(lock, &head);
+			break;
+		}
+		lock->slot_word = from = before;
+		if (admitted && from & SLOT_ADMITTED)
+			return 1;
+	}
 	lock->slot_word = 0;
 	return 0;
 }
 
-/* Leave the slot, unless we were admitted meanwhile: 0. */
+int lock_give_shared(struct reef_lock *lock)
+{
+	return leave_slot(lock, false);
+}
+
+/* It is not to be ours. 0: it is all the same. */
 static int give_up(struct reef_lock *lock, int why)
 {
-	struct lock_head head;
-	uint64_t before, from = lock->slot_word;
-	int rc;
+	int rc = leave_slot(lock, true);
 
-	if (!from)
-		return why;
-	rc = change_slot(lock, from, 0, &head, &before);
-	if (rc) {
-		lock->held = LOCK_UNSETTLED;
-		return why;
-	}
-	if (before != from && lock_is_mine(lock, before) &&
-	    before & SLOT_ADMITTED) {
-		lock->slot_word = before;
+	if (rc == 1)
 		return 0;
-	}
-	lock->slot_word = 0;
-	tell_drainer(lock, &head);
+	if (lock->failed)
+		lock->held = LOCK_UNSETTLED;
 	return why;
 }
 
@@ -346,6 +353,7 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 
 	lock_wait_init(lock, &wait, timeout_ns);
 	lock->slot_word = 0;
+	lock->failed = false;
 	do
 		rc = enter(lock, &wait, &head);
 	while (rc == -EAGAIN);
@@ -473,9 +481,55 @@ static int announce(struct reef_lock *lock)
 	return rc;
 }
 
+/* Until none is in use; or what is in the way. */
+static int drain(struct reef_lock *lock, struct lock_wait *wait,
+		 const struct lock_head *head)
+{
+	bool counted = false, timed;
+	uint64_t flags;
+	int rc = 0;
+
+	for (;;) {
+		flags = slots_flags(lock);
+		if (!counted && flags & SLOT_WAITING) {
+			counted = true;
+			rc = count_phase(lock, head);
+			if (rc)
+				return rc;
+			flags = slots_flags(lock);
+		}
+		if (!(flags & (SLOT_ACTIVE | SLOT_ADMITTED)))
+			break;
+		if (!wait->can_wait)
+			return -EBUSY;
+		if (!wait->announced) {
+			wait->announced = true;
+			lock_listen(lock);
+			lock->woken = false;
+			rc = announce(lock);
+			if (rc)
+				return rc;
+			continue;
+		}
+		if (!lock_spin(lock, wait, 0)) {
+			rc = lock_wait(lock, wait);
+			if (rc && rc != -EAGAIN)
+				return rc;
+		}
+		lock->woken = false;
+		timed = rc == -EAGAIN;
+		rc = read_slots(lock);
+		if (rc)
+			return rc;
+		if (timed)
+			clear_dead(lock);
+	}
+	lock->no_readers = !flags;
+	return 0;
+}
+
 int lock_drain(struct reef_lock *lock, struct lock_wait *wait)
 {
-	const uint64_t in_use = SLOT_ACTIVE | SLOT_ADMITTED;
 	struct lock_head head;
 	struct reef_access accesses[2] = {
 		{.kind = REEF_READ,
@@ -490,31 +544,7 @@ int lock_drain(struct reef_lock *lock, struct lock_wait *wait)
 	int rc;
 
 	lock->no_readers = false;
+	wait->looks = 0;
 	rc = lock_execute(lock, accesses, 2);
-	if (!rc && slots_flags(lock) & SLOT_WAITING)
-		rc = count_phase(lock, &head);
-	if (rc)
-		return rc;
-	if (slots_flags(lock) & in_use) {
-		if (!wait->can_wait)
-			return -EBUSY;
-		lock_listen(lock);
-		lock->woken = false;
-		rc = announce(lock);
-	}
-	while (!rc && slots_flags(lock) & in_use) {
-		rc = lock_wait(lock, wait);
-		if (rc && rc != -EAGAIN)
-			return rc;
-		lock->woken = false;
-		if (!rc) {
-			rc = read_slots(lock);
-			continue;
-		}
-		rc = read_slots(lock);
-		if (!rc)
-			clear_dead(lock);
-	}
-	lock->no_readers = !slots_flags(lock);
-	return rc;
+	return rc ? rc : drain(lock, wait, &head);
 }

@@ -73,6 +73,17 @@ static int take_broken(struct reef_lock *lock, uint64_t *h)
 	return rc;
 }
 
+/* Who does not park does that now and then. */
+static int look_at(struct reef_lock *lock, uint64_t *h)
+{
+	int rc = -EBUSY;
+
+	if (!lock_is_mine(lock, *h) &&
+	    lock_is_look_due(lock, lock->ttl_ns / 16))
+		rc = take_broken(lock, h);
+	return rc == -EBUSY ? -EAGAIN : rc;
+}
+
 /* --- waiting --- */
 
 static int read_h(struct reef_lock *lock, uint64_t *h)
@@ -90,11 +101,9 @@ static int back_off(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	rc = lock_pause(lock, wait, SPIN_PAUSE_NS);
 	if (rc)
 		return rc;
-	if (lock_is_look_due(lock, lock->ttl_ns / 16)) {
-		rc = take_broken(lock, h);
-		if (rc != -EBUSY)
-			return rc;
-	}
+	rc = look_at(lock, h);
+	if (rc != -EAGAIN)
+		return rc;
 	/* It is held: only nobody there lets this succeed. */
 	*h = lock->seen & ~(uint64_t)LOCK_WHO;
 	return take_free(lock, h);
@@ -159,6 +168,8 @@ static int wait_for(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 		return back_off(lock, wait, h);
 	if (!lock->queued) {
 		rc = lock_enter(lock, wait, h);
+		if (rc == -EAGAIN) /* there was no room, perhaps */
+			return look_at(lock, h);
 		wait->looks = 0;
 		return rc ? rc : -EAGAIN;
 	}
@@ -187,10 +198,19 @@ static int decide(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 
 int lock_settle(struct reef_lock *lock)
 {
-	uint64_t h, slot = 0;
-	int rc;
+	uint64_t h, place = 0, slot = 0;
+	int rc = 0;
 
-	rc = lock_leave(lock);
+	if (!lock->queued && lock->places) {
+		rc = reef_read(lock->reef,
+			       lock_place_address(lock, lock->ticket), &place,
+			       8);
+		lock->queued =
+			place & PLACE_WAITING && lock_is_mine(lock, place);
+		lock->place_word = place;
+	}
+	if (!rc)
+		rc = lock_leave(lock);
 	if (rc < 0)
 		return rc;
 	rc = read_h(lock, &h);
@@ -219,7 +239,7 @@ static int give_up(struct reef_lock *lock, int why)
 
 	if (rc == 1)
 		return 0;
-	if (rc < 0)
+	if (lock->failed)
 		lock->held = LOCK_UNSETTLED;
 	return why;
 }
@@ -232,6 +252,7 @@ int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns, uint64_t h)
 	lock_wait_init(lock, &wait, timeout_ns);
 	lock->window_count = 0;
 	lock->granted = false;
+	lock->failed = false;
 	do
 		rc = decide(lock, &wait, &h);
 	while (rc == -EAGAIN);

@@ -110,6 +110,7 @@ int lock_change(struct reef_lock *lock, struct lock_change *change)
 		else if (rc == -REEF_EINDOUBT)
 			rc = find_out(lock, change);
 	} while (rc == -EAGAIN);
+	lock->failed |= rc != 0;
 	return rc;
 }
 
@@ -124,11 +125,12 @@ int lock_cas(struct reef_lock *lock, uint64_t address, uint64_t compare,
 	int rc;
 
 	do {
-		rc = reef_cas(lock->reef, address, compare, value, before);
-		if (rc != -REEF_EINDOUBT)
-			return rc;
-		rc = find_out(lock, &change);
+		rc = reef_cas(lock->reef, address, compare, value,
+			      &change.before);
+		if (rc == -REEF_EINDOUBT)
+			rc = find_out(lock, &change);
 	} while (rc == -EAGAIN);
+	lock->failed |= rc != 0;
 	if (!rc)
 		*before = change.before;
 	return rc;

@@ -14,12 +14,13 @@ static const char usage[] =
 	"usage: reef elect [--as TEXT] [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n"
 	"       reef elect [--watch] [--json] [OPTIONS] [NAME]\n"
 	"       reef elect --drop NAME\n\n"
-	"Stands in an election, and runs a command while it leads; without a "
-	"command\nshows who leads, with --watch each new leader from now on.\n"
-	"\nThe status is the command's (128 + N: signal N); 1: not elected in "
-	"time; 124: it\ndoes not lead any more, so the command was ended; 125: "
-	"it could not stand; 126,\n127: the command cannot be run, or found. "
-	"The command has REEF_TERM, a number that\ngrows with every leader.\n";
+	"Stands in an election, and runs a command while it leads; without a\n"
+	"command shows who leads, with --watch each new leader from now on.\n"
+	"The command has REEF_TERM, a number that grows with every leader.\n\n"
+	"The status is the command's (128 + N: signal N), or 1: not elected\n"
+	"in time; 124: it does not lead any more, so the command was ended;\n"
+	"125: it could not stand; 126, 127: the command cannot be run, or\n"
+	"found.\n";
 
 struct wish {
 	struct hold_options hold;

@@ -12,13 +12,14 @@ static const char usage[] =
 	"usage: reef lock [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n"
 	"       reef lock [--json] [OPTIONS] [NAME]\n"
 	"       reef lock --drop NAME\n\n"
-	"Runs a command while holding a lock of the pool, as flock(1) does with"
-	" a file;\nwithout a command shows the lock, or all locks of the space."
-	"\n\nThe status is the command's (128 + N: signal N); 1: not had in "
-	"time; 124: the\nsession ended while it ran, so it was ended; 125: no "
-	"lock could be had; 126, 127:\nthe command cannot be run, or found. If "
-	"whoever held the lock before died, the\ncommand has "
-	"REEF_LOCK_INHERITED=1: what the lock protects may be half done.\n";
+	"Runs a command while holding a lock of the pool, as flock(1) does\n"
+	"with a file; without a command shows the lock, or all of the space.\n"
+	"If whoever held it before died, the command has\n"
+	"REEF_LOCK_INHERITED=1: what the lock protects may be half done.\n\n"
+	"The status is the command's (128 + N: signal N), or 1: not had in\n"
+	"time; 124: the session ended while it ran, so it was ended;\n"
+	"125: no lock could be had; 126, 127: the command cannot be run, or\n"
+	"found.\n";
 
 static const char *const kinds[] = {"shift", "spin", "mcs", "rw"};
 

@@ -4,16 +4,14 @@ Brokers, nodes and clients are killed and stopped while workers (worker.c)
 write, read and check. With REEF_SOAK=1: more of it.
 """
 
-import json
 import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 
-from pool_processes import Workers, is_about, until
+from pool_processes import Workers, is_about, run_checks, until
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -416,32 +414,5 @@ def check_tokens(pool):
     assert "error open ECONNREFUSED" in out, out
 
 
-CHECKS = [value for name, value in sorted(globals().items())
-          if name.startswith("check_")]
-
-
-def main():
-    passed = failed = 0
-    wanted = sys.argv[3:]
-    for check in CHECKS:
-        if wanted and not any(word in check.__name__ for word in wanted):
-            continue
-        with Load(REEF, WORKER) as pool:
-            try:
-                check(pool)
-                passed += 1
-            except (AssertionError, subprocess.TimeoutExpired, OSError,
-                    ValueError, KeyError, IndexError, AttributeError,
-                    TypeError, json.JSONDecodeError) as error:
-                print("FAILED %s: %s: %s" % (
-                    check.__name__, type(error).__name__, error))
-                for process in pool.processes[-20:]:
-                    print("%s: %s %s" % (process.name, process.out[-300:],
-                                         process.error[-2000:]))
-                failed += 1
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(globals(), lambda: Load(REEF, WORKER), sys.argv[3:]))

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 
-from pool_processes import Pool, until
+from pool_processes import Pool, run_checks, until
 
 REEF = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -510,30 +510,5 @@ def check_where_it_prints(pool):
     assert os.listdir(pool.home + "/r2") == []
 
 
-CHECKS = [value for name, value in sorted(globals().items())
-          if name.startswith("check_")]
-
-
-def main():
-    passed = failed = 0
-    wanted = sys.argv[2:]
-    for check in CHECKS:
-        if wanted and not any(word in check.__name__ for word in wanted):
-            continue
-        with Pool(REEF) as pool:
-            try:
-                check(pool)
-                passed += 1
-            except (AssertionError, subprocess.TimeoutExpired, OSError,
-                    ValueError, KeyError, IndexError) as error:
-                print("FAILED %s: %s: %s" % (
-                    check.__name__, type(error).__name__, error))
-                for process in pool.processes:
-                    print("%s: %s" % (process.name, process.error[-2000:]))
-                failed += 1
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(globals(), lambda: Pool(REEF), sys.argv[2:]))

@@ -221,3 +221,29 @@ class Workers(Pool):
 
 def is_about(one, other):
     return abs(one - other) <= max(one, other) // 16
+
+
+def run_checks(names, make_pool, wanted):
+    """Run the check_ functions of a module, each in a pool of its own; those
+    whose name has one of the wanted words, if there are any. The status."""
+    passed = failed = 0
+    for name, check in sorted(names.items()):
+        if not name.startswith("check_"):
+            continue
+        if wanted and not any(word in name for word in wanted):
+            continue
+        with make_pool() as pool:
+            try:
+                check(pool)
+                passed += 1
+            except (AssertionError, subprocess.TimeoutExpired, OSError,
+                    ValueError, KeyError, IndexError, AttributeError,
+                    TypeError) as error:
+                print("FAILED %s: %s: %s" % (
+                    name, type(error).__name__, error))
+                for process in pool.processes[-20:]:
+                    print("%s: %s %s" % (process.name, process.out[-300:],
+                                         process.error[-2000:]))
+                failed += 1
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    return 1 if failed else 0

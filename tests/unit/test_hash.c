@@ -80,7 +80,7 @@ static int begin(struct member *member, uint32_t groups,
 		if (reef_sleep(MILLISECOND))
 			return -REEF_EHOSTDEAD;
 	TRY(rc);
-	TRY(hash_open(*space, root, table));
+	TRY(hash_open(*space, root, 64, table));
 	return 0;
 }
 
@@ -196,6 +196,154 @@ static void hash_keys_and_values_of_any_size_come_back(void **state)
 	(void)state;
 	pool_start(&pool, 2);
 	pool_add(&pool, any_size);
+	pool_finish(&pool);
+}
+
+/* --- budgets --- */
+
+#define MANY 64u
+
+/* What one of `repeats` costs at least: a renewal may fall into the others. */
+static struct reef_counts cheapest(struct member *member,
+				   int (*act)(struct hash_table *, uint64_t),
+				   struct hash_table *table, uint64_t first,
+				   uint32_t repeats)
+{
+	struct reef_counts best = {.round_trips = UINT64_MAX}, before, cost;
+
+	for (uint32_t i = 0; i < repeats; i++) {
+		before = reef_count_read(&member->count);
+		if (act(table, first + i))
+			continue;
+		cost = reef_count_read(&member->count);
+		cost = reef_counts_between(&before, &cost);
+		if (cost.round_trips < best.round_trips)
+			best = cost;
+	}
+	return best;
+}
+
+static int ahead_decide(void *context, const struct hash_entry *now,
+			struct hash_entry *put_out)
+{
+	(void)now;
+	*put_out = *(struct hash_entry *)context;
+	return HASH_PUT;
+}
+
+static int act_put(struct hash_table *table, uint64_t key)
+{
+	struct hash_entry entry = {.value = &key, .value_size = 8};
+	struct hash_change change = {
+		.key = &key,
+		.key_size = 8,
+		.decide = ahead_decide,
+		.context = &entry,
+		.ahead = &entry,
+	};
+
+	return hash_apply(table, &change);
+}
+
+static int act_get(struct hash_table *table, uint64_t key)
+{
+	uint64_t value;
+
+	return get(table, key, &value);
+}
+
+static int act_remove(struct hash_table *table, uint64_t key)
+{
+	struct plain plain = {.verdict = HASH_DELETE};
+
+	return apply(table, key, &plain);
+}
+
+static int act_get_many(struct hash_table *table, uint64_t first)
+{
+	struct hash_reading readings[MANY] = {0};
+	uint64_t keys[MANY];
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < MANY; i++) {
+		keys[i] = first + i;
+		readings[i].key = &keys[i];
+		readings[i].key_size = 8;
+	}
+	rc = hash_get(table, readings, MANY);
+	for (i = 0; i < MANY; i++) {
+		rc = rc ? rc : readings[i].status;
+		hash_reading_free(&readings[i]);
+	}
+	return rc;
+}
+
+static int budgets(struct member *member)
+{
+	struct hash_table *warm, *cold;
+	struct reef_counts cost;
+	struct reef_space *space;
+	uint64_t root, i;
+
+	TRY(begin(member, 64, &space, &warm));
+	TRY(reef_name_lookup(space, "table", &root, NULL));
+	hash_close(warm);
+	TRY(hash_open(space, root, 0, &warm));
+	for (i = 0; i < 600; i++)
+		TRY(act_put(warm, i));
+	/* Remembers one key only, so each is new to it. */
+	TRY(hash_open(space, root, 1, &cold));
+	TRY(act_get(cold, 0));
+	cost = cheapest(member, act_put, warm, 1000, 9);
+	print_message("insert       %llu round trips\n",
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 3);
+	cost = cheapest(member, act_get, warm, 300, 9);
+	print_message("get, warm    %llu, %llu READ\n",
+		      (unsigned long long)cost.round_trips,
+		      (unsigned long long)cost.reads);
+	WANT(cost.round_trips == 1 && cost.reads == 1);
+	cost = cheapest(member, act_get, cold, 300, 9);
+	print_message("get, cold    %llu\n",
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 2);
+	/* A slot's address is trusted within an epoch: met just before. */
+	cheapest(member, act_put, warm, 100, 9);
+	cost = cheapest(member, act_put, warm, 100, 9);
+	print_message("update, warm %llu\n",
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 2);
+	cost = cheapest(member, act_put, cold, 200, 9);
+	print_message("update, cold %llu\n",
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 3);
+	cost = cheapest(member, act_remove, warm, 100, 9);
+	print_message("delete, warm %llu\n",
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 2);
+	cost = cheapest(member, act_remove, cold, 200, 9);
+	print_message("delete, cold %llu\n",
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 3);
+	cost = cheapest(member, act_get_many, cold, 300, 5);
+	print_message("get %u keys  %llu\n", MANY,
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips == 2);
+	hash_close(cold);
+	hash_close(warm);
+	return 0;
+}
+
+static void hash_operations_keep_their_budgets(void **state)
+{
+	/* One extent, so one node: what goes out side by side to two nodes is
+	 * counted twice. */
+	struct pool pool = {.extent_size = 16 * MIB};
+
+	(void)state;
+	pool_start(&pool, 3);
+	pool_add(&pool, budgets);
 	pool_finish(&pool);
 }
 
@@ -482,6 +630,7 @@ static void hash_mutants_are_found(void **state)
 		HASH_MUTANT_NO_REREAD,
 		HASH_MUTANT_TORN_ABSENT,
 		HASH_MUTANT_NO_FREEZE,
+		HASH_MUTANT_LATE_MARK,
 	};
 	uint32_t i;
 	uint64_t seed;
@@ -510,6 +659,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hash_many_keys_are_found),
 		cmocka_unit_test(hash_keys_and_values_of_any_size_come_back),
+		cmocka_unit_test(hash_operations_keep_their_budgets),
 		cmocka_unit_test(
 			hash_few_keys_of_many_clients_are_linearizable),
 		cmocka_unit_test(hash_splits_under_load_are_linearizable),

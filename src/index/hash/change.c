@@ -104,17 +104,21 @@ static int swap(struct hash_table *table, const struct hash_reading *reading,
 	return *before == slot && hash_slot_block(slot) ? 1 : -REEF_EINDOUBT;
 }
 
+/* *slot: what it becomes. */
 static int update(struct hash_table *table, const struct hash_reading *reading,
-		  const struct hash_fresh *fresh)
+		  uint64_t content, uint64_t *slot)
 {
-	uint64_t content = fresh ? fresh->content : 0, before;
+	uint64_t before;
 	int rc;
 
 	if (reading->slot & HASH_FROZEN) {
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
-	rc = swap(table, reading, tagged(reading->slot, content), &before);
+	*slot = tagged(reading->slot, content);
+	rc = swap(table, reading, *slot, &before);
+	/* Whatever it is now, it is not what was remembered. */
+	hash_remember(table, reading, 0, 0, 0, 0);
 	if (rc <= 0)
 		return rc ? rc : -EAGAIN;
 	hash_entry_free(table, reading->entry_at);
@@ -138,16 +142,21 @@ static int prepare(struct hash_table *table, struct hash_change *change,
 static int put_entry(struct hash_table *table, struct hash_change *change,
 		     struct hash_reading *reading, struct hash_fresh *fresh)
 {
+	uint64_t slot_at = reading->slot_at, slot;
 	int rc = hash_fresh_write(table, fresh);
 
 	if (rc)
 		return rc;
 	if (!reading->status)
-		rc = update(table, reading, fresh);
+		rc = update(table, reading, fresh->content, &slot);
 	else
-		rc = hash_insert(table, reading, fresh->content);
-	if (!rc)
+		rc = hash_insert(table, reading, fresh->content, &slot_at,
+				 &slot);
+	if (!rc) {
 		change->version = fresh->bytes->version;
+		hash_remember(table, reading, slot_at, slot, fresh->at,
+			      change->version);
+	}
 	/* In doubt: perhaps a slot names it; should we die, is_live tells. */
 	if (!rc || rc == -REEF_EINDOUBT)
 		hash_fresh_drop(table, fresh, false);
@@ -158,6 +167,7 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 		      struct hash_reading *reading, struct hash_fresh *fresh)
 {
 	struct hash_entry put = {0};
+	uint64_t slot;
 	int rc, verdict;
 
 	rc = hash_find_along(table, reading, fresh);
@@ -171,7 +181,7 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 	if (verdict < 0 || verdict == HASH_KEEP)
 		return verdict;
 	if (verdict == HASH_DELETE)
-		return reading->status ? 0 : update(table, reading, NULL);
+		return reading->status ? 0 : update(table, reading, 0, &slot);
 	rc = prepare(table, change, &put, fresh);
 	return rc ? rc : put_entry(table, change, reading, fresh);
 }
@@ -181,6 +191,7 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	struct hash_reading reading = {
 		.key = change->key,
 		.key_size = change->key_size,
+		.to_change = true,
 	};
 	struct hash_fresh fresh = {0};
 	uint32_t attempt = 0;

@@ -1,5 +1,8 @@
 /* find.c - looking keys up, many at once in shared batches.
  *
+ *   MEMO --READ the entry: still the key's, and live--> found
+ *     |  else
+ *     v
  *   PLACES --READ both places--> ENTRY --READ an entry--> found
  *     ^   \--no slot has its fingerprint--> not there  |--another key's: the
  *     |                                                |  next slot
@@ -18,7 +21,7 @@
 #define PIECES 64u
 #define RESTARTS_MAX 100000u
 
-enum { PLACES, ENTRY, FOUND };
+enum { MEMO, PLACES, ENTRY, FOUND };
 
 /* Of a reading in one round. */
 struct round {
@@ -83,6 +86,44 @@ static int restart(struct hash_table *table, struct hash_reading *reading)
 	if (++reading->attempts > RESTARTS_MAX)
 		return -EBUSY;
 	return hash_pause(table, reading->attempts);
+}
+
+/* --- what is remembered --- */
+
+static struct hash_memo *memo_of(struct hash_table *table, uint64_t hash)
+{
+	return &table->memos[(hash >> 20) & table->memos_mask];
+}
+
+void hash_remember(struct hash_table *table, const struct hash_reading *reading,
+		   uint64_t slot_at, uint64_t slot, uint64_t entry_at,
+		   uint64_t version)
+{
+	struct hash_memo *memo = memo_of(table, reading->hash);
+
+	if (!slot_at && memo->hash != reading->hash)
+		return;
+	*memo = (struct hash_memo){
+		.hash = reading->hash,
+		.version = slot_at ? version : 0,
+		.entry_at = entry_at,
+		.slot_at = slot_at,
+		.slot = slot,
+		.epoch = reef_epoch(table->reef),
+		.depth = reading->depth,
+	};
+}
+
+/* Is something remembered that is good for this? To change a key its slot must
+ * be the one it was: (4). */
+static bool has_memo(struct hash_table *table, struct hash_reading *reading)
+{
+	const struct hash_memo *memo = memo_of(table, reading->hash);
+
+	if (!memo->version || memo->hash != reading->hash)
+		return false;
+	return !reading->to_change || (memo->epoch == reef_epoch(table->reef) &&
+				       !(memo->slot & HASH_FROZEN));
 }
 
 /* --- places --- */
@@ -199,6 +240,24 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 
 /* --- entries --- */
 
+static int begin_memo(struct hash_table *table, struct hash_reading *reading,
+		      struct round *round)
+{
+	const struct hash_memo *memo = memo_of(table, reading->hash);
+	uint32_t size = hash_hint_size(hash_slot_hint(memo->slot));
+	int rc = hash_reading_room(reading, size);
+
+	/* Another fiber may remember another key there meanwhile. */
+	reading->entry_at = memo->entry_at;
+	reading->version = memo->version;
+	reading->slot_at = memo->slot_at;
+	reading->slot = memo->slot;
+	reading->depth = memo->depth;
+	if (!rc)
+		add(round, reading->entry_at, reading->room, size);
+	return rc;
+}
+
 static int begin_entry(struct hash_table *table, struct hash_reading *reading,
 		       struct round *round)
 {
@@ -293,9 +352,35 @@ static void found(struct hash_reading *reading)
 		.version = head->version,
 		.stamp = head->stamp,
 	};
-	reading->slot_at = slot_address(reading);
 	reading->phase = FOUND;
 	reading->status = 0;
+}
+
+/* Found through its slot. */
+static void found_there(struct hash_table *table, struct hash_reading *reading)
+{
+	found(reading);
+	reading->slot_at = slot_address(reading);
+	hash_remember(table, reading, reading->slot_at, reading->slot,
+		      reading->entry_at, reading->entry.version);
+}
+
+static int end_memo(struct hash_table *table, struct hash_reading *reading)
+{
+	const struct hash_entry_head *head;
+	int rc;
+
+	rc = complete(table, reading, reading->entry_at,
+		      hash_hint_size(hash_slot_hint(reading->slot)));
+	if (rc < 0)
+		return rc;
+	head = reading->room;
+	if (rc && head->live == head->version &&
+	    head->version == reading->version && is_key(reading))
+		found(reading);
+	else
+		reading->phase = PLACES;
+	return 0;
 }
 
 static int pass_over(struct hash_reading *reading)
@@ -318,7 +403,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	head = reading->room;
 	live = rc && head->live == head->version;
 	if (live && is_key(reading)) {
-		found(reading);
+		found_there(table, reading);
 		return 0;
 	}
 	if (live)
@@ -341,7 +426,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 		}
 		if (!is_key(reading))
 			return pass_over(reading);
-		found(reading);
+		found_there(table, reading);
 		return 0;
 	}
 	rc = reef_read(table->reef, slot_address(reading), &now, 8);
@@ -353,6 +438,21 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 }
 
 /* --- all of them --- */
+
+/* What is remembered may be gone, with its memory: without it, then. */
+static bool forget_memos(struct hash_reading *readings, uint32_t count,
+			 const bool *began, bool *done)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (began[i] && readings[i].phase == MEMO) {
+			readings[i].phase = PLACES;
+			any = true;
+		}
+	*done = !any;
+	return any;
+}
 
 /* Errors of a round hit every reading in it that is not done. */
 static int run_round(struct hash_table *table, struct hash_reading *readings,
@@ -372,9 +472,12 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 		reading = &readings[i];
 		if (reading->status != -EINPROGRESS)
 			continue;
-		rc = reading->phase == PLACES
-			     ? begin_places(table, reading, round, i)
-			     : begin_entry(table, reading, round);
+		if (reading->phase == MEMO)
+			rc = begin_memo(table, reading, round);
+		else if (reading->phase == PLACES)
+			rc = begin_places(table, reading, round, i);
+		else
+			rc = begin_entry(table, reading, round);
 		if (rc)
 			reading->status = rc;
 		else
@@ -388,7 +491,7 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 		return 0; /* a WRITE that nobody knows of: once more */
 	}
 	if (rc)
-		return rc;
+		return forget_memos(readings, count, began, done) ? 0 : rc;
 	if (round->along)
 		round->along->written = true;
 	round->along = NULL;
@@ -396,9 +499,12 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 		reading = &readings[i];
 		if (!began[i])
 			continue;
-		rc = reading->phase == PLACES
-			     ? end_places(table, reading, round, i)
-			     : end_entry(table, reading);
+		if (reading->phase == MEMO)
+			rc = end_memo(table, reading);
+		else if (reading->phase == PLACES)
+			rc = end_places(table, reading, round, i);
+		else
+			rc = end_entry(table, reading);
 		if (rc)
 			reading->status = rc;
 		*done = *done && reading->status != -EINPROGRESS;
@@ -424,7 +530,7 @@ static int find_some(struct hash_table *table, struct hash_reading *readings,
 		reading->status = reading->key_size > HASH_KEY_MAX
 					  ? -EINVAL
 					  : -EINPROGRESS;
-		reading->phase = PLACES;
+		reading->phase = has_memo(table, reading) ? MEMO : PLACES;
 		reading->attempts = 0;
 	}
 	while (!rc && !done)

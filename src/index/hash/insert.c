@@ -248,7 +248,7 @@ static int settle(struct insertion *insertion)
 }
 
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
-		uint64_t content)
+		uint64_t content, uint64_t *slot_at, uint64_t *slot)
 {
 	struct insertion insertion = {.table = table, .reading = reading};
 	uint32_t at;
@@ -271,6 +271,8 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 		rc = settle(&insertion);
 	else if (!rc)
 		rc = -EAGAIN;
+	*slot_at = insertion.at;
+	*slot = insertion.word;
 	hash_reading_free(&insertion.other);
 	return rc;
 }

@@ -28,6 +28,16 @@ struct hash_leaf {	   /* what a handle knows of a suffix */
 	uint32_t depth;
 };
 
+/* Where a key was last found. */
+struct hash_memo {
+	uint64_t hash;	  /* all of it */
+	uint64_t version; /* 0: nothing is remembered here */
+	uint64_t entry_at;
+	uint64_t slot_at, slot;
+	uint64_t epoch; /* in which slot_at is good for a CAS */
+	uint32_t depth;
+};
+
 /* An entry that is about to be put. */
 struct hash_fresh {
 	struct hash_entry_head *bytes; /* as it is, or will be, written */
@@ -46,6 +56,8 @@ struct hash_table {
 	uint64_t seed;
 	uint64_t levels[HASH_DEPTH_MAX + 1]; /* outer ones; 0: not known */
 	struct hash_leaf *leaves;	     /* 2^depth of them, by suffix */
+	struct hash_memo *memos;	     /* by hash; 2^n of them */
+	uint32_t memos_mask;
 	uint32_t depth;
 	uint64_t versions; /* given out */
 	uint64_t version_base;
@@ -118,12 +130,17 @@ int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 		    uint64_t slot, uint64_t *at);
 int hash_reading_room(struct hash_reading *reading, size_t size);
 
+/* Remember where a key is now; slot_at 0: that it is gone. */
+void hash_remember(struct hash_table *table, const struct hash_reading *reading,
+		   uint64_t slot_at, uint64_t slot, uint64_t entry_at,
+		   uint64_t version);
+
 /* --- insert.c, split.c, change.c --- */
 
 /* Take a slot for an entry whose key hash_find did not find. 0: confirmed.
  * -EAGAIN: another was quicker, or the subtable was split: find again. */
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
-		uint64_t content);
+		uint64_t content, uint64_t *slot_at, uint64_t *slot);
 /* Split the subtable of that hash, of that depth, or finish it. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
 /* A pause that grows with the attempts. */

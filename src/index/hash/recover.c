@@ -20,7 +20,7 @@ static int subtable_is_live(struct reef *reef, struct reef_space *space,
 		return rc;
 	if (head.magic != HASH_SUBTABLE_MAGIC || head.depth > HASH_DEPTH_MAX)
 		return 0;
-	rc = hash_open(space, head.root, &table);
+	rc = hash_open(space, head.root, 1, &table);
 	if (rc)
 		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
 	rc = hash_word_at(table, head.depth,
@@ -96,7 +96,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 		return rc == -ERANGE ? 0 : rc;
 	rc = reef_long_address(space, (uint64_t)head.root << 10, &root);
 	if (!rc)
-		rc = hash_open(space, root, &table);
+		rc = hash_open(space, root, 1, &table);
 	if (rc)
 		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
 	reef_enter(reef);

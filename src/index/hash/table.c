@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define GROUPS 64
+#define REMEMBERED 4096
 /* With the block's header one unit of the heap, so that 28 bits name it. */
 #define ROOT_SIZE (65536 - 8)
 static_assert(sizeof(struct hash_root) <= ROOT_SIZE, "layout");
@@ -91,7 +92,18 @@ int hash_create(struct reef_space *space, const struct hash_options *options,
 	return rc;
 }
 
-int hash_open(struct reef_space *space, uint64_t at, struct hash_table **out)
+/* A power of two, about as many as were asked for. */
+static uint32_t round_up(uint32_t count)
+{
+	uint32_t power = 1;
+
+	while (power < count && power < 1u << 30)
+		power *= 2;
+	return power;
+}
+
+int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
+	      struct hash_table **out)
 {
 	struct reef *reef = reef_space_handle(space);
 	struct hash_table *table;
@@ -111,9 +123,12 @@ int hash_open(struct reef_space *space, uint64_t at, struct hash_table **out)
 	table = calloc(1, sizeof(*table));
 	if (!table)
 		return -ENOMEM;
+	table->memos_mask = round_up(remember ? remember : REMEMBERED) - 1;
 	table->leaves = calloc(1, sizeof(*table->leaves));
-	if (!table->leaves) {
-		free(table);
+	table->memos =
+		calloc(table->memos_mask + (size_t)1, sizeof(*table->memos));
+	if (!table->leaves || !table->memos) {
+		hash_close(table);
 		return -ENOMEM;
 	}
 	table->space = space;
@@ -131,5 +146,6 @@ void hash_close(struct hash_table *table)
 	if (!table)
 		return;
 	free(table->leaves);
+	free(table->memos);
 	free(table);
 }

@@ -57,8 +57,10 @@ struct hash_options {
  * Errors as alloc and access.  -EINVAL: groups. */
 int hash_create(struct reef_space *space, const struct hash_options *options,
 		uint64_t *root);
-/* -REEF_ECORRUPT: there is no table. */
-int hash_open(struct reef_space *space, uint64_t root, struct hash_table **out);
+/* remember: how many keys this handle remembers the place of, so that each can
+ * be read by one READ; 0: 4,096. -REEF_ECORRUPT: there is no table. */
+int hash_open(struct reef_space *space, uint64_t root, uint32_t remember,
+	      struct hash_table **out);
 void hash_close(struct hash_table *table); /* NULL is fine */
 
 struct hash_entry { /* points into the reading's room, or is the caller's */
@@ -81,13 +83,15 @@ struct hash_reading {
 	uint64_t leaf; /* address of the subtable */
 	uint32_t depth, print, attempts;
 	uint64_t slot_at, slot; /* where it was found, and the word there */
-	uint64_t entry_at;
+	uint64_t entry_at, version;
 	uint8_t phase;
+	bool to_change;
 };
 void hash_reading_free(struct hash_reading *reading);
 
-/* Look up several keys at once; each has its status. Round trips: 2, more only
- * for those that change meanwhile. Returns 0, or an error that hit all. */
+/* Look up several keys at once; each has its status. Round trips: 1 if all are
+ * remembered, else 2; more only for those that change meanwhile. Returns 0, or
+ * an error that hit all. */
 int hash_get(struct hash_table *table, struct hash_reading *readings,
 	     uint32_t count);
 

@@ -208,14 +208,23 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	call->state = ENDED;
 }
 
-/* Where one thing goes to several places, what is folded would not be there
- * before it: so only for one access. */
+/* Does it change nothing but its first? */
+static bool only_reads_follow(const struct client_call *call)
+{
+	for (uint32_t i = 1; i < call->count; i++)
+		if (call->accesses[i].kind != REEF_READ)
+			return false;
+	return true;
+}
+
+/* Where several things are changed in several places, what is folded might be
+ * there after what tells of it: so only where one is. */
 static bool fold(struct client_call *call, struct reef_heap *heap)
 {
 	struct header *header = &call->header;
 
-	if (call->count != 1 || call->has_header ||
-	    call->accesses[0].kind != REEF_WRITE ||
+	if (call->has_header || call->accesses[0].kind != REEF_WRITE ||
+	    !only_reads_follow(call) ||
 	    !reef_heap_fold(heap, call->accesses[0].address, &header->word))
 		return false;
 	header->heap = heap;
@@ -382,7 +391,7 @@ static void add_header(struct client_call *call, uint32_t index, int part,
 {
 	uint32_t offset = (uint32_t)call->accesses[index].address;
 
-	if (call->has_header && offset >= 8)
+	if (call->has_header && !index && offset >= 8)
 		*add_op(call, index, part, true, entry) = (struct reef_op){
 			.kind = REEF_WRITE,
 			.length = 8,

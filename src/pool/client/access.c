@@ -11,35 +11,11 @@
 #include <unistd.h>
 
 #define QUICK_MAX 65536 /* bytes; what is longer may have to be cut up */
-#define QUICK_COUNT 4	/* of a heap's accesses */
+#define QUICK_COUNT 4	/* accesses, one after the other */
 #define FIRST_MAX 512
 #define TASKS_MAX 1024 /* under way in a handle */
 
 /* --- one after the other --- */
-
-int reef_execute(struct reef *reef, struct reef_access *accesses,
-		 uint32_t count)
-{
-	struct client_call *call;
-	int rc;
-
-	rc = client_handle_check(reef);
-	if (rc)
-		return rc;
-	call = client_call_take(reef, count);
-	if (!call)
-		return -ENOMEM;
-	client_call_begin(call, reef, accesses, count);
-	if (unlikely(reef->pending))
-		rc = client_call_headers(call);
-	if (rc)
-		client_call_fail(call, rc);
-	while (!client_call_step(call))
-		client_call_wait(call);
-	rc = client_call_status(call);
-	client_call_give(reef, call);
-	return rc;
-}
 
 /* -EAGAIN: not this way. Else what came of it. */
 static inline int quick(struct reef *reef, struct reef_op *op, uint64_t address,
@@ -77,7 +53,7 @@ static bool is_refused(int rc)
 	       rc == -EMSGSIZE || rc == -ERANGE || rc == -EINVAL;
 }
 
-/* One of a heap's accesses. False: not this way, and nothing happened. */
+/* One of several accesses. False: not this way, and nothing happened. */
 static inline bool quick_access(struct reef *reef, struct reef_access *access)
 {
 	struct reef_op op;
@@ -98,7 +74,7 @@ static inline bool quick_access(struct reef *reef, struct reef_access *access)
 		if (access->kind == REEF_READ)
 			need = REEF_RIGHT_READ;
 	}
-	if (unlikely(length > QUICK_MAX))
+	if (unlikely(length > QUICK_MAX || access->kind > REEF_FAA))
 		return false;
 	access->status = quick(reef, &op, access->address, length, need, false);
 	access->result = op.result;
@@ -127,6 +103,43 @@ int client_execute(struct reef *reef, struct reef_access *accesses,
 	if (!call)
 		return -ENOMEM;
 	client_call_begin(call, reef, accesses, count);
+	while (!client_call_step(call))
+		client_call_wait(call);
+	rc = client_call_status(call);
+	client_call_give(reef, call);
+	return rc;
+}
+
+/* A few that are all well formed can be done one after the other, where that
+ * costs no round trip each. */
+static bool are_few(const struct reef_access *accesses, uint32_t count)
+{
+	if (!count || count > QUICK_COUNT)
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		if (client_access_check(&accesses[i]))
+			return false;
+	return true;
+}
+
+int reef_execute(struct reef *reef, struct reef_access *accesses,
+		 uint32_t count)
+{
+	struct client_call *call;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	if (!reef->pending && are_few(accesses, count))
+		return client_execute(reef, accesses, count);
+	call = client_call_take(reef, count);
+	if (!call)
+		return -ENOMEM;
+	client_call_begin(call, reef, accesses, count);
+	rc = reef->pending ? client_call_headers(call) : 0;
+	if (rc)
+		client_call_fail(call, rc);
 	while (!client_call_step(call))
 		client_call_wait(call);
 	rc = client_call_status(call);

@@ -160,7 +160,7 @@ int client_call_status(const struct client_call *call)
 
 /* --- beginning --- */
 
-static int check(const struct reef_access *access)
+int client_access_check(const struct reef_access *access)
 {
 	if (access->flags & ~REEF_ORDERED || access->reserved)
 		return -EINVAL;
@@ -193,7 +193,7 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	for (i = 0; i < count; i++) {
 		accesses[i].status = PENDING;
 		if (!rc) {
-			rc = check(&accesses[i]);
+			rc = client_access_check(&accesses[i]);
 			if (rc)
 				accesses[i].status = rc;
 		}

@@ -25,6 +25,12 @@
 int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
 		 uint32_t count)
 {
+	/* A session that one node has told to be over may still reach this one.
+	 * It must not give what it could not finish there. */
+	int rc = client_handle_check(lock->reef);
+
+	if (rc)
+		return rc;
 	/* Headers of fresh blocks go first, so that whoever is let in by this
 	 * finds them. */
 	return lock->reef->pending

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-from pool_processes import Workers, is_about, until
+from pool_processes import Workers, until
 
 REEF, WORKER, KILLS = (os.path.abspath(name) for name in sys.argv[1:4])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -18,6 +18,7 @@ SEED = int(os.environ.get("REEF_SEED", "1"))
 TTL_MS = 300
 # No measurement: what nobody may wait for on the busiest machine.
 LIMIT_MS = 60 * TTL_MS
+BLOCK = 16 << 10  # of which it is counted how many there is room for
 # How many of 1,000 kills; of 50 in all a twentieth, on two fabrics.
 LOCKS = {"shift": 300, "mcs": 240, "rw": 300, "spin": 160}
 OTHERS = {"election": 60, "lease": 60, "barrier": 80}
@@ -32,11 +33,12 @@ class Deaths(Workers):
     """A pool whose sessions are short, and one who does no more than to live:
     what the dead had is recovered by whoever has their space open."""
 
-    def up(self, *arguments):
-        self.start("up", "up", "--ttl", "%dms" % TTL_MS, "--lend", "64M",
-                   "--extent-size", "4M", *arguments).saw("Ctrl-C")
+    def up(self):
+        # A session has a chunk, and when it dies that waits for an epoch.
+        self.start("up", "up", "--ttl", "%dms" % TTL_MS, "--extent-size", "4M",
+                   "--lend", "256M" if SOAK else "64M").saw("Ctrl-C")
         self.do("space", "create", "kills")
-        self.room = self.capacity("kills")
+        self.room = self.capacity("kills", BLOCK)
         self.survivor = self.worker("hold", "kills", 1).saw("holds")
 
     def deaths(self, kind, kills, fabrics, *more, status=0):
@@ -57,11 +59,11 @@ class Deaths(Workers):
             kind, kills, fabrics, *more).strip()), flush=True)
 
     def memory_is_back(self):
-        """Whoever recovered it has it until it needs it, or ends."""
+        """Also from one who recovered it, and does no more than to live."""
         self.only(self.survivor)
-        assert self.survivor.stop() == 0, self.survivor.out
         until("room for as much as before", lambda: (
-            is_about(self.room, self.capacity("kills"))))
+            self.capacity("kills", BLOCK) > self.room * 7 // 8))
+        assert self.survivor.stop() == 0, self.survivor.out
 
 
 def locks(pool, fabrics):

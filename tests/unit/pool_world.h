@@ -34,7 +34,9 @@
 #define TTL (200 * MILLISECOND)
 #define BROKER "sim:broker/1"
 #define NODES 2
+#ifndef MEMBERS_MAX
 #define MEMBERS_MAX 4
+#endif
 
 #define TRY(call)                                                              \
 	do {                                                                   \
@@ -121,6 +123,7 @@ struct pool {
 	struct reef_key key;
 	uint64_t ttl_ns, node_ttl_ns, extent_size, capacity;
 	uint32_t lose_link_ppm, drift_max_ppm;
+	bool calm;
 	enum reef_client_mutant mutant;
 	uint32_t heap_mutant, inbox_links_max;
 	uint64_t seed;
@@ -289,6 +292,7 @@ static inline void pool_start(struct pool *pool, uint64_t seed)
 		.seed = seed,
 		.lose_link_ppm = pool->lose_link_ppm,
 		.drift_max_ppm = pool->drift_max_ppm,
+		.calm = pool->calm,
 	};
 	uint32_t i;
 	char name[16];

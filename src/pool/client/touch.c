@@ -353,6 +353,10 @@ static int touch(struct reef_client *client, struct client_job *job)
 		rc = client_view_refresh(client, extent->space, 0);
 		if (rc == -REEF_EHOSTDEAD)
 			return rc;
+		/* Still the same: then the node was only late to hear of an
+		 * extent that another session had just asked for. */
+		if (!rc)
+			refusal.is_set = false;
 	}
 }
 

@@ -1,0 +1,676 @@
+/* barrier.c - a barrier: nobody passes a round before all its members came.
+ *
+ * Dissemination: in step k of a round each member sends a message to the one
+ * 2^k places further in the group and waits for that of the one 2^k places
+ * before; after ceil(log2 n) steps it has heard, through others, of all. The
+ * memory node sees one CAS of a round, by one member, and nothing else, unless
+ * something is slow, lost or dead.
+ *
+ *   body   C: version 23 | pending 1 | round 40    rounds begun
+ *          X: the change under way, if any         (barrier_change.c)
+ *          places: word (session, member, tenure, state), inbox, joined, gone,
+ *          mark
+ *
+ * Who is a member of round r follows from the places alone: joined while C was
+ * at a round before r, not left while it was at one before r, not struck off
+ * (barrier_view.c). The *tag* of a group is a hash of exactly those. One of the
+ * group, the *beginner*, moves C from r - 1 to r when it comes, by a CAS that
+ * fails if the version is not that of its view.
+ *
+ *   away --come--> [beginner: begin] --> step 0 --> ... --> last --> away,
+ *     ^                ^                   |  (send, wait: advance)   passed +
+ * 1 |                |                   | another tag, waited long, a hint, |
+ * |___________________| somebody is ahead: look
+ *     |____________________________________| all came, as was seen: pass
+ *
+ * (1) C goes from r - 1 to r only after all members of r - 1 have come to it:
+ *     the beginner took part in it and has passed it (so one that joined just
+ *     now does not begin, if there is another); where nobody stayed, it looks
+ *     whether all have come. So once C is at r + 1, round r is complete.
+ * (2) From then on, who is in round r changes by death only: whoever joins or
+ *     leaves does so by a change of C, which puts it before or after.
+ * (3) A message counts for its own round and tag. Passing by messages takes
+ *     one of each of the group, the beginner's too, which has none before C is
+ *     at r and its view is of after that, or of the version of that: so the
+ *     group is who was in round r then, but for the dead; and each has come.
+ * (4) Passing without them takes a view (so that the dead are told of) that
+ *     shows C beyond r, or one that took part in r and has passed it, or all
+ *     of the group having come and C at r. Or a view, and the message of one
+ *     that passed r. Each of them implies that all have come.
+ * (5) Messages may be lost, and a member may be away for long after it sent
+ *     some: so `mark`, in its place, says how far it got. It is written by
+ *     whoever waits long, returns without having passed, or could not send. A
+ *     member that waits long looks, and passes by (4).
+ * (6) A sender is at most two rounds ahead of the one that is next for us: C is
+ *     at most one beyond what we have come to, by (1), and who joins then
+ *     begins one later. So messages of passed + 1 to passed + 3 are kept, two
+ *     tags of each step; others are of the past.
+ * (7) Whoever finds in a round that the group is another one starts over with
+ *     its steps, and tells its partners to look, too; those do likewise, so all
+ *     know after as many messages in a row as there are steps.
+ *
+ * Messages are trusted: whoever may read the space could let a round pass that
+ * is not complete. They can do no other harm.
+ *
+ *   word: the receiver's, state 0
+ *   words: round | tag | kind 8, step 8, receiver's place | last round that
+ *          the sender took part in and passed (0: none) */
+#include "sync/barrier.h"
+
+#include "base/log.h"
+#include "sync/member.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMBERS_DEFAULT 64u
+#define NOT_LEFT UINT64_MAX
+#define LOOK_MIN_NS UINT64_C(1000000)
+
+enum message_kind { MESSAGE_STEP = 1, MESSAGE_LOOK };
+
+void barrier_set_mutant(struct reef_barrier *barrier,
+			enum barrier_mutant mutant)
+{
+	barrier->mutant = mutant;
+}
+
+uint64_t barrier_sends(const struct reef_barrier *barrier)
+{
+	return barrier->sends;
+}
+
+/* --- messages --- */
+
+/* About the group as it is known here, in that round. */
+static int send(struct reef_barrier *barrier, enum message_kind kind,
+		uint64_t round, uint32_t step,
+		const struct barrier_partner *partner)
+{
+	const struct reef_wake wake = {
+		.object = barrier->object.block,
+		.word = partner->word,
+		.words = {round, barrier->group.tag,
+			  (uint64_t)partner->place << 16 | step << 8 | kind,
+			  barrier->passed >= barrier->first ? barrier->passed
+							    : 0},
+	};
+
+	return partner->inbox ? reef_inbox_send(barrier->object.space,
+						partner->inbox, &wake)
+			      : -ENOENT;
+}
+
+static struct barrier_message *slot(struct reef_barrier *barrier,
+				    uint64_t round, uint32_t step)
+{
+	return barrier->got[round % BARRIER_WINDOW][step];
+}
+
+static void keep_message(struct reef_barrier *barrier, uint64_t round,
+			 uint32_t step, uint64_t tag)
+{
+	struct barrier_message *kept = slot(barrier, round, step);
+
+	if (kept[0].round == round) {
+		if (kept[0].tag == tag)
+			return;
+		kept[1] = kept[0];
+	}
+	kept[0] = (struct barrier_message){round, tag};
+}
+
+/* A group that is not what we know: one of us knows less of who is here. */
+static void compare(struct reef_barrier *barrier, uint64_t round, uint64_t tag)
+{
+	if (barrier->came && round == barrier->passed + 1 &&
+	    tag != barrier->group.tag && tag != barrier->odd) {
+		barrier->odd = tag;
+		barrier->look = true;
+	}
+}
+
+static void take_step(struct reef_barrier *barrier, uint64_t round,
+		      uint32_t step, uint64_t tag)
+{
+	uint64_t next = barrier->passed + 1;
+
+	if (round < next || round - next >= BARRIER_WINDOW - 1 ||
+	    step >= BARRIER_STEPS_MAX)
+		return;
+	keep_message(barrier, round, step, tag);
+	compare(barrier, round, tag);
+}
+
+static void take_hint(struct reef_barrier *barrier, uint64_t round,
+		      uint64_t tag)
+{
+	barrier->hint = (struct barrier_message){round, tag};
+	compare(barrier, round, tag);
+}
+
+static void take_message(struct reef_watch *watch, const struct reef_wake *wake)
+{
+	struct reef_barrier *barrier = watch->user;
+
+	if (wake->word != barrier->word ||
+	    wake->words[2] >> 16 != barrier->place)
+		return;
+	/* That is usual, and what we wait for is on its way; unless this one
+	 * passed with the group as it was before. */
+	if (wake->words[3] == barrier->passed + 1) {
+		barrier->ahead = wake->words[3];
+		barrier->look |= barrier->regrouped;
+	}
+	if ((wake->words[2] & 0xff) == MESSAGE_STEP)
+		take_step(barrier, wake->words[0],
+			  (uint32_t)(wake->words[2] >> 8) & 0xff,
+			  wake->words[1]);
+	else
+		take_hint(barrier, wake->words[0], wake->words[1]);
+}
+
+static bool has_step(const struct reef_barrier *barrier, uint32_t step)
+{
+	uint64_t round = barrier->passed + 1, tag = barrier->group.tag;
+	const struct barrier_message *kept =
+		barrier->got[round % BARRIER_WINDOW][step];
+
+	if (barrier->mutant == BARRIER_MUTANT_OLD_ROUND)
+		return kept[0].tag == tag || kept[1].tag == tag;
+	if (barrier->mutant == BARRIER_MUTANT_ANY_GROUP)
+		return kept[0].round == round;
+	return (kept[0].round == round && kept[0].tag == tag) ||
+	       (kept[1].round == round && kept[1].tag == tag);
+}
+
+/* --- marks --- */
+
+static int write_mark(struct reef_barrier *barrier, uint64_t mark)
+{
+	uint64_t address = barrier_place_address(barrier, barrier->place) +
+			   offsetof(struct barrier_place, mark);
+	int rc;
+
+	if (barrier->marked == mark ||
+	    barrier->mutant == BARRIER_MUTANT_NO_MARK)
+		return 0;
+	rc = reef_write(barrier->reef, address, &mark, sizeof(mark));
+	if (!rc)
+		barrier->marked = mark;
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+/* We came to our round. */
+static int mark_come(struct reef_barrier *barrier)
+{
+	return write_mark(barrier, (barrier->passed + 1) << 2);
+}
+
+/* --- a round --- */
+
+/* The group as it is now known; did it change under us? */
+static bool regroup(struct reef_barrier *barrier)
+{
+	uint64_t round = barrier->passed + 1, tag = barrier->group.tag;
+
+	if (round < barrier->group.from || round > barrier->group.until)
+		barrier_group_make(barrier, round);
+	return barrier->group.tag != tag;
+}
+
+static void come(struct reef_barrier *barrier)
+{
+	const struct barrier_message *kept;
+	uint32_t k;
+
+	regroup(barrier);
+	barrier->came = true;
+	barrier->step = 0;
+	barrier->sent = false;
+	barrier->slow = false;
+	barrier->regrouped = false;
+	barrier->look_at_ns = 0;
+	/* Messages that came before we did: of another group? */
+	compare(barrier, barrier->hint.round, barrier->hint.tag);
+	for (k = 0; k < barrier->group.steps; k++) {
+		kept = slot(barrier, barrier->passed + 1, k);
+		compare(barrier, kept[0].round, kept[0].tag);
+	}
+}
+
+static void pass(struct reef_barrier *barrier)
+{
+	barrier->passed++;
+	barrier->came = false;
+}
+
+/* 0: our messages may go out.  1: not yet, or not so: see barrier->look. */
+static int begin(struct reef_barrier *barrier)
+{
+	uint64_t round = barrier->passed + 1, before;
+	int rc;
+
+	if (round >= BARRIER_ROUND_MAX)
+		return -EOVERFLOW;
+	if (!barrier_may_begin(barrier))
+		return 1;
+	if (barrier->mutant == BARRIER_MUTANT_BLIND_BEGIN) {
+		rc = reef_faa(barrier->reef, barrier->object.body, 1, &before);
+		barrier->c = before + 1;
+		return rc;
+	}
+	rc = reef_cas(barrier->reef, barrier->object.body, barrier->c,
+		      barrier->c + 1, &before);
+	if (!rc && before == barrier->c) {
+		barrier->c++;
+		return 0;
+	}
+	barrier->look = true; /* another version, or in doubt */
+	return rc && rc != -REEF_EINDOUBT ? rc : 1;
+}
+
+static int send_step(struct reef_barrier *barrier)
+{
+	int rc = send(barrier, MESSAGE_STEP, barrier->passed + 1, barrier->step,
+		      &barrier->group.partners[barrier->step]);
+
+	barrier->sent = true;
+	barrier->sends++;
+	if (!rc)
+		return 0;
+	if (rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
+		return rc;
+	/* It has to see for itself. */
+	return mark_come(barrier);
+}
+
+/* As far as it goes without waiting. 1: passed.  0: not yet. */
+static int advance(struct reef_barrier *barrier)
+{
+	const struct barrier_group *group = &barrier->group;
+	int rc;
+
+	if (barrier->place == group->beginner &&
+	    barrier_round_of(barrier->c) <= barrier->passed) {
+		rc = begin(barrier);
+		if (rc)
+			return rc == 1 ? 0 : rc;
+	}
+	while (barrier->step < group->steps) {
+		if (!barrier->sent) {
+			rc = send_step(barrier);
+			if (rc || barrier->look)
+				return rc;
+		}
+		if (!has_step(barrier, barrier->step) &&
+		    !(barrier->mutant == BARRIER_MUTANT_NO_LAST_STEP &&
+		      barrier->step + 1 == group->steps))
+			return 0;
+		barrier->step++;
+		barrier->sent = false;
+	}
+	return 1;
+}
+
+/* Others are to look, too: those that our messages would reach only later. */
+static int spread(struct reef_barrier *barrier)
+{
+	uint32_t k;
+	int rc;
+
+	for (k = 1; k < barrier->group.steps; k++) {
+		rc = send(barrier, MESSAGE_LOOK, barrier->passed + 1, 0,
+			  &barrier->group.partners[k]);
+		if (rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
+			return rc;
+	}
+	return 0;
+}
+
+/* 1: the round is complete.  0: go on with it. */
+static int look(struct reef_barrier *barrier)
+{
+	int rc = 0;
+
+	if (barrier->slow)
+		rc = mark_come(barrier);
+	barrier->look = false; /* what comes after is another */
+	if (!rc)
+		rc = barrier_look(barrier);
+	if (rc)
+		return rc;
+	if (barrier_is_complete(barrier))
+		return 1;
+	if (regroup(barrier)) {
+		barrier->step = 0;
+		barrier->sent = false;
+		barrier->regrouped = true;
+		rc = spread(barrier);
+	}
+	if (!rc && barrier->slow)
+		rc = barrier_strike_dead(barrier);
+	if (rc == 1)
+		barrier->look = true; /* at what is left */
+	else
+		barrier->slow = false;
+	return rc == 1 ? 0 : rc;
+}
+
+/* --- waiting --- */
+
+static bool is_ready(const void *what)
+{
+	const struct reef_barrier *barrier = what;
+
+	return barrier->look ||
+	       (barrier->step < barrier->group.steps && barrier->sent &&
+		has_step(barrier, barrier->step));
+}
+
+/* Wait for a message, or until it is time to look.  -ETIMEDOUT: deadline. */
+static int park(struct reef_barrier *barrier, uint64_t now_ns,
+		uint64_t deadline_ns)
+{
+	uint64_t ttl_ns = reef_session_ttl(barrier->reef), until_ns;
+	int rc;
+
+	if (!barrier->look_at_ns) {
+		barrier->period_ns = ttl_ns / 256;
+		if (barrier->period_ns < LOOK_MIN_NS)
+			barrier->period_ns = LOOK_MIN_NS;
+		barrier->look_at_ns = now_ns + barrier->period_ns;
+	}
+	until_ns = barrier->look_at_ns < deadline_ns ? barrier->look_at_ns
+						     : deadline_ns;
+	rc = reef_inbox_wait(barrier->reef, is_ready, barrier,
+			     until_ns > now_ns ? until_ns - now_ns : 0);
+	if (rc != -ETIMEDOUT)
+		return rc;
+	if (until_ns == deadline_ns)
+		return -ETIMEDOUT;
+	barrier->look = barrier->slow = true;
+	if (barrier->period_ns < ttl_ns / 8)
+		barrier->period_ns *= 2;
+	barrier->look_at_ns = until_ns + barrier->period_ns;
+	return 0;
+}
+
+/* 0: passed.  Else: not, and -REEF_EMEMBER has told of *dead. */
+static int meet(struct reef_barrier *barrier, uint64_t timeout_ns,
+		uint32_t *dead)
+{
+	uint64_t now_ns, deadline_ns = 0;
+	uint32_t session;
+	int rc;
+
+	if (!barrier->came)
+		come(barrier);
+	for (;;) {
+		rc = barrier->look ? look(barrier) : 0;
+		if (rc >= 0 && barrier_tell_dead(barrier, &session)) {
+			barrier->look = true; /* the rest, next time */
+			if (dead)
+				*dead = session;
+			rc = -REEF_EMEMBER;
+			break;
+		}
+		if (!rc)
+			rc = advance(barrier);
+		if (rc == 1) {
+			pass(barrier);
+			return 0;
+		}
+		if (rc)
+			return rc;
+		if (barrier->look)
+			continue;
+		now_ns = reef_now_ns();
+		if (!deadline_ns)
+			deadline_ns = timeout_ns < UINT64_MAX - now_ns
+					      ? now_ns + timeout_ns
+					      : UINT64_MAX;
+		rc = park(barrier, now_ns, deadline_ns);
+		if (rc == -ETIMEDOUT)
+			break;
+		if (rc)
+			return rc;
+	}
+	/* We may be away for long, and have come all the same. */
+	mark_come(barrier);
+	return rc;
+}
+
+int reef_barrier_wait(struct reef_barrier *barrier, uint64_t timeout_ns,
+		      uint32_t *dead)
+{
+	if (barrier->last != NOT_LEFT)
+		return -EPERM;
+	return meet(barrier, timeout_ns, dead);
+}
+
+/* --- leaving --- */
+
+static int leave(struct reef_barrier *barrier)
+{
+	struct barrier_partner next;
+	uint32_t begins;
+	int rc;
+
+	if (barrier->last != NOT_LEFT)
+		return 0;
+	rc = barrier_change(barrier, barrier->place, barrier->word,
+			    BARRIER_LEAVE);
+	if (!rc)
+		rc = barrier_look(barrier);
+	if (rc)
+		return rc == -ESTALE ? -REEF_EFENCED : rc;
+	barrier->last = barrier_round_of(barrier->places[barrier->place].gone);
+	/* If it was we who would have begun the next one, another has to. */
+	barrier_group_make(barrier, barrier->last + 1);
+	begins = barrier->group.beginner;
+	if (barrier->group.count) {
+		next = (struct barrier_partner){
+			.inbox = barrier->places[begins].inbox,
+			.word = barrier_tenure_of(barrier->places[begins].word),
+			.place = begins,
+		};
+		send(barrier, MESSAGE_LOOK, barrier->last + 1, 0, &next);
+	}
+	if (barrier->came) {
+		barrier->group.from = barrier->group.until = 0;
+		barrier->look = true;
+	}
+	return 0;
+}
+
+static int finish(struct reef_barrier *barrier)
+{
+	uint64_t mark = barrier->last << 2 | BARRIER_MARK_FINISHED;
+	int rc;
+
+	if (barrier->finished)
+		return 0;
+	if (barrier->passed >= barrier->last)
+		mark |= BARRIER_MARK_PASSED;
+	rc = write_mark(barrier, mark);
+	barrier->finished = !rc;
+	return rc;
+}
+
+int reef_barrier_leave(struct reef_barrier *barrier, uint64_t timeout_ns)
+{
+	int rc = leave(barrier);
+
+	while (!rc && barrier->passed < barrier->last)
+		rc = meet(barrier, timeout_ns, NULL);
+	return rc ? rc : finish(barrier);
+}
+
+/* --- opening and closing --- */
+
+static void destroy(struct reef_barrier *barrier)
+{
+	if (barrier->watch.user)
+		reef_inbox_unwatch(barrier->reef, &barrier->watch);
+	if (barrier->member)
+		sync_member_give(reef_session(barrier->reef),
+				 barrier->object.block, barrier->member);
+	free(barrier->places);
+	free(barrier->order);
+	free(barrier);
+}
+
+static int prepare(struct reef_barrier *barrier)
+{
+	int rc;
+
+	barrier->reef = barrier->object.reef;
+	barrier->places_max = barrier->object.limits[0];
+	barrier->needed = barrier->object.limits[1];
+	barrier->last = NOT_LEFT;
+	if (!barrier->places_max || barrier->places_max > BARRIER_MEMBERS_MAX)
+		return -REEF_ECORRUPT;
+	barrier->places =
+		calloc(barrier->places_max, sizeof(struct barrier_place));
+	barrier->order = calloc(barrier->places_max, sizeof(uint16_t));
+	if (!barrier->places || !barrier->order)
+		return -ENOMEM;
+	rc = sync_member_take(reef_session(barrier->reef),
+			      barrier->object.block, &barrier->member);
+	if (rc)
+		return rc;
+	rc = reef_inbox_open(barrier->object.space, &barrier->inbox);
+	if (rc == -EADDRNOTAVAIL) /* then it looks for itself */
+		rc = 0;
+	return rc;
+}
+
+/* We are the last that was missing: who begins may be waiting for that. */
+static int tell_beginner(struct reef_barrier *barrier)
+{
+	struct barrier_partner to;
+	uint32_t begins;
+	int rc;
+
+	barrier_group_make(barrier, barrier->first);
+	begins = barrier->group.beginner;
+	if (barrier->passed || begins == barrier->place || !barrier->needed ||
+	    barrier->group.count < barrier->needed)
+		return 0;
+	to = (struct barrier_partner){
+		.inbox = barrier->places[begins].inbox,
+		.word = barrier_tenure_of(barrier->places[begins].word),
+		.place = begins,
+	};
+	rc = send(barrier, MESSAGE_LOOK, barrier->first, 0, &to);
+	return rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD ? rc : 0;
+}
+
+static int join(struct reef_barrier *barrier)
+{
+	uint64_t joined;
+	int rc = prepare(barrier);
+
+	if (!rc)
+		rc = barrier_join(barrier);
+	if (rc)
+		return rc;
+	joined = barrier->places[barrier->place].joined;
+	barrier->passed = barrier_round_of(joined);
+	barrier->first = barrier->passed + 1;
+	barrier->told = barrier_version_of(joined);
+	barrier->watch = (struct reef_watch){
+		.object = barrier->object.block,
+		.message = take_message,
+		.user = barrier,
+	};
+	reef_inbox_watch(barrier->reef, &barrier->watch);
+	return tell_beginner(barrier);
+}
+
+int reef_barrier_open(struct reef_space *space, const char *name,
+		      const struct reef_barrier_options *options,
+		      uint32_t members, struct reef_barrier **out)
+{
+	static const struct reef_barrier_options none;
+	uint32_t max;
+	struct sync_shape shape;
+	struct reef_barrier *barrier;
+	int rc;
+
+	options = options ? options : &none;
+	max = options->members_max ? options->members_max : MEMBERS_DEFAULT;
+	if (max > BARRIER_MEMBERS_MAX || members > max)
+		return -EINVAL;
+	shape = (struct sync_shape){
+		.kind = SYNC_BARRIER,
+		.format = BARRIER_FORMAT,
+		.limits = {max, members},
+		.body_size = sizeof(struct barrier_body) +
+			     max * sizeof(struct barrier_place),
+	};
+	barrier = calloc(1, sizeof(*barrier));
+	if (!barrier)
+		return -ENOMEM;
+	rc = sync_object_open(space, name, &shape, options->flags,
+			      &barrier->object);
+	if (!rc)
+		rc = join(barrier);
+	if (rc && barrier->joined)
+		reef_barrier_close(barrier);
+	else if (rc)
+		destroy(barrier);
+	if (rc)
+		return rc;
+	*out = barrier;
+	return 0;
+}
+
+void reef_barrier_close(struct reef_barrier *barrier)
+{
+	if (!barrier)
+		return;
+	/* Not waiting for the others: that we come to our last round can be
+	 * seen by our mark. */
+	if (!barrier->finished && !leave(barrier))
+		finish(barrier);
+	destroy(barrier);
+}
+
+int reef_barrier_drop(struct reef_space *space, const char *name)
+{
+	struct sync_object object;
+	uint64_t c = 0, before = 1;
+	int rc = sync_object_drop(space, name, SYNC_BARRIER, &object);
+
+	if (rc || !object.block)
+		return rc;
+	/* Whoever looks, or begins a round, sees it. */
+	while (!rc && before != c && c != BARRIER_DROPPED) {
+		rc = reef_read(object.reef, object.body, &c, 8);
+		before = ~c;
+		if (!rc && c != BARRIER_DROPPED)
+			rc = reef_cas(object.reef, object.body, c,
+				      BARRIER_DROPPED, &before);
+		if (rc == -REEF_EINDOUBT)
+			rc = 0;
+	}
+	return rc;
+}
+
+uint32_t reef_barrier_members(const struct reef_barrier *barrier)
+{
+	uint32_t i, count = 0;
+
+	for (i = 0; i < barrier->places_max; i++)
+		count += barrier_state_of(barrier->places[i].word) ==
+			 BARRIER_MEMBER;
+	return count;
+}
+
+uint64_t reef_barrier_round(const struct reef_barrier *barrier)
+{
+	return barrier->passed;
+}

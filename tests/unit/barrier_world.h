@@ -1,0 +1,229 @@
+/* barrier_world.h - members of a barrier in a simulated pool, and what must be
+ * true of them.
+ *
+ * A guest is one open barrier, in a fiber; on a host with few of them with a
+ * handle of its own. Who came to
+ * which round stands in plain memory: it is all one process. */
+#ifndef REEF_TESTS_BARRIER_WORLD_H
+#define REEF_TESTS_BARRIER_WORLD_H
+
+#define MEMBERS_MAX 16
+
+#include "pool_world.h"
+#include "sync/barrier.h"
+
+#define GUESTS_MAX 512
+#define HANDLES_MAX 11 /* of a host; each takes a chunk of memory */
+
+struct party;
+
+struct guest {
+	struct party *party;
+	struct member *member;
+	uint32_t index;
+	struct reef *reef;
+	struct reef_space *space;
+	struct reef_barrier *barrier;
+	uint64_t first;	 /* round; 0: it has not joined */
+	uint64_t came;	 /* to that round */
+	uint64_t passed; /* that round */
+	uint64_t last;	 /* left after it; UINT64_MAX: it did not */
+	bool excused;	 /* it may be dead */
+	uint32_t told;	 /* how often of a death */
+	uint32_t told_sessions[GUESTS_MAX > 16 ? 16 : GUESTS_MAX];
+	int result; /* 1: it has not ended */
+};
+
+struct party {
+	struct pool pool; /* first */
+	struct guest guests[GUESTS_MAX];
+	uint32_t count, hosts;
+	uint32_t members_max, needed;
+	enum barrier_mutant mutant;
+	int (*script)(struct guest *guest);
+	uint32_t phase[8]; /* how many have reached it */
+	char wrong[256];   /* the first violation */
+};
+
+__attribute__((format(printf, 2, 3))) static inline void
+party_wrong(struct party *party, const char *format, ...)
+{
+	va_list list;
+
+	if (party->wrong[0])
+		return;
+	va_start(list, format);
+	vsnprintf(party->wrong, sizeof(party->wrong), format, list);
+	va_end(list);
+	party->pool.over = true;
+}
+
+static inline int guest_open(struct guest *guest)
+{
+	struct party *party = guest->party;
+	struct reef_barrier_options options = {.members_max =
+						       party->members_max};
+
+	/* Many that make it at the same time are another matter. */
+	while (guest->index && party->count > 16 && !party->guests[0].first)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_barrier_open(guest->space, "barrier", &options, party->needed,
+			      &guest->barrier));
+	barrier_set_mutant(guest->barrier, party->mutant);
+	guest->last = UINT64_MAX;
+	guest->came = guest->passed = reef_barrier_round(guest->barrier);
+	guest->first = guest->passed + 1;
+	return 0;
+}
+
+static inline void guest_close(struct guest *guest)
+{
+	reef_barrier_close(guest->barrier);
+	guest->barrier = NULL;
+}
+
+/* Nobody passes a round before all who take part in it have come to it. */
+static inline void guest_check(struct guest *guest)
+{
+	struct party *party = guest->party;
+	uint64_t round = reef_barrier_round(guest->barrier);
+	uint32_t i;
+
+	if (round != guest->passed + 1)
+		party_wrong(party, "guest %u passed %llu after %llu",
+			    guest->index, (unsigned long long)round,
+			    (unsigned long long)guest->passed);
+	guest->passed = round;
+	for (i = 0; i < party->count; i++) {
+		const struct guest *other = &party->guests[i];
+
+		if (other->first && other->first <= round &&
+		    round <= other->last && !other->excused &&
+		    other->came < round)
+			party_wrong(party,
+				    "guest %u passed %llu before %u came",
+				    guest->index, (unsigned long long)round, i);
+	}
+}
+
+/* One round, however often it takes; deaths are noted. */
+static inline int guest_meet(struct guest *guest, uint64_t timeout_ns)
+{
+	uint32_t dead = 0;
+	int rc;
+
+	guest->came = guest->passed + 1;
+	for (;;) {
+		dead = 0;
+		rc = reef_barrier_wait(guest->barrier, timeout_ns, &dead);
+		if (rc == -REEF_EMEMBER) {
+			if (!dead)
+				party_wrong(guest->party, "nobody is dead");
+			if (guest->told < 16)
+				guest->told_sessions[guest->told] = dead;
+			guest->told++;
+		} else if (rc != -ETIMEDOUT) {
+			break;
+		}
+		if (guest->party->wrong[0])
+			return -EXDEV;
+	}
+	if (!rc)
+		guest_check(guest);
+	return rc;
+}
+
+/* Until all are here. */
+static inline int guest_gather(struct guest *guest, uint32_t phase)
+{
+	struct party *party = guest->party;
+
+	party->phase[phase]++;
+	while (party->phase[phase] < party->count && !party->wrong[0])
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static inline int guest_main(void *arg)
+{
+	struct guest *guest = arg;
+	int rc = guest_open(guest);
+
+	if (!rc)
+		rc = guest->party->script(guest);
+	guest_close(guest);
+	guest->result = rc;
+	return rc;
+}
+
+static inline int handle_open(struct member *member, struct reef **reef,
+			      struct reef_space **space)
+{
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+
+	TRY(reef_client_handle(member->client, reef));
+	TRY(reef_space_open(*reef, "space", &options, space));
+	return 0;
+}
+
+/* All guests of a host, one fiber each. */
+static inline int party_host(struct member *member)
+{
+	struct party *party = (struct party *)member->pool;
+	struct reef_fiber *fibers[GUESTS_MAX] = {0};
+	struct reef *handles[HANDLES_MAX] = {0};
+	struct reef_space *spaces[HANDLES_MAX] = {0};
+	uint32_t i, at = member->number - 1;
+	int rc = 0, one, joined;
+
+	for (i = at; i < party->count && !rc; i += party->hosts) {
+		struct guest *guest = &party->guests[i];
+		uint32_t handle = i / party->hosts % HANDLES_MAX;
+
+		if (!handles[handle])
+			rc = handle_open(member, &handles[handle],
+					 &spaces[handle]);
+		if (rc)
+			break;
+		guest->reef = handles[handle];
+		guest->space = spaces[handle];
+		guest->party = party;
+		guest->member = member;
+		guest->index = i;
+		guest->result = 1;
+		rc = reef_fiber_spawn(reef_fiber_sched(), guest_main, guest,
+				      &fibers[i]);
+	}
+	for (i = 0; i < party->count; i++)
+		if (fibers[i]) {
+			joined = reef_fiber_join(fibers[i], &one);
+			rc = rc ? rc : joined;
+			rc = rc ? rc : one;
+		}
+	for (i = 0; i < HANDLES_MAX; i++)
+		reef_close(handles[i]);
+	return rc;
+}
+
+/* 0, or what was not right. */
+static inline int party_run(struct party *party, uint64_t seed)
+{
+	uint32_t i;
+	int rc;
+
+	if (!party->hosts)
+		party->hosts = party->count < 6 ? party->count : 6;
+	pool_start(&party->pool, seed);
+	for (i = 0; i < party->hosts; i++)
+		pool_add(&party->pool, party_host);
+	rc = pool_end(&party->pool);
+	if (party->wrong[0]) {
+		if (!pool_quiet)
+			print_message("seed %llu: %s\n",
+				      (unsigned long long)seed, party->wrong);
+		return -EXDEV;
+	}
+	return rc;
+}
+
+#endif

@@ -199,6 +199,122 @@ static void hash_keys_and_values_of_any_size_come_back(void **state)
 	pool_finish(&pool);
 }
 
+/* --- walking --- */
+
+#define WALKED 2000u
+
+struct seen {
+	uint8_t times[2 * WALKED];
+	bool wrong;
+};
+
+static int note_seen(void *context, const struct hash_entry *entry)
+{
+	struct seen *seen = context;
+	uint64_t key, value;
+
+	if (entry->key_size != 8 || entry->value_size != 8) {
+		seen->wrong = true;
+		return 0;
+	}
+	memcpy(&key, entry->key, 8);
+	memcpy(&value, entry->value, 8);
+	if (key >= 2 * WALKED)
+		seen->wrong = true;
+	else
+		seen->times[key]++;
+	return 0;
+}
+
+static int walk_quiet(struct member *member)
+{
+	struct hash_cursor cursor = {0};
+	static struct seen seen;
+	struct hash_table *table;
+	struct reef_space *space;
+	uint64_t i;
+	int rc;
+
+	memset(&seen, 0, sizeof(seen));
+	TRY(begin(member, 4, &space, &table));
+	for (i = 0; i < WALKED; i++)
+		TRY(put(table, i, i));
+	while (!(rc = hash_walk(table, &cursor, 3, note_seen, &seen)))
+		;
+	WANT(rc == 1 && !seen.wrong);
+	for (i = 0; i < 2 * WALKED; i++)
+		WANT(seen.times[i] == (i < WALKED));
+	hash_close(table);
+	return 0;
+}
+
+static void hash_walk_meets_every_entry_once(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 4);
+	pool_add(&pool, walk_quiet);
+	pool_finish(&pool);
+}
+
+/* The first half stays, and is updated; the other half comes meanwhile. */
+static int walk_busy(struct member *member)
+{
+	struct hash_cursor cursor = {0};
+	static struct seen seen;
+	struct hash_table *table;
+	struct reef_space *space;
+	uint64_t i;
+	int rc;
+
+	memset(&seen, 0, sizeof(seen));
+	TRY(begin(member, 2, &space, &table));
+	for (i = 0; i < WALKED / 10; i++)
+		TRY(put(table, i, i));
+	member->pool->note[0] = 1;
+	while (!(rc = hash_walk(table, &cursor, 1, note_seen, &seen)))
+		;
+	member->pool->note[0] = 2;
+	WANT(rc == 1 && !seen.wrong);
+	for (i = 0; i < WALKED / 10; i++)
+		WANT(seen.times[i] >= 1);
+	hash_close(table);
+	return 0;
+}
+
+static int disturb(struct member *member)
+{
+	struct hash_table *table;
+	struct reef_space *space;
+	uint64_t i;
+
+	TRY(begin(member, 2, &space, &table));
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	for (i = 0; i < WALKED && member->pool->note[0] == 1; i++) {
+		TRY(put(table, WALKED / 10 + i, i));
+		TRY(put(table, i % (WALKED / 10), i));
+	}
+	hash_close(table);
+	return 0;
+}
+
+static void hash_walk_misses_nothing_while_subtables_are_split(void **state)
+{
+	uint64_t seed;
+
+	(void)state;
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, walk_busy);
+		pool_add(&pool, disturb);
+		pool_finish(&pool);
+	}
+}
+
 /* --- budgets --- */
 
 #define MANY 64u
@@ -659,6 +775,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hash_many_keys_are_found),
 		cmocka_unit_test(hash_keys_and_values_of_any_size_come_back),
+		cmocka_unit_test(hash_walk_meets_every_entry_once),
+		cmocka_unit_test(
+			hash_walk_misses_nothing_while_subtables_are_split),
 		cmocka_unit_test(hash_operations_keep_their_budgets),
 		cmocka_unit_test(
 			hash_few_keys_of_many_clients_are_linearizable),

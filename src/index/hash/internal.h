@@ -7,6 +7,7 @@
  *   change.c     put, update, delete
  *   insert.c     the first slot of a key: (1) of table.h
  *   split.c      (3) of table.h
+ *   walk.c       all entries, in an order that splits do not change
  *   recover.c    what a dead session left
  *
  * Thread: as table.h. */

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-from pool_processes import Workers, until
+from pool_processes import Workers, run_checks, until
 
 REEF, WORKER, KILLS = (os.path.abspath(name) for name in sys.argv[1:4])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -120,28 +120,5 @@ def check_it_can_fail(pool):
     assert "was not told" in out, out
 
 
-CHECKS = [value for name, value in sorted(globals().items())
-          if name.startswith("check_")]
-
-
-def main():
-    passed = failed = 0
-    wanted = sys.argv[4:]
-    for check in CHECKS:
-        if wanted and not any(word in check.__name__ for word in wanted):
-            continue
-        with Deaths(REEF, WORKER) as pool:
-            try:
-                check(pool)
-                passed += 1
-            except (AssertionError, subprocess.TimeoutExpired, OSError,
-                    ValueError, KeyError, TypeError) as error:
-                print("FAILED %s: %s: %s" % (
-                    check.__name__, type(error).__name__, error))
-                failed += 1
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(globals(), lambda: Deaths(REEF, WORKER), sys.argv[4:]))

@@ -73,7 +73,8 @@ def check_readme(pool):
         PKG_CONFIG_PATH=build + "/meson-uninstalled",
         CPATH=SOURCE + "/include", LD_LIBRARY_PATH=build + "/src")
     assert shell.end() == 0, (shell.out, shell.error)
-    for wanted in ("is up.", "visit 1\n", "visit 2\n", "visits", "Stopping."):
+    for wanted in ("is up.", "visit 1\n", "visit 2\n", "visits", "mine\n",
+                   "I lead\n", "Stopping."):
         assert wanted in shell.out, (wanted, shell.out)
     assert shell.error == "", shell.error
     assert os.listdir(pool.run) == []

@@ -3,6 +3,7 @@
 
 #include "cmd/table.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -212,12 +213,16 @@ static void put_head(const struct reef_chart *chart, FILE *out)
 
 /* Ticks are round numbers: 20M, not 20.0M. */
 static void put_tick_text(enum reef_chart_unit unit, double value,
-			  char text[16])
+			  char text[24])
 {
 	static const struct {
 		double scale;
-		const char *letter;
-	} scales[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {0, ""}};
+		const char *letter, *time;
+	} scales[] = {{1e9, "G", " s"},
+		      {1e6, "M", " ms"},
+		      {1e3, "k", " µs"},
+		      {0, "", " ns"}};
+	bool is_time = unit == REEF_CHART_TIME;
 	uint32_t i = 0;
 
 	if (unit == REEF_CHART_BYTES) {
@@ -226,22 +231,22 @@ static void put_tick_text(enum reef_chart_unit unit, double value,
 	}
 	/* Powers of two stay what they are: 4096. */
 	while (value < scales[i].scale ||
-	       (i < 3 && fmod(value, scales[i].scale / 10) != 0))
+	       (i < 3 && !is_time && fmod(value, scales[i].scale / 10) != 0))
 		i++;
-	snprintf(text, 16, "%g%s",
+	snprintf(text, 24, "%g%s",
 		 scales[i].scale ? value / scales[i].scale : value,
-		 scales[i].letter);
+		 is_time ? scales[i].time : scales[i].letter);
 }
 
 static void put_axes(const struct reef_chart *chart, const struct axis *x,
 		     const struct axis *y, FILE *out)
 {
-	char text[16];
+	char text[24];
 
 	for (uint32_t i = 0; i < y->ticks_count; i++) {
 		double at = y_of(y, y->ticks[i]);
 
-		put_tick_text(REEF_CHART_NUMBER, y->ticks[i], text);
+		put_tick_text(chart->y_unit, y->ticks[i], text);
 		fprintf(out, "<path class=\"%s\" d=\"M%d %.1fH%d\"/>\n",
 			i ? "grid" : "axis", LEFT, at, LEFT + PLOT_WIDTH);
 		put_label(out, "tick", LEFT - 8, at + 4, "end", text);
@@ -267,25 +272,21 @@ static void put_axes(const struct reef_chart *chart, const struct axis *x,
 
 static void put_marker(FILE *out, uint32_t line, double x, double y)
 {
-	switch (line % 3) {
-	case 0:
-		fprintf(out,
-			"<circle class=\"f%u\" cx=\"%.1f\" cy=\"%.1f\" "
-			"r=\"3.6\"/>\n",
-			line, x, y);
-		break;
-	case 1:
-		fprintf(out,
-			"<rect class=\"f%u\" x=\"%.1f\" y=\"%.1f\" "
-			"width=\"6.6\" height=\"6.6\"/>\n",
-			line, x - 3.3, y - 3.3);
-		break;
-	default:
-		fprintf(out,
-			"<path class=\"f%u\" d=\"M%.1f %.1fl4.4 "
-			"7.6h-8.8z\"/>\n",
-			line, x, y - 4.8);
-	}
+	static const char *const shapes[] = {
+		/* disc, box, triangle, diamond, triangle on its tip, bar */
+		"m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
+		"m-3.3 -3.3h6.6v6.6h-6.6z",
+		"m0 -4.8l4.4 7.6h-8.8z",
+		"m0 -4.8l4.8 4.8l-4.8 4.8l-4.8 -4.8z",
+		"m0 4.8l4.4 -7.6h-8.8z",
+		"m-4.6 -1.5h9.2v3h-9.2z",
+	};
+
+	static_assert(sizeof(shapes) / sizeof(shapes[0]) ==
+			      REEF_CHART_LINES_MAX,
+		      "one each");
+	fprintf(out, "<path class=\"f%u\" d=\"M%.1f %.1f%s\"/>\n", line, x, y,
+		shapes[line]);
 }
 
 static void put_line(const struct reef_chart_line *line, uint32_t index,

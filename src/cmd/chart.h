@@ -27,6 +27,7 @@ struct reef_chart_line {
 enum reef_chart_unit {
 	REEF_CHART_NUMBER, /* 1k, 20M */
 	REEF_CHART_BYTES,  /* 4 KiB */
+	REEF_CHART_TIME,   /* of nanoseconds: 20 µs */
 };
 
 /* Zero what is not named. Texts are borrowed. */
@@ -34,7 +35,7 @@ struct reef_chart {
 	const char *title, *subtitle;
 	const char *x_title, *y_title;
 	bool x_log2, y_log10;
-	enum reef_chart_unit x_unit;
+	enum reef_chart_unit x_unit, y_unit;
 	uint32_t lines_count;
 	struct reef_chart_line lines[REEF_CHART_LINES_MAX];
 };

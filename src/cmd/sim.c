@@ -1,19 +1,24 @@
 /* sim.c - `reef sim`: what can be seen in simulation, without hardware. */
+#include "base/log.h"
+#include "bench/locks.h"
 #include "bench/study.h"
 #include "cmd/chart.h"
 #include "cmd/cmd.h"
 #include "cmd/table.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <math.h>
 #include <reef/error.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define BAR_WIDTH 16
+#define BARS_WIDTH 48 /* of a row */
 
 struct wish {
 	const char *directory;
@@ -23,13 +28,20 @@ struct wish {
 
 static void help(void)
 {
-	printf("usage: reef sim fabric [OPTIONS]\n\n"
-	       "Shows how a fabric of RDMA NICs scales, by the cost model over "
-	       "a simulated cluster:\nvirtual time, so the figures are the "
-	       "same on every machine. Prints a table and\nwrites a chart "
-	       "(SVG) for each of:\n\n");
+	printf("usage: reef sim WHAT [OPTIONS]\n\n"
+	       "Shows how things scale, by a model of what RDMA NICs cost over "
+	       "a simulated\ncluster: virtual time, so the figures are the "
+	       "same on every machine. Prints tables\nand writes charts "
+	       "(SVG).\n\n"
+	       "fabric: a fabric of NICs by itself\n");
 	for (int i = 0; study_all[i]; i++)
 		printf("  %-12s %s\n", study_all[i]->name, study_all[i]->title);
+	printf("\nlocks: a whole pool, and clients that contend: takes per "
+	       "second, and the wait that\n99 in 100 do not exceed; about a "
+	       "minute\n");
+	for (int i = 0; locks_studies[i]; i++)
+		printf("  %-12s %s\n", locks_studies[i]->name,
+		       locks_studies[i]->rate_title);
 	printf("\n"
 	       "  --out DIR       where the charts go, made if absent; the "
 	       "current directory\n"
@@ -38,82 +50,110 @@ static void help(void)
 	       "  --help          this text\n");
 }
 
-/* --- one study --- */
+/* --- one table, and its chart --- */
+
+#define POINTS_MAX 16
+#define LINES_MAX REEF_CHART_LINES_MAX
+static_assert(STUDY_POINTS_MAX <= POINTS_MAX && STUDY_LINES_MAX <= LINES_MAX,
+	      "room");
+static_assert(LOCKS_POINTS_MAX <= POINTS_MAX && LOCKS_LINES_MAX <= LINES_MAX,
+	      "room");
 
 struct figures {
+	char name[64]; /* of the chart's file, without .svg */
+	const char *title, *subtitle;
+	const char *point_name; /* what is varied */
+	const char *unit;	/* what is measured */
+	bool points_are_bytes, are_times, logarithmic;
+	const char *const *lines;
+	const uint64_t *points;
 	uint32_t points_count, lines_count;
-	double ops_per_s[STUDY_POINTS_MAX][STUDY_LINES_MAX];
-	double most;
+	double values[POINTS_MAX][LINES_MAX];
 };
 
-static int measure(const struct study *study, const struct wish *wish,
-		   const uint64_t *points, struct figures *figures)
+static void set_value(struct figures *figures, uint32_t point, uint32_t line,
+		      double value)
 {
-	struct shape_result result;
-
-	for (uint32_t p = 0; points[p]; p++)
-		for (uint32_t l = 0; study->lines[l]; l++) {
-			int rc = study_run(study, l, points[p], wish->seed,
-					   &result);
-
-			if (rc)
-				return rc;
-			figures->ops_per_s[p][l] = result.ops_per_s;
-			if (result.ops_per_s > figures->most)
-				figures->most = result.ops_per_s;
-			figures->points_count = p + 1;
-			figures->lines_count = l + 1;
-		}
-	return 0;
+	figures->values[point][line] = value;
+	figures->points_count = point + 1;
+	if (figures->lines_count < line + 1)
+		figures->lines_count = line + 1;
 }
 
-static int print_table(const struct study *study, const uint64_t *points,
-		       const struct figures *figures)
+/* Bars of times are on a logarithmic scale: the best is a little, ten times
+ * that a good deal more. */
+static double share_of(const struct figures *figures, double value)
+{
+	double most = 0, least = INFINITY;
+
+	for (uint32_t p = 0; p < figures->points_count; p++)
+		for (uint32_t l = 0; l < figures->lines_count; l++) {
+			most = fmax(most, figures->values[p][l]);
+			least = fmin(least, figures->values[p][l]);
+		}
+	if (!figures->are_times)
+		return value / most;
+	return log(2 * value / least) / log(2 * most / least);
+}
+
+static void put_row(struct reef_table *table, const struct figures *figures,
+		    uint32_t point)
+{
+	char text[16];
+
+	if (figures->points_are_bytes)
+		reef_table_cell(table, "%s",
+				reef_table_bytes(figures->points[point], text));
+	else
+		reef_table_cell(table, "%llu",
+				(unsigned long long)figures->points[point]);
+	for (uint32_t l = 0; l < figures->lines_count; l++) {
+		double value = figures->values[point][l];
+
+		if (figures->are_times)
+			reef_table_cell(table, "%s",
+					reef_table_time(value, text));
+		else
+			reef_table_cell(table, "%s/s",
+					reef_table_number(value, text));
+		reef_table_bar(table, share_of(figures, value),
+			       BARS_WIDTH / (figures->lines_count + 1));
+	}
+	reef_table_end_row(table);
+}
+
+static int print_table(const struct figures *figures)
 {
 	struct reef_table *table = reef_table_create();
-	char text[16];
 	int rc;
 
 	reef_table_set_ascii(table, strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
-	reef_table_column(table, study->point_name, REEF_TABLE_RIGHT);
+	reef_table_column(table, figures->point_name, REEF_TABLE_RIGHT);
 	for (uint32_t l = 0; l < figures->lines_count; l++) {
-		reef_table_column(table, study->lines[l], REEF_TABLE_RIGHT);
+		reef_table_column(table, figures->lines[l], REEF_TABLE_RIGHT);
 		reef_table_column(table, "", REEF_TABLE_LEFT);
 	}
-	for (uint32_t p = 0; p < figures->points_count; p++) {
-		if (study->points_are_bytes)
-			reef_table_cell(table, "%s",
-					reef_table_bytes(points[p], text));
-		else
-			reef_table_cell(table, "%llu",
-					(unsigned long long)points[p]);
-		for (uint32_t l = 0; l < figures->lines_count; l++) {
-			double rate = figures->ops_per_s[p][l];
-
-			reef_table_cell(table, "%s/s",
-					reef_table_number(rate, text));
-			reef_table_bar(table, rate / figures->most, BAR_WIDTH);
-		}
-		reef_table_end_row(table);
-	}
-	printf("%s\n%s\n\n", study->title, study->subtitle);
+	for (uint32_t p = 0; p < figures->points_count; p++)
+		put_row(table, figures, p);
+	printf("%s\n%s\n\n", figures->title, figures->subtitle);
 	rc = reef_table_print(table, stdout);
 	reef_table_destroy(table);
 	return rc;
 }
 
-static int write_chart(const struct study *study, const char *directory,
-		       const uint64_t *points, const struct figures *figures)
+static int write_chart(const struct figures *figures, const char *directory)
 {
 	struct reef_chart chart = {
-		.title = study->title,
-		.subtitle = study->subtitle,
-		.x_title = study->point_name,
-		.y_title = "operations per second",
+		.title = figures->title,
+		.subtitle = figures->subtitle,
+		.x_title = figures->point_name,
+		.y_title = figures->unit,
 		.x_log2 = true,
-		.y_log10 = study->logarithmic,
-		.x_unit = study->points_are_bytes ? REEF_CHART_BYTES
-						  : REEF_CHART_NUMBER,
+		.y_log10 = figures->logarithmic,
+		.x_unit = figures->points_are_bytes ? REEF_CHART_BYTES
+						    : REEF_CHART_NUMBER,
+		.y_unit = figures->are_times ? REEF_CHART_TIME
+					     : REEF_CHART_NUMBER,
 		.lines_count = figures->lines_count,
 	};
 	char *path = NULL;
@@ -121,12 +161,12 @@ static int write_chart(const struct study *study, const char *directory,
 	int rc;
 
 	for (uint32_t l = 0; l < figures->lines_count; l++) {
-		chart.lines[l].name = study->lines[l];
+		chart.lines[l].name = figures->lines[l];
 		for (uint32_t p = 0; p < figures->points_count; p++)
-			reef_chart_add(&chart, l, (double)points[p],
-				       figures->ops_per_s[p][l]);
+			reef_chart_add(&chart, l, (double)figures->points[p],
+				       figures->values[p][l]);
 	}
-	if (asprintf(&path, "%s/fabric-%s.svg", directory, study->name) < 0)
+	if (asprintf(&path, "%s/%s.svg", directory, figures->name) < 0)
 		return -ENOMEM;
 	file = fopen(path, "w");
 	if (!file) {
@@ -144,36 +184,133 @@ out:
 	return rc;
 }
 
+static int show(const struct figures *figures, const char *directory)
+{
+	int rc = print_table(figures);
+
+	return rc ? rc : write_chart(figures, directory);
+}
+
+/* --- fabric --- */
+
 static int run_study(const struct study *study, const struct wish *wish)
 {
-	const uint64_t *points =
-		wish->quick ? study->quick_points : study->points;
-	struct figures figures = {0};
-	int rc = measure(study, wish, points, &figures);
+	struct figures figures = {
+		.title = study->title,
+		.subtitle = study->subtitle,
+		.point_name = study->point_name,
+		.unit = "operations per second",
+		.points_are_bytes = study->points_are_bytes,
+		.logarithmic = study->logarithmic,
+		.lines = study->lines,
+		.points = wish->quick ? study->quick_points : study->points,
+	};
+	struct shape_result result;
+	int rc = 0;
 
+	snprintf(figures.name, sizeof(figures.name), "fabric-%s", study->name);
+	for (uint32_t p = 0; !rc && figures.points[p]; p++)
+		for (uint32_t l = 0; !rc && study->lines[l]; l++) {
+			rc = study_run(study, l, figures.points[p], wish->seed,
+				       &result);
+			if (!rc)
+				set_value(&figures, p, l, result.ops_per_s);
+		}
+	return rc ? rc : show(&figures, wish->directory);
+}
+
+static int run_fabric(const struct wish *wish)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && study_all[i]; i++)
+		rc = run_study(study_all[i], wish);
+	return rc;
+}
+
+/* --- locks --- */
+
+/* On a terminal: it takes minutes. */
+static void tell_progress(const char *line, uint64_t clients)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (line)
+		fprintf(stderr, "\r\033[K%llu clients, %s ",
+			(unsigned long long)clients, line);
+	else
+		fprintf(stderr, "\r\033[K");
+}
+
+static int run_contention(const struct locks_study *study,
+			  const struct wish *wish)
+{
+	struct figures rates = {
+		.title = study->rate_title,
+		.subtitle = study->subtitle,
+		.point_name = "clients",
+		.unit = "takes per second",
+		.logarithmic = true,
+		.lines = study->lines,
+		.points = wish->quick ? study->quick_points : study->points,
+	};
+	struct figures waits = rates;
+	struct locks_result result;
+	int rc = 0;
+
+	snprintf(rates.name, sizeof(rates.name), "locks-%s", study->name);
+	snprintf(waits.name, sizeof(waits.name), "locks-%s-wait", study->name);
+	waits.title = study->wait_title;
+	waits.unit = "wait of 99 in 100 takes, at most";
+	waits.are_times = true;
+	for (uint32_t p = 0; !rc && rates.points[p]; p++)
+		for (uint32_t l = 0; !rc && study->lines[l]; l++) {
+			tell_progress(study->lines[l], rates.points[p]);
+			rc = locks_study_run(study, l, rates.points[p],
+					     wish->seed, &result);
+			tell_progress(NULL, 0);
+			if (rc)
+				break;
+			set_value(&rates, p, l, result.takes_per_s);
+			set_value(&waits, p, l, result.p99_ns);
+		}
 	if (!rc)
-		rc = print_table(study, points, &figures);
-	if (!rc)
-		rc = write_chart(study, wish->directory, points, &figures);
-	if (rc)
-		fprintf(stderr, "reef sim: %s: %s\n", study->name,
-			reef_error_text(rc));
+		rc = show(&rates, wish->directory);
+	return rc ? rc : show(&waits, wish->directory);
+}
+
+static int run_locks(const struct wish *wish)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && locks_studies[i]; i++)
+		rc = run_contention(locks_studies[i], wish);
 	return rc;
 }
 
 /* --- arguments --- */
 
-static int run_fabric(const struct wish *wish)
+static const struct subject {
+	const char *name;
+	int (*run)(const struct wish *wish);
+} subjects[] = {{"fabric", run_fabric}, {"locks", run_locks}, {0}};
+
+static int run_subject(const struct subject *subject, const struct wish *wish)
 {
+	int rc;
+
 	if (mkdir(wish->directory, 0777) && errno != EEXIST) {
 		fprintf(stderr, "reef sim: %s: %s\n", wish->directory,
 			strerror(errno));
 		return 1;
 	}
-	for (int i = 0; study_all[i]; i++)
-		if (run_study(study_all[i], wish))
-			return 1;
-	return 0;
+	/* Simulated hosts are killed when all is measured, and complain. */
+	reef_log_set(NULL, NULL, REEF_LOG_ERROR);
+	rc = subject->run(wish);
+	if (rc)
+		fprintf(stderr, "reef sim: %s: %s\n", subject->name,
+			reef_error_text(rc));
+	return rc ? 1 : 0;
 }
 
 static bool parse_number(const char *text, uint64_t *out)
@@ -221,8 +358,8 @@ int cmd_sim(int argc, char **argv)
 	}
 	if (optind + 1 != argc)
 		return cmd_usage_error("sim", "what shall be simulated?");
-	if (strcmp(argv[optind], "fabric") != 0)
-		return cmd_usage_error("sim", "\"%s\" is unknown",
-				       argv[optind]);
-	return run_fabric(&wish);
+	for (int i = 0; subjects[i].name; i++)
+		if (strcmp(argv[optind], subjects[i].name) == 0)
+			return run_subject(&subjects[i], &wish);
+	return cmd_usage_error("sim", "\"%s\" is unknown", argv[optind]);
 }

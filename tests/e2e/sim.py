@@ -1,7 +1,9 @@
-"""sim.py REEF - `reef sim fabric` prints four tables and draws four charts.
+"""sim.py REEF - `reef sim fabric` and `reef sim locks` print tables and draw
+charts, four each.
 
-That the shapes are right is for the unit tests (test_shape.c); here, that they
-are told: the same on every run, in files that a browser can read.
+That the shapes are right is for the unit tests (test_shape.c, test_locks.c);
+here, that they are told: the same on every run, in files that a browser can
+read.
 """
 
 import os
@@ -12,7 +14,11 @@ import xml.etree.ElementTree
 
 REEF = os.path.abspath(sys.argv[1])
 TIMEOUT_S = 240
-NAMES = ["atomics", "connections", "pages", "threads"]
+CHARTS = {
+    "fabric": ["fabric-atomics", "fabric-connections", "fabric-pages",
+               "fabric-threads"],
+    "locks": ["locks-hot", "locks-hot-wait", "locks-zipf", "locks-zipf-wait"],
+}
 
 
 def reef(*arguments, **environment):
@@ -21,16 +27,17 @@ def reef(*arguments, **environment):
         timeout=TIMEOUT_S, env={**os.environ, **environment}, check=False)
 
 
-def check_run(directory):
-    charts = os.path.join(directory, "charts")
-    done = reef("fabric", "--quick", "--seed", "7", "--out", charts,
+def check_run(directory, subject):
+    charts = os.path.join(directory, subject)
+    done = reef(subject, "--quick", "--seed", "7", "--out", charts,
                 LC_ALL="C")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", done.stderr
-    assert done.stdout.isascii()
-    assert done.stdout.count("\n---") == len(NAMES), done.stdout
-    files = [f"fabric-{name}.svg" for name in NAMES]
-    assert sorted(os.listdir(charts)) == files, os.listdir(charts)
+    # A microsecond is written with a letter of its own.
+    assert done.stdout.replace("\u00b5s", "us").isascii()
+    files = [f"{name}.svg" for name in CHARTS[subject]]
+    assert done.stdout.count("\n---") == len(files), done.stdout
+    assert sorted(os.listdir(charts)) == sorted(files), charts
     for file in files:
         path = os.path.join(charts, file)
         assert path in done.stdout, file
@@ -42,11 +49,14 @@ def check_run(directory):
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
-        assert check_run(directory) == check_run(directory)
+        for subject in CHARTS:
+            assert check_run(directory, subject) == \
+                check_run(directory, subject), subject
         gone = os.path.join(directory, "no", "such")
         assert reef("fabric", "--quick", "--out", gone).returncode == 1
     assert reef("--help").returncode == 0
-    assert "fabric" in reef("--help").stdout
+    for subject in CHARTS:
+        assert subject in reef("--help").stdout
     for wrong in ([], ["nonsense"], ["fabric", "--seed", "x"],
                   ["fabric", "--nonsense"], ["fabric", "twice"]):
         done = reef(*wrong)

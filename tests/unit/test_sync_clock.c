@@ -83,6 +83,28 @@ static int check_spans(void)
 	return 0;
 }
 
+/* What scripts have open: one that failed leaves it to us. */
+static struct reef_clock *opened[16];
+
+static void note_open(struct reef_clock *clock)
+{
+	uint32_t i = 0;
+
+	while (opened[i])
+		i++;
+	opened[i] = clock;
+}
+
+static void close_clock(struct reef_clock *clock)
+{
+	uint32_t i;
+
+	for (i = 0; i < 16; i++)
+		if (opened[i] == clock)
+			opened[i] = NULL;
+	reef_clock_close(clock);
+}
+
 static int run_pool(struct pool *pool, uint64_t seed,
 		    int (*const *scripts)(struct member *), uint32_t count)
 {
@@ -94,6 +116,8 @@ static int run_pool(struct pool *pool, uint64_t seed,
 	for (i = 0; i < count; i++)
 		pool_add(pool, scripts[i]);
 	rc = pool_end(pool);
+	for (i = 0; i < 16; i++)
+		close_clock(opened[i]);
 	return rc ? rc : check_spans();
 }
 
@@ -116,6 +140,7 @@ static int open_clock(struct member *member, struct reef_space **space,
 	TRY(member_space(member, space));
 	TRY(reef_clock_open(*space, "c", 0, clock));
 	sync_clock_set_mutant(*clock, mutant);
+	note_open(*clock);
 	return 0;
 }
 
@@ -173,12 +198,12 @@ static int alone(struct member *member)
 	WANT_RC(reef_clock_drop(space, "c"), -ENOENT);
 	WANT_RC(reef_clock_next(other, 1, &first), -ENOENT);
 	WANT_RC(reef_clock_read(other, &first), -ENOENT);
-	reef_clock_close(other);
-	reef_clock_close(clock);
+	close_clock(other);
+	close_clock(clock);
 	TRY(open_clock(member, &space, &clock));
 	TRY(reef_clock_next(clock, 1, &first));
 	WANT(is_near(first, 0));
-	reef_clock_close(clock);
+	close_clock(clock);
 	reef_clock_close(NULL);
 	return 0;
 }
@@ -211,7 +236,7 @@ static int budget(struct member *member)
 	cost = reef_count_read(&member->count);
 	cost = reef_counts_between(&before, &cost);
 	WANT(cost.faa == 0 && cost.cas == 1 && cost.sends == 0);
-	reef_clock_close(clock);
+	close_clock(clock);
 	return 0;
 }
 
@@ -238,7 +263,7 @@ static int budget_of_two(struct member *member)
 	cost = reef_count_read(&member->count);
 	cost = reef_counts_between(&before, &cost);
 	WANT(cost.faa <= calls && cost.faa + cost.cas <= 3 * calls);
-	reef_clock_close(clock);
+	close_clock(clock);
 	return 0;
 }
 
@@ -270,7 +295,7 @@ static int without_broker(struct member *member)
 				  member->pool));
 	TRY(draw(clock, 1));
 	WANT(is_near(truth.given, 0));
-	reef_clock_close(clock);
+	close_clock(clock);
 	return 0;
 }
 
@@ -317,8 +342,8 @@ static int loses_it(struct member *member)
 	TRY(reef_clock_open(space, "c", REEF_SYNC_EXISTING, &late));
 	TRY(draw(late, 1));
 	TRY(draw(clock, 1));
-	reef_clock_close(late);
-	reef_clock_close(clock);
+	close_clock(late);
+	close_clock(clock);
 	return 0;
 }
 
@@ -346,7 +371,7 @@ static int loses_it_slowly(struct member *member)
 		WANT(is_near(truth.given, LEAD_NS));
 	}
 	WANT(is_near(truth.given, 0));
-	reef_clock_close(clock);
+	close_clock(clock);
 	return 0;
 }
 
@@ -372,18 +397,18 @@ static int dropped_when_lost(struct member *member)
 		WANT_RC(reef_name_lookup(space, "c~ceiling", &value, NULL),
 			-ENOENT);
 		WANT_RC(reef_clock_next(clock, 1, &value), -ENOENT);
-		reef_clock_close(clock);
+		close_clock(clock);
 		memset(&truth, 0, sizeof(truth));
 	}
 	TRY(open_clock(member, &space, &clock));
 	TRY(draw(clock, UINT32_MAX));
 	TRY(reef_name_lookup(space, "c", &value, &generation));
 	TRY(reef_name_unbind(space, "c", generation));
-	reef_clock_close(clock);
+	close_clock(clock);
 	/* The ceiling is still there, and holds. */
 	TRY(open_clock(member, &space, &clock));
 	TRY(draw(clock, 1));
-	reef_clock_close(clock);
+	close_clock(clock);
 	return 0;
 }
 
@@ -433,7 +458,7 @@ static int on_the_island(struct member *member)
 						 100 * MILLISECOND)))
 			return -REEF_EHOSTDEAD;
 	}
-	reef_clock_close(clock);
+	close_clock(clock);
 	return rc;
 }
 
@@ -464,7 +489,7 @@ static int on_the_mainland(struct member *member)
 	reef_sim_partition(pool->host, pool->lenders[0].host, false);
 	reef_sim_partition(pool->host, pool->members[0].host, false);
 	pool->note[0] = 4;
-	reef_clock_close(clock);
+	close_clock(clock);
 	TRY(rc);
 	return 0;
 }
@@ -501,9 +526,11 @@ static int begin(struct member *member, struct reef_clock **clock)
 		if (rc && reef_sleep(10 * MILLISECOND))
 			return -REEF_EHOSTDEAD;
 	}
-	if (!rc)
-		sync_clock_set_mutant(*clock, mutant);
-	return rc;
+	if (rc)
+		return rc;
+	sync_clock_set_mutant(*clock, mutant);
+	note_open(*clock);
+	return 0;
 }
 
 /* Draws until the storm is over. */
@@ -524,7 +551,7 @@ static int storm_draws(struct member *member)
 			rc = draw(clock, (uint32_t)reef_random_between(
 						 &random, 1, 1000));
 		if (rc == -REEF_EFENCED) {
-			reef_clock_close(clock);
+			close_clock(clock);
 			clock = NULL;
 			rc = begin(member, &clock);
 		}
@@ -538,7 +565,7 @@ static int storm_draws(struct member *member)
 					: reef_random_below(&random,
 							    10 * MILLISECOND));
 	}
-	reef_clock_close(clock);
+	close_clock(clock);
 	TRY(rc);
 	return 0;
 }

@@ -28,7 +28,9 @@ static uint64_t kept_flags(const struct giving *giving)
  * more. After a lost link that also means: it was done. */
 static bool is_still_ours(const struct giving *giving, uint64_t now)
 {
-	if ((now ^ giving->h) & LOCK_WHO)
+	const uint64_t same = LOCK_WHO | (uint64_t)(SYNC_TICKETS - 1) << 8;
+
+	if ((now ^ giving->h) & same)
 		return false;
 	return lock_is_mine(giving->lock, now) || lock_is_granted(now);
 }
@@ -177,13 +179,16 @@ static int hand_over(struct giving *giving, const struct lock_found *found)
 	rc = change(giving, &with);
 	if (rc || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
 		return rc;
-	if (is_waiting(found, after.word) ||
-	    lock_is_mutant(LOCK_MUTANT_IGNORE_LEFT)) {
-		wake(lock, &after, true);
-		return 0;
+	if (after.word ==
+		    lock_place_word(found->word, found->ticket, PLACE_LEFT) &&
+	    !lock_is_mutant(LOCK_MUTANT_IGNORE_LEFT)) {
+		giving->h = with.value;
+		return -EAGAIN;
 	}
-	giving->h = with.value;
-	return -EAGAIN;
+	/* Else it is waiting; or long gone with it, if a link was lost here. */
+	if (is_waiting(found, after.word))
+		wake(lock, &after, true);
+	return 0;
 }
 
 /* Make it free: nobody waits, as far as was seen. Whoever came since saw it

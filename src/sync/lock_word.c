@@ -25,17 +25,17 @@
 int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
 		 uint32_t count)
 {
-	/* A session that one node has told to be over may still reach this one.
-	 * It must not give what it could not finish there. */
-	int rc = client_handle_check(lock->reef);
+	struct reef *reef = lock->reef;
+	int rc = client_handle_check(reef);
 
+	/* Above all: a session that has ended gives nothing, even where it is
+	 * not fenced yet, so that the next owner is told. */
 	if (rc)
 		return rc;
 	/* Headers of fresh blocks go first, so that whoever is let in by this
 	 * finds them. */
-	return lock->reef->pending
-		       ? reef_execute(lock->reef, accesses, count)
-		       : client_execute(lock->reef, accesses, count);
+	return reef->pending ? reef_execute(reef, accesses, count)
+			     : client_execute(reef, accesses, count);
 }
 
 void lock_change_read(struct lock_change *change, uint64_t address, void *to,

@@ -172,18 +172,28 @@ static int fill_lock(struct reef_lock *lock)
 	return 0;
 }
 
+/* For what is read of the slots; freed with slots_seen. */
+static int make_room(struct reef_lock *lock)
+{
+	if (!lock->readers_max)
+		return 0;
+	lock->slots_seen = calloc(lock->readers_max, 24);
+	if (!lock->slots_seen)
+		return -ENOMEM;
+	lock->slots_first = lock->slots_seen + lock->readers_max;
+	lock->inboxes_seen = lock->slots_first + lock->readers_max;
+	return 0;
+}
+
 static int open_member(struct reef_lock *lock)
 {
 	uint32_t session = reef_session(lock->reef);
 	uint64_t seed;
 	int rc;
 
-	if (lock->readers_max) {
-		lock->slots_seen = calloc(lock->readers_max, 16);
-		if (!lock->slots_seen)
-			return -ENOMEM;
-		lock->inboxes_seen = lock->slots_seen + lock->readers_max;
-	}
+	rc = make_room(lock);
+	if (rc)
+		return rc;
 	rc = sync_member_take(session, lock->object.block, &lock->member);
 	if (rc)
 		return rc;
@@ -385,12 +395,9 @@ int reef_lock_drop(struct reef_space *space, const char *name)
 	rc = fill_lock(&lock);
 	if (rc)
 		return rc;
-	if (lock.readers_max) {
-		lock.slots_seen = calloc(lock.readers_max, 16);
-		if (!lock.slots_seen)
-			return -ENOMEM;
-		lock.inboxes_seen = lock.slots_seen + lock.readers_max;
-	}
+	rc = make_room(&lock);
+	if (rc)
+		return rc;
 	rc = mark_dropped(&lock);
 	if (!rc)
 		rc = wake_everyone(&lock);
@@ -408,7 +415,8 @@ static int look_ring(struct reef_lock *lock, struct reef_lock_info *info,
 	uint32_t left = lock_in_line(lock, cursor, head->tail), count, i;
 	int rc;
 
-	if (lock_is_dropped(head->holder))
+	/* Without WAITERS those in it are dead, or about to look. */
+	if (lock_is_dropped(head->holder) || !(head->holder & LOCK_WAITERS))
 		return 0;
 	while (left) {
 		count = lock_window_length(lock, cursor);

@@ -184,7 +184,7 @@ struct reef_lock {
 	uint64_t ttl_ns;
 	struct reef_watch watch;
 	struct reef_random random;
-	uint64_t *slots_seen, *inboxes_seen; /* room for all */
+	uint64_t *slots_seen, *slots_first, *inboxes_seen; /* room for all */
 	_Atomic bool cancelled;
 };
 

@@ -16,8 +16,9 @@
  *
  * Nobody starves. A writer in H keeps out readers that come later. A writer
  * that comes and finds readers waiting counts (`phase`), and the one that
- * counts to writers_phase admits them before it goes on. The last one, for whom
- * nobody queues, wakes them when it has made H free.
+ * counts to writers_phase admits those who were there before it, also those
+ * that only step back before it, and waits for them to leave. The last one, for
+ * whom nobody queues, wakes them when it has made H free.
  *
  * A writer that has to wait writes its name and inbox into the head before it
  * looks at the slots again; a reader that leaves, or goes from ACTIVE to
@@ -375,6 +376,11 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 
 /* --- a writer --- */
 
+static bool is_same(uint64_t word, uint64_t first)
+{
+	return word && first && !((word ^ first) & LOCK_WHO);
+}
+
 void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
 {
 	uint32_t i, first = lock->readers_max;
@@ -397,21 +403,21 @@ void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
 			lock_wake(lock, lock->inboxes_seen[i], slots[i], false);
 }
 
-/* Let those in who wait, of the slots that were read. What is in doubt, or has
- * left, is seen when the slots are read again. */
+/* Let those in who came before us and wait, as far as the slots that were read
+ * say so. What is in doubt is seen when they are read again. */
 static int admit(struct reef_lock *lock)
 {
 	struct reef_access accesses[ADMIT_MAX];
 	uint64_t with = SLOT_ADMITTED;
 	uint32_t i, count = 0;
-	int rc;
+	int rc = 0;
 
 	if (lock->word & LOCK_WAS_INHERITED)
 		with |= SLOT_INHERITED;
 	for (i = 0; i < lock->readers_max; i++) {
 		uint64_t word = lock->slots_seen[i];
 
-		if (word & SLOT_WAITING)
+		if (word & SLOT_WAITING && is_same(word, lock->slots_first[i]))
 			accesses[count++] = (struct reef_access){
 				.kind = REEF_CAS,
 				.address = lock_slot_address(lock, i),
@@ -431,22 +437,34 @@ static int admit(struct reef_lock *lock)
 	return rc;
 }
 
-/* Readers wait: is it their turn? */
+/* Is one of those who came before us waiting? */
+static bool is_one_waiting(const struct reef_lock *lock)
+{
+	uint32_t i;
+
+	for (i = 0; i < lock->readers_max; i++)
+		if (lock->slots_seen[i] & SLOT_WAITING &&
+		    is_same(lock->slots_seen[i], lock->slots_first[i]))
+			return true;
+	return false;
+}
+
+/* They wait: is it their turn? 1: it is. */
 static int count_phase(struct reef_lock *lock, const struct lock_head *head)
 {
 	uint64_t phase = head->phase + 1;
-	int rc = 0;
+	bool turn = phase >= lock->writers_phase;
+	int rc;
 
-	if (phase >= lock->writers_phase) {
+	if (turn)
 		phase = 0;
-		rc = admit(lock);
-	}
+	rc = reef_write(lock->reef,
+			lock->head + offsetof(struct lock_head, phase), &phase,
+			8);
 	/* In doubt: it counts a little late. */
-	if (!rc)
-		rc = reef_write(lock->reef,
-				lock->head + offsetof(struct lock_head, phase),
-				&phase, 8);
-	return rc == -REEF_EINDOUBT ? 0 : rc;
+	if (rc && rc != -REEF_EINDOUBT)
+		return rc;
+	return turn;
 }
 
 static uint64_t slots_flags(const struct reef_lock *lock)
@@ -481,51 +499,58 @@ static int announce(struct reef_lock *lock)
 	return rc;
 }
 
-/* Until none is in use; or what is in the way. */
+/* Wait, and look at the slots again. */
+static int drain_on(struct reef_lock *lock, struct lock_wait *wait)
+{
+	bool timed;
+	int rc = 0;
+
+	if (!wait->can_wait)
+		return -EBUSY;
+	if (!wait->announced) {
+		wait->announced = true;
+		lock_listen(lock);
+		lock->woken = false;
+		return announce(lock);
+	}
+	if (!lock_spin(lock, wait, 0))
+		rc = lock_wait(lock, wait);
+	timed = rc == -EAGAIN;
+	if (rc && !timed)
+		return rc;
+	lock->woken = false;
+	rc = read_slots(lock);
+	if (!rc && timed)
+		clear_dead(lock);
+	return rc;
+}
+
+/* Until none is in use. Who is ACTIVE at the beginning may step back before us:
+ * it has waited as long as the others. */
 static int drain(struct reef_lock *lock, struct lock_wait *wait,
 		 const struct lock_head *head)
 {
-	bool counted = false, timed;
-	uint64_t flags;
-	int rc = 0;
+	bool counted = false;
+	int turn = 0, rc = 0;
 
-	for (;;) {
-		flags = slots_flags(lock);
-		if (!counted && flags & SLOT_WAITING) {
+	memcpy(lock->slots_first, lock->slots_seen, lock->readers_max * 8);
+	while (!rc) {
+		if (!counted && is_one_waiting(lock)) {
+			turn = count_phase(lock, head);
+			if (turn < 0)
+				return turn;
 			counted = true;
-			rc = count_phase(lock, head);
-			if (rc)
-				return rc;
-			flags = slots_flags(lock);
 		}
-		if (!(flags & (SLOT_ACTIVE | SLOT_ADMITTED)))
-			break;
-		if (!wait->can_wait)
-			return -EBUSY;
-		if (!wait->announced) {
-			wait->announced = true;
-			lock_listen(lock);
-			lock->woken = false;
-			rc = announce(lock);
-			if (rc)
-				return rc;
+		if (turn && is_one_waiting(lock)) {
+			rc = admit(lock);
 			continue;
 		}
-		if (!lock_spin(lock, wait, 0)) {
-			rc = lock_wait(lock, wait);
-			if (rc && rc != -EAGAIN)
-				return rc;
-		}
-		lock->woken = false;
-		timed = rc == -EAGAIN;
-		rc = read_slots(lock);
-		if (rc)
-			return rc;
-		if (timed)
-			clear_dead(lock);
+		if (!(slots_flags(lock) & (SLOT_ACTIVE | SLOT_ADMITTED)))
+			break;
+		rc = drain_on(lock, wait);
 	}
-	lock->no_readers = !flags;
-	return 0;
+	lock->no_readers = !slots_flags(lock);
+	return rc;
 }
 
 int lock_drain(struct reef_lock *lock, struct lock_wait *wait)

@@ -21,6 +21,8 @@ static const struct bench_case shm_cases[] = {
 	 {{"pthread", 0.5}, {"redis", 500}}},
 	{"lock-2", "2 processes on one lock", {{"pthread", 0.5}}},
 	{"lock-8", "8 processes on one lock", {{"pthread", 0}}},
+	{"barrier-4", "4 processes meet", {{"pthread", 0.5}}},
+	{"barrier-2", "2 processes meet", {{"pthread", 0}}},
 	{"read-alone", "the lock, shared; nobody else", {{"pthread", 0}}},
 	{"read-2", "the lock, shared; 2 processes", {{"pthread", 0}}},
 	{"spin-alone", "a spin lock, nobody else", {{"pthread", 0}}},
@@ -39,6 +41,7 @@ static const struct bench_case tcp_cases[] = {
 	 "take and give a lock over tcp, nobody else",
 	 {{"redis", 3}}},
 	{"lock-2-tcp", "2 processes on one lock, over tcp", {{0}}},
+	{"barrier-4-tcp", "4 processes meet, over tcp", {{0}}},
 	{"sequencer-tcp", "a number from a sequencer over tcp", {{0}}},
 	{0},
 };

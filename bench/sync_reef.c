@@ -44,11 +44,13 @@ struct hand {
 	struct reef *reef;
 	struct reef_space *space;
 	struct reef_lock *locks[SYNC_WORK_OBJECTS];
+	struct reef_barrier *barriers[CROWD_MAX + 1]; /* by members */
 	struct reef_sequencer *sequencer;
 	struct reef_clock *clock;
 	/* In use in this round: */
 	struct reef_lock *lock;
 	enum reef_lock_mode mode;
+	struct reef_barrier *barrier;
 };
 
 /* --- operations --- */
@@ -74,6 +76,13 @@ workload_inline int ours_give(struct crowd_member *member)
 	return reef_lock_give(hand->lock);
 }
 
+workload_inline int ours_meet(struct crowd_member *member)
+{
+	struct hand *hand = member->context;
+
+	return reef_barrier_wait(hand->barrier, PATIENCE_NS, NULL);
+}
+
 workload_inline int ours_number(struct crowd_member *member, uint64_t *number)
 {
 	struct hand *hand = member->context;
@@ -91,6 +100,7 @@ workload_inline int ours_time(struct crowd_member *member, uint64_t *number)
 static const struct sync_ops ours_ops = {
 	.take = ours_take,
 	.give = ours_give,
+	.meet = ours_meet,
 	.number = ours_number,
 };
 
@@ -142,11 +152,24 @@ static int open_lock(struct hand *hand, enum sync_work_object object)
 	return rc;
 }
 
+static int open_barrier(struct hand *hand, uint32_t members)
+{
+	char name[32];
+	int rc = 0;
+
+	snprintf(name, sizeof(name), "barrier-%u", members);
+	if (!hand->barriers[members])
+		rc = reef_barrier_open(hand->space, name, NULL, members,
+				       &hand->barriers[members]);
+	hand->barrier = hand->barriers[members];
+	return rc;
+}
+
 static int open_object(struct hand *hand, const struct sync_work *work)
 {
 	switch (work->object) {
 	case SYNC_WORK_BARRIER:
-		return -ENOSYS;
+		return open_barrier(hand, work->members);
 	case SYNC_WORK_SEQUENCER:
 		return hand->sequencer
 			       ? 0
@@ -205,6 +228,8 @@ static void ours_leave(struct crowd_member *member)
 		return;
 	for (uint32_t i = 0; i < SYNC_WORK_OBJECTS; i++)
 		reef_lock_close(hand->locks[i]);
+	for (uint32_t i = 0; i <= CROWD_MAX; i++)
+		reef_barrier_close(hand->barriers[i]);
 	reef_sequencer_close(hand->sequencer);
 	reef_clock_close(hand->clock);
 	reef_space_close(hand->space);

@@ -86,7 +86,7 @@ def bench_sync_runs_every_case():
     for one in cases.values():
         assert one["bench"] == "sync" and one["value"] > 0, one
     # A lock that lets two in at once has no figure, and its line says so.
-    for case in ("lock-alone", "lock-2", "lock-8"):
+    for case in ("lock-alone", "lock-2", "lock-8", "barrier-4"):
         assert cases[case]["peers"]["pthread"] > 0, cases[case]
     for case in ("lock-alone", "lock-alone-tcp"):
         one = cases[case]

@@ -4,12 +4,14 @@
  * 2^k places further in the group and waits for that of the one 2^k places
  * before; after ceil(log2 n) steps it has heard, through others, of all. The
  * memory node sees one CAS of a round, by one member, and nothing else, unless
- * something is slow, lost or dead.
+ * something is slow, lost or dead; on one machine memory takes the messages'
+ * place (barrier_near.c).
  *
  *   body   C: version 23 | pending 1 | round 40    rounds begun
  *          X: the change under way, if any         (barrier_change.c)
  *          places: word (session, member, tenure, state), inbox, joined, gone,
  *          mark
+ *          near parts, one for each place          (barrier_near.c)
  *
  * Who is a member of round r follows from the places alone: joined while C was
  * at a round before r, not left while it was at one before r, not struck off
@@ -273,11 +275,16 @@ static int begin(struct reef_barrier *barrier)
 
 static int send_step(struct reef_barrier *barrier)
 {
-	int rc = send(barrier, MESSAGE_STEP, barrier->passed + 1, barrier->step,
-		      &barrier->group.partners[barrier->step]);
+	int rc = barrier_near_send(barrier);
 
+	if (rc < 0)
+		return rc;
 	barrier->sent = true;
 	barrier->sends++;
+	if (rc == 1)
+		return 0;
+	rc = send(barrier, MESSAGE_STEP, barrier->passed + 1, barrier->step,
+		  &barrier->group.partners[barrier->step]);
 	if (!rc)
 		return 0;
 	if (rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
@@ -407,6 +414,7 @@ static int meet(struct reef_barrier *barrier, uint64_t timeout_ns,
 
 	if (!barrier->came)
 		come(barrier);
+	barrier_near_begin(barrier);
 	for (;;) {
 		rc = barrier->look ? look(barrier) : 0;
 		if (rc >= 0 && barrier_tell_dead(barrier, &session)) {
@@ -426,6 +434,14 @@ static int meet(struct reef_barrier *barrier, uint64_t timeout_ns,
 			return rc;
 		if (barrier->look)
 			continue;
+		rc = barrier_near_wait(barrier, timeout_ns > 0);
+		if (rc < 0)
+			return rc;
+		if (rc) {
+			keep_message(barrier, barrier->passed + 1,
+				     barrier->step, barrier->group.tag);
+			continue;
+		}
 		now_ns = reef_now_ns();
 		if (!deadline_ns)
 			deadline_ns = timeout_ns < UINT64_MAX - now_ns
@@ -609,7 +625,8 @@ int reef_barrier_open(struct reef_space *space, const char *name,
 		.format = BARRIER_FORMAT,
 		.limits = {max, members},
 		.body_size = sizeof(struct barrier_body) +
-			     max * sizeof(struct barrier_place),
+			     max * (sizeof(struct barrier_place) +
+				    barrier_near_size(max)),
 	};
 	barrier = calloc(1, sizeof(*barrier));
 	if (!barrier)

@@ -3,6 +3,7 @@
  *   barrier.c         the interface; rounds: steps, messages, waiting
  *   barrier_view.c    who takes part in a round; looking; the dead
  *   barrier_change.c  members come, leave and are struck off
+ *   barrier_near.c    messages of steps through memory, on one machine
  *
  * The protocol stands in barrier.c.
  *
@@ -10,6 +11,7 @@
 #ifndef REEF_SYNC_BARRIER_H
 #define REEF_SYNC_BARRIER_H
 
+#include "base/spin.h"
 #include "pool/client/inbox.h"
 #include "sync/object.h"
 #include "sync/word.h"
@@ -67,6 +69,12 @@ struct barrier_body {
 static_assert(sizeof(struct barrier_body) == 64, "layout");
 static_assert(sizeof(struct barrier_place) == 40, "layout");
 
+/* After the places, one for each; as many steps as they can have. */
+struct barrier_near {
+	uint64_t awake;	    /* 1: it looks before it sleeps */
+	uint64_t came[][2]; /* by step, and round modulo 2 */
+};
+
 /* mark: round 62 | finished 1 (its owner writes no more) | passed 1. */
 #define BARRIER_MARK_PASSED 1u
 #define BARRIER_MARK_FINISHED 2u
@@ -100,6 +108,7 @@ struct barrier_group {	      /* who takes part in a round */
 	bool is_old;	   /* the beginner took part in the round before */
 	bool has_us;
 	struct barrier_partner partners[BARRIER_STEPS_MAX];
+	uint16_t before[BARRIER_STEPS_MAX]; /* places whose messages we get */
 };
 
 struct barrier_message {
@@ -125,6 +134,10 @@ struct reef_barrier {
 	bool slow;	      /* waited long: leave a mark, suspect others */
 	bool regrouped;	      /* in this round */
 	bool finished;
+	bool is_near;	/* in this round */
+	bool is_awake;	/* as our place says */
+	bool was_awake; /* ever: not all messages were sent */
+	struct reef_spin spin;
 	uint64_t marked; /* what stands in our place */
 	uint64_t ahead;	 /* a round that somebody told us it passed */
 	uint64_t odd;	 /* the last tag that made us look */
@@ -163,6 +176,35 @@ static inline uint64_t barrier_place_address(const struct reef_barrier *barrier,
 	return barrier->object.body + sizeof(struct barrier_body) +
 	       (uint64_t)place * sizeof(struct barrier_place);
 }
+
+static inline uint32_t barrier_steps_of(uint32_t count)
+{
+	return count > 1 ? 32 - (uint32_t)__builtin_clz(count - 1) : 0;
+}
+
+/* Of a near part: whole cache lines. */
+static inline uint64_t barrier_near_size(uint32_t places_max)
+{
+	return (sizeof(struct barrier_near) +
+		barrier_steps_of(places_max) * UINT64_C(16) + 63) /
+	       64 * 64;
+}
+
+static inline uint64_t barrier_near_address(const struct reef_barrier *barrier,
+					    uint32_t place)
+{
+	return barrier_place_address(barrier, barrier->places_max) +
+	       place * barrier_near_size(barrier->places_max);
+}
+
+/* --- barrier_near.c --- */
+
+/* We are about to send, and to wait. */
+void barrier_near_begin(struct reef_barrier *barrier);
+/* Send this step. 1: done.  0: it takes a message, too. */
+int barrier_near_send(struct reef_barrier *barrier);
+/* Before we sleep. 1: this step's has come.  0: sleep, if it can_wait. */
+int barrier_near_wait(struct reef_barrier *barrier, bool can_wait);
 
 /* --- barrier_view.c --- */
 

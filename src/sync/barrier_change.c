@@ -424,6 +424,10 @@ static int take_place(struct reef_barrier *barrier, uint32_t index)
 		 .address = address + offsetof(struct barrier_place, mark),
 		 .local = &zero,
 		 .length = 8},
+		{.kind = REEF_WRITE,
+		 .address = barrier_near_address(barrier, index),
+		 .local = &zero,
+		 .length = 8},
 	};
 	bool is_ours;
 	int rc;
@@ -440,7 +444,7 @@ static int take_place(struct reef_barrier *barrier, uint32_t index)
 	barrier->place = index;
 	barrier->word = barrier_tenure_of(sync_word_pack(word));
 	do
-		rc = reef_execute(barrier->reef, writes, 2);
+		rc = reef_execute(barrier->reef, writes, 3);
 	while (rc == -REEF_EINDOUBT);
 	return rc;
 }

@@ -124,11 +124,6 @@ int barrier_look(struct reef_barrier *barrier)
 
 /* --- groups --- */
 
-static uint32_t steps_of(uint32_t count)
-{
-	return count > 1 ? 32 - (uint32_t)__builtin_clz(count - 1) : 0;
-}
-
 /* Lists who is in it, narrows how long that is true; returns our rank. */
 static uint32_t list(struct reef_barrier *barrier, uint64_t round)
 {
@@ -176,7 +171,7 @@ void barrier_group_make(struct reef_barrier *barrier, uint64_t round)
 
 	*group = (struct barrier_group){.from = round, .until = UINT64_MAX};
 	rank = list(barrier, round);
-	group->steps = steps_of(group->count);
+	group->steps = barrier_steps_of(group->count);
 	for (k = 0; k < group->steps; k++) {
 		i = barrier->order[(rank + (1u << k)) % group->count];
 		group->partners[k] = (struct barrier_partner){
@@ -184,6 +179,9 @@ void barrier_group_make(struct reef_barrier *barrier, uint64_t round)
 			.word = barrier_tenure_of(barrier->places[i].word),
 			.place = i,
 		};
+		group->before[k] =
+			barrier->order[(rank + group->count - (1u << k)) %
+				       group->count];
 	}
 }
 

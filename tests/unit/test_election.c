@@ -270,8 +270,9 @@ static int kills(struct member *member)
 
 static void election_leader_dies_at_any_moment(void **state)
 {
-	uint32_t step, steps = getenv("REEF_SOAK") ? 4000 : 400;
+	uint32_t step, steps;
 
+	steps = getenv("REEF_SOAK") ? 4000 : 400 / SEEDS_PART;
 	for (step = 0; step < steps; step++) {
 		struct pool pool = {0};
 

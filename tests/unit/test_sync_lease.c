@@ -2,6 +2,8 @@
  * tokens that grow; what is given, what lapses, what is in doubt. */
 #include "lease_world.h"
 
+#include <pthread.h>
+
 #define DURATION (20 * MILLISECOND)
 
 /* --- plain ways --- */
@@ -118,6 +120,41 @@ static void lease_not_renewed_lapses(void **state)
 	run(lapses, NULL);
 }
 
+/* Somebody dropped it, and died before its name was unbound. */
+static int is_dropped_halfway(struct member *member)
+{
+	struct reef_lease_options existing = {.flags = REEF_SYNC_EXISTING};
+	uint64_t dropped = (uint64_t)LEASE_DROPPED << 32, token;
+	struct reef_lease *lease, *other;
+	struct reef_space *space;
+	uint64_t block;
+
+	TRY(member_space(member, &space));
+	TRY(reef_lease_open(space, "x", NULL, &lease));
+	block = lease->object.block;
+	TRY(reef_cas(member->reef, lease->object.body + 8, 0, dropped, NULL));
+	WANT_RC(reef_lease_take(lease, REEF_FOREVER, NULL), -ENOENT);
+	reef_lease_close(lease);
+	WANT_RC(reef_lease_open(space, "x", &existing, &other), -ENOENT);
+	TRY(reef_lease_open(space, "x", NULL, &other));
+	WANT(other->object.block != block);
+	TRY(reef_lease_take(other, 0, &token));
+	/* And once more, by dropping what is dropped. */
+	TRY(reef_lease_give(other));
+	dropped |= token;
+	TRY(reef_cas(member->reef, other->object.body + 8, token, dropped,
+		     NULL));
+	TRY(reef_lease_drop(space, "x"));
+	WANT_RC(reef_lease_drop(space, "x"), -ENOENT);
+	reef_lease_close(other);
+	return 0;
+}
+
+static void lease_dropped_halfway_is_made_anew(void **state)
+{
+	run(is_dropped_halfway, NULL);
+}
+
 /* --- waking --- */
 
 #define ROUNDS 20
@@ -172,6 +209,66 @@ static void lease_given_wakes_who_waits(void **state)
 
 	for (seed = 1; seed <= (getenv("REEF_SOAK") ? 2000 : 50); seed++)
 		assert_int_equal(run_turns(seed, LEASE_MUTANT_NONE), 0);
+}
+
+#define CROWD (LEASE_PLACES + 20)
+
+struct one {
+	struct member *member;
+	struct reef_space *space;
+	struct reef_fiber *fiber;
+};
+
+static int one_takes(void *arg)
+{
+	struct one *one = arg;
+	struct reef_lease *lease;
+
+	TRY(reef_lease_open(one->space, "x", NULL, &lease));
+	TRY(reef_lease_take(lease, REEF_FOREVER, NULL));
+	WANT(++one->member->pool->note[0] == 1);
+	TRY(reef_sleep(10000));
+	one->member->pool->note[0]--;
+	TRY(reef_lease_give(lease));
+	reef_lease_close(lease);
+	return 0;
+}
+
+/* Some of them have no place, and look for themselves. */
+static int crowd(struct member *member)
+{
+	static struct one ones[CROWD];
+	uint32_t i, left = 0;
+	struct reef_lease *lease;
+	struct lease_place places[LEASE_PLACES];
+	struct reef_space *space;
+	int rc = 0, result;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < CROWD; i++) {
+		ones[i] = (struct one){.member = member, .space = space};
+		TRY(reef_fiber_spawn(reef_fiber_sched(), one_takes, &ones[i],
+				     &ones[i].fiber));
+	}
+	for (i = 0; i < CROWD; i++) {
+		reef_fiber_join(ones[i].fiber, &result);
+		rc = rc ? rc : result;
+	}
+	TRY(rc);
+	TRY(reef_lease_open(space, "x", NULL, &lease));
+	TRY(reef_read(member->reef,
+		      lease_at(lease, offsetof(struct lease_body, places)),
+		      places, sizeof(places)));
+	for (i = 0; i < LEASE_PLACES; i++)
+		left += places[i].word != 0;
+	WANT(left == 0);
+	reef_lease_close(lease);
+	return 0;
+}
+
+static void lease_more_wait_than_have_places(void **state)
+{
+	run(crowd, NULL);
 }
 
 static struct reef_lease *waits_to_be_canceled;
@@ -310,6 +407,89 @@ static void lease_costs_what_it_says(void **state)
 	pool_finish(&pool);
 }
 
+/* --- threads of a process, outside fibers --- */
+
+#define POOL "embedded:32M"
+#define THREADS 4
+
+static struct {
+	uint64_t word; /* that only the lease protects */
+	struct reef_lease *canceled;
+} shared;
+
+static int thread_adds(struct reef *reef, struct reef_lease *lease)
+{
+	uint64_t value;
+
+	TRY(reef_lease_take(lease, REEF_FOREVER, NULL));
+	TRY(reef_read(reef, shared.word, &value, 8));
+	value++;
+	TRY(reef_write(reef, shared.word, &value, 8));
+	return reef_lease_give(lease);
+}
+
+static void *thread_main(void *failure)
+{
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_lease *lease = NULL;
+	struct reef_space *space;
+	struct reef *reef = NULL;
+	int i, rc = reef_open(POOL, NULL, &reef);
+
+	if (!rc)
+		rc = reef_space_open(reef, "space", &options, &space);
+	if (!rc)
+		rc = reef_lease_open(space, "x", NULL, &lease);
+	for (i = 0; i < ROUNDS && !rc; i++)
+		rc = thread_adds(reef, lease);
+	reef_lease_close(lease);
+	reef_close(reef);
+	*(int *)failure = rc;
+	return NULL;
+}
+
+static void *thread_cancels(void *arg)
+{
+	/* It is canceled as soon as it waits, whenever that is. */
+	reef_lease_cancel(shared.canceled);
+	return NULL;
+}
+
+static void lease_threads_take_turns(void **state)
+{
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space *space;
+	struct reef_lease *lease;
+	struct reef *reef;
+	pthread_t threads[THREADS], other;
+	int i, failures[THREADS];
+	uint64_t value = 0;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "space", &options, &space), 0);
+	assert_int_equal(reef_alloc(space, 8, &shared.word), 0);
+	assert_int_equal(reef_write(reef, shared.word, &value, 8), 0);
+	for (i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, thread_main, &failures[i]);
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(failures[i], 0);
+	}
+	assert_int_equal(reef_read(reef, shared.word, &value, 8), 0);
+	assert_int_equal(value, THREADS * ROUNDS);
+	assert_int_equal(reef_lease_open(space, "x", NULL, &lease), 0);
+	assert_int_equal(reef_lease_open(space, "x", NULL, &shared.canceled),
+			 0);
+	assert_int_equal(reef_lease_take(lease, 0, NULL), 0);
+	pthread_create(&other, NULL, thread_cancels, NULL);
+	assert_int_equal(reef_lease_take(shared.canceled, REEF_FOREVER, NULL),
+			 -ECANCELED);
+	pthread_join(other, NULL);
+	reef_lease_close(shared.canceled);
+	reef_lease_close(lease);
+	reef_close(reef);
+}
+
 /* --- everything at once --- */
 
 static int hold(struct actor *actor)
@@ -439,10 +619,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lease_taken_renewed_given),
 		cmocka_unit_test(lease_not_renewed_lapses),
+		cmocka_unit_test(lease_dropped_halfway_is_made_anew),
 		cmocka_unit_test(lease_given_wakes_who_waits),
+		cmocka_unit_test(lease_more_wait_than_have_places),
 		cmocka_unit_test(lease_canceled_does_not_wait),
 		cmocka_unit_test(lease_terms_go_on_beyond_their_bits),
 		cmocka_unit_test(lease_costs_what_it_says),
+		cmocka_unit_test(lease_threads_take_turns),
 		cmocka_unit_test(lease_of_drifting_clocks_has_one_holder),
 		cmocka_unit_test(lease_in_chaos_has_one_holder),
 		cmocka_unit_test(lease_mutants_are_found),

@@ -539,7 +539,7 @@ static uint32_t sleep_on(struct reef_queue *const *queues, uint32_t count,
 			 uint64_t left_ns)
 {
 	struct pollfd pollfds[REEF_QUEUES_MAX];
-	struct timespec left;
+	struct timespec most;
 	uint32_t due = 0;
 	uint64_t max_ns;
 
@@ -549,16 +549,21 @@ static uint32_t sleep_on(struct reef_queue *const *queues, uint32_t count,
 		if (left_ns > max_ns)
 			left_ns = max_ns;
 	}
-	left = (struct timespec){
+	most = (struct timespec){
 		.tv_sec = (time_t)(left_ns / (1000 * MILLISECOND)),
 		.tv_nsec = (long)(left_ns % (1000 * MILLISECOND)),
 	};
-	if (ppoll(pollfds, count, &left, NULL) <= 0)
+	if (ppoll(pollfds, count, &most, NULL) <= 0)
 		return EACH;
 	for (uint32_t i = 0; i < count; i++)
 		if (pollfds[i].revents)
 			due |= 1u << i;
 	return due;
+}
+
+static uint64_t left(uint64_t timeout_ns, uint64_t passed_ns)
+{
+	return timeout_ns > passed_ns ? timeout_ns - passed_ns : 0;
 }
 
 static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
@@ -568,7 +573,7 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, spin_ns;
 	struct reef_spin *spin = &queues[0]->spin;
 	bool is_looking = false;
-	uint32_t due = EACH;
+	uint32_t due;
 	int rc;
 
 	/* sim: wait in a fiber */
@@ -577,19 +582,21 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 	if (ready(what))
 		return 0;
 	spin_ns = reef_spin_begin(spin);
+	/* Who is not to look goes to sleep at once: that finds out, too. */
+	due = spin_ns ? EACH : 0;
 	for (;;) {
 		rc = poll_each(queues, count, due);
 		if (rc < 0)
 			return rc;
-		due = EACH;
-		if (ready(what))
+		if (due && ready(what))
 			break;
 		now_ns = reef_now_ns();
 		if (rc)
 			idle_ns = now_ns;
-		if (timeout_ns != REEF_FOREVER &&
+		if (due && timeout_ns != REEF_FOREVER &&
 		    now_ns - start_ns >= timeout_ns)
 			return -ETIMEDOUT;
+		due = EACH;
 		is_looking = now_ns - idle_ns < spin_ns;
 		if (is_looking)
 			continue;
@@ -603,7 +610,7 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 		due = sleep_on(queues, count,
 			       timeout_ns == REEF_FOREVER
 				       ? REEF_FOREVER
-				       : timeout_ns - (now_ns - start_ns));
+				       : left(timeout_ns, now_ns - start_ns));
 		idle_ns = reef_now_ns();
 	}
 	if (is_looking)

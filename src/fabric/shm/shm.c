@@ -125,9 +125,13 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	struct shm_queue *queue = (struct shm_queue *)base;
 	struct shm_fabric *shm = shm_of(layer->fabric);
 	struct epoll_event events[EVENTS_PER_POLL];
-	int count, i, progress = 0;
+	int count = 0, i, progress = 0;
 
-	count = epoll_wait(base->fd, events, EVENTS_PER_POLL, 0);
+	/* Right after arm only what descriptors do not tell: fd is readable as
+	 * long as one of them is, and whoever sleeps on it sees that. */
+	if (!queue->is_armed)
+		count = epoll_wait(base->fd, events, EVENTS_PER_POLL, 0);
+	queue->is_armed = false;
 	if (count <= 0 &&
 	    !atomic_load_explicit(&queue->attention, memory_order_relaxed) &&
 	    !atomic_load_explicit(&shm->restless, memory_order_relaxed))
@@ -155,6 +159,7 @@ static int shm_arm(struct reef_layer *layer, struct reef_queue *base)
 	struct shm_fabric *shm = shm_of(layer->fabric);
 	bool waits;
 
+	queue->is_armed = true;
 	if (!atomic_load(&shm->restless))
 		return 0;
 	pthread_mutex_lock(&shm->lock);

@@ -83,6 +83,7 @@ struct shm_queue {
 	_Alignas(64) struct shm_queue *next; /* in the fabric */
 	int timer_fd;
 	bool timer_set;
+	bool is_armed; /* the next poll leaves descriptors to the sleeper */
 	/* Locked by grace.c. */
 	struct shm_queue *next_in_process;
 	uint64_t awaited; /* the turn that a grace waits for; 0: none */

@@ -478,6 +478,13 @@ int tcp_poll(struct reef_layer *layer, struct reef_queue *base)
 	int happened = 0;
 
 	(void)layer;
+	/* Right after arm, where all is left to epoll: the sleeper sees it. */
+	if (queue->is_armed && queue->active_count == 0) {
+		queue->is_armed = look = false;
+		if (queue->attentive)
+			queue->attentive--;
+	}
+	queue->is_armed = false;
 	if (queue->active_count <= DIRECT_MAX)
 		happened = poll_active(queue);
 	else if (queue->apart_count && !queue->attentive)
@@ -525,6 +532,7 @@ int tcp_arm(struct reef_layer *layer, struct reef_queue *base)
 	(void)layer;
 	/* The poll that follows, and the one after the sleep. */
 	queue->attentive = 2;
+	queue->is_armed = true;
 	for (watch = queue->active; watch; watch = watch->next_active)
 		watch->busy = 0;
 	if (queue->apart_count && all_join_epoll(queue) < 0)

@@ -100,6 +100,7 @@ struct tcp_queue {
 	struct tcp_listener *listeners;
 	uint64_t tick_ns;   /* when time was looked at last */
 	uint32_t attentive; /* polls that look at everything */
+	bool is_armed;	    /* the next poll leaves epoll to the sleeper */
 	/* Those that epoll reported and that are still to be looked at. */
 	struct epoll_event events[64];
 	int event_count;

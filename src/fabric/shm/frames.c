@@ -233,8 +233,11 @@ static int serve_input(struct shm_queue *polling, struct shm_link *link,
 		if (rc <= 0)
 			break;
 		count++;
-		/* What comes after this is an event of its own. */
-		if (link->stream && reef_stream_is_drained(link->stream)) {
+		/* What comes after this is an event of its own; but of the dead
+		 * this may be the last look, and it may be about a frame that
+		 * was held since the last read. */
+		if (link->stream && !link->peer->dead &&
+		    reef_stream_is_drained(link->stream)) {
 			rc = 0;
 			break;
 		}

@@ -263,6 +263,7 @@ struct reef_connect_options {
 	const char *identity; /* whose key it proves */
 	uint8_t key[REEF_KEY_SIZE];
 	uint64_t timeout_ns; /* 0: silence_ns */
+	bool short_messages; /* there will be many SENDs of up to 120 bytes */
 	void *user;	     /* reef_link_user, from the first message on */
 };
 

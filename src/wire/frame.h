@@ -33,11 +33,14 @@ enum reef_frame_type {
 	REEF_FRAME_DETACH,   /* key: this link does not use it any more */
 	REEF_FRAME_BATCH,    /* tcp: operations; tag names the batch */
 	REEF_FRAME_BATCH_DONE, /* its end; the results, or the last of them */
-	REEF_FRAME_MESSAGE,    /* a SEND; tag 0 */
+	REEF_FRAME_MESSAGE,    /* a SEND; tag 0, or (shm) how many of the ring
+				* are before it */
 	REEF_FRAME_QUEUE_PAIR, /* verbs: how to reach a queue pair */
 	REEF_FRAME_BATCH_PART, /* tcp: results that come before BATCH_DONE */
 	REEF_FRAME_CONTROL,    /* shm: where the link's control word is */
 	REEF_FRAME_CREDIT,     /* verbs: so many more messages may be sent */
+	REEF_FRAME_RING,       /* shm: memory for short messages */
+	REEF_FRAME_BELL,       /* shm: what to ring when the other sleeps */
 	REEF_FRAME_TYPES
 };
 

@@ -354,6 +354,7 @@ int join_with(struct host *host, uint32_t session, const char *identity,
 		.session = session,
 		.identity = identity,
 		.timeout_ns = 20000 * MILLISECOND,
+		.short_messages = true, /* shm has another way for them */
 	};
 
 	memcpy(options.key, conform_key, REEF_KEY_SIZE);

@@ -8,8 +8,13 @@
  * in the place of its first 8 bytes, and an ATTACHED the right domain, which no
  * fuzzer would guess; unless the bit of WRONG is set in what to pass.
  *
+ * With the bit of SCRIBBLE the payload is not sent, but written into the sealed
+ * memory, as what a ring has: tail, asleep, and the entries' lengths.
+ *
  * On the connecting side two attaches are under way, with tags 1 and 2; what
- * they end with is read and written from end to end. */
+ * they end with is read and written from end to end. Then short messages are
+ * sent: the device is passed as one that does not block, so it will do for a
+ * bell. */
 #include "fuzz.h"
 
 #include "fabric/shm/shm.h"
@@ -27,6 +32,7 @@
 #define KEY 5u
 #define STEPS 1000
 #define WRONG 0x80
+#define SCRIBBLE 0x40
 
 static struct reef_fabric *fabric;
 static struct reef_queue *queue;
@@ -59,6 +65,7 @@ static struct reef_connect_options connect_options(void)
 	struct reef_connect_options options = {
 		.session = 0x10001,
 		.identity = "fuzz",
+		.short_messages = true,
 	};
 
 	memset(options.key, 7, REEF_KEY_SIZE);
@@ -86,7 +93,7 @@ static void open_all(void)
 	passed[0] = -1;
 	passed[1] = make_memfd(F_SEAL_SHRINK | F_SEAL_GROW);
 	passed[2] = make_memfd(0);
-	passed[3] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	passed[3] = open("/dev/null", O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	snprintf(address, sizeof(address), "shm:@reef-fuzz-%d", (int)getpid());
 	snprintf(evil, sizeof(evil), "%s-evil", address + 4);
 	FUZZ_CHECK(!reef_fabric_open("shm", &options, &fabric));
@@ -155,6 +162,21 @@ static struct reef_stream *be_joined(struct reef_link **link)
 	return stream;
 }
 
+/* As ring.c lays it out. */
+static void scribble(const uint8_t *bytes, size_t size)
+{
+	uint8_t words[24] = {0};
+	off_t at;
+
+	if (size)
+		memcpy(words, bytes,
+		       size < sizeof(words) ? size : sizeof(words));
+	FUZZ_CHECK(pwrite(passed[1], words, 8, 0) == 8);
+	FUZZ_CHECK(pwrite(passed[1], words + 8, 4, 128) == 4);
+	for (at = SIZE / 2; at < (off_t)SIZE; at += 128)
+		FUZZ_CHECK(pwrite(passed[1], words + 12, 8, at) == 8);
+}
+
 static void say(struct reef_stream *stream, struct fuzz_input *input)
 {
 	struct reef_frame frame;
@@ -177,10 +199,14 @@ static void say(struct reef_stream *stream, struct fuzz_input *input)
 		if (type == REEF_FRAME_ATTACHED && part.iov_len >= 32 &&
 		    !(what & WRONG))
 			reef_put64(payload + 24, fabric->domain);
+		if (what & SCRIBBLE) {
+			scribble(payload, part.iov_len);
+			part.iov_len = 0;
+		}
 		if (!type || type >= REEF_FRAME_TYPES ||
 		    reef_stream_send(stream, type, tag, &part, 1,
 				     passed[what % 4]))
-			break;
+			break; /* a RING, say, with what was just written */
 		reef_poll(queue);
 		while (!reef_stream_receive(stream, &frame))
 			if (frame.fd >= 0)
@@ -237,6 +263,19 @@ static void use(struct reef_remote *remote)
 	reef_run(queue, &batch);
 }
 
+static void send_short(struct reef_link *link)
+{
+	static uint8_t bytes[100];
+	struct reef_op op = {
+		.kind = REEF_SEND, .local = bytes, .length = sizeof(bytes)};
+	struct reef_batch batch = {.link = link, .ops = &op, .count = 1};
+	int i;
+
+	for (i = 0; i < 40; i++)
+		if (reef_post(queue, &batch) != 1)
+			break;
+}
+
 static void try_link(struct fuzz_input *input)
 {
 	struct reef_remote *remotes[2];
@@ -251,6 +290,7 @@ static void try_link(struct fuzz_input *input)
 	say(stream, input);
 	for (i = 0; i < 2; i++)
 		use(remotes[i]);
+	send_short(link);
 	reef_stream_destroy(stream);
 	for (i = 0; i < STEPS && !reef_link_status(link); i++)
 		drop_messages();
@@ -268,6 +308,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
 	if (!fabric)
 		open_all();
+	scribble(NULL, 0);
 	if (fuzz_take(&input) & 1)
 		try_node(&input);
 	else

@@ -1,7 +1,7 @@
 /* frames.c - what comes and goes over a link's socket.
  *
- * connected:  hello -> CONTROL awaited -> up: ATTACHED, WITHDRAW, MESSAGE
- * accepted:   hello -> up: ATTACH, DETACH, MESSAGE -> departing: DETACH
+ * connected:  hello -> CONTROL awaited -> up: ATTACHED, WITHDRAW, MESSAGE, BELL
+ * accepted:   hello -> up: ATTACH, DETACH, MESSAGE, RING -> departing: DETACH
  * both:       PING, PONG, BYE
  *
  * A frame that cannot be handled yet (no room for its message, or for its
@@ -67,6 +67,8 @@ static void opened(struct shm_queue *polling, struct shm_link *link)
 	}
 	reef_link_opened(&polling->queue, &link->link);
 	atomic_store_explicit(&link->gate, &shm->fabric, memory_order_release);
+	if (link->wants_ring)
+		shm_ring_ask(link);
 }
 
 /* 0: the link is up, or waits for CONTROL.  -EAGAIN. */
@@ -99,11 +101,15 @@ static int on_message(struct shm_queue *polling, struct shm_link *link,
 {
 	int rc;
 
-	if (frame->tag ||
-	    frame->length > link->link.fabric->options.message_max)
+	if (frame->length > link->link.fabric->options.message_max)
 		return -REEF_EPROTO;
+	rc = shm_ring_reach(polling, link, frame->tag);
+	if (rc)
+		return rc;
 	rc = reef_message_arrived(&polling->queue, &link->link, frame->payload,
 				  frame->length);
+	if (!rc && link->is_accepted) /* else it counts what was sent */
+		link->streamed_count++;
 	return rc == -ENOSPC ? -EAGAIN : rc;
 }
 
@@ -142,6 +148,8 @@ static int on_frame_connected(struct shm_queue *polling, struct shm_link *link,
 	}
 	if (frame->type == REEF_FRAME_ATTACHED)
 		return shm_on_attached(polling, link, frame);
+	if (frame->type == REEF_FRAME_BELL)
+		return shm_ring_on_bell(link, frame);
 	if (frame->fd >= 0)
 		return -REEF_EPROTO;
 	if (frame->type == REEF_FRAME_WITHDRAW)
@@ -154,7 +162,7 @@ static int on_frame_connected(struct shm_queue *polling, struct shm_link *link,
 static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
 			     const struct reef_frame *frame)
 {
-	if (frame->fd >= 0)
+	if (frame->fd >= 0 && frame->type != REEF_FRAME_RING)
 		return -REEF_EPROTO;
 	if (frame->type == REEF_FRAME_DETACH)
 		return shm_on_detach(link, frame);
@@ -163,6 +171,8 @@ static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
 		return 0;
 	if (frame->type == REEF_FRAME_ATTACH)
 		return shm_on_attach(link, frame);
+	if (frame->type == REEF_FRAME_RING)
+		return shm_ring_on_ask(polling, link, frame);
 	if (frame->type == REEF_FRAME_MESSAGE)
 		return on_message(polling, link, frame);
 	return on_common(link, frame);
@@ -244,6 +254,9 @@ static int serve_input(struct shm_queue *polling, struct shm_link *link,
 	}
 	if (!link->stream)
 		return count;
+	if (rc < 0 && rc != -REEF_EPROTO &&
+	    shm_ring_holds_up(polling, link, &count))
+		rc = 1; /* it comes back for the end */
 	if (rc < 0) {
 		/* Whatever it sent wrong, it may have memory mapped: only the
 		 * end of the socket is the end. */

@@ -70,6 +70,7 @@ static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 	link->link.queue = &queue->queue;
 	atomic_init(&link->link.state, REEF_LINK_OPENING);
 	link->pending_tail = &link->pending;
+	link->bell_fd = -1;
 	link->since_ns = reef_now_ns();
 	link->peer = peer;
 	/* A small message takes ten times its size in there. */
@@ -134,6 +135,7 @@ void shm_link_free(struct shm_link *link)
 		at = &(*at)->next;
 	*at = link->next;
 	reef_assert(!link->pending);
+	shm_ring_leave(link);
 	unmap_all(link);
 	close_stream(link);
 	shm_holds_drop(link);
@@ -553,6 +555,7 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 	}
 	reef_link_set_owner(&link->link, options->session, options->identity);
 	link->control = &link->quiet; /* until CONTROL says which */
+	link->wants_ring = options->short_messages;
 	rc = reef_hello_connect(link->stream, &local, options, &link->hello);
 	if (rc == -REEF_ENOLINK)
 		rc = why_refused(link);
@@ -581,6 +584,7 @@ void shm_disconnect(struct reef_layer *layer, struct reef_link *base)
 /* A connected link that went down: unmap, then close. */
 void shm_link_leave(struct shm_link *link)
 {
+	shm_ring_leave(link);
 	/* Remotes stay until their link is closed, without their mappings. */
 	shm_remotes_unmap(link);
 	close_stream(link);
@@ -641,7 +645,7 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 	*count += shm_link_serve(polling, link);
 	/* A child of the dead may keep the socket open. */
 	if (dying && !link->ending && !link->leaving && !link->has_held &&
-	    !link->has_more) {
+	    !link->has_more && !shm_ring_holds_up(polling, link, count)) {
 		shm_link_end(polling, link, -REEF_ENOLINK, true);
 		*count += 1;
 	}

@@ -87,9 +87,16 @@ static int run_send(struct shm_link *link, struct reef_op *op)
 	if (!link->stream || link->ending ||
 	    atomic_load(&link->link.state) != REEF_LINK_UP)
 		return -REEF_ENOLINK;
-	rc = reef_stream_send(link->stream, REEF_FRAME_MESSAGE, 0, &part,
+	if (shm_ring_send(link, op->local, op->length))
+		return 0;
+	rc = reef_stream_send(link->stream, REEF_FRAME_MESSAGE,
+			      link->is_accepted ? 0 : link->ringed_count, &part,
 			      op->length ? 1 : 0, -1);
-	return rc ? rc : reef_stream_wants_write(link->stream);
+	if (rc)
+		return rc;
+	if (!link->is_accepted)
+		link->streamed_count++;
+	return reef_stream_wants_write(link->stream);
 }
 
 static void add_pending(struct shm_link *link, struct reef_batch *batch,

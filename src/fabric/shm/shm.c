@@ -9,6 +9,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+/* How often a poll that found something in a ring looks at descriptors. */
+#define EPOLL_EVERY 16
 #define EVENTS_PER_POLL 64
 /* How often whoever sleeps looks whether a grace is over. */
 #define GRACE_LOOK_NS 1000000
@@ -114,6 +116,9 @@ static int on_event(struct shm_queue *queue, int fd)
 	case SHM_TIMER: /* what it was for has been tended to already */
 		queue->timer_set = read(fd, &times, sizeof(times)) < 0;
 		return 0;
+	case SHM_BELL: /* rings have been looked at already */
+		shm_ring_drain_bell(queue);
+		return 0;
 	case SHM_NOTHING: /* wake_fd, or closed meanwhile */
 		break;
 	}
@@ -127,15 +132,21 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	struct epoll_event events[EVENTS_PER_POLL];
 	int count = 0, i, progress = 0;
 
+	if (atomic_load_explicit(&queue->ringed_links, memory_order_relaxed)) {
+		pthread_mutex_lock(&shm->lock);
+		progress = shm_rings_poll(queue);
+		pthread_mutex_unlock(&shm->lock);
+	}
 	/* Right after arm only what descriptors do not tell: fd is readable as
 	 * long as one of them is, and whoever sleeps on it sees that. */
-	if (!queue->is_armed)
+	if (!queue->is_armed &&
+	    (!progress || ++queue->ring_polls % EPOLL_EVERY == 0))
 		count = epoll_wait(base->fd, events, EVENTS_PER_POLL, 0);
 	queue->is_armed = false;
 	if (count <= 0 &&
 	    !atomic_load_explicit(&queue->attention, memory_order_relaxed) &&
 	    !atomic_load_explicit(&shm->restless, memory_order_relaxed))
-		return 0;
+		return progress;
 	pthread_mutex_lock(&shm->lock);
 	/* Not after the events: what they leave over is for the next poll. */
 	if (atomic_load(&shm->restless))
@@ -160,6 +171,11 @@ static int shm_arm(struct reef_layer *layer, struct reef_queue *base)
 	bool waits;
 
 	queue->is_armed = true;
+	if (atomic_load_explicit(&queue->ringed_links, memory_order_relaxed)) {
+		pthread_mutex_lock(&shm->lock);
+		shm_rings_arm(queue);
+		pthread_mutex_unlock(&shm->lock);
+	}
 	if (!atomic_load(&shm->restless))
 		return 0;
 	pthread_mutex_lock(&shm->lock);
@@ -188,6 +204,7 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	if (rc)
 		goto err_free;
 	queue->look_mask = SHM_LOOK_SELDOM;
+	queue->bell_fd = -1;
 	atomic_init(&queue->turn, 2);
 	/* Every run has the full barrier of shm_enter in it then. */
 	if (!shm_strong) {
@@ -251,6 +268,7 @@ static void drop_links(struct shm_queue *queue)
 			shm_link_leave(link);
 		}
 		link->interest = 0;
+		shm_ring_leave(link);
 		link->link.queue = NULL;
 	}
 }
@@ -279,12 +297,16 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	pthread_mutex_lock(&shm->lock);
 	drop_links(queue);
 	shm_source_remove(shm, queue->timer_fd);
+	if (queue->bell_fd >= 0)
+		shm_source_remove(shm, queue->bell_fd);
 	for (at = &shm->queues; *at != queue; at = &(*at)->next)
 		;
 	*at = queue->next;
 	pthread_mutex_unlock(&shm->lock);
 	shm_grace_remove(queue);
 	close(queue->timer_fd);
+	if (queue->bell_fd >= 0)
+		close(queue->bell_fd);
 	close(base->fd);
 	reef_queue_fini(base);
 	free(queue);

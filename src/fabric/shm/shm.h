@@ -3,7 +3,7 @@
  * Operations on memory are copies and atomic instructions, done in post on the
  * caller's processor (post.c, run.c). Everything else is rare and goes over a
  * unix socket per link: the hello, attach, withdraw, messages (link.c,
- * frames.c).
+ * frames.c). Where short messages are not rare they have a ring (ring.c).
  *
  * (1) Memory is mapped from descriptors the owner passes. A memfd must be
  * sealed against shrinking and as long as said; nothing is mapped before that
@@ -84,6 +84,10 @@ struct shm_queue {
 	int timer_fd;
 	bool timer_set;
 	bool is_armed; /* the next poll leaves descriptors to the sleeper */
+	uint32_t ring_polls; /* that found something */
+	_Atomic uint32_t ringed_links;
+	struct shm_link *ringed; /* accepted, with a ring */
+	int bell_fd;		 /* that their peers ring; -1: none yet */
 	/* Locked by grace.c. */
 	struct shm_queue *next_in_process;
 	uint64_t awaited; /* the turn that a grace waits for; 0: none */
@@ -147,6 +151,12 @@ struct shm_link {
 	struct reef_batch *pending, **pending_tail;
 	uint32_t pending_count;
 	uint64_t moved_ns; /* the last of them that went */
+	/* ring.c; counts: sent or taken so far */
+	struct shm_ring *ring; /* NULL: none */
+	int bell_fd;	       /* connected: -1: not in use */
+	bool wants_ring;
+	uint64_t ringed_count, streamed_count;
+	struct shm_link *next_ringed;
 	/* connected: */
 	struct shm_remote *remotes;
 	bool unsettled;	    /* some of them owe something */
@@ -182,7 +192,8 @@ enum shm_source_kind {
 	SHM_LISTENER,
 	SHM_LINK,
 	SHM_PEER,
-	SHM_TIMER
+	SHM_TIMER,
+	SHM_BELL
 };
 struct shm_source {
 	enum shm_source_kind kind;
@@ -379,6 +390,32 @@ bool shm_link_has_hung_up(const struct shm_link *link);
 /* Send a frame whose payload is a key. */
 int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
 		 uint64_t key);
+
+/* --- ring.c; locked --- */
+
+#define SHM_RING_MESSAGE_MAX 120 /* bytes */
+
+/* The connector: ask for a ring, and begin to use it. */
+void shm_ring_ask(struct shm_link *link);
+int shm_ring_on_bell(struct shm_link *link, const struct reef_frame *frame);
+/* False: it goes through the socket. Only while nothing waits for that. */
+bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length);
+/* The acceptor.  -EAGAIN: try this frame again later. */
+int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
+		    const struct reef_frame *frame);
+/* Take what is there: how much. Negative: the link must end. */
+int shm_ring_take(struct shm_queue *polling, struct shm_link *link);
+/* Take all before a message that came through the socket.  -EAGAIN: no room. */
+int shm_ring_reach(struct shm_queue *polling, struct shm_link *link,
+		   uint64_t ringed);
+bool shm_ring_is_empty(const struct shm_link *link);
+/* Before an end: is there something that has yet to be taken? */
+bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
+		       int *count);
+int shm_rings_poll(struct shm_queue *queue);
+void shm_rings_arm(struct shm_queue *queue);
+void shm_ring_drain_bell(struct shm_queue *queue);
+void shm_ring_leave(struct shm_link *link);
 
 /* --- shm.c; locked --- */
 

@@ -290,6 +290,7 @@ static void start(struct reef *reef, struct inbox_link *link, int rc)
 	struct reef_connect_options options = {
 		.session = link->session,
 		.identity = link->identity,
+		.short_messages = true,
 	};
 	char address[REEF_MESH_ADDRESS_MAX];
 	uint32_t index;

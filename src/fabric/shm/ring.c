@@ -1,0 +1,360 @@
+/* ring.c - short messages through memory, for links that asked for it.
+ *
+ * A socket costs its sender one system call and its receiver two; a ring costs
+ * the receiver none, and the sender one if the receiver sleeps. The connector
+ * makes it and writes it; the acceptor reads it.
+ *
+ *   connector: up --RING, with the memory--> asked --BELL, an eventfd--> in use
+ *   acceptor:  RING --map, answer BELL--> in queue->ringed
+ *
+ * What does not fit goes through the socket as before.
+ *
+ * (1) SENDs stay in order. Each entry says how many messages went through the
+ *     socket before it, each MESSAGE (its tag) how many through the ring; the
+ *     receiver takes each only when it has those. The sender uses the ring only
+ *     while nothing of the socket's is left in this process.
+ * (2) Nobody believes the other: what is in the memory is copied, then looked
+ *     at, and a receiver takes no more than there can be. A sender writes to a
+ *     bell only of its own user's or root's: one that would block it could as
+ *     well stop it.
+ * (3) No wake-up is lost. Receiver: asleep = 1, then looks at tail, then
+ *     sleeps. Sender: tail, then looks at asleep; who makes it 2 rings. Both
+ *     with a full fence in between. 0: the receiver is up; 2: rung, and the
+ *     bell is to be drained before the next sleep. A ring that comes after that
+ *     wakes for nothing, once.
+ * (4) What was sent arrives, also if its sender dies after it (F1): an accepted
+ *     link ends only when its ring is empty.
+ *
+ * All locked by the fabric's lock. */
+#include "fabric/shm/shm.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENTRIES 32
+#define RING_SIZE 8192
+
+struct entry {
+	uint32_t length;
+	uint32_t streamed; /* (1) */
+	uint8_t bytes[SHM_RING_MESSAGE_MAX];
+};
+
+struct shm_ring {
+	_Alignas(64) _Atomic uint64_t tail;   /* written: the connector's */
+	_Alignas(64) _Atomic uint64_t head;   /* taken: the acceptor's */
+	_Alignas(64) _Atomic uint32_t asleep; /* (3) */
+	_Alignas(4096) struct entry entries[ENTRIES];
+};
+_Static_assert(sizeof(struct entry) == 128, "two lines");
+_Static_assert(sizeof(struct shm_ring) == RING_SIZE, "layout");
+
+/* --- the connector --- */
+
+static bool is_trusted(const struct shm_link *link)
+{
+	socklen_t size = sizeof(struct ucred);
+	struct ucred peer;
+
+	return !getsockopt(reef_stream_fd(link->stream), SOL_SOCKET,
+			   SO_PEERCRED, &peer, &size) &&
+	       (peer.uid == geteuid() || peer.uid == 0);
+}
+
+static int make_memory(void)
+{
+	int fd = memfd_create("reef-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (fchmod(fd, 0600) || fallocate(fd, 0, 0, RING_SIZE) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
+		close(fd);
+		return -errno;
+	}
+	return fd;
+}
+
+/* Without one everything goes through the socket. */
+void shm_ring_ask(struct shm_link *link)
+{
+	void *map;
+	int fd;
+
+	if (!is_trusted(link))
+		return;
+	fd = make_memory();
+	if (fd < 0)
+		return;
+	if (!shm_map_passed(fd, 0, RING_SIZE, PROT_READ | PROT_WRITE, &map)) {
+		if (reef_stream_send(link->stream, REEF_FRAME_RING, 0, NULL, 0,
+				     fd))
+			munmap(map, RING_SIZE);
+		else
+			link->ring = map;
+	}
+	close(fd);
+}
+
+int shm_ring_on_bell(struct shm_link *link, const struct reef_frame *frame)
+{
+	int flags;
+
+	if (!link->ring || link->bell_fd >= 0 || frame->fd < 0 || frame->length)
+		return -REEF_EPROTO;
+	flags = fcntl(frame->fd, F_GETFL);
+	if (flags < 0 || !(flags & O_NONBLOCK))
+		return -REEF_EPROTO;
+	link->bell_fd = fcntl(frame->fd, F_DUPFD_CLOEXEC, 0);
+	return 0;
+}
+
+bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
+{
+	struct shm_ring *ring = link->ring;
+	uint64_t one = 1, used;
+	struct entry *entry;
+	uint32_t asleep = 1;
+
+	if (!ring || link->is_accepted || link->bell_fd < 0 ||
+	    length > SHM_RING_MESSAGE_MAX)
+		return false;
+	/* Acquire: the receiver has done with the entry. */
+	used = link->ringed_count -
+	       atomic_load_explicit(&ring->head, memory_order_acquire);
+	if (used >= ENTRIES)
+		return false;
+	entry = &ring->entries[link->ringed_count % ENTRIES];
+	entry->length = length;
+	entry->streamed = (uint32_t)link->streamed_count;
+	if (length)
+		memcpy(entry->bytes, bytes, length);
+	/* Release: the entry; the partner is take_one. */
+	atomic_store_explicit(&ring->tail, ++link->ringed_count,
+			      memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst); /* (3) */
+	if (atomic_load_explicit(&ring->asleep, memory_order_relaxed) == 1 &&
+	    atomic_compare_exchange_strong(&ring->asleep, &asleep, 2) &&
+	    write(link->bell_fd, &one, sizeof(one)) < 0)
+		return true; /* full, so it rings already */
+	return true;
+}
+
+/* --- the acceptor --- */
+
+static int need_bell(struct shm_queue *queue)
+{
+	int fd, rc;
+
+	if (queue->bell_fd >= 0)
+		return 0;
+	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	rc = shm_source_add(queue, fd, EPOLLIN, SHM_BELL, queue);
+	if (rc) {
+		close(fd);
+		return rc;
+	}
+	queue->bell_fd = fd;
+	return 0;
+}
+
+void shm_ring_drain_bell(struct shm_queue *queue)
+{
+	uint64_t count;
+
+	/* One read takes all; whether there was something does not matter. */
+	if (read(queue->bell_fd, &count, sizeof(count)) < 0)
+		return;
+}
+
+int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
+		    const struct reef_frame *frame)
+{
+	void *map;
+	int rc;
+
+	if (link->ring || frame->fd < 0 || frame->length)
+		return -REEF_EPROTO;
+	rc = need_bell(polling);
+	if (!rc)
+		rc = shm_map_passed(frame->fd, 0, RING_SIZE,
+				    PROT_READ | PROT_WRITE, &map);
+	if (rc)
+		return rc;
+	rc = reef_stream_send(link->stream, REEF_FRAME_BELL, 0, NULL, 0,
+			      polling->bell_fd);
+	if (rc == -EAGAIN) {
+		munmap(map, RING_SIZE);
+		return rc;
+	}
+	/* Else it has gone, and what it sent before is still to be read. */
+	link->ring = map;
+	link->next_ringed = polling->ringed;
+	polling->ringed = link;
+	atomic_fetch_add(&polling->ringed_links, 1);
+	return 0;
+}
+
+/* 1: taken.  0: there is none that may be taken now.  Negative: nonsense. */
+static int take_one(struct shm_queue *polling, struct shm_link *link)
+{
+	struct shm_ring *ring = link->ring;
+	struct entry entry; /* (2) */
+	uint64_t there;
+	int rc = 0;
+
+	/* Acquire: the partner is shm_ring_send. */
+	there = atomic_load_explicit(&ring->tail, memory_order_acquire) -
+		link->ringed_count;
+	if (!there)
+		return 0;
+	if (there > ENTRIES)
+		return -REEF_EPROTO;
+	memcpy(&entry, &ring->entries[link->ringed_count % ENTRIES],
+	       sizeof(entry));
+	if (entry.length > SHM_RING_MESSAGE_MAX ||
+	    entry.length > link->link.fabric->options.message_max)
+		return -REEF_EPROTO;
+	if (entry.streamed != (uint32_t)link->streamed_count)
+		return 0; /* the socket's turn (1) */
+	/* The end of the link or a fence: as for a frame. */
+	if (!link->ending && !link->fenced)
+		rc = reef_message_arrived(&polling->queue, &link->link,
+					  entry.bytes, entry.length);
+	if (rc)
+		return rc == -ENOSPC ? 0 : rc;
+	link->ringed_count++;
+	/* Release: the entry is free again. */
+	atomic_store_explicit(&ring->head, link->ringed_count,
+			      memory_order_release);
+	return 1;
+}
+
+/* Take what is there. How much, or negative: the link must end. */
+int shm_ring_take(struct shm_queue *polling, struct shm_link *link)
+{
+	uint32_t awake = 1;
+	int rc, count = 0;
+
+	if (!link->ring || !link->is_accepted)
+		return 0;
+	while (count < ENTRIES && (rc = take_one(polling, link)) != 0) {
+		if (rc < 0)
+			return rc;
+		count++;
+	}
+	/* No need to ring while we are at it. */
+	if (count)
+		atomic_compare_exchange_strong(&link->ring->asleep, &awake, 0);
+	return count;
+}
+
+int shm_ring_reach(struct shm_queue *polling, struct shm_link *link,
+		   uint64_t ringed)
+{
+	int rc;
+
+	if (!link->ring || !link->is_accepted)
+		return ringed ? -REEF_EPROTO : 0;
+	while (link->ringed_count != ringed) {
+		rc = take_one(polling, link);
+		if (rc < 0)
+			return rc;
+		if (!rc) /* no room; or it never comes, and the link with it */
+			return shm_ring_is_empty(link) ? -REEF_EPROTO : -EAGAIN;
+	}
+	return 0;
+}
+
+bool shm_ring_is_empty(const struct shm_link *link)
+{
+	return !link->ring || !link->is_accepted ||
+	       atomic_load_explicit(&link->ring->tail, memory_order_acquire) ==
+		       link->ringed_count;
+}
+
+bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
+		       int *count)
+{
+	int rc;
+
+	if (link->ending || link->fenced || shm_ring_is_empty(link))
+		return false;
+	rc = shm_ring_take(polling, link);
+	if (rc > 0)
+		*count += rc;
+	/* Only for want of room: what else is left can never be taken. */
+	link->has_more =
+		rc > 0 || (!rc && polling->queue.inbox_count >=
+					  link->link.fabric->options.inbox_max);
+	return link->has_more;
+}
+
+int shm_rings_poll(struct shm_queue *queue)
+{
+	struct shm_link *link, *next;
+	int rc, count = 0;
+
+	for (link = queue->ringed; link; link = next) {
+		next = link->next_ringed;
+		if (link->ending || link->is_deaf)
+			continue;
+		rc = shm_ring_take(queue, link);
+		if (rc < 0) {
+			link->is_deaf = true;
+			shm_link_end(queue, link, rc, false);
+			count++;
+		} else {
+			count += rc;
+		}
+	}
+	return count;
+}
+
+void shm_rings_arm(struct shm_queue *queue)
+{
+	bool is_rung = false;
+	struct shm_link *link;
+
+	for (link = queue->ringed; link; link = link->next_ringed)
+		is_rung |= atomic_exchange(&link->ring->asleep, 1) > 1;
+	if (is_rung)
+		shm_ring_drain_bell(queue);
+	/* The poll that follows looks at every tail (3); its partner is the
+	 * fence in shm_ring_send. */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* --- the end --- */
+
+void shm_ring_leave(struct shm_link *link)
+{
+	struct shm_queue *queue = (struct shm_queue *)link->link.queue;
+	struct shm_link **at;
+
+	if (link->bell_fd >= 0)
+		close(link->bell_fd);
+	link->bell_fd = -1;
+	if (!link->ring)
+		return;
+	if (link->is_accepted && queue) {
+		for (at = &queue->ringed; *at && *at != link;
+		     at = &(*at)->next_ringed)
+			;
+		if (*at) {
+			*at = link->next_ringed;
+			atomic_fetch_sub(&queue->ringed_links, 1);
+		}
+	}
+	munmap(link->ring, RING_SIZE);
+	link->ring = NULL;
+}

@@ -125,7 +125,9 @@ static int look_for_a_while(struct reef_barrier *barrier, uint64_t address)
 		sched_yield();
 		passed_ns = reef_now_ns() - start_ns;
 	}
-	if (rc == 1 && passed_ns <= barrier->spin.max_ns)
+	if (passed_ns > 2 * LOOK_NS)
+		reef_spin_robbed(&barrier->spin);
+	else if (rc == 1)
 		reef_spin_paid(&barrier->spin);
 	else
 		reef_spin_failed(&barrier->spin);

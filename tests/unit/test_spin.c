@@ -65,12 +65,45 @@ static void spin_of_nothing_stays_nothing(void **state)
 	}
 }
 
+static uint32_t waits_until_try(struct reef_spin *spin)
+{
+	uint32_t waits = 1;
+
+	while (!reef_spin_begin(spin))
+		waits++;
+	return waits;
+}
+
+static void spin_that_was_robbed_is_tried_less_and_less(void **state)
+{
+	struct reef_spin spin;
+	uint32_t before = 0, waits = 0, i;
+
+	reef_spin_init(&spin, 20000);
+	for (i = 0; i < 8; i++) {
+		reef_spin_robbed(&spin);
+		waits = waits_until_try(&spin);
+		assert_true(waits > before);
+		before = waits;
+	}
+	/* But always again. */
+	for (i = 0; i < 8; i++)
+		reef_spin_robbed(&spin);
+	assert_int_equal(waits_until_try(&spin), waits);
+	/* Once it has paid it is as before. */
+	reef_spin_paid(&spin);
+	assert_true(reef_spin_begin(&spin) > 0);
+	reef_spin_robbed(&spin);
+	assert_true(waits_until_try(&spin) < waits / 8);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(spin_that_fails_halves_down_to_nothing),
 		cmocka_unit_test(spin_is_tried_again_now_and_then),
 		cmocka_unit_test(spin_that_pays_comes_back_to_all),
+		cmocka_unit_test(spin_that_was_robbed_is_tried_less_and_less),
 		cmocka_unit_test(spin_of_nothing_stays_nothing),
 	};
 

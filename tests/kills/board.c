@@ -83,22 +83,27 @@ void board_at(struct board *board, uint32_t seat, enum spot spot)
 		reef_sleep(1000000);
 }
 
-static bool is_doomed(const struct board *board, uint32_t seat)
+bool board_counts(const struct board *board, uint32_t seat,
+		  const struct board_judge *judge)
 {
-	return atomic_load(&board->seats[seat].doomed);
+	const struct seat *other = &board->seats[seat];
+
+	return !atomic_load(&other->doomed) &&
+	       !judge->is_over(judge->context, atomic_load(&other->session));
 }
 
-static int enter_alone(struct board *board, uint32_t seat)
+static int enter_alone(struct board *board, uint32_t seat,
+		       const struct board_judge *judge)
 {
 	uint32_t was = atomic_exchange(&board->owner, seat + 1);
 	uint32_t used = atomic_load(&board->seats_used);
 
-	if (was && !is_doomed(board, was - 1))
+	if (was && board_counts(board, was - 1, judge))
 		return board_fail(board, "%u holds it, and so does %u", seat,
 				  was - 1);
 	for (uint32_t i = 0; i < used; i++)
 		if (i != seat && atomic_load(&board->seats[i].reads) &&
-		    !is_doomed(board, i))
+		    board_counts(board, i, judge))
 			return board_fail(board, "%u holds it, and %u reads",
 					  seat, i);
 	return 0;
@@ -106,21 +111,23 @@ static int enter_alone(struct board *board, uint32_t seat)
 
 /* Both sides first say that they are there, and then look: sequentially
  * consistent, so at least one of two sees the other. */
-int board_enter(struct board *board, uint32_t seat, bool reads)
+int board_enter(struct board *board, uint32_t seat, bool reads,
+		const struct board_judge *judge)
 {
 	uint32_t owner;
 
 	if (!reads)
-		return enter_alone(board, seat);
+		return enter_alone(board, seat, judge);
 	atomic_store(&board->seats[seat].reads, 1);
 	owner = atomic_load(&board->owner);
-	if (owner && !is_doomed(board, owner - 1))
+	if (owner && board_counts(board, owner - 1, judge))
 		return board_fail(board, "%u reads, and %u holds it", seat,
 				  owner - 1);
 	return 0;
 }
 
-int board_leave(struct board *board, uint32_t seat, bool reads)
+int board_leave(struct board *board, uint32_t seat, bool reads,
+		const struct board_judge *judge)
 {
 	uint32_t owner = seat + 1;
 
@@ -129,7 +136,7 @@ int board_leave(struct board *board, uint32_t seat, bool reads)
 		return 0;
 	}
 	if (atomic_compare_exchange_strong(&board->owner, &owner, 0) ||
-	    is_doomed(board, seat))
+	    !board_counts(board, seat, judge))
 		return 0;
 	return board_fail(board, "%u gives it, but %u holds it", seat,
 			  owner - 1);

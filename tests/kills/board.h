@@ -62,10 +62,10 @@ struct seat {
 	_Atomic uint64_t repaired;  /* what others left half done */
 	_Atomic uint64_t fenced;
 	_Atomic uint64_t waited_ns; /* the longest */
-	_Atomic uint32_t session;   /* of a barrier, and below: */
-	_Atomic uint64_t round;	    /* the one it comes to */
-	_Atomic uint64_t joined;    /* its first; 0: none yet */
-	_Atomic uint64_t expected;  /* deaths that it is to hear of */
+	_Atomic uint32_t session;
+	_Atomic uint64_t round;	   /* of a barrier: the one it comes to */
+	_Atomic uint64_t joined;   /* its first; 0: none yet */
+	_Atomic uint64_t expected; /* deaths that it is to hear of */
 };
 
 struct board {
@@ -105,8 +105,18 @@ int board_fail(struct board *board, const char *format, ...)
 /* This participant is there now; stays if it is trapped. */
 void board_at(struct board *board, uint32_t seat, enum spot spot);
 
+/* Is that session over? On a busy machine one may be that nobody doomed. */
+struct board_judge {
+	bool (*is_over)(void *context, uint32_t session);
+	void *context;
+};
+bool board_counts(const struct board *board, uint32_t seat,
+		  const struct board_judge *judge);
+
 /* Who is inside with us, that should not be? 0, or -EPROTO. */
-int board_enter(struct board *board, uint32_t seat, bool reads);
-int board_leave(struct board *board, uint32_t seat, bool reads);
+int board_enter(struct board *board, uint32_t seat, bool reads,
+		const struct board_judge *judge);
+int board_leave(struct board *board, uint32_t seat, bool reads,
+		const struct board_judge *judge);
 
 #endif

@@ -2,6 +2,7 @@
 #include "section.h"
 
 #include "base/clock.h"
+#include "pool/client/client.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,6 +30,21 @@ static uint64_t next(uint64_t *state)
 uint64_t section_random(struct section *section, uint64_t below)
 {
 	return next(&section->random) % below;
+}
+
+/* If the pool does not know ours any more, or says so, it is over. */
+static bool is_over(void *context, uint32_t session)
+{
+	struct section *section = context;
+	enum reef_session_view view;
+	int rc = reef_session_look(section->reef, session, &view);
+
+	return rc ? rc == -REEF_EFENCED : view == REEF_VIEW_ENDED;
+}
+
+struct board_judge section_judge(struct section *section)
+{
+	return (struct board_judge){is_over, section};
 }
 
 int section_create(struct reef_space *space, struct reef *reef,

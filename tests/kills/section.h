@@ -32,6 +32,9 @@ struct section {
 	uint64_t random; /* state; not 0 */
 };
 
+/* By what the pool says of sessions. */
+struct board_judge section_judge(struct section *section);
+
 uint64_t section_random(struct section *section, uint64_t below);
 
 /* Finish what another left, if told; then update. Says where it is. 0; -EPROTO:

@@ -48,8 +48,9 @@ static void note_wait(struct seat *seat, uint64_t begun_ns)
 static int inside(struct participant *participant, bool reads, bool told)
 {
 	struct section *section = &participant->section;
+	struct board_judge judge = section_judge(section);
 	struct board *board = section->board;
-	int rc = board_enter(board, section->seat, reads);
+	int rc = board_enter(board, section->seat, reads, &judge);
 
 	if (rc)
 		return rc;
@@ -58,7 +59,7 @@ static int inside(struct participant *participant, bool reads, bool told)
 		   : section_update(section, told);
 	if (rc)
 		return rc;
-	rc = board_leave(board, section->seat, reads);
+	rc = board_leave(board, section->seat, reads, &judge);
 	if (rc)
 		return rc;
 	board_at(board, section->seat, reads ? SPOT_GIVES_READ : SPOT_GIVES);
@@ -125,6 +126,7 @@ static void reset(struct section *section)
 
 	atomic_compare_exchange_strong(&section->board->owner, &owner, 0);
 	atomic_store(&seat->reads, 0);
+	atomic_store(&seat->session, reef_session(section->reef));
 	atomic_store(&seat->doomed, 0);
 }
 

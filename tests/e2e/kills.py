@@ -110,14 +110,22 @@ def check_lease(pool):
         pool.show("lease", share(OTHERS["lease"]), fabrics)
 
 
+def check_barrier(pool):
+    pool.up()
+    for fabrics in ("shm", "tcp"):
+        pool.show("barrier", share(OTHERS["barrier"]), fabrics)
+
+
 def check_it_can_fail(pool):
-    """Without a lock it is seen that there is none, and with one that forgets
-    to tell who inherits, that nobody was told."""
+    """Without a lock it is seen that there is none; with one that forgets to
+    tell who inherits, that nobody was told; and who passes a barrier early."""
     pool.up()
     out = pool.deaths("nothing", 5, "shm", status=1)
     assert re.search(r"FAILED nothing.*(holds it|found|updates)", out), out
     out = pool.deaths("mcs", 20, "shm", "mutant=8", status=1)
     assert "was not told" in out, out
+    out = pool.deaths("barrier", 0, "shm", "mutant=1", status=1)
+    assert re.search(r"passed round \d+, and \d+ is at", out), out
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ struct seat {
 
 struct board {
 	enum guard_kind kind;
-	uint32_t mutant;       /* of the lock */
+	uint32_t mutant;       /* of the lock or barrier */
 	uint32_t read_percent; /* of takes, where there are readers */
 	uint32_t hold_us;      /* at most, at each of three moments */
 	uint32_t members;      /* of a barrier, at first */
@@ -89,9 +89,8 @@ struct board {
 };
 
 #define SPACE_NAME "kills"
-#define GUARD_NAME "the guard"
 
-extern const char *const guard_names[GUARD_KINDS];
+extern const char *const guard_names[GUARD_KINDS]; /* of objects, too */
 extern const char *const spot_names[SPOTS];
 
 /* A new one, with a descriptor that children inherit; or that of the parent. */

@@ -16,13 +16,14 @@ int guard_open(struct guard *guard, enum guard_kind kind,
 
 	*guard = (struct guard){.kind = kind};
 	if (is_lock(kind))
-		return reef_lock_open(space, GUARD_NAME, &options,
+		return reef_lock_open(space, guard_names[kind], &options,
 				      &guard->lock);
 	if (kind == GUARD_LEASE)
-		return reef_lease_open(space, GUARD_NAME, NULL, &guard->lease);
+		return reef_lease_open(space, guard_names[kind], NULL,
+				       &guard->lease);
 	if (kind == GUARD_ELECTION)
-		return reef_election_open(space, GUARD_NAME, 0, "somebody",
-					  &guard->election);
+		return reef_election_open(space, guard_names[kind], 0,
+					  "somebody", &guard->election);
 	return 0;
 }
 
@@ -37,11 +38,13 @@ void guard_close(struct guard *guard)
 int guard_drop(enum guard_kind kind, struct reef_space *space)
 {
 	if (is_lock(kind))
-		return reef_lock_drop(space, GUARD_NAME);
+		return reef_lock_drop(space, guard_names[kind]);
 	if (kind == GUARD_LEASE)
-		return reef_lease_drop(space, GUARD_NAME);
+		return reef_lease_drop(space, guard_names[kind]);
 	if (kind == GUARD_ELECTION)
-		return reef_election_drop(space, GUARD_NAME);
+		return reef_election_drop(space, guard_names[kind]);
+	if (kind == GUARD_BARRIER)
+		return reef_barrier_drop(space, guard_names[kind]);
 	return 0;
 }
 
@@ -52,7 +55,7 @@ bool guard_has_readers(enum guard_kind kind)
 
 bool guard_tells(enum guard_kind kind)
 {
-	return is_lock(kind);
+	return is_lock(kind) || kind == GUARD_BARRIER;
 }
 
 int guard_take(struct guard *guard, bool reads, uint64_t timeout_ns)

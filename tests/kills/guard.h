@@ -22,7 +22,7 @@ void guard_close(struct guard *guard);
 int guard_drop(enum guard_kind kind, struct reef_space *space);
 
 bool guard_has_readers(enum guard_kind kind);
-/* Does it say what was inherited? */
+/* Does it say that somebody died? */
 bool guard_tells(enum guard_kind kind);
 
 /* As reef_lock_take; kinds that do not tell always say REEF_LOCK_INHERITED. */

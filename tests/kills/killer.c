@@ -585,7 +585,7 @@ static int check_guard(struct killer *killer)
 	if (is_free == 0)
 		rc = board_fail(killer->board, "it is not free: %s", text);
 	guard_close(&guard);
-	return rc ? rc : guard_drop(options->kind, killer->space);
+	return rc;
 }
 
 static int check(struct killer *killer, uint64_t *total)
@@ -594,10 +594,11 @@ static int check(struct killer *killer, uint64_t *total)
 
 	atomic_store(&killer->board->stop, 1);
 	rc = until(killer, "the end of the workers", have_ended, 0);
-	if (rc || killer->options->kind == GUARD_BARRIER)
-		return rc;
-	rc = check_guard(killer);
-	return rc ? rc : section_check(&killer->section, total);
+	if (!rc && killer->options->kind != GUARD_BARRIER)
+		rc = check_guard(killer);
+	if (!rc)
+		rc = section_check(&killer->section, total);
+	return rc ? rc : guard_drop(killer->options->kind, killer->space);
 }
 
 static void show_seats(struct killer *killer)

@@ -141,11 +141,14 @@ static void *live(void *context)
 	rc = join(participant, &space);
 	if (!rc)
 		reset(section);
-	if (!rc)
+	if (!rc && board->kind == GUARD_BARRIER) {
+		rc = barrier_participate(section, space);
+	} else if (!rc) {
 		rc = guard_open(&participant->guard, board->kind, space);
-	if (!rc)
-		rc = turns(participant);
-	guard_close(&participant->guard);
+		if (!rc)
+			rc = turns(participant);
+		guard_close(&participant->guard);
+	}
 	reef_close(section->reef);
 	board_at(board, section->seat, SPOT_NONE);
 	participant->rc = rc;

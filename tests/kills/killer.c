@@ -142,10 +142,26 @@ static void expect_news(struct killer *killer, const struct child *dead)
 	}
 }
 
+/* Of several participants, the one that was trapped, or did the most. */
+static enum victim what_child_was(struct killer *killer,
+				  const struct child *child)
+{
+	uint32_t trapped = atomic_load(&killer->board->trapped);
+	enum victim worst = VICTIM_OTHER, victim;
+
+	for (uint32_t i = 0; i < child->count; i++) {
+		victim = what_it_was((enum spot)atomic_load(
+			&seat_of(killer, child, i)->spot));
+		if (trapped == child->first + i + 1)
+			return victim;
+		worst = victim < worst ? victim : worst;
+	}
+	return worst;
+}
+
 /* It is dead when this returns, and another one is there. */
 static int kill_child(struct killer *killer, struct child *child)
 {
-	enum victim worst = VICTIM_OTHER, victim;
 	int status;
 
 	doom(killer, child);
@@ -155,14 +171,9 @@ static int kill_child(struct killer *killer, struct child *child)
 	if (!WIFSIGNALED(status))
 		return board_fail(killer->board, "worker %u ended by itself",
 				  child->first);
-	for (uint32_t i = 0; i < child->count; i++) {
-		victim =
-			what_it_was((enum spot)seat_of(killer, child, i)->spot);
-		worst = victim < worst ? victim : worst;
-	}
 	if (killer->options->kind == GUARD_BARRIER)
 		expect_news(killer, child);
-	killer->victims[worst]++;
+	killer->victims[what_child_was(killer, child)]++;
 	killer->killed++;
 	return start(killer, child);
 }

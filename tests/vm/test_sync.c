@@ -3,7 +3,7 @@
  *   test_sync                 the test; `reef` and `kills` lie beside it
  *   test_sync echo FD INBOX   a process that answers what comes to its inbox
  *
- * The deaths are those of tests/kills, 20 in all. */
+ * The deaths are those of tests/kills, 20 of locks in all. */
 #include "pool/client/inbox.h"
 #include "servers.h"
 
@@ -169,6 +169,16 @@ static void sync_spin_is_inherited(struct world *world)
 	run_kills("spin", "2");
 }
 
+static void sync_leader_is_followed(struct world *world)
+{
+	run_kills("election", "2");
+}
+
+static void sync_member_is_named(struct world *world)
+{
+	run_kills("barrier", "2");
+}
+
 static const struct test {
 	const char *name;
 	void (*run)(struct world *world);
@@ -178,6 +188,8 @@ static const struct test {
 	{"sync_rw_is_inherited", sync_rw_is_inherited},
 	{"sync_mcs_is_inherited", sync_mcs_is_inherited},
 	{"sync_spin_is_inherited", sync_spin_is_inherited},
+	{"sync_leader_is_followed", sync_leader_is_followed},
+	{"sync_member_is_named", sync_member_is_named},
 };
 
 int main(int argc, char **argv)

@@ -200,12 +200,14 @@ static int make_free(struct giving *giving, uint64_t next)
 		.value = lock_with_next(kept_flags(giving), next),
 	};
 	bool readers = giving->h & LOCK_READERS;
+	bool waiters = giving->h & LOCK_WAITERS;
 	struct lock_head head;
 	int rc;
 
 	if (readers && lock->no_readers)
 		with.value &= ~(uint64_t)LOCK_READERS;
-	lock_change_read(&with, lock->head, &head, sizeof(head));
+	if (waiters)
+		lock_change_read(&with, lock->head, &head, sizeof(head));
 	if (readers)
 		lock_change_read(&with, lock->slots, lock->slots_seen,
 				 lock->readers_max * 8);
@@ -214,7 +216,7 @@ static int make_free(struct giving *giving, uint64_t next)
 		return rc;
 	if (readers)
 		lock_wake_readers(lock, lock->slots_seen);
-	if (lock_ahead(next, head.tail))
+	if (waiters && lock_ahead(next, head.tail))
 		return lock_nudge(lock, true);
 	return 0;
 }

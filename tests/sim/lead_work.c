@@ -404,9 +404,9 @@ int workload_begin(struct client *client)
 				     &client->space);
 	for (uint32_t i = 0; !rc && i < REPEATS_MAX; i++) {
 		rc = make_record(client);
-		if (rc != -REEF_EINDOUBT)
+		if (rc != -REEF_EINDOUBT && rc != -ENOSPC)
 			break;
-		rc = 0;
+		rc = reef_sleep(MILLISECOND / 4);
 	}
 	rc = judge(candidate, "make the record", rc);
 	if (!rc)

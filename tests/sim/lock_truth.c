@@ -107,16 +107,17 @@ static struct part *find_first(const struct locks *locks, uint32_t index)
  * was in line makes the lock free, and somebody is quicker than it is woken;
  * and SHIFT: one that comes to be the first sees the last one that passed its
  * predecessor. Whoever breaks a dead one's lock takes it without a look at the
- * line. */
+ * line; and a dead one may be the first, of which nobody knows here. */
 static uint32_t passes_max(const struct locks *locks)
 {
 	const struct cluster *cluster = locks->cluster;
 	uint32_t broken = (uint32_t)(cluster->deaths + cluster->pauses +
 				     cluster->fenced + cluster->cuts);
+	uint32_t passes = 0;
 
-	return 1 + broken +
-	       (locks->options.kind == REEF_LOCK_SHIFT ? locks->options.passes
-						       : 0);
+	if (locks->options.kind == REEF_LOCK_SHIFT)
+		passes = locks->options.passes;
+	return (1 + passes) * (1 + broken);
 }
 
 /* A writer has come in: past whom? */

@@ -173,6 +173,8 @@ struct reef_lock {
 	uint64_t window[LOCK_WINDOW]; /* of places, while we hold H */
 	uint64_t window_first;
 	uint32_t window_count;
+	/* SHIFT: who was first when we last let others pass; word 0: none. */
+	uint64_t passed_word, passed_ticket;
 
 	struct sync_object object;
 	uint64_t ring, ring_inboxes, slots, slot_inboxes; /* addresses */

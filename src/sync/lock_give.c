@@ -95,6 +95,26 @@ static bool find_in_window(const struct giving *giving,
 	return false;
 }
 
+/* The same one as when we last passed it, as far as H tells; pass() looks
+ * whether it still waits. Not to be handed over to: it may have taken H by
+ * itself since, and H would name one that neither waits nor has LEFT. One who
+ * is awake already is whoever that is: nobody has to be found for it. */
+static bool find_passed(const struct giving *giving, struct lock_found *found)
+{
+	const struct reef_lock *lock = giving->lock;
+	uint64_t next = lock_next(giving->h);
+	bool is_same = lock->passed_word &&
+		       next == (lock->passed_ticket & (SYNC_TICKETS - 1));
+
+	*found = (struct lock_found){
+		.next = next,
+		.someone = true,
+		.ticket = is_same ? lock->passed_ticket : next,
+		.word = is_same ? lock->passed_word : 0,
+	};
+	return is_same || giving->h & LOCK_WOKEN;
+}
+
 /* What is read of the place after H has changed, its inbox after its word. */
 struct after {
 	uint64_t word, inbox;
@@ -152,7 +172,10 @@ static int pass(struct giving *giving, const struct lock_found *found)
 	rc = change(giving, &with);
 	if (rc || was_woken || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
 		return rc;
+	lock->passed_word = 0;
 	if (is_waiting(found, after.word)) {
+		lock->passed_word = found->word;
+		lock->passed_ticket = found->ticket;
 		wake(lock, &after, false);
 		return 0;
 	}
@@ -262,7 +285,8 @@ static int give_once(struct giving *giving)
 		return make_free(giving, lock_next(h));
 	can_pass = lock->kind == REEF_LOCK_SHIFT &&
 		   (lock_is_granted(h) || lock_turns(h) < lock->passes);
-	if (!find_in_window(giving, &found)) {
+	if (!find_in_window(giving, &found) &&
+	    !(can_pass && find_passed(giving, &found))) {
 		rc = lock_find(lock, h, !can_pass, &found);
 		if (rc)
 			return rc == -ESTALE ? look_again(giving) : rc;

@@ -29,6 +29,8 @@
  *     the beginner took part in it and has passed it (so one that joined just
  *     now does not begin, if there is another); where nobody stayed, it looks
  *     whether all have come. So once C is at r + 1, round r is complete.
+ *     When it came and went away again before C was at r, another of the same
+ *     kind, who waits long, moves C; marks do the rest (4).
  * (2) From then on, who is in round r changes by death only: whoever joins or
  *     leaves does so by a change of C, which puts it before or after.
  * (3) A message counts for its own round and tag. Passing by messages takes
@@ -327,7 +329,7 @@ static int spread(struct reef_barrier *barrier)
 	uint32_t k;
 	int rc;
 
-	for (k = 1; k < barrier->group.steps; k++) {
+	for (k = barrier->is_near ? 0 : 1; k < barrier->group.steps; k++) {
 		rc = send(barrier, MESSAGE_LOOK, barrier->passed + 1, 0,
 			  &barrier->group.partners[k]);
 		if (rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
@@ -358,6 +360,10 @@ static int look(struct reef_barrier *barrier)
 	}
 	if (!rc && barrier->slow)
 		rc = barrier_strike_dead(barrier);
+	if (!rc && barrier->slow && barrier_is_kept_up(barrier)) {
+		rc = begin(barrier);
+		rc = rc < 0 ? rc : 1;
+	}
 	if (rc == 1)
 		barrier->look = true; /* at what is left */
 	else
@@ -404,57 +410,72 @@ static int park(struct reef_barrier *barrier, uint64_t now_ns,
 	return 0;
 }
 
+/* As far as it goes, looking if need be. 1: all have come.  0: not yet. */
+static int go_on(struct reef_barrier *barrier)
+{
+	int rc;
+
+	do {
+		rc = barrier->look ? look(barrier) : 0;
+		if (!rc)
+			rc = advance(barrier);
+	} while (!rc && barrier->look);
+	return rc;
+}
+
+/* 0: something came, or it is time to look. */
+static int wait_for_more(struct reef_barrier *barrier, uint64_t timeout_ns,
+			 uint64_t *deadline_ns)
+{
+	uint64_t now_ns;
+	int rc = barrier_near_wait(barrier, timeout_ns > 0);
+
+	if (rc == 1) {
+		keep_message(barrier, barrier->passed + 1, barrier->step,
+			     barrier->group.tag);
+		return 0;
+	}
+	if (rc)
+		return rc;
+	now_ns = reef_now_ns();
+	if (!*deadline_ns)
+		*deadline_ns = timeout_ns < UINT64_MAX - now_ns
+				       ? now_ns + timeout_ns
+				       : UINT64_MAX;
+	return park(barrier, now_ns, *deadline_ns);
+}
+
 /* 0: passed.  Else: not, and -REEF_EMEMBER has told of *dead. */
 static int meet(struct reef_barrier *barrier, uint64_t timeout_ns,
 		uint32_t *dead)
 {
-	uint64_t now_ns, deadline_ns = 0;
+	uint64_t deadline_ns = 0;
 	uint32_t session;
 	int rc;
 
 	if (!barrier->came)
 		come(barrier);
 	barrier_near_begin(barrier);
-	for (;;) {
-		rc = barrier->look ? look(barrier) : 0;
-		if (rc >= 0 && barrier_tell_dead(barrier, &session)) {
+	do {
+		rc = go_on(barrier);
+		if (rc < 0)
+			return rc;
+		if (barrier_tell_dead(barrier, &session)) {
 			barrier->look = true; /* the rest, next time */
 			if (dead)
 				*dead = session;
 			rc = -REEF_EMEMBER;
 			break;
 		}
-		if (!rc)
-			rc = advance(barrier);
 		if (rc == 1) {
 			pass(barrier);
 			return 0;
 		}
-		if (rc)
-			return rc;
-		if (barrier->look)
-			continue;
-		rc = barrier_near_wait(barrier, timeout_ns > 0);
-		if (rc < 0)
-			return rc;
-		if (rc) {
-			keep_message(barrier, barrier->passed + 1,
-				     barrier->step, barrier->group.tag);
-			continue;
-		}
-		now_ns = reef_now_ns();
-		if (!deadline_ns)
-			deadline_ns = timeout_ns < UINT64_MAX - now_ns
-					      ? now_ns + timeout_ns
-					      : UINT64_MAX;
-		rc = park(barrier, now_ns, deadline_ns);
-		if (rc == -ETIMEDOUT)
-			break;
-		if (rc)
-			return rc;
-	}
+		rc = wait_for_more(barrier, timeout_ns, &deadline_ns);
+	} while (!rc);
 	/* We may be away for long, and have come all the same. */
-	mark_come(barrier);
+	if (rc == -ETIMEDOUT || rc == -REEF_EMEMBER)
+		mark_come(barrier);
 	return rc;
 }
 

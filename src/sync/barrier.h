@@ -217,6 +217,8 @@ void barrier_group_make(struct reef_barrier *barrier, uint64_t round);
 bool barrier_is_complete(const struct reef_barrier *barrier);
 /* May our round begin, as last looked at? */
 bool barrier_may_begin(const struct reef_barrier *barrier);
+/* Did the beginner come and not begin our round, and may we? */
+bool barrier_is_kept_up(const struct reef_barrier *barrier);
 /* Strike off who is missing and dead. 1: somebody was; look again. */
 int barrier_strike_dead(struct reef_barrier *barrier);
 /* The next dead one that we were not told of. */

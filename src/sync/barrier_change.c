@@ -207,6 +207,9 @@ int barrier_help(struct reef_barrier *barrier, uint64_t x)
 
 	if (x_place(x) >= barrier->places_max)
 		return -REEF_ECORRUPT;
+	if (barrier->mutant == BARRIER_MUTANT_NO_HELP &&
+	    x_place(x) != barrier->place)
+		return reef_sleep(PAUSE_NS);
 	rc = set_pending(barrier, x, &c);
 	if (rc < 0)
 		return rc;

@@ -107,9 +107,7 @@ int barrier_look(struct reef_barrier *barrier)
 			rc = 1;
 		if (rc != 1)
 			break;
-		/* Somebody is at it and may well be quicker than we are. */
-		if (barrier_is_busy(barrier->x) &&
-		    (barrier->mutant != BARRIER_MUTANT_NO_HELP || i < 3))
+		if (barrier_is_busy(barrier->x))
 			rc = barrier_help(barrier, barrier->x);
 		if (rc < 0)
 			break;
@@ -240,6 +238,18 @@ bool barrier_may_begin(const struct reef_barrier *barrier)
 	return true;
 }
 
+bool barrier_is_kept_up(const struct reef_barrier *barrier)
+{
+	const struct barrier_group *group = &barrier->group;
+	uint64_t round = barrier->passed + 1;
+
+	return barrier_round_of(barrier->c) < round &&
+	       group->beginner != barrier->place &&
+	       has_come(&barrier->places[group->beginner], round) &&
+	       (barrier->first < round || !group->is_old) &&
+	       barrier_may_begin(barrier);
+}
+
 /* --- the dead --- */
 
 static int strike(struct reef_barrier *barrier, uint32_t index)
@@ -255,23 +265,30 @@ static int strike(struct reef_barrier *barrier, uint32_t index)
 	return rc && rc != -ESTALE ? rc : 1;
 }
 
+/* Do we wait for it? */
+static bool is_missing(const struct reef_barrier *barrier, uint32_t index)
+{
+	const struct barrier_place *place = &barrier->places[index];
+	uint64_t round = barrier->passed + 1;
+
+	if (is_in(place, round) &&
+	    (!has_come(place, round) || (index == barrier->group.beginner &&
+					 barrier_round_of(barrier->c) < round)))
+		return true;
+	/* With nobody old to begin it, the round before counts, too. */
+	return is_in(place, round - 1) && !has_come(place, round - 1);
+}
+
 int barrier_strike_dead(struct reef_barrier *barrier)
 {
-	uint64_t round = barrier->passed + 1;
 	uint32_t i, asked = 0;
 	int rc = 0;
 
 	for (i = 0; i < barrier->places_max && asked < SUSPECTS_MAX && !rc;
 	     i++) {
 		uint32_t index = (barrier->suspect + i) % barrier->places_max;
-		const struct barrier_place *place = &barrier->places[index];
-		/* With nobody old to begin it, the round before counts, too. */
-		bool matters =
-			(is_in(place, round) && !has_come(place, round)) ||
-			(is_in(place, round - 1) &&
-			 !has_come(place, round - 1));
 
-		if (index == barrier->place || !matters)
+		if (index == barrier->place || !is_missing(barrier, index))
 			continue;
 		asked++;
 		rc = strike(barrier, index);

@@ -9,6 +9,7 @@
 
 #define MEMBERS_MAX 16
 
+#include "fabric/provider.h"
 #include "pool_world.h"
 #include "sync/barrier.h"
 
@@ -40,6 +41,14 @@ struct party {
 	uint32_t count, hosts;
 	uint32_t members_max, needed;
 	enum barrier_mutant mutant;
+	/* What befalls the last host, at its k-th batch; 0: nothing */
+	uint64_t strike_at, strikes;
+	bool strike_pauses, strike_before;
+	bool struck, resumed;
+	uint64_t stopped_ns; /* at least */
+	uint32_t struck_session;
+	uint64_t target;		    /* the round to end with */
+	int (*fate)(struct member *member); /* one more host's; may be NULL */
 	int (*script)(struct guest *guest);
 	uint32_t phase[8]; /* how many have reached it */
 	char wrong[256];   /* the first violation */
@@ -94,6 +103,8 @@ static inline void guest_check(struct guest *guest)
 			    guest->index, (unsigned long long)round,
 			    (unsigned long long)guest->passed);
 	guest->passed = round;
+	if (guest->excused)
+		return; /* it does not know that it is dead */
 	for (i = 0; i < party->count; i++) {
 		const struct guest *other = &party->guests[i];
 
@@ -109,6 +120,7 @@ static inline void guest_check(struct guest *guest)
 /* One round, however often it takes; deaths are noted. */
 static inline int guest_meet(struct guest *guest, uint64_t timeout_ns)
 {
+	enum reef_session_view view;
 	uint32_t dead = 0;
 	int rc;
 
@@ -117,13 +129,17 @@ static inline int guest_meet(struct guest *guest, uint64_t timeout_ns)
 		dead = 0;
 		rc = reef_barrier_wait(guest->barrier, timeout_ns, &dead);
 		if (rc == -REEF_EMEMBER) {
-			if (!dead)
-				party_wrong(guest->party, "nobody is dead");
+			if (reef_session_look(guest->reef, dead, &view) == 0 &&
+			    view != REEF_VIEW_ENDED)
+				party_wrong(guest->party, "%08x is not fenced",
+					    dead);
 			if (guest->told < 16)
 				guest->told_sessions[guest->told] = dead;
 			guest->told++;
 		} else if (rc != -ETIMEDOUT) {
 			break;
+		} else if (reef_sleep(100000)) {
+			return -REEF_EHOSTDEAD;
 		}
 		if (guest->party->wrong[0])
 			return -EXDEV;
@@ -176,6 +192,8 @@ static inline int party_host(struct member *member)
 	uint32_t i, at = member->number - 1;
 	int rc = 0, one, joined;
 
+	if (member->number == party->hosts)
+		party->struck_session = reef_session(member->reef);
 	for (i = at; i < party->count && !rc; i += party->hosts) {
 		struct guest *guest = &party->guests[i];
 		uint32_t handle = i / party->hosts % HANDLES_MAX;
@@ -190,7 +208,6 @@ static inline int party_host(struct member *member)
 		guest->party = party;
 		guest->member = member;
 		guest->index = i;
-		guest->result = 1;
 		rc = reef_fiber_spawn(reef_fiber_sched(), guest_main, guest,
 				      &fibers[i]);
 	}
@@ -202,7 +219,75 @@ static inline int party_host(struct member *member)
 		}
 	for (i = 0; i < HANDLES_MAX; i++)
 		reef_close(handles[i]);
+	/* It was stopped for too long. */
+	return rc == -REEF_EFENCED && party->guests[at].excused ? 0 : rc;
+}
+
+/* --- what befalls a host --- */
+
+struct strike_layer {
+	struct reef_layer layer;
+	struct member *member;
+};
+
+static inline void strike(struct member *member)
+{
+	struct party *party = (struct party *)member->pool;
+	uint32_t i;
+
+	party->struck = true;
+	for (i = member->number - 1; i < party->count; i += party->hosts)
+		party->guests[i].excused = true;
+	if (party->strike_pauses)
+		reef_sim_host_pause(member->host);
+	else
+		reef_sim_host_kill(member->host);
+}
+
+static inline int strike_post(struct reef_layer *layer,
+			      struct reef_queue *queue,
+			      struct reef_batch *batch)
+{
+	struct reef_layer *next = layer->next;
+	struct member *member = ((struct strike_layer *)layer)->member;
+	struct party *party = (struct party *)member->pool;
+	bool due = member->number == party->hosts && !party->struck &&
+		   party->struck_session &&
+		   ++party->strikes == party->strike_at;
+	int rc;
+
+	if (due && party->strike_before)
+		strike(member);
+	rc = next->ops.post(next, queue, batch);
+	if (due && !party->strike_before)
+		strike(member);
 	return rc;
+}
+
+static inline void strike_close(struct reef_layer *layer)
+{
+	struct reef_layer *next = layer->next;
+
+	free(layer);
+	next->ops.close(next);
+}
+
+static inline int strike_opened(struct member *member,
+				struct reef_fabric *fabric)
+{
+	static const struct reef_fabric_ops ops = {
+		.name = "strike",
+		.close = strike_close,
+		.post = strike_post,
+	};
+	struct strike_layer *self = calloc(1, sizeof(*self));
+
+	if (!self)
+		return -ENOMEM;
+	self->member = member;
+	self->layer.ops = ops;
+	reef_fabric_push(fabric, &self->layer);
+	return 0;
 }
 
 /* 0, or what was not right. */
@@ -214,8 +299,14 @@ static inline int party_run(struct party *party, uint64_t seed)
 	if (!party->hosts)
 		party->hosts = party->count < 6 ? party->count : 6;
 	pool_start(&party->pool, seed);
+	for (i = 0; i < party->count; i++)
+		party->guests[i].result = 1;
+	if (party->strike_at)
+		party->pool.opened = strike_opened;
 	for (i = 0; i < party->hosts; i++)
 		pool_add(&party->pool, party_host);
+	if (party->fate)
+		pool_add(&party->pool, party->fate);
 	rc = pool_end(&party->pool);
 	if (party->wrong[0]) {
 		if (!pool_quiet)

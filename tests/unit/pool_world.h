@@ -133,6 +133,8 @@ struct pool {
 	struct member members[MEMBERS_MAX];
 	uint32_t count;
 	bool over;
+	/* A hook of the test's own, on top of the counters; optional. */
+	int (*opened)(struct member *member, struct reef_fabric *fabric);
 	uint64_t note[8];
 };
 
@@ -206,7 +208,12 @@ static inline int pool_node_main(struct reef_sim_host *host, void *arg)
 
 static inline int count_opened(void *context, struct reef_fabric *fabric)
 {
-	return reef_count_push(fabric, context);
+	struct member *member = context;
+	int rc = reef_count_push(fabric, &member->count);
+
+	if (!rc && member->pool->opened)
+		rc = member->pool->opened(member, fabric);
+	return rc;
 }
 
 static inline int member_wait(struct member *member)
@@ -262,7 +269,7 @@ static inline int member_main(struct reef_sim_host *host, void *arg)
 	struct reef_mesh_options options = {
 		.kinds = "sim",
 		.opened = count_opened,
-		.context = &member->count,
+		.context = member,
 	};
 	bool over = true;
 	uint32_t i;

@@ -137,7 +137,9 @@ struct reef_barrier;
 REEF_API int reef_barrier_open(struct reef_space *space, const char *name,
 			       const struct reef_barrier_options *options,
 			       uint32_t members, struct reef_barrier **out);
-/* Leave, if that was not done, and close. NULL is fine. */
+/* Leave, if that was not done, and close. It does not wait: if a round has
+ * begun, the others see by themselves after a while that it came. NULL is fine.
+ */
 REEF_API void reef_barrier_close(struct reef_barrier *barrier);
 /* Take no part from the next round on; if one has begun, takes part in it
  * first.  Errors as wait. */
@@ -147,12 +149,14 @@ REEF_API int reef_barrier_drop(struct reef_space *space, const char *name);
 
 /* Wait until every member has come. -REEF_EMEMBER: one of them died, and
  * *dead (may be NULL) is its session; it is not a member any more, and each of
- * the others is told once. Some may have passed this round already: they are
- * told in the next.  -ETIMEDOUT: this member has come all the same; call again
- * to go on waiting. */
+ * the others is told once, by a call of its own for each death. Some may have
+ * passed this round already: they are told in the next.  -ETIMEDOUT.  After
+ * both this member has come all the same: call again to go on waiting for the
+ * same round.  -EPERM: it has left.  -EOVERFLOW: after 2^40 rounds. */
 REEF_API int reef_barrier_wait(struct reef_barrier *barrier,
 			       uint64_t timeout_ns, uint32_t *dead);
-/* How many members it has, as far as this one knows; and rounds it passed. */
+/* How many members it has, as far as this one knows; and how many rounds of it
+ * are over: who joined late has the same number as everybody else. */
 REEF_API uint32_t reef_barrier_members(const struct reef_barrier *barrier);
 REEF_API uint64_t reef_barrier_round(const struct reef_barrier *barrier);
 

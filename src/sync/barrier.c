@@ -44,7 +44,11 @@
  * (5) Messages may be lost, and a member may be away for long after it sent
  *     some: so `mark`, in its place, says how far it got. It is written by
  *     whoever waits long, returns without having passed, or could not send. A
- *     member that waits long looks, and passes by (4).
+ *     member that waits long looks, and passes by (4). Left open: a message
+ *     that is lost with its connection, whose sender passed and is away. Who
+ *     waits for it goes on when the sender comes back, to whatever round, or
+ *     another who passed does, or the sender's session ends. A WRITE by each
+ *     member of each round would close that, at n memory-node operations.
  * (6) A sender is at most two rounds ahead of the one that is next for us: C is
  *     at most one beyond what we have come to, by (1), and who joins then
  *     begins one later. So messages of passed + 1 to passed + 3 are kept, two

@@ -6,7 +6,18 @@
  * the one that happened, and once. The mutants break it, and are found. */
 #include "barrier_world.h"
 
+/* A sanitizer needs ten times as long, and finds what it is for in the first
+ * seeds. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SEEDS 150
+#define DEATHS 40
+#endif
+#endif
+#ifndef SEEDS
 #define SEEDS 1000
+#define DEATHS 200
+#endif
 #define SEEDS_SOAK 20000
 #define MUTANT_SEEDS 1500 /* at most, until it is found */
 
@@ -261,7 +272,7 @@ static void barrier_member_killed_others_are_told_once(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= (getenv("REEF_SOAK") ? 4000 : 200); seed++)
+	for (seed = 1; seed <= (getenv("REEF_SOAK") ? 4000 : DEATHS); seed++)
 		death(seed, false);
 }
 
@@ -269,7 +280,7 @@ static void barrier_member_stopped_others_are_told_once(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= (getenv("REEF_SOAK") ? 4000 : 200); seed++)
+	for (seed = 1; seed <= (getenv("REEF_SOAK") ? 4000 : DEATHS); seed++)
 		death(seed, true);
 }
 

@@ -25,7 +25,9 @@
  * (4) What was sent arrives, also if its sender dies after it (F1): an accepted
  *     link ends only when its ring is empty.
  *
- * All locked by the fabric's lock. */
+ * All locked by the fabric's lock, but for what a queue asks of its rings while
+ * it has nothing to do: ring_lock keeps those mapped. What was taken so far is
+ * the queue's thread's. */
 #include "fabric/shm/shm.h"
 
 #include <fcntl.h>
@@ -198,8 +200,10 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 	}
 	/* Else it has gone, and what it sent before is still to be read. */
 	link->ring = map;
+	pthread_mutex_lock(&polling->ring_lock);
 	link->next_ringed = polling->ringed;
 	polling->ringed = link;
+	pthread_mutex_unlock(&polling->ring_lock);
 	atomic_fetch_add(&polling->ringed_links, 1);
 	return 0;
 }
@@ -299,6 +303,20 @@ bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
 	return link->has_more;
 }
 
+bool shm_rings_have_any(struct shm_queue *queue)
+{
+	const struct shm_link *link;
+
+	if (!atomic_load_explicit(&queue->ringed_links, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&queue->ring_lock);
+	for (link = queue->ringed; link && shm_ring_is_empty(link);
+	     link = link->next_ringed)
+		;
+	pthread_mutex_unlock(&queue->ring_lock);
+	return link != NULL;
+}
+
 int shm_rings_poll(struct shm_queue *queue)
 {
 	struct shm_link *link, *next;
@@ -325,8 +343,12 @@ void shm_rings_arm(struct shm_queue *queue)
 	bool is_rung = false;
 	struct shm_link *link;
 
+	if (!atomic_load_explicit(&queue->ringed_links, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&queue->ring_lock);
 	for (link = queue->ringed; link; link = link->next_ringed)
 		is_rung |= atomic_exchange(&link->ring->asleep, 1) > 1;
+	pthread_mutex_unlock(&queue->ring_lock);
 	if (is_rung)
 		shm_ring_drain_bell(queue);
 	/* The poll that follows looks at every tail (3); its partner is the
@@ -347,6 +369,7 @@ void shm_ring_leave(struct shm_link *link)
 	if (!link->ring)
 		return;
 	if (link->is_accepted && queue) {
+		pthread_mutex_lock(&queue->ring_lock);
 		for (at = &queue->ringed; *at && *at != link;
 		     at = &(*at)->next_ringed)
 			;
@@ -354,6 +377,7 @@ void shm_ring_leave(struct shm_link *link)
 			*at = link->next_ringed;
 			atomic_fetch_sub(&queue->ringed_links, 1);
 		}
+		pthread_mutex_unlock(&queue->ring_lock);
 	}
 	munmap(link->ring, RING_SIZE);
 	link->ring = NULL;

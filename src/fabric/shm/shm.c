@@ -132,7 +132,7 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	struct epoll_event events[EVENTS_PER_POLL];
 	int count = 0, i, progress = 0;
 
-	if (atomic_load_explicit(&queue->ringed_links, memory_order_relaxed)) {
+	if (shm_rings_have_any(queue)) {
 		pthread_mutex_lock(&shm->lock);
 		progress = shm_rings_poll(queue);
 		pthread_mutex_unlock(&shm->lock);
@@ -171,11 +171,7 @@ static int shm_arm(struct reef_layer *layer, struct reef_queue *base)
 	bool waits;
 
 	queue->is_armed = true;
-	if (atomic_load_explicit(&queue->ringed_links, memory_order_relaxed)) {
-		pthread_mutex_lock(&shm->lock);
-		shm_rings_arm(queue);
-		pthread_mutex_unlock(&shm->lock);
-	}
+	shm_rings_arm(queue);
 	if (!atomic_load(&shm->restless))
 		return 0;
 	pthread_mutex_lock(&shm->lock);
@@ -205,6 +201,7 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 		goto err_free;
 	queue->look_mask = SHM_LOOK_SELDOM;
 	queue->bell_fd = -1;
+	pthread_mutex_init(&queue->ring_lock, NULL);
 	atomic_init(&queue->turn, 2);
 	/* Every run has the full barrier of shm_enter in it then. */
 	if (!shm_strong) {
@@ -307,6 +304,7 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	close(queue->timer_fd);
 	if (queue->bell_fd >= 0)
 		close(queue->bell_fd);
+	pthread_mutex_destroy(&queue->ring_lock);
 	close(base->fd);
 	reef_queue_fini(base);
 	free(queue);

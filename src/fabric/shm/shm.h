@@ -86,7 +86,8 @@ struct shm_queue {
 	bool is_armed; /* the next poll leaves descriptors to the sleeper */
 	uint32_t ring_polls; /* that found something */
 	_Atomic uint32_t ringed_links;
-	struct shm_link *ringed; /* accepted, with a ring */
+	pthread_mutex_t ring_lock;
+	struct shm_link *ringed; /* accepted, with a ring; by both locks */
 	int bell_fd;		 /* that their peers ring; -1: none yet */
 	/* Locked by grace.c. */
 	struct shm_queue *next_in_process;
@@ -413,7 +414,9 @@ bool shm_ring_is_empty(const struct shm_link *link);
 bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
 		       int *count);
 int shm_rings_poll(struct shm_queue *queue);
-void shm_rings_arm(struct shm_queue *queue);
+/* Not locked. Is there something to take? */
+bool shm_rings_have_any(struct shm_queue *queue);
+void shm_rings_arm(struct shm_queue *queue); /* not locked */
 void shm_ring_drain_bell(struct shm_queue *queue);
 void shm_ring_leave(struct shm_link *link);
 

@@ -91,7 +91,7 @@ static int say_why(const struct wish *wish, int rc)
 	if (rc == -ENOENT)
 		return operate_say("elect", "there is no election \"%.80s\"",
 				   wish->name);
-	return operate_failed("elect", wish->name ? wish->name : "", rc);
+	return hold_failed("elect", wish->name ? wish->name : "", rc);
 }
 
 static int show(struct reef_space *space, const struct wish *wish)
@@ -209,7 +209,7 @@ static int run_and_resign(struct hold *hold, struct reef_election *election,
 
 	rc = reef_election_resign(election);
 	if (rc && status != HOLD_LOST) {
-		operate_failed("elect", wish->name, rc);
+		hold_failed("elect", wish->name, rc);
 		status = HOLD_LOST;
 	}
 	return status;
@@ -239,7 +239,7 @@ static int stand_and_run(struct hold *hold, struct reef_space *space,
 	fill_text(wish, text, sizeof(text));
 	rc = reef_election_open(space, wish->name, 0, text, &election);
 	if (rc) {
-		operate_failed("elect", wish->name, rc);
+		hold_failed("elect", wish->name, rc);
 		return HOLD_FAILED;
 	}
 	rc = win(hold, election, wish, &term, &status);
@@ -253,7 +253,7 @@ static int stand_and_run(struct hold *hold, struct reef_space *space,
 			status = run_and_resign(hold, election, wish);
 	}
 	if (rc && status == HOLD_FAILED)
-		operate_failed("elect", wish->name, rc);
+		hold_failed("elect", wish->name, rc);
 	reef_election_close(election);
 	return status;
 }

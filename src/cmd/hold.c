@@ -184,6 +184,16 @@ int hold_run(struct hold *hold, const struct hold_command *command)
 	return is_lost ? HOLD_LOST : status_of(hold, command, status);
 }
 
+int hold_failed(const char *name, const char *object, int rc)
+{
+	if (rc == -EEXIST)
+		return operate_say(name,
+				   "%.80s: something else in the space has "
+				   "that name",
+				   object);
+	return operate_failed(name, object, rc);
+}
+
 /* --- flags --- */
 
 int hold_options_read(const char *name, struct hold_options *options)

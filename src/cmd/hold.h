@@ -62,6 +62,9 @@ struct hold_command {
 /* Run it to its end; the exit status. */
 int hold_run(struct hold *hold, const struct hold_command *command);
 
+/* Say what went wrong with the object of that name. Returns 1. */
+int hold_failed(const char *name, const char *object, int rc);
+
 /* --- flags that both have --- */
 
 struct hold_options {

@@ -105,8 +105,7 @@ static int show(struct reef_space *space, const struct wish *wish)
 	if (rc == -ENOENT)
 		return operate_say("lock", "there is no lock \"%.80s\"",
 				   wish->name);
-	return rc ? operate_failed("lock", wish->name ? wish->name : "", rc)
-		  : 0;
+	return rc ? hold_failed("lock", wish->name ? wish->name : "", rc) : 0;
 }
 
 static int drop(struct reef_space *space, const struct wish *wish)
@@ -116,7 +115,7 @@ static int drop(struct reef_space *space, const struct wish *wish)
 	if (rc == -ENOENT)
 		return operate_say("lock", "there is no lock \"%.80s\"",
 				   wish->name);
-	return rc ? operate_failed("lock", wish->name, rc) : 0;
+	return rc ? hold_failed("lock", wish->name, rc) : 0;
 }
 
 /* --- holding --- */
@@ -168,7 +167,7 @@ static int run_and_give(struct hold *hold, struct reef *reef,
 
 	rc = reef_lock_give(lock);
 	if (rc && status != HOLD_LOST) {
-		operate_failed("lock", wish->name, rc);
+		hold_failed("lock", wish->name, rc);
 		status = HOLD_LOST;
 	}
 	return status;
@@ -186,18 +185,18 @@ static int hold_and_run(struct hold *hold, struct reef *reef,
 			options.kind = (enum reef_lock_kind)i;
 	rc = reef_lock_open(space, wish->name, &options, &lock);
 	if (rc) {
-		operate_failed("lock", wish->name, rc);
+		hold_failed("lock", wish->name, rc);
 		return HOLD_FAILED;
 	}
 	rc = take(hold, lock, wish, &status);
 	if (rc < 0) {
 		if (status == HOLD_FAILED)
-			operate_failed("lock", wish->name, rc);
+			hold_failed("lock", wish->name, rc);
 	} else if (setenv("REEF_LOCK", wish->name, 1) ||
 		   (rc == REEF_LOCK_INHERITED
 			    ? setenv("REEF_LOCK_INHERITED", "1", 1)
 			    : unsetenv("REEF_LOCK_INHERITED"))) {
-		operate_failed("lock", wish->name, -errno);
+		hold_failed("lock", wish->name, -errno);
 	} else {
 		status = run_and_give(hold, reef, lock, wish);
 	}

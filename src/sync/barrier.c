@@ -19,11 +19,12 @@
  * group, the *beginner*, moves C from r - 1 to r when it comes, by a CAS that
  * fails if the version is not that of its view.
  *
- *   away --come--> [beginner: begin] --> step 0 --> ... --> last --> away,
- *     ^                ^                   |  (send, wait: advance)   passed +
- * 1 |                |                   | another tag, waited long, a hint, |
- * |___________________| somebody is ahead: look
- *     |____________________________________| all came, as was seen: pass
+ *   away --come--> [beginner: begin] --> step 0 --> ... --> last --> away
+ *                         ^                |   (send, wait)       (passed + 1)
+ *                         |                |
+ *                         +----- look <----+ another tag, waited long, a hint,
+ *                                  |         or somebody is ahead
+ *                                  +--> away: all came, as was seen
  *
  * (1) C goes from r - 1 to r only after all members of r - 1 have come to it:
  *     the beginner took part in it and has passed it (so one that joined just

@@ -2,13 +2,13 @@
  *
  * The body of the object:
  *
- *     0  floor     of the terms: at most the present term, and less than
- *                  LEASE_TERMS / 2 below it; CAS only, never goes back
- *     8  holder    session 32 | member 10 | term 22 (its lower bits); session
- * 0: nobody, the term is the last one's; CAS only 64  record    of the holder:
- * token, text, renewals, checksum; WRITTEN by whoever the holder word names,
- * never by CAS or FAA 192  places    of those who wait or watch: word (CAS) and
- * inbox (WRITE)
+ *     0  floor    of the terms: at most the present term, and less than
+ *                 LEASE_TERMS / 2 below it; CAS only, never goes back
+ *     8  holder   session 32 | member 10 | term 22 (its lower bits); session 0:
+ *                 nobody, the term is the last one's; CAS only
+ *    64  record   of the holder: token, text, renewals, checksum; WRITTEN by
+ *                 whom the holder word names, never by CAS or FAA
+ *   192  places   of those who wait or watch: word (CAS), inbox (WRITE)
  *
  *   lease.c       take, renew, give, look: the words
  *   lease_wait.c  places, messages, waiting

@@ -88,6 +88,13 @@ def check_locks_mixed(pool):
         pool.show(kind, 100 if SOAK else 4, "shm,tcp")
 
 
+def check_locks_full(pool):
+    """With fewer places than there are who want it."""
+    pool.up()
+    for kind in ("shift", "mcs", "rw") if SOAK else ("mcs", "rw"):
+        pool.show(kind, 100 if SOAK else 4, "shm", "places=2", "workers=8")
+
+
 def check_stops(pool):
     """Over tcp whoever stands still is fenced; over shm nobody is, unless
     leases kill."""

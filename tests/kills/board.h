@@ -74,6 +74,7 @@ struct board {
 	uint32_t read_percent; /* of takes, where there are readers */
 	uint32_t hold_us;      /* at most, at each of three moments */
 	uint32_t members;      /* of a barrier, at first */
+	uint32_t places;       /* of a lock; 0: the default */
 	uint64_t seed;
 	uint64_t data;	 /* address of what is protected */
 	uint64_t ttl_ns; /* of a session */

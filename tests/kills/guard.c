@@ -8,11 +8,14 @@ static bool is_lock(enum guard_kind kind)
 	return kind <= GUARD_RW;
 }
 
-int guard_open(struct guard *guard, enum guard_kind kind,
+int guard_open(struct guard *guard, enum guard_kind kind, uint32_t places,
 	       struct reef_space *space)
 {
 	const struct reef_lock_options options = {
-		.kind = (enum reef_lock_kind)kind};
+		.kind = (enum reef_lock_kind)kind,
+		.waiters_max = places,
+		.readers_max = places,
+	};
 
 	*guard = (struct guard){.kind = kind};
 	if (is_lock(kind))

@@ -16,7 +16,8 @@ struct guard {
 	struct reef_election *election;
 };
 
-int guard_open(struct guard *guard, enum guard_kind kind,
+/* places: of a lock, for waiters and for readers; 0: the default. */
+int guard_open(struct guard *guard, enum guard_kind kind, uint32_t places,
 	       struct reef_space *space);
 void guard_close(struct guard *guard);
 int guard_drop(enum guard_kind kind, struct reef_space *space);

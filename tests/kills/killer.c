@@ -505,6 +505,7 @@ static int set_up(struct killer *killer)
 	board->kind = options->kind;
 	board->seed = options->seed;
 	board->mutant = options->mutant;
+	board->places = options->places;
 	board->ttl_ns = options->ttl_ns;
 	board->members = options->workers + options->workers / 4;
 	board->read_percent = 50;
@@ -584,7 +585,7 @@ static int check_guard(struct killer *killer)
 	struct guard guard;
 	int rc, is_free;
 
-	rc = guard_open(&guard, options->kind, killer->space);
+	rc = guard_open(&guard, options->kind, options->places, killer->space);
 	if (rc)
 		return rc;
 	do {

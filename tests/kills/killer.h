@@ -19,6 +19,7 @@ struct killer_options {
 	uint64_t ttl_ns;
 	uint64_t seed;
 	uint32_t mutant;
+	uint32_t places; /* of a lock; 0: the default */
 	/* Those who stand still are fenced: over shm, only if leases kill. */
 	bool stop_fences;
 };

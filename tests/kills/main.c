@@ -5,7 +5,8 @@
  *
  * KIND: shift, spin, mcs, rw, lease, election, barrier; nothing, which must
  * fail. NAME: stops, workers, fabrics (shm,tcp: in turn), limit and ttl
- * (milliseconds), seed, fences (1: who stands still is fenced), mutant. */
+ * (milliseconds), seed, fences (1: who stands still is fenced), mutant, places
+ * (of a lock: for waiters, and for readers). */
 #include "killer.h"
 #include "worker.h"
 
@@ -17,7 +18,7 @@ static int usage(void)
 {
 	fprintf(stderr, "usage: kills KIND KILLS [stops=N] [workers=N] "
 			"[fabrics=NAME,...] [limit=MS] [ttl=MS] [seed=N] "
-			"[fences=1] [mutant=N]\n");
+			"[fences=1] [mutant=N] [places=N]\n");
 	return 2;
 }
 
@@ -48,6 +49,8 @@ static bool set(struct killer_options *options, char *text)
 		options->workers = (uint32_t)number;
 	else if (!strcmp(text, "fabrics"))
 		split(options, value);
+	else if (!strcmp(text, "places"))
+		options->places = (uint32_t)number;
 	else if (!strcmp(text, "limit"))
 		options->limit_ns = number * 1000000;
 	else if (!strcmp(text, "ttl"))

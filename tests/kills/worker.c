@@ -144,7 +144,8 @@ static void *live(void *context)
 	if (!rc && board->kind == GUARD_BARRIER) {
 		rc = barrier_participate(section, space);
 	} else if (!rc) {
-		rc = guard_open(&participant->guard, board->kind, space);
+		rc = guard_open(&participant->guard, board->kind, board->places,
+				space);
 		if (!rc)
 			rc = turns(participant);
 		guard_close(&participant->guard);

@@ -224,6 +224,7 @@ int reef_lock_open(struct reef_space *space, const char *name,
 	if (!lock)
 		return -ENOMEM;
 	lock->attempts_max = options->attempts_max;
+	lock->looks_max = LOCK_LOOKS;
 	rc = open_object(lock, space, name, options);
 	if (!rc)
 		rc = fill_lock(lock);

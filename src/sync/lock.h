@@ -129,6 +129,7 @@ static inline bool lock_is_mutant(enum lock_mutant mutant)
 
 #define LOCK_WHO (~UINT64_C(0) << 22) /* session and member, in a word */
 #define LOCK_FORMAT 1
+#define LOCK_LOOKS 64u
 #define LOCK_WINDOW 8 /* places that are read at once */
 
 struct lock_head { /* in memory, at the body's begin */
@@ -180,6 +181,7 @@ struct reef_lock {
 	uint64_t ring, ring_inboxes, slots, slot_inboxes; /* addresses */
 	uint32_t places, places_max;
 	uint32_t readers_max, passes, writers_phase, attempts_max;
+	uint32_t looks_max; /* before we park, see lock_spin */
 	uint16_t member;
 	uint64_t inbox; /* 0: none */
 	uint64_t looked_ns;
@@ -334,6 +336,8 @@ int lock_pause(struct reef_lock *lock, struct lock_wait *wait,
 bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h);
 /* Has that session ended, for good? Not, as long as nobody knows. */
 bool lock_has_ended(struct reef_lock *lock, uint32_t session);
+/* It is ours, or we read: perhaps because of that. */
+void lock_spin_paid(struct reef_lock *lock, const struct lock_wait *wait);
 /* Whoever does not park looks so often. */
 bool lock_is_look_due(const struct reef_lock *lock, uint64_t period_ns);
 /* May H, as it was seen, be taken from whom it names? *flags: what it gets. */

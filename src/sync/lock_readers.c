@@ -367,6 +367,7 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 		rc = give_up(lock, rc);
 	if (rc)
 		return rc;
+	lock_spin_paid(lock, &wait);
 	lock->held = LOCK_HELD_SHARED;
 	inherited = lock->slot_word & SLOT_ADMITTED
 			    ? lock->slot_word & SLOT_INHERITED

@@ -269,6 +269,7 @@ int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns, uint64_t h)
 			return rc;
 		}
 	}
+	lock_spin_paid(lock, &wait);
 	lock->held = LOCK_HELD_EXCLUSIVE;
 	return lock->word & LOCK_WAS_INHERITED ? REEF_LOCK_INHERITED : 0;
 }

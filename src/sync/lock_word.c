@@ -15,10 +15,15 @@
 /* Whoever cannot be woken looks more often. */
 #define DEAF_NS MILLISECOND
 #define PAUSE_FIRST_NS (2 * MICROSECOND)
-/* How often somebody who runs looks before it parks: first with a growing pause
- * in between; then it lets others run, of which one may be the holder. */
-#define LOOKS_MAX 64u
+/* Somebody who runs looks LOCK_LOOKS times before it parks, or less if that was
+ * in vain lately. Each look takes the word away from its holder's processor,
+ * who gets on the slower for it: so they are further and further apart, as
+ * being woken takes long, too. After some it lets others run: where there are
+ * more processes than processors the holder may be among them. */
+#define LOOKS_MIN 24u
 #define LOOKS_QUICK 12u
+#define LOOK_FIRST_NS UINT64_C(100)
+#define LOOK_MOST_NS (LOOK_FIRST_NS << 7)
 
 /* --- access --- */
 
@@ -280,21 +285,35 @@ static void relax(uint64_t duration_ns)
 
 bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h)
 {
-	uint32_t i;
+	uint64_t start_ns, distance_ns = LOOK_MOST_NS;
 
-	if (!wait->can_wait || wait->looks >= LOOKS_MAX ||
+	if (!wait->can_wait || wait->looks >= lock->looks_max ||
 	    !reef_is_near(lock->reef, lock->head))
 		return false;
 	/* In a strict queue there is nothing to win once somebody waits. */
 	if (lock->kind != REEF_LOCK_SHIFT && !lock->queued && h & LOCK_WAITERS)
 		return false;
-	if (wait->looks++ >= LOOKS_QUICK) {
-		sched_yield();
-		return true;
+	if (++wait->looks == lock->looks_max) {
+		lock->looks_max /= 2;
+		if (lock->looks_max < LOOKS_MIN)
+			lock->looks_max = LOOKS_MIN;
+		return false;
 	}
-	for (i = 0; i < 4u << (wait->looks / 3); i++)
+	start_ns = reef_now_ns();
+	if (wait->looks < LOOKS_MIN)
+		distance_ns = LOOK_FIRST_NS << (wait->looks / 3);
+	/* Whoever holds it may have to run here first. */
+	if (wait->looks >= LOOKS_QUICK)
+		sched_yield();
+	while (reef_now_ns() - start_ns < distance_ns)
 		__builtin_ia32_pause();
 	return true;
+}
+
+void lock_spin_paid(struct reef_lock *lock, const struct lock_wait *wait)
+{
+	if (wait->looks && lock->looks_max < LOCK_LOOKS)
+		lock->looks_max *= 2;
 }
 
 int lock_pause(struct reef_lock *lock, struct lock_wait *wait, uint64_t most_ns)

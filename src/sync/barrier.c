@@ -205,10 +205,14 @@ static int write_mark(struct reef_barrier *barrier, uint64_t mark)
 	if (barrier->marked == mark ||
 	    barrier->mutant == BARRIER_MUTANT_NO_MARK)
 		return 0;
-	rc = reef_write(barrier->reef, address, &mark, sizeof(mark));
+	/* Nobody else writes it, so it may be written again; and it has to
+	 * stand there: others wait for what it says. */
+	do
+		rc = reef_write(barrier->reef, address, &mark, sizeof(mark));
+	while (rc == -REEF_EINDOUBT);
 	if (!rc)
 		barrier->marked = mark;
-	return rc == -REEF_EINDOUBT ? 0 : rc;
+	return rc;
 }
 
 /* We came to our round. */

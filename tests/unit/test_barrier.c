@@ -99,9 +99,70 @@ static void barrier_of_n_takes_log_n_steps(void **state)
 		costs(counts[i]);
 }
 
+/* --- errors and limits --- */
+
+static int knows_errors(struct member *member)
+{
+	struct reef_barrier_options options = {.members_max = 2};
+	struct reef_barrier_options existing = {.flags = REEF_SYNC_EXISTING};
+	struct reef_barrier *first, *second, *third;
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	WANT_RC(reef_barrier_open(space, "b", &existing, 0, &first), -ENOENT);
+	WANT_RC(reef_barrier_open(space, "b", &options, 3, &first), -EINVAL);
+	options.members_max = 4097;
+	WANT_RC(reef_barrier_open(space, "b", &options, 0, &first), -EINVAL);
+	WANT_RC(reef_barrier_drop(space, "b"), -ENOENT);
+	options.members_max = 2;
+	TRY(reef_barrier_open(space, "b", &options, 0, &first));
+	TRY(reef_barrier_open(space, "b", NULL, 0, &second));
+	WANT_RC(reef_barrier_open(space, "b", NULL, 0, &third), -ENOSPC);
+	WANT_RC(reef_barrier_wait(first, 0, NULL), -ETIMEDOUT);
+	WANT_RC(reef_barrier_wait(first, MILLISECOND, NULL), -ETIMEDOUT);
+	WANT(reef_barrier_round(first) == 0);
+	/* By its mark, as the first does nothing meanwhile. */
+	TRY(reef_barrier_wait(second, SECOND, NULL));
+	TRY(reef_barrier_wait(first, SECOND, NULL));
+	WANT(reef_barrier_round(first) == 1);
+	WANT(reef_barrier_round(second) == 1);
+	/* One goes: the other meets itself, and there is room again. */
+	TRY(reef_barrier_leave(second, SECOND));
+	WANT_RC(reef_barrier_wait(second, 0, NULL), -EPERM);
+	TRY(reef_barrier_leave(second, 0));
+	TRY(reef_barrier_wait(first, SECOND, NULL));
+	WANT(reef_barrier_members(first) == 1);
+	TRY(reef_barrier_open(space, "b", NULL, 0, &third));
+	WANT(reef_barrier_round(third) == 2);
+	reef_barrier_close(second);
+	/* Closing does not wait for a round that has begun. */
+	WANT_RC(reef_barrier_wait(first, 0, NULL), -ETIMEDOUT);
+	reef_barrier_close(third);
+	TRY(reef_barrier_wait(first, SECOND, NULL));
+	TRY(reef_barrier_drop(space, "b"));
+	WANT_RC(reef_barrier_wait(first, SECOND, NULL), -ENOENT);
+	reef_barrier_close(first);
+	reef_barrier_close(NULL);
+	/* The name is free for another. */
+	TRY(reef_barrier_open(space, "b", NULL, 1, &first));
+	TRY(reef_barrier_wait(first, SECOND, NULL));
+	reef_barrier_close(first);
+	return 0;
+}
+
+static void barrier_errors_are_told(void **state)
+{
+	struct pool pool = {0};
+
+	pool_start(&pool, 1);
+	pool_add(&pool, knows_errors);
+	pool_finish(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(barrier_errors_are_told),
 		cmocka_unit_test(barrier_of_n_takes_log_n_steps),
 	};
 

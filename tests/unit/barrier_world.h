@@ -217,6 +217,9 @@ static inline int party_host(struct member *member)
 			rc = rc ? rc : joined;
 			rc = rc ? rc : one;
 		}
+	/* Whoever would resume it may be gone. */
+	if (member->number == party->hosts)
+		party->strike_at = 0;
 	for (i = 0; i < HANDLES_MAX; i++)
 		reef_close(handles[i]);
 	/* It was stopped for too long. */

@@ -90,6 +90,35 @@ static void inbox_block_comes_back_and_damage_is_found(void **state)
 	assert_int_equal(inbox_block_decode(bytes, &out), -ENOENT);
 }
 
+/* Nobody is sent to a resolver, or to a socket that is no inbox. */
+static void inbox_block_has_plain_addresses_only(void **state)
+{
+	static const char *const addresses[] = {
+		"tcp:",
+		"tcp::1",
+		"tcp:localhost:80",
+		"tcp:dead.beef:80",
+		"tcp:[abc]:80",
+		"tcp:1.2.3:4",
+		"tcp:1.2.3.4",
+		"verbs:a.b:1",
+		"shm:/x",
+		"shm:@x",
+		("shm:" INBOX_SHM_PREFIX),
+		"tcp:127.0.0.1:5 shm:/x",
+	};
+	struct inbox_block block = {.session = 7}, out;
+	uint8_t bytes[INBOX_BLOCK_SIZE];
+	size_t i;
+
+	for (i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		snprintf(block.addresses, sizeof(block.addresses), "%s",
+			 addresses[i]);
+		inbox_block_encode(&block, bytes);
+		assert_int_equal(inbox_block_decode(bytes, &out), -ENOENT);
+	}
+}
+
 /* --- simulated --- */
 
 #define NOTE(member, index) (*(volatile uint64_t *)&(member)->pool->note[index])
@@ -1053,6 +1082,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(inbox_block_comes_back_and_damage_is_found),
+		cmocka_unit_test(inbox_block_has_plain_addresses_only),
 		cmocka_unit_test(inbox_two_hosts_rally),
 		cmocka_unit_test(inbox_two_hosts_rally_while_links_are_lost),
 		cmocka_unit_test(inbox_message_is_one_send),

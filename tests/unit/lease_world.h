@@ -36,6 +36,7 @@ struct actor {
 static struct {
 	enum fate fates;
 	enum lease_mutant mutant;
+	bool is_quiet;
 	uint64_t duration_ns;
 	uint64_t ends_ns;
 	struct actor actors[MEMBERS_MAX];
@@ -294,13 +295,12 @@ static inline int actor_took(struct actor *actor, uint64_t token)
 /* The session has ended: another. */
 static inline int actor_rejoin(struct actor *actor)
 {
-	bool was_quiet = pool_quiet;
 	int rc = -REEF_EFENCED, i;
 
 	truth.fenced++;
-	actor_close(actor);
 	pool_quiet = true; /* the broker may be away */
 	for (i = 0; rc && i < 500; i++) {
+		actor_close(actor);
 		member_leave(actor->member);
 		rc = member_join(actor->member);
 		if (!rc)
@@ -310,7 +310,7 @@ static inline int actor_rejoin(struct actor *actor)
 		if (rc && reef_sleep(10 * MILLISECOND))
 			rc = -REEF_EHOSTDEAD;
 	}
-	pool_quiet = was_quiet;
+	pool_quiet = truth.is_quiet;
 	return rc;
 }
 
@@ -338,6 +338,8 @@ static inline int lease_run(const struct lease_run *run)
 {
 	struct pool pool = {
 		.ttl_ns = run->ttl_ns,
+		/* No cut lasts so long that a node is held for dead. */
+		.node_ttl_ns = 4 * SECOND,
 		.lose_link_ppm = run->lose_link_ppm,
 		.drift_max_ppm = run->drift_max_ppm,
 	};
@@ -347,6 +349,7 @@ static inline int lease_run(const struct lease_run *run)
 	memset(&truth, 0, sizeof(truth));
 	truth.fates = run->fates;
 	truth.mutant = run->mutant;
+	truth.is_quiet = pool_quiet = run->mutant != LEASE_MUTANT_NONE;
 	truth.duration_ns = run->duration_ns;
 	truth.ends_ns = run->lasts_ns;
 	pool_start(&pool, run->seed);
@@ -400,7 +403,6 @@ static inline void lease_find(struct lease_run run, enum lease_mutant mutant,
 {
 	bool found = false;
 
-	pool_quiet = true;
 	run.mutant = mutant;
 	for (run.seed = 1; run.seed <= seeds && !found; run.seed++)
 		found = lease_run(&run) == -EXDEV;

@@ -405,12 +405,13 @@ void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
 }
 
 /* Let those in who came before us and wait, as far as the slots that were read
- * say so. What is in doubt is seen when they are read again. */
+ * say so, each once: who comes back after that has come after us. What is in
+ * doubt is seen when they are read again. */
 static int admit(struct reef_lock *lock)
 {
 	struct reef_access accesses[ADMIT_MAX];
 	uint64_t with = SLOT_ADMITTED;
-	uint32_t i, count = 0;
+	uint32_t slots[ADMIT_MAX], i, j, count = 0;
 	int rc = 0;
 
 	if (lock->word & LOCK_WAS_INHERITED)
@@ -418,18 +419,24 @@ static int admit(struct reef_lock *lock)
 	for (i = 0; i < lock->readers_max; i++) {
 		uint64_t word = lock->slots_seen[i];
 
-		if (word & SLOT_WAITING && is_same(word, lock->slots_first[i]))
+		if (word & SLOT_WAITING &&
+		    is_same(word, lock->slots_first[i])) {
+			slots[count] = i;
 			accesses[count++] = (struct reef_access){
 				.kind = REEF_CAS,
 				.address = lock_slot_address(lock, i),
 				.compare = word,
 				.operand = (word & LOCK_WHO) | with,
 			};
+		}
 		if (!count || (count < ADMIT_MAX && i + 1 < lock->readers_max))
 			continue;
 		rc = lock_execute(lock, accesses, count);
 		if (rc && rc != -REEF_EINDOUBT)
 			return rc;
+		for (j = 0; j < count; j++)
+			if (!accesses[j].status)
+				lock->slots_first[slots[j]] = 0;
 		count = 0;
 	}
 	rc = read_slots(lock);

@@ -496,12 +496,9 @@ static int set_up(struct killer *killer)
 	const struct killer_options *options = killer->options;
 	const struct reef_space_options make = {.flags = REEF_SPACE_CREATE};
 	struct section *section = &killer->section;
-	struct board *board;
+	struct board *board = killer->board;
 	int rc;
 
-	board = board_create(&killer->fd);
-	if (!board)
-		return -ENOMEM;
 	board->kind = options->kind;
 	board->seed = options->seed;
 	board->mutant = options->mutant;
@@ -510,7 +507,6 @@ static int set_up(struct killer *killer)
 	board->members = options->workers + options->workers / 4;
 	board->read_percent = 50;
 	board->hold_us = 500;
-	killer->board = board;
 	/* The killer looks on with all fabrics that there are. */
 	section->board = board;
 	section->random = options->seed * 31 + 7;
@@ -665,6 +661,9 @@ int killer_run(const struct killer_options *options)
 	uint64_t total = 0;
 	int rc;
 
+	killer.board = board_create(&killer.fd);
+	if (!killer.board)
+		return 1;
 	rc = set_up(&killer);
 	if (!rc)
 		rc = all_cases(&killer);
@@ -673,9 +672,8 @@ int killer_run(const struct killer_options *options)
 	if (rc) {
 		printf("FAILED %s, seed %" PRIu64 ", after %u kills: %s\n",
 		       guard_names[options->kind], options->seed, killer.killed,
-		       killer.board && killer.board->bad == 2
-			       ? killer.board->text
-			       : reef_error_text(rc));
+		       killer.board->bad == 2 ? killer.board->text
+					      : reef_error_text(rc));
 		show_seats(&killer);
 	}
 	kill_all(&killer);

@@ -42,13 +42,15 @@ extern "C" {
 
 enum reef_lock_kind {
 	/* One atomic when nobody contends; a queue when somebody does. A
-	 * running client may pass one that waits, `passes` times at most: with
-	 * fewer processors than waiters a strict queue makes everybody wait for
-	 * whoever is not running. */
+	 * running client may pass those that wait, `passes` times at most while
+	 * the same one is the first of them: with fewer processors than waiters
+	 * a strict queue makes everybody wait for whoever is not running. */
 	REEF_LOCK_SHIFT,
 	/* CAS with a growing pause. Right where nobody contends. */
 	REEF_LOCK_SPIN,
-	/* Writers only, in the order in which they came. */
+	/* Writers only, in the order in which they came. (Who comes in the
+	 * moment when it is given to nobody may pass one that comes then, too;
+	 * and who finds out that the holder died has it next.) */
 	REEF_LOCK_MCS,
 	/* Readers or one writer; writers in their order. Readers that wait are
 	 * let in after `writers_phase` writers at the latest, and readers that

@@ -460,7 +460,8 @@ int reef_lock_look(struct reef_lock *lock, struct reef_lock_info *out)
 			       lock->readers_max * UINT64_C(8));
 	if (rc)
 		return rc;
-	for (i = 0; i < lock->readers_max; i++) {
+	/* Without READERS those in it are dead, or about to look. */
+	for (i = 0; head.holder & LOCK_READERS && i < lock->readers_max; i++) {
 		info.waiters += !!(lock->slots_seen[i] & SLOT_WAITING);
 		info.readers +=
 			!!(lock->slots_seen[i] & (SLOT_ACTIVE | SLOT_ADMITTED));

@@ -25,6 +25,8 @@
  * WAITING, reads the head after that, and wakes it. */
 #include "sync/lock.h"
 
+#include "pool/client/word.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -144,6 +146,10 @@ static int enter(struct reef_lock *lock, struct lock_wait *wait,
 	}
 	if (rc || !before)
 		return rc;
+	if (lock_is_mine(lock, before)) { /* since the quick path */
+		lock->slot_word = before;
+		return 0;
+	}
 	rc = choose_slot(lock, wait);
 	return rc ? rc : -EAGAIN;
 }
@@ -330,7 +336,40 @@ static int leave_slot(struct reef_lock *lock, bool admitted)
 
 int lock_give_shared(struct reef_lock *lock)
 {
-	return leave_slot(lock, false);
+	struct lock_head head;
+	uint64_t h, before;
+	int rc;
+
+	/* Where an operation ends as it is posted, they need no batch to be in
+	 * order. */
+	if (client_cas(lock->reef, lock_slot_address(lock, lock->slot),
+		       lock->slot_word, 0, &before) ||
+	    before != lock->slot_word)
+		return leave_slot(lock, false);
+	lock->slot_word = 0;
+	rc = reef_read(lock->reef, lock->head, &h, 8);
+	if (rc || lock_is_free(h))
+		return rc;
+	rc = lock_read_head(lock, &head);
+	if (!rc)
+		tell_drainer(lock, &head);
+	return rc;
+}
+
+/* The same for taking it, if it is free and known to have readers. False: as it
+ * is, it goes on. */
+static bool take_quickly(struct reef_lock *lock)
+{
+	uint64_t word = slot_of(lock, SLOT_ACTIVE), before, h;
+
+	if (lock_is_mutant(LOCK_MUTANT_READER_LATE) ||
+	    client_cas(lock->reef, lock_slot_address(lock, lock->slot), 0, word,
+		       &before) ||
+	    before || reef_read(lock->reef, lock->head, &h, 8))
+		return false;
+	lock->slot_word = word;
+	return lock_is_free(h) && !lock_is_dropped(h) &&
+	       (h & (LOCK_READERS | LOCK_WAS_INHERITED)) == LOCK_READERS;
 }
 
 /* It is not to be ours. 0: it is all the same. */
@@ -352,8 +391,12 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 	uint64_t inherited;
 	int rc;
 
-	lock_wait_init(lock, &wait, timeout_ns);
 	lock->slot_word = 0;
+	if (take_quickly(lock)) {
+		lock->held = LOCK_HELD_SHARED;
+		return 0;
+	}
+	lock_wait_init(lock, &wait, timeout_ns);
 	lock->failed = false;
 	do
 		rc = enter(lock, &wait, &head);

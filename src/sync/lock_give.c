@@ -214,6 +214,29 @@ static int hand_over(struct giving *giving, const struct lock_found *found)
 	return 0;
 }
 
+/* READERS may just have been cleared while one came. It is woken; but if that
+ * is lost, or it is slow, writers are to count for it all the same. */
+static int remind_of_readers(struct reef_lock *lock, uint64_t h)
+{
+	uint64_t before, waiting = 0;
+	uint32_t i;
+	int rc, attempt;
+
+	for (i = 0; i < lock->readers_max; i++)
+		waiting |= lock->slots_seen[i] & SLOT_WAITING;
+	if (!waiting)
+		return 0;
+	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
+		if (h & LOCK_READERS || lock_is_dropped(h))
+			return 0;
+		rc = lock_cas(lock, lock->head, h, h | LOCK_READERS, &before);
+		if (rc || before == h)
+			return rc;
+		h = before;
+	}
+	return 0;
+}
+
 /* Make it free: nobody waits, as far as was seen. Whoever came since saw it
  * held, with its flag set, and counts on us. */
 static int make_free(struct giving *giving, uint64_t next)
@@ -237,11 +260,13 @@ static int make_free(struct giving *giving, uint64_t next)
 	rc = change(giving, &with);
 	if (rc || lock_is_mutant(LOCK_MUTANT_NO_REREAD))
 		return rc;
-	if (readers)
+	if (readers) {
 		lock_wake_readers(lock, lock->slots_seen);
-	if (waiters && lock_ahead(next, head.tail))
-		return lock_nudge(lock, true);
-	return 0;
+		rc = remind_of_readers(lock, with.value);
+	}
+	if (!rc && waiters && lock_ahead(next, head.tail))
+		rc = lock_nudge(lock, true);
+	return rc;
 }
 
 static int make_dropped(struct giving *giving)

@@ -446,7 +446,8 @@ static int work(struct client *client, struct reef_mesh *mesh)
 		if (rc != -REEF_EFENCED)
 			continue;
 		cluster->fenced++;
-		if (!client->excused && !cluster->taken_over)
+		if (!client->excused && !cluster->taken_over &&
+		    !cluster->options.hasty)
 			cluster_fail(cluster,
 				     "client %u lost its lease, and nothing "
 				     "had befallen it",

@@ -87,6 +87,8 @@ struct cluster_options {
 	uint64_t seeds_max;	 /* to run; any number */
 	bool revocable;		 /* the space of the blocks is */
 	bool scarce;		 /* memory is */
+	bool hasty;		 /* leases end even where a broker is slow to
+				  * come back */
 	bool trace;		 /* tell what happens on stderr */
 	enum reef_broker_mutant broker_mutant;
 	enum reef_node_mutant node_mutant;

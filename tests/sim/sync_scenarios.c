@@ -9,7 +9,7 @@
 	.ttl_ns = 16 * MILLISECOND, .node_ttl_ns = 32 * MILLISECOND,           \
 	.silence_ns = 8 * MILLISECOND, .duration_ns = 60 * MILLISECOND,        \
 	.clients = 3, .chaos_every_ns = 8 * MILLISECOND,                       \
-	.patience_ns = 2 * SECOND, .step_ns = 1
+	.patience_ns = 2 * SECOND, .step_ns = 1, .hasty = true
 
 const struct scenario sync_scenarios[] = {
 	{"calm",

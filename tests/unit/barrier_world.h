@@ -72,12 +72,20 @@ static inline int guest_open(struct guest *guest)
 	struct party *party = guest->party;
 	struct reef_barrier_options options = {.members_max =
 						       party->members_max};
+	uint32_t tries = 0;
+	int rc;
 
 	/* Many that make it at the same time are another matter. */
 	while (guest->index && party->count > 16 && !party->guests[0].first)
 		TRY(reef_sleep(MILLISECOND));
-	TRY(reef_barrier_open(guest->space, "barrier", &options, party->needed,
-			      &guest->barrier));
+	/* While the broker has lost its links to all nodes, there is no memory
+	 * to be had. */
+	while ((rc = reef_barrier_open(guest->space, "barrier", &options,
+				       party->needed, &guest->barrier)) ==
+		       -ENOSPC &&
+	       party->pool.lose_link_ppm && tries++ < 100)
+		TRY(reef_sleep(10 * MILLISECOND));
+	TRY(rc);
 	barrier_set_mutant(guest->barrier, party->mutant);
 	guest->last = UINT64_MAX;
 	guest->came = guest->passed = reef_barrier_round(guest->barrier);

@@ -33,7 +33,7 @@ struct reef_fiber;
 struct reef_sched_options {
 	uint32_t fibers_max; /* live at once; 32,768 */
 	uint32_t stack_size; /* bytes per fiber, rounded up to pages; 64 KiB */
-	uint64_t spin_ns;    /* most idle time spent polling; 20,000 */
+	uint64_t spin_ns;    /* idle time spent polling; 20,000 */
 };
 
 /* Make a scheduler for the calling thread; options may be NULL. Caller owns

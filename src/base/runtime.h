@@ -13,7 +13,6 @@
 
 #include "base/context.h"
 #include "base/sched.h"
-#include "base/spin.h"
 #include "base/stack.h"
 
 #include <stdatomic.h>
@@ -80,10 +79,9 @@ struct reef_sched {
 	struct reef_local_clock clock; /* that group's */
 	struct reef_group *acting;     /* in a callback; see reef_group_enter */
 	uint64_t virtual_ns;
-	struct reef_spin spin;
-	uint64_t spin_ns, idle_since_ns; /* of this idle time */
+	uint64_t spin_ns, idle_since_ns;
 	uint32_t alive, fibers_max;
-	bool virtual_time, running, idle, has_slept;
+	bool virtual_time, running, idle;
 	int wake_fd; /* stop writes to it; -1 in virtual time */
 	struct pollfd *pollfds;
 	uint32_t pollfds_capacity;

@@ -6,7 +6,7 @@
  *         +<----------------------------------------------+
  *         |                                               v
  *         +<-- virtual: jump to the next timer ---------- idle
- *         +<-- real: polling (spin.h)                      |
+ *         +<-- real: spin_ns of polling                    |
  *         '<-- real, then: arm, poll again, ppoll ---------'
  *
  * The order of arm, poll, sleep is what loses no event: one that comes before
@@ -46,7 +46,9 @@ int reef_sched_create_setup(const struct reef_sched_setup *setup,
 		return -ENOMEM;
 	sched->next_tail = &sched->next_head;
 	sched->fibers_max = options->fibers_max ?: FIBERS_MAX;
-	reef_spin_init(&sched->spin, options->spin_ns ?: SPIN_NS);
+	/* Always the same: who asks and who answers both sleep for ever if
+	 * each goes by how long the other took while it slept. */
+	sched->spin_ns = options->spin_ns ?: SPIN_NS;
 	sched->shuffle = setup->shuffle;
 	sched->virtual_time = setup->virtual_time;
 	sched->wake_fd = -1;
@@ -271,18 +273,13 @@ static void idle_real(struct reef_sched *sched)
 
 	if (!sched->idle) {
 		sched->idle = true;
-		sched->has_slept = false;
 		sched->idle_since_ns = now_ns;
-		sched->spin_ns = reef_spin_begin(&sched->spin);
 	}
 	if (now_ns - sched->idle_since_ns < sched->spin_ns &&
 	    (sched->pollers || until_next_timer(sched) < sched->spin_ns)) {
 		cpu_relax();
 		return;
 	}
-	if (!sched->has_slept)
-		reef_spin_failed(&sched->spin);
-	sched->has_slept = true;
 	limit_ns = arm_all(sched);
 	if (limit_ns == 0 || poll_all(sched) || reef_fibers_ready(sched)) {
 		sched->idle = false;
@@ -308,14 +305,6 @@ static int idle(struct reef_sched *sched)
 	return 0;
 }
 
-/* There is something to do. */
-static void idle_ends(struct reef_sched *sched)
-{
-	if (sched->idle && !sched->has_slept)
-		reef_spin_paid(&sched->spin);
-	sched->idle = false;
-}
-
 static int run_rounds(struct reef_sched *sched)
 {
 	int error = 0;
@@ -324,11 +313,11 @@ static int run_rounds(struct reef_sched *sched)
 		if (sched->timers.count > 0)
 			reef_timers_fire(sched, reef_sched_now_ns(sched));
 		if (reef_fibers_ready(sched)) {
-			idle_ends(sched);
+			sched->idle = false;
 			reef_fibers_run(sched);
 		}
 		if (poll_all(sched) || reef_fibers_ready(sched))
-			idle_ends(sched);
+			sched->idle = false;
 		else if (sched->alive > 0 && !stop_asked(sched))
 			error = idle(sched);
 	}

@@ -9,7 +9,7 @@
  *
  * One round of run: fire the timers that are due, run every fiber that was
  * runnable when the round began, poll every poller once. Nothing runnable: real
- * time spins over the pollers (spin.h), then arms each, polls each once more
+ * time spins over the pollers for spin_ns, then arms each, polls each once more
  * and sleeps on their descriptors until the next timer. Virtual time never
  * sleeps: it jumps to the next timer, and where there is none and no poller
  * reports anything, run returns -EDEADLK.

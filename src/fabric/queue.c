@@ -566,12 +566,13 @@ static uint64_t left(uint64_t timeout_ns, uint64_t passed_ns)
 	return timeout_ns > passed_ns ? timeout_ns - passed_ns : 0;
 }
 
+/* spin: how long to look first; NULL: for spin_ns, always. */
 static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
+			  struct reef_spin *spin,
 			  bool (*ready)(const void *what), const void *what,
 			  uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, spin_ns;
-	struct reef_spin *spin = &queues[0]->spin;
 	bool is_looking = false;
 	uint32_t due;
 	int rc;
@@ -581,7 +582,8 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 		reef_assert(queues[i]->fd >= 0);
 	if (ready(what))
 		return 0;
-	spin_ns = reef_spin_begin(spin);
+	spin_ns = spin ? reef_spin_begin(spin)
+		       : queues[0]->fabric->options.spin_ns;
 	/* Who is not to look goes to sleep at once: that finds out, too. */
 	due = spin_ns ? EACH : 0;
 	for (;;) {
@@ -600,8 +602,10 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 		is_looking = now_ns - idle_ns < spin_ns;
 		if (is_looking)
 			continue;
-		reef_spin_failed(spin);
-		spin_ns = spin->part_ns;
+		if (spin) {
+			reef_spin_failed(spin);
+			spin_ns = spin->part_ns;
+		}
 		rc = arm_each(queues, count);
 		if (rc < 0)
 			return rc;
@@ -613,7 +617,7 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 				       : left(timeout_ns, now_ns - start_ns));
 		idle_ns = reef_now_ns();
 	}
-	if (is_looking)
+	if (is_looking && spin)
 		reef_spin_paid(spin);
 	return 0;
 }
@@ -627,7 +631,8 @@ int reef_queues_wait_until(struct reef_queue *const *queues, uint32_t count,
 		return -REEF_EFORKED;
 	if (reef_fiber_self())
 		return wait_in_fiber(queues, count, ready, what, timeout_ns);
-	return wait_in_thread(queues, count, ready, what, timeout_ns);
+	return wait_in_thread(queues, count, &queues[0]->spin, ready, what,
+			      timeout_ns);
 }
 
 int reef_queue_wait_until(struct reef_queue *queue,
@@ -744,7 +749,9 @@ int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
 		return -REEF_EFORKED;
 	reef_assert(batch->queue == queue);
 	if (!reef_fiber_self()) {
-		rc = wait_in_thread(&queue, 1, batch_is_done, batch,
+		/* An answer comes at once, or has a long way: what others
+		 * took before says nothing of it (and see sched.c). */
+		rc = wait_in_thread(&queue, 1, NULL, batch_is_done, batch,
 				    REEF_FOREVER);
 		return rc ? rc : batch->status;
 	}

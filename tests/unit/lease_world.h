@@ -316,8 +316,15 @@ static inline int actor_rejoin(struct actor *actor)
 
 static inline int actor_begin(struct actor *actor)
 {
-	int rc = actor_open(actor);
+	int i, rc = actor_open(actor);
 
+	/* While the links of all nodes are lost at once, nobody lends. */
+	for (i = 0; rc == -ENOSPC && i < 100; i++) {
+		actor_close(actor);
+		if (reef_sleep(10 * MILLISECOND))
+			return -REEF_EHOSTDEAD;
+		rc = actor_open(actor);
+	}
 	return rc == -REEF_EFENCED ? actor_rejoin(actor) : rc;
 }
 

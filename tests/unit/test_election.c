@@ -366,7 +366,10 @@ static int make_data(struct actor *actor)
 			TRY(reef_sleep(MILLISECOND));
 		return 0;
 	}
-	TRY(reef_alloc(actor->space, sizeof(zeroes), &address));
+	while ((rc = reef_alloc(actor->space, sizeof(zeroes), &address)) ==
+	       -ENOSPC)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(rc);
 	do
 		rc = reef_write(actor->member->reef, address, zeroes,
 				sizeof(zeroes));

@@ -273,10 +273,12 @@ static void run_case(struct run *run, struct contest *contest,
 		contestant_prepare(contest, in[i]);
 	}
 	contest_settle(contest);
-	/* Each begins in turn: who runs after whom is part of the noise. */
+	/* Each begins in turn, and every other round goes the other way: who
+	 * runs after whom is part of the noise. */
 	for (uint32_t turn = 0; turn < rounds * count; turn++) {
-		uint32_t round = turn / count;
-		struct contestant *one_in = in[(turn + round) % count];
+		uint32_t round = turn / count, place = turn % count;
+		uint32_t from = round & 1 ? count - 1 - place : place;
+		struct contestant *one_in = in[(from + round / 2) % count];
 
 		tell(run, "%s: round %u, %s", one->name, round + 1,
 		     one_in->who->name);

@@ -135,6 +135,8 @@ static int sized_decide(void *context, const struct hash_entry *now,
 	return HASH_PUT;
 }
 
+#define LONGEST 1500100u /* each begins a byte later */
+
 static int any_size(struct member *member)
 {
 	static const uint32_t sizes[] = {0,	1,	15,	16,   17,
@@ -142,12 +144,12 @@ static int any_size(struct member *member)
 					 65536, 200000, 1500000};
 	struct hash_table *table;
 	struct reef_space *space;
-	uint8_t *bytes = malloc(1500000);
+	uint8_t *bytes = malloc(LONGEST);
 	uint32_t i;
 	int rc = 0;
 
 	WANT(bytes);
-	for (i = 0; i < 1500000; i++)
+	for (i = 0; i < LONGEST; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251);
 	rc = begin(member, 4, &space, &table);
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++) {

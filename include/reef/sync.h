@@ -53,9 +53,9 @@ enum reef_lock_kind {
 	 * and who finds out that the holder died has it next.) */
 	REEF_LOCK_MCS,
 	/* Readers or one writer; writers in their order. Readers that wait are
-	 * let in after `writers_phase` writers at the latest, and readers that
-	 * come while a writer waits, wait: so neither starves. SHIFT has
-	 * readers, too. */
+	 * let in after `writers_phase` writers (or one more, that was on its
+	 * way in when they came), and readers that come while a writer waits,
+	 * wait: so neither starves. SHIFT has readers, too. */
 	REEF_LOCK_RW,
 	REEF_LOCK_KINDS
 };

@@ -187,3 +187,15 @@ int hash_leaf_discover(struct hash_table *table, uint64_t hash)
 		return depth ? -EAGAIN : -REEF_ECORRUPT;
 	return remember(table, hash, depth, hash_word_address(words[depth]));
 }
+
+int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
+			 uint32_t depth, uint64_t subtable)
+{
+	uint64_t at, word;
+	int rc;
+
+	rc = hash_word_at(table, depth, hash_suffix(hash, depth), &at);
+	if (!rc)
+		rc = reef_read(table->reef, at, &word, 8);
+	return rc ? rc : word == (subtable | HASH_LEAF);
+}

@@ -82,6 +82,21 @@ bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
 	       head->crc == crc_of(bytes, real);
 }
 
+struct hash_entry hash_entry_view(const void *bytes)
+{
+	const struct hash_entry_head *head = bytes;
+	const char *key = (const char *)(head + 1);
+
+	return (struct hash_entry){
+		.key = key,
+		.key_size = head->key_size,
+		.value = key + head->key_size,
+		.value_size = head->value_size,
+		.version = head->version,
+		.stamp = head->stamp,
+	};
+}
+
 /* 24 bits of whose, 40 of how many: a handle's own are in order. */
 static uint64_t next_version(struct hash_table *table, uint64_t block)
 {

@@ -73,13 +73,6 @@ static bool next_candidate(struct hash_reading *reading)
 	return false;
 }
 
-static uint64_t slot_address(const struct hash_reading *reading)
-{
-	return reading->leaf +
-	       reading->place[reading->slot_at / HASH_PLACE_SLOTS] +
-	       8 * (reading->slot_at % HASH_PLACE_SLOTS);
-}
-
 static int restart(struct hash_table *table, struct hash_reading *reading)
 {
 	reading->phase = PLACES;
@@ -194,14 +187,8 @@ static bool any_frozen(const struct hash_reading *reading)
 static int is_leaf_still(struct hash_table *table,
 			 const struct hash_reading *reading)
 {
-	uint64_t at, word;
-	int rc;
-
-	rc = hash_word_at(table, reading->depth,
-			  hash_suffix(reading->hash, reading->depth), &at);
-	if (!rc)
-		rc = reef_read(table->reef, at, &word, 8);
-	return rc ? rc : word == (reading->leaf | HASH_LEAF);
+	return hash_leaf_is_current(table, reading->hash, reading->depth,
+				    reading->leaf);
 }
 
 static int leaf_changed(struct hash_table *table, struct hash_reading *reading)
@@ -341,17 +328,7 @@ static bool is_key(const struct hash_reading *reading)
 
 static void found(struct hash_reading *reading)
 {
-	const struct hash_entry_head *head = reading->room;
-	const char *bytes = (const char *)(head + 1);
-
-	reading->entry = (struct hash_entry){
-		.key = bytes,
-		.key_size = head->key_size,
-		.value = bytes + head->key_size,
-		.value_size = head->value_size,
-		.version = head->version,
-		.stamp = head->stamp,
-	};
+	reading->entry = hash_entry_view(reading->room);
 	reading->phase = FOUND;
 	reading->status = 0;
 }
@@ -360,7 +337,7 @@ static void found(struct hash_reading *reading)
 static void found_there(struct hash_table *table, struct hash_reading *reading)
 {
 	found(reading);
-	reading->slot_at = slot_address(reading);
+	reading->slot_at = hash_slot_address(reading, reading->slot_at);
 	hash_remember(table, reading, reading->slot_at, reading->slot,
 		      reading->entry_at, reading->entry.version);
 }
@@ -393,7 +370,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 {
 	const struct hash_entry_head *head;
 	uint64_t now;
-	bool live;
+	bool live, sound;
 	int rc;
 
 	rc = complete(table, reading, reading->entry_at,
@@ -411,30 +388,29 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	if (hash_mutant == HASH_MUTANT_TORN_ABSENT)
 		return -ENOENT;
 	/* (2): changed since the places were read, or not live for good. */
-	if (rc) {
-		rc = reef_read(table->reef, slot_address(reading), &now, 8);
-		if (rc)
-			return rc;
-		if ((now & ~HASH_FROZEN) != (reading->slot & ~HASH_FROZEN))
-			return restart(table, reading);
-		if (now & HASH_FROZEN) {
-			rc = is_leaf_still(table, reading);
-			if (rc < 0)
-				return rc;
-			if (!rc)
-				return leaf_changed(table, reading);
-		}
-		if (!is_key(reading))
-			return pass_over(reading);
-		found_there(table, reading);
-		return 0;
-	}
-	rc = reef_read(table->reef, slot_address(reading), &now, 8);
+	sound = rc;
+	rc = reef_read(table->reef,
+		       hash_slot_address(reading, reading->slot_at), &now, 8);
 	if (rc)
 		return rc;
-	if (now == reading->slot && reading->attempts > 64)
-		return -REEF_ECORRUPT;
-	return restart(table, reading);
+	if (!sound) {
+		if (now == reading->slot && reading->attempts > 64)
+			return -REEF_ECORRUPT;
+		return restart(table, reading);
+	}
+	if ((now & ~HASH_FROZEN) != (reading->slot & ~HASH_FROZEN))
+		return restart(table, reading);
+	if (now & HASH_FROZEN) {
+		rc = is_leaf_still(table, reading);
+		if (rc < 0)
+			return rc;
+		if (!rc)
+			return leaf_changed(table, reading);
+	}
+	if (!is_key(reading))
+		return pass_over(reading);
+	found_there(table, reading);
+	return 0;
 }
 
 /* --- all of them --- */

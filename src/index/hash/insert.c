@@ -24,12 +24,6 @@ struct insertion {
 	uint64_t at, word;	      /* our slot */
 };
 
-static uint64_t place_address(const struct hash_reading *reading, uint32_t i)
-{
-	return reading->leaf + reading->place[i / HASH_PLACE_SLOTS] +
-	       8 * (uint64_t)(i % HASH_PLACE_SLOTS);
-}
-
 static uint64_t slot_of(const struct hash_reading *reading, uint32_t i)
 {
 	return reading->slots[i / HASH_PLACE_SLOTS][i % HASH_PLACE_SLOTS];
@@ -204,7 +198,7 @@ static int look_around(struct insertion *insertion)
 
 	for (uint32_t i = 0; i < 2 * HASH_PLACE_SLOTS; i++) {
 		slot = slot_of(reading, i);
-		at = place_address(reading, i);
+		at = hash_slot_address(reading, i);
 		if (at == insertion->at || !hash_slot_block(slot) ||
 		    hash_slot_print(slot) != reading->print)
 			continue;
@@ -255,16 +249,12 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 	uint64_t before;
 	int rc;
 
-	if (!choose(reading, &at)) {
+	if (!choose(reading, &at) || slot_of(reading, at) & HASH_FROZEN) {
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
 	before = slot_of(reading, at);
-	if (before & HASH_FROZEN) {
-		rc = hash_split(table, reading->hash, reading->depth);
-		return rc ? rc : -EAGAIN;
-	}
-	insertion.at = place_address(reading, at);
+	insertion.at = hash_slot_address(reading, at);
 	insertion.word = hash_slot_after(before, content | HASH_PROVISIONAL);
 	rc = take(&insertion, before);
 	if (rc == 1)

@@ -77,6 +77,9 @@ int hash_level_make(struct hash_table *table, uint32_t depth);
 struct hash_leaf *hash_leaf_known(struct hash_table *table, uint64_t hash);
 /* Ask the directory, and remember. */
 int hash_leaf_discover(struct hash_table *table, uint64_t hash);
+/* Is that still the subtable of the hash? 1, 0, -errno. */
+int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
+			 uint32_t depth, uint64_t subtable);
 
 static inline uint32_t hash_suffix(uint64_t hash, uint32_t depth)
 {
@@ -113,10 +116,20 @@ static inline size_t hash_entry_size(const struct hash_entry_head *head)
 }
 /* Could it be one? Then *size is how long all of it is. */
 bool hash_entry_peek(const void *bytes, size_t *size);
+/* A whole entry, as others are told of it; it points into the bytes. */
+struct hash_entry hash_entry_view(const void *bytes);
 /* No slot names it any more, or ever did. */
 void hash_entry_free(struct hash_table *table, uint64_t at);
 
 /* --- find.c --- */
+
+/* The address of slot i of a key's two places, which count through. */
+static inline uint64_t hash_slot_address(const struct hash_reading *reading,
+					 uint64_t i)
+{
+	return reading->leaf + reading->place[i / HASH_PLACE_SLOTS] +
+	       8 * (i % HASH_PLACE_SLOTS);
+}
 
 /* Look up until each has a status; for changes: places and slots are left in
  * the reading. */

@@ -100,7 +100,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	if (rc)
 		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
 	reef_enter(reef);
-	/* 15: any size. */
+	/* Whatever its hint was: the smallest, then the rest. */
 	rc = hash_read_entry(table, &entry, hash_slot_make(block, 0, 0), &at);
 	if (rc == 1)
 		rc = look_up(table, &entry, address, block);

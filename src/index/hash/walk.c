@@ -42,7 +42,7 @@ static int find_leaf(struct hash_table *table, uint64_t hash,
 static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 		      struct hash_leaf *leaf, uint64_t slots[HASH_GROUP_SLOTS])
 {
-	uint64_t at, word, all = 0;
+	uint64_t all = 0;
 	int rc = find_leaf(table, hash, leaf);
 
 	if (!rc)
@@ -54,12 +54,9 @@ static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 		all |= slots[i];
 	if (rc || !(all & HASH_FROZEN))
 		return rc;
-	rc = hash_word_at(table, leaf->depth, hash_suffix(hash, leaf->depth),
-			  &at);
-	if (!rc)
-		rc = reef_read(table->reef, at, &word, 8);
-	if (rc || word == (leaf->subtable | HASH_LEAF))
-		return rc;
+	rc = hash_leaf_is_current(table, hash, leaf->depth, leaf->subtable);
+	if (rc)
+		return rc < 0 ? rc : 0;
 	rc = hash_leaf_discover(table, hash);
 	return rc ? rc : -EAGAIN;
 }
@@ -101,16 +98,7 @@ static int tell(const struct hash_reading *reading,
 		int (*each)(void *context, const struct hash_entry *entry),
 		void *context)
 {
-	const struct hash_entry_head *head = reading->room;
-	const char *bytes = (const char *)(head + 1);
-	const struct hash_entry entry = {
-		.key = bytes,
-		.key_size = head->key_size,
-		.value = bytes + head->key_size,
-		.value_size = head->value_size,
-		.version = head->version,
-		.stamp = head->stamp,
-	};
+	const struct hash_entry entry = hash_entry_view(reading->room);
 
 	return each(context, &entry);
 }

@@ -369,6 +369,29 @@ static inline void pool_finish(struct pool *pool)
 	assert_int_equal(pool_end(pool), 0);
 }
 
+/* One script or two, for every seed; with links that fall, under leases that
+ * outlast it. */
+static inline void pool_run_lossy(uint32_t lose_link_ppm,
+				  int (*first)(struct member *),
+				  int (*second)(struct member *))
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {.lose_link_ppm = lose_link_ppm};
+
+		if (lose_link_ppm) {
+			pool.node_ttl_ns = 60 * SECOND;
+			pool.ttl_ns = 60 * SECOND;
+		}
+		pool_start(&pool, seed);
+		pool_add(&pool, first);
+		if (second)
+			pool_add(&pool, second);
+		pool_finish(&pool);
+	}
+}
+
 /* Two scripts, with a mutant: some seed must find it. */
 static inline void pool_find(enum reef_client_mutant mutant,
 			     uint32_t lose_link_ppm,

@@ -4,29 +4,9 @@
 
 #include <reef/sync.h>
 
-static void run_lossy(uint32_t lose_link_ppm, int (*first)(struct member *),
-		      int (*second)(struct member *))
-{
-	uint64_t seed;
-
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
-		struct pool pool = {.lose_link_ppm = lose_link_ppm};
-
-		if (lose_link_ppm) {
-			pool.node_ttl_ns = 60 * SECOND;
-			pool.ttl_ns = 60 * SECOND;
-		}
-		pool_start(&pool, seed);
-		pool_add(&pool, first);
-		if (second)
-			pool_add(&pool, second);
-		pool_finish(&pool);
-	}
-}
-
 static void run(int (*first)(struct member *), int (*second)(struct member *))
 {
-	run_lossy(0, first, second);
+	pool_run_lossy(0, first, second);
 }
 
 /* --- alone --- */
@@ -279,7 +259,7 @@ static int drops_it(struct member *member)
 static void sequencer_is_dropped_while_others_draw(void **state)
 {
 	run(drops_it, drops_it);
-	run_lossy(20000, drops_it, drops_it);
+	pool_run_lossy(20000, drops_it, drops_it);
 }
 
 static int lost(struct member *member)

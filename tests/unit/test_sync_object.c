@@ -20,29 +20,9 @@ static const struct sync_shape shape = {
 	.start_size = 8,
 };
 
-static void run_lossy(uint32_t lose_link_ppm, int (*first)(struct member *),
-		      int (*second)(struct member *))
-{
-	uint64_t seed;
-
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
-		struct pool pool = {.lose_link_ppm = lose_link_ppm};
-
-		if (lose_link_ppm) {
-			pool.node_ttl_ns = 60 * SECOND;
-			pool.ttl_ns = 60 * SECOND;
-		}
-		pool_start(&pool, seed);
-		pool_add(&pool, first);
-		if (second)
-			pool_add(&pool, second);
-		pool_finish(&pool);
-	}
-}
-
 static void run(int (*first)(struct member *), int (*second)(struct member *))
 {
-	run_lossy(0, first, second);
+	pool_run_lossy(0, first, second);
 }
 
 static int wait_for(struct member *member, uint64_t note)
@@ -198,7 +178,7 @@ static void sync_object_of_two_makers_is_one(void **state)
 
 static void sync_object_is_made_while_links_fall(void **state)
 {
-	run_lossy(20000, race, race);
+	pool_run_lossy(20000, race, race);
 }
 
 static int opens_and_drops(struct member *member)

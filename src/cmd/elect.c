@@ -23,11 +23,9 @@ static const char usage[] =
 	"found.\n";
 
 struct wish {
-	struct hold_options hold;
+	struct hold_options hold; /* first */
 	bool watch;
 	const char *as;
-	const char *name;
-	const char *const *words; /* of the command; NULL: none */
 };
 
 /* --- showing --- */
@@ -90,8 +88,8 @@ static int say_why(const struct wish *wish, int rc)
 {
 	if (rc == -ENOENT)
 		return operate_say("elect", "there is no election \"%.80s\"",
-				   wish->name);
-	return hold_failed("elect", wish->name ? wish->name : "", rc);
+				   wish->hold.name);
+	return hold_failed("elect", wish->hold.name ? wish->hold.name : "", rc);
 }
 
 static int show(struct reef_space *space, const struct wish *wish)
@@ -101,8 +99,8 @@ static int show(struct reef_space *space, const struct wish *wish)
 
 	if (!wish->hold.json)
 		view.table = operate_table("<election|<led by|>term|<leader");
-	rc = wish->name ? show_one(&view, wish->name)
-			: hold_each_name(space, show_if_election, &view);
+	rc = wish->hold.name ? show_one(&view, wish->hold.name)
+			     : hold_each_name(space, show_if_election, &view);
 	if (!rc && view.table)
 		rc = reef_table_print(view.table, stdout);
 	reef_table_destroy(view.table);
@@ -117,7 +115,7 @@ static void cancel(void *what)
 static void tell(const struct wish *wish, const struct reef_lease_info *info)
 {
 	if (wish->hold.json)
-		show_json(wish->name, info);
+		show_json(wish->hold.name, info);
 	else if (info->session)
 		printf("term %llu: %s (session %08x)\n",
 		       (unsigned long long)info->token, info->holder,
@@ -133,7 +131,7 @@ static int watch(struct hold *hold, struct reef_space *space,
 	struct reef_lease_info info;
 	int rc, number;
 
-	rc = reef_election_open(space, wish->name, 0, NULL, &election);
+	rc = reef_election_open(space, wish->hold.name, 0, NULL, &election);
 	if (!rc) {
 		rc = reef_election_look(election, &info);
 		if (!rc)
@@ -163,10 +161,11 @@ static int watch(struct hold *hold, struct reef_space *space,
 
 static int drop(struct reef_space *space, const struct wish *wish)
 {
-	int rc = reef_election_drop(space, wish->name);
+	int rc = reef_election_drop(space, wish->hold.name);
 
 	if (rc == -EBUSY)
-		return operate_say("elect", "%.80s has a leader", wish->name);
+		return operate_say("elect", "%.80s has a leader",
+				   wish->hold.name);
 	return rc ? say_why(wish, rc) : 0;
 }
 
@@ -199,7 +198,7 @@ static int run_and_resign(struct hold *hold, struct reef_election *election,
 			  const struct wish *wish)
 {
 	const struct hold_command command = {
-		.words = wish->words,
+		.words = wish->hold.words,
 		.what = "leadership",
 		.grace_ns = wish->hold.grace_ns,
 		.is_lost = is_lost,
@@ -209,7 +208,7 @@ static int run_and_resign(struct hold *hold, struct reef_election *election,
 
 	rc = reef_election_resign(election);
 	if (rc && status != HOLD_LOST) {
-		hold_failed("elect", wish->name, rc);
+		hold_failed("elect", wish->hold.name, rc);
 		status = HOLD_LOST;
 	}
 	return status;
@@ -237,64 +236,50 @@ static int stand_and_run(struct hold *hold, struct reef_space *space,
 	uint64_t term;
 
 	fill_text(wish, text, sizeof(text));
-	rc = reef_election_open(space, wish->name, 0, text, &election);
+	rc = reef_election_open(space, wish->hold.name, 0, text, &election);
 	if (rc) {
-		hold_failed("elect", wish->name, rc);
+		hold_failed("elect", wish->hold.name, rc);
 		return HOLD_FAILED;
 	}
 	rc = win(hold, election, wish, &term, &status);
 	if (!rc) {
 		snprintf(number, sizeof(number), "%llu",
 			 (unsigned long long)term);
-		if (setenv("REEF_ELECTION", wish->name, 1) ||
+		if (setenv("REEF_ELECTION", wish->hold.name, 1) ||
 		    setenv("REEF_TERM", number, 1))
 			rc = -errno;
 		else
 			status = run_and_resign(hold, election, wish);
 	}
 	if (rc && status == HOLD_FAILED)
-		hold_failed("elect", wish->name, rc);
+		hold_failed("elect", wish->hold.name, rc);
 	reef_election_close(election);
 	return status;
 }
 
-static int open_and_do(const struct reef_settings *settings,
-		       const struct wish *wish)
+static int act(struct hold *hold, struct reef *reef, struct reef_space *space,
+	       const struct hold_options *options)
 {
-	bool make = wish->words || wish->watch;
-	struct reef_space *space;
-	struct reef *reef;
-	struct hold hold;
-	int rc = hold_begin(&hold, "elect");
+	const struct wish *wish = (const struct wish *)options;
 
-	if (rc)
-		return operate_failed("elect", "signals", rc);
-	rc = operate_open("elect", settings, &reef);
-	if (rc >= 0) {
-		hold_end(&hold);
-		return wish->words ? HOLD_FAILED : rc;
-	}
-	rc = hold_space("elect", reef, &wish->hold, make, &space);
-	if (rc < 0) {
-		if (wish->words)
-			rc = stand_and_run(&hold, space, wish);
-		else if (wish->watch)
-			rc = watch(&hold, space, wish);
-		else
-			rc = wish->hold.drop ? drop(space, wish)
-					     : show(space, wish);
-	}
-	reef_close(reef);
-	hold_end(&hold);
-	return rc;
+	(void)reef;
+	if (options->words)
+		return stand_and_run(hold, space, wish);
+	if (wish->watch)
+		return watch(hold, space, wish);
+	return options->drop ? drop(space, wish) : show(space, wish);
 }
 
-static int check(const struct wish *wish)
+static int check(struct hold_options *options)
 {
+	const struct wish *wish = (const struct wish *)options;
+
+	options->make |= wish->watch;
 	if (wish->as && strlen(wish->as) > 63)
 		return cmd_usage_error("elect",
 				       "--as takes 63 bytes at the most");
-	if ((wish->hold.drop || wish->watch) && (!wish->name || wish->words))
+	if ((wish->hold.drop || wish->watch) &&
+	    (!wish->hold.name || wish->hold.words))
 		return cmd_usage_error("elect", "--%s takes one NAME",
 				       wish->watch ? "watch" : "drop");
 	return -1;
@@ -302,6 +287,7 @@ static int check(const struct wish *wish)
 
 int cmd_elect(int argc, char **argv)
 {
+	static const struct hold_verb verb = {"elect", usage, check, act};
 	struct wish wish = {0};
 	const struct reef_config_flag flags[] = {
 		{"as", "TEXT", "what others see of it; HOST/PID", NULL,
@@ -311,26 +297,6 @@ int cmd_elect(int argc, char **argv)
 		HOLD_FLAGS(wish.hold),
 		{0},
 	};
-	const struct reef_config_input input = {.argc = argc,
-						.argv = argv,
-						.uses = REEF_USE_CLIENT,
-						.flags = flags};
-	struct reef_settings settings;
-	const char **words;
-	int rc;
 
-	rc = cmd_settings(&input, usage, &settings);
-	if (rc >= 0)
-		return rc;
-	words = hold_words(&settings, &wish.name);
-	if (words && words[0])
-		wish.words = words;
-	rc = words ? hold_options_read(argv[0], &wish.hold) : 1;
-	if (rc < 0)
-		rc = check(&wish);
-	if (rc < 0)
-		rc = open_and_do(&settings, &wish);
-	free(words);
-	reef_settings_fini(&settings);
-	return rc;
+	return hold_main(&verb, argc, argv, flags, &wish.hold);
 }

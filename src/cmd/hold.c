@@ -196,7 +196,7 @@ int hold_failed(const char *name, const char *object, int rc)
 
 /* --- flags --- */
 
-int hold_options_read(const char *name, struct hold_options *options)
+static int options_read(const char *name, struct hold_options *options)
 {
 	char *end;
 	long number;
@@ -226,7 +226,10 @@ int hold_options_read(const char *name, struct hold_options *options)
 	return -1;
 }
 
-const char **hold_words(const struct reef_settings *settings, const char **name)
+/* The first argument is *name (NULL: none), the others the command's, with NULL
+ * at the end; the caller's to free, texts are the settings'. */
+static const char **read_words(const struct reef_settings *settings,
+			       const char **name)
 {
 	uint32_t count = reef_config_rest_count(settings->config);
 	const char **words = calloc(count + 1, sizeof(*words));
@@ -239,10 +242,12 @@ const char **hold_words(const struct reef_settings *settings, const char **name)
 	return words;
 }
 
-int hold_space(const char *name, struct reef *reef,
-	       const struct hold_options *options, bool make,
-	       struct reef_space **out)
+/* Open the space. -1: go on; otherwise the exit status, and it was said. */
+static int open_space(const char *name, struct reef *reef,
+		      const struct hold_options *options,
+		      struct reef_space **out)
 {
+	const bool make = options->make;
 	const struct reef_space_options flags = {
 		.flags = make ? REEF_SPACE_CREATE : 0};
 	const char *space = options->space ? options->space : SPACE;
@@ -292,5 +297,58 @@ int hold_each_name(struct reef_space *space,
 	for (size_t i = 0; i < names.count; i++)
 		free(names.texts[i]);
 	free(names.texts);
+	return rc;
+}
+
+static int open_and_act(const struct hold_verb *verb,
+			const struct reef_settings *settings,
+			const struct hold_options *options)
+{
+	struct reef_space *space;
+	struct reef *reef;
+	struct hold hold;
+	int rc = hold_begin(&hold, verb->name);
+
+	if (rc)
+		return operate_failed(verb->name, "signals", rc);
+	rc = operate_open(verb->name, settings, &reef);
+	if (rc >= 0) {
+		hold_end(&hold);
+		return options->words ? HOLD_FAILED : rc;
+	}
+	rc = open_space(verb->name, reef, options, &space);
+	if (rc < 0)
+		rc = verb->act(&hold, reef, space, options);
+	reef_close(reef);
+	hold_end(&hold);
+	return rc;
+}
+
+int hold_main(const struct hold_verb *verb, int argc, char **argv,
+	      const struct reef_config_flag *flags,
+	      struct hold_options *options)
+{
+	const struct reef_config_input input = {.argc = argc,
+						.argv = argv,
+						.uses = REEF_USE_CLIENT,
+						.flags = flags};
+	struct reef_settings settings;
+	const char **words;
+	int rc;
+
+	rc = cmd_settings(&input, verb->usage, &settings);
+	if (rc >= 0)
+		return rc;
+	words = read_words(&settings, &options->name);
+	if (words && words[0])
+		options->words = words;
+	options->make = options->words != NULL;
+	rc = words ? options_read(verb->name, options) : 1;
+	if (rc < 0)
+		rc = verb->check(options);
+	if (rc < 0)
+		rc = open_and_act(verb, &settings, options);
+	free(words);
+	reef_settings_fini(&settings);
 	return rc;
 }

@@ -72,6 +72,9 @@ struct hold_options {
 	bool no_wait, json, drop;
 	uint64_t timeout_ns, grace_ns;
 	int busy_status;
+	const char *name;	  /* of the object; NULL: none */
+	const char *const *words; /* of the command; NULL: none */
+	bool make; /* the space, if it is not there; for a command always */
 };
 #define HOLD_FLAGS(o)                                                          \
 	{"space", "NAME", "the space it is in; sync", NULL, &(o).space},       \
@@ -87,20 +90,21 @@ struct hold_options {
 		"drop", NULL, "remove it", &(o).drop, NULL                     \
 	}
 
-/* Read the texts. -1: go on; otherwise the exit status, and it was said. */
-int hold_options_read(const char *name, struct hold_options *options);
-
-/* The arguments: the first is *name (NULL: none), the others the command's,
- * with NULL at the end; the caller's to free, texts are the settings'. NULL: no
- * memory. */
-const char **hold_words(const struct reef_settings *settings,
-			const char **name);
-
-/* Open the space (made if `make`). -1: go on; otherwise the exit status, and it
- * was said. */
-int hold_space(const char *name, struct reef *reef,
-	       const struct hold_options *options, bool make,
-	       struct reef_space **out);
+/* What a subcommand is. Its wishes begin with their hold_options. */
+struct hold_verb {
+	const char *name, *usage;
+	/* -1: go on; otherwise the exit status, and it was said. */
+	int (*check)(struct hold_options *options);
+	/* The exit status. */
+	int (*act)(struct hold *hold, struct reef *reef,
+		   struct reef_space *space,
+		   const struct hold_options *options);
+};
+/* Read the settings, open pool and space, and act; the exit status. flags: with
+ * HOLD_FLAGS of the options. */
+int hold_main(const struct hold_verb *verb, int argc, char **argv,
+	      const struct reef_config_flag *flags,
+	      struct hold_options *options);
 
 /* Call each for every name in the space; it may call into the handle. 0, or
  * what went wrong. */

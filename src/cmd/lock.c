@@ -24,11 +24,9 @@ static const char usage[] =
 static const char *const kinds[] = {"shift", "spin", "mcs", "rw"};
 
 struct wish {
-	struct hold_options hold;
+	struct hold_options hold; /* first */
 	bool shared;
 	const char *kind;
-	const char *name;
-	const char *const *words; /* of the command; NULL: none */
 };
 
 /* --- showing --- */
@@ -97,25 +95,27 @@ static int show(struct reef_space *space, const struct wish *wish)
 	if (!wish->hold.json)
 		view.table = operate_table("<lock|<kind|<held by|>readers|"
 					   ">waiting|<inherited");
-	rc = wish->name ? show_one(&view, wish->name)
-			: hold_each_name(space, show_if_lock, &view);
+	rc = wish->hold.name ? show_one(&view, wish->hold.name)
+			     : hold_each_name(space, show_if_lock, &view);
 	if (!rc && view.table)
 		rc = reef_table_print(view.table, stdout);
 	reef_table_destroy(view.table);
 	if (rc == -ENOENT)
 		return operate_say("lock", "there is no lock \"%.80s\"",
-				   wish->name);
-	return rc ? hold_failed("lock", wish->name ? wish->name : "", rc) : 0;
+				   wish->hold.name);
+	return rc ? hold_failed("lock", wish->hold.name ? wish->hold.name : "",
+				rc)
+		  : 0;
 }
 
 static int drop(struct reef_space *space, const struct wish *wish)
 {
-	int rc = reef_lock_drop(space, wish->name);
+	int rc = reef_lock_drop(space, wish->hold.name);
 
 	if (rc == -ENOENT)
 		return operate_say("lock", "there is no lock \"%.80s\"",
-				   wish->name);
-	return rc ? hold_failed("lock", wish->name, rc) : 0;
+				   wish->hold.name);
+	return rc ? hold_failed("lock", wish->hold.name, rc) : 0;
 }
 
 /* --- holding --- */
@@ -157,7 +157,7 @@ static int run_and_give(struct hold *hold, struct reef *reef,
 			struct reef_lock *lock, const struct wish *wish)
 {
 	const struct hold_command command = {
-		.words = wish->words,
+		.words = wish->hold.words,
 		.what = "the lock",
 		.grace_ns = wish->hold.grace_ns,
 		.is_lost = is_lost,
@@ -167,7 +167,7 @@ static int run_and_give(struct hold *hold, struct reef *reef,
 
 	rc = reef_lock_give(lock);
 	if (rc && status != HOLD_LOST) {
-		hold_failed("lock", wish->name, rc);
+		hold_failed("lock", wish->hold.name, rc);
 		status = HOLD_LOST;
 	}
 	return status;
@@ -183,20 +183,20 @@ static int hold_and_run(struct hold *hold, struct reef *reef,
 	for (uint32_t i = 0; wish->kind && i < REEF_LOCK_KINDS; i++)
 		if (!strcmp(wish->kind, kinds[i]))
 			options.kind = (enum reef_lock_kind)i;
-	rc = reef_lock_open(space, wish->name, &options, &lock);
+	rc = reef_lock_open(space, wish->hold.name, &options, &lock);
 	if (rc) {
-		hold_failed("lock", wish->name, rc);
+		hold_failed("lock", wish->hold.name, rc);
 		return HOLD_FAILED;
 	}
 	rc = take(hold, lock, wish, &status);
 	if (rc < 0) {
 		if (status == HOLD_FAILED)
-			hold_failed("lock", wish->name, rc);
-	} else if (setenv("REEF_LOCK", wish->name, 1) ||
+			hold_failed("lock", wish->hold.name, rc);
+	} else if (setenv("REEF_LOCK", wish->hold.name, 1) ||
 		   (rc == REEF_LOCK_INHERITED
 			    ? setenv("REEF_LOCK_INHERITED", "1", 1)
 			    : unsetenv("REEF_LOCK_INHERITED"))) {
-		hold_failed("lock", wish->name, -errno);
+		hold_failed("lock", wish->hold.name, -errno);
 	} else {
 		status = run_and_give(hold, reef, lock, wish);
 	}
@@ -204,36 +204,19 @@ static int hold_and_run(struct hold *hold, struct reef *reef,
 	return status;
 }
 
-static int open_and_do(const struct reef_settings *settings,
-		       const struct wish *wish)
+static int act(struct hold *hold, struct reef *reef, struct reef_space *space,
+	       const struct hold_options *options)
 {
-	struct reef_space *space;
-	struct reef *reef;
-	struct hold hold;
-	int rc = hold_begin(&hold, "lock");
+	const struct wish *wish = (const struct wish *)options;
 
-	if (rc)
-		return operate_failed("lock", "signals", rc);
-	rc = operate_open("lock", settings, &reef);
-	if (rc >= 0) {
-		hold_end(&hold);
-		return wish->words ? HOLD_FAILED : rc;
-	}
-	rc = hold_space("lock", reef, &wish->hold, wish->words != NULL, &space);
-	if (rc < 0) {
-		if (wish->words)
-			rc = hold_and_run(&hold, reef, space, wish);
-		else
-			rc = wish->hold.drop ? drop(space, wish)
-					     : show(space, wish);
-	}
-	reef_close(reef);
-	hold_end(&hold);
-	return rc;
+	if (options->words)
+		return hold_and_run(hold, reef, space, wish);
+	return options->drop ? drop(space, wish) : show(space, wish);
 }
 
-static int check(const struct wish *wish)
+static int check(struct hold_options *options)
 {
+	const struct wish *wish = (const struct wish *)options;
 	bool known = !wish->kind;
 
 	for (uint32_t i = 0; wish->kind && i < REEF_LOCK_KINDS; i++)
@@ -241,13 +224,14 @@ static int check(const struct wish *wish)
 	if (!known)
 		return cmd_usage_error("lock",
 				       "--kind is shift, spin, mcs or rw");
-	if (wish->hold.drop && (!wish->name || wish->words))
+	if (wish->hold.drop && (!wish->hold.name || wish->hold.words))
 		return cmd_usage_error("lock", "--drop takes one NAME");
 	return -1;
 }
 
 int cmd_lock(int argc, char **argv)
 {
+	static const struct hold_verb verb = {"lock", usage, check, act};
 	struct wish wish = {0};
 	const struct reef_config_flag flags[] = {
 		{"shared", NULL, "with other readers", &wish.shared, NULL},
@@ -256,26 +240,6 @@ int cmd_lock(int argc, char **argv)
 		HOLD_FLAGS(wish.hold),
 		{0},
 	};
-	const struct reef_config_input input = {.argc = argc,
-						.argv = argv,
-						.uses = REEF_USE_CLIENT,
-						.flags = flags};
-	struct reef_settings settings;
-	const char **words;
-	int rc;
 
-	rc = cmd_settings(&input, usage, &settings);
-	if (rc >= 0)
-		return rc;
-	words = hold_words(&settings, &wish.name);
-	if (words && words[0])
-		wish.words = words;
-	rc = words ? hold_options_read(argv[0], &wish.hold) : 1;
-	if (rc < 0)
-		rc = check(&wish);
-	if (rc < 0)
-		rc = open_and_do(&settings, &wish);
-	free(words);
-	reef_settings_fini(&settings);
-	return rc;
+	return hold_main(&verb, argc, argv, flags, &wish.hold);
 }

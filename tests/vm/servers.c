@@ -12,13 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void die(const char *file, int line, const char *text, long long a, long long b)
-{
-	printf("%s:%d: %s (%lld, %lld)\n", file, line, text, a, b);
-	fflush(stdout);
-	_exit(1);
-}
-
 static char directory[256]; /* where this program and `reef` are */
 
 void servers_prepare(const char *program)

@@ -7,6 +7,7 @@
 #define REEF_TESTS_VM_SERVERS_H
 
 #include "base/clock.h"
+#include "check.h"
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,20 +16,6 @@
 #define PATIENCE_NS (UINT64_C(60000) * MILLISECOND)
 #define RUN "/tmp/run"
 
-_Noreturn void die(const char *file, int line, const char *text, long long a,
-		   long long b);
-
-#define CHECK(condition)                                                       \
-	do {                                                                   \
-		if (!(condition))                                              \
-			die(__FILE__, __LINE__, #condition, 0, 0);             \
-	} while (0)
-#define CHECK_EQ(a, b)                                                         \
-	do {                                                                   \
-		long long a_ = (long long)(a), b_ = (long long)(b);            \
-		if (a_ != b_)                                                  \
-			die(__FILE__, __LINE__, #a " == " #b, a_, b_);         \
-	} while (0)
 /* Look again until it is so. */
 #define AWAIT(condition)                                                       \
 	do {                                                                   \

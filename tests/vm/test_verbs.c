@@ -7,6 +7,7 @@
  *
  * The server does what messages of a session of its own tell it, so that it may
  * be on another machine. Times are printed, never judged. */
+#include "check.h"
 #include "fabric/verbs/verbs.h"
 
 #include <signal.h>
@@ -37,26 +38,6 @@ struct answer {
 
 static const uint8_t secret[REEF_KEY_SIZE] = "the key of test_verbs";
 static struct reef_fabric_options options = {.silence_ns = 15 * SECOND};
-
-static void die(const char *file, int line, const char *text, long long a,
-		long long b)
-{
-	printf("%s:%d: %s (%lld, %lld)\n", file, line, text, a, b);
-	fflush(stdout);
-	_exit(1);
-}
-
-#define CHECK(condition)                                                       \
-	do {                                                                   \
-		if (!(condition))                                              \
-			die(__FILE__, __LINE__, #condition, 0, 0);             \
-	} while (0)
-#define CHECK_EQ(a, b)                                                         \
-	do {                                                                   \
-		long long a_ = (long long)(a), b_ = (long long)(b);            \
-		if (a_ != b_)                                                  \
-			die(__FILE__, __LINE__, #a " == " #b, a_, b_);         \
-	} while (0)
 
 static void log_sink(void *context, enum reef_log_level level, const char *area,
 		     const char *text)

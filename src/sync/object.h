@@ -28,6 +28,7 @@ enum sync_kind {
 	SYNC_CLOCK,
 	SYNC_LEASE,
 	SYNC_ELECTION,
+	SYNC_MAP, /* kv */
 };
 
 #define SYNC_LIMITS 6

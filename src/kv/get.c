@@ -1,0 +1,186 @@
+/* get.c - reading keys.
+ *
+ * An entry that has expired is "not there", but handles know the time only
+ * within some milliseconds: so it is deleted before anybody says so, and who
+ * comes later finds the same, whatever its clock says. The deletion, if the
+ * version is still that, is the moment at which the key expired. */
+#include "kv/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTEMPTS 1000u /* each time somebody put an expired value anew */
+
+void reef_map_value_free(struct reef_map_value *value)
+{
+	free(value->room);
+	*value = (struct reef_map_value){0};
+}
+
+static void begin(struct hash_reading *reading, const void *key, size_t size,
+		  const struct reef_map_value *value)
+{
+	*reading = (struct hash_reading){
+		.key = key,
+		.key_size = (uint32_t)size,
+		.room = value->room,
+		.room_size = value->room_size,
+	};
+}
+
+/* The room goes back to the caller, whatever happened. */
+static void end(const struct hash_reading *reading,
+		struct reef_map_value *value)
+{
+	value->room = reading->room;
+	value->room_size = reading->room_size;
+}
+
+static void tell(const struct hash_reading *reading,
+		 struct reef_map_value *value)
+{
+	value->bytes = reading->entry.value;
+	value->size = reading->entry.value_size;
+	value->version = reading->entry.version;
+	value->expires_ms = reading->entry.stamp;
+}
+
+/* 0: it has not expired.  -ENOENT: it had, and is gone.  -EAGAIN: it had, and
+ * is another by now. */
+static int check_expiry(struct reef_map *map,
+			const struct hash_reading *reading)
+{
+	uint64_t now_ms;
+	int rc = map_now(map, &now_ms);
+
+	if (rc || !map_has_expired(reading->entry.stamp, now_ms))
+		return rc;
+	rc = map_remove(map, reading->key, reading->key_size,
+			reading->entry.version);
+	if (rc == 1)
+		map->expired++;
+	/* Only reading is granted: everybody by its own clock, then. */
+	if (rc == 1 || rc == -EACCES)
+		return -ENOENT;
+	return rc ? rc : -EAGAIN;
+}
+
+static int get(struct reef_map *map, const void *key, size_t key_size,
+	       struct reef_map_value *out)
+{
+	struct hash_reading reading;
+	uint32_t attempt = 0;
+	int rc;
+
+	if (key_size > map->key_max)
+		return -EINVAL;
+	begin(&reading, key, key_size, out);
+	do {
+		rc = hash_get(map->table, &reading, 1);
+		if (!rc)
+			rc = reading.status;
+		if (!rc && reading.entry.stamp)
+			rc = check_expiry(map, &reading);
+	} while (rc == -EAGAIN && ++attempt < ATTEMPTS);
+	end(&reading, out);
+	if (!rc)
+		tell(&reading, out);
+	return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
+		 struct reef_map_value *out)
+{
+	int rc = get(map, key, key_size, out);
+
+	map->gets++;
+	map->hits += !rc;
+	return rc;
+}
+
+int reef_map_peek(struct reef_map *map, const void *key, size_t key_size,
+		  struct reef_map_value *out)
+{
+	return get(map, key, key_size, out);
+}
+
+/* --- many --- */
+
+static void end_item(struct reef_map *map, struct hash_reading *reading,
+		     struct reef_map_item *item)
+{
+	int rc = reading->status;
+
+	if (!rc && reading->entry.stamp)
+		rc = check_expiry(map, reading);
+	end(reading, &item->value);
+	if (!rc)
+		tell(reading, &item->value);
+	if (rc == -EAGAIN)
+		rc = get(map, item->key, item->key_size, &item->value);
+	item->status = rc;
+	map->gets++;
+	map->hits += !rc;
+}
+
+static int get_some(struct reef_map *map, struct hash_reading *readings,
+		    struct reef_map_item *items, uint32_t count)
+{
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < count; i++)
+		begin(&readings[i], items[i].key, items[i].key_size,
+		      &items[i].value);
+	rc = hash_get(map->table, readings, count);
+	for (i = 0; i < count; i++) {
+		if (!rc) {
+			end_item(map, &readings[i], &items[i]);
+			continue;
+		}
+		end(&readings[i], &items[i].value);
+		items[i].status = rc;
+	}
+	return rc;
+}
+
+/* Keys that are too long are told so, and the others found together. */
+static uint32_t count_good(struct reef_map *map, struct reef_map_item *items,
+			   uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count && i < MAP_TOGETHER; i++)
+		if (items[i].key_size > map->key_max)
+			break;
+	return i;
+}
+
+int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
+		      uint32_t count)
+{
+	struct hash_reading *readings = map->readings;
+	uint32_t some;
+	int rc = 0;
+
+	map->readings = NULL; /* another fiber takes its own */
+	if (!readings)
+		readings = malloc(MAP_TOGETHER * sizeof(*readings));
+	if (!readings)
+		return -ENOMEM;
+	for (; count && !rc; count -= some, items += some) {
+		some = count_good(map, items, count);
+		if (some) {
+			rc = get_some(map, readings, items, some);
+			continue;
+		}
+		items->status = -EINVAL;
+		some = 1;
+	}
+	if (map->readings)
+		free(readings);
+	else
+		map->readings = readings;
+	return rc;
+}

@@ -1,0 +1,421 @@
+/* test_map.c - maps, in simulation: what each call answers, expiry, several
+ * clients. */
+#include "kv/internal.h"
+#include "pool_world.h"
+
+#include "base/random.h"
+
+static int open_map(struct member *member, struct reef_space **space,
+		    struct reef_map **map)
+{
+	TRY(member_space(member, space));
+	TRY(reef_map_open(*space, "m", NULL, map));
+	return 0;
+}
+
+static int put(struct reef_map *map, const char *key, const char *value)
+{
+	return reef_map_put(map, key, strlen(key), value, strlen(value), 0,
+			    NULL);
+}
+
+/* 1: it has that value.  0: it is not there. */
+static int has(struct reef_map *map, const char *key, const char *value)
+{
+	struct reef_map_value found = {0};
+	int rc = reef_map_get(map, key, strlen(key), &found);
+
+	if (!rc)
+		rc = found.size == strlen(value) &&
+				     !memcmp(found.bytes, value, found.size)
+			     ? 1
+			     : -EXDEV;
+	reef_map_value_free(&found);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* --- every call --- */
+
+static int plain_calls(struct member *member)
+{
+	struct reef_map_value value = {0};
+	struct reef_space *space;
+	struct reef_map *map;
+	uint64_t version, other;
+
+	TRY(open_map(member, &space, &map));
+	WANT_RC(has(map, "k", ""), 0);
+	TRY(reef_map_put(map, "k", 1, "one", 3, 0, &version));
+	WANT(version);
+	WANT_RC(has(map, "k", "one"), 1);
+	TRY(reef_map_get(map, "k", 1, &value));
+	WANT(value.version == version && !value.expires_ms);
+	WANT_RC(reef_map_insert(map, "k", 1, "x", 1, 0, NULL), -EEXIST);
+	WANT_RC(reef_map_update(map, "n", 1, "x", 1, 0, NULL), -ENOENT);
+	TRY(reef_map_insert(map, "n", 1, "", 0, 0, &other));
+	WANT(other != version);
+	WANT_RC(has(map, "n", ""), 1);
+	TRY(reef_map_update(map, "n", 1, "two", 3, 0, NULL));
+	WANT_RC(reef_map_replace(map, "n", 1, other, "x", 1, 0, NULL), -ESTALE);
+	TRY(reef_map_replace(map, "k", 1, version, "three", 5, 0, &other));
+	WANT_RC(has(map, "k", "three"), 1);
+	WANT_RC(reef_map_replace(map, "z", 1, version, "x", 1, 0, NULL),
+		-ENOENT);
+	WANT_RC(reef_map_delete(map, "k", 1, version), -ESTALE);
+	TRY(reef_map_delete(map, "k", 1, other));
+	WANT_RC(reef_map_delete(map, "k", 1, 0), -ENOENT);
+	WANT_RC(reef_map_peek(map, "k", 1, &value), -ENOENT);
+	/* The empty key is a key. */
+	TRY(put(map, "", "nothing"));
+	WANT_RC(has(map, "", "nothing"), 1);
+	reef_map_value_free(&value);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_plain_calls_answer_as_told(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, plain_calls);
+	pool_finish(&pool);
+}
+
+static int numbers(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_map *map;
+	int64_t after = 7;
+	size_t size;
+
+	TRY(open_map(member, &space, &map));
+	TRY(reef_map_add(map, "n", 1, 5, &after));
+	WANT(after == 5);
+	TRY(reef_map_add(map, "n", 1, -12, &after));
+	WANT(after == -7);
+	WANT_RC(has(map, "n", "-7"), 1);
+	TRY(reef_map_add(map, "n", 1, INT64_MIN + 7, &after));
+	WANT(after == INT64_MIN);
+	WANT_RC(reef_map_add(map, "n", 1, -1, &after), -ERANGE);
+	TRY(put(map, "n", "9223372036854775807"));
+	WANT_RC(reef_map_add(map, "n", 1, 1, &after), -ERANGE);
+	for (const char *const *bad =
+		     (const char *const[]){"", "-", "+1", "01", " 1", "1 ",
+					   "-0", "x", "1x",
+					   "922337203685477580"
+					   "8",
+					   NULL};
+	     *bad; bad++) {
+		TRY(put(map, "b", *bad));
+		WANT_RC(reef_map_add(map, "b", 1, 1, &after), -EDOM);
+	}
+	TRY(reef_map_append(map, "a", 1, "", 0, &size));
+	WANT(size == 0);
+	WANT_RC(has(map, "a", ""), 1);
+	TRY(reef_map_append(map, "a", 1, "ab", 2, &size));
+	TRY(reef_map_append(map, "a", 1, "cde", 3, &size));
+	TRY(reef_map_append(map, "a", 1, "", 0, &size));
+	WANT(size == 5);
+	WANT_RC(has(map, "a", "abcde"), 1);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_numbers_and_appends_are_exact(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 2);
+	pool_add(&pool, numbers);
+	pool_finish(&pool);
+}
+
+/* --- limits --- */
+
+static int limits(struct member *member)
+{
+	struct reef_map_options options = {.key_max = 4, .value_max = 8};
+	struct reef_map_value value = {0};
+	struct reef_map_item items[3] = {
+		{.key = "good", .key_size = 4},
+		{.key = "long!", .key_size = 5},
+		{.key = "also", .key_size = 4},
+	};
+	struct reef_space *space;
+	struct reef_map *map, *again;
+
+	TRY(member_space(member, &space));
+	options.key_max = 65537;
+	WANT_RC(reef_map_open(space, "m", &options, &map), -EINVAL);
+	options.key_max = 4;
+	WANT_RC(reef_map_open(space, "", &options, &map), -EINVAL);
+	TRY(reef_map_open(space, "m", &options, &map));
+	/* Whoever opens it later has the limits of its maker. */
+	TRY(reef_map_open(space, "m", NULL, &again));
+	TRY(put(again, "good", "12345678"));
+	WANT_RC(put(again, "good", "123456789"), -EINVAL);
+	WANT_RC(put(again, "long!", "1"), -EINVAL);
+	WANT_RC(reef_map_append(again, "good", 4, "9", 1, NULL), -EINVAL);
+	WANT_RC(reef_map_get(again, "long!", 5, &value), -EINVAL);
+	WANT_RC(has(map, "good", "12345678"), 1);
+	TRY(reef_map_get_many(again, items, 3));
+	WANT(!items[0].status && items[1].status == -EINVAL &&
+	     items[2].status == -ENOENT);
+	for (uint32_t i = 0; i < 3; i++)
+		reef_map_value_free(&items[i].value);
+	reef_map_value_free(&value);
+	reef_map_close(again);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_limits_are_the_makers(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 3);
+	pool_add(&pool, limits);
+	pool_finish(&pool);
+}
+
+/* --- many --- */
+
+#define MANY 500u
+
+static int count_seen(void *context, const struct reef_map_entry *entry)
+{
+	uint8_t *seen = context;
+	uint32_t key;
+
+	memcpy(&key, entry->key, 4);
+	seen[key]++;
+	return 0;
+}
+
+static int many(struct member *member)
+{
+	static struct reef_map_item items[MANY];
+	static uint32_t keys[MANY];
+	static uint8_t seen[MANY];
+	struct reef_map_stats stats;
+	struct reef_space *space;
+	struct reef_map *map;
+	uint64_t cursor = 0, count;
+	uint32_t i;
+	int rc;
+
+	memset(items, 0, sizeof(items));
+	memset(seen, 0, sizeof(seen));
+	TRY(open_map(member, &space, &map));
+	for (i = 0; i < MANY; i++) {
+		keys[i] = i;
+		items[i].key = &keys[i];
+		items[i].key_size = 4;
+		items[i].value.bytes = &keys[i];
+		items[i].value.size = 4;
+	}
+	TRY(reef_map_put_many(map, items, MANY));
+	for (i = 0; i < MANY; i++)
+		WANT(!items[i].status && items[i].value.version);
+	memset(items, 0, sizeof(items));
+	for (i = 0; i < MANY; i++) {
+		items[i].key = &keys[i];
+		items[i].key_size = 4;
+	}
+	TRY(reef_map_get_many(map, items, MANY));
+	for (i = 0; i < MANY; i++) {
+		WANT(!items[i].status && items[i].value.size == 4);
+		WANT(!memcmp(items[i].value.bytes, &i, 4));
+		reef_map_value_free(&items[i].value);
+	}
+	TRY(reef_map_count(map, &count));
+	WANT(count == MANY);
+	while (!(rc = reef_map_scan(map, &cursor, 5, count_seen, seen)))
+		WANT(cursor);
+	WANT(rc == 1 && !cursor);
+	for (i = 0; i < MANY; i++)
+		WANT(seen[i] == 1);
+	/* A cursor that somebody made up is some place, or the end. */
+	cursor = UINT64_MAX;
+	WANT_RC(reef_map_scan(map, &cursor, 5, count_seen, seen), 1);
+	TRY(reef_map_stats(map, &stats));
+	WANT(stats.keys == MANY && stats.gets == MANY && stats.hits == MANY &&
+	     stats.changes == MANY);
+	TRY(reef_map_clear(map));
+	TRY(reef_map_count(map, &count));
+	WANT(count == 0);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_many_keys_in_one_call_are_each_done(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 4);
+	pool_add(&pool, many);
+	pool_finish(&pool);
+}
+
+/* --- expiry --- */
+
+static int expiry(struct member *member)
+{
+	struct reef_map_value value = {0};
+	struct reef_map_stats stats;
+	struct reef_space *space;
+	struct reef_map *map;
+	uint64_t now, version;
+	char key[8];
+	uint32_t i;
+
+	TRY(open_map(member, &space, &map));
+	TRY(reef_map_now(map, &now));
+	TRY(reef_map_put(map, "k", 1, "v", 1, now + 100, NULL));
+	TRY(put(map, "stays", "v"));
+	WANT_RC(has(map, "k", "v"), 1);
+	TRY(reef_sleep(101 * MILLISECOND));
+	WANT_RC(has(map, "k", "v"), 0);
+	WANT_RC(has(map, "stays", "v"), 1);
+	/* For no call is it there. */
+	TRY(reef_map_now(map, &now));
+	TRY(reef_map_put(map, "k", 1, "5", 1, now + 50, NULL));
+	TRY(reef_sleep(51 * MILLISECOND));
+	WANT_RC(reef_map_update(map, "k", 1, "w", 1, 0, NULL), -ENOENT);
+	TRY(reef_map_insert(map, "k", 1, "5", 1, now + 100, NULL));
+	TRY(reef_map_add(map, "k", 1, 1, NULL));
+	TRY(reef_map_get(map, "k", 1, &value));
+	WANT(value.expires_ms == now + 100);
+	TRY(reef_sleep(51 * MILLISECOND));
+	WANT_RC(reef_map_delete(map, "k", 1, 0), -ENOENT);
+	/* Changed, taken away, passed. */
+	TRY(put(map, "k", "v"));
+	TRY(reef_map_now(map, &now));
+	TRY(reef_map_expire(map, "k", 1, now + 20));
+	TRY(reef_map_expire(map, "k", 1, 0));
+	TRY(reef_sleep(21 * MILLISECOND));
+	WANT_RC(has(map, "k", "v"), 1);
+	TRY(reef_map_expire(map, "k", 1, now));
+	WANT_RC(has(map, "k", "v"), 0);
+	WANT_RC(reef_map_expire(map, "k", 1, 0), -ENOENT);
+	TRY(reef_map_put(map, "k", 1, "v", 1, now, &version));
+	WANT(!version);
+	WANT_RC(has(map, "k", "v"), 0);
+	/* Nobody touches them: swept. */
+	TRY(reef_map_now(map, &now));
+	for (i = 0; i < 50; i++) {
+		snprintf(key, sizeof(key), "s%u", i);
+		TRY(reef_map_put(map, key, strlen(key), "v", 1, now + 500,
+				 NULL));
+	}
+	TRY(reef_sleep(600 * MILLISECOND));
+	WANT(reef_map_sweep(map, 100) == 50);
+	TRY(reef_map_stats(map, &stats));
+	WANT(stats.keys == 1 && stats.expired >= 50);
+	reef_map_value_free(&value);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_expired_keys_are_not_there(void **state)
+{
+	struct pool pool = {.drift_max_ppm = 200};
+
+	(void)state;
+	pool_start(&pool, 5);
+	pool_add(&pool, expiry);
+	pool_finish(&pool);
+}
+
+/* --- names --- */
+
+static int names(struct member *member)
+{
+	const struct reef_map_options existing = {.flags = REEF_MAP_EXISTING};
+	struct reef_sequencer *sequencer;
+	struct reef_space *space;
+	struct reef_map *map;
+
+	TRY(member_space(member, &space));
+	WANT_RC(reef_map_open(space, "m", &existing, &map), -ENOENT);
+	WANT_RC(reef_map_drop(space, "m"), -ENOENT);
+	TRY(reef_sequencer_open(space, "s", 0, &sequencer));
+	reef_sequencer_close(sequencer);
+	WANT_RC(reef_map_open(space, "s", NULL, &map), -EEXIST);
+	WANT_RC(reef_map_drop(space, "s"), -EEXIST);
+	TRY(reef_map_open(space, "m", NULL, &map));
+	TRY(put(map, "k", "v"));
+	reef_map_close(map);
+	TRY(reef_map_open(space, "m", &existing, &map));
+	WANT_RC(has(map, "k", "v"), 1);
+	reef_map_close(map);
+	TRY(reef_map_drop(space, "m"));
+	WANT_RC(reef_map_open(space, "m", &existing, &map), -ENOENT);
+	TRY(reef_map_open(space, "m", NULL, &map));
+	WANT_RC(has(map, "k", "v"), 0);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_names_are_made_found_and_dropped(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 6);
+	pool_add(&pool, names);
+	pool_finish(&pool);
+}
+
+static int together(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_map *map;
+	uint32_t i;
+
+	TRY(open_map(member, &space, &map));
+	for (i = 0; i < 100; i++)
+		TRY(reef_map_add(map, "n", 1, 1, NULL));
+	member->pool->note[0]++;
+	while (member->pool->note[0] < 3)
+		TRY(reef_sleep(MILLISECOND));
+	WANT_RC(has(map, "n", "300"), 1);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_made_by_several_at_once_is_one(void **state)
+{
+	uint64_t seed;
+
+	(void)state;
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, together);
+		pool_add(&pool, together);
+		pool_add(&pool, together);
+		pool_finish(&pool);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(map_plain_calls_answer_as_told),
+		cmocka_unit_test(map_numbers_and_appends_are_exact),
+		cmocka_unit_test(map_limits_are_the_makers),
+		cmocka_unit_test(map_many_keys_in_one_call_are_each_done),
+		cmocka_unit_test(map_expired_keys_are_not_there),
+		cmocka_unit_test(map_names_are_made_found_and_dropped),
+		cmocka_unit_test(map_made_by_several_at_once_is_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -40,7 +40,8 @@ extern "C" {
 	X(REEF_ECORRUPT, 5014, "a checksum does not match")                    \
 	X(REEF_ELOST, 5015,                                                    \
 	  "the memory is gone: its node died, or its owner took it back")      \
-	X(REEF_EMEMBER, 5016, "a member of the group died")
+	X(REEF_EMEMBER, 5016, "a member of the group died")                    \
+	X(REEF_EDROPPED, 5017, "it was dropped")
 
 enum reef_error {
 #define X(name, number, text) name = (number),

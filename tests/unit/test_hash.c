@@ -73,7 +73,7 @@ static int begin(struct member *member, uint32_t groups,
 
 	TRY(member_space(member, space));
 	if (member->number == 1) {
-		TRY(hash_create(*space, &options, &root));
+		TRY(hash_create(*space, &options, 0, &root));
 		TRY(reef_name_bind(*space, "table", root, NULL));
 	}
 	while ((rc = reef_name_lookup(*space, "table", &root, NULL)) == -ENOENT)
@@ -198,6 +198,56 @@ static void hash_keys_and_values_of_any_size_come_back(void **state)
 	(void)state;
 	pool_start(&pool, 2);
 	pool_add(&pool, any_size);
+	pool_finish(&pool);
+}
+
+/* --- what is noted of an entry, and how many there are --- */
+
+static int touch(struct member *member)
+{
+	uint64_t key = 5, value, i;
+	struct hash_reading reading = {.key = &key, .key_size = 8};
+	struct hash_table *table;
+	struct reef_space *space;
+	struct hash_count count;
+	uint32_t round;
+
+	TRY(begin(member, 2, &space, &table));
+	for (i = 0; i < 300; i++)
+		TRY(put(table, i, i));
+	/* Through its slot, then remembered. */
+	for (round = 0; round < 2; round++) {
+		reef_enter(member->reef);
+		TRY(hash_get(table, &reading, 1));
+		WANT(!reading.status);
+		WANT(reading.entry.touched == (round ? 0xfffe : 0));
+		TRY(hash_touch(table, &reading, 0xfffe));
+		reef_leave(member->reef);
+	}
+	TRY(get(table, key, &value));
+	WANT(value == key);
+	TRY(put(table, key, 6));
+	TRY(hash_get(table, &reading, 1));
+	WANT(!reading.status && reading.entry.touched == 0);
+	key = 999;
+	TRY(hash_get(table, &reading, 1));
+	WANT_RC(hash_touch(table, &reading, 1), -EINVAL);
+	hash_reading_free(&reading);
+	TRY(hash_count(table, &count));
+	WANT(count.keys == 300 && count.subtables > 4);
+	WANT(count.slots == count.subtables * UINT64_C(48));
+	WANT(count.depth >= 3 && count.bytes > 8 * count.slots);
+	hash_close(table);
+	return 0;
+}
+
+static void hash_touch_is_seen_and_harms_nothing(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 5);
+	pool_add(&pool, touch);
 	pool_finish(&pool);
 }
 
@@ -777,6 +827,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hash_many_keys_are_found),
 		cmocka_unit_test(hash_keys_and_values_of_any_size_come_back),
+		cmocka_unit_test(hash_touch_is_seen_and_harms_nothing),
 		cmocka_unit_test(hash_walk_meets_every_entry_once),
 		cmocka_unit_test(
 			hash_walk_misses_nothing_while_subtables_are_split),

@@ -25,41 +25,48 @@ int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 	if (depth > HASH_DEPTH_MAX)
 		return -EAGAIN;
 	if (!table->levels[depth]) {
-		rc = reef_read(table->reef,
-			       table->root +
-				       offsetof(struct hash_root, levels) +
-				       8 * (uint64_t)depth,
-			       &level, 8);
+		rc = reef_read(table->reef, hash_level_at(table, depth), &level,
+			       8);
 		if (rc)
 			return rc;
 		if (!level)
 			return -EAGAIN;
+		if (level == HASH_DROPPED)
+			return -REEF_EDROPPED;
 		table->levels[depth] = level;
 	}
-	*at = table->levels[depth] + 8 * (uint64_t)suffix;
+	*at = table->levels[depth] + HASH_LEVEL_HEADER + 8 * (uint64_t)suffix;
 	return 0;
 }
 
 /* A level of zeroes. */
 static int level_alloc(struct hash_table *table, uint32_t depth, uint64_t *at)
 {
-	uint64_t size = UINT64_C(8) << depth, done, part;
+	const struct hash_level head = {
+		.magic = HASH_LEVEL_MAGIC,
+		.root = table->root,
+		.depth = depth,
+	};
+	uint64_t size = HASH_LEVEL_HEADER + (UINT64_C(8) << depth), done, part;
 	static const uint64_t zeroes[8192];
 	int rc;
 
 	rc = reef_alloc_kind(table->space, HASH_KIND_LEVEL, size, at);
-	for (done = 0; !rc && done < size; done += part) {
+	if (rc)
+		return rc;
+	rc = reef_write(table->reef, *at, &head, sizeof(head));
+	for (done = sizeof(head); !rc && done < size; done += part) {
 		part = size - done < sizeof(zeroes) ? size - done
 						    : sizeof(zeroes);
 		rc = reef_write(table->reef, *at + done, zeroes, part);
 	}
+	if (rc)
+		reef_free(table->space, *at, 0);
 	return rc;
 }
 
 int hash_level_make(struct hash_table *table, uint32_t depth)
 {
-	uint64_t at = table->root + offsetof(struct hash_root, levels) +
-		      8 * (uint64_t)depth;
 	uint64_t level, word, before;
 	int rc;
 
@@ -71,14 +78,14 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 	rc = level_alloc(table, depth, &level);
 	if (rc)
 		return rc;
-	/* Before it is linked: there is no way back to it but the root. */
-	rc = reef_keep(table->space, level);
-	if (!rc)
-		rc = hash_cas(table, at, 0, level, &before);
-	if (rc <= 0)
+	rc = hash_cas(table, hash_level_at(table, depth), 0, level, &before);
+	/* In doubt: perhaps it was linked; is_live tells, when we end. */
+	if (rc <= 0 && rc != -REEF_EINDOUBT)
 		reef_free(table->space, level, 0);
 	if (rc < 0)
-		return rc;
+		return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
+	if (!rc && before == HASH_DROPPED)
+		return -REEF_EDROPPED;
 	table->levels[depth] = rc ? level : before;
 	return 0;
 }
@@ -130,12 +137,13 @@ static int remember(struct hash_table *table, uint64_t hash, uint32_t depth,
 	return 0;
 }
 
-/* READ the words of that hash at depths [from, to); returns how many levels
- * there are. */
+/* READ the words of that hash at depths [from, to), and whether the table is
+ * still there; returns how many levels there are. */
 static int read_path(struct hash_table *table, uint64_t hash, uint32_t from,
 		     uint32_t to, uint64_t *words, uint32_t *count)
 {
-	struct reef_access accesses[HASH_DEPTH_MAX + 1];
+	struct reef_access accesses[HASH_DEPTH_MAX + 2];
+	uint64_t alive;
 	uint32_t depth;
 	uint64_t at;
 	int rc = 0;
@@ -152,9 +160,20 @@ static int read_path(struct hash_table *table, uint64_t hash, uint32_t from,
 			.local = &words[depth],
 		};
 	}
-	if (rc && rc != -EAGAIN)
+	if (rc && rc != -EAGAIN && rc != -REEF_EDROPPED)
 		return rc;
-	return *count ? reef_execute(table->reef, accesses, *count) : 0;
+	if (!*count)
+		return rc == -REEF_EDROPPED ? rc : 0;
+	accesses[*count] = (struct reef_access){
+		.kind = REEF_READ,
+		.address = hash_alive_at(table),
+		.length = 8,
+		.local = &alive,
+	};
+	rc = reef_execute(table->reef, accesses, *count + 1);
+	if (rc)
+		return rc;
+	return alive == table->id ? 0 : -REEF_EDROPPED;
 }
 
 int hash_leaf_discover(struct hash_table *table, uint64_t hash)
@@ -181,6 +200,8 @@ int hash_leaf_discover(struct hash_table *table, uint64_t hash)
 		from += count;
 		to = from + 2;
 	}
+	if (hash_word_state(words[depth]) == HASH_DROPPED)
+		return -REEF_EDROPPED;
 	if (hash_word_state(words[depth]) != HASH_LEAF)
 		/* The parent was read before it was split, its child after
 		 * that: look again from there. */

@@ -52,20 +52,17 @@ void hash_places(const struct hash_table *table, uint64_t hash,
 static uint32_t crc_of(const void *bytes, size_t size)
 {
 	const struct hash_entry_head *head = bytes;
-	uint32_t crc;
 
-	crc = reef_crc32c(0, &head->version,
-			  offsetof(struct hash_entry_head, crc) -
-				  offsetof(struct hash_entry_head, version));
-	crc = reef_crc32c(crc, &head->root, sizeof(head->root));
-	return reef_crc32c(crc, head + 1, size - HASH_ENTRY_HEAD);
+	return reef_crc32c(head->root_high, &head->version,
+			   size - offsetof(struct hash_entry_head, version));
 }
 
 bool hash_entry_peek(const void *bytes, size_t *size)
 {
 	const struct hash_entry_head *head = bytes;
 
-	if (head->key_size > HASH_KEY_MAX || head->value_size > HASH_VALUE_MAX)
+	if (hash_key_size(head) > HASH_KEY_MAX ||
+	    hash_value_size(head) > HASH_VALUE_MAX)
 		return false;
 	*size = hash_entry_size(head);
 	return true;
@@ -78,7 +75,7 @@ bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
 	size_t real;
 
 	return hash_entry_peek(bytes, &real) && real <= size &&
-	       head->root == table->root_number && head->version &&
+	       hash_entry_root(head) == table->root_number && head->version &&
 	       head->crc == crc_of(bytes, real);
 }
 
@@ -89,11 +86,12 @@ struct hash_entry hash_entry_view(const void *bytes)
 
 	return (struct hash_entry){
 		.key = key,
-		.key_size = head->key_size,
-		.value = key + head->key_size,
-		.value_size = head->value_size,
+		.key_size = hash_key_size(head),
+		.value = key + hash_key_size(head),
+		.value_size = hash_value_size(head),
 		.version = head->version,
 		.stamp = head->stamp,
+		.touched = head->touched,
 	};
 }
 
@@ -137,9 +135,10 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 	*head = (struct hash_entry_head){
 		.version = next_version(table, fresh->at),
 		.stamp = put->stamp,
-		.key_size = key_size,
-		.value_size = put->value_size,
-		.root = table->root_number,
+		.touched = put->touched,
+		.sizes = hash_sizes_make(key_size, put->value_size,
+					 table->root_number),
+		.root_high = (uint16_t)(table->root_number >> 20),
 	};
 	if (key_size)
 		memcpy(head + 1, key, key_size);

@@ -30,6 +30,8 @@ struct round {
 	struct hash_fresh *along; /* to be written first; NULL: nothing */
 	uint64_t words[TOGETHER]; /* of the directory */
 	bool has_word[TOGETHER];
+	uint64_t alive; /* of the root; read if any has a word */
+	bool has_alive;
 };
 
 void hash_reading_free(struct hash_reading *reading)
@@ -166,6 +168,9 @@ static int begin_places(struct hash_table *table, struct hash_reading *reading,
 		if (rc)
 			return rc;
 		add(round, at, &round->words[index], 8);
+		if (!round->has_alive)
+			add(round, hash_alive_at(table), &round->alive, 8);
+		round->has_alive = true;
 	}
 	add(round, reading->leaf + reading->place[0], reading->slots[0],
 	    HASH_PLACE_SIZE);
@@ -206,6 +211,8 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 	int rc;
 
 	if (round->has_word[index]) {
+		if (round->alive != table->id)
+			return -REEF_EDROPPED;
 		if (round->words[index] != (reading->leaf | HASH_LEAF))
 			return leaf_changed(table, reading);
 		hash_leaf_known(table, reading->hash)->epoch =
@@ -322,7 +329,7 @@ static bool is_key(const struct hash_reading *reading)
 {
 	const struct hash_entry_head *head = reading->room;
 
-	return head->key_size == reading->key_size &&
+	return hash_key_size(head) == reading->key_size &&
 	       !memcmp(head + 1, reading->key, reading->key_size);
 }
 
@@ -440,6 +447,7 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	int rc;
 
 	round->count = 0;
+	round->has_alive = false;
 	*done = true;
 	if (round->along)
 		round->accesses[round->count++] =
@@ -491,7 +499,7 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 static int find_some(struct hash_table *table, struct hash_reading *readings,
 		     uint32_t count, struct hash_fresh *along)
 {
-	struct reef_access accesses[3 * TOGETHER + 1];
+	struct reef_access accesses[3 * TOGETHER + 2];
 	struct round round = {.accesses = accesses, .along = along};
 	struct hash_reading *reading;
 	bool done = false;
@@ -534,6 +542,20 @@ int hash_find_along(struct hash_table *table, struct hash_reading *reading,
 		fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
 
 	return find_some(table, reading, 1, together ? fresh : NULL);
+}
+
+int hash_touch(struct hash_table *table, const struct hash_reading *reading,
+	       uint16_t touched)
+{
+	int rc;
+
+	if (reading->status)
+		return -EINVAL;
+	rc = reef_write(table->reef,
+			reading->entry_at +
+				offsetof(struct hash_entry_head, touched),
+			&touched, sizeof(touched));
+	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
 int hash_get(struct hash_table *table, struct hash_reading *readings,

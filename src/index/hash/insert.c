@@ -174,7 +174,7 @@ static int judge(struct insertion *insertion, uint64_t at, uint64_t slot)
 		return 0;
 	}
 	head = insertion->other.room;
-	if (head->key_size != reading->key_size ||
+	if (hash_key_size(head) != reading->key_size ||
 	    memcmp(head + 1, reading->key, reading->key_size) != 0)
 		return 1;
 	if (!(slot & HASH_PROVISIONAL))

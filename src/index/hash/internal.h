@@ -7,7 +7,7 @@
  *   change.c     put, update, delete
  *   insert.c     the first slot of a key: (1) of table.h
  *   split.c      (3) of table.h
- *   walk.c       all entries, in an order that splits do not change
+ *   walk.c       all entries, in an order that splits do not change; counts
  *   recover.c    what a dead session left
  *
  * Thread: as table.h. */
@@ -17,6 +17,8 @@
 #include "base/log.h"
 #include "index/hash/layout.h"
 #include "index/hash/table.h"
+
+#include <stddef.h>
 
 #define HASH_KIND_ROOT 8 /* of blocks; reef_kind_register */
 #define HASH_KIND_LEVEL 9
@@ -54,7 +56,7 @@ struct hash_table {
 	uint64_t root;
 	uint32_t root_number;
 	uint32_t groups;
-	uint64_t seed;
+	uint64_t seed, id;
 	uint64_t levels[HASH_DEPTH_MAX + 1]; /* outer ones; 0: not known */
 	struct hash_leaf *leaves;	     /* 2^depth of them, by suffix */
 	struct hash_memo *memos;	     /* by hash; 2^n of them */
@@ -66,16 +68,36 @@ struct hash_table {
 
 extern enum hash_mutant hash_mutant;
 
+/* --- table.c --- */
+
+/* The head of a root, as far as `levels`.  -REEF_ECORRUPT: it is none. */
+int hash_root_read(struct reef_space *space, uint64_t at,
+		   struct hash_root *head);
+
 /* --- directory.c --- */
 
-/* Where the word of (depth, suffix) is.  -EAGAIN: that level is not there. */
+/* Where the root keeps the address of a level. */
+static inline uint64_t hash_level_at(const struct hash_table *table,
+				     uint32_t depth)
+{
+	return table->root + offsetof(struct hash_root, levels) +
+	       8 * (uint64_t)depth;
+}
+/* Where the root says whether it is one. */
+static inline uint64_t hash_alive_at(const struct hash_table *table)
+{
+	return table->root + offsetof(struct hash_root, alive);
+}
+/* Where the word of (depth, suffix) is.  -EAGAIN: that level is not there.
+ * -REEF_EDROPPED: and never will be. */
 int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 		 uint64_t *at);
 /* Make a level, if it is not there. */
 int hash_level_make(struct hash_table *table, uint32_t depth);
 /* What is known of the subtable of that hash; NULL: nothing. */
 struct hash_leaf *hash_leaf_known(struct hash_table *table, uint64_t hash);
-/* Ask the directory, and remember. */
+/* Ask the directory, and remember.  -EAGAIN: it changed meanwhile.
+ * -REEF_EDROPPED. */
 int hash_leaf_discover(struct hash_table *table, uint64_t hash);
 /* Is that still the subtable of the hash? 1, 0, -errno. */
 int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
@@ -84,6 +106,11 @@ int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
 static inline uint32_t hash_suffix(uint64_t hash, uint32_t depth)
 {
 	return (uint32_t)(hash & ((UINT64_C(1) << depth) - 1));
+}
+
+static inline uint64_t hash_subtable_size(const struct hash_table *table)
+{
+	return HASH_SUBTABLE_HEADER + (uint64_t)table->groups * HASH_GROUP_SIZE;
 }
 
 /* --- entry.c --- */
@@ -112,7 +139,8 @@ bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
 			 size_t size);
 static inline size_t hash_entry_size(const struct hash_entry_head *head)
 {
-	return HASH_ENTRY_HEAD + (size_t)head->key_size + head->value_size;
+	return HASH_ENTRY_HEAD + (size_t)hash_key_size(head) +
+	       hash_value_size(head);
 }
 /* Could it be one? Then *size is how long all of it is. */
 bool hash_entry_peek(const void *bytes, size_t *size);

@@ -7,6 +7,7 @@
  *             the d bits of s.
  *
  *       0 --CAS--> PENDING --CAS--> LEAF --CAS--> SPLIT (its children are LEAF)
+ *       \-----------\---------------\--CAS--> DROPPED
  *
  *   subtable  header of 64 bytes, then groups of three buckets of 8 slots:
  *             [main 0][overflow][main 1]. A key has two candidate places, each
@@ -16,10 +17,12 @@
  *            |        |      |           | print    | hint | address       |
  *             0: never used, and its subtable is not in use yet. No block:
  *             empty; it keeps its tag.
- *   entry     a block: live, version, stamp, sizes, crc and root, key, value.
+ *   entry     a block: live, crc, touched, version, stamp, sizes, key, value.
  *
- * (1) All words but an entry's `live` and what is written before a block is
- *     shared are changed by CAS only (F6). `live` is WRITTEN only.
+ * (1) All words but an entry's `live` and `touched` and what is written before
+ *     a block is shared are changed by CAS only (F6). Those are WRITTEN only;
+ *     `touched` is two bytes of a word whose others never change, so it relies
+ *     on a WRITE to touch no byte outside its range, as all fabrics have it.
  * (2) Every change of a slot counts its tag up (R3).
  *
  * Whatever is read from shared memory is checked by whoever uses it.
@@ -94,8 +97,14 @@ static_assert(sizeof(struct hash_subtable) == HASH_SUBTABLE_HEADER, "layout");
 #define HASH_DEPTH_MAX 28u
 #define HASH_INNER_LEVELS 12u /* inside the root */
 
-enum hash_state { HASH_NONE, HASH_PENDING, HASH_LEAF, HASH_SPLIT };
-#define HASH_STATE_MASK UINT64_C(3)
+enum hash_state {
+	HASH_NONE,
+	HASH_PENDING,
+	HASH_LEAF,
+	HASH_SPLIT,
+	HASH_DROPPED, /* for good; a level, too */
+};
+#define HASH_STATE_MASK UINT64_C(7)
 
 static inline enum hash_state hash_word_state(uint64_t word)
 {
@@ -110,15 +119,30 @@ static inline uint64_t hash_word_address(uint64_t word)
 #define HASH_ROOT_MAGIC UINT64_C(0x31746f6f52684652)	 /* "RFhRoot1" */
 #define HASH_SUBTABLE_MAGIC UINT64_C(0x3174627553684652) /* "RFhSubt1" */
 
+#define HASH_LEVEL_MAGIC UINT64_C(0x316c76654c684652) /* "RFhLevl1" */
+
 struct hash_root {
 	uint64_t magic;
 	uint64_t seed;
+	uint64_t owner;	 /* address of the word that names this root; 0: none */
+	uint64_t id;	 /* no other root at this address has it */
 	uint32_t groups; /* of a subtable */
 	uint32_t crc;	 /* of what is before it */
-	uint64_t reserved[5];
+	uint64_t alive;	 /* == id; 0: dropped. Whoever comes back to this
+			  * address in another epoch looks here */
+	uint64_t reserved[2];
 	uint64_t levels[HASH_DEPTH_MAX + 1];	 /* addresses of outer levels */
 	uint64_t inner[1u << HASH_INNER_LEVELS]; /* entry at (1 << d) + s */
 };
+
+struct hash_level { /* header of an outer level; its words follow */
+	uint64_t magic;
+	uint64_t root; /* address */
+	uint64_t depth;
+	uint64_t reserved[5];
+};
+#define HASH_LEVEL_HEADER 64
+static_assert(sizeof(struct hash_level) == HASH_LEVEL_HEADER, "layout");
 
 /* --- entries --- */
 
@@ -126,16 +150,37 @@ struct hash_root {
 #define HASH_VALUE_MAX (UINT32_C(64) << 20)
 
 struct hash_entry_head {
-	uint64_t live; /* == version: not superseded */
+	uint64_t live;	    /* == version: not superseded */
+	uint32_t crc;	    /* of all that follows, and of root_high */
+	uint16_t root_high; /* which table's: hash_root_number, 8 bits */
+	uint16_t touched;   /* the owner's; not covered by the crc */
 	uint64_t version;
 	uint64_t stamp; /* the owner's; a map's expiry */
-	uint32_t key_size;
-	uint32_t value_size;
-	uint32_t crc;  /* of version to value_size, root, key and value */
-	uint32_t root; /* which table's: hash_root_number */
+	uint64_t sizes; /* of key 17 bits, of value 27, root's lower 20 */
 };
 #define HASH_ENTRY_HEAD 40
 static_assert(sizeof(struct hash_entry_head) == HASH_ENTRY_HEAD, "layout");
+
+static inline uint32_t hash_key_size(const struct hash_entry_head *head)
+{
+	return (uint32_t)head->sizes & ((1u << 17) - 1);
+}
+
+static inline uint32_t hash_value_size(const struct hash_entry_head *head)
+{
+	return (uint32_t)(head->sizes >> 17) & ((1u << 27) - 1);
+}
+
+static inline uint32_t hash_entry_root(const struct hash_entry_head *head)
+{
+	return (uint32_t)head->root_high << 20 | (uint32_t)(head->sizes >> 44);
+}
+
+static inline uint64_t hash_sizes_make(uint32_t key, uint32_t value,
+				       uint32_t root)
+{
+	return key | (uint64_t)value << 17 | (uint64_t)root << 44;
+}
 
 /* A hint says how much of an entry to READ: all of it up to 8 KiB, else what
  * holds any head and most keys. */

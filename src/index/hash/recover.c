@@ -1,5 +1,7 @@
 /* recover.c - what a dead session left: is a block still part of a table?
  *
+ *   root      if its owner's word names it
+ *   level     if its root does
  *   subtable  if its word in the directory names it
  *   entry     if a slot of its key names it. A provisional one is taken away:
  *             its insert did not happen, and never will. */
@@ -7,6 +9,52 @@
 
 #include <errno.h>
 #include <string.h>
+
+/* Its table, for the moment. -ENOENT: there is none any more. */
+static int open_root(struct reef_space *space, uint64_t root,
+		     struct hash_table **out)
+{
+	int rc = hash_open(space, root, 1, out);
+
+	return rc == -REEF_ECORRUPT || rc == -EFAULT || rc == -REEF_EDROPPED
+		       ? -ENOENT
+		       : rc;
+}
+
+static int root_is_live(struct reef *reef, struct reef_space *space,
+			uint64_t address)
+{
+	struct hash_root head;
+	uint64_t word;
+	int rc = hash_root_read(space, address, &head);
+
+	if (!rc && head.owner)
+		rc = reef_read(reef, head.owner, &word, 8);
+	if (rc)
+		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
+	return head.owner && word == address;
+}
+
+static int level_is_live(struct reef *reef, struct reef_space *space,
+			 uint64_t address)
+{
+	struct hash_level head;
+	struct hash_table *table;
+	uint64_t word = 0;
+	int rc = reef_read(reef, address, &head, sizeof(head));
+
+	if (rc)
+		return rc;
+	if (head.magic != HASH_LEVEL_MAGIC || head.depth > HASH_DEPTH_MAX)
+		return 0;
+	rc = open_root(space, head.root, &table);
+	if (rc)
+		return rc == -ENOENT ? 0 : rc;
+	rc = reef_read(reef, hash_level_at(table, (uint32_t)head.depth), &word,
+		       8);
+	hash_close(table);
+	return rc ? rc : word == address;
+}
 
 static int subtable_is_live(struct reef *reef, struct reef_space *space,
 			    uint64_t address)
@@ -20,16 +68,16 @@ static int subtable_is_live(struct reef *reef, struct reef_space *space,
 		return rc;
 	if (head.magic != HASH_SUBTABLE_MAGIC || head.depth > HASH_DEPTH_MAX)
 		return 0;
-	rc = hash_open(space, head.root, 1, &table);
+	rc = open_root(space, head.root, &table);
 	if (rc)
-		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
+		return rc == -ENOENT ? 0 : rc;
 	rc = hash_word_at(table, head.depth,
 			  hash_suffix(head.suffix, head.depth), &at);
 	if (!rc)
 		rc = reef_read(reef, at, &word, 8);
 	hash_close(table);
 	if (rc)
-		return rc == -EAGAIN ? 0 : rc;
+		return rc == -EAGAIN || rc == -REEF_EDROPPED ? 0 : rc;
 	return hash_word_state(word) != HASH_SPLIT &&
 	       hash_word_address(word) == address;
 }
@@ -65,7 +113,7 @@ static int look_up(struct hash_table *table, struct hash_reading *entry,
 	const struct hash_entry_head *head = entry->room;
 	struct hash_reading reading = {
 		.key = head + 1,
-		.key_size = head->key_size,
+		.key_size = hash_key_size(head),
 	};
 	int rc = hash_find(table, &reading, 1);
 
@@ -78,7 +126,7 @@ static int look_up(struct hash_table *table, struct hash_reading *entry,
 	if (!rc)
 		rc = clear_provisional(table, &reading, block);
 	hash_reading_free(&reading);
-	return rc;
+	return rc == -REEF_EDROPPED ? 0 : rc;
 }
 
 static int entry_is_live(struct reef *reef, struct reef_space *space,
@@ -94,11 +142,12 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 		rc = reef_short_address(space, address, &block);
 	if (rc)
 		return rc == -ERANGE ? 0 : rc;
-	rc = reef_long_address(space, (uint64_t)head.root << 10, &root);
+	rc = reef_long_address(space, (uint64_t)hash_entry_root(&head) << 10,
+			       &root);
 	if (!rc)
-		rc = hash_open(space, root, 1, &table);
+		rc = open_root(space, root, &table);
 	if (rc)
-		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
+		return rc == -ENOENT || rc == -EFAULT ? 0 : rc;
 	reef_enter(reef);
 	/* Whatever its hint was: the smallest, then the rest. */
 	rc = hash_read_entry(table, &entry, hash_slot_make(block, 0, 0), &at);
@@ -118,12 +167,19 @@ static const struct reef_kind_ops entries = {
 	.name = "hash entry",
 	.is_live = entry_is_live,
 };
-static const struct reef_kind_ops others = {.name = "hash"};
+static const struct reef_kind_ops roots = {
+	.name = "hash root",
+	.is_live = root_is_live,
+};
+static const struct reef_kind_ops levels = {
+	.name = "hash level",
+	.is_live = level_is_live,
+};
 
 __attribute__((constructor)) static void register_kinds(void)
 {
-	reef_kind_register(HASH_KIND_ROOT, &others);
-	reef_kind_register(HASH_KIND_LEVEL, &others);
+	reef_kind_register(HASH_KIND_ROOT, &roots);
+	reef_kind_register(HASH_KIND_LEVEL, &levels);
 	reef_kind_register(HASH_KIND_SUBTABLE, &subtables);
 	reef_kind_register(HASH_KIND_ENTRY, &entries);
 }

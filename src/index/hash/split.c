@@ -33,11 +33,6 @@ static uint64_t slot_at(uint64_t subtable, uint32_t i)
 	return subtable + HASH_SUBTABLE_HEADER + 8 * (uint64_t)i;
 }
 
-static uint64_t subtable_size(const struct hash_table *table)
-{
-	return HASH_SUBTABLE_HEADER + (uint64_t)table->groups * HASH_GROUP_SIZE;
-}
-
 /* What a CAS in doubt did is seen by who looks again; so do all here. */
 static int flush(struct split *split)
 {
@@ -66,7 +61,7 @@ static int add_cas(struct split *split, uint64_t at, uint64_t compare,
 static int make_child(struct split *split, uint32_t which, uint64_t *out)
 {
 	struct hash_table *table = split->table;
-	struct hash_subtable *child = calloc(1, subtable_size(table));
+	struct hash_subtable *child = calloc(1, hash_subtable_size(table));
 	int rc;
 
 	if (!child)
@@ -79,9 +74,10 @@ static int make_child(struct split *split, uint32_t which, uint64_t *out)
 			  which << split->depth,
 	};
 	rc = reef_alloc_kind(table->space, HASH_KIND_SUBTABLE,
-			     subtable_size(table), out);
+			     hash_subtable_size(table), out);
 	if (!rc) {
-		rc = reef_write(table->reef, *out, child, subtable_size(table));
+		rc = reef_write(table->reef, *out, child,
+				hash_subtable_size(table));
 		if (rc)
 			reef_free(table->space, *out, 0);
 	}
@@ -183,10 +179,10 @@ static int classify(struct split *split)
 			break;
 		}
 		head = reading.room;
-		split->side[i] =
-			hash_of_key(split->table, head + 1, head->key_size) >>
-				split->depth &
-			1;
+		split->side[i] = hash_of_key(split->table, head + 1,
+					     hash_key_size(head)) >>
+					 split->depth &
+				 1;
 	}
 	hash_reading_free(&reading);
 	return rc < 0 ? rc : 0;

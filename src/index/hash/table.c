@@ -1,6 +1,7 @@
 /* table.c - make a table, open it, close it. */
 #include "base/checksum.h"
 #include "base/random.h"
+#include "base/sched.h"
 #include "index/hash/internal.h"
 
 #include <errno.h>
@@ -45,24 +46,51 @@ static int write_first(struct reef_space *space, struct hash_root *root,
 	for (i = 0; i < (uint64_t)root->groups * HASH_GROUP_SLOTS; i++)
 		slots[i] = HASH_TAG_ONE; /* in use at once */
 	rc = reef_alloc_kind(space, HASH_KIND_SUBTABLE, size, &subtable);
-	if (!rc)
+	if (!rc) {
 		rc = reef_write(reef_space_handle(space), subtable, table,
 				size);
-	if (!rc) {
 		root->inner[1] = subtable | HASH_LEAF;
-		rc = reef_write(reef_space_handle(space), at, root,
-				sizeof(*root));
+		if (!rc)
+			rc = reef_write(reef_space_handle(space), at, root,
+					sizeof(*root));
+		if (rc)
+			reef_free(space, subtable, 0);
 	}
 	free(table);
 	return rc;
 }
 
+static int place(struct reef_space *space, struct hash_root *root, uint64_t *at)
+{
+	uint64_t number;
+	int rc = reef_alloc_kind(space, HASH_KIND_ROOT, ROOT_SIZE, at);
+
+	if (rc)
+		return rc;
+	rc = reef_short_address(space, *at, &number);
+	if (!rc) {
+		reef_assert(!(number & 1023));
+		root->id =
+			(reef_now_ns() ^ *at) * UINT64_C(0x9e3779b97f4a7c15) ^
+			root->seed;
+		root->id |= 1;
+		root->alive = root->id;
+		root->crc = root_crc(root);
+		rc = write_first(space, root, *at);
+	}
+	if (!rc && !root->owner)
+		rc = reef_keep(space, *at);
+	if (rc)
+		reef_free(space, *at, 0);
+	return rc;
+}
+
 int hash_create(struct reef_space *space, const struct hash_options *options,
-		uint64_t *out)
+		uint64_t owner, uint64_t *out)
 {
 	uint32_t groups = options && options->groups ? options->groups : GROUPS;
 	struct hash_root *root;
-	uint64_t at, number;
+	uint64_t at;
 	int rc;
 
 	if (groups < HASH_GROUPS_MIN || groups > HASH_GROUPS_MAX)
@@ -72,20 +100,12 @@ int hash_create(struct reef_space *space, const struct hash_options *options,
 		return -ENOMEM;
 	root->magic = HASH_ROOT_MAGIC;
 	root->groups = groups;
+	root->owner = owner;
 	root->seed = options ? options->seed : 0;
 	rc = root->seed ? 0
 			: reef_random_secret(&root->seed, sizeof(root->seed));
-	root->crc = root_crc(root);
 	if (!rc)
-		rc = reef_alloc_kind(space, HASH_KIND_ROOT, ROOT_SIZE, &at);
-	if (!rc)
-		rc = reef_short_address(space, at, &number);
-	if (!rc) {
-		reef_assert(!(number & 1023));
-		rc = write_first(space, root, at);
-	}
-	if (!rc)
-		rc = reef_keep(space, at);
+		rc = place(space, root, &at);
 	if (!rc)
 		*out = at;
 	free(root);
@@ -102,6 +122,19 @@ static uint32_t round_up(uint32_t count)
 	return power;
 }
 
+int hash_root_read(struct reef_space *space, uint64_t at,
+		   struct hash_root *head)
+{
+	int rc = reef_read(reef_space_handle(space), at, head,
+			   offsetof(struct hash_root, levels));
+
+	if (!rc &&
+	    (head->magic != HASH_ROOT_MAGIC || head->crc != root_crc(head) ||
+	     head->groups < HASH_GROUPS_MIN || head->groups > HASH_GROUPS_MAX))
+		rc = -REEF_ECORRUPT;
+	return rc;
+}
+
 int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	      struct hash_table **out)
 {
@@ -111,11 +144,9 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	uint64_t number;
 	int rc;
 
-	rc = reef_read(reef, at, &head, offsetof(struct hash_root, levels));
-	if (!rc &&
-	    (head.magic != HASH_ROOT_MAGIC || head.crc != root_crc(&head) ||
-	     head.groups < HASH_GROUPS_MIN || head.groups > HASH_GROUPS_MAX))
-		rc = -REEF_ECORRUPT;
+	rc = hash_root_read(space, at, &head);
+	if (!rc && head.alive != head.id)
+		rc = -REEF_EDROPPED;
 	if (!rc)
 		rc = reef_short_address(space, at, &number);
 	if (rc)
@@ -137,6 +168,7 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	table->root_number = hash_root_number(number);
 	table->groups = head.groups;
 	table->seed = head.seed;
+	table->id = head.id;
 	*out = table;
 	return 0;
 }

@@ -53,12 +53,16 @@ struct hash_options {
 	uint64_t seed;	 /* of its hash; 0: random */
 };
 
-/* Make a table; its root is kept, and to be bound to a name by the caller.
+/* Make a table. owner: the address of a word that the caller sets to *root, by
+ * CAS, when it makes the table part of something; the root belongs to the
+ * session until then, and to whoever has that word while it names it. 0: there
+ * is none, the root is kept.
  * Errors as alloc and access.  -EINVAL: groups. */
 int hash_create(struct reef_space *space, const struct hash_options *options,
-		uint64_t *root);
+		uint64_t owner, uint64_t *root);
 /* remember: how many keys this handle remembers the place of, so that each can
- * be read by one READ; 0: 4,096. -REEF_ECORRUPT: there is no table. */
+ * be read by one READ; 0: 4,096. -REEF_ECORRUPT: there is no table.
+ * -REEF_EDROPPED: not any more. */
 int hash_open(struct reef_space *space, uint64_t root, uint32_t remember,
 	      struct hash_table **out);
 void hash_close(struct hash_table *table); /* NULL is fine */
@@ -67,6 +71,7 @@ struct hash_entry { /* points into the reading's room, or is the caller's */
 	const void *key, *value;
 	uint32_t key_size, value_size;
 	uint64_t version, stamp;
+	uint16_t touched; /* hash_touch */
 };
 
 /* One key being looked up, with room for what is found. Zero it first, give
@@ -95,15 +100,24 @@ void hash_reading_free(struct hash_reading *reading);
 int hash_get(struct hash_table *table, struct hash_reading *readings,
 	     uint32_t count);
 
+/* Set `touched` of an entry that was found, by one WRITE that nothing waits for
+ * or compares with: the last one wins, and a new value of the key has what it
+ * was put with. For notes that may be lost. Inside the reef_enter that was
+ * around its hash_get, so that its block is still what it was.  -EINVAL: it was
+ * not found. */
+int hash_touch(struct hash_table *table, const struct hash_reading *reading,
+	       uint16_t touched);
+
 enum hash_verdict { HASH_KEEP, HASH_PUT, HASH_DELETE };
 
 struct hash_change {
 	const void *key;
 	uint32_t key_size;
 	/* What is to become of the key. now: NULL if it is not there; good only
-	 * during the call. For HASH_PUT fill in value, value_size and stamp of
-	 * *put; the bytes stay the caller's, until the next call. Called again
-	 * when another was quicker. Negative: an error, returned as it is. */
+	 * during the call. For HASH_PUT fill in value, value_size, stamp and
+	 * touched of *put; the bytes stay the caller's, until the next call.
+	 * Called again when another was quicker. Negative: an error, returned
+	 * as it is. */
 	int (*decide)(void *context, const struct hash_entry *now,
 		      struct hash_entry *put);
 	void *context;
@@ -112,6 +126,9 @@ struct hash_change {
 	const struct hash_entry *ahead;
 	uint64_t version; /* out: after HASH_PUT, of the new entry */
 };
+
+/* Errors of all that follows and of hash_get: -REEF_EDROPPED: the table was
+ * dropped. */
 
 /* 0: done as decided last, also HASH_KEEP.  -REEF_EINDOUBT: a change whose
  * connection was lost, and which others have covered since: it happened, or
@@ -133,5 +150,15 @@ int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	      uint32_t steps,
 	      int (*each)(void *context, const struct hash_entry *entry),
 	      void *context);
+
+struct hash_count {
+	uint64_t keys, slots;
+	uint64_t bytes; /* of the table, without its entries */
+	uint32_t subtables, depth;
+};
+
+/* Count by reading every subtable, some 12 bytes a key; no entries are read.
+ * While others change it: roughly. */
+int hash_count(struct hash_table *table, struct hash_count *out);
 
 #endif

@@ -9,9 +9,11 @@
 #include "index/hash/internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RETRIES 1000u
+#define PIECE_SLOTS 8192u /* read at once to be counted */
 
 static uint32_t reverse(uint32_t bits)
 {
@@ -173,4 +175,92 @@ int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	if (rc)
 		return rc;
 	return cursor->group >= table->groups;
+}
+
+/* --- counting --- */
+
+/* READ some slots of a subtable and count the keys. -EAGAIN: it was split. */
+static int count_piece(struct hash_table *table, uint64_t hash,
+		       const struct hash_leaf *leaf, uint64_t *slots,
+		       uint32_t from, uint32_t count, uint64_t *keys)
+{
+	uint64_t all = 0;
+	uint32_t i;
+	int rc = reef_read(table->reef,
+			   leaf->subtable + HASH_SUBTABLE_HEADER +
+				   8 * (uint64_t)from,
+			   slots, 8 * (size_t)count);
+
+	for (i = 0; i < count && !rc; i++) {
+		all |= slots[i];
+		*keys += hash_slot_block(slots[i]) &&
+			 !(slots[i] & HASH_PROVISIONAL);
+	}
+	if (rc || !(all & HASH_FROZEN))
+		return rc;
+	rc = hash_leaf_is_current(table, hash, leaf->depth, leaf->subtable);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	rc = hash_leaf_discover(table, hash);
+	return rc ? rc : -EAGAIN;
+}
+
+static int count_leaf(struct hash_table *table, uint64_t hash, uint64_t *slots,
+		      struct hash_leaf *leaf, uint64_t *keys)
+{
+	uint32_t all = table->groups * HASH_GROUP_SLOTS, at, part;
+	int rc = find_leaf(table, hash, leaf);
+
+	*keys = 0;
+	for (at = 0; at < all && !rc; at += part) {
+		part = all - at < PIECE_SLOTS ? all - at : PIECE_SLOTS;
+		rc = count_piece(table, hash, leaf, slots, at, part, keys);
+	}
+	return rc;
+}
+
+/* The directory's own memory; levels are there up to the deepest. */
+static uint64_t directory_size(uint32_t depth)
+{
+	uint64_t size = sizeof(struct hash_root);
+
+	for (; depth >= HASH_INNER_LEVELS; depth--)
+		size += HASH_LEVEL_HEADER + (UINT64_C(8) << depth);
+	return size;
+}
+
+int hash_count(struct hash_table *table, struct hash_count *out)
+{
+	struct hash_count count = {0};
+	struct hash_leaf leaf;
+	uint64_t *slots = malloc(PIECE_SLOTS * sizeof(*slots)), keys;
+	uint32_t suffix = 0, retries = 0;
+	int rc = slots ? 0 : -ENOMEM;
+
+	while (!rc && !(suffix >> HASH_DEPTH_MAX)) {
+		reef_enter(table->reef);
+		rc = count_leaf(table, reverse(suffix), slots, &leaf, &keys);
+		reef_leave(table->reef);
+		if (rc == -EAGAIN && retries++ < RETRIES) {
+			rc = hash_pause(table, retries);
+			continue;
+		}
+		if (rc)
+			break;
+		retries = 0;
+		count.keys += keys;
+		count.subtables++;
+		if (leaf.depth > count.depth)
+			count.depth = leaf.depth;
+		suffix += 1u << (HASH_DEPTH_MAX - leaf.depth);
+	}
+	free(slots);
+	if (rc)
+		return rc;
+	count.slots =
+		count.subtables * (uint64_t)table->groups * HASH_GROUP_SLOTS;
+	count.bytes = directory_size(count.depth) +
+		      count.subtables * hash_subtable_size(table);
+	*out = count;
+	return 0;
 }

@@ -78,15 +78,13 @@ static int cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 /* (2). *word: what `root` is then. */
 static int make_table(struct sync_object *object, uint64_t *word)
 {
-	uint64_t root;
-	int rc = hash_create(object->space, NULL, &root);
+	uint64_t owner = object->body + offsetof(struct map_body, root), root;
+	int rc = hash_create(object->space, NULL, owner, &root);
 
 	if (rc)
 		return rc;
 	do
-		rc = cas(object->reef,
-			 object->body + offsetof(struct map_body, root), 0,
-			 root, word);
+		rc = cas(object->reef, owner, 0, root, word);
 	while (!rc && !*word);
 	if (!rc && *word != root && *word != (root | MAP_DROPPING))
 		reef_free(object->space, root, 0);

@@ -32,7 +32,8 @@ static int root_is_live(struct reef *reef, struct reef_space *space,
 		rc = reef_read(reef, head.owner, &word, 8);
 	if (rc)
 		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
-	return head.owner && word == address;
+	/* The lower bits are the owner's. */
+	return head.owner && (word & ~UINT64_C(7)) == address;
 }
 
 static int level_is_live(struct reef *reef, struct reef_space *space,

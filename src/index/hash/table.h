@@ -55,8 +55,8 @@ struct hash_options {
 
 /* Make a table. owner: the address of a word that the caller sets to *root, by
  * CAS, when it makes the table part of something; the root belongs to the
- * session until then, and to whoever has that word while it names it. 0: there
- * is none, the root is kept.
+ * session until then, and to whoever has that word while it names it (its three
+ * lower bits are free for other use). 0: there is none, the root is kept.
  * Errors as alloc and access.  -EINVAL: groups. */
 int hash_create(struct reef_space *space, const struct hash_options *options,
 		uint64_t owner, uint64_t *root);

@@ -7,6 +7,7 @@
 #define REEF_TESTS_LEASE_WORLD_H
 
 #include "pool_world.h"
+#include "seeds.h"
 #include "sync/lease.h"
 
 enum fate {
@@ -381,27 +382,12 @@ static inline int lease_run(const struct lease_run *run)
 	return rc;
 }
 
-/* A sanitizer needs ten times as long, and finds in the first seeds what it is
- * there for. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SEEDS_PART 5
-#endif
-#endif
-#ifndef SEEDS_PART
-#define SEEDS_PART 1
-#endif
-
-/* Mutants judge the seeds, not the memory: not under a sanitizer, whose
- * compiler draws other numbers from the same seed. */
-#define WITH_MUTANTS (SEEDS_PART == 1)
-
 /* As many seeds as the test is to take. */
 static inline void lease_seeds(struct lease_run run, uint64_t seeds,
 			       uint64_t soak)
 {
 	const char *one = getenv("REEF_SEED");
-	uint64_t last = getenv("REEF_SOAK") ? soak : seeds / SEEDS_PART;
+	uint64_t last = seeds_of(seeds, soak);
 
 	for (run.seed = one ? pool_first_seed() : 1;
 	     run.seed <= (one ? pool_first_seed() : last); run.seed++)

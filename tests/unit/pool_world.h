@@ -16,6 +16,7 @@
 #include "pool/keys.h"
 #include "pool/mesh.h"
 #include "pool/node/node.h"
+#include "seeds.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +93,7 @@ static inline uint64_t pool_last_seed(void)
 
 	if (seed)
 		return strtoull(seed, NULL, 10);
-	return getenv("REEF_SOAK") ? 200 : 5;
+	return seeds_of(5, 200);
 }
 
 struct pool;

@@ -1,6 +1,7 @@
 /* test_barrier_process.c - a barrier of real processes over shm; one of them is
  * killed. */
 #include "local_pool.h"
+#include "seeds.h"
 
 #include <reef/sync.h>
 #include <signal.h>
@@ -136,14 +137,14 @@ static void run(uint32_t rounds, bool kills)
 
 static void barrier_of_processes_lets_nobody_pass_early(void **state)
 {
-	run(getenv("REEF_SOAK") ? 100000 : 2000, false);
+	run(seeds_of(2000, 100000), false);
 }
 
 static void barrier_of_processes_one_killed_others_go_on(void **state)
 {
 	uint32_t i;
 
-	for (i = 0; i < (getenv("REEF_SOAK") ? 50 : 2); i++)
+	for (i = 0; i < seeds_of(2, 50); i++)
 		run(100 + i, true);
 }
 

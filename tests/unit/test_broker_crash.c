@@ -2,6 +2,7 @@
  * and starts again: what was answered is there, what was asked once is done
  * once, and what was published stays true. */
 #include "broker_world.h"
+#include "seeds.h"
 
 #define OPS 60
 
@@ -183,7 +184,7 @@ static void hold_to(int (*one)(uint64_t seed, enum reef_broker_mutant mutant),
 
 static void crash_keeps_what_was_answered_once(void **state)
 {
-	hold_to(run_killed, getenv("REEF_SOAK") ? 300 : 40);
+	hold_to(run_killed, seeds_of(40, 300));
 	find(run_killed, REEF_BROKER_MUTANT_EARLY_ANSWER, 100);
 	find(run_killed, REEF_BROKER_MUTANT_FORGET_REQUEST, 100);
 }
@@ -233,7 +234,7 @@ static int run_crash_at(uint64_t step, enum reef_broker_mutant mutant)
 
 static void crash_at_any_moment_loses_nothing(void **state)
 {
-	hold_to(run_crash_at, getenv("REEF_SOAK") ? 3000 : 500);
+	hold_to(run_crash_at, seeds_of(500, 3000));
 }
 
 /* --- what another sees --- */

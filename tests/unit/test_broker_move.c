@@ -4,6 +4,7 @@
  * A writer raises the numbers that stub nodes lend instead of memory, wherever
  * its key opens them. Nothing it did may be missing in the end, unless it was
  * on a node that died. */
+#include "seeds.h"
 #include "stub_world.h"
 
 #define EXTENTS 12
@@ -494,11 +495,6 @@ static int tell(uint64_t seed, enum reef_broker_mutant mutant, uint32_t kills,
 	return rc;
 }
 
-static uint64_t seeds(uint64_t few, uint64_t many)
-{
-	return getenv("REEF_SOAK") ? many : few;
-}
-
 /* REEF_SEED=n begins with that one. */
 static uint64_t first(void)
 {
@@ -511,7 +507,7 @@ static void broker_move_any_crash_loses_no_write(void **state)
 {
 	struct tally tally = {0};
 
-	for (uint64_t seed = first(); seed <= seeds(250, 20000); seed++)
+	for (uint64_t seed = first(); seed <= seeds_of(250, 20000); seed++)
 		assert_int_equal(tell(seed, REEF_BROKER_MUTANT_NONE, 0, &tally),
 				 0);
 	assert_true(tally.moved > 0 && tally.lost == 0 && tally.refused > 0);
@@ -524,7 +520,7 @@ static void broker_move_dead_nodes_lose_only_theirs(void **state)
 {
 	struct tally tally = {0};
 
-	for (uint64_t seed = first(); seed <= seeds(250, 20000); seed++)
+	for (uint64_t seed = first(); seed <= seeds_of(250, 20000); seed++)
 		assert_int_equal(tell(seed, REEF_BROKER_MUTANT_NONE, 2, &tally),
 				 0);
 	assert_true(tally.lost > 0);

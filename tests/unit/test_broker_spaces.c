@@ -1,5 +1,6 @@
 /* test_broker_spaces.c - who reaches which space; memory that goes back; what
  * nodes know of fences; lists: one situation each, with stub nodes. */
+#include "seeds.h"
 #include "stub_world.h"
 
 static void run(int (*script)(struct pool *pool), uint32_t nodes,
@@ -560,7 +561,7 @@ static int says_anything(struct pool *pool)
 
 static void broker_spaces_any_request_is_survived(void **state)
 {
-	run(says_anything, 2, 64 * MIB, getenv("REEF_SOAK") ? 500 : 10);
+	run(says_anything, 2, 64 * MIB, seeds_of(10, 500));
 }
 
 int main(void)

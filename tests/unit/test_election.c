@@ -282,7 +282,7 @@ static void election_leader_dies_at_any_moment(void **state)
 {
 	uint32_t step, steps;
 
-	steps = getenv("REEF_SOAK") ? 4000 : 400 / SEEDS_PART;
+	steps = (uint32_t)seeds_of(400, 4000);
 	for (step = 0; step < steps; step++) {
 		struct pool pool = {0};
 
@@ -520,7 +520,7 @@ static void election_in_chaos_has_one_leader(void **state)
 	lease_seeds(storm(), 1000, 20000);
 }
 
-#if WITH_MUTANTS
+#if !SANITIZED
 static void election_mutants_are_found(void **state)
 {
 	struct lease_run run = calm;
@@ -542,7 +542,7 @@ int main(void)
 		cmocka_unit_test(election_leader_dies_at_any_moment),
 		cmocka_unit_test(election_leaders_die_and_others_follow),
 		cmocka_unit_test(election_in_chaos_has_one_leader),
-#if WITH_MUTANTS
+#if !SANITIZED
 		cmocka_unit_test(election_mutants_are_found),
 #endif
 	};

@@ -1,6 +1,7 @@
 /* Blocks in plain memory: a shadow of what is allocated, against the heap. */
 #include "base/random.h"
 #include "heap_world.h"
+#include "seeds.h"
 
 #define SEEDS 40
 #define SEEDS_SOAK 4000
@@ -25,11 +26,6 @@ static int tell_seed(void **state)
 {
 	print_message("last seed %llu\n", (unsigned long long)last_seed);
 	return 0;
-}
-
-static uint32_t seeds(void)
-{
-	return getenv("REEF_SOAK") ? SEEDS_SOAK : SEEDS;
 }
 
 static void shadow_init(struct shadow *shadow, uint64_t seed,
@@ -198,7 +194,7 @@ static void random_run(uint64_t seed)
 
 static void heap_random_run_all_come_back(void **state)
 {
-	for (uint64_t seed = 1; seed <= seeds(); seed++)
+	for (uint64_t seed = 1; seed <= seeds_of(SEEDS, SEEDS_SOAK); seed++)
 		random_run(seed);
 }
 

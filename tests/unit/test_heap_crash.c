@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "heap_world.h"
 #include "pool/client/heap_layout.h"
+#include "seeds.h"
 
 #define SEEDS 150
 #define SEEDS_SOAK 40000
@@ -312,7 +313,7 @@ static void one_crash(uint64_t seed)
 
 static void heap_crash_anywhere_all_come_back(void **state)
 {
-	uint64_t seeds = getenv("REEF_SOAK") ? SEEDS_SOAK : SEEDS;
+	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
 	const char *only = getenv("REEF_SEED");
 
 	if (only) {

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "heap_world.h"
 #include "pool/client/heap_layout.h"
+#include "seeds.h"
 
 #define SEEDS 300
 #define SEEDS_SOAK 30000
@@ -174,7 +175,7 @@ static void one_garbage(uint64_t seed)
 
 static void heap_garbage_anywhere_survived(void **state)
 {
-	uint64_t seeds = getenv("REEF_SOAK") ? SEEDS_SOAK : SEEDS;
+	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
 	const char *only = getenv("REEF_SEED");
 
 	if (only) {

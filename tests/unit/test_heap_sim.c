@@ -10,6 +10,7 @@
  *     is freed, no chunk is anybody's
  * The mutants of the heap break one of these each, and are found. */
 #include "heap_sim.h"
+#include "seeds.h"
 
 #define SEEDS 60
 #define SEEDS_SOAK 6000
@@ -674,7 +675,7 @@ static void run_seed(struct book *book, uint64_t seed,
 static void heap_sim_sessions_killed_all_come_back(void **state)
 {
 	struct book *book = malloc(sizeof(*book));
-	uint64_t seeds = getenv("REEF_SOAK") ? SEEDS_SOAK : SEEDS;
+	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
 	uint64_t first = 1, allocs = 0, frees = 0, recovers = 0;
 	const char *only = getenv("REEF_SEED");
 

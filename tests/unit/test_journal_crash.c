@@ -10,6 +10,7 @@
 #include "base/checksum.h"
 #include "base/random.h"
 #include "pool/broker/journal.h"
+#include "seeds.h"
 #include "store_wrapper.h"
 
 #include <setjmp.h>
@@ -196,14 +197,9 @@ static const char *tell(uint64_t seed, enum lie lie, bool answers_early)
 	return story.verdict;
 }
 
-static uint64_t seeds(uint64_t count)
-{
-	return getenv("REEF_SOAK") ? count * 50 : count;
-}
-
 static void journal_crash_keeps_what_was_acknowledged(void **state)
 {
-	uint64_t seed, count = seeds(5000);
+	uint64_t seed, count = seeds_of(5000, 250000);
 	const char *verdict;
 
 	for (seed = 1; seed <= count; seed++) {

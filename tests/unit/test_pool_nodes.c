@@ -5,12 +5,13 @@
 
 #include "base/log.h"
 #include "pool/node/node.h"
+#include "seeds.h"
 
 #define LENDERS 3
 #define THINGS 8
 #define SIZE 16384u
 #define CAPACITY (32 * SIZE)
-#define SEEDS (getenv("REEF_SOAK") ? 2000u : 10u)
+#define SEEDS seeds_of(10, 2000)
 
 struct lender {
 	struct world *world;

@@ -5,6 +5,7 @@
  * fit together (rpc.h, 2); and at the end that nobody waits any more and each
  * peer that was opened was closed, once. */
 #include "rpc_station.h"
+#include "seeds.h"
 
 #define CLIENTS 3
 #define WORKERS 4
@@ -334,7 +335,7 @@ static void run_seed(uint64_t seed, struct chaos *chaos)
 static void rpc_chaos_calls_are_told_the_truth(void **state)
 {
 	const char *only = getenv("REEF_SEED");
-	uint64_t seeds = getenv("REEF_SOAK") ? 20000 : 300;
+	uint64_t seeds = seeds_of(300, 20000);
 	struct chaos *chaos = malloc(sizeof(*chaos));
 	uint64_t calls = 0, answered = 0;
 

@@ -2,6 +2,7 @@
  * paused, killed and started again, while clients count by FAA. Whatever
  * happens, an FAA that was reported done has happened once, one in doubt at
  * most once, and one that was refused not at all. */
+#include "seeds.h"
 #include "sim_world.h"
 
 #define SEEDS 30
@@ -223,10 +224,8 @@ static uint64_t run_chaos(const struct reef_sim_options *options,
 static void sim_chaos_keeps_every_promise(void **state)
 {
 	struct reef_sim_options options = {.lose_link_ppm = 1000};
-	uint64_t totals[3] = {0}, seeds = SEEDS;
+	uint64_t totals[3] = {0}, seeds = seeds_of(SEEDS, SEEDS_SOAK);
 
-	if (getenv("REEF_SOAK"))
-		seeds = SEEDS_SOAK;
 	for (options.seed = 1; options.seed <= seeds; options.seed++)
 		run_chaos(&options, totals);
 	/* Much was done, some was in doubt, and of that some had happened. */

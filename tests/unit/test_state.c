@@ -2,6 +2,7 @@
  * always give the same state. */
 #include "pool/broker/journal.h"
 #include "random_record.h"
+#include "seeds.h"
 #include "store_wrapper.h"
 
 #include <setjmp.h>
@@ -909,7 +910,7 @@ static int tell(uint64_t seed, enum lie lie, bool early)
 
 static void state_crash_comes_back_to_what_was_answered(void **state)
 {
-	uint64_t seed, count = getenv("REEF_SOAK") ? 50000 : 1500;
+	uint64_t seed, count = seeds_of(1500, 50000);
 
 	for (seed = 1; seed <= count; seed++)
 		if (tell(seed, LIE_NONE, false))

@@ -207,7 +207,7 @@ static void lease_given_wakes_who_waits(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= (getenv("REEF_SOAK") ? 2000 : 50); seed++)
+	for (seed = 1; seed <= seeds_of(50, 2000); seed++)
 		assert_int_equal(run_turns(seed, LEASE_MUTANT_NONE), 0);
 }
 
@@ -586,7 +586,7 @@ static void lease_in_chaos_has_one_holder(void **state)
 	lease_seeds(chaos(), 1000, 20000);
 }
 
-#if WITH_MUTANTS
+#if !SANITIZED
 static void lease_mutants_are_found(void **state)
 {
 	struct lease_run run = chaos();
@@ -630,7 +630,7 @@ int main(void)
 		cmocka_unit_test(lease_threads_take_turns),
 		cmocka_unit_test(lease_of_drifting_clocks_has_one_holder),
 		cmocka_unit_test(lease_in_chaos_has_one_holder),
-#if WITH_MUTANTS
+#if !SANITIZED
 		cmocka_unit_test(lease_mutants_are_found),
 #endif
 	};

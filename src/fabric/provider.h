@@ -120,6 +120,11 @@ struct reef_queue {
 		       uint64_t *before);
 	int (*run_faa)(struct reef_queue *queue, struct reef_remote *remote,
 		       uint64_t offset, uint64_t add, uint64_t *before);
+	/* Likewise memory in place (near.h); else near_enter says no. */
+	bool (*near_enter)(struct reef_queue *queue);
+	uint8_t *(*near_at)(const struct reef_remote *remote, uint64_t offset,
+			    uint64_t length, bool writes);
+	void (*near_leave)(struct reef_queue *queue);
 	struct reef_sched *sched;
 	struct reef_group *group; /* that opened it; NULL: no fiber did */
 	struct reef_poller poller;

@@ -4,48 +4,17 @@
 #ifndef REEF_FABRIC_SHM_FAST_H
 #define REEF_FABRIC_SHM_FAST_H
 
-#include "fabric/copy.h"
+#include "fabric/near.h"
 #include "fabric/shm/shm.h"
 
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-#define SHM_LINE 64
-/* Of one operation. */
-#define SHM_PREFETCH_BYTES 256
-
-static inline void shm_prefetch_write(const void *at)
-{
-#ifdef __x86_64__
-	/* The compiler would not use it without a flag, as processors before
-	 * 2014 ignore it. */
-	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)at));
-#else
-	__builtin_prefetch(at, 1);
-#endif
-}
-
 static inline void shm_prefetch(const struct reef_op *op)
 {
-	const uint8_t *at = op->remote->base + op->offset;
-	const uint8_t *end = at + 8;
-
-	if (op->kind <= REEF_WRITE)
-		end = at + (op->length < SHM_PREFETCH_BYTES
-				    ? op->length
-				    : SHM_PREFETCH_BYTES);
-	at = (const uint8_t *)((uintptr_t)at & ~(uintptr_t)(SHM_LINE - 1));
-	for (; at < end; at += SHM_LINE) {
-		if (op->kind == REEF_READ)
-			__builtin_prefetch(at);
-		else
-			shm_prefetch_write(at);
-	}
-}
-
-static inline void shm_full_barrier(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
+	reef_near_prefetch(op->remote->base + op->offset,
+			   op->kind <= REEF_WRITE ? op->length : 8,
+			   op->kind != REEF_READ);
 }
 
 static inline void shm_do_cas(struct reef_op *op)

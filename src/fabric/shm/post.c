@@ -33,7 +33,7 @@ static inline void run_one(struct reef_op *op, bool *dirty)
 	switch (op->kind) {
 	case REEF_READ:
 		if (*dirty)
-			shm_full_barrier();
+			reef_near_barrier();
 		*dirty = false;
 		reef_copy_from_shared(op->local, op->remote->base + op->offset,
 				      op->length);
@@ -161,7 +161,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 		op = &batch->ops[index];
 		if (op->kind == REEF_SEND || op->kind == REEF_FLUSH) {
 			if (dirty)
-				shm_full_barrier();
+				reef_near_barrier();
 			dirty = false;
 		}
 		if (op->kind == REEF_SEND) {
@@ -189,7 +189,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 		op->status = 0;
 	}
 	if (dirty)
-		shm_full_barrier();
+		reef_near_barrier();
 	return 0;
 }
 
@@ -319,7 +319,7 @@ static inline void run_fast(struct reef_batch *batch)
 		run_one(op, &dirty);
 	}
 	if (dirty)
-		shm_full_barrier();
+		reef_near_barrier();
 }
 
 int shm_post(struct reef_layer *layer, struct reef_queue *base,

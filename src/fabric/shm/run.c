@@ -88,11 +88,11 @@ static inline bool are_short_copies(const struct shm_queue *queue,
 			return false;
 		at = base + op->offset;
 		if (op->kind == REEF_WRITE)
-			shm_prefetch_write(at);
+			reef_near_prefetch_write(at);
 		else
 			__builtin_prefetch(at);
-		if (unlikely(((uintptr_t)at & (SHM_LINE - 1)) + length >
-			     SHM_LINE))
+		if (unlikely(((uintptr_t)at & (REEF_NEAR_LINE - 1)) + length >
+			     REEF_NEAR_LINE))
 			shm_prefetch(op);
 	}
 	return true;
@@ -111,7 +111,7 @@ static inline void run_short_copies(struct reef_batch *batch)
 			dirty = true;
 		} else {
 			if (unlikely(dirty))
-				shm_full_barrier();
+				reef_near_barrier();
 			dirty = false;
 			reef_copy_words_from(op->local, at, op->length);
 		}
@@ -119,7 +119,7 @@ static inline void run_short_copies(struct reef_batch *batch)
 		SET(op->status, 0);
 	}
 	if (dirty)
-		shm_full_barrier();
+		reef_near_barrier();
 }
 
 /* Several operations. */
@@ -184,7 +184,7 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 			goto general;
 		reef_copy_words_to(remote->remote.base + op->offset, op->local,
 				   op->length);
-		shm_full_barrier();
+		reef_near_barrier();
 		break;
 	case REEF_CAS:
 		/* The limit is in words: one that begins inside ends there. */
@@ -267,4 +267,44 @@ int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
 	shm_leave((struct shm_queue *)queue, turn);
 	*before = value;
 	return 0;
+}
+
+/* --- in place (near.h) --- */
+
+bool shm_near_enter(struct reef_queue *base)
+{
+	struct shm_queue *queue = (struct shm_queue *)base;
+	uint64_t turn = LOAD(queue->turn);
+
+	/* Time to look, which an operation does. */
+	if (unlikely(!(turn & queue->look_mask)))
+		return false;
+	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	return true;
+}
+
+uint8_t *shm_near_at(const struct reef_remote *base, uint64_t offset,
+		     uint64_t length, bool writes)
+{
+	const struct shm_remote *remote = (const struct shm_remote *)base;
+	const struct shm_link *link = (const struct shm_link *)base->link;
+	uint64_t limit =
+		writes ? LOAD(remote->write_limit) : LOAD(remote->limit);
+
+	/* Acquire: as in shm_must_look. */
+	if (unlikely(
+		    atomic_load_explicit(link->control, memory_order_acquire) !=
+			    atomic_load_explicit(&link->control_seen,
+						 memory_order_acquire) ||
+		    offset >= limit || length > limit - offset))
+		return NULL;
+	return base->base + offset;
+}
+
+void shm_near_leave(struct reef_queue *base)
+{
+	struct shm_queue *queue = (struct shm_queue *)base;
+
+	shm_leave(queue, LOAD(queue->turn) - 1);
 }

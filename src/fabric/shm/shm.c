@@ -208,6 +208,9 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 		queue->queue.run = shm_run;
 		queue->queue.run_cas = shm_run_cas;
 		queue->queue.run_faa = shm_run_faa;
+		queue->queue.near_enter = shm_near_enter;
+		queue->queue.near_at = shm_near_at;
+		queue->queue.near_leave = shm_near_leave;
 	}
 	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->queue.fd < 0) {

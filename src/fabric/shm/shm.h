@@ -277,6 +277,10 @@ int shm_run_cas(struct reef_queue *queue, struct reef_remote *remote,
 		uint64_t *before);
 int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
 		uint64_t offset, uint64_t add, uint64_t *before);
+bool shm_near_enter(struct reef_queue *queue);
+uint8_t *shm_near_at(const struct reef_remote *remote, uint64_t offset,
+		     uint64_t length, bool writes);
+void shm_near_leave(struct reef_queue *queue);
 
 /* Do the operations of a batch from `index` on; locked: is the fabric's lock
  * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and

@@ -1,143 +1,183 @@
 /* access.c - reading and writing, at once or as tasks.
  *
- * The quick path: an operation on an extent that the handle's cache knows, and
- * no header of a fresh block waits to be written. It adds a few nanoseconds to
- * what the fabric takes. Everything else, and everything that was refused, is
- * call.c's. */
+ * The quick path: operations in place (fabric/near.h), on extents that the
+ * handle's cache knows. It adds a few nanoseconds to what the memory takes.
+ * Everything else, and everything that was refused, is call.c's. */
+#include "fabric/near.h"
 #include "pool/client/word.h"
 
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define QUICK_MAX 65536 /* bytes; what is longer may have to be cut up */
-#define QUICK_COUNT 4	/* accesses, one after the other */
-#define FIRST_MAX 512
-#define TASKS_MAX 1024 /* under way in a handle */
+#define NEAR_COUNT 256	  /* accesses at once */
+#define NEAR_LENGTH 65536 /* bytes of one */
+#define TASKS_MAX 1024	  /* under way in a handle */
 
-/* --- one after the other --- */
+/* --- in place --- */
 
-/* -EAGAIN: not this way. Else what came of it. */
-static inline int quick(struct reef *reef, struct reef_op *op, uint64_t address,
-			uint64_t length, uint8_t need, bool pending)
+/* Where an access is, inside. NULL: not this way. */
+static inline uint8_t *near_find(struct reef *reef, uint64_t address,
+				 uint64_t length, bool writes)
 {
 	uint32_t number = (uint32_t)(address >> 32);
-	struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
-	struct reef_batch batch;
-	uint32_t phase;
-	int rc = -EAGAIN;
+	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+	uint8_t need = writes ? REEF_RIGHT_WRITE : REEF_RIGHT_READ;
 
-	phase = client_enter(reef);
-	if (unlikely(!client_is_current(reef) || entry->extent != number ||
-		     !(entry->rights & need) || !entry->is_inline ||
-		     (uint32_t)address > entry->size ||
-		     length > entry->size - (uint32_t)address || pending))
-		goto out;
-	op->remote = entry->remote;
-	op->offset = (uint32_t)address;
-	batch.link = entry->link;
-	batch.ops = op;
-	batch.count = 1;
-	batch.done = false;
-	batch.on_done = NULL;
-	rc = reef_run(entry->queue, &batch);
-out:
-	client_leave(reef, phase);
-	return rc;
+	if (unlikely(entry->extent != number || entry->queue != reef->near ||
+		     !(entry->rights & need)))
+		return NULL;
+	return reef_near_at(reef->near, entry->remote, (uint32_t)address,
+			    length, writes);
 }
 
-/* Did it not happen, so that it may be done in the general way? */
-static bool is_refused(int rc)
+/* Malformed ones are call.c's, too. */
+static inline uint8_t *near_check(struct reef *reef,
+				  const struct reef_access *access)
 {
-	return rc == -EAGAIN || rc == -REEF_EKEY || rc == -REEF_ENOLINK ||
-	       rc == -EMSGSIZE || rc == -ERANGE || rc == -EINVAL;
-}
+	uint64_t length = access->length;
+	bool writes = access->kind != REEF_READ;
 
-/* One of several accesses. False: not this way, and nothing happened. */
-static inline bool quick_access(struct reef *reef, struct reef_access *access)
-{
-	struct reef_op op;
-	uint64_t length = 8;
-	uint8_t need = REEF_RIGHT_WRITE;
-
-	op.kind = access->kind;
-	op.flags = 0; /* each is done before the next: they are in order */
-	op.reserved = 0;
-	op.length = 0;
-	op.local = access->local;
-	op.buffer = NULL;
-	op.operand = access->operand;
-	op.compare = access->compare;
-	op.result = 0;
-	if (access->kind == REEF_READ || access->kind == REEF_WRITE) {
-		length = op.length = access->length;
-		if (access->kind == REEF_READ)
-			need = REEF_RIGHT_READ;
+	if (unlikely(access->flags & ~REEF_ORDERED || access->reserved))
+		return NULL;
+	if (likely(access->kind == REEF_READ || access->kind == REEF_WRITE)) {
+		if (unlikely(length > NEAR_LENGTH || !access->local))
+			return NULL;
+	} else {
+		if (unlikely((access->kind != REEF_CAS &&
+			      access->kind != REEF_FAA) ||
+			     access->address & 7))
+			return NULL;
+		length = 8;
 	}
-	if (unlikely(length > QUICK_MAX || access->kind > REEF_FAA))
-		return false;
-	access->status = quick(reef, &op, access->address, length, need, false);
-	access->result = op.result;
-	return !is_refused(access->status);
+	return near_find(reef, access->address, length, writes);
 }
 
-/* What a heap does is not held up by headers that wait. */
-int client_execute(struct reef *reef, struct reef_access *accesses,
-		   uint32_t count)
+/* *dirty: something written may still be unseen. */
+static inline void near_do(struct reef_access *access, uint8_t *at, bool *dirty)
 {
-	struct client_call *call;
-	int rc;
+	uint64_t compare = access->compare;
 
-	while (count <= QUICK_COUNT && quick_access(reef, accesses)) {
-		rc = accesses->status;
-		accesses++;
-		if (--count == 0)
-			return rc;
-		if (unlikely(rc)) {
-			while (count--)
-				accesses++->status = -REEF_ENOTDONE;
-			return rc;
-		}
+	switch (access->kind) {
+	case REEF_READ:
+		if (unlikely(*dirty))
+			reef_near_barrier();
+		*dirty = false;
+		reef_copy_from_shared(access->local, at, access->length);
+		break;
+	case REEF_WRITE:
+		reef_copy_to_shared(at, access->local, access->length);
+		*dirty = true;
+		break;
+	case REEF_CAS:
+		atomic_compare_exchange_strong((_Atomic uint64_t *)(void *)at,
+					       &compare, access->operand);
+		access->result = compare;
+		break;
+	default:
+		access->result = atomic_fetch_add(
+			(_Atomic uint64_t *)(void *)at, access->operand);
 	}
-	call = client_call_take(reef, count);
-	if (!call)
-		return -ENOMEM;
-	client_call_begin(call, reef, accesses, count);
-	while (!client_call_step(call))
-		client_call_wait(call);
-	rc = client_call_status(call);
-	client_call_give(reef, call);
-	return rc;
+	atomic_thread_fence(memory_order_acq_rel);
+	access->status = 0;
 }
 
-/* A few that are all well formed can be done one after the other, where that
- * costs no round trip each. */
-static bool are_few(const struct reef_access *accesses, uint32_t count)
+/* The heap whose only waiting header is that of the block at `address`; it no
+ * longer waits. */
+static struct reef_heap *fold(struct reef *reef, uint64_t address,
+			      uint64_t *header)
 {
-	if (!count || count > QUICK_COUNT)
+	struct reef_heap *heap = NULL;
+	struct reef_space *space;
+
+	for (space = reef->spaces; space; space = space->next) {
+		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
+			continue;
+		if (heap)
+			return NULL;
+		heap = space->heap->heap;
+	}
+	if (!heap || !reef_heap_fold(heap, address, header))
+		return NULL;
+	if (!reef_heap_has_pending(heap))
+		return heap;
+	reef_heap_unfold(heap, address);
+	return NULL;
+}
+
+/* The header of a fresh block goes before its first data. Inside. False: not
+ * this way. */
+static bool near_header(struct reef *reef, const struct reef_access *access)
+{
+	uint64_t header;
+	uint8_t *at;
+
+	if (access->kind != REEF_WRITE)
 		return false;
-	for (uint32_t i = 0; i < count; i++)
-		if (client_access_check(&accesses[i]))
-			return false;
+	at = near_find(reef, access->address - 8, 8, true);
+	if (!at || (uintptr_t)at & 7 || !fold(reef, access->address, &header))
+		return false;
+	reef_copy_to_shared(at, &header, 8);
+	reef->pending = false;
 	return true;
 }
 
-int reef_execute(struct reef *reef, struct reef_access *accesses,
-		 uint32_t count)
+/* All of them, in turn; nothing of it ever fails. False: not this way, and
+ * nothing happened. All are looked up first, and on their way into the cache:
+ * so their misses overlap. pending: headers that wait matter. */
+static bool near_execute(struct reef *reef, struct reef_access *accesses,
+			 uint32_t count, bool pending)
+{
+	uint32_t phase, i;
+	uint8_t *at[NEAR_COUNT];
+	bool dirty = false, done = false;
+
+	phase = client_enter(reef);
+	if (unlikely(!client_is_current(reef) || !reef->near ||
+		     !reef_near_enter(reef->near)))
+		goto out;
+	for (i = 0; i < count; i++) {
+		at[i] = near_check(reef, &accesses[i]);
+		if (unlikely(!at[i]))
+			goto out_near;
+		if (count > 1)
+			reef_near_prefetch(at[i],
+					   accesses[i].kind <= REEF_WRITE
+						   ? accesses[i].length
+						   : 8,
+					   accesses[i].kind != REEF_READ);
+	}
+	if (unlikely(pending) && !near_header(reef, &accesses[0]))
+		goto out_near;
+	for (i = 0; i < count; i++)
+		near_do(&accesses[i], at[i], &dirty);
+	if (dirty)
+		reef_near_barrier();
+	done = true;
+out_near:
+	reef_near_leave(reef->near);
+out:
+	client_leave(reef, phase);
+	return done;
+}
+
+/* --- at once --- */
+
+/* What a heap does is not held up by headers that wait. */
+static int execute(struct reef *reef, struct reef_access *accesses,
+		   uint32_t count, bool pending)
 {
 	struct client_call *call;
 	int rc;
 
-	rc = client_handle_check(reef);
-	if (rc)
-		return rc;
-	if (!reef->pending && are_few(accesses, count))
-		return client_execute(reef, accesses, count);
+	if (likely(count - 1 < NEAR_COUNT) &&
+	    likely(near_execute(reef, accesses, count, pending)))
+		return 0;
 	call = client_call_take(reef, count);
 	if (!call)
 		return -ENOMEM;
 	client_call_begin(call, reef, accesses, count);
-	rc = reef->pending ? client_call_headers(call) : 0;
+	rc = pending ? client_call_headers(call) : 0;
 	if (rc)
 		client_call_fail(call, rc);
 	while (!client_call_step(call))
@@ -145,6 +185,20 @@ int reef_execute(struct reef *reef, struct reef_access *accesses,
 	rc = client_call_status(call);
 	client_call_give(reef, call);
 	return rc;
+}
+
+int client_execute(struct reef *reef, struct reef_access *accesses,
+		   uint32_t count)
+{
+	return execute(reef, accesses, count, false);
+}
+
+int reef_execute(struct reef *reef, struct reef_access *accesses,
+		 uint32_t count)
+{
+	int rc = client_handle_check(reef);
+
+	return rc ? rc : execute(reef, accesses, count, reef->pending);
 }
 
 /* Up to 4 GiB, which is a little more than an access can say. */
@@ -171,99 +225,20 @@ static int copy(struct reef *reef, uint8_t kind, uint64_t address, void *local,
 
 int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 {
-	struct reef_op op;
-
-	if (likely(length <= QUICK_MAX)) {
-		op.kind = REEF_READ;
-		op.flags = 0;
-		op.reserved = 0;
-		op.length = (uint32_t)length;
-		op.local = to;
-		op.buffer = NULL;
-		if (likely(!quick(reef, &op, address, length, REEF_RIGHT_READ,
-				  reef->pending)))
-			return 0;
-	}
 	return copy(reef, REEF_READ, address, to, length);
-}
-
-/* The heap whose only waiting header is that of the block at `address`; it no
- * longer waits. */
-static struct reef_heap *fold(struct reef *reef, uint64_t address,
-			      uint64_t *header)
-{
-	struct reef_heap *heap = NULL;
-	struct reef_space *space;
-
-	for (space = reef->spaces; space; space = space->next) {
-		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
-			continue;
-		if (heap)
-			return NULL;
-		heap = space->heap->heap;
-	}
-	if (!heap || !reef_heap_fold(heap, address, header))
-		return NULL;
-	if (!reef_heap_has_pending(heap))
-		return heap;
-	reef_heap_unfold(heap, address);
-	return NULL;
-}
-
-/* The first WRITE to a fresh block, with its header. -EAGAIN: not this way. */
-static int write_first(struct reef *reef, uint64_t address, const void *from,
-		       size_t length)
-{
-	uint64_t bytes[1 + FIRST_MAX / 8], header;
-	struct reef_op op = {
-		.kind = REEF_WRITE,
-		.length = (uint32_t)length + 8,
-		.local = bytes,
-	};
-	struct reef_heap *heap;
-	int rc;
-
-	if (client_is_forked(reef))
-		return -REEF_EFORKED;
-	heap = fold(reef, address, &header);
-	if (!heap)
-		return -EAGAIN;
-	bytes[0] = header;
-	memcpy(&bytes[1], from, length);
-	reef->pending = false;
-	rc = quick(reef, &op, address - 8, length + 8, REEF_RIGHT_WRITE, false);
-	if (rc) {
-		reef_heap_unfold(heap, address);
-		reef->pending = true;
-	}
-	return rc;
 }
 
 int reef_write(struct reef *reef, uint64_t address, const void *from,
 	       size_t length)
 {
-	struct reef_op op;
-	int rc;
-
-	if (unlikely(reef->pending) && length <= FIRST_MAX) {
-		rc = write_first(reef, address, from, length);
-		if (!is_refused(rc))
-			return rc;
-	}
-	if (likely(length <= QUICK_MAX)) {
-		op.kind = REEF_WRITE;
-		op.flags = 0;
-		op.reserved = 0;
-		op.length = (uint32_t)length;
-		op.local = (void *)from;
-		op.buffer = NULL;
-		rc = quick(reef, &op, address, length, REEF_RIGHT_WRITE,
-			   reef->pending);
-		/* On such a fabric nothing is ever in doubt. */
-		if (likely(!is_refused(rc)))
-			return rc;
-	}
 	return copy(reef, REEF_WRITE, address, (void *)from, length);
+}
+
+/* Did it not happen, so that it may be done in the general way? */
+static bool is_refused(int rc)
+{
+	return rc == -EAGAIN || rc == -REEF_EKEY || rc == -REEF_ENOLINK ||
+	       rc == -EMSGSIZE || rc == -ERANGE || rc == -EINVAL;
 }
 
 static __attribute__((noinline)) int

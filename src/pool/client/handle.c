@@ -43,6 +43,9 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 		return rc;
 	}
 	reef->queue = reef_port_queue(reef->port, 0);
+	for (uint32_t i = 0; i < reef_mesh_count(client->options.mesh); i++)
+		if (reef_port_queue(reef->port, i)->run != reef_run_general)
+			reef->near = reef_port_queue(reef->port, i);
 	pthread_mutex_lock(&client->lock);
 	reef->next = client->handles;
 	client->handles = reef;

@@ -326,6 +326,7 @@ struct reef {
 	struct reef_sched *sched;
 	struct reef_port *port;
 	struct reef_queue *queue; /* where it waits for jobs */
+	struct reef_queue *near;  /* that has memory in place; NULL: none */
 	struct reef_space *spaces;
 	struct client_call *calls_free[2], *tasks; /* for few, for many */
 	uint32_t tasks_count;

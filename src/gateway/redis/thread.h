@@ -1,0 +1,89 @@
+/* thread.h - a thread of the door: its handle of the pool, its clients.
+ *
+ * (1) A thread serves its clients one after the other, each with all that it
+ *     sent meanwhile. Calls of the map block the thread.
+ * (2) The lock is held by the thread except while it waits for events, so
+ *     commands need not take it. Whoever wants to look at the clients or
+ *     counters of all threads goes through redis_door_each (door.h), which lets
+ *     go of the own lock meanwhile.
+ * (3) Session and maps come and go: a command asks redis_map anew each time,
+ *     and passes on what went wrong with redis_reply_failure.
+ *
+ * Thread: owner, or with `lock`. */
+#ifndef REEF_GATEWAY_REDIS_THREAD_H
+#define REEF_GATEWAY_REDIS_THREAD_H
+
+#include "base/random.h"
+#include "gateway/redis/client.h"
+
+#include <pthread.h>
+#include <reef/map.h>
+#include <stdatomic.h>
+
+#define REDIS_DATABASES_MAX 256
+#define REDIS_COMMANDS_MAX 256
+
+struct redis_door;
+
+struct redis_thread_stats {
+	uint64_t connections, rejected; /* since the start */
+	uint64_t commands, errors;	/* errors: that were answered */
+	uint64_t bytes_in, bytes_out;
+	uint64_t keyspace_hits, keyspace_misses; /* the commands' to count */
+	uint64_t query_limit_closed, output_limit_closed, idle_closed;
+	uint64_t auth_failed;
+	/* By redis_command's index: */
+	uint64_t calls[REDIS_COMMANDS_MAX];
+	uint64_t calls_rejected[REDIS_COMMANDS_MAX]; /* before it ran */
+	uint64_t calls_failed[REDIS_COMMANDS_MAX];   /* answered an error */
+};
+
+/* How often an error was answered, by its first word. */
+#define REDIS_ERROR_NAMES_MAX 64
+struct redis_error_count {
+	char name[REDIS_ERROR_NAME_MAX];
+	uint64_t count;
+};
+
+struct redis_thread {
+	struct redis_door *door;
+	uint32_t index;
+	pthread_t id;
+	pthread_mutex_t lock;
+	int epoll_fd, wake_fd;
+
+	/* The pool's; NULL: not open at the moment. */
+	struct reef *reef;
+	struct reef_space *space;
+	struct reef_map *maps[REDIS_DATABASES_MAX];
+	bool is_fenced; /* close all that, and open anew */
+
+	struct redis_client *clients;
+	uint32_t client_count;
+	uint64_t now_ns; /* when this round began; monotonic */
+	struct redis_spare spare;
+	struct reef_random random;
+	struct redis_thread_stats stats;
+	struct redis_error_count error_counts[REDIS_ERROR_NAMES_MAX];
+	uint32_t error_names;
+
+	/* For commands, to be used within one: what was found, whose room stays
+	 * from call to call. */
+	struct reef_map_value value;
+};
+
+/* The client's database as a map of this thread. False: an error was answered
+ * already, since the pool is out of reach just now. */
+bool redis_map(struct redis_thread *thread, struct redis_client *client,
+	       struct reef_map **out);
+/* The same for another database than the client's own. */
+bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
+		  uint32_t db, struct reef_map **out);
+
+/* Answer what went wrong with the pool (rc < 0), in the words that clients of
+ * Redis know: -OOM where there is no room, -LOADING where the pool will be
+ * back, -ERR otherwise. */
+void redis_reply_failure(struct redis_thread *thread,
+			 struct redis_client *client, int rc);
+
+#endif

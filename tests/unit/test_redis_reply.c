@@ -1,0 +1,265 @@
+/* test_redis_reply.c - what a client of Redis is answered. */
+#include "gateway/redis/reply.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct redis_spare spare;
+
+static int begin(void **state)
+{
+	(void)state;
+	return redis_spare_init(&spare, 64 << 20);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	redis_spare_fini(&spare);
+	return 0;
+}
+
+/* Take everything out, `part` bytes at a time, as a slow reader would. */
+static size_t drain(struct redis_reply *reply, size_t part, char *out)
+{
+	struct iovec vectors[3];
+	size_t size = 0, now, i;
+	uint32_t count;
+
+	while (redis_reply_waiting(reply)) {
+		count = redis_reply_vectors(reply, vectors, 3);
+		assert_true(count > 0);
+		for (i = 0, now = 0; i < count && now < part; i++) {
+			size_t some = vectors[i].iov_len;
+
+			some = some < part - now ? some : part - now;
+			memcpy(out + size, vectors[i].iov_base, some);
+			size += some;
+			now += some;
+		}
+		redis_reply_sent(reply, now);
+		redis_reply_settle(reply);
+	}
+	redis_reply_settle(reply);
+	assert_int_equal(redis_reply_memory(reply) & ~1023ull, 0);
+	assert_false(spare.is_out_lent);
+	return size;
+}
+
+static void fill(struct redis_reply *reply)
+{
+	redis_reply_status(reply, "OK");
+	redis_reply_error(reply, "ERR a\r\nb");
+	redis_reply_errorf(reply, "WRONGTYPE %d", 5);
+	redis_reply_integer(reply, INT64_MIN);
+	redis_reply_bulk(reply, "a\0b", 3);
+	redis_reply_text(reply, "");
+	redis_reply_bulk_integer(reply, -12);
+	redis_reply_null(reply);
+	redis_reply_null_array(reply);
+	redis_reply_array(reply, 0);
+	redis_reply_map(reply, 1);
+	redis_reply_set(reply, 2);
+	redis_reply_double(reply, 1.5);
+	redis_reply_double(reply, -INFINITY);
+	redis_reply_bool(reply, true);
+	redis_reply_big_number(reply, "123");
+	redis_reply_verbatim(reply, "hi", 2, "txt");
+}
+
+static void redis_reply_speaks_both_protocols(void **state)
+{
+	static const char two[] =
+		"+OK\r\n-ERR a  b\r\n-WRONGTYPE 5\r\n"
+		":-9223372036854775808\r\n$3\r\na\0b\r\n$0\r\n\r\n"
+		"$3\r\n-12\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n*2\r\n$3\r\n1.5\r\n"
+		"$4\r\n-inf\r\n:1\r\n$3\r\n123\r\n$2\r\nhi\r\n";
+	static const char three[] =
+		"+OK\r\n-ERR a  b\r\n-WRONGTYPE 5\r\n"
+		":-9223372036854775808\r\n$3\r\na\0b\r\n$0\r\n\r\n"
+		"$3\r\n-12\r\n_\r\n_\r\n*0\r\n%1\r\n~2\r\n,1.5\r\n"
+		",-inf\r\n#t\r\n(123\r\n=6\r\ntxt:hi\r\n";
+	struct redis_reply reply;
+	char out[1024];
+
+	(void)state;
+	redis_reply_init(&reply, &spare);
+	fill(&reply);
+	assert_int_equal(drain(&reply, 1000, out), sizeof(two) - 1);
+	assert_memory_equal(out, two, sizeof(two) - 1);
+	assert_int_equal(reply.errors, 2);
+	assert_string_equal(reply.error_name, "WRONGTYPE");
+	reply.protocol = 3;
+	fill(&reply);
+	assert_int_equal(drain(&reply, 3, out), sizeof(three) - 1);
+	assert_memory_equal(out, three, sizeof(three) - 1);
+	redis_reply_fini(&reply);
+}
+
+static void add_big(struct redis_reply *reply, size_t size, char fill_with)
+{
+	char *room = malloc(size + 10);
+
+	memset(room, fill_with, size + 10);
+	redis_reply_bulk_owned(reply, room + 5, size, room, size + 10);
+}
+
+static size_t expect_big(char *at, size_t size, char fill_with)
+{
+	size_t head = (size_t)sprintf(at, "$%zu\r\n", size);
+
+	memset(at + head, fill_with, size);
+	memcpy(at + head + size, "\r\n", 2);
+	return head + size + 2;
+}
+
+static void redis_reply_large_bulks_keep_their_place(void **state)
+{
+	static const size_t parts[] = {1000, 16384, 100000000};
+	const size_t big = 50000;
+	char *out = malloc(1 << 20), *wanted = malloc(1 << 20);
+	struct redis_reply reply;
+	size_t i, size;
+
+	(void)state;
+	redis_reply_init(&reply, &spare);
+	for (i = 0; i < 3; i++) {
+		size = (size_t)sprintf(wanted, "*4\r\n");
+		redis_reply_array(&reply, 4);
+		add_big(&reply, big, 'x');
+		size += expect_big(wanted + size, big, 'x');
+		add_big(&reply, big + 1, 'y');
+		size += expect_big(wanted + size, big + 1, 'y');
+		redis_reply_integer(&reply, 7);
+		size += (size_t)sprintf(wanted + size, ":7\r\n");
+		add_big(&reply, 10, 'z'); /* small: copied */
+		size += expect_big(wanted + size, 10, 'z');
+		assert_int_equal(redis_reply_waiting(&reply), size);
+		assert_int_equal(drain(&reply, parts[i], out), size);
+		assert_memory_equal(out, wanted, size);
+	}
+	redis_reply_fini(&reply);
+	free(out);
+	free(wanted);
+}
+
+static void redis_reply_array_counted_afterwards_comes_first(void **state)
+{
+	char *out = malloc(1 << 20), *wanted = malloc(1 << 20);
+	struct redis_reply reply;
+	struct redis_mark mark;
+	size_t size;
+
+	(void)state;
+	redis_reply_init(&reply, &spare);
+	redis_reply_status(&reply, "A");
+	mark = redis_reply_mark(&reply);
+	redis_reply_wrap(&reply, mark, '*', 0);
+	mark = redis_reply_mark(&reply);
+	redis_reply_integer(&reply, 1);
+	add_big(&reply, 40000, 'x');
+	redis_reply_integer(&reply, 2);
+	add_big(&reply, 40000, 'y');
+	redis_reply_wrap(&reply, mark, '%', 2);
+	redis_reply_status(&reply, "B");
+
+	size = (size_t)sprintf(wanted, "+A\r\n*0\r\n*4\r\n:1\r\n");
+	size += expect_big(wanted + size, 40000, 'x');
+	size += (size_t)sprintf(wanted + size, ":2\r\n");
+	size += expect_big(wanted + size, 40000, 'y');
+	size += (size_t)sprintf(wanted + size, "+B\r\n");
+	assert_int_equal(drain(&reply, 777, out), size);
+	assert_memory_equal(out, wanted, size);
+	redis_reply_fini(&reply);
+	free(out);
+	free(wanted);
+}
+
+static void redis_reply_rewind_forgets(void **state)
+{
+	struct redis_reply reply;
+	struct redis_mark mark;
+	char out[64];
+
+	(void)state;
+	redis_reply_init(&reply, &spare);
+	redis_reply_status(&reply, "A");
+	mark = redis_reply_mark(&reply);
+	redis_reply_error(&reply, "ERR x");
+	add_big(&reply, 40000, 'x');
+	redis_reply_integer(&reply, 1);
+	redis_reply_rewind(&reply, mark);
+	assert_int_equal(reply.errors, 0);
+	redis_reply_null_array(&reply);
+	assert_int_equal(drain(&reply, 3, out), 9);
+	assert_memory_equal(out, "+A\r\n*-1\r\n", 9);
+	redis_reply_fini(&reply);
+}
+
+static void redis_reply_over_its_limit_is_broken(void **state)
+{
+	struct redis_reply reply;
+	struct redis_mark mark;
+	int i;
+
+	(void)state;
+	redis_reply_init(&reply, &spare);
+	reply.limit = 100000;
+	mark = redis_reply_mark(&reply);
+	add_big(&reply, 90000, 'x');
+	assert_false(reply.is_broken);
+	for (i = 0; i < 10000; i++)
+		redis_reply_integer(&reply, i);
+	assert_true(reply.is_broken);
+	add_big(&reply, 90000, 'x');
+	redis_reply_wrap(&reply, mark, '*', 10000);
+	redis_reply_rewind(&reply, mark);
+	assert_int_equal(redis_reply_waiting(&reply), 0);
+	redis_reply_settle(&reply);
+	redis_reply_fini(&reply);
+	assert_false(spare.is_out_lent);
+}
+
+/* More than the lent buffer holds, and without one. */
+static void redis_reply_grows(void **state)
+{
+	char *out = malloc(1 << 20), text[1000];
+	struct redis_reply reply;
+	size_t i;
+
+	(void)state;
+	memset(text, 'a', sizeof(text));
+	redis_reply_init(&reply, &spare);
+	for (i = 0; i < 200; i++)
+		redis_reply_bulk(&reply, text, sizeof(text));
+	assert_int_equal(drain(&reply, 5000, out), 200 * 1009);
+	redis_reply_fini(&reply);
+	redis_reply_init(&reply, NULL);
+	for (i = 0; i < 200; i++)
+		redis_reply_bulk(&reply, text, sizeof(text));
+	assert_int_equal(drain(&reply, 100000, out), 200 * 1009);
+	assert_memory_equal(out, "$1000\r\naaa", 10);
+	redis_reply_fini(&reply);
+	free(out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(redis_reply_speaks_both_protocols),
+		cmocka_unit_test(redis_reply_large_bulks_keep_their_place),
+		cmocka_unit_test(
+			redis_reply_array_counted_afterwards_comes_first),
+		cmocka_unit_test(redis_reply_rewind_forgets),
+		cmocka_unit_test(redis_reply_over_its_limit_is_broken),
+		cmocka_unit_test(redis_reply_grows),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}

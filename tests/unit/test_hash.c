@@ -251,6 +251,75 @@ static void hash_touch_is_seen_and_harms_nothing(void **state)
 	pool_finish(&pool);
 }
 
+/* --- dropping --- */
+
+#define DROPPED_KEYS 3000u
+
+/* One drops while the others work, and find nothing afterwards. */
+static int drop_it(struct member *member)
+{
+	struct hash_table *table, *again;
+	struct reef_space *space;
+	uint64_t i, root, value;
+
+	TRY(begin(member, 2, &space, &table));
+	for (i = 0; i < DROPPED_KEYS; i++)
+		TRY(put(table, i, i));
+	member->pool->note[0] = 1;
+	TRY(hash_drop(table));
+	member->pool->note[0] = 2;
+	for (i = 0; i < DROPPED_KEYS; i += 7) {
+		WANT_RC(get(table, i, &value), -REEF_EDROPPED);
+		WANT_RC(put(table, i, i), -REEF_EDROPPED);
+	}
+	TRY(hash_drop(table));
+	TRY(reef_name_lookup(space, "table", &root, NULL));
+	WANT_RC(hash_open(space, root, 1, &again), -REEF_EDROPPED);
+	hash_close(table);
+	return 0;
+}
+
+static int use_until_dropped(struct member *member)
+{
+	struct hash_table *table;
+	struct reef_space *space;
+	uint64_t i = 0, value;
+	bool was_over;
+	int rc = 0;
+
+	TRY(begin(member, 2, &space, &table));
+	while (!rc || rc == -ENOENT) {
+		was_over = member->pool->note[0] == 2;
+		i = (i + 37) % DROPPED_KEYS;
+		rc = i % 3 ? get(table, i, &value) : put(table, i, i);
+		WANT(!was_over || rc == -REEF_EDROPPED);
+		if (!rc && i % 3)
+			WANT(value == i);
+	}
+	WANT_RC(rc, -REEF_EDROPPED);
+	WANT(member->pool->note[0]);
+	if (member->number == 3)
+		TRY(hash_drop(table));
+	hash_close(table);
+	return 0;
+}
+
+static void hash_dropped_table_is_gone_for_all(void **state)
+{
+	uint64_t seed;
+
+	(void)state;
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, drop_it);
+		pool_add(&pool, use_until_dropped);
+		pool_add(&pool, use_until_dropped);
+		pool_finish(&pool);
+	}
+}
+
 /* --- walking --- */
 
 #define WALKED 2000u
@@ -828,6 +897,7 @@ int main(void)
 		cmocka_unit_test(hash_many_keys_are_found),
 		cmocka_unit_test(hash_keys_and_values_of_any_size_come_back),
 		cmocka_unit_test(hash_touch_is_seen_and_harms_nothing),
+		cmocka_unit_test(hash_dropped_table_is_gone_for_all),
 		cmocka_unit_test(hash_walk_meets_every_entry_once),
 		cmocka_unit_test(
 			hash_walk_misses_nothing_while_subtables_are_split),

@@ -8,6 +8,7 @@
  *   insert.c     the first slot of a key: (1) of table.h
  *   split.c      (3) of table.h
  *   walk.c       all entries, in an order that splits do not change; counts
+ *   drop.c       the end of all of it
  *   recover.c    what a dead session left
  *
  * Thread: as table.h. */
@@ -108,6 +109,16 @@ static inline uint32_t hash_suffix(uint64_t hash, uint32_t depth)
 	return (uint32_t)(hash & ((UINT64_C(1) << depth) - 1));
 }
 
+/* The last bit first: so the suffixes of a leaf are next to each other. */
+static inline uint32_t hash_reverse(uint32_t bits)
+{
+	uint32_t result = 0;
+
+	for (uint32_t i = 0; i < HASH_DEPTH_MAX; i++)
+		result |= (bits >> i & 1) << (HASH_DEPTH_MAX - 1 - i);
+	return result;
+}
+
 static inline uint64_t hash_subtable_size(const struct hash_table *table)
 {
 	return HASH_SUBTABLE_HEADER + (uint64_t)table->groups * HASH_GROUP_SIZE;
@@ -185,6 +196,26 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 		uint64_t content, uint64_t *slot_at, uint64_t *slot);
 /* Split the subtable of that hash, of that depth, or finish it. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
+/* Set HASH_FROZEN in every slot of a subtable; image: all of them, as they are
+ * from then on. */
+int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image);
+/* Does a slot name a key's entry? */
+static inline bool hash_slot_is_occupied(uint64_t slot)
+{
+	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
+}
+
+/* Operations that go together, in any order. What a CAS in doubt did is seen by
+ * who looks again, so that is -EAGAIN. */
+#define HASH_BATCH 128u
+struct hash_batch {
+	struct reef *reef;
+	uint32_t count;
+	struct reef_access accesses[HASH_BATCH];
+};
+int hash_batch_add(struct hash_batch *batch, struct reef_access access);
+int hash_batch_flush(struct hash_batch *batch);
+
 /* A pause that grows with the attempts. */
 int hash_pause(struct hash_table *table, uint32_t attempt);
 /* CAS that settles what is in doubt. 1: it was set.  0: it was not, *before

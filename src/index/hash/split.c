@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 128u
 #define FREEZE_ROUNDS 100000u
 
 struct split {
@@ -24,8 +23,6 @@ struct split {
 	bool ready[2];	 /* the child is in use already */
 	uint64_t *image; /* the parent's slots */
 	uint8_t *side;	 /* which child each goes to */
-	struct reef_access accesses[BATCH];
-	uint32_t count;
 };
 
 static uint64_t slot_at(uint64_t subtable, uint32_t i)
@@ -33,27 +30,31 @@ static uint64_t slot_at(uint64_t subtable, uint32_t i)
 	return subtable + HASH_SUBTABLE_HEADER + 8 * (uint64_t)i;
 }
 
-/* What a CAS in doubt did is seen by who looks again; so do all here. */
-static int flush(struct split *split)
+int hash_batch_flush(struct hash_batch *batch)
 {
-	int rc = split->count ? reef_execute(split->table->reef,
-					     split->accesses, split->count)
+	int rc = batch->count ? reef_execute(batch->reef, batch->accesses,
+					     batch->count)
 			      : 0;
 
-	split->count = 0;
+	batch->count = 0;
 	return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
 }
 
-static int add_cas(struct split *split, uint64_t at, uint64_t compare,
+int hash_batch_add(struct hash_batch *batch, struct reef_access access)
+{
+	batch->accesses[batch->count++] = access;
+	return batch->count == HASH_BATCH ? hash_batch_flush(batch) : 0;
+}
+
+static int add_cas(struct hash_batch *batch, uint64_t at, uint64_t compare,
 		   uint64_t value)
 {
-	split->accesses[split->count++] = (struct reef_access){
-		.kind = REEF_CAS,
-		.address = at,
-		.compare = compare,
-		.operand = value,
-	};
-	return split->count == BATCH ? flush(split) : 0;
+	return hash_batch_add(batch, (struct reef_access){
+					     .kind = REEF_CAS,
+					     .address = at,
+					     .compare = compare,
+					     .operand = value,
+				     });
 }
 
 /* --- children --- */
@@ -112,6 +113,8 @@ static int get_child(struct split *split, uint32_t which)
 		if (rc < 0)
 			return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
 	}
+	if (hash_word_state(word) == HASH_DROPPED)
+		return -REEF_EDROPPED;
 	split->child[which] = hash_word_address(word);
 	split->ready[which] = hash_word_state(word) != HASH_PENDING;
 	return 0;
@@ -119,44 +122,35 @@ static int get_child(struct split *split, uint32_t which)
 
 /* --- the parent --- */
 
-static int read_parent(struct split *split)
+int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 {
-	return reef_read(split->table->reef, slot_at(split->parent, 0),
-			 split->image, 8 * (size_t)split->slots);
-}
-
-static int freeze(struct split *split)
-{
-	uint32_t round, i;
+	struct hash_batch batch = {.reef = table->reef};
+	uint32_t slots = table->groups * HASH_GROUP_SLOTS, round, i;
 	bool all;
 	int rc;
 
 	for (round = 0; round < FREEZE_ROUNDS; round++) {
-		rc = read_parent(split);
+		rc = reef_read(table->reef, slot_at(subtable, 0), image,
+			       8 * (size_t)slots);
 		if (rc)
 			return rc;
 		all = true;
-		for (i = 0; i < split->slots && !rc; i++) {
-			if (split->image[i] & HASH_FROZEN)
+		for (i = 0; i < slots && !rc; i++) {
+			if (image[i] & HASH_FROZEN)
 				continue;
 			all = false;
-			rc = add_cas(split, slot_at(split->parent, i),
-				     split->image[i],
-				     split->image[i] | HASH_FROZEN);
+			rc = add_cas(&batch, slot_at(subtable, i), image[i],
+				     image[i] | HASH_FROZEN);
 		}
 		if (!rc)
-			rc = flush(split);
+			rc = hash_batch_flush(&batch);
+		batch.count = 0;
 		if (rc && rc != -EAGAIN)
 			return rc;
 		if (all || hash_mutant == HASH_MUTANT_NO_FREEZE)
 			return 0;
 	}
 	return -EBUSY;
-}
-
-static bool is_occupied(uint64_t slot)
-{
-	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
 }
 
 /* Which child each key goes to. */
@@ -168,7 +162,7 @@ static int classify(struct split *split)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < split->slots && rc >= 0; i++) {
-		if (!is_occupied(split->image[i]))
+		if (!hash_slot_is_occupied(split->image[i]))
 			continue;
 		rc = hash_read_entry(split->table, &reading, split->image[i],
 				     &at);
@@ -190,16 +184,18 @@ static int classify(struct split *split)
 
 static int copy(struct split *split, uint32_t which)
 {
+	struct hash_batch batch = {.reef = split->table->reef};
 	uint64_t word;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < split->slots && !rc; i++) {
 		word = HASH_TAG_ONE;
-		if (is_occupied(split->image[i]) && split->side[i] == which)
+		if (hash_slot_is_occupied(split->image[i]) &&
+		    split->side[i] == which)
 			word = split->image[i] & ~HASH_FROZEN;
-		rc = add_cas(split, slot_at(split->child[which], i), 0, word);
+		rc = add_cas(&batch, slot_at(split->child[which], i), 0, word);
 	}
-	return rc ? rc : flush(split);
+	return rc ? rc : hash_batch_flush(&batch);
 }
 
 /* --- all of it --- */
@@ -232,7 +228,7 @@ static int run(struct split *split)
 	for (which = 0; which < 2 && !rc; which++)
 		rc = get_child(split, which);
 	if (!rc)
-		rc = freeze(split);
+		rc = hash_freeze(split->table, split->parent, split->image);
 	if (!rc)
 		rc = classify(split);
 	for (which = 0; which < 2 && !rc; which++)

@@ -138,13 +138,11 @@ int hash_root_read(struct reef_space *space, uint64_t at,
 int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	      struct hash_table **out)
 {
-	struct reef *reef = reef_space_handle(space);
 	struct hash_table *table;
 	struct hash_root head;
 	uint64_t number;
-	int rc;
+	int rc = hash_root_read(space, at, &head);
 
-	rc = hash_root_read(space, at, &head);
 	if (!rc && head.alive != head.id)
 		rc = -REEF_EDROPPED;
 	if (!rc)
@@ -163,7 +161,7 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 		return -ENOMEM;
 	}
 	table->space = space;
-	table->reef = reef;
+	table->reef = reef_space_handle(space);
 	table->root = at;
 	table->root_number = hash_root_number(number);
 	table->groups = head.groups;

@@ -22,7 +22,11 @@
  *     epoch, and asks again along with the next READ in another.
  * (5) A client may die anywhere: provisional slots of the dead are taken away
  *     by whoever they are in the way of; entries that no slot names are freed
- *     by recovery (is_live); splits are finished by the next writer.
+ *     by recovery (is_live) when the session that has their memory ends; splits
+ *     are finished by the next writer.
+ * (6) What is DROPPED stays so. A leaf becomes it when its slots are frozen and
+ *     its entries are not live, so that nobody finds a key in it, and nobody
+ *     puts one; the root's `alive` is zeroed when all of them are.
  *
  * Linearization: an insert at its confirming CAS, an update or delete at its
  * CAS on the slot; a read when it read live == version, or at its second look.
@@ -66,6 +70,15 @@ int hash_create(struct reef_space *space, const struct hash_options *options,
 int hash_open(struct reef_space *space, uint64_t root, uint32_t remember,
 	      struct hash_table **out);
 void hash_close(struct hash_table *table); /* NULL is fine */
+
+/* Drop a table with all that is in it; whoever has it open gets -REEF_EDROPPED,
+ * key by key while it lasts, for good afterwards. What its caller leaves undone
+ * when it dies the next call does; so it may be called again, and by several at
+ * once: 0. Its root stays: it is freed by who takes it out of its owner's word,
+ * with REEF_FREE_LATER; handles that have it open do not mind. (Read that word
+ * and open the table inside one reef_enter: then it is still that table.) Not
+ * itself inside reef_enter: that would keep all its memory. */
+int hash_drop(struct hash_table *table);
 
 struct hash_entry { /* points into the reading's room, or is the caller's */
 	const void *key, *value;

@@ -15,15 +15,6 @@
 #define RETRIES 1000u
 #define PIECE_SLOTS 8192u /* read at once to be counted */
 
-static uint32_t reverse(uint32_t bits)
-{
-	uint32_t result = 0;
-
-	for (uint32_t i = 0; i < HASH_DEPTH_MAX; i++)
-		result |= (bits >> i & 1) << (HASH_DEPTH_MAX - 1 - i);
-	return result;
-}
-
 static int find_leaf(struct hash_table *table, uint64_t hash,
 		     struct hash_leaf *out)
 {
@@ -152,7 +143,7 @@ int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 
 	reef_enter(table->reef);
 	while (steps && cursor->group < table->groups) {
-		rc = walk_group(table, &reading, reverse(cursor->suffix),
+		rc = walk_group(table, &reading, hash_reverse(cursor->suffix),
 				cursor->group, &told, &depth, each, context);
 		if (rc == -EAGAIN && retries++ < RETRIES) {
 			rc = hash_pause(table, retries);
@@ -239,7 +230,8 @@ int hash_count(struct hash_table *table, struct hash_count *out)
 
 	while (!rc && !(suffix >> HASH_DEPTH_MAX)) {
 		reef_enter(table->reef);
-		rc = count_leaf(table, reverse(suffix), slots, &leaf, &keys);
+		rc = count_leaf(table, hash_reverse(suffix), slots, &leaf,
+				&keys);
 		reef_leave(table->reef);
 		if (rc == -EAGAIN && retries++ < RETRIES) {
 			rc = hash_pause(table, retries);

@@ -1,0 +1,256 @@
+/* drop.c - the end of a table: (6) of table.h.
+ *
+ *   levels that are not there   DROPPED, so that none will be
+ *   leaf, one after the other   slots frozen -> live of its entries 0
+ *                               -> word DROPPED; who did that frees both
+ *     its children, of a split  -> DROPPED; who did that frees them. A split
+ *     that was under way        that is late changes nothing that counts
+ *   root                        alive 0: its handles learn it in the next epoch
+ *   levels                      DROPPED; who did that frees them
+ *
+ * Every step is a CAS that one of several droppers wins, and can be done again.
+ * Each leaf is done inside an enter of its own, at the beginning of which the
+ * table was alive: so neither levels nor leaves are reused meanwhile. If the
+ * winner of a CAS dies before it freed what it unlinked, is_live tells. */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define RETRIES 1000u
+
+struct drop {
+	struct hash_table *table;
+	uint64_t *image; /* slots of a leaf */
+	uint32_t place;	 /* as a cursor of walk.c: suffix, reversed */
+	uint32_t depth;	 /* all above are SPLIT */
+};
+
+/* 1: we unlinked it, if `before` was it. */
+static int set_dropped(struct hash_table *table, uint64_t at, uint64_t before)
+{
+	uint64_t now;
+	int rc = hash_cas(table, at, before, HASH_DROPPED, &now);
+
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+static int mark_entries(struct drop *drop)
+{
+	static const uint64_t zero;
+	struct hash_table *table = drop->table;
+	struct hash_batch batch = {.reef = table->reef};
+	uint32_t slots = table->groups * HASH_GROUP_SLOTS, i;
+	uint64_t at;
+	int rc = 0;
+
+	for (i = 0; i < slots && !rc; i++) {
+		if (!hash_slot_is_occupied(drop->image[i]))
+			continue;
+		rc = reef_long_address(table->space,
+				       hash_slot_block(drop->image[i]), &at);
+		if (!rc)
+			rc = hash_batch_add(&batch,
+					    (struct reef_access){
+						    .kind = REEF_WRITE,
+						    .address = at,
+						    .local = (void *)&zero,
+						    .length = 8,
+					    });
+	}
+	return rc ? rc : hash_batch_flush(&batch);
+}
+
+static void free_entries(struct drop *drop)
+{
+	struct hash_table *table = drop->table;
+	uint32_t slots = table->groups * HASH_GROUP_SLOTS, i;
+	uint64_t at;
+
+	for (i = 0; i < slots; i++)
+		if (hash_slot_is_occupied(drop->image[i]) &&
+		    !reef_long_address(table->space,
+				       hash_slot_block(drop->image[i]), &at))
+			hash_entry_free(table, at);
+}
+
+static int drop_leaf(struct drop *drop, uint64_t at, uint64_t word)
+{
+	uint64_t subtable = hash_word_address(word);
+	int rc = hash_freeze(drop->table, subtable, drop->image);
+
+	if (!rc)
+		rc = mark_entries(drop);
+	if (!rc)
+		rc = set_dropped(drop->table, at, word);
+	if (rc <= 0)
+		return rc;
+	free_entries(drop);
+	reef_free(drop->table->space, subtable, REEF_FREE_LATER);
+	return 0;
+}
+
+/* Of a leaf that is DROPPED: they were never in use. */
+static int drop_children(struct drop *drop, uint32_t suffix)
+{
+	struct hash_table *table = drop->table;
+	uint64_t at, word;
+	uint32_t which;
+	int rc;
+
+	for (which = 0; which < 2; which++) {
+		rc = hash_word_at(table, drop->depth + 1,
+				  suffix | which << drop->depth, &at);
+		if (rc)
+			return rc == -EAGAIN || rc == -REEF_EDROPPED ? 0 : rc;
+		do {
+			rc = reef_read(table->reef, at, &word, 8);
+			if (rc || word == HASH_DROPPED)
+				break;
+			rc = set_dropped(table, at, word);
+			if (rc == 1 && hash_word_address(word))
+				reef_free(table->space, hash_word_address(word),
+					  REEF_FREE_LATER);
+		} while (!rc);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* The next word on the way. 1: that leaf is done.  0: on.  -EAGAIN: once more.
+ */
+static int step(struct drop *drop)
+{
+	uint32_t suffix = hash_suffix(hash_reverse(drop->place), drop->depth);
+	uint64_t at, word;
+	int rc = hash_word_at(drop->table, drop->depth, suffix, &at);
+
+	if (!rc)
+		rc = reef_read(drop->table->reef, at, &word, 8);
+	if (rc)
+		return rc;
+	switch (hash_word_state(word)) {
+	case HASH_SPLIT:
+		drop->depth++;
+		return 0;
+	case HASH_LEAF:
+		return drop_leaf(drop, at, word);
+	case HASH_DROPPED:
+		rc = drop_children(drop, suffix);
+		return rc ? rc : 1;
+	default:
+		return -REEF_ECORRUPT; /* its parent is SPLIT */
+	}
+}
+
+/* Inside: is the table still there? Then its levels are what they were, too, to
+ * the end of this enter.  -REEF_EDROPPED: another is further. */
+static int check_alive(struct hash_table *table)
+{
+	uint64_t alive;
+	int rc = reef_read(table->reef, hash_alive_at(table), &alive, 8);
+
+	return rc ? rc : alive == table->id ? 0 : -REEF_EDROPPED;
+}
+
+static int drop_leaf_of_place(struct drop *drop)
+{
+	int rc;
+
+	reef_enter(drop->table->reef);
+	rc = check_alive(drop->table);
+	while (!rc)
+		rc = step(drop);
+	reef_leave(drop->table->reef);
+	return rc;
+}
+
+static void next_place(struct drop *drop)
+{
+	uint32_t before = drop->place;
+
+	drop->place += 1u << (HASH_DEPTH_MAX - drop->depth);
+	/* As deep as the way there is the same. */
+	while (drop->depth &&
+	       (before ^ drop->place) >> (HASH_DEPTH_MAX - drop->depth))
+		drop->depth--;
+}
+
+static int drop_leaves(struct drop *drop)
+{
+	uint32_t retries = 0;
+	int rc;
+
+	while (!(drop->place >> HASH_DEPTH_MAX)) {
+		rc = drop_leaf_of_place(drop);
+		if (rc == 1) {
+			next_place(drop);
+			retries = 0;
+			continue;
+		}
+		if (rc == -EAGAIN && retries++ < RETRIES)
+			rc = hash_pause(drop->table, retries);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Levels that are not there, or all of them. */
+static int drop_levels(struct hash_table *table, bool all)
+{
+	uint64_t at, level;
+	uint32_t depth;
+	int rc;
+
+	for (depth = HASH_INNER_LEVELS; depth <= HASH_DEPTH_MAX; depth++) {
+		at = hash_level_at(table, depth);
+		do {
+			rc = reef_read(table->reef, at, &level, 8);
+			if (rc || level == HASH_DROPPED || (level && !all))
+				break;
+			rc = set_dropped(table, at, level);
+			if (rc == 1 && level)
+				reef_free(table->space, level, REEF_FREE_LATER);
+		} while (!rc);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int drop_all(struct drop *drop)
+{
+	struct hash_table *table = drop->table;
+	uint64_t before;
+	int rc;
+
+	reef_enter(table->reef);
+	rc = check_alive(table);
+	if (!rc)
+		rc = drop_levels(table, false);
+	reef_leave(table->reef);
+	if (!rc)
+		rc = drop_leaves(drop);
+	if (rc)
+		return rc;
+	reef_enter(table->reef);
+	rc = hash_cas(table, hash_alive_at(table), table->id, 0, &before);
+	/* Of several the one that did this; in doubt: is_live tells. */
+	if (rc == 1)
+		rc = drop_levels(table, true);
+	reef_leave(table->reef);
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+int hash_drop(struct hash_table *table)
+{
+	struct drop drop = {.table = table};
+	int rc;
+
+	drop.image = malloc((size_t)8 * table->groups * HASH_GROUP_SLOTS);
+	rc = drop.image ? drop_all(&drop) : -ENOMEM;
+	free(drop.image);
+	return rc == -REEF_EDROPPED ? 0 : rc;
+}

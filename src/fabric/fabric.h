@@ -151,6 +151,9 @@ int reef_queue_arm(struct reef_queue *queue);
 /* Wait until reef_poll did something. -ETIMEDOUT. */
 int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns);
 
+/* When a timeout that begins now ends; REEF_FOREVER: never. */
+uint64_t reef_deadline_ns(uint64_t timeout_ns);
+
 /* Wait until ready(what), which is asked before anything else and again after
  * whatever happens in this queue; it must not block. For what another thread or
  * fiber brings about: that one sets what ready looks at (an atomic, or under a

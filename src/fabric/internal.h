@@ -18,7 +18,6 @@ static inline bool reef_is_forked(const struct reef_fabric *fabric)
 /* For what a provider cannot announce: wait until something happened, a
  * millisecond at most.  -ETIMEDOUT: until_ns has passed. */
 int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns);
-uint64_t reef_deadline_ns(uint64_t timeout_ns);
 
 /* A caller that goes on with a link after a poll, which may have ended it. */
 struct reef_user {

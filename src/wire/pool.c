@@ -146,6 +146,7 @@ static const struct layout {
 	KIND_OF(NOTICE, NONE, NONE),
 	KIND_OF(RECOVER, LIST(SESSION, SPACE), NONE),
 	KIND_OF(TIME, NONE, LIST(VALUE)),
+	KIND_OF(HURRY, NONE, NONE),
 };
 #undef KIND_OF
 #undef SESSION_LIST
@@ -216,7 +217,7 @@ static int check_header(const struct reef_pool_header *header)
 		return -REEF_EPROTO;
 	if (header->kind == 0 || header->kind >= REEF_POOL_KINDS)
 		return -REEF_EVERSION;
-	if (is_note != (header->kind == REEF_POOL_NOTICE) ||
+	if (is_note != reef_pool_is_note(header->kind) ||
 	    is_note != (header->id == 0))
 		return -REEF_EPROTO;
 	if (header->type != REEF_POOL_REQUEST && header->sequence)

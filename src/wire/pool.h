@@ -101,8 +101,16 @@ enum reef_pool_kind {
 	REEF_POOL_RECOVER, /* session, space -> - */
 	/* client to broker */
 	REEF_POOL_TIME, /* - -> value: ns since 1970, by the broker's clock */
+	/* both ways */
+	REEF_POOL_HURRY, /* note: client: look at the renewal words now; broker:
+			  * renew now, and as often as the table says */
 	REEF_POOL_KINDS
 };
+
+static inline bool reef_pool_is_note(uint16_t kind)
+{
+	return kind == REEF_POOL_NOTICE || kind == REEF_POOL_HURRY;
+}
 
 #define REEF_DOORS_MAX 4
 
@@ -202,7 +210,9 @@ struct reef_table_header {
 	/* R8: what was freed while reclaim_epoch was e may be reused once
 	 * safe_epoch > e. */
 	uint64_t reclaim_epoch, safe_epoch;
-	uint64_t reserved[3];
+	/* Not 0: memory is short, so renew at least this often. */
+	uint64_t hurry_ns;
+	uint64_t reserved[2];
 };
 static_assert(sizeof(struct reef_table_header) == 64, "layout");
 
@@ -229,10 +239,12 @@ static inline uint64_t reef_table_state(uint16_t generation, uint8_t state,
 	(sizeof(struct reef_table_header) +                                    \
 	 REEF_TABLE_SLOTS * sizeof(struct reef_table_slot))
 
-/* The renewal word of a session: counter 32 (high) | oldest epoch in use 32. */
+/* The renewal word of a session: hurry 1 (high) | counter 31 | oldest epoch in
+ * use 32. hurry: it waits for memory that was freed. */
+#define REEF_RENEWAL_HURRY (UINT64_C(1) << 63)
 static inline uint64_t reef_renewal_word(uint32_t counter, uint32_t oldest)
 {
-	return (uint64_t)counter << 32 | oldest;
+	return (uint64_t)(counter & (UINT32_MAX >> 1)) << 32 | oldest;
 }
 
 #endif

@@ -211,7 +211,7 @@ static void make(struct reef_random *random, uint16_t kind,
 	uint8_t who = (uint8_t)reef_random_below(random, WHO_MAX);
 	struct reef_body body;
 
-	if (header.kind == REEF_POOL_NOTICE) {
+	if (reef_pool_is_note(header.kind)) {
 		header.type = REEF_POOL_NOTE;
 		header.id = 0;
 	} else if (reef_random_chance(random, 1, 16)) {

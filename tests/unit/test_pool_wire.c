@@ -50,7 +50,7 @@ static void random_header(struct reef_random *random,
 		.id = (uint32_t)reef_random_between(random, 1, UINT32_MAX),
 		.epoch = reef_random_next(random),
 	};
-	if (header->kind == REEF_POOL_NOTICE) {
+	if (reef_pool_is_note(header->kind)) {
 		header->type = REEF_POOL_NOTE;
 		header->id = 0;
 	} else if (reef_random_chance(random, 1, 2)) {

@@ -71,6 +71,8 @@ struct broker_session {
 	uint64_t ttl_ns; /* as it was told */
 	uint64_t sampled_word, sampled_ns, renewed_ns;
 	uint64_t oldest; /* R8: what it announced; 0: not in this start */
+	uint64_t looked; /* its word then */
+	bool hurries;	 /* and it said that it waits for memory */
 	uint32_t unchanged;
 	bool ending;   /* it is EXPIRED or FENCED, perhaps not durably yet */
 	bool attended; /* a fiber takes it onwards from there */
@@ -155,6 +157,10 @@ struct reef_broker {
 	struct reef_region *table_regions[REEF_MESH_MAX];
 	/* lease.c, R8 */
 	uint64_t reclaim_epoch, safe_epoch;
+	uint64_t hurry_ns;	/* as in the table; 0: none */
+	uint32_t hurry_rounds;	/* until it ends */
+	uint32_t hurry_stalled; /* looks in which the epoch did not move */
+	bool hurry_asked;	/* by a note since the last look */
 	/* volatile */
 	struct broker_session *sessions;
 	struct broker_node *nodes;
@@ -238,7 +244,7 @@ void broker_table_close(struct reef_broker *broker);
  * durable: it waits. */
 int broker_table_session(struct reef_broker *broker, uint32_t session);
 int broker_table_pool(struct reef_broker *broker);
-/* Publish reclaim_epoch and safe_epoch. */
+/* Publish reclaim_epoch, safe_epoch and hurry_ns. */
 void broker_table_reclaim(struct reef_broker *broker);
 /* Let a session look: change its notice word, and send the note. */
 void broker_notice(struct reef_broker *broker, struct broker_session *session);
@@ -284,6 +290,8 @@ void broker_sessions_close(struct reef_broker *broker);
 /* lease.c: the sampler, and the end of those that were dying already; runs
  * until stop. Also moves the reclaim epoch. */
 int broker_lease_start(struct reef_broker *broker);
+/* A session asks for a look at the renewal words; never waits. */
+void broker_hurry(struct reef_broker *broker);
 /* Make sure of reclaim epochs that no earlier start has used. */
 int broker_reclaim_begin(struct reef_broker *broker);
 /* A session opened a space: is there a dead one to recover in it? */

@@ -37,7 +37,18 @@
  *     skips at most RECLAIM_STEP.
  * (8) So whoever reads reclaim_epoch as e knows that it is e or e + 1 until
  *     they announce more: who frees with what they read last counts with
- *     e + 1. */
+ *     e + 1.
+ * (9) Hurry. A session that waits for freed memory says so in its renewal word,
+ *     and sends a note, so that we look. Then hurry_ns of the table tells
+ *     everyone to renew that often instead of every quarter of a lease, and we
+ *     look as often, until nobody has said so for HURRY_ROUNDS looks; each
+ *     session gets a note when it begins. So an epoch lasts one or two of
+ *     hurry_ns. Notes may be lost: the words are looked at anyway, later. How
+ *     often words are written and looked at changes nothing in (6) to (8),
+ *     which hold whenever that is, nor in (1), where samples are a quarter of a
+ *     lease apart however often we look. A word that does not change wishes
+ *     for nothing: who has stopped must not make everyone hurry for ever.
+ */
 #include "pool/broker/internal.h"
 
 #include <errno.h>
@@ -48,6 +59,12 @@
 #define SAMPLES 4
 #define RECLAIM_STEP 65536
 #define RECOVER_NS_MIN UINT64_C(5000000000)
+#define HURRY_NS UINT64_C(2000000)
+#define HURRY_SESSION_NS UINT64_C(20000) /* in all, 50,000 renewals a second   \
+					  */
+#define HURRY_ROUNDS 32u
+#define HURRY_STALLED 256u /* looks at an epoch that stays: then half as many  \
+			    */
 
 static uint8_t state_of(const struct reef_broker *broker, uint32_t id)
 {
@@ -346,6 +363,9 @@ static void take_announced(const struct reef_broker *broker,
 	uint64_t word = word_at(&session->renewals[session->fabric]);
 	uint32_t behind = (uint32_t)broker->reclaim_epoch - (uint32_t)word;
 
+	/* (9) */
+	session->hurries = word & REEF_RENEWAL_HURRY && word != session->looked;
+	session->looked = word;
 	/* Ahead of us is nobody: that says nothing. */
 	if (word != 0 && behind < UINT32_MAX / 2 &&
 	    behind <= broker->reclaim_epoch)
@@ -438,18 +458,68 @@ static uint64_t least_announced(const struct reef_broker *broker)
 	return least;
 }
 
+/* Tell those who are here; the others read it in the table. */
+static void tell_hurry(struct reef_broker *broker)
+{
+	struct broker_session *session = broker->sessions;
+
+	for (; session; session = session->next)
+		if (session->peer)
+			(void)reef_rpc_note(session->peer, REEF_POOL_HURRY,
+					    NULL);
+}
+
+/* (9) Where somebody keeps the epoch from moving, looking often is for
+ * nothing. */
+static void hurry_step(struct reef_broker *broker, bool moved)
+{
+	const struct broker_session *session = broker->sessions;
+	uint64_t count = 0, hurry_ns;
+	uint32_t slower;
+
+	if (broker->hurry_rounds)
+		broker->hurry_rounds--;
+	for (; session; session = session->next) {
+		count++;
+		if (session->hurries && !session->ending)
+			broker->hurry_rounds = HURRY_ROUNDS;
+	}
+	broker->hurry_stalled = moved ? 0 : broker->hurry_stalled + 1;
+	slower = broker->hurry_stalled / HURRY_STALLED;
+	hurry_ns = count * HURRY_SESSION_NS;
+	hurry_ns = hurry_ns > HURRY_NS ? hurry_ns : HURRY_NS;
+	broker->hurry_ns = broker->hurry_rounds
+				   ? hurry_ns << (slower < 5 ? slower : 5)
+				   : 0;
+	if (!broker->hurry_ns)
+		broker->hurry_stalled = 0;
+}
+
 static void reclaim_step(struct reef_broker *broker)
 {
-	uint64_t least = least_announced(broker);
+	uint64_t least = least_announced(broker), before;
+	bool was_calm = !broker->hurry_ns;
 	struct reef_state_summary summary;
 
 	if (least > broker->safe_epoch)
 		broker->safe_epoch = least;
 	reef_state_summary(broker->state, &summary);
+	before = broker->reclaim_epoch;
 	if (least == broker->reclaim_epoch && broker->sessions &&
 	    (least + 1 < summary.reclaim || reserve(broker, least + 1) == 0))
 		broker->reclaim_epoch = least + 1;
+	hurry_step(broker, broker->reclaim_epoch != before);
 	broker_table_reclaim(broker);
+	if (broker->hurry_ns && was_calm)
+		tell_hurry(broker);
+}
+
+void broker_hurry(struct reef_broker *broker)
+{
+	if (broker->hurry_asked)
+		return;
+	broker->hurry_asked = true;
+	broker_wake(broker);
 }
 
 /* --- the sampler --- */
@@ -465,6 +535,16 @@ static uint64_t period_of(const struct reef_broker *broker)
 		if (session->ttl_ns < ttl_ns)
 			ttl_ns = session->ttl_ns;
 	return ttl_ns / 4;
+}
+
+/* From one look to the next. */
+static uint64_t pause_of(const struct reef_broker *broker)
+{
+	uint64_t period_ns = period_of(broker), hurry_ns = broker->hurry_ns;
+
+	if (!hurry_ns && broker->hurry_asked)
+		hurry_ns = HURRY_NS / 2;
+	return hurry_ns && hurry_ns < period_ns ? hurry_ns : period_ns;
 }
 
 /* A bound, because somebody may go on sending for ever. */
@@ -483,13 +563,14 @@ static void sampler_main(struct reef_broker *broker, uint32_t ignored)
 	int rc = 0;
 
 	while (rc == 0 && !broker->health) {
-		period_ns = period_of(broker);
+		period_ns = pause_of(broker);
 		passed_ns = reef_now_ns() - last_ns;
 		if (passed_ns < period_ns) {
 			rc = broker_sleep(broker, period_ns - passed_ns);
 			continue;
 		}
 		last_ns = reef_now_ns();
+		broker->hurry_asked = false;
 		handle_input(broker);
 		judge_all(broker);
 		attend(broker);

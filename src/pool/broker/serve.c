@@ -205,6 +205,14 @@ static int broker_handle(void *context, const struct reef_request *request,
 	return failed || broker->health ? -REEF_EINDOUBT : rc;
 }
 
+static void broker_note(void *context, const struct reef_request *note)
+{
+	const struct broker_member *member = broker_member_of(note->peer);
+
+	if (note->header.kind == REEF_POOL_HURRY && member && member->session)
+		broker_hurry(context);
+}
+
 size_t broker_rows_max(const struct reef_broker *broker,
 		       const struct reef_request *request)
 {
@@ -330,6 +338,7 @@ static int open_doors(struct reef_broker *broker)
 {
 	struct reef_rpc_options options = {
 		.handle = broker_handle,
+		.note = broker_note,
 		.opened = broker_opened,
 		.closed = broker_closed,
 		.credential = broker_credential,

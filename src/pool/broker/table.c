@@ -132,6 +132,8 @@ void broker_table_reclaim(struct reef_broker *broker)
 	    broker->reclaim_epoch);
 	put(broker, offsetof(struct reef_table_header, safe_epoch),
 	    broker->safe_epoch);
+	put(broker, offsetof(struct reef_table_header, hurry_ns),
+	    broker->hurry_ns);
 }
 
 /* --- notices --- */

@@ -250,6 +250,7 @@ static bool keeper_is_needed(const void *what)
 
 	pthread_mutex_lock(&client->lock);
 	is_needed = client->jobs || client->stopping ||
+		    (atomic_load(&client->hurry_told) && !client->hurry_seen) ||
 		    (client_over(client) && !client->over_told);
 	pthread_mutex_unlock(&client->lock);
 	return is_needed;
@@ -350,6 +351,10 @@ static int keeper_main(void *arg)
 			client_end(client, rc);
 		if (client_over(client) && !client->over_told) {
 			client->over_told = true;
+			client_wake(&client->changed);
+		}
+		if (atomic_load(&client->hurry_told) && !client->hurry_seen) {
+			client->hurry_seen = client->renew_now = true;
 			client_wake(&client->changed);
 		}
 		if (client->stopping)

@@ -152,6 +152,15 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
  * that was freed with REEF_FREE_LATER since it began is reused. Entered. */
 uint64_t reef_epoch(const struct reef *reef);
 
+/* R8: memory is short. Let epochs pass quickly, and wait until something comes
+ * back that this handle freed with REEF_FREE_LATER, or that others freed of
+ * what it had allocated. 0: something did, perhaps not enough: allocate again,
+ * and ask again.  -ENOSPC: nothing waits.  -ETIMEDOUT: somebody is inside
+ * reef_enter for long, or has stopped.  -EDEADLK: the caller is itself inside.
+ * Else: errors of access. reef_alloc does so by itself, outside reef_enter, for
+ * up to a second. */
+int reef_reclaim(struct reef_space *space, uint64_t timeout_ns);
+
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);
 

@@ -54,6 +54,7 @@ int reef_heap_create(const struct reef_heap_options *options,
 	heap->generation = (uint16_t)reef_random_next(&heap->random);
 	heap->waiters_end = &heap->waiters;
 	heap->recent = &heap->none;
+	heap->given = 1;
 	*out = heap;
 	return 0;
 }
@@ -407,6 +408,11 @@ static rare int free_rare(struct reef_heap *heap, struct run *run,
 		heap_limbo_add(heap, run, index);
 	else
 		heap_block_give(heap, run, index);
+	/* Who only frees must not wait for the next allocation. */
+	if (heap->limbo_due && !heap->locked) {
+		heap->limbo_due = false;
+		heap_limbo_drain(heap);
+	}
 	/* Memory that we do not need is others'; a batch of it at a time. */
 	if (heap->empty > 2 * heap->options.spare_max + 16 && !heap->locked)
 		heap_trim(heap);
@@ -474,6 +480,7 @@ void reef_heap_forget(struct reef_heap *heap, uint32_t number)
 
 	if (!extent)
 		return;
+	heap_limbo_forget(heap, number);
 	for (uint32_t i = 0; extent->runs && i < extent->shape.units; i++) {
 		run = extent->runs[i];
 		if (!run || run == last)

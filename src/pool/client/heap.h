@@ -120,6 +120,8 @@ struct reef_heap_ops {
 	/* R8, as the keeper last saw them. */
 	uint64_t (*reclaim_epoch)(void *context);
 	uint64_t (*safe_epoch)(void *context);
+	/* Much is waiting: let safe_epoch become that soon. Optional. */
+	void (*hurry)(void *context, uint64_t epoch);
 	/* A raw kind is never asked about. 1: some structure still reaches the
 	 * block at `address`.  0: free it.  -errno. Optional. */
 	int (*is_live)(void *context, uint8_t kind, uint64_t address);
@@ -165,6 +167,14 @@ int reef_heap_flush(struct reef_heap *heap);
 /* Take back what others freed; release empty chunks beyond spare_max, or all
  * (on close).  Best effort; errors of the memory are returned. */
 int reef_heap_collect(struct reef_heap *heap, bool all);
+
+/* Take back what others freed or limbo lets go. 1: something has come back
+ * since *given was that (it is brought up to date; begin with 0, and what comes
+ * now counts).  0: something waits, at least until safe_epoch is past *epoch.
+ * -ENOSPC: nothing waits.  Else: errors of the memory. */
+int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch);
+/* Does anything wait? Then *epoch is as above. No operation. */
+bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
 
 /* The session ends: free its raw blocks that are not kept, so that nobody needs
  * to wait for them. collect then gives the chunks back. Best effort. */

@@ -4,11 +4,17 @@
  * but in no order (F3c). So a counter that has moved says where to look, and
  * not that everything is there yet: a chunk is scanned until as many blocks
  * were found, at most TRIES times. What a freer that died did not count is
- * found when memory runs short and every block is looked at. */
+ * found when memory runs short and every block is looked at.
+ *
+ * Limbo is short when epochs are: where much is in it, the keeper is asked to
+ * hurry, once per epoch. */
 #include "pool/client/heap_internal.h"
 
 #define BULK_MAX 512u /* block size up to which whole units are read */
 #define BULK_BATCH 16u
+#define HURRY_MIN (UINT64_C(1) << 20) /* bytes in limbo */
+#define HURRY_MAX (UINT64_C(16) << 20)
+#define HURRY_PART 64u /* of what we own */
 
 /* --- limbo --- */
 
@@ -31,9 +37,29 @@ static int limbo_grow(struct reef_heap *heap)
 	return 0;
 }
 
+static bool is_much(const struct reef_heap *heap)
+{
+	uint64_t part = heap->chunks * REEF_CHUNK_SIZE / HURRY_PART;
+
+	part = part > HURRY_MIN ? part : HURRY_MIN;
+	return heap->limbo_bytes > (part < HURRY_MAX ? part : HURRY_MAX);
+}
+
+/* What waits since `epoch` is to be let go soon. */
+static void hurry(struct reef_heap *heap, uint64_t epoch)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+
+	heap->limbo_hurried = epoch;
+	heap->limbo_due = true;
+	if (ops->hurry)
+		ops->hurry(heap->options.context, epoch + 1);
+}
+
 void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
+	uint64_t epoch;
 
 	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_EARLY_REUSE)) {
 		heap_block_give(heap, run, index);
@@ -43,11 +69,30 @@ void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 	run->blocks[index] &= ~(uint32_t)BLOCK_UNJUDGED;
 	if (heap->limbo_count == heap->limbo_capacity && limbo_grow(heap))
 		return;
+	epoch = ops->reclaim_epoch(heap->options.context);
 	heap->limbo[(heap->limbo_first + heap->limbo_count++) %
 		    heap->limbo_capacity] = (struct limbo_entry){
 		.address = heap_block_address(run, index),
-		.epoch = ops->reclaim_epoch(heap->options.context),
+		.epoch = epoch,
 	};
+	heap->limbo_bytes += run->block_size;
+	if (heap->limbo_hurried != epoch && is_much(heap))
+		hurry(heap, epoch);
+}
+
+void heap_limbo_forget(struct reef_heap *heap, uint32_t number)
+{
+	struct run *run;
+	uint64_t address;
+
+	for (uint32_t i = 0; i < heap->limbo_count; i++) {
+		address = heap->limbo[(heap->limbo_first + i) %
+				      heap->limbo_capacity]
+				  .address;
+		if (address >> 32 == number &&
+		    heap_block_at(heap, address, &run))
+			heap->limbo_bytes -= run->block_size;
+	}
 }
 
 bool heap_limbo_drain(struct reef_heap *heap)
@@ -69,10 +114,19 @@ bool heap_limbo_drain(struct reef_heap *heap)
 		heap->limbo_count--;
 		if (!block || !(*block & BLOCK_LIMBO))
 			continue; /* its extent is gone */
+		heap->limbo_bytes -= run->block_size;
 		heap_block_give(heap, run, (uint32_t)(block - run->blocks));
 		any = true;
 	}
 	return any;
+}
+
+bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch)
+{
+	if (!heap->limbo_count)
+		return false;
+	*epoch = heap->limbo[heap->limbo_first].epoch;
+	return true;
 }
 
 /* --- others' frees --- */
@@ -280,4 +334,29 @@ int reef_heap_collect(struct reef_heap *heap, bool all)
 		rc = heap_release(heap, all ? 0 : heap->options.spare_max);
 	heap_unlock(heap);
 	return rc;
+}
+
+/* Limbo first: that takes no operation. */
+int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch)
+{
+	uint64_t before = *given ? *given : heap->given;
+	int rc = heap_lock(heap);
+
+	if (rc)
+		return rc;
+	heap_limbo_drain(heap);
+	if (heap->given == before) {
+		heap_other_tell(heap);
+		rc = heap_look(heap);
+		if (!rc)
+			rc = heap_scan(heap, false);
+		heap_limbo_drain(heap);
+	}
+	heap_unlock(heap);
+	if (rc)
+		return rc;
+	*given = heap->given;
+	if (heap->given != before)
+		return 1;
+	return reef_heap_is_waiting(heap, epoch) ? 0 : -ENOSPC;
 }

@@ -160,6 +160,10 @@ struct reef_heap {
 
 	struct limbo_entry *limbo; /* a ring, oldest first */
 	uint32_t limbo_first, limbo_count, limbo_capacity;
+	uint64_t limbo_bytes;	/* of the blocks in it */
+	uint64_t limbo_hurried; /* epoch in which it was too much last */
+	bool limbo_due;		/* some of it may be over */
+	uint64_t given;		/* blocks that came back the long way */
 
 	struct guess guesses[HEAP_GUESSES];
 	struct untold untold;
@@ -407,9 +411,12 @@ void heap_trim(struct reef_heap *heap);
 
 /* Take back what others freed where counters say so, or everywhere; locked. */
 int heap_scan(struct reef_heap *heap, bool everywhere);
+/* An extent goes: what waits in it does not count any more. */
+void heap_limbo_forget(struct reef_heap *heap, uint32_t number);
 /* Free what has waited long enough. Returns whether there was any. */
 bool heap_limbo_drain(struct reef_heap *heap);
-/* Let a block wait. Without memory for it, it stays out for good. */
+/* Let a block wait. Without memory for it, it stays out for good. Frees
+ * nothing. */
 void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index);
 
 /* --- heap_pending.c --- */

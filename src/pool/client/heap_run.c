@@ -265,6 +265,7 @@ void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index)
 {
 	bool was_full = !heap_run_has_room(run);
 
+	heap->given++;
 	run->blocks[index] &= BLOCK_GENERATION | BLOCK_LISTED;
 	if (run->kind == RUN_LARGE) {
 		run->bump = 0;

@@ -1,7 +1,8 @@
 /* internal.h - the parts of a client, to each other.
  *
  *   client.c    create, the keeper's thread, jobs
- *   keeper.c    the broker's link: join, renew, come back; every call
+ *   keeper.c    the broker's link: join, come back; every call
+ *   renew.c     the lease, and R8's epochs
  *   view.c      spaces, extents and nodes, as the broker told
  *   touch.c     links to nodes, attached extents
  *   grace.c     when a link or a remote may go
@@ -160,6 +161,10 @@ struct reef_client {
 	_Atomic uint64_t version; /* of the view; see handle.c */
 	_Atomic uint32_t phase;	  /* see grace.c */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
+	/* Hurry until safe_epoch is that; told: the keeper looks at it. */
+	_Atomic uint64_t hurry_epoch;
+	_Atomic bool hurry_told;
+	_Atomic uint32_t reclaimers; /* handles that wait for safe_epoch */
 	_Atomic uint64_t heaps_made, inboxes_made;
 	_Atomic uint64_t ttl_ns; /* of the session, as the broker said last */
 
@@ -185,7 +190,9 @@ struct reef_client {
 	uint64_t extent_size, pool, broker_epoch, notice;
 	uint64_t granted_epoch;	     /* of the broker that knows our spaces */
 	uint64_t skip_from, skip_to; /* epochs; see take_epochs */
-	bool calling;		     /* a mutating request is under way */
+	uint64_t hurry_ns, ask_ns;   /* how often to renew; renew.c */
+	bool hurry_seen, renew_now;
+	bool calling; /* a mutating request is under way */
 	bool refreshing;
 	uint64_t numbers;  /* given to links and remotes */
 	uint64_t collects; /* rounds; recover.c */
@@ -214,6 +221,14 @@ static inline int client_over(const struct reef_client *client)
 	return atomic_load_explicit(&client->over, memory_order_acquire);
 }
 
+/* --- renew.c. Thread: any --- */
+
+/* Let epochs pass quickly until safe_epoch is at least that. */
+void client_hurry(struct reef_client *client, uint64_t epoch);
+/* Do so, and wait until safe_epoch is past that.  -ETIMEDOUT; or why the
+ * session is over. */
+int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns);
+
 /* --- jobs (client.c). Thread: any --- */
 
 struct client_job *client_job_create(int (*run)(struct reef_client *client,
@@ -231,6 +246,9 @@ int client_job_run(struct reef *reef, struct client_job *job);
 
 int client_join(struct reef_client *client);
 int client_renew_main(void *arg);
+/* Give the broker's link up; or only if it is down. */
+void client_link_drop(struct reef_client *client);
+void client_link_look(struct reef_client *client);
 int client_link_main(void *arg);
 void client_leave_pool(struct reef_client *client);
 /* Say that the session has ended, for good. Thread: any. */
@@ -381,6 +399,12 @@ static inline void client_leave(struct reef *reef, uint32_t phase)
 						   memory_order_relaxed) -
 				      1,
 			      memory_order_release);
+}
+
+/* Is whoever calls inside reef_enter? */
+static inline bool client_is_entered(const struct reef *reef)
+{
+	return reef->entered != 0;
 }
 
 static inline bool client_is_forked(const struct reef *reef)

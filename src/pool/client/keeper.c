@@ -70,7 +70,7 @@ void client_peer_closed(void *context, struct reef_peer *peer, int reason)
 
 /* Something did not get through. Only a link that is down is given up: on shm
  * the end of a link is the end of its process, as the broker sees it. */
-static void look_at_link(struct reef_client *client)
+void client_link_look(struct reef_client *client)
 {
 	struct reef_link *link = client->peer ? client->peer->link : NULL;
 
@@ -81,7 +81,7 @@ static void look_at_link(struct reef_client *client)
 }
 
 /* The remotes go with it. */
-static void drop_link(struct reef_client *client)
+void client_link_drop(struct reef_client *client)
 {
 	struct reef_peer *peer = client->peer;
 
@@ -270,7 +270,7 @@ static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 	if (!rc && !client->peer->link)
 		rc = -REEF_ENOLINK;
 	if (rc) {
-		drop_link(client);
+		client_link_drop(client);
 		return rc;
 	}
 	atomic_store(&client->present, true);
@@ -331,7 +331,7 @@ int client_link_main(void *arg)
 			rc = client_wait(&client->changed, REEF_FOREVER);
 		} else {
 			if (client->peer)
-				drop_link(client);
+				client_link_drop(client);
 			rc = enter_pool(client, patience_ns(client));
 			if (rc == -REEF_EFENCED)
 				client_end(client, rc);
@@ -376,7 +376,7 @@ static int call_once(struct reef_client *client, uint16_t kind,
 		rc = -REEF_EINDOUBT;
 	}
 	if (is_unanswered(rc) && peer == client->peer)
-		look_at_link(client);
+		client_link_look(client);
 	reef_peer_unref(peer);
 	if (rc)
 		return rc;
@@ -456,176 +456,7 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 	return rc;
 }
 
-/* --- the lease --- */
-
-/* The oldest epoch that some handle is in, else the newest. Loads and the
- * handle's store of its pin are sequentially consistent: see reef_enter. */
-static uint32_t oldest_epoch(struct reef_client *client)
-{
-	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
-	struct reef *reef;
-
-	if (client->options.mutant == REEF_CLIENT_MUTANT_NO_PIN)
-		return (uint32_t)oldest;
-	pthread_mutex_lock(&client->lock);
-	for (reef = client->handles; reef; reef = reef->next) {
-		pin = atomic_load(&reef->pin);
-		if (pin < oldest)
-			oldest = pin;
-	}
-	pthread_mutex_unlock(&client->lock);
-	return (uint32_t)oldest;
-}
-
-static void look_at_slot(struct reef_client *client,
-			 const struct reef_table_slot *slot)
-{
-	uint16_t generation = (uint16_t)slot->state;
-	uint8_t state = (uint8_t)(slot->state >> 16);
-
-	if (generation != (uint16_t)client->session ||
-	    state != REEF_SESSION_ALIVE) {
-		client_end(client, -REEF_EFENCED);
-		return;
-	}
-	if (slot->notice != client->notice) {
-		client->notice = slot->notice;
-		client_view_notice(client);
-	}
-}
-
-/* R8. Between two renewals the epoch rises by one at most, so what was freed
- * meanwhile was freed in the one after that which was known (lease.c, rule 8).
- * Only a broker's start skips some: then what was stamped with the epoch before
- * counts as freed in the newest. */
-static void take_epochs(struct reef_client *client,
-			const struct reef_table_header *header)
-{
-	uint64_t known = atomic_load(&client->reclaim_epoch);
-	uint64_t safe = header->safe_epoch;
-
-	if (header->reclaim_epoch > known + 1) {
-		if (!client->skip_to)
-			client->skip_from = known + 1;
-		client->skip_to = header->reclaim_epoch + 1;
-	}
-	if (client->skip_to && safe > client->skip_to)
-		client->skip_to = 0;
-	if (client->skip_to && safe > client->skip_from)
-		safe = client->skip_from;
-	atomic_store(&client->reclaim_epoch, header->reclaim_epoch);
-	atomic_store(&client->safe_epoch, safe);
-}
-
-/* The batch of a renewal; it may be under way for longer than one waits. */
-struct renewal {
-	uint64_t word;
-	struct reef_table_header header;
-	struct reef_table_slot slot;
-	struct reef_op ops[3];
-	struct reef_batch batch;
-};
-
-static void fill_renewal(struct reef_client *client, struct renewal *renewal)
-{
-	renewal->word =
-		reef_renewal_word(++client->counter, oldest_epoch(client));
-	renewal->ops[0] = (struct reef_op){
-		.kind = REEF_WRITE,
-		.remote = client->renewal,
-		.local = &renewal->word,
-		.length = 8,
-	};
-	renewal->ops[1] = (struct reef_op){
-		.kind = REEF_READ,
-		.remote = client->table,
-		.local = &renewal->header,
-		.length = sizeof(renewal->header),
-	};
-	renewal->ops[2] = (struct reef_op){
-		.kind = REEF_READ,
-		.remote = client->table,
-		.offset = reef_table_offset(client->session),
-		.local = &renewal->slot,
-		.length = sizeof(renewal->slot),
-	};
-	renewal->batch = (struct reef_batch){
-		.link = client->peer->link,
-		.ops = renewal->ops,
-		.count = 3,
-	};
-}
-
-static bool batch_is_done(const void *what)
-{
-	return ((const struct reef_batch *)what)->done;
-}
-
-/* A broker that does not answer in time may be another by now: a new link
- * shows, and sooner than silence would. */
-static int run_renewal(struct reef_client *client, struct renewal *renewal)
-{
-	struct reef_queue *queue =
-		reef_port_queue_of(client->port, renewal->batch.link);
-	struct reef_peer *peer = client->peer;
-	int rc;
-
-	rc = reef_post(queue, &renewal->batch);
-	if (rc < 0)
-		return rc;
-	rc = reef_queue_wait_until(queue, batch_is_done, &renewal->batch,
-				   client->ttl_ns / 3);
-	if (rc == -ETIMEDOUT && peer == client->peer)
-		drop_link(client);
-	if (!renewal->batch.done)
-		reef_wait(queue, &renewal->batch);
-	return rc ? rc : renewal->batch.status;
-}
-
-static int renew(struct reef_client *client)
-{
-	struct renewal renewal;
-	int rc;
-
-	fill_renewal(client, &renewal);
-	rc = run_renewal(client, &renewal);
-	if (rc)
-		return rc;
-	if (renewal.header.magic != REEF_TABLE_MAGIC)
-		return -REEF_EPROTO;
-	if (renewal.header.broker_epoch < client->broker_epoch)
-		return -ESTALE;
-	take_epochs(client, &renewal.header);
-	look_at_slot(client, &renewal.slot);
-	return 0;
-}
-
-int client_renew_main(void *arg)
-{
-	struct reef_client *client = arg;
-	uint64_t next_ns = reef_now_ns(), now_ns;
-	int rc = 0;
-
-	while (!rc && !client->stopping && !client_over(client)) {
-		now_ns = reef_now_ns();
-		if (now_ns < next_ns) {
-			rc = client_wait(&client->changed, next_ns - now_ns);
-			continue;
-		}
-		next_ns = now_ns + client->ttl_ns / 4;
-		if (!client->present || !client->peer->link)
-			continue;
-		rc = renew(client);
-		if (rc == -REEF_EFENCED)
-			client_end(client, rc);
-		if (!rc || rc == -REEF_EHOSTDEAD)
-			continue;
-		look_at_link(client);
-		rc = 0;
-	}
-	client_fiber_end(client);
-	return 0;
-}
+/* --- the table --- */
 
 /* What the table says of another session: job->extent is its number. */
 int client_look_job(struct reef_client *client, struct client_job *job)
@@ -666,8 +497,14 @@ void client_note(void *context, const struct reef_request *note)
 {
 	struct reef_client *client = context;
 
-	if (note->peer == client->peer && note->header.kind == REEF_POOL_NOTICE)
+	if (note->peer != client->peer)
+		return;
+	if (note->header.kind == REEF_POOL_NOTICE) {
 		client_view_notice(client);
+	} else {
+		client->renew_now = true;
+		client_wake(&client->changed);
+	}
 }
 
 /* --- the end --- */
@@ -684,5 +521,5 @@ void client_leave_pool(struct reef_client *client)
 		reef_rpc_call(client->peer, REEF_POOL_SESSION_CLOSE, 0,
 			      &(struct reef_body){0}, NULL, CLOSE_TIMEOUT_NS);
 	if (client->peer)
-		drop_link(client);
+		client_link_drop(client);
 }

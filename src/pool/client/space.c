@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define NAME_MAX_SIZE 255
+#define ALLOC_PATIENCE_NS CLIENT_SECOND /* for memory that waits */
 
 /* --- opening --- */
 
@@ -371,6 +372,13 @@ static uint64_t heap_safe_epoch(void *context)
 	return atomic_load(&space->reef->client->safe_epoch);
 }
 
+static void heap_hurry(void *context, uint64_t epoch)
+{
+	struct reef_space *space = context;
+
+	client_hurry(space->reef->client, epoch);
+}
+
 static int heap_is_live(void *context, uint8_t kind, uint64_t address)
 {
 	return client_kind_is_live(context, kind, address);
@@ -383,6 +391,7 @@ static const struct reef_heap_ops heap_ops = {
 	.is_fenced = heap_is_fenced,
 	.reclaim_epoch = heap_reclaim_epoch,
 	.safe_epoch = heap_safe_epoch,
+	.hurry = heap_hurry,
 	.is_live = heap_is_live,
 };
 
@@ -513,6 +522,80 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 	return rc;
 }
 
+/* --- memory that waits (R8) --- */
+
+/* Does something wait in the heaps that nobody has? Then until when. */
+static bool is_waiting_elsewhere(struct reef_space *space, uint64_t *epoch)
+{
+	struct reef_client *client = space->reef->client;
+	const struct client_heap *heap;
+	bool is_waiting = false;
+	uint64_t one;
+
+	pthread_mutex_lock(&client->lock);
+	for (heap = space->space->heaps; heap; heap = heap->next)
+		if (reef_heap_is_waiting(heap->heap, &one) &&
+		    (!is_waiting || one < *epoch)) {
+			*epoch = one;
+			is_waiting = true;
+		}
+	pthread_mutex_unlock(&client->lock);
+	return is_waiting;
+}
+
+int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
+{
+	uint64_t until_ns = reef_deadline_ns(timeout_ns), now_ns;
+	uint64_t given = 0, epoch = 0;
+	bool is_elsewhere;
+	int rc;
+
+	if (client_is_entered(space->reef))
+		return -EDEADLK;
+	for (;;) {
+		rc = prepare(space);
+		if (!rc)
+			rc = reef_heap_reclaim(space->heap->heap, &given,
+					       &epoch);
+		if (rc == 1)
+			return 0;
+		is_elsewhere =
+			rc == -ENOSPC && is_waiting_elsewhere(space, &epoch);
+		if (rc && !is_elsewhere)
+			return rc;
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns)
+			return -ETIMEDOUT;
+		rc = client_epoch_wait(space->reef, epoch, until_ns - now_ns);
+		/* Whoever allocates next takes that heap. */
+		if (rc || is_elsewhere)
+			return rc;
+	}
+}
+
+/* There is no more to be had, but perhaps something waits. */
+static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
+			 uint64_t *address, int rc)
+{
+	uint64_t until_ns = reef_deadline_ns(ALLOC_PATIENCE_NS), now_ns;
+	int why = 0;
+
+	while ((rc == -ENOSPC || rc == -EDQUOT) && !why) {
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns)
+			break;
+		why = reef_reclaim(space, until_ns - now_ns);
+		if (!why)
+			why = prepare(space);
+		if (why)
+			break;
+		rc = reef_heap_alloc(space->heap->heap, kind, size, address);
+		if (rc == -ENOSPC || rc == -EDQUOT)
+			rc = alloc_elsewhere(space, kind, size, address, rc);
+	}
+	return why == -REEF_EHOSTDEAD || why == -REEF_EFENCED ? why : rc;
+}
+
 int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 		    uint64_t *address)
 {
@@ -525,6 +608,9 @@ int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 	rc = reef_heap_alloc(space->heap->heap, kind, size, address);
 	if (unlikely(rc == -ENOSPC || rc == -EDQUOT))
 		rc = alloc_elsewhere(space, kind, size, address, rc);
+	if (unlikely(rc == -ENOSPC || rc == -EDQUOT) &&
+	    !client_is_entered(space->reef))
+		rc = alloc_waiting(space, kind, size, address, rc);
 	if (!rc)
 		space->reef->pending = true;
 	return rc;

@@ -87,7 +87,7 @@ struct reef_map_value {
 	uint64_t expires_ms; /* 0: never */
 	uint64_t idle_ms;    /* since it was last used, roughly: LRU, KEEP */
 	uint32_t frequency;  /* 0 to 255, logarithmic: LFU */
-	void *room;	     /* the map's */
+	void *room;	     /* the map's; malloc's: free() may have it */
 	size_t room_size;
 };
 REEF_API void reef_map_value_free(struct reef_map_value *value);

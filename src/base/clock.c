@@ -12,20 +12,17 @@ __extension__ typedef unsigned __int128 wide;
 
 const struct reef_local_clock reef_local_clock_real;
 
-static uint64_t source_now_ns(const struct reef_local_clock *clock)
+static uint64_t kernel_ns(clockid_t which)
 {
 	struct timespec now;
 
-	if (clock->virtual_ns)
-		return *clock->virtual_ns;
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(which, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-uint64_t reef_local_clock_now_ns(const struct reef_local_clock *clock)
+static uint64_t local_ns_of(const struct reef_local_clock *clock,
+			    uint64_t source_ns)
 {
-	uint64_t source_ns = source_now_ns(clock);
-
 	if (clock->drift_ppm == 0)
 		return clock->offset_ns + source_ns;
 	reef_assert(clock->drift_ppm > -MILLION);
@@ -36,14 +33,25 @@ uint64_t reef_local_clock_now_ns(const struct reef_local_clock *clock)
 			  MILLION);
 }
 
+uint64_t reef_local_clock_now_ns(const struct reef_local_clock *clock)
+{
+	return local_ns_of(clock, clock->virtual_ns
+					  ? *clock->virtual_ns
+					  : kernel_ns(CLOCK_MONOTONIC));
+}
+
+uint64_t reef_local_clock_coarse_ns(const struct reef_local_clock *clock)
+{
+	return local_ns_of(clock, clock->virtual_ns
+					  ? *clock->virtual_ns
+					  : kernel_ns(CLOCK_MONOTONIC_COARSE));
+}
+
 uint64_t reef_local_clock_wall_ns(const struct reef_local_clock *clock)
 {
-	struct timespec now;
-
 	if (clock->virtual_ns)
 		return clock->wall_ns + reef_local_clock_now_ns(clock);
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	return kernel_ns(CLOCK_REALTIME);
 }
 
 uint64_t reef_local_clock_wait_ns(const struct reef_local_clock *clock,

@@ -426,6 +426,11 @@ uint64_t reef_now_ns(void)
 	return reef_local_clock_now_ns(clock_here());
 }
 
+uint64_t reef_now_coarse_ns(void)
+{
+	return reef_local_clock_coarse_ns(clock_here());
+}
+
 uint64_t reef_wall_ns(void)
 {
 	return reef_local_clock_wall_ns(clock_here());

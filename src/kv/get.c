@@ -37,13 +37,14 @@ static void end(const struct hash_reading *reading,
 	value->room_size = reading->room_size;
 }
 
-static void tell(const struct hash_reading *reading,
+static void tell(struct reef_map *map, const struct hash_reading *reading,
 		 struct reef_map_value *value)
 {
 	value->bytes = reading->entry.value;
 	value->size = reading->entry.value_size;
 	value->version = reading->entry.version;
 	value->expires_ms = reading->entry.stamp;
+	map_use_tell(map, reading->entry.touched, value);
 }
 
 /* 0: it has not expired.  -ENOENT: it had, and is gone.  -EAGAIN: it had, and
@@ -57,7 +58,7 @@ static int check_expiry(struct reef_map *map,
 	if (rc || !map_has_expired(reading->entry.stamp, now_ms))
 		return rc;
 	rc = map_remove(map, reading->key, reading->key_size,
-			reading->entry.version);
+			reading->entry.version, NULL);
 	if (rc == 1)
 		map->expired++;
 	/* Only reading is granted: everybody by its own clock, then. */
@@ -66,8 +67,17 @@ static int check_expiry(struct reef_map *map,
 	return rc ? rc : -EAGAIN;
 }
 
+/* Entered. Nobody waits for this note, and it may be lost. */
+static void note_use(struct reef_map *map, const struct hash_reading *reading)
+{
+	uint16_t next;
+
+	if (map_use(map, reading->entry.touched, &next))
+		hash_touch(map->table, reading, next);
+}
+
 static int get(struct reef_map *map, const void *key, size_t key_size,
-	       struct reef_map_value *out)
+	       bool is_use, struct reef_map_value *out)
 {
 	struct hash_reading reading;
 	uint32_t attempt = 0;
@@ -76,23 +86,28 @@ static int get(struct reef_map *map, const void *key, size_t key_size,
 	if (key_size > map->key_max)
 		return -EINVAL;
 	begin(&reading, key, key_size, out);
+	map_look_at_tick(map);
 	do {
+		reef_enter(map->reef);
 		rc = hash_get(map->table, &reading, 1);
 		if (!rc)
 			rc = reading.status;
+		if (!rc && is_use)
+			note_use(map, &reading);
+		reef_leave(map->reef);
 		if (!rc && reading.entry.stamp)
 			rc = check_expiry(map, &reading);
 	} while (rc == -EAGAIN && ++attempt < ATTEMPTS);
 	end(&reading, out);
 	if (!rc)
-		tell(&reading, out);
+		tell(map, &reading, out);
 	return rc == -EAGAIN ? -EBUSY : rc;
 }
 
 int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 		 struct reef_map_value *out)
 {
-	int rc = get(map, key, key_size, out);
+	int rc = get(map, key, key_size, true, out);
 
 	map->gets++;
 	map->hits += !rc;
@@ -102,7 +117,7 @@ int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 int reef_map_peek(struct reef_map *map, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	return get(map, key, key_size, out);
+	return get(map, key, key_size, false, out);
 }
 
 /* --- many --- */
@@ -116,9 +131,9 @@ static void end_item(struct reef_map *map, struct hash_reading *reading,
 		rc = check_expiry(map, reading);
 	end(reading, &item->value);
 	if (!rc)
-		tell(reading, &item->value);
+		tell(map, reading, &item->value);
 	if (rc == -EAGAIN)
-		rc = get(map, item->key, item->key_size, &item->value);
+		rc = get(map, item->key, item->key_size, true, &item->value);
 	item->status = rc;
 	map->gets++;
 	map->hits += !rc;
@@ -133,7 +148,13 @@ static int get_some(struct reef_map *map, struct hash_reading *readings,
 	for (i = 0; i < count; i++)
 		begin(&readings[i], items[i].key, items[i].key_size,
 		      &items[i].value);
+	map_look_at_tick(map);
+	reef_enter(map->reef);
 	rc = hash_get(map->table, readings, count);
+	for (i = 0; !rc && i < count; i++)
+		if (!readings[i].status)
+			note_use(map, &readings[i]);
+	reef_leave(map->reef);
 	for (i = 0; i < count; i++) {
 		if (!rc) {
 			end_item(map, &readings[i], &items[i]);

@@ -2,15 +2,21 @@
  *
  *   map.c     open, close, drop
  *   clock.c   the pool's clock, as expiry has it
+ *   use.c     when, or how often, an entry was used
  *   get.c     reading keys
  *   change.c  changing them: all by one decide
- *   walk.c    scan, count, clear, sweep
+ *   plain.c   put, delete, add and so on, over reef_map_apply
+ *   size.c    what its entries take, and eviction
+ *   sweep.c   what changes do by the way: expired keys, the size anew
+ *   walk.c    scan, count, clear, statistics
  *
  * Thread: as map.h. */
 #ifndef REEF_KV_INTERNAL_H
 #define REEF_KV_INTERNAL_H
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "index/hash/table.h"
 #include "sync/object.h"
 
@@ -18,13 +24,22 @@
 
 #define MAP_KEY_MAX 65536u
 #define MAP_VALUE_MAX (UINT32_C(64) << 20)
-#define MAP_TOGETHER 64u /* keys in one batch */
+#define MAP_TOGETHER 64u  /* keys in one batch */
+#define MAP_CANDIDATES 16 /* for eviction, kept from sample to sample */
 
-struct map_body {      /* words in the object's block; changed by CAS and FAA */
+struct map_body {      /* words in the object's block; by CAS and FAA */
 	uint64_t root; /* of its table; 0: not made yet; and: */
 #define MAP_DROPPING UINT64_C(1)
-	uint64_t reserved[7];
+	uint64_t expiring;     /* 1: some key was put that expires */
+	uint64_t sweep_due_ms; /* not before; the pool's clock */
+	uint64_t sweep_cursor; /* where it goes on */
+	uint64_t entry_bytes;  /* only if it has a size_max */
+	uint64_t pass_start;   /* entry_bytes when this pass began */
+	uint64_t pass_bytes;   /* what was met in it so far */
+	uint64_t reserved;
 };
+#define MAP_WORD(map, word)                                                    \
+	((map)->object.body + offsetof(struct map_body, word))
 
 struct map_clock {
 	struct reef_clock *clock; /* NULL: not opened yet */
@@ -34,18 +49,37 @@ struct map_clock {
 	bool busy;		  /* a fiber draws */
 };
 
+struct map_candidate {
+	uint64_t version;
+	uint32_t score; /* the highest goes first */
+	uint32_t key_size;
+	uint16_t touched;
+	bool expired;
+	void *key; /* its own */
+};
+
 struct reef_map {
 	struct sync_object object;
 	struct reef *reef;
 	struct hash_table *table;
-	uint32_t key_max, value_max;
-	uint64_t size_max;
+	uint32_t key_max, value_max, groups;
 	enum reef_map_eviction eviction;
+	uint64_t size_max;
+	/* time */
 	struct map_clock clock;
+	uint64_t tick_until_ns; /* coarse; then `tick` is to be looked at */
+	uint16_t tick;		/* the time, in the unit of `touched` */
+	bool expiring;		/* known to be set in the body */
+	uint64_t care_ns;	/* coarse; when to look at the body again */
+	/* size */
+	uint64_t size_known; /* entry_bytes, as last seen, and */
+	int64_t size_delta;  /* our own changes, not told yet */
+	struct map_candidate candidates[MAP_CANDIDATES]; /* by score */
+	uint32_t candidates_count;
+	struct reef_random random;
 	struct hash_reading *readings; /* MAP_TOGETHER of them; NULL: in use */
 	/* statistics */
-	uint64_t gets, hits, changes, decisions, expired;
-	uint64_t sweep_cursor;
+	uint64_t gets, hits, changes, decisions, expired, evicted;
 };
 
 /* --- clock.c --- */
@@ -54,16 +88,103 @@ struct reef_map {
 int map_now(struct reef_map *map, uint64_t *ms);
 void map_clock_close(struct reef_map *map);
 
-/* --- change.c --- */
-
-/* Delete a key if it still has that version, or, if 0, whatever it has; expired
- * or not. 1: deleted.  0: it was not there, or has another. */
-int map_remove(struct reef_map *map, const void *key, size_t key_size,
-	       uint64_t version);
-
 static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
 {
 	return expires_ms && expires_ms <= now_ms;
 }
+
+/* --- use.c --- */
+
+void map_tick(struct reef_map *map); /* look at the time for `tick` */
+
+static inline void map_look_at_tick(struct reef_map *map)
+{
+	if (reef_now_coarse_ns() >= map->tick_until_ns)
+		map_tick(map);
+}
+/* Of a use now: must `touched` be written? Then it is *next. */
+bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next);
+/* What an entry is put with; before: that of the value it takes the place of;
+ * NULL: there is none. */
+uint16_t map_use_first(struct reef_map *map, const uint16_t *before);
+/* How good it is to evict. */
+uint32_t map_use_score(const struct reef_map *map, uint16_t touched);
+/* For people. */
+void map_use_tell(struct reef_map *map, uint16_t touched,
+		  struct reef_map_value *value);
+
+/* --- change.c --- */
+
+/* Delete a key that is as it was when it was met; expired or not. version 0:
+ * however it is. touched NULL: whatever that is. 1: deleted.  0: it was not
+ * there, or is another. */
+int map_remove(struct reef_map *map, const void *key, size_t key_size,
+	       uint64_t version, const uint16_t *touched);
+
+/* --- size.c --- */
+
+/* What an entry takes. */
+static inline uint64_t map_bytes_of(uint64_t key_size, uint64_t value_size)
+{
+	uint64_t size = 40 + key_size + value_size;
+
+	return (size < 56 ? 56 : size) + 8;
+}
+static inline uint64_t map_size(const struct reef_map *map)
+{
+	int64_t size = (int64_t)map->size_known + map->size_delta;
+
+	return size > 0 ? (uint64_t)size : 0;
+}
+/* Our own change of the size was done. */
+void map_account(struct reef_map *map, int64_t bytes);
+/* Tell the others now. */
+void map_account_flush(struct reef_map *map);
+/* Before `bytes` are added: evict what is over size_max.  -ENOSPC: they do not
+ * fit. */
+int map_make_room(struct reef_map *map, uint64_t bytes);
+/* Evict the best of a sample. 1: done.  0: there was nothing. */
+int map_evict(struct reef_map *map);
+void map_candidates_free(struct reef_map *map);
+
+/* --- sweep.c --- */
+
+/* After a change: a step of the sweep, if one is due. Best effort. */
+void map_care_now(struct reef_map *map);
+static inline void map_care(struct reef_map *map)
+{
+	if (reef_now_coarse_ns() >= map->care_ns)
+		map_care_now(map);
+}
+/* A key was put that expires: let everybody know. Nothing hangs on it but when
+ * memory comes back. */
+void map_note_expiring(struct reef_map *map);
+
+/* --- walk.c --- */
+
+int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+	     int (*each)(void *context, const struct hash_entry *entry),
+	     void *context);
+/* A cursor at some group. */
+uint64_t map_cursor_random(struct reef_map *map);
+
+/* Keys that are to go, noted while walking, deleted afterwards. */
+struct map_doomed {
+	char *bytes;
+	size_t used, room;
+};
+int map_doomed_note(struct map_doomed *doomed, const struct hash_entry *entry);
+/* Delete them, if they have the version they were noted with, or if `any`;
+ * forgets them. How many there were.  -errno. */
+int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed,
+		      bool any);
+void map_doomed_free(struct map_doomed *doomed);
+
+/* --- map.c --- */
+
+/* CAS on a word of the body; *now (may be NULL): what is there then, also after
+ * a doubt. */
+int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
+	    uint64_t *now);
 
 #endif

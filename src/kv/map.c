@@ -21,7 +21,9 @@
 /* Each further attempt needs another client that made or dropped it. */
 #define ATTEMPTS 64
 
-enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION };
+#define GROUPS 64 /* of a subtable of its table */
+
+enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION, IN_SUBTABLE };
 
 static int check_options(struct reef_map_options *options)
 {
@@ -34,8 +36,6 @@ static int check_options(struct reef_map_options *options)
 	    options->value_max > MAP_VALUE_MAX ||
 	    (unsigned)options->eviction >= REEF_MAP_EVICTIONS)
 		return -EINVAL;
-	if (options->size_max)
-		return -EOPNOTSUPP;
 	return 0;
 }
 
@@ -54,6 +54,7 @@ static int open_object(struct reef_space *space, const char *name,
 				[SIZE_HIGH] =
 					(uint32_t)(options->size_max >> 32),
 				[EVICTION] = (uint32_t)options->eviction,
+				[IN_SUBTABLE] = GROUPS,
 			},
 		.body_size = sizeof(struct map_body),
 	};
@@ -62,29 +63,34 @@ static int open_object(struct reef_space *space, const char *name,
 	return sync_object_open(space, name, &shape, options->flags, object);
 }
 
-/* What is in doubt is looked at. *now: what is there then. */
-static int cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
-	       uint64_t *now)
+int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
+	    uint64_t *now)
 {
-	int rc = reef_cas(reef, at, compare, value, now);
+	uint64_t there;
+	int rc = reef_cas(reef, at, compare, value, &there);
 
-	if (!rc && *now == compare)
-		*now = value;
+	if (!rc && there == compare)
+		there = value;
 	if (rc == -REEF_EINDOUBT)
-		rc = reef_read(reef, at, now, 8);
+		rc = reef_read(reef, at, &there, 8);
+	if (!rc && now)
+		*now = there;
 	return rc;
 }
 
 /* (2). *word: what `root` is then. */
 static int make_table(struct sync_object *object, uint64_t *word)
 {
+	const struct hash_options options = {
+		.groups = object->limits[IN_SUBTABLE],
+	};
 	uint64_t owner = object->body + offsetof(struct map_body, root), root;
-	int rc = hash_create(object->space, NULL, owner, &root);
+	int rc = hash_create(object->space, &options, owner, &root);
 
 	if (rc)
 		return rc;
 	do
-		rc = cas(object->reef, owner, 0, root, word);
+		rc = map_cas(object->reef, owner, 0, root, word);
 	while (!rc && !*word);
 	if (!rc && *word != root && *word != (root | MAP_DROPPING))
 		reef_free(object->space, root, 0);
@@ -168,6 +174,12 @@ int reef_map_open(struct reef_space *space, const char *name,
 	map->size_max = map->object.limits[SIZE_LOW] |
 			(uint64_t)map->object.limits[SIZE_HIGH] << 32;
 	map->eviction = (enum reef_map_eviction)map->object.limits[EVICTION];
+	map->groups = map->object.limits[IN_SUBTABLE];
+	/* Which keys are looked at to be evicted: others look elsewhere. */
+	reef_random_init(&map->random, reef_now_ns() ^
+					       (uint64_t)reef_session(map->reef)
+						       << 32 ^
+					       map->object.block);
 	*out = map;
 	return 0;
 }
@@ -176,6 +188,9 @@ void reef_map_close(struct reef_map *map)
 {
 	if (!map)
 		return;
+	if (map->size_max)
+		map_account_flush(map);
+	map_candidates_free(map);
 	map_clock_close(map);
 	hash_close(map->table);
 	free(map->readings);
@@ -190,9 +205,9 @@ static int begin_drop(const struct sync_object *object, uint64_t *word)
 
 	while (!rc && !(*word & MAP_DROPPING)) {
 		before = *word;
-		rc = cas(object->reef,
-			 object->body + offsetof(struct map_body, root), before,
-			 before | MAP_DROPPING, word);
+		rc = map_cas(object->reef,
+			     object->body + offsetof(struct map_body, root),
+			     before, before | MAP_DROPPING, word);
 	}
 	return rc;
 }

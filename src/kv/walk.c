@@ -1,4 +1,4 @@
-/* walk.c - all keys of a map: scan, count, clear, sweep.
+/* walk.c - all keys of a map: scan, count, clear; statistics.
  *
  * A cursor is the table's (walk.c there): group above, reversed suffix in the
  * lower 28 bits. Whoever brings one may have made it up: any number is some
@@ -6,6 +6,7 @@
 #include "kv/internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,9 +42,9 @@ static int scan_entry(void *context, const struct hash_entry *entry)
 	return scan->each(scan->context, &told);
 }
 
-static int walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
-		int (*each)(void *context, const struct hash_entry *entry),
-		void *context)
+int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+	     int (*each)(void *context, const struct hash_entry *entry),
+	     void *context)
 {
 	struct hash_cursor place = {
 		.group = *cursor >> SUFFIX_BITS > UINT32_MAX
@@ -58,6 +59,12 @@ static int walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	return rc;
 }
 
+uint64_t map_cursor_random(struct reef_map *map)
+{
+	return reef_random_below(&map->random, map->groups) << SUFFIX_BITS |
+	       reef_random_below(&map->random, 1u << SUFFIX_BITS);
+}
+
 int reef_map_scan(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 		  int (*each)(void *context,
 			      const struct reef_map_entry *entry),
@@ -65,51 +72,28 @@ int reef_map_scan(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 {
 	struct scan scan = {.map = map, .each = each, .context = context};
 
-	return walk(map, cursor, steps, scan_entry, &scan);
-}
-
-static int count_entry(void *context, const struct hash_entry *entry)
-{
-	uint64_t *count = context;
-
-	(void)entry;
-	++*count;
-	return 0;
+	return map_walk(map, cursor, steps, scan_entry, &scan);
 }
 
 int reef_map_count(struct reef_map *map, uint64_t *out)
 {
-	uint64_t cursor = 0, count = 0;
-	int rc;
+	struct hash_count count;
+	int rc = hash_count(map->table, &count);
 
-	do
-		rc = walk(map, &cursor, STEPS, count_entry, &count);
-	while (!rc);
-	if (rc != 1)
-		return rc;
-	*out = count;
-	return 0;
+	if (!rc)
+		*out = count.keys;
+	return rc;
 }
 
 /* --- keys that are to go --- */
 
-struct doomed {
-	struct reef_map *map;
-	bool all; /* else: only what has expired */
-	uint64_t now_ms;
-	char *bytes; /* of each: version, size, key */
-	size_t used, room;
-};
-
-static int note_doomed(void *context, const struct hash_entry *entry)
+/* Of each: version, size, key. */
+int map_doomed_note(struct map_doomed *doomed, const struct hash_entry *entry)
 {
-	struct doomed *doomed = context;
 	uint64_t head[2] = {entry->version, entry->key_size};
 	size_t size = sizeof(head) + entry->key_size;
 	char *bytes;
 
-	if (!doomed->all && !map_has_expired(entry->stamp, doomed->now_ms))
-		return 0;
 	if (doomed->used + size > doomed->room) {
 		bytes = realloc(doomed->bytes, 2 * (doomed->used + size));
 		if (!bytes)
@@ -125,8 +109,7 @@ static int note_doomed(void *context, const struct hash_entry *entry)
 	return 0;
 }
 
-/* Delete what was noted; how many that were. */
-static int remove_doomed(struct doomed *doomed)
+int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed, bool any)
 {
 	uint64_t head[2];
 	size_t at;
@@ -134,8 +117,8 @@ static int remove_doomed(struct doomed *doomed)
 
 	for (at = 0; at < doomed->used; at += sizeof(head) + head[1]) {
 		memcpy(head, doomed->bytes + at, sizeof(head));
-		rc = map_remove(doomed->map, doomed->bytes + at + sizeof(head),
-				head[1], doomed->all ? 0 : head[0]);
+		rc = map_remove(map, doomed->bytes + at + sizeof(head), head[1],
+				any ? 0 : head[0], NULL);
 		if (rc < 0)
 			return rc;
 		removed += rc;
@@ -144,43 +127,55 @@ static int remove_doomed(struct doomed *doomed)
 	return removed;
 }
 
+void map_doomed_free(struct map_doomed *doomed)
+{
+	free(doomed->bytes);
+}
+
+static int note_any(void *context, const struct hash_entry *entry)
+{
+	return map_doomed_note(context, entry);
+}
+
 int reef_map_clear(struct reef_map *map)
 {
-	struct doomed doomed = {.map = map, .all = true};
+	struct map_doomed doomed = {0};
 	uint64_t cursor = 0;
 	int rc, removed = 0;
 
 	do {
-		rc = walk(map, &cursor, STEPS, note_doomed, &doomed);
+		rc = map_walk(map, &cursor, STEPS, note_any, &doomed);
 		if (rc >= 0)
-			removed = remove_doomed(&doomed);
+			removed = map_doomed_remove(map, &doomed, true);
 	} while (!rc && removed >= 0);
-	free(doomed.bytes);
+	map_doomed_free(&doomed);
+	map_account_flush(map);
 	if (rc < 0)
 		return rc;
 	return removed < 0 ? removed : 0;
-}
-
-int reef_map_sweep(struct reef_map *map, uint32_t steps)
-{
-	struct doomed doomed = {.map = map};
-	int rc = map_now(map, &doomed.now_ms);
-
-	if (!rc)
-		rc = walk(map, &map->sweep_cursor, steps, note_doomed, &doomed);
-	if (rc >= 0)
-		rc = remove_doomed(&doomed);
-	if (rc > 0)
-		map->expired += (uint32_t)rc;
-	free(doomed.bytes);
-	return rc;
 }
 
 /* --- statistics --- */
 
 int reef_map_stats(struct reef_map *map, struct reef_map_stats *out)
 {
-	struct reef_map_stats stats = {
+	struct hash_count count;
+	uint64_t bytes;
+	int rc = hash_count(map->table, &count);
+
+	if (!rc)
+		rc = reef_read(map->reef, MAP_WORD(map, entry_bytes), &bytes,
+			       8);
+	if (rc)
+		return rc;
+	map->size_known = bytes;
+	*out = (struct reef_map_stats){
+		.keys = count.keys,
+		.slots = count.slots,
+		.table_bytes = count.bytes,
+		.subtables = count.subtables,
+		.depth = count.depth,
+		.entry_bytes = map->size_max ? map_size(map) : 0,
 		.size_max = map->size_max,
 		.eviction = map->eviction,
 		.key_max = map->key_max,
@@ -192,10 +187,7 @@ int reef_map_stats(struct reef_map *map, struct reef_map_stats *out)
 				   ? map->decisions - map->changes
 				   : 0,
 		.expired = map->expired,
+		.evicted = map->evicted,
 	};
-	int rc = reef_map_count(map, &stats.keys);
-
-	if (!rc)
-		*out = stats;
-	return rc;
+	return 0;
 }

@@ -273,6 +273,7 @@ static int expiry(struct member *member)
 	uint64_t now, version;
 	char key[8];
 	uint32_t i;
+	int swept = 0;
 
 	TRY(open_map(member, &space, &map));
 	TRY(reef_map_now(map, &now));
@@ -314,7 +315,10 @@ static int expiry(struct member *member)
 				 NULL));
 	}
 	TRY(reef_sleep(600 * MILLISECOND));
-	WANT(reef_map_sweep(map, 100) == 50);
+	/* It goes on where it was, and stops at the end. */
+	for (i = 0; i < 3 && swept >= 0 && swept < 50; i++)
+		swept += reef_map_sweep(map, 100);
+	WANT(swept == 50);
 	TRY(reef_map_stats(map, &stats));
 	WANT(stats.keys == 1 && stats.expired >= 50);
 	reef_map_value_free(&value);

@@ -1,0 +1,190 @@
+/* size.c - what a map's entries take, and eviction.
+ *
+ * `entry_bytes` in the body is the sum of what everybody told. A handle adds up
+ * its own changes and tells them by one FAA when they come to a 256th of
+ * size_max: so each may be off by that, and a handle that dies leaves its part
+ * untold until the next pass of the sweep counts anew (sweep.c).
+ *
+ * Eviction samples: some groups at a random place, whose entries are compared
+ * with the best candidates of samples before. The best goes, if it is still as
+ * it was when it was met: not put anew, not used since. */
+#include "kv/internal.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DELTA_SHARE 256 /* of size_max; a handle may keep to itself */
+#define DELTA_MIN 1024
+#define DELTA_MAX (INT64_C(1) << 20)
+#define SAMPLE 8u	  /* entries at least, or */
+#define SAMPLE_GROUPS 32u /* so many groups */
+#define EVICTIONS_MAX 64u /* by one put */
+#define OVER_SHARE 16	  /* of size_max: over that is -ENOSPC */
+
+/* --- how much --- */
+
+static int64_t delta_max(const struct reef_map *map)
+{
+	int64_t bytes = (int64_t)(map->size_max / DELTA_SHARE);
+
+	if (bytes < DELTA_MIN)
+		return DELTA_MIN;
+	return bytes > DELTA_MAX ? DELTA_MAX : bytes;
+}
+
+void map_account_flush(struct reef_map *map)
+{
+	int64_t delta = map->size_delta;
+	uint64_t before;
+	int rc;
+
+	if (!delta)
+		return;
+	/* Other fibers go on counting meanwhile. */
+	map->size_delta = 0;
+	map->size_known += (uint64_t)delta;
+	rc = reef_faa(map->reef, MAP_WORD(map, entry_bytes), (uint64_t)delta,
+		      &before);
+	/* In doubt: the next pass counts anew. */
+	if (!rc)
+		map->size_known = before + (uint64_t)delta;
+}
+
+void map_account(struct reef_map *map, int64_t bytes)
+{
+	if (!map->size_max)
+		return;
+	map->size_delta += bytes;
+	if (map->size_delta >= delta_max(map) ||
+	    map->size_delta <= -delta_max(map))
+		map_account_flush(map);
+}
+
+/* --- candidates --- */
+
+static void candidate_drop(struct reef_map *map, uint32_t index)
+{
+	struct map_candidate *candidates = map->candidates;
+
+	map->candidates_count--;
+	memmove(candidates + index, candidates + index + 1,
+		(map->candidates_count - index) * sizeof(*candidates));
+}
+
+void map_candidates_free(struct reef_map *map)
+{
+	while (map->candidates_count)
+		free(map->candidates[--map->candidates_count].key);
+}
+
+/* The last one has the highest score. */
+static int candidate_add(struct reef_map *map, struct map_candidate *candidate,
+			 const void *key)
+{
+	struct map_candidate *candidates = map->candidates;
+	uint32_t i, count = map->candidates_count;
+
+	for (i = 0; i < count; i++)
+		if (candidates[i].version == candidate->version)
+			return 0;
+	if (count == MAP_CANDIDATES && candidates[0].score >= candidate->score)
+		return 0;
+	candidate->key = malloc(candidate->key_size + (size_t)1);
+	if (!candidate->key)
+		return -ENOMEM;
+	if (candidate->key_size)
+		memcpy(candidate->key, key, candidate->key_size);
+	if (count == MAP_CANDIDATES) {
+		free(candidates[0].key);
+		candidate_drop(map, 0);
+		count--;
+	}
+	for (i = 0; i < count && candidates[i].score <= candidate->score;)
+		i++;
+	memmove(candidates + i + 1, candidates + i,
+		(count - i) * sizeof(*candidates));
+	candidates[i] = *candidate;
+	map->candidates_count = count + 1;
+	return 0;
+}
+
+struct sample {
+	struct reef_map *map;
+	uint64_t now_ms;
+	uint32_t met;
+};
+
+static int meet(void *context, const struct hash_entry *entry)
+{
+	struct sample *sample = context;
+	struct map_candidate candidate = {
+		.version = entry->version,
+		.key_size = entry->key_size,
+		.touched = entry->touched,
+		.score = map_use_score(sample->map, entry->touched),
+		.expired = map_has_expired(entry->stamp, sample->now_ms),
+	};
+
+	sample->met++;
+	if (candidate.expired)
+		candidate.score = UINT32_MAX;
+	return candidate_add(sample->map, &candidate, entry->key);
+}
+
+static int take_sample(struct reef_map *map)
+{
+	struct sample sample = {.map = map};
+	uint64_t cursor = map_cursor_random(map);
+	uint32_t groups;
+	int rc;
+
+	map_look_at_tick(map);
+	rc = map_now(map, &sample.now_ms);
+	for (groups = 0;
+	     rc >= 0 && sample.met < SAMPLE && groups < SAMPLE_GROUPS; groups++)
+		rc = map_walk(map, &cursor, 1, meet, &sample);
+	return rc < 0 ? rc : 0;
+}
+
+/* --- evicting --- */
+
+int map_evict(struct reef_map *map)
+{
+	struct map_candidate candidate;
+	int rc = take_sample(map);
+
+	while (!rc && map->candidates_count) {
+		candidate = map->candidates[--map->candidates_count];
+		rc = map_remove(map, candidate.key, candidate.key_size,
+				candidate.version, &candidate.touched);
+		free(candidate.key);
+		if (rc == 1 && candidate.expired)
+			map->expired++;
+		else if (rc == 1)
+			map->evicted++;
+	}
+	return rc;
+}
+
+int map_make_room(struct reef_map *map, uint64_t bytes)
+{
+	uint32_t evictions = 0;
+	int rc = 1;
+
+	if (!map->size_max)
+		return 0;
+	if (bytes > map->size_max)
+		return -ENOSPC;
+	if (map->eviction == REEF_MAP_KEEP)
+		return 0; /* decide() knows how much it grows */
+	while (rc == 1 && map_size(map) + bytes > map->size_max &&
+	       evictions++ < EVICTIONS_MAX)
+		rc = map_evict(map);
+	if (rc < 0)
+		return rc;
+	if (map_size(map) > map->size_max + map->size_max / OVER_SHARE + bytes)
+		return -ENOSPC;
+	return 0;
+}

@@ -1,0 +1,122 @@
+/* use.c - `touched` of an entry: when it was last used, or how often lately.
+ *
+ *   LRU, KEEP  16 bits of the pool's time, in units of one second or four: so
+ *              18 hours or three days, then it begins anew.
+ *   LFU        8 bits of its minutes, and 8 of a counter that grows the slower
+ *              the higher it is, and loses one for each minute since.
+ *
+ * Uses are noted by one WRITE, seldom: when the time has moved on by a unit
+ * (LRU) or a minute (KEEP, where it is for people only), or when the counter
+ * grows (LFU: by chance). A note may be lost. */
+#include "kv/internal.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+#define AHEAD 4u      /* units by which another's clock may be ahead */
+#define KEEP_UNITS 15 /* a minute */
+#define FIRST 5u      /* counter of a key that was put: not to go at once */
+#define FACTOR 10u    /* 1 in FACTOR * (counter - FIRST) + 1 counts */
+
+static uint64_t unit_ms(const struct reef_map *map)
+{
+	if (map->eviction == REEF_MAP_LFU)
+		return 60000;
+	return map->eviction == REEF_MAP_LRU ? 1000 : 4000;
+}
+
+void map_tick(struct reef_map *map)
+{
+	uint64_t ms, left_ms, now_ns = reef_now_coarse_ns();
+
+	/* Not twice by two fibers; and not over and over when it fails. */
+	map->tick_until_ns = now_ns + SECOND_NS;
+	if (map_now(map, &ms))
+		return;
+	map->tick = (uint16_t)(ms / unit_ms(map));
+	left_ms = unit_ms(map) - ms % unit_ms(map);
+	map->tick_until_ns = now_ns + left_ms * 1000000;
+}
+
+/* In units; somebody may be a little ahead of us. */
+static uint16_t since(const struct reef_map *map, uint16_t touched)
+{
+	uint16_t units = (uint16_t)(map->tick - touched);
+
+	return units > UINT16_MAX - AHEAD ? 0 : units;
+}
+
+static uint8_t minutes_since(const struct reef_map *map, uint16_t touched)
+{
+	uint8_t minutes = (uint8_t)(map->tick - (touched >> 8));
+
+	return minutes > UINT8_MAX - AHEAD ? 0 : minutes;
+}
+
+static uint32_t counter_of(const struct reef_map *map, uint16_t touched)
+{
+	uint32_t counter = touched & 255, lost = minutes_since(map, touched);
+
+	return counter > lost ? counter - lost : 0;
+}
+
+static uint16_t with_counter(const struct reef_map *map, uint32_t counter)
+{
+	return (uint16_t)((map->tick & 255u) << 8 | counter);
+}
+
+/* Does this use count? */
+static bool grows(struct reef_map *map, uint32_t counter)
+{
+	if (counter >= 255)
+		return false;
+	if (counter <= FIRST)
+		return true;
+	return reef_random_chance(&map->random, 1,
+				  (counter - FIRST) * FACTOR + 1);
+}
+
+bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next)
+{
+	uint32_t counter;
+
+	if (map->eviction != REEF_MAP_LFU) {
+		*next = map->tick;
+		return since(map, touched) >=
+		       (map->eviction == REEF_MAP_LRU ? 1 : KEEP_UNITS);
+	}
+	counter = counter_of(map, touched);
+	if (!grows(map, counter))
+		return false;
+	*next = with_counter(map, counter + 1);
+	return true;
+}
+
+uint16_t map_use_first(struct reef_map *map, const uint16_t *before)
+{
+	uint32_t counter = FIRST;
+
+	if (map->eviction != REEF_MAP_LFU)
+		return map->tick;
+	if (before) {
+		counter = counter_of(map, *before);
+		counter += grows(map, counter);
+	}
+	return with_counter(map, counter);
+}
+
+uint32_t map_use_score(const struct reef_map *map, uint16_t touched)
+{
+	if (map->eviction == REEF_MAP_LFU)
+		return (255 - counter_of(map, touched)) << 8 |
+		       minutes_since(map, touched);
+	return since(map, touched);
+}
+
+void map_use_tell(struct reef_map *map, uint16_t touched,
+		  struct reef_map_value *value)
+{
+	bool counts = map->eviction == REEF_MAP_LFU;
+
+	value->frequency = counts ? counter_of(map, touched) : 0;
+	value->idle_ms = counts ? minutes_since(map, touched) * UINT64_C(60000)
+				: since(map, touched) * unit_ms(map);
+}

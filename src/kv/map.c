@@ -3,13 +3,16 @@
  * A map is a named object (sync/object.h); the word `root` in its body says
  * where its table is, and whether it is being dropped:
  *
- *      0 --CAS: make_table()--> root --CAS: drop()--> root | DROPPING
- *      \------------------------CAS: drop()---------> DROPPING
+ *      0 --make_table()--> root --begin_drop()--> root | DROPPING
+ *      |                                               | drop_table()
+ *      +-------------------begin_drop()-----------> DROPPING --> unbound
  *
  * (1) A name is unbound only when its map is DROPPING and its table is gone.
  *     Whoever opens or drops one that is DROPPING does that first, so a dropper
  *     may die anywhere.
- * (2) Of two that make the table one wins the CAS, and the other's goes. */
+ * (2) Of two that make the table one wins the CAS, and the other's goes.
+ * (3) Who takes the root out of the word frees it. Whoever has the table open
+ *     is told by the table: -REEF_EDROPPED. */
 #include "kv/internal.h"
 
 #include <errno.h>
@@ -78,103 +81,153 @@ int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 	return rc;
 }
 
-/* (2). *word: what `root` is then. */
-static int make_table(struct sync_object *object, uint64_t *word)
+static uint64_t root_at(const struct sync_object *object)
+{
+	return object->body + offsetof(struct map_body, root);
+}
+
+/* Open what `root` names; 1: it names nothing, or it is DROPPING; *word is what
+ * it is. */
+static int open_table(const struct sync_object *object, uint32_t remember,
+		      bool to_drop, uint64_t *word, struct hash_table **out)
+{
+	uint64_t root;
+	int rc;
+
+	/* So that it is still that table when it is opened. */
+	reef_enter(object->reef);
+	rc = reef_read(object->reef, root_at(object), word, 8);
+	root = *word & ~MAP_DROPPING;
+	if (!rc && (!root || (*word & MAP_DROPPING && !to_drop)))
+		rc = 1;
+	if (!rc)
+		rc = hash_open(object->space, root, remember, out);
+	reef_leave(object->reef);
+	return rc;
+}
+
+/* (3): a table that nobody names, or that everybody is told is gone. */
+static int give_table(const struct sync_object *object,
+		      struct hash_table *table, uint64_t root)
+{
+	int rc = hash_drop(table);
+
+	hash_close(table);
+	return rc ? rc : reef_free(object->space, root, REEF_FREE_LATER);
+}
+
+/* (2) */
+static int make_table(const struct sync_object *object)
 {
 	const struct hash_options options = {
 		.groups = object->limits[IN_SUBTABLE],
 	};
-	uint64_t owner = object->body + offsetof(struct map_body, root), root;
-	int rc = hash_create(object->space, &options, owner, &root);
+	struct hash_table *table;
+	uint64_t root, now;
+	int rc = hash_create(object->space, &options, root_at(object), &root);
 
 	if (rc)
 		return rc;
 	do
-		rc = map_cas(object->reef, owner, 0, root, word);
-	while (!rc && !*word);
-	if (!rc && *word != root && *word != (root | MAP_DROPPING))
-		reef_free(object->space, root, 0);
-	return rc;
+		rc = map_cas(object->reef, root_at(object), 0, root, &now);
+	while (!rc && !now);
+	if (rc || (now & ~MAP_DROPPING) == root)
+		return rc;
+	rc = hash_open(object->space, root, 1, &table);
+	return rc ? rc : give_table(object, table, root);
 }
 
-static int look_at_root(const struct sync_object *object, uint64_t *word)
+/* (1), (3): of one that is DROPPING. */
+static int drop_table(const struct sync_object *object)
 {
-	return reef_read(object->reef,
-			 object->body + offsetof(struct map_body, root), word,
-			 8);
+	struct hash_table *table = NULL;
+	uint64_t word, before;
+	int rc = open_table(object, 1, true, &word, &table);
+
+	if (rc == 1)
+		return 0;
+	if (!rc)
+		rc = hash_drop(table);
+	hash_close(table);
+	if (rc && rc != -REEF_EDROPPED)
+		return rc;
+	rc = reef_cas(object->reef, root_at(object), word, MAP_DROPPING,
+		      &before);
+	/* In doubt: it may be another that took it out, and frees it. */
+	if (rc)
+		return rc == -REEF_EINDOUBT ? 0 : rc;
+	if (before == word)
+		reef_free(object->space, word & ~MAP_DROPPING, REEF_FREE_LATER);
+	return 0;
 }
 
-/* (1): of one that is DROPPING. */
-static int finish_drop(const struct sync_object *object, const char *name,
-		       uint64_t word)
+static int finish_drop(const struct sync_object *object, const char *name)
 {
-	struct reef_map map = {.object = *object, .reef = object->reef};
-	int rc = 0;
+	int rc = drop_table(object);
 
-	if (word != MAP_DROPPING) {
-		rc = hash_open(object->space, word & ~MAP_DROPPING, 1,
-			       &map.table);
-		if (!rc)
-			rc = reef_map_clear(&map);
-		hash_close(map.table);
-		free(map.readings);
-	}
 	if (rc)
 		return rc;
 	rc = reef_name_unbind(object->space, name, object->generation);
 	return rc == -ESTALE || rc == -ENOENT ? 0 : rc;
 }
 
-/* The object of that name that is not being dropped, with its table. */
+/* The object of that name that is not being dropped, and its table. */
 static int find_or_make(struct reef_space *space, const char *name,
 			const struct reef_map_options *options,
-			struct sync_object *object, uint64_t *root)
+			struct sync_object *object, struct hash_table **table)
 {
+	uint64_t word;
 	int rc, attempt;
 
 	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
 		rc = open_object(space, name, options, object);
 		if (!rc)
-			rc = look_at_root(object, root);
-		if (!rc && !*root)
-			rc = make_table(object, root);
-		if (rc || !(*root & MAP_DROPPING))
+			rc = open_table(object, options->remember, false, &word,
+					table);
+		if (rc == 1)
+			rc = word ? finish_drop(object, name)
+				  : make_table(object);
+		else if (rc != -REEF_EDROPPED)
 			return rc;
-		rc = finish_drop(object, name, *root);
-		if (rc)
+		if (rc && rc != -REEF_EDROPPED)
 			return rc;
 	}
 	return -EBUSY;
 }
 
+static void take_limits(struct reef_map *map)
+{
+	const uint32_t *limits = map->object.limits;
+
+	map->key_max = limits[KEY_MAX];
+	map->value_max = limits[VALUE_MAX];
+	map->size_max = limits[SIZE_LOW] | (uint64_t)limits[SIZE_HIGH] << 32;
+	map->eviction = (enum reef_map_eviction)limits[EVICTION];
+	map->groups = limits[IN_SUBTABLE];
+}
+
 int reef_map_open(struct reef_space *space, const char *name,
 		  const struct reef_map_options *given, struct reef_map **out)
 {
-	struct reef_map_options options =
-		given ? *given : (struct reef_map_options){0};
+	struct reef_map_options options = {0};
 	struct reef_map *map;
-	uint64_t root;
-	int rc = check_options(&options);
+	int rc;
 
+	if (given)
+		options = *given;
+	rc = check_options(&options);
 	if (rc)
 		return rc;
 	map = calloc(1, sizeof(*map));
 	if (!map)
 		return -ENOMEM;
-	rc = find_or_make(space, name, &options, &map->object, &root);
-	if (!rc)
-		rc = hash_open(space, root, options.remember, &map->table);
+	rc = find_or_make(space, name, &options, &map->object, &map->table);
 	if (rc) {
 		free(map);
 		return rc;
 	}
 	map->reef = map->object.reef;
-	map->key_max = map->object.limits[KEY_MAX];
-	map->value_max = map->object.limits[VALUE_MAX];
-	map->size_max = map->object.limits[SIZE_LOW] |
-			(uint64_t)map->object.limits[SIZE_HIGH] << 32;
-	map->eviction = (enum reef_map_eviction)map->object.limits[EVICTION];
-	map->groups = map->object.limits[IN_SUBTABLE];
+	take_limits(map);
 	/* Which keys are looked at to be evicted: others look elsewhere. */
 	reef_random_init(&map->random, reef_now_ns() ^
 					       (uint64_t)reef_session(map->reef)
@@ -197,17 +250,16 @@ void reef_map_close(struct reef_map *map)
 	free(map);
 }
 
-/* Say that it is being dropped; *word: what `root` is then. */
-static int begin_drop(const struct sync_object *object, uint64_t *word)
+/* Say that it is being dropped. */
+static int begin_drop(const struct sync_object *object)
 {
-	int rc = look_at_root(object, word);
-	uint64_t before;
+	uint64_t before, word;
+	int rc = reef_read(object->reef, root_at(object), &word, 8);
 
-	while (!rc && !(*word & MAP_DROPPING)) {
-		before = *word;
-		rc = map_cas(object->reef,
-			     object->body + offsetof(struct map_body, root),
-			     before, before | MAP_DROPPING, word);
+	while (!rc && !(word & MAP_DROPPING)) {
+		before = word;
+		rc = map_cas(object->reef, root_at(object), before,
+			     before | MAP_DROPPING, &word);
 	}
 	return rc;
 }
@@ -216,13 +268,12 @@ int reef_map_drop(struct reef_space *space, const char *name)
 {
 	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
 	struct sync_object object;
-	uint64_t word;
 	int rc = open_object(space, name, &options, &object);
 
 	/* What is lost can only be forgotten. */
 	if (rc == -REEF_ELOST)
 		return sync_object_drop(space, name, SYNC_MAP, NULL);
 	if (!rc)
-		rc = begin_drop(&object, &word);
-	return rc ? rc : finish_drop(&object, name, word);
+		rc = begin_drop(&object);
+	return rc ? rc : finish_drop(&object, name);
 }

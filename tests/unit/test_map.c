@@ -357,8 +357,11 @@ static int names(struct member *member)
 	reef_map_close(map);
 	TRY(reef_map_open(space, "m", &existing, &map));
 	WANT_RC(has(map, "k", "v"), 1);
-	reef_map_close(map);
 	TRY(reef_map_drop(space, "m"));
+	WANT_RC(has(map, "k", "v"), -REEF_EDROPPED);
+	WANT_RC(put(map, "k", "v"), -REEF_EDROPPED);
+	WANT_RC(reef_map_clear(map), -REEF_EDROPPED);
+	reef_map_close(map);
 	WANT_RC(reef_map_open(space, "m", &existing, &map), -ENOENT);
 	TRY(reef_map_open(space, "m", NULL, &map));
 	WANT_RC(has(map, "k", "v"), 0);

@@ -61,4 +61,4 @@ install: build
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
-	rm -rf build build-asan build-tsan build-lint build-fuzz
+	rm -rf build build-asan build-tsan build-lint build-fuzz build-node

@@ -84,6 +84,7 @@ struct bench_options {
 };
 
 extern const struct bench alloc_bench;
+extern const struct bench redis_bench;
 extern const struct bench sync_bench;
 
 /* Every bench there is, to NULL. */

@@ -55,6 +55,12 @@ void driver_pin(uint32_t index)
 	}
 }
 
+void driver_unpin(void)
+{
+	if (CPU_COUNT(&allowed))
+		sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 static void pin_client(void)
 {
 	if (sched_getaffinity(0, sizeof(allowed), &allowed))

@@ -1,0 +1,53 @@
+/* redis_server.h - a server of Redis's protocol that a bench starts, asks by
+ * redis-benchmark, and ends.
+ *
+ * (1) It listens on a loopback port and on nothing that lasts: its files are in
+ *     a directory of its own, which goes with it.
+ * (2) It ends with the process that started it, whatever becomes of that.
+ * (3) Neither it nor redis-benchmark is bound to a processor.
+ *
+ * Thread: owner. */
+#ifndef REEF_BENCH_REDIS_SERVER_H
+#define REEF_BENCH_REDIS_SERVER_H
+
+#include "driver.h"
+
+#define REDIS_SERVER_ARGUMENTS 24
+
+struct redis_server {
+	pid_t pid;
+	uint16_t port;
+	char directory[64];
+};
+
+/* What redis-benchmark is to do. */
+struct redis_load {
+	const char *name;
+	const char *test; /* its -t: "get" or "set" */
+	uint32_t clients, pipeline;
+	uint32_t keys, value_size;
+};
+
+/* A directory, and a port that nobody has.  -errno; pair->error says why. */
+int redis_server_prepare(struct driver_pair *pair, struct redis_server *server);
+
+/* Start it, and wait until it answers. arguments: to NULL; its environment is
+ * ours, with all that names a home in its directory. */
+int redis_server_start(struct driver_pair *pair, struct redis_server *server,
+		       const char *const *arguments);
+
+/* End it; nothing is left. One that was not started is fine. */
+void redis_server_end(struct redis_server *server);
+
+/* Set every key of the load.  -errno; pair->error says why. */
+int redis_server_fill(struct driver_pair *pair,
+		      const struct redis_server *server,
+		      const struct redis_load *load);
+
+/* So many requests, by redis-benchmark; *rate: in a second, as it says. */
+int redis_server_ask(struct driver_pair *pair,
+		     const struct redis_server *server,
+		     const struct redis_load *load, uint64_t requests,
+		     double *rate);
+
+#endif

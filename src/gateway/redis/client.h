@@ -35,8 +35,10 @@ struct redis_client {
 	bool is_authenticated;
 	bool close_after, is_dead;
 	bool no_evict, no_touch;
-	/* What the loop waits for: to read, to write; why it does not read. */
-	bool wants_write, is_paused;
+	/* Of the loop: nothing more comes; too much waits to be sent, so that
+	 * nothing is read or run; what is asked of epoll. */
+	bool is_ended, is_paused;
+	uint32_t events;
 
 	struct redis_parser parser;
 	struct redis_reply reply;

@@ -49,15 +49,13 @@ struct redis_command {
 	void (*run_many)(struct redis_thread *thread,
 			 struct redis_client *client,
 			 const struct redis_request *requests, uint32_t count);
-	uint32_t many_argc;
+	uint32_t many_argc; /* at most REDIS_MANY_ARGC_MAX */
 	struct redis_command *subcommands;
 	/* Set by redis_commands_init: the place in the statistics (each
 	 * subcommand has its own), and whose subcommand it is. */
 	uint32_t index;
 	const struct redis_command *parent;
 };
-
-#define REDIS_MANY_MAX 64
 
 /* Run what a client asked, or answer why not. */
 void redis_dispatch(struct redis_thread *thread, struct redis_client *client,

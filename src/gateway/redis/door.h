@@ -47,7 +47,9 @@ struct redis_client;
 /* Open the pool, listen; nobody is served before run. *what (may be NULL): what
  * it is that failed, for people; good until the next call. Caller owns *out.
  * -EADDRINUSE.  -EACCES, -EPERM: the password's file is not private.  -EINVAL:
- * an address or limit that is none.  -EPROTECTED...  Errors of reef_open. */
+ * an address or limit that is none.
+ * -EACCES: others than this machine would reach it, without a password. Errors
+ * of reef_open. */
 int redis_door_create(const struct redis_door_options *options,
 		      struct redis_door **out, const char **what);
 /* Serve until stop; what was asked before is answered. 0, or why not. */
@@ -77,6 +79,7 @@ struct redis_door_info {
 	char run_id[41];     /* 40 hexadecimal digits */
 	uint16_t port;	     /* the first of tcp; 0: none */
 	uint32_t threads, clients;
+	uint64_t rejected; /* connections, since there were too many */
 	bool has_password;
 };
 void redis_door_info(const struct redis_door *door,

@@ -22,6 +22,8 @@
 
 #define REDIS_DATABASES_MAX 256
 #define REDIS_COMMANDS_MAX 256
+#define REDIS_MANY_MAX 64
+#define REDIS_MANY_ARGC_MAX 3
 
 struct redis_door;
 
@@ -50,6 +52,10 @@ struct redis_thread {
 	uint32_t index;
 	pthread_t id;
 	pthread_mutex_t lock;
+	/* How many others wait for the lock; they get it before the thread has
+	 * it again, and tell `turn` when they are done. */
+	_Atomic uint32_t wanted;
+	pthread_cond_t turn;
 	int epoll_fd, wake_fd;
 
 	/* The pool's; NULL: not open at the moment. */
@@ -57,9 +63,18 @@ struct redis_thread {
 	struct reef_space *space;
 	struct reef_map *maps[REDIS_DATABASES_MAX];
 	bool is_fenced; /* close all that, and open anew */
+	bool has_dropped_map;
+	uint64_t retry_ns, retry_pause_ns; /* when to open it again */
+
+	/* Connections that were dealt to it and wait for it; with inbox_lock.
+	 */
+	pthread_mutex_t inbox_lock;
+	struct redis_client *inbox;
+	_Atomic uint32_t dealt; /* clients, those in the inbox among them */
 
 	struct redis_client *clients;
 	uint32_t client_count;
+	bool has_killed; /* one of them is_dead out of its turn */
 	uint64_t now_ns; /* when this round began; monotonic */
 	struct redis_spare spare;
 	struct reef_random random;
@@ -70,6 +85,9 @@ struct redis_thread {
 	/* For commands, to be used within one: what was found, whose room stays
 	 * from call to call. */
 	struct reef_map_value value;
+	/* Of serve.c: requests of a run. */
+	struct redis_request many[REDIS_MANY_MAX];
+	struct redis_bytes many_argv[REDIS_MANY_MAX][REDIS_MANY_ARGC_MAX];
 };
 
 /* The client's database as a map of this thread. False: an error was answered

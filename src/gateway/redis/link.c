@@ -1,0 +1,167 @@
+/* link.c - a thread's way to the pool, and what is said when there is none.
+ *
+ *	closed --(keep: open)--> open --(-REEF_EFENCED anywhere)--> fenced
+ *	   ^  \                                                       |
+ *	   |   `-- failed: again after a pause that grows to 1 s      |
+ *	   +---------------------- (keep: close) ---------------------+
+ */
+#include "base/log.h"
+#include "gateway/redis/internal.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <reef/fiber.h>
+#include <stdio.h>
+
+#define MS UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define PAUSE_LEAST (10 * MS)
+#define PAUSE_MOST SECOND
+/* The thread's clients wait meanwhile. */
+#define JOIN_TIMEOUT SECOND
+
+int redis_link_open(const struct redis_door_options *options,
+		    uint64_t timeout_ns, struct reef **reef,
+		    struct reef_space **space)
+{
+	const struct reef_options open_options = {
+		.credential = options->credential,
+		.fabrics = options->fabrics,
+		.name = "redis",
+		.timeout_ns = timeout_ns,
+	};
+	const struct reef_space_options space_options = {
+		.flags = REEF_SPACE_CREATE,
+	};
+	int rc = reef_open(options->pool, &open_options, reef);
+
+	if (rc)
+		return rc;
+	rc = reef_space_open(*reef, options->space, &space_options, space);
+	if (rc) {
+		reef_close(*reef);
+		*reef = NULL;
+	}
+	return rc;
+}
+
+static void close_maps(struct redis_thread *thread)
+{
+	uint32_t i;
+
+	for (i = 0; i < REDIS_DATABASES_MAX; i++) {
+		reef_map_close(thread->maps[i]);
+		thread->maps[i] = NULL;
+	}
+	thread->has_dropped_map = false;
+}
+
+void redis_link_close(struct redis_thread *thread)
+{
+	close_maps(thread);
+	reef_space_close(thread->space);
+	reef_close(thread->reef);
+	thread->space = NULL;
+	thread->reef = NULL;
+	thread->is_fenced = false;
+}
+
+void redis_link_keep(struct redis_thread *thread)
+{
+	int rc;
+
+	if (thread->reef && !thread->is_fenced)
+		return;
+	if (thread->is_fenced) {
+		redis_link_close(thread);
+		thread->retry_ns = 0;
+		thread->retry_pause_ns = PAUSE_LEAST;
+	}
+	if (thread->now_ns < thread->retry_ns)
+		return;
+	rc = redis_link_open(&thread->door->options, JOIN_TIMEOUT,
+			     &thread->reef, &thread->space);
+	if (!rc) {
+		thread->retry_pause_ns = PAUSE_LEAST;
+		return;
+	}
+	reef_log(REEF_LOG_WARNING, "redis",
+		 "thread %u: the pool cannot be opened: %s", thread->index,
+		 reef_error_text(rc));
+	thread->retry_ns = reef_now_ns() + thread->retry_pause_ns;
+	thread->retry_pause_ns *= 2;
+	if (thread->retry_pause_ns > PAUSE_MOST)
+		thread->retry_pause_ns = PAUSE_MOST;
+}
+
+/* --- for commands --- */
+
+void redis_reply_failure(struct redis_thread *thread,
+			 struct redis_client *client, int rc)
+{
+	struct redis_reply *reply = &client->reply;
+
+	switch (rc) {
+	case -ENOSPC:
+	case -EDQUOT:
+		redis_reply_error(reply, "OOM command not allowed when used "
+					 "memory > 'maxmemory'.");
+		return;
+	case -REEF_EFENCED:
+		thread->is_fenced = true;
+		redis_reply_error(reply, "LOADING the session with the pool "
+					 "has ended; it is opened anew");
+		return;
+	case -REEF_EDROPPED:
+		/* The command may still have it in hands. */
+		thread->has_dropped_map = true;
+		redis_reply_error(reply, "ERR reef: this database was dropped "
+					 "just now");
+		return;
+	case -REEF_EINDOUBT:
+		redis_reply_error(reply, "ERR reef: connection lost; it "
+					 "happened, or it did not: read the "
+					 "key to find out");
+		return;
+	default:
+		redis_reply_errorf(reply, "ERR reef: %s (%s)",
+				   reef_error_text(rc), reef_error_name(rc));
+	}
+}
+
+static bool open_map(struct redis_thread *thread, struct redis_client *client,
+		     uint32_t db)
+{
+	char name[16];
+	int rc;
+
+	if (!thread->reef || thread->is_fenced) {
+		redis_reply_error(&client->reply, "LOADING the pool is out of "
+						  "reach; it is tried again");
+		return false;
+	}
+	snprintf(name, sizeof(name), "db%u", db);
+	rc = reef_map_open(thread->space, name, NULL, &thread->maps[db]);
+	if (!rc)
+		return true;
+	redis_reply_failure(thread, client, rc);
+	return false;
+}
+
+bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
+		  uint32_t db, struct reef_map **out)
+{
+	reef_assert(db < REDIS_DATABASES_MAX);
+	if (thread->has_dropped_map)
+		close_maps(thread);
+	if (!thread->maps[db] && !open_map(thread, client, db))
+		return false;
+	*out = thread->maps[db];
+	return true;
+}
+
+bool redis_map(struct redis_thread *thread, struct redis_client *client,
+	       struct reef_map **out)
+{
+	return redis_map_of(thread, client, client->db, out);
+}

@@ -1,0 +1,498 @@
+/* serve.c - a thread of the door: it waits for its clients, and serves each in
+ * turn with all that it has sent meanwhile.
+ *
+ *	wait --> for each that has something: read once, run everything that is
+ *	  ^      whole, write once --> look after the idle (once a second) --+
+ *	  +------------------------------------------------------------------+
+ *
+ * (1) The buffers to read into and to answer from are lent to the client at
+ *     work, and given back before the next one's turn (settle).
+ * (2) A client whose answers pile up beyond the soft limit is neither read nor
+ *     run until half of them are gone; if that takes a minute, it is closed.
+ *     The limit is large, for many clients send a whole pipeline before they
+ *     read the first answer.
+ * (3) Only `reap` closes a client, at the end of its turn or of the round.
+ * (4) At the end what has come already is answered, and what is to be sent gets
+ *     some seconds for it. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "fabric/socket.h"
+#include "gateway/redis/internal.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <reef/fiber.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define OVER_PATIENCE (60 * SECOND)
+#define END_PATIENCE (5 * SECOND)
+#define EVENTS_MAX 128
+#define VECTORS_MAX 64
+
+/* --- a client's coming and going --- */
+
+static void name_ends(struct redis_client *client)
+{
+	struct reef_address address = {.size = sizeof(address.storage)};
+	struct sockaddr *name = (struct sockaddr *)&address.storage;
+
+	if (client->is_unix) {
+		const char *path = client->thread->door->options.unix_path;
+
+		snprintf(client->address, sizeof(client->address), "%s:0",
+			 path ? path : "");
+		memcpy(client->local_address, client->address,
+		       sizeof(client->address));
+		return;
+	}
+	if (!getpeername(client->fd, name, &address.size))
+		reef_address_format(&address, client->address,
+				    sizeof(client->address));
+	address.size = sizeof(address.storage);
+	if (!getsockname(client->fd, name, &address.size))
+		reef_address_format(&address, client->local_address,
+				    sizeof(client->local_address));
+}
+
+void redis_serve_wake(struct redis_thread *thread)
+{
+	const uint64_t one = 1;
+	ssize_t written = write(thread->wake_fd, &one, sizeof(one));
+
+	(void)written; /* full: it is awake already */
+}
+
+int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix)
+{
+	struct redis_door *door = thread->door;
+	struct redis_client *client = calloc(1, sizeof(*client));
+	uint64_t keepalive_ns = door->config.keepalive_ns;
+
+	if (!client) {
+		close(fd);
+		return -ENOMEM;
+	}
+	client->thread = thread;
+	client->fd = fd;
+	client->is_unix = is_unix;
+	client->id = atomic_fetch_add(&door->next_id, 1) + 1;
+	client->created_ns = client->used_ns = reef_now_ns();
+	client->is_authenticated = !door->info.has_password;
+	name_ends(client);
+	if (!is_unix && keepalive_ns)
+		reef_socket_keep_alive(fd, keepalive_ns);
+	atomic_fetch_add(&door->client_count, 1);
+	atomic_fetch_add(&thread->dealt, 1);
+	pthread_mutex_lock(&thread->inbox_lock);
+	client->next = thread->inbox;
+	thread->inbox = client;
+	pthread_mutex_unlock(&thread->inbox_lock);
+	redis_serve_wake(thread);
+	return 0;
+}
+
+static void free_client(struct redis_client *client)
+{
+	atomic_fetch_sub(&client->thread->door->client_count, 1);
+	atomic_fetch_sub(&client->thread->dealt, 1);
+	close(client->fd);
+	redis_transaction_reset(client);
+	redis_parser_fini(&client->parser);
+	redis_reply_fini(&client->reply);
+	free(client->name);
+	free(client->library);
+	free(client->library_version);
+	free(client);
+}
+
+static void reap(struct redis_client *client)
+{
+	struct redis_thread *thread = client->thread;
+
+	if (client->previous)
+		client->previous->next = client->next;
+	else
+		thread->clients = client->next;
+	if (client->next)
+		client->next->previous = client->previous;
+	thread->client_count--;
+	free_client(client);
+}
+
+static void welcome(struct redis_thread *thread, struct redis_client *client)
+{
+	const struct redis_door_config *config = &thread->door->config;
+	const struct redis_limits limits = {
+		.bulk_max = config->bulk_max,
+		.query_max = config->query_max,
+	};
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
+
+	redis_parser_init(&client->parser, &thread->spare, &limits);
+	client->parser.is_stranger = !client->is_authenticated;
+	redis_reply_init(&client->reply, &thread->spare);
+	client->events = event.events;
+	if (epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, client->fd, &event)) {
+		free_client(client);
+		return;
+	}
+	client->previous = NULL;
+	client->next = thread->clients;
+	if (client->next)
+		client->next->previous = client;
+	thread->clients = client;
+	thread->client_count++;
+	thread->stats.connections++;
+}
+
+static void take_inbox(struct redis_thread *thread)
+{
+	struct redis_client *client, *next;
+
+	pthread_mutex_lock(&thread->inbox_lock);
+	client = thread->inbox;
+	thread->inbox = NULL;
+	pthread_mutex_unlock(&thread->inbox_lock);
+	for (; client; client = next) {
+		next = client->next;
+		welcome(thread, client);
+	}
+}
+
+/* --- sending --- */
+
+static void flush(struct redis_thread *thread, struct redis_client *client)
+{
+	struct redis_reply *reply = &client->reply;
+	struct iovec vectors[VECTORS_MAX];
+	struct msghdr message = {.msg_iov = vectors};
+	ssize_t sent;
+
+	while (!client->is_dead && redis_reply_waiting(reply)) {
+		message.msg_iovlen =
+			redis_reply_vectors(reply, vectors, VECTORS_MAX);
+		if (message.msg_iovlen == 1)
+			sent = send(client->fd, vectors[0].iov_base,
+				    vectors[0].iov_len, MSG_NOSIGNAL);
+		else
+			sent = sendmsg(client->fd, &message, MSG_NOSIGNAL);
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0) {
+			if (errno != EAGAIN)
+				client->is_dead = true;
+			return;
+		}
+		redis_reply_sent(reply, (size_t)sent);
+		client->bytes_out += (uint64_t)sent;
+		thread->stats.bytes_out += (uint64_t)sent;
+	}
+}
+
+/* --- running --- */
+
+/* Several of the same in a row go together, and the first that is another is
+ * left in *request. Returns as next does. */
+static int run_many(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_command *command,
+		    struct redis_request *request)
+{
+	uint32_t count = 0;
+	int rc;
+
+	do {
+		struct redis_bytes *argv = thread->many_argv[count];
+
+		memcpy(argv, request->argv, request->argc * sizeof(*argv));
+		thread->many[count].argc = request->argc;
+		thread->many[count++].argv = argv;
+		rc = redis_parser_next(&client->parser, request);
+	} while (rc > 0 && count < REDIS_MANY_MAX &&
+		 redis_dispatch_many(client, request) == command);
+	if (count == 1) {
+		client->requests++;
+		redis_run(thread, client, command, &thread->many[0]);
+	} else {
+		redis_run_many(thread, client, command, thread->many, count);
+	}
+	return rc;
+}
+
+static void say_malformed(struct redis_thread *thread,
+			  struct redis_client *client, int rc)
+{
+	reef_log(REEF_LOG_INFO, "redis", "client %s sent something malformed",
+		 client->address);
+	if (rc == -EPROTO) {
+		redis_reply_errorf(&client->reply, "ERR %s",
+				   client->parser.error);
+		thread->stats.errors++;
+		client->close_after = true;
+	} else {
+		client->is_dead = true;
+	}
+}
+
+static bool may_run(const struct redis_client *client)
+{
+	return !client->is_dead && !client->close_after && !client->is_paused;
+}
+
+/* Everything that is whole. */
+static void run(struct redis_thread *thread, struct redis_client *client)
+{
+	const uint64_t soft = thread->door->config.output_soft;
+	const struct redis_command *many;
+	struct redis_request request;
+	int rc = redis_parser_next(&client->parser, &request);
+
+	client->reply.limit = thread->door->config.output_max;
+	while (rc > 0 && !client->is_dead) {
+		many = redis_dispatch_many(client, &request);
+		/* A run has taken the request behind it already. */
+		if (many) {
+			rc = run_many(thread, client, many, &request);
+			continue;
+		}
+		redis_dispatch(thread, client, &request);
+		client->is_paused = redis_reply_waiting(&client->reply) > soft;
+		rc = may_run(client)
+			     ? redis_parser_next(&client->parser, &request)
+			     : 0;
+	}
+	if (rc < 0)
+		say_malformed(thread, client, rc);
+	client->is_paused = redis_reply_waiting(&client->reply) > soft;
+}
+
+static void receive(struct redis_thread *thread, struct redis_client *client)
+{
+	struct redis_parser *parser = &client->parser;
+	ssize_t got;
+	size_t room;
+	void *to;
+	int rc = redis_parser_room(parser, &to, &room);
+
+	if (rc) {
+		reef_log(REEF_LOG_WARNING, "redis",
+			 "client %s is closed: its query buffer is full",
+			 client->address);
+		thread->stats.query_limit_closed++;
+		client->is_dead = true;
+		return;
+	}
+	got = recv(client->fd, to, room, 0);
+	if (got < 0) {
+		client->is_dead = errno != EAGAIN && errno != EINTR;
+		return;
+	}
+	if (got == 0) {
+		client->is_ended = true;
+		return;
+	}
+	redis_parser_fed(parser, (size_t)got);
+	client->used_ns = thread->now_ns;
+	client->bytes_in += (uint64_t)got;
+	thread->stats.bytes_in += (uint64_t)got;
+	run(thread, client);
+}
+
+/* --- a client's turn --- */
+
+static void want(struct redis_client *client)
+{
+	struct epoll_event event = {.data.ptr = client};
+
+	if (may_run(client) && !client->is_ended)
+		event.events |= EPOLLIN;
+	if (redis_reply_waiting(&client->reply))
+		event.events |= EPOLLOUT;
+	if (event.events == client->events)
+		return;
+	client->events = event.events;
+	if (epoll_ctl(client->thread->epoll_fd, EPOLL_CTL_MOD, client->fd,
+		      &event))
+		client->is_dead = true;
+}
+
+static void send_all(struct redis_thread *thread, struct redis_client *client)
+{
+	const uint64_t soft = thread->door->config.output_soft;
+
+	flush(thread, client);
+	/* What waited for the answers to go out. */
+	while (client->is_paused && !client->is_dead && !client->close_after &&
+	       redis_reply_waiting(&client->reply) <= soft / 2) {
+		client->is_paused = false;
+		run(thread, client);
+		flush(thread, client);
+	}
+	if (!client->is_paused)
+		client->over_ns = 0;
+	else if (!client->over_ns)
+		client->over_ns = thread->now_ns;
+}
+
+/* At the end of its turn; afterwards it may be gone. */
+static void end_turn(struct redis_thread *thread, struct redis_client *client)
+{
+	if (redis_reply_waiting(&client->reply) || client->is_paused)
+		send_all(thread, client);
+	if (client->reply.is_broken && !client->is_dead) {
+		reef_log(REEF_LOG_WARNING, "redis",
+			 "client %s is closed: too much waits to be sent to it",
+			 client->address);
+		thread->stats.output_limit_closed++;
+		client->is_dead = true;
+	}
+	redis_reply_settle(&client->reply);
+	if (redis_parser_settle(&client->parser))
+		client->is_dead = true;
+	if ((client->close_after || client->is_ended) &&
+	    !redis_reply_waiting(&client->reply))
+		client->is_dead = true;
+	if (!client->is_dead)
+		want(client);
+	if (client->is_dead)
+		reap(client);
+}
+
+static void take_turn(struct redis_thread *thread, struct redis_client *client,
+		      uint32_t events)
+{
+	if (events & EPOLLIN && may_run(client) && !client->is_ended)
+		receive(thread, client);
+	else if (events & (EPOLLHUP | EPOLLERR))
+		client->is_dead = true;
+	end_turn(thread, client);
+}
+
+/* --- the loop --- */
+
+static void look_after(struct redis_thread *thread)
+{
+	const uint64_t now_ns = thread->now_ns;
+	const uint64_t idle_ns = thread->door->config.idle_ns;
+	struct redis_client *client, *next;
+
+	for (client = thread->clients; client; client = next) {
+		next = client->next;
+		if (idle_ns && now_ns - client->used_ns > idle_ns) {
+			thread->stats.idle_closed++;
+			client->is_dead = true;
+		} else if (client->over_ns &&
+			   now_ns - client->over_ns > OVER_PATIENCE) {
+			reef_log(REEF_LOG_WARNING, "redis",
+				 "client %s is closed: it does not read its "
+				 "answers",
+				 client->address);
+			thread->stats.output_limit_closed++;
+			client->is_dead = true;
+		}
+		if (client->is_dead)
+			reap(client);
+	}
+	if (thread->reef && reef_health(thread->reef) == -REEF_EFENCED)
+		thread->is_fenced = true;
+}
+
+/* Others that want to look at the thread's clients do it here. */
+static int wait_for_events(struct redis_thread *thread,
+			   struct epoll_event *events, int timeout_ms)
+{
+	int count;
+
+	while (atomic_load(&thread->wanted))
+		pthread_cond_wait(&thread->turn, &thread->lock);
+	pthread_mutex_unlock(&thread->lock);
+	count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, timeout_ms);
+	pthread_mutex_lock(&thread->lock);
+	thread->now_ns = reef_now_ns();
+	return count;
+}
+
+static void serve_events(struct redis_thread *thread,
+			 const struct epoll_event *events, int count)
+{
+	uint64_t wakes;
+	int i;
+
+	for (i = 0; i < count; i++) {
+		if (events[i].data.ptr)
+			take_turn(thread, events[i].data.ptr, events[i].events);
+		else if (read(thread->wake_fd, &wakes, sizeof(wakes)) > 0)
+			take_inbox(thread);
+	}
+}
+
+/* Those that were killed, by whomever. */
+static void bury(struct redis_thread *thread)
+{
+	struct redis_client *client, *next;
+
+	thread->has_killed = false;
+	for (client = thread->clients; client; client = next) {
+		next = client->next;
+		if (client->is_dead)
+			reap(client);
+	}
+}
+
+/* What is to be sent still gets some time for it. */
+static void say_goodbye(struct redis_thread *thread)
+{
+	const uint64_t until_ns = thread->now_ns + END_PATIENCE;
+	struct epoll_event events[EVENTS_MAX];
+	struct redis_client *client, *next;
+	int count;
+
+	take_inbox(thread);
+	count = wait_for_events(thread, events, 0);
+	serve_events(thread, events, count);
+	for (client = thread->clients; client; client = next) {
+		next = client->next;
+		client->close_after = true;
+		end_turn(thread, client);
+	}
+	while (thread->clients && thread->now_ns < until_ns) {
+		count = wait_for_events(thread, events, 100);
+		serve_events(thread, events, count);
+	}
+	while (thread->clients)
+		reap(thread->clients);
+}
+
+void *redis_serve(void *arg)
+{
+	struct redis_thread *thread = arg;
+	struct epoll_event events[EVENTS_MAX];
+	uint64_t tick_ns = 0;
+	int count;
+
+	pthread_mutex_lock(&thread->lock);
+	thread->now_ns = reef_now_ns();
+	while (!atomic_load(&thread->door->is_stopping)) {
+		redis_link_keep(thread);
+		count = wait_for_events(thread, events,
+					thread->reef ? 1000 : 10);
+		serve_events(thread, events, count);
+		if (thread->has_killed)
+			bury(thread);
+		if (thread->now_ns - tick_ns >= SECOND) {
+			tick_ns = thread->now_ns;
+			look_after(thread);
+		}
+	}
+	say_goodbye(thread);
+	redis_link_close(thread);
+	pthread_mutex_unlock(&thread->lock);
+	return NULL;
+}

@@ -10,8 +10,10 @@
 #include <string.h>
 
 static struct redis_command *const tables[] = {
-	redis_client_commands,
-	redis_connection_commands,
+	redis_client_commands,	    redis_connection_commands,
+	redis_edit_commands,	    redis_key_commands,
+	redis_keyspace_commands,    redis_string_commands,
+	redis_transaction_commands,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
@@ -162,6 +164,15 @@ bool redis_take_integer(struct redis_client *client,
 void redis_reply_arity(struct redis_client *client,
 		       const struct redis_command *command)
 {
+	/* Even an EXEC that cannot be is the end of its transaction. */
+	if (!strcmp(command->name, "exec")) {
+		redis_transaction_reset(client);
+		redis_reply_error(&client->reply,
+				  "EXECABORT Transaction discarded because of: "
+				  "wrong number of arguments for 'exec' "
+				  "command");
+		return;
+	}
 	redis_reply_errorf(&client->reply,
 			   "ERR wrong number of arguments for '%s%s%s' command",
 			   command->parent ? command->parent->name : "",

@@ -57,6 +57,14 @@ struct redis_command {
 	const struct redis_command *parent;
 };
 
+/* One of a table: name, arity, flags, its keys, run. */
+#define REDIS_COMMAND(name_, arity_, flags_, first_, last_, step_, run_)       \
+	{                                                                      \
+		.name = (name_), .arity = (arity_), .flags = (flags_),         \
+		.first_key = (first_), .last_key = (last_),                    \
+		.key_step = (step_), .run = (run_)                             \
+	}
+
 /* Run what a client asked, or answer why not. */
 void redis_dispatch(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request);
@@ -107,7 +115,10 @@ void redis_reply_arity(struct redis_client *client,
  */
 extern struct redis_command redis_client_commands[];
 extern struct redis_command redis_connection_commands[];
+extern struct redis_command redis_edit_commands[];
 extern struct redis_command redis_key_commands[];
+extern struct redis_command redis_keyspace_commands[];
+extern struct redis_command redis_object_commands[];
 extern struct redis_command redis_server_commands[];
 extern struct redis_command redis_string_commands[];
 extern struct redis_command redis_transaction_commands[];

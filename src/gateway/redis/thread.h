@@ -22,8 +22,9 @@
 
 #define REDIS_DATABASES_MAX 256
 #define REDIS_COMMANDS_MAX 256
-#define REDIS_MANY_MAX 64
+#define REDIS_MANY_MAX 64 /* keys or commands that are done together */
 #define REDIS_MANY_ARGC_MAX 3
+#define REDIS_KEY_MAX 65536u /* bytes of a key: as the maps have it */
 
 struct redis_door;
 
@@ -83,11 +84,14 @@ struct redis_thread {
 	uint32_t error_names;
 
 	/* For commands, to be used within one: what was found, whose room stays
-	 * from call to call. */
+	 * from call to call (access.h). */
 	struct reef_map_value value;
 	/* Of serve.c: requests of a run. */
 	struct redis_request many[REDIS_MANY_MAX];
 	struct redis_bytes many_argv[REDIS_MANY_MAX][REDIS_MANY_ARGC_MAX];
+	struct reef_map_item items[REDIS_MANY_MAX];
+	uint64_t version;    /* of the last value that was put */
+	const char *refusal; /* why a change was not made */
 };
 
 /* The client's database as a map of this thread. False: an error was answered

@@ -1,0 +1,344 @@
+/* access.c - reading and changing keys, for all commands. */
+#include "gateway/redis/access.h"
+
+#include "gateway/redis/door.h"
+#include "gateway/redis/transactions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a thread keeps of a room after a command; more is given back. */
+#define ROOM_KEPT_MAX (1u << 20)
+#define ITEM_ROOM_KEPT_MAX (64u << 10)
+
+/* --- what goes wrong --- */
+
+void redis_reply_key_failure(struct redis_thread *thread,
+			     struct redis_client *client,
+			     const struct redis_bytes *key, int rc)
+{
+	if (rc != -EINVAL)
+		redis_reply_failure(thread, client, rc);
+	else if (key->size > REDIS_KEY_MAX)
+		redis_reply_errorf(&client->reply,
+				   "ERR key exceeds maximum allowed size (%u "
+				   "bytes)",
+				   REDIS_KEY_MAX);
+	else
+		redis_reply_error(&client->reply,
+				  "ERR string exceeds maximum allowed size "
+				  "(proto-max-bulk-len)");
+}
+
+uint32_t redis_databases(const struct redis_thread *thread)
+{
+	return redis_door_options(thread->door)->databases;
+}
+
+bool redis_now(struct redis_thread *thread, struct redis_client *client,
+	       uint64_t *ms)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return false;
+	rc = reef_map_now(map, ms);
+	if (rc)
+		redis_reply_failure(thread, client, rc);
+	return rc == 0;
+}
+
+/* --- values --- */
+
+char *redis_value_room(struct redis_thread *thread, size_t size)
+{
+	struct reef_map_value *value = &thread->value;
+
+	if (value->room_size < size || !value->room) {
+		redis_spare_give(&thread->spare, value->room, value->room_size);
+		value->room = redis_spare_take(&thread->spare, size,
+					       &value->room_size);
+		if (!value->room)
+			value->room_size = 0;
+	}
+	value->bytes = value->room;
+	value->size = value->room ? size : 0;
+	return value->room;
+}
+
+int redis_value_keep(struct redis_thread *thread,
+		     const struct reef_map_entry *now)
+{
+	char *room = redis_value_room(thread, now->value_size);
+
+	if (!room)
+		return -ENOMEM;
+	memcpy(room, now->value, now->value_size);
+	return 0;
+}
+
+/* The answer keeps a large value where it is; a small one it copies. */
+static void reply_found(struct redis_client *client,
+			struct reef_map_value *value)
+{
+	if (value->size < REDIS_PIECE_MIN) {
+		redis_reply_bulk(&client->reply, value->bytes, value->size);
+		return;
+	}
+	redis_reply_bulk_owned(&client->reply, value->bytes, value->size,
+			       value->room, value->room_size);
+	*value = (struct reef_map_value){0};
+}
+
+static void trim(struct redis_thread *thread, struct reef_map_value *value,
+		 size_t kept_max)
+{
+	if (value->room_size <= kept_max)
+		return;
+	redis_spare_give(&thread->spare, value->room, value->room_size);
+	*value = (struct reef_map_value){0};
+}
+
+void redis_value_trim(struct redis_thread *thread)
+{
+	trim(thread, &thread->value, ROOM_KEPT_MAX);
+}
+
+void redis_item_trim(struct redis_thread *thread, uint32_t index)
+{
+	trim(thread, &thread->items[index].value, ITEM_ROOM_KEPT_MAX);
+}
+
+void redis_reply_value(struct redis_thread *thread, struct redis_client *client)
+{
+	reply_found(client, &thread->value);
+	redis_value_trim(thread);
+}
+
+/* --- one key --- */
+
+static int read_key(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_bytes *key, bool is_use)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	if (is_use)
+		rc = reef_map_get(map, key->bytes, key->size, &thread->value);
+	else
+		rc = reef_map_peek(map, key->bytes, key->size, &thread->value);
+	if (rc == 0)
+		thread->stats.keyspace_hits++;
+	else if (rc == -ENOENT)
+		thread->stats.keyspace_misses++;
+	else
+		redis_reply_key_failure(thread, client, key, rc);
+	return rc;
+}
+
+int redis_read(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key)
+{
+	return read_key(thread, client, key, !client->no_touch);
+}
+
+int redis_touch(struct redis_thread *thread, struct redis_client *client,
+		const struct redis_bytes *key)
+{
+	return read_key(thread, client, key, true);
+}
+
+int redis_peek(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key)
+{
+	return read_key(thread, client, key, false);
+}
+
+/* A change that must find the version that was watched. */
+struct guard {
+	redis_decide *decide;
+	void *context;
+	uint64_t version;
+	bool is_stale;
+};
+
+static int decide_guarded(void *context, const struct reef_map_entry *now,
+			  struct reef_map_entry *put)
+{
+	struct guard *guard = context;
+
+	guard->is_stale = (now ? now->version : 0) != guard->version;
+	if (guard->is_stale)
+		return -ESTALE;
+	return guard->decide(guard->context, now, put);
+}
+
+int redis_refuse(struct redis_thread *thread, const char *error)
+{
+	thread->refusal = error;
+	return -ECANCELED;
+}
+
+static void reply_change_failure(struct redis_thread *thread,
+				 struct redis_client *client,
+				 const struct redis_bytes *key, int rc)
+{
+	if (rc == -ECANCELED && thread->refusal)
+		redis_reply_error(&client->reply, thread->refusal);
+	else
+		redis_reply_key_failure(thread, client, key, rc);
+}
+
+static int apply(struct redis_client *client, struct reef_map *map, uint32_t db,
+		 const struct redis_bytes *key, struct reef_map_change *change)
+{
+	struct guard guard = {change->decide, change->context, 0, false};
+	int rc;
+
+	if (!client->watches ||
+	    !redis_transaction_expects(client, db, key, &guard.version))
+		return reef_map_apply(map, change);
+	change->decide = decide_guarded;
+	change->context = &guard;
+	rc = reef_map_apply(map, change);
+	if (rc != -ESTALE || !guard.is_stale ||
+	    redis_transaction_conflict(client))
+		return rc;
+	change->decide = guard.decide;
+	change->context = guard.context;
+	return reef_map_apply(map, change);
+}
+
+int redis_change_in(struct redis_thread *thread, struct redis_client *client,
+		    uint32_t db, const struct redis_bytes *key,
+		    redis_decide *decide, void *context,
+		    const struct reef_map_entry *ahead)
+{
+	struct reef_map_change change = {
+		.key = key->bytes,
+		.key_size = key->size,
+		.decide = decide,
+		.context = context,
+		.ahead = ahead,
+	};
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map_of(thread, client, db, &map))
+		return -EIO;
+	thread->refusal = NULL;
+	rc = apply(client, map, db, key, &change);
+	if (rc) {
+		reply_change_failure(thread, client, key, rc);
+		return rc;
+	}
+	thread->version = change.version;
+	if (client->transaction && change.verdict != REEF_MAP_LEAVE)
+		redis_transaction_changed(client, db, key);
+	return (int)change.verdict;
+}
+
+int redis_change(struct redis_thread *thread, struct redis_client *client,
+		 const struct redis_bytes *key, redis_decide *decide,
+		 void *context, const struct reef_map_entry *ahead)
+{
+	return redis_change_in(thread, client, client->db, key, decide, context,
+			       ahead);
+}
+
+static int decide_put(void *context, const struct reef_map_entry *now,
+		      struct reef_map_entry *put)
+{
+	const struct reef_map_entry *what = context;
+
+	put->value = what->value;
+	put->value_size = what->value_size;
+	put->expires_ms = what->expires_ms;
+	(void)now;
+	return REEF_MAP_PUT;
+}
+
+int redis_put(struct redis_thread *thread, struct redis_client *client,
+	      const struct redis_bytes *key, const struct redis_bytes *value,
+	      uint64_t expires_ms)
+{
+	struct reef_map_entry what = {
+		.value = value->bytes,
+		.value_size = value->size,
+		.expires_ms = expires_ms,
+	};
+	struct reef_map *map;
+	int rc;
+
+	if (client->transaction) {
+		rc = redis_change(thread, client, key, decide_put, &what,
+				  &what);
+		return rc < 0 ? rc : 0;
+	}
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = reef_map_put(map, key->bytes, key->size, value->bytes, value->size,
+			  expires_ms, NULL);
+	if (rc)
+		redis_reply_key_failure(thread, client, key, rc);
+	return rc;
+}
+
+static int decide_delete(void *context, const struct reef_map_entry *now,
+			 struct reef_map_entry *put)
+{
+	(void)context;
+	(void)put;
+	return now ? REEF_MAP_DELETE : REEF_MAP_LEAVE;
+}
+
+int redis_delete(struct redis_thread *thread, struct redis_client *client,
+		 const struct redis_bytes *key)
+{
+	int rc = redis_change(thread, client, key, decide_delete, NULL, NULL);
+
+	return rc < 0 ? rc : rc == REEF_MAP_DELETE;
+}
+
+/* --- several keys --- */
+
+int redis_read_many(struct redis_thread *thread, struct redis_client *client,
+		    struct reef_map *map, const struct redis_bytes *keys,
+		    uint32_t count)
+{
+	struct reef_map_item *item;
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		item = &thread->items[i];
+		item->key = keys[i].bytes;
+		item->key_size = keys[i].size;
+		if (client->no_touch)
+			item->status = reef_map_peek(
+				map, item->key, item->key_size, &item->value);
+	}
+	return client->no_touch ? 0
+				: reef_map_get_many(map, thread->items, count);
+}
+
+int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
+		     uint32_t index)
+{
+	struct reef_map_item *item = &thread->items[index];
+	int status = item->status;
+
+	if (status == 0) {
+		thread->stats.keyspace_hits++;
+		reply_found(client, &item->value);
+	} else if (status == -ENOENT) {
+		thread->stats.keyspace_misses++;
+		redis_reply_null(&client->reply);
+		status = 0;
+	}
+	redis_item_trim(thread, index);
+	return status;
+}

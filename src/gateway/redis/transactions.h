@@ -1,0 +1,22 @@
+/* transactions.h - what access.c must know of a transaction under way.
+ *
+ * Thread: as redis_thread. */
+#ifndef REEF_GATEWAY_REDIS_TRANSACTIONS_H
+#define REEF_GATEWAY_REDIS_TRANSACTIONS_H
+
+#include "gateway/redis/client.h"
+
+/* Must this key, to be changed now, have the version it was watched with? True
+ * for the first change of a watched key within EXEC; *version 0: it must not be
+ * there. */
+bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
+			       const struct redis_bytes *key,
+			       uint64_t *version);
+/* A key was changed. */
+void redis_transaction_changed(struct redis_client *client, uint32_t db,
+			       const struct redis_bytes *key);
+/* It has another version. True: EXEC ends here, as if it had not begun. False:
+ * too late, other keys were changed already; change it all the same. */
+bool redis_transaction_conflict(struct redis_client *client);
+
+#endif

@@ -30,21 +30,27 @@ uint32_t hash_print(uint64_t hash)
 	return (uint32_t)mix(hash) & ((1u << HASH_PRINT_BITS) - 1);
 }
 
-void hash_places(const struct hash_table *table, uint64_t hash,
-		 uint64_t place[2])
+/* A number below `count` of 32 random bits. */
+static uint32_t below(uint64_t bits, uint32_t count)
 {
-	uint64_t second = mix(hash) >> 16;
-	uint32_t group[2], side[2], i;
+	return (uint32_t)(((bits & UINT32_MAX) * count) >> 32);
+}
 
-	group[0] = (uint32_t)((hash >> 33) % table->groups);
-	side[0] = hash >> 32 & 1;
-	group[1] = (uint32_t)((second >> 1) % (table->groups - 1));
-	group[1] = (group[0] + 1 + group[1]) % table->groups;
-	side[1] = second & 1;
-	for (i = 0; i < 2; i++)
-		place[i] = HASH_SUBTABLE_HEADER +
-			   (uint64_t)group[i] * HASH_GROUP_SIZE +
-			   side[i] * 8 * HASH_BUCKET_SLOTS;
+uint32_t hash_places(const struct hash_table *table, uint64_t hash,
+		     uint64_t place[2])
+{
+	uint64_t second = mix(hash);
+	uint32_t group[2];
+
+	group[0] = below(hash >> 32, table->groups);
+	group[1] = group[0] + 1 + below(second >> 16, table->groups - 1);
+	if (group[1] >= table->groups)
+		group[1] -= table->groups;
+	place[0] = HASH_SUBTABLE_HEADER + (uint64_t)group[0] * HASH_GROUP_SIZE +
+		   (second >> 48 & 1) * 8 * HASH_BUCKET_SLOTS;
+	place[1] = HASH_SUBTABLE_HEADER + (uint64_t)group[1] * HASH_GROUP_SIZE +
+		   (second >> 49 & 1) * 8 * HASH_BUCKET_SLOTS;
+	return (uint32_t)second & ((1u << HASH_PRINT_BITS) - 1);
 }
 
 /* --- bytes --- */

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER 64u	 /* keys in one batch */
 #define PIECE (1u << 20) /* of a large entry */
 #define PIECES 64u
 #define RESTARTS_MAX 100000u
@@ -27,9 +26,9 @@ enum { MEMO, PLACES, ENTRY, FOUND };
 struct round {
 	struct reef_access *accesses;
 	uint32_t count;
-	struct hash_fresh *along; /* to be written first; NULL: nothing */
-	uint64_t words[TOGETHER]; /* of the directory */
-	bool has_word[TOGETHER];
+	struct hash_fresh *along;      /* to be written first; NULL: nothing */
+	uint64_t words[HASH_TOGETHER]; /* of the directory */
+	bool has_word[HASH_TOGETHER];
 	uint64_t alive; /* of the root; read if any has a word */
 	bool has_alive;
 };
@@ -349,6 +348,19 @@ static void found_there(struct hash_table *table, struct hash_reading *reading)
 		      reading->entry_at, reading->entry.version);
 }
 
+bool hash_find_plain(struct hash_table *table, struct hash_reading *reading,
+		     uint32_t size)
+{
+	const struct hash_entry_head *head = reading->room;
+
+	if (!hash_entry_is_sound(table, head, size) ||
+	    head->live != head->version || !is_key(reading))
+		return false;
+	found(reading);
+	reading->slot_at = hash_slot_address(reading, reading->slot_at);
+	return true;
+}
+
 static int end_memo(struct hash_table *table, struct hash_reading *reading)
 {
 	const struct hash_entry_head *head;
@@ -442,7 +454,7 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 		     uint32_t count, struct round *round, bool *done)
 {
 	struct hash_reading *reading;
-	bool began[TOGETHER] = {false};
+	bool began[HASH_TOGETHER] = {false};
 	uint32_t i;
 	int rc;
 
@@ -496,10 +508,29 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	return 0;
 }
 
-static int find_some(struct hash_table *table, struct hash_reading *readings,
-		     uint32_t count, struct hash_fresh *along)
+static void begin(struct hash_table *table, struct hash_reading *readings,
+		  uint32_t count)
 {
-	struct reef_access accesses[3 * TOGETHER + 2];
+	for (uint32_t i = 0; i < count; i++) {
+		struct hash_reading *reading = &readings[i];
+
+		reading->hash =
+			hash_of_key(table, reading->key, reading->key_size);
+		reading->print =
+			hash_places(table, reading->hash, reading->place);
+		reading->status = reading->key_size > HASH_KEY_MAX
+					  ? -EINVAL
+					  : -EINPROGRESS;
+	}
+}
+
+/* Whatever was not found in place. */
+static __attribute__((noinline)) int find_rest(struct hash_table *table,
+					       struct hash_reading *readings,
+					       uint32_t count,
+					       struct hash_fresh *along)
+{
+	struct reef_access accesses[3 * HASH_TOGETHER + 2];
 	struct round round = {.accesses = accesses, .along = along};
 	struct hash_reading *reading;
 	bool done = false;
@@ -507,13 +538,6 @@ static int find_some(struct hash_table *table, struct hash_reading *readings,
 
 	for (uint32_t i = 0; i < count; i++) {
 		reading = &readings[i];
-		reading->hash =
-			hash_of_key(table, reading->key, reading->key_size);
-		reading->print = hash_print(reading->hash);
-		hash_places(table, reading->hash, reading->place);
-		reading->status = reading->key_size > HASH_KEY_MAX
-					  ? -EINVAL
-					  : -EINPROGRESS;
 		reading->phase = has_memo(table, reading) ? MEMO : PLACES;
 		reading->attempts = 0;
 	}
@@ -529,8 +553,10 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 	int rc = 0;
 
 	for (; count && !rc; count -= some, readings += some) {
-		some = count < TOGETHER ? count : TOGETHER;
-		rc = find_some(table, readings, some, NULL);
+		some = count < HASH_TOGETHER ? count : HASH_TOGETHER;
+		begin(table, readings, some);
+		if (hash_find_near(table, readings, some))
+			rc = find_rest(table, readings, some, NULL);
 	}
 	return rc;
 }
@@ -541,7 +567,10 @@ int hash_find_along(struct hash_table *table, struct hash_reading *reading,
 	bool together =
 		fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
 
-	return find_some(table, reading, 1, together ? fresh : NULL);
+	begin(table, reading, 1);
+	if (!hash_find_near(table, reading, 1))
+		return 0;
+	return find_rest(table, reading, 1, together ? fresh : NULL);
 }
 
 int hash_touch(struct hash_table *table, const struct hash_reading *reading,

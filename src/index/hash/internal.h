@@ -5,6 +5,7 @@
  *   entry.c      entries: make, check, read
  *   find.c       looking up, many keys at once
  *   change.c     put, update, delete
+ *   near.c       the plain case of that, in memory that is mapped
  *   insert.c     the first slot of a key: (1) of table.h
  *   split.c      (3) of table.h
  *   walk.c       all entries, in an order that splits do not change; counts
@@ -129,9 +130,10 @@ static inline uint64_t hash_subtable_size(const struct hash_table *table)
 uint64_t hash_of_key(const struct hash_table *table, const void *key,
 		     uint32_t size);
 uint32_t hash_print(uint64_t hash);
-/* The two places of a hash in a subtable, as offsets from its address. */
-void hash_places(const struct hash_table *table, uint64_t hash,
-		 uint64_t place[2]);
+/* The two places of a hash in a subtable, as offsets from its address; returns
+ * its fingerprint. */
+uint32_t hash_places(const struct hash_table *table, uint64_t hash,
+		     uint64_t place[2]);
 
 /* Take a block and put an entry together; it is not written yet. */
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
@@ -170,6 +172,9 @@ static inline uint64_t hash_slot_address(const struct hash_reading *reading,
 	       8 * (i % HASH_PLACE_SLOTS);
 }
 
+/* Keys in one batch. */
+#define HASH_TOGETHER 64u
+
 /* Look up until each has a status; for changes: places and slots are left in
  * the reading. */
 int hash_find(struct hash_table *table, struct hash_reading *readings,
@@ -181,6 +186,14 @@ int hash_find_along(struct hash_table *table, struct hash_reading *reading,
  * Negative: error. */
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 		    uint64_t slot, uint64_t *at);
+/* The first `size` bytes of an entry are in the room, from its slot. Is it
+ * whole, live, and the key's? Then it is found. */
+bool hash_find_plain(struct hash_table *table, struct hash_reading *reading,
+		     uint32_t size);
+/* Find in place what is plain; at most HASH_TOGETHER, of which hash, print and
+ * place are set. How many were not found so; they are as they were. */
+uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
+			uint32_t count);
 int hash_reading_room(struct hash_reading *reading, size_t size);
 
 /* Remember where a key is now; slot_at 0: that it is gone. */

@@ -9,7 +9,7 @@
  *       0 --CAS--> PENDING --CAS--> LEAF --CAS--> SPLIT (its children are LEAF)
  *       \-----------\---------------\--CAS--> DROPPED
  *
- *   subtable  header of 64 bytes, then groups of three buckets of 8 slots:
+ *   subtable  header of 56 bytes, then groups of three buckets of 8 slots:
  *             [main 0][overflow][main 1]. A key has two candidate places, each
  *             a main bucket with the overflow beside it: 128 bytes.
  *   slot      63    54 53     52          51      42 41  38 37           0
@@ -87,9 +87,10 @@ struct hash_subtable { /* header; the groups follow */
 	uint64_t magic;
 	uint64_t root; /* address */
 	uint32_t depth, suffix;
-	uint64_t reserved[5];
+	uint64_t reserved[4];
 };
-#define HASH_SUBTABLE_HEADER 64
+/* With the block's own header 64: so places begin on lines of the cache. */
+#define HASH_SUBTABLE_HEADER 56
 static_assert(sizeof(struct hash_subtable) == HASH_SUBTABLE_HEADER, "layout");
 
 /* --- directory --- */

@@ -3,7 +3,7 @@
  * The quick path: operations in place (fabric/near.h), on extents that the
  * handle's cache knows. It adds a few nanoseconds to what the memory takes.
  * Everything else, and everything that was refused, is call.c's. */
-#include "fabric/near.h"
+#include "pool/client/near.h"
 #include "pool/client/word.h"
 
 #include <string.h>
@@ -15,21 +15,6 @@
 #define TASKS_MAX 1024	  /* under way in a handle */
 
 /* --- in place --- */
-
-/* Where an access is, inside. NULL: not this way. */
-static inline uint8_t *near_find(struct reef *reef, uint64_t address,
-				 uint64_t length, bool writes)
-{
-	uint32_t number = (uint32_t)(address >> 32);
-	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
-	uint8_t need = writes ? REEF_RIGHT_WRITE : REEF_RIGHT_READ;
-
-	if (unlikely(entry->extent != number || entry->queue != reef->near ||
-		     !(entry->rights & need)))
-		return NULL;
-	return reef_near_at(reef->near, entry->remote, (uint32_t)address,
-			    length, writes);
-}
 
 /* Malformed ones are call.c's, too. */
 static inline uint8_t *near_check(struct reef *reef,
@@ -50,7 +35,7 @@ static inline uint8_t *near_check(struct reef *reef,
 			return NULL;
 		length = 8;
 	}
-	return near_find(reef, access->address, length, writes);
+	return client_near_at(reef, access->address, length, writes);
 }
 
 /* *dirty: something written may still be unseen. */
@@ -114,7 +99,7 @@ static bool near_header(struct reef *reef, const struct reef_access *access)
 
 	if (access->kind != REEF_WRITE)
 		return false;
-	at = near_find(reef, access->address - 8, 8, true);
+	at = client_near_at(reef, access->address - 8, 8, true);
 	if (!at || (uintptr_t)at & 7 || !fold(reef, access->address, &header))
 		return false;
 	reef_copy_to_shared(at, &header, 8);
@@ -132,14 +117,12 @@ static bool near_execute(struct reef *reef, struct reef_access *accesses,
 	uint8_t *at[NEAR_COUNT];
 	bool dirty = false, done = false;
 
-	phase = client_enter(reef);
-	if (unlikely(!client_is_current(reef) || !reef->near ||
-		     !reef_near_enter(reef->near)))
-		goto out;
+	if (!client_near_enter(reef, &phase))
+		return false;
 	for (i = 0; i < count; i++) {
 		at[i] = near_check(reef, &accesses[i]);
 		if (unlikely(!at[i]))
-			goto out_near;
+			goto out;
 		if (count > 1)
 			reef_near_prefetch(at[i],
 					   accesses[i].kind <= REEF_WRITE
@@ -148,16 +131,14 @@ static bool near_execute(struct reef *reef, struct reef_access *accesses,
 					   accesses[i].kind != REEF_READ);
 	}
 	if (unlikely(pending) && !near_header(reef, &accesses[0]))
-		goto out_near;
+		goto out;
 	for (i = 0; i < count; i++)
 		near_do(&accesses[i], at[i], &dirty);
 	if (dirty)
 		reef_near_barrier();
 	done = true;
-out_near:
-	reef_near_leave(reef->near);
 out:
-	client_leave(reef, phase);
+	client_near_leave(reef, phase);
 	return done;
 }
 

@@ -357,6 +357,18 @@ struct reef {
 };
 
 #define CLIENT_SHORTS 64 /* extents whose ordinal is at hand */
+/* Of a short address: where the block's header is, in units of 64 bytes. */
+#define CLIENT_SHORT_BITS 20
+#define CLIENT_BLOCK_HEADER 8u
+
+static inline uint64_t client_short_join(uint32_t extent,
+					 uint64_t short_address)
+{
+	uint64_t offset = (short_address & ((1u << CLIENT_SHORT_BITS) - 1))
+			  << 6;
+
+	return ((uint64_t)extent << 32 | offset) + CLIENT_BLOCK_HEADER;
+}
 
 struct client_short {
 	uint32_t extent, ordinal;

@@ -12,12 +12,11 @@
 #include <string.h>
 
 #define ORDINALS_MAX (1u << 18)
-#define OFFSET_MASK ((1u << 20) - 1)
-#define HEADER 8u
+#define OFFSET_MASK ((1u << CLIENT_SHORT_BITS) - 1)
 
 static uint64_t join(uint32_t ordinal, uint32_t offset)
 {
-	return (uint64_t)ordinal << 20 | offset >> 6;
+	return (uint64_t)ordinal << CLIENT_SHORT_BITS | offset >> 6;
 }
 
 /* --- from an address --- */
@@ -43,7 +42,7 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 		       uint64_t *out)
 {
 	uint32_t number = (uint32_t)(address >> 32);
-	uint32_t offset = (uint32_t)address - HEADER, ordinal;
+	uint32_t offset = (uint32_t)address - CLIENT_BLOCK_HEADER, ordinal;
 	struct client_short *known = &space->shorts[number % CLIENT_SHORTS];
 	int rc;
 
@@ -151,7 +150,7 @@ static int look_up(struct reef_space *space, uint32_t ordinal)
 int reef_long_address(struct reef_space *space, uint64_t short_address,
 		      uint64_t *out)
 {
-	uint32_t ordinal = (uint32_t)(short_address >> 20);
+	uint32_t ordinal = (uint32_t)(short_address >> CLIENT_SHORT_BITS);
 	int rc;
 
 	if (unlikely(!is_known(space, ordinal))) {
@@ -161,8 +160,6 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
 		if (rc)
 			return rc;
 	}
-	*out = ((uint64_t)space->numbers[ordinal] << 32 |
-		(short_address & OFFSET_MASK) << 6) +
-	       HEADER;
+	*out = client_short_join(space->numbers[ordinal], short_address);
 	return 0;
 }

@@ -1,0 +1,62 @@
+/* near.h - the memory of extents in place (fabric/near.h), as a handle sees it:
+ * for access.c, and for what is made of many small READs (index/hash).
+ *
+ * Between enter and leave, which must be short, nothing else is done with the
+ * handle. Whatever cannot be had this way, for any reason, can be had by
+ * reef_execute.
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_POOL_CLIENT_NEAR_H
+#define REEF_POOL_CLIENT_NEAR_H
+
+#include "fabric/near.h"
+#include "pool/client/internal.h"
+
+/* *phase: for leave. */
+static inline bool client_near_enter(struct reef *reef, uint32_t *phase)
+{
+	if (!reef->near)
+		return false;
+	*phase = client_enter(reef);
+	if (likely(client_is_current(reef)) &&
+	    likely(reef_near_enter(reef->near)))
+		return true;
+	client_leave(reef, *phase);
+	return false;
+}
+
+static inline void client_near_leave(struct reef *reef, uint32_t phase)
+{
+	reef_near_leave(reef->near);
+	client_leave(reef, phase);
+}
+
+/* Where an address is, inside. NULL: not this way. */
+static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
+				      uint64_t length, bool writes)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+	uint8_t need = writes ? REEF_RIGHT_WRITE : REEF_RIGHT_READ;
+
+	if (unlikely(entry->extent != number || entry->queue != reef->near ||
+		     !(entry->rights & need)))
+		return NULL;
+	return reef_near_at(reef->near, entry->remote, (uint32_t)address,
+			    length, writes);
+}
+
+/* As reef_long_address, if it is known without asking. */
+static inline bool client_near_long(const struct reef_space *space,
+				    uint64_t short_address, uint64_t *out)
+{
+	uint32_t ordinal = (uint32_t)(short_address >> CLIENT_SHORT_BITS);
+
+	if (unlikely(ordinal >= space->numbers_count ||
+		     !space->numbers[ordinal]))
+		return false;
+	*out = client_short_join(space->numbers[ordinal], short_address);
+	return true;
+}
+
+#endif

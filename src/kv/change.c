@@ -38,7 +38,7 @@ static int decide_put(struct work *work, const struct hash_entry *now,
 		      struct hash_entry *put)
 {
 	struct reef_map *map = work->map;
-	uint64_t now_ms;
+	uint64_t now_ms, bytes;
 	int rc;
 
 	put->value = work->put.value;
@@ -53,12 +53,15 @@ static int decide_put(struct work *work, const struct hash_entry *now,
 		if (work->too_late)
 			return HASH_DELETE;
 	}
-	work->bytes +=
-		(int64_t)map_bytes_of(work->change->key_size, put->value_size);
-	work->over = map->eviction == REEF_MAP_KEEP && map->size_max &&
-		     work->bytes > 0 &&
+	bytes = map_bytes_of(work->change->key_size, put->value_size);
+	work->bytes += (int64_t)bytes;
+	if (!map->size_max)
+		return HASH_PUT;
+	work->over = map->eviction == REEF_MAP_KEEP && work->bytes > 0 &&
 		     map_size(map) + (uint64_t)work->bytes > map->size_max;
-	return work->over ? -ENOSPC : HASH_PUT;
+	/* What is larger than all evicts nothing. */
+	work->rc = bytes > map->size_max ? -ENOSPC : 0;
+	return work->over || work->rc ? -ENOSPC : HASH_PUT;
 }
 
 /* The caller's word. */

@@ -57,6 +57,8 @@ static int check_expiry(struct reef_map *map,
 
 	if (rc || !map_has_expired(reading->entry.stamp, now_ms))
 		return rc;
+	if (map_mutant == MAP_MUTANT_NO_REMOVE)
+		return -ENOENT;
 	rc = map_remove(map, reading->key, reading->key_size,
 			reading->entry.version, NULL);
 	if (rc == 1)

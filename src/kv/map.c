@@ -28,6 +28,9 @@
 
 enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION, IN_SUBTABLE };
 
+enum map_mutant map_mutant;
+uint32_t map_groups;
+
 static int check_options(struct reef_map_options *options)
 {
 	if (!options->key_max)
@@ -57,7 +60,8 @@ static int open_object(struct reef_space *space, const char *name,
 				[SIZE_HIGH] =
 					(uint32_t)(options->size_max >> 32),
 				[EVICTION] = (uint32_t)options->eviction,
-				[IN_SUBTABLE] = GROUPS,
+				[IN_SUBTABLE] =
+					map_groups ? map_groups : GROUPS,
 			},
 		.body_size = sizeof(struct map_body),
 	};
@@ -228,6 +232,13 @@ int reef_map_open(struct reef_space *space, const char *name,
 	}
 	map->reef = map->object.reef;
 	take_limits(map);
+	if (map->size_max)
+		rc = reef_read(map->reef, MAP_WORD(map, entry_bytes),
+			       &map->size_known, 8);
+	if (rc) {
+		reef_map_close(map);
+		return rc;
+	}
 	/* Which keys are looked at to be evicted: others look elsewhere. */
 	reef_random_init(&map->random, reef_now_ns() ^
 					       (uint64_t)reef_session(map->reef)

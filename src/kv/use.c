@@ -105,6 +105,8 @@ uint16_t map_use_first(struct reef_map *map, const uint16_t *before)
 
 uint32_t map_use_score(const struct reef_map *map, uint16_t touched)
 {
+	if (map_mutant == MAP_MUTANT_RANDOM)
+		return 0;
 	if (map->eviction == REEF_MAP_LFU)
 		return (255 - counter_of(map, touched)) << 8 |
 		       minutes_since(map, touched);

@@ -516,6 +516,49 @@ static int act_get_many(struct hash_table *table, uint64_t first)
 	return rc;
 }
 
+static int act_put_many(struct hash_table *table, uint64_t first)
+{
+	struct hash_change changes[MANY] = {0};
+	struct hash_entry entries[MANY] = {0};
+	uint64_t keys[MANY];
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < MANY; i++) {
+		keys[i] = first * MANY + i;
+		entries[i].value = &keys[i];
+		entries[i].value_size = 8;
+		changes[i].key = &keys[i];
+		changes[i].key_size = 8;
+		changes[i].ahead = &entries[i];
+	}
+	rc = hash_put_many(table, changes, MANY);
+	for (i = 0; i < MANY; i++)
+		rc = rc ? rc : changes[i].status;
+	return rc;
+}
+
+static int budgets_of_many(struct member *member, struct hash_table *warm,
+			   struct hash_table *cold)
+{
+	struct reef_counts cost;
+	uint64_t i, value;
+
+	cost = cheapest(member, act_put_many, warm, 1000, 5);
+	print_message("put %u, new  %llu\n", MANY,
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips <= 4);
+	cost = cheapest(member, act_put_many, cold, 1000, 5);
+	print_message("put %u, cold %llu\n", MANY,
+		      (unsigned long long)cost.round_trips);
+	WANT(cost.round_trips <= 4);
+	for (i = 1000 * MANY; i < 1005 * MANY; i++) {
+		TRY(get(cold, i, &value));
+		WANT(value == i);
+	}
+	return 0;
+}
+
 static int budgets(struct member *member)
 {
 	struct hash_table *warm, *cold;
@@ -567,6 +610,7 @@ static int budgets(struct member *member)
 	print_message("get %u keys  %llu\n", MANY,
 		      (unsigned long long)cost.round_trips);
 	WANT(cost.round_trips == 2);
+	TRY(budgets_of_many(member, warm, cold));
 	hash_close(cold);
 	hash_close(warm);
 	return 0;

@@ -27,6 +27,12 @@ int hash_pause(struct hash_table *table, uint32_t attempt)
 	return reef_sleep((uint64_t)PAUSE_MIN_NS << shift);
 }
 
+/* Who cannot look either does not know. */
+static int in_doubt_still(int rc)
+{
+	return rc == -REEF_ENOLINK ? -REEF_EINDOUBT : rc;
+}
+
 int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 	     uint64_t value, uint64_t *before)
 {
@@ -40,7 +46,7 @@ int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 			return rc;
 		rc = reef_read(table->reef, at, before, 8);
 		if (rc)
-			return rc;
+			return in_doubt_still(rc);
 		if (*before == value)
 			return 1;
 		if (*before != compare)
@@ -49,7 +55,7 @@ int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 	return -REEF_EINDOUBT;
 }
 
-static uint64_t tagged(uint64_t before, uint64_t content)
+uint64_t hash_tagged(uint64_t before, uint64_t content)
 {
 	uint64_t slot = hash_slot_after(before, content);
 
@@ -59,9 +65,22 @@ static uint64_t tagged(uint64_t before, uint64_t content)
 	return slot;
 }
 
-/* Zero the old entry's live, then the slot. As hash_cas. Nothing else writes a
- * slot's word with our block, so what is in doubt can be told; a slot that was
- * emptied may have been emptied by another. */
+/* Nothing else writes a slot's word with our block, so what is in doubt can be
+ * told; a slot that was emptied may have been emptied by another. */
+int hash_swap_settle(struct hash_table *table,
+		     const struct hash_reading *reading, uint64_t slot,
+		     uint64_t *before)
+{
+	int rc = reef_read(table->reef, reading->slot_at, before, 8);
+
+	if (rc)
+		return in_doubt_still(rc);
+	if (*before == reading->slot)
+		return 0; /* it never will: try again */
+	return *before == slot && hash_slot_block(slot) ? 1 : -REEF_EINDOUBT;
+}
+
+/* Zero the old entry's live, then the slot. As hash_cas. */
 static int swap(struct hash_table *table, const struct hash_reading *reading,
 		uint64_t slot, uint64_t *before)
 {
@@ -96,12 +115,7 @@ static int swap(struct hash_table *table, const struct hash_reading *reading,
 	}
 	if (rc != -REEF_EINDOUBT)
 		return rc;
-	rc = reef_read(table->reef, reading->slot_at, before, 8);
-	if (rc)
-		return rc;
-	if (*before == reading->slot)
-		return 0; /* it never will: try again */
-	return *before == slot && hash_slot_block(slot) ? 1 : -REEF_EINDOUBT;
+	return hash_swap_settle(table, reading, slot, before);
 }
 
 /* *slot: what it becomes. */
@@ -115,7 +129,7 @@ static int update(struct hash_table *table, const struct hash_reading *reading,
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
-	*slot = tagged(reading->slot, content);
+	*slot = hash_tagged(reading->slot, content);
 	rc = swap(table, reading, *slot, &before);
 	/* Whatever it is now, it is not what was remembered. */
 	hash_remember(table, reading, 0, 0, 0, 0);
@@ -150,15 +164,14 @@ static int put_entry(struct hash_table *table, struct hash_change *change,
 	if (!reading->status)
 		rc = update(table, reading, fresh->content, &slot);
 	else
-		rc = hash_insert(table, reading, fresh->content, &slot_at,
-				 &slot);
+		rc = hash_insert(table, reading, fresh, &slot_at, &slot);
 	if (!rc) {
 		change->version = fresh->bytes->version;
 		hash_remember(table, reading, slot_at, slot, fresh->at,
 			      change->version);
 	}
-	/* In doubt: perhaps a slot names it; should we die, is_live tells. */
-	if (!rc || rc == -REEF_EINDOUBT)
+	/* In doubt: perhaps a slot names it; when we end, is_live tells. */
+	if (!rc || rc == -REEF_EINDOUBT || rc == -ETIMEDOUT)
 		hash_fresh_drop(table, fresh, false);
 	return rc;
 }
@@ -170,7 +183,7 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 	uint64_t slot;
 	int rc, verdict;
 
-	rc = hash_find_along(table, reading, fresh);
+	rc = hash_find_along(table, reading, fresh, 1);
 	if (!rc && reading->status != -ENOENT)
 		rc = reading->status;
 	if (rc)

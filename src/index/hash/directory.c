@@ -80,7 +80,7 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 		return rc;
 	rc = hash_cas(table, hash_level_at(table, depth), 0, level, &before);
 	/* In doubt: perhaps it was linked; is_live tells, when we end. */
-	if (rc <= 0 && rc != -REEF_EINDOUBT)
+	if (!rc)
 		reef_free(table->space, level, 0);
 	if (rc < 0)
 		return rc == -REEF_EINDOUBT ? -EAGAIN : rc;

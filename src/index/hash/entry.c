@@ -188,7 +188,7 @@ int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh)
 void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 		     bool block)
 {
-	if (block && fresh->at)
+	if (block && fresh->at && !fresh->is_named)
 		hash_entry_free(table, fresh->at);
 	free(fresh->bytes);
 	*fresh = (struct hash_fresh){0};

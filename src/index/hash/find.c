@@ -26,7 +26,8 @@ enum { MEMO, PLACES, ENTRY, FOUND };
 struct round {
 	struct reef_access *accesses;
 	uint32_t count;
-	struct hash_fresh *along;      /* to be written first; NULL: nothing */
+	struct hash_fresh *along; /* to be written first */
+	uint32_t along_count;
 	uint64_t words[HASH_TOGETHER]; /* of the directory */
 	bool has_word[HASH_TOGETHER];
 	uint64_t alive; /* of the root; read if any has a word */
@@ -207,6 +208,7 @@ static int leaf_changed(struct hash_table *table, struct hash_reading *reading)
 static int end_places(struct hash_table *table, struct hash_reading *reading,
 		      const struct round *round, uint32_t index)
 {
+	struct hash_leaf *leaf;
 	int rc;
 
 	if (round->has_word[index]) {
@@ -214,8 +216,10 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 			return -REEF_EDROPPED;
 		if (round->words[index] != (reading->leaf | HASH_LEAF))
 			return leaf_changed(table, reading);
-		hash_leaf_known(table, reading->hash)->epoch =
-			reef_epoch(table->reef);
+		leaf = hash_leaf_known(table, reading->hash);
+		/* Another fiber may have found a newer one. */
+		if (leaf->subtable == reading->leaf)
+			leaf->epoch = reef_epoch(table->reef);
 	}
 	if (any_frozen(reading) && hash_mutant != HASH_MUTANT_NO_FREEZE) {
 		rc = is_leaf_still(table, reading);
@@ -449,6 +453,11 @@ static bool forget_memos(struct hash_reading *readings, uint32_t count,
 	return any;
 }
 
+static bool goes_along(const struct hash_fresh *fresh)
+{
+	return fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
+}
+
 /* Errors of a round hit every reading in it that is not done. */
 static int run_round(struct hash_table *table, struct hash_reading *readings,
 		     uint32_t count, struct round *round, bool *done)
@@ -461,9 +470,10 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	round->count = 0;
 	round->has_alive = false;
 	*done = true;
-	if (round->along)
-		round->accesses[round->count++] =
-			hash_fresh_access(round->along);
+	for (i = 0; i < round->along_count; i++)
+		if (goes_along(&round->along[i]))
+			round->accesses[round->count++] =
+				hash_fresh_access(&round->along[i]);
 	for (i = 0; i < count; i++) {
 		reading = &readings[i];
 		if (reading->status != -EINPROGRESS)
@@ -482,15 +492,16 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	if (!round->count)
 		return 0;
 	rc = reef_execute(table->reef, round->accesses, round->count);
-	if (rc == -REEF_EINDOUBT && round->along) {
+	if (rc == -REEF_EINDOUBT && round->along_count) {
 		*done = false;
 		return 0; /* a WRITE that nobody knows of: once more */
 	}
 	if (rc)
 		return forget_memos(readings, count, began, done) ? 0 : rc;
-	if (round->along)
-		round->along->written = true;
-	round->along = NULL;
+	for (i = 0; i < round->along_count; i++)
+		if (goes_along(&round->along[i]))
+			round->along[i].written = true;
+	round->along_count = 0;
 	for (i = 0; i < count; i++) {
 		reading = &readings[i];
 		if (!began[i])
@@ -530,8 +541,12 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 					       uint32_t count,
 					       struct hash_fresh *along)
 {
-	struct reef_access accesses[3 * HASH_TOGETHER + 2];
-	struct round round = {.accesses = accesses, .along = along};
+	struct reef_access accesses[4 * HASH_TOGETHER + 1];
+	struct round round = {
+		.accesses = accesses,
+		.along = along,
+		.along_count = along ? count : 0,
+	};
 	struct hash_reading *reading;
 	bool done = false;
 	int rc = 0;
@@ -561,16 +576,14 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 	return rc;
 }
 
-int hash_find_along(struct hash_table *table, struct hash_reading *reading,
-		    struct hash_fresh *fresh)
+int hash_find_along(struct hash_table *table, struct hash_reading *readings,
+		    struct hash_fresh *fresh, uint32_t count)
 {
-	bool together =
-		fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
-
-	begin(table, reading, 1);
-	if (!hash_find_near(table, reading, 1))
+	reef_assert(count <= HASH_TOGETHER);
+	begin(table, readings, count);
+	if (!hash_find_near(table, readings, count))
 		return 0;
-	return find_rest(table, reading, 1, together ? fresh : NULL);
+	return find_rest(table, readings, count, fresh);
 }
 
 int hash_touch(struct hash_table *table, const struct hash_reading *reading,

@@ -6,23 +6,16 @@
  *                       |--taken away by one at a lower place
  *                       \--frozen: the split drops it
  *
- * Whoever is at the lower place goes on; it takes the other's slot away before
- * it confirms. If that fails, the other has confirmed (or changed its mind),
- * and we withdraw. */
+ * Whoever is at the lower place goes on, or has lost a few times already; it
+ * takes the other's slot away before it confirms. If that fails, the other has
+ * confirmed (or changed its mind), and we withdraw. */
 #include "index/hash/internal.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define LOOKS 64   /* at places that change while we look */
-#define SUSPECT 3u /* attempts after which we ask whether it lives */
-
-struct insertion {
-	struct hash_table *table;
-	struct hash_reading *reading; /* of the key; its slots are re-read */
-	struct hash_reading other;    /* room for others' entries */
-	uint64_t at, word;	      /* our slot */
-};
+#define PATIENT 8u /* times that one at a lower place may keep us away */
 
 static uint64_t slot_of(const struct hash_reading *reading, uint32_t i)
 {
@@ -38,36 +31,53 @@ static uint32_t count_empty(const struct hash_reading *reading, uint32_t place)
 	return count;
 }
 
-/* The emptier place; there the main bucket first, as the overflow is shared.
- * False: both are full. */
-static bool choose(const struct hash_reading *reading, uint32_t *out)
+static bool is_in(const uint64_t *list, uint32_t count, uint64_t word)
 {
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i] == word)
+			return true;
+	return false;
+}
+
+/* The emptier place; there the main bucket first, as the overflow is shared. */
+bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
+			   const uint64_t * not, uint32_t not_count)
+{
+	const struct hash_reading *reading = insertion->reading;
 	uint32_t place = count_empty(reading, 1) > count_empty(reading, 0);
 	bool second = (reading->place[place] - HASH_SUBTABLE_HEADER) %
 		      HASH_GROUP_SIZE;
+	uint64_t slot, address;
 	uint32_t i, at;
 
 	for (i = 0; i < HASH_PLACE_SLOTS; i++) {
 		at = place * HASH_PLACE_SLOTS +
 		     (second ? HASH_PLACE_SLOTS - 1 - i : i);
-		if (!hash_slot_block(slot_of(reading, at))) {
-			*out = at;
-			return true;
-		}
+		slot = slot_of(reading, at);
+		address = hash_slot_address(reading, at);
+		if (hash_slot_block(slot) || is_in(not, not_count, address))
+			continue;
+		if (slot & HASH_FROZEN)
+			return false;
+		insertion->at = address;
+		insertion->before = slot;
+		insertion->word =
+			hash_slot_after(slot, content | HASH_PROVISIONAL);
+		return true;
 	}
 	return false;
 }
 
 /* CAS into the slot and READ both places after it (F3b): one round trip.
  * 1: taken. */
-static int take(struct insertion *insertion, uint64_t before)
+static int take(struct hash_insertion *insertion)
 {
 	struct hash_reading *reading = insertion->reading;
 	struct reef_access accesses[3] = {
 		{
 			.kind = REEF_CAS,
 			.address = insertion->at,
-			.compare = before,
+			.compare = insertion->before,
 			.operand = insertion->word,
 		},
 		{
@@ -88,7 +98,7 @@ static int take(struct insertion *insertion, uint64_t before)
 
 	rc = reef_execute(insertion->table->reef, accesses, 3);
 	if (!rc)
-		return accesses[0].result == before;
+		return accesses[0].result == insertion->before;
 	if (rc != -REEF_EINDOUBT)
 		return rc;
 	/* Only we write that word. Gone already: taken away, so withdrawn. */
@@ -97,10 +107,11 @@ static int take(struct insertion *insertion, uint64_t before)
 		return rc;
 	if (now != insertion->word)
 		return 0;
-	return reef_execute(insertion->table->reef, accesses + 1, 2) ?: 1;
+	rc = reef_execute(insertion->table->reef, accesses + 1, 2);
+	return rc ? rc : 1;
 }
 
-static int look_again(struct insertion *insertion)
+static int look_again(struct hash_insertion *insertion)
 {
 	struct hash_reading *reading = insertion->reading;
 	struct reef_access accesses[2];
@@ -116,7 +127,7 @@ static int look_again(struct insertion *insertion)
 }
 
 /* Whatever became of it meanwhile, it is not ours any more. */
-static int withdraw(struct insertion *insertion)
+static int withdraw(struct hash_insertion *insertion)
 {
 	uint64_t before;
 	int rc = hash_cas(insertion->table, insertion->at, insertion->word,
@@ -125,23 +136,9 @@ static int withdraw(struct insertion *insertion)
 	return rc < 0 && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
-/* Is the owner of the entry that a provisional slot names dead? */
-static bool is_dead(struct insertion *insertion, uint64_t slot)
-{
-	enum reef_session_view view;
-	uint64_t at, header;
-
-	if (reef_long_address(insertion->table->space, hash_slot_block(slot),
-			      &at) ||
-	    reef_read(insertion->table->reef, at - 8, &header, 8))
-		return false;
-	return !reef_session_look(insertion->table->reef,
-				  (uint32_t)(header >> 32), &view) &&
-	       view == REEF_VIEW_ENDED;
-}
-
 /* 1: it is out of the way.  0: it is not. */
-static int take_away(struct insertion *insertion, uint64_t at, uint64_t slot)
+static int take_away(struct hash_insertion *insertion, uint64_t at,
+		     uint64_t slot)
 {
 	uint64_t before;
 	int rc = hash_cas(insertion->table, at, slot, hash_slot_after(slot, 0),
@@ -152,7 +149,7 @@ static int take_away(struct insertion *insertion, uint64_t at, uint64_t slot)
 
 /* Another slot with our fingerprint. 1: it is in nobody's way.  -EAGAIN: it is
  * the key's, and we have withdrawn.  0: it changed, look again. */
-static int judge(struct insertion *insertion, uint64_t at, uint64_t slot)
+static int judge(struct hash_insertion *insertion, uint64_t at, uint64_t slot)
 {
 	struct hash_reading *reading = insertion->reading;
 	const struct hash_entry_head *head;
@@ -167,9 +164,8 @@ static int judge(struct insertion *insertion, uint64_t at, uint64_t slot)
 	if (rc < 0)
 		return rc;
 	if (!rc) {
-		/* Its entry is gone, so its slot should have changed; or its
-		 * owner died, and recovery was here first. */
-		if (slot & HASH_PROVISIONAL && is_dead(insertion, slot))
+		/* Its entry is gone, so its slot should have changed. */
+		if (slot & HASH_PROVISIONAL && reading->losses++ >= PATIENT)
 			return take_away(insertion, at, slot);
 		return 0;
 	}
@@ -179,8 +175,9 @@ static int judge(struct insertion *insertion, uint64_t at, uint64_t slot)
 		return 1;
 	if (!(slot & HASH_PROVISIONAL))
 		return withdraw(insertion);
-	if (at > insertion->at ||
-	    (reading->attempts++ >= SUSPECT && is_dead(insertion, slot))) {
+	/* Which of the two goes on is for progress alone: it is safe either
+	 * way. So nobody waits for one that stands still, or gave up. */
+	if (at > insertion->at || reading->losses++ >= PATIENT) {
 		rc = take_away(insertion, at, slot);
 		if (rc)
 			return rc;
@@ -188,9 +185,7 @@ static int judge(struct insertion *insertion, uint64_t at, uint64_t slot)
 	return withdraw(insertion);
 }
 
-/* Is ours the only slot of the key? 1: yes.  0: look again.  -EAGAIN: no, and
- * we have withdrawn. */
-static int look_around(struct insertion *insertion)
+int hash_insertion_look(struct hash_insertion *insertion)
 {
 	const struct hash_reading *reading = insertion->reading;
 	uint64_t slot, at;
@@ -209,28 +204,25 @@ static int look_around(struct insertion *insertion)
 	return 1;
 }
 
-static int confirm(struct insertion *insertion)
+static int confirm(struct hash_insertion *insertion)
 {
 	uint64_t before;
-	int rc = hash_cas(
-		insertion->table, insertion->at, insertion->word,
-		hash_slot_after(insertion->word,
-				insertion->word & (HASH_PROVISIONAL - 1)),
-		&before);
+	int rc = hash_cas(insertion->table, insertion->at, insertion->word,
+			  hash_insertion_confirmed(insertion), &before);
 
 	if (rc < 0)
 		return rc;
 	return rc ? 0 : -EAGAIN;
 }
 
-static int settle(struct insertion *insertion)
+int hash_insertion_settle(struct hash_insertion *insertion)
 {
 	int rc, looks;
 
 	if (hash_mutant == HASH_MUTANT_NO_REREAD)
 		return confirm(insertion);
 	for (looks = 0; looks < LOOKS; looks++) {
-		rc = look_around(insertion);
+		rc = hash_insertion_look(insertion);
 		if (rc == 1)
 			return confirm(insertion);
 		if (!rc)
@@ -241,28 +233,40 @@ static int settle(struct insertion *insertion)
 	return withdraw(insertion);
 }
 
-int hash_insert(struct hash_table *table, struct hash_reading *reading,
-		uint64_t content, uint64_t *slot_at, uint64_t *slot)
+int hash_insertion_retry(struct hash_insertion *insertion)
 {
-	struct insertion insertion = {.table = table, .reading = reading};
-	uint32_t at;
-	uint64_t before;
+	int rc = look_again(insertion);
+
+	return rc ? rc : hash_insertion_settle(insertion);
+}
+
+void hash_insertion_end(struct hash_insertion *insertion,
+			struct hash_fresh *fresh, int rc)
+{
+	if (!rc || rc == -EAGAIN)
+		return;
+	fresh->is_named =
+		rc == -REEF_EINDOUBT || withdraw(insertion) != -EAGAIN;
+}
+
+int hash_insert(struct hash_table *table, struct hash_reading *reading,
+		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot)
+{
+	struct hash_insertion insertion = {.table = table, .reading = reading};
 	int rc;
 
-	if (!choose(reading, &at) || slot_of(reading, at) & HASH_FROZEN) {
+	if (!hash_insertion_choose(&insertion, fresh->content, NULL, 0)) {
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
-	before = slot_of(reading, at);
-	insertion.at = hash_slot_address(reading, at);
-	insertion.word = hash_slot_after(before, content | HASH_PROVISIONAL);
-	rc = take(&insertion, before);
+	rc = take(&insertion);
 	if (rc == 1)
-		rc = settle(&insertion);
+		rc = hash_insertion_settle(&insertion);
 	else if (!rc)
 		rc = -EAGAIN;
+	hash_insertion_end(&insertion, fresh, rc);
 	*slot_at = insertion.at;
-	*slot = insertion.word;
+	*slot = hash_insertion_confirmed(&insertion);
 	hash_reading_free(&insertion.other);
 	return rc;
 }

@@ -7,6 +7,7 @@
  *   change.c     put, update, delete
  *   near.c       the plain case of that, in memory that is mapped
  *   insert.c     the first slot of a key: (1) of table.h
+ *   many.c       put many keys in shared batches
  *   split.c      (3) of table.h
  *   walk.c       all entries, in an order that splits do not change; counts
  *   drop.c       the end of all of it
@@ -50,6 +51,8 @@ struct hash_fresh {
 	uint64_t at;	  /* its block; 0: none */
 	uint64_t content; /* of a slot: block, hint, fingerprint */
 	bool written;
+	bool is_named; /* perhaps a slot has it that should not, so its block
+			* is not freed; is_live tells, when we end */
 };
 
 struct hash_table {
@@ -144,7 +147,7 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 #define HASH_ALONG 65536u
 struct reef_access hash_fresh_access(const struct hash_fresh *fresh);
 int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh);
-/* Forget it; its block is freed if `block`. */
+/* Forget it; its block is freed if `block`, and no slot may name it. */
 void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 		     bool block);
 /* Is this a whole entry of this table? size: how much was read. */
@@ -179,9 +182,10 @@ static inline uint64_t hash_slot_address(const struct hash_reading *reading,
  * the reading. */
 int hash_find(struct hash_table *table, struct hash_reading *readings,
 	      uint32_t count);
-/* One key; the entry is written in the first batch, if it was not. */
-int hash_find_along(struct hash_table *table, struct hash_reading *reading,
-		    struct hash_fresh *fresh);
+/* At most HASH_TOGETHER keys, with an entry each (at 0: none) that is written
+ * in the first batch, if it was not and is not too long. */
+int hash_find_along(struct hash_table *table, struct hash_reading *readings,
+		    struct hash_fresh *fresh, uint32_t count);
 /* READ an entry into the reading's room. 1: whole and sound.  0: neither.
  * Negative: error. */
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
@@ -203,10 +207,46 @@ void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 
 /* --- insert.c, split.c, change.c --- */
 
+struct hash_insertion {
+	struct hash_table *table;
+	struct hash_reading *reading; /* of the key; its slots are re-read */
+	struct hash_reading other;    /* room for others' entries */
+	uint64_t at, before, word;    /* our slot, as it was, and ours */
+};
+/* Choose an empty slot, of one of the reading's places; none of those whose
+ * addresses are in `not`. False: all are taken or frozen. */
+bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
+			   const uint64_t * not, uint32_t not_count);
+/* The slot is ours, and the places were read again after that. Is it the only
+ * one of the key? 1: yes.  0: look again.  -EAGAIN: no, and it was withdrawn.
+ */
+int hash_insertion_look(struct hash_insertion *insertion);
+/* Look as often as it takes, and confirm. 0; -EAGAIN: it was withdrawn. */
+int hash_insertion_settle(struct hash_insertion *insertion);
+/* Read the places again first. */
+int hash_insertion_retry(struct hash_insertion *insertion);
+/* It ended like that: withdraw, after an error. */
+void hash_insertion_end(struct hash_insertion *insertion,
+			struct hash_fresh *fresh, int rc);
+/* What it is when confirmed. */
+static inline uint64_t
+hash_insertion_confirmed(const struct hash_insertion *insertion)
+{
+	return hash_slot_after(insertion->word,
+			       insertion->word & (HASH_PROVISIONAL - 1));
+}
+/* What a slot that was `before` is with that content. */
+uint64_t hash_tagged(uint64_t before, uint64_t content);
+/* A key's slot was changed from reading->slot to `slot`, in doubt. 1: it was.
+ * 0: it was not, and never will be.  -REEF_EINDOUBT. */
+int hash_swap_settle(struct hash_table *table,
+		     const struct hash_reading *reading, uint64_t slot,
+		     uint64_t *before);
+
 /* Take a slot for an entry whose key hash_find did not find. 0: confirmed.
  * -EAGAIN: another was quicker, or the subtable was split: find again. */
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
-		uint64_t content, uint64_t *slot_at, uint64_t *slot);
+		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot);
 /* Split the subtable of that hash, of that depth, or finish it. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
 /* Set HASH_FROZEN in every slot of a subtable; image: all of them, as they are

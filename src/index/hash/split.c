@@ -108,7 +108,7 @@ static int get_child(struct split *split, uint32_t which)
 			      made | HASH_PENDING, &word);
 		if (rc == 1)
 			word = made | HASH_PENDING;
-		else if (rc != -REEF_EINDOUBT)
+		else if (!rc)
 			reef_free(table->space, made, 0);
 		if (rc < 0)
 			return rc == -REEF_EINDOUBT ? -EAGAIN : rc;

@@ -100,6 +100,7 @@ struct hash_reading {
 	uint64_t hash, place[2], slots[2][16];
 	uint64_t leaf; /* address of the subtable */
 	uint32_t depth, print, attempts;
+	uint32_t losses;	/* inserts that another kept away */
 	uint64_t slot_at, slot; /* where it was found, and the word there */
 	uint64_t entry_at, version;
 	uint8_t phase;
@@ -138,6 +139,7 @@ struct hash_change {
 	 * save a round trip. */
 	const struct hash_entry *ahead;
 	uint64_t version; /* out: after HASH_PUT, of the new entry */
+	int status;	  /* out: of hash_put_many */
 };
 
 /* Errors of all that follows and of hash_get: -REEF_EDROPPED: the table was
@@ -145,9 +147,18 @@ struct hash_change {
 
 /* 0: done as decided last, also HASH_KEEP.  -REEF_EINDOUBT: a change whose
  * connection was lost, and which others have covered since: it happened, or
- * not.  -EINVAL: too large.  -ENOSPC, -EDQUOT, and errors of access: nothing
- * happened. */
+ * not; -ETIMEDOUT: or it still will.  -EINVAL: too large.  -ENOSPC, -EDQUOT,
+ * and errors of access: nothing happened. */
 int hash_apply(struct hash_table *table, struct hash_change *change);
+
+/* Put many keys, each by itself, in shared batches: each needs `ahead`; with
+ * `decide` it must decide for that, or for something else than HASH_PUT. Each
+ * has its status, as hash_apply returns. 64 keys on one node: 4 round trips, of
+ * which one is for the headers of their blocks; those in each other's way, or
+ * behind others with their fingerprint, take longer. A key that is there twice
+ * gets one of the two. Returns 0, or an error that hit all. */
+int hash_put_many(struct hash_table *table, struct hash_change *changes,
+		  uint32_t count);
 
 struct hash_cursor { /* zero: from the beginning */
 	uint32_t group;

@@ -61,6 +61,7 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 {
 	const struct hash_entry_head *head;
 	uint64_t now, entry_at;
+	bool is_sound;
 	uint32_t i;
 	int rc;
 
@@ -73,9 +74,11 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 		head = reading->room;
 		if (rc && head->live == head->version)
 			return 1;
-		if (reef_read(table->reef, at, &now, 8))
-			return -EAGAIN;
-		if (rc && now == slot)
+		is_sound = rc;
+		rc = reef_read(table->reef, at, &now, 8);
+		if (rc)
+			return rc;
+		if (is_sound && now == slot)
 			return 1;
 		if (now & HASH_FROZEN)
 			return -EAGAIN;

@@ -1,0 +1,425 @@
+/* many.c - put many keys in shared batches.
+ *
+ *   all: entries written, places READ | entries that are there READ
+ *        | slots CAS; of new keys: provisional, and places READ again
+ *        | new keys: confirmed
+ *
+ * One that does not go straight through (another was quicker, no slot is free,
+ * something is in doubt) is left to hash_apply, afterwards: -EAGAIN. */
+#include "index/hash/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct one {
+	struct hash_change *change;
+	struct hash_insertion insertion;
+	uint64_t slot; /* what it becomes, or is to be confirmed as */
+	struct reef_access *cas;
+	enum { DONE, UPDATE, INSERT } way;
+};
+
+struct many {
+	struct hash_table *table;
+	uint32_t count;
+	struct one ones[HASH_TOGETHER];
+	struct hash_reading readings[HASH_TOGETHER];
+	struct hash_fresh fresh[HASH_TOGETHER];
+	struct reef_access marks[HASH_TOGETHER];
+	struct reef_access accesses[4 * HASH_TOGETHER];
+	uint32_t marks_count, accesses_count;
+	bool apart; /* an entry and its slot are in two extents */
+};
+
+static struct reef_access *add(struct many *many, struct reef_access access)
+{
+	/* Should nothing of it be done, it says so. */
+	access.status = -REEF_ENOTDONE;
+	many->accesses[many->accesses_count] = access;
+	return &many->accesses[many->accesses_count++];
+}
+
+static struct reef_access cas_of(uint64_t at, uint64_t compare, uint64_t value)
+{
+	return (struct reef_access){
+		.kind = REEF_CAS,
+		.address = at,
+		.compare = compare,
+		.operand = value,
+	};
+}
+
+/* --- finding --- */
+
+static void prepare(struct many *many)
+{
+	for (uint32_t i = 0; i < many->count; i++) {
+		struct hash_change *change = many->ones[i].change;
+		uint64_t hash;
+
+		many->readings[i].key = change->key;
+		many->readings[i].key_size = change->key_size;
+		many->readings[i].to_change = true;
+		change->status = -EAGAIN;
+		if (change->key_size > HASH_KEY_MAX ||
+		    change->ahead->value_size > HASH_VALUE_MAX) {
+			change->status = -EINVAL;
+			continue;
+		}
+		hash = hash_of_key(many->table, change->key, change->key_size);
+		/* Without a block it is not straight: hash_apply's. */
+		hash_fresh_make(many->table, hash, change->key,
+				change->key_size, change->ahead,
+				&many->fresh[i]);
+	}
+}
+
+static void decide(struct many *many, uint32_t i)
+{
+	struct hash_reading *reading = &many->readings[i];
+	struct hash_change *change = many->ones[i].change;
+	struct hash_entry put;
+	int verdict = HASH_PUT;
+
+	if (change->status == -EINVAL || !many->fresh[i].at)
+		return;
+	if (reading->status && reading->status != -ENOENT) {
+		change->status = reading->status;
+		return;
+	}
+	if (change->decide)
+		verdict = change->decide(
+			change->context,
+			reading->status ? NULL : &reading->entry, &put);
+	if (verdict < 0 || verdict == HASH_KEEP)
+		change->status = verdict;
+	if (verdict != HASH_PUT)
+		return;
+	if (reading->status)
+		many->ones[i].way = INSERT;
+	else if (!(reading->slot & HASH_FROZEN))
+		many->ones[i].way = UPDATE;
+}
+
+/* What did not go along: it was found in place, or is long. */
+static void write_rest(struct many *many)
+{
+	uint32_t i;
+	int rc;
+
+	many->accesses_count = 0;
+	for (i = 0; i < many->count; i++) {
+		struct hash_fresh *fresh = &many->fresh[i];
+
+		if (many->ones[i].way == DONE || fresh->written)
+			continue;
+		if (fresh->size <= HASH_ALONG)
+			add(many, hash_fresh_access(fresh));
+		else if (hash_fresh_write(many->table, fresh))
+			many->ones[i].way = DONE; /* not here */
+	}
+	rc = many->accesses_count
+		     ? reef_execute(many->table->reef, many->accesses,
+				    many->accesses_count)
+		     : 0;
+	many->accesses_count = 0;
+	for (i = 0; i < many->count; i++) {
+		if (many->ones[i].way == DONE || many->fresh[i].written)
+			continue;
+		many->fresh[i].written = !rc;
+		if (rc)
+			many->ones[i].way = DONE;
+	}
+}
+
+/* --- slots --- */
+
+static void begin_update(struct many *many, uint32_t i)
+{
+	static const uint64_t zero;
+	struct hash_reading *reading = &many->readings[i];
+	struct one *one = &many->ones[i];
+
+	many->marks[many->marks_count++] = (struct reef_access){
+		.kind = REEF_WRITE,
+		.address = reading->entry_at,
+		.local = (void *)&zero,
+		.length = 8,
+	};
+	many->apart |= reading->entry_at >> 32 != reading->slot_at >> 32;
+	one->slot = hash_tagged(reading->slot, many->fresh[i].content);
+	one->cas =
+		add(many, cas_of(reading->slot_at, reading->slot, one->slot));
+}
+
+static void begin_insert(struct many *many, uint32_t i, uint64_t *taken,
+			 uint32_t *taken_count)
+{
+	struct hash_reading *reading = &many->readings[i];
+	struct one *one = &many->ones[i];
+
+	one->insertion.table = many->table;
+	one->insertion.reading = reading;
+	if (!hash_insertion_choose(&one->insertion, many->fresh[i].content,
+				   taken, *taken_count)) {
+		one->way = DONE; /* not here */
+		return;
+	}
+	taken[(*taken_count)++] = one->insertion.at;
+	one->cas = add(many, cas_of(one->insertion.at, one->insertion.before,
+				    one->insertion.word));
+	for (uint32_t place = 0; place < 2; place++)
+		add(many,
+		    (struct reef_access){
+			    .kind = REEF_READ,
+			    .address = reading->leaf + reading->place[place],
+			    .local = reading->slots[place],
+			    .length = HASH_PLACE_SIZE,
+		    });
+}
+
+/* live of the old entries, then their slots: in one extent, so on one node, in
+ * this order (F3a); else one after the other. */
+static int run_slots(struct many *many)
+{
+	struct reef_access *all;
+	uint32_t marks = many->marks_count, count = many->accesses_count;
+	int rc;
+
+	if (many->apart || !marks || !count) {
+		rc = marks ? reef_execute(many->table->reef, many->marks, marks)
+			   : 0;
+		return rc || !count ? rc
+				    : reef_execute(many->table->reef,
+						   many->accesses, count);
+	}
+	all = malloc((marks + count) * sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	memcpy(all, many->marks, marks * sizeof(*all));
+	memcpy(all + marks, many->accesses, count * sizeof(*all));
+	rc = reef_execute(many->table->reef, all, marks + count);
+	memcpy(many->accesses, all + marks, count * sizeof(*all));
+	free(all);
+	return rc;
+}
+
+/* It is the key's value now. */
+static void put_done(struct many *many, uint32_t i, uint64_t slot_at)
+{
+	struct one *one = &many->ones[i];
+	struct hash_fresh *fresh = &many->fresh[i];
+
+	one->change->version = fresh->bytes->version;
+	one->change->status = 0;
+	hash_remember(many->table, &many->readings[i], slot_at, one->slot,
+		      fresh->at, fresh->bytes->version);
+	hash_fresh_drop(many->table, fresh, false);
+}
+
+/* rc as of hash_cas; 0: hash_apply does it. */
+static void end_put(struct many *many, uint32_t i, uint64_t slot_at, int rc)
+{
+	struct one *one = &many->ones[i];
+
+	if (rc == 1) {
+		put_done(many, i, slot_at);
+	} else if (rc && rc != -EAGAIN) {
+		one->change->status = rc;
+		/* Perhaps a slot names it; is_live tells, when we end. */
+		hash_fresh_drop(many->table, &many->fresh[i],
+				rc != -REEF_EINDOUBT && rc != -ETIMEDOUT);
+	}
+	one->way = DONE;
+}
+
+static void end_update(struct many *many, uint32_t i)
+{
+	const struct hash_reading *reading = &many->readings[i];
+	struct one *one = &many->ones[i];
+	uint64_t before, old = reading->entry_at;
+	int rc = one->cas->status;
+
+	hash_remember(many->table, reading, 0, 0, 0, 0);
+	if (!rc)
+		rc = one->cas->result == reading->slot;
+	else if (rc == -REEF_EINDOUBT)
+		rc = hash_swap_settle(many->table, reading, one->slot, &before);
+	else if (rc == -REEF_ENOTDONE)
+		rc = 0;
+	end_put(many, i, reading->slot_at, rc);
+	if (rc == 1)
+		hash_entry_free(many->table, old);
+}
+
+/* The rest of an insert, by itself. */
+static void end_slowly(struct many *many, uint32_t i,
+		       int (*rest)(struct hash_insertion *insertion))
+{
+	struct one *one = &many->ones[i];
+	int rc = rest(&one->insertion);
+
+	hash_insertion_end(&one->insertion, &many->fresh[i], rc);
+	end_put(many, i, one->insertion.at, rc ? rc : 1);
+}
+
+/* Is the slot ours? Then it is to be confirmed in the next batch, if that is
+ * all that is left to do. */
+static void end_take(struct many *many, uint32_t i)
+{
+	struct one *one = &many->ones[i];
+	struct hash_insertion *insertion = &one->insertion;
+	uint64_t now;
+	int rc = one->cas->status;
+
+	one->slot = hash_insertion_confirmed(insertion);
+	if (rc == -REEF_EINDOUBT) {
+		/* Only we write that word. */
+		rc = reef_read(many->table->reef, insertion->at, &now, 8);
+		many->fresh[i].is_named = rc;
+		if (!rc && now == insertion->word)
+			end_slowly(many, i, hash_insertion_retry);
+		else
+			end_put(many, i, 0, rc);
+	} else if (rc == -ETIMEDOUT) {
+		end_put(many, i, 0, rc);
+	} else if (rc || one->cas->result != insertion->before) {
+		end_put(many, i, 0, 0);
+	} else if (one->cas[1].status || one->cas[2].status) {
+		end_slowly(many, i, hash_insertion_retry);
+	} else if (hash_mutant != HASH_MUTANT_NO_REREAD) {
+		rc = hash_insertion_look(insertion);
+		if (!rc) {
+			end_slowly(many, i, hash_insertion_retry);
+		} else if (rc < 0) {
+			hash_insertion_end(insertion, &many->fresh[i], rc);
+			end_put(many, i, 0, rc);
+		}
+	}
+}
+
+static void end_confirm(struct many *many, uint32_t i)
+{
+	struct one *one = &many->ones[i];
+	struct hash_insertion *insertion = &one->insertion;
+	uint64_t before;
+	int rc = one->cas->status;
+
+	if (!rc)
+		rc = one->cas->result == insertion->word;
+	else if (rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE)
+		rc = hash_cas(many->table, insertion->at, insertion->word,
+			      one->slot, &before);
+	end_put(many, i, insertion->at, rc);
+}
+
+/* Those of a way, with what their CAS did. */
+static void end_all(struct many *many, int way,
+		    void (*end)(struct many *many, uint32_t i))
+{
+	for (uint32_t i = 0; i < many->count; i++)
+		if (many->ones[i].way == (unsigned)way)
+			end(many, i);
+}
+
+static int put_straight(struct many *many)
+{
+	uint64_t taken[HASH_TOGETHER];
+	uint32_t taken_count = 0, i;
+	int rc;
+
+	prepare(many);
+	rc = hash_find_along(many->table, many->readings, many->fresh,
+			     many->count);
+	if (rc)
+		return rc;
+	for (i = 0; i < many->count; i++)
+		decide(many, i);
+	write_rest(many);
+	for (i = 0; i < many->count; i++) {
+		if (many->ones[i].way == UPDATE)
+			begin_update(many, i);
+		else if (many->ones[i].way == INSERT)
+			begin_insert(many, i, taken, &taken_count);
+	}
+	/* Each has a status of its own. */
+	run_slots(many);
+	end_all(many, UPDATE, end_update);
+	end_all(many, INSERT, end_take);
+	many->accesses_count = 0;
+	for (i = 0; i < many->count; i++)
+		if (many->ones[i].way == INSERT)
+			many->ones[i].cas =
+				add(many, cas_of(many->ones[i].insertion.at,
+						 many->ones[i].insertion.word,
+						 many->ones[i].slot));
+	if (many->accesses_count)
+		reef_execute(many->table->reef, many->accesses,
+			     many->accesses_count);
+	end_all(many, INSERT, end_confirm);
+	return 0;
+}
+
+/* --- all of it --- */
+
+static int put_ahead(void *context, const struct hash_entry *now,
+		     struct hash_entry *put)
+{
+	(void)now;
+	*put = *(const struct hash_entry *)context;
+	return HASH_PUT;
+}
+
+static void put_slowly(struct hash_table *table, struct hash_change *change)
+{
+	struct hash_change slow = *change;
+
+	if (!slow.decide) {
+		slow.decide = put_ahead;
+		slow.context = (void *)change->ahead;
+	}
+	change->status = hash_apply(table, &slow);
+	change->version = slow.version;
+}
+
+static int put_some(struct hash_table *table, struct hash_change *changes,
+		    uint32_t count)
+{
+	struct many *many = calloc(1, sizeof(*many));
+	uint32_t i;
+	int rc;
+
+	if (!many)
+		return -ENOMEM;
+	many->table = table;
+	many->count = count;
+	for (i = 0; i < count; i++)
+		many->ones[i].change = &changes[i];
+	reef_enter(table->reef);
+	rc = put_straight(many);
+	for (i = 0; i < count; i++) {
+		hash_fresh_drop(table, &many->fresh[i], true);
+		hash_reading_free(&many->readings[i]);
+		hash_reading_free(&many->ones[i].insertion.other);
+	}
+	reef_leave(table->reef);
+	free(many);
+	for (i = 0; i < count && !rc; i++)
+		if (changes[i].status == -EAGAIN)
+			put_slowly(table, &changes[i]);
+	return rc;
+}
+
+int hash_put_many(struct hash_table *table, struct hash_change *changes,
+		  uint32_t count)
+{
+	uint32_t some;
+	int rc = 0;
+
+	for (; count && !rc; count -= some, changes += some) {
+		some = count < HASH_TOGETHER ? count : HASH_TOGETHER;
+		rc = put_some(table, changes, some);
+	}
+	return rc;
+}

@@ -309,6 +309,21 @@ int reef_fiber_join(struct reef_fiber *fiber, int *result)
 	return 0;
 }
 
+uint32_t *reef_fiber_word(uint32_t key, bool make)
+{
+	struct reef_fiber *self = reef_self;
+
+	for (int i = 0; i < REEF_FIBER_WORDS; i++)
+		if (self->words[i].value && self->words[i].key == key)
+			return &self->words[i].value;
+	for (int i = 0; make && i < REEF_FIBER_WORDS; i++)
+		if (!self->words[i].value) {
+			self->words[i].key = key;
+			return &self->words[i].value;
+		}
+	return NULL;
+}
+
 /* --- waiting --- */
 
 struct reef_fiber *reef_fiber_self(void)

@@ -38,6 +38,9 @@ struct reef_fiber {
 	bool has_timer; /* its timer is set */
 	bool detached;
 	struct reef_fiber *joiner;
+	struct {
+		uint32_t key, value; /* 0: free */
+	} words[REEF_FIBER_WORDS];
 
 	struct reef_timer timer;
 	int (*fn)(void *arg);

@@ -51,6 +51,15 @@ const uint64_t *reef_sched_virtual_ns(struct reef_sched *sched);
 /* Fibers alive, the running one included. */
 uint32_t reef_sched_fibers(const struct reef_sched *sched);
 
+/* --- words of a fiber's own --- */
+
+#define REEF_FIBER_WORDS 2
+
+/* The running fiber's word of that key; NULL: it has none. A word that is 0 is
+ * nobody's. make: take one, which is 0 until the caller changes that; NULL: it
+ * has REEF_FIBER_WORDS of other keys. Not outside a fiber. */
+uint32_t *reef_fiber_word(uint32_t key, bool make);
+
 /* --- timers: a callback on the scheduler's thread, outside any fiber --- */
 
 struct reef_timer {

@@ -171,6 +171,219 @@ static void client_mutant_that_does_not_pin_is_found(void **state)
 	pool_find(REEF_CLIENT_MUTANT_NO_PIN, 0, freer, reader);
 }
 
+/* --- R8: fibers of one handle that are inside in turn --- */
+
+#define CHURNERS 3
+
+struct churner {
+	struct member *member;
+	uint64_t pause_ns, gap_ns;
+	struct reef_fiber *fiber;
+};
+
+/* Without a gap, there is always somebody inside. What a fiber sees of the
+ * epoch does not change under it, nested or not. */
+static int churn(void *arg)
+{
+	struct churner *churner = arg;
+	struct reef *reef = churner->member->reef;
+	uint64_t epoch;
+	int rc = 0;
+
+	while (!rc && churner->member->pool->note[2] == 0) {
+		reef_enter(reef);
+		epoch = reef_epoch(reef);
+		rc = reef_sleep(churner->pause_ns);
+		reef_enter(reef);
+		if (!rc && reef_epoch(reef) != epoch)
+			rc = -EXDEV;
+		reef_leave(reef);
+		if (!rc && reef_epoch(reef) != epoch)
+			rc = -EXDEV;
+		reef_leave(reef);
+		if (!rc && churner->gap_ns)
+			rc = reef_sleep(churner->gap_ns);
+		else
+			reef_fiber_yield();
+	}
+	return rc;
+}
+
+/* As `reader`, among churners. */
+static int read_in_a_crowd(struct member *member, uint64_t gap_ns)
+{
+	struct churner churners[CHURNERS];
+	int rc = 0, one;
+
+	for (int i = 0; i < CHURNERS; i++) {
+		churners[i] =
+			(struct churner){.member = member,
+					 .pause_ns = (i + 2) * 3 * MILLISECOND,
+					 .gap_ns = (i + 1) * gap_ns};
+		TRY(reef_fiber_spawn(reef_fiber_sched(), churn, &churners[i],
+				     &churners[i].fiber));
+	}
+	rc = reader(member);
+	if (rc)
+		member->pool->note[2] = 2;
+	for (int i = 0; i < CHURNERS; i++) {
+		reef_fiber_join(churners[i].fiber, &one);
+		rc = rc ? rc : one;
+	}
+	return rc;
+}
+
+static int reader_in_a_crowd(struct member *member)
+{
+	return read_in_a_crowd(member, 0);
+}
+
+static int reader_among_some(struct member *member)
+{
+	return read_in_a_crowd(member, 7 * MILLISECOND);
+}
+
+static void client_fibers_inside_in_turn_let_epochs_pass(void **state)
+{
+	run(freer, reader_in_a_crowd);
+	run(freer, reader_among_some);
+}
+
+static void client_mutant_that_pins_the_younger_is_found(void **state)
+{
+	pool_find(REEF_CLIENT_MUTANT_YOUNG_PIN, 0, freer, reader_among_some);
+}
+
+/* --- R8: waiting for memory --- */
+
+/* Leases of 10 s: without a hurry it takes that and more. */
+#define SOON (200 * MILLISECOND)
+
+static int updates(struct member *member)
+{
+	struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.quota = 4 * MIB,
+	};
+	uint64_t blocks[64], begun, value = 1;
+	struct reef_space *space;
+	uint32_t count = 0, i;
+	int rc;
+
+	TRY(reef_space_open(member->reef, "space", &options, &space));
+	WANT_RC(reef_reclaim(space, SOON), -ENOSPC);
+	while (!(rc = reef_alloc(space, 256 << 10, &blocks[count])))
+		TRY(reef_write(member->reef, blocks[count++], &value, 8));
+	WANT(rc == -EDQUOT && count > 4);
+	/* Each but the first few has to wait for one that was freed. */
+	for (i = 0; i < 3 * count; i++) {
+		begun = reef_now_ns();
+		TRY(reef_free(space, blocks[i % count], REEF_FREE_LATER));
+		TRY(reef_alloc(space, 256 << 10, &blocks[i % count]));
+		TRY(reef_write(member->reef, blocks[i % count], &value, 8));
+		WANT(reef_now_ns() - begun < SOON);
+	}
+	/* Inside, nobody waits for themselves. */
+	TRY(reef_free(space, blocks[0], REEF_FREE_LATER));
+	reef_enter(member->reef);
+	begun = reef_now_ns();
+	WANT_RC(reef_reclaim(space, SOON), -EDEADLK);
+	WANT_RC(reef_alloc(space, 256 << 10, &blocks[0]), -EDQUOT);
+	WANT(reef_now_ns() - begun < SOON);
+	reef_leave(member->reef);
+	begun = reef_now_ns();
+	TRY(reef_reclaim(space, SOON));
+	WANT(reef_now_ns() - begun < SOON);
+	WANT_RC(reef_reclaim(space, SOON), -ENOSPC);
+	TRY(reef_alloc(space, 256 << 10, &blocks[0]));
+	/* Another is inside for long. */
+	member->pool->note[0] = 1;
+	while (member->pool->note[0] == 1)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_free(space, blocks[1], REEF_FREE_LATER));
+	WANT_RC(reef_reclaim(space, SOON), -ETIMEDOUT);
+	member->pool->note[0] = 3;
+	TRY(reef_reclaim(space, SOON));
+	member->pool->note[0] = 4;
+	return 0;
+}
+
+static int stays_inside(struct member *member)
+{
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	reef_enter(member->reef);
+	member->pool->note[0] = 2;
+	while (member->pool->note[0] == 2)
+		TRY(reef_sleep(MILLISECOND));
+	reef_leave(member->reef);
+	while (member->pool->note[0] == 3)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static void run_slow(int (*first)(struct member *member),
+		     int (*second)(struct member *member))
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {.ttl_ns = 10 * SECOND};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, first);
+		pool_add(&pool, second);
+		pool_finish(&pool);
+	}
+}
+
+static void client_memory_that_waits_comes_back_soon(void **state)
+{
+	run_slow(updates, stays_inside);
+}
+
+/* Much is waiting, and nobody allocates. */
+static int frees_much(struct member *member)
+{
+	struct reef_block_stats stats;
+	struct reef_space *space;
+	uint64_t block[32], value = 1;
+	uint32_t i;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 32; i++) {
+		TRY(reef_alloc(space, 100 << 10, &block[i]));
+		TRY(reef_write(member->reef, block[i], &value, 8));
+	}
+	for (i = 0; i < 31; i++) {
+		TRY(reef_free(space, block[i], REEF_FREE_LATER));
+		TRY(reef_sleep(20 * MILLISECOND));
+		TRY(reef_block_stats(space, &stats));
+		WANT(stats.bytes_waiting <= 2 * MIB);
+	}
+	member->pool->note[0] = 1;
+	return 0;
+}
+
+/* How many renewals, in ops of the broker's link, while nothing is short. */
+static int watches_calm(struct member *member)
+{
+	uint64_t before;
+
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(SECOND));
+	before = member->count.writes;
+	TRY(reef_sleep(50 * SECOND));
+	WANT(member->count.writes - before <= 22);
+	return 0;
+}
+
+static void client_hurries_only_while_memory_is_short(void **state)
+{
+	run_slow(frees_much, watches_calm);
+}
+
 /* --- revocable memory --- */
 
 static int borrower(struct member *member)
@@ -232,6 +445,10 @@ int main(void)
 		cmocka_unit_test(client_kinds_are_asked_about_a_dead_session),
 		cmocka_unit_test(client_freed_for_later_waits_for_readers),
 		cmocka_unit_test(client_mutant_that_does_not_pin_is_found),
+		cmocka_unit_test(client_fibers_inside_in_turn_let_epochs_pass),
+		cmocka_unit_test(client_mutant_that_pins_the_younger_is_found),
+		cmocka_unit_test(client_memory_that_waits_comes_back_soon),
+		cmocka_unit_test(client_hurries_only_while_memory_is_short),
 		cmocka_unit_test(
 			client_reclaimed_memory_is_lost_and_nothing_else),
 	};

@@ -89,6 +89,46 @@ static void fiber_inside_knows_itself(void **state)
 	reef_sched_destroy(sched);
 }
 
+static int word_keeper(void *arg)
+{
+	uint32_t key = *(uint32_t *)arg, *word;
+
+	if (reef_fiber_word(key, false))
+		return 1;
+	word = reef_fiber_word(key, true);
+	if (!word || *word)
+		return 2;
+	*word = key;
+	reef_fiber_yield();
+	if (reef_fiber_word(key, true) != word || *word != key)
+		return 3;
+	for (uint32_t i = 1; i < REEF_FIBER_WORDS; i++)
+		*reef_fiber_word(key + i, true) = 1;
+	if (reef_fiber_word(key + REEF_FIBER_WORDS, true))
+		return 4;
+	*word = 0;
+	if (reef_fiber_word(key, false))
+		return 5;
+	return reef_fiber_word(key + REEF_FIBER_WORDS, true) ? 0 : 6;
+}
+
+static void fiber_words_are_its_own(void **state)
+{
+	struct reef_sched *sched = sched_default();
+	uint32_t keys[] = {7, 7, 9};
+	struct reef_fiber *fibers[3];
+	int result;
+
+	for (int i = 0; i < 3; i++)
+		spawn(sched, word_keeper, &keys[i], &fibers[i]);
+	run(sched);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(reef_fiber_join(fibers[i], &result), 0);
+		assert_int_equal(result, 0);
+	}
+	reef_sched_destroy(sched);
+}
+
 static void fiber_join_outside_gives_result(void **state)
 {
 	struct reef_sched *sched = sched_default();
@@ -678,6 +718,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fiber_outside_has_no_self),
 		cmocka_unit_test(fiber_inside_knows_itself),
+		cmocka_unit_test(fiber_words_are_its_own),
 		cmocka_unit_test(fiber_join_outside_gives_result),
 		cmocka_unit_test(fiber_detached_runs_and_is_freed),
 		cmocka_unit_test(fiber_join_inside_waits),

@@ -44,6 +44,7 @@ enum reef_client_mutant {
 	REEF_CLIENT_MUTANT_STALE_EXTENT, /* never looks at the notice */
 	REEF_CLIENT_MUTANT_REPEAT,	 /* repeats what is in doubt */
 	REEF_CLIENT_MUTANT_NO_PIN,	 /* announces the newest epoch always */
+	REEF_CLIENT_MUTANT_YOUNG_PIN,	 /* of two cohorts, the younger's */
 	REEF_CLIENT_MUTANTS
 };
 
@@ -148,9 +149,16 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 int reef_long_address(struct reef_space *space, uint64_t short_address,
 		      uint64_t *out);
 
-/* R8: the epoch that reef_enter announced. While it stays the same, nothing
- * that was freed with REEF_FREE_LATER since it began is reused. Entered. */
+/* R8: the epoch in which the calling fiber (or thread) is inside reef_enter.
+ * Of two calls that give the same, by whichever fibers: nothing that could be
+ * reached at the first, and was freed with REEF_FREE_LATER since, is reused
+ * before the second's fiber leaves. Fibers that are inside at the same time may
+ * see different ones. */
 uint64_t reef_epoch(const struct reef *reef);
+/* The newest epoch that this session knows of: what was found reachable after
+ * this call, by somebody inside, is not reused for anyone of this session who
+ * is inside with reef_epoch() <= that, before they leave. */
+uint64_t reef_epoch_newest(const struct reef *reef);
 
 /* R8: memory is short. Let epochs pass quickly, and wait until something comes
  * back that this handle freed with REEF_FREE_LATER, or that others freed of

@@ -58,6 +58,14 @@ void client_grace_init(void)
 	pthread_once(&once, init);
 }
 
+void client_grace_barrier(void)
+{
+	if (!client_strong && barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
+		barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+		barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+	}
+}
+
 static void retire(struct reef_client *client, struct reef_peer *peer,
 		   struct reef_remote *remote)
 {
@@ -131,10 +139,7 @@ static int wait_until_left(struct reef_client *client, uint32_t phase)
 	uint64_t pause_ns = CLIENT_MILLISECOND / 20;
 	int rc = 0;
 
-	if (!client_strong && barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
-		barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-		barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-	}
+	client_grace_barrier();
 	while (!rc && !have_left(client, phase) && !client->stopping) {
 		rc = reef_sleep(pause_ns);
 		if (pause_ns < 10 * CLIENT_MILLISECOND)

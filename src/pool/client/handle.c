@@ -6,10 +6,40 @@
  *
  * (1) What is in the cache of the current version is not closed while the
  *     handle is inside (grace.c).
- * (2) R8: reef_enter stores the epoch it saw, then looks whether it is still
- *     the newest; the keeper loads the newest, then looks at the pins. Both are
- *     sequentially consistent, so either the keeper sees the pin, or the handle
- *     sees an epoch that is no older than the one announced. */
+ *
+ * R8. Fibers of one handle enter and leave as they like, so there may never be
+ * a moment when none is inside. They come in two cohorts, each with a pin, the
+ * epoch in which its first member came:
+ *
+ *            the first: pin = newest epoch            the last has left
+ *   EMPTY ------------------------------> YOUNG -----------------------> EMPTY
+ *     ^                                     |                              ^
+ *     |      the newest epoch is another,   |                              |
+ *     |      and the other cohort is EMPTY  v        the last has left     |
+ *     |                                    OLD ----------------------------+
+ *     +-- the other one is YOUNG then
+ *
+ * (2) Who enters joins the young cohort. Before that, if the newest epoch is
+ *     another than the young one's pin, and the other cohort is empty, that is
+ *     the young one from now on. So nobody joins the old one: it runs empty,
+ *     and the pins move on, at most two calls behind.
+ * (3) The keeper announces the older pin, or the newest epoch if both are
+ *     empty. A pin is stored, and then the newest epoch looked at once more;
+ *     the keeper stores the newest, and looks at pins only in a later renewal.
+ *     With a full barrier in between on both sides, either the keeper sees the
+ *     pin, or the handle the newer epoch, and it pins that. The keeper's
+ * barrier makes all threads execute one, so that a handle's is for the compiler
+ *     only; as in grace.c.
+ * (4) So while a pin is e, this session has announced at most e since before
+ *     that, and what is announced never goes down. Who sees e again, be it in
+ *     another fiber or another cohort, knows that it did so all the time: e was
+ *     the newest epoch at both, or pinned since it was. That is what reef_epoch
+ *     promises. More generally: what is freed after the newest epoch was seen
+ *     as n is stamped with n at least (lease.c, rule 8), so that a pin of n or
+ *     less keeps it from being reused.
+ * (5) Which cohort a fiber is in, and how deep, stands in a word of the fiber.
+ *     Whoever has no room for one, being inside several handles at once, joins
+ *     a third cohort, whose pin moves only when it is empty. */
 #include "pool/broker/state.h"
 #include "pool/client/internal.h"
 
@@ -24,6 +54,14 @@ static bool is_joined(const void *what)
 	return atomic_load(&client->joined) != 1;
 }
 
+/* Not 0, and of no handle before. */
+static uint32_t next_number(void)
+{
+	static _Atomic uint32_t numbers;
+
+	return atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+}
+
 int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 		       struct reef **out)
 {
@@ -36,7 +74,9 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 	reef->forks = reef_fork_generation();
 	reef->sched = sched ? sched : reef_fiber_sched();
 	reef->epoll_fd = -1;
-	atomic_init(&reef->pin, UINT64_MAX);
+	reef->number = next_number();
+	for (uint32_t i = 0; i < CLIENT_COHORTS; i++)
+		atomic_init(&reef->pins[i], UINT64_MAX);
 	rc = reef_port_open(client->options.mesh, reef->sched, &reef->port);
 	if (rc) {
 		free(reef);
@@ -225,31 +265,107 @@ int client_handle_find(struct reef *reef, uint32_t number,
 
 /* --- R8 --- */
 
-void reef_enter(struct reef *reef)
+#define STRANGERS 2u /* the third cohort: (5) */
+#define COHORT 3u    /* these bits of a word; the others count how deep */
+#define DEEPER 4u
+
+/* The word of whoever calls; NULL: there is none. */
+static inline uint32_t *word_of(const struct reef *reef, bool make)
+{
+	if (!reef_fiber_self())
+		return (uint32_t *)&reef->own;
+	return reef_fiber_word(reef->number, make);
+}
+
+/* (3) */
+static void pin(struct reef *reef, uint32_t cohort)
 {
 	_Atomic uint64_t *newest = &reef->client->reclaim_epoch;
 	uint64_t epoch;
 
-	if (reef->entered++)
-		return;
-	do { /* (2) */
+	do {
 		epoch = atomic_load(newest);
-		atomic_store(&reef->pin, epoch);
-	} while (atomic_load(newest) != epoch);
+		if (unlikely(client_strong)) {
+			atomic_store(&reef->pins[cohort], epoch);
+		} else {
+			atomic_store_explicit(&reef->pins[cohort], epoch,
+					      memory_order_relaxed);
+			atomic_signal_fence(memory_order_seq_cst);
+		}
+	} while (unlikely(atomic_load(newest) != epoch));
+}
+
+static inline uint64_t pin_of(const struct reef *reef, uint32_t cohort)
+{
+	return atomic_load_explicit(&reef->pins[cohort], memory_order_relaxed);
+}
+
+/* (2) */
+static inline uint32_t join(struct reef *reef)
+{
+	uint32_t young = reef->young;
+
+	if (unlikely(reef->entered[young]) && !reef->entered[!young] &&
+	    pin_of(reef, young) !=
+		    atomic_load_explicit(&reef->client->reclaim_epoch,
+					 memory_order_relaxed))
+		reef->young = young = !young;
+	return young;
+}
+
+void reef_enter(struct reef *reef)
+{
+	uint32_t *word = word_of(reef, true), cohort = STRANGERS;
+
+	if (likely(word != NULL)) {
+		if (*word) {
+			*word += DEEPER;
+			return;
+		}
+		cohort = join(reef);
+		*word = DEEPER | cohort;
+	}
+	if (!reef->entered[cohort]++)
+		pin(reef, cohort);
 }
 
 void reef_leave(struct reef *reef)
 {
-	reef_assert(reef->entered);
-	if (!--reef->entered)
+	uint32_t *word = word_of(reef, false), cohort = STRANGERS;
+
+	if (likely(word && *word)) {
+		*word -= DEEPER;
+		if (*word >= DEEPER)
+			return;
+		cohort = *word & COHORT;
+		*word = 0;
+	}
+	reef_assert(reef->entered[cohort]);
+	if (!--reef->entered[cohort])
 		/* Release: what was read before is not looked at any more; the
 		 * partner is the keeper's load of the pin. */
-		atomic_store_explicit(&reef->pin, UINT64_MAX,
+		atomic_store_explicit(&reef->pins[cohort], UINT64_MAX,
 				      memory_order_release);
 }
 
 uint64_t reef_epoch(const struct reef *reef)
 {
-	reef_assert(reef->entered);
-	return atomic_load_explicit(&reef->pin, memory_order_relaxed);
+	const uint32_t *word = word_of(reef, false);
+	uint32_t cohort = word && *word ? *word & COHORT : STRANGERS;
+
+	reef_assert(reef->entered[cohort]);
+	return pin_of(reef, cohort);
+}
+
+uint64_t reef_epoch_newest(const struct reef *reef)
+{
+	return atomic_load(&reef->client->reclaim_epoch);
+}
+
+bool client_is_entered(const struct reef *reef)
+{
+	const uint32_t *word = word_of(reef, false);
+
+	/* A stranger may be anybody. */
+	return (word && *word) || reef->entered[STRANGERS];
 }

@@ -298,11 +298,15 @@ extern bool client_strong;
 void client_retire_peer(struct reef_client *client, struct reef_peer *peer);
 void client_retire_remote(struct reef_client *client,
 			  struct reef_remote *remote);
-int client_grace_main(void *arg);	      /* [k] */
+int client_grace_main(void *arg); /* [k] */
+/* [k] Every thread of the process executes a full barrier, where handles do
+ * without (client_strong: they do not). */
+void client_grace_barrier(void);
 void client_bury(struct reef_client *client); /* [k] all, at the end */
 
 /* --- handles --- */
 
+#define CLIENT_COHORTS 3
 #define CLIENT_CACHE 256 /* extents that a handle finds without a lock */
 
 struct client_entry {
@@ -349,8 +353,12 @@ struct reef {
 	struct client_call *calls_free[2], *tasks; /* for few, for many */
 	uint32_t tasks_count;
 	int epoll_fd; /* -1: none yet */
-	uint32_t entered;
-	_Atomic uint64_t pin; /* UINT64_MAX: not entered */
+	/* R8: who is inside reef_enter, in cohorts; see handle.c. */
+	uint32_t number; /* in words of fibers; never used again */
+	uint32_t own;	 /* the word of who is in no fiber */
+	uint32_t young;	 /* whom those who enter join */
+	uint32_t entered[CLIENT_COHORTS];
+	_Atomic uint64_t pins[CLIENT_COHORTS]; /* UINT64_MAX: nobody */
 	struct client_inbox inbox;
 	struct reef *next; /* client->handles */
 	struct client_entry cache[CLIENT_CACHE];
@@ -414,10 +422,7 @@ static inline void client_leave(struct reef *reef, uint32_t phase)
 }
 
 /* Is whoever calls inside reef_enter? */
-static inline bool client_is_entered(const struct reef *reef)
-{
-	return reef->entered != 0;
-}
+bool client_is_entered(const struct reef *reef);
 
 static inline bool client_is_forked(const struct reef *reef)
 {

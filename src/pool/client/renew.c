@@ -24,8 +24,24 @@
 
 /* --- R8 --- */
 
-/* The oldest epoch that some handle is in, else the newest. Loads and the
- * handle's store of its pin are sequentially consistent: see reef_enter. */
+static uint64_t oldest_pin(const struct reef_client *client,
+			   const struct reef *reef)
+{
+	uint64_t oldest = UINT64_MAX, youngest = 0, pin;
+
+	for (uint32_t i = 0; i < CLIENT_COHORTS; i++) {
+		/* Acquire: the partner is reef_leave. */
+		pin = atomic_load_explicit(&reef->pins[i],
+					   memory_order_acquire);
+		oldest = pin < oldest ? pin : oldest;
+		youngest = pin != UINT64_MAX && pin > youngest ? pin : youngest;
+	}
+	if (client->options.mutant == REEF_CLIENT_MUTANT_YOUNG_PIN && youngest)
+		return youngest;
+	return oldest;
+}
+
+/* The oldest epoch that some handle is in, else the newest: handle.c (2). */
 static uint32_t oldest_epoch(struct reef_client *client)
 {
 	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
@@ -33,9 +49,10 @@ static uint32_t oldest_epoch(struct reef_client *client)
 
 	if (client->options.mutant == REEF_CLIENT_MUTANT_NO_PIN)
 		return (uint32_t)oldest;
+	client_grace_barrier();
 	pthread_mutex_lock(&client->lock);
 	for (reef = client->handles; reef; reef = reef->next) {
-		pin = atomic_load(&reef->pin);
+		pin = oldest_pin(client, reef);
 		if (pin < oldest)
 			oldest = pin;
 	}

@@ -26,6 +26,7 @@ int cmd_elect(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
 int cmd_name(int argc, char **argv);
 int cmd_node(int argc, char **argv);
+int cmd_redis(int argc, char **argv);
 int cmd_session(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_space(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	{"name", "list, look up, bind and unbind names", cmd_name},
 	{"lock", "run a command while holding a lock", cmd_lock},
 	{"elect", "run a command while leading", cmd_elect},
+	{"redis", "serve clients of Redis from a pool", cmd_redis},
 	{"session", "list sessions, end one", cmd_session},
 	{"user", "list, add and remove users", cmd_user},
 	{"doctor", "is this machine fit, and what would help?", cmd_doctor},

@@ -1,4 +1,4 @@
-/* settings.c - what can be set, for broker, node and client alike.
+/* settings.c - what can be set, for broker, node, doors and clients alike.
  *
  * Some defaults follow from the machine or from other settings; they are put in
  * place after everything was read. */
@@ -71,6 +71,14 @@ static const char *check_address(const char *text)
 	return "does not begin with shm:, tcp: or verbs:";
 }
 
+static const char *check_redis_listen(const char *text)
+{
+	if (strcmp(text, "none") == 0)
+		return NULL;
+	return strchr(text, ':') ? check_inet(text)
+				 : "is neither HOST:PORT nor none";
+}
+
 static const char *check_fabric(const char *text)
 {
 	if (strcmp(text, "shm") != 0 && strcmp(text, "tcp") != 0 &&
@@ -105,6 +113,7 @@ static const char *const log_words[] = {"debug", "info", "warning", "error",
 
 #define SERVERS (REEF_USE_BROKER | REEF_USE_NODE)
 #define ANYONE (SERVERS | REEF_USE_CLIENT)
+#define DOOR (REEF_USE_UP | REEF_USE_REDIS)
 
 static const struct reef_config_setting table[REEF_SET_COUNT] = {
 	[REEF_SET_LISTEN] =
@@ -289,6 +298,137 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = REEF_USE_NODE,
 			.help = "free memory at which that ends; 1/16",
 		},
+	[REEF_SET_REDIS] =
+		{
+			.name = "redis",
+			.variable = "REEF_REDIS",
+			.type = REEF_CONFIG_SWITCH,
+			.initial = "yes",
+			.uses = REEF_USE_UP,
+			.help = "serve clients of Redis, too",
+		},
+	[REEF_SET_REDIS_LISTEN] =
+		{
+			.name = "redis-listen",
+			.variable = "REEF_REDIS_LISTEN",
+			.type = REEF_CONFIG_LIST,
+			.value_name = "ADDRESSES",
+			.check = check_redis_listen,
+			.uses = DOOR,
+			.help = "where clients of Redis find it, or none",
+		},
+	[REEF_SET_REDIS_UNIX] =
+		{
+			.name = "redis-unix",
+			.variable = "REEF_REDIS_UNIX",
+			.type = REEF_CONFIG_PATH,
+			.uses = DOOR,
+			.help = "its socket for this machine",
+		},
+	[REEF_SET_REDIS_SPACE] =
+		{
+			.name = "redis-space",
+			.variable = "REEF_REDIS_SPACE",
+			.type = REEF_CONFIG_TEXT,
+			.value_name = "NAME",
+			.initial = "redis",
+			.check = check_name,
+			.uses = DOOR,
+			.help = "the space of its databases",
+		},
+	[REEF_SET_REDIS_DATABASES] =
+		{
+			.name = "redis-databases",
+			.variable = "REEF_REDIS_DATABASES",
+			.type = REEF_CONFIG_NUMBER,
+			.initial = "16",
+			.least = 1,
+			.most = 256,
+			.uses = DOOR,
+			.help = "how many there are",
+		},
+	[REEF_SET_REDIS_THREADS] =
+		{
+			.name = "redis-threads",
+			.variable = "REEF_REDIS_THREADS",
+			.type = REEF_CONFIG_NUMBER,
+			.least = 1,
+			.most = 64,
+			.uses = DOOR,
+			.help = "that serve its clients; by the machine",
+		},
+	[REEF_SET_REDIS_PASSWORD_FILE] =
+		{
+			.name = "redis-password-file",
+			.variable = "REEF_REDIS_PASSWORD_FILE",
+			.type = REEF_CONFIG_PATH,
+			.uses = DOOR,
+			.help = "file with the password; none is asked for",
+		},
+	[REEF_SET_REDIS_CLIENTS_MAX] =
+		{
+			.name = "redis-clients-max",
+			.variable = "REEF_REDIS_CLIENTS_MAX",
+			.type = REEF_CONFIG_NUMBER,
+			.initial = "10000",
+			.least = 1,
+			.most = 1000000,
+			.uses = DOOR,
+			.help = "connections at once",
+		},
+	[REEF_SET_REDIS_IDLE] =
+		{
+			.name = "redis-idle",
+			.variable = "REEF_REDIS_IDLE",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "0",
+			.most = DAY,
+			.uses = DOOR,
+			.help = "close who is silent for so long; 0: never",
+		},
+	[REEF_SET_REDIS_KEEPALIVE] =
+		{
+			.name = "redis-keepalive",
+			.variable = "REEF_REDIS_KEEPALIVE",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "300s",
+			.most = DAY,
+			.uses = DOOR,
+			.help = "look after silent hosts; 0: never",
+		},
+	[REEF_SET_REDIS_QUERY_MAX] =
+		{
+			.name = "redis-query-max",
+			.variable = "REEF_REDIS_QUERY_MAX",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "1G",
+			.least = MIB,
+			.most = SIZE_MOST,
+			.uses = DOOR,
+			.help = "what a client may have sent unanswered",
+		},
+	[REEF_SET_REDIS_OUTPUT_SOFT] =
+		{
+			.name = "redis-output-soft",
+			.variable = "REEF_REDIS_OUTPUT_SOFT",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "64M",
+			.least = 64 * KIB,
+			.most = SIZE_MOST,
+			.uses = DOOR,
+			.help = "unread answers at which it has to wait",
+		},
+	[REEF_SET_REDIS_OUTPUT_MAX] =
+		{
+			.name = "redis-output-max",
+			.variable = "REEF_REDIS_OUTPUT_MAX",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "1G",
+			.least = MIB,
+			.most = SIZE_MOST,
+			.uses = DOOR,
+			.help = "unread answers at which it is closed",
+		},
 	[REEF_SET_SPIN] =
 		{
 			.name = "spin",
@@ -367,6 +507,22 @@ static int default_addresses(struct reef_config *config)
 				"tcp:127.0.0.1:" STRING_OF(REEF_NODE_PORT));
 }
 
+static int default_redis(struct reef_config *config)
+{
+	const char *run = reef_config_text(config, REEF_SET_RUN);
+	char *text;
+	int rc = set_default(config, REEF_SET_REDIS_LISTEN,
+			     "127.0.0.1:" STRING_OF(REEF_REDIS_PORT));
+
+	if (rc || !run)
+		return rc;
+	if (asprintf(&text, "%s/redis.sock", run) < 0)
+		return -ENOMEM;
+	rc = set_default(config, REEF_SET_REDIS_UNIX, text);
+	free(text);
+	return rc;
+}
+
 static int default_key_file(struct reef_config *config)
 {
 	const char *data = reef_config_text(config, REEF_SET_DATA);
@@ -443,6 +599,8 @@ static int fill_defaults(struct reef_config *config,
 	if (!rc)
 		rc = default_addresses(config);
 	if (!rc)
+		rc = default_redis(config);
+	if (!rc)
 		rc = default_key_file(config);
 	if (!rc)
 		rc = default_name(config);
@@ -450,6 +608,31 @@ static int fill_defaults(struct reef_config *config,
 }
 
 /* --- together --- */
+
+static void take_redis(const struct reef_config *config,
+		       struct reef_redis_settings *out)
+{
+	out->listen = reef_config_text(config, REEF_SET_REDIS_LISTEN);
+	if (out->listen && strcmp(out->listen, "none") == 0)
+		out->listen = NULL;
+	out->unix_path = reef_config_text(config, REEF_SET_REDIS_UNIX);
+	out->space = reef_config_text(config, REEF_SET_REDIS_SPACE);
+	out->password_file =
+		reef_config_text(config, REEF_SET_REDIS_PASSWORD_FILE);
+	out->databases =
+		(uint32_t)reef_config_number(config, REEF_SET_REDIS_DATABASES);
+	out->threads =
+		(uint32_t)reef_config_number(config, REEF_SET_REDIS_THREADS);
+	out->clients_max = (uint32_t)reef_config_number(
+		config, REEF_SET_REDIS_CLIENTS_MAX);
+	out->idle_ns = reef_config_number(config, REEF_SET_REDIS_IDLE);
+	out->keepalive_ns =
+		reef_config_number(config, REEF_SET_REDIS_KEEPALIVE);
+	out->query_max = reef_config_number(config, REEF_SET_REDIS_QUERY_MAX);
+	out->output_soft =
+		reef_config_number(config, REEF_SET_REDIS_OUTPUT_SOFT);
+	out->output_max = reef_config_number(config, REEF_SET_REDIS_OUTPUT_MAX);
+}
 
 static void take(struct reef_settings *out)
 {
@@ -476,6 +659,8 @@ static void take(struct reef_settings *out)
 		reef_config_number(config, REEF_SET_REVOKE_NOTICE);
 	out->pressure_low = reef_config_number(config, REEF_SET_PRESSURE_LOW);
 	out->pressure_high = reef_config_number(config, REEF_SET_PRESSURE_HIGH);
+	out->with_redis = reef_config_number(config, REEF_SET_REDIS);
+	take_redis(config, &out->redis);
 	out->spin_ns = reef_config_number(config, REEF_SET_SPIN);
 	out->silence_ns = reef_config_number(config, REEF_SET_SILENCE);
 	out->log =
@@ -502,6 +687,16 @@ static int check_together(const struct reef_settings *settings, uint32_t uses)
 		    sizeof(((struct sockaddr_un *)0)->sun_path))
 		return reef_config_refuse(config, REEF_SET_RUN,
 					  "is too long for a socket");
+	if (settings->redis.unix_path &&
+	    strlen(settings->redis.unix_path) + 1 >
+		    sizeof(((struct sockaddr_un *)0)->sun_path))
+		return reef_config_refuse(config, REEF_SET_REDIS_UNIX,
+					  "is too long for a socket");
+	if (settings->redis.output_soft > settings->redis.output_max)
+		return reef_config_refuse(
+			config, REEF_SET_REDIS_OUTPUT_SOFT,
+			"is more than redis-output-max = %s",
+			reef_config_text(config, REEF_SET_REDIS_OUTPUT_MAX));
 	if (settings->pressure_low > settings->pressure_high)
 		return reef_config_refuse(
 			config, REEF_SET_PRESSURE_LOW,

@@ -1,4 +1,4 @@
-/* settings.h - what can be set, for broker, node and client alike.
+/* settings.h - what can be set, for broker, node, doors and clients alike.
  *
  * One table, by the rules of base/config.h: flag, then environment (the name in
  * capitals after REEF_), then file, then default. reef.conf(5) explains each.
@@ -12,11 +12,14 @@
 
 #define REEF_PORT 7337
 #define REEF_NODE_PORT 7338
+#define REEF_REDIS_PORT 7379
 
 /* Who has a setting as a flag; bits. */
 #define REEF_USE_BROKER 1u
 #define REEF_USE_NODE 2u
 #define REEF_USE_CLIENT 4u
+#define REEF_USE_UP 8u	   /* all in one */
+#define REEF_USE_REDIS 16u /* the door for clients of Redis */
 
 enum reef_huge_pages { REEF_HUGE_AUTO, REEF_HUGE_ON, REEF_HUGE_OFF };
 
@@ -41,10 +44,34 @@ enum reef_settings_index {
 	REEF_SET_REVOKE_NOTICE,
 	REEF_SET_PRESSURE_LOW,
 	REEF_SET_PRESSURE_HIGH,
+	REEF_SET_REDIS,
+	REEF_SET_REDIS_LISTEN,
+	REEF_SET_REDIS_UNIX,
+	REEF_SET_REDIS_SPACE,
+	REEF_SET_REDIS_DATABASES,
+	REEF_SET_REDIS_THREADS,
+	REEF_SET_REDIS_PASSWORD_FILE,
+	REEF_SET_REDIS_CLIENTS_MAX,
+	REEF_SET_REDIS_IDLE,
+	REEF_SET_REDIS_KEEPALIVE,
+	REEF_SET_REDIS_QUERY_MAX,
+	REEF_SET_REDIS_OUTPUT_SOFT,
+	REEF_SET_REDIS_OUTPUT_MAX,
 	REEF_SET_SPIN,
 	REEF_SET_SILENCE,
 	REEF_SET_LOG,
 	REEF_SET_COUNT
+};
+
+/* Of the door for clients of Redis (gateway/redis/door.h). */
+struct reef_redis_settings {
+	const char *listen;    /* blank-separated; NULL: no tcp */
+	const char *unix_path; /* NULL: there is no runtime directory */
+	const char *space;
+	const char *password_file;		  /* NULL: none */
+	uint32_t databases, threads, clients_max; /* threads 0: by machine */
+	uint64_t idle_ns, keepalive_ns;		  /* 0: never */
+	uint64_t query_max, output_soft, output_max;
 };
 
 /* Texts are the configuration's. */
@@ -67,6 +94,8 @@ struct reef_settings {
 	/* Free memory of the machine: below low revocable extents are taken
 	 * back until there is high; 0: never. */
 	uint64_t pressure_low, pressure_high;
+	bool with_redis; /* `reef up` has that door, too */
+	struct reef_redis_settings redis;
 	uint64_t spin_ns, silence_ns; /* silence 0: the fabric's own */
 	enum reef_log_level log;
 	struct reef_config *config;

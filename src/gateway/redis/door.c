@@ -382,7 +382,12 @@ static int open_all(struct redis_door *door)
 	if (rc)
 		return rc;
 	rc = redis_link_open(&door->options, 0, &door->reef, &door->space);
-	return rc ? fail(door, rc, "the pool: %s", reef_error_text(rc)) : 0;
+	if (rc == -ENOENT || rc == -ECONNREFUSED)
+		return fail(door, rc, "no pool at %s. Is `reef up` running?",
+			    door->options.pool ? door->options.pool : "local");
+	return rc ? fail(door, rc, "the pool: %s (%s)", reef_error_text(rc),
+			 reef_error_name(rc))
+		  : 0;
 }
 
 int redis_door_create(const struct redis_door_options *options,
@@ -395,8 +400,8 @@ int redis_door_create(const struct redis_door_options *options,
 	if (!door)
 		return rc;
 	redis_commands_init();
-	door->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (door->stop_fd < 0)
+	door->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (door->wake_fd < 0)
 		rc = -errno;
 	else
 		rc = take_options(door, options);
@@ -443,22 +448,32 @@ void redis_door_destroy(struct redis_door *door)
 	free(door->threads);
 	reef_space_close(door->space);
 	reef_close(door->reef);
-	if (door->stop_fd >= 0)
-		close(door->stop_fd);
+	if (door->wake_fd >= 0)
+		close(door->wake_fd);
 	OPENSSL_cleanse(door->password, sizeof(door->password));
 	free(door);
 }
 
 /* --- running --- */
 
-void redis_door_stop(struct redis_door *door)
+static void wake(struct redis_door *door)
 {
 	const uint64_t one = 1;
-	ssize_t written;
+	ssize_t written = write(door->wake_fd, &one, sizeof(one));
 
-	atomic_store(&door->is_stopping, true);
-	written = write(door->stop_fd, &one, sizeof(one));
 	(void)written;
+}
+
+void redis_door_stop(struct redis_door *door)
+{
+	atomic_store(&door->is_stopping, true);
+	wake(door);
+}
+
+void redis_door_ready(struct redis_door *door)
+{
+	atomic_fetch_add(&door->ready, 1);
+	wake(door);
 }
 
 static struct redis_thread *fewest(struct redis_door *door)
@@ -510,6 +525,21 @@ static void accept_some(struct redis_door *door, int listener)
 			 reef_error_text(rc));
 }
 
+/* Every thread has a handle by now, or will find one by itself. */
+static void close_own(struct redis_door *door)
+{
+	uint64_t wakes;
+	ssize_t got = read(door->wake_fd, &wakes, sizeof(wakes));
+
+	(void)got;
+	if (atomic_load(&door->ready) < door->thread_count)
+		return;
+	reef_space_close(door->space);
+	reef_close(door->reef);
+	door->space = NULL;
+	door->reef = NULL;
+}
+
 static void take_connections(struct redis_door *door)
 {
 	struct pollfd polls[REDIS_LISTENERS_MAX + 1];
@@ -517,13 +547,15 @@ static void take_connections(struct redis_door *door)
 
 	for (i = 0; i < door->listener_count; i++)
 		polls[i] = (struct pollfd){door->listeners[i], POLLIN, 0};
-	polls[i] = (struct pollfd){door->stop_fd, POLLIN, 0};
+	polls[i] = (struct pollfd){door->wake_fd, POLLIN, 0};
 	while (!atomic_load(&door->is_stopping)) {
 		if (poll(polls, door->listener_count + 1, -1) < 0)
 			continue;
 		for (i = 0; i < door->listener_count; i++)
 			if (polls[i].revents)
 				accept_some(door, door->listeners[i]);
+		if (polls[i].revents)
+			close_own(door);
 	}
 }
 

@@ -24,16 +24,21 @@ struct redis_door {
 	struct redis_thread *threads;
 	uint32_t thread_count;
 	char addresses[1024];
-	int stop_fd;
+	int wake_fd; /* of the thread that takes connections */
 	_Atomic bool is_stopping;
 	_Atomic uint64_t next_id;
 	_Atomic uint32_t client_count;
 	_Atomic uint64_t rejected;
-	/* The handle of create's, until every thread has its own. */
+	/* Create's own, until every thread has opened its own, so that the
+	 * session stays the same; how many have. */
 	struct reef *reef;
 	struct reef_space *space;
+	_Atomic uint32_t ready;
 	char what[512];
 };
+
+/* A thread has opened the pool. */
+void redis_door_ready(struct redis_door *door);
 
 /* --- link.c --- */
 

@@ -479,6 +479,8 @@ void *redis_serve(void *arg)
 
 	pthread_mutex_lock(&thread->lock);
 	thread->now_ns = reef_now_ns();
+	redis_link_keep(thread);
+	redis_door_ready(thread->door);
 	while (!atomic_load(&thread->door->is_stopping)) {
 		redis_link_keep(thread);
 		count = wait_for_events(thread, events,

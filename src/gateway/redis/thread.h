@@ -29,8 +29,8 @@
 struct redis_door;
 
 struct redis_thread_stats {
-	uint64_t connections, rejected; /* since the start */
-	uint64_t commands, errors;	/* errors: that were answered */
+	uint64_t connections;
+	uint64_t commands, errors; /* errors: that were answered */
 	uint64_t bytes_in, bytes_out;
 	uint64_t keyspace_hits, keyspace_misses; /* the commands' to count */
 	uint64_t query_limit_closed, output_limit_closed, idle_closed;

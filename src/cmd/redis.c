@@ -1,0 +1,165 @@
+/* redis.c - `reef redis`: the door for clients of Redis, in the foreground. */
+#include "cmd/operate.h"
+#include "gateway/redis/door.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <reef/error.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static const char usage[] =
+	"usage: reef redis [OPTIONS]\n\n"
+	"Serve clients of Redis, in the foreground: their keys are in maps of "
+	"a "
+	"pool, where\nother doors and native clients find them, too. It keeps "
+	"nothing itself.\n`reef up` has one already. Ctrl-C stops it; what was "
+	"asked is answered first.\n";
+
+static struct redis_door_options
+options_of(const struct reef_settings *settings)
+{
+	const struct reef_redis_settings *redis = &settings->redis;
+
+	return (struct redis_door_options){
+		.pool = settings->pool,
+		.credential = settings->credential,
+		.fabrics = settings->fabrics,
+		.space = redis->space,
+		.listen = redis->listen,
+		.unix_path = redis->unix_path,
+		.password_file = redis->password_file,
+		.threads = redis->threads,
+		.databases = redis->databases,
+		.clients_max = redis->clients_max,
+		.idle_ns = redis->idle_ns,
+		.keepalive_ns =
+			redis->keepalive_ns ? redis->keepalive_ns : UINT64_MAX,
+		.limits.query_max = redis->query_max,
+		.output_soft = redis->output_soft,
+		.output_max = redis->output_max,
+	};
+}
+
+/* A descriptor for each client, and a few dozen of our own. */
+static void raise_limit(const struct redis_door_options *options)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_cur < (rlim_t)options->clients_max + 128)
+		fprintf(stderr,
+			"reef redis: there are descriptors for %llu clients "
+			"only: see ulimit -n\n",
+			(unsigned long long)limit.rlim_cur > 128
+				? (unsigned long long)limit.rlim_cur - 128
+				: 0);
+}
+
+/* --- signals --- */
+
+struct ending {
+	struct redis_door *door;
+	sigset_t set;
+};
+
+static void *wait_for_signal(void *arg)
+{
+	const struct ending *ending = arg;
+	int number;
+
+	while (sigwait(&ending->set, &number))
+		;
+	redis_door_stop(ending->door);
+	return NULL;
+}
+
+/* Before any thread starts, so that they all have them blocked. */
+static void block_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigprocmask(SIG_BLOCK, set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int run(struct ending *ending)
+{
+	pthread_t waiter;
+	int rc = -pthread_create(&waiter, NULL, wait_for_signal, ending);
+
+	if (rc)
+		return rc;
+	rc = redis_door_run(ending->door);
+	/* If it ended by itself the waiter has to be told. */
+	pthread_kill(waiter, SIGTERM);
+	pthread_join(waiter, NULL);
+	return rc;
+}
+
+/* --- what people read --- */
+
+static void print_start(const struct redis_door *door)
+{
+	const char *at = redis_door_addresses(door), *what = "redis";
+	struct redis_door_info info;
+	size_t size;
+
+	redis_door_info(door, &info);
+	printf("The Redis door is open.\n\n");
+	for (; *at; at += size + strspn(at + size, " "), what = "") {
+		size = strcspn(at, " ");
+		printf("  %-9s %.*s\n", what, (int)size, at);
+	}
+	if (info.port)
+		printf("\n  redis-cli -p %u\n", info.port);
+	printf("\nCtrl-C stops it; what it serves stays in the pool.\n");
+	fflush(stdout);
+}
+
+int cmd_redis(int argc, char **argv)
+{
+	const struct reef_config_input input = {
+		.argc = argc,
+		.argv = argv,
+		.uses = REEF_USE_CLIENT | REEF_USE_REDIS,
+	};
+	struct redis_door_options options;
+	struct reef_settings settings;
+	struct ending ending;
+	const char *what = "";
+	int rc = cmd_settings(&input, usage, &settings);
+
+	if (rc >= 0)
+		return rc;
+	if (reef_config_rest_count(settings.config))
+		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
+				       reef_config_rest(settings.config, 0));
+	block_signals(&ending.set);
+	options = options_of(&settings);
+	raise_limit(&options);
+	/* The library looks there for the pool of this machine. */
+	if (settings.run && setenv("REEF_RUN", settings.run, 1))
+		rc = operate_failed(argv[0], settings.run, -errno);
+	else
+		rc = redis_door_create(&options, &ending.door, &what);
+	if (rc < 0) {
+		rc = operate_say(argv[0], "%s", what);
+	} else if (rc == 0) {
+		print_start(ending.door);
+		rc = run(&ending);
+		if (rc)
+			rc = operate_failed(argv[0], "threads", rc);
+		redis_door_destroy(ending.door);
+	}
+	reef_settings_fini(&settings);
+	return rc;
+}

@@ -476,6 +476,12 @@ const char *const *reef_config_items(const struct reef_config *config,
 	return (const char *const *)config->values[setting].items;
 }
 
+const char *reef_config_name(const struct reef_config *config, uint32_t setting)
+{
+	reef_assert(setting < config->count);
+	return config->settings[setting].name;
+}
+
 enum reef_config_source reef_config_source(const struct reef_config *config,
 					   uint32_t setting)
 {

@@ -123,6 +123,9 @@ const char *reef_config_item(const struct reef_config *config, uint32_t setting,
 /* All of them, count long. */
 const char *const *reef_config_items(const struct reef_config *config,
 				     uint32_t setting);
+/* What it is called in the table. */
+const char *reef_config_name(const struct reef_config *config,
+			     uint32_t setting);
 enum reef_config_source reef_config_source(const struct reef_config *config,
 					   uint32_t setting);
 

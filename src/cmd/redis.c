@@ -1,4 +1,5 @@
 /* redis.c - `reef redis`: the door for clients of Redis, in the foreground. */
+#include "base/private.h"
 #include "cmd/operate.h"
 #include "gateway/redis/door.h"
 
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static const char usage[] =
 	"usage: reef redis [OPTIONS]\n\n"
@@ -107,6 +109,16 @@ static int run(struct ending *ending)
 
 /* --- what people read --- */
 
+/* For whoever started it: a line with the addresses. */
+static int tell_ready(const struct redis_door *door, const char *text)
+{
+	int fd = atoi(text);
+	bool is_told = dprintf(fd, "%s\n", redis_door_addresses(door)) > 0;
+
+	close(fd);
+	return is_told ? 0 : 1;
+}
+
 static void print_start(const struct redis_door *door)
 {
 	const char *at = redis_door_addresses(door), *what = "redis";
@@ -125,12 +137,41 @@ static void print_start(const struct redis_door *door)
 	fflush(stdout);
 }
 
+/* The library looks in the runtime directory for the pool of this machine; the
+ * socket is in it, even if the pool is elsewhere. */
+static int prepare(const char *name, const struct reef_settings *settings)
+{
+	int rc;
+
+	if (!settings->run)
+		return 0;
+	rc = reef_private_directory(settings->run);
+	if (!rc && setenv("REEF_RUN", settings->run, 1))
+		rc = -errno;
+	return rc ? operate_failed(name, settings->run, rc) : 0;
+}
+
+static int announce(const struct redis_door *door, const char *ready_fd)
+{
+	if (ready_fd)
+		return tell_ready(door, ready_fd);
+	print_start(door);
+	return 0;
+}
+
 int cmd_redis(int argc, char **argv)
 {
+	const char *ready_fd = NULL;
+	const struct reef_config_flag flags[] = {
+		{"ready-fd", "N", "say there that it is open, not to people",
+		 NULL, &ready_fd},
+		{0},
+	};
 	const struct reef_config_input input = {
 		.argc = argc,
 		.argv = argv,
 		.uses = REEF_USE_CLIENT | REEF_USE_REDIS,
+		.flags = flags,
 	};
 	struct redis_door_options options;
 	struct reef_settings settings;
@@ -146,17 +187,16 @@ int cmd_redis(int argc, char **argv)
 	block_signals(&ending.set);
 	options = options_of(&settings);
 	raise_limit(&options);
-	/* The library looks there for the pool of this machine. */
-	if (settings.run && setenv("REEF_RUN", settings.run, 1))
-		rc = operate_failed(argv[0], settings.run, -errno);
-	else
+	rc = prepare(argv[0], &settings);
+	if (!rc)
 		rc = redis_door_create(&options, &ending.door, &what);
 	if (rc < 0) {
 		rc = operate_say(argv[0], "%s", what);
 	} else if (rc == 0) {
-		print_start(ending.door);
-		rc = run(&ending);
-		if (rc)
+		rc = announce(ending.door, ready_fd);
+		if (!rc)
+			rc = run(&ending);
+		if (rc < 0)
 			rc = operate_failed(argv[0], "threads", rc);
 		redis_door_destroy(ending.door);
 	}

@@ -3,12 +3,14 @@
 #include "cmd/serve.h"
 
 #include "base/sched.h"
+#include "cmd/child.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
 #include "pool/host.h"
 #include "pool/target.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <reef/error.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,6 +32,8 @@ struct server {
 	struct reef_fiber *fiber; /* the one that waits for signals */
 	struct reef_poller signals;
 	bool asked_to_stop;
+	bool with_redis;
+	struct child redis;
 	int status; /* of the program */
 };
 
@@ -44,6 +48,10 @@ static int signals_poll(struct reef_poller *poller)
 
 	if (read(poller->fd, &info, sizeof(info)) != sizeof(info))
 		return 0;
+	if (info.ssi_signo == SIGCHLD) {
+		child_signal(&server->redis);
+		return 1;
+	}
 	server->asked_to_stop = true;
 	if (server->fiber)
 		reef_fiber_unpark(server->fiber);
@@ -59,7 +67,8 @@ static int watch_signals(struct server *server)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
-	if (sigprocmask(SIG_BLOCK, &set, NULL))
+	sigaddset(&set, SIGCHLD);
+	if (sigprocmask(SIG_BLOCK, &set, &server->redis.signals))
 		return -errno;
 	signal(SIGPIPE, SIG_IGN);
 	server->signals.poll = signals_poll;
@@ -111,6 +120,23 @@ static void print_node(const struct server *server)
 	       status.link ? "; it looks for its broker" : "");
 }
 
+/* How a client of Redis gets there: by the port of the first address, else by
+ * the socket. */
+static void print_redis_use(const struct server *server)
+{
+	char first[CHILD_LINE_SIZE], use[CHILD_LINE_SIZE + 16];
+	const char *port;
+
+	if (!server->with_redis)
+		return;
+	snprintf(first, sizeof(first), "%.*s",
+		 (int)strcspn(server->redis.line, " "), server->redis.line);
+	port = first[0] == '/' ? NULL : strrchr(first, ':');
+	snprintf(use, sizeof(use), "redis-cli %s %s", port ? "-p" : "-s",
+		 port ? port + 1 : first);
+	printf("  %-30s and any other client of Redis\n", use);
+}
+
 static void print_use(const struct server *server)
 {
 	const struct reef_settings *settings = &server->settings;
@@ -118,8 +144,9 @@ static void print_use(const struct server *server)
 	printf("\nOn this machine, as this user:\n"
 	       "  reef status                    what is where\n"
 	       "  reef_open(NULL, NULL, &reef)   in a program; see "
-	       "<reef/reef.h>\n"
-	       "From elsewhere: `reef user add NAME` makes a credential, and "
+	       "<reef/reef.h>\n");
+	print_redis_use(server);
+	printf("From elsewhere: `reef user add NAME` makes a credential, and "
 	       "--listen an address\nthat others reach. `reef doctor` looks at "
 	       "this machine.\n\nCtrl-C stops it%s.\n",
 	       server->options.with_node ? "; the memory it lends goes with it"
@@ -142,6 +169,8 @@ static void print_start(const struct server *server)
 	}
 	if (reef_host_node(server->host))
 		print_node(server);
+	if (server->with_redis)
+		print_addresses("redis", server->redis.line);
 	if (broker)
 		printf("  %-9s %s\n", "data", server->settings.data);
 	print_use(server);
@@ -274,6 +303,60 @@ static int say_unwelcome(const struct server *server)
 	}
 }
 
+/* --- the Redis door --- */
+
+/* All that it may need to know is in its words: it does not read what was said
+ * to us alone. */
+static int add_words(struct server *server)
+{
+	static char credential[PATH_MAX], flags[CHILD_WORDS_MAX][64];
+	const struct reef_settings *settings = &server->settings;
+	const char **words = server->redis.words, *text;
+	uint32_t setting, count = 0;
+
+	words[count++] = "reef";
+	words[count++] = "redis";
+	words[count++] = "--pool";
+	words[count++] = "local";
+	snprintf(credential, sizeof(credential), "%s/owner.credential",
+		 settings->run);
+	words[count++] = "--credential";
+	words[count++] = credential;
+	for (setting = 0; setting < REEF_SET_COUNT; setting++) {
+		if (setting != REEF_SET_RUN && setting != REEF_SET_FABRICS &&
+		    setting != REEF_SET_LOG &&
+		    (setting < REEF_SET_REDIS_LISTEN ||
+		     setting > REEF_SET_REDIS_OUTPUT_MAX))
+			continue;
+		text = reef_config_text(settings->config, setting);
+		if (!text)
+			continue;
+		if (count + 2 >= CHILD_WORDS_MAX)
+			return -E2BIG;
+		snprintf(flags[setting], sizeof(flags[setting]), "--%s",
+			 reef_config_name(settings->config, setting));
+		words[count++] = flags[setting];
+		words[count++] = text;
+	}
+	words[count] = NULL;
+	return 0;
+}
+
+static int start_redis(struct server *server)
+{
+	int rc = add_words(server);
+
+	server->redis.command = server->name;
+	server->redis.name = "the Redis door";
+	if (!rc)
+		rc = child_start(&server->redis, server->sched);
+	if (rc == -ECHILD)
+		return operate_say(server->name,
+				   "the Redis door does not open, as it said; "
+				   "--no-redis does without");
+	return rc ? operate_failed(server->name, "the Redis door", rc) : 0;
+}
+
 static int serve_host(struct server *server)
 {
 	int rc;
@@ -283,15 +366,19 @@ static int serve_host(struct server *server)
 			       reef_host_broker(server->host) ? 10 * SECOND
 							      : SECOND);
 	rc = say_unwelcome(server);
+	if (!rc && server->with_redis)
+		rc = start_redis(server);
 	if (rc)
 		return rc;
 	print_start(server);
 	rc = wait_for_end(server);
+	if (!rc)
+		printf("Stopping.\n");
+	fflush(stdout);
+	child_stop(&server->redis);
 	if (rc)
 		return operate_say(server->name, "the broker gives up: %s",
 				   reef_error_text(rc));
-	printf("Stopping.\n");
-	fflush(stdout);
 	return 0;
 }
 
@@ -391,11 +478,20 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 {
 	static struct server server;
 	static char brokers[REEF_TARGET_MAX];
+	const bool is_up = with_broker && with_node;
+	bool no_redis = false;
+	const struct reef_config_flag flags[] = {
+		{"no-redis", NULL, "no door for clients of Redis", &no_redis,
+		 NULL},
+		{0},
+	};
 	const struct reef_config_input input = {
 		.argc = argc,
 		.argv = argv,
 		.uses = (with_broker ? REEF_USE_BROKER : 0) |
-			(with_node ? REEF_USE_NODE : 0),
+			(with_node ? REEF_USE_NODE : 0) |
+			(is_up ? REEF_USE_UP : 0),
+		.flags = is_up ? flags : NULL,
 	};
 	const struct reef_settings *settings = &server.settings;
 	int rc;
@@ -409,6 +505,7 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 	server.name = argv[0];
 	server.options.with_broker = with_broker;
 	server.options.with_node = with_node;
+	server.with_redis = is_up && settings->with_redis && !no_redis;
 	take_settings(&server);
 	if (!with_broker && !settings->broker) {
 		if (reef_target_broker("local", settings->run, brokers))
@@ -427,7 +524,8 @@ int cmd_up(int argc, char **argv)
 	return serve(argc, argv, true, true,
 		     "usage: reef up [OPTIONS]\n\n"
 		     "A pool on this machine: a broker and a node in one "
-		     "process, in the foreground.\nCtrl-C stops it.\n");
+		     "process, and a door for\nclients of Redis beside it, in "
+		     "the foreground. Ctrl-C stops it.\n");
 }
 
 int cmd_broker(int argc, char **argv)

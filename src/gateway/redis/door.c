@@ -365,6 +365,18 @@ static int make_threads(struct redis_door *door)
 	return rc;
 }
 
+static int open_pool(struct redis_door *door)
+{
+	int rc = redis_link_open(&door->options, 0, &door->reef, &door->space);
+
+	if (rc == -ENOENT || rc == -ECONNREFUSED)
+		return fail(door, rc, "no pool at %s. Is `reef up` running?",
+			    door->options.pool ? door->options.pool : "local");
+	return rc ? fail(door, rc, "the pool: %s (%s)", reef_error_text(rc),
+			 reef_error_name(rc))
+		  : 0;
+}
+
 static int open_all(struct redis_door *door)
 {
 	int rc = load_password(door);
@@ -372,22 +384,14 @@ static int open_all(struct redis_door *door)
 	if (!rc)
 		rc = fill_info(door);
 	if (!rc)
+		rc = open_pool(door);
+	if (!rc)
 		rc = listen_inet(door);
 	if (!rc)
 		rc = listen_unix(door);
 	if (!rc && !door->listener_count)
 		rc = fail(door, -EINVAL, "there is nowhere to listen");
-	if (!rc)
-		rc = make_threads(door);
-	if (rc)
-		return rc;
-	rc = redis_link_open(&door->options, 0, &door->reef, &door->space);
-	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return fail(door, rc, "no pool at %s. Is `reef up` running?",
-			    door->options.pool ? door->options.pool : "local");
-	return rc ? fail(door, rc, "the pool: %s (%s)", reef_error_text(rc),
-			 reef_error_name(rc))
-		  : 0;
+	return rc ? rc : make_threads(door);
 }
 
 int redis_door_create(const struct redis_door_options *options,

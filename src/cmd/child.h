@@ -1,0 +1,49 @@
+/* child.h - a server in a process of its own that belongs to this one.
+ *
+ *	start --> running --(ended by itself)--> pause, growing --> running
+ *	   |         |
+ *	 failed    stop: SIGTERM; SIGKILL if it does not end --> gone
+ *
+ * (1) The child is this same program with other words. It says that it is ready
+ *     by a line on the descriptor that --ready-fd names; one that ends before
+ *     its first such line is not started again.
+ * (2) It does not outlive us: should we be killed, the kernel kills it.
+ * (3) It is in a process group of its own: what a terminal sends reaches it
+ *     through us, so that it ends before what it needs.
+ *
+ * Thread: the scheduler's; start and stop inside a fiber. */
+#ifndef REEF_CMD_CHILD_H
+#define REEF_CMD_CHILD_H
+
+#include <reef/fiber.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define CHILD_WORDS_MAX 64
+#define CHILD_LINE_SIZE 1024
+
+struct child {
+	/* The caller's, before start: */
+	const char *command;		    /* whose words are said: "up" */
+	const char *name;		    /* "the Redis door" */
+	const char *words[CHILD_WORDS_MAX]; /* without --ready-fd; NULL ends */
+	sigset_t signals; /* to be blocked in it, as they were in us */
+
+	/* Out: what it said. */
+	char line[CHILD_LINE_SIZE];
+
+	pid_t pid; /* 0: it does not run */
+	int status, ready_fd;
+	bool is_ready, is_stopping, is_over;
+	struct reef_fiber *fiber, *waiter;
+};
+
+/* 0: it is ready.  -ECHILD: it ended, and has said why. */
+int child_start(struct child *child, struct reef_sched *sched);
+/* Harmless if it was never started. */
+void child_stop(struct child *child);
+/* A SIGCHLD came. */
+void child_signal(struct child *child);
+
+#endif

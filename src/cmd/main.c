@@ -17,6 +17,7 @@ static const struct command commands[] = {
 	{"node", "run a node, or manage those of a pool", cmd_node},
 	{"space", "list, create, drop and share spaces", cmd_space},
 	{"name", "list, look up, bind and unbind names", cmd_name},
+	{"map", "read and change hash maps", cmd_map},
 	{"lock", "run a command while holding a lock", cmd_lock},
 	{"elect", "run a command while leading", cmd_elect},
 	{"redis", "serve clients of Redis from a pool", cmd_redis},

@@ -161,6 +161,57 @@ def check_names(pool):
     pool.refused("name", "list", "a", text="Is `reef up` running?")
 
 
+def check_maps(pool):
+    pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    pool.refused("map", "get", "a", "m", "k", text="no map \"m\"")
+    pool.do("map", "put", "a", "m", "k", "one")
+    pool.do("map", "create", "a", "small", "--size", "1M", "--evict", "lru")
+    assert pool.do("map", "get", "a", "m", "k") == "one\n"
+    assert pool.do("map", "get", "a", "m", "k", "--raw") == "one"
+    # From standard input, of any length; over shm and over tcp.
+    large = bytes(range(256)) * (64 << 12)
+    for fabrics, other in (("shm", "tcp"), ("tcp", "shm")):
+        done = subprocess.run(
+            [REEF, "map", "put", "a", "m", "large"], input=large, check=True,
+            timeout=60, env=pool.environment(REEF_FABRICS=fabrics))
+        done = subprocess.run(
+            [REEF, "map", "get", "a", "m", "large", "--raw"], check=True,
+            capture_output=True, timeout=60,
+            env=pool.environment(REEF_FABRICS=other))
+        assert done.stdout == large
+    done = subprocess.run(
+        [REEF, "map", "put", "a", "m", "large"], input=large + b"x",
+        capture_output=True, check=False, timeout=60, env=pool.environment())
+    assert done.returncode == 1 and b"too long" in done.stderr, done
+    pool.do("map", "put", "a", "m", "brief", "x", "--expire", "1ms")
+    until("it is gone", lambda: pool.ask(
+        "map", "get", "a", "m", "brief").returncode == 1)
+    pool.do("map", "put", "a", "m", "a\\b\nc", "")
+    assert sorted(pool.do("map", "scan", "a", "m").split("\n")) == [
+        "", "a\\x5cb\\x0ac", "k", "large"]
+    assert pool.do("map", "scan", "a", "m", "la") == "large\n"
+    assert pool.do("map", "count", "a", "m") == "3\n"
+    pool.do("map", "delete", "a", "m", "k")
+    pool.refused("map", "delete", "a", "m", "k", text="no key \"k\"")
+    row, = [json.loads(line) for line in pool.do(
+        "map", "list", "a", "--json").splitlines()
+            if "small" in line]
+    assert (row["size_max"], row["eviction"], row["keys"]) == (
+        1 << 20, "lru", 0), row
+    assert json.loads(pool.do("map", "stats", "a", "m", "--json"))["keys"] == 2
+    assert "depth" in pool.do("map", "stats", "a", "m")
+    assert "small" in pool.do("map", "list", "a")
+    pool.refused("map", "put", "a", "m", "k" * 70000, "x", text="longer")
+    pool.refused("map", "create", "a", "n", "--evict", "x", status=2)
+    pool.refused("map", "get", "a", "m", status=2)
+    pool.refused("map", "count", "b", "m", text="no space \"b\"")
+    pool.do("name", "bind", "a", "other", "5")
+    pool.refused("map", "count", "a", "other", text="not a map")
+    pool.do("map", "drop", "a", "m")
+    pool.refused("map", "drop", "a", "m", text="no map \"m\"")
+
+
 def check_users(pool):
     pool.start("up", "up").saw("Ctrl-C")
     file = os.path.join(pool.home, "fred")

@@ -1,0 +1,408 @@
+/* map.c - `reef map`: the maps of a space, from the shell. */
+#include "base/units.h"
+#include "cmd/hold.h"
+#include "cmd/json.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <reef/map.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+	"usage: reef map list SPACE [--json]\n"
+	"       reef map create SPACE MAP [--size SIZE] [--evict lru|lfu]\n"
+	"       reef map get SPACE MAP KEY [--raw]\n"
+	"       reef map put SPACE MAP KEY [VALUE] [--expire TIME]\n"
+	"       reef map delete SPACE MAP KEY\n"
+	"       reef map scan SPACE MAP [PREFIX]\n"
+	"       reef map count SPACE MAP\n"
+	"       reef map stats SPACE MAP [--json]\n"
+	"       reef map drop SPACE MAP\n\n"
+	"Hash maps in the memory of the pool. `put` without a VALUE takes "
+	"what\n"
+	"comes on standard input, and makes the map if there is none. `get`\n"
+	"prints the value and a newline; `scan` prints keys, a line each, "
+	"with\n"
+	"\\xHH for bytes that are not printable.\n";
+
+static const char *const evictions[] = {"keep", "lru", "lfu"};
+
+struct wish {
+	const char *words[5]; /* VERB SPACE MAP KEY VALUE */
+	uint32_t count;
+	const char *expire, *size, *evict;
+	bool json, raw;
+};
+
+/* --- keys and values --- */
+
+static int get(struct reef_map *map, const struct wish *wish)
+{
+	struct reef_map_value value = {0};
+	int rc = reef_map_get(map, wish->words[3], strlen(wish->words[3]),
+			      &value);
+
+	if (!rc) {
+		fwrite(value.bytes, 1, value.size, stdout);
+		if (!wish->raw)
+			putchar('\n');
+	}
+	reef_map_value_free(&value);
+	return rc;
+}
+
+/* All of standard input. 1: it was said that there is too much of it. */
+static int read_input(size_t max, char **out, size_t *size)
+{
+	size_t room = 65536, got = 0, more;
+	char *bytes = NULL, *larger;
+
+	do {
+		larger = realloc(bytes, room);
+		if (!larger) {
+			free(bytes);
+			return -ENOMEM;
+		}
+		bytes = larger;
+		more = fread(bytes + got, 1, room - got, stdin);
+		got += more;
+		if (got == room)
+			room *= 2;
+	} while (more && got <= max);
+	if (ferror(stdin) || got > max) {
+		free(bytes);
+		return operate_say("map", ferror(stdin)
+						  ? "cannot read the value"
+						  : "the value is too long");
+	}
+	*out = bytes;
+	*size = got;
+	return 0;
+}
+
+static int put(struct reef_map *map, const struct wish *wish)
+{
+	const char *value = wish->words[4];
+	size_t size = value ? strlen(value) : 0;
+	struct reef_map_stats stats;
+	uint64_t expires_ms = 0, ns;
+	char *input = NULL;
+	int rc = 0;
+
+	if (wish->expire) {
+		if (reef_duration_parse(wish->expire, &ns) || !ns)
+			return operate_say("map",
+					   "\"%.40s\" is not a time, as 10s",
+					   wish->expire);
+		rc = reef_map_now(map, &expires_ms);
+		expires_ms += (ns + 999999) / 1000000;
+	}
+	if (!rc && !value) {
+		rc = reef_map_stats(map, &stats);
+		if (!rc)
+			rc = read_input(stats.value_max, &input, &size);
+		value = input;
+	}
+	if (!rc)
+		rc = reef_map_put(map, wish->words[3], strlen(wish->words[3]),
+				  value, size, expires_ms, NULL);
+	free(input);
+	return rc == -EINVAL
+		       ? operate_say("map", "the key or the value is longer "
+					    "than this map takes")
+		       : rc;
+}
+
+static int show_key(void *context, const struct reef_map_entry *entry)
+{
+	const char *prefix = context;
+	const unsigned char *key = entry->key;
+
+	if (strlen(prefix) > entry->key_size ||
+	    memcmp(key, prefix, strlen(prefix)) != 0)
+		return 0;
+	for (size_t i = 0; i < entry->key_size; i++)
+		if (isprint(key[i]) && key[i] != '\\')
+			putchar(key[i]);
+		else
+			printf("\\x%02x", key[i]);
+	putchar('\n');
+	return 0;
+}
+
+static int scan(struct reef_map *map, const struct wish *wish)
+{
+	const char *prefix = wish->words[3] ? wish->words[3] : "";
+	uint64_t cursor = 0;
+	int rc;
+
+	do
+		rc = reef_map_scan(map, &cursor, 100, show_key,
+				   (void *)(uintptr_t)prefix);
+	while (!rc);
+	return rc == 1 ? 0 : rc;
+}
+
+/* --- whole maps --- */
+
+static int count(struct reef_map *map, const struct wish *wish)
+{
+	uint64_t keys;
+	int rc = reef_map_count(map, &keys);
+
+	if (!rc)
+		printf("%llu\n", (unsigned long long)keys);
+	return rc;
+}
+
+static void print_json(const char *name, const struct reef_map_stats *stats)
+{
+	printf("{\"map\":");
+	reef_json_string(stdout, name);
+	printf(",\"keys\":%llu,\"slots\":%llu,\"subtables\":%u,\"depth\":%u,"
+	       "\"table_bytes\":%llu,\"entry_bytes\":%llu,\"size_max\":%llu,"
+	       "\"eviction\":\"%s\",\"key_max\":%u,\"value_max\":%u}\n",
+	       (unsigned long long)stats->keys,
+	       (unsigned long long)stats->slots, stats->subtables, stats->depth,
+	       (unsigned long long)stats->table_bytes,
+	       (unsigned long long)stats->entry_bytes,
+	       (unsigned long long)stats->size_max, evictions[stats->eviction],
+	       stats->key_max, stats->value_max);
+}
+
+static int stats(struct reef_map *map, const struct wish *wish)
+{
+	struct reef_map_stats found;
+	char text[16];
+	int rc = reef_map_stats(map, &found);
+
+	if (rc)
+		return rc;
+	if (wish->json) {
+		print_json(wish->words[2], &found);
+		return 0;
+	}
+	printf("keys         %llu\n", (unsigned long long)found.keys);
+	printf("slots        %llu\n", (unsigned long long)found.slots);
+	printf("subtables    %u\n", found.subtables);
+	printf("depth        %u\n", found.depth);
+	printf("table        %s\n", reef_table_bytes(found.table_bytes, text));
+	if (found.size_max) {
+		printf("entries      %s\n",
+		       reef_table_bytes(found.entry_bytes, text));
+		printf("at most      %s\n",
+		       reef_table_bytes(found.size_max, text));
+	}
+	printf("eviction     %s\n", evictions[found.eviction]);
+	printf("longest key  %s\n", reef_table_bytes(found.key_max, text));
+	printf("     value   %s\n", reef_table_bytes(found.value_max, text));
+	return 0;
+}
+
+static int remove_key(struct reef_map *map, const struct wish *wish)
+{
+	return reef_map_delete(map, wish->words[3], strlen(wish->words[3]), 0);
+}
+
+struct list {
+	struct reef_space *space;
+	struct reef_table *table; /* NULL: JSON */
+};
+
+/* Names of other things, and what is lost, are passed over. */
+static int list_one(void *context, const char *name)
+{
+	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
+	struct list *list = context;
+	struct reef_map_stats found;
+	struct reef_map *map;
+	char text[16];
+	int rc = reef_map_open(list->space, name, &options, &map);
+
+	if (rc == -EEXIST || rc == -ENOENT || rc == -REEF_ELOST ||
+	    rc == -REEF_EVERSION || rc == -EFAULT)
+		return 0;
+	if (rc)
+		return rc;
+	rc = reef_map_stats(map, &found);
+	reef_map_close(map);
+	if (rc)
+		return rc == -REEF_EDROPPED ? 0 : rc;
+	if (!list->table) {
+		print_json(name, &found);
+		return 0;
+	}
+	reef_table_cell(list->table, "%s", name);
+	reef_table_cell(list->table, "%llu", (unsigned long long)found.keys);
+	reef_table_cell(list->table, "%s",
+			reef_table_bytes(found.table_bytes, text));
+	reef_table_cell(list->table, "%s",
+			found.size_max ? reef_table_bytes(found.size_max, text)
+				       : "-");
+	reef_table_cell(list->table, "%s", evictions[found.eviction]);
+	reef_table_end_row(list->table);
+	return 0;
+}
+
+static int list(struct reef_space *space, const struct wish *wish)
+{
+	struct list view = {.space = space};
+	int rc;
+
+	if (!wish->json)
+		view.table =
+			operate_table("<map|>keys|>table|>at most|<eviction");
+	rc = hold_each_name(space, list_one, &view);
+	if (!rc && view.table)
+		rc = reef_table_print(view.table, stdout);
+	reef_table_destroy(view.table);
+	return rc;
+}
+
+/* --- verbs --- */
+
+static const struct verb_form {
+	const char *name;
+	uint32_t least, most; /* words, with the verb */
+	bool makes;	      /* the map, if there is none */
+	int (*run)(struct reef_map *map, const struct wish *wish);
+} verbs[] = {
+	{"list", 2, 2, false, NULL},	     {"create", 3, 3, true, NULL},
+	{"get", 4, 4, false, get},	     {"put", 4, 5, true, put},
+	{"delete", 4, 4, false, remove_key}, {"scan", 3, 4, false, scan},
+	{"count", 3, 3, false, count},	     {"stats", 3, 3, false, stats},
+	{"drop", 3, 3, false, NULL},	     {0},
+};
+
+static const struct verb_form *verb_of(const struct wish *wish)
+{
+	for (const struct verb_form *verb = verbs; verb->name; verb++)
+		if (wish->count && !strcmp(verb->name, wish->words[0]))
+			return wish->count >= verb->least &&
+					       wish->count <= verb->most
+				       ? verb
+				       : NULL;
+	return NULL;
+}
+
+/* -1: go on; otherwise the exit status. */
+static int options_of(const struct wish *wish, bool makes,
+		      struct reef_map_options *options)
+{
+	if (!makes)
+		options->flags = REEF_MAP_EXISTING;
+	if (wish->size && operate_size("map", wish->size, &options->size_max))
+		return 1;
+	for (uint32_t i = 0; wish->evict; i++) {
+		if (i == REEF_MAP_EVICTIONS)
+			return cmd_usage_error("map",
+					       "--evict is keep, lru or lfu");
+		if (!strcmp(wish->evict, evictions[i])) {
+			options->eviction = (enum reef_map_eviction)i;
+			break;
+		}
+	}
+	return -1;
+}
+
+static int say(const struct wish *wish, int rc)
+{
+	const char *key = wish->words[3];
+
+	if (rc >= 0)
+		return rc;
+	if (rc == -ENOENT && key)
+		return operate_say("map", "there is no key \"%.80s\" in %s",
+				   key, wish->words[2]);
+	if (rc == -EEXIST)
+		return operate_say("map", "\"%.80s\" is not a map",
+				   wish->words[2]);
+	return operate_failed(
+		"map", wish->words[2] ? wish->words[2] : wish->words[1], rc);
+}
+
+static int run(struct reef_space *space, const struct wish *wish)
+{
+	const struct verb_form *verb = verb_of(wish);
+	struct reef_map_options options = {0};
+	struct reef_map *map;
+	int rc;
+
+	if (!strcmp(verb->name, "list"))
+		return say(wish, list(space, wish));
+	rc = options_of(wish, verb->makes, &options);
+	if (rc >= 0)
+		return rc;
+	if (!strcmp(verb->name, "drop"))
+		rc = reef_map_drop(space, wish->words[2]);
+	else
+		rc = reef_map_open(space, wish->words[2], &options, &map);
+	if (rc == -ENOENT)
+		return operate_say("map", "there is no map \"%.80s\" in %s",
+				   wish->words[2], wish->words[1]);
+	if (rc || !strcmp(verb->name, "drop"))
+		return say(wish, rc);
+	rc = verb->run ? verb->run(map, wish) : 0;
+	reef_map_close(map);
+	return say(wish, rc);
+}
+
+static int open_and_run(const struct reef_settings *settings,
+			const struct wish *wish)
+{
+	struct reef_space *space;
+	struct reef *reef;
+	int rc = operate_open("map", settings, &reef);
+
+	if (rc >= 0)
+		return rc;
+	rc = reef_space_open(reef, wish->words[1], NULL, &space);
+	if (rc == -ENOENT)
+		rc = operate_say("map", "there is no space \"%.80s\"",
+				 wish->words[1]);
+	else if (rc)
+		rc = operate_failed("map", wish->words[1], rc);
+	else
+		rc = run(space, wish);
+	reef_close(reef);
+	return rc;
+}
+
+int cmd_map(int argc, char **argv)
+{
+	struct wish wish = {0};
+	const struct reef_config_flag flags[] = {
+		{"expire", "TIME", "put: it is gone after that; never", NULL,
+		 &wish.expire},
+		{"size", "SIZE", "create: what its entries may take; no limit",
+		 NULL, &wish.size},
+		{"evict", "HOW", "create: lru or lfu, when it is full; keep",
+		 NULL, &wish.evict},
+		{"json", NULL, "a line of JSON for each", &wish.json, NULL},
+		{"raw", NULL, "get: no newline after the value", &wish.raw,
+		 NULL},
+		{0},
+	};
+	const struct reef_config_input input = {.argc = argc,
+						.argv = argv,
+						.uses = REEF_USE_CLIENT,
+						.flags = flags};
+	struct reef_settings settings;
+	int rc;
+
+	rc = cmd_settings(&input, usage, &settings);
+	if (rc >= 0)
+		return rc;
+	wish.count = reef_config_rest_count(settings.config);
+	for (uint32_t i = 0; i < wish.count && i < 5; i++)
+		wish.words[i] = reef_config_rest(settings.config, i);
+	if (!verb_of(&wish))
+		rc = cmd_usage_error("map", "that is not one of its forms");
+	else
+		rc = open_and_run(&settings, &wish);
+	reef_settings_fini(&settings);
+	return rc;
+}

@@ -114,8 +114,11 @@ void redis_reply_arity(struct redis_client *client,
 /* The tables; each is in the file of that name, and in the list in command.c.
  */
 extern struct redis_command redis_client_commands[];
+extern struct redis_command redis_config_commands[];
 extern struct redis_command redis_connection_commands[];
+extern struct redis_command redis_docs_commands[];
 extern struct redis_command redis_edit_commands[];
+extern struct redis_command redis_info_commands[];
 extern struct redis_command redis_key_commands[];
 extern struct redis_command redis_keyspace_commands[];
 extern struct redis_command redis_object_commands[];

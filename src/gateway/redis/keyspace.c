@@ -7,6 +7,7 @@
 #include "gateway/redis/access.h"
 #include "gateway/redis/door.h"
 #include "gateway/redis/glob.h"
+#include "gateway/redis/transactions.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -460,14 +461,15 @@ static bool clear(struct redis_thread *thread, struct redis_client *client,
 		  uint32_t db)
 {
 	struct reef_map *map;
-	int rc;
+	int rc = redis_map_existing(thread, db, &map);
 
-	if (!redis_map_of(thread, client, db, &map))
-		return false;
-	rc = reef_map_clear(map);
-	if (rc < 0)
+	if (!rc)
+		rc = reef_map_clear(map);
+	if (!rc && client->transaction)
+		redis_transaction_changed(client, db, NULL);
+	if (rc < 0 && rc != -ENOENT)
 		redis_reply_failure(thread, client, rc);
-	return rc >= 0;
+	return rc >= 0 || rc == -ENOENT;
 }
 
 static void run_flushdb(struct redis_thread *thread,

@@ -148,6 +148,27 @@ static bool open_map(struct redis_thread *thread, struct redis_client *client,
 	return false;
 }
 
+int redis_map_existing(struct redis_thread *thread, uint32_t db,
+		       struct reef_map **out)
+{
+	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
+	char name[16];
+	int rc = 0;
+
+	if (thread->has_dropped_map)
+		close_maps(thread);
+	if (!thread->reef || thread->is_fenced)
+		return -REEF_EFENCED;
+	if (!thread->maps[db]) {
+		snprintf(name, sizeof(name), "db%u", db);
+		rc = reef_map_open(thread->space, name, &options,
+				   &thread->maps[db]);
+	}
+	if (!rc)
+		*out = thread->maps[db];
+	return rc;
+}
+
 bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 		  uint32_t db, struct reef_map **out)
 {

@@ -101,6 +101,10 @@ bool redis_map(struct redis_thread *thread, struct redis_client *client,
 /* The same for another database than the client's own. */
 bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 		  uint32_t db, struct reef_map **out);
+/* A database, only if it exists already; answers nothing. -ENOENT: it does not.
+ * Others: the pool is out of reach, or failed. */
+int redis_map_existing(struct redis_thread *thread, uint32_t db,
+		       struct reef_map **out);
 
 /* Answer what went wrong with the pool (rc < 0), in the words that clients of
  * Redis know: -OOM where there is no room, -LOADING where the pool will be

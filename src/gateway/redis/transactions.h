@@ -12,7 +12,7 @@
 bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
 			       const struct redis_bytes *key,
 			       uint64_t *version);
-/* A key was changed. */
+/* A key was changed; NULL: many. */
 void redis_transaction_changed(struct redis_client *client, uint32_t db,
 			       const struct redis_bytes *key);
 /* It has another version. True: EXEC ends here, as if it had not begun. False:

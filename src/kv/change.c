@@ -10,17 +10,6 @@
 #define MAKE_ROOM 4    /* times that a full pool is met by eviction */
 #define EVICT_SOME 16u /* then */
 
-struct work {
-	struct reef_map *map;
-	struct reef_map_change *change;
-	struct reef_map_entry put;
-	int64_t bytes;	  /* by which the map grows; of the last decision */
-	bool met_expired; /* the last time */
-	bool too_late;	  /* what is put has expired already */
-	bool over;	  /* size_max was in the way */
-	int rc;		  /* of the caller's decide */
-};
-
 static struct reef_map_entry view(const struct hash_entry *entry)
 {
 	return (struct reef_map_entry){
@@ -34,7 +23,7 @@ static struct reef_map_entry view(const struct hash_entry *entry)
 }
 
 /* What has expired before it is put is not put. */
-static int decide_put(struct work *work, const struct hash_entry *now,
+static int decide_put(struct map_work *work, const struct hash_entry *now,
 		      struct hash_entry *put)
 {
 	struct reef_map *map = work->map;
@@ -65,7 +54,7 @@ static int decide_put(struct work *work, const struct hash_entry *now,
 }
 
 /* The caller's word. */
-static int ask(struct work *work, const struct hash_entry *now)
+static int ask(struct map_work *work, const struct hash_entry *now)
 {
 	struct reef_map_change *change = work->change;
 	struct reef_map_entry entry;
@@ -87,7 +76,7 @@ static int ask(struct work *work, const struct hash_entry *now)
 static int decide(void *context, const struct hash_entry *now,
 		  struct hash_entry *put)
 {
-	struct work *work = context;
+	struct map_work *work = context;
 	uint64_t now_ms = 0;
 	int rc = 0;
 
@@ -110,7 +99,7 @@ static int decide(void *context, const struct hash_entry *now,
 }
 
 /* After -ENOSPC or -EDQUOT: is there more room now? */
-static bool can_make_room(struct reef_map *map, const struct work *work)
+static bool can_make_room(struct reef_map *map, const struct map_work *work)
 {
 	uint64_t before = map_size(map);
 	uint32_t evicted = 0;
@@ -129,44 +118,62 @@ static bool can_make_room(struct reef_map *map, const struct work *work)
 	return evicted;
 }
 
-static int apply(struct work *work, const struct hash_entry *ahead)
+void map_work_begin(struct map_work *work, struct reef_map *map,
+		    struct reef_map_change *change)
+{
+	const struct reef_map_entry *put = change->ahead;
+
+	*work = (struct map_work){
+		.map = map,
+		.change = change,
+		.below =
+			{
+				.key = change->key,
+				.key_size = (uint32_t)change->key_size,
+				.decide = decide,
+				.context = work,
+			},
+	};
+	/* A counter of uses goes on from the one before, which is not known
+	 * ahead. */
+	if (!put || map->eviction == REEF_MAP_LFU)
+		return;
+	work->ahead = (struct hash_entry){
+		.value = put->value,
+		.value_size = (uint32_t)put->value_size,
+		.stamp = put->expires_ms,
+		.touched = map->tick,
+	};
+	work->below.ahead = &work->ahead;
+}
+
+int map_work_end(struct map_work *work)
 {
 	struct reef_map *map = work->map;
 	struct reef_map_change *change = work->change;
-	struct hash_change below = {
-		.key = change->key,
-		.key_size = (uint32_t)change->key_size,
-		.decide = decide,
-		.context = work,
-		.ahead = ahead,
-	};
-	int rc, attempt = 0;
 
-	do
-		rc = hash_apply(map->table, &below);
-	while ((rc == -ENOSPC || rc == -EDQUOT) && attempt++ < MAKE_ROOM &&
-	       can_make_room(map, work));
-	if (rc)
-		return rc;
 	map->expired += work->met_expired;
 	map_account(map, work->bytes);
 	if (change->verdict == REEF_MAP_PUT && !work->rc)
-		change->version = work->too_late ? 0 : below.version;
+		change->version = work->too_late ? 0 : work->below.version;
+	if (!work->rc && work->put.expires_ms && !map->expiring)
+		map_note_expiring(map);
 	return work->rc;
+}
+
+bool map_takes(const struct reef_map *map, const struct reef_map_change *change)
+{
+	return change->key_size <= map->key_max &&
+	       (!change->ahead || change->ahead->value_size <= map->value_max);
 }
 
 int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
 {
 	const struct reef_map_entry *put = change->ahead;
-	struct work work = {.map = map, .change = change};
-	struct hash_entry ahead;
-	/* A counter of uses goes on from the one before, which is not known
-	 * ahead. */
-	bool is_ahead = put && map->eviction != REEF_MAP_LFU;
-	int rc = 0;
+	struct map_work work;
+	int rc = 0, attempt = 0;
 
-	if (change->key_size > map->key_max ||
-	    (put && put->value_size > map->value_max))
+	if (!map_takes(map, change))
 		return -EINVAL;
 	map->changes++;
 	map_look_at_tick(map);
@@ -174,17 +181,18 @@ int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
 		rc = map_make_room(map,
 				   map_bytes_of(change->key_size,
 						put ? put->value_size : 0));
-	if (is_ahead)
-		ahead = (struct hash_entry){
-			.value = put->value,
-			.value_size = (uint32_t)put->value_size,
-			.stamp = put->expires_ms,
-			.touched = map->tick,
-		};
+	/* Perhaps it does not put at all. */
+	if (rc == -ENOSPC && !put)
+		rc = 0;
+	if (rc)
+		return rc;
+	map_work_begin(&work, map, change);
+	do
+		rc = hash_apply(map->table, &work.below);
+	while ((rc == -ENOSPC || rc == -EDQUOT) && attempt++ < MAKE_ROOM &&
+	       can_make_room(map, &work));
 	if (!rc)
-		rc = apply(&work, is_ahead ? &ahead : NULL);
-	if (!rc && work.put.expires_ms && !map->expiring)
-		map_note_expiring(map);
+		rc = map_work_end(&work);
 	map_care(map);
 	return rc;
 }

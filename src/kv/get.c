@@ -201,6 +201,8 @@ int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
 		items->status = -EINVAL;
 		some = 1;
 	}
+	for (; count; count--, items++)
+		items->status = rc;
 	if (map->readings)
 		free(readings);
 	else

@@ -126,6 +126,27 @@ void map_use_tell(struct reef_map *map, uint16_t touched,
 
 /* --- change.c --- */
 
+/* One change of a key, on its way through the table. It is pointed into. */
+struct map_work {
+	struct reef_map *map;
+	struct reef_map_change *change;
+	struct reef_map_entry put;
+	int64_t bytes;	  /* by which the map grows; of the last decision */
+	bool met_expired; /* the last time */
+	bool too_late;	  /* what is put has expired already */
+	bool over;	  /* size_max was in the way */
+	int rc;		  /* of the caller's decide */
+	struct hash_entry ahead;
+	struct hash_change below;
+};
+void map_work_begin(struct map_work *work, struct reef_map *map,
+		    struct reef_map_change *change);
+/* The table has done it: what it came to. */
+int map_work_end(struct map_work *work);
+/* Is it within the limits? */
+bool map_takes(const struct reef_map *map,
+	       const struct reef_map_change *change);
+
 /* Delete a key that is as it was when it was met; expired or not. version 0:
  * however it is. touched NULL: whatever that is. 1: deleted.  0: it was not
  * there, or is another. */

@@ -271,16 +271,118 @@ int reef_map_expire(struct reef_map *map, const void *key, size_t key_size,
 
 /* --- many --- */
 
+struct putting {
+	struct plain plain;
+	struct reef_map_change change;
+	struct map_work work;
+};
+
+static void begin_item(struct reef_map *map, const struct reef_map_item *item,
+		       struct putting *putting)
+{
+	putting->plain = (struct plain){
+		.put =
+			{
+				.value = item->value.bytes,
+				.value_size = item->value.size,
+				.expires_ms = item->value.expires_ms,
+			},
+		.verdict = REEF_MAP_PUT,
+	};
+	putting->change = (struct reef_map_change){
+		.key = item->key,
+		.key_size = item->key_size,
+		.decide = decide_plain,
+		.context = &putting->plain,
+		.ahead = &putting->plain.put,
+	};
+	map_work_begin(&putting->work, map, &putting->change);
+}
+
+/* Those that the table did not take together come once more, each alone. */
+static void end_item(struct reef_map *map, struct reef_map_item *item,
+		     struct putting *putting, int status)
+{
+	if (status == -ENOSPC || status == -EDQUOT)
+		status = reef_map_put(map, item->key, item->key_size,
+				      item->value.bytes, item->value.size,
+				      item->value.expires_ms,
+				      &putting->change.version);
+	else if (!status)
+		status = map_work_end(&putting->work);
+	item->status = status;
+	if (!status)
+		item->value.version = putting->change.version;
+}
+
+static int put_some(struct reef_map *map, struct putting *puttings,
+		    struct reef_map_item *items, uint32_t count)
+{
+	struct hash_change changes[MAP_TOGETHER];
+	uint32_t i;
+	int rc;
+
+	map_look_at_tick(map);
+	for (i = 0; i < count; i++) {
+		begin_item(map, &items[i], &puttings[i]);
+		changes[i] = puttings[i].work.below;
+	}
+	map->changes += count;
+	rc = hash_put_many(map->table, changes, count);
+	for (i = 0; i < count; i++) {
+		puttings[i].work.below.version = changes[i].version;
+		end_item(map, &items[i], &puttings[i],
+			 rc ? rc : changes[i].status);
+	}
+	map_care(map);
+	return rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
+}
+
+/* How many of them, from the first on, may go together: each must be within the
+ * limits, and all of them have room. */
+static uint32_t count_together(struct reef_map *map,
+			       const struct reef_map_item *items,
+			       uint32_t count)
+{
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	if (map->eviction == REEF_MAP_LFU)
+		return 0;
+	for (i = 0; i < count && i < MAP_TOGETHER; i++) {
+		bytes += map_bytes_of(items[i].key_size, items[i].value.size);
+		if (items[i].key_size > map->key_max ||
+		    items[i].value.size > map->value_max ||
+		    (map->size_max && bytes > map->size_max / 8))
+			break;
+	}
+	return i > 1 && !map_make_room(map, bytes) ? i : 0;
+}
+
 int reef_map_put_many(struct reef_map *map, struct reef_map_item *items,
 		      uint32_t count)
 {
-	struct reef_map_value *value;
+	struct putting *puttings;
+	uint32_t some;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < count; i++) {
-		value = &items[i].value;
-		items[i].status = reef_map_put(
-			map, items[i].key, items[i].key_size, value->bytes,
-			value->size, value->expires_ms, &value->version);
+	puttings = malloc(MAP_TOGETHER * sizeof(*puttings));
+	if (!puttings)
+		return -ENOMEM;
+	for (; count && !rc; count -= some, items += some) {
+		some = count_together(map, items, count);
+		if (some) {
+			rc = put_some(map, puttings, items, some);
+			continue;
+		}
+		some = 1;
+		items->status = reef_map_put(
+			map, items->key, items->key_size, items->value.bytes,
+			items->value.size, items->value.expires_ms,
+			&items->value.version);
 	}
-	return 0;
+	for (; count; count--, items++)
+		items->status = rc;
+	free(puttings);
+	return rc;
 }

@@ -336,6 +336,133 @@ static void map_expired_keys_are_not_there(void **state)
 	pool_finish(&pool);
 }
 
+/* --- budgets --- */
+
+#define TOGETHER 64u
+
+static int act_get(struct reef_map *map, uint64_t key)
+{
+	struct reef_map_value value = {0};
+	int rc = reef_map_get(map, &key, 8, &value);
+
+	reef_map_value_free(&value);
+	return rc;
+}
+
+static int act_put(struct reef_map *map, uint64_t key)
+{
+	return reef_map_put(map, &key, 8, &key, 8, 0, NULL);
+}
+
+static int act_delete(struct reef_map *map, uint64_t key)
+{
+	return reef_map_delete(map, &key, 8, 0);
+}
+
+static int act_many(struct reef_map *map, uint64_t first,
+		    int (*call)(struct reef_map *, struct reef_map_item *,
+				uint32_t))
+{
+	struct reef_map_item *items = calloc(TOGETHER, sizeof(*items));
+	uint64_t keys[TOGETHER];
+	uint32_t i;
+	int rc;
+
+	if (!items)
+		return -ENOMEM;
+	for (i = 0; i < TOGETHER; i++) {
+		keys[i] = first + i;
+		items[i].key = &keys[i];
+		items[i].key_size = 8;
+		if (call == reef_map_put_many) {
+			items[i].value.bytes = &keys[i];
+			items[i].value.size = 8;
+		}
+	}
+	rc = call(map, items, TOGETHER);
+	for (i = 0; i < TOGETHER; i++) {
+		rc = rc ? rc : items[i].status;
+		reef_map_value_free(&items[i].value);
+	}
+	free(items);
+	return rc;
+}
+
+static int act_get_many(struct reef_map *map, uint64_t first)
+{
+	return act_many(map, first, reef_map_get_many);
+}
+
+static int act_put_many(struct reef_map *map, uint64_t first)
+{
+	return act_many(map, first, reef_map_put_many);
+}
+
+/* What the cheapest of some costs: a renewal, or a look at the clock, may fall
+ * into the others. */
+static uint64_t cheapest(struct member *member, const char *what,
+			 int (*act)(struct reef_map *, uint64_t),
+			 struct reef_map *map, uint64_t first, uint64_t step)
+{
+	uint64_t best = UINT64_MAX;
+	struct reef_counts before, after;
+
+	for (uint32_t i = 0; i < 7; i++) {
+		before = reef_count_read(&member->count);
+		if (act(map, first + i * step))
+			return UINT64_MAX;
+		after = reef_count_read(&member->count);
+		after = reef_counts_between(&before, &after);
+		if (after.round_trips < best)
+			best = after.round_trips;
+	}
+	print_message("%-14s %llu round trips\n", what,
+		      (unsigned long long)best);
+	return best;
+}
+
+static int budgets(struct member *member)
+{
+	const struct reef_map_options forgetful = {.remember = 1};
+	struct reef_map *warm, *cold;
+	struct reef_space *space;
+	uint64_t i;
+
+	TRY(open_map(member, &space, &warm));
+	for (i = 0; i < 300; i++)
+		TRY(act_put(warm, i));
+	TRY(reef_map_open(space, "m", &forgetful, &cold));
+	TRY(act_get(cold, 0));
+	WANT(cheapest(member, "insert", act_put, warm, 1000, 1) == 3);
+	WANT(cheapest(member, "get, warm", act_get, warm, 200, 1) == 1);
+	WANT(cheapest(member, "get, cold", act_get, cold, 200, 1) == 2);
+	cheapest(member, "update", act_put, warm, 100, 1);
+	WANT(cheapest(member, "update, warm", act_put, warm, 100, 1) == 2);
+	WANT(cheapest(member, "update, cold", act_put, cold, 120, 1) == 3);
+	WANT(cheapest(member, "delete, warm", act_delete, warm, 100, 1) == 2);
+	WANT(cheapest(member, "delete, cold", act_delete, cold, 120, 1) == 3);
+	WANT(cheapest(member, "get 64", act_get_many, cold, 200, 1) == 2);
+	WANT(cheapest(member, "put 64, new", act_put_many, warm, 10000, 64) <=
+	     4);
+	WANT(cheapest(member, "put 64, there", act_put_many, warm, 10000, 0) <=
+	     4);
+	reef_map_close(cold);
+	reef_map_close(warm);
+	return 0;
+}
+
+static void map_calls_keep_their_budgets(void **state)
+{
+	/* One extent, so one node: what goes out side by side to two nodes is
+	 * counted twice. */
+	struct pool pool = {.extent_size = 16 * MIB};
+
+	(void)state;
+	pool_start(&pool, 7);
+	pool_add(&pool, budgets);
+	pool_finish(&pool);
+}
+
 /* --- names --- */
 
 static int names(struct member *member)
@@ -420,6 +547,7 @@ int main(void)
 		cmocka_unit_test(map_limits_are_the_makers),
 		cmocka_unit_test(map_many_keys_in_one_call_are_each_done),
 		cmocka_unit_test(map_expired_keys_are_not_there),
+		cmocka_unit_test(map_calls_keep_their_budgets),
 		cmocka_unit_test(map_names_are_made_found_and_dropped),
 		cmocka_unit_test(map_made_by_several_at_once_is_one),
 	};

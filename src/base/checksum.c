@@ -28,6 +28,7 @@ typedef uint32_t crc32c_fn(uint32_t crc, const uint8_t *bytes, size_t size);
 /* slices[k][b]: the remainder of byte b followed by k zero bytes. */
 static uint32_t slices[8][256];
 static crc32c_fn *chosen;
+bool reef_crc32c_is_quick;
 
 static uint32_t update_table(uint32_t crc, const uint8_t *bytes, size_t size)
 {
@@ -197,6 +198,9 @@ __attribute__((constructor(101))) static void choose(void)
 	chosen = find_hardware();
 	if (!chosen)
 		chosen = update_table;
+#ifdef __x86_64__
+	reef_crc32c_is_quick = chosen != update_table;
+#endif
 }
 
 uint32_t reef_crc32c(uint32_t crc, const void *bytes, size_t size)

@@ -21,6 +21,7 @@ uint32_t reef_crc32c_software(uint32_t crc, const void *bytes, size_t size);
 
 /* Does the processor do it? */
 bool reef_crc32c_is_hardware(void);
+extern bool reef_crc32c_is_quick; /* and is it one that quick.h is for? */
 
 uint64_t reef_hash(const void *bytes, size_t size, uint64_t seed);
 

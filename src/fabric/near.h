@@ -20,22 +20,47 @@
 /* False: not here, or not now; an operation does it, and what is due. */
 static inline bool reef_near_enter(struct reef_queue *queue)
 {
-	return queue->near_enter(queue);
+	uint64_t turn =
+		atomic_load_explicit(&queue->turn, memory_order_relaxed);
+
+	if (__builtin_expect(!queue->is_near || !(turn & queue->look_mask), 0))
+		return false;
+	/* A compiler barrier will do: shm/grace.c. */
+	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	return true;
 }
 
+/* Release: what was done inside, for shm/grace.c. */
 static inline void reef_near_leave(struct reef_queue *queue)
 {
-	queue->near_leave(queue);
+	atomic_store_explicit(
+		&queue->turn,
+		atomic_load_explicit(&queue->turn, memory_order_relaxed) + 1,
+		memory_order_release);
 }
 
 /* The memory of a remote of this queue's fabric; checked as for a READ, or a
  * WRITE (F8). NULL: an operation tells why not. */
-static inline uint8_t *reef_near_at(const struct reef_queue *queue,
-				    const struct reef_remote *remote,
+static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 				    uint64_t offset, uint64_t length,
 				    bool writes)
 {
-	return queue->near_at(remote, offset, length, writes);
+	const struct reef_link *link = remote->link;
+	uint64_t limit = atomic_load_explicit(writes ? &remote->write_limit
+						     : &remote->limit,
+					      memory_order_relaxed);
+
+	if (__builtin_expect(offset >= limit || length > limit - offset, 0))
+		return NULL;
+	/* Acquire: as in shm_must_look. */
+	if (__builtin_expect(
+		    atomic_load_explicit(link->control, memory_order_acquire) !=
+			    atomic_load_explicit(&link->control_seen,
+						 memory_order_acquire),
+		    0))
+		return NULL;
+	return remote->base + offset;
 }
 
 #define REEF_NEAR_LINE 64

@@ -120,11 +120,11 @@ struct reef_queue {
 		       uint64_t *before);
 	int (*run_faa)(struct reef_queue *queue, struct reef_remote *remote,
 		       uint64_t offset, uint64_t add, uint64_t *before);
-	/* Likewise memory in place (near.h); else near_enter says no. */
-	bool (*near_enter)(struct reef_queue *queue);
-	uint8_t *(*near_at)(const struct reef_remote *remote, uint64_t offset,
-			    uint64_t length, bool writes);
-	void (*near_leave)(struct reef_queue *queue);
+	/* Likewise memory in place: near.h, which inlines what shm.h says of
+	 * these. Odd turns are inside; written by the owner. */
+	bool is_near;
+	uint64_t look_mask; /* of turns at which there is something to do */
+	_Atomic uint64_t turn;
 	struct reef_sched *sched;
 	struct reef_group *group; /* that opened it; NULL: no fiber did */
 	struct reef_poller poller;
@@ -159,6 +159,9 @@ struct reef_link {
 	struct reef_listener *listener; /* NULL: connected from here */
 	_Atomic int state;		/* enum reef_link_state */
 	_Atomic int reason;		/* once down: negative */
+	/* near.h: while the two differ, there is something to do. */
+	const _Atomic uint64_t *control;
+	_Atomic uint64_t control_seen;
 	uint32_t session;
 	void *user;
 	struct reef_link *next_opened;			/* in queue->opened */
@@ -187,7 +190,10 @@ struct reef_remote {
 	uint64_t size;
 	uint64_t key;
 	bool durable;
-	bool read_only;	   /* only READ; the target checks it, too */
+	bool read_only; /* only READ; the target checks it, too */
+	/* near.h: its size, in whole words, while it may be read, and written,
+	 * in place; or 0. */
+	_Atomic uint64_t limit, write_limit;
 	_Atomic int state; /* 1: attaching; 0: usable; negative: why not */
 };
 

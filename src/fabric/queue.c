@@ -42,15 +42,9 @@ struct reef_waiter {
 
 /* --- queues --- */
 
-static bool near_refuse(struct reef_queue *queue)
-{
-	(void)queue;
-	return false;
-}
-
 void reef_queue_run_generally(struct reef_queue *queue)
 {
-	queue->near_enter = near_refuse;
+	queue->is_near = false;
 	queue->run = reef_run_general;
 	queue->run_cas = reef_run_cas_general;
 	queue->run_faa = reef_run_faa_general;

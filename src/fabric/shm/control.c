@@ -192,7 +192,7 @@ int shm_control_receive(struct shm_link *link, const struct reef_frame *frame)
 			    &link->control_map);
 	if (rc)
 		return rc;
-	link->control =
+	link->link.control =
 		(const _Atomic uint64_t *)((uint8_t *)link->control_map +
 					   offset % page);
 	return 0;

@@ -38,10 +38,10 @@ static inline bool shm_must_look(const struct shm_queue *queue,
 				 const struct shm_link *link, uint64_t turn)
 {
 	/* Acquire: the partners are in shm_control_change and look. */
-	return atomic_load_explicit(link->control, memory_order_acquire) !=
-		       atomic_load_explicit(&link->control_seen,
+	return atomic_load_explicit(link->link.control, memory_order_acquire) !=
+		       atomic_load_explicit(&link->link.control_seen,
 					    memory_order_acquire) ||
-	       !(turn & queue->look_mask);
+	       !(turn & queue->queue.look_mask);
 }
 
 #endif

@@ -86,7 +86,7 @@ static int step_hello(struct shm_queue *polling, struct shm_link *link)
 	link->peer_message_max = peer.message_max;
 	if (!link->is_accepted)
 		return 0;
-	link->control = &link->quiet;
+	link->link.control = &link->quiet;
 	rc = shm_control_send(shm, link);
 	if (rc)
 		return rc == -EAGAIN ? -REEF_ENOLINK : rc;

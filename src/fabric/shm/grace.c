@@ -121,7 +121,7 @@ static void begin(void)
 		barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 	}
 	for (queue = queues; queue; queue = queue->next_in_process) {
-		turn = atomic_load(&queue->turn);
+		turn = atomic_load(&queue->queue.turn);
 		queue->awaited = turn & 1 ? turn : 0;
 	}
 }
@@ -135,7 +135,7 @@ static bool have_left(void)
 	for (queue = queues; queue; queue = queue->next_in_process) {
 		if (queue->awaited &&
 		    queue->awaited ==
-			    atomic_load_explicit(&queue->turn,
+			    atomic_load_explicit(&queue->queue.turn,
 						 memory_order_acquire))
 			return false;
 		queue->awaited = 0;

@@ -175,7 +175,7 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 	reef_hello_destroy(link->hello);
 	link->hello = NULL;
 	atomic_store(&link->gate, NULL);
-	atomic_store(&link->control_seen, SHM_CONTROL_NEVER);
+	atomic_store(&link->link.control_seen, SHM_CONTROL_NEVER);
 	reef_link_ended(&polling->queue, &link->link, reason);
 	for (remote = link->remotes; remote; remote = remote->next) {
 		state = atomic_load(&remote->remote.state);
@@ -554,7 +554,7 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 		goto out;
 	}
 	reef_link_set_owner(&link->link, options->session, options->identity);
-	link->control = &link->quiet; /* until CONTROL says which */
+	link->link.control = &link->quiet; /* until CONTROL says which */
 	link->wants_ring = options->short_messages;
 	rc = reef_hello_connect(link->stream, &local, options, &link->hello);
 	if (rc == -REEF_ENOLINK)

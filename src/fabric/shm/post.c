@@ -245,7 +245,7 @@ static void look(struct shm_queue *queue, struct shm_link *link)
 	/* An accepted link belongs to its queue's thread. */
 	if (link->is_accepted && link->link.queue != &queue->queue)
 		goto out;
-	word = atomic_load_explicit(link->control, memory_order_acquire);
+	word = atomic_load_explicit(link->link.control, memory_order_acquire);
 	if (shm_peer_is_dead(link->peer)) {
 		shm_link_died(queue, link);
 		goto out;
@@ -263,13 +263,13 @@ static void look(struct shm_queue *queue, struct shm_link *link)
 		shm_link_end(queue, link, -REEF_ENOLINK, false);
 	else
 		/* Release: what serve has closed, for posts that acquire it. */
-		atomic_store_explicit(&link->control_seen, word,
+		atomic_store_explicit(&link->link.control_seen, word,
 				      memory_order_release);
 out:
 	if (atomic_load(&shm->restless))
 		shm_links_tend(queue);
 	/* What waits for another thread's post is looked at again soon. */
-	queue->look_mask =
+	queue->queue.look_mask =
 		atomic_load(&shm->restless) ? SHM_LOOK_OFTEN : SHM_LOOK_SELDOM;
 	pthread_mutex_unlock(&shm->lock);
 }

@@ -239,8 +239,8 @@ int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
 
 void shm_remote_close(struct shm_remote *remote, int state)
 {
-	atomic_store(&remote->limit, 0);
-	atomic_store(&remote->write_limit, 0);
+	atomic_store(&remote->remote.limit, 0);
+	atomic_store(&remote->remote.write_limit, 0);
 	atomic_store(&remote->remote.state, state);
 }
 
@@ -421,8 +421,8 @@ static int map_attached(struct shm_link *link, struct shm_remote *remote,
 	remote->remote.size = attached->size;
 	reef_remote_take_flags(&remote->remote, attached->flags);
 	remote->map_size = attached->size;
-	atomic_store(&remote->limit, limit);
-	atomic_store(&remote->write_limit, read_only ? 0 : limit);
+	atomic_store(&remote->remote.limit, limit);
+	atomic_store(&remote->remote.write_limit, read_only ? 0 : limit);
 	return 0;
 }
 

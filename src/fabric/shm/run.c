@@ -66,7 +66,7 @@ static inline bool are_short_copies(const struct shm_queue *queue,
 				return false;
 			base = remote->base;
 			kind_max = remote->read_only ? REEF_READ : REEF_WRITE;
-			limit = LOAD(((struct shm_remote *)remote)->limit);
+			limit = LOAD(remote->limit);
 		}
 		if (unlikely(op->buffer != buffer)) {
 			buffer = op->buffer;
@@ -136,7 +136,8 @@ static __attribute__((noinline)) int run_many(struct shm_queue *queue,
 	if (unlikely(shm_must_look(queue, link, turn) ||
 		     !are_short_copies(queue, batch))) {
 		/* The same turn again, so that post finds that it must look. */
-		atomic_store_explicit(&queue->turn, turn, memory_order_release);
+		atomic_store_explicit(&queue->queue.turn, turn,
+				      memory_order_release);
 		return reef_run_general(&queue->queue, batch);
 	}
 	run_short_copies(batch);
@@ -165,14 +166,16 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 		     op->flags > REEF_ORDERED || op->reserved))
 		return reef_run_general(base, batch);
 	remote = (struct shm_remote *)op->remote;
-	turn = atomic_load_explicit(&queue->turn, memory_order_relaxed);
-	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
+	turn = atomic_load_explicit(&queue->queue.turn, memory_order_relaxed);
+	atomic_store_explicit(&queue->queue.turn, turn + 1,
+			      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (unlikely(shm_must_look(queue, link, turn)))
 		goto general;
 	switch (op->kind) {
 	case REEF_READ:
-		if (unlikely(!is_short_copy(base, op, LOAD(remote->limit))))
+		if (unlikely(!is_short_copy(base, op,
+					    LOAD(remote->remote.limit))))
 			goto general;
 		reef_copy_words_from(op->local,
 				     remote->remote.base + op->offset,
@@ -180,7 +183,7 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 		break;
 	case REEF_WRITE:
 		if (unlikely(!is_short_copy(base, op,
-					    LOAD(remote->write_limit))))
+					    LOAD(remote->remote.write_limit))))
 			goto general;
 		reef_copy_words_to(remote->remote.base + op->offset, op->local,
 				   op->length);
@@ -189,13 +192,13 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 	case REEF_CAS:
 		/* The limit is in words: one that begins inside ends there. */
 		if (unlikely(op->offset & 7 ||
-			     op->offset >= LOAD(remote->write_limit)))
+			     op->offset >= LOAD(remote->remote.write_limit)))
 			goto general;
 		shm_do_cas(op);
 		break;
 	case REEF_FAA:
 		if (unlikely(op->offset & 7 ||
-			     op->offset >= LOAD(remote->write_limit)))
+			     op->offset >= LOAD(remote->remote.write_limit)))
 			goto general;
 		shm_do_faa(op);
 		break;
@@ -209,7 +212,7 @@ int shm_run(struct reef_queue *base, struct reef_batch *batch)
 	return 0;
 general:
 	/* The same turn again, so that post finds that it must look. */
-	atomic_store_explicit(&queue->turn, turn, memory_order_release);
+	atomic_store_explicit(&queue->queue.turn, turn, memory_order_release);
 	return reef_run_general(base, batch);
 }
 
@@ -225,15 +228,16 @@ static inline _Atomic uint64_t *word_enter(struct shm_queue *queue,
 	struct shm_remote *remote = (struct shm_remote *)base;
 	struct shm_link *link = (struct shm_link *)base->link;
 
-	*turn = LOAD(queue->turn);
-	atomic_store_explicit(&queue->turn, *turn + 1, memory_order_relaxed);
+	*turn = LOAD(queue->queue.turn);
+	atomic_store_explicit(&queue->queue.turn, *turn + 1,
+			      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	/* The limit is in words: one that begins inside ends there. */
 	if (likely(!shm_must_look(queue, link, *turn) && !(offset & 7) &&
-		   offset < LOAD(remote->write_limit)))
+		   offset < LOAD(remote->remote.write_limit)))
 		return (void *)(base->base + offset);
 	/* The same turn again, so that post finds that it must look. */
-	atomic_store_explicit(&queue->turn, *turn, memory_order_release);
+	atomic_store_explicit(&queue->queue.turn, *turn, memory_order_release);
 	return NULL;
 }
 
@@ -267,44 +271,4 @@ int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
 	shm_leave((struct shm_queue *)queue, turn);
 	*before = value;
 	return 0;
-}
-
-/* --- in place (near.h) --- */
-
-bool shm_near_enter(struct reef_queue *base)
-{
-	struct shm_queue *queue = (struct shm_queue *)base;
-	uint64_t turn = LOAD(queue->turn);
-
-	/* Time to look, which an operation does. */
-	if (unlikely(!(turn & queue->look_mask)))
-		return false;
-	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	return true;
-}
-
-uint8_t *shm_near_at(const struct reef_remote *base, uint64_t offset,
-		     uint64_t length, bool writes)
-{
-	const struct shm_remote *remote = (const struct shm_remote *)base;
-	const struct shm_link *link = (const struct shm_link *)base->link;
-	uint64_t limit =
-		writes ? LOAD(remote->write_limit) : LOAD(remote->limit);
-
-	/* Acquire: as in shm_must_look. */
-	if (unlikely(
-		    atomic_load_explicit(link->control, memory_order_acquire) !=
-			    atomic_load_explicit(&link->control_seen,
-						 memory_order_acquire) ||
-		    offset >= limit || length > limit - offset))
-		return NULL;
-	return base->base + offset;
-}
-
-void shm_near_leave(struct reef_queue *base)
-{
-	struct shm_queue *queue = (struct shm_queue *)base;
-
-	shm_leave(queue, LOAD(queue->turn) - 1);
 }

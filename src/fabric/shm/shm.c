@@ -199,18 +199,16 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	rc = reef_queue_init(&queue->queue, &shm->fabric, true);
 	if (rc)
 		goto err_free;
-	queue->look_mask = SHM_LOOK_SELDOM;
+	queue->queue.look_mask = SHM_LOOK_SELDOM;
 	queue->bell_fd = -1;
 	pthread_mutex_init(&queue->ring_lock, NULL);
-	atomic_init(&queue->turn, 2);
+	atomic_init(&queue->queue.turn, 2);
 	/* Every run has the full barrier of shm_enter in it then. */
 	if (!shm_strong) {
 		queue->queue.run = shm_run;
 		queue->queue.run_cas = shm_run_cas;
 		queue->queue.run_faa = shm_run_faa;
-		queue->queue.near_enter = shm_near_enter;
-		queue->queue.near_at = shm_near_at;
-		queue->queue.near_leave = shm_near_leave;
+		queue->queue.is_near = true;
 	}
 	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->queue.fd < 0) {

@@ -75,11 +75,8 @@ struct shm_peer {
 
 struct shm_queue {
 	struct reef_queue queue;
-	/* Grows by one when a post begins to look at mappings, and when it has
-	 * ended: odd is inside. Written by the owner, read by grace.c. */
-	_Alignas(64) _Atomic uint64_t turn;
-	uint64_t look_mask; /* owner only */
-
+	/* queue.turn grows by one when a post begins to look at mappings, and
+	 * when it has ended: odd is inside. Read by grace.c. */
 	_Alignas(64) struct shm_queue *next; /* in the fabric */
 	int timer_fd;
 	bool timer_set;
@@ -113,8 +110,6 @@ struct shm_region {
 
 struct shm_remote {
 	struct reef_remote remote;
-	/* Its size, in whole words, while it may be read; and written; or 0. */
-	_Atomic uint64_t limit, write_limit;
 	struct shm_remote *next; /* of the link */
 	uint64_t tag;		 /* of its ATTACH */
 	uint64_t map_size;
@@ -129,11 +124,9 @@ struct shm_remote {
 struct shm_link {
 	struct reef_link link;
 	/* For posts, without the lock. gate is the fabric while the link is up.
-	 * control never changes meanwhile; accepted links have their own, quiet
-	 * word. */
+	 * link.control never changes meanwhile; accepted links have their own,
+	 * quiet word. */
 	_Atomic(struct reef_fabric *) gate;
-	const _Atomic uint64_t *control;
-	_Atomic uint64_t control_seen;
 
 	_Alignas(64) struct shm_link *next;
 	struct reef_stream *stream; /* NULL: closed */
@@ -249,12 +242,12 @@ bool shm_grace_is_over(uint64_t grace);
 static inline uint64_t shm_enter(struct shm_queue *queue)
 {
 	uint64_t turn =
-		atomic_load_explicit(&queue->turn, memory_order_relaxed);
+		atomic_load_explicit(&queue->queue.turn, memory_order_relaxed);
 
 	if (__builtin_expect(shm_strong, 0))
-		atomic_exchange(&queue->turn, turn + 1);
+		atomic_exchange(&queue->queue.turn, turn + 1);
 	else
-		atomic_store_explicit(&queue->turn, turn + 1,
+		atomic_store_explicit(&queue->queue.turn, turn + 1,
 				      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	return turn;
@@ -263,7 +256,8 @@ static inline uint64_t shm_enter(struct shm_queue *queue)
 /* Release: what was done inside, for grace.c. */
 static inline void shm_leave(struct shm_queue *queue, uint64_t turn)
 {
-	atomic_store_explicit(&queue->turn, turn + 2, memory_order_release);
+	atomic_store_explicit(&queue->queue.turn, turn + 2,
+			      memory_order_release);
 }
 
 /* --- post.c --- */
@@ -277,10 +271,6 @@ int shm_run_cas(struct reef_queue *queue, struct reef_remote *remote,
 		uint64_t *before);
 int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
 		uint64_t offset, uint64_t add, uint64_t *before);
-bool shm_near_enter(struct reef_queue *queue);
-uint8_t *shm_near_at(const struct reef_remote *remote, uint64_t offset,
-		     uint64_t length, bool writes);
-void shm_near_leave(struct reef_queue *queue);
 
 /* Do the operations of a batch from `index` on; locked: is the fabric's lock
  * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and

@@ -3,7 +3,7 @@
  *   find --there--> update: {live of the old entry = 0; CAS slot}
  *        \-absent-> insert.c
  *   another was quicker, or the subtable is being split: find again */
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <errno.h>
 #include <string.h>

@@ -92,14 +92,6 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 
 /* --- what is known --- */
 
-struct hash_leaf *hash_leaf_known(struct hash_table *table, uint64_t hash)
-{
-	struct hash_leaf *leaf =
-		&table->leaves[hash_suffix(hash, table->depth)];
-
-	return leaf->subtable ? leaf : NULL;
-}
-
 static int deepen(struct hash_table *table, uint32_t depth)
 {
 	size_t count = (size_t)1 << table->depth, wanted = (size_t)1 << depth;

@@ -1,105 +1,11 @@
 /* entry.c - entries: what a slot names. */
-#include "base/checksum.h"
+#include "index/hash/entry.h"
 #include "base/sched.h"
-#include "index/hash/internal.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t mix(uint64_t hash)
-{
-	hash ^= hash >> 32;
-	hash *= UINT64_C(0xd6e8feb86659fd93);
-	hash ^= hash >> 32;
-	hash *= UINT64_C(0xd6e8feb86659fd93);
-	return hash ^ hash >> 32;
-}
-
-uint64_t hash_of_key(const struct hash_table *table, const void *key,
-		     uint32_t size)
-{
-	return reef_hash(key, size, table->seed);
-}
-
-/* The low bits choose the subtable, the high half and a second mix the places;
- * fingerprints are to say something new. */
-uint32_t hash_print(uint64_t hash)
-{
-	return (uint32_t)mix(hash) & ((1u << HASH_PRINT_BITS) - 1);
-}
-
-/* A number below `count` of 32 random bits. */
-static uint32_t below(uint64_t bits, uint32_t count)
-{
-	return (uint32_t)(((bits & UINT32_MAX) * count) >> 32);
-}
-
-uint32_t hash_places(const struct hash_table *table, uint64_t hash,
-		     uint64_t place[2])
-{
-	uint64_t second = mix(hash);
-	uint32_t group[2];
-
-	group[0] = below(hash >> 32, table->groups);
-	group[1] = group[0] + 1 + below(second >> 16, table->groups - 1);
-	if (group[1] >= table->groups)
-		group[1] -= table->groups;
-	place[0] = HASH_SUBTABLE_HEADER + (uint64_t)group[0] * HASH_GROUP_SIZE +
-		   (second >> 48 & 1) * 8 * HASH_BUCKET_SLOTS;
-	place[1] = HASH_SUBTABLE_HEADER + (uint64_t)group[1] * HASH_GROUP_SIZE +
-		   (second >> 49 & 1) * 8 * HASH_BUCKET_SLOTS;
-	return (uint32_t)second & ((1u << HASH_PRINT_BITS) - 1);
-}
-
-/* --- bytes --- */
-
-static uint32_t crc_of(const void *bytes, size_t size)
-{
-	const struct hash_entry_head *head = bytes;
-
-	return reef_crc32c(head->root_high, &head->version,
-			   size - offsetof(struct hash_entry_head, version));
-}
-
-bool hash_entry_peek(const void *bytes, size_t *size)
-{
-	const struct hash_entry_head *head = bytes;
-
-	if (hash_key_size(head) > HASH_KEY_MAX ||
-	    hash_value_size(head) > HASH_VALUE_MAX)
-		return false;
-	*size = hash_entry_size(head);
-	return true;
-}
-
-bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
-			 size_t size)
-{
-	const struct hash_entry_head *head = bytes;
-	size_t real;
-
-	return hash_entry_peek(bytes, &real) && real <= size &&
-	       hash_entry_root(head) == table->root_number && head->version &&
-	       head->crc == crc_of(bytes, real);
-}
-
-struct hash_entry hash_entry_view(const void *bytes)
-{
-	const struct hash_entry_head *head = bytes;
-	const char *key = (const char *)(head + 1);
-
-	return (struct hash_entry){
-		.key = key,
-		.key_size = hash_key_size(head),
-		.value = key + hash_key_size(head),
-		.value_size = hash_value_size(head),
-		.version = head->version,
-		.stamp = head->stamp,
-		.touched = head->touched,
-	};
-}
 
 /* 24 bits of whose, 40 of how many: a handle's own are in order. */
 static uint64_t next_version(struct hash_table *table, uint64_t block)
@@ -108,7 +14,9 @@ static uint64_t next_version(struct hash_table *table, uint64_t block)
 
 	if (!table->version_base)
 		table->version_base =
-			mix(mix(session << 32 ^ reef_now_ns()) ^ block) << 40;
+			hash_mix(hash_mix(session << 32 ^ reef_now_ns()) ^
+				 block)
+			<< 40;
 	return table->version_base |
 	       (++table->versions & ((UINT64_C(1) << 40) - 1));
 }
@@ -152,7 +60,7 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		memcpy((char *)(head + 1) + key_size, put->value,
 		       put->value_size);
 	head->live = head->version;
-	head->crc = crc_of(head, size);
+	head->crc = hash_entry_crc(head, size);
 	fresh->bytes = head;
 	fresh->size = size;
 	fresh->written = false;

@@ -10,7 +10,7 @@
  *
  * (R4) "Not there" is said only when both places were read whole, in a subtable
  * that was in use at that moment, and no slot there was the key's. */
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,13 +41,10 @@ void hash_reading_free(struct hash_reading *reading)
 	reading->room_size = 0;
 }
 
-int hash_reading_room(struct hash_reading *reading, size_t size)
+int hash_reading_grow(struct hash_reading *reading, size_t size)
 {
-	void *room;
+	void *room = realloc(reading->room, size);
 
-	if (size <= reading->room_size)
-		return 0;
-	room = realloc(reading->room, size);
 	if (!room)
 		return -ENOMEM;
 	reading->room = room;
@@ -328,12 +325,9 @@ int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 	return rc ? rc : complete(table, reading, *at, size);
 }
 
-static bool is_key(const struct hash_reading *reading)
+static inline bool is_key(const struct hash_reading *reading)
 {
-	const struct hash_entry_head *head = reading->room;
-
-	return hash_key_size(head) == reading->key_size &&
-	       !memcmp(head + 1, reading->key, reading->key_size);
+	return hash_entry_is_of(reading->room, reading->key, reading->key_size);
 }
 
 static void found(struct hash_reading *reading)
@@ -350,19 +344,6 @@ static void found_there(struct hash_table *table, struct hash_reading *reading)
 	reading->slot_at = hash_slot_address(reading, reading->slot_at);
 	hash_remember(table, reading, reading->slot_at, reading->slot,
 		      reading->entry_at, reading->entry.version);
-}
-
-bool hash_find_plain(struct hash_table *table, struct hash_reading *reading,
-		     uint32_t size)
-{
-	const struct hash_entry_head *head = reading->room;
-
-	if (!hash_entry_is_sound(table, head, size) ||
-	    head->live != head->version || !is_key(reading))
-		return false;
-	found(reading);
-	reading->slot_at = hash_slot_address(reading, reading->slot_at);
-	return true;
 }
 
 static int end_memo(struct hash_table *table, struct hash_reading *reading)

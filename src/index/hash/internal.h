@@ -2,7 +2,7 @@
  *
  *   table.c      make, open, close
  *   directory.c  which subtable a key is in
- *   entry.c      entries: make, check, read
+ *   entry.h      keys and entries, inlined; entry.c: entries that are made
  *   find.c       looking up, many keys at once
  *   change.c     put, update, delete
  *   near.c       the plain case of that, in memory that is mapped
@@ -99,8 +99,6 @@ int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 		 uint64_t *at);
 /* Make a level, if it is not there. */
 int hash_level_make(struct hash_table *table, uint32_t depth);
-/* What is known of the subtable of that hash; NULL: nothing. */
-struct hash_leaf *hash_leaf_known(struct hash_table *table, uint64_t hash);
 /* Ask the directory, and remember.  -EAGAIN: it changed meanwhile.
  * -REEF_EDROPPED. */
 int hash_leaf_discover(struct hash_table *table, uint64_t hash);
@@ -111,6 +109,16 @@ int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
 static inline uint32_t hash_suffix(uint64_t hash, uint32_t depth)
 {
 	return (uint32_t)(hash & ((UINT64_C(1) << depth) - 1));
+}
+
+/* What is known of the subtable of that hash; NULL: nothing. */
+static inline struct hash_leaf *hash_leaf_known(struct hash_table *table,
+						uint64_t hash)
+{
+	struct hash_leaf *leaf =
+		&table->leaves[hash_suffix(hash, table->depth)];
+
+	return leaf->subtable ? leaf : NULL;
 }
 
 /* The last bit first: so the suffixes of a leaf are next to each other. */
@@ -130,14 +138,6 @@ static inline uint64_t hash_subtable_size(const struct hash_table *table)
 
 /* --- entry.c --- */
 
-uint64_t hash_of_key(const struct hash_table *table, const void *key,
-		     uint32_t size);
-uint32_t hash_print(uint64_t hash);
-/* The two places of a hash in a subtable, as offsets from its address; returns
- * its fingerprint. */
-uint32_t hash_places(const struct hash_table *table, uint64_t hash,
-		     uint64_t place[2]);
-
 /* Take a block and put an entry together; it is not written yet. */
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		    uint32_t key_size, const struct hash_entry *put,
@@ -150,18 +150,11 @@ int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh);
 /* Forget it; its block is freed if `block`, and no slot may name it. */
 void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 		     bool block);
-/* Is this a whole entry of this table? size: how much was read. */
-bool hash_entry_is_sound(const struct hash_table *table, const void *bytes,
-			 size_t size);
 static inline size_t hash_entry_size(const struct hash_entry_head *head)
 {
 	return HASH_ENTRY_HEAD + (size_t)hash_key_size(head) +
 	       hash_value_size(head);
 }
-/* Could it be one? Then *size is how long all of it is. */
-bool hash_entry_peek(const void *bytes, size_t *size);
-/* A whole entry, as others are told of it; it points into the bytes. */
-struct hash_entry hash_entry_view(const void *bytes);
 /* No slot names it any more, or ever did. */
 void hash_entry_free(struct hash_table *table, uint64_t at);
 
@@ -190,15 +183,16 @@ int hash_find_along(struct hash_table *table, struct hash_reading *readings,
  * Negative: error. */
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 		    uint64_t slot, uint64_t *at);
-/* The first `size` bytes of an entry are in the room, from its slot. Is it
- * whole, live, and the key's? Then it is found. */
-bool hash_find_plain(struct hash_table *table, struct hash_reading *reading,
-		     uint32_t size);
 /* Find in place what is plain; at most HASH_TOGETHER, of which hash, print and
  * place are set. How many were not found so; they are as they were. */
 uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 			uint32_t count);
-int hash_reading_room(struct hash_reading *reading, size_t size);
+int hash_reading_grow(struct hash_reading *reading, size_t size);
+static inline int hash_reading_room(struct hash_reading *reading, size_t size)
+{
+	return size <= reading->room_size ? 0
+					  : hash_reading_grow(reading, size);
+}
 
 /* Remember where a key is now; slot_at 0: that it is gone. */
 void hash_remember(struct hash_table *table, const struct hash_reading *reading,

@@ -6,7 +6,7 @@
  *
  * One that does not go straight through (another was quicker, no slot is free,
  * something is in doubt) is left to hash_apply, afterwards: -EAGAIN. */
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@
  * would save neither of the misses for keys that are many, and are not looked
  * at. Several keys go in three passes, each prefetching for the next. */
 #include "pool/client/near.h"
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <string.h>
 
@@ -132,15 +132,34 @@ static inline const uint8_t *near_entry(struct hash_table *table,
 			      false);
 }
 
-static inline bool near_take(struct hash_table *table,
+/* An entry that a slot names does not change, but for its live and touched, and
+ * its memory is not another's while we are entered: so it is looked at where it
+ * is, and what was whole when it was published needs no checksum. */
+static inline bool near_take(const struct hash_table *table,
 			     struct hash_reading *reading, const uint8_t *entry)
 {
-	uint32_t size = hash_hint_size(hash_slot_hint(reading->slot));
+	const struct hash_entry_head *head = (const void *)entry;
+	uint64_t live;
+	size_t size;
 
-	if (unlikely(!entry || hash_reading_room(reading, size)))
+	if (unlikely(!entry))
 		return false;
-	reef_copy_from_shared(reading->room, entry, size);
-	return hash_find_plain(table, reading, size);
+	live = atomic_load_explicit((const _Atomic uint64_t *)&head->live,
+				    memory_order_acquire);
+	if (unlikely(live != head->version || !hash_entry_peek(head, &size) ||
+		     size > hash_hint_size(hash_slot_hint(reading->slot)) ||
+		     hash_entry_root(head) != table->root_number ||
+		     !hash_entry_is_of(head, reading->key, reading->key_size) ||
+		     hash_reading_room(reading, hash_value_size(head))))
+		return false;
+	reading->entry = hash_entry_view(head);
+	memcpy(reading->room, reading->entry.value, reading->entry.value_size);
+	reading->entry.key = reading->key;
+	reading->entry.value = reading->room;
+	reading->slot_at =
+		hash_slot_address(reading, (uint32_t)reading->slot_at);
+	reading->status = 0;
+	return true;
 }
 
 static inline bool find_one(struct hash_table *table,

@@ -6,7 +6,7 @@
  * Every step is a CAS from the one value it expects, and what it writes follows
  * from what is frozen alone. So any number of clients may do it at once, die in
  * the middle, or be late: a child that is in use has no slot that is 0. */
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * two that follow each other. So a cursor (group, reversed suffix) means the
  * same before and after: whatever was there throughout is met, and met once
  * unless its subtable is split in that very moment. */
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -42,8 +42,7 @@ static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
 	if (unlikely(entry->extent != number || entry->queue != reef->near ||
 		     !(entry->rights & need)))
 		return NULL;
-	return reef_near_at(reef->near, entry->remote, (uint32_t)address,
-			    length, writes);
+	return reef_near_at(entry->remote, (uint32_t)address, length, writes);
 }
 
 /* As reef_long_address, if it is known without asking. */

@@ -250,8 +250,9 @@ static void reply_time(struct redis_thread *thread, struct redis_client *client,
 		return;
 	/* To the nearest second; what passes just now has 0 left. */
 	at_ms = at_ms < now_ms ? 0 : at_ms - now_ms;
-	redis_reply_integer(&client->reply,
-			    ((int64_t)at_ms + (unit > 1 ? 500 : 0)) / unit);
+	redis_reply_integer(
+		&client->reply,
+		(int64_t)((at_ms + (unit > 1 ? 500 : 0)) / (uint64_t)unit));
 }
 
 static void run_ttl(struct redis_thread *thread, struct redis_client *client,

@@ -18,6 +18,7 @@
 #define ATTEMPTS 1000u
 #define STEPS 64u	  /* groups at a time, of those who want all */
 #define KEYS_OF_A_STEP 10 /* about */
+#define COUNT_DEFAULT 10
 #define RANDOM_TRIES 8u
 #define CURSOR_BITS 34
 
@@ -28,7 +29,7 @@ struct scan {
 	const struct redis_bytes *pattern; /* NULL: all */
 	bool is_other_type;		   /* of which there are none */
 	uint64_t cursor;
-	int64_t steps;
+	int64_t wanted, met; /* keys, whether they match or not */
 	/* What was found: sizes and bytes. */
 	char *keys;
 	size_t used, room;
@@ -53,6 +54,7 @@ static int scan_key(void *context, const struct reef_map_entry *entry)
 	size_t needed = scan->used + sizeof(size_t) + entry->key_size, room;
 	char *keys;
 
+	scan->met++;
 	if (scan->is_other_type || !matches(scan->pattern, entry))
 		return 0;
 	if (needed > scan->room) {
@@ -108,9 +110,9 @@ static bool take_scan(struct redis_client *client,
 		      const struct redis_request *request, struct scan *scan)
 {
 	const struct redis_bytes *word, *value;
-	int64_t count = KEYS_OF_A_STEP;
 	uint32_t i;
 
+	scan->wanted = COUNT_DEFAULT;
 	if (!take_cursor(client, &request->argv[1], &scan->cursor))
 		return false;
 	for (i = 2; i < request->argc; i += 2) {
@@ -119,9 +121,9 @@ static bool take_scan(struct redis_client *client,
 		if (i + 1 == request->argc) {
 			goto syntax;
 		} else if (redis_bytes_is(word, "count")) {
-			if (!redis_take_integer(client, value, &count))
+			if (!redis_take_integer(client, value, &scan->wanted))
 				return false;
-			if (count < 1)
+			if (scan->wanted < 1)
 				goto syntax;
 		} else if (redis_bytes_is(word, "match")) {
 			scan->pattern = pattern_of(value);
@@ -131,11 +133,29 @@ static bool take_scan(struct redis_client *client,
 			goto syntax;
 		}
 	}
-	scan->steps = (count - 1) / KEYS_OF_A_STEP + 1;
 	return true;
 syntax:
 	redis_reply_syntax(client);
 	return false;
+}
+
+/* As many groups as it takes to meet the keys that were asked for; where the
+ * map is nearly empty no more than ten for each. */
+static int scan_some(struct reef_map *map, struct scan *scan)
+{
+	int64_t left =
+		scan->wanted > INT64_MAX / 10 ? INT64_MAX : 10 * scan->wanted;
+	int64_t steps;
+	int rc = 0;
+
+	for (; !rc && left > 0 && scan->met < scan->wanted; left -= steps) {
+		steps = (scan->wanted - scan->met - 1) / KEYS_OF_A_STEP + 1;
+		if (steps > STEPS)
+			steps = STEPS;
+		rc = reef_map_scan(map, &scan->cursor, (uint32_t)steps,
+				   scan_key, scan);
+	}
+	return rc;
 }
 
 static void run_scan(struct redis_thread *thread, struct redis_client *client,
@@ -143,16 +163,12 @@ static void run_scan(struct redis_thread *thread, struct redis_client *client,
 {
 	struct scan scan = {.client = client};
 	struct reef_map *map;
-	uint32_t steps;
-	int rc = 0;
+	int rc;
 
 	if (!take_scan(client, request, &scan) ||
 	    !redis_map(thread, client, &map))
 		return;
-	for (; scan.steps > 0 && !rc; scan.steps -= steps) {
-		steps = scan.steps < STEPS ? (uint32_t)scan.steps : STEPS;
-		rc = reef_map_scan(map, &scan.cursor, steps, scan_key, &scan);
-	}
+	rc = scan_some(map, &scan);
 	if (rc < 0) {
 		redis_reply_failure(thread, client, rc);
 	} else {

@@ -12,6 +12,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <reef/error.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -481,6 +482,9 @@ static bool clear(struct redis_thread *thread, struct redis_client *client,
 
 	if (!rc)
 		rc = reef_map_clear(map);
+	/* Where a part of it is gone, the rest goes with it. */
+	if (rc == -REEF_ELOST)
+		rc = redis_map_drop(thread, db);
 	if (!rc && client->transaction)
 		redis_transaction_changed(client, db, NULL);
 	if (rc < 0 && rc != -ENOENT)

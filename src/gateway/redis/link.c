@@ -129,54 +129,79 @@ void redis_reply_failure(struct redis_thread *thread,
 	}
 }
 
-static bool open_map(struct redis_thread *thread, struct redis_client *client,
-		     uint32_t db)
+#define NAME_SIZE 16
+
+static void name_map(uint32_t db, char name[NAME_SIZE])
 {
-	char name[16];
+	snprintf(name, NAME_SIZE, "db%u", db);
+}
+
+/* The map's own memory can be gone, with the node that lent it: nothing of it
+ * will ever come back, so it begins anew, as a Redis that saves nothing does
+ * when it is restarted. */
+static int open_map(struct redis_thread *thread, uint32_t db, uint32_t flags)
+{
+	const struct reef_map_options options = {.flags = flags};
+	char name[NAME_SIZE];
 	int rc;
 
-	if (!thread->reef || thread->is_fenced) {
-		redis_reply_error(&client->reply, "LOADING the pool is out of "
-						  "reach; it is tried again");
-		return false;
-	}
-	snprintf(name, sizeof(name), "db%u", db);
-	rc = reef_map_open(thread->space, name, NULL, &thread->maps[db]);
-	if (!rc)
-		return true;
-	redis_reply_failure(thread, client, rc);
-	return false;
+	if (!thread->reef || thread->is_fenced)
+		return -REEF_EFENCED;
+	name_map(db, name);
+	rc = reef_map_open(thread->space, name, &options, &thread->maps[db]);
+	if (rc != -REEF_ELOST)
+		return rc;
+	reef_log(REEF_LOG_WARNING, "redis",
+		 "the memory of %s is gone with its node: it begins anew",
+		 name);
+	rc = reef_map_drop(thread->space, name);
+	if (rc && rc != -ENOENT)
+		return rc;
+	return reef_map_open(thread->space, name, &options, &thread->maps[db]);
 }
 
 int redis_map_existing(struct redis_thread *thread, uint32_t db,
 		       struct reef_map **out)
 {
-	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
-	char name[16];
 	int rc = 0;
 
 	if (thread->has_dropped_map)
 		close_maps(thread);
-	if (!thread->reef || thread->is_fenced)
-		return -REEF_EFENCED;
-	if (!thread->maps[db]) {
-		snprintf(name, sizeof(name), "db%u", db);
-		rc = reef_map_open(thread->space, name, &options,
-				   &thread->maps[db]);
-	}
+	if (!thread->maps[db])
+		rc = open_map(thread, db, REEF_MAP_EXISTING);
 	if (!rc)
 		*out = thread->maps[db];
 	return rc;
 }
 
+int redis_map_drop(struct redis_thread *thread, uint32_t db)
+{
+	char name[NAME_SIZE];
+
+	name_map(db, name);
+	thread->has_dropped_map = true;
+	return reef_map_drop(thread->space, name);
+}
+
 bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 		  uint32_t db, struct reef_map **out)
 {
+	int rc = 0;
+
 	reef_assert(db < REDIS_DATABASES_MAX);
 	if (thread->has_dropped_map)
 		close_maps(thread);
-	if (!thread->maps[db] && !open_map(thread, client, db))
+	if (!thread->maps[db] && (!thread->reef || thread->is_fenced)) {
+		redis_reply_error(&client->reply, "LOADING the pool is out of "
+						  "reach; it is tried again");
 		return false;
+	}
+	if (!thread->maps[db])
+		rc = open_map(thread, db, 0);
+	if (rc) {
+		redis_reply_failure(thread, client, rc);
+		return false;
+	}
 	*out = thread->maps[db];
 	return true;
 }

@@ -105,6 +105,8 @@ bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
  * Others: the pool is out of reach, or failed. */
 int redis_map_existing(struct redis_thread *thread, uint32_t db,
 		       struct reef_map **out);
+/* Drop a database; the next who uses it makes it anew. */
+int redis_map_drop(struct redis_thread *thread, uint32_t db);
 
 /* Answer what went wrong with the pool (rc < 0), in the words that clients of
  * Redis know: -OOM where there is no room, -LOADING where the pool will be

@@ -10,18 +10,12 @@
 #include <string.h>
 
 static struct redis_command *const tables[] = {
-	redis_client_commands,
-	redis_config_commands,
-	redis_connection_commands,
-	redis_docs_commands,
-	redis_edit_commands,
-	redis_info_commands,
-	redis_key_commands,
-	redis_keyspace_commands,
-	redis_object_commands,
-	redis_server_commands,
-	redis_string_commands,
-	redis_transaction_commands,
+	redis_client_commands,	   redis_config_commands,
+	redis_connection_commands, redis_docs_commands,
+	redis_edit_commands,	   redis_info_commands,
+	redis_key_commands,	   redis_keyspace_commands,
+	redis_object_commands,	   redis_server_commands,
+	redis_string_commands,	   redis_transaction_commands,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
@@ -187,8 +181,7 @@ void redis_reply_arity(struct redis_client *client,
 			   command->parent ? "|" : "", command->name);
 }
 
-/* The bytes up to a NUL, as Redis prints them, and at most so many. */
-static int shown(const struct redis_bytes *bytes, size_t most)
+int redis_shown(const struct redis_bytes *bytes, size_t most)
 {
 	return (int)strnlen(bytes->bytes,
 			    bytes->size < most ? bytes->size : most);
@@ -207,12 +200,12 @@ static void reply_unknown(struct redis_client *client,
 	for (i = 1; i < request->argc && used < SHOWN_MAX; i++)
 		used += (size_t)snprintf(
 			arguments + used, sizeof(arguments) - used, "'%.*s' ",
-			shown(&request->argv[i], SHOWN_MAX - used),
+			redis_shown(&request->argv[i], SHOWN_MAX - used),
 			request->argv[i].bytes);
 	redis_reply_errorf(&client->reply,
 			   "ERR unknown command '%.*s', with args beginning "
 			   "with: %s",
-			   shown(&request->argv[0], SHOWN_MAX),
+			   redis_shown(&request->argv[0], SHOWN_MAX),
 			   request->argv[0].bytes, arguments);
 }
 
@@ -228,7 +221,7 @@ static void reply_unknown_subcommand(struct redis_client *client,
 	name[i] = '\0';
 	redis_reply_errorf(&client->reply,
 			   "ERR unknown subcommand '%.*s'. Try %s HELP.",
-			   shown(&request->argv[1], SHOWN_MAX),
+			   redis_shown(&request->argv[1], SHOWN_MAX),
 			   request->argv[1].bytes, name);
 }
 

@@ -105,6 +105,8 @@ bool redis_bytes_is(const struct redis_bytes *bytes, const char *word);
  * value is not an integer or out of range"). */
 bool redis_take_integer(struct redis_client *client,
 			const struct redis_bytes *bytes, int64_t *out);
+/* For "%.*s": the bytes up to a NUL, as Redis prints them, at most so many. */
+int redis_shown(const struct redis_bytes *bytes, size_t most);
 /* "ERR syntax error". */
 void redis_reply_syntax(struct redis_client *client);
 /* "ERR wrong number of arguments for 'x' command", of a subcommand 'x|y'. */

@@ -181,10 +181,7 @@ static bool take_hello(struct redis_client *client,
 			redis_reply_errorf(
 				reply,
 				"ERR Syntax error in HELLO option '%.*s'",
-				(int)strnlen(argv[i].bytes,
-					     argv[i].size > 512 ? 512
-								: argv[i].size),
-				argv[i].bytes);
+				redis_shown(&argv[i], 512), argv[i].bytes);
 			return false;
 		}
 	}
@@ -281,7 +278,10 @@ static void reset(struct redis_thread *thread, struct redis_client *client,
 
 struct redis_command redis_connection_commands[] = {
 	{.name = "auth", .arity = -2, .flags = ALWAYS, .run = auth},
-	{.name = "echo", .arity = 2, .flags = REDIS_FAST, .run = echo},
+	{.name = "echo",
+	 .arity = 2,
+	 .flags = REDIS_LOADING | REDIS_STALE | REDIS_FAST,
+	 .run = echo},
 	{.name = "hello", .arity = -1, .flags = ALWAYS, .run = hello},
 	{.name = "host:",
 	 .arity = -1,

@@ -138,7 +138,7 @@ static char *take(struct redis_reply *reply, size_t size)
 {
 	char *at;
 
-	if (__builtin_expect(reply->is_broken || reply->is_muted, 0))
+	if (__builtin_expect(reply->is_broken, 0))
 		return NULL;
 	if (reply->limit && reply->size + size > reply->limit) {
 		break_it(reply);
@@ -328,7 +328,7 @@ void redis_reply_bulk_owned(struct redis_reply *reply, const void *bytes,
 {
 	struct redis_piece *piece = NULL;
 
-	if (size < REDIS_PIECE_MIN || reply->is_muted || reply->is_broken ||
+	if (size < REDIS_PIECE_MIN || reply->is_broken ||
 	    (reply->limit && reply->size + size > reply->limit)) {
 		redis_reply_bulk(reply, bytes, size);
 		redis_spare_give(reply->spare, room, room_size);

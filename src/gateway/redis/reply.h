@@ -25,7 +25,6 @@ struct redis_reply {
 	uint64_t limit;		   /* 0: none */
 	uint8_t protocol;	   /* 2, 3 */
 	bool is_lent, is_broken;
-	bool is_muted; /* everything is dropped: CLIENT REPLY OFF and such */
 	char *flat;
 	size_t used, room;
 	size_t flat_from; /* of what is in no piece yet */

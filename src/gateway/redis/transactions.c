@@ -107,6 +107,15 @@ void redis_transaction_spoil(struct redis_client *client)
 	client->transaction->is_spoilt = true;
 }
 
+int64_t redis_transaction_size(const struct redis_client *client,
+			       uint64_t *bytes)
+{
+	const struct redis_transaction *transaction = client->transaction;
+
+	*bytes = transaction ? transaction->bytes : 0;
+	return transaction ? (int64_t)transaction->count : -1;
+}
+
 /* --- queueing --- */
 
 static struct queued *copy_request(const struct redis_command *command,

@@ -19,4 +19,9 @@ void redis_transaction_changed(struct redis_client *client, uint32_t db,
  * too late, other keys were changed already; change it all the same. */
 bool redis_transaction_conflict(struct redis_client *client);
 
+/* How many commands wait for EXEC, and their bytes; -1: there is no
+ * transaction. */
+int64_t redis_transaction_size(const struct redis_client *client,
+			       uint64_t *bytes);
+
 #endif

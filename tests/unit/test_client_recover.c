@@ -384,6 +384,55 @@ static void client_hurries_only_while_memory_is_short(void **state)
 	run_slow(frees_much, watches_calm);
 }
 
+/* --- heaps that nobody has --- */
+
+/* Two heaps: of the first all that can come back has, long ago. */
+static int leaves_heaps(struct member *member)
+{
+	struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.quota = 4 * MIB,
+	};
+	uint64_t block, value = 1;
+	struct reef_space *space, *spaces[2];
+	struct reef *reefs[2];
+
+	TRY(reef_space_open(member->reef, "space", &options, &space));
+	for (int i = 0; i < 2; i++) {
+		TRY(reef_client_handle(member->client, &reefs[i]));
+		TRY(reef_space_open(reefs[i], "space", &options, &spaces[i]));
+		TRY(reef_alloc(spaces[i], i ? MIB : 64, &block));
+		TRY(reef_write(reefs[i], block, &value, 8));
+	}
+	reef_close(reefs[0]); /* with its spaces */
+	TRY(reef_sleep(20 * member->pool->ttl_ns));
+	TRY(reef_free(spaces[1], block, REEF_FREE_LATER));
+	reef_close(reefs[1]);
+	member->pool->note[0] = 1;
+	while (member->pool->note[0] == 1)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static int wants_memory(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block;
+
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(10 * member->pool->ttl_ns));
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, MIB, &block));
+	member->pool->note[0] = 2;
+	return 0;
+}
+
+static void client_every_heap_that_nobody_has_is_collected(void **state)
+{
+	run(leaves_heaps, wants_memory);
+}
+
 /* --- revocable memory --- */
 
 static int borrower(struct member *member)
@@ -449,6 +498,8 @@ int main(void)
 		cmocka_unit_test(client_mutant_that_pins_the_younger_is_found),
 		cmocka_unit_test(client_memory_that_waits_comes_back_soon),
 		cmocka_unit_test(client_hurries_only_while_memory_is_short),
+		cmocka_unit_test(
+			client_every_heap_that_nobody_has_is_collected),
 		cmocka_unit_test(
 			client_reclaimed_memory_is_lost_and_nothing_else),
 	};

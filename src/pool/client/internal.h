@@ -70,6 +70,7 @@ struct client_heap {
 	struct reef_heap *heap;
 	uint32_t lost_seen; /* of the space's */
 	uint32_t idle;	    /* times that it was collected since it was used */
+	uint64_t collected; /* in which round last; recover.c */
 	struct client_heap *next;
 };
 
@@ -84,7 +85,6 @@ struct client_space {
 	uint64_t version;   /* [k] */
 	bool refreshing;    /* [k] */
 	uint64_t refreshed; /* [k] how often */
-	uint64_t collected; /* [k] the last round */
 	uint32_t extents;   /* [l] how many are in the view */
 	/* [l] extents that were lost, in the order of that */
 	uint32_t *lost, lost_count, lost_room;

@@ -239,6 +239,24 @@ int client_recover(struct reef_client *client,
  * or because limbo is over, go back to the space. That takes a few rounds. */
 #define COLLECTS_MAX 16
 
+/* Bring one that is to be looked at in this round to the front of its space's
+ * list. False: there is none. */
+static bool bring_idle(struct client_space *space, uint64_t round)
+{
+	struct client_heap **at, *heap;
+
+	for (at = &space->heaps; (heap = *at); at = &heap->next)
+		if (heap->idle < COLLECTS_MAX && heap->collected != round)
+			break;
+	if (!heap)
+		return false;
+	*at = heap->next;
+	heap->next = space->heaps;
+	space->heaps = heap;
+	heap->collected = round;
+	return true;
+}
+
 /* The next space that has one to look at; takes a reference. */
 static struct client_space *find_idle(struct reef_client *client)
 {
@@ -246,14 +264,10 @@ static struct client_space *find_idle(struct reef_client *client)
 
 	pthread_mutex_lock(&client->lock);
 	for (space = client->spaces; space; space = space->next)
-		if (!space->gone && space->heaps &&
-		    space->heaps->idle < COLLECTS_MAX &&
-		    space->collected != client->collects)
+		if (!space->gone && bring_idle(space, client->collects))
 			break;
-	if (space) {
+	if (space)
 		space->refs++;
-		space->collected = client->collects;
-	}
 	pthread_mutex_unlock(&client->lock);
 	return space;
 }

@@ -18,6 +18,7 @@
 #define CLAIM_BATCH 60u	      /* chunks in one batch */
 #define LOOK_BYTES (1u << 20) /* of tables in one batch */
 #define TRIES 3u	      /* scans for blocks that were counted */
+#define SCAN_PART 32u	      /* of the time is for looking at all blocks */
 #define GROW_USUAL 256u	      /* units up to which a usual extent will do */
 
 bool heap_is_lost(int status)
@@ -531,14 +532,28 @@ static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class)
 	return rc;
 }
 
+/* Blocks whose freer died before it counted them, and what has been let go
+ * since. To look at all takes long where they are many and small, and whoever
+ * finds no room tends to try again: so it may take a part of the time only. */
+static int last_resort(struct reef_heap *heap)
+{
+	uint64_t begun_ns = reef_now_ns(), now_ns;
+	int rc;
+
+	if (begun_ns < heap->scan_next_ns)
+		return look_and_scan(heap, false);
+	rc = look_and_scan(heap, true);
+	now_ns = reef_now_ns();
+	heap->scan_next_ns = now_ns + (now_ns - begun_ns) * SCAN_PART;
+	return rc;
+}
+
 int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
 {
 	int rc = claim_or_grow(heap, units, class);
 
 	if (rc == -ENOSPC || rc == -EDQUOT) {
-		/* The last resort: blocks whose freer died before it counted
-		 * them, and what has been let go since. */
-		int again = look_and_scan(heap, true);
+		int again = last_resort(heap);
 
 		if (again)
 			return again;

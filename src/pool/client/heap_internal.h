@@ -152,10 +152,11 @@ struct reef_heap {
 	struct run *partial[HEAP_CLASSES_MAX]; /* slabs with room */
 	struct run *vacant[HEAP_CLASSES_MAX];  /* one without a block */
 	struct run *bins[HEAP_BINS];
-	uint64_t bins_used; /* bit n: bins[n]; the last by itself */
-	uint32_t chunks;    /* owned */
-	uint32_t empty;	    /* of them without a block */
-	uint32_t claims;    /* since the last look at all tables */
+	uint64_t bins_used;    /* bit n: bins[n]; the last by itself */
+	uint32_t chunks;       /* owned */
+	uint32_t empty;	       /* of them without a block */
+	uint32_t claims;       /* since the last look at all tables */
+	uint64_t scan_next_ns; /* when all blocks may be looked at again */
 	uint16_t generation;
 
 	struct limbo_entry *limbo; /* a ring, oldest first */

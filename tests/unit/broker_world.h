@@ -72,6 +72,7 @@ struct actor {
 	/* its session */
 	uint32_t session, sequence, counter, announce;
 	bool announces; /* `announce`, not what it read */
+	bool hurries;	/* says that it waits for memory */
 	struct reef_body opened;
 	struct reef_remote *renewal, *table;
 	struct reef_table_header header; /* as it was read last */
@@ -386,6 +387,8 @@ static inline int actor_renew(struct actor *actor)
 	};
 	struct reef_batch batch = {.ops = &op, .count = 1};
 
+	if (actor->hurries)
+		word |= REEF_RENEWAL_HURRY;
 	if (!actor->peer || !actor->peer->link || !actor->renewal)
 		return -REEF_ENOLINK;
 	batch.link = actor->peer->link;

@@ -518,6 +518,131 @@ static void lease_memory_waits_for_who_announced_less(void **state)
 	find(cast_epochs, REEF_BROKER_MUTANT_EARLY_SAFE);
 }
 
+/* --- hurry --- */
+
+/* Renew as often as the table says. */
+static int hurry_for(struct actor *actor, uint64_t duration_ns)
+{
+	uint64_t begun = reef_now_ns(), pause_ns;
+	int rc;
+
+	while (reef_now_ns() - begun < duration_ns && !actor->world->over) {
+		pause_ns = actor->header.hurry_ns;
+		TRY(reef_sleep(pause_ns ? pause_ns : TTL / 4));
+		rc = actor_renew(actor);
+		if (!rc && actor->hurries && !actor->header.hurry_ns)
+			rc = reef_rpc_note(actor->peer, REEF_POOL_HURRY, NULL);
+		if (rc == -REEF_EHOSTDEAD)
+			return rc;
+		if (rc)
+			TRY(actor_return(actor));
+	}
+	return 0;
+}
+
+/* In the background of others. */
+static int always_hurries(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	actor->hurries = true;
+	while (!actor->world->over)
+		TRY(hurry_for(actor, TTL));
+	return 0;
+}
+
+static void add_hurry(struct world *world)
+{
+	world_add(world, always_hurries)->background = true;
+}
+
+static void cast_stay_hurry(struct world *world)
+{
+	cast_stay(world);
+	add_hurry(world);
+}
+
+static void cast_silence_hurry(struct world *world)
+{
+	cast_silence(world);
+	add_hurry(world);
+}
+
+static void lease_is_not_judged_sooner_in_a_hurry(void **state)
+{
+	run(cast_stay_hurry);
+	run(cast_silence_hurry);
+	find(cast_stay_hurry, REEF_BROKER_MUTANT_HASTY_LEASE);
+}
+
+static void cast_epochs_hurry(struct world *world)
+{
+	cast_epochs(world);
+	add_hurry(world);
+}
+
+static void lease_memory_waits_for_them_in_a_hurry_too(void **state)
+{
+	run(cast_epochs_hurry);
+	find(cast_epochs_hurry, REEF_BROKER_MUTANT_EARLY_SAFE);
+}
+
+/* Epochs pass quickly while somebody says so, and no longer. */
+static int hurries_for_a_while(struct actor *actor)
+{
+	struct world *world = actor->world;
+	uint64_t before;
+
+	TRY(actor_join(actor));
+	while (world->note[0] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	before = actor->header.reclaim_epoch;
+	actor->hurries = true;
+	TRY(actor_renew(actor));
+	TRY(reef_rpc_note(actor->peer, REEF_POOL_HURRY, NULL));
+	TRY(reef_sleep(5 * MILLISECOND));
+	TRY(actor_renew(actor));
+	WANT(actor->header.hurry_ns);
+	TRY(hurry_for(actor, TTL));
+	WANT(actor->header.safe_epoch > before + 10);
+	WANT(actor->header.hurry_ns);
+	actor->hurries = false;
+	TRY(actor_renew(actor));
+	TRY(hurry_for(actor, TTL));
+	WANT(!actor->header.hurry_ns);
+	/* It says so for the last time, and lives on. */
+	actor->hurries = true;
+	TRY(actor_renew(actor));
+	TRY(reef_rpc_note(actor->peer, REEF_POOL_HURRY, NULL));
+	TRY(reef_sleep(10 * MILLISECOND));
+	TRY(actor_look(actor, actor->session));
+	WANT(actor->header.hurry_ns);
+	TRY(reef_sleep(TTL / 2));
+	TRY(actor_look(actor, actor->session));
+	WANT(!actor->header.hurry_ns);
+	world->note[0] = 2;
+	return 0;
+}
+
+static int joins_in(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	actor->world->note[0] = 1;
+	while (actor->world->note[0] == 1)
+		TRY(hurry_for(actor, MILLISECOND));
+	return 0;
+}
+
+static void cast_hurry(struct world *world)
+{
+	world_add(world, hurries_for_a_while);
+	world_add(world, joins_in);
+}
+
+static void lease_hurry_lasts_while_somebody_says_so(void **state)
+{
+	run(cast_hurry);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -533,6 +658,9 @@ int main(void)
 		cmocka_unit_test(lease_recovery_outlives_its_helper),
 		cmocka_unit_test(lease_recovery_waits_for_who_opens_the_space),
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
+		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),
+		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),
+		cmocka_unit_test(lease_hurry_lasts_while_somebody_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

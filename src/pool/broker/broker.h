@@ -46,6 +46,7 @@ enum reef_broker_mutant {
 					   * closed */
 	REEF_BROKER_MUTANT_FORGET_REQUEST, /* repetitions are done again */
 	REEF_BROKER_MUTANT_EARLY_SAFE,	   /* R8: safe_epoch ignores sessions */
+	REEF_BROKER_MUTANT_HASTY_LEASE,	   /* every look is a sample */
 	REEF_BROKER_MUTANTS
 };
 

@@ -60,11 +60,13 @@
 #define RECLAIM_STEP 65536
 #define RECOVER_NS_MIN UINT64_C(5000000000)
 #define HURRY_NS UINT64_C(2000000)
-#define HURRY_SESSION_NS UINT64_C(20000) /* in all, 50,000 renewals a second   \
-					  */
+#define HURRY_SESSION_NS                                                       \
+	UINT64_C(20000) /* in all, 50,000 renewals a second                    \
+			 */
 #define HURRY_ROUNDS 32u
-#define HURRY_STALLED 256u /* looks at an epoch that stays: then half as many  \
-			    */
+#define HURRY_STALLED                                                          \
+	256u /* looks at an epoch that stays: then half as many                \
+	      */
 
 static uint8_t state_of(const struct reef_broker *broker, uint32_t id)
 {
@@ -395,7 +397,8 @@ static bool judge(const struct reef_broker *broker,
 	uint64_t gap_ns = now_ns - session->sampled_ns;
 	bool first = session->sampled_ns == 0;
 
-	if (!first && gap_ns < period_ns)
+	if (!first && gap_ns < period_ns &&
+	    broker->options.mutant != REEF_BROKER_MUTANT_HASTY_LEASE)
 		return false;
 	session->sampled_ns = now_ns;
 	if (first || word != session->sampled_word || gap_ns > 2 * period_ns) {

@@ -52,8 +52,8 @@ static const struct scenario scenarios[] = {
 
 /* Which mutants the seeds must find, and where to look for them. Those that a
  * whole pool hides are found beside their module: the broker's EARLY_PUBLISH in
- * broker_crash, the node's STALE_EPOCH in node_life, the heap's others in
- * heap_sim. */
+ * broker_crash and HASTY_LEASE in lease, the node's STALE_EPOCH in node_life,
+ * the client's YOUNG_PIN in client_recover, the heap's others in heap_sim. */
 static const struct mutant mutants[] = {
 	{"broker-one-sample", "clients",
 	 .broker = REEF_BROKER_MUTANT_ONE_SAMPLE},
@@ -73,6 +73,7 @@ static const struct mutant mutants[] = {
 	{"client-stale-extent", "drain",
 	 .client = REEF_CLIENT_MUTANT_STALE_EXTENT},
 	{"client-repeat", "links", .client = REEF_CLIENT_MUTANT_REPEAT},
+	{"client-no-pin", "calm", .client = REEF_CLIENT_MUTANT_NO_PIN},
 	{"heap-early-reuse", "calm", .heap = REEF_HEAP_MUTANT_EARLY_REUSE},
 };
 

@@ -22,6 +22,7 @@
 #define HOME "home"
 #define BOARD_WORDS 64
 #define MAILBOXES 8 /* words of the board, after the clients' */
+#define STAMPERS 3  /* fibers of one handle */
 #define MAIL_MAGIC 0x6d61696c00000000ull
 #define SIZE_MAX_BITS 17
 
@@ -533,6 +534,15 @@ static int step_mail(struct client *client)
 	return judge(client, "free mail", rc);
 }
 
+/* Epochs pass quickly for a while; those inside stay safe. */
+static int step_reclaim(struct client *client)
+{
+	int rc = reef_reclaim(client->home, 10 * MILLISECOND);
+
+	return rc == -ENOSPC || rc == -ETIMEDOUT ? 0
+						 : judge(client, "reclaim", rc);
+}
+
 /* Read mail, let others free it and allocate while we are inside, change it in
  * place, and read it again. */
 static int stamp(struct client *client, struct reef *reef, uint64_t place,
@@ -561,24 +571,60 @@ static int stamp(struct client *client, struct reef *reef, uint64_t place,
 	return judge(client, "stamp mail", rc);
 }
 
-int workload_stamp(struct client *client, struct reef *reef)
+struct stamper {
+	struct client *client;
+	struct reef *reef;
+	struct reef_random random;
+	struct reef_fiber *fiber;
+};
+
+static int stamp_often(void *arg)
 {
-	struct reef_random random = reef_random_split(&client->random, 3);
+	struct stamper *stamper = arg;
+	struct client *client = stamper->client;
 	struct cluster *cluster = client->cluster;
 	uint64_t place;
 	int rc = 0;
 
 	while (!rc && !client->leaving) {
-		place = word_address(cluster,
-				     CLIENTS_MAX + (uint32_t)reef_random_below(
-							   &random, MAILBOXES));
+		place = word_address(
+			cluster,
+			CLIENTS_MAX + (uint32_t)reef_random_below(
+					      &stamper->random, MAILBOXES));
 		if (cluster->board)
-			rc = stamp(client, reef, place,
-				   reef_random_below(&random,
+			rc = stamp(client, stamper->reef, place,
+				   reef_random_below(&stamper->random,
 						     cluster->options.ttl_ns));
 		if (!rc)
-			rc = reef_sleep(
-				reef_random_below(&random, 5 * MILLISECOND));
+			rc = reef_sleep(reef_random_below(&stamper->random,
+							  5 * MILLISECOND));
+	}
+	return rc;
+}
+
+/* Several fibers of one handle, so that one or another is inside nearly
+ * always. */
+int workload_stamp(struct client *client, struct reef *reef)
+{
+	struct stamper stampers[STAMPERS];
+	int rc = 0, one;
+
+	for (uint32_t i = 0; i < STAMPERS; i++)
+		stampers[i] = (struct stamper){
+			.client = client,
+			.reef = reef,
+			.random = reef_random_split(&client->random, 3 + i),
+		};
+	for (uint32_t i = 1; i < STAMPERS && !rc; i++)
+		rc = reef_fiber_spawn(reef_fiber_sched(), stamp_often,
+				      &stampers[i], &stampers[i].fiber);
+	if (!rc)
+		rc = stamp_often(&stampers[0]);
+	for (uint32_t i = 1; i < STAMPERS; i++) {
+		if (!stampers[i].fiber)
+			continue;
+		reef_fiber_join(stampers[i].fiber, &one);
+		rc = rc ? rc : one;
 	}
 	return rc;
 }
@@ -674,11 +720,12 @@ void workload_forget(struct client *client, bool well)
 int workload_step(struct client *client)
 {
 	static int (*const steps[])(struct client * client) = {
-		step_alloc,  step_alloc,  step_alloc,	 step_alloc,
-		step_verify, step_verify, step_verify,	 step_free,
-		step_free,   step_free,	  step_give,	 step_take,
-		step_watch,  step_watch,  step_watch,	 step_mail,
-		step_mail,   step_mail,	  step_own_name, step_sum,
+		step_alloc,   step_alloc,  step_alloc,	  step_alloc,
+		step_verify,  step_verify, step_verify,	  step_free,
+		step_free,    step_free,   step_give,	  step_take,
+		step_watch,   step_watch,  step_watch,	  step_mail,
+		step_mail,    step_mail,   step_own_name, step_sum,
+		step_reclaim,
 	};
 
 	if (!client->cluster->board)

@@ -188,7 +188,9 @@ def check_arity(both):
             if name == "info" or name == "memory|usage":
                 continue
             lines.append(words + " k" * count)
-            lines.append(words + " 100000" * count)
+            # Anything may be a cursor.
+            if name != "scan":
+                lines.append(words + " 100000" * count)
     text = "\n".join(
         ("< " if "ttl" in line or "idletime" in line else "") + line
         for line in lines)
@@ -233,7 +235,8 @@ def of_ours(value):
 
 
 def without_subcommands(value):
-    """COMMAND DOCS without subcommands."""
+    """COMMAND DOCS without subcommands, and without prose, which is anybody's
+    own."""
     kind, inside = value
     if not isinstance(inside, list):
         return value
@@ -241,7 +244,7 @@ def without_subcommands(value):
     for item in inside:
         if skipping:
             skipping = False
-        elif item[1] == b"subcommands":
+        elif item[1] in (b"subcommands", b"summary", b"complexity"):
             skipping = True
         else:
             items.append(without_subcommands(item))

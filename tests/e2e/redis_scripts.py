@@ -205,7 +205,6 @@ STRINGS = {
         GETRANGE a 1 x
         GETRANGE a 1
         GETRANGE nothere 0 -1
-        SUBSTR a 0 3
         SETRANGE a 6 Redis
         GET a
         SETRANGE a 20 x
@@ -541,7 +540,7 @@ KEYS = {
         SCAN 0 TYPE nosuch COUNT 1000
         SCAN 0 MATCH one COUNT 1000
         SCAN 0 MATCH one COUNT 1000 TYPE string
-        SCAN 0 COUNT 1000 MATCH one COUNT 500
+        SCAN 0 COUNT 1 MATCH one COUNT 5000
         SCAN 0 TYPE
         SCAN 18446744073709551616
         FLUSHDB
@@ -643,7 +642,7 @@ TRANSACTIONS = {
         EXEC
         MULTI
         HELLO 3
-        EXEC
+        ? EXEC
         MULTI
         AUTH x
         EXEC
@@ -672,7 +671,6 @@ TRANSACTIONS = {
         OBJECT ENCODING x
         EXEC
         MULTI
-        SUBSTR x 0 0
         OBJECT NOSUCH
         EXEC
         MULTI
@@ -846,7 +844,7 @@ CONNECTIONS = {
         HELLO 3 SETNAME "a b"
         HELLO 3 SETNAME
         HELLO 3 FOO
-        HELLO 3 AUTH default x
+        ? HELLO 3 AUTH default x
         HELLO 3 AUTH nosuch x
         HELLO 3 AUTH default
         ? HELLO 2 AUTH default x SETNAME you

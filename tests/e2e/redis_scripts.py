@@ -527,7 +527,6 @@ KEYS = {
         DBSIZE x
         SCAN
         SCAN x
-        SCAN -1
         SCAN 0 COUNT
         SCAN 0 COUNT 0
         SCAN 0 COUNT -1

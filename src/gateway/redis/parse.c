@@ -505,7 +505,8 @@ static int take_line(struct redis_parser *parser)
 {
 	char *line = parser->buffer + parser->at;
 	const size_t waiting = parser->end - parser->at;
-	char *newline = memchr(line, '\n', waiting);
+	/* Behind a 0 Redis finds no end of the line, and waits for one. */
+	char *newline = memchr(line, '\n', strnlen(line, waiting));
 	size_t size;
 
 	if (!newline)

@@ -327,7 +327,7 @@ def check_idle_crowd(pool):
     wanted = min(10000, hard - 200)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 150), hard))
     pool.up()
-    door = pool.door("door", "--redis-clients", "20000")
+    door = pool.door("door", "--redis-clients-max", "20000")
     before = resident(door.process)
     crowd = []
     try:
@@ -368,7 +368,7 @@ def clients_of(door):
 
 def check_clients_max(pool):
     pool.up()
-    door = pool.door("door", "--redis-clients", "5")
+    door = pool.door("door", "--redis-clients-max", "5")
     wires = [door.wire() for _ in range(5)]
     for wire in wires:
         assert wire.ask("PING") == b"+PONG\r\n"

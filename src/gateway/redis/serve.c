@@ -7,10 +7,11 @@
  *
  * (1) The buffers to read into and to answer from are lent to the client at
  *     work, and given back before the next one's turn (settle).
- * (2) A client whose answers pile up beyond the soft limit is neither read nor
- *     run until half of them are gone; if that takes a minute, it is closed.
- *     The limit is large, for many clients send a whole pipeline before they
- *     read the first answer.
+ * (2) A client of whose answers more than UNSENT_MAX cannot be sent is not run
+ *     until half of them are gone. It is read from until its requests take the
+ *     soft limit, which is large, for many clients send a whole pipeline before
+ *     they read the first answer. If it takes no byte for a minute, it is
+ *     closed.
  * (3) Only `reap` closes a client, at the end of its turn or of the round.
  * (4) At the end what has come already is answered, and what is to be sent gets
  *     some seconds for it. */
@@ -34,6 +35,11 @@
 #define SECOND (1000 * MS)
 #define OVER_PATIENCE (60 * SECOND)
 #define END_PATIENCE (5 * SECOND)
+#define UNSENT_MAX (UINT64_C(1) << 20)
+/* Nobody knows how large answers will be before they are there. So few are made
+ * together at first, then more, if they are smaller than this. */
+#define LARGE_MIN (UINT64_C(512) << 10)
+#define MANY_FIRST 4
 #define EVENTS_MAX 128
 #define VECTORS_MAX 64
 
@@ -139,6 +145,7 @@ static void welcome(struct redis_thread *thread, struct redis_client *client)
 	redis_parser_init(&client->parser, &thread->spare, &limits);
 	client->parser.is_stranger = !client->is_authenticated;
 	redis_reply_init(&client->reply, &thread->spare);
+	client->many_max = MANY_FIRST;
 	client->events = event.events;
 	if (epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, client->fd, &event)) {
 		free_client(client);
@@ -192,6 +199,7 @@ static void flush(struct redis_thread *thread, struct redis_client *client)
 			return;
 		}
 		redis_reply_sent(reply, (size_t)sent);
+		client->over_ns = 0;
 		client->bytes_out += (uint64_t)sent;
 		thread->stats.bytes_out += (uint64_t)sent;
 	}
@@ -215,7 +223,7 @@ static int run_many(struct redis_thread *thread, struct redis_client *client,
 		thread->many[count].argc = request->argc;
 		thread->many[count++].argv = argv;
 		rc = redis_parser_next(&client->parser, request);
-	} while (rc > 0 && count < REDIS_MANY_MAX &&
+	} while (rc > 0 && count < client->many_max &&
 		 redis_dispatch_many(client, request) == command);
 	if (count == 1) {
 		client->requests++;
@@ -246,31 +254,64 @@ static bool may_run(const struct redis_client *client)
 	return !client->is_dead && !client->close_after && !client->is_paused;
 }
 
+/* (2) */
+static bool may_read(const struct redis_client *client)
+{
+	const struct redis_door_config *config = &client->thread->door->config;
+
+	if (client->is_dead || client->close_after || client->is_ended)
+		return false;
+	return !client->is_paused ||
+	       (!client->parser.is_filling &&
+		redis_parser_waiting(&client->parser) < config->output_soft);
+}
+
+/* After something was answered: may there be more? */
+static void look_at_answers(struct redis_thread *thread,
+			    struct redis_client *client, uint64_t before)
+{
+	uint64_t waiting = redis_reply_waiting(&client->reply);
+
+	if (waiting > before + LARGE_MIN)
+		client->many_max = 1;
+	else if (client->many_max < REDIS_MANY_MAX)
+		client->many_max *= MANY_FIRST;
+	if (waiting > UNSENT_MAX) {
+		flush(thread, client);
+		waiting = redis_reply_waiting(&client->reply);
+	}
+	client->is_paused = waiting > UNSENT_MAX;
+}
+
 /* Everything that is whole. */
 static void run(struct redis_thread *thread, struct redis_client *client)
 {
-	const uint64_t soft = thread->door->config.output_soft;
 	const struct redis_command *many;
 	struct redis_request request;
 	int rc = redis_parser_next(&client->parser, &request);
 
 	client->reply.limit = thread->door->config.output_max;
 	while (rc > 0 && !client->is_dead) {
-		many = redis_dispatch_many(client, &request);
-		/* A run has taken the request behind it already. */
+		const uint64_t before = redis_reply_waiting(&client->reply);
+
+		many = client->many_max == 1 || client->is_paused
+			       ? NULL
+			       : redis_dispatch_many(client, &request);
+		/* A run has taken the request behind it already, which is
+		 * therefore run, too. */
 		if (many) {
 			rc = run_many(thread, client, many, &request);
+			look_at_answers(thread, client, before);
 			continue;
 		}
 		redis_dispatch(thread, client, &request);
-		client->is_paused = redis_reply_waiting(&client->reply) > soft;
+		look_at_answers(thread, client, before);
 		rc = may_run(client)
 			     ? redis_parser_next(&client->parser, &request)
 			     : 0;
 	}
 	if (rc < 0)
 		say_malformed(thread, client, rc);
-	client->is_paused = redis_reply_waiting(&client->reply) > soft;
 }
 
 static void receive(struct redis_thread *thread, struct redis_client *client)
@@ -302,7 +343,8 @@ static void receive(struct redis_thread *thread, struct redis_client *client)
 	client->used_ns = thread->now_ns;
 	client->bytes_in += (uint64_t)got;
 	thread->stats.bytes_in += (uint64_t)got;
-	run(thread, client);
+	if (!client->is_paused)
+		run(thread, client);
 }
 
 /* --- a client's turn --- */
@@ -311,7 +353,7 @@ static void want(struct redis_client *client)
 {
 	struct epoll_event event = {.data.ptr = client};
 
-	if (may_run(client) && !client->is_ended)
+	if (may_read(client))
 		event.events |= EPOLLIN;
 	if (redis_reply_waiting(&client->reply))
 		event.events |= EPOLLOUT;
@@ -325,12 +367,10 @@ static void want(struct redis_client *client)
 
 static void send_all(struct redis_thread *thread, struct redis_client *client)
 {
-	const uint64_t soft = thread->door->config.output_soft;
-
 	flush(thread, client);
 	/* What waited for the answers to go out. */
 	while (client->is_paused && !client->is_dead && !client->close_after &&
-	       redis_reply_waiting(&client->reply) <= soft / 2) {
+	       redis_reply_waiting(&client->reply) <= UNSENT_MAX / 2) {
 		client->is_paused = false;
 		run(thread, client);
 		flush(thread, client);
@@ -368,7 +408,7 @@ static void end_turn(struct redis_thread *thread, struct redis_client *client)
 static void take_turn(struct redis_thread *thread, struct redis_client *client,
 		      uint32_t events)
 {
-	if (events & EPOLLIN && may_run(client) && !client->is_ended)
+	if (events & EPOLLIN && may_read(client))
 		receive(thread, client);
 	else if (events & (EPOLLHUP | EPOLLERR))
 		client->is_dead = true;

@@ -47,20 +47,27 @@ static void run_gets(struct redis_thread *thread, struct redis_client *client,
 	}
 }
 
+#define MGET_FIRST 16
+#define MGET_LARGE (UINT64_C(16) << 20)
+
 static void run_mget(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
 	const struct redis_bytes *key = &request->argv[1];
 	struct redis_mark mark = redis_reply_mark(&client->reply);
-	uint32_t left = request->argc - 1, count, i;
+	uint32_t left = request->argc - 1, count, i, most = MGET_FIRST;
 	struct reef_map *map;
 	int rc = 0;
 
 	if (!redis_map(thread, client, &map))
 		return;
 	redis_reply_array(&client->reply, left);
-	for (; left && !rc; left -= count) {
-		count = left < REDIS_MANY_MAX ? left : REDIS_MANY_MAX;
+	for (; left && !rc && !client->reply.is_broken; left -= count) {
+		/* How large values are is not known before they are there. */
+		if (redis_reply_waiting(&client->reply) > MGET_LARGE)
+			most = 1;
+		count = left < most ? left : most;
+		most = REDIS_MANY_MAX;
 		rc = redis_read_many(thread, client, map, key, count);
 		for (i = 0; i < count && !rc; i++)
 			rc = redis_reply_item(thread, client, i);

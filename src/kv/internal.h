@@ -35,8 +35,9 @@ enum map_mutant {
 	MAP_MUTANTS
 };
 extern enum map_mutant map_mutant; /* of the whole process */
-/* Of the tables of maps that are made from now on; 0: as always. */
-extern uint32_t map_groups;
+/* Of the tables of maps that are made from now on, for tests; zero: as always.
+ */
+extern struct hash_options map_tables;
 
 struct map_body {      /* words in the object's block; by CAS and FAA */
 	uint64_t root; /* of its table; 0: not made yet; and: */

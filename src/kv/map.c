@@ -29,7 +29,7 @@
 enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION, IN_SUBTABLE };
 
 enum map_mutant map_mutant;
-uint32_t map_groups;
+struct hash_options map_tables;
 
 static int check_options(struct reef_map_options *options)
 {
@@ -60,8 +60,9 @@ static int open_object(struct reef_space *space, const char *name,
 				[SIZE_HIGH] =
 					(uint32_t)(options->size_max >> 32),
 				[EVICTION] = (uint32_t)options->eviction,
-				[IN_SUBTABLE] =
-					map_groups ? map_groups : GROUPS,
+				[IN_SUBTABLE] = map_tables.groups
+							? map_tables.groups
+							: GROUPS,
 			},
 		.body_size = sizeof(struct map_body),
 	};
@@ -125,6 +126,7 @@ static int make_table(const struct sync_object *object)
 {
 	const struct hash_options options = {
 		.groups = object->limits[IN_SUBTABLE],
+		.seed = map_tables.seed,
 	};
 	struct hash_table *table;
 	uint64_t root, now;

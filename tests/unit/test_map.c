@@ -552,5 +552,7 @@ int main(void)
 		cmocka_unit_test(map_made_by_several_at_once_is_one),
 	};
 
+	/* So that a seed means the same again. */
+	map_tables.seed = 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,18 +14,19 @@
  * (3) Every value has a *version*: a number not 0 that no other value of the
  *     map has. Versions are not in order.
  * (4) A key that has expired is not there for any call from that moment of the
- *     pool's clock on (milliseconds since 1970; each handle knows it within a
- *     few milliseconds). Its memory comes back when somebody touches it or a
- *     sweep passes, of which every handle that changes keys does a little.
- * (5) A map grows while it is used. Deleted keys give their memory back; what
- *     the table itself has grown to stays.
+ *     pool's clock on (the broker's; milliseconds since 1970; each handle knows
+ *     it within a few milliseconds). Its memory comes back when somebody
+ * touches it or a sweep passes, of which every handle that changes keys does a
+ * little. (5) A map grows while it is used. Deleted keys give their memory
+ * back; what the table itself has grown to stays.
  *
  * Errors of every call: those of access (reef.h). -REEF_EINDOUBT: a change
  * whose connection was lost happened, or not, and others have covered it since;
  * reading the key tells.  -EINVAL: a key or value longer than the map's limit;
  * nothing happened.  -ENOSPC, -EDQUOT: no room for a value; all else goes on.
  * -ENOENT: of a call on a key: it is not there.  -REEF_EDROPPED: the map was
- * dropped.  -REEF_ELOST: its node died, or the key's.
+ * dropped.  -REEF_ELOST: its node died, or the key's: the first is mended by
+ * dropping it, or by REEF_MAP_RENEW; the second by dropping it only.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_MAP_H
@@ -47,6 +48,7 @@ enum reef_map_eviction {
 };
 
 #define REEF_MAP_EXISTING 1u /* open flags: do not make it */
+#define REEF_MAP_RENEW 2u    /* if its memory is lost, make it anew, empty */
 
 /* Zero means the default. */
 struct reef_map_options {

@@ -1,77 +1,57 @@
-/* clock.c - the pool's time, as a map's expiry has it.
+/* clock.c - the pool's time, as a map's expiry has it: the broker's.
  *
- * All maps of a space go by one clock (sync.h) of that space. A handle draws
- * from it once a second, and counts on by the machine's own monotonic clock
- * in between: so no call has to ask, and all handles agree within what the
- * machines' clocks drift apart in a second, and the time a draw takes.
+ * A handle asks for it every ten seconds, and counts on by the machine's own
+ * monotonic clock in between: so hardly any call has to ask, and handles agree
+ * within what their machines' clocks drift apart in that time, and half of what
+ * the question takes. Not a clock of sync.h: that one never goes back, and pays
+ * for it by running ahead after its node died, when keys would expire early.
+ * Here it is enough that a key which somebody found expired is gone (get.c).
  *
- * A clock that cannot be reached, because the broker is away or its node died,
- * is counted on from: for an hour without it, two machines whose clocks run 100
- * ppm apart differ by 0.4 s. Only the first draw has to succeed. */
+ * While the broker is away it is counted on: after an hour, two machines whose
+ * clocks run 100 ppm apart differ by 0.4 s. Only the first question has to be
+ * answered. */
 #include "kv/internal.h"
 #include "pool/rpc.h"
 
 #include <errno.h>
 
-#define NAME "reef.map.clock"
-#define PERIOD_NS UINT64_C(1000000000)
-#define AWAY_NS (10 * PERIOD_NS) /* before it is tried again */
-#define WAIT_NS UINT64_C(100000) /* for another fiber's first draw */
+#define PERIOD_NS UINT64_C(10000000000)
+#define WAIT_NS UINT64_C(100000) /* for another fiber's first question */
 
-/* Who may only read cannot draw: it asks the broker, whose time the clock
- * follows. */
-static int ask(struct reef_map *map, uint64_t *ns)
+static int ask(struct reef_map *map)
 {
+	struct map_clock *clock = &map->clock;
 	struct reef_answer answer = {0};
 	struct reef_body body = {0};
+	uint64_t began_ns = reef_now_ns(), ended_ns;
 	int rc = reef_client_ask(map->reef, REEF_POOL_TIME, false, &body,
 				 &answer);
 
-	if (!rc)
-		*ns = answer.body.value;
+	ended_ns = reef_now_ns();
+	clock->next_ns = ended_ns + PERIOD_NS;
+	if (!rc) {
+		clock->time_ns = answer.body.value;
+		/* It was so at some moment between the two. */
+		clock->at_ns = began_ns + (ended_ns - began_ns) / 2;
+	}
 	reef_answer_free(&answer);
 	return rc;
 }
 
-static int draw_once(struct reef_map *map, uint64_t *ns)
+/* Ask, if nobody does, and the broker is there. */
+static int refresh(struct reef_map *map)
 {
 	struct map_clock *clock = &map->clock;
-	int rc = 0;
-
-	if (!clock->clock)
-		rc = reef_clock_open(map->object.space, NAME, 0, &clock->clock);
-	if (!rc)
-		rc = reef_clock_next(clock->clock, 1, ns);
-	/* Somebody dropped it: the next call makes it anew. */
-	if (rc == -ENOENT) {
-		reef_clock_close(clock->clock);
-		clock->clock = NULL;
-	}
-	return rc == -EACCES ? ask(map, ns) : rc;
-}
-
-static int draw(struct reef_map *map)
-{
-	struct map_clock *clock = &map->clock;
-	bool first = !clock->at_ns;
-	uint64_t ns;
 	int rc;
 
-	if (!first && reef_health(map->reef) == -REEF_ENOLINK) {
+	if (clock->at_ns && reef_health(map->reef) == -REEF_ENOLINK) {
 		clock->next_ns = reef_now_ns() + PERIOD_NS;
 		return 0;
 	}
 	clock->busy = true;
-	rc = draw_once(map, &ns);
-	if (rc == -ENOENT)
-		rc = draw_once(map, &ns);
+	rc = ask(map);
 	clock->busy = false;
-	clock->next_ns = reef_now_ns() + (rc ? AWAY_NS : PERIOD_NS);
-	if (!rc) {
-		clock->drawn_ns = ns;
-		clock->at_ns = reef_now_ns();
-	}
-	return first ? rc : 0;
+	return clock->at_ns ? 0 : rc;
 }
 
 int map_now(struct reef_map *map, uint64_t *ms)
@@ -83,10 +63,13 @@ int map_now(struct reef_map *map, uint64_t *ms)
 	while (!clock->at_ns && clock->busy && !rc)
 		rc = reef_sleep(WAIT_NS);
 	if (!rc && !clock->busy && reef_now_ns() >= clock->next_ns)
-		rc = draw(map);
+		rc = refresh(map);
 	if (rc)
 		return rc;
-	now = clock->drawn_ns + (reef_now_ns() - clock->at_ns);
+	if (!clock->at_ns) /* the last answer was an error */
+		return -REEF_ENOLINK;
+	now = clock->time_ns + (reef_now_ns() - clock->at_ns);
+	/* People may have set the broker's clock back. */
 	if (now > clock->told_ns)
 		clock->told_ns = now;
 	*ms = clock->told_ns / 1000000;
@@ -96,9 +79,4 @@ int map_now(struct reef_map *map, uint64_t *ms)
 int reef_map_now(struct reef_map *map, uint64_t *ms)
 {
 	return map_now(map, ms);
-}
-
-void map_clock_close(struct reef_map *map)
-{
-	reef_clock_close(map->clock.clock);
 }

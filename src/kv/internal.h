@@ -54,11 +54,11 @@ struct map_body {      /* words in the object's block; by CAS and FAA */
 	((map)->object.body + offsetof(struct map_body, word))
 
 struct map_clock {
-	struct reef_clock *clock; /* NULL: not opened yet */
-	uint64_t drawn_ns, at_ns; /* the pool's time, and ours then */
-	uint64_t told_ns;	  /* what was told last */
-	uint64_t next_ns;	  /* ours, when to draw again */
-	bool busy;		  /* a fiber draws */
+	uint64_t time_ns, at_ns; /* the pool's time, and ours then; 0: unknown
+				  */
+	uint64_t told_ns;	 /* what was told last */
+	uint64_t next_ns;	 /* ours, when to ask again */
+	bool busy;		 /* a fiber asks */
 };
 
 struct map_candidate {
@@ -98,7 +98,6 @@ struct reef_map {
 
 /* The pool's time; the first call may fail. */
 int map_now(struct reef_map *map, uint64_t *ms);
-void map_clock_close(struct reef_map *map);
 
 static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
 {

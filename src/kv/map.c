@@ -11,6 +11,7 @@
  *     Whoever opens or drops one that is DROPPING does that first, so a dropper
  *     may die anywhere.
  * (2) Of two that make the table one wins the CAS, and the other's goes.
+ *     A table that is lost goes back to 0, if REEF_MAP_RENEW asks for that.
  * (3) Who takes the root out of the word frees it. Whoever has the table open
  *     is told by the table: -REEF_EDROPPED. */
 #include "kv/internal.h"
@@ -37,7 +38,7 @@ static int check_options(struct reef_map_options *options)
 		options->key_max = MAP_KEY_MAX;
 	if (!options->value_max)
 		options->value_max = MAP_VALUE_MAX;
-	if (options->flags & ~REEF_MAP_EXISTING ||
+	if (options->flags & ~(REEF_MAP_EXISTING | REEF_MAP_RENEW) ||
 	    options->key_max > MAP_KEY_MAX ||
 	    options->value_max > MAP_VALUE_MAX ||
 	    (unsigned)options->eviction >= REEF_MAP_EVICTIONS)
@@ -45,11 +46,9 @@ static int check_options(struct reef_map_options *options)
 	return 0;
 }
 
-static int open_object(struct reef_space *space, const char *name,
-		       const struct reef_map_options *options,
-		       struct sync_object *object)
+static struct sync_shape shape_of(const struct reef_map_options *options)
 {
-	const struct sync_shape shape = {
+	return (struct sync_shape){
 		.kind = SYNC_MAP,
 		.format = FORMAT,
 		.limits =
@@ -66,9 +65,39 @@ static int open_object(struct reef_space *space, const char *name,
 			},
 		.body_size = sizeof(struct map_body),
 	};
+}
+
+static int open_object(struct reef_space *space, const char *name,
+		       const struct reef_map_options *options,
+		       struct sync_object *object)
+{
+	const struct sync_shape shape = shape_of(options);
 
 	static_assert(REEF_MAP_EXISTING == REEF_SYNC_EXISTING, "one flag");
-	return sync_object_open(space, name, &shape, options->flags, object);
+	return sync_object_open(space, name, &shape,
+				options->flags & REEF_MAP_EXISTING, object);
+}
+
+/* Another object in the place of one that is lost; it is looked at again, since
+ * somebody else may have done so.  -EAGAIN: it is not lost. */
+static int renew_object(struct reef_space *space, const char *name,
+			const struct reef_map_options *options,
+			struct sync_object *object)
+{
+	const struct sync_shape shape = shape_of(options);
+	uint64_t block, word;
+	int rc;
+
+	*object = (struct sync_object){
+		.space = space,
+		.reef = reef_space_handle(space),
+	};
+	rc = reef_name_lookup(space, name, &block, &object->generation);
+	if (!rc)
+		rc = reef_read(object->reef, block, &word, 8);
+	if (rc != -REEF_ELOST)
+		return rc ? rc : -EAGAIN;
+	return sync_object_replace(object, name, &shape);
 }
 
 int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
@@ -155,6 +184,9 @@ static int drop_table(const struct sync_object *object)
 	if (!rc)
 		rc = hash_drop(table);
 	hash_close(table);
+	/* Lost, or a part of it: it can only be forgotten. */
+	if (rc == -REEF_ELOST)
+		return 0;
 	if (rc && rc != -REEF_EDROPPED)
 		return rc;
 	rc = reef_cas(object->reef, root_at(object), word, MAP_DROPPING,
@@ -177,28 +209,52 @@ static int finish_drop(const struct sync_object *object, const char *name)
 	return rc == -ESTALE || rc == -ENOENT ? 0 : rc;
 }
 
+/* Its table is lost: a new one in its place. */
+static int renew_table(const struct sync_object *object, uint64_t word)
+{
+	uint64_t bytes_at =
+		object->body + offsetof(struct map_body, entry_bytes);
+	uint64_t bytes;
+	int rc = map_cas(object->reef, root_at(object), word, 0, NULL);
+
+	if (!rc)
+		rc = reef_read(object->reef, bytes_at, &bytes, 8);
+	return rc ? rc : map_cas(object->reef, bytes_at, bytes, 0, NULL);
+}
+
+/* One attempt; 1: again. */
+static int try_open(struct reef_space *space, const char *name,
+		    const struct reef_map_options *options,
+		    struct sync_object *object, struct hash_table **table)
+{
+	bool renew = options->flags & REEF_MAP_RENEW;
+	uint64_t word;
+	int rc = open_object(space, name, options, object);
+
+	if (rc == -REEF_ELOST && renew)
+		rc = renew_object(space, name, options, object);
+	if (rc)
+		return rc == -EAGAIN ? 1 : rc;
+	rc = open_table(object, options->remember, false, &word, table);
+	if (rc == 1)
+		rc = word ? finish_drop(object, name) : make_table(object);
+	else if (rc == -REEF_ELOST && renew)
+		rc = renew_table(object, word);
+	else if (rc != -REEF_EDROPPED)
+		return rc;
+	return rc && rc != -REEF_EDROPPED ? rc : 1;
+}
+
 /* The object of that name that is not being dropped, and its table. */
 static int find_or_make(struct reef_space *space, const char *name,
 			const struct reef_map_options *options,
 			struct sync_object *object, struct hash_table **table)
 {
-	uint64_t word;
-	int rc, attempt;
+	int rc = 1, attempt;
 
-	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
-		rc = open_object(space, name, options, object);
-		if (!rc)
-			rc = open_table(object, options->remember, false, &word,
-					table);
-		if (rc == 1)
-			rc = word ? finish_drop(object, name)
-				  : make_table(object);
-		else if (rc != -REEF_EDROPPED)
-			return rc;
-		if (rc && rc != -REEF_EDROPPED)
-			return rc;
-	}
-	return -EBUSY;
+	for (attempt = 0; rc == 1 && attempt < ATTEMPTS; attempt++)
+		rc = try_open(space, name, options, object, table);
+	return rc == 1 ? -EBUSY : rc;
 }
 
 static void take_limits(struct reef_map *map)
@@ -257,7 +313,6 @@ void reef_map_close(struct reef_map *map)
 	if (map->size_max)
 		map_account_flush(map);
 	map_candidates_free(map);
-	map_clock_close(map);
 	hash_close(map->table);
 	free(map->readings);
 	free(map);

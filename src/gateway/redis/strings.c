@@ -415,23 +415,17 @@ static uint32_t distinct(const struct redis_bytes *pairs, uint32_t count)
 	return count;
 }
 
-/* Puts the first of the pairs, *count in number on return. False: answered. */
-static bool put_some(struct redis_thread *thread, struct redis_client *client,
-		     const struct redis_bytes *pairs, uint32_t *count)
+/* Put the first of the pairs together, and say how many: thread->items has a
+ * status for each. Negative: what hit all of them. */
+static int put_some(struct redis_thread *thread, struct reef_map *map,
+		    const struct redis_bytes *pairs, uint32_t count)
 {
 	struct reef_map_item *item;
-	struct reef_map *map;
 	uint32_t i;
 	int rc;
 
-	if (client->transaction || *count == 1) {
-		*count = 1;
-		return redis_put(thread, client, &pairs[0], &pairs[1], 0) == 0;
-	}
-	if (!redis_map(thread, client, &map))
-		return false;
-	*count = distinct(pairs, *count);
-	for (i = 0; i < *count; i++) {
+	count = distinct(pairs, count);
+	for (i = 0; i < count; i++) {
 		item = &thread->items[i];
 		item->key = pairs[2 * i].bytes;
 		item->key_size = pairs[2 * i].size;
@@ -439,13 +433,72 @@ static bool put_some(struct redis_thread *thread, struct redis_client *client,
 		item->value.size = pairs[2 * i + 1].size;
 		item->value.expires_ms = 0;
 	}
-	rc = reef_map_put_many(map, thread->items, *count);
-	for (i = 0; i < *count && !rc; i++)
-		rc = thread->items[i].status;
-	if (rc)
-		redis_reply_key_failure(thread, client,
-					&pairs[2 * (i ? i - 1 : 0)], rc);
-	return rc == 0;
+	rc = reef_map_put_many(map, thread->items, count);
+	return rc ? rc : (int)count;
+}
+
+/* The SETs of a pipeline share their batches; each is owed its own answer. */
+static void run_sets(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_request *requests, uint32_t count)
+{
+	struct redis_bytes pairs[2 * REDIS_MANY_MAX];
+	struct reef_map *map;
+	uint32_t i, done;
+	int rc, all;
+
+	for (i = 0; i < count; i++) {
+		pairs[2 * i] = requests[i].argv[1];
+		pairs[2 * i + 1] = requests[i].argv[2];
+	}
+	for (done = 0; done < count; done += (uint32_t)all) {
+		if (!redis_map(thread, client, &map)) {
+			all = 1;
+			continue;
+		}
+		rc = put_some(thread, map, pairs + 2 * done, count - done);
+		all = rc < 0 ? (int)(count - done) : rc;
+		for (i = 0; i < (uint32_t)all; i++) {
+			if (rc >= 0)
+				rc = thread->items[i].status;
+			if (rc)
+				redis_reply_key_failure(thread, client,
+							&pairs[2 * (done + i)],
+							rc);
+			else
+				redis_reply_status(&client->reply, "OK");
+		}
+	}
+}
+
+/* False: answered. */
+static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_bytes *pairs, uint32_t count)
+{
+	struct reef_map *map;
+	int rc = 0, i, done;
+
+	for (; count; count -= (uint32_t)done, pairs += 2 * done) {
+		/* Within EXEC each is made only if it may be. */
+		if (client->transaction || count == 1) {
+			if (redis_put(thread, client, &pairs[0], &pairs[1], 0))
+				return false;
+			done = 1;
+			continue;
+		}
+		if (!redis_map(thread, client, &map))
+			return false;
+		done = put_some(thread, map, pairs, count);
+		rc = done < 0 ? done : 0;
+		for (i = 0; i < done && !rc; i++)
+			rc = thread->items[i].status;
+		if (rc) {
+			redis_reply_key_failure(thread, client,
+						&pairs[i ? 2 * (i - 1) : 0],
+						rc);
+			return false;
+		}
+	}
+	return true;
 }
 
 static bool has_pairs(struct redis_client *client,
@@ -459,16 +512,9 @@ static bool has_pairs(struct redis_client *client,
 static void run_mset(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	uint32_t i, count;
-
-	if (!has_pairs(client, request))
-		return;
-	for (i = 1; i < request->argc; i += 2 * count) {
-		count = (request->argc - i) / 2;
-		if (!put_some(thread, client, &request->argv[i], &count))
-			return;
-	}
-	redis_reply_status(&client->reply, "OK");
+	if (has_pairs(client, request) &&
+	    put_pairs(thread, client, &request->argv[1], request->argc / 2))
+		redis_reply_status(&client->reply, "OK");
 }
 
 /* What MSETNX inserted so far: a version for each pair, 0: none, or a later
@@ -610,7 +656,15 @@ struct redis_command redis_string_commands[] = {
 	 .run = run_get,
 	 .run_many = run_gets,
 	 .many_argc = 2},
-	REDIS_COMMAND("set", -3, PUT, 1, 1, 1, run_set),
+	{.name = "set",
+	 .arity = -3,
+	 .flags = PUT,
+	 .first_key = 1,
+	 .last_key = 1,
+	 .key_step = 1,
+	 .run = run_set,
+	 .run_many = run_sets,
+	 .many_argc = 3},
 	REDIS_COMMAND("setnx", 3, PUT | REDIS_FAST, 1, 1, 1, run_setnx),
 	REDIS_COMMAND("setex", 4, PUT, 1, 1, 1, run_setex),
 	REDIS_COMMAND("psetex", 4, PUT, 1, 1, 1, run_psetex),

@@ -24,7 +24,9 @@
 #define REDIS_COMMANDS_MAX 256
 #define REDIS_MANY_MAX 64 /* keys or commands that are done together */
 #define REDIS_MANY_ARGC_MAX 3
-#define REDIS_KEY_MAX 65536u /* bytes of a key: as the maps have it */
+/* Bytes of a key, of a value: as the maps have it. */
+#define REDIS_KEY_MAX 65536u
+#define REDIS_VALUE_MAX (64u << 20)
 
 struct redis_door;
 

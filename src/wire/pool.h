@@ -158,18 +158,29 @@ enum reef_row_kind {
 	REEF_ROW_KINDS
 };
 
-/* Flat too. EXTENT: extent, ordinal, space, node, era (its epoch), state, size,
- * keys (all 0 while it is MOVING or LOST, and while its node has not told them
- * since a restart of the broker: whoever holds keys of that epoch goes on with
- * them; others than those held: the old ones are void, also in one epoch).
- * NODE: node, state, incarnation, domain, size (capacity), used, count
- * (extents), age_ns (since it was heard), value (free memory of its machine),
- * name, addresses. SESSION: session, user, state, pid, age_ns (since it
- * renewed), node (0, else the link is down), name, addresses (the fabric really
- * in use). SPACE: space, kind, keeping, era, session, user, count (extents),
- * size (quota), used, name. NAME: value, generation, name. USER: user, era,
- * count (sessions), name. EVENT: value (number), age_ns, name (text). SETTING:
- * value, name. */
+/* Extents of a space are numbered by ordinals, so that 18 bits, and 20 for an
+ * offset of 64 bytes, name a block; a large extent takes several. */
+#define REEF_ORDINAL_SIZE (UINT64_C(64) << 20)
+static inline uint32_t reef_extent_ordinals(uint64_t size)
+{
+	return size > REEF_ORDINAL_SIZE
+		       ? (uint32_t)((size + REEF_ORDINAL_SIZE - 1) /
+				    REEF_ORDINAL_SIZE)
+		       : 1;
+}
+
+/* Flat too. EXTENT: extent, ordinal (the first of its), space, node, era (its
+ * epoch), state, size, keys (all 0 while it is MOVING or LOST, and while its
+ * node has not told them since a restart of the broker: whoever holds keys of
+ * that epoch goes on with them; others than those held: the old ones are void,
+ * also in one epoch). NODE: node, state, incarnation, domain, size (capacity),
+ * used, count (extents), age_ns (since it was heard), value (free memory of its
+ * machine), name, addresses. SESSION: session, user, state, pid, age_ns (since
+ * it renewed), node (0, else the link is down), name, addresses (the fabric
+ * really in use). SPACE: space, kind, keeping, era, session, user, count
+ * (extents), size (quota), used, name. NAME: value, generation, name. USER:
+ * user, era, count (sessions), name. EVENT: value (number), age_ns, name
+ * (text). SETTING: value, name. */
 struct reef_row {
 	uint8_t row; /* enum reef_row_kind */
 	uint8_t state, kind, keeping;

@@ -124,10 +124,10 @@ static inline void random_fit(struct reef_random *random,
 		break;
 	case REEF_RECORD_EXTENT_ADD:
 		record->id = summary.next_extent;
-		if (reef_state_pick_ordinal(state, record->space,
+		record->size = 4096 * (1 + random_below(random, 4));
+		if (reef_state_pick_ordinal(state, record->space, record->size,
 					    &record->ordinal))
 			record->ordinal = 0;
-		record->size = 4096 * (1 + random_below(random, 4));
 		break;
 	case REEF_RECORD_SESSION_OPEN:
 		if (reef_state_pick_session(state, &record->session))

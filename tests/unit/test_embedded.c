@@ -513,12 +513,81 @@ static void embedded_blocks_are_told_by_class(void **state)
 	reef_close(reef);
 }
 
+/* --- memory that waits, and what is far --- */
+
+/* Each value takes the place of the one before, which others may still see: in
+ * all, many times what there is. */
+static void embedded_updates_go_on_in_little_memory(void **state)
+{
+	static const uint64_t sizes[] = {1 << 20, 4 << 20, 100, 20 << 10};
+	uint64_t before, address, value = 1;
+	struct reef_block_stats stats;
+	struct reef_space *space;
+	struct reef *reef;
+
+	assert_int_equal(reef_open(POOL, NULL, &reef), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	for (int i = 0; i < 4; i++) {
+		uint64_t count = (128u << 20) / sizes[i];
+
+		assert_int_equal(reef_alloc(space, sizes[i], &before), 0);
+		assert_int_equal(reef_write(reef, before, &value, 8), 0);
+		while (count--) {
+			assert_int_equal(reef_alloc(space, sizes[i], &address),
+					 0);
+			assert_int_equal(reef_write(reef, address, &value, 8),
+					 0);
+			assert_int_equal(
+				reef_free(space, before, REEF_FREE_LATER), 0);
+			before = address;
+		}
+		assert_int_equal(reef_free(space, before, 0), 0);
+	}
+	while (!reef_reclaim(space, 10000000000))
+		;
+	assert_int_equal(reef_block_stats(space, &stats), 0);
+	assert_int_equal(stats.bytes_waiting, 0);
+	assert_int_equal(stats.bytes_live, 0);
+	reef_close(reef);
+}
+
+static void embedded_blocks_far_inside_have_short_addresses(void **state)
+{
+	uint64_t address, name, again, far = 0;
+	struct reef_space *space, *other;
+	struct reef *reef, *beside;
+
+	assert_int_equal(reef_open("embedded:160M", NULL, &reef), 0);
+	assert_int_equal(reef_open("embedded:160M", NULL, &beside), 0);
+	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
+	assert_int_equal(reef_space_open(beside, "s", &create, &other), 0);
+	/* Its extent is just large enough, and then full of small ones. */
+	assert_int_equal(reef_alloc(space, 130 << 20, &address), 0);
+	assert_int_equal(reef_free(space, address, 0), 0);
+	for (int i = 0; i < 2000; i++) {
+		assert_int_equal(reef_alloc(space, 65000, &address), 0);
+		assert_int_equal(reef_short_address(space, address, &name), 0);
+		assert_true(name < UINT64_C(1) << 38);
+		assert_int_equal(reef_long_address(space, name, &again), 0);
+		assert_int_equal(again, address);
+		assert_int_equal(reef_long_address(other, name, &again), 0);
+		assert_int_equal(again, address);
+		far += (uint32_t)address > 128 << 20;
+	}
+	assert_true(far > 0);
+	reef_close(beside);
+	reef_close(reef);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(embedded_blocks_are_told_by_class),
 		cmocka_unit_test(embedded_handles_share_a_session),
 		cmocka_unit_test(embedded_full_says_so_and_frees_make_room),
+		cmocka_unit_test(embedded_updates_go_on_in_little_memory),
+		cmocka_unit_test(
+			embedded_blocks_far_inside_have_short_addresses),
 		cmocka_unit_test(embedded_tasks_and_their_descriptor),
 		cmocka_unit_test(embedded_words_are_changed_and_near),
 		cmocka_unit_test_setup_teardown(

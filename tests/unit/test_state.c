@@ -409,6 +409,26 @@ static void patch(uint8_t *image, size_t size, const void *find,
 	fail_msg("not there");
 }
 
+static void state_large_extents_take_several_ordinals(void **state)
+{
+	uint32_t ordinal;
+
+	add_node(1, "a", 1000 * MIB);
+	add_space(1, "s", 1000 * MIB);
+	add_extent(1, 1, 0, 1, 64 * MIB);
+	add_extent(2, 1, 1, 1, 130 * MIB);
+	assert_int_equal(reef_state_pick_ordinal(the, 1, MIB, &ordinal), 0);
+	assert_int_equal(ordinal, 4);
+	add_extent(3, 1, 4, 1, MIB);
+	assert_int_equal(reef_state_space(the, 1)->ordinals, 5);
+	must(RECORD(.type = REEF_RECORD_EXTENT_REMOVE, .id = 2));
+	assert_int_equal(reef_state_pick_ordinal(the, 1, MIB, &ordinal), 0);
+	assert_int_equal(ordinal, 5);
+	refuse(-EINVAL,
+	       RECORD(.type = REEF_RECORD_EXTENT_ADD, .id = 4, .space = 1,
+		      .ordinal = 6, .node = 1, .size = MIB));
+}
+
 static void state_extent_epoch_does_not_wrap(void **state)
 {
 	/* ordinal, node, target, epoch */
@@ -948,6 +968,7 @@ int main(void)
 		TEST(state_request_counts_once_and_is_remembered),
 		TEST(state_session_with_uses_is_not_recovered),
 		TEST(state_reclaim_epochs_are_never_given_twice),
+		TEST(state_large_extents_take_several_ordinals),
 		TEST(state_extent_epoch_does_not_wrap),
 		TEST(state_texts_are_checked),
 		TEST(state_sessions_end_step_by_step),

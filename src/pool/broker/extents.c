@@ -331,7 +331,8 @@ static int journal_add(struct reef_broker *broker, uint32_t space,
 	};
 	int rc;
 
-	rc = reef_state_pick_ordinal(broker->state, space, &record.ordinal);
+	rc = reef_state_pick_ordinal(broker->state, space, size,
+				     &record.ordinal);
 	if (rc)
 		return rc;
 	reef_state_summary(broker->state, &summary);

@@ -109,7 +109,7 @@ struct reef_state_space {
 	uint64_t quota, used;	/* bytes; LOST extents count */
 	uint32_t ordinals;	/* entries below */
 	uint32_t ordinals_room; /* allocated */
-	uint32_t *by_ordinal;	/* extent numbers; 0: free */
+	uint32_t *by_ordinal;	/* extent numbers; 0: free, or not its first */
 	const char *name;	/* "": none */
 };
 
@@ -255,10 +255,10 @@ uint32_t reef_state_find_space(const struct reef_state *state,
  * comes again as late as can be.  -ENOSPC: every slot is in use. */
 int reef_state_pick_session(const struct reef_state *state, uint32_t *id);
 
-/* The ordinal for a space's next extent: one never used while there is any.
- * -ENOENT: no such space.  -ENOSPC: all are taken. */
+/* The ordinal for a space's next extent, of that size: one never used while
+ * there is any.  -ENOENT: no such space.  -ENOSPC: all are taken. */
 int reef_state_pick_ordinal(const struct reef_state *state, uint32_t space,
-			    uint32_t *ordinal);
+			    uint64_t size, uint32_t *ordinal);
 
 /* NULL: not bound. */
 const struct reef_name *reef_state_name(const struct reef_state *state,

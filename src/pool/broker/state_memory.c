@@ -3,6 +3,7 @@
  * What is counted: an extent counts for its space while it exists, for its node
  * while it is LIVE or MOVING, and for the target of its move as well. */
 #include "pool/broker/state_internal.h"
+#include "wire/pool.h"
 
 #include "base/log.h"
 
@@ -413,25 +414,41 @@ static void apply_space_remove(struct reef_state *state,
 	reef_state_drop_space(state, reef_state_space_of(state, record->id));
 }
 
+/* How many ordinals from that one on are an extent's; 0: it is nobody's first.
+ */
+static uint32_t ordinals_at(const struct reef_state *state,
+			    const struct reef_state_space *space,
+			    uint32_t ordinal)
+{
+	uint32_t number = space->by_ordinal[ordinal];
+
+	return number ? reef_extent_ordinals(
+				reef_state_extent(state, number)->size)
+		      : 0;
+}
+
 int reef_state_pick_ordinal(const struct reef_state *state, uint32_t id,
-			    uint32_t *ordinal)
+			    uint64_t size, uint32_t *ordinal)
 {
 	const struct reef_state_space *space = reef_state_space_of(state, id);
-	uint32_t i;
+	uint32_t need = reef_extent_ordinals(size), begin = 0, i = 0, taken;
 
 	if (!space)
 		return -ENOENT;
-	if (space->ordinals < REEF_ORDINALS_MAX) {
+	if (space->ordinals + need <= REEF_ORDINALS_MAX) {
 		*ordinal = space->ordinals;
 		return 0;
 	}
-	for (i = 0; i < space->ordinals; i++) {
-		if (space->by_ordinal[i] == 0) {
-			*ordinal = i;
-			return 0;
-		}
+	while (i < space->ordinals && i - begin < need) {
+		taken = ordinals_at(state, space, i);
+		i += taken ? taken : 1;
+		if (taken)
+			begin = i;
 	}
-	return -ENOSPC;
+	if (i - begin < need)
+		return -ENOSPC;
+	*ordinal = begin;
+	return 0;
 }
 
 /* --- extents --- */
@@ -465,7 +482,8 @@ static int check_extent_add(struct reef_state *state,
 		return -ENOENT;
 	/* Without gaps, so that the table is no larger than its use. */
 	if (record->ordinal > space->ordinals ||
-	    record->ordinal >= REEF_ORDINALS_MAX)
+	    record->ordinal + reef_extent_ordinals(record->size) >
+		    REEF_ORDINALS_MAX)
 		return -EINVAL;
 	if (record->ordinal < space->ordinals &&
 	    space->by_ordinal[record->ordinal])
@@ -477,7 +495,9 @@ static int check_extent_add(struct reef_state *state,
 		rc = reef_state_check_limit(state, state->extent_count,
 					    REEF_SETTING_EXTENTS_MAX);
 	if (rc == 0)
-		rc = reserve_ordinal(space, record->ordinal);
+		rc = reserve_ordinal(
+			space, record->ordinal +
+				       reef_extent_ordinals(record->size) - 1);
 	if (rc == 0)
 		rc = reef_state_room(
 			(void **)&state->extents, &state->extent_room,
@@ -501,8 +521,10 @@ static void apply_extent_add(struct reef_state *state,
 		.size = record->size,
 	};
 	state->next_extent++;
-	if (record->ordinal == space->ordinals)
-		space->ordinals++;
+	/* Only its first names it. */
+	while (space->ordinals <
+	       record->ordinal + reef_extent_ordinals(record->size))
+		space->by_ordinal[space->ordinals++] = 0;
 	space->by_ordinal[record->ordinal] = record->id;
 	space->used += record->size;
 	space->extents++;

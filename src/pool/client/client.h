@@ -142,8 +142,8 @@ bool reef_is_near(const struct reef *reef, uint64_t address);
 
 /* Short addresses: 38 bits that name a block of 64 bytes or more within its
  * space, for words that have to hold more than an address. 0 names nothing.
- * -ERANGE: the block is not aligned so, or too far inside its extent; -EFAULT:
- * not of this space. Seldom asks the broker. */
+ * -ERANGE: the block is not aligned so, or the space has had too many extents;
+ * -EFAULT: not of this space. Seldom asks the broker. */
 int reef_short_address(struct reef_space *space, uint64_t address,
 		       uint64_t *out);
 int reef_long_address(struct reef_space *space, uint64_t short_address,

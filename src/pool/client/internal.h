@@ -369,13 +369,13 @@ struct reef {
 #define CLIENT_SHORT_BITS 20
 #define CLIENT_BLOCK_HEADER 8u
 
-static inline uint64_t client_short_join(uint32_t extent,
-					 uint64_t short_address)
+/* base: the address where its ordinal begins. */
+static inline uint64_t client_short_join(uint64_t base, uint64_t short_address)
 {
 	uint64_t offset = (short_address & ((1u << CLIENT_SHORT_BITS) - 1))
 			  << 6;
 
-	return ((uint64_t)extent << 32 | offset) + CLIENT_BLOCK_HEADER;
+	return (base | offset) + CLIENT_BLOCK_HEADER;
 }
 
 struct client_short {
@@ -388,7 +388,8 @@ struct reef_space {
 	struct client_heap *heap; /* NULL: none yet */
 	uint64_t ready; /* version of the view by which it may be changed */
 	struct client_short shorts[CLIENT_SHORTS];
-	uint32_t *numbers, numbers_count; /* of extents, by ordinal */
+	uint64_t *bases; /* by ordinal, where it begins; 0: not known */
+	uint32_t bases_count;
 	struct reef_space *next;
 };
 

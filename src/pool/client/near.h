@@ -51,10 +51,9 @@ static inline bool client_near_long(const struct reef_space *space,
 {
 	uint32_t ordinal = (uint32_t)(short_address >> CLIENT_SHORT_BITS);
 
-	if (unlikely(ordinal >= space->numbers_count ||
-		     !space->numbers[ordinal]))
+	if (unlikely(ordinal >= space->bases_count || !space->bases[ordinal]))
 		return false;
-	*out = client_short_join(space->numbers[ordinal], short_address);
+	*out = client_short_join(space->bases[ordinal], short_address);
 	return true;
 }
 

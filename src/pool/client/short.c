@@ -5,7 +5,11 @@
  * (1) An ordinal is given to an extent when it joins the space, and never to
  *     another one. So what a handle has learned stays true, and is kept in two
  *     tables of its own without a lock.
- * (2) Nobody's block begins at offset 0, so 0 names nothing. */
+ * (2) Nobody's block begins at offset 0, so 0 names nothing.
+ * (3) An ordinal is 64 MiB. A larger extent has several, one after the other;
+ *     the broker tells the first. Where a journal of before that gave the
+ *     following ones to others, those count, and what is behind the first 64
+ *     MiB has no short address. */
 #include "pool/client/internal.h"
 
 #include <stdlib.h>
@@ -14,9 +18,76 @@
 #define ORDINALS_MAX (1u << 18)
 #define OFFSET_MASK ((1u << CLIENT_SHORT_BITS) - 1)
 
-static uint64_t join(uint32_t ordinal, uint32_t offset)
+/* --- what is known --- */
+
+static uint32_t ordinals_in_view(struct reef_space *space)
 {
-	return (uint64_t)ordinal << CLIENT_SHORT_BITS | offset >> 6;
+	struct reef_client *client = space->reef->client;
+	const struct client_extent *extent;
+	uint32_t end = 0, last;
+
+	for (uint32_t i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (!extent || extent->space != space->space ||
+		    extent->ordinal >= ORDINALS_MAX)
+			continue;
+		last = extent->ordinal + reef_extent_ordinals(extent->size);
+		end = last > end ? last : end;
+	}
+	return end < ORDINALS_MAX ? end : ORDINALS_MAX;
+}
+
+static void learn_extent(struct reef_space *space,
+			 const struct client_extent *extent)
+{
+	uint64_t base = (uint64_t)extent->extent << 32;
+	uint32_t count = reef_extent_ordinals(extent->size), at;
+
+	for (uint32_t i = 0; i < count; i++) {
+		at = extent->ordinal + i;
+		/* (3) */
+		if (at < space->bases_count && (!i || !space->bases[at]))
+			space->bases[at] = base + i * REEF_ORDINAL_SIZE;
+	}
+}
+
+static int bases_grow(struct reef_space *space, uint32_t count)
+{
+	uint64_t *bases;
+
+	if (count <= space->bases_count)
+		return 0;
+	bases = realloc(space->bases, count * sizeof(*bases));
+	if (!bases)
+		return -ENOMEM;
+	memset(bases + space->bases_count, 0,
+	       (count - space->bases_count) * sizeof(*bases));
+	space->bases = bases;
+	space->bases_count = count;
+	return 0;
+}
+
+/* Take in all of the view. */
+static int learn(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	const struct client_extent *extent;
+	int rc;
+
+	pthread_mutex_lock(&client->lock);
+	rc = bases_grow(space, ordinals_in_view(space));
+	for (uint32_t i = 0; !rc && i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (extent && extent->space == space->space)
+			learn_extent(space, extent);
+	}
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+static bool is_known(const struct reef_space *space, uint32_t ordinal)
+{
+	return ordinal < space->bases_count && space->bases[ordinal];
 }
 
 /* --- from an address --- */
@@ -38,6 +109,22 @@ static int find_ordinal(struct reef_space *space, uint32_t number,
 	return rc;
 }
 
+/* (3) */
+static int check_base(struct reef_space *space, uint32_t ordinal, uint64_t base)
+{
+	int rc = 0;
+
+	if (ordinal >= ORDINALS_MAX)
+		return -ERANGE;
+	if (!is_known(space, ordinal))
+		rc = learn(space);
+	if (rc)
+		return rc;
+	return is_known(space, ordinal) && space->bases[ordinal] == base
+		       ? 0
+		       : -ERANGE;
+}
+
 int reef_short_address(struct reef_space *space, uint64_t address,
 		       uint64_t *out)
 {
@@ -46,7 +133,7 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 	struct client_short *known = &space->shorts[number % CLIENT_SHORTS];
 	int rc;
 
-	if (offset & 63 || offset >> 6 > OFFSET_MASK)
+	if (offset & 63)
 		return -ERANGE;
 	if (known->extent != number || !number) {
 		rc = find_ordinal(space, number, &ordinal);
@@ -56,7 +143,17 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 			return rc;
 		*known = (struct client_short){number, ordinal};
 	}
-	*out = join(known->ordinal, offset);
+	ordinal = known->ordinal;
+	if (unlikely(offset >= REEF_ORDINAL_SIZE)) {
+		ordinal += offset / REEF_ORDINAL_SIZE;
+		rc = check_base(space, ordinal,
+				address - CLIENT_BLOCK_HEADER -
+					offset % REEF_ORDINAL_SIZE);
+		if (rc)
+			return rc;
+	}
+	*out = (uint64_t)ordinal << CLIENT_SHORT_BITS |
+	       (offset >> 6 & OFFSET_MASK);
 	return 0;
 }
 
@@ -79,57 +176,6 @@ static int refresh(struct reef_space *space)
 	rc = client_job_run(space->reef, job);
 	client_job_unref(job);
 	return rc;
-}
-
-static uint32_t ordinals_in_view(struct reef_space *space)
-{
-	struct reef_client *client = space->reef->client;
-	const struct client_extent *extent;
-	uint32_t end = 0;
-
-	for (uint32_t i = 0; i < client->extents_room; i++) {
-		extent = client->extents[i];
-		if (extent && extent->space == space->space &&
-		    extent->ordinal < ORDINALS_MAX && extent->ordinal >= end)
-			end = extent->ordinal + 1;
-	}
-	return end;
-}
-
-/* Take in all of the view: numbers[ordinal], 0 where nothing is known. */
-static int learn(struct reef_space *space)
-{
-	struct reef_client *client = space->reef->client;
-	const struct client_extent *extent;
-	uint32_t *numbers, end, i;
-	int rc = 0;
-
-	pthread_mutex_lock(&client->lock);
-	end = ordinals_in_view(space);
-	if (end > space->numbers_count) {
-		numbers = realloc(space->numbers, end * sizeof(*numbers));
-		if (numbers) {
-			memset(numbers + space->numbers_count, 0,
-			       (end - space->numbers_count) * sizeof(*numbers));
-			space->numbers = numbers;
-			space->numbers_count = end;
-		} else {
-			rc = -ENOMEM;
-		}
-	}
-	for (i = 0; !rc && i < client->extents_room; i++) {
-		extent = client->extents[i];
-		if (extent && extent->space == space->space &&
-		    extent->ordinal < space->numbers_count)
-			space->numbers[extent->ordinal] = extent->extent;
-	}
-	pthread_mutex_unlock(&client->lock);
-	return rc;
-}
-
-static bool is_known(const struct reef_space *space, uint32_t ordinal)
-{
-	return ordinal < space->numbers_count && space->numbers[ordinal];
 }
 
 static int look_up(struct reef_space *space, uint32_t ordinal)
@@ -160,6 +206,6 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
 		if (rc)
 			return rc;
 	}
-	*out = client_short_join(space->numbers[ordinal], short_address);
+	*out = client_short_join(space->bases[ordinal], short_address);
 	return 0;
 }

@@ -200,7 +200,7 @@ void reef_space_close(struct reef_space *space)
 		space->space->refs--;
 		pthread_mutex_unlock(&client->lock);
 	}
-	free(space->numbers);
+	free(space->bases);
 	free(space);
 }
 

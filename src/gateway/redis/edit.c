@@ -116,6 +116,8 @@ static void edit_key(struct redis_thread *thread, struct redis_client *client,
 	edit->size_max =
 		atomic_load_explicit(&redis_door_config(thread->door)->bulk_max,
 				     memory_order_relaxed);
+	if (edit->size_max > REDIS_VALUE_MAX)
+		edit->size_max = REDIS_VALUE_MAX;
 	if (redis_change(thread, client, key, decide_edit, edit, NULL) >= 0)
 		redis_reply_integer(&client->reply, (int64_t)edit->size);
 	redis_value_trim(thread);

@@ -118,15 +118,23 @@ void redis_reply_failure(struct redis_thread *thread,
 		redis_reply_error(reply, "ERR reef: this database was dropped "
 					 "just now");
 		return;
+	case -REEF_ELOST:
+		/* The map itself may be lost: then opening it makes it anew. */
+		if (thread->now_ns - thread->lost_ns > SECOND) {
+			thread->lost_ns = thread->now_ns;
+			thread->has_dropped_map = true;
+		}
+		break;
 	case -REEF_EINDOUBT:
 		redis_reply_error(reply, "ERR reef: connection lost; it "
 					 "happened, or it did not: read the "
 					 "key to find out");
 		return;
 	default:
-		redis_reply_errorf(reply, "ERR reef: %s (%s)",
-				   reef_error_text(rc), reef_error_name(rc));
+		break;
 	}
+	redis_reply_errorf(reply, "ERR reef: %s (%s)", reef_error_text(rc),
+			   reef_error_name(rc));
 }
 
 #define NAME_SIZE 16
@@ -136,27 +144,18 @@ static void name_map(uint32_t db, char name[NAME_SIZE])
 	snprintf(name, NAME_SIZE, "db%u", db);
 }
 
-/* The map's own memory can be gone, with the node that lent it: nothing of it
- * will ever come back, so it begins anew, as a Redis that saves nothing does
- * when it is restarted. */
+/* A map whose own memory is gone, with the node that lent it, begins anew, as a
+ * Redis that saves nothing does when it is restarted. */
 static int open_map(struct redis_thread *thread, uint32_t db, uint32_t flags)
 {
-	const struct reef_map_options options = {.flags = flags};
+	const struct reef_map_options options = {
+		.flags = flags | REEF_MAP_RENEW,
+	};
 	char name[NAME_SIZE];
-	int rc;
 
 	if (!thread->reef || thread->is_fenced)
 		return -REEF_EFENCED;
 	name_map(db, name);
-	rc = reef_map_open(thread->space, name, &options, &thread->maps[db]);
-	if (rc != -REEF_ELOST)
-		return rc;
-	reef_log(REEF_LOG_WARNING, "redis",
-		 "the memory of %s is gone with its node: it begins anew",
-		 name);
-	rc = reef_map_drop(thread->space, name);
-	if (rc && rc != -ENOENT)
-		return rc;
 	return reef_map_open(thread->space, name, &options, &thread->maps[db]);
 }
 

@@ -65,8 +65,9 @@ struct redis_thread {
 	struct reef *reef;
 	struct reef_space *space;
 	struct reef_map *maps[REDIS_DATABASES_MAX];
-	bool is_fenced; /* close all that, and open anew */
-	bool has_dropped_map;
+	bool is_fenced;	      /* close all that, and open anew */
+	bool has_dropped_map; /* or lost: all maps are opened anew */
+	uint64_t lost_ns;     /* when that was done for a lost one last */
 	uint64_t retry_ns, retry_pause_ns; /* when to open it again */
 
 	/* Connections that were dealt to it and wait for it; with inbox_lock.

@@ -222,6 +222,38 @@ static void redis_parse_big_bulk_is_received_in_place(void **state)
 	free(value);
 }
 
+/* A request that was given back comes again, although its buffer moved. */
+static void redis_parse_again_gives_the_same(void **state)
+{
+	static const char text[] = "*2\r\n$3\r\nGET\r\n$1\r\na\r\nECHO 'b'\r\n"
+				   "PING\r\n";
+	struct redis_parser parser;
+	struct redis_request request;
+	int i;
+
+	(void)state;
+	redis_parser_init(&parser, &spare, NULL);
+	redis_parser_feed(&parser, text, sizeof(text) - 1);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(redis_parser_next(&parser, &request), 1);
+		assert_int_equal(request.argc, 2);
+		assert_memory_equal(request.argv[1].bytes, "a", 1);
+		redis_parser_again(&parser);
+		assert_int_equal(redis_parser_settle(&parser), 0);
+	}
+	assert_int_equal(redis_parser_next(&parser, &request), 1);
+	assert_int_equal(redis_parser_next(&parser, &request), 1);
+	redis_parser_again(&parser);
+	assert_int_equal(redis_parser_settle(&parser), 0);
+	assert_int_equal(redis_parser_next(&parser, &request), 1);
+	assert_int_equal(request.argv[1].size, 1);
+	assert_memory_equal(request.argv[1].bytes, "b", 1);
+	assert_int_equal(redis_parser_next(&parser, &request), 1);
+	assert_memory_equal(request.argv[0].bytes, "PING", 4);
+	assert_int_equal(redis_parser_next(&parser, &request), 0);
+	redis_parser_fini(&parser);
+}
+
 static void redis_parse_query_over_its_limit_is_refused(void **state)
 {
 	const struct redis_limits limits = {.query_max = 100000};
@@ -269,6 +301,7 @@ int main(void)
 		cmocka_unit_test(redis_parse_long_lines_are_refused),
 		cmocka_unit_test(redis_parse_strangers_get_less),
 		cmocka_unit_test(redis_parse_big_bulk_is_received_in_place),
+		cmocka_unit_test(redis_parse_again_gives_the_same),
 		cmocka_unit_test(redis_parse_query_over_its_limit_is_refused),
 		cmocka_unit_test(
 			redis_parse_many_arguments_take_memory_as_they_come),

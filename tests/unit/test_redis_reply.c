@@ -226,6 +226,52 @@ static void redis_reply_over_its_limit_is_broken(void **state)
 	assert_false(spare.is_out_lent);
 }
 
+/* Somebody who never has read everything costs no more and more. */
+static void redis_reply_slow_reader_takes_bounded_memory(void **state)
+{
+	char *out = malloc(1 << 20), *wanted = malloc(1 << 20);
+	size_t used = 0, heard = 0, now, i, count;
+	struct iovec vectors[4];
+	struct redis_reply reply;
+
+	(void)state;
+	redis_reply_init(&reply, &spare);
+	reply.limit = 300000;
+	for (i = 0; i < 2000; i++) {
+		redis_reply_integer(&reply, (int64_t)i);
+		used += (size_t)sprintf(wanted + used, ":%zu\r\n", i);
+		if (i % 200 == 0) {
+			add_big(&reply, 20000, (char)('a' + i / 200));
+			used += expect_big(wanted + used, 20000,
+					   (char)('a' + i / 200));
+		}
+		count = redis_reply_vectors(&reply, vectors, 4);
+		for (now = 0; count && now < 107;) {
+			size_t some = vectors[0].iov_len < 107 - now
+					      ? vectors[0].iov_len
+					      : 107 - now;
+
+			memcpy(out + heard, vectors[0].iov_base, some);
+			heard += some;
+			now += some;
+			memmove(vectors, vectors + 1,
+				--count * sizeof(*vectors));
+		}
+		redis_reply_sent(&reply, now);
+		redis_reply_settle(&reply);
+		assert_int_equal(redis_reply_waiting(&reply), used - heard);
+		assert_true(redis_reply_memory(&reply) <
+			    2 * (used - heard) + 45000);
+	}
+	assert_false(reply.is_broken);
+	heard += drain(&reply, 1000, out + heard);
+	assert_int_equal(heard, used);
+	assert_memory_equal(out, wanted, used);
+	redis_reply_fini(&reply);
+	free(out);
+	free(wanted);
+}
+
 /* More than the lent buffer holds, and without one. */
 static void redis_reply_grows(void **state)
 {
@@ -258,6 +304,7 @@ int main(void)
 			redis_reply_array_counted_afterwards_comes_first),
 		cmocka_unit_test(redis_reply_rewind_forgets),
 		cmocka_unit_test(redis_reply_over_its_limit_is_broken),
+		cmocka_unit_test(redis_reply_slow_reader_takes_bounded_memory),
 		cmocka_unit_test(redis_reply_grows),
 	};
 

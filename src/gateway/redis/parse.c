@@ -522,6 +522,13 @@ static int take_line(struct redis_parser *parser)
 
 /* --- together --- */
 
+void redis_parser_again(struct redis_parser *parser)
+{
+	reef_assert(parser->is_complete && parser->argc);
+	parser->is_complete = false;
+	parser->is_again = true;
+}
+
 void *redis_parser_take_big(struct redis_parser *parser, const char *bytes,
 			    size_t *room)
 {
@@ -571,7 +578,8 @@ int redis_parser_next(struct redis_parser *parser, struct redis_request *out)
 		return -EPROTO;
 	/* Empty lines and arrays are no requests. */
 	do {
-		rc = take_request(parser);
+		rc = parser->is_again ? 1 : take_request(parser);
+		parser->is_again = false;
 		if (rc < 0)
 			parser->is_failed = true;
 		if (rc <= 0)

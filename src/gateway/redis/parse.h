@@ -65,6 +65,7 @@ struct redis_parser {
 
 	/* The request under way. */
 	bool is_array, is_complete;
+	bool is_again; /* it is complete, and to be given once more */
 	uint32_t argc, argc_left, argv_room;
 	int64_t bulk; /* the size of the one to come; -1: not known yet */
 	struct redis_bytes *argv;
@@ -89,6 +90,9 @@ void redis_parser_fed(struct redis_parser *parser, size_t size);
 /* The next request. 1: there it is.  0: more bytes are needed.  -EPROTO.
  * -ENOMEM. */
 int redis_parser_next(struct redis_parser *parser, struct redis_request *out);
+
+/* Let next give the same request again, whenever that will be. */
+void redis_parser_again(struct redis_parser *parser);
 
 /* An argument of the request that next gave, if it has a buffer of its own:
  * that is the caller's now, to redis_spare_give or free; *room: its size. NULL:

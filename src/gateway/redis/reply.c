@@ -140,7 +140,7 @@ static char *take(struct redis_reply *reply, size_t size)
 
 	if (__builtin_expect(reply->is_broken, 0))
 		return NULL;
-	if (reply->limit && reply->size + size > reply->limit) {
+	if (reply->limit && redis_reply_waiting(reply) + size > reply->limit) {
 		break_it(reply);
 		return NULL;
 	}
@@ -329,7 +329,8 @@ void redis_reply_bulk_owned(struct redis_reply *reply, const void *bytes,
 	struct redis_piece *piece = NULL;
 
 	if (size < REDIS_PIECE_MIN || reply->is_broken ||
-	    (reply->limit && reply->size + size > reply->limit)) {
+	    (reply->limit &&
+	     redis_reply_waiting(reply) + size > reply->limit)) {
 		redis_reply_bulk(reply, bytes, size);
 		redis_spare_give(reply->spare, room, room_size);
 		return;
@@ -544,10 +545,77 @@ void redis_reply_sent(struct redis_reply *reply, size_t size)
 	reply->sent_of_piece += size;
 }
 
+/* Pieces that were sent go. */
+static void forget_pieces(struct redis_reply *reply)
+{
+	uint32_t i;
+
+	for (i = 0; i < reply->sent_pieces; i++) {
+		const struct redis_piece *piece = &reply->pieces[i];
+
+		if (!piece->bytes)
+			continue;
+		reply->big_size -= piece->size;
+		redis_spare_give(reply->spare, piece->room, piece->room_size);
+	}
+	reply->piece_count -= reply->sent_pieces;
+	memmove(reply->pieces, reply->pieces + reply->sent_pieces,
+		reply->piece_count * sizeof(*reply->pieces));
+	reply->sent_pieces = 0;
+}
+
+/* Where what is still needed of flat begins. */
+static size_t flat_begin(struct redis_reply *reply)
+{
+	uint32_t i;
+
+	/* Of the piece that was sent in part, only the rest counts from now on.
+	 */
+	if (!reply->piece_count) {
+		reply->flat_from += reply->sent_of_piece;
+		reply->sent_of_piece = 0;
+	} else if (!reply->pieces[0].bytes) {
+		reply->pieces[0].offset += reply->sent_of_piece;
+		reply->pieces[0].size -= reply->sent_of_piece;
+		reply->sent_of_piece = 0;
+	}
+	for (i = 0; i < reply->piece_count; i++)
+		if (!reply->pieces[i].bytes)
+			return reply->pieces[i].offset;
+	return reply->flat_from;
+}
+
+/* A client that reads slowly may never have read everything: so what was sent
+ * is forgotten as it goes, in steps that pay. */
+static void compact(struct redis_reply *reply)
+{
+	const uint64_t waiting = redis_reply_waiting(reply);
+	size_t cut;
+	uint32_t i;
+
+	if (reply->sent_pieces)
+		forget_pieces(reply);
+	cut = flat_begin(reply);
+	reply->size = waiting + reply->sent_of_piece;
+	reply->sent = reply->sent_of_piece;
+	if (cut < reply->used - cut && !reply->is_lent)
+		return;
+	memmove(reply->flat, reply->flat + cut, reply->used - cut);
+	reply->used -= cut;
+	reply->flat_from -= cut;
+	for (i = 0; i < reply->piece_count; i++)
+		if (!reply->pieces[i].bytes)
+			reply->pieces[i].offset -= cut;
+}
+
 void redis_reply_settle(struct redis_reply *reply)
 {
-	if (reply->is_broken || !redis_reply_waiting(reply))
+	if (reply->is_broken || !redis_reply_waiting(reply)) {
 		drop_flat(reply);
-	else if (reply->is_lent)
+		return;
+	}
+	if (reply->sent)
+		compact(reply);
+	if (reply->is_lent)
 		move(reply, reply->used + FLAT_MIN);
 }

@@ -251,7 +251,8 @@ static void say_malformed(struct redis_thread *thread,
 
 static bool may_run(const struct redis_client *client)
 {
-	return !client->is_dead && !client->close_after && !client->is_paused;
+	return !client->is_dead && !client->close_after && !client->is_paused &&
+	       !client->reply.is_broken;
 }
 
 /* (2) */
@@ -259,7 +260,8 @@ static bool may_read(const struct redis_client *client)
 {
 	const struct redis_door_config *config = &client->thread->door->config;
 
-	if (client->is_dead || client->close_after || client->is_ended)
+	if (client->is_dead || client->close_after || client->is_ended ||
+	    client->parser.is_failed)
 		return false;
 	return !client->is_paused ||
 	       (!client->parser.is_filling &&
@@ -283,32 +285,34 @@ static void look_at_answers(struct redis_thread *thread,
 	client->is_paused = waiting > UNSENT_MAX;
 }
 
-/* Everything that is whole. */
+/* Everything that is whole, unless its answers become too many. */
 static void run(struct redis_thread *thread, struct redis_client *client)
 {
 	const struct redis_command *many;
 	struct redis_request request;
 	int rc = redis_parser_next(&client->parser, &request);
+	bool is_next; /* a run has taken the request behind it already */
 
 	client->reply.limit = thread->door->config.output_max;
-	while (rc > 0 && !client->is_dead) {
+	while (rc > 0) {
 		const uint64_t before = redis_reply_waiting(&client->reply);
 
-		many = client->many_max == 1 || client->is_paused
+		many = client->many_max == 1
 			       ? NULL
 			       : redis_dispatch_many(client, &request);
-		/* A run has taken the request behind it already, which is
-		 * therefore run, too. */
-		if (many) {
+		is_next = many != NULL;
+		if (many)
 			rc = run_many(thread, client, many, &request);
-			look_at_answers(thread, client, before);
-			continue;
-		}
-		redis_dispatch(thread, client, &request);
+		else
+			redis_dispatch(thread, client, &request);
 		look_at_answers(thread, client, before);
-		rc = may_run(client)
-			     ? redis_parser_next(&client->parser, &request)
-			     : 0;
+		if (!may_run(client)) {
+			if (is_next && rc > 0)
+				redis_parser_again(&client->parser);
+			return;
+		}
+		if (!is_next)
+			rc = redis_parser_next(&client->parser, &request);
 	}
 	if (rc < 0)
 		say_malformed(thread, client, rc);
@@ -499,7 +503,7 @@ static void say_goodbye(struct redis_thread *thread)
 	serve_events(thread, events, count);
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
-		client->close_after = true;
+		client->is_ended = true; /* nothing more is read */
 		end_turn(thread, client);
 	}
 	while (thread->clients && thread->now_ns < until_ns) {

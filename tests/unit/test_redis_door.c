@@ -1,0 +1,447 @@
+/* test_redis_door.c - the Redis door over an embedded pool, with real sockets:
+ * passwords, limits, clients that do not behave, and its end. What commands
+ * answer is compared with Redis elsewhere (tests/e2e). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gateway/redis/door.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define POOL "embedded:64M"
+#define PATIENCE_MS 30000
+
+/* --- a door --- */
+
+static char folder[] = "/tmp/reef-door-XXXXXX";
+static char socket_path[64], password_path[64];
+
+struct open_door {
+	struct redis_door *door;
+	pthread_t thread;
+	uint16_t port;
+};
+
+static void *run(void *arg)
+{
+	return (void *)(intptr_t)redis_door_run(arg);
+}
+
+static void open_door(struct open_door *open,
+		      const struct redis_door_options *given)
+{
+	struct redis_door_options options = *given;
+	struct redis_door_info info;
+	const char *what = "";
+	int rc;
+
+	options.pool = POOL;
+	options.listen = "127.0.0.1:0";
+	options.unix_path = socket_path;
+	if (!options.threads)
+		options.threads = 2;
+	rc = redis_door_create(&options, &open->door, &what);
+	if (rc)
+		fail_msg("%d: %s", rc, what);
+	redis_door_info(open->door, &info);
+	open->port = info.port;
+	assert_int_equal(pthread_create(&open->thread, NULL, run, open->door),
+			 0);
+}
+
+static void close_door(struct open_door *open)
+{
+	void *rc;
+
+	redis_door_stop(open->door);
+	pthread_join(open->thread, &rc);
+	assert_null(rc);
+	redis_door_destroy(open->door);
+	assert_int_equal(access(socket_path, F_OK), -1);
+}
+
+/* --- a client --- */
+
+static int reach_tcp(const struct open_door *open)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET,
+				   .sin_port = htons(open->port),
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&name, sizeof(name)),
+			 0);
+	return fd;
+}
+
+static int reach_unix(void)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(name.sun_path, sizeof(name.sun_path), "%s", socket_path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&name, sizeof(name)),
+			 0);
+	return fd;
+}
+
+static void say(int fd, const char *text)
+{
+	size_t size = strlen(text);
+
+	assert_int_equal(send(fd, text, size, MSG_NOSIGNAL), size);
+}
+
+/* Exactly these bytes come next. */
+static void hear(int fd, const char *wanted)
+{
+	char got[2048];
+	size_t size = strlen(wanted), used = 0;
+	struct pollfd waits = {fd, POLLIN, 0};
+	ssize_t count;
+
+	while (used < size) {
+		assert_int_equal(poll(&waits, 1, PATIENCE_MS), 1);
+		count = recv(fd, got + used, size - used, 0);
+		assert_true(count > 0);
+		used += (size_t)count;
+	}
+	got[used] = '\0';
+	assert_string_equal(got, wanted);
+}
+
+static void ask(int fd, const char *text, const char *wanted)
+{
+	say(fd, text);
+	hear(fd, wanted);
+}
+
+/* Read and forget until the other side closes. */
+static size_t hear_end(int fd)
+{
+	struct pollfd waits = {fd, POLLIN, 0};
+	static char got[1 << 16];
+	size_t used = 0;
+	ssize_t count;
+
+	do {
+		assert_int_equal(poll(&waits, 1, PATIENCE_MS), 1);
+		count = recv(fd, got, sizeof(got), 0);
+		used += count > 0 ? (size_t)count : 0;
+	} while (count > 0);
+	close(fd);
+	return used;
+}
+
+/* --- tests --- */
+
+static void redis_door_serves_tcp_and_unix(void **state)
+{
+	struct open_door open;
+	int first, second;
+
+	open_door(&open, &(struct redis_door_options){0});
+	first = reach_tcp(&open);
+	second = reach_unix();
+	ask(first, "SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
+	/* Of another thread. */
+	ask(second, "INCR a\r\n", ":2\r\n");
+	ask(first, "GET a\r\nSELECT 15\r\nGET a\r\n",
+	    "$1\r\n2\r\n+OK\r\n$-1\r\n");
+	ask(first, "*1\r\n$-9\r\n",
+	    "-ERR Protocol error: invalid bulk length\r\n");
+	assert_int_equal(hear_end(first), 0);
+	say(second, "QUIT\r\nPING\r\n");
+	assert_int_equal(hear_end(second), 5);
+	close_door(&open);
+}
+
+static void redis_door_request_in_pieces_is_answered(void **state)
+{
+	static const char request[] = "*3\r\n$3\r\nSET\r\n$1\r\nb\r\n"
+				      "$10\r\n0123456789\r\n";
+	struct open_door open;
+	size_t i;
+	int fd;
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	fd = reach_tcp(&open);
+	for (i = 0; i < sizeof(request) - 1; i++) {
+		assert_int_equal(send(fd, request + i, 1, 0), 1);
+		/* Others are served meanwhile. */
+		if (i % 10 == 0) {
+			int other = reach_unix();
+
+			ask(other, "PING\r\n", "+PONG\r\n");
+			close(other);
+		}
+	}
+	hear(fd, "+OK\r\n");
+	ask(fd, "STRLEN b\r\n", ":10\r\n");
+	close(fd);
+	close_door(&open);
+}
+
+static void write_password(const char *text, mode_t mode)
+{
+	FILE *file = fopen(password_path, "w");
+
+	fputs(text, file);
+	fclose(file);
+	chmod(password_path, mode);
+}
+
+static void redis_door_asks_for_the_password(void **state)
+{
+	const struct redis_door_options options = {.password_file =
+							   password_path};
+	struct open_door open;
+	int fd;
+
+	write_password("a secret\n", 0600);
+	open_door(&open, &options);
+	fd = reach_tcp(&open);
+	ask(fd, "GET a\r\n", "-NOAUTH Authentication required.\r\n");
+	ask(fd, "AUTH wrong\r\n",
+	    "-WRONGPASS invalid username-password pair or user is "
+	    "disabled.\r\n");
+	ask(fd, "AUTH nobody \"a secret\"\r\n",
+	    "-WRONGPASS invalid username-password pair or user is "
+	    "disabled.\r\n");
+	ask(fd, "AUTH \"a secret\"\r\nECHO hi\r\n", "+OK\r\n$2\r\nhi\r\n");
+	ask(fd, "RESET\r\nECHO hi\r\n",
+	    "+RESET\r\n-NOAUTH Authentication required.\r\n");
+	ask(fd, "HELLO 2 AUTH default \"a secret\" SETNAME me\r\n", "*14\r\n");
+	close(fd);
+	/* Who has not authenticated may not send much. */
+	fd = reach_tcp(&open);
+	ask(fd, "*11\r\n",
+	    "-ERR Protocol error: unauthenticated multibulk length\r\n");
+	assert_int_equal(hear_end(fd), 0);
+	close_door(&open);
+}
+
+static void refused(const struct redis_door_options *given, int wanted,
+		    const char *text)
+{
+	struct redis_door_options options = *given;
+	struct redis_door *door;
+	const char *what = "";
+
+	options.pool = POOL;
+	assert_int_equal(redis_door_create(&options, &door, &what), wanted);
+	if (!strstr(what, text))
+		fail_msg("\"%s\" is not in \"%s\"", text, what);
+}
+
+static void redis_door_refuses_what_is_unsafe(void **state)
+{
+	struct redis_door_options options = {.listen = "0.0.0.0:0"};
+
+	refused(&options, -EACCES, "no password");
+	options.listen = "127.0.0.1";
+	refused(&options, -EINVAL, "HOST:PORT");
+	options.listen = NULL;
+	refused(&options, -EINVAL, "nowhere to listen");
+	options.password_file = password_path;
+	write_password("secret\n", 0644);
+	refused(&options, -EPERM, "chmod 600");
+	chmod(password_path, 0600);
+	write_password("\n", 0600);
+	refused(&options, -EINVAL, "no password in it");
+	unlink(password_path);
+	refused(&options, -ENOENT, password_path);
+}
+
+static void redis_door_has_a_limit_of_clients(void **state)
+{
+	struct open_door open;
+	int first, second;
+
+	open_door(&open, &(struct redis_door_options){.clients_max = 1});
+	first = reach_tcp(&open);
+	ask(first, "PING\r\n", "+PONG\r\n");
+	second = reach_tcp(&open);
+	hear(second, "-ERR max number of clients reached\r\n");
+	assert_int_equal(hear_end(second), 0);
+	ask(first, "PING\r\nQUIT\r\n", "+PONG\r\n+OK\r\n");
+	assert_int_equal(hear_end(first), 0);
+	close_door(&open);
+}
+
+/* One that asks without end and never reads: it is not read from any more, and
+ * nobody else notices. */
+static void redis_door_client_that_does_not_read_waits(void **state)
+{
+	const struct redis_door_options options = {
+		.threads = 1, .output_soft = 1 << 20, .output_max = 8 << 20};
+	static char request[16 * 1024];
+	struct open_door open;
+	size_t sent = 0;
+	int slow, other;
+	ssize_t count;
+
+	open_door(&open, &options);
+	slow = reach_unix();
+	other = reach_tcp(&open);
+	memset(request, 'x', sizeof(request));
+	memcpy(request, "*2\r\n$4\r\nECHO\r\n$16355\r\n", 22);
+	memcpy(request + 22 + 16355, "\r\n", 2);
+	do {
+		count = send(slow, request, 22 + 16357,
+			     MSG_DONTWAIT | MSG_NOSIGNAL);
+		sent += count > 0 ? (size_t)count : 0;
+		ask(other, "PING\r\n", "+PONG\r\n");
+	} while (count == 22 + 16357);
+	assert_true(sent > 1 << 20 && sent < 64 << 20);
+	/* Now it reads, and gets all that it asked for. */
+	shutdown(slow, SHUT_WR);
+	assert_int_equal(hear_end(slow), sent / (22 + 16357) * (16357 + 8));
+	close(other);
+	close_door(&open);
+}
+
+static void redis_door_answer_over_the_limit_closes(void **state)
+{
+	const struct redis_door_options options = {.output_soft = 1 << 20,
+						   .output_max = 1 << 20};
+	struct open_door open;
+	int fd, other;
+
+	open_door(&open, &options);
+	fd = reach_tcp(&open);
+	other = reach_tcp(&open);
+	ask(fd, "SETRANGE w 700000 x\r\n", ":700001\r\n");
+	ask(other, "PING\r\n", "+PONG\r\n");
+	say(fd, "MGET w w w w w w\r\n");
+	assert_int_equal(hear_end(fd), 0);
+	ask(other, "PING\r\n", "+PONG\r\n");
+	close(other);
+	close_door(&open);
+}
+
+static void redis_door_query_over_the_limit_closes(void **state)
+{
+	const struct redis_door_options options = {.limits.query_max = 1 << 20};
+	static char part[1 << 16];
+	struct open_door open;
+	int fd, i;
+
+	open_door(&open, &options);
+	fd = reach_tcp(&open);
+	for (i = 0; i + 10 < (int)sizeof(part); i += 10)
+		memcpy(part + i, "$4\r\nabcd\r\n", 10);
+	say(fd, "*1000000\r\n");
+	while (i >= 0 && send(fd, part, (size_t)i, MSG_NOSIGNAL) > 0)
+		;
+	close(fd);
+	fd = reach_tcp(&open);
+	ask(fd, "PING\r\n", "+PONG\r\n");
+	close(fd);
+	close_door(&open);
+}
+
+static void redis_door_idle_clients_are_closed(void **state)
+{
+	struct open_door open;
+	int fd;
+
+	open_door(&open, &(struct redis_door_options){.idle_ns = 1});
+	fd = reach_tcp(&open);
+	assert_int_equal(hear_end(fd), 0);
+	close_door(&open);
+}
+
+/* LIST and KILL reach the clients of all threads. */
+static void redis_door_clients_are_killed_across_threads(void **state)
+{
+	struct open_door open;
+	int fds[8], i;
+	char text[64];
+
+	open_door(&open, &(struct redis_door_options){.threads = 4});
+	for (i = 0; i < 8; i++) {
+		fds[i] = reach_unix();
+		snprintf(text, sizeof(text), "CLIENT SETNAME n%d\r\n", i);
+		ask(fds[i], text, "+OK\r\n");
+	}
+	for (i = 1; i < 8; i++)
+		say(fds[i], "CLIENT LIST\r\nPING\r\n");
+	ask(fds[0], "CLIENT KILL TYPE normal\r\n", ":7\r\n");
+	for (i = 1; i < 8; i++)
+		hear_end(fds[i]);
+	ask(fds[0], "PING\r\n", "+PONG\r\n");
+	say(fds[0], "CLIENT KILL TYPE normal SKIPME no\r\n");
+	assert_int_equal(hear_end(fds[0]), 4);
+	close_door(&open);
+}
+
+/* What was asked before the end is answered. */
+static void redis_door_stop_answers_first(void **state)
+{
+	struct open_door open;
+	int fd, i;
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	fd = reach_unix();
+	ask(fd, "SETRANGE w 999999 x\r\n", ":1000000\r\n");
+	for (i = 0; i < 20; i++)
+		say(fd, "GET w\r\n");
+	hear(fd, "$1000000\r\n");
+	redis_door_stop(open.door);
+	assert_int_equal(hear_end(fd), 19 * 1000012 + 1000002);
+	close_door(&open);
+}
+
+/* --- */
+
+static int begin(void **state)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(socket_path, sizeof(socket_path), "%s/s", folder);
+	snprintf(password_path, sizeof(password_path), "%s/p", folder);
+	return 0;
+}
+
+static int end(void **state)
+{
+	unlink(password_path);
+	unlink(socket_path);
+	return rmdir(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(redis_door_serves_tcp_and_unix),
+		cmocka_unit_test(redis_door_request_in_pieces_is_answered),
+		cmocka_unit_test(redis_door_asks_for_the_password),
+		cmocka_unit_test(redis_door_refuses_what_is_unsafe),
+		cmocka_unit_test(redis_door_has_a_limit_of_clients),
+		cmocka_unit_test(redis_door_client_that_does_not_read_waits),
+		cmocka_unit_test(redis_door_answer_over_the_limit_closes),
+		cmocka_unit_test(redis_door_query_over_the_limit_closes),
+		cmocka_unit_test(redis_door_idle_clients_are_closed),
+		cmocka_unit_test(redis_door_clients_are_killed_across_threads),
+		cmocka_unit_test(redis_door_stop_answers_first),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}

@@ -24,6 +24,7 @@
 struct run {
 	const struct bench *bench;
 	const struct bench_group *group; /* under way */
+	const struct bench_case *one;	 /* of it */
 	const struct bench_options *options;
 	struct reef_table *table;
 	FILE *json;    /* NULL: none */
@@ -106,17 +107,37 @@ void bench_list(const struct bench *bench, FILE *out)
 
 /* --- results --- */
 
+/* What the figures of the case under way are; NULL: as the bench says. */
+static const struct bench_unit *own_unit(const struct run *run,
+					 struct bench_unit *room)
+{
+	const struct bench_unit *unit = run->group->units;
+
+	for (; unit && unit->name; unit++)
+		if (strcmp(unit->name, run->one->name) == 0)
+			return unit;
+	*room = (struct bench_unit){
+		.unit = run->group->unit,
+		.less_is_better = run->group->less_is_better,
+	};
+	return room->unit ? room : NULL;
+}
+
 static double ratio_of(const struct run *run, double reef, double peer)
 {
-	bool less = run->group->unit ? run->group->less_is_better
-				     : run->bench->less_is_better;
+	struct bench_unit room;
+	const struct bench_unit *own = own_unit(run, &room);
+	bool less = own ? own->less_is_better : run->bench->less_is_better;
 
 	return less ? peer / reef : reef / peer;
 }
 
 static const char *unit_of(const struct run *run)
 {
-	return run->group->unit ? run->group->unit : run->bench->unit;
+	struct bench_unit room;
+	const struct bench_unit *own = own_unit(run, &room);
+
+	return own ? own->unit : run->bench->unit;
 }
 
 /* What JSON allows of a text. */
@@ -177,10 +198,12 @@ static void write_json(struct run *run, struct contest *contest,
 	fflush(run->json);
 }
 
-/* Counts are cut short; the figures of a group with a unit of its own not. */
+/* Counts are cut short; figures with a unit of their own not. */
 static const char *figure(const struct run *run, double value, char text[16])
 {
-	if (!run->group->unit)
+	struct bench_unit room;
+
+	if (!own_unit(run, &room))
 		return reef_table_number(value, text);
 	snprintf(text, 16, "%.3f", value);
 	return text;
@@ -265,6 +288,7 @@ static void run_case(struct run *run, struct contest *contest,
 	struct contestant *in[BENCH_PEERS_MAX + 1];
 	uint32_t count = 0;
 
+	run->one = one;
 	in[count++] = &contest->contestants[0];
 	for (uint32_t i = 0; i < BENCH_PEERS_MAX && one->peers[i].name; i++)
 		in[count++] = contest_find(contest, one->peers[i].name);

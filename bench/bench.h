@@ -43,6 +43,13 @@ struct bench_case {
 	struct bench_peer peers[BENCH_PEERS_MAX];
 };
 
+/* A case whose figures are not like the others' of its group. */
+struct bench_unit {
+	const char *name; /* of the case */
+	const char *unit;
+	bool less_is_better;
+};
+
 struct bench_competitor {
 	const char *name;
 	const struct driver *driver; /* in this program; or: */
@@ -61,6 +68,7 @@ struct bench_group {
 	 * better. */
 	const char *unit;
 	bool less_is_better;
+	const struct bench_unit *units; /* to name NULL; may be NULL */
 };
 
 struct bench {
@@ -85,6 +93,7 @@ struct bench_options {
 
 extern const struct bench alloc_bench;
 extern const struct bench redis_bench;
+extern const struct bench map_bench;
 extern const struct bench sync_bench;
 
 /* Every bench there is, to NULL. */

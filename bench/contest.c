@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Filling a GiB on a busy machine, and a round's answer beyond its time. */
-#define OPEN_TIMEOUT_S 120.0
+/* Filling gigabytes on a busy machine, and a round's answer beyond its time. */
+#define OPEN_TIMEOUT_S 400.0
 #define ROUND_TIMEOUT_S 30.0
 
 static uint64_t memory_size(const struct contest *contest)

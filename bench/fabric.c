@@ -114,5 +114,5 @@ static const struct bench fabric = {
 	.groups = groups,
 };
 
-const struct bench *const bench_all[] = {&fabric, &alloc_bench, &sync_bench,
-					 &redis_bench, NULL};
+const struct bench *const bench_all[] = {&fabric,    &alloc_bench, &sync_bench,
+					 &map_bench, &redis_bench, NULL};

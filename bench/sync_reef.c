@@ -10,30 +10,21 @@
 #include "sync_bench.h"
 #include "sync_work.h"
 
-#include "base/sched.h"
-#include "pool/host.h"
+#include "pool.h"
 
 #include <reef/sync.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define CAPACITY (64 * MIB)
 #define EXTENT (16 * MIB)
 #define SECOND UINT64_C(1000000000)
-#define START_NS (10 * SECOND)
 #define PATIENCE_NS (10 * SECOND) /* nobody dies here */
-/* How often a pool looks whether its client is there. */
-#define LOOK_NS (SECOND / 20)
 #define SPACE "bench"
 
 struct ours { /* the client's, and each member's copy */
-	char directory[64];
 	const char *fabric;
 	struct crowd *crowd;
-	pid_t client;
 };
 
 /* Here, because members are forked from what has it. */
@@ -243,88 +234,17 @@ static const struct crowd_ops ours_crowd = {
 	.leave = ours_leave,
 };
 
-/* --- the pool --- */
-
-struct server {
-	struct driver_pair *pair;
-	struct reef_sched *sched;
-	int rc;
-};
-
-/* The client's end of the channel is closed; it never says anything. */
-static bool client_ended(const struct driver_pair *pair)
-{
-	char byte;
-
-	return recv(pair->channel, &byte, 1, MSG_DONTWAIT) >= 0;
-}
-
-static int server_main(void *arg)
-{
-	struct server *server = arg;
-	bool tcp = strcmp(ours.fabric, "tcp") == 0;
-	const char *listen = tcp ? "tcp:127.0.0.1:0" : NULL;
-	const struct reef_host_options options = {
-		.with_broker = true,
-		.with_node = true,
-		.run = ours.directory,
-		.mesh = {.kinds = ours.fabric},
-		.broker = {.listen = listen, .extent_size = EXTENT},
-		.node = {.name = "bench",
-			 .listen = listen,
-			 .capacity = CAPACITY},
-	};
-	struct reef_host *host = NULL;
-	uint8_t byte = 0;
-	int rc;
-
-	rc = reef_host_start(&options, &host, NULL);
-	rc = rc ? rc : reef_node_wait(reef_host_node(host), START_NS);
-	rc = rc ? rc : driver_send(server->pair, &byte, 1);
-	while (!rc && !client_ended(server->pair))
-		reef_fiber_park(LOOK_NS);
-	reef_host_stop(host);
-	rmdir(ours.directory);
-	server->rc = rc;
-	reef_sched_stop(server->sched);
-	return 0;
-}
-
-static int ours_target(struct driver_pair *pair)
-{
-	struct server server = {.pair = pair};
-	int rc = reef_sched_create(NULL, &server.sched);
-
-	rc = rc ? rc
-		: reef_fiber_spawn(server.sched, server_main, &server, NULL);
-	rc = rc ? rc : reef_sched_run(server.sched);
-	rc = rc ? rc : server.rc;
-	return rc ? driver_fail(pair, rc, "the pool: %s", reef_error_text(rc))
-		  : 0;
-}
-
 /* --- the driver --- */
 
 static int sync_reef_open(struct driver_pair *pair)
 {
-	const char *base = getenv("TMPDIR");
-	uint8_t byte;
 	int rc;
 
 	ours.fabric = pair->options.fabric;
-	snprintf(ours.directory, sizeof(ours.directory), "%.40s/%s",
-		 base && base[0] ? base : "/tmp", "reef-bench-XXXXXX");
-	if (!mkdtemp(ours.directory))
-		return driver_fail(pair, -errno, "a directory: %s",
-				   strerror(errno));
-	setenv("REEF_RUN", ours.directory, 1);
-	rc = driver_fork(pair, ours_target);
-	rc = rc ? rc : driver_receive(pair, &byte, 1);
+	rc = bench_pool_start(pair, ours.fabric, CAPACITY, EXTENT);
 	rc = rc ? rc : crowd_open(pair, CROWD_MAX, &ours_crowd, &ours.crowd);
-	if (rc) {
-		rmdir(ours.directory);
+	if (rc)
 		return rc;
-	}
 	pair->target_rests = true;
 	snprintf(pair->description, sizeof(pair->description),
 		 "the public interface over %s, on a pool in another process",

@@ -7,19 +7,10 @@
  * is one round trip of few bytes.
  *
  * Thread: owner. */
+#include "server.h"
 #include "sync_work.h"
 
-#include <fcntl.h>
 #include <hiredis/hiredis.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define START_TRIES 1000
-#define START_PAUSE_NS 10000000
 
 #define SCRIPT                                                                 \
 	"if redis.call('get', KEYS[1]) == ARGV[1] then "                       \
@@ -28,8 +19,6 @@
 #define TOKEN "0123456789abcdef0123"
 
 struct theirs {
-	char directory[64], socket[80]; /* while it starts */
-	pid_t client;
 	redisContext *redis; /* the member's, after it is forked */
 	char *take, *give;   /* commands */
 	size_t take_size, give_size;
@@ -100,40 +89,14 @@ static const struct crowd_ops theirs_crowd = {
 
 /* --- the server --- */
 
-static int redis_target(struct driver_pair *pair)
+static bool theirs_connect(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != theirs.client)
-		return -EPIPE;
-	/* What it prints is not for the harness. */
-	for (int fd = 0; fd < 3; fd++)
-		dup2(null, fd);
-	execlp("redis-server", "redis-server", "--port", "0", "--unixsocket",
-	       theirs.socket, "--dir", theirs.directory, "--save", "",
-	       "--appendonly", "no", "--daemonize", "no", "--loglevel",
-	       "warning", (char *)NULL);
-	return driver_fail(pair, -errno, "redis-server: %s", strerror(errno));
-}
-
-static int server_connect(struct driver_pair *pair)
-{
-	const struct timespec pause = {.tv_nsec = START_PAUSE_NS};
-	uint8_t byte;
-
-	for (uint32_t i = 0; i < START_TRIES; i++) {
-		theirs.redis = redisConnectUnix(theirs.socket);
-		if (theirs.redis && !theirs.redis->err)
-			return 0;
-		redisFree(theirs.redis);
-		theirs.redis = NULL;
-		/* It says why, if it has ended. */
-		if (waitpid(pair->target, NULL, WNOHANG) == pair->target)
-			return driver_receive(pair, &byte, 1);
-		nanosleep(&pause, NULL);
-	}
-	return driver_fail(pair, -ETIMEDOUT, "redis-server does not answer");
+	theirs.redis = redisConnectUnix(server.socket);
+	if (theirs.redis && !theirs.redis->err)
+		return true;
+	redisFree(theirs.redis);
+	theirs.redis = NULL;
+	return false;
 }
 
 /* What it says of itself. */
@@ -178,33 +141,19 @@ static int commands_make(void)
 	return 0;
 }
 
-static int server_start(struct driver_pair *pair)
-{
-	const char *base = getenv("TMPDIR");
-	int rc;
-
-	theirs.client = getpid();
-	snprintf(theirs.directory, sizeof(theirs.directory), "%.40s/%s",
-		 base && base[0] ? base : "/tmp", "reef-redis-XXXXXX");
-	if (!mkdtemp(theirs.directory))
-		return driver_fail(pair, -errno, "a directory for redis: %s",
-				   strerror(errno));
-	snprintf(theirs.socket, sizeof(theirs.socket), "%s/socket",
-		 theirs.directory);
-	rc = driver_fork(pair, redis_target);
-	rc = rc ? rc : server_connect(pair);
-	/* The one connection there is stays; so nothing can be left behind. */
-	unlink(theirs.socket);
-	rmdir(theirs.directory);
-	return rc;
-}
-
 /* --- the driver --- */
 
 static int redis_open(struct driver_pair *pair)
 {
-	int rc = server_start(pair);
+	int rc = server_prepare(pair, "redis-server");
 
+	if (rc)
+		return rc;
+	server_arguments((const char *const[]){
+		"redis-server", "--port", "0", "--unixsocket", server.socket,
+		"--dir", server.directory, "--save", "", "--appendonly", "no",
+		"--daemonize", "no", "--loglevel", "warning", NULL});
+	rc = server_start(pair, theirs_connect);
 	if (rc)
 		return rc;
 	server_describe(pair);
@@ -213,8 +162,6 @@ static int redis_open(struct driver_pair *pair)
 		return driver_fail(pair, rc,
 				   "redis-server does not take the "
 				   "script");
-	/* It sleeps unless it is asked something. */
-	pair->target_rests = true;
 	return crowd_open(pair, 1, &theirs_crowd, &theirs.crowd);
 }
 

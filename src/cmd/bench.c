@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define CASES_MAX 64
+#define MAP_ENTRY 80u /* bytes of a key and a value: bench/map_work.h */
 
 static void help(void)
 {
@@ -28,6 +29,7 @@ static void help(void)
 	       "memory\n"
 	       "  --huge          ask for huge pages\n"
 	       "  --size SIZE     of the memory, e.g. 512M; each case its own\n"
+	       "  --keys N        of a map, 80 bytes of the size each\n"
 	       "  --json FILE     write a line of JSON per case; - is stdout\n"
 	       "  --list          the cases, and the ratios they require\n"
 	       "  --help          this text\n\n"
@@ -107,6 +109,9 @@ static const char *take_option(struct wish *wish, int option)
 				       !wish->options.size
 			       ? "--size takes bytes, as in 512M"
 			       : NULL;
+	case 'k':
+		wish->options.size = (uint64_t)number(optarg, 1e9) * MAP_ENTRY;
+		return wish->options.size ? NULL : "--keys takes a number";
 	case 'j':
 		wish->options.json = optarg;
 		return NULL;
@@ -127,6 +132,7 @@ int cmd_bench(int argc, char **argv)
 		{"quick", no_argument, NULL, 'q'},
 		{"huge", no_argument, NULL, 'H'},
 		{"size", required_argument, NULL, 'S'},
+		{"keys", required_argument, NULL, 'k'},
 		{"json", required_argument, NULL, 'j'},
 		{"list", no_argument, NULL, 'l'},
 		{0},

@@ -1,0 +1,13 @@
+/* map_bench.h - the competitors of `reef bench map` that live in the program
+ * itself.
+ *
+ * Thread: owner. */
+#ifndef REEF_BENCH_MAP_BENCH_H
+#define REEF_BENCH_MAP_BENCH_H
+
+#include "driver.h"
+
+extern const struct driver map_reef_driver;
+extern const struct driver map_onefiber_driver;
+
+#endif

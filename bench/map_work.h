@@ -1,0 +1,318 @@
+/* map_work.h - what is done with a map, word for word the same for all.
+ *
+ *   get, put     one key after the other, all of them there, drawn evenly
+ *                (uniform) or by Zipf's law with 0.99, the popular ones all
+ * over the keys (zipf) ycsb-a b c   of the Yahoo! Cloud Serving Benchmark:
+ * half, one in twenty, none of the operations puts, the others gets, by Zipf
+ *   ycsb-d       one in twenty is a key that was not there; gets go by Zipf to
+ *                the latest
+ *   ycsb-f       half gets, half read a value and write it changed
+ *   ...-2        two threads; the figure is how many times one thread's rate
+ *   ...-tcp16    16 fibers
+ *
+ * (1) Keys are 16 bytes of text (memcached takes no others), values 64 bytes
+ *     that begin with their key's first half: what is read is the caller's own
+ *     copy, and looked at (-EILSEQ).
+ * (2) Every operation is complete before the next begins, as in workload.h: an
+ *     instruction barrier lies between the two. A plain loop over a table in
+ * the same process would have the misses of several lookups overlap, and
+ *     measure that.
+ * (3) Which keys are popular is drawn beforehand: a million ranks.
+ * (4) Time is the thread's on the processor where an operation is its own work
+ *     alone, and the clock on the wall where a server answers.
+ *
+ * Loops are inlined with each competitor's own operations, which are a constant
+ * table.
+ *
+ * Thread: owner. */
+#ifndef REEF_BENCH_MAP_WORK_H
+#define REEF_BENCH_MAP_WORK_H
+
+#include "driver.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAP_KEY 16
+#define MAP_VALUE 64
+#define MAP_ENTRY (MAP_KEY + MAP_VALUE) /* driver_options.size in these */
+#define MAP_THETA 0.99
+#define MAP_RANKS (1u << 20)
+#define MAP_CHUNK 64u /* operations between two looks at the clock */
+#define MAP_THREADS 2
+#define MAP_FIBERS 16
+
+enum map_drawn { MAP_UNIFORM, MAP_ZIPF, MAP_LATEST };
+
+struct map_work {
+	const char *name;
+	enum map_drawn drawn;
+	/* Of 100 operations; the others are gets. */
+	uint32_t puts, inserts, changes;
+	uint32_t threads; /* 0: one */
+	uint32_t fibers;  /* 0: none */
+};
+
+static const struct map_work map_works[] = {
+	{.name = "get-uniform"},
+	{.name = "get-zipf", .drawn = MAP_ZIPF},
+	{.name = "put-uniform", .puts = 100},
+	{.name = "put-zipf", .drawn = MAP_ZIPF, .puts = 100},
+	{.name = "ycsb-a", .drawn = MAP_ZIPF, .puts = 50},
+	{.name = "ycsb-b", .drawn = MAP_ZIPF, .puts = 5},
+	{.name = "ycsb-c", .drawn = MAP_ZIPF},
+	{.name = "ycsb-d", .drawn = MAP_LATEST, .inserts = 5},
+	{.name = "ycsb-f", .drawn = MAP_ZIPF, .changes = 50},
+	{.name = "get-uniform-2", .threads = MAP_THREADS},
+	{.name = "get-uniform-tcp16", .fibers = MAP_FIBERS},
+};
+
+#define MAP_BYTES "bytes-per-key" /* a case of its own: no work */
+
+static inline const struct map_work *map_work_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(map_works) / sizeof(map_works[0]); i++)
+		if (strcmp(map_works[i].name, name) == 0)
+			return &map_works[i];
+	return NULL;
+}
+
+/* What a competitor can do. 0, or -errno. */
+struct map_ops {
+	int (*get)(void *context, const char *key, uint64_t *value);
+	int (*put)(void *context, const char *key, const uint64_t *value);
+	/* Read, add one to the last word, write. */
+	int (*change)(void *context, const char *key, uint64_t *value);
+	clockid_t clock;
+};
+
+struct map_state {
+	uint64_t keys;	 /* that are there: 0 to keys - 1 */
+	uint64_t loaded; /* of these, at first; ranks are of so many */
+	uint64_t random;
+	uint32_t *ranks, next_rank;
+};
+
+/* --- keys and values --- */
+
+/* Eight letters of 32 bits. */
+workload_inline uint64_t map_letters(uint64_t bits)
+{
+	bits = (bits | bits << 16) & UINT64_C(0x0000ffff0000ffff);
+	bits = (bits | bits << 8) & UINT64_C(0x00ff00ff00ff00ff);
+	bits = (bits | bits << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	return bits + UINT64_C(0x6161616161616161);
+}
+
+/* Another for each number: workload_fill is one to one. */
+workload_inline void map_key(uint64_t number, char key[MAP_KEY])
+{
+	uint64_t spread = workload_fill(number), half;
+
+	half = map_letters(spread & UINT32_MAX);
+	memcpy(key, &half, 8);
+	half = map_letters(spread >> 32);
+	memcpy(key + 8, &half, 8);
+}
+
+workload_inline void map_value(const char *key, uint64_t mark, uint64_t *value)
+{
+	memcpy(value, key, 8);
+	for (uint32_t i = 1; i < MAP_VALUE / 8; i++)
+		value[i] = mark;
+}
+
+workload_inline int map_check(const char *key, const uint64_t *value)
+{
+	return memcmp(key, value, 8) ? -EILSEQ : 0;
+}
+
+/* --- which one --- */
+
+/* Ranks by Zipf's law, drawn as J. Gray and others do ("Quickly generating
+ * billion-record synthetic databases"). */
+static inline int map_state_init(struct map_state *state, uint64_t keys)
+{
+	double zeta = 0, two = 1 + pow(0.5, MAP_THETA), eta, alpha, u;
+
+	*state = (struct map_state){
+		.keys = keys,
+		.loaded = keys,
+		.random = 1,
+		.ranks = malloc(MAP_RANKS * sizeof(*state->ranks)),
+	};
+	if (!state->ranks)
+		return -ENOMEM;
+	for (uint64_t i = 1; i <= keys; i++)
+		zeta += pow((double)i, -MAP_THETA);
+	alpha = 1 / (1 - MAP_THETA);
+	eta = (1 - pow(2.0 / (double)keys, 1 - MAP_THETA)) / (1 - two / zeta);
+	for (uint32_t i = 0; i < MAP_RANKS; i++) {
+		u = (double)(workload_fill(i) >> 11) / (double)(1ull << 53);
+		if (u * zeta < 1)
+			state->ranks[i] = 0;
+		else if (u * zeta < two)
+			state->ranks[i] = 1;
+		else
+			state->ranks[i] =
+				(uint32_t)((double)(keys - 1) *
+					   pow(eta * u - eta + 1, alpha));
+	}
+	return 0;
+}
+
+workload_inline uint64_t map_random(struct map_state *state)
+{
+	state->random = state->random * UINT64_C(6364136223846793005) +
+			UINT64_C(1442695040888963407);
+	return state->random >> 32;
+}
+
+workload_inline uint64_t map_draw(struct map_state *state, enum map_drawn drawn)
+{
+	uint64_t rank;
+
+	if (drawn == MAP_UNIFORM)
+		return (map_random(state) * state->loaded) >> 32;
+	rank = state->ranks[state->next_rank++ % MAP_RANKS];
+	if (drawn == MAP_LATEST)
+		return state->keys - 1 - rank;
+	return ((workload_fill(rank + state->loaded) >> 32) * state->loaded) >>
+	       32;
+}
+
+/* --- the loop --- */
+
+workload_inline int map_do(const struct map_ops *ops, void *context,
+			   const struct map_work *work, struct map_state *state)
+{
+	uint64_t value[MAP_VALUE / 8];
+	uint32_t dice = 100;
+	char key[MAP_KEY];
+	int rc;
+
+	if (work->puts % 100 || work->inserts || work->changes)
+		dice = (uint32_t)((map_random(state) * 100) >> 32);
+	else if (work->puts)
+		dice = 0;
+	if (dice < work->inserts) {
+		map_key(state->keys, key);
+		map_value(key, state->random, value);
+		rc = ops->put(context, key, value);
+		state->keys += !rc;
+		return rc;
+	}
+	map_key(map_draw(state, work->drawn), key);
+	if (dice < work->puts) {
+		map_value(key, state->random, value);
+		return ops->put(context, key, value);
+	}
+	rc = dice < work->changes ? ops->change(context, key, value)
+				  : ops->get(context, key, value);
+	return rc ? rc : map_check(key, value);
+}
+
+/* For about so many seconds; operations a second. */
+workload_inline int map_loop(const struct map_ops *ops, void *context,
+			     const struct map_work *work,
+			     struct map_state *state, double seconds,
+			     double *rate)
+{
+	double begin = workload_seconds(ops->clock), now = begin;
+	uint64_t done = 0;
+	int rc = 0;
+
+	while (now - begin < seconds) {
+		for (uint32_t i = 0; i < MAP_CHUNK; i++) {
+			rc = map_do(ops, context, work, state);
+			if (rc)
+				return rc;
+			workload_serialize();
+		}
+		done += MAP_CHUNK;
+		now = workload_seconds(ops->clock);
+	}
+	*rate = (double)done / (now - begin);
+	return 0;
+}
+
+/* --- two threads --- */
+
+/* A thread of a case with several. run: as map_loop, with what is its own. */
+struct map_thread {
+	pthread_t thread;
+	uint32_t index;
+	struct map_state state;
+	void *context;
+	double seconds, rate;
+	int (*run)(struct map_thread *thread);
+	pthread_barrier_t *begin;
+	int rc;
+};
+
+static inline void *map_thread_main(void *argument)
+{
+	struct map_thread *thread = argument;
+
+	driver_pin(thread->index);
+	pthread_barrier_wait(thread->begin);
+	thread->rc = thread->run(thread);
+	return NULL;
+}
+
+/* One alone for half of the time, then all at once: how many times its rate
+ * they reach together. */
+static inline int map_threads(struct map_thread *threads, uint32_t count,
+			      double seconds, double *times)
+{
+	pthread_barrier_t begin;
+	double alone, together = 0;
+	int rc;
+
+	threads[0].seconds = seconds / 2;
+	rc = threads[0].run(&threads[0]);
+	if (rc)
+		return rc;
+	alone = threads[0].rate;
+	pthread_barrier_init(&begin, NULL, count);
+	for (uint32_t i = 0; i < count; i++) {
+		threads[i].index = i;
+		threads[i].begin = &begin;
+		threads[i].seconds = seconds / 2;
+		threads[i].state.random += i;
+		if (pthread_create(&threads[i].thread, NULL, map_thread_main,
+				   &threads[i]))
+			abort(); /* the others wait for it */
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		pthread_join(threads[i].thread, NULL);
+		rc = rc ? rc : threads[i].rc;
+		together += threads[i].rate;
+	}
+	pthread_barrier_destroy(&begin);
+	*times = together / alone;
+	return rc;
+}
+
+/* --- loading --- */
+
+/* Keys 0 to keys - 1, by the competitor's own quickest way. */
+workload_inline int map_load(uint64_t keys, void *context,
+			     int (*add)(void *context, const char *key,
+					const uint64_t *value))
+{
+	uint64_t value[MAP_VALUE / 8];
+	char key[MAP_KEY];
+	int rc = 0;
+
+	for (uint64_t i = 0; !rc && i < keys; i++) {
+		map_key(i, key);
+		map_value(key, i, value);
+		rc = add(context, key, value);
+	}
+	return rc;
+}
+
+#endif

@@ -1,0 +1,239 @@
+/* peer_lmdb.c - keys in LMDB, for `reef bench map`: a B+ tree in a file that is
+ * mapped, here in memory (/dev/shm where there is one).
+ *
+ * A get is a read transaction, renewed; a put a write transaction of its own,
+ * with MDB_NOSYNC and MDB_WRITEMAP: nothing waits for a disk, and nothing is
+ * copied that need not be.
+ *
+ * Thread: owner. */
+#include "map_work.h"
+
+#include <lmdb.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_SIZE(keys) (1024 * (keys) + (UINT64_C(1) << 30))
+#define LOAD 65536u /* keys in a transaction */
+
+struct theirs {
+	MDB_env *env;
+	MDB_dbi table;
+	MDB_txn *reader, *loader;
+	uint32_t loading;
+	struct map_state state;
+	double bytes;
+};
+
+static struct theirs theirs;
+
+/* Its own codes are negative, and not errno's. */
+static int code(int rc)
+{
+	if (rc == MDB_NOTFOUND)
+		return -ENOENT;
+	if (rc == MDB_MAP_FULL)
+		return -ENOSPC;
+	return rc < 0 ? -EIO : -rc;
+}
+
+/* --- operations --- */
+
+workload_inline int find(MDB_txn *txn, const char *key, uint64_t *value)
+{
+	MDB_val name = {MAP_KEY, (void *)key}, found;
+	int rc = mdb_get(txn, theirs.table, &name, &found);
+
+	if (rc)
+		return code(rc);
+	if (found.mv_size != MAP_VALUE)
+		return -EILSEQ;
+	memcpy(value, found.mv_data, MAP_VALUE);
+	return 0;
+}
+
+workload_inline int theirs_get(void *context, const char *key, uint64_t *value)
+{
+	int rc = mdb_txn_renew(theirs.reader);
+
+	(void)context;
+	if (rc)
+		return code(rc);
+	rc = find(theirs.reader, key, value);
+	mdb_txn_reset(theirs.reader);
+	return rc;
+}
+
+static int write_one(MDB_txn *txn, const char *key, const uint64_t *value)
+{
+	MDB_val name = {MAP_KEY, (void *)key};
+	MDB_val bytes = {MAP_VALUE, (void *)value};
+
+	return code(mdb_put(txn, theirs.table, &name, &bytes, 0));
+}
+
+workload_inline int theirs_put(void *context, const char *key,
+			       const uint64_t *value)
+{
+	MDB_txn *txn;
+	int rc = code(mdb_txn_begin(theirs.env, NULL, 0, &txn));
+
+	(void)context;
+	if (rc)
+		return rc;
+	rc = write_one(txn, key, value);
+	if (!rc)
+		return code(mdb_txn_commit(txn));
+	mdb_txn_abort(txn);
+	return rc;
+}
+
+workload_inline int theirs_change(void *context, const char *key,
+				  uint64_t *value)
+{
+	MDB_txn *txn;
+	int rc = code(mdb_txn_begin(theirs.env, NULL, 0, &txn));
+
+	(void)context;
+	if (rc)
+		return rc;
+	rc = find(txn, key, value);
+	if (!rc) {
+		value[MAP_VALUE / 8 - 1]++;
+		rc = write_one(txn, key, value);
+	}
+	if (!rc)
+		return code(mdb_txn_commit(txn));
+	mdb_txn_abort(txn);
+	return rc;
+}
+
+static const struct map_ops theirs_ops = {
+	.get = theirs_get,
+	.put = theirs_put,
+	.change = theirs_change,
+	.clock = CLOCK_THREAD_CPUTIME_ID,
+};
+
+/* --- loading --- */
+
+static int load_flush(void)
+{
+	MDB_txn *txn = theirs.loader;
+
+	theirs.loader = NULL;
+	theirs.loading = 0;
+	return txn ? code(mdb_txn_commit(txn)) : 0;
+}
+
+static int load_add(void *context, const char *key, const uint64_t *value)
+{
+	int rc = 0;
+
+	(void)context;
+	if (!theirs.loader)
+		rc = code(mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
+	rc = rc ? rc : write_one(theirs.loader, key, value);
+	return !rc && ++theirs.loading == LOAD ? load_flush() : rc;
+}
+
+/* --- the driver --- */
+
+/* Its files are gone as soon as they are open. */
+static int open_files(uint64_t keys)
+{
+	const char *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+	char directory[64], file[96];
+	int rc;
+
+	snprintf(directory, sizeof(directory), "%s/reef-lmdb-XXXXXX", base);
+	if (!mkdtemp(directory))
+		return -errno;
+	rc = code(mdb_env_create(&theirs.env));
+	rc = rc ? rc : code(mdb_env_set_mapsize(theirs.env, FILE_SIZE(keys)));
+	rc = rc ? rc
+		: code(mdb_env_open(theirs.env, directory,
+				    MDB_NOSYNC | MDB_WRITEMAP, 0600));
+	snprintf(file, sizeof(file), "%s/data.mdb", directory);
+	unlink(file);
+	snprintf(file, sizeof(file), "%s/lock.mdb", directory);
+	unlink(file);
+	rmdir(directory);
+	return rc;
+}
+
+static int open_table(uint64_t keys)
+{
+	int rc = open_files(keys);
+
+	rc = rc ? rc : code(mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
+	rc = rc ? rc
+		: code(mdb_dbi_open(theirs.loader, NULL, 0, &theirs.table));
+	rc = rc ? rc : map_load(keys, NULL, load_add);
+	rc = rc ? rc : load_flush();
+	rc = rc ? rc
+		: code(mdb_txn_begin(theirs.env, NULL, MDB_RDONLY,
+				     &theirs.reader));
+	if (!rc)
+		mdb_txn_reset(theirs.reader);
+	return rc;
+}
+
+static int lmdb_open(struct driver_pair *pair)
+{
+	uint64_t keys = pair->options.size / MAP_ENTRY;
+	int major, minor, patch, rc = open_table(keys);
+	MDB_envinfo info;
+	MDB_stat stat;
+
+	rc = rc ? rc : map_state_init(&theirs.state, keys);
+	if (rc)
+		return driver_fail(pair, rc, "LMDB: %s", strerror(-rc));
+	mdb_env_info(theirs.env, &info);
+	mdb_env_stat(theirs.env, &stat);
+	theirs.bytes =
+		((double)info.me_last_pgno + 1) * stat.ms_psize / (double)keys;
+	mdb_version(&major, &minor, &patch);
+	snprintf(pair->description, sizeof(pair->description),
+		 "LMDB %d.%d.%d, NOSYNC and WRITEMAP, a transaction an "
+		 "operation; %.0f bytes of memory a key",
+		 major, minor, patch, theirs.bytes);
+	return 0;
+}
+
+static int lmdb_run(struct driver_pair *pair, const char *name, double seconds,
+		    double *rate)
+{
+	const struct map_work *work = map_work_find(name);
+	int rc;
+
+	if (strcmp(name, MAP_BYTES) == 0) {
+		*rate = theirs.bytes;
+		return 0;
+	}
+	if (!work || work->threads || work->fibers)
+		return -ENOSYS;
+	rc = map_loop(&theirs_ops, NULL, work, &theirs.state, seconds, rate);
+	return rc && rc != -EILSEQ
+		       ? driver_fail(pair, rc, "LMDB: %s", strerror(-rc))
+		       : rc;
+}
+
+static void lmdb_close(struct driver_pair *pair)
+{
+	(void)pair;
+	mdb_txn_abort(theirs.reader);
+	mdb_env_close(theirs.env);
+	free(theirs.state.ranks);
+}
+
+static const struct driver lmdb_driver = {
+	.name = "lmdb",
+	.open = lmdb_open,
+	.run = lmdb_run,
+	.close = lmdb_close,
+};
+
+int main(int argc, char **argv)
+{
+	return driver_main(&lmdb_driver, argc, argv);
+}

@@ -244,7 +244,8 @@ def without_subcommands(value):
     for item in inside:
         if skipping:
             skipping = False
-        elif item[1] in (b"subcommands", b"summary", b"complexity"):
+        elif item[1] in (b"subcommands", b"summary", b"complexity",
+                         b"history"):
             skipping = True
         else:
             items.append(without_subcommands(item))

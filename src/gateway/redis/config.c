@@ -198,30 +198,52 @@ static void print(const struct redis_thread *thread,
 
 /* --- GET --- */
 
-static bool is_asked(const struct redis_request *request, const char *name)
+static bool is_pattern(const struct redis_bytes *bytes)
 {
-	uint32_t i;
+	size_t i;
 
-	for (i = 2; i < request->argc; i++)
-		if (redis_glob(request->argv[i].bytes, request->argv[i].size,
-			       name, strlen(name), true))
+	for (i = 0; i < bytes->size; i++)
+		if (bytes->bytes[i] == '*' || bytes->bytes[i] == '?' ||
+		    bytes->bytes[i] == '[')
 			return true;
 	return false;
 }
 
+/* The argument that asks for a parameter first; NULL: none does. */
+static const struct redis_bytes *asker(const struct redis_request *request,
+				       const char *name)
+{
+	const struct redis_bytes *argument = &request->argv[2];
+
+	for (; argument < request->argv + request->argc; argument++)
+		if (is_pattern(argument)
+			    ? redis_glob(argument->bytes, argument->size, name,
+					 strlen(name), true)
+			    : redis_bytes_is(argument, name))
+			return argument;
+	return NULL;
+}
+
+/* A name is told as it was asked for, one that was found as it is. */
 static void run_get(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request)
 {
 	struct redis_mark mark = redis_reply_mark(&client->reply);
+	const struct redis_bytes *argument;
 	char text[TEXT_SIZE];
 	uint64_t count = 0;
 	size_t i;
 
 	for (i = 0; i < PARAMETERS; i++) {
-		if (!is_asked(request, parameters[i].name))
+		argument = asker(request, parameters[i].name);
+		if (!argument)
 			continue;
+		if (is_pattern(argument))
+			redis_reply_text(&client->reply, parameters[i].name);
+		else
+			redis_reply_bulk(&client->reply, argument->bytes,
+					 argument->size);
 		print(thread, &parameters[i], text);
-		redis_reply_text(&client->reply, parameters[i].name);
 		redis_reply_text(&client->reply, text);
 		count++;
 	}
@@ -379,12 +401,12 @@ static void apply(struct redis_thread *thread, const struct change *change)
 }
 
 static void reply_fault(struct redis_client *client,
-			const struct redis_bytes *name, const char *fault)
+			const struct parameter *parameter, const char *fault)
 {
 	redis_reply_errorf(&client->reply,
 			   "ERR CONFIG SET failed (possibly related to "
-			   "argument '%.*s') - %s",
-			   (int)name->size, name->bytes, fault);
+			   "argument '%s') - %s",
+			   parameter->name, fault);
 }
 
 /* False: answered. */
@@ -400,12 +422,13 @@ static bool take_change(struct redis_thread *thread,
 
 	for (i = 0; i < count; i++)
 		if (changes[i].parameter == change->parameter) {
-			reply_fault(client, pair, "duplicate parameter");
+			reply_fault(client, change->parameter,
+				    "duplicate parameter");
 			return false;
 		}
 	fault = parse(thread, pair + 1, change, error);
 	if (fault)
-		reply_fault(client, pair, fault);
+		reply_fault(client, change->parameter, fault);
 	return !fault;
 }
 

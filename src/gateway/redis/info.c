@@ -5,6 +5,7 @@
 #include "config.h"
 #include "gateway/redis/access.h"
 #include "gateway/redis/door.h"
+#include "kv/internal.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -27,6 +28,7 @@ struct info {
 	struct redis_thread_stats stats;
 	struct redis_error_count errors[REDIS_ERROR_NAMES_MAX];
 	uint32_t error_names;
+	uint64_t expired, evicted; /* by the maps that are open */
 	FILE *text;
 };
 
@@ -75,6 +77,11 @@ static int add_thread(void *context, struct redis_thread *thread)
 	}
 	for (i = 0; i < thread->error_names; i++)
 		add_error(info, &thread->error_counts[i]);
+	for (i = 0; i < REDIS_DATABASES_MAX; i++)
+		if (thread->maps[i]) {
+			info->expired += thread->maps[i]->expired;
+			info->evicted += thread->maps[i]->evicted;
+		}
 	return 0;
 }
 
@@ -159,6 +166,7 @@ static void tell_memory(struct info *info)
 	struct mallinfo2 heap = mallinfo2();
 	long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES);
 	unsigned long size, resident = 0;
+	struct rusage usage;
 	FILE *file = fopen("/proc/self/statm", "re");
 
 	if (file) {
@@ -168,6 +176,9 @@ static void tell_memory(struct info *info)
 	}
 	human(info, "used_memory", heap.uordblks + heap.hblkhd);
 	human(info, "used_memory_rss", resident * (uint64_t)page);
+	if (!getrusage(RUSAGE_SELF, &usage))
+		human(info, "used_memory_peak",
+		      (uint64_t)usage.ru_maxrss * 1024);
 	if (pages > 0)
 		human(info, "total_system_memory",
 		      (uint64_t)pages * (uint64_t)page);
@@ -194,18 +205,40 @@ static void tell_persistence(struct info *info)
 	text(info, "aof_last_write_status", "ok");
 }
 
+/* How many commands there were in a second since somebody last asked; whoever
+ * asks again at once is told the same. */
+static uint64_t rate(uint64_t commands)
+{
+	static _Atomic uint64_t asked_ns, asked_commands, told;
+	uint64_t now_ns = reef_now_ns(), before_ns = asked_ns;
+	uint64_t before = asked_commands;
+
+	if (now_ns - before_ns < SECOND_NS / 10)
+		return told;
+	asked_ns = now_ns;
+	asked_commands = commands;
+	if (commands >= before)
+		told = (uint64_t)((double)(commands - before) *
+				  (double)SECOND_NS /
+				  (double)(now_ns - before_ns));
+	return told;
+}
+
 static void tell_stats(struct info *info)
 {
 	const struct redis_thread_stats *stats = &info->stats;
 
 	number(info, "total_connections_received", stats->connections);
 	number(info, "total_commands_processed", stats->commands);
+	number(info, "instantaneous_ops_per_sec", rate(stats->commands));
 	number(info, "total_net_input_bytes", stats->bytes_in);
 	number(info, "total_net_output_bytes", stats->bytes_out);
 	number(info, "rejected_connections", info->door.rejected);
 	number(info, "sync_full", 0);
 	number(info, "sync_partial_ok", 0);
 	number(info, "sync_partial_err", 0);
+	number(info, "expired_keys", info->expired);
+	number(info, "evicted_keys", info->evicted);
 	number(info, "keyspace_hits", stats->keyspace_hits);
 	number(info, "keyspace_misses", stats->keyspace_misses);
 	number(info, "pubsub_channels", 0);

@@ -227,7 +227,7 @@ def check_killed(pool):
 def check_supervised(pool):
     """The door of `reef up` comes back by itself, and ends with it."""
     port = free_port()
-    up = pool.start("up", "up", "--lend", "64M", "--redis-listen",
+    up = pool.start("up", "up", "--redis", "--lend", "64M", "--redis-listen",
                     "127.0.0.1:%d" % port).saw("redis-cli")
     door = Server("door", up, os.path.join(pool.run, "redis.sock"), port).ready()
     with door.wire(tcp=True) as wire:
@@ -281,6 +281,25 @@ def works(door):
                 "DEL", "probe") == b":1\r\n"
     except (OSError, Closed):
         return False
+
+
+def check_fenced(pool):
+    """An operator ends the door's session: the same process has another one
+    soon, its clients stay connected, and nothing is lost."""
+    pool.up()
+    door = pool.door("door", "--redis-threads", "3", REEF_FABRICS="tcp")
+    wires = [door.wire() for _ in range(6)]
+    for i, wire in enumerate(wires):
+        assert wire.ask("SET", "k%d" % i, i) == b"+OK\r\n"
+    for _ in range(2):
+        row, = pool.status()["sessions"]
+        pool.do("session", "end", "%08x" % row["session"])
+        for i, wire in enumerate(wires):
+            until("it works again", lambda w=wire, i=i: (
+                w.ask("APPEND", "k%d" % i, "") == b":1\r\n"))
+            assert wire.ask("GET", "k%d" % i) == b"$1\r\n%d\r\n" % i
+    for wire in wires:
+        wire.close()
 
 
 def check_broker_gone(pool):

@@ -506,6 +506,50 @@ static void map_names_are_made_found_and_dropped(void **state)
 	pool_finish(&pool);
 }
 
+/* All nodes go, and come back with nothing. */
+static int lose(struct member *member)
+{
+	const struct reef_map_options renew = {.flags = REEF_MAP_RENEW};
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	struct reef_map *map, *other;
+	uint32_t i;
+	int rc;
+
+	TRY(open_map(member, &space, &map));
+	TRY(put(map, "k", "v"));
+	for (i = 0; i < NODES; i++) {
+		reef_sim_host_kill(pool->lenders[i].host);
+		pool->lenders[i].node = NULL;
+		TRY(reef_sim_host_restart(pool->lenders[i].host, pool_node_main,
+					  &pool->lenders[i]));
+	}
+	TRY(member_wait(member));
+	while (!(rc = has(map, "k", "v")) || rc == 1)
+		TRY(reef_sleep(10 * MILLISECOND));
+	WANT(rc == -REEF_ELOST);
+	reef_map_close(map);
+	WANT_RC(reef_map_open(space, "m", NULL, &map), -REEF_ELOST);
+	TRY(reef_map_open(space, "m", &renew, &map));
+	TRY(put(map, "k", "w"));
+	/* It is lost no more: nobody makes it anew. */
+	TRY(reef_map_open(space, "m", &renew, &other));
+	WANT_RC(has(other, "k", "w"), 1);
+	reef_map_close(other);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_whose_memory_is_lost_can_be_made_anew(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 8);
+	pool_add(&pool, lose);
+	pool_finish(&pool);
+}
+
 static int together(struct member *member)
 {
 	struct reef_space *space;
@@ -549,6 +593,7 @@ int main(void)
 		cmocka_unit_test(map_expired_keys_are_not_there),
 		cmocka_unit_test(map_calls_keep_their_budgets),
 		cmocka_unit_test(map_names_are_made_found_and_dropped),
+		cmocka_unit_test(map_whose_memory_is_lost_can_be_made_anew),
 		cmocka_unit_test(map_made_by_several_at_once_is_one),
 	};
 

@@ -83,7 +83,7 @@ REEF_API int reef_map_drop(struct reef_space *space, const char *name);
 /* What was found. Zero it before its first use; it keeps its room from call to
  * call, and is freed at the end. */
 struct reef_map_value {
-	const void *bytes; /* valid until its next use */
+	const void *bytes; /* valid until its next use; size 0: any */
 	size_t size;
 	uint64_t version;
 	uint64_t expires_ms; /* 0: never */

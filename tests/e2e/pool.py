@@ -166,7 +166,6 @@ def check_maps(pool):
     pool.do("space", "create", "a")
     pool.refused("map", "get", "a", "m", "k", text="no map \"m\"")
     pool.do("map", "put", "a", "m", "k", "one")
-    pool.do("map", "create", "a", "small", "--size", "1M", "--evict", "lru")
     assert pool.do("map", "get", "a", "m", "k") == "one\n"
     assert pool.do("map", "get", "a", "m", "k", "--raw") == "one"
     # From standard input, of any length; over shm and over tcp.
@@ -194,6 +193,7 @@ def check_maps(pool):
     assert pool.do("map", "count", "a", "m") == "3\n"
     pool.do("map", "delete", "a", "m", "k")
     pool.refused("map", "delete", "a", "m", "k", text="no key \"k\"")
+    pool.do("map", "create", "a", "small", "--size", "1M", "--evict", "lru")
     row, = [json.loads(line) for line in pool.do(
         "map", "list", "a", "--json").splitlines()
             if "small" in line]

@@ -146,8 +146,8 @@ static void map_size_is_kept_by_eviction(void **state)
 	pool_finish(&pool);
 }
 
-#define KEYS 2000u
-#define REQUESTS 12000u
+#define KEYS 1000u
+#define REQUESTS 6000u
 
 /* Requests of some keys far more often than of others; a miss is put. */
 static double weights[KEYS];
@@ -191,10 +191,10 @@ static int cache(struct member *member)
 
 	reef_random_init(&random, 1);
 	hits = 0;
-	TRY(open_sized(member, UINT64_C(200) * ENTRY_BYTES, way, &space, &map));
+	TRY(open_sized(member, UINT64_C(100) * ENTRY_BYTES, way, &space, &map));
 	for (i = 0; i < REQUESTS; i++) {
 		/* LRU tells seconds apart, LFU forgets by the minute. */
-		if (i % 8 == 0)
+		if (i % 4 == 0)
 			TRY(reef_sleep(100 * MILLISECOND));
 		key = choose(&random);
 		rc = get_number(map, key);
@@ -233,7 +233,7 @@ static void map_eviction_keeps_what_is_used(void **state)
 	lfu = hit_ratio(REEF_MAP_LFU, MAP_MUTANT_NONE);
 	print_message("hits of a tenth of the keys: random %.3f, LRU %.3f, LFU "
 		      "%.3f; the best that can be %.3f\n",
-		      chance, lru, lfu, weights[199]);
+		      chance, lru, lfu, weights[99]);
 	assert_true(lru > 1.04 * chance);
 	assert_true(lfu > 1.08 * chance);
 }

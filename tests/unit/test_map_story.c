@@ -106,7 +106,7 @@ static int do_get(struct reef_map *map, struct linear_op *op)
 	char number[24] = {0};
 	int rc = reef_map_get(map, &op->key, 8, &value);
 
-	if (!rc)
+	if (!rc && value.size)
 		memcpy(number, value.bytes, value.size);
 	op->results[0] = !rc;
 	op->results[1] = strtoull(number, NULL, 10);

@@ -153,7 +153,9 @@ static inline bool near_take(const struct hash_table *table,
 		     hash_reading_room(reading, hash_value_size(head))))
 		return false;
 	reading->entry = hash_entry_view(head);
-	memcpy(reading->room, reading->entry.value, reading->entry.value_size);
+	if (likely(reading->entry.value_size))
+		memcpy(reading->room, reading->entry.value,
+		       reading->entry.value_size);
 	reading->entry.key = reading->key;
 	reading->entry.value = reading->room;
 	reading->slot_at =

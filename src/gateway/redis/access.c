@@ -119,6 +119,20 @@ void redis_reply_value(struct redis_thread *thread, struct redis_client *client)
 
 /* --- one key --- */
 
+/* The room of a large value goes away with its answer, and fresh memory costs
+ * as much as the copy into it: so the next one gets what another has left. */
+static void reuse_room(struct redis_thread *thread)
+{
+	struct reef_map_value *value = &thread->value;
+
+	if (value->room_size < thread->large) {
+		redis_spare_give(&thread->spare, value->room, value->room_size);
+		value->room_size = 0;
+		value->room = redis_spare_reuse(&thread->spare, thread->large,
+						&value->room_size);
+	}
+}
+
 static int read_key(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_bytes *key, bool is_use)
 {
@@ -127,10 +141,15 @@ static int read_key(struct redis_thread *thread, struct redis_client *client,
 
 	if (!redis_map(thread, client, &map))
 		return -EIO;
+	if (thread->large)
+		reuse_room(thread);
 	if (is_use)
 		rc = reef_map_get(map, key->bytes, key->size, &thread->value);
 	else
 		rc = reef_map_peek(map, key->bytes, key->size, &thread->value);
+	thread->large = rc == 0 && thread->value.size >= REDIS_PIECE_MIN
+				? thread->value.room_size
+				: 0;
 	if (rc == 0)
 		thread->stats.keyspace_hits++;
 	else if (rc == -ENOENT)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WORTH_KEEPING 16384u /* less is malloc's own business */
 
@@ -41,32 +42,50 @@ static int find(const struct redis_spare *spare, size_t size)
 	return best;
 }
 
-void *redis_spare_take(struct redis_spare *spare, size_t size, size_t *room)
+static void *take_out(struct redis_spare *spare, uint32_t index, size_t *room)
 {
-	void *bytes;
-	int found;
+	void *bytes = spare->buffers[index].bytes;
 
-	*room = size;
-	if (!spare || size < WORTH_KEEPING)
-		return malloc(size);
-	found = find(spare, size);
-	if (found < 0)
-		return malloc(size);
-	bytes = spare->buffers[found].bytes;
-	*room = spare->buffers[found].size;
+	*room = spare->buffers[index].size;
 	spare->kept -= *room;
-	spare->buffers[found] = spare->buffers[--spare->count];
+	spare->count--;
+	memmove(&spare->buffers[index], &spare->buffers[index + 1],
+		(spare->count - index) * sizeof(spare->buffers[0]));
 	return bytes;
 }
 
+void *redis_spare_reuse(struct redis_spare *spare, size_t size, size_t *room)
+{
+	int found = find(spare, size);
+
+	return found < 0 ? NULL : take_out(spare, (uint32_t)found, room);
+}
+
+void *redis_spare_take(struct redis_spare *spare, size_t size, size_t *room)
+{
+	void *bytes = NULL;
+
+	if (spare && size >= WORTH_KEEPING)
+		bytes = redis_spare_reuse(spare, size, room);
+	if (bytes)
+		return bytes;
+	*room = size;
+	return malloc(size);
+}
+
+/* Those of a size that nobody asks for any more make way. */
 void redis_spare_give(struct redis_spare *spare, void *bytes, size_t room)
 {
+	size_t old;
+
 	if (!bytes || !spare || room < WORTH_KEEPING ||
-	    spare->count == REDIS_SPARES || room > spare->kept_max ||
-	    spare->kept > spare->kept_max - room) {
+	    room > spare->kept_max) {
 		free(bytes);
 		return;
 	}
+	while (spare->count == REDIS_SPARES ||
+	       spare->kept > spare->kept_max - room)
+		free(take_out(spare, 0, &old));
 	spare->buffers[spare->count].bytes = bytes;
 	spare->buffers[spare->count].size = room;
 	spare->count++;

@@ -28,7 +28,7 @@ struct redis_spare {
 	struct {
 		void *bytes;
 		size_t size;
-	} buffers[REDIS_SPARES];
+	} buffers[REDIS_SPARES]; /* the oldest first */
 };
 
 /* -ENOMEM. */
@@ -38,6 +38,8 @@ void redis_spare_fini(struct redis_spare *spare);
 /* At least `size` bytes (spare may be NULL: malloc's); *room: how many there
  * are. NULL: no memory. */
 void *redis_spare_take(struct redis_spare *spare, size_t size, size_t *room);
+/* The same, only if one is kept; NULL: none is. */
+void *redis_spare_reuse(struct redis_spare *spare, size_t size, size_t *room);
 /* NULL is fine. */
 void redis_spare_give(struct redis_spare *spare, void *bytes, size_t room);
 

@@ -89,6 +89,7 @@ struct redis_thread {
 	/* For commands, to be used within one: what was found, whose room stays
 	 * from call to call (access.h). */
 	struct reef_map_value value;
+	size_t large; /* how large the last value was; 0: not very */
 	/* Of serve.c: requests of a run. */
 	struct redis_request many[REDIS_MANY_MAX];
 	struct redis_bytes many_argv[REDIS_MANY_MAX][REDIS_MANY_ARGC_MAX];

@@ -75,7 +75,8 @@ int redis_value_keep(struct redis_thread *thread,
 
 	if (!room)
 		return -ENOMEM;
-	memcpy(room, now->value, now->value_size);
+	if (now->value_size)
+		memcpy(room, now->value, now->value_size);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
  *   chaos.c     what goes wrong, and when
  *   strike.c    what goes wrong at a client's k-th operation
  *   orders.c    what an operator asks of the broker
+ *   audit.c     is all memory back?
  *   main.c      seeds, scenarios, mutants
  *   program.h   what clients do and check: there are several such programs
  *
@@ -95,6 +96,7 @@ struct cluster_options {
 	enum reef_client_mutant client_mutant;
 	uint32_t heap_mutant;
 	uint32_t lock_mutant;
+	uint32_t table_mutant;
 	uint64_t silence_ns; /* of the fabric; 50 ms */
 	enum strike strike;
 	uint32_t strikes; /* 100 */
@@ -273,5 +275,11 @@ int workload_stamp(struct client *client, struct reef *reef);
 void workload_forget(struct client *client, bool well);
 /* After everyone has closed: is everything back? */
 int workload_audit(struct client *auditor);
+
+/* audit.c: take all memory there is, a unit each time; but for what the other
+ * space has, and `pinned` units. In client->space. */
+int audit_memory(struct client *client, uint64_t pinned);
+/* Links are lost during the audit, too: then nobody knows, once more. */
+int audit_settle(struct client *client, int rc);
 
 #endif

@@ -40,6 +40,7 @@ static int run_one(const struct scenario *scenario, const struct mutant *mutant,
 		options.client_mutant = mutant->client;
 		options.heap_mutant = mutant->heap;
 		options.lock_mutant = mutant->lock;
+		options.table_mutant = mutant->table;
 	}
 	return cluster_run(&options, &cluster);
 }

@@ -3,6 +3,7 @@
  *   pool   pool.c, workload.c: spaces, blocks, names
  *   locks  locks.c, lock_work.c: locks, and what they protect
  *   leads  leads.c, lead_work.c: elections, and what leaders write
+ *   tables tables.c, table_work.c: hash tables, and what became of their keys
  *
  * Thread: owner. */
 #ifndef TESTS_SIM_PROGRAM_H
@@ -23,7 +24,8 @@ struct mutant {
 	enum reef_node_mutant node;
 	enum reef_client_mutant client;
 	enum reef_heap_mutant heap;
-	uint32_t lock; /* enum lock_mutant */
+	uint32_t lock;	/* enum lock_mutant */
+	uint32_t table; /* enum hash_mutant */
 };
 
 struct program {

@@ -753,17 +753,6 @@ static int audit_sum(struct client *client)
 	return 0;
 }
 
-/* Links are lost during the audit, too: then nobody knows, once more. */
-static int settle_audit(struct client *client, int rc)
-{
-	struct cluster *cluster = client->cluster;
-
-	if (rc != -REEF_EINDOUBT || !(cluster->options.chaos & CHAOS_LINKS))
-		return rc;
-	cluster->leaks++;
-	return 0;
-}
-
 /* Whatever is kept is freed, so that all of it must come back. */
 static int audit_kept(struct client *client)
 {
@@ -778,73 +767,17 @@ static int audit_kept(struct client *client)
 				       cluster->exchange[i].address, 0);
 		if (rc == -REEF_ELOST && cluster->reclaimed)
 			rc = 0;
-		rc = settle_audit(client, rc);
+		rc = audit_settle(client, rc);
 	}
 	if (!rc)
 		rc = reef_read(client->reef, word_address(cluster, CLIENTS_MAX),
 			       mail, sizeof(mail));
 	for (uint32_t i = 0; !rc && i < MAILBOXES; i++)
 		if (mail[i])
-			rc = settle_audit(client,
+			rc = audit_settle(client,
 					  reef_free(client->home, mail[i],
 						    REEF_FREE_LATER));
 	return rc;
-}
-
-/* What has its own space is not there for the blocks. */
-static int add_home(void *context, const struct reef_space_info *info)
-{
-	uint64_t *pinned = context;
-
-	if (!strcmp(info->name, HOME))
-		*pinned += info->used / REEF_UNIT_SIZE;
-	return 0;
-}
-
-/* Take all there is, a unit each time. */
-static int audit_memory(struct client *client)
-{
-	struct cluster *cluster = client->cluster;
-	uint64_t extents =
-		cluster->options.nodes *
-		(cluster->options.capacity / cluster->options.extent_size);
-	uint64_t units =
-		extents * (cluster->options.extent_size / REEF_UNIT_SIZE - 1);
-	uint64_t taken = 0, pinned, address;
-	uint32_t tries = 0;
-	int rc;
-
-	/* What nobody knows whether it was freed may pin a chunk; so does the
-	 * board. */
-	pinned = 16 * (1 + cluster->leaks);
-	rc = client->space == client->home
-		     ? 0
-		     : reef_space_list(client->reef, add_home, &pinned);
-	if (rc)
-		return rc;
-	/* Limbo and recovery need a few periods. */
-	do {
-		while (!(rc = reef_alloc(client->space, REEF_UNIT_SIZE - 8,
-					 &address)))
-			taken++;
-		/* A claim in doubt is nobody's chunk. */
-		if (!settle_audit(client, rc))
-			pinned += 16;
-		else if (rc != -ENOSPC)
-			return rc;
-		rc = reef_sleep(cluster->options.ttl_ns);
-		if (rc)
-			return rc;
-	} while (++tries < 30 && taken + pinned < units);
-	if (taken + pinned < units)
-		cluster_fail(cluster,
-			     "only %llu units of %llu came back (%llu deaths, "
-			     "%llu blocks perhaps kept)",
-			     (unsigned long long)taken,
-			     (unsigned long long)units,
-			     (unsigned long long)cluster->deaths,
-			     (unsigned long long)cluster->leaks);
-	return 0;
 }
 
 int workload_audit(struct client *client)
@@ -858,6 +791,8 @@ int workload_audit(struct client *client)
 	if (!rc)
 		rc = audit_sum(client);
 	if (!rc)
-		rc = audit_memory(client);
+		/* What nobody knows whether it was freed may pin a chunk; so
+		 * does the board. */
+		rc = audit_memory(client, 16 * (1 + cluster->leaks));
 	return rc;
 }

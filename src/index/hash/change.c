@@ -33,6 +33,19 @@ static int in_doubt_still(int rc)
 	return rc == -REEF_ENOLINK ? -REEF_EINDOUBT : rc;
 }
 
+/* As hash_cas, of one that is in doubt; -EAGAIN: it never happened. */
+static int settle_cas(struct hash_table *table, uint64_t at, uint64_t compare,
+		      uint64_t value, uint64_t *before)
+{
+	int rc = reef_read(table->reef, at, before, 8);
+
+	if (rc)
+		return in_doubt_still(rc);
+	if (*before == value)
+		return 1;
+	return *before == compare ? -EAGAIN : -REEF_EINDOUBT;
+}
+
 int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 	     uint64_t value, uint64_t *before)
 {
@@ -44,15 +57,19 @@ int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 			return *before == compare;
 		if (rc != -REEF_EINDOUBT)
 			return rc;
-		rc = reef_read(table->reef, at, before, 8);
-		if (rc)
-			return in_doubt_still(rc);
-		if (*before == value)
-			return 1;
-		if (*before != compare)
-			return -REEF_EINDOUBT;
+		rc = settle_cas(table, at, compare, value, before);
+		if (rc != -EAGAIN)
+			return rc;
 	}
 	return -REEF_EINDOUBT;
+}
+
+int hash_cas_again(struct hash_table *table, uint64_t at, uint64_t compare,
+		   uint64_t value, uint64_t *before)
+{
+	int rc = settle_cas(table, at, compare, value, before);
+
+	return rc == -EAGAIN ? hash_cas(table, at, compare, value, before) : rc;
 }
 
 uint64_t hash_tagged(uint64_t before, uint64_t content)

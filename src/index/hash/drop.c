@@ -86,7 +86,7 @@ static int drop_leaf(struct drop *drop, uint64_t at, uint64_t word)
 	if (rc <= 0)
 		return rc;
 	free_entries(drop);
-	reef_free(drop->table->space, subtable, REEF_FREE_LATER);
+	hash_free_later(drop->table, subtable);
 	return 0;
 }
 
@@ -109,8 +109,7 @@ static int drop_children(struct drop *drop, uint32_t suffix)
 				break;
 			rc = set_dropped(table, at, word);
 			if (rc == 1 && hash_word_address(word))
-				reef_free(table->space, hash_word_address(word),
-					  REEF_FREE_LATER);
+				hash_free_later(table, hash_word_address(word));
 		} while (!rc);
 		if (rc < 0)
 			return rc;
@@ -212,7 +211,7 @@ static int drop_levels(struct hash_table *table, bool all)
 				break;
 			rc = set_dropped(table, at, level);
 			if (rc == 1 && level)
-				reef_free(table->space, level, REEF_FREE_LATER);
+				hash_free_later(table, level);
 		} while (!rc);
 		if (rc < 0)
 			return rc;

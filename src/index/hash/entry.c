@@ -104,6 +104,14 @@ void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 
 void hash_entry_free(struct hash_table *table, uint64_t at)
 {
+	if (hash_mutant == HASH_MUTANT_NO_TAG)
+		reef_free(table->space, at, 0);
+	else
+		hash_free_later(table, at);
+}
+
+void hash_free_later(struct hash_table *table, uint64_t at)
+{
 	/* Best effort: what cannot be freed now ends with its session. */
 	reef_free(table->space, at,
 		  hash_mutant == HASH_MUTANT_EARLY_REUSE ? 0 : REEF_FREE_LATER);

@@ -73,11 +73,15 @@ struct hash_table {
 
 extern enum hash_mutant hash_mutant;
 
+/* --- recover.c --- */
+
+void hash_kinds_register(void);
+
 /* --- table.c --- */
 
-/* The head of a root, as far as `levels`.  -REEF_ECORRUPT: it is none. */
+/* The head of a root.  -REEF_ECORRUPT: it is none. */
 int hash_root_read(struct reef_space *space, uint64_t at,
-		   struct hash_root *head);
+		   struct hash_root_head *head);
 
 /* --- directory.c --- */
 
@@ -91,7 +95,7 @@ static inline uint64_t hash_level_at(const struct hash_table *table,
 /* Where the root says whether it is one. */
 static inline uint64_t hash_alive_at(const struct hash_table *table)
 {
-	return table->root + offsetof(struct hash_root, alive);
+	return table->root + offsetof(struct hash_root_head, alive);
 }
 /* Where the word of (depth, suffix) is.  -EAGAIN: that level is not there.
  * -REEF_EDROPPED: and never will be. */
@@ -155,6 +159,8 @@ static inline size_t hash_entry_size(const struct hash_entry_head *head)
 	return HASH_ENTRY_HEAD + (size_t)hash_key_size(head) +
 	       hash_value_size(head);
 }
+/* What others may still look at, or change. */
+void hash_free_later(struct hash_table *table, uint64_t at);
 /* No slot names it any more, or ever did. */
 void hash_entry_free(struct hash_table *table, uint64_t at);
 
@@ -269,5 +275,8 @@ int hash_pause(struct hash_table *table, uint32_t attempt);
  * has what is there.  -REEF_EINDOUBT: it is neither. */
 int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 	     uint64_t value, uint64_t *before);
+/* The same after one that was in doubt. */
+int hash_cas_again(struct hash_table *table, uint64_t at, uint64_t compare,
+		   uint64_t value, uint64_t *before);
 
 #endif

@@ -122,7 +122,7 @@ static inline uint64_t hash_word_address(uint64_t word)
 
 #define HASH_LEVEL_MAGIC UINT64_C(0x316c76654c684652) /* "RFhLevl1" */
 
-struct hash_root {
+struct hash_root_head {
 	uint64_t magic;
 	uint64_t seed;
 	uint64_t owner;	 /* address of the word that names this root; 0: none */
@@ -132,6 +132,10 @@ struct hash_root {
 	uint64_t alive;	 /* == id; 0: dropped. Whoever comes back to this
 			  * address in another epoch looks here */
 	uint64_t reserved[2];
+};
+
+struct hash_root {
+	struct hash_root_head head;
 	uint64_t levels[HASH_DEPTH_MAX + 1];	 /* addresses of outer levels */
 	uint64_t inner[1u << HASH_INNER_LEVELS]; /* entry at (1 << d) + s */
 };

@@ -308,9 +308,14 @@ static void end_confirm(struct many *many, uint32_t i)
 
 	if (!rc)
 		rc = one->cas->result == insertion->word;
-	else if (rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE)
+	else if (rc == -REEF_EINDOUBT)
+		rc = hash_cas_again(many->table, insertion->at, insertion->word,
+				    one->slot, &before);
+	else if (rc == -REEF_ENOTDONE)
 		rc = hash_cas(many->table, insertion->at, insertion->word,
 			      one->slot, &before);
+	if (rc < 0)
+		hash_insertion_end(insertion, &many->fresh[i], rc);
 	end_put(many, i, insertion->at, rc);
 }
 

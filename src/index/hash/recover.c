@@ -10,30 +10,51 @@
 #include <errno.h>
 #include <string.h>
 
+/* Does its owner's word name it? Its lower bits are the owner's. */
+static int is_owned(struct reef_space *space, uint64_t root,
+		    const struct hash_root_head *head)
+{
+	uint64_t word;
+	int rc;
+
+	if (!head->owner)
+		return 0;
+	rc = reef_read(reef_space_handle(space), head->owner, &word, 8);
+	if (rc)
+		return rc == -EFAULT ? 0 : rc;
+	return (word & ~UINT64_C(7)) == root;
+}
+
+/* A root that nobody owns was kept, or never became part of anything; then
+ * nothing of it lives. */
+static int root_is_live(struct reef *reef, struct reef_space *space,
+			uint64_t address)
+{
+	struct hash_root_head head;
+	int rc = hash_root_read(space, address, &head);
+
+	(void)reef;
+	if (rc)
+		return rc == -REEF_ECORRUPT ? 0 : rc;
+	return is_owned(space, address, &head);
+}
+
 /* Its table, for the moment. -ENOENT: there is none any more. */
 static int open_root(struct reef_space *space, uint64_t root,
 		     struct hash_table **out)
 {
-	int rc = hash_open(space, root, 1, out);
+	struct hash_root_head head;
+	int rc = hash_root_read(space, root, &head);
 
+	if (!rc && head.owner) {
+		rc = is_owned(space, root, &head);
+		rc = rc < 0 ? rc : rc ? 0 : -ENOENT;
+	}
+	if (!rc)
+		rc = hash_open(space, root, 1, out);
 	return rc == -REEF_ECORRUPT || rc == -EFAULT || rc == -REEF_EDROPPED
 		       ? -ENOENT
 		       : rc;
-}
-
-static int root_is_live(struct reef *reef, struct reef_space *space,
-			uint64_t address)
-{
-	struct hash_root head;
-	uint64_t word;
-	int rc = hash_root_read(space, address, &head);
-
-	if (!rc && head.owner)
-		rc = reef_read(reef, head.owner, &word, 8);
-	if (rc)
-		return rc == -REEF_ECORRUPT || rc == -EFAULT ? 0 : rc;
-	/* The lower bits are the owner's. */
-	return head.owner && (word & ~UINT64_C(7)) == address;
 }
 
 static int level_is_live(struct reef *reef, struct reef_space *space,
@@ -177,7 +198,7 @@ static const struct reef_kind_ops levels = {
 	.is_live = level_is_live,
 };
 
-__attribute__((constructor)) static void register_kinds(void)
+void hash_kinds_register(void)
 {
 	reef_kind_register(HASH_KIND_ROOT, &roots);
 	reef_kind_register(HASH_KIND_LEVEL, &levels);

@@ -91,7 +91,7 @@ static int get_child(struct split *split, uint32_t which)
 	struct hash_table *table = split->table;
 	uint32_t suffix =
 		hash_suffix(split->hash, split->depth) | which << split->depth;
-	uint64_t word, made;
+	uint64_t word, made, made_word;
 	int rc;
 
 	rc = hash_word_at(table, split->depth + 1, suffix,
@@ -104,8 +104,11 @@ static int get_child(struct split *split, uint32_t which)
 		rc = make_child(split, which, &made);
 		if (rc)
 			return rc;
-		rc = hash_cas(table, split->child_at[which], 0,
-			      made | HASH_PENDING, &word);
+		made_word = made | (hash_mutant == HASH_MUTANT_NO_INTENT
+					    ? HASH_LEAF
+					    : HASH_PENDING);
+		rc = hash_cas(table, split->child_at[which], 0, made_word,
+			      &word);
 		if (rc == 1)
 			word = made | HASH_PENDING;
 		else if (!rc)
@@ -216,7 +219,7 @@ static int finish(struct split *split)
 	rc = hash_cas(table, split->parent_at, split->parent | HASH_LEAF,
 		      HASH_SPLIT, &before);
 	if (rc == 1)
-		reef_free(table->space, split->parent, REEF_FREE_LATER);
+		hash_free_later(table, split->parent);
 	return rc < 0 ? rc : 0;
 }
 

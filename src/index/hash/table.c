@@ -17,21 +17,28 @@ static_assert(sizeof(struct hash_root) <= ROOT_SIZE, "layout");
 
 enum hash_mutant hash_mutant;
 
+/* Here, where it is in every program that has tables: a linker leaves out a
+ * file of a library that nothing refers to. */
+__attribute__((constructor)) static void register_kinds(void)
+{
+	hash_kinds_register();
+}
+
 void hash_mutate(enum hash_mutant mutant)
 {
 	hash_mutant = mutant;
 }
 
-static uint32_t root_crc(const struct hash_root *root)
+static uint32_t head_crc(const struct hash_root_head *head)
 {
-	return reef_crc32c(0, root, offsetof(struct hash_root, crc));
+	return reef_crc32c(0, head, offsetof(struct hash_root_head, crc));
 }
 
 static int write_first(struct reef_space *space, struct hash_root *root,
 		       uint64_t at)
 {
-	uint64_t size =
-		HASH_SUBTABLE_HEADER + (uint64_t)root->groups * HASH_GROUP_SIZE;
+	uint64_t size = HASH_SUBTABLE_HEADER +
+			(uint64_t)root->head.groups * HASH_GROUP_SIZE;
 	struct hash_subtable *table = calloc(1, size);
 	uint64_t *slots, subtable, i;
 	int rc;
@@ -43,7 +50,7 @@ static int write_first(struct reef_space *space, struct hash_root *root,
 		.root = at,
 	};
 	slots = (uint64_t *)(void *)(table + 1);
-	for (i = 0; i < (uint64_t)root->groups * HASH_GROUP_SLOTS; i++)
+	for (i = 0; i < (uint64_t)root->head.groups * HASH_GROUP_SLOTS; i++)
 		slots[i] = HASH_TAG_ONE; /* in use at once */
 	rc = reef_alloc_kind(space, HASH_KIND_SUBTABLE, size, &subtable);
 	if (!rc) {
@@ -70,15 +77,15 @@ static int place(struct reef_space *space, struct hash_root *root, uint64_t *at)
 	rc = reef_short_address(space, *at, &number);
 	if (!rc) {
 		reef_assert(!(number & 1023));
-		root->id =
+		root->head.id =
 			(reef_now_ns() ^ *at) * UINT64_C(0x9e3779b97f4a7c15) ^
-			root->seed;
-		root->id |= 1;
-		root->alive = root->id;
-		root->crc = root_crc(root);
+			root->head.seed;
+		root->head.id |= 1;
+		root->head.alive = root->head.id;
+		root->head.crc = head_crc(&root->head);
 		rc = write_first(space, root, *at);
 	}
-	if (!rc && !root->owner)
+	if (!rc && !root->head.owner)
 		rc = reef_keep(space, *at);
 	if (rc)
 		reef_free(space, *at, 0);
@@ -98,12 +105,13 @@ int hash_create(struct reef_space *space, const struct hash_options *options,
 	root = calloc(1, sizeof(*root));
 	if (!root)
 		return -ENOMEM;
-	root->magic = HASH_ROOT_MAGIC;
-	root->groups = groups;
-	root->owner = owner;
-	root->seed = options ? options->seed : 0;
-	rc = root->seed ? 0
-			: reef_random_secret(&root->seed, sizeof(root->seed));
+	root->head.magic = HASH_ROOT_MAGIC;
+	root->head.groups = groups;
+	root->head.owner = owner;
+	root->head.seed = options ? options->seed : 0;
+	rc = root->head.seed ? 0
+			     : reef_random_secret(&root->head.seed,
+						  sizeof(root->head.seed));
 	if (!rc)
 		rc = place(space, root, &at);
 	if (!rc)
@@ -123,13 +131,12 @@ static uint32_t round_up(uint32_t count)
 }
 
 int hash_root_read(struct reef_space *space, uint64_t at,
-		   struct hash_root *head)
+		   struct hash_root_head *head)
 {
-	int rc = reef_read(reef_space_handle(space), at, head,
-			   offsetof(struct hash_root, levels));
+	int rc = reef_read(reef_space_handle(space), at, head, sizeof(*head));
 
 	if (!rc &&
-	    (head->magic != HASH_ROOT_MAGIC || head->crc != root_crc(head) ||
+	    (head->magic != HASH_ROOT_MAGIC || head->crc != head_crc(head) ||
 	     head->groups < HASH_GROUPS_MIN || head->groups > HASH_GROUPS_MAX))
 		rc = -REEF_ECORRUPT;
 	return rc;
@@ -139,7 +146,7 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	      struct hash_table **out)
 {
 	struct hash_table *table;
-	struct hash_root head;
+	struct hash_root_head head;
 	uint64_t number;
 	int rc = hash_root_read(space, at, &head);
 

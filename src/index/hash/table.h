@@ -43,9 +43,11 @@ struct hash_table;
 enum hash_mutant {
 	HASH_MUTANT_NONE,
 	HASH_MUTANT_NO_REREAD,	 /* confirms without looking for another */
-	HASH_MUTANT_NO_TAG,	 /* tags do not count */
+	HASH_MUTANT_NO_TAG,	 /* tags do not count, where entries are reused
+				  * at once: R8 lets tags stand in for waiting */
 	HASH_MUTANT_TORN_ABSENT, /* a torn or changing entry is "not there" */
 	HASH_MUTANT_NO_FREEZE,	 /* splits without freezing */
+	HASH_MUTANT_NO_INTENT,	 /* children are LEAF before they are filled */
 	HASH_MUTANT_EARLY_REUSE, /* frees without waiting for readers */
 	HASH_MUTANT_LATE_MARK,	 /* the slot first, then live */
 	HASH_MUTANTS

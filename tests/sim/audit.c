@@ -1,0 +1,68 @@
+/* audit.c - is all memory back, after everybody has ended? */
+#include "cluster.h"
+
+#include <string.h>
+
+int audit_settle(struct client *client, int rc)
+{
+	struct cluster *cluster = client->cluster;
+
+	if (rc != -REEF_EINDOUBT || !(cluster->options.chaos & CHAOS_LINKS))
+		return rc;
+	cluster->leaks++;
+	return 0;
+}
+
+/* What has its own space is not there for the blocks. */
+static int add_home(void *context, const struct reef_space_info *info)
+{
+	uint64_t *pinned = context;
+
+	/* One of each extent is its header's. */
+	if (!strcmp(info->name, "home"))
+		*pinned += info->used / REEF_UNIT_SIZE - info->extents;
+	return 0;
+}
+
+/* Take all there is, a unit each time. */
+int audit_memory(struct client *client, uint64_t pinned)
+{
+	struct cluster *cluster = client->cluster;
+	uint64_t extents =
+		cluster->options.nodes *
+		(cluster->options.capacity / cluster->options.extent_size);
+	uint64_t units =
+		extents * (cluster->options.extent_size / REEF_UNIT_SIZE - 1);
+	uint64_t taken = 0, address;
+	uint32_t tries = 0;
+	int rc;
+
+	rc = client->space == client->home
+		     ? 0
+		     : reef_space_list(client->reef, add_home, &pinned);
+	if (rc)
+		return rc;
+	/* Limbo and recovery need a few periods. */
+	do {
+		while (!(rc = reef_alloc(client->space, REEF_UNIT_SIZE - 8,
+					 &address)))
+			taken++;
+		/* A claim in doubt is nobody's chunk. */
+		if (!audit_settle(client, rc))
+			pinned += 16;
+		else if (rc != -ENOSPC)
+			return rc;
+		rc = reef_sleep(cluster->options.ttl_ns);
+		if (rc)
+			return rc;
+	} while (++tries < 30 && taken + pinned < units);
+	if (taken + pinned < units)
+		cluster_fail(cluster,
+			     "only %llu units of %llu came back (%llu deaths, "
+			     "%llu blocks perhaps kept)",
+			     (unsigned long long)taken,
+			     (unsigned long long)units,
+			     (unsigned long long)cluster->deaths,
+			     (unsigned long long)cluster->leaks);
+	return 0;
+}

@@ -1,0 +1,920 @@
+/* table_work.c - clients of one hash table, of every kind of call.
+ *
+ * A client is two handles and three fibers: two fibers share one handle, and so
+ * one open table. The table's root is named by a word, as a map does it: who
+ * finds 0 makes a table, who drops one takes it out of there. Beside the table
+ * each has blocks of its own in the same space, as large as entries and
+ * subtables are, with a pattern that must not change: whoever writes into
+ * memory that was reused is found out.
+ *
+ * (1) What is answered is linearizable, key by key (table_truth.c). A scan says
+ *     of each key what it met, or that there was a moment in which it was not
+ *     there.
+ * (2) In the end get, scan and count agree; when the table is dropped then, all
+ *     memory comes back, whoever died before.
+ *
+ * Chosen once, from the seed: how many keys, how eager they are to drop. */
+#include "table_work.h"
+
+#include "index/hash/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HOME "home" /* of the word */
+#define DATA "data" /* of the table */
+#define REPEATS_MAX 1000
+#define WAITS_MAX 40
+#define MICROSECOND 1000ull
+#define KEYS_MAX 128u
+#define MANY_MAX 8u
+#define RAWS_MAX 8u
+#define RAW_WORDS 56u
+
+struct tables {
+	struct cluster *cluster;
+	struct truth truth;
+	uint64_t word; /* address; 0: not made yet */
+	uint32_t keys;
+	uint32_t drops; /* one step in so many; 0: none */
+	/* Only calls that end with a CAS on a slot. Then tags are enough, and
+	 * entries may be reused at once (R8): a reader could meet one that is
+	 * written, and not put yet. So what is found is that tags are missing.
+	 */
+	bool plain;
+	uint32_t parts;
+	uint64_t serial; /* of patterns */
+	struct worker *workers;
+	bool is_audited;
+};
+
+/* An open table, shared by the fibers of a handle. */
+struct opened {
+	struct hash_table *table;
+	uint64_t generation;
+	uint32_t users;
+	bool is_stale;
+};
+
+struct handle {
+	struct reef *reef;
+	struct reef_space *space;
+	struct opened *opened; /* NULL: none */
+};
+
+struct raw {
+	uint64_t address, serial;
+	uint32_t words;
+};
+
+struct worker {
+	struct worker *next;
+	struct client *client;
+	struct handle *handle, own;
+	struct reef_random random;
+	uint64_t since_ns; /* its step began; 0: it has none */
+	uint32_t waits;	   /* for the first table */
+	struct raw raws[RAWS_MAX];
+	uint32_t raws_count;
+	struct {
+		uint64_t generation, value, version;
+	} seen[KEYS_MAX];
+};
+
+static struct tables *tables_of(const struct worker *worker)
+{
+	return worker->client->cluster->work;
+}
+
+static uint64_t now_ns(const struct cluster *cluster)
+{
+	return reef_sched_now_ns(reef_sim_sched(cluster->sim));
+}
+
+static uint64_t below(struct worker *worker, uint64_t bound)
+{
+	return reef_random_below(&worker->random, bound);
+}
+
+static int judge(struct worker *worker, const char *what, int rc)
+{
+	struct cluster *cluster = worker->client->cluster;
+
+	if (!rc || rc == -REEF_EHOSTDEAD)
+		return rc;
+	/* Of a session that has ended nothing is known any more. */
+	if (worker->handle->reef &&
+	    reef_health(worker->handle->reef) == -REEF_EFENCED)
+		rc = -REEF_EFENCED;
+	if (rc == -REEF_EFENCED &&
+	    (cluster->options.chaos || cluster->options.strike))
+		return rc;
+	cluster_fail(cluster, "client %u (session %08x): %s: %s",
+		     worker->client->index, worker->client->session, what,
+		     reef_error_text(rc));
+	return -REEF_EFENCED;
+}
+
+/* --- the word, and the table it names --- */
+
+/* Who took it out frees it. */
+static int take_out(struct worker *worker, uint64_t root)
+{
+	struct handle *handle = worker->handle;
+	uint64_t before;
+	int rc = reef_cas(handle->reef, tables_of(worker)->word, root, 0,
+			  &before);
+
+	if (!rc && before == root)
+		reef_free(handle->space, root, REEF_FREE_LATER);
+	/* In doubt: nobody does before the session that has it ends. */
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+static int make_table(struct worker *worker)
+{
+	const struct hash_options options = {.groups = HASH_GROUPS_MIN,
+					     .seed = 7};
+	struct handle *handle = worker->handle;
+	uint64_t word = tables_of(worker)->word, root, before;
+	struct hash_table *table;
+	int rc = hash_create(handle->space, &options, word, &root);
+
+	if (rc)
+		return rc;
+	rc = reef_cas(handle->reef, word, 0, root, &before);
+	if (rc || !before)
+		return rc;
+	rc = hash_open(handle->space, root, 1, &table);
+	if (rc)
+		return rc;
+	rc = hash_drop(table);
+	hash_close(table);
+	if (!rc)
+		reef_free(handle->space, root, 0);
+	return rc;
+}
+
+static int try_open(struct worker *worker, struct hash_table **out)
+{
+	struct handle *handle = worker->handle;
+	uint64_t root = 0;
+	int rc;
+
+	reef_enter(handle->reef);
+	rc = reef_read(handle->reef, tables_of(worker)->word, &root, 8);
+	if (!rc && root)
+		rc = hash_open(handle->space, root, 16, out);
+	reef_leave(handle->reef);
+	if (rc == -REEF_EDROPPED) {
+		rc = take_out(worker, root);
+		return rc ? rc : -EAGAIN;
+	}
+	if (!rc && !root) {
+		/* Mostly one makes the first, to save time. */
+		if (!tables_of(worker)->truth.generations_count &&
+		    worker->client->index && worker->waits++ < WAITS_MAX &&
+		    worker->client->cluster->options.seed % 4) {
+			rc = reef_sleep(MILLISECOND / 4);
+			return rc ? rc : -EAGAIN;
+		}
+		rc = make_table(worker);
+		return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
+	}
+	return rc;
+}
+
+static int open_table(struct worker *worker, struct opened **out)
+{
+	struct handle *handle = worker->handle;
+	struct hash_table *table = NULL;
+	struct opened *opened;
+	int rc = -EAGAIN;
+
+	for (uint32_t i = 0; rc == -EAGAIN && i < REPEATS_MAX; i++)
+		rc = try_open(worker, &table);
+	if (rc)
+		return judge(worker, "open the table", rc);
+	if (handle->opened) { /* another fiber was quicker */
+		hash_close(table);
+		*out = handle->opened;
+		return 0;
+	}
+	opened = calloc(1, sizeof(*opened));
+	if (!opened) {
+		hash_close(table);
+		return -ENOMEM;
+	}
+	opened->table = table;
+	opened->generation =
+		truth_generation(&tables_of(worker)->truth, table->id);
+	*out = handle->opened = opened;
+	return 0;
+}
+
+static int use(struct worker *worker, struct opened **out)
+{
+	int rc = 0;
+
+	*out = worker->handle->opened;
+	if (!*out)
+		rc = open_table(worker, out);
+	if (!rc)
+		(*out)->users++;
+	return rc;
+}
+
+static void unuse(struct worker *worker, struct opened *opened, bool is_stale)
+{
+	if (is_stale && !opened->is_stale) {
+		opened->is_stale = true;
+		reef_assert(worker->handle->opened == opened);
+		worker->handle->opened = NULL;
+	}
+	if (--opened->users || !opened->is_stale)
+		return;
+	hash_close(opened->table);
+	free(opened);
+}
+
+/* --- calls on one key --- */
+
+struct plan {
+	struct worker *worker;
+	uint32_t kind;
+	uint64_t argument, expected, value;
+	bool was_there;
+	uint64_t before, version;
+};
+
+static int decide(void *context, const struct hash_entry *now,
+		  struct hash_entry *put)
+{
+	struct plan *plan = context;
+
+	plan->was_there = now;
+	plan->before = 0;
+	plan->version = now ? now->version : 0;
+	if (now)
+		memcpy(&plan->before, now->value, 8);
+	plan->value = plan->argument;
+	put->value = &plan->value;
+	put->value_size = 8;
+	switch (plan->kind) {
+	case OP_REMOVE:
+		return HASH_DELETE;
+	case OP_REMOVE_IF:
+		return now && now->version == plan->expected ? HASH_DELETE
+							     : HASH_KEEP;
+	case OP_INSERT:
+		return now ? HASH_KEEP : HASH_PUT;
+	case OP_UPDATE:
+		return now ? HASH_PUT : HASH_KEEP;
+	case OP_REPLACE:
+		return now && now->version == plan->expected ? HASH_PUT
+							     : HASH_KEEP;
+	case OP_ADD:
+		plan->value = plan->before + plan->argument;
+		return HASH_PUT;
+	default:
+		return HASH_PUT;
+	}
+}
+
+/* What was answered; unknown: nothing is. */
+static int answer(struct worker *worker, const char *what, size_t op, int rc,
+		  bool was_there, uint64_t value)
+{
+	if (!rc || rc == -REEF_EDROPPED)
+		truth_return(&tables_of(worker)->truth, op, rc, was_there,
+			     value);
+	else if (rc != -REEF_EINDOUBT)
+		return judge(worker, what, rc);
+	return rc == -REEF_EDROPPED ? rc : 0;
+}
+
+static size_t call(struct worker *worker, const struct opened *opened,
+		   uint32_t kind, uint64_t key)
+{
+	size_t op = truth_call(&tables_of(worker)->truth, worker->client->index,
+			       kind, key, opened->generation);
+
+	reef_assert(op != SIZE_MAX);
+	return op;
+}
+
+static void see(struct worker *worker, const struct opened *opened,
+		uint64_t key, uint64_t value, uint64_t version)
+{
+	worker->seen[key].generation = opened->generation;
+	worker->seen[key].value = value;
+	worker->seen[key].version = version;
+}
+
+static int do_change(struct worker *worker, struct opened *opened)
+{
+	struct tables *tables = tables_of(worker);
+	uint64_t key = below(worker, tables->keys);
+	struct plan plan = {
+		.worker = worker,
+		.kind = OP_PUT + (uint32_t)below(worker, OP_BLIND - OP_PUT),
+	};
+	struct hash_entry ahead = {.value = &plan.argument, .value_size = 8};
+	struct hash_change change = {
+		.key = &key,
+		.key_size = 8,
+		.decide = decide,
+		.context = &plan,
+	};
+	size_t op;
+	int rc;
+
+	if (tables->plain)
+		plan.kind = below(worker, 4) ? OP_ADD : OP_PUT;
+	if ((plan.kind == OP_REPLACE || plan.kind == OP_REMOVE_IF) &&
+	    (worker->seen[key].generation != opened->generation ||
+	     !worker->seen[key].version))
+		plan.kind = OP_PUT;
+	if (plan.kind != OP_ADD && below(worker, 2))
+		change.ahead = &ahead;
+	op = call(worker, opened, plan.kind, key);
+	plan.argument = tables->truth.ops[op].arguments[0];
+	plan.expected = worker->seen[key].version;
+	tables->truth.ops[op].arguments[1] = worker->seen[key].value;
+	rc = hash_apply(opened->table, &change);
+	if (!rc && plan.was_there && plan.version)
+		see(worker, opened, key, plan.before, plan.version);
+	return answer(worker, "change", op, rc, plan.was_there, plan.before);
+}
+
+static int do_get(struct worker *worker, struct opened *opened)
+{
+	uint64_t key = below(worker, tables_of(worker)->keys), value = 0;
+	struct hash_reading reading = {.key = &key, .key_size = 8};
+	size_t op = call(worker, opened, OP_GET, key);
+	bool was_there;
+	int rc;
+
+	reef_enter(worker->handle->reef);
+	rc = hash_get(opened->table, &reading, 1);
+	if (!rc)
+		rc = reading.status;
+	if (!rc && !below(worker, 4))
+		rc = hash_touch(opened->table, &reading, (uint16_t)op);
+	reef_leave(worker->handle->reef);
+	was_there = !rc;
+	if (was_there) {
+		memcpy(&value, reading.entry.value, 8);
+		see(worker, opened, key, value, reading.entry.version);
+	}
+	hash_reading_free(&reading);
+	return answer(worker, "get", op, rc == -ENOENT ? 0 : rc, was_there,
+		      value);
+}
+
+/* --- on many --- */
+
+static int do_put_many(struct worker *worker, struct opened *opened)
+{
+	/* All different, but for some at the end of the few. */
+	uint64_t first = below(worker, tables_of(worker)->keys);
+	uint32_t count = 1 + (uint32_t)below(worker, MANY_MAX), i;
+	struct hash_change changes[MANY_MAX] = {0};
+	struct hash_entry ahead[MANY_MAX] = {0};
+	struct plan plans[MANY_MAX] = {0};
+	uint64_t keys[MANY_MAX];
+	bool look = below(worker, 2);
+	size_t ops[MANY_MAX];
+	int rc, all;
+
+	if (count > tables_of(worker)->keys + 1)
+		count = tables_of(worker)->keys + 1;
+	for (i = 0; i < count; i++) {
+		keys[i] = (first + i) % tables_of(worker)->keys;
+		plans[i].kind = look ? OP_PUT : OP_BLIND;
+		ops[i] = call(worker, opened, plans[i].kind, keys[i]);
+		plans[i].argument = truth_value(ops[i]);
+		ahead[i] = (struct hash_entry){
+			.value = &plans[i].argument,
+			.value_size = 8,
+		};
+		changes[i] = (struct hash_change){
+			.key = &keys[i],
+			.key_size = 8,
+			.ahead = &ahead[i],
+			.decide = look ? decide : NULL,
+			.context = &plans[i],
+		};
+	}
+	all = hash_put_many(opened->table, changes, count);
+	if (all)
+		return answer(worker, "put many", ops[0], all, false, 0);
+	for (i = 0; i < count; i++) {
+		rc = answer(worker, "put many", ops[i], changes[i].status,
+			    plans[i].was_there, plans[i].before);
+		all = all ? all : rc;
+	}
+	return all;
+}
+
+static int do_get_many(struct worker *worker, struct opened *opened)
+{
+	uint32_t count = 1 + (uint32_t)below(worker, MANY_MAX), i;
+	struct hash_reading readings[MANY_MAX] = {0};
+	uint64_t keys[MANY_MAX], value;
+	size_t ops[MANY_MAX];
+	int rc, all, last = 0;
+
+	for (i = 0; i < count; i++) {
+		keys[i] = below(worker, tables_of(worker)->keys);
+		readings[i].key = &keys[i];
+		readings[i].key_size = 8;
+		ops[i] = call(worker, opened, OP_GET, keys[i]);
+	}
+	all = hash_get(opened->table, readings, count);
+	for (i = 0; i < count; i++) {
+		rc = all ? all : readings[i].status;
+		value = 0;
+		if (!rc)
+			memcpy(&value, readings[i].entry.value, 8);
+		rc = answer(worker, "get many", ops[i], rc == -ENOENT ? 0 : rc,
+			    !rc, value);
+		last = last ? last : rc;
+		hash_reading_free(&readings[i]);
+	}
+	return last;
+}
+
+/* --- all of them --- */
+
+struct scan {
+	struct worker *worker;
+	struct opened *opened;
+	uint64_t called_at; /* of this part */
+	uint8_t met[KEYS_MAX];
+};
+
+static int note_met(void *context, const struct hash_entry *entry)
+{
+	struct scan *scan = context;
+	struct truth *truth = &tables_of(scan->worker)->truth;
+	uint64_t key, value;
+	size_t op;
+
+	memcpy(&key, entry->key, 8);
+	memcpy(&value, entry->value, 8);
+	reef_assert(entry->key_size == 8 && key < KEYS_MAX);
+	scan->met[key]++;
+	op = call(scan->worker, scan->opened, OP_GET, key);
+	truth->ops[op].called_at = scan->called_at;
+	truth_return(truth, op, 0, true, value);
+	return 0;
+}
+
+static int do_scan(struct worker *worker, struct opened *opened)
+{
+	struct truth *truth = &tables_of(worker)->truth;
+	struct scan scan = {.worker = worker, .opened = opened};
+	uint64_t begin = ++truth->clock;
+	struct hash_cursor cursor = {0};
+	size_t op;
+	int rc = 0;
+
+	while (!rc) {
+		scan.called_at = ++truth->clock;
+		rc = hash_walk(opened->table, &cursor, 1, note_met, &scan);
+	}
+	if (rc == -REEF_EDROPPED)
+		return rc;
+	if (rc != 1)
+		return judge(worker, "scan", rc);
+	for (uint64_t key = 0; key < tables_of(worker)->keys; key++) {
+		if (scan.met[key])
+			continue;
+		op = call(worker, opened, OP_GET, key);
+		truth->ops[op].called_at = begin;
+		truth_return(truth, op, 0, false, 0);
+	}
+	return 0;
+}
+
+static int do_drop(struct worker *worker, struct opened *opened)
+{
+	struct truth *truth = &tables_of(worker)->truth;
+	uint64_t root = opened->table->root;
+	size_t ops[KEYS_MAX];
+	uint32_t keys = tables_of(worker)->keys, i;
+	int rc;
+
+	for (i = 0; i < keys; i++)
+		ops[i] = call(worker, opened, OP_DROP, i);
+	rc = hash_drop(opened->table);
+	if (rc)
+		return judge(worker, "drop", rc);
+	for (i = 0; i < keys; i++)
+		truth_return(truth, ops[i], 0, false, 0);
+	rc = judge(worker, "take the root out", take_out(worker, root));
+	return rc ? rc : -REEF_EDROPPED;
+}
+
+/* --- blocks beside the table --- */
+
+static int check_raw(struct worker *worker, const struct raw *raw)
+{
+	uint64_t words[RAW_WORDS];
+	int rc = judge(worker, "read a block",
+		       reef_read(worker->handle->reef, raw->address, words,
+				 8 * (size_t)raw->words));
+
+	for (uint32_t i = 0; !rc && i < raw->words; i++)
+		if (words[i] != raw->serial + i) {
+			cluster_fail(worker->client->cluster,
+				     "a block of client %u was written into",
+				     worker->client->index);
+			return -REEF_EFENCED;
+		}
+	return rc;
+}
+
+static int do_raw(struct worker *worker)
+{
+	struct tables *tables = tables_of(worker);
+	struct handle *handle = worker->handle;
+	uint32_t at = (uint32_t)below(worker, RAWS_MAX);
+	struct raw *raw = &worker->raws[at];
+	uint64_t words[RAW_WORDS];
+	int rc;
+
+	if (at < worker->raws_count) {
+		rc = check_raw(worker, raw);
+		if (rc)
+			return rc;
+		reef_free(handle->space, raw->address, 0);
+		*raw = worker->raws[--worker->raws_count];
+		return 0;
+	}
+	raw = &worker->raws[worker->raws_count];
+	raw->words = below(worker, 4) ? 7 : RAW_WORDS;
+	raw->serial = tables->serial += RAW_WORDS;
+	rc = reef_alloc(handle->space, 8 * (uint64_t)raw->words, &raw->address);
+	if (rc)
+		return judge(worker, "take a block", rc);
+	for (uint32_t i = 0; i < raw->words; i++)
+		words[i] = raw->serial + i;
+	do
+		rc = reef_write(handle->reef, raw->address, words,
+				8 * (size_t)raw->words);
+	while (rc == -REEF_EINDOUBT);
+	worker->raws_count += !rc;
+	return judge(worker, "write a block", rc);
+}
+
+static int free_raws(struct worker *worker)
+{
+	int rc = 0;
+
+	while (worker->raws_count && !rc) {
+		rc = check_raw(worker, &worker->raws[worker->raws_count - 1]);
+		if (!rc)
+			reef_free(worker->handle->space,
+				  worker->raws[--worker->raws_count].address,
+				  0);
+	}
+	return rc;
+}
+
+/* --- steps --- */
+
+static int on_table(struct worker *worker,
+		    int (*act)(struct worker *worker, struct opened *opened))
+{
+	struct opened *opened;
+	int rc = use(worker, &opened);
+
+	if (rc)
+		return rc;
+	rc = act(worker, opened);
+	/* Whoever began to drop it may be dead. */
+	if (rc == -REEF_EDROPPED && act != do_drop)
+		rc = do_drop(worker, opened);
+	unuse(worker, opened, rc == -REEF_EDROPPED);
+	return rc == -REEF_EDROPPED ? 0 : rc;
+}
+
+static int choose(struct worker *worker)
+{
+	struct tables *tables = tables_of(worker);
+
+	if (tables->plain)
+		return on_table(worker, do_change);
+	if (tables->drops && !below(worker, tables->drops))
+		return on_table(worker, do_drop);
+	switch (below(worker, 32)) {
+	case 0:
+		return on_table(worker,
+				below(worker, 2) ? do_scan : do_get_many);
+	case 1:
+	case 2:
+		return on_table(worker, do_put_many);
+	case 3:
+	case 4:
+	case 5:
+	case 6:
+		return do_raw(worker);
+	case 7:
+	case 8:
+	case 9:
+	case 10:
+	case 11:
+	case 12:
+	case 13:
+		return on_table(worker, do_get);
+	default:
+		return on_table(worker, do_change);
+	}
+}
+
+static int take_step(struct worker *worker)
+{
+	int rc;
+
+	worker->since_ns = now_ns(worker->client->cluster);
+	worker->client->seat->counting = true;
+	rc = choose(worker);
+	worker->since_ns = 0;
+	return rc;
+}
+
+/* --- the cluster --- */
+
+static void close_worker(struct worker *worker)
+{
+	struct worker **at = &tables_of(worker)->workers;
+	struct handle *handle = &worker->own;
+
+	while (*at != worker)
+		at = &(*at)->next;
+	*at = worker->next;
+	if (handle->opened) {
+		reef_assert(!handle->opened->users);
+		hash_close(handle->opened->table);
+		free(handle->opened);
+		handle->opened = NULL;
+	}
+}
+
+static void init_worker(struct worker *worker, struct client *client,
+			uint64_t stream)
+{
+	struct tables *tables = client->cluster->work;
+
+	memset(worker, 0, sizeof(*worker));
+	worker->client = client;
+	worker->handle = &worker->own;
+	worker->random = reef_random_split(&client->random, stream);
+	worker->next = tables->workers;
+	tables->workers = worker;
+}
+
+int workload_setup(struct cluster *cluster)
+{
+	static const uint32_t keys[] = {3, 12, 60, 120};
+	struct tables *tables = calloc(1, sizeof(*tables));
+
+	if (!tables)
+		return -ENOMEM;
+	tables->cluster = cluster;
+	tables->keys = keys[cluster->options.seed % 4];
+	tables->drops = cluster->options.seed / 4 % 4 ? 0 : 500;
+	tables->parts = 1 + cluster->options.seed / 2 % 3;
+	tables->plain = cluster->options.table_mutant == HASH_MUTANT_NO_TAG;
+	cluster->work = tables;
+	hash_mutate(cluster->options.table_mutant);
+	return 0;
+}
+
+void workload_teardown(struct cluster *cluster)
+{
+	struct tables *tables = cluster->work;
+
+	hash_mutate(HASH_MUTANT_NONE);
+	if (tables)
+		truth_fini(&tables->truth);
+	free(tables);
+	cluster->work = NULL;
+}
+
+void workload_watch(struct cluster *cluster, uint64_t at_ns)
+{
+	struct tables *tables = cluster->work;
+
+	for (struct worker *at = tables->workers; at; at = at->next)
+		if (at->since_ns &&
+		    at_ns > at->since_ns + cluster->options.patience_ns)
+			cluster_fail(cluster, "client %u (session %08x) hangs",
+				     at->client->index, at->client->session);
+}
+
+static int make_word(struct client *client)
+{
+	static const uint64_t zero;
+	struct tables *tables = client->cluster->work;
+	uint64_t address;
+	int rc;
+
+	if (tables->word)
+		return 0;
+	rc = reef_name_lookup(client->home, "word", &address, NULL);
+	if (rc == -ENOENT) {
+		rc = reef_alloc(client->home, 8, &address);
+		if (!rc)
+			rc = reef_write(client->reef, address, &zero, 8);
+		if (!rc)
+			rc = reef_keep(client->home, address);
+		if (!rc)
+			rc = reef_name_bind(client->home, "word", address,
+					    NULL);
+		if (rc == -EEXIST)
+			rc = reef_name_lookup(client->home, "word", &address,
+					      NULL);
+	}
+	if (!rc)
+		tables->word = address;
+	return rc;
+}
+
+static int open_space(struct worker *worker, struct reef *reef)
+{
+	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+
+	worker->own.reef = reef;
+	return judge(worker, "open the space",
+		     reef_space_open(reef, DATA, &options, &worker->own.space));
+}
+
+int workload_begin(struct client *client)
+{
+	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct worker *worker = malloc(sizeof(*worker));
+	int rc;
+
+	if (!worker)
+		return -ENOMEM;
+	init_worker(worker, client, 1);
+	client->work = worker;
+	rc = judge(
+		worker, "open the home",
+		reef_space_open(client->reef, HOME, &options, &client->home));
+	if (!rc)
+		rc = open_space(worker, client->reef);
+	client->space = worker->own.space;
+	for (uint32_t i = 0; !rc && i < REPEATS_MAX; i++) {
+		rc = make_word(client);
+		if (rc != -REEF_EINDOUBT && rc != -ENOSPC)
+			break;
+		rc = reef_sleep(MILLISECOND / 4);
+	}
+	return judge(worker, "make the word", rc);
+}
+
+void workload_forget(struct client *client, bool well)
+{
+	(void)well;
+	if (client->work)
+		close_worker(client->work);
+	free(client->work);
+	client->work = NULL;
+}
+
+int workload_step(struct client *client)
+{
+	return take_step(client->work);
+}
+
+static int work_on(struct worker *worker)
+{
+	int rc = 0;
+
+	while (!rc && !worker->client->leaving) {
+		rc = take_step(worker);
+		if (!rc)
+			rc = reef_sleep(1 + below(worker, 4 * MICROSECOND));
+	}
+	return rc ? rc : free_raws(worker);
+}
+
+int workload_count(struct client *client, struct reef *reef)
+{
+	struct tables *tables = client->cluster->work;
+	struct worker *worker;
+	int rc;
+
+	if (tables->parts < 2)
+		return 0;
+	worker = malloc(sizeof(*worker));
+	if (!worker)
+		return -ENOMEM;
+	init_worker(worker, client, 2);
+	rc = open_space(worker, reef);
+	if (!rc)
+		rc = work_on(worker);
+	close_worker(worker);
+	free(worker);
+	return rc;
+}
+
+/* A second fiber of the first handle. */
+int workload_stamp(struct client *client, struct reef *reef)
+{
+	struct tables *tables = client->cluster->work;
+	struct worker *first = client->work, *worker;
+	int rc;
+
+	(void)reef;
+	if (tables->parts < 3)
+		return 0;
+	worker = malloc(sizeof(*worker));
+	if (!worker)
+		return -ENOMEM;
+	init_worker(worker, client, 3);
+	worker->handle = &first->own;
+	rc = work_on(worker);
+	close_worker(worker);
+	free(worker);
+	return rc;
+}
+
+/* --- the audit --- */
+
+static int audit_table(struct worker *worker, struct opened *opened)
+{
+	struct tables *tables = tables_of(worker);
+	struct scan scan = {.worker = worker, .opened = opened};
+	struct hash_cursor cursor = {0};
+	struct hash_count count;
+	uint64_t key, value, there = 0;
+	size_t op;
+	int rc = 0;
+
+	scan.called_at = ++tables->truth.clock;
+	while (!rc)
+		rc = hash_walk(opened->table, &cursor, 3, note_met, &scan);
+	if (rc == -REEF_EDROPPED)
+		return rc; /* and once more */
+	if (rc != 1)
+		return judge(worker, "scan", rc);
+	tables->is_audited = true;
+	for (key = 0; key < tables->keys; key++) {
+		struct hash_reading reading = {.key = &key, .key_size = 8};
+
+		op = call(worker, opened, OP_GET, key);
+		rc = hash_get(opened->table, &reading, 1);
+		rc = rc ? rc : reading.status;
+		value = 0;
+		if (!rc)
+			memcpy(&value, reading.entry.value, 8);
+		hash_reading_free(&reading);
+		if (rc && rc != -ENOENT)
+			return judge(worker, "get", rc);
+		truth_return(&tables->truth, op, 0, !rc, value);
+		there += !rc;
+		if (scan.met[key] != !rc)
+			cluster_fail(tables->cluster,
+				     "key %llu is %sthere, met %u times",
+				     (unsigned long long)key, rc ? "not " : "",
+				     scan.met[key]);
+	}
+	rc = hash_count(opened->table, &count);
+	if (!rc && count.keys != there)
+		cluster_fail(tables->cluster,
+			     "%llu keys are there, %llu counted",
+			     (unsigned long long)there,
+			     (unsigned long long)count.keys);
+	return judge(worker, "count", rc);
+}
+
+int workload_audit(struct client *client)
+{
+	struct cluster *cluster = client->cluster;
+	struct tables *tables = cluster->work;
+	struct worker *worker = client->work;
+	int rc = 0;
+
+	if (cluster->options.chaos || cluster->options.strike)
+		rc = reef_sleep(4 * cluster->options.ttl_ns);
+	while (!rc && !tables->is_audited)
+		rc = on_table(worker, audit_table);
+	if (rc)
+		return rc;
+	truth_check(&tables->truth, cluster);
+	if (cluster->failure[0])
+		return 0;
+	rc = on_table(worker, do_drop);
+	if (rc)
+		return rc;
+	/* A chunk that was claimed in doubt is found when its session ends:
+	 * ours, too. */
+	return audit_memory(client, cluster->options.chaos & CHAOS_LINKS
+					    ? UINT64_C(16) * 4
+					    : 0);
+}

@@ -1,0 +1,61 @@
+/* table_work.h - hash tables in the simulator: who works on them, and what is
+ * recorded.
+ *
+ *   table_work.c   what clients do
+ *   table_truth.c  what was recorded, and is it linearizable?
+ *
+ * Thread: owner. */
+#ifndef TESTS_SIM_TABLE_WORK_H
+#define TESTS_SIM_TABLE_WORK_H
+
+#include "cluster.h"
+
+#include "check/linear.h"
+
+#define GENERATIONS_MAX 256
+
+enum {
+	OP_GET = 1,
+	OP_PUT,
+	OP_INSERT,
+	OP_UPDATE,
+	OP_REMOVE,
+	OP_ADD,
+	OP_REPLACE,   /* if it has the value that was seen last */
+	OP_REMOVE_IF, /* likewise */
+	OP_BLIND,     /* a put that does not look */
+	OP_DROP,
+};
+
+/* All that happened to the tables, one after the other. A key that is dropped
+ * with its table is another one in the next. */
+struct truth {
+	struct linear_op *ops;
+	size_t count, room;
+	uint64_t clock;
+	uint64_t generations[GENERATIONS_MAX]; /* ids of roots */
+	uint32_t generations_count;
+};
+
+/* Note a call; returns its number, or SIZE_MAX. */
+size_t truth_call(struct truth *truth, uint32_t client, uint32_t kind,
+		  uint64_t key, uint64_t generation);
+/* It returned: 0, or -REEF_EDROPPED. */
+void truth_return(struct truth *truth, size_t op, int rc, bool was_there,
+		  uint64_t value);
+/* Which generation is the table with that id? */
+uint64_t truth_generation(struct truth *truth, uint64_t id);
+/* Is all of it linearizable? Else it is a failure of the cluster. */
+void truth_check(struct truth *truth, struct cluster *cluster);
+void truth_fini(struct truth *truth);
+
+/* A value that no other call has, nor any sum of them. */
+static inline uint64_t truth_value(size_t op)
+{
+	uint64_t value = (op + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+	value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	return value ^ value >> 31;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* tables.c - what hash tables go through, and the mutants that must be found:
+ * see table_work.c. */
+#include "program.h"
+
+#include "index/hash/table.h"
+
+#include <assert.h>
+
+/* Leases are as short as the network allows, so that several end in each run,
+ * and memory that was freed is soon reused. */
+#define BRIEF                                                                  \
+	.ttl_ns = 16 * MILLISECOND, .node_ttl_ns = 32 * MILLISECOND,           \
+	.silence_ns = 8 * MILLISECOND, .duration_ns = 36 * MILLISECOND,        \
+	.clients = 3, .chaos_every_ns = 6 * MILLISECOND,                       \
+	.patience_ns = 2 * SECOND, .step_ns = 1, .hasty = true,                \
+	.capacity = 16ull << 20
+
+static const struct scenario scenarios[] = {
+	{"calm", "nothing goes wrong", {BRIEF}},
+	{"crash",
+	 "a client dies, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_KILL}},
+	{"stop",
+	 "a client stands still past its lease, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_STOP}},
+	{"doubt",
+	 "a link is lost, at every operation in turn",
+	 {BRIEF, .strike = STRIKE_LOSE}},
+	{"clients",
+	 "clients die, stand still, are ended",
+	 {BRIEF, .chaos = CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE | CHAOS_FENCE |
+			  CHAOS_END}},
+	{"network",
+	 "partitions of all kinds; links are lost",
+	 {BRIEF, .chaos = CHAOS_CUT | CHAOS_CUT_CLIENTS | CHAOS_LINKS}},
+	{"drain",
+	 "extents move, and clients die",
+	 {BRIEF, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}},
+	{"all",
+	 "all of it at once",
+	 {BRIEF,
+	  .chaos = CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_CLIENT_KILL |
+		   CHAOS_CLIENT_PAUSE | CHAOS_FENCE | CHAOS_END | CHAOS_CUT |
+		   CHAOS_CUT_CLIENTS | CHAOS_LINKS | CHAOS_DRAIN,
+	  .nodes = 3}},
+};
+static const size_t scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]);
+
+static const struct mutant mutants[] = {
+	{"no-reread", "calm", .table = HASH_MUTANT_NO_REREAD},
+	{"no-tag", "calm", .table = HASH_MUTANT_NO_TAG},
+	{"torn-absent", "calm", .table = HASH_MUTANT_TORN_ABSENT},
+	{"no-freeze", "calm", .table = HASH_MUTANT_NO_FREEZE},
+	{"no-intent", "clients", .table = HASH_MUTANT_NO_INTENT},
+	{"early-reuse", "calm", .table = HASH_MUTANT_EARLY_REUSE},
+	{"late-mark", "calm", .table = HASH_MUTANT_LATE_MARK},
+};
+static_assert(sizeof(mutants) / sizeof(mutants[0]) == HASH_MUTANTS - 1,
+	      "each has to be found");
+
+const struct program program = {
+	.name = "tables",
+	.scenarios = scenarios,
+	.scenarios_count = &scenarios_count,
+	.mutants = mutants,
+	.mutants_count = sizeof(mutants) / sizeof(mutants[0]),
+};

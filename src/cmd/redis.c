@@ -71,6 +71,7 @@ struct ending {
 	sigset_t set;
 };
 
+/* Who asks twice does not want to wait for a pool that is out of reach. */
 static void *wait_for_signal(void *arg)
 {
 	const struct ending *ending = arg;
@@ -79,7 +80,9 @@ static void *wait_for_signal(void *arg)
 	while (sigwait(&ending->set, &number))
 		;
 	redis_door_stop(ending->door);
-	return NULL;
+	while (sigwait(&ending->set, &number))
+		;
+	_exit(1);
 }
 
 /* Before any thread starts, so that they all have them blocked. */
@@ -101,8 +104,7 @@ static int run(struct ending *ending)
 	if (rc)
 		return rc;
 	rc = redis_door_run(ending->door);
-	/* If it ended by itself the waiter has to be told. */
-	pthread_kill(waiter, SIGTERM);
+	pthread_cancel(waiter);
 	pthread_join(waiter, NULL);
 	return rc;
 }

@@ -67,6 +67,47 @@ static void settings_defaults_follow_from_the_machine(void **state)
 	assert_int_equal(s.silence_ns, 0);
 	assert_int_equal(s.log, REEF_LOG_WARNING);
 	assert_true(s.pressure_low > 0 && s.pressure_low < s.pressure_high);
+	assert_true(s.with_redis);
+	assert_string_equal(s.redis.listen, "127.0.0.1:7379");
+	assert_string_equal(s.redis.unix_path, "/run/user/1/reef/redis.sock");
+	assert_string_equal(s.redis.space, "redis");
+	assert_null(s.redis.password_file);
+	assert_int_equal(s.redis.databases, 16);
+	assert_int_equal(s.redis.clients_max, 10000);
+	assert_int_equal(s.redis.idle_ns, 0);
+	reef_settings_fini(&s);
+}
+
+static void settings_of_the_redis_door_are_checked(void **state)
+{
+	const uint32_t uses = REEF_USE_CLIENT | REEF_USE_REDIS;
+	struct reef_settings s;
+
+	assert_int_equal(load(uses,
+			      ARGUMENTS("--redis-listen", "none",
+					"--redis-unix=/u", "--redis-idle=3s"),
+			      &s),
+			 0);
+	assert_null(s.redis.listen);
+	assert_string_equal(s.redis.unix_path, "/u");
+	assert_int_equal(s.redis.idle_ns, 3000000000);
+	reef_settings_fini(&s);
+	assert_int_equal(load(uses, ARGUMENTS("--redis-listen", "host"), &s),
+			 -EINVAL);
+	assert_non_null(strstr(reef_config_error(s.config),
+			       "neither HOST:PORT nor none"));
+	reef_settings_fini(&s);
+	assert_int_equal(load(uses,
+			      ARGUMENTS("--redis-output-soft=2G",
+					"--redis-output-max=1G"),
+			      &s),
+			 -EINVAL);
+	assert_non_null(strstr(reef_config_error(s.config),
+			       "is more than redis-output-max = 1G"));
+	reef_settings_fini(&s);
+	/* Nobody else has them as flags. */
+	assert_int_equal(load(EVERYBODY, ARGUMENTS("--redis-idle=3s"), &s),
+			 -EINVAL);
 	reef_settings_fini(&s);
 }
 
@@ -256,6 +297,7 @@ int main(void)
 		cmocka_unit_test(settings_one_watermark_moves_the_other),
 		cmocka_unit_test(settings_names_are_plain),
 		cmocka_unit_test(settings_of_clients_are_checked),
+		cmocka_unit_test(settings_of_the_redis_door_are_checked),
 		cmocka_unit_test(settings_flags_are_those_of_the_command),
 		cmocka_unit_test(settings_help_needs_nothing),
 		cmocka_unit_test(settings_variables_are_the_names),

@@ -29,6 +29,7 @@
 #define SPARE_MAX (64 * MIB) /* that a thread keeps */
 #define PASSWORD_MAX 512
 #define ACCEPTS_MAX 64 /* in a row */
+#define SHORT_PAUSE (100 * MS)
 
 /* --- what others ask --- */
 
@@ -516,6 +517,8 @@ static int accept_one(struct redis_door *door, int listener)
 	return 0;
 }
 
+/* Whoever cannot be taken stays in the queue, so that it would be tried again
+ * at once, and for ever. */
 static void accept_some(struct redis_door *door, int listener)
 {
 	uint32_t i;
@@ -523,10 +526,16 @@ static void accept_some(struct redis_door *door, int listener)
 
 	for (i = 0; !rc && i < ACCEPTS_MAX; i++)
 		rc = accept_one(door, listener);
-	if (rc && rc != -EAGAIN)
+	if (!rc || rc == -EAGAIN) {
+		door->is_short = false;
+		return;
+	}
+	if (!door->is_short)
 		reef_log(REEF_LOG_WARNING, "redis",
-			 "a connection cannot be taken: %s",
+			 "connections cannot be taken: %s",
 			 reef_error_text(rc));
+	door->is_short = true;
+	reef_sleep(SHORT_PAUSE);
 }
 
 /* Every thread has a handle by now, or will find one by itself. */

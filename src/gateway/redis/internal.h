@@ -29,6 +29,7 @@ struct redis_door {
 	_Atomic uint64_t next_id;
 	_Atomic uint32_t client_count;
 	_Atomic uint64_t rejected;
+	bool is_short; /* of descriptors or such, when it last took somebody */
 	/* Create's own, until every thread has opened its own, so that the
 	 * session stays the same; how many have. */
 	struct reef *reef;

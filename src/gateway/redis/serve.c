@@ -288,12 +288,17 @@ static void look_at_answers(struct redis_thread *thread,
 /* Everything that is whole, unless its answers become too many. */
 static void run(struct redis_thread *thread, struct redis_client *client)
 {
+	const struct redis_door_config *config = &thread->door->config;
 	const struct redis_command *many;
 	struct redis_request request;
-	int rc = redis_parser_next(&client->parser, &request);
 	bool is_next; /* a run has taken the request behind it already */
+	int rc;
 
-	client->reply.limit = thread->door->config.output_max;
+	/* They may have been set anew meanwhile. */
+	client->reply.limit = config->output_max;
+	client->parser.limits.bulk_max = config->bulk_max;
+	client->parser.limits.query_max = config->query_max;
+	rc = redis_parser_next(&client->parser, &request);
 	while (rc > 0) {
 		const uint64_t before = redis_reply_waiting(&client->reply);
 

@@ -126,6 +126,7 @@ extern struct redis_command redis_keyspace_commands[];
 extern struct redis_command redis_object_commands[];
 extern struct redis_command redis_server_commands[];
 extern struct redis_command redis_string_commands[];
+extern struct redis_command redis_string_many_commands[];
 extern struct redis_command redis_transaction_commands[];
 
 /* --- transactions.c --- */

@@ -10,9 +10,11 @@
  *     where only NAME must be there. No TYPE: a word, which is TOKEN. =KEYS:
  *     which of `keys`. ?: optional, *: several, +: each with its TOKEN.
  *
- * Thread: any. */
+ * Thread: the tables: any; a reply: its owner. */
 #ifndef REEF_GATEWAY_REDIS_DOCS_H
 #define REEF_GATEWAY_REDIS_DOCS_H
+
+#include "gateway/redis/reply.h"
 
 /* NULL: there is nothing to tell; complexity: O(1). */
 struct redis_docs {
@@ -24,5 +26,9 @@ struct redis_docs {
 
 /* Ends with a name of NULL; a command's subcommands follow it. */
 extern const struct redis_docs redis_docs[];
+
+/* Answer a list of arguments in that notation, `size` bytes long. */
+void redis_reply_arguments(struct redis_reply *reply, const char *at,
+			   size_t size);
 
 #endif

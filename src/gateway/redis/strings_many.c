@@ -1,0 +1,339 @@
+/* strings_many.c - reading and setting several keys in shared batches.
+ *
+ * Each key by itself is atomic; nobody holds them together (docs/REDIS.md). */
+#include "gateway/redis/strings.h"
+
+#include "base/checksum.h"
+#include "gateway/redis/access.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- MGET, and several GETs --- */
+
+/* The GETs of a pipeline share their batches; each is owed its own answer. */
+void redis_run_gets(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_request *requests, uint32_t count)
+{
+	struct redis_bytes keys[REDIS_MANY_MAX];
+	struct reef_map *map;
+	uint32_t i, done, some;
+	int rc, all;
+
+	for (i = 0; i < count; i++)
+		keys[i] = requests[i].argv[1];
+	for (done = 0; done < count; done += some) {
+		some = 1;
+		if (!redis_map(thread, client, &map))
+			continue;
+		some = count - done;
+		all = redis_read_many(thread, client, map, keys + done, some);
+		for (i = 0; i < some; i++) {
+			rc = all ? all : redis_reply_item(thread, client, i);
+			if (rc)
+				redis_reply_key_failure(thread, client,
+							&keys[done + i], rc);
+		}
+	}
+}
+
+#define MGET_FIRST 16
+#define MGET_LARGE (UINT64_C(16) << 20)
+
+static void run_mget(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_request *request)
+{
+	const struct redis_bytes *key = &request->argv[1];
+	struct redis_mark mark = redis_reply_mark(&client->reply);
+	uint32_t left = request->argc - 1, count, i, most = MGET_FIRST;
+	struct reef_map *map;
+	int rc = 0;
+
+	if (!redis_map(thread, client, &map))
+		return;
+	redis_reply_array(&client->reply, left);
+	for (; left && !rc && !client->reply.is_broken; left -= count) {
+		/* How large values are is not known before they are there. */
+		if (redis_reply_waiting(&client->reply) > MGET_LARGE)
+			most = 1;
+		count = left < most ? left : most;
+		most = REDIS_MANY_MAX;
+		rc = redis_read_many(thread, client, map, key, count);
+		for (i = 0; i < count && !rc; i++)
+			rc = redis_reply_item(thread, client, i);
+		key += rc ? i : count;
+	}
+	if (!rc)
+		return;
+	/* An error is not an element of the array, but the whole answer. */
+	redis_reply_rewind(&client->reply, mark);
+	redis_reply_key_failure(thread, client, key - 1, rc);
+}
+
+/* --- MSET, MSETNX, and several SETs --- */
+
+static bool is_same(const struct redis_bytes *a, const struct redis_bytes *b)
+{
+	return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
+}
+
+/* How many of the next pairs can be put together: until a key comes for the
+ * second time, since the last must win. */
+static uint32_t distinct(const struct redis_bytes *pairs, uint32_t count)
+{
+	uint8_t slots[4 * REDIS_MANY_MAX] = {0}; /* index + 1 */
+	uint32_t i, at;
+
+	if (count > REDIS_MANY_MAX)
+		count = REDIS_MANY_MAX;
+	for (i = 0; i < count; i++) {
+		at = (uint32_t)reef_hash(pairs[2 * i].bytes, pairs[2 * i].size,
+					 0);
+		for (;; at++) {
+			at %= sizeof(slots);
+			if (!slots[at])
+				break;
+			if (is_same(&pairs[2 * i], &pairs[2 * (slots[at] - 1)]))
+				return i;
+		}
+		slots[at] = (uint8_t)(i + 1);
+	}
+	return count;
+}
+
+/* Put the first of the pairs together, and say how many: thread->items has a
+ * status for each. Negative: what hit all of them. */
+static int put_some(struct redis_thread *thread, struct reef_map *map,
+		    const struct redis_bytes *pairs, uint32_t count)
+{
+	struct reef_map_item *item;
+	uint32_t i;
+	int rc;
+
+	count = distinct(pairs, count);
+	for (i = 0; i < count; i++) {
+		item = &thread->items[i];
+		item->key = pairs[2 * i].bytes;
+		item->key_size = pairs[2 * i].size;
+		item->value.bytes = pairs[2 * i + 1].bytes;
+		item->value.size = pairs[2 * i + 1].size;
+		item->value.expires_ms = 0;
+	}
+	rc = reef_map_put_many(map, thread->items, count);
+	return rc ? rc : (int)count;
+}
+
+/* The SETs of a pipeline share their batches; each is owed its own answer. */
+void redis_run_sets(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_request *requests, uint32_t count)
+{
+	struct redis_bytes pairs[2 * REDIS_MANY_MAX];
+	struct reef_map *map;
+	uint32_t i, done, some;
+	int rc, all;
+
+	for (i = 0; i < count; i++) {
+		pairs[2 * i] = requests[i].argv[1];
+		pairs[2 * i + 1] = requests[i].argv[2];
+	}
+	for (done = 0; done < count; done += some) {
+		some = 1;
+		if (!redis_map(thread, client, &map))
+			continue;
+		all = put_some(thread, map, pairs + 2 * done, count - done);
+		some = all < 0 ? count - done : (uint32_t)all;
+		for (i = 0; i < some; i++) {
+			rc = all < 0 ? all : thread->items[i].status;
+			if (rc)
+				redis_reply_key_failure(thread, client,
+							&pairs[2 * (done + i)],
+							rc);
+			else
+				redis_reply_status(&client->reply, "OK");
+		}
+	}
+}
+
+/* False: answered. */
+static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_bytes *pairs, uint32_t count)
+{
+	struct reef_map *map;
+	int rc = 0, i, done;
+
+	for (; count; count -= (uint32_t)done, pairs += 2 * done) {
+		/* Within EXEC each is made only if it may be. */
+		if (client->transaction || count == 1) {
+			if (redis_put(thread, client, &pairs[0], &pairs[1], 0))
+				return false;
+			done = 1;
+			continue;
+		}
+		if (!redis_map(thread, client, &map))
+			return false;
+		done = put_some(thread, map, pairs, count);
+		rc = done < 0 ? done : 0;
+		for (i = 0; i < done && !rc; i++)
+			rc = thread->items[i].status;
+		if (rc) {
+			redis_reply_key_failure(thread, client,
+						&pairs[i ? 2 * (i - 1) : 0],
+						rc);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool has_pairs(struct redis_client *client,
+		      const struct redis_request *request)
+{
+	if (request->argc % 2 == 0)
+		redis_reply_arity(client, client->command);
+	return request->argc % 2 == 1;
+}
+
+static void run_mset(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_request *request)
+{
+	if (has_pairs(client, request) &&
+	    put_pairs(thread, client, &request->argv[1], request->argc / 2))
+		redis_reply_status(&client->reply, "OK");
+}
+
+/* What MSETNX inserted so far: a version for each pair, 0: none, or a later
+ * pair has the same key. */
+struct inserts {
+	const struct redis_request *request;
+	uint64_t *versions;
+};
+
+struct insert {
+	const struct redis_bytes *value;
+	uint64_t expected; /* 0: it must not be there */
+};
+
+static int decide_insert(void *context, const struct reef_map_entry *now,
+			 struct reef_map_entry *put)
+{
+	const struct insert *insert = context;
+
+	if ((now ? now->version : 0) != insert->expected)
+		return REEF_MAP_LEAVE;
+	if (!insert->value)
+		return REEF_MAP_DELETE;
+	put->value = insert->value->bytes;
+	put->value_size = insert->value->size;
+	return REEF_MAP_PUT;
+}
+
+/* The pair before this one that has the same key, if we inserted it. */
+static uint64_t *came_before(const struct inserts *inserts, uint32_t pair)
+{
+	const struct redis_bytes *argv = inserts->request->argv;
+	uint32_t i;
+
+	for (i = 0; i < pair; i++)
+		if (inserts->versions[i] &&
+		    is_same(&argv[1 + 2 * i], &argv[1 + 2 * pair]))
+			return &inserts->versions[i];
+	return NULL;
+}
+
+/* 1: it is there now, by us.  0: it was there.  Negative: answered. */
+static int insert_pair(struct redis_thread *thread, struct redis_client *client,
+		       const struct inserts *inserts, uint32_t pair)
+{
+	const struct redis_bytes *argv = &inserts->request->argv[1 + 2 * pair];
+	struct insert insert = {.value = &argv[1]};
+	struct reef_map_entry ahead = {.value = argv[1].bytes,
+				       .value_size = argv[1].size};
+	uint64_t *before;
+	int rc;
+
+	rc = redis_change(thread, client, argv, decide_insert, &insert, &ahead);
+	if (rc == REEF_MAP_LEAVE) {
+		before = came_before(inserts, pair);
+		if (!before)
+			return 0;
+		insert.expected = *before;
+		rc = redis_change(thread, client, argv, decide_insert, &insert,
+				  &ahead);
+		if (rc == REEF_MAP_PUT)
+			*before = 0;
+	}
+	if (rc == REEF_MAP_PUT)
+		inserts->versions[pair] = thread->version;
+	return rc < 0 ? rc : rc == REEF_MAP_PUT;
+}
+
+static void take_back(struct redis_thread *thread, struct redis_client *client,
+		      const struct inserts *inserts, uint32_t pairs)
+{
+	struct redis_mark mark = redis_reply_mark(&client->reply);
+	struct insert insert = {0};
+	uint32_t i;
+
+	for (i = 0; i < pairs; i++) {
+		insert.expected = inserts->versions[i];
+		if (insert.expected)
+			redis_change(thread, client,
+				     &inserts->request->argv[1 + 2 * i],
+				     decide_insert, &insert, NULL);
+	}
+	redis_reply_rewind(&client->reply, mark);
+}
+
+/* One after the other; if a key is there, those before are taken back. Whoever
+ * looks meanwhile can see some of them (docs/REDIS.md). */
+static void insert_pairs(struct redis_thread *thread,
+			 struct redis_client *client,
+			 const struct inserts *inserts)
+{
+	uint32_t i, pairs = inserts->request->argc / 2;
+	int rc = 1;
+
+	for (i = 0; i < pairs && rc == 1; i++)
+		rc = insert_pair(thread, client, inserts, i);
+	if (rc != 1)
+		take_back(thread, client, inserts, i);
+	if (rc >= 0)
+		redis_reply_integer(&client->reply, rc);
+}
+
+static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request)
+{
+	struct inserts inserts = {.request = request};
+	uint32_t i;
+	int rc;
+
+	if (!has_pairs(client, request))
+		return;
+	/* Looking first makes taking back rare. */
+	for (i = 1; i < request->argc; i += 2) {
+		rc = redis_peek(thread, client, &request->argv[i]);
+		if (rc == 0)
+			redis_reply_integer(&client->reply, 0);
+		if (rc != -ENOENT)
+			return;
+	}
+	inserts.versions = calloc(request->argc / 2, sizeof(uint64_t));
+	if (!inserts.versions) {
+		redis_reply_failure(thread, client, -ENOMEM);
+		return;
+	}
+	insert_pairs(thread, client, &inserts);
+	free(inserts.versions);
+}
+
+#define PUT (REDIS_WRITE | REDIS_DENYOOM)
+
+struct redis_command redis_string_many_commands[] = {
+	REDIS_COMMAND("mget", -2, REDIS_READONLY | REDIS_FAST, 1, -1, 1,
+		      run_mget),
+	REDIS_COMMAND("mset", -3, PUT, 1, -1, 2, run_mset),
+	REDIS_COMMAND("msetnx", -3, PUT, 1, -1, 2, run_msetnx),
+	{0},
+};

@@ -226,7 +226,6 @@ struct reef_map_stats {
 	uint32_t key_max, value_max;
 	/* Of this handle since it was opened: */
 	uint64_t gets, hits;	   /* hits: that found the key */
-	uint64_t remembered;	   /* gets that were one READ */
 	uint64_t changes, retries; /* retries: another was quicker */
 	uint64_t expired, evicted; /* keys that it removed */
 };

@@ -35,7 +35,7 @@ static int decide_put(struct map_work *work, const struct hash_entry *now,
 	put->stamp = work->put.expires_ms;
 	put->touched = map_use_first(map, now ? &now->touched : NULL);
 	if (put->stamp) {
-		rc = map_now(map, &now_ms);
+		rc = map_time(map, &now_ms);
 		if (rc)
 			return rc;
 		work->too_late = map_has_expired(put->stamp, now_ms);
@@ -81,7 +81,7 @@ static int decide(void *context, const struct hash_entry *now,
 	int rc = 0;
 
 	if (now && now->stamp)
-		rc = map_now(work->map, &now_ms);
+		rc = map_time(work->map, &now_ms);
 	if (rc)
 		return rc;
 	work->too_late = work->over = false;

@@ -16,7 +16,8 @@
 #include <errno.h>
 
 #define PERIOD_NS UINT64_C(10000000000)
-#define WAIT_NS UINT64_C(100000) /* for another fiber's first question */
+#define AGAIN_NS (PERIOD_NS / 10) /* while it is not known at all */
+#define WAIT_NS UINT64_C(100000)  /* for another fiber's first question */
 
 static int ask(struct reef_map *map)
 {
@@ -28,7 +29,8 @@ static int ask(struct reef_map *map)
 				 &answer);
 
 	ended_ns = reef_now_ns();
-	clock->next_ns = ended_ns + PERIOD_NS;
+	clock->next_ns =
+		ended_ns + (rc && !clock->at_ns ? AGAIN_NS : PERIOD_NS);
 	if (!rc) {
 		clock->time_ns = answer.body.value;
 		/* It was so at some moment between the two. */
@@ -57,17 +59,25 @@ static int refresh(struct reef_map *map)
 int map_now(struct reef_map *map, uint64_t *ms)
 {
 	struct map_clock *clock = &map->clock;
-	uint64_t now;
 	int rc = 0;
 
 	while (!clock->at_ns && clock->busy && !rc)
 		rc = reef_sleep(WAIT_NS);
 	if (!rc && !clock->busy && reef_now_ns() >= clock->next_ns)
 		rc = refresh(map);
-	if (rc)
-		return rc;
-	if (!clock->at_ns) /* the last answer was an error */
-		return -REEF_ENOLINK;
+	/* Nobody has answered yet. */
+	if (!rc && !clock->at_ns)
+		rc = -REEF_ENOLINK;
+	return rc ? rc : map_time(map, ms);
+}
+
+int map_time(struct reef_map *map, uint64_t *ms)
+{
+	struct map_clock *clock = &map->clock;
+	uint64_t now;
+
+	if (!clock->at_ns)
+		return map_now(map, ms);
 	now = clock->time_ns + (reef_now_ns() - clock->at_ns);
 	/* People may have set the broker's clock back. */
 	if (now > clock->told_ns)

@@ -66,7 +66,8 @@ static int check_expiry(struct reef_map *map,
 	/* Only reading is granted: everybody by its own clock, then. */
 	if (rc == 1 || rc == -EACCES)
 		return -ENOENT;
-	return rc ? rc : -EAGAIN;
+	/* It was, or was not: what is there now tells. */
+	return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
 /* Entered. Nobody waits for this note, and it may be lost. */
@@ -141,6 +142,25 @@ static void end_item(struct reef_map *map, struct hash_reading *reading,
 	map->hits += !rc;
 }
 
+/* Entered; in one batch. */
+static void note_uses(struct reef_map *map, const struct hash_reading *readings,
+		      uint32_t count)
+{
+	struct reef_access accesses[MAP_TOGETHER];
+	uint16_t next[MAP_TOGETHER];
+	uint32_t notes = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (readings[i].status ||
+		    !map_use(map, readings[i].entry.touched, &next[notes]))
+			continue;
+		accesses[notes] = hash_touch_access(&readings[i], &next[notes]);
+		notes++;
+	}
+	if (notes)
+		reef_execute(map->reef, accesses, notes);
+}
+
 static int get_some(struct reef_map *map, struct hash_reading *readings,
 		    struct reef_map_item *items, uint32_t count)
 {
@@ -153,9 +173,8 @@ static int get_some(struct reef_map *map, struct hash_reading *readings,
 	map_look_at_tick(map);
 	reef_enter(map->reef);
 	rc = hash_get(map->table, readings, count);
-	for (i = 0; !rc && i < count; i++)
-		if (!readings[i].status)
-			note_use(map, &readings[i]);
+	if (!rc)
+		note_uses(map, readings, count);
 	reef_leave(map->reef);
 	for (i = 0; i < count; i++) {
 		if (!rc) {

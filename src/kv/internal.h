@@ -81,6 +81,7 @@ struct reef_map {
 	struct map_clock clock;
 	uint64_t tick_until_ns; /* coarse; then `tick` is to be looked at */
 	uint16_t tick;		/* the time, in the unit of `touched` */
+	uint16_t use_units;	/* LRU, KEEP: older than that, it is noted */
 	bool expiring;		/* known to be set in the body */
 	uint64_t care_ns;	/* coarse; when to look at the body again */
 	/* size */
@@ -98,6 +99,9 @@ struct reef_map {
 
 /* The pool's time; the first call may fail. */
 int map_now(struct reef_map *map, uint64_t *ms);
+/* The same, but asks nobody, unless it is not known at all: for who is inside
+ * reef_enter. */
+int map_time(struct reef_map *map, uint64_t *ms);
 
 static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
 {
@@ -120,6 +124,9 @@ bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next);
 uint16_t map_use_first(struct reef_map *map, const uint16_t *before);
 /* How good it is to evict. */
 uint32_t map_use_score(const struct reef_map *map, uint16_t touched);
+/* One with that score was evicted: what is much younger need not be told apart.
+ */
+void map_use_learn(struct reef_map *map, uint32_t score);
 /* For people. */
 void map_use_tell(struct reef_map *map, uint16_t touched,
 		  struct reef_map_value *value);

@@ -160,6 +160,11 @@ int map_evict(struct reef_map *map)
 		rc = map_remove(map, candidate.key, candidate.key_size,
 				candidate.version, &candidate.touched);
 		free(candidate.key);
+		/* Perhaps it was; the next look at the size tells. */
+		if (rc == -REEF_EINDOUBT)
+			return 1;
+		if (rc == 1 && !candidate.expired)
+			map_use_learn(map, candidate.score);
 		if (rc == 1 && candidate.expired)
 			map->expired++;
 		else if (rc == 1)

@@ -5,16 +5,19 @@
  *   LFU        8 bits of its minutes, and 8 of a counter that grows the slower
  *              the higher it is, and loses one for each minute since.
  *
- * Uses are noted by one WRITE, seldom: when the time has moved on by a unit
- * (LRU) or a minute (KEEP, where it is for people only), or when the counter
- * grows (LFU: by chance). A note may be lost. */
+ * Uses are noted by one WRITE, seldom: when the last note is older than 15
+ * units (a minute, without eviction), or, since this handle evicted something,
+ * than a 16th of the age at which that went; LFU: when the counter grows, by
+ * chance. A note may be lost. */
 #include "kv/internal.h"
 
+#define TICK_MAX_MS 4000 /* so that the pool's time is asked for, too */
 #define SECOND_NS UINT64_C(1000000000)
-#define AHEAD 4u      /* units by which another's clock may be ahead */
-#define KEEP_UNITS 15 /* a minute */
-#define FIRST 5u      /* counter of a key that was put: not to go at once */
-#define FACTOR 10u    /* 1 in FACTOR * (counter - FIRST) + 1 counts */
+#define AHEAD 4u /* units by which another's clock may be ahead */
+#define UNITS 15 /* old enough to be noted anew, at most */
+#define AGE_SHARE 16
+#define FIRST 5u   /* counter of a key that was put: not to go at once */
+#define FACTOR 10u /* 1 in FACTOR * (counter - FIRST) + 1 counts */
 
 static uint64_t unit_ms(const struct reef_map *map)
 {
@@ -29,10 +32,14 @@ void map_tick(struct reef_map *map)
 
 	/* Not twice by two fibers; and not over and over when it fails. */
 	map->tick_until_ns = now_ns + SECOND_NS;
+	if (!map->use_units)
+		map->use_units = UNITS;
 	if (map_now(map, &ms))
 		return;
 	map->tick = (uint16_t)(ms / unit_ms(map));
 	left_ms = unit_ms(map) - ms % unit_ms(map);
+	if (left_ms > TICK_MAX_MS)
+		left_ms = TICK_MAX_MS;
 	map->tick_until_ns = now_ns + left_ms * 1000000;
 }
 
@@ -80,14 +87,23 @@ bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next)
 
 	if (map->eviction != REEF_MAP_LFU) {
 		*next = map->tick;
-		return since(map, touched) >=
-		       (map->eviction == REEF_MAP_LRU ? 1 : KEEP_UNITS);
+		return since(map, touched) >= map->use_units;
 	}
 	counter = counter_of(map, touched);
 	if (!grows(map, counter))
 		return false;
 	*next = with_counter(map, counter + 1);
 	return true;
+}
+
+void map_use_learn(struct reef_map *map, uint32_t score)
+{
+	uint32_t units = score / AGE_SHARE;
+
+	if (map->eviction != REEF_MAP_LRU)
+		return;
+	units = units > UNITS ? UNITS : units;
+	map->use_units = (uint16_t)(units ? units : 1);
 }
 
 uint16_t map_use_first(struct reef_map *map, const uint16_t *before)

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define SUFFIX_BITS 28
-#define STEPS 64u /* of one round of those that go through all */
+#define ATTEMPTS 16 /* of a deletion whose connection is lost */
+#define STEPS 64u   /* of one round of those that go through all */
 
 /* --- scan --- */
 
@@ -36,7 +37,7 @@ static int scan_entry(void *context, const struct hash_entry *entry)
 	int rc = 0;
 
 	if (entry->stamp && !scan->now_ms)
-		rc = map_now(scan->map, &scan->now_ms);
+		rc = map_time(scan->map, &scan->now_ms);
 	if (rc || map_has_expired(entry->stamp, scan->now_ms))
 		return rc;
 	return scan->each(scan->context, &told);
@@ -72,6 +73,8 @@ int reef_map_scan(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 {
 	struct scan scan = {.map = map, .each = each, .context = context};
 
+	/* If it cannot be had, who needs it says so. */
+	map_look_at_tick(map);
 	return map_walk(map, cursor, steps, scan_entry, &scan);
 }
 
@@ -113,12 +116,15 @@ int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed, bool any)
 {
 	uint64_t head[2];
 	size_t at;
-	int rc, removed = 0;
+	int rc, attempt, removed = 0;
 
 	for (at = 0; at < doomed->used; at += sizeof(head) + head[1]) {
 		memcpy(head, doomed->bytes + at, sizeof(head));
-		rc = map_remove(map, doomed->bytes + at + sizeof(head), head[1],
-				any ? 0 : head[0], NULL);
+		attempt = 0;
+		do
+			rc = map_remove(map, doomed->bytes + at + sizeof(head),
+					head[1], any ? 0 : head[0], NULL);
+		while (rc == -REEF_EINDOUBT && attempt++ < ATTEMPTS);
 		if (rc < 0)
 			return rc;
 		removed += rc;

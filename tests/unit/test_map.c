@@ -336,6 +336,41 @@ static void map_expired_keys_are_not_there(void **state)
 	pool_finish(&pool);
 }
 
+/* The broker is away: the time goes on. */
+static int alone(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_map *map;
+	uint64_t began, now;
+
+	TRY(open_map(member, &space, &map));
+	TRY(reef_map_now(map, &began));
+	TRY(reef_map_put(map, "k", 1, "v", 1, began + 30000, NULL));
+	reef_sim_host_kill(member->pool->host);
+	TRY(reef_sleep(25 * SECOND));
+	WANT_RC(has(map, "k", "v"), 1);
+	TRY(reef_sleep(6 * SECOND));
+	WANT_RC(has(map, "k", "v"), 0);
+	TRY(reef_map_now(map, &now));
+	/* A call that found the broker gone may have waited for it. */
+	WANT(now >= began + 31000 && now < began + 100000);
+	TRY(reef_sim_host_restart(member->pool->host, pool_broker_main,
+				  member->pool));
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_without_broker_keys_expire_in_time(void **state)
+{
+	struct pool pool = {.ttl_ns = 200 * SECOND,
+			    .node_ttl_ns = 200 * SECOND};
+
+	(void)state;
+	pool_start(&pool, 9);
+	pool_add(&pool, alone);
+	pool_finish(&pool);
+}
+
 /* --- budgets --- */
 
 #define TOGETHER 64u
@@ -591,6 +626,7 @@ int main(void)
 		cmocka_unit_test(map_limits_are_the_makers),
 		cmocka_unit_test(map_many_keys_in_one_call_are_each_done),
 		cmocka_unit_test(map_expired_keys_are_not_there),
+		cmocka_unit_test(map_without_broker_keys_expire_in_time),
 		cmocka_unit_test(map_calls_keep_their_budgets),
 		cmocka_unit_test(map_names_are_made_found_and_dropped),
 		cmocka_unit_test(map_whose_memory_is_lost_can_be_made_anew),

@@ -238,6 +238,49 @@ static void map_eviction_keeps_what_is_used(void **state)
 	assert_true(lfu > 1.08 * chance);
 }
 
+/* The pool has no room for all of it: what is not used goes, if it may. */
+static int overfill(struct member *member)
+{
+	static const char value[30000];
+	struct reef_map_stats stats;
+	struct reef_space *space;
+	struct reef_map *map;
+	uint32_t i;
+	int rc = 0;
+
+	TRY(open_sized(member, 0, way, &space, &map));
+	for (i = 0; i < 400 && !rc; i++)
+		rc = reef_map_put(map, &i, 4, value, sizeof(value), 0, NULL);
+	TRY(reef_map_stats(map, &stats));
+	if (way == REEF_MAP_KEEP)
+		WANT(rc == -ENOSPC && stats.keys == i - 1);
+	else
+		WANT(!rc && stats.evicted && stats.keys + stats.evicted == 400);
+	/* The last one is there, all else goes on. */
+	i -= way == REEF_MAP_KEEP ? 2 : 1;
+	TRY(get_number(map, i));
+	TRY(reef_map_delete(map, &i, 4, 0));
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_in_a_full_pool_evicts_if_it_may(void **state)
+{
+	static const enum reef_map_eviction ways[] = {REEF_MAP_KEEP,
+						      REEF_MAP_LRU};
+
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct pool pool = {.capacity = 4 * MIB,
+				    .extent_size = 4 * MIB};
+
+		way = ways[i];
+		pool_start(&pool, 7);
+		pool_add(&pool, overfill);
+		pool_finish(&pool);
+	}
+}
+
 /* --- use --- */
 
 static int use(struct member *member)
@@ -249,11 +292,11 @@ static int use(struct member *member)
 
 	TRY(open_sized(member, 0, REEF_MAP_LRU, &space, &map));
 	TRY(put_number(map, 1, 0));
-	TRY(reef_sleep(10 * SECOND));
+	TRY(reef_sleep(20 * SECOND));
 	TRY(reef_map_peek(map, &(uint32_t){1}, 4, &value));
-	WANT(value.idle_ms >= 9000 && value.idle_ms <= 11000);
+	WANT(value.idle_ms >= 19000 && value.idle_ms <= 21000);
 	TRY(reef_map_peek(map, &(uint32_t){1}, 4, &value));
-	WANT(value.idle_ms >= 9000);
+	WANT(value.idle_ms >= 19000);
 	TRY(reef_map_get(map, &(uint32_t){1}, 4, &value));
 	TRY(reef_map_peek(map, &(uint32_t){1}, 4, &value));
 	WANT(value.idle_ms <= 1000);
@@ -273,7 +316,7 @@ static int use(struct member *member)
 	TRY(reef_map_peek(map, &(uint32_t){1}, 4, &value));
 	WANT(value.frequency == i || value.frequency == i + 1);
 	i = value.frequency;
-	TRY(reef_sleep(300 * SECOND / 2));
+	TRY(reef_sleep(150 * SECOND));
 	TRY(reef_map_peek(map, &(uint32_t){1}, 4, &value));
 	WANT(value.frequency < i && value.frequency >= i - 3);
 	reef_map_value_free(&value);
@@ -380,6 +423,7 @@ int main(void)
 		cmocka_unit_test(map_size_that_is_reached_keeps_what_is_there),
 		cmocka_unit_test(map_size_is_kept_by_eviction),
 		cmocka_unit_test(map_eviction_keeps_what_is_used),
+		cmocka_unit_test(map_in_a_full_pool_evicts_if_it_may),
 		cmocka_unit_test(map_uses_are_noted_but_not_looks),
 		cmocka_unit_test(
 			map_sweep_by_others_removes_what_nobody_touches),

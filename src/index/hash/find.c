@@ -570,15 +570,26 @@ int hash_find_along(struct hash_table *table, struct hash_reading *readings,
 int hash_touch(struct hash_table *table, const struct hash_reading *reading,
 	       uint16_t touched)
 {
+	struct reef_access access;
 	int rc;
 
 	if (reading->status)
 		return -EINVAL;
-	rc = reef_write(table->reef,
-			reading->entry_at +
-				offsetof(struct hash_entry_head, touched),
-			&touched, sizeof(touched));
+	access = hash_touch_access(reading, &touched);
+	rc = reef_execute(table->reef, &access, 1);
 	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+struct reef_access hash_touch_access(const struct hash_reading *reading,
+				     const uint16_t *touched)
+{
+	return (struct reef_access){
+		.kind = REEF_WRITE,
+		.address = reading->entry_at +
+			   offsetof(struct hash_entry_head, touched),
+		.local = (void *)(uintptr_t)touched,
+		.length = sizeof(*touched),
+	};
 }
 
 int hash_get(struct hash_table *table, struct hash_reading *readings,

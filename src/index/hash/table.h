@@ -123,6 +123,9 @@ int hash_get(struct hash_table *table, struct hash_reading *readings,
  * not found. */
 int hash_touch(struct hash_table *table, const struct hash_reading *reading,
 	       uint16_t touched);
+/* The WRITE that does it, of one that was found, for a batch. */
+struct reef_access hash_touch_access(const struct hash_reading *reading,
+				     const uint16_t *touched);
 
 enum hash_verdict { HASH_KEEP, HASH_PUT, HASH_DELETE };
 

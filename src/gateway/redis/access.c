@@ -319,9 +319,22 @@ static int decide_delete(void *context, const struct reef_map_entry *now,
 int redis_delete(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key)
 {
-	int rc = redis_change(thread, client, key, decide_delete, NULL, NULL);
+	struct reef_map *map;
+	int rc;
 
-	return rc < 0 ? rc : rc == REEF_MAP_DELETE;
+	if (client->transaction) {
+		rc = redis_change(thread, client, key, decide_delete, NULL,
+				  NULL);
+		return rc < 0 ? rc : rc == REEF_MAP_DELETE;
+	}
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = reef_map_delete(map, key->bytes, key->size, 0);
+	if (rc && rc != -ENOENT)
+		redis_reply_key_failure(thread, client, key, rc);
+	else
+		rc = rc == 0;
+	return rc;
 }
 
 /* --- several keys --- */

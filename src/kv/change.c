@@ -231,6 +231,7 @@ int map_remove(struct reef_map *map, const void *key, size_t key_size,
 		.key_size = (uint32_t)key_size,
 		.decide = decide_removal,
 		.context = &removal,
+		.blind = true,
 	};
 	int rc = hash_apply(map->table, &change);
 

@@ -21,12 +21,8 @@ void reef_map_value_free(struct reef_map_value *value)
 static void begin(struct hash_reading *reading, const void *key, size_t size,
 		  const struct reef_map_value *value)
 {
-	*reading = (struct hash_reading){
-		.key = key,
-		.key_size = (uint32_t)size,
-		.room = value->room,
-		.room_size = value->room_size,
-	};
+	hash_reading_begin(reading, key, (uint32_t)size, value->room,
+			   value->room_size);
 }
 
 /* The room goes back to the caller, whatever happened. */

@@ -218,17 +218,20 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 
 int hash_apply(struct hash_table *table, struct hash_change *change)
 {
-	struct hash_reading reading = {
-		.key = change->key,
-		.key_size = change->key_size,
-		.to_change = true,
-	};
+	struct hash_reading reading;
 	struct hash_fresh fresh = {0};
 	uint32_t attempt = 0;
 	int rc = 0;
 
 	if (change->key_size > HASH_KEY_MAX)
 		return -EINVAL;
+	hash_reading_begin(&reading, change->key, change->key_size, NULL, 0);
+	reading.to_change = true;
+	reading.blind = change->blind;
+	if (!change->blind) {
+		reading.room = hash_spare_take(table, HASH_SPARE);
+		reading.room_size = reading.room ? HASH_SPARE : 0;
+	}
 	reef_enter(table->reef);
 	if (change->ahead)
 		rc = prepare(table, change, change->ahead, &fresh);
@@ -241,6 +244,6 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	}
 	hash_fresh_drop(table, &fresh, true);
 	reef_leave(table->reef);
-	hash_reading_free(&reading);
+	hash_spare_give(table, reading.room, reading.room_size);
 	return rc;
 }

@@ -1,6 +1,7 @@
 /* entry.c - entries: what a slot names. */
 #include "index/hash/entry.h"
 #include "base/sched.h"
+#include "pool/client/near.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -19,6 +20,22 @@ static uint64_t next_version(struct hash_table *table, uint64_t block)
 			<< 40;
 	return table->version_base |
 	       (++table->versions & ((UINT64_C(1) << 40) - 1));
+}
+
+void *hash_spare_take(struct hash_table *table, size_t size)
+{
+	if (size > HASH_SPARE)
+		return malloc(size);
+	return table->spares_count ? table->spares[--table->spares_count]
+				   : malloc(HASH_SPARE);
+}
+
+void hash_spare_give(struct hash_table *table, void *bytes, size_t size)
+{
+	if (bytes && size <= HASH_SPARE && table->spares_count < HASH_SPARES)
+		table->spares[table->spares_count++] = bytes;
+	else
+		free(bytes);
 }
 
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
@@ -40,8 +57,10 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		fresh->at = 0;
 		return rc;
 	}
+	/* It comes into the cache while its key is looked up. */
+	client_near_hint(table->reef, fresh->at - 8, size + 8);
 	rc = reef_short_address(table->space, fresh->at, &block);
-	head = rc ? NULL : malloc(size);
+	head = rc ? NULL : hash_spare_take(table, size);
 	if (!head) {
 		hash_fresh_drop(table, fresh, true);
 		return rc ? rc : -ENOMEM;
@@ -98,7 +117,7 @@ void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 {
 	if (block && fresh->at && !fresh->is_named)
 		hash_entry_free(table, fresh->at);
-	free(fresh->bytes);
+	hash_spare_give(table, fresh->bytes, fresh->size);
 	*fresh = (struct hash_fresh){0};
 }
 

@@ -78,6 +78,13 @@ static inline bool hash_entry_peek(const void *bytes, size_t *size)
 	return true;
 }
 
+/* Does it say that it is an entry of this table? */
+static inline bool hash_entry_is_ours(const struct hash_table *table,
+				      const struct hash_entry_head *head)
+{
+	return hash_entry_root(head) == table->root_number && head->version;
+}
+
 /* Is this a whole entry of this table? size: how much was read. */
 static inline bool hash_entry_is_sound(const struct hash_table *table,
 				       const void *bytes, size_t size)
@@ -86,7 +93,7 @@ static inline bool hash_entry_is_sound(const struct hash_table *table,
 	size_t real;
 
 	return hash_entry_peek(bytes, &real) && real <= size &&
-	       hash_entry_root(head) == table->root_number && head->version &&
+	       hash_entry_is_ours(table, head) &&
 	       head->crc == hash_entry_crc(head, real);
 }
 

@@ -55,6 +55,9 @@ struct hash_fresh {
 			* is not freed; is_live tells, when we end */
 };
 
+#define HASH_SPARE 512u
+#define HASH_SPARES 4u
+
 struct hash_table {
 	struct reef_space *space;
 	struct reef *reef;
@@ -67,6 +70,9 @@ struct hash_table {
 	struct hash_memo *memos;	     /* by hash; 2^n of them */
 	uint32_t memos_mask;
 	uint32_t depth;
+	/* Bytes of HASH_SPARE for short entries, to save malloc. */
+	void *spares[HASH_SPARES];
+	uint32_t spares_count;
 	uint64_t versions; /* given out */
 	uint64_t version_base;
 };
@@ -142,6 +148,9 @@ static inline uint64_t hash_subtable_size(const struct hash_table *table)
 
 /* --- entry.c --- */
 
+/* Bytes for an entry, and back, with the size that was asked for. */
+void *hash_spare_take(struct hash_table *table, size_t size);
+void hash_spare_give(struct hash_table *table, void *bytes, size_t size);
 /* Take a block and put an entry together; it is not written yet. */
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		    uint32_t key_size, const struct hash_entry *put,

@@ -127,9 +127,28 @@ static inline const uint8_t *near_entry(struct hash_table *table,
 				       hash_slot_block(reading->slot),
 				       &reading->entry_at)))
 		return NULL;
+	/* It will be freed, most likely. */
+	if (reading->to_change)
+		client_free_hint(table->space, reading->entry_at);
 	return client_near_at(table->reef, reading->entry_at,
 			      hash_hint_size(hash_slot_hint(reading->slot)),
 			      false);
+}
+
+/* The value, into the room. */
+static inline bool take_value(struct hash_reading *reading)
+{
+	const void *value = reading->entry.value;
+
+	reading->entry.value = NULL;
+	if (reading->blind)
+		return true;
+	if (unlikely(hash_reading_room(reading, reading->entry.value_size)))
+		return false;
+	if (reading->entry.value_size)
+		memcpy(reading->room, value, reading->entry.value_size);
+	reading->entry.value = reading->room;
+	return true;
 }
 
 /* An entry that a slot names does not change, but for its live and touched, and
@@ -148,16 +167,13 @@ static inline bool near_take(const struct hash_table *table,
 				    memory_order_acquire);
 	if (unlikely(live != head->version || !hash_entry_peek(head, &size) ||
 		     size > hash_hint_size(hash_slot_hint(reading->slot)) ||
-		     hash_entry_root(head) != table->root_number ||
-		     !hash_entry_is_of(head, reading->key, reading->key_size) ||
-		     hash_reading_room(reading, hash_value_size(head))))
+		     !hash_entry_is_ours(table, head) ||
+		     !hash_entry_is_of(head, reading->key, reading->key_size)))
 		return false;
 	reading->entry = hash_entry_view(head);
-	if (likely(reading->entry.value_size))
-		memcpy(reading->room, reading->entry.value,
-		       reading->entry.value_size);
 	reading->entry.key = reading->key;
-	reading->entry.value = reading->room;
+	if (!take_value(reading))
+		return false;
 	reading->slot_at =
 		hash_slot_address(reading, (uint32_t)reading->slot_at);
 	reading->status = 0;

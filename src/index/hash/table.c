@@ -182,6 +182,8 @@ void hash_close(struct hash_table *table)
 {
 	if (!table)
 		return;
+	while (table->spares_count)
+		free(table->spares[--table->spares_count]);
 	free(table->leaves);
 	free(table->memos);
 	free(table);

@@ -107,7 +107,21 @@ struct hash_reading {
 	uint64_t entry_at, version;
 	uint8_t phase;
 	bool to_change;
+	bool blind; /* its value is not wanted: entry.value may be NULL */
 };
+/* What must be set of a reading; room: from malloc, or NULL. */
+static inline void hash_reading_begin(struct hash_reading *reading,
+				      const void *key, uint32_t key_size,
+				      void *room, size_t room_size)
+{
+	reading->key = key;
+	reading->key_size = key_size;
+	reading->room = room;
+	reading->room_size = room_size;
+	reading->losses = 0;
+	reading->to_change = false;
+	reading->blind = false;
+}
 void hash_reading_free(struct hash_reading *reading);
 
 /* Look up several keys at once; each has its status. Round trips: 1 if all are
@@ -143,6 +157,9 @@ struct hash_change {
 	/* Optional: what decide will put if it puts at all; written ahead, to
 	 * save a round trip. */
 	const struct hash_entry *ahead;
+	/* decide does not look at now->value, which may be NULL: so a large one
+	 * is not read. */
+	bool blind;
 	uint64_t version; /* out: after HASH_PUT, of the new entry */
 	int status;	  /* out: of hash_put_many */
 };

@@ -450,6 +450,18 @@ int reef_heap_free(struct reef_heap *heap, uint64_t address, uint32_t flags)
 	return 0;
 }
 
+void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address)
+{
+	const struct run *run = heap_run_at(heap, address);
+
+	/* What a wrong address leads to is only a prefetch. */
+	if (run)
+		__builtin_prefetch(run->blocks + (((address - run->address) *
+						   run->inverse) >>
+						  40),
+				   1);
+}
+
 /* --- losing --- */
 
 static void forget_run(struct reef_heap *heap, struct run *run)

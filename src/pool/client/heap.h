@@ -149,6 +149,9 @@ void reef_heap_move(struct reef_heap *heap, const struct reef_heap_ops *ops,
 int reef_heap_alloc(struct reef_heap *heap, uint8_t kind, uint64_t size,
 		    uint64_t *address);
 int reef_heap_free(struct reef_heap *heap, uint64_t address, uint32_t flags);
+/* It is about to be freed: begin to fetch what that needs. No more than that.
+ */
+void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address);
 int reef_heap_keep(struct reef_heap *heap, uint64_t address);
 int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
 			 uint64_t *size);

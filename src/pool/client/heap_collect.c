@@ -12,6 +12,7 @@
 
 #define BULK_MAX 512u /* block size up to which whole units are read */
 #define BULK_BATCH 16u
+#define AHEAD 8u
 #define HURRY_MIN (UINT64_C(1) << 20) /* bytes in limbo */
 #define HURRY_MAX (UINT64_C(16) << 20)
 #define HURRY_PART 64u /* of what we own */
@@ -105,6 +106,12 @@ bool heap_limbo_drain(struct reef_heap *heap)
 	safe = heap->options.ops->safe_epoch(heap->options.context);
 	while (heap->limbo_count &&
 	       heap->limbo[heap->limbo_first].epoch < safe) {
+		/* Blocks lie all over: that of some turns later is fetched. */
+		if (heap->limbo_count > AHEAD)
+			reef_heap_free_hint(
+				heap, heap->limbo[(heap->limbo_first + AHEAD) %
+						  heap->limbo_capacity]
+					      .address);
 		uint64_t address = heap->limbo[heap->limbo_first].address;
 		struct run *run;
 		uint32_t *block = heap_block_at(heap, address, &run);

@@ -45,6 +45,29 @@ static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
 	return reef_near_at(entry->remote, (uint32_t)address, length, writes);
 }
 
+/* It is about to be written; not inside. */
+static inline void client_near_hint(struct reef *reef, uint64_t address,
+				    uint64_t length)
+{
+	uint32_t phase;
+	uint8_t *at;
+
+	if (!client_near_enter(reef, &phase))
+		return;
+	at = client_near_at(reef, address, length, true);
+	if (at)
+		reef_near_prefetch(at, length, true);
+	client_near_leave(reef, phase);
+}
+
+/* A block is about to be freed: what its heap has to look at is fetched. */
+static inline void client_free_hint(const struct reef_space *space,
+				    uint64_t address)
+{
+	if (space->heap)
+		reef_heap_free_hint(space->heap->heap, address);
+}
+
 /* As reef_long_address, if it is known without asking. */
 static inline bool client_near_long(const struct reef_space *space,
 				    uint64_t short_address, uint64_t *out)

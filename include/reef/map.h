@@ -167,6 +167,9 @@ struct reef_map_change {
 	/* Optional: what decide puts if it puts at all; then it is written
 	 * ahead, which saves a round trip. */
 	const struct reef_map_entry *ahead;
+	/* Optional: decide does not look at now->value, which may be NULL then:
+	 * so a large one is not read. */
+	bool blind;
 	uint64_t version; /* out: after REEF_MAP_PUT, the new value's */
 	enum reef_map_verdict verdict; /* out: the last, which was done */
 };

@@ -132,6 +132,7 @@ void map_work_begin(struct map_work *work, struct reef_map *map,
 				.key_size = (uint32_t)change->key_size,
 				.decide = decide,
 				.context = work,
+				.blind = change->blind,
 			},
 	};
 	/* A counter of uses goes on from the one before, which is not known

@@ -42,6 +42,7 @@ static int apply_plain(struct reef_map *map, const void *key, size_t key_size,
 		.decide = decide_plain,
 		.context = plain,
 		.ahead = plain->verdict == REEF_MAP_PUT ? &plain->put : NULL,
+		.blind = true,
 	};
 	int rc = reef_map_apply(map, &change);
 

@@ -38,11 +38,45 @@ void hash_spare_give(struct hash_table *table, void *bytes, size_t size)
 		free(bytes);
 }
 
+/* The bytes, but for a long value, which is written from where it is. */
+static int fill(struct hash_table *table, const void *key, uint32_t key_size,
+		const struct hash_entry *put, struct hash_fresh *fresh)
+{
+	size_t part = HASH_ENTRY_HEAD + (size_t)key_size;
+	struct hash_entry_head *head;
+
+	fresh->size = part + put->value_size;
+	fresh->value = fresh->size > HASH_ALONG ? put->value : NULL;
+	if (!fresh->value)
+		part = fresh->size;
+	head = fresh->value ? malloc(part) : hash_spare_take(table, part);
+	if (!head)
+		return -ENOMEM;
+	fresh->bytes = head;
+	*head = (struct hash_entry_head){
+		.version = next_version(table, fresh->at),
+		.stamp = put->stamp,
+		.touched = put->touched,
+		.sizes = hash_sizes_make(key_size, put->value_size,
+					 table->root_number),
+		.root_high = (uint16_t)(table->root_number >> 20),
+	};
+	if (key_size)
+		memcpy(head + 1, key, key_size);
+	if (put->value_size && !fresh->value)
+		memcpy((char *)(head + 1) + key_size, put->value,
+		       put->value_size);
+	head->live = head->version;
+	head->crc = hash_entry_crc(head, part);
+	if (fresh->value)
+		head->crc = reef_crc32c(head->crc, put->value, put->value_size);
+	return 0;
+}
+
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		    uint32_t key_size, const struct hash_entry *put,
 		    struct hash_fresh *fresh)
 {
-	struct hash_entry_head *head;
 	uint64_t block;
 	size_t size;
 	int rc;
@@ -60,28 +94,11 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 	/* It comes into the cache while its key is looked up. */
 	client_near_hint(table->reef, fresh->at - 8, size + 8);
 	rc = reef_short_address(table->space, fresh->at, &block);
-	head = rc ? NULL : hash_spare_take(table, size);
-	if (!head) {
+	rc = rc ? rc : fill(table, key, key_size, put, fresh);
+	if (rc) {
 		hash_fresh_drop(table, fresh, true);
-		return rc ? rc : -ENOMEM;
+		return rc;
 	}
-	*head = (struct hash_entry_head){
-		.version = next_version(table, fresh->at),
-		.stamp = put->stamp,
-		.touched = put->touched,
-		.sizes = hash_sizes_make(key_size, put->value_size,
-					 table->root_number),
-		.root_high = (uint16_t)(table->root_number >> 20),
-	};
-	if (key_size)
-		memcpy(head + 1, key, key_size);
-	if (put->value_size)
-		memcpy((char *)(head + 1) + key_size, put->value,
-		       put->value_size);
-	head->live = head->version;
-	head->crc = hash_entry_crc(head, size);
-	fresh->bytes = head;
-	fresh->size = size;
 	fresh->written = false;
 	fresh->content =
 		hash_slot_make(block, hash_hint_of(size), hash_print(hash));
@@ -98,11 +115,34 @@ struct reef_access hash_fresh_access(const struct hash_fresh *fresh)
 	};
 }
 
+static int write_long(struct hash_table *table, const struct hash_fresh *fresh)
+{
+	size_t part = fresh->size - hash_value_size(fresh->bytes);
+	struct reef_access accesses[2] = {
+		{
+			.kind = REEF_WRITE,
+			.address = fresh->at,
+			.local = fresh->bytes,
+			.length = (uint32_t)part,
+		},
+		{
+			.kind = REEF_WRITE,
+			.address = fresh->at + part,
+			.local = (void *)fresh->value,
+			.length = (uint32_t)(fresh->size - part),
+		},
+	};
+
+	return reef_execute(table->reef, accesses, 2);
+}
+
 int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh)
 {
 	int rc = 0;
 
-	if (!fresh->written)
+	if (!fresh->written && fresh->value)
+		rc = write_long(table, fresh);
+	else if (!fresh->written)
 		rc = reef_write(table->reef, fresh->at, fresh->bytes,
 				fresh->size);
 	/* Nobody else knows of it: it can be done again. */
@@ -117,7 +157,8 @@ void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 {
 	if (block && fresh->at && !fresh->is_named)
 		hash_entry_free(table, fresh->at);
-	hash_spare_give(table, fresh->bytes, fresh->size);
+	hash_spare_give(table, fresh->bytes,
+			fresh->value ? HASH_SPARE + 1 : fresh->size);
 	*fresh = (struct hash_fresh){0};
 }
 

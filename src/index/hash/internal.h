@@ -48,6 +48,9 @@ struct hash_memo {
 struct hash_fresh {
 	struct hash_entry_head *bytes; /* as it is, or will be, written */
 	size_t size;
+	/* Of one longer than HASH_ALONG: where its value is, the caller's;
+	 * bytes has what is before it. */
+	const void *value;
 	uint64_t at;	  /* its block; 0: none */
 	uint64_t content; /* of a slot: block, hint, fingerprint */
 	bool written;

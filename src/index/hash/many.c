@@ -61,6 +61,7 @@ static void prepare(struct many *many)
 		many->readings[i].key = change->key;
 		many->readings[i].key_size = change->key_size;
 		many->readings[i].to_change = true;
+		many->readings[i].blind = change->blind;
 		change->status = -EAGAIN;
 		if (change->key_size > HASH_KEY_MAX ||
 		    change->ahead->value_size > HASH_VALUE_MAX) {

@@ -32,6 +32,13 @@
 	(hash_slot_make(0, 0, (1u << HASH_PRINT_BITS) - 1) |                   \
 	 HASH_PROVISIONAL | HASH_FROZEN)
 
+/* Bytes: what memcpy is quickest for; an entry that is not too long to be
+ * copied in place, while whoever takes its memory away waits; a key that any
+ * hint covers. */
+#define SHORT 1024u
+#define LONGEST (8u << 20)
+#define LONGEST_KEY 2048u
+
 /* --- which slot --- */
 
 /* A bit for each slot of a place that has this fingerprint and is confirmed;
@@ -143,12 +150,28 @@ static inline bool take_value(struct hash_reading *reading)
 	reading->entry.value = NULL;
 	if (reading->blind)
 		return true;
-	if (unlikely(hash_reading_room(reading, reading->entry.value_size)))
+	/* One byte at least, so that there is a room. */
+	if (unlikely(
+		    hash_reading_room(reading, reading->entry.value_size + 1u)))
 		return false;
-	if (reading->entry.value_size)
+	if (likely(reading->entry.value_size <= SHORT))
 		memcpy(reading->room, value, reading->entry.value_size);
+	else
+		reef_copy_from_shared(reading->room, value,
+				      reading->entry.value_size);
 	reading->entry.value = reading->room;
 	return true;
+}
+
+/* Is all of it there, if more is wanted than its hint says? */
+static inline bool has_all(const struct hash_table *table,
+			   const struct hash_reading *reading, size_t size)
+{
+	if (likely(size <= hash_hint_size(hash_slot_hint(reading->slot))))
+		return true;
+	return size <= LONGEST && reading->key_size <= LONGEST_KEY &&
+	       (reading->blind ||
+		client_near_at(table->reef, reading->entry_at, size, false));
 }
 
 /* An entry that a slot names does not change, but for its live and touched, and
@@ -166,7 +189,7 @@ static inline bool near_take(const struct hash_table *table,
 	live = atomic_load_explicit((const _Atomic uint64_t *)&head->live,
 				    memory_order_acquire);
 	if (unlikely(live != head->version || !hash_entry_peek(head, &size) ||
-		     size > hash_hint_size(hash_slot_hint(reading->slot)) ||
+		     !has_all(table, reading, size) ||
 		     !hash_entry_is_ours(table, head) ||
 		     !hash_entry_is_of(head, reading->key, reading->key_size)))
 		return false;

@@ -273,17 +273,26 @@ def say(wire, data, piece, rng):
         pass
 
 
-def answer_to(server, data, piece=0, tcp=False, seed=1):
+def answer_to(server, data, piece=0, tcp=False, ends=True):
+    """All that comes back. ends: say that no more follows; of answers that
+    wait then to be sent, Redis's are lost."""
     with server.wire(tcp) as wire:
-        say(wire, data, piece, random.Random(seed))
-        try:
-            wire.socket.shutdown(1)
-        except OSError:
-            pass
+        def speak():
+            say(wire, data, piece, random.Random(1))
+            if ends:
+                try:
+                    wire.socket.shutdown(1)
+                except OSError:
+                    pass
+
+        speaker = threading.Thread(target=speak)
+        speaker.start()
         try:
             return wire.rest()
         except TimeoutError:
             return b"(did not close)"
+        finally:
+            speaker.join()
 
 
 def check_raw(both):
@@ -316,7 +325,8 @@ def check_pieces(both):
         answers = []
         for server in (both.theirs, both.ours):
             both.flush()
-            answers.append(answer_to(server, data, piece, tcp))
+            answers.append(answer_to(server, data, piece, tcp,
+                                     ends=False))
         assert answers[0] == answers[1], "by %d: %s" % (
             piece, first_difference(*answers))
 

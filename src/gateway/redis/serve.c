@@ -21,6 +21,7 @@
 #include "gateway/redis/internal.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <reef/error.h>
 #include <reef/fiber.h>
 #include <stdio.h>
@@ -40,6 +41,9 @@
  * together at first, then more, if they are smaller than this. */
 #define LARGE_MIN (UINT64_C(512) << 10)
 #define MANY_FIRST 4
+/* After so much was freed it is given back to the system, by and by. */
+#define TRIM_MIN (UINT64_C(64) << 20)
+#define TRIM_PAUSE (5 * SECOND)
 #define EVENTS_MAX 128
 #define VECTORS_MAX 64
 
@@ -426,6 +430,17 @@ static void take_turn(struct redis_thread *thread, struct redis_client *client,
 
 /* --- the loop --- */
 
+/* What the answers of a crowd took stays with malloc, in pieces. */
+static void trim(struct redis_thread *thread)
+{
+	if (thread->spare.freed < TRIM_MIN ||
+	    thread->now_ns - thread->trimmed_ns < TRIM_PAUSE)
+		return;
+	thread->spare.freed = 0;
+	thread->trimmed_ns = thread->now_ns;
+	malloc_trim(0);
+}
+
 static void look_after(struct redis_thread *thread)
 {
 	const uint64_t now_ns = thread->now_ns;
@@ -451,6 +466,7 @@ static void look_after(struct redis_thread *thread)
 	}
 	if (thread->reef && reef_health(thread->reef) == -REEF_EFENCED)
 		thread->is_fenced = true;
+	trim(thread);
 }
 
 /* Others that want to look at the thread's clients do it here. */

@@ -80,12 +80,16 @@ void redis_spare_give(struct redis_spare *spare, void *bytes, size_t room)
 
 	if (!bytes || !spare || room < WORTH_KEEPING ||
 	    room > spare->kept_max) {
+		if (spare)
+			spare->freed += room;
 		free(bytes);
 		return;
 	}
 	while (spare->count == REDIS_SPARES ||
-	       spare->kept > spare->kept_max - room)
+	       spare->kept > spare->kept_max - room) {
 		free(take_out(spare, 0, &old));
+		spare->freed += old;
+	}
 	spare->buffers[spare->count].bytes = bytes;
 	spare->buffers[spare->count].size = room;
 	spare->count++;

@@ -25,6 +25,7 @@ struct redis_spare {
 	bool is_in_lent, is_out_lent;
 	uint32_t count;
 	size_t kept, kept_max; /* bytes */
+	size_t freed;	       /* bytes, ever since the owner set it to 0 */
 	struct {
 		void *bytes;
 		size_t size;

@@ -78,8 +78,9 @@ struct redis_thread {
 
 	struct redis_client *clients;
 	uint32_t client_count;
-	bool has_killed; /* one of them is_dead out of its turn */
-	uint64_t now_ns; /* when this round began; monotonic */
+	bool has_killed;     /* one of them is_dead out of its turn */
+	uint64_t now_ns;     /* when this round began; monotonic */
+	uint64_t trimmed_ns; /* when malloc last gave memory back */
 	struct redis_spare spare;
 	struct reef_random random;
 	struct redis_thread_stats stats;

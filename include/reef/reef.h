@@ -57,6 +57,9 @@ struct reef_options {
 	const char *fabrics; /* blank-separated, to choose from; $REEF_FABRICS,
 			      * else all */
 	uint64_t timeout_ns; /* to find and join the pool; 10 s */
+	/* How long a call waits for a node and a broker that are both out of
+	 * reach; 30 s. As the first handle of the process has it. */
+	uint64_t patience_ns;
 };
 
 /* Open a handle for the calling thread; options may be NULL. target:

@@ -4,6 +4,10 @@
  *	   ^  \                                                       |
  *	   |   `-- failed: again after a pause that grows to 1 s      |
  *	   +---------------------- (keep: close) ---------------------+
+ *
+ * While broker and node are both out of reach an operation takes PATIENCE to
+ * say so. Then the thread is *away* for a while: it says so at once, and only
+ * now and then tries again, so that many clients wait no longer than one.
  */
 #include "base/log.h"
 #include "gateway/redis/internal.h"
@@ -19,6 +23,9 @@
 #define PAUSE_MOST SECOND
 /* The thread's clients wait meanwhile. */
 #define JOIN_TIMEOUT SECOND
+#define PATIENCE SECOND
+/* After an operation had no link, the next are not tried for so long. */
+#define AWAY_PAUSE SECOND
 
 int redis_link_open(const struct redis_door_options *options,
 		    uint64_t timeout_ns, struct reef **reef,
@@ -29,6 +36,7 @@ int redis_link_open(const struct redis_door_options *options,
 		.fabrics = options->fabrics,
 		.name = "redis",
 		.timeout_ns = timeout_ns,
+		.patience_ns = PATIENCE,
 	};
 	const struct reef_space_options space_options = {
 		.flags = REEF_SPACE_CREATE,
@@ -125,6 +133,9 @@ void redis_reply_failure(struct redis_thread *thread,
 			thread->has_dropped_map = true;
 		}
 		break;
+	case -REEF_ENOLINK:
+		thread->away_until_ns = reef_now_ns() + AWAY_PAUSE;
+		break;
 	case -REEF_EINDOUBT:
 		redis_reply_error(reply, "ERR reef: connection lost; it "
 					 "happened, or it did not: read the "
@@ -190,7 +201,8 @@ bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 	reef_assert(db < REDIS_DATABASES_MAX);
 	if (thread->has_dropped_map)
 		close_maps(thread);
-	if (!thread->maps[db] && (!thread->reef || thread->is_fenced)) {
+	if (thread->now_ns < thread->away_until_ns ||
+	    (!thread->maps[db] && (!thread->reef || thread->is_fenced))) {
 		redis_reply_error(&client->reply, "LOADING the pool is out of "
 						  "reach; it is tried again");
 		return false;

@@ -69,6 +69,7 @@ struct redis_thread {
 	bool has_dropped_map; /* or lost: all maps are opened anew */
 	uint64_t lost_ns;     /* when that was done for a lost one last */
 	uint64_t retry_ns, retry_pause_ns; /* when to open it again */
+	uint64_t away_until_ns;		   /* it is out of reach */
 
 	/* Connections that were dealt to it and wait for it; with inbox_lock.
 	 */

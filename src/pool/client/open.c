@@ -18,7 +18,7 @@
 /* What reef_open was asked for. */
 struct request {
 	const char *target, *credential, *fabrics, *name;
-	uint64_t timeout_ns;
+	uint64_t timeout_ns, patience_ns;
 };
 
 struct open_pool {
@@ -96,6 +96,7 @@ static int start(struct open_pool *pool, const struct request *request)
 		.credential = &credential,
 		.name = request->name,
 		.timeout_ns = request->timeout_ns,
+		.patience_ns = request->patience_ns,
 		.inbox_host = choose(NULL, "REEF_INBOX"),
 	};
 	const char *target = request->target;
@@ -209,6 +210,7 @@ int reef_open(const char *target, const struct reef_options *options,
 		.name = given->name ? given->name
 				    : program_invocation_short_name,
 		.timeout_ns = given->timeout_ns,
+		.patience_ns = given->patience_ns,
 	};
 	struct open_pool *pool;
 	struct reef *reef;

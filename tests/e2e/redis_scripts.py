@@ -789,6 +789,32 @@ TRANSACTIONS = {
         MULTI
         PING
         EXEC
+        WATCH came
+        @2 SET came 1
+        GET came
+        @2 DEL came
+        MULTI
+        PING
+        EXEC
+        WATCH came
+        @2 SET came 1
+        MGET a came
+        @2 DEL came
+        MULTI
+        PING
+        EXEC
+        WATCH came
+        SET came 1
+        DEL came
+        MULTI
+        PING
+        EXEC
+        WATCH came gone
+        GET came
+        @2 SET other 1
+        MULTI
+        PING
+        EXEC
         UNWATCH x
         UNWATCH
     ''',

@@ -151,6 +151,9 @@ static int read_key(struct redis_thread *thread, struct redis_client *client,
 	thread->large = rc == 0 && thread->value.size >= REDIS_PIECE_MIN
 				? thread->value.room_size
 				: 0;
+	if (client->watches && (rc == 0 || rc == -ENOENT))
+		redis_transaction_saw(client, client->db, key,
+				      rc ? 0 : thread->value.version);
 	if (rc == 0)
 		thread->stats.keyspace_hits++;
 	else if (rc == -ENOENT)
@@ -257,7 +260,11 @@ int redis_change_in(struct redis_thread *thread, struct redis_client *client,
 		return rc;
 	}
 	thread->version = change.version;
-	if (client->transaction && change.verdict != REEF_MAP_LEAVE)
+	if (change.verdict == REEF_MAP_LEAVE)
+		return (int)change.verdict;
+	if (client->watches)
+		redis_transaction_saw(client, db, key, REDIS_VERSION_CHANGED);
+	if (client->transaction)
 		redis_transaction_changed(client, db, key);
 	return (int)change.verdict;
 }
@@ -294,7 +301,7 @@ int redis_put(struct redis_thread *thread, struct redis_client *client,
 	struct reef_map *map;
 	int rc;
 
-	if (client->transaction) {
+	if (client->transaction || client->watches) {
 		rc = redis_change(thread, client, key, decide_put, &what,
 				  &what);
 		return rc < 0 ? rc : 0;
@@ -345,6 +352,7 @@ int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 {
 	struct reef_map_item *item;
 	uint32_t i;
+	int rc = 0;
 
 	for (i = 0; i < count; i++) {
 		item = &thread->items[i];
@@ -354,8 +362,16 @@ int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 			item->status = reef_map_peek(
 				map, item->key, item->key_size, &item->value);
 	}
-	return client->no_touch ? 0
-				: reef_map_get_many(map, thread->items, count);
+	if (!client->no_touch)
+		rc = reef_map_get_many(map, thread->items, count);
+	for (i = 0; i < count && client->watches && !rc; i++) {
+		item = &thread->items[i];
+		if (item->status == 0 || item->status == -ENOENT)
+			redis_transaction_saw(
+				client, client->db, &keys[i],
+				item->status ? 0 : item->value.version);
+	}
+	return rc;
 }
 
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,

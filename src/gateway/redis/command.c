@@ -351,7 +351,8 @@ const struct redis_command *redis_dispatch_many(
 {
 	const struct redis_command *command;
 
-	if (client->transaction || !client->is_authenticated || request->is_big)
+	if (client->transaction || client->watches ||
+	    !client->is_authenticated || request->is_big)
 		return NULL;
 	command = redis_command_find(request->argv[0].bytes,
 				     request->argv[0].size);

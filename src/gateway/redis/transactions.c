@@ -16,7 +16,9 @@
  * (2) The first change of a watched key within EXEC is made only if the key
  *     still has the version of WATCH. If not, and nothing was changed before,
  *     the answers so far are forgotten, and it is as if EXEC had not begun. So
- *     WATCH, GET, MULTI, SET, EXEC is a true compare-and-set on one key.
+ *     WATCH, GET, MULTI, SET, EXEC is a true compare-and-set on one key. A key
+ *     that was not there at WATCH may have been there meanwhile, and EXEC runs;
+ *     but not if this client has seen it (redis_transaction_saw).
  * (3) The changes of one EXEC become visible one after the other, and commands
  *     of other clients can come in between (docs/REDIS.md). */
 #include "gateway/redis/transactions.h"
@@ -54,6 +56,7 @@ struct watch {
 struct redis_watches {
 	struct watch *all;
 	uint32_t count, room;
+	bool is_stale; /* one is known to have changed */
 };
 
 static bool grow(void **array, uint32_t *room, uint32_t count, size_t size)
@@ -330,7 +333,7 @@ static int check_some(struct redis_thread *thread, struct redis_client *client,
 static int check_watches(struct redis_thread *thread,
 			 struct redis_client *client)
 {
-	bool is_same = true;
+	bool is_same = !client->watches || !client->watches->is_stale;
 	uint32_t i = 0;
 	int rc;
 
@@ -341,6 +344,18 @@ static int check_watches(struct redis_thread *thread,
 		i += (uint32_t)rc;
 	}
 	return is_same;
+}
+
+void redis_transaction_saw(struct redis_client *client, uint32_t db,
+			   const struct redis_bytes *key, uint64_t version)
+{
+	const struct watch *watch;
+
+	if (client->transaction && client->transaction->is_running)
+		return;
+	watch = find_watch(client->watches, db, key);
+	if (watch && watch->version != version)
+		client->watches->is_stale = true;
 }
 
 /* --- running --- */

@@ -12,6 +12,13 @@
 bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
 			       const struct redis_bytes *key,
 			       uint64_t *version);
+/* The client has seen a key, with that version; 0: it is not there. If it is
+ * watched and has another by now, EXEC will not run: a key that came and went
+ * again since WATCH looks to EXEC as if nothing had been, so whoever acted on
+ * it must not succeed. */
+#define REDIS_VERSION_CHANGED UINT64_MAX /* by the client itself */
+void redis_transaction_saw(struct redis_client *client, uint32_t db,
+			   const struct redis_bytes *key, uint64_t version);
 /* A key was changed; NULL: many. */
 void redis_transaction_changed(struct redis_client *client, uint32_t db,
 			       const struct redis_bytes *key);

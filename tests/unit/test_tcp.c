@@ -1172,6 +1172,50 @@ static void tcp_many_threads_share_a_link(void **state)
 	node_stop();
 }
 
+/* Long WRITEs of one thread, whose answers another reads as soon as they come.
+ */
+static void *write_often(void *arg)
+{
+	struct client client = *(struct client *)arg;
+	struct reef_op op = {.kind = REEF_WRITE, .length = SIZE};
+	struct reef_batch batch = {.link = client.link, .ops = &op, .count = 1};
+	intptr_t rc = 0;
+
+	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
+			 0);
+	op.local = calloc(1, SIZE);
+	op.remote = client.remote;
+	for (int i = 0; i < 4 * ROUNDS && !rc; i++)
+		rc = reef_run(client.queue, &batch);
+	free(op.local);
+	reef_queue_close(client.queue);
+	atomic_store(&node.reason, 1);
+	return (void *)rc;
+}
+
+static void tcp_answer_overtakes_the_writers_thread(void **state)
+{
+	struct client client;
+	pthread_t thread;
+	void *result;
+
+	node_start(NULL);
+	client_open(&client, NULL);
+	client_join(&client, reef_listener_address(node.listener), SESSION);
+	assert_int_equal(reef_attach(client.queue, client.link,
+				     reef_region_key(node.region),
+				     &client.remote),
+			 0);
+	assert_int_equal(pthread_create(&thread, NULL, write_often, &client),
+			 0);
+	while (!atomic_load(&node.reason))
+		reef_poll(client.queue);
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, 0);
+	client_close(&client);
+	node_stop();
+}
+
 /* A link breaks while other threads have batches on it: all of them end. */
 static void *add_until_lost(void *arg)
 {
@@ -1365,6 +1409,7 @@ int main(void)
 		cmocka_unit_test(tcp_long_message_of_the_server_ends),
 		cmocka_unit_test(tcp_long_operations_arrive_whole),
 		cmocka_unit_test(tcp_many_threads_share_a_link),
+		cmocka_unit_test(tcp_answer_overtakes_the_writers_thread),
 		cmocka_unit_test(tcp_fence_ends_batches_of_all_threads),
 		cmocka_unit_test(tcp_limits_of_the_peer_kept),
 		cmocka_unit_test(tcp_too_much_under_way_says_so),

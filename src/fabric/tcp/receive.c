@@ -140,6 +140,19 @@ static bool results_fit(struct tcp_link *link, struct reef_batch *batch,
 	return true;
 }
 
+/* Has all of the batch been sent? The answer may overtake the thread that sent
+ * its last bytes, and has not noted it yet: but that one has the lock. */
+static bool is_sent(struct tcp_link *link, uint64_t number)
+{
+	/* Acquire: no byte of it is being sent; the partner is the release in
+	 * send.c. */
+	if (atomic_load_explicit(&link->sent, memory_order_acquire) > number)
+		return true;
+	pthread_mutex_lock(&link->tx_lock);
+	pthread_mutex_unlock(&link->tx_lock);
+	return atomic_load_explicit(&link->sent, memory_order_acquire) > number;
+}
+
 static int tail_digest(struct tcp_link *link)
 {
 	struct reef_batch *batch = head_batch(link);
@@ -154,9 +167,7 @@ static int tail_digest(struct tcp_link *link)
 				  &done) < 0 ||
 	    !results_fit(link, batch, done.done))
 		return -REEF_EPROTO;
-	/* Acquire: no byte of it is being sent; the partner is the release in
-	 * send.c. */
-	if (atomic_load_explicit(&link->sent, memory_order_acquire) <= number)
+	if (!is_sent(link, number))
 		return -REEF_EPROTO;
 	take_input(link, REEF_WIRE_DONE_SIZE);
 	for (uint32_t i = 0; i < done.done; i++)

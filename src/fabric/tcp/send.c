@@ -195,20 +195,29 @@ static bool has_output(const struct tcp_link *link)
 	return tcp_buffer_used(&link->out) || link->borrowed.iov_len;
 }
 
+/* Control frames, if this is between two frames. */
+static void refill_control(struct tcp_link *link)
+{
+	if (!link->batch_begun && !has_output(link) &&
+	    tcp_buffer_used(&link->control))
+		tcp_buffer_swap(&link->out, &link->control);
+}
+
 /* Put into out what comes next. */
 static int refill(struct tcp_link *link)
 {
 	int rc = 0;
 
 	tcp_buffer_trim(&link->out, KEEP);
-	if (!link->batch_begun && tcp_buffer_used(&link->control))
-		tcp_buffer_swap(&link->out, &link->control);
+	refill_control(link);
 	while (rc == 0 && tcp_buffer_used(&link->out) < OUT_ENOUGH &&
 	       !link->borrowed.iov_len &&
 	       atomic_load_explicit(&link->sent, memory_order_relaxed) !=
 		       atomic_load_explicit(&link->posted,
 					    memory_order_relaxed))
 		rc = encode_more(link);
+	/* A batch whose borrowed memory was sent ends only here. */
+	refill_control(link);
 	return rc;
 }
 

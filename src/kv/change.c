@@ -10,18 +10,6 @@
 #define MAKE_ROOM 4    /* times that a full pool is met by eviction */
 #define EVICT_SOME 16u /* then */
 
-static struct reef_map_entry view(const struct hash_entry *entry)
-{
-	return (struct reef_map_entry){
-		.key = entry->key,
-		.key_size = entry->key_size,
-		.value = entry->value,
-		.value_size = entry->value_size,
-		.version = entry->version,
-		.expires_ms = entry->stamp,
-	};
-}
-
 /* What has expired before it is put is not put. */
 static int decide_put(struct map_work *work, const struct hash_entry *now,
 		      struct hash_entry *put)
@@ -63,7 +51,7 @@ static int ask(struct map_work *work, const struct hash_entry *now)
 	work->put = (struct reef_map_entry){0};
 	work->map->decisions++;
 	if (now)
-		entry = view(now);
+		entry = map_view(now);
 	rc = change->decide(change->context, now ? &entry : NULL, &work->put);
 	if (rc == REEF_MAP_PUT && work->put.value_size > work->map->value_max)
 		rc = -EINVAL;

@@ -133,6 +133,19 @@ void map_use_tell(struct reef_map *map, uint16_t touched,
 
 /* --- change.c --- */
 
+/* An entry of the table, as callers see it. */
+static inline struct reef_map_entry map_view(const struct hash_entry *entry)
+{
+	return (struct reef_map_entry){
+		.key = entry->key,
+		.key_size = entry->key_size,
+		.value = entry->value,
+		.value_size = entry->value_size,
+		.version = entry->version,
+		.expires_ms = entry->stamp,
+	};
+}
+
 /* One change of a key, on its way through the table. It is pointed into. */
 struct map_work {
 	struct reef_map *map;

@@ -26,14 +26,7 @@ struct scan {
 static int scan_entry(void *context, const struct hash_entry *entry)
 {
 	struct scan *scan = context;
-	const struct reef_map_entry told = {
-		.key = entry->key,
-		.key_size = entry->key_size,
-		.value = entry->value,
-		.value_size = entry->value_size,
-		.version = entry->version,
-		.expires_ms = entry->stamp,
-	};
+	const struct reef_map_entry told = map_view(entry);
 	int rc = 0;
 
 	if (entry->stamp && !scan->now_ms)

@@ -1,6 +1,7 @@
 /* test_lock_threads.c - locks on shared memory: the interface, and threads that
  * compete. */
 #include "sync/lock.h"
+#include "try.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,16 +18,6 @@
 #define THREADS 4u
 #define ROUNDS 400u
 #define MILLISECOND UINT64_C(1000000)
-
-#define TRY(call)                                                              \
-	do {                                                                   \
-		int try_rc = (call);                                           \
-		if (try_rc) {                                                  \
-			print_message("%s:%d: %s: %s\n", __FILE__, __LINE__,   \
-				      #call, reef_error_name(try_rc));         \
-			return try_rc;                                         \
-		}                                                              \
-	} while (0)
 
 static const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 

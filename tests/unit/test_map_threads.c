@@ -1,6 +1,7 @@
 /* test_map_threads.c - one map, real threads: some on shared memory, some over
  * tcp, and fibers that share a handle. */
 #include "local_pool.h"
+#include "try.h"
 
 #include <errno.h>
 #include <reef/fiber.h>
@@ -10,16 +11,6 @@
 #define FIBERS 8u
 #define ROUNDS 120u
 #define KEYS 40u
-
-#define TRY(call)                                                              \
-	do {                                                                   \
-		int try_rc = (call);                                           \
-		if (try_rc) {                                                  \
-			print_message("%s:%d: %s: %s\n", __FILE__, __LINE__,   \
-				      #call, reef_error_name(try_rc));         \
-			return try_rc;                                         \
-		}                                                              \
-	} while (0)
 
 struct guest {
 	const char *fabrics;

@@ -221,17 +221,18 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	struct hash_reading reading;
 	struct hash_fresh fresh = {0};
 	uint32_t attempt = 0;
+	void *room;
 	int rc = 0;
 
 	if (change->key_size > HASH_KEY_MAX)
 		return -EINVAL;
-	hash_reading_begin(&reading, change->key, change->key_size, NULL, 0);
+	room = hash_spare_take(table, HASH_SPARE);
+	if (!room)
+		return -ENOMEM;
+	hash_reading_begin(&reading, change->key, change->key_size, room,
+			   HASH_SPARE);
 	reading.to_change = true;
 	reading.blind = change->blind;
-	if (!change->blind) {
-		reading.room = hash_spare_take(table, HASH_SPARE);
-		reading.room_size = reading.room ? HASH_SPARE : 0;
-	}
 	reef_enter(table->reef);
 	if (change->ahead)
 		rc = prepare(table, change, change->ahead, &fresh);

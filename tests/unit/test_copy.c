@@ -80,9 +80,18 @@ static void copy_large_equals_memcpy(void **state)
 	check_sizes(sizes, sizeof(sizes) / sizeof(sizes[0]), 3);
 }
 
+/* Where it runs in one stream, and past the caches. */
+static void copy_long_equals_memcpy(void **state)
+{
+	static const size_t sizes[] = {131072, 131073, 131199, 262147};
+
+	(void)state;
+	check_sizes(sizes, sizeof(sizes) / sizeof(sizes[0]), 7);
+}
+
 /* One thread changes every word from all zeros to all ones and back; the other
  * must never see, or cause, a word that is neither. */
-#define RACE_SIZE 16384
+#define RACE_SIZE 147456
 #define RACE_BYTES (8u << 20)
 
 struct race {
@@ -149,7 +158,8 @@ static void run_race(size_t offset, size_t private_offset, size_t size)
 
 static void copy_race_keeps_words_whole(void **state)
 {
-	static const size_t sizes[] = {8, 24, 64, 120, 256, 1000, 4096, 8192};
+	static const size_t sizes[] = {8,    24,   64,	 120,	256,
+				       1000, 4096, 8192, 131072};
 	size_t i;
 
 	(void)state;
@@ -167,6 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copy_small_equals_memcpy),
 		cmocka_unit_test(copy_large_equals_memcpy),
+		cmocka_unit_test(copy_long_equals_memcpy),
 		cmocka_unit_test(copy_race_keeps_words_whole),
 	};
 

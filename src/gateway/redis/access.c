@@ -329,7 +329,7 @@ int redis_delete(struct redis_thread *thread, struct redis_client *client,
 	struct reef_map *map;
 	int rc;
 
-	if (client->transaction) {
+	if (client->transaction || client->watches) {
 		rc = redis_change(thread, client, key, decide_delete, NULL,
 				  NULL);
 		return rc < 0 ? rc : rc == REEF_MAP_DELETE;

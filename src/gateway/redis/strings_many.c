@@ -163,8 +163,9 @@ static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
 	int rc = 0, i, done;
 
 	for (; count; count -= (uint32_t)done, pairs += 2 * done) {
-		/* Within EXEC each is made only if it may be. */
-		if (client->transaction || count == 1) {
+		/* Within EXEC each is made only if it may be, and who watches
+		 * is to know of each. */
+		if (client->transaction || client->watches || count == 1) {
 			if (redis_put(thread, client, &pairs[0], &pairs[1], 0))
 				return false;
 			done = 1;

@@ -6,6 +6,7 @@ to run beside, and that what is missing is named.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,24 @@ def bench_sync_runs_every_case():
         assert why.startswith(("not built", "redis-server: No such")), one
 
 
+def bench_redis_runs_every_case():
+    # What asks both is Redis's, too.
+    if not shutil.which("redis-benchmark"):
+        assert os.environ.get("CI") != "true", "no redis-benchmark"
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        run = reef("redis", "--quick", "--json", "-", TMPDIR=directory)
+        assert run.returncode == 0, run.stderr
+        assert os.listdir(directory) == [], os.listdir(directory)
+    cases = {one["case"]: one
+             for one in map(json.loads, run.stdout.splitlines())}
+    assert list(cases) == ["get-c50", "set-c50", "get-c50-p16", "set-c50-p16",
+                           "get-4m-c8", "set-4m-c8"], cases
+    for one in cases.values():
+        assert one["bench"] == "redis" and one["value"] > 0, one
+        assert one["peers"]["redis"] > 0, one
+
+
 def bench_sync_leaves_nothing_behind():
     with tempfile.TemporaryDirectory() as directory:
         run = reef("sync", "--quick", "--case", "lock-alone*",
@@ -172,6 +191,7 @@ TESTS = [
     bench_quick_runs_every_case,
     bench_alloc_runs_every_case,
     bench_sync_runs_every_case,
+    bench_redis_runs_every_case,
     bench_sync_leaves_nothing_behind,
     bench_sync_without_redis_says_so,
     bench_json_to_stdout_is_only_json,

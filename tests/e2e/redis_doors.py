@@ -82,7 +82,7 @@ def check_histories(pool):
     pool.up()
     doors = [pool.door("one"), pool.door("two", "--redis-threads", "2"),
              pool.door("far", REEF_FABRICS="tcp")]
-    for seed in range(40 if SOAK else 3):
+    for seed in range(40 if SOAK else 2):
         with doors[0].wire() as wire:
             wire.ask("FLUSHALL")
         out = ended(pool.history(
@@ -205,7 +205,7 @@ def check_killed(pool):
     writers = [Writer(doors, b"w%d" % i, i) for i in range(4)]
     for writer in writers:
         writer.start()
-    rng, kills = random.Random(1), 200 if SOAK else 15
+    rng, kills = random.Random(1), 200 if SOAK else 8
     for _ in range(kills):
         time.sleep(rng.uniform(0.02, 0.25))
         which = rng.randrange(2)
@@ -522,8 +522,8 @@ def check_giants(pool):
     pool.up(lend="1G")
     door = pool.door()
     with door.wire(timeout=120) as wire:
-        # Half a million keys in one request.
-        keys = [b"k%d" % i for i in range(100000)]
+        # Very many keys in one request.
+        keys = [b"k%d" % i for i in range(20000)]
         wire.send(request("MSET", *(word for key in keys
                                     for word in (key, key))))
         assert wire.reply() == b"+OK\r\n"
@@ -532,14 +532,13 @@ def check_giants(pool):
         assert wire.ask("EXISTS", *keys) == b":%d\r\n" % len(keys)
         assert len(tree(wire.ask("KEYS", "*"))[1]) == len(keys)
         assert wire.ask("DEL", *keys) == b":%d\r\n" % len(keys)
-        # A queue of a hundred thousand.
+        # A long queue.
         wire.ask("MULTI")
-        wire.send(request("INCR", "n") * 100000)
-        for _ in range(100000):
-            assert wire.reply() == b"+QUEUED\r\n"
+        wire.send(request("INCR", "n") * 50000)
+        assert wire.exactly(9 * 50000) == b"+QUEUED\r\n" * 50000
         answer = wire.ask("EXEC")
-        assert answer.startswith(b"*100000\r\n:1\r\n"), answer[:50]
-        assert answer.endswith(b":100000\r\n")
+        assert answer.startswith(b"*50000\r\n:1\r\n"), answer[:50]
+        assert answer.endswith(b":50000\r\n")
         # The longest value, and one byte more; the longest key.
         value = b"v" * (64 * MIB)
         assert wire.ask("SET", "max", value) == b"+OK\r\n"
@@ -622,7 +621,7 @@ def check_churn(pool):
     def work(index):
         rng = random.Random(index)
         with doors[index % 2].wire(timeout=60) as wire:
-            for i in range(4000 if SOAK else 400):
+            for i in range(4000 if SOAK else 150):
                 answer = wire.ask("SET", "k%d" % rng.randrange(20),
                                   b"v" * rng.randrange(1, MIB))
                 if answer != b"+OK\r\n":

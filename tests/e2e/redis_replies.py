@@ -301,7 +301,9 @@ def check_raw(both):
     wrong = []
     for name, data in scripts.RAW.items():
         for piece in (0, 1, 7):
-            if len(data) > 20000 and piece:
+            # Whether Redis sends what it had to say before it hangs up on
+            # a browser is chance.
+            if piece and (len(data) > 20000 or name.startswith("http")):
                 continue
             both.flush()
             theirs, ours = (answer_to(server, data, piece)

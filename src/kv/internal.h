@@ -215,6 +215,7 @@ void map_note_expiring(struct reef_map *map);
 /* --- walk.c --- */
 
 int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+	     uint32_t flags,
 	     int (*each)(void *context, const struct hash_entry *entry),
 	     void *context);
 /* A cursor at some group. */

@@ -144,7 +144,7 @@ static int take_sample(struct reef_map *map)
 	rc = map_now(map, &sample.now_ms);
 	for (groups = 0;
 	     rc >= 0 && sample.met < SAMPLE && groups < SAMPLE_GROUPS; groups++)
-		rc = map_walk(map, &cursor, 1, meet, &sample);
+		rc = map_walk(map, &cursor, 1, HASH_WALK_HEADS, meet, &sample);
 	return rc < 0 ? rc : 0;
 }
 

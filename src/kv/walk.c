@@ -37,6 +37,7 @@ static int scan_entry(void *context, const struct hash_entry *entry)
 }
 
 int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+	     uint32_t flags,
 	     int (*each)(void *context, const struct hash_entry *entry),
 	     void *context)
 {
@@ -46,7 +47,7 @@ int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 				 : (uint32_t)(*cursor >> SUFFIX_BITS),
 		.suffix = (uint32_t)*cursor & ((1u << SUFFIX_BITS) - 1),
 	};
-	int rc = hash_walk(map->table, &place, steps, each, context);
+	int rc = hash_walk(map->table, &place, steps, flags, each, context);
 
 	*cursor = rc == 1 ? 0
 			  : (uint64_t)place.group << SUFFIX_BITS | place.suffix;
@@ -68,7 +69,7 @@ int reef_map_scan(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 
 	/* If it cannot be had, who needs it says so. */
 	map_look_at_tick(map);
-	return map_walk(map, cursor, steps, scan_entry, &scan);
+	return map_walk(map, cursor, steps, 0, scan_entry, &scan);
 }
 
 int reef_map_count(struct reef_map *map, uint64_t *out)
@@ -143,7 +144,8 @@ int reef_map_clear(struct reef_map *map)
 	int rc, removed = 0;
 
 	do {
-		rc = map_walk(map, &cursor, STEPS, note_any, &doomed);
+		rc = map_walk(map, &cursor, STEPS, HASH_WALK_HEADS, note_any,
+			      &doomed);
 		if (rc >= 0)
 			removed = map_doomed_remove(map, &doomed, true);
 	} while (!rc && removed >= 0);

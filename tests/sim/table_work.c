@@ -482,7 +482,7 @@ static int do_scan(struct worker *worker, struct opened *opened)
 
 	while (!rc) {
 		scan.called_at = ++truth->clock;
-		rc = hash_walk(opened->table, &cursor, 1, note_met, &scan);
+		rc = hash_walk(opened->table, &cursor, 1, 0, note_met, &scan);
 	}
 	if (rc == -REEF_EDROPPED)
 		return rc;
@@ -858,7 +858,7 @@ static int audit_table(struct worker *worker, struct opened *opened)
 
 	scan.called_at = ++tables->truth.clock;
 	while (!rc)
-		rc = hash_walk(opened->table, &cursor, 3, note_met, &scan);
+		rc = hash_walk(opened->table, &cursor, 3, 0, note_met, &scan);
 	if (rc == -REEF_EDROPPED)
 		return rc; /* and once more */
 	if (rc != 1)

@@ -347,6 +347,109 @@ static int note_seen(void *context, const struct hash_entry *entry)
 	return 0;
 }
 
+#define LONG_KEY 300u /* longer than what a head is read with */
+
+struct heads {
+	uint8_t key[LONG_KEY];
+	uint32_t count, long_count;
+	bool wrong;
+};
+
+static int note_head(void *context, const struct hash_entry *entry)
+{
+	struct heads *heads = context;
+
+	heads->count++;
+	heads->wrong |= entry->value || entry->value_size != 100000;
+	if (entry->key_size == LONG_KEY && heads->long_count++ == 0)
+		heads->wrong |= memcmp(entry->key, heads->key, LONG_KEY) != 0;
+	return 0;
+}
+
+static int walk_heads(struct member *member)
+{
+	struct hash_entry entry = {.value_size = 100000};
+	struct hash_change change = {.decide = sized_decide, .context = &entry};
+	struct hash_cursor cursor = {0};
+	struct heads heads = {0};
+	struct hash_table *table;
+	struct reef_space *space;
+	struct reef_counts before, cost;
+	uint8_t *value = calloc(1, 100000);
+	uint64_t i;
+	int rc;
+
+	WANT(value);
+	entry.value = value;
+	memset(heads.key, 7, LONG_KEY);
+	TRY(begin(member, 2, &space, &table));
+	for (i = 0; i < 20; i++) {
+		change.key = i ? (const void *)&i : heads.key;
+		change.key_size = i ? 8 : LONG_KEY;
+		TRY(hash_apply(table, &change));
+	}
+	free(value);
+	before = reef_count_read(&member->count);
+	while (!(rc = hash_walk(table, &cursor, 1, HASH_WALK_HEADS, note_head,
+				&heads)))
+		;
+	cost = reef_count_read(&member->count);
+	cost = reef_counts_between(&before, &cost);
+	WANT(rc == 1 && !heads.wrong);
+	WANT(heads.count == 20 && heads.long_count == 1);
+	/* Values are not read. */
+	WANT(cost.bytes_in < 60000);
+	hash_close(table);
+	return 0;
+}
+
+static void hash_walk_of_heads_reads_no_values(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 4);
+	pool_add(&pool, walk_heads);
+	pool_finish(&pool);
+}
+
+/* Over and over, many times what the pool has. */
+static int put_more_than_there_is(struct member *member)
+{
+	struct hash_entry entry = {.value_size = 200000};
+	uint64_t key = 0, i;
+	struct hash_change change = {
+		.key = &key,
+		.key_size = 8,
+		.decide = sized_decide,
+		.context = &entry,
+	};
+	struct hash_table *table;
+	struct reef_space *space;
+	uint8_t *value = calloc(1, entry.value_size);
+
+	WANT(value);
+	entry.value = value;
+	TRY(begin(member, 2, &space, &table));
+	for (i = 0; i < 600; i++) {
+		key = i % 120;
+		TRY(hash_apply(table, &change));
+	}
+	free(value);
+	hash_close(table);
+	return 0;
+}
+
+static void hash_full_pool_gets_back_what_was_superseded(void **state)
+{
+	struct pool pool = {.capacity = 16 * MIB};
+
+	(void)state;
+	pool_start(&pool, 4);
+	pool_add(&pool, put_more_than_there_is);
+	pool_finish(&pool);
+}
+
 static int walk_quiet(struct member *member)
 {
 	struct hash_cursor cursor = {0};
@@ -360,7 +463,7 @@ static int walk_quiet(struct member *member)
 	TRY(begin(member, 4, &space, &table));
 	for (i = 0; i < WALKED; i++)
 		TRY(put(table, i, i));
-	while (!(rc = hash_walk(table, &cursor, 3, note_seen, &seen)))
+	while (!(rc = hash_walk(table, &cursor, 3, 0, note_seen, &seen)))
 		;
 	WANT(rc == 1 && !seen.wrong);
 	for (i = 0; i < 2 * WALKED; i++)
@@ -394,7 +497,7 @@ static int walk_busy(struct member *member)
 	for (i = 0; i < WALKED / 10; i++)
 		TRY(put(table, i, i));
 	member->pool->note[0] = 1;
-	while (!(rc = hash_walk(table, &cursor, 1, note_seen, &seen)))
+	while (!(rc = hash_walk(table, &cursor, 1, 0, note_seen, &seen)))
 		;
 	member->pool->note[0] = 2;
 	WANT(rc == 1 && !seen.wrong);
@@ -943,6 +1046,8 @@ int main(void)
 		cmocka_unit_test(hash_touch_is_seen_and_harms_nothing),
 		cmocka_unit_test(hash_dropped_table_is_gone_for_all),
 		cmocka_unit_test(hash_walk_meets_every_entry_once),
+		cmocka_unit_test(hash_walk_of_heads_reads_no_values),
+		cmocka_unit_test(hash_full_pool_gets_back_what_was_superseded),
 		cmocka_unit_test(
 			hash_walk_misses_nothing_while_subtables_are_split),
 		cmocka_unit_test(hash_operations_keep_their_budgets),

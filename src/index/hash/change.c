@@ -12,7 +12,9 @@
 #define CAS_ATTEMPTS 16
 #define PAUSE_MIN_NS 1000u
 #define PAUSE_SHIFT_MAX 10u
-#define PATIENT 4u /* attempts without a pause */
+#define RECLAIM_NS UINT64_C(1000000000)
+#define RECLAIMS 10 /* a busy machine may take that long */
+#define PATIENT 4u  /* attempts without a pause */
 
 int hash_pause(struct hash_table *table, uint32_t attempt)
 {
@@ -193,8 +195,10 @@ static int put_entry(struct hash_table *table, struct hash_change *change,
 	return rc;
 }
 
+/* *is_decided: an error is what decide said. */
 static int apply_once(struct hash_table *table, struct hash_change *change,
-		      struct hash_reading *reading, struct hash_fresh *fresh)
+		      struct hash_reading *reading, struct hash_fresh *fresh,
+		      bool *is_decided)
 {
 	struct hash_entry put = {0};
 	uint64_t slot;
@@ -208,6 +212,7 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 	verdict =
 		change->decide(change->context,
 			       reading->status ? NULL : &reading->entry, &put);
+	*is_decided = verdict < 0;
 	if (verdict < 0 || verdict == HASH_KEEP)
 		return verdict;
 	if (verdict == HASH_DELETE)
@@ -216,7 +221,8 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 	return rc ? rc : put_entry(table, change, reading, fresh);
 }
 
-int hash_apply(struct hash_table *table, struct hash_change *change)
+static int apply(struct hash_table *table, struct hash_change *change,
+		 bool *is_decided)
 {
 	struct hash_reading reading;
 	struct hash_fresh fresh = {0};
@@ -224,8 +230,6 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	void *room;
 	int rc = 0;
 
-	if (change->key_size > HASH_KEY_MAX)
-		return -EINVAL;
 	room = hash_spare_take(table, HASH_SPARE);
 	if (!room)
 		return -ENOMEM;
@@ -237,7 +241,7 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	if (change->ahead)
 		rc = prepare(table, change, change->ahead, &fresh);
 	while (!rc) {
-		rc = apply_once(table, change, &reading, &fresh);
+		rc = apply_once(table, change, &reading, &fresh, is_decided);
 		if (rc != -EAGAIN)
 			break;
 		rc = ++attempt < ATTEMPTS_MAX ? hash_pause(table, attempt)
@@ -247,4 +251,27 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	reef_leave(table->reef);
 	hash_spare_give(table, reading.room, reading.room_size);
 	return rc;
+}
+
+int hash_apply(struct hash_table *table, struct hash_change *change)
+{
+	uint64_t until_ns = 0;
+	bool is_decided = false;
+	int rc, waited;
+
+	if (change->key_size > HASH_KEY_MAX)
+		return -EINVAL;
+	for (;;) {
+		rc = apply(table, change, &is_decided);
+		if ((rc != -ENOSPC && rc != -EDQUOT) || is_decided)
+			return rc;
+		/* What was freed may only be waiting: outside, as whoever is
+		 * inside keeps it waiting. */
+		if (!until_ns)
+			until_ns = reef_now_ns() + RECLAIMS * RECLAIM_NS;
+		waited = reef_reclaim(table->space, RECLAIM_NS);
+		if ((waited && waited != -ETIMEDOUT) ||
+		    reef_now_ns() >= until_ns)
+			return rc;
+	}
 }

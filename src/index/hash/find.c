@@ -292,9 +292,8 @@ static int read_rest(struct hash_table *table, struct hash_reading *reading,
 	return rc;
 }
 
-/* The first `got` bytes are in the room. 1: whole and sound. */
-static int complete(struct hash_table *table, struct hash_reading *reading,
-		    uint64_t at, size_t got)
+int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
+			uint64_t at, size_t got)
 {
 	size_t size;
 	int rc;
@@ -327,7 +326,7 @@ int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 		rc = reef_long_address(table->space, hash_slot_block(slot), at);
 	if (!rc)
 		rc = reef_read(table->reef, *at, reading->room, size);
-	return rc ? rc : complete(table, reading, *at, size);
+	return rc ? rc : hash_entry_complete(table, reading, *at, size);
 }
 
 static inline bool is_key(const struct hash_reading *reading)
@@ -356,8 +355,8 @@ static int end_memo(struct hash_table *table, struct hash_reading *reading)
 	const struct hash_entry_head *head;
 	int rc;
 
-	rc = complete(table, reading, reading->entry_at,
-		      hash_hint_size(hash_slot_hint(reading->slot)));
+	rc = hash_entry_complete(table, reading, reading->entry_at,
+				 hash_hint_size(hash_slot_hint(reading->slot)));
 	if (rc < 0)
 		return rc;
 	head = reading->room;
@@ -382,8 +381,8 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	bool live, sound;
 	int rc;
 
-	rc = complete(table, reading, reading->entry_at,
-		      hash_hint_size(hash_slot_hint(reading->slot)));
+	rc = hash_entry_complete(table, reading, reading->entry_at,
+				 hash_hint_size(hash_slot_hint(reading->slot)));
 	if (rc < 0)
 		return rc;
 	head = reading->room;

@@ -159,7 +159,7 @@ static int judge(struct hash_insertion *insertion, uint64_t at, uint64_t slot)
 	if (slot & HASH_FROZEN)
 		/* A split is under way: it will drop our slot. */
 		return withdraw(insertion);
-	rc = hash_read_entry(insertion->table, &insertion->other, slot,
+	rc = hash_read_entry(insertion->table, insertion->other, slot,
 			     &entry_at);
 	if (rc < 0)
 		return rc;
@@ -169,7 +169,7 @@ static int judge(struct hash_insertion *insertion, uint64_t at, uint64_t slot)
 			return take_away(insertion, at, slot);
 		return 0;
 	}
-	head = insertion->other.room;
+	head = insertion->other->room;
 	if (hash_key_size(head) != reading->key_size ||
 	    memcmp(head + 1, reading->key, reading->key_size) != 0)
 		return 1;
@@ -252,7 +252,12 @@ void hash_insertion_end(struct hash_insertion *insertion,
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
 		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot)
 {
-	struct hash_insertion insertion = {.table = table, .reading = reading};
+	struct hash_reading other = {0};
+	struct hash_insertion insertion = {
+		.table = table,
+		.reading = reading,
+		.other = &other,
+	};
 	int rc;
 
 	if (!hash_insertion_choose(&insertion, fresh->content, NULL, 0)) {
@@ -267,6 +272,6 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 	hash_insertion_end(&insertion, fresh, rc);
 	*slot_at = insertion.at;
 	*slot = hash_insertion_confirmed(&insertion);
-	hash_reading_free(&insertion.other);
+	hash_reading_free(&other);
 	return rc;
 }

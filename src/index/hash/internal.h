@@ -61,6 +61,8 @@ struct hash_fresh {
 #define HASH_SPARE 512u
 #define HASH_SPARES 4u
 
+struct many; /* many.c */
+
 struct hash_table {
 	struct reef_space *space;
 	struct reef *reef;
@@ -76,6 +78,7 @@ struct hash_table {
 	/* Bytes of HASH_SPARE for short entries, to save malloc. */
 	void *spares[HASH_SPARES];
 	uint32_t spares_count;
+	struct many *many; /* for the next call of hash_put_many; or NULL */
 	uint64_t versions; /* given out */
 	uint64_t version_base;
 };
@@ -197,6 +200,9 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
  * in the first batch, if it was not and is not too long. */
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,
 		    struct hash_fresh *fresh, uint32_t count);
+/* The first `got` bytes of an entry are in the room; READ the rest. As: */
+int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
+			uint64_t at, size_t got);
 /* READ an entry into the reading's room. 1: whole and sound.  0: neither.
  * Negative: error. */
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
@@ -222,7 +228,7 @@ void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 struct hash_insertion {
 	struct hash_table *table;
 	struct hash_reading *reading; /* of the key; its slots are re-read */
-	struct hash_reading other;    /* room for others' entries */
+	struct hash_reading *other;   /* room for others' entries */
 	uint64_t at, before, word;    /* our slot, as it was, and ours */
 };
 /* Choose an empty slot, of one of the reading's places; none of those whose
@@ -247,6 +253,9 @@ hash_insertion_confirmed(const struct hash_insertion *insertion)
 	return hash_slot_after(insertion->word,
 			       insertion->word & (HASH_PROVISIONAL - 1));
 }
+/* What hash_put_many keeps from call to call. NULL is fine. */
+void hash_many_free(struct many *many);
+
 /* What a slot that was `before` is with that content. */
 uint64_t hash_tagged(uint64_t before, uint64_t content);
 /* A key's slot was changed from reading->slot to `slot`, in doubt. 1: it was.

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROOM_MAX 8192u /* kept for the next entry that is met */
+
 struct one {
 	struct hash_change *change;
 	struct hash_insertion insertion;
@@ -26,8 +28,10 @@ struct many {
 	struct one ones[HASH_TOGETHER];
 	struct hash_reading readings[HASH_TOGETHER];
 	struct hash_fresh fresh[HASH_TOGETHER];
+	/* Of old entries, from the end on: they go before the accesses. */
 	struct reef_access marks[HASH_TOGETHER];
 	struct reef_access accesses[4 * HASH_TOGETHER];
+	struct hash_reading other; /* of all insertions, one after the other */
 	uint32_t marks_count, accesses_count;
 	bool apart; /* an entry and its slot are in two extents */
 };
@@ -60,8 +64,8 @@ static void prepare(struct many *many)
 
 		many->readings[i].key = change->key;
 		many->readings[i].key_size = change->key_size;
-		many->readings[i].to_change = true;
 		many->readings[i].blind = change->blind;
+		many->readings[i].losses = 0;
 		change->status = -EAGAIN;
 		if (change->key_size > HASH_KEY_MAX ||
 		    change->ahead->value_size > HASH_VALUE_MAX) {
@@ -80,7 +84,7 @@ static void decide(struct many *many, uint32_t i)
 {
 	struct hash_reading *reading = &many->readings[i];
 	struct hash_change *change = many->ones[i].change;
-	struct hash_entry put;
+	struct hash_entry put = {0};
 	int verdict = HASH_PUT;
 
 	if (change->status == -EINVAL || !many->fresh[i].at)
@@ -142,7 +146,7 @@ static void begin_update(struct many *many, uint32_t i)
 	struct hash_reading *reading = &many->readings[i];
 	struct one *one = &many->ones[i];
 
-	many->marks[many->marks_count++] = (struct reef_access){
+	many->marks[HASH_TOGETHER - ++many->marks_count] = (struct reef_access){
 		.kind = REEF_WRITE,
 		.address = reading->entry_at,
 		.local = (void *)&zero,
@@ -162,6 +166,7 @@ static void begin_insert(struct many *many, uint32_t i, uint64_t *taken,
 
 	one->insertion.table = many->table;
 	one->insertion.reading = reading;
+	one->insertion.other = &many->other;
 	if (!hash_insertion_choose(&one->insertion, many->fresh[i].content,
 				   taken, *taken_count)) {
 		one->way = DONE; /* not here */
@@ -184,26 +189,23 @@ static void begin_insert(struct many *many, uint32_t i, uint64_t *taken,
  * this order (F3a); else one after the other. */
 static int run_slots(struct many *many)
 {
-	struct reef_access *all;
-	uint32_t marks = many->marks_count, count = many->accesses_count;
+	struct reef_access *marks =
+		many->marks + HASH_TOGETHER - many->marks_count;
+	uint32_t count = many->marks_count + many->accesses_count;
 	int rc;
 
-	if (many->apart || !marks || !count) {
-		rc = marks ? reef_execute(many->table->reef, many->marks, marks)
-			   : 0;
-		return rc || !count ? rc
-				    : reef_execute(many->table->reef,
-						   many->accesses, count);
+	static_assert(offsetof(struct many, accesses) ==
+			      offsetof(struct many, marks) +
+				      sizeof(many->marks),
+		      "one after the other");
+	if (many->apart) {
+		rc = reef_execute(many->table->reef, marks, many->marks_count);
+		if (rc)
+			return rc;
+		marks = many->accesses;
+		count = many->accesses_count;
 	}
-	all = malloc((marks + count) * sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	memcpy(all, many->marks, marks * sizeof(*all));
-	memcpy(all + marks, many->accesses, count * sizeof(*all));
-	rc = reef_execute(many->table->reef, all, marks + count);
-	memcpy(many->accesses, all + marks, count * sizeof(*all));
-	free(all);
-	return rc;
+	return count ? reef_execute(many->table->reef, marks, count) : 0;
 }
 
 /* It is the key's value now. */
@@ -389,10 +391,48 @@ static void put_slowly(struct hash_table *table, struct hash_change *change)
 	change->version = slow.version;
 }
 
+void hash_many_free(struct many *many)
+{
+	if (!many)
+		return;
+	for (uint32_t i = 0; i < HASH_TOGETHER; i++)
+		hash_reading_free(&many->readings[i]);
+	hash_reading_free(&many->other);
+	free(many);
+}
+
+/* Fibers share a table: one of them has what it keeps, others make their own.
+ */
+static struct many *take(struct hash_table *table)
+{
+	struct many *many = table->many;
+
+	table->many = NULL;
+	if (many)
+		return many;
+	many = calloc(1, sizeof(*many));
+	for (uint32_t i = 0; many && i < HASH_TOGETHER; i++)
+		many->readings[i].to_change = true;
+	return many;
+}
+
+static void give(struct hash_table *table, struct many *many)
+{
+	for (uint32_t i = 0; i < many->count; i++) {
+		hash_fresh_drop(table, &many->fresh[i], true);
+		if (many->readings[i].room_size > ROOM_MAX)
+			hash_reading_free(&many->readings[i]);
+	}
+	if (table->many)
+		hash_many_free(many);
+	else
+		table->many = many;
+}
+
 static int put_some(struct hash_table *table, struct hash_change *changes,
 		    uint32_t count)
 {
-	struct many *many = calloc(1, sizeof(*many));
+	struct many *many = take(table);
 	uint32_t i;
 	int rc;
 
@@ -400,17 +440,16 @@ static int put_some(struct hash_table *table, struct hash_change *changes,
 		return -ENOMEM;
 	many->table = table;
 	many->count = count;
-	for (i = 0; i < count; i++)
+	many->marks_count = many->accesses_count = 0;
+	many->apart = false;
+	for (i = 0; i < count; i++) {
 		many->ones[i].change = &changes[i];
+		many->ones[i].way = DONE;
+	}
 	reef_enter(table->reef);
 	rc = put_straight(many);
-	for (i = 0; i < count; i++) {
-		hash_fresh_drop(table, &many->fresh[i], true);
-		hash_reading_free(&many->readings[i]);
-		hash_reading_free(&many->ones[i].insertion.other);
-	}
+	give(table, many);
 	reef_leave(table->reef);
-	free(many);
 	for (i = 0; i < count && !rc; i++)
 		if (changes[i].status == -EAGAIN)
 			put_slowly(table, &changes[i]);

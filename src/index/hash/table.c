@@ -184,6 +184,7 @@ void hash_close(struct hash_table *table)
 		return;
 	while (table->spares_count)
 		free(table->spares[--table->spares_count]);
+	hash_many_free(table->many);
 	free(table->leaves);
 	free(table->memos);
 	free(table);

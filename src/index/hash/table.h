@@ -187,13 +187,16 @@ struct hash_cursor { /* zero: from the beginning */
 	uint32_t suffix; /* reversed, 28 bits */
 };
 
+#define HASH_WALK_HEADS 1u /* without their values: value is NULL */
+
 /* Call `each` for the entries of the next `steps` groups of slots, about 15
- * each. 0: there are more.  1: that was all.  Nonzero from `each` ends it, and
- * is returned; the cursor stays at that group. An entry that is there from the
- * first call to the last is met at least once, whatever is split or changed
- * meanwhile. `each` must not call into the table. */
+ * each, in 2 round trips on one node. 0: there are more.  1: that was all.
+ * Nonzero from `each` ends it, and is returned; the cursor stays at that group.
+ * An entry that is there from the first call to the last is met at least once,
+ * whatever is split or changed meanwhile. `each` must not call into the table.
+ */
 int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
-	      uint32_t steps,
+	      uint32_t steps, uint32_t flags,
 	      int (*each)(void *context, const struct hash_entry *entry),
 	      void *context);
 

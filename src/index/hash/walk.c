@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define RETRIES 1000u
+#define HEAD_SIZE 184u	  /* holds any head, and most keys */
 #define PIECE_SLOTS 8192u /* read at once to be counted */
 
 static int find_leaf(struct hash_table *table, uint64_t hash,
@@ -90,85 +91,194 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 	return -EBUSY;
 }
 
-static int tell(const struct hash_reading *reading,
-		int (*each)(void *context, const struct hash_entry *entry),
-		void *context)
-{
-	const struct hash_entry entry = hash_entry_view(reading->room);
+/* --- a group --- */
 
-	return each(context, &entry);
+struct walk {
+	struct hash_table *table;
+	uint32_t flags;
+	int (*each)(void *context, const struct hash_entry *entry);
+	void *context;
+	uint32_t told; /* slots whose entries were given already */
+	struct hash_leaf leaf;
+	uint64_t slots_at, slots[HASH_GROUP_SLOTS];
+	struct {
+		struct hash_reading reading;
+		uint64_t at;
+		uint32_t got; /* bytes; 0: none */
+	} entries[HASH_GROUP_SLOTS];
+};
+
+static int tell(const struct walk *walk, const struct hash_reading *reading)
+{
+	struct hash_entry entry = hash_entry_view(reading->room);
+
+	if (walk->flags & HASH_WALK_HEADS)
+		entry.value = NULL;
+	return walk->each(walk->context, &entry);
 }
 
-/* One group of one subtable. *told: slots whose entries were given already. */
-static int walk_group(struct hash_table *table, struct hash_reading *reading,
-		      uint64_t hash, uint32_t group, uint32_t *told,
-		      uint32_t *depth,
-		      int (*each)(void *context,
-				  const struct hash_entry *entry),
-		      void *context)
+/* READ the entries of a group, as far as their hints go, in one batch. */
+static int fetch(struct walk *walk)
 {
-	uint64_t slots[HASH_GROUP_SLOTS], at;
-	struct hash_leaf leaf;
+	struct reef_access accesses[HASH_GROUP_SLOTS];
+	uint32_t i, size, count = 0;
+	int rc;
+
+	for (i = 0; i < HASH_GROUP_SLOTS; i++) {
+		walk->entries[i].got = 0;
+		if (walk->told >> i & 1 ||
+		    !hash_slot_is_occupied(walk->slots[i]))
+			continue;
+		size = hash_hint_size(hash_slot_hint(walk->slots[i]));
+		if (walk->flags & HASH_WALK_HEADS && size > HEAD_SIZE)
+			size = HEAD_SIZE;
+		rc = hash_reading_room(&walk->entries[i].reading, size);
+		if (!rc)
+			rc = reef_long_address(walk->table->space,
+					       hash_slot_block(walk->slots[i]),
+					       &walk->entries[i].at);
+		if (rc)
+			return rc;
+		walk->entries[i].got = size;
+		accesses[count++] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = walk->entries[i].at,
+			.local = walk->entries[i].reading.room,
+			.length = size,
+		};
+	}
+	return count ? reef_execute(walk->table->reef, accesses, count) : 0;
+}
+
+/* As far as the key: an entry that a slot named since we entered is whole, so
+ * its checksum need not be asked. 1: it is there. */
+static int complete_key(struct walk *walk, uint32_t i)
+{
+	struct hash_reading *reading = &walk->entries[i].reading;
+	uint32_t got = walk->entries[i].got;
+	size_t size;
+	int rc;
+
+	if (!hash_entry_peek(reading->room, &size))
+		return 0;
+	size = HASH_ENTRY_HEAD + (size_t)hash_key_size(reading->room);
+	if (size <= got)
+		return 1;
+	rc = hash_reading_room(reading, size);
+	if (!rc)
+		rc = reef_read(walk->table->reef, walk->entries[i].at + got,
+			       (char *)reading->room + got, size - got);
+	return rc ? rc : 1;
+}
+
+/* One slot. *found: its entry is in the reading. */
+static int look(struct walk *walk, uint32_t i, bool *found)
+{
+	struct hash_reading *reading = &walk->entries[i].reading;
+	const struct hash_entry_head *head;
+	int rc = 0;
+
+	if (!walk->entries[i].got) {
+		*found = false;
+		return 0;
+	}
+	if (walk->flags & HASH_WALK_HEADS)
+		rc = complete_key(walk, i);
+	else
+		rc = hash_entry_complete(walk->table, reading,
+					 walk->entries[i].at,
+					 walk->entries[i].got);
+	if (rc < 0)
+		return rc;
+	head = reading->room;
+	*found = rc && head->live == head->version;
+	if (*found)
+		return 0;
+	/* It changes, or is not live for good. */
+	rc = read_slot(walk->table, reading, walk->slots_at + 8 * (uint64_t)i,
+		       walk->slots[i]);
+	*found = rc == 1;
+	return rc < 0 ? rc : 0;
+}
+
+/* One group of one subtable. */
+static int walk_group(struct walk *walk, uint64_t hash, uint32_t group)
+{
+	bool found;
 	uint32_t i;
-	int rc = read_group(table, hash, group, &leaf, slots);
+	int rc = read_group(walk->table, hash, group, &walk->leaf, walk->slots);
 
 	if (rc)
 		return rc;
-	*depth = leaf.depth;
-	for (i = 0; i < HASH_GROUP_SLOTS; i++) {
-		if (*told >> i & 1)
+	walk->slots_at = walk->leaf.subtable + HASH_SUBTABLE_HEADER +
+			 (uint64_t)group * HASH_GROUP_SIZE;
+	rc = fetch(walk);
+	for (i = 0; i < HASH_GROUP_SLOTS && !rc; i++) {
+		if (walk->told >> i & 1)
 			continue;
-		at = leaf.subtable + HASH_SUBTABLE_HEADER +
-		     (uint64_t)group * HASH_GROUP_SIZE + 8 * (uint64_t)i;
-		rc = read_slot(table, reading, at, slots[i]);
-		if (rc < 0)
-			return rc;
-		/* Before it is told: the callee may end the walk. */
-		*told |= 1u << i;
-		rc = rc ? tell(reading, each, context) : 0;
+		rc = look(walk, i, &found);
 		if (rc)
-			return rc;
+			break;
+		/* Before it is told: the callee may end the walk. */
+		walk->told |= 1u << i;
+		if (found)
+			rc = tell(walk, &walk->entries[i].reading);
 	}
-	return 0;
+	return rc;
 }
+
+/* --- all of them --- */
 
 /* Split in the middle of a group: its slots are in both children, at the same
  * positions. The first child is gone on with, the second gets its turn from its
  * first slot on, so some of its entries come twice. */
-int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
-	      uint32_t steps,
-	      int (*each)(void *context, const struct hash_entry *entry),
-	      void *context)
+static int run(struct walk *walk, struct hash_cursor *cursor, uint32_t steps)
 {
-	struct hash_reading reading = {0};
-	uint32_t depth = 0, told = 0, retries = 0;
-	int rc = 0;
+	uint32_t retries = 0;
+	int rc;
 
-	reef_enter(table->reef);
-	while (steps && cursor->group < table->groups) {
-		rc = walk_group(table, &reading, hash_reverse(cursor->suffix),
-				cursor->group, &told, &depth, each, context);
+	while (steps && cursor->group < walk->table->groups) {
+		rc = walk_group(walk, hash_reverse(cursor->suffix),
+				cursor->group);
 		if (rc == -EAGAIN && retries++ < RETRIES) {
-			rc = hash_pause(table, retries);
-			if (rc)
-				break;
-			continue;
+			rc = hash_pause(walk->table, retries);
+			if (!rc)
+				continue;
 		}
 		if (rc)
-			break;
-		told = retries = 0;
+			return rc;
+		walk->told = retries = 0;
 		steps--;
-		cursor->suffix += 1u << (HASH_DEPTH_MAX - depth);
+		cursor->suffix += 1u << (HASH_DEPTH_MAX - walk->leaf.depth);
 		if (cursor->suffix >> HASH_DEPTH_MAX) {
 			cursor->suffix = 0;
 			cursor->group++;
 		}
 	}
+	return cursor->group >= walk->table->groups;
+}
+
+int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
+	      uint32_t steps, uint32_t flags,
+	      int (*each)(void *context, const struct hash_entry *entry),
+	      void *context)
+{
+	struct walk *walk = calloc(1, sizeof(*walk));
+	int rc;
+
+	if (!walk)
+		return -ENOMEM;
+	walk->table = table;
+	walk->flags = flags;
+	walk->each = each;
+	walk->context = context;
+	reef_enter(table->reef);
+	rc = run(walk, cursor, steps);
 	reef_leave(table->reef);
-	hash_reading_free(&reading);
-	if (rc)
-		return rc;
-	return cursor->group >= table->groups;
+	for (uint32_t i = 0; i < HASH_GROUP_SLOTS; i++)
+		hash_reading_free(&walk->entries[i].reading);
+	free(walk);
+	return rc;
 }
 
 /* --- counting --- */

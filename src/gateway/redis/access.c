@@ -134,6 +134,21 @@ static void reuse_room(struct redis_thread *thread)
 	}
 }
 
+/* What was found, or not; others: answered. */
+static void note_read(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_bytes *key, int rc)
+{
+	if (client->watches && (rc == 0 || rc == -ENOENT))
+		redis_transaction_saw(client, client->db, key,
+				      rc ? 0 : thread->value.version);
+	if (rc == 0)
+		thread->stats.keyspace_hits++;
+	else if (rc == -ENOENT)
+		thread->stats.keyspace_misses++;
+	else
+		redis_reply_key_failure(thread, client, key, rc);
+}
+
 static int read_key(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_bytes *key, bool is_use)
 {
@@ -151,15 +166,7 @@ static int read_key(struct redis_thread *thread, struct redis_client *client,
 	thread->large = rc == 0 && thread->value.size >= REDIS_PIECE_MIN
 				? thread->value.room_size
 				: 0;
-	if (client->watches && (rc == 0 || rc == -ENOENT))
-		redis_transaction_saw(client, client->db, key,
-				      rc ? 0 : thread->value.version);
-	if (rc == 0)
-		thread->stats.keyspace_hits++;
-	else if (rc == -ENOENT)
-		thread->stats.keyspace_misses++;
-	else
-		redis_reply_key_failure(thread, client, key, rc);
+	note_read(thread, client, key, rc);
 	return rc;
 }
 
@@ -179,6 +186,41 @@ int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key)
 {
 	return read_key(thread, client, key, false);
+}
+
+static int decide_look(void *context, const struct reef_map_entry *now,
+		       struct reef_map_entry *put)
+{
+	struct reef_map_value *value = context;
+
+	(void)put;
+	value->bytes = NULL;
+	value->size = now ? now->value_size : 0;
+	value->version = now ? now->version : 0;
+	value->expires_ms = now ? now->expires_ms : 0;
+	return REEF_MAP_LEAVE;
+}
+
+int redis_look(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key)
+{
+	struct reef_map_change change = {
+		.key = key->bytes,
+		.key_size = key->size,
+		.decide = decide_look,
+		.context = &thread->value,
+		.blind = true,
+	};
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = reef_map_apply(map, &change);
+	if (!rc && !thread->value.version)
+		rc = -ENOENT;
+	note_read(thread, client, key, rc);
+	return rc;
 }
 
 /* A change that must find the version that was watched. */
@@ -236,45 +278,59 @@ static int apply(struct redis_client *client, struct reef_map *map, uint32_t db,
 	return reef_map_apply(map, change);
 }
 
-int redis_change_in(struct redis_thread *thread, struct redis_client *client,
-		    uint32_t db, const struct redis_bytes *key,
-		    redis_decide *decide, void *context,
-		    const struct reef_map_entry *ahead)
+static int change_key(struct redis_thread *thread, struct redis_client *client,
+		      uint32_t db, const struct redis_bytes *key,
+		      struct reef_map_change *change)
 {
-	struct reef_map_change change = {
-		.key = key->bytes,
-		.key_size = key->size,
-		.decide = decide,
-		.context = context,
-		.ahead = ahead,
-	};
 	struct reef_map *map;
 	int rc;
 
 	if (!redis_map_of(thread, client, db, &map))
 		return -EIO;
 	thread->refusal = NULL;
-	rc = apply(client, map, db, key, &change);
+	change->key = key->bytes;
+	change->key_size = key->size;
+	rc = apply(client, map, db, key, change);
 	if (rc) {
 		reply_change_failure(thread, client, key, rc);
 		return rc;
 	}
-	thread->version = change.version;
-	if (change.verdict == REEF_MAP_LEAVE)
-		return (int)change.verdict;
+	thread->version = change->version;
+	if (change->verdict == REEF_MAP_LEAVE)
+		return (int)change->verdict;
 	if (client->watches)
 		redis_transaction_saw(client, db, key, REDIS_VERSION_CHANGED);
 	if (client->transaction)
 		redis_transaction_changed(client, db, key);
-	return (int)change.verdict;
+	return (int)change->verdict;
 }
 
 int redis_change(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key, redis_decide *decide,
 		 void *context, const struct reef_map_entry *ahead)
 {
-	return redis_change_in(thread, client, client->db, key, decide, context,
-			       ahead);
+	struct reef_map_change change = {
+		.decide = decide,
+		.context = context,
+		.ahead = ahead,
+	};
+
+	return change_key(thread, client, client->db, key, &change);
+}
+
+int redis_change_blind(struct redis_thread *thread, struct redis_client *client,
+		       uint32_t db, const struct redis_bytes *key,
+		       redis_decide *decide, void *context,
+		       const struct reef_map_entry *ahead)
+{
+	struct reef_map_change change = {
+		.decide = decide,
+		.context = context,
+		.ahead = ahead,
+		.blind = true,
+	};
+
+	return change_key(thread, client, db, key, &change);
 }
 
 static int decide_put(void *context, const struct reef_map_entry *now,
@@ -302,8 +358,8 @@ int redis_put(struct redis_thread *thread, struct redis_client *client,
 	int rc;
 
 	if (client->transaction || client->watches) {
-		rc = redis_change(thread, client, key, decide_put, &what,
-				  &what);
+		rc = redis_change_blind(thread, client, client->db, key,
+					decide_put, &what, &what);
 		return rc < 0 ? rc : 0;
 	}
 	if (!redis_map(thread, client, &map))
@@ -330,8 +386,8 @@ int redis_delete(struct redis_thread *thread, struct redis_client *client,
 	int rc;
 
 	if (client->transaction || client->watches) {
-		rc = redis_change(thread, client, key, decide_delete, NULL,
-				  NULL);
+		rc = redis_change_blind(thread, client, client->db, key,
+					decide_delete, NULL, NULL);
 		return rc < 0 ? rc : rc == REEF_MAP_DELETE;
 	}
 	if (!redis_map(thread, client, &map))

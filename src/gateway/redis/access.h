@@ -18,6 +18,10 @@ int redis_read(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
 int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
+/* The same without the bytes, so that a large value is not read for nothing:
+ * size, version and expires_ms of thread->value are set. Counts as no use. */
+int redis_look(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key);
 /* A use that counts also where the client said NO-TOUCH. */
 int redis_touch(struct redis_thread *thread, struct redis_client *client,
 		const struct redis_bytes *key);
@@ -31,11 +35,12 @@ typedef int redis_decide(void *context, const struct reef_map_entry *now,
 int redis_change(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key, redis_decide *decide,
 		 void *context, const struct reef_map_entry *ahead);
-/* The same in another database than the client's own. */
-int redis_change_in(struct redis_thread *thread, struct redis_client *client,
-		    uint32_t db, const struct redis_bytes *key,
-		    redis_decide *decide, void *context,
-		    const struct reef_map_entry *ahead);
+/* The same, by a decide that does not look at the value that is there; in any
+ * database. */
+int redis_change_blind(struct redis_thread *thread, struct redis_client *client,
+		       uint32_t db, const struct redis_bytes *key,
+		       redis_decide *decide, void *context,
+		       const struct reef_map_entry *ahead);
 /* For decide to return: nothing is done, and `error` is answered. */
 int redis_refuse(struct redis_thread *thread, const char *error);
 

@@ -31,7 +31,7 @@ static void count(struct redis_thread *thread, struct redis_client *client,
 
 	for (i = 1; i < request->argc; i++) {
 		rc = is_use ? redis_touch(thread, client, &request->argv[i])
-			    : redis_peek(thread, client, &request->argv[i]);
+			    : redis_look(thread, client, &request->argv[i]);
 		if (rc && rc != -ENOENT)
 			return;
 		there += rc == 0;
@@ -55,13 +55,12 @@ static void run_touch(struct redis_thread *thread, struct redis_client *client,
 static void run_type(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	int rc = redis_peek(thread, client, &request->argv[1]);
+	int rc = redis_look(thread, client, &request->argv[1]);
 
 	if (rc == 0)
 		redis_reply_status(&client->reply, "string");
 	else if (rc == -ENOENT)
 		redis_reply_status(&client->reply, "none");
-	redis_value_trim(thread);
 }
 
 /* --- EXPIRE and its kin --- */
@@ -236,12 +235,11 @@ static void reply_time(struct redis_thread *thread, struct redis_client *client,
 		       bool is_relative)
 {
 	uint64_t now_ms = 0, at_ms;
-	int rc = redis_peek(thread, client, &request->argv[1]);
+	int rc = redis_look(thread, client, &request->argv[1]);
 
 	if (rc && rc != -ENOENT)
 		return;
 	at_ms = rc ? 0 : thread->value.expires_ms;
-	redis_value_trim(thread);
 	if (!at_ms) {
 		redis_reply_integer(&client->reply, rc ? -2 : -1);
 		return;

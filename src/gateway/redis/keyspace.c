@@ -325,7 +325,8 @@ static void take_back(struct redis_thread *thread, struct redis_client *client,
 
 	move->expected = move->placed;
 	if (move->expected)
-		redis_change(thread, client, to, decide_remove, move, NULL);
+		redis_change_blind(thread, client, client->db, to,
+				   decide_remove, move, NULL);
 	redis_reply_rewind(&client->reply, mark);
 }
 
@@ -349,11 +350,13 @@ static int try_rename(struct redis_thread *thread, struct redis_client *client,
 		return !move->is_new;
 	move->value = &thread->value;
 	move->expected = thread->value.version;
-	rc = redis_change(thread, client, to, decide_place, move, NULL);
+	rc = redis_change_blind(thread, client, client->db, to, decide_place,
+				move, NULL);
 	if (rc != REEF_MAP_PUT)
 		return rc < 0 ? -EIO : 0;
 	move->placed = thread->version;
-	rc = redis_change(thread, client, from, decide_remove, move, NULL);
+	rc = redis_change_blind(thread, client, client->db, from, decide_remove,
+				move, NULL);
 	if (rc < 0)
 		return -EIO;
 	return rc == REEF_MAP_DELETE ? 1 : -EAGAIN;
@@ -451,8 +454,8 @@ static void run_copy(struct redis_thread *thread, struct redis_client *client,
 	if (rc)
 		return;
 	move.is_new = !replace;
-	rc = redis_change_in(thread, client, db, &request->argv[2],
-			     decide_place, &move, NULL);
+	rc = redis_change_blind(thread, client, db, &request->argv[2],
+				decide_place, &move, NULL);
 	if (rc >= 0)
 		redis_reply_integer(&client->reply, rc == REEF_MAP_PUT);
 	redis_value_trim(thread);

@@ -163,6 +163,7 @@ static void run_usage(struct redis_thread *thread, struct redis_client *client,
 {
 	int64_t samples;
 	uint32_t i;
+	int rc;
 
 	for (i = 3; i < request->argc; i += 2) {
 		if (!redis_bytes_is(&request->argv[i], "samples") ||
@@ -178,12 +179,14 @@ static void run_usage(struct redis_thread *thread, struct redis_client *client,
 			return;
 		}
 	}
-	if (!look(thread, client, request))
+	rc = redis_look(thread, client, &request->argv[2]);
+	if (rc == -ENOENT)
+		redis_reply_null(&client->reply);
+	if (rc)
 		return;
 	redis_reply_integer(
 		&client->reply,
 		(int64_t)bytes_of(request->argv[2].size, thread->value.size));
-	redis_value_trim(thread);
 }
 
 static void run_memory_help(struct redis_thread *thread,

@@ -174,14 +174,19 @@ static int set_key(struct redis_thread *thread, struct redis_client *client,
 			 .value_size = value->size,
 			 .expires_ms = options->expires_ms},
 	};
+	const struct reef_map_entry *ahead =
+		options->flags & KEEPTTL ? NULL : &set.what;
 	int rc;
 
 	if (!(options->flags & (NX | XX | GET | KEEPTTL))) {
 		rc = redis_put(thread, client, key, value, options->expires_ms);
 		return rc ? rc : REEF_MAP_PUT;
 	}
-	rc = redis_change(thread, client, key, decide_set, &set,
-			  options->flags & KEEPTTL ? NULL : &set.what);
+	if (options->flags & GET)
+		rc = redis_change(thread, client, key, decide_set, &set, ahead);
+	else
+		rc = redis_change_blind(thread, client, client->db, key,
+					decide_set, &set, ahead);
 	if (rc < 0 || !(options->flags & GET))
 		return rc;
 	if (set.was_there)

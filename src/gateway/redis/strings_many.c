@@ -253,7 +253,8 @@ static int insert_pair(struct redis_thread *thread, struct redis_client *client,
 	uint64_t *before;
 	int rc;
 
-	rc = redis_change(thread, client, argv, decide_insert, &insert, &ahead);
+	rc = redis_change_blind(thread, client, client->db, argv, decide_insert,
+				&insert, &ahead);
 	if (rc == REEF_MAP_LEAVE) {
 		before = came_before(inserts, pair);
 		if (!before)
@@ -279,9 +280,9 @@ static void take_back(struct redis_thread *thread, struct redis_client *client,
 	for (i = 0; i < pairs; i++) {
 		insert.expected = inserts->versions[i];
 		if (insert.expected)
-			redis_change(thread, client,
-				     &inserts->request->argv[1 + 2 * i],
-				     decide_insert, &insert, NULL);
+			redis_change_blind(thread, client, client->db,
+					   &inserts->request->argv[1 + 2 * i],
+					   decide_insert, &insert, NULL);
 	}
 	redis_reply_rewind(&client->reply, mark);
 }
@@ -314,7 +315,7 @@ static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 		return;
 	/* Looking first makes taking back rare. */
 	for (i = 1; i < request->argc; i += 2) {
-		rc = redis_peek(thread, client, &request->argv[i]);
+		rc = redis_look(thread, client, &request->argv[i]);
 		if (rc == 0)
 			redis_reply_integer(&client->reply, 0);
 		if (rc != -ENOENT)

@@ -271,7 +271,7 @@ static void run_watch(struct redis_thread *thread, struct redis_client *client,
 		if (client->watches &&
 		    find_watch(client->watches, client->db, key))
 			continue;
-		rc = redis_peek(thread, client, key);
+		rc = redis_look(thread, client, key);
 		if (rc && rc != -ENOENT)
 			return;
 		rc = add_watch(client, key, rc ? 0 : thread->value.version);

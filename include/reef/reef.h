@@ -134,7 +134,9 @@ REEF_API int reef_space_list(struct reef *reef,
 /* --- blocks --- */
 
 /* Take `size` bytes of a space, 8-byte aligned, contents undefined. The block
- * ends with this session unless it is kept.
+ * ends with this session unless it is kept. Where there is no room, but memory
+ * that was freed with REEF_FREE_LATER is about to come back, and the caller is
+ * not itself inside reef_enter, it waits for that, up to a second.
  * -ENOSPC: the pool is full.  -EDQUOT: over the space's quota.  -EINVAL: size
  * 0 or larger than an extent can be (4 GiB).  -EACCES: only reading is granted.
  */
@@ -178,7 +180,7 @@ REEF_API int reef_block_stats(struct reef_space *space,
 /* Between these, nothing that was reachable at enter and is freed with
  * REEF_FREE_LATER is reused. They nest, cost no operation, and should be brief:
  * a handle that never leaves keeps everybody's freed memory from coming back.
- */
+ * Fibers that share a handle enter and leave each for itself. */
 REEF_API void reef_enter(struct reef *reef);
 REEF_API void reef_leave(struct reef *reef);
 

@@ -532,6 +532,13 @@ def check_giants(pool):
         assert wire.ask("EXISTS", *keys) == b":%d\r\n" % len(keys)
         assert len(tree(wire.ask("KEYS", "*"))[1]) == len(keys)
         assert wire.ask("DEL", *keys) == b":%d\r\n" % len(keys)
+        # Watching very many is not slow, either.
+        many = [b"w%d" % i for i in range(50000)]
+        assert wire.ask("WATCH", *many) == b"+OK\r\n"
+        assert wire.ask("WATCH", *many) == b"+OK\r\n"
+        assert wire.ask("MULTI") == b"+OK\r\n"
+        assert wire.ask("SET", "w7", 1) == b"+QUEUED\r\n"
+        assert wire.ask("EXEC") == b"*1\r\n+OK\r\n"
         # A long queue.
         wire.ask("MULTI")
         wire.send(request("INCR", "n") * 50000)

@@ -23,7 +23,8 @@
 #define PAUSE_MOST SECOND
 /* The thread's clients wait meanwhile. */
 #define JOIN_TIMEOUT SECOND
-#define PATIENCE SECOND
+#define PATIENCE (3 * SECOND)
+#define AWAY "LOADING the pool is out of reach; it is tried again"
 /* After an operation had no link, the next are not tried for so long. */
 #define AWAY_PAUSE SECOND
 
@@ -135,7 +136,8 @@ void redis_reply_failure(struct redis_thread *thread,
 		break;
 	case -REEF_ENOLINK:
 		thread->away_until_ns = reef_now_ns() + AWAY_PAUSE;
-		break;
+		redis_reply_error(reply, AWAY);
+		return;
 	case -REEF_EINDOUBT:
 		redis_reply_error(reply, "ERR reef: connection lost; it "
 					 "happened, or it did not: read the "
@@ -203,8 +205,7 @@ bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 		close_maps(thread);
 	if (thread->now_ns < thread->away_until_ns ||
 	    (!thread->maps[db] && (!thread->reef || thread->is_fenced))) {
-		redis_reply_error(&client->reply, "LOADING the pool is out of "
-						  "reach; it is tried again");
+		redis_reply_error(&client->reply, AWAY);
 		return false;
 	}
 	if (!thread->maps[db])

@@ -23,6 +23,7 @@
  *     of other clients can come in between (docs/REDIS.md). */
 #include "gateway/redis/transactions.h"
 
+#include "base/checksum.h"
 #include "gateway/redis/access.h"
 #include "gateway/redis/door.h"
 
@@ -53,9 +54,15 @@ struct watch {
 	bool is_spent; /* changed by this EXEC */
 };
 
+/* More are refused: each takes memory for as long as the client likes. */
+#define WATCHES_MAX (1u << 20)
+
 struct redis_watches {
 	struct watch *all;
 	uint32_t count, room;
+	/* Where in `all`, + 1; twice as many as there is room for, so that many
+	 * thousands are found as quickly as one. */
+	uint32_t *places;
 	bool is_stale; /* one is known to have changed */
 };
 
@@ -86,6 +93,7 @@ static void forget_watches(struct redis_client *client)
 	for (i = 0; i < watches->count; i++)
 		free((char *)watches->all[i].key.bytes);
 	free(watches->all);
+	free(watches->places);
 	free(watches);
 	client->watches = NULL;
 }
@@ -218,16 +226,63 @@ static void run_discard(struct redis_thread *thread,
 
 /* --- watching --- */
 
+static uint32_t place_of(const struct redis_watches *watches, uint32_t db,
+			 const struct redis_bytes *key)
+{
+	/* Nobody outside knows where it lies. */
+	return (uint32_t)reef_hash(key->bytes, key->size,
+				   (uintptr_t)watches + db) &
+	       (2 * watches->room - 1);
+}
+
 static struct watch *find_watch(const struct redis_watches *watches,
 				uint32_t db, const struct redis_bytes *key)
 {
-	struct watch *watch = watches->all;
+	uint32_t at = place_of(watches, db, key);
+	struct watch *watch;
 
-	for (; watch < watches->all + watches->count; watch++)
+	while (watches->places[at]) {
+		watch = &watches->all[watches->places[at] - 1];
 		if (watch->db == db && watch->key.size == key->size &&
 		    !memcmp(watch->key.bytes, key->bytes, key->size))
 			return watch;
+		at = (at + 1) & (2 * watches->room - 1);
+	}
 	return NULL;
+}
+
+static void place_watch(struct redis_watches *watches, uint32_t index)
+{
+	const struct watch *watch = &watches->all[index];
+	uint32_t at = place_of(watches, watch->db, &watch->key);
+
+	while (watches->places[at])
+		at = (at + 1) & (2 * watches->room - 1);
+	watches->places[at] = index + 1;
+}
+
+/* Room for one more. */
+static bool grow_watches(struct redis_watches *watches)
+{
+	uint32_t before = watches->room, i;
+	uint32_t *places;
+
+	if (watches->count >= WATCHES_MAX ||
+	    !grow((void **)&watches->all, &watches->room, watches->count,
+		  sizeof(watches->all[0])))
+		return false;
+	if (watches->room == before)
+		return true;
+	places = calloc(2 * (size_t)watches->room, sizeof(*places));
+	if (!places) {
+		watches->room = before;
+		return false;
+	}
+	free(watches->places);
+	watches->places = places;
+	for (i = 0; i < watches->count; i++)
+		place_watch(watches, i);
+	return true;
 }
 
 static int add_watch(struct redis_client *client, const struct redis_bytes *key,
@@ -239,18 +294,21 @@ static int add_watch(struct redis_client *client, const struct redis_bytes *key,
 	if (!bytes)
 		return -ENOMEM;
 	if (!watches)
-		watches = client->watches = calloc(1, sizeof(*watches));
-	if (!watches || !grow((void **)&watches->all, &watches->room,
-			      watches->count, sizeof(watches->all[0]))) {
+		watches = calloc(1, sizeof(*watches));
+	if (!watches || !grow_watches(watches)) {
+		if (!client->watches)
+			free(watches);
 		free(bytes);
 		return -ENOMEM;
 	}
+	client->watches = watches;
 	memcpy(bytes, key->bytes, key->size);
-	watches->all[watches->count++] = (struct watch){
+	watches->all[watches->count] = (struct watch){
 		.db = client->db,
 		.key = {bytes, key->size},
 		.version = version,
 	};
+	place_watch(watches, watches->count++);
 	return 0;
 }
 

@@ -538,7 +538,12 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 
 	for (uint32_t i = 0; i < count; i++) {
 		reading = &readings[i];
-		reading->phase = has_memo(table, reading) ? MEMO : PLACES;
+		/* By its place, if that makes the next ones quick again. */
+		reading->phase =
+			has_memo(table, reading) &&
+					!hash_near_is_stale(table, reading)
+				? MEMO
+				: PLACES;
 		reading->attempts = 0;
 	}
 	while (!rc && !done)

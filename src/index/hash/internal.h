@@ -211,6 +211,10 @@ int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
  * place are set. How many were not found so; they are as they were. */
 uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 			uint32_t count);
+/* Will nothing be found in place because the subtable's place was last asked
+ * for in another epoch? Whoever goes by it asks. */
+bool hash_near_is_stale(struct hash_table *table,
+			const struct hash_reading *reading);
 int hash_reading_grow(struct hash_reading *reading, size_t size);
 static inline int hash_reading_room(struct hash_reading *reading, size_t size)
 {

@@ -237,6 +237,15 @@ static uint32_t find_many(struct hash_table *table,
 	return missing;
 }
 
+bool hash_near_is_stale(struct hash_table *table,
+			const struct hash_reading *reading)
+{
+	const struct hash_leaf *leaf = hash_leaf_known(table, reading->hash);
+
+	return table->reef->near && leaf &&
+	       leaf->epoch != reef_epoch(table->reef);
+}
+
 uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 			uint32_t count)
 {

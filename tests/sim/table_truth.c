@@ -1,71 +1,7 @@
 /* table_truth.c - what was done to the tables, and is it linearizable? */
 #include "table_work.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { THERE, VALUE, DROPPED }; /* words of the model's state */
-
-static void change(const struct linear_op *op, uint64_t *next)
-{
-	bool there = next[THERE];
-	bool is_seen = there && next[VALUE] == op->arguments[1];
-
-	switch (op->kind) {
-	case OP_REMOVE_IF:
-		if (!is_seen)
-			return;
-		/* fallthrough */
-	case OP_REMOVE:
-		next[THERE] = next[VALUE] = 0;
-		return;
-	case OP_ADD:
-		next[VALUE] += op->arguments[0];
-		next[THERE] = 1;
-		return;
-	case OP_INSERT:
-		if (there)
-			return;
-		break;
-	case OP_UPDATE:
-		if (!there)
-			return;
-		break;
-	case OP_REPLACE:
-		if (!is_seen)
-			return;
-		break;
-	default:
-		break;
-	}
-	next[THERE] = 1;
-	next[VALUE] = op->arguments[0];
-}
-
-static bool step(const uint64_t state[LINEAR_STATE], const struct linear_op *op,
-		 uint64_t next[LINEAR_STATE])
-{
-	bool known = op->returned_at != LINEAR_NEVER;
-
-	memcpy(next, state, LINEAR_STATE * sizeof(*next));
-	if (op->kind == OP_DROP) {
-		next[THERE] = next[VALUE] = 0;
-		next[DROPPED] = 1;
-		return true;
-	}
-	if (known && op->results[2])
-		return state[DROPPED];
-	if (state[DROPPED])
-		return !known;
-	if (known && op->kind != OP_BLIND &&
-	    (op->results[0] != state[THERE] ||
-	     (state[THERE] && op->results[1] != state[VALUE])))
-		return false;
-	if (op->kind != OP_GET)
-		change(op, next);
-	return true;
-}
 
 size_t truth_call(struct truth *truth, uint32_t client, uint32_t kind,
 		  uint64_t key, uint64_t generation)
@@ -85,7 +21,7 @@ size_t truth_call(struct truth *truth, uint32_t client, uint32_t kind,
 		.key = generation << 32 | key,
 		.client = client,
 		.kind = kind,
-		.arguments = {truth_value(truth->count)},
+		.arguments = {map_model_value(truth->count)},
 		.called_at = ++truth->clock,
 		.returned_at = LINEAR_NEVER,
 	};
@@ -115,11 +51,6 @@ uint64_t truth_generation(struct truth *truth, uint64_t id)
 static void tell(const struct truth *truth, struct cluster *cluster,
 		 uint64_t key)
 {
-	static const char *const names[] = {
-		"?",   "get",	  "put",       "insert", "update", "remove",
-		"add", "replace", "remove-if", "blind",	 "drop",
-	};
-
 	for (size_t i = 0; i < truth->count; i++) {
 		const struct linear_op *op = &truth->ops[i];
 
@@ -128,7 +59,7 @@ static void tell(const struct truth *truth, struct cluster *cluster,
 		cluster_trace(cluster,
 			      "%8zu client %u %-9s %016llx %016llx -> %s "
 			      "%016llx  %llu..%lld",
-			      i, op->client, names[op->kind],
+			      i, op->client, map_op_names[op->kind],
 			      (unsigned long long)op->arguments[0],
 			      (unsigned long long)op->arguments[1],
 			      op->results[2]   ? "dropped"
@@ -140,51 +71,14 @@ static void tell(const struct truth *truth, struct cluster *cluster,
 	}
 }
 
-static int compare_values(const void *a, const void *b)
-{
-	const uint64_t *left = a, *right = b;
-
-	return (*left > *right) - (*left < *right);
-}
-
-/* Calls that never returned, and whose value nobody ever saw, need not have
- * happened: all answers but those of blind puts tell the value before. Without
- * them the search is short, whoever died. */
-static int forget_unseen(struct truth *truth)
-{
-	uint64_t *seen = malloc((truth->count + 1) * sizeof(*seen));
-	size_t seen_count = 0, kept = 0, i;
-
-	if (!seen)
-		return -ENOMEM;
-	for (i = 0; i < truth->count; i++)
-		if (truth->ops[i].returned_at != LINEAR_NEVER)
-			seen[seen_count++] = truth->ops[i].results[1];
-	qsort(seen, seen_count, sizeof(*seen), compare_values);
-	for (i = 0; i < truth->count; i++) {
-		struct linear_op *op = &truth->ops[i];
-
-		if (op->returned_at == LINEAR_NEVER && op->kind != OP_ADD &&
-		    op->kind != OP_REMOVE && op->kind != OP_REMOVE_IF &&
-		    op->kind != OP_DROP &&
-		    !bsearch(&op->arguments[0], seen, seen_count, sizeof(*seen),
-			     compare_values))
-			continue;
-		truth->ops[kept++] = *op;
-	}
-	truth->count = kept;
-	free(seen);
-	return 0;
-}
-
 void truth_check(struct truth *truth, struct cluster *cluster)
 {
-	const struct linear_model model = {.step = step};
 	struct linear_result result;
-	int rc = forget_unseen(truth);
+	int rc = map_model_prune(truth->ops, &truth->count);
 
 	if (!rc)
-		rc = linear_check(&model, truth->ops, truth->count, 0, &result);
+		rc = linear_check(&map_model, truth->ops, truth->count, 0,
+				  &result);
 	if (rc) {
 		cluster_fail(cluster, "the checker: %s", reef_error_text(rc));
 		return;

@@ -261,19 +261,19 @@ static int decide(void *context, const struct hash_entry *now,
 	put->value = &plan->value;
 	put->value_size = 8;
 	switch (plan->kind) {
-	case OP_REMOVE:
+	case MAP_REMOVE:
 		return HASH_DELETE;
-	case OP_REMOVE_IF:
+	case MAP_REMOVE_IF:
 		return now && now->version == plan->expected ? HASH_DELETE
 							     : HASH_KEEP;
-	case OP_INSERT:
+	case MAP_INSERT:
 		return now ? HASH_KEEP : HASH_PUT;
-	case OP_UPDATE:
+	case MAP_UPDATE:
 		return now ? HASH_PUT : HASH_KEEP;
-	case OP_REPLACE:
+	case MAP_REPLACE:
 		return now && now->version == plan->expected ? HASH_PUT
 							     : HASH_KEEP;
-	case OP_ADD:
+	case MAP_ADD:
 		plan->value = plan->before + plan->argument;
 		return HASH_PUT;
 	default:
@@ -317,7 +317,7 @@ static int do_change(struct worker *worker, struct opened *opened)
 	uint64_t key = below(worker, tables->keys);
 	struct plan plan = {
 		.worker = worker,
-		.kind = OP_PUT + (uint32_t)below(worker, OP_BLIND - OP_PUT),
+		.kind = MAP_PUT + (uint32_t)below(worker, MAP_BLIND - MAP_PUT),
 	};
 	struct hash_entry ahead = {.value = &plan.argument, .value_size = 8};
 	struct hash_change change = {
@@ -330,12 +330,12 @@ static int do_change(struct worker *worker, struct opened *opened)
 	int rc;
 
 	if (tables->plain)
-		plan.kind = below(worker, 4) ? OP_ADD : OP_PUT;
-	if ((plan.kind == OP_REPLACE || plan.kind == OP_REMOVE_IF) &&
+		plan.kind = below(worker, 4) ? MAP_ADD : MAP_PUT;
+	if ((plan.kind == MAP_REPLACE || plan.kind == MAP_REMOVE_IF) &&
 	    (worker->seen[key].generation != opened->generation ||
 	     !worker->seen[key].version))
-		plan.kind = OP_PUT;
-	if (plan.kind != OP_ADD && below(worker, 2))
+		plan.kind = MAP_PUT;
+	if (plan.kind != MAP_ADD && below(worker, 2))
 		change.ahead = &ahead;
 	op = call(worker, opened, plan.kind, key);
 	plan.argument = tables->truth.ops[op].arguments[0];
@@ -351,7 +351,7 @@ static int do_get(struct worker *worker, struct opened *opened)
 {
 	uint64_t key = below(worker, tables_of(worker)->keys), value = 0;
 	struct hash_reading reading = {.key = &key, .key_size = 8};
-	size_t op = call(worker, opened, OP_GET, key);
+	size_t op = call(worker, opened, MAP_GET, key);
 	bool was_there;
 	int rc;
 
@@ -391,9 +391,9 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 		count = tables_of(worker)->keys + 1;
 	for (i = 0; i < count; i++) {
 		keys[i] = (first + i) % tables_of(worker)->keys;
-		plans[i].kind = look ? OP_PUT : OP_BLIND;
+		plans[i].kind = look ? MAP_PUT : MAP_BLIND;
 		ops[i] = call(worker, opened, plans[i].kind, keys[i]);
-		plans[i].argument = truth_value(ops[i]);
+		plans[i].argument = map_model_value(ops[i]);
 		ahead[i] = (struct hash_entry){
 			.value = &plans[i].argument,
 			.value_size = 8,
@@ -429,7 +429,7 @@ static int do_get_many(struct worker *worker, struct opened *opened)
 		keys[i] = below(worker, tables_of(worker)->keys);
 		readings[i].key = &keys[i];
 		readings[i].key_size = 8;
-		ops[i] = call(worker, opened, OP_GET, keys[i]);
+		ops[i] = call(worker, opened, MAP_GET, keys[i]);
 	}
 	all = hash_get(opened->table, readings, count);
 	for (i = 0; i < count; i++) {
@@ -465,7 +465,7 @@ static int note_met(void *context, const struct hash_entry *entry)
 	memcpy(&value, entry->value, 8);
 	reef_assert(entry->key_size == 8 && key < KEYS_MAX);
 	scan->met[key]++;
-	op = call(scan->worker, scan->opened, OP_GET, key);
+	op = call(scan->worker, scan->opened, MAP_GET, key);
 	truth->ops[op].called_at = scan->called_at;
 	truth_return(truth, op, 0, true, value);
 	return 0;
@@ -491,7 +491,7 @@ static int do_scan(struct worker *worker, struct opened *opened)
 	for (uint64_t key = 0; key < tables_of(worker)->keys; key++) {
 		if (scan.met[key])
 			continue;
-		op = call(worker, opened, OP_GET, key);
+		op = call(worker, opened, MAP_GET, key);
 		truth->ops[op].called_at = begin;
 		truth_return(truth, op, 0, false, 0);
 	}
@@ -507,7 +507,7 @@ static int do_drop(struct worker *worker, struct opened *opened)
 	int rc;
 
 	for (i = 0; i < keys; i++)
-		ops[i] = call(worker, opened, OP_DROP, i);
+		ops[i] = call(worker, opened, MAP_DROP, i);
 	rc = hash_drop(opened->table);
 	if (rc)
 		return judge(worker, "drop", rc);
@@ -867,7 +867,7 @@ static int audit_table(struct worker *worker, struct opened *opened)
 	for (key = 0; key < tables->keys; key++) {
 		struct hash_reading reading = {.key = &key, .key_size = 8};
 
-		op = call(worker, opened, OP_GET, key);
+		op = call(worker, opened, MAP_GET, key);
 		rc = hash_get(opened->table, &reading, 1);
 		rc = rc ? rc : reading.status;
 		value = 0;

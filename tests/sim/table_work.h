@@ -10,22 +10,9 @@
 
 #include "cluster.h"
 
-#include "check/linear.h"
+#include "check/map_model.h"
 
 #define GENERATIONS_MAX 256
-
-enum {
-	OP_GET = 1,
-	OP_PUT,
-	OP_INSERT,
-	OP_UPDATE,
-	OP_REMOVE,
-	OP_ADD,
-	OP_REPLACE,   /* if it has the value that was seen last */
-	OP_REMOVE_IF, /* likewise */
-	OP_BLIND,     /* a put that does not look */
-	OP_DROP,
-};
 
 /* All that happened to the tables, one after the other. A key that is dropped
  * with its table is another one in the next. */
@@ -48,14 +35,5 @@ uint64_t truth_generation(struct truth *truth, uint64_t id);
 /* Is all of it linearizable? Else it is a failure of the cluster. */
 void truth_check(struct truth *truth, struct cluster *cluster);
 void truth_fini(struct truth *truth);
-
-/* A value that no other call has, nor any sum of them. */
-static inline uint64_t truth_value(size_t op)
-{
-	uint64_t value = (op + 1) * UINT64_C(0x9e3779b97f4a7c15);
-
-	value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	return value ^ value >> 31;
-}
 
 #endif

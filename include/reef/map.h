@@ -100,6 +100,10 @@ REEF_API int reef_map_get(struct reef_map *map, const void *key,
 /* The same, but does not count as a use of the key. */
 REEF_API int reef_map_peek(struct reef_map *map, const void *key,
 			   size_t key_size, struct reef_map_value *out);
+/* The same without the value: bytes is NULL, size says how long it is. A large
+ * one is not read. */
+REEF_API int reef_map_look(struct reef_map *map, const void *key,
+			   size_t key_size, struct reef_map_value *out);
 
 /* Set a key, whatever it was. expires_ms 0: it does not expire; a time that has
  * passed: the key is not there afterwards. version (may be NULL): the new

@@ -75,8 +75,10 @@ static void note_use(struct reef_map *map, const struct hash_reading *reading)
 		hash_touch(map->table, reading, next);
 }
 
+enum purpose { USE, PEEK, LOOK };
+
 static int get(struct reef_map *map, const void *key, size_t key_size,
-	       bool is_use, struct reef_map_value *out)
+	       enum purpose purpose, struct reef_map_value *out)
 {
 	struct hash_reading reading;
 	uint32_t attempt = 0;
@@ -85,13 +87,14 @@ static int get(struct reef_map *map, const void *key, size_t key_size,
 	if (key_size > map->key_max)
 		return -EINVAL;
 	begin(&reading, key, key_size, out);
+	reading.blind = purpose == LOOK;
 	map_look_at_tick(map);
 	do {
 		reef_enter(map->reef);
 		rc = hash_get(map->table, &reading, 1);
 		if (!rc)
 			rc = reading.status;
-		if (!rc && is_use)
+		if (!rc && purpose == USE)
 			note_use(map, &reading);
 		reef_leave(map->reef);
 		if (!rc && reading.entry.stamp)
@@ -100,13 +103,15 @@ static int get(struct reef_map *map, const void *key, size_t key_size,
 	end(&reading, out);
 	if (!rc)
 		tell(map, &reading, out);
+	if (!rc && purpose == LOOK)
+		out->bytes = NULL;
 	return rc == -EAGAIN ? -EBUSY : rc;
 }
 
 int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 		 struct reef_map_value *out)
 {
-	int rc = get(map, key, key_size, true, out);
+	int rc = get(map, key, key_size, USE, out);
 
 	map->gets++;
 	map->hits += !rc;
@@ -116,7 +121,13 @@ int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 int reef_map_peek(struct reef_map *map, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	return get(map, key, key_size, false, out);
+	return get(map, key, key_size, PEEK, out);
+}
+
+int reef_map_look(struct reef_map *map, const void *key, size_t key_size,
+		  struct reef_map_value *out)
+{
+	return get(map, key, key_size, LOOK, out);
 }
 
 /* --- many --- */
@@ -132,7 +143,7 @@ static void end_item(struct reef_map *map, struct hash_reading *reading,
 	if (!rc)
 		tell(map, reading, &item->value);
 	if (rc == -EAGAIN)
-		rc = get(map, item->key, item->key_size, true, &item->value);
+		rc = get(map, item->key, item->key_size, USE, &item->value);
 	item->status = rc;
 	map->gets++;
 	map->hits += !rc;

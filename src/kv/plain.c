@@ -296,6 +296,7 @@ static void begin_item(struct reef_map *map, const struct reef_map_item *item,
 		.decide = decide_plain,
 		.context = &putting->plain,
 		.ahead = &putting->plain.put,
+		.blind = true,
 	};
 	map_work_begin(&putting->work, map, &putting->change);
 }

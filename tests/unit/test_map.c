@@ -50,6 +50,9 @@ static int plain_calls(struct member *member)
 	WANT_RC(has(map, "k", "one"), 1);
 	TRY(reef_map_get(map, "k", 1, &value));
 	WANT(value.version == version && !value.expires_ms);
+	TRY(reef_map_look(map, "k", 1, &value));
+	WANT(value.version == version && value.size == 3 && !value.bytes);
+	WANT_RC(reef_map_look(map, "z", 1, &value), -ENOENT);
 	WANT_RC(reef_map_insert(map, "k", 1, "x", 1, 0, NULL), -EEXIST);
 	WANT_RC(reef_map_update(map, "n", 1, "x", 1, 0, NULL), -ENOENT);
 	TRY(reef_map_insert(map, "n", 1, "", 0, 0, &other));

@@ -107,15 +107,18 @@ void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 }
 
 /* Is something remembered that is good for this? To change a key its slot must
- * be the one it was: (4). */
+ * be the one it was: (4); and an entry that is not read whole has no checksum to
+ * tell that its block was reused. */
 static bool has_memo(struct hash_table *table, struct hash_reading *reading)
 {
 	const struct hash_memo *memo = memo_of(table, reading->hash);
 
 	if (!memo->version || memo->hash != reading->hash)
 		return false;
-	return !reading->to_change || (memo->epoch == reef_epoch(table->reef) &&
-				       !(memo->slot & HASH_FROZEN));
+	if (!reading->to_change && !reading->blind)
+		return true;
+	return memo->epoch == reef_epoch(table->reef) &&
+	       !(memo->slot & HASH_FROZEN);
 }
 
 /* --- places --- */

@@ -69,20 +69,23 @@ static void raise_limit(const struct redis_door_options *options)
 struct ending {
 	struct redis_door *door;
 	sigset_t set;
+	_Atomic bool is_over; /* set before the last signal, which is ours */
 };
 
 /* Who asks twice does not want to wait for a pool that is out of reach. */
 static void *wait_for_signal(void *arg)
 {
-	const struct ending *ending = arg;
+	struct ending *ending = arg;
 	int number;
 
 	while (sigwait(&ending->set, &number))
 		;
 	redis_door_stop(ending->door);
-	while (sigwait(&ending->set, &number))
+	while (!ending->is_over && sigwait(&ending->set, &number))
 		;
-	_exit(1);
+	if (!ending->is_over)
+		_exit(1);
+	return NULL;
 }
 
 /* Before any thread starts, so that they all have them blocked. */
@@ -104,7 +107,8 @@ static int run(struct ending *ending)
 	if (rc)
 		return rc;
 	rc = redis_door_run(ending->door);
-	pthread_cancel(waiter);
+	ending->is_over = true;
+	pthread_kill(waiter, SIGTERM);
 	pthread_join(waiter, NULL);
 	return rc;
 }
@@ -177,7 +181,7 @@ int cmd_redis(int argc, char **argv)
 	};
 	struct redis_door_options options;
 	struct reef_settings settings;
-	struct ending ending;
+	struct ending ending = {.is_over = false};
 	const char *what = "";
 	int rc = cmd_settings(&input, usage, &settings);
 

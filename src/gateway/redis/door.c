@@ -497,7 +497,7 @@ static struct redis_thread *fewest(struct redis_door *door)
 static int accept_one(struct redis_door *door, int listener)
 {
 	static const char full[] = "-ERR max number of clients reached\r\n";
-	struct sockaddr_storage name;
+	struct sockaddr_storage name = {0};
 	socklen_t size = sizeof(name);
 	int fd = reef_socket_accept(listener);
 	ssize_t sent;

@@ -166,7 +166,8 @@ uint64_t reef_epoch_newest(const struct reef *reef);
  * and ask again.  -ENOSPC: nothing waits.  -ETIMEDOUT: somebody is inside
  * reef_enter for long, or has stopped.  -EDEADLK: the caller is itself inside.
  * Else: errors of access. reef_alloc does so by itself, outside reef_enter, for
- * up to a second. */
+ * up to one and a half leases (reef_session_ttl): who died holds everything up
+ * until its lease is over, and a busy machine may be slow. */
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns);
 
 struct reef *reef_space_handle(struct reef_space *space);

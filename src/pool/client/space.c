@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define NAME_MAX_SIZE 255
-#define ALLOC_PATIENCE_NS CLIENT_SECOND /* for memory that waits */
 
 /* --- opening --- */
 
@@ -577,9 +576,11 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
 			 uint64_t *address, int rc)
 {
-	uint64_t until_ns = reef_deadline_ns(ALLOC_PATIENCE_NS), now_ns;
+	uint64_t until_ns, now_ns;
 	int why = 0;
 
+	/* Who died holds it up until its lease is over. */
+	until_ns = reef_deadline_ns(3 * space->reef->client->ttl_ns / 2);
 	while ((rc == -ENOSPC || rc == -EDQUOT) && !why) {
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns)

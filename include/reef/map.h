@@ -212,6 +212,13 @@ REEF_API int reef_map_scan(struct reef_map *map, uint64_t *cursor,
 			   int (*each)(void *context,
 				       const struct reef_map_entry *entry),
 			   void *context);
+/* The same without the values: value is NULL, value_size says how long it is.
+ */
+REEF_API int reef_map_scan_keys(struct reef_map *map, uint64_t *cursor,
+				uint32_t steps,
+				int (*each)(void *context,
+					    const struct reef_map_entry *entry),
+				void *context);
 
 /* How many keys there are, expired ones that nobody met yet among them: counted
  * by reading the table, 12 bytes a key. While others change it: roughly. */

@@ -60,16 +60,33 @@ uint64_t map_cursor_random(struct reef_map *map)
 	       reef_random_below(&map->random, 1u << SUFFIX_BITS);
 }
 
-int reef_map_scan(struct reef_map *map, uint64_t *cursor, uint32_t steps,
-		  int (*each)(void *context,
-			      const struct reef_map_entry *entry),
-		  void *context)
+static int scan_map(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+		    uint32_t flags,
+		    int (*each)(void *context,
+				const struct reef_map_entry *entry),
+		    void *context)
 {
 	struct scan scan = {.map = map, .each = each, .context = context};
 
 	/* If it cannot be had, who needs it says so. */
 	map_look_at_tick(map);
-	return map_walk(map, cursor, steps, 0, scan_entry, &scan);
+	return map_walk(map, cursor, steps, flags, scan_entry, &scan);
+}
+
+int reef_map_scan(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+		  int (*each)(void *context,
+			      const struct reef_map_entry *entry),
+		  void *context)
+{
+	return scan_map(map, cursor, steps, 0, each, context);
+}
+
+int reef_map_scan_keys(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+		       int (*each)(void *context,
+				   const struct reef_map_entry *entry),
+		       void *context)
+{
+	return scan_map(map, cursor, steps, HASH_WALK_HEADS, each, context);
 }
 
 int reef_map_count(struct reef_map *map, uint64_t *out)

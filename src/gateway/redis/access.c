@@ -188,37 +188,15 @@ int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	return read_key(thread, client, key, false);
 }
 
-static int decide_look(void *context, const struct reef_map_entry *now,
-		       struct reef_map_entry *put)
-{
-	struct reef_map_value *value = context;
-
-	(void)put;
-	value->bytes = NULL;
-	value->size = now ? now->value_size : 0;
-	value->version = now ? now->version : 0;
-	value->expires_ms = now ? now->expires_ms : 0;
-	return REEF_MAP_LEAVE;
-}
-
 int redis_look(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key)
 {
-	struct reef_map_change change = {
-		.key = key->bytes,
-		.key_size = key->size,
-		.decide = decide_look,
-		.context = &thread->value,
-		.blind = true,
-	};
 	struct reef_map *map;
 	int rc;
 
 	if (!redis_map(thread, client, &map))
 		return -EIO;
-	rc = reef_map_apply(map, &change);
-	if (!rc && !thread->value.version)
-		rc = -ENOENT;
+	rc = reef_map_look(map, key->bytes, key->size, &thread->value);
 	note_read(thread, client, key, rc);
 	return rc;
 }

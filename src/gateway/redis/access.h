@@ -18,8 +18,7 @@ int redis_read(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
 int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
-/* The same without the bytes, so that a large value is not read for nothing:
- * size, version and expires_ms of thread->value are set. Counts as no use. */
+/* As peek without the bytes, so that a large value is not read for nothing. */
 int redis_look(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
 /* A use that counts also where the client said NO-TOUCH. */

@@ -153,8 +153,8 @@ static int scan_some(struct reef_map *map, struct scan *scan)
 		steps = (scan->wanted - scan->met - 1) / KEYS_OF_A_STEP + 1;
 		if (steps > STEPS)
 			steps = STEPS;
-		rc = reef_map_scan(map, &scan->cursor, (uint32_t)steps,
-				   scan_key, scan);
+		rc = reef_map_scan_keys(map, &scan->cursor, (uint32_t)steps,
+					scan_key, scan);
 	}
 	return rc;
 }
@@ -206,7 +206,8 @@ static void run_keys(struct redis_thread *thread, struct redis_client *client,
 	if (!redis_map(thread, client, &map))
 		return;
 	do
-		rc = reef_map_scan(map, &scan.cursor, STEPS, reply_key, &scan);
+		rc = reef_map_scan_keys(map, &scan.cursor, STEPS, reply_key,
+					&scan);
 	while (!rc);
 	if (rc == 1) {
 		redis_reply_wrap(&client->reply, mark, '*', scan.count);
@@ -254,10 +255,11 @@ static void run_randomkey(struct redis_thread *thread,
 	for (try = 0; try < RANDOM_TRIES && rc >= 0 && !chosen.met; try++) {
 		cursor = reef_random_below(&thread->random,
 					   UINT64_C(1) << CURSOR_BITS);
-		rc = reef_map_scan(map, &cursor, 1, choose_key, &chosen);
+		rc = reef_map_scan_keys(map, &cursor, 1, choose_key, &chosen);
 	}
 	for (cursor = 0, rc = rc < 0 ? rc : 0; !rc && !chosen.met;)
-		rc = reef_map_scan(map, &cursor, STEPS, choose_key, &chosen);
+		rc = reef_map_scan_keys(map, &cursor, STEPS, choose_key,
+					&chosen);
 	if (rc < 0)
 		redis_reply_failure(thread, client, rc);
 	else if (chosen.met)

@@ -427,6 +427,8 @@ int redis_door_create(const struct redis_door_options *options,
 static void fini_thread(struct redis_thread *thread)
 {
 	reef_map_value_free(&thread->value);
+	for (uint32_t i = 0; i < REDIS_MANY_MAX; i++)
+		reef_map_value_free(&thread->items[i].value);
 	redis_spare_fini(&thread->spare);
 	if (thread->epoll_fd >= 0)
 		close(thread->epoll_fd);

@@ -140,8 +140,8 @@ static int scan(struct reef_map *map, const struct wish *wish)
 	int rc;
 
 	do
-		rc = reef_map_scan(map, &cursor, 100, show_key,
-				   (void *)(uintptr_t)prefix);
+		rc = reef_map_scan_keys(map, &cursor, 100, show_key,
+					(void *)(uintptr_t)prefix);
 	while (!rc);
 	return rc == 1 ? 0 : rc;
 }

@@ -340,3 +340,8 @@ int reef_sched_run(struct reef_sched *sched)
 	sched->running = false;
 	return error;
 }
+
+bool reef_sched_has_ready(const struct reef_sched *sched)
+{
+	return reef_fibers_ready(sched);
+}

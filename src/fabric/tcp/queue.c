@@ -251,6 +251,7 @@ void reef_tcp_watch_drop(struct tcp_watch *watch)
 	*watch->at = watch->next;
 	if (watch->next)
 		watch->next->at = watch->at;
+	watch->queue->unsent -= watch->unsent;
 	reef_tcp_queue_forget(watch->queue, &watch->source);
 	free(watch);
 	reef_tcp_link_unref(link);
@@ -469,6 +470,22 @@ static void resume(struct tcp_queue *queue)
 			poll_watch(watch);
 }
 
+/* What fibers posted since the last poll, and left to it. */
+static void send_waiting(struct tcp_queue *queue)
+{
+	for (struct tcp_watch *watch = queue->watches; watch && queue->unsent;
+	     watch = watch->next) {
+		if (!watch->unsent)
+			continue;
+		watch->unsent = false;
+		queue->unsent--;
+		pthread_mutex_lock(&watch->link->tx_lock);
+		if (!watch->link->blocked)
+			reef_tcp_flush(watch->link);
+		pthread_mutex_unlock(&watch->link->tx_lock);
+	}
+}
+
 int tcp_poll(struct reef_layer *layer, struct reef_queue *base)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)base;
@@ -478,6 +495,8 @@ int tcp_poll(struct reef_layer *layer, struct reef_queue *base)
 	int happened = 0;
 
 	(void)layer;
+	if (queue->unsent)
+		send_waiting(queue);
 	/* Right after arm, where all is left to epoll: the sleeper sees it. */
 	if (queue->is_armed && queue->active_count == 0) {
 		queue->is_armed = look = false;

@@ -26,6 +26,7 @@
 #define OUT_ENOUGH (64u << 10) /* encode no further; send first */
 #define OUT_MAX (64u << 20)    /* ops_max sets what is really needed */
 #define CONTROL_MAX (1u << 20)
+#define WAITING_MAX 32u	  /* batches that wait for other fibers' */
 #define KEEP (256u << 10) /* an idle buffer above this is given back */
 
 static struct reef_batch *batch_at(const struct tcp_link *link, uint64_t number)
@@ -387,6 +388,29 @@ static int unpost(struct tcp_link *link, struct tcp_watch *watch,
 	return why_down(link);
 }
 
+static bool has_send(const struct reef_batch *batch)
+{
+	for (uint32_t i = 0; i < batch->count; i++)
+		if (batch->ops[i].kind == REEF_SEND)
+			return true;
+	return false;
+}
+
+/* Fibers that were woken together post one after the other before their thread
+ * polls again: all of it can go in one system call, by whoever comes last or by
+ * that poll. */
+static bool may_wait(const struct tcp_link *link, const struct tcp_queue *queue,
+		     const struct reef_batch *batch)
+{
+	return reef_fiber_self() && reef_fiber_sched() == queue->base.sched &&
+	       reef_sched_has_ready(queue->base.sched) &&
+	       !link->base.listener && !has_send(batch) &&
+	       atomic_load_explicit(&link->posted, memory_order_relaxed) -
+			       atomic_load_explicit(&link->sent,
+						    memory_order_relaxed) <
+		       WAITING_MAX;
+}
+
 static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 		       struct reef_batch *batch)
 {
@@ -416,6 +440,11 @@ static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 	reef_tcp_watch_activate(watch);
 	if (link->blocked)
 		return 0;
+	if (may_wait(link, queue, batch)) {
+		queue->unsent += !watch->unsent;
+		watch->unsent = true;
+		return 0;
+	}
 	link->posting = batch;
 	rc = reef_tcp_flush(link);
 	if (!link->posting)

@@ -88,6 +88,7 @@ struct tcp_queue {
 	bool timer_set;
 	struct tcp_watch *watches; /* every link it looks at */
 	struct tcp_watch *active;  /* those worth a recv without asking */
+	uint32_t unsent; /* watches whose batches wait for the next poll */
 	uint32_t active_count;
 	uint32_t apart_count; /* of the active: out of epoll for now */
 	uint32_t round;
@@ -122,6 +123,7 @@ struct tcp_watch {
 	uint32_t others;    /* is_owner: link.others when it last slept */
 	uint64_t others_ns; /* and when that last was another number */
 	bool is_aside;	    /* it left the link to others */
+	bool unsent;	    /* batches wait for those of other fibers */
 	bool in_epoll;	    /* link.tx_lock */
 	bool is_owner;	    /* the link is this queue's */
 };

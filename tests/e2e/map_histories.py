@@ -19,7 +19,8 @@ SEED = int(os.environ.get("REEF_SEED", "1"))
 TTL_MS = 300
 KEYS = 4000  # a map of more than one subtable
 WORKERS = 4
-KILLS = 120 if SOAK else 8
+KILLS = 8  # in a round: how long a history takes to check grows faster than it
+ROUNDS = 15 if SOAK else 1
 
 
 class Histories(Pool):
@@ -28,6 +29,8 @@ class Histories(Pool):
     def __init__(self, reef):
         super().__init__(reef)
         self.files = []
+        self.count = 0
+        self.map = ""
         self.random = random.Random(SEED)
 
     def up(self):
@@ -35,11 +38,11 @@ class Histories(Pool):
                    "--lend", "128M").saw("Ctrl-C")
 
     def history(self, mode, fabrics):
-        number = len(self.files) + 1
+        number = self.count = self.count + 1
         path = os.path.join(self.home, "history-%d" % number)
         self.files.append(path)
         process = self.start(mode, argv=[
-            HISTORY, mode, "e2e", "map", path, str(number), str(KEYS)],
+            HISTORY, mode, "e2e", self.map, path, str(number), str(KEYS)],
             REEF_FABRICS=fabrics)
         process.path = path
         return process
@@ -61,7 +64,13 @@ class Histories(Pool):
         status = done.end()
         return status, done.out
 
-    def deaths(self, fabrics, stops=0):
+    def rounds(self, fabrics, stops=0):
+        for number in range(ROUNDS):
+            self.map = "map%d" % number
+            self.files = []
+            self.deaths(fabrics, stops)
+
+    def deaths(self, fabrics, stops):
         workers = [self.history("work", fabrics[i % len(fabrics)])
                    for i in range(WORKERS)]
         for worker in workers:
@@ -95,25 +104,25 @@ class Histories(Pool):
 
 def check_deaths_shm(pool):
     pool.up()
-    pool.deaths(["shm"])
+    pool.rounds(["shm"])
 
 
 def check_deaths_tcp(pool):
     pool.up()
-    pool.deaths(["tcp"])
+    pool.rounds(["tcp"])
 
 
 def check_deaths_mixed(pool):
     """Some over shared memory, some over tcp, and some stand still."""
     pool.up()
-    pool.deaths(["shm", "tcp"], stops=2)
+    pool.rounds(["shm", "tcp"], stops=2)
 
 
 def check_it_can_fail(pool):
     """A put that was answered, and is taken out of the notes: then whoever saw
     its value saw what nobody had put."""
     pool.up()
-    pool.deaths(["shm"])
+    pool.rounds(["shm"])
     size = struct.calcsize("=Q") + 80
     with open(pool.files[0], "rb") as stream:
         notes = stream.read()
@@ -124,7 +133,7 @@ def check_it_can_fail(pool):
     with open(path, "wb") as stream:
         for record in records:
             number, key, client, kind = struct.unpack_from("=QQII", record)
-            if kind == 2 and key < 12:  # a put, where they collide
+            if kind == 2 and key < 48:  # a put, where they collide
                 record = struct.pack("=QQII", number, key, client, 1) + \
                     record[24:]
                 wrong += 1

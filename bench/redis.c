@@ -27,6 +27,9 @@ static const struct redis_load loads[] = {
 	{"set-4m-c8", "set", 8, 1, 16, BIG},
 };
 
+/* Of a round: that the beginning and the end of it do not matter. */
+#define LEAST(load) ((uint64_t)(load)->clients * (load)->pipeline * 8)
+
 #define LOADS (sizeof(loads) / sizeof(loads[0]))
 
 struct theirs {
@@ -67,8 +70,8 @@ static int server_run(struct driver_pair *pair, const char *name,
 			return rc;
 	}
 	requests = (uint64_t)(theirs.rates[i] * seconds);
-	if (requests < (uint64_t)loads[i].clients * loads[i].pipeline * 2)
-		requests = (uint64_t)loads[i].clients * loads[i].pipeline * 2;
+	if (requests < LEAST(&loads[i]))
+		requests = LEAST(&loads[i]);
 	rc = redis_server_ask(pair, &theirs.server, &loads[i], requests, rate);
 	if (!rc)
 		theirs.rates[i] = *rate;

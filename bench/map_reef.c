@@ -287,18 +287,12 @@ static int run(const char *name, double seconds, double *rate)
 {
 	const struct map_work *work = map_work_find(name);
 
-	if (strcmp(name, MAP_BYTES) == 0) {
-		*rate = ours.bytes;
-		return 0;
-	}
-	if (!work)
-		return -ENOSYS;
 	if (ours.sched)
-		return run_fibers(work, seconds, rate);
-	if (work->threads)
+		return work ? run_fibers(work, seconds, rate) : -ENOSYS;
+	if (work && work->threads)
 		return run_threads(seconds, rate);
-	return map_loop(&ours_ops, &ours.hand, work, &ours.state, seconds,
-			rate);
+	return map_run(&ours_ops, &ours.hand, &ours.state, ours.bytes, name,
+		       seconds, rate);
 }
 
 static int map_reef_run(struct driver_pair *pair, const char *name,

@@ -238,6 +238,22 @@ workload_inline int map_loop(const struct map_ops *ops, void *context,
 	return 0;
 }
 
+/* A driver's run, of one thread. bytes: of memory, of a key. */
+workload_inline int map_run(const struct map_ops *ops, void *context,
+			    struct map_state *state, double bytes,
+			    const char *name, double seconds, double *rate)
+{
+	const struct map_work *work = map_work_find(name);
+
+	if (strcmp(name, MAP_BYTES) == 0) {
+		*rate = bytes;
+		return 0;
+	}
+	if (!work || work->threads || work->fibers)
+		return -ENOSYS;
+	return map_loop(ops, context, work, state, seconds, rate);
+}
+
 /* --- two threads --- */
 
 /* A thread of a case with several. run: as map_loop, with what is its own. */

@@ -147,16 +147,10 @@ static int glib_run(struct driver_pair *pair, const char *name, double seconds,
 	const struct map_work *work = map_work_find(name);
 
 	(void)pair;
-	if (strcmp(name, MAP_BYTES) == 0) {
-		*rate = theirs.bytes;
-		return 0;
-	}
-	if (!work || work->fibers)
-		return -ENOSYS;
-	if (work->threads)
+	if (work && work->threads)
 		return run_threads(seconds, rate);
-	return map_loop(&theirs_ops, theirs.table, work, &theirs.state, seconds,
-			rate);
+	return map_run(&theirs_ops, theirs.table, &theirs.state, theirs.bytes,
+		       name, seconds, rate);
 }
 
 /* The table ends with the process. */

@@ -203,17 +203,10 @@ static int lmdb_open(struct driver_pair *pair)
 static int lmdb_run(struct driver_pair *pair, const char *name, double seconds,
 		    double *rate)
 {
-	const struct map_work *work = map_work_find(name);
-	int rc;
+	int rc = map_run(&theirs_ops, NULL, &theirs.state, theirs.bytes, name,
+			 seconds, rate);
 
-	if (strcmp(name, MAP_BYTES) == 0) {
-		*rate = theirs.bytes;
-		return 0;
-	}
-	if (!work || work->threads || work->fibers)
-		return -ENOSYS;
-	rc = map_loop(&theirs_ops, NULL, work, &theirs.state, seconds, rate);
-	return rc && rc != -EILSEQ
+	return rc && rc != -EILSEQ && rc != -ENOSYS
 		       ? driver_fail(pair, rc, "LMDB: %s", strerror(-rc))
 		       : rc;
 }

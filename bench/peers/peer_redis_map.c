@@ -191,16 +191,9 @@ static int redis_open(struct driver_pair *pair)
 static int redis_run(struct driver_pair *pair, const char *name, double seconds,
 		     double *rate)
 {
-	const struct map_work *work = map_work_find(name);
-
 	(void)pair;
-	if (strcmp(name, MAP_BYTES) == 0) {
-		*rate = theirs.bytes;
-		return 0;
-	}
-	if (!work || work->threads || work->fibers)
-		return -ENOSYS;
-	return map_loop(&theirs_ops, NULL, work, &theirs.state, seconds, rate);
+	return map_run(&theirs_ops, NULL, &theirs.state, theirs.bytes, name,
+		       seconds, rate);
 }
 
 static void redis_close(struct driver_pair *pair)

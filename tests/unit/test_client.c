@@ -18,6 +18,40 @@ static void run(int (*script)(struct member *member),
 	}
 }
 
+/* --- memory --- */
+
+#define SHARERS 4
+
+/* All at once, before anybody has heard of others' extents. */
+static int share(struct member *member)
+{
+	uint64_t address, *ready = &member->pool->note[0];
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	++*ready;
+	while (*ready < SHARERS)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_alloc(space, 1000, &address));
+	TRY(reef_write(member->reef, address, "mine", 4));
+	return 0;
+}
+
+static void client_last_extents_are_shared(void **state)
+{
+	for (uint64_t seed = 1; seed <= pool_last_seed(); seed++) {
+		struct pool pool = {
+			.extent_size = 16 * MIB,
+			.capacity = 16 * MIB,
+		};
+
+		pool_start(&pool, seed);
+		for (int i = 0; i < SHARERS; i++)
+			pool_add(&pool, share);
+		pool_finish(&pool);
+	}
+}
+
 /* --- access --- */
 
 static int read_and_write(struct member *member)
@@ -384,6 +418,7 @@ static void client_joining_keeps_its_budget(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_last_extents_are_shared),
 		cmocka_unit_test(client_reads_and_writes),
 		cmocka_unit_test(client_block_is_freed_by_another),
 		cmocka_unit_test(client_long_lists_and_lengths_are_done),

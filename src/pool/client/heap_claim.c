@@ -505,7 +505,9 @@ static int look_and_scan(struct reef_heap *heap, bool everywhere)
 	return rc;
 }
 
-static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class)
+/* may_grow: else what is there has to do. */
+static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
+			 bool may_grow)
 {
 	bool looked = false;
 	struct stretch stretch;
@@ -524,7 +526,7 @@ static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class)
 			rc = look_and_scan(heap, false);
 			looked = true;
 		} else {
-			rc = grow(heap, units);
+			rc = may_grow ? grow(heap, units) : -ENOSPC;
 		}
 	}
 	if (!rc && !enough(heap, units, class))
@@ -550,15 +552,16 @@ static int last_resort(struct reef_heap *heap)
 
 int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
 {
-	int rc = claim_or_grow(heap, units, class);
+	int rc = claim_or_grow(heap, units, class, true);
 
+	/* Others may have grown the space meanwhile, to its last. */
 	if (rc == -ENOSPC || rc == -EDQUOT) {
 		int again = last_resort(heap);
 
-		if (again)
-			return again;
-		if (enough(heap, units, class))
-			rc = 0;
+		if (!again)
+			again = claim_or_grow(heap, units, class, false);
+		if (again != -ENOSPC)
+			rc = again;
 	}
 	if (rc)
 		return rc;

@@ -645,6 +645,10 @@ int client_grow_job(struct reef_client *client, struct client_job *job)
 
 	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
 		rc = grow(client, job);
+	/* What others have of it we may not have heard of. */
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		client_view_refresh(client, job->space,
+				    client_patience_ns(client));
 	return rc == -EAGAIN ? -REEF_ELOST : rc;
 }
 

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 
-from pool_processes import Pool, run_checks, until
+from pool_processes import Pool, free_port, run_checks, until
 
 REEF = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -58,23 +58,24 @@ def check_readme(pool):
     with open(os.path.join(pool.home, "hello.c"), "w",
               encoding="utf-8") as stream:
         stream.write(re.search(r"```c\n(.*?)```", text, re.S).group(1))
-    script = ["set -e", "cd " + pool.home]
+    script, port = ["set -e", "cd " + pool.home], free_port()
     for line in lines:
-        script.append(line)
+        script.append(line.replace("-p 7379", "-p %d" % port))
         # People are slower.
         if line.split("#")[0].strip().endswith("&"):
-            script.append("for i in $(seq 1000); do [ -e %s/broker ] || "
+            script.append("for i in $(seq 1000); do [ -e %s/redis.sock ] || "
                           "sleep 0.01; done" % pool.run)
     script.append("wait %1")
     build = os.path.dirname(REEF)
     shell = pool.start(
-        "walk", argv=["bash", "-c", "\n".join(script)],
+        "walk", argv=["bash", "-c", "\n".join(script)], REEF_REDIS="yes",
+        REEF_REDIS_LISTEN="127.0.0.1:%d" % port,
         PATH=build + ":" + os.environ["PATH"],
         PKG_CONFIG_PATH=build + "/meson-uninstalled",
         CPATH=SOURCE + "/include", LD_LIBRARY_PATH=build + "/src")
     assert shell.end() == 0, (shell.out, shell.error)
     for wanted in ("is up.", "visit 1\n", "visit 2\n", "visits", "mine\n",
-                   "I lead\n", "Stopping."):
+                   "I lead\n", "red\n", "OK\n", "green\n", "Stopping."):
         assert wanted in shell.out, (wanted, shell.out)
     assert shell.error == "", shell.error
     assert os.listdir(pool.run) == []

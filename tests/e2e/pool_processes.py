@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -29,6 +30,13 @@ def until(what, probe):
             return answer
         assert time.monotonic() < end, "never came: " + what
         time.sleep(0.01)
+
+
+def free_port():
+    """One that nobody has at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Process:

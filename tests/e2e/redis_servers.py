@@ -6,20 +6,12 @@ test."""
 import os
 import re
 import shutil
-import socket
 import sys
 
-from pool_processes import Pool, until
+from pool_processes import Pool, free_port, until
 from redis_wire import Closed, Wire
 
 REDIS = shutil.which("redis-server")
-
-
-def free_port():
-    """One that nobody has at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:

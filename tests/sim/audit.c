@@ -1,5 +1,6 @@
 /* audit.c - is all memory back, after everybody has ended? */
 #include "cluster.h"
+#include "pool/client/heap.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ int audit_memory(struct client *client, uint64_t pinned)
 		(cluster->options.capacity / cluster->options.extent_size);
 	uint64_t units =
 		extents * (cluster->options.extent_size / REEF_UNIT_SIZE - 1);
-	uint64_t taken = 0, address;
+	uint64_t taken = 0, address, doubts = reef_heap_doubts();
 	uint32_t tries = 0;
 	int rc;
 
@@ -47,11 +48,11 @@ int audit_memory(struct client *client, uint64_t pinned)
 		while (!(rc = reef_alloc(client->space, REEF_UNIT_SIZE - 8,
 					 &address)))
 			taken++;
-		/* A claim in doubt is nobody's chunk. */
-		if (!audit_settle(client, rc))
-			pinned += 16;
-		else if (rc != -ENOSPC)
+		if (audit_settle(client, rc) && rc != -ENOSPC)
 			return rc;
+		/* A claim in doubt is nobody's chunk. */
+		pinned += 16 * (reef_heap_doubts() - doubts);
+		doubts = reef_heap_doubts();
 		rc = reef_sleep(cluster->options.ttl_ns);
 		if (rc)
 			return rc;

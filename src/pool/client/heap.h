@@ -171,6 +171,10 @@ int reef_heap_flush(struct reef_heap *heap);
  * (on close).  Best effort; errors of the memory are returned. */
 int reef_heap_collect(struct reef_heap *heap, bool all);
 
+/* Claims of this process that were in doubt: each may have made a chunk
+ * nobody's until its session ends. For audits. Thread: any. */
+uint64_t reef_heap_doubts(void);
+
 /* Take back what others freed or limbo lets go. 1: something has come back
  * since *given was that (it is brought up to date; begin with 0, and what comes
  * now counts).  0: something waits, at least until safe_epoch is past *epoch.

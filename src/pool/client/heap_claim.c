@@ -14,6 +14,8 @@
  * before we ask for more memory; a CAS that fails brings the word, too. */
 #include "pool/client/heap_internal.h"
 
+#include <stdatomic.h>
+
 #define ROUNDS_MAX 64u	      /* of claiming; each learns something */
 #define CLAIM_BATCH 60u	      /* chunks in one batch */
 #define LOOK_BYTES (1u << 20) /* of tables in one batch */
@@ -339,6 +341,13 @@ static int claim_settle(struct reef_heap *heap, struct extent *extent,
 	return rc;
 }
 
+static _Atomic uint64_t doubts;
+
+uint64_t reef_heap_doubts(void)
+{
+	return atomic_load(&doubts);
+}
+
 static uint32_t claim_prepare(struct reef_heap *heap, struct extent *extent,
 			      struct claim *claim, uint32_t chunk,
 			      struct reef_access *accesses, uint32_t count)
@@ -374,6 +383,7 @@ static int claim_result(struct reef_heap *heap, struct extent *extent,
 	if (cas->status == -REEF_EINDOUBT) {
 		/* If it happened, it looks as if another handle of this session
 		 * had done it. Nobody's, until the session ends. */
+		atomic_fetch_add(&doubts, 1);
 		chunk->word = cas->operand;
 		return 0;
 	}

@@ -7,10 +7,8 @@
  * is one round trip of few bytes.
  *
  * Thread: owner. */
-#include "server.h"
+#include "redis_server.h"
 #include "sync_work.h"
-
-#include <hiredis/hiredis.h>
 
 #define SCRIPT                                                                 \
 	"if redis.call('get', KEYS[1]) == ARGV[1] then "                       \
@@ -19,8 +17,7 @@
 #define TOKEN "0123456789abcdef0123"
 
 struct theirs {
-	redisContext *redis; /* the member's, after it is forked */
-	char *take, *give;   /* commands */
+	char *take, *give; /* commands */
 	size_t take_size, give_size;
 	struct crowd *crowd;
 };
@@ -36,8 +33,8 @@ workload_inline int command(const char *text, size_t size, int type)
 	redisReply *reply = NULL;
 	int rc = 0;
 
-	if (redisAppendFormattedCommand(theirs.redis, text, size) != REDIS_OK ||
-	    redisGetReply(theirs.redis, (void **)&reply) != REDIS_OK)
+	if (redisAppendFormattedCommand(redis_client, text, size) != REDIS_OK ||
+	    redisGetReply(redis_client, (void **)&reply) != REDIS_OK)
 		return -EPIPE;
 	if (reply->type == REDIS_REPLY_NIL)
 		rc = -EBUSY;
@@ -77,7 +74,7 @@ static int theirs_loop(struct crowd_member *member, const char *name)
 
 	if (rc)
 		snprintf(member->error, sizeof(member->error), "redis: %.100s",
-			 theirs.redis->err ? theirs.redis->errstr
+			 redis_client->err ? redis_client->errstr
 					   : strerror(-rc));
 	return rc;
 }
@@ -89,20 +86,10 @@ static const struct crowd_ops theirs_crowd = {
 
 /* --- the server --- */
 
-static bool theirs_connect(void)
-{
-	theirs.redis = redisConnectUnix(server.socket);
-	if (theirs.redis && !theirs.redis->err)
-		return true;
-	redisFree(theirs.redis);
-	theirs.redis = NULL;
-	return false;
-}
-
 /* What it says of itself. */
 static void server_describe(struct driver_pair *pair)
 {
-	redisReply *reply = redisCommand(theirs.redis, "INFO server");
+	redisReply *reply = redisCommand(redis_client, "INFO server");
 	const char *version = NULL;
 	int size = 0;
 
@@ -124,7 +111,7 @@ static void server_describe(struct driver_pair *pair)
 static int commands_make(void)
 {
 	redisReply *reply =
-		redisCommand(theirs.redis, "SCRIPT LOAD %s", SCRIPT);
+		redisCommand(redis_client, "SCRIPT LOAD %s", SCRIPT);
 	int take, give = -1;
 
 	take = redisFormatCommand(&theirs.take, "SET %s %s NX PX 30000", KEY,
@@ -145,15 +132,8 @@ static int commands_make(void)
 
 static int redis_open(struct driver_pair *pair)
 {
-	int rc = server_prepare(pair, "redis-server");
+	int rc = redis_start(pair);
 
-	if (rc)
-		return rc;
-	server_arguments((const char *const[]){
-		"redis-server", "--port", "0", "--unixsocket", server.socket,
-		"--dir", server.directory, "--save", "", "--appendonly", "no",
-		"--daemonize", "no", "--loglevel", "warning", NULL});
-	rc = server_start(pair, theirs_connect);
 	if (rc)
 		return rc;
 	server_describe(pair);
@@ -174,7 +154,7 @@ static int redis_run(struct driver_pair *pair, const char *name, double seconds,
 static void redis_close(struct driver_pair *pair)
 {
 	crowd_close(theirs.crowd);
-	redisFree(theirs.redis);
+	redisFree(redis_client);
 	free(theirs.take);
 	free(theirs.give);
 	kill(pair->target, SIGTERM);

@@ -6,9 +6,7 @@
  *
  * Thread: owner. */
 #include "map_work.h"
-#include "server.h"
-
-#include <hiredis/hiredis.h>
+#include "redis_server.h"
 
 #define LOAD 512u /* commands at once */
 
@@ -24,7 +22,6 @@
 #define SET_VALUE (SET_KEY + MAP_KEY + sizeof("\r\n$64\r\n") - 1)
 
 struct theirs {
-	redisContext *redis;
 	struct map_state state;
 	char get[sizeof(GET)], set[sizeof(SET)];
 	char load[LOAD * (sizeof(SET) - 1)];
@@ -38,8 +35,8 @@ static struct theirs theirs;
 
 static int ask(const char *text, size_t size, redisReply **reply)
 {
-	if (redisAppendFormattedCommand(theirs.redis, text, size) != REDIS_OK ||
-	    redisGetReply(theirs.redis, (void **)reply) != REDIS_OK)
+	if (redisAppendFormattedCommand(redis_client, text, size) != REDIS_OK ||
+	    redisGetReply(redis_client, (void **)reply) != REDIS_OK)
 		return -EPIPE;
 	return 0;
 }
@@ -105,12 +102,12 @@ static int load_flush(void)
 	redisReply *reply;
 	bool bad = false;
 
-	if (redisAppendFormattedCommand(theirs.redis, theirs.load,
+	if (redisAppendFormattedCommand(redis_client, theirs.load,
 					theirs.loading * (sizeof(SET) - 1)) !=
 	    REDIS_OK)
 		return -ENOMEM;
 	for (; theirs.loading; theirs.loading--) {
-		if (redisGetReply(theirs.redis, (void **)&reply) != REDIS_OK)
+		if (redisGetReply(redis_client, (void **)&reply) != REDIS_OK)
 			return -EPIPE;
 		bad |= reply->type != REDIS_REPLY_STATUS;
 		freeReplyObject(reply);
@@ -132,7 +129,7 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 /* A number of INFO. */
 static double info(const char *section, const char *name)
 {
-	redisReply *reply = redisCommand(theirs.redis, "INFO %s", section);
+	redisReply *reply = redisCommand(redis_client, "INFO %s", section);
 	const char *at = NULL;
 	double number = 0;
 
@@ -147,29 +144,12 @@ static double info(const char *section, const char *name)
 
 /* --- the driver --- */
 
-static bool theirs_connect(void)
-{
-	theirs.redis = redisConnectUnix(server.socket);
-	if (theirs.redis && !theirs.redis->err)
-		return true;
-	redisFree(theirs.redis);
-	theirs.redis = NULL;
-	return false;
-}
-
 static int redis_open(struct driver_pair *pair)
 {
 	uint64_t keys = pair->options.size / MAP_ENTRY;
-	int rc = server_prepare(pair, "redis-server");
+	int rc = redis_start(pair);
 	double empty;
 
-	if (rc)
-		return rc;
-	server_arguments((const char *const[]){
-		"redis-server", "--port", "0", "--unixsocket", server.socket,
-		"--dir", server.directory, "--save", "", "--appendonly", "no",
-		"--daemonize", "no", "--loglevel", "warning", NULL});
-	rc = server_start(pair, theirs_connect);
 	if (rc)
 		return rc;
 	memcpy(theirs.get, GET, sizeof(GET));
@@ -198,7 +178,7 @@ static int redis_run(struct driver_pair *pair, const char *name, double seconds,
 
 static void redis_close(struct driver_pair *pair)
 {
-	redisFree(theirs.redis);
+	redisFree(redis_client);
 	free(theirs.state.ranks);
 	kill(pair->target, SIGTERM);
 }

@@ -256,21 +256,31 @@ void redis_reply_error(struct redis_reply *reply, const char *text)
 	put_error(reply, text, strlen(text));
 }
 
-void redis_reply_errorf(struct redis_reply *reply, const char *format, ...)
-{
-	char text[1024];
-	va_list arguments;
-	int size;
+#define TEXT_SIZE 1024 /* what is longer is cut */
 
-	va_start(arguments, format);
-	size = vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
+static size_t write_text(char text[TEXT_SIZE], const char *format,
+			 va_list arguments)
+{
+	int size = vsnprintf(text, TEXT_SIZE, format, arguments);
+
 	if (size < 0)
 		size = 0;
-	if ((size_t)size >= sizeof(text))
-		size = sizeof(text) - 1;
+	if (size >= TEXT_SIZE)
+		size = TEXT_SIZE - 1;
 	text[size] = '\0';
-	put_error(reply, text, (size_t)size);
+	return (size_t)size;
+}
+
+void redis_reply_errorf(struct redis_reply *reply, const char *format, ...)
+{
+	char text[TEXT_SIZE];
+	va_list arguments;
+	size_t size;
+
+	va_start(arguments, format);
+	size = write_text(text, format, arguments);
+	va_end(arguments);
+	put_error(reply, text, size);
 }
 
 void redis_reply_integer(struct redis_reply *reply, int64_t value)
@@ -301,18 +311,14 @@ void redis_reply_text(struct redis_reply *reply, const char *text)
 
 void redis_reply_textf(struct redis_reply *reply, const char *format, ...)
 {
-	char text[1024];
+	char text[TEXT_SIZE];
 	va_list arguments;
-	int size;
+	size_t size;
 
 	va_start(arguments, format);
-	size = vsnprintf(text, sizeof(text), format, arguments);
+	size = write_text(text, format, arguments);
 	va_end(arguments);
-	if (size < 0)
-		size = 0;
-	if ((size_t)size >= sizeof(text))
-		size = sizeof(text) - 1;
-	redis_reply_bulk(reply, text, (size_t)size);
+	redis_reply_bulk(reply, text, size);
 }
 
 void redis_reply_bulk_integer(struct redis_reply *reply, int64_t value)

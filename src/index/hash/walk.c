@@ -32,6 +32,22 @@ static int find_leaf(struct hash_table *table, uint64_t hash,
 	return 0;
 }
 
+/* Do slots that were read still count? all: their words, or'ed together.
+ * -EAGAIN: the subtable was split. */
+static int check_slots(struct hash_table *table, uint64_t hash,
+		       const struct hash_leaf *leaf, uint64_t all)
+{
+	int rc;
+
+	if (!(all & HASH_FROZEN))
+		return 0;
+	rc = hash_leaf_is_current(table, hash, leaf->depth, leaf->subtable);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	rc = hash_leaf_discover(table, hash);
+	return rc ? rc : -EAGAIN;
+}
+
 /* READ a group. -EAGAIN: the subtable was split. */
 static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 		      struct hash_leaf *leaf, uint64_t slots[HASH_GROUP_SLOTS])
@@ -46,13 +62,7 @@ static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 			       slots, HASH_GROUP_SIZE);
 	for (uint32_t i = 0; i < HASH_GROUP_SLOTS && !rc; i++)
 		all |= slots[i];
-	if (rc || !(all & HASH_FROZEN))
-		return rc;
-	rc = hash_leaf_is_current(table, hash, leaf->depth, leaf->subtable);
-	if (rc)
-		return rc < 0 ? rc : 0;
-	rc = hash_leaf_discover(table, hash);
-	return rc ? rc : -EAGAIN;
+	return rc ? rc : check_slots(table, hash, leaf, all);
 }
 
 /* What is in a slot now. 1: reading->entry.  0: nothing.  -EAGAIN: it was
@@ -300,13 +310,7 @@ static int count_piece(struct hash_table *table, uint64_t hash,
 		*keys += hash_slot_block(slots[i]) &&
 			 !(slots[i] & HASH_PROVISIONAL);
 	}
-	if (rc || !(all & HASH_FROZEN))
-		return rc;
-	rc = hash_leaf_is_current(table, hash, leaf->depth, leaf->subtable);
-	if (rc)
-		return rc < 0 ? rc : 0;
-	rc = hash_leaf_discover(table, hash);
-	return rc ? rc : -EAGAIN;
+	return rc ? rc : check_slots(table, hash, leaf, all);
 }
 
 static int count_leaf(struct hash_table *table, uint64_t hash, uint64_t *slots,

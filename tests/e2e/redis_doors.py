@@ -504,7 +504,11 @@ def check_announced(pool):
     for one in many:
         one.send(b"*1048576\r\n$1\r\na\r\n")
     assert door.answers()
-    time.sleep(0.2)
+    with door.wire() as wire:
+        until("all of it is read", lambda: 120 == sum(
+            b"cmd=client|list" not in line and b" qbuf=0 " not in line
+            for line in wire.ask("CLIENT", "LIST").splitlines()
+            if line.startswith(b"id=")))
     grown = resident(door.process) - before
     assert grown < 64 * MIB, grown
     for one in crowd + many:

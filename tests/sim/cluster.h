@@ -71,6 +71,13 @@ enum strike {
 };
 #define CHAOS_BROKER                                                           \
 	(CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_BROKER_WRITE)
+#define CHAOS_CLIENTS                                                          \
+	(CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE | CHAOS_FENCE | CHAOS_END)
+#define CHAOS_NETWORK (CHAOS_CUT | CHAOS_CUT_CLIENTS | CHAOS_LINKS)
+/* What a structure has to survive whose memory stays. */
+#define CHAOS_ALL                                                              \
+	(CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_CLIENTS |              \
+	 CHAOS_NETWORK | CHAOS_DRAIN)
 
 /* Zero means the default. */
 struct cluster_options {

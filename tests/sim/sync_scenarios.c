@@ -33,11 +33,10 @@ const struct scenario sync_scenarios[] = {
 	 {BRIEF, .strike = STRIKE_LOSE}},
 	{"clients",
 	 "clients die, stand still, are ended",
-	 {BRIEF, .chaos = CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE | CHAOS_FENCE |
-			  CHAOS_END}},
+	 {BRIEF, .chaos = CHAOS_CLIENTS}},
 	{"network",
 	 "partitions of all kinds; links are lost",
-	 {BRIEF, .chaos = CHAOS_CUT | CHAOS_CUT_CLIENTS | CHAOS_LINKS}},
+	 {BRIEF, .chaos = CHAOS_NETWORK}},
 	{"broker",
 	 "the broker is killed, clients die and stand still",
 	 {BRIEF, .chaos = CHAOS_BROKER_KILL | CHAOS_BROKER_POWER |
@@ -45,13 +44,7 @@ const struct scenario sync_scenarios[] = {
 	{"drain",
 	 "extents move, and clients die",
 	 {BRIEF, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}},
-	{"all",
-	 "all of it at once",
-	 {BRIEF,
-	  .chaos = CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_CLIENT_KILL |
-		   CHAOS_CLIENT_PAUSE | CHAOS_FENCE | CHAOS_END | CHAOS_CUT |
-		   CHAOS_CUT_CLIENTS | CHAOS_LINKS | CHAOS_DRAIN,
-	  .nodes = 3}},
+	{"all", "all of it at once", {BRIEF, .chaos = CHAOS_ALL, .nodes = 3}},
 };
 const size_t sync_scenarios_count =
 	sizeof(sync_scenarios) / sizeof(sync_scenarios[0]);

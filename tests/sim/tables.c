@@ -28,21 +28,14 @@ static const struct scenario scenarios[] = {
 	 {BRIEF, .strike = STRIKE_LOSE}},
 	{"clients",
 	 "clients die, stand still, are ended",
-	 {BRIEF, .chaos = CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE | CHAOS_FENCE |
-			  CHAOS_END}},
+	 {BRIEF, .chaos = CHAOS_CLIENTS}},
 	{"network",
 	 "partitions of all kinds; links are lost",
-	 {BRIEF, .chaos = CHAOS_CUT | CHAOS_CUT_CLIENTS | CHAOS_LINKS}},
+	 {BRIEF, .chaos = CHAOS_NETWORK}},
 	{"drain",
 	 "extents move, and clients die",
 	 {BRIEF, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}},
-	{"all",
-	 "all of it at once",
-	 {BRIEF,
-	  .chaos = CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_CLIENT_KILL |
-		   CHAOS_CLIENT_PAUSE | CHAOS_FENCE | CHAOS_END | CHAOS_CUT |
-		   CHAOS_CUT_CLIENTS | CHAOS_LINKS | CHAOS_DRAIN,
-	  .nodes = 3}},
+	{"all", "all of it at once", {BRIEF, .chaos = CHAOS_ALL, .nodes = 3}},
 };
 static const size_t scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

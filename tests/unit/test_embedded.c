@@ -3,6 +3,7 @@
 #include "base/sched.h"
 #include "local_pool.h"
 #include "pool/client/client.h"
+#include "try.h"
 #include "wire/pool.h"
 
 #include <errno.h>
@@ -21,16 +22,6 @@
 
 #define POOL "embedded:32M"
 #define THREADS 4
-
-#define TRY(call)                                                              \
-	do {                                                                   \
-		int try_rc = (call);                                           \
-		if (try_rc) {                                                  \
-			print_message("%s:%d: %s: %s\n", __FILE__, __LINE__,   \
-				      #call, reef_error_name(try_rc));         \
-			return try_rc;                                         \
-		}                                                              \
-	} while (0)
 
 static const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 

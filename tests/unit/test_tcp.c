@@ -175,6 +175,19 @@ static void client_join(struct client *client, const char *address,
 		0);
 }
 
+/* Open one, and attach it to the node's memory. */
+static void client_meet(struct client *client,
+			const struct reef_fabric_options *options,
+			uint32_t session)
+{
+	client_open(client, options);
+	client_join(client, reef_listener_address(node.listener), session);
+	assert_int_equal(reef_attach(client->queue, client->link,
+				     reef_region_key(node.region),
+				     &client->remote),
+			 0);
+}
+
 static void client_close(struct client *client)
 {
 	reef_link_close(client->link);
@@ -200,12 +213,7 @@ static void check_served(void)
 	struct client client;
 	uint64_t before = word(SIZE - 8);
 
-	client_open(&client, NULL);
-	client_join(&client, reef_listener_address(node.listener), 0x70001);
-	assert_int_equal(reef_attach(client.queue, client.link,
-				     reef_region_key(node.region),
-				     &client.remote),
-			 0);
+	client_meet(&client, NULL, 0x70001);
 	assert_int_equal(client_faa(&client, SIZE - 8), 0);
 	client_close(&client);
 	assert_int_equal(word(SIZE - 8), before + 1);
@@ -1060,12 +1068,7 @@ static void tcp_long_operations_arrive_whole(void **state)
 	struct reef_batch batch = {.ops = ops, .count = 3};
 
 	node_start(NULL);
-	client_open(&client, NULL);
-	client_join(&client, reef_listener_address(node.listener), SESSION);
-	assert_int_equal(reef_attach(client.queue, client.link,
-				     reef_region_key(node.region),
-				     &client.remote),
-			 0);
+	client_meet(&client, NULL, SESSION);
 	batch.link = client.link;
 	for (uint32_t round = 0; round < 20; round++) {
 		uint32_t from = round * 977, length = SIZE - 2 * from;
@@ -1200,12 +1203,7 @@ static void tcp_answer_overtakes_the_writers_thread(void **state)
 	void *result;
 
 	node_start(NULL);
-	client_open(&client, NULL);
-	client_join(&client, reef_listener_address(node.listener), SESSION);
-	assert_int_equal(reef_attach(client.queue, client.link,
-				     reef_region_key(node.region),
-				     &client.remote),
-			 0);
+	client_meet(&client, NULL, SESSION);
 	assert_int_equal(pthread_create(&thread, NULL, write_often, &client),
 			 0);
 	while (!atomic_load(&node.reason))
@@ -1238,12 +1236,7 @@ static void tcp_fence_ends_batches_of_all_threads(void **state)
 	void *result;
 
 	node_start(NULL);
-	client_open(&client, NULL);
-	client_join(&client, reef_listener_address(node.listener), SESSION);
-	assert_int_equal(reef_attach(client.queue, client.link,
-				     reef_region_key(node.region),
-				     &client.remote),
-			 0);
+	client_meet(&client, NULL, SESSION);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL,
 						add_until_lost, &client),
@@ -1282,12 +1275,7 @@ static void tcp_limits_of_the_peer_kept(void **state)
 	struct reef_batch batch = {.ops = ops, .count = 1};
 
 	node_start(&small);
-	client_open(&client, NULL);
-	client_join(&client, reef_listener_address(node.listener), SESSION);
-	assert_int_equal(reef_attach(client.queue, client.link,
-				     reef_region_key(node.region),
-				     &client.remote),
-			 0);
+	client_meet(&client, NULL, SESSION);
 	batch.link = client.link;
 	for (int i = 0; i < 3; i++)
 		ops[i] = (struct reef_op){.kind = REEF_WRITE,
@@ -1317,12 +1305,7 @@ static void tcp_too_much_under_way_says_so(void **state)
 	struct client client;
 
 	node_start(NULL);
-	client_open(&client, &options);
-	client_join(&client, reef_listener_address(node.listener), SESSION);
-	assert_int_equal(reef_attach(client.queue, client.link,
-				     reef_region_key(node.region),
-				     &client.remote),
-			 0);
+	client_meet(&client, &options, SESSION);
 	op.remote = client.remote;
 	for (int i = 0; i < 4; i++) {
 		batches[i] = (struct reef_batch){

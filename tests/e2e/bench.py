@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import run_each
+
 REEF = os.path.abspath(sys.argv[1])
 TIMEOUT_S = 240
 
@@ -203,18 +205,5 @@ TESTS = [
 ]
 
 
-def main():
-    failed = 0
-    for test in TESTS:
-        try:
-            test()
-            print("ok", test.__name__)
-        except (AssertionError, ValueError, KeyError,
-                subprocess.TimeoutExpired) as error:
-            failed += 1
-            print("FAILED", test.__name__, repr(error))
-    print("%d passed, %d failed, 0 skipped" % (len(TESTS) - failed, failed))
-    return 1 if failed else 0
-
-
-sys.exit(main())
+sys.exit(run_each([
+    (test.__name__, lambda _, test=test: test()) for test in TESTS]))

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import run_checks
+
 REEF = os.path.abspath(sys.argv[1])
 TIMEOUT_S = 30
 
@@ -93,20 +95,6 @@ def check_refusals(home):
         assert done.stdout == "", done.stdout
 
 
-def main():
-    passed = failed = 0
-    for check in (check_both_forms, check_problem, check_settings,
-                  check_refusals):
-        with tempfile.TemporaryDirectory(prefix="reef-doctor-") as home:
-            try:
-                check(home)
-                passed += 1
-            except AssertionError as error:
-                print("FAILED %s: %s" % (check.__name__, error))
-                failed += 1
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(globals(), lambda: tempfile.TemporaryDirectory(
+        prefix="reef-doctor-"), sys.argv[2:]))

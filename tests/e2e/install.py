@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import run_each
+
 BUILD, SOURCE = (os.path.abspath(path) for path in sys.argv[1:3])
 EXAMPLES = sorted(glob.glob(os.path.join(SOURCE, "examples", "*.c")))
 CC = os.environ.get("CC", "cc")
@@ -24,9 +26,8 @@ def run(*command, **more):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           check=False, **more)
-    if done.returncode:
-        sys.exit("%s\nfailed with status %d:\n%s" % (
-            " ".join(command), done.returncode, done.stdout))
+    assert done.returncode == 0, "%s\nfailed with status %d:\n%s" % (
+        " ".join(command), done.returncode, done.stdout)
     return done.stdout
 
 
@@ -156,18 +157,11 @@ def test_symbols(installed):
 def main():
     with tempfile.TemporaryDirectory(prefix="reef-install-") as root:
         installed = Installed(root)
-        tests = [test_program, test_manual, test_headers, test_shared, test_static,
-                 test_readme, test_symbols]
-        failed = 0
-        for test in tests:
-            try:
-                test(installed)
-                print("ok", test.__name__)
-            except (AssertionError, SystemExit) as error:
-                failed += 1
-                print("FAILED %s: %s" % (test.__name__, error))
-        print("%d passed, %d failed, 0 skipped" % (len(tests) - failed, failed))
-        return 1 if failed else 0
+        return run_each([(test.__name__, lambda _, test=test: test(installed))
+                         for test in (
+                             test_program, test_manual, test_headers,
+                             test_shared, test_static, test_readme,
+                             test_symbols)])
 
 
 if __name__ == "__main__":

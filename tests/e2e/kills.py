@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 
-from pool_processes import Workers, run_checks, until
+from checks import run_checks
+from pool_processes import Workers, until
 
 REEF, WORKER, KILLS = (os.path.abspath(name) for name in sys.argv[1:4])
 SOAK = os.environ.get("REEF_SOAK") == "1"

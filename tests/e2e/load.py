@@ -11,7 +11,8 @@ import signal
 import sys
 import time
 
-from pool_processes import Workers, is_about, run_checks, until
+from checks import run_checks
+from pool_processes import Workers, is_about, until
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"

@@ -11,7 +11,8 @@ import signal
 import struct
 import sys
 
-from pool_processes import Pool, run_checks, until
+from checks import run_checks
+from pool_processes import Pool, until
 
 REEF, HISTORY = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"

@@ -12,7 +12,8 @@ import stat
 import subprocess
 import sys
 
-from pool_processes import Pool, free_port, run_checks, until
+from checks import run_checks
+from pool_processes import Pool, free_port, until
 
 REEF = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(

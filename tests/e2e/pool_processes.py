@@ -230,36 +230,3 @@ class Workers(Pool):
 
 def is_about(one, other):
     return abs(one - other) <= max(one, other) // 16
-
-
-class Skipped(Exception):
-    """A check cannot run here; why."""
-
-
-def run_checks(names, make_pool, wanted):
-    """Run the check_ functions of a module, each in a pool of its own; those
-    whose name has one of the wanted words, if there are any. The status."""
-    passed = failed = skipped = 0
-    for name, check in sorted(names.items()):
-        if not name.startswith("check_"):
-            continue
-        if wanted and not any(word in name for word in wanted):
-            continue
-        with make_pool() as pool:
-            try:
-                check(pool)
-                passed += 1
-            except Skipped as why:
-                print("skipped %s: %s" % (name, why))
-                skipped += 1
-            except (AssertionError, subprocess.TimeoutExpired, OSError,
-                    ValueError, KeyError, IndexError, AttributeError,
-                    TypeError) as error:
-                print("FAILED %s: %s: %s" % (
-                    name, type(error).__name__, error))
-                for process in pool.processes[-20:]:
-                    print("%s: %s %s" % (process.name, process.out[-300:],
-                                         process.error[-2000:]))
-                failed += 1
-    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
-    return 1 if failed else 0

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from pool_processes import Skipped, run_checks
+from checks import Skipped, run_checks
 from redis_replies import Both
 from redis_servers import skip, without_redis
 

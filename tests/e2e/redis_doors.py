@@ -17,7 +17,8 @@ import sys
 import threading
 import time
 
-from pool_processes import Workers, is_about, run_checks, until
+from checks import run_checks
+from pool_processes import Workers, is_about, until
 from redis_servers import Server, Servers, free_port
 from redis_wire import Closed, request, tree
 

@@ -13,7 +13,7 @@ import threading
 import time
 
 import redis_scripts as scripts
-from pool_processes import run_checks
+from checks import run_checks
 from redis_servers import Servers, fields, skip, without_redis
 from redis_wire import Closed, Wire, request, tree, words_of
 

@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 
-from pool_processes import Pool, run_checks, until
+from checks import run_checks
+from pool_processes import Pool, until
 
 REEF = os.path.abspath(sys.argv[1])
 TTL = ("--ttl", "1s")

@@ -361,9 +361,72 @@ static void heap_session_ends_well_room_is_there(void **state)
 	world_fini(&world);
 }
 
+/* All units there are, one block each. */
+static uint32_t take_units(struct reef_heap *heap)
+{
+	uint64_t address;
+	uint32_t count = 0;
+
+	while (!reef_heap_alloc(heap, REEF_BLOCK_RAW, 64 * KIB - 8, &address))
+		count++;
+	return count;
+}
+
+/* A slab without a block is kept for the next of its class, but not from who
+ * finds no room. */
+static void heap_full_but_for_empty_slab_room_is_there(void **state)
+{
+	struct world world;
+	struct reef_heap *heap;
+	uint64_t small[2];
+
+	world_init(&world, 2 * MIB, 4 * MIB);
+	heap = world_heap(&world, 1, 1);
+	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 64, &small[0]),
+			 0);
+	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 400, &small[1]),
+			 0);
+	assert_int_equal(reef_heap_free(heap, small[0], 0), 0);
+	assert_int_equal(reef_heap_free(heap, small[1], 0), 0);
+	assert_int_equal(take_units(heap), 2 * 31);
+	reef_heap_destroy(heap);
+	world_fini(&world);
+}
+
+/* An extent is lost, and the heap has not heard of it: what it reads behind
+ * that is not done. Yet a recovery that says 0 has seen all there is. */
+static void heap_recover_beside_lost_extent_nothing_missed(void **state)
+{
+	struct world world;
+	struct reef_heap *heap, *dead;
+
+	world_init(&world, 2 * MIB, 8 * MIB);
+	dead = world_heap(&world, 1, 1);
+	heap = world_heap(&world, 2, 2);
+	/* They are there, and nobody's. */
+	assert_int_equal(take_units(dead), 4 * 31);
+	assert_int_equal(reef_heap_abandon(dead), 0);
+	assert_int_equal(reef_heap_collect(dead, true), 0);
+	assert_int_equal(reef_heap_collect(heap, false), 0);
+	assert_int_equal(take_units(dead), 4 * 31);
+	assert_int_equal(reef_heap_flush(dead), 0);
+	for (uint32_t lost = 3; lost > 1; lost--)
+		world.extents[lost].lost = true;
+	world.fenced[1] = true;
+	assert_int_equal(reef_heap_recover(heap, 1, NULL, NULL), 0);
+	world.safe = world.reclaim + 1;
+	assert_int_equal(take_units(heap), 2 * 31);
+	reef_heap_destroy(dead);
+	reef_heap_destroy(heap);
+	world_fini(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(heap_full_but_for_empty_slab_room_is_there),
+		cmocka_unit_test(
+			heap_recover_beside_lost_extent_nothing_missed),
 		cmocka_unit_test(heap_session_ends_well_room_is_there),
 		cmocka_unit_test_teardown(heap_random_run_all_come_back,
 					  tell_seed),

@@ -169,6 +169,24 @@ int heap_execute(struct reef_heap *heap, struct reef_access *accesses,
 	return rc;
 }
 
+void heap_execute_reads(struct reef_heap *heap, struct reef_access *accesses,
+			uint32_t count)
+{
+	if (!heap_execute(heap, accesses, count))
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		if (accesses[i].status && !heap_is_lost(accesses[i].status) &&
+		    accesses[i].status != -REEF_ENOTDONE)
+			return;
+	for (uint32_t i = 0; i < count; i++) {
+		if (accesses[i].status != -REEF_ENOTDONE)
+			continue;
+		heap_execute(heap, &accesses[i], 1);
+		if (accesses[i].status && !heap_is_lost(accesses[i].status))
+			return;
+	}
+}
+
 int heap_execute_writes(struct reef_heap *heap, struct reef_access *accesses,
 			uint32_t count)
 {

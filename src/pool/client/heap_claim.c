@@ -104,10 +104,10 @@ static int look_some(struct reef_heap *heap, struct extent **extent,
 	*extent = at;
 	if (!count)
 		return 0;
-	heap_execute(heap, accesses, count);
+	heap_execute_reads(heap, accesses, count);
 	for (uint32_t i = 0; i < count; i++) {
 		if (of[i]->dead || accesses[i].status == -REEF_ENOTDONE)
-			continue; /* next time */
+			continue; /* another's status is the error */
 		if (accesses[i].status == 0)
 			take_table(of[i], accesses[i].local);
 		else if (heap_is_lost(accesses[i].status))
@@ -568,6 +568,8 @@ int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
 	if (rc == -ENOSPC || rc == -EDQUOT) {
 		int again = last_resort(heap);
 
+		/* Nor does a class keep a slab without a block now. */
+		heap_vacant_drop(heap, true);
 		if (!again)
 			again = claim_or_grow(heap, units, class, false);
 		if (again != -ENOSPC)

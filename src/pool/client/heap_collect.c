@@ -206,7 +206,7 @@ static int scan_execute(struct scan *scan)
 
 	if (!scan->count)
 		return 0;
-	heap_execute(heap, scan->accesses, scan->count);
+	heap_execute_reads(heap, scan->accesses, scan->count);
 	for (uint32_t i = 0; i < scan->count; i++) {
 		struct reef_access *access = &scan->accesses[i];
 

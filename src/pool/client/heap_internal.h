@@ -292,6 +292,11 @@ static inline uint64_t heap_descriptor_at(const struct extent *extent,
 
 int heap_execute(struct reef_heap *heap, struct reef_access *accesses,
 		 uint32_t count);
+/* READs only. One that is lost ends its batch, but the others are of other
+ * extents: they are done by themselves. So what is not done at the end stands
+ * behind an error of the session. */
+void heap_execute_reads(struct reef_heap *heap, struct reef_access *accesses,
+			uint32_t count);
 /* WRITEs only, to what is ours alone: repeated when in doubt. */
 int heap_execute_writes(struct reef_heap *heap, struct reef_access *accesses,
 			uint32_t count);

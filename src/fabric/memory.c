@@ -1,13 +1,18 @@
 /* memory.c - memory that can be lent: memfds, files, persistent memory.
  *
- * Steps: create with mode 0600, take the pages, map, forbid the mapping to
- * follow a fork, seal. Nobody else can have the descriptor before the seals are
- * on it; and one of them, on what is read-only, lets no mapping come after.
+ * Steps: create with mode 0600, set the length, map, forbid the mapping to
+ * follow a fork, take the pages, seal. Nobody else can have the descriptor
+ * before the seals are on it; and one of them, on what is read-only, lets no
+ * mapping come after.
  *
- * Last, the pages of a memfd are mapped here: fallocate takes them, but the
- * kernel clears each when it is first mapped. For 64 MiB that takes 24 ms, and
- * belongs to who lends, not to whoever comes first, or to the thread that
- * serves tcp. */
+ * A memfd's pages are taken twice over. First by the mapping, all at once and
+ * without a touch (MADV_POPULATE): only so are they huge where the machine lets
+ * shared memory have transparent huge pages by advice, which is an advice on a
+ * mapping and comes too late for pages that are there. Clearing them belongs to
+ * who lends, too, not to whoever comes first, or to the thread that serves tcp.
+ * Then by fallocate, which finds them taken, or takes what is missing (a kernel
+ * before 5.14 does not populate), and alone says that there is not enough:
+ * nothing is touched before it has said yes, so nothing gets SIGBUS. */
 #include "fabric/memory.h"
 
 #include "base/checksum.h"
@@ -28,6 +33,7 @@
 /* The pages are taken in steps, so that a signal costs one step, not all. */
 #define TAKE_STEP (64ull << 20)
 #define TAKE_RETRIES_MAX 1000
+#define POPULATE_TRIES_MAX 100
 
 #ifndef MADV_POPULATE_READ /* Linux 5.14 */
 #define MADV_POPULATE_READ 22
@@ -87,6 +93,15 @@ static int take_pages(int fd, uint64_t size)
 	return 0;
 }
 
+/* Every page of a memfd whose length is set, and which is mapped. */
+static int take_mapped(struct reef_memory *memory)
+{
+	/* Of a huge memfd all are: it says so with -EINVAL. A hint. */
+	madvise(memory->base, memory->size, MADV_HUGEPAGE);
+	reef_memory_populate(memory->base, memory->size);
+	return take_pages(memory->fd, memory->size);
+}
+
 static int map(struct reef_memory *memory, int flags)
 {
 	void *base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, flags,
@@ -143,13 +158,16 @@ static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
 		rc = -errno;
 		goto err_close;
 	}
-	rc = take_pages(memory->fd, memory->size);
-	if (rc)
+	if (ftruncate(memory->fd, (off_t)memory->size)) {
+		rc = -errno;
 		goto err_close;
+	}
 	rc = map(memory, MAP_SHARED);
 	if (rc)
 		goto err_close;
-	rc = seal(memory);
+	rc = take_mapped(memory);
+	if (!rc)
+		rc = seal(memory);
 	if (rc)
 		goto err_unmap;
 	memory->huge = huge;
@@ -169,25 +187,15 @@ static int create_memfd(struct reef_memory *memory,
 
 	if (options->huge_pages) {
 		rc = open_memfd(memory, options->size, true);
-		if (!rc) {
-			reef_memory_populate(memory->base, memory->size);
+		if (!rc)
 			return 0;
-		}
 		reef_log(REEF_LOG_INFO, "memory",
-			 "no huge pages for %llu bytes (%s): using small ones",
+			 "no huge pages for %llu bytes (%s): the usual ones",
 			 (unsigned long long)options->size,
 			 reef_error_name(rc));
 	}
 	rc = check_available(options->size);
-	if (rc)
-		return rc;
-	rc = open_memfd(memory, options->size, false);
-	if (rc)
-		return rc;
-	/* Where the administrator lets shared memory have them. A hint. */
-	madvise(memory->base, memory->size, MADV_HUGEPAGE);
-	reef_memory_populate(memory->base, memory->size);
-	return 0;
+	return rc ? rc : open_memfd(memory, options->size, false);
 }
 
 /* READ is enough: a page of shared memory that the mapping may write is mapped
@@ -195,7 +203,12 @@ static int create_memfd(struct reef_memory *memory,
  * almost three times as long. */
 void reef_memory_populate(void *base, uint64_t size)
 {
-	madvise(base, size, MADV_POPULATE_READ);
+	int tries = 0;
+
+	/* After a signal what is mapped already costs little. */
+	while (madvise(base, size, MADV_POPULATE_READ) && errno == EINTR &&
+	       ++tries < POPULATE_TRIES_MAX)
+		;
 }
 
 /* A new file must still be there after a crash, or FLUSH promises too much. */

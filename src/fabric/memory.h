@@ -4,7 +4,10 @@
  *     that whoever is handed it can neither cut it short under others nor open
  *     it again through /proc with more rights.
  * (2) A memfd's pages are taken, cleared and mapped when it is made, 64 MiB in
- *     about 40 ms: a touch later neither fails nor waits for the kernel.
+ *     about 40 ms: a touch later neither fails nor waits for the kernel. They
+ *     are huge if huge_pages asks and enough are reserved (hugetlb; `huge`), or
+ *     as far as the machine gives shared memory transparent ones (advise,
+ *     always) and has some; that much is the kernel's affair, and not told.
  * (3) Its mapping does not follow a fork.
  * (4) The atomic domain (F6) is fixed here.
  * (5) What is read_only its peers may READ and nothing else; its owner writes.
@@ -41,7 +44,7 @@ struct reef_memory {
 	uint64_t domain;
 	int fd; /* -1: none */
 	bool durable;
-	bool huge; /* huge pages are really in use */
+	bool huge; /* all of it is in pages of the reserved kind */
 	bool read_only;
 	enum reef_backing backing;
 	uint8_t *flushed; /* SIMULATED, durable: what power would leave */
@@ -49,8 +52,8 @@ struct reef_memory {
 
 /* Take memory, zeroed (FILE and DAX: as the file was). Caller owns *out.
  * -ENOMEM, -ENOSPC: there is not that much.  -EINVAL: size 0 or over 2^47.
- * -EOPNOTSUPP: DAX on a file system that has none, or a kernel (before 5.1) that
- * cannot keep a memfd read_only. */
+ * -EOPNOTSUPP: DAX on a file system that has none, or a kernel (before 5.1)
+ * that cannot keep a memfd read_only. */
 int reef_memory_create(const struct reef_memory_options *options,
 		       struct reef_memory **out);
 void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */

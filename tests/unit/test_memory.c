@@ -197,6 +197,74 @@ static void memory_huge_pages_fall_back(void **state)
 	reef_memory_destroy(memory);
 }
 
+/* How much of a mapping is in transparent huge pages, in KiB. */
+static unsigned huge_kib(const void *base)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long long begin, end;
+	unsigned kib = 0, found;
+	bool inside = false;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%llx-%llx ", &begin, &end) == 2)
+			inside = begin <= (uintptr_t)base &&
+				 (uintptr_t)base < end;
+		else if (inside &&
+			 sscanf(line, "ShmemPmdMapped: %u kB", &found) == 1)
+			kib = found;
+	}
+	if (file)
+		fclose(file);
+	return kib;
+}
+
+#define SEVERAL (8u << 20) /* huge pages; at least three, wherever it lies */
+
+/* What this machine gives now to who only asks. */
+static unsigned huge_kib_at_hand(void)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	unsigned kib;
+	void *base;
+
+	assert_int_equal(ftruncate(fd, SEVERAL), 0);
+	base = mmap(NULL, SEVERAL, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(base, MAP_FAILED);
+	madvise(base, SEVERAL, MADV_HUGEPAGE);
+	reef_memory_populate(base, SEVERAL);
+	kib = huge_kib(base);
+	munmap(base, SEVERAL);
+	close(fd);
+	return kib;
+}
+
+/* Also in a second mapping, as of whoever attaches to it. */
+static void memory_has_transparent_huge_pages_where_there_are_any(void **state)
+{
+	struct reef_memory_options options = {.size = SEVERAL};
+	unsigned before = huge_kib_at_hand(), first, second;
+	struct reef_memory *memory;
+	void *map;
+
+	(void)state;
+	assert_int_equal(reef_memory_create(&options, &memory), 0);
+	map = mmap(NULL, SEVERAL, PROT_READ | PROT_WRITE, MAP_SHARED,
+		   memory->fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	madvise(map, SEVERAL, MADV_HUGEPAGE);
+	reef_memory_populate(map, SEVERAL);
+	first = huge_kib(memory->base);
+	second = huge_kib(map);
+	munmap(map, SEVERAL);
+	reef_memory_destroy(memory);
+	/* None are free, or shared memory may not have them. */
+	if (!before || !huge_kib_at_hand())
+		skip();
+	assert_true(first > 0);
+	assert_true(second > 0);
+}
+
 /* Neither the descriptor, nor the same opened anew by its owner, nor a mapping
  * made for reading: only the first mapping writes. */
 static void memory_read_only_memfd_is_written_by_its_owner_only(void **state)
@@ -379,6 +447,8 @@ int main(void)
 		cmocka_unit_test(memory_forked_child_has_no_mapping),
 		cmocka_unit_test(memory_bad_sizes_are_refused),
 		cmocka_unit_test(memory_huge_pages_fall_back),
+		cmocka_unit_test(
+			memory_has_transparent_huge_pages_where_there_are_any),
 		cmocka_unit_test(
 			memory_read_only_memfd_is_written_by_its_owner_only),
 		cmocka_unit_test(memory_file_flushed_survives_reopening),

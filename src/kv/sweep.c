@@ -2,9 +2,9 @@
  * removing keys that have expired and that nobody touches, and counting the
  * size anew.
  *
- *   due --CAS sweep_due_ms: now + period--> ours --walk from the cursor,
- * remove--> CAS the cursor --cursor at the end--> the size is corrected, a new
- * pass
+ *   due --CAS sweep_due_ms: now + period--> ours --walk from the cursor-->
+ *       removed --CAS the cursor--> at the end: the size is corrected, a new
+ *       pass begins
  *
  * (1) A step is some groups. Whoever moves `sweep_due_ms` on does it; should it
  *     die, the next one is due all the same.

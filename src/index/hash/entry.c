@@ -8,18 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 24 bits of whose, 40 of how many: a handle's own are in order. */
+#define VERSION_BITS 40 /* that count */
+
+/* 24 bits of whose, 40 of how many: a handle's own are in order. They begin
+ * anywhere, so that handles whose 24 bits are the same by chance (some thousand
+ * are enough for that) have not counted to the same. */
 static uint64_t next_version(struct hash_table *table, uint64_t block)
 {
+	const uint64_t counts = (UINT64_C(1) << VERSION_BITS) - 1;
 	uint64_t session = reef_session(table->reef);
 
-	if (!table->version_base)
-		table->version_base =
+	if (!table->versions) {
+		table->versions =
 			hash_mix(hash_mix(session << 32 ^ reef_now_ns()) ^
-				 block)
-			<< 40;
-	return table->version_base |
-	       (++table->versions & ((UINT64_C(1) << 40) - 1));
+				 block) |
+			1;
+		table->version_base = table->versions & ~counts;
+	}
+	table->versions++;
+	/* 0 is none. */
+	if (!((table->versions & counts) | table->version_base))
+		table->versions++;
+	return table->version_base | (table->versions & counts);
 }
 
 void *hash_spare_take(struct hash_table *table, size_t size)

@@ -79,7 +79,7 @@ struct hash_table {
 	void *spares[HASH_SPARES];
 	uint32_t spares_count;
 	struct many *many; /* for the next call of hash_put_many; or NULL */
-	uint64_t versions; /* given out */
+	uint64_t versions; /* the last; 0: none yet */
 	uint64_t version_base;
 };
 

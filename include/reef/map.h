@@ -16,9 +16,10 @@
  * (4) A key that has expired is not there for any call from that moment of the
  *     pool's clock on (the broker's; milliseconds since 1970; each handle knows
  *     it within a few milliseconds). Its memory comes back when somebody
- * touches it or a sweep passes, of which every handle that changes keys does a
- * little. (5) A map grows while it is used. Deleted keys give their memory
- * back; what the table itself has grown to stays.
+ *     touches it or a sweep passes, of which every handle that changes keys
+ *     does a little.
+ * (5) A map grows while it is used. Deleted keys give their memory back; what
+ *     the table itself has grown to stays.
  *
  * Errors of every call: those of access (reef.h). -REEF_EINDOUBT: a change
  * whose connection was lost happened, or not, and others have covered it since;
@@ -204,9 +205,10 @@ REEF_API int reef_map_put_many(struct reef_map *map,
 /* Go through a map. *cursor: 0 to begin; it stays good for any time, whatever
  * is changed and however the map grows, and for any handle. Call `each` for the
  * entries of the next `steps` groups of about 15. 0: there are more.  1: that
- * was all. Nonzero from `each` (which must not call into the handle) ends it,
- * and is returned; the cursor stays before that group. A key that is there from
- * the first call to the last is met at least once; a few are met twice. */
+ * was all; the cursor is 0 again. Nonzero from `each` (which must not call into
+ * the handle) ends it, and is returned; the cursor stays before that group. So
+ * better not 1. A key that is there from the first call to the last is met at
+ * least once; a few are met twice. */
 REEF_API int reef_map_scan(struct reef_map *map, uint64_t *cursor,
 			   uint32_t steps,
 			   int (*each)(void *context,
@@ -228,6 +230,11 @@ REEF_API int reef_map_count(struct reef_map *map, uint64_t *count);
 REEF_API int reef_map_clear(struct reef_map *map);
 
 /* --- about it --- */
+
+/* Its limits, as whoever made it set them: key_max, value_max, size_max and
+ * eviction of *out; the rest is 0. Costs nothing. */
+REEF_API void reef_map_limits(const struct reef_map *map,
+			      struct reef_map_options *out);
 
 struct reef_map_stats {
 	/* Of the map, as reef_map_count finds them: */

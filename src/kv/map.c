@@ -308,6 +308,16 @@ int reef_map_open(struct reef_space *space, const char *name,
 	return 0;
 }
 
+void reef_map_limits(const struct reef_map *map, struct reef_map_options *out)
+{
+	*out = (struct reef_map_options){
+		.key_max = map->key_max,
+		.value_max = map->value_max,
+		.size_max = map->size_max,
+		.eviction = map->eviction,
+	};
+}
+
 void reef_map_close(struct reef_map *map)
 {
 	if (!map)

@@ -49,7 +49,9 @@ int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	};
 	int rc = hash_walk(map->table, &place, steps, flags, each, context);
 
-	*cursor = rc == 1 ? 0
+	/* `each` may have said 1, too. */
+	*cursor = place.group >= map->groups
+			  ? 0
 			  : (uint64_t)place.group << SUFFIX_BITS | place.suffix;
 	return rc;
 }

@@ -86,6 +86,38 @@ static void map_plain_calls_answer_as_told(void **state)
 	pool_finish(&pool);
 }
 
+/* Handles draw a part of their versions by chance, and count in the rest: not
+ * all from the same number on, or those who drew the same part would repeat
+ * each other's. */
+static int versions(struct member *member)
+{
+	const uint64_t counted = (UINT64_C(1) << 40) - 1;
+	uint64_t version[8], next;
+	struct reef_space *space;
+	struct reef_map *map;
+
+	for (uint32_t i = 0; i < 8; i++) {
+		TRY(open_map(member, &space, &map));
+		TRY(reef_map_put(map, "k", 1, "v", 1, 0, &version[i]));
+		TRY(reef_map_put(map, "k", 1, "v", 1, 0, &next));
+		WANT(next != version[i]);
+		for (uint32_t j = 0; j < i; j++)
+			WANT((version[i] & counted) != (version[j] & counted));
+		reef_map_close(map);
+	}
+	return 0;
+}
+
+static void map_versions_of_handles_count_from_different_numbers(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, versions);
+	pool_finish(&pool);
+}
+
 static int numbers(struct member *member)
 {
 	struct reef_space *space;
@@ -158,6 +190,9 @@ static int limits(struct member *member)
 	TRY(reef_map_open(space, "m", &options, &map));
 	/* Whoever opens it later has the limits of its maker. */
 	TRY(reef_map_open(space, "m", NULL, &again));
+	reef_map_limits(again, &options);
+	WANT(options.key_max == 4 && options.value_max == 8 &&
+	     !options.size_max && options.eviction == REEF_MAP_KEEP);
 	TRY(put(again, "good", "12345678"));
 	WANT_RC(put(again, "good", "123456789"), -EINVAL);
 	WANT_RC(put(again, "long!", "1"), -EINVAL);
@@ -202,6 +237,13 @@ static int count_seen(void *context, const struct reef_map_entry *entry)
 	return 0;
 }
 
+static int stop_at_once(void *context, const struct reef_map_entry *entry)
+{
+	(void)context;
+	(void)entry;
+	return 1;
+}
+
 static int many(struct member *member)
 {
 	static struct reef_map_item items[MANY];
@@ -210,7 +252,7 @@ static int many(struct member *member)
 	struct reef_map_stats stats;
 	struct reef_space *space;
 	struct reef_map *map;
-	uint64_t cursor = 0, count;
+	uint64_t cursor = 0, count, before;
 	uint32_t i;
 	int rc;
 
@@ -249,6 +291,13 @@ static int many(struct member *member)
 	WANT(rc == 1);
 	for (i = 0; i < MANY; i++)
 		WANT(seen[i] == 2);
+	/* Whoever stops does not begin anew, whatever it says. */
+	TRY(reef_map_scan(map, &cursor, 20, count_seen, seen));
+	before = cursor;
+	do
+		rc = reef_map_scan(map, &cursor, 1, stop_at_once, NULL);
+	while (!rc);
+	WANT(rc == 1 && cursor >= before);
 	/* A cursor that somebody made up is some place, or the end. */
 	cursor = UINT64_MAX;
 	WANT_RC(reef_map_scan(map, &cursor, 5, count_seen, seen), 1);
@@ -632,6 +681,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(map_plain_calls_answer_as_told),
+		cmocka_unit_test(
+			map_versions_of_handles_count_from_different_numbers),
 		cmocka_unit_test(map_numbers_and_appends_are_exact),
 		cmocka_unit_test(map_limits_are_the_makers),
 		cmocka_unit_test(map_many_keys_in_one_call_are_each_done),

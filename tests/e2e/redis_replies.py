@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import redis_odd as odd
 import redis_scripts as scripts
 from checks import run_checks
 from redis_servers import Servers, fields, skip, without_redis
@@ -173,6 +174,10 @@ def check_connections(both):
     run_scripts(both, scripts.CONNECTIONS)
 
 
+def check_odd(both):
+    run_scripts(both, odd.ODD)
+
+
 def check_arity(both):
     """Every command with none to six words."""
     lines = []
@@ -299,7 +304,7 @@ def check_raw(both):
     """Good and bad bytes, whole and in pieces."""
     both.begin()
     wrong = []
-    for name, data in scripts.RAW.items():
+    for name, data in {**scripts.RAW, **odd.RAW}.items():
         for piece in (0, 1, 7):
             # Whether Redis sends what it had to say before it hangs up on
             # a browser is chance.

@@ -401,12 +401,12 @@ static void apply(struct redis_thread *thread, const struct change *change)
 }
 
 static void reply_fault(struct redis_client *client,
-			const struct parameter *parameter, const char *fault)
+			const struct redis_bytes *name, const char *fault)
 {
 	redis_reply_errorf(&client->reply,
 			   "ERR CONFIG SET failed (possibly related to "
-			   "argument '%s') - %s",
-			   parameter->name, fault);
+			   "argument '%.*s') - %s",
+			   redis_shown(name, TEXT_SIZE), name->bytes, fault);
 }
 
 /* False: answered. */
@@ -416,19 +416,24 @@ static bool take_change(struct redis_thread *thread,
 			uint32_t count)
 {
 	struct change *change = &changes[count];
+	const struct redis_bytes name = {change->parameter->name,
+					 strlen(change->parameter->name)};
 	char error[TEXT_SIZE];
 	const char *fault;
 	uint32_t i;
 
 	for (i = 0; i < count; i++)
 		if (changes[i].parameter == change->parameter) {
-			reply_fault(client, change->parameter,
-				    "duplicate parameter");
+			reply_fault(client, pair, "duplicate parameter");
 			return false;
 		}
 	fault = parse(thread, pair + 1, change, error);
 	if (fault)
-		reply_fault(client, change->parameter, fault);
+		/* Redis tells its own name of what it tried to read, and else
+		 * as it was given. */
+		reply_fault(client,
+			    change->parameter->kind == FIXED ? pair : &name,
+			    fault);
 	return !fault;
 }
 

@@ -149,14 +149,10 @@ static void auth(struct redis_thread *thread, struct redis_client *client,
 		redis_reply_status(&client->reply, "OK");
 }
 
-struct hello {
-	int64_t protocol; /* 0: as it is */
-	const struct redis_bytes *user, *password, *name;
-};
-
-/* False: answered already what is wrong. */
-static bool take_hello(struct redis_client *client,
-		       const struct redis_request *request, struct hello *out)
+/* Options are done one after the other, as Redis does: what stands before a
+ * wrong one counts. False: answered what is wrong. */
+static bool take_hello(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request)
 {
 	const struct redis_bytes *argv = request->argv;
 	struct redis_reply *reply = &client->reply;
@@ -167,16 +163,17 @@ static bool take_hello(struct redis_client *client,
 		uint32_t left = request->argc - 1 - i;
 
 		if (redis_bytes_is(&argv[i], "auth") && left >= 2) {
-			out->user = &argv[i + 1];
-			out->password = &argv[i + 2];
+			if (!authenticate(thread, client, &argv[i + 1],
+					  &argv[i + 2]))
+				return false;
 			i += 2;
 		} else if (redis_bytes_is(&argv[i], "setname") && left) {
-			out->name = &argv[++i];
-			fault = redis_name_fault(out->name);
+			fault = redis_name_fault(&argv[++i]);
 			if (fault) {
 				redis_reply_error(reply, fault);
 				return false;
 			}
+			redis_text_set(&client->name, &argv[i]);
 		} else {
 			redis_reply_errorf(
 				reply,
@@ -227,15 +224,12 @@ static void reply_hello(struct redis_client *client)
 static void hello(struct redis_thread *thread, struct redis_client *client,
 		  const struct redis_request *request)
 {
-	struct hello wish = {0};
+	int64_t protocol = 0; /* as it is */
 
 	if (request->argc > 1 &&
-	    !take_protocol(client, &request->argv[1], &wish.protocol))
+	    !take_protocol(client, &request->argv[1], &protocol))
 		return;
-	if (!take_hello(client, request, &wish))
-		return;
-	if (wish.user &&
-	    !authenticate(thread, client, wish.user, wish.password))
+	if (!take_hello(thread, client, request))
 		return;
 	if (!client->is_authenticated) {
 		redis_reply_error(
@@ -247,10 +241,8 @@ static void hello(struct redis_thread *thread, struct redis_client *client,
 			"same time");
 		return;
 	}
-	if (wish.name)
-		redis_text_set(&client->name, wish.name);
-	if (wish.protocol)
-		client->reply.protocol = (uint8_t)wish.protocol;
+	if (protocol)
+		client->reply.protocol = (uint8_t)protocol;
 	reply_hello(client);
 }
 

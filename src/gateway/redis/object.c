@@ -62,17 +62,14 @@ static void run_refcount(struct redis_thread *thread,
 static bool is_lfu(struct redis_thread *thread, struct redis_client *client,
 		   bool *out)
 {
-	struct reef_map_stats stats;
+	struct reef_map_options limits;
 	struct reef_map *map;
-	int rc;
 
 	if (!redis_map(thread, client, &map))
 		return false;
-	rc = reef_map_stats(map, &stats);
-	if (rc)
-		redis_reply_failure(thread, client, rc);
-	*out = stats.eviction == REEF_MAP_LFU;
-	return rc == 0;
+	reef_map_limits(map, &limits);
+	*out = limits.eviction == REEF_MAP_LFU;
+	return true;
 }
 
 static void reply_use(struct redis_thread *thread, struct redis_client *client,

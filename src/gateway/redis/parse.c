@@ -473,6 +473,12 @@ static bool take_quoted(const char **at, const char *end, char **to)
 	return *at == end || isspace((unsigned char)**at);
 }
 
+/* Any blank may stand between words, but only these end one. */
+static bool ends_word(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* Words are written over the line: they are never longer than it. */
 static int split_line(struct redis_parser *parser, char *line, size_t size)
 {
@@ -486,7 +492,7 @@ static int split_line(struct redis_parser *parser, char *line, size_t size)
 		if (at == end)
 			return 1;
 		word = to;
-		while (at < end && !isspace((unsigned char)*at)) {
+		while (at < end && !ends_word(*at)) {
 			if (*at != '"' && *at != '\'') {
 				*to++ = *at++;
 				continue;

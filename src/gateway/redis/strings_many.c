@@ -208,6 +208,9 @@ static void run_mset(struct redis_thread *thread, struct redis_client *client,
 struct inserts {
 	const struct redis_request *request;
 	uint64_t *versions;
+	/* By key, the last pair that has it, + 1; mask: of places. There may be
+	 * half a million, and they must not be compared with each other. */
+	uint32_t *places, mask;
 };
 
 struct insert {
@@ -229,17 +232,33 @@ static int decide_insert(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-/* The pair before this one that has the same key, if we inserted it. */
-static uint64_t *came_before(const struct inserts *inserts, uint32_t pair)
+/* Where the last pair with the key of this one is noted. */
+static uint32_t *place_of(const struct inserts *inserts, uint32_t pair)
 {
 	const struct redis_bytes *argv = inserts->request->argv;
-	uint32_t i;
+	const struct redis_bytes *key = &argv[1 + 2 * pair];
+	uint32_t *place, at;
 
-	for (i = 0; i < pair; i++)
-		if (inserts->versions[i] &&
-		    is_same(&argv[1 + 2 * i], &argv[1 + 2 * pair]))
-			return &inserts->versions[i];
-	return NULL;
+	/* Nobody outside knows where they lie. */
+	at = (uint32_t)reef_hash(key->bytes, key->size,
+				 (uintptr_t)inserts->places);
+	for (;; at++) {
+		place = &inserts->places[at & inserts->mask];
+		if (!*place || is_same(&argv[1 + 2 * (*place - 1)], key))
+			return place;
+	}
+}
+
+static bool begin_inserts(struct inserts *inserts)
+{
+	const uint32_t pairs = inserts->request->argc / 2;
+
+	while (inserts->mask < 2 * pairs)
+		inserts->mask = 2 * inserts->mask + 1;
+	inserts->versions = calloc(pairs, sizeof(*inserts->versions));
+	inserts->places =
+		calloc((size_t)inserts->mask + 1, sizeof(*inserts->places));
+	return inserts->versions && inserts->places;
 }
 
 /* 1: it is there now, by us.  0: it was there.  Negative: answered. */
@@ -250,23 +269,26 @@ static int insert_pair(struct redis_thread *thread, struct redis_client *client,
 	struct insert insert = {.value = &argv[1]};
 	struct reef_map_entry ahead = {.value = argv[1].bytes,
 				       .value_size = argv[1].size};
+	uint32_t *place = place_of(inserts, pair);
 	uint64_t *before;
 	int rc;
 
 	rc = redis_change_blind(thread, client, client->db, argv, decide_insert,
 				&insert, &ahead);
 	if (rc == REEF_MAP_LEAVE) {
-		before = came_before(inserts, pair);
-		if (!before)
+		if (!*place)
 			return 0;
+		before = &inserts->versions[*place - 1];
 		insert.expected = *before;
 		rc = redis_change(thread, client, argv, decide_insert, &insert,
 				  &ahead);
 		if (rc == REEF_MAP_PUT)
 			*before = 0;
 	}
-	if (rc == REEF_MAP_PUT)
+	if (rc == REEF_MAP_PUT) {
 		inserts->versions[pair] = thread->version;
+		*place = pair + 1;
+	}
 	return rc < 0 ? rc : rc == REEF_MAP_PUT;
 }
 
@@ -321,13 +343,12 @@ static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 		if (rc != -ENOENT)
 			return;
 	}
-	inserts.versions = calloc(request->argc / 2, sizeof(uint64_t));
-	if (!inserts.versions) {
+	if (begin_inserts(&inserts))
+		insert_pairs(thread, client, &inserts);
+	else
 		redis_reply_failure(thread, client, -ENOMEM);
-		return;
-	}
-	insert_pairs(thread, client, &inserts);
 	free(inserts.versions);
+	free(inserts.places);
 }
 
 #define PUT (REDIS_WRITE | REDIS_DENYOOM)

@@ -352,56 +352,36 @@ static void run_unwatch(struct redis_thread *thread,
 	redis_reply_status(&client->reply, "OK");
 }
 
-/* Read the next watched keys of one database. Returns how many; *is_same: they
- * are as they were. Negative: answered. */
-static int check_some(struct redis_thread *thread, struct redis_client *client,
-		      uint32_t from, bool *is_same)
+/* 1: it is as it was.  0: it is not.  Negative: answered. Its value is not
+ * read: it may be large, and that is no use of the key. */
+static int check_watch(struct redis_thread *thread, struct redis_client *client,
+		       const struct watch *watch)
 {
-	const struct watch *watch = &client->watches->all[from];
-	struct redis_bytes keys[REDIS_MANY_MAX];
-	const struct reef_map_item *item;
-	uint32_t count = 0, i;
 	struct reef_map *map;
 	int rc;
 
-	while (from + count < client->watches->count &&
-	       count < REDIS_MANY_MAX && watch[count].db == watch->db) {
-		keys[count] = watch[count].key;
-		count++;
-	}
 	if (!redis_map_of(thread, client, watch->db, &map))
 		return -EIO;
-	rc = redis_read_many(thread, client, map, keys, count);
-	for (i = 0; i < count && !rc; i++) {
-		item = &thread->items[i];
-		if (item->status && item->status != -ENOENT)
-			rc = item->status;
-		else if ((item->status ? 0 : item->value.version) !=
-			 watch[i].version)
-			*is_same = false;
-		redis_item_trim(thread, i);
+	rc = reef_map_look(map, watch->key.bytes, watch->key.size,
+			   &thread->value);
+	if (rc && rc != -ENOENT) {
+		redis_reply_failure(thread, client, rc);
+		return rc;
 	}
-	if (!rc)
-		return (int)count;
-	redis_reply_failure(thread, client, rc);
-	return rc;
+	return (rc ? 0 : thread->value.version) == watch->version;
 }
 
-/* 1: all watched keys are as they were.  0: not.  Negative: answered. */
+/* The same of all of them. */
 static int check_watches(struct redis_thread *thread,
 			 struct redis_client *client)
 {
-	bool is_same = !client->watches || !client->watches->is_stale;
-	uint32_t i = 0;
-	int rc;
+	const struct redis_watches *watches = client->watches;
+	int rc = !watches || !watches->is_stale;
+	uint32_t i;
 
-	while (client->watches && i < client->watches->count && is_same) {
-		rc = check_some(thread, client, i, &is_same);
-		if (rc < 0)
-			return rc;
-		i += (uint32_t)rc;
-	}
-	return is_same;
+	for (i = 0; watches && i < watches->count && rc == 1; i++)
+		rc = check_watch(thread, client, &watches->all[i]);
+	return rc;
 }
 
 void redis_transaction_saw(struct redis_client *client, uint32_t db,

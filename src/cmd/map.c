@@ -87,7 +87,7 @@ static int put(struct reef_map *map, const struct wish *wish)
 {
 	const char *value = wish->words[4];
 	size_t size = value ? strlen(value) : 0;
-	struct reef_map_stats stats;
+	struct reef_map_options limits;
 	uint64_t expires_ms = 0, ns;
 	char *input = NULL;
 	int rc = 0;
@@ -101,9 +101,8 @@ static int put(struct reef_map *map, const struct wish *wish)
 		expires_ms += (ns + 999999) / 1000000;
 	}
 	if (!rc && !value) {
-		rc = reef_map_stats(map, &stats);
-		if (!rc)
-			rc = read_input(stats.value_max, &input, &size);
+		reef_map_limits(map, &limits);
+		rc = read_input(limits.value_max, &input, &size);
 		value = input;
 	}
 	if (!rc)
@@ -147,6 +146,24 @@ static int scan(struct reef_map *map, const struct wish *wish)
 }
 
 /* --- whole maps --- */
+
+/* One that was there already must be what was asked for. */
+static int create(struct reef_map *map, const struct wish *wish)
+{
+	struct reef_map_options limits;
+	uint64_t size = 0;
+
+	reef_map_limits(map, &limits);
+	if (wish->size && operate_size("map", wish->size, &size))
+		return 1;
+	if ((!wish->size || size == limits.size_max) &&
+	    (!wish->evict || !strcmp(wish->evict, evictions[limits.eviction])))
+		return 0;
+	return operate_say("map",
+			   "%.80s is there already, with other limits: see "
+			   "`reef map stats`",
+			   wish->words[2]);
+}
 
 static int count(struct reef_map *map, const struct wish *wish)
 {
@@ -264,28 +281,57 @@ static int list(struct reef_space *space, const struct wish *wish)
 
 /* --- verbs --- */
 
+enum option { EXPIRE = 1, SIZE = 2, EVICT = 4, JSON = 8, RAW = 16 };
+
 static const struct verb_form {
-	const char *name;
+	const char *name, *takes;
 	uint32_t least, most; /* words, with the verb */
+	uint32_t options;     /* that mean something to it */
 	bool makes;	      /* the map, if there is none */
 	int (*run)(struct reef_map *map, const struct wish *wish);
 } verbs[] = {
-	{"list", 2, 2, false, NULL},	     {"create", 3, 3, true, NULL},
-	{"get", 4, 4, false, get},	     {"put", 4, 5, true, put},
-	{"delete", 4, 4, false, remove_key}, {"scan", 3, 4, false, scan},
-	{"count", 3, 3, false, count},	     {"stats", 3, 3, false, stats},
-	{"drop", 3, 3, false, NULL},	     {0},
+	{"list", "SPACE", 2, 2, JSON, false, NULL},
+	{"create", "SPACE MAP", 3, 3, SIZE | EVICT, true, create},
+	{"get", "SPACE MAP KEY", 4, 4, RAW, false, get},
+	{"put", "SPACE MAP KEY [VALUE]", 4, 5, EXPIRE, true, put},
+	{"delete", "SPACE MAP KEY", 4, 4, 0, false, remove_key},
+	{"scan", "SPACE MAP [PREFIX]", 3, 4, 0, false, scan},
+	{"count", "SPACE MAP", 3, 3, 0, false, count},
+	{"stats", "SPACE MAP", 3, 3, JSON, false, stats},
+	{"drop", "SPACE MAP", 3, 3, 0, false, NULL},
+	{0},
 };
 
 static const struct verb_form *verb_of(const struct wish *wish)
 {
-	for (const struct verb_form *verb = verbs; verb->name; verb++)
-		if (wish->count && !strcmp(verb->name, wish->words[0]))
-			return wish->count >= verb->least &&
-					       wish->count <= verb->most
-				       ? verb
-				       : NULL;
-	return NULL;
+	const struct verb_form *verb = verbs;
+
+	while (verb->name && strcmp(verb->name, wish->words[0]) != 0)
+		verb++;
+	return verb->name ? verb : NULL;
+}
+
+/* -1: it is one of the forms; otherwise the exit status. */
+static int check(const struct wish *wish)
+{
+	const struct verb_form *verb;
+	uint32_t given = (wish->expire ? EXPIRE : 0) | (wish->size ? SIZE : 0) |
+			 (wish->evict ? EVICT : 0) | (wish->json ? JSON : 0) |
+			 (wish->raw ? RAW : 0);
+
+	if (!wish->count)
+		return cmd_usage_error("map", "what shall it do?");
+	verb = verb_of(wish);
+	if (!verb)
+		return cmd_usage_error("map", "there is no `reef map %.40s`",
+				       wish->words[0]);
+	if (wish->count < verb->least || wish->count > verb->most)
+		return cmd_usage_error("map", "%s takes %s", verb->name,
+				       verb->takes);
+	if (given & ~verb->options)
+		return cmd_usage_error("map", "%s does not take that option",
+				       verb->name);
+	return -1;
 }
 
 /* -1: go on; otherwise the exit status. */
@@ -319,6 +365,15 @@ static int say(const struct wish *wish, int rc)
 				   key, wish->words[2]);
 	if (rc == -EEXIST)
 		return operate_say("map", "\"%.80s\" is not a map",
+				   wish->words[2]);
+	if (rc == -EINVAL && wish->words[2])
+		return operate_say("map", "\"%.80s\" is not a name for a map",
+				   wish->words[2]);
+	if (rc == -REEF_ELOST && wish->words[2])
+		return operate_say("map",
+				   "%.80s: the node that lent its memory died, "
+				   "or was started anew; `reef map drop` "
+				   "forgets it",
 				   wish->words[2]);
 	return operate_failed(
 		"map", wish->words[2] ? wish->words[2] : wish->words[1], rc);
@@ -399,9 +454,8 @@ int cmd_map(int argc, char **argv)
 	wish.count = reef_config_rest_count(settings.config);
 	for (uint32_t i = 0; i < wish.count && i < 5; i++)
 		wish.words[i] = reef_config_rest(settings.config, i);
-	if (!verb_of(&wish))
-		rc = cmd_usage_error("map", "that is not one of its forms");
-	else
+	rc = check(&wish);
+	if (rc < 0)
 		rc = open_and_run(&settings, &wish);
 	reef_settings_fini(&settings);
 	return rc;

@@ -44,6 +44,9 @@ static const char *text_of(int rc)
 		return "that name is too long";
 	case -ENOSPC:
 		return "the pool has no room for it";
+	case -EDQUOT:
+		return "the space is at its quota; memory that was lost "
+		       "counts, too";
 	case -ETIMEDOUT:
 		return "the broker does not answer";
 	default:

@@ -315,7 +315,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.value_name = "ADDRESSES",
 			.check = check_redis_listen,
 			.uses = DOOR,
-			.help = "where clients of Redis find it, or none",
+			.help = "for clients of Redis, or none; 127.0.0.1:7379",
 		},
 	[REEF_SET_REDIS_UNIX] =
 		{
@@ -323,7 +323,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_REDIS_UNIX",
 			.type = REEF_CONFIG_PATH,
 			.uses = DOOR,
-			.help = "its socket for this machine",
+			.help = "its socket; redis.sock in the run directory",
 		},
 	[REEF_SET_REDIS_SPACE] =
 		{

@@ -205,7 +205,16 @@ def check_maps(pool):
     assert "depth" in pool.do("map", "stats", "a", "m")
     assert "small" in pool.do("map", "list", "a")
     pool.refused("map", "put", "a", "m", "k" * 70000, "x", text="longer")
+    # What is there already is not silently something else.
+    pool.do("map", "create", "a", "small", "--size", "1M")
+    pool.refused("map", "create", "a", "small", "--size", "2M", text="already")
+    pool.refused("map", "create", "a", "m", "--evict", "lfu", text="already")
     pool.refused("map", "create", "a", "n", "--evict", "x", status=2)
+    pool.refused("map", "put", "a", "", "k", "x", text="not a name")
+    pool.refused("map", status=2, text="what shall it do")
+    pool.refused("map", "fetch", status=2, text="no `reef map fetch`")
+    pool.refused("map", "get", "a", "m", "k", "--expire", "1s", status=2,
+                 text="does not take")
     pool.refused("map", "get", "a", "m", status=2)
     pool.refused("map", "count", "b", "m", text="no space \"b\"")
     pool.do("name", "bind", "a", "other", "5")

@@ -369,10 +369,13 @@ static int make_threads(struct redis_door *door)
 static int open_pool(struct redis_door *door)
 {
 	int rc = redis_link_open(&door->options, 0, &door->reef, &door->space);
+	const char *pool = door->options.pool;
 
 	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return fail(door, rc, "no pool at %s. Is `reef up` running?",
-			    door->options.pool ? door->options.pool : "local");
+		return fail(door, rc, "no pool %s%s. Is `reef up` running?",
+			    pool && strcmp(pool, "local") ? "at "
+							  : "of this user here",
+			    pool && strcmp(pool, "local") ? pool : "");
 	return rc ? fail(door, rc, "the pool: %s (%s)", reef_error_text(rc),
 			 reef_error_name(rc))
 		  : 0;

@@ -102,8 +102,9 @@ static int judge(struct worker *worker, const char *what, int rc)
 
 	if (!rc || rc == -REEF_EHOSTDEAD)
 		return rc;
-	/* Of a session that has ended nothing is known any more. */
-	if (worker->handle->reef &&
+	/* Of a session that has ended nothing is known any more; that some
+	 * memory is nowhere neither. */
+	if (worker->handle->reef && rc != -EFAULT &&
 	    reef_health(worker->handle->reef) == -REEF_EFENCED)
 		rc = -REEF_EFENCED;
 	if (rc == -REEF_EFENCED &&

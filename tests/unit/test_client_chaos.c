@@ -108,6 +108,58 @@ static void client_broker_restarts_and_nothing_is_lost(void **state)
 	}
 }
 
+/* Several ask for the same at once, of a broker that is away: then nobody knows
+ * whether that memory is there. */
+#define ASKERS 3
+
+static int read_unknown(void *reef)
+{
+	uint64_t value;
+
+	return reef_read(reef, UINT64_C(99) << 32, &value, sizeof(value));
+}
+
+static int all_read_unknown(struct member *member, int wanted)
+{
+	struct reef_fiber *fibers[ASKERS];
+	int i, rc;
+
+	for (i = 0; i < ASKERS; i++)
+		TRY(reef_fiber_spawn(reef_fiber_sched(), read_unknown,
+				     member->reef, &fibers[i]));
+	for (i = 0; i < ASKERS; i++) {
+		TRY(reef_fiber_join(fibers[i], &rc));
+		WANT_RC(rc, wanted);
+	}
+	return 0;
+}
+
+static int asks_nobody(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	reef_sim_host_kill(member->pool->host);
+	member->pool->broker = NULL;
+	TRY(all_read_unknown(member, -REEF_ENOLINK));
+	TRY(reef_sim_host_restart(member->pool->host, pool_broker_main,
+				  member->pool));
+	return all_read_unknown(member, -EFAULT);
+}
+
+static void client_broker_away_memory_is_not_nowhere(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, asks_nobody);
+		pool_finish(&pool);
+	}
+}
+
 /* The answer of a mutating request is lost with its link, again and again. */
 static int once(struct member *member)
 {
@@ -657,6 +709,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_broker_restarts_and_nothing_is_lost),
+		cmocka_unit_test(client_broker_away_memory_is_not_nowhere),
 		cmocka_unit_test(client_lost_answers_are_asked_for_again),
 		cmocka_unit_test(client_links_fall_and_doubt_is_settled),
 		cmocka_unit_test(client_storm_leaves_the_others_alone),

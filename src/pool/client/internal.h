@@ -84,7 +84,9 @@ struct client_space {
 	_Atomic bool gone;  /* [l] dropped, or taken away */
 	uint64_t version;   /* [k] */
 	bool refreshing;    /* [k] */
-	uint64_t refreshed; /* [k] how often */
+	uint64_t refreshes; /* [k] that were begun */
+	uint64_t refreshed; /* [k] which of them was the last that went well */
+	int refresh_status; /* [k] of the last */
 	uint32_t extents;   /* [l] how many are in the view */
 	/* [l] extents that were lost, in the order of that */
 	uint32_t *lost, lost_count, lost_room;

@@ -364,8 +364,9 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 static int refresh(struct reef_client *client, struct client_space *space,
 		   uint64_t patience_ns)
 {
-	uint64_t wanted = space->refreshed + 1 + space->refreshing;
-	int rc = 0;
+	uint64_t wanted = space->refreshes + 1, number;
+	uint64_t until_ns = reef_now_ns() + patience_ns, now_ns;
+	int rc;
 
 	/* One at a time; who came while one was under way needs the next, and
 	 * shares it. */
@@ -376,14 +377,23 @@ static int refresh(struct reef_client *client, struct client_space *space,
 	}
 	if (space->refreshed >= wanted || space->gone)
 		return 0;
+	/* One that failed may have had less patience: who has some left tries
+	 * for itself. */
+	now_ns = reef_now_ns();
+	if (space->refreshes >= wanted && now_ns >= until_ns)
+		return space->refresh_status;
+	number = ++space->refreshes;
 	space->refreshing = true;
-	rc = refresh_pages(client, space, patience_ns);
+	rc = refresh_pages(client, space,
+			   now_ns < until_ns ? until_ns - now_ns : 0);
 	if (rc == -ENOENT || rc == -EACCES) {
 		space_gone(client, space);
 		rc = 0;
 	}
 	space->refreshing = false;
-	space->refreshed++;
+	space->refresh_status = rc;
+	if (!rc)
+		space->refreshed = number;
 	client_wake(&client->changed);
 	return rc;
 }

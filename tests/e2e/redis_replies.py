@@ -721,6 +721,25 @@ def check_client_kill(both):
             assert wire.rest() == b""
 
 
+def check_rename_race(both):
+    """A rename whose key another door deletes meanwhile: what it would have
+    taken the place of is still there."""
+    both.up()
+    value = "y" * 20000
+    with both.door().wire() as one, both.door("other").wire() as other:
+        for _ in range(20000 if SOAK else 2000):
+            one.ask("SET", "to", "old")
+            one.ask("SET", "from", value)
+            one.send(request("RENAME", "from", "to"))
+            other.send(request("DEL", "from"))
+            renamed, deleted = one.reply(), other.reply()
+            found = tree(one.ask("GET", "to"))[1].decode()
+            assert (renamed, deleted, found) in (
+                (b"+OK\r\n", b":0\r\n", value),
+                (b"-ERR no such key\r\n", b":1\r\n", "old")), (
+                    renamed, deleted, found[:20])
+
+
 def check_newer(both):
     """What clients of later versions send at their start."""
     both.begin()

@@ -19,6 +19,8 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define DAY_S 86400
+#define KEYS_MANY 100000u /* to be counted; a millisecond or so */
+#define COST_FACTOR 20	  /* what counting may take of the time: a 20th */
 
 struct info {
 	struct redis_thread *thread;
@@ -325,18 +327,39 @@ static void tell_cluster(struct info *info)
 	number(info, "cluster_enabled", 0);
 }
 
+/* With millions of keys that takes a while, in which nobody else is served, and
+ * some clients ask whenever they connect: so what was counted counts for a
+ * while.
+ */
+static int count_keys(struct redis_thread *thread, uint32_t db, uint64_t *keys)
+{
+	struct redis_key_count *count = &thread->key_counts[db];
+	uint64_t began_ns = reef_now_ns(), cost_ns;
+	struct reef_map *map;
+	int rc = redis_map_existing(thread, db, &map);
+
+	if (rc)
+		return rc;
+	if (began_ns >= count->until_ns) {
+		rc = reef_map_count(map, &count->keys);
+		cost_ns = reef_now_ns() - began_ns;
+		count->until_ns = rc || count->keys < KEYS_MANY
+					  ? 0
+					  : began_ns + COST_FACTOR * cost_ns;
+	}
+	*keys = count->keys;
+	return rc;
+}
+
 /* Nobody counts which keys expire: 0. */
 static void tell_keyspace(struct info *info)
 {
-	struct reef_map *map;
 	uint64_t keys;
 	uint32_t db;
 	int rc;
 
 	for (db = 0; db < redis_databases(info->thread); db++) {
-		rc = redis_map_existing(info->thread, db, &map);
-		if (!rc)
-			rc = reef_map_count(map, &keys);
+		rc = count_keys(info->thread, db, &keys);
 		if (!rc && keys)
 			fprintf(info->text,
 				"db%u:keys=%llu,expires=0,avg_ttl=0\r\n", db,

@@ -2,8 +2,9 @@
  * what takes two keys.
  *
  * RENAME and COPY read one key and put the other. A rename deletes the first
- * only if it has the version that was read, and begins anew if not: nothing
- * that others put meanwhile is lost, but for a moment both keys are there. */
+ * only if it has the version that was read, and begins anew if not; if it is
+ * gone, what the second one was comes back. So nothing that others put
+ * meanwhile is lost, but for a moment both keys are there. */
 #include "gateway/redis/access.h"
 #include "gateway/redis/door.h"
 #include "gateway/redis/glob.h"
@@ -293,15 +294,43 @@ struct move {
 	bool is_new;			    /* only where nothing is */
 	uint64_t placed; /* the version that we put ourselves; 0: none yet */
 	uint64_t expected;
+	/* Of a rename: what was there before, should it have to go back. */
+	bool keeps, had;
+	char *before;
+	size_t before_size;
+	uint64_t before_ms;
 };
+
+static int keep_before(struct move *move, const struct reef_map_entry *now)
+{
+	char *bytes;
+
+	move->had = now != NULL;
+	if (!now)
+		return 0;
+	bytes = realloc(move->before, now->value_size + 1);
+	if (!bytes)
+		return -ENOMEM;
+	move->before = bytes;
+	move->before_size = now->value_size;
+	move->before_ms = now->expires_ms;
+	if (now->value_size)
+		memcpy(bytes, now->value, now->value_size);
+	return 0;
+}
 
 static int decide_place(void *context, const struct reef_map_entry *now,
 			struct reef_map_entry *put)
 {
-	const struct move *move = context;
+	struct move *move = context;
+	bool is_ours = now && move->placed && now->version == move->placed;
+	int rc;
 
-	if (move->is_new && now && now->version != move->placed)
+	if (move->is_new && now && !is_ours)
 		return REEF_MAP_LEAVE;
+	rc = move->keeps && !is_ours ? keep_before(move, now) : 0;
+	if (rc)
+		return rc;
 	put->value = move->value->bytes;
 	put->value_size = move->value->size;
 	put->expires_ms = move->value->expires_ms;
@@ -318,6 +347,22 @@ static int decide_remove(void *context, const struct reef_map_entry *now,
 						     : REEF_MAP_LEAVE;
 }
 
+/* What was there before is there again, if nobody has put another since. */
+static int decide_back(void *context, const struct reef_map_entry *now,
+		       struct reef_map_entry *put)
+{
+	const struct move *move = context;
+
+	if (!now || now->version != move->expected)
+		return REEF_MAP_LEAVE;
+	if (!move->had)
+		return REEF_MAP_DELETE;
+	put->value = move->before;
+	put->value_size = move->before_size;
+	put->expires_ms = move->before_ms;
+	return REEF_MAP_PUT;
+}
+
 /* The first key is gone after its value was put to the second: that is taken
  * back. */
 static void take_back(struct redis_thread *thread, struct redis_client *client,
@@ -327,8 +372,8 @@ static void take_back(struct redis_thread *thread, struct redis_client *client,
 
 	move->expected = move->placed;
 	if (move->expected)
-		redis_change_blind(thread, client, client->db, to,
-				   decide_remove, move, NULL);
+		redis_change_blind(thread, client, client->db, to, decide_back,
+				   move, NULL);
 	redis_reply_rewind(&client->reply, mark);
 }
 
@@ -352,8 +397,11 @@ static int try_rename(struct redis_thread *thread, struct redis_client *client,
 		return !move->is_new;
 	move->value = &thread->value;
 	move->expected = thread->value.version;
-	rc = redis_change_blind(thread, client, client->db, to, decide_place,
-				move, NULL);
+	if (move->keeps)
+		rc = redis_change(thread, client, to, decide_place, move, NULL);
+	else
+		rc = redis_change_blind(thread, client, client->db, to,
+					decide_place, move, NULL);
 	if (rc != REEF_MAP_PUT)
 		return rc < 0 ? -EIO : 0;
 	move->placed = thread->version;
@@ -367,7 +415,7 @@ static int try_rename(struct redis_thread *thread, struct redis_client *client,
 static int rename_key(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_request *request, bool is_new)
 {
-	struct move move = {.is_new = is_new};
+	struct move move = {.is_new = is_new, .keeps = !is_new};
 	uint32_t attempt;
 	int rc = -EAGAIN;
 
@@ -377,6 +425,7 @@ static int rename_key(struct redis_thread *thread, struct redis_client *client,
 	if (rc == -EAGAIN)
 		redis_reply_failure(thread, client, -EBUSY);
 	redis_value_trim(thread);
+	free(move.before);
 	return rc;
 }
 
@@ -487,6 +536,7 @@ static bool clear(struct redis_thread *thread, struct redis_client *client,
 
 	if (!rc)
 		rc = reef_map_clear(map);
+	thread->key_counts[db].until_ns = 0;
 	/* Where a part of it is gone, the rest goes with it. */
 	if (rc == -REEF_ELOST)
 		rc = redis_map_drop(thread, db);

@@ -50,6 +50,12 @@ struct redis_error_count {
 	uint64_t count;
 };
 
+/* How many keys a database had, where counting takes long. */
+struct redis_key_count {
+	uint64_t keys;
+	uint64_t until_ns; /* then it is to be counted anew */
+};
+
 struct redis_thread {
 	struct redis_door *door;
 	uint32_t index;
@@ -65,6 +71,7 @@ struct redis_thread {
 	struct reef *reef;
 	struct reef_space *space;
 	struct reef_map *maps[REDIS_DATABASES_MAX];
+	struct redis_key_count key_counts[REDIS_DATABASES_MAX]; /* INFO's */
 	bool is_fenced;	      /* close all that, and open anew */
 	bool has_dropped_map; /* or lost: all maps are opened anew */
 	uint64_t lost_ns;     /* when that was done for a lost one last */

@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,15 +53,28 @@ int sim_check(struct reef_sim *sim, const struct sim_region *region,
 
 /* --- words --- */
 
-/* Long ops are torn in runs of words: at any word, but not at every one. */
-static uint8_t piece_of(const struct cargo *cargo, uint64_t word)
+static_assert(PIECES_MAX == 4, "a case each in piece_of()");
+
+/* Which piece a run of words is in. */
+static uint8_t piece_of(const struct cargo *cargo, uint64_t run)
 {
-	uint64_t run = word_count(cargo) / 1024 + 1;
-	uint64_t x = (word + cargo->salt % run) / run + cargo->salt;
+	uint64_t x = run + cargo->salt;
 
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-	return (uint8_t)((x >> 33) % cargo->pieces);
+	x >>= 33;
+	/* Asked for every run, once per piece, and division by what only shows
+	 * at run time was half of a simulation. */
+	switch (cargo->pieces) {
+	case 1:
+		return 0;
+	case 2:
+		return x % 2;
+	case 3:
+		return x % 3;
+	default:
+		return x % 4;
+	}
 }
 
 static uint8_t *region_bytes(const struct sim_region *region)
@@ -68,47 +82,93 @@ static uint8_t *region_bytes(const struct sim_region *region)
 	return region->kept ? region->kept : region->base.memory->base;
 }
 
-/* Move the bytes [low, high) of a region, all of one word. */
+/* The end of the word that has the byte at `low`, if that is before `end`. */
+static uint64_t word_end(uint64_t low, uint64_t end)
+{
+	uint64_t high = (low | 7) + 1;
+
+	return high < end ? high : end;
+}
+
+/* Copy a word, or a part of one; returns it. */
+static uint64_t copy_word(uint8_t *to, const uint8_t *from, uint64_t size)
+{
+	uint64_t value = 0;
+
+	if (size == 8) { /* most are whole, and need no call */
+		memcpy(&value, from, 8);
+		memcpy(to, &value, 8);
+	} else {
+		memcpy(&value, from, size);
+		memcpy(to, &value, size);
+	}
+	return value;
+}
+
+/* Move the bytes [low, high) of a region. */
 static void move(struct reef_sim *sim, const struct sim_region *region,
 		 const struct cargo *cargo, uint64_t low, uint64_t high)
 {
-	uint64_t size = region->base.memory->size, value = 0;
-	uint8_t *remote = region_bytes(region) + low, *local;
+	uint64_t size = region->base.memory->size, hash = sim->hash, next,
+		 value;
+	uint8_t *remote = region_bytes(region), *local;
 
 	/* Only REEF_MUTANT_F8_BOUNDS gets here with more than there is. */
 	if (high > size)
 		high = size;
-	if (low >= high)
-		return;
-	if (cargo->kind == REEF_READ) {
-		local = cargo->local + (low - cargo->offset);
-		memcpy(local, remote, high - low);
-	} else {
-		local = cargo->captured ? cargo->bytes : cargo->local;
-		memcpy(remote, local + (low - cargo->offset), high - low);
+	local = cargo->captured ? cargo->bytes : cargo->local;
+	for (; low < high; low = next) {
+		uint8_t *far = remote + low;
+		uint8_t *near = local + (low - cargo->offset);
+
+		next = word_end(low, high);
+		if (cargo->kind == REEF_READ)
+			value = copy_word(near, far, next - low);
+		else
+			value = copy_word(far, near, next - low);
+		hash = sim_mixed(hash, value);
 	}
-	memcpy(&value, remote, high - low);
-	sim_mix(sim, value);
+	sim->hash = hash;
 }
 
+/* REEF_MUTANT_F2_TORN_WORD: half of each word is in another piece. */
+static void move_torn(struct reef_sim *sim, const struct sim_region *region,
+		      const struct cargo *cargo, uint8_t piece, uint8_t mine,
+		      uint64_t low, uint64_t high)
+{
+	uint64_t middle, next;
+
+	for (; low < high; low = next) {
+		next = word_end(low, high);
+		middle = (low + next) / 2;
+		if (mine == piece)
+			move(sim, region, cargo, low, middle);
+		if ((mine + 1) % cargo->pieces == piece)
+			move(sim, region, cargo, middle, next);
+	}
+}
+
+/* Long ops are torn in runs of words: at any word, but not at every one. */
 void sim_move_piece(struct reef_sim *sim, const struct sim_region *region,
 		    const struct cargo *cargo, uint8_t piece)
 {
 	bool torn = sim_mutated(sim, REEF_MUTANT_F2_TORN_WORD);
 	uint64_t end = cargo->offset + cargo->length;
-	uint64_t low, high, middle;
+	uint64_t words = word_count(cargo) / 1024 + 1; /* of a run */
+	uint64_t ahead = cargo->salt % words;
+	uint64_t run = (cargo->offset / 8 + ahead) / words;
+	uint64_t low, high;
 	uint8_t mine;
 
-	for (low = cargo->offset; low < end; low = high) {
-		high = (low | 7) + 1;
+	for (low = cargo->offset; low < end; low = high, run++) {
+		high = ((run + 1) * words - ahead) * 8;
 		if (high > end)
 			high = end;
-		mine = piece_of(cargo, low / 8);
-		middle = torn ? (low + high) / 2 : high;
-		if (mine == piece)
-			move(sim, region, cargo, low, middle);
-		if (torn && (mine + 1) % cargo->pieces == piece)
-			move(sim, region, cargo, middle, high);
+		mine = piece_of(cargo, run);
+		if (torn)
+			move_torn(sim, region, cargo, piece, mine, low, high);
+		else if (mine == piece)
+			move(sim, region, cargo, low, high);
 	}
 }
 

@@ -113,10 +113,15 @@ enum trace_kind {
 	TRACE_CUT,
 };
 
+static inline uint64_t sim_mixed(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
+}
+
 static inline void sim_mix(struct reef_sim *sim, uint64_t value)
 {
-	sim->hash = (sim->hash ^ value) * 0x9e3779b97f4a7c15ull;
-	sim->hash ^= sim->hash >> 32;
+	sim->hash = sim_mixed(sim->hash, value);
 }
 
 /* Something happened, now. */

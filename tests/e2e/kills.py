@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from checks import run_checks
-from pool_processes import Workers, until
+from pool_processes import Workers
 
 REEF, WORKER, KILLS = (os.path.abspath(name) for name in sys.argv[1:4])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -62,8 +62,7 @@ class Deaths(Workers):
     def memory_is_back(self):
         """Also from one who recovered it, and does no more than to live."""
         self.only(self.survivor)
-        until("room for as much as before", lambda: (
-            self.capacity("kills", BLOCK) > self.room * 7 // 8))
+        self.room_is_back(self.room, "kills", BLOCK)
         assert self.survivor.stop() == 0, self.survivor.out
 
 

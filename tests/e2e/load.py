@@ -186,13 +186,9 @@ def check_dead_clients(pool):
             assert "error" not in victim.out, victim.out
         killed += len(victims)
     pool.only(survivor)
-    # What was recovered is reused when nobody can know it any more; whoever
-    # recovered it must live until then.
-    until("room for as much as before", lambda: (
-        is_about(room, pool.capacity("work"))))
+    pool.room_is_back(room, "work")
     rounds = finish([survivor])
-    after = pool.capacity("work")
-    assert is_about(room, after), (room, after)
+    after = pool.room_is_back(room, "work")
     print("%d clients killed, a survivor did %d rounds, room for %d blocks "
           "before and %d after" % (killed, rounds, room, after))
 

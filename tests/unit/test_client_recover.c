@@ -433,6 +433,55 @@ static void client_every_heap_that_nobody_has_is_collected(void **state)
 	run(leaves_heaps, wants_memory);
 }
 
+/* Of one much waits: all that there is, but for what a heap keeps. */
+static int leaves_much(struct member *member)
+{
+	struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.quota = 32 * MIB,
+	};
+	uint64_t blocks[64], value = 1;
+	struct reef_space *space, *own;
+	uint32_t count = 0;
+	struct reef *reef;
+	int rc;
+
+	TRY(reef_space_open(member->reef, "space", &options, &own));
+	TRY(reef_client_handle(member->client, &reef));
+	TRY(reef_space_open(reef, "space", &options, &space));
+	while (!(rc = reef_alloc(space, 900 << 10, &blocks[count])))
+		TRY(reef_write(reef, blocks[count++], &value, 8));
+	WANT(rc == -EDQUOT && count > 16);
+	for (uint32_t i = 0; i < count; i++)
+		TRY(reef_free(space, blocks[i], REEF_FREE_LATER));
+	reef_close(reef);
+	member->pool->note[1] = count;
+	member->pool->note[0] = 1;
+	while (member->pool->note[0] == 1)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static int wants_much(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block;
+
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(SOON));
+	TRY(member_space(member, &space));
+	for (uint64_t i = 0; i < member->pool->note[1] - 8; i++)
+		TRY(reef_alloc(space, 900 << 10, &block));
+	member->pool->note[0] = 2;
+	return 0;
+}
+
+static void client_heap_that_nobody_has_gives_back_soon(void **state)
+{
+	run_slow(leaves_much, wants_much);
+}
+
 /* --- revocable memory --- */
 
 static int borrower(struct member *member)
@@ -500,6 +549,7 @@ int main(void)
 		cmocka_unit_test(client_hurries_only_while_memory_is_short),
 		cmocka_unit_test(
 			client_every_heap_that_nobody_has_is_collected),
+		cmocka_unit_test(client_heap_that_nobody_has_gives_back_soon),
 		cmocka_unit_test(
 			client_reclaimed_memory_is_lost_and_nothing_else),
 	};

@@ -236,35 +236,48 @@ int client_recover(struct reef_client *client,
 /* --- heaps that nobody has --- */
 
 /* Chunks in them that have become empty, because others freed what was there
- * or because limbo is over, go back to the space. That takes a few rounds. */
+ * or because limbo is over, go back to the space: what was recovered is of use
+ * to others only then. Limbo is looked at with each safe_epoch, which a hurry
+ * makes soon; and all of it now and then, for a few rounds. */
 #define COLLECTS_MAX 16
+
+static bool lets_go(const struct reef_client *client,
+		    const struct client_heap *heap)
+{
+	uint64_t epoch;
+
+	return reef_heap_is_waiting(heap->heap, &epoch) &&
+	       epoch < atomic_load(&client->safe_epoch);
+}
 
 /* Bring one that is to be looked at in this round to the front of its space's
  * list. False: there is none. */
-static bool bring_idle(struct client_space *space, uint64_t round)
+static bool bring_idle(struct reef_client *client, struct client_space *space,
+		       bool all)
 {
 	struct client_heap **at, *heap;
 
 	for (at = &space->heaps; (heap = *at); at = &heap->next)
-		if (heap->idle < COLLECTS_MAX && heap->collected != round)
+		if (heap->collected != client->collects &&
+		    (all ? heap->idle < COLLECTS_MAX : lets_go(client, heap)))
 			break;
 	if (!heap)
 		return false;
 	*at = heap->next;
 	heap->next = space->heaps;
 	space->heaps = heap;
-	heap->collected = round;
+	heap->collected = client->collects;
 	return true;
 }
 
 /* The next space that has one to look at; takes a reference. */
-static struct client_space *find_idle(struct reef_client *client)
+static struct client_space *find_idle(struct reef_client *client, bool all)
 {
 	struct client_space *space;
 
 	pthread_mutex_lock(&client->lock);
 	for (space = client->spaces; space; space = space->next)
-		if (!space->gone && bring_idle(space, client->collects))
+		if (!space->gone && bring_idle(client, space, all))
 			break;
 	if (space)
 		space->refs++;
@@ -272,19 +285,19 @@ static struct client_space *find_idle(struct reef_client *client)
 	return space;
 }
 
-static void collect(struct reef_client *client)
+static void collect(struct reef_client *client, bool all)
 {
 	struct client_space *known;
 	struct reef_space *space;
 
 	client->collects++;
-	while (!client->stopping && (known = find_idle(client))) {
+	while (!client->stopping && (known = find_idle(client, all))) {
 		if (attach(client, known, &space))
 			return;
 		/* The first in the list; it goes to the end of it. */
 		if (!client_heap_get(space)) {
-			space->heap->idle++;
-			client_heap_put(space, true);
+			space->heap->idle += all;
+			client_heap_put(space, all);
 		}
 		reef_space_close(space);
 	}
@@ -321,16 +334,21 @@ int client_collect_main(void *arg)
 {
 	struct reef_client *client = arg;
 	uint64_t next_ns = reef_now_ns() + client->ttl_ns, now_ns;
+	uint64_t safe, seen = 0;
 	int rc = 0;
 
 	while (!rc && !client->stopping && !client_over(client)) {
 		now_ns = reef_now_ns();
-		if (now_ns < next_ns) {
+		safe = atomic_load(&client->safe_epoch);
+		if (now_ns >= next_ns) {
+			collect(client, true);
+			next_ns = reef_now_ns() + client->ttl_ns / 2;
+		} else if (safe != seen) {
+			seen = safe;
+			collect(client, false);
+		} else {
 			rc = client_wait(&client->changed, next_ns - now_ns);
-			continue;
 		}
-		collect(client);
-		next_ns = reef_now_ns() + client->ttl_ns / 2;
 	}
 	client_fiber_end(client);
 	return 0;

@@ -107,8 +107,10 @@ static void take_epochs(struct reef_client *client,
 	if (client->skip_to && safe > client->skip_from)
 		safe = client->skip_from;
 	atomic_store(&client->reclaim_epoch, header->reclaim_epoch);
-	if (atomic_exchange(&client->safe_epoch, safe) != safe &&
-	    atomic_load(&client->reclaimers))
+	if (atomic_exchange(&client->safe_epoch, safe) == safe)
+		return;
+	client_wake(&client->changed); /* client_collect_main */
+	if (atomic_load(&client->reclaimers))
 		wake_handles(client);
 }
 

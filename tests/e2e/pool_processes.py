@@ -2,8 +2,10 @@
 somebody else may have, and nothing left behind, however a test ends."""
 
 import ctypes
+import errno
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,10 +35,21 @@ def until(what, probe):
 
 
 def free_port():
-    """One that nobody has at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody has at this moment. Below those that the kernel deals
+    out: one of these may be somebody's own end of a connection before it is
+    listened on (again), even that of a client who waits for it there."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range",
+              encoding="ascii") as stream:
+        end = int(stream.read().split()[0])
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(10000, max(end, 10001))
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError as error:
+                assert error.errno == errno.EADDRINUSE, error
+    raise AssertionError("no port is free")
 
 
 class Process:
@@ -162,12 +175,9 @@ class Pool:
 
     def broker(self, *arguments, **more):
         """A broker, whose port the next one takes, too."""
-        process = self.start("broker", "broker", *arguments, **more)
-        process.saw("is up.")
         if self.tcp.endswith(":0"):
-            with open(self.run + "/broker", encoding="ascii") as stream:
-                self.tcp = stream.read().split()[-1]
-        return process
+            self.tcp = "tcp:127.0.0.1:%d" % free_port()
+        return self.start("broker", "broker", *arguments, **more).saw("is up.")
 
     def node(self, name, *arguments, broker=None, **more):
         """A node of this pool as if it were on another machine: a runtime
@@ -226,6 +236,18 @@ class Workers(Pool):
         first, second = map(int, re.findall(r"filled (\d+)", self.work(
             "fill", space, 1 << 19, size)))
         return max(first, second)
+
+    def room_is_back(self, before, space, size=4096):
+        """What was recovered is reused when nobody can know it any more: a
+        while after the dead are gone, and whoever recovered it must live until
+        then. The room there is, about what it was."""
+        return until("room for %d blocks" % before, lambda: at_least(
+            self.capacity(space, size), before - before // 16))
+
+
+def at_least(number, least):
+    """The number, if it is that; None."""
+    return number if number >= least else None
 
 
 def is_about(one, other):

@@ -204,26 +204,34 @@ static int door_ask(struct client *client, const char *key, struct op *op)
 	return rc;
 }
 
+/* The answers to several requests, each taken in whatever the others were: the
+ * first that is not fine, and the value of the last. */
+static int door_numbers(struct client *client, uint32_t count, int64_t *last)
+{
+	int rc = 0, one;
+
+	for (uint32_t i = 0; i < count && (!rc || rc == -EAGAIN); i++) {
+		one = door_number(client, last);
+		rc = one && one != -EAGAIN ? one : rc ? rc : one;
+	}
+	return rc;
+}
+
 /* WATCH and GET; *before: the value. */
 static int door_watch(struct client *client, const char *key, int64_t *before)
 {
-	int64_t fine;
 	int rc = door_say(client, "WATCH %s\r\nGET %s\r\n", key, key);
 
-	rc = rc ? rc : door_number(client, &fine);
-	return rc ? rc : door_number(client, before);
+	return rc ? rc : door_numbers(client, 2, before);
 }
 
 /* The rest of it; op->result: did it happen? */
 static int door_set(struct client *client, const char *key, struct op *op)
 {
-	int64_t fine;
 	int rc = door_say(client, "MULTI\r\nSET %s %" PRId64 "\r\nEXEC\r\n",
 			  key, op->value);
 
-	for (uint32_t i = 0; !rc && i < 2; i++)
-		rc = door_number(client, &fine);
-	rc = rc ? rc : door_number(client, &op->result);
+	rc = rc ? rc : door_numbers(client, 3, &op->result);
 	op->result = op->result == 1;
 	return rc;
 }
@@ -570,13 +578,20 @@ static int judge(const struct linear_op *ops, size_t count)
 
 static int run_count(struct client *client, uint64_t count)
 {
+	const struct timespec pause = {.tv_nsec = 1000000};
 	struct op op = {.kind = CAS};
 	int rc;
 
 	for (uint64_t i = 0; i < count; i += (uint64_t)op.result) {
+		op.result = 0;
 		rc = watch(client, COUNTER, &op.before);
 		op.value = op.before == NONE ? 1 : op.before + 1;
 		rc = rc ? rc : set(client, COUNTER, &op);
+		if (rc == -EAGAIN) {
+			op.result = 0;
+			nanosleep(&pause, NULL);
+			continue;
+		}
 		if (rc)
 			return failed(client, "count", rc);
 		++*client->count;

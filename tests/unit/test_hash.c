@@ -718,6 +718,40 @@ static int budgets(struct member *member)
 	return 0;
 }
 
+/* A table that grows from the first key on: splits among it all. */
+static int growth(struct member *member)
+{
+	const uint64_t keys = 8000;
+	struct reef_counts before, cost;
+	struct hash_table *table;
+	struct reef_space *space;
+	struct hash_count count;
+
+	TRY(begin(member, 64, &space, &table));
+	before = reef_count_read(&member->count);
+	for (uint64_t i = 0; i < keys; i++)
+		TRY(act_put(table, i));
+	cost = reef_count_read(&member->count);
+	cost = reef_counts_between(&before, &cost);
+	TRY(hash_count(table, &count));
+	print_message("growth       %.2f a key, %u subtables\n",
+		      (double)cost.round_trips / (double)keys, count.subtables);
+	WANT(count.subtables >= 8);
+	WANT(cost.round_trips < 4 * keys);
+	hash_close(table);
+	return 0;
+}
+
+static void hash_growing_takes_few_round_trips(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, growth);
+	pool_finish(&pool);
+}
+
 static void hash_operations_keep_their_budgets(void **state)
 {
 	/* One extent, so one node: what goes out side by side to two nodes is
@@ -743,6 +777,7 @@ int main(void)
 		cmocka_unit_test(
 			hash_walk_misses_nothing_while_subtables_are_split),
 		cmocka_unit_test(hash_operations_keep_their_budgets),
+		cmocka_unit_test(hash_growing_takes_few_round_trips),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

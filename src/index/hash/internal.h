@@ -283,6 +283,9 @@ static inline bool hash_slot_is_occupied(uint64_t slot)
 	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
 }
 
+/* So much of an entry holds any head, and most keys. */
+#define HASH_HEAD_PART 184u
+
 /* Operations that go together, in any order. What a CAS in doubt did is seen by
  * who looks again, so that is -EAGAIN. */
 #define HASH_BATCH 128u

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define FREEZE_ROUNDS 100000u
+#define TOGETHER 64u /* entries that are looked at in one batch */
 
 struct split {
 	struct hash_table *table;
@@ -23,6 +24,11 @@ struct split {
 	bool ready[2];	 /* the child is in use already */
 	uint64_t *image; /* the parent's slots */
 	uint8_t *side;	 /* which child each goes to */
+	/* Entries that are read at the moment, and whose slots these are. */
+	struct reef_access reads[TOGETHER];
+	uint64_t heads[TOGETHER][HASH_HEAD_PART / 8];
+	uint32_t read_slots[TOGETHER], reads_count;
+	struct hash_reading whole; /* room for one whose key is long */
 };
 
 static uint64_t slot_at(uint64_t subtable, uint32_t i)
@@ -156,33 +162,73 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 	return -EBUSY;
 }
 
+/* Whose key goes where? An entry that a slot has named since we entered is
+ * whole, and does not change: its head and key are enough, without a checksum.
+ */
+static int classify_one(struct split *split, uint32_t which)
+{
+	struct hash_table *table = split->table;
+	uint32_t slot = split->read_slots[which];
+	const struct hash_entry_head *head = (const void *)split->heads[which];
+	uint64_t at;
+	size_t size;
+	int rc;
+
+	if (!hash_entry_peek(head, &size) || !hash_entry_is_ours(table, head))
+		return -REEF_ECORRUPT;
+	if (HASH_ENTRY_HEAD + (size_t)hash_key_size(head) >
+	    split->reads[which].length) {
+		rc = hash_read_entry(table, &split->whole, split->image[slot],
+				     &at);
+		if (rc <= 0)
+			return rc ? rc : -REEF_ECORRUPT;
+		head = split->whole.room;
+	}
+	split->side[slot] = hash_of_key(table, head + 1, hash_key_size(head)) >>
+				    split->depth &
+			    1;
+	return 0;
+}
+
+static int classify_some(struct split *split)
+{
+	uint32_t count = split->reads_count;
+	int rc = count ? reef_execute(split->table->reef, split->reads, count)
+		       : 0;
+
+	split->reads_count = 0;
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = classify_one(split, i);
+	return rc;
+}
+
 /* Which child each key goes to. */
 static int classify(struct split *split)
 {
-	struct hash_reading reading = {0};
-	const struct hash_entry_head *head;
+	uint32_t size, next;
 	uint64_t at;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < split->slots && rc >= 0; i++) {
+	for (uint32_t i = 0; i < split->slots && !rc; i++) {
 		if (!hash_slot_is_occupied(split->image[i]))
 			continue;
-		rc = hash_read_entry(split->table, &reading, split->image[i],
-				     &at);
-		if (rc < 0)
+		rc = reef_long_address(split->table->space,
+				       hash_slot_block(split->image[i]), &at);
+		if (rc)
 			break;
-		if (!rc) {
-			rc = -REEF_ECORRUPT;
-			break;
-		}
-		head = reading.room;
-		split->side[i] = hash_of_key(split->table, head + 1,
-					     hash_key_size(head)) >>
-					 split->depth &
-				 1;
+		size = hash_hint_size(hash_slot_hint(split->image[i]));
+		next = split->reads_count++;
+		split->read_slots[next] = i;
+		split->reads[next] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = at,
+			.local = split->heads[next],
+			.length = size < HASH_HEAD_PART ? size : HASH_HEAD_PART,
+		};
+		if (split->reads_count == TOGETHER)
+			rc = classify_some(split);
 	}
-	hash_reading_free(&reading);
-	return rc < 0 ? rc : 0;
+	return rc ? rc : classify_some(split);
 }
 
 static int copy(struct split *split, uint32_t which)
@@ -269,6 +315,7 @@ int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
 	}
 	if (!rc)
 		rc = hash_leaf_discover(table, hash);
+	hash_reading_free(&split->whole);
 	free(split->image);
 	free(split->side);
 	free(split);

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define RETRIES 1000u
-#define HEAD_SIZE 184u	  /* holds any head, and most keys */
 #define PIECE_SLOTS 8192u /* read at once to be counted */
 
 static int find_leaf(struct hash_table *table, uint64_t hash,
@@ -140,8 +139,8 @@ static int fetch(struct walk *walk)
 		    !hash_slot_is_occupied(walk->slots[i]))
 			continue;
 		size = hash_hint_size(hash_slot_hint(walk->slots[i]));
-		if (walk->flags & HASH_WALK_HEADS && size > HEAD_SIZE)
-			size = HEAD_SIZE;
+		if (walk->flags & HASH_WALK_HEADS && size > HASH_HEAD_PART)
+			size = HASH_HEAD_PART;
 		rc = hash_reading_room(&walk->entries[i].reading, size);
 		if (!rc)
 			rc = reef_long_address(walk->table->space,

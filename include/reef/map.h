@@ -67,7 +67,8 @@ struct reef_map_options {
 
 /* Open a map, or make it. *out is the caller's, and must be closed before its
  * space.  -ENOENT: there is none, with REEF_MAP_EXISTING.  -EEXIST: the name is
- * something else's.  -EINVAL: a bad name or limit.  -EACCES. */
+ * something else's.  -EINVAL: a bad name or limit.  -EACCES.  -REEF_ECORRUPT:
+ * it is damaged. */
 REEF_API int reef_map_open(struct reef_space *space, const char *name,
 			   const struct reef_map_options *options,
 			   struct reef_map **out);

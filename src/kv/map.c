@@ -259,6 +259,14 @@ static int find_or_make(struct reef_space *space, const char *name,
 	return rc == 1 ? -EBUSY : rc;
 }
 
+/* What another wrote there is not taken on trust. */
+static bool are_limits(const uint32_t *limits)
+{
+	return limits[KEY_MAX] <= MAP_KEY_MAX &&
+	       limits[VALUE_MAX] <= MAP_VALUE_MAX &&
+	       limits[EVICTION] < REEF_MAP_EVICTIONS && limits[IN_SUBTABLE];
+}
+
 static void take_limits(struct reef_map *map)
 {
 	const uint32_t *limits = map->object.limits;
@@ -286,6 +294,10 @@ int reef_map_open(struct reef_space *space, const char *name,
 	if (!map)
 		return -ENOMEM;
 	rc = find_or_make(space, name, &options, &map->object, &map->table);
+	if (!rc && !are_limits(map->object.limits)) {
+		hash_close(map->table);
+		rc = -REEF_ECORRUPT;
+	}
 	if (rc) {
 		free(map);
 		return rc;

@@ -275,7 +275,7 @@ static int read_all(struct worker *worker)
 		.met = calloc(worker->keys, 1),
 	};
 	uint64_t cursor = 0, there = 0, count;
-	int rc = 0;
+	int rc = 0, status;
 
 	if (!scan.met)
 		return 1;
@@ -283,8 +283,9 @@ static int read_all(struct worker *worker)
 		rc = reef_map_scan(worker->map, &cursor, 64, note_met, &scan);
 	for (uint64_t key = 0; rc == 1 && key < worker->keys; key++) {
 		worker->seen[key].version = 0;
-		if (do_get(worker, key))
-			rc = -EIO;
+		status = do_get(worker, key);
+		if (status)
+			rc = status == FENCED ? -REEF_EFENCED : -EIO;
 		else if (scan.met[key] != (worker->seen[key].version != 0))
 			rc = -EBADMSG;
 		there += worker->seen[key].version != 0;
@@ -298,7 +299,7 @@ static int read_all(struct worker *worker)
 		printf("reading all: %s\n", reef_error_text(rc));
 	else
 		printf("%" PRIu64 " keys\n", there);
-	return rc != 0;
+	return rc == -REEF_EFENCED ? FENCED : rc != 0;
 }
 
 static int work(char **argv, bool all)
@@ -324,7 +325,7 @@ static int work(char **argv, bool all)
 		rc = reef_map_open(space, argv[1], NULL, &worker.map);
 	if (rc) {
 		printf("opening: %s\n", reef_error_text(rc));
-		return 1;
+		return rc == -REEF_EFENCED ? FENCED : 1;
 	}
 	if (all)
 		rc = read_all(&worker);

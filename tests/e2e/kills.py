@@ -62,7 +62,7 @@ class Deaths(Workers):
     def memory_is_back(self):
         """Also from one who recovered it, and does no more than to live."""
         self.only(self.survivor)
-        self.room_is_back(self.room, "kills", BLOCK)
+        self.room_is_back(self.room * 7 // 8, "kills", BLOCK)
         assert self.survivor.stop() == 0, self.survivor.out
 
 

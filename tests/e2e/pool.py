@@ -249,7 +249,7 @@ def check_users(pool):
 
 
 def check_processes(pool):
-    broker = pool.broker("--node-ttl", "500ms")
+    broker = pool.broker("--node-ttl", "2s")
     key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
     near = pool.node("near", *key)
     far = pool.node("far", *key, broker=pool.tcp)
@@ -261,7 +261,7 @@ def check_processes(pool):
     token = pool.do("space", "token", "kept")
     # The broker is killed: everything comes back, nobody is dead.
     broker.kill()
-    broker = pool.broker("--node-ttl", "500ms")
+    broker = pool.broker("--node-ttl", "2s")
     pool.node_is("near", "ok")
     pool.node_is("far", "ok")
     after = pool.status()

@@ -25,12 +25,17 @@ def die_with_parent():
 
 def until(what, probe):
     """Ask until the answer is true; a bound, never an expectation."""
+    return until_said(lambda: what, probe)
+
+
+def until_said(say, probe):
+    """The same, with what is to be said when it never came."""
     end = time.monotonic() + TIMEOUT_S
     while True:
         answer = probe()
         if answer:
             return answer
-        assert time.monotonic() < end, "never came: " + what
+        assert time.monotonic() < end, "never came: " + say()
         time.sleep(0.01)
 
 
@@ -237,17 +242,19 @@ class Workers(Pool):
             "fill", space, 1 << 19, size)))
         return max(first, second)
 
-    def room_is_back(self, before, space, size=4096):
+    def room_is_back(self, least, space, size=4096):
         """What was recovered is reused when nobody can know it any more: a
         while after the dead are gone, and whoever recovered it must live until
-        then. The room there is, about what it was."""
-        return until("room for %d blocks" % before, lambda: at_least(
-            self.capacity(space, size), before - before // 16))
+        then. Wait for room for so many; how many there is room for."""
+        counts = []
 
+        def has_room():
+            counts.append(self.capacity(space, size))
+            return counts[-1] >= least
 
-def at_least(number, least):
-    """The number, if it is that; None."""
-    return number if number >= least else None
+        until_said(lambda: "room for %d blocks: there is for %s" % (
+            least, counts[-5:]), has_room)
+        return counts[-1]
 
 
 def is_about(one, other):

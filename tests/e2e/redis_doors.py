@@ -175,14 +175,14 @@ class Writer(threading.Thread):
                 key, value[:60], least))
 
 
-def room(pool, doors, before=0):
+def room(pool, doors, least=0):
     """End the doors; the room there is then, with one who recovers what is
-    left of them. Once it is what it was before."""
+    left of them. Once it is at least so much."""
     for door in doors:
         assert door.process.stop() == 0, door.process.error
     watcher = pool.worker("churn", "redis", 1, 64).saw("busy")
     pool.only(watcher)
-    count = pool.room_is_back(before, "redis")
+    count = pool.room_is_back(least, "redis")
     assert watcher.stop() == 0, watcher.error
     return count
 
@@ -220,7 +220,8 @@ def check_killed(pool):
                 writer.look(key, wire.ask("GET", key))
             assert not writer.wrong, writer.wrong
         assert wire.ask("FLUSHALL") == b"+OK\r\n"
-    room(pool, doors, before)
+    # How slabs fit between others' makes a small difference.
+    room(pool, doors, before * 15 // 16)
 
 
 def check_supervised(pool):
@@ -291,6 +292,9 @@ def check_fenced(pool):
     for i, wire in enumerate(wires):
         assert wire.ask("SET", "k%d" % i, i) == b"+OK\r\n"
     for _ in range(2):
+        # The one before it may not be recovered yet.
+        until("its session is the only one", lambda: (
+            len(pool.status()["sessions"]) == 1))
         row, = pool.status()["sessions"]
         pool.do("session", "end", "%08x" % row["session"])
         for i, wire in enumerate(wires):
@@ -652,13 +656,7 @@ def check_password(pool):
     with open(path, "w", encoding="ascii") as stream:
         stream.write("secret-word\n")
     os.chmod(path, 0o600)
-    door_path = os.path.join(pool.home, "door.sock")
-    port = free_port()
-    door = Server("door", pool.start(
-        "door", "redis", "--redis-listen", "127.0.0.1:%d" % port,
-        "--redis-unix", door_path, "--redis-password-file", path),
-        door_path, port)
-    until("it listens", lambda: os.path.exists(door_path))
+    door = pool.door("door", "--redis-password-file", path)
     with door.wire() as wire:
         refused = b"-NOAUTH Authentication required.\r\n"
         for words in (("PING",), ("GET", "k"), ("INFO",), ("MULTI",), ("CLIENT", "LIST")):

@@ -645,6 +645,80 @@ static int lose(struct member *member)
 	return 0;
 }
 
+#define LOSE_KEYS 400u
+#define LOSE_SIZE 16384u
+
+static void name_items(struct reef_map_item *items, uint32_t *keys,
+		       uint32_t first, const char *value)
+{
+	for (uint32_t i = 0; i < 64; i++) {
+		keys[i] = first + i;
+		items[i].key = &keys[i];
+		items[i].key_size = 4;
+		if (value) {
+			items[i].value.bytes = value;
+			items[i].value.size = LOSE_SIZE;
+		}
+	}
+}
+
+/* A node that has some of the values dies, not the one that has the table. */
+static int lose_some(struct member *member)
+{
+	static char value[LOSE_SIZE];
+	struct reef_map_item items[64] = {0};
+	struct pool *pool = member->pool;
+	struct reef_map_value one = {0};
+	struct reef_space *space;
+	struct reef_map *map;
+	uint32_t keys[64], i, found = 0, lost = 0;
+	int rc;
+
+	TRY(open_map(member, &space, &map));
+	for (i = 0; i < LOSE_KEYS; i++)
+		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
+	reef_sim_host_kill(pool->lenders[1].host);
+	pool->lenders[1].node = NULL;
+	TRY(reef_sim_host_restart(pool->lenders[1].host, pool_node_main,
+				  &pool->lenders[1]));
+	TRY(member_wait(member));
+	TRY(reef_sleep(10 * SECOND));
+	for (uint32_t first = 0; first + 64 <= LOSE_KEYS; first += 64) {
+		name_items(items, keys, first, NULL);
+		TRY(reef_map_get_many(map, items, 64));
+		for (i = 0; i < 64; i++) {
+			rc = reef_map_get(map, &keys[i], 4, &one);
+			WANT(rc == 0 || rc == -REEF_ELOST);
+			WANT(items[i].status == rc);
+			found += !rc;
+			lost += rc != 0;
+			reef_map_value_free(&items[i].value);
+		}
+		name_items(items, keys, first, value);
+		TRY(reef_map_put_many(map, items, 64));
+		for (i = 0; i < 64; i++) {
+			rc = reef_map_get(map, &keys[i], 4, &one);
+			WANT(items[i].status == rc);
+			items[i].value = (struct reef_map_value){0};
+		}
+	}
+	print_message("%u found, %u lost\n", found, lost);
+	WANT(found && lost);
+	reef_map_value_free(&one);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_keys_beside_lost_ones_are_found_together(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 8);
+	pool_add(&pool, lose_some);
+	pool_finish(&pool);
+}
+
 static void map_whose_memory_is_lost_can_be_made_anew(void **state)
 {
 	struct pool pool = {0};
@@ -702,6 +776,7 @@ int main(void)
 		cmocka_unit_test(map_calls_keep_their_budgets),
 		cmocka_unit_test(map_names_are_made_found_and_dropped),
 		cmocka_unit_test(map_whose_memory_is_lost_can_be_made_anew),
+		cmocka_unit_test(map_keys_beside_lost_ones_are_found_together),
 		cmocka_unit_test(map_made_by_several_at_once_is_one),
 	};
 

@@ -107,8 +107,8 @@ void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 }
 
 /* Is something remembered that is good for this? To change a key its slot must
- * be the one it was: (4); and an entry that is not read whole has no checksum to
- * tell that its block was reused. */
+ * be the one it was: (4); and an entry that is not read whole has no checksum
+ * to tell that its block was reused. */
 static bool has_memo(struct hash_table *table, struct hash_reading *reading)
 {
 	const struct hash_memo *memo = memo_of(table, reading->hash);
@@ -554,6 +554,36 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 	return rc;
 }
 
+/* A batch failed because some memory is lost. Which key's? Each by itself; what
+ * was to be written along is not. */
+static int find_each(struct hash_table *table, struct hash_reading *readings,
+		     uint32_t count)
+{
+	int rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (readings[i].status != -EINPROGRESS)
+			continue;
+		rc = find_rest(table, &readings[i], 1, NULL);
+		if (rc && rc != -REEF_ELOST)
+			return rc;
+		if (rc)
+			readings[i].status = rc;
+	}
+	return 0;
+}
+
+static int find_together(struct hash_table *table,
+			 struct hash_reading *readings, uint32_t count,
+			 struct hash_fresh *along)
+{
+	int rc = find_rest(table, readings, count, along);
+
+	return rc == -REEF_ELOST && count > 1
+		       ? find_each(table, readings, count)
+		       : rc;
+}
+
 int hash_find(struct hash_table *table, struct hash_reading *readings,
 	      uint32_t count)
 {
@@ -564,7 +594,7 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 		some = count < HASH_TOGETHER ? count : HASH_TOGETHER;
 		begin(table, readings, some);
 		if (hash_find_near(table, readings, some))
-			rc = find_rest(table, readings, some, NULL);
+			rc = find_together(table, readings, some, NULL);
 	}
 	return rc;
 }
@@ -576,7 +606,7 @@ int hash_find_along(struct hash_table *table, struct hash_reading *readings,
 	begin(table, readings, count);
 	if (!hash_find_near(table, readings, count))
 		return 0;
-	return find_rest(table, readings, count, fresh);
+	return find_together(table, readings, count, fresh);
 }
 
 int hash_touch(struct hash_table *table, const struct hash_reading *reading,

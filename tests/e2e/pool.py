@@ -59,13 +59,14 @@ def check_readme(pool):
     with open(os.path.join(pool.home, "hello.c"), "w",
               encoding="utf-8") as stream:
         stream.write(re.search(r"```c\n(.*?)```", text, re.S).group(1))
-    script, port = ["set -e", "cd " + pool.home], free_port()
+    script, port = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT",
+                    "cd " + pool.home], free_port()
     for line in lines:
         script.append(line.replace("-p 7379", "-p %d" % port))
         # People are slower.
         if line.split("#")[0].strip().endswith("&"):
-            script.append("for i in $(seq 1000); do [ -e %s/redis.sock ] || "
-                          "sleep 0.01; done" % pool.run)
+            script.append("for i in $(seq 3000); do redis-cli -p %d ping "
+                          ">ping 2>&1 && break; sleep 0.01; done" % port)
     script.append("wait %1")
     build = os.path.dirname(REEF)
     shell = pool.start(

@@ -80,8 +80,10 @@ struct reef_map {
 	/* time */
 	struct map_clock clock;
 	uint64_t tick_until_ns; /* coarse; then `tick` is to be looked at */
-	uint16_t tick;		/* the time, in the unit of `touched` */
+	uint32_t unit_ms;	/* of `touched`; LFU: of its minutes */
+	uint16_t tick;		/* the time, in that */
 	uint16_t use_units;	/* LRU, KEEP: older than that, it is noted */
+	uint32_t beat;		/* client_beat when that was last thought of */
 	bool expiring;		/* known to be set in the body */
 	uint64_t care_ns;	/* coarse; when to look at the body again */
 	/* size */
@@ -110,12 +112,22 @@ static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
 
 /* --- use.c --- */
 
+uint32_t map_use_unit_ms(enum reef_map_eviction eviction);
 void map_tick(struct reef_map *map); /* look at the time for `tick` */
 
 static inline void map_look_at_tick(struct reef_map *map)
 {
 	if (reef_now_coarse_ns() >= map->tick_until_ns)
 		map_tick(map);
+}
+#define MAP_AHEAD 4u /* units by which another's clock may be ahead */
+
+/* LRU, KEEP: how long ago, in units; somebody may be a little ahead of us. */
+static inline uint16_t map_since(const struct reef_map *map, uint16_t touched)
+{
+	uint16_t units = (uint16_t)(map->tick - touched);
+
+	return units > UINT16_MAX - MAP_AHEAD ? 0 : units;
 }
 /* Of a use now: must `touched` be written? Then it is *next. */
 bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next);

@@ -275,6 +275,7 @@ static void take_limits(struct reef_map *map)
 	map->value_max = limits[VALUE_MAX];
 	map->size_max = limits[SIZE_LOW] | (uint64_t)limits[SIZE_HIGH] << 32;
 	map->eviction = (enum reef_map_eviction)limits[EVICTION];
+	map->unit_ms = map_use_unit_ms(map->eviction);
 	map->groups = limits[IN_SUBTABLE];
 }
 

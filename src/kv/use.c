@@ -13,17 +13,16 @@
 
 #define TICK_MAX_MS 4000 /* so that the pool's time is asked for, too */
 #define SECOND_NS UINT64_C(1000000000)
-#define AHEAD 4u /* units by which another's clock may be ahead */
 #define UNITS 15 /* old enough to be noted anew, at most */
 #define AGE_SHARE 16
 #define FIRST 5u   /* counter of a key that was put: not to go at once */
 #define FACTOR 10u /* 1 in FACTOR * (counter - FIRST) + 1 counts */
 
-static uint64_t unit_ms(const struct reef_map *map)
+uint32_t map_use_unit_ms(enum reef_map_eviction eviction)
 {
-	if (map->eviction == REEF_MAP_LFU)
+	if (eviction == REEF_MAP_LFU)
 		return 60000;
-	return map->eviction == REEF_MAP_LRU ? 1000 : 4000;
+	return eviction == REEF_MAP_LRU ? 1000 : 4000;
 }
 
 void map_tick(struct reef_map *map)
@@ -36,26 +35,18 @@ void map_tick(struct reef_map *map)
 		map->use_units = UNITS;
 	if (map_now(map, &ms))
 		return;
-	map->tick = (uint16_t)(ms / unit_ms(map));
-	left_ms = unit_ms(map) - ms % unit_ms(map);
+	map->tick = (uint16_t)(ms / map->unit_ms);
+	left_ms = map->unit_ms - ms % map->unit_ms;
 	if (left_ms > TICK_MAX_MS)
 		left_ms = TICK_MAX_MS;
 	map->tick_until_ns = now_ns + left_ms * 1000000;
-}
-
-/* In units; somebody may be a little ahead of us. */
-static uint16_t since(const struct reef_map *map, uint16_t touched)
-{
-	uint16_t units = (uint16_t)(map->tick - touched);
-
-	return units > UINT16_MAX - AHEAD ? 0 : units;
 }
 
 static uint8_t minutes_since(const struct reef_map *map, uint16_t touched)
 {
 	uint8_t minutes = (uint8_t)(map->tick - (touched >> 8));
 
-	return minutes > UINT8_MAX - AHEAD ? 0 : minutes;
+	return minutes > UINT8_MAX - MAP_AHEAD ? 0 : minutes;
 }
 
 static uint32_t counter_of(const struct reef_map *map, uint16_t touched)
@@ -87,7 +78,7 @@ bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next)
 
 	if (map->eviction != REEF_MAP_LFU) {
 		*next = map->tick;
-		return since(map, touched) >= map->use_units;
+		return map_since(map, touched) >= map->use_units;
 	}
 	counter = counter_of(map, touched);
 	if (!grows(map, counter))
@@ -126,7 +117,7 @@ uint32_t map_use_score(const struct reef_map *map, uint16_t touched)
 	if (map->eviction == REEF_MAP_LFU)
 		return (255 - counter_of(map, touched)) << 8 |
 		       minutes_since(map, touched);
-	return since(map, touched);
+	return map_since(map, touched);
 }
 
 void map_use_tell(struct reef_map *map, uint16_t touched,
@@ -135,6 +126,7 @@ void map_use_tell(struct reef_map *map, uint16_t touched,
 	bool counts = map->eviction == REEF_MAP_LFU;
 
 	value->frequency = counts ? counter_of(map, touched) : 0;
-	value->idle_ms = counts ? minutes_since(map, touched) * UINT64_C(60000)
-				: since(map, touched) * unit_ms(map);
+	value->idle_ms =
+		counts ? minutes_since(map, touched) * UINT64_C(60000)
+		       : (uint64_t)map_since(map, touched) * map->unit_ms;
 }

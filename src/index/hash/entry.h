@@ -114,15 +114,13 @@ static inline struct hash_entry hash_entry_view(const void *bytes)
 	};
 }
 
-static inline bool hash_entry_is_of(const void *bytes, const void *key,
-				    uint32_t key_size)
+/* Of one whose key has that size. */
+static inline bool hash_entry_has_key(const struct hash_entry_head *head,
+				      const void *key, uint32_t key_size)
 {
-	const struct hash_entry_head *head = bytes;
 	const char *own = (const char *)(head + 1), *other = key;
 	uint64_t a[2], b[2];
 
-	if (hash_key_size(head) != key_size)
-		return false;
 	/* Two words that overlap, or not: most keys are that short. */
 	if (key_size < 8 || key_size > 16)
 		return !memcmp(own, other, key_size);
@@ -131,6 +129,15 @@ static inline bool hash_entry_is_of(const void *bytes, const void *key,
 	memcpy(&a[1], own + key_size - 8, 8);
 	memcpy(&b[1], other + key_size - 8, 8);
 	return !((a[0] ^ b[0]) | (a[1] ^ b[1]));
+}
+
+static inline bool hash_entry_is_of(const void *bytes, const void *key,
+				    uint32_t key_size)
+{
+	const struct hash_entry_head *head = bytes;
+
+	return hash_key_size(head) == key_size &&
+	       hash_entry_has_key(head, key, key_size);
 }
 
 #endif

@@ -5,7 +5,7 @@
  *   entry.h      keys and entries, inlined; entry.c: entries that are made
  *   find.c       looking up, many keys at once
  *   change.c     put, update, delete
- *   near.c       the plain case of that, in memory that is mapped
+ *   near.c       the plain case of that, in memory that is mapped; near.h
  *   insert.c     the first slot of a key: (1) of table.h
  *   many.c       put many keys in shared batches
  *   split.c      (3) of table.h
@@ -32,6 +32,7 @@ struct hash_leaf {	   /* what a handle knows of a suffix */
 	uint64_t subtable; /* 0: nothing */
 	uint64_t epoch;	   /* in which that was so */
 	uint32_t depth;
+	uintptr_t at; /* where near.h last saw it; nothing but a hint */
 };
 
 /* Where a key was last found. */

@@ -166,9 +166,10 @@ struct hash_entry_head {
 #define HASH_ENTRY_HEAD 40
 static_assert(sizeof(struct hash_entry_head) == HASH_ENTRY_HEAD, "layout");
 
+#define HASH_KEY_BITS ((1u << 17) - 1)
 static inline uint32_t hash_key_size(const struct hash_entry_head *head)
 {
-	return (uint32_t)head->sizes & ((1u << 17) - 1);
+	return (uint32_t)head->sizes & HASH_KEY_BITS;
 }
 
 static inline uint32_t hash_value_size(const struct hash_entry_head *head)

@@ -86,6 +86,8 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 	for (uint32_t i = 0; i < reef_mesh_count(client->options.mesh); i++)
 		if (reef_port_queue(reef->port, i)->run != reef_run_general)
 			reef->near = reef_port_queue(reef->port, i);
+	if (reef->near && reef->near->is_near && !client_strong)
+		reef->quick = reef->near;
 	pthread_mutex_lock(&client->lock);
 	reef->next = client->handles;
 	client->handles = reef;
@@ -254,6 +256,8 @@ int client_handle_find(struct reef *reef, uint32_t number,
 			.link = extent->link,
 			.remote = extent->remote,
 		};
+		if (entry->queue == reef->near)
+			entry->near_rights = entry->rights;
 		entry->is_inline = entry->queue->run != reef_run_general;
 		entry->has_words = entry->is_inline && !client_strong &&
 				   entry->rights & REEF_RIGHT_WRITE;

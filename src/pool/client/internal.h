@@ -162,6 +162,7 @@ struct reef_client {
 	_Atomic bool present;	  /* the broker's link is up */
 	_Atomic uint64_t version; /* of the view; see handle.c */
 	_Atomic uint32_t phase;	  /* see grace.c */
+	_Atomic uint32_t beats;	  /* of renew.c: another one, time has passed */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
 	/* Hurry until safe_epoch is that; told: the keeper looks at it. */
 	_Atomic uint64_t hurry_epoch;
@@ -315,8 +316,9 @@ struct client_entry {
 	uint32_t extent; /* 0: empty */
 	uint32_t node;
 	uint8_t rights;
-	bool is_inline; /* an operation ends where it is posted */
-	bool has_words; /* and word.h may be used */
+	uint8_t near_rights; /* what may be done in place */
+	bool is_inline;	     /* an operation ends where it is posted */
+	bool has_words;	     /* and word.h may be used */
 	uint64_t size;
 	uint64_t number, link_number;
 	struct reef_queue *queue;
@@ -351,6 +353,7 @@ struct reef {
 	struct reef_port *port;
 	struct reef_queue *queue; /* where it waits for jobs */
 	struct reef_queue *near;  /* that has memory in place; NULL: none */
+	struct reef_queue *quick; /* the same, if near.h needs no barriers */
 	struct reef_space *spaces;
 	struct client_call *calls_free[2], *tasks; /* for few, for many */
 	uint32_t tasks_count;

@@ -144,8 +144,10 @@ static int take_sample(struct reef_map *map)
 	rc = map_now(map, &sample.now_ms);
 	for (groups = 0;
 	     rc >= 0 && sample.met < SAMPLE && groups < SAMPLE_GROUPS; groups++)
-		rc = map_walk(map, &cursor, 1, HASH_WALK_HEADS, meet, &sample);
-	return rc < 0 ? rc : 0;
+		rc = map_walk(map, &cursor, 1, HASH_WALK_HEADS | HASH_WALK_REST,
+			      meet, &sample);
+	/* Others are elsewhere. */
+	return rc < 0 && rc != -REEF_ELOST ? rc : 0;
 }
 
 /* --- evicting --- */
@@ -163,6 +165,8 @@ int map_evict(struct reef_map *map)
 		/* Perhaps it was; the next look at the size tells. */
 		if (rc == -REEF_EINDOUBT)
 			return 1;
+		if (rc == -REEF_ELOST)
+			rc = 0;
 		if (rc == 1 && !candidate.expired)
 			map_use_learn(map, candidate.score);
 		if (rc == 1 && candidate.expired)

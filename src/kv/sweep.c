@@ -119,7 +119,8 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	if (rc)
 		return rc;
 	cursor = body.sweep_cursor;
-	walked = map_walk(map, &cursor, groups, HASH_WALK_HEADS, meet, &step);
+	walked = map_walk(map, &cursor, groups,
+			  HASH_WALK_HEADS | HASH_WALK_REST, meet, &step);
 	rc = walked < 0 ? walked
 			: map_cas(map->reef, MAP_WORD(map, sweep_cursor),
 				  body.sweep_cursor, cursor, &now);

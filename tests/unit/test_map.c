@@ -709,6 +709,56 @@ static int lose_some(struct member *member)
 	return 0;
 }
 
+/* The same with a map that evicts, and has to: whom it looks at may be lost. */
+static int lose_candidates(struct member *member)
+{
+	const struct reef_map_options options = {
+		.size_max = LOSE_KEYS * LOSE_SIZE,
+		.eviction = REEF_MAP_LRU,
+	};
+	static char value[LOSE_SIZE];
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	struct reef_map *map;
+	uint32_t i, lost = 0;
+	int rc, swept;
+
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "m", &options, &map));
+	for (i = 0; i < LOSE_KEYS; i++)
+		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
+	reef_sim_host_kill(pool->lenders[1].host);
+	pool->lenders[1].node = NULL;
+	TRY(reef_sim_host_restart(pool->lenders[1].host, pool_node_main,
+				  &pool->lenders[1]));
+	TRY(member_wait(member));
+	TRY(reef_sleep(10 * SECOND));
+	/* One with the fingerprint of a lost one may be that key. */
+	for (; i < LOSE_KEYS + 100; i++) {
+		rc = reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL);
+		WANT(rc == 0 || rc == -REEF_ELOST);
+		lost += rc != 0;
+	}
+	print_message("%u of 100 are like lost ones\n", lost);
+	WANT(lost < 10);
+	for (i = 0; i < 20; i++) {
+		swept = reef_map_sweep(map, 10);
+		WANT(swept >= 0);
+	}
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_with_lost_keys_evicts_others(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 8);
+	pool_add(&pool, lose_candidates);
+	pool_finish(&pool);
+}
+
 static void map_keys_beside_lost_ones_are_found_together(void **state)
 {
 	struct pool pool = {0};
@@ -777,6 +827,7 @@ int main(void)
 		cmocka_unit_test(map_names_are_made_found_and_dropped),
 		cmocka_unit_test(map_whose_memory_is_lost_can_be_made_anew),
 		cmocka_unit_test(map_keys_beside_lost_ones_are_found_together),
+		cmocka_unit_test(map_with_lost_keys_evicts_others),
 		cmocka_unit_test(map_made_by_several_at_once_is_one),
 	};
 

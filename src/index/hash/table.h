@@ -188,6 +188,7 @@ struct hash_cursor { /* zero: from the beginning */
 };
 
 #define HASH_WALK_HEADS 1u /* without their values: value is NULL */
+#define HASH_WALK_REST 2u  /* entries whose memory is lost are passed over */
 
 /* Call `each` for the entries of the next `steps` groups of slots, about 15
  * each, in 2 round trips on one node. 0: there are more.  1: that was all.

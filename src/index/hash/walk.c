@@ -126,11 +126,27 @@ static int tell(const struct walk *walk, const struct hash_reading *reading)
 	return walk->each(walk->context, &entry);
 }
 
+/* Some of them are lost: what is there. */
+static int fetch_rest(struct walk *walk, struct reef_access *accesses,
+		      const uint32_t *slots, uint32_t count)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		rc = reef_execute(walk->table->reef, &accesses[i], 1);
+		if (rc != -REEF_ELOST)
+			continue;
+		walk->entries[slots[i]].got = 0;
+		rc = 0;
+	}
+	return rc;
+}
+
 /* READ the entries of a group, as far as their hints go, in one batch. */
 static int fetch(struct walk *walk)
 {
 	struct reef_access accesses[HASH_GROUP_SLOTS];
-	uint32_t i, size, count = 0;
+	uint32_t i, size, count = 0, slots[HASH_GROUP_SLOTS];
 	int rc;
 
 	for (i = 0; i < HASH_GROUP_SLOTS; i++) {
@@ -149,6 +165,7 @@ static int fetch(struct walk *walk)
 		if (rc)
 			return rc;
 		walk->entries[i].got = size;
+		slots[count] = i;
 		accesses[count++] = (struct reef_access){
 			.kind = REEF_READ,
 			.address = walk->entries[i].at,
@@ -156,7 +173,10 @@ static int fetch(struct walk *walk)
 			.length = size,
 		};
 	}
-	return count ? reef_execute(walk->table->reef, accesses, count) : 0;
+	rc = count ? reef_execute(walk->table->reef, accesses, count) : 0;
+	return rc == -REEF_ELOST && walk->flags & HASH_WALK_REST
+		       ? fetch_rest(walk, accesses, slots, count)
+		       : rc;
 }
 
 /* As far as the key: an entry that a slot named since we entered is whole, so

@@ -16,8 +16,15 @@
 /* crc: 0 to start, the last result to go on. */
 uint32_t reef_crc32c(uint32_t crc, const void *bytes, size_t size);
 
-/* The table version, whatever the processor has. For tests. */
+/* Of two inputs one after the other, from those of each; in about as long as a
+ * few KiB take. */
+uint32_t reef_crc32c_join(uint32_t first, uint32_t second,
+			  uint64_t second_size);
+
+/* The table version, whatever the processor has; and the one without vectors.
+ * For tests. */
 uint32_t reef_crc32c_software(uint32_t crc, const void *bytes, size_t size);
+uint32_t reef_crc32c_narrow(uint32_t crc, const void *bytes, size_t size);
 
 /* Does the processor do it? */
 bool reef_crc32c_is_hardware(void);

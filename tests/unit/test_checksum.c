@@ -55,8 +55,8 @@ static void checksum_published_values_match(void **state)
 /* Every length around the borders of the streams, every alignment. */
 static void checksum_hardware_and_software_agree(void **state)
 {
-	static const size_t around[] = {0,    8,    64,	  256,	768,
-					1024, 2048, 6144, 6912, 20000};
+	static const size_t around[] = {0,    8,    64,	  256,	768,  1024,
+					2048, 2304, 6144, 6912, 20000};
 	struct reef_random random;
 	size_t i, size, align;
 	uint8_t *bytes;
@@ -75,6 +75,9 @@ static void checksum_hardware_and_software_agree(void **state)
 					 crc);
 			assert_int_equal(
 				reef_crc32c_software(7, bytes + align, size),
+				crc);
+			assert_int_equal(
+				reef_crc32c_narrow(7, bytes + align, size),
 				crc);
 		}
 	}
@@ -118,6 +121,28 @@ static void checksum_continued_equals_whole(void **state)
 	}
 }
 
+static void checksum_joined_equals_whole(void **state)
+{
+	struct reef_random random;
+	uint8_t bytes[9000];
+	uint32_t whole, first, second;
+	size_t cut;
+	int round;
+
+	reef_random_init(&random, 3);
+	reef_random_fill(&random, bytes, sizeof(bytes));
+	whole = reef_crc32c(0, bytes, sizeof(bytes));
+	for (round = 0; round < 100; round++) {
+		cut = round < 2 ? round * sizeof(bytes)
+				: reef_random_below(&random, sizeof(bytes) + 1);
+		first = reef_crc32c(0, bytes, cut);
+		second = reef_crc32c(0, bytes + cut, sizeof(bytes) - cut);
+		assert_int_equal(
+			reef_crc32c_join(first, second, sizeof(bytes) - cut),
+			whole);
+	}
+}
+
 static void checksum_any_flipped_bit_shows(void **state)
 {
 	uint8_t bytes[64] = {1, 2, 3};
@@ -146,6 +171,7 @@ int main(void)
 		cmocka_unit_test(checksum_hardware_and_software_agree),
 		cmocka_unit_test(checksum_hardware_present_is_used),
 		cmocka_unit_test(checksum_continued_equals_whole),
+		cmocka_unit_test(checksum_joined_equals_whole),
 		cmocka_unit_test(checksum_any_flipped_bit_shows),
 		cmocka_unit_test(checksum_hash_is_xxh3),
 	};

@@ -21,6 +21,7 @@ static int decide_put(struct map_work *work, const struct hash_entry *now,
 	put->value = work->put.value;
 	put->value_size = (uint32_t)work->put.value_size;
 	put->stamp = work->put.expires_ms;
+	put->staged = work->staged;
 	put->touched = map_use_first(map, now ? &now->touched : NULL);
 	if (put->stamp) {
 		rc = map_time(map, &now_ms);
@@ -107,13 +108,14 @@ static bool can_make_room(struct reef_map *map, const struct map_work *work)
 }
 
 void map_work_begin(struct map_work *work, struct reef_map *map,
-		    struct reef_map_change *change)
+		    struct reef_map_change *change, struct hash_staged *staged)
 {
 	const struct reef_map_entry *put = change->ahead;
 
 	*work = (struct map_work){
 		.map = map,
 		.change = change,
+		.staged = staged,
 		.below =
 			{
 				.key = change->key,
@@ -132,6 +134,7 @@ void map_work_begin(struct map_work *work, struct reef_map *map,
 		.value_size = (uint32_t)put->value_size,
 		.stamp = put->expires_ms,
 		.touched = map->tick,
+		.staged = work->staged,
 	};
 	work->below.ahead = &work->ahead;
 }
@@ -156,7 +159,8 @@ bool map_takes(const struct reef_map *map, const struct reef_map_change *change)
 	       (!change->ahead || change->ahead->value_size <= map->value_max);
 }
 
-int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
+int map_apply(struct reef_map *map, struct reef_map_change *change,
+	      struct hash_staged *staged)
 {
 	const struct reef_map_entry *put = change->ahead;
 	struct map_work work;
@@ -175,7 +179,7 @@ int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
 		rc = 0;
 	if (rc)
 		return rc;
-	map_work_begin(&work, map, change);
+	map_work_begin(&work, map, change, staged);
 	do
 		rc = hash_apply(map->table, &work.below);
 	while ((rc == -ENOSPC || rc == -EDQUOT) && attempt++ < MAKE_ROOM &&
@@ -184,6 +188,11 @@ int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
 		rc = map_work_end(&work);
 	map_care(map);
 	return rc;
+}
+
+int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
+{
+	return map_apply(map, change, NULL);
 }
 
 /* --- removing, by the map itself --- */

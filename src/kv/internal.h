@@ -5,6 +5,7 @@
  *   use.c     when, or how often, an entry was used
  *   get.c     reading keys
  *   change.c  changing them: all by one decide
+ *   stage.c   values that are in the pool before they are put
  *   plain.c   put, delete, add and so on, over reef_map_apply
  *   size.c    what its entries take, and eviction
  *   sweep.c   what changes do by the way: expired keys, the size anew
@@ -168,13 +169,18 @@ struct map_work {
 	bool too_late;	  /* what is put has expired already */
 	bool over;	  /* size_max was in the way */
 	int rc;		  /* of the caller's decide */
+	struct hash_staged *staged; /* what is put is there already; or NULL */
 	struct hash_entry ahead;
 	struct hash_change below;
 };
 void map_work_begin(struct map_work *work, struct reef_map *map,
-		    struct reef_map_change *change);
+		    struct reef_map_change *change, struct hash_staged *staged);
 /* The table has done it: what it came to. */
 int map_work_end(struct map_work *work);
+/* As reef_map_apply; staged: a value that is there already, and the only one
+ * that may be put; NULL: none. */
+int map_apply(struct reef_map *map, struct reef_map_change *change,
+	      struct hash_staged *staged);
 /* Is it within the limits? */
 bool map_takes(const struct reef_map *map,
 	       const struct reef_map_change *change);

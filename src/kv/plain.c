@@ -298,7 +298,7 @@ static void begin_item(struct reef_map *map, const struct reef_map_item *item,
 		.ahead = &putting->plain.put,
 		.blind = true,
 	};
-	map_work_begin(&putting->work, map, &putting->change);
+	map_work_begin(&putting->work, map, &putting->change, NULL);
 }
 
 /* Those that the table did not take together come once more, each alone. */

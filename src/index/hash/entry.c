@@ -48,18 +48,26 @@ void hash_spare_give(struct hash_table *table, void *bytes, size_t size)
 		free(bytes);
 }
 
-/* The bytes, but for a long value, which is written from where it is. */
+/* Is its value not among its bytes? */
+static bool is_apart(const struct hash_fresh *fresh)
+{
+	return fresh->value || fresh->staged;
+}
+
+/* The bytes, but for a long value, which is written from where it is, or is
+ * written already. */
 static int fill(struct hash_table *table, const void *key, uint32_t key_size,
 		const struct hash_entry *put, struct hash_fresh *fresh)
 {
 	size_t part = HASH_ENTRY_HEAD + (size_t)key_size;
+	const struct hash_staged *staged = put->staged;
 	struct hash_entry_head *head;
 
 	fresh->size = part + put->value_size;
 	fresh->value = fresh->size > HASH_ALONG ? put->value : NULL;
-	if (!fresh->value)
+	if (!is_apart(fresh))
 		part = fresh->size;
-	head = fresh->value ? malloc(part) : hash_spare_take(table, part);
+	head = is_apart(fresh) ? malloc(part) : hash_spare_take(table, part);
 	if (!head)
 		return -ENOMEM;
 	fresh->bytes = head;
@@ -73,14 +81,41 @@ static int fill(struct hash_table *table, const void *key, uint32_t key_size,
 	};
 	if (key_size)
 		memcpy(head + 1, key, key_size);
-	if (put->value_size && !fresh->value)
+	if (put->value_size && !is_apart(fresh))
 		memcpy((char *)(head + 1) + key_size, put->value,
 		       put->value_size);
 	head->live = head->version;
 	head->crc = hash_entry_crc(head, part);
 	if (fresh->value)
 		head->crc = reef_crc32c(head->crc, put->value, put->value_size);
+	if (staged)
+		head->crc = reef_crc32c_join(head->crc, staged->crc,
+					     put->value_size);
 	return 0;
+}
+
+static int take_block(struct hash_table *table, uint32_t key_size,
+		      const struct hash_entry *put, struct hash_fresh *fresh)
+{
+	size_t size = HASH_ENTRY_HEAD + (size_t)key_size + put->value_size;
+	int rc;
+
+	if (put->staged) {
+		reef_assert(put->staged->key_size == key_size &&
+			    put->staged->value_size == put->value_size);
+		/* Perhaps a slot has it still, from the last attempt. */
+		if (put->staged->is_taken)
+			return -EBUSY;
+		fresh->staged = put->staged;
+		fresh->at = put->staged->at;
+		return 0;
+	}
+	/* 56 at least: smaller blocks have no short address. */
+	rc = reef_alloc_kind(table->space, HASH_KIND_ENTRY,
+			     size < 56 ? 56 : size, &fresh->at);
+	if (rc)
+		fresh->at = 0;
+	return rc;
 }
 
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
@@ -94,13 +129,9 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 	if (key_size > HASH_KEY_MAX || put->value_size > HASH_VALUE_MAX)
 		return -EINVAL;
 	size = HASH_ENTRY_HEAD + (size_t)key_size + put->value_size;
-	/* 56 at least: smaller blocks have no short address. */
-	rc = reef_alloc_kind(table->space, HASH_KIND_ENTRY,
-			     size < 56 ? 56 : size, &fresh->at);
-	if (rc) {
-		fresh->at = 0;
+	rc = take_block(table, key_size, put, fresh);
+	if (rc)
 		return rc;
-	}
 	/* It comes into the cache while its key is looked up. */
 	client_near_hint(table->reef, fresh->at - 8, size + 8);
 	rc = reef_short_address(table->space, fresh->at, &block);
@@ -125,7 +156,7 @@ struct reef_access hash_fresh_access(const struct hash_fresh *fresh)
 	};
 }
 
-static int write_long(struct hash_table *table, const struct hash_fresh *fresh)
+static int write_apart(struct hash_table *table, const struct hash_fresh *fresh)
 {
 	size_t part = fresh->size - hash_value_size(fresh->bytes);
 	struct reef_access accesses[2] = {
@@ -143,15 +174,17 @@ static int write_long(struct hash_table *table, const struct hash_fresh *fresh)
 		},
 	};
 
-	return reef_execute(table->reef, accesses, 2);
+	return reef_execute(table->reef, accesses, fresh->staged ? 1 : 2);
 }
 
 int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh)
 {
 	int rc = 0;
 
-	if (!fresh->written && fresh->value)
-		rc = write_long(table, fresh);
+	if (fresh->staged)
+		fresh->staged->is_shown = true;
+	if (!fresh->written && is_apart(fresh))
+		rc = write_apart(table, fresh);
 	else if (!fresh->written)
 		rc = reef_write(table->reef, fresh->at, fresh->bytes,
 				fresh->size);
@@ -165,10 +198,14 @@ int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh)
 void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 		     bool block)
 {
-	if (block && fresh->at && !fresh->is_named)
+	bool is_free = block && !fresh->is_named;
+
+	if (fresh->staged)
+		fresh->staged->is_taken = !is_free;
+	else if (fresh->at && is_free)
 		hash_entry_free(table, fresh->at);
 	hash_spare_give(table, fresh->bytes,
-			fresh->value ? HASH_SPARE + 1 : fresh->size);
+			is_apart(fresh) ? HASH_SPARE + 1 : fresh->size);
 	*fresh = (struct hash_fresh){0};
 }
 
@@ -185,4 +222,42 @@ void hash_free_later(struct hash_table *table, uint64_t at)
 	/* Best effort: what cannot be freed now ends with its session. */
 	reef_free(table->space, at,
 		  hash_mutant == HASH_MUTANT_EARLY_REUSE ? 0 : REEF_FREE_LATER);
+}
+
+/* --- values that are there before their entry --- */
+
+int hash_staged_take(struct reef_space *space, uint32_t key_size,
+		     uint32_t value_size, uint32_t spare,
+		     struct hash_staged *out)
+{
+	uint64_t at;
+	int rc;
+
+	/* Shorter ones go along with a lookup. */
+	if (key_size > HASH_KEY_MAX || value_size > HASH_VALUE_MAX ||
+	    value_size <= HASH_ALONG)
+		return -EINVAL;
+	rc = reef_alloc_kind(
+		space, HASH_KIND_ENTRY,
+		HASH_ENTRY_HEAD + (uint64_t)key_size + value_size + spare, &at);
+	if (!rc)
+		*out = (struct hash_staged){
+			.at = at,
+			.key_size = key_size,
+			.value_size = value_size,
+		};
+	return rc;
+}
+
+void hash_staged_give(struct reef_space *space, struct hash_staged *staged)
+{
+	if (staged->at && !staged->is_taken)
+		reef_free(space, staged->at,
+			  staged->is_shown ? REEF_FREE_LATER : 0);
+	staged->at = 0;
+}
+
+uint64_t hash_staged_value(const struct hash_staged *staged)
+{
+	return staged->at + HASH_ENTRY_HEAD + staged->key_size;
 }

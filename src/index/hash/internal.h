@@ -52,8 +52,10 @@ struct hash_fresh {
 	/* Of one longer than HASH_ALONG: where its value is, the caller's;
 	 * bytes has what is before it. */
 	const void *value;
-	uint64_t at;	  /* its block; 0: none */
-	uint64_t content; /* of a slot: block, hint, fingerprint */
+	struct hash_staged *staged; /* its value is written, and so its block is
+				     * another's until it is put */
+	uint64_t at;		    /* its block; 0: none */
+	uint64_t content;	    /* of a slot: block, hint, fingerprint */
 	bool written;
 	bool is_named; /* perhaps a slot has it that should not, so its block
 			* is not freed; is_live tells, when we end */

@@ -82,11 +82,24 @@ void hash_close(struct hash_table *table); /* NULL is fine */
  * itself inside reef_enter: that would keep all its memory. */
 int hash_drop(struct hash_table *table);
 
+/* A block for an entry whose value is written there before it is put: by
+ * whoever took it, at hash_staged_value, with the key's size known. It is put
+ * once: then is_taken, and the table's. */
+struct hash_staged {
+	uint64_t at;
+	uint32_t key_size, value_size;
+	uint32_t crc;  /* of the value, when all of it is there */
+	bool is_shown; /* others may have seen it */
+	bool is_taken;
+};
+
 struct hash_entry { /* points into the reading's room, or is the caller's */
 	const void *key, *value;
 	uint32_t key_size, value_size;
 	uint64_t version, stamp;
 	uint16_t touched; /* hash_touch */
+	/* Of one to put: its value is there already; value is NULL. */
+	struct hash_staged *staged;
 };
 
 /* One key being looked up, with room for what is found. Zero it first, give
@@ -172,6 +185,15 @@ struct hash_change {
  * not; -ETIMEDOUT: or it still will.  -EINVAL: too large.  -ENOSPC, -EDQUOT,
  * and errors of access: nothing happened. */
 int hash_apply(struct hash_table *table, struct hash_change *change);
+
+/* Take a block for a value of more than 64 KiB, with `spare` more bytes behind
+ * it; and give it back, unless it was taken.  -EINVAL: too large, or small.
+ * Else as alloc. */
+int hash_staged_take(struct reef_space *space, uint32_t key_size,
+		     uint32_t value_size, uint32_t spare,
+		     struct hash_staged *out);
+void hash_staged_give(struct reef_space *space, struct hash_staged *staged);
+uint64_t hash_staged_value(const struct hash_staged *staged);
 
 /* Put many keys, each by itself, in shared batches: each needs `ahead`; with
  * `decide` it must decide for that, or for something else than HASH_PUT. Each

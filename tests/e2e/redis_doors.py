@@ -438,6 +438,29 @@ def check_slow_reader(pool):
             assert slow.reply() == b"$%d\r\n%s\r\n" % (MIB, value)
 
 
+def check_slow_sender(pool):
+    """Who takes long over a large value does not keep the pool's memory
+    meanwhile."""
+    pool.up()
+    door = pool.door()
+    value = b"v" * (4 * MIB)
+    asked = request("SET", "big", value)
+    with door.wire() as wire, door.wire() as slow:
+        for one in (wire, slow):
+            assert one.ask("SET", "big", 1) == b"+OK\r\n"
+        number = int(slow.ask("CLIENT", "ID")[1:])
+        slow.send(asked[:2 * MIB])
+
+        def is_in_a_buffer():
+            line = wire.ask("CLIENT", "LIST", "ID", number)
+            return int(re.search(rb"tot-mem=(\d+)", line).group(1)) > 4 * MIB
+
+        until("it is in a buffer", is_in_a_buffer)
+        slow.send(asked[2 * MIB:])
+        assert slow.reply() == b"+OK\r\n"
+        assert wire.ask("GET", "big") == b"$%d\r\n%s\r\n" % (len(value), value)
+
+
 def check_never_reads(pool):
     """A crowd of those, gone all at once."""
     pool.up()

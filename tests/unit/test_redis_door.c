@@ -197,6 +197,63 @@ static void redis_door_request_in_pieces_is_answered(void **state)
 	close_door(&open);
 }
 
+static void say_all(int fd, const char *bytes, size_t size)
+{
+	while (size) {
+		ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
+
+		assert_true(sent > 0);
+		bytes += sent;
+		size -= (size_t)sent;
+	}
+}
+
+/* Large values, with options or without, and one whose end never comes. */
+static void redis_door_large_values_are_set(void **state)
+{
+	static const char *const heads[] = {
+		"*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$1000000\r\n",
+		"*5\r\n$3\r\nset\r\n$1\r\nl\r\n$1000000\r\n",
+		"*4\r\n$3\r\nSET\r\n$1\r\nl\r\n$1000000\r\n",
+		"*4\r\n$3\r\nSET\r\n$1\r\nl\r\n$1000000\r\n"};
+	static const char *const tails[] = {
+		"\r\n", "\r\n$2\r\nEX\r\n$3\r\n100\r\n", "\r\n$2\r\nXX\r\n",
+		"\r\n$2\r\nNX\r\n"};
+	static const char *const answers[] = {"+OK\r\n", "+OK\r\n", "+OK\r\n",
+					      "$-1\r\n"};
+	const size_t size = 1000000;
+	char *value = malloc(size + 1);
+	struct open_door open;
+	int fd, other;
+	uint32_t i;
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	fd = reach_tcp(&open);
+	ask(fd, "GET l\r\n", "$-1\r\n");
+	value[size] = '\0';
+	for (i = 0; i < 4; i++) {
+		memset(value, 'a' + (int)i, size);
+		say(fd, heads[i]);
+		say_all(fd, value, size);
+		ask(fd, tails[i], answers[i]);
+		ask(fd, "GETRANGE l 0 2\r\nGETRANGE l -3 -1\r\nSTRLEN l\r\n",
+		    i == 0   ? "$3\r\naaa\r\n$3\r\naaa\r\n:1000000\r\n"
+		    : i == 1 ? "$3\r\nbbb\r\n$3\r\nbbb\r\n:1000000\r\n"
+			     : "$3\r\nccc\r\n$3\r\nccc\r\n:1000000\r\n");
+	}
+	/* Its memory comes back: there is not enough for all of them. */
+	for (i = 0; i < 100; i++) {
+		other = reach_unix();
+		say(other, heads[0]);
+		say_all(other, value, size - 1);
+		close(other);
+	}
+	ask(fd, "SET l 1\r\nGET l\r\n", "+OK\r\n$1\r\n1\r\n");
+	free(value);
+	close(fd);
+	close_door(&open);
+}
+
 static void write_password(const char *text, mode_t mode)
 {
 	FILE *file = fopen(password_path, "w");
@@ -432,6 +489,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(redis_door_serves_tcp_and_unix),
 		cmocka_unit_test(redis_door_request_in_pieces_is_answered),
+		cmocka_unit_test(redis_door_large_values_are_set),
 		cmocka_unit_test(redis_door_asks_for_the_password),
 		cmocka_unit_test(redis_door_refuses_what_is_unsafe),
 		cmocka_unit_test(redis_door_has_a_limit_of_clients),

@@ -182,6 +182,12 @@ static void redis_parse_big_bulk_is_received_in_place(void **state)
 			 sizeof(head) - 1);
 	assert_int_equal(redis_parser_next(&parser, &request), 0);
 	assert_int_equal(redis_parser_settle(&parser), 0);
+	/* What is only announced takes no memory. */
+	assert_true(redis_parser_memory(&parser) < 65536);
+	fed = 16384;
+	assert_int_equal(redis_parser_feed(&parser, value, fed), fed);
+	assert_int_equal(redis_parser_next(&parser, &request), 0);
+	assert_int_equal(redis_parser_settle(&parser), 0);
 	while (fed < size + 2) {
 		assert_int_equal(redis_parser_room(&parser, &to, &room), 0);
 		/* Only what belongs to it. */
@@ -220,6 +226,139 @@ static void redis_parse_big_bulk_is_received_in_place(void **state)
 	assert_true(redis_parser_memory(&parser) < 1024);
 	redis_parser_fini(&parser);
 	free(value);
+}
+
+/* --- staged bulks --- */
+
+struct redis_stage {
+	char bytes[300002];
+	size_t used;
+	int read_rc;
+	uint32_t ended;
+};
+
+static struct redis_stage *begin_stage(void *context,
+				       const struct redis_parser *parser,
+				       size_t size, const char *bytes,
+				       size_t here)
+{
+	struct redis_stage *stage = context;
+
+	if (parser->argc != 2)
+		return NULL;
+	assert_int_equal(size, sizeof(stage->bytes));
+	memcpy(stage->bytes, bytes, here);
+	stage->used = here;
+	return stage;
+}
+
+static int read_stage(struct redis_stage *stage, void *to)
+{
+	memcpy(to, stage->bytes, stage->used);
+	return stage->read_rc;
+}
+
+static void end_stage(struct redis_stage *stage)
+{
+	stage->ended++;
+}
+
+static const struct redis_staging staging = {begin_stage, read_stage,
+					     end_stage};
+
+/* Receive up to `until`, of "SET k <value> NX". */
+static void receive_stage(struct redis_parser *parser,
+			  struct redis_stage *stage, const char *text,
+			  size_t until)
+{
+	struct redis_request request;
+	size_t size;
+	void *to;
+
+	do {
+		assert_int_equal(redis_parser_room(parser, &to, &size), 0);
+		size = size < until ? size : until;
+		if (!to) {
+			to = stage->bytes + stage->used;
+			stage->used += size;
+		}
+		memcpy(to, text, size);
+		redis_parser_fed(parser, size);
+		text += size;
+		until -= size;
+		if (until)
+			assert_int_equal(redis_parser_next(parser, &request),
+					 0);
+	} while (until);
+}
+
+/* at: how much has come when it is to be in a buffer after all; 0: never. */
+static void try_stage(size_t at)
+{
+	static const char head[] = "*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$300000\r\n";
+	static const char tail[] = "\r\n$2\r\nNX\r\n";
+	const size_t size = sizeof(head) - 1 + 300000 + sizeof(tail) - 1;
+	char *text = malloc(size);
+	struct redis_stage *stage = calloc(1, sizeof(*stage));
+	struct redis_parser parser;
+	struct redis_request request;
+	size_t i;
+
+	for (i = 0; i < size; i++)
+		text[i] = (char)(i * 7);
+	memcpy(text, head, sizeof(head) - 1);
+	memcpy(text + size - sizeof(tail) + 1, tail, sizeof(tail) - 1);
+	redis_parser_init(&parser, &spare, NULL);
+	parser.staging = &staging;
+	parser.context = stage;
+	receive_stage(&parser, stage, text, at ? at : size);
+	if (at) {
+		redis_parser_next(&parser, &request);
+		assert_ptr_equal(parser.stage, stage);
+		stage->read_rc = -5;
+		assert_int_equal(redis_parser_unstage(&parser), -5);
+		assert_ptr_equal(parser.stage, stage);
+		stage->read_rc = 0;
+		assert_int_equal(redis_parser_unstage(&parser), 0);
+		assert_int_equal(stage->ended, 1);
+	}
+	if (at && at < size) {
+		receive_stage(&parser, stage, text + at, size - at);
+		assert_int_equal(redis_parser_next(&parser, &request), 1);
+	} else if (!at) {
+		assert_int_equal(redis_parser_next(&parser, &request), 1);
+	}
+	assert_true(request.is_big);
+	assert_int_equal(request.argv[2].size, 300000);
+	if (at) {
+		assert_memory_equal(request.argv[2].bytes,
+				    text + sizeof(head) - 1, 300000);
+	} else {
+		assert_ptr_equal(request.staged, stage);
+		assert_null(request.argv[2].bytes);
+		assert_memory_equal(stage->bytes, text + sizeof(head) - 1,
+				    300002);
+	}
+	assert_memory_equal(request.argv[3].bytes, "NX", 2);
+	assert_int_equal(redis_parser_next(&parser, &request), 0);
+	redis_parser_fini(&parser);
+	assert_int_equal(stage->ended, 1);
+	free(stage);
+	free(text);
+}
+
+static void redis_parse_big_bulk_is_staged(void **state)
+{
+	(void)state;
+	try_stage(0);
+}
+
+static void redis_parse_staged_bulk_goes_on_in_a_buffer(void **state)
+{
+	(void)state;
+	try_stage(100000);
+	try_stage(300029);
+	try_stage(300039);
 }
 
 /* A request that was given back comes again, although its buffer moved. */
@@ -301,6 +440,8 @@ int main(void)
 		cmocka_unit_test(redis_parse_long_lines_are_refused),
 		cmocka_unit_test(redis_parse_strangers_get_less),
 		cmocka_unit_test(redis_parse_big_bulk_is_received_in_place),
+		cmocka_unit_test(redis_parse_big_bulk_is_staged),
+		cmocka_unit_test(redis_parse_staged_bulk_goes_on_in_a_buffer),
 		cmocka_unit_test(redis_parse_again_gives_the_same),
 		cmocka_unit_test(redis_parse_query_over_its_limit_is_refused),
 		cmocka_unit_test(

@@ -11,6 +11,7 @@
  */
 #include "base/log.h"
 #include "gateway/redis/internal.h"
+#include "gateway/redis/stage.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -67,6 +68,7 @@ static void close_maps(struct redis_thread *thread)
 
 void redis_link_close(struct redis_thread *thread)
 {
+	redis_stage_clear(thread, true);
 	close_maps(thread);
 	reef_space_close(thread->space);
 	reef_close(thread->reef);

@@ -21,6 +21,7 @@
 #define QUERY_MAX (UINT64_C(1) << 30)
 #define READ_MIN 16384u /* a read should have room for so many */
 #define ARGV_KEPT 64u
+#define BEGUN 16384u /* of a big bulk: then it is not only announced */
 
 struct redis_big {
 	char *bytes;
@@ -40,8 +41,16 @@ void redis_parser_init(struct redis_parser *parser, struct redis_spare *spare,
 		parser->limits.query_max = QUERY_MAX;
 }
 
+static void drop_stage(struct redis_parser *parser)
+{
+	if (parser->stage)
+		parser->staging->end(parser->stage);
+	parser->stage = NULL;
+}
+
 static void drop_bigs(struct redis_parser *parser)
 {
+	drop_stage(parser);
 	while (parser->big_count) {
 		const struct redis_big *big =
 			&parser->bigs[--parser->big_count];
@@ -152,11 +161,22 @@ static bool borrow(struct redis_parser *parser)
 	return true;
 }
 
+/* Is the argument that comes next the staged one? */
+static bool is_staging(const struct redis_parser *parser)
+{
+	return parser->stage && parser->stage_index == parser->argc;
+}
+
 int redis_parser_room(struct redis_parser *parser, void **to, size_t *size)
 {
 	int rc = 0;
 
 	reef_assert(!parser->is_failed);
+	if (parser->is_filling && is_staging(parser)) {
+		*to = NULL;
+		*size = (size_t)parser->bulk + 2 - parser->filled;
+		return 0;
+	}
 	if (parser->is_filling) {
 		const struct redis_big *big =
 			&parser->bigs[parser->big_count - 1];
@@ -182,8 +202,7 @@ void redis_parser_fed(struct redis_parser *parser, size_t size)
 {
 	if (parser->is_filling) {
 		parser->filled += size;
-		reef_assert(parser->filled <=
-			    parser->bigs[parser->big_count - 1].size);
+		reef_assert(parser->filled <= (size_t)parser->bulk + 2);
 		return;
 	}
 	parser->end += size;
@@ -283,11 +302,9 @@ static int add_argument(struct redis_parser *parser, const char *bytes,
 	return 0;
 }
 
-/* The bulk to come is big and not here yet: receive it where it will stay. */
-static int begin_big(struct redis_parser *parser)
+/* A buffer for a bulk, of which nothing is in it yet. */
+static int add_big(struct redis_parser *parser, size_t size)
 {
-	const size_t size = (size_t)parser->bulk + 2;
-	const size_t here = parser->end - parser->at;
 	struct redis_big *bigs = parser->bigs;
 	uint32_t room = parser->big_room;
 
@@ -306,7 +323,28 @@ static int begin_big(struct redis_parser *parser)
 		return -ENOMEM;
 	parser->big_count++;
 	parser->big_bytes += bigs->room;
-	memcpy(bigs->bytes, parser->buffer + parser->at, here);
+	return 0;
+}
+
+/* The bulk to come is big and not here yet: receive it where it will stay. */
+static int begin_big(struct redis_parser *parser)
+{
+	const size_t size = (size_t)parser->bulk + 2;
+	const size_t here = parser->end - parser->at;
+	const char *bytes = parser->buffer + parser->at;
+	int rc;
+
+	if (parser->staging && !parser->stage) {
+		parser->stage = parser->staging->begin(parser->context, parser,
+						       size, bytes, here);
+		parser->stage_index = parser->argc;
+	}
+	if (!is_staging(parser)) {
+		rc = add_big(parser, size);
+		if (rc)
+			return rc;
+		memcpy(parser->bigs[parser->big_count - 1].bytes, bytes, here);
+	}
 	parser->filled = here;
 	parser->is_filling = true;
 	parser->end = parser->at;
@@ -316,17 +354,43 @@ static int begin_big(struct redis_parser *parser)
 /* 1: the last argument is there now.  0: more is needed. */
 static int end_big(struct redis_parser *parser)
 {
-	const struct redis_big *big = &parser->bigs[parser->big_count - 1];
+	const char *bytes = NULL;
 	int rc;
 
-	if (parser->filled < big->size)
+	if (parser->filled < (size_t)parser->bulk + 2)
 		return 0;
-	rc = add_argument(parser, big->bytes, (size_t)parser->bulk);
+	if (!is_staging(parser))
+		bytes = parser->bigs[parser->big_count - 1].bytes;
+	rc = add_argument(parser, bytes, (size_t)parser->bulk);
 	if (rc)
 		return rc;
 	parser->is_filling = false;
 	parser->filled = 0;
 	return 1;
+}
+
+int redis_parser_unstage(struct redis_parser *parser)
+{
+	const bool is_filling = is_staging(parser);
+	const size_t size = is_filling ? (size_t)parser->bulk
+				       : parser->argv[parser->stage_index].size;
+	char *bytes;
+	size_t room = 0;
+	int rc = add_big(parser, size + 2);
+
+	if (rc)
+		return rc;
+	bytes = parser->bigs[parser->big_count - 1].bytes;
+	rc = parser->staging->read(parser->stage, bytes);
+	if (rc) {
+		redis_parser_take_big(parser, bytes, &room);
+		redis_spare_give(parser->spare, bytes, room);
+		return rc;
+	}
+	drop_stage(parser);
+	if (!is_filling)
+		parser->argv[parser->stage_index].bytes = bytes;
+	return 0;
 }
 
 static int take_size(struct redis_parser *parser)
@@ -373,7 +437,8 @@ static int take_bulk(struct redis_parser *parser)
 			return rc;
 	}
 	if (parser->end - parser->at < (size_t)parser->bulk + 2) {
-		if (parser->bulk <= REDIS_BIG_MIN)
+		if (parser->bulk <= REDIS_BIG_MIN ||
+		    parser->end - parser->at < BEGUN)
 			return 0;
 		rc = begin_big(parser);
 		return rc ? rc : end_big(parser);
@@ -595,7 +660,8 @@ int redis_parser_next(struct redis_parser *parser, struct redis_request *out)
 	*out = (struct redis_request){
 		.argc = parser->argc,
 		.argv = parser->argv,
-		.is_big = parser->big_count > 0,
+		.is_big = parser->big_count > 0 || parser->stage,
+		.staged = parser->stage,
 	};
 	return 1;
 }

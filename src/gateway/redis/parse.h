@@ -13,10 +13,12 @@
  * (2) The bytes of a request lie in the buffer they were received in, and a
  *     bulk of more than 32 KiB that was not there whole in one of its own, into
  *     which the rest was received: nothing is copied.
+ *     Or it is staged: received by the owner, somewhere else (redis_staging).
  * (3) argv holds until the next call of next, its bytes until the next call of
  *     room or settle; those in a buffer of their own (`is_big`) only as argv.
  * (4) Memory grows with what was received, not with what was announced (a
- *     single bulk's buffer aside, whose pages are touched as they fill).
+ *     single bulk's buffer aside, of which 16 KiB have come, and whose pages
+ *     are touched as they fill).
  *
  * Thread: owner. */
 #ifndef REEF_GATEWAY_REDIS_PARSE_H
@@ -38,10 +40,29 @@ struct redis_bytes {
 	size_t size;
 };
 
+struct redis_parser;
 struct redis_request {
 	uint32_t argc; /* 1 or more */
 	const struct redis_bytes *argv;
-	bool is_big; /* some are in buffers of their own */
+	bool is_big; /* some are in buffers of their own, or staged */
+	/* Where the one is whose bytes are NULL; NULL: there is none. */
+	struct redis_stage *staged;
+};
+
+/* What the parser asks of its owner, to have a bulk somewhere else than in a
+ * buffer of malloc's. One of a request at most. */
+struct redis_stage;
+struct redis_staging {
+	/* A bulk of `size` bytes, its end of a line too, comes behind the
+	 * arguments that parser has; the first of it are here. NULL: it is to
+	 * be in a buffer. */
+	struct redis_stage *(*begin)(void *context,
+				     const struct redis_parser *parser,
+				     size_t size, const char *bytes,
+				     size_t here);
+	/* Copy what has come of it.  -errno. */
+	int (*read)(struct redis_stage *stage, void *to);
+	void (*end)(struct redis_stage *stage);
 };
 
 /* Zero means the default. */
@@ -70,10 +91,15 @@ struct redis_parser {
 	int64_t bulk; /* the size of the one to come; -1: not known yet */
 	struct redis_bytes *argv;
 
+	const struct redis_staging *staging; /* the owner's to set; or NULL */
+	void *context;			     /* its */
+	struct redis_stage *stage;
+	uint32_t stage_index; /* of the argument */
+
 	struct redis_big *bigs;
 	uint32_t big_count, big_room;
 	size_t big_bytes; /* of all of them */
-	size_t filled;	  /* of the last one */
+	size_t filled;	  /* of the last one, or of what is staged */
 	bool is_filling;
 };
 
@@ -81,7 +107,8 @@ void redis_parser_init(struct redis_parser *parser, struct redis_spare *spare,
 		       const struct redis_limits *limits);
 void redis_parser_fini(struct redis_parser *parser);
 
-/* Where to receive the next bytes, and how many may be.
+/* Where to receive the next bytes, and how many may be. *to NULL: into
+ * parser->stage.
  * -EFBIG: more than query_max are there already.  -ENOMEM. */
 int redis_parser_room(struct redis_parser *parser, void **to, size_t *size);
 /* So many were received there. */
@@ -99,6 +126,10 @@ void redis_parser_again(struct redis_parser *parser);
  * it has none. */
 void *redis_parser_take_big(struct redis_parser *parser, const char *bytes,
 			    size_t *room);
+
+/* Have what is staged in a buffer after all, be it whole or not.  -ENOMEM, and
+ * errors of reading it: it is as it was. */
+int redis_parser_unstage(struct redis_parser *parser);
 
 /* Done for now: give back what was lent, and what is empty.  -ENOMEM. */
 int redis_parser_settle(struct redis_parser *parser);

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "fabric/socket.h"
 #include "gateway/redis/internal.h"
+#include "gateway/redis/stage.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -148,6 +149,8 @@ static void welcome(struct redis_thread *thread, struct redis_client *client)
 
 	redis_parser_init(&client->parser, &thread->spare, &limits);
 	client->parser.is_stranger = !client->is_authenticated;
+	client->parser.staging = &redis_staging;
+	client->parser.context = client;
 	redis_reply_init(&client->reply, &thread->spare);
 	client->many_max = MANY_FIRST;
 	client->events = event.events;
@@ -343,7 +346,10 @@ static void receive(struct redis_thread *thread, struct redis_client *client)
 		client->is_dead = true;
 		return;
 	}
-	got = recv(client->fd, to, room, 0);
+	if (to)
+		got = recv(client->fd, to, room, 0);
+	else
+		got = redis_stage_receive(client);
 	if (got < 0) {
 		client->is_dead = errno != EAGAIN && errno != EINTR;
 		return;
@@ -466,6 +472,7 @@ static void look_after(struct redis_thread *thread)
 	}
 	if (thread->reef && reef_health(thread->reef) == -REEF_EFENCED)
 		thread->is_fenced = true;
+	redis_stage_clear(thread, false);
 	trim(thread);
 }
 

@@ -6,6 +6,7 @@
 #include "gateway/redis/strings.h"
 
 #include "gateway/redis/access.h"
+#include "gateway/redis/stage.h"
 
 #include <errno.h>
 
@@ -36,6 +37,8 @@ enum option {
 	PXAT = 1 << 8,
 };
 #define DEADLINES (EX | PX | EXAT | PXAT)
+/* What is put, or whether, depends on what is there. */
+#define CONDITIONS (NX | XX | GET | KEEPTTL)
 
 struct options {
 	uint32_t flags;
@@ -178,7 +181,7 @@ static int set_key(struct redis_thread *thread, struct redis_client *client,
 		options->flags & KEEPTTL ? NULL : &set.what;
 	int rc;
 
-	if (!(options->flags & (NX | XX | GET | KEEPTTL))) {
+	if (!(options->flags & CONDITIONS)) {
 		rc = redis_put(thread, client, key, value, options->expires_ms);
 		return rc ? rc : REEF_MAP_PUT;
 	}
@@ -206,6 +209,17 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 	    (!take_options(client, request, 3, true, &options) ||
 	     !take_deadline(thread, client, &options)))
 		return;
+	if (request->staged && !(options.flags & CONDITIONS)) {
+		if (!redis_stage_put(thread, client, request,
+				     options.expires_ms))
+			redis_reply_status(&client->reply, "OK");
+		return;
+	}
+	rc = request->staged ? redis_parser_unstage(&client->parser) : 0;
+	if (rc) {
+		redis_reply_failure(thread, client, rc);
+		return;
+	}
 	rc = set_key(thread, client, &request->argv[1], &request->argv[2],
 		     &options);
 	if (rc < 0 || options.flags & GET)

@@ -90,6 +90,7 @@ struct redis_thread {
 	uint64_t now_ns;     /* when this round began; monotonic */
 	uint64_t trimmed_ns; /* when malloc last gave memory back */
 	struct redis_spare spare;
+	uint64_t staged_bytes; /* of stage.h */
 	struct reef_random random;
 	struct redis_thread_stats stats;
 	struct redis_error_count error_counts[REDIS_ERROR_NAMES_MAX];

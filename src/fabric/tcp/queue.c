@@ -357,7 +357,9 @@ static int on_event(struct tcp_queue *queue, struct tcp_source *source,
 	case TCP_TIMER:
 		queue->timer_set =
 			read(queue->timer_fd, &count, sizeof(count)) < 0;
-		return 0;
+		/* It may have run out between arm and the poll before sleep:
+		 * then nothing would end that, for what is left to others. */
+		return queue->apart_count != 0;
 	case TCP_WATCH:
 		return on_watch(
 			reef_container(source, struct tcp_watch, source),

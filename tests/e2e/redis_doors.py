@@ -325,7 +325,7 @@ def check_broker_gone(pool):
 def check_node_gone(pool):
     """A node dies with its memory: errors, not silence; and with another one
     it goes on."""
-    pool.broker("--node-ttl", "1s", "--ttl", "1s")
+    pool.broker("--node-ttl", "3s", "--ttl", "1s")
     node = pool.node("one", "--key-file", pool.data + "/pool.key", "--lend",
                      "64M")
     pool.node_is("one", "ok")

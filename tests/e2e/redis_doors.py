@@ -641,7 +641,8 @@ def check_full(pool):
             answer = wire.ask("SET", "again%d" % (i % (kept // 3)), value)
             assert answer == b"+OK\r\n", (i, answer)
         assert wire.ask("FLUSHALL") == b"+OK\r\n"
-        for i in range(kept - 5):
+        # How blocks fit between others makes a small difference.
+        for i in range(kept * 15 // 16):
             answer = wire.ask("SET", "k%d" % i, value)
             assert answer == b"+OK\r\n", (i, kept, answer)
 

@@ -525,6 +525,18 @@ def check_chance(both):
         random_story(both, seed, 1500)
 
 
+def watch_until_gone(wire, key):
+    """Watch a key that expires soon, but was there when that began."""
+    life_ms = 20
+    while True:
+        wire.ask("SET", key, 1, "PX", life_ms)
+        wire.ask("WATCH", key)
+        if wire.ask("EXISTS", key) == b":1\r\n":
+            return
+        wire.ask("UNWATCH")
+        life_ms *= 2
+
+
 def check_expiry(both):
     """Keys that expire are gone for every command."""
     both.begin()
@@ -550,8 +562,7 @@ def check_expiry(both):
                 pair.same(*words_of(line))
             pair.same("KEYS", "*", mode="~")
             for wire in pair.wires:
-                wire.ask("SET", "w", 1, "PX", 20)
-                wire.ask("WATCH", "w")
+                watch_until_gone(wire, "w")
                 with Wire(wire.socket.getpeername()) as other:
                     while other.ask("EXISTS", "w") != b":0\r\n":
                         time.sleep(0.001)

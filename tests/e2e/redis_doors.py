@@ -37,9 +37,9 @@ class Doors(Servers, Workers):
         return self.start("history", argv=[
             HISTORY, mode, "redis", "db0", str(count), str(seed), *clients])
 
-    def again(self, door):
+    def again(self, door, **more):
         """The same door, after it was killed."""
-        return self.door(door.name, port=door.port)
+        return self.door(door.name, port=door.port, **more)
 
 
 def ended(history):
@@ -82,8 +82,12 @@ def check_histories(pool):
             wire.ask("FLUSHALL")
         out = ended(pool.history(
             "history", 3000, seed, *(door.path for door in doors), "native",
-            doors[1].path, "native"))
+            doors[1].path, "native", *[doors[2].path] * 3))
         assert " linearizable" in out, out
+    # Clients of the far door have waited for its round trips together.
+    with doors[2].wire() as wire:
+        stats = wire.ask("INFO", "stats")
+    assert int(re.search(rb"reef_batched_commands:(\d+)", stats)[1]), stats
 
 
 # --- killed ---
@@ -92,16 +96,17 @@ def check_histories(pool):
 def check_history_killed(pool):
     """Doors are killed while histories are made."""
     pool.up("--ttl", "1s")
-    doors = [pool.door("one"), pool.door("two")]
+    more = ({}, {"REEF_FABRICS": "tcp"})
+    doors = [pool.door("one"), pool.door("far", **more[1])]
     history = pool.history("history", 60000 if SOAK else 12000, 7,
                            doors[0].path, doors[1].path, "native",
-                           doors[0].path)
+                           doors[0].path, doors[1].path, doors[1].path)
     rng, kills = random.Random(3), 0
     while history.child.poll() is None and kills < 60:
         time.sleep(rng.uniform(0.01, 0.1))
         which = rng.randrange(2)
         doors[which].process.kill()
-        doors[which] = pool.again(doors[which])
+        doors[which] = pool.again(doors[which], **more[which])
         kills += 1
     out = ended(history)
     assert " linearizable" in out, out

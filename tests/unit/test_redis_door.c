@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/redis/door.h"
+#include "gateway/redis/internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -465,6 +465,218 @@ static void redis_door_stop_answers_first(void **state)
 	close_door(&open);
 }
 
+/* --- clients that are served together --- */
+
+#define CROWD 50
+
+/* The only thread stands still between two rounds, and the next begins with
+ * whatever is sent meanwhile, or the next but one. */
+static struct redis_thread *hold(struct open_door *open)
+{
+	struct redis_thread *thread = &open->door->threads[0];
+
+	pthread_mutex_lock(&thread->lock);
+	redis_serve_wake(thread);
+	return thread;
+}
+
+static void let_go(struct redis_thread *thread)
+{
+	pthread_mutex_unlock(&thread->lock);
+}
+
+struct batches {
+	uint64_t count, requests;
+};
+
+static struct batches count_batches(struct open_door *open)
+{
+	struct redis_thread *thread = hold(open);
+	struct batches now = {thread->stats.batches, thread->stats.batched};
+
+	let_go(thread);
+	return now;
+}
+
+static void open_crowd(struct open_door *open, int fds[CROWD])
+{
+	open_door(open, &(struct redis_door_options){.threads = 1});
+	for (int i = 0; i < CROWD; i++) {
+		fds[i] = i % 2 ? reach_unix() : reach_tcp(open);
+		ask(fds[i], "PING\r\n", "+PONG\r\n");
+	}
+}
+
+static void close_crowd(struct open_door *open, const int fds[CROWD])
+{
+	for (int i = 0; i < CROWD; i++)
+		close(fds[i]);
+	close_door(open);
+}
+
+/* Two batches do for all, one if they are in the same round: a single call of
+ * the map takes as many round trips as each of them. */
+static void redis_door_clients_that_wait_share_batches(void **state)
+{
+	struct redis_thread *thread;
+	struct batches before, now;
+	struct open_door open;
+	int fds[CROWD], i;
+	char text[64];
+
+	open_crowd(&open, fds);
+	before = count_batches(&open);
+	thread = hold(&open);
+	for (i = 0; i < CROWD; i++) {
+		snprintf(text, sizeof(text), "SET key%02d %02d\r\n", i, i);
+		say(fds[i], text);
+	}
+	let_go(thread);
+	for (i = 0; i < CROWD; i++)
+		hear(fds[i], "+OK\r\n");
+	now = count_batches(&open);
+	assert_in_range(now.count - before.count, 1, 2);
+	assert_in_range(now.requests - before.requests, CROWD - 2, CROWD);
+	before = now;
+	thread = hold(&open);
+	for (i = 0; i < CROWD; i++) {
+		snprintf(text, sizeof(text), "GET key%02d\r\nGET none\r\n", i);
+		say(fds[i], text);
+	}
+	let_go(thread);
+	for (i = 0; i < CROWD; i++) {
+		snprintf(text, sizeof(text), "$2\r\n%02d\r\n$-1\r\n", i);
+		hear(fds[i], text);
+	}
+	now = count_batches(&open);
+	assert_in_range(now.count - before.count, 1, 3);
+	assert_int_equal(now.requests - before.requests, 2 * CROWD);
+	close_crowd(&open, fds);
+}
+
+/* Databases, kinds, and what is not plain or not whole, all in one round. */
+static void redis_door_crowd_of_all_kinds_is_answered(void **state)
+{
+	struct redis_thread *thread;
+	struct open_door open;
+	int fds[CROWD], i;
+
+	open_crowd(&open, fds);
+	ask(fds[0], "SET a 0\r\nSELECT 1\r\nSET a 1\r\nSELECT 0\r\n",
+	    "+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+	for (i = 0; i < CROWD; i++)
+		if (i % 5 == 1)
+			ask(fds[i], "SELECT 1\r\n", "+OK\r\n");
+		else if (i % 10 == 0)
+			ask(fds[i], "CLIENT NO-TOUCH on\r\n", "+OK\r\n");
+	thread = hold(&open);
+	for (i = 0; i < CROWD; i++) {
+		static const char *const words[] = {
+			"GET a\r\n",
+			"GET a\r\nGET a\r\n",
+			"SET b 2\r\nGET b\r\nECHO x\r\n",
+			"GET a\r\n*2\r\n$3\r\nGET\r\n$1\r\n",
+			"MULTI\r\nGET a\r\nEXEC\r\nGET a\r\n",
+		};
+
+		say(fds[i], words[i % 5]);
+	}
+	let_go(thread);
+	for (i = 0; i < CROWD; i++) {
+		static const char *const answers[] = {
+			"$1\r\n0\r\n",
+			"$1\r\n1\r\n$1\r\n1\r\n",
+			"+OK\r\n$1\r\n2\r\n$1\r\nx\r\n",
+			"$1\r\n0\r\n",
+			"+OK\r\n+QUEUED\r\n*1\r\n$1\r\n0\r\n$1\r\n0\r\n",
+		};
+
+		hear(fds[i], answers[i % 5]);
+		if (i % 5 == 3)
+			ask(fds[i], "a\r\n", "$1\r\n0\r\n");
+	}
+	close_crowd(&open, fds);
+}
+
+/* All are told OK, and one of the last values stays; a client's own last one,
+ * if nobody else sets the key. */
+static void redis_door_sets_of_one_key_leave_the_last(void **state)
+{
+	struct redis_thread *thread;
+	struct open_door open;
+	int fds[CROWD], i;
+	char text[128];
+
+	open_crowd(&open, fds);
+	thread = hold(&open);
+	for (i = 0; i < CROWD; i++) {
+		snprintf(text, sizeof(text),
+			 "SET all first\r\nSET own%d 1\r\nSET own%d 2\r\n"
+			 "SET all last\r\n",
+			 i, i);
+		say(fds[i], text);
+	}
+	let_go(thread);
+	for (i = 0; i < CROWD; i++) {
+		hear(fds[i], "+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+		snprintf(text, sizeof(text), "GET own%d\r\n", i);
+		ask(fds[i], text, "$1\r\n2\r\n");
+	}
+	ask(fds[0], "GET all\r\n", "$4\r\nlast\r\n");
+	close_crowd(&open, fds);
+}
+
+/* A value that is refused takes none of those before it along. */
+static void redis_door_refused_value_leaves_the_one_before(void **state)
+{
+	const size_t size = (64 << 20) + 1;
+	struct open_door open;
+	char *large = malloc(size + 1);
+	int fd;
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	fd = reach_unix();
+	memset(large, 'x', size);
+	large[size] = '\0';
+	say(fd, "*5\r\n$4\r\nMSET\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\nk\r\n"
+		"$67108865\r\n");
+	say(fd, large);
+	ask(fd, "\r\n",
+	    "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	    "\r\n");
+	ask(fd, "GET k\r\n", "$1\r\n1\r\n");
+	free(large);
+	close(fd);
+	close_door(&open);
+}
+
+/* Whoever has killed a client knows that it does nothing more: what is done was
+ * answered before. */
+static void redis_door_client_killed_while_it_waits_does_nothing(void **state)
+{
+	struct redis_thread *thread;
+	struct open_door open;
+	int killer, victim, i;
+	char text[64];
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	killer = reach_unix();
+	for (i = 0; i < 20; i++) {
+		victim = reach_unix();
+		ask(victim, "CLIENT SETNAME victim\r\n", "+OK\r\n");
+		thread = hold(&open);
+		snprintf(text, sizeof(text), "SET killed%d x\r\n", i);
+		say(victim, text);
+		say(killer, "CLIENT KILL TYPE normal\r\n");
+		let_go(thread);
+		hear(killer, ":1\r\n");
+		snprintf(text, sizeof(text), "EXISTS killed%d\r\n", i);
+		ask(killer, text, hear_end(victim) ? ":1\r\n" : ":0\r\n");
+	}
+	close(killer);
+	close_door(&open);
+}
+
 /* --- */
 
 static int begin(void **state)
@@ -499,6 +711,13 @@ int main(void)
 		cmocka_unit_test(redis_door_idle_clients_are_closed),
 		cmocka_unit_test(redis_door_clients_are_killed_across_threads),
 		cmocka_unit_test(redis_door_stop_answers_first),
+		cmocka_unit_test(redis_door_clients_that_wait_share_batches),
+		cmocka_unit_test(redis_door_crowd_of_all_kinds_is_answered),
+		cmocka_unit_test(redis_door_sets_of_one_key_leave_the_last),
+		cmocka_unit_test(
+			redis_door_refused_value_leaves_the_one_before),
+		cmocka_unit_test(
+			redis_door_client_killed_while_it_waits_does_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

@@ -38,6 +38,7 @@ struct redis_client {
 	/* Of the loop: nothing more comes; too much waits to be sent, so that
 	 * nothing is read or run; what is asked of epoll. */
 	bool is_ended, is_paused;
+	bool is_gathered;  /* its requests wait for those of others */
 	uint32_t many_max; /* how many requests are run together */
 	uint32_t events;
 

@@ -362,19 +362,35 @@ const struct redis_command *redis_dispatch_many(
 		       : NULL;
 }
 
-void redis_run_many(struct redis_thread *thread, struct redis_client *client,
+void redis_run_many(struct redis_thread *thread,
 		    const struct redis_command *command,
-		    const struct redis_request *requests, uint32_t count)
+		    const struct redis_call *calls, uint32_t count)
 {
-	const uint64_t errors = client->reply.errors;
+	uint64_t errors[REDIS_MANY_MAX];
+	uint32_t i;
 
-	reef_assert(count <= REDIS_MANY_MAX);
-	client->command = command;
-	client->requests += count;
+	reef_assert(count && count <= REDIS_MANY_MAX);
+	for (i = 0; i < count; i++) {
+		errors[i] = calls[i].client->reply.errors;
+		calls[i].client->requests++;
+		calls[i].client->command = command;
+	}
+	if (count == 1) {
+		redis_run(thread, calls->client, command, &calls->request);
+		return;
+	}
+	thread->stats.batches++;
+	thread->stats.batched += count;
 	thread->stats.commands += count;
 	thread->stats.calls[command->index] += count;
-	command->run_many(thread, client, requests, count);
-	if (count_errors(thread, client, errors))
-		thread->stats.calls_failed[command->index] +=
-			client->reply.errors - errors;
+	command->run_many(thread, calls, count);
+	for (i = 0; i < count; i++) {
+		const struct redis_client *client = calls[i].client;
+
+		if (i && client == calls[i - 1].client)
+			continue;
+		if (count_errors(thread, client, errors[i]))
+			thread->stats.calls_failed[command->index] +=
+				client->reply.errors - errors[i];
+	}
 }

@@ -36,6 +36,12 @@ enum redis_command_flags {
 	REDIS_UNQUEUED = 1 << 30,
 };
 
+/* A request, and who is owed the answer. */
+struct redis_call {
+	struct redis_client *client;
+	struct redis_request request;
+};
+
 struct redis_command {
 	const char *name; /* lower case; of a subcommand its own */
 	int arity;	  /* with the name; negative: at least */
@@ -43,12 +49,13 @@ struct redis_command {
 	int first_key, last_key, key_step; /* last -1: the last argument */
 	void (*run)(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request);
-	/* Optional: several of this command in a row, each with many_argc
-	 * arguments and its own answer, e.g. the GETs of a pipeline. Never
-	 * within a transaction. */
+	/* Optional: several of this command, each with many_argc arguments and
+	 * its own answer, e.g. the GETs of a pipeline. A client's own are in
+	 * order, one behind the other. If they are of several clients, those
+	 * use the same database, and none of them said NO-TOUCH. Never within a
+	 * transaction, or while something is watched. */
 	void (*run_many)(struct redis_thread *thread,
-			 struct redis_client *client,
-			 const struct redis_request *requests, uint32_t count);
+			 const struct redis_call *calls, uint32_t count);
 	uint32_t many_argc; /* at most REDIS_MANY_ARGC_MAX */
 	struct redis_command *subcommands;
 	/* Set by redis_commands_init: the place in the statistics (each
@@ -71,10 +78,11 @@ void redis_dispatch(struct redis_thread *thread, struct redis_client *client,
 /* The command of a request, if its run_many would take it now; or NULL. */
 const struct redis_command *redis_dispatch_many(
 	const struct redis_client *client, const struct redis_request *request);
-/* Run those that it was true of; at most REDIS_MANY_MAX. */
-void redis_run_many(struct redis_thread *thread, struct redis_client *client,
+/* Run those that it was true of, as run_many may be called; at most
+ * REDIS_MANY_MAX. */
+void redis_run_many(struct redis_thread *thread,
 		    const struct redis_command *command,
-		    const struct redis_request *requests, uint32_t count);
+		    const struct redis_call *calls, uint32_t count);
 /* The command of a request, if it exists and has as many arguments as it takes
  * (of a subcommand, that one). NULL: Redis's words for it were answered. */
 const struct redis_command *redis_command_of(

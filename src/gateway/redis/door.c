@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/private.h"
 #include "fabric/socket.h"
+#include "gateway/redis/gather.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -341,6 +342,8 @@ static int init_thread(struct redis_door *door, uint32_t index)
 	door->thread_count++;
 	rc = redis_spare_init(&thread->spare, SPARE_MAX);
 	if (!rc)
+		rc = redis_gather_create(&thread->gather);
+	if (!rc)
 		rc = reef_random_secret(&seed, sizeof(seed));
 	if (rc)
 		return rc;
@@ -433,6 +436,7 @@ static void fini_thread(struct redis_thread *thread)
 	for (uint32_t i = 0; i < REDIS_MANY_MAX; i++)
 		reef_map_value_free(&thread->items[i].value);
 	redis_spare_fini(&thread->spare);
+	redis_gather_destroy(thread->gather);
 	if (thread->epoll_fd >= 0)
 		close(thread->epoll_fd);
 	if (thread->wake_fd >= 0)

@@ -72,6 +72,8 @@ static int add_thread(void *context, struct redis_thread *thread)
 	sum->output_limit_closed += stats->output_limit_closed;
 	sum->idle_closed += stats->idle_closed;
 	sum->auth_failed += stats->auth_failed;
+	sum->batches += stats->batches;
+	sum->batched += stats->batched;
 	for (i = 0; i < REDIS_COMMANDS_MAX; i++) {
 		sum->calls[i] += stats->calls[i];
 		sum->calls_rejected[i] += stats->calls_rejected[i];
@@ -252,6 +254,8 @@ static void tell_stats(struct info *info)
 	number(info, "client_output_buffer_limit_disconnections",
 	       stats->output_limit_closed);
 	number(info, "acl_access_denied_auth", stats->auth_failed);
+	number(info, "reef_batches", stats->batches);
+	number(info, "reef_batched_commands", stats->batched);
 }
 
 static void tell_replication(struct info *info)

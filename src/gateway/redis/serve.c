@@ -2,8 +2,14 @@
  * turn with all that it has sent meanwhile.
  *
  *	wait --> for each that has something: read once, run everything that is
- *	  ^      whole, write once --> look after the idle (once a second) --+
- *	  +------------------------------------------------------------------+
+ *	  ^      whole, write once --> do what was put off --+
+ *	  |                                                  |
+ *	  +-- look after the idle (once a second) <----------+
+ *
+ *	a turn: read --+--> run --> write --> settle --> (next)
+ *	               |                        ^
+ *	               |                        | write
+ *	               `--> put off, settle --> run, together with others
  *
  * (1) The buffers to read into and to answer from are lent to the client at
  *     work, and given back before the next one's turn (settle).
@@ -12,12 +18,20 @@
  *     soft limit, which is large, for many clients send a whole pipeline before
  *     they read the first answer. If it takes no byte for a minute, it is
  *     closed.
- * (3) Only `reap` closes a client, at the end of its turn or of the round.
+ * (3) Only `reap` closes a client, at the end of its turn or of the round, and
+ *     never one that is put off.
  * (4) At the end what has come already is answered, and what is to be sent gets
- *     some seconds for it. */
+ *     some seconds for it.
+ * (5) A turn in which a client has sent nothing but plain requests is put off
+ *     (gather.h), if it is not the only one of its round: so the requests of
+ *     different clients share round trips. It goes on before the round ends,
+ *     and a client has one turn in a round: so nothing else of that client is
+ *     run meanwhile, and between rounds nobody is put off. Others may look at
+ *     it and kill it then, as they may between rounds. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "fabric/socket.h"
+#include "gateway/redis/gather.h"
 #include "gateway/redis/internal.h"
 #include "gateway/redis/stage.h"
 
@@ -215,29 +229,24 @@ static void flush(struct redis_thread *thread, struct redis_client *client)
 /* --- running --- */
 
 /* Several of the same in a row go together, and the first that is another is
- * left in *request. Returns as next does. */
+ * left in *request. If there is none, they may be put off. Returns as next
+ * does. */
 static int run_many(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_command *command,
-		    struct redis_request *request)
+		    struct redis_request *request, bool may_wait)
 {
 	uint32_t count = 0;
 	int rc;
 
 	do {
-		struct redis_bytes *argv = thread->many_argv[count];
-
-		memcpy(argv, request->argv, request->argc * sizeof(*argv));
-		thread->many[count].argc = request->argc;
-		thread->many[count++].argv = argv;
+		redis_gather_read(thread->gather, client, request, count++);
 		rc = redis_parser_next(&client->parser, request);
 	} while (rc > 0 && count < client->many_max &&
 		 redis_dispatch_many(client, request) == command);
-	if (count == 1) {
-		client->requests++;
-		redis_run(thread, client, command, &thread->many[0]);
-	} else {
-		redis_run_many(thread, client, command, thread->many, count);
-	}
+	if (rc || !may_wait || client->no_touch ||
+	    redis_reply_waiting(&client->reply) ||
+	    !redis_gather_keep(thread->gather, command, count))
+		redis_gather_run(thread, command, count);
 	return rc;
 }
 
@@ -292,8 +301,10 @@ static void look_at_answers(struct redis_thread *thread,
 	client->is_paused = waiting > UNSENT_MAX;
 }
 
-/* Everything that is whole, unless its answers become too many. */
-static void run(struct redis_thread *thread, struct redis_client *client)
+/* Everything that is whole, unless its answers become too many; or it is put
+ * off, if it may be. */
+static void run(struct redis_thread *thread, struct redis_client *client,
+		bool may_wait)
 {
 	const struct redis_door_config *config = &thread->door->config;
 	const struct redis_command *many;
@@ -314,9 +325,11 @@ static void run(struct redis_thread *thread, struct redis_client *client)
 			       : redis_dispatch_many(client, &request);
 		is_next = many != NULL;
 		if (many)
-			rc = run_many(thread, client, many, &request);
+			rc = run_many(thread, client, many, &request, may_wait);
 		else
 			redis_dispatch(thread, client, &request);
+		if (client->is_gathered)
+			return;
 		look_at_answers(thread, client, before);
 		if (!may_run(client)) {
 			if (is_next && rc > 0)
@@ -330,7 +343,8 @@ static void run(struct redis_thread *thread, struct redis_client *client)
 		say_malformed(thread, client, rc);
 }
 
-static void receive(struct redis_thread *thread, struct redis_client *client)
+static void receive(struct redis_thread *thread, struct redis_client *client,
+		    bool may_wait)
 {
 	struct redis_parser *parser = &client->parser;
 	ssize_t got;
@@ -363,7 +377,7 @@ static void receive(struct redis_thread *thread, struct redis_client *client)
 	client->bytes_in += (uint64_t)got;
 	thread->stats.bytes_in += (uint64_t)got;
 	if (!client->is_paused)
-		run(thread, client);
+		run(thread, client, may_wait);
 }
 
 /* --- a client's turn --- */
@@ -391,7 +405,7 @@ static void send_all(struct redis_thread *thread, struct redis_client *client)
 	while (client->is_paused && !client->is_dead && !client->close_after &&
 	       redis_reply_waiting(&client->reply) <= UNSENT_MAX / 2) {
 		client->is_paused = false;
-		run(thread, client);
+		run(thread, client, false);
 		flush(thread, client);
 	}
 	if (!client->is_paused)
@@ -424,14 +438,38 @@ static void end_turn(struct redis_thread *thread, struct redis_client *client)
 		reap(client);
 }
 
-static void take_turn(struct redis_thread *thread, struct redis_client *client,
-		      uint32_t events)
+/* (5) */
+static void put_off(struct redis_client *client)
 {
+	redis_reply_settle(&client->reply);
+	if (redis_parser_settle(&client->parser))
+		client->is_dead = true;
+}
+
+static void go_on(struct redis_thread *thread)
+{
+	struct redis_client *clients[REDIS_MANY_MAX];
+	uint32_t i, count = redis_gather_run_all(thread, clients);
+
+	for (i = 0; i < count; i++) {
+		look_at_answers(thread, clients[i], 0);
+		end_turn(thread, clients[i]);
+	}
+}
+
+static void take_turn(struct redis_thread *thread, struct redis_client *client,
+		      uint32_t events, bool may_wait)
+{
+	if (redis_gather_is_full(thread->gather))
+		go_on(thread);
 	if (events & EPOLLIN && may_read(client))
-		receive(thread, client);
+		receive(thread, client, may_wait);
 	else if (events & (EPOLLHUP | EPOLLERR))
 		client->is_dead = true;
-	end_turn(thread, client);
+	if (client->is_gathered)
+		put_off(client);
+	else
+		end_turn(thread, client);
 }
 
 /* --- the loop --- */
@@ -499,10 +537,12 @@ static void serve_events(struct redis_thread *thread,
 
 	for (i = 0; i < count; i++) {
 		if (events[i].data.ptr)
-			take_turn(thread, events[i].data.ptr, events[i].events);
+			take_turn(thread, events[i].data.ptr, events[i].events,
+				  count > 1);
 		else if (read(thread->wake_fd, &wakes, sizeof(wakes)) > 0)
 			take_inbox(thread);
 	}
+	go_on(thread);
 }
 
 /* Those that were killed, by whomever. */

@@ -1,4 +1,5 @@
-/* strings.h - the GETs and SETs of a pipeline, in shared batches.
+/* strings.h - the GETs and SETs of a pipeline, or of several clients, in shared
+ * batches.
  *
  * Thread: as redis_thread. */
 #ifndef REEF_GATEWAY_REDIS_STRINGS_H
@@ -7,9 +8,9 @@
 #include "gateway/redis/command.h"
 
 /* run_many of GET (two arguments each) and SET (three); each is answered. */
-void redis_run_gets(struct redis_thread *thread, struct redis_client *client,
-		    const struct redis_request *requests, uint32_t count);
-void redis_run_sets(struct redis_thread *thread, struct redis_client *client,
-		    const struct redis_request *requests, uint32_t count);
+void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
+		    uint32_t count);
+void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
+		    uint32_t count);
 
 #endif

@@ -12,29 +12,31 @@
 
 /* --- MGET, and several GETs --- */
 
-/* The GETs of a pipeline share their batches; each is owed its own answer. */
-void redis_run_gets(struct redis_thread *thread, struct redis_client *client,
-		    const struct redis_request *requests, uint32_t count)
+/* GETs that share their batches; each is owed its own answer. */
+void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
+		    uint32_t count)
 {
 	struct redis_bytes keys[REDIS_MANY_MAX];
+	struct redis_client *client;
 	struct reef_map *map;
-	uint32_t i, done, some;
+	uint32_t i;
 	int rc, all;
 
+	/* Whoever is refused the map was told so. */
+	while (count && !redis_map(thread, calls->client, &map)) {
+		calls++;
+		count--;
+	}
+	if (!count)
+		return;
 	for (i = 0; i < count; i++)
-		keys[i] = requests[i].argv[1];
-	for (done = 0; done < count; done += some) {
-		some = 1;
-		if (!redis_map(thread, client, &map))
-			continue;
-		some = count - done;
-		all = redis_read_many(thread, client, map, keys + done, some);
-		for (i = 0; i < some; i++) {
-			rc = all ? all : redis_reply_item(thread, client, i);
-			if (rc)
-				redis_reply_key_failure(thread, client,
-							&keys[done + i], rc);
-		}
+		keys[i] = calls[i].request.argv[1];
+	all = redis_read_many(thread, calls->client, map, keys, count);
+	for (i = 0; i < count; i++) {
+		client = calls[i].client;
+		rc = all ? all : redis_reply_item(thread, client, i);
+		if (rc)
+			redis_reply_key_failure(thread, client, &keys[i], rc);
 	}
 }
 
@@ -78,80 +80,134 @@ static bool is_same(const struct redis_bytes *a, const struct redis_bytes *b)
 	return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
-/* How many of the next pairs can be put together: until a key comes for the
- * second time, since the last must win. */
-static uint32_t distinct(const struct redis_bytes *pairs, uint32_t count)
-{
-	uint8_t slots[4 * REDIS_MANY_MAX] = {0}; /* index + 1 */
-	uint32_t i, at;
+#define PENDING 1 /* a status: not put yet */
 
-	if (count > REDIS_MANY_MAX)
-		count = REDIS_MANY_MAX;
-	for (i = 0; i < count; i++) {
-		at = (uint32_t)reef_hash(pairs[2 * i].bytes, pairs[2 * i].size,
-					 0);
+/* Pairs that are put together. */
+struct putting {
+	const struct redis_bytes *pairs;
+	uint32_t count;		      /* at most REDIS_MANY_MAX */
+	int status[REDIS_MANY_MAX];   /* of each pair */
+	uint8_t item[REDIS_MANY_MAX]; /* of a pending pair: in thread->items */
+	uint8_t winner[REDIS_MANY_MAX]; /* of an item: whose value it has */
+};
+
+static void fill_item(struct reef_map_item *item,
+		      const struct redis_bytes *pair)
+{
+	item->key = pair[0].bytes;
+	item->key_size = pair[0].size;
+	item->value.bytes = pair[1].bytes;
+	item->value.size = pair[1].size;
+	item->value.expires_ms = 0;
+}
+
+/* An item for each key of those that are pending, with the last value: it wins,
+ * and to others that is as if it had been put right after the rest. Returns how
+ * many items there are. */
+static uint32_t choose(struct redis_thread *thread, struct putting *putting)
+{
+	uint8_t slots[4 * REDIS_MANY_MAX] = {0}; /* an item, + 1 */
+	const struct redis_bytes *pair;
+	uint32_t i, at, items = 0;
+
+	for (i = putting->count; i-- > 0;) {
+		pair = &putting->pairs[2 * i];
+		if (putting->status[i] != PENDING)
+			continue;
+		at = (uint32_t)reef_hash(pair->bytes, pair->size, 0);
 		for (;; at++) {
 			at %= sizeof(slots);
-			if (!slots[at])
+			if (!slots[at] ||
+			    is_same(pair,
+				    &putting->pairs[2 *
+						    putting->winner[slots[at] -
+								    1]]))
 				break;
-			if (is_same(&pairs[2 * i], &pairs[2 * (slots[at] - 1)]))
-				return i;
 		}
-		slots[at] = (uint8_t)(i + 1);
+		if (!slots[at]) {
+			putting->winner[items] = (uint8_t)i;
+			fill_item(&thread->items[items++], pair);
+			slots[at] = (uint8_t)items;
+		}
+		putting->item[i] = (uint8_t)(slots[at] - 1);
 	}
-	return count;
+	return items;
 }
 
-/* Put the first of the pairs together, and say how many: thread->items has a
- * status for each. Negative: what hit all of them. */
-static int put_some(struct redis_thread *thread, struct reef_map *map,
-		    const struct redis_bytes *pairs, uint32_t count)
+/* Does it say something of this value only? */
+static bool is_its_own(int status)
 {
-	struct reef_map_item *item;
-	uint32_t i;
-	int rc;
-
-	count = distinct(pairs, count);
-	for (i = 0; i < count; i++) {
-		item = &thread->items[i];
-		item->key = pairs[2 * i].bytes;
-		item->key_size = pairs[2 * i].size;
-		item->value.bytes = pairs[2 * i + 1].bytes;
-		item->value.size = pairs[2 * i + 1].size;
-		item->value.expires_ms = 0;
-	}
-	rc = reef_map_put_many(map, thread->items, count);
-	return rc ? rc : (int)count;
+	return status == -ENOSPC || status == -EDQUOT || status == -EINVAL;
 }
 
-/* The SETs of a pipeline share their batches; each is owed its own answer. */
-void redis_run_sets(struct redis_thread *thread, struct redis_client *client,
-		    const struct redis_request *requests, uint32_t count)
+/* True: some are pending still, since a later value of their key was refused.
+ */
+static bool note_statuses(const struct redis_thread *thread,
+			  struct putting *putting, int all)
+{
+	bool is_pending = false;
+	uint32_t i;
+	int status;
+
+	for (i = 0; i < putting->count; i++) {
+		if (putting->status[i] != PENDING)
+			continue;
+		status = all ? all : thread->items[putting->item[i]].status;
+		if (is_its_own(status) &&
+		    putting->winner[putting->item[i]] != i)
+			is_pending = true;
+		else
+			putting->status[i] = status;
+	}
+	return is_pending;
+}
+
+/* Put pairs; each has a status then. */
+static void put_together(struct redis_thread *thread, struct reef_map *map,
+			 struct putting *putting)
+{
+	uint32_t i;
+	int all;
+
+	for (i = 0; i < putting->count; i++)
+		putting->status[i] = PENDING;
+	do {
+		uint32_t items = choose(thread, putting);
+
+		all = reef_map_put_many(map, thread->items, items);
+	} while (note_statuses(thread, putting, all));
+}
+
+/* SETs that share their batches; each is owed its own answer. */
+void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
+		    uint32_t count)
 {
 	struct redis_bytes pairs[2 * REDIS_MANY_MAX];
+	struct putting putting = {.pairs = pairs};
+	struct redis_client *client;
 	struct reef_map *map;
-	uint32_t i, done, some;
-	int rc, all;
+	uint32_t i;
 
-	for (i = 0; i < count; i++) {
-		pairs[2 * i] = requests[i].argv[1];
-		pairs[2 * i + 1] = requests[i].argv[2];
+	/* Whoever is refused the map was told so. */
+	while (count && !redis_map(thread, calls->client, &map)) {
+		calls++;
+		count--;
 	}
-	for (done = 0; done < count; done += some) {
-		some = 1;
-		if (!redis_map(thread, client, &map))
-			continue;
-		all = put_some(thread, map, pairs + 2 * done, count - done);
-		some = all < 0 ? count - done : (uint32_t)all;
-		for (i = 0; i < some; i++) {
-			rc = all < 0 ? all : thread->items[i].status;
-			if (rc)
-				redis_reply_key_failure(thread, client,
-							&pairs[2 * (done + i)],
-							rc);
-			else
-				redis_reply_status(&client->reply, "OK");
-		}
+	if (!count)
+		return;
+	for (i = 0; i < count; i++) {
+		pairs[2 * i] = calls[i].request.argv[1];
+		pairs[2 * i + 1] = calls[i].request.argv[2];
+	}
+	putting.count = count;
+	put_together(thread, map, &putting);
+	for (i = 0; i < count; i++) {
+		client = calls[i].client;
+		if (putting.status[i])
+			redis_reply_key_failure(thread, client, &pairs[2 * i],
+						putting.status[i]);
+		else
+			redis_reply_status(&client->reply, "OK");
 	}
 }
 
@@ -159,10 +215,11 @@ void redis_run_sets(struct redis_thread *thread, struct redis_client *client,
 static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_bytes *pairs, uint32_t count)
 {
+	struct putting putting;
 	struct reef_map *map;
-	int rc = 0, i, done;
+	uint32_t i, done;
 
-	for (; count; count -= (uint32_t)done, pairs += 2 * done) {
+	for (; count; count -= done, pairs += 2 * done) {
 		/* Within EXEC each is made only if it may be, and who watches
 		 * is to know of each. */
 		if (client->transaction || client->watches || count == 1) {
@@ -173,14 +230,15 @@ static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
 		}
 		if (!redis_map(thread, client, &map))
 			return false;
-		done = put_some(thread, map, pairs, count);
-		rc = done < 0 ? done : 0;
-		for (i = 0; i < done && !rc; i++)
-			rc = thread->items[i].status;
-		if (rc) {
-			redis_reply_key_failure(thread, client,
-						&pairs[i ? 2 * (i - 1) : 0],
-						rc);
+		done = count < REDIS_MANY_MAX ? count : REDIS_MANY_MAX;
+		putting.pairs = pairs;
+		putting.count = done;
+		put_together(thread, map, &putting);
+		for (i = 0; i < done; i++) {
+			if (!putting.status[i])
+				continue;
+			redis_reply_key_failure(thread, client, &pairs[2 * i],
+						putting.status[i]);
 			return false;
 		}
 	}

@@ -1,7 +1,8 @@
 /* thread.h - a thread of the door: its handle of the pool, its clients.
  *
  * (1) A thread serves its clients one after the other, each with all that it
- *     sent meanwhile. Calls of the map block the thread.
+ *     sent meanwhile; those that have sent nothing but plain requests are
+ *     served together (gather.h). Calls of the map block the thread.
  * (2) The lock is held by the thread except while it waits for events, so
  *     commands need not take it. Whoever wants to look at the clients or
  *     counters of all threads goes through redis_door_each (door.h), which lets
@@ -29,6 +30,7 @@
 #define REDIS_VALUE_MAX (64u << 20)
 
 struct redis_door;
+struct redis_gather;
 
 struct redis_thread_stats {
 	uint64_t connections;
@@ -37,6 +39,7 @@ struct redis_thread_stats {
 	uint64_t keyspace_hits, keyspace_misses; /* the commands' to count */
 	uint64_t query_limit_closed, output_limit_closed, idle_closed;
 	uint64_t auth_failed;
+	uint64_t batches, batched; /* by run_many (command.h); its requests */
 	/* By redis_command's index: */
 	uint64_t calls[REDIS_COMMANDS_MAX];
 	uint64_t calls_rejected[REDIS_COMMANDS_MAX]; /* before it ran */
@@ -100,10 +103,9 @@ struct redis_thread {
 	 * from call to call (access.h). */
 	struct reef_map_value value;
 	size_t large; /* how large the last value was; 0: not very */
-	/* Of serve.c: requests of a run. */
-	struct redis_request many[REDIS_MANY_MAX];
-	struct redis_bytes many_argv[REDIS_MANY_MAX][REDIS_MANY_ARGC_MAX];
 	struct reef_map_item items[REDIS_MANY_MAX];
+	/* Of serve.c: requests that are done together. */
+	struct redis_gather *gather;
 	uint64_t version;    /* of the last value that was put */
 	const char *refusal; /* why a change was not made */
 };

@@ -749,6 +749,59 @@ static int lose_candidates(struct member *member)
 	return 0;
 }
 
+/* A subtable with lost keys cannot be split; but the others in it are not the
+ * worse for that. */
+static int lose_and_grow(struct member *member)
+{
+	static char value[LOSE_SIZE];
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	struct reef_map *map;
+	uint32_t i, refused = 0, found = 0;
+	int rc;
+
+	map_tables.groups = 8;
+	rc = open_map(member, &space, &map);
+	map_tables.groups = 0;
+	TRY(rc);
+	for (i = 0; i < LOSE_KEYS; i++)
+		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
+	reef_sim_host_kill(pool->lenders[1].host);
+	pool->lenders[1].node = NULL;
+	TRY(reef_sim_host_restart(pool->lenders[1].host, pool_node_main,
+				  &pool->lenders[1]));
+	TRY(member_wait(member));
+	TRY(reef_sleep(10 * SECOND));
+	for (; i < 4 * LOSE_KEYS; i++) {
+		rc = reef_map_put(map, &i, 4, "v", 1, 0, NULL);
+		WANT(rc == 0 || rc == -REEF_ELOST);
+		refused += rc != 0;
+	}
+	for (i = 0; i < 4 * LOSE_KEYS; i++) {
+		rc = reef_map_append(map, &i, 4, "", 0, NULL);
+		if (rc)
+			continue;
+		found++;
+		TRY(reef_map_put(map, &i, 4, "w", 1, 0, NULL));
+		if (i % 2)
+			TRY(reef_map_delete(map, &i, 4, 0));
+	}
+	print_message("%u refused, %u changed\n", refused, found);
+	WANT(refused > LOSE_KEYS && found > LOSE_KEYS);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_with_lost_keys_lets_others_be_changed(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, 8);
+	pool_add(&pool, lose_and_grow);
+	pool_finish(&pool);
+}
+
 static void map_with_lost_keys_evicts_others(void **state)
 {
 	struct pool pool = {0};
@@ -828,6 +881,7 @@ int main(void)
 		cmocka_unit_test(map_whose_memory_is_lost_can_be_made_anew),
 		cmocka_unit_test(map_keys_beside_lost_ones_are_found_together),
 		cmocka_unit_test(map_with_lost_keys_evicts_others),
+		cmocka_unit_test(map_with_lost_keys_lets_others_be_changed),
 		cmocka_unit_test(map_made_by_several_at_once_is_one),
 	};
 

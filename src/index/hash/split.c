@@ -1,7 +1,8 @@
 /* split.c - a full subtable becomes two: (3) of table.h.
  *
- *   children PENDING -> all slots of the parent frozen -> each copied to its
- *   child, the other child's slot empty -> children LEAF -> parent SPLIT, freed
+ *   keys looked at -> children PENDING -> all slots of the parent frozen ->
+ * those that changed meanwhile looked at -> each copied to its child, the other
+ *   child's slot empty -> children LEAF -> parent SPLIT, freed
  *
  * Every step is a CAS from the one value it expects, and what it writes follows
  * from what is frozen alone. So any number of clients may do it at once, die in
@@ -23,6 +24,7 @@ struct split {
 	uint64_t child[2], child_at[2];
 	bool ready[2];	 /* the child is in use already */
 	uint64_t *image; /* the parent's slots */
+	uint64_t *seen;	 /* those whose keys were looked at */
 	uint8_t *side;	 /* which child each goes to */
 	/* Entries that are read at the moment, and whose slots these are. */
 	struct reef_access reads[TOGETHER];
@@ -202,7 +204,7 @@ static int classify_some(struct split *split)
 	return rc;
 }
 
-/* Which child each key goes to. */
+/* Which child each key goes to; those that are new since the last time. */
 static int classify(struct split *split)
 {
 	uint32_t size, next;
@@ -210,7 +212,8 @@ static int classify(struct split *split)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < split->slots && !rc; i++) {
-		if (!hash_slot_is_occupied(split->image[i]))
+		if (!hash_slot_is_occupied(split->image[i]) ||
+		    !((split->image[i] ^ split->seen[i]) & ~HASH_FROZEN))
 			continue;
 		rc = reef_long_address(split->table->space,
 				       hash_slot_block(split->image[i]), &at);
@@ -228,7 +231,21 @@ static int classify(struct split *split)
 		if (split->reads_count == TOGETHER)
 			rc = classify_some(split);
 	}
-	return rc ? rc : classify_some(split);
+	if (!rc)
+		rc = classify_some(split);
+	memcpy(split->seen, split->image, 8 * (size_t)split->slots);
+	return rc;
+}
+
+/* Before anything is frozen, so that others wait for as short as can be; and if
+ * an entry is lost with its node, so that nobody can tell where it belongs, all
+ * stays as it is: keys that are there can be changed. */
+static int classify_first(struct split *split)
+{
+	int rc = reef_read(split->table->reef, slot_at(split->parent, 0),
+			   split->image, 8 * (size_t)split->slots);
+
+	return rc ? rc : classify(split);
 }
 
 static int copy(struct split *split, uint32_t which)
@@ -272,8 +289,10 @@ static int finish(struct split *split)
 static int run(struct split *split)
 {
 	uint32_t which;
-	int rc = hash_level_make(split->table, split->depth + 1);
+	int rc = classify_first(split);
 
+	if (!rc)
+		rc = hash_level_make(split->table, split->depth + 1);
 	for (which = 0; which < 2 && !rc; which++)
 		rc = get_child(split, which);
 	if (!rc)
@@ -302,8 +321,9 @@ int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
 	split->depth = depth;
 	split->slots = table->groups * HASH_GROUP_SLOTS;
 	split->image = malloc(split->slots * sizeof(*split->image));
+	split->seen = calloc(split->slots, sizeof(*split->seen));
 	split->side = calloc(split->slots, 1);
-	rc = split->image && split->side ? 0 : -ENOMEM;
+	rc = split->image && split->seen && split->side ? 0 : -ENOMEM;
 	if (!rc)
 		rc = hash_word_at(table, depth, hash_suffix(hash, depth),
 				  &split->parent_at);
@@ -317,6 +337,7 @@ int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
 		rc = hash_leaf_discover(table, hash);
 	hash_reading_free(&split->whole);
 	free(split->image);
+	free(split->seen);
 	free(split->side);
 	free(split);
 	return rc == -EAGAIN ? 0 : rc; /* whoever asked looks again */

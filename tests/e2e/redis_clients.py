@@ -131,7 +131,9 @@ def cli(server, *arguments, stdin=None, tcp=False):
         ["redis-cli", *where, *arguments], capture_output=True, text=True,
         timeout=TIMEOUT_S, check=False, input=stdin,
         stdin=None if stdin is not None else subprocess.DEVNULL)
-    text = done.stdout + done.stderr
+    # After what took half a second it says so.
+    text = re.sub(r"^\(\d+\.\d\ds\)\n", "", done.stdout, flags=re.M)
+    text += done.stderr
     # Connections have numbers.
     return re.sub(r"(\"?id\"? ?(=>)? ?\(integer\) |id=|\"id\",)\d+", "id",
                   "%d\n%s" % (done.returncode, text))

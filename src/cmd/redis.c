@@ -16,7 +16,8 @@
 static const char usage[] =
 	"usage: reef redis [OPTIONS]\n\n"
 	"Serve clients of Redis, in the foreground: their keys are in maps of "
-	"a pool,\nwhere other doors and native clients find them, too. It keeps "
+	"a pool,\nwhere other doors and native clients find them, too. It "
+	"keeps "
 	"nothing itself.\n`reef up` has one already. Ctrl-C stops it; what was "
 	"asked is answered first.\n";
 

@@ -40,7 +40,7 @@ struct stage {
 	uint32_t links, remotes, queues;
 	uint32_t disconnects, detaches, posts;
 	_Atomic uint32_t arms; /* by whichever thread waits */
-	uint64_t word; /* under every FAA */
+	uint64_t word;	       /* under every FAA */
 };
 
 static inline struct stage *stage_of(struct reef_layer *layer)

@@ -33,8 +33,8 @@
 #define STALE_NS UINT64_C(20000000)
 /* Before a new life registers, memory of the old one gets this long to go. */
 #define LEAVE_NS UINT64_C(200000000)
-/* Whatever a broker says its ttl is: no pulses without a pause. A quarter of the
- * least that can be set. */
+/* Whatever a broker says its ttl is: no pulses without a pause. A quarter of
+ * the least that can be set. */
 #define PAUSE_MIN_NS UINT64_C(250000)
 #define ROWS_MAX 128 /* in one message */
 

@@ -383,7 +383,7 @@ static int run(struct reef_space *space, const struct wish *wish)
 {
 	const struct verb_form *verb = verb_of(wish);
 	struct reef_map_options options = {0};
-	struct reef_map *map;
+	struct reef_map *map = NULL;
 	int rc;
 
 	if (!strcmp(verb->name, "list"))

@@ -155,7 +155,7 @@ static void print_output(const struct redis_thread *thread,
 	uint64_t soft = load(&config_of(thread)->output_soft);
 
 	snprintf(text, TEXT_SIZE,
-		 "normal %llu %llu %u slave 0 0 0 pubsub 0 0 0",
+		 "normal %llu %llu %d slave 0 0 0 pubsub 0 0 0",
 		 hard == UINT64_MAX ? 0ULL : (unsigned long long)hard,
 		 soft == UINT64_MAX ? 0ULL : (unsigned long long)soft,
 		 SOFT_SECONDS);

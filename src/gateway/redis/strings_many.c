@@ -313,7 +313,9 @@ static bool begin_inserts(struct inserts *inserts)
 
 	while (inserts->mask < 2 * pairs)
 		inserts->mask = 2 * inserts->mask + 1;
-	inserts->versions = calloc(pairs, sizeof(*inserts->versions));
+	/* One more than needed: never 0 bytes. */
+	inserts->versions =
+		calloc((size_t)pairs + 1, sizeof(*inserts->versions));
 	inserts->places =
 		calloc((size_t)inserts->mask + 1, sizeof(*inserts->places));
 	return inserts->versions && inserts->places;

@@ -1,5 +1,6 @@
 /* entry.c - entries: what a slot names. */
 #include "index/hash/entry.h"
+#include "base/log.h"
 #include "base/sched.h"
 #include "pool/client/near.h"
 
@@ -63,6 +64,7 @@ static int fill(struct hash_table *table, const void *key, uint32_t key_size,
 	const struct hash_staged *staged = put->staged;
 	struct hash_entry_head *head;
 
+	reef_assert(put->value || put->staged || !put->value_size);
 	fresh->size = part + put->value_size;
 	fresh->value = fresh->size > HASH_ALONG ? put->value : NULL;
 	if (!is_apart(fresh))

@@ -344,6 +344,7 @@ void reef_leave(struct reef *reef)
 		cohort = *word & COHORT;
 		*word = 0;
 	}
+	/* cppcheck-suppress arrayIndexOutOfBoundsCond ; never COHORT */
 	reef_assert(reef->entered[cohort]);
 	if (!--reef->entered[cohort])
 		/* Release: what was read before is not looked at any more; the

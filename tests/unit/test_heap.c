@@ -421,9 +421,64 @@ static void heap_recover_beside_lost_extent_nothing_missed(void **state)
 	world_fini(&world);
 }
 
+/* Batches with a CAS that are lost on their way, or their answers are. */
+static uint32_t lose_batches;
+
+static int execute_in_doubt(void *context, struct reef_access *accesses,
+			    uint32_t count)
+{
+	bool claims = false;
+
+	for (uint32_t i = 0; i < count; i++)
+		claims |= accesses[i].kind == REEF_CAS;
+	if (!claims || !lose_batches)
+		return world_execute(context, accesses, count);
+	if (lose_batches-- % 2)
+		assert_int_equal(world_execute(context, accesses, count), 0);
+	for (uint32_t i = 0; i < count; i++)
+		accesses[i].status = -REEF_EINDOUBT;
+	return -REEF_EINDOUBT;
+}
+
+/* How many units there are for a heap whose first claims are in doubt. */
+static uint32_t take_units_in_doubt(uint16_t number)
+{
+	struct reef_heap_ops ops = world_ops;
+	struct world world;
+	struct reef_heap_options options = {.ops = &ops,
+					    .context = &world,
+					    .session = 1,
+					    .number = number,
+					    .seed = 1};
+	struct reef_heap *heap;
+	uint32_t count;
+
+	ops.execute = execute_in_doubt;
+	world_init(&world, 4 * MIB, 8 * MIB);
+	assert_int_equal(reef_heap_create(&options, &heap), 0);
+	lose_batches = 5;
+	count = take_units(heap);
+	assert_int_equal(lose_batches, 0);
+	reef_heap_destroy(heap);
+	world_fini(&world);
+	return count;
+}
+
+static void heap_claim_in_doubt_word_tells(void **state)
+{
+	uint64_t doubts = reef_heap_doubts();
+
+	assert_int_equal(take_units_in_doubt(7), 2 * 63);
+	assert_int_equal(reef_heap_doubts(), doubts);
+	/* Without a number it might be another heap's: three were. */
+	assert_true(take_units_in_doubt(0) < 2 * 63);
+	assert_int_equal(reef_heap_doubts(), doubts + 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(heap_claim_in_doubt_word_tells),
 		cmocka_unit_test(heap_full_but_for_empty_slab_room_is_there),
 		cmocka_unit_test(
 			heap_recover_beside_lost_extent_nothing_missed),

@@ -43,7 +43,8 @@ static uint64_t some_word(struct garbage *garbage)
 		return reef_random_next(&garbage->random);
 	case 1:
 		return heap_chunk_word(session, (uint16_t)below(garbage, 65536),
-				       (uint16_t)below(garbage, 3));
+				       (uint16_t)below(garbage, 3),
+				       (uint8_t)below(garbage, 3));
 	case 2:
 		return heap_descriptor((uint8_t)below(garbage, 6),
 				       (uint8_t)below(garbage, 110),

@@ -17,14 +17,16 @@
  *   (rounded up to whole units, which are never handed out)
  *   64 Ki * j        unit j
  *
- *   chunk word   owner session 32 (high) | generation 16 | state 16
+ *   chunk word   owner session 32 (high) | generation 16 | heap 12 | state 4
  *   descriptor   kind 8 (low) | class 8 | 0 16 | units in the run 32
  *   block header session 32 (high) | generation 16 | state 8 | kind 8 (low)
  *
  * (1) A chunk changes hands by one CAS on its word, which names owner and
  *     generation; so of two claimers one wins, and a claim of long ago cannot
  *     succeed (R3). Whoever claims or adopts and dies leaves a chunk that names
- *     it, which the next recovery finds: no intent is needed.
+ *     it, which the next recovery finds: no intent is needed. It names the heap
+ *     of that session, too, so that one whose CAS was in doubt can read whether
+ *     it was the one.
  * (2) Descriptors are written by the chunk's owner only (WRITE). A run never
  *     leaves chunks of one owner; it may span adjacent ones, so a block may be
  *     larger than a chunk. Its head says how many units it has, the rest are
@@ -82,6 +84,7 @@ struct reef_random;
 
 #define REEF_CHUNK_SIZE (UINT64_C(1) << 20)
 #define REEF_UNIT_SIZE (UINT64_C(1) << 16)
+#define REEF_HEAP_NUMBER_MAX 4095u
 
 enum reef_block_kind {
 	REEF_BLOCK_RAW = 1,
@@ -131,6 +134,9 @@ struct reef_heap_options {
 	const struct reef_heap_ops *ops;
 	void *context;
 	uint32_t session;
+	/* Of this heap; no other of the session that is in use has it. 0: none,
+	 * when there are more than REEF_HEAP_NUMBER_MAX. */
+	uint16_t number;
 	uint64_t seed;	    /* of its choices */
 	uint32_t spare_max; /* empty chunks kept for later; 0: 4 */
 	enum reef_heap_mutant mutant;
@@ -171,8 +177,9 @@ int reef_heap_flush(struct reef_heap *heap);
  * (on close).  Best effort; errors of the memory are returned. */
 int reef_heap_collect(struct reef_heap *heap, bool all);
 
-/* Claims of this process that were in doubt: each may have made a chunk
- * nobody's until its session ends. For audits. Thread: any. */
+/* Claims of this process that were in doubt and stayed so, as the word could
+ * not be read or the heap has no number: each may have made a chunk nobody's
+ * until its session ends. For audits. Thread: any. */
 uint64_t reef_heap_doubts(void);
 
 /* Take back what others freed or limbo lets go. 1: something has come back

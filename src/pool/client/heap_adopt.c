@@ -330,6 +330,7 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 			heap_chunk_word(a->heap->session,
 					heap_generation_after(
 						heap_chunk_generation(word)),
+					a->heap->options.number,
 					HEAP_CHUNK_OWNED));
 	}
 	if (count)

@@ -284,7 +284,8 @@ static uint64_t claimed_word(const struct reef_heap *heap, uint64_t word)
 
 	if (!heap_is_mutant(heap, REEF_HEAP_MUTANT_CLAIM_GENERATION))
 		generation = heap_generation_after(generation);
-	return heap_chunk_word(heap->session, generation, HEAP_CHUNK_OWNED);
+	return heap_chunk_word(heap->session, generation, heap->options.number,
+			       HEAP_CHUNK_OWNED);
 }
 
 /* A released chunk has no heads; one that has was not released by us. Make
@@ -348,6 +349,16 @@ uint64_t reef_heap_doubts(void)
 	return atomic_load(&doubts);
 }
 
+static struct reef_access claim_read(const struct extent *extent,
+				     struct claim *claim)
+{
+	uint32_t start = claim->chunk * HEAP_UNITS_PER_CHUNK;
+
+	return heap_read(
+		heap_descriptor_at(extent, start), claim->descriptors,
+		(heap_chunk_end(&extent->shape, claim->chunk) - start) * 8);
+}
+
 static uint32_t claim_prepare(struct reef_heap *heap, struct extent *extent,
 			      struct claim *claim, uint32_t chunk,
 			      struct reef_access *accesses, uint32_t count)
@@ -360,33 +371,48 @@ static uint32_t claim_prepare(struct reef_heap *heap, struct extent *extent,
 	accesses[count++] = heap_cas(heap_word_at(extent, chunk), word,
 				     claimed_word(heap, word));
 	if (claim->reads)
-		accesses[count++] =
-			heap_read(heap_descriptor_at(
-					  extent, chunk * HEAP_UNITS_PER_CHUNK),
-				  claim->descriptors,
-				  (heap_chunk_end(&extent->shape, chunk) -
-				   chunk * HEAP_UNITS_PER_CHUNK) *
-					  8);
+		accesses[count++] = claim_read(extent, claim);
 	return count;
+}
+
+/* Nobody knows whether the CAS happened, but it will not any more (F5), and
+ * only this heap writes that word: so the word tells. If it cannot be read, or
+ * might be another heap's of this session: nobody's, until the session ends. */
+static int claim_doubt(struct reef_heap *heap, struct extent *extent,
+		       struct claim *claim, uint64_t wanted)
+{
+	struct chunk *chunk = &extent->chunks[claim->chunk];
+	uint64_t word;
+	struct reef_access accesses[2] = {
+		heap_read(heap_word_at(extent, claim->chunk), &word, 8),
+		claim_read(extent, claim),
+	};
+	int rc = heap_execute(heap, accesses, claim->reads ? 2 : 1);
+
+	if (extent->dead)
+		return 0;
+	if (!accesses[0].status && (word != wanted || heap->options.number)) {
+		chunk->word = word;
+		return word == wanted ? claim_settle(heap, extent, claim,
+						     wanted, rc == 0)
+				      : 0;
+	}
+	atomic_fetch_add(&doubts, 1);
+	chunk->word = wanted;
+	return 0;
 }
 
 /* What became of a CAS. Losing it is no error; the word is new to us. */
 static int claim_result(struct reef_heap *heap, struct extent *extent,
-			const struct claim *claim,
-			const struct reef_access *accesses)
+			struct claim *claim, const struct reef_access *accesses)
 {
 	const struct reef_access *cas = &accesses[claim->cas];
 	struct chunk *chunk = &extent->chunks[claim->chunk];
 
 	if (extent->dead)
 		return 0;
-	if (cas->status == -REEF_EINDOUBT) {
-		/* If it happened, it looks as if another handle of this session
-		 * had done it. Nobody's, until the session ends. */
-		atomic_fetch_add(&doubts, 1);
-		chunk->word = cas->operand;
-		return 0;
-	}
+	if (cas->status == -REEF_EINDOUBT)
+		return claim_doubt(heap, extent, claim, cas->operand);
 	if (cas->status)
 		return cas->status;
 	chunk->word = cas->result;

@@ -10,7 +10,7 @@
 #include "pool/client/heap.h"
 
 #define HEAP_MAGIC UINT32_C(0x70616568) /* "heap" */
-#define HEAP_FORMAT 1u
+#define HEAP_FORMAT 2u
 #define HEAP_TABLE_AT 64u   /* offset of the first chunk's word */
 #define HEAP_TABLE_STEP 16u /* to the next chunk's */
 #define HEAP_UNITS_PER_CHUNK 16u
@@ -45,10 +45,12 @@ static inline uint64_t heap_address(uint32_t extent, uint64_t offset)
 
 /* --- chunk words --- */
 
+/* heap: the number of the owner's heap that has it; FREE: 0. */
 static inline uint64_t heap_chunk_word(uint32_t owner, uint16_t generation,
-				       uint16_t state)
+				       uint16_t heap, uint8_t state)
 {
-	return ((uint64_t)owner << 32) | ((uint64_t)generation << 16) | state;
+	return ((uint64_t)owner << 32) | ((uint64_t)generation << 16) |
+	       ((uint64_t)(heap & REEF_HEAP_NUMBER_MAX) << 4) | (state & 15);
 }
 
 static inline uint32_t heap_chunk_owner(uint64_t word)
@@ -69,7 +71,7 @@ static inline bool heap_chunk_is_free(uint64_t word)
 
 static inline bool heap_chunk_is_owned(uint64_t word, uint32_t owner)
 {
-	return (uint16_t)word == HEAP_CHUNK_OWNED &&
+	return (word & 15) == HEAP_CHUNK_OWNED &&
 	       heap_chunk_owner(word) == owner;
 }
 

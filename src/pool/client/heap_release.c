@@ -60,7 +60,7 @@ static uint32_t release_prepare(struct extent *extent, uint32_t index,
 	accesses[count++] =
 		heap_cas(heap_word_at(extent, index), chunk->word,
 			 heap_chunk_word(0, heap_chunk_generation(chunk->word),
-					 HEAP_CHUNK_FREE));
+					 0, HEAP_CHUNK_FREE));
 	return count;
 }
 

@@ -405,14 +405,17 @@ static int make_heap(struct reef_space *space)
 		.mutant = client->options.heap_mutant,
 	};
 	struct client_heap *heap = calloc(1, sizeof(*heap));
+	uint64_t made = atomic_fetch_add(&client->heaps_made, 1);
 	int rc = 0;
 
 	if (!heap)
 		return -ENOMEM;
+	if (made < REEF_HEAP_NUMBER_MAX)
+		options.number = (uint16_t)(made + 1);
 	if (!options.seed)
 		rc = reef_random_secret(&options.seed, sizeof(options.seed));
 	else
-		options.seed += atomic_fetch_add(&client->heaps_made, 1);
+		options.seed += made;
 	if (!rc)
 		rc = reef_heap_create(&options, &heap->heap);
 	if (rc) {

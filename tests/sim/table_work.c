@@ -913,8 +913,8 @@ int workload_audit(struct client *client)
 	rc = on_table(worker, do_drop);
 	if (rc)
 		return rc;
-	/* A chunk that was claimed in doubt is found when its session ends:
-	 * ours, too. */
+	/* Roots that were taken out in doubt are found when the session that
+	 * has them ends: ours, too. */
 	return audit_memory(client, cluster->options.chaos & CHAOS_LINKS
 					    ? UINT64_C(16) * 4
 					    : 0);

@@ -475,9 +475,69 @@ static void heap_claim_in_doubt_word_tells(void **state)
 	assert_int_equal(reef_heap_doubts(), doubts + 3);
 }
 
+static bool always_inside(void *context)
+{
+	(void)context;
+	return true;
+}
+
+static void take_blocks(struct reef_heap *heap, uint64_t size, uint64_t *blocks,
+			uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		assert_int_equal(
+			reef_heap_alloc(heap, REEF_BLOCK_RAW, size, &blocks[i]),
+			0);
+	assert_int_equal(reef_heap_flush(heap), 0);
+}
+
+/* Another's blocks, and their frees are in doubt, whether they happened or not:
+ * then they are done again, and the owner has them back. Half of them are in
+ * another life than the others, so that headers are guessed wrong. */
+static void heap_free_in_doubt_done_once(void **state)
+{
+	static const uint64_t sizes[] = {64 * KIB - 8, 400};
+	struct reef_heap_ops ops = world_ops;
+	struct world world;
+	struct reef_heap_options options = {
+		.ops = &ops, .context = &world, .session = 2, .seed = 2};
+	struct reef_heap *heap, *other;
+	uint64_t blocks[100], block;
+
+	ops.execute = execute_in_doubt;
+	ops.is_inside = always_inside;
+	world_init(&world, 4 * MIB, 8 * MIB);
+	world.safe = world.reclaim + 1;
+	heap = world_heap(&world, 1, 1);
+	assert_int_equal(reef_heap_create(&options, &other), 0);
+	for (uint32_t size = 0; size < 2; size++) {
+		take_blocks(heap, sizes[size], blocks, 100);
+		for (uint32_t i = 50; i < 100; i++)
+			assert_int_equal(reef_heap_free(heap, blocks[i], 0), 0);
+		take_blocks(heap, sizes[size], blocks + 50, 50);
+		for (uint32_t i = 0; i < 100; i++) {
+			block = blocks[i % 2 ? 50 + i / 2 : i / 2];
+			lose_batches = i % 5;
+			assert_int_equal(
+				reef_heap_free(other, block, REEF_FREE_LATER),
+				0);
+			lose_batches = 0;
+			assert_int_equal(
+				reef_heap_free(other, block, REEF_FREE_LATER),
+				-EALREADY);
+		}
+		assert_int_equal(reef_heap_collect(heap, true), 0);
+	}
+	assert_int_equal(take_units(heap), 2 * 63);
+	reef_heap_destroy(heap);
+	reef_heap_destroy(other);
+	world_fini(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(heap_free_in_doubt_done_once),
 		cmocka_unit_test(heap_claim_in_doubt_word_tells),
 		cmocka_unit_test(heap_full_but_for_empty_slab_room_is_there),
 		cmocka_unit_test(

@@ -96,7 +96,14 @@ int hash_swap_settle(struct hash_table *table,
 		return in_doubt_still(rc);
 	if (*before == reading->slot)
 		return 0; /* it never will: try again */
-	return *before == slot && hash_slot_block(slot) ? 1 : -REEF_EINDOUBT;
+	if (*before == slot && hash_slot_block(slot))
+		return 1;
+	/* Whoever did it, no slot names that entry any more. It was we,
+	 * perhaps, and then nobody else frees it; twice changes nothing, as
+	 * both are inside. */
+	if (hash_slot_block(*before) != hash_slot_block(reading->slot))
+		hash_entry_free(table, reading->entry_at);
+	return -REEF_EINDOUBT;
 }
 
 /* Zero the old entry's live, then the slot. As hash_cas. */

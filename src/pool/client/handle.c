@@ -367,10 +367,15 @@ uint64_t reef_epoch_newest(const struct reef *reef)
 	return atomic_load(&reef->client->reclaim_epoch);
 }
 
-bool client_is_entered(const struct reef *reef)
+bool client_is_inside(const struct reef *reef)
 {
 	const uint32_t *word = word_of(reef, false);
 
+	return word && *word;
+}
+
+bool client_is_entered(const struct reef *reef)
+{
 	/* A stranger may be anybody. */
-	return (word && *word) || reef->entered[STRANGERS];
+	return client_is_inside(reef) || reef->entered[STRANGERS];
 }

@@ -125,6 +125,9 @@ struct reef_heap_ops {
 	uint64_t (*safe_epoch)(void *context);
 	/* Much is waiting: let safe_epoch become that soon. Optional. */
 	void (*hurry)(void *context, uint64_t epoch);
+	/* Is the caller inside reef_enter? Then what is freed LATER meanwhile
+	 * is not used anew. Optional: no. */
+	bool (*is_inside)(void *context);
 	/* A raw kind is never asked about. 1: some structure still reaches the
 	 * block at `address`.  0: free it.  -errno. Optional. */
 	int (*is_live)(void *context, uint8_t kind, uint64_t address);

@@ -226,12 +226,35 @@ static int check(uint64_t header, uint8_t state)
 	return 0;
 }
 
+/* A CAS from `was` was in doubt, and the next one found `header`. 1: it was
+ * changed, by us or another.  0: it was not, as `was` was a wrong guess.
+ * -REEF_EINDOUBT: it is in a later life, or it was that. */
+static int judge_doubt(const struct reef_heap *heap, uint64_t was,
+		       uint64_t header, uint8_t state, bool sure)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+
+	if (header == heap_header_with(was, state))
+		return 1;
+	if (state == HEAP_BLOCK_KEPT)
+		return -REEF_EINDOUBT;
+	if (heap_header_with(header, 0) == heap_header_with(was, 0))
+		return heap_header_is_out(header) ? -REEF_EINDOUBT : 1;
+	if (sure)
+		return 1;
+	/* What is RETIRED while we are inside has no later life yet. */
+	return state == HEAP_BLOCK_RETIRED && ops->is_inside &&
+			       ops->is_inside(heap->options.context)
+		       ? 0
+		       : -REEF_EINDOUBT;
+}
+
 static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
 		  uint8_t state, bool ours)
 {
 	struct guess *guess = guess_of(heap, address), seen;
 	uint64_t header = expect, was;
-	bool sure = expect != 0;
+	bool sure = expect != 0, doubted = false;
 	int rc;
 
 	if (!header && guess->unit == address >> HEAP_UNIT_SHIFT &&
@@ -254,8 +277,19 @@ static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
 				 guess->unit != address >> HEAP_UNIT_SHIFT ||
 					 guess->block_size > UNTOLD_SIZE ||
 					 state == HEAP_BLOCK_KEPT);
+		if (rc == -REEF_EINDOUBT && i + 1 < TRIES_MAX) {
+			/* It never will happen any more (F5): once more. */
+			doubted = true;
+			continue;
+		}
 		if (rc)
 			return rc;
+		if (doubted && header != was) {
+			rc = judge_doubt(heap, was, header, state, sure);
+			if (rc)
+				return rc == 1 ? 0 : rc;
+			doubted = false;
+		}
 		if (header == was) {
 			if (guess->unit == address >> HEAP_UNIT_SHIFT)
 				guess->header = was;

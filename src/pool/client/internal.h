@@ -427,8 +427,10 @@ static inline void client_leave(struct reef *reef, uint32_t phase)
 			      memory_order_release);
 }
 
-/* Is whoever calls inside reef_enter? */
+/* May whoever calls be inside reef_enter? */
 bool client_is_entered(const struct reef *reef);
+/* Is it, for certain? */
+bool client_is_inside(const struct reef *reef);
 
 static inline bool client_is_forked(const struct reef *reef)
 {

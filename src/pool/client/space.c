@@ -378,6 +378,13 @@ static void heap_hurry(void *context, uint64_t epoch)
 	client_hurry(space->reef->client, epoch);
 }
 
+static bool heap_is_inside(void *context)
+{
+	struct reef_space *space = context;
+
+	return client_is_inside(space->reef);
+}
+
 static int heap_is_live(void *context, uint8_t kind, uint64_t address)
 {
 	return client_kind_is_live(context, kind, address);
@@ -391,6 +398,7 @@ static const struct reef_heap_ops heap_ops = {
 	.reclaim_epoch = heap_reclaim_epoch,
 	.safe_epoch = heap_safe_epoch,
 	.hurry = heap_hurry,
+	.is_inside = heap_is_inside,
 	.is_live = heap_is_live,
 };
 

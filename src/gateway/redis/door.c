@@ -514,10 +514,11 @@ static int accept_one(struct redis_door *door, int listener)
 	if (fd < 0)
 		return fd;
 	if (atomic_load(&door->client_count) >= door->config.clients_max) {
+		/* Who was told so may look at the count at once. */
+		atomic_fetch_add(&door->rejected, 1);
 		sent = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
 		(void)sent;
 		close(fd);
-		atomic_fetch_add(&door->rejected, 1);
 		return 0;
 	}
 	if (getsockname(fd, (struct sockaddr *)&name, &size))

@@ -172,9 +172,14 @@ static inline uint32_t hash_key_size(const struct hash_entry_head *head)
 	return (uint32_t)head->sizes & HASH_KEY_BITS;
 }
 
+static inline uint32_t hash_sizes_value(uint64_t sizes)
+{
+	return (uint32_t)(sizes >> 17) & ((1u << 27) - 1);
+}
+
 static inline uint32_t hash_value_size(const struct hash_entry_head *head)
 {
-	return (uint32_t)(head->sizes >> 17) & ((1u << 27) - 1);
+	return hash_sizes_value(head->sizes);
 }
 
 static inline uint32_t hash_entry_root(const struct hash_entry_head *head)

@@ -25,6 +25,9 @@
 #define HASH_NEAR_LONGEST (8u << 20)
 #define HASH_NEAR_LONGEST_KEY 2048u
 
+/* Of an entry's sizes: what its key and its table say. */
+#define HASH_SIZES_FIXED hash_sizes_make(HASH_KEY_BITS, 0, UINT32_MAX)
+
 /* --- which slot --- */
 
 /* A bit for each slot of a place that has this fingerprint and is confirmed;
@@ -202,21 +205,26 @@ static inline bool hash_near_has_all(const struct hash_table *table,
 {
 	if (likely(size <= hash_hint_size(hash_slot_hint(reading->slot))))
 		return true;
-	return size <= HASH_NEAR_LONGEST &&
-	       reading->key_size <= HASH_NEAR_LONGEST_KEY &&
-	       (reading->blind ||
-		client_near_at(table->reef, reading->entry_at, size, false));
+	if (size > HASH_NEAR_LONGEST ||
+	    reading->key_size > HASH_NEAR_LONGEST_KEY)
+		return false;
+	if (reading->blind)
+		size = HASH_ENTRY_HEAD + (size_t)reading->key_size;
+	return client_near_at(table->reef, reading->entry_at, size, false);
 }
 
 /* An entry that a slot names does not change, but for its live and touched, and
  * its memory is not another's while we are entered: so it is looked at where it
- * is, and what was whole when it was published needs no checksum. */
+ * is, and what was whole when it was published needs no checksum. Whoever
+ * writes into it in spite of that gets nobody to look outside: its sizes are
+ * read once.
+ */
 static inline bool hash_near_take(const struct hash_table *table,
 				  struct hash_reading *reading,
 				  const uint8_t *entry, bool grows)
 {
 	const struct hash_entry_head *head = (const void *)entry;
-	uint64_t live, sizes;
+	uint64_t live, sizes, want;
 	size_t size;
 
 	if (unlikely(!entry))
@@ -224,13 +232,14 @@ static inline bool hash_near_take(const struct hash_table *table,
 	live = atomic_load_explicit((const _Atomic uint64_t *)&head->live,
 				    memory_order_acquire);
 	/* Key's size, and table, in one; a size over 17 bits ends with all. */
-	sizes = head->sizes ^
-		hash_sizes_make(reading->key_size, 0, table->root_number);
+	want = hash_sizes_make(reading->key_size, 0, table->root_number);
+	sizes = atomic_load_explicit((const _Atomic uint64_t *)&head->sizes,
+				     memory_order_relaxed);
 	size = HASH_ENTRY_HEAD + (size_t)reading->key_size +
-	       hash_value_size(head);
+	       hash_sizes_value(sizes);
 	if (unlikely(
 		    !live || live != head->version ||
-		    sizes & hash_sizes_make(HASH_KEY_BITS, 0, UINT32_MAX) ||
+		    (sizes ^ want) & HASH_SIZES_FIXED ||
 		    head->root_high != table->root_number >> 20 ||
 		    !hash_near_has_all(table, reading, size) ||
 		    !hash_entry_has_key(head, reading->key, reading->key_size)))

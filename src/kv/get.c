@@ -76,23 +76,29 @@ static void note_use(struct reef_map *map, const struct hash_reading *reading)
 		hash_touch(map->table, reading, next);
 }
 
-/* A key that is plain to see, and whose use need not be noted: nearly every
- * get, and so every instruction counts (near.c). It does without the clock, as
- * long as the keeper's beat says that it would be the same. */
-static inline bool get_plain(struct reef_map *map, const void *key,
-			     size_t key_size, struct reef_map_value *out)
+static inline bool is_old_use(const void *context, uint16_t touched,
+			      uint16_t *next)
+{
+	const struct reef_map *map = context;
+
+	*next = map->tick;
+	return map_since(map, touched) >= map->use_units;
+}
+
+/* A key that is plain to see: nearly every get, and so every instruction counts
+ * (near.c). It does without the clock, as long as the keeper's beat says that
+ * it would be the same; use_units is 0 until it was looked at first. */
+static inline __attribute__((always_inline)) bool
+get_plain(struct reef_map *map, const void *key, size_t key_size,
+	  struct reef_map_value *out)
 {
 	struct hash_entry entry;
 	uint64_t now_ms;
-	uint16_t units;
 
-	if (client_beat(map->reef) != map->beat ||
+	if (client_beat(map->reef) != map->beat || !map->use_units ||
 	    map->eviction == REEF_MAP_LFU ||
 	    !hash_get_near(map->table, key, (uint32_t)key_size, out->room,
-			   out->room_size, &entry))
-		return false;
-	units = map_since(map, entry.touched);
-	if (units >= map->use_units)
+			   out->room_size, is_old_use, map, &entry))
 		return false;
 	if (entry.stamp &&
 	    (map_now(map, &now_ms) || map_has_expired(entry.stamp, now_ms)))
@@ -102,7 +108,7 @@ static inline bool get_plain(struct reef_map *map, const void *key,
 	out->version = entry.version;
 	out->expires_ms = entry.stamp;
 	out->frequency = 0;
-	out->idle_ms = (uint64_t)units * map->unit_ms;
+	out->idle_ms = (uint64_t)map_since(map, entry.touched) * map->unit_ms;
 	return true;
 }
 

@@ -1,5 +1,6 @@
 /* test_near.c - operations in place: batches of an embedded pool, and a map's
  * keys read by one thread while others change it and it grows. */
+#include "kv/internal.h"
 #include "seeds.h"
 
 #include <setjmp.h>
@@ -263,6 +264,40 @@ static void near_keys_stay_found_while_the_map_grows(void **state)
 	assert_int_equal(atomic_load(&shared.rc), 0);
 }
 
+/* What get notes of a use, where it is: only of one that is old. */
+static void near_get_notes_that_a_key_was_used(void **state)
+{
+	struct reef_map_value value = {0};
+	struct reef_space *space;
+	struct reef_map *map;
+	struct reef *reef;
+
+	(void)state;
+	open_space(&reef, &space);
+	assert_int_equal(reef_map_open(space, "uses", NULL, &map), 0);
+	assert_int_equal(reef_map_put(map, "key", 3, "value", 5, 0, NULL), 0);
+	/* One that does not remember where it put the key. */
+	reef_map_close(map);
+	assert_int_equal(reef_map_open(space, "uses", NULL, &map), 0);
+	assert_int_equal(reef_map_get(map, "key", 3, &value), 0);
+	/* Nobody looks at the clock from now on. */
+	map->tick_until_ns = UINT64_MAX;
+	map->tick += map->use_units - 1u;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(reef_map_get(map, "key", 3, &value), 0);
+		assert_int_equal(value.idle_ms,
+				 (map->use_units - 1u) * map->unit_ms);
+	}
+	map->tick++;
+	assert_int_equal(reef_map_get(map, "key", 3, &value), 0);
+	assert_int_equal(value.idle_ms, map->use_units * map->unit_ms);
+	assert_int_equal(reef_map_get(map, "key", 3, &value), 0);
+	assert_int_equal(value.idle_ms, 0);
+	reef_map_value_free(&value);
+	reef_map_close(map);
+	reef_close(reef);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +305,7 @@ int main(void)
 		cmocka_unit_test(near_batch_with_one_malformed_does_nothing),
 		cmocka_unit_test(near_bytes_are_what_was_written),
 		cmocka_unit_test(near_keys_stay_found_while_the_map_grows),
+		cmocka_unit_test(near_get_notes_that_a_key_was_used),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,18 +272,38 @@ static inline bool hash_near_find(struct hash_table *table,
 	return hash_near_take(table, reading, at, grows);
 }
 
+/* hash_touch in place. No barrier after it: nobody waits for such a note, and
+ * it is there before we leave, so while the block is still the entry's. */
+static inline void hash_near_touch(struct hash_table *table,
+				   const struct hash_reading *reading,
+				   uint16_t touched)
+{
+	uint8_t *at = client_near_at(
+		table->reef,
+		reading->entry_at + offsetof(struct hash_entry_head, touched),
+		sizeof(touched), true);
+
+	if (at)
+		atomic_store_explicit((_Atomic uint16_t *)at, touched,
+				      memory_order_relaxed);
+}
+
 /* The key alone, if nothing has to be waited for and the room, which stays the
- * caller's, is longer than the value; not inside reef_enter. Of *out the value
- * is the room. False: hash_get tells.
+ * caller's, is longer than the value; not inside reef_enter. use: does this use
+ * have to be noted, and how? Of *out the value is the room. False: hash_get
+ * tells.
  *
  * All members of the reading are in registers here, as nobody is given its
  * address. */
-static inline bool hash_get_near(struct hash_table *table, const void *key,
-				 uint32_t key_size, void *room,
-				 size_t room_size, struct hash_entry *out)
+static inline __attribute__((always_inline)) bool hash_get_near(
+	struct hash_table *table, const void *key, uint32_t key_size,
+	void *room, size_t room_size,
+	bool (*use)(const void *context, uint16_t touched, uint16_t *next),
+	const void *context, struct hash_entry *out)
 {
 	struct hash_reading reading;
 	struct client_near near;
+	uint16_t next;
 	bool found;
 
 	hash_reading_begin(&reading, key, key_size, room, room_size);
@@ -293,6 +313,8 @@ static inline bool hash_get_near(struct hash_table *table, const void *key,
 	if (!client_near_begin(table->reef, &near))
 		return false;
 	found = hash_near_find(table, &reading, near.epoch, false);
+	if (found && unlikely(use(context, reading.entry.touched, &next)))
+		hash_near_touch(table, &reading, next);
 	client_near_end(table->reef, &near);
 	if (found)
 		*out = reading.entry;

@@ -21,7 +21,7 @@
 #include "pool/client/internal.h"
 
 #define ASK_MIN_NS (4 * CLIENT_MILLISECOND)
-#define BEAT_NS (5 * CLIENT_SECOND / 2) /* at most, from one to the next */
+#define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one to the next */
 
 /* --- R8 --- */
 
@@ -296,18 +296,21 @@ static int renew(struct reef_client *client)
 int client_renew_main(void *arg)
 {
 	struct reef_client *client = arg;
-	uint64_t next_ns = reef_now_ns(), now_ns, pause_ns;
+	uint64_t next_ns = reef_now_ns(), now_ns, beat_ns = 0;
 	int rc = 0;
 
 	while (!rc && !client->stopping && !client_over(client)) {
 		now_ns = reef_now_ns();
-		atomic_fetch_add_explicit(&client->beats, 1,
-					  memory_order_relaxed);
+		if (now_ns >= beat_ns) {
+			beat_ns = now_ns + BEAT_NS;
+			atomic_fetch_add_explicit(&client->beats, 1,
+						  memory_order_relaxed);
+		}
 		if (now_ns < next_ns && !client->renew_now) {
-			pause_ns = next_ns - now_ns;
-			rc = client_wait(&client->changed, pause_ns < BEAT_NS
-								   ? pause_ns
-								   : BEAT_NS);
+			rc = client_wait(
+				&client->changed,
+				(next_ns < beat_ns ? next_ns : beat_ns) -
+					now_ns);
 			continue;
 		}
 		client->renew_now = false;

@@ -229,6 +229,39 @@ void *driver_memory(struct driver_pair *pair)
 	return base;
 }
 
+uint32_t driver_huge_percent(void)
+{
+	/* Of the reserved kind are not in Rss. */
+	static const struct {
+		const char *name;
+		bool is_huge, is_apart;
+	} rows[] = {
+		{"Rss:", false, true},
+		{"AnonHugePages:", true, false},
+		{"ShmemPmdMapped:", true, false},
+		{"FilePmdMapped:", true, false},
+		{"Shared_Hugetlb:", true, true},
+		{"Private_Hugetlb:", true, true},
+	};
+	FILE *file = fopen("/proc/self/smaps_rollup", "re");
+	unsigned long long kib, huge = 0, all = 0;
+	char line[128], name[64];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%63s %llu kB", name, &kib) != 2)
+			continue;
+		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+			if (strcmp(rows[i].name, name) != 0)
+				continue;
+			huge += rows[i].is_huge ? kib : 0;
+			all += rows[i].is_apart ? kib : 0;
+		}
+	}
+	if (file)
+		fclose(file);
+	return all ? (uint32_t)(100 * huge / all) : 0;
+}
+
 int driver_state(struct workload_state *state, uint64_t size)
 {
 	*state = (struct workload_state){

@@ -109,6 +109,9 @@ void driver_fill(void *base, uint64_t size);
 
 /* A state to begin with, and its local buffer, of WORKLOAD_LENGTH_MAX.
  * -ENOMEM. */
+/* How much of what this process has mapped is in huge pages: percent. */
+uint32_t driver_huge_percent(void);
+
 int driver_state(struct workload_state *state, uint64_t size);
 void driver_state_free(struct workload_state *state);
 

@@ -24,8 +24,8 @@
 struct invitation {
 	char address[192];
 	uint64_t key;
-	int fd; /* of the memory, in the target */
-	bool huge;
+	int fd;		       /* of the memory, in the target */
+	uint32_t huge_percent; /* of the target's memory */
 };
 
 /* A batch, made once and posted again and again. */
@@ -206,7 +206,7 @@ static int target_open(struct driver_pair *pair, struct invitation *invitation)
 		 reef_listener_address(listener));
 	invitation->key = reef_region_key(region);
 	invitation->fd = memory->fd;
-	invitation->huge = memory->huge;
+	invitation->huge_percent = driver_huge_percent();
 	pair->context = queue;
 	return 0;
 }
@@ -304,9 +304,10 @@ static int ours_open(struct driver_pair *pair)
 	pair->target_rests = strcmp(pair->options.fabric, "shm") == 0;
 	snprintf(pair->shared, sizeof(pair->shared), "/proc/%d/fd/%d",
 		 (int)pair->target, client->invitation.fd);
-	snprintf(pair->description, sizeof(pair->description), "%s, %s pages",
+	snprintf(pair->description, sizeof(pair->description),
+		 "%s, %u%% in huge pages",
 		 reef_fabric_description(client->ends[0].fabric),
-		 client->invitation.huge ? "huge" : "small");
+		 client->invitation.huge_percent);
 	return driver_target_rest(pair);
 }
 

@@ -203,8 +203,9 @@ static int open_pool(struct driver_pair *pair, uint32_t fibers)
 	else
 		snprintf(pair->description, sizeof(pair->description),
 			 "map.h over shm, on a pool in another process; %.0f "
-			 "bytes of memory a key, %llu keys",
-			 ours.bytes, (unsigned long long)keys);
+			 "bytes of memory a key, %llu keys, %u%% in huge pages",
+			 ours.bytes, (unsigned long long)keys,
+			 driver_huge_percent());
 	return 0;
 }
 

@@ -4,13 +4,15 @@
  *
  * A key and its value are one block of malloc's, entered as a set's element,
  * for which GLib keeps one array less. Keys are hashed by two multiplications
- * and compared as two words. A put changes the value where it is.
+ * and compared as two words. A put changes the value where it is. malloc is
+ * told to ask for huge pages, as Reef does for what it lends.
  *
  * Thread: owner; lookups of several at once. */
 #include "map_work.h"
 
 #include <glib.h>
 #include <malloc.h>
+#include <unistd.h>
 
 struct node {
 	char key[MAP_KEY];
@@ -117,9 +119,9 @@ static int glib_open(struct driver_pair *pair)
 		return rc;
 	snprintf(pair->description, sizeof(pair->description),
 		 "GHashTable of GLib %u.%u.%u in the same process; %.0f bytes "
-		 "of memory a key",
+		 "of memory a key, %u%% in huge pages",
 		 glib_major_version, glib_minor_version, glib_micro_version,
-		 theirs.bytes);
+		 theirs.bytes, driver_huge_percent());
 	return 0;
 }
 
@@ -160,7 +162,19 @@ static const struct driver glib_driver = {
 	.run = glib_run,
 };
 
+/* glibc looks at it before main. */
+static void ask_for_huge_pages(char **argv)
+{
+	static const char name[] = "GLIBC_TUNABLES";
+
+	if (getenv(name))
+		return;
+	setenv(name, "glibc.malloc.hugetlb=1", 1);
+	execv("/proc/self/exe", argv); /* or without */
+}
+
 int main(int argc, char **argv)
 {
+	ask_for_huge_pages(argv);
 	return driver_main(&glib_driver, argc, argv);
 }

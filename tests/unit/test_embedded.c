@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <reef/fiber.h>
+#include <reef/map.h>
 #include <reef/reef.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -188,8 +189,9 @@ static void embedded_bad_targets_are_refused(void **state)
 /* --- fork --- */
 
 static int in_child(struct reef *reef, struct reef_space *space,
-		    uint64_t address)
+		    struct reef_map *map, uint64_t address)
 {
+	struct reef_map_value found = {0};
 	uint64_t value;
 
 	if (reef_read(reef, address, &value, 8) != -REEF_EFORKED ||
@@ -204,6 +206,11 @@ static int in_child(struct reef *reef, struct reef_space *space,
 	    reef_progress(reef) != -REEF_EFORKED ||
 	    reef_fd(reef) != -REEF_EFORKED)
 		return 3;
+	if (reef_map_get(map, "k", 1, &found) != -REEF_EFORKED ||
+	    reef_map_put(map, "k", 1, "w", 1, 0, NULL) != -REEF_EFORKED)
+		return 5;
+	reef_map_value_free(&found);
+	reef_map_close(map);
 	reef_space_close(space);
 	reef_close(reef);
 #ifndef THREAD_SANITIZER /* it knows no threads of a forked child */
@@ -220,8 +227,10 @@ static int in_child(struct reef *reef, struct reef_space *space,
 
 static void embedded_forked_child_keeps_its_hands_off(void **state)
 {
+	struct reef_map_value found = {0};
 	uint64_t address, value = 5;
 	struct reef_space *space;
+	struct reef_map *map;
 	struct reef *reef;
 	int status, i;
 	pid_t child;
@@ -230,10 +239,15 @@ static void embedded_forked_child_keeps_its_hands_off(void **state)
 	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
 	assert_int_equal(reef_alloc(space, 8, &address), 0);
 	assert_int_equal(reef_write(reef, address, &value, 8), 0);
+	assert_int_equal(reef_map_open(space, "m", NULL, &map), 0);
+	assert_int_equal(reef_map_put(map, "k", 1, "v", 1, 0, NULL), 0);
 	for (i = 0; i < 3; i++) {
+		/* Twice: the second get is one in place. */
+		assert_int_equal(reef_map_get(map, "k", 1, &found), 0);
+		assert_int_equal(reef_map_get(map, "k", 1, &found), 0);
 		child = fork();
 		if (child == 0)
-			_exit(in_child(reef, space, address));
+			_exit(in_child(reef, space, map, address));
 		assert_true(child > 0);
 		assert_int_equal(waitpid(child, &status, 0), child);
 		assert_true(WIFEXITED(status));
@@ -241,6 +255,8 @@ static void embedded_forked_child_keeps_its_hands_off(void **state)
 		assert_int_equal(reef_faa(reef, address, 1, &value), 0);
 		assert_int_equal(value, 5 + (uint64_t)i);
 	}
+	reef_map_value_free(&found);
+	reef_map_close(map);
 	reef_close(reef);
 }
 

@@ -66,7 +66,8 @@ static inline bool client_near_begin(struct reef *reef,
 	if (unlikely(!queue || reef->entered[cohort]))
 		return false;
 	turn = atomic_load_explicit(&queue->turn, memory_order_relaxed);
-	if (unlikely(!(turn & queue->look_mask)))
+	/* In a forked child it is near no more. */
+	if (unlikely(!queue->is_near || !(turn & queue->look_mask)))
 		return false;
 	near->cohort = cohort;
 	near->phase =

@@ -34,6 +34,16 @@ static int has(struct reef_map *map, const char *key, const char *value)
 	return rc == -ENOENT ? 0 : rc;
 }
 
+/* One member does it, in a pool of its own. */
+static void run(uint64_t seed, int (*work)(struct member *member))
+{
+	struct pool pool = {0};
+
+	pool_start(&pool, seed);
+	pool_add(&pool, work);
+	pool_finish(&pool);
+}
+
 /* --- every call --- */
 
 static int plain_calls(struct member *member)
@@ -78,12 +88,8 @@ static int plain_calls(struct member *member)
 
 static void map_plain_calls_answer_as_told(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 1);
-	pool_add(&pool, plain_calls);
-	pool_finish(&pool);
+	run(1, plain_calls);
 }
 
 /* Handles draw a part of their versions by chance, and count in the rest: not
@@ -110,12 +116,8 @@ static int versions(struct member *member)
 
 static void map_versions_of_handles_count_from_different_numbers(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 1);
-	pool_add(&pool, versions);
-	pool_finish(&pool);
+	run(1, versions);
 }
 
 static int numbers(struct member *member)
@@ -160,12 +162,8 @@ static int numbers(struct member *member)
 
 static void map_numbers_and_appends_are_exact(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 2);
-	pool_add(&pool, numbers);
-	pool_finish(&pool);
+	run(2, numbers);
 }
 
 /* --- limits --- */
@@ -212,12 +210,8 @@ static int limits(struct member *member)
 
 static void map_limits_are_the_makers(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 3);
-	pool_add(&pool, limits);
-	pool_finish(&pool);
+	run(3, limits);
 }
 
 /* --- many --- */
@@ -313,12 +307,8 @@ static int many(struct member *member)
 
 static void map_many_keys_in_one_call_are_each_done(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 4);
-	pool_add(&pool, many);
-	pool_finish(&pool);
+	run(4, many);
 }
 
 /* --- expiry --- */
@@ -603,12 +593,8 @@ static int names(struct member *member)
 
 static void map_names_are_made_found_and_dropped(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 6);
-	pool_add(&pool, names);
-	pool_finish(&pool);
+	run(6, names);
 }
 
 /* All nodes go, and come back with nothing. */
@@ -794,42 +780,26 @@ static int lose_and_grow(struct member *member)
 
 static void map_with_lost_keys_lets_others_be_changed(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 8);
-	pool_add(&pool, lose_and_grow);
-	pool_finish(&pool);
+	run(8, lose_and_grow);
 }
 
 static void map_with_lost_keys_evicts_others(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 8);
-	pool_add(&pool, lose_candidates);
-	pool_finish(&pool);
+	run(8, lose_candidates);
 }
 
 static void map_keys_beside_lost_ones_are_found_together(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 8);
-	pool_add(&pool, lose_some);
-	pool_finish(&pool);
+	run(8, lose_some);
 }
 
 static void map_whose_memory_is_lost_can_be_made_anew(void **state)
 {
-	struct pool pool = {0};
-
 	(void)state;
-	pool_start(&pool, 8);
-	pool_add(&pool, lose);
-	pool_finish(&pool);
+	run(8, lose);
 }
 
 static int together(struct member *member)

@@ -15,6 +15,7 @@
 #define REEF_GATEWAY_REDIS_THREAD_H
 
 #include "base/random.h"
+#include "base/spin.h"
 #include "gateway/redis/client.h"
 
 #include <pthread.h>
@@ -69,6 +70,7 @@ struct redis_thread {
 	_Atomic uint32_t wanted;
 	pthread_cond_t turn;
 	int epoll_fd, wake_fd;
+	struct reef_spin spin; /* of waiting for events */
 
 	/* The pool's; NULL: not open at the moment. */
 	struct reef *reef;

@@ -256,11 +256,14 @@ static void memory_has_transparent_huge_pages_where_there_are_any(void **state)
 	reef_memory_populate(map, SEVERAL);
 	first = huge_kib(memory->base);
 	second = huge_kib(map);
+	((char *)memory->base)[SEVERAL - 1] = 7;
+	assert_int_equal(((char *)map)[SEVERAL - 1], 7);
 	munmap(map, SEVERAL);
 	reef_memory_destroy(memory);
-	/* None are free, or shared memory may not have them. */
+	/* If none are free, or shared memory may not have them, small ones do.
+	 */
 	if (!before || !huge_kib_at_hand())
-		skip();
+		return;
 	assert_true(first > 0);
 	assert_true(second > 0);
 }

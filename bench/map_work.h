@@ -92,7 +92,7 @@ static inline const struct map_work *map_work_find(const char *name)
 struct map_ops {
 	int (*get)(void *context, const char *key, uint64_t *value);
 	int (*put)(void *context, const char *key, const uint64_t *value);
-	/* Read, add one to the last word, write. */
+	/* Read, add one to the last word, write; NULL: by the two above. */
 	int (*change)(void *context, const char *key, uint64_t *value);
 	clockid_t clock;
 };
@@ -194,6 +194,20 @@ workload_inline uint64_t map_draw(struct map_state *state, enum map_drawn drawn)
 
 /* --- the loop --- */
 
+workload_inline int map_change(const struct map_ops *ops, void *context,
+			       const char *key, uint64_t *value)
+{
+	int rc;
+
+	if (ops->change)
+		return ops->change(context, key, value);
+	rc = ops->get(context, key, value);
+	if (rc)
+		return rc;
+	value[MAP_VALUE / 8 - 1]++;
+	return ops->put(context, key, value);
+}
+
 workload_inline int map_do(const struct map_ops *ops, void *context,
 			   const struct map_work *work, struct map_state *state)
 {
@@ -218,7 +232,7 @@ workload_inline int map_do(const struct map_ops *ops, void *context,
 		map_value(key, state->random, value);
 		return ops->put(context, key, value);
 	}
-	rc = dice < work->changes ? ops->change(context, key, value)
+	rc = dice < work->changes ? map_change(ops, context, key, value)
 				  : ops->get(context, key, value);
 	return rc ? rc : map_check(key, value);
 }

@@ -113,21 +113,9 @@ workload_inline int theirs_put(void *context, const char *key,
 	return memcmp(theirs.answer, STORED, sizeof(STORED) - 1) ? -EPROTO : 0;
 }
 
-workload_inline int theirs_change(void *context, const char *key,
-				  uint64_t *value)
-{
-	int rc = theirs_get(context, key, value);
-
-	if (rc)
-		return rc;
-	value[MAP_VALUE / 8 - 1]++;
-	return theirs_put(context, key, value);
-}
-
 static const struct map_ops theirs_ops = {
 	.get = theirs_get,
 	.put = theirs_put,
-	.change = theirs_change,
 	.clock = CLOCK_MONOTONIC,
 };
 

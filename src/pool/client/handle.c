@@ -86,7 +86,7 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 	for (uint32_t i = 0; i < reef_mesh_count(client->options.mesh); i++)
 		if (reef_port_queue(reef->port, i)->run != reef_run_general)
 			reef->near = reef_port_queue(reef->port, i);
-	if (reef->near && reef->near->is_near && !client_strong)
+	if (!client_strong)
 		reef->quick = reef->near;
 	pthread_mutex_lock(&client->lock);
 	reef->next = client->handles;

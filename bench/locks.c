@@ -10,7 +10,7 @@
 #include "fabric/hook/count.h"
 #include "fabric/sim/sim.h"
 #include "pool/broker/broker.h"
-#include "pool/client/inbox.h"
+#include "pool/client/inbox/inbox.h"
 #include "pool/keys.h"
 #include "pool/mesh.h"
 #include "pool/node/node.h"

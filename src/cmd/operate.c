@@ -2,7 +2,7 @@
 #include "cmd/operate.h"
 
 #include "base/units.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 #include "pool/target.h"
 

@@ -1,7 +1,7 @@
 /* redis.c - `reef redis`: the door for clients of Redis, in the foreground. */
 #include "base/private.h"
 #include "cmd/operate.h"
-#include "gateway/redis/door.h"
+#include "gateway/redis/server/door.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* space.c - `reef space`: what memory belongs to. */
 #include "cmd/operate.h"
 #include "cmd/table.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 
 #include <errno.h>

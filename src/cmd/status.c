@@ -2,7 +2,7 @@
 #include "cmd/json.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 
 #include <errno.h>
 #include <langinfo.h>

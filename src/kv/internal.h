@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "index/hash/table.h"
-#include "sync/object.h"
+#include "object/object.h"
 
 #include <reef/map.h>
 

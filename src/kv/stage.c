@@ -10,7 +10,7 @@
 
 #include "base/checksum.h"
 #include "kv/internal.h"
-#include "pool/client/near.h"
+#include "pool/client/handle/near.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,8 +12,8 @@
 #define REEF_SYNC_BARRIER_H
 
 #include "base/spin.h"
-#include "pool/client/inbox.h"
-#include "sync/object.h"
+#include "object/object.h"
+#include "pool/client/inbox/inbox.h"
 #include "sync/word.h"
 
 #define BARRIER_MEMBERS_MAX 4096u

@@ -17,7 +17,7 @@
 #ifndef REEF_SYNC_COUNTER_H
 #define REEF_SYNC_COUNTER_H
 
-#include "sync/object.h"
+#include "object/object.h"
 
 #define SYNC_COUNTER_END (UINT64_C(1) << 63)
 #define SYNC_COUNTER_DROPPED (UINT64_C(3) << 62)

@@ -20,8 +20,8 @@
 #ifndef REEF_SYNC_LEASE_H
 #define REEF_SYNC_LEASE_H
 
-#include "pool/client/inbox.h"
-#include "sync/object.h"
+#include "object/object.h"
+#include "pool/client/inbox/inbox.h"
 
 #include <stdatomic.h>
 

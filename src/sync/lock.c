@@ -3,7 +3,7 @@
 #include "sync/lock.h"
 
 #include "base/log.h"
-#include "pool/client/word.h"
+#include "pool/client/handle/word.h"
 #include "sync/member.h"
 
 #include <errno.h>

@@ -73,8 +73,8 @@
 #define REEF_SYNC_LOCK_H
 
 #include "base/random.h"
-#include "pool/client/inbox.h"
-#include "sync/object.h"
+#include "object/object.h"
+#include "pool/client/inbox/inbox.h"
 #include "sync/word.h"
 
 #include <stdatomic.h>

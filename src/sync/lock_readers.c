@@ -25,7 +25,7 @@
  * WAITING, reads the head after that, and wakes it. */
 #include "sync/lock.h"
 
-#include "pool/client/word.h"
+#include "pool/client/handle/word.h"
 
 #include <errno.h>
 #include <string.h>

@@ -13,9 +13,9 @@
 #include "base/checksum.h"
 #include "base/random.h"
 #include "base/store.h"
-#include "pool/broker/journal.h"
-#include "pool/broker/journal_format.h"
-#include "pool/broker/state.h"
+#include "pool/broker/journal/format.h"
+#include "pool/broker/journal/journal.h"
+#include "pool/broker/state/state.h"
 
 #include <reef/error.h>
 #include <string.h>

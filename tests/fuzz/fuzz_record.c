@@ -7,7 +7,7 @@
  *   IMAGE     a snapshot of the whole state */
 #include "fuzz.h"
 
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 
 #include <errno.h>
 #include <reef/error.h>

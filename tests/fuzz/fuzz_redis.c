@@ -5,7 +5,7 @@
  * the same end. */
 #include "fuzz.h"
 
-#include "gateway/redis/parse.h"
+#include "gateway/redis/protocol/parse.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* audit.c - is all memory back, after everybody has ended? */
 #include "cluster.h"
-#include "pool/client/heap.h"
+#include "pool/client/heap/heap.h"
 
 #include <string.h>
 

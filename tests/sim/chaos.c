@@ -9,7 +9,7 @@
 #include "cluster.h"
 
 #include "base/store.h"
-#include "pool/broker/journal_format.h"
+#include "pool/broker/journal/format.h"
 
 #include <stdlib.h>
 

@@ -20,7 +20,7 @@
 #include "fabric/sim/sim.h"
 #include "pool/broker/broker.h"
 #include "pool/client/client.h"
-#include "pool/client/heap.h"
+#include "pool/client/heap/heap.h"
 #include "pool/keys.h"
 #include "pool/mesh.h"
 #include "pool/node/node.h"

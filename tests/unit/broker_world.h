@@ -10,7 +10,7 @@
 #include "base/store.h"
 #include "fabric/sim/sim.h"
 #include "pool/broker/broker.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 #include "pool/rpc.h"
 

@@ -10,7 +10,7 @@
 #define REEF_TESTS_HEAP_SIM_H
 
 #include "fabric/hook/count.h"
-#include "pool/client/heap.h"
+#include "pool/client/heap/heap.h"
 #include "sim_world.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef REEF_TESTS_HEAP_WORLD_H
 #define REEF_TESTS_HEAP_WORLD_H
 
-#include "pool/client/heap.h"
+#include "pool/client/heap/heap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

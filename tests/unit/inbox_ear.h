@@ -5,7 +5,7 @@
 #ifndef REEF_TESTS_INBOX_EAR_H
 #define REEF_TESTS_INBOX_EAR_H
 
-#include "pool/client/inbox.h"
+#include "pool/client/inbox/inbox.h"
 
 #include <reef/reef.h>
 

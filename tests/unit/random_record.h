@@ -4,7 +4,7 @@
 #define TEST_RANDOM_RECORD_H
 
 #include "base/random.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 
 #include <stdio.h>
 #include <string.h>

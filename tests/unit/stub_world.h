@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "fabric/sim/sim.h"
 #include "pool/broker/broker.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 #include "pool/rpc.h"
 

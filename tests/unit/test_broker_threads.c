@@ -4,7 +4,7 @@
 #include "base/sched.h"
 #include "base/store.h"
 #include "pool/broker/broker.h"
-#include "pool/broker/state.h"
+#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 #include "pool/rpc.h"
 #include "scratch.h"

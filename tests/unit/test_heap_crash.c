@@ -2,7 +2,7 @@
  * may die too, and every block comes back, none twice. */
 #include "base/random.h"
 #include "heap_world.h"
-#include "pool/client/heap_layout.h"
+#include "pool/client/heap/layout.h"
 #include "seeds.h"
 
 #define SEEDS 150

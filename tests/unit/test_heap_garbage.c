@@ -3,7 +3,7 @@
  * memory. */
 #include "base/random.h"
 #include "heap_world.h"
-#include "pool/client/heap_layout.h"
+#include "pool/client/heap/layout.h"
 #include "seeds.h"
 
 #define SEEDS 300

@@ -1,7 +1,7 @@
 /* test_inbox.c - messages between handles, simulated. Real ones, over shm and
  * tcp, are in test_inbox_threads.c. */
 #include "inbox_ear.h"
-#include "pool/client/inbox_block.h"
+#include "pool/client/inbox/block.h"
 #include "pool_world.h"
 
 #include <reef/fiber.h>

@@ -9,7 +9,7 @@
  * record, so that equal hashes mean equal prefixes. */
 #include "base/checksum.h"
 #include "base/random.h"
-#include "pool/broker/journal.h"
+#include "pool/broker/journal/journal.h"
 #include "seeds.h"
 #include "store_wrapper.h"
 

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "gateway/redis/command.h"
-#include "gateway/redis/docs.h"
+#include "gateway/redis/commands/command.h"
+#include "gateway/redis/commands/docs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

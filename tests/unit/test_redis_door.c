@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/redis/internal.h"
+#include "gateway/redis/server/internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

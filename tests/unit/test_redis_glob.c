@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/redis/glob.h"
+#include "gateway/redis/protocol/glob.h"
 
 #include <string.h>
 

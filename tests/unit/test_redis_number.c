@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/redis/number.h"
+#include "gateway/redis/protocol/number.h"
 
 #include <string.h>
 

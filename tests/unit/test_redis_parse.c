@@ -1,5 +1,5 @@
 /* test_redis_parse.c - what a client of Redis asks. */
-#include "gateway/redis/parse.h"
+#include "gateway/redis/protocol/parse.h"
 
 #include <errno.h>
 #include <setjmp.h>

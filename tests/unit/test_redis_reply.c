@@ -1,5 +1,5 @@
 /* test_redis_reply.c - what a client of Redis is answered. */
-#include "gateway/redis/reply.h"
+#include "gateway/redis/protocol/reply.h"
 
 #include <math.h>
 #include <setjmp.h>

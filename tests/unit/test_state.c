@@ -1,6 +1,6 @@
 /* test_state.c - what records do, what they may not, and that the same records
  * always give the same state. */
-#include "pool/broker/journal.h"
+#include "pool/broker/journal/journal.h"
 #include "random_record.h"
 #include "seeds.h"
 #include "store_wrapper.h"

@@ -1,8 +1,8 @@
 /* test_sync_object.c - named objects: made once, opened by all, dropped, lost
  * with their node, left behind by makers that die; numbers of participants. */
+#include "object/object.h"
 #include "pool_world.h"
 #include "sync/member.h"
-#include "sync/object.h"
 #include "sync/word.h"
 
 #include <pthread.h>

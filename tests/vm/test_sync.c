@@ -4,7 +4,7 @@
  *   test_sync echo FD INBOX   a process that answers what comes to its inbox
  *
  * The deaths are those of tests/kills, 20 of locks in all. */
-#include "pool/client/inbox.h"
+#include "pool/client/inbox/inbox.h"
 #include "servers.h"
 
 #include <errno.h>

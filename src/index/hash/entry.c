@@ -2,7 +2,7 @@
 #include "index/hash/entry.h"
 #include "base/log.h"
 #include "base/sched.h"
-#include "pool/client/near.h"
+#include "pool/client/handle/near.h"
 
 #include <errno.h>
 #include <stddef.h>

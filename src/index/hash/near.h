@@ -6,7 +6,7 @@
 #define REEF_INDEX_HASH_NEAR_H
 
 #include "index/hash/entry.h"
-#include "pool/client/near.h"
+#include "pool/client/handle/near.h"
 
 #include <string.h>
 

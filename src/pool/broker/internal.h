@@ -37,8 +37,8 @@
 #include "base/sched.h"
 #include "fabric/memory.h"
 #include "pool/broker/broker.h"
-#include "pool/broker/journal.h"
-#include "pool/broker/state.h"
+#include "pool/broker/journal/journal.h"
+#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 #include "pool/rpc.h"
 

@@ -11,7 +11,7 @@
  *   access.c    reading, writing, tasks
  *   space.c     spaces and blocks of a handle
  *   name.c      names
- *   inbox.c     messages between handles; inbox_send.c, inbox_block.c
+ *   inbox.c     messages between handles; inbox/send.c, inbox/block.c
  *   short.c     short addresses
  *   recover.c   dead sessions, kinds, the session's page
  *   open.c      targets; one client per pool and user; embedded.c
@@ -26,7 +26,7 @@
 #include "base/sched.h"
 #include "fabric/provider.h"
 #include "pool/client/client.h"
-#include "pool/client/heap.h"
+#include "pool/client/heap/heap.h"
 #include "pool/keys.h"
 #include "pool/rpc.h"
 
@@ -329,7 +329,7 @@ struct client_entry {
 struct client_call;
 struct open_pool;
 
-/* A handle's inbox, and its links to others' (inbox.c, inbox_send.c). */
+/* A handle's inbox, and its links to others' (inbox.c, inbox/send.c). */
 struct client_inbox {
 	bool is_prepared, is_listening;
 	struct reef_random random;

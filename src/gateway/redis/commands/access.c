@@ -1,0 +1,427 @@
+/* access.c - reading and changing keys, for all commands. */
+#include "gateway/redis/commands/access.h"
+
+#include "gateway/redis/commands/transactions.h"
+#include "gateway/redis/server/door.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a thread keeps of a room after a command; more is given back. */
+#define ROOM_KEPT_MAX (1u << 20)
+#define ITEM_ROOM_KEPT_MAX (64u << 10)
+
+/* --- what goes wrong --- */
+
+void redis_reply_key_failure(struct redis_thread *thread,
+			     struct redis_client *client,
+			     const struct redis_bytes *key, int rc)
+{
+	if (rc != -EINVAL)
+		redis_reply_failure(thread, client, rc);
+	else if (key->size > REDIS_KEY_MAX)
+		redis_reply_errorf(&client->reply,
+				   "ERR key exceeds maximum allowed size (%u "
+				   "bytes)",
+				   REDIS_KEY_MAX);
+	else
+		redis_reply_error(&client->reply,
+				  "ERR string exceeds maximum allowed size "
+				  "(proto-max-bulk-len)");
+}
+
+uint32_t redis_databases(const struct redis_thread *thread)
+{
+	return redis_door_options(thread->door)->databases;
+}
+
+bool redis_now(struct redis_thread *thread, struct redis_client *client,
+	       uint64_t *ms)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return false;
+	rc = reef_map_now(map, ms);
+	if (rc)
+		redis_reply_failure(thread, client, rc);
+	return rc == 0;
+}
+
+/* --- values --- */
+
+char *redis_value_room(struct redis_thread *thread, size_t size)
+{
+	struct reef_map_value *value = &thread->value;
+
+	if (value->room_size < size || !value->room) {
+		redis_spare_give(&thread->spare, value->room, value->room_size);
+		value->room = redis_spare_take(&thread->spare, size,
+					       &value->room_size);
+		if (!value->room)
+			value->room_size = 0;
+	}
+	value->bytes = value->room;
+	value->size = value->room ? size : 0;
+	return value->room;
+}
+
+int redis_value_keep(struct redis_thread *thread,
+		     const struct reef_map_entry *now)
+{
+	char *room = redis_value_room(thread, now->value_size);
+
+	if (!room)
+		return -ENOMEM;
+	if (now->value_size)
+		memcpy(room, now->value, now->value_size);
+	return 0;
+}
+
+/* The answer keeps a large value where it is; a small one it copies. */
+static void reply_found(struct redis_client *client,
+			struct reef_map_value *value)
+{
+	if (value->size < REDIS_PIECE_MIN) {
+		redis_reply_bulk(&client->reply, value->bytes, value->size);
+		return;
+	}
+	redis_reply_bulk_owned(&client->reply, value->bytes, value->size,
+			       value->room, value->room_size);
+	*value = (struct reef_map_value){0};
+}
+
+static void trim(struct redis_thread *thread, struct reef_map_value *value,
+		 size_t kept_max)
+{
+	if (value->room_size <= kept_max)
+		return;
+	redis_spare_give(&thread->spare, value->room, value->room_size);
+	*value = (struct reef_map_value){0};
+}
+
+void redis_value_trim(struct redis_thread *thread)
+{
+	trim(thread, &thread->value, ROOM_KEPT_MAX);
+}
+
+void redis_item_trim(struct redis_thread *thread, uint32_t index)
+{
+	trim(thread, &thread->items[index].value, ITEM_ROOM_KEPT_MAX);
+}
+
+void redis_reply_value(struct redis_thread *thread, struct redis_client *client)
+{
+	reply_found(client, &thread->value);
+	redis_value_trim(thread);
+}
+
+/* --- one key --- */
+
+/* The room of a large value goes away with its answer, and fresh memory costs
+ * as much as the copy into it: so the next one gets what another has left. */
+static void reuse_room(struct redis_thread *thread)
+{
+	struct reef_map_value *value = &thread->value;
+
+	if (value->room_size < thread->large) {
+		redis_spare_give(&thread->spare, value->room, value->room_size);
+		value->room_size = 0;
+		value->room = redis_spare_reuse(&thread->spare, thread->large,
+						&value->room_size);
+	}
+}
+
+/* What was found, or not; others: answered. */
+static void note_read(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_bytes *key, int rc)
+{
+	if (client->watches && (rc == 0 || rc == -ENOENT))
+		redis_transaction_saw(client, client->db, key,
+				      rc ? 0 : thread->value.version);
+	if (rc == 0)
+		thread->stats.keyspace_hits++;
+	else if (rc == -ENOENT)
+		thread->stats.keyspace_misses++;
+	else
+		redis_reply_key_failure(thread, client, key, rc);
+}
+
+static int read_key(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_bytes *key, bool is_use)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	if (thread->large)
+		reuse_room(thread);
+	if (is_use)
+		rc = reef_map_get(map, key->bytes, key->size, &thread->value);
+	else
+		rc = reef_map_peek(map, key->bytes, key->size, &thread->value);
+	thread->large = rc == 0 && thread->value.size >= REDIS_PIECE_MIN
+				? thread->value.room_size
+				: 0;
+	note_read(thread, client, key, rc);
+	return rc;
+}
+
+int redis_read(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key)
+{
+	return read_key(thread, client, key, !client->no_touch);
+}
+
+int redis_touch(struct redis_thread *thread, struct redis_client *client,
+		const struct redis_bytes *key)
+{
+	return read_key(thread, client, key, true);
+}
+
+int redis_peek(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key)
+{
+	return read_key(thread, client, key, false);
+}
+
+int redis_look(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = reef_map_look(map, key->bytes, key->size, &thread->value);
+	note_read(thread, client, key, rc);
+	return rc;
+}
+
+/* A change that must find the version that was watched. */
+struct guard {
+	redis_decide *decide;
+	void *context;
+	uint64_t version;
+	bool is_stale;
+};
+
+static int decide_guarded(void *context, const struct reef_map_entry *now,
+			  struct reef_map_entry *put)
+{
+	struct guard *guard = context;
+
+	guard->is_stale = (now ? now->version : 0) != guard->version;
+	if (guard->is_stale)
+		return -ESTALE;
+	return guard->decide(guard->context, now, put);
+}
+
+int redis_refuse(struct redis_thread *thread, const char *error)
+{
+	thread->refusal = error;
+	return -ECANCELED;
+}
+
+static void reply_change_failure(struct redis_thread *thread,
+				 struct redis_client *client,
+				 const struct redis_bytes *key, int rc)
+{
+	if (rc == -ECANCELED && thread->refusal)
+		redis_reply_error(&client->reply, thread->refusal);
+	else
+		redis_reply_key_failure(thread, client, key, rc);
+}
+
+static int apply(struct redis_client *client, struct reef_map *map, uint32_t db,
+		 const struct redis_bytes *key, struct reef_map_change *change)
+{
+	struct guard guard = {change->decide, change->context, 0, false};
+	int rc;
+
+	if (!client->watches ||
+	    !redis_transaction_expects(client, db, key, &guard.version))
+		return reef_map_apply(map, change);
+	change->decide = decide_guarded;
+	change->context = &guard;
+	rc = reef_map_apply(map, change);
+	if (rc != -ESTALE || !guard.is_stale ||
+	    redis_transaction_conflict(client))
+		return rc;
+	change->decide = guard.decide;
+	change->context = guard.context;
+	return reef_map_apply(map, change);
+}
+
+static int change_key(struct redis_thread *thread, struct redis_client *client,
+		      uint32_t db, const struct redis_bytes *key,
+		      struct reef_map_change *change)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map_of(thread, client, db, &map))
+		return -EIO;
+	thread->refusal = NULL;
+	change->key = key->bytes;
+	change->key_size = key->size;
+	rc = apply(client, map, db, key, change);
+	if (rc) {
+		reply_change_failure(thread, client, key, rc);
+		return rc;
+	}
+	thread->version = change->version;
+	if (change->verdict == REEF_MAP_LEAVE)
+		return (int)change->verdict;
+	if (client->watches)
+		redis_transaction_saw(client, db, key, REDIS_VERSION_CHANGED);
+	if (client->transaction)
+		redis_transaction_changed(client, db, key);
+	return (int)change->verdict;
+}
+
+int redis_change(struct redis_thread *thread, struct redis_client *client,
+		 const struct redis_bytes *key, redis_decide *decide,
+		 void *context, const struct reef_map_entry *ahead)
+{
+	struct reef_map_change change = {
+		.decide = decide,
+		.context = context,
+		.ahead = ahead,
+	};
+
+	return change_key(thread, client, client->db, key, &change);
+}
+
+int redis_change_blind(struct redis_thread *thread, struct redis_client *client,
+		       uint32_t db, const struct redis_bytes *key,
+		       redis_decide *decide, void *context,
+		       const struct reef_map_entry *ahead)
+{
+	struct reef_map_change change = {
+		.decide = decide,
+		.context = context,
+		.ahead = ahead,
+		.blind = true,
+	};
+
+	return change_key(thread, client, db, key, &change);
+}
+
+static int decide_put(void *context, const struct reef_map_entry *now,
+		      struct reef_map_entry *put)
+{
+	const struct reef_map_entry *what = context;
+
+	put->value = what->value;
+	put->value_size = what->value_size;
+	put->expires_ms = what->expires_ms;
+	(void)now;
+	return REEF_MAP_PUT;
+}
+
+int redis_put(struct redis_thread *thread, struct redis_client *client,
+	      const struct redis_bytes *key, const struct redis_bytes *value,
+	      uint64_t expires_ms)
+{
+	struct reef_map_entry what = {
+		.value = value->bytes,
+		.value_size = value->size,
+		.expires_ms = expires_ms,
+	};
+	struct reef_map *map;
+	int rc;
+
+	if (client->transaction || client->watches) {
+		rc = redis_change_blind(thread, client, client->db, key,
+					decide_put, &what, &what);
+		return rc < 0 ? rc : 0;
+	}
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = reef_map_put(map, key->bytes, key->size, value->bytes, value->size,
+			  expires_ms, NULL);
+	if (rc)
+		redis_reply_key_failure(thread, client, key, rc);
+	return rc;
+}
+
+static int decide_delete(void *context, const struct reef_map_entry *now,
+			 struct reef_map_entry *put)
+{
+	(void)context;
+	(void)put;
+	return now ? REEF_MAP_DELETE : REEF_MAP_LEAVE;
+}
+
+int redis_delete(struct redis_thread *thread, struct redis_client *client,
+		 const struct redis_bytes *key)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (client->transaction || client->watches) {
+		rc = redis_change_blind(thread, client, client->db, key,
+					decide_delete, NULL, NULL);
+		return rc < 0 ? rc : rc == REEF_MAP_DELETE;
+	}
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = reef_map_delete(map, key->bytes, key->size, 0);
+	if (rc && rc != -ENOENT)
+		redis_reply_key_failure(thread, client, key, rc);
+	else
+		rc = rc == 0;
+	return rc;
+}
+
+/* --- several keys --- */
+
+int redis_read_many(struct redis_thread *thread, struct redis_client *client,
+		    struct reef_map *map, const struct redis_bytes *keys,
+		    uint32_t count)
+{
+	struct reef_map_item *item;
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; i < count; i++) {
+		item = &thread->items[i];
+		item->key = keys[i].bytes;
+		item->key_size = keys[i].size;
+		if (client->no_touch)
+			item->status = reef_map_peek(
+				map, item->key, item->key_size, &item->value);
+	}
+	if (!client->no_touch)
+		rc = reef_map_get_many(map, thread->items, count);
+	for (i = 0; i < count && client->watches && !rc; i++) {
+		item = &thread->items[i];
+		if (item->status == 0 || item->status == -ENOENT)
+			redis_transaction_saw(
+				client, client->db, &keys[i],
+				item->status ? 0 : item->value.version);
+	}
+	return rc;
+}
+
+int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
+		     uint32_t index)
+{
+	struct reef_map_item *item = &thread->items[index];
+	int status = item->status;
+
+	if (status == 0) {
+		thread->stats.keyspace_hits++;
+		reply_found(client, &item->value);
+	} else if (status == -ENOENT) {
+		thread->stats.keyspace_misses++;
+		redis_reply_null(&client->reply);
+		status = 0;
+	}
+	redis_item_trim(thread, index);
+	return status;
+}

@@ -1,0 +1,89 @@
+/* access.h - how commands use the map: what all of them have in common.
+ *
+ * (1) Whatever goes wrong with the pool is answered here, once.
+ * (2) A change within EXEC of a key that was watched is made only if the key
+ *     still has the version it was watched with (transactions.h).
+ * (3) What a command found or made lies in thread->value. If it is large, the
+ *     answer takes its room over, so that it is sent from there.
+ *
+ * Thread: as redis_thread. */
+#ifndef REEF_GATEWAY_REDIS_COMMANDS_ACCESS_H
+#define REEF_GATEWAY_REDIS_COMMANDS_ACCESS_H
+
+#include "gateway/redis/commands/command.h"
+
+/* Read a key into thread->value: as a use of it that counts, or not. 0: there
+ * it is.  -ENOENT: it is not there; nothing was answered.  Others: answered. */
+int redis_read(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key);
+int redis_peek(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key);
+/* As peek without the bytes, so that a large value is not read for nothing. */
+int redis_look(struct redis_thread *thread, struct redis_client *client,
+	       const struct redis_bytes *key);
+/* A use that counts also where the client said NO-TOUCH. */
+int redis_touch(struct redis_thread *thread, struct redis_client *client,
+		const struct redis_bytes *key);
+
+typedef int redis_decide(void *context, const struct reef_map_entry *now,
+			 struct reef_map_entry *put);
+
+/* Change a key as `decide` decides (map.h). ahead: what it puts if it puts;
+ * NULL: that depends. Returns the verdict that was done, with the version of
+ * what was put in thread->version, or negative: that was answered. */
+int redis_change(struct redis_thread *thread, struct redis_client *client,
+		 const struct redis_bytes *key, redis_decide *decide,
+		 void *context, const struct reef_map_entry *ahead);
+/* The same, by a decide that does not look at the value that is there; in any
+ * database. */
+int redis_change_blind(struct redis_thread *thread, struct redis_client *client,
+		       uint32_t db, const struct redis_bytes *key,
+		       redis_decide *decide, void *context,
+		       const struct reef_map_entry *ahead);
+/* For decide to return: nothing is done, and `error` is answered. */
+int redis_refuse(struct redis_thread *thread, const char *error);
+
+/* Set a key, whatever it was. 0, or negative: that was answered. */
+int redis_put(struct redis_thread *thread, struct redis_client *client,
+	      const struct redis_bytes *key, const struct redis_bytes *value,
+	      uint64_t expires_ms);
+/* Delete a key. 1: it was there.  0: it was not.  Negative: answered. */
+int redis_delete(struct redis_thread *thread, struct redis_client *client,
+		 const struct redis_bytes *key);
+
+/* Read some keys, at most REDIS_MANY_MAX, into thread->items, each with its
+ * status. 0, or what hit all of them, not answered. */
+int redis_read_many(struct redis_thread *thread, struct redis_client *client,
+		    struct reef_map *map, const struct redis_bytes *keys,
+		    uint32_t count);
+/* Answer one of them, the value or null. 0, or why not, not answered. */
+int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
+		     uint32_t index);
+
+/* Give back most of its room, if that is large. */
+void redis_item_trim(struct redis_thread *thread, uint32_t index);
+
+/* Make room for `size` bytes in thread->value, which has that size then; what
+ * was there is lost.  NULL: no memory. */
+char *redis_value_room(struct redis_thread *thread, size_t size);
+/* Give back most of its room, if that is large. */
+void redis_value_trim(struct redis_thread *thread);
+/* Copy what decide was shown there. 0.  -ENOMEM. */
+int redis_value_keep(struct redis_thread *thread,
+		     const struct reef_map_entry *now);
+/* Answer it, as a bulk. */
+void redis_reply_value(struct redis_thread *thread,
+		       struct redis_client *client);
+
+/* How many databases there are. */
+uint32_t redis_databases(const struct redis_thread *thread);
+/* The pool's clock. False: answered. */
+bool redis_now(struct redis_thread *thread, struct redis_client *client,
+	       uint64_t *ms);
+
+/* Answer why a call on a key failed. */
+void redis_reply_key_failure(struct redis_thread *thread,
+			     struct redis_client *client,
+			     const struct redis_bytes *key, int rc);
+
+#endif

@@ -1,0 +1,301 @@
+/* keys.c - single keys, whatever their values: whether they are there, when
+ * they expire, and deleting them. */
+#include "gateway/redis/commands/access.h"
+
+#include <errno.h>
+
+/* --- DEL, EXISTS, TOUCH, TYPE --- */
+
+static void run_del(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_request *request)
+{
+	int64_t deleted = 0;
+	uint32_t i;
+	int rc;
+
+	for (i = 1; i < request->argc; i++) {
+		rc = redis_delete(thread, client, &request->argv[i]);
+		if (rc < 0)
+			return;
+		deleted += rc;
+	}
+	redis_reply_integer(&client->reply, deleted);
+}
+
+static void count(struct redis_thread *thread, struct redis_client *client,
+		  const struct redis_request *request, bool is_use)
+{
+	int64_t there = 0;
+	uint32_t i;
+	int rc;
+
+	for (i = 1; i < request->argc; i++) {
+		rc = is_use ? redis_touch(thread, client, &request->argv[i])
+			    : redis_look(thread, client, &request->argv[i]);
+		if (rc && rc != -ENOENT)
+			return;
+		there += rc == 0;
+	}
+	redis_value_trim(thread);
+	redis_reply_integer(&client->reply, there);
+}
+
+static void run_exists(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request)
+{
+	count(thread, client, request, false);
+}
+
+static void run_touch(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_request *request)
+{
+	count(thread, client, request, true);
+}
+
+static void run_type(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_request *request)
+{
+	int rc = redis_look(thread, client, &request->argv[1]);
+
+	if (rc == 0)
+		redis_reply_status(&client->reply, "string");
+	else if (rc == -ENOENT)
+		redis_reply_status(&client->reply, "none");
+}
+
+/* --- EXPIRE and its kin --- */
+
+enum condition { NX = 1 << 0, XX = 1 << 1, GT = 1 << 2, LT = 1 << 3 };
+
+struct expire {
+	uint32_t conditions;
+	int64_t at_ms;
+	uint64_t now_ms;
+	bool is_done;
+};
+
+/* What never expires counts as the latest. */
+static bool allows(const struct expire *expire, uint64_t now_at)
+{
+	int64_t at = now_at > INT64_MAX ? INT64_MAX : (int64_t)now_at;
+
+	if (expire->conditions & NX && now_at)
+		return false;
+	if (expire->conditions & XX && !now_at)
+		return false;
+	if (expire->conditions & GT && (!now_at || expire->at_ms <= at))
+		return false;
+	return !(expire->conditions & LT && now_at && expire->at_ms >= at);
+}
+
+static int decide_expire(void *context, const struct reef_map_entry *now,
+			 struct reef_map_entry *put)
+{
+	struct expire *expire = context;
+
+	expire->is_done = now && allows(expire, now->expires_ms);
+	if (!expire->is_done)
+		return REEF_MAP_LEAVE;
+	if (expire->at_ms <= (int64_t)expire->now_ms)
+		return REEF_MAP_DELETE;
+	put->value = now->value;
+	put->value_size = now->value_size;
+	put->expires_ms = (uint64_t)expire->at_ms;
+	return REEF_MAP_PUT;
+}
+
+static bool take_conditions(struct redis_client *client,
+			    const struct redis_request *request,
+			    uint32_t *conditions)
+{
+	const struct redis_bytes *word;
+	uint32_t i;
+
+	for (i = 3; i < request->argc; i++) {
+		word = &request->argv[i];
+		if (redis_bytes_is(word, "nx")) {
+			*conditions |= NX;
+		} else if (redis_bytes_is(word, "xx")) {
+			*conditions |= XX;
+		} else if (redis_bytes_is(word, "gt")) {
+			*conditions |= GT;
+		} else if (redis_bytes_is(word, "lt")) {
+			*conditions |= LT;
+		} else {
+			redis_reply_errorf(&client->reply,
+					   "ERR Unsupported option %.*s",
+					   (int)word->size, word->bytes);
+			return false;
+		}
+	}
+	if (*conditions & NX && *conditions & (XX | GT | LT)) {
+		redis_reply_error(&client->reply,
+				  "ERR NX and XX, GT or LT options at the same "
+				  "time are not compatible");
+		return false;
+	}
+	if (*conditions & GT && *conditions & LT) {
+		redis_reply_error(&client->reply,
+				  "ERR GT and LT options at the same time are "
+				  "not compatible");
+		return false;
+	}
+	return true;
+}
+
+/* From the number as it was given, in `unit` milliseconds, from now on or not,
+ * to the pool's time. Unlike with SET it may have passed. False: answered. */
+static bool take_time(struct redis_client *client,
+		      const struct redis_bytes *bytes, int64_t unit,
+		      bool is_relative, struct expire *expire)
+{
+	int64_t at, base = is_relative ? (int64_t)expire->now_ms : 0;
+
+	if (!redis_take_integer(client, bytes, &at))
+		return false;
+	if (!__builtin_mul_overflow(at, unit, &at) &&
+	    !__builtin_add_overflow(at, base, &at)) {
+		expire->at_ms = at;
+		return true;
+	}
+	redis_reply_errorf(&client->reply,
+			   "ERR invalid expire time in '%s' command",
+			   client->command->name);
+	return false;
+}
+
+static void expire_key(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, int64_t unit,
+		       bool is_relative)
+{
+	struct expire expire = {0};
+
+	if (!take_conditions(client, request, &expire.conditions) ||
+	    !redis_now(thread, client, &expire.now_ms) ||
+	    !take_time(client, &request->argv[2], unit, is_relative, &expire))
+		return;
+	if (redis_change(thread, client, &request->argv[1], decide_expire,
+			 &expire, NULL) >= 0)
+		redis_reply_integer(&client->reply, expire.is_done);
+}
+
+static void run_expire(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request)
+{
+	expire_key(thread, client, request, 1000, true);
+}
+
+static void run_pexpire(struct redis_thread *thread,
+			struct redis_client *client,
+			const struct redis_request *request)
+{
+	expire_key(thread, client, request, 1, true);
+}
+
+static void run_expireat(struct redis_thread *thread,
+			 struct redis_client *client,
+			 const struct redis_request *request)
+{
+	expire_key(thread, client, request, 1000, false);
+}
+
+static void run_pexpireat(struct redis_thread *thread,
+			  struct redis_client *client,
+			  const struct redis_request *request)
+{
+	expire_key(thread, client, request, 1, false);
+}
+
+static int decide_persist(void *context, const struct reef_map_entry *now,
+			  struct reef_map_entry *put)
+{
+	(void)context;
+	if (!now || !now->expires_ms)
+		return REEF_MAP_LEAVE;
+	put->value = now->value;
+	put->value_size = now->value_size;
+	return REEF_MAP_PUT;
+}
+
+static void run_persist(struct redis_thread *thread,
+			struct redis_client *client,
+			const struct redis_request *request)
+{
+	int rc = redis_change(thread, client, &request->argv[1], decide_persist,
+			      NULL, NULL);
+
+	if (rc >= 0)
+		redis_reply_integer(&client->reply, rc == REEF_MAP_PUT);
+}
+
+/* --- TTL and its kin --- */
+
+static void reply_time(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, int64_t unit,
+		       bool is_relative)
+{
+	uint64_t now_ms = 0, at_ms;
+	int rc = redis_look(thread, client, &request->argv[1]);
+
+	if (rc && rc != -ENOENT)
+		return;
+	at_ms = rc ? 0 : thread->value.expires_ms;
+	if (!at_ms) {
+		redis_reply_integer(&client->reply, rc ? -2 : -1);
+		return;
+	}
+	if (is_relative && !redis_now(thread, client, &now_ms))
+		return;
+	/* To the nearest second; what passes just now has 0 left. */
+	at_ms = at_ms < now_ms ? 0 : at_ms - now_ms;
+	redis_reply_integer(
+		&client->reply,
+		(int64_t)((at_ms + (unit > 1 ? 500 : 0)) / (uint64_t)unit));
+}
+
+static void run_ttl(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_request *request)
+{
+	reply_time(thread, client, request, 1000, true);
+}
+
+static void run_pttl(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_request *request)
+{
+	reply_time(thread, client, request, 1, true);
+}
+
+static void run_expiretime(struct redis_thread *thread,
+			   struct redis_client *client,
+			   const struct redis_request *request)
+{
+	reply_time(thread, client, request, 1000, false);
+}
+
+static void run_pexpiretime(struct redis_thread *thread,
+			    struct redis_client *client,
+			    const struct redis_request *request)
+{
+	reply_time(thread, client, request, 1, false);
+}
+
+#define READ (REDIS_READONLY | REDIS_FAST)
+#define WRITE (REDIS_WRITE | REDIS_FAST)
+
+struct redis_command redis_key_commands[] = {
+	REDIS_COMMAND("del", -2, REDIS_WRITE, 1, -1, 1, run_del),
+	REDIS_COMMAND("unlink", -2, WRITE, 1, -1, 1, run_del),
+	REDIS_COMMAND("exists", -2, READ, 1, -1, 1, run_exists),
+	REDIS_COMMAND("touch", -2, READ, 1, -1, 1, run_touch),
+	REDIS_COMMAND("type", 2, READ, 1, 1, 1, run_type),
+	REDIS_COMMAND("expire", -3, WRITE, 1, 1, 1, run_expire),
+	REDIS_COMMAND("pexpire", -3, WRITE, 1, 1, 1, run_pexpire),
+	REDIS_COMMAND("expireat", -3, WRITE, 1, 1, 1, run_expireat),
+	REDIS_COMMAND("pexpireat", -3, WRITE, 1, 1, 1, run_pexpireat),
+	REDIS_COMMAND("persist", 2, WRITE, 1, 1, 1, run_persist),
+	REDIS_COMMAND("ttl", 2, READ, 1, 1, 1, run_ttl),
+	REDIS_COMMAND("pttl", 2, READ, 1, 1, 1, run_pttl),
+	REDIS_COMMAND("expiretime", 2, READ, 1, 1, 1, run_expiretime),
+	REDIS_COMMAND("pexpiretime", 2, READ, 1, 1, 1, run_pexpiretime),
+	{0},
+};

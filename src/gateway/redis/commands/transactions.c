@@ -1,0 +1,494 @@
+/* transactions.c - MULTI, EXEC, DISCARD, WATCH, UNWATCH: optimistic, on the
+ * versions of keys.
+ *
+ *	        MULTI              a request
+ *	(none) -------> (queueing) ---------> (queueing)
+ *	   ^               |  |
+ *	   |  DISCARD      |  | EXEC: watched keys are as they were
+ *	   +---------------+  v
+ *	   |              (running) --> (running), a command after the other
+ *	   |  EXEC: done,     |
+ *	   |  spoilt, stale   |
+ *	   +------------------+
+ *
+ * (1) WATCH remembers the version of a key; 0: it is not there. EXEC reads all
+ *     watched keys again, and runs nothing if one has another version.
+ * (2) The first change of a watched key within EXEC is made only if the key
+ *     still has the version of WATCH. If not, and nothing was changed before,
+ *     the answers so far are forgotten, and it is as if EXEC had not begun. So
+ *     WATCH, GET, MULTI, SET, EXEC is a true compare-and-set on one key. A key
+ *     that was not there at WATCH may have been there meanwhile, and EXEC runs;
+ *     but not if this client has seen it (redis_transaction_saw).
+ * (3) The changes of one EXEC become visible one after the other, and commands
+ *     of other clients can come in between (docs/REDIS.md). */
+#include "gateway/redis/commands/transactions.h"
+
+#include "base/checksum.h"
+#include "gateway/redis/commands/access.h"
+#include "gateway/redis/server/door.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A request, with its bytes behind its arguments. */
+struct queued {
+	const struct redis_command *command;
+	struct redis_request request;
+	struct redis_bytes argv[];
+};
+
+struct redis_transaction {
+	struct queued **queue;
+	uint32_t count, room;
+	uint64_t bytes;
+	bool is_spoilt;	 /* a request was refused: nothing will run */
+	bool is_running; /* EXEC */
+	bool has_changed, is_stale;
+};
+
+struct watch {
+	uint32_t db;
+	struct redis_bytes key; /* malloc's */
+	uint64_t version;
+	bool is_spent; /* changed by this EXEC */
+};
+
+/* More are refused: each takes memory for as long as the client likes. */
+#define WATCHES_MAX (1u << 20)
+
+struct redis_watches {
+	struct watch *all;
+	uint32_t count, room;
+	/* Where in `all`, + 1; twice as many as there is room for, so that many
+	 * thousands are found as quickly as one. */
+	uint32_t *places;
+	bool is_stale; /* one is known to have changed */
+};
+
+static bool grow(void **array, uint32_t *room, uint32_t count, size_t size)
+{
+	uint32_t more = *room ? 2 * *room : 8;
+	void *grown;
+
+	if (count < *room)
+		return true;
+	grown = realloc(*array, more * size);
+	if (!grown)
+		return false;
+	*array = grown;
+	*room = more;
+	return true;
+}
+
+/* --- ending it --- */
+
+static void forget_watches(struct redis_client *client)
+{
+	struct redis_watches *watches = client->watches;
+	uint32_t i;
+
+	if (!watches)
+		return;
+	for (i = 0; i < watches->count; i++)
+		free((char *)watches->all[i].key.bytes);
+	free(watches->all);
+	free(watches->places);
+	free(watches);
+	client->watches = NULL;
+}
+
+void redis_transaction_reset(struct redis_client *client)
+{
+	struct redis_transaction *transaction = client->transaction;
+	uint32_t i;
+
+	forget_watches(client);
+	if (!transaction)
+		return;
+	for (i = 0; i < transaction->count; i++)
+		free(transaction->queue[i]);
+	free(transaction->queue);
+	free(transaction);
+	client->transaction = NULL;
+}
+
+void redis_transaction_spoil(struct redis_client *client)
+{
+	client->transaction->is_spoilt = true;
+}
+
+int64_t redis_transaction_size(const struct redis_client *client,
+			       uint64_t *bytes)
+{
+	const struct redis_transaction *transaction = client->transaction;
+
+	*bytes = transaction ? transaction->bytes : 0;
+	return transaction ? (int64_t)transaction->count : -1;
+}
+
+/* --- queueing --- */
+
+static struct queued *copy_request(const struct redis_command *command,
+				   const struct redis_request *request)
+{
+	size_t arguments = request->argc * sizeof(struct redis_bytes);
+	size_t size = sizeof(struct queued) + arguments;
+	struct queued *copy;
+	char *bytes;
+	uint32_t i;
+
+	for (i = 0; i < request->argc; i++)
+		size += request->argv[i].size;
+	copy = malloc(size);
+	if (!copy)
+		return NULL;
+	bytes = (char *)copy->argv + arguments;
+	for (i = 0; i < request->argc; i++) {
+		copy->argv[i].bytes = bytes;
+		copy->argv[i].size = request->argv[i].size;
+		memcpy(bytes, request->argv[i].bytes, request->argv[i].size);
+		bytes += request->argv[i].size;
+	}
+	copy->command = command;
+	copy->request = (struct redis_request){.argc = request->argc,
+					       .argv = copy->argv};
+	return copy;
+}
+
+static uint64_t size_of(const struct redis_request *request)
+{
+	uint64_t size = sizeof(struct queued);
+	uint32_t i;
+
+	for (i = 0; i < request->argc; i++)
+		size += sizeof(struct redis_bytes) + request->argv[i].size;
+	return size;
+}
+
+void redis_transaction_queue(struct redis_client *client,
+			     const struct redis_command *command,
+			     const struct redis_request *request)
+{
+	struct redis_transaction *transaction = client->transaction;
+	struct redis_door *door = client->thread->door;
+	struct queued *copy = NULL;
+
+	/* What waits for EXEC counts as what waits to be parsed does. */
+	transaction->bytes += size_of(request);
+	if (transaction->bytes >
+	    atomic_load_explicit(&redis_door_config(door)->query_max,
+				 memory_order_relaxed)) {
+		client->is_dead = true;
+		return;
+	}
+	if (grow((void **)&transaction->queue, &transaction->room,
+		 transaction->count, sizeof(transaction->queue[0])))
+		copy = copy_request(command, request);
+	if (!copy) {
+		transaction->is_spoilt = true;
+		redis_reply_failure(client->thread, client, -ENOMEM);
+		return;
+	}
+	transaction->queue[transaction->count++] = copy;
+	redis_reply_status(&client->reply, "QUEUED");
+}
+
+static void run_multi(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_request *request)
+{
+	(void)request;
+	if (client->transaction) {
+		redis_reply_error(&client->reply,
+				  "ERR MULTI calls can not be nested");
+		return;
+	}
+	client->transaction = calloc(1, sizeof(struct redis_transaction));
+	if (client->transaction)
+		redis_reply_status(&client->reply, "OK");
+	else
+		redis_reply_failure(thread, client, -ENOMEM);
+}
+
+static void run_discard(struct redis_thread *thread,
+			struct redis_client *client,
+			const struct redis_request *request)
+{
+	(void)thread;
+	(void)request;
+	if (!client->transaction) {
+		redis_reply_error(&client->reply, "ERR DISCARD without MULTI");
+		return;
+	}
+	redis_transaction_reset(client);
+	redis_reply_status(&client->reply, "OK");
+}
+
+/* --- watching --- */
+
+static uint32_t place_of(const struct redis_watches *watches, uint32_t db,
+			 const struct redis_bytes *key)
+{
+	/* Nobody outside knows where it lies. */
+	return (uint32_t)reef_hash(key->bytes, key->size,
+				   (uintptr_t)watches + db) &
+	       (2 * watches->room - 1);
+}
+
+static struct watch *find_watch(const struct redis_watches *watches,
+				uint32_t db, const struct redis_bytes *key)
+{
+	uint32_t at = place_of(watches, db, key);
+	struct watch *watch;
+
+	while (watches->places[at]) {
+		watch = &watches->all[watches->places[at] - 1];
+		if (watch->db == db && watch->key.size == key->size &&
+		    !memcmp(watch->key.bytes, key->bytes, key->size))
+			return watch;
+		at = (at + 1) & (2 * watches->room - 1);
+	}
+	return NULL;
+}
+
+static void place_watch(struct redis_watches *watches, uint32_t index)
+{
+	const struct watch *watch = &watches->all[index];
+	uint32_t at = place_of(watches, watch->db, &watch->key);
+
+	while (watches->places[at])
+		at = (at + 1) & (2 * watches->room - 1);
+	watches->places[at] = index + 1;
+}
+
+/* Room for one more. */
+static bool grow_watches(struct redis_watches *watches)
+{
+	uint32_t before = watches->room, i;
+	uint32_t *places;
+
+	if (watches->count >= WATCHES_MAX ||
+	    !grow((void **)&watches->all, &watches->room, watches->count,
+		  sizeof(watches->all[0])))
+		return false;
+	if (watches->room == before)
+		return true;
+	places = calloc(2 * (size_t)watches->room, sizeof(*places));
+	if (!places) {
+		watches->room = before;
+		return false;
+	}
+	free(watches->places);
+	watches->places = places;
+	for (i = 0; i < watches->count; i++)
+		place_watch(watches, i);
+	return true;
+}
+
+static int add_watch(struct redis_client *client, const struct redis_bytes *key,
+		     uint64_t version)
+{
+	struct redis_watches *watches = client->watches;
+	char *bytes = malloc(key->size + 1);
+
+	if (!bytes)
+		return -ENOMEM;
+	if (!watches)
+		watches = calloc(1, sizeof(*watches));
+	if (!watches || !grow_watches(watches)) {
+		if (!client->watches)
+			free(watches);
+		free(bytes);
+		return -ENOMEM;
+	}
+	client->watches = watches;
+	memcpy(bytes, key->bytes, key->size);
+	watches->all[watches->count] = (struct watch){
+		.db = client->db,
+		.key = {bytes, key->size},
+		.version = version,
+	};
+	place_watch(watches, watches->count++);
+	/* cppcheck-suppress memleak ; the watch has them */
+	return 0;
+}
+
+static void run_watch(struct redis_thread *thread, struct redis_client *client,
+		      const struct redis_request *request)
+{
+	const struct redis_bytes *key;
+	uint32_t i;
+	int rc;
+
+	if (client->transaction) {
+		redis_reply_error(&client->reply,
+				  "ERR WATCH inside MULTI is not allowed");
+		return;
+	}
+	for (i = 1; i < request->argc; i++) {
+		key = &request->argv[i];
+		if (client->watches &&
+		    find_watch(client->watches, client->db, key))
+			continue;
+		rc = redis_look(thread, client, key);
+		if (rc && rc != -ENOENT)
+			return;
+		rc = add_watch(client, key, rc ? 0 : thread->value.version);
+		if (rc) {
+			redis_reply_failure(thread, client, rc);
+			return;
+		}
+	}
+	redis_value_trim(thread);
+	redis_reply_status(&client->reply, "OK");
+}
+
+static void run_unwatch(struct redis_thread *thread,
+			struct redis_client *client,
+			const struct redis_request *request)
+{
+	(void)thread;
+	(void)request;
+	forget_watches(client);
+	redis_reply_status(&client->reply, "OK");
+}
+
+/* 1: it is as it was.  0: it is not.  Negative: answered. Its value is not
+ * read: it may be large, and that is no use of the key. */
+static int check_watch(struct redis_thread *thread, struct redis_client *client,
+		       const struct watch *watch)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map_of(thread, client, watch->db, &map))
+		return -EIO;
+	rc = reef_map_look(map, watch->key.bytes, watch->key.size,
+			   &thread->value);
+	if (rc && rc != -ENOENT) {
+		redis_reply_failure(thread, client, rc);
+		return rc;
+	}
+	return (rc ? 0 : thread->value.version) == watch->version;
+}
+
+/* The same of all of them. */
+static int check_watches(struct redis_thread *thread,
+			 struct redis_client *client)
+{
+	const struct redis_watches *watches = client->watches;
+	int rc = !watches || !watches->is_stale;
+	uint32_t i;
+
+	for (i = 0; watches && i < watches->count && rc == 1; i++)
+		rc = check_watch(thread, client, &watches->all[i]);
+	return rc;
+}
+
+void redis_transaction_saw(struct redis_client *client, uint32_t db,
+			   const struct redis_bytes *key, uint64_t version)
+{
+	const struct watch *watch;
+
+	if (client->transaction && client->transaction->is_running)
+		return;
+	watch = find_watch(client->watches, db, key);
+	if (watch && watch->version != version)
+		client->watches->is_stale = true;
+}
+
+/* --- running --- */
+
+bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
+			       const struct redis_bytes *key, uint64_t *version)
+{
+	const struct watch *watch;
+
+	if (!client->watches || !client->transaction ||
+	    !client->transaction->is_running)
+		return false;
+	watch = find_watch(client->watches, db, key);
+	if (!watch || watch->is_spent)
+		return false;
+	*version = watch->version;
+	return true;
+}
+
+void redis_transaction_changed(struct redis_client *client, uint32_t db,
+			       const struct redis_bytes *key)
+{
+	struct watch *watch;
+
+	client->transaction->has_changed = true;
+	if (!client->watches)
+		return;
+	watch = key ? find_watch(client->watches, db, key) : NULL;
+	if (watch)
+		watch->is_spent = true;
+}
+
+bool redis_transaction_conflict(struct redis_client *client)
+{
+	if (!client->transaction->has_changed)
+		client->transaction->is_stale = true;
+	return client->transaction->is_stale;
+}
+
+static void run_queue(struct redis_thread *thread, struct redis_client *client)
+{
+	struct redis_transaction *transaction = client->transaction;
+	struct redis_mark mark = redis_reply_mark(&client->reply);
+	struct queued *queued;
+	uint32_t i;
+
+	transaction->is_running = true;
+	redis_reply_array(&client->reply, transaction->count);
+	for (i = 0; i < transaction->count && !transaction->is_stale; i++) {
+		queued = transaction->queue[i];
+		redis_run(thread, client, queued->command, &queued->request);
+	}
+	if (transaction->is_stale) {
+		redis_reply_rewind(&client->reply, mark);
+		redis_reply_null_array(&client->reply);
+	}
+}
+
+static void run_exec(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_request *request)
+{
+	const struct redis_command *self = client->command;
+	int rc;
+
+	(void)request;
+	if (!client->transaction) {
+		redis_reply_error(&client->reply, "ERR EXEC without MULTI");
+		return;
+	}
+	if (client->transaction->is_spoilt) {
+		redis_reply_error(&client->reply,
+				  "EXECABORT Transaction discarded because of "
+				  "previous errors.");
+	} else {
+		rc = check_watches(thread, client);
+		if (rc == 1)
+			run_queue(thread, client);
+		else if (rc == 0)
+			redis_reply_null_array(&client->reply);
+	}
+	client->command = self;
+	redis_transaction_reset(client);
+}
+
+#define ANYTIME (REDIS_NOSCRIPT | REDIS_LOADING | REDIS_STALE)
+#define QUICK (ANYTIME | REDIS_FAST | REDIS_ALLOW_BUSY)
+
+struct redis_command redis_transaction_commands[] = {
+	REDIS_COMMAND("multi", 1, QUICK | REDIS_UNQUEUED, 0, 0, 0, run_multi),
+	REDIS_COMMAND("exec", 1, ANYTIME | REDIS_SKIP_SLOWLOG | REDIS_UNQUEUED,
+		      0, 0, 0, run_exec),
+	REDIS_COMMAND("discard", 1, QUICK | REDIS_UNQUEUED, 0, 0, 0,
+		      run_discard),
+	REDIS_COMMAND("watch", -2, QUICK | REDIS_UNQUEUED, 1, -1, 1, run_watch),
+	REDIS_COMMAND("unwatch", 1, QUICK, 0, 0, 0, run_unwatch),
+	{0},
+};

@@ -1,0 +1,64 @@
+/* client.h - a connection of a client of Redis.
+ *
+ *	accept --> open --(read, run, write)--> open
+ *	             |  close_after: its answers are sent first
+ *	             |  is_dead: nothing more is read, run or sent
+ *	             v
+ *	           closed by the loop of its thread (serve.c), never by a
+ *command
+ *
+ * Thread: owner is its redis_thread; others may look at it and set is_dead
+ * with that thread's lock held. */
+#ifndef REEF_GATEWAY_REDIS_SERVER_CLIENT_H
+#define REEF_GATEWAY_REDIS_SERVER_CLIENT_H
+
+#include "gateway/redis/protocol/parse.h"
+#include "gateway/redis/protocol/reply.h"
+
+#define REDIS_ADDRESS_SIZE 128 /* an unix socket's path with ":0" */
+
+struct redis_command;
+struct redis_transaction;
+struct redis_watches;
+
+struct redis_client {
+	struct redis_client *next, *previous; /* in its thread */
+	struct redis_thread *thread;
+	uint64_t id;
+	int fd;
+	char address[REDIS_ADDRESS_SIZE];	/* of the other side */
+	char local_address[REDIS_ADDRESS_SIZE]; /* of ours */
+	bool is_unix;
+	/* Given by the client; malloc's; NULL: none. */
+	char *name, *library, *library_version;
+	uint32_t db;
+	bool is_authenticated;
+	bool close_after, is_dead;
+	bool no_evict, no_touch;
+	/* Of the loop: nothing more comes; too much waits to be sent, so that
+	 * nothing is read or run; what is asked of epoll. */
+	bool is_ended, is_paused;
+	bool is_gathered;  /* its requests wait for those of others */
+	uint32_t many_max; /* how many requests are run together */
+	uint32_t events;
+
+	struct redis_parser parser;
+	struct redis_reply reply;
+	const struct redis_command *command; /* the last, or the one running */
+
+	/* Of transactions.c; NULL: none under way, nothing watched. */
+	struct redis_transaction *transaction;
+	struct redis_watches *watches;
+
+	uint64_t created_ns, used_ns; /* used: when it last sent something */
+	uint64_t over_ns; /* since when its answers are over the soft limit */
+	uint64_t requests, bytes_in, bytes_out;
+};
+
+/* The protocol is its reply's. */
+static inline bool redis_client_is_resp3(const struct redis_client *client)
+{
+	return client->reply.protocol > 2;
+}
+
+#endif

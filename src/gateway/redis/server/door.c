@@ -1,0 +1,604 @@
+/* door.c - see door.h. Its own thread takes connections and deals them out,
+ * each to the thread with the fewest. */
+#include "gateway/redis/server/internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/private.h"
+#include "fabric/socket.h"
+#include "gateway/redis/server/gather.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <poll.h>
+#include <reef/error.h>
+#include <reef/fiber.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define MIB (UINT64_C(1) << 20)
+#define SPARE_MAX (64 * MIB) /* that a thread keeps */
+#define PASSWORD_MAX 512
+#define ACCEPTS_MAX 64 /* in a row */
+#define SHORT_PAUSE (100 * MS)
+
+/* --- what others ask --- */
+
+struct redis_door_config *redis_door_config(struct redis_door *door)
+{
+	return &door->config;
+}
+
+const struct redis_door_options *
+redis_door_options(const struct redis_door *door)
+{
+	return &door->options;
+}
+
+void redis_door_info(const struct redis_door *door, struct redis_door_info *out)
+{
+	*out = door->info;
+	out->clients = atomic_load(&door->client_count);
+	out->rejected = atomic_load(&door->rejected);
+}
+
+const char *redis_door_addresses(const struct redis_door *door)
+{
+	return door->addresses;
+}
+
+int redis_door_each(struct redis_door *door, struct redis_thread *self,
+		    int (*each)(void *context, struct redis_thread *thread),
+		    void *context)
+{
+	struct redis_thread *thread;
+	uint32_t i;
+	int rc = 0;
+
+	pthread_mutex_unlock(&self->lock);
+	for (i = 0; !rc && i < door->thread_count; i++) {
+		thread = &door->threads[i];
+		atomic_fetch_add(&thread->wanted, 1);
+		pthread_mutex_lock(&thread->lock);
+		rc = each(context, thread);
+		atomic_fetch_sub(&thread->wanted, 1);
+		pthread_cond_signal(&thread->turn);
+		pthread_mutex_unlock(&thread->lock);
+	}
+	pthread_mutex_lock(&self->lock);
+	return rc;
+}
+
+void redis_door_kill(struct redis_client *client)
+{
+	client->is_dead = true;
+	client->thread->has_killed = true;
+	redis_serve_wake(client->thread);
+}
+
+/* --- the password --- */
+
+static int digest(const void *bytes, size_t size,
+		  uint8_t out[REDIS_DIGEST_SIZE])
+{
+	return EVP_Digest(bytes, size, out, NULL, EVP_sha256(), NULL) == 1
+		       ? 0
+		       : -ENOMEM;
+}
+
+bool redis_door_password(const struct redis_door *door, const char *bytes,
+			 size_t size)
+{
+	uint8_t given[REDIS_DIGEST_SIZE];
+
+	if (!door->info.has_password)
+		return true;
+	return digest(bytes, size, given) == 0 &&
+	       CRYPTO_memcmp(given, door->password, sizeof(given)) == 0;
+}
+
+__attribute__((format(printf, 3, 4))) static int fail(struct redis_door *door,
+						      int rc,
+						      const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(door->what, sizeof(door->what), format, arguments);
+	va_end(arguments);
+	return rc;
+}
+
+static int load_password(struct redis_door *door)
+{
+	const char *path = door->options.password_file;
+	char text[PASSWORD_MAX];
+	ssize_t size;
+	int rc;
+
+	if (!path)
+		return 0;
+	size = reef_private_read(path, text, sizeof(text));
+	if (size == -EPERM)
+		return fail(door, -EPERM,
+			    "%s: it must be this user's, and closed to others: "
+			    "chmod 600 %s",
+			    path, path);
+	if (size == -EFBIG)
+		return fail(door, -EFBIG,
+			    "%s: a password has %d bytes at the most", path,
+			    PASSWORD_MAX - 1);
+	if (size < 0)
+		return fail(door, (int)size, "%s: %s", path,
+			    reef_error_text((int)size));
+	/* One line, as editors and echo leave it. */
+	while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == '\r'))
+		size--;
+	if (size == 0)
+		return fail(door, -EINVAL, "%s: there is no password in it",
+			    path);
+	rc = digest(text, (size_t)size, door->password);
+	OPENSSL_cleanse(text, sizeof(text));
+	door->info.has_password = rc == 0;
+	return rc;
+}
+
+/* --- listening --- */
+
+static bool is_loopback(const struct reef_address *address)
+{
+	const struct sockaddr_in *four =
+		(const struct sockaddr_in *)&address->storage;
+	const struct sockaddr_in6 *six =
+		(const struct sockaddr_in6 *)&address->storage;
+
+	switch (address->storage.ss_family) {
+	case AF_UNIX:
+		return true;
+	case AF_INET:
+		return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+	case AF_INET6:
+		return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+	default:
+		return false;
+	}
+}
+
+static uint16_t port_of(const struct reef_address *address)
+{
+	if (address->storage.ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)&address->storage)
+				     ->sin_port);
+	if (address->storage.ss_family == AF_INET6)
+		return ntohs(((const struct sockaddr_in6 *)&address->storage)
+				     ->sin6_port);
+	return 0;
+}
+
+static int listen_at(struct redis_door *door, const char *text,
+		     const struct reef_address *address)
+{
+	struct reef_address bound;
+	char name[256];
+	size_t used = strlen(door->addresses);
+	int fd, rc;
+
+	if (door->listener_count == REDIS_LISTENERS_MAX)
+		return fail(door, -EINVAL, "%s: more than %d addresses", text,
+			    REDIS_LISTENERS_MAX);
+	if (!door->info.has_password && !is_loopback(address))
+		return fail(door, -EACCES,
+			    "%s: others than this machine would reach it, and "
+			    "there is no password; see --redis-password-file",
+			    text);
+	fd = reef_socket_listen(address, &bound);
+	if (fd == -EADDRINUSE)
+		return fail(door, fd, "%s: somebody listens there already",
+			    text);
+	if (fd < 0)
+		return fail(door, fd, "%s: %s", text, reef_error_text(fd));
+	door->listeners[door->listener_count++] = fd;
+	rc = reef_address_format(&bound, name, sizeof(name));
+	if (rc)
+		return rc;
+	if (!door->info.port)
+		door->info.port = port_of(&bound);
+	snprintf(door->addresses + used, sizeof(door->addresses) - used, "%s%s",
+		 used ? " " : "", name);
+	return 0;
+}
+
+static int listen_inet(struct redis_door *door)
+{
+	const char *at = door->options.listen;
+	struct reef_address address;
+	char text[300];
+	size_t size;
+	int rc;
+
+	while (at && *at) {
+		size = strcspn(at, " ");
+		if (size >= sizeof(text))
+			return fail(door, -EINVAL, "an address is too long");
+		memcpy(text, at, size);
+		text[size] = '\0';
+		at += size + strspn(at + size, " ");
+		rc = reef_address_parse_inet(text, &address);
+		if (rc)
+			return fail(door, rc, "%s: %s", text,
+				    rc == -EINVAL ? "is not HOST:PORT"
+						  : reef_error_text(rc));
+		rc = listen_at(door, text, &address);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int listen_unix(struct redis_door *door)
+{
+	const char *path = door->options.unix_path;
+	struct reef_address address;
+	int rc;
+
+	if (!path)
+		return 0;
+	rc = reef_address_parse_unix(path, &address);
+	if (rc)
+		return fail(door, rc, "%s: %s", path, reef_error_text(rc));
+	return listen_at(door, path, &address);
+}
+
+/* --- making --- */
+
+static uint32_t default_threads(void)
+{
+	long count = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+
+	return count < 1 ? 1 : count > 4 ? 4 : (uint32_t)count;
+}
+
+static int take_options(struct redis_door *door,
+			const struct redis_door_options *given)
+{
+	struct redis_door_options *options = &door->options;
+	struct redis_door_config *config = &door->config;
+
+	*options = *given;
+	if (!options->space)
+		options->space = "redis";
+	if (!options->threads)
+		options->threads = default_threads();
+	if (!options->databases)
+		options->databases = 16;
+	if (!options->clients_max)
+		options->clients_max = 10000;
+	if (!options->keepalive_ns)
+		options->keepalive_ns = 300 * SECOND;
+	if (!options->limits.bulk_max)
+		options->limits.bulk_max = 512 * MIB;
+	if (!options->limits.query_max)
+		options->limits.query_max = 1024 * MIB;
+	if (!options->output_soft)
+		options->output_soft = 64 * MIB;
+	if (!options->output_max)
+		options->output_max = 1024 * MIB;
+	if (options->threads > REDIS_THREADS_MAX)
+		return fail(door, -EINVAL, "%u threads are more than %d",
+			    options->threads, REDIS_THREADS_MAX);
+	if (options->databases > REDIS_DATABASES_MAX)
+		return fail(door, -EINVAL, "%u databases are more than %d",
+			    options->databases, REDIS_DATABASES_MAX);
+	config->clients_max = options->clients_max;
+	config->idle_ns = options->idle_ns;
+	config->keepalive_ns =
+		options->keepalive_ns == UINT64_MAX ? 0 : options->keepalive_ns;
+	config->bulk_max = options->limits.bulk_max;
+	config->query_max = options->limits.query_max;
+	config->output_soft = options->output_soft;
+	config->output_max = options->output_max;
+	return 0;
+}
+
+static int fill_info(struct redis_door *door)
+{
+	uint8_t bytes[20];
+	size_t i;
+	int rc = reef_random_secret(bytes, sizeof(bytes));
+
+	if (rc)
+		return rc;
+	for (i = 0; i < sizeof(bytes); i++)
+		snprintf(door->info.run_id + 2 * i, 3, "%02x", bytes[i]);
+	door->info.started_ns = reef_now_ns();
+	door->info.started_ms = reef_wall_ns() / MS;
+	door->info.threads = door->options.threads;
+	return 0;
+}
+
+static int init_thread(struct redis_door *door, uint32_t index)
+{
+	struct redis_thread *thread = &door->threads[index];
+	struct epoll_event event = {.events = EPOLLIN};
+	uint64_t seed;
+	int rc;
+
+	thread->door = door;
+	thread->index = index;
+	thread->epoll_fd = thread->wake_fd = -1;
+	pthread_mutex_init(&thread->lock, NULL);
+	pthread_mutex_init(&thread->inbox_lock, NULL);
+	pthread_cond_init(&thread->turn, NULL);
+	door->thread_count++;
+	rc = redis_spare_init(&thread->spare, SPARE_MAX);
+	if (!rc)
+		rc = redis_gather_create(&thread->gather);
+	if (!rc)
+		rc = reef_random_secret(&seed, sizeof(seed));
+	if (rc)
+		return rc;
+	reef_random_init(&thread->random, seed);
+	thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (thread->epoll_fd < 0 || thread->wake_fd < 0 ||
+	    epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, thread->wake_fd, &event))
+		return -errno;
+	return 0;
+}
+
+static int make_threads(struct redis_door *door)
+{
+	uint32_t i;
+	int rc = 0;
+
+	door->threads = calloc(door->options.threads, sizeof(*door->threads));
+	if (!door->threads)
+		return -ENOMEM;
+	for (i = 0; !rc && i < door->options.threads; i++)
+		rc = init_thread(door, i);
+	return rc;
+}
+
+static int open_pool(struct redis_door *door)
+{
+	int rc = redis_link_open(&door->options, 0, &door->reef, &door->space);
+	const char *pool = door->options.pool;
+
+	if (rc == -ENOENT || rc == -ECONNREFUSED)
+		return fail(door, rc, "no pool %s%s. Is `reef up` running?",
+			    pool && strcmp(pool, "local") ? "at "
+							  : "of this user here",
+			    pool && strcmp(pool, "local") ? pool : "");
+	return rc ? fail(door, rc, "the pool: %s (%s)", reef_error_text(rc),
+			 reef_error_name(rc))
+		  : 0;
+}
+
+static int open_all(struct redis_door *door)
+{
+	int rc = load_password(door);
+
+	if (!rc)
+		rc = fill_info(door);
+	if (!rc)
+		rc = open_pool(door);
+	if (!rc)
+		rc = listen_inet(door);
+	if (!rc)
+		rc = listen_unix(door);
+	if (!rc && !door->listener_count)
+		rc = fail(door, -EINVAL, "there is nowhere to listen");
+	return rc ? rc : make_threads(door);
+}
+
+int redis_door_create(const struct redis_door_options *options,
+		      struct redis_door **out, const char **what)
+{
+	static char text[sizeof(((struct redis_door *)0)->what)];
+	struct redis_door *door = calloc(1, sizeof(*door));
+	int rc = -ENOMEM;
+
+	if (!door)
+		return rc;
+	redis_commands_init();
+	door->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (door->wake_fd < 0)
+		rc = -errno;
+	else
+		rc = take_options(door, options);
+	if (!rc)
+		rc = open_all(door);
+	if (!rc) {
+		*out = door;
+		return 0;
+	}
+	snprintf(text, sizeof(text), "%s",
+		 door->what[0] ? door->what : reef_error_text(rc));
+	if (what)
+		*what = text;
+	redis_door_destroy(door);
+	return rc;
+}
+
+static void fini_thread(struct redis_thread *thread)
+{
+	reef_map_value_free(&thread->value);
+	for (uint32_t i = 0; i < REDIS_MANY_MAX; i++)
+		reef_map_value_free(&thread->items[i].value);
+	redis_spare_fini(&thread->spare);
+	redis_gather_destroy(thread->gather);
+	if (thread->epoll_fd >= 0)
+		close(thread->epoll_fd);
+	if (thread->wake_fd >= 0)
+		close(thread->wake_fd);
+	pthread_mutex_destroy(&thread->lock);
+	pthread_mutex_destroy(&thread->inbox_lock);
+	pthread_cond_destroy(&thread->turn);
+}
+
+static void close_listeners(struct redis_door *door)
+{
+	while (door->listener_count)
+		reef_socket_unlisten(door->listeners[--door->listener_count]);
+}
+
+void redis_door_destroy(struct redis_door *door)
+{
+	if (!door)
+		return;
+	close_listeners(door);
+	while (door->thread_count)
+		fini_thread(&door->threads[--door->thread_count]);
+	free(door->threads);
+	reef_space_close(door->space);
+	reef_close(door->reef);
+	if (door->wake_fd >= 0)
+		close(door->wake_fd);
+	OPENSSL_cleanse(door->password, sizeof(door->password));
+	free(door);
+}
+
+/* --- running --- */
+
+static void wake(struct redis_door *door)
+{
+	const uint64_t one = 1;
+	ssize_t written = write(door->wake_fd, &one, sizeof(one));
+
+	(void)written;
+}
+
+void redis_door_stop(struct redis_door *door)
+{
+	atomic_store(&door->is_stopping, true);
+	wake(door);
+}
+
+void redis_door_ready(struct redis_door *door)
+{
+	atomic_fetch_add(&door->ready, 1);
+	wake(door);
+}
+
+static struct redis_thread *fewest(struct redis_door *door)
+{
+	struct redis_thread *best = &door->threads[0];
+	uint32_t i;
+
+	for (i = 1; i < door->thread_count; i++)
+		if (atomic_load(&door->threads[i].dealt) <
+		    atomic_load(&best->dealt))
+			best = &door->threads[i];
+	return best;
+}
+
+/* -EAGAIN: there is nobody. */
+static int accept_one(struct redis_door *door, int listener)
+{
+	static const char full[] = "-ERR max number of clients reached\r\n";
+	struct sockaddr_storage name = {0};
+	socklen_t size = sizeof(name);
+	int fd = reef_socket_accept(listener);
+	ssize_t sent;
+
+	if (fd < 0)
+		return fd;
+	if (atomic_load(&door->client_count) >= door->config.clients_max) {
+		/* Who was told so may look at the count at once. */
+		atomic_fetch_add(&door->rejected, 1);
+		sent = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
+		(void)sent;
+		close(fd);
+		return 0;
+	}
+	if (getsockname(fd, (struct sockaddr *)&name, &size))
+		name.ss_family = AF_UNSPEC;
+	redis_serve_accept(fewest(door), fd, name.ss_family == AF_UNIX);
+	return 0;
+}
+
+/* Whoever cannot be taken stays in the queue, so that it would be tried again
+ * at once, and for ever. */
+static void accept_some(struct redis_door *door, int listener)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; !rc && i < ACCEPTS_MAX; i++)
+		rc = accept_one(door, listener);
+	if (!rc || rc == -EAGAIN) {
+		door->is_short = false;
+		return;
+	}
+	if (!door->is_short)
+		reef_log(REEF_LOG_WARNING, "redis",
+			 "connections cannot be taken: %s",
+			 reef_error_text(rc));
+	door->is_short = true;
+	reef_sleep(SHORT_PAUSE);
+}
+
+/* Every thread has a handle by now, or will find one by itself. */
+static void close_own(struct redis_door *door)
+{
+	uint64_t wakes;
+	ssize_t got = read(door->wake_fd, &wakes, sizeof(wakes));
+
+	(void)got;
+	if (atomic_load(&door->ready) < door->thread_count)
+		return;
+	reef_space_close(door->space);
+	reef_close(door->reef);
+	door->space = NULL;
+	door->reef = NULL;
+}
+
+static void take_connections(struct redis_door *door)
+{
+	struct pollfd polls[REDIS_LISTENERS_MAX + 1];
+	uint32_t i;
+
+	for (i = 0; i < door->listener_count; i++)
+		polls[i] = (struct pollfd){door->listeners[i], POLLIN, 0};
+	polls[i] = (struct pollfd){door->wake_fd, POLLIN, 0};
+	while (!atomic_load(&door->is_stopping)) {
+		if (poll(polls, door->listener_count + 1, -1) < 0)
+			continue;
+		for (i = 0; i < door->listener_count; i++)
+			if (polls[i].revents)
+				accept_some(door, door->listeners[i]);
+		if (polls[i].revents)
+			close_own(door);
+	}
+}
+
+int redis_door_run(struct redis_door *door)
+{
+	uint32_t i, started = 0;
+	int rc = 0;
+
+	for (i = 0; !rc && i < door->thread_count; i++) {
+		rc = -pthread_create(&door->threads[i].id, NULL, redis_serve,
+				     &door->threads[i]);
+		started += !rc;
+	}
+	if (!rc)
+		take_connections(door);
+	close_listeners(door);
+	redis_door_stop(door);
+	for (i = 0; i < started; i++) {
+		redis_serve_wake(&door->threads[i]);
+		pthread_join(door->threads[i].id, NULL);
+	}
+	return rc;
+}

@@ -1,0 +1,101 @@
+/* door.h - the Redis door: a server for clients of Redis, in front of the maps
+ * of a pool.
+ *
+ *	clients --(RESP)--> threads --(one-sided)--> maps "db0".."db15" of a
+ *space
+ *
+ * (1) It is a client of the pool as any other: it keeps nothing that would be
+ *     lost with it. Several doors, and native clients of the maps, may serve
+ *     the same keys.
+ * (2) A client that sends nonsense, too much, too slowly or does not read its
+ *     answers costs its own buffers, which are bounded, and no more.
+ * (3) A session that was fenced is opened anew, with a growing pause. Clients
+ *     stay connected; what needs the pool is answered -LOADING meanwhile.
+ *
+ * Thread: create, run, destroy: main; stop: any, also a signal's handler. */
+#ifndef REEF_GATEWAY_REDIS_SERVER_DOOR_H
+#define REEF_GATEWAY_REDIS_SERVER_DOOR_H
+
+#include "gateway/redis/protocol/parse.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* Zero means the default. */
+struct redis_door_options {
+	const char *pool, *credential, *fabrics; /* as reef_open has them */
+	const char *space;			 /* "redis"; made if missing */
+	const char *listen; /* "HOST:PORT ...", blank-separated; NULL: none */
+	const char *unix_path; /* NULL: none */
+	/* File with the password; NULL: everybody is let in. */
+	const char *password_file;
+	uint32_t threads;      /* processors - 1, from 1 to 4 */
+	uint32_t databases;    /* 16 */
+	uint32_t clients_max;  /* 10,000 */
+	uint64_t idle_ns;      /* close who is idle for so long; 0: never */
+	uint64_t keepalive_ns; /* of tcp; 300 s; UINT64_MAX: none */
+	struct redis_limits limits;
+	uint64_t output_soft; /* stop reading from who has so many answers
+			       * waiting, and close it after 60 s; 64 MiB */
+	uint64_t output_max;  /* close it; 1 GiB */
+};
+
+struct redis_door;
+struct redis_thread;
+struct redis_client;
+
+/* Open the pool, listen; nobody is served before run. *what (may be NULL): what
+ * it is that failed, for people; good until the next call. Caller owns *out.
+ * -EADDRINUSE.  -EACCES, -EPERM: the password's file is not private.  -EINVAL:
+ * an address or limit that is none.
+ * -EACCES: others than this machine would reach it, without a password. Errors
+ * of reef_open. */
+int redis_door_create(const struct redis_door_options *options,
+		      struct redis_door **out, const char **what);
+/* Serve until stop; what was asked before is answered. 0, or why not. */
+int redis_door_run(struct redis_door *door);
+void redis_door_stop(struct redis_door *door);
+void redis_door_destroy(struct redis_door *door); /* NULL is fine */
+
+/* Where it listens, blank-separated: "127.0.0.1:7379 /run/...". */
+const char *redis_door_addresses(const struct redis_door *door);
+
+/* --- for commands --- */
+
+/* What CONFIG SET may change while it runs. */
+struct redis_door_config {
+	_Atomic uint32_t clients_max;
+	_Atomic uint64_t idle_ns, keepalive_ns;
+	_Atomic uint64_t output_soft, output_max, bulk_max, query_max;
+};
+struct redis_door_config *redis_door_config(struct redis_door *door);
+const struct redis_door_options *
+redis_door_options(const struct redis_door *door);
+
+/* What INFO tells. */
+struct redis_door_info {
+	uint64_t started_ns; /* monotonic */
+	uint64_t started_ms; /* since 1970 */
+	char run_id[41];     /* 40 hexadecimal digits */
+	uint16_t port;	     /* the first of tcp; 0: none */
+	uint32_t threads, clients;
+	uint64_t rejected; /* connections, since there were too many */
+	bool has_password;
+};
+void redis_door_info(const struct redis_door *door,
+		     struct redis_door_info *out);
+
+/* Call `each` for every thread, with its lock held and the caller's own
+ * (`self`) released: `self` must not have references into its clients but its
+ * own client, which stays. Nonzero ends it, and is returned. */
+int redis_door_each(struct redis_door *door, struct redis_thread *self,
+		    int (*each)(void *context, struct redis_thread *thread),
+		    void *context);
+/* Close a client of any thread; with its lock held, as in each. */
+void redis_door_kill(struct redis_client *client);
+
+/* Is that the password? Takes the same time whatever it is. */
+bool redis_door_password(const struct redis_door *door, const char *bytes,
+			 size_t size);
+
+#endif

@@ -1,0 +1,161 @@
+/* stage.c - see stage.h. */
+#include "gateway/redis/server/stage.h"
+
+#include "gateway/redis/commands/access.h"
+#include "kv/stage.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define VALUE_MIN (128u << 10)
+#define STAGED_MAX (UINT64_C(64) << 20)
+#define TURN_MAX (4 << 20) /* bytes */
+#define LONGEST_NS UINT64_C(1000000000)
+
+struct redis_stage {
+	struct redis_thread *thread;
+	struct map_stage *below;
+	size_t size;
+	uint64_t began_ns;
+};
+
+/* --- for the parser --- */
+
+static bool is_plain(const struct redis_client *client,
+		     const struct redis_parser *parser, size_t value_size)
+{
+	const struct redis_thread *thread = client->thread;
+
+	return parser->argc == 2 && redis_bytes_is(&parser->argv[0], "set") &&
+	       value_size >= VALUE_MIN && client->is_authenticated &&
+	       !client->transaction && !client->watches &&
+	       thread->staged_bytes + value_size <= STAGED_MAX &&
+	       thread->maps[client->db] && !thread->has_dropped_map &&
+	       !thread->is_fenced && thread->now_ns >= thread->away_until_ns;
+}
+
+struct piece {
+	const char *bytes;
+	size_t size;
+};
+
+static ssize_t give_piece(void *context, void *to, size_t size)
+{
+	struct piece *piece = context;
+
+	size = size < piece->size ? size : piece->size;
+	memcpy(to, piece->bytes, size);
+	piece->bytes += size;
+	piece->size -= size;
+	return (ssize_t)size;
+}
+
+static struct redis_stage *stage_begin(void *context,
+				       const struct redis_parser *parser,
+				       size_t size, const char *bytes,
+				       size_t here)
+{
+	struct redis_client *client = context;
+	struct redis_thread *thread = client->thread;
+	struct piece piece = {bytes, here};
+	struct redis_stage *stage;
+
+	if (!is_plain(client, parser, size - 2))
+		return NULL;
+	stage = calloc(1, sizeof(*stage));
+	if (!stage)
+		return NULL;
+	*stage = (struct redis_stage){
+		.thread = thread, .size = size, .began_ns = thread->now_ns};
+	if (map_stage_begin(thread->maps[client->db], parser->argv[1].size,
+			    size - 2, 2, &stage->below)) {
+		free(stage);
+		return NULL;
+	}
+	thread->staged_bytes += size;
+	while (piece.size)
+		map_stage_take(stage->below, give_piece, &piece);
+	return stage;
+}
+
+static int stage_read(struct redis_stage *stage, void *to)
+{
+	return map_stage_read(stage->below, to);
+}
+
+static void stage_end(struct redis_stage *stage)
+{
+	stage->thread->staged_bytes -= stage->size;
+	map_stage_end(stage->below);
+	free(stage);
+}
+
+/* --- for the thread --- */
+
+struct socket {
+	int fd;
+	bool is_dry;
+};
+
+static ssize_t receive_piece(void *context, void *to, size_t size)
+{
+	struct socket *from = context;
+	ssize_t got = recv(from->fd, to, size, 0);
+
+	from->is_dry = got < (ssize_t)size;
+	return got;
+}
+
+/* Piece by piece, as long as there are bytes, and others need not wait long. */
+ssize_t redis_stage_receive(struct redis_client *client)
+{
+	struct map_stage *below = client->parser.stage->below;
+	struct socket from = {.fd = client->fd};
+	ssize_t got, all = 0;
+
+	do {
+		got = map_stage_take(below, receive_piece, &from);
+		all += got > 0 ? got : 0;
+	} while (!from.is_dry && all < TURN_MAX && !map_stage_is_whole(below));
+	return all ? all : got;
+}
+
+int redis_stage_put(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_request *request, uint64_t expires_ms)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return -EIO;
+	rc = map_stage_put(request->staged->below, map, request->argv[1].bytes,
+			   expires_ms);
+	if (rc)
+		redis_reply_key_failure(thread, client, &request->argv[1], rc);
+	return rc;
+}
+
+void redis_stage_clear(struct redis_thread *thread, bool all)
+{
+	struct redis_client *client;
+	const struct redis_stage *stage;
+
+	for (client = thread->clients; client; client = client->next) {
+		stage = client->parser.stage;
+		if (!stage ||
+		    (!all && thread->now_ns - stage->began_ns < LONGEST_NS))
+			continue;
+		if (!redis_parser_unstage(&client->parser))
+			continue;
+		redis_parser_fini(&client->parser);
+		client->is_dead = thread->has_killed = true;
+	}
+}
+
+const struct redis_staging redis_staging = {
+	.begin = stage_begin,
+	.read = stage_read,
+	.end = stage_end,
+};

@@ -1,0 +1,113 @@
+/* bindings.c - names that clients bind in a space. */
+#include "pool/broker/state/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int check_bind(struct reef_state *state,
+		      const struct reef_record *record)
+{
+	int rc;
+
+	if (!reef_state_space_of(state, record->space))
+		return -ENOENT;
+	rc = reef_state_check_text(state, record->name,
+				   REEF_SETTING_NAME_SIZE_MAX);
+	if (rc == 0 &&
+	    reef_names_find(&state->names, record->space, record->name))
+		rc = -EEXIST;
+	if (rc == 0)
+		rc = reef_state_check_limit(state, state->names.total,
+					    REEF_SETTING_NAMES_MAX);
+	if (rc == 0)
+		rc = reef_names_reserve(&state->names, record->name.size);
+	return rc;
+}
+
+static void apply_bind(struct reef_state *state,
+		       const struct reef_record *record)
+{
+	reef_names_insert(&state->names, record->space, record->name,
+			  record->value, ++state->generation);
+	reef_state_space_of(state, record->space)->names++;
+}
+
+static int check_bound(const struct reef_state *state,
+		       const struct reef_record *record)
+{
+	const struct reef_name *name =
+		reef_names_find(&state->names, record->space, record->name);
+
+	if (!name)
+		return -ENOENT;
+	return record->generation == name->generation ? 0 : -ESTALE;
+}
+
+static int check_replace(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	return check_bound(state, record);
+}
+
+static void apply_replace(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	struct reef_name *name =
+		reef_names_find(&state->names, record->space, record->name);
+
+	name->value = record->value;
+	name->generation = ++state->generation;
+}
+
+static int check_unbind(struct reef_state *state,
+			const struct reef_record *record)
+{
+	int rc = check_bound(state, record);
+
+	return rc == -ESTALE && record->generation == 0 ? 0 : rc;
+}
+
+static void apply_unbind(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	reef_names_remove(
+		&state->names,
+		reef_names_find(&state->names, record->space, record->name));
+	reef_state_space_of(state, record->space)->names--;
+}
+
+const struct reef_name *reef_state_name(const struct reef_state *state,
+					uint32_t space, struct reef_text name)
+{
+	return reef_names_find(&state->names, space, name);
+}
+
+/* Does text come before every text that begins with prefix? */
+static bool comes_before(struct reef_text text, struct reef_text prefix)
+{
+	size_t shorter = text.size < prefix.size ? text.size : prefix.size;
+	int order = shorter ? memcmp(text.bytes, prefix.bytes, shorter) : 0;
+
+	return order < 0 || (order == 0 && text.size < prefix.size);
+}
+
+const struct reef_name *reef_state_name_next(const struct reef_state *state,
+					     uint32_t space,
+					     struct reef_text prefix,
+					     const struct reef_text *after)
+{
+	bool inclusive = !after || comes_before(*after, prefix);
+	const struct reef_name *name = reef_names_next(
+		&state->names, space, inclusive ? prefix : *after, inclusive);
+
+	if (!name || name->space != space || name->size < prefix.size ||
+	    (prefix.size && memcmp(name->text, prefix.bytes, prefix.size) != 0))
+		return NULL;
+	return name;
+}
+
+const struct reef_rule reef_rules_names[REEF_RECORD_TYPES] = {
+	[REEF_RECORD_NAME_BIND] = {check_bind, apply_bind},
+	[REEF_RECORD_NAME_REPLACE] = {check_replace, apply_replace},
+	[REEF_RECORD_NAME_UNBIND] = {check_unbind, apply_unbind},
+};

@@ -1,0 +1,90 @@
+/* internal.h - what the files of the state share.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_BROKER_STATE_INTERNAL_H
+#define REEF_POOL_BROKER_STATE_INTERNAL_H
+
+#include "pool/broker/state/state.h"
+
+struct reef_state {
+	uint64_t pool, pool_epoch, broker_epoch, reclaim;
+	uint32_t next_user, next_node, next_space, next_extent;
+	uint32_t next_slot;  /* where picking a session begins */
+	uint64_t generation; /* the last one given to a name */
+	uint64_t settings[REEF_SETTING_COUNT];
+	bool replaying; /* limits are not asked */
+
+	/* Arrays in the order of their numbers; sessions by slot. */
+	struct reef_state_user *users;
+	struct reef_state_node *nodes;
+	struct reef_state_space *spaces;
+	struct reef_state_extent *extents;
+	struct reef_state_session *sessions;
+	struct reef_state_use *uses;
+	size_t user_count, user_room;
+	size_t node_count, node_room;
+	size_t space_count, space_room;
+	size_t extent_count, extent_room;
+	size_t session_count, session_room;
+	size_t use_count, use_room;
+
+	struct reef_names names;
+	/* Names of the things themselves; the value is the number. */
+	struct reef_names user_names, node_names, space_names;
+
+	/* Memory that check took for apply. */
+	char *spare_addresses;
+	size_t spare_addresses_size;
+};
+
+/* What a record needs, and what it does. Check takes memory; apply cannot fail
+ * and relies on what check has seen. */
+struct reef_rule {
+	int (*check)(struct reef_state *state,
+		     const struct reef_record *record);
+	void (*apply)(struct reef_state *state,
+		      const struct reef_record *record);
+};
+
+/* By type; each file has its own. */
+extern const struct reef_rule reef_rules_members[REEF_RECORD_TYPES];
+extern const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES];
+extern const struct reef_rule reef_rules_names[REEF_RECORD_TYPES];
+
+/* Room for `need` items of an array.  -ENOMEM. */
+int reef_state_room(void **items, size_t *room, size_t need, size_t item_size);
+
+/* Take `index` out of an array. */
+void reef_state_take_out(void *items, size_t *count, size_t index,
+			 size_t item_size);
+
+/* 0, or -EINVAL: empty, or with control characters; -ENOSPC: over the limit. */
+int reef_state_check_text(const struct reef_state *state, struct reef_text text,
+			  enum reef_setting limit);
+
+/* Is there room for one more?  -ENOSPC. */
+int reef_state_check_limit(const struct reef_state *state, uint64_t count,
+			   enum reef_setting limit);
+
+/* Is there such a setting, and may it have that value? */
+bool reef_setting_allows(uint32_t setting, uint64_t value);
+
+struct reef_state_user *reef_state_user_of(const struct reef_state *state,
+					   uint32_t id);
+struct reef_state_node *reef_state_node_of(const struct reef_state *state,
+					   uint32_t id);
+struct reef_state_space *reef_state_space_of(const struct reef_state *state,
+					     uint32_t id);
+struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
+					       uint32_t number);
+
+/* Remove a space with all that is in it. */
+void reef_state_drop_space(struct reef_state *state,
+			   struct reef_state_space *space);
+
+static inline struct reef_text reef_text_of(const char *text, size_t size)
+{
+	return (struct reef_text){text, (uint16_t)size};
+}
+
+#endif

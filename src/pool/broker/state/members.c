@@ -1,0 +1,357 @@
+/* members.c - the pool itself, its settings, users and sessions. */
+#include "pool/broker/state/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* --- the pool --- */
+
+static int check_pool(struct reef_state *state,
+		      const struct reef_record *record)
+{
+	if (record->value == 0)
+		return -EINVAL;
+	return state->pool ? -EEXIST : 0;
+}
+
+static void apply_pool(struct reef_state *state,
+		       const struct reef_record *record)
+{
+	state->pool = record->value;
+	state->pool_epoch = 1;
+}
+
+static int check_broker(struct reef_state *state,
+			const struct reef_record *record)
+{
+	return record->value == state->broker_epoch + 1 ? 0 : -ESTALE;
+}
+
+static void apply_broker(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	state->broker_epoch = record->value;
+}
+
+static int check_setting(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	return reef_setting_allows(record->id, record->value) ? 0 : -EINVAL;
+}
+
+static void apply_setting(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	state->settings[record->id] = record->value;
+}
+
+static int check_reclaim(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	return record->value > state->reclaim ? 0 : -ESTALE;
+}
+
+static void apply_reclaim(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	state->reclaim = record->value;
+}
+
+/* --- users; 0 is the pool's owner, who needs no entry --- */
+
+static int check_user_add(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	int rc;
+
+	if (record->id != state->next_user)
+		return -ESTALE;
+	if (record->id == UINT32_MAX)
+		return -ENOSPC;
+	rc = reef_state_check_text(state, record->name,
+				   REEF_SETTING_NAME_SIZE_MAX);
+	if (rc == 0)
+		rc = reef_state_check_limit(state, state->user_count,
+					    REEF_SETTING_USERS_MAX);
+	if (rc == 0 && reef_state_find_user(state, record->name))
+		rc = -EEXIST;
+	if (rc == 0)
+		rc = reef_state_room((void **)&state->users, &state->user_room,
+				     state->user_count + 1,
+				     sizeof(*state->users));
+	if (rc == 0)
+		rc = reef_names_reserve(&state->user_names, record->name.size);
+	return rc;
+}
+
+static void apply_user_add(struct reef_state *state,
+			   const struct reef_record *record)
+{
+	struct reef_name *name = reef_names_insert(&state->user_names, 0,
+						   record->name, record->id, 0);
+
+	state->users[state->user_count++] =
+		(struct reef_state_user){.id = record->id, .name = name->text};
+	state->next_user++;
+}
+
+static int check_user_era(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	struct reef_state_user *user = reef_state_user_of(state, record->id);
+
+	if (!user)
+		return -ENOENT;
+	if (user->era == UINT32_MAX)
+		return -ENOSPC;
+	return record->era == user->era + 1 ? 0 : -ESTALE;
+}
+
+static void apply_user_era(struct reef_state *state,
+			   const struct reef_record *record)
+{
+	reef_state_user_of(state, record->id)->era = record->era;
+}
+
+static int check_user_remove(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_user *user = reef_state_user_of(state, record->id);
+	size_t i;
+
+	if (!user)
+		return -ENOENT;
+	for (i = 0; i < state->space_count; i++)
+		if (state->spaces[i].user == record->id)
+			return -EBUSY;
+	return user->sessions ? -EBUSY : 0;
+}
+
+static void apply_user_remove(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_user *user = reef_state_user_of(state, record->id);
+	struct reef_text text = {user->name, 0};
+	size_t i;
+
+	while (user->name[text.size])
+		text.size++;
+	/* Ended sessions may still say whose they were; now nobody's. */
+	for (i = 0; i < state->session_count; i++)
+		if (state->sessions[i].user == record->id)
+			state->sessions[i].user = 0;
+	reef_names_remove(&state->user_names,
+			  reef_names_find(&state->user_names, 0, text));
+	reef_state_take_out(state->users, &state->user_count,
+			    (size_t)(user - state->users), sizeof(*user));
+}
+
+/* --- sessions --- */
+
+static uint16_t next_generation(const struct reef_state *state, uint16_t slot)
+{
+	uint16_t last = 0;
+
+	if (slot < state->session_count)
+		last = (uint16_t)state->sessions[slot].id;
+	return last == UINT16_MAX ? 1 : (uint16_t)(last + 1);
+}
+
+static bool slot_is_free(const struct reef_state *state, uint16_t slot)
+{
+	return slot >= state->session_count || state->sessions[slot].id == 0 ||
+	       state->sessions[slot].state == REEF_SESSION_RECOVERED;
+}
+
+static int check_session_open(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	uint16_t slot = reef_session_slot(record->session);
+	int rc;
+
+	if (record->user && !reef_state_user_of(state, record->user))
+		return -ENOENT;
+	rc = reef_state_check_limit(state, slot, REEF_SETTING_SESSIONS_MAX);
+	if (rc)
+		return rc;
+	if (!slot_is_free(state, slot))
+		return -EBUSY;
+	if ((uint16_t)record->session != next_generation(state, slot))
+		return -ESTALE;
+	return reef_state_room((void **)&state->sessions, &state->session_room,
+			       (size_t)slot + 1, sizeof(*state->sessions));
+}
+
+static void apply_session_open(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	uint16_t slot = reef_session_slot(record->session);
+	struct reef_state_user *user = reef_state_user_of(state, record->user);
+
+	while (state->session_count <= slot)
+		state->sessions[state->session_count++] =
+			(struct reef_state_session){0};
+	state->sessions[slot] =
+		(struct reef_state_session){.id = record->session,
+					    .user = record->user,
+					    .state = REEF_SESSION_ALIVE};
+	state->next_slot = (uint16_t)(slot + 1);
+	if (user)
+		user->sessions++;
+}
+
+/* --- which spaces sessions use --- */
+
+/* Slots first: an id comes again, but only once all its uses are gone. */
+static size_t find_use(const struct reef_state *state, uint32_t session,
+		       uint32_t space)
+{
+	uint64_t wanted = (uint64_t)session << 32 | space;
+	size_t low = 0, high = state->use_count, middle;
+
+	while (low < high) {
+		const struct reef_state_use *use;
+
+		middle = low + (high - low) / 2;
+		use = &state->uses[middle];
+		if (((uint64_t)use->session << 32 | use->space) < wanted)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool use_is(const struct reef_state *state, size_t index,
+		   uint32_t session, uint32_t space)
+{
+	return index < state->use_count &&
+	       state->uses[index].session == session &&
+	       state->uses[index].space == space;
+}
+
+static bool uses_any(const struct reef_state *state, uint32_t session)
+{
+	size_t index = find_use(state, session, 0);
+
+	return index < state->use_count &&
+	       state->uses[index].session == session;
+}
+
+static int check_use(struct reef_state *state, const struct reef_record *record)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, record->session);
+	const struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+	size_t index = find_use(state, record->session, record->space);
+
+	if (!session || !space)
+		return -ENOENT;
+	if (session->state != REEF_SESSION_ALIVE)
+		return -EBUSY;
+	/* What ends with the session itself needs no looking after. */
+	if (space->session == record->session)
+		return -EINVAL;
+	if (use_is(state, index, record->session, record->space))
+		return -EEXIST;
+	return reef_state_room((void **)&state->uses, &state->use_room,
+			       state->use_count + 1, sizeof(*state->uses));
+}
+
+static void apply_use(struct reef_state *state,
+		      const struct reef_record *record)
+{
+	size_t index = find_use(state, record->session, record->space);
+	struct reef_state_use *use = &state->uses[index];
+
+	memmove(use + 1, use, (state->use_count - index) * sizeof(*use));
+	*use = (struct reef_state_use){record->session, record->space};
+	state->use_count++;
+}
+
+static int check_use_end(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	size_t index = find_use(state, record->session, record->space);
+
+	return use_is(state, index, record->session, record->space) ? 0
+								    : -ENOENT;
+}
+
+static void apply_use_end(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	reef_state_take_out(state->uses, &state->use_count,
+			    find_use(state, record->session, record->space),
+			    sizeof(*state->uses));
+}
+
+static int check_session_state(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, record->session);
+
+	if (!session)
+		return -ENOENT;
+	if (record->state > REEF_SESSION_RECOVERED)
+		return -EINVAL;
+	/* One step at a time, and never back. */
+	if (record->state != session->state + 1)
+		return -EBUSY;
+	return record->state == REEF_SESSION_RECOVERED &&
+			       uses_any(state, record->session)
+		       ? -EBUSY
+		       : 0;
+}
+
+static void apply_session_state(struct reef_state *state,
+				const struct reef_record *record)
+{
+	struct reef_state_session *session =
+		&state->sessions[reef_session_slot(record->session)];
+	struct reef_state_user *user = reef_state_user_of(state, session->user);
+	size_t i;
+
+	session->state = record->state;
+	if (record->state != REEF_SESSION_RECOVERED)
+		return;
+	if (user)
+		user->sessions--;
+	/* From the end: dropping one moves those behind it. */
+	for (i = state->space_count; i-- > 0;)
+		if (state->spaces[i].session == record->session)
+			reef_state_drop_space(state, &state->spaces[i]);
+}
+
+int reef_state_pick_session(const struct reef_state *state, uint32_t *id)
+{
+	uint64_t max = state->settings[REEF_SETTING_SESSIONS_MAX], i;
+	uint16_t slot;
+
+	for (i = 0; i < max; i++) {
+		slot = (uint16_t)((state->next_slot + i) % max);
+		if (slot_is_free(state, slot)) {
+			*id = reef_session_id(slot,
+					      next_generation(state, slot));
+			return 0;
+		}
+	}
+	return -ENOSPC;
+}
+
+const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
+	[REEF_RECORD_POOL] = {check_pool, apply_pool},
+	[REEF_RECORD_BROKER] = {check_broker, apply_broker},
+	[REEF_RECORD_SETTING] = {check_setting, apply_setting},
+	[REEF_RECORD_USER_ADD] = {check_user_add, apply_user_add},
+	[REEF_RECORD_USER_ERA] = {check_user_era, apply_user_era},
+	[REEF_RECORD_USER_REMOVE] = {check_user_remove, apply_user_remove},
+	[REEF_RECORD_SESSION_OPEN] = {check_session_open, apply_session_open},
+	[REEF_RECORD_SESSION_STATE] = {check_session_state,
+				       apply_session_state},
+	[REEF_RECORD_USE] = {check_use, apply_use},
+	[REEF_RECORD_USE_END] = {check_use_end, apply_use_end},
+	[REEF_RECORD_RECLAIM] = {check_reclaim, apply_reclaim},
+};

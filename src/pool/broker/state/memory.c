@@ -1,0 +1,673 @@
+/* memory.c - nodes, spaces, and the extents that join them.
+ *
+ * What is counted: an extent counts for its space while it exists, for its node
+ * while it is LIVE or MOVING, and for the target of its move as well. */
+#include "pool/broker/state/internal.h"
+#include "wire/pool.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void node_add(struct reef_state *state, uint32_t id, uint64_t size)
+{
+	struct reef_state_node *node = reef_state_node_of(state, id);
+
+	node->used += size;
+	node->extents++;
+}
+
+static void node_sub(struct reef_state *state, uint32_t id, uint64_t size)
+{
+	struct reef_state_node *node = reef_state_node_of(state, id);
+
+	reef_assert(node->used >= size && node->extents > 0);
+	node->used -= size;
+	node->extents--;
+}
+
+/* Can the node take that much more? */
+static int check_placement(const struct reef_state *state, uint32_t id,
+			   uint64_t size)
+{
+	const struct reef_state_node *node = reef_state_node_of(state, id);
+
+	if (!node)
+		return -ENOENT;
+	if (node->state != REEF_NODE_OK)
+		return -EBUSY;
+	return size <= node->capacity - node->used ? 0 : -ENOSPC;
+}
+
+/* Its memory is given up, wherever it is. */
+static void extent_release(struct reef_state *state,
+			   struct reef_state_extent *extent)
+{
+	if (extent->node)
+		node_sub(state, extent->node, extent->size);
+	if (extent->target)
+		node_sub(state, extent->target, extent->size);
+	extent->node = extent->target = 0;
+}
+
+static void extent_lose(struct reef_state *state,
+			struct reef_state_extent *extent)
+{
+	extent_release(state, extent);
+	extent->state = REEF_EXTENT_LOST;
+	reef_assert(extent->epoch < UINT32_MAX);
+	extent->epoch++;
+}
+
+/* --- nodes --- */
+
+/* Take a copy of the addresses, for apply. */
+static int reserve_addresses(struct reef_state *state, struct reef_text text)
+{
+	int rc = reef_state_room((void **)&state->spare_addresses,
+				 &state->spare_addresses_size,
+				 (size_t)text.size + 1, 1);
+
+	if (rc)
+		return rc;
+	memcpy(state->spare_addresses, text.bytes, text.size);
+	state->spare_addresses[text.size] = 0;
+	return 0;
+}
+
+static char *take_addresses(struct reef_state *state)
+{
+	char *addresses = state->spare_addresses;
+
+	state->spare_addresses = NULL;
+	state->spare_addresses_size = 0;
+	return addresses;
+}
+
+static int check_node_values(const struct reef_state *state,
+			     const struct reef_record *record)
+{
+	if (record->size == 0 || record->incarnation == 0)
+		return -EINVAL;
+	return reef_state_check_text(state, record->addresses,
+				     REEF_SETTING_ADDRESSES_SIZE_MAX);
+}
+
+static int check_node_add(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	int rc;
+
+	if (record->id != state->next_node)
+		return -ESTALE;
+	if (record->id == UINT32_MAX)
+		return -ENOSPC;
+	rc = check_node_values(state, record);
+	if (rc == 0)
+		rc = reef_state_check_text(state, record->name,
+					   REEF_SETTING_NAME_SIZE_MAX);
+	if (rc == 0)
+		rc = reef_state_check_limit(state, state->node_count,
+					    REEF_SETTING_NODES_MAX);
+	if (rc == 0 && reef_state_find_node(state, record->name))
+		rc = -EEXIST;
+	if (rc == 0)
+		rc = reef_state_room((void **)&state->nodes, &state->node_room,
+				     state->node_count + 1,
+				     sizeof(*state->nodes));
+	if (rc == 0)
+		rc = reef_names_reserve(&state->node_names, record->name.size);
+	if (rc == 0)
+		rc = reserve_addresses(state, record->addresses);
+	return rc;
+}
+
+static void apply_node_add(struct reef_state *state,
+			   const struct reef_record *record)
+{
+	struct reef_name *name = reef_names_insert(&state->node_names, 0,
+						   record->name, record->id, 0);
+
+	state->nodes[state->node_count++] = (struct reef_state_node){
+		.id = record->id,
+		.state = REEF_NODE_OK,
+		.incarnation = record->incarnation,
+		.capacity = record->size,
+		.name = name->text,
+		.addresses = take_addresses(state),
+	};
+	state->next_node++;
+}
+
+static int check_node_return(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+	int rc;
+
+	if (!node)
+		return -ENOENT;
+	/* What it lent before is gone; first that has to be said. */
+	if (node->state != REEF_NODE_DEAD)
+		return -EBUSY;
+	/* They are drawn by lot, so there is no order among them. */
+	if (record->incarnation == node->incarnation)
+		return -ESTALE;
+	rc = check_node_values(state, record);
+	return rc ? rc : reserve_addresses(state, record->addresses);
+}
+
+static void apply_node_return(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+
+	free(node->addresses);
+	node->addresses = take_addresses(state);
+	node->incarnation = record->incarnation;
+	node->capacity = record->size;
+	node->state = REEF_NODE_OK;
+}
+
+static bool node_may(const struct reef_state_node *node, uint8_t next)
+{
+	switch (next) {
+	case REEF_NODE_OK:
+		return node->state == REEF_NODE_DRAINING ||
+		       node->state == REEF_NODE_DRAINED;
+	case REEF_NODE_DRAINING:
+		return node->state == REEF_NODE_OK;
+	case REEF_NODE_DRAINED:
+		return node->state == REEF_NODE_DRAINING && !node->extents;
+	default:
+		return node->state != REEF_NODE_DEAD;
+	}
+}
+
+static int check_node_state(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+	uint64_t epoch = state->pool_epoch;
+
+	if (record->state < REEF_NODE_OK || record->state > REEF_NODE_DEAD)
+		return -EINVAL;
+	if (!node)
+		return -ENOENT;
+	if (!node_may(node, record->state))
+		return -EBUSY;
+	if (record->state == REEF_NODE_DEAD)
+		epoch++;
+	return record->value == epoch ? 0 : -ESTALE;
+}
+
+static void apply_node_state(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+	struct reef_state_extent *extent = state->extents;
+	size_t i;
+
+	node->state = record->state;
+	state->pool_epoch = record->value;
+	if (record->state != REEF_NODE_DEAD)
+		return;
+	for (i = 0; i < state->extent_count; i++, extent++) {
+		if (extent->node == record->id) {
+			extent_lose(state, extent);
+		} else if (extent->target == record->id) {
+			node_sub(state, extent->target, extent->size);
+			extent->target = 0;
+			extent->state = REEF_EXTENT_LIVE;
+		}
+	}
+	reef_assert(node->used == 0 && node->extents == 0);
+}
+
+static int check_node_remove(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+
+	if (!node)
+		return -ENOENT;
+	return node->state == REEF_NODE_DEAD || node->state == REEF_NODE_DRAINED
+		       ? 0
+		       : -EBUSY;
+}
+
+static void apply_node_remove(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+	struct reef_text name = reef_text_of(node->name, strlen(node->name));
+
+	free(node->addresses);
+	reef_names_remove(&state->node_names,
+			  reef_names_find(&state->node_names, 0, name));
+	reef_state_take_out(state->nodes, &state->node_count,
+			    (size_t)(node - state->nodes), sizeof(*node));
+}
+
+/* --- spaces --- */
+
+static int check_space_owner(const struct reef_state *state,
+			     const struct reef_record *record)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, record->session);
+
+	if (record->user && !reef_state_user_of(state, record->user))
+		return -ENOENT;
+	if (record->kind == REEF_SPACE_SHARED)
+		return record->session ? -EINVAL : 0;
+	if (!session)
+		return -ENOENT;
+	return session->state == REEF_SESSION_ALIVE ? 0 : -EBUSY;
+}
+
+static int check_space_name(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	int rc;
+
+	/* Only what ends with its session may go without a name. */
+	if (record->name.size == 0 && record->kind == REEF_SPACE_SCRATCH)
+		return 0;
+	rc = reef_state_check_text(state, record->name,
+				   REEF_SETTING_NAME_SIZE_MAX);
+	if (rc)
+		return rc;
+	if (reef_state_find_space(state, record->name))
+		return -EEXIST;
+	return reef_names_reserve(&state->space_names, record->name.size);
+}
+
+static int check_space_add(struct reef_state *state,
+			   const struct reef_record *record)
+{
+	int rc;
+
+	if (record->id != state->next_space)
+		return -ESTALE;
+	if (record->id == UINT32_MAX)
+		return -ENOSPC;
+	if (record->kind < REEF_SPACE_SHARED ||
+	    record->kind > REEF_SPACE_SCRATCH ||
+	    record->keeping < REEF_KEEPING_KEPT ||
+	    record->keeping > REEF_KEEPING_REVOCABLE || record->size == 0)
+		return -EINVAL;
+	rc = check_space_owner(state, record);
+	if (rc == 0)
+		rc = reef_state_check_limit(state, state->space_count,
+					    REEF_SETTING_SPACES_MAX);
+	if (rc == 0)
+		rc = check_space_name(state, record);
+	if (rc == 0)
+		rc = reef_state_room((void **)&state->spaces,
+				     &state->space_room, state->space_count + 1,
+				     sizeof(*state->spaces));
+	return rc;
+}
+
+static void apply_space_add(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	const char *name = "";
+
+	if (record->name.size)
+		name = reef_names_insert(&state->space_names, 0, record->name,
+					 record->id, 0)
+			       ->text;
+	state->spaces[state->space_count++] = (struct reef_state_space){
+		.id = record->id,
+		.kind = record->kind,
+		.keeping = record->keeping,
+		.user = record->user,
+		.session = record->session,
+		.quota = record->size,
+		.name = name,
+	};
+	state->next_space++;
+}
+
+static int check_space_quota(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_space *space = reef_state_space_of(state, record->id);
+
+	if (!space)
+		return -ENOENT;
+	if (record->size == 0)
+		return -EINVAL;
+	return record->size >= space->used ? 0 : -EDQUOT;
+}
+
+static void apply_space_quota(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	reef_state_space_of(state, record->id)->quota = record->size;
+}
+
+static int check_space_era(struct reef_state *state,
+			   const struct reef_record *record)
+{
+	struct reef_state_space *space = reef_state_space_of(state, record->id);
+
+	if (!space)
+		return -ENOENT;
+	if (space->era == UINT32_MAX)
+		return -ENOSPC;
+	return record->era == space->era + 1 ? 0 : -ESTALE;
+}
+
+static void apply_space_era(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	reef_state_space_of(state, record->id)->era = record->era;
+}
+
+void reef_state_drop_space(struct reef_state *state,
+			   struct reef_state_space *space)
+{
+	struct reef_text name = reef_text_of(space->name, strlen(space->name));
+	struct reef_name *bound;
+	size_t from, to = 0;
+
+	for (from = 0; from < state->extent_count; from++) {
+		if (state->extents[from].space == space->id)
+			extent_release(state, &state->extents[from]);
+		else
+			state->extents[to++] = state->extents[from];
+	}
+	state->extent_count = to;
+	for (from = 0, to = 0; from < state->use_count; from++)
+		if (state->uses[from].space != space->id)
+			state->uses[to++] = state->uses[from];
+	state->use_count = to;
+	while (space->names-- > 0) {
+		bound = reef_names_next(&state->names, space->id,
+					reef_text_of("", 0), true);
+		reef_assert(bound && bound->space == space->id);
+		reef_names_remove(&state->names, bound);
+	}
+	if (name.size)
+		reef_names_remove(
+			&state->space_names,
+			reef_names_find(&state->space_names, 0, name));
+	free(space->by_ordinal);
+	reef_state_take_out(state->spaces, &state->space_count,
+			    (size_t)(space - state->spaces), sizeof(*space));
+}
+
+static int check_space_remove(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	return reef_state_space_of(state, record->id) ? 0 : -ENOENT;
+}
+
+static void apply_space_remove(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	reef_state_drop_space(state, reef_state_space_of(state, record->id));
+}
+
+/* How many ordinals from that one on are an extent's; 0: it is nobody's first.
+ */
+static uint32_t ordinals_at(const struct reef_state *state,
+			    const struct reef_state_space *space,
+			    uint32_t ordinal)
+{
+	uint32_t number = space->by_ordinal[ordinal];
+
+	return number ? reef_extent_ordinals(
+				reef_state_extent(state, number)->size)
+		      : 0;
+}
+
+int reef_state_pick_ordinal(const struct reef_state *state, uint32_t id,
+			    uint64_t size, uint32_t *ordinal)
+{
+	const struct reef_state_space *space = reef_state_space_of(state, id);
+	uint32_t need = reef_extent_ordinals(size), begin = 0, i = 0, taken;
+
+	if (!space)
+		return -ENOENT;
+	if (space->ordinals + need <= REEF_ORDINALS_MAX) {
+		*ordinal = space->ordinals;
+		return 0;
+	}
+	while (i < space->ordinals && i - begin < need) {
+		taken = ordinals_at(state, space, i);
+		i += taken ? taken : 1;
+		if (taken)
+			begin = i;
+	}
+	if (i - begin < need)
+		return -ENOSPC;
+	*ordinal = begin;
+	return 0;
+}
+
+/* --- extents --- */
+
+static int reserve_ordinal(struct reef_state_space *space, uint32_t ordinal)
+{
+	size_t room = space->ordinals_room;
+	int rc;
+
+	rc = reef_state_room((void **)&space->by_ordinal, &room,
+			     (size_t)ordinal + 1, sizeof(*space->by_ordinal));
+	space->ordinals_room = (uint32_t)room;
+	return rc;
+}
+
+static int check_extent_add(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+	int rc;
+
+	if (record->id != state->next_extent)
+		return -ESTALE;
+	if (record->id == UINT32_MAX)
+		return -ENOSPC;
+	if (record->size == 0 || record->size > REEF_EXTENT_SIZE_MAX ||
+	    record->size % REEF_EXTENT_ALIGN)
+		return -EINVAL;
+	if (!space)
+		return -ENOENT;
+	/* Without gaps, so that the table is no larger than its use. */
+	if (record->ordinal > space->ordinals ||
+	    record->ordinal + reef_extent_ordinals(record->size) >
+		    REEF_ORDINALS_MAX)
+		return -EINVAL;
+	if (record->ordinal < space->ordinals &&
+	    space->by_ordinal[record->ordinal])
+		return -EEXIST;
+	if (record->size > space->quota - space->used)
+		return -EDQUOT;
+	rc = check_placement(state, record->node, record->size);
+	if (rc == 0)
+		rc = reef_state_check_limit(state, state->extent_count,
+					    REEF_SETTING_EXTENTS_MAX);
+	if (rc == 0)
+		rc = reserve_ordinal(
+			space, record->ordinal +
+				       reef_extent_ordinals(record->size) - 1);
+	if (rc == 0)
+		rc = reef_state_room(
+			(void **)&state->extents, &state->extent_room,
+			state->extent_count + 1, sizeof(*state->extents));
+	return rc;
+}
+
+static void apply_extent_add(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+
+	state->extents[state->extent_count++] = (struct reef_state_extent){
+		.number = record->id,
+		.space = record->space,
+		.ordinal = record->ordinal,
+		.node = record->node,
+		.epoch = 1,
+		.state = REEF_EXTENT_LIVE,
+		.size = record->size,
+	};
+	state->next_extent++;
+	/* Only its first names it. */
+	while (space->ordinals <
+	       record->ordinal + reef_extent_ordinals(record->size))
+		space->by_ordinal[space->ordinals++] = 0;
+	space->by_ordinal[record->ordinal] = record->id;
+	space->used += record->size;
+	space->extents++;
+	node_add(state, record->node, record->size);
+}
+
+/* An extent in that state (0: any). */
+static int check_extent(const struct reef_state *state, uint32_t number,
+			uint8_t in)
+{
+	struct reef_state_extent *extent = reef_state_extent_of(state, number);
+
+	if (!extent)
+		return -ENOENT;
+	return in == 0 || extent->state == in ? 0 : -EBUSY;
+}
+
+static int check_epoch(const struct reef_state *state,
+		       const struct reef_record *record)
+{
+	uint32_t epoch = reef_state_extent_of(state, record->id)->epoch;
+
+	return epoch < UINT32_MAX && record->era == epoch + 1 ? 0 : -ESTALE;
+}
+
+static int check_extent_move(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	int rc = check_extent(state, record->id, REEF_EXTENT_LIVE);
+	struct reef_state_extent *extent;
+
+	if (rc)
+		return rc;
+	extent = reef_state_extent_of(state, record->id);
+	if (extent->node == record->node)
+		return -EINVAL;
+	/* The last epoch is for its loss, which nothing can refuse. */
+	if (extent->epoch >= UINT32_MAX - 1)
+		return -ENOSPC;
+	return check_placement(state, record->node, extent->size);
+}
+
+static void apply_extent_move(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_extent *extent =
+		reef_state_extent_of(state, record->id);
+
+	extent->state = REEF_EXTENT_MOVING;
+	extent->target = record->node;
+	node_add(state, record->node, extent->size);
+}
+
+static int check_extent_moved(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	int rc = check_extent(state, record->id, REEF_EXTENT_MOVING);
+
+	return rc ? rc : check_epoch(state, record);
+}
+
+static void apply_extent_moved(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	struct reef_state_extent *extent =
+		reef_state_extent_of(state, record->id);
+
+	node_sub(state, extent->node, extent->size);
+	extent->node = extent->target;
+	extent->target = 0;
+	extent->epoch = record->era;
+	extent->state = REEF_EXTENT_LIVE;
+}
+
+static int check_extent_stay(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	return check_extent(state, record->id, REEF_EXTENT_MOVING);
+}
+
+static void apply_extent_stay(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_extent *extent =
+		reef_state_extent_of(state, record->id);
+
+	node_sub(state, extent->target, extent->size);
+	extent->target = 0;
+	extent->state = REEF_EXTENT_LIVE;
+}
+
+static int check_extent_lost(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	int rc = check_extent(state, record->id, 0);
+
+	if (rc == 0 && check_extent(state, record->id, REEF_EXTENT_LOST) == 0)
+		rc = -EBUSY;
+	return rc ? rc : check_epoch(state, record);
+}
+
+static void apply_extent_lost(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	extent_lose(state, reef_state_extent_of(state, record->id));
+}
+
+static int check_extent_remove(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	return check_extent(state, record->id, 0);
+}
+
+static void apply_extent_remove(struct reef_state *state,
+				const struct reef_record *record)
+{
+	struct reef_state_extent *extent =
+		reef_state_extent_of(state, record->id);
+	struct reef_state_space *space =
+		reef_state_space_of(state, extent->space);
+
+	extent_release(state, extent);
+	space->by_ordinal[extent->ordinal] = 0;
+	space->used -= extent->size;
+	space->extents--;
+	reef_state_take_out(state->extents, &state->extent_count,
+			    (size_t)(extent - state->extents), sizeof(*extent));
+}
+
+const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES] = {
+	[REEF_RECORD_NODE_ADD] = {check_node_add, apply_node_add},
+	[REEF_RECORD_NODE_RETURN] = {check_node_return, apply_node_return},
+	[REEF_RECORD_NODE_STATE] = {check_node_state, apply_node_state},
+	[REEF_RECORD_NODE_REMOVE] = {check_node_remove, apply_node_remove},
+	[REEF_RECORD_SPACE_ADD] = {check_space_add, apply_space_add},
+	[REEF_RECORD_SPACE_QUOTA] = {check_space_quota, apply_space_quota},
+	[REEF_RECORD_SPACE_ERA] = {check_space_era, apply_space_era},
+	[REEF_RECORD_SPACE_REMOVE] = {check_space_remove, apply_space_remove},
+	[REEF_RECORD_EXTENT_ADD] = {check_extent_add, apply_extent_add},
+	[REEF_RECORD_EXTENT_MOVE] = {check_extent_move, apply_extent_move},
+	[REEF_RECORD_EXTENT_MOVED] = {check_extent_moved, apply_extent_moved},
+	[REEF_RECORD_EXTENT_STAY] = {check_extent_stay, apply_extent_stay},
+	[REEF_RECORD_EXTENT_LOST] = {check_extent_lost, apply_extent_lost},
+	[REEF_RECORD_EXTENT_REMOVE] = {check_extent_remove,
+				       apply_extent_remove},
+};

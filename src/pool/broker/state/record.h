@@ -1,0 +1,73 @@
+/* record.h - one change of the broker's state, as it is journaled.
+ *
+ * A record is flat: a type, and those fields that the type has (record.c has
+ * the list); the others are zero. Texts are borrowed: by encode from its
+ * caller, by decode from the bytes. Every type has origin and request: the
+ * session that asked for it, and the number of its request (wire/pool.h, rule
+ * 2); both 0: nobody did, it is the broker's own.
+ *
+ * Thread: any. */
+#ifndef REEF_POOL_BROKER_STATE_RECORD_H
+#define REEF_POOL_BROKER_STATE_RECORD_H
+
+#include "wire/cursor.h"
+
+/* The numbers are in journals: new ones go to the end. */
+enum reef_record_type {
+	REEF_RECORD_POOL = 1,	 /* value: the pool's id; the first of all */
+	REEF_RECORD_BROKER,	 /* value: broker epoch, one more than it was */
+	REEF_RECORD_SETTING,	 /* id: which; value */
+	REEF_RECORD_USER_ADD,	 /* id, name */
+	REEF_RECORD_USER_ERA,	 /* id; era: one more than it was */
+	REEF_RECORD_USER_REMOVE, /* id */
+	REEF_RECORD_NODE_ADD,	 /* id, incarnation, size, name, addresses */
+	REEF_RECORD_NODE_RETURN, /* id, incarnation, size, addresses */
+	REEF_RECORD_NODE_STATE,	 /* id, state; value: pool epoch after it */
+	REEF_RECORD_NODE_REMOVE, /* id */
+	REEF_RECORD_SPACE_ADD,	 /* id, kind, keeping, size: quota, session,
+				  * user, name */
+	REEF_RECORD_SPACE_QUOTA, /* id, size */
+	REEF_RECORD_SPACE_ERA,	 /* id; era: one more than it was */
+	REEF_RECORD_SPACE_REMOVE,  /* id; its extents and names go with it */
+	REEF_RECORD_EXTENT_ADD,	   /* id, space, ordinal, node, size */
+	REEF_RECORD_EXTENT_MOVE,   /* id; node: where to */
+	REEF_RECORD_EXTENT_MOVED,  /* id; era: its epoch, one more */
+	REEF_RECORD_EXTENT_STAY,   /* id; the move is off */
+	REEF_RECORD_EXTENT_LOST,   /* id; era: its epoch, one more */
+	REEF_RECORD_EXTENT_REMOVE, /* id */
+	REEF_RECORD_SESSION_OPEN,  /* session, user */
+	REEF_RECORD_SESSION_STATE, /* session; state: the next one */
+	REEF_RECORD_NAME_BIND,	   /* space, value, name */
+	REEF_RECORD_NAME_REPLACE,  /* space, generation, value, name */
+	REEF_RECORD_NAME_UNBIND,   /* space, generation (0: any), name */
+	REEF_RECORD_USE,     /* session, space: it may have left work there
+			      * when it ends */
+	REEF_RECORD_USE_END, /* session, space: and that was recovered */
+	REEF_RECORD_RECLAIM, /* value: R8, epochs below it may have been
+			      * published; more than it was */
+	REEF_RECORD_TYPES
+};
+
+struct reef_record {
+	uint16_t type;
+	uint8_t state, kind, keeping;
+	uint32_t origin, request;
+	uint32_t id, space, ordinal, node, session, user, era;
+	uint64_t value, size, incarnation, generation;
+	struct reef_text name, addresses;
+};
+
+/* An upper bound of what encode writes for this record. */
+size_t reef_record_size_max(const struct reef_record *record);
+
+/* Write the fields of the record's type; returns their size. `bytes` has room
+ * for reef_record_size_max. The type itself goes into the journal's header. */
+size_t reef_record_encode(const struct reef_record *record, uint8_t *bytes);
+
+/* Texts in *out point into bytes.
+ * -REEF_EVERSION: no such type, so a newer broker wrote it.
+ * -REEF_ECORRUPT: not exactly the fields of that type. */
+int reef_record_decode(uint16_t type, const void *bytes, size_t size,
+		       struct reef_record *out);
+
+#endif

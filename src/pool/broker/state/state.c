@@ -1,0 +1,426 @@
+/* state.c - a state's making, the way of a record, and the queries. */
+#include "pool/broker/state/state.h"
+
+#include "base/log.h"
+#include "pool/broker/state/internal.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	uint64_t value, least, most;
+} settings[REEF_SETTING_COUNT] = {
+#define X(upper, lower, value, least, most) {#lower, value, least, most},
+	REEF_SETTINGS(X)
+#undef X
+};
+
+int reef_state_create(struct reef_state **out)
+{
+	struct reef_state *state = calloc(1, sizeof(*state));
+	int i;
+
+	if (!state)
+		return -ENOMEM;
+	state->next_user = state->next_node = 1;
+	state->next_space = state->next_extent = 1;
+	for (i = 0; i < REEF_SETTING_COUNT; i++)
+		state->settings[i] = settings[i].value;
+	*out = state;
+	return 0;
+}
+
+void reef_state_destroy(struct reef_state *state)
+{
+	size_t i;
+
+	if (!state)
+		return;
+	for (i = 0; i < state->node_count; i++)
+		free(state->nodes[i].addresses);
+	for (i = 0; i < state->space_count; i++)
+		free(state->spaces[i].by_ordinal);
+	free(state->users);
+	free(state->nodes);
+	free(state->spaces);
+	free(state->extents);
+	free(state->sessions);
+	free(state->uses);
+	reef_names_fini(&state->names);
+	reef_names_fini(&state->user_names);
+	reef_names_fini(&state->node_names);
+	reef_names_fini(&state->space_names);
+	free(state->spare_addresses);
+	free(state);
+}
+
+/* --- the way of a record --- */
+
+static const struct reef_rule *rule_of(uint16_t type)
+{
+	if (type >= REEF_RECORD_TYPES)
+		return NULL;
+	if (reef_rules_members[type].check)
+		return &reef_rules_members[type];
+	if (reef_rules_memory[type].check)
+		return &reef_rules_memory[type];
+	return reef_rules_names[type].check ? &reef_rules_names[type] : NULL;
+}
+
+/* A request counts once, and only while its session is alive. */
+static int check_origin(const struct reef_state *state,
+			const struct reef_record *record)
+{
+	const struct reef_state_session *origin;
+
+	if (record->origin == 0)
+		return record->request ? -EINVAL : 0;
+	origin = reef_state_session(state, record->origin);
+	if (!origin)
+		return -ENOENT;
+	if (origin->state != REEF_SESSION_ALIVE)
+		return -EBUSY;
+	if (record->request == 0)
+		return -EINVAL;
+	if (record->request == origin->request)
+		return -EALREADY;
+	return reef_request_is_later(record->request, origin->request)
+		       ? 0
+		       : -ESTALE;
+}
+
+static uint64_t result_of(const struct reef_state *state,
+			  const struct reef_record *record)
+{
+	switch (record->type) {
+	case REEF_RECORD_SPACE_ADD:
+	case REEF_RECORD_EXTENT_ADD:
+	case REEF_RECORD_USER_ADD:
+		return record->id;
+	case REEF_RECORD_NAME_BIND:
+	case REEF_RECORD_NAME_REPLACE:
+		return state->generation;
+	case REEF_RECORD_SPACE_ERA:
+	case REEF_RECORD_USER_ERA:
+		return record->era;
+	case REEF_RECORD_SETTING:
+		return record->value;
+	default:
+		return 0;
+	}
+}
+
+static void note_origin(struct reef_state *state,
+			const struct reef_record *record)
+{
+	struct reef_state_session *origin;
+
+	if (record->origin == 0)
+		return;
+	origin = &state->sessions[reef_session_slot(record->origin)];
+	origin->request = record->request;
+	origin->request_type = record->type;
+	origin->result = result_of(state, record);
+}
+
+int reef_state_check(struct reef_state *state, const struct reef_record *record)
+{
+	const struct reef_rule *rule = rule_of(record->type);
+	int rc;
+
+	if (!rule)
+		return -EINVAL;
+	/* There is a pool before there is anything in it. */
+	if (!state->pool && record->type != REEF_RECORD_POOL)
+		return -ENOENT;
+	rc = check_origin(state, record);
+	return rc ? rc : rule->check(state, record);
+}
+
+int reef_state_apply(struct reef_state *state, const struct reef_record *record)
+{
+	int rc = reef_state_check(state, record);
+
+	if (rc)
+		return rc;
+	rule_of(record->type)->apply(state, record);
+	note_origin(state, record);
+	return 0;
+}
+
+int reef_state_replay(struct reef_state *state, uint16_t type,
+		      const void *bytes, size_t size)
+{
+	struct reef_record record;
+	int rc;
+
+	rc = reef_record_decode(type, bytes, size, &record);
+	if (rc)
+		return rc;
+	state->replaying = true;
+	rc = reef_state_apply(state, &record);
+	state->replaying = false;
+	if (rc == 0 || rc == -ENOMEM)
+		return rc;
+	reef_log(REEF_LOG_ERROR, "state", "a record of type %u: %s", type,
+		 reef_error_text(rc));
+	return -REEF_ECORRUPT;
+}
+
+/* --- what the rules share --- */
+
+int reef_state_room(void **items, size_t *room, size_t need, size_t item_size)
+{
+	size_t more = *room ? *room : 16;
+	void *grown;
+
+	if (need <= *room)
+		return 0;
+	while (more < need)
+		more *= 2;
+	grown = realloc(*items, more * item_size);
+	if (!grown)
+		return -ENOMEM;
+	*items = grown;
+	*room = more;
+	return 0;
+}
+
+void reef_state_take_out(void *items, size_t *count, size_t index,
+			 size_t item_size)
+{
+	char *at = (char *)items + index * item_size;
+
+	(*count)--;
+	memmove(at, at + item_size, (*count - index) * item_size);
+}
+
+int reef_state_check_text(const struct reef_state *state, struct reef_text text,
+			  enum reef_setting limit)
+{
+	uint16_t i;
+
+	if (text.size == 0)
+		return -EINVAL;
+	/* They end up in logs and on terminals. */
+	for (i = 0; i < text.size; i++)
+		if ((uint8_t)text.bytes[i] < 0x20 || text.bytes[i] == 0x7f)
+			return -EINVAL;
+	if (!state->replaying && text.size > state->settings[limit])
+		return -ENOSPC;
+	return 0;
+}
+
+int reef_state_check_limit(const struct reef_state *state, uint64_t count,
+			   enum reef_setting limit)
+{
+	if (!state->replaying && count >= state->settings[limit])
+		return -ENOSPC;
+	return 0;
+}
+
+/* Where a number is in an array of things that begin with theirs. */
+static void *find(const void *items, size_t count, size_t item_size,
+		  uint32_t number)
+{
+	size_t low = 0, high = count, middle;
+	uint32_t own;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		memcpy(&own, (const char *)items + middle * item_size, 4);
+		if (own == number)
+			return (char *)items + middle * item_size;
+		if (own < number)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return NULL;
+}
+
+struct reef_state_user *reef_state_user_of(const struct reef_state *state,
+					   uint32_t id)
+{
+	return find(state->users, state->user_count, sizeof(*state->users), id);
+}
+
+struct reef_state_node *reef_state_node_of(const struct reef_state *state,
+					   uint32_t id)
+{
+	return find(state->nodes, state->node_count, sizeof(*state->nodes), id);
+}
+
+struct reef_state_space *reef_state_space_of(const struct reef_state *state,
+					     uint32_t id)
+{
+	return find(state->spaces, state->space_count, sizeof(*state->spaces),
+		    id);
+}
+
+struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
+					       uint32_t number)
+{
+	return find(state->extents, state->extent_count,
+		    sizeof(*state->extents), number);
+}
+
+/* --- queries --- */
+
+void reef_state_summary(const struct reef_state *state,
+			struct reef_state_summary *out)
+{
+	*out = (struct reef_state_summary){
+		.pool = state->pool,
+		.pool_epoch = state->pool_epoch,
+		.broker_epoch = state->broker_epoch,
+		.reclaim = state->reclaim,
+		.next_user = state->next_user,
+		.next_node = state->next_node,
+		.next_space = state->next_space,
+		.next_extent = state->next_extent,
+		.names = state->names.total,
+	};
+}
+
+uint64_t reef_state_setting(const struct reef_state *state,
+			    enum reef_setting setting)
+{
+	reef_assert(setting < REEF_SETTING_COUNT);
+	return state->settings[setting];
+}
+
+const char *reef_setting_name(enum reef_setting setting)
+{
+	reef_assert(setting < REEF_SETTING_COUNT);
+	return settings[setting].name;
+}
+
+int reef_setting_find(const char *name, enum reef_setting *out)
+{
+	int i;
+
+	for (i = 0; i < REEF_SETTING_COUNT; i++) {
+		if (strcmp(settings[i].name, name) == 0) {
+			*out = (enum reef_setting)i;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+bool reef_setting_allows(uint32_t setting, uint64_t value)
+{
+	/* Else no extent could be made any more. */
+	if (setting == REEF_SETTING_EXTENT_SIZE && value % REEF_EXTENT_ALIGN)
+		return false;
+	return setting < REEF_SETTING_COUNT &&
+	       value >= settings[setting].least &&
+	       value <= settings[setting].most;
+}
+
+const struct reef_state_user *reef_state_users(const struct reef_state *state,
+					       size_t *count)
+{
+	*count = state->user_count;
+	return state->users;
+}
+
+const struct reef_state_node *reef_state_nodes(const struct reef_state *state,
+					       size_t *count)
+{
+	*count = state->node_count;
+	return state->nodes;
+}
+
+const struct reef_state_space *reef_state_spaces(const struct reef_state *state,
+						 size_t *count)
+{
+	*count = state->space_count;
+	return state->spaces;
+}
+
+const struct reef_state_extent *
+reef_state_extents(const struct reef_state *state, size_t *count)
+{
+	*count = state->extent_count;
+	return state->extents;
+}
+
+const struct reef_state_session *
+reef_state_sessions(const struct reef_state *state, size_t *count)
+{
+	*count = state->session_count;
+	return state->sessions;
+}
+
+const struct reef_state_use *reef_state_uses(const struct reef_state *state,
+					     size_t *count)
+{
+	*count = state->use_count;
+	return state->uses;
+}
+
+const struct reef_state_user *reef_state_user(const struct reef_state *state,
+					      uint32_t id)
+{
+	return reef_state_user_of(state, id);
+}
+
+const struct reef_state_node *reef_state_node(const struct reef_state *state,
+					      uint32_t id)
+{
+	return reef_state_node_of(state, id);
+}
+
+const struct reef_state_space *reef_state_space(const struct reef_state *state,
+						uint32_t id)
+{
+	return reef_state_space_of(state, id);
+}
+
+const struct reef_state_extent *
+reef_state_extent(const struct reef_state *state, uint32_t number)
+{
+	return reef_state_extent_of(state, number);
+}
+
+const struct reef_state_session *
+reef_state_session(const struct reef_state *state, uint32_t id)
+{
+	uint16_t slot = reef_session_slot(id);
+
+	if (id == 0 || slot >= state->session_count ||
+	    state->sessions[slot].id != id)
+		return NULL;
+	return &state->sessions[slot];
+}
+
+static uint32_t find_named(const struct reef_names *names,
+			   struct reef_text name)
+{
+	const struct reef_name *found = reef_names_find(names, 0, name);
+
+	return found ? (uint32_t)found->value : 0;
+}
+
+uint32_t reef_state_find_user(const struct reef_state *state,
+			      struct reef_text name)
+{
+	return find_named(&state->user_names, name);
+}
+
+uint32_t reef_state_find_node(const struct reef_state *state,
+			      struct reef_text name)
+{
+	return find_named(&state->node_names, name);
+}
+
+uint32_t reef_state_find_space(const struct reef_state *state,
+			       struct reef_text name)
+{
+	return find_named(&state->space_names, name);
+}

@@ -1,0 +1,274 @@
+/* state.h - the broker's whole memory, as a deterministic state machine.
+ *
+ * (1) A record is the only way it changes, while serving and at replay alike:
+ *     the same records in the same order give the same state, hash and bytes.
+ * (2) A record is checked before it is applied: it applies whole or changes
+ *     nothing. While serving: check, append to the journal, apply; after a
+ *     check nothing can keep that record from being applied.
+ * (3) Numbers of extents, nodes, spaces and users are never given twice, nor is
+ *     a name's generation. A session's id comes again after 65,535 others of
+ *     its slot.
+ * (4) Extents are on nodes that are not DEAD; where an extent's node dies it is
+ *     LOST, and the pool epoch rises in the same record.
+ * (5) A node never lends more than its capacity, a space never holds more than
+ *     its quota.
+ * (6) Of each session the last request that changed something is kept, with
+ *     what came of it, so that a repetition can be told the same.
+ * (7) A session is not RECOVERED while it uses a space: while it may have left
+ *     work there that nobody has looked after yet.
+ * (8) Limits are settings, and hold for what is new: lowering one takes nothing
+ *     away. They are not asked again at replay, so that a new default does not
+ *     refuse an old journal.
+ *
+ *   node      OK <-> DRAINING -> DRAINED -> OK     any -> DEAD -> (return) OK
+ *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST     any -> (removed)
+ *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
+ *
+ * Pointers that queries return are good until the next check or apply.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_BROKER_STATE_STATE_H
+#define REEF_POOL_BROKER_STATE_STATE_H
+
+#include "pool/broker/state/names.h"
+#include "pool/broker/state/record.h"
+
+/* X(NAME, name, default, least, most). The order is in journals. */
+#define REEF_SETTINGS(X)                                                       \
+	X(NODES_MAX, nodes_max, 1024, 1, UINT32_MAX)                           \
+	X(SPACES_MAX, spaces_max, 65536, 1, UINT32_MAX)                        \
+	X(EXTENTS_MAX, extents_max, 1048576, 1, UINT32_MAX)                    \
+	X(SESSIONS_MAX, sessions_max, 4096, 1, 32768)                          \
+	X(USERS_MAX, users_max, 65536, 1, UINT32_MAX)                          \
+	X(NAMES_MAX, names_max, 1048576, 1, UINT32_MAX)                        \
+	X(NAME_SIZE_MAX, name_size_max, 255, 1, 16384)                         \
+	X(ADDRESSES_SIZE_MAX, addresses_size_max, 1024, 1, 16384)              \
+	X(EXTENT_SIZE, extent_size, 67108864, 4096, UINT64_C(4294967296))      \
+	X(LEASE_TTL_NS, lease_ttl_ns, UINT64_C(10000000000), 1000000,          \
+	  UINT64_C(86400000000000))                                            \
+	X(NODE_TTL_NS, node_ttl_ns, UINT64_C(10000000000), 1000000,            \
+	  UINT64_C(86400000000000))                                            \
+	X(REVOKE_NOTICE_NS, revoke_notice_ns, UINT64_C(1000000000), 0,         \
+	  UINT64_C(86400000000000))                                            \
+	X(LEASE_KILLS, lease_kills, 0, 0, 1)
+
+enum reef_setting {
+#define X(upper, lower, value, least, most) REEF_SETTING_##upper,
+	REEF_SETTINGS(X)
+#undef X
+		REEF_SETTING_COUNT
+};
+
+enum reef_node_state {
+	REEF_NODE_OK = 1,
+	REEF_NODE_DRAINING,
+	REEF_NODE_DRAINED,
+	REEF_NODE_DEAD
+};
+enum reef_space_kind { REEF_SPACE_SHARED = 1, REEF_SPACE_SCRATCH };
+enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };
+enum reef_extent_state {
+	REEF_EXTENT_LIVE = 1,
+	REEF_EXTENT_MOVING,
+	REEF_EXTENT_LOST
+};
+enum reef_session_state {
+	REEF_SESSION_ALIVE = 1,
+	REEF_SESSION_EXPIRED,
+	REEF_SESSION_FENCED,
+	REEF_SESSION_RECOVERED
+};
+
+/* The formats of addresses bound these. */
+#define REEF_ORDINALS_MAX (1u << 18)
+#define REEF_EXTENT_SIZE_MAX (UINT64_C(1) << 32)
+#define REEF_EXTENT_ALIGN 4096
+
+struct reef_state_user {
+	uint32_t id, era;
+	uint32_t sessions; /* not RECOVERED */
+	const char *name;
+};
+
+struct reef_state_node {
+	uint32_t id;
+	uint8_t state;
+	uint32_t extents; /* on it or moving to it */
+	uint64_t incarnation, capacity;
+	uint64_t used; /* bytes of those extents */
+	const char *name;
+	char *addresses;
+};
+
+struct reef_state_space {
+	uint32_t id;
+	uint8_t kind, keeping;
+	uint32_t era, user;
+	uint32_t session; /* whose it is, if scratch */
+	uint32_t extents, names;
+	uint64_t quota, used;	/* bytes; LOST extents count */
+	uint32_t ordinals;	/* entries below */
+	uint32_t ordinals_room; /* allocated */
+	uint32_t *by_ordinal;	/* extent numbers; 0: free, or not its first */
+	const char *name;	/* "": none */
+};
+
+struct reef_state_extent {
+	uint32_t number, space, ordinal;
+	uint32_t node;	 /* 0: LOST */
+	uint32_t target; /* where it moves to; 0: it does not */
+	uint32_t epoch;	 /* rises as it moves and is lost */
+	uint8_t state;
+	uint64_t size;
+};
+
+struct reef_state_session {
+	uint32_t id; /* 0: the slot was never used */
+	uint32_t user;
+	uint8_t state;
+	/* The last request that made a record that names it, that record's
+	 * type, and what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD),
+	 * generation (NAME_BIND, NAME_REPLACE), era (SPACE_ERA, USER_ERA) or
+	 * value (SETTING), else 0. */
+	uint32_t request;
+	uint16_t request_type;
+	uint64_t result;
+};
+
+/* A session that may have left work in a space when it ends. */
+struct reef_state_use {
+	uint32_t session, space;
+};
+
+/* id = slot 16, generation 16; the generation is never 0. */
+static inline uint32_t reef_session_id(uint16_t slot, uint16_t generation)
+{
+	return (uint32_t)slot << 16 | generation;
+}
+static inline uint16_t reef_session_slot(uint32_t id)
+{
+	return (uint16_t)(id >> 16);
+}
+
+/* Requests of a session are numbered one after the other, and begin again after
+ * 2^32, without 0. */
+static inline bool reef_request_is_later(uint32_t number, uint32_t than)
+{
+	return (int32_t)(number - than) > 0;
+}
+
+struct reef_state;
+
+/* An empty state: no pool yet. Caller owns *out.  -ENOMEM. */
+int reef_state_create(struct reef_state **out);
+void reef_state_destroy(struct reef_state *state); /* NULL is fine */
+
+/* Would this record apply? Takes the memory it needs, changes nothing else.
+ * -EINVAL: a value that makes no sense, here or ever.  -ENOENT: no such thing.
+ * -EEXIST: there is one.  -ESTALE: an epoch, era, generation or number is not
+ * the one that comes next.  -EALREADY: that request was done.
+ * -EBUSY: in a state, or a use, that forbids it.
+ * -EDQUOT: over the quota.  -ENOSPC: over a limit or a capacity.  -ENOMEM. */
+int reef_state_check(struct reef_state *state,
+		     const struct reef_record *record);
+
+/* Apply it. Errors as check; none if check of this very record has just
+ * returned 0. */
+int reef_state_apply(struct reef_state *state,
+		     const struct reef_record *record);
+
+/* Apply what a journal holds.  -REEF_ECORRUPT: it is malformed, or does not
+ * apply.  -REEF_EVERSION: no such type.  -ENOMEM. */
+int reef_state_replay(struct reef_state *state, uint16_t type,
+		      const void *bytes, size_t size);
+
+/* --- snapshots (image.c) --- */
+
+/* The whole state as bytes; the same state gives the same ones. The caller
+ * frees *bytes.  -ENOMEM. */
+int reef_state_encode(const struct reef_state *state, uint8_t **bytes,
+		      size_t *size);
+
+/* Everything is checked.  -REEF_ECORRUPT, -REEF_EVERSION, -ENOMEM. */
+int reef_state_decode(const void *bytes, size_t size, struct reef_state **out);
+
+/* Of the bytes above: equal states have equal hashes.  -ENOMEM. */
+int reef_state_hash(const struct reef_state *state, uint64_t *out);
+
+/* --- queries --- */
+
+struct reef_state_summary {
+	uint64_t pool; /* 0: no pool yet */
+	uint64_t pool_epoch, broker_epoch;
+	uint64_t reclaim; /* R8: epochs below it may have been published */
+	/* What the next record of that kind must say. */
+	uint32_t next_user, next_node, next_space, next_extent;
+	uint64_t names; /* bound, in all spaces */
+};
+
+void reef_state_summary(const struct reef_state *state,
+			struct reef_state_summary *out);
+
+uint64_t reef_state_setting(const struct reef_state *state,
+			    enum reef_setting setting);
+const char *reef_setting_name(enum reef_setting setting);
+/* -ENOENT: there is none of that name. */
+int reef_setting_find(const char *name, enum reef_setting *out);
+
+/* All of a kind in the order of their numbers (sessions: of their slots). */
+const struct reef_state_user *reef_state_users(const struct reef_state *state,
+					       size_t *count);
+const struct reef_state_node *reef_state_nodes(const struct reef_state *state,
+					       size_t *count);
+const struct reef_state_space *reef_state_spaces(const struct reef_state *state,
+						 size_t *count);
+const struct reef_state_extent *
+reef_state_extents(const struct reef_state *state, size_t *count);
+const struct reef_state_session *
+reef_state_sessions(const struct reef_state *state, size_t *count);
+
+/* In the order of their slots, then of the spaces. */
+const struct reef_state_use *reef_state_uses(const struct reef_state *state,
+					     size_t *count);
+
+/* One, or NULL. A session also if it has ended, until its slot is used anew. */
+const struct reef_state_user *reef_state_user(const struct reef_state *state,
+					      uint32_t id);
+const struct reef_state_node *reef_state_node(const struct reef_state *state,
+					      uint32_t id);
+const struct reef_state_space *reef_state_space(const struct reef_state *state,
+						uint32_t id);
+const struct reef_state_extent *
+reef_state_extent(const struct reef_state *state, uint32_t number);
+const struct reef_state_session *
+reef_state_session(const struct reef_state *state, uint32_t id);
+
+/* By name: the number, or 0. */
+uint32_t reef_state_find_user(const struct reef_state *state,
+			      struct reef_text name);
+uint32_t reef_state_find_node(const struct reef_state *state,
+			      struct reef_text name);
+uint32_t reef_state_find_space(const struct reef_state *state,
+			       struct reef_text name);
+
+/* The id of the next session to open; slots are taken in turn, so that an id
+ * comes again as late as can be.  -ENOSPC: every slot is in use. */
+int reef_state_pick_session(const struct reef_state *state, uint32_t *id);
+
+/* The ordinal for a space's next extent, of that size: one never used while
+ * there is any.  -ENOENT: no such space.  -ENOSPC: all are taken. */
+int reef_state_pick_ordinal(const struct reef_state *state, uint32_t space,
+			    uint64_t size, uint32_t *ordinal);
+
+/* NULL: not bound. */
+const struct reef_name *reef_state_name(const struct reef_state *state,
+					uint32_t space, struct reef_text name);
+
+/* The first name of a space that begins with prefix and comes after `after`
+ * (NULL: the first). NULL: no more. */
+const struct reef_name *reef_state_name_next(const struct reef_state *state,
+					     uint32_t space,
+					     struct reef_text prefix,
+					     const struct reef_text *after);
+
+#endif

@@ -1,0 +1,438 @@
+/* access.c - reading and writing, at once or as tasks.
+ *
+ * The quick path: operations in place (fabric/near.h), on extents that the
+ * handle's cache knows. It adds a few nanoseconds to what the memory takes.
+ * Everything else, and everything that was refused, is call.c's. */
+#include "pool/client/handle/near.h"
+#include "pool/client/handle/word.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define NEAR_COUNT 256	  /* accesses at once */
+#define NEAR_LENGTH 65536 /* bytes of one */
+#define TASKS_MAX 1024	  /* under way in a handle */
+
+/* --- in place --- */
+
+/* Malformed ones are call.c's, too. */
+static inline uint8_t *near_check(struct reef *reef,
+				  const struct reef_access *access)
+{
+	uint64_t length = access->length;
+	bool writes = access->kind != REEF_READ;
+
+	if (unlikely(access->flags & ~REEF_ORDERED || access->reserved))
+		return NULL;
+	if (likely(access->kind == REEF_READ || access->kind == REEF_WRITE)) {
+		if (unlikely(length > NEAR_LENGTH || !access->local))
+			return NULL;
+	} else {
+		if (unlikely((access->kind != REEF_CAS &&
+			      access->kind != REEF_FAA) ||
+			     access->address & 7))
+			return NULL;
+		length = 8;
+	}
+	return client_near_at(reef, access->address, length, writes);
+}
+
+/* *dirty: something written may still be unseen. */
+static inline void near_do(struct reef_access *access, uint8_t *at, bool *dirty)
+{
+	uint64_t compare = access->compare;
+
+	switch (access->kind) {
+	case REEF_READ:
+		if (unlikely(*dirty))
+			reef_near_barrier();
+		*dirty = false;
+		reef_copy_from_shared(access->local, at, access->length);
+		break;
+	case REEF_WRITE:
+		reef_copy_to_shared(at, access->local, access->length);
+		*dirty = true;
+		break;
+	case REEF_CAS:
+		atomic_compare_exchange_strong((_Atomic uint64_t *)(void *)at,
+					       &compare, access->operand);
+		access->result = compare;
+		break;
+	default:
+		access->result = atomic_fetch_add(
+			(_Atomic uint64_t *)(void *)at, access->operand);
+	}
+	atomic_thread_fence(memory_order_acq_rel);
+	access->status = 0;
+}
+
+/* The heap whose only waiting header is that of the block at `address`; it no
+ * longer waits. */
+static struct reef_heap *fold(struct reef *reef, uint64_t address,
+			      uint64_t *header)
+{
+	struct reef_heap *heap = NULL;
+	struct reef_space *space;
+
+	for (space = reef->spaces; space; space = space->next) {
+		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
+			continue;
+		if (heap)
+			return NULL;
+		heap = space->heap->heap;
+	}
+	if (!heap || !reef_heap_fold(heap, address, header))
+		return NULL;
+	if (!reef_heap_has_pending(heap))
+		return heap;
+	reef_heap_unfold(heap, address);
+	return NULL;
+}
+
+/* The header of a fresh block goes before its first data. Inside. False: not
+ * this way. */
+static bool near_header(struct reef *reef, const struct reef_access *access)
+{
+	uint64_t header;
+	uint8_t *at;
+
+	if (access->kind != REEF_WRITE)
+		return false;
+	at = client_near_at(reef, access->address - 8, 8, true);
+	if (!at || (uintptr_t)at & 7 || !fold(reef, access->address, &header))
+		return false;
+	reef_copy_to_shared(at, &header, 8);
+	reef->pending = false;
+	return true;
+}
+
+/* All of them, in turn; nothing of it ever fails. False: not this way, and
+ * nothing happened. All are looked up first, and on their way into the cache:
+ * so their misses overlap. pending: headers that wait matter. */
+static bool near_execute(struct reef *reef, struct reef_access *accesses,
+			 uint32_t count, bool pending)
+{
+	uint32_t phase, i;
+	uint8_t *at[NEAR_COUNT];
+	bool dirty = false, done = false;
+
+	if (!client_near_enter(reef, &phase))
+		return false;
+	for (i = 0; i < count; i++) {
+		at[i] = near_check(reef, &accesses[i]);
+		if (unlikely(!at[i]))
+			goto out;
+		if (count > 1)
+			reef_near_prefetch(at[i],
+					   accesses[i].kind <= REEF_WRITE
+						   ? accesses[i].length
+						   : 8,
+					   accesses[i].kind != REEF_READ);
+	}
+	if (unlikely(pending) && !near_header(reef, &accesses[0]))
+		goto out;
+	for (i = 0; i < count; i++)
+		near_do(&accesses[i], at[i], &dirty);
+	if (dirty)
+		reef_near_barrier();
+	done = true;
+out:
+	client_near_leave(reef, phase);
+	return done;
+}
+
+/* --- at once --- */
+
+/* What a heap does is not held up by headers that wait. */
+static int execute(struct reef *reef, struct reef_access *accesses,
+		   uint32_t count, bool pending)
+{
+	struct client_call *call;
+	int rc;
+
+	if (likely(count - 1 < NEAR_COUNT) &&
+	    likely(near_execute(reef, accesses, count, pending)))
+		return 0;
+	call = client_call_take(reef, count);
+	if (!call)
+		return -ENOMEM;
+	client_call_begin(call, reef, accesses, count);
+	rc = pending ? client_call_headers(call) : 0;
+	if (rc)
+		client_call_fail(call, rc);
+	while (!client_call_step(call))
+		client_call_wait(call);
+	rc = client_call_status(call);
+	client_call_give(reef, call);
+	return rc;
+}
+
+int client_execute(struct reef *reef, struct reef_access *accesses,
+		   uint32_t count)
+{
+	return execute(reef, accesses, count, false);
+}
+
+int reef_execute(struct reef *reef, struct reef_access *accesses,
+		 uint32_t count)
+{
+	int rc = client_handle_check(reef);
+
+	return rc ? rc : execute(reef, accesses, count, reef->pending);
+}
+
+/* Up to 4 GiB, which is a little more than an access can say. */
+static int copy(struct reef *reef, uint8_t kind, uint64_t address, void *local,
+		size_t length)
+{
+	struct reef_access accesses[2] = {
+		{.kind = kind, .address = address, .local = local},
+		{.kind = kind},
+	};
+
+	if (length <= UINT32_MAX) {
+		accesses[0].length = (uint32_t)length;
+		return reef_execute(reef, accesses, 1);
+	}
+	if (length > UINT64_C(1) << 32)
+		return -EFAULT;
+	accesses[0].length = 1u << 31;
+	accesses[1].length = 1u << 31;
+	accesses[1].address = address + (1u << 31);
+	accesses[1].local = (uint8_t *)local + (1u << 31);
+	return reef_execute(reef, accesses, 2);
+}
+
+int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
+{
+	return copy(reef, REEF_READ, address, to, length);
+}
+
+int reef_write(struct reef *reef, uint64_t address, const void *from,
+	       size_t length)
+{
+	return copy(reef, REEF_WRITE, address, (void *)from, length);
+}
+
+/* Did it not happen, so that it may be done in the general way? */
+static bool is_refused(int rc)
+{
+	return rc == -EAGAIN || rc == -REEF_EKEY || rc == -REEF_ENOLINK ||
+	       rc == -EMSGSIZE || rc == -ERANGE || rc == -EINVAL;
+}
+
+static __attribute__((noinline)) int
+word_execute(struct reef *reef, enum reef_op_kind kind, uint64_t address,
+	     uint64_t compare, uint64_t operand, uint64_t *before)
+{
+	struct reef_access access = {
+		.kind = (uint8_t)kind,
+		.address = address,
+		.operand = operand,
+		.compare = compare,
+	};
+	int rc = reef_execute(reef, &access, 1);
+
+	if (!rc && before)
+		*before = access.result;
+	return rc;
+}
+
+int reef_cas(struct reef *reef, uint64_t address, uint64_t compare,
+	     uint64_t value, uint64_t *before)
+{
+	uint64_t unwanted;
+	int rc = client_cas(reef, address, compare, value,
+			    before ? before : &unwanted);
+
+	if (unlikely(is_refused(rc)))
+		return word_execute(reef, REEF_CAS, address, compare, value,
+				    before);
+	return rc;
+}
+
+int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
+	     uint64_t *before)
+{
+	uint64_t unwanted;
+	int rc = client_faa(reef, address, add, before ? before : &unwanted);
+
+	if (unlikely(is_refused(rc)))
+		return word_execute(reef, REEF_FAA, address, 0, add, before);
+	return rc;
+}
+
+bool reef_is_near(const struct reef *reef, uint64_t address)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+
+	return client_is_current(reef) && entry->extent == number &&
+	       entry->is_inline && !reef_fiber_self();
+}
+
+/* --- without blocking --- */
+
+static void task_end(struct reef *reef, struct client_call *call)
+{
+	struct reef_task *task = *client_call_task(call);
+	struct client_call **at = &reef->tasks;
+
+	while (*at != call)
+		at = client_call_next(*at);
+	*at = *client_call_next(call);
+	reef->tasks_count--;
+	task->status = client_call_status(call);
+	task->done = true;
+	client_call_give(reef, call);
+}
+
+int reef_task_submit(struct reef *reef, struct reef_task *task)
+{
+	struct client_call *call;
+	int rc;
+
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	if (reef->tasks_count >= TASKS_MAX)
+		return -EAGAIN;
+	call = client_call_take(reef, task->count);
+	if (!call)
+		return -ENOMEM;
+	task->done = false;
+	client_call_begin(call, reef, task->accesses, task->count);
+	rc = reef->pending ? client_call_headers(call) : 0;
+	if (rc)
+		client_call_fail(call, rc);
+	*client_call_task(call) = task;
+	*client_call_next(call) = reef->tasks;
+	reef->tasks = call;
+	reef->tasks_count++;
+	if (!client_call_step(call))
+		return 0;
+	task_end(reef, call);
+	return 1;
+}
+
+/* One task that can end, if there is one. on_done may submit and so change the
+ * list; hence one at a time. */
+static bool end_a_task(struct reef *reef)
+{
+	struct client_call *call;
+	struct reef_task *task;
+
+	for (call = reef->tasks; call; call = *client_call_next(call))
+		if (client_call_step(call))
+			break;
+	if (!call)
+		return false;
+	task = *client_call_task(call);
+	task_end(reef, call);
+	if (task->on_done)
+		task->on_done(task);
+	return true;
+}
+
+int reef_progress(struct reef *reef)
+{
+	int count, ended = 0;
+
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	count = reef_port_poll(reef->port);
+	while (reef->tasks && end_a_task(reef))
+		ended++;
+	return count < 0 && !ended ? count : (count > 0 ? count : 0) + ended;
+}
+
+static struct client_call *call_of(struct reef *reef,
+				   const struct reef_task *task)
+{
+	struct client_call *call = reef->tasks;
+
+	while (call && *client_call_task(call) != task)
+		call = *client_call_next(call);
+	return call;
+}
+
+int reef_task_wait(struct reef *reef, struct reef_task *task)
+{
+	struct client_call *call;
+
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	while (!task->done) {
+		call = call_of(reef, task);
+		if (!call)
+			return -EINVAL; /* never submitted */
+		client_call_wait(call);
+		/* It may have ended while this fiber waited. */
+		call = call_of(reef, task);
+		if (call && client_call_step(call)) {
+			task_end(reef, call);
+			if (task->on_done)
+				task->on_done(task);
+		}
+	}
+	return task->status;
+}
+
+static int make_epoll(struct reef *reef)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct reef_mesh *mesh = reef_port_mesh(reef->port);
+	uint32_t i;
+	int fd;
+
+	fd = epoll_create1(EPOLL_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	for (i = 0; i < reef_mesh_count(mesh); i++) {
+		int queue_fd = reef_queue_fd(reef_port_queue(reef->port, i));
+
+		if (queue_fd < 0 ||
+		    epoll_ctl(fd, EPOLL_CTL_ADD, queue_fd, &event)) {
+			close(fd);
+			return -ENOSYS;
+		}
+	}
+	return fd;
+}
+
+int reef_fd(struct reef *reef)
+{
+	int fd;
+
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	if (reef->epoll_fd < 0) {
+		fd = make_epoll(reef);
+		if (fd < 0)
+			return fd;
+		reef->epoll_fd = fd;
+	}
+	return reef->epoll_fd;
+}
+
+int reef_arm(struct reef *reef)
+{
+	struct reef_mesh *mesh = reef_port_mesh(reef->port);
+	struct client_call *call;
+	uint32_t i;
+	int rc, count = 0;
+
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	for (i = 0; i < reef_mesh_count(mesh); i++) {
+		rc = reef_queue_arm(reef_port_queue(reef->port, i));
+		if (rc < 0)
+			return rc;
+		count += rc;
+	}
+	/* What waits for room has no event of its own. */
+	for (call = reef->tasks; call && !count; call = *client_call_next(call))
+		count += client_call_is_ready(call);
+	return count;
+}

@@ -1,0 +1,852 @@
+/* call.c - a list of accesses, from one state to the next.
+ *
+ *            +---------------------- another window -----------------------+
+ *            v                                                             |
+ *   begin -> BUILD --posted--> POSTED --all batches ended--> (look) -------+
+ *              ^  |               (no room: ROOM, BUILD)        |  |
+ *              |  +--extent unknown--> ASKED <--refused, or ---+  +--> ENDED
+ *              |                         |       in doubt
+ *              +------the keeper's answer+
+ *
+ * (1) Accesses are done in windows of at most OPS operations. A window is cut
+ *     into parts, one for each link, each posted as one batch; the next window
+ *     begins when the parts of this one have ended.
+ * (2) An access that is still to be done has status PENDING. What a node
+ *     refused without doing it stays PENDING; from then on only neighbours in
+ *     the list that are on one link are posted together, so that the order of
+ *     the list is kept even if its memory moved apart.
+ * (3) What is in doubt is settled before it is reported: the keeper has made a
+ *     new link (F5), or the extent has another place or is lost. READs, and the
+ *     headers of blocks that nobody knows of yet, are repeated.
+ * (4) While a call waits for the keeper it is outside (grace.c). */
+#include "pool/broker/state/state.h"
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OPS 256	  /* in a window */
+#define OPS_FEW 8 /* of a call for few accesses, so that thousands fit */
+#define PARTS 16  /* links in a window */
+#define PENDING 1 /* a status */
+#define PIECE_MIN 4096u
+
+enum call_state { BUILD, POSTED, ROOM, ASKED, ENDED };
+
+struct piece {
+	uint32_t access; /* index */
+	uint8_t part;
+	bool header;
+	uint64_t number; /* of its remote */
+};
+
+struct part {
+	struct client_call *call;
+	struct reef_queue *queue;
+	uint32_t first; /* op */
+	uint32_t node;
+	uint64_t link_number;
+	bool posted;
+	struct reef_batch batch;
+};
+
+/* The header of a block that goes in front of the access that is its first
+ * data. */
+struct header {
+	uint64_t word;
+	struct reef_heap *heap;
+};
+
+struct client_call {
+	struct reef *reef;
+	struct reef_access *accesses;
+	uint32_t count;
+	enum call_state state;
+	int status;
+	uint32_t phase;	   /* inside */
+	uint32_t from, to; /* the window; accesses */
+	uint64_t inner;	   /* bytes of `from` done in earlier windows */
+	uint64_t inner_to; /* bytes of `to` that this window ends with */
+	uint32_t window_max, piece_max;
+	bool serial; /* (2) */
+	bool failed; /* what comes after this window is not done */
+	uint32_t under_way;
+	uint32_t ops_count, parts_count, headers_count;
+	struct client_job *job;
+	/* What the job is about. */
+	int why;
+	uint32_t why_extent, why_node;
+	uint64_t why_number, why_link_number;
+	struct reef_task *task;
+	struct client_call *next;
+	bool has_header;
+	/* What is from here on stays from call to call. */
+	uint32_t room, parts_max;
+	struct header header;
+	struct part *parts;
+	struct piece *pieces;
+	uint16_t *piece_of; /* by op */
+	struct reef_op *built, *ops;
+};
+
+/* --- storage --- */
+
+static struct client_call *call_create(uint32_t room)
+{
+	uint32_t parts = room < PARTS ? room : PARTS;
+	struct client_call *call;
+	size_t size = sizeof(*call);
+
+	size += parts * sizeof(struct part) + room * sizeof(struct piece);
+	size += room * (2 * sizeof(struct reef_op) + sizeof(uint16_t));
+	call = malloc(size);
+	if (!call)
+		return NULL;
+	call->room = room;
+	call->parts_max = parts;
+	/* By falling alignment. */
+	call->parts = (struct part *)(call + 1);
+	call->built = (struct reef_op *)(call->parts + parts);
+	call->ops = call->built + room;
+	call->pieces = (struct piece *)(call->ops + room);
+	call->piece_of = (uint16_t *)(call->pieces + room);
+	return call;
+}
+
+struct client_call *client_call_take(struct reef *reef, uint32_t count)
+{
+	bool many = count > OPS_FEW / 2;
+	struct client_call *call = reef->calls_free[many];
+
+	if (call)
+		reef->calls_free[many] = call->next;
+	else
+		call = call_create(many ? OPS : OPS_FEW);
+	return call;
+}
+
+void client_call_give(struct reef *reef, struct client_call *call)
+{
+	bool many = call->room == OPS;
+
+	call->next = reef->calls_free[many];
+	reef->calls_free[many] = call;
+}
+
+void client_call_free(struct client_call *calls)
+{
+	struct client_call *next;
+
+	for (; calls; calls = next) {
+		next = calls->next;
+		free(calls);
+	}
+}
+
+struct client_call **client_call_next(struct client_call *call)
+{
+	return &call->next;
+}
+
+struct reef_task **client_call_task(struct client_call *call)
+{
+	return &call->task;
+}
+
+int client_call_status(const struct client_call *call)
+{
+	return call->status;
+}
+
+/* --- beginning --- */
+
+int client_access_check(const struct reef_access *access)
+{
+	if (access->flags & ~REEF_ORDERED || access->reserved)
+		return -EINVAL;
+	switch (access->kind) {
+	case REEF_READ:
+	case REEF_WRITE:
+		return access->length && !access->local ? -EINVAL : 0;
+	case REEF_CAS:
+	case REEF_FAA:
+		return access->address & 7 ? -EINVAL : 0;
+	case REEF_FLUSH:
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+void client_call_begin(struct client_call *call, struct reef *reef,
+		       struct reef_access *accesses, uint32_t count)
+{
+	uint32_t i;
+	int rc = 0;
+
+	memset(call, 0, offsetof(struct client_call, room));
+	call->reef = reef;
+	call->accesses = accesses;
+	call->count = count;
+	call->window_max = call->room;
+	call->piece_max = UINT32_MAX;
+	for (i = 0; i < count; i++) {
+		accesses[i].status = PENDING;
+		if (!rc) {
+			rc = client_access_check(&accesses[i]);
+			if (rc)
+				accesses[i].status = rc;
+		}
+	}
+	if (!rc)
+		return;
+	/* A malformed one: nothing happens at all. */
+	for (i = 0; i < count; i++)
+		if (accesses[i].status == PENDING)
+			accesses[i].status = -REEF_ENOTDONE;
+	call->status = rc;
+	call->state = ENDED;
+}
+
+/* Does it change nothing but its first? */
+static bool only_reads_follow(const struct client_call *call)
+{
+	for (uint32_t i = 1; i < call->count; i++)
+		if (call->accesses[i].kind != REEF_READ)
+			return false;
+	return true;
+}
+
+/* Where several things are changed in several places, what is folded might be
+ * there after what tells of it: so only where one is. */
+static bool fold(struct client_call *call, struct reef_heap *heap)
+{
+	struct header *header = &call->header;
+
+	if (call->has_header || call->accesses[0].kind != REEF_WRITE ||
+	    !only_reads_follow(call) ||
+	    !reef_heap_fold(heap, call->accesses[0].address, &header->word))
+		return false;
+	header->heap = heap;
+	call->has_header = true;
+	return !reef_heap_has_pending(heap);
+}
+
+int client_call_headers(struct client_call *call)
+{
+	struct reef *reef = call->reef;
+	struct reef_space *space;
+	int rc;
+
+	if (call->state == ENDED)
+		return 0;
+	for (space = reef->spaces; space; space = space->next) {
+		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
+			continue;
+		if (fold(call, space->heap->heap))
+			continue;
+		rc = reef_heap_flush(space->heap->heap);
+		if (rc)
+			return rc;
+	}
+	reef->pending = false;
+	return 0;
+}
+
+/* --- ending --- */
+
+/* What went with an access that failed waits again. It may have been written:
+ * that does no harm, as nobody knows of the block. */
+static void unfold(struct client_call *call)
+{
+	if (!call->has_header || !call->accesses[0].status)
+		return;
+	reef_heap_unfold(call->header.heap, call->accesses[0].address);
+	call->reef->pending = true;
+}
+
+static void end(struct client_call *call)
+{
+	struct reef_access *access = call->accesses;
+	uint32_t i;
+
+	unfold(call);
+	call->state = ENDED;
+	call->status = 0;
+	for (i = 0; i < call->count; i++, access++) {
+		if (access->status == PENDING)
+			access->status = -REEF_ENOTDONE;
+		/* The first that failed by itself, rather than because of
+		 * another. */
+		if (access->status &&
+		    (!call->status || call->status == -REEF_ENOTDONE))
+			call->status = access->status;
+	}
+}
+
+/* This access fails, and what comes after it is not done. What is still to be
+ * done before it is: then the call goes on. */
+static void fail(struct client_call *call, uint32_t index, int rc)
+{
+	bool left = false;
+	uint32_t i;
+
+	call->accesses[index].status = rc;
+	for (i = 0; i < call->count; i++) {
+		if (call->accesses[i].status != PENDING)
+			continue;
+		if (i < index)
+			left = true;
+		else
+			call->accesses[i].status = -REEF_ENOTDONE;
+	}
+	call->failed = true;
+	if (!left)
+		end(call);
+}
+
+void client_call_fail(struct client_call *call, int rc)
+{
+	uint32_t i = 0;
+
+	while (i < call->count && call->accesses[i].status != PENDING)
+		i++;
+	if (i < call->count)
+		fail(call, i, rc);
+	else
+		end(call);
+}
+
+/* --- building --- */
+
+static bool may(const struct client_entry *entry,
+		const struct reef_access *access)
+{
+	uint8_t need = access->kind == REEF_READ || access->kind == REEF_FLUSH
+			       ? REEF_RIGHT_READ
+			       : REEF_RIGHT_WRITE;
+
+	return (entry->rights & need) != 0;
+}
+
+static uint64_t length_of(const struct reef_access *access)
+{
+	return access->kind == REEF_CAS || access->kind == REEF_FAA
+		       ? 8
+		       : access->length;
+}
+
+static int resolve(struct client_call *call, const struct reef_access *access,
+		   struct client_entry **entry)
+{
+	uint64_t offset = (uint32_t)access->address;
+	int rc;
+
+	rc = client_handle_find(call->reef, (uint32_t)(access->address >> 32),
+				entry);
+	if (rc)
+		return rc;
+	if (offset > (*entry)->size ||
+	    length_of(access) > (*entry)->size - offset)
+		return -EFAULT;
+	return may(*entry, access) ? 0 : -EACCES;
+}
+
+static int part_of(struct client_call *call, const struct client_entry *entry)
+{
+	uint32_t i;
+
+	for (i = 0; i < call->parts_count; i++)
+		if (call->parts[i].batch.link == entry->link)
+			return (int)i;
+	if (i == call->parts_max || (call->serial && i))
+		return -1;
+	memset(&call->parts[i], 0, sizeof(call->parts[i]));
+	call->parts[i].call = call;
+	call->parts[i].queue = entry->queue;
+	call->parts[i].batch.link = entry->link;
+	call->parts[i].node = entry->node;
+	call->parts[i].link_number = entry->link_number;
+	call->parts_count++;
+	return (int)i;
+}
+
+static struct reef_op *add_op(struct client_call *call, uint32_t access,
+			      int part, bool header,
+			      const struct client_entry *entry)
+{
+	uint32_t index = call->ops_count++;
+
+	call->pieces[index] = (struct piece){
+		.access = access,
+		.part = (uint8_t)part,
+		.header = header,
+		.number = entry->number,
+	};
+	return &call->built[index];
+}
+
+static void add_header(struct client_call *call, uint32_t index, int part,
+		       const struct client_entry *entry)
+{
+	uint32_t offset = (uint32_t)call->accesses[index].address;
+
+	if (call->has_header && !index && offset >= 8)
+		*add_op(call, index, part, true, entry) = (struct reef_op){
+			.kind = REEF_WRITE,
+			.length = 8,
+			.remote = entry->remote,
+			.offset = offset - 8,
+			.local = &call->header.word,
+		};
+}
+
+/* The pieces of one access, from `inner` on. False: the window is full. */
+static bool add_access(struct client_call *call, uint32_t index,
+		       const struct client_entry *entry, int part)
+{
+	const struct reef_access *access = &call->accesses[index];
+	uint32_t length_max =
+		reef_fabric_limits(reef_link_fabric(entry->link))->length_max;
+	uint64_t inner = index == call->from ? call->inner : 0;
+	uint64_t length = length_of(access), piece;
+
+	if (length_max > call->piece_max)
+		length_max = call->piece_max;
+	if (!inner)
+		add_header(call, index, part, entry);
+	do {
+		if (call->ops_count >= call->window_max) {
+			call->inner_to = inner;
+			return false;
+		}
+		piece = length - inner;
+		if (access->kind != REEF_FLUSH && piece > length_max)
+			piece = length_max;
+		*add_op(call, index, part, false, entry) = (struct reef_op){
+			.kind = access->kind,
+			.flags = inner ? 0 : access->flags,
+			.length = access->kind == REEF_CAS ||
+						  access->kind == REEF_FAA
+					  ? 0
+					  : (uint32_t)piece,
+			.remote = entry->remote,
+			.offset = (uint32_t)access->address + inner,
+			.local = access->local
+					 ? (uint8_t *)access->local + inner
+					 : NULL,
+			.operand = access->operand,
+			.compare = access->compare,
+		};
+		inner += piece;
+	} while (inner < length);
+	return true;
+}
+
+static void ask(struct client_call *call, uint32_t extent);
+
+/* Fill the window. False: the call waits for the keeper, or has ended. */
+static bool build(struct client_call *call)
+{
+	struct client_entry *entry;
+	uint32_t i;
+	int part, rc;
+
+	call->ops_count = call->parts_count = 0;
+	call->inner_to = 0;
+	for (i = call->from; i < call->count; i++) {
+		if (call->accesses[i].status != PENDING)
+			continue;
+		if (call->ops_count + 2 > call->window_max && call->ops_count)
+			break;
+		rc = resolve(call, &call->accesses[i], &entry);
+		if (rc == -EAGAIN) {
+			ask(call, (uint32_t)(call->accesses[i].address >> 32));
+			return false;
+		}
+		if (rc) {
+			fail(call, i, rc);
+			if (call->state == ENDED)
+				return false;
+			break;
+		}
+		part = part_of(call, entry);
+		if (part < 0)
+			break;
+		if (!add_access(call, i, entry, part))
+			break;
+	}
+	call->to = i;
+	return true;
+}
+
+/* Put the operations of each part beside each other, in their order. */
+static void arrange(struct client_call *call)
+{
+	uint32_t starts[PARTS] = {0}, i, at = 0;
+	struct part *part;
+
+	for (i = 0; i < call->ops_count; i++)
+		call->parts[call->pieces[i].part].batch.count++;
+	for (i = 0; i < call->parts_count; i++) {
+		part = &call->parts[i];
+		part->first = starts[i] = at;
+		part->batch.ops = &call->ops[at];
+		part->batch.user = part;
+		at += part->batch.count;
+	}
+	for (i = 0; i < call->ops_count; i++) {
+		at = starts[call->pieces[i].part]++;
+		call->ops[at] = call->built[i];
+		call->piece_of[at] = (uint16_t)i;
+	}
+}
+
+static void part_done(struct reef_batch *batch)
+{
+	struct part *part = batch->user;
+
+	part->call->under_way--;
+}
+
+static void post(struct client_call *call, struct part *part)
+{
+	int rc;
+
+	part->batch.on_done = part_done;
+	rc = reef_post(part->queue, &part->batch);
+	part->posted = rc >= 0;
+	if (rc == 0)
+		call->under_way++;
+	else if (rc < 0)
+		part->batch.status = rc;
+}
+
+/* --- looking at what came of it --- */
+
+static bool is_repeatable(const struct client_call *call, uint32_t op)
+{
+	const struct piece *piece = &call->pieces[call->piece_of[op]];
+
+	return piece->header || call->ops[op].kind == REEF_READ ||
+	       call->ops[op].kind == REEF_FLUSH ||
+	       call->reef->client->options.mutant == REEF_CLIENT_MUTANT_REPEAT;
+}
+
+static struct reef_access *access_of(struct client_call *call, uint32_t op)
+{
+	return &call->accesses[call->pieces[call->piece_of[op]].access];
+}
+
+/* It stays PENDING, and the keeper is asked about it. */
+static void note_why(struct client_call *call, const struct part *part,
+		     uint32_t op, int why)
+{
+	struct reef_access *access = access_of(call, op);
+
+	if (call->why)
+		return; /* one at a time; the others are refused again */
+	call->why = why;
+	call->why_node = part->node;
+	call->why_link_number = part->link_number;
+	call->why_number = call->pieces[call->piece_of[op]].number;
+	call->why_extent = (uint32_t)(access->address >> 32);
+}
+
+/* What was in doubt, from op `at` of a part on. */
+static void look_at_doubt(struct client_call *call, const struct part *part,
+			  uint32_t at)
+{
+	uint32_t end_op = part->first + part->batch.count, op;
+	bool doubt = false;
+
+	for (op = at; op < end_op; op++)
+		doubt |= call->ops[op].status == -REEF_EINDOUBT &&
+			 !is_repeatable(call, op);
+	note_why(call, part, at, -REEF_EINDOUBT);
+	if (!doubt)
+		return; /* all of it is repeated */
+	call->failed = true;
+	for (op = at; op < end_op; op++)
+		if (call->ops[op].status == -REEF_EINDOUBT &&
+		    !is_repeatable(call, op))
+			access_of(call, op)->status = -REEF_EINDOUBT;
+		else if (access_of(call, op)->status == PENDING)
+			access_of(call, op)->status = -REEF_ENOTDONE;
+}
+
+static void fail_part(struct client_call *call, const struct part *part,
+		      uint32_t at, int rc)
+{
+	uint32_t end_op = part->first + part->batch.count, op;
+
+	call->failed = true;
+	access_of(call, at)->status = rc == -ERANGE ? -EFAULT : rc;
+	for (op = at + 1; op < end_op; op++)
+		if (access_of(call, op)->status == PENDING)
+			access_of(call, op)->status = -REEF_ENOTDONE;
+}
+
+/* A limit of the peer's: smaller windows, then smaller pieces. */
+static bool take_less(struct client_call *call)
+{
+	if (call->window_max > 2)
+		call->window_max /= 2;
+	else if (call->piece_max > (64u << 20))
+		call->piece_max = 8u << 20;
+	else if (call->piece_max > PIECE_MIN)
+		call->piece_max /= 2;
+	else
+		return false;
+	return true;
+}
+
+static void look_at_failure(struct client_call *call, const struct part *part,
+			    uint32_t at, int rc)
+{
+	switch (rc) {
+	case -EAGAIN:
+		break; /* not posted for want of room: once more */
+	case -EMSGSIZE:
+		if (!take_less(call))
+			fail_part(call, part, at, rc);
+		break;
+	case -REEF_EKEY:
+	case -REEF_ENOLINK:
+		note_why(call, part, at, rc);
+		break;
+	case -REEF_EINDOUBT:
+		look_at_doubt(call, part, at);
+		break;
+	case -REEF_EFENCED:
+		client_end(call->reef->client, rc);
+		/* fall through */
+	default:
+		fail_part(call, part, at, rc);
+	}
+}
+
+static bool is_last_of_access(const struct client_call *call, uint32_t op)
+{
+	uint32_t piece = call->piece_of[op];
+
+	if (call->pieces[piece].header)
+		return false;
+	/* Pieces of one access are neighbours; the last one may come with
+	 * another window. */
+	if (piece + 1 < call->ops_count &&
+	    call->pieces[piece + 1].access == call->pieces[piece].access)
+		return false;
+	return call->pieces[piece].access != call->to || !call->inner_to;
+}
+
+static void look_at_part(struct client_call *call, struct part *part)
+{
+	uint32_t op, end_op = part->first + part->batch.count;
+
+	if (!part->posted) {
+		look_at_failure(call, part, part->first, part->batch.status);
+		return;
+	}
+	for (op = part->first; op < end_op; op++) {
+		if (call->ops[op].status)
+			break;
+		if (!is_last_of_access(call, op))
+			continue;
+		access_of(call, op)->result = call->ops[op].result;
+		access_of(call, op)->status = 0;
+	}
+	if (op < end_op)
+		look_at_failure(call, part, op, call->ops[op].status);
+}
+
+/* All parts of the window have ended. */
+static void look(struct client_call *call)
+{
+	uint32_t i;
+	bool again = false, room = false;
+
+	for (i = 0; i < call->parts_count; i++) {
+		look_at_part(call, &call->parts[i]);
+		again |= !call->parts[i].posted ||
+			 call->parts[i].batch.status != 0;
+		room |= !call->parts[i].posted &&
+			call->parts[i].batch.status == -EAGAIN;
+	}
+	client_leave(call->reef, call->phase);
+	call->state = BUILD;
+	if (call->why) {
+		call->serial = true;
+		ask(call, call->why_extent);
+		return;
+	}
+	if (again) {
+		/* What is PENDING in this window is done again, whole. */
+		call->inner = 0;
+		if (room)
+			call->state = ROOM;
+		for (i = call->from; i < call->to && i < call->count; i++)
+			if (call->accesses[i].status == PENDING)
+				return;
+		if (call->failed) {
+			end(call);
+			return;
+		}
+		if (call->inner_to)
+			return;
+	}
+	call->from = call->to;
+	call->inner = call->inner_to;
+	if (call->failed || call->from == call->count)
+		end(call);
+}
+
+/* --- asking the keeper --- */
+
+static void ask(struct client_call *call, uint32_t extent)
+{
+	struct client_job *job = client_job_create(client_touch_job);
+
+	if (!job) {
+		client_call_fail(call, -ENOMEM);
+		return;
+	}
+	job->extent = extent;
+	job->why = call->why;
+	job->node = call->why_node;
+	job->number = call->why_number;
+	job->link_number = call->why_link_number;
+	call->job = job;
+	call->state = ASKED;
+	call->inner = 0;
+	client_job_start(call->reef->client, call->reef, job);
+}
+
+/* What it said, about an access that waited for it. */
+static void answered(struct client_call *call)
+{
+	int rc = call->job->status, why = call->why;
+	uint32_t extent = call->job->extent, i;
+
+	client_job_unref(call->job);
+	call->job = NULL;
+	call->why = 0;
+	call->state = BUILD;
+	if (rc) {
+		for (i = 0; i < call->count; i++) {
+			if ((uint32_t)(call->accesses[i].address >> 32) !=
+			    extent)
+				continue;
+			/* Nobody could settle it: say so. */
+			if (call->accesses[i].status == -REEF_EINDOUBT)
+				call->accesses[i].status =
+					rc == -REEF_ENOLINK ? -ETIMEDOUT : rc;
+			if (call->accesses[i].status == PENDING) {
+				fail(call, i, rc);
+				return;
+			}
+		}
+		end(call);
+		return;
+	}
+	/* Other nodes' parts may still be to do. */
+	if (why && call->failed) {
+		for (i = call->from; i < call->to && i < call->count; i++)
+			if (call->accesses[i].status == PENDING)
+				return;
+		end(call);
+	}
+}
+
+/* --- the engine --- */
+
+bool client_call_step(struct client_call *call)
+{
+	bool tried = false;
+	uint32_t i;
+
+	for (;;) {
+		switch (call->state) {
+		case BUILD:
+			call->phase = client_enter(call->reef);
+			if (!build(call)) {
+				client_leave(call->reef, call->phase);
+				break;
+			}
+			if (!call->ops_count) { /* all are done */
+				client_leave(call->reef, call->phase);
+				end(call);
+				break;
+			}
+			arrange(call);
+			call->state = POSTED;
+			for (i = 0; i < call->parts_count; i++)
+				post(call, &call->parts[i]);
+			tried = true;
+			break;
+		case POSTED:
+			if (call->under_way)
+				return false;
+			look(call);
+			break;
+		case ROOM:
+			if (tried)
+				return false;
+			call->state = BUILD;
+			break;
+		case ASKED:
+			if (!atomic_load_explicit(&call->job->done,
+						  memory_order_acquire))
+				return false;
+			answered(call);
+			break;
+		case ENDED:
+			return true;
+		}
+	}
+}
+
+static bool is_answered(const void *what)
+{
+	const struct client_call *call = what;
+
+	/* Acquire: the partner is job_end. */
+	return atomic_load_explicit(&call->job->done, memory_order_acquire);
+}
+
+bool client_call_is_ready(const struct client_call *call)
+{
+	if (call->state == ASKED)
+		return is_answered(call);
+	return call->state != POSTED || !call->under_way;
+}
+
+int client_call_wait(struct client_call *call)
+{
+	uint32_t i;
+	int rc;
+
+	if (call->state == ASKED) {
+		rc = reef_queue_wait_until(call->reef->queue, is_answered, call,
+					   REEF_FOREVER);
+		if (!rc)
+			return 0;
+		/* A killed host: the keeper keeps the job. */
+		for (i = 0; i < call->count; i++)
+			if (call->accesses[i].status == PENDING)
+				call->accesses[i].status = rc;
+		client_job_unref(call->job);
+		call->job = NULL;
+		end(call);
+		return 0;
+	}
+	if (call->state == ROOM) {
+		rc = reef_queue_wait(call->parts[0].queue, CLIENT_MILLISECOND);
+		if (rc != -REEF_EHOSTDEAD)
+			return 0;
+	}
+	for (i = 0; i < call->parts_count; i++)
+		if (call->parts[i].posted && !call->parts[i].batch.done)
+			reef_wait(call->parts[i].queue, &call->parts[i].batch);
+	return 0;
+}

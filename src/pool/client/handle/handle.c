@@ -1,0 +1,381 @@
+/* handle.c - handles: what a thread has of a client.
+ *
+ * A handle's cache has what it needs of an extent to use it without a lock. It
+ * is of one `version` of the view; whenever that has moved, which each call
+ * looks at once it is inside, the whole cache is dropped.
+ *
+ * (1) What is in the cache of the current version is not closed while the
+ *     handle is inside (grace.c).
+ *
+ * R8. Fibers of one handle enter and leave as they like, so there may never be
+ * a moment when none is inside. They come in two cohorts, each with a pin, the
+ * epoch in which its first member came:
+ *
+ *            the first: pin = newest epoch            the last has left
+ *   EMPTY ------------------------------> YOUNG -----------------------> EMPTY
+ *     ^                                     |                              ^
+ *     |      the newest epoch is another,   |                              |
+ *     |      and the other cohort is EMPTY  v        the last has left     |
+ *     |                                    OLD ----------------------------+
+ *     +-- the other one is YOUNG then
+ *
+ * (2) Who enters joins the young cohort. Before that, if the newest epoch is
+ *     another than the young one's pin, and the other cohort is empty, that is
+ *     the young one from now on. So nobody joins the old one: it runs empty,
+ *     and the pins move on, at most two calls behind.
+ * (3) The keeper announces the older pin, or the newest epoch if both are
+ *     empty. A pin is stored, and then the newest epoch looked at once more;
+ *     the keeper stores the newest, and looks at pins only in a later renewal.
+ *     With a full barrier in between on both sides, either the keeper sees the
+ *     pin, or the handle the newer epoch, and it pins that. The keeper's
+ * barrier makes all threads execute one, so that a handle's is for the compiler
+ *     only; as in grace.c.
+ * (4) So while a pin is e, this session has announced at most e since before
+ *     that, and what is announced never goes down. Who sees e again, be it in
+ *     another fiber or another cohort, knows that it did so all the time: e was
+ *     the newest epoch at both, or pinned since it was. That is what reef_epoch
+ *     promises. More generally: what is freed after the newest epoch was seen
+ *     as n is stamped with n at least (lease.c, rule 8), so that a pin of n or
+ *     less keeps it from being reused.
+ * (5) Which cohort a fiber is in, and how deep, stands in a word of the fiber.
+ *     Whoever has no room for one, being inside several handles at once, joins
+ *     a third cohort, whose pin moves only when it is empty. */
+#include "pool/broker/state/state.h"
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_joined(const void *what)
+{
+	const struct reef_client *client = what;
+
+	return atomic_load(&client->joined) != 1;
+}
+
+/* Not 0, and of no handle before. */
+static uint32_t next_number(void)
+{
+	static _Atomic uint32_t numbers;
+
+	return atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+}
+
+int client_handle_open(struct reef_client *client, struct reef_sched *sched,
+		       struct reef **out)
+{
+	struct reef *reef = calloc(1, sizeof(*reef));
+	int rc;
+
+	if (!reef)
+		return -ENOMEM;
+	reef->client = client;
+	reef->forks = reef_fork_generation();
+	reef->sched = sched ? sched : reef_fiber_sched();
+	reef->epoll_fd = -1;
+	reef->number = next_number();
+	for (uint32_t i = 0; i < CLIENT_COHORTS; i++)
+		atomic_init(&reef->pins[i], UINT64_MAX);
+	rc = reef_port_open(client->options.mesh, reef->sched, &reef->port);
+	if (rc) {
+		free(reef);
+		return rc;
+	}
+	reef->queue = reef_port_queue(reef->port, 0);
+	for (uint32_t i = 0; i < reef_mesh_count(client->options.mesh); i++)
+		if (reef_port_queue(reef->port, i)->run != reef_run_general)
+			reef->near = reef_port_queue(reef->port, i);
+	if (!client_strong)
+		reef->quick = reef->near;
+	pthread_mutex_lock(&client->lock);
+	reef->next = client->handles;
+	client->handles = reef;
+	pthread_mutex_unlock(&client->lock);
+	*out = reef;
+	return 0;
+}
+
+void client_handle_close(struct reef *reef)
+{
+	struct reef **at;
+
+	if (!reef)
+		return;
+	while (reef->tasks)
+		reef_task_wait(reef, *client_call_task(reef->tasks));
+	client_inbox_close(reef);
+	while (reef->spaces)
+		reef_space_close(reef->spaces);
+	/* Whoever wakes this queue does so under the lock. */
+	pthread_mutex_lock(&reef->client->lock);
+	for (at = &reef->client->handles; *at != reef; at = &(*at)->next)
+		;
+	*at = reef->next;
+	pthread_mutex_unlock(&reef->client->lock);
+	client_call_free(reef->calls_free[0]);
+	client_call_free(reef->calls_free[1]);
+	if (reef->epoll_fd >= 0)
+		close(reef->epoll_fd);
+	reef_port_close(reef->port);
+	client_inbox_free(reef);
+	free(reef);
+}
+
+int reef_client_handle(struct reef_client *client, struct reef **out)
+{
+	struct reef *reef;
+	int rc;
+
+	if (client->forks != reef_fork_generation())
+		return -REEF_EFORKED;
+	rc = client_handle_open(client, NULL, &reef);
+	if (rc)
+		return rc;
+	reef_client_ref(client);
+	rc = reef_queue_wait_until(reef->queue, is_joined, client,
+				   REEF_FOREVER);
+	if (!rc)
+		rc = atomic_load(&client->joined);
+	if (rc) {
+		reef_close(reef);
+		return rc;
+	}
+	*out = reef;
+	return 0;
+}
+
+void reef_close(struct reef *reef)
+{
+	struct reef_client *client;
+	struct open_pool *pool;
+
+	if (!reef || client_is_forked(reef))
+		return;
+	client = reef->client;
+	pool = reef->pool;
+	client_handle_close(reef);
+	reef_client_unref(client);
+	if (pool)
+		client_pool_release(pool);
+}
+
+uint32_t reef_session(const struct reef *reef)
+{
+	return reef->client->session;
+}
+
+uint64_t reef_session_ttl(const struct reef *reef)
+{
+	return reef->client->ttl_ns;
+}
+
+int reef_health(const struct reef *reef)
+{
+	int rc;
+
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	rc = client_over(reef->client);
+	if (rc)
+		return rc;
+	return atomic_load(&reef->client->present) ? 0 : -REEF_ENOLINK;
+}
+
+int client_handle_check(struct reef *reef)
+{
+	if (client_is_forked(reef))
+		return -REEF_EFORKED;
+	/* Its queues can wake fibers of one scheduler only. */
+	if (reef_fiber_self() && reef_fiber_sched() != reef->sched)
+		return -EINVAL;
+	return client_over(reef->client);
+}
+
+/* --- the view --- */
+
+static void forget_lost(struct reef_client *client, struct reef_space *space)
+{
+	struct client_heap *heap = space->heap;
+	uint32_t number;
+
+	while (heap) {
+		pthread_mutex_lock(&client->lock);
+		number = heap->lost_seen < space->space->lost_count
+				 ? space->space->lost[heap->lost_seen++]
+				 : 0;
+		pthread_mutex_unlock(&client->lock);
+		if (!number)
+			break;
+		reef_heap_forget(heap->heap, number);
+	}
+}
+
+void client_handle_look(struct reef *reef)
+{
+	struct reef_client *client = reef->client;
+	struct reef_space *space;
+
+	reef->seen = atomic_load(&client->version);
+	memset(reef->cache, 0, sizeof(reef->cache));
+	for (space = reef->spaces; space; space = space->next)
+		forget_lost(client, space);
+}
+
+int client_handle_find(struct reef *reef, uint32_t number,
+		       struct client_entry **out)
+{
+	struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+	struct reef_client *client = reef->client;
+	struct client_extent *extent;
+	int rc = 0;
+
+	if (unlikely(!client_is_current(reef)) &&
+	    client->options.mutant != REEF_CLIENT_MUTANT_STALE_EXTENT)
+		client_handle_look(reef);
+	if (likely(entry->extent == number && number)) {
+		*out = entry;
+		return 0;
+	}
+	if (!number)
+		return -EFAULT;
+	pthread_mutex_lock(&client->lock);
+	extent = client_extent_find(client, number);
+	if (!extent || !extent->remote) {
+		rc = extent && extent->state == REEF_EXTENT_LOST ? -REEF_ELOST
+								 : -EAGAIN;
+	} else {
+		*entry = (struct client_entry){
+			.extent = number,
+			.node = extent->node,
+			.rights = extent->space->rights,
+			.size = extent->size,
+			.number = extent->number,
+			.link_number = extent->link_number,
+			.queue = reef_port_queue_of(reef->port, extent->link),
+			.link = extent->link,
+			.remote = extent->remote,
+		};
+		if (entry->queue == reef->near)
+			entry->near_rights = entry->rights;
+		entry->is_inline = entry->queue->run != reef_run_general;
+		entry->has_words = entry->is_inline && !client_strong &&
+				   entry->rights & REEF_RIGHT_WRITE;
+		*out = entry;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+/* --- R8 --- */
+
+#define STRANGERS 2u /* the third cohort: (5) */
+#define COHORT 3u    /* these bits of a word; the others count how deep */
+#define DEEPER 4u
+
+/* The word of whoever calls; NULL: there is none. */
+static inline uint32_t *word_of(const struct reef *reef, bool make)
+{
+	if (!reef_fiber_self())
+		return (uint32_t *)&reef->own;
+	return reef_fiber_word(reef->number, make);
+}
+
+/* (3) */
+static void pin(struct reef *reef, uint32_t cohort)
+{
+	_Atomic uint64_t *newest = &reef->client->reclaim_epoch;
+	uint64_t epoch;
+
+	do {
+		epoch = atomic_load(newest);
+		if (unlikely(client_strong)) {
+			atomic_store(&reef->pins[cohort], epoch);
+		} else {
+			atomic_store_explicit(&reef->pins[cohort], epoch,
+					      memory_order_relaxed);
+			atomic_signal_fence(memory_order_seq_cst);
+		}
+	} while (unlikely(atomic_load(newest) != epoch));
+}
+
+static inline uint64_t pin_of(const struct reef *reef, uint32_t cohort)
+{
+	return atomic_load_explicit(&reef->pins[cohort], memory_order_relaxed);
+}
+
+/* (2) */
+static inline uint32_t join(struct reef *reef)
+{
+	uint32_t young = reef->young;
+
+	if (unlikely(reef->entered[young]) && !reef->entered[!young] &&
+	    pin_of(reef, young) !=
+		    atomic_load_explicit(&reef->client->reclaim_epoch,
+					 memory_order_relaxed))
+		reef->young = young = !young;
+	return young;
+}
+
+void reef_enter(struct reef *reef)
+{
+	uint32_t *word = word_of(reef, true), cohort = STRANGERS;
+
+	if (likely(word != NULL)) {
+		if (*word) {
+			*word += DEEPER;
+			return;
+		}
+		cohort = join(reef);
+		*word = DEEPER | cohort;
+	}
+	if (!reef->entered[cohort]++)
+		pin(reef, cohort);
+}
+
+void reef_leave(struct reef *reef)
+{
+	uint32_t *word = word_of(reef, false), cohort = STRANGERS;
+
+	if (likely(word && *word)) {
+		*word -= DEEPER;
+		if (*word >= DEEPER)
+			return;
+		cohort = *word & COHORT;
+		*word = 0;
+	}
+	/* cppcheck-suppress arrayIndexOutOfBoundsCond ; never COHORT */
+	reef_assert(reef->entered[cohort]);
+	if (!--reef->entered[cohort])
+		/* Release: what was read before is not looked at any more; the
+		 * partner is the keeper's load of the pin. */
+		atomic_store_explicit(&reef->pins[cohort], UINT64_MAX,
+				      memory_order_release);
+}
+
+uint64_t reef_epoch(const struct reef *reef)
+{
+	const uint32_t *word = word_of(reef, false);
+	uint32_t cohort = word && *word ? *word & COHORT : STRANGERS;
+
+	reef_assert(reef->entered[cohort]);
+	return pin_of(reef, cohort);
+}
+
+uint64_t reef_epoch_newest(const struct reef *reef)
+{
+	return atomic_load(&reef->client->reclaim_epoch);
+}
+
+bool client_is_inside(const struct reef *reef)
+{
+	const uint32_t *word = word_of(reef, false);
+
+	return word && *word;
+}
+
+bool client_is_entered(const struct reef *reef)
+{
+	/* A stranger may be anybody. */
+	return client_is_inside(reef) || reef->entered[STRANGERS];
+}

@@ -1,0 +1,607 @@
+/* claim.c - chunks: look, claim, grow.
+ *
+ *            claim_stretch: CAS                      heap_release: CAS
+ *   FREE g ----------------------> OWNED by us, g+1 ------------------> FREE
+ * g+1
+ *
+ * A FREE word of generation 0 says that nobody ever had the chunk, so that its
+ * descriptors and all its memory are zero. Of any other, the descriptors are
+ * read behind the CAS, in the same batch.
+ *
+ * Where to claim: beside what is ours, so that runs grow together; else at
+ * random, so that many who look at the same words do not all want the same
+ * chunk. Words are read anew when a part of what we own was claimed since, and
+ * before we ask for more memory; a CAS that fails brings the word, too. */
+#include "pool/client/heap/internal.h"
+
+#include <stdatomic.h>
+
+#define ROUNDS_MAX 64u	      /* of claiming; each learns something */
+#define CLAIM_BATCH 60u	      /* chunks in one batch */
+#define LOOK_BYTES (1u << 20) /* of tables in one batch */
+#define TRIES 3u	      /* scans for blocks that were counted */
+#define SCAN_PART 32u	      /* of the time is for looking at all blocks */
+#define GROW_USUAL 256u	      /* units up to which a usual extent will do */
+
+bool heap_is_lost(int status)
+{
+	return status == -REEF_ELOST || status == -EFAULT;
+}
+
+/* --- looking --- */
+
+int heap_know_extents(struct reef_heap *heap)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+	uint32_t max = ops->extents(heap->options.context, NULL, NULL, 0);
+	uint32_t *numbers, count;
+	uint64_t *sizes;
+	int rc = 0;
+
+	if (!max)
+		return 0;
+	numbers = malloc(max * sizeof(*numbers));
+	sizes = malloc(max * sizeof(*sizes));
+	if (!numbers || !sizes) {
+		rc = -ENOMEM;
+		goto out;
+	}
+	count = ops->extents(heap->options.context, numbers, sizes, max);
+	for (uint32_t i = 0; i < count && i < max && !rc; i++)
+		if (!heap_extent_add(heap, numbers[i], sizes[i]))
+			rc = -ENOMEM;
+out:
+	free(numbers);
+	free(sizes);
+	return rc;
+}
+
+static void take_table(struct extent *extent, const uint64_t *words)
+{
+	if (words[0] == HEAP_EXTENT_WORD)
+		extent->checked = true;
+	else
+		extent->wrong = words[0] != 0;
+	extent->known = true;
+	words += HEAP_TABLE_AT / 8;
+	for (uint32_t i = 0; i < extent->shape.chunks; i++) {
+		struct chunk *chunk = &extent->chunks[i];
+
+		if (!chunk->mine)
+			chunk->word = words[2 * i];
+		if (chunk->counter != words[2 * i + 1])
+			chunk->tries = TRIES;
+		chunk->counter = words[2 * i + 1];
+	}
+}
+
+static uint32_t table_bytes(const struct extent *extent)
+{
+	return HEAP_TABLE_AT + extent->shape.chunks * HEAP_TABLE_STEP;
+}
+
+/* Read the tables from `extent` on, as many as go into one batch; *extent
+ * becomes the next one to read. */
+static int look_some(struct reef_heap *heap, struct extent **extent,
+		     uint64_t *buffer)
+{
+	struct reef_access accesses[HEAP_BATCH];
+	struct extent *of[HEAP_BATCH], *at = *extent;
+	uint32_t count = 0, bytes = 0;
+	int rc = 0;
+
+	for (; at && count < HEAP_BATCH; at = at->next) {
+		if (at->dead || !at->shape.chunks)
+			continue;
+		if (bytes + table_bytes(at) > LOOK_BYTES)
+			break;
+		of[count] = at;
+		accesses[count++] =
+			heap_read(heap_address(at->number, 0),
+				  buffer + bytes / 8, table_bytes(at));
+		bytes += table_bytes(at);
+	}
+	*extent = at;
+	if (!count)
+		return 0;
+	heap_execute_reads(heap, accesses, count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (of[i]->dead || accesses[i].status == -REEF_ENOTDONE)
+			continue; /* another's status is the error */
+		if (accesses[i].status == 0)
+			take_table(of[i], accesses[i].local);
+		else if (heap_is_lost(accesses[i].status))
+			reef_heap_forget(heap, of[i]->number);
+		else
+			rc = rc ? rc : accesses[i].status;
+	}
+	return rc;
+}
+
+int heap_look(struct reef_heap *heap)
+{
+	struct extent *next;
+	uint64_t *buffer;
+	int rc = heap_know_extents(heap);
+
+	if (rc)
+		return rc;
+	buffer = malloc(LOOK_BYTES);
+	if (!buffer)
+		return -ENOMEM;
+	heap->claims = 0;
+	for (next = heap->extents; next && !rc;)
+		rc = look_some(heap, &next, buffer);
+	free(buffer);
+	return rc;
+}
+
+/* --- choosing --- */
+
+struct stretch {
+	struct extent *extent;
+	uint32_t first, last; /* chunks */
+	uint32_t claims;      /* of them that are not ours yet */
+};
+
+/* The units of a chunk that are ours to use, or could be. */
+static uint16_t usable(const struct extent *extent, uint32_t index)
+{
+	const struct chunk *chunk = &extent->chunks[index];
+
+	if (chunk->mine)
+		return chunk->free_map;
+	return heap_chunk_is_free(chunk->word)
+		       ? heap_chunk_map(&extent->shape, index)
+		       : 0;
+}
+
+/* Units at the low end of a map, counted from `from`. */
+static uint32_t low_units(uint16_t map, uint32_t from)
+{
+	return (uint32_t)__builtin_ctz(~((uint32_t)map >> from));
+}
+
+static uint32_t high_units(uint16_t map)
+{
+	return (uint32_t)__builtin_clz(~((uint32_t)map << 16));
+}
+
+/* The stretch of chunks in `extent`, starting at `start` or later, that has the
+ * units in a row with the fewest claims; false: none. */
+static bool stretch_find(struct extent *extent, uint32_t start, uint32_t units,
+			 struct stretch *best)
+{
+	uint32_t row = 0, first = start, claims = 0;
+
+	best->claims = UINT32_MAX;
+	for (uint32_t i = start; i < extent->shape.chunks; i++) {
+		uint32_t from = heap_chunk_first(&extent->shape, i) -
+				i * HEAP_UNITS_PER_CHUNK;
+		uint16_t map = usable(extent, i);
+		bool whole = map == heap_chunk_map(&extent->shape, i);
+
+		if (row == 0)
+			first = i;
+		claims += !extent->chunks[i].mine && map;
+		row += low_units(map, from);
+		if (row >= units && claims && claims < best->claims)
+			*best = (struct stretch){extent, first, i, claims};
+		if (whole && row < units)
+			continue;
+		/* Begin anew with what is free at this chunk's end. */
+		row = high_units(map);
+		first = i;
+		claims = !extent->chunks[i].mine && row;
+		if (row >= units && claims && claims < best->claims)
+			*best = (struct stretch){extent, first, i, claims};
+	}
+	return best->claims != UINT32_MAX;
+}
+
+static bool can_claim(const struct extent *extent)
+{
+	return extent->known && !extent->dead && !extent->wrong;
+}
+
+/* Beside what we have. */
+static bool choose_near(struct reef_heap *heap, uint32_t units,
+			struct stretch *best)
+{
+	struct stretch one;
+
+	best->claims = UINT32_MAX;
+	for (struct extent *e = heap->extents; e; e = e->next)
+		if (e->mine && can_claim(e) &&
+		    stretch_find(e, 0, units, &one) &&
+		    one.claims < best->claims)
+			*best = one;
+	return best->claims != UINT32_MAX;
+}
+
+static uint32_t count_free(const struct extent *extent)
+{
+	uint32_t count = 0;
+
+	if (!can_claim(extent))
+		return 0;
+	for (uint32_t i = 0; i < extent->shape.chunks; i++)
+		count += !extent->chunks[i].mine &&
+			 heap_chunk_is_free(extent->chunks[i].word);
+	return count;
+}
+
+/* From a random free chunk on. */
+static bool choose_far(struct reef_heap *heap, uint32_t units,
+		       struct stretch *out)
+{
+	struct extent *extent;
+	uint64_t total = 0, skip;
+	uint32_t at = 0;
+
+	for (struct extent *e = heap->extents; e; e = e->next)
+		total += count_free(e);
+	if (!total)
+		return false;
+	skip = reef_random_below(&heap->random, total);
+	for (extent = heap->extents; extent; extent = extent->next) {
+		if (skip < count_free(extent))
+			break;
+		skip -= count_free(extent);
+	}
+	reef_assert(extent != NULL); /* skip is below their number */
+	while (extent->chunks[at].mine ||
+	       !heap_chunk_is_free(extent->chunks[at].word) || skip--)
+		at++;
+	/* A chunk by itself is nearly always enough, and then it is this. */
+	if (units <=
+	    (uint32_t)__builtin_popcount(heap_chunk_map(&extent->shape, at))) {
+		*out = (struct stretch){extent, at, at, 1};
+		return true;
+	}
+	for (struct extent *e = extent; e; e = e->next)
+		if (can_claim(e) &&
+		    stretch_find(e, e == extent ? at : 0, units, out))
+			return true;
+	for (struct extent *e = heap->extents; e; e = e->next)
+		if (can_claim(e) && stretch_find(e, 0, units, out))
+			return true;
+	return false;
+}
+
+/* --- claiming --- */
+
+struct claim {
+	uint32_t chunk;
+	uint32_t cas; /* access; the next reads descriptors if any are read */
+	bool reads;
+	uint64_t descriptors[HEAP_UNITS_PER_CHUNK];
+};
+
+static uint64_t claimed_word(const struct reef_heap *heap, uint64_t word)
+{
+	uint16_t generation = heap_chunk_generation(word);
+
+	if (!heap_is_mutant(heap, REEF_HEAP_MUTANT_CLAIM_GENERATION))
+		generation = heap_generation_after(generation);
+	return heap_chunk_word(heap->session, generation, heap->options.number,
+			       HEAP_CHUNK_OWNED);
+}
+
+/* A released chunk has no heads; one that has was not released by us. Make
+ * them SPARE, or whoever recovers us would believe them. */
+static int sweep_heads(struct reef_heap *heap, struct extent *extent,
+		       uint32_t first, uint32_t end)
+{
+	struct reef_access access;
+	bool heads = false;
+
+	for (uint32_t i = first; i < end; i++) {
+		heads |= heap_descriptor_is_head(extent->shadow[i]);
+		if (extent->shadow[i])
+			extent->shadow[i] =
+				heap_descriptor(HEAP_UNIT_SPARE, 0, 0);
+	}
+	if (!heads)
+		return 0;
+	access = heap_write(heap_descriptor_at(extent, first),
+			    &extent->shadow[first], (end - first) * 8);
+	return heap_execute_writes(heap, &access, 1);
+}
+
+/* The chunk is ours; take its units. */
+static int claim_settle(struct reef_heap *heap, struct extent *extent,
+			const struct claim *claim, uint64_t word,
+			bool descriptors_read)
+{
+	struct chunk *chunk = &extent->chunks[claim->chunk];
+	uint32_t first = heap_chunk_first(&extent->shape, claim->chunk);
+	uint32_t end = heap_chunk_end(&extent->shape, claim->chunk);
+	uint32_t start = claim->chunk * HEAP_UNITS_PER_CHUNK;
+	int rc = 0;
+
+	chunk->word = word;
+	chunk->mine = true;
+	chunk->free_map = 0;
+	chunk->found = chunk->counter;
+	extent->mine++;
+	heap->chunks++;
+	heap->claims++;
+	for (uint32_t i = first; i < end; i++) {
+		extent->shadow[i] = 0;
+		if (claim->reads && descriptors_read)
+			extent->shadow[i] = claim->descriptors[i - start];
+		else if (claim->reads)
+			extent->shadow[i] =
+				heap_descriptor(HEAP_UNIT_SPARE, 0, 0);
+	}
+	if (claim->reads)
+		rc = sweep_heads(heap, extent, first, end);
+	if (!rc && !extent->dead)
+		rc = heap_units_add(heap, extent, first, end);
+	return rc;
+}
+
+static _Atomic uint64_t doubts;
+
+uint64_t reef_heap_doubts(void)
+{
+	return atomic_load(&doubts);
+}
+
+static struct reef_access claim_read(const struct extent *extent,
+				     struct claim *claim)
+{
+	uint32_t start = claim->chunk * HEAP_UNITS_PER_CHUNK;
+
+	return heap_read(
+		heap_descriptor_at(extent, start), claim->descriptors,
+		(heap_chunk_end(&extent->shape, claim->chunk) - start) * 8);
+}
+
+static uint32_t claim_prepare(struct reef_heap *heap, struct extent *extent,
+			      struct claim *claim, uint32_t chunk,
+			      struct reef_access *accesses, uint32_t count)
+{
+	uint64_t word = extent->chunks[chunk].word;
+
+	claim->chunk = chunk;
+	claim->cas = count;
+	claim->reads = heap_chunk_generation(word) != 0;
+	accesses[count++] = heap_cas(heap_word_at(extent, chunk), word,
+				     claimed_word(heap, word));
+	if (claim->reads)
+		accesses[count++] = claim_read(extent, claim);
+	return count;
+}
+
+/* Nobody knows whether the CAS happened, but it will not any more (F5), and
+ * only this heap writes that word: so the word tells. If it cannot be read, or
+ * might be another heap's of this session: nobody's, until the session ends. */
+static int claim_doubt(struct reef_heap *heap, struct extent *extent,
+		       struct claim *claim, uint64_t wanted)
+{
+	struct chunk *chunk = &extent->chunks[claim->chunk];
+	uint64_t word;
+	struct reef_access accesses[2] = {
+		heap_read(heap_word_at(extent, claim->chunk), &word, 8),
+		claim_read(extent, claim),
+	};
+	int rc = heap_execute(heap, accesses, claim->reads ? 2 : 1);
+
+	if (extent->dead)
+		return 0;
+	if (!accesses[0].status && (word != wanted || heap->options.number)) {
+		chunk->word = word;
+		return word == wanted ? claim_settle(heap, extent, claim,
+						     wanted, rc == 0)
+				      : 0;
+	}
+	atomic_fetch_add(&doubts, 1);
+	chunk->word = wanted;
+	return 0;
+}
+
+/* What became of a CAS. Losing it is no error; the word is new to us. */
+static int claim_result(struct reef_heap *heap, struct extent *extent,
+			struct claim *claim, const struct reef_access *accesses)
+{
+	const struct reef_access *cas = &accesses[claim->cas];
+	struct chunk *chunk = &extent->chunks[claim->chunk];
+
+	if (extent->dead)
+		return 0;
+	if (cas->status == -REEF_EINDOUBT)
+		return claim_doubt(heap, extent, claim, cas->operand);
+	if (cas->status)
+		return cas->status;
+	chunk->word = cas->result;
+	if (cas->result != cas->compare)
+		return 0;
+	return claim_settle(heap, extent, claim, cas->operand,
+			    claim->reads && cas[1].status == 0);
+}
+
+/* Claim chunks first to last that are free, at most CLAIM_BATCH of them. */
+static int claim_some(struct reef_heap *heap, struct extent *extent,
+		      uint32_t first, uint32_t last)
+{
+	struct reef_access accesses[HEAP_BATCH];
+	struct claim *claims = malloc(CLAIM_BATCH * sizeof(*claims));
+	const uint64_t header[] = {HEAP_EXTENT_WORD,
+				   extent->shape.units * REEF_UNIT_SIZE};
+	uint32_t count = 0, claims_count = 0;
+	int rc = 0, one;
+
+	if (!claims)
+		return -ENOMEM;
+	/* Nobody has said yet whose format this is; all say the same. */
+	if (!extent->checked)
+		accesses[count++] = heap_write(heap_address(extent->number, 0),
+					       header, sizeof(header));
+	for (uint32_t i = first; i <= last && claims_count < CLAIM_BATCH; i++) {
+		if (extent->chunks[i].mine ||
+		    !heap_chunk_is_free(extent->chunks[i].word))
+			continue;
+		count = claim_prepare(heap, extent, &claims[claims_count++], i,
+				      accesses, count);
+	}
+	if (claims_count)
+		heap_execute(heap, accesses, count);
+	for (uint32_t i = 0; i < claims_count; i++) {
+		one = claim_result(heap, extent, &claims[i], accesses);
+		if (one && one != -REEF_ENOTDONE)
+			rc = rc ? rc : one;
+	}
+	extent->checked |= claims_count && accesses[0].status == 0;
+	free(claims);
+	if (!rc && claims_count == CLAIM_BATCH)
+		rc = 1;
+	return rc;
+}
+
+static int claim_stretch(struct reef_heap *heap, const struct stretch *stretch)
+{
+	struct extent *extent = stretch->extent;
+	int rc = heap_extent_own(extent);
+
+	/* 1: there are more. Those that failed are no longer free to us. */
+	for (uint32_t i = 0; !rc || rc == 1; i++) {
+		if (i > extent->shape.chunks || extent->dead)
+			return 0;
+		rc = claim_some(heap, extent, stretch->first, stretch->last);
+		if (!rc)
+			return 0;
+	}
+	if (heap_is_lost(rc)) {
+		reef_heap_forget(heap, extent->number);
+		return 0;
+	}
+	return rc;
+}
+
+/* --- growing --- */
+
+static int grow(struct reef_heap *heap, uint32_t units)
+{
+	/* With its tables, which are at most a chunk. */
+	uint64_t need = (units + HEAP_UNITS_PER_CHUNK) * REEF_UNIT_SIZE;
+	uint64_t ask = units <= GROW_USUAL ? 0 : need, size;
+	struct heap_shape shape;
+	struct extent *extent;
+	uint32_t number;
+	int rc;
+
+	need = (need + REEF_CHUNK_SIZE - 1) & ~(REEF_CHUNK_SIZE - 1);
+	if (need > UINT64_C(1) << 32)
+		return -EINVAL;
+	for (;;) {
+		rc = heap->options.ops->grow(heap->options.context, ask,
+					     &number, &size);
+		if (rc)
+			return rc;
+		extent = heap_extent_add(heap, number, size);
+		if (!extent)
+			return -ENOMEM;
+		extent->known = true;
+		shape = heap_shape_of(size);
+		if (shape.units - shape.first >= units)
+			return 0;
+		if (ask == need)
+			return -ENOSPC;
+		ask = need;
+	}
+}
+
+static bool class_has_room(const struct reef_heap *heap, uint32_t class)
+{
+	const struct run *run = heap->current[class];
+
+	return class != HEAP_CLASS_LARGE &&
+	       (heap->partial[class] || heap->vacant[class] ||
+		heap_run_has_room(run));
+}
+
+static int enough(const struct reef_heap *heap, uint32_t units, uint32_t class)
+{
+	return class_has_room(heap, class) || heap_units_has(heap, units);
+}
+
+/* Look at all words, and take back what others freed. */
+static int look_and_scan(struct reef_heap *heap, bool everywhere)
+{
+	int rc;
+
+	heap_other_tell(heap);
+	rc = heap_look(heap);
+	if (!rc)
+		rc = heap_scan(heap, everywhere);
+	if (!rc)
+		heap_limbo_drain(heap);
+	return rc;
+}
+
+/* may_grow: else what is there has to do. */
+static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
+			 bool may_grow)
+{
+	bool looked = false;
+	struct stretch stretch;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ROUNDS_MAX && !rc; i++) {
+		if (enough(heap, units, class))
+			return 0;
+		if (!looked && heap->claims * 8 >= heap->chunks) {
+			rc = look_and_scan(heap, false);
+			looked = true;
+		} else if (choose_near(heap, units, &stretch) ||
+			   choose_far(heap, units, &stretch)) {
+			rc = claim_stretch(heap, &stretch);
+		} else if (!looked) {
+			rc = look_and_scan(heap, false);
+			looked = true;
+		} else {
+			rc = may_grow ? grow(heap, units) : -ENOSPC;
+		}
+	}
+	if (!rc && !enough(heap, units, class))
+		rc = -ENOSPC;
+	return rc;
+}
+
+/* Blocks whose freer died before it counted them, and what has been let go
+ * since. To look at all takes long where they are many and small, and whoever
+ * finds no room tends to try again: so it may take a part of the time only. */
+static int last_resort(struct reef_heap *heap)
+{
+	uint64_t begun_ns = reef_now_ns(), now_ns;
+	int rc;
+
+	if (begun_ns < heap->scan_next_ns)
+		return look_and_scan(heap, false);
+	rc = look_and_scan(heap, true);
+	now_ns = reef_now_ns();
+	heap->scan_next_ns = now_ns + (now_ns - begun_ns) * SCAN_PART;
+	return rc;
+}
+
+int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
+{
+	int rc = claim_or_grow(heap, units, class, true);
+
+	/* Others may have grown the space meanwhile, to its last. */
+	if (rc == -ENOSPC || rc == -EDQUOT) {
+		int again = last_resort(heap);
+
+		/* Nor does a class keep a slab without a block now. */
+		heap_vacant_drop(heap, true);
+		if (!again)
+			again = claim_or_grow(heap, units, class, false);
+		if (again != -ENOSPC)
+			rc = again;
+	}
+	if (rc)
+		return rc;
+	return class_has_room(heap, class) ? 1 : 0;
+}

@@ -1,0 +1,225 @@
+/* heap.h - blocks in the extents of a space.
+ *
+ * An extent is cut into chunks of 1 MiB, a chunk into 16 units of 64 KiB. A
+ * chunk has an owner, a session; what its units are is the owner's business:
+ *
+ *   chunk   FREE --claim: CAS--> OWNED --release: CAS--> FREE
+ *                                OWNED --adopt: CAS--> OWNED by another
+ *   unit    (never used) 0 -> SLAB class, n units | LARGE n units | INNER
+ *                          <-> SPARE (was used, is free)
+ *   block   0 -> LIVE -> FREE | RETIRED        LIVE <-> KEPT -> FREE | RETIRED
+ *
+ * Layout of an extent, little-endian words; everything is 8-byte aligned:
+ *
+ *   0                extent header, 64 bytes: magic+format, size, ...
+ *   64 + 16 i        chunk i: its word, its counter of others' frees
+ *   units_at + 8 j   unit j: its descriptor
+ *   (rounded up to whole units, which are never handed out)
+ *   64 Ki * j        unit j
+ *
+ *   chunk word   owner session 32 (high) | generation 16 | heap 12 | state 4
+ *   descriptor   kind 8 (low) | class 8 | 0 16 | units in the run 32
+ *   block header session 32 (high) | generation 16 | state 8 | kind 8 (low)
+ *
+ * (1) A chunk changes hands by one CAS on its word, which names owner and
+ *     generation; so of two claimers one wins, and a claim of long ago cannot
+ *     succeed (R3). Whoever claims or adopts and dies leaves a chunk that names
+ *     it, which the next recovery finds: no intent is needed. It names the heap
+ *     of that session, too, so that one whose CAS was in doubt can read whether
+ *     it was the one.
+ * (2) Descriptors are written by the chunk's owner only (WRITE). A run never
+ *     leaves chunks of one owner; it may span adjacent ones, so a block may be
+ *     larger than a chunk. Its head says how many units it has, the rest are
+ *     INNER. The head is written last, after the headers of its blocks are
+ *     zero (F3a), so whoever walks a chunk finds whole runs. A chunk that is
+ *     released has no heads, and none reaches into it. One whose word was
+ *     never claimed (generation 0) has never been written.
+ * (3) A block begins with its header word; the address given to the user is the
+ *     word after it. Classes of at least 64 bytes are multiples of 64, so that
+ *     a short address (ordinal 18, offset/64 20) can name such a block.
+ * (4) A block's header is written with the first data of the block or before
+ *     any other operation of the handle, whichever comes first: nobody can
+ *     learn of a block whose header is not there.
+ * (5) A header is changed by CAS only while its block is out (F6): of two frees
+ *     one wins. A free names session and generation, so that one of an earlier
+ *     life changes nothing.
+ * (6) Own free: no operation, for a block that is LIVE; a KEPT one takes its
+ *     CAS. Another's: CAS header LIVE or KEPT to FREE (RETIRED with
+ *     REEF_FREE_LATER), and FAA on the chunk's counter, one batch; for small
+ *     blocks one FAA tells of several, some later than their CAS. The owner
+ *     looks at counters now and then (before it claims or grows, and when it
+ *     collects) and takes back what it finds. So freeing what its owner has
+ *     freed already, with no operation, may say 0; it changes nothing. And a
+ *     block that another kept is for others to free: its owner may not know
+ *     yet, and would leave it KEPT when it dies.
+ * (7) R8: a RETIRED block waits in the owner's limbo, stamped with the reclaim
+ *     epoch at which it was found, until safe_epoch is past it. Blocks that
+ *     recovery frees wait likewise, as others may know of them.
+ * (8) Recovery of a FENCED session in a space: adopt each of its chunks, then
+ *     look at its blocks: header 0 or FREE: free; LIVE: raw ends with its
+ *     session, for other kinds ask is_live; KEPT: stays. Afterwards no chunk
+ *     names the dead session. Idempotent; the recoverer may die at any point.
+ *     Chunks that a run ties together go to one session (adopt.c).
+ * (9) Nothing is half-allocated on error: -ENOSPC and -EDQUOT leave every chunk
+ *     as it was, or owned and empty.
+ *
+ * A heap is a handle's: blocks of another handle of this session are freed like
+ * another session's. When a handle closes, its heap goes to the session, which
+ * gives it to the next handle of that space.
+ *
+ * Costs (asserted): allocate and free in one's own slab 0 operations; a new
+ * slab in a chunk one owns at most 1 round trip; claiming a chunk 2 CAS on
+ * average at 512 sessions with 1,024 chunks free (candidates are picked at
+ * random from what a READ of the chunk words shows); another's free 2 round
+ * trips, 1 where the header was foreseen from the last one of that unit.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_CLIENT_HEAP_HEAP_H
+#define REEF_POOL_CLIENT_HEAP_HEAP_H
+
+#include <reef/reef.h>
+
+struct reef_heap;
+struct reef_random;
+
+#define REEF_CHUNK_SIZE (UINT64_C(1) << 20)
+#define REEF_UNIT_SIZE (UINT64_C(1) << 16)
+#define REEF_HEAP_NUMBER_MAX 4095u
+
+enum reef_block_kind {
+	REEF_BLOCK_RAW = 1,
+	REEF_BLOCK_PAGE = 2, /* a session's page of intents, see page */
+	REEF_BLOCK_KINDS = 256
+};
+
+/* Deliberate violations, to find out whether the tests can fail. */
+enum reef_heap_mutant {
+	REEF_HEAP_MUTANT_NONE,
+	REEF_HEAP_MUTANT_EARLY_REUSE,	   /* nothing waits in limbo: (7) */
+	REEF_HEAP_MUTANT_CLAIM_GENERATION, /* claims do not count: (1) */
+	REEF_HEAP_MUTANT_LATE_HEADER, /* published before its header: (4) */
+	REEF_HEAP_MUTANT_ADOPT_ALIVE, /* not asked whether FENCED: (8) */
+	REEF_HEAP_MUTANT_FREE_WRITE,  /* WRITE instead of CAS: (5) */
+	REEF_HEAP_MUTANTS
+};
+
+/* What a heap needs of the handle and the space it is in. */
+struct reef_heap_ops {
+	/* As reef_execute, also in addresses of extent headers; it neither asks
+	 * for headers that wait nor calls the heap otherwise. At most 128
+	 * accesses, of at most 1 MiB each. */
+	int (*execute)(void *context, struct reef_access *accesses,
+		       uint32_t count);
+	/* The space's extents that are LIVE, in no order: fills at most `max`
+	 * numbers and sizes, returns how many there are. Costs no message. */
+	uint32_t (*extents)(void *context, uint32_t *numbers, uint64_t *sizes,
+			    uint32_t max);
+	/* Ask for one more extent, of at least that size (0: the usual); its
+	 * memory is zero.  -ENOSPC, -EDQUOT, ... */
+	int (*grow)(void *context, uint64_t size, uint32_t *number,
+		    uint64_t *real_size);
+	/* Is that session past FENCED? One READ at most; 1, 0, -errno. */
+	int (*is_fenced)(void *context, uint32_t session);
+	/* R8, as the keeper last saw them. */
+	uint64_t (*reclaim_epoch)(void *context);
+	uint64_t (*safe_epoch)(void *context);
+	/* Much is waiting: let safe_epoch become that soon. Optional. */
+	void (*hurry)(void *context, uint64_t epoch);
+	/* Is the caller inside reef_enter? Then what is freed LATER meanwhile
+	 * is not used anew. Optional: no. */
+	bool (*is_inside)(void *context);
+	/* A raw kind is never asked about. 1: some structure still reaches the
+	 * block at `address`.  0: free it.  -errno. Optional. */
+	int (*is_live)(void *context, uint8_t kind, uint64_t address);
+};
+
+struct reef_heap_options {
+	const struct reef_heap_ops *ops;
+	void *context;
+	uint32_t session;
+	/* Of this heap; no other of the session that is in use has it. 0: none,
+	 * when there are more than REEF_HEAP_NUMBER_MAX. */
+	uint16_t number;
+	uint64_t seed;	    /* of its choices */
+	uint32_t spare_max; /* empty chunks kept for later; 0: 4 */
+	enum reef_heap_mutant mutant;
+};
+
+/* Costs no operation. Caller owns *out. */
+int reef_heap_create(const struct reef_heap_options *options,
+		     struct reef_heap **out);
+/* Forget it; chunks stay the session's until recovery. NULL is fine. */
+void reef_heap_destroy(struct reef_heap *heap);
+/* Give it to another handle of the same session. */
+void reef_heap_move(struct reef_heap *heap, const struct reef_heap_ops *ops,
+		    void *context);
+
+/* As reef_alloc, for a kind. */
+int reef_heap_alloc(struct reef_heap *heap, uint8_t kind, uint64_t size,
+		    uint64_t *address);
+int reef_heap_free(struct reef_heap *heap, uint64_t address, uint32_t flags);
+/* It is about to be freed: begin to fetch what that needs. No more than that.
+ */
+void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address);
+int reef_heap_keep(struct reef_heap *heap, uint64_t address);
+int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
+			 uint64_t *size);
+
+/* Rule 4. The handle asks before it executes: are headers waiting? If so, one
+ * of these. fold: the WRITE begins at the first data byte of a block whose
+ * header waits: returns true and the header to put in front (the WRITE then
+ * begins 8 bytes earlier); the header no longer waits. flush: write all that
+ * wait. */
+bool reef_heap_has_pending(const struct reef_heap *heap);
+bool reef_heap_fold(struct reef_heap *heap, uint64_t address, uint64_t *header);
+/* The WRITE that had it failed: it waits again. */
+void reef_heap_unfold(struct reef_heap *heap, uint64_t address);
+int reef_heap_flush(struct reef_heap *heap);
+
+/* Take back what others freed; release empty chunks beyond spare_max, or all
+ * (on close).  Best effort; errors of the memory are returned. */
+int reef_heap_collect(struct reef_heap *heap, bool all);
+
+/* Claims of this process that were in doubt and stayed so, as the word could
+ * not be read or the heap has no number: each may have made a chunk nobody's
+ * until its session ends. For audits. Thread: any. */
+uint64_t reef_heap_doubts(void);
+
+/* Take back what others freed or limbo lets go. 1: something has come back
+ * since *given was that (it is brought up to date; begin with 0, and what comes
+ * now counts).  0: something waits, at least until safe_epoch is past *epoch.
+ * -ENOSPC: nothing waits.  Else: errors of the memory. */
+int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch);
+/* Does anything wait? Then *epoch is as above. No operation. */
+bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
+
+/* The session ends: free its raw blocks that are not kept, so that nobody needs
+ * to wait for them. collect then gives the chunks back. Best effort. */
+int reef_heap_abandon(struct reef_heap *heap);
+
+/* Rule 8: recover `session` in this space; its free blocks become this heap's.
+ * 0: no chunk names it any more.  Else the first error; call again.  -EBUSY: it
+ * is not FENCED, or some of its chunks hang together with one that another
+ * recoverer has: that one, or its own recovery, takes them.  -REEF_ECORRUPT: it
+ * is done, but something in its memory made no sense and stays unused. The
+ * session's page, if it had one, is given to `page` before anything is freed
+ * (may be NULL; an error ends the recovery). */
+int reef_heap_recover(struct reef_heap *heap, uint32_t session,
+		      int (*page)(void *context, uint64_t address,
+				  uint64_t size),
+		      void *context);
+
+/* An extent went (lost, dropped): forget its chunks, blocks and headers. */
+void reef_heap_forget(struct reef_heap *heap, uint32_t extent);
+
+struct reef_heap_class_stats {
+	uint64_t block_size, blocks, live, limbo; /* blocks, of this heap */
+};
+struct reef_heap_stats {
+	uint64_t chunks, units_used, bytes_live, bytes_limbo;
+	uint32_t classes;
+	struct reef_heap_class_stats by_class[REEF_CLASSES_MAX];
+};
+void reef_heap_stats(const struct reef_heap *heap, struct reef_heap_stats *out);
+
+#endif

@@ -1,0 +1,464 @@
+/* internal.h - what the files of the heap share.
+ *
+ *   heap.c          create, allocate, free: the paths without operations
+ *   classes.c  sizes
+ *   units.c    extents, free runs of units, best fit
+ *   run.c      slabs and large blocks: cutting a run, giving it back
+ *   claim.c    chunks: look, claim, grow
+ *   release.c  chunks: give back
+ *   pending.c  headers that wait (rule 4)
+ *   collect.c  others' frees, limbo (R8)
+ *   other.c    blocks of others: free, keep, size
+ *   adopt.c    dead sessions' chunks
+ *   recover.c  dead sessions' blocks
+ *
+ * (A) A unit is in one of: a chunk that is not ours (runs[] NULL); a free run
+ *     (runs[] of its first and last unit name it, between them NULL); a run in
+ *     use (runs[] of every unit names it); nothing, when its run is being made
+ *     or could not be (NULL).
+ * (B) shadow[] is what the descriptors of our chunks are in memory. They lag
+ *     behind: a run that was freed keeps its head there until its units are
+ *     used anew or their chunk is released. Units are always taken from the low
+ *     end of a free run, so an old head that covers them is overwritten with
+ *     them.
+ * (C) Whatever parks may find another fiber in the heap when it returns. So
+ *     what takes operations and changes runs or chunks holds the lock, and what
+ *     it has in hand across an operation is not in any list. Allocating and
+ *     freeing in slabs takes no lock: who has parked finds blocks anew by their
+ *     addresses. An extent that is forgotten meanwhile goes at unlock.
+ *
+ * Thread: owner. */
+#ifndef REEF_POOL_CLIENT_HEAP_INTERNAL_H
+#define REEF_POOL_CLIENT_HEAP_INTERNAL_H
+
+#include "base/log.h"
+#include "base/random.h"
+#include "pool/client/heap/layout.h"
+
+#include <errno.h>
+#include <reef/fiber.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAP_BATCH 128u /* accesses in one execute */
+#define HEAP_BINS 65u	/* free runs by units; the last: 64 and more */
+#define HEAP_PENDING_MAX 4096u
+#define HEAP_GUESSES 64u
+
+/* A block as this heap sees it: generation 16 (high), kind 8, flags 8. */
+enum block_flags {
+	BLOCK_OUT = 1,	   /* allocated; also while in limbo */
+	BLOCK_PENDING = 2, /* its header waits to be written */
+	BLOCK_LISTED = 4,  /* it is in the list of those */
+	BLOCK_TOLD = 8,	   /* KEPT, or a page: freeing it takes a CAS */
+	BLOCK_LIMBO = 16,
+	BLOCK_ADOPTED = 32,   /* its header names a session that is gone */
+	BLOCK_FLYING = 64,    /* its header is being written */
+	BLOCK_UNJUDGED = 128, /* recovered; whether it lives is not known yet */
+};
+/* Freeing a block with any of these takes more than forgetting it. */
+#define BLOCK_RARE (BLOCK_LIMBO | BLOCK_TOLD | BLOCK_ADOPTED | BLOCK_FLYING)
+#define BLOCK_GENERATION UINT32_C(0xffff0000)
+
+enum run_kind {
+	RUN_FREE,
+	RUN_SLAB,
+	RUN_LARGE,
+	RUN_BROKEN, /* its descriptors could not be written: never used again */
+};
+
+struct run {
+	/* What freeing a block touches comes first. */
+	uint32_t *blocks; /* by index */
+	uint32_t *stack;  /* of free blocks below bump: offsets of their data */
+	uint64_t address; /* of its first block's data */
+	uint64_t span;	  /* bytes from there that are its own */
+	uint64_t block_size, inverse;
+	uint32_t count, bump, top; /* bump - top are out */
+	uint8_t kind, class;
+	bool is_listed; /* in its class's list, or bin */
+	struct run *next, *prev;
+	struct extent *extent;
+	uint32_t first, units;
+	uint32_t single; /* LARGE: its one block */
+};
+
+/* What is known of a chunk; of others' it may be out of date. */
+struct chunk {
+	uint64_t word;
+	uint64_t counter;  /* others' frees, as read last */
+	uint64_t found;	   /* of them that were found */
+	uint16_t free_map; /* of ours: which units are free */
+	uint8_t tries;	   /* to find the rest */
+	bool mine;
+	bool partly; /* ours by adoption, and others of its chain are not yet */
+};
+
+struct extent {
+	uint32_t number;
+	struct heap_shape shape;
+	uint32_t mine; /* chunks */
+	bool dead;     /* forgotten while somebody was inside */
+	bool checked;  /* its header is there and right */
+	bool known;    /* its words were read, or it is new */
+	bool wrong;    /* it is not: nothing is claimed here */
+	struct chunk *chunks;
+	/* By unit; NULL until we own something here. */
+	struct run **runs;
+	uint64_t *shadow;
+	struct extent *next; /* in the list of all */
+};
+
+struct limbo_entry {
+	uint64_t address, epoch;
+};
+
+/* What was seen of another's unit last: its blocks, and one header. */
+struct guess {
+	uint64_t unit; /* address >> 16; 0: none */
+	uint64_t base; /* offset of its run's first block */
+	uint64_t block_size, inverse;
+	uint64_t end; /* offset after its last block */
+	uint64_t header;
+};
+
+/* What was freed of another's chunk, and its counter does not say yet. */
+struct untold {
+	uint64_t counter; /* its address; 0: nothing */
+	uint64_t count;
+};
+
+struct waiter {
+	struct reef_fiber *fiber;
+	struct waiter *next;
+	bool go;
+};
+
+struct reef_heap {
+	struct run *current[HEAP_CLASS_LARGE + 1]; /* of LARGE: NULL */
+	struct run *recent; /* the slab that was used last; or &none */
+	/* By extent number, open addressing; a power of two. */
+	struct extent **table;
+	uint32_t table_mask, table_count;
+	uint32_t session;
+	uint32_t pending; /* headers that wait or are under way */
+	uint32_t listed;  /* in pending_list */
+	uint64_t *pending_list;
+	struct heap_classes classes;
+
+	struct reef_heap_options options;
+	struct reef_random random;
+	struct extent *extents;
+	struct run *partial[HEAP_CLASSES_MAX]; /* slabs with room */
+	struct run *vacant[HEAP_CLASSES_MAX];  /* one without a block */
+	struct run *bins[HEAP_BINS];
+	uint64_t bins_used;    /* bit n: bins[n]; the last by itself */
+	uint32_t chunks;       /* owned */
+	uint32_t empty;	       /* of them without a block */
+	uint32_t claims;       /* since the last look at all tables */
+	uint64_t scan_next_ns; /* when all blocks may be looked at again */
+	uint16_t generation;
+
+	struct limbo_entry *limbo; /* a ring, oldest first */
+	uint32_t limbo_first, limbo_count, limbo_capacity;
+	uint64_t limbo_bytes;	/* of the blocks in it */
+	uint64_t limbo_hurried; /* epoch in which it was too much last */
+	bool limbo_due;		/* some of it may be over */
+	uint64_t given;		/* blocks that came back the long way */
+
+	struct guess guesses[HEAP_GUESSES];
+	struct untold untold;
+
+	uint64_t *unjudged; /* addresses of blocks that were recovered */
+	uint32_t unjudged_count, unjudged_capacity;
+	bool recovering;
+
+	bool locked;
+	struct run none; /* a run that has nothing */
+	struct waiter *waiters, **waiters_end;
+	uint32_t dead; /* extents to free at unlock */
+};
+
+/* --- the lock (C) --- */
+
+/* -REEF_EHOSTDEAD: this simulated host was killed. */
+int heap_lock(struct reef_heap *heap);
+void heap_unlock(struct reef_heap *heap);
+
+/* --- looking things up --- */
+
+static inline struct extent *heap_extent(const struct reef_heap *heap,
+					 uint32_t number)
+{
+	uint32_t slot = number & heap->table_mask;
+	struct extent *extent;
+
+	while ((extent = heap->table[slot]) && extent->number != number)
+		slot = (slot + 1) & heap->table_mask;
+	return extent;
+}
+
+/* The run in use that has this address; NULL: none of ours. */
+static inline struct run *heap_run_at(const struct reef_heap *heap,
+				      uint64_t address)
+{
+	struct extent *extent = heap_extent(heap, (uint32_t)(address >> 32));
+	uint32_t unit = (uint32_t)address >> HEAP_UNIT_SHIFT;
+	struct run *run;
+
+	if (!extent || !extent->runs || unit >= extent->shape.units)
+		return NULL;
+	run = extent->runs[unit];
+	return run && run->count ? run : NULL;
+}
+
+/* How many of its blocks are out, limbo included. */
+static inline uint32_t heap_run_used(const struct run *run)
+{
+	return run->bump - run->top;
+}
+
+static inline bool heap_run_has_room(const struct run *run)
+{
+	return run && heap_run_used(run) < run->count;
+}
+
+/* The index of the block whose data begins there; UINT32_MAX: none does. */
+static inline uint32_t heap_index_at(const struct run *run, uint64_t address)
+{
+	uint64_t from = address - run->address;
+	uint64_t index = (from * run->inverse) >> 40;
+
+	if (index >= run->count || index * run->block_size != from)
+		return UINT32_MAX;
+	return (uint32_t)index;
+}
+
+static inline uint64_t heap_block_address(const struct run *run, uint32_t index)
+{
+	return run->address + index * run->block_size;
+}
+
+/* The block out at that address, or NULL. */
+uint32_t *heap_block_at(const struct reef_heap *heap, uint64_t address,
+			struct run **run);
+
+static inline uint64_t heap_block_header(const struct reef_heap *heap,
+					 uint32_t block, uint8_t state)
+{
+	return heap_header(heap->session, (uint16_t)(block >> 16), state,
+			   (uint8_t)(block >> 8));
+}
+
+/* All units of a chunk that can be handed out, as a map. */
+static inline uint16_t heap_chunk_map(const struct heap_shape *shape,
+				      uint32_t chunk)
+{
+	uint32_t start = chunk * HEAP_UNITS_PER_CHUNK;
+	uint32_t from = heap_chunk_first(shape, chunk) - start;
+	uint32_t to = heap_chunk_end(shape, chunk) - start;
+
+	reef_assert(from <= to && to <= HEAP_UNITS_PER_CHUNK);
+	return (uint16_t)(((1u << to) - 1) & ~((1u << from) - 1));
+}
+
+static inline bool heap_chunk_is_empty(const struct extent *extent,
+				       uint32_t chunk)
+{
+	return extent->chunks[chunk].mine &&
+	       extent->chunks[chunk].free_map ==
+		       heap_chunk_map(&extent->shape, chunk);
+}
+
+static inline uint64_t heap_counter_at(const struct extent *extent,
+				       uint32_t chunk)
+{
+	return heap_address(extent->number,
+			    HEAP_TABLE_AT + 8 + chunk * HEAP_TABLE_STEP);
+}
+
+static inline uint64_t heap_word_at(const struct extent *extent, uint32_t chunk)
+{
+	return heap_counter_at(extent, chunk) - 8;
+}
+
+static inline uint64_t heap_descriptor_at(const struct extent *extent,
+					  uint32_t unit)
+{
+	return heap_address(extent->number, extent->shape.units_at + unit * 8);
+}
+
+/* --- accesses --- */
+
+int heap_execute(struct reef_heap *heap, struct reef_access *accesses,
+		 uint32_t count);
+/* READs only. One that is lost ends its batch, but the others are of other
+ * extents: they are done by themselves. So what is not done at the end stands
+ * behind an error of the session. */
+void heap_execute_reads(struct reef_heap *heap, struct reef_access *accesses,
+			uint32_t count);
+/* WRITEs only, to what is ours alone: repeated when in doubt. */
+int heap_execute_writes(struct reef_heap *heap, struct reef_access *accesses,
+			uint32_t count);
+
+static inline struct reef_access heap_read(uint64_t address, void *to,
+					   uint32_t length)
+{
+	return (struct reef_access){.kind = REEF_READ,
+				    .address = address,
+				    .local = to,
+				    .length = length};
+}
+
+static inline struct reef_access heap_write(uint64_t address, const void *from,
+					    uint32_t length)
+{
+	return (struct reef_access){.kind = REEF_WRITE,
+				    .address = address,
+				    .local = (void *)from,
+				    .length = length};
+}
+
+static inline struct reef_access heap_cas(uint64_t address, uint64_t compare,
+					  uint64_t value)
+{
+	return (struct reef_access){.kind = REEF_CAS,
+				    .address = address,
+				    .compare = compare,
+				    .operand = value};
+}
+
+static inline struct reef_access heap_faa(uint64_t address, uint64_t add)
+{
+	return (struct reef_access){
+		.kind = REEF_FAA, .address = address, .operand = add};
+}
+
+static inline bool heap_is_mutant(const struct reef_heap *heap,
+				  enum reef_heap_mutant mutant)
+{
+	return heap->options.mutant == mutant;
+}
+
+/* --- units.c --- */
+
+/* Know an extent; the same pointer if it is known.  NULL: no memory. */
+struct extent *heap_extent_add(struct reef_heap *heap, uint32_t number,
+			       uint64_t size);
+void heap_extent_free(struct extent *extent);
+/* It is not found any more. */
+void heap_table_remove(struct reef_heap *heap, struct extent *extent);
+/* Room for its units.  -ENOMEM. */
+int heap_extent_own(struct extent *extent);
+
+/* Take a run of exactly that many units, best fit; NULL: none, or no memory.
+ * It is in no list, and has no kind yet. */
+struct run *heap_units_take(struct reef_heap *heap, uint32_t units);
+/* Give units back; the run becomes part of a free one. */
+void heap_units_give(struct reef_heap *heap, struct run *run);
+/* Make the units of a chunk that is ours free, from `first` to before `end`.
+ * -ENOMEM. */
+int heap_units_add(struct reef_heap *heap, struct extent *extent,
+		   uint32_t first, uint32_t end);
+/* Take a chunk's free units out of the free runs; all of them must be free.
+ * -ENOMEM. */
+int heap_units_remove(struct reef_heap *heap, struct extent *extent,
+		      uint32_t chunk);
+/* Would heap_units_take find that many? */
+bool heap_units_has(const struct reef_heap *heap, uint32_t units);
+/* Out of its bin, for good: its extent is gone. */
+void heap_units_forget(struct reef_heap *heap, struct run *run);
+void heap_list_add(struct run **list, struct run *run);
+void heap_list_remove(struct run **list, struct run *run);
+
+/* --- run.c --- */
+
+/* A new slab of a class, current from now on; locked. */
+int heap_slab_make(struct reef_heap *heap, uint32_t class);
+int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
+		    uint64_t *address);
+/* Free what run_init took. */
+void heap_run_fini(struct run *run);
+/* A run whose blocks are all free: no operation. */
+void heap_run_drop(struct reef_heap *heap, struct run *run);
+/* The slabs without a block that are kept for their class; also the current
+ * ones. */
+void heap_vacant_drop(struct reef_heap *heap, bool current);
+/* Fill in a slab's or large block's fields, for units it has already. The
+ * caller puts it into runs[].  -ENOMEM. */
+int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,
+		  uint32_t class);
+/* Into runs[], for lookup. */
+void heap_run_show(struct run *run);
+/* A block of it comes back; may drop the run. */
+void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index);
+
+/* --- claim.c --- */
+
+/* See to it that heap_units_take finds that many; locked. 1: not needed, as a
+ * slab of that class has room now (HEAP_CLASS_LARGE: none can).  -ENOSPC, ...
+ */
+int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class);
+/* Learn of the space's extents; no operation. */
+int heap_know_extents(struct reef_heap *heap);
+/* Read every table anew: words and counters; locked. */
+int heap_look(struct reef_heap *heap);
+/* Errors that are of one extent, not of the session. */
+bool heap_is_lost(int status);
+
+/* --- release.c --- */
+
+/* Give empty chunks back but for `keep`; locked. */
+int heap_release(struct reef_heap *heap, uint32_t keep);
+/* Take the lock for that, and keep what is usual. */
+void heap_trim(struct reef_heap *heap);
+
+/* --- collect.c --- */
+
+/* Take back what others freed where counters say so, or everywhere; locked. */
+int heap_scan(struct reef_heap *heap, bool everywhere);
+/* An extent goes: what waits in it does not count any more. */
+void heap_limbo_forget(struct reef_heap *heap, uint32_t number);
+/* Free what has waited long enough. Returns whether there was any. */
+bool heap_limbo_drain(struct reef_heap *heap);
+/* Let a block wait. Without memory for it, it stays out for good. Frees
+ * nothing. */
+void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index);
+
+/* --- pending.c --- */
+
+/* A block's header waits from now on. There must be room in the list. */
+static inline void heap_pending_add(struct reef_heap *heap, uint32_t *block,
+				    uint64_t address)
+{
+	heap->pending++;
+	if (!(*block & BLOCK_LISTED))
+		heap->pending_list[heap->listed++] = address;
+	*block |= BLOCK_PENDING | BLOCK_LISTED;
+}
+
+/* Make room in a full list. */
+int heap_pending_room(struct reef_heap *heap);
+/* Write all headers that wait; locked. */
+int heap_pending_write(struct reef_heap *heap);
+
+/* --- adopt.c --- */
+
+/* Make the chunks of a FENCED session ours, in every extent; its blocks that
+ * may live go to unjudged; locked.  -EBUSY: another is at some of them.
+ * -REEF_ECORRUPT: they are ours, but something in them is not to be trusted
+ * and stays unused. */
+int heap_adopt(struct reef_heap *heap, uint32_t session);
+
+/* --- other.c --- */
+
+/* Change a header that is LIVE or KEPT by CAS. expect: what it should be, for a
+ * block of ours; 0: find out. ours: no need to tell the chunk's owner.
+ * -EALREADY: it is FREE or RETIRED.  -EINVAL: there is no block. */
+int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
+		    uint64_t expect, bool ours);
+/* Let owners know of what was freed; best effort. */
+void heap_other_tell(struct reef_heap *heap);
+int heap_other_size(struct reef_heap *heap, uint64_t address, uint64_t *size);
+
+#endif

@@ -1,0 +1,525 @@
+/* keeper.c - the session, and the link to the broker.
+ *
+ *   (none) --join: connect, SESSION_OPEN--> PRESENT <--------------+
+ *                                             | link lost          | RESUME
+ *                                             v                    |
+ *                                           AWAY --connect, with a growing
+ *                                             |     pause, for ever
+ *   PRESENT, AWAY --fenced, or told so--> OVER (for good)
+ *
+ * (1) While AWAY nothing is lost: the lease is judged by a broker only, and a
+ *     new one counts everybody as just renewed.
+ * (2) Mutating requests are numbered and go out one at a time. One without an
+ *     answer is repeated under its number until there is one, so it happens
+ *     once.
+ * (3) Whoever speaks with a lower epoch than was seen is not the broker. */
+#include "pool/broker/state/state.h"
+#include "pool/client/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CALL_TIMEOUT_NS (10 * CLIENT_SECOND)
+#define CLOSE_TIMEOUT_NS CLIENT_SECOND
+#define PAUSE_MIN_NS (2 * CLIENT_MILLISECOND)
+#define PAUSE_MAX_NS (500 * CLIENT_MILLISECOND)
+#define TRY_MIN_NS (20 * CLIENT_MILLISECOND)
+#define BUSY_MAX 8 /* times that a busy broker is asked again */
+
+static struct reef_text text_of(const char *string)
+{
+	return (struct reef_text){string, (uint16_t)strlen(string)};
+}
+
+/* Thread: any. The keeper's own fibers hear of it in keeper_main. */
+void client_end(struct reef_client *client, int why)
+{
+	struct reef *reef;
+	bool first;
+
+	pthread_mutex_lock(&client->lock);
+	first = !client_over(client);
+	if (first) {
+		atomic_store_explicit(&client->over, why, memory_order_release);
+		client_view_bump(client);
+		for (reef = client->handles; reef; reef = reef->next)
+			reef_queue_wake(reef->queue);
+		if (client->wake)
+			reef_queue_wake(client->wake);
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (first && why == -REEF_EFENCED)
+		reef_log(REEF_LOG_WARNING, "client", "session %08x has ended",
+			 client->session);
+}
+
+/* --- the link --- */
+
+void client_peer_closed(void *context, struct reef_peer *peer, int reason)
+{
+	struct reef_client *client = context;
+
+	if (peer == client->peer) {
+		atomic_store(&client->present, false);
+		if (reason == -REEF_EFENCED)
+			client_end(client, reason);
+	}
+	client_wake(&client->changed);
+}
+
+/* Something did not get through. Only a link that is down is given up: on shm
+ * the end of a link is the end of its process, as the broker sees it. */
+void client_link_look(struct reef_client *client)
+{
+	struct reef_link *link = client->peer ? client->peer->link : NULL;
+
+	if (link && !reef_link_status(link))
+		return;
+	atomic_store(&client->present, false);
+	client_wake(&client->changed);
+}
+
+/* The remotes go with it. */
+void client_link_drop(struct reef_client *client)
+{
+	struct reef_peer *peer = client->peer;
+
+	atomic_store(&client->present, false);
+	client->peer = NULL;
+	client->table = client->renewal = NULL;
+	reef_peer_close(peer);
+	client_wake(&client->changed);
+}
+
+/* The place'th of the broker's places, counted around. */
+static void pick_place(const struct reef_client *client, char *place,
+		       size_t size)
+{
+	const char *at = client->broker, *end;
+	uint32_t count = 1, i;
+
+	for (end = at; *end; end++)
+		count += *end == ',';
+	for (i = client->place % count; i; i--)
+		at = strchr(at, ',') + 1;
+	end = strchr(at, ',');
+	snprintf(place, size, "%.*s", end ? (int)(end - at) : (int)strlen(at),
+		 at);
+}
+
+static uint32_t places(const struct reef_client *client)
+{
+	const char *at;
+	uint32_t count = 1;
+
+	for (at = client->broker; *at; at++)
+		count += *at == ',';
+	return count;
+}
+
+static int connect_broker(struct reef_client *client, uint64_t timeout_ns)
+{
+	struct reef_connect_options options = {.timeout_ns = timeout_ns};
+	char identity[REEF_IDENTITY_MAX + 1], place[512];
+	int rc;
+
+	/* A session of one link: slot from 0x8000 on, generation not 0. */
+	if (!client->provisional)
+		client->provisional =
+			UINT32_C(0x80000000) |
+			(uint32_t)(reef_random_below(&client->random, 0x8000)
+				   << 16) |
+			(uint32_t)reef_random_between(&client->random, 1,
+						      0xffff);
+	snprintf(identity, sizeof(identity), "user:%u:%u",
+		 client->credential.user, client->credential.era);
+	options.session = client->provisional;
+	options.identity = identity;
+	memcpy(options.key, client->credential.key.bytes, sizeof(options.key));
+	pick_place(client, place, sizeof(place));
+	rc = reef_rpc_connect(client->rpc, place, client->options.broker_domain,
+			      &options, &client->peer, NULL);
+	explicit_bzero(options.key, sizeof(options.key));
+	if (rc) {
+		client->place++;
+		/* Somebody may have the same number. */
+		client->provisional = 0;
+	} else {
+		client_hosts_learn(client, client->peer->link, place);
+	}
+	return rc;
+}
+
+static int attach(struct reef_client *client, uint64_t key,
+		  struct reef_remote **out)
+{
+	struct reef_link *link = client->peer ? client->peer->link : NULL;
+
+	if (!link)
+		return -REEF_ENOLINK;
+	return reef_attach(reef_port_queue_of(client->port, link), link, key,
+			   out);
+}
+
+/* Take in the answer to SESSION_OPEN or SESSION_RESUME. */
+static int admitted(struct reef_client *client,
+		    const struct reef_answer *answer)
+{
+	const struct reef_body *body = &answer->body;
+	int rc;
+
+	if (answer->epoch < client->broker_epoch)
+		return -ESTALE;
+	if (!body->session || body->ttl_ns < CLIENT_MILLISECOND ||
+	    (client->session && client->session != body->session))
+		return -REEF_EPROTO;
+	client->broker_epoch = answer->epoch;
+	if (!client->session) /* handles read it: not written again */
+		client->session = body->session;
+	client->ttl_ns = body->ttl_ns;
+	client->extent_size = body->size;
+	client->pool = body->pool;
+	memcpy(client->session_key.bytes, body->secret,
+	       sizeof(client->session_key.bytes));
+	rc = attach(client, body->version, &client->table);
+	if (!rc && reef_remote_size(client->table) < REEF_TABLE_SIZE)
+		rc = -REEF_EPROTO;
+	if (!rc)
+		rc = attach(client, body->value, &client->renewal);
+	if (!rc && reef_remote_size(client->renewal) < 8)
+		rc = -REEF_EPROTO;
+	return rc;
+}
+
+/* Numbers of requests go round; 0 is none. */
+static uint32_t number_after(uint32_t number)
+{
+	return number == UINT32_MAX ? 1 : number + 1;
+}
+
+static int reopen(struct reef_client *client, struct client_space *space,
+		  uint64_t timeout_ns)
+{
+	struct reef_body body = {0};
+	int rc = 0;
+
+	if (*space->token)
+		rc = client_fill_token(space->token, &body);
+	body.space = space->id;
+	/* The number is not used up: this changes nothing in the state. */
+	if (!rc)
+		rc = reef_rpc_call(client->peer, REEF_POOL_SPACE_OPEN,
+				   number_after(client->sequence), &body, NULL,
+				   timeout_ns);
+	explicit_bzero(body.secret, sizeof(body.secret));
+	/* The refresh that follows finds out, and says so. */
+	return rc == -ENOENT || rc == -EACCES ? 0 : rc;
+}
+
+/* What a session may reach is of one start of the broker: another has to be
+ * told, before anybody asks it for anything. */
+static int reopen_spaces(struct reef_client *client, uint64_t timeout_ns)
+{
+	struct client_space *space;
+	int rc = 0;
+
+	if (client->granted_epoch == client->broker_epoch)
+		return 0;
+	client->lookers++;
+	for (space = client->spaces; space && !rc; space = space->next)
+		if (!space->gone)
+			rc = reopen(client, space, timeout_ns);
+	client->lookers--;
+	if (!rc)
+		client->granted_epoch = client->broker_epoch;
+	return rc;
+}
+
+static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
+{
+	bool resume = client->session != 0;
+	struct reef_body body = {0};
+	struct reef_answer answer = {0};
+	int rc;
+
+	rc = connect_broker(client, timeout_ns);
+	if (rc)
+		return rc;
+	if (resume) {
+		body.session = client->session;
+		memcpy(body.secret, client->session_key.bytes,
+		       sizeof(body.secret));
+	}
+	body.name = text_of(client->name);
+	body.pid = (uint32_t)getpid();
+	rc = reef_rpc_call(client->peer,
+			   resume ? REEF_POOL_SESSION_RESUME
+				  : REEF_POOL_SESSION_OPEN,
+			   0, &body, &answer, timeout_ns);
+	explicit_bzero(body.secret, sizeof(body.secret));
+	/* It knows no such session, or one that has ended. */
+	if (resume && (rc == -REEF_EAUTH || rc == -ENOENT || rc == -EACCES))
+		rc = -REEF_EFENCED;
+	if (!rc) {
+		rc = admitted(client, &answer);
+		reef_answer_free(&answer);
+	}
+	if (!rc)
+		rc = reopen_spaces(client, timeout_ns);
+	if (!rc && !client->peer->link)
+		rc = -REEF_ENOLINK;
+	if (rc) {
+		client_link_drop(client);
+		return rc;
+	}
+	atomic_store(&client->present, true);
+	client_wake(&client->changed);
+	return 0;
+}
+
+int client_join(struct reef_client *client)
+{
+	uint64_t timeout_ns = client->options.timeout_ns
+				      ? client->options.timeout_ns
+				      : 10 * CLIENT_SECOND;
+	uint64_t until_ns = reef_now_ns() + timeout_ns, now_ns;
+	uint32_t left = places(client);
+	int rc;
+
+	for (;;) {
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns)
+			return -ETIMEDOUT;
+		rc = enter_pool(client, until_ns - now_ns);
+		/* It stood still for longer than its new session's lease. */
+		if (rc == -REEF_EKEY || rc == -REEF_EFENCED) {
+			client->session = 0;
+			rc = -REEF_EINDOUBT;
+		}
+		/* Nobody there, anywhere: that is final. An answer, too; but a
+		 * link that was lost on the way is not. */
+		if (!rc || rc == -REEF_EHOSTDEAD || client->stopping)
+			return rc;
+		if (rc != -REEF_EINDOUBT && rc != -REEF_ENOLINK &&
+		    rc != -EBUSY && --left == 0)
+			return rc;
+		rc = client_wait(&client->changed, PAUSE_MIN_NS);
+		if (rc)
+			return rc;
+	}
+}
+
+/* For a step of coming back: several tries within a lease. */
+static uint64_t patience_ns(const struct reef_client *client)
+{
+	uint64_t quarter_ns = client->ttl_ns / 4;
+
+	return quarter_ns > TRY_MIN_NS ? quarter_ns : TRY_MIN_NS;
+}
+
+/* Come back whenever the link is lost. */
+int client_link_main(void *arg)
+{
+	struct reef_client *client = arg;
+	uint64_t pause_ns = PAUSE_MIN_NS;
+	int rc = 0;
+
+	while (!client->stopping && !client_over(client)) {
+		if (client->present) {
+			pause_ns = PAUSE_MIN_NS;
+			rc = client_wait(&client->changed, REEF_FOREVER);
+		} else {
+			if (client->peer)
+				client_link_drop(client);
+			rc = enter_pool(client, patience_ns(client));
+			if (rc == -REEF_EFENCED)
+				client_end(client, rc);
+			if (!rc) {
+				client_view_notice(client);
+				continue;
+			}
+			if (rc == -REEF_EHOSTDEAD)
+				break;
+			rc = client_wait(&client->changed, pause_ns);
+			if (pause_ns < PAUSE_MAX_NS &&
+			    pause_ns < client->ttl_ns / 16)
+				pause_ns *= 2;
+		}
+		if (rc)
+			break;
+	}
+	client_fiber_end(client);
+	return 0;
+}
+
+/* --- calls --- */
+
+static bool is_unanswered(int rc)
+{
+	return rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT || rc == -ETIMEDOUT;
+}
+
+/* One try over the link as it is. */
+static int call_once(struct reef_client *client, uint16_t kind,
+		     uint32_t sequence, const struct reef_body *body,
+		     struct reef_answer *answer)
+{
+	struct reef_peer *peer = client->peer;
+	struct reef_answer got = {0};
+	int rc;
+
+	reef_peer_ref(peer);
+	rc = reef_rpc_call(peer, kind, sequence, body, &got, CALL_TIMEOUT_NS);
+	if (!rc && got.epoch < client->broker_epoch) {
+		reef_answer_free(&got);
+		rc = -REEF_EINDOUBT;
+	}
+	if (is_unanswered(rc) && peer == client->peer)
+		client_link_look(client);
+	reef_peer_unref(peer);
+	if (rc)
+		return rc;
+	client->broker_epoch = got.epoch;
+	if (answer)
+		*answer = got;
+	else
+		reef_answer_free(&got);
+	return 0;
+}
+
+static int call_until(struct reef_client *client, uint16_t kind,
+		      uint32_t sequence, const struct reef_body *body,
+		      struct reef_answer *answer, uint64_t until_ns)
+{
+	uint64_t now_ns, pause_ns = CLIENT_MILLISECOND;
+	uint32_t busy = 0;
+	bool sent = false;
+	int rc;
+
+	for (;;) {
+		rc = client_over(client);
+		if (rc)
+			return rc;
+		if (client->present) {
+			rc = call_once(client, kind, sequence, body, answer);
+			if (rc == -REEF_EFENCED)
+				client_end(client, rc);
+			sent |= rc == -REEF_EINDOUBT || rc == -ETIMEDOUT;
+			if (rc == -EBUSY && busy < BUSY_MAX)
+				rc = client_wait(&client->changed,
+						 CLIENT_MILLISECOND << busy++);
+			else if (!is_unanswered(rc))
+				return rc;
+			if (rc == -REEF_EHOSTDEAD)
+				return rc;
+		}
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns || client->stopping)
+			return sent && sequence ? -REEF_EINDOUBT
+						: -REEF_ENOLINK;
+		if (client_over(client)) /* it was told meanwhile */
+			continue;
+		/* Present: the broker itself does not know, or is slow. */
+		rc = client_wait(&client->changed,
+				 client->present && pause_ns < until_ns - now_ns
+					 ? pause_ns
+					 : until_ns - now_ns);
+		if (rc)
+			return rc;
+		if (pause_ns < PAUSE_MAX_NS)
+			pause_ns *= 2;
+	}
+}
+
+int client_call(struct reef_client *client, uint16_t kind, bool mutating,
+		const struct reef_body *body, struct reef_answer *answer,
+		uint64_t patience_ns)
+{
+	uint64_t until_ns = reef_now_ns() + patience_ns;
+	int rc;
+
+	if (!mutating)
+		return call_until(client, kind, 0, body, answer, until_ns);
+	while (client->calling) {
+		if (reef_now_ns() >= until_ns || client->stopping)
+			return -REEF_ENOLINK;
+		rc = client_wait(&client->changed, until_ns - reef_now_ns());
+		if (rc)
+			return rc;
+	}
+	client->calling = true;
+	client->sequence = number_after(client->sequence);
+	rc = call_until(client, kind, client->sequence, body, answer, until_ns);
+	client->calling = false;
+	client_wake(&client->changed);
+	return rc;
+}
+
+/* --- the table --- */
+
+/* What the table says of another session: job->extent is its number. */
+int client_look_job(struct reef_client *client, struct client_job *job)
+{
+	uint32_t session = job->extent;
+	struct reef_table_slot slot;
+	struct reef_op op = {
+		.kind = REEF_READ,
+		.remote = client->table,
+		.offset = reef_table_offset(session),
+		.local = &slot,
+		.length = sizeof(slot),
+	};
+	struct reef_batch batch = {.ops = &op, .count = 1};
+	int16_t age;
+	int rc;
+
+	if (!client->present || !client->peer->link)
+		return -REEF_ENOLINK;
+	batch.link = client->peer->link;
+	rc = reef_run(reef_port_queue_of(client->port, batch.link), &batch);
+	if (rc)
+		return rc == -REEF_EHOSTDEAD ? rc : -REEF_ENOLINK;
+	/* A later generation: that one has ended long ago. */
+	age = (int16_t)((uint16_t)slot.state - (uint16_t)session);
+	if (!slot.state || age < 0)
+		job->flags = REEF_VIEW_ALIVE; /* not published yet */
+	else if (age > 0 || (uint8_t)(slot.state >> 16) >= REEF_SESSION_FENCED)
+		job->flags = REEF_VIEW_ENDED;
+	else
+		job->flags = (uint8_t)(slot.state >> 16) == REEF_SESSION_ALIVE
+				     ? REEF_VIEW_ALIVE
+				     : REEF_VIEW_EXPIRED;
+	return 0;
+}
+
+void client_note(void *context, const struct reef_request *note)
+{
+	struct reef_client *client = context;
+
+	if (note->peer != client->peer)
+		return;
+	if (note->header.kind == REEF_POOL_NOTICE) {
+		client_view_notice(client);
+	} else {
+		client->renew_now = true;
+		client_wake(&client->changed);
+	}
+}
+
+/* --- the end --- */
+
+void client_leave_pool(struct reef_client *client)
+{
+	struct client_node *node;
+
+	/* Nodes first: what is fenced then has no link to be cut. */
+	for (node = client->nodes; node; node = node->next)
+		client_node_unlink(client, node);
+	client_bury(client);
+	if (client->present && client->peer && !client_over(client))
+		reef_rpc_call(client->peer, REEF_POOL_SESSION_CLOSE, 0,
+			      &(struct reef_body){0}, NULL, CLOSE_TIMEOUT_NS);
+	if (client->peer)
+		client_link_drop(client);
+}

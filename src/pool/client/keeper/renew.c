@@ -1,0 +1,332 @@
+/* renew.c - the lease: this session's word at the broker, and what is read of
+ * the table along with it.
+ *
+ * R8, hurry (lease.c, rule 9). Memory that was freed waits for two or three
+ * epochs, which last half a lease or so each:
+ *
+ *          client_hurry: the wish goes into the word, and a note
+ *   CALM -----------------------------------------------> ASKING (again, with
+ *    ^  \                                                   |   growing pause)
+ *    |   \  the table has hurry_ns; a note lets us look     |
+ *    |    +--------------------> HURRYING <------------------+
+ *    +--- it has 0 ----------------+   renews every hurry_ns
+ *
+ * (1) A wish is an epoch, and over when safe_epoch is that; so it needs nobody
+ *     to take it back.
+ * (2) Who sees a new epoch in a hurry announces it at once: else each epoch
+ *     would last for two renewals of everyone.
+ * (3) What is announced never goes down, however often: pins are at least what
+ *     was announced (handle.c), and the newest only rises. */
+#include "pool/broker/state/state.h"
+#include "pool/client/internal.h"
+
+#define ASK_MIN_NS (4 * CLIENT_MILLISECOND)
+#define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one to the next */
+
+/* --- R8 --- */
+
+static uint64_t oldest_pin(const struct reef_client *client,
+			   const struct reef *reef)
+{
+	uint64_t oldest = UINT64_MAX, youngest = 0, pin;
+
+	for (uint32_t i = 0; i < CLIENT_COHORTS; i++) {
+		/* Acquire: the partner is reef_leave. */
+		pin = atomic_load_explicit(&reef->pins[i],
+					   memory_order_acquire);
+		oldest = pin < oldest ? pin : oldest;
+		youngest = pin != UINT64_MAX && pin > youngest ? pin : youngest;
+	}
+	if (client->options.mutant == REEF_CLIENT_MUTANT_YOUNG_PIN && youngest)
+		return youngest;
+	return oldest;
+}
+
+/* The oldest epoch that some handle is in, else the newest: handle.c (2). */
+static uint32_t oldest_epoch(struct reef_client *client)
+{
+	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
+	struct reef *reef;
+
+	if (client->options.mutant == REEF_CLIENT_MUTANT_NO_PIN)
+		return (uint32_t)oldest;
+	client_grace_barrier();
+	pthread_mutex_lock(&client->lock);
+	for (reef = client->handles; reef; reef = reef->next) {
+		pin = oldest_pin(client, reef);
+		if (pin < oldest)
+			oldest = pin;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return (uint32_t)oldest;
+}
+
+static void look_at_slot(struct reef_client *client,
+			 const struct reef_table_slot *slot)
+{
+	uint16_t generation = (uint16_t)slot->state;
+	uint8_t state = (uint8_t)(slot->state >> 16);
+
+	if (generation != (uint16_t)client->session ||
+	    state != REEF_SESSION_ALIVE) {
+		client_end(client, -REEF_EFENCED);
+		return;
+	}
+	if (slot->notice != client->notice) {
+		client->notice = slot->notice;
+		client_view_notice(client);
+	}
+}
+
+static void wake_handles(struct reef_client *client)
+{
+	struct reef *reef;
+
+	pthread_mutex_lock(&client->lock);
+	for (reef = client->handles; reef; reef = reef->next)
+		reef_queue_wake(reef->queue);
+	pthread_mutex_unlock(&client->lock);
+}
+
+/* R8. Between two renewals the epoch rises by one at most, so what was freed
+ * meanwhile was freed in the one after that which was known (lease.c, rule 8).
+ * Only a broker's start skips some: then what was stamped with the epoch before
+ * counts as freed in the newest. */
+static void take_epochs(struct reef_client *client,
+			const struct reef_table_header *header)
+{
+	uint64_t known = atomic_load(&client->reclaim_epoch);
+	uint64_t safe = header->safe_epoch;
+
+	if (header->reclaim_epoch > known + 1) {
+		if (!client->skip_to)
+			client->skip_from = known + 1;
+		client->skip_to = header->reclaim_epoch + 1;
+	}
+	if (client->skip_to && safe > client->skip_to)
+		client->skip_to = 0;
+	if (client->skip_to && safe > client->skip_from)
+		safe = client->skip_from;
+	atomic_store(&client->reclaim_epoch, header->reclaim_epoch);
+	if (atomic_exchange(&client->safe_epoch, safe) == safe)
+		return;
+	client_wake(&client->changed); /* client_collect_main */
+	if (atomic_load(&client->reclaimers))
+		wake_handles(client);
+}
+
+/* --- hurry --- */
+
+static bool wants_hurry(const struct reef_client *client)
+{
+	return atomic_load(&client->hurry_epoch) >
+	       atomic_load(&client->safe_epoch);
+}
+
+void client_hurry(struct reef_client *client, uint64_t epoch)
+{
+	uint64_t before = atomic_load(&client->hurry_epoch);
+
+	while (before < epoch && !atomic_compare_exchange_weak(
+					 &client->hurry_epoch, &before, epoch))
+		;
+	if (atomic_exchange(&client->hurry_told, true))
+		return; /* it looks with each renewal */
+	pthread_mutex_lock(&client->lock);
+	if (client->wake)
+		reef_queue_wake(client->wake);
+	pthread_mutex_unlock(&client->lock);
+}
+
+struct epoch_wait {
+	const struct reef_client *client;
+	uint64_t epoch;
+};
+
+static bool is_past(const void *what)
+{
+	const struct epoch_wait *wait = what;
+
+	return atomic_load(&wait->client->safe_epoch) > wait->epoch ||
+	       client_over(wait->client);
+}
+
+int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns)
+{
+	struct reef_client *client = reef->client;
+	struct epoch_wait wait = {client, epoch};
+	int rc;
+
+	/* Sequentially consistent, as take_epochs: it sees that we wait, or we
+	 * see what it stored. */
+	atomic_fetch_add(&client->reclaimers, 1);
+	client_hurry(client, epoch + 1);
+	rc = reef_queue_wait_until(reef->queue, is_past, &wait, timeout_ns);
+	atomic_fetch_sub(&client->reclaimers, 1);
+	return rc ? rc : client_over(client);
+}
+
+/* Take in what the table says; announced: what the renewal did. */
+static void take_hurry(struct reef_client *client, uint64_t hurry_ns,
+		       uint32_t announced)
+{
+	client->hurry_ns = hurry_ns;
+	if (hurry_ns && oldest_epoch(client) != announced)
+		client->renew_now = true; /* (2) */
+	if (!wants_hurry(client)) {
+		client->ask_ns = 0;
+		/* Who wishes after this wakes the keeper; a wish from before is
+		 * in hurry_epoch. */
+		client->hurry_seen = false;
+		atomic_store(&client->hurry_told, false);
+		if (wants_hurry(client)) {
+			client->hurry_seen = client->renew_now = true;
+			atomic_store(&client->hurry_told, true);
+		}
+		return;
+	}
+	if (hurry_ns) {
+		client->ask_ns = 0;
+		return;
+	}
+	client->ask_ns = client->ask_ns ? 2 * client->ask_ns : ASK_MIN_NS;
+	if (client->peer) /* lost is fine: the broker looks now and then */
+		(void)reef_rpc_note(client->peer, REEF_POOL_HURRY, NULL);
+}
+
+/* From one renewal to the next. */
+static uint64_t renewal_pause_ns(const struct reef_client *client)
+{
+	uint64_t quarter_ns = client->ttl_ns / 4;
+	uint64_t pause_ns = client->hurry_ns;
+
+	if (!pause_ns)
+		pause_ns = client->ask_ns;
+	return pause_ns && pause_ns < quarter_ns ? pause_ns : quarter_ns;
+}
+
+/* --- renewing --- */
+
+/* The batch of a renewal; it may be under way for longer than one waits. */
+struct renewal {
+	uint64_t word;
+	struct reef_table_header header;
+	struct reef_table_slot slot;
+	struct reef_op ops[3];
+	struct reef_batch batch;
+};
+
+static void fill_renewal(struct reef_client *client, struct renewal *renewal)
+{
+	renewal->word =
+		reef_renewal_word(++client->counter, oldest_epoch(client));
+	if (wants_hurry(client))
+		renewal->word |= REEF_RENEWAL_HURRY;
+	renewal->ops[0] = (struct reef_op){
+		.kind = REEF_WRITE,
+		.remote = client->renewal,
+		.local = &renewal->word,
+		.length = 8,
+	};
+	renewal->ops[1] = (struct reef_op){
+		.kind = REEF_READ,
+		.remote = client->table,
+		.local = &renewal->header,
+		.length = sizeof(renewal->header),
+	};
+	renewal->ops[2] = (struct reef_op){
+		.kind = REEF_READ,
+		.remote = client->table,
+		.offset = reef_table_offset(client->session),
+		.local = &renewal->slot,
+		.length = sizeof(renewal->slot),
+	};
+	renewal->batch = (struct reef_batch){
+		.link = client->peer->link,
+		.ops = renewal->ops,
+		.count = 3,
+	};
+}
+
+static bool batch_is_done(const void *what)
+{
+	return ((const struct reef_batch *)what)->done;
+}
+
+/* A broker that does not answer in time may be another by now: a new link
+ * shows, and sooner than silence would. */
+static int run_renewal(struct reef_client *client, struct renewal *renewal)
+{
+	struct reef_queue *queue =
+		reef_port_queue_of(client->port, renewal->batch.link);
+	struct reef_peer *peer = client->peer;
+	int rc;
+
+	rc = reef_post(queue, &renewal->batch);
+	if (rc < 0)
+		return rc;
+	rc = reef_queue_wait_until(queue, batch_is_done, &renewal->batch,
+				   client->ttl_ns / 3);
+	if (rc == -ETIMEDOUT && peer == client->peer)
+		client_link_drop(client);
+	if (!renewal->batch.done)
+		reef_wait(queue, &renewal->batch);
+	return rc ? rc : renewal->batch.status;
+}
+
+static int renew(struct reef_client *client)
+{
+	struct renewal renewal;
+	int rc;
+
+	fill_renewal(client, &renewal);
+	rc = run_renewal(client, &renewal);
+	if (rc)
+		return rc;
+	if (renewal.header.magic != REEF_TABLE_MAGIC)
+		return -REEF_EPROTO;
+	if (renewal.header.broker_epoch < client->broker_epoch)
+		return -ESTALE;
+	take_epochs(client, &renewal.header);
+	take_hurry(client, renewal.header.hurry_ns, (uint32_t)renewal.word);
+	look_at_slot(client, &renewal.slot);
+	return 0;
+}
+
+int client_renew_main(void *arg)
+{
+	struct reef_client *client = arg;
+	uint64_t next_ns = reef_now_ns(), now_ns, beat_ns = 0;
+	int rc = 0;
+
+	while (!rc && !client->stopping && !client_over(client)) {
+		now_ns = reef_now_ns();
+		if (now_ns >= beat_ns) {
+			beat_ns = now_ns + BEAT_NS;
+			atomic_fetch_add_explicit(&client->beats, 1,
+						  memory_order_relaxed);
+		}
+		if (now_ns < next_ns && !client->renew_now) {
+			rc = client_wait(
+				&client->changed,
+				(next_ns < beat_ns ? next_ns : beat_ns) -
+					now_ns);
+			continue;
+		}
+		client->renew_now = false;
+		next_ns = now_ns + client->ttl_ns / 4;
+		if (!client->present || !client->peer->link)
+			continue;
+		rc = renew(client);
+		if (!rc)
+			next_ns = now_ns + renewal_pause_ns(client);
+		if (rc == -REEF_EFENCED)
+			client_end(client, rc);
+		if (!rc || rc == -REEF_EHOSTDEAD)
+			continue;
+		client_link_look(client);
+		rc = 0;
+	}
+	client_fiber_end(client);
+	return 0;
+}

@@ -1,0 +1,371 @@
+/* touch.c - links to nodes, and extents attached through them: made when
+ * somebody needs them, and made anew when the memory refused.
+ *
+ *   what the memory said      what is done
+ *   (nothing yet)             connect if there is no link, attach
+ *   -REEF_EKEY                it moved, or is gone: ask the broker until it has
+ *                             another place or keys, or is LOST
+ *   -REEF_ENOLINK             a new link
+ *   -REEF_EINDOUBT            a new link, which settles what was under way (F5)
+ *
+ * (1) Ends with: usable; LOST, as the broker says; fenced; or patience is over
+ *     while neither node nor broker could help (-REEF_ENOLINK).
+ * (2) A link that was replaced is retired: see grace.c. Its remotes go with it.
+ */
+#include "pool/broker/state/state.h"
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_MIN_NS (CLIENT_MILLISECOND / 4)
+#define PAUSE_MAX_NS (50 * CLIENT_MILLISECOND)
+
+void client_node_unlink(struct reef_client *client, struct client_node *node)
+{
+	struct reef_peer *peer = node->peer;
+	struct client_extent *extent;
+	uint32_t i;
+
+	if (!peer)
+		return;
+	pthread_mutex_lock(&client->lock);
+	for (i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (extent && extent->link == node->link) {
+			extent->link = NULL;
+			extent->remote = NULL;
+		}
+	}
+	client_view_bump(client);
+	node->peer = NULL;
+	node->link = NULL;
+	pthread_mutex_unlock(&client->lock);
+	client_retire_peer(client, peer);
+}
+
+/* A new link settles what was under way on the old one only where it is of the
+ * same fabric (mesh.h, rule 2): so it goes to the same door. */
+static char *address_at(const char *addresses, uint32_t door)
+{
+	size_t size;
+
+	addresses += strspn(addresses, " ");
+	while (door-- && *addresses) {
+		addresses += strcspn(addresses, " ");
+		addresses += strspn(addresses, " ");
+	}
+	size = strcspn(addresses, " ");
+	return strndup(addresses, size);
+}
+
+static int connect_node(struct reef_client *client, struct client_node *node)
+{
+	struct reef_connect_options options = {
+		.session = client->session,
+		.identity = "session",
+	};
+	uint64_t incarnation = node->incarnation;
+	struct reef_peer *peer;
+	char *addresses;
+	uint32_t door;
+	int rc;
+
+	addresses = node->number ? address_at(node->addresses, node->door)
+				 : strdup(node->addresses);
+	if (!addresses)
+		return -ENOMEM;
+	memcpy(options.key, client->session_key.bytes, sizeof(options.key));
+	node->connecting = true;
+	rc = reef_rpc_connect(client->rpc, addresses, node->domain, &options,
+			      &peer, &door);
+	node->connecting = false;
+	explicit_bzero(options.key, sizeof(options.key));
+	free(addresses);
+	client_wake(&client->changed);
+	if (rc)
+		return rc;
+	if (node->incarnation != incarnation || door >= REEF_DOORS_MAX) {
+		reef_peer_close(peer); /* nobody has seen it */
+		return -REEF_ENOLINK;
+	}
+	if (!node->number)
+		node->door = door;
+	node->peer = peer;
+	node->link = peer->link;
+	client_hosts_learn(client, peer->link, node->addresses);
+	node->number = ++client->numbers;
+	return 0;
+}
+
+/* A link that is up. -EAGAIN: look again. */
+static int need_link(struct reef_client *client, struct client_node *node)
+{
+	int rc;
+
+	if (node->connecting) {
+		rc = client_wait(&client->changed, REEF_FOREVER);
+		return rc ? rc : -EAGAIN;
+	}
+	if (node->peer && node->peer->link) {
+		rc = reef_link_status(node->link);
+		if (!rc || rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
+			return rc;
+	}
+	client_node_unlink(client, node);
+	return connect_node(client, node);
+}
+
+/* What an extent was when the memory would not have it. */
+struct refusal {
+	uint32_t epoch;
+	uint64_t keys[REEF_DOORS_MAX];
+	bool is_set;
+};
+
+static void refuse(struct refusal *refusal, const struct client_extent *extent)
+{
+	refusal->is_set = true;
+	refusal->epoch = extent->epoch;
+	memcpy(refusal->keys, extent->keys, sizeof(refusal->keys));
+}
+
+static bool is_refused(const struct refusal *refusal,
+		       const struct client_extent *extent)
+{
+	return refusal->is_set && refusal->epoch == extent->epoch &&
+	       !memcmp(refusal->keys, extent->keys, sizeof(refusal->keys));
+}
+
+static int attach(struct reef_client *client, struct client_extent *extent,
+		  struct client_node *node)
+{
+	struct reef_link *link = node->link;
+	uint64_t key = extent->keys[node->door];
+	struct reef_remote *remote;
+	bool stale;
+	int rc;
+
+	extent->attaching = true;
+	rc = reef_attach(reef_port_queue_of(client->port, link), link, key,
+			 &remote);
+	extent->attaching = false;
+	client_wake(&client->changed);
+	if (rc) /* too much is under way there: later, not at once */
+		return rc == -EAGAIN ? -EBUSY : rc;
+	if (reef_remote_size(remote) < extent->size)
+		rc = -REEF_EPROTO;
+	pthread_mutex_lock(&client->lock);
+	/* It may have moved, or the link was replaced, meanwhile. */
+	stale = node->link != link || extent->node != node->id ||
+		extent->keys[node->door] != key || extent->remote ||
+		extent->state == REEF_EXTENT_LOST;
+	if (!rc && !stale) {
+		extent->link = link;
+		extent->remote = remote;
+		extent->number = ++client->numbers;
+		extent->link_number = node->number;
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (rc || stale) {
+		if (node->link == link)
+			client_retire_remote(client, remote);
+		return rc ? rc : -EAGAIN;
+	}
+	return 0;
+}
+
+/* What a handle says about an extent it used: is it still that? */
+static void hear(struct reef_client *client, struct client_extent *extent,
+		 const struct client_job *job, struct refusal *refusal)
+{
+	struct client_node *node = client_node_find(client, job->node);
+	struct reef_remote *remote = extent->remote;
+
+	if (job->why == -REEF_EKEY && remote && extent->number == job->number) {
+		refuse(refusal, extent);
+		pthread_mutex_lock(&client->lock);
+		extent->link = NULL;
+		extent->remote = NULL;
+		client_view_bump(client);
+		pthread_mutex_unlock(&client->lock);
+		if (node && node->link && node->number == job->link_number)
+			client_retire_remote(client, remote);
+	} else if (job->why && job->why != -REEF_EKEY && node && node->link &&
+		   node->number == job->link_number) {
+		client_node_unlink(client, node);
+	}
+}
+
+/* Is anything that we know of still on that node? */
+static bool has_extents(struct reef_client *client, uint32_t node)
+{
+	const struct client_extent *extent;
+	bool found = false;
+	uint32_t i;
+
+	pthread_mutex_lock(&client->lock);
+	for (i = 0; i < client->extents_room && !found; i++) {
+		extent = client->extents[i];
+		found = extent && extent->node == node &&
+			extent->state != REEF_EXTENT_LOST;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return found;
+}
+
+/* What was in doubt on a link has to be settled, whatever becomes of the
+ * extent: by a new link, or because all memory there is lost. As step. */
+static int settle(struct reef_client *client, const struct client_job *job)
+{
+	struct client_node *node = client_node_find(client, job->node);
+	int rc;
+
+	if (job->why != -REEF_EINDOUBT || !node ||
+	    node->number > job->link_number || !has_extents(client, node->id))
+		return 0;
+	rc = need_link(client, node);
+	return !rc || rc == -EAGAIN || rc == -REEF_EHOSTDEAD ||
+			       rc == -REEF_EFENCED
+		       ? rc
+		       : -EBUSY;
+}
+
+/* One step towards a usable extent. 0: it is.  -EAGAIN: look again at once.
+ * -EBUSY: pause, and ask the broker.  Else: that is how it is. */
+static int step(struct reef_client *client, struct client_extent *extent,
+		struct refusal *refusal)
+{
+	struct client_node *node;
+	int rc;
+
+	if (extent->state == REEF_EXTENT_LOST)
+		return -REEF_ELOST;
+	if (extent->remote && !reef_link_status(extent->link))
+		return 0;
+	if (extent->attaching) {
+		rc = client_wait(&client->changed, REEF_FOREVER);
+		return rc ? rc : -EAGAIN;
+	}
+	if (extent->state == REEF_EXTENT_MOVING || is_refused(refusal, extent))
+		return -EBUSY;
+	node = client_node_find(client, extent->node);
+	if (!node || !node->addresses)
+		return -EBUSY;
+	rc = need_link(client, node);
+	if (!rc && !extent->attaching && extent->node == node->id &&
+	    !extent->remote && node->link) {
+		rc = attach(client, extent, node);
+		if (rc == -REEF_EKEY)
+			refuse(refusal, extent);
+	} else if (!rc) {
+		rc = -EAGAIN;
+	}
+	switch (rc) {
+	case 0:
+	case -EAGAIN:
+	case -REEF_EHOSTDEAD:
+	case -REEF_EFENCED:
+	case -REEF_EDOMAIN:
+	case -ENOMEM:
+		return rc;
+	default:
+		return -EBUSY;
+	}
+}
+
+/* Not in the view: perhaps another session grew the space. */
+static int find(struct reef_client *client, uint32_t number, bool *asked,
+		struct client_extent **out)
+{
+	int rc;
+
+	pthread_mutex_lock(&client->lock);
+	*out = client_extent_find(client, number);
+	pthread_mutex_unlock(&client->lock);
+	if (*out)
+		return 0;
+	if (*asked)
+		return -EFAULT;
+	*asked = true;
+	rc = client_view_refresh_all(client, client_patience_ns(client));
+	return rc ? rc : -EAGAIN;
+}
+
+/* A while, or until the view is another. Not until just anything happens:
+ * fibers that look again would wake each other for ever. */
+static int pause_for(struct reef_client *client, uint64_t pause_ns)
+{
+	uint64_t version = atomic_load(&client->version);
+	uint64_t until_ns = reef_now_ns() + pause_ns, now_ns;
+	int rc = 0;
+
+	while (!rc && (now_ns = reef_now_ns()) < until_ns &&
+	       version == atomic_load(&client->version) && !client->stopping &&
+	       !client_over(client))
+		rc = client_wait(&client->changed, until_ns - now_ns);
+	return rc;
+}
+
+static int touch(struct reef_client *client, struct client_job *job)
+{
+	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
+	uint64_t pause_ns = PAUSE_MIN_NS;
+	struct refusal refusal = {0};
+	struct client_extent *extent;
+	bool asked = false, heard = false;
+	int rc;
+
+	for (;;) {
+		rc = client_over(client);
+		if (rc)
+			return rc;
+		if (client->stopping)
+			return -REEF_ENOLINK;
+		rc = find(client, job->extent, &asked, &extent);
+		if (rc == -EAGAIN)
+			continue;
+		if (rc)
+			return rc;
+		if (!heard)
+			hear(client, extent, job, &refusal);
+		heard = true;
+		rc = settle(client, job);
+		if (!rc)
+			rc = step(client, extent, &refusal);
+		if (rc == -REEF_EFENCED)
+			client_end(client, rc);
+		if (rc == -EAGAIN)
+			continue;
+		if (rc != -EBUSY)
+			return rc;
+		if (reef_now_ns() >= until_ns)
+			return -REEF_ENOLINK;
+		rc = pause_for(client, pause_ns);
+		if (rc)
+			return rc;
+		if (pause_ns < PAUSE_MAX_NS)
+			pause_ns *= 2;
+		/* All of it, not what changed: a broker may learn of keys
+		 * without a change. An absent one says nothing: go on with
+		 * what is known. */
+		extent->space->version = 0;
+		rc = client_view_refresh(client, extent->space, 0);
+		if (rc == -REEF_EHOSTDEAD)
+			return rc;
+		/* Still the same: then the node was only late to hear of an
+		 * extent that another session had just asked for. */
+		if (!rc)
+			refusal.is_set = false;
+	}
+}
+
+int client_touch_job(struct reef_client *client, struct client_job *job)
+{
+	int rc;
+
+	client->lookers++;
+	rc = touch(client, job);
+	client->lookers--;
+	return rc;
+}

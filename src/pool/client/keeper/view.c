@@ -1,0 +1,683 @@
+/* view.c - spaces, extents and nodes, as the broker told of them.
+ *
+ *   extent   (not told) --row--> known <--row: epoch, node, keys, state-->
+ *            known --attach--> usable            (touch.c)
+ *            usable --row that differs--> known  (its remote is retired)
+ *            known, usable --LOST, or no longer told, or its space went-->
+ *            LOST, for good
+ *
+ * (1) Whatever a handle may have in its cache changes together with `version`,
+ *     under the lock.
+ * (2) A row of a lower epoch than is known is old news and ignored. */
+#include "pool/broker/state/state.h"
+#include "pool/client/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GROW_TRIES 4u /* nodes that die under it */
+
+void client_view_bump(struct reef_client *client)
+{
+	atomic_fetch_add(&client->version, 1);
+}
+
+/* --- extents by number; locked --- */
+
+static uint32_t hash(uint32_t number)
+{
+	return number * UINT32_C(2654435761);
+}
+
+struct client_extent *client_extent_find(struct reef_client *client,
+					 uint32_t number)
+{
+	uint32_t mask = client->extents_room - 1, at;
+
+	if (!client->extents_room)
+		return NULL;
+	for (at = hash(number) & mask; client->extents[at];
+	     at = (at + 1) & mask)
+		if (client->extents[at]->extent == number)
+			return client->extents[at];
+	return NULL;
+}
+
+static void put(struct client_extent **table, uint32_t room,
+		struct client_extent *extent)
+{
+	uint32_t at = hash(extent->extent) & (room - 1);
+
+	while (table[at])
+		at = (at + 1) & (room - 1);
+	table[at] = extent;
+}
+
+/* Room for one more, without those of `without`. */
+static int rebuild(struct reef_client *client,
+		   const struct client_space *without)
+{
+	uint32_t room = 64, i, count = 0;
+	struct client_extent **table, *extent;
+
+	while (room < 2 * (client->extents_count + 1))
+		room *= 2;
+	table = calloc(room, sizeof(struct client_extent *));
+	if (!table)
+		return -ENOMEM;
+	for (i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (!extent)
+			continue;
+		if (without && extent->space == without) {
+			free(extent);
+			continue;
+		}
+		put(table, room, extent);
+		count++;
+	}
+	free(client->extents);
+	client->extents = table;
+	client->extents_room = room;
+	client->extents_count = count;
+	return 0;
+}
+
+static int extent_add(struct reef_client *client, struct client_space *space,
+		      uint32_t number, struct client_extent **out)
+{
+	struct client_extent *extent;
+
+	if (2 * (client->extents_count + 1) > client->extents_room &&
+	    rebuild(client, NULL))
+		return -ENOMEM;
+	extent = calloc(1, sizeof(*extent));
+	if (!extent)
+		return -ENOMEM;
+	extent->extent = number;
+	extent->space = space;
+	put(client->extents, client->extents_room, extent);
+	client->extents_count++;
+	space->extents++;
+	*out = extent;
+	return 0;
+}
+
+/* Its remote is of no use any more. */
+static void detach(struct reef_client *client, struct client_extent *extent)
+{
+	struct reef_remote *remote = extent->remote;
+	struct client_node *node = client_node_find(client, extent->node);
+
+	extent->link = NULL;
+	extent->remote = NULL;
+	client_view_bump(client);
+	/* A link that is retired already takes its remotes along. */
+	if (remote && node && node->link && node->link == remote->link)
+		client_retire_remote(client, remote);
+}
+
+static void lose(struct reef_client *client, struct client_extent *extent)
+{
+	struct client_space *space = extent->space;
+	uint32_t room = space->lost_room ? 2 * space->lost_room : 16;
+	uint32_t *grown;
+
+	if (extent->state == REEF_EXTENT_LOST)
+		return;
+	extent->state = REEF_EXTENT_LOST;
+	if (extent->remote)
+		detach(client, extent);
+	client_view_bump(client);
+	if (space->lost_count == space->lost_room) {
+		grown = realloc(space->lost, room * sizeof(uint32_t));
+		if (!grown) /* a heap meets -REEF_ELOST by itself */
+			return;
+		space->lost = grown;
+		space->lost_room = room;
+	}
+	space->lost[space->lost_count++] = extent->extent;
+}
+
+/* --- nodes --- */
+
+struct client_node *client_node_find(struct reef_client *client, uint32_t id)
+{
+	struct client_node *node;
+
+	for (node = client->nodes; node; node = node->next)
+		if (node->id == id)
+			return node;
+	return NULL;
+}
+
+static int node_row(struct reef_client *client, const struct reef_row *row)
+{
+	struct client_node *node = client_node_find(client, row->node);
+	char *addresses = malloc((size_t)row->addresses.size + 1);
+
+	if (!addresses)
+		return -ENOMEM;
+	if (row->addresses.size)
+		memcpy(addresses, row->addresses.bytes, row->addresses.size);
+	addresses[row->addresses.size] = 0;
+	if (!node) {
+		node = calloc(1, sizeof(*node));
+		if (!node) {
+			free(addresses);
+			return -ENOMEM;
+		}
+		node->id = row->node;
+		node->incarnation = row->incarnation;
+		node->next = client->nodes;
+		client->nodes = node;
+	}
+	if (node->incarnation != row->incarnation) {
+		client_node_unlink(client, node);
+		node->incarnation = row->incarnation;
+		node->number = 0; /* nothing is in doubt at the new one */
+	}
+	node->state = row->state;
+	node->domain = row->domain;
+	free(node->addresses);
+	node->addresses = addresses;
+	return 0;
+}
+
+/* --- rows --- */
+
+/* Right after its start a broker may not have heard from a node yet, and tell
+ * no keys: what is known stays good. */
+static bool has_keys(const struct reef_row *row)
+{
+	uint64_t any = 0;
+	uint32_t i;
+
+	for (i = 0; i < REEF_DOORS_MAX; i++)
+		any |= row->keys[i];
+	return any != 0;
+}
+
+static bool is_changed(const struct client_extent *extent,
+		       const struct reef_row *row)
+{
+	if (!has_keys(row) && extent->epoch == row->era &&
+	    extent->node == row->node)
+		return false;
+	return extent->epoch != row->era || extent->node != row->node ||
+	       extent->state != row->state ||
+	       memcmp(extent->keys, row->keys, sizeof(extent->keys)) != 0;
+}
+
+/* Locked. */
+static int extent_row(struct reef_client *client, struct client_space *space,
+		      const struct reef_row *row, struct client_extent **last)
+{
+	struct client_extent *extent = client_extent_find(client, row->extent);
+	int rc;
+
+	if (!row->extent || row->size > REEF_EXTENT_SIZE_MAX ||
+	    (extent && extent->space != space))
+		return -REEF_EPROTO;
+	if (!extent) {
+		rc = extent_add(client, space, row->extent, &extent);
+		if (rc)
+			return rc;
+	}
+	extent->listed = true;
+	extent->ordinal = row->ordinal;
+	*last = extent;
+	if (row->era < extent->epoch) /* (2) */
+		return 0;
+	if (row->state == REEF_EXTENT_LOST) {
+		extent->epoch = row->era;
+		lose(client, extent);
+		return 0;
+	}
+	if (extent->state == REEF_EXTENT_LOST || !is_changed(extent, row))
+		return 0;
+	if (extent->remote)
+		detach(client, extent);
+	extent->epoch = row->era;
+	extent->node = row->node;
+	extent->state = row->state;
+	extent->size = row->size;
+	memcpy(extent->keys, row->keys, sizeof(extent->keys));
+	return 0;
+}
+
+int client_view_rows(struct reef_client *client, struct client_space *space,
+		     const struct reef_body *body, struct client_extent **last)
+{
+	struct reef_cursor_in in = {
+		.bytes = body->rows,
+		.left = body->rows_size,
+	};
+	struct client_extent *extent = NULL;
+	struct reef_row row;
+	int rc;
+
+	while ((rc = reef_row_decode(&in, &row)) == 1) {
+		rc = 0;
+		if (row.row == REEF_ROW_NODE) {
+			rc = node_row(client, &row);
+		} else if (row.row == REEF_ROW_EXTENT) {
+			pthread_mutex_lock(&client->lock);
+			rc = extent_row(client, space, &row, &extent);
+			pthread_mutex_unlock(&client->lock);
+		}
+		if (rc)
+			break;
+	}
+	if (last)
+		*last = extent;
+	client_wake(&client->changed);
+	return rc;
+}
+
+/* --- refresh --- */
+
+/* Locked: each extent of a space. */
+static void each_extent(struct reef_client *client, struct client_space *space,
+			void (*act)(struct reef_client *client,
+				    struct client_extent *extent))
+{
+	uint32_t i;
+
+	for (i = 0; i < client->extents_room; i++)
+		if (client->extents[i] && client->extents[i]->space == space)
+			act(client, client->extents[i]);
+}
+
+static void unlist(struct reef_client *client, struct client_extent *extent)
+{
+	(void)client;
+	extent->listed = false;
+}
+
+static void lose_unlisted(struct reef_client *client,
+			  struct client_extent *extent)
+{
+	if (!extent->listed)
+		lose(client, extent);
+}
+
+static void space_gone(struct reef_client *client, struct client_space *space)
+{
+	pthread_mutex_lock(&client->lock);
+	space->gone = true;
+	each_extent(client, space, lose);
+	client_view_bump(client);
+	pthread_mutex_unlock(&client->lock);
+	client_wake(&client->changed);
+}
+
+static int refresh_pages(struct reef_client *client, struct client_space *space,
+			 uint64_t patience_ns)
+{
+	struct reef_body body = {.space = space->id};
+	struct client_extent *last = NULL;
+	struct reef_answer answer = {0};
+	uint64_t version = 0;
+	bool first = true, more;
+	int rc;
+
+	body.version = space->version;
+	/* Before it is asked: what other answers tell of meanwhile may be newer
+	 * than this one's. */
+	pthread_mutex_lock(&client->lock);
+	each_extent(client, space, unlist);
+	pthread_mutex_unlock(&client->lock);
+	do {
+		rc = client_call(client, REEF_POOL_SPACE_EXTENTS, false, &body,
+				 &answer, patience_ns);
+		if (rc)
+			return rc;
+		if (answer.body.flags & REEF_POOL_UNCHANGED) {
+			reef_answer_free(&answer);
+			return 0;
+		}
+		if (first) {
+			/* The first page's: if it changes meanwhile, the next
+			 * refresh finds out. */
+			version = answer.body.version;
+			first = false;
+		}
+		rc = client_view_rows(client, space, &answer.body, &last);
+		more = answer.body.flags & REEF_POOL_MORE;
+		reef_answer_free(&answer);
+		/* One that goes round in circles is not listened to. */
+		if (!rc && more && (!last || last->ordinal < body.ordinal))
+			rc = -REEF_EPROTO;
+		if (rc)
+			return rc;
+		body.version = 0;
+		body.ordinal = last ? last->ordinal + 1 : 0;
+	} while (more);
+	pthread_mutex_lock(&client->lock);
+	each_extent(client, space, lose_unlisted);
+	pthread_mutex_unlock(&client->lock);
+	space->version = version;
+	return 0;
+}
+
+static int refresh(struct reef_client *client, struct client_space *space,
+		   uint64_t patience_ns)
+{
+	uint64_t wanted = space->refreshes + 1, number;
+	uint64_t until_ns = reef_now_ns() + patience_ns, now_ns;
+	int rc;
+
+	/* One at a time; who came while one was under way needs the next, and
+	 * shares it. */
+	while (space->refreshing && space->refreshed < wanted) {
+		rc = client_wait(&client->changed, REEF_FOREVER);
+		if (rc)
+			return rc;
+	}
+	if (space->refreshed >= wanted || space->gone)
+		return 0;
+	/* One that failed may have had less patience: who has some left tries
+	 * for itself. */
+	now_ns = reef_now_ns();
+	if (space->refreshes >= wanted && now_ns >= until_ns)
+		return space->refresh_status;
+	number = ++space->refreshes;
+	space->refreshing = true;
+	rc = refresh_pages(client, space,
+			   now_ns < until_ns ? until_ns - now_ns : 0);
+	if (rc == -ENOENT || rc == -EACCES) {
+		space_gone(client, space);
+		rc = 0;
+	}
+	space->refreshing = false;
+	space->refresh_status = rc;
+	if (!rc)
+		space->refreshed = number;
+	client_wake(&client->changed);
+	return rc;
+}
+
+int client_view_refresh(struct reef_client *client, struct client_space *space,
+			uint64_t patience_ns)
+{
+	int rc;
+
+	client->lookers++;
+	rc = refresh(client, space, patience_ns);
+	client->lookers--;
+	return rc;
+}
+
+int client_view_refresh_all(struct reef_client *client, uint64_t patience_ns)
+{
+	struct client_space *space;
+	int rc = 0;
+
+	client->lookers++;
+	for (space = client->spaces; space && !rc; space = space->next)
+		if (!space->gone)
+			rc = refresh(client, space, patience_ns);
+	client->lookers--;
+	return rc;
+}
+
+static int notice_main(void *arg)
+{
+	struct reef_client *client = arg;
+
+	client->refreshing = false; /* what comes from here on needs another */
+	client_view_refresh_all(client, client_patience_ns(client));
+	client_fiber_end(client);
+	return 0;
+}
+
+void client_view_notice(struct reef_client *client)
+{
+	if (client->refreshing || client->stopping)
+		return;
+	client->refreshing = true;
+	if (client_spawn(client, notice_main, client))
+		client->refreshing = false; /* the next renewal looks, too */
+}
+
+/* --- jobs about spaces --- */
+
+static struct client_space *space_create(const struct client_job *job)
+{
+	struct client_space *space = calloc(1, sizeof(*space));
+
+	if (!space)
+		return NULL;
+	space->name = strdup(job->texts[0] ? job->texts[0] : "");
+	space->token = strdup(job->texts[1] ? job->texts[1] : "");
+	if (!space->name || !space->token) {
+		free(space->name);
+		free(space->token);
+		free(space);
+		return NULL;
+	}
+	return space;
+}
+
+static void space_free(struct client_space *space)
+{
+	struct client_heap *heap;
+
+	while ((heap = space->heaps)) {
+		space->heaps = heap->next;
+		reef_heap_destroy(heap->heap);
+		free(heap);
+	}
+	free(space->lost);
+	free(space->name);
+	free(space->token);
+	free(space);
+}
+
+/* Locked. */
+static struct client_space *space_known(struct reef_client *client, uint32_t id)
+{
+	struct client_space *space;
+
+	for (space = client->spaces; space; space = space->next)
+		if (space->id == id && !space->gone)
+			return space;
+	return NULL;
+}
+
+static int space_opened(struct reef_client *client, struct client_job *job)
+{
+	const struct reef_body *body = &job->answer.body;
+	struct client_space *space, *fresh = space_create(job);
+	int rc;
+
+	if (!fresh)
+		return -ENOMEM;
+	pthread_mutex_lock(&client->lock);
+	space = space_known(client, body->space);
+	if (!space) {
+		space = fresh;
+		fresh = NULL;
+		space->id = body->space;
+		space->keeping = body->keeping;
+		space->scratch = body->kind == REEF_SPACE_SCRATCH;
+		space->next = client->spaces;
+		client->spaces = space;
+	}
+	space->refs++;
+	/* The grants are the session's: what one handle may, all may. */
+	if (space->rights != (space->rights | body->rights)) {
+		/* The token that allows more is the one to show again. */
+		if (fresh && (space->rights & body->rights) == space->rights) {
+			char *token = space->token;
+
+			space->token = fresh->token;
+			fresh->token = token;
+		}
+		space->rights |= body->rights;
+		client_view_bump(client);
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (fresh)
+		space_free(fresh);
+	rc = client_view_rows(client, space, body, NULL);
+	if (!rc && body->flags & REEF_POOL_MORE)
+		rc = client_view_refresh(client, space,
+					 client_patience_ns(client));
+	else if (!rc)
+		space->version = body->version;
+	job->space = space;
+	return rc;
+}
+
+int client_space_open_job(struct reef_client *client, struct client_job *job)
+{
+	int rc;
+
+	rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &job->body,
+			 &job->answer, client_patience_ns(client));
+	if (!rc)
+		rc = space_opened(client, job);
+	reef_answer_free(&job->answer);
+	job->answer = (struct reef_answer){0};
+	return rc;
+}
+
+/* Forget a space that nobody uses; if somebody is looking at it just now, it
+ * stays, gone, until the next is closed. */
+static void space_forget(struct reef_client *client, struct client_space *space)
+{
+	struct client_space **at;
+	bool forget;
+
+	pthread_mutex_lock(&client->lock);
+	forget = !space->refs && !client->lookers && !rebuild(client, space);
+	for (at = &client->spaces; forget && *at != space; at = &(*at)->next)
+		;
+	if (forget)
+		*at = space->next;
+	pthread_mutex_unlock(&client->lock);
+	if (forget)
+		space_free(space);
+}
+
+/* A handle closed a scratch space, or one that is gone, and its reference is
+ * the job's now. With the last one a scratch space ends, as nobody can find it
+ * again. Other spaces stay open, with their heaps, until the session ends. */
+int client_space_close_job(struct reef_client *client, struct client_job *job)
+{
+	struct client_space *space = job->space, *next;
+	struct reef_body body = {.space = space->id};
+	bool unused;
+	int rc = 0;
+
+	pthread_mutex_lock(&client->lock);
+	unused = !--space->refs;
+	pthread_mutex_unlock(&client->lock);
+	if (!unused)
+		return 0;
+	if (!space->gone) {
+		client->lookers++;
+		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
+				 NULL, client_patience_ns(client));
+		space_gone(client, space);
+		client->lookers--;
+	}
+	for (space = client->spaces; space; space = next) {
+		next = space->next;
+		if (space->gone)
+			space_forget(client, space);
+	}
+	return rc;
+}
+
+/* job->body.space, or 0: by job->texts[0], which has to be opened first. */
+int client_space_drop_job(struct reef_client *client, struct client_job *job)
+{
+	uint64_t patience_ns = client_patience_ns(client);
+	struct reef_body body = {.space = job->body.space};
+	struct reef_answer answer = {0};
+	struct client_space *space;
+	int rc;
+
+	if (!body.space) {
+		rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &job->body,
+				 &answer, patience_ns);
+		if (rc)
+			return rc;
+		body.space = answer.body.space;
+		reef_answer_free(&answer);
+	}
+	rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body, NULL,
+			 patience_ns);
+	if (rc && rc != -ENOENT)
+		return rc;
+	for (space = client->spaces; space; space = space->next)
+		if (space->id == body.space && !space->gone)
+			space_gone(client, space);
+	return rc;
+}
+
+/* -EAGAIN: it came, and was lost with its node at once. */
+static int grow(struct reef_client *client, struct client_job *job)
+{
+	struct reef_body body = {.space = job->space->id, .size = job->size};
+	struct client_extent *extent;
+	struct reef_answer answer = {0};
+	int rc;
+
+	if (job->space->gone)
+		return -REEF_ELOST;
+	rc = client_call(client, REEF_POOL_EXTENT_ADD, true, &body, &answer,
+			 client_patience_ns(client));
+	if (rc == -ENOENT)
+		rc = -REEF_ELOST;
+	if (rc)
+		return rc;
+	rc = client_view_rows(client, job->space, &answer.body, &extent);
+	reef_answer_free(&answer);
+	if (!rc && !extent)
+		rc = -REEF_EPROTO;
+	if (!rc && extent->state == REEF_EXTENT_LOST)
+		rc = -EAGAIN;
+	if (!rc) {
+		job->extent = extent->extent;
+		job->size = extent->size;
+	}
+	return rc;
+}
+
+int client_grow_job(struct reef_client *client, struct client_job *job)
+{
+	uint32_t tries;
+	int rc = -EAGAIN;
+
+	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
+		rc = grow(client, job);
+	/* What others have of it we may not have heard of. */
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		client_view_refresh(client, job->space,
+				    client_patience_ns(client));
+	return rc == -EAGAIN ? -REEF_ELOST : rc;
+}
+
+void client_view_free(struct reef_client *client)
+{
+	struct client_space *space;
+	struct client_node *node;
+	uint32_t i;
+
+	for (i = 0; i < client->extents_room; i++)
+		free(client->extents[i]);
+	free(client->extents);
+	while ((space = client->spaces)) {
+		client->spaces = space->next;
+		space_free(space);
+	}
+	while ((node = client->nodes)) {
+		client->nodes = node->next;
+		free(node->addresses);
+		free(node);
+	}
+}

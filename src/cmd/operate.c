@@ -2,9 +2,9 @@
 #include "cmd/operate.h"
 
 #include "base/units.h"
-#include "pool/broker/state/state.h"
 #include "pool/keys.h"
 #include "pool/target.h"
+#include "wire/states.h"
 
 #include <errno.h>
 #include <langinfo.h>

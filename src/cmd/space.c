@@ -1,8 +1,8 @@
 /* space.c - `reef space`: what memory belongs to. */
 #include "cmd/operate.h"
 #include "cmd/table.h"
-#include "pool/broker/state/state.h"
 #include "pool/keys.h"
+#include "wire/states.h"
 
 #include <errno.h>
 #include <reef/error.h>

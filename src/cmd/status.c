@@ -2,7 +2,7 @@
 #include "cmd/json.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
-#include "pool/broker/state/state.h"
+#include "wire/states.h"
 
 #include <errno.h>
 #include <langinfo.h>

@@ -1,5 +1,4 @@
-/* pool.h - what brokers, nodes and clients say to each other, and the two
- * tables that clients read and write in a broker's memory.
+/* pool.h - what brokers, nodes and clients say to each other.
  *
  * A message is a header and a body. A body is flat: those fields of struct
  * reef_body that its kind and direction have (pool.c has the lists), in their
@@ -22,6 +21,8 @@
 #define REEF_WIRE_POOL_H
 
 #include "wire/cursor.h"
+#include "wire/states.h"
+#include "wire/table.h"
 
 #include <assert.h>
 
@@ -158,17 +159,6 @@ enum reef_row_kind {
 	REEF_ROW_KINDS
 };
 
-/* Extents of a space are numbered by ordinals, so that 18 bits, and 20 for an
- * offset of 64 bytes, name a block; a large extent takes several. */
-#define REEF_ORDINAL_SIZE (UINT64_C(64) << 20)
-static inline uint32_t reef_extent_ordinals(uint64_t size)
-{
-	return size > REEF_ORDINAL_SIZE
-		       ? (uint32_t)((size + REEF_ORDINAL_SIZE - 1) /
-				    REEF_ORDINAL_SIZE)
-		       : 1;
-}
-
 /* Flat too. EXTENT: extent, ordinal (the first of its), space, node, era (its
  * epoch), state, size, keys (all 0 while it is MOVING or LOST, and while its
  * node has not told them since a restart of the broker: whoever holds keys of
@@ -208,54 +198,5 @@ void reef_row_encode(const struct reef_row *row, struct reef_cursor_out *out);
 int reef_row_decode(struct reef_cursor_in *in, struct reef_row *row);
 
 const char *reef_pool_kind_name(uint16_t kind); /* for logs; never NULL */
-
-/* --- the table: in the broker's memory, READ by everyone --- */
-
-#define REEF_TABLE_MAGIC UINT64_C(0x31656c6261546652) /* "RfTable1" */
-#define REEF_TABLE_SLOTS 65536u
-
-/* Each word by itself is of one moment (F2). */
-struct reef_table_header {
-	uint64_t magic;
-	uint64_t broker_epoch, pool_epoch;
-	/* R8: what was freed while reclaim_epoch was e may be reused once
-	 * safe_epoch > e. */
-	uint64_t reclaim_epoch, safe_epoch;
-	/* Not 0: memory is short, so renew at least this often. */
-	uint64_t hurry_ns;
-	uint64_t reserved[2];
-};
-static_assert(sizeof(struct reef_table_header) == 64, "layout");
-
-struct reef_table_slot {
-	uint64_t state;	 /* generation 16 | state 8 | 0 8 | pool epoch 32, from
-			  * the lowest bit on */
-	uint64_t notice; /* broker epoch 32 (high) | counter 32 */
-};
-static_assert(sizeof(struct reef_table_slot) == 16, "layout");
-
-static inline uint64_t reef_table_offset(uint32_t session)
-{
-	return sizeof(struct reef_table_header) +
-	       (session >> 16) * sizeof(struct reef_table_slot);
-}
-
-static inline uint64_t reef_table_state(uint16_t generation, uint8_t state,
-					uint32_t pool_epoch)
-{
-	return generation | (uint64_t)state << 16 | (uint64_t)pool_epoch << 32;
-}
-
-#define REEF_TABLE_SIZE                                                        \
-	(sizeof(struct reef_table_header) +                                    \
-	 REEF_TABLE_SLOTS * sizeof(struct reef_table_slot))
-
-/* The renewal word of a session: hurry 1 (high) | counter 31 | oldest epoch in
- * use 32. hurry: it waits for memory that was freed. */
-#define REEF_RENEWAL_HURRY (UINT64_C(1) << 63)
-static inline uint64_t reef_renewal_word(uint32_t counter, uint32_t oldest)
-{
-	return (uint64_t)(counter & (UINT32_MAX >> 1)) << 32 | oldest;
-}
 
 #endif

@@ -3,7 +3,6 @@
  * What is counted: an extent counts for its space while it exists, for its node
  * while it is LIVE or MOVING, and for the target of its move as well. */
 #include "pool/broker/state/internal.h"
-#include "wire/pool.h"
 
 #include "base/log.h"
 

@@ -20,9 +20,7 @@
  *     away. They are not asked again at replay, so that a new default does not
  *     refuse an old journal.
  *
- *   node      OK <-> DRAINING -> DRAINED -> OK     any -> DEAD -> (return) OK
- *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST     any -> (removed)
- *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
+ * Which state follows which: wire/states.h.
  *
  * Pointers that queries return are good until the next check or apply.
  *
@@ -32,6 +30,7 @@
 
 #include "pool/broker/state/names.h"
 #include "pool/broker/state/record.h"
+#include "wire/states.h"
 
 /* X(NAME, name, default, least, most). The order is in journals. */
 #define REEF_SETTINGS(X)                                                       \
@@ -58,31 +57,6 @@ enum reef_setting {
 #undef X
 		REEF_SETTING_COUNT
 };
-
-enum reef_node_state {
-	REEF_NODE_OK = 1,
-	REEF_NODE_DRAINING,
-	REEF_NODE_DRAINED,
-	REEF_NODE_DEAD
-};
-enum reef_space_kind { REEF_SPACE_SHARED = 1, REEF_SPACE_SCRATCH };
-enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };
-enum reef_extent_state {
-	REEF_EXTENT_LIVE = 1,
-	REEF_EXTENT_MOVING,
-	REEF_EXTENT_LOST
-};
-enum reef_session_state {
-	REEF_SESSION_ALIVE = 1,
-	REEF_SESSION_EXPIRED,
-	REEF_SESSION_FENCED,
-	REEF_SESSION_RECOVERED
-};
-
-/* The formats of addresses bound these. */
-#define REEF_ORDINALS_MAX (1u << 18)
-#define REEF_EXTENT_SIZE_MAX (UINT64_C(1) << 32)
-#define REEF_EXTENT_ALIGN 4096
 
 struct reef_state_user {
 	uint32_t id, era;
@@ -139,16 +113,6 @@ struct reef_state_session {
 struct reef_state_use {
 	uint32_t session, space;
 };
-
-/* id = slot 16, generation 16; the generation is never 0. */
-static inline uint32_t reef_session_id(uint16_t slot, uint16_t generation)
-{
-	return (uint32_t)slot << 16 | generation;
-}
-static inline uint16_t reef_session_slot(uint32_t id)
-{
-	return (uint16_t)(id >> 16);
-}
 
 /* Requests of a session are numbered one after the other, and begin again after
  * 2^32, without 0. */

@@ -19,7 +19,6 @@
  *     new link (F5), or the extent has another place or is lost. READs, and the
  *     headers of blocks that nobody knows of yet, are repeated.
  * (4) While a call waits for the keeper it is outside (grace.c). */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
 
 #include <stdlib.h>

@@ -40,8 +40,8 @@
  * (5) Which cohort a fiber is in, and how deep, stands in a word of the fiber.
  *     Whoever has no room for one, being inside several handles at once, joins
  *     a third cohort, whose pin moves only when it is empty. */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
+#include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* space.c - spaces of a handle, and the blocks in them. */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
+#include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>

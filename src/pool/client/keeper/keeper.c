@@ -13,8 +13,8 @@
  *     answer is repeated under its number until there is one, so it happens
  *     once.
  * (3) Whoever speaks with a lower epoch than was seen is not the broker. */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
+#include "wire/states.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -17,8 +17,8 @@
  *     would last for two renewals of everyone.
  * (3) What is announced never goes down, however often: pins are at least what
  *     was announced (handle.c), and the newest only rises. */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
+#include "wire/states.h"
 
 #define ASK_MIN_NS (4 * CLIENT_MILLISECOND)
 #define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one to the next */

@@ -12,8 +12,8 @@
  *     while neither node nor broker could help (-REEF_ENOLINK).
  * (2) A link that was replaced is retired: see grace.c. Its remotes go with it.
  */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
+#include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,8 +9,8 @@
  * (1) Whatever a handle may have in its cache changes together with `version`,
  *     under the lock.
  * (2) A row of a lower epoch than is known is old news and ignored. */
-#include "pool/broker/state/state.h"
 #include "pool/client/internal.h"
+#include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,61 @@
+/* states.h - the states and kinds that messages and tables name by a number.
+ *
+ *   node      OK <-> DRAINING -> DRAINED -> OK     any -> DEAD -> (return) OK
+ *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST     any -> (removed)
+ *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
+ *
+ * The numbers travel, and are in journals: new ones go to the end.
+ *
+ * Thread: any. */
+#ifndef REEF_WIRE_STATES_H
+#define REEF_WIRE_STATES_H
+
+#include <stdint.h>
+
+enum reef_node_state {
+	REEF_NODE_OK = 1,
+	REEF_NODE_DRAINING,
+	REEF_NODE_DRAINED,
+	REEF_NODE_DEAD
+};
+enum reef_space_kind { REEF_SPACE_SHARED = 1, REEF_SPACE_SCRATCH };
+enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };
+enum reef_extent_state {
+	REEF_EXTENT_LIVE = 1,
+	REEF_EXTENT_MOVING,
+	REEF_EXTENT_LOST
+};
+enum reef_session_state {
+	REEF_SESSION_ALIVE = 1,
+	REEF_SESSION_EXPIRED,
+	REEF_SESSION_FENCED,
+	REEF_SESSION_RECOVERED
+};
+
+/* The formats of addresses bound these. */
+#define REEF_ORDINALS_MAX (1u << 18)
+#define REEF_EXTENT_SIZE_MAX (UINT64_C(1) << 32)
+#define REEF_EXTENT_ALIGN 4096
+
+/* Extents of a space are numbered by ordinals, so that 18 bits, and 20 for an
+ * offset of 64 bytes, name a block; a large extent takes several. */
+#define REEF_ORDINAL_SIZE (UINT64_C(64) << 20)
+static inline uint32_t reef_extent_ordinals(uint64_t size)
+{
+	return size > REEF_ORDINAL_SIZE
+		       ? (uint32_t)((size + REEF_ORDINAL_SIZE - 1) /
+				    REEF_ORDINAL_SIZE)
+		       : 1;
+}
+
+/* A session's id is slot 16, generation 16; the generation is never 0. */
+static inline uint32_t reef_session_id(uint16_t slot, uint16_t generation)
+{
+	return (uint32_t)slot << 16 | generation;
+}
+static inline uint16_t reef_session_slot(uint32_t id)
+{
+	return (uint16_t)(id >> 16);
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* table.h - what clients read and write in a broker's memory.
+ *
+ * The table has a word for the state of every session, and one that changes
+ * when it has something to ask for; everyone READs it. The renewal word is a
+ * session's own, and it alone WRITEs it.
+ *
+ * Thread: any. */
+#ifndef REEF_WIRE_TABLE_H
+#define REEF_WIRE_TABLE_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_TABLE_MAGIC UINT64_C(0x31656c6261546652) /* "RfTable1" */
+#define REEF_TABLE_SLOTS 65536u
+
+/* Each word by itself is of one moment (F2). */
+struct reef_table_header {
+	uint64_t magic;
+	uint64_t broker_epoch, pool_epoch;
+	/* R8: what was freed while reclaim_epoch was e may be reused once
+	 * safe_epoch > e. */
+	uint64_t reclaim_epoch, safe_epoch;
+	/* Not 0: memory is short, so renew at least this often. */
+	uint64_t hurry_ns;
+	uint64_t reserved[2];
+};
+static_assert(sizeof(struct reef_table_header) == 64, "layout");
+
+struct reef_table_slot {
+	uint64_t state;	 /* generation 16 | state 8 | 0 8 | pool epoch 32, from
+			  * the lowest bit on */
+	uint64_t notice; /* broker epoch 32 (high) | counter 32 */
+};
+static_assert(sizeof(struct reef_table_slot) == 16, "layout");
+
+static inline uint64_t reef_table_offset(uint32_t session)
+{
+	return sizeof(struct reef_table_header) +
+	       (session >> 16) * sizeof(struct reef_table_slot);
+}
+
+static inline uint64_t reef_table_state(uint16_t generation, uint8_t state,
+					uint32_t pool_epoch)
+{
+	return generation | (uint64_t)state << 16 | (uint64_t)pool_epoch << 32;
+}
+
+#define REEF_TABLE_SIZE                                                        \
+	(sizeof(struct reef_table_header) +                                    \
+	 REEF_TABLE_SLOTS * sizeof(struct reef_table_slot))
+
+/* The renewal word of a session: hurry 1 (high) | counter 31 | oldest epoch in
+ * use 32. hurry: it waits for memory that was freed. */
+#define REEF_RENEWAL_HURRY (UINT64_C(1) << 63)
+static inline uint64_t reef_renewal_word(uint32_t counter, uint32_t oldest)
+{
+	return (uint64_t)(counter & (UINT32_MAX >> 1)) << 32 | oldest;
+}
+
+#endif

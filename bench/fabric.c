@@ -1,6 +1,6 @@
 /* fabric.c - `reef bench fabric`: what the fabrics cost, and a fiber's switch.
  *
- * The required ratios are the project's promises (docs/ARCHITECTURE.md); cases
+ * The required ratios are the project's promises (docs/BENCHMARKS.md); cases
  * without one are there to be seen side by side. */
 #include "bench.h"
 #include "fabric_bench.h"

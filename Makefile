@@ -16,6 +16,7 @@ help:
 	@echo "make build     build the program build/reef and the library"
 	@echo "make run       build, and run a pool on this machine: reef up"
 	@echo "make test      every test; make test T=NAME: those whose name has NAME"
+	@echo "               make test T=quick: in two minutes, while you edit"
 	@echo "make soak      the same tests for hours"
 	@echo "make bench     measure beside the raw limit, UCX and libfabric"
 	@echo "make lint      clang-format, clang-tidy, cppcheck, shellcheck, mandoc,"

@@ -1,0 +1,470 @@
+/* test_shm_death.c - fences, and deaths of clients and nodes of the shm fabric:
+ * who is let in, who is killed, who notices.
+ *
+ * The node runs in a thread of this process, or in a child; clients are in
+ * this thread or in children. */
+#include "fixture/shm_node.h"
+
+#include "fabric/shm/shm.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define NOBODY 65534
+
+/* --- fencing --- */
+
+static void shm_fence_in_one_process_refuses_posts(void **state)
+{
+	struct client client, other;
+	struct node node;
+	uint64_t value;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	client_start(&other, &node, 2);
+	assert_int_equal(put(&client, 0, 1), 0);
+	node.session = SESSION(1);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_fence), 0);
+	assert_int_equal(put(&client, 0, 2), -REEF_EFENCED);
+	assert_int_equal(*(uint64_t *)node.memory->base, 1);
+	assert_int_equal(get(&client, 0, &value), -REEF_EFENCED);
+	assert_int_equal(reef_link_status(client.link), -REEF_EFENCED);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
+	/* Not let in again; the next generation of the slot is. */
+	reef_link_close(client.link);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(1), &client.link),
+		-REEF_EFENCED);
+	assert_int_equal(client_connect(&client, node.address, SESSION(1) + 1,
+					&client.link),
+			 0);
+	assert_int_equal(put(&other, 0, 3), 0);
+	client_close(&other);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* A child that joins, tells that it has, and goes on as `then` says. */
+struct child {
+	const char *address;
+	pid_t pid, grandchild;
+	int ends[2];
+};
+
+static void child_tell(struct child *child, pid_t what)
+{
+	if (write(child->ends[1], &what, sizeof(what)) != sizeof(what))
+		_exit(9);
+}
+
+static void child_start(struct child *child, const struct node *node,
+			void (*then)(struct child *child,
+				     struct client *client))
+{
+	struct client client;
+
+	child->address = node->address;
+	assert_int_equal(pipe(child->ends), 0);
+	child->pid = fork();
+	assert_true(child->pid >= 0);
+	if (!child->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (client_join(&client, node->address, node->key, SESSION(5)))
+			_exit(8);
+		then(child, &client);
+		_exit(0);
+	}
+	assert_int_equal(read(child->ends[0], &child->grandchild,
+			      sizeof(child->grandchild)),
+			 sizeof(child->grandchild));
+}
+
+static void child_end(struct child *child, int *status)
+{
+	if (child->grandchild)
+		kill(child->grandchild, SIGKILL);
+	assert_int_equal(waitpid(child->pid, status, 0), child->pid);
+	close(child->ends[0]);
+	close(child->ends[1]);
+}
+
+/* The grandchild keeps a copy of every descriptor open. */
+static void have_grandchild(struct child *child)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, 0);
+		for (;;)
+			pause();
+	}
+	child_tell(child, pid);
+}
+
+static void write_for_ever(struct child *child, struct client *client)
+{
+	uint64_t i;
+
+	have_grandchild(child);
+	for (i = 1;; i++)
+		if (put(client, 0, i))
+			_exit(7);
+}
+
+static int go[2]; /* a byte in it: the child goes on */
+
+static void leave_and_live_on(struct child *child, struct client *client)
+{
+	char byte;
+
+	child_tell(child, 0);
+	if (read(go[0], &byte, 1) != 1)
+		_exit(1);
+	reef_link_close(client->link);
+	child_tell(child, 0);
+	_exit(read(go[0], &byte, 1) != 1);
+}
+
+/* The node has not even read yet that its link has ended. */
+static void shm_fence_after_a_clean_close_kills_nobody(void **state)
+{
+	struct child child;
+	struct node node;
+	pid_t none;
+	int status;
+
+	(void)state;
+	node_start(&node);
+	assert_int_equal(pipe(go), 0);
+	child_start(&child, &node, leave_and_live_on);
+	atomic_store(&node.stop, true);
+	pthread_join(node.thread, NULL);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	assert_int_equal(read(child.ends[0], &none, sizeof(none)),
+			 sizeof(none));
+	assert_int_equal(reef_fence(node.queue, SESSION(5), 0), 0);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	child_end(&child, &status);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	reef_poll(node.queue);
+	assert_int_equal(atomic_load(&node.closed), 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
+	close(go[0]);
+	close(go[1]);
+	node_close(&node);
+}
+
+static void shm_fence_kills_a_child_whose_child_has_the_socket(void **state)
+{
+	struct child child;
+	struct node node;
+	uint64_t before;
+	int status, i;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, write_for_ever);
+	node.session = SESSION(5);
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_fence), 0);
+	before = atomic_load((_Atomic uint64_t *)node.memory->base);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(
+			atomic_load((_Atomic uint64_t *)node.memory->base),
+			before);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
+	assert_int_equal(kill(child.grandchild, 0), 0);
+	child_end(&child, &status);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	node_stop(&node);
+}
+
+static void leave_a_grandchild(struct child *child, struct client *client)
+{
+	(void)client;
+	have_grandchild(child);
+}
+
+static void shm_death_is_noticed_though_a_child_has_the_socket(void **state)
+{
+	struct child child;
+	struct node node;
+	int status;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, leave_a_grandchild);
+	await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_ENOLINK);
+	/* What it held came back. */
+	node.timeout_ns = 20 * SECOND;
+	assert_int_equal(node_call(&node, call_withdraw), 0);
+	child_end(&child, &status);
+	node_stop(&node);
+}
+
+static void join_again_and_leave_a_grandchild(struct child *child,
+					      struct client *client)
+{
+	struct reef_link *second;
+
+	if (client_connect(client, child->address, SESSION(6), &second))
+		_exit(6);
+	have_grandchild(child);
+}
+
+/* Whoever finds it dead first, all its links end. */
+static void shm_death_found_by_withdraw_ends_all_links(void **state)
+{
+	struct child child;
+	struct node node;
+	siginfo_t info;
+	int status;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, join_again_and_leave_a_grandchild);
+	await(&node.opened, 2);
+	/* From here on nobody polls the node but this thread. */
+	atomic_store(&node.stop, true);
+	pthread_join(node.thread, NULL);
+	assert_int_equal(
+		waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
+	if (!atomic_load(&node.closed))
+		assert_int_equal(reef_withdraw(node.queue, node.region, 0), 0);
+	/* One that is just being read ends with the poll after. */
+	reef_poll(node.queue);
+	reef_poll(node.queue);
+	assert_int_equal(atomic_load(&node.closed), 2);
+	child_end(&child, &status);
+	assert_int_equal(status, 0);
+	node_close(&node);
+}
+
+static void tell_and_pause(struct child *child, struct client *client)
+{
+	(void)client;
+	child_tell(child, 0);
+	for (;;)
+		pause();
+}
+
+/* Another process with the same session: the first has memory mapped and might
+ * be writing, so the second waits until it is gone. */
+static void
+shm_session_in_another_process_is_refused_until_it_left(void **state)
+{
+	struct client client;
+	struct child child;
+	struct node node;
+	int status, rc;
+
+	(void)state;
+	node_start(&node);
+	child_start(&child, &node, tell_and_pause);
+	assert_int_equal(client_open(&client), 0);
+	rc = client_connect(&client, node.address, SESSION(5), &client.link);
+	assert_int_equal(rc, -EBUSY);
+	await(&node.closed, 1); /* but the first was ended */
+	kill(child.pid, SIGKILL);
+	child_end(&child, &status);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(5), &client.link),
+		0);
+	client_close(&client);
+	node_stop(&node);
+}
+
+static void shm_new_link_of_a_session_ends_the_old(void **state)
+{
+	struct reef_remote *remote;
+	struct client client;
+	struct reef_link *old;
+	struct node node;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	old = client.link;
+	assert_int_equal(put(&client, 0, 1), 0);
+	assert_int_equal(
+		client_connect(&client, node.address, SESSION(1), &client.link),
+		0);
+	assert_int_equal(
+		reef_attach(client.queue, client.link, node.key, &remote), 0);
+	/* With polling or without, the old one is down. */
+	client.link = old;
+	assert_int_equal(put(&client, 0, 2), -REEF_ENOLINK);
+	assert_int_equal(reef_link_status(old), -REEF_ENOLINK);
+	client.link = remote->link;
+	client.remote = remote;
+	assert_int_equal(put(&client, 0, 3), 0);
+	reef_link_close(old);
+	await(&node.closed, 1);
+	client_close(&client);
+	node_stop(&node);
+}
+
+/* --- the end of a node --- */
+
+/* A node in a process of its own; ends[0] brings its address and key. */
+struct far_node {
+	pid_t pid;
+	char address[64];
+	uint64_t key;
+};
+
+static void far_node_start(struct far_node *far, uid_t user)
+{
+	struct node node;
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	far->pid = fork();
+	assert_true(far->pid >= 0);
+	if (!far->pid) {
+		if (user && (setgid(user) || setuid(user)))
+			_exit(9);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		node_open(&node);
+		if (write(ends[1], node.address, sizeof(node.address)) < 0 ||
+		    write(ends[1], &node.key, sizeof(node.key)) < 0)
+			_exit(8);
+		node_thread(&node);
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], far->address, sizeof(far->address)),
+			 sizeof(far->address));
+	assert_int_equal(read(ends[0], &far->key, sizeof(far->key)),
+			 sizeof(far->key));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void far_node_kill(struct far_node *far)
+{
+	int status;
+
+	kill(far->pid, SIGKILL);
+	assert_int_equal(waitpid(far->pid, &status, 0), far->pid);
+}
+
+static void shm_dead_node_is_noticed_by_posts_alone(void **state)
+{
+	struct far_node far;
+	struct client client;
+	uint64_t value;
+	int i, rc = 0;
+
+	(void)state;
+	far_node_start(&far, 0);
+	assert_int_equal(client_join(&client, far.address, far.key, SESSION(1)),
+			 0);
+	for (i = 0; i < 10000; i++)
+		assert_int_equal(put(&client, 0, 1), 0);
+	far_node_kill(&far);
+	for (i = 0; !rc && i < 10000; i++)
+		rc = get(&client, 0, &value);
+	assert_int_equal(rc, -REEF_ENOLINK);
+	client_close(&client);
+}
+
+static void shm_dead_node_is_noticed_by_polling(void **state)
+{
+	struct far_node far;
+	struct client client;
+	uint64_t value, start_ns = reef_now_ns();
+
+	(void)state;
+	far_node_start(&far, 0);
+	assert_int_equal(client_join(&client, far.address, far.key, SESSION(1)),
+			 0);
+	far_node_kill(&far);
+	while (!reef_link_status(client.link)) {
+		assert_true(reef_now_ns() - start_ns < 20 * SECOND);
+		reef_queue_wait(client.queue, SECOND);
+	}
+	assert_int_equal(get(&client, 0, &value), -REEF_ENOLINK);
+	client_close(&client);
+}
+
+static void shm_peer_that_cannot_be_killed_is_refused(void **state)
+{
+	struct far_node far;
+	struct client client;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	/* A node of nobody's cannot fence a process of root's. */
+	far_node_start(&far, NOBODY);
+	assert_int_equal(client_open(&client), 0);
+	assert_int_equal(
+		client_connect(&client, far.address, SESSION(1), &client.link),
+		-EPERM);
+	reef_queue_close(client.queue);
+	reef_fabric_close(client.fabric);
+	far_node_kill(&far);
+}
+
+static void shm_forked_child_is_told(void **state)
+{
+	struct client client;
+	struct node node;
+	uint64_t value;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	node_start(&node);
+	client_start(&client, &node, 1);
+	assert_int_equal(put(&client, 0, 1), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		if (get(&client, 0, &value) != -REEF_EFORKED)
+			_exit(1);
+		client_close(&client); /* does nothing */
+		/* and can have its own */
+		_exit(client_join(&client, node.address, node.key,
+				  SESSION(2)) ||
+		      put(&client, 8, 2));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(((uint64_t *)node.memory->base)[1], 2);
+	assert_int_equal(get(&client, 0, &value), 0);
+	client_close(&client);
+	node_stop(&node);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shm_fence_after_a_clean_close_kills_nobody),
+		cmocka_unit_test(shm_fence_in_one_process_refuses_posts),
+		cmocka_unit_test(
+			shm_fence_kills_a_child_whose_child_has_the_socket),
+		cmocka_unit_test(
+			shm_death_is_noticed_though_a_child_has_the_socket),
+		cmocka_unit_test(shm_death_found_by_withdraw_ends_all_links),
+		cmocka_unit_test(
+			shm_session_in_another_process_is_refused_until_it_left),
+		cmocka_unit_test(shm_new_link_of_a_session_ends_the_old),
+		cmocka_unit_test(shm_dead_node_is_noticed_by_posts_alone),
+		cmocka_unit_test(shm_dead_node_is_noticed_by_polling),
+		cmocka_unit_test(shm_peer_that_cannot_be_killed_is_refused),
+		cmocka_unit_test(shm_forked_child_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,584 @@
+/* test_broker_spaces.c - who reaches which space; memory that goes back; what
+ * nodes know of fences; lists: one situation each, with stub nodes. */
+#include "fixture/seeds.h"
+#include "fixture/stub_world.h"
+
+static void run(int (*script)(struct pool *pool), uint32_t nodes,
+		uint64_t capacity, uint64_t seeds)
+{
+	for (uint64_t seed = 1; seed <= seeds; seed++) {
+		struct pool pool = {0};
+
+		pool.options.revoke_notice_ns = 300 * MILLISECOND;
+		pool_start(&pool, seed, script);
+		for (uint32_t i = 0; i < nodes; i++)
+			pool_add(&pool, capacity);
+		assert_int_equal(pool_finish(&pool), 0);
+	}
+}
+
+/* A second user, with a session. */
+static int add_guest(struct pool *pool)
+{
+	struct reef_body body = {.name = pool_text("guest")};
+	struct reef_answer answer = {0};
+
+	TRY(driver_do(&pool->owner, REEF_POOL_USER_ADD, &body, &answer));
+	pool->guest.user = answer.body.user;
+	pool->guest.era = answer.body.era;
+	memcpy(pool->guest.key.bytes, answer.body.secret, 32);
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static int make_token(struct pool *pool, uint32_t space, uint8_t rights,
+		      struct reef_body *open)
+{
+	struct reef_body body = {.space = space, .rights = rights};
+	struct reef_answer answer = {0};
+	int rc =
+		driver_ask(&pool->owner, REEF_POOL_SPACE_TOKEN, &body, &answer);
+
+	if (rc)
+		return rc;
+	open->space = answer.body.space;
+	open->rights = answer.body.rights;
+	open->era = answer.body.era;
+	memcpy(open->secret, answer.body.secret, sizeof(open->secret));
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static int open_with(struct driver *driver, const struct reef_body *body)
+{
+	return driver_do(driver, REEF_POOL_SPACE_OPEN, body, NULL);
+}
+
+/* --- tokens --- */
+
+static int shows_tokens(struct pool *pool)
+{
+	struct driver *guest = &pool->guest;
+	struct reef_body open = {.name = pool_text("a")}, forged, body = {0};
+	struct reef_row rows[8];
+	uint32_t space, other, found;
+
+	TRY(pool_ready(pool, 1));
+	TRY(add_guest(pool));
+	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
+	TRY(driver_open(&pool->owner, "b", REEF_POOL_CREATE, 0, 0, &other));
+	TRY(driver_add(&pool->owner, space, MIB, NULL));
+	/* Without one: nothing, by name or by number. */
+	WANT(open_with(guest, &open) == -EACCES);
+	body.space = space;
+	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
+	     -EACCES);
+	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
+	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &body, NULL) == -EACCES);
+	WANT(driver_do(guest, REEF_POOL_SPACE_REVOKE, &body, NULL) == -EACCES);
+	body.rights = REEF_RIGHT_READ;
+	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &body, NULL) == -EACCES);
+	/* To read: that, and no more. */
+	TRY(make_token(pool, space, REEF_RIGHT_READ, &open));
+	forged = open;
+	forged.secret[31] ^= 1;
+	WANT(open_with(guest, &forged) == -EACCES);
+	forged = open;
+	forged.rights = REEF_RIGHT_ALL;
+	WANT(open_with(guest, &forged) == -EACCES);
+	forged = open;
+	forged.rights = 0x80;
+	WANT(open_with(guest, &forged) == -EACCES);
+	forged = open;
+	forged.name = pool_text("b");
+	WANT(open_with(guest, &forged) == -EACCES);
+	TRY(open_with(guest, &open));
+	TRY(driver_extents(guest, space, rows, 8, &found));
+	WANT(found == 1);
+	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
+	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &body, NULL) == -EACCES);
+	/* To write; to give away what one has, and no more. */
+	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_WRITE, &open));
+	TRY(open_with(guest, &open));
+	TRY(driver_add(guest, space, MIB, NULL));
+	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &body, NULL));
+	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_MANAGE,
+		       &open));
+	TRY(open_with(guest, &open));
+	body.rights = REEF_RIGHT_READ;
+	TRY(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &body, NULL));
+	body.rights = REEF_RIGHT_WRITE;
+	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &body, NULL) == -EACCES);
+	/* Closed is closed. */
+	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &body, NULL));
+	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
+	     -EACCES);
+	return 0;
+}
+
+static void broker_spaces_token_opens_what_it_says(void **state)
+{
+	run(shows_tokens, 1, 64 * MIB, 3);
+}
+
+/* Old tokens and old keys are void, new ones good, and nothing is lost; also if
+ * the broker dies meanwhile. */
+static int revokes(struct pool *pool)
+{
+	struct driver *guest = &pool->guest;
+	struct reef_body open = {.name = pool_text("a")}, body = {0};
+	struct reef_row before[8], after[8];
+	uint32_t space, found;
+	bool crash = reef_random_chance(reef_sim_random(pool->sim), 1, 2);
+	int rc;
+
+	TRY(pool_ready(pool, 2));
+	TRY(add_guest(pool));
+	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
+	for (int i = 0; i < 8; i++)
+		TRY(driver_add(&pool->owner, space, MIB, NULL));
+	TRY(make_token(pool, space, REEF_RIGHT_ALL, &open));
+	TRY(open_with(guest, &open));
+	TRY(driver_extents(guest, space, before, 8, &found));
+	WANT(found == 8);
+	for (int i = 0; i < 8; i++)
+		pool_behind(pool, before[i].keys[0])->value = 100 + i;
+	body.space = space;
+	if (crash) {
+		/* Asked, and dead before it can answer. */
+		pool->owner.sequence++;
+		rc = reef_rpc_call(pool->owner.peer, REEF_POOL_SPACE_REVOKE,
+				   pool->owner.sequence, &body, NULL,
+				   reef_random_below(reef_sim_random(pool->sim),
+						     10 * MILLISECOND));
+		TRY(pool_broker_restart(pool));
+		rc = driver_call(&pool->owner, REEF_POOL_SPACE_REVOKE,
+				 pool->owner.sequence, &body, NULL);
+		TRY(rc);
+	} else {
+		TRY(driver_do(&pool->owner, REEF_POOL_SPACE_REVOKE, &body,
+			      NULL));
+	}
+	for (int i = 0; i < 8; i++)
+		WANT(!pool_behind(pool, before[i].keys[0]));
+	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
+	     -EACCES);
+	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
+	WANT(open_with(guest, &open) == -EACCES);
+	TRY(driver_extents(&pool->owner, space, after, 8, &found));
+	WANT(found == 8);
+	for (int i = 0; i < 8; i++) {
+		WANT(after[i].state == REEF_EXTENT_LIVE);
+		WANT(pool_behind(pool, after[i].keys[0])->value ==
+		     100 + (uint64_t)i);
+	}
+	TRY(make_token(pool, space, REEF_RIGHT_READ, &open));
+	return open_with(guest, &open);
+}
+
+static void broker_spaces_revoked_tokens_and_keys_are_void(void **state)
+{
+	run(revokes, 2, 64 * MIB, 30);
+}
+
+static int has_scratch(struct pool *pool)
+{
+	struct driver *guest = &pool->guest;
+	struct reef_body body = {0};
+	struct reef_row row = {0};
+	uint32_t mine, again, theirs;
+
+	TRY(pool_ready(pool, 1));
+	TRY(add_guest(pool));
+	TRY(driver_open(guest, "", 0, 0, 0, &mine));
+	TRY(driver_open(guest, "", 0, 0, 0, &again));
+	WANT(mine != again);
+	TRY(driver_add(guest, mine, MIB, &row));
+	TRY(driver_open(guest, "g", REEF_POOL_CREATE, 0, 0, &theirs));
+	/* It ends with its session, and so does what nobody else has. */
+	TRY(driver_ask(guest, REEF_POOL_SESSION_CLOSE, NULL, NULL));
+	body.space = mine;
+	while (driver_ask(&pool->owner, REEF_POOL_SPACE_EXTENTS, &body, NULL) !=
+	       -ENOENT)
+		TRY(reef_sleep(MILLISECOND));
+	while (pool->stubs[0].life->count)
+		TRY(reef_sleep(MILLISECOND));
+	body.space = theirs;
+	TRY(driver_ask(&pool->owner, REEF_POOL_SPACE_EXTENTS, &body, NULL));
+	return 0;
+}
+
+static void broker_spaces_scratch_ends_with_its_session(void **state)
+{
+	run(has_scratch, 1, 64 * MIB, 5);
+}
+
+static int refuses_names(struct pool *pool)
+{
+	static char name[60000];
+	struct reef_body body = {.flags = REEF_POOL_CREATE};
+	uint32_t space;
+
+	TRY(pool_ready(pool, 1));
+	memset(name, 'x', sizeof(name));
+	body.name = (struct reef_text){name, 256};
+	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
+	     -ENAMETOOLONG);
+	body.name.size = 60000;
+	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
+	     -EMSGSIZE);
+	WANT(driver_open(&pool->owner, "a\nb", REEF_POOL_CREATE, 0, 0,
+			 &space) == -EINVAL);
+	body.name.size = 5;
+	body.kind = 9;
+	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
+	     -EINVAL);
+	body.kind = 0;
+	body.keeping = 9;
+	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
+	     -EINVAL);
+	WANT(driver_open(&pool->owner, "xxxxx", 0, 0, 0, &space) == -ENOENT);
+	return 0;
+}
+
+static void broker_spaces_name_that_cannot_be_is_refused(void **state)
+{
+	run(refuses_names, 1, 64 * MIB, 1);
+}
+
+/* --- memory that goes back --- */
+
+static int goes_back(struct pool *pool)
+{
+	struct driver *owner = &pool->owner;
+	struct stub *stub = &pool->stubs[0];
+	struct reef_row kept[8], lent[8];
+	uint32_t keeps, lends, found, lost;
+	uint64_t begun_ns;
+
+	TRY(pool_ready(pool, 1));
+	TRY(driver_open(owner, "k", REEF_POOL_CREATE, REEF_KEEPING_KEPT, 0,
+			&keeps));
+	TRY(driver_open(owner, "r", REEF_POOL_CREATE, REEF_KEEPING_REVOCABLE, 0,
+			&lends));
+	for (int i = 0; i < 6; i++) {
+		TRY(driver_add(owner, keeps, MIB, NULL));
+		TRY(driver_add(owner, lends, MIB, NULL));
+	}
+	/* It wants three, and asks with every pulse until it has them. */
+	stub->limit = 9 * MIB;
+	begun_ns = reef_now_ns();
+	while (stub->life->count == 12) {
+		if (reef_now_ns() - begun_ns < 250 * MILLISECOND) {
+			TRY(driver_extents(owner, lends, lent, 8, &found));
+			for (uint32_t i = 0; i < found; i++)
+				WANT(lent[i].state == REEF_EXTENT_LIVE);
+		}
+		TRY(reef_sleep(MILLISECOND));
+	}
+	while (stub->life->count != 9)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(SECOND));
+	WANT(stub->life->count == 9);
+	TRY(driver_extents(owner, lends, lent, 8, &found));
+	lost = 0;
+	for (uint32_t i = 0; i < found; i++)
+		lost += lent[i].state == REEF_EXTENT_LOST;
+	WANT(found == 6 && lost == 3);
+	/* All that there is, by an operator: kept ones stay. */
+	TRY(driver_ask(
+		owner, REEF_POOL_NODE_RECLAIM,
+		&(struct reef_body){.node = stub->life->id, .size = 100 * MIB},
+		NULL));
+	while (stub->life->count != 6)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(driver_extents(owner, keeps, kept, 8, &found));
+	for (uint32_t i = 0; i < found; i++)
+		WANT(kept[i].state == REEF_EXTENT_LIVE &&
+		     pool_behind(pool, kept[i].keys[0]));
+	return 0;
+}
+
+static void broker_spaces_revocable_memory_goes_back(void **state)
+{
+	run(goes_back, 1, 64 * MIB, 5);
+}
+
+/* --- fences --- */
+
+/* A session ends: every node hears of it, those that come later too, and one
+ * that is not ready yet is asked as well. */
+static int tells_fences(struct pool *pool)
+{
+	struct driver *guest = &pool->guest;
+	struct stub *late;
+	uint32_t session;
+
+	TRY(pool_ready(pool, 2));
+	TRY(add_guest(pool));
+	TRY(driver_connect(guest));
+	session = guest->session;
+	WANT(session);
+	pool->stubs[1].stays_unready = true;
+	pool->stubs[1].rests = 1;
+	TRY(reef_sleep(150 * MILLISECOND));
+	TRY(driver_ask(guest, REEF_POOL_SESSION_CLOSE, NULL, NULL));
+	for (uint32_t i = 0; i < 2; i++)
+		while (pool->stubs[i].life->last_fenced != session)
+			TRY(reef_sleep(MILLISECOND));
+	late = pool_add(pool, MIB);
+	while (!late->life || !late->life->ready)
+		TRY(reef_sleep(MILLISECOND));
+	WANT(late->life->fences >= 1 && late->life->last_fenced == session);
+	return 0;
+}
+
+static void broker_spaces_every_node_knows_of_fences(void **state)
+{
+	run(tells_fences, 2, 64 * MIB, 5);
+}
+
+/* More of them than an answer has room for. */
+static int tells_many_fences(struct pool *pool)
+{
+	struct driver *guest = &pool->guest;
+	struct stub *late;
+
+	TRY(pool_ready(pool, 1));
+	TRY(add_guest(pool));
+	for (uint32_t i = 0; i < 300; i++) {
+		guest->session = 0;
+		guest->sequence = 0;
+		guest->provisional += 0x10000;
+		guest->peer = NULL;
+		TRY(driver_connect(guest));
+		TRY(reef_rpc_call(guest->peer, REEF_POOL_SESSION_CLOSE, 0, NULL,
+				  NULL, SECOND));
+		reef_peer_close(guest->peer);
+		guest->peer = NULL;
+	}
+	late = pool_add(pool, MIB);
+	while (!late->life || !late->life->ready)
+		TRY(reef_sleep(MILLISECOND));
+	WANT(late->life->fences >= 300);
+	return 0;
+}
+
+static void broker_spaces_many_fences_are_told_before_ready(void **state)
+{
+	run(tells_many_fences, 1, 64 * MIB, 1);
+}
+
+/* --- lists --- */
+
+static int count_rows(struct driver *driver, uint8_t kind, uint32_t *count,
+		      uint32_t *pages)
+{
+	struct reef_body body = {.kind = kind};
+	struct reef_answer answer = {0};
+	struct reef_cursor_in in;
+	struct reef_row row;
+	bool more = true;
+
+	*count = *pages = 0;
+	while (more) {
+		TRY(driver_ask(driver, REEF_POOL_LIST, &body, &answer));
+		in = (struct reef_cursor_in){answer.body.rows,
+					     answer.body.rows_size, false};
+		while (reef_row_decode(&in, &row) > 0) {
+			WANT(row.row == kind);
+			++*count;
+			body.node = kind == REEF_ROW_EXTENT    ? row.extent
+				    : kind == REEF_ROW_SPACE   ? row.space
+				    : kind == REEF_ROW_SESSION ? row.session
+				    : kind == REEF_ROW_NODE    ? row.node
+				    : kind == REEF_ROW_USER    ? row.user
+				    : kind == REEF_ROW_EVENT
+					    ? (uint32_t)row.value
+					    : body.node + 1;
+		}
+		++*pages;
+		more = answer.body.flags & REEF_POOL_MORE;
+		reef_answer_free(&answer);
+		answer = (struct reef_answer){0};
+	}
+	return 0;
+}
+
+static int lists_all(struct pool *pool)
+{
+	struct driver *owner = &pool->owner;
+	struct reef_row rows[256];
+	uint32_t space, count, pages, found;
+	char name[16];
+
+	TRY(pool_ready(pool, 2));
+	TRY(add_guest(pool));
+	for (int i = 0; i < 150; i++) {
+		snprintf(name, sizeof(name), "space%d", i);
+		TRY(driver_open(owner, name, REEF_POOL_CREATE, 0, 0, &space));
+	}
+	for (int i = 0; i < 150; i++)
+		TRY(driver_add(owner, space, 4096, NULL));
+	TRY(driver_extents(owner, space, rows, 256, &found));
+	WANT(found == 150 && rows[149].ordinal == 149);
+	TRY(count_rows(owner, REEF_ROW_SPACE, &count, &pages));
+	WANT(count == 150 && pages > 1);
+	TRY(count_rows(owner, REEF_ROW_EXTENT, &count, &pages));
+	WANT(count == 150 && pages > 1);
+	TRY(count_rows(owner, REEF_ROW_NODE, &count, &pages));
+	WANT(count == 2);
+	TRY(count_rows(owner, REEF_ROW_USER, &count, &pages));
+	WANT(count == 1);
+	TRY(count_rows(owner, REEF_ROW_SETTING, &count, &pages));
+	WANT(count == REEF_SETTING_COUNT);
+	TRY(count_rows(owner, REEF_ROW_EVENT, &count, &pages));
+	WANT(count >= 5);
+	TRY(count_rows(owner, REEF_ROW_SESSION, &count, &pages));
+	WANT(count == 1);
+	WANT(driver_ask(owner, REEF_POOL_LIST,
+			&(struct reef_body){.kind = REEF_ROW_NAME},
+			NULL) == -EINVAL);
+	WANT(driver_ask(owner, REEF_POOL_LIST, &(struct reef_body){.kind = 99},
+			NULL) == -EINVAL);
+	return 0;
+}
+
+static void broker_spaces_lists_come_in_pages(void **state)
+{
+	run(lists_all, 2, 64 * MIB, 1);
+}
+
+/* --- anything --- */
+
+/* A body whose fields are small, or anything. */
+static void fill_body(struct reef_random *random, struct reef_body *body)
+{
+	static const char *const names[] = {
+		"", "a", "b", "node1", "guest", "nodes_max", "\x01"};
+	uint8_t *bytes = (uint8_t *)body;
+	size_t numbers = offsetof(struct reef_body, name);
+
+	*body = (struct reef_body){0};
+	if (reef_random_chance(random, 1, 8)) {
+		reef_random_fill(random, body, numbers);
+	} else {
+		for (size_t i = 0; i < numbers; i += 4)
+			bytes[i] = (uint8_t)reef_random_below(random, 6);
+		body->kind = (uint8_t)reef_random_below(random, 10);
+		body->size = reef_random_below(random, 4) * 4096;
+	}
+	body->name = pool_text(names[reef_random_below(random, 7)]);
+	body->after = pool_text(names[reef_random_below(random, 7)]);
+	body->addresses = pool_text("sim:nowhere/1");
+}
+
+/* The same from one that holds the pool's key, and calls itself a node. */
+static int says_as_node(struct pool *pool, struct reef_peer **peer)
+{
+	struct reef_random *random = reef_sim_random(pool->sim);
+	struct reef_cursor_out rows = {0};
+	struct reef_row row = {.row = REEF_ROW_EXTENT, .size = 4096};
+	struct reef_body body;
+	uint16_t kind;
+	int rc;
+
+	if (!*peer) {
+		rc = stub_connect(pool, 77, pool->rpc, peer);
+		if (rc)
+			return rc == -REEF_EHOSTDEAD ? rc : 0;
+	}
+	fill_body(random, &body);
+	kind = (uint16_t)reef_random_between(random, REEF_POOL_NODE_REGISTER,
+					     REEF_POOL_FENCE);
+	for (uint32_t i = 0; i < 3; i++) {
+		row.extent = (uint32_t)reef_random_below(random, 8);
+		row.era = (uint32_t)reef_random_below(random, 3);
+		row.state = (uint8_t)reef_random_below(random, 4);
+		reef_row_encode(&row, &rows);
+	}
+	if (kind == REEF_POOL_NODE_EXTENTS) {
+		body.rows = rows.bytes;
+		body.rows_size = rows.size;
+	}
+	(void)reef_rpc_call(*peer, kind, 0, &body, NULL, 5 * MILLISECOND);
+	free(rows.bytes);
+	if (reef_random_chance(random, 1, 50)) {
+		reef_peer_close(*peer);
+		*peer = NULL;
+	}
+	return 0;
+}
+
+static int says_anything(struct pool *pool)
+{
+	struct reef_random *random = reef_sim_random(pool->sim);
+	struct driver *driver;
+	struct reef_body body;
+	struct reef_peer *node = NULL;
+	uint32_t space;
+	uint16_t kind;
+
+	TRY(pool_ready(pool, 2));
+	TRY(add_guest(pool));
+	for (uint32_t i = 0; i < 1500; i++) {
+		if (reef_random_chance(random, 1, 4))
+			TRY(says_as_node(pool, &node));
+		driver = reef_random_chance(random, 1, 2) ? &pool->guest
+							  : &pool->owner;
+		if (!driver->peer && driver_connect(driver)) {
+			/* It ended itself. */
+			driver->session = driver->sequence = 0;
+			TRY(reef_sleep(MILLISECOND));
+			continue;
+		}
+		fill_body(random, &body);
+		if (reef_random_chance(random, 9, 10))
+			driver->sequence++;
+		kind = (uint16_t)reef_random_between(random, 1,
+						     REEF_POOL_KINDS - 1);
+		if ((kind == REEF_POOL_SESSION_CLOSE ||
+		     kind == REEF_POOL_SESSION_END) &&
+		    reef_random_chance(random, 19, 20))
+			kind = REEF_POOL_EXTENT_ADD;
+		(void)reef_rpc_call(driver->peer, kind, driver->sequence, &body,
+				    NULL, 5 * MILLISECOND);
+		if (reef_random_chance(random, 1, 100)) {
+			reef_peer_close(driver->peer);
+			driver->peer = NULL;
+		}
+	}
+	/* It serves as if nothing had been. */
+	reef_peer_close(node);
+	WANT(pool->broker && reef_broker_health(pool->broker) == 0);
+	reef_peer_close(pool->owner.peer);
+	pool->owner.peer = NULL;
+	pool->owner.session = pool->owner.sequence = 0;
+	TRY(driver_open(&pool->owner, "afterwards", REEF_POOL_CREATE, 0, 0,
+			&space));
+	return 0;
+}
+
+static void broker_spaces_any_request_is_survived(void **state)
+{
+	run(says_anything, 2, 64 * MIB, seeds_of(10, 500));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(broker_spaces_token_opens_what_it_says),
+		cmocka_unit_test(
+			broker_spaces_revoked_tokens_and_keys_are_void),
+		cmocka_unit_test(broker_spaces_scratch_ends_with_its_session),
+		cmocka_unit_test(broker_spaces_name_that_cannot_be_is_refused),
+		cmocka_unit_test(broker_spaces_revocable_memory_goes_back),
+		cmocka_unit_test(broker_spaces_every_node_knows_of_fences),
+		cmocka_unit_test(
+			broker_spaces_many_fences_are_told_before_ready),
+		cmocka_unit_test(broker_spaces_lists_come_in_pages),
+		cmocka_unit_test(broker_spaces_any_request_is_survived),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

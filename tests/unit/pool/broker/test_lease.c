@@ -1,0 +1,667 @@
+/* test_lease.c - how sessions end: samples, fences, recovery; and when memory
+ * may be used again. In simulation, each over several seeds, and with the
+ * mutant that it is there to find. */
+#include "fixture/broker_world.h"
+
+#define SEEDS 10
+#define MUTANT_SEEDS 60
+
+/* Add who takes part. */
+typedef void cast(struct world *world);
+
+static int run_seed(cast *add, enum reef_broker_mutant mutant, uint64_t seed)
+{
+	struct world world = {.options = {.mutant = mutant}};
+
+	world_start(&world, seed);
+	add(&world);
+	return world_finish(&world);
+}
+
+static void run(cast *add)
+{
+	uint64_t seed;
+	int rc;
+
+	for (seed = 1; seed <= SEEDS; seed++) {
+		rc = run_seed(add, REEF_BROKER_MUTANT_NONE, seed);
+		if (rc)
+			print_error("seed %lu: %s\n", (unsigned long)seed,
+				    reef_error_text(rc));
+		assert_int_equal(rc, 0);
+	}
+}
+
+static void find(cast *add, enum reef_broker_mutant mutant)
+{
+	uint64_t seed;
+	bool found = false;
+
+	world_quiet = true;
+	for (seed = 1; seed <= MUTANT_SEEDS && !found; seed++)
+		found = run_seed(add, mutant, seed) == -EXDEV;
+	world_quiet = false;
+	assert_true(found);
+}
+
+/* --- samples --- */
+
+/* Late now and then, as threads are. */
+static int stays(struct actor *actor)
+{
+	struct reef_random *random = reef_sim_host_random(actor->host);
+	int i;
+
+	TRY(actor_join(actor));
+	for (i = 0; i < 100; i++) {
+		TRY(reef_sleep(reef_random_between(random, TTL / 8, TTL / 2)));
+		WANT(actor_renew(actor) == 0);
+	}
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static int stays_with_broker_restarts(struct actor *actor)
+{
+	struct world *world = actor->world;
+	int i, rc;
+
+	TRY(actor_join(actor));
+	for (i = 0; i < 10; i++) {
+		TRY(actor_stay(actor, TTL));
+		TRY(broker_again(world, i % 2));
+		/* It takes its time to come back. */
+		actor_hang_up(actor);
+		TRY(reef_sleep(TTL * 3 / 4));
+		rc = actor_return(actor);
+		WANT(rc != -REEF_EFENCED);
+		TRY(rc);
+		WANT(actor->header.broker_epoch >= (uint64_t)i + 2);
+	}
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static void cast_stay(struct world *world)
+{
+	world_add(world, stays);
+	world_add(world, stays);
+	world_add(world, stays);
+}
+
+static void cast_restarts(struct world *world)
+{
+	world_add(world, stays_with_broker_restarts);
+}
+
+static void lease_that_is_renewed_lasts(void **state)
+{
+	run(cast_stay);
+	find(cast_stay, REEF_BROKER_MUTANT_ONE_SAMPLE);
+}
+
+static void lease_outlasts_restarts(void **state)
+{
+	run(cast_restarts);
+	find(cast_restarts, REEF_BROKER_MUTANT_NO_GRACE);
+	find(cast_restarts, REEF_BROKER_MUTANT_OLD_EPOCH);
+}
+
+/* Says nothing any more after a while; then finds out. */
+static int falls_silent(struct actor *actor)
+{
+	uint32_t before;
+
+	TRY(actor_join(actor));
+	TRY(actor_stay(actor, TTL));
+	before = actor->session;
+	actor->world->note[0] = before;
+	TRY(reef_sleep(4 * TTL));
+	WANT(actor_renew(actor) == 0 || actor->renewal);
+	WANT(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL) ==
+	     -REEF_EFENCED);
+	WANT(actor_resume(actor) == -REEF_EFENCED);
+	TRY(actor_session(actor));
+	WANT(actor->session != before);
+	return actor_stay(actor, TTL);
+}
+
+static int watches_silence(struct actor *actor)
+{
+	struct world *world = actor->world;
+	uint64_t begun;
+	uint32_t id;
+
+	TRY(actor_join(actor));
+	while (world->note[0] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	id = (uint32_t)world->note[0];
+	begun = reef_now_ns();
+	TRY(actor_await(actor, id, REEF_SESSION_EXPIRED, 3 * TTL));
+	/* By the clocks of two hosts. */
+	WANT(reef_now_ns() - begun > TTL * 3 / 4 - TTL / 20);
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, TTL));
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static void cast_silence(struct world *world)
+{
+	world_add(world, falls_silent);
+	world_add(world, watches_silence);
+}
+
+static void lease_of_a_silent_session_ends(void **state)
+{
+	run(cast_silence);
+}
+
+/* Client and broker stand still; the broker goes on first. */
+static int stands_still(struct actor *actor)
+{
+	int rc;
+
+	TRY(actor_join(actor));
+	actor->world->note[0] = 1;
+	while (actor->world->note[0] < 4) {
+		rc = actor_stay(actor, MILLISECOND);
+		WANT(rc != -REEF_EFENCED);
+		TRY(rc);
+	}
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static int stops_them(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct reef_sim_host *other = world->actors[0].host;
+
+	while (world->note[0] == 0)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(TTL));
+	reef_sim_host_pause(other);
+	TRY(reef_sleep(TTL * 7 / 10));
+	reef_sim_host_pause(world->host);
+	TRY(reef_sleep(5 * TTL));
+	reef_sim_host_resume(world->host);
+	TRY(reef_sleep(TTL * 7 / 10));
+	reef_sim_host_resume(other);
+	TRY(reef_sleep(2 * TTL));
+	world->note[0] = 4;
+	return 0;
+}
+
+static void cast_stand_still(struct world *world)
+{
+	world_add(world, stands_still);
+	world_add(world, stops_them);
+}
+
+static void lease_does_not_count_the_brokers_absence(void **state)
+{
+	run(cast_stand_still);
+}
+
+/* --- fences --- */
+
+static int dies(struct actor *actor)
+{
+	struct world *world = actor->world;
+
+	TRY(actor_join(actor));
+	TRY(actor_stay(actor, TTL));
+	world->note[0] = actor->session;
+	reef_sim_host_kill(actor->host);
+	return 0;
+}
+
+static int await_victim(struct actor *actor, uint32_t *id)
+{
+	struct world *world = actor->world;
+
+	while (world->note[0] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	*id = (uint32_t)world->note[0];
+	return 0;
+}
+
+static int watches_fence(struct actor *actor)
+{
+	struct world *world = actor->world;
+	uint32_t id;
+
+	TRY(actor_join(actor));
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 10 * TTL));
+	WANT(world->actors[2].fences > 0 && world->actors[3].fences > 0);
+	return actor_await(actor, id, REEF_SESSION_RECOVERED, TTL);
+}
+
+static void cast_fence(struct world *world)
+{
+	world_add(world, dies);
+	world_add(world, watches_fence);
+	world_add(world, node_script)->delay_ns = TTL / 3;
+	world_add(world, node_script);
+}
+
+static void lease_fenced_is_after_every_node_confirmed(void **state)
+{
+	run(cast_fence);
+	find(cast_fence, REEF_BROKER_MUTANT_EARLY_FENCED);
+}
+
+static int watches_fence_of_dead_node(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct actor *node = &world->actors[2];
+	uint32_t id;
+
+	TRY(actor_join(actor));
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_EXPIRED, 10 * TTL));
+	WANT(node->fences == 0);
+	reef_sim_host_kill(node->host);
+	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 20 * TTL));
+	/* Published with the epoch in which the node is dead. */
+	WANT(actor->slot.state >> 32 >= 2 && actor->header.pool_epoch >= 2);
+	return 0;
+}
+
+static void cast_dead_node(struct world *world)
+{
+	world_add(world, dies);
+	world_add(world, watches_fence_of_dead_node);
+	/* It would confirm, but far too late. */
+	world_add(world, node_script)->delay_ns = 100 * TTL;
+}
+
+static void lease_dead_node_counts_as_fenced(void **state)
+{
+	run(cast_dead_node);
+}
+
+/* --- recovery --- */
+
+static int dies_with_space(struct actor *actor)
+{
+	struct world *world = actor->world;
+	struct reef_body scratch = {.flags = REEF_POOL_CREATE,
+				    .name = text_of("scratch"),
+				    .kind = REEF_SPACE_SCRATCH,
+				    .keeping = REEF_KEEPING_KEPT};
+	uint32_t space;
+
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "shared", &space));
+	TRY(actor_ask(actor, REEF_POOL_SPACE_OPEN, &scratch, NULL));
+	world->note[1] = space;
+	TRY(actor_stay(actor, TTL));
+	world->note[0] = actor->session;
+	reef_sim_host_kill(actor->host);
+	return 0;
+}
+
+static int joins_space(struct actor *actor, uint32_t *space)
+{
+	TRY(actor_join(actor));
+	return actor_space(actor, "shared", space);
+}
+
+static int helps(struct actor *actor)
+{
+	struct reef_body scratch = {.name = text_of("scratch")};
+	uint32_t id, space;
+
+	TRY(joins_space(actor, &space));
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 60 * SECOND));
+	WANT(space == actor->world->note[1]);
+	if (actor->recover_rc == 0)
+		WANT(actor->recovers == 1 && actor->recover_session == id &&
+		     actor->recover_space == space);
+	/* What was its own is gone. */
+	WANT(actor_ask(actor, REEF_POOL_SPACE_OPEN, &scratch, NULL) == -ENOENT);
+	return 0;
+}
+
+static int helps_late(struct actor *actor)
+{
+	TRY(reef_sleep(10 * MILLISECOND));
+	return helps(actor);
+}
+
+static void cast_helper(struct world *world)
+{
+	world_add(world, dies_with_space);
+	world_add(world, helps_late);
+}
+
+static void lease_recovery_is_asked_of_one_who_has_the_space(void **state)
+{
+	run(cast_helper);
+}
+
+static void cast_bad_helper(struct world *world)
+{
+	world_add(world, dies_with_space);
+	world_add(world, helps)->recover_rc = -EIO;
+	world_add(world, helps_late);
+}
+
+static void lease_recovery_goes_on_to_the_next(void **state)
+{
+	run(cast_bad_helper);
+}
+
+/* It is asked, and dies of it. */
+static int dies_helping(struct actor *actor)
+{
+	uint32_t space;
+	int rc;
+
+	TRY(joins_space(actor, &space));
+	actor->delay_ns = 1000 * SECOND;
+	for (;;) {
+		rc = actor_stay(actor, MILLISECOND);
+		if (rc)
+			return rc;
+	}
+}
+
+static int kills_helper(struct actor *actor)
+{
+	uint32_t id, space;
+
+	TRY(reef_sleep(10 * MILLISECOND));
+	TRY(joins_space(actor, &space));
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 10 * TTL));
+	TRY(actor_stay(actor, TTL));
+	reef_sim_host_kill(actor->world->actors[1].host);
+	return actor_await(actor, id, REEF_SESSION_RECOVERED, 60 * SECOND);
+}
+
+static void cast_dying_helper(struct world *world)
+{
+	world_add(world, dies_with_space);
+	world_add(world, dies_helping)->background = true;
+	world_add(world, kills_helper);
+}
+
+static void lease_recovery_outlives_its_helper(void **state)
+{
+	run(cast_dying_helper);
+}
+
+/* Nobody has the space open. Somebody opens it later: in this start, or after a
+ * restart. */
+static int opens_later(struct actor *actor)
+{
+	uint32_t id, space;
+
+	TRY(actor_join(actor));
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 10 * TTL));
+	TRY(actor_stay(actor, 10 * TTL));
+	WANT(actor_state(actor, id) == REEF_SESSION_FENCED);
+	if (actor->note[0]) {
+		TRY(broker_again(actor->world, true));
+		TRY(actor_return(actor));
+		TRY(actor_stay(actor, 10 * TTL));
+		WANT(actor_state(actor, id) == REEF_SESSION_FENCED);
+	}
+	WANT(actor->recovers == 0);
+	TRY(actor_space(actor, "shared", &space));
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, TTL));
+	WANT(actor->recovers == 1);
+	return 0;
+}
+
+static void cast_later(struct world *world)
+{
+	world_add(world, dies_with_space);
+	world_add(world, opens_later);
+}
+
+static void cast_later_restart(struct world *world)
+{
+	world_add(world, dies_with_space);
+	world_add(world, opens_later)->note[0] = 1;
+}
+
+static void lease_recovery_waits_for_who_opens_the_space(void **state)
+{
+	run(cast_later);
+	run(cast_later_restart);
+}
+
+/* --- R8 --- */
+
+static int holds_on(struct actor *actor)
+{
+	struct world *world = actor->world;
+
+	TRY(actor_join(actor));
+	TRY(actor_look(actor, actor->session));
+	actor->announces = true;
+	actor->announce = (uint32_t)actor->header.reclaim_epoch;
+	TRY(actor_renew(actor));
+	world->note[0] = actor->header.reclaim_epoch;
+	while (world->note[1] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	actor->announces = false; /* now it lets go */
+	while (world->note[1] == 1)
+		TRY(actor_stay(actor, MILLISECOND));
+	actor->announces = true;
+	actor->announce = (uint32_t)actor->header.reclaim_epoch;
+	TRY(actor_renew(actor));
+	world->note[2] = actor->header.reclaim_epoch;
+	reef_sim_host_kill(actor->host);
+	return 0;
+}
+
+static int watches_epochs(struct actor *actor)
+{
+	struct world *world = actor->world;
+	uint64_t begun, last, held;
+	uint32_t id;
+
+	TRY(actor_join(actor));
+	while (world->note[0] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	held = world->note[0];
+	for (begun = reef_now_ns(); reef_now_ns() - begun < 10 * TTL;) {
+		TRY(actor_stay(actor, MILLISECOND));
+		WANT(actor->header.safe_epoch <= held);
+		WANT(actor->header.reclaim_epoch <= held + 1);
+	}
+	world->note[1] = 1;
+	TRY(actor_stay(actor, 10 * TTL));
+	WANT(actor->header.safe_epoch > held + 2);
+	WANT(actor->header.reclaim_epoch <= actor->header.safe_epoch + 1);
+	world->note[1] = 2;
+	while (world->note[2] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	/* It dies with what it holds, which counts until it is FENCED. */
+	held = world->note[2];
+	id = world->actors[0].session;
+	while (actor_state(actor, id) < REEF_SESSION_FENCED) {
+		WANT(actor->header.safe_epoch <= held);
+		TRY(actor_stay(actor, MILLISECOND));
+	}
+	TRY(actor_stay(actor, 10 * TTL));
+	WANT(actor->header.safe_epoch > held + 2);
+	/* A start goes on above all that was before it. */
+	last = actor->header.reclaim_epoch;
+	TRY(broker_again(world, true));
+	TRY(actor_return(actor));
+	WANT(actor->header.reclaim_epoch > last);
+	WANT(actor->header.safe_epoch < last);
+	TRY(actor_stay(actor, 10 * TTL));
+	WANT(actor->header.safe_epoch > last);
+	return 0;
+}
+
+static void cast_epochs(struct world *world)
+{
+	world_add(world, holds_on);
+	world_add(world, watches_epochs);
+	/* So that it is EXPIRED for a while. */
+	world_add(world, node_script)->delay_ns = TTL / 2;
+}
+
+static void lease_memory_waits_for_who_announced_less(void **state)
+{
+	run(cast_epochs);
+	find(cast_epochs, REEF_BROKER_MUTANT_EARLY_SAFE);
+}
+
+/* --- hurry --- */
+
+/* Renew as often as the table says. */
+static int hurry_for(struct actor *actor, uint64_t duration_ns)
+{
+	uint64_t begun = reef_now_ns(), pause_ns;
+	int rc;
+
+	while (reef_now_ns() - begun < duration_ns && !actor->world->over) {
+		pause_ns = actor->header.hurry_ns;
+		TRY(reef_sleep(pause_ns ? pause_ns : TTL / 4));
+		rc = actor_renew(actor);
+		if (!rc && actor->hurries && !actor->header.hurry_ns)
+			rc = reef_rpc_note(actor->peer, REEF_POOL_HURRY, NULL);
+		if (rc == -REEF_EHOSTDEAD)
+			return rc;
+		if (rc)
+			TRY(actor_return(actor));
+	}
+	return 0;
+}
+
+/* In the background of others. */
+static int always_hurries(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	actor->hurries = true;
+	while (!actor->world->over)
+		TRY(hurry_for(actor, TTL));
+	return 0;
+}
+
+static void add_hurry(struct world *world)
+{
+	world_add(world, always_hurries)->background = true;
+}
+
+static void cast_stay_hurry(struct world *world)
+{
+	cast_stay(world);
+	add_hurry(world);
+}
+
+static void cast_silence_hurry(struct world *world)
+{
+	cast_silence(world);
+	add_hurry(world);
+}
+
+static void lease_is_not_judged_sooner_in_a_hurry(void **state)
+{
+	run(cast_stay_hurry);
+	run(cast_silence_hurry);
+	find(cast_stay_hurry, REEF_BROKER_MUTANT_HASTY_LEASE);
+}
+
+static void cast_epochs_hurry(struct world *world)
+{
+	cast_epochs(world);
+	add_hurry(world);
+}
+
+static void lease_memory_waits_for_them_in_a_hurry_too(void **state)
+{
+	run(cast_epochs_hurry);
+	find(cast_epochs_hurry, REEF_BROKER_MUTANT_EARLY_SAFE);
+}
+
+/* Epochs pass quickly while somebody says so, and no longer. */
+static int hurries_for_a_while(struct actor *actor)
+{
+	struct world *world = actor->world;
+	uint64_t before;
+
+	TRY(actor_join(actor));
+	while (world->note[0] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	before = actor->header.reclaim_epoch;
+	actor->hurries = true;
+	TRY(actor_renew(actor));
+	TRY(reef_rpc_note(actor->peer, REEF_POOL_HURRY, NULL));
+	TRY(reef_sleep(5 * MILLISECOND));
+	TRY(actor_renew(actor));
+	WANT(actor->header.hurry_ns);
+	TRY(hurry_for(actor, TTL));
+	WANT(actor->header.safe_epoch > before + 10);
+	WANT(actor->header.hurry_ns);
+	actor->hurries = false;
+	TRY(actor_renew(actor));
+	TRY(hurry_for(actor, TTL));
+	WANT(!actor->header.hurry_ns);
+	/* It says so for the last time, and lives on. */
+	actor->hurries = true;
+	TRY(actor_renew(actor));
+	TRY(reef_rpc_note(actor->peer, REEF_POOL_HURRY, NULL));
+	TRY(reef_sleep(10 * MILLISECOND));
+	TRY(actor_look(actor, actor->session));
+	WANT(actor->header.hurry_ns);
+	TRY(reef_sleep(TTL / 2));
+	TRY(actor_look(actor, actor->session));
+	WANT(!actor->header.hurry_ns);
+	world->note[0] = 2;
+	return 0;
+}
+
+static int joins_in(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	actor->world->note[0] = 1;
+	while (actor->world->note[0] == 1)
+		TRY(hurry_for(actor, MILLISECOND));
+	return 0;
+}
+
+static void cast_hurry(struct world *world)
+{
+	world_add(world, hurries_for_a_while);
+	world_add(world, joins_in);
+}
+
+static void lease_hurry_lasts_while_somebody_says_so(void **state)
+{
+	run(cast_hurry);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lease_that_is_renewed_lasts),
+		cmocka_unit_test(lease_outlasts_restarts),
+		cmocka_unit_test(lease_of_a_silent_session_ends),
+		cmocka_unit_test(lease_does_not_count_the_brokers_absence),
+		cmocka_unit_test(lease_fenced_is_after_every_node_confirmed),
+		cmocka_unit_test(lease_dead_node_counts_as_fenced),
+		cmocka_unit_test(
+			lease_recovery_is_asked_of_one_who_has_the_space),
+		cmocka_unit_test(lease_recovery_goes_on_to_the_next),
+		cmocka_unit_test(lease_recovery_outlives_its_helper),
+		cmocka_unit_test(lease_recovery_waits_for_who_opens_the_space),
+		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
+		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),
+		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),
+		cmocka_unit_test(lease_hurry_lasts_while_somebody_says_so),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

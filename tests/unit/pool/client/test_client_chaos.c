@@ -1,0 +1,726 @@
+/* test_client_chaos.c - clients while brokers restart, nodes die and drain,
+ * memory moves, links fall and sessions are fenced. */
+#include "fixture/pool_world.h"
+#include "pool/rpc.h"
+
+/* --- a load: words that only this member changes --- */
+
+struct load {
+	struct member *member;
+	struct reef_space *space;
+	uint64_t words[16], expected[16];
+	struct reef_random random;
+	uint32_t rounds;
+};
+
+static int load_begin(struct load *load, struct member *member)
+{
+	uint64_t zero = 0;
+	uint32_t i;
+	int rc;
+
+	load->member = member;
+	reef_random_init(&load->random, member->number);
+	TRY(member_space(member, &load->space));
+	for (i = 0; i < 16; i++) {
+		/* Several extents, so both nodes. */
+		TRY(reef_alloc(load->space, i < 12 ? 64 : 2 * MIB,
+			       &load->words[i]));
+		while ((rc = reef_write(member->reef, load->words[i], &zero,
+					8)) == -REEF_EINDOUBT)
+			;
+		TRY(rc);
+	}
+	return 0;
+}
+
+/* One round; every outcome but 0 is an error, except that what is in doubt is
+ * looked at: it has happened, or not. */
+static int load_round(struct load *load)
+{
+	struct reef *reef = load->member->reef;
+	uint32_t i = (uint32_t)reef_random_below(&load->random, 16);
+	uint64_t value, before, block;
+	int rc;
+
+	load->rounds++;
+	TRY(reef_read(reef, load->words[i], &value, 8));
+	WANT(value == load->expected[i]);
+	rc = reef_faa(reef, load->words[i], 1, &before);
+	if (rc == -REEF_EINDOUBT) {
+		TRY(reef_read(reef, load->words[i], &value, 8));
+		WANT(value == load->expected[i] ||
+		     value == load->expected[i] + 1);
+		load->expected[i] = value;
+		rc = 0;
+	} else if (!rc) {
+		WANT(before == load->expected[i]);
+		load->expected[i]++;
+	}
+	TRY(rc);
+	TRY(reef_alloc(load->space, 100, &block));
+	rc = reef_write(reef, block, &value, 8);
+	if (rc != -REEF_EINDOUBT)
+		TRY(rc);
+	TRY(reef_free(load->space, block, 0));
+	return 0;
+}
+
+/* --- the broker --- */
+
+static int broker_restarts(struct member *member)
+{
+	struct load load = {0};
+	uint64_t value;
+	char name[32];
+	int i, j;
+
+	TRY(load_begin(&load, member));
+	for (i = 0; i < 10; i++) {
+		reef_sim_host_kill(member->pool->host);
+		member->pool->broker = NULL;
+		for (j = 0; j < 20; j++)
+			TRY(load_round(&load));
+		TRY(reef_sim_host_restart(member->pool->host, pool_broker_main,
+					  member->pool));
+		/* Waits for it, and happens once. */
+		snprintf(name, sizeof(name), "name%d", i);
+		TRY(reef_name_bind(load.space, name, 77, NULL));
+		TRY(reef_name_lookup(load.space, name, &value, NULL));
+		WANT(value == 77);
+		TRY(reef_sleep(reef_random_below(&load.random,
+						 3 * member->pool->ttl_ns)));
+		TRY(load_round(&load));
+	}
+	return 0;
+}
+
+static void client_broker_restarts_and_nothing_is_lost(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, broker_restarts);
+		pool_finish(&pool);
+	}
+}
+
+/* Several ask for the same at once, of a broker that is away: then nobody knows
+ * whether that memory is there. */
+#define ASKERS 3
+
+static int read_unknown(void *reef)
+{
+	uint64_t value;
+
+	return reef_read(reef, UINT64_C(99) << 32, &value, sizeof(value));
+}
+
+static int all_read_unknown(struct member *member, int wanted)
+{
+	struct reef_fiber *fibers[ASKERS];
+	int i, rc;
+
+	for (i = 0; i < ASKERS; i++)
+		TRY(reef_fiber_spawn(reef_fiber_sched(), read_unknown,
+				     member->reef, &fibers[i]));
+	for (i = 0; i < ASKERS; i++) {
+		TRY(reef_fiber_join(fibers[i], &rc));
+		WANT_RC(rc, wanted);
+	}
+	return 0;
+}
+
+static int asks_nobody(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	reef_sim_host_kill(member->pool->host);
+	member->pool->broker = NULL;
+	TRY(all_read_unknown(member, -REEF_ENOLINK));
+	TRY(reef_sim_host_restart(member->pool->host, pool_broker_main,
+				  member->pool));
+	return all_read_unknown(member, -EFAULT);
+}
+
+static void client_broker_away_memory_is_not_nowhere(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, asks_nobody);
+		pool_finish(&pool);
+	}
+}
+
+/* The answer of a mutating request is lost with its link, again and again. */
+static int once(struct member *member)
+{
+	uint64_t first = 0, second, value;
+	struct reef_space *space;
+	char name[32];
+	int i;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 30; i++) {
+		snprintf(name, sizeof(name), "name%d", i);
+		TRY(reef_name_bind(space, name, (uint64_t)i, &second));
+		WANT(second > first);
+		first = second;
+		TRY(reef_name_lookup(space, name, &value, &second));
+		WANT(value == (uint64_t)i && second == first);
+	}
+	member->pool->over = true;
+	return 0;
+}
+
+static int cut_links(struct member *member)
+{
+	uint32_t i = 0;
+
+	while (!member->pool->over) {
+		reef_sim_partition(member->pool->members[0].host,
+				   member->pool->host, i++ % 2 == 0);
+		TRY(reef_sleep(reef_random_below(
+			reef_sim_random(member->pool->sim), 4 * SECOND)));
+	}
+	return 0;
+}
+
+static void client_lost_answers_are_asked_for_again(void **state)
+{
+	struct pool pool = {.ttl_ns = 60 * SECOND};
+
+	pool_start(&pool, 3);
+	pool_add(&pool, once);
+	pool_add(&pool, cut_links);
+	pool_finish(&pool);
+}
+
+/* --- links --- */
+
+static int with_lost_links(struct member *member)
+{
+	struct load load = {0};
+	uint32_t i;
+
+	TRY(load_begin(&load, member));
+	for (i = 0; i < 300; i++)
+		TRY(load_round(&load));
+	member->pool->over = true;
+	return 0;
+}
+
+static void client_links_fall_and_doubt_is_settled(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {.lose_link_ppm = 20000};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, with_lost_links);
+		pool_finish(&pool);
+	}
+}
+
+/* --- all at once --- */
+
+static int storm_load(struct member *member)
+{
+	struct load load = {0};
+
+	TRY(load_begin(&load, member));
+	while (!member->pool->note[7])
+		TRY(load_round(&load));
+	return 0;
+}
+
+/* Kills two of the others, and the broker now and then, at any moment. */
+static int storm(struct member *member)
+{
+	struct reef_random *random = reef_sim_random(member->pool->sim);
+	uint32_t i;
+
+	for (i = 0; i < 8; i++) {
+		TRY(reef_sleep(reef_random_below(random, 40 * MILLISECOND)));
+		if (i == 3 || i == 5)
+			reef_sim_host_kill(member->pool->members[i == 5].host);
+		if (i % 4 == 2) {
+			reef_sim_host_kill(member->pool->host);
+			TRY(reef_sleep(
+				reef_random_below(random, 100 * MILLISECOND)));
+			TRY(reef_sim_host_restart(member->pool->host,
+						  pool_broker_main,
+						  member->pool));
+		}
+	}
+	TRY(reef_sleep(member->pool->ttl_ns * 4));
+	member->pool->note[7] = 1;
+	return 0;
+}
+
+static void client_storm_leaves_the_others_alone(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {
+			.lose_link_ppm = 2000,
+			/* Links fall, and are noticed late: a node must not be
+			 * held for dead because of that. */
+			.node_ttl_ns = 20 * SECOND,
+			.ttl_ns = SECOND,
+			.capacity = 64 * MIB,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, storm_load);
+		pool_add(&pool, storm_load);
+		pool_add(&pool, storm_load);
+		pool_add(&pool, storm);
+		pool_finish(&pool);
+	}
+}
+
+/* --- fencing --- */
+
+static int stands_still(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t address, value = 1, session = reef_session(member->reef);
+	int rc = 0;
+
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, 64, &address));
+	TRY(reef_write(member->reef, address, &value, 8));
+	member->pool->note[1] = address;
+	member->pool->note[0] = 1; /* and the other one pauses us */
+	while (!rc) {
+		value++;
+		rc = reef_write(member->reef, address, &value, 8);
+		if (!rc && reef_sleep(MILLISECOND))
+			return -REEF_EHOSTDEAD;
+	}
+	WANT(rc == -REEF_EFENCED);
+	WANT_RC(reef_health(member->reef), -REEF_EFENCED);
+	WANT_RC(reef_read(member->reef, address, &value, 8), -REEF_EFENCED);
+	WANT_RC(reef_alloc(space, 64, &address), -REEF_EFENCED);
+	WANT_RC(reef_name_bind(space, "x", 1, NULL), -REEF_EFENCED);
+	/* A new session. */
+	member_leave(member);
+	TRY(member_join(member));
+	WANT(reef_session(member->reef) != session);
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, 64, &address));
+	TRY(reef_write(member->reef, address, &value, 8));
+	return 0;
+}
+
+static int pauses_it(struct member *member)
+{
+	struct member *other = &member->pool->members[0];
+	enum reef_session_view view = REEF_VIEW_ALIVE;
+	struct reef_space *space;
+	uint64_t before, after, address;
+	uint32_t session;
+
+	TRY(member_space(member, &space));
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	session = reef_session(other->reef);
+	TRY(reef_session_look(member->reef, session, &view));
+	WANT(view == REEF_VIEW_ALIVE);
+	reef_sim_host_pause(other->host);
+	while (view != REEF_VIEW_ENDED) {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(reef_session_look(member->reef, session, &view));
+	}
+	/* Its block comes back, and is never seen to change. */
+	address = member->pool->note[1];
+	TRY(reef_read(member->reef, address, &before, 8));
+	reef_sim_host_resume(other->host);
+	TRY(reef_sleep(SECOND));
+	TRY(reef_read(member->reef, address, &after, 8));
+	WANT(before == after);
+	return 0;
+}
+
+static void client_paused_too_long_is_fenced(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, stands_still);
+		pool_add(&pool, pauses_it);
+		pool_finish(&pool);
+	}
+}
+
+/* --- nodes --- */
+
+static int node_dies(struct member *member)
+{
+	uint64_t blocks[8], value = 5, began_ns;
+	struct reef_space *space;
+	uint32_t i, lost = 0;
+	int rc;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 8; i++) {
+		TRY(reef_alloc(space, 2 * MIB, &blocks[i]));
+		TRY(reef_write(member->reef, blocks[i], &value, 8));
+	}
+	reef_sim_host_kill(member->pool->lenders[0].host);
+	began_ns = reef_now_ns();
+	for (i = 0; i < 8; i++) {
+		rc = reef_write(member->reef, blocks[i], &value, 8);
+		WANT(rc == 0 || rc == -REEF_ELOST);
+		lost += rc != 0;
+		WANT_RC(reef_read(member->reef, blocks[i], &value, 8), rc);
+	}
+	WANT(lost > 0 && lost < 8);
+	WANT(reef_now_ns() - began_ns < 20 * SECOND);
+	/* There is room elsewhere. */
+	TRY(reef_alloc(space, 64, &blocks[0]));
+	TRY(reef_write(member->reef, blocks[0], &value, 8));
+	return 0;
+}
+
+static void client_dead_node_loses_its_memory_only(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, node_dies);
+		pool_finish(&pool);
+	}
+}
+
+/* The broker does not hear from a node and holds it for dead; we do, and leave
+ * it alone all the same. */
+static int node_is_cut_off(struct member *member)
+{
+	uint64_t blocks[8], value = 5;
+	struct reef_space *space;
+	uint32_t i, lost = 0;
+	int rc;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 8; i++) {
+		TRY(reef_alloc(space, 2 * MIB, &blocks[i]));
+		TRY(reef_write(member->reef, blocks[i], &value, 8));
+	}
+	reef_sim_partition(member->pool->host, member->pool->lenders[0].host,
+			   true);
+	TRY(reef_sleep(5 * SECOND));
+	for (i = 0; i < 8; i++) {
+		rc = reef_write(member->reef, blocks[i], &value, 8);
+		WANT(rc == 0 || rc == -REEF_ELOST);
+		lost += rc != 0;
+	}
+	WANT(lost > 0 && lost < 8);
+	return 0;
+}
+
+static void client_node_held_for_dead_is_left_alone(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, node_is_cut_off);
+		pool_finish(&pool);
+	}
+}
+
+static void client_mutants_are_found(void **state)
+{
+	pool_find(REEF_CLIENT_MUTANT_STALE_EXTENT, 0, node_is_cut_off, NULL);
+	pool_find(REEF_CLIENT_MUTANT_REPEAT, 20000, with_lost_links, NULL);
+}
+
+static int loaded(struct member *member)
+{
+	struct load load = {0};
+
+	TRY(load_begin(&load, member));
+	member->pool->note[0] = 1;
+	while (member->pool->note[1] < 2) {
+		TRY(load_round(&load));
+		TRY(reef_sleep(reef_random_below(&load.random, MILLISECOND)));
+	}
+	return 0;
+}
+
+static int node_state(struct member *member, uint32_t number, uint8_t *state,
+		      uint32_t *extents)
+{
+	struct reef_body body = {.kind = REEF_ROW_NODE};
+	struct reef_answer answer = {0};
+	struct reef_cursor_in in;
+	struct reef_row row;
+
+	TRY(reef_client_ask(member->reef, REEF_POOL_LIST, false, &body,
+			    &answer));
+	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,
+				     false};
+	while (reef_row_decode(&in, &row) == 1)
+		if (row.row == REEF_ROW_NODE && row.node == number) {
+			*state = row.state;
+			*extents = row.count;
+		}
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static int drain(struct member *member)
+{
+	struct reef_node_status status;
+	uint32_t extents = 1, i;
+	uint8_t state = 0;
+
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	for (i = 0; i < NODES; i++) {
+		struct reef_body body = {0};
+
+		reef_node_status(member->pool->lenders[i].node, &status);
+		body.node = status.id;
+		TRY(reef_client_ask(member->reef, REEF_POOL_NODE_DRAIN, true,
+				    &body, NULL));
+		do {
+			TRY(reef_sleep(10 * MILLISECOND));
+			TRY(node_state(member, body.node, &state, &extents));
+		} while (extents || state != 3); /* DRAINED */
+		body.flags = 1;
+		TRY(reef_client_ask(member->reef, REEF_POOL_NODE_DRAIN, true,
+				    &body, NULL));
+		member->pool->note[1]++;
+	}
+	return 0;
+}
+
+static void client_drain_goes_unnoticed(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {.capacity = 64 * MIB};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, loaded);
+		pool_add(&pool, drain);
+		pool_finish(&pool);
+	}
+}
+
+/* --- tokens --- */
+
+static int token_for(struct member *member, uint32_t space, uint8_t rights,
+		     char text[REEF_KEY_TEXT_SIZE])
+{
+	struct reef_body body = {.space = space, .rights = rights};
+	struct reef_answer answer = {0};
+	struct reef_token token = {0};
+
+	TRY(reef_client_ask(member->reef, REEF_POOL_SPACE_TOKEN, false, &body,
+			    &answer));
+	token.space = answer.body.space;
+	token.era = answer.body.era;
+	token.rights = answer.body.rights;
+	memcpy(token.key.bytes, answer.body.secret, 32);
+	reef_token_format(&token, text);
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static char read_token[REEF_KEY_TEXT_SIZE], write_token[REEF_KEY_TEXT_SIZE];
+
+static int owner(struct member *member)
+{
+	struct reef_body body = {.name = {"ada", 3}};
+	struct reef_credential *other = &member->pool->members[1].credential;
+	struct reef_answer answer = {0};
+	struct reef_space *space;
+	uint64_t address, value = 9;
+
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, 64, &address));
+	TRY(reef_write(member->reef, address, &value, 8));
+	member->pool->note[1] = address;
+	TRY(token_for(member, reef_space_id(space), REEF_RIGHT_READ,
+		      read_token));
+	TRY(token_for(member, reef_space_id(space),
+		      REEF_RIGHT_READ | REEF_RIGHT_WRITE, write_token));
+	TRY(reef_client_ask(member->reef, REEF_POOL_USER_ADD, true, &body,
+			    &answer));
+	other->user = answer.body.user;
+	other->era = answer.body.era;
+	memcpy(other->key.bytes, answer.body.secret, 32);
+	reef_answer_free(&answer);
+	member->pool->note[0] = 1;
+	while (member->pool->note[0] == 1)
+		TRY(reef_sleep(MILLISECOND));
+	/* Revoked: what was granted by tokens ends. */
+	body = (struct reef_body){.space = reef_space_id(space)};
+	TRY(reef_client_ask(member->reef, REEF_POOL_SPACE_REVOKE, true, &body,
+			    NULL));
+	TRY(reef_write(member->reef, address, &value, 8));
+	member->pool->note[0] = 3;
+	return 0;
+}
+
+static int guest(struct member *member)
+{
+	struct reef_space_options options = {0};
+	uint64_t address, value;
+	struct reef_space *space;
+
+	member_leave(member);
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(member_join(member));
+	address = member->pool->note[1];
+	WANT_RC(reef_read(member->reef, address, &value, 8), -EFAULT);
+	WANT_RC(reef_space_open(member->reef, "space", NULL, &space), -EACCES);
+	options.token = "reef-space-rubbish";
+	WANT_RC(reef_space_open(member->reef, "space", &options, &space),
+		-EACCES);
+	options.token = read_token;
+	TRY(reef_space_open(member->reef, "space", &options, &space));
+	TRY(reef_read(member->reef, address, &value, 8));
+	WANT(value == 9);
+	WANT_RC(reef_write(member->reef, address, &value, 8), -EACCES);
+	WANT_RC(reef_faa(member->reef, address, 1, NULL), -EACCES);
+	WANT_RC(reef_alloc(space, 8, &address), -EACCES);
+	WANT_RC(reef_name_bind(space, "x", 1, NULL), -EACCES);
+	options.token = write_token;
+	TRY(reef_space_open(member->reef, "space", &options, &space));
+	TRY(reef_write(member->reef, address, &value, 8));
+	/* A new start of the broker is told of the tokens. */
+	reef_sim_host_kill(member->pool->host);
+	TRY(reef_sim_host_restart(member->pool->host, pool_broker_main,
+				  member->pool));
+	TRY(reef_name_bind(space, "x", 1, NULL));
+	TRY(reef_write(member->reef, address, &value, 8));
+	member->pool->note[0] = 2;
+	while (member->pool->note[0] == 2)
+		TRY(reef_sleep(MILLISECOND));
+	WANT_RC(reef_write(member->reef, address, &value, 8), -REEF_ELOST);
+	WANT_RC(reef_space_open(member->reef, "space", &options, &space),
+		-EACCES);
+	return 0;
+}
+
+static void client_token_allows_what_it_says(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, owner);
+		pool_add(&pool, guest);
+		pool_finish(&pool);
+	}
+}
+
+/* --- recovery --- */
+
+static int is_killed(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t address, value = 3;
+	uint32_t i;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < 100; i++) {
+		TRY(reef_alloc(space, 32768, &address));
+		TRY(reef_write(member->reef, address, &value, 8));
+	}
+	TRY(reef_alloc(space, 64, &address));
+	TRY(reef_write(member->reef, address, &value, 8));
+	TRY(reef_keep(space, address));
+	member->pool->note[1] = address;
+	member->pool->note[0] = 1;
+	return reef_sleep(REEF_FOREVER);
+}
+
+static int survives(struct member *member)
+{
+	struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.quota = 8 * MIB,
+	};
+	uint64_t address, value = 4;
+	struct reef_space *space;
+	uint32_t i;
+	int rc = -EDQUOT;
+
+	TRY(reef_space_open(member->reef, "space", &options, &space));
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	reef_sim_host_kill(member->pool->members[0].host);
+	/* What it had comes back to us. */
+	for (i = 0; i < 100; i++) {
+		while ((rc = reef_alloc(space, 32768, &address)) == -EDQUOT)
+			TRY(reef_sleep(MILLISECOND));
+		TRY(rc);
+		TRY(reef_write(member->reef, address, &value, 8));
+	}
+	TRY(reef_read(member->reef, member->pool->note[1], &value, 8));
+	WANT(value == 3);
+	TRY(reef_free(space, member->pool->note[1], 0));
+	return 0;
+}
+
+static void client_killed_gives_its_blocks_to_another(void **state)
+{
+	uint64_t seed;
+
+	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, is_killed);
+		pool_add(&pool, survives);
+		pool_finish(&pool);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_broker_restarts_and_nothing_is_lost),
+		cmocka_unit_test(client_broker_away_memory_is_not_nowhere),
+		cmocka_unit_test(client_lost_answers_are_asked_for_again),
+		cmocka_unit_test(client_links_fall_and_doubt_is_settled),
+		cmocka_unit_test(client_storm_leaves_the_others_alone),
+		cmocka_unit_test(client_paused_too_long_is_fenced),
+		cmocka_unit_test(client_dead_node_loses_its_memory_only),
+		cmocka_unit_test(client_node_held_for_dead_is_left_alone),
+		cmocka_unit_test(client_mutants_are_found),
+		cmocka_unit_test(client_drain_goes_unnoticed),
+		cmocka_unit_test(client_token_allows_what_it_says),
+		cmocka_unit_test(client_killed_gives_its_blocks_to_another),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

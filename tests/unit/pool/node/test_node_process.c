@@ -1,0 +1,233 @@
+/* test_node_process.c - a node and a client in processes of their own, which
+ * are stopped and killed; the broker is the test.
+ *
+ * Children are forked before this process opens a fabric, and are killed by
+ * their pids when the test ends. */
+#include "fixture/node_world.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define CAPACITY (1u << 20)
+
+/* What a child is told, and says. */
+struct order {
+	uint64_t keys[REEF_DOORS_MAX];
+	char addresses[1024];
+	char only[8];
+};
+
+struct child {
+	pid_t pid;
+	int fd; /* to talk to it */
+};
+
+struct actors {
+	struct world world; /* first */
+	struct child node, client;
+};
+
+/* --- children --- */
+
+static void start(struct child *child, void (*act)(struct world *world, int fd),
+		  struct world *world)
+{
+	int fds[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+	child->pid = fork();
+	assert_true(child->pid >= 0);
+	if (child->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fds[0]);
+		act(world, fds[1]);
+		_exit(0);
+	}
+	close(fds[1]);
+	child->fd = fds[0];
+}
+
+static void finish(struct child *child)
+{
+	if (child->pid) {
+		kill(child->pid, SIGKILL);
+		waitpid(child->pid, NULL, 0);
+	}
+	close(child->fd);
+}
+
+static void run_node(struct world *world, int fd)
+{
+	struct reef_sched *sched;
+
+	(void)fd;
+	if (reef_sched_create(NULL, &sched) ||
+	    reef_fiber_spawn(sched, machine_serve, &world->machines[0], NULL))
+		_exit(1);
+	reef_sched_run(sched);
+}
+
+/* Attach to what it is told to, say so, and hold it, serving its link. */
+static void run_client(struct world *world, int fd)
+{
+	struct client client;
+	struct order order;
+	int rc;
+
+	if (read(fd, &order, sizeof(order)) != sizeof(order))
+		_exit(1);
+	memcpy(world->stub.nodes[0].addresses, order.addresses,
+	       sizeof(order.addresses));
+	rc = client_open_over(world, 0, HOLDER, order.only, &client);
+	if (!rc)
+		rc = client_attach(&client, order.keys);
+	if (!rc)
+		rc = client_put(&client, 0, 1);
+	if (write(fd, &rc, sizeof(rc)) != sizeof(rc))
+		_exit(1);
+	for (;;)
+		reef_port_poll(client.port);
+}
+
+/* Let the client hold an extent over that fabric, and stand still. */
+static int hold_and_stop(struct actors *actors, const char *only,
+			 const uint64_t *keys)
+{
+	struct order order = {0};
+	struct pollfd ready = {.fd = actors->client.fd, .events = POLLIN};
+	int rc = -1;
+
+	memcpy(order.keys, keys, sizeof(order.keys));
+	snprintf(order.addresses, sizeof(order.addresses), "%s",
+		 actors->world.stub.nodes[0].addresses);
+	snprintf(order.only, sizeof(order.only), "%s", only);
+	CHECK(write(actors->client.fd, &order, sizeof(order)) == sizeof(order));
+	AWAIT(poll(&ready, 1, 0) == 1);
+	CHECK(read(actors->client.fd, &rc, sizeof(rc)) == sizeof(rc));
+	CHECK(rc == 0);
+	CHECK(!kill(actors->client.pid, SIGSTOP));
+	return 0;
+}
+
+static void play(struct actors *actors, int (*script)(struct world *world))
+{
+	struct world *world = &actors->world;
+
+	memset(actors, 0, sizeof(*actors));
+	world_init(world, 1, script);
+	world->real = true;
+	world->note[0] = (uintptr_t)actors;
+	snprintf(world->directory, sizeof(world->directory),
+		 "/tmp/reef-node-XXXXXX");
+	assert_non_null(mkdtemp(world->directory));
+	snprintf(world->stub.address, sizeof(world->stub.address),
+		 "shm:%s/broker", world->directory);
+	start(&actors->node, run_node, world);
+	start(&actors->client, run_client, world);
+	world->remote = true;
+	assert_int_equal(reef_sched_create(NULL, &world->sched), 0);
+	assert_int_equal(
+		reef_fiber_spawn(world->sched, world_main, world, NULL), 0);
+	assert_int_equal(reef_sched_run(world->sched), 0);
+	reef_sched_destroy(world->sched);
+	finish(&actors->client);
+	finish(&actors->node);
+	world_clean(world);
+	assert_int_equal(world->result, 0);
+}
+
+/* --- scripts --- */
+
+static int script_drop_shm(struct world *world)
+{
+	struct actors *actors = (struct actors *)world;
+	uint64_t keys[REEF_DOORS_MAX];
+
+	CHECK(!ask_create(world, 0, 1, CAPACITY, keys));
+	CHECK(!hold_and_stop(actors, "shm", keys));
+	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
+	      -ETIMEDOUT);
+	CHECK(ask_create(world, 0, 2, 4096, NULL) == -ENOSPC);
+	CHECK(!ask_fence(world, 0, HOLDER));
+	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	CHECK(!ask_create(world, 0, 2, CAPACITY, keys));
+	/* What it had mapped went with it. */
+	CHECK(waitpid(actors->client.pid, NULL, WNOHANG) == actors->client.pid);
+	actors->client.pid = 0;
+	return 0;
+}
+
+/* The holder of tcp has no memory of ours: its key is all there is, and taking
+ * that back needs no answer. */
+static int script_drop_tcp(struct world *world)
+{
+	struct actors *actors = (struct actors *)world;
+	uint64_t keys[REEF_DOORS_MAX];
+
+	CHECK(!ask_create(world, 0, 1, CAPACITY, keys));
+	CHECK(!hold_and_stop(actors, "tcp", keys));
+	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	CHECK(!ask_create(world, 0, 2, CAPACITY, keys));
+	CHECK(!ask_fence(world, 0, HOLDER));
+	return 0;
+}
+
+static void node_process_stopped_holder_ends_by_fence(void **state)
+{
+	static struct actors actors;
+
+	play(&actors, script_drop_shm);
+	play(&actors, script_drop_tcp);
+}
+
+/* A new life begins while somebody has the old one's memory mapped: it counts
+ * until he lets go of it. */
+static int script_new_life(struct world *world)
+{
+	struct actors *actors = (struct actors *)world;
+	struct told *told = &world->stub.nodes[0];
+	uint64_t keys[REEF_DOORS_MAX], old = told->incarnation;
+	int rc, tries = 0;
+
+	CHECK(!ask_create(world, 0, 1, CAPACITY / 2, keys));
+	CHECK(!ask_create(world, 0, 2, CAPACITY / 2, NULL));
+	CHECK(!hold_and_stop(actors, "shm", keys));
+	world->stub.dead = old;
+	AWAIT(told->readies == 2);
+	CHECK(told->incarnation != old);
+	CHECK(told->rows_count == 0);
+	AWAIT(told->pulses > 0 && told->pulse.incarnation != old &&
+	      told->pulse.size == CAPACITY / 2);
+	CHECK(!ask_create(world, 0, 3, CAPACITY / 2, NULL));
+	CHECK(ask_create(world, 0, 4, 4096, NULL) == -ENOSPC);
+	CHECK(!kill(actors->client.pid, SIGKILL));
+	do {
+		CHECK(tries++ < 10000);
+		rc = ask_create(world, 0, 4, CAPACITY / 2, NULL);
+		CHECK(!reef_sleep(MILLISECOND));
+	} while (rc == -ENOSPC);
+	CHECK(rc == 0);
+	return 0;
+}
+
+static void node_process_new_life_counts_what_is_mapped(void **state)
+{
+	static struct actors actors;
+
+	play(&actors, script_new_life);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(node_process_stopped_holder_ends_by_fence),
+		cmocka_unit_test(node_process_new_life_counts_what_is_mapped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -10,6 +10,7 @@
  *   size.c    what its entries take, and eviction
  *   sweep.c   what changes do by the way: expired keys, the size anew
  *   walk.c    scan, count, clear, statistics
+ *   figures.c what costs no access, for services over maps
  *
  * Thread: as map.h. */
 #ifndef REEF_KV_INTERNAL_H

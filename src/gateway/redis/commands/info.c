@@ -5,7 +5,7 @@
 #include "config.h"
 #include "gateway/redis/commands/access.h"
 #include "gateway/redis/server/door.h"
-#include "kv/internal.h"
+#include "kv/figures.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -59,6 +59,7 @@ static int add_thread(void *context, struct redis_thread *thread)
 	struct info *info = context;
 	struct redis_thread_stats *sum = &info->stats;
 	const struct redis_thread_stats *stats = &thread->stats;
+	uint64_t expired, evicted;
 	uint32_t i;
 
 	sum->connections += stats->connections;
@@ -83,8 +84,9 @@ static int add_thread(void *context, struct redis_thread *thread)
 		add_error(info, &thread->error_counts[i]);
 	for (i = 0; i < REDIS_DATABASES_MAX; i++)
 		if (thread->maps[i]) {
-			info->expired += thread->maps[i]->expired;
-			info->evicted += thread->maps[i]->evicted;
+			map_removed(thread->maps[i], &expired, &evicted);
+			info->expired += expired;
+			info->evicted += evicted;
 		}
 	return 0;
 }

@@ -2,8 +2,7 @@
 #include "gateway/redis/commands/access.h"
 #include "gateway/redis/commands/help.h"
 #include "gateway/redis/protocol/number.h"
-#include "index/hash/layout.h"
-#include "pool/client/heap/layout.h"
+#include "kv/figures.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -137,24 +136,6 @@ static void run_object_help(struct redis_thread *thread,
 
 /* --- MEMORY --- */
 
-/* Bytes of the pool that an entry takes: its block, and its slot. */
-static uint64_t bytes_of(size_t key_size, size_t value_size)
-{
-	static const uint64_t slot = 8;
-	uint64_t size = 8 + HASH_ENTRY_HEAD + key_size + value_size;
-	struct heap_classes classes;
-	uint32_t class;
-
-	heap_classes_init(&classes);
-	class = heap_class_of(&classes, size);
-	if (class != HEAP_CLASS_LARGE)
-		size = classes.all[class].block_size;
-	else
-		size = ((size - 1) | ((UINT64_C(1) << HEAP_UNIT_SHIFT) - 1)) +
-		       1;
-	return slot + size;
-}
-
 static void run_usage(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_request *request)
 {
@@ -181,9 +162,9 @@ static void run_usage(struct redis_thread *thread, struct redis_client *client,
 		redis_reply_null(&client->reply);
 	if (rc)
 		return;
-	redis_reply_integer(
-		&client->reply,
-		(int64_t)bytes_of(request->argv[2].size, thread->value.size));
+	redis_reply_integer(&client->reply,
+			    (int64_t)map_entry_size(request->argv[2].size,
+						    thread->value.size));
 }
 
 static void run_memory_help(struct redis_thread *thread,

@@ -10,7 +10,7 @@
 #ifndef REEF_GATEWAY_REDIS_COMMANDS_ACCESS_H
 #define REEF_GATEWAY_REDIS_COMMANDS_ACCESS_H
 
-#include "gateway/redis/commands/command.h"
+#include "gateway/redis/commands/table.h"
 
 /* Read a key into thread->value: as a use of it that counts, or not. 0: there
  * it is.  -ENOENT: it is not there; nothing was answered.  Others: answered. */

@@ -2,6 +2,7 @@
 #include "gateway/redis/commands/command.h"
 
 #include "base/log.h"
+#include "gateway/redis/commands/table.h"
 #include "gateway/redis/protocol/number.h"
 #include "gateway/redis/server/door.h"
 
@@ -33,11 +34,6 @@ static struct slot {
 static const struct redis_command *list[REDIS_COMMANDS_MAX];
 static uint32_t list_count, list_all;
 
-static inline char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
 /* Of the first, the middle and the last letter and the size: enough to tell
  * the commands that are used most apart at once. */
 static uint32_t hash_name(const char *name, size_t size)
@@ -50,27 +46,19 @@ static uint32_t hash_name(const char *name, size_t size)
 	return hash % SLOTS;
 }
 
-static bool is_name(const char *name, const char *bytes, size_t size)
-{
-	size_t i;
-
-	for (i = 0; i < size; i++)
-		if (name[i] != lower(bytes[i]))
-			return false;
-	return true;
-}
-
-static struct slot *find(const char *name, size_t size)
+/* The slot of the command of that name, or the empty one where it would be. */
+static struct slot *slot_of(const char *name, size_t size)
 {
 	struct slot *slot = &slots[hash_name(name, size)];
 
-	while (slot->command && (slot->size != size ||
-				 !is_name(slot->command->name, name, size)))
+	while (slot->command &&
+	       (slot->size != size ||
+		!redis_is_word(slot->command->name, name, size)))
 		slot = slot == &slots[SLOTS - 1] ? slots : slot + 1;
 	return slot;
 }
 
-static void add(struct redis_command *command)
+static void add_to_list(struct redis_command *command)
 {
 	reef_assert(list_all < REDIS_COMMANDS_MAX);
 	command->index = list_all;
@@ -83,7 +71,7 @@ static void add_subcommands(struct redis_command *command)
 
 	for (; sub && sub->name; sub++) {
 		sub->parent = command;
-		add(sub);
+		add_to_list(sub);
 	}
 }
 
@@ -98,15 +86,20 @@ void redis_commands_init(void)
 	for (i = 0; i < TABLES; i++)
 		for (command = tables[i]; command->name; command++) {
 			size = strlen(command->name);
-			slot = find(command->name, size);
+			slot = slot_of(command->name, size);
 			reef_assert(!slot->command && size < NAME_MAX_SIZE);
 			*slot = (struct slot){command, size};
-			add(command);
+			add_to_list(command);
 		}
 	list_count = list_all;
 	for (i = 0; i < TABLES; i++)
 		for (command = tables[i]; command->name; command++)
 			add_subcommands(command);
+}
+
+const char *redis_command_name(const struct redis_command *command)
+{
+	return command->name;
 }
 
 uint32_t redis_command_count(void)
@@ -127,7 +120,8 @@ const struct redis_command *redis_command_by_index(uint32_t index)
 
 const struct redis_command *redis_command_find(const char *name, size_t size)
 {
-	return size && size < NAME_MAX_SIZE ? find(name, size)->command : NULL;
+	return size && size < NAME_MAX_SIZE ? slot_of(name, size)->command
+					    : NULL;
 }
 
 const struct redis_command *redis_subcommand_find(
@@ -136,18 +130,13 @@ const struct redis_command *redis_subcommand_find(
 	const struct redis_command *sub = command->subcommands;
 
 	for (; sub && sub->name; sub++)
-		if (strlen(sub->name) == size && is_name(sub->name, name, size))
+		if (strlen(sub->name) == size &&
+		    redis_is_word(sub->name, name, size))
 			return sub;
 	return NULL;
 }
 
 /* --- what is said --- */
-
-bool redis_bytes_is(const struct redis_bytes *bytes, const char *word)
-{
-	return strlen(word) == bytes->size &&
-	       is_name(word, bytes->bytes, bytes->size);
-}
 
 void redis_reply_syntax(struct redis_client *client)
 {

@@ -4,7 +4,7 @@
 #ifndef REEF_GATEWAY_REDIS_COMMANDS_CONNECTION_H
 #define REEF_GATEWAY_REDIS_COMMANDS_CONNECTION_H
 
-#include "gateway/redis/commands/command.h"
+#include "gateway/redis/commands/table.h"
 
 /* What is wrong with a client's name, as an error to answer; NULL: nothing. */
 const char *redis_name_fault(const struct redis_bytes *name);

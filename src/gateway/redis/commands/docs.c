@@ -1,8 +1,8 @@
 /* docs.c - COMMAND: what commands there are, and how they are called. */
 #include "gateway/redis/commands/docs.h"
 
-#include "gateway/redis/commands/command.h"
 #include "gateway/redis/commands/help.h"
+#include "gateway/redis/commands/table.h"
 #include "gateway/redis/protocol/glob.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef REEF_GATEWAY_REDIS_COMMANDS_HELP_H
 #define REEF_GATEWAY_REDIS_COMMANDS_HELP_H
 
-#include "gateway/redis/commands/command.h"
+#include "gateway/redis/commands/table.h"
 
 /* The lines about the subcommands of the command that runs, ended by NULL;
  * what is the same for all commands comes by itself. */

@@ -199,6 +199,22 @@ static int set_key(struct redis_thread *thread, struct redis_client *client,
 	return rc;
 }
 
+/* A SET without conditions whose value was received into the pool already. */
+static void set_staged(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, uint64_t expires_ms)
+{
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_map(thread, client, &map))
+		return;
+	rc = redis_stage_put(request, map, expires_ms);
+	if (rc)
+		redis_reply_key_failure(thread, client, &request->argv[1], rc);
+	else
+		redis_reply_status(&client->reply, "OK");
+}
+
 static void run_set(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request)
 {
@@ -210,9 +226,7 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 	     !take_deadline(thread, client, &options)))
 		return;
 	if (request->staged && !(options.flags & CONDITIONS)) {
-		if (!redis_stage_put(thread, client, request,
-				     options.expires_ms))
-			redis_reply_status(&client->reply, "OK");
+		set_staged(thread, client, request, options.expires_ms);
 		return;
 	}
 	rc = request->staged ? redis_parser_unstage(&client->parser) : 0;

@@ -5,7 +5,7 @@
 #ifndef REEF_GATEWAY_REDIS_COMMANDS_STRINGS_H
 #define REEF_GATEWAY_REDIS_COMMANDS_STRINGS_H
 
-#include "gateway/redis/commands/command.h"
+#include "gateway/redis/commands/table.h"
 
 /* run_many of GET (two arguments each) and SET (three); each is answered. */
 void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,

@@ -24,7 +24,9 @@
 #ifndef REEF_GATEWAY_REDIS_PROTOCOL_PARSE_H
 #define REEF_GATEWAY_REDIS_PROTOCOL_PARSE_H
 
-#include "gateway/redis/server/spare.h"
+#include "gateway/redis/protocol/spare.h"
+
+#include <string.h>
 
 #define REDIS_INLINE_MAX 65536u
 #define REDIS_BIG_MIN 32768u
@@ -39,6 +41,28 @@ struct redis_bytes {
 	const char *bytes;
 	size_t size;
 };
+
+/* True if the first `size` letters of `word` (lower case) are those bytes, in
+ * either case. */
+static inline bool redis_is_word(const char *word, const char *bytes,
+				 size_t size)
+{
+	size_t i;
+
+	for (i = 0; i < size; i++)
+		if (word[i] != (bytes[i] >= 'A' && bytes[i] <= 'Z'
+					? (char)(bytes[i] | 0x20)
+					: bytes[i]))
+			return false;
+	return true;
+}
+/* True if the bytes are this word (given in lower case), in either case. */
+static inline bool redis_bytes_is(const struct redis_bytes *bytes,
+				  const char *word)
+{
+	return strlen(word) == bytes->size &&
+	       redis_is_word(word, bytes->bytes, bytes->size);
+}
 
 struct redis_parser;
 struct redis_request {

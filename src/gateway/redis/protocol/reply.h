@@ -11,7 +11,7 @@
 #ifndef REEF_GATEWAY_REDIS_PROTOCOL_REPLY_H
 #define REEF_GATEWAY_REDIS_PROTOCOL_REPLY_H
 
-#include "gateway/redis/server/spare.h"
+#include "gateway/redis/protocol/spare.h"
 
 #include <sys/uio.h>
 

@@ -80,6 +80,7 @@ bool redis_gather_keep(struct redis_gather *gather,
 		       const struct redis_command *command, uint32_t count)
 {
 	struct redis_client *client = gather->calls[gather->count].client;
+	const char *name = redis_command_name(command);
 	uint32_t i;
 
 	if (count > REDIS_GATHER_RUN_MAX ||
@@ -94,8 +95,8 @@ bool redis_gather_keep(struct redis_gather *gather,
 	gather->run_count++;
 	for (i = 0; i < count; i++) {
 		copy(gather, gather->count);
-		gather->argv[gather->count][0] = (struct redis_bytes){
-			command->name, strlen(command->name)};
+		gather->argv[gather->count][0] =
+			(struct redis_bytes){name, strlen(name)};
 		gather->count++;
 	}
 	client->is_gathered = true;

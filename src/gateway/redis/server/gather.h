@@ -23,6 +23,7 @@
 #define REEF_GATEWAY_REDIS_SERVER_GATHER_H
 
 #include "gateway/redis/commands/command.h"
+#include "gateway/redis/server/thread.h"
 
 /* Bytes that may wait; of one client those, and so many requests: more are
  * worth a batch of their own, and copying them costs more than it gains where

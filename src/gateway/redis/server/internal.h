@@ -1,5 +1,5 @@
 /* internal.h - what the files of the door itself share: door.c (the whole),
- * serve.c (a thread's loop), link.c (its way to the pool).
+ * serve.c (a thread's loop), pool_link.c (its way to the pool).
  *
  * Thread: as door.h and thread.h say. */
 #ifndef REEF_GATEWAY_REDIS_SERVER_INTERNAL_H
@@ -7,6 +7,7 @@
 
 #include "gateway/redis/commands/command.h"
 #include "gateway/redis/server/door.h"
+#include "gateway/redis/server/thread.h"
 
 #define REDIS_THREADS_MAX 64
 #define REDIS_LISTENERS_MAX 16
@@ -41,7 +42,7 @@ struct redis_door {
 /* A thread has opened the pool. */
 void redis_door_ready(struct redis_door *door);
 
-/* --- link.c --- */
+/* --- pool_link.c --- */
 
 /* Open pool and space with the door's options. */
 int redis_link_open(const struct redis_door_options *options,

@@ -1,7 +1,6 @@
 /* stage.c - see stage.h. */
 #include "gateway/redis/server/stage.h"
 
-#include "gateway/redis/commands/access.h"
 #include "kv/stage.h"
 
 #include <errno.h>
@@ -122,19 +121,11 @@ ssize_t redis_stage_receive(struct redis_client *client)
 	return all ? all : got;
 }
 
-int redis_stage_put(struct redis_thread *thread, struct redis_client *client,
-		    const struct redis_request *request, uint64_t expires_ms)
+int redis_stage_put(const struct redis_request *request, struct reef_map *map,
+		    uint64_t expires_ms)
 {
-	struct reef_map *map;
-	int rc;
-
-	if (!redis_map(thread, client, &map))
-		return -EIO;
-	rc = map_stage_put(request->staged->below, map, request->argv[1].bytes,
-			   expires_ms);
-	if (rc)
-		redis_reply_key_failure(thread, client, &request->argv[1], rc);
-	return rc;
+	return map_stage_put(request->staged->below, map,
+			     request->argv[1].bytes, expires_ms);
 }
 
 void redis_stage_clear(struct redis_thread *thread, bool all)

@@ -19,9 +19,10 @@ extern const struct redis_staging redis_staging;
 
 /* As recv, into the client's stage. */
 ssize_t redis_stage_receive(struct redis_client *client);
-/* As redis_put, of what is staged. */
-int redis_stage_put(struct redis_thread *thread, struct redis_client *client,
-		    const struct redis_request *request, uint64_t expires_ms);
+/* Put the staged value of a SET into a map, under the request's key. Errors as
+ * reef_map_put; none is answered here. */
+int redis_stage_put(const struct redis_request *request, struct reef_map *map,
+		    uint64_t expires_ms);
 /* Who has been on stage for too long (all: everybody) goes on in a buffer; who
  * cannot is dead. */
 void redis_stage_clear(struct redis_thread *thread, bool all);

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/redis/commands/command.h"
+#include "gateway/redis/commands/table.h"
 #include "gateway/redis/commands/docs.h"
 
 #include <stdio.h>

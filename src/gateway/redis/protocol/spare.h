@@ -10,8 +10,8 @@
  * (2) No more than `kept_max` bytes are kept.
  *
  * Thread: owner. */
-#ifndef REEF_GATEWAY_REDIS_SERVER_SPARE_H
-#define REEF_GATEWAY_REDIS_SERVER_SPARE_H
+#ifndef REEF_GATEWAY_REDIS_PROTOCOL_SPARE_H
+#define REEF_GATEWAY_REDIS_PROTOCOL_SPARE_H
 
 #include <stdbool.h>
 #include <stddef.h>

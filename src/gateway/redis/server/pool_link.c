@@ -1,4 +1,5 @@
-/* link.c - a thread's way to the pool, and what is said when there is none.
+/* pool_link.c - a thread's way to the pool, and what is said when there is
+ *none.
  *
  *	closed --(keep: open)--> open --(-REEF_EFENCED anywhere)--> fenced
  *	   ^  \                                                       |

@@ -1,5 +1,5 @@
 /* spare.c - see spare.h. */
-#include "gateway/redis/server/spare.h"
+#include "gateway/redis/protocol/spare.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "sync/lock.h"
 
 #include "base/log.h"
-#include "pool/client/internal.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -27,20 +26,14 @@
 
 /* --- access --- */
 
+/* reef_execute refuses everything once the session has ended, even where it is
+ * not fenced yet: so a lock of an ended session gives nothing, and the next
+ * owner is told. And it writes headers of fresh blocks first, so that whoever
+ * is let in by this finds them. */
 int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
 		 uint32_t count)
 {
-	struct reef *reef = lock->reef;
-	int rc = client_handle_check(reef);
-
-	/* Above all: a session that has ended gives nothing, even where it is
-	 * not fenced yet, so that the next owner is told. */
-	if (rc)
-		return rc;
-	/* Headers of fresh blocks go first, so that whoever is let in by this
-	 * finds them. */
-	return reef->pending ? reef_execute(reef, accesses, count)
-			     : client_execute(reef, accesses, count);
+	return reef_execute(lock->reef, accesses, count);
 }
 
 void lock_change_read(struct lock_change *change, uint64_t address, void *to,

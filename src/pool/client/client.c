@@ -1,144 +1,24 @@
-/* client.c - a client's life, and the jobs that handles give to its keeper.
+/* client.c - a client's life: create, the keeper's main fiber, handles, the
+ * end.
  *
  *   create --(thread or fiber)--> joining --> joined --last unref--> stopping
  *                                    |                                  |
  *                                    +---- failed ------------------> ended
- *
- *   job      handle: append, wake the keeper, wait on its own queue
- *            keeper: a fiber runs it; done and wake, under the lock
- *
- * (1) A job has two owners, who waits and the keeper; the last one frees it. So
- *     a waiter that must not go on waiting (a killed host) can leave.
- * (2) The keeper wakes a handle's queue under the lock, which the handle takes
- *     before it closes that queue.
- * (3) Once the keeper has ended, jobs fail at once. */
-#include "pool/client/internal.h"
+ */
+#include "pool/client/client.h"
+
+#include "pool/client/handle/handle.h"
+#include "pool/client/handle/recover.h"
+#include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/renew.h"
+#include "pool/client/keeper/view.h"
+#include "pool/client/open.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- waiting in the keeper --- */
-
-int client_wait(struct client_waiters *waiters, uint64_t timeout_ns)
-{
-	struct client_waiter waiter = {.fiber = reef_fiber_self()};
-	struct client_waiter **at;
-	int rc;
-
-	waiter.next = waiters->first;
-	waiters->first = &waiter;
-	rc = reef_fiber_park(timeout_ns);
-	for (at = &waiters->first; *at != &waiter; at = &(*at)->next)
-		;
-	*at = waiter.next;
-	return rc == -REEF_EHOSTDEAD ? rc : 0;
-}
-
-void client_wake(struct client_waiters *waiters)
-{
-	struct client_waiter *waiter;
-
-	for (waiter = waiters->first; waiter; waiter = waiter->next)
-		reef_fiber_unpark(waiter->fiber);
-}
-
-int client_spawn(struct reef_client *client, int (*fn)(void *arg), void *arg)
-{
-	int rc = reef_fiber_spawn(client->sched, fn, arg, NULL);
-
-	if (!rc)
-		client->fibers++;
-	return rc;
-}
-
-void client_fiber_end(struct reef_client *client)
-{
-	client->fibers--;
-	client_wake(&client->changed);
-}
-
-/* --- jobs --- */
-
-struct client_job *client_job_create(int (*run)(struct reef_client *client,
-						struct client_job *job))
-{
-	struct client_job *job = calloc(1, sizeof(*job));
-
-	if (job) {
-		job->run = run;
-		atomic_init(&job->refs, 2);
-	}
-	return job;
-}
-
-void client_job_destroy(struct client_job *job)
-{
-	reef_answer_free(&job->answer);
-	free(job->texts[0]);
-	free(job->texts[1]);
-	free(job);
-}
-
-void client_job_unref(struct client_job *job)
-{
-	if (job && atomic_fetch_sub(&job->refs, 1) == 1)
-		client_job_destroy(job);
-}
-
-static void job_end(struct reef_client *client, struct client_job *job,
-		    int status)
-{
-	struct reef *reef;
-
-	job->status = status;
-	pthread_mutex_lock(&client->lock);
-	/* Release: the partner is job_is_done. */
-	atomic_store_explicit(&job->done, true, memory_order_release);
-	for (reef = client->handles; reef; reef = reef->next)
-		if (reef == job->reef)
-			reef_queue_wake(reef->queue);
-	pthread_mutex_unlock(&client->lock);
-	client_job_unref(job);
-}
-
-void client_job_start(struct reef_client *client, struct reef *reef,
-		      struct client_job *job)
-{
-	bool accepted;
-
-	job->reef = reef;
-	job->next = NULL;
-	pthread_mutex_lock(&client->lock);
-	accepted = client->wake && !client->stopping;
-	if (accepted) {
-		*client->jobs_tail = job;
-		client->jobs_tail = &job->next;
-		reef_queue_wake(client->wake);
-	}
-	pthread_mutex_unlock(&client->lock);
-	if (!accepted) {
-		int why = client_over(client);
-
-		job_end(client, job, why ? why : -REEF_ENOLINK);
-	}
-}
-
-static bool job_is_done(const void *what)
-{
-	const struct client_job *job = what;
-
-	return atomic_load_explicit(&job->done, memory_order_acquire);
-}
-
-int client_job_run(struct reef *reef, struct client_job *job)
-{
-	int rc;
-
-	client_job_start(reef->client, reef, job);
-	rc = reef_queue_wait_until(reef->queue, job_is_done, job, REEF_FOREVER);
-	return rc ? rc : job->status;
-}
 
 /* --- questions to the broker --- */
 
@@ -191,57 +71,6 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 }
 
 /* --- the keeper --- */
-
-struct job_fiber {
-	struct reef_client *client;
-	struct client_job *job;
-};
-
-static int job_main(void *arg)
-{
-	struct job_fiber *fiber = arg;
-	struct reef_client *client = fiber->client;
-	struct client_job *job = fiber->job;
-	int rc = client_over(client);
-
-	free(fiber);
-	job_end(client, job, rc ? rc : job->run(client, job));
-	client_fiber_end(client);
-	return 0;
-}
-
-static struct client_job *take_jobs(struct reef_client *client)
-{
-	struct client_job *jobs;
-
-	pthread_mutex_lock(&client->lock);
-	jobs = client->jobs;
-	client->jobs = NULL;
-	client->jobs_tail = &client->jobs;
-	pthread_mutex_unlock(&client->lock);
-	return jobs;
-}
-
-static void run_jobs(struct reef_client *client, int status)
-{
-	struct client_job *job, *next;
-	struct job_fiber *fiber;
-
-	for (job = take_jobs(client); job; job = next) {
-		next = job->next;
-		if (status) {
-			job_end(client, job, status);
-			continue;
-		}
-		fiber = malloc(sizeof(*fiber));
-		if (fiber)
-			*fiber = (struct job_fiber){client, job};
-		if (!fiber || client_spawn(client, job_main, fiber)) {
-			free(fiber);
-			job_end(client, job, -ENOMEM);
-		}
-	}
-}
 
 static bool keeper_is_needed(const void *what)
 {
@@ -310,8 +139,8 @@ static void keeper_close(struct reef_client *client)
 	client->stopping = true;
 	pthread_mutex_unlock(&client->lock);
 	client_wake(&client->changed);
-	run_jobs(client,
-		 client_over(client) ? client_over(client) : -REEF_ENOLINK);
+	client_jobs_run(client, client_over(client) ? client_over(client)
+						    : -REEF_ENOLINK);
 	while (client->fibers)
 		client_wait(&client->changed, REEF_FOREVER);
 	client_abandon(client);
@@ -359,12 +188,12 @@ static int keeper_main(void *arg)
 		}
 		if (client->stopping)
 			break;
-		run_jobs(client, rc);
+		client_jobs_run(client, rc);
 	}
 	/* Handles may be using the links until the last one is closed. */
 	while (rc == -REEF_EHOSTDEAD && !client->stopping) {
 		client_wait(&client->changed, CLIENT_MILLISECOND);
-		run_jobs(client, rc);
+		client_jobs_run(client, rc);
 	}
 	keeper_close(client);
 	return 0;
@@ -516,4 +345,51 @@ void reef_client_unref(struct reef_client *client)
 	if (client->threaded)
 		pthread_join(client->thread, NULL);
 	free_client(client);
+}
+
+/* --- handles --- */
+
+static bool is_joined(const void *what)
+{
+	const struct reef_client *client = what;
+
+	return atomic_load(&client->joined) != 1;
+}
+
+int reef_client_handle(struct reef_client *client, struct reef **out)
+{
+	struct reef *reef;
+	int rc;
+
+	if (client->forks != reef_fork_generation())
+		return -REEF_EFORKED;
+	rc = client_handle_open(client, NULL, &reef);
+	if (rc)
+		return rc;
+	reef_client_ref(client);
+	rc = reef_queue_wait_until(reef->queue, is_joined, client,
+				   REEF_FOREVER);
+	if (!rc)
+		rc = atomic_load(&client->joined);
+	if (rc) {
+		reef_close(reef);
+		return rc;
+	}
+	*out = reef;
+	return 0;
+}
+
+void reef_close(struct reef *reef)
+{
+	struct reef_client *client;
+	struct open_pool *pool;
+
+	if (!reef || client_is_forked(reef))
+		return;
+	client = reef->client;
+	pool = reef->pool;
+	client_handle_close(reef);
+	reef_client_unref(client);
+	if (pool)
+		client_pool_release(pool);
 }

@@ -5,7 +5,9 @@
  *   stop  --> the scheduler stops; unpark, run again: node, broker, mesh end
  *
  * Thread: start and stop: any; what is in between is the hidden one's. */
-#include "pool/client/internal.h"
+#include "pool/client/embedded.h"
+
+#include "pool/client/keeper/keeper.h"
 #include "pool/host.h"
 
 #include <signal.h>

@@ -6,9 +6,14 @@
  * a handle meanwhile waits for the same join. A failed one is found by nobody
  * any more, and goes with its last handle. In a forked child the list is empty.
  */
+#include "pool/client/open.h"
+
 #include "base/paths.h"
 #include "base/units.h"
-#include "pool/client/internal.h"
+#include "pool/client/client.h"
+#include "pool/client/embedded.h"
+#include "pool/client/handle/handle.h"
+#include "pool/client/keeper/keeper.h"
 #include "pool/target.h"
 
 #include <stdio.h>

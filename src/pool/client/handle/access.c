@@ -3,6 +3,7 @@
  * The quick path: operations in place (fabric/near.h), on extents that the
  * handle's cache knows. It adds a few nanoseconds to what the memory takes.
  * Everything else, and everything that was refused, is call.c's. */
+#include "pool/client/handle/call.h"
 #include "pool/client/handle/near.h"
 #include "pool/client/handle/word.h"
 

@@ -19,7 +19,12 @@
  *     new link (F5), or the extent has another place or is lost. READs, and the
  *     headers of blocks that nobody knows of yet, are repeated.
  * (4) While a call waits for the keeper it is outside (grace.c). */
-#include "pool/client/internal.h"
+#include "pool/client/handle/call.h"
+
+#include "pool/client/handle/handle.h"
+#include "pool/client/handle/space.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/touch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -40,19 +40,16 @@
  * (5) Which cohort a fiber is in, and how deep, stands in a word of the fiber.
  *     Whoever has no room for one, being inside several handles at once, joins
  *     a third cohort, whose pin moves only when it is empty. */
-#include "pool/client/internal.h"
+#include "pool/client/handle/handle.h"
+
+#include "pool/client/handle/call.h"
+#include "pool/client/handle/space.h"
+#include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool is_joined(const void *what)
-{
-	const struct reef_client *client = what;
-
-	return atomic_load(&client->joined) != 1;
-}
 
 /* Not 0, and of no handle before. */
 static uint32_t next_number(void)
@@ -104,7 +101,8 @@ void client_handle_close(struct reef *reef)
 		return;
 	while (reef->tasks)
 		reef_task_wait(reef, *client_call_task(reef->tasks));
-	client_inbox_close(reef);
+	if (reef->inbox.ops)
+		reef->inbox.ops->close(reef);
 	while (reef->spaces)
 		reef_space_close(reef->spaces);
 	/* Whoever wakes this queue does so under the lock. */
@@ -118,46 +116,9 @@ void client_handle_close(struct reef *reef)
 	if (reef->epoll_fd >= 0)
 		close(reef->epoll_fd);
 	reef_port_close(reef->port);
-	client_inbox_free(reef);
+	if (reef->inbox.ops)
+		reef->inbox.ops->free(reef);
 	free(reef);
-}
-
-int reef_client_handle(struct reef_client *client, struct reef **out)
-{
-	struct reef *reef;
-	int rc;
-
-	if (client->forks != reef_fork_generation())
-		return -REEF_EFORKED;
-	rc = client_handle_open(client, NULL, &reef);
-	if (rc)
-		return rc;
-	reef_client_ref(client);
-	rc = reef_queue_wait_until(reef->queue, is_joined, client,
-				   REEF_FOREVER);
-	if (!rc)
-		rc = atomic_load(&client->joined);
-	if (rc) {
-		reef_close(reef);
-		return rc;
-	}
-	*out = reef;
-	return 0;
-}
-
-void reef_close(struct reef *reef)
-{
-	struct reef_client *client;
-	struct open_pool *pool;
-
-	if (!reef || client_is_forked(reef))
-		return;
-	client = reef->client;
-	pool = reef->pool;
-	client_handle_close(reef);
-	reef_client_unref(client);
-	if (pool)
-		client_pool_release(pool);
 }
 
 uint32_t reef_session(const struct reef *reef)

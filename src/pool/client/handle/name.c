@@ -1,5 +1,5 @@
 /* name.c - names of a space: each call is one question to the broker. */
-#include "pool/client/internal.h"
+#include "pool/client/handle/space.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #define REEF_POOL_CLIENT_HANDLE_NEAR_H
 
 #include "fabric/near.h"
-#include "pool/client/internal.h"
+#include "pool/client/handle/space.h"
 
 /* *phase: for leave. */
 static inline bool client_near_enter(struct reef *reef, uint32_t *phase)

@@ -10,7 +10,8 @@
  *     the broker tells the first. Where a journal of before that gave the
  *     following ones to others, those count, and what is behind the first 64
  *     MiB has no short address. */
-#include "pool/client/internal.h"
+#include "pool/client/handle/space.h"
+#include "pool/client/keeper/job.h"
 
 #include <stdlib.h>
 #include <string.h>

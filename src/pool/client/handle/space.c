@@ -1,5 +1,10 @@
 /* space.c - spaces of a handle, and the blocks in them. */
-#include "pool/client/internal.h"
+#include "pool/client/handle/space.h"
+
+#include "pool/client/handle/call.h"
+#include "pool/client/handle/recover.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/renew.h"
 #include "wire/states.h"
 
 #include <stdlib.h>
@@ -52,21 +57,6 @@ static int check_name(const char *name)
 	if (!size)
 		return -EINVAL;
 	return size > NAME_MAX_SIZE ? -ENAMETOOLONG : 0;
-}
-
-int client_fill_token(const char *text, struct reef_body *body)
-{
-	struct reef_token token;
-
-	/* Whatever is not a token is as good as a forged one. */
-	if (reef_token_parse(text, &token))
-		return -EACCES;
-	body->space = token.space;
-	body->rights = token.rights;
-	body->era = token.era;
-	memcpy(body->secret, token.key.bytes, sizeof(body->secret));
-	reef_key_wipe(&token.key);
-	return 0;
 }
 
 static int space_job(const char *name, const struct reef_space_options *options,

@@ -5,7 +5,7 @@
 #ifndef REEF_POOL_CLIENT_HANDLE_WORD_H
 #define REEF_POOL_CLIENT_HANDLE_WORD_H
 
-#include "pool/client/internal.h"
+#include "pool/client/handle/handle.h"
 
 /* What is looked at here is what nobody below looks at: alignment and limits
  * are the fabric's. As client_enter, where it is not strong. */

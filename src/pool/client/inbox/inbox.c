@@ -154,68 +154,6 @@ void reef_inbox_poke(struct reef *reef)
 
 /* --- where to listen --- */
 
-/* 127.0.0.1 and such: better than nothing. */
-static bool is_loopback(const char *host)
-{
-	return !strncmp(host, "127.", 4) || !strcmp(host, "[::1]") ||
-	       !strcmp(host, "localhost");
-}
-
-static bool is_wildcard(const char *host)
-{
-	return !*host || !strcmp(host, "0.0.0.0") || !strcmp(host, "[::]");
-}
-
-static void learn(struct reef_client *client, uint32_t fabric, const char *host)
-{
-	char *known = client->hosts[fabric];
-
-	if (is_wildcard(host) || strlen(host) > REEF_HOST_MAX)
-		return;
-	if (!*known || (is_loopback(known) && !is_loopback(host)))
-		memcpy(known, host, strlen(host) + 1);
-}
-
-/* Whoever is reached through shm is on this machine, so its hosts are ours. */
-static void learn_text(struct reef_client *client, const char *text)
-{
-	char host[REEF_HOST_MAX + 1];
-	size_t begin, end;
-	int fabric;
-
-	for (; *(text += strspn(text, " ")); text += strcspn(text, " ")) {
-		fabric = reef_mesh_find(client->options.mesh, text);
-		if (fabric < 0 || !strncmp(text, "shm:", 4))
-			continue;
-		/* KIND:HOST:PORT, and HOST may have colons. */
-		begin = strcspn(text, ":") + 1;
-		end = strcspn(text, " ");
-		while (end > begin && text[end] != ':')
-			end--;
-		if (end - begin > REEF_HOST_MAX)
-			continue;
-		memcpy(host, text + begin, end - begin);
-		host[end - begin] = '\0';
-		learn(client, (uint32_t)fabric, host);
-	}
-}
-
-void client_hosts_learn(struct reef_client *client,
-			const struct reef_link *link, const char *addresses)
-{
-	struct reef_mesh *mesh = client->options.mesh;
-
-	if (!link) /* it was lost again */
-		return;
-	pthread_mutex_lock(&client->lock);
-	for (uint32_t i = 0; i < reef_mesh_count(mesh); i++)
-		if (reef_mesh_fabric(mesh, i) == reef_link_fabric(link))
-			learn(client, i, reef_link_host(link));
-	if (!strcmp(reef_fabric_kind(reef_link_fabric(link)), "shm"))
-		learn_text(client, addresses);
-	pthread_mutex_unlock(&client->lock);
-}
-
 /* One address of a fabric; 0 bytes: there is none. */
 static int address_of(struct reef *reef, uint32_t fabric, char *text,
 		      size_t size)
@@ -320,6 +258,53 @@ static int listen_everywhere(struct reef *reef)
 	return 0;
 }
 
+/* --- the end --- */
+
+static void free_block(struct reef *reef, const struct inbox_place *place)
+{
+	static const uint8_t nothing[INBOX_BLOCK_SIZE];
+	struct reef_space *space;
+
+	for (space = reef->spaces; space; space = space->next)
+		if (reef_space_id(space) == place->space) {
+			/* Freeing alone would leave it to be read. */
+			if (!reef_write(reef, place->address, nothing,
+					sizeof(nothing)))
+				reef_free(space, place->address, 0);
+			return;
+		}
+	/* The space was closed before: it ends with the session. */
+}
+
+static void inbox_close(struct reef *reef)
+{
+	struct client_inbox *inbox = &reef->inbox;
+	struct inbox_place *place;
+
+	inbox_links_close(reef);
+	if (inbox->is_listening)
+		reef_port_unlisten(reef->port);
+	inbox->is_listening = false;
+	while ((place = inbox->places)) {
+		inbox->places = place->next;
+		free_block(reef, place);
+		explicit_bzero(place, sizeof(*place));
+		free(place);
+	}
+}
+
+static void inbox_free(struct reef *reef)
+{
+	inbox_links_free(reef);
+	free(reef->inbox.addresses);
+	free(reef->inbox.local);
+}
+
+static const struct client_inbox_ops inbox_ops = {
+	.close = inbox_close,
+	.free = inbox_free,
+};
+
 /* --- opening --- */
 
 void inbox_identity(uint32_t space, char text[REEF_IDENTITY_MAX + 1])
@@ -333,7 +318,7 @@ int inbox_prepare(struct reef *reef)
 	uint64_t seed = client->options.seed, number;
 	int rc = 0;
 
-	if (reef->inbox.is_prepared)
+	if (reef->inbox.ops)
 		return 0;
 	if (!seed)
 		rc = reef_random_secret(&seed, sizeof(seed));
@@ -344,7 +329,7 @@ int inbox_prepare(struct reef *reef)
 	seed += (((uint64_t)client->session << 32) | number) *
 		UINT64_C(0x9e3779b97f4a7c15);
 	reef_random_init(&reef->inbox.random, seed);
-	reef->inbox.is_prepared = true;
+	reef->inbox.ops = &inbox_ops;
 	return 0;
 }
 
@@ -448,46 +433,4 @@ int reef_inbox_open(struct reef_space *space, uint64_t *address)
 	}
 	*address = place->address;
 	return 0;
-}
-
-/* --- the end --- */
-
-static void free_block(struct reef *reef, const struct inbox_place *place)
-{
-	static const uint8_t nothing[INBOX_BLOCK_SIZE];
-	struct reef_space *space;
-
-	for (space = reef->spaces; space; space = space->next)
-		if (reef_space_id(space) == place->space) {
-			/* Freeing alone would leave it to be read. */
-			if (!reef_write(reef, place->address, nothing,
-					sizeof(nothing)))
-				reef_free(space, place->address, 0);
-			return;
-		}
-	/* The space was closed before: it ends with the session. */
-}
-
-void client_inbox_close(struct reef *reef)
-{
-	struct client_inbox *inbox = &reef->inbox;
-	struct inbox_place *place;
-
-	inbox_links_close(reef);
-	if (inbox->is_listening)
-		reef_port_unlisten(reef->port);
-	inbox->is_listening = false;
-	while ((place = inbox->places)) {
-		inbox->places = place->next;
-		free_block(reef, place);
-		explicit_bzero(place, sizeof(*place));
-		free(place);
-	}
-}
-
-void client_inbox_free(struct reef *reef)
-{
-	inbox_links_free(reef);
-	free(reef->inbox.addresses);
-	free(reef->inbox.local);
 }

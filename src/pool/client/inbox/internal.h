@@ -8,9 +8,9 @@
 #ifndef REEF_POOL_CLIENT_INBOX_INTERNAL_H
 #define REEF_POOL_CLIENT_INBOX_INTERNAL_H
 
+#include "pool/client/handle/space.h"
 #include "pool/client/inbox/block.h"
 #include "pool/client/inbox/inbox.h"
-#include "pool/client/internal.h"
 
 #define INBOX_MESSAGE_SIZE (8 * (2 + REEF_WAKE_WORDS))
 #define INBOX_LOCAL_MAX 64 /* messages of a handle to itself */

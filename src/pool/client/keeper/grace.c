@@ -20,7 +20,10 @@
  *     counts, and newcomers in one of them only, the other runs empty. Who read
  *     the phase long ago may still join the wrong one: hence both are awaited.
  * (3) A fiber or task that waits for the keeper is outside. */
-#include "pool/client/internal.h"
+#include "pool/client/keeper/grace.h"
+
+#include "pool/client/handle/handle.h"
+#include "pool/client/keeper/keeper.h"
 
 #include <linux/membarrier.h>
 #include <stdlib.h>

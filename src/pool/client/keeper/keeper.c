@@ -13,7 +13,13 @@
  *     answer is repeated under its number until there is one, so it happens
  *     once.
  * (3) Whoever speaks with a lower epoch than was seen is not the broker. */
-#include "pool/client/internal.h"
+#include "pool/client/keeper/keeper.h"
+
+#include "pool/client/handle/handle.h"
+#include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/touch.h"
+#include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
 #include <stdio.h>
@@ -31,6 +37,48 @@ static struct reef_text text_of(const char *string)
 {
 	return (struct reef_text){string, (uint16_t)strlen(string)};
 }
+
+/* --- waiting in the keeper --- */
+
+int client_wait(struct client_waiters *waiters, uint64_t timeout_ns)
+{
+	struct client_waiter waiter = {.fiber = reef_fiber_self()};
+	struct client_waiter **at;
+	int rc;
+
+	waiter.next = waiters->first;
+	waiters->first = &waiter;
+	rc = reef_fiber_park(timeout_ns);
+	for (at = &waiters->first; *at != &waiter; at = &(*at)->next)
+		;
+	*at = waiter.next;
+	return rc == -REEF_EHOSTDEAD ? rc : 0;
+}
+
+void client_wake(struct client_waiters *waiters)
+{
+	struct client_waiter *waiter;
+
+	for (waiter = waiters->first; waiter; waiter = waiter->next)
+		reef_fiber_unpark(waiter->fiber);
+}
+
+int client_spawn(struct reef_client *client, int (*fn)(void *arg), void *arg)
+{
+	int rc = reef_fiber_spawn(client->sched, fn, arg, NULL);
+
+	if (!rc)
+		client->fibers++;
+	return rc;
+}
+
+void client_fiber_end(struct reef_client *client)
+{
+	client->fibers--;
+	client_wake(&client->changed);
+}
+
+/* --- the session --- */
 
 /* Thread: any. The keeper's own fibers hear of it in keeper_main. */
 void client_end(struct reef_client *client, int why)
@@ -190,6 +238,21 @@ static int admitted(struct reef_client *client,
 	if (!rc && reef_remote_size(client->renewal) < 8)
 		rc = -REEF_EPROTO;
 	return rc;
+}
+
+int client_fill_token(const char *text, struct reef_body *body)
+{
+	struct reef_token token;
+
+	/* Whatever is not a token is as good as a forged one. */
+	if (reef_token_parse(text, &token))
+		return -EACCES;
+	body->space = token.space;
+	body->rights = token.rights;
+	body->era = token.era;
+	memcpy(body->secret, token.key.bytes, sizeof(body->secret));
+	reef_key_wipe(&token.key);
+	return 0;
 }
 
 /* Numbers of requests go round; 0 is none. */

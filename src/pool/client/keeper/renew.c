@@ -17,7 +17,12 @@
  *     would last for two renewals of everyone.
  * (3) What is announced never goes down, however often: pins are at least what
  *     was announced (handle.c), and the newest only rises. */
-#include "pool/client/internal.h"
+#include "pool/client/keeper/renew.h"
+
+#include "pool/client/handle/handle.h"
+#include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
 #define ASK_MIN_NS (4 * CLIENT_MILLISECOND)

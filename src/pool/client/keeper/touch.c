@@ -12,7 +12,12 @@
  *     while neither node nor broker could help (-REEF_ENOLINK).
  * (2) A link that was replaced is retired: see grace.c. Its remotes go with it.
  */
-#include "pool/client/internal.h"
+#include "pool/client/keeper/touch.h"
+
+#include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
 #include <stdlib.h>

@@ -9,7 +9,11 @@
  * (1) Whatever a handle may have in its cache changes together with `version`,
  *     under the lock.
  * (2) A row of a lower epoch than is known is old news and ignored. */
-#include "pool/client/internal.h"
+#include "pool/client/keeper/view.h"
+
+#include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/touch.h"
 #include "wire/states.h"
 
 #include <stdlib.h>

@@ -7,7 +7,10 @@
  *
  * It runs in the keeper, with a handle of its own, and may be asked again: each
  * step is idempotent. */
-#include "pool/client/internal.h"
+#include "pool/client/handle/recover.h"
+
+#include "pool/client/handle/space.h"
+#include "pool/client/keeper/job.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,36 @@
+/* call.h - a list of accesses, from one state to the next. How: call.c.
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_POOL_CLIENT_HANDLE_CALL_H
+#define REEF_POOL_CLIENT_HANDLE_CALL_H
+
+#include <reef/reef.h>
+
+struct client_call;
+
+/* As reef_execute; headers that wait are not looked at. */
+int client_execute(struct reef *reef, struct reef_access *accesses,
+		   uint32_t count);
+
+/* -EINVAL: malformed. */
+int client_access_check(const struct reef_access *access);
+struct client_call *client_call_take(struct reef *reef, uint32_t count);
+void client_call_give(struct reef *reef, struct client_call *call);
+void client_call_free(struct client_call *calls);
+void client_call_begin(struct client_call *call, struct reef *reef,
+		       struct reef_access *accesses, uint32_t count);
+/* Go on as far as it goes without waiting. True: it has ended. */
+bool client_call_step(struct client_call *call);
+/* Wait until step can do something. */
+int client_call_wait(struct client_call *call);
+int client_call_status(const struct client_call *call);
+struct client_call **client_call_next(struct client_call *call);
+struct reef_task **client_call_task(struct client_call *call);
+/* What is still to be done is not: the first with rc. */
+void client_call_fail(struct client_call *call, int rc);
+/* Would step do something? */
+bool client_call_is_ready(const struct client_call *call);
+/* Headers of fresh blocks: put those that fit in front, write the others. */
+int client_call_headers(struct client_call *call);
+
+#endif

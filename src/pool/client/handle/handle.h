@@ -1,0 +1,151 @@
+/* handle.h - a handle: what a thread has of a client. How its cache and R8's
+ * cohorts work: handle.c.
+ *
+ *   access.c   reading, writing, tasks
+ *   call.c     a list of accesses, from one state to the next (call.h)
+ *   near.h     extents' memory in place; word.h: one word of it
+ *   space.c    spaces of a handle (space.h); short.c: short addresses
+ *   block.c    blocks in them
+ *   name.c     names
+ *   recover.c  dead sessions, kinds, the session's page (recover.h)
+ *
+ * (1) What is in the cache of the current version of the view is not closed
+ *     while the handle is inside (client_enter; keeper/grace.c).
+ *
+ * Thread: owner of the handle, unless it says otherwise. */
+#ifndef REEF_POOL_CLIENT_HANDLE_HANDLE_H
+#define REEF_POOL_CLIENT_HANDLE_HANDLE_H
+
+#include "base/likely.h"
+#include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/keeper.h"
+
+#define CLIENT_COHORTS 3
+#define CLIENT_CACHE 256 /* extents that a handle finds without a lock */
+
+struct client_call;
+struct inbox_links;
+struct inbox_place;
+struct open_pool;
+struct reef_wake;
+struct reef_watch;
+
+struct client_entry {
+	uint32_t extent; /* 0: empty */
+	uint32_t node;
+	uint8_t rights;
+	uint8_t near_rights; /* what may be done in place */
+	bool is_inline;	     /* an operation ends where it is posted */
+	bool has_words;	     /* and word.h may be used */
+	uint64_t size;
+	uint64_t number, link_number;
+	struct reef_queue *queue;
+	struct reef_link *link;
+	struct reef_remote *remote;
+};
+
+/* What a handle asks of its inbox when it is closed. */
+struct client_inbox_ops {
+	void (*close)(struct reef *reef); /* while everything works */
+	void (*free)(struct reef *reef);  /* after the port is closed */
+};
+
+/* A handle's inbox, and its links to others': the room inbox. */
+struct client_inbox {
+	const struct client_inbox_ops *ops; /* NULL: never used */
+	bool is_listening;
+	struct reef_random random;
+	struct inbox_place *places; /* its own, in several spaces */
+	char *addresses;	    /* where it listens */
+	struct reef_watch *watches, *cursor;
+	struct inbox_links *links; /* NULL: none yet */
+	/* What it sent to itself: a ring. */
+	struct reef_wake *local;
+	uint32_t local_first, local_count;
+};
+
+struct reef {
+	struct reef_client *client;
+	struct open_pool *pool; /* of reef_open; NULL: the client's owner's */
+	uint64_t seen;		/* version of the view that the cache is of */
+	_Atomic uint32_t inside[2]; /* see grace.c */
+	bool pending;		    /* perhaps headers wait in a heap */
+	uint32_t forks;
+	struct reef_sched *sched;
+	struct reef_port *port;
+	struct reef_queue *queue; /* where it waits for jobs */
+	struct reef_queue *near;  /* that has memory in place; NULL: none */
+	struct reef_queue *quick; /* the same, if near.h needs no barriers */
+	struct reef_space *spaces;
+	struct client_call *calls_free[2], *tasks; /* for few, for many */
+	uint32_t tasks_count;
+	int epoll_fd; /* -1: none yet */
+	/* R8: who is inside reef_enter, in cohorts; see handle.c. */
+	uint32_t number; /* in words of fibers; never used again */
+	uint32_t own;	 /* the word of who is in no fiber */
+	uint32_t young;	 /* whom those who enter join */
+	uint32_t entered[CLIENT_COHORTS];
+	_Atomic uint64_t pins[CLIENT_COHORTS]; /* UINT64_MAX: nobody */
+	struct client_inbox inbox;
+	struct reef *next; /* client->handles */
+	struct client_entry cache[CLIENT_CACHE];
+};
+
+/* Between these nothing that the view names is closed. Returns the phase. */
+static inline uint32_t client_enter(struct reef *reef)
+{
+	uint32_t phase = atomic_load_explicit(&reef->client->phase,
+					      memory_order_relaxed) &
+			 1;
+	uint32_t count = atomic_load_explicit(&reef->inside[phase],
+					      memory_order_relaxed);
+
+	if (unlikely(client_strong)) {
+		atomic_exchange(&reef->inside[phase], count + 1);
+	} else {
+		atomic_store_explicit(&reef->inside[phase], count + 1,
+				      memory_order_relaxed);
+		atomic_signal_fence(memory_order_seq_cst);
+	}
+	return phase;
+}
+
+/* Release: the partner is have_left in grace.c. */
+static inline void client_leave(struct reef *reef, uint32_t phase)
+{
+	atomic_store_explicit(&reef->inside[phase],
+			      atomic_load_explicit(&reef->inside[phase],
+						   memory_order_relaxed) -
+				      1,
+			      memory_order_release);
+}
+
+/* May whoever calls be inside reef_enter? */
+bool client_is_entered(const struct reef *reef);
+/* Is it, for certain? */
+bool client_is_inside(const struct reef *reef);
+
+static inline bool client_is_forked(const struct reef *reef)
+{
+	return unlikely(reef->forks != reef_fork_generation());
+}
+
+/* Does the handle know the view as it is now? Inside. */
+static inline bool client_is_current(const struct reef *reef)
+{
+	return atomic_load_explicit(&reef->client->version,
+				    memory_order_relaxed) == reef->seen;
+}
+
+int client_handle_open(struct reef_client *client, struct reef_sched *sched,
+		       struct reef **out);
+void client_handle_close(struct reef *reef); /* without the reference */
+/* Is this handle fit to be used here and now? 0, or what to return. */
+int client_handle_check(struct reef *reef);
+/* Take the new view: drop what the cache has, and what heaps have lost. */
+void client_handle_look(struct reef *reef);
+/* Find an extent, inside. -EAGAIN: the keeper has to be asked. */
+int client_handle_find(struct reef *reef, uint32_t extent,
+		       struct client_entry **out);
+
+#endif

@@ -1,0 +1,46 @@
+/* space.h - a space that a handle has open, its heap, and short addresses in
+ * it.
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_POOL_CLIENT_HANDLE_SPACE_H
+#define REEF_POOL_CLIENT_HANDLE_SPACE_H
+
+#include "pool/client/handle/handle.h"
+#include "pool/client/keeper/view.h"
+
+#define CLIENT_SHORTS 64 /* extents whose ordinal is at hand */
+/* Of a short address: where the block's header is, in units of 64 bytes. */
+#define CLIENT_SHORT_BITS 20
+#define CLIENT_BLOCK_HEADER 8u
+
+/* base: the address where its ordinal begins. */
+static inline uint64_t client_short_join(uint64_t base, uint64_t short_address)
+{
+	uint64_t offset = (short_address & ((1u << CLIENT_SHORT_BITS) - 1))
+			  << 6;
+
+	return (base | offset) + CLIENT_BLOCK_HEADER;
+}
+
+struct client_short {
+	uint32_t extent, ordinal;
+};
+
+struct reef_space {
+	struct reef *reef;
+	struct client_space *space;
+	struct client_heap *heap; /* NULL: none yet */
+	uint64_t ready; /* version of the view by which it may be changed */
+	struct client_short shorts[CLIENT_SHORTS];
+	uint64_t *bases; /* by ordinal, where it begins; 0: not known */
+	uint32_t bases_count;
+	struct reef_space *next;
+};
+
+/* Open a space that the keeper knows of; takes over a reference to it. */
+int client_space_attach(struct reef *reef, struct client_space *space,
+			struct reef_space **out);
+int client_heap_get(struct reef_space *space);
+void client_heap_put(struct reef_space *space, bool all);
+
+#endif

@@ -1,0 +1,32 @@
+/* grace.h - when a link or a remote that handles may be using can go. How it is
+ * done: grace.c.
+ *
+ * Thread: the keeper's, unless it says otherwise. */
+#ifndef REEF_POOL_CLIENT_KEEPER_GRACE_H
+#define REEF_POOL_CLIENT_KEEPER_GRACE_H
+
+#include <stdbool.h>
+
+struct reef_client;
+struct reef_peer;
+struct reef_remote;
+
+struct client_retired {
+	struct reef_peer *peer;	    /* or: */
+	struct reef_remote *remote; /* of a link that is retired later */
+	struct client_retired *next;
+};
+
+void client_grace_init(void); /* Thread: any */
+extern bool client_strong;
+/* To be closed or detached when nobody can be using it. */
+void client_retire_peer(struct reef_client *client, struct reef_peer *peer);
+void client_retire_remote(struct reef_client *client,
+			  struct reef_remote *remote);
+int client_grace_main(void *arg);
+/* Every thread of the process executes a full barrier, where handles do without
+ * (client_strong: they do not). */
+void client_grace_barrier(void);
+void client_bury(struct reef_client *client); /* all, at the end */
+
+#endif

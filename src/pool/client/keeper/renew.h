@@ -1,0 +1,21 @@
+/* renew.h - the lease, and R8's epochs as the keeper saw them last.
+ *
+ * Thread: any, unless it says otherwise. */
+#ifndef REEF_POOL_CLIENT_KEEPER_RENEW_H
+#define REEF_POOL_CLIENT_KEEPER_RENEW_H
+
+#include <stdint.h>
+
+struct reef;
+struct reef_client;
+
+/* Let epochs pass quickly until safe_epoch is at least that. */
+void client_hurry(struct reef_client *client, uint64_t epoch);
+/* Do so, and wait until safe_epoch is past that.  -ETIMEDOUT; or why the
+ * session is over. */
+int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns);
+
+/* A fiber of the keeper: renews the lease until the session is over. */
+int client_renew_main(void *arg);
+
+#endif

@@ -9,8 +9,9 @@
  *     makes a blocking Reef call; never in between.
  * (3) An unpark is never lost: one that comes before the park makes that park
  *     return at once. Several of them count as one.
- * (4) Below every stack lies a guard page: an overflow is a crash, never a
- *     silent overwrite.
+ * (4) Below every stack lie 64 KiB that nobody can touch: an overflow is a
+ *     crash, never a silent overwrite. A function whose own variables take more
+ *     than that must be compiled with -fstack-clash-protection.
  *
  * Thread: owner, except where a function says otherwise. */
 #ifndef REEF_FIBER_H

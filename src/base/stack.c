@@ -39,14 +39,14 @@ static size_t page_size(void)
 /* Guard, the stack, and the page its colour is taken from. */
 static size_t pitch(const struct stacks *stacks)
 {
-	return stacks->stack_size + 2 * page_size();
+	return STACK_GUARD_SIZE + stacks->stack_size + page_size();
 }
 
-static int guard(void *page)
+static int guard(void *low)
 {
-	if (madvise(page, page_size(), MADV_GUARD_INSTALL) == 0)
+	if (madvise(low, STACK_GUARD_SIZE, MADV_GUARD_INSTALL) == 0)
 		return 0;
-	return mprotect(page, page_size(), PROT_NONE);
+	return mprotect(low, STACK_GUARD_SIZE, PROT_NONE);
 }
 
 static bool slab_guard(struct stack_slab *slab, size_t count, size_t distance)
@@ -57,8 +57,8 @@ static bool slab_guard(struct stack_slab *slab, size_t count, size_t distance)
 		if (guard(low) != 0)
 			return false;
 		slab->stacks[i] = (struct stack){
-			.base = low + page_size(),
-			.size = distance - page_size() -
+			.base = low + STACK_GUARD_SIZE,
+			.size = distance - STACK_GUARD_SIZE -
 				i % COLOURS * COLOUR_SIZE,
 		};
 	}

@@ -1,6 +1,10 @@
 /* stack.h - stacks for fibers, pooled.
  *
- * (1) Below every stack lies a guard page that nobody can touch.
+ * (1) Below every stack lie STACK_GUARD_SIZE bytes that nobody can touch. A
+ *     frame that begins on the stack and is smaller than that cannot end on
+ *     the neighbour's. The library's own code touches every page of a frame on
+ *     its way down (-fstack-clash-protection); the size is for code of others,
+ *     which may not. Our largest frames have 16 KiB.
  * (2) A stack given back keeps its address for the next taker. Its memory goes
  *     back to the kernel unless it is among the few that are kept warm, so idle
  *     stacks hold at most STACKS_WARM_SIZE of memory; address space is kept
@@ -13,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A multiple of every page size that Linux has. */
+#define STACK_GUARD_SIZE ((size_t)64 << 10)
 #define STACKS_WARM_SIZE (8u << 20)
 
 struct stack {

@@ -18,6 +18,7 @@
 
 #include "base/context.h"
 #include "base/sched.h"
+#include "base/stack.h"
 
 static struct reef_sched *sched_make(struct reef_sched_options options)
 {
@@ -588,22 +589,39 @@ static void fiber_stack_size_is_as_asked_for(void **state)
 	reef_sched_destroy(sched);
 }
 
+static size_t default_stack_size(void)
+{
+#if defined(REEF_ASAN) || defined(REEF_TSAN)
+	return 4 * (64 << 10);
+#else
+	return 64 << 10;
+#endif
+}
+
 /* As much as lies between two neighbours, so without a guard the last write
  * would hit the stack below, and the child ends well. */
 static __attribute__((no_sanitize("address"))) int overflow(void *arg)
 {
-	size_t reach = (64 << 10) + 2 * (size_t)sysconf(_SC_PAGESIZE);
+	size_t reach = default_stack_size() + STACK_GUARD_SIZE +
+		       (size_t)sysconf(_SC_PAGESIZE);
 	volatile char *here = __builtin_frame_address(0);
 
-#if defined(REEF_ASAN) || defined(REEF_TSAN)
-	reach += 3 * (64 << 10);
-#endif
 	for (size_t below = 4096; below < reach; below += 512)
 		*(here - below) = 1;
 	_exit(0);
 }
 
-static void fiber_stack_overflow_is_a_crash(void **state)
+/* What a function does whose frame is larger than a page and not touched from
+ * its top: a guard of one page would be leapt over. */
+static __attribute__((no_sanitize("address"))) int leap(void *arg)
+{
+	volatile char *here = __builtin_frame_address(0);
+
+	*(here - default_stack_size() - (32 << 10)) = 1;
+	_exit(0);
+}
+
+static void check_overflow_is_a_crash(int (*how)(void *arg))
 {
 	struct reef_sched *sched;
 	pid_t child;
@@ -618,14 +636,24 @@ static void fiber_stack_overflow_is_a_crash(void **state)
 		/* The first stack lies lowest: what is below the second is
 		 * mapped, and only the guard is in the way. */
 		for (int i = 0; i < 3; i++)
-			reef_fiber_spawn(sched, i == 1 ? overflow : touch_much,
-					 NULL, NULL);
+			reef_fiber_spawn(sched, i == 1 ? how : touch_much, NULL,
+					 NULL);
 		reef_sched_run(sched);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGSEGV);
+}
+
+static void fiber_stack_overflow_is_a_crash(void **state)
+{
+	check_overflow_is_a_crash(overflow);
+}
+
+static void fiber_large_frame_past_the_end_is_a_crash(void **state)
+{
+	check_overflow_is_a_crash(leap);
 }
 
 /* --- what a switch keeps --- */
@@ -739,6 +767,7 @@ int main(void)
 		cmocka_unit_test(fiber_stack_is_reused),
 		cmocka_unit_test(fiber_stack_size_is_as_asked_for),
 		cmocka_unit_test(fiber_stack_overflow_is_a_crash),
+		cmocka_unit_test(fiber_large_frame_past_the_end_is_a_crash),
 		cmocka_unit_test(fiber_switch_keeps_rounding_modes),
 		cmocka_unit_test(fiber_spawn_inherits_the_rounding_mode),
 		cmocka_unit_test(fiber_switch_keeps_registers),

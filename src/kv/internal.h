@@ -73,7 +73,7 @@ struct map_candidate {
 };
 
 struct reef_map {
-	struct sync_object object;
+	struct object object;
 	struct reef *reef;
 	struct hash_table *table;
 	uint32_t key_max, value_max, groups;

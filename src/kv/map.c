@@ -1,6 +1,6 @@
 /* map.c - open a map, close it, drop it.
  *
- * A map is a named object (sync/object.h); the word `root` in its body says
+ * A map is a named object (object/object.h); the word `root` in its body says
  * where its table is, and whether it is being dropped:
  *
  *      0 --make_table()--> root --begin_drop()--> root | DROPPING
@@ -46,10 +46,10 @@ static int check_options(struct reef_map_options *options)
 	return 0;
 }
 
-static struct sync_shape shape_of(const struct reef_map_options *options)
+static struct object_shape shape_of(const struct reef_map_options *options)
 {
-	return (struct sync_shape){
-		.kind = SYNC_MAP,
+	return (struct object_shape){
+		.kind = OBJECT_MAP,
 		.format = FORMAT,
 		.limits =
 			{
@@ -69,35 +69,13 @@ static struct sync_shape shape_of(const struct reef_map_options *options)
 
 static int open_object(struct reef_space *space, const char *name,
 		       const struct reef_map_options *options,
-		       struct sync_object *object)
+		       struct object *object)
 {
-	const struct sync_shape shape = shape_of(options);
+	const struct object_shape shape = shape_of(options);
 
-	static_assert(REEF_MAP_EXISTING == REEF_SYNC_EXISTING, "one flag");
-	return sync_object_open(space, name, &shape,
-				options->flags & REEF_MAP_EXISTING, object);
-}
-
-/* Another object in the place of one that is lost; it is looked at again, since
- * somebody else may have done so.  -EAGAIN: it is not lost. */
-static int renew_object(struct reef_space *space, const char *name,
-			const struct reef_map_options *options,
-			struct sync_object *object)
-{
-	const struct sync_shape shape = shape_of(options);
-	uint64_t block, word;
-	int rc;
-
-	*object = (struct sync_object){
-		.space = space,
-		.reef = reef_space_handle(space),
-	};
-	rc = reef_name_lookup(space, name, &block, &object->generation);
-	if (!rc)
-		rc = reef_read(object->reef, block, &word, 8);
-	if (rc != -REEF_ELOST)
-		return rc ? rc : -EAGAIN;
-	return sync_object_replace(object, name, &shape);
+	static_assert(REEF_MAP_EXISTING == OBJECT_EXISTING, "one flag");
+	return object_open(space, name, &shape,
+			   options->flags & REEF_MAP_EXISTING, object);
 }
 
 int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
@@ -115,14 +93,14 @@ int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 	return rc;
 }
 
-static uint64_t root_at(const struct sync_object *object)
+static uint64_t root_at(const struct object *object)
 {
 	return object->body + offsetof(struct map_body, root);
 }
 
 /* Open what `root` names; 1: it names nothing, or it is DROPPING; *word is what
  * it is. */
-static int open_table(const struct sync_object *object, uint32_t remember,
+static int open_table(const struct object *object, uint32_t remember,
 		      bool to_drop, uint64_t *word, struct hash_table **out)
 {
 	uint64_t root;
@@ -141,8 +119,8 @@ static int open_table(const struct sync_object *object, uint32_t remember,
 }
 
 /* (3): a table that nobody names, or that everybody is told is gone. */
-static int give_table(const struct sync_object *object,
-		      struct hash_table *table, uint64_t root)
+static int give_table(const struct object *object, struct hash_table *table,
+		      uint64_t root)
 {
 	int rc = hash_drop(table);
 
@@ -151,7 +129,7 @@ static int give_table(const struct sync_object *object,
 }
 
 /* (2) */
-static int make_table(const struct sync_object *object)
+static int make_table(const struct object *object)
 {
 	const struct hash_options options = {
 		.groups = object->limits[IN_SUBTABLE],
@@ -173,7 +151,7 @@ static int make_table(const struct sync_object *object)
 }
 
 /* (1), (3): of one that is DROPPING. */
-static int drop_table(const struct sync_object *object)
+static int drop_table(const struct object *object)
 {
 	struct hash_table *table = NULL;
 	uint64_t word, before;
@@ -199,18 +177,18 @@ static int drop_table(const struct sync_object *object)
 	return 0;
 }
 
-static int finish_drop(const struct sync_object *object, const char *name)
+static int finish_drop(const struct object *object, const char *name)
 {
 	int rc = drop_table(object);
 
 	if (rc)
 		return rc;
-	rc = reef_name_unbind(object->space, name, object->generation);
-	return rc == -ESTALE || rc == -ENOENT ? 0 : rc;
+	rc = object_unbind(object, name);
+	return rc == -ENOENT ? 0 : rc;
 }
 
 /* Its table is lost: a new one in its place. */
-static int renew_table(const struct sync_object *object, uint64_t word)
+static int renew_table(const struct object *object, uint64_t word)
 {
 	uint64_t bytes_at =
 		object->body + offsetof(struct map_body, entry_bytes);
@@ -225,14 +203,15 @@ static int renew_table(const struct sync_object *object, uint64_t word)
 /* One attempt; 1: again. */
 static int try_open(struct reef_space *space, const char *name,
 		    const struct reef_map_options *options,
-		    struct sync_object *object, struct hash_table **table)
+		    struct object *object, struct hash_table **table)
 {
+	const struct object_shape shape = shape_of(options);
 	bool renew = options->flags & REEF_MAP_RENEW;
 	uint64_t word;
 	int rc = open_object(space, name, options, object);
 
 	if (rc == -REEF_ELOST && renew)
-		rc = renew_object(space, name, options, object);
+		rc = object_renew(space, name, &shape, object);
 	if (rc)
 		return rc == -EAGAIN ? 1 : rc;
 	rc = open_table(object, options->remember, false, &word, table);
@@ -248,7 +227,7 @@ static int try_open(struct reef_space *space, const char *name,
 /* The object of that name that is not being dropped, and its table. */
 static int find_or_make(struct reef_space *space, const char *name,
 			const struct reef_map_options *options,
-			struct sync_object *object, struct hash_table **table)
+			struct object *object, struct hash_table **table)
 {
 	int rc = 1, attempt;
 
@@ -344,7 +323,7 @@ void reef_map_close(struct reef_map *map)
 }
 
 /* Say that it is being dropped. */
-static int begin_drop(const struct sync_object *object)
+static int begin_drop(const struct object *object)
 {
 	uint64_t before, word;
 	int rc = reef_read(object->reef, root_at(object), &word, 8);
@@ -360,12 +339,12 @@ static int begin_drop(const struct sync_object *object)
 static int try_drop(struct reef_space *space, const char *name)
 {
 	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
-	struct sync_object object;
+	struct object object;
 	int rc = open_object(space, name, &options, &object);
 
 	/* What is lost can only be forgotten. */
 	if (rc == -REEF_ELOST)
-		return sync_object_drop(space, name, SYNC_MAP, NULL);
+		return object_drop(space, name, OBJECT_MAP, NULL);
 	if (!rc)
 		rc = begin_drop(&object);
 	return rc ? rc : finish_drop(&object, name);

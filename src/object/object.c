@@ -14,13 +14,13 @@
  * between two of our calls. */
 #define ATTEMPTS 64
 
-static uint64_t checksum(const struct sync_header *header)
+static uint64_t header_checksum(const struct object_header *header)
 {
-	return reef_crc32c(0, header, offsetof(struct sync_header, checksum));
+	return reef_crc32c(0, header, offsetof(struct object_header, checksum));
 }
 
 static int read_header(struct reef *reef, uint64_t block,
-		       struct sync_header *header)
+		       struct object_header *header)
 {
 	int rc = reef_read(reef, block, header, sizeof(*header));
 
@@ -29,19 +29,21 @@ static int read_header(struct reef *reef, uint64_t block,
 		return -EEXIST;
 	if (rc)
 		return rc;
-	if (header->magic != MAGIC || header->checksum != checksum(header))
+	if (header->magic != MAGIC ||
+	    header->checksum != header_checksum(header))
 		return -EEXIST;
 	return 0;
 }
 
-static void fill(struct reef_space *space, uint64_t block, uint64_t generation,
-		 const struct sync_header *header, struct sync_object *out)
+static void fill_object(struct reef_space *space, uint64_t block,
+			uint64_t generation, const struct object_header *header,
+			struct object *out)
 {
-	*out = (struct sync_object){
+	*out = (struct object){
 		.space = space,
 		.reef = reef_space_handle(space),
 		.block = block,
-		.body = block + SYNC_BODY,
+		.body = block + OBJECT_BODY,
 		.body_size = header->body_size,
 		.generation = generation,
 	};
@@ -49,10 +51,10 @@ static void fill(struct reef_space *space, uint64_t block, uint64_t generation,
 }
 
 static int open_bound(struct reef_space *space, uint64_t block,
-		      uint64_t generation, enum sync_kind kind, uint8_t format,
-		      struct sync_object *out)
+		      uint64_t generation, enum object_kind kind,
+		      uint8_t format, struct object *out)
 {
-	struct sync_header header;
+	struct object_header header;
 	int rc = read_header(reef_space_handle(space), block, &header);
 
 	if (rc)
@@ -61,13 +63,14 @@ static int open_bound(struct reef_space *space, uint64_t block,
 		return -EEXIST;
 	if (header.format != format)
 		return -REEF_EVERSION;
-	fill(space, block, generation, &header, out);
+	fill_object(space, block, generation, &header, out);
 	return 0;
 }
 
-/* Nobody else knows of the block yet: what is in doubt is written again. */
-static int write_all(struct reef *reef, uint64_t block, const void *bytes,
-		     uint64_t size)
+/* Write a block of which no other client knows yet: a WRITE in doubt can be
+ * repeated. */
+static int write_unshared(struct reef *reef, uint64_t block, const void *bytes,
+			  uint64_t size)
 {
 	int rc, attempt = 0;
 
@@ -77,12 +80,12 @@ static int write_all(struct reef *reef, uint64_t block, const void *bytes,
 	return rc;
 }
 
-static int write_block(struct reef_space *space, const char *name,
-		       const struct sync_shape *shape, uint64_t *block)
+static int create_block(struct reef_space *space, const char *name,
+			const struct object_shape *shape, uint64_t *block)
 {
 	struct reef *reef = reef_space_handle(space);
-	uint64_t size = SYNC_BODY + shape->body_size;
-	struct sync_header *header = calloc(1, size);
+	uint64_t size = OBJECT_BODY + shape->body_size;
+	struct object_header *header = calloc(1, size);
 	int rc;
 
 	if (!header)
@@ -94,13 +97,13 @@ static int write_block(struct reef_space *space, const char *name,
 	header->body_size = shape->body_size;
 	memcpy(header->limits, shape->limits, sizeof(header->limits));
 	memcpy(header->name, name, header->name_size);
-	header->checksum = checksum(header);
+	header->checksum = header_checksum(header);
 	if (shape->start_size)
-		memcpy((char *)header + SYNC_BODY, shape->start,
+		memcpy((char *)header + OBJECT_BODY, shape->start,
 		       shape->start_size);
-	rc = reef_alloc_kind(space, SYNC_BLOCK_KIND, size, block);
+	rc = reef_alloc_kind(space, OBJECT_BLOCK_KIND, size, block);
 	if (!rc) {
-		rc = write_all(reef, *block, header, size);
+		rc = write_unshared(reef, *block, header, size);
 		if (rc)
 			reef_free(space, *block, 0);
 	}
@@ -108,8 +111,8 @@ static int write_block(struct reef_space *space, const char *name,
 	return rc;
 }
 
-/* The outcome of a bind or replace of which only an error is known: it is ours
- * if the name is bound to our block. */
+/* Whether a bind or replace that returned an error happened all the same: then
+ * the name is bound to our block. */
 static bool is_bound_to(struct reef_space *space, const char *name,
 			uint64_t block, uint64_t *generation)
 {
@@ -119,13 +122,14 @@ static bool is_bound_to(struct reef_space *space, const char *name,
 	       value == block;
 }
 
-/* instead_of: the generation to replace; 0: bind. */
-static int make(struct reef_space *space, const char *name,
-		const struct sync_shape *shape, uint64_t instead_of,
-		struct sync_object *out)
+/* Make an object and bind the name to it, or, if instead_of is not 0, replace
+ * the binding of that generation. */
+static int create_object(struct reef_space *space, const char *name,
+			 const struct object_shape *shape, uint64_t instead_of,
+			 struct object *out)
 {
 	uint64_t block, generation;
-	int rc = write_block(space, name, shape, &block);
+	int rc = create_block(space, name, shape, &block);
 
 	if (rc)
 		return rc;
@@ -138,10 +142,11 @@ static int make(struct reef_space *space, const char *name,
 		reef_free(space, block, 0);
 		return rc;
 	}
-	/* In doubt and still unknown: not freed, is_live will tell. */
+	/* A block that may be bound is not freed here: recovery asks is_live
+	 * when this session has ended. */
 	if (rc && !is_bound_to(space, name, block, &generation))
 		return rc;
-	/* Should it fail, is_live will tell. */
+	/* A keep that fails loses nothing: recovery asks is_live. */
 	rc = reef_keep(space, block);
 	if (rc == -REEF_EINDOUBT)
 		reef_keep(space, block);
@@ -155,12 +160,12 @@ static int check_name(const char *name)
 
 	if (!size)
 		return -EINVAL;
-	return size > SYNC_NAME_MAX ? -ENAMETOOLONG : 0;
+	return size > OBJECT_NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
-int sync_object_open(struct reef_space *space, const char *name,
-		     const struct sync_shape *shape, uint32_t flags,
-		     struct sync_object *out)
+int object_open(struct reef_space *space, const char *name,
+		const struct object_shape *shape, uint32_t flags,
+		struct object *out)
 {
 	uint64_t block, generation;
 	int rc, attempt;
@@ -169,31 +174,31 @@ int sync_object_open(struct reef_space *space, const char *name,
 	rc = check_name(name);
 	if (rc)
 		return rc;
-	if (flags & ~REEF_SYNC_EXISTING)
+	if (flags & ~OBJECT_EXISTING)
 		return -EINVAL;
 	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
 		rc = reef_name_lookup(space, name, &block, &generation);
 		if (!rc)
 			return open_bound(space, block, generation, shape->kind,
 					  shape->format, out);
-		if (rc != -ENOENT || flags & REEF_SYNC_EXISTING)
+		if (rc != -ENOENT || flags & OBJECT_EXISTING)
 			return rc;
-		rc = make(space, name, shape, 0, out);
+		rc = create_object(space, name, shape, 0, out);
 		if (rc != -EEXIST)
 			return rc;
 	}
 	return -EBUSY;
 }
 
-int sync_object_replace(struct sync_object *object, const char *name,
-			const struct sync_shape *shape)
+int object_replace(struct object *object, const char *name,
+		   const struct object_shape *shape)
 {
 	struct reef_space *space = object->space;
 	uint64_t block, generation = object->generation;
 	int rc, attempt;
 
 	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
-		rc = make(space, name, shape, generation, object);
+		rc = create_object(space, name, shape, generation, object);
 		if (rc != -ESTALE && rc != -ENOENT)
 			return rc;
 		rc = reef_name_lookup(space, name, &block, &generation);
@@ -207,11 +212,12 @@ int sync_object_replace(struct sync_object *object, const char *name,
 	return -REEF_ELOST;
 }
 
-/* What is bound now, if it may be dropped as one of that kind. */
-static int find(struct reef_space *space, const char *name, enum sync_kind kind,
-		struct sync_object *out)
+/* Look up what the name is bound to.  -EEXIST: it may not be dropped as an
+ * object of that kind. */
+static int find_droppable(struct reef_space *space, const char *name,
+			  enum object_kind kind, struct object *out)
 {
-	struct sync_header header;
+	struct object_header header;
 	uint64_t block, generation;
 	int rc = reef_name_lookup(space, name, &block, &generation);
 
@@ -221,23 +227,48 @@ static int find(struct reef_space *space, const char *name, enum sync_kind kind,
 	if (!rc && header.kind != (uint8_t)kind)
 		return -EEXIST;
 	if (!rc)
-		fill(space, block, generation, &header, out);
-	/* A lost one can only be forgotten. */
+		fill_object(space, block, generation, &header, out);
+	/* (5) */
 	if (rc == -REEF_ELOST) {
-		*out = (struct sync_object){.generation = generation};
+		*out = (struct object){.generation = generation};
 		rc = 0;
 	}
 	return rc;
 }
 
-int sync_object_drop(struct reef_space *space, const char *name,
-		     enum sync_kind kind, struct sync_object *object)
+int object_renew(struct reef_space *space, const char *name,
+		 const struct object_shape *shape, struct object *out)
 {
-	struct sync_object found;
+	uint64_t block, word;
+	int rc;
+
+	*out = (struct object){
+		.space = space,
+		.reef = reef_space_handle(space),
+	};
+	rc = reef_name_lookup(space, name, &block, &out->generation);
+	if (!rc)
+		rc = reef_read(out->reef, block, &word, sizeof(word));
+	if (rc != -REEF_ELOST)
+		return rc ? rc : -EAGAIN;
+	return object_replace(out, name, shape);
+}
+
+int object_unbind(const struct object *object, const char *name)
+{
+	int rc = reef_name_unbind(object->space, name, object->generation);
+
+	return rc == -ESTALE ? -ENOENT : rc;
+}
+
+int object_drop(struct reef_space *space, const char *name,
+		enum object_kind kind, struct object *object)
+{
+	struct object found;
 	int rc = check_name(name), attempt;
 
 	for (attempt = 0; !rc && attempt < ATTEMPTS; attempt++) {
-		rc = find(space, name, kind, &found);
+		rc = find_droppable(space, name, kind, &found);
 		if (rc)
 			break;
 		rc = reef_name_unbind(space, name, found.generation);
@@ -245,7 +276,7 @@ int sync_object_drop(struct reef_space *space, const char *name,
 			*object = found;
 		if (!rc)
 			return 0;
-		/* Another one by now: that is dropped, then. */
+		/* The name was bound anew since: that object is dropped. */
 		if (rc == -ESTALE)
 			rc = 0;
 	}
@@ -257,15 +288,16 @@ int sync_object_drop(struct reef_space *space, const char *name,
 static int is_live(struct reef *reef, struct reef_space *space,
 		   uint64_t address)
 {
-	struct sync_header header;
+	struct object_header header;
 	uint64_t block, generation;
 	int rc = read_header(reef, address, &header);
 
-	if (rc == -EEXIST) /* died before it was written */
+	/* Its maker died before the header was written. */
+	if (rc == -EEXIST)
 		return 0;
 	if (rc)
 		return rc;
-	header.name[SYNC_NAME_MAX] = 0;
+	header.name[OBJECT_NAME_MAX] = 0;
 	rc = reef_name_lookup(space, header.name, &block, &generation);
 	if (rc == -ENOENT)
 		return 0;
@@ -273,13 +305,13 @@ static int is_live(struct reef *reef, struct reef_space *space,
 }
 
 static const struct reef_kind_ops ops = {
-	.name = "sync",
+	.name = "object",
 	.is_live = is_live,
 };
 
-/* Before main: whoever recovers a dead session may have come for something
- * else, and never call anything here. */
+/* The kind is registered before main, because a process that never opens an
+ * object may be asked to recover a dead session that made one. */
 __attribute__((constructor)) static void register_kind(void)
 {
-	reef_kind_register(SYNC_BLOCK_KIND, &ops);
+	reef_kind_register(OBJECT_BLOCK_KIND, &ops);
 }

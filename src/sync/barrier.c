@@ -642,7 +642,7 @@ int reef_barrier_open(struct reef_space *space, const char *name,
 {
 	static const struct reef_barrier_options none;
 	uint32_t max;
-	struct sync_shape shape;
+	struct object_shape shape;
 	struct reef_barrier *barrier;
 	int rc;
 
@@ -650,8 +650,8 @@ int reef_barrier_open(struct reef_space *space, const char *name,
 	max = options->members_max ? options->members_max : MEMBERS_DEFAULT;
 	if (max > BARRIER_MEMBERS_MAX || members > max)
 		return -EINVAL;
-	shape = (struct sync_shape){
-		.kind = SYNC_BARRIER,
+	shape = (struct object_shape){
+		.kind = OBJECT_BARRIER,
 		.format = BARRIER_FORMAT,
 		.limits = {max, members},
 		.body_size = sizeof(struct barrier_body) +
@@ -661,8 +661,7 @@ int reef_barrier_open(struct reef_space *space, const char *name,
 	barrier = calloc(1, sizeof(*barrier));
 	if (!barrier)
 		return -ENOMEM;
-	rc = sync_object_open(space, name, &shape, options->flags,
-			      &barrier->object);
+	rc = object_open(space, name, &shape, options->flags, &barrier->object);
 	if (!rc)
 		rc = join(barrier);
 	if (rc && barrier->joined)
@@ -688,9 +687,9 @@ void reef_barrier_close(struct reef_barrier *barrier)
 
 int reef_barrier_drop(struct reef_space *space, const char *name)
 {
-	struct sync_object object;
+	struct object object;
 	uint64_t c = 0, before = 1;
-	int rc = sync_object_drop(space, name, SYNC_BARRIER, &object);
+	int rc = object_drop(space, name, OBJECT_BARRIER, &object);
 
 	if (rc || !object.block)
 		return rc;

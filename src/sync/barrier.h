@@ -16,6 +16,8 @@
 #include "pool/client/inbox/inbox.h"
 #include "sync/word.h"
 
+#include <reef/sync.h>
+
 #define BARRIER_MEMBERS_MAX 4096u
 #define BARRIER_STEPS_MAX 12u /* log2 of it */
 #define BARRIER_FORMAT 1u
@@ -119,7 +121,7 @@ struct barrier_message {
 #define BARRIER_WINDOW 4u
 
 struct reef_barrier {
-	struct sync_object object;
+	struct object object;
 	struct reef *reef;
 	struct reef_watch watch;
 	uint64_t inbox; /* 0: none */

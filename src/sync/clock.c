@@ -71,7 +71,7 @@
 #define MOVES_MAX 4 /* of the word by CAS, in one call */
 
 struct reef_clock {
-	struct sync_object object;
+	struct object object;
 	char *name, *ceiling_name;
 	uint64_t ceiling_ns; /* known to be journaled for this object */
 	uint64_t seen_ns;    /* the word, as last seen */
@@ -81,8 +81,10 @@ struct reef_clock {
 	enum sync_clock_mutant mutant;
 };
 
-static const struct sync_shape shape = {
-	.kind = SYNC_CLOCK, .format = FORMAT, .body_size = 8, /* not started */
+static const struct object_shape shape = {
+	.kind = OBJECT_CLOCK,
+	.format = FORMAT,
+	.body_size = 8, /* not started */
 };
 
 void sync_clock_set_mutant(struct reef_clock *clock,
@@ -104,7 +106,7 @@ struct ceiling {
 	uint64_t generation; /* of its name */
 };
 
-static uint32_t era_of(const struct sync_object *object)
+static uint32_t era_of(const struct object *object)
 {
 	return (uint32_t)object->generation & ((1u << ERA_BITS) - 1);
 }
@@ -316,7 +318,7 @@ static int settle(struct reef_clock *clock, uint64_t word)
 static int replace(struct reef_clock *clock)
 {
 	uint64_t word;
-	int rc = sync_object_replace(&clock->object, clock->name, &shape);
+	int rc = object_replace(&clock->object, clock->name, &shape);
 
 	if (!rc)
 		rc = reef_read(clock->object.reef, clock->object.body, &word,
@@ -356,7 +358,7 @@ static int mend(struct reef_clock *clock, int rc)
 		if (rc == -REEF_ELOST)
 			rc = replace(clock);
 		else if (rc == -ESTALE)
-			rc = look_up(clock, REEF_SYNC_EXISTING);
+			rc = look_up(clock, OBJECT_EXISTING);
 		else
 			return rc;
 	}
@@ -383,7 +385,7 @@ static int check_name(const char *name)
 
 	if (!size)
 		return -EINVAL;
-	return size > SYNC_NAME_MAX - strlen(SUFFIX) ? -ENAMETOOLONG : 0;
+	return size > OBJECT_NAME_MAX - strlen(SUFFIX) ? -ENAMETOOLONG : 0;
 }
 
 int reef_clock_open(struct reef_space *space, const char *name, uint32_t flags,
@@ -430,7 +432,7 @@ static int drop_ceiling(struct reef_space *space, const char *name,
 
 int reef_clock_drop(struct reef_space *space, const char *name)
 {
-	struct sync_object object = {0};
+	struct object object = {0};
 	char *ceiling_name;
 	int rc = check_name(name);
 

@@ -10,24 +10,16 @@
 #define MARKS_MAX 1000
 #define OPENS_MAX 64
 
-/* The name, if it is still bound to that one. */
-static int unbind(const struct sync_object *object, const char *name)
-{
-	int rc = reef_name_unbind(object->space, name, object->generation);
-
-	return rc == -ESTALE || rc == -ENOENT ? 0 : rc;
-}
-
 int sync_counter_open(struct reef_space *space, const char *name,
-		      const struct sync_shape *shape, uint32_t flags,
-		      struct sync_object *out, uint64_t *word)
+		      const struct object_shape *shape, uint32_t flags,
+		      struct object *out, uint64_t *word)
 {
-	struct sync_object object;
+	struct object object;
 	uint64_t value;
 	int rc, i;
 
 	for (i = 0; i < OPENS_MAX; i++) {
-		rc = sync_object_open(space, name, shape, flags, &object);
+		rc = object_open(space, name, shape, flags, &object);
 		if (!rc)
 			rc = reef_read(object.reef, object.body, &value, 8);
 		if (rc)
@@ -37,14 +29,14 @@ int sync_counter_open(struct reef_space *space, const char *name,
 			*word = value;
 			return 0;
 		}
-		rc = unbind(&object, name);
-		if (rc && rc != -REEF_EINDOUBT)
+		rc = object_unbind(&object, name);
+		if (rc && rc != -ENOENT && rc != -REEF_EINDOUBT)
 			return rc;
 	}
 	return -EBUSY;
 }
 
-int sync_counter_draw(const struct sync_object *object, uint64_t step,
+int sync_counter_draw(const struct object *object, uint64_t step,
 		      uint64_t *before)
 {
 	uint64_t value;
@@ -67,7 +59,7 @@ int sync_counter_draw(const struct sync_object *object, uint64_t step,
 	return -REEF_EINDOUBT;
 }
 
-static int mark(const struct sync_object *object)
+static int mark(const struct object *object)
 {
 	uint64_t value, before;
 	int rc, i;
@@ -89,23 +81,27 @@ static int mark(const struct sync_object *object)
 }
 
 int sync_counter_drop(struct reef_space *space, const char *name,
-		      const struct sync_shape *shape, uint64_t *generation)
+		      const struct object_shape *shape, uint64_t *generation)
 {
-	struct sync_object object;
+	struct object object;
 	int rc;
 
-	rc = sync_object_open(space, name, shape, REEF_SYNC_EXISTING, &object);
+	rc = object_open(space, name, shape, OBJECT_EXISTING, &object);
 	if (!rc)
 		rc = mark(&object);
 	/* A lost one can only be forgotten. */
 	if (rc == -REEF_ELOST) {
-		rc = sync_object_drop(space, name, shape->kind, &object);
+		rc = object_drop(space, name, shape->kind, &object);
 		if (!rc && generation)
 			*generation = object.generation;
 		return rc;
 	}
-	if (!rc)
-		rc = unbind(&object, name);
+	if (rc)
+		return rc;
+	rc = object_unbind(&object, name);
+	/* Another client that drops it was quicker. */
+	if (rc == -ENOENT)
+		rc = 0;
 	if (!rc && generation)
 		*generation = object.generation;
 	return rc;

@@ -19,24 +19,28 @@
 
 #include "object/object.h"
 
+#include <reef/sync.h>
+
 #define SYNC_COUNTER_END (UINT64_C(1) << 63)
 #define SYNC_COUNTER_DROPPED (UINT64_C(3) << 62)
 #define SYNC_COUNTER_STEP (UINT64_C(1) << 48)
 
-/* As sync_object_open; *word is what it stood at. */
+static_assert(REEF_SYNC_EXISTING == OBJECT_EXISTING, "one flag");
+
+/* As object_open; *word is what it stood at. */
 int sync_counter_open(struct reef_space *space, const char *name,
-		      const struct sync_shape *shape, uint32_t flags,
-		      struct sync_object *out, uint64_t *word);
+		      const struct object_shape *shape, uint32_t flags,
+		      struct object *out, uint64_t *word);
 
 /* Draw: add `step`, *before is what it stood at. Of what was in doubt nothing
  * is used, it is drawn again.  -EOVERFLOW: it has run out.  -ENOENT: dropped.
  * -REEF_EINDOUBT: the connection was lost again and again. */
-int sync_counter_draw(const struct sync_object *object, uint64_t step,
+int sync_counter_draw(const struct object *object, uint64_t step,
 		      uint64_t *before);
 
 /* Mark it and unbind the name. *generation (may be NULL) is that of the name.
- * -EBUSY: others draw from it without a pause.  Else as sync_object_drop. */
+ * -EBUSY: others draw from it without a pause.  Else as object_drop. */
 int sync_counter_drop(struct reef_space *space, const char *name,
-		      const struct sync_shape *shape, uint64_t *generation);
+		      const struct object_shape *shape, uint64_t *generation);
 
 #endif

@@ -33,7 +33,7 @@ int reef_election_open(struct reef_space *space, const char *name,
 
 	if (!election)
 		return -ENOMEM;
-	rc = lease_open(space, name, SYNC_ELECTION, &options,
+	rc = lease_open(space, name, OBJECT_ELECTION, &options,
 			candidate ? candidate : "", &election->lease);
 	if (rc) {
 		free(election);
@@ -53,7 +53,7 @@ void reef_election_close(struct reef_election *election)
 
 int reef_election_drop(struct reef_space *space, const char *name)
 {
-	return lease_drop(space, name, SYNC_ELECTION);
+	return lease_drop(space, name, OBJECT_ELECTION);
 }
 
 int reef_election_win(struct reef_election *election, uint64_t timeout_ns,

@@ -576,34 +576,33 @@ static int is_dropped(struct reef_lease *lease)
 }
 
 static int open_object(struct reef_lease *lease, const char *name,
-		       const struct sync_shape *shape, uint32_t flags,
+		       const struct object_shape *shape, uint32_t flags,
 		       struct reef_space *space)
 {
 	int attempt, rc = 1;
 
 	for (attempt = 0; attempt < ATTEMPTS && rc == 1; attempt++) {
-		rc = sync_object_open(space, name, shape, flags,
-				      &lease->object);
+		rc = object_open(space, name, shape, flags, &lease->object);
 		if (!rc)
 			rc = is_dropped(lease);
 		if (rc != 1)
 			return rc;
-		if (flags & REEF_SYNC_EXISTING)
+		if (flags & OBJECT_EXISTING)
 			return -ENOENT;
-		rc = reef_name_unbind(space, name, lease->object.generation);
-		if (rc && rc != -ENOENT && rc != -ESTALE)
+		rc = object_unbind(&lease->object, name);
+		if (rc && rc != -ENOENT)
 			return rc;
 		rc = 1;
 	}
 	return -EBUSY;
 }
 
-int lease_open(struct reef_space *space, const char *name, enum sync_kind kind,
-	       const struct reef_lease_options *options, const char *text,
-	       struct reef_lease **out)
+int lease_open(struct reef_space *space, const char *name,
+	       enum object_kind kind, const struct reef_lease_options *options,
+	       const char *text, struct reef_lease **out)
 {
 	uint64_t duration_ns = options ? options->duration_ns : 0;
-	struct sync_shape shape = {
+	struct object_shape shape = {
 		.kind = kind,
 		.format = FORMAT,
 		.limits = {(uint32_t)duration_ns,
@@ -646,7 +645,7 @@ int reef_lease_open(struct reef_space *space, const char *name,
 		    const struct reef_lease_options *options,
 		    struct reef_lease **out)
 {
-	return lease_open(space, name, SYNC_LEASE, options, "", out);
+	return lease_open(space, name, OBJECT_LEASE, options, "", out);
 }
 
 void reef_lease_close(struct reef_lease *lease)
@@ -693,26 +692,26 @@ static int mark_dropped(struct reef_lease *lease)
 	return -EBUSY;
 }
 
-int lease_drop(struct reef_space *space, const char *name, enum sync_kind kind)
+int lease_drop(struct reef_space *space, const char *name,
+	       enum object_kind kind)
 {
-	const struct sync_shape shape = {.kind = kind, .format = FORMAT};
+	const struct object_shape shape = {.kind = kind, .format = FORMAT};
 	struct reef_lease lease = {0};
 	int rc;
 
-	rc = sync_object_open(space, name, &shape, REEF_SYNC_EXISTING,
-			      &lease.object);
+	rc = object_open(space, name, &shape, OBJECT_EXISTING, &lease.object);
 	if (rc == -REEF_ELOST) /* it can only be forgotten */
-		return sync_object_drop(space, name, kind, NULL);
+		return object_drop(space, name, kind, NULL);
 	if (!rc)
 		rc = mark_dropped(&lease);
 	if (rc == -REEF_ELOST)
-		return sync_object_drop(space, name, kind, NULL);
+		return object_drop(space, name, kind, NULL);
 	if (!rc)
-		rc = reef_name_unbind(space, name, lease.object.generation);
-	return rc == -ESTALE ? -ENOENT : rc;
+		rc = object_unbind(&lease.object, name);
+	return rc;
 }
 
 int reef_lease_drop(struct reef_space *space, const char *name)
 {
-	return lease_drop(space, name, SYNC_LEASE);
+	return lease_drop(space, name, OBJECT_LEASE);
 }

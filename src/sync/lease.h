@@ -23,6 +23,7 @@
 #include "object/object.h"
 #include "pool/client/inbox/inbox.h"
 
+#include <reef/sync.h>
 #include <stdatomic.h>
 
 #define LEASE_TERM_BITS 22
@@ -84,7 +85,7 @@ struct lease_sight {
 };
 
 struct reef_lease {
-	struct sync_object object;
+	struct object object;
 	enum lease_mutant mutant;
 	uint64_t duration_ns; /* 0: as long as the session */
 	uint64_t self;	      /* session and member, as in the words */
@@ -108,12 +109,13 @@ struct reef_lease {
 	_Atomic bool is_canceled;
 };
 
-/* As reef_lease_open; kind: SYNC_LEASE or SYNC_ELECTION. text: at most
+/* As reef_lease_open; kind: OBJECT_LEASE or OBJECT_ELECTION. text: at most
  * LEASE_TEXT - 1 bytes. */
-int lease_open(struct reef_space *space, const char *name, enum sync_kind kind,
-	       const struct reef_lease_options *options, const char *text,
-	       struct reef_lease **out);
-int lease_drop(struct reef_space *space, const char *name, enum sync_kind kind);
+int lease_open(struct reef_space *space, const char *name,
+	       enum object_kind kind, const struct reef_lease_options *options,
+	       const char *text, struct reef_lease **out);
+int lease_drop(struct reef_space *space, const char *name,
+	       enum object_kind kind);
 
 int lease_observe(struct reef_lease *lease, struct lease_sight *sight);
 /* Try once. -EBUSY: it is another's. Looks at that one's session when its time

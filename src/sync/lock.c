@@ -126,7 +126,8 @@ static int open_object(struct reef_lock *lock, struct reef_space *space,
 		       const char *name,
 		       const struct reef_lock_options *options)
 {
-	struct sync_shape shape = {.kind = SYNC_LOCK, .format = LOCK_FORMAT};
+	struct object_shape shape = {.kind = OBJECT_LOCK,
+				     .format = LOCK_FORMAT};
 	void *bytes;
 	int rc;
 
@@ -138,8 +139,7 @@ static int open_object(struct reef_lock *lock, struct reef_space *space,
 	if (!bytes)
 		return -ENOMEM;
 	shape.start = bytes;
-	rc = sync_object_open(space, name, &shape, options->flags,
-			      &lock->object);
+	rc = object_open(space, name, &shape, options->flags, &lock->object);
 	free(bytes);
 	return rc;
 }
@@ -147,7 +147,7 @@ static int open_object(struct reef_lock *lock, struct reef_space *space,
 /* -REEF_ECORRUPT: what is there is no lock of ours. */
 static int fill_lock(struct reef_lock *lock)
 {
-	const struct sync_object *object = &lock->object;
+	const struct object *object = &lock->object;
 	const uint32_t *limits = object->limits;
 	uint32_t kind = limits[LIMIT_KIND];
 
@@ -390,7 +390,7 @@ int reef_lock_drop(struct reef_space *space, const char *name)
 	struct reef_lock lock = {0};
 	int rc;
 
-	rc = sync_object_drop(space, name, SYNC_LOCK, &lock.object);
+	rc = object_drop(space, name, OBJECT_LOCK, &lock.object);
 	if (rc || !lock.object.block) /* lost: there is nothing to mark */
 		return rc;
 	rc = fill_lock(&lock);

@@ -77,6 +77,7 @@
 #include "pool/client/inbox/inbox.h"
 #include "sync/word.h"
 
+#include <reef/sync.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -177,7 +178,7 @@ struct reef_lock {
 	/* SHIFT: who was first when we last let others pass; word 0: none. */
 	uint64_t passed_word, passed_ticket;
 
-	struct sync_object object;
+	struct object object;
 	uint64_t ring, ring_inboxes, slots, slot_inboxes; /* addresses */
 	uint32_t places, places_max;
 	uint32_t readers_max, passes, writers_phase, attempts_max;

@@ -12,14 +12,14 @@
 #define FORMAT 1
 
 struct reef_sequencer {
-	struct sync_object object;
+	struct object object;
 	int over; /* what every call returns from now on; 0: none does */
 };
 
 static const uint64_t first_number = 1;
 
-static const struct sync_shape shape = {
-	.kind = SYNC_SEQUENCER,
+static const struct object_shape shape = {
+	.kind = OBJECT_SEQUENCER,
 	.format = FORMAT,
 	.body_size = 8,
 	.start = &first_number,

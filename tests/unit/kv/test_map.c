@@ -5,6 +5,8 @@
 
 #include "base/random.h"
 
+#include <reef/sync.h>
+
 static int open_map(struct member *member, struct reef_space **space,
 		    struct reef_map **map)
 {
@@ -553,19 +555,19 @@ static int names(struct member *member)
 {
 	const struct reef_map_options existing = {.flags = REEF_MAP_EXISTING};
 	/* key, value, size (2), eviction, groups: no such eviction */
-	const struct sync_shape strange = {
-		.kind = SYNC_MAP,
+	const struct object_shape strange = {
+		.kind = OBJECT_MAP,
 		.format = 1,
 		.limits = {4, 8, 0, 0, REEF_MAP_EVICTIONS, 64},
 		.body_size = sizeof(struct map_body),
 	};
 	struct reef_sequencer *sequencer;
-	struct sync_object object;
+	struct object object;
 	struct reef_space *space;
 	struct reef_map *map;
 
 	TRY(member_space(member, &space));
-	TRY(sync_object_open(space, "strange", &strange, 0, &object));
+	TRY(object_open(space, "strange", &strange, 0, &object));
 	WANT_RC(reef_map_open(space, "strange", NULL, &map), -REEF_ECORRUPT);
 	TRY(reef_map_drop(space, "strange"));
 	WANT_RC(reef_map_open(space, "m", &existing, &map), -ENOENT);

@@ -1,17 +1,13 @@
-/* test_sync_object.c - named objects: made once, opened by all, dropped, lost
- * with their node, left behind by makers that die; numbers of participants. */
+/* test_object.c - named objects: made once, opened by all, dropped, lost with
+ * their node, left behind by makers that die. */
 #include "fixture/pool_world.h"
 #include "object/object.h"
-#include "sync/member.h"
-#include "sync/word.h"
 
-#include <pthread.h>
-
-#define KIND SYNC_SEQUENCER
+#define KIND OBJECT_SEQUENCER
 
 static const uint64_t start_word = 4711;
 
-static const struct sync_shape shape = {
+static const struct object_shape shape = {
 	.kind = KIND,
 	.format = 3,
 	.limits = {1, 2, 3, 4, 5, 6},
@@ -36,94 +32,92 @@ static int wait_for(struct member *member, uint64_t note)
 
 static int make_and_open(struct member *member)
 {
-	struct sync_object one, other;
+	struct object one, other;
 	struct reef_space *space;
 	uint64_t body[80], size;
-	char long_name[SYNC_NAME_MAX + 2];
+	char long_name[OBJECT_NAME_MAX + 2];
 	uint32_t i;
 
 	TRY(member_space(member, &space));
-	WANT_RC(sync_object_open(space, "x", &shape, REEF_SYNC_EXISTING, &one),
+	WANT_RC(object_open(space, "x", &shape, OBJECT_EXISTING, &one),
 		-ENOENT);
-	TRY(sync_object_open(space, "x", &shape, 0, &one));
-	TRY(sync_object_open(space, "x", &shape, REEF_SYNC_EXISTING, &other));
+	TRY(object_open(space, "x", &shape, 0, &one));
+	TRY(object_open(space, "x", &shape, OBJECT_EXISTING, &other));
 	WANT(one.block == other.block && one.generation == other.generation);
-	WANT(one.body == one.block + SYNC_BODY && one.body_size == 640);
+	WANT(one.body == one.block + OBJECT_BODY && one.body_size == 640);
 	WANT(other.limits[0] == 1 && other.limits[5] == 6);
 	TRY(reef_block_size(space, one.block, &size));
-	WANT(size >= SYNC_BODY + 640);
+	WANT(size >= OBJECT_BODY + 640);
 	TRY(reef_read(member->reef, one.body, body, sizeof(body)));
 	WANT(body[0] == 4711);
 	for (i = 1; i < 80; i++)
 		WANT(body[i] == 0);
 	/* It is kept. */
 	WANT_RC(reef_keep(space, one.block), -EALREADY);
-	WANT_RC(sync_object_open(space, "", &shape, 0, &one), -EINVAL);
-	WANT_RC(sync_object_open(space, NULL, &shape, 0, &one), -EINVAL);
-	WANT_RC(sync_object_open(space, "x", &shape, 2, &one), -EINVAL);
+	WANT_RC(object_open(space, "", &shape, 0, &one), -EINVAL);
+	WANT_RC(object_open(space, NULL, &shape, 0, &one), -EINVAL);
+	WANT_RC(object_open(space, "x", &shape, 2, &one), -EINVAL);
 	memset(long_name, 'n', sizeof(long_name));
-	long_name[SYNC_NAME_MAX + 1] = 0;
-	WANT_RC(sync_object_open(space, long_name, &shape, 0, &one),
-		-ENAMETOOLONG);
-	long_name[SYNC_NAME_MAX] = 0;
-	TRY(sync_object_open(space, long_name, &shape, 0, &one));
-	TRY(sync_object_drop(space, long_name, KIND, NULL));
+	long_name[OBJECT_NAME_MAX + 1] = 0;
+	WANT_RC(object_open(space, long_name, &shape, 0, &one), -ENAMETOOLONG);
+	long_name[OBJECT_NAME_MAX] = 0;
+	TRY(object_open(space, long_name, &shape, 0, &one));
+	TRY(object_drop(space, long_name, KIND, NULL));
 	return 0;
 }
 
-static void sync_object_is_made_once(void **state)
+static void object_is_made_once(void **state)
 {
 	run(make_and_open, NULL);
 }
 
 static int wrong_things(struct member *member)
 {
-	struct sync_shape other = shape;
+	struct object_shape other = shape;
 	struct reef_space *space;
-	struct sync_object object;
+	struct object object;
 	uint64_t block, zero[64] = {0};
 
 	TRY(member_space(member, &space));
-	TRY(sync_object_open(space, "x", &shape, 0, &object));
-	other.kind = SYNC_LOCK;
-	WANT_RC(sync_object_open(space, "x", &other, 0, &object), -EEXIST);
-	WANT_RC(sync_object_drop(space, "x", SYNC_LOCK, NULL), -EEXIST);
+	TRY(object_open(space, "x", &shape, 0, &object));
+	other.kind = OBJECT_LOCK;
+	WANT_RC(object_open(space, "x", &other, 0, &object), -EEXIST);
+	WANT_RC(object_drop(space, "x", OBJECT_LOCK, NULL), -EEXIST);
 	other = shape;
 	other.format++;
-	WANT_RC(sync_object_open(space, "x", &other, 0, &object),
-		-REEF_EVERSION);
+	WANT_RC(object_open(space, "x", &other, 0, &object), -REEF_EVERSION);
 	/* A number that is no address, and a block that is no object. */
 	TRY(reef_name_bind(space, "number", 77, NULL));
-	WANT_RC(sync_object_open(space, "number", &shape, 0, &object), -EEXIST);
-	WANT_RC(sync_object_drop(space, "number", KIND, NULL), -EEXIST);
+	WANT_RC(object_open(space, "number", &shape, 0, &object), -EEXIST);
+	WANT_RC(object_drop(space, "number", KIND, NULL), -EEXIST);
 	TRY(reef_alloc(space, sizeof(zero), &block));
 	TRY(reef_write(member->reef, block, zero, sizeof(zero)));
 	TRY(reef_name_bind(space, "block", block, NULL));
-	WANT_RC(sync_object_open(space, "block", &shape, 0, &object), -EEXIST);
-	WANT_RC(sync_object_drop(space, "block", KIND, NULL), -EEXIST);
+	WANT_RC(object_open(space, "block", &shape, 0, &object), -EEXIST);
+	WANT_RC(object_drop(space, "block", KIND, NULL), -EEXIST);
 	TRY(reef_name_lookup(space, "block", NULL, NULL));
 	return 0;
 }
 
-static void sync_object_of_another_kind_is_refused(void **state)
+static void object_of_another_kind_is_refused(void **state)
 {
 	run(wrong_things, NULL);
 }
 
 static int drops(struct member *member)
 {
-	struct sync_object one, dropped, next;
+	struct object one, dropped, next;
 	struct reef_space *space;
 	uint64_t word;
 
 	TRY(member_space(member, &space));
-	WANT_RC(sync_object_drop(space, "x", KIND, NULL), -ENOENT);
-	TRY(sync_object_open(space, "x", &shape, 0, &one));
-	TRY(sync_object_drop(space, "x", KIND, &dropped));
+	WANT_RC(object_drop(space, "x", KIND, NULL), -ENOENT);
+	TRY(object_open(space, "x", &shape, 0, &one));
+	TRY(object_drop(space, "x", KIND, &dropped));
 	WANT(dropped.block == one.block && dropped.body == one.body);
-	WANT_RC(sync_object_drop(space, "x", KIND, NULL), -ENOENT);
-	WANT_RC(sync_object_drop(space, "", KIND, NULL), -EINVAL);
-	TRY(sync_object_open(space, "x", &shape, 0, &next));
+	WANT_RC(object_drop(space, "x", KIND, NULL), -ENOENT);
+	WANT_RC(object_drop(space, "", KIND, NULL), -EINVAL);
+	TRY(object_open(space, "x", &shape, 0, &next));
 	/* Who has the old one open can harm nobody. */
 	WANT(next.block != one.block && next.generation > one.generation);
 	TRY(reef_faa(member->reef, one.body, 1, &word));
@@ -132,7 +126,7 @@ static int drops(struct member *member)
 	return 0;
 }
 
-static void sync_object_dropped_is_forgotten(void **state)
+static void object_dropped_is_forgotten(void **state)
 {
 	run(drops, NULL);
 }
@@ -146,7 +140,7 @@ static int race(struct member *member)
 {
 	uint64_t *mine = &member->pool->note[1 + member->number];
 	uint64_t *other = &member->pool->note[4 - member->number];
-	struct sync_object object;
+	struct object object;
 	struct reef_space *space;
 	uint64_t word;
 	char name[16];
@@ -156,7 +150,7 @@ static int race(struct member *member)
 	TRY(member_space(member, &space));
 	for (i = 1; i <= ROUNDS; i++) {
 		snprintf(name, sizeof(name), "race%u", i);
-		TRY(sync_object_open(space, name, &shape, 0, &object));
+		TRY(object_open(space, name, &shape, 0, &object));
 		do
 			rc = reef_faa(member->reef, object.body, 1000, NULL);
 		while (rc == -REEF_EINDOUBT);
@@ -171,12 +165,12 @@ static int race(struct member *member)
 	return 0;
 }
 
-static void sync_object_of_two_makers_is_one(void **state)
+static void object_of_two_makers_is_one(void **state)
 {
 	run(race, race);
 }
 
-static void sync_object_is_made_while_links_fall(void **state)
+static void object_is_made_while_links_fall(void **state)
 {
 	pool_run_lossy(20000, race, race);
 }
@@ -184,7 +178,7 @@ static void sync_object_is_made_while_links_fall(void **state)
 static int opens_and_drops(struct member *member)
 {
 	struct reef_random *random = reef_sim_host_random(member->host);
-	struct sync_object object;
+	struct object object;
 	struct reef_space *space;
 	uint32_t i;
 	int rc;
@@ -192,17 +186,17 @@ static int opens_and_drops(struct member *member)
 	TRY(member_space(member, &space));
 	for (i = 0; i < 60; i++) {
 		if (reef_random_chance(random, 1, 2)) {
-			TRY(sync_object_open(space, "x", &shape, 0, &object));
+			TRY(object_open(space, "x", &shape, 0, &object));
 			WANT(object.body_size == 640);
 			continue;
 		}
-		rc = sync_object_drop(space, "x", KIND, NULL);
+		rc = object_drop(space, "x", KIND, NULL);
 		WANT(!rc || rc == -ENOENT);
 	}
 	return 0;
 }
 
-static void sync_object_is_made_and_dropped_by_many(void **state)
+static void object_is_made_and_dropped_by_many(void **state)
 {
 	run(opens_and_drops, opens_and_drops);
 }
@@ -211,7 +205,7 @@ static void sync_object_is_made_and_dropped_by_many(void **state)
 
 static int dying_maker(struct member *member)
 {
-	struct sync_object object;
+	struct object object;
 	struct reef_space *space;
 	char name[16];
 	uint32_t i;
@@ -220,7 +214,7 @@ static int dying_maker(struct member *member)
 	member->pool->note[0] = 1;
 	for (i = 0; i < 1000; i++) {
 		snprintf(name, sizeof(name), "x%u", i);
-		TRY(sync_object_open(space, name, &shape, 0, &object));
+		TRY(object_open(space, name, &shape, 0, &object));
 	}
 	return 0;
 }
@@ -231,7 +225,7 @@ static int check_objects(struct member *member, struct reef_space *space,
 			 uint32_t count)
 {
 	uint64_t block, rubbish[128];
-	struct sync_object object;
+	struct object object;
 	uint64_t word;
 	char name[16];
 	uint32_t i;
@@ -243,8 +237,7 @@ static int check_objects(struct member *member, struct reef_space *space,
 	}
 	for (i = 0; i < count; i++) {
 		snprintf(name, sizeof(name), "x%u", i);
-		TRY(sync_object_open(space, name, &shape, REEF_SYNC_EXISTING,
-				     &object));
+		TRY(object_open(space, name, &shape, OBJECT_EXISTING, &object));
 		TRY(reef_read(member->reef, object.body, &word, 8));
 		WANT(word == 4711);
 	}
@@ -279,7 +272,7 @@ static int kills_maker(struct member *member)
 	return check_objects(member, space, last + 1);
 }
 
-static void sync_object_outlives_its_maker(void **state)
+static void object_outlives_its_maker(void **state)
 {
 	run(dying_maker, kills_maker);
 }
@@ -288,13 +281,13 @@ static void sync_object_outlives_its_maker(void **state)
 
 static int on_lost_node(struct member *member)
 {
-	struct sync_object object, old;
+	struct object object, old;
 	struct reef_space *space;
 	int rc = 0;
 
 	TRY(member_space(member, &space));
-	TRY(sync_object_open(space, "x", &shape, 0, &object));
-	TRY(sync_object_open(space, "y", &shape, 0, &old));
+	TRY(object_open(space, "x", &shape, 0, &object));
+	TRY(object_open(space, "y", &shape, 0, &old));
 	member->pool->note[0] = 1;
 	TRY(wait_for(member, 2)); /* the other one has them open */
 	reef_sim_host_kill(member->pool->lenders[0].host);
@@ -303,17 +296,17 @@ static int on_lost_node(struct member *member)
 				  &member->pool->lenders[0]));
 	while (!rc) {
 		TRY(reef_sleep(100 * MILLISECOND));
-		rc = sync_object_open(space, "x", &shape, 0, &object);
+		rc = object_open(space, "x", &shape, 0, &object);
 	}
 	WANT(rc == -REEF_ELOST);
 	/* Dropped, and made anew. */
-	TRY(sync_object_drop(space, "x", KIND, &object));
+	TRY(object_drop(space, "x", KIND, &object));
 	WANT(!object.block && object.generation);
-	TRY(sync_object_open(space, "x", &shape, 0, &object));
+	TRY(object_open(space, "x", &shape, 0, &object));
 	WANT_RC(reef_faa(member->reef, object.body, 1, NULL), 0);
 	member->pool->note[0] = 3;
 	/* Both replace. */
-	TRY(sync_object_replace(&old, "y", &shape));
+	TRY(object_replace(&old, "y", &shape));
 	TRY(reef_faa(member->reef, old.body, 1, NULL));
 	member->pool->note[1] = old.block;
 	TRY(wait_for(member, 4));
@@ -322,28 +315,28 @@ static int on_lost_node(struct member *member)
 
 static int replaces_too(struct member *member)
 {
-	struct sync_object object;
+	struct object object;
 	struct reef_space *space;
 	uint64_t word = 0;
 
 	TRY(member_space(member, &space));
 	TRY(wait_for(member, 1));
-	TRY(sync_object_open(space, "y", &shape, 0, &object));
+	TRY(object_open(space, "y", &shape, 0, &object));
 	member->pool->note[0] = 2;
 	TRY(wait_for(member, 3));
-	TRY(sync_object_replace(&object, "y", &shape));
+	TRY(object_replace(&object, "y", &shape));
 	while (!member->pool->note[1])
 		TRY(reef_sleep(MILLISECOND));
 	WANT(object.block == member->pool->note[1]);
 	TRY(reef_read(member->reef, object.body, &word, 8));
 	WANT(word == 4712);
-	TRY(sync_object_drop(space, "y", KIND, NULL));
-	WANT_RC(sync_object_replace(&object, "y", &shape), -ENOENT);
+	TRY(object_drop(space, "y", KIND, NULL));
+	WANT_RC(object_replace(&object, "y", &shape), -ENOENT);
 	member->pool->note[0] = 4;
 	return 0;
 }
 
-static void sync_object_lost_is_replaced_once(void **state)
+static void object_lost_is_replaced_once(void **state)
 {
 	run(on_lost_node, replaces_too);
 }
@@ -352,7 +345,7 @@ static void sync_object_lost_is_replaced_once(void **state)
 static int lost_again(struct member *member)
 {
 	struct reef_sim_host *host = member->pool->lenders[0].host;
-	struct sync_object object, stale;
+	struct object object, stale;
 	struct reef_space *space;
 	uint64_t word;
 	uint32_t i;
@@ -361,7 +354,7 @@ static int lost_again(struct member *member)
 	reef_sim_host_kill(member->pool->lenders[1].host);
 	TRY(reef_sleep(5 * SECOND));
 	TRY(member_space(member, &space));
-	TRY(sync_object_open(space, "x", &shape, 0, &object));
+	TRY(object_open(space, "x", &shape, 0, &object));
 	stale = object;
 	for (i = 0; i < 3; i++) {
 		reef_sim_host_kill(host);
@@ -373,118 +366,31 @@ static int lost_again(struct member *member)
 			TRY(reef_sleep(10 * MILLISECOND));
 		}
 		if (i < 2)
-			TRY(sync_object_replace(&object, "x", &shape));
+			TRY(object_replace(&object, "x", &shape));
 	}
-	TRY(sync_object_replace(&stale, "x", &shape));
+	TRY(object_replace(&stale, "x", &shape));
 	TRY(reef_read(member->reef, stale.body, &word, 8));
 	WANT(word == 4711);
 	return 0;
 }
 
-static void sync_object_lost_twice_is_replaced(void **state)
+static void object_lost_twice_is_replaced(void **state)
 {
 	run(lost_again, NULL);
-}
-
-/* --- numbers of participants --- */
-
-static void sync_member_numbers_are_each_once(void **state)
-{
-	bool seen[SYNC_MEMBERS_MAX + 1] = {false};
-	uint16_t member, other;
-	uint32_t i;
-
-	for (i = 0; i < SYNC_MEMBERS_MAX; i++) {
-		assert_int_equal(sync_member_take(7, 0x1000, &member), 0);
-		assert_true(member >= 1 && member <= SYNC_MEMBERS_MAX);
-		assert_false(seen[member]);
-		seen[member] = true;
-	}
-	assert_int_equal(sync_member_take(7, 0x1000, &member), -ENOSPC);
-	/* Others have their own. */
-	assert_int_equal(sync_member_take(8, 0x1000, &other), 0);
-	assert_int_equal(other, 1);
-	assert_int_equal(sync_member_take(7, 0x2000, &other), 0);
-	assert_int_equal(other, 1);
-	sync_member_give(8, 0x1000, 1);
-	sync_member_give(7, 0x2000, 1);
-	sync_member_give(7, 0x1000, 500);
-	assert_int_equal(sync_member_take(7, 0x1000, &member), 0);
-	assert_int_equal(member, 500);
-	for (i = 1; i <= SYNC_MEMBERS_MAX; i++)
-		sync_member_give(7, 0x1000, (uint16_t)i);
-	assert_int_equal(sync_member_take(7, 0x1000, &member), 0);
-	assert_int_equal(member, 1);
-	sync_member_give(7, 0x1000, 1);
-}
-
-static void *take_and_give(void *arg)
-{
-	_Atomic uint32_t *owners = arg;
-	uint32_t i;
-
-	for (i = 0; i < 20000; i++) {
-		uint16_t member;
-
-		if (sync_member_take(9, 0x3000, &member))
-			return arg;
-		if (owners[member]++)
-			return arg;
-		owners[member]--;
-		sync_member_give(9, 0x3000, member);
-	}
-	return NULL;
-}
-
-static void sync_member_threads_have_different_ones(void **state)
-{
-	static _Atomic uint32_t owners[SYNC_MEMBERS_MAX + 1];
-	pthread_t threads[4];
-	void *failed;
-	int i;
-
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL,
-						take_and_give, owners),
-				 0);
-	for (i = 0; i < 4; i++) {
-		assert_int_equal(pthread_join(threads[i], &failed), 0);
-		assert_null(failed);
-	}
-}
-
-static void sync_word_packs_what_it_unpacks(void **state)
-{
-	struct sync_word word = {0xfffe0001, 1023, 16383, 0xa5}, again;
-
-	again = sync_word_unpack(sync_word_pack(word));
-	assert_memory_equal(&word.session, &again.session, 4);
-	assert_int_equal(again.member, 1023);
-	assert_int_equal(again.ticket, 16383);
-	assert_int_equal(again.flags, 0xa5);
-	assert_true(sync_word_same(word, again));
-	again.member = 1;
-	assert_false(sync_word_same(word, again));
-	assert_int_equal(sync_ticket_distance(16383, 2), 3);
-	assert_int_equal(sync_ticket_distance(2, 16383), -3);
-	assert_int_equal(sync_ticket_distance(5, 5), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sync_object_is_made_once),
-		cmocka_unit_test(sync_object_of_another_kind_is_refused),
-		cmocka_unit_test(sync_object_dropped_is_forgotten),
-		cmocka_unit_test(sync_object_of_two_makers_is_one),
-		cmocka_unit_test(sync_object_is_made_while_links_fall),
-		cmocka_unit_test(sync_object_is_made_and_dropped_by_many),
-		cmocka_unit_test(sync_object_outlives_its_maker),
-		cmocka_unit_test(sync_object_lost_is_replaced_once),
-		cmocka_unit_test(sync_object_lost_twice_is_replaced),
-		cmocka_unit_test(sync_member_numbers_are_each_once),
-		cmocka_unit_test(sync_member_threads_have_different_ones),
-		cmocka_unit_test(sync_word_packs_what_it_unpacks),
+		cmocka_unit_test(object_is_made_once),
+		cmocka_unit_test(object_of_another_kind_is_refused),
+		cmocka_unit_test(object_dropped_is_forgotten),
+		cmocka_unit_test(object_of_two_makers_is_one),
+		cmocka_unit_test(object_is_made_while_links_fall),
+		cmocka_unit_test(object_is_made_and_dropped_by_many),
+		cmocka_unit_test(object_outlives_its_maker),
+		cmocka_unit_test(object_lost_is_replaced_once),
+		cmocka_unit_test(object_lost_twice_is_replaced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,19 @@ struct reef_space {
 /* Open a space that the keeper knows of; takes over a reference to it. */
 int client_space_attach(struct reef *reef, struct client_space *space,
 			struct reef_space **out);
+
+/* --- block.c --- */
+
+/* Give the space a heap, if it has none: one that a handle of this session has
+ * left, or a new one. */
 int client_heap_get(struct reef_space *space);
+/* Leave its heap to the next handle. What others freed is taken back first, and
+ * empty chunks are released: all of them, or but for a few. */
 void client_heap_put(struct reef_space *space, bool all);
+/* Leave its heap, and give back the memory that nothing is in. The last one to
+ * close a space in this process does so for all heaps: what it left would be in
+ * the way until somebody recovers this session, and reusable only a while after
+ * that. */
+void client_heap_give_back(struct reef_space *space);
 
 #endif

@@ -1,0 +1,432 @@
+/* block.c - the blocks of a space: a handle's heap, and what it needs of the
+ * handle and the keeper. */
+#include "pool/client/handle/space.h"
+
+#include "pool/client/handle/call.h"
+#include "pool/client/handle/recover.h"
+#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/renew.h"
+#include "wire/states.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what a heap needs --- */
+
+static int heap_execute(void *context, struct reef_access *accesses,
+			uint32_t count)
+{
+	struct reef_space *space = context;
+	int rc = client_handle_check(space->reef);
+
+	return rc ? rc : client_execute(space->reef, accesses, count);
+}
+
+static uint32_t heap_extents(void *context, uint32_t *numbers, uint64_t *sizes,
+			     uint32_t max)
+{
+	struct reef_space *space = context;
+	struct reef_client *client = space->reef->client;
+	const struct client_extent *extent;
+	uint32_t count = 0, i;
+
+	pthread_mutex_lock(&client->lock);
+	for (i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (!extent || extent->space != space->space ||
+		    extent->state != REEF_EXTENT_LIVE)
+			continue;
+		if (count < max) {
+			numbers[count] = extent->extent;
+			sizes[count] = extent->size;
+		}
+		count++;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return count;
+}
+
+static int heap_grow(void *context, uint64_t size, uint32_t *number,
+		     uint64_t *real_size)
+{
+	struct reef_space *space = context;
+	struct client_job *job = client_job_create(client_grow_job);
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	job->space = space->space;
+	job->size = size;
+	rc = client_job_run(space->reef, job);
+	if (!rc) {
+		*number = job->extent;
+		*real_size = job->size;
+	}
+	client_job_unref(job);
+	return rc;
+}
+
+static int heap_is_fenced(void *context, uint32_t session)
+{
+	struct reef_space *space = context;
+	enum reef_session_view view;
+	int rc;
+
+	rc = reef_session_look(space->reef, session, &view);
+	return rc ? rc : view == REEF_VIEW_ENDED;
+}
+
+static uint64_t heap_reclaim_epoch(void *context)
+{
+	struct reef_space *space = context;
+
+	/* It may be one more by now: see take_epochs in keeper.c. */
+	return atomic_load(&space->reef->client->reclaim_epoch) + 1;
+}
+
+static uint64_t heap_safe_epoch(void *context)
+{
+	struct reef_space *space = context;
+
+	return atomic_load(&space->reef->client->safe_epoch);
+}
+
+static void heap_hurry(void *context, uint64_t epoch)
+{
+	struct reef_space *space = context;
+
+	client_hurry(space->reef->client, epoch);
+}
+
+static bool heap_is_inside(void *context)
+{
+	struct reef_space *space = context;
+
+	return client_is_inside(space->reef);
+}
+
+static int heap_is_live(void *context, uint8_t kind, uint64_t address)
+{
+	return client_kind_is_live(context, kind, address);
+}
+
+static const struct reef_heap_ops heap_ops = {
+	.execute = heap_execute,
+	.extents = heap_extents,
+	.grow = heap_grow,
+	.is_fenced = heap_is_fenced,
+	.reclaim_epoch = heap_reclaim_epoch,
+	.safe_epoch = heap_safe_epoch,
+	.hurry = heap_hurry,
+	.is_inside = heap_is_inside,
+	.is_live = heap_is_live,
+};
+
+static int make_heap(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	struct reef_heap_options options = {
+		.ops = &heap_ops,
+		.context = space,
+		.session = client->session,
+		.seed = client->options.seed,
+		.mutant = client->options.heap_mutant,
+	};
+	struct client_heap *heap = calloc(1, sizeof(*heap));
+	uint64_t made = atomic_fetch_add(&client->heaps_made, 1);
+	int rc = 0;
+
+	if (!heap)
+		return -ENOMEM;
+	if (made < REEF_HEAP_NUMBER_MAX)
+		options.number = (uint16_t)(made + 1);
+	if (!options.seed)
+		rc = reef_random_secret(&options.seed, sizeof(options.seed));
+	else
+		options.seed += made;
+	if (!rc)
+		rc = reef_heap_create(&options, &heap->heap);
+	if (rc) {
+		free(heap);
+		return rc;
+	}
+	pthread_mutex_lock(&client->lock);
+	heap->lost_seen = space->space->lost_count;
+	pthread_mutex_unlock(&client->lock);
+	space->heap = heap;
+	return 0;
+}
+
+int client_heap_get(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	struct client_heap *heap;
+
+	if (likely(space->heap != NULL))
+		return 0;
+	pthread_mutex_lock(&client->lock);
+	heap = space->space->heaps;
+	if (heap)
+		space->space->heaps = heap->next;
+	pthread_mutex_unlock(&client->lock);
+	if (!heap)
+		return make_heap(space);
+	heap->next = NULL;
+	space->heap = heap;
+	reef_heap_move(heap->heap, &heap_ops, space);
+	/* What was lost while nobody had it. */
+	client_handle_look(space->reef);
+	return 0;
+}
+
+void client_heap_put(struct reef_space *space, bool all)
+{
+	struct client_heap *heap = space->heap, **at;
+	struct reef_client *client = space->reef->client;
+
+	if (!heap)
+		return;
+	if (!client_over(client)) {
+		reef_heap_flush(heap->heap);
+		reef_heap_collect(heap->heap, all);
+	}
+	space->heap = NULL;
+	space->ready = 0;
+	heap->next = NULL;
+	pthread_mutex_lock(&client->lock);
+	for (at = &space->space->heaps; *at; at = &(*at)->next)
+		;
+	*at = heap;
+	pthread_mutex_unlock(&client->lock);
+}
+
+static uint32_t idle_heaps(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	const struct client_heap *heap;
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&client->lock);
+	for (heap = space->space->heaps; heap; heap = heap->next)
+		count++;
+	pthread_mutex_unlock(&client->lock);
+	return count;
+}
+
+void client_heap_give_back(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	uint32_t left = idle_heaps(space);
+	bool last;
+
+	pthread_mutex_lock(&client->lock);
+	last = space->space->refs == 1;
+	pthread_mutex_unlock(&client->lock);
+	client_heap_put(space, last);
+	while (last && left-- && !client_heap_get(space))
+		client_heap_put(space, true);
+}
+
+/* --- blocks --- */
+
+/* May it be changed, and is there a heap? What speaks against it moves the
+ * version of the view. */
+static __attribute__((noinline)) int prepare_slowly(struct reef_space *space)
+{
+	struct reef *reef = space->reef;
+	int rc;
+
+	space->ready = 0;
+	rc = client_handle_check(reef);
+	if (rc)
+		return rc;
+	if (unlikely(space->space->gone))
+		return -REEF_ELOST;
+	if (unlikely(!(space->space->rights & REEF_RIGHT_WRITE)))
+		return -EACCES;
+	rc = client_heap_get(space);
+	if (!rc && unlikely(!client_is_current(reef)))
+		client_handle_look(reef);
+	if (!rc)
+		space->ready = reef->seen;
+	return rc;
+}
+
+static inline int prepare(struct reef_space *space)
+{
+	if (likely(space->ready ==
+			   atomic_load_explicit(&space->reef->client->version,
+						memory_order_relaxed) &&
+		   !client_is_forked(space->reef)))
+		return 0;
+	return prepare_slowly(space);
+}
+
+/* This handle's heap is full, and there is no more to be had: perhaps there is
+ * room in one of those that nobody has, such as what was recovered. */
+static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
+			   uint64_t size, uint64_t *address, int rc)
+{
+	uint32_t left = idle_heaps(space);
+
+	while (left-- && (rc == -ENOSPC || rc == -EDQUOT)) {
+		client_heap_put(space, true);
+		rc = prepare_slowly(space);
+		if (!rc)
+			rc = reef_heap_alloc(space->heap->heap, kind, size,
+					     address);
+	}
+	return rc;
+}
+
+/* --- memory that waits (R8) --- */
+
+/* Does something wait in the heaps that nobody has? Then until when. */
+static bool is_waiting_elsewhere(struct reef_space *space, uint64_t *epoch)
+{
+	struct reef_client *client = space->reef->client;
+	const struct client_heap *heap;
+	bool is_waiting = false;
+	uint64_t one;
+
+	pthread_mutex_lock(&client->lock);
+	for (heap = space->space->heaps; heap; heap = heap->next)
+		if (reef_heap_is_waiting(heap->heap, &one) &&
+		    (!is_waiting || one < *epoch)) {
+			*epoch = one;
+			is_waiting = true;
+		}
+	pthread_mutex_unlock(&client->lock);
+	return is_waiting;
+}
+
+int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
+{
+	uint64_t until_ns = reef_deadline_ns(timeout_ns), now_ns;
+	uint64_t given = 0, epoch = 0;
+	bool is_elsewhere;
+	int rc;
+
+	if (client_is_entered(space->reef))
+		return -EDEADLK;
+	for (;;) {
+		rc = prepare(space);
+		if (!rc)
+			rc = reef_heap_reclaim(space->heap->heap, &given,
+					       &epoch);
+		if (rc == 1)
+			return 0;
+		is_elsewhere =
+			rc == -ENOSPC && is_waiting_elsewhere(space, &epoch);
+		if (rc && !is_elsewhere)
+			return rc;
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns)
+			return -ETIMEDOUT;
+		rc = client_epoch_wait(space->reef, epoch, until_ns - now_ns);
+		/* Whoever allocates next takes that heap. */
+		if (rc || is_elsewhere)
+			return rc;
+	}
+}
+
+/* There is no more to be had, but perhaps something waits. */
+static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
+			 uint64_t *address, int rc)
+{
+	uint64_t until_ns, now_ns;
+	int why = 0;
+
+	/* Who died holds it up until its lease is over. */
+	until_ns = reef_deadline_ns(3 * space->reef->client->ttl_ns / 2);
+	while ((rc == -ENOSPC || rc == -EDQUOT) && !why) {
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns)
+			break;
+		why = reef_reclaim(space, until_ns - now_ns);
+		if (!why)
+			why = prepare(space);
+		if (why)
+			break;
+		rc = reef_heap_alloc(space->heap->heap, kind, size, address);
+		if (rc == -ENOSPC || rc == -EDQUOT)
+			rc = alloc_elsewhere(space, kind, size, address, rc);
+	}
+	return why == -REEF_EHOSTDEAD || why == -REEF_EFENCED ? why : rc;
+}
+
+int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
+		    uint64_t *address)
+{
+	int rc = prepare(space);
+
+	if (rc)
+		return rc;
+	if (unlikely(!size))
+		return -EINVAL;
+	rc = reef_heap_alloc(space->heap->heap, kind, size, address);
+	if (unlikely(rc == -ENOSPC || rc == -EDQUOT))
+		rc = alloc_elsewhere(space, kind, size, address, rc);
+	if (unlikely(rc == -ENOSPC || rc == -EDQUOT) &&
+	    !client_is_entered(space->reef))
+		rc = alloc_waiting(space, kind, size, address, rc);
+	if (!rc)
+		space->reef->pending = true;
+	return rc;
+}
+
+int reef_alloc(struct reef_space *space, uint64_t size, uint64_t *address)
+{
+	return reef_alloc_kind(space, REEF_BLOCK_RAW, size, address);
+}
+
+int reef_free(struct reef_space *space, uint64_t address, uint32_t flags)
+{
+	int rc = prepare(space);
+
+	if (rc)
+		return rc;
+	if (unlikely(flags & ~(uint32_t)REEF_FREE_LATER))
+		return -EINVAL;
+	return reef_heap_free(space->heap->heap, address, flags);
+}
+
+int reef_keep(struct reef_space *space, uint64_t address)
+{
+	int rc = prepare(space);
+
+	return rc ? rc : reef_heap_keep(space->heap->heap, address);
+}
+
+int reef_block_size(struct reef_space *space, uint64_t address, uint64_t *size)
+{
+	int rc = client_handle_check(space->reef);
+
+	if (!rc)
+		rc = client_heap_get(space);
+	return rc ? rc : reef_heap_block_size(space->heap->heap, address, size);
+}
+
+int reef_block_stats(struct reef_space *space, struct reef_block_stats *out)
+{
+	struct reef_heap_stats stats;
+	int rc = client_handle_check(space->reef);
+
+	if (!rc)
+		rc = client_heap_get(space);
+	if (rc)
+		return rc;
+	reef_heap_stats(space->heap->heap, &stats);
+	memset(out, 0, sizeof(*out));
+	out->bytes_taken = stats.chunks * REEF_CHUNK_SIZE;
+	out->bytes_live = stats.bytes_live;
+	out->bytes_waiting = stats.bytes_limbo;
+	out->classes = stats.classes;
+	for (uint32_t i = 0; i < stats.classes; i++) {
+		out->by_class[i].size = stats.by_class[i].block_size;
+		out->by_class[i].blocks = stats.by_class[i].blocks;
+		out->by_class[i].live = stats.by_class[i].live;
+		out->by_class[i].waiting = stats.by_class[i].limbo;
+	}
+	return 0;
+}

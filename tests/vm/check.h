@@ -10,7 +10,8 @@
 _Noreturn static inline void die(const char *file, int line, const char *text,
 				 long long a, long long b)
 {
-	printf("%s:%d: %s (%lld, %lld)\n", file, line, text, a, b);
+	printf("%s:%d: not so: %s (it is %lld, wanted %lld)\n", file, line,
+	       text, a, b);
 	fflush(stdout);
 	_exit(1);
 }

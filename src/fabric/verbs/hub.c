@@ -5,11 +5,15 @@
  * first hub has room for one link, and each further one for twice as many.
  *
  * How a link ends (break marks it, settle does it, under the lock):
- *   1. its queue pair is destroyed: nothing happens through it any more;
- *   2. the completion queue is emptied, so that no completion is left that
- *      names the link, and what had completed counts as done, or has arrived;
- *   3. the batches that are left end, in doubt;
- *   4. its channel is closed; messages that wait for the inbox keep an accepted
+ *   1. its queue pair is stopped: nothing happens through it any more;
+ *   2. the completion queue is emptied: what had completed counts as done, or
+ *      has arrived. Some devices drop the completions of a queue pair that is
+ *      destroyed, so this comes first;
+ *   3. the queue pair is destroyed and the queue emptied again, so that no
+ *      completion is left that names the link;
+ *   4. the batches that are left end, in doubt, but for one that the peer's
+ *      device refused;
+ *   5. its channel is closed; messages that wait for the inbox keep an accepted
  *      link until they are in it (F1).
  *
  * How a sleeper is woken. Before a queue sleeps, verbs_hub_arm asks for a
@@ -234,6 +238,8 @@ void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling)
 
 	while ((link = hub->broken)) {
 		hub->broken = link->next_broken;
+		verbs_pair_stop(link);
+		empty(hub, polling);
 		verbs_pair_destroy(link);
 		empty(hub, polling);
 		verbs_hub_unlist(link);

@@ -1,7 +1,7 @@
 /* pair.c - a link's queue pair, from nothing to ready, and away.
  *
- *   create            connect                                destroy
- *   ------> INIT ---------------> ready to receive, to send ---------> gone
+ *   create            connect                               stop     destroy
+ *   ------> INIT ---------------> ready to receive, to send ---> ERR ---> gone
  *           (receives posted)
  *
  * A peer that does not answer is given up when 7 tries have gone unanswered;
@@ -210,15 +210,22 @@ int verbs_pair_connect(struct verbs_link *link,
 	return 0;
 }
 
-void verbs_pair_destroy(struct verbs_link *link)
+void verbs_pair_stop(struct verbs_link *link)
 {
 	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+
+	if (link->pair)
+		ibv_modify_qp(link->pair, &attributes, IBV_QP_STATE);
+}
+
+void verbs_pair_destroy(struct verbs_link *link)
+{
 	int rc;
 
 	if (!link->pair)
 		return;
-	/* To ERR first: devices stop sooner, and F7 asks for it. */
-	ibv_modify_qp(link->pair, &attributes, IBV_QP_STATE);
+	/* Devices stop sooner if it is stopped first, and F7 asks for it. */
+	verbs_pair_stop(link);
 	rc = ibv_destroy_qp(link->pair);
 	/* Had it failed, the session could go on acting here. */
 	reef_assert(rc == 0);

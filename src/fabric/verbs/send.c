@@ -474,8 +474,12 @@ void verbs_send_completed(struct verbs_queue *polling, struct verbs_slot *slot,
 			  enum ibv_wc_status status)
 {
 	struct verbs_link *link = slot->work.link;
+	int refusal = verdict(status);
 
-	if (link->failed || (link->broken && status != IBV_WC_SUCCESS))
+	/* A request that was refused is the first that failed, so it is told
+	 * of even if the channel has brought the link's end before. */
+	if (link->failed ||
+	    (link->broken && status != IBV_WC_SUCCESS && !refusal))
 		return;
 	while (link->tail < slot->sequence)
 		retire(link, polling);
@@ -486,10 +490,10 @@ void verbs_send_completed(struct verbs_queue *polling, struct verbs_slot *slot,
 	}
 	reef_log(REEF_LOG_INFO, "verbs", "session %u: %s", link->link.session,
 		 ibv_wc_status_str(status));
-	link->failed_status = verdict(status);
-	if (link->failed_status) {
+	if (refusal) {
 		link->failed = slot->batch;
 		link->failed_op = slot->op;
+		link->failed_status = refusal;
 	}
 	verbs_link_break(link, -REEF_ENOLINK);
 }

@@ -396,7 +396,9 @@ int verbs_pair_create(struct verbs_link *link, const struct reef_address *local,
 /* Join it to the peer's: ready to receive and to send. */
 int verbs_pair_connect(struct verbs_link *link,
 		       const struct reef_wire_queue_pair *peer);
-/* After this nothing more happens through it. */
+/* After either of these nothing more happens through it. What had completed
+ * before can be polled between the two. No pair is fine. */
+void verbs_pair_stop(struct verbs_link *link);
 void verbs_pair_destroy(struct verbs_link *link);
 void verbs_pair_free(struct verbs_link *link);
 

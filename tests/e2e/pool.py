@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from checks import run_checks
-from pool_processes import Pool, free_port, until
+from pool_processes import Pool, free_port, prepare_child, until
 
 REEF = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -563,7 +563,7 @@ def check_where_it_prints(pool):
     other = {"REEF_DATA": pool.home + "/d2", "REEF_RUN": pool.home + "/r2"}
     with subprocess.Popen(
             ["/bin/sh", "-c", "exec \"$0\" up >&- 2>&- <&-", REEF],
-            env=pool.environment(**other)) as silent:
+            env=pool.environment(**other), preexec_fn=prepare_child) as silent:
         until("it serves", lambda: pool.ask(
             "status", **other).returncode == 0)
         names = [row["name"] for row in json.loads(

@@ -19,8 +19,17 @@ LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent():
+def prepare_child():
+    """In a child, before it becomes its program: it dies with its parent, and
+    takes signals as a command of an interactive shell does. What the tests
+    were started with must not matter: nohup ignores SIGHUP, a script's `&`
+    SIGINT and SIGQUIT, and no shell can trap what was ignored before it."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
+                   signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+                   signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def until(what, probe):
@@ -67,7 +76,7 @@ class Process:
                 open(self.error_path, "wb") as error:
             self.child = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=out, stderr=error,
-                env=env, cwd=cwd, preexec_fn=die_with_parent)
+                env=env, cwd=cwd, preexec_fn=prepare_child)
         self.name = name
 
     @property
@@ -155,7 +164,7 @@ class Pool:
         return subprocess.run(
             [self.reef, *arguments], capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False,
-            env=self.environment(**more), preexec_fn=die_with_parent)
+            env=self.environment(**more), preexec_fn=prepare_child)
 
     def do(self, *arguments, **more):
         done = self.ask(*arguments, **more)

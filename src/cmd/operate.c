@@ -356,3 +356,10 @@ const char *operate_session_state(uint8_t state)
 		return "unknown";
 	}
 }
+
+const char *operate_session_text(const struct reef_row *row)
+{
+	if (row->state == REEF_SESSION_ALIVE && !row->addresses.size)
+		return "away";
+	return operate_session_state(row->state);
+}

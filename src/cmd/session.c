@@ -21,7 +21,7 @@ static int end(struct reef_operator *op, const char *const *arguments,
 static int show(void *context, const struct reef_row *row)
 {
 	printf("%08x  %-9s  pid %-8u  %.*s\n", row->session,
-	       operate_session_state(row->state), row->pid, (int)row->name.size,
+	       operate_session_text(row), row->pid, (int)row->name.size,
 	       row->name.bytes);
 	return 0;
 }

@@ -157,17 +157,21 @@ static int show_session(void *context, const struct reef_row *row)
 		return 0;
 	}
 	reef_table_cell(view->table, "%08x", row->session);
-	reef_table_cell(view->table, "%s", operate_session_state(row->state));
+	reef_table_cell(view->table, "%s", operate_session_text(row));
 	reef_table_cell(view->table, "%s",
-			text_of(row->name, name, sizeof(name)));
-	reef_table_cell(view->table, "%u", row->pid);
+			row->name.size ? text_of(row->name, name, sizeof(name))
+				       : "-");
+	if (row->pid)
+		reef_table_cell(view->table, "%u", row->pid);
+	else
+		reef_table_cell(view->table, "-");
 	reef_table_cell(view->table, "%u", row->user);
 	reef_table_cell(view->table, "%s",
 			reef_table_time((double)row->age_ns, age));
 	reef_table_cell(view->table, "%s",
 			row->addresses.size ? text_of(row->addresses, fabric,
 						      sizeof(fabric))
-					    : "away");
+					    : "-");
 	reef_table_end_row(view->table);
 	return 0;
 }

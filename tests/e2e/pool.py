@@ -105,6 +105,26 @@ def check_up_again(pool):
     assert up.stop(signal.SIGHUP) == 0
 
 
+def check_session_of_the_dead(pool):
+    """The door dies with its pool. The next broker knows its session from the
+    journal and waits for it, but does not show it as one that is there."""
+    up = ("up", "--ttl", "60s")
+    first = pool.start("up", *up, REEF_REDIS="yes").saw("Ctrl-C")
+    row, = pool.status()["sessions"]
+    assert (row["state"], row["fabric"]) == ("alive", "shm"), row
+    assert re.search(r"^0*%x +alive +redis +%d .* shm$" % (
+        row["session"], row["pid"]), pool.do("status"), re.M)
+    first.kill()
+    pool.start("up", *up).saw("Ctrl-C")
+    again, = pool.status()["sessions"]
+    assert again["session"] == row["session"], (row, again)
+    assert (again["fabric"], again["name"]) == ("", ""), again
+    shown = pool.do("status")
+    assert re.search(r"^0*%x +away +- +- .* -$" % row["session"], shown,
+                     re.M), shown
+    assert " away " in pool.do("session", "list")
+
+
 def check_spaces(pool):
     pool.start("up", "up").saw("Ctrl-C")
     pool.do("space", "create", "a", "100M")

@@ -6,11 +6,16 @@ only the tail of a log sees them."""
 import contextlib
 import os
 import sys
+import tempfile
 import time
 import traceback
 
 FRAMES_MAX = 6  # lines of a failure's way that are shown
 TEXT_MAX = 1200  # bytes of what it says
+TEMPORARY_MAX = 40  # bytes of TMPDIR that leave room for a socket's path
+
+if len(tempfile.gettempdir()) > TEMPORARY_MAX:
+    tempfile.tempdir = os.environ["TMPDIR"] = "/tmp"
 
 
 class Skipped(Exception):

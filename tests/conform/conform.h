@@ -18,6 +18,7 @@
 #include "fabric/fabric.h"
 #include "fabric/hook/count.h"
 #include "fabric/sim/sim.h"
+#include "fixture/try.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -165,12 +166,6 @@ int fail_at(struct world *world, const char *file, int line, const char *text,
 		if (a_ != b_)                                                  \
 			return fail_at(world, __FILE__, __LINE__,              \
 				       #a " == " #b, a_, b_);                  \
-	} while (0)
-#define TRY(call)                                                              \
-	do {                                                                   \
-		int try_ = (call);                                             \
-		if (try_)                                                      \
-			return try_;                                           \
 	} while (0)
 
 /* Give the node an order and wait; returns its result. */

@@ -410,6 +410,8 @@ int main(int argc, char **argv)
 	struct board *board = board_create();
 	struct rlimit files;
 
+	/* The board has the first thing that was wrong. */
+	try_quiet = true;
 	if (argc < 2 || parse(argc, argv, &arguments))
 		return usage();
 	arguments.kind = argv[1];

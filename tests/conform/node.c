@@ -2,12 +2,12 @@
 #include "conform.h"
 
 #include "fabric/provider.h"
+#include "fixture/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MILLISECOND 1000000ull
 #define SIM_WAIT_MIN_NS 3000
 #define SIM_WAIT_MAX_NS (MILLISECOND / 2)
 

@@ -4,6 +4,7 @@
 #include "fabric/hook/fault.h"
 #include "fabric/hook/trace.h"
 #include "fabric/provider.h"
+#include "fixture/units.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -13,8 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define SECOND 1000000000ull
 
 const uint8_t conform_key[REEF_KEY_SIZE] = "the key of the conformance test";
 

@@ -10,6 +10,7 @@
 
 #include "base/store.h"
 #include "fabric/sim/sim.h"
+#include "fixture/units.h"
 #include "pool/broker/broker.h"
 #include "pool/broker/internal.h"
 #include "pool/rpc.h"
@@ -17,7 +18,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define MILLISECOND 1000000ull
 #define TTL (50 * MILLISECOND)
 #define ADDRESS "sim:broker/1"
 

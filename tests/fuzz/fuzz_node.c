@@ -12,9 +12,9 @@
 #include "messages.h"
 
 #include "fabric/sim/sim.h"
+#include "fixture/units.h"
 #include "pool/node/internal.h"
 
-#define MILLISECOND UINT64_C(1000000)
 #define TTL (50 * MILLISECOND)
 #define CAPACITY (1u << 20)
 #define SESSION 0x10001u

@@ -8,6 +8,7 @@
 #include "killer.h"
 
 #include "base/clock.h"
+#include "fixture/units.h"
 #include "guard.h"
 #include "section.h"
 #include "worker.h"
@@ -22,8 +23,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define MILLISECOND UINT64_C(1000000)
 
 enum victim { VICTIM_HOLDER, VICTIM_READER, VICTIM_WAITER, VICTIM_OTHER };
 #define VICTIMS 4

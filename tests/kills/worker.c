@@ -3,6 +3,7 @@
 #include "worker.h"
 
 #include "base/clock.h"
+#include "fixture/units.h"
 #include "guard.h"
 #include "section.h"
 #include "sync/lock.h"
@@ -12,8 +13,6 @@
 #include <reef/fiber.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MILLISECOND UINT64_C(1000000)
 
 struct participant {
 	struct section section;

@@ -18,6 +18,7 @@
 #define TESTS_SIM_CLUSTER_H
 
 #include "fabric/sim/sim.h"
+#include "fixture/units.h"
 #include "pool/broker/broker.h"
 #include "pool/client/client.h"
 #include "pool/client/heap/heap.h"
@@ -30,8 +31,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MILLISECOND 1000000ull
-#define SECOND (1000 * MILLISECOND)
 #define NODES_MAX 8
 #define CLIENTS_MAX 16
 #define BLOCKS_MAX 4096

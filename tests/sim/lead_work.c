@@ -13,6 +13,7 @@
 #include "cluster.h"
 
 #include "base/log.h"
+#include "fixture/units.h"
 
 #include <reef/sync.h>
 #include <stdio.h>
@@ -22,7 +23,6 @@
 #define HOME "home"
 #define DATA "data"
 #define REPEATS_MAX 1000
-#define MICROSECOND 1000ull
 #define RECORD_WORDS 4
 
 struct candidate {

@@ -14,6 +14,7 @@
 #include "lock_work.h"
 
 #include "base/log.h"
+#include "fixture/units.h"
 #include "sync/lock.h"
 
 #include <stdio.h>
@@ -23,7 +24,6 @@
 #define HOME "home" /* of the locks */
 #define DATA "data" /* of what they protect */
 #define REPEATS_MAX 1000
-#define MICROSECOND 1000ull
 
 static uint64_t below(struct part *part, uint64_t bound)
 {

@@ -16,6 +16,7 @@
  * Chosen once, from the seed: how many keys, how eager they are to drop. */
 #include "table_work.h"
 
+#include "fixture/units.h"
 #include "index/hash/internal.h"
 
 #include <stdlib.h>
@@ -25,7 +26,6 @@
 #define DATA "data" /* of the table */
 #define REPEATS_MAX 1000
 #define WAITS_MAX 40
-#define MICROSECOND 1000ull
 #define KEYS_MAX 128u
 #define MANY_MAX 8u
 #define RAWS_MAX 8u

@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "fixture/units.h"
 
 #include <stdint.h>
 #include <sys/types.h>
 
-#define MILLISECOND UINT64_C(1000000)
 #define PATIENCE_NS (UINT64_C(60000) * MILLISECOND)
 #define RUN "/tmp/run"
 

@@ -9,6 +9,7 @@
  * be on another machine. Times are printed, never judged. */
 #include "check.h"
 #include "fabric/verbs/verbs.h"
+#include "fixture/units.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -21,8 +22,6 @@
 #define PORT 7471
 #define BOSS 0xfffe0001u /* the session that gives orders */
 #define SESSION(slot) (((uint32_t)(slot) << 16) | 1u)
-#define MILLISECOND 1000000ull
-#define SECOND (1000 * MILLISECOND)
 #define SIZE (4u << 20)
 
 enum { EXPOSE = 1, WITHDRAW, FENCE, LOAD, CUT, DIE, QUIT };

@@ -2,6 +2,7 @@
  * virtual time and exact; the margins are wide because only the shape is
  * promised. */
 #include "bench/study.h"
+#include "fixture/units.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -9,8 +10,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-
-#define MIB (1ull << 20)
 
 /* Million operations per second. */
 static double rate(const char *name, uint32_t line, uint64_t point)

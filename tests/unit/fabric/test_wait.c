@@ -3,12 +3,11 @@
 #include "fixture/stage.h"
 
 #include "fixture/runtime.h"
+#include "fixture/units.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-#define SECOND 1000000000ull
 
 /* A wake-up that is lost is a hang: end it long before the runner does. */
 static int limit_time(void **state)

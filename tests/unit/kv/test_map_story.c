@@ -198,7 +198,7 @@ static int check_story(void)
 
 	if (rc || result.verdict == LINEAR_YES)
 		return rc;
-	for (i = 0; i < story.count && !pool_quiet; i++) {
+	for (i = 0; i < story.count && !try_quiet; i++) {
 		const struct linear_op *op = &story.ops[i];
 
 		if (op->key != result.key)
@@ -310,12 +310,12 @@ static void map_expiry_by_own_clocks_alone_is_found(void **state)
 	uint64_t seed;
 
 	(void)state;
-	pool_quiet = true;
+	try_quiet = true;
 	map_mutant = MAP_MUTANT_NO_REMOVE;
 	for (seed = 1; seed <= 100 && !found; seed++)
 		found = run_plot(&brief, seed) != 0;
 	map_mutant = MAP_MUTANT_NONE;
-	pool_quiet = false;
+	try_quiet = false;
 	print_message("at seed %llu\n", (unsigned long long)seed - 1);
 	assert_true(found);
 }

@@ -1,6 +1,7 @@
 /* test_host.c - broker and node in one process, and what they must not share.
  */
 #include "fabric/fabric.h"
+#include "fixture/units.h"
 #include "pool/host.h"
 #include "pool/rpc.h"
 
@@ -12,9 +13,6 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <string.h>
-
-#define SECOND UINT64_C(1000000000)
-#define MIB (UINT64_C(1) << 20)
 
 /* Nothing is asserted in a fiber: the line of what did not hold. */
 #define CHECK(condition)                                                       \

@@ -2,6 +2,8 @@
 #include "base/sched.h"
 #include "fabric/sim/sim.h"
 #include "fixture/scratch.h"
+#include "fixture/try.h"
+#include "fixture/units.h"
 #include "pool/mesh.h"
 
 #include <errno.h>
@@ -9,14 +11,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define SECOND 1000000000ull
 #define SESSION (((uint32_t)0x9000 << 16) | 1u)
-#define TRY(call)                                                              \
-	do {                                                                   \
-		int try_rc = (call);                                           \
-		if (try_rc)                                                    \
-			return try_rc;                                         \
-	} while (0)
 
 static int credential(void *context, const char *identity, uint32_t session,
 		      uint8_t key[REEF_KEY_SIZE])

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "fixture/rpc_station.h"
 #include "fixture/scratch.h"
+#include "fixture/try.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -95,16 +96,6 @@ static void run(const struct duo *duo, int want)
 		run_seed(&copy, seed, want);
 	}
 }
-
-/* -EXDEV: not what was wanted. */
-#define WANT(condition)                                                        \
-	do {                                                                   \
-		if (!(condition)) {                                            \
-			reef_log(REEF_LOG_ERROR, "test", "%d: %s", __LINE__,   \
-				 #condition);                                  \
-			return -EXDEV;                                         \
-		}                                                              \
-	} while (0)
 
 /* --- calls --- */
 

@@ -1,11 +1,11 @@
 /* test_barrier_near.c - a barrier of real threads: messages through memory,
  * through sockets, and both (barrier_near.c). */
 #include "fixture/local_pool.h"
+#include "fixture/units.h"
 
 #include <reef/sync.h>
 
 #define MEMBERS 4u
-#define SECOND UINT64_C(1000000000)
 
 struct meeting {
 	uint32_t rounds;

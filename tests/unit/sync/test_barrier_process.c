@@ -2,6 +2,7 @@
  * killed. */
 #include "fixture/local_pool.h"
 #include "fixture/seeds.h"
+#include "fixture/units.h"
 
 #include <reef/sync.h>
 #include <signal.h>
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #define MEMBERS 4u
-#define SECOND UINT64_C(1000000000)
 
 struct shared { /* by all processes */
 	_Atomic uint64_t came[MEMBERS];

@@ -191,11 +191,11 @@ static int one_seed(uint64_t seed, enum barrier_mutant mutant)
 	party->script = goes_on;
 	party->fate = fate;
 	rc = party_run(party, seed);
-	if (rc && !pool_quiet)
+	if (rc && !try_quiet)
 		tell(party, rc);
 	check_told(party);
 	if (party->wrong[0] && !rc) {
-		if (!pool_quiet)
+		if (!try_quiet)
 			print_message("seed %llu: %s\n",
 				      (unsigned long long)seed, party->wrong);
 		rc = -EXDEV;
@@ -291,10 +291,10 @@ static void find(enum barrier_mutant mutant)
 	uint64_t seed;
 	bool found = false;
 
-	pool_quiet = true;
+	try_quiet = true;
 	for (seed = 1; seed <= MUTANT_SEEDS && !found; seed++)
 		found = one_seed(seed, mutant) != 0;
-	pool_quiet = false;
+	try_quiet = false;
 	print_message("mutant %d: %s, seed %llu\n", mutant,
 		      found ? "found" : "NOT FOUND",
 		      (unsigned long long)seed - 1);

@@ -1,6 +1,7 @@
 /* test_lock_threads.c - locks on shared memory: the interface, and threads that
  * compete. */
 #include "fixture/try.h"
+#include "fixture/units.h"
 #include "sync/lock.h"
 
 #include <setjmp.h>
@@ -17,7 +18,6 @@
 #define POOL "embedded:32M"
 #define THREADS 4u
 #define ROUNDS 400u
-#define MILLISECOND UINT64_C(1000000)
 
 static const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 

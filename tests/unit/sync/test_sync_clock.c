@@ -652,7 +652,7 @@ static bool is_found(enum sync_clock_mutant which)
 	bool found = false;
 	uint64_t seed;
 
-	pool_quiet = true;
+	try_quiet = true;
 	mutant = which;
 	for (seed = 1; seed <= 50 && !found; seed++) {
 		struct pool cut = {.ttl_ns = 60 * SECOND}, pool = {0};
@@ -662,7 +662,7 @@ static bool is_found(enum sync_clock_mutant which)
 			run_storm(seed) == -EXDEV;
 	}
 	mutant = SYNC_CLOCK_MUTANT_NONE;
-	pool_quiet = false;
+	try_quiet = false;
 	return found;
 }
 

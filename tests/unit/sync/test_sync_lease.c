@@ -602,7 +602,7 @@ static void lease_mutants_are_found(void **state)
 	lease_find(run, LEASE_MUTANT_LATE_RENEWAL, 10000);
 	lease_find(run, LEASE_MUTANT_LATE_COUNT, 10000);
 	lease_find(run, LEASE_MUTANT_OLD_SIGHT, 10000);
-	pool_quiet = true;
+	try_quiet = true;
 	for (seed = 1; seed <= 50 && !found; seed++)
 		found = run_turns(seed, LEASE_MUTANT_ENLIST_LATE) != 0;
 	assert_true(found);
@@ -614,7 +614,7 @@ static void lease_mutants_are_found(void **state)
 		pool_add(&pool, wraps);
 		assert_int_not_equal(pool_end(&pool), 0);
 	}
-	pool_quiet = false;
+	try_quiet = false;
 }
 #endif
 

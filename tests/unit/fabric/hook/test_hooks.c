@@ -5,6 +5,7 @@
 #include "fabric/hook/fault.h"
 #include "fabric/hook/trace.h"
 #include "fabric/sim/sim.h"
+#include "fixture/units.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -13,8 +14,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define SECOND 1000000000ull
 
 struct world {
 	struct reef_sim *sim;

@@ -1,6 +1,7 @@
 /* test_shm_ring.c - short messages of shm that go through memory. */
 #include "base/random.h"
 #include "fabric/shm/shm.h"
+#include "fixture/units.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECOND 1000000000ull
 #define STEPS 100000
 #define BATCHES 8
 #define LENGTH_MAX 300

@@ -6,6 +6,7 @@
 #include "fabric/fabric.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
+#include "fixture/units.h"
 #include "wire/batch.h"
 #include "wire/bytes.h"
 #include "wire/control.h"
@@ -28,7 +29,6 @@
 #include <unistd.h>
 
 #define SIZE (1u << 20)
-#define SECOND 1000000000ull
 #define SESSION 0x10001u
 
 static int credential(void *context, const char *identity, uint32_t session,

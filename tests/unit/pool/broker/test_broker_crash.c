@@ -160,10 +160,10 @@ static void find(int (*one)(uint64_t seed, enum reef_broker_mutant mutant),
 	bool found = false;
 	uint64_t seed;
 
-	world_quiet = true;
+	try_quiet = true;
 	for (seed = 1; seed <= seeds && !found; seed++)
 		found = one(seed, mutant) == -EXDEV;
-	world_quiet = false;
+	try_quiet = false;
 	assert_true(found);
 }
 

@@ -4,6 +4,8 @@
 #include "base/sched.h"
 #include "base/store.h"
 #include "fixture/scratch.h"
+#include "fixture/try.h"
+#include "fixture/units.h"
 #include "pool/broker/broker.h"
 #include "pool/broker/state/state.h"
 #include "pool/keys.h"
@@ -12,22 +14,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-
-#define SECOND 1000000000ull
-
-#define TRY(call)                                                              \
-	do {                                                                   \
-		int try_rc = (call);                                           \
-		if (try_rc)                                                    \
-			return try_rc;                                         \
-	} while (0)
-#define WANT(condition)                                                        \
-	do {                                                                   \
-		if (!(condition)) {                                            \
-			print_message("%d: %s\n", __LINE__, #condition);       \
-			return -EXDEV;                                         \
-		}                                                              \
-	} while (0)
 
 /* --- the broker's thread --- */
 

@@ -37,10 +37,10 @@ static void find(cast *add, enum reef_broker_mutant mutant)
 	uint64_t seed;
 	bool found = false;
 
-	world_quiet = true;
+	try_quiet = true;
 	for (seed = 1; seed <= MUTANT_SEEDS && !found; seed++)
 		found = run_seed(add, mutant, seed) == -EXDEV;
-	world_quiet = false;
+	try_quiet = false;
 	assert_true(found);
 }
 

@@ -3,6 +3,7 @@
 #include "fixture/random_record.h"
 #include "fixture/seeds.h"
 #include "fixture/store_wrapper.h"
+#include "fixture/units.h"
 #include "pool/broker/journal/journal.h"
 
 #include <setjmp.h>
@@ -15,8 +16,6 @@
 #include <reef/error.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define MIB UINT64_C(1048576)
 
 static struct reef_state *the;
 

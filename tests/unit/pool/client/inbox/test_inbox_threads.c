@@ -3,6 +3,7 @@
 #include "fixture/inbox_ear.h"
 #include "fixture/local_pool.h"
 #include "fixture/try.h"
+#include "fixture/units.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,9 +12,6 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define MILLISECOND 1000000ull
-#define SECOND (1000 * MILLISECOND)
 
 static const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 

@@ -37,7 +37,7 @@ uint64_t reef_local_clock_now_ns(const struct reef_local_clock *clock)
 {
 	return local_ns_of(clock, clock->virtual_ns
 					  ? *clock->virtual_ns
-					  : kernel_ns(CLOCK_MONOTONIC));
+					  : kernel_ns(CLOCK_BOOTTIME));
 }
 
 uint64_t reef_local_clock_coarse_ns(const struct reef_local_clock *clock)

@@ -218,11 +218,9 @@ static int sync_parent(int fd)
 int reef_store_open_directory(const char *path, struct reef_store **out)
 {
 	struct directory *directory;
-	bool made;
 	int err;
 
-	made = mkdir(path, 0700) == 0;
-	if (!made && errno != EEXIST)
+	if (mkdir(path, 0700) && errno != EEXIST)
 		return -errno;
 	directory = calloc(1, sizeof(*directory));
 	if (!directory)
@@ -232,7 +230,9 @@ int reef_store_open_directory(const char *path, struct reef_store **out)
 		err = -errno;
 		goto err_free;
 	}
-	err = made ? sync_parent(directory->fd) : 0;
+	/* Also where it was there already: whoever made it may have died before
+	 * its name was durable. */
+	err = sync_parent(directory->fd);
 	if (err)
 		goto err_close;
 	directory->store.ops = &directory_ops;

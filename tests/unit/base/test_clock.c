@@ -9,7 +9,17 @@
 #include "base/clock.h"
 #include "base/random.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <reef/fiber.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080
+#endif
 
 static void clock_real_never_goes_back(void **state)
 {
@@ -21,6 +31,46 @@ static void clock_real_never_goes_back(void **state)
 		assert_true(now >= last);
 		last = now;
 	}
+}
+
+/* A child whose time since boot is a thousand seconds ahead, as on a machine
+ * that was suspended for so long; its other clocks are as they were. */
+static pid_t fork_after_suspend(void)
+{
+	int fd;
+
+	/* Somebody who is not root may do so in a user namespace. */
+	if (unshare(CLONE_NEWTIME) && unshare(CLONE_NEWUSER | CLONE_NEWTIME))
+		return -errno;
+	fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || dprintf(fd, "boottime 1000 0\n") < 0)
+		return -errno;
+	close(fd);
+	return fork();
+}
+
+static void clock_real_goes_on_during_suspend(void **state)
+{
+	uint64_t before = reef_local_clock_now_ns(&reef_local_clock_real);
+	pid_t outer = fork(), inner;
+	int status;
+
+	assert_true(outer >= 0);
+	if (!outer) {
+		inner = fork_after_suspend();
+		if (inner < 0)
+			_exit(inner == -EPERM ? 77 : 1);
+		if (!inner)
+			_exit(reef_local_clock_now_ns(&reef_local_clock_real) -
+				      before <
+			      UINT64_C(1000000000000));
+		_exit(waitpid(inner, &status, 0) != inner || status);
+	}
+	assert_int_equal(waitpid(outer, &status, 0), outer);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip(); /* the kernel lets nobody have a time of its own */
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void clock_virtual_shows_its_source(void **state)
@@ -118,6 +168,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clock_real_never_goes_back),
+		cmocka_unit_test(clock_real_goes_on_during_suspend),
 		cmocka_unit_test(clock_virtual_shows_its_source),
 		cmocka_unit_test(clock_drift_gains_and_loses),
 		cmocka_unit_test(clock_drift_never_goes_back),

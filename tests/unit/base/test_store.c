@@ -14,10 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct reef_random chance;
 static char directory[64];
+
+/* The inode that the process synced last, by fsync; 0: none. */
+static ino_t synced_inode;
+
+int fsync(int fd)
+{
+	struct stat status;
+
+	synced_inode = fstat(fd, &status) ? 0 : status.st_ino;
+	return (int)syscall(SYS_fsync, fd);
+}
 
 static int open_memory(void **state)
 {
@@ -244,6 +256,21 @@ static void store_directory_that_is_a_file_is_refused(void **state)
 	snprintf(path, sizeof(path), "%s/none/deeper", directory);
 	assert_int_equal(reef_store_open_directory(path, &store), -ENOENT);
 	assert_null(store);
+}
+
+/* Whoever made the directory may have died before its name was durable. */
+static void store_directory_found_has_its_parent_synced(void **state)
+{
+	struct reef_store *store;
+	struct stat parent;
+	char path[96];
+
+	assert_int_equal(stat(directory, &parent), 0);
+	snprintf(path, sizeof(path), "%s/made", directory);
+	synced_inode = 0;
+	assert_int_equal(reef_store_open_directory(path, &store), 0);
+	assert_true(synced_inode == parent.st_ino);
+	reef_store_destroy(store);
 }
 
 /* --- the power fails --- */
@@ -604,6 +631,9 @@ int main(void)
 			open_directory, close_directory),
 		cmocka_unit_test_setup_teardown(
 			store_directory_that_is_a_file_is_refused,
+			open_directory, close_directory),
+		cmocka_unit_test_setup_teardown(
+			store_directory_found_has_its_parent_synced,
 			open_directory, close_directory),
 		cmocka_unit_test(store_crash_keeps_what_was_synced),
 		cmocka_unit_test(

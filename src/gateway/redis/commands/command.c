@@ -215,7 +215,7 @@ static void reply_unknown_subcommand(struct redis_client *client,
 			   request->argv[1].bytes, name);
 }
 
-static bool has_arity(const struct redis_command *command, uint32_t argc)
+bool redis_has_arity(const struct redis_command *command, uint32_t argc)
 {
 	return command->arity < 0 ? argc >= (uint32_t)-command->arity
 				  : argc == (uint32_t)command->arity;
@@ -241,7 +241,7 @@ const struct redis_command *redis_command_of(
 		}
 		command = sub;
 	}
-	if (has_arity(command, request->argc))
+	if (redis_has_arity(command, request->argc))
 		return command;
 	redis_reply_arity(client, command);
 	return NULL;

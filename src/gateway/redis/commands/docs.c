@@ -5,224 +5,191 @@
 #include "gateway/redis/commands/table.h"
 #include "gateway/redis/protocol/glob.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
-#define NAME_SIZE 64
+#define TEXT_SIZE 64
 
-/* With its parent's: "object|freq". */
-static const char *full_name(const struct redis_command *command,
-			     char name[NAME_SIZE])
-{
-	char *end = name;
+typedef void reply_row(struct redis_reply *reply,
+		       const struct redis_docs *docs);
 
-	if (command->parent) {
-		end = stpncpy(end, command->parent->name, NAME_SIZE / 2 - 1);
-		*end++ = '|';
-	}
-	*stpncpy(end, command->name, NAME_SIZE / 2 - 1) = 0;
-	return name;
-}
-
-/* NULL: it is none of Redis's, and not told of. */
-static const struct redis_docs *docs_of(const struct redis_command *command)
+/* By its full name, "object|freq"; NULL: nothing is told of it. */
+static const struct redis_docs *find_docs(const struct redis_bytes *name)
 {
 	const struct redis_docs *docs = redis_docs;
-	char name[NAME_SIZE];
 
-	full_name(command, name);
-	while (docs->name && strcmp(docs->name, name))
+	while (docs->name && !redis_bytes_is(name, docs->name))
 		docs++;
 	return docs->name ? docs : NULL;
 }
 
-/* By its full name; NULL. */
-static const struct redis_command *find(const struct redis_bytes *name)
+static const struct redis_command *command_of(const struct redis_docs *docs)
 {
-	const char *bar = memchr(name->bytes, '|', name->size);
-	size_t size = bar ? (size_t)(bar - name->bytes) : name->size;
+	const size_t size = strcspn(docs->name, "|");
 	const struct redis_command *command =
-		redis_command_find(name->bytes, size);
+		redis_command_find(docs->name, size);
+	const char *sub = docs->name + size + 1;
 
-	if (command && bar)
-		command = redis_subcommand_find(command, bar + 1,
-						name->size - size - 1);
-	return command && docs_of(command) ? command : NULL;
+	return docs->name[size]
+		       ? redis_subcommand_find(command, sub, strlen(sub))
+		       : command;
 }
 
-/* --- lists of words --- */
-
-static uint32_t count_words(const char *words)
+/* parent NULL: true if it is no subcommand. */
+static bool is_child(const struct redis_docs *docs, const char *parent)
 {
-	uint32_t count = 0;
+	const size_t size = strcspn(docs->name, "|");
 
-	for (; words && *words; words += strspn(words, " ")) {
-		words += strcspn(words, " ");
-		count++;
-	}
-	return count;
+	return parent ? docs->name[size] && strlen(parent) == size &&
+				!memcmp(docs->name, parent, size)
+		      : !docs->name[size];
 }
 
-/* The next word, its size in *size; NULL: that was all. */
-static const char *next_word(const char **at, size_t *size)
+/* Answer the subcommands of a command (NULL: all commands), a row each. */
+static void reply_rows(struct redis_reply *reply, char kind, const char *parent,
+		       reply_row *each)
 {
-	const char *word = *at ? *at + strspn(*at, " ") : "";
+	struct redis_mark mark = redis_reply_mark(reply);
+	const struct redis_docs *docs;
+	uint64_t count = 0;
 
-	*size = strcspn(word, " ");
-	*at = word + *size;
-	return *size ? word : NULL;
+	for (docs = redis_docs; docs->name; docs++)
+		if (is_child(docs, parent)) {
+			each(reply, docs);
+			count++;
+		}
+	redis_reply_wrap(reply, mark, kind, count);
 }
 
-static bool has_word(const char *words, const char *word)
+/* --- words, flags, categories --- */
+
+/* The next word of those that end at NUL or `;`, as it is to be answered (tips
+ * in docs.h); false: that was all. */
+static bool next_word(const char **at, char text[TEXT_SIZE])
 {
-	const char *found;
-	size_t size;
+	const char *word = *at ? *at + strspn(*at, " ") : "", *prefix = "";
+	const size_t size = strcspn(word, " ;");
 
-	while ((found = next_word(&words, &size)))
-		if (size == strlen(word) && !memcmp(found, word, size))
-			return true;
-	return false;
+	if (!size)
+		return false;
+	*at = word + size;
+	if (*word == '>')
+		prefix = "request_policy:";
+	else if (*word == '<')
+		prefix = "response_policy:";
+	else if (*word == '~')
+		prefix = "nondeterministic_output";
+	snprintf(text, TEXT_SIZE, "%s%.*s", prefix, (int)(size - !!*prefix),
+		 word + !!*prefix);
+	return true;
 }
 
-static void reply_text(struct redis_reply *reply, const char *text, size_t size)
+static void reply_words(struct redis_reply *reply, const char *words,
+			void (*each)(struct redis_reply *, const char *))
 {
-	redis_reply_bulk(reply, text, size);
+	struct redis_mark mark = redis_reply_mark(reply);
+	char text[TEXT_SIZE];
+	uint64_t count = 0;
+
+	for (; next_word(&words, text); count++)
+		each(reply, text);
+	redis_reply_wrap(reply, mark, '~', count);
 }
-
-static void reply_status(struct redis_reply *reply, const char *text,
-			 size_t size)
-{
-	char copy[NAME_SIZE] = {0};
-
-	memcpy(copy, text, size < NAME_SIZE ? size : NAME_SIZE - 1);
-	redis_reply_status(reply, copy);
-}
-
-/* --- flags and categories --- */
-
-static const struct {
-	uint32_t flag;
-	const char *name;
-} flag_names[] = {
-	{REDIS_WRITE, "write"},
-	{REDIS_READONLY, "readonly"},
-	{REDIS_DENYOOM, "denyoom"},
-	{REDIS_ADMIN, "admin"},
-	{REDIS_NOSCRIPT, "noscript"},
-	{REDIS_LOADING, "loading"},
-	{REDIS_STALE, "stale"},
-	{REDIS_SKIP_MONITOR, "skip_monitor"},
-	{REDIS_SKIP_SLOWLOG, "skip_slowlog"},
-	{REDIS_FAST, "fast"},
-	{REDIS_NO_AUTH, "no_auth"},
-	{REDIS_MAY_REPLICATE, "may_replicate"},
-	{REDIS_NO_MANDATORY_KEYS, "no_mandatory_keys"},
-	{REDIS_NO_ASYNC_LOADING, "no_async_loading"},
-	{REDIS_NO_MULTI, "no_multi"},
-	{REDIS_MOVABLE_KEYS, "movablekeys"},
-	{REDIS_ALLOW_BUSY, "allow_busy"},
-};
-#define FLAG_NAMES (sizeof(flag_names) / sizeof(flag_names[0]))
 
 static void reply_flags(struct redis_reply *reply, uint32_t flags)
 {
+	/* In the order of enum redis_command_flags. */
+	const char *names =
+		"write readonly denyoom admin noscript loading stale "
+		"skip_monitor skip_slowlog fast no_auth may_replicate "
+		"no_mandatory_keys no_async_loading no_multi movablekeys "
+		"allow_busy";
 	struct redis_mark mark = redis_reply_mark(reply);
+	char text[TEXT_SIZE];
 	uint64_t count = 0;
-	size_t i;
 
-	for (i = 0; i < FLAG_NAMES; i++)
-		if (flags & flag_names[i].flag) {
-			redis_reply_status(reply, flag_names[i].name);
+	for (; next_word(&names, text); flags >>= 1)
+		if (flags & 1) {
+			redis_reply_status(reply, text);
 			count++;
 		}
 	redis_reply_wrap(reply, mark, '~', count);
 }
 
-/* In Redis's order; 0: only where docs.h says so. */
+/* In Redis's order: of which flag, of which group; slow is what is not fast. */
 static const struct {
-	const char *name;
+	const char *name; /* with its sign */
 	uint32_t flag;
-	bool is_without; /* of those without the flag */
-} category_names[] = {
-	{"keyspace", 0, false},	       {"read", REDIS_READONLY, false},
-	{"write", REDIS_WRITE, false}, {"string", 0, false},
-	{"admin", REDIS_ADMIN, false}, {"fast", REDIS_FAST, false},
-	{"slow", REDIS_FAST, true},    {"dangerous", REDIS_ADMIN, false},
-	{"connection", 0, false},      {"transaction", 0, false},
+	const char *group;
+} categories[] = {
+	{"@keyspace", 0, "generic"},
+	{"@read", REDIS_READONLY, NULL},
+	{"@write", REDIS_WRITE, NULL},
+	{"@string", 0, "string"},
+	{"@admin", REDIS_ADMIN, NULL},
+	{"@fast", REDIS_FAST, NULL},
+	{"@slow", 0, NULL},
+	{"@dangerous", REDIS_ADMIN, NULL},
+	{"@connection", 0, "connection"},
+	{"@transaction", 0, "transactions"},
 };
-#define CATEGORY_NAMES (sizeof(category_names) / sizeof(category_names[0]))
+#define CATEGORIES (sizeof(categories) / sizeof(categories[0]))
 
-static bool is_in_category(const struct redis_command *command,
-			   const struct redis_docs *docs, size_t category)
+static bool is_in_category(const struct redis_docs *docs, size_t i)
 {
-	uint32_t flag = category_names[category].flag;
+	const struct redis_command *command = command_of(docs);
+	const char *name = categories[i].name + 1, *also = docs->also;
+	char text[TEXT_SIZE];
 
-	if (has_word(docs->categories, category_names[category].name))
-		return true;
-	return flag && ((command->flags & flag) != 0) !=
-			       category_names[category].is_without;
+	while (next_word(&also, text))
+		if (!strcmp(text, name))
+			return true;
+	if (!strcmp(name, "slow"))
+		return !(command->flags & REDIS_FAST);
+	if (categories[i].group)
+		return command->run &&
+		       !strcmp(docs->group, categories[i].group);
+	return command->flags & categories[i].flag;
 }
 
 static void reply_categories(struct redis_reply *reply,
-			     const struct redis_command *command,
 			     const struct redis_docs *docs)
 {
 	struct redis_mark mark = redis_reply_mark(reply);
-	char name[NAME_SIZE] = "@";
 	uint64_t count = 0;
 	size_t i;
 
-	for (i = 0; i < CATEGORY_NAMES; i++) {
-		if (!is_in_category(command, docs, i))
-			continue;
-		strcpy(name + 1, category_names[i].name);
-		redis_reply_status(reply, name);
-		count++;
-	}
+	for (i = 0; i < CATEGORIES; i++)
+		if (is_in_category(docs, i)) {
+			redis_reply_status(reply, categories[i].name);
+			count++;
+		}
 	redis_reply_wrap(reply, mark, '~', count);
 }
 
 /* --- keys --- */
 
+/* A group of keys: what is done with them, and where they are. */
 struct key_spec {
-	const char *flags; /* words, of flags_size bytes */
-	size_t flags_size;
-	int index, last, step;
+	const char *flags;     /* words, up to NUL or `;` */
+	int index, last, step; /* last: from index on, negative: from the end */
 };
 
-/* The next of docs->keys; false: that was all. */
-static bool next_keys(const char **at, struct key_spec *spec)
+/* The next group of a command; false: that was all. Zero *spec at first. */
+static bool next_keys(const struct redis_docs *docs, struct key_spec *spec)
 {
-	const char *numbers;
-	char *end;
+	const struct redis_command *command = command_of(docs);
+	const char *next = spec->flags ? strchr(spec->flags, ';') : docs->keys;
 
-	if (!*at || !**at)
+	if (!next)
 		return false;
-	spec->flags = *at;
-	numbers = spec->flags + strcspn(spec->flags, "0123456789");
-	spec->flags_size = (size_t)(numbers - spec->flags) - 1;
-	spec->index = (int)strtol(numbers, &end, 10);
-	spec->last = (int)strtol(end + 1, &end, 10);
-	spec->step = (int)strtol(end + 1, &end, 10);
-	*at = end + strspn(end, "; ");
+	spec->index = spec->flags ? spec->index + 1 : command->first_key;
+	spec->flags = next + (*next == ';');
+	spec->step = command->key_step;
+	/* Of several groups each is one key. */
+	spec->last = strchr(docs->keys, ';') ? 0
+		     : command->last_key < 0 ? command->last_key
+					     : command->last_key - spec->index;
 	return true;
-}
-
-/* without: a flag that is not told. */
-static void reply_key_flags(struct redis_reply *reply,
-			    const struct key_spec *spec)
-{
-	struct redis_mark mark = redis_reply_mark(reply);
-	const char *at = spec->flags, *word;
-	uint64_t count = 0;
-	size_t size;
-
-	while ((word = next_word(&at, &size)) &&
-	       word < spec->flags + spec->flags_size) {
-		reply_status(reply, word, size);
-		count++;
-	}
-	redis_reply_wrap(reply, mark, '~', count);
 }
 
 static void reply_number(struct redis_reply *reply, const char *name, int value)
@@ -238,113 +205,76 @@ static void reply_named(struct redis_reply *reply, const char *name,
 	redis_reply_text(reply, text);
 }
 
-static void reply_key_spec(struct redis_reply *reply,
-			   const struct key_spec *spec, const char *note)
+/* Begin how something is searched for: its type and `count` numbers. */
+static void reply_search(struct redis_reply *reply, const char *name,
+			 const char *type, uint64_t count)
 {
-	redis_reply_map(reply, note ? 4 : 3);
-	if (note)
-		reply_named(reply, "notes", note);
-	redis_reply_text(reply, "flags");
-	reply_key_flags(reply, spec);
-	redis_reply_text(reply, "begin_search");
+	redis_reply_text(reply, name);
 	redis_reply_map(reply, 2);
-	reply_named(reply, "type", "index");
+	reply_named(reply, "type", type);
 	redis_reply_text(reply, "spec");
-	redis_reply_map(reply, 1);
-	reply_number(reply, "index", spec->index);
-	redis_reply_text(reply, "find_keys");
-	redis_reply_map(reply, 2);
-	reply_named(reply, "type", "range");
-	redis_reply_text(reply, "spec");
-	redis_reply_map(reply, 3);
-	reply_number(reply, "lastkey", spec->last);
-	reply_number(reply, "keystep", spec->step);
-	reply_number(reply, "limit", 0);
+	redis_reply_map(reply, count);
 }
 
-/* --- COMMAND, COMMAND INFO --- */
-
-static void reply_info(struct redis_reply *reply,
-		       const struct redis_command *command)
+static void reply_key_specs(struct redis_reply *reply,
+			    const struct redis_docs *docs)
 {
-	const struct redis_docs *docs = docs_of(command);
-	const struct redis_command *sub = command->subcommands;
-	const char *at = docs->tips, *word;
-	struct redis_mark mark;
-	struct key_spec spec;
-	char name[NAME_SIZE];
+	struct redis_mark mark = redis_reply_mark(reply);
+	struct key_spec spec = {0};
 	uint64_t count = 0;
-	size_t size;
+
+	for (; next_keys(docs, &spec); count++) {
+		redis_reply_map(reply, docs->keys_note ? 4 : 3);
+		if (docs->keys_note)
+			reply_named(reply, "notes", docs->keys_note);
+		redis_reply_text(reply, "flags");
+		reply_words(reply, spec.flags, redis_reply_status);
+		reply_search(reply, "begin_search", "index", 1);
+		reply_number(reply, "index", spec.index);
+		reply_search(reply, "find_keys", "range", 3);
+		reply_number(reply, "lastkey", spec.last);
+		reply_number(reply, "keystep", spec.step);
+		reply_number(reply, "limit", 0);
+	}
+	redis_reply_wrap(reply, mark, '~', count);
+}
+
+/* --- COMMAND, COMMAND INFO, COMMAND COUNT, COMMAND DOCS --- */
+
+static void reply_info(struct redis_reply *reply, const struct redis_docs *docs)
+{
+	const struct redis_command *command = command_of(docs);
 
 	redis_reply_array(reply, 10);
-	redis_reply_text(reply, full_name(command, name));
+	redis_reply_text(reply, docs->name);
 	redis_reply_integer(reply, command->arity);
 	reply_flags(reply, command->flags);
 	redis_reply_integer(reply, command->first_key);
 	redis_reply_integer(reply, command->last_key);
 	redis_reply_integer(reply, command->key_step);
-	reply_categories(reply, command, docs);
-	redis_reply_set(reply, count_words(docs->tips));
-	while ((word = next_word(&at, &size)))
-		reply_text(reply, word, size);
-	mark = redis_reply_mark(reply);
-	for (at = docs->keys; next_keys(&at, &spec); count++)
-		reply_key_spec(reply, &spec, docs->keys_note);
-	redis_reply_wrap(reply, mark, '~', count);
-	mark = redis_reply_mark(reply);
-	for (count = 0; sub && sub->name; sub++)
-		if (docs_of(sub)) {
-			reply_info(reply, sub);
-			count++;
-		}
-	redis_reply_wrap(reply, mark, command->subcommands ? '*' : '~', count);
-}
-
-/* Of all commands, not their subcommands. */
-static void reply_all(struct redis_reply *reply, char kind,
-		      void (*each)(struct redis_reply *reply,
-				   const struct redis_command *command))
-{
-	struct redis_mark mark = redis_reply_mark(reply);
-	const struct redis_command *command;
-	uint64_t count = 0;
-	uint32_t i;
-
-	for (i = 0; i < redis_command_count(); i++) {
-		command = redis_command_by_index(i);
-		if (!docs_of(command))
-			continue;
-		each(reply, command);
-		count++;
-	}
-	redis_reply_wrap(reply, mark, kind, count);
-}
-
-static void run_command(struct redis_thread *thread,
-			struct redis_client *client,
-			const struct redis_request *request)
-{
-	(void)thread;
-	(void)request;
-	reply_all(&client->reply, '*', reply_info);
+	reply_categories(reply, docs);
+	reply_words(reply, docs->tips, redis_reply_text);
+	reply_key_specs(reply, docs);
+	reply_rows(reply, command->subcommands ? '*' : '~', docs->name,
+		   reply_info);
 }
 
 static void run_info(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	const struct redis_command *command;
+	const struct redis_docs *docs;
 	uint32_t i;
 
 	(void)thread;
-	if (request->argc == 2) {
-		reply_all(&client->reply, '*', reply_info);
+	if (request->argc <= 2) {
+		reply_rows(&client->reply, '*', NULL, reply_info);
 		return;
 	}
 	redis_reply_array(&client->reply, request->argc - 2);
 	for (i = 2; i < request->argc; i++) {
-		command = find(&request->argv[i]);
-		if (command)
-			reply_info(&client->reply, command);
+		docs = find_docs(&request->argv[i]);
+		if (docs)
+			reply_info(&client->reply, docs);
 		else
 			redis_reply_null(&client->reply);
 	}
@@ -353,37 +283,27 @@ static void run_info(struct redis_thread *thread, struct redis_client *client,
 static void run_count(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_request *request)
 {
+	const struct redis_docs *docs;
 	int64_t count = 0;
-	uint32_t i;
 
 	(void)thread;
 	(void)request;
-	for (i = 0; i < redis_command_count(); i++)
-		count += docs_of(redis_command_by_index(i)) != NULL;
+	for (docs = redis_docs; docs->name; docs++)
+		count += is_child(docs, NULL);
 	redis_reply_integer(&client->reply, count);
 }
 
-/* --- COMMAND DOCS --- */
-
-static uint64_t reply_subcommand_docs(struct redis_reply *reply,
-				      const struct redis_command *command);
-
 /* A pair: its name, and a map of what there is to tell. */
-static void reply_docs(struct redis_reply *reply,
-		       const struct redis_command *command)
+static void reply_docs(struct redis_reply *reply, const struct redis_docs *docs)
 {
-	const struct redis_docs *docs = docs_of(command);
-	char name[NAME_SIZE];
 	struct redis_mark mark;
-	uint64_t count = 4;
+	uint64_t count = 3;
 
-	redis_reply_text(reply, full_name(command, name));
+	redis_reply_text(reply, docs->name);
 	mark = redis_reply_mark(reply);
 	reply_named(reply, "summary", docs->summary);
 	reply_named(reply, "since", docs->since);
 	reply_named(reply, "group", docs->group);
-	reply_named(reply, "complexity",
-		    docs->complexity ? docs->complexity : "O(1)");
 	if (docs->deprecated) {
 		redis_reply_text(reply, "doc_flags");
 		redis_reply_set(reply, 1);
@@ -394,52 +314,35 @@ static void reply_docs(struct redis_reply *reply,
 	}
 	if (docs->arguments) {
 		redis_reply_text(reply, "arguments");
-		redis_reply_arguments(reply, docs->arguments,
-				      strlen(docs->arguments));
+		redis_reply_arguments(reply, docs->arguments);
 		count++;
 	}
-	count += reply_subcommand_docs(reply, command);
+	if (command_of(docs)->subcommands) {
+		redis_reply_text(reply, "subcommands");
+		reply_rows(reply, '%', docs->name, reply_docs);
+		count++;
+	}
 	redis_reply_wrap(reply, mark, '%', count);
-}
-
-static uint64_t reply_subcommand_docs(struct redis_reply *reply,
-				      const struct redis_command *command)
-{
-	const struct redis_command *sub = command->subcommands;
-	struct redis_mark mark;
-	uint64_t count = 0;
-
-	if (!sub)
-		return 0;
-	redis_reply_text(reply, "subcommands");
-	mark = redis_reply_mark(reply);
-	for (; sub->name; sub++)
-		if (docs_of(sub)) {
-			reply_docs(reply, sub);
-			count++;
-		}
-	redis_reply_wrap(reply, mark, '%', count);
-	return 1;
 }
 
 static void run_docs(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
 	struct redis_mark mark = redis_reply_mark(&client->reply);
-	const struct redis_command *command;
+	const struct redis_docs *docs;
 	uint64_t count = 0;
 	uint32_t i;
 
 	(void)thread;
 	if (request->argc == 2) {
-		reply_all(&client->reply, '%', reply_docs);
+		reply_rows(&client->reply, '%', NULL, reply_docs);
 		return;
 	}
 	for (i = 2; i < request->argc; i++) {
-		command = find(&request->argv[i]);
-		if (!command)
+		docs = find_docs(&request->argv[i]);
+		if (!docs)
 			continue;
-		reply_docs(&client->reply, command);
+		reply_docs(&client->reply, docs);
 		count++;
 	}
 	redis_reply_wrap(&client->reply, mark, '%', count);
@@ -447,21 +350,24 @@ static void run_docs(struct redis_thread *thread, struct redis_client *client,
 
 /* --- COMMAND LIST --- */
 
-enum filter { ALL, MODULE, CATEGORY, PATTERN };
-
-static bool passes(const struct redis_command *command, enum filter filter,
-		   const struct redis_bytes *value)
+/* True if a command passes the filter that was asked for; there are no
+ * modules. */
+static bool passes(const struct redis_docs *docs,
+		   const struct redis_request *request)
 {
-	const struct redis_docs *docs = docs_of(command);
+	const struct redis_bytes *filter = &request->argv[3];
+	const struct redis_bytes *value = &request->argv[4];
 	size_t i;
 
-	if (filter == PATTERN)
+	if (request->argc == 2)
+		return true;
+	if (redis_bytes_is(filter, "pattern"))
 		return redis_glob(value->bytes, value->size, docs->name,
 				  strlen(docs->name), true);
-	for (i = 0; filter == CATEGORY && i < CATEGORY_NAMES; i++)
-		if (redis_bytes_is(value, category_names[i].name))
-			return is_in_category(command, docs, i);
-	return filter == ALL;
+	for (i = 0; redis_bytes_is(filter, "aclcat") && i < CATEGORIES; i++)
+		if (redis_bytes_is(value, categories[i].name + 1))
+			return is_in_category(docs, i);
+	return false;
 }
 
 static void run_list(struct redis_thread *thread, struct redis_client *client,
@@ -469,61 +375,51 @@ static void run_list(struct redis_thread *thread, struct redis_client *client,
 {
 	struct redis_mark mark = redis_reply_mark(&client->reply);
 	const struct redis_bytes *argv = request->argv;
-	const struct redis_command *command;
-	enum filter filter = ALL;
+	const struct redis_docs *docs;
 	uint64_t count = 0;
-	uint32_t i;
 
 	(void)thread;
-	if (request->argc == 5 && redis_bytes_is(&argv[2], "filterby")) {
-		if (redis_bytes_is(&argv[3], "module"))
-			filter = MODULE;
-		else if (redis_bytes_is(&argv[3], "aclcat"))
-			filter = CATEGORY;
-		else if (redis_bytes_is(&argv[3], "pattern"))
-			filter = PATTERN;
-	}
-	if (request->argc > 2 && filter == ALL) {
+	if (request->argc != 2 &&
+	    (request->argc != 5 || !redis_bytes_is(&argv[2], "filterby") ||
+	     (!redis_bytes_is(&argv[3], "module") &&
+	      !redis_bytes_is(&argv[3], "aclcat") &&
+	      !redis_bytes_is(&argv[3], "pattern")))) {
 		redis_reply_syntax(client);
 		return;
 	}
-	for (i = 0; i < redis_command_count_all(); i++) {
-		command = redis_command_by_index(i);
-		if (!docs_of(command) || !passes(command, filter, &argv[4]))
-			continue;
-		redis_reply_text(&client->reply, docs_of(command)->name);
-		count++;
-	}
+	for (docs = redis_docs; docs->name; docs++)
+		if (passes(docs, request)) {
+			redis_reply_text(&client->reply, docs->name);
+			count++;
+		}
 	redis_reply_wrap(&client->reply, mark, '*', count);
 }
 
 /* --- COMMAND GETKEYS, GETKEYSANDFLAGS --- */
 
-/* Whether SET reads depends on its options. */
-static void mend_set(const struct redis_request *request, struct key_spec *spec)
+/* What SET does with its key depends on its options. */
+static const char *flags_of_set(const struct redis_request *request)
 {
 	uint32_t i;
 
-	spec->flags = "OW update 1";
 	for (i = 3; i < request->argc; i++)
 		if (redis_bytes_is(&request->argv[i], "get"))
-			spec->flags = "RW access update 1";
-	spec->flags_size = strlen(spec->flags) - 2;
+			return "RW access update";
+	return "OW update";
 }
 
 /* Returns how many keys there are. */
 static uint64_t reply_keys(struct redis_reply *reply,
-			   const struct redis_command *command,
+			   const struct redis_docs *docs,
 			   const struct redis_request *request, bool with_flags)
 {
-	const char *at = docs_of(command)->keys;
-	struct key_spec spec;
+	struct key_spec spec = {0};
 	uint64_t count = 0;
 	int i, last;
 
-	while (next_keys(&at, &spec)) {
-		if (!strcmp(command->name, "set"))
-			mend_set(request, &spec);
+	while (next_keys(docs, &spec)) {
+		if (!strcmp(docs->name, "set"))
+			spec.flags = flags_of_set(request);
 		last = spec.last < 0 ? (int)request->argc + spec.last
 				     : spec.index + spec.last;
 		for (i = spec.index; i <= last && i < (int)request->argc;
@@ -533,54 +429,54 @@ static uint64_t reply_keys(struct redis_reply *reply,
 			redis_reply_bulk(reply, request->argv[i].bytes,
 					 request->argv[i].size);
 			if (with_flags)
-				reply_key_flags(reply, &spec);
+				reply_words(reply, spec.flags,
+					    redis_reply_status);
 		}
 	}
 	return count;
 }
 
-static void get_keys(struct redis_client *client,
-		     const struct redis_request *request, bool with_flags)
+/* The row of the command that a request would run; NULL: none. */
+static const struct redis_docs *docs_of(const struct redis_request *request)
 {
-	const struct redis_request inner = {.argc = request->argc - 2,
-					    .argv = request->argv + 2};
-	struct redis_mark mark = redis_reply_mark(&client->reply);
-	const struct redis_command *command = find(&inner.argv[0]);
+	const struct redis_docs *docs = find_docs(&request->argv[0]);
+	struct redis_bytes name;
+	char text[TEXT_SIZE];
 
-	if (command && command->subcommands)
-		command = redis_subcommand_find(command, inner.argv[1].bytes,
-						inner.argv[1].size);
-	if (!command || !docs_of(command))
-		redis_reply_error(&client->reply,
-				  "ERR Invalid command specified");
-	else if (!docs_of(command)->keys)
-		redis_reply_error(&client->reply,
-				  "ERR The command has no key arguments");
-	else if (command->arity < 0 ? inner.argc < (uint32_t)-command->arity
-				    : inner.argc != (uint32_t)command->arity)
-		redis_reply_error(&client->reply,
-				  "ERR Invalid number of arguments specified "
-				  "for command");
-	else
-		redis_reply_wrap(&client->reply, mark, '*',
-				 reply_keys(&client->reply, command, &inner,
-					    with_flags));
+	if (!docs || !command_of(docs)->subcommands)
+		return docs;
+	name.bytes = text;
+	name.size = (size_t)snprintf(text, sizeof(text), "%s|%.*s", docs->name,
+				     redis_shown(&request->argv[1], TEXT_SIZE),
+				     request->argv[1].bytes);
+	return name.size < sizeof(text) ? find_docs(&name) : NULL;
 }
 
 static void run_getkeys(struct redis_thread *thread,
 			struct redis_client *client,
 			const struct redis_request *request)
 {
-	(void)thread;
-	get_keys(client, request, false);
-}
+	const bool with_flags = request->argv[1].size > strlen("getkeys");
+	const struct redis_request inner = {.argc = request->argc - 2,
+					    .argv = request->argv + 2};
+	struct redis_mark mark = redis_reply_mark(&client->reply);
+	const struct redis_docs *docs = docs_of(&inner);
 
-static void run_getkeysandflags(struct redis_thread *thread,
-				struct redis_client *client,
-				const struct redis_request *request)
-{
 	(void)thread;
-	get_keys(client, request, true);
+	if (!docs)
+		redis_reply_error(&client->reply,
+				  "ERR Invalid command specified");
+	else if (!docs->keys)
+		redis_reply_error(&client->reply,
+				  "ERR The command has no key arguments");
+	else if (!redis_has_arity(command_of(docs), inner.argc))
+		redis_reply_error(&client->reply,
+				  "ERR Invalid number of arguments specified "
+				  "for command");
+	else
+		redis_reply_wrap(
+			&client->reply, mark, '*',
+			reply_keys(&client->reply, docs, &inner, with_flags));
 }
 
 static void run_help(struct redis_thread *thread, struct redis_client *client,
@@ -615,8 +511,7 @@ static struct redis_command subcommands[] = {
 	REDIS_COMMAND("count", 2, FLAGS, 0, 0, 0, run_count),
 	REDIS_COMMAND("docs", -2, FLAGS, 0, 0, 0, run_docs),
 	REDIS_COMMAND("getkeys", -4, FLAGS, 0, 0, 0, run_getkeys),
-	REDIS_COMMAND("getkeysandflags", -4, FLAGS, 0, 0, 0,
-		      run_getkeysandflags),
+	REDIS_COMMAND("getkeysandflags", -4, FLAGS, 0, 0, 0, run_getkeys),
 	REDIS_COMMAND("help", 2, FLAGS, 0, 0, 0, run_help),
 	REDIS_COMMAND("info", -2, FLAGS, 0, 0, 0, run_info),
 	REDIS_COMMAND("list", -2, FLAGS, 0, 0, 0, run_list),
@@ -627,7 +522,7 @@ struct redis_command redis_docs_commands[] = {
 	{.name = "command",
 	 .arity = -1,
 	 .flags = FLAGS,
-	 .run = run_command,
+	 .run = run_info,
 	 .subcommands = subcommands},
 	{0},
 };

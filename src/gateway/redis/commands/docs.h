@@ -1,34 +1,37 @@
-/* docs.h - what COMMAND tells about commands, beside command.h.
+/* docs.h - what COMMAND tells about commands beside table.h: facts about
+ * Redis's interface, which clients and proxies go by, with our own words for
+ * people.
  *
- * (1) categories: those that do not follow from a command's flags.
- * (2) keys: "FLAG ... INDEX,LAST,STEP; ..." as in "RW access 1,0,1": where each
- *     group of keys begins, its last one counted from there (negative: from the
- *     end of the request), every how many arguments there is one, and what the
- *     command does with them.
- * (3) arguments: a list, separated by blanks, of
- *	NAME<TYPE>=KEYS/TOKEN@SINCE!DEPRECATED?*+{ARGUMENTS}
- *     where only NAME must be there. No TYPE: a word, which is TOKEN. =KEYS:
- *     which of `keys`. ?: optional, *: several, +: each with its TOKEN.
+ * (1) arguments: a list, separated by blanks, of
+ *	NAME<TYPE>/TOKEN@SINCE!DEPRECATED?*{ARGUMENTS}
+ *     where only NAME must be there. ?: optional, *: several. Instead of
+ *     <TYPE>: # an integer, =N a key of group N (2). Without it: a NAME in
+ *     capitals is a word to be said as it is, others are strings.
+ * (2) keys: what the command does with its keys, as in "RW access update". A
+ *     command whose keys are two different things has two groups, "RW access
+ *     delete; OW update". Where the keys are is in the table of commands.
+ * (3) tips: words; > stands for "request_policy:", < for "response_policy:", ~
+ *     for "nondeterministic_output".
  *
- * Thread: the tables: any; a reply: its owner. */
+ * Thread: the table: any; a reply: its owner. */
 #ifndef REEF_GATEWAY_REDIS_COMMANDS_DOCS_H
 #define REEF_GATEWAY_REDIS_COMMANDS_DOCS_H
 
 #include "gateway/redis/protocol/reply.h"
 
-/* NULL: there is nothing to tell; complexity: O(1). */
+/* NULL: there is nothing to tell. */
 struct redis_docs {
 	const char *name; /* with its parent's: "object|freq" */
-	const char *summary, *since, *group, *complexity;
-	const char *categories, *arguments, *keys, *keys_note, *tips;
-	const char *deprecated, *replaced_by;
+	const char *since, *group, *summary, *arguments, *keys, *tips;
+	const char *also; /* categories that group and flags do not tell */
+	const char *keys_note, *deprecated, *replaced_by;
 };
 
-/* Ends with a name of NULL; a command's subcommands follow it. */
+/* Ends with a name of NULL. */
 extern const struct redis_docs redis_docs[];
 
-/* Answer a list of arguments in that notation, `size` bytes long. */
-void redis_reply_arguments(struct redis_reply *reply, const char *at,
-			   size_t size);
+/* Answer a list of arguments in that notation, to its end or a `}`, where it
+ * returns. */
+const char *redis_reply_arguments(struct redis_reply *reply, const char *at);
 
 #endif

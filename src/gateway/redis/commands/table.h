@@ -12,7 +12,7 @@
 #include "gateway/redis/commands/command.h"
 #include "gateway/redis/server/thread.h"
 
-/* As `COMMAND INFO` has them. */
+/* As `COMMAND INFO` has them, and in its order (reply_flags in docs.c). */
 enum redis_command_flags {
 	REDIS_WRITE = 1 << 0,
 	REDIS_READONLY = 1 << 1,
@@ -21,16 +21,16 @@ enum redis_command_flags {
 	REDIS_NOSCRIPT = 1 << 4,
 	REDIS_LOADING = 1 << 5,
 	REDIS_STALE = 1 << 6,
-	REDIS_FAST = 1 << 7,
-	REDIS_NO_AUTH = 1 << 8, /* allowed before AUTH */
-	REDIS_ALLOW_BUSY = 1 << 9,
-	REDIS_NO_MULTI = 1 << 10, /* refused in a transaction */
-	REDIS_NO_MANDATORY_KEYS = 1 << 11,
-	REDIS_SKIP_MONITOR = 1 << 12,
-	REDIS_SKIP_SLOWLOG = 1 << 13,
-	REDIS_MAY_REPLICATE = 1 << 14,
+	REDIS_SKIP_MONITOR = 1 << 7,
+	REDIS_SKIP_SLOWLOG = 1 << 8,
+	REDIS_FAST = 1 << 9,
+	REDIS_NO_AUTH = 1 << 10, /* allowed before AUTH */
+	REDIS_MAY_REPLICATE = 1 << 11,
+	REDIS_NO_MANDATORY_KEYS = 1 << 12,
+	REDIS_NO_ASYNC_LOADING = 1 << 13,
+	REDIS_NO_MULTI = 1 << 14, /* refused in a transaction */
 	REDIS_MOVABLE_KEYS = 1 << 15,
-	REDIS_NO_ASYNC_LOADING = 1 << 16,
+	REDIS_ALLOW_BUSY = 1 << 16,
 	/* Ours: it is run at once within a transaction, too. */
 	REDIS_UNQUEUED = 1 << 30,
 };
@@ -69,6 +69,8 @@ struct redis_command {
  * (of a subcommand, that one). NULL: Redis's words for it were answered. */
 const struct redis_command *redis_command_of(
 	struct redis_client *client, const struct redis_request *request);
+/* True if the command takes that many arguments, its name among them. */
+bool redis_has_arity(const struct redis_command *command, uint32_t argc);
 /* Run a command that was looked up and allowed before: EXEC's. Counts it. */
 void redis_run(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_command *command,

@@ -101,7 +101,7 @@ static int create_block(struct reef_space *space, const char *name,
 	if (shape->start_size)
 		memcpy((char *)header + OBJECT_BODY, shape->start,
 		       shape->start_size);
-	rc = reef_alloc_kind(space, OBJECT_BLOCK_KIND, size, block);
+	rc = reef_alloc_kind(space, REEF_BLOCK_OBJECT, size, block);
 	if (!rc) {
 		rc = write_unshared(reef, *block, header, size);
 		if (rc)
@@ -313,5 +313,5 @@ static const struct reef_kind_ops ops = {
  * object may be asked to recover a dead session that made one. */
 __attribute__((constructor)) static void register_kind(void)
 {
-	reef_kind_register(OBJECT_BLOCK_KIND, &ops);
+	reef_kind_register(REEF_BLOCK_OBJECT, &ops);
 }

@@ -29,8 +29,6 @@
 
 #include <assert.h>
 
-#define OBJECT_BLOCK_KIND 3 /* reef_kind_register */
-
 /* The kinds of objects; the numbers are in headers. */
 enum object_kind {
 	OBJECT_LOCK = 1,

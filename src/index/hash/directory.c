@@ -51,7 +51,7 @@ static int level_alloc(struct hash_table *table, uint32_t depth, uint64_t *at)
 	static const uint64_t zeroes[8192];
 	int rc;
 
-	rc = reef_alloc_kind(table->space, HASH_KIND_LEVEL, size, at);
+	rc = reef_alloc_kind(table->space, REEF_BLOCK_HASH_LEVEL, size, at);
 	if (rc)
 		return rc;
 	rc = reef_write(table->reef, *at, &head, sizeof(head));

@@ -113,7 +113,7 @@ static int take_block(struct hash_table *table, uint32_t key_size,
 		return 0;
 	}
 	/* 56 at least: smaller blocks have no short address. */
-	rc = reef_alloc_kind(table->space, HASH_KIND_ENTRY,
+	rc = reef_alloc_kind(table->space, REEF_BLOCK_HASH_ENTRY,
 			     size < 56 ? 56 : size, &fresh->at);
 	if (rc)
 		fresh->at = 0;
@@ -240,7 +240,7 @@ int hash_staged_take(struct reef_space *space, uint32_t key_size,
 	    value_size <= HASH_ALONG)
 		return -EINVAL;
 	rc = reef_alloc_kind(
-		space, HASH_KIND_ENTRY,
+		space, REEF_BLOCK_HASH_ENTRY,
 		HASH_ENTRY_HEAD + (uint64_t)key_size + value_size + spare, &at);
 	if (!rc)
 		*out = (struct hash_staged){

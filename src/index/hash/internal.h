@@ -23,11 +23,6 @@
 
 #include <stddef.h>
 
-#define HASH_KIND_ROOT 8 /* of blocks; reef_kind_register */
-#define HASH_KIND_LEVEL 9
-#define HASH_KIND_SUBTABLE 10
-#define HASH_KIND_ENTRY 11
-
 struct hash_leaf {	   /* what a handle knows of a suffix */
 	uint64_t subtable; /* 0: nothing */
 	uint64_t epoch;	   /* in which that was so */

@@ -200,8 +200,8 @@ static const struct reef_kind_ops levels = {
 
 void hash_kinds_register(void)
 {
-	reef_kind_register(HASH_KIND_ROOT, &roots);
-	reef_kind_register(HASH_KIND_LEVEL, &levels);
-	reef_kind_register(HASH_KIND_SUBTABLE, &subtables);
-	reef_kind_register(HASH_KIND_ENTRY, &entries);
+	reef_kind_register(REEF_BLOCK_HASH_ROOT, &roots);
+	reef_kind_register(REEF_BLOCK_HASH_LEVEL, &levels);
+	reef_kind_register(REEF_BLOCK_HASH_SUBTABLE, &subtables);
+	reef_kind_register(REEF_BLOCK_HASH_ENTRY, &entries);
 }

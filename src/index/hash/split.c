@@ -82,7 +82,7 @@ static int make_child(struct split *split, uint32_t which, uint64_t *out)
 		.suffix = hash_suffix(split->hash, split->depth) |
 			  which << split->depth,
 	};
-	rc = reef_alloc_kind(table->space, HASH_KIND_SUBTABLE,
+	rc = reef_alloc_kind(table->space, REEF_BLOCK_HASH_SUBTABLE,
 			     hash_subtable_size(table), out);
 	if (!rc) {
 		rc = reef_write(table->reef, *out, child,

@@ -52,7 +52,7 @@ static int write_first(struct reef_space *space, struct hash_root *root,
 	slots = (uint64_t *)(void *)(table + 1);
 	for (i = 0; i < (uint64_t)root->head.groups * HASH_GROUP_SLOTS; i++)
 		slots[i] = HASH_TAG_ONE; /* in use at once */
-	rc = reef_alloc_kind(space, HASH_KIND_SUBTABLE, size, &subtable);
+	rc = reef_alloc_kind(space, REEF_BLOCK_HASH_SUBTABLE, size, &subtable);
 	if (!rc) {
 		rc = reef_write(reef_space_handle(space), subtable, table,
 				size);
@@ -70,7 +70,7 @@ static int write_first(struct reef_space *space, struct hash_root *root,
 static int place(struct reef_space *space, struct hash_root *root, uint64_t *at)
 {
 	uint64_t number;
-	int rc = reef_alloc_kind(space, HASH_KIND_ROOT, ROOT_SIZE, at);
+	int rc = reef_alloc_kind(space, REEF_BLOCK_HASH_ROOT, ROOT_SIZE, at);
 
 	if (rc)
 		return rc;

@@ -31,6 +31,7 @@
 #define REEF_POOL_CLIENT_CLIENT_H
 
 #include "fabric/fabric.h"
+#include "wire/kind.h"
 
 #include <reef/reef.h>
 
@@ -109,7 +110,8 @@ struct reef_kind_ops {
 	int (*recover)(struct reef *reef, struct reef_space *space,
 		       uint32_t session, uint64_t page, uint64_t size);
 };
-/* kind: 3 to 255. Before the first open of the process; at most once each. */
+/* kind: after REEF_BLOCK_PAGE. Before the first open of the process; at most
+ * once each. */
 void reef_kind_register(uint8_t kind, const struct reef_kind_ops *ops);
 
 /* As reef_alloc, with a kind. */

@@ -77,6 +77,8 @@
 #ifndef REEF_POOL_CLIENT_HEAP_HEAP_H
 #define REEF_POOL_CLIENT_HEAP_HEAP_H
 
+#include "wire/kind.h"
+
 #include <reef/reef.h>
 
 struct reef_heap;
@@ -85,12 +87,6 @@ struct reef_random;
 #define REEF_CHUNK_SIZE (UINT64_C(1) << 20)
 #define REEF_UNIT_SIZE (UINT64_C(1) << 16)
 #define REEF_HEAP_NUMBER_MAX 4095u
-
-enum reef_block_kind {
-	REEF_BLOCK_RAW = 1,
-	REEF_BLOCK_PAGE = 2, /* a session's page of intents, see page */
-	REEF_BLOCK_KINDS = 256
-};
 
 /* Deliberate violations, to find out whether the tests can fail. */
 enum reef_heap_mutant {

@@ -1,0 +1,24 @@
+/* kind.h - the kinds of blocks: what a block is, in the low byte of its header
+ * (pool/client/heap/heap.h). Recovery asks the kind's owner whether a block of
+ * a dead session lives on (reef_kind_register).
+ *
+ * The numbers are in shared memory: none is ever given to something else. A
+ * kind that a program does not know stays as it is.
+ *
+ * Thread: any. */
+#ifndef REEF_WIRE_KIND_H
+#define REEF_WIRE_KIND_H
+
+enum reef_block_kind {
+	REEF_BLOCK_RAW = 1,	   /* a user's: goes with its session, unless it
+				    * is kept */
+	REEF_BLOCK_PAGE = 2,	   /* a session's page of intents in a space */
+	REEF_BLOCK_OBJECT = 3,	   /* the body of a named object: src/object */
+	REEF_BLOCK_HASH_ROOT = 8,  /* of a hash table: src/index/hash */
+	REEF_BLOCK_HASH_LEVEL = 9, /* a level of its directory */
+	REEF_BLOCK_HASH_SUBTABLE = 10,
+	REEF_BLOCK_HASH_ENTRY = 11, /* a key and its value */
+	REEF_BLOCK_KINDS = 256
+};
+
+#endif

@@ -13,8 +13,8 @@
 
 /* --- what a heap needs --- */
 
-static int heap_execute(void *context, struct reef_access *accesses,
-			uint32_t count)
+static int space_execute(void *context, struct reef_access *accesses,
+			 uint32_t count)
 {
 	struct reef_space *space = context;
 	int rc = client_handle_check(space->reef);
@@ -22,8 +22,8 @@ static int heap_execute(void *context, struct reef_access *accesses,
 	return rc ? rc : client_execute(space->reef, accesses, count);
 }
 
-static uint32_t heap_extents(void *context, uint32_t *numbers, uint64_t *sizes,
-			     uint32_t max)
+static uint32_t space_extents(void *context, uint32_t *numbers, uint64_t *sizes,
+			      uint32_t max)
 {
 	struct reef_space *space = context;
 	struct reef_client *client = space->reef->client;
@@ -46,8 +46,8 @@ static uint32_t heap_extents(void *context, uint32_t *numbers, uint64_t *sizes,
 	return count;
 }
 
-static int heap_grow(void *context, uint64_t size, uint32_t *number,
-		     uint64_t *real_size)
+static int space_grow(void *context, uint64_t size, uint32_t *number,
+		      uint64_t *real_size)
 {
 	struct reef_space *space = context;
 	struct client_job *job = client_job_create(client_grow_job);
@@ -66,7 +66,7 @@ static int heap_grow(void *context, uint64_t size, uint32_t *number,
 	return rc;
 }
 
-static int heap_is_fenced(void *context, uint32_t session)
+static int space_is_fenced(void *context, uint32_t session)
 {
 	struct reef_space *space = context;
 	enum reef_session_view view;
@@ -76,7 +76,7 @@ static int heap_is_fenced(void *context, uint32_t session)
 	return rc ? rc : view == REEF_VIEW_ENDED;
 }
 
-static uint64_t heap_reclaim_epoch(void *context)
+static uint64_t space_reclaim_epoch(void *context)
 {
 	struct reef_space *space = context;
 
@@ -84,49 +84,49 @@ static uint64_t heap_reclaim_epoch(void *context)
 	return atomic_load(&space->reef->client->reclaim_epoch) + 1;
 }
 
-static uint64_t heap_safe_epoch(void *context)
+static uint64_t space_safe_epoch(void *context)
 {
 	struct reef_space *space = context;
 
 	return atomic_load(&space->reef->client->safe_epoch);
 }
 
-static void heap_hurry(void *context, uint64_t epoch)
+static void space_hurry(void *context, uint64_t epoch)
 {
 	struct reef_space *space = context;
 
 	client_hurry(space->reef->client, epoch);
 }
 
-static bool heap_is_inside(void *context)
+static bool space_is_inside(void *context)
 {
 	struct reef_space *space = context;
 
 	return client_is_inside(space->reef);
 }
 
-static int heap_is_live(void *context, uint8_t kind, uint64_t address)
+static int space_is_live(void *context, uint8_t kind, uint64_t address)
 {
 	return client_kind_is_live(context, kind, address);
 }
 
-static const struct reef_heap_ops heap_ops = {
-	.execute = heap_execute,
-	.extents = heap_extents,
-	.grow = heap_grow,
-	.is_fenced = heap_is_fenced,
-	.reclaim_epoch = heap_reclaim_epoch,
-	.safe_epoch = heap_safe_epoch,
-	.hurry = heap_hurry,
-	.is_inside = heap_is_inside,
-	.is_live = heap_is_live,
+static const struct reef_heap_ops space_ops = {
+	.execute = space_execute,
+	.extents = space_extents,
+	.grow = space_grow,
+	.is_fenced = space_is_fenced,
+	.reclaim_epoch = space_reclaim_epoch,
+	.safe_epoch = space_safe_epoch,
+	.hurry = space_hurry,
+	.is_inside = space_is_inside,
+	.is_live = space_is_live,
 };
 
 static int make_heap(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
 	struct reef_heap_options options = {
-		.ops = &heap_ops,
+		.ops = &space_ops,
 		.context = space,
 		.session = client->session,
 		.seed = client->options.seed,
@@ -173,7 +173,7 @@ int client_heap_get(struct reef_space *space)
 		return make_heap(space);
 	heap->next = NULL;
 	space->heap = heap;
-	reef_heap_move(heap->heap, &heap_ops, space);
+	reef_heap_move(heap->heap, &space_ops, space);
 	/* What was lost while nobody had it. */
 	client_handle_look(space->reef);
 	return 0;

@@ -63,11 +63,11 @@ static bool run_frame(struct tcp_target *target, const uint8_t *frame,
 	size_t have = 0, start = 0, used;
 	int rc;
 
-	if (reef_tcp_target_begin(target, 1, size) < 0)
+	if (tcp_target_begin(target, 1, size) < 0)
 		return false;
 	for (int turns = 0; turns < 100000; turns++) {
-		rc = reef_tcp_target_feed(target, frame + start, have - start,
-					  &used);
+		rc = tcp_target_feed(target, frame + start, have - start,
+				     &used);
 		FUZZ_CHECK(used <= have - start);
 		start += used;
 		if (rc == 0)
@@ -104,8 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	/* Just that large, so that the sanitizer sees a byte too far. */
 	memory.base = calloc(1, SIZE);
 	region->base.memory = &memory;
-	reef_tcp_regions_init(&regions);
-	FUZZ_CHECK(reef_tcp_regions_add(&regions, region) == 0);
+	tcp_regions_init(&regions);
+	FUZZ_CHECK(tcp_regions_add(&regions, region) == 0);
 	while (ok && input.size) {
 		length = fuzz_take(&input);
 		length |= (uint32_t)fuzz_take(&input) << 8;
@@ -119,9 +119,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		ok = run_frame(&target, frame, length, piece);
 		free(frame);
 	}
-	reef_tcp_target_fini(&target);
-	FUZZ_CHECK(reef_tcp_regions_withdraw(&regions, region) == 0);
-	reef_tcp_regions_fini(&regions);
+	tcp_target_fini(&target);
+	FUZZ_CHECK(tcp_regions_withdraw(&regions, region) == 0);
+	tcp_regions_fini(&regions);
 	free(memory.base);
 	return 0;
 }

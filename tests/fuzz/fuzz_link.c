@@ -49,15 +49,15 @@ static struct tcp_link *open_link(bool accepted, int *other)
 			      SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
 			      fds) == 0);
 	FUZZ_CHECK(reef_stream_create(fds[0], 1024, &stream) == 0);
-	FUZZ_CHECK(reef_tcp_link_create(tcp, queue, 5, "fuzz", &link) == 0);
+	FUZZ_CHECK(tcp_link_create(tcp, queue, 5, "fuzz", &link) == 0);
 	if (accepted) {
 		link->base.listener = &listener.base;
 		atomic_fetch_add(&tcp->accepted, 1);
 	}
 	pthread_mutex_lock(&tcp->lock);
-	reef_tcp_link_list(link);
+	tcp_link_list(link);
 	pthread_mutex_unlock(&tcp->lock);
-	FUZZ_CHECK(reef_tcp_link_begin(link, stream, &peer) == 0);
+	FUZZ_CHECK(tcp_link_begin(link, stream, &peer) == 0);
 	reef_stream_destroy(stream);
 	reef_link_opened(queue, &link->base);
 	reef_poll(queue);

@@ -1,6 +1,6 @@
 /* connect.c - the connecting side up to WELCOME, and the memory of others.
  *
- *   connect --socket is writable--> hello --WELCOME--> link (link.c)
+ *   connect --socket is writable--> hello --WELCOME--> link (life.c)
  *      +----------- any error ----------+--> reef_link_ended
  */
 #include "fabric/tcp/tcp.h"
@@ -12,7 +12,7 @@
 
 /* --- links --- */
 
-static void opening_list(struct tcp_link *link)
+static void list_opening(struct tcp_link *link)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 
@@ -20,7 +20,7 @@ static void opening_list(struct tcp_link *link)
 	queue->openings = link;
 }
 
-void reef_tcp_opening_end(struct tcp_link *link)
+void tcp_opening_end(struct tcp_link *link)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	struct tcp_link **at;
@@ -32,8 +32,8 @@ void reef_tcp_opening_end(struct tcp_link *link)
 	*at = link->next_opening;
 	/* A socket that became the link's has been taken from the stream. */
 	if (reef_stream_fd(link->stream) >= 0)
-		reef_tcp_queue_remove(queue, reef_stream_fd(link->stream));
-	reef_tcp_queue_forget(queue, &link->opening);
+		tcp_queue_remove(queue, reef_stream_fd(link->stream));
+	tcp_queue_forget(queue, &link->opening);
 	reef_hello_destroy(link->hello);
 	reef_stream_destroy(link->stream);
 	OPENSSL_cleanse(link->options.key, sizeof(link->options.key));
@@ -41,16 +41,16 @@ void reef_tcp_opening_end(struct tcp_link *link)
 	link->stream = NULL;
 }
 
-void reef_tcp_opening_fail(struct tcp_link *link, int reason)
+void tcp_opening_fail(struct tcp_link *link, int reason)
 {
-	reef_tcp_opening_end(link);
+	tcp_opening_end(link);
 	atomic_store(&link->broken, reason);
 	reef_link_ended(link->base.queue, &link->base, reason);
 }
 
-static int opening_connected(struct tcp_link *link)
+static int begin_hello(struct tcp_link *link)
 {
-	struct reef_hello_local local = reef_tcp_hello_local(link->fabric);
+	struct reef_hello_local local = tcp_hello_local(link->fabric);
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	struct epoll_event event = {.events = EPOLLIN,
 				    .data.ptr = &link->opening};
@@ -67,30 +67,31 @@ static int opening_connected(struct tcp_link *link)
 				  &link->hello);
 }
 
-int reef_tcp_opening_step(struct tcp_link *link)
+int tcp_opening_step(struct tcp_link *link)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	struct reef_hello_peer peer;
-	int rc = link->connected ? 0 : opening_connected(link);
+	int rc = link->connected ? 0 : begin_hello(link);
 
 	if (rc == 0)
 		rc = reef_hello_step(link->hello, &peer);
 	if (rc == -EAGAIN)
 		return 0;
 	if (rc == 0) {
-		reef_tcp_queue_remove(queue, reef_stream_fd(link->stream));
-		rc = reef_tcp_link_begin(link, link->stream, &peer);
+		tcp_queue_remove(queue, reef_stream_fd(link->stream));
+		rc = tcp_link_begin(link, link->stream, &peer);
 	}
 	if (rc < 0) {
-		reef_tcp_opening_fail(link, rc);
+		tcp_opening_fail(link, rc);
 		return 1;
 	}
-	reef_tcp_opening_end(link);
+	tcp_opening_end(link);
 	reef_link_opened(link->base.queue, &link->base);
 	return 1;
 }
 
-static int start(struct tcp_link *link, const struct reef_address *address)
+static int start_connecting(struct tcp_link *link,
+			    const struct reef_address *address)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	int fd = reef_socket_connect(address), rc;
@@ -102,13 +103,13 @@ static int start(struct tcp_link *link, const struct reef_address *address)
 		close(fd);
 		return rc;
 	}
-	rc = reef_tcp_queue_add(queue, fd, EPOLLOUT, &link->opening);
+	rc = tcp_queue_add(queue, fd, EPOLLOUT, &link->opening);
 	if (rc < 0) {
 		reef_stream_destroy(link->stream);
 		link->stream = NULL;
 		return rc;
 	}
-	opening_list(link);
+	list_opening(link);
 	return 0;
 }
 
@@ -126,19 +127,19 @@ int tcp_connect(struct reef_layer *layer, struct reef_queue *queue,
 	rc = reef_address_parse_inet(address + 4, &parsed);
 	if (rc < 0)
 		return rc;
-	rc = reef_tcp_link_create(fabric, queue, options->session,
-				  options->identity, &link);
+	rc = tcp_link_create(fabric, queue, options->session, options->identity,
+			     &link);
 	if (rc < 0)
 		return rc;
 	link->options = *options;
 	link->options.identity = link->base.identity;
-	rc = start(link, &parsed);
+	rc = start_connecting(link, &parsed);
 	if (rc < 0) {
-		reef_tcp_link_unref(link);
+		tcp_link_unref(link);
 		return rc;
 	}
 	pthread_mutex_lock(&fabric->lock);
-	reef_tcp_link_list(link);
+	tcp_link_list(link);
 	pthread_mutex_unlock(&fabric->lock);
 	*out = &link->base;
 	return 0;
@@ -146,7 +147,7 @@ int tcp_connect(struct reef_layer *layer, struct reef_queue *queue,
 
 /* --- remotes --- */
 
-static void remote_unlist(struct tcp_link *link, struct tcp_remote *remote)
+static void unlist_remote(struct tcp_link *link, struct tcp_remote *remote)
 {
 	struct tcp_remote **at;
 
@@ -156,8 +157,8 @@ static void remote_unlist(struct tcp_link *link, struct tcp_remote *remote)
 }
 
 /* With link->lock. */
-static void attach_ended(struct tcp_link *link, struct reef_queue *polling,
-			 struct tcp_remote *remote, int state)
+static void end_attach(struct tcp_link *link, struct reef_queue *polling,
+		       struct tcp_remote *remote, int state)
 {
 	atomic_fetch_sub(&remote->watch->under_way, 1);
 	atomic_fetch_sub(&link->attaching, 1);
@@ -165,19 +166,19 @@ static void attach_ended(struct tcp_link *link, struct reef_queue *polling,
 	reef_attach_ended(polling, &remote->base, state);
 }
 
-void reef_tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling)
+void tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling)
 {
 	pthread_mutex_lock(&link->lock);
 	for (struct tcp_remote *remote = link->remotes; remote;
 	     remote = remote->next)
 		if (remote->watch)
-			attach_ended(link, polling, remote, -REEF_ENOLINK);
+			end_attach(link, polling, remote, -REEF_ENOLINK);
 	pthread_mutex_unlock(&link->lock);
 }
 
-/* In the list before it is asked for: the answer may be read by another
- * thread. */
-static void attach_list(struct tcp_link *link, struct tcp_remote *remote)
+/* Put a remote into the link's list. This comes before the ATTACH goes out: the
+ * answer may be read by another thread. */
+static void list_attach(struct tcp_link *link, struct tcp_remote *remote)
 {
 	if (!tcp_link_waits(link))
 		tcp_link_stir(link);
@@ -190,10 +191,10 @@ static void attach_list(struct tcp_link *link, struct tcp_remote *remote)
 	pthread_mutex_unlock(&link->lock);
 }
 
-static void attach_unlist(struct tcp_link *link, struct tcp_remote *remote)
+static void unlist_attach(struct tcp_link *link, struct tcp_remote *remote)
 {
 	pthread_mutex_lock(&link->lock);
-	remote_unlist(link, remote);
+	unlist_remote(link, remote);
 	if (remote->watch) {
 		atomic_fetch_sub(&remote->watch->under_way, 1);
 		atomic_fetch_sub(&link->attaching, 1);
@@ -202,7 +203,7 @@ static void attach_unlist(struct tcp_link *link, struct tcp_remote *remote)
 }
 
 /* With tx_lock, so that the link does not break meanwhile. */
-static int attach_start(struct tcp_link *link, struct tcp_queue *queue,
+static int start_attach(struct tcp_link *link, struct tcp_queue *queue,
 			struct tcp_remote *remote)
 {
 	uint8_t payload[REEF_WIRE_KEY_SIZE];
@@ -210,16 +211,16 @@ static int attach_start(struct tcp_link *link, struct tcp_queue *queue,
 
 	if (atomic_load(&link->broken) || link->fd < 0)
 		return -REEF_ENOLINK;
-	remote->watch = reef_tcp_watch_get(queue, link);
+	remote->watch = tcp_watch_get(queue, link);
 	if (!remote->watch)
 		return -ENOMEM;
-	reef_tcp_watch_activate(remote->watch);
-	attach_list(link, remote);
+	tcp_watch_activate(remote->watch);
+	list_attach(link, remote);
 	reef_wire_key_encode(remote->base.key, payload);
-	rc = reef_tcp_control_locked(link, REEF_FRAME_ATTACH, remote->tag,
-				     payload, sizeof(payload));
+	rc = tcp_control_locked(link, REEF_FRAME_ATTACH, remote->tag, payload,
+				sizeof(payload));
 	if (rc < 0)
-		attach_unlist(link, remote);
+		unlist_attach(link, remote);
 	return rc == -ENOBUFS ? -ENOMEM : rc;
 }
 
@@ -240,7 +241,7 @@ int tcp_attach(struct reef_layer *layer, struct reef_queue *queue,
 	remote->base.key = key;
 	remote->base.state = 1;
 	pthread_mutex_lock(&link->tx_lock);
-	rc = attach_start(link, (struct tcp_queue *)queue, remote);
+	rc = start_attach(link, (struct tcp_queue *)queue, remote);
 	pthread_mutex_unlock(&link->tx_lock);
 	if (rc < 0) {
 		free(remote);
@@ -260,17 +261,18 @@ void tcp_detach(struct reef_layer *layer, struct reef_queue *queue,
 
 	(void)layer;
 	(void)queue;
-	attach_unlist(link, remote);
-	/* Not attached, or withdrawn: the peer does not count it. */
+	unlist_attach(link, remote);
+	/* A remote that is not attached, or was withdrawn, is not counted by
+	 * the peer, so it need not be told. */
 	if (state >= 0 && !atomic_load(&link->broken)) {
 		reef_wire_key_encode(base->key, payload);
-		reef_tcp_control(link, REEF_FRAME_DETACH, 0, payload,
-				 sizeof(payload));
+		tcp_control(link, REEF_FRAME_DETACH, 0, payload,
+			    sizeof(payload));
 	}
 	free(remote);
 }
 
-static struct tcp_remote *attaching(struct tcp_link *link, uint64_t tag)
+static struct tcp_remote *find_attaching(struct tcp_link *link, uint64_t tag)
 {
 	struct tcp_remote *remote = link->remotes;
 
@@ -279,7 +281,7 @@ static struct tcp_remote *attaching(struct tcp_link *link, uint64_t tag)
 	return remote;
 }
 
-int reef_tcp_on_attached(struct tcp_link *link, const uint8_t *payload)
+int tcp_on_attached(struct tcp_link *link, const uint8_t *payload)
 {
 	struct reef_wire_attached attached;
 	struct tcp_remote *remote;
@@ -289,21 +291,22 @@ int reef_tcp_on_attached(struct tcp_link *link, const uint8_t *payload)
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&link->lock);
-	remote = attaching(link, link->header.tag);
-	/* None: detached while the answer was on its way. */
+	remote = find_attaching(link, link->header.tag);
+	/* No remote has this tag if it was detached while the answer was on
+	 * its way. */
 	if (remote && remote->base.key != attached.key) {
 		rc = -REEF_EPROTO;
 	} else if (remote) {
 		remote->base.size = attached.size;
 		reef_remote_take_flags(&remote->base, attached.flags);
-		attach_ended(link, link->polling, remote, attached.status);
+		end_attach(link, link->polling, remote, attached.status);
 		link->happened++;
 	}
 	pthread_mutex_unlock(&link->lock);
 	return rc;
 }
 
-int reef_tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload)
+int tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload)
 {
 	uint64_t key;
 	int rc = reef_wire_key_decode(payload, REEF_WIRE_KEY_SIZE, &key);
@@ -317,6 +320,6 @@ int reef_tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload)
 			atomic_store(&remote->base.state, -REEF_EKEY);
 	pthread_mutex_unlock(&link->lock);
 	link->happened++;
-	return reef_tcp_control(link, REEF_FRAME_DETACH, 0, payload,
-				REEF_WIRE_KEY_SIZE);
+	return tcp_control(link, REEF_FRAME_DETACH, 0, payload,
+			   REEF_WIRE_KEY_SIZE);
 }

@@ -1,7 +1,7 @@
 /* listen.c - the accepting side up to WELCOME; who may not come in; who holds
  * which memory.
  *
- *   accept --> guest --HELLO, PROOF--> admitted --WELCOME--> link (link.c)
+ *   accept --> guest --HELLO, PROOF--> admitted --WELCOME--> link (life.c)
  *                +----- any error, or too slow -----> gone
  *
  * (1) Guests are few and have silence_ns. When there are too many the oldest
@@ -29,7 +29,7 @@ static uint32_t fenced_session(const struct tcp_fabric *fabric, uint32_t slot)
 	return slot << 16 | (atomic_load(&fabric->fenced[slot]) & 0xffff);
 }
 
-bool reef_tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session)
+bool tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session)
 {
 	uint32_t slot = session >> 16;
 
@@ -37,10 +37,10 @@ bool reef_tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session)
 	       reef_session_covers(fenced_session(fabric, slot), session);
 }
 
-/* Under the fabric's lock. */
+/* Locked by the fabric. */
 static void remember_fenced(struct tcp_fabric *fabric, uint32_t session)
 {
-	if (!reef_tcp_is_fenced(fabric, session))
+	if (!tcp_is_fenced(fabric, session))
 		atomic_store(&fabric->fenced[session >> 16],
 			     (session & 0xffff) | 1u << 16);
 }
@@ -62,7 +62,7 @@ int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 			continue;
 		}
 		pthread_mutex_lock(&link->tx_lock);
-		reef_tcp_link_break_locked(link, queue, -REEF_EFENCED, true);
+		tcp_link_break_locked(link, queue, -REEF_EFENCED, true);
 		pthread_mutex_unlock(&link->tx_lock);
 		pthread_mutex_unlock(&link->rx_lock);
 	}
@@ -83,22 +83,23 @@ static struct tcp_link *link_of_session(struct tcp_fabric *fabric,
 	return link;
 }
 
-/* Under the fabric's lock. */
-static int admit_locked(struct tcp_guest *guest, struct tcp_link *link,
-			struct tcp_link **old)
+/* Enter a guest's new link in the fabric's list (2). *old: the session's
+ * present link, if it has one. Locked by the fabric. */
+static int admit_link(struct tcp_guest *guest, struct tcp_link *link,
+		      struct tcp_link **old)
 {
 	struct tcp_fabric *fabric = guest->queue->fabric;
 	uint32_t accepted = atomic_load(&fabric->accepted);
 
-	if (reef_tcp_is_fenced(fabric, link->base.session))
+	if (tcp_is_fenced(fabric, link->base.session))
 		return -REEF_EFENCED;
 	*old = link_of_session(fabric, link->base.session);
 	if (accepted - (*old ? 1 : 0) >= fabric->base.options.links_max)
 		return -EBUSY;
 	if (*old)
-		reef_tcp_link_ref(*old);
+		tcp_link_ref(*old);
 	atomic_fetch_add(&fabric->accepted, 1);
-	reef_tcp_link_list(link);
+	tcp_link_list(link);
 	return 0;
 }
 
@@ -109,45 +110,44 @@ static int admit(void *context, struct reef_hello_peer *peer)
 	struct tcp_link *link, *old = NULL;
 	int rc;
 
-	rc = reef_tcp_link_create(fabric, &guest->queue->base, peer->session,
-				  peer->identity, &link);
+	rc = tcp_link_create(fabric, &guest->queue->base, peer->session,
+			     peer->identity, &link);
 	if (rc < 0)
 		return rc;
 	link->base.listener = &guest->listener->base;
 	pthread_mutex_lock(&fabric->lock);
-	rc = admit_locked(guest, link, &old);
+	rc = admit_link(guest, link, &old);
 	pthread_mutex_unlock(&fabric->lock);
 	if (rc < 0) {
-		reef_tcp_link_unref(link);
+		tcp_link_unref(link);
 		return rc;
 	}
 	guest->link = link;
 	if (old) {
-		reef_tcp_link_break(old, &guest->queue->base, -REEF_ENOLINK,
-				    false);
-		reef_tcp_link_unref(old);
+		tcp_link_break(old, &guest->queue->base, -REEF_ENOLINK, false);
+		tcp_link_unref(old);
 	}
 	return 0;
 }
 
-/* An admitted guest that did not become a link. */
-static void dismiss(struct tcp_link *link)
+/* End the link of a guest that was admitted but not welcomed. */
+static void dismiss_link(struct tcp_link *link)
 {
-	reef_tcp_link_break(link, link->base.queue, -REEF_ENOLINK, false);
-	reef_tcp_link_unlist(link);
-	reef_tcp_link_unref(link);
+	tcp_link_break(link, link->base.queue, -REEF_ENOLINK, false);
+	tcp_link_unlist(link);
+	tcp_link_unref(link);
 }
 
-void reef_tcp_guest_end(struct tcp_guest *guest)
+void tcp_guest_end(struct tcp_guest *guest)
 {
 	struct tcp_queue *queue = guest->queue;
 	struct tcp_guest **at = &queue->guests;
 
 	if (guest->link)
-		dismiss(guest->link);
+		dismiss_link(guest->link);
 	if (reef_stream_fd(guest->stream) >= 0)
-		reef_tcp_queue_remove(queue, reef_stream_fd(guest->stream));
-	reef_tcp_queue_forget(queue, &guest->source);
+		tcp_queue_remove(queue, reef_stream_fd(guest->stream));
+	tcp_queue_forget(queue, &guest->source);
 	while (*at != guest)
 		at = &(*at)->next;
 	*at = guest->next;
@@ -157,7 +157,7 @@ void reef_tcp_guest_end(struct tcp_guest *guest)
 	free(guest);
 }
 
-int reef_tcp_guest_step(struct tcp_guest *guest)
+int tcp_guest_step(struct tcp_guest *guest)
 {
 	struct tcp_link *link;
 	struct reef_hello_peer peer;
@@ -167,31 +167,30 @@ int reef_tcp_guest_step(struct tcp_guest *guest)
 		return 0;
 	link = guest->link;
 	if (rc == 0) {
-		reef_tcp_queue_remove(guest->queue,
-				      reef_stream_fd(guest->stream));
-		rc = reef_tcp_link_begin(link, guest->stream, &peer);
+		tcp_queue_remove(guest->queue, reef_stream_fd(guest->stream));
+		rc = tcp_link_begin(link, guest->stream, &peer);
 	}
 	if (rc == 0) {
 		guest->link = NULL;
 		reef_link_opened(link->base.queue, &link->base);
 	}
-	reef_tcp_guest_end(guest);
+	tcp_guest_end(guest);
 	return 1;
 }
 
-static void drop_oldest(struct tcp_queue *queue)
+static void drop_oldest_guest(struct tcp_queue *queue)
 {
 	struct tcp_guest *guest = queue->guests;
 
 	while (guest->next)
 		guest = guest->next;
-	reef_tcp_guest_end(guest);
+	tcp_guest_end(guest);
 }
 
 static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
-	struct reef_hello_local local = reef_tcp_hello_local(queue->fabric);
+	struct reef_hello_local local = tcp_hello_local(queue->fabric);
 	struct tcp_guest *guest = calloc(1, sizeof(*guest));
 	int rc = -ENOMEM;
 
@@ -208,11 +207,11 @@ static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 			       admit, guest, &guest->hello);
 	if (rc < 0)
 		goto err_stream;
-	rc = reef_tcp_queue_add(queue, fd, EPOLLIN, &guest->source);
+	rc = tcp_queue_add(queue, fd, EPOLLIN, &guest->source);
 	if (rc < 0)
 		goto err_hello;
 	if (queue->guest_count >= GUESTS_MAX)
-		drop_oldest(queue);
+		drop_oldest_guest(queue);
 	guest->next = queue->guests;
 	queue->guests = guest;
 	queue->guest_count++;
@@ -228,7 +227,7 @@ err_free:
 
 /* --- listeners --- */
 
-int reef_tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns)
+int tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
 	int fd;
@@ -238,10 +237,11 @@ int reef_tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns)
 		if (fd == -EAGAIN)
 			return i;
 		if (fd < 0) {
-			/* No descriptors: it would be reported for ever. */
+			/* Out of descriptors, epoll would report the listener
+			 * for ever: it rests. */
 			reef_log(REEF_LOG_WARNING, "tcp", "%s: accept: %s",
 				 listener->base.address, reef_error_text(fd));
-			reef_tcp_queue_remove(queue, listener->fd);
+			tcp_queue_remove(queue, listener->fd);
 			listener->resume_ns = now_ns + REST_NS;
 			return i;
 		}
@@ -250,14 +250,13 @@ int reef_tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns)
 	return ACCEPTS_MAX;
 }
 
-void reef_tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns)
+void tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
 
 	if (!listener->resume_ns || now_ns < listener->resume_ns)
 		return;
-	if (reef_tcp_queue_add(queue, listener->fd, EPOLLIN,
-			       &listener->source) == 0)
+	if (tcp_queue_add(queue, listener->fd, EPOLLIN, &listener->source) == 0)
 		listener->resume_ns = 0;
 }
 
@@ -269,7 +268,7 @@ static int format_address(struct tcp_listener *listener,
 				   sizeof(listener->base.address) - 4);
 }
 
-static void listener_list(struct tcp_listener *listener,
+static void list_listener(struct tcp_listener *listener,
 			  struct tcp_queue *queue)
 {
 	struct tcp_fabric *fabric = queue->fabric;
@@ -312,11 +311,11 @@ int tcp_listen(struct reef_layer *layer, struct reef_queue *base,
 	listener->base.options = *options;
 	rc = format_address(listener, &bound);
 	if (rc == 0)
-		rc = reef_tcp_queue_add(queue, listener->fd, EPOLLIN,
-					&listener->source);
+		rc = tcp_queue_add(queue, listener->fd, EPOLLIN,
+				   &listener->source);
 	if (rc < 0)
 		goto err_close;
-	listener_list(listener, queue);
+	list_listener(listener, queue);
 	*out = &listener->base;
 	return 0;
 err_close:
@@ -326,7 +325,7 @@ err_free:
 	return rc;
 }
 
-static void end_links(struct tcp_listener *listener, struct tcp_queue *queue)
+static void end_links_of(struct tcp_listener *listener, struct tcp_queue *queue)
 {
 	struct tcp_watch *watch = queue->watches;
 	struct tcp_guest *guest, *next;
@@ -334,7 +333,7 @@ static void end_links(struct tcp_listener *listener, struct tcp_queue *queue)
 	for (guest = queue->guests; guest; guest = next) {
 		next = guest->next;
 		if (guest->listener == listener)
-			reef_tcp_guest_end(guest);
+			tcp_guest_end(guest);
 	}
 	while (watch) {
 		struct tcp_link *link = watch->link;
@@ -344,13 +343,13 @@ static void end_links(struct tcp_listener *listener, struct tcp_queue *queue)
 			watch = watch->next;
 			continue;
 		}
-		reef_tcp_link_break(link, &queue->base, -REEF_ENOLINK, false);
-		reef_tcp_link_settle(link);
+		tcp_link_break(link, &queue->base, -REEF_ENOLINK, false);
+		tcp_link_settle(link);
 		watch = queue->watches;
 	}
 }
 
-void reef_tcp_listener_stop(struct tcp_listener *listener)
+void tcp_listener_stop(struct tcp_listener *listener)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
 	struct tcp_listener **at;
@@ -361,12 +360,12 @@ void reef_tcp_listener_stop(struct tcp_listener *listener)
 	     at = &(*at)->next_of_queue)
 		;
 	*at = listener->next_of_queue;
-	/* The links go without a word to the user. */
+	/* The user is not told of the links that end with their listener. */
 	listener->base.options.closed = NULL;
-	end_links(listener, queue);
+	end_links_of(listener, queue);
 	if (!listener->resume_ns)
-		reef_tcp_queue_remove(queue, listener->fd);
-	reef_tcp_queue_forget(queue, &listener->source);
+		tcp_queue_remove(queue, listener->fd);
+	tcp_queue_forget(queue, &listener->source);
 	close(listener->fd);
 	listener->fd = -1;
 }
@@ -376,7 +375,7 @@ void tcp_unlisten(struct reef_layer *layer, struct reef_listener *base)
 	struct tcp_listener *listener = (struct tcp_listener *)base;
 	struct tcp_fabric *fabric = tcp_fabric_of(layer);
 
-	reef_tcp_listener_stop(listener);
+	tcp_listener_stop(listener);
 	pthread_mutex_lock(&fabric->lock);
 	*listener->at = listener->next;
 	if (listener->next)
@@ -388,7 +387,7 @@ void tcp_unlisten(struct reef_layer *layer, struct reef_listener *base)
 /* --- who holds which memory --- */
 
 /* With link->lock. */
-static struct tcp_holding *holding_of(struct tcp_link *link, uint64_t key)
+static struct tcp_holding *find_holding(struct tcp_link *link, uint64_t key)
 {
 	for (uint32_t i = 0; i < link->holding_count; i++)
 		if (link->holdings[i].key == key)
@@ -397,9 +396,9 @@ static struct tcp_holding *holding_of(struct tcp_link *link, uint64_t key)
 }
 
 /* With link->lock. */
-static int hold(struct tcp_link *link, uint64_t key)
+static int add_holding(struct tcp_link *link, uint64_t key)
 {
-	struct tcp_holding *holding = holding_of(link, key), *more;
+	struct tcp_holding *holding = find_holding(link, key), *more;
 	uint32_t size = link->holding_size ? link->holding_size * 2 : 4;
 
 	if (holding) {
@@ -418,7 +417,7 @@ static int hold(struct tcp_link *link, uint64_t key)
 	return 0;
 }
 
-int reef_tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
+int tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
 {
 	struct reef_wire_attached attached = {.status = -REEF_EKEY};
 	uint8_t answer[REEF_WIRE_ATTACHED_SIZE];
@@ -428,7 +427,7 @@ int reef_tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
 
 	if (rc < 0)
 		return rc;
-	region = reef_tcp_regions_take(&link->fabric->regions, attached.key);
+	region = tcp_regions_take(&link->fabric->regions, attached.key);
 	if (region) {
 		const struct reef_memory *memory = region->base.memory;
 
@@ -436,21 +435,21 @@ int reef_tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
 		attached.flags = reef_region_wire_flags(&region->base);
 		attached.size = memory->size;
 		attached.domain = memory->domain;
-		/* Before it is given back: a withdrawal that comes now finds
-		 * the holder in the list. */
+		/* The holder is listed before the region is given back, so
+		 * that a withdrawal which comes now finds it. */
 		pthread_mutex_lock(&link->lock);
-		rc = hold(link, attached.key);
+		rc = add_holding(link, attached.key);
 		pthread_mutex_unlock(&link->lock);
-		reef_tcp_regions_give(region);
+		tcp_regions_give(region);
 	}
 	if (rc < 0)
 		return rc;
 	reef_wire_attached_encode(&attached, answer);
-	return reef_tcp_control(link, REEF_FRAME_ATTACHED, link->header.tag,
-				answer, sizeof(answer));
+	return tcp_control(link, REEF_FRAME_ATTACHED, link->header.tag, answer,
+			   sizeof(answer));
 }
 
-int reef_tcp_on_detach(struct tcp_link *link, const uint8_t *payload)
+int tcp_on_detach(struct tcp_link *link, const uint8_t *payload)
 {
 	struct tcp_holding *holding;
 	uint64_t key;
@@ -459,8 +458,9 @@ int reef_tcp_on_detach(struct tcp_link *link, const uint8_t *payload)
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&link->lock);
-	holding = holding_of(link, key);
-	/* None: it answers a WITHDRAW, and had detached meanwhile. */
+	holding = find_holding(link, key);
+	/* There is none if the peer answers a WITHDRAW and had detached
+	 * meanwhile. */
 	if (holding && --holding->count == 0)
 		*holding = link->holdings[--link->holding_count];
 	pthread_mutex_unlock(&link->lock);

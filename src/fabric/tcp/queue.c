@@ -34,8 +34,8 @@
 
 /* --- epoll --- */
 
-int reef_tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
-		       struct tcp_source *source)
+int tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
+		  struct tcp_source *source)
 {
 	struct epoll_event event = {.events = events, .data.ptr = source};
 
@@ -44,15 +44,15 @@ int reef_tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
 	return 0;
 }
 
-void reef_tcp_queue_remove(struct tcp_queue *queue, int fd)
+void tcp_queue_remove(struct tcp_queue *queue, int fd)
 {
 	struct epoll_event event = {0};
 
-	/* Explicitly: a forked child may keep the socket open. */
+	/* Closing is not enough: a forked child may keep the socket open. */
 	epoll_ctl(queue->base.fd, EPOLL_CTL_DEL, fd, &event);
 }
 
-void reef_tcp_queue_forget(struct tcp_queue *queue, struct tcp_source *source)
+void tcp_queue_forget(struct tcp_queue *queue, struct tcp_source *source)
 {
 	for (int i = 0; i < queue->event_count; i++)
 		if (queue->events[i].data.ptr == source)
@@ -67,7 +67,7 @@ static uint32_t events_of(const struct tcp_link *link)
 	       (link->stalled || link->blocked ? EPOLLOUT : 0);
 }
 
-void reef_tcp_watch_events(struct tcp_link *link)
+void tcp_watch_events(struct tcp_link *link)
 {
 	struct epoll_event event = {.events = events_of(link)};
 
@@ -92,15 +92,14 @@ static struct tcp_watch *watch_create(struct tcp_queue *queue,
 		return NULL;
 	link->events = events_of(link);
 	watch->source.kind = TCP_WATCH;
-	if (reef_tcp_queue_add(queue, link->fd, link->events, &watch->source) <
-	    0) {
+	if (tcp_queue_add(queue, link->fd, link->events, &watch->source) < 0) {
 		free(watch);
 		return NULL;
 	}
 	watch->in_epoll = true;
 	watch->queue = queue;
 	watch->link = link;
-	reef_tcp_link_ref(link);
+	tcp_link_ref(link);
 	watch->next_of_link = link->watches;
 	link->watches = watch;
 	watch->next = queue->watches;
@@ -111,8 +110,7 @@ static struct tcp_watch *watch_create(struct tcp_queue *queue,
 	return watch;
 }
 
-struct tcp_watch *reef_tcp_watch_get(struct tcp_queue *queue,
-				     struct tcp_link *link)
+struct tcp_watch *tcp_watch_get(struct tcp_queue *queue, struct tcp_link *link)
 {
 	struct tcp_watch *watch;
 
@@ -122,7 +120,7 @@ struct tcp_watch *reef_tcp_watch_get(struct tcp_queue *queue,
 	return watch_create(queue, link);
 }
 
-void reef_tcp_watch_activate(struct tcp_watch *watch)
+void tcp_watch_activate(struct tcp_watch *watch)
 {
 	struct tcp_queue *queue = watch->queue;
 
@@ -144,7 +142,7 @@ static void leave_epoll(struct tcp_watch *watch)
 	watch->busy = 0;
 	pthread_mutex_lock(&link->tx_lock);
 	if (watch->in_epoll && link->events == EPOLLIN) {
-		reef_tcp_queue_remove(watch->queue, link->fd);
+		tcp_queue_remove(watch->queue, link->fd);
 		watch->in_epoll = false;
 		watch->apart = true;
 		watch->queue->apart_count++;
@@ -162,8 +160,8 @@ static int join_epoll(struct tcp_watch *watch)
 		return 0;
 	pthread_mutex_lock(&link->tx_lock);
 	if (link->fd >= 0 && !atomic_load(&link->broken)) {
-		rc = reef_tcp_queue_add(watch->queue, link->fd, link->events,
-					&watch->source);
+		rc = tcp_queue_add(watch->queue, link->fd, link->events,
+				   &watch->source);
 		watch->in_epoll = rc == 0;
 	}
 	pthread_mutex_unlock(&link->tx_lock);
@@ -185,8 +183,8 @@ static int all_join_epoll(struct tcp_queue *queue)
 	return rc;
 }
 
-/* Is the link read for others, often, and was it just now? */
-static bool is_for_others(struct tcp_watch *watch, uint64_t now_ns)
+/* True if other queues have read the link's answers often, and until now. */
+static bool is_read_by_others(struct tcp_watch *watch, uint64_t now_ns)
 {
 	uint32_t others = atomic_load_explicit(&watch->link->others,
 					       memory_order_relaxed);
@@ -199,7 +197,8 @@ static bool is_for_others(struct tcp_watch *watch, uint64_t now_ns)
 	return watch->is_aside && now_ns - watch->others_ns < 2 * ASIDE_NS;
 }
 
-/* Before sleep: leave to others what they read. True: something is. */
+/* Before the queue sleeps, take links that other queues read out of its epoll
+ * set. Returns whether there was one. */
 static bool step_aside(struct tcp_queue *queue)
 {
 	uint64_t now_ns = reef_now_ns();
@@ -208,20 +207,20 @@ static bool step_aside(struct tcp_queue *queue)
 
 	for (watch = queue->watches; watch; watch = watch->next) {
 		if (!watch->is_owner || watch->link->base.listener ||
-		    !is_for_others(watch, now_ns))
+		    !is_read_by_others(watch, now_ns))
 			continue;
-		reef_tcp_watch_activate(watch);
+		tcp_watch_activate(watch);
 		leave_epoll(watch);
 		aside |= watch->apart;
 	}
 	return aside;
 }
 
-static void deactivate(struct tcp_watch *watch)
+static void deactivate_watch(struct tcp_watch *watch)
 {
 	if (!watch->active_at)
 		return;
-	/* Without memory for it: stay, and be polled. */
+	/* A watch that cannot be put into epoll stays active, and is polled. */
 	if (join_epoll(watch) < 0)
 		return;
 	*watch->active_at = watch->next_active;
@@ -231,7 +230,7 @@ static void deactivate(struct tcp_watch *watch)
 	watch->queue->active_count--;
 }
 
-void reef_tcp_watch_drop(struct tcp_watch *watch)
+void tcp_watch_drop(struct tcp_watch *watch)
 {
 	struct tcp_link *link = watch->link;
 	struct tcp_watch **at;
@@ -241,24 +240,25 @@ void reef_tcp_watch_drop(struct tcp_watch *watch)
 		;
 	*at = watch->next_of_link;
 	if (watch->in_epoll)
-		reef_tcp_queue_remove(watch->queue, link->fd);
+		tcp_queue_remove(watch->queue, link->fd);
 	pthread_mutex_unlock(&link->tx_lock);
 	reef_assert(atomic_load(&watch->under_way) == 0);
 	if (watch->apart)
 		watch->queue->apart_count--;
 	watch->apart = false;
-	deactivate(watch);
+	deactivate_watch(watch);
 	*watch->at = watch->next;
 	if (watch->next)
 		watch->next->at = watch->at;
 	watch->queue->unsent -= watch->unsent;
-	reef_tcp_queue_forget(watch->queue, &watch->source);
+	tcp_queue_forget(watch->queue, &watch->source);
 	free(watch);
-	reef_tcp_link_unref(link);
+	tcp_link_unref(link);
 }
 
-/* A link of another queue, on which this one has nothing under way. */
-static bool is_useless(const struct tcp_watch *watch)
+/* True if the link is another queue's and this one has nothing under way on it.
+ */
+static bool is_disused(const struct tcp_watch *watch)
 {
 	return !watch->is_owner && atomic_load(&watch->under_way) == 0;
 }
@@ -267,7 +267,7 @@ static bool is_useless(const struct tcp_watch *watch)
 
 static int poll_watch(struct tcp_watch *watch)
 {
-	int happened = reef_tcp_receive(watch->link, &watch->queue->base);
+	int happened = tcp_receive(watch->link, &watch->queue->base);
 
 	if (happened) {
 		watch->idle = 0;
@@ -290,7 +290,7 @@ static int poll_active(struct tcp_queue *queue)
 			continue;
 		if (!atomic_load(&watch->under_way) ||
 		    atomic_load(&watch->link->broken))
-			deactivate(watch);
+			deactivate_watch(watch);
 	}
 	return happened;
 }
@@ -304,12 +304,12 @@ static void sweep_active(struct tcp_queue *queue)
 	for (watch = queue->active; watch; watch = next) {
 		next = watch->next_active;
 		if (watch->idle++ && !atomic_load(&watch->under_way))
-			deactivate(watch);
+			deactivate_watch(watch);
 	}
 }
 
-static int on_linger(struct tcp_linger *linger, struct tcp_queue *queue,
-		     bool too_late)
+static int drain_linger(struct tcp_linger *linger, struct tcp_queue *queue,
+			bool too_late)
 {
 	struct tcp_linger **at = &queue->lingers;
 	char bytes[4096];
@@ -322,8 +322,8 @@ static int on_linger(struct tcp_linger *linger, struct tcp_queue *queue,
 	}
 	if (!too_late && (n > 0 || (n < 0 && errno == EAGAIN)))
 		return 0;
-	reef_tcp_queue_remove(queue, linger->fd);
-	reef_tcp_queue_forget(queue, &linger->source);
+	tcp_queue_remove(queue, linger->fd);
+	tcp_queue_forget(queue, &linger->source);
 	close(linger->fd);
 	while (*at != linger)
 		at = &(*at)->next;
@@ -332,22 +332,22 @@ static int on_linger(struct tcp_linger *linger, struct tcp_queue *queue,
 	return 0;
 }
 
-static int on_watch(struct tcp_watch *watch, uint32_t events)
+static int poll_reported_watch(struct tcp_watch *watch, uint32_t events)
 {
 	struct tcp_link *link = watch->link;
 
-	reef_tcp_watch_activate(watch);
-	/* Nobody reads it now, so nobody would find out. */
+	tcp_watch_activate(watch);
+	/* While the link is stalled or paused nobody reads it, so nobody else
+	 * would find out that it is lost. */
 	if (events & (EPOLLHUP | EPOLLERR) && !(events_of(link) & EPOLLIN)) {
-		reef_tcp_link_break(link, &watch->queue->base, -REEF_ENOLINK,
-				    false);
+		tcp_link_break(link, &watch->queue->base, -REEF_ENOLINK, false);
 		return 1;
 	}
 	return poll_watch(watch);
 }
 
-static int on_event(struct tcp_queue *queue, struct tcp_source *source,
-		    uint32_t events)
+static int dispatch_event(struct tcp_queue *queue, struct tcp_source *source,
+			  uint32_t events)
 {
 	uint64_t count;
 
@@ -357,25 +357,26 @@ static int on_event(struct tcp_queue *queue, struct tcp_source *source,
 	case TCP_TIMER:
 		queue->timer_set =
 			read(queue->timer_fd, &count, sizeof(count)) < 0;
-		/* It may have run out between arm and the poll before sleep:
-		 * then nothing would end that, for what is left to others. */
+		/* The timer may have run out between arm and the poll before
+		 * sleep. Nothing else would end a sleep beside links that are
+		 * left to others, so this counts as something that happened. */
 		return queue->apart_count != 0;
 	case TCP_WATCH:
-		return on_watch(
+		return poll_reported_watch(
 			reef_container(source, struct tcp_watch, source),
 			events);
 	case TCP_LISTENER:
-		return reef_tcp_listener_accept(
+		return tcp_listener_accept(
 			reef_container(source, struct tcp_listener, source),
 			reef_now_ns());
 	case TCP_GUEST:
-		return reef_tcp_guest_step(
+		return tcp_guest_step(
 			reef_container(source, struct tcp_guest, source));
 	case TCP_OPENING:
-		return reef_tcp_opening_step(
+		return tcp_opening_step(
 			reef_container(source, struct tcp_link, opening));
 	default:
-		return on_linger(
+		return drain_linger(
 			reef_container(source, struct tcp_linger, source),
 			queue, false);
 	}
@@ -389,8 +390,9 @@ static int poll_events(struct tcp_queue *queue)
 	queue->event_count = count > 0 ? count : 0;
 	for (int i = 0; i < queue->event_count; i++)
 		if (queue->events[i].data.ptr)
-			happened += on_event(queue, queue->events[i].data.ptr,
-					     queue->events[i].events);
+			happened +=
+				dispatch_event(queue, queue->events[i].data.ptr,
+					       queue->events[i].events);
 	queue->event_count = 0;
 	return happened;
 }
@@ -404,13 +406,13 @@ static void tick_watches(struct tcp_queue *queue, uint64_t now_ns,
 
 	for (watch = queue->watches; watch; watch = next) {
 		next = watch->next;
-		reef_tcp_link_tick(watch->link, &queue->base, now_ns, was_away);
-		if (is_useless(watch))
-			reef_tcp_watch_drop(watch);
+		tcp_link_tick(watch->link, &queue->base, now_ns, was_away);
+		if (is_disused(watch))
+			tcp_watch_drop(watch);
 	}
 }
 
-static void tick(struct tcp_queue *queue)
+static void tick_queue(struct tcp_queue *queue)
 {
 	uint64_t silence_ns = tcp_silence_ns(queue->fabric);
 	uint64_t now_ns = reef_now_ns(), passed_ns = now_ns - queue->tick_ns;
@@ -427,21 +429,22 @@ static void tick(struct tcp_queue *queue)
 		if (was_away)
 			guest->until_ns = now_ns + silence_ns;
 		else if (now_ns >= guest->until_ns)
-			reef_tcp_guest_end(guest);
+			tcp_guest_end(guest);
 	}
 	for (linger = queue->lingers; linger; linger = next_linger) {
 		next_linger = linger->next;
-		on_linger(linger, queue, now_ns >= linger->until_ns);
+		drain_linger(linger, queue, now_ns >= linger->until_ns);
 	}
 	for (struct tcp_listener *listener = queue->listeners; listener;
 	     listener = listener->next_of_queue)
-		reef_tcp_listener_tick(listener, now_ns);
+		tcp_listener_tick(listener, now_ns);
 }
 
 /* --- the queue --- */
 
-/* Own links that broke. `closed` may do anything, so begin anew after each. */
-static int settle(struct tcp_queue *queue)
+/* Settle the queue's own links that broke. The user's `closed` may do anything,
+ * so the search begins anew after each. */
+static int settle_broken(struct tcp_queue *queue)
 {
 	struct tcp_watch *watch = queue->watches;
 	int happened = 0;
@@ -450,7 +453,7 @@ static int settle(struct tcp_queue *queue)
 		struct tcp_link *link = watch->link;
 
 		if (watch->is_owner && atomic_load(&link->broken)) {
-			reef_tcp_link_settle(link);
+			tcp_link_settle(link);
 			happened++;
 			watch = queue->watches;
 		} else {
@@ -460,8 +463,8 @@ static int settle(struct tcp_queue *queue)
 	return happened;
 }
 
-/* The inbox has room again: let those read on that it stopped. */
-static void resume(struct tcp_queue *queue)
+/* Read on from links that wait for the inbox, if it has room again. */
+static void resume_paused(struct tcp_queue *queue)
 {
 	if (atomic_load(&queue->base.inbox_count) >=
 	    queue->fabric->base.options.inbox_max)
@@ -472,7 +475,7 @@ static void resume(struct tcp_queue *queue)
 			poll_watch(watch);
 }
 
-/* What fibers posted since the last poll, and left to it. */
+/* Send what fibers posted since the last poll, and left to it. */
 static void send_waiting(struct tcp_queue *queue)
 {
 	for (struct tcp_watch *watch = queue->watches; watch && queue->unsent;
@@ -483,7 +486,7 @@ static void send_waiting(struct tcp_queue *queue)
 		queue->unsent--;
 		pthread_mutex_lock(&watch->link->tx_lock);
 		if (!watch->link->blocked)
-			reef_tcp_flush(watch->link);
+			tcp_flush(watch->link);
 		pthread_mutex_unlock(&watch->link->tx_lock);
 	}
 }
@@ -499,7 +502,7 @@ int tcp_poll(struct reef_layer *layer, struct reef_queue *base)
 	(void)layer;
 	if (queue->unsent)
 		send_waiting(queue);
-	/* Right after arm, where all is left to epoll: the sleeper sees it. */
+	/* Right after arm all is left to epoll, which the sleeper looks at. */
 	if (queue->is_armed && queue->active_count == 0) {
 		queue->is_armed = look = false;
 		if (queue->attentive)
@@ -509,23 +512,23 @@ int tcp_poll(struct reef_layer *layer, struct reef_queue *base)
 	if (queue->active_count <= DIRECT_MAX)
 		happened = poll_active(queue);
 	else if (queue->apart_count && !queue->attentive)
-		all_join_epoll(queue); /* else: left to others for now */
+		all_join_epoll(queue); /* attentive: left to others for now */
 	else if (++queue->round % SWEEP_EVERY == 0)
 		sweep_active(queue);
 	if (atomic_load_explicit(&queue->paused, memory_order_relaxed))
-		resume(queue);
+		resume_paused(queue);
 	if (look) {
 		happened += poll_events(queue);
-		tick(queue);
+		tick_queue(queue);
 		if (queue->attentive)
 			queue->attentive--;
 	}
 	if (atomic_load_explicit(&queue->broken, memory_order_relaxed))
-		happened += settle(queue);
+		happened += settle_broken(queue);
 	return happened;
 }
 
-/* Is there anything whose time could run out while we sleep? */
+/* True if something has a deadline that could pass while the thread sleeps. */
 static bool needs_timer(const struct tcp_queue *queue)
 {
 	if (queue->guests || queue->lingers)
@@ -551,7 +554,8 @@ int tcp_arm(struct reef_layer *layer, struct reef_queue *base)
 	bool aside;
 
 	(void)layer;
-	/* The poll that follows, and the one after the sleep. */
+	/* Two polls look at everything: the one that follows, and the one after
+	 * the sleep. */
 	queue->attentive = 2;
 	queue->is_armed = true;
 	for (watch = queue->active; watch; watch = watch->next_active)
@@ -560,8 +564,8 @@ int tcp_arm(struct reef_layer *layer, struct reef_queue *base)
 		return -ENOMEM;
 	for (watch = queue->watches; watch; watch = next) {
 		next = watch->next;
-		if (is_useless(watch))
-			reef_tcp_watch_drop(watch);
+		if (is_disused(watch))
+			tcp_watch_drop(watch);
 	}
 	aside = step_aside(queue);
 	if (aside && ns > ASIDE_NS)
@@ -596,11 +600,10 @@ int tcp_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	queue->base.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->base.fd < 0)
 		goto err_timer;
-	rc = reef_tcp_queue_add(queue, queue->base.wake_fd, EPOLLIN,
-				&queue->wake);
+	rc = tcp_queue_add(queue, queue->base.wake_fd, EPOLLIN, &queue->wake);
 	if (rc == 0)
-		rc = reef_tcp_queue_add(queue, queue->timer_fd, EPOLLIN,
-					&queue->timer);
+		rc = tcp_queue_add(queue, queue->timer_fd, EPOLLIN,
+				   &queue->timer);
 	if (rc < 0)
 		goto err_epoll;
 	*out = &queue->base;
@@ -624,23 +627,23 @@ void tcp_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	struct tcp_watch *watch;
 
 	while (queue->openings)
-		reef_tcp_opening_fail(queue->openings, -REEF_ENOLINK);
+		tcp_opening_fail(queue->openings, -REEF_ENOLINK);
 	while (queue->listeners)
-		reef_tcp_listener_stop(queue->listeners);
+		tcp_listener_stop(queue->listeners);
 	while (queue->guests)
-		reef_tcp_guest_end(queue->guests);
+		tcp_guest_end(queue->guests);
 	while ((watch = queue->watches)) {
 		/* Dropping moves the head on, through its `at`, which the
 		 * checker does not see. NOLINTNEXTLINE */
 		if (!watch->is_owner) {
-			reef_tcp_watch_drop(watch);
+			tcp_watch_drop(watch);
 			continue;
 		}
-		reef_tcp_link_break(watch->link, base, -REEF_ENOLINK, false);
-		reef_tcp_link_settle(watch->link);
+		tcp_link_break(watch->link, base, -REEF_ENOLINK, false);
+		tcp_link_settle(watch->link);
 	}
 	while (queue->lingers)
-		on_linger(queue->lingers, queue, true);
+		drain_linger(queue->lingers, queue, true);
 	close(queue->base.fd);
 	close(queue->timer_fd);
 	reef_queue_fini(&queue->base);

@@ -38,7 +38,7 @@ static struct reef_batch *head_batch(const struct tcp_link *link)
 	return link->ring[ended & (link->ring_size - 1)];
 }
 
-static uint32_t brings(const struct reef_op *op)
+static uint32_t result_size(const struct reef_op *op)
 {
 	if (op->kind == REEF_READ)
 		return op->length;
@@ -52,14 +52,15 @@ static uint32_t results_left(const struct tcp_link *link)
 		       : link->header_left;
 }
 
-/* The operation that the next result is of; NULL: none. */
-static struct reef_op *result_next(struct tcp_link *link,
-				   struct reef_batch *batch)
+/* The operation that the next result belongs to.  NULL: no operation expects
+ * one. */
+static struct reef_op *next_result_op(struct tcp_link *link,
+				      struct reef_batch *batch)
 {
 	while (link->result_op < batch->count) {
 		struct reef_op *op = &batch->ops[link->result_op];
 
-		if (link->result_moved < brings(op))
+		if (link->result_moved < result_size(op))
 			return op;
 		link->result_op++;
 		link->result_moved = 0;
@@ -67,7 +68,7 @@ static struct reef_op *result_next(struct tcp_link *link,
 	return NULL;
 }
 
-static int results_begin(struct tcp_link *link)
+static int begin_results(struct tcp_link *link)
 {
 	uint32_t least = link->header.type == REEF_FRAME_BATCH_DONE
 				 ? REEF_WIRE_DONE_SIZE
@@ -90,7 +91,7 @@ static void take_input(struct tcp_link *link, size_t size)
 	link->header_left -= (uint32_t)size;
 }
 
-static int results_digest(struct tcp_link *link)
+static int digest_results(struct tcp_link *link)
 {
 	struct reef_batch *batch = head_batch(link);
 	const uint8_t *bytes = link->in.bytes + link->in.start;
@@ -102,7 +103,7 @@ static int results_digest(struct tcp_link *link)
 		link->input = link->header_left ? TCP_TAIL : TCP_HEADER;
 		return 0;
 	}
-	op = result_next(link, batch);
+	op = next_result_op(link, batch);
 	if (!op)
 		return -REEF_EPROTO;
 	if (op->kind != REEF_READ) {
@@ -127,21 +128,22 @@ static int results_digest(struct tcp_link *link)
 	return 0;
 }
 
-/* Is what came exactly what the first `done` operations bring? */
+/* True if the results that came are exactly those of the first `done`
+ * operations. */
 static bool results_fit(struct tcp_link *link, struct reef_batch *batch,
 			uint32_t done)
 {
-	result_next(link, batch);
+	next_result_op(link, batch);
 	if (link->result_op < done || link->result_moved)
 		return false;
 	for (uint32_t i = done; i < link->result_op; i++)
-		if (brings(&batch->ops[i]))
+		if (result_size(&batch->ops[i]))
 			return false;
 	return true;
 }
 
-/* Has all of the batch been sent? The answer may overtake the thread that sent
- * its last bytes, and has not noted it yet: but that one has the lock. */
+/* True if all of the batch has been sent. The answer may come before the thread
+ * that sent the last bytes has noted so; but that thread has the lock. */
 static bool is_sent(struct tcp_link *link, uint64_t number)
 {
 	/* Acquire: no byte of it is being sent; the partner is the release in
@@ -153,7 +155,7 @@ static bool is_sent(struct tcp_link *link, uint64_t number)
 	return atomic_load_explicit(&link->sent, memory_order_acquire) > number;
 }
 
-static int tail_digest(struct tcp_link *link)
+static int digest_tail(struct tcp_link *link)
 {
 	struct reef_batch *batch = head_batch(link);
 	uint64_t number =
@@ -203,7 +205,7 @@ static const struct {
 	[REEF_FRAME_DETACH] = {true, true, false, REEF_WIRE_KEY_SIZE},
 };
 
-static int control_begin(struct tcp_link *link)
+static int begin_control(struct tcp_link *link)
 {
 	uint8_t type = link->header.type;
 
@@ -216,7 +218,7 @@ static int control_begin(struct tcp_link *link)
 	return 0;
 }
 
-static int on_bye(struct tcp_link *link, const uint8_t *payload)
+static int decode_bye(struct tcp_link *link, const uint8_t *payload)
 {
 	int reason;
 
@@ -226,7 +228,7 @@ static int on_bye(struct tcp_link *link, const uint8_t *payload)
 	return reason;
 }
 
-static int control_digest(struct tcp_link *link)
+static int digest_control(struct tcp_link *link)
 {
 	const uint8_t *payload = link->in.bytes + link->in.start;
 	int rc = 0;
@@ -235,34 +237,34 @@ static int control_digest(struct tcp_link *link)
 		return -EAGAIN;
 	switch (link->header.type) {
 	case REEF_FRAME_BYE:
-		rc = on_bye(link, payload);
+		rc = decode_bye(link, payload);
 		break;
 	case REEF_FRAME_PING:
-		rc = reef_tcp_control(link, REEF_FRAME_PONG, link->header.tag,
-				      NULL, 0);
+		rc = tcp_control(link, REEF_FRAME_PONG, link->header.tag, NULL,
+				 0);
 		break;
 	case REEF_FRAME_ATTACH:
-		rc = reef_tcp_on_attach(link, payload);
+		rc = tcp_on_attach(link, payload);
 		break;
 	case REEF_FRAME_ATTACHED:
-		rc = reef_tcp_on_attached(link, payload);
+		rc = tcp_on_attached(link, payload);
 		break;
 	case REEF_FRAME_WITHDRAW:
-		rc = reef_tcp_on_withdraw(link, payload);
+		rc = tcp_on_withdraw(link, payload);
 		break;
 	case REEF_FRAME_DETACH:
-		rc = reef_tcp_on_detach(link, payload);
+		rc = tcp_on_detach(link, payload);
 		break;
 	}
 	take_input(link, link->header.length);
 	link->input = TCP_HEADER;
-	/* Whoever asks for so much and reads nothing is up to no good. */
+	/* A peer that asks for so much and reads nothing plays foul. */
 	return rc == -ENOBUFS ? -REEF_EPROTO : rc;
 }
 
 /* --- frames --- */
 
-static int message_begin(struct tcp_link *link)
+static int begin_message(struct tcp_link *link)
 {
 	if (link->base.listener || link->header.tag ||
 	    link->header.length > link->fabric->base.options.message_max)
@@ -271,7 +273,7 @@ static int message_begin(struct tcp_link *link)
 	return 0;
 }
 
-static int message_digest(struct tcp_link *link)
+static int digest_message(struct tcp_link *link)
 {
 	int rc;
 
@@ -286,19 +288,19 @@ static int message_digest(struct tcp_link *link)
 	return 0;
 }
 
-static int batch_begin(struct tcp_link *link)
+static int begin_batch(struct tcp_link *link)
 {
 	if (!link->base.listener)
 		return -REEF_EPROTO;
-	/* F7: on every frame. */
-	if (reef_tcp_is_fenced(link->fabric, link->base.session))
+	/* A fence is asked for on every frame (F7). */
+	if (tcp_is_fenced(link->fabric, link->base.session))
 		return -REEF_EFENCED;
 	link->input = TCP_BATCH;
-	return reef_tcp_target_begin(&link->target, link->header.tag,
-				     link->header.length);
+	return tcp_target_begin(&link->target, link->header.tag,
+				link->header.length);
 }
 
-static int header_digest(struct tcp_link *link)
+static int digest_header(struct tcp_link *link)
 {
 	int rc;
 
@@ -312,23 +314,22 @@ static int header_digest(struct tcp_link *link)
 	link->header_left = link->header.length;
 	switch (link->header.type) {
 	case REEF_FRAME_BATCH:
-		return batch_begin(link);
+		return begin_batch(link);
 	case REEF_FRAME_MESSAGE:
-		return message_begin(link);
+		return begin_message(link);
 	case REEF_FRAME_BATCH_PART:
 	case REEF_FRAME_BATCH_DONE:
-		return results_begin(link);
+		return begin_results(link);
 	default:
-		return control_begin(link);
+		return begin_control(link);
 	}
 }
 
-static int batch_digest(struct tcp_link *link)
+static int digest_batch(struct tcp_link *link)
 {
 	size_t used;
-	int rc = reef_tcp_target_feed(&link->target,
-				      link->in.bytes + link->in.start,
-				      tcp_buffer_used(&link->in), &used);
+	int rc = tcp_target_feed(&link->target, link->in.bytes + link->in.start,
+				 tcp_buffer_used(&link->in), &used);
 
 	take_input(link, used);
 	if (rc == 0) {
@@ -338,32 +339,32 @@ static int batch_digest(struct tcp_link *link)
 	return rc;
 }
 
-/* Act on what is in the buffer, as far as it goes; returns why not further:
- * -EAGAIN: more is needed, or what the target returns, or why the link has to
- * end. */
-static int digest(struct tcp_link *link)
+/* Act on what is in the buffer, as far as it goes. Returns why it goes no
+ * further: -EAGAIN: more bytes are needed; or what the target returns; or why
+ * the link has to end. */
+static int digest_input(struct tcp_link *link)
 {
 	int rc;
 
 	do {
 		switch (link->input) {
 		case TCP_HEADER:
-			rc = header_digest(link);
+			rc = digest_header(link);
 			break;
 		case TCP_CONTROL:
-			rc = control_digest(link);
+			rc = digest_control(link);
 			break;
 		case TCP_BATCH:
-			rc = batch_digest(link);
+			rc = digest_batch(link);
 			break;
 		case TCP_MESSAGE:
-			rc = message_digest(link);
+			rc = digest_message(link);
 			break;
 		case TCP_RESULTS:
-			rc = results_digest(link);
+			rc = digest_results(link);
 			break;
 		default:
-			rc = tail_digest(link);
+			rc = digest_tail(link);
 		}
 	} while (rc == 0);
 	return rc;
@@ -371,9 +372,9 @@ static int digest(struct tcp_link *link)
 
 /* --- reading --- */
 
-/* Where the results that come next belong, as far as they are long READs.
- * Returns how many places. */
-static int places(struct tcp_link *link, struct iovec *parts)
+/* List the memory that the next results belong to, as far as they are those of
+ * long READs. Returns how many places. */
+static int list_places(struct tcp_link *link, struct iovec *parts)
 {
 	struct reef_batch *batch;
 	uint32_t left, size, op, moved;
@@ -387,7 +388,7 @@ static int places(struct tcp_link *link, struct iovec *parts)
 	op = link->result_op;
 	moved = link->result_moved;
 	for (; left && op < batch->count && count < DIRECT_PARTS; op++) {
-		size = brings(&batch->ops[op]) - moved;
+		size = result_size(&batch->ops[op]) - moved;
 		if (size && batch->ops[op].kind != REEF_READ)
 			break;
 		if (size > left)
@@ -401,14 +402,15 @@ static int places(struct tcp_link *link, struct iovec *parts)
 	return count;
 }
 
-/* `n` bytes were read into places(): say so. */
-static void placed(struct tcp_link *link, const struct iovec *parts, int count,
-		   size_t *n)
+/* Note that `n` bytes were read into the listed places. *n: what was read
+ * behind them. */
+static void note_placed(struct tcp_link *link, const struct iovec *parts,
+			int count, size_t *n)
 {
 	for (int i = 0; i < count && *n; i++) {
 		size_t size = *n < parts[i].iov_len ? *n : parts[i].iov_len;
 
-		result_next(link, head_batch(link));
+		next_result_op(link, head_batch(link));
 		link->result_moved += (uint32_t)size;
 		link->header_left -= (uint32_t)size;
 		*n -= size;
@@ -430,12 +432,12 @@ static int make_room(struct tcp_link *link)
 				  SIZE_MAX / 2);
 }
 
-/* Read once. *drained: there was no more than that. */
-static int fill(struct tcp_link *link, bool *drained)
+/* Read once from the socket. *drained: there was no more than that. */
+static int read_once(struct tcp_link *link, bool *drained)
 {
 	struct iovec parts[DIRECT_PARTS + 1];
 	struct msghdr message = {.msg_iov = parts};
-	int count = places(link, parts);
+	int count = list_places(link, parts);
 	size_t most = 0, got;
 	ssize_t n;
 	int rc = make_room(link);
@@ -462,29 +464,30 @@ static int fill(struct tcp_link *link, bool *drained)
 		return *drained ? -EAGAIN : -REEF_ENOLINK;
 	got = (size_t)n;
 	*drained = got < most;
-	placed(link, parts, count, &got);
+	note_placed(link, parts, count, &got);
 	link->in.end += got;
 	return 0;
 }
 
 /* --- answers --- */
 
-/* Send the answers that wait; they join between two frames. */
-static void push(struct tcp_link *link)
+/* Send the answers that wait. They join what is being sent between two
+ * frames. */
+static void send_replies(struct tcp_link *link)
 {
 	struct tcp_buffer *reply = &link->target.reply;
 
 	if (!tcp_buffer_used(reply) && !link->blocked)
 		return;
 	pthread_mutex_lock(&link->tx_lock);
-	while (reef_tcp_flush(link) == 0 && tcp_buffer_used(reply)) {
+	while (tcp_flush(link) == 0 && tcp_buffer_used(reply)) {
 		tcp_buffer_trim(&link->out, KEEP);
 		tcp_buffer_swap(&link->out, reply);
 	}
 	pthread_mutex_unlock(&link->tx_lock);
 }
 
-static void set_waits(struct tcp_link *link, bool stalled, bool paused)
+static void set_stalled_paused(struct tcp_link *link, bool stalled, bool paused)
 {
 	struct tcp_queue *owner = (struct tcp_queue *)link->base.queue;
 
@@ -497,44 +500,44 @@ static void set_waits(struct tcp_link *link, bool stalled, bool paused)
 		atomic_fetch_sub(&owner->paused, 1);
 	atomic_store(&link->stalled, stalled);
 	atomic_store(&link->paused, paused);
-	reef_tcp_watch_events(link);
+	tcp_watch_events(link);
 	pthread_mutex_unlock(&link->tx_lock);
 }
 
 /* Act on what was read, and answer.  -EAGAIN: more can be read.  0: not now.
  * Otherwise why the link has to end. */
-static int step(struct tcp_link *link)
+static int digest_and_answer(struct tcp_link *link)
 {
 	int rc, rounds = 0;
 
-	/* Stalled may also be who gets its answers as fast as it likes, and
-	 * has had its turn: then the socket is writable, and it goes on with
-	 * the next poll. */
+	/* A link also stalls when its peer takes answers as fast as they come
+	 * and has had its turn. Then the socket is writable, and the link goes
+	 * on with the next poll. */
 	do {
-		rc = digest(link);
-		push(link);
+		rc = digest_input(link);
+		send_replies(link);
 	} while (rc == -ENOBUFS && ++rounds < ROUNDS &&
 		 tcp_buffer_used(&link->target.reply) < REPLY_FULL);
-	set_waits(link, rc == -ENOBUFS, rc == -ENOSPC);
+	set_stalled_paused(link, rc == -ENOBUFS, rc == -ENOSPC);
 	link->happened += rounds;
 	if (rc == -ENOBUFS)
 		return atomic_load(&link->doomed);
 	return rc == -ENOSPC ? 0 : rc;
 }
 
-/* Returns 0, or why the link has to end. */
-static int work(struct tcp_link *link)
+/* Read from the link and act on it. Returns 0, or why the link has to end. */
+static int read_and_act(struct tcp_link *link)
 {
 	bool drained = false;
-	int rc = step(link);
+	int rc = digest_and_answer(link);
 
 	for (int i = 0; rc == -EAGAIN && !drained && i < ROUNDS; i++) {
-		rc = fill(link, &drained);
+		rc = read_once(link, &drained);
 		if (rc < 0)
 			break;
 		tcp_link_stir(link);
 		link->happened++;
-		rc = step(link);
+		rc = digest_and_answer(link);
 	}
 	if (rc != -EAGAIN)
 		return rc;
@@ -542,9 +545,9 @@ static int work(struct tcp_link *link)
 	return drained ? atomic_load(&link->doomed) : 0;
 }
 
-/* How much it was, to the queue that has just read. An owner that waits for
- * nothing itself is not kept awake by the answers of others (what else came for
- * it the core knows). */
+/* How much happened, as the queue that has just read is to count it. An owner
+ * that waits for nothing itself is not kept awake by the answers of others
+ * (what else came for it the core knows). */
 static int count_happened(struct tcp_link *link)
 {
 	bool is_owners = link->polling == link->base.queue;
@@ -559,7 +562,7 @@ static int count_happened(struct tcp_link *link)
 	return is_owners ? 0 : link->happened;
 }
 
-int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling)
+int tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 {
 	int rc, happened;
 
@@ -572,13 +575,13 @@ int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 	link->polling = polling;
 	link->happened = 0;
 	link->passed_on = false;
-	rc = work(link);
+	rc = read_and_act(link);
 	if (rc < 0) {
 		pthread_mutex_lock(&link->tx_lock);
-		reef_tcp_link_break_locked(link, polling, rc,
-					   rc == -REEF_EPROTO ||
-						   rc == -REEF_EFENCED ||
-						   rc == -ENOMEM);
+		tcp_link_break_locked(link, polling, rc,
+				      rc == -REEF_EPROTO ||
+					      rc == -REEF_EFENCED ||
+					      rc == -ENOMEM);
 		pthread_mutex_unlock(&link->tx_lock);
 		link->happened++;
 	}

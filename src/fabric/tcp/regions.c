@@ -9,13 +9,13 @@
 #define SLOTS_MAX (1u << SLOT_BITS)
 #define SLOTS_FIRST 64
 
-void reef_tcp_regions_init(struct tcp_regions *regions)
+void tcp_regions_init(struct tcp_regions *regions)
 {
 	*regions = (struct tcp_regions){0};
 	pthread_mutex_init(&regions->lock, NULL);
 }
 
-void reef_tcp_regions_fini(struct tcp_regions *regions)
+void tcp_regions_fini(struct tcp_regions *regions)
 {
 	struct tcp_region *region;
 
@@ -29,7 +29,7 @@ void reef_tcp_regions_fini(struct tcp_regions *regions)
 	pthread_mutex_destroy(&regions->lock);
 }
 
-static int grow(struct tcp_regions *regions)
+static int grow_slots(struct tcp_regions *regions)
 {
 	uint32_t count = regions->count ? regions->count * 2 : SLOTS_FIRST;
 	struct tcp_region **slots;
@@ -46,13 +46,13 @@ static int grow(struct tcp_regions *regions)
 	return 0;
 }
 
-int reef_tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
+int tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
 {
 	uint64_t key;
 	uint32_t slot = 0;
 	int rc;
 
-	/* The slot gives way to the index; 0 is no key. */
+	/* The lowest bits give way to the slot; 0 is no key. */
 	do {
 		rc = reef_random_secret(&key, sizeof(key));
 		if (rc < 0)
@@ -62,7 +62,7 @@ int reef_tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
 	while (slot < regions->count && regions->slots[slot])
 		slot++;
 	if (slot == regions->count)
-		rc = grow(regions);
+		rc = grow_slots(regions);
 	if (rc == 0) {
 		region->base.key = (key & ~(uint64_t)(SLOTS_MAX - 1)) | slot;
 		regions->slots[slot] = region;
@@ -71,7 +71,8 @@ int reef_tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
 	return rc;
 }
 
-static void unlist(struct tcp_regions *regions, struct tcp_region *region)
+static void unlist_withdrawn(struct tcp_regions *regions,
+			     struct tcp_region *region)
 {
 	struct tcp_region **at = &regions->withdrawn;
 
@@ -80,8 +81,7 @@ static void unlist(struct tcp_regions *regions, struct tcp_region *region)
 	*at = region->next;
 }
 
-int reef_tcp_regions_withdraw(struct tcp_regions *regions,
-			      struct tcp_region *region)
+int tcp_regions_withdraw(struct tcp_regions *regions, struct tcp_region *region)
 {
 	uint32_t slot = (uint32_t)(region->base.key & (SLOTS_MAX - 1));
 	bool in_use;
@@ -92,14 +92,15 @@ int reef_tcp_regions_withdraw(struct tcp_regions *regions,
 		regions->slots[slot] = NULL;
 		region->next = regions->withdrawn;
 		regions->withdrawn = region;
-		/* Whoever has taken it looks at this before each operation. */
+		/* Whoever has taken the region reads this before each
+		 * operation. */
 		atomic_store(&region->withdrawn, 1);
 	}
 	/* Acquire: all that its last user did lies before this; the partner is
 	 * the release in give. */
 	in_use = atomic_load_explicit(&region->users, memory_order_acquire);
 	if (!in_use)
-		unlist(regions, region);
+		unlist_withdrawn(regions, region);
 	pthread_mutex_unlock(&regions->lock);
 	if (in_use)
 		return -EAGAIN;
@@ -107,8 +108,7 @@ int reef_tcp_regions_withdraw(struct tcp_regions *regions,
 	return 0;
 }
 
-struct tcp_region *reef_tcp_regions_take(struct tcp_regions *regions,
-					 uint64_t key)
+struct tcp_region *tcp_regions_take(struct tcp_regions *regions, uint64_t key)
 {
 	uint32_t slot = (uint32_t)(key & (SLOTS_MAX - 1));
 	struct tcp_region *region = NULL;
@@ -125,7 +125,7 @@ struct tcp_region *reef_tcp_regions_take(struct tcp_regions *regions,
 	return region;
 }
 
-void reef_tcp_regions_give(struct tcp_region *region)
+void tcp_regions_give(struct tcp_region *region)
 {
 	if (region)
 		atomic_fetch_sub_explicit(&region->users, 1,

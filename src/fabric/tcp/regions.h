@@ -27,20 +27,18 @@ struct tcp_regions {
 	struct tcp_region *withdrawn;
 };
 
-void reef_tcp_regions_init(struct tcp_regions *regions);
-void reef_tcp_regions_fini(struct tcp_regions *regions); /* frees all */
+void tcp_regions_init(struct tcp_regions *regions);
+void tcp_regions_fini(struct tcp_regions *regions); /* frees all */
 
 /* Put a region in; sets its key.  -ENOMEM.  -ENOSPC: 2^20 regions. */
-int reef_tcp_regions_add(struct tcp_regions *regions,
-			 struct tcp_region *region);
+int tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region);
 
 /* No more takes; 0: nobody has it, and it is freed.  -EAGAIN: call again. */
-int reef_tcp_regions_withdraw(struct tcp_regions *regions,
-			      struct tcp_region *region);
+int tcp_regions_withdraw(struct tcp_regions *regions,
+			 struct tcp_region *region);
 
 /* NULL: no such key, or withdrawn. */
-struct tcp_region *reef_tcp_regions_take(struct tcp_regions *regions,
-					 uint64_t key);
-void reef_tcp_regions_give(struct tcp_region *region); /* NULL is fine */
+struct tcp_region *tcp_regions_take(struct tcp_regions *regions, uint64_t key);
+void tcp_regions_give(struct tcp_region *region); /* NULL is fine */
 
 #endif

@@ -50,7 +50,7 @@ static struct reef_wire_op wire_op(const struct reef_op *op)
 	return wire;
 }
 
-/* What follows the header of a batch's frame.  -EMSGSIZE: the peer would not
+/* Bytes of a batch's frame after its header.  -EMSGSIZE: the peer would not
  * take it. */
 static int64_t request_size(const struct tcp_link *link,
 			    const struct reef_batch *batch)
@@ -163,7 +163,7 @@ static int encode_op(struct tcp_link *link, const struct reef_op *op)
 	}
 }
 
-/* Go on with the batch that is next: until all of it is in out, or out is full
+/* Encode more of the next batch: until all of it is in out, or out is full
  * enough, or memory is borrowed, which has to go out first. */
 static int encode_more(struct tcp_link *link)
 {
@@ -196,7 +196,7 @@ static bool has_output(const struct tcp_link *link)
 	return tcp_buffer_used(&link->out) || link->borrowed.iov_len;
 }
 
-/* Control frames, if this is between two frames. */
+/* Put the control frames into out, if it is between two frames. */
 static void refill_control(struct tcp_link *link)
 {
 	if (!link->batch_begun && !has_output(link) &&
@@ -205,7 +205,7 @@ static void refill_control(struct tcp_link *link)
 }
 
 /* Put into out what comes next. */
-static int refill(struct tcp_link *link)
+static int refill_out(struct tcp_link *link)
 {
 	int rc = 0;
 
@@ -222,7 +222,7 @@ static int refill(struct tcp_link *link)
 	return rc;
 }
 
-static ssize_t put(struct tcp_link *link)
+static ssize_t write_socket(struct tcp_link *link)
 {
 	struct iovec parts[2] = {
 		{link->out.bytes + link->out.start,
@@ -243,7 +243,7 @@ static ssize_t put(struct tcp_link *link)
 	return n;
 }
 
-static void advance(struct tcp_link *link, size_t n)
+static void drop_sent(struct tcp_link *link, size_t n)
 {
 	size_t used = tcp_buffer_used(&link->out);
 	size_t from_out = n < used ? n : used;
@@ -256,7 +256,7 @@ static void advance(struct tcp_link *link, size_t n)
 	link->borrowed.iov_len -= n;
 }
 
-static int doom(struct tcp_link *link, int reason)
+static int doom_link(struct tcp_link *link, int reason)
 {
 	int none = 0;
 
@@ -268,15 +268,15 @@ static void set_blocked(struct tcp_link *link, bool blocked)
 {
 	if (link->blocked == blocked)
 		return;
-	/* A full socket that takes more: the peer is reading. */
+	/* If a full socket takes more, the peer is reading. */
 	if (!blocked)
 		tcp_link_stir(link);
 	atomic_store(&link->blocked, blocked);
-	reef_tcp_watch_events(link);
+	tcp_watch_events(link);
 }
 
-/* The socket has taken all: on an accepted link that ends batches. */
-static void handed_over(struct tcp_link *link)
+/* End the batches that the socket has taken, on an accepted link. */
+static void end_sent_batches(struct tcp_link *link)
 {
 	uint64_t sent = atomic_load_explicit(&link->sent, memory_order_relaxed);
 	uint64_t ended =
@@ -302,7 +302,7 @@ static void handed_over(struct tcp_link *link)
 	atomic_store(&link->ended, ended);
 }
 
-int reef_tcp_flush(struct tcp_link *link)
+int tcp_flush(struct tcp_link *link)
 {
 	ssize_t n;
 	int rc;
@@ -311,32 +311,32 @@ int reef_tcp_flush(struct tcp_link *link)
 		return -REEF_ENOLINK;
 	for (;;) {
 		if (!has_output(link)) {
-			handed_over(link);
-			rc = refill(link);
+			end_sent_batches(link);
+			rc = refill_out(link);
 			if (rc < 0)
-				return doom(link, rc);
+				return doom_link(link, rc);
 			if (!has_output(link)) {
 				/* What was borrowed is found sent only by
-				 * refill. */
-				handed_over(link);
+				 * refill_out. */
+				end_sent_batches(link);
 				return 0;
 			}
 		}
-		n = put(link);
+		n = write_socket(link);
 		if (n < 0) {
 			if (errno != EAGAIN && errno != EWOULDBLOCK &&
 			    errno != ENOBUFS)
-				return doom(link, -REEF_ENOLINK);
+				return doom_link(link, -REEF_ENOLINK);
 			set_blocked(link, true);
 			return -EAGAIN;
 		}
 		set_blocked(link, false);
-		advance(link, (size_t)n);
+		drop_sent(link, (size_t)n);
 	}
 }
 
-int reef_tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
-			    const void *payload, uint32_t length)
+int tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
+		       const void *payload, uint32_t length)
 {
 	int rc = tcp_buffer_reserve(
 		&link->control, REEF_FRAME_HEADER_SIZE + length, CONTROL_MAX);
@@ -353,39 +353,41 @@ int reef_tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
 		       length);
 	link->control.end += length;
 	if (!link->blocked)
-		reef_tcp_flush(link);
+		tcp_flush(link);
 	return 0;
 }
 
-int reef_tcp_control(struct tcp_link *link, uint8_t type, uint64_t tag,
-		     const void *payload, uint32_t length)
+int tcp_control(struct tcp_link *link, uint8_t type, uint64_t tag,
+		const void *payload, uint32_t length)
 {
 	int rc;
 
 	pthread_mutex_lock(&link->tx_lock);
-	rc = reef_tcp_control_locked(link, type, tag, payload, length);
+	rc = tcp_control_locked(link, type, tag, payload, length);
 	pthread_mutex_unlock(&link->tx_lock);
 	return rc;
 }
 
 /* --- posting --- */
 
-static int why_down(const struct tcp_link *link)
+static int reason_down(const struct tcp_link *link)
 {
 	return atomic_load(&link->broken) == -REEF_EFENCED ? -REEF_EFENCED
 							   : -REEF_ENOLINK;
 }
 
-/* Nothing of the batch that was pushed last has gone out: take it back. */
-static int unpost(struct tcp_link *link, struct tcp_watch *watch,
-		  uint64_t number)
+/* Take the batch that was posted last back, if nothing of it has gone out.
+ * Returns why it cannot be posted.  0: some of it has gone out, and it stays.
+ */
+static int unpost_batch(struct tcp_link *link, struct tcp_watch *watch,
+			uint64_t number)
 {
 	if (atomic_load_explicit(&link->sent, memory_order_relaxed) != number ||
 	    link->batch_begun)
 		return 0;
 	atomic_store_explicit(&link->posted, number, memory_order_relaxed);
 	atomic_fetch_sub(&watch->under_way, 1);
-	return why_down(link);
+	return reason_down(link);
 }
 
 static bool has_send(const struct reef_batch *batch)
@@ -399,8 +401,9 @@ static bool has_send(const struct reef_batch *batch)
 /* Fibers that were woken together post one after the other before their thread
  * polls again: all of it can go in one system call, by whoever comes last or by
  * that poll. */
-static bool may_wait(const struct tcp_link *link, const struct tcp_queue *queue,
-		     const struct reef_batch *batch)
+static bool may_send_later(const struct tcp_link *link,
+			   const struct tcp_queue *queue,
+			   const struct reef_batch *batch)
 {
 	return reef_fiber_self() && reef_fiber_sched() == queue->base.sched &&
 	       reef_sched_has_ready(queue->base.sched) &&
@@ -424,10 +427,10 @@ static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 	int rc;
 
 	if (atomic_load(&link->broken) || link->fd < 0)
-		return why_down(link);
+		return reason_down(link);
 	if (number - ended >= link->fabric->base.options.depth_max)
 		return -EAGAIN;
-	watch = reef_tcp_watch_get(queue, link);
+	watch = tcp_watch_get(queue, link);
 	if (!watch)
 		return -ENOMEM;
 	if (number == ended)
@@ -437,20 +440,20 @@ static int post_locked(struct tcp_link *link, struct tcp_queue *queue,
 	link->ring[number & (link->ring_size - 1)] = batch;
 	/* Release: the slot; the partner is the load in receive.c. */
 	atomic_store_explicit(&link->posted, number + 1, memory_order_release);
-	reef_tcp_watch_activate(watch);
+	tcp_watch_activate(watch);
 	if (link->blocked)
 		return 0;
-	if (may_wait(link, queue, batch)) {
+	if (may_send_later(link, queue, batch)) {
 		queue->unsent += !watch->unsent;
 		watch->unsent = true;
 		return 0;
 	}
 	link->posting = batch;
-	rc = reef_tcp_flush(link);
+	rc = tcp_flush(link);
 	if (!link->posting)
 		return 1;
 	link->posting = NULL; /* it ends later, in a poll */
-	return rc == -REEF_ENOLINK ? unpost(link, watch, number) : 0;
+	return rc == -REEF_ENOLINK ? unpost_batch(link, watch, number) : 0;
 }
 
 int tcp_post(struct reef_layer *layer, struct reef_queue *queue,

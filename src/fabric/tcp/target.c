@@ -20,9 +20,9 @@
 #define REPLY_SOFT_MAX (256u << 10)
 #define REPLY_HARD_MAX (16u << 20)
 
-void reef_tcp_target_fini(struct tcp_target *target)
+void tcp_target_fini(struct tcp_target *target)
 {
-	reef_tcp_regions_give(target->region);
+	tcp_regions_give(target->region);
 	target->region = NULL;
 	free(target->reply.bytes);
 	free(target->ops);
@@ -30,8 +30,7 @@ void reef_tcp_target_fini(struct tcp_target *target)
 	target->ops = NULL;
 }
 
-int reef_tcp_target_begin(struct tcp_target *target, uint64_t tag,
-			  uint32_t length)
+int tcp_target_begin(struct tcp_target *target, uint64_t tag, uint32_t length)
 {
 	reef_assert(!target->active);
 	if (length < REEF_WIRE_BATCH_SIZE + REEF_WIRE_OP_SIZE ||
@@ -80,7 +79,7 @@ static void part_end(struct tcp_target *target, uint8_t type)
 	target->part_open = false;
 }
 
-/* Have a frame open that takes `size` bytes and the tail. */
+/* Open a frame that takes `size` bytes and the tail, unless one is. */
 static int part_begin(struct tcp_target *target, size_t size)
 {
 	int rc;
@@ -137,7 +136,7 @@ static int answer_done(struct tcp_target *target)
 	reef_wire_done_encode(&done, target->reply.bytes + target->reply.end);
 	target->reply.end += REEF_WIRE_DONE_SIZE;
 	part_end(target, REEF_FRAME_BATCH_DONE);
-	reef_tcp_regions_give(target->region);
+	tcp_regions_give(target->region);
 	target->region = NULL;
 	target->active = false;
 	return 0;
@@ -145,23 +144,23 @@ static int answer_done(struct tcp_target *target)
 
 /* --- operations --- */
 
-static void barrier(struct tcp_target *target)
+static void order_writes(struct tcp_target *target)
 {
 	if (target->wrote)
 		atomic_thread_fence(memory_order_seq_cst);
 	target->wrote = false;
 }
 
-/* Find the memory of an operation, before its first byte is moved. Returns its
- * status. */
-static int locate(struct tcp_target *target, const struct reef_wire_op *op)
+/* Take the region of an operation, before its first byte is moved. Returns the
+ * status of the operation. */
+static int locate_region(struct tcp_target *target,
+			 const struct reef_wire_op *op)
 {
 	const struct reef_memory *memory;
 
 	if (!target->region || target->region->base.key != op->key) {
-		reef_tcp_regions_give(target->region);
-		target->region =
-			reef_tcp_regions_take(target->regions, op->key);
+		tcp_regions_give(target->region);
+		target->region = tcp_regions_take(target->regions, op->key);
 	}
 	if (!target->region || atomic_load(&target->region->withdrawn))
 		return -REEF_EKEY;
@@ -171,8 +170,8 @@ static int locate(struct tcp_target *target, const struct reef_wire_op *op)
 	return memory->read_only && op->kind != REEF_READ ? -EACCES : 0;
 }
 
-static uint8_t *place(const struct tcp_target *target,
-		      const struct reef_wire_op *op)
+static uint8_t *address_of(const struct tcp_target *target,
+			   const struct reef_wire_op *op)
 {
 	return (uint8_t *)target->region->base.memory->base + op->offset;
 }
@@ -195,12 +194,12 @@ static uint32_t whole_words(const uint8_t *at, size_t size, uint32_t wanted)
 static int run_read(struct tcp_target *target, const struct reef_wire_op *op)
 {
 	struct tcp_buffer *reply = &target->reply;
-	uint8_t *from = place(target, op);
+	uint8_t *from = address_of(target, op);
 	uint32_t size;
 	size_t room;
 	int rc;
 
-	barrier(target);
+	order_writes(target);
 	while (target->moved < op->length) {
 		if (tcp_buffer_used(reply) >= REPLY_SOFT_MAX)
 			return -ENOBUFS;
@@ -229,7 +228,7 @@ static int run_read(struct tcp_target *target, const struct reef_wire_op *op)
 static int run_write(struct tcp_target *target, const struct reef_wire_op *op,
 		     const uint8_t *bytes, size_t size, size_t *used)
 {
-	uint8_t *to = place(target, op) + target->moved;
+	uint8_t *to = address_of(target, op) + target->moved;
 	uint32_t wanted = op->length - target->moved;
 	uint32_t now = whole_words(to, size, wanted);
 
@@ -245,14 +244,15 @@ static int run_write(struct tcp_target *target, const struct reef_wire_op *op,
 static int run_atomic(struct tcp_target *target, const struct reef_wire_op *op,
 		      const uint8_t *bytes, size_t size, size_t *used)
 {
-	_Atomic uint64_t *word = (_Atomic uint64_t *)place(target, op);
+	_Atomic uint64_t *word = (_Atomic uint64_t *)address_of(target, op);
 	uint32_t wanted = reef_wire_op_sends(op);
 	uint64_t before;
 	int rc;
 
 	if (size < wanted)
 		return -EAGAIN;
-	/* Room first: it must not happen twice. */
+	/* There must be room for the answer first: the operation must not be
+	 * done again. */
 	rc = part_begin(target, 8);
 	if (rc == 0)
 		rc = reply_reserve(target, 8);
@@ -277,7 +277,7 @@ static int run_send(struct tcp_target *target, const struct reef_wire_op *op,
 	if (size < op->length)
 		return -EAGAIN;
 	/* Whoever gets the message may look at what the batch wrote. */
-	barrier(target);
+	order_writes(target);
 	rc = target->message(target->context, bytes, op->length);
 	if (rc == 0)
 		*used += op->length;
@@ -288,7 +288,7 @@ static int run_send(struct tcp_target *target, const struct reef_wire_op *op,
  * it: who lends durable memory to many should give it a queue of its own. */
 static int run_flush(struct tcp_target *target, const struct reef_wire_op *op)
 {
-	barrier(target);
+	order_writes(target);
 	return reef_memory_flush(target->region->base.memory, op->offset,
 				 op->length);
 }
@@ -299,7 +299,7 @@ static int run_op(struct tcp_target *target, const uint8_t *bytes, size_t size,
 	const struct reef_wire_op *op = &target->ops[target->index];
 
 	if (op->kind != REEF_SEND && target->moved == 0)
-		target->status = locate(target, op);
+		target->status = locate_region(target, op);
 	if (target->status)
 		return 0;
 	switch (op->kind) {
@@ -320,8 +320,8 @@ static int run_op(struct tcp_target *target, const uint8_t *bytes, size_t size,
 
 /* --- a batch --- */
 
-static int decode(struct tcp_target *target, const uint8_t *bytes, size_t size,
-		  size_t *used)
+static int decode_table(struct tcp_target *target, const uint8_t *bytes,
+			size_t size, size_t *used)
 {
 	struct reef_wire_op *ops;
 	uint32_t head;
@@ -347,9 +347,9 @@ static int decode(struct tcp_target *target, const uint8_t *bytes, size_t size,
 	return 0;
 }
 
-/* From *used on. */
-static int run(struct tcp_target *target, const uint8_t *bytes, size_t size,
-	       size_t *used)
+/* Run the operations that are left, with the input from *used on. */
+static int run_ops(struct tcp_target *target, const uint8_t *bytes, size_t size,
+		   size_t *used)
 {
 	int rc;
 
@@ -362,12 +362,12 @@ static int run(struct tcp_target *target, const uint8_t *bytes, size_t size,
 		target->index++;
 		target->moved = 0;
 	}
-	barrier(target);
+	order_writes(target);
 	return 0;
 }
 
-int reef_tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
-			 size_t size, size_t *used)
+int tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
+		    size_t size, size_t *used)
 {
 	int rc = 0;
 
@@ -376,9 +376,9 @@ int reef_tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
 	if (size > target->left)
 		size = target->left;
 	if (!target->decoded)
-		rc = decode(target, bytes, size, used);
+		rc = decode_table(target, bytes, size, used);
 	if (rc == 0)
-		rc = run(target, bytes, size, used);
+		rc = run_ops(target, bytes, size, used);
 	/* What is left belongs to operations that are not done any more. */
 	if (rc == 0)
 		*used = size;

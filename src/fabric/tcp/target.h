@@ -52,12 +52,11 @@ struct tcp_target {
 	uint32_t ops_size;
 };
 
-void reef_tcp_target_fini(struct tcp_target *target);
+void tcp_target_fini(struct tcp_target *target);
 
 /* A BATCH frame begins, of `length` bytes after its header. The one before it
  * must have ended.  -REEF_EPROTO. */
-int reef_tcp_target_begin(struct tcp_target *target, uint64_t tag,
-			  uint32_t length);
+int tcp_target_begin(struct tcp_target *target, uint64_t tag, uint32_t length);
 
 /* Go on, with the bytes of that frame that are there. *used: how many of them
  * are done with; the others must be given again, in front of what follows.
@@ -67,7 +66,7 @@ int reef_tcp_target_begin(struct tcp_target *target, uint64_t tag,
  * -ENOBUFS: reply has to be sent first.
  * -ENOSPC: an inbox is full.
  * -REEF_EPROTO, -ENOMEM: the link has to end. */
-int reef_tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
-			 size_t size, size_t *used);
+int tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
+		    size_t size, size_t *used);
 
 #endif

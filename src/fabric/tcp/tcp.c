@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-struct reef_hello_local reef_tcp_hello_local(const struct tcp_fabric *fabric)
+struct reef_hello_local tcp_hello_local(const struct tcp_fabric *fabric)
 {
 	return (struct reef_hello_local){
 		.fabric = "tcp",
@@ -32,7 +32,7 @@ static int tcp_expose(struct reef_layer *layer, struct reef_memory *memory,
 		return -ENOMEM;
 	region->base.fabric = layer->fabric;
 	region->base.memory = memory;
-	rc = reef_tcp_regions_add(&fabric->regions, region);
+	rc = tcp_regions_add(&fabric->regions, region);
 	if (rc < 0) {
 		free(region);
 		return rc;
@@ -41,9 +41,9 @@ static int tcp_expose(struct reef_layer *layer, struct reef_memory *memory,
 	return 0;
 }
 
-/* Tell those who hold it. The target refuses the key whether they hear it or
- * not, so nobody waits for their answer. */
-static void tell_holders(struct tcp_fabric *fabric, uint64_t key)
+/* Tell the peers that hold a key that it is withdrawn. The target refuses the
+ * key whether they hear it or not, so nobody waits for their answer. */
+static void notify_holders(struct tcp_fabric *fabric, uint64_t key)
 {
 	uint8_t payload[REEF_WIRE_KEY_SIZE];
 	bool holds;
@@ -59,8 +59,8 @@ static void tell_holders(struct tcp_fabric *fabric, uint64_t key)
 			holds = link->holdings[i].key == key;
 		pthread_mutex_unlock(&link->lock);
 		if (holds)
-			reef_tcp_control(link, REEF_FRAME_WITHDRAW, 0, payload,
-					 sizeof(payload));
+			tcp_control(link, REEF_FRAME_WITHDRAW, 0, payload,
+				    sizeof(payload));
 	}
 	pthread_mutex_unlock(&fabric->lock);
 }
@@ -72,11 +72,11 @@ static int tcp_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	struct tcp_region *region = (struct tcp_region *)base;
 	bool again = atomic_load(&region->withdrawn);
 	uint64_t key = base->key;
-	int rc = reef_tcp_regions_withdraw(&fabric->regions, region);
+	int rc = tcp_regions_withdraw(&fabric->regions, region);
 
 	(void)queue;
 	if (!again)
-		tell_holders(fabric, key);
+		notify_holders(fabric, key);
 	return rc;
 }
 
@@ -90,7 +90,7 @@ static void tcp_close(struct reef_layer *layer)
 		tcp_unlisten(layer, &fabric->listeners->base);
 	while (fabric->links)
 		tcp_disconnect(layer, &fabric->links->base);
-	reef_tcp_regions_fini(&fabric->regions);
+	tcp_regions_fini(&fabric->regions);
 	pthread_mutex_destroy(&fabric->lock);
 	free(fabric->fenced);
 	free(fabric);
@@ -116,7 +116,7 @@ int reef_tcp_open(const struct reef_fabric_options *options,
 		free(fabric);
 		return -ENOMEM;
 	}
-	reef_tcp_regions_init(&fabric->regions);
+	tcp_regions_init(&fabric->regions);
 	pthread_mutex_init(&fabric->lock, NULL);
 	fabric->base.provider.ops = tcp_ops;
 	fabric->base.options = *options;

@@ -4,7 +4,7 @@
  *   queue.c    queues: which sockets to look at, and when
  *   listen.c   the accepting side up to WELCOME
  *   connect.c  the connecting side up to WELCOME, and remotes
- *   link.c     a link from WELCOME to its end
+ *   life.c     a link from WELCOME to its end
  *   send.c     what goes out on a link
  *   receive.c  what comes in
  *   target.c   what a peer's batches do here
@@ -269,65 +269,63 @@ static inline void tcp_link_stir(struct tcp_link *link)
 				      memory_order_relaxed);
 }
 
-struct reef_hello_local reef_tcp_hello_local(const struct tcp_fabric *fabric);
+struct reef_hello_local tcp_hello_local(const struct tcp_fabric *fabric);
 
-/* --- queue.c. Thread: the queue's, but for reef_tcp_watch_events. --- */
+/* --- queue.c. Thread: the queue's, but for tcp_watch_events. --- */
 
 int tcp_queue_open(struct reef_layer *layer, struct reef_queue **out);
 void tcp_queue_close(struct reef_layer *layer, struct reef_queue *base);
 int tcp_poll(struct reef_layer *layer, struct reef_queue *base);
 int tcp_arm(struct reef_layer *layer, struct reef_queue *base);
 
-int reef_tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
-		       struct tcp_source *source);
-void reef_tcp_queue_remove(struct tcp_queue *queue, int fd);
+int tcp_queue_add(struct tcp_queue *queue, int fd, uint32_t events,
+		  struct tcp_source *source);
+void tcp_queue_remove(struct tcp_queue *queue, int fd);
 /* A source is about to be freed: the poll under way must not look at it. */
-void reef_tcp_queue_forget(struct tcp_queue *queue, struct tcp_source *source);
+void tcp_queue_forget(struct tcp_queue *queue, struct tcp_source *source);
 
 /* The watch that joins a queue to a link; makes it if there is none. With
  * tx_lock.  NULL: no memory. */
-struct tcp_watch *reef_tcp_watch_get(struct tcp_queue *queue,
-				     struct tcp_link *link);
-/* Free a watch; without locks. */
-void reef_tcp_watch_drop(struct tcp_watch *watch);
-/* Look at it directly for a while. */
-void reef_tcp_watch_activate(struct tcp_watch *watch);
+struct tcp_watch *tcp_watch_get(struct tcp_queue *queue, struct tcp_link *link);
+/* Free a watch. Without locks. */
+void tcp_watch_drop(struct tcp_watch *watch);
+/* Let polls read the link directly for a while. */
+void tcp_watch_activate(struct tcp_watch *watch);
 /* Tell every queue that looks at the link what to wait for. With tx_lock.
  * Thread: any. */
-void reef_tcp_watch_events(struct tcp_link *link);
+void tcp_watch_events(struct tcp_link *link);
 
-/* --- link.c --- */
+/* --- life.c --- */
 
 /* Make a link without a socket; its owner holds it.  -ENOMEM. */
-int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
-			 uint32_t session, const char *identity,
-			 struct tcp_link **out);
-void reef_tcp_link_ref(struct tcp_link *link);
-void reef_tcp_link_unref(struct tcp_link *link);
+int tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
+		    uint32_t session, const char *identity,
+		    struct tcp_link **out);
+void tcp_link_ref(struct tcp_link *link);
+void tcp_link_unref(struct tcp_link *link);
 
-/* It is welcomed: goes on with a socket, and what was read from it. Thread: the
- * owner's. -ENOMEM and such: it did not begin. */
-int reef_tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
-			const struct reef_hello_peer *peer);
+/* Let a welcomed link go on with its stream's socket, and what was read from
+ * it. Thread: the owner's. -ENOMEM and such: it did not begin. */
+int tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
+		   const struct reef_hello_peer *peer);
 
-/* End it (2). With both locks, or with none. bye: tell the peer. */
-void reef_tcp_link_break_locked(struct tcp_link *link,
-				struct reef_queue *polling, int reason,
-				bool bye);
-void reef_tcp_link_break(struct tcp_link *link, struct reef_queue *polling,
-			 int reason, bool bye);
+/* End a link (2). With both locks, or with none. bye: tell the peer. */
+void tcp_link_break_locked(struct tcp_link *link, struct reef_queue *polling,
+			   int reason, bool bye);
+void tcp_link_break(struct tcp_link *link, struct reef_queue *polling,
+		    int reason, bool bye);
 
 /* Tell the core of a broken link, and let go of it if it was accepted. Thread:
  * the owner's. */
-void reef_tcp_link_settle(struct tcp_link *link);
+void tcp_link_settle(struct tcp_link *link);
 
-/* Put it in the fabric's list, with fabric.lock; take it out, without. */
-void reef_tcp_link_list(struct tcp_link *link);
-void reef_tcp_link_unlist(struct tcp_link *link);
+/* Put a link into the fabric's list, with fabric.lock; take it out, without. */
+void tcp_link_list(struct tcp_link *link);
+void tcp_link_unlist(struct tcp_link *link);
 
-/* Look at silence. Thread: any that watches. */
-void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
-			uint64_t now_ns, bool was_away);
+/* Ping a silent peer, or give it up. Thread: any that watches. */
+void tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
+		   uint64_t now_ns, bool was_away);
 
 void tcp_disconnect(struct reef_layer *layer, struct reef_link *base);
 
@@ -336,21 +334,22 @@ void tcp_disconnect(struct reef_layer *layer, struct reef_link *base);
 int tcp_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
 
-/* With tx_lock. 0: all is out.  -EAGAIN: the socket is full.  -REEF_ENOLINK:
- * the link is doomed. */
-int reef_tcp_flush(struct tcp_link *link);
+/* Send what the link has to send. With tx_lock. 0: all is out.  -EAGAIN: the
+ * socket is full.  -REEF_ENOLINK: the link is doomed. */
+int tcp_flush(struct tcp_link *link);
 
 /* Send a frame with at most 48 bytes of payload, as soon as the frame before it
  * is out. Without tx_lock. -ENOBUFS: far too many of them. */
-int reef_tcp_control(struct tcp_link *link, uint8_t type, uint64_t tag,
-		     const void *payload, uint32_t length);
-int reef_tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
-			    const void *payload, uint32_t length);
+int tcp_control(struct tcp_link *link, uint8_t type, uint64_t tag,
+		const void *payload, uint32_t length);
+int tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
+		       const void *payload, uint32_t length);
 
 /* --- receive.c --- */
 
-/* Read, and act on it; for whoever gets the lock. Returns how much happened. */
-int reef_tcp_receive(struct tcp_link *link, struct reef_queue *polling);
+/* Read from the link and act on it, unless another thread does so right now.
+ * Returns how much happened. */
+int tcp_receive(struct tcp_link *link, struct reef_queue *polling);
 
 /* --- connect.c. Thread: the owner's. --- */
 
@@ -361,16 +360,17 @@ int tcp_attach(struct reef_layer *layer, struct reef_queue *queue,
 	       struct reef_link *base, uint64_t key, struct reef_remote **out);
 void tcp_detach(struct reef_layer *layer, struct reef_queue *queue,
 		struct reef_remote *base);
-/* Something happened on its socket, or time passed. */
-int reef_tcp_opening_step(struct tcp_link *link);
-/* Free what is only there before WELCOME; and tell that none will come. */
-void reef_tcp_opening_end(struct tcp_link *link);
-void reef_tcp_opening_fail(struct tcp_link *link, int reason);
-/* From the peer: */
-int reef_tcp_on_attached(struct tcp_link *link, const uint8_t *payload);
-int reef_tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload);
-/* All attaches under way have failed. */
-void reef_tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling);
+/* Go on with opening a link: its socket is ready, or time has passed. */
+int tcp_opening_step(struct tcp_link *link);
+/* Free what a link has only before WELCOME; `fail` also tells the core that the
+ * link will not open. */
+void tcp_opening_end(struct tcp_link *link);
+void tcp_opening_fail(struct tcp_link *link, int reason);
+/* Frames from the peer. 0, or why the link has to end. */
+int tcp_on_attached(struct tcp_link *link, const uint8_t *payload);
+int tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload);
+/* End all attaches under way: the link is lost. */
+void tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling);
 
 /* --- listen.c. Thread: the owner's, but for fence and withdraw. --- */
 
@@ -380,16 +380,16 @@ int tcp_listen(struct reef_layer *layer, struct reef_queue *base,
 void tcp_unlisten(struct reef_layer *layer, struct reef_listener *base);
 int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
-/* Close its socket and end its links; the listener itself stays. */
-void reef_tcp_listener_stop(struct tcp_listener *listener);
-int reef_tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns);
-void reef_tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns);
-int reef_tcp_guest_step(struct tcp_guest *guest);
-void reef_tcp_guest_end(struct tcp_guest *guest);
-/* Has this session, or a later generation of its slot, been fenced? */
-bool reef_tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session);
-/* From the peer: */
-int reef_tcp_on_attach(struct tcp_link *link, const uint8_t *payload);
-int reef_tcp_on_detach(struct tcp_link *link, const uint8_t *payload);
+/* Close a listener's socket and end its links; the listener itself stays. */
+void tcp_listener_stop(struct tcp_listener *listener);
+int tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns);
+void tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns);
+int tcp_guest_step(struct tcp_guest *guest);
+void tcp_guest_end(struct tcp_guest *guest);
+/* True if this session, or a later generation of its slot, was fenced. */
+bool tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session);
+/* Frames from the peer. 0, or why the link has to end. */
+int tcp_on_attach(struct tcp_link *link, const uint8_t *payload);
+int tcp_on_detach(struct tcp_link *link, const uint8_t *payload);
 
 #endif

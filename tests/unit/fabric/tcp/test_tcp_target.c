@@ -34,10 +34,10 @@ static int set_up_size(uint64_t size)
 	memory = (struct reef_memory){.size = size, .domain = 1};
 	memory.base = aligned_alloc(4096, size);
 	memset(memory.base, 0, size);
-	reef_tcp_regions_init(&regions);
+	tcp_regions_init(&regions);
 	region = calloc(1, sizeof(*region));
 	region->base.memory = &memory;
-	reef_tcp_regions_add(&regions, region);
+	tcp_regions_add(&regions, region);
 	target = (struct tcp_target){
 		.regions = &regions,
 		.limits = {.ops_max = 300,
@@ -64,8 +64,8 @@ static int set_up_big(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	reef_tcp_target_fini(&target);
-	reef_tcp_regions_fini(&regions);
+	tcp_target_fini(&target);
+	tcp_regions_fini(&regions);
 	free(memory.base);
 	return 0;
 }
@@ -147,8 +147,8 @@ static int run(void)
 	int rc;
 
 	end();
-	assert_int_equal(reef_tcp_target_begin(&target, 7, request_size), 0);
-	rc = reef_tcp_target_feed(&target, request, request_size, &used);
+	assert_int_equal(tcp_target_begin(&target, 7, request_size), 0);
+	rc = tcp_target_feed(&target, request, request_size, &used);
 	if (rc == 0)
 		assert_int_equal(used, request_size);
 	return rc;
@@ -351,18 +351,16 @@ static void tcp_target_malformed_batch_does_nothing(void **state)
 	assert_int_equal(run(), -REEF_EPROTO);
 	assert_int_equal(word(0), 0);
 	target.active = false;
-	assert_int_equal(reef_tcp_target_begin(&target, 7, 31), -REEF_EPROTO);
-	assert_int_equal(
-		reef_tcp_target_begin(&target, 7, REEF_WIRE_BATCH_MAX + 1),
-		-REEF_EPROTO);
+	assert_int_equal(tcp_target_begin(&target, 7, 31), -REEF_EPROTO);
+	assert_int_equal(tcp_target_begin(&target, 7, REEF_WIRE_BATCH_MAX + 1),
+			 -REEF_EPROTO);
 	/* One byte more than the operations say. */
 	fresh();
 	add_faa(0, 1);
 	end();
-	assert_int_equal(reef_tcp_target_begin(&target, 7, request_size + 1),
-			 0);
+	assert_int_equal(tcp_target_begin(&target, 7, request_size + 1), 0);
 	assert_int_equal(
-		reef_tcp_target_feed(&target, request, request_size + 1, &used),
+		tcp_target_feed(&target, request, request_size + 1, &used),
 		-REEF_EPROTO);
 	assert_int_equal(word(0), 0);
 	target.active = false;
@@ -379,14 +377,14 @@ static void feed_pieces(size_t piece, const uint8_t *old, const uint8_t *fresh_,
 	int rc = -EAGAIN;
 
 	end();
-	assert_int_equal(reef_tcp_target_begin(&target, 7, request_size), 0);
+	assert_int_equal(tcp_target_begin(&target, 7, request_size), 0);
 	while (rc == -EAGAIN) {
 		assert_true(have < request_size);
 		have += piece;
 		if (have > request_size)
 			have = request_size;
-		rc = reef_tcp_target_feed(&target, request + start,
-					  have - start, &used);
+		rc = tcp_target_feed(&target, request + start, have - start,
+				     &used);
 		start += used;
 		for (uint64_t at = (from + 7) & ~7ull; at + 8 <= to; at += 8) {
 			const uint8_t *now = (uint8_t *)memory.base + at;
@@ -468,10 +466,10 @@ static void tcp_target_long_read_waits_for_output(void **state)
 	add_read(3, BIG - 3);
 	add_faa(0, 1);
 	end();
-	assert_int_equal(reef_tcp_target_begin(&target, 7, request_size), 0);
+	assert_int_equal(tcp_target_begin(&target, 7, request_size), 0);
 	do {
-		rc = reef_tcp_target_feed(&target, request + start,
-					  request_size - start, &used);
+		rc = tcp_target_feed(&target, request + start,
+				     request_size - start, &used);
 		start += used;
 		assert_true(tcp_buffer_used(&target.reply) < 512u << 10);
 		waits += rc == -ENOBUFS;
@@ -513,9 +511,8 @@ static void tcp_target_full_inbox_waits(void **state)
 	assert_int_equal(run(), -ENOSPC);
 	assert_int_equal(word(0), 1);
 	inbox_full = 0;
-	assert_int_equal(reef_tcp_target_feed(&target,
-					      request + request_size - 10, 10,
-					      &used),
+	assert_int_equal(tcp_target_feed(&target, request + request_size - 10,
+					 10, &used),
 			 0);
 	assert_int_equal(used, 10);
 	assert_int_equal(word(0), 2);
@@ -535,23 +532,23 @@ static void tcp_target_withdrawn_in_between_refused(void **state)
 	add_read(0, BIG);
 	add_faa(0, 1);
 	end();
-	assert_int_equal(reef_tcp_target_begin(&target, 7, request_size), 0);
-	rc = reef_tcp_target_feed(&target, request, request_size, &used);
+	assert_int_equal(tcp_target_begin(&target, 7, request_size), 0);
+	rc = tcp_target_feed(&target, request, request_size, &used);
 	assert_int_equal(rc, -ENOBUFS);
 	start = used;
 	/* In use: the READ goes on, what follows is refused. */
-	assert_int_equal(reef_tcp_regions_withdraw(&regions, region), -EAGAIN);
-	assert_null(reef_tcp_regions_take(&regions, region->base.key));
+	assert_int_equal(tcp_regions_withdraw(&regions, region), -EAGAIN);
+	assert_null(tcp_regions_take(&regions, region->base.key));
 	do {
 		collect();
-		rc = reef_tcp_target_feed(&target, request + start,
-					  request_size - start, &used);
+		rc = tcp_target_feed(&target, request + start,
+				     request_size - start, &used);
 		start += used;
 	} while (rc == -ENOBUFS);
 	assert_int_equal(rc, 0);
 	check_failure(1, -REEF_EKEY);
 	assert_int_equal(word(0), 0);
-	assert_int_equal(reef_tcp_regions_withdraw(&regions, region), 0);
+	assert_int_equal(tcp_regions_withdraw(&regions, region), 0);
 }
 
 static void tcp_regions_keys_never_given_again(void **state)
@@ -561,13 +558,13 @@ static void tcp_regions_keys_never_given_again(void **state)
 	for (int i = 0; i < 1000; i++) {
 		struct tcp_region *other = calloc(1, sizeof(*other));
 
-		assert_int_equal(reef_tcp_regions_add(&regions, other), 0);
+		assert_int_equal(tcp_regions_add(&regions, other), 0);
 		assert_true(other->base.key != last);
 		last = other->base.key;
-		assert_ptr_equal(reef_tcp_regions_take(&regions, last), other);
-		reef_tcp_regions_give(other);
-		assert_int_equal(reef_tcp_regions_withdraw(&regions, other), 0);
-		assert_null(reef_tcp_regions_take(&regions, last));
+		assert_ptr_equal(tcp_regions_take(&regions, last), other);
+		tcp_regions_give(other);
+		assert_int_equal(tcp_regions_withdraw(&regions, other), 0);
+		assert_null(tcp_regions_take(&regions, last));
 	}
 }
 
@@ -578,13 +575,12 @@ static void tcp_regions_many_at_once_found(void **state)
 
 	for (int i = 0; i < MANY; i++) {
 		all[i] = calloc(1, sizeof(**all));
-		assert_int_equal(reef_tcp_regions_add(&regions, all[i]), 0);
+		assert_int_equal(tcp_regions_add(&regions, all[i]), 0);
 	}
 	for (int i = 0; i < MANY; i++) {
-		assert_ptr_equal(
-			reef_tcp_regions_take(&regions, all[i]->base.key),
-			all[i]);
-		reef_tcp_regions_give(all[i]);
+		assert_ptr_equal(tcp_regions_take(&regions, all[i]->base.key),
+				 all[i]);
+		tcp_regions_give(all[i]);
 	}
 }
 

@@ -1,4 +1,4 @@
-/* link.c - a link from WELCOME to its end.
+/* life.c - a link from WELCOME to its end.
  *
  *   created --begin--> up --break--> broken --settle--> down
  *      |                               ^                 |  accepted: freed
@@ -27,7 +27,7 @@ static uint32_t power_of_two(uint32_t least)
 	return size;
 }
 
-static int on_message(void *context, const uint8_t *bytes, uint32_t length)
+static int deliver_message(void *context, const uint8_t *bytes, uint32_t length)
 {
 	struct tcp_link *link = context;
 	int rc =
@@ -38,12 +38,12 @@ static int on_message(void *context, const uint8_t *bytes, uint32_t length)
 	return rc;
 }
 
-static void target_init(struct tcp_link *link)
+static void init_target(struct tcp_link *link)
 {
 	const struct reef_fabric_options *options = &link->fabric->base.options;
 
 	link->target.regions = &link->fabric->regions;
-	link->target.message = on_message;
+	link->target.message = deliver_message;
 	link->target.context = link;
 	link->target.limits = (struct reef_wire_batch_limits){
 		.ops_max = options->ops_max,
@@ -52,9 +52,9 @@ static void target_init(struct tcp_link *link)
 	};
 }
 
-int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
-			 uint32_t session, const char *identity,
-			 struct tcp_link **out)
+int tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
+		    uint32_t session, const char *identity,
+		    struct tcp_link **out)
 {
 	struct tcp_link *link = calloc(1, sizeof(*link));
 
@@ -77,26 +77,27 @@ int reef_tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
 	pthread_mutex_init(&link->tx_lock, NULL);
 	pthread_mutex_init(&link->rx_lock, NULL);
 	pthread_mutex_init(&link->lock, NULL);
-	target_init(link);
+	init_target(link);
 	*out = link;
 	return 0;
 }
 
-void reef_tcp_link_ref(struct tcp_link *link)
+void tcp_link_ref(struct tcp_link *link)
 {
 	atomic_fetch_add_explicit(&link->refs, 1, memory_order_relaxed);
 }
 
-void reef_tcp_link_unref(struct tcp_link *link)
+void tcp_link_unref(struct tcp_link *link)
 {
-	/* Release what was done with it, acquire what others did. */
+	/* Release what this thread did with the link; the last one acquires
+	 * what all others did. */
 	if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) !=
 	    1)
 		return;
 	reef_assert(!link->watches && !link->remotes);
 	if (link->fd >= 0)
 		close(link->fd);
-	reef_tcp_target_fini(&link->target);
+	tcp_target_fini(&link->target);
 	free(link->in.bytes);
 	free(link->out.bytes);
 	free(link->control.bytes);
@@ -122,8 +123,8 @@ static int keep_rest(struct tcp_link *link, const uint8_t *rest, size_t size)
 	return 0;
 }
 
-int reef_tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
-			const struct reef_hello_peer *peer)
+int tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
+		   const struct reef_hello_peer *peer)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	const uint8_t *rest;
@@ -145,7 +146,7 @@ int reef_tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
 	rc = keep_rest(link, rest, rest_size);
 	if (rc < 0)
 		goto out;
-	link->watch = reef_tcp_watch_get(queue, link);
+	link->watch = tcp_watch_get(queue, link);
 	if (link->watch)
 		link->watch->is_owner = true;
 	else
@@ -154,13 +155,13 @@ out:
 	pthread_mutex_unlock(&link->tx_lock);
 	pthread_mutex_unlock(&link->rx_lock);
 	if (rc == 0)
-		reef_tcp_watch_activate(link->watch);
+		tcp_watch_activate(link->watch);
 	return rc;
 }
 
 /* --- breaking --- */
 
-static void batches_fail(struct tcp_link *link, struct reef_queue *polling)
+static void fail_batches(struct tcp_link *link, struct reef_queue *polling)
 {
 	uint64_t ended = atomic_load(&link->ended);
 	uint64_t posted = atomic_load(&link->posted);
@@ -180,8 +181,8 @@ static void batches_fail(struct tcp_link *link, struct reef_queue *polling)
 	link->batch_begun = false;
 }
 
-/* Say why, if a frame can be begun: the peer then knows more than that the
- * connection is gone. */
+/* Tell the peer why the link ends, if it is between two frames. Returns whether
+ * the BYE is in the socket. */
 static bool say_bye(struct tcp_link *link, int reason)
 {
 	uint8_t payload[REEF_WIRE_BYE_SIZE];
@@ -191,8 +192,8 @@ static bool say_bye(struct tcp_link *link, int reason)
 		return false;
 	reef_wire_bye_encode(reason, payload);
 	link->control.start = link->control.end = 0;
-	return reef_tcp_control_locked(link, REEF_FRAME_BYE, 0, payload,
-				       sizeof(payload)) == 0 &&
+	return tcp_control_locked(link, REEF_FRAME_BYE, 0, payload,
+				  sizeof(payload)) == 0 &&
 	       !link->blocked && shutdown(link->fd, SHUT_WR) == 0;
 }
 
@@ -201,16 +202,15 @@ static void stop_watching(struct tcp_link *link, struct reef_queue *polling)
 	for (struct tcp_watch *watch = link->watches; watch;
 	     watch = watch->next_of_link) {
 		if (watch->in_epoll)
-			reef_tcp_queue_remove(watch->queue, link->fd);
+			tcp_queue_remove(watch->queue, link->fd);
 		watch->in_epoll = false;
 		if (&watch->queue->base != polling)
 			reef_queue_wake(&watch->queue->base);
 	}
 }
 
-void reef_tcp_link_break_locked(struct tcp_link *link,
-				struct reef_queue *polling, int reason,
-				bool bye)
+void tcp_link_break_locked(struct tcp_link *link, struct reef_queue *polling,
+			   int reason, bool bye)
 {
 	struct tcp_queue *owner = (struct tcp_queue *)link->base.queue;
 
@@ -218,7 +218,7 @@ void reef_tcp_link_break_locked(struct tcp_link *link,
 	if (atomic_load(&link->broken))
 		return;
 	/* Batches first: nothing more of them is to be sent. */
-	batches_fail(link, polling);
+	fail_batches(link, polling);
 	if (bye && link->fd >= 0)
 		link->linger = say_bye(link, reason);
 	atomic_store(&link->broken, reason);
@@ -229,11 +229,11 @@ void reef_tcp_link_break_locked(struct tcp_link *link,
 		close(link->fd);
 		link->fd = -1;
 	}
-	reef_tcp_regions_give(link->target.region);
+	tcp_regions_give(link->target.region);
 	link->target.region = NULL;
 	link->in.start = link->in.end = 0;
 	link->target.reply.start = link->target.reply.end = 0;
-	reef_tcp_attaches_fail(link, polling);
+	tcp_attaches_fail(link, polling);
 	if (link->paused)
 		atomic_fetch_sub(&owner->paused, 1);
 	atomic_store(&link->paused, false);
@@ -246,21 +246,22 @@ void reef_tcp_link_break_locked(struct tcp_link *link,
 	}
 }
 
-void reef_tcp_link_break(struct tcp_link *link, struct reef_queue *polling,
-			 int reason, bool bye)
+void tcp_link_break(struct tcp_link *link, struct reef_queue *polling,
+		    int reason, bool bye)
 {
 	pthread_mutex_lock(&link->rx_lock);
 	pthread_mutex_lock(&link->tx_lock);
-	reef_tcp_link_break_locked(link, polling, reason, bye);
+	tcp_link_break_locked(link, polling, reason, bye);
 	pthread_mutex_unlock(&link->tx_lock);
 	pthread_mutex_unlock(&link->rx_lock);
 }
 
 /* --- settling --- */
 
-/* The peer may still be sending: closing now would make its kernel throw our
- * BYE away with a reset. */
-static void linger(struct tcp_queue *queue, int fd)
+/* Keep the socket of an ended link open until the peer has read our BYE: while
+ * it is still sending, a close would be a reset, and its kernel would throw the
+ * BYE away. */
+static void keep_lingering(struct tcp_queue *queue, int fd)
 {
 	struct tcp_linger *linger = calloc(1, sizeof(*linger));
 	uint32_t count = 0;
@@ -269,7 +270,7 @@ static void linger(struct tcp_queue *queue, int fd)
 	     other = other->next)
 		count++;
 	if (!linger || count >= LINGERS_MAX ||
-	    reef_tcp_queue_add(queue, fd, EPOLLIN, &linger->source) < 0) {
+	    tcp_queue_add(queue, fd, EPOLLIN, &linger->source) < 0) {
 		free(linger);
 		close(fd);
 		return;
@@ -281,7 +282,7 @@ static void linger(struct tcp_queue *queue, int fd)
 	queue->lingers = linger;
 }
 
-void reef_tcp_link_list(struct tcp_link *link)
+void tcp_link_list(struct tcp_link *link)
 {
 	struct tcp_fabric *fabric = link->fabric;
 
@@ -292,7 +293,7 @@ void reef_tcp_link_list(struct tcp_link *link)
 	fabric->links = link;
 }
 
-void reef_tcp_link_unlist(struct tcp_link *link)
+void tcp_link_unlist(struct tcp_link *link)
 {
 	pthread_mutex_lock(&link->fabric->lock);
 	if (link->at) {
@@ -304,7 +305,7 @@ void reef_tcp_link_unlist(struct tcp_link *link)
 	pthread_mutex_unlock(&link->fabric->lock);
 }
 
-void reef_tcp_link_settle(struct tcp_link *link)
+void tcp_link_settle(struct tcp_link *link)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	struct tcp_watch *watch = link->watch;
@@ -320,17 +321,17 @@ void reef_tcp_link_settle(struct tcp_link *link)
 	pthread_mutex_unlock(&link->tx_lock);
 	pthread_mutex_unlock(&link->rx_lock);
 	if (fd >= 0)
-		linger(queue, fd);
-	/* It has the owner's reference still. */
-	reef_tcp_watch_drop(watch);
+		keep_lingering(queue, fd);
+	/* The link stays: the owner's reference is still there. */
+	tcp_watch_drop(watch);
 	reef_link_ended(&queue->base, &link->base, atomic_load(&link->broken));
 	if (link->base.listener) {
-		reef_tcp_link_unlist(link);
-		reef_tcp_link_unref(link);
+		tcp_link_unlist(link);
+		tcp_link_unref(link);
 	}
 }
 
-static void remotes_free(struct tcp_link *link)
+static void free_remotes(struct tcp_link *link)
 {
 	struct tcp_remote *remote;
 
@@ -345,20 +346,21 @@ void tcp_disconnect(struct reef_layer *layer, struct reef_link *base)
 	struct tcp_link *link = (struct tcp_link *)base;
 
 	(void)layer;
-	reef_tcp_opening_end(link);
-	reef_tcp_link_break(link, base->queue, -REEF_ENOLINK, false);
+	tcp_opening_end(link);
+	tcp_link_break(link, base->queue, -REEF_ENOLINK, false);
 	if (link->watch)
-		reef_tcp_link_settle(link);
+		tcp_link_settle(link);
 	/* The owner's reference is still there; the checker counts none. */
-	reef_tcp_link_unlist(link); /* NOLINT(clang-analyzer-unix.Malloc) */
-	remotes_free(link);
-	reef_tcp_link_unref(link);
+	tcp_link_unlist(link); /* NOLINT(clang-analyzer-unix.Malloc) */
+	free_remotes(link);
+	tcp_link_unref(link);
 }
 
 /* --- silence --- */
 
-/* How long nothing was heard although something could have been. */
-static uint64_t silent_for_ns(struct tcp_link *link, uint64_t now_ns)
+/* For how long nothing has been heard from the peer, in time in which this side
+ * was polling. */
+static uint64_t silence_of_ns(struct tcp_link *link, uint64_t now_ns)
 {
 	uint64_t quiet_ns;
 
@@ -368,10 +370,10 @@ static uint64_t silent_for_ns(struct tcp_link *link, uint64_t now_ns)
 	return now_ns > quiet_ns ? now_ns - quiet_ns : 0;
 }
 
-/* Does the kernel have output that the peer's does not acknowledge? On the
- * accepting side, where nothing else would notice: keep-alive waits until all
- * is acknowledged. */
-static bool is_unsent(struct tcp_link *link, uint64_t now_ns)
+/* True if the kernel has had output for silence_ns that the peer's kernel does
+ * not acknowledge. Asked on the accepting side, where nothing else would
+ * notice: keep-alive waits until all is acknowledged. */
+static bool has_stale_output(struct tcp_link *link, uint64_t now_ns)
 {
 	uint64_t silence_ns = tcp_silence_ns(link->fabric);
 	int bytes = 0;
@@ -388,13 +390,13 @@ static bool is_unsent(struct tcp_link *link, uint64_t now_ns)
 	return bytes;
 }
 
-static void ping(struct tcp_link *link, uint64_t now_ns)
+static void send_ping(struct tcp_link *link, uint64_t now_ns)
 {
 	pthread_mutex_lock(&link->tx_lock);
 	if (link->fd >= 0 &&
 	    now_ns - link->pinged_ns >= tcp_silence_ns(link->fabric) / 4) {
 		link->pinged_ns = now_ns;
-		reef_tcp_control_locked(link, REEF_FRAME_PING, 0, NULL, 0);
+		tcp_control_locked(link, REEF_FRAME_PING, 0, NULL, 0);
 	}
 	pthread_mutex_unlock(&link->tx_lock);
 }
@@ -404,19 +406,20 @@ static bool is_awaited(const struct tcp_link *link)
 	return tcp_link_waits(link) || link->blocked;
 }
 
-/* Unless something was heard at the last moment. */
-static void give_up(struct tcp_link *link, struct reef_queue *polling)
+/* Break a link that has been silent for too long, unless something was heard at
+ * the last moment. */
+static void break_if_silent(struct tcp_link *link, struct reef_queue *polling)
 {
 	pthread_mutex_lock(&link->rx_lock);
 	pthread_mutex_lock(&link->tx_lock);
 	if (is_awaited(link) && !atomic_load(&link->stirred))
-		reef_tcp_link_break_locked(link, polling, -ETIMEDOUT, false);
+		tcp_link_break_locked(link, polling, -ETIMEDOUT, false);
 	pthread_mutex_unlock(&link->tx_lock);
 	pthread_mutex_unlock(&link->rx_lock);
 }
 
-void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
-			uint64_t now_ns, bool was_away)
+void tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
+		   uint64_t now_ns, bool was_away)
 {
 	uint64_t silence_ns = tcp_silence_ns(link->fabric), silent_ns;
 
@@ -424,17 +427,17 @@ void reef_tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
 		return;
 	if (was_away)
 		tcp_link_stir(link);
-	silent_ns = silent_for_ns(link, now_ns);
+	silent_ns = silence_of_ns(link, now_ns);
 	if (is_awaited(link) && silent_ns >= silence_ns) {
-		/* What it said may only not have been read yet. */
-		reef_tcp_receive(link, polling);
-		give_up(link, polling);
+		/* What the peer said may only not have been read yet. */
+		tcp_receive(link, polling);
+		break_if_silent(link, polling);
 	} else if (link->paused ||
 		   (is_awaited(link) && silent_ns >= silence_ns / 4)) {
-		/* Paused: we do not read, but the peer is to hear us. */
-		ping(link, now_ns);
+		/* A paused link does not read, but its peer is to hear us. */
+		send_ping(link, now_ns);
 	} else if (link->base.listener && silent_ns >= silence_ns / 4 &&
-		   is_unsent(link, now_ns)) {
-		reef_tcp_link_break(link, polling, -ETIMEDOUT, false);
+		   has_stale_output(link, now_ns)) {
+		tcp_link_break(link, polling, -ETIMEDOUT, false);
 	}
 }

@@ -141,8 +141,8 @@ static int scan(struct reef_map *map, const struct wish *wish)
 	do
 		rc = reef_map_scan_keys(map, &cursor, 100, show_key,
 					(void *)(uintptr_t)prefix);
-	while (!rc);
-	return rc == 1 ? 0 : rc;
+	while (!rc && cursor);
+	return rc;
 }
 
 /* --- whole maps --- */

@@ -162,8 +162,8 @@ static int drop_table(const struct object *object)
 	if (!rc)
 		rc = hash_drop(table);
 	hash_close(table);
-	/* Lost, or a part of it: it can only be forgotten. */
-	if (rc == -REEF_ELOST)
+	/* A table that is lost or damaged can only be forgotten. */
+	if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
 		return 0;
 	if (rc && rc != -REEF_EDROPPED)
 		return rc;

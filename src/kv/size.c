@@ -142,12 +142,12 @@ static int take_sample(struct reef_map *map)
 
 	map_look_at_tick(map);
 	rc = map_now(map, &sample.now_ms);
-	for (groups = 0;
-	     rc >= 0 && sample.met < SAMPLE && groups < SAMPLE_GROUPS; groups++)
+	for (groups = 0; !rc && sample.met < SAMPLE && groups < SAMPLE_GROUPS;
+	     groups++)
 		rc = map_walk(map, &cursor, 1, HASH_WALK_HEADS | HASH_WALK_REST,
 			      meet, &sample);
 	/* Others are elsewhere. */
-	return rc < 0 && rc != -REEF_ELOST ? rc : 0;
+	return rc != -REEF_ELOST ? rc : 0;
 }
 
 /* --- evicting --- */

@@ -109,7 +109,7 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	struct map_body body;
 	struct step step = {0};
 	uint64_t cursor, now = 0;
-	int walked, rc = read_body(map, &body);
+	int rc = read_body(map, &body);
 
 	*again = false;
 	if (!rc)
@@ -119,22 +119,22 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	if (rc)
 		return rc;
 	cursor = body.sweep_cursor;
-	walked = map_walk(map, &cursor, groups,
-			  HASH_WALK_HEADS | HASH_WALK_REST, meet, &step);
-	rc = walked < 0 ? walked
-			: map_cas(map->reef, MAP_WORD(map, sweep_cursor),
-				  body.sweep_cursor, cursor, &now);
+	rc = map_walk(map, &cursor, groups, HASH_WALK_HEADS | HASH_WALK_REST,
+		      meet, &step);
+	if (!rc)
+		rc = map_cas(map->reef, MAP_WORD(map, sweep_cursor),
+			     body.sweep_cursor, cursor, &now);
 	if (!rc && now == cursor && map->size_max)
 		rc = reef_faa(map->reef, MAP_WORD(map, pass_bytes), step.bytes,
 			      NULL);
-	if (!rc && now == cursor && walked == 1 && map->size_max)
+	if (!rc && now == cursor && !cursor && map->size_max)
 		rc = end_pass(map);
 	if (!rc)
 		rc = map_doomed_remove(map, &step.doomed, false);
 	map_doomed_free(&step.doomed);
 	if (rc > 0)
 		map->expired += (uint32_t)rc;
-	*again = rc > 0 && step.expired * 4 > step.can_expire && !walked;
+	*again = rc > 0 && step.expired * 4 > step.can_expire && cursor;
 	return rc;
 }
 
@@ -182,7 +182,7 @@ int reef_map_sweep(struct reef_map *map, uint32_t steps)
 {
 	uint32_t evictions = 0;
 	bool again;
-	int rc, removed = sweep_some(map, steps, &again);
+	int rc, removed = steps ? sweep_some(map, steps, &again) : 0;
 
 	map_account_flush(map);
 	while (removed >= 0 && map->size_max &&

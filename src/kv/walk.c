@@ -49,10 +49,7 @@ int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	};
 	int rc = hash_walk(map->table, &place, steps, flags, each, context);
 
-	/* `each` may have said 1, too. */
-	*cursor = place.group >= map->groups
-			  ? 0
-			  : (uint64_t)place.group << SUFFIX_BITS | place.suffix;
+	*cursor = (uint64_t)place.group << SUFFIX_BITS | place.suffix;
 	return rc;
 }
 
@@ -70,7 +67,9 @@ static int scan_map(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 {
 	struct scan scan = {.map = map, .each = each, .context = context};
 
-	/* If it cannot be had, who needs it says so. */
+	if (!steps)
+		return -EINVAL;
+	/* A tick that fails is met again by whoever needs the time. */
 	map_look_at_tick(map);
 	return map_walk(map, cursor, steps, flags, scan_entry, &scan);
 }
@@ -165,12 +164,12 @@ int reef_map_clear(struct reef_map *map)
 	do {
 		rc = map_walk(map, &cursor, STEPS, HASH_WALK_HEADS, note_any,
 			      &doomed);
-		if (rc >= 0)
+		if (!rc)
 			removed = map_doomed_remove(map, &doomed, true);
-	} while (!rc && removed >= 0);
+	} while (!rc && removed >= 0 && cursor);
 	map_doomed_free(&doomed);
 	map_account_flush(map);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	return removed < 0 ? removed : 0;
 }

@@ -275,13 +275,14 @@ static int read_all(struct worker *worker)
 		.met = calloc(worker->keys, 1),
 	};
 	uint64_t cursor = 0, there = 0, count;
-	int rc = 0, status;
+	int rc, status;
 
 	if (!scan.met)
 		return 1;
-	while (!rc)
+	do
 		rc = reef_map_scan(worker->map, &cursor, 64, note_met, &scan);
-	for (uint64_t key = 0; rc == 1 && key < worker->keys; key++) {
+	while (!rc && cursor);
+	for (uint64_t key = 0; !rc && key < worker->keys; key++) {
 		worker->seen[key].version = 0;
 		status = do_get(worker, key);
 		if (status)
@@ -291,7 +292,7 @@ static int read_all(struct worker *worker)
 		there += worker->seen[key].version != 0;
 	}
 	free(scan.met);
-	if (rc == 1)
+	if (!rc)
 		rc = reef_map_count(worker->map, &count);
 	if (!rc && count != there)
 		rc = -EBADMSG;

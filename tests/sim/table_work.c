@@ -479,15 +479,15 @@ static int do_scan(struct worker *worker, struct opened *opened)
 	uint64_t begin = ++truth->clock;
 	struct hash_cursor cursor = {0};
 	size_t op;
-	int rc = 0;
+	int rc;
 
-	while (!rc) {
+	do {
 		scan.called_at = ++truth->clock;
 		rc = hash_walk(opened->table, &cursor, 1, 0, note_met, &scan);
-	}
+	} while (!rc && !hash_cursor_is_zero(&cursor));
 	if (rc == -REEF_EDROPPED)
 		return rc;
-	if (rc != 1)
+	if (rc)
 		return judge(worker, "scan", rc);
 	for (uint64_t key = 0; key < tables_of(worker)->keys; key++) {
 		if (scan.met[key])
@@ -855,14 +855,15 @@ static int audit_table(struct worker *worker, struct opened *opened)
 	struct hash_count count;
 	uint64_t key, value, there = 0;
 	size_t op;
-	int rc = 0;
+	int rc;
 
 	scan.called_at = ++tables->truth.clock;
-	while (!rc)
+	do
 		rc = hash_walk(opened->table, &cursor, 3, 0, note_met, &scan);
+	while (!rc && !hash_cursor_is_zero(&cursor));
 	if (rc == -REEF_EDROPPED)
 		return rc; /* and once more */
-	if (rc != 1)
+	if (rc)
 		return judge(worker, "scan", rc);
 	tables->is_audited = true;
 	for (key = 0; key < tables->keys; key++) {

@@ -249,7 +249,7 @@ static int apply(struct hash_table *table, struct hash_change *change,
 		rc = prepare(table, change, change->ahead, &fresh);
 	while (!rc) {
 		rc = apply_once(table, change, &reading, &fresh, is_decided);
-		if (rc != -EAGAIN)
+		if (rc != -EAGAIN || *is_decided)
 			break;
 		rc = ++attempt < ATTEMPTS_MAX ? hash_pause(table, attempt)
 					      : -EBUSY;

@@ -188,8 +188,10 @@ static int drop_leaves(struct drop *drop)
 			retries = 0;
 			continue;
 		}
-		if (rc == -EAGAIN && retries++ < RETRIES)
-			rc = hash_pause(drop->table, retries);
+		if (rc == -EAGAIN)
+			rc = retries++ < RETRIES
+				     ? hash_pause(drop->table, retries)
+				     : -EBUSY;
 		if (rc)
 			return rc;
 	}

@@ -273,7 +273,7 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 /* Split the subtable of that hash, of that depth, or finish it. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
 /* Set HASH_FROZEN in every slot of a subtable; image: all of them, as they are
- * from then on. */
+ * from then on.  -EAGAIN: others changed some in every round. */
 int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image);
 /* Does a slot name a key's entry? */
 static inline bool hash_slot_is_occupied(uint64_t slot)

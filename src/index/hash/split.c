@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FREEZE_ROUNDS 100000u
-#define TOGETHER 64u /* entries that are looked at in one batch */
+#define FREEZE_ROUNDS 1000u /* then whoever asked pauses and asks again */
+#define TOGETHER 64u	    /* entries that are looked at in one batch */
 
 struct split {
 	struct hash_table *table;
@@ -161,7 +161,7 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 		if (all || hash_mutant == HASH_MUTANT_NO_FREEZE)
 			return 0;
 	}
-	return -EBUSY;
+	return -EAGAIN;
 }
 
 /* Whose key goes where? An entry that a slot has named since we entered is

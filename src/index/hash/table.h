@@ -212,12 +212,19 @@ struct hash_cursor { /* zero: from the beginning */
 #define HASH_WALK_HEADS 1u /* without their values: value is NULL */
 #define HASH_WALK_REST 2u  /* entries whose memory is lost are passed over */
 
-/* Call `each` for the entries of the next `steps` groups of slots, about 15
- * each, in 2 round trips on one node. 0: there are more.  1: that was all.
- * Nonzero from `each` ends it, and is returned; the cursor stays at that group.
- * An entry that is there from the first call to the last is met at least once,
- * whatever is split or changed meanwhile. `each` must not call into the table.
- */
+/* True before the first step, and after the last. */
+static inline bool hash_cursor_is_zero(const struct hash_cursor *cursor)
+{
+	return !cursor->group && !cursor->suffix;
+}
+
+/* Call `each` for the entries of the next `steps` (not 0) groups of slots,
+ * about 15 each, in 2 round trips on one node. 0: the cursor is behind them; it
+ * is zero if that was all. Nonzero from `each` ends the call, and is returned;
+ * the cursor stays at that group. An entry that is there from the first call to
+ * the last is met at least once, whatever is split or changed meanwhile. `each`
+ * must not call into the table.  -EBUSY: others changed or split that group at
+ * each of 1,000 attempts; the cursor stays at it. */
 int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	      uint32_t steps, uint32_t flags,
 	      int (*each)(void *context, const struct hash_entry *entry),

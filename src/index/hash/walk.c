@@ -8,6 +8,8 @@
  * unless its subtable is split in that very moment. */
 #include "index/hash/entry.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +109,7 @@ struct walk {
 	uint32_t flags;
 	int (*each)(void *context, const struct hash_entry *entry);
 	void *context;
+	int said;      /* by `each`, which ends the walk if it is not 0 */
 	uint32_t told; /* slots whose entries were given already */
 	struct hash_leaf leaf;
 	uint64_t slots_at, slots[HASH_GROUP_SLOTS];
@@ -251,7 +254,8 @@ static int walk_group(struct walk *walk, uint64_t hash, uint32_t group)
 		/* Before it is told: the callee may end the walk. */
 		walk->told |= 1u << i;
 		if (found)
-			rc = tell(walk, &walk->entries[i].reading);
+			walk->said = tell(walk, &walk->entries[i].reading);
+		rc = walk->said;
 	}
 	return rc;
 }
@@ -269,8 +273,12 @@ static int run(struct walk *walk, struct hash_cursor *cursor, uint32_t steps)
 	while (steps && cursor->group < walk->table->groups) {
 		rc = walk_group(walk, hash_reverse(cursor->suffix),
 				cursor->group);
-		if (rc == -EAGAIN && retries++ < RETRIES) {
-			rc = hash_pause(walk->table, retries);
+		if (walk->said)
+			return walk->said;
+		if (rc == -EAGAIN) {
+			rc = retries++ < RETRIES
+				     ? hash_pause(walk->table, retries)
+				     : -EBUSY;
 			if (!rc)
 				continue;
 		}
@@ -284,7 +292,9 @@ static int run(struct walk *walk, struct hash_cursor *cursor, uint32_t steps)
 			cursor->group++;
 		}
 	}
-	return cursor->group >= walk->table->groups;
+	if (cursor->group >= walk->table->groups)
+		*cursor = (struct hash_cursor){0};
+	return 0;
 }
 
 int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
@@ -295,6 +305,7 @@ int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	struct walk *walk = calloc(1, sizeof(*walk));
 	int rc;
 
+	reef_assert(steps);
 	if (!walk)
 		return -ENOMEM;
 	walk->table = table;
@@ -369,8 +380,9 @@ int hash_count(struct hash_table *table, struct hash_count *out)
 		rc = count_leaf(table, hash_reverse(suffix), slots, &leaf,
 				&keys);
 		reef_leave(table->reef);
-		if (rc == -EAGAIN && retries++ < RETRIES) {
-			rc = hash_pause(table, retries);
+		if (rc == -EAGAIN) {
+			rc = retries++ < RETRIES ? hash_pause(table, retries)
+						 : -EBUSY;
 			continue;
 		}
 		if (rc)

@@ -99,9 +99,10 @@ static int real_bytes(struct reef_map *map, uint64_t *bytes)
 	int rc;
 
 	*bytes = 0;
-	while (!(rc = reef_map_scan(map, &cursor, 100, add_bytes, bytes)))
-		;
-	return rc == 1 ? 0 : rc;
+	do
+		rc = reef_map_scan(map, &cursor, 100, add_bytes, bytes);
+	while (!rc && cursor);
+	return rc;
 }
 
 #define SOME_MAX (UINT64_C(300) * ENTRY_BYTES)

@@ -148,15 +148,16 @@ static int scan_some(struct reef_map *map, struct scan *scan)
 	int64_t left =
 		scan->wanted > INT64_MAX / 10 ? INT64_MAX : 10 * scan->wanted;
 	int64_t steps;
-	int rc = 0;
+	int rc;
 
-	for (; !rc && left > 0 && scan->met < scan->wanted; left -= steps) {
+	do {
 		steps = (scan->wanted - scan->met - 1) / KEYS_OF_A_STEP + 1;
 		if (steps > STEPS)
 			steps = STEPS;
+		left -= steps;
 		rc = reef_map_scan_keys(map, &scan->cursor, (uint32_t)steps,
 					scan_key, scan);
-	}
+	} while (!rc && scan->cursor && left > 0 && scan->met < scan->wanted);
 	return rc;
 }
 
@@ -171,12 +172,12 @@ static void run_scan(struct redis_thread *thread, struct redis_client *client,
 	    !redis_map(thread, client, &map))
 		return;
 	rc = scan_some(map, &scan);
-	if (rc < 0) {
+	if (rc) {
 		redis_reply_failure(thread, client, rc);
 	} else {
 		redis_reply_array(&client->reply, 2);
 		redis_reply_textf(&client->reply, "%llu",
-				  rc ? 0ULL : (unsigned long long)scan.cursor);
+				  (unsigned long long)scan.cursor);
 		reply_keys(&client->reply, &scan);
 	}
 	free(scan.keys);
@@ -209,8 +210,8 @@ static void run_keys(struct redis_thread *thread, struct redis_client *client,
 	do
 		rc = reef_map_scan_keys(map, &scan.cursor, STEPS, reply_key,
 					&scan);
-	while (!rc);
-	if (rc == 1) {
+	while (!rc && scan.cursor);
+	if (!rc) {
 		redis_reply_wrap(&client->reply, mark, '*', scan.count);
 		return;
 	}
@@ -253,15 +254,19 @@ static void run_randomkey(struct redis_thread *thread,
 
 	if (!redis_map(thread, client, &map))
 		return;
-	for (try = 0; try < RANDOM_TRIES && rc >= 0 && !chosen.met; try++) {
+	for (try = 0; try < RANDOM_TRIES && !rc && !chosen.met; try++) {
 		cursor = reef_random_below(&thread->random,
 					   UINT64_C(1) << CURSOR_BITS);
 		rc = reef_map_scan_keys(map, &cursor, 1, choose_key, &chosen);
 	}
-	for (cursor = 0, rc = rc < 0 ? rc : 0; !rc && !chosen.met;)
+	cursor = 0;
+	while (!rc && !chosen.met) {
 		rc = reef_map_scan_keys(map, &cursor, STEPS, choose_key,
 					&chosen);
-	if (rc < 0)
+		if (!cursor)
+			break;
+	}
+	if (rc)
 		redis_reply_failure(thread, client, rc);
 	else if (chosen.met)
 		redis_reply_value(thread, client);

@@ -4,6 +4,7 @@
  * within some milliseconds: so it is deleted before anybody says so, and who
  * comes later finds the same, whatever its clock says. The deletion, if the
  * version is still that, is the moment at which the key expired. */
+#include "base/mutant.h"
 #include "index/hash/near.h"
 #include "kv/internal.h"
 
@@ -54,7 +55,7 @@ static int check_expiry(struct reef_map *map,
 
 	if (rc || !map_has_expired(reading->entry.stamp, now_ms))
 		return rc;
-	if (map_mutant == MAP_MUTANT_NO_REMOVE)
+	if (REEF_MUTATED(MAP_NO_REMOVE))
 		return -ENOENT;
 	rc = map_remove(map, reading->key, reading->key_size,
 			reading->entry.version, NULL);

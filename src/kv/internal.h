@@ -29,14 +29,6 @@
 #define MAP_TOGETHER 64u  /* keys in one batch */
 #define MAP_CANDIDATES 16 /* for eviction, kept from sample to sample */
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum map_mutant {
-	MAP_MUTANT_NONE,
-	MAP_MUTANT_NO_REMOVE, /* expired by one's own clock alone */
-	MAP_MUTANT_RANDOM,    /* evicts whatever was met */
-	MAP_MUTANTS
-};
-extern enum map_mutant map_mutant; /* of the whole process */
 /* Of the tables of maps that are made from now on, for tests; zero: as always.
  */
 extern struct hash_options map_tables;

@@ -29,7 +29,6 @@
 
 enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION, IN_SUBTABLE };
 
-enum map_mutant map_mutant;
 struct hash_options map_tables;
 
 static int check_options(struct reef_map_options *options)

@@ -11,6 +11,8 @@
  * chance. A note may be lost. */
 #include "kv/internal.h"
 
+#include "base/mutant.h"
+
 #define TICK_MAX_MS 4000 /* so that the pool's time is asked for, too */
 #define SECOND_NS UINT64_C(1000000000)
 #define UNITS 15 /* old enough to be noted anew, at most */
@@ -112,7 +114,7 @@ uint16_t map_use_first(struct reef_map *map, const uint16_t *before)
 
 uint32_t map_use_score(const struct reef_map *map, uint16_t touched)
 {
-	if (map_mutant == MAP_MUTANT_RANDOM)
+	if (REEF_MUTATED(MAP_RANDOM))
 		return 0;
 	if (map->eviction == REEF_MAP_LFU)
 		return (255 - counter_of(map, touched)) << 8 |

@@ -67,6 +67,7 @@
 #include "sync/barrier.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "sync/member.h"
 
 #include <errno.h>
@@ -78,12 +79,6 @@
 #define LOOK_MIN_NS UINT64_C(1000000)
 
 enum message_kind { MESSAGE_STEP = 1, MESSAGE_LOOK };
-
-void barrier_set_mutant(struct reef_barrier *barrier,
-			enum barrier_mutant mutant)
-{
-	barrier->mutant = mutant;
-}
 
 uint64_t barrier_sends(const struct reef_barrier *barrier)
 {
@@ -186,9 +181,9 @@ static bool has_step(const struct reef_barrier *barrier, uint32_t step)
 	const struct barrier_message *kept =
 		barrier->got[round % BARRIER_WINDOW][step];
 
-	if (barrier->mutant == BARRIER_MUTANT_OLD_ROUND)
+	if (REEF_MUTATED(BARRIER_OLD_ROUND))
 		return kept[0].tag == tag || kept[1].tag == tag;
-	if (barrier->mutant == BARRIER_MUTANT_ANY_GROUP)
+	if (REEF_MUTATED(BARRIER_ANY_GROUP))
 		return kept[0].round == round;
 	return (kept[0].round == round && kept[0].tag == tag) ||
 	       (kept[1].round == round && kept[1].tag == tag);
@@ -202,8 +197,7 @@ static int write_mark(struct reef_barrier *barrier, uint64_t mark)
 			   offsetof(struct barrier_place, mark);
 	int rc;
 
-	if (barrier->marked == mark ||
-	    barrier->mutant == BARRIER_MUTANT_NO_MARK)
+	if (barrier->marked == mark || REEF_MUTATED(BARRIER_NO_MARK))
 		return 0;
 	/* Nobody else writes it, so it may be written again; and it has to
 	 * stand there: others wait for what it says. */
@@ -269,7 +263,7 @@ static int begin(struct reef_barrier *barrier)
 		return -EOVERFLOW;
 	if (!barrier_may_begin(barrier))
 		return 1;
-	if (barrier->mutant == BARRIER_MUTANT_BLIND_BEGIN) {
+	if (REEF_MUTATED(BARRIER_BLIND_BEGIN)) {
 		rc = reef_faa(barrier->reef, barrier->object.body, 1, &before);
 		barrier->c = before + 1;
 		return rc;
@@ -323,7 +317,7 @@ static int advance(struct reef_barrier *barrier)
 				return rc;
 		}
 		if (!has_step(barrier, barrier->step) &&
-		    !(barrier->mutant == BARRIER_MUTANT_NO_LAST_STEP &&
+		    !(REEF_MUTATED(BARRIER_NO_LAST_STEP) &&
 		      barrier->step + 1 == group->steps))
 			return 0;
 		barrier->step++;

@@ -83,20 +83,6 @@ struct barrier_near {
 
 /* --- in the process --- */
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum barrier_mutant {
-	BARRIER_MUTANT_NONE,
-	BARRIER_MUTANT_NO_LAST_STEP,  /* passes without the last message */
-	BARRIER_MUTANT_OLD_ROUND,     /* a message of any round counts */
-	BARRIER_MUTANT_ANY_GROUP,     /* messages of other members count */
-	BARRIER_MUTANT_EXPIRED,	      /* strikes off who is only EXPIRED */
-	BARRIER_MUTANT_JOINER_BEGINS, /* any lowest member may begin a round */
-	BARRIER_MUTANT_BLIND_BEGIN,   /* begins by FAA, whatever the version */
-	BARRIER_MUTANT_NO_HELP,	      /* leaves a dead one's change undone */
-	BARRIER_MUTANT_NO_MARK,	      /* leaves no mark for who lost messages */
-	BARRIER_MUTANTS
-};
-
 struct barrier_partner { /* who gets our message of a step */
 	uint64_t inbox, word;
 	uint32_t place;
@@ -154,12 +140,9 @@ struct reef_barrier {
 	struct barrier_place *places;
 	uint16_t *order; /* places of the group, by rank */
 	struct barrier_group group;
-	enum barrier_mutant mutant;
 	struct barrier_message got[BARRIER_WINDOW][BARRIER_STEPS_MAX][2];
 };
 
-void barrier_set_mutant(struct reef_barrier *barrier,
-			enum barrier_mutant mutant);
 uint64_t barrier_sends(const struct reef_barrier *barrier);
 
 static inline enum barrier_state barrier_state_of(uint64_t word)

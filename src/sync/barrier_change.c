@@ -32,6 +32,7 @@
 #include "sync/barrier.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 
@@ -207,8 +208,7 @@ int barrier_help(struct reef_barrier *barrier, uint64_t x)
 
 	if (x_place(x) >= barrier->places_max)
 		return -REEF_ECORRUPT;
-	if (barrier->mutant == BARRIER_MUTANT_NO_HELP &&
-	    x_place(x) != barrier->place)
+	if (REEF_MUTATED(BARRIER_NO_HELP) && x_place(x) != barrier->place)
 		return reef_sleep(PAUSE_NS);
 	rc = set_pending(barrier, x, &c);
 	if (rc < 0)
@@ -302,7 +302,7 @@ int barrier_is_ended(struct reef_barrier *barrier, uint32_t session)
 		return 0;
 	if (rc)
 		return rc;
-	if (barrier->mutant == BARRIER_MUTANT_EXPIRED)
+	if (REEF_MUTATED(BARRIER_EXPIRED))
 		return view != REEF_VIEW_ALIVE;
 	return view == REEF_VIEW_ENDED;
 }

@@ -10,6 +10,7 @@
 #include "sync/barrier.h"
 
 #include "base/checksum.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -150,10 +151,10 @@ static uint32_t list(struct reef_barrier *barrier, uint64_t round)
 		}
 		if (!group->is_old &&
 		    (first_of(place) < round || !group->count ||
-		     barrier->mutant == BARRIER_MUTANT_JOINER_BEGINS)) {
+		     REEF_MUTATED(BARRIER_JOINER_BEGINS))) {
 			group->beginner = i;
 			group->is_old = first_of(place) < round;
-			if (barrier->mutant == BARRIER_MUTANT_JOINER_BEGINS)
+			if (REEF_MUTATED(BARRIER_JOINER_BEGINS))
 				group->is_old = true;
 		}
 		barrier->order[group->count++] = (uint16_t)i;

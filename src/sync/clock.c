@@ -41,8 +41,8 @@
  * time by CAS when it lags, but not into the last unit below the ceiling: with
  * the broker away, the clock stands nearly still there, and has a billion times
  * left to give. */
-#include "sync/clock.h"
 
+#include "base/mutant.h"
 #include "pool/rpc.h"
 #include "sync/counter.h"
 
@@ -78,7 +78,6 @@ struct reef_clock {
 	uint64_t time_ns;    /* the broker's, when it was */
 	uint64_t asked_ns;   /* by our own clock */
 	uint64_t found_ns;   /* (5), by our own clock */
-	enum sync_clock_mutant mutant;
 };
 
 static const struct object_shape shape = {
@@ -86,12 +85,6 @@ static const struct object_shape shape = {
 	.format = FORMAT,
 	.body_size = 8, /* not started */
 };
-
-void sync_clock_set_mutant(struct reef_clock *clock,
-			   enum sync_clock_mutant mutant)
-{
-	clock->mutant = mutant;
-}
 
 static uint64_t max_of(uint64_t a, uint64_t b)
 {
@@ -178,7 +171,7 @@ static int raise(struct reef_clock *clock, uint64_t need_ns)
 				  &ceiling);
 		if (rc)
 			break;
-		if (clock->mutant == SYNC_CLOCK_MUTANT_NO_ERA)
+		if (REEF_MUTATED(CLOCK_NO_ERA))
 			era = ceiling.era;
 		if (era_compare(ceiling.era, era) > 0)
 			return -ESTALE;
@@ -232,7 +225,7 @@ static int take_over(struct reef_clock *clock, uint64_t *start_ns, bool *first)
 		return 0;
 	}
 	low_ns = max_of(ceiling.at_ns, time_of(clock));
-	if (clock->mutant == SYNC_CLOCK_MUTANT_OLD_WORD && clock->seen_ns)
+	if (REEF_MUTATED(CLOCK_OLD_WORD) && clock->seen_ns)
 		low_ns = clock->seen_ns;
 	value = ceiling_pack(era, round_up(low_ns) + LEAD_NS);
 	if (found)
@@ -255,7 +248,7 @@ static int wait_for_others(struct reef_clock *clock)
 	uint64_t word = 0;
 	int rc = 0, i;
 
-	if (clock->mutant == SYNC_CLOCK_MUTANT_NO_WAIT)
+	if (REEF_MUTATED(CLOCK_NO_WAIT))
 		return 0;
 	for (i = 0; !rc && !word && i < WAIT_SLICES; i++) {
 		rc = reef_sleep(WAIT_NS / WAIT_SLICES);
@@ -481,7 +474,7 @@ static int move_up(struct reef_clock *clock, uint64_t step, uint64_t *before)
 	for (i = 0; i < MOVES_MAX; i++) {
 		now_ns = time_of(clock);
 		if (now_ns > clock->ceiling_ns - UNIT &&
-		    clock->mutant != SYNC_CLOCK_MUTANT_NO_CEILING)
+		    !REEF_MUTATED(CLOCK_NO_CEILING))
 			now_ns = clock->ceiling_ns - UNIT;
 		if (now_ns <= clock->seen_ns + LAG_NS)
 			return 0;
@@ -516,9 +509,8 @@ static int draw(struct reef_clock *clock, uint64_t step, uint64_t *before)
 /* (2), (5): at_ns is to be given out, or told. */
 static int cover(struct reef_clock *clock, uint64_t at_ns)
 {
-	if (is_valid(clock, at_ns) ||
-	    clock->mutant == SYNC_CLOCK_MUTANT_NO_CEILING ||
-	    clock->mutant == SYNC_CLOCK_MUTANT_RAISE_LATE)
+	if (is_valid(clock, at_ns) || REEF_MUTATED(CLOCK_NO_CEILING) ||
+	    REEF_MUTATED(CLOCK_RAISE_LATE))
 		return 0;
 	return raise(clock, at_ns);
 }

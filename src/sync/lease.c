@@ -42,6 +42,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/mutant.h"
 #include "sync/member.h"
 #include "sync/word.h"
 
@@ -127,7 +128,7 @@ int lease_observe(struct reef_lease *lease, struct lease_sight *sight)
 		sight->is_whole =
 			sight->record.token == sight->term &&
 			sight->record.word == sight->holder &&
-			(lease->mutant == LEASE_MUTANT_NO_CHECKSUM ||
+			(REEF_MUTATED(LEASE_NO_CHECKSUM) ||
 			 sight->record.checksum == checksum(&sight->record));
 		note_sight(lease, sight);
 		return 0;
@@ -191,9 +192,9 @@ static int has_ended(struct reef_lease *lease, uint32_t session, bool *ended)
 	if (*ended)
 		return 0;
 	rc = reef_session_look(lease->object.reef, session, &view);
-	*ended = !rc && (view == REEF_VIEW_ENDED ||
-			 (lease->mutant == LEASE_MUTANT_EXPIRED &&
-			  view == REEF_VIEW_EXPIRED));
+	*ended = !rc &&
+		 (view == REEF_VIEW_ENDED ||
+		  (REEF_MUTATED(LEASE_EXPIRED) && view == REEF_VIEW_EXPIRED));
 	if (*ended)
 		lease->ended = session;
 	lease_plan(lease, !rc && view == REEF_VIEW_EXPIRED);
@@ -235,9 +236,9 @@ static bool has_lapsed(const struct reef_lease *lease,
 
 	if (!lease->duration_ns)
 		return false;
-	if (lease->mutant == LEASE_MUTANT_NO_MARGIN)
+	if (REEF_MUTATED(LEASE_NO_MARGIN))
 		margin_ns = 0;
-	if (lease->mutant == LEASE_MUTANT_OLD_SIGHT)
+	if (REEF_MUTATED(LEASE_OLD_SIGHT))
 		looked_ns = sight->done_ns;
 	return looked_ns >= lease->seen_ns &&
 	       looked_ns - lease->seen_ns >= lease->duration_ns + margin_ns;
@@ -266,7 +267,7 @@ static int may_take(struct reef_lease *lease, const struct lease_sight *sight)
 
 static int raise_floor(struct reef_lease *lease, uint64_t from, uint64_t to)
 {
-	if (lease->mutant == LEASE_MUTANT_NO_FLOOR)
+	if (REEF_MUTATED(LEASE_NO_FLOOR))
 		return 0;
 	return reef_cas(lease->object.reef,
 			lease_at(lease, offsetof(struct lease_body, floor)),
@@ -307,10 +308,9 @@ static int describe(struct reef_lease *lease, uint64_t floor)
 					lease,
 					offsetof(struct lease_body, floor)),
 				.compare = floor,
-				.operand =
-					lease->mutant == LEASE_MUTANT_NO_FLOOR
-						? floor
-						: lease->record.token,
+				.operand = REEF_MUTATED(LEASE_NO_FLOOR)
+						   ? floor
+						   : lease->record.token,
 			},
 			read_of(lease, offsetof(struct lease_body, holder),
 				&holder, 8),
@@ -322,8 +322,7 @@ static int describe(struct reef_lease *lease, uint64_t floor)
 	}
 	if (rc)
 		return rc;
-	if (holder != lease->word &&
-	    lease->mutant != LEASE_MUTANT_DOUBT_IS_DONE) {
+	if (holder != lease->word && !REEF_MUTATED(LEASE_DOUBT_IS_DONE)) {
 		lease->word = 0;
 		return -EAGAIN;
 	}
@@ -346,10 +345,10 @@ static int capture(struct reef_lease *lease, const struct lease_sight *sight)
 		rc = raise_floor(lease, sight->floor, sight->term);
 		if (rc && rc != -REEF_EINDOUBT)
 			return rc;
-		if (lease->mutant != LEASE_MUTANT_NO_FLOOR)
+		if (!REEF_MUTATED(LEASE_NO_FLOOR))
 			return -EAGAIN;
 	}
-	if (lease->mutant == LEASE_MUTANT_SAME_TERM)
+	if (REEF_MUTATED(LEASE_SAME_TERM))
 		term--;
 	accesses[0] = (struct reef_access){
 		.kind = REEF_CAS,
@@ -363,8 +362,7 @@ static int capture(struct reef_lease *lease, const struct lease_sight *sight)
 	lease->is_held = false;
 	lease->word = accesses[0].operand;
 	rc = reef_execute(lease->object.reef, accesses, 2);
-	if (rc == -REEF_EINDOUBT &&
-	    lease->mutant == LEASE_MUTANT_DOUBT_IS_DONE) {
+	if (rc == -REEF_EINDOUBT && REEF_MUTATED(LEASE_DOUBT_IS_DONE)) {
 		floor = sight->floor;
 	} else if (rc == -REEF_EINDOUBT) {
 		return -EAGAIN;
@@ -395,7 +393,7 @@ int lease_attempt(struct reef_lease *lease)
 
 static int wait_and_take(struct reef_lease *lease, uint64_t deadline_ns)
 {
-	bool is_late = lease->mutant == LEASE_MUTANT_ENLIST_LATE;
+	bool is_late = REEF_MUTATED(LEASE_ENLIST_LATE);
 	int rc = -EBUSY;
 
 	if (is_late)
@@ -498,10 +496,9 @@ int reef_lease_renew(struct reef_lease *lease)
 		return lease_session(holder) == LEASE_DROPPED ? -ENOENT
 							      : -EPERM;
 	}
-	if (lease->mutant == LEASE_MUTANT_LATE_COUNT)
+	if (REEF_MUTATED(LEASE_LATE_COUNT))
 		since_ns = reef_now_ns();
-	if (!reef_lease_left(lease) &&
-	    lease->mutant != LEASE_MUTANT_LATE_RENEWAL)
+	if (!reef_lease_left(lease) && !REEF_MUTATED(LEASE_LATE_RENEWAL))
 		return lapse(lease);
 	lease->since_ns = since_ns;
 	return 0;

@@ -59,22 +59,6 @@ struct lease_body {
 static_assert(offsetof(struct lease_body, record) == 64, "layout");
 static_assert(offsetof(struct lease_body, places) == 192, "layout");
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum lease_mutant {
-	LEASE_MUTANT_NONE,
-	LEASE_MUTANT_EXPIRED,	    /* takes over before the fence */
-	LEASE_MUTANT_SAME_TERM,	    /* takes without a new term */
-	LEASE_MUTANT_NO_MARGIN,	    /* lapse: as if no clock drifted */
-	LEASE_MUTANT_LATE_RENEWAL,  /* renewed when it had lapsed meanwhile */
-	LEASE_MUTANT_LATE_COUNT,    /* counts from when the renewal was done */
-	LEASE_MUTANT_OLD_SIGHT,	    /* lapse: by a look that began too early */
-	LEASE_MUTANT_DOUBT_IS_DONE, /* what is in doubt has happened */
-	LEASE_MUTANT_NO_CHECKSUM,   /* of the record */
-	LEASE_MUTANT_NO_FLOOR,	    /* never raises it */
-	LEASE_MUTANT_ENLIST_LATE,   /* looks, then makes itself known */
-	LEASE_MUTANTS
-};
-
 /* One look at the words. */
 struct lease_sight {
 	uint64_t floor, holder;
@@ -86,7 +70,6 @@ struct lease_sight {
 
 struct reef_lease {
 	struct object object;
-	enum lease_mutant mutant;
 	uint64_t duration_ns; /* 0: as long as the session */
 	uint64_t self;	      /* session and member, as in the words */
 	uint16_t member;

@@ -3,6 +3,7 @@
 #include "sync/lock.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "pool/client/handle/word.h"
 #include "sync/member.h"
 
@@ -22,32 +23,6 @@
 #define DEFAULT_PHASE 4
 #define PLACES_MAX 4096
 #define PHASE_MAX 15
-
-_Atomic uint32_t lock_mutant_now;
-
-void lock_mutate(enum lock_mutant mutant)
-{
-	atomic_store(&lock_mutant_now, (uint32_t)mutant);
-}
-
-const char *lock_mutant_name(enum lock_mutant mutant)
-{
-	static const char *const names[LOCK_MUTANTS] = {
-		[LOCK_MUTANT_NONE] = "none",
-		[LOCK_MUTANT_UNLOCK_BY_WRITE] = "unlock-by-write",
-		[LOCK_MUTANT_BREAK_AT_EXPIRED] = "break-at-expired",
-		[LOCK_MUTANT_STALE_TICKET] = "stale-ticket",
-		[LOCK_MUTANT_WAKE_BEFORE_WORD] = "wake-before-word",
-		[LOCK_MUTANT_READER_LATE] = "reader-late",
-		[LOCK_MUTANT_NO_REREAD] = "no-reread",
-		[LOCK_MUTANT_SKIP_UNNAMED] = "skip-unnamed",
-		[LOCK_MUTANT_FORGET_INHERITED] = "forget-inherited",
-		[LOCK_MUTANT_IGNORE_LEFT] = "ignore-left",
-	};
-
-	reef_assert(mutant < LOCK_MUTANTS);
-	return names[mutant];
-}
 
 /* --- shape --- */
 
@@ -324,7 +299,7 @@ int reef_lock_give(struct reef_lock *lock)
 
 	if (unlikely(lock->held != LOCK_HELD_EXCLUSIVE) ||
 	    unlikely(word & (LOCK_WAITERS | LOCK_READERS | LOCK_WOKEN)) ||
-	    unlikely(lock_is_mutant(LOCK_MUTANT_UNLOCK_BY_WRITE)))
+	    REEF_MUTATED(LOCK_UNLOCK_BY_WRITE))
 		return give_slowly(lock, word);
 	/* One atomic, if nobody waits. */
 	value = word & ((uint64_t)(SYNC_TICKETS - 1) << 8);

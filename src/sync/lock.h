@@ -81,31 +81,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum lock_mutant {
-	LOCK_MUTANT_NONE,
-	LOCK_MUTANT_UNLOCK_BY_WRITE,
-	LOCK_MUTANT_BREAK_AT_EXPIRED,
-	LOCK_MUTANT_STALE_TICKET,     /* takes a message at its word */
-	LOCK_MUTANT_WAKE_BEFORE_WORD, /* wakes, then changes H */
-	LOCK_MUTANT_READER_LATE,      /* reads H, then takes its slot */
-	LOCK_MUTANT_NO_REREAD,	      /* frees without looking again */
-	LOCK_MUTANT_SKIP_UNNAMED,     /* passes holes without poison */
-	LOCK_MUTANT_FORGET_INHERITED,
-	LOCK_MUTANT_IGNORE_LEFT, /* grants, and does not look who left */
-	LOCK_MUTANTS
-};
-/* For every lock of the process, from now on. Thread: any. */
-void lock_mutate(enum lock_mutant mutant);
-const char *lock_mutant_name(enum lock_mutant mutant);
-extern _Atomic uint32_t lock_mutant_now;
-
-static inline bool lock_is_mutant(enum lock_mutant mutant)
-{
-	return atomic_load_explicit(&lock_mutant_now, memory_order_relaxed) ==
-	       (uint32_t)mutant;
-}
-
 /* --- words --- */
 
 #define LOCK_WAITERS 1u
@@ -162,7 +137,7 @@ struct reef_lock {
 	bool failed;	 /* an access, so that words may name us */
 	bool parked;	 /* it sleeps, or is about to; for tests */
 	bool woken;	 /* a message came since it was cleared */
-	bool granted;	 /* mutant STALE_TICKET */
+	bool granted;	 /* mutant LOCK_STALE_TICKET */
 	bool no_readers; /* no slot was in use when we took it */
 	bool watching;
 	enum reef_lock_kind kind;

@@ -7,6 +7,8 @@
  * so, because the owner, or anybody who looks, may have been quicker. */
 #include "sync/lock.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -43,7 +45,7 @@ static int change(struct giving *giving, struct lock_change *with)
 
 	with->address = lock->head;
 	with->compare = giving->h;
-	if (lock_is_mutant(LOCK_MUTANT_UNLOCK_BY_WRITE)) {
+	if (REEF_MUTATED(LOCK_UNLOCK_BY_WRITE)) {
 		rc = reef_write(lock->reef, lock->head, &with->value, 8);
 		if (rc)
 			return rc;
@@ -167,10 +169,10 @@ static int pass(struct giving *giving, const struct lock_found *found)
 				       (turns + 1) * LOCK_TURN,
 			       found->next);
 	read_after(&with, lock, found->ticket, &after);
-	if (lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD) && !was_woken)
+	if (REEF_MUTATED(LOCK_WAKE_BEFORE_WORD) && !was_woken)
 		wake_early(lock, found);
 	rc = change(giving, &with);
-	if (rc || was_woken || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
+	if (rc || was_woken || REEF_MUTATED(LOCK_WAKE_BEFORE_WORD))
 		return rc;
 	lock->passed_word = 0;
 	if (is_waiting(found, after.word)) {
@@ -197,14 +199,14 @@ static int hand_over(struct giving *giving, const struct lock_found *found)
 				       LOCK_WAITERS | LOCK_GRANTED,
 			       found->ticket + 1);
 	read_after(&with, lock, found->ticket, &after);
-	if (lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
+	if (REEF_MUTATED(LOCK_WAKE_BEFORE_WORD))
 		wake_early(lock, found);
 	rc = change(giving, &with);
-	if (rc || lock_is_mutant(LOCK_MUTANT_WAKE_BEFORE_WORD))
+	if (rc || REEF_MUTATED(LOCK_WAKE_BEFORE_WORD))
 		return rc;
 	if (after.word ==
 		    lock_place_word(found->word, found->ticket, PLACE_LEFT) &&
-	    !lock_is_mutant(LOCK_MUTANT_IGNORE_LEFT)) {
+	    !REEF_MUTATED(LOCK_IGNORE_LEFT)) {
 		giving->h = with.value;
 		return -EAGAIN;
 	}
@@ -258,7 +260,7 @@ static int make_free(struct giving *giving, uint64_t next)
 		lock_change_read(&with, lock->slots, lock->slots_seen,
 				 lock->readers_max * 8);
 	rc = change(giving, &with);
-	if (rc || lock_is_mutant(LOCK_MUTANT_NO_REREAD))
+	if (rc || REEF_MUTATED(LOCK_NO_REREAD))
 		return rc;
 	if (readers) {
 		lock_wake_readers(lock, lock->slots_seen);

@@ -11,6 +11,8 @@
  * wait until next has come near before they touch the place. */
 #include "sync/lock.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -353,7 +355,7 @@ static int search_end(struct search *search, bool poison)
 	int rc = 0;
 
 	if (poison && found->someone && search->holes &&
-	    !lock_is_mutant(LOCK_MUTANT_SKIP_UNNAMED))
+	    !REEF_MUTATED(LOCK_SKIP_UNNAMED))
 		rc = poison_holes(search);
 	if (!rc && poison && found->someone)
 		found->next = found->ticket;

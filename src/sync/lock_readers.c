@@ -25,6 +25,7 @@
  * WAITING, reads the head after that, and wakes it. */
 #include "sync/lock.h"
 
+#include "base/mutant.h"
 #include "pool/client/handle/word.h"
 
 #include <errno.h>
@@ -133,7 +134,7 @@ static int enter(struct reef_lock *lock, struct lock_wait *wait,
 	uint64_t before;
 	int rc;
 
-	if (lock_is_mutant(LOCK_MUTANT_READER_LATE)) {
+	if (REEF_MUTATED(LOCK_READER_LATE)) {
 		struct lock_head late;
 
 		rc = lock_read_head(lock, head);
@@ -362,7 +363,7 @@ static bool take_quickly(struct reef_lock *lock)
 {
 	uint64_t word = slot_of(lock, SLOT_ACTIVE), before, h;
 
-	if (lock_is_mutant(LOCK_MUTANT_READER_LATE) ||
+	if (REEF_MUTATED(LOCK_READER_LATE) ||
 	    client_cas(lock->reef, lock_slot_address(lock, lock->slot), 0, word,
 		       &before) ||
 	    before || reef_read(lock->reef, lock->head, &h, 8))

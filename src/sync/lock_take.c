@@ -3,6 +3,8 @@
  * lock.h, and each of the functions here makes one transition. */
 #include "sync/lock.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -178,8 +180,7 @@ static int wait_for(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 
 static int decide(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 {
-	if (lock_is_mutant(LOCK_MUTANT_STALE_TICKET) && lock->queued &&
-	    lock->granted) {
+	if (REEF_MUTATED(LOCK_STALE_TICKET) && lock->queued && lock->granted) {
 		lock->granted = false;
 		lock->word = *h;
 		lock->queued = false;

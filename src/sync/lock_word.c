@@ -2,6 +2,7 @@
 #include "sync/lock.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -337,9 +338,8 @@ bool lock_has_ended(struct reef_lock *lock, uint32_t session)
 		return false;
 	if (reef_session_look(lock->reef, session, &view))
 		return false;
-	return view == REEF_VIEW_ENDED ||
-	       (view == REEF_VIEW_EXPIRED &&
-		lock_is_mutant(LOCK_MUTANT_BREAK_AT_EXPIRED));
+	return view == REEF_VIEW_ENDED || (view == REEF_VIEW_EXPIRED &&
+					   REEF_MUTATED(LOCK_BREAK_AT_EXPIRED));
 }
 
 bool lock_is_look_due(const struct reef_lock *lock, uint64_t period_ns)
@@ -356,7 +356,7 @@ bool lock_can_break(struct reef_lock *lock, uint64_t h, uint64_t *flags)
 	lock->looked_ns = reef_now_ns();
 	*flags = h & (LOCK_WAITERS | LOCK_READERS | LOCK_WAS_INHERITED);
 	if (lock_has_ended(lock, (uint32_t)(h >> 32))) {
-		if (!lock_is_mutant(LOCK_MUTANT_FORGET_INHERITED))
+		if (!REEF_MUTATED(LOCK_FORGET_INHERITED))
 			*flags |= LOCK_WAS_INHERITED;
 		return true;
 	}

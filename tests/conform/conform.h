@@ -82,7 +82,6 @@ struct part {
 struct world {
 	const char *kind;
 	struct reef_sim *sim; /* NULL: processes */
-	enum reef_sim_mutant mutant;
 	uint64_t seed;
 	bool hooks; /* with delays, refused posts, counts and a trace */
 	struct reef_count count;

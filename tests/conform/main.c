@@ -8,6 +8,8 @@
  */
 #include "conform.h"
 
+#include "base/mutant.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,12 +81,11 @@ static int director_main(struct reef_sim_host *host, void *arg)
 
 /* 0 passed, 1 failed (text in board->failure). */
 static int run_seed(const struct conform_test *test, uint64_t seed, bool hooks,
-		    enum reef_sim_mutant mutant, struct board *board,
+		    enum reef_mutant mutant, struct board *board,
 		    uint64_t *hash)
 {
 	struct reef_sim_options options = {
 		.seed = seed,
-		.mutant = mutant,
 		.slow_ppm = seed % 3 ? 2000 : 50000,
 	};
 	struct director director = {.test = test};
@@ -92,9 +93,9 @@ static int run_seed(const struct conform_test *test, uint64_t seed, bool hooks,
 	int rc;
 
 	world_prepare(&world, board, "sim", seed);
-	world.mutant = mutant;
 	world.hooks = hooks;
 	director.world = &world;
+	reef_mutate(mutant);
 	rc = reef_sim_create(&options, &world.sim);
 	if (rc)
 		abort();
@@ -108,6 +109,7 @@ static int run_seed(const struct conform_test *test, uint64_t seed, bool hooks,
 	if (hash)
 		*hash = reef_sim_trace_hash(world.sim);
 	reef_sim_destroy(world.sim);
+	reef_mutate(REEF_MUTANT_NONE);
 	reef_memory_destroy(world.durable);
 	return atomic_load(&board->failed);
 }
@@ -149,7 +151,7 @@ static int run_seeds(const struct conform_test *test,
 }
 
 /* A mutant is found when some test fails on some seed. */
-static int run_mutant(enum reef_sim_mutant mutant,
+static int run_mutant(enum reef_mutant mutant,
 		      const struct arguments *arguments, struct board *board,
 		      char *text, size_t size)
 {
@@ -342,14 +344,19 @@ static void tell(const char *name, int result, const char *text)
 		passed++;
 }
 
+static const enum reef_mutant mutants[] = {
+	REEF_MUTANTS_OF_SIM(REEF_MUTANT_NUMBER)};
+
 static void run_mutants(const struct arguments *arguments, struct board *board)
 {
 	char text[512];
-	int mutant, rc;
+	size_t i;
+	int rc;
 
-	for (mutant = 1; mutant < REEF_MUTANTS; mutant++) {
-		rc = run_mutant(mutant, arguments, board, text, sizeof(text));
-		tell(reef_sim_mutant_name(mutant), rc, text);
+	for (i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+		rc = run_mutant(mutants[i], arguments, board, text,
+				sizeof(text));
+		tell(reef_mutant_name(mutants[i]), rc, text);
 	}
 }
 

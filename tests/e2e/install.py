@@ -154,6 +154,21 @@ def test_symbols(installed):
                                  sorted(public - shown))
 
 
+def test_mutants(installed):
+    """What is shipped has no code of mutants; what the tests link has."""
+    pattern = re.compile(r"\b\w*(?:mutant|mutate)\w*\b", re.I)
+    tested = run("nm", BUILD + "/src/libreef_tested.a")
+    assert "reef_mutate" in pattern.findall(tested), "nothing to look for"
+    for path in (only(installed.prefix + "/lib/**/libreef.so"),
+                 only(installed.prefix + "/lib/**/libreef.a"),
+                 installed.prefix + "/bin/reef"):
+        shown = run("nm", path)
+        assert " t " in shown, "%s is stripped: nothing can be seen" % path
+        assert not pattern.findall(shown), (path, pattern.findall(shown))
+        with open(path, "rb") as stream:
+            assert b"SIM_F1_TWICE" not in stream.read(), path
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="reef-install-") as root:
         installed = Installed(root)
@@ -161,7 +176,7 @@ def main():
                          for test in (
                              test_program, test_manual, test_headers,
                              test_shared, test_static, test_readme,
-                             test_symbols)])
+                             test_symbols, test_mutants)])
 
 
 if __name__ == "__main__":

@@ -129,9 +129,9 @@ def check_it_can_fail(pool):
     pool.up()
     out = pool.deaths("nothing", 5, "shm", status=1)
     assert re.search(r"FAILED nothing.*(holds it|found|updates)", out), out
-    out = pool.deaths("mcs", 20, "shm", "mutant=8", status=1)
+    out = pool.deaths("mcs", 20, "shm", "mutant=LOCK_FORGET_INHERITED", status=1)
     assert "was not told" in out, out
-    out = pool.deaths("barrier", 0, "shm", "mutant=1", status=1)
+    out = pool.deaths("barrier", 0, "shm", "mutant=BARRIER_NO_LAST_STEP", status=1)
     assert re.search(r"passed round \d+, and \d+ is at", out), out
 
 

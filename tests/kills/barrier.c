@@ -105,7 +105,6 @@ int barrier_participate(struct section *section, struct reef_space *space)
 			       board->members, &barrier);
 	if (rc)
 		return rc;
-	barrier_set_mutant(barrier, (enum barrier_mutant)board->mutant);
 	atomic_store(&seat->round, reef_barrier_round(barrier));
 	atomic_store(&seat->joined, reef_barrier_round(barrier) + 1);
 	while (!rc && !atomic_load(&board->stop)) {

@@ -70,7 +70,7 @@ struct seat {
 
 struct board {
 	enum guard_kind kind;
-	uint32_t mutant;       /* of the lock or barrier */
+	uint32_t mutant;       /* enum reef_mutant */
 	uint32_t read_percent; /* of takes, where there are readers */
 	uint32_t hold_us;      /* at most, at each of three moments */
 	uint32_t members;      /* of a barrier, at first */

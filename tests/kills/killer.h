@@ -4,6 +4,7 @@
 #ifndef REEF_TESTS_KILLS_KILLER_H
 #define REEF_TESTS_KILLS_KILLER_H
 
+#include "base/mutant.h"
 #include "board.h"
 
 #define WORKERS_MAX 32
@@ -18,7 +19,7 @@ struct killer_options {
 	uint64_t limit_ns;	/* nobody waits for longer */
 	uint64_t ttl_ns;
 	uint64_t seed;
-	uint32_t mutant;
+	enum reef_mutant mutant;
 	uint32_t places; /* of a lock; 0: the default */
 	/* Those who stand still are fenced: over shm, only if leases kill. */
 	bool stop_fences;

@@ -5,8 +5,8 @@
  *
  * KIND: shift, spin, mcs, rw, lease, election, barrier; nothing, which must
  * fail. NAME: stops, workers, fabrics (shm,tcp: in turn), limit and ttl
- * (milliseconds), seed, fences (1: who stands still is fenced), mutant, places
- * (of a lock: for waiters, and for readers). */
+ * (milliseconds), seed, fences (1: who stands still is fenced), mutant (of
+ * base/mutant.h), places (of a lock: for waiters, and for readers). */
 #include "killer.h"
 #include "worker.h"
 
@@ -18,7 +18,7 @@ static int usage(void)
 {
 	fprintf(stderr, "usage: kills KIND KILLS [stops=N] [workers=N] "
 			"[fabrics=NAME,...] [limit=MS] [ttl=MS] [seed=N] "
-			"[fences=1] [mutant=N] [places=N]\n");
+			"[fences=1] [mutant=NAME] [places=N]\n");
 	return 2;
 }
 
@@ -60,7 +60,7 @@ static bool set(struct killer_options *options, char *text)
 	else if (!strcmp(text, "fences"))
 		options->stop_fences = number;
 	else if (!strcmp(text, "mutant"))
-		options->mutant = (uint32_t)number;
+		return (options->mutant = reef_mutant_named(value));
 	else
 		return false;
 	return true;

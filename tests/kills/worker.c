@@ -3,6 +3,7 @@
 #include "worker.h"
 
 #include "base/clock.h"
+#include "base/mutant.h"
 #include "fixture/units.h"
 #include "guard.h"
 #include "section.h"
@@ -201,7 +202,7 @@ int worker_run(struct board *board, uint32_t first, uint32_t count)
 		section->seat = first + i;
 		section->random = board->seed * 8191 + first + i + 1;
 	}
-	lock_mutate((enum lock_mutant)board->mutant);
+	reef_mutate((enum reef_mutant)board->mutant);
 	rc = lives(board, participants, count);
 	for (uint32_t i = 0; !rc && i < count; i++)
 		atomic_store(&board->seats[first + i].ended,

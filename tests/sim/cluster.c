@@ -149,7 +149,6 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 		.revoke_notice_ns = 20 * MILLISECOND,
 		.sync_inline = true,
 		.seed = reef_random_next(reef_sim_host_random(host)) | 1,
-		.mutant = cluster->options.broker_mutant,
 	};
 	struct reef_broker *broker = NULL;
 	struct reef_mesh *mesh;
@@ -237,7 +236,6 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 		.capacity = cluster->options.capacity,
 		.simulated = true,
 		.seed = reef_random_next(reef_sim_host_random(host)) | 1,
-		.mutant = cluster->options.node_mutant,
 	};
 	struct reef_node *node = NULL;
 	struct reef_mesh *mesh;
@@ -329,8 +327,6 @@ static int join(struct client *client, struct reef_mesh *mesh)
 		.name = reef_sim_host_name(client->seat->host),
 		.timeout_ns = 5 * SECOND,
 		.seed = reef_random_next(&client->random) | 1,
-		.mutant = cluster->options.client_mutant,
-		.heap_mutant = cluster->options.heap_mutant,
 	};
 	int rc;
 

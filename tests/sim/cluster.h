@@ -97,13 +97,7 @@ struct cluster_options {
 	bool hasty;		 /* leases end even where a broker is slow to
 				  * come back */
 	bool trace;		 /* tell what happens on stderr */
-	enum reef_broker_mutant broker_mutant;
-	enum reef_node_mutant node_mutant;
-	enum reef_client_mutant client_mutant;
-	uint32_t heap_mutant;
-	uint32_t lock_mutant;
-	uint32_t table_mutant;
-	uint64_t silence_ns; /* of the fabric; 50 ms */
+	uint64_t silence_ns;	 /* of the fabric; 50 ms */
 	enum strike strike;
 	uint32_t strikes; /* 100 */
 };

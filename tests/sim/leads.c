@@ -2,9 +2,8 @@
 #include "program.h"
 
 static const struct mutant mutants[] = {
-	{"broker-early-fenced", "clients",
-	 .broker = REEF_BROKER_MUTANT_EARLY_FENCED},
-	{"node-no-fence", "clients", .node = REEF_NODE_MUTANT_NO_FENCE},
+	{REEF_MUTANT_BROKER_EARLY_FENCED, "clients"},
+	{REEF_MUTANT_NODE_NO_FENCE, "clients"},
 };
 
 const struct program program = {

@@ -475,7 +475,6 @@ int workload_setup(struct cluster *cluster)
 	if (locks->options.kind == REEF_LOCK_SPIN &&
 	    reef_random_below(&random, 2))
 		locks->options.attempts_max = 4;
-	lock_mutate((enum lock_mutant)cluster->options.lock_mutant);
 	cluster->work = locks;
 	return 0;
 }

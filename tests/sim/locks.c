@@ -4,17 +4,18 @@
 #include "sync/lock.h"
 
 static const struct mutant mutants[] = {
-	{"unlock-by-write", "calm", .lock = LOCK_MUTANT_UNLOCK_BY_WRITE},
-	{"break-at-expired", "clients", .lock = LOCK_MUTANT_BREAK_AT_EXPIRED},
-	{"stale-ticket", "clients", .lock = LOCK_MUTANT_STALE_TICKET},
-	{"wake-before-word", "calm", .lock = LOCK_MUTANT_WAKE_BEFORE_WORD},
-	{"reader-late", "calm", .lock = LOCK_MUTANT_READER_LATE},
-	{"no-reread", "calm", .lock = LOCK_MUTANT_NO_REREAD},
-	{"skip-unnamed", "calm", .lock = LOCK_MUTANT_SKIP_UNNAMED},
-	{"forget-inherited", "clients", .lock = LOCK_MUTANT_FORGET_INHERITED},
-	{"ignore-left", "calm", .lock = LOCK_MUTANT_IGNORE_LEFT},
+	{REEF_MUTANT_LOCK_UNLOCK_BY_WRITE, "calm"},
+	{REEF_MUTANT_LOCK_BREAK_AT_EXPIRED, "clients"},
+	{REEF_MUTANT_LOCK_STALE_TICKET, "clients"},
+	{REEF_MUTANT_LOCK_WAKE_BEFORE_WORD, "calm"},
+	{REEF_MUTANT_LOCK_READER_LATE, "calm"},
+	{REEF_MUTANT_LOCK_NO_REREAD, "calm"},
+	{REEF_MUTANT_LOCK_SKIP_UNNAMED, "calm"},
+	{REEF_MUTANT_LOCK_FORGET_INHERITED, "clients"},
+	{REEF_MUTANT_LOCK_IGNORE_LEFT, "calm"},
 };
-static_assert(sizeof(mutants) / sizeof(mutants[0]) == LOCK_MUTANTS - 1,
+static_assert(sizeof(mutants) / sizeof(mutants[0]) ==
+		      REEF_MUTANTS_OF_LOCK(REEF_MUTANT_ONE),
 	      "each has to be found");
 
 const struct program program = {

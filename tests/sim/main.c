@@ -27,22 +27,23 @@ struct arguments {
 
 static struct cluster cluster; /* large */
 
+static const char *name_of(const struct mutant *mutant)
+{
+	return reef_mutant_name(mutant->number);
+}
+
 static int run_one(const struct scenario *scenario, const struct mutant *mutant,
 		   uint64_t seed, bool trace)
 {
 	struct cluster_options options = scenario->options;
+	int rc;
 
 	options.seed = seed;
 	options.trace = trace;
-	if (mutant) {
-		options.broker_mutant = mutant->broker;
-		options.node_mutant = mutant->node;
-		options.client_mutant = mutant->client;
-		options.heap_mutant = mutant->heap;
-		options.lock_mutant = mutant->lock;
-		options.table_mutant = mutant->table;
-	}
-	return cluster_run(&options, &cluster);
+	reef_mutate(mutant ? mutant->number : REEF_MUTANT_NONE);
+	rc = cluster_run(&options, &cluster);
+	reef_mutate(REEF_MUTANT_NONE);
+	return rc;
 }
 
 static bool run_scenario(const struct scenario *scenario,
@@ -87,7 +88,7 @@ static const struct scenario *find_scenario(const char *name)
 static const struct mutant *find_mutant(const char *name)
 {
 	for (size_t i = 0; i < program.mutants_count; i++)
-		if (!strcmp(name, program.mutants[i].name))
+		if (!strcmp(name, name_of(&program.mutants[i])))
 			return &program.mutants[i];
 	return NULL;
 }
@@ -126,13 +127,13 @@ static bool search(const struct mutant *mutant,
 		alarm(HANG_SECONDS);
 		if (!run_one(scenario, mutant, seed, false))
 			continue;
-		printf("%-22s %-14s seed %-4llu %s\n", mutant->name,
+		printf("%-22s %-14s seed %-4llu %s\n", name_of(mutant),
 		       scenario->name, (unsigned long long)seed,
 		       cluster.failure);
 		fflush(stdout);
 		return true;
 	}
-	printf("FAIL %s: not found in %llu seeds of %s\n", mutant->name,
+	printf("FAIL %s: not found in %llu seeds of %s\n", name_of(mutant),
 	       (unsigned long long)arguments->seeds, mutant->scenario);
 	fflush(stdout);
 	return false;
@@ -151,8 +152,8 @@ static bool hunt(const struct mutant *mutant, const struct arguments *arguments)
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return false;
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-		printf("%-22s %-14s it goes round in circles\n", mutant->name,
-		       mutant->scenario);
+		printf("%-22s %-14s it goes round in circles\n",
+		       name_of(mutant), mutant->scenario);
 	return WIFSIGNALED(status) ? WTERMSIG(status) == SIGALRM
 				   : WEXITSTATUS(status) == 0;
 }
@@ -163,7 +164,7 @@ static int run_mutants(const struct arguments *arguments)
 
 	for (size_t i = 0; i < program.mutants_count; i++) {
 		if (arguments->mutant &&
-		    strcmp(arguments->mutant, program.mutants[i].name))
+		    strcmp(arguments->mutant, name_of(&program.mutants[i])))
 			continue;
 		if (hunt(&program.mutants[i], arguments))
 			passed++;

@@ -11,6 +11,8 @@
 
 #include "cluster.h"
 
+#include "base/mutant.h"
+
 struct scenario {
 	const char *name, *text;
 	struct cluster_options options;
@@ -18,14 +20,8 @@ struct scenario {
 
 /* Which mutants the seeds must find, and where to look for them. */
 struct mutant {
-	const char *name;
+	enum reef_mutant number;
 	const char *scenario;
-	enum reef_broker_mutant broker;
-	enum reef_node_mutant node;
-	enum reef_client_mutant client;
-	enum reef_heap_mutant heap;
-	uint32_t lock;	/* enum lock_mutant */
-	uint32_t table; /* enum hash_mutant */
 };
 
 struct program {

@@ -16,6 +16,7 @@
  * Chosen once, from the seed: how many keys, how eager they are to drop. */
 #include "table_work.h"
 
+#include "base/mutant.h"
 #include "fixture/units.h"
 #include "index/hash/internal.h"
 
@@ -688,9 +689,8 @@ int workload_setup(struct cluster *cluster)
 	tables->keys = keys[cluster->options.seed % 4];
 	tables->drops = cluster->options.seed / 4 % 4 ? 0 : 500;
 	tables->parts = 1 + cluster->options.seed / 2 % 3;
-	tables->plain = cluster->options.table_mutant == HASH_MUTANT_NO_TAG;
+	tables->plain = REEF_MUTATED(HASH_NO_TAG);
 	cluster->work = tables;
-	hash_mutate(cluster->options.table_mutant);
 	return 0;
 }
 
@@ -698,7 +698,6 @@ void workload_teardown(struct cluster *cluster)
 {
 	struct tables *tables = cluster->work;
 
-	hash_mutate(HASH_MUTANT_NONE);
 	if (tables)
 		truth_fini(&tables->truth);
 	free(tables);

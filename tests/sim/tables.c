@@ -40,15 +40,16 @@ static const struct scenario scenarios[] = {
 static const size_t scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]);
 
 static const struct mutant mutants[] = {
-	{"no-reread", "calm", .table = HASH_MUTANT_NO_REREAD},
-	{"no-tag", "calm", .table = HASH_MUTANT_NO_TAG},
-	{"torn-absent", "calm", .table = HASH_MUTANT_TORN_ABSENT},
-	{"no-freeze", "calm", .table = HASH_MUTANT_NO_FREEZE},
-	{"no-intent", "clients", .table = HASH_MUTANT_NO_INTENT},
-	{"early-reuse", "calm", .table = HASH_MUTANT_EARLY_REUSE},
-	{"late-mark", "calm", .table = HASH_MUTANT_LATE_MARK},
+	{REEF_MUTANT_HASH_NO_REREAD, "calm"},
+	{REEF_MUTANT_HASH_NO_TAG, "calm"},
+	{REEF_MUTANT_HASH_TORN_ABSENT, "calm"},
+	{REEF_MUTANT_HASH_NO_FREEZE, "calm"},
+	{REEF_MUTANT_HASH_NO_INTENT, "clients"},
+	{REEF_MUTANT_HASH_EARLY_REUSE, "calm"},
+	{REEF_MUTANT_HASH_LATE_MARK, "calm"},
 };
-static_assert(sizeof(mutants) / sizeof(mutants[0]) == HASH_MUTANTS - 1,
+static_assert(sizeof(mutants) / sizeof(mutants[0]) ==
+		      REEF_MUTANTS_OF_HASH(REEF_MUTANT_ONE),
 	      "each has to be found");
 
 const struct program program = {

@@ -8,6 +8,7 @@
 #include "fabric/sim/flight.h"
 
 #include "base/checksum.h"
+#include "base/mutant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -39,12 +40,12 @@ int sim_check(struct reef_sim *sim, const struct sim_region *region,
 	if (!region || region->withdrawing)
 		return -REEF_EKEY;
 	size = region->base.memory->size;
-	if (sim_mutated(sim, REEF_MUTANT_F8_BOUNDS))
+	if (REEF_MUTATED(SIM_F8_BOUNDS))
 		size++;
 	if (cargo->offset > size || cargo->length > size - cargo->offset)
 		return -ERANGE;
 	if (region->base.memory->read_only && cargo->kind != REEF_READ &&
-	    !sim_mutated(sim, REEF_MUTANT_F8_WRITABLE))
+	    !REEF_MUTATED(SIM_F8_WRITABLE))
 		return -EACCES;
 	if (cargo->kind == REEF_FLUSH && !region->base.memory->durable)
 		return -REEF_ENOTDURABLE;
@@ -113,7 +114,7 @@ static void move(struct reef_sim *sim, const struct sim_region *region,
 		 value;
 	uint8_t *remote = region_bytes(region), *local;
 
-	/* Only REEF_MUTANT_F8_BOUNDS gets here with more than there is. */
+	/* Only mutant SIM_F8_BOUNDS gets here with more than there is. */
 	if (high > size)
 		high = size;
 	local = cargo->captured ? cargo->bytes : cargo->local;
@@ -131,7 +132,7 @@ static void move(struct reef_sim *sim, const struct sim_region *region,
 	sim->hash = hash;
 }
 
-/* REEF_MUTANT_F2_TORN_WORD: half of each word is in another piece. */
+/* Mutant SIM_F2_TORN_WORD: half of each word is in another piece. */
 static void move_torn(struct reef_sim *sim, const struct sim_region *region,
 		      const struct cargo *cargo, uint8_t piece, uint8_t mine,
 		      uint64_t low, uint64_t high)
@@ -152,7 +153,7 @@ static void move_torn(struct reef_sim *sim, const struct sim_region *region,
 void sim_move_piece(struct reef_sim *sim, const struct sim_region *region,
 		    const struct cargo *cargo, uint8_t piece)
 {
-	bool torn = sim_mutated(sim, REEF_MUTANT_F2_TORN_WORD);
+	bool torn = REEF_MUTATED(SIM_F2_TORN_WORD);
 	uint64_t end = cargo->offset + cargo->length;
 	uint64_t words = word_count(cargo) / 1024 + 1; /* of a run */
 	uint64_t ahead = cargo->salt % words;
@@ -185,7 +186,7 @@ uint64_t sim_held_until(struct reef_sim *sim, const struct reef_memory *memory,
 {
 	const struct hold *hold = *hold_bucket(sim, offset);
 
-	if (sim_mutated(sim, REEF_MUTANT_F6_SPLIT))
+	if (REEF_MUTATED(SIM_F6_SPLIT))
 		return 0;
 	while (hold && (hold->memory != memory || hold->offset != offset))
 		hold = hold->next;
@@ -230,7 +231,7 @@ void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 
 	if (cargo->kind == REEF_FAA) {
 		value += cargo->result;
-		if (sim_mutated(sim, REEF_MUTANT_F1_TWICE) &&
+		if (REEF_MUTATED(SIM_F1_TWICE) &&
 		    reef_random_chance(&sim->net, 1, 8))
 			value += cargo->operand;
 	}
@@ -248,7 +249,7 @@ void sim_deliver(struct reef_sim *sim, struct side *side,
 
 	if (!side->link)
 		return; /* a stray, and nobody is there any more */
-	if (sim_mutated(sim, REEF_MUTANT_F1_LOST_SEND) &&
+	if (REEF_MUTATED(SIM_F1_LOST_SEND) &&
 	    reef_random_chance(&sim->net, 1, 8))
 		return;
 	parcel = malloc(sizeof(*parcel) + cargo->length);

@@ -28,6 +28,8 @@
  * (5) A flight is freed when it has neither steps nor a batch. */
 #include "fabric/sim/flight.h"
 
+#include "base/mutant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +82,7 @@ static void shift(struct flight *flight, uint64_t by_ns)
 /* Drop the steps of op `index`, and unless a mutant goes on of all after it. */
 static void end_at(struct flight *flight, uint32_t index)
 {
-	bool go = sim_mutated(flight->conn->sim, REEF_MUTANT_F3_GO_ON);
+	bool go = REEF_MUTATED(SIM_F3_GO_ON);
 	uint32_t i, kept = flight->step_next;
 
 	for (i = kept; i < flight->steps_count; i++) {
@@ -536,8 +538,7 @@ void sim_flights_tell(struct conn *conn, int from, int status)
 {
 	struct flight *flight, *next;
 
-	if (sim_mutated(conn->sim, REEF_MUTANT_F5_CLAIM_DONE) &&
-	    status == -REEF_EINDOUBT)
+	if (REEF_MUTATED(SIM_F5_CLAIM_DONE) && status == -REEF_EINDOUBT)
 		status = 0;
 	for (flight = conn->flights; flight; flight = next) {
 		next = flight->next;

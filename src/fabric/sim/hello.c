@@ -12,6 +12,8 @@
  *     later one: a real hello takes several messages. */
 #include "fabric/sim/world.h"
 
+#include "base/mutant.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +86,7 @@ static int admit(struct sim_fabric *fabric, struct sim_listener *listener,
 	    memcmp(key, asker->hello.key, sizeof(key)) != 0)
 		return -REEF_EAUTH;
 	if (sim_is_fenced(fabric, conn->session) &&
-	    !sim_mutated(fabric->sim, REEF_MUTANT_F7_READMIT))
+	    !REEF_MUTATED(SIM_F7_READMIT))
 		return -REEF_EFENCED;
 	for (link = fabric->links; link; link = link->next)
 		if (link->base.listener && link->base.session == conn->session)
@@ -104,7 +106,7 @@ static void settle(struct sim_fabric *fabric, const struct conn *conn)
 			continue;
 		sim_conn_ref(old);
 		sim_conn_lose(old, sim_soon(fabric->sim), NEVER, -REEF_ENOLINK);
-		if (!sim_mutated(fabric->sim, REEF_MUTANT_F5_LATE))
+		if (!REEF_MUTATED(SIM_F5_LATE))
 			sim_flights_cancel(old, 0);
 		sim_side_end(old, 1, -REEF_ENOLINK);
 		next = old->next;

@@ -17,6 +17,8 @@
  *     the other. */
 #include "fabric/sim/world.h"
 
+#include "base/mutant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +55,7 @@ static bool is_domain_right(const struct sim_fabric *fabric,
 			    const struct reef_memory *memory)
 {
 	return memory->domain == fabric->base.domain ||
-	       sim_mutated(fabric->sim, REEF_MUTANT_F6_ANY_DOMAIN);
+	       REEF_MUTATED(SIM_F6_ANY_DOMAIN);
 }
 
 int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
@@ -91,7 +93,7 @@ void sim_region_flush(struct sim_region *region, uint64_t offset,
 {
 	int rc;
 
-	if (sim_mutated(region->fabric->sim, REEF_MUTANT_F9_FORGET))
+	if (REEF_MUTATED(SIM_F9_FORGET))
 		return;
 	rc = reef_memory_flush(region->base.memory, offset, length);
 	reef_assert(!rc); /* it was checked, and is simulated */
@@ -251,7 +253,7 @@ void sim_grants_drop(struct conn *conn)
 		sim_grant_drop(conn, conn->grants->id);
 }
 
-/* REEF_MUTANT_F8_WITHDRAWN: say it is gone, and let holders go on. In a copy,
+/* Mutant SIM_F8_WITHDRAWN: say it is gone, and let holders go on. In a copy,
  * for the memory is the caller's again, who may free it. */
 static int pretend_withdrawn(struct sim_region *region)
 {
@@ -291,7 +293,7 @@ int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 
 	if (fabric_is_dead(region->fabric))
 		return -REEF_EHOSTDEAD;
-	if (sim_mutated(region->fabric->sim, REEF_MUTANT_F8_WITHDRAWN))
+	if (REEF_MUTATED(SIM_F8_WITHDRAWN))
 		return pretend_withdrawn(region);
 	if (!region->withdrawing) {
 		region->withdrawing = true;
@@ -380,7 +382,7 @@ static void confirm(struct reef_timer *timer)
 		sim_conn_ref(conn);
 		sim_conn_lose(conn, sim_soon(sim), 0, -REEF_EFENCED);
 		sim_side_notice(conn, 1, 0, -REEF_EFENCED);
-		if (!sim_mutated(sim, REEF_MUTANT_F7_LATE))
+		if (!REEF_MUTATED(SIM_F7_LATE))
 			sim_flights_cancel(conn, 0);
 		next = conn->next;
 		sim_conn_unref(conn);

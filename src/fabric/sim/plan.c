@@ -6,15 +6,17 @@
  * (2) Apart from that, chance decides. */
 #include "fabric/sim/flight.h"
 
+#include "base/mutant.h"
+
 #include <stdlib.h>
 
 /* F3: what may not begin before everything earlier has ended. */
 static bool waits_for_all(const struct reef_sim *sim, const struct cargo *cargo)
 {
 	if (cargo->kind == REEF_READ)
-		return !sim_mutated(sim, REEF_MUTANT_F3B_EARLY_READ);
+		return !REEF_MUTATED(SIM_F3B_EARLY_READ);
 	if (cargo->ordered)
-		return !sim_mutated(sim, REEF_MUTANT_F3C_UNORDERED);
+		return !REEF_MUTATED(SIM_F3C_UNORDERED);
 	return cargo->kind == REEF_FLUSH;
 }
 
@@ -22,7 +24,7 @@ static bool waits_for_all(const struct reef_sim *sim, const struct cargo *cargo)
 static bool holds_back(const struct reef_sim *sim, const struct cargo *cargo)
 {
 	if (cargo->kind == REEF_WRITE)
-		return !sim_mutated(sim, REEF_MUTANT_F3A_OVERTAKE);
+		return !REEF_MUTATED(SIM_F3A_OVERTAKE);
 	return cargo->kind == REEF_FLUSH || cargo->kind == REEF_SEND;
 }
 
@@ -99,13 +101,13 @@ void sim_steps_sort(struct flight *flight)
 	      compare_steps);
 }
 
-/* REEF_MUTANT_F4_EARLY_DONE needs a batch that nobody wants an answer of. */
+/* Mutant SIM_F4_EARLY_DONE needs a batch that nobody wants an answer of. */
 static bool is_done_early(const struct reef_sim *sim,
 			  const struct flight *flight)
 {
 	uint32_t i;
 
-	if (!sim_mutated(sim, REEF_MUTANT_F4_EARLY_DONE))
+	if (!REEF_MUTATED(SIM_F4_EARLY_DONE))
 		return false;
 	for (i = 0; i < flight->ops_count; i++)
 		if (flight->cargo[i].kind != REEF_WRITE &&
@@ -149,7 +151,7 @@ void sim_plan(struct reef_sim *sim, struct flight *flight)
 
 uint8_t sim_pick_pieces(struct reef_sim *sim, const struct cargo *cargo)
 {
-	bool torn = sim_mutated(sim, REEF_MUTANT_F2_TORN_WORD);
+	bool torn = REEF_MUTATED(SIM_F2_TORN_WORD);
 
 	if (cargo->kind != REEF_READ && cargo->kind != REEF_WRITE)
 		return 1;

@@ -8,6 +8,8 @@
  *     resumes. */
 #include "fabric/sim/world.h"
 
+#include "base/mutant.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +140,7 @@ static int check(struct sim_fabric *fabric, struct reef_queue *queue,
 	int rc = reef_batch_check(queue, batch);
 	uint32_t i;
 
-	if (rc != -ERANGE || !sim_mutated(fabric->sim, REEF_MUTANT_F8_BOUNDS))
+	if (rc != -ERANGE || !REEF_MUTATED(SIM_F8_BOUNDS))
 		return rc;
 	for (i = 0; i < batch->count; i++)
 		if (batch->ops[i].kind != REEF_SEND)

@@ -30,33 +30,6 @@
 
 enum stream { STREAM_SHUFFLE, STREAM_TEST, STREAM_NET, STREAM_LIVES };
 
-const char *reef_sim_mutant_name(enum reef_sim_mutant mutant)
-{
-	static const char *const names[REEF_MUTANTS] = {
-		[REEF_MUTANT_NONE] = "none",
-		[REEF_MUTANT_F1_TWICE] = "f1-twice",
-		[REEF_MUTANT_F1_LOST_SEND] = "f1-lost-send",
-		[REEF_MUTANT_F2_TORN_WORD] = "f2-torn-word",
-		[REEF_MUTANT_F3A_OVERTAKE] = "f3a-overtake",
-		[REEF_MUTANT_F3B_EARLY_READ] = "f3b-early-read",
-		[REEF_MUTANT_F3C_UNORDERED] = "f3c-unordered",
-		[REEF_MUTANT_F3_GO_ON] = "f3-go-on",
-		[REEF_MUTANT_F4_EARLY_DONE] = "f4-early-done",
-		[REEF_MUTANT_F5_LATE] = "f5-late",
-		[REEF_MUTANT_F5_CLAIM_DONE] = "f5-claim-done",
-		[REEF_MUTANT_F6_SPLIT] = "f6-split",
-		[REEF_MUTANT_F6_ANY_DOMAIN] = "f6-any-domain",
-		[REEF_MUTANT_F7_LATE] = "f7-late",
-		[REEF_MUTANT_F7_READMIT] = "f7-readmit",
-		[REEF_MUTANT_F8_BOUNDS] = "f8-bounds",
-		[REEF_MUTANT_F8_WITHDRAWN] = "f8-withdrawn",
-		[REEF_MUTANT_F8_WRITABLE] = "f8-writable",
-		[REEF_MUTANT_F9_FORGET] = "f9-forget",
-	};
-
-	return (unsigned)mutant < REEF_MUTANTS ? names[mutant] : "unknown";
-}
-
 /* --- the trace --- */
 
 void sim_trace(struct reef_sim *sim, enum trace_kind kind,

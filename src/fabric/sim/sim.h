@@ -26,31 +26,6 @@ struct reef_sim;
 struct reef_sim_host;
 struct reef_store;
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum reef_sim_mutant {
-	REEF_MUTANT_NONE,
-	REEF_MUTANT_F1_TWICE,	  /* now and then an FAA happens twice */
-	REEF_MUTANT_F1_LOST_SEND, /* a SEND is confirmed and never arrives */
-	REEF_MUTANT_F2_TORN_WORD, /* a word is torn at a byte */
-	REEF_MUTANT_F3A_OVERTAKE, /* an operation overtakes a WRITE before it */
-	REEF_MUTANT_F3B_EARLY_READ, /* a READ overtakes what is before it */
-	REEF_MUTANT_F3C_UNORDERED,  /* REEF_ORDERED is ignored */
-	REEF_MUTANT_F3_GO_ON,	    /* what follows a failed op still happens */
-	REEF_MUTANT_F4_EARLY_DONE,  /* completion before the effect */
-	REEF_MUTANT_F5_LATE,	   /* late delivery after the next link is up */
-	REEF_MUTANT_F5_CLAIM_DONE, /* lost operations are reported as done */
-	REEF_MUTANT_F6_SPLIT,	   /* atomics are split inside a domain too */
-	REEF_MUTANT_F6_ANY_DOMAIN, /* attach from another domain is let in */
-	REEF_MUTANT_F7_LATE,	   /* effects after the fence is confirmed */
-	REEF_MUTANT_F7_READMIT,	   /* a fenced session may connect again */
-	REEF_MUTANT_F8_BOUNDS,	   /* target and library accept one byte more */
-	REEF_MUTANT_F8_WITHDRAWN,  /* a withdrawn key still works */
-	REEF_MUTANT_F8_WRITABLE,   /* the target lets read-only be written */
-	REEF_MUTANT_F9_FORGET,	   /* FLUSH does nothing and says 0 */
-	REEF_MUTANTS
-};
-const char *reef_sim_mutant_name(enum reef_sim_mutant mutant);
-
 /* Zero means the default; *_ppm are chances in a million. */
 struct reef_sim_options {
 	uint64_t seed;
@@ -59,7 +34,6 @@ struct reef_sim_options {
 	uint32_t lose_link_ppm; /* per batch; default 0 */
 	uint32_t drift_max_ppm; /* of hosts' clocks; 200 */
 	bool calm; /* no delay, tearing or reordering: for the cost model */
-	enum reef_sim_mutant mutant;
 	uint32_t fibers_max, stack_size; /* of the scheduler */
 };
 

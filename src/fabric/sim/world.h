@@ -128,12 +128,6 @@ static inline void sim_mix(struct reef_sim *sim, uint64_t value)
 void sim_trace(struct reef_sim *sim, enum trace_kind kind,
 	       const struct reef_sim_host *host, uint64_t a, uint64_t b);
 
-static inline bool sim_mutated(const struct reef_sim *sim,
-			       enum reef_sim_mutant mutant)
-{
-	return sim->options.mutant == mutant;
-}
-
 static inline uint64_t sim_now(struct reef_sim *sim)
 {
 	return reef_sched_now_ns(sim->sched);
@@ -229,7 +223,7 @@ struct sim_region {
 	struct reef_region base;
 	struct sim_region *next; /* of the bucket */
 	struct sim_fabric *fabric;
-	uint8_t *kept; /* REEF_MUTANT_F8_WITHDRAWN: stands in for it */
+	uint8_t *kept; /* mutant SIM_F8_WITHDRAWN: stands in for it */
 	uint32_t grants;
 	bool withdrawing;
 };

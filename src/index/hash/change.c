@@ -5,6 +5,8 @@
  *   another was quicker, or the subtable is being split: find again */
 #include "index/hash/entry.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -78,7 +80,7 @@ uint64_t hash_tagged(uint64_t before, uint64_t content)
 {
 	uint64_t slot = hash_slot_after(before, content);
 
-	if (hash_mutant == HASH_MUTANT_NO_TAG)
+	if (REEF_MUTATED(HASH_NO_TAG))
 		slot = (slot & (HASH_TAG_ONE - 1)) |
 		       (before & ~(HASH_TAG_ONE - 1));
 	return slot;
@@ -128,7 +130,7 @@ static int swap(struct hash_table *table, const struct hash_reading *reading,
 	bool together = reading->entry_at >> 32 == reading->slot_at >> 32;
 	int rc;
 
-	if (hash_mutant == HASH_MUTANT_LATE_MARK)
+	if (REEF_MUTATED(HASH_LATE_MARK))
 		return hash_cas(table, reading->slot_at, reading->slot, slot,
 				before);
 	/* In one extent, so on one node: in this order (F3a). */

@@ -1,6 +1,7 @@
 /* entry.c - entries: what a slot names. */
 #include "index/hash/entry.h"
 #include "base/log.h"
+#include "base/mutant.h"
 #include "base/sched.h"
 #include "pool/client/handle/near.h"
 
@@ -213,7 +214,7 @@ void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 
 void hash_entry_free(struct hash_table *table, uint64_t at)
 {
-	if (hash_mutant == HASH_MUTANT_NO_TAG)
+	if (REEF_MUTATED(HASH_NO_TAG))
 		reef_free(table->space, at, 0);
 	else
 		hash_free_later(table, at);
@@ -223,7 +224,7 @@ void hash_free_later(struct hash_table *table, uint64_t at)
 {
 	/* Best effort: what cannot be freed now ends with its session. */
 	reef_free(table->space, at,
-		  hash_mutant == HASH_MUTANT_EARLY_REUSE ? 0 : REEF_FREE_LATER);
+		  REEF_MUTATED(HASH_EARLY_REUSE) ? 0 : REEF_FREE_LATER);
 }
 
 /* --- values that are there before their entry --- */

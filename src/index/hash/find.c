@@ -12,6 +12,8 @@
  * that was in use at that moment, and no slot there was the key's. */
 #include "index/hash/entry.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +223,7 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 		if (leaf->subtable == reading->leaf)
 			leaf->epoch = reef_epoch(table->reef);
 	}
-	if (any_frozen(reading) && hash_mutant != HASH_MUTANT_NO_FREEZE) {
+	if (any_frozen(reading) && !REEF_MUTATED(HASH_NO_FREEZE)) {
 		rc = is_leaf_still(table, reading);
 		if (rc < 0)
 			return rc;
@@ -396,7 +398,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	}
 	if (live)
 		return pass_over(reading);
-	if (hash_mutant == HASH_MUTANT_TORN_ABSENT)
+	if (REEF_MUTATED(HASH_TORN_ABSENT))
 		return -ENOENT;
 	/* (2): changed since the places were read, or not live for good. */
 	sound = rc;

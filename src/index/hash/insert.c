@@ -11,6 +11,8 @@
  * confirmed (or changed its mind), and we withdraw. */
 #include "index/hash/internal.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -219,7 +221,7 @@ int hash_insertion_settle(struct hash_insertion *insertion)
 {
 	int rc, looks;
 
-	if (hash_mutant == HASH_MUTANT_NO_REREAD)
+	if (REEF_MUTATED(HASH_NO_REREAD))
 		return confirm(insertion);
 	for (looks = 0; looks < LOOKS; looks++) {
 		rc = hash_insertion_look(insertion);

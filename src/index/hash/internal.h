@@ -81,8 +81,6 @@ struct hash_table {
 	uint64_t version_base;
 };
 
-extern enum hash_mutant hash_mutant;
-
 /* --- recover.c --- */
 
 void hash_kinds_register(void);

@@ -8,6 +8,8 @@
  * something is in doubt) is left to hash_apply, afterwards: -EAGAIN. */
 #include "index/hash/entry.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,7 +293,7 @@ static void end_take(struct many *many, uint32_t i)
 		end_put(many, i, 0, 0);
 	} else if (one->cas[1].status || one->cas[2].status) {
 		end_slowly(many, i, hash_insertion_retry);
-	} else if (hash_mutant != HASH_MUTANT_NO_REREAD) {
+	} else if (!REEF_MUTATED(HASH_NO_REREAD)) {
 		rc = hash_insertion_look(insertion);
 		if (!rc) {
 			end_slowly(many, i, hash_insertion_retry);

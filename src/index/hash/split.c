@@ -9,6 +9,8 @@
  * the middle, or be late: a child that is in use has no slot that is 0. */
 #include "index/hash/entry.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,9 +114,9 @@ static int get_child(struct split *split, uint32_t which)
 		rc = make_child(split, which, &made);
 		if (rc)
 			return rc;
-		made_word = made | (hash_mutant == HASH_MUTANT_NO_INTENT
-					    ? HASH_LEAF
-					    : HASH_PENDING);
+		made_word =
+			made | (REEF_MUTATED(HASH_NO_INTENT) ? HASH_LEAF
+							     : HASH_PENDING);
 		rc = hash_cas(table, split->child_at[which], 0, made_word,
 			      &word);
 		if (rc == 1)
@@ -158,7 +160,7 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 		batch.count = 0;
 		if (rc && rc != -EAGAIN)
 			return rc;
-		if (all || hash_mutant == HASH_MUTANT_NO_FREEZE)
+		if (all || REEF_MUTATED(HASH_NO_FREEZE))
 			return 0;
 	}
 	return -EAGAIN;

@@ -15,18 +15,11 @@
 #define ROOT_SIZE (65536 - 8)
 static_assert(sizeof(struct hash_root) <= ROOT_SIZE, "layout");
 
-enum hash_mutant hash_mutant;
-
 /* Here, where it is in every program that has tables: a linker leaves out a
  * file of a library that nothing refers to. */
 __attribute__((constructor)) static void register_kinds(void)
 {
 	hash_kinds_register();
-}
-
-void hash_mutate(enum hash_mutant mutant)
-{
-	hash_mutant = mutant;
 }
 
 static uint32_t head_crc(const struct hash_root_head *head)

@@ -39,21 +39,6 @@
 
 struct hash_table;
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum hash_mutant {
-	HASH_MUTANT_NONE,
-	HASH_MUTANT_NO_REREAD,	 /* confirms without looking for another */
-	HASH_MUTANT_NO_TAG,	 /* tags do not count, where entries are reused
-				  * at once: R8 lets tags stand in for waiting */
-	HASH_MUTANT_TORN_ABSENT, /* a torn or changing entry is "not there" */
-	HASH_MUTANT_NO_FREEZE,	 /* splits without freezing */
-	HASH_MUTANT_NO_INTENT,	 /* children are LEAF before they are filled */
-	HASH_MUTANT_EARLY_REUSE, /* frees without waiting for readers */
-	HASH_MUTANT_LATE_MARK,	 /* the slot first, then live */
-	HASH_MUTANTS
-};
-void hash_mutate(enum hash_mutant mutant); /* of the whole process */
-
 struct hash_options {
 	uint32_t groups; /* of a subtable; 0: 64 */
 	uint64_t seed;	 /* of its hash; 0: random */

@@ -32,24 +32,6 @@ struct reef_mesh;
 struct reef_sched;
 struct reef_store;
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum reef_broker_mutant {
-	REEF_BROKER_MUTANT_NONE,
-	REEF_BROKER_MUTANT_ONE_SAMPLE,	 /* a lease is judged by one sample */
-	REEF_BROKER_MUTANT_EARLY_FENCED, /* FENCED before all nodes confirmed */
-	REEF_BROKER_MUTANT_EARLY_ANSWER, /* answered before it is durable */
-	REEF_BROKER_MUTANT_EARLY_PUBLISH, /* the table before the journal */
-	REEF_BROKER_MUTANT_OLD_EPOCH,	  /* a start does not raise its epoch */
-	REEF_BROKER_MUTANT_NO_GRACE,	  /* after a start leases go on as if
-					   * last seen long ago */
-	REEF_BROKER_MUTANT_EARLY_MOVE,	  /* a move copies before the source is
-					   * closed */
-	REEF_BROKER_MUTANT_FORGET_REQUEST, /* repetitions are done again */
-	REEF_BROKER_MUTANT_EARLY_SAFE,	   /* R8: safe_epoch ignores sessions */
-	REEF_BROKER_MUTANT_HASTY_LEASE,	   /* every look is a sample */
-	REEF_BROKER_MUTANTS
-};
-
 /* Zero means the default, or what the journal says where it has a setting. */
 struct reef_broker_options {
 	struct reef_mesh *mesh;	    /* the caller's; outlives the broker */
@@ -66,7 +48,6 @@ struct reef_broker_options {
 	bool sync_inline;	 /* simulation: no journal thread */
 	uint64_t snapshot_bytes; /* of journal, then a snapshot; 4 MiB */
 	uint64_t seed;		 /* of its choices; 0: from the kernel */
-	enum reef_broker_mutant mutant;
 };
 
 /* Open the journal, raise the epoch, serve. In a fiber. Caller owns *out.

@@ -12,6 +12,7 @@
  * (3) A journal that breaks ends the service: the state may hold what the next
  *     start will not find. */
 #include "base/log.h"
+#include "base/mutant.h"
 #include "pool/broker/internal.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ int broker_repeated(const struct reef_broker *broker,
 	const struct reef_state_session *known;
 	uint32_t number = request->header.sequence;
 
-	if (broker->options.mutant == REEF_BROKER_MUTANT_FORGET_REQUEST)
+	if (REEF_MUTATED(BROKER_FORGET_REQUEST))
 		return 0;
 	if (!session)
 		return -REEF_EFENCED;
@@ -51,8 +52,7 @@ static int set_origin(const struct reef_broker *broker,
 	const struct broker_session *session;
 
 	record->origin = record->request = 0;
-	if (!request ||
-	    broker->options.mutant == REEF_BROKER_MUTANT_FORGET_REQUEST)
+	if (!request || REEF_MUTATED(BROKER_FORGET_REQUEST))
 		return 0;
 	session = broker_session_of(request);
 	if (!session)

@@ -51,6 +51,8 @@
  */
 #include "pool/broker/internal.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <reef/error.h>
 #include <stdatomic.h>
@@ -97,8 +99,7 @@ static int expire(struct reef_broker *broker, uint32_t id)
 	int rc;
 
 	rc = broker_table_session(broker, id);
-	if (rc == 0 &&
-	    broker->options.mutant != REEF_BROKER_MUTANT_EARLY_FENCED)
+	if (rc == 0 && !REEF_MUTATED(BROKER_EARLY_FENCED))
 		rc = broker_nodes_fence(broker, id);
 	if (rc == 0)
 		rc = advance(broker, id, REEF_SESSION_FENCED);
@@ -389,16 +390,12 @@ static bool is_exempt(const struct reef_broker *broker,
 static bool judge(const struct reef_broker *broker,
 		  struct broker_session *session, uint64_t now_ns)
 {
-	uint32_t needed =
-		broker->options.mutant == REEF_BROKER_MUTANT_ONE_SAMPLE
-			? 1
-			: SAMPLES;
+	uint32_t needed = REEF_MUTATED(BROKER_ONE_SAMPLE) ? 1 : SAMPLES;
 	uint64_t word = words_of(session), period_ns = session->ttl_ns / 4;
 	uint64_t gap_ns = now_ns - session->sampled_ns;
 	bool first = session->sampled_ns == 0;
 
-	if (!first && gap_ns < period_ns &&
-	    broker->options.mutant != REEF_BROKER_MUTANT_HASTY_LEASE)
+	if (!first && gap_ns < period_ns && !REEF_MUTATED(BROKER_HASTY_LEASE))
 		return false;
 	session->sampled_ns = now_ns;
 	if (first || word != session->sampled_word || gap_ns > 2 * period_ns) {
@@ -453,7 +450,7 @@ static uint64_t least_announced(const struct reef_broker *broker)
 	const struct broker_session *session = broker->sessions;
 	uint64_t least = broker->reclaim_epoch;
 
-	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_SAFE)
+	if (REEF_MUTATED(BROKER_EARLY_SAFE))
 		return least;
 	for (; session; session = session->next)
 		if (!session->fenced && session->oldest < least)

@@ -24,6 +24,8 @@
  * (move). */
 #include "pool/broker/memory.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 
 /* A move under way, as it was when last looked at. */
@@ -216,7 +218,7 @@ static int copy(struct reef_broker *broker, struct move *move,
 	if (rc && rc != -ENOENT)
 		return rc;
 	move->targets_fault = false;
-	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_MOVE) {
+	if (REEF_MUTATED(BROKER_EARLY_MOVE)) {
 		told = broker_extent_find(broker, move->number);
 		if (!told)
 			return -REEF_ENOLINK;

@@ -1,6 +1,7 @@
 /* serve.c - a broker's start and end, who may ask what, and the way of a
  * request: who asks, what is asked, the function, the journal, the answer. */
 #include "base/log.h"
+#include "base/mutant.h"
 #include "pool/broker/internal.h"
 
 #include <errno.h>
@@ -199,7 +200,7 @@ static int broker_handle(void *context, const struct reef_request *request,
 		rc = serve(broker, service, request, answer, room);
 	/* Whatever it saw or did, and be it the reason of an error, is durable
 	 * before anybody hears of it. */
-	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_ANSWER)
+	if (REEF_MUTATED(BROKER_EARLY_ANSWER))
 		return rc;
 	failed = broker_wait_durable(broker, broker->applied);
 	return failed || broker->health ? -REEF_EINDOUBT : rc;
@@ -304,8 +305,8 @@ static int begin(struct reef_broker *broker)
 	}
 	record = (struct reef_record){.type = REEF_RECORD_BROKER,
 				      .value = summary.broker_epoch + 1};
-	if (rc == 0 && (options->mutant != REEF_BROKER_MUTANT_OLD_EPOCH ||
-			summary.broker_epoch == 0))
+	if (rc == 0 &&
+	    (!REEF_MUTATED(BROKER_OLD_EPOCH) || summary.broker_epoch == 0))
 		rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc == 0)
 		rc = set_option(broker, REEF_SETTING_LEASE_TTL_NS,

@@ -8,6 +8,7 @@
 #include "pool/broker/internal.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -335,7 +336,7 @@ int broker_sessions_open(struct reef_broker *broker)
 			return -ENOMEM;
 		session->ending = known[i].state != REEF_SESSION_ALIVE;
 		session->fenced = known[i].state == REEF_SESSION_FENCED;
-		if (broker->options.mutant == REEF_BROKER_MUTANT_NO_GRACE) {
+		if (REEF_MUTATED(BROKER_NO_GRACE)) {
 			session->sampled_ns = session->renewed_ns;
 			session->unchanged = 3;
 		}

@@ -14,6 +14,7 @@
 #include "pool/broker/internal.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -90,7 +91,7 @@ static bool is_newer(uint64_t word, uint64_t than)
 
 static int wait_for_table(struct reef_broker *broker)
 {
-	if (broker->options.mutant == REEF_BROKER_MUTANT_EARLY_PUBLISH)
+	if (REEF_MUTATED(BROKER_EARLY_PUBLISH))
 		return 0;
 	return broker_wait_durable(broker, broker->applied);
 }

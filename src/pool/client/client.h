@@ -39,16 +39,6 @@ struct reef_client;
 struct reef_credential;
 struct reef_mesh;
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum reef_client_mutant {
-	REEF_CLIENT_MUTANT_NONE,
-	REEF_CLIENT_MUTANT_STALE_EXTENT, /* never looks at the notice */
-	REEF_CLIENT_MUTANT_REPEAT,	 /* repeats what is in doubt */
-	REEF_CLIENT_MUTANT_NO_PIN,	 /* announces the newest epoch always */
-	REEF_CLIENT_MUTANT_YOUNG_PIN,	 /* of two cohorts, the younger's */
-	REEF_CLIENT_MUTANTS
-};
-
 struct reef_client_options {
 	struct reef_mesh *mesh;	  /* the caller's; outlives the client */
 	struct reef_sched *sched; /* simulation: where the keeper runs; NULL: a
@@ -66,8 +56,6 @@ struct reef_client_options {
 				   * verbs; NULL: as its links tell */
 	uint32_t inbox_links_max; /* of a handle to others' inboxes; 0: 256 */
 	uint64_t seed;		  /* of its choices; 0: from the kernel */
-	enum reef_client_mutant mutant;
-	uint32_t heap_mutant; /* enum reef_heap_mutant */
 };
 
 /* Join: opens the session. Caller has one reference.  Errors as reef_open. */

@@ -112,7 +112,7 @@ struct reef_node {
 	struct node_extent *leaving;
 	uint64_t lent, huge;	   /* bytes; of `leaving` too */
 	uint64_t going;		   /* bytes of lent that are being given back */
-	struct reef_memory *spare; /* of the mutant DIRTY */
+	struct reef_memory *spare; /* of mutant NODE_DIRTY */
 	uint32_t jobs, waiting, errands;
 	struct node_gate gate; /* jobs end, the link changes, life ends */
 

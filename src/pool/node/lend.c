@@ -9,6 +9,8 @@
  *     serving; in simulation there are no threads, and no such memory. */
 #include "pool/node/internal.h"
 
+#include "base/mutant.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -121,7 +123,7 @@ int node_memory_take(struct reef_node *node, struct node_extent *extent)
 	options.huge_pages =
 		node->options.huge_pages && whole % HUGE_PAGE_SIZE == 0;
 	if (node->spare && node->spare->size == whole) {
-		errand.memory = node->spare; /* REEF_NODE_MUTANT_DIRTY */
+		errand.memory = node->spare; /* mutant NODE_DIRTY */
 		node->spare = NULL;
 	} else {
 		run_beside(node, &errand);
@@ -148,7 +150,7 @@ void node_memory_give(struct reef_node *node, struct node_extent *extent)
 	whole = extent->memory->size;
 	huge = extent->memory->huge;
 	extent->memory = NULL;
-	if (node->options.mutant == REEF_NODE_MUTANT_DIRTY && !node->spare)
+	if (REEF_MUTATED(NODE_DIRTY) && !node->spare)
 		node->spare = errand.memory;
 	else
 		run_beside(node, &errand);

@@ -22,6 +22,8 @@
  * join: AWAY to READY; get_ready: to HERE; stay: pulses; new_life. */
 #include "pool/node/internal.h"
 
+#include "base/mutant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,7 +357,7 @@ static int new_life(struct reef_node *node)
 	reef_log(REEF_LOG_WARNING, "node",
 		 "was taken for dead: drops %u extents and comes back",
 		 node->extents_count);
-	if (node->options.mutant == REEF_NODE_MUTANT_SAME_LIFE) {
+	if (REEF_MUTATED(NODE_SAME_LIFE)) {
 		take_incarnation(node);
 		return 0;
 	}

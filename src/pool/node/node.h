@@ -34,16 +34,6 @@ struct reef_mesh;
 struct reef_node;
 struct reef_sched;
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum reef_node_mutant {
-	REEF_NODE_MUTANT_NONE,
-	REEF_NODE_MUTANT_STALE_EPOCH, /* an older broker is obeyed */
-	REEF_NODE_MUTANT_NO_FENCE,    /* FENCE is confirmed, nothing is done */
-	REEF_NODE_MUTANT_SAME_LIFE,   /* comes back from the dead as it was */
-	REEF_NODE_MUTANT_DIRTY,	      /* memory is reused without zeroing */
-	REEF_NODE_MUTANTS
-};
-
 /* Zero means the default. */
 struct reef_node_options {
 	struct reef_mesh *mesh;	    /* the caller's; outlives the node. Nobody
@@ -68,7 +58,6 @@ struct reef_node_options {
 	void *context;
 	uint64_t pressure_low, pressure_high;
 	uint64_t seed; /* of its incarnations; 0: from the kernel */
-	enum reef_node_mutant mutant;
 };
 
 /* Listen, then register with the broker, and again whenever the link is lost:

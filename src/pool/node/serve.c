@@ -12,6 +12,8 @@
  *            node_serve               node_serve_end     node_serve */
 #include "pool/node/internal.h"
 
+#include "base/mutant.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -119,7 +121,7 @@ int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
 	bool confirmed = false;
 	int rc = 0;
 
-	if (node->options.mutant == REEF_NODE_MUTANT_NO_FENCE)
+	if (REEF_MUTATED(NODE_NO_FENCE))
 		return 0;
 	while (!confirmed) {
 		confirmed = true;
@@ -143,8 +145,7 @@ int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
 
 int node_obey(struct reef_node *node, uint64_t epoch)
 {
-	if (epoch < node->broker_epoch &&
-	    node->options.mutant != REEF_NODE_MUTANT_STALE_EPOCH)
+	if (epoch < node->broker_epoch && !REEF_MUTATED(NODE_STALE_EPOCH))
 		return -ESTALE;
 	if (epoch > node->broker_epoch)
 		node->broker_epoch = epoch;

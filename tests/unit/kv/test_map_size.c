@@ -1,5 +1,6 @@
 /* test_map_size.c - maps in simulation: limits of size, what is evicted, what
  * sweeps do by the way. */
+#include "base/mutant.h"
 #include "fixture/pool_world.h"
 #include "kv/internal.h"
 
@@ -210,16 +211,17 @@ static int cache(struct member *member)
 	return 0;
 }
 
-static double hit_ratio(enum reef_map_eviction eviction, enum map_mutant mutant)
+static double hit_ratio(enum reef_map_eviction eviction,
+			enum reef_mutant mutant)
 {
 	struct pool pool = {.ttl_ns = 60 * SECOND, .node_ttl_ns = 60 * SECOND};
 
 	way = eviction;
-	map_mutant = mutant;
+	reef_mutate(mutant);
 	pool_start(&pool, 3);
 	pool_add(&pool, cache);
 	assert_int_equal(pool_end(&pool), 0);
-	map_mutant = MAP_MUTANT_NONE;
+	reef_mutate(REEF_MUTANT_NONE);
 	return 2.0 * hits / REQUESTS;
 }
 
@@ -229,9 +231,9 @@ static void map_eviction_keeps_what_is_used(void **state)
 
 	(void)state;
 	weigh();
-	chance = hit_ratio(REEF_MAP_LRU, MAP_MUTANT_RANDOM);
-	lru = hit_ratio(REEF_MAP_LRU, MAP_MUTANT_NONE);
-	lfu = hit_ratio(REEF_MAP_LFU, MAP_MUTANT_NONE);
+	chance = hit_ratio(REEF_MAP_LRU, REEF_MUTANT_MAP_RANDOM);
+	lru = hit_ratio(REEF_MAP_LRU, REEF_MUTANT_NONE);
+	lfu = hit_ratio(REEF_MAP_LFU, REEF_MUTANT_NONE);
 	print_message("hits of a tenth of the keys: random %.3f, LRU %.3f, LFU "
 		      "%.3f; the best that can be %.3f\n",
 		      chance, lru, lfu, weights[99]);

@@ -7,6 +7,7 @@
  * whoever finds it gone, to some after it by the clock of whoever finds it
  * there. What it does not leave open: once somebody has found it gone, it is
  * gone for everybody. */
+#include "base/mutant.h"
 #include "check/linear.h"
 #include "fixture/pool_world.h"
 #include "kv/internal.h"
@@ -311,10 +312,10 @@ static void map_expiry_by_own_clocks_alone_is_found(void **state)
 
 	(void)state;
 	try_quiet = true;
-	map_mutant = MAP_MUTANT_NO_REMOVE;
+	reef_mutate(REEF_MUTANT_MAP_NO_REMOVE);
 	for (seed = 1; seed <= 100 && !found; seed++)
 		found = run_plot(&brief, seed) != 0;
-	map_mutant = MAP_MUTANT_NONE;
+	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;
 	print_message("at seed %llu\n", (unsigned long long)seed - 1);
 	assert_true(found);

@@ -4,6 +4,7 @@
 #include "fixture/broker_world.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "fixture/seeds.h"
 #include "pool/node/node.h"
 
@@ -18,7 +19,6 @@ struct lender {
 	char name[8], where[16];
 	struct reef_sim_host *host;
 	struct reef_node *node;
-	enum reef_node_mutant mutant;
 };
 
 static struct lender lenders[LENDERS];
@@ -33,7 +33,6 @@ static int lender_main(struct reef_sim_host *host, void *arg)
 		.name = lender->name,
 		.capacity = CAPACITY,
 		.simulated = true,
-		.mutant = lender->mutant,
 		.seed = 1 + reef_random_below(reef_sim_host_random(host), 9999),
 	};
 	struct reef_node *node = NULL;
@@ -330,15 +329,17 @@ static int player(struct actor *actor)
 }
 
 static int run_seed(int (*script)(struct actor *actor),
-		    int (*other)(struct actor *actor),
-		    enum reef_node_mutant mutant, uint64_t seed)
+		    int (*other)(struct actor *actor), enum reef_mutant mutant,
+		    uint64_t seed)
 {
 	struct world world = {0};
+	int rc;
 
 	world.options.ttl_ns = 3600 * SECOND; /* nobody renews */
+	reef_mutate(mutant);
 	world_start(&world, seed);
 	for (uint32_t i = 0; i < LENDERS; i++) {
-		lenders[i] = (struct lender){.world = &world, .mutant = mutant};
+		lenders[i] = (struct lender){.world = &world};
 		snprintf(lenders[i].name, 8, "node%u", i);
 		snprintf(lenders[i].where, 16, "sim:node%u/1", i);
 		assert_int_equal(reef_sim_host_add(world.sim, lenders[i].name,
@@ -349,7 +350,9 @@ static int run_seed(int (*script)(struct actor *actor),
 	world_add(&world, script);
 	if (other)
 		world_add(&world, other);
-	return world_finish(&world);
+	rc = world_finish(&world);
+	reef_mutate(REEF_MUTANT_NONE);
+	return rc;
 }
 
 static void run(int (*script)(struct actor *actor),
@@ -362,7 +365,7 @@ static void run(int (*script)(struct actor *actor),
 	if (only)
 		reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
 	for (; seed <= SEEDS; seed++) {
-		rc = run_seed(script, other, REEF_NODE_MUTANT_NONE, seed);
+		rc = run_seed(script, other, REEF_MUTANT_NONE, seed);
 		if (rc)
 			print_message("seed %u: %s\n", (unsigned)seed,
 				      reef_error_name(rc));
@@ -374,8 +377,7 @@ static void run(int (*script)(struct actor *actor),
 
 /* A mutant must be found by one of the seeds. */
 static void find(int (*script)(struct actor *actor),
-		 int (*other)(struct actor *actor),
-		 enum reef_node_mutant mutant)
+		 int (*other)(struct actor *actor), enum reef_mutant mutant)
 {
 	int rc = 0;
 
@@ -450,7 +452,7 @@ static int cut_off_player(struct actor *actor)
 static void pool_nodes_cut_off_comes_back_empty(void **state)
 {
 	run(cut_off_player, NULL);
-	find(cut_off_player, NULL, REEF_NODE_MUTANT_SAME_LIFE);
+	find(cut_off_player, NULL, REEF_MUTANT_NODE_SAME_LIFE);
 }
 
 /* A session is ended by an operator: no node lets it do anything more. */
@@ -510,7 +512,7 @@ static int executioner(struct actor *actor)
 static void pool_nodes_ended_session_changes_nothing(void **state)
 {
 	run(victim, executioner);
-	find(victim, executioner, REEF_NODE_MUTANT_NO_FENCE);
+	find(victim, executioner, REEF_MUTANT_NODE_NO_FENCE);
 }
 
 /* --- everything at once --- */

@@ -4,6 +4,7 @@
  * What must hold: nobody passes a round before all came who take part in it and
  * are not dead; all who live get to the end; who is told of a death is told of
  * the one that happened, and once. The mutants break it, and are found. */
+#include "base/mutant.h"
 #include "fixture/barrier_world.h"
 
 #define SEEDS 1000
@@ -155,7 +156,7 @@ static void tell(const struct party *party, int rc)
 			      party->guests[i].excused ? " excused" : "");
 }
 
-static int one_seed(uint64_t seed, enum barrier_mutant mutant)
+static int one_seed(uint64_t seed, enum reef_mutant mutant)
 {
 	struct party *party = calloc(1, sizeof(*party));
 	struct reef_random random;
@@ -187,10 +188,11 @@ static int one_seed(uint64_t seed, enum barrier_mutant mutant)
 		if (party->needed)
 			party->needed -= party->count / party->hosts;
 	}
-	party->mutant = mutant;
+	reef_mutate(mutant);
 	party->script = goes_on;
 	party->fate = fate;
 	rc = party_run(party, seed);
+	reef_mutate(REEF_MUTANT_NONE);
 	if (rc && !try_quiet)
 		tell(party, rc);
 	check_told(party);
@@ -212,7 +214,7 @@ static void barrier_whatever_happens_rounds_hold(void **state)
 	pool_first_seed(); /* its log */
 	for (seed = only ? strtoull(only, NULL, 10) : 1;
 	     seed <= (only ? strtoull(only, NULL, 10) : last); seed++)
-		if (one_seed(seed, BARRIER_MUTANT_NONE)) {
+		if (one_seed(seed, REEF_MUTANT_NONE)) {
 			print_message("seed %llu\n", (unsigned long long)seed);
 			fail();
 		}
@@ -286,7 +288,7 @@ static void barrier_member_stopped_others_are_told_once(void **state)
 /* --- mutants --- */
 
 #if !SANITIZED
-static void find(enum barrier_mutant mutant)
+static void find(enum reef_mutant mutant)
 {
 	uint64_t seed;
 	bool found = false;
@@ -295,7 +297,7 @@ static void find(enum barrier_mutant mutant)
 	for (seed = 1; seed <= MUTANT_SEEDS && !found; seed++)
 		found = one_seed(seed, mutant) != 0;
 	try_quiet = false;
-	print_message("mutant %d: %s, seed %llu\n", mutant,
+	print_message("mutant %s: %s, seed %llu\n", reef_mutant_name(mutant),
 		      found ? "found" : "NOT FOUND",
 		      (unsigned long long)seed - 1);
 	assert_true(found);
@@ -307,14 +309,14 @@ static void find(enum barrier_mutant mutant)
 		find(number);                                                  \
 	}
 
-MUTANT(no_last_step, BARRIER_MUTANT_NO_LAST_STEP)
-MUTANT(old_round, BARRIER_MUTANT_OLD_ROUND)
-MUTANT(any_group, BARRIER_MUTANT_ANY_GROUP)
-MUTANT(expired, BARRIER_MUTANT_EXPIRED)
-MUTANT(joiner_begins, BARRIER_MUTANT_JOINER_BEGINS)
-MUTANT(blind_begin, BARRIER_MUTANT_BLIND_BEGIN)
-MUTANT(no_help, BARRIER_MUTANT_NO_HELP)
-MUTANT(no_mark, BARRIER_MUTANT_NO_MARK)
+MUTANT(no_last_step, REEF_MUTANT_BARRIER_NO_LAST_STEP)
+MUTANT(old_round, REEF_MUTANT_BARRIER_OLD_ROUND)
+MUTANT(any_group, REEF_MUTANT_BARRIER_ANY_GROUP)
+MUTANT(expired, REEF_MUTANT_BARRIER_EXPIRED)
+MUTANT(joiner_begins, REEF_MUTANT_BARRIER_JOINER_BEGINS)
+MUTANT(blind_begin, REEF_MUTANT_BARRIER_BLIND_BEGIN)
+MUTANT(no_help, REEF_MUTANT_BARRIER_NO_HELP)
+MUTANT(no_mark, REEF_MUTANT_BARRIER_NO_MARK)
 #endif
 
 int main(void)

@@ -5,6 +5,7 @@
  * other, each to the next number, with pauses; and read each before. So what
  * a leader finds is either whole or cut off at one place (its predecessor died
  * there), and while it leads nothing changes but by itself. */
+#include "base/mutant.h"
 #include "fixture/lease_world.h"
 
 #define WORDS 8
@@ -525,11 +526,11 @@ static void election_mutants_are_found(void **state)
 {
 	struct lease_run run = calm;
 
-	lease_find(chaos(FATE_FENCE), LEASE_MUTANT_EXPIRED, 300);
-	lease_find(calm, LEASE_MUTANT_SAME_TERM, 50);
-	lease_find(storm(), LEASE_MUTANT_DOUBT_IS_DONE, 300);
+	lease_find(chaos(FATE_FENCE), REEF_MUTANT_LEASE_EXPIRED, 300);
+	lease_find(calm, REEF_MUTANT_LEASE_SAME_TERM, 50);
+	lease_find(storm(), REEF_MUTANT_LEASE_DOUBT_IS_DONE, 300);
 	run.other = looks_on;
-	lease_find(run, LEASE_MUTANT_NO_CHECKSUM, 100);
+	lease_find(run, REEF_MUTANT_LEASE_NO_CHECKSUM, 100);
 }
 #endif
 

@@ -2,8 +2,8 @@
  * die or are cut off, brokers that restart, clients that are killed or stand
  * still, links that fall, clocks that drift. */
 #include "base/clock.h"
+#include "base/mutant.h"
 #include "fixture/pool_world.h"
-#include "sync/clock.h"
 
 #include <reef/sync.h>
 
@@ -21,8 +21,6 @@ static struct {
 	} spans[CALLS_MAX];
 	uint32_t count;
 } truth;
-
-static enum sync_clock_mutant mutant;
 
 /* One call, whichever; it has to be later than what others have returned when
  * it begins. */
@@ -130,7 +128,6 @@ static int open_clock(struct member *member, struct reef_space **space,
 {
 	TRY(member_space(member, space));
 	TRY(reef_clock_open(*space, "c", 0, clock));
-	sync_clock_set_mutant(*clock, mutant);
 	note_open(*clock);
 	return 0;
 }
@@ -519,7 +516,6 @@ static int begin(struct member *member, struct reef_clock **clock)
 	}
 	if (rc)
 		return rc;
-	sync_clock_set_mutant(*clock, mutant);
 	note_open(*clock);
 	return 0;
 }
@@ -644,7 +640,7 @@ static void clock_storm_never_turns_it_back(void **state)
 /* --- mutants --- */
 
 #if !SANITIZED
-static bool is_found(enum sync_clock_mutant which)
+static bool is_found(enum reef_mutant which)
 {
 	int (*const island[])(struct member *) = {on_the_island,
 						  on_the_mainland};
@@ -653,7 +649,7 @@ static bool is_found(enum sync_clock_mutant which)
 	uint64_t seed;
 
 	try_quiet = true;
-	mutant = which;
+	reef_mutate(which);
 	for (seed = 1; seed <= 50 && !found; seed++) {
 		struct pool cut = {.ttl_ns = 60 * SECOND}, pool = {0};
 
@@ -661,18 +657,21 @@ static bool is_found(enum sync_clock_mutant which)
 			run_pool(&cut, seed, island, 2) == -EXDEV ||
 			run_storm(seed) == -EXDEV;
 	}
-	mutant = SYNC_CLOCK_MUTANT_NONE;
+	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;
 	return found;
 }
 
 static void clock_mutants_are_found(void **state)
 {
-	int which;
+	static const enum reef_mutant mutants[] = {
+		REEF_MUTANTS_OF_CLOCK(REEF_MUTANT_NUMBER)};
+	size_t i;
 
-	for (which = 1; which < SYNC_CLOCK_MUTANTS; which++)
-		if (!is_found((enum sync_clock_mutant)which))
-			fail_msg("mutant %d was not found", which);
+	for (i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++)
+		if (!is_found(mutants[i]))
+			fail_msg("mutant %s was not found",
+				 reef_mutant_name(mutants[i]));
 }
 #endif
 

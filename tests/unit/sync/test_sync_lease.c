@@ -1,5 +1,6 @@
 /* test_sync_lease.c - leases: one holder at a time, by everybody's own clock;
  * tokens that grow; what is given, what lapses, what is in doubt. */
+#include "base/mutant.h"
 #include "fixture/lease_world.h"
 
 #include <pthread.h>
@@ -171,7 +172,6 @@ static int turns(struct member *member)
 	reef_random_init(&random, member->pool->seed * 2 + member->number);
 	TRY(member_space(member, &space));
 	TRY(reef_lease_open(space, "x", NULL, &lease));
-	lease->mutant = (enum lease_mutant)note[7];
 	for (i = 0; i < ROUNDS; i++) {
 		bool waits;
 
@@ -192,15 +192,18 @@ static int turns(struct member *member)
 	return 0;
 }
 
-static int run_turns(uint64_t seed, enum lease_mutant mutant)
+static int run_turns(uint64_t seed, enum reef_mutant mutant)
 {
 	struct pool pool = {.ttl_ns = 4 * SECOND};
+	int rc;
 
-	pool.note[7] = mutant;
+	reef_mutate(mutant);
 	pool_start(&pool, seed);
 	pool_add(&pool, turns);
 	pool_add(&pool, turns);
-	return pool_end(&pool);
+	rc = pool_end(&pool);
+	reef_mutate(REEF_MUTANT_NONE);
+	return rc;
 }
 
 static void lease_given_wakes_who_waits(void **state)
@@ -208,7 +211,7 @@ static void lease_given_wakes_who_waits(void **state)
 	uint64_t seed;
 
 	for (seed = 1; seed <= seeds_of(50, 2000); seed++)
-		assert_int_equal(run_turns(seed, LEASE_MUTANT_NONE), 0);
+		assert_int_equal(run_turns(seed, REEF_MUTANT_NONE), 0);
 }
 
 #define CROWD (LEASE_PLACES + 20)
@@ -334,7 +337,6 @@ static int wraps(struct member *member)
 
 	TRY(member_space(member, &space));
 	TRY(reef_lease_open(space, "x", NULL, &lease));
-	lease->mutant = (enum lease_mutant)member->pool->note[7];
 	TRY(reef_write(member->reef, lease->object.body, &floor, 8));
 	TRY(reef_write(member->reef, lease->object.body + 8, &holder, 8));
 	last = 6 * LEASE_TERMS - 3;
@@ -595,24 +597,25 @@ static void lease_mutants_are_found(void **state)
 
 	/* The rarest is found by one seed in a thousand or so, and which one
 	 * that is changes with every step that the library takes. */
-	lease_find(run, LEASE_MUTANT_SAME_TERM, 50);
-	lease_find(run, LEASE_MUTANT_DOUBT_IS_DONE, 10000);
-	lease_find(run, LEASE_MUTANT_NO_MARGIN, 10000);
+	lease_find(run, REEF_MUTANT_LEASE_SAME_TERM, 50);
+	lease_find(run, REEF_MUTANT_LEASE_DOUBT_IS_DONE, 10000);
+	lease_find(run, REEF_MUTANT_LEASE_NO_MARGIN, 10000);
 	run.fates = FATE_PAUSE;
-	lease_find(run, LEASE_MUTANT_LATE_RENEWAL, 10000);
-	lease_find(run, LEASE_MUTANT_LATE_COUNT, 10000);
-	lease_find(run, LEASE_MUTANT_OLD_SIGHT, 10000);
+	lease_find(run, REEF_MUTANT_LEASE_LATE_RENEWAL, 10000);
+	lease_find(run, REEF_MUTANT_LEASE_LATE_COUNT, 10000);
+	lease_find(run, REEF_MUTANT_LEASE_OLD_SIGHT, 10000);
 	try_quiet = true;
 	for (seed = 1; seed <= 50 && !found; seed++)
-		found = run_turns(seed, LEASE_MUTANT_ENLIST_LATE) != 0;
+		found = run_turns(seed, REEF_MUTANT_LEASE_ENLIST_LATE) != 0;
 	assert_true(found);
 	{
 		struct pool pool = {.ttl_ns = 2 * SECOND};
 
-		pool.note[7] = LEASE_MUTANT_NO_FLOOR;
+		reef_mutate(REEF_MUTANT_LEASE_NO_FLOOR);
 		pool_start(&pool, 1);
 		pool_add(&pool, wraps);
 		assert_int_not_equal(pool_end(&pool), 0);
+		reef_mutate(REEF_MUTANT_NONE);
 	}
 	try_quiet = false;
 }

@@ -130,7 +130,6 @@ static int make_heap(struct reef_space *space)
 		.context = space,
 		.session = client->session,
 		.seed = client->options.seed,
-		.mutant = client->options.heap_mutant,
 	};
 	struct client_heap *heap = calloc(1, sizeof(*heap));
 	uint64_t made = atomic_fetch_add(&client->heaps_made, 1);

@@ -26,6 +26,8 @@
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/touch.h"
 
+#include "base/mutant.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -533,8 +535,7 @@ static bool is_repeatable(const struct client_call *call, uint32_t op)
 	const struct piece *piece = &call->pieces[call->piece_of[op]];
 
 	return piece->header || call->ops[op].kind == REEF_READ ||
-	       call->ops[op].kind == REEF_FLUSH ||
-	       call->reef->client->options.mutant == REEF_CLIENT_MUTANT_REPEAT;
+	       call->ops[op].kind == REEF_FLUSH || REEF_MUTATED(CLIENT_REPEAT);
 }
 
 static struct reef_access *access_of(struct client_call *call, uint32_t op)

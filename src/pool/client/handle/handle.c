@@ -42,6 +42,7 @@
  *     a third cohort, whose pin moves only when it is empty. */
 #include "pool/client/handle/handle.h"
 
+#include "base/mutant.h"
 #include "pool/client/handle/call.h"
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/view.h"
@@ -192,7 +193,7 @@ int client_handle_find(struct reef *reef, uint32_t number,
 	int rc = 0;
 
 	if (unlikely(!client_is_current(reef)) &&
-	    client->options.mutant != REEF_CLIENT_MUTANT_STALE_EXTENT)
+	    !REEF_MUTATED(CLIENT_STALE_EXTENT))
 		client_handle_look(reef);
 	if (likely(entry->extent == number && number)) {
 		*out = entry;

@@ -14,6 +14,8 @@
  * before we ask for more memory; a CAS that fails brings the word, too. */
 #include "pool/client/heap/internal.h"
 
+#include "base/mutant.h"
+
 #include <stdatomic.h>
 
 #define ROUNDS_MAX 64u	      /* of claiming; each learns something */
@@ -282,7 +284,7 @@ static uint64_t claimed_word(const struct reef_heap *heap, uint64_t word)
 {
 	uint16_t generation = heap_chunk_generation(word);
 
-	if (!heap_is_mutant(heap, REEF_HEAP_MUTANT_CLAIM_GENERATION))
+	if (!REEF_MUTATED(HEAP_CLAIM_GENERATION))
 		generation = heap_generation_after(generation);
 	return heap_chunk_word(heap->session, generation, heap->options.number,
 			       HEAP_CHUNK_OWNED);

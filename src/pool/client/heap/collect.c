@@ -10,6 +10,8 @@
  * hurry, once per epoch. */
 #include "pool/client/heap/internal.h"
 
+#include "base/mutant.h"
+
 #define BULK_MAX 512u /* block size up to which whole units are read */
 #define BULK_BATCH 16u
 #define AHEAD 8u
@@ -62,7 +64,7 @@ void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 	const struct reef_heap_ops *ops = heap->options.ops;
 	uint64_t epoch;
 
-	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_EARLY_REUSE)) {
+	if (REEF_MUTATED(HEAP_EARLY_REUSE)) {
 		heap_block_give(heap, run, index);
 		return;
 	}

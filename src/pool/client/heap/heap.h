@@ -88,17 +88,6 @@ struct reef_random;
 #define REEF_UNIT_SIZE (UINT64_C(1) << 16)
 #define REEF_HEAP_NUMBER_MAX 4095u
 
-/* Deliberate violations, to find out whether the tests can fail. */
-enum reef_heap_mutant {
-	REEF_HEAP_MUTANT_NONE,
-	REEF_HEAP_MUTANT_EARLY_REUSE,	   /* nothing waits in limbo: (7) */
-	REEF_HEAP_MUTANT_CLAIM_GENERATION, /* claims do not count: (1) */
-	REEF_HEAP_MUTANT_LATE_HEADER, /* published before its header: (4) */
-	REEF_HEAP_MUTANT_ADOPT_ALIVE, /* not asked whether FENCED: (8) */
-	REEF_HEAP_MUTANT_FREE_WRITE,  /* WRITE instead of CAS: (5) */
-	REEF_HEAP_MUTANTS
-};
-
 /* What a heap needs of the handle and the space it is in. */
 struct reef_heap_ops {
 	/* As reef_execute, also in addresses of extent headers; it neither asks
@@ -138,7 +127,6 @@ struct reef_heap_options {
 	uint16_t number;
 	uint64_t seed;	    /* of its choices */
 	uint32_t spare_max; /* empty chunks kept for later; 0: 4 */
-	enum reef_heap_mutant mutant;
 };
 
 /* Costs no operation. Caller owns *out. */

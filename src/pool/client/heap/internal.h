@@ -334,12 +334,6 @@ static inline struct reef_access heap_faa(uint64_t address, uint64_t add)
 		.kind = REEF_FAA, .address = address, .operand = add};
 }
 
-static inline bool heap_is_mutant(const struct reef_heap *heap,
-				  enum reef_heap_mutant mutant)
-{
-	return heap->options.mutant == mutant;
-}
-
 /* --- units.c --- */
 
 /* Know an extent; the same pointer if it is known.  NULL: no memory. */

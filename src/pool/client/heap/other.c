@@ -23,6 +23,8 @@
  * session. */
 #include "pool/client/heap/internal.h"
 
+#include "base/mutant.h"
+
 #include <assert.h>
 
 /* Small blocks whose owner is told of several at once. */
@@ -200,7 +202,7 @@ static int change_once(struct reef_heap *heap, uint64_t address,
 	uint32_t count = 1;
 
 	accesses[0] = heap_cas(at, *header, value);
-	if (heap_is_mutant(heap, REEF_HEAP_MUTANT_FREE_WRITE))
+	if (REEF_MUTATED(HEAP_FREE_WRITE))
 		accesses[0] = heap_write(at, &value, 8);
 	if (!ours)
 		count += tell(heap, counter_of(address), now, &accesses[1]);

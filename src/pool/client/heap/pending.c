@@ -5,10 +5,11 @@
  * life. So a block is in the list once, however often it lives. */
 #include "pool/client/heap/internal.h"
 
+#include "base/mutant.h"
+
 bool reef_heap_has_pending(const struct reef_heap *heap)
 {
-	return heap->pending != 0 &&
-	       !heap_is_mutant(heap, REEF_HEAP_MUTANT_LATE_HEADER);
+	return heap->pending != 0 && !REEF_MUTATED(HEAP_LATE_HEADER);
 }
 
 bool reef_heap_fold(struct reef_heap *heap, uint64_t address, uint64_t *header)

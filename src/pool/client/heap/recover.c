@@ -12,6 +12,8 @@
  * die instead, our chunks hold it, and our own recovery finds it LIVE. */
 #include "pool/client/heap/internal.h"
 
+#include "base/mutant.h"
+
 static bool is_page(uint32_t block)
 {
 	return (uint8_t)(block >> 8) == REEF_BLOCK_PAGE &&
@@ -112,7 +114,7 @@ int reef_heap_recover(struct reef_heap *heap, uint32_t session,
 		return -EINVAL;
 	if (heap->recovering)
 		return -EBUSY;
-	if (!heap_is_mutant(heap, REEF_HEAP_MUTANT_ADOPT_ALIVE)) {
+	if (!REEF_MUTATED(HEAP_ADOPT_ALIVE)) {
 		rc = ops->is_fenced(heap->options.context, session);
 		if (rc <= 0)
 			return rc ? rc : -EBUSY;

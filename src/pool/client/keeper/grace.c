@@ -25,6 +25,8 @@
 #include "pool/client/handle/handle.h"
 #include "pool/client/keeper/keeper.h"
 
+#include "base/mutant.h"
+
 #include <linux/membarrier.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -160,8 +162,7 @@ int client_grace_main(void *arg)
 
 	while (!rc && !client->stopping) {
 		/* The mutant's handles never take another view. */
-		if (!client->retired ||
-		    client->options.mutant == REEF_CLIENT_MUTANT_STALE_EXTENT) {
+		if (!client->retired || REEF_MUTATED(CLIENT_STALE_EXTENT)) {
 			rc = client_wait(&client->changed, REEF_FOREVER);
 			continue;
 		}

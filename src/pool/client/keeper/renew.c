@@ -19,6 +19,7 @@
  *     was announced (handle.c), and the newest only rises. */
 #include "pool/client/keeper/renew.h"
 
+#include "base/mutant.h"
 #include "pool/client/handle/handle.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
@@ -42,7 +43,7 @@ static uint64_t oldest_pin(const struct reef_client *client,
 		oldest = pin < oldest ? pin : oldest;
 		youngest = pin != UINT64_MAX && pin > youngest ? pin : youngest;
 	}
-	if (client->options.mutant == REEF_CLIENT_MUTANT_YOUNG_PIN && youngest)
+	if (REEF_MUTATED(CLIENT_YOUNG_PIN) && youngest)
 		return youngest;
 	return oldest;
 }
@@ -53,7 +54,7 @@ static uint32_t oldest_epoch(struct reef_client *client)
 	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
 	struct reef *reef;
 
-	if (client->options.mutant == REEF_CLIENT_MUTANT_NO_PIN)
+	if (REEF_MUTATED(CLIENT_NO_PIN))
 		return (uint32_t)oldest;
 	client_grace_barrier();
 	pthread_mutex_lock(&client->lock);

@@ -146,18 +146,6 @@ static void sim_bad_names_and_options_are_refused(void **state)
 	reef_sim_destroy(sim);
 }
 
-static void sim_mutants_have_names(void **state)
-{
-	int i, j;
-
-	for (i = 0; i < REEF_MUTANTS; i++) {
-		assert_non_null(reef_sim_mutant_name(i));
-		for (j = 0; j < i; j++)
-			assert_string_not_equal(reef_sim_mutant_name(i),
-						reef_sim_mutant_name(j));
-	}
-}
-
 /* --- connecting --- */
 
 static int try_address(struct client *client, const char *address)
@@ -945,7 +933,6 @@ int main(void)
 		cmocka_unit_test(sim_run_in_which_all_are_parked_is_deadlocked),
 		cmocka_unit_test(sim_destroy_ends_what_never_ran),
 		cmocka_unit_test(sim_bad_names_and_options_are_refused),
-		cmocka_unit_test(sim_mutants_have_names),
 		cmocka_unit_test(sim_connect_tells_why_it_failed),
 		cmocka_unit_test(sim_calls_on_a_dead_host_say_so),
 		cmocka_unit_test(sim_a_killed_host_is_missed_and_may_return),

@@ -1,6 +1,7 @@
 /* test_broker_crash.c - a broker that is killed at any moment, with its power,
  * and starts again: what was answered is there, what was asked once is done
  * once, and what was published stays true. */
+#include "base/mutant.h"
 #include "fixture/broker_world.h"
 #include "fixture/seeds.h"
 
@@ -140,9 +141,9 @@ static int kills(struct actor *actor)
 	return 0;
 }
 
-static int run_killed(uint64_t seed, enum reef_broker_mutant mutant)
+static int run_killed(uint64_t seed)
 {
-	struct world world = {.options = {.mutant = mutant}};
+	struct world world = {0};
 	int rc;
 
 	if (seed % 2)
@@ -154,27 +155,28 @@ static int run_killed(uint64_t seed, enum reef_broker_mutant mutant)
 	return rc;
 }
 
-static void find(int (*one)(uint64_t seed, enum reef_broker_mutant mutant),
-		 enum reef_broker_mutant mutant, uint64_t seeds)
+static void find(int (*one)(uint64_t seed), enum reef_mutant mutant,
+		 uint64_t seeds)
 {
 	bool found = false;
 	uint64_t seed;
 
 	try_quiet = true;
+	reef_mutate(mutant);
 	for (seed = 1; seed <= seeds && !found; seed++)
-		found = one(seed, mutant) == -EXDEV;
+		found = one(seed) == -EXDEV;
+	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;
 	assert_true(found);
 }
 
-static void hold_to(int (*one)(uint64_t seed, enum reef_broker_mutant mutant),
-		    uint64_t seeds)
+static void hold_to(int (*one)(uint64_t seed), uint64_t seeds)
 {
 	uint64_t seed;
 	int rc;
 
 	for (seed = 1; seed <= seeds; seed++) {
-		rc = one(seed, REEF_BROKER_MUTANT_NONE);
+		rc = one(seed);
 		if (rc)
 			print_error("seed %lu: %s\n", (unsigned long)seed,
 				    reef_error_text(rc));
@@ -185,8 +187,8 @@ static void hold_to(int (*one)(uint64_t seed, enum reef_broker_mutant mutant),
 static void crash_keeps_what_was_answered_once(void **state)
 {
 	hold_to(run_killed, seeds_of(40, 300));
-	find(run_killed, REEF_BROKER_MUTANT_EARLY_ANSWER, 100);
-	find(run_killed, REEF_BROKER_MUTANT_FORGET_REQUEST, 100);
+	find(run_killed, REEF_MUTANT_BROKER_EARLY_ANSWER, 100);
+	find(run_killed, REEF_MUTANT_BROKER_FORGET_REQUEST, 100);
 }
 
 /* --- one crash, at every moment of a short life --- */
@@ -217,9 +219,9 @@ static int kills_once(struct actor *actor)
 	return actor->world->over ? 0 : broker_again(actor->world, true);
 }
 
-static int run_crash_at(uint64_t step, enum reef_broker_mutant mutant)
+static int run_crash_at(uint64_t step)
 {
-	struct world world = {.options = {.mutant = mutant}};
+	struct world world = {0};
 
 	if (step % 2)
 		world.options.snapshot_bytes = 300;
@@ -283,9 +285,9 @@ static int sees(struct actor *actor)
 	return rc;
 }
 
-static int run_seen(uint64_t seed, enum reef_broker_mutant mutant)
+static int run_seen(uint64_t seed)
 {
-	struct world world = {.options = {.mutant = mutant}};
+	struct world world = {0};
 
 	world_start(&world, seed);
 	world_add(&world, binds);
@@ -296,7 +298,7 @@ static int run_seen(uint64_t seed, enum reef_broker_mutant mutant)
 static void crash_does_not_take_back_what_others_were_told(void **state)
 {
 	hold_to(run_seen, 40);
-	find(run_seen, REEF_BROKER_MUTANT_EARLY_ANSWER, 40);
+	find(run_seen, REEF_MUTANT_BROKER_EARLY_ANSWER, 40);
 }
 
 /* --- the table --- */
@@ -338,9 +340,9 @@ static int sees_fenced(struct actor *actor)
 	return 0;
 }
 
-static int run_published(uint64_t seed, enum reef_broker_mutant mutant)
+static int run_published(uint64_t seed)
 {
-	struct world world = {.options = {.mutant = mutant}};
+	struct world world = {0};
 
 	world_start(&world, seed);
 	world_add(&world, dies);
@@ -353,7 +355,7 @@ static int run_published(uint64_t seed, enum reef_broker_mutant mutant)
 static void crash_does_not_take_back_what_was_published(void **state)
 {
 	hold_to(run_published, 20);
-	find(run_published, REEF_BROKER_MUTANT_EARLY_PUBLISH, 60);
+	find(run_published, REEF_MUTANT_BROKER_EARLY_PUBLISH, 60);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
  * A writer raises the numbers that stub nodes lend instead of memory, wherever
  * its key opens them. Nothing it did may be missing in the end, unless it was
  * on a node that died. */
+#include "base/mutant.h"
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 
@@ -473,7 +474,7 @@ struct tally {
 	uint64_t moved, lost, writes, refused;
 };
 
-static int tell(uint64_t seed, enum reef_broker_mutant mutant, uint32_t kills,
+static int tell(uint64_t seed, enum reef_mutant mutant, uint32_t kills,
 		struct tally *tally)
 {
 	struct story *story = calloc(1, sizeof(*story));
@@ -482,11 +483,12 @@ static int tell(uint64_t seed, enum reef_broker_mutant mutant, uint32_t kills,
 	reef_assert(story);
 	story->steps = 300;
 	story->kills = kills;
-	story->pool.options.mutant = mutant;
+	reef_mutate(mutant);
 	pool_start(&story->pool, seed, goes_on);
 	for (int i = 0; i < 4; i++)
 		pool_add(&story->pool, 64 * MIB);
 	rc = pool_finish(&story->pool);
+	reef_mutate(REEF_MUTANT_NONE);
 	tally->moved += story->moved;
 	tally->lost += story->lost;
 	tally->writes += story->writes;
@@ -508,8 +510,7 @@ static void broker_move_any_crash_loses_no_write(void **state)
 	struct tally tally = {0};
 
 	for (uint64_t seed = first(); seed <= seeds_of(250, 20000); seed++)
-		assert_int_equal(tell(seed, REEF_BROKER_MUTANT_NONE, 0, &tally),
-				 0);
+		assert_int_equal(tell(seed, REEF_MUTANT_NONE, 0, &tally), 0);
 	assert_true(tally.moved > 0 && tally.lost == 0 && tally.refused > 0);
 	print_message("%lu writes, %lu refused, %lu extents moved\n",
 		      (unsigned long)tally.writes, (unsigned long)tally.refused,
@@ -521,8 +522,7 @@ static void broker_move_dead_nodes_lose_only_theirs(void **state)
 	struct tally tally = {0};
 
 	for (uint64_t seed = first(); seed <= seeds_of(250, 20000); seed++)
-		assert_int_equal(tell(seed, REEF_BROKER_MUTANT_NONE, 2, &tally),
-				 0);
+		assert_int_equal(tell(seed, REEF_MUTANT_NONE, 2, &tally), 0);
 	assert_true(tally.lost > 0);
 }
 
@@ -531,7 +531,7 @@ static void broker_move_mutant_early_move_is_found(void **state)
 	struct tally tally = {0};
 	uint64_t seed = 1;
 
-	while (tell(seed, REEF_BROKER_MUTANT_EARLY_MOVE, 0, &tally) == 0) {
+	while (tell(seed, REEF_MUTANT_BROKER_EARLY_MOVE, 0, &tally) == 0) {
 		seed++;
 		assert_true(seed <= 50);
 	}

@@ -1,6 +1,7 @@
 /* test_lease.c - how sessions end: samples, fences, recovery; and when memory
  * may be used again. In simulation, each over several seeds, and with the
  * mutant that it is there to find. */
+#include "base/mutant.h"
 #include "fixture/broker_world.h"
 
 #define SEEDS 10
@@ -9,13 +10,17 @@
 /* Add who takes part. */
 typedef void cast(struct world *world);
 
-static int run_seed(cast *add, enum reef_broker_mutant mutant, uint64_t seed)
+static int run_seed(cast *add, enum reef_mutant mutant, uint64_t seed)
 {
-	struct world world = {.options = {.mutant = mutant}};
+	struct world world = {0};
+	int rc;
 
+	reef_mutate(mutant);
 	world_start(&world, seed);
 	add(&world);
-	return world_finish(&world);
+	rc = world_finish(&world);
+	reef_mutate(REEF_MUTANT_NONE);
+	return rc;
 }
 
 static void run(cast *add)
@@ -24,7 +29,7 @@ static void run(cast *add)
 	int rc;
 
 	for (seed = 1; seed <= SEEDS; seed++) {
-		rc = run_seed(add, REEF_BROKER_MUTANT_NONE, seed);
+		rc = run_seed(add, REEF_MUTANT_NONE, seed);
 		if (rc)
 			print_error("seed %lu: %s\n", (unsigned long)seed,
 				    reef_error_text(rc));
@@ -32,7 +37,7 @@ static void run(cast *add)
 	}
 }
 
-static void find(cast *add, enum reef_broker_mutant mutant)
+static void find(cast *add, enum reef_mutant mutant)
 {
 	uint64_t seed;
 	bool found = false;
@@ -97,14 +102,14 @@ static void cast_restarts(struct world *world)
 static void lease_that_is_renewed_lasts(void **state)
 {
 	run(cast_stay);
-	find(cast_stay, REEF_BROKER_MUTANT_ONE_SAMPLE);
+	find(cast_stay, REEF_MUTANT_BROKER_ONE_SAMPLE);
 }
 
 static void lease_outlasts_restarts(void **state)
 {
 	run(cast_restarts);
-	find(cast_restarts, REEF_BROKER_MUTANT_NO_GRACE);
-	find(cast_restarts, REEF_BROKER_MUTANT_OLD_EPOCH);
+	find(cast_restarts, REEF_MUTANT_BROKER_NO_GRACE);
+	find(cast_restarts, REEF_MUTANT_BROKER_OLD_EPOCH);
 }
 
 /* Says nothing any more after a while; then finds out. */
@@ -249,7 +254,7 @@ static void cast_fence(struct world *world)
 static void lease_fenced_is_after_every_node_confirmed(void **state)
 {
 	run(cast_fence);
-	find(cast_fence, REEF_BROKER_MUTANT_EARLY_FENCED);
+	find(cast_fence, REEF_MUTANT_BROKER_EARLY_FENCED);
 }
 
 static int watches_fence_of_dead_node(struct actor *actor)
@@ -515,7 +520,7 @@ static void cast_epochs(struct world *world)
 static void lease_memory_waits_for_who_announced_less(void **state)
 {
 	run(cast_epochs);
-	find(cast_epochs, REEF_BROKER_MUTANT_EARLY_SAFE);
+	find(cast_epochs, REEF_MUTANT_BROKER_EARLY_SAFE);
 }
 
 /* --- hurry --- */
@@ -571,7 +576,7 @@ static void lease_is_not_judged_sooner_in_a_hurry(void **state)
 {
 	run(cast_stay_hurry);
 	run(cast_silence_hurry);
-	find(cast_stay_hurry, REEF_BROKER_MUTANT_HASTY_LEASE);
+	find(cast_stay_hurry, REEF_MUTANT_BROKER_HASTY_LEASE);
 }
 
 static void cast_epochs_hurry(struct world *world)
@@ -583,7 +588,7 @@ static void cast_epochs_hurry(struct world *world)
 static void lease_memory_waits_for_them_in_a_hurry_too(void **state)
 {
 	run(cast_epochs_hurry);
-	find(cast_epochs_hurry, REEF_BROKER_MUTANT_EARLY_SAFE);
+	find(cast_epochs_hurry, REEF_MUTANT_BROKER_EARLY_SAFE);
 }
 
 /* Epochs pass quickly while somebody says so, and no longer. */

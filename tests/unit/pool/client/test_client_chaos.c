@@ -1,5 +1,6 @@
 /* test_client_chaos.c - clients while brokers restart, nodes die and drain,
  * memory moves, links fall and sessions are fenced. */
+#include "base/mutant.h"
 #include "fixture/pool_world.h"
 #include "pool/rpc.h"
 
@@ -451,8 +452,8 @@ static void client_node_held_for_dead_is_left_alone(void **state)
 
 static void client_mutants_are_found(void **state)
 {
-	pool_find(REEF_CLIENT_MUTANT_STALE_EXTENT, 0, node_is_cut_off, NULL);
-	pool_find(REEF_CLIENT_MUTANT_REPEAT, 20000, with_lost_links, NULL);
+	pool_find(REEF_MUTANT_CLIENT_STALE_EXTENT, 0, node_is_cut_off, NULL);
+	pool_find(REEF_MUTANT_CLIENT_REPEAT, 20000, with_lost_links, NULL);
 }
 
 static int loaded(struct member *member)

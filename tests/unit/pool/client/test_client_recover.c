@@ -1,5 +1,6 @@
 /* test_client_recover.c - what outlives a session and what does not: pages,
  * kinds, memory that waits for readers, memory that is taken back. */
+#include "base/mutant.h"
 #include "fixture/pool_world.h"
 #include "pool/rpc.h"
 
@@ -168,7 +169,7 @@ static void client_freed_for_later_waits_for_readers(void **state)
 
 static void client_mutant_that_does_not_pin_is_found(void **state)
 {
-	pool_find(REEF_CLIENT_MUTANT_NO_PIN, 0, freer, reader);
+	pool_find(REEF_MUTANT_CLIENT_NO_PIN, 0, freer, reader);
 }
 
 /* --- R8: fibers of one handle that are inside in turn --- */
@@ -251,7 +252,7 @@ static void client_fibers_inside_in_turn_let_epochs_pass(void **state)
 
 static void client_mutant_that_pins_the_younger_is_found(void **state)
 {
-	pool_find(REEF_CLIENT_MUTANT_YOUNG_PIN, 0, freer, reader_among_some);
+	pool_find(REEF_MUTANT_CLIENT_YOUNG_PIN, 0, freer, reader_among_some);
 }
 
 /* --- R8: waiting for memory --- */

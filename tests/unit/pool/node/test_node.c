@@ -4,6 +4,7 @@
  * to break are run with it, too. */
 #include "fixture/node_world.h"
 
+#include "base/mutant.h"
 #include "fabric/provider.h"
 #include "pool/node/internal.h"
 
@@ -188,7 +189,7 @@ static void node_dropped_memory_fresh_again(void **state)
 {
 	run(script_fresh, 1);
 	run_real(script_fresh, 1);
-	assert_int_not_equal(run_with(script_fresh, 1, REEF_NODE_MUTANT_DIRTY),
+	assert_int_not_equal(run_with(script_fresh, 1, REEF_MUTANT_NODE_DIRTY),
 			     0);
 }
 
@@ -365,7 +366,7 @@ static void node_fence_nothing_more_happens(void **state)
 	run(script_fence, 1);
 	run_real(script_fence, 1);
 	assert_int_not_equal(
-		run_with(script_fence, 1, REEF_NODE_MUTANT_NO_FENCE), 0);
+		run_with(script_fence, 1, REEF_MUTANT_NODE_NO_FENCE), 0);
 }
 
 /* --- moving --- */

@@ -2,6 +2,7 @@
  * what it asks back. */
 #include "fixture/node_world.h"
 
+#include "base/mutant.h"
 #include "fixture/scratch.h"
 #include "pool/node/internal.h"
 
@@ -152,7 +153,7 @@ static void node_life_fences_told_done_before_ready(void **state)
 {
 	run(script_fenced_before, 1);
 	assert_int_not_equal(
-		run_with(script_fenced_before, 1, REEF_NODE_MUTANT_NO_FENCE),
+		run_with(script_fenced_before, 1, REEF_MUTANT_NODE_NO_FENCE),
 		0);
 }
 
@@ -195,7 +196,7 @@ static void node_life_stale_broker_refused(void **state)
 {
 	run(script_stale, 1);
 	assert_int_not_equal(
-		run_with(script_stale, 1, REEF_NODE_MUTANT_STALE_EPOCH), 0);
+		run_with(script_stale, 1, REEF_MUTANT_NODE_STALE_EPOCH), 0);
 }
 
 /* --- lives --- */
@@ -237,7 +238,7 @@ static void node_life_taken_for_dead_drops_all(void **state)
 	run(script_new_life, 1);
 	run_real(script_new_life, 1);
 	assert_int_not_equal(
-		run_with(script_new_life, 1, REEF_NODE_MUTANT_SAME_LIFE), 0);
+		run_with(script_new_life, 1, REEF_MUTANT_NODE_SAME_LIFE), 0);
 }
 
 /* A life ends while a DROP waits for a holder that stands still. */

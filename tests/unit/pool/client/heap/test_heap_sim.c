@@ -9,6 +9,7 @@
  *   - at the end, when all sessions are gone and recovered, and what was kept
  *     is freed, no chunk is anybody's
  * The mutants of the heap break one of these each, and are found. */
+#include "base/mutant.h"
 #include "fixture/heap_sim.h"
 #include "fixture/seeds.h"
 
@@ -639,8 +640,7 @@ static void add_client(struct book *book,
 }
 
 /* What went wrong is in book->land.wrong. */
-static void run_seed(struct book *book, uint64_t seed,
-		     enum reef_heap_mutant mutant)
+static void run_seed(struct book *book, uint64_t seed, enum reef_mutant mutant)
 {
 	struct reef_sim_options options = {
 		.seed = seed,
@@ -650,7 +650,7 @@ static void run_seed(struct book *book, uint64_t seed,
 	int rc;
 
 	memset(book, 0, sizeof(*book));
-	land->mutant = mutant;
+	reef_mutate(mutant);
 	land->reclaim = 1;
 	assert_int_equal(reef_sim_create(&options, &land->sim), 0);
 	assert_int_equal(reef_sim_host_add(land->sim, "node", land_main, land,
@@ -669,6 +669,7 @@ static void run_seed(struct book *book, uint64_t seed,
 	if (!land->wrong[0])
 		all_free(book);
 	reef_sim_destroy(land->sim);
+	reef_mutate(REEF_MUTANT_NONE);
 	reef_memory_destroy(land->memory);
 }
 
@@ -682,7 +683,7 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 	if (only)
 		first = seeds = strtoull(only, NULL, 0);
 	for (uint64_t seed = first; seed <= seeds; seed++) {
-		run_seed(book, seed, REEF_HEAP_MUTANT_NONE);
+		run_seed(book, seed, REEF_MUTANT_NONE);
 		if (book->land.wrong[0])
 			fail_msg("seed %llu: %s", (unsigned long long)seed,
 				 book->land.wrong);
@@ -696,7 +697,7 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 	free(book);
 }
 
-static void find_mutant(enum reef_heap_mutant mutant)
+static void find_mutant(enum reef_mutant mutant)
 {
 	struct book *book = malloc(sizeof(*book));
 	uint64_t seed = 1;
@@ -707,7 +708,7 @@ static void find_mutant(enum reef_heap_mutant mutant)
 			break;
 	}
 	if (seed > MUTANT_SEEDS)
-		fail_msg("mutant %u was not found", mutant);
+		fail_msg("mutant %s was not found", reef_mutant_name(mutant));
 	print_message("found by seed %llu: %s\n", (unsigned long long)seed,
 		      book->land.wrong);
 	free(book);
@@ -715,27 +716,27 @@ static void find_mutant(enum reef_heap_mutant mutant)
 
 static void heap_sim_mutant_early_reuse_found(void **state)
 {
-	find_mutant(REEF_HEAP_MUTANT_EARLY_REUSE);
+	find_mutant(REEF_MUTANT_HEAP_EARLY_REUSE);
 }
 
 static void heap_sim_mutant_claim_generation_found(void **state)
 {
-	find_mutant(REEF_HEAP_MUTANT_CLAIM_GENERATION);
+	find_mutant(REEF_MUTANT_HEAP_CLAIM_GENERATION);
 }
 
 static void heap_sim_mutant_late_header_found(void **state)
 {
-	find_mutant(REEF_HEAP_MUTANT_LATE_HEADER);
+	find_mutant(REEF_MUTANT_HEAP_LATE_HEADER);
 }
 
 static void heap_sim_mutant_adopt_alive_found(void **state)
 {
-	find_mutant(REEF_HEAP_MUTANT_ADOPT_ALIVE);
+	find_mutant(REEF_MUTANT_HEAP_ADOPT_ALIVE);
 }
 
 static void heap_sim_mutant_free_write_found(void **state)
 {
-	find_mutant(REEF_HEAP_MUTANT_FREE_WRITE);
+	find_mutant(REEF_MUTANT_HEAP_FREE_WRITE);
 }
 
 int main(void)

@@ -1,0 +1,172 @@
+/* mutant.h - deliberate violations, to find out whether the tests can fail.
+ *
+ * Each mutant breaks one rule of one room. A test switches one on, and fails
+ * unless some check of its own finds it.
+ *
+ * (1) The code of a mutant stands where the rule is kept, behind REEF_MUTATED.
+ * (2) That is constant false unless REEF_MUTANTS is 1, as it is in what tests
+ *     link (src/meson.build): no code and no symbol of a mutant is shipped.
+ * (3) At most one is on in a process, for all its threads.
+ * (4) No struct depends on REEF_MUTANTS: the benches are built without it, and
+ *     tests link them.
+ * Thread: any. */
+#ifndef REEF_BASE_MUTANT_H
+#define REEF_BASE_MUTANT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* clang-format off */
+#define REEF_MUTANTS_OF_SIM(X) \
+	X(SIM_F1_TWICE, "Now and then an FAA happens twice.") \
+	X(SIM_F1_LOST_SEND, "A SEND is confirmed and never arrives.") \
+	X(SIM_F2_TORN_WORD, "A word is torn at a byte.") \
+	X(SIM_F3A_OVERTAKE, "An operation overtakes a WRITE before it.") \
+	X(SIM_F3B_EARLY_READ, "A READ overtakes what is before it.") \
+	X(SIM_F3C_UNORDERED, "REEF_ORDERED is ignored.") \
+	X(SIM_F3_GO_ON, "What follows a failed operation still happens.") \
+	X(SIM_F4_EARLY_DONE, "A completion comes before the effect.") \
+	X(SIM_F5_LATE, "A delivery happens after the next link is up.") \
+	X(SIM_F5_CLAIM_DONE, "Lost operations are reported as done.") \
+	X(SIM_F6_SPLIT, "Atomics are split inside a domain, too.") \
+	X(SIM_F6_ANY_DOMAIN, "An attach from another domain is let in.") \
+	X(SIM_F7_LATE, "Effects happen after the fence is confirmed.") \
+	X(SIM_F7_READMIT, "A fenced session may connect again.") \
+	X(SIM_F8_BOUNDS, "Target and library accept one byte more.") \
+	X(SIM_F8_WITHDRAWN, "A withdrawn key still works.") \
+	X(SIM_F8_WRITABLE, "The target lets read-only memory be written.") \
+	X(SIM_F9_FORGET, "FLUSH does nothing and says 0.")
+
+#define REEF_MUTANTS_OF_BROKER(X) \
+	X(BROKER_ONE_SAMPLE, "A lease is judged by one sample.") \
+	X(BROKER_EARLY_FENCED, "FENCED comes before all nodes confirmed.") \
+	X(BROKER_EARLY_ANSWER, "A call is answered before it is durable.") \
+	X(BROKER_EARLY_PUBLISH, "The table is published before the journal.") \
+	X(BROKER_OLD_EPOCH, "A start does not raise the broker's epoch.") \
+	X(BROKER_NO_GRACE, "After a start leases count as seen long ago.") \
+	X(BROKER_EARLY_MOVE, "A move copies before the source is closed.") \
+	X(BROKER_FORGET_REQUEST, "A repeated request is done again.") \
+	X(BROKER_EARLY_SAFE, "R8: safe_epoch ignores sessions.") \
+	X(BROKER_HASTY_LEASE, "Every look at a lease is a sample.")
+
+#define REEF_MUTANTS_OF_NODE(X) \
+	X(NODE_STALE_EPOCH, "An older broker is obeyed.") \
+	X(NODE_NO_FENCE, "FENCE is confirmed, and nothing is done.") \
+	X(NODE_SAME_LIFE, "A node comes back from the dead as it was.") \
+	X(NODE_DIRTY, "Memory is lent again without being cleared.")
+
+#define REEF_MUTANTS_OF_CLIENT(X) \
+	X(CLIENT_STALE_EXTENT, "A handle never looks at the notice word.") \
+	X(CLIENT_REPEAT, "An operation in doubt is repeated.") \
+	X(CLIENT_NO_PIN, "The newest epoch is announced always.") \
+	X(CLIENT_YOUNG_PIN, "Of two cohorts the younger one's is announced.")
+
+#define REEF_MUTANTS_OF_HEAP(X) \
+	X(HEAP_EARLY_REUSE, "Rule 7: nothing waits in limbo.") \
+	X(HEAP_CLAIM_GENERATION, "Rule 1: claims do not count.") \
+	X(HEAP_LATE_HEADER, "Rule 4: published before its header.") \
+	X(HEAP_ADOPT_ALIVE, "Rule 8: nobody asks whether it is FENCED.") \
+	X(HEAP_FREE_WRITE, "Rule 5: a WRITE instead of a CAS frees.")
+
+#define REEF_MUTANTS_OF_LOCK(X) \
+	X(LOCK_UNLOCK_BY_WRITE, "A WRITE instead of a CAS unlocks.") \
+	X(LOCK_BREAK_AT_EXPIRED, "A lock is broken before the fence.") \
+	X(LOCK_STALE_TICKET, "A message is taken at its word.") \
+	X(LOCK_WAKE_BEFORE_WORD, "The next one is woken, then H changes.") \
+	X(LOCK_READER_LATE, "A reader reads H, then takes its slot.") \
+	X(LOCK_NO_REREAD, "H is freed without being read again.") \
+	X(LOCK_SKIP_UNNAMED, "Holes are passed without poison.") \
+	X(LOCK_FORGET_INHERITED, "A death is not told to the one after.") \
+	X(LOCK_IGNORE_LEFT, "A grant does not look who left.")
+
+#define REEF_MUTANTS_OF_BARRIER(X) \
+	X(BARRIER_NO_LAST_STEP, "A member passes without the last message.") \
+	X(BARRIER_OLD_ROUND, "A message of any round counts.") \
+	X(BARRIER_ANY_GROUP, "Messages of other members count.") \
+	X(BARRIER_EXPIRED, "Who is only EXPIRED is struck off.") \
+	X(BARRIER_JOINER_BEGINS, "Any lowest member may begin a round.") \
+	X(BARRIER_BLIND_BEGIN, "A round begins by FAA, whatever the version.") \
+	X(BARRIER_NO_HELP, "A dead member's change is left undone.") \
+	X(BARRIER_NO_MARK, "No mark is left for who lost messages.")
+
+#define REEF_MUTANTS_OF_LEASE(X) \
+	X(LEASE_EXPIRED, "A lease is taken over before the fence.") \
+	X(LEASE_SAME_TERM, "A lease is taken without a new term.") \
+	X(LEASE_NO_MARGIN, "A lease lapses as if no clock drifted.") \
+	X(LEASE_LATE_RENEWAL, "A lease that lapsed meanwhile is renewed.") \
+	X(LEASE_LATE_COUNT, "A lease counts from the renewal's end.") \
+	X(LEASE_OLD_SIGHT, "It lapses by a look that began too early.") \
+	X(LEASE_DOUBT_IS_DONE, "What is in doubt counts as done.") \
+	X(LEASE_NO_CHECKSUM, "The record's checksum is not looked at.") \
+	X(LEASE_NO_FLOOR, "The floor of terms is never raised.") \
+	X(LEASE_ENLIST_LATE, "A waiter looks, then makes itself known.")
+
+#define REEF_MUTANTS_OF_CLOCK(X) \
+	X(CLOCK_NO_CEILING, "A time is never compared with the ceiling.") \
+	X(CLOCK_RAISE_LATE, "A time is given, then the ceiling raised.") \
+	X(CLOCK_OLD_WORD, "A new word starts where the lost one was seen.") \
+	X(CLOCK_NO_ERA, "Any ceiling will do, whoever raised it.") \
+	X(CLOCK_NO_WAIT, "A new word starts while the lost one is drawn from.")
+
+#define REEF_MUTANTS_OF_HASH(X) \
+	X(HASH_NO_REREAD, "An insert is confirmed without a second look.") \
+	X(HASH_NO_TAG, "Tags do not count; entries are reused at once (R8).") \
+	X(HASH_TORN_ABSENT, "A torn or changing entry is not there.") \
+	X(HASH_NO_FREEZE, "A split does not freeze.") \
+	X(HASH_NO_INTENT, "Children are LEAF before they are filled.") \
+	X(HASH_EARLY_REUSE, "A free does not wait for readers.") \
+	X(HASH_LATE_MARK, "The slot is written first, then live.")
+
+#define REEF_MUTANTS_OF_MAP(X) \
+	X(MAP_NO_REMOVE, "An entry expires by one's own clock alone.") \
+	X(MAP_RANDOM, "Whatever was met is evicted.")
+
+#define REEF_MUTANTS_ALL(X) \
+	REEF_MUTANTS_OF_SIM(X) \
+	REEF_MUTANTS_OF_BROKER(X) \
+	REEF_MUTANTS_OF_NODE(X) \
+	REEF_MUTANTS_OF_CLIENT(X) \
+	REEF_MUTANTS_OF_HEAP(X) \
+	REEF_MUTANTS_OF_LOCK(X) \
+	REEF_MUTANTS_OF_BARRIER(X) \
+	REEF_MUTANTS_OF_LEASE(X) \
+	REEF_MUTANTS_OF_CLOCK(X) \
+	REEF_MUTANTS_OF_HASH(X) \
+	REEF_MUTANTS_OF_MAP(X)
+/* clang-format on */
+
+/* The numbers of a list, for an array; and how many they are. */
+#define REEF_MUTANT_NUMBER(name, text) REEF_MUTANT_##name,
+#define REEF_MUTANT_ONE(name, text) +1
+
+enum reef_mutant {
+	REEF_MUTANT_NONE,
+	REEF_MUTANTS_ALL(REEF_MUTANT_NUMBER) REEF_MUTANT_COUNT
+};
+
+#if REEF_MUTANTS
+
+/* Switch that one on instead of the one before; NONE: all are off. */
+void reef_mutate(enum reef_mutant mutant);
+enum reef_mutant reef_mutant_now(void);
+/* Its name in the list ("SIM_F1_TWICE"), and what it does wrong. */
+const char *reef_mutant_name(enum reef_mutant mutant);
+const char *reef_mutant_text(enum reef_mutant mutant);
+/* NONE: no mutant has that name. */
+enum reef_mutant reef_mutant_named(const char *name);
+
+extern _Atomic unsigned reef_mutant_on;
+#define REEF_MUTATED(name)                                                     \
+	__builtin_expect(                                                      \
+		atomic_load_explicit(&reef_mutant_on, memory_order_relaxed) == \
+			REEF_MUTANT_##name,                                    \
+		false)
+
+#else
+
+/* The name is read, so that one which is not in the list does not build. */
+#define REEF_MUTATED(name) ((void)REEF_MUTANT_##name, false)
+
+#endif
+
+#endif

@@ -312,6 +312,40 @@ static int f1_messages_of_any_length_arrive_whole(struct world *world)
 	return with_clients(world, 1, echo_client);
 }
 
+/* A long message after a few short ones that nobody answers: whatever room the
+ * peer keeps for messages, it has to be told of by somebody. */
+static int one_way_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint32_t max = reef_fabric_limits(host->fabric)->message_max;
+	uint8_t *bytes = calloc(1, max);
+	struct note note = {.kind = NOTE_NUMBERED};
+	struct reef_link *link;
+	uint32_t few, sent = 0;
+
+	(void)arg;
+	for (few = 1; few < 8; few++) {
+		CHECK_EQ(world, join_as(host, SESSION(few), &link), 0);
+		for (note.number = 0; note.number < few; note.number++)
+			CHECK_EQ(world,
+				 do_send(host, link, &note, sizeof(note)), 0);
+		sent += few;
+		TRY(await(world, &world->board->received, sent));
+		memcpy(bytes, &note, sizeof(note));
+		CHECK_EQ(world, do_send(host, link, bytes, max), 0);
+		TRY(await(world, &world->board->received, ++sent));
+		reef_link_close(link);
+	}
+	free(bytes);
+	CHECK_EQ(world, atomic_load(&world->board->out_of_order), 0);
+	return 0;
+}
+
+static int f1_long_message_after_short_ones_arrives(struct world *world)
+{
+	return with_clients(world, 1, one_way_client);
+}
+
 /* Registered memory is like any other, alone and mixed with it. */
 static int buffer_client(struct host *host, void *arg)
 {
@@ -545,6 +579,8 @@ const struct conform_test conform_operations[] = {
 	 f1_messages_arrive_once_and_in_order, ANYWHERE},
 	{"f1_messages_of_any_length_arrive_whole",
 	 f1_messages_of_any_length_arrive_whole, ANYWHERE},
+	{"f1_long_message_after_short_ones_arrives",
+	 f1_long_message_after_short_ones_arrives, ANYWHERE},
 	{"f1_registered_buffers_are_like_any_memory",
 	 f1_registered_buffers_are_like_any_memory, ANYWHERE},
 	{"f1_messages_outlive_their_sender", f1_messages_outlive_their_sender,

@@ -369,9 +369,13 @@ static int take_credit(struct verbs_link *link, const struct reef_frame *frame)
 	rc = reef_wire_credit_decode(frame->payload, frame->length, &count);
 	if (!rc)
 		rc = verbs_credits_add(link, count);
-	if (!rc && link->phase == VERBS_READYING)
+	if (rc)
+		return rc;
+	if (link->phase == VERBS_READYING)
 		set_up(link);
-	return rc;
+	else if (!count)
+		verbs_receive_asked(link);
+	return 0;
 }
 
 static int take_frame(struct verbs_link *link, struct verbs_queue *polling,

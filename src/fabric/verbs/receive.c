@@ -7,9 +7,9 @@
  *     but for the untold. So a sender that keeps to its credits always finds a
  *     receive, and one whose messages nobody takes runs out of credits.
  * (2) Credits go back with the next message the other way, or, once half are
- *     untold, in a CREDIT frame, which also wakes a peer that sleeps. When the
- *     peer has none left, all have arrived; delivered, they are more than half:
- *     it is told.
+ *     untold, in a CREDIT frame, which also wakes a peer that sleeps. A peer
+ *     whose next batch needs more credits than it has asks for the untold ones
+ *     by CREDIT 0, and is told of them at once, or of the first that there is.
  * (3) A message in several pieces is put together here; between its pieces
  *     nothing else comes on its link.
  * (4) What has arrived outlives its link, unless the session was expelled. */
@@ -51,8 +51,10 @@ int verbs_credits_add(struct verbs_link *link, uint32_t count)
 	if (count > link->credits_max - link->credits)
 		return -REEF_EPROTO;
 	link->credits += count;
-	if (count)
+	if (count) {
+		link->has_asked = false;
 		verbs_send_hungry(link);
+	}
 	return 0;
 }
 
@@ -140,6 +142,19 @@ static void stall(struct verbs_link *link)
 	link->hub->stalled = link;
 }
 
+static void tell_credits(struct verbs_link *link)
+{
+	if (link->untold >= VERBS_RECEIVES / 2 ||
+	    (link->is_asked && link->untold))
+		verbs_receive_credit(link);
+}
+
+void verbs_receive_asked(struct verbs_link *link)
+{
+	link->is_asked = true;
+	tell_credits(link);
+}
+
 int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling)
 {
 	struct verbs_receive *receive;
@@ -170,8 +185,8 @@ int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling)
 	}
 	if (link->phase == VERBS_DRAINING && !link->arrived_count)
 		verbs_link_drained(link, polling);
-	else if (!link->broken && link->untold >= VERBS_RECEIVES / 2)
-		verbs_receive_credit(link);
+	else if (!link->broken)
+		tell_credits(link);
 	return count;
 }
 
@@ -181,5 +196,6 @@ void verbs_receive_credit(struct verbs_link *link)
 
 	reef_wire_credit_encode(link->untold, payload);
 	link->untold = 0;
+	link->is_asked = false;
 	verbs_link_send(link, REEF_FRAME_CREDIT, 0, payload, sizeof(payload));
 }

@@ -317,6 +317,18 @@ void verbs_send_hungry(struct verbs_link *link)
 
 /* --- posting --- */
 
+/* The peer tells of few credits only when it is asked (receive.c, 2). */
+static void ask_for_credits(struct verbs_link *link)
+{
+	uint8_t payload[REEF_WIRE_CREDIT_SIZE];
+
+	if (link->has_asked)
+		return;
+	link->has_asked = true;
+	reef_wire_credit_encode(0, payload);
+	verbs_link_send(link, REEF_FRAME_CREDIT, 0, payload, sizeof(payload));
+}
+
 /* May this batch join those under way? Locked. */
 static int check(struct verbs_link *link, struct reef_batch *batch)
 {
@@ -339,8 +351,10 @@ static int check(struct verbs_link *link, struct reef_batch *batch)
 	fragments = fragments_of(link, batch);
 	i = fragments < link->credits_max ? fragments : link->credits_max;
 	if (fragments && (link->credits < link->promised ||
-			  link->credits - link->promised < i))
+			  link->credits - link->promised < i)) {
+		ask_for_credits(link);
 		return -EAGAIN;
+	}
 	link->promised += fragments;
 	return 0;
 }

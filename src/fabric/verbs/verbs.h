@@ -275,6 +275,7 @@ struct verbs_link {
 	uint32_t credits;      /* messages that the peer has room for */
 	uint32_t promised;     /* of them, to batches not posted yet */
 	uint32_t credits_max;
+	bool has_asked;		   /* for credits, since the last came */
 	uint32_t fragment;	   /* the peer's */
 	struct reef_batch *failed; /* whose op the device blamed */
 	uint32_t failed_op;
@@ -285,6 +286,7 @@ struct verbs_link {
 	struct verbs_receive *arrived[VERBS_RECEIVES]; /* a ring */
 	uint32_t arrived_first, arrived_count;
 	uint32_t untold;  /* receives posted that the peer does not know of */
+	bool is_asked;	  /* by the peer, to be told of them */
 	uint8_t *message; /* one that came in several pieces */
 	uint32_t message_length;
 	bool message_complete;
@@ -424,6 +426,8 @@ void verbs_receive_completed(struct verbs_queue *polling,
 int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling);
 /* Tell the peer of its new credits. */
 void verbs_receive_credit(struct verbs_link *link);
+/* The peer has asked for them. */
+void verbs_receive_asked(struct verbs_link *link);
 int verbs_credits_add(struct verbs_link *link, uint32_t count);
 
 /* --- link.c --- */

@@ -67,7 +67,8 @@ struct reef_options {
  *   "local"        the pool of this machine's user (`reef up`)
  *   "embedded:SIZE" a pool inside this process, e.g. "embedded:256M"; nothing
  *                  to start, gone with the last handle
- *   "reef://HOST:PORT[,HOST:PORT...]"  a broker, or several places of one
+ *   "reef://HOST:PORT[,HOST:PORT...]"  a broker, or several places of one;
+ *                  "reef://" may be left out
  * The first handle of a process joins the pool, the others cost no message.
  * -EINVAL: no such target.  -ECONNREFUSED, -ENOENT: nobody is there.
  * -ETIMEDOUT.  -REEF_EAUTH: the key is not right.  -EACCES: a credential that

@@ -251,33 +251,68 @@ static int add_item(struct reef_config_value *value, const char *text,
 	return items[value->count] ? (value->count++, 0) : -ENOMEM;
 }
 
-/* The items, and a text that has one blank between them. */
+/* Put what the text of an item leaves out in front of it. */
+static int complete_item(const struct reef_config_setting *setting, char **item)
+{
+	const char *prefix = setting->prefix ? setting->prefix(*item) : "";
+	char *whole;
+
+	if (!*prefix)
+		return 0;
+	if (asprintf(&whole, "%s%s", prefix, *item) < 0)
+		return -ENOMEM;
+	free(*item);
+	*item = whole;
+	return 0;
+}
+
+/* Make the text anew: the items with one blank between them. */
+static int join_items(struct reef_config_value *value)
+{
+	size_t size = 1;
+	char *text, *end;
+
+	for (uint32_t i = 0; i < value->count; i++)
+		size += strlen(value->items[i]) + 1;
+	text = end = malloc(size);
+	if (!text)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < value->count; i++) {
+		if (i)
+			*end++ = ' ';
+		end = stpcpy(end, value->items[i]);
+	}
+	*end = '\0';
+	free(value->text);
+	value->text = text;
+	return 0;
+}
+
+/* Split a list into its items. */
 static int split(struct reef_config *config,
 		 const struct reef_config_setting *setting, const char *where,
 		 struct reef_config_value *value)
 {
 	const char *from = value->text;
-	char *to = value->text;
+	char **item;
 	size_t size;
 	int rc = 0;
 
 	while (!rc && *(from += strspn(from, ", \t"))) {
 		size = strcspn(from, ", \t");
 		rc = add_item(value, from, size);
+		if (rc)
+			break;
+		item = &value->items[value->count - 1];
+		rc = check_text(config, setting, where, *item);
 		if (!rc)
-			rc = check_text(config, setting, where,
-					value->items[value->count - 1]);
-		if (to != value->text)
-			*to++ = ' ';
-		memmove(to, from, size);
-		to += size;
+			rc = complete_item(setting, item);
 		from += size;
 	}
-	*to = '\0';
 	if (!rc && !value->count)
 		rc = reef_config_fail(config, -EINVAL, "%s: %s has no value",
 				      where, setting->name);
-	return rc;
+	return rc ? rc : join_items(value);
 }
 
 static int take_path(struct reef_config *config,

@@ -49,6 +49,9 @@ struct reef_config_setting {
 	/* Optional: what is wrong with a text (LIST: with one of them), as in
 	 * "is not an address"; NULL: nothing. */
 	const char *(*check)(const char *text);
+	/* Optional, of a LIST: what goes in front of a text that leaves it out,
+	 * as "tcp:" of an address; "": nothing. */
+	const char *(*prefix)(const char *text);
 	uint32_t uses;	  /* bits: which commands have it as a flag */
 	const char *help; /* half a line */
 };

@@ -60,15 +60,37 @@ static const char *check_unix(const char *text)
 	return NULL;
 }
 
+/* True if a text can only be meant as HOST:PORT: it has one colon, or an IPv6
+ * address in brackets. */
+static bool is_host_and_port(const char *text)
+{
+	const char *colon = strchr(text, ':');
+
+	return text[0] == '[' || (colon && !strchr(colon + 1, ':'));
+}
+
+static bool has_fabric(const char *text)
+{
+	return strncmp(text, "shm:", 4) == 0 || strncmp(text, "tcp:", 4) == 0 ||
+	       strncmp(text, "verbs:", 6) == 0;
+}
+
 static const char *check_address(const char *text)
 {
 	if (strncmp(text, "shm:", 4) == 0)
 		return check_unix(text + 4);
-	if (strncmp(text, "tcp:", 4) == 0)
-		return check_inet(text + 4);
-	if (strncmp(text, "verbs:", 6) == 0)
-		return check_inet(text + 6);
-	return "does not begin with shm:, tcp: or verbs:";
+	if (has_fabric(text))
+		return check_inet(strchr(text, ':') + 1);
+	if (is_host_and_port(text))
+		return check_inet(text);
+	return strchr(text, ':') ? "does not begin with shm:, tcp: or verbs:"
+				 : "has no port, as in HOST:PORT";
+}
+
+/* HOST:PORT means tcp:HOST:PORT. */
+static const char *prefix_address(const char *text)
+{
+	return has_fabric(text) ? "" : "tcp:";
 }
 
 static const char *check_redis_listen(const char *text)
@@ -87,13 +109,17 @@ static const char *check_fabric(const char *text)
 	return NULL;
 }
 
-/* The rest is reef_open's to say. */
+/* Only the kind of target is checked; whether it is well formed is reef_open's
+ * to say. */
 static const char *check_pool(const char *text)
 {
 	if (strcmp(text, "local") == 0 || strncmp(text, "reef://", 7) == 0 ||
 	    strncmp(text, "embedded:", 9) == 0)
 		return NULL;
-	return "is neither local nor reef://HOST:PORT nor embedded:SIZE";
+	/* The first of several places. */
+	if (text[0] == '[' || strcspn(text, ":") < strcspn(text, ","))
+		return NULL;
+	return "is neither local nor HOST:PORT nor embedded:SIZE";
 }
 
 static const char *check_name(const char *text)
@@ -123,6 +149,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
 			.check = check_address,
+			.prefix = prefix_address,
 			.uses = REEF_USE_BROKER,
 			.help = "where the broker listens; this machine only",
 		},
@@ -133,6 +160,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
 			.check = check_address,
+			.prefix = prefix_address,
 			.uses = REEF_USE_NODE,
 			.help = "where the node listens; this machine only",
 		},
@@ -143,6 +171,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
 			.check = check_address,
+			.prefix = prefix_address,
 			.uses = REEF_USE_NODE,
 			.help = "where the broker is; this user's here",
 		},
@@ -177,7 +206,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_TEXT,
 			.check = check_pool,
 			.uses = REEF_USE_CLIENT,
-			.help = "local, or reef://HOST:PORT; local",
+			.help = "local, or HOST:PORT; local",
 		},
 	[REEF_SET_CREDENTIAL] =
 		{

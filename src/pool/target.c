@@ -87,7 +87,8 @@ int reef_target_broker(const char *target, const char *run,
 		return find_local(run, broker);
 	if (!strncmp(target, "reef://", 7))
 		return parse_hosts(target + 7, broker);
-	return -EINVAL;
+	/* HOST:PORT means reef://HOST:PORT. */
+	return strchr(target, ':') ? parse_hosts(target, broker) : -EINVAL;
 }
 
 int reef_target_credential(const char *path, const char *run,

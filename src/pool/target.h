@@ -17,8 +17,8 @@ struct reef_credential;
 #define REEF_TARGET_MAX 1024 /* bytes of a broker's addresses */
 
 /* The addresses of a broker. target: "local", or "reef://HOST[:PORT],..." for
- * several places of one, which come back with ',' in between. run: the runtime
- * directory; NULL: $REEF_RUN, else the user's.
+ * several places of one, which come back with ',' in between; with a port it
+ * needs no "reef://". run: the runtime directory; NULL: $REEF_RUN, else the user's.
  * -EINVAL: no such target.  -ENOENT: no broker left its addresses there.
  * -EPERM: somebody else could have. */
 int reef_target_broker(const char *target, const char *run,

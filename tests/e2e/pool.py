@@ -312,6 +312,24 @@ def check_processes(pool):
     assert os.listdir(pool.run) == []
 
 
+def check_addresses_without_fabric(pool):
+    """HOST:PORT is tcp:HOST:PORT, wherever an address is asked for."""
+    place = "127.0.0.1:%d" % free_port()
+    broker = pool.start("broker", "broker", "--listen", place).saw("is up.")
+    assert "tcp:" + place in broker.out, broker.out
+    node = pool.start(
+        "node", "node", "--broker", place, "--node-listen", "127.0.0.1:0",
+        "--run", os.path.join(pool.home, "other"), "--name", "other",
+        "--key-file", pool.data + "/pool.key", "--lend", "64M").saw("is up.")
+    assert "tcp:" + place in node.out, node.out
+    pool.node_is("other", "ok")
+    assert "tcp:127.0.0.1:" in pool.nodes()["other"]["addresses"]
+    assert "over tcp" in pool.do(
+        "status", "--pool", place,
+        "--credential", pool.run + "/owner.credential")
+    assert node.stop() == 0 and broker.stop() == 0, (node.error, broker.error)
+
+
 def check_drain(pool):
     pool.broker()
     key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]

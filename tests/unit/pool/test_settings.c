@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "pool/settings.h"
+#include "pool/target.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -160,6 +161,38 @@ static void settings_addresses_are_checked(void **state)
 		"shm:@NAME");
 }
 
+static void settings_address_without_fabric_is_of_tcp(void **state)
+{
+	char broker[REEF_TARGET_MAX];
+	struct reef_settings s;
+
+	assert_int_equal(
+		load(EVERYBODY,
+		     ARGUMENTS("--listen=127.0.0.1:7000 shm:@x,[::1]:1",
+			       "--listen", ":0", "--broker=far:1",
+			       "--node-listen=host.name:65535",
+			       "--pool=far:2,[::1]:3"),
+		     &s),
+		0);
+	assert_string_equal(s.listen,
+			    "tcp:127.0.0.1:7000 shm:@x tcp:[::1]:1 tcp::0");
+	assert_string_equal(reef_config_item(s.config, REEF_SET_LISTEN, 2),
+			    "tcp:[::1]:1");
+	assert_string_equal(s.broker, "tcp:far:1");
+	assert_string_equal(s.node_listen, "tcp:host.name:65535");
+	assert_int_equal(reef_target_broker(s.pool, NULL, broker), 0);
+	assert_string_equal(broker, "tcp:far:2,tcp:[::1]:3");
+	reef_settings_fini(&s);
+	assert_int_equal(reef_target_broker("far", NULL, broker), -EINVAL);
+	refused(ARGUMENTS("--listen=host"),
+		"--listen: listen: \"host\" has no port, as in HOST:PORT");
+	refused(ARGUMENTS("--listen=host:65536"),
+		"--listen: listen: \"host:65536\" has no port from 0 to 65535 "
+		"at its end");
+	refused(ARGUMENTS("--broker=[::1]"),
+		"--broker: broker: \"[::1]\" has no ] before its port");
+}
+
 static void settings_socket_too_long_is_refused(void **state)
 {
 	struct reef_settings settings;
@@ -224,9 +257,9 @@ static void settings_of_clients_are_checked(void **state)
 	assert_string_equal(s.credential, "/h/c");
 	assert_string_equal(s.fabrics, "tcp shm");
 	reef_settings_fini(&s);
-	refused(ARGUMENTS("--pool=a:1"),
-		"--pool: pool: \"a:1\" is neither local nor reef://HOST:PORT "
-		"nor embedded:SIZE");
+	refused(ARGUMENTS("--pool=a"),
+		"--pool: pool: \"a\" is neither local nor HOST:PORT nor "
+		"embedded:SIZE");
 	refused(ARGUMENTS("--fabrics=shm,udp"),
 		"--fabrics: fabrics: \"udp\" is none of shm, tcp, verbs");
 }
@@ -292,6 +325,7 @@ int main(void)
 		cmocka_unit_test(settings_defaults_follow_from_the_machine),
 		cmocka_unit_test(settings_directories_move_what_is_in_them),
 		cmocka_unit_test(settings_addresses_are_checked),
+		cmocka_unit_test(settings_address_without_fabric_is_of_tcp),
 		cmocka_unit_test(settings_socket_too_long_is_refused),
 		cmocka_unit_test(settings_that_do_not_go_together_are_refused),
 		cmocka_unit_test(settings_one_watermark_moves_the_other),

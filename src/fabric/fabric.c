@@ -29,6 +29,24 @@ static void watch_forks(void)
 
 /* --- fabrics --- */
 
+static _Atomic(int (*)(const struct reef_fabric_options *options,
+		       struct reef_fabric **out)) sim_open;
+
+void reef_fabric_set_sim(int (*open)(const struct reef_fabric_options *options,
+				     struct reef_fabric **out))
+{
+	atomic_store(&sim_open, open);
+}
+
+static int open_sim(const struct reef_fabric_options *options,
+		    struct reef_fabric **out)
+{
+	int (*open)(const struct reef_fabric_options *options,
+		    struct reef_fabric **out) = atomic_load(&sim_open);
+
+	return open ? open(options, out) : -EINVAL;
+}
+
 static const struct {
 	const char *kind;
 	int (*open)(const struct reef_fabric_options *options,
@@ -38,7 +56,7 @@ static const struct {
 	{"shm", reef_shm_open, 3000 * MILLISECOND},
 	{"tcp", reef_tcp_open, 3000 * MILLISECOND},
 	{"verbs", reef_verbs_open, 1000 * MILLISECOND},
-	{"sim", reef_sim_open, 3000 * MILLISECOND},
+	{"sim", open_sim, 3000 * MILLISECOND},
 };
 
 #define DEFAULT(field, value)                                                  \

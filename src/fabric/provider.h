@@ -386,4 +386,9 @@ int reef_verbs_open(const struct reef_fabric_options *options,
 int reef_sim_open(const struct reef_fabric_options *options,
 		  struct reef_fabric **out);
 
+/* The simulator is no part of the library: reef_sim_create tells the fabric
+ * where it is. Until then "sim" is not a kind. Thread: any. */
+void reef_fabric_set_sim(int (*open)(const struct reef_fabric_options *options,
+				     struct reef_fabric **out));
+
 #endif

@@ -154,6 +154,26 @@ def test_symbols(installed):
                                  sorted(public - shown))
 
 
+def test_rooms(installed):
+    """The library has what a program needs; the Redis door, doctor, the
+    simulator, its hooks and the benches are the program's."""
+    rooms = {
+        "the Redis door": "redis_door_create",
+        "doctor": "reef_diagnosis_create",
+        "the simulator": "reef_sim_create",
+        "hooks": "reef_cost_push",
+        "the benches": "bench_run",
+        "settings": "reef_settings_load",
+    }
+    for path in (only(installed.prefix + "/lib/**/libreef.so"),
+                 only(installed.prefix + "/lib/**/libreef.a"),
+                 installed.prefix + "/bin/reef"):
+        shown = set(re.findall(r" [tT] (\w+)$", run("nm", path), re.M))
+        for room, symbol in rooms.items():
+            assert (symbol in shown) == path.endswith("/bin/reef"), (
+                path, room, symbol)
+
+
 def test_mutants(installed):
     """What is shipped has no code of mutants; what the tests link has."""
     pattern = re.compile(r"\b\w*(?:mutant|mutate)\w*\b", re.I)
@@ -176,7 +196,7 @@ def main():
                          for test in (
                              test_program, test_manual, test_headers,
                              test_shared, test_static, test_readme,
-                             test_symbols, test_mutants)])
+                             test_symbols, test_rooms, test_mutants)])
 
 
 if __name__ == "__main__":

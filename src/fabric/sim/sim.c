@@ -103,6 +103,7 @@ int reef_sim_create(const struct reef_sim_options *options,
 	sim = calloc(1, sizeof(*sim));
 	if (!sim)
 		return -ENOMEM;
+	reef_fabric_set_sim(reef_sim_open);
 	sim->options = *options;
 	fill_in(&sim->options);
 	reef_random_init(&root, options->seed);

@@ -80,11 +80,12 @@ REEF_API int reef_open(const char *target, const struct reef_options *options,
  * NULL is fine. */
 REEF_API void reef_close(struct reef *reef);
 
-/* The session, 32 bits: slot 16, generation 16. */
+/* The number of the handle's session, 32 bits: slot 16, generation 16. */
 REEF_API uint32_t reef_session(const struct reef *reef);
 
-/* 0: all is well.  -REEF_EFENCED: the session has ended.  -REEF_ENOLINK: the
- * broker is out of reach at the moment; memory works all the same. */
+/* Tell how the session is. 0: all is well.  -REEF_EFENCED: the session has
+ * ended.  -REEF_ENOLINK: the broker is out of reach at the moment; memory works
+ * all the same. */
 REEF_API int reef_health(const struct reef *reef);
 
 /* --- spaces --- */
@@ -105,15 +106,19 @@ struct reef_space_options {
 /* Open a space by name; options may be NULL. name NULL: a new scratch space,
  * which ends when it is closed, or with the session. What a token allows is the
  * session's: another handle of the process may do it, too.
- * -ENOENT: there is none.  -EEXIST.  -EACCES: the token is missing, forged, or
- * revoked.  -ENAMETOOLONG.  -EINVAL.  -ENOSPC: too many. */
+ * *out is the caller's; closing its handle closes it, too.
+ * -ENOENT: there is none.  -EEXIST: there is one, with REEF_SPACE_EXCLUSIVE.
+ * -EACCES: the token is missing, forged, or revoked.  -ENAMETOOLONG: the name
+ * is longer than the pool takes.  -EINVAL: an empty name, or an unknown flag.
+ * -ENOSPC: the pool has too many spaces. */
 REEF_API int reef_space_open(struct reef *reef, const char *name,
 			     const struct reef_space_options *options,
 			     struct reef_space **out);
-REEF_API void reef_space_close(struct reef_space *space); /* NULL is fine */
+/* Close a space; one without a name ends. NULL is fine. */
+REEF_API void reef_space_close(struct reef_space *space);
 
 /* Drop a space with all that is in it: its users get -REEF_ELOST.
- * -ENOENT.  -EACCES. */
+ * -ENOENT: there is none.  -EACCES: it is not this user's. */
 REEF_API int reef_space_drop(struct reef *reef, const char *name);
 
 struct reef_space_info {
@@ -156,16 +161,17 @@ enum reef_free_flags {
 REEF_API int reef_free(struct reef_space *space, uint64_t address,
 		       uint32_t flags);
 
-/* Let a block outlive this session. -EALREADY.  -EINVAL. */
+/* Let a block outlive this session. -EALREADY: it is kept, or free, already.
+ * -EINVAL: no block begins there. */
 REEF_API int reef_keep(struct reef_space *space, uint64_t address);
 
-/* How many bytes the block at that address has room for.  -EINVAL. */
+/* Tell how many bytes the block at that address has room for.  -EINVAL: no
+ * block begins there. */
 REEF_API int reef_block_size(struct reef_space *space, uint64_t address,
 			     uint64_t *size);
 
 #define REEF_CLASSES_MAX 96
 
-/* What this handle's blocks take; those of other handles are theirs to tell. */
 struct reef_block_stats {
 	uint64_t bytes_taken;	/* chunks of the space that are its own */
 	uint64_t bytes_live;	/* blocks, with their headers */
@@ -176,14 +182,18 @@ struct reef_block_stats {
 		uint64_t blocks, live, waiting; /* how many */
 	} by_class[REEF_CLASSES_MAX];
 };
+/* Tell what this handle's blocks of a space take; those of other handles are
+ * theirs to tell. */
 REEF_API int reef_block_stats(struct reef_space *space,
 			      struct reef_block_stats *out);
 
-/* Between these, nothing that was reachable at enter and is freed with
- * REEF_FREE_LATER is reused. They nest, cost no operation, and should be brief:
- * a handle that never leaves keeps everybody's freed memory from coming back.
- * Fibers that share a handle enter and leave each for itself. */
+/* Begin an interval in which nothing that is reachable now, and is freed with
+ * REEF_FREE_LATER meanwhile, is reused; reef_leave ends it. Intervals nest,
+ * cost no operation, and should be brief: a handle that never leaves keeps
+ * everybody's freed memory from coming back. Fibers that share a handle enter
+ * and leave each for itself. */
 REEF_API void reef_enter(struct reef *reef);
+/* End the interval that the last reef_enter began. */
 REEF_API void reef_leave(struct reef *reef);
 
 /* --- access --- */
@@ -202,14 +212,20 @@ enum reef_op_kind {
 
 /* Errors of all access: -EFAULT: no memory of an open space is there.  -EINVAL:
  * CAS or FAA at an address that is not a multiple of 8.  -EACCES: the token
- * does not allow it.  -REEF_ELOST, -REEF_EFENCED, -REEF_EINDOUBT: (4), (5). */
+ * does not allow it.  -REEF_EINDOUBT, -ETIMEDOUT: (4).  -REEF_ELOST,
+ * -REEF_EFENCED, -REEF_ENOLINK: (5). */
+
+/* Copy `length` bytes of the pool to the caller's memory. */
 REEF_API int reef_read(struct reef *reef, uint64_t address, void *to,
 		       size_t length);
+/* Copy `length` bytes of the caller's memory to the pool. */
 REEF_API int reef_write(struct reef *reef, uint64_t address, const void *from,
 			size_t length);
-/* before (may be NULL): the value it had; equal to `compare`: it was set. */
+/* Set a word to `value` if it is `compare`. *before (may be NULL): what it was;
+ * equal to `compare`: it was set. */
 REEF_API int reef_cas(struct reef *reef, uint64_t address, uint64_t compare,
 		      uint64_t value, uint64_t *before);
+/* Add to a word. *before (may be NULL): what it was. */
 REEF_API int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
 		      uint64_t *before);
 
@@ -226,14 +242,14 @@ struct reef_access {
 	int status;	  /* out: 0, or what went wrong */
 };
 
-/* Several at once: one round trip where they are on one node. To one node, in
- * their order: whatever follows a WRITE takes effect after it; a READ after
- * everything before it; a WRITE, CAS or FAA may overtake an earlier READ, CAS
- * or FAA unless REEF_ORDERED. Between nodes: no order. A malformed one: nothing
- * of the list happens. The first to fail ends its node's part, and what comes
- * 256 operations later; an address where no memory is, or none any more, ends
- * the whole rest. Those report -REEF_ENOTDONE. Returns 0, or the status of the
- * first in the list that failed by itself. */
+/* Do several accesses at once: one round trip where they are on one node. To
+ * one node, in their order: whatever follows a WRITE takes effect after it; a
+ * READ after everything before it; a WRITE, CAS or FAA may overtake an earlier
+ * READ, CAS or FAA unless REEF_ORDERED. Between nodes: no order. A malformed
+ * one: nothing of the list happens. The first to fail ends its node's part, and
+ * what comes 256 operations later; an address where no memory is, or none any
+ * more, ends the whole rest. Those report -REEF_ENOTDONE. Returns 0, or the
+ * status of the first in the list that failed by itself. */
 REEF_API int reef_execute(struct reef *reef, struct reef_access *accesses,
 			  uint32_t count);
 
@@ -253,38 +269,52 @@ struct reef_task {
 	uint64_t scratch[8]; /* the handle's */
 };
 
-/* 0: under way.  1: done already; on_done is not called.  -EAGAIN: 1,024 are
- * under way, progress first. If the header of a fresh block is still to be
- * written, it waits for that one round trip. */
+/* Begin a task. 0: it is under way.  1: it is done already; on_done is not
+ * called.  -EAGAIN: 1,024 are under way, call reef_progress first.  -EINVAL: an
+ * access is malformed. If the header of a fresh block is still to be written,
+ * it waits for that one round trip. */
 REEF_API int reef_task_submit(struct reef *reef, struct reef_task *task);
 /* Wait for a submitted task; returns its status. on_done is called, if there
  * is one. */
 REEF_API int reef_task_wait(struct reef *reef, struct reef_task *task);
-/* Make progress; how much happened. Never blocks. */
+/* Carry tasks on, without blocking. Returns how much happened. */
 REEF_API int reef_progress(struct reef *reef);
 
-/* For foreign event loops: arm; if that was 0, progress once more; if that was
- * 0, the descriptor becomes readable on the next event. One descriptor for
- * everything; the handle's, to be polled, not read.  -ENOSYS: there is none. */
+/* The handle's descriptor, for foreign event loops: one for everything, to be
+ * polled, not read; the handle closes it.  -ENOSYS: there is none. */
 REEF_API int reef_fd(struct reef *reef);
+/* Ask for the descriptor to become readable at the next event. If that returns
+ * 0, call reef_progress once more; if that returns 0, too, the loop may sleep.
+ */
 REEF_API int reef_arm(struct reef *reef);
 
 /* --- names: small, few, durable at the broker --- */
 
-/* Bind a name of a space to a number, if it is not bound. generation (may be
- * NULL) is new for every change.  -EEXIST.  -ENAMETOOLONG.  -EINVAL: empty. */
+/* Errors of every call on names: -EINVAL: the name is empty.  -ENAMETOOLONG.
+ * -EACCES: the token does not allow it.  -REEF_ENOLINK: the broker is out of
+ * reach; nothing happened.  -REEF_EINDOUBT, of those that change something: the
+ * broker may have heard of it.  -REEF_EFENCED: (5). */
+
+/* Bind a name of a space to a number, if it is not bound. *generation (may be
+ * NULL) is new for every change.  -EEXIST: it is bound. */
 REEF_API int reef_name_bind(struct reef_space *space, const char *name,
 			    uint64_t value, uint64_t *generation);
-/* Set it if it is still of that generation.  -ENOENT.  -ESTALE: it is not. */
+/* Bind a name to another number, if its binding is still of that generation.
+ * *now (may be NULL): the new generation.  -ENOENT: it is not bound.  -ESTALE:
+ * its generation is another. */
 REEF_API int reef_name_replace(struct reef_space *space, const char *name,
 			       uint64_t generation, uint64_t value,
 			       uint64_t *now);
+/* Look a name up. value and generation may be NULL.  -ENOENT: it is not bound.
+ */
 REEF_API int reef_name_lookup(struct reef_space *space, const char *name,
 			      uint64_t *value, uint64_t *generation);
-/* generation 0: whatever it is. */
+/* Unbind a name, if its binding is still of that generation; 0: of any.
+ * -ENOENT: it is not bound.  -ESTALE: its generation is another. */
 REEF_API int reef_name_unbind(struct reef_space *space, const char *name,
 			      uint64_t generation);
-/* In order; as reef_space_list. */
+/* Call `each` for every name of a space that begins with prefix, in order;
+ * nonzero ends the list and is returned. It must not call into the handle. */
 REEF_API int reef_name_list(struct reef_space *space, const char *prefix,
 			    int (*each)(void *context, const char *name,
 					uint64_t value, uint64_t generation),

@@ -13,15 +13,15 @@ struct abandon {
 	struct reef_access accesses[HEAP_BATCH];
 };
 
-static bool is_to_go(uint32_t block)
+static bool is_abandoned(uint32_t block)
 {
 	return (block & BLOCK_OUT) &&
 	       !(block & (BLOCK_RARE | BLOCK_UNJUDGED)) &&
 	       (uint8_t)(block >> 8) == REEF_BLOCK_RAW;
 }
 
-/* Free those of a run that are in the batch. The run goes with its last block,
- * so nothing of it is looked at after that. */
+/* Free the blocks of a run that are in the batch. The run goes with its last
+ * block, so nothing of it is read after that. */
 static int abandon_execute(struct reef_heap *heap, struct run *run,
 			   struct abandon *abandon)
 {
@@ -46,7 +46,7 @@ static int abandon_run(struct reef_heap *heap, struct run *run,
 	uint32_t blocks = run->count, left = heap_run_used(run);
 	int rc = 0;
 
-	/* left: blocks that were out, so that a run which is gone is left. */
+	/* The run may be gone once `left`, its blocks that were out, is 0. */
 	for (uint32_t i = 0; i < blocks && left && !rc; i++) {
 		uint32_t block = run->blocks[i];
 		uint64_t address;
@@ -54,7 +54,7 @@ static int abandon_run(struct reef_heap *heap, struct run *run,
 		if (!(block & BLOCK_OUT))
 			continue;
 		left--;
-		if (!is_to_go(block))
+		if (!is_abandoned(block))
 			continue;
 		address = heap_block_address(run, i) - HEAP_HEADER;
 		abandon->accesses[abandon->count] = heap_cas(

@@ -48,7 +48,7 @@ struct adoption {
 	struct reef_access accesses[HEAP_BATCH];
 	struct {
 		struct run *run;
-		uint32_t index; /* UINT32_MAX: all in a unit */
+		uint32_t index; /* of a block; UINT32_MAX: a whole unit */
 		uint64_t header;
 	} reads[HEAP_BATCH];
 	uint32_t count, bulk_count;
@@ -57,7 +57,7 @@ struct adoption {
 
 /* --- chains --- */
 
-/* The units of a head that fits; 0: it does not, or is none. */
+/* How many units the run of a head has; 0: it is no head, or makes no sense. */
 static uint32_t head_units(const struct adoption *a, uint32_t unit)
 {
 	uint64_t head = a->descriptors[unit];
@@ -75,7 +75,7 @@ static uint32_t head_units(const struct adoption *a, uint32_t unit)
 		       : 0;
 }
 
-/* Rows of chunks that heads cross. */
+/* Find the chains: rows of chunks whose borders runs cross. */
 static void chains_find(struct adoption *a)
 {
 	const struct heap_shape *shape = &a->extent->shape;
@@ -91,7 +91,7 @@ static void chains_find(struct adoption *a)
 		else
 			a->chains[a->chains_count++] =
 				(struct chain){.first = i, .last = i};
-		/* What is nobody's has no heads. */
+		/* A chunk that is nobody's has no heads. */
 		for (uint32_t unit = first;
 		     !heap_chunk_is_free(a->words[i]) && unit < end; unit++)
 			if (unit >= reach && head_units(a, unit))
@@ -99,8 +99,8 @@ static void chains_find(struct adoption *a)
 	}
 }
 
-/* Which chains to adopt: those whose first chunk is the dead session's, or is
- * ours since an attempt that did not get the rest. */
+/* Mark the chains to adopt: those whose first chunk is the dead session's, or
+ * is ours since an attempt that did not get the rest. */
 static void chains_choose(struct adoption *a)
 {
 	for (uint32_t i = 0; i < a->chains_count; i++) {
@@ -154,7 +154,7 @@ static int make_run(struct adoption *a, uint32_t unit, uint32_t units)
 	return 0;
 }
 
-/* A chain's runs; heads that do not fit are nobody's. */
+/* Make the runs of a chain. Heads that make no sense are no run's. */
 static int make_runs(struct adoption *a, const struct chain *chain)
 {
 	const struct heap_shape *shape = &a->extent->shape;
@@ -172,15 +172,15 @@ static int make_runs(struct adoption *a, const struct chain *chain)
 	return rc;
 }
 
-/* What a header says of a block. */
-static void apply(struct adoption *a, struct run *run, uint32_t index,
-		  uint64_t header)
+/* Note what the header of a block says. */
+static void apply_header(struct adoption *a, struct run *run, uint32_t index,
+			 uint64_t header)
 {
 	uint32_t *block = &run->blocks[index];
 
 	if (!heap_header_is_sane(header)) {
 		a->corrupt = true;
-		*block |= BLOCK_OUT; /* never to be used */
+		*block |= BLOCK_OUT; /* never used again */
 		return;
 	}
 	if (!header)
@@ -195,14 +195,14 @@ static void apply(struct adoption *a, struct run *run, uint32_t index,
 		*block |= BLOCK_OUT | BLOCK_LIMBO | BLOCK_UNJUDGED;
 		break;
 	case HEAP_BLOCK_KEPT:
-		*block |= BLOCK_OUT | BLOCK_ADOPTED | BLOCK_TOLD;
+		*block |= BLOCK_OUT | BLOCK_ADOPTED | BLOCK_SHARED;
 		break;
 	default:
 		break;
 	}
 }
 
-static int read_some(struct adoption *a)
+static int read_batch(struct adoption *a)
 {
 	int rc = a->count ? heap_execute(a->heap, a->accesses, a->count) : 0;
 
@@ -211,7 +211,8 @@ static int read_some(struct adoption *a)
 		uint64_t start = a->accesses[i].address, header;
 
 		if (a->reads[i].index != UINT32_MAX) {
-			apply(a, run, a->reads[i].index, a->reads[i].header);
+			apply_header(a, run, a->reads[i].index,
+				     a->reads[i].header);
 			continue;
 		}
 		for (uint32_t b = 0; b < run->count; b++) {
@@ -222,7 +223,7 @@ static int read_some(struct adoption *a)
 			memcpy(&header,
 			       (uint8_t *)a->accesses[i].local + (at - start),
 			       8);
-			apply(a, run, b, header);
+			apply_header(a, run, b, header);
 		}
 	}
 	a->count = a->bulk_count = 0;
@@ -243,7 +244,7 @@ static int read_later(struct adoption *a, struct run *run, uint32_t index,
 			heap_read(address, &a->reads[a->count].header, 8);
 	a->count++;
 	if (a->count == HEAP_BATCH || a->bulk_count == BULK_BATCH)
-		return read_some(a);
+		return read_batch(a);
 	return 0;
 }
 
@@ -266,12 +267,13 @@ static int read_headers(struct adoption *a)
 					run->address - HEAP_HEADER +
 						u * REEF_UNIT_SIZE);
 	}
-	return rc ? rc : read_some(a);
+	return rc ? rc : read_batch(a);
 }
 
 /* --- adopting --- */
 
-/* May this chunk be taken from whom it names? */
+/* 1: the chunk names the dead session, or another that is FENCED.  0: it does
+ * not.  -errno. */
 static int may_adopt(struct adoption *a, uint32_t index)
 {
 	const struct reef_heap_ops *ops = a->heap->options.ops;
@@ -285,8 +287,9 @@ static int may_adopt(struct adoption *a, uint32_t index)
 	return ops->is_fenced(a->heap->options.context, owner);
 }
 
-/* The CAS, and once more when in doubt: then what we wanted to write is ours.
- * 1: adopted.  0: another was first. */
+/* What became of the CAS of an adoption, which is repeated when in doubt: if
+ * the word is then what we wanted to write, it was ours. 1: adopted.  0:
+ * another was first. */
 static int adopt_settle(struct adoption *a, struct reef_access *cas)
 {
 	bool doubt = false;
@@ -304,7 +307,7 @@ static int adopt_settle(struct adoption *a, struct reef_access *cas)
 	       (doubt && cas->result == cas->operand);
 }
 
-static void adopt_note(struct adoption *a, uint32_t index, uint64_t word)
+static void note_adopted(struct adoption *a, uint32_t index, uint64_t word)
 {
 	struct chunk *chunk = &a->extent->chunks[index];
 
@@ -316,7 +319,7 @@ static void adopt_note(struct adoption *a, uint32_t index, uint64_t word)
 	a->heap->chunks++;
 }
 
-/* Adopt chunks by their numbers, at most HEAP_BATCH. */
+/* Adopt the chunks of these numbers, at most HEAP_BATCH. */
 static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 			uint32_t count)
 {
@@ -338,7 +341,7 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 	for (uint32_t i = 0; i < count; i++) {
 		one = adopt_settle(a, &a->accesses[i]);
 		if (one == 1 && !a->extent->dead)
-			adopt_note(a, chunks[i], a->accesses[i].operand);
+			note_adopted(a, chunks[i], a->accesses[i].operand);
 		else if (one == 0)
 			a->busy = true;
 		else if (one < 0)
@@ -347,7 +350,8 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 	return rc;
 }
 
-/* The first chunks of the chains, or all others of those we have. */
+/* Adopt the first chunks of the chains; or all others of chains whose first
+ * chunk is ours. */
 static int adopt_round(struct adoption *a, bool first)
 {
 	uint32_t chunks[HEAP_BATCH], count = 0;
@@ -399,13 +403,13 @@ static int judge_later(struct reef_heap *heap, uint64_t address)
 	return 0;
 }
 
-/* Put a run with what was read of its blocks where it belongs. */
+/* Make a run ours, with what was read of its blocks. */
 static int install_run(struct adoption *a, struct run *run)
 {
 	struct reef_heap *heap = a->heap;
 	int rc = 0;
 
-	heap_run_show(run);
+	heap_run_map(run);
 	run->bump = run->count;
 	for (uint32_t i = run->count; i-- > 0;) {
 		if (run->blocks[i] & BLOCK_OUT) {
@@ -426,7 +430,7 @@ static int install_run(struct adoption *a, struct run *run)
 	return rc;
 }
 
-/* Units that are no run's: free, but for heads that did not fit. */
+/* Make units that are in no run free, but for heads that made no sense. */
 static int install_free(struct adoption *a, uint32_t first, uint32_t end)
 {
 	uint32_t from = first;
@@ -445,8 +449,8 @@ static int install_free(struct adoption *a, uint32_t first, uint32_t end)
 	return rc;
 }
 
-static int install(struct adoption *a, const struct chain *chain,
-		   uint32_t *next)
+static int install_chain(struct adoption *a, const struct chain *chain,
+			 uint32_t *next)
 {
 	const struct heap_shape *shape = &a->extent->shape;
 	uint32_t unit = heap_chunk_first(shape, chain->first);
@@ -471,7 +475,8 @@ static int install(struct adoption *a, const struct chain *chain,
 	return rc ? rc : one;
 }
 
-/* Chains that are all ours are taken over; of others the runs are dropped. */
+/* Chains all of whose chunks are ours are taken over; of others the runs are
+ * dropped. */
 static int install_all(struct adoption *a)
 {
 	uint32_t next = 0;
@@ -485,7 +490,7 @@ static int install_all(struct adoption *a)
 		for (uint32_t c = chain->first; c <= chain->last; c++)
 			chain->ours &= a->extent->chunks[c].partly;
 		if (chain->ours) {
-			one = install(a, chain, &next);
+			one = install_chain(a, chain, &next);
 			rc = rc ? rc : one;
 		}
 		while (next < a->runs_count && a->runs[next]->first < end) {
@@ -499,7 +504,7 @@ static int install_all(struct adoption *a)
 
 /* --- one extent --- */
 
-static bool concerns(const struct extent *extent, uint32_t session)
+static bool has_chunks_of(const struct extent *extent, uint32_t session)
 {
 	for (uint32_t i = 0; i < extent->shape.chunks; i++)
 		if (extent->chunks[i].partly ||
@@ -519,7 +524,7 @@ static int read_descriptors(struct adoption *a)
 	return heap_execute(a->heap, &access, 1);
 }
 
-static int adopt_work(struct adoption *a)
+static int adopt_chains(struct adoption *a)
 {
 	int rc = heap_extent_own(a->extent);
 
@@ -540,7 +545,7 @@ static int adopt_work(struct adoption *a)
 		rc = adopt_round(a, false);
 	if (a->extent->dead)
 		return -REEF_ELOST;
-	/* What could be had is taken over, whatever became of the rest. */
+	/* Whole chains are taken over, even if others could not be had. */
 	if (a->chains_count && !rc)
 		rc = install_all(a);
 	return rc;
@@ -566,7 +571,7 @@ static int adopt_extent(struct reef_heap *heap, struct extent *extent,
 	if (a->words && a->descriptors && a->chains && a->runs && a->bulk) {
 		for (uint32_t i = 0; i < chunks; i++)
 			a->words[i] = extent->chunks[i].word;
-		rc = adopt_work(a);
+		rc = adopt_chains(a);
 	}
 	*corrupt |= a->corrupt;
 	*busy |= a->busy;
@@ -583,12 +588,12 @@ static int adopt_extent(struct reef_heap *heap, struct extent *extent,
 int heap_adopt(struct reef_heap *heap, uint32_t session)
 {
 	bool corrupt = false, busy = false;
-	int rc = heap_look(heap), one;
+	int rc = heap_read_tables(heap), one;
 
 	if (rc)
 		return rc;
 	for (struct extent *e = heap->extents; e; e = e->next) {
-		if (e->dead || !concerns(e, session))
+		if (e->dead || !has_chunks_of(e, session))
 			continue;
 		one = adopt_extent(heap, e, session, &corrupt, &busy);
 		if (heap_is_lost(one)) {

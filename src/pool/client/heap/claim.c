@@ -21,8 +21,8 @@
 #define ROUNDS_MAX 64u	      /* of claiming; each learns something */
 #define CLAIM_BATCH 60u	      /* chunks in one batch */
 #define LOOK_BYTES (1u << 20) /* of tables in one batch */
-#define TRIES 3u	      /* scans for blocks that were counted */
-#define SCAN_PART 32u	      /* of the time is for looking at all blocks */
+#define TRIES 3u	      /* scans for blocks that a counter tells of */
+#define SCAN_PART 32u	      /* a pause is that many times a full scan */
 #define GROW_USUAL 256u	      /* units up to which a usual extent will do */
 
 bool heap_is_lost(int status)
@@ -30,9 +30,9 @@ bool heap_is_lost(int status)
 	return status == -REEF_ELOST || status == -EFAULT;
 }
 
-/* --- looking --- */
+/* --- reading tables --- */
 
-int heap_know_extents(struct reef_heap *heap)
+int heap_learn_extents(struct reef_heap *heap)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
 	uint32_t max = ops->extents(heap->options.context, NULL, NULL, 0);
@@ -58,7 +58,7 @@ out:
 	return rc;
 }
 
-static void take_table(struct extent *extent, const uint64_t *words)
+static void note_table(struct extent *extent, const uint64_t *words)
 {
 	if (words[0] == HEAP_EXTENT_WORD)
 		extent->checked = true;
@@ -84,8 +84,8 @@ static uint32_t table_bytes(const struct extent *extent)
 
 /* Read the tables from `extent` on, as many as go into one batch; *extent
  * becomes the next one to read. */
-static int look_some(struct reef_heap *heap, struct extent **extent,
-		     uint64_t *buffer)
+static int read_some_tables(struct reef_heap *heap, struct extent **extent,
+			    uint64_t *buffer)
 {
 	struct reef_access accesses[HEAP_BATCH];
 	struct extent *of[HEAP_BATCH], *at = *extent;
@@ -109,9 +109,9 @@ static int look_some(struct reef_heap *heap, struct extent **extent,
 	heap_execute_reads(heap, accesses, count);
 	for (uint32_t i = 0; i < count; i++) {
 		if (of[i]->dead || accesses[i].status == -REEF_ENOTDONE)
-			continue; /* another's status is the error */
+			continue; /* another access has the error */
 		if (accesses[i].status == 0)
-			take_table(of[i], accesses[i].local);
+			note_table(of[i], accesses[i].local);
 		else if (heap_is_lost(accesses[i].status))
 			reef_heap_forget(heap, of[i]->number);
 		else
@@ -120,11 +120,11 @@ static int look_some(struct reef_heap *heap, struct extent **extent,
 	return rc;
 }
 
-int heap_look(struct reef_heap *heap)
+int heap_read_tables(struct reef_heap *heap)
 {
 	struct extent *next;
 	uint64_t *buffer;
-	int rc = heap_know_extents(heap);
+	int rc = heap_learn_extents(heap);
 
 	if (rc)
 		return rc;
@@ -133,7 +133,7 @@ int heap_look(struct reef_heap *heap)
 		return -ENOMEM;
 	heap->claims = 0;
 	for (next = heap->extents; next && !rc;)
-		rc = look_some(heap, &next, buffer);
+		rc = read_some_tables(heap, &next, buffer);
 	free(buffer);
 	return rc;
 }
@@ -146,8 +146,8 @@ struct stretch {
 	uint32_t claims;      /* of them that are not ours yet */
 };
 
-/* The units of a chunk that are ours to use, or could be. */
-static uint16_t usable(const struct extent *extent, uint32_t index)
+/* The units of a chunk that are free and ours, or would be after a claim. */
+static uint16_t usable_units(const struct extent *extent, uint32_t index)
 {
 	const struct chunk *chunk = &extent->chunks[index];
 
@@ -158,12 +158,13 @@ static uint16_t usable(const struct extent *extent, uint32_t index)
 		       : 0;
 }
 
-/* Units at the low end of a map, counted from `from`. */
+/* How many units are free in a row, from unit `from` of the chunk on. */
 static uint32_t low_units(uint16_t map, uint32_t from)
 {
 	return (uint32_t)__builtin_ctz(~((uint32_t)map >> from));
 }
 
+/* How many units are free in a row at the high end of the chunk. */
 static uint32_t high_units(uint16_t map)
 {
 	return (uint32_t)__builtin_clz(~((uint32_t)map << 16));
@@ -180,7 +181,7 @@ static bool stretch_find(struct extent *extent, uint32_t start, uint32_t units,
 	for (uint32_t i = start; i < extent->shape.chunks; i++) {
 		uint32_t from = heap_chunk_first(&extent->shape, i) -
 				i * HEAP_UNITS_PER_CHUNK;
-		uint16_t map = usable(extent, i);
+		uint16_t map = usable_units(extent, i);
 		bool whole = map == heap_chunk_map(&extent->shape, i);
 
 		if (row == 0)
@@ -206,9 +207,9 @@ static bool can_claim(const struct extent *extent)
 	return extent->known && !extent->dead && !extent->wrong;
 }
 
-/* Beside what we have. */
-static bool choose_near(struct reef_heap *heap, uint32_t units,
-			struct stretch *best)
+/* Choose a stretch in an extent where we own something. */
+static bool choose_beside_own(struct reef_heap *heap, uint32_t units,
+			      struct stretch *best)
 {
 	struct stretch one;
 
@@ -233,9 +234,9 @@ static uint32_t count_free(const struct extent *extent)
 	return count;
 }
 
-/* From a random free chunk on. */
-static bool choose_far(struct reef_heap *heap, uint32_t units,
-		       struct stretch *out)
+/* Choose a stretch that begins at a random free chunk. */
+static bool choose_at_random(struct reef_heap *heap, uint32_t units,
+			     struct stretch *out)
 {
 	struct extent *extent;
 	uint64_t total = 0, skip;
@@ -255,7 +256,7 @@ static bool choose_far(struct reef_heap *heap, uint32_t units,
 	while (extent->chunks[at].mine ||
 	       !heap_chunk_is_free(extent->chunks[at].word) || skip--)
 		at++;
-	/* A chunk by itself is nearly always enough, and then it is this. */
+	/* Nearly always one chunk is enough, and then it is this one. */
 	if (units <=
 	    (uint32_t)__builtin_popcount(heap_chunk_map(&extent->shape, at))) {
 		*out = (struct stretch){extent, at, at, 1};
@@ -275,8 +276,8 @@ static bool choose_far(struct reef_heap *heap, uint32_t units,
 
 struct claim {
 	uint32_t chunk;
-	uint32_t cas; /* access; the next reads descriptors if any are read */
-	bool reads;
+	uint32_t cas; /* index of its CAS among the accesses */
+	bool reads;   /* the access behind that reads the descriptors */
 	uint64_t descriptors[HEAP_UNITS_PER_CHUNK];
 };
 
@@ -290,8 +291,8 @@ static uint64_t claimed_word(const struct reef_heap *heap, uint64_t word)
 			       HEAP_CHUNK_OWNED);
 }
 
-/* A released chunk has no heads; one that has was not released by us. Make
- * them SPARE, or whoever recovers us would believe them. */
+/* A chunk that was released properly has no heads. If there are some, they
+ * become SPARE, or whoever recovers us would believe them. */
 static int sweep_heads(struct reef_heap *heap, struct extent *extent,
 		       uint32_t first, uint32_t end)
 {
@@ -311,7 +312,7 @@ static int sweep_heads(struct reef_heap *heap, struct extent *extent,
 	return heap_execute_writes(heap, &access, 1);
 }
 
-/* The chunk is ours; take its units. */
+/* The CAS has made a chunk ours: its units become free units of the heap. */
 static int claim_settle(struct reef_heap *heap, struct extent *extent,
 			const struct claim *claim, uint64_t word,
 			bool descriptors_read)
@@ -377,9 +378,9 @@ static uint32_t claim_prepare(struct reef_heap *heap, struct extent *extent,
 	return count;
 }
 
-/* Nobody knows whether the CAS happened, but it will not any more (F5), and
- * only this heap writes that word: so the word tells. If it cannot be read, or
- * might be another heap's of this session: nobody's, until the session ends. */
+/* A CAS in doubt either happened or never will (F5), and only this heap writes
+ * that word: so the word tells which. If it cannot be read, or might be another
+ * heap's of this session, the chunk is nobody's until the session ends. */
 static int claim_doubt(struct reef_heap *heap, struct extent *extent,
 		       struct claim *claim, uint64_t wanted)
 {
@@ -404,7 +405,8 @@ static int claim_doubt(struct reef_heap *heap, struct extent *extent,
 	return 0;
 }
 
-/* What became of a CAS. Losing it is no error; the word is new to us. */
+/* Take in what became of the CAS of a claim. That another was first is no
+ * error: the CAS has brought the new word. */
 static int claim_result(struct reef_heap *heap, struct extent *extent,
 			struct claim *claim, const struct reef_access *accesses)
 {
@@ -424,7 +426,8 @@ static int claim_result(struct reef_heap *heap, struct extent *extent,
 			    claim->reads && cas[1].status == 0);
 }
 
-/* Claim chunks first to last that are free, at most CLAIM_BATCH of them. */
+/* Claim the free ones of chunks first to last, at most CLAIM_BATCH of them. 1:
+ * there may be more. */
 static int claim_some(struct reef_heap *heap, struct extent *extent,
 		      uint32_t first, uint32_t last)
 {
@@ -437,7 +440,8 @@ static int claim_some(struct reef_heap *heap, struct extent *extent,
 
 	if (!claims)
 		return -ENOMEM;
-	/* Nobody has said yet whose format this is; all say the same. */
+	/* The extent's header is not written yet. Whoever comes first writes
+	 * it, and all write the same. */
 	if (!extent->checked)
 		accesses[count++] = heap_write(heap_address(extent->number, 0),
 					       header, sizeof(header));
@@ -467,7 +471,8 @@ static int claim_stretch(struct reef_heap *heap, const struct stretch *stretch)
 	struct extent *extent = stretch->extent;
 	int rc = heap_extent_own(extent);
 
-	/* 1: there are more. Those that failed are no longer free to us. */
+	/* Those that another claimed first are no longer free to us, so that
+	 * this ends. */
 	for (uint32_t i = 0; !rc || rc == 1; i++) {
 		if (i > extent->shape.chunks || extent->dead)
 			return 0;
@@ -484,9 +489,9 @@ static int claim_stretch(struct reef_heap *heap, const struct stretch *stretch)
 
 /* --- growing --- */
 
-static int grow(struct reef_heap *heap, uint32_t units)
+static int grow_space(struct reef_heap *heap, uint32_t units)
 {
-	/* With its tables, which are at most a chunk. */
+	/* The extent's tables take at most a chunk. */
 	uint64_t need = (units + HEAP_UNITS_PER_CHUNK) * REEF_UNIT_SIZE;
 	uint64_t ask = units <= GROW_USUAL ? 0 : need, size;
 	struct heap_shape shape;
@@ -524,18 +529,19 @@ static bool class_has_room(const struct reef_heap *heap, uint32_t class)
 		heap_run_has_room(run));
 }
 
-static int enough(const struct reef_heap *heap, uint32_t units, uint32_t class)
+static bool has_enough(const struct reef_heap *heap, uint32_t units,
+		       uint32_t class)
 {
 	return class_has_room(heap, class) || heap_units_has(heap, units);
 }
 
-/* Look at all words, and take back what others freed. */
-static int look_and_scan(struct reef_heap *heap, bool everywhere)
+/* Read all tables, and take back what others freed. */
+static int take_back_freed(struct reef_heap *heap, bool everywhere)
 {
 	int rc;
 
-	heap_other_tell(heap);
-	rc = heap_look(heap);
+	heap_notify_owners(heap);
+	rc = heap_read_tables(heap);
 	if (!rc)
 		rc = heap_scan(heap, everywhere);
 	if (!rc)
@@ -543,7 +549,7 @@ static int look_and_scan(struct reef_heap *heap, bool everywhere)
 	return rc;
 }
 
-/* may_grow: else what is there has to do. */
+/* Make units free by claiming chunks, or, if it may, by growing the space. */
 static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
 			 bool may_grow)
 {
@@ -552,37 +558,38 @@ static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
 	int rc = 0;
 
 	for (uint32_t i = 0; i < ROUNDS_MAX && !rc; i++) {
-		if (enough(heap, units, class))
+		if (has_enough(heap, units, class))
 			return 0;
 		if (!looked && heap->claims * 8 >= heap->chunks) {
-			rc = look_and_scan(heap, false);
+			rc = take_back_freed(heap, false);
 			looked = true;
-		} else if (choose_near(heap, units, &stretch) ||
-			   choose_far(heap, units, &stretch)) {
+		} else if (choose_beside_own(heap, units, &stretch) ||
+			   choose_at_random(heap, units, &stretch)) {
 			rc = claim_stretch(heap, &stretch);
 		} else if (!looked) {
-			rc = look_and_scan(heap, false);
+			rc = take_back_freed(heap, false);
 			looked = true;
 		} else {
-			rc = may_grow ? grow(heap, units) : -ENOSPC;
+			rc = may_grow ? grow_space(heap, units) : -ENOSPC;
 		}
 	}
-	if (!rc && !enough(heap, units, class))
+	if (!rc && !has_enough(heap, units, class))
 		rc = -ENOSPC;
 	return rc;
 }
 
-/* Blocks whose freer died before it counted them, and what has been let go
- * since. To look at all takes long where they are many and small, and whoever
- * finds no room tends to try again: so it may take a part of the time only. */
-static int last_resort(struct reef_heap *heap)
+/* Memory has run short: take back also the blocks whose freer died before it
+ * counted them, by scanning all. That takes long where blocks are many and
+ * small, and whoever finds no room tends to try again: so full scans may take a
+ * part of the time only. */
+static int take_back_all(struct reef_heap *heap)
 {
 	uint64_t begun_ns = reef_now_ns(), now_ns;
 	int rc;
 
 	if (begun_ns < heap->scan_next_ns)
-		return look_and_scan(heap, false);
-	rc = look_and_scan(heap, true);
+		return take_back_freed(heap, false);
+	rc = take_back_freed(heap, true);
 	now_ns = reef_now_ns();
 	heap->scan_next_ns = now_ns + (now_ns - begun_ns) * SCAN_PART;
 	return rc;
@@ -592,11 +599,11 @@ int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
 {
 	int rc = claim_or_grow(heap, units, class, true);
 
-	/* Others may have grown the space meanwhile, to its last. */
+	/* Others may have grown the space to its limit meanwhile. */
 	if (rc == -ENOSPC || rc == -EDQUOT) {
-		int again = last_resort(heap);
+		int again = take_back_all(heap);
 
-		/* Nor does a class keep a slab without a block now. */
+		/* And no class keeps an empty slab. */
 		heap_vacant_drop(heap, true);
 		if (!again)
 			again = claim_or_grow(heap, units, class, false);

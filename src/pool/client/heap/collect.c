@@ -14,10 +14,10 @@
 
 #define BULK_MAX 512u /* block size up to which whole units are read */
 #define BULK_BATCH 16u
-#define AHEAD 8u
+#define AHEAD 8u /* blocks that are fetched before their turn */
 #define HURRY_MIN (UINT64_C(1) << 20) /* bytes in limbo */
 #define HURRY_MAX (UINT64_C(16) << 20)
-#define HURRY_PART 64u /* of what we own */
+#define HURRY_PART 64u /* of the memory that we own */
 
 /* --- limbo --- */
 
@@ -40,7 +40,8 @@ static int limbo_grow(struct reef_heap *heap)
 	return 0;
 }
 
-static bool is_much(const struct reef_heap *heap)
+/* True if so much waits in limbo that epochs should pass quickly. */
+static bool is_limbo_large(const struct reef_heap *heap)
 {
 	uint64_t part = heap->chunks * REEF_CHUNK_SIZE / HURRY_PART;
 
@@ -48,8 +49,9 @@ static bool is_much(const struct reef_heap *heap)
 	return heap->limbo_bytes > (part < HURRY_MAX ? part : HURRY_MAX);
 }
 
-/* What waits since `epoch` is to be let go soon. */
-static void hurry(struct reef_heap *heap, uint64_t epoch)
+/* Ask for epochs to pass quickly until blocks freed in `epoch` may be reused.
+ */
+static void hurry_limbo(struct reef_heap *heap, uint64_t epoch)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
 
@@ -79,8 +81,8 @@ void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 		.epoch = epoch,
 	};
 	heap->limbo_bytes += run->block_size;
-	if (heap->limbo_hurried != epoch && is_much(heap))
-		hurry(heap, epoch);
+	if (heap->limbo_hurried != epoch && is_limbo_large(heap))
+		hurry_limbo(heap, epoch);
 }
 
 void heap_limbo_forget(struct reef_heap *heap, uint32_t number)
@@ -108,7 +110,7 @@ bool heap_limbo_drain(struct reef_heap *heap)
 	safe = heap->options.ops->safe_epoch(heap->options.context);
 	while (heap->limbo_count &&
 	       heap->limbo[heap->limbo_first].epoch < safe) {
-		/* Blocks lie all over: that of some turns later is fetched. */
+		/* Blocks lie far apart: begin to fetch a later one's state. */
 		if (heap->limbo_count > AHEAD)
 			reef_heap_free_hint(
 				heap, heap->limbo[(heap->limbo_first + AHEAD) %
@@ -148,9 +150,11 @@ struct scan {
 	uint32_t count, bulk_count;
 };
 
-/* A header of ours was read: take back what it says. Found anew by its address,
- * as this fiber has parked. */
-static void notice(struct reef_heap *heap, uint64_t address, uint64_t header)
+/* The header of a block of ours was read: take the block back if it says that
+ * another freed it. The block is found by its address, as this fiber has parked
+ * since. */
+static void take_back_block(struct reef_heap *heap, uint64_t address,
+			    uint64_t header)
 {
 	struct run *run;
 	uint32_t *block = heap_block_at(heap, address, &run);
@@ -162,7 +166,7 @@ static void notice(struct reef_heap *heap, uint64_t address, uint64_t header)
 		return;
 	if (*block >> 16 != heap_header_generation(header) ||
 	    (!(*block & BLOCK_ADOPTED) && header >> 32 != heap->session))
-		return; /* of another life */
+		return; /* the header is of another life */
 	chunk = &run->extent->chunks[(uint32_t)address >> 20];
 	index = (uint32_t)(block - run->blocks);
 	switch (heap_header_state(header)) {
@@ -175,17 +179,17 @@ static void notice(struct reef_heap *heap, uint64_t address, uint64_t header)
 		heap_limbo_add(heap, run, index);
 		break;
 	case HEAP_BLOCK_KEPT:
-		chunk->found += !(*block & BLOCK_TOLD);
-		*block |= BLOCK_TOLD;
+		chunk->found += !(*block & BLOCK_SHARED);
+		*block |= BLOCK_SHARED;
 		break;
 	default:
 		break;
 	}
 }
 
-/* The blocks that begin in a unit whose bytes were read. */
-static void notice_unit(struct reef_heap *heap, uint64_t start,
-			const uint8_t *bytes)
+/* The same for each block that begins in a unit whose bytes were read. */
+static void take_back_unit(struct reef_heap *heap, uint64_t start,
+			   const uint8_t *bytes)
 {
 	struct run *run = heap_run_at(heap, start);
 	uint64_t address, header;
@@ -195,8 +199,8 @@ static void notice_unit(struct reef_heap *heap, uint64_t start,
 		if (address < start || address > start + REEF_UNIT_SIZE)
 			continue;
 		memcpy(&header, bytes + (address - HEAP_HEADER - start), 8);
-		notice(heap, address, header);
-		/* The last block takes its run with it. */
+		take_back_block(heap, address, header);
+		/* The run goes with its last block. */
 		run = heap_run_at(heap, start);
 	}
 }
@@ -220,10 +224,10 @@ static int scan_execute(struct scan *scan)
 		else if (access->status)
 			rc = rc ? rc : access->status;
 		else if (access->length == 8)
-			notice(heap, access->address + HEAP_HEADER,
-			       scan->words[i]);
+			take_back_block(heap, access->address + HEAP_HEADER,
+					scan->words[i]);
 		else
-			notice_unit(heap, access->address, access->local);
+			take_back_unit(heap, access->address, access->local);
 	}
 	scan->count = scan->bulk_count = 0;
 	return rc;
@@ -245,7 +249,7 @@ static int scan_add(struct scan *scan, uint64_t address, bool bulk)
 	return 0;
 }
 
-/* The blocks that begin in a unit. */
+/* Read the headers of the blocks that begin in a unit. */
 static int scan_unit(struct scan *scan, struct extent *extent, uint32_t unit)
 {
 	uint64_t start =
@@ -259,7 +263,7 @@ static int scan_unit(struct scan *scan, struct extent *extent, uint32_t unit)
 	if (run->block_size <= BULK_MAX)
 		return scan_add(scan, start, true);
 	for (uint32_t i = 0;; i++) {
-		run = extent->runs[unit]; /* it may be gone, or another */
+		run = extent->runs[unit]; /* may be gone, or another */
 		if (!run || extent->dead || i >= run->count)
 			return 0;
 		address = heap_block_address(run, i);
@@ -284,14 +288,15 @@ static int scan_chunk(struct scan *scan, struct extent *extent, uint32_t index)
 	return rc;
 }
 
-static bool is_due(const struct chunk *chunk, bool everywhere)
+static bool is_scan_due(const struct chunk *chunk, bool everywhere)
 {
 	return chunk->mine &&
 	       (everywhere || (chunk->counter != chunk->found && chunk->tries));
 }
 
-/* What was counted and not found will be, next time; or it was found before it
- * was counted; or it never will be. */
+/* A chunk was scanned. Frees that were counted and not found are looked for
+ * again next time, a few times; those found before they were counted even out.
+ */
 static void scan_settle(struct chunk *chunk)
 {
 	if (chunk->tries)
@@ -314,13 +319,13 @@ int heap_scan(struct reef_heap *heap, bool everywhere)
 		rc = -ENOMEM;
 	for (struct extent *e = heap->extents; e && !rc; e = e->next)
 		for (uint32_t i = 0; e->mine && i < e->shape.chunks && !rc; i++)
-			if (!e->dead && is_due(&e->chunks[i], everywhere))
+			if (!e->dead && is_scan_due(&e->chunks[i], everywhere))
 				rc = scan_chunk(scan, e, i);
 	if (!rc)
 		rc = scan_execute(scan);
 	for (struct extent *e = heap->extents; e && !rc; e = e->next)
 		for (uint32_t i = 0; e->mine && i < e->shape.chunks; i++)
-			if (!e->dead && is_due(&e->chunks[i], everywhere))
+			if (!e->dead && is_scan_due(&e->chunks[i], everywhere))
 				scan_settle(&e->chunks[i]);
 	free(scan->bulk);
 	free(scan);
@@ -333,8 +338,8 @@ int reef_heap_collect(struct reef_heap *heap, bool all)
 
 	if (rc)
 		return rc;
-	heap_other_tell(heap);
-	rc = heap_look(heap);
+	heap_notify_owners(heap);
+	rc = heap_read_tables(heap);
 	if (!rc)
 		rc = heap_scan(heap, all);
 	heap_limbo_drain(heap);
@@ -345,7 +350,7 @@ int reef_heap_collect(struct reef_heap *heap, bool all)
 	return rc;
 }
 
-/* Limbo first: that takes no operation. */
+/* Limbo is drained first, as that takes no operation. */
 int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch)
 {
 	uint64_t before = *given ? *given : heap->given;
@@ -355,8 +360,8 @@ int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch)
 		return rc;
 	heap_limbo_drain(heap);
 	if (heap->given == before) {
-		heap_other_tell(heap);
-		rc = heap_look(heap);
+		heap_notify_owners(heap);
+		rc = heap_read_tables(heap);
 		if (!rc)
 			rc = heap_scan(heap, false);
 		heap_limbo_drain(heap);

@@ -24,7 +24,7 @@
 #define SPARE_MAX 4u
 #define DOUBT_MAX 16u
 
-/* Kept out of line, so that what is not has no registers to save. */
+/* Rare paths are out of line, so that the common ones save no registers. */
 #define rare __attribute__((noinline, cold))
 
 /* --- making and ending --- */
@@ -96,7 +96,8 @@ int heap_lock(struct reef_heap *heap)
 		heap->locked = true;
 		return 0;
 	}
-	reef_assert(me.fiber != NULL); /* else who holds it? */
+	/* Outside fibers there is nobody else who could have it. */
+	reef_assert(me.fiber != NULL);
 	*heap->waiters_end = &me;
 	heap->waiters_end = &me.next;
 	while (!me.go) {
@@ -114,7 +115,7 @@ int heap_lock(struct reef_heap *heap)
 	return 0;
 }
 
-static void bury(struct reef_heap *heap)
+static void free_dead_extents(struct reef_heap *heap)
 {
 	struct extent **at = &heap->extents, *extent;
 
@@ -134,12 +135,13 @@ void heap_unlock(struct reef_heap *heap)
 	struct waiter *next = heap->waiters;
 
 	if (heap->dead)
-		bury(heap);
+		free_dead_extents(heap);
 	if (!next) {
 		heap->locked = false;
 		return;
 	}
-	/* It goes straight to the next, or those that come would pass it. */
+	/* The lock is handed to the first waiter, or newcomers would pass it.
+	 */
 	heap->waiters = next->next;
 	if (!heap->waiters)
 		heap->waiters_end = &heap->waiters;
@@ -161,7 +163,7 @@ int heap_execute(struct reef_heap *heap, struct reef_access *accesses,
 	rc = heap->options.ops->execute(heap->options.context, accesses, count);
 	if (!rc)
 		return 0;
-	/* What refused them all may not have said so of each. */
+	/* What refuses the whole call may leave every status as it is. */
 	for (uint32_t i = 0; i < count; i++)
 		told |= accesses[i].status == rc;
 	if (!told)
@@ -199,9 +201,9 @@ int heap_execute_writes(struct reef_heap *heap, struct reef_access *accesses,
 
 /* --- allocating --- */
 
-/* A slab of the class with room becomes current: the fullest of some, so that
- * those with few blocks have a chance to empty. */
-static bool next_slab(struct reef_heap *heap, uint32_t class)
+/* Make a slab of the class with room current: the fullest of some, so that
+ * those with few blocks have a chance to empty. False: there is none. */
+static bool choose_slab(struct reef_heap *heap, uint32_t class)
 {
 	struct run *best = NULL, *run = heap->partial[class];
 
@@ -220,21 +222,21 @@ static bool next_slab(struct reef_heap *heap, uint32_t class)
 	return true;
 }
 
-static int refill(struct reef_heap *heap, uint32_t class)
+static int refill_class(struct reef_heap *heap, uint32_t class)
 {
 	int rc;
 
-	if (next_slab(heap, class))
+	if (choose_slab(heap, class))
 		return 0;
 	rc = heap_lock(heap);
 	if (rc)
 		return rc;
-	/* Others may have been here while this one waited. */
+	/* Other fibers may have been here while this one waited. */
 	if (!heap_run_has_room(heap->current[class]) &&
-	    !next_slab(heap, class)) {
+	    !choose_slab(heap, class)) {
 		heap_limbo_drain(heap);
 		if (!heap_run_has_room(heap->current[class]) &&
-		    !next_slab(heap, class))
+		    !choose_slab(heap, class))
 			rc = heap_slab_make(heap, class);
 	}
 	heap_unlock(heap);
@@ -254,8 +256,8 @@ static int alloc_large(struct reef_heap *heap, uint8_t kind, uint64_t size,
 	return rc;
 }
 
-/* A slab with room, and room for a header that waits. */
-static rare int make_ready(struct reef_heap *heap, uint32_t class)
+/* See to it that the class's slab has room, and the list of headers, too. */
+static rare int make_room(struct reef_heap *heap, uint32_t class)
 {
 	int rc = 0;
 
@@ -263,14 +265,15 @@ static rare int make_ready(struct reef_heap *heap, uint32_t class)
 		if (heap->listed >= HEAP_PENDING_MAX)
 			rc = heap_pending_room(heap);
 		else if (!heap_run_has_room(heap->current[class]))
-			rc = refill(heap, class);
+			rc = refill_class(heap, class);
 		else
 			break;
 	}
 	return rc;
 }
 
-/* A block of the slab, which has room, and of the list. */
+/* Take a block of a slab that has room; its header goes into pending_list,
+ * where there is room. */
 static inline uint64_t take_block(struct reef_heap *heap, struct run *run,
 				  uint8_t kind)
 {
@@ -290,7 +293,7 @@ static inline uint64_t take_block(struct reef_heap *heap, struct run *run,
 	run->blocks[index] = ((word + (UINT32_C(1) << 16)) & BLOCK_GENERATION) |
 			     ((uint32_t)kind << 8) | BLOCK_OUT | BLOCK_PENDING |
 			     BLOCK_LISTED |
-			     (kind == REEF_BLOCK_PAGE ? BLOCK_TOLD : 0);
+			     (kind == REEF_BLOCK_PAGE ? BLOCK_SHARED : 0);
 	heap->pending++;
 	heap->recent = run;
 	if (!(word & BLOCK_LISTED))
@@ -307,7 +310,7 @@ static rare int alloc_rare(struct reef_heap *heap, uint8_t kind, uint64_t size,
 		return -EINVAL;
 	if (class == HEAP_CLASS_LARGE)
 		return alloc_large(heap, kind, size, address);
-	rc = make_ready(heap, class);
+	rc = make_room(heap, class);
 	if (!rc)
 		*address = take_block(heap, heap->current[class], kind);
 	return rc;
@@ -344,9 +347,9 @@ uint32_t *heap_block_at(const struct reef_heap *heap, uint64_t address,
 	return index == UINT32_MAX ? NULL : &(*run)->blocks[index];
 }
 
-/* A block of ours whose header others read: it takes a CAS, or it would stay
- * when we die. */
-static int free_told(struct reef_heap *heap, uint64_t address, uint32_t flags)
+/* Free a block of ours whose header others read. That takes a CAS: a header
+ * that says KEPT would let the block outlive us. */
+static int free_shared(struct reef_heap *heap, uint64_t address, uint32_t flags)
 {
 	struct run *run;
 	uint32_t *block, was;
@@ -362,7 +365,7 @@ static int free_told(struct reef_heap *heap, uint64_t address, uint32_t flags)
 	if (!(was & BLOCK_ADOPTED))
 		header = heap_block_header(
 			heap, was,
-			was & BLOCK_TOLD &&
+			was & BLOCK_SHARED &&
 					(uint8_t)(was >> 8) != REEF_BLOCK_PAGE
 				? HEAP_BLOCK_KEPT
 				: HEAP_BLOCK_LIVE);
@@ -370,7 +373,7 @@ static int free_told(struct reef_heap *heap, uint64_t address, uint32_t flags)
 	if (rc)
 		return rc;
 	block = heap_block_at(heap, address, &run);
-	/* Whoever looked at counters meanwhile may have taken it already. */
+	/* A scan in another fiber may have taken the block back meanwhile. */
 	if (block && (*block & BLOCK_OUT) && !(*block & BLOCK_LIMBO) &&
 	    (*block & BLOCK_GENERATION) == (was & BLOCK_GENERATION)) {
 		uint32_t index = (uint32_t)(block - run->blocks);
@@ -383,9 +386,9 @@ static int free_told(struct reef_heap *heap, uint64_t address, uint32_t flags)
 	return 0;
 }
 
-/* Not a block of a run in use. */
-static rare int free_elsewhere(struct reef_heap *heap, uint64_t address,
-			       uint32_t flags)
+/* Free what is not in a run of ours in use. */
+static rare int free_foreign(struct reef_heap *heap, uint64_t address,
+			     uint32_t flags)
 {
 	struct extent *extent = heap_extent(heap, (uint32_t)(address >> 32));
 	uint32_t chunk = (uint32_t)address >> 20;
@@ -394,7 +397,7 @@ static rare int free_elsewhere(struct reef_heap *heap, uint64_t address,
 		return -EINVAL;
 	if (extent && chunk < extent->shape.chunks &&
 	    extent->chunks[chunk].mine)
-		return -EALREADY; /* free, and its slab with it */
+		return -EALREADY; /* its slab is free, too */
 	return heap_other_free(heap, address, flags, 0, false);
 }
 
@@ -406,7 +409,8 @@ static rare int free_rare(struct reef_heap *heap, struct run *run,
 	if (!(*block & BLOCK_OUT) || *block & BLOCK_LIMBO)
 		return -EALREADY;
 	if (*block & BLOCK_FLYING) {
-		/* Its next header must not be overtaken by this one. */
+		/* The header being written must not overtake the next one:
+		 * wait until it is there. */
 		int rc = heap_lock(heap);
 
 		if (rc)
@@ -414,10 +418,10 @@ static rare int free_rare(struct reef_heap *heap, struct run *run,
 		heap_unlock(heap);
 		return reef_heap_free(heap, address, flags);
 	}
-	if (*block & (BLOCK_TOLD | BLOCK_ADOPTED))
-		return free_told(heap, address, flags);
+	if (*block & (BLOCK_SHARED | BLOCK_ADOPTED))
+		return free_shared(heap, address, flags);
 	if (*block & BLOCK_PENDING) {
-		/* Nobody knows of it. */
+		/* Its header was never written: nobody knows of it. */
 		*block &= ~(uint32_t)BLOCK_PENDING;
 		heap->pending--;
 		flags = 0;
@@ -426,12 +430,12 @@ static rare int free_rare(struct reef_heap *heap, struct run *run,
 		heap_limbo_add(heap, run, index);
 	else
 		heap_block_give(heap, run, index);
-	/* Who only frees must not wait for the next allocation. */
+	/* A handle that only frees would never drain limbo otherwise. */
 	if (heap->limbo_due && !heap->locked) {
 		heap->limbo_due = false;
 		heap_limbo_drain(heap);
 	}
-	/* Memory that we do not need is others'; a batch of it at a time. */
+	/* Empty chunks that we do not need go back, a batch at a time. */
 	if (heap->empty > 2 * heap->options.spare_max + 16 && !heap->locked)
 		heap_trim(heap);
 	return 0;
@@ -445,7 +449,7 @@ int reef_heap_free(struct reef_heap *heap, uint64_t address, uint32_t flags)
 	if (__builtin_expect(address - run->address >= run->span, 0)) {
 		run = heap_run_at(heap, address);
 		if (__builtin_expect(!run, 0))
-			return free_elsewhere(heap, address, flags);
+			return free_foreign(heap, address, flags);
 		if (run->kind == RUN_SLAB)
 			heap->recent = run;
 	}
@@ -453,7 +457,7 @@ int reef_heap_free(struct reef_heap *heap, uint64_t address, uint32_t flags)
 	if (__builtin_expect(index == UINT32_MAX, 0))
 		return -EINVAL;
 	word = run->blocks[index];
-	/* Lists change where a slab was full, or is empty now. */
+	/* A slab that was full, or becomes empty, changes lists: not here. */
 	if (__builtin_expect((word & (BLOCK_OUT | BLOCK_RARE)) != BLOCK_OUT ||
 				     flags ||
 				     (heap->current[run->class] != run &&
@@ -472,7 +476,7 @@ void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address)
 {
 	const struct run *run = heap_run_at(heap, address);
 
-	/* What a wrong address leads to is only a prefetch. */
+	/* Of a wrong address something useless is prefetched, no more. */
 	if (run)
 		__builtin_prefetch(run->blocks + (((address - run->address) *
 						   run->inverse) >>
@@ -480,12 +484,12 @@ void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address)
 				   1);
 }
 
-/* --- losing --- */
+/* --- extents that go --- */
 
 static void forget_run(struct reef_heap *heap, struct run *run)
 {
 	if (run->kind == RUN_FREE) {
-		/* Units of dead extents are never taken. */
+		/* In no bin, so its units are never taken again. */
 		heap_units_forget(heap, run);
 		return;
 	}
@@ -530,10 +534,10 @@ void reef_heap_forget(struct reef_heap *heap, uint32_t number)
 	heap->dead++;
 	heap_table_remove(heap, extent);
 	if (!heap->locked)
-		bury(heap);
+		free_dead_extents(heap);
 }
 
-/* --- telling --- */
+/* --- sizes and counts --- */
 
 int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
 			 uint64_t *size)

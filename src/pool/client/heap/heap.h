@@ -132,7 +132,8 @@ struct reef_heap_options {
 /* Costs no operation. Caller owns *out. */
 int reef_heap_create(const struct reef_heap_options *options,
 		     struct reef_heap **out);
-/* Forget it; chunks stay the session's until recovery. NULL is fine. */
+/* Forget the heap; its chunks stay the session's until recovery. NULL is fine.
+ */
 void reef_heap_destroy(struct reef_heap *heap);
 /* Give it to another handle of the same session. */
 void reef_heap_move(struct reef_heap *heap, const struct reef_heap_ops *ops,
@@ -142,8 +143,8 @@ void reef_heap_move(struct reef_heap *heap, const struct reef_heap_ops *ops,
 int reef_heap_alloc(struct reef_heap *heap, uint8_t kind, uint64_t size,
 		    uint64_t *address);
 int reef_heap_free(struct reef_heap *heap, uint64_t address, uint32_t flags);
-/* It is about to be freed: begin to fetch what that needs. No more than that.
- */
+/* A block is about to be freed: begin to fetch what reef_heap_free will read. A
+ * hint. */
 void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address);
 int reef_heap_keep(struct reef_heap *heap, uint64_t address);
 int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
@@ -156,7 +157,7 @@ int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
  * wait. */
 bool reef_heap_has_pending(const struct reef_heap *heap);
 bool reef_heap_fold(struct reef_heap *heap, uint64_t address, uint64_t *header);
-/* The WRITE that had it failed: it waits again. */
+/* The WRITE that had the header failed: the header waits again. */
 void reef_heap_unfold(struct reef_heap *heap, uint64_t address);
 int reef_heap_flush(struct reef_heap *heap);
 
@@ -174,7 +175,7 @@ uint64_t reef_heap_doubts(void);
  * now counts).  0: something waits, at least until safe_epoch is past *epoch.
  * -ENOSPC: nothing waits.  Else: errors of the memory. */
 int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch);
-/* Does anything wait? Then *epoch is as above. No operation. */
+/* True if a block waits in limbo; *epoch as above. No operation. */
 bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
 
 /* The session ends: free its raw blocks that are not kept, so that nobody needs

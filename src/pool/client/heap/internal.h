@@ -47,17 +47,18 @@
 
 /* A block as this heap sees it: generation 16 (high), kind 8, flags 8. */
 enum block_flags {
-	BLOCK_OUT = 1,	   /* allocated; also while in limbo */
-	BLOCK_PENDING = 2, /* its header waits to be written */
-	BLOCK_LISTED = 4,  /* it is in the list of those */
-	BLOCK_TOLD = 8,	   /* KEPT, or a page: freeing it takes a CAS */
-	BLOCK_LIMBO = 16,
-	BLOCK_ADOPTED = 32,   /* its header names a session that is gone */
-	BLOCK_FLYING = 64,    /* its header is being written */
+	BLOCK_OUT = 1,	    /* allocated; also while in limbo */
+	BLOCK_PENDING = 2,  /* its header is still to be written */
+	BLOCK_LISTED = 4,   /* its address is in pending_list */
+	BLOCK_SHARED = 8,   /* KEPT, or a page: others read its header, so that
+			     * freeing it takes a CAS */
+	BLOCK_LIMBO = 16,   /* freed, and waits for its epoch to be over */
+	BLOCK_ADOPTED = 32, /* its header names a session that is gone */
+	BLOCK_FLYING = 64,  /* its header is being written */
 	BLOCK_UNJUDGED = 128, /* recovered; whether it lives is not known yet */
 };
 /* Freeing a block with any of these takes more than forgetting it. */
-#define BLOCK_RARE (BLOCK_LIMBO | BLOCK_TOLD | BLOCK_ADOPTED | BLOCK_FLYING)
+#define BLOCK_RARE (BLOCK_LIMBO | BLOCK_SHARED | BLOCK_ADOPTED | BLOCK_FLYING)
 #define BLOCK_GENERATION UINT32_C(0xffff0000)
 
 enum run_kind {
@@ -74,7 +75,9 @@ struct run {
 	uint64_t address; /* of its first block's data */
 	uint64_t span;	  /* bytes from there that are its own */
 	uint64_t block_size, inverse;
-	uint32_t count, bump, top; /* bump - top are out */
+	uint32_t count; /* of blocks */
+	uint32_t bump;	/* blocks from here on were never handed out */
+	uint32_t top;	/* of the stack; bump - top blocks are out */
 	uint8_t kind, class;
 	bool is_listed; /* in its class's list, or bin */
 	struct run *next, *prev;
@@ -87,26 +90,26 @@ struct run {
 struct chunk {
 	uint64_t word;
 	uint64_t counter;  /* others' frees, as read last */
-	uint64_t found;	   /* of them that were found */
-	uint16_t free_map; /* of ours: which units are free */
-	uint8_t tries;	   /* to find the rest */
+	uint64_t found;	   /* of those frees, how many were found */
+	uint16_t free_map; /* of a chunk of ours: which units are free */
+	uint8_t tries;	   /* scans that are left to find the rest */
 	bool mine;
-	bool partly; /* ours by adoption, and others of its chain are not yet */
+	bool partly; /* ours by adoption; others of its chain are not yet */
 };
 
 struct extent {
 	uint32_t number;
 	struct heap_shape shape;
-	uint32_t mine; /* chunks */
+	uint32_t mine; /* how many of its chunks are ours */
 	bool dead;     /* forgotten while somebody was inside */
 	bool checked;  /* its header is there and right */
 	bool known;    /* its words were read, or it is new */
-	bool wrong;    /* it is not: nothing is claimed here */
+	bool wrong;    /* its header is another's: nothing is claimed */
 	struct chunk *chunks;
-	/* By unit; NULL until we own something here. */
+	/* Both by unit, and NULL until we own a chunk of this extent. */
 	struct run **runs;
 	uint64_t *shadow;
-	struct extent *next; /* in the list of all */
+	struct extent *next; /* in heap->extents */
 };
 
 struct limbo_entry {
@@ -122,9 +125,9 @@ struct guess {
 	uint64_t header;
 };
 
-/* What was freed of another's chunk, and its counter does not say yet. */
+/* Frees in a chunk of another that are still to be added to its counter. */
 struct untold {
-	uint64_t counter; /* its address; 0: nothing */
+	uint64_t counter; /* address of the counter; 0: there are none */
 	uint64_t count;
 };
 
@@ -136,13 +139,13 @@ struct waiter {
 
 struct reef_heap {
 	struct run *current[HEAP_CLASS_LARGE + 1]; /* of LARGE: NULL */
-	struct run *recent; /* the slab that was used last; or &none */
+	struct run *recent; /* the slab that was used last, or &none */
 	/* By extent number, open addressing; a power of two. */
 	struct extent **table;
 	uint32_t table_mask, table_count;
 	uint32_t session;
 	uint32_t pending; /* headers that wait or are under way */
-	uint32_t listed;  /* in pending_list */
+	uint32_t listed;  /* addresses in pending_list */
 	uint64_t *pending_list;
 	struct heap_classes classes;
 
@@ -150,31 +153,31 @@ struct reef_heap {
 	struct reef_random random;
 	struct extent *extents;
 	struct run *partial[HEAP_CLASSES_MAX]; /* slabs with room */
-	struct run *vacant[HEAP_CLASSES_MAX];  /* one without a block */
+	struct run *vacant[HEAP_CLASSES_MAX];  /* a slab without a block */
 	struct run *bins[HEAP_BINS];
 	uint64_t bins_used;    /* bit n: bins[n]; the last by itself */
 	uint32_t chunks;       /* owned */
 	uint32_t empty;	       /* of them without a block */
-	uint32_t claims;       /* since the last look at all tables */
+	uint32_t claims;       /* since all tables were read last */
 	uint64_t scan_next_ns; /* when all blocks may be looked at again */
 	uint16_t generation;
 
 	struct limbo_entry *limbo; /* a ring, oldest first */
 	uint32_t limbo_first, limbo_count, limbo_capacity;
 	uint64_t limbo_bytes;	/* of the blocks in it */
-	uint64_t limbo_hurried; /* epoch in which it was too much last */
-	bool limbo_due;		/* some of it may be over */
-	uint64_t given;		/* blocks that came back the long way */
+	uint64_t limbo_hurried; /* epoch in which a hurry was asked for last */
+	bool limbo_due;		/* after a hurry: it is to be drained soon */
+	uint64_t given;		/* count of blocks that heap_block_give took */
 
 	struct guess guesses[HEAP_GUESSES];
 	struct untold untold;
 
-	uint64_t *unjudged; /* addresses of blocks that were recovered */
+	uint64_t *unjudged; /* addresses of recovered blocks */
 	uint32_t unjudged_count, unjudged_capacity;
 	bool recovering;
 
 	bool locked;
-	struct run none; /* a run that has nothing */
+	struct run none; /* stands for no run: it contains no address */
 	struct waiter *waiters, **waiters_end;
 	uint32_t dead; /* extents to free at unlock */
 };
@@ -198,7 +201,7 @@ static inline struct extent *heap_extent(const struct reef_heap *heap,
 	return extent;
 }
 
-/* The run in use that has this address; NULL: none of ours. */
+/* Our run in use that contains an address; NULL: there is none. */
 static inline struct run *heap_run_at(const struct reef_heap *heap,
 				      uint64_t address)
 {
@@ -212,7 +215,7 @@ static inline struct run *heap_run_at(const struct reef_heap *heap,
 	return run && run->count ? run : NULL;
 }
 
-/* How many of its blocks are out, limbo included. */
+/* How many blocks of a run are out, those in limbo included. */
 static inline uint32_t heap_run_used(const struct run *run)
 {
 	return run->bump - run->top;
@@ -223,7 +226,7 @@ static inline bool heap_run_has_room(const struct run *run)
 	return run && heap_run_used(run) < run->count;
 }
 
-/* The index of the block whose data begins there; UINT32_MAX: none does. */
+/* The index of the block whose data begin at an address; UINT32_MAX: none. */
 static inline uint32_t heap_index_at(const struct run *run, uint64_t address)
 {
 	uint64_t from = address - run->address;
@@ -239,7 +242,8 @@ static inline uint64_t heap_block_address(const struct run *run, uint32_t index)
 	return run->address + index * run->block_size;
 }
 
-/* The block out at that address, or NULL. */
+/* The state of our block whose data begin at an address, be it out or free;
+ * NULL: there is none. */
 uint32_t *heap_block_at(const struct reef_heap *heap, uint64_t address,
 			struct run **run);
 
@@ -292,12 +296,12 @@ static inline uint64_t heap_descriptor_at(const struct extent *extent,
 
 int heap_execute(struct reef_heap *heap, struct reef_access *accesses,
 		 uint32_t count);
-/* READs only. One that is lost ends its batch, but the others are of other
- * extents: they are done by themselves. So what is not done at the end stands
- * behind an error of the session. */
+/* READs only. A READ in a lost extent ends its batch, but the others are of
+ * other extents: they are done one by one. What is -REEF_ENOTDONE after that
+ * stands behind an error of the session. */
 void heap_execute_reads(struct reef_heap *heap, struct reef_access *accesses,
 			uint32_t count);
-/* WRITEs only, to what is ours alone: repeated when in doubt. */
+/* WRITEs only, of memory that is ours alone: those in doubt are repeated. */
 int heap_execute_writes(struct reef_heap *heap, struct reef_access *accesses,
 			uint32_t count);
 
@@ -336,17 +340,17 @@ static inline struct reef_access heap_faa(uint64_t address, uint64_t add)
 
 /* --- units.c --- */
 
-/* Know an extent; the same pointer if it is known.  NULL: no memory. */
+/* The extent of that number, which is added if it is new.  NULL: no memory. */
 struct extent *heap_extent_add(struct reef_heap *heap, uint32_t number,
 			       uint64_t size);
 void heap_extent_free(struct extent *extent);
-/* It is not found any more. */
+/* Take an extent out of the table by number. */
 void heap_table_remove(struct reef_heap *heap, struct extent *extent);
-/* Room for its units.  -ENOMEM. */
+/* Allocate what is kept by unit of an extent.  -ENOMEM. */
 int heap_extent_own(struct extent *extent);
 
 /* Take a run of exactly that many units, best fit; NULL: none, or no memory.
- * It is in no list, and has no kind yet. */
+ * The run is in no list, and has no kind yet. */
 struct run *heap_units_take(struct reef_heap *heap, uint32_t units);
 /* Give units back; the run becomes part of a free one. */
 void heap_units_give(struct reef_heap *heap, struct run *run);
@@ -358,9 +362,9 @@ int heap_units_add(struct reef_heap *heap, struct extent *extent,
  * -ENOMEM. */
 int heap_units_remove(struct reef_heap *heap, struct extent *extent,
 		      uint32_t chunk);
-/* Would heap_units_take find that many? */
+/* True if heap_units_take would find that many units. */
 bool heap_units_has(const struct reef_heap *heap, uint32_t units);
-/* Out of its bin, for good: its extent is gone. */
+/* A free run's extent is gone: take the run out of its bin for good. */
 void heap_units_forget(struct reef_heap *heap, struct run *run);
 void heap_list_add(struct run **list, struct run *run);
 void heap_list_remove(struct run **list, struct run *run);
@@ -371,20 +375,20 @@ void heap_list_remove(struct run **list, struct run *run);
 int heap_slab_make(struct reef_heap *heap, uint32_t class);
 int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 		    uint64_t *address);
-/* Free what run_init took. */
+/* Free what heap_run_init allocated. */
 void heap_run_fini(struct run *run);
-/* A run whose blocks are all free: no operation. */
+/* Make the units of a run free, all of whose blocks are. No operation. */
 void heap_run_drop(struct reef_heap *heap, struct run *run);
-/* The slabs without a block that are kept for their class; also the current
- * ones. */
+/* Drop the slabs without a block that are kept for their class; current: and
+ * current slabs without one. */
 void heap_vacant_drop(struct reef_heap *heap, bool current);
-/* Fill in a slab's or large block's fields, for units it has already. The
- * caller puts it into runs[].  -ENOMEM. */
+/* Fill in the fields of a slab or large block that has its units already. The
+ * caller calls heap_run_map.  -ENOMEM. */
 int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,
 		  uint32_t class);
-/* Into runs[], for lookup. */
-void heap_run_show(struct run *run);
-/* A block of it comes back; may drop the run. */
+/* Name a run in runs[] of all its units, where heap_run_at finds it. */
+void heap_run_map(struct run *run);
+/* A block of a run becomes free, with which the run may be dropped. */
 void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index);
 
 /* --- claim.c --- */
@@ -393,35 +397,36 @@ void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index);
  * slab of that class has room now (HEAP_CLASS_LARGE: none can).  -ENOSPC, ...
  */
 int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class);
-/* Learn of the space's extents; no operation. */
-int heap_know_extents(struct reef_heap *heap);
+/* Add the space's extents that are new. No operation. */
+int heap_learn_extents(struct reef_heap *heap);
 /* Read every table anew: words and counters; locked. */
-int heap_look(struct reef_heap *heap);
-/* Errors that are of one extent, not of the session. */
+int heap_read_tables(struct reef_heap *heap);
+/* True for errors that say that an extent is lost, not the session. */
 bool heap_is_lost(int status);
 
 /* --- release.c --- */
 
 /* Give empty chunks back but for `keep`; locked. */
 int heap_release(struct reef_heap *heap, uint32_t keep);
-/* Take the lock for that, and keep what is usual. */
+/* Take the lock, and do so but for spare_max. */
 void heap_trim(struct reef_heap *heap);
 
 /* --- collect.c --- */
 
-/* Take back what others freed where counters say so, or everywhere; locked. */
+/* Take back what others freed, in chunks whose counters say that they did, or
+ * everywhere; locked. */
 int heap_scan(struct reef_heap *heap, bool everywhere);
-/* An extent goes: what waits in it does not count any more. */
+/* An extent goes: blocks of it no longer count as waiting in limbo. */
 void heap_limbo_forget(struct reef_heap *heap, uint32_t number);
-/* Free what has waited long enough. Returns whether there was any. */
+/* Free the blocks in limbo whose epoch is over. True: there were some. */
 bool heap_limbo_drain(struct reef_heap *heap);
-/* Let a block wait. Without memory for it, it stays out for good. Frees
+/* Put a block into limbo. Without memory for that, it stays out for good. Frees
  * nothing. */
 void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index);
 
 /* --- pending.c --- */
 
-/* A block's header waits from now on. There must be room in the list. */
+/* Note that a block's header waits. There must be room in pending_list. */
 static inline void heap_pending_add(struct reef_heap *heap, uint32_t *block,
 				    uint64_t address)
 {
@@ -431,7 +436,7 @@ static inline void heap_pending_add(struct reef_heap *heap, uint32_t *block,
 	*block |= BLOCK_PENDING | BLOCK_LISTED;
 }
 
-/* Make room in a full list. */
+/* Make room in pending_list, which is full. */
 int heap_pending_room(struct reef_heap *heap);
 /* Write all headers that wait; locked. */
 int heap_pending_write(struct reef_heap *heap);
@@ -446,13 +451,15 @@ int heap_adopt(struct reef_heap *heap, uint32_t session);
 
 /* --- other.c --- */
 
-/* Change a header that is LIVE or KEPT by CAS. expect: what it should be, for a
- * block of ours; 0: find out. ours: no need to tell the chunk's owner.
- * -EALREADY: it is FREE or RETIRED.  -EINVAL: there is no block. */
+/* Change the header of a LIVE or KEPT block to FREE, or RETIRED, by CAS.
+ * expect: what the header should be, for a block of ours; 0: it is read. ours:
+ * the chunk's counter need not say so.  -EALREADY: it is FREE or RETIRED.
+ * -EINVAL: there is no block. */
 int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
 		    uint64_t expect, bool ours);
-/* Let owners know of what was freed; best effort. */
-void heap_other_tell(struct reef_heap *heap);
+/* Add the frees that chunks of others do not count yet to their counters; best
+ * effort. */
+void heap_notify_owners(struct reef_heap *heap);
 int heap_other_size(struct reef_heap *heap, uint64_t address, uint64_t *size);
 
 #endif

@@ -24,7 +24,7 @@
 enum heap_chunk_state { HEAP_CHUNK_FREE, HEAP_CHUNK_OWNED };
 
 enum heap_unit_kind {
-	HEAP_UNIT_NEVER, /* used; its memory is zero */
+	HEAP_UNIT_NEVER, /* never used; its memory is zero */
 	HEAP_UNIT_SLAB,
 	HEAP_UNIT_LARGE,
 	HEAP_UNIT_INNER,
@@ -63,7 +63,7 @@ static inline uint16_t heap_chunk_generation(uint64_t word)
 	return (uint16_t)(word >> 16);
 }
 
-/* FREE words that make no sense are nobody's to claim. */
+/* A FREE word with bits that make no sense is not free: nobody claims it. */
 static inline bool heap_chunk_is_free(uint64_t word)
 {
 	return (uint16_t)word == HEAP_CHUNK_FREE && word >> 32 == 0;
@@ -140,7 +140,7 @@ static inline uint64_t heap_header_with(uint64_t header, uint8_t state)
 	return (header & ~UINT64_C(0xff00)) | ((uint64_t)state << 8);
 }
 
-/* A block that is out: somebody may hold its address. */
+/* True if the block is out: somebody may know its address. */
 static inline bool heap_header_is_out(uint64_t header)
 {
 	uint8_t state = heap_header_state(header);
@@ -148,7 +148,7 @@ static inline bool heap_header_is_out(uint64_t header)
 	return state == HEAP_BLOCK_LIVE || state == HEAP_BLOCK_KEPT;
 }
 
-/* 0, or what a heap may have written. */
+/* True for 0, and for what a heap may have written. */
 static inline bool heap_header_is_sane(uint64_t header)
 {
 	uint8_t state = heap_header_state(header);
@@ -162,7 +162,7 @@ static inline bool heap_header_is_sane(uint64_t header)
 
 struct heap_shape {
 	uint32_t units, chunks; /* the last chunk may have fewer units */
-	uint32_t first;		/* unit that can be handed out */
+	uint32_t first;		/* the first unit that can be handed out */
 	uint32_t units_at;	/* offset of the descriptors */
 };
 
@@ -179,19 +179,20 @@ static inline struct heap_shape heap_shape_of(uint64_t size)
 	shape.units_at = HEAP_TABLE_AT + shape.chunks * HEAP_TABLE_STEP;
 	end = shape.units_at + (uint64_t)shape.units * 8;
 	shape.first = (uint32_t)((end + REEF_UNIT_SIZE - 1) >> HEAP_UNIT_SHIFT);
-	if (shape.first >= shape.units) /* too small to have any */
+	if (shape.first >= shape.units) /* too small for the tables */
 		shape.units = shape.chunks = shape.first = 0;
 	return shape;
 }
 
-/* How many units chunk `index` has to hand out, and which is the first. The
- * first chunk gives some to the tables: 10 of an extent of 4 GiB. */
+/* The first unit of a chunk that can be handed out. The first chunk gives some
+ * to the tables: 10 in an extent of 4 GiB. */
 static inline uint32_t heap_chunk_first(const struct heap_shape *shape,
 					uint32_t index)
 {
 	return index == 0 ? shape->first : index * HEAP_UNITS_PER_CHUNK;
 }
 
+/* The unit behind the last of a chunk. */
 static inline uint32_t heap_chunk_end(const struct heap_shape *shape,
 				      uint32_t index)
 {
@@ -223,10 +224,11 @@ struct heap_classes {
 /* The classes of HEAP_FORMAT: the same for everyone. */
 void heap_classes_init(struct heap_classes *classes);
 
-/* For those over 64 KiB. */
+/* As heap_class_of, for more than 64 KiB. */
 uint32_t heap_class_of_big(const struct heap_classes *classes, uint64_t size);
 
-/* For `size` bytes with the header; HEAP_CLASS_LARGE: over the largest. */
+/* The class for `size` bytes with the header; HEAP_CLASS_LARGE: no class is
+ * that large. */
 static inline uint32_t heap_class_of(const struct heap_classes *classes,
 				     uint64_t size)
 {

@@ -27,16 +27,17 @@
 
 #include <assert.h>
 
-/* Small blocks whose owner is told of several at once. */
+/* Of small blocks, one FAA counts up to UNTOLD_MAX frees. */
 #define UNTOLD_MAX 32u
 #define UNTOLD_SIZE 4608u
-#define TRIES_MAX 8u /* each time somebody else changed it */
+#define TRIES_MAX 8u /* of a CAS; each time somebody else was first */
 #define LOOK_BACK 16u
 static_assert(LOOK_BACK >= HEAP_SLAB_UNITS_MAX, "a slab's head is in reach");
 
-/* Which run is the last unit of `descriptors` in? */
-static int find_run(const struct reef_heap *heap, const uint64_t *descriptors,
-		    uint32_t count, uint32_t unit, struct guess *guess)
+/* Decode the run that the last unit of `descriptors` is in.  -EINVAL: no run
+ * ever was there.  -EALREADY: a run that is free. */
+static int decode_run(const struct reef_heap *heap, const uint64_t *descriptors,
+		      uint32_t count, uint32_t unit, struct guess *guess)
 {
 	uint32_t at = count - 1, back;
 	uint64_t head;
@@ -51,7 +52,7 @@ static int find_run(const struct reef_heap *heap, const uint64_t *descriptors,
 		return heap_descriptor_kind(descriptors[count - 1]) ==
 				       HEAP_UNIT_NEVER
 			       ? -EINVAL
-			       : -EALREADY; /* a free run's */
+			       : -EALREADY;
 	guess->base = (uint64_t)(unit - back) << HEAP_UNIT_SHIFT;
 	if (heap_descriptor_kind(head) == HEAP_UNIT_LARGE) {
 		guess->block_size = (uint64_t)heap_descriptor_units(head)
@@ -71,12 +72,13 @@ static int find_run(const struct reef_heap *heap, const uint64_t *descriptors,
 	return 0;
 }
 
+/* True if a block of that run has its data at the address. */
 static bool begins_block(const struct guess *guess, uint64_t address)
 {
 	uint64_t from = (uint32_t)address - (uint64_t)HEAP_HEADER - guess->base;
 	uint64_t index = (from * guess->inverse) >> 40;
 
-	/* Below the base it is beyond the end. */
+	/* An address below the base wraps, and is beyond the end. */
 	return from < guess->end - guess->base &&
 	       index * guess->block_size == from;
 }
@@ -88,28 +90,29 @@ static struct guess *guess_of(struct reef_heap *heap, uint64_t address)
 	return &heap->guesses[(unit ^ (unit >> 16)) % HEAP_GUESSES];
 }
 
-/* An extent that the heap does not know: another session may have grown the
- * space just now, or it was lost. Touching it tells. */
-static int find_extent(struct reef_heap *heap, uint32_t number,
-		       struct extent **out)
+/* Find an extent that the heap does not know. Another session may have grown
+ * the space just now, or the extent was lost: a READ of it tells. */
+static int learn_extent(struct reef_heap *heap, uint32_t number,
+			struct extent **out)
 {
 	uint64_t word;
 	struct reef_access access =
 		heap_read(heap_address(number, 0), &word, sizeof(word));
-	int rc = heap_know_extents(heap);
+	int rc = heap_learn_extents(heap);
 
 	*out = heap_extent(heap, number);
 	if (rc || *out)
 		return rc;
 	rc = heap_execute(heap, &access, 1);
 	if (!rc)
-		rc = heap_know_extents(heap);
+		rc = heap_learn_extents(heap);
 	*out = heap_extent(heap, number);
 	return rc == -EFAULT || (!rc && !*out) ? -EINVAL : rc;
 }
 
-/* Read what is at an address. */
-static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
+/* Read which block is at an address, and its header. */
+static int read_block(struct reef_heap *heap, uint64_t address,
+		      struct guess *out)
 {
 	struct extent *extent = heap_extent(heap, (uint32_t)(address >> 32));
 	uint32_t unit = (uint32_t)address >> HEAP_UNIT_SHIFT, count;
@@ -118,7 +121,7 @@ static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
 	int rc;
 
 	if (!extent) {
-		rc = find_extent(heap, (uint32_t)(address >> 32), &extent);
+		rc = learn_extent(heap, (uint32_t)(address >> 32), &extent);
 		if (rc)
 			return rc;
 	}
@@ -134,7 +137,7 @@ static int look_at(struct reef_heap *heap, uint64_t address, struct guess *out)
 	rc = heap_execute(heap, accesses, 2);
 	if (rc)
 		return rc;
-	rc = find_run(heap, descriptors, count, unit, out);
+	rc = decode_run(heap, descriptors, count, unit, out);
 	if (rc)
 		return rc;
 	if (!begins_block(out, address))
@@ -153,10 +156,11 @@ static uint64_t counter_of(uint64_t address)
 			    HEAP_TABLE_AT + 8 + chunk * HEAP_TABLE_STEP);
 }
 
-/* The FAA that tells, with one more or before another chunk's turn; 0: not yet.
- * Blocks that are not small are told of at once. */
-static uint32_t tell(struct reef_heap *heap, uint64_t counter, bool now,
-		     struct reef_access *access)
+/* Count one more free in a chunk. Returns how many accesses that takes now: 1
+ * if *access, an FAA, is due, because there are many, or another chunk's have
+ * to go first, or `now` says so; else 0. */
+static uint32_t count_free(struct reef_heap *heap, uint64_t counter, bool now,
+			   struct reef_access *access)
 {
 	struct untold *untold = &heap->untold;
 	uint64_t count = untold->count + 1;
@@ -179,7 +183,7 @@ static uint32_t tell(struct reef_heap *heap, uint64_t counter, bool now,
 	return (uint32_t)count;
 }
 
-void heap_other_tell(struct reef_heap *heap)
+void heap_notify_owners(struct reef_heap *heap)
 {
 	struct reef_access access =
 		heap_faa(heap->untold.counter, heap->untold.count);
@@ -191,10 +195,10 @@ void heap_other_tell(struct reef_heap *heap)
 }
 
 /* CAS the header from what it is thought to be; *header becomes what it was.
- * The chunk's owner is told, unless that is us: it need not be at once, as the
- * counter only says where to look. */
-static int change_once(struct reef_heap *heap, uint64_t address,
-		       uint64_t *header, uint8_t state, bool ours, bool now)
+ * The free is counted, unless the chunk is ours; that need not be at once, as
+ * the counter only says where to look. */
+static int try_change(struct reef_heap *heap, uint64_t address,
+		      uint64_t *header, uint8_t state, bool ours, bool now)
 {
 	uint64_t at = address - HEAP_HEADER;
 	uint64_t value = heap_header_with(*header, state);
@@ -205,9 +209,11 @@ static int change_once(struct reef_heap *heap, uint64_t address,
 	if (REEF_MUTATED(HEAP_FREE_WRITE))
 		accesses[0] = heap_write(at, &value, 8);
 	if (!ours)
-		count += tell(heap, counter_of(address), now, &accesses[1]);
+		count += count_free(heap, counter_of(address), now,
+				    &accesses[1]);
 	heap_execute(heap, accesses, count);
-	/* What is told may go first (F3c), and its extent be gone. */
+	/* The FAA may have gone first (F3c), and failed as its extent is lost.
+	 */
 	if (accesses[0].status == -REEF_ENOTDONE)
 		heap_execute(heap, accesses, 1);
 	if (accesses[0].status)
@@ -217,8 +223,8 @@ static int change_once(struct reef_heap *heap, uint64_t address,
 	return 0;
 }
 
-/* Is a header one that can be changed so? */
-static int check(uint64_t header, uint8_t state)
+/* 0: the header may be changed to that state.  -EALREADY: it is too late. */
+static int check_change(uint64_t header, uint8_t state)
 {
 	if (header == 0 || !heap_header_is_out(header))
 		return -EALREADY;
@@ -228,9 +234,9 @@ static int check(uint64_t header, uint8_t state)
 	return 0;
 }
 
-/* A CAS from `was` was in doubt, and the next one found `header`. 1: it was
- * changed, by us or another.  0: it was not, as `was` was a wrong guess.
- * -REEF_EINDOUBT: it is in a later life, or it was that. */
+/* A CAS from `was` was in doubt, and the next one found `header`. 1: the block
+ * was changed, by us or another.  0: it was not, as `was` was a wrong guess.
+ * -REEF_EINDOUBT: nobody can tell, as the block may be in a later life. */
 static int judge_doubt(const struct reef_heap *heap, uint64_t was,
 		       uint64_t header, uint8_t state, bool sure)
 {
@@ -251,8 +257,8 @@ static int judge_doubt(const struct reef_heap *heap, uint64_t was,
 		       : -REEF_EINDOUBT;
 }
 
-static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
-		  uint8_t state, bool ours)
+static int change_header(struct reef_heap *heap, uint64_t address,
+			 uint64_t expect, uint8_t state, bool ours)
 {
 	struct guess *guess = guess_of(heap, address), seen;
 	uint64_t header = expect, was;
@@ -260,27 +266,29 @@ static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
 	int rc;
 
 	if (!header && guess->unit == address >> HEAP_UNIT_SHIFT &&
-	    begins_block(guess, address) && check(guess->header, state) == 0)
+	    begins_block(guess, address) &&
+	    check_change(guess->header, state) == 0)
 		header = guess->header;
 	for (uint32_t i = 0; i < TRIES_MAX; i++) {
 		if (!header) {
-			rc = look_at(heap, address, &seen);
+			rc = read_block(heap, address, &seen);
 			if (rc)
 				return rc;
 			*guess = seen;
 			header = seen.header;
 			sure = true;
 		}
-		rc = sure ? check(header, state) : 0;
+		rc = sure ? check_change(header, state) : 0;
 		if (rc)
 			return rc;
 		was = header;
-		rc = change_once(heap, address, &header, state, ours,
-				 guess->unit != address >> HEAP_UNIT_SHIFT ||
-					 guess->block_size > UNTOLD_SIZE ||
-					 state == HEAP_BLOCK_KEPT);
+		rc = try_change(heap, address, &header, state, ours,
+				guess->unit != address >> HEAP_UNIT_SHIFT ||
+					guess->block_size > UNTOLD_SIZE ||
+					state == HEAP_BLOCK_KEPT);
 		if (rc == -REEF_EINDOUBT && i + 1 < TRIES_MAX) {
-			/* It never will happen any more (F5): once more. */
+			/* From now on it cannot happen any more (F5): repeat.
+			 */
 			doubted = true;
 			continue;
 		}
@@ -297,8 +305,8 @@ static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
 				guess->header = was;
 			return 0;
 		}
-		/* What it is instead; if that is a block's, of the same owner,
-		 * there is no need to look. */
+		/* The CAS has brought the header. If it is of the same owner,
+		 * and makes sense, the block need not be read. */
 		if (!sure &&
 		    (!heap_header_is_sane(header) || (header ^ was) >> 32))
 			header = 0;
@@ -310,17 +318,18 @@ static int change(struct reef_heap *heap, uint64_t address, uint64_t expect,
 int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
 		    uint64_t expect, bool ours)
 {
-	return change(heap, address, expect,
-		      flags & REEF_FREE_LATER ? HEAP_BLOCK_RETIRED
-					      : HEAP_BLOCK_FREE,
-		      ours);
+	return change_header(heap, address, expect,
+			     flags & REEF_FREE_LATER ? HEAP_BLOCK_RETIRED
+						     : HEAP_BLOCK_FREE,
+			     ours);
 }
 
-/* Keeping said -EALREADY: is it kept, or is it free? */
-static int keep_error(struct reef_heap *heap, uint64_t address)
+/* Why a block could not be kept.  -EALREADY: it is kept.  -EINVAL: it is free.
+ */
+static int explain_keep(struct reef_heap *heap, uint64_t address)
 {
 	struct guess seen;
-	int rc = look_at(heap, address, &seen);
+	int rc = read_block(heap, address, &seen);
 
 	if (rc == -EALREADY || (!rc && !heap_header_is_out(seen.header)))
 		return -EINVAL;
@@ -334,8 +343,8 @@ int reef_heap_keep(struct reef_heap *heap, uint64_t address)
 	int rc;
 
 	if (!heap_run_at(heap, address)) {
-		rc = change(heap, address, 0, HEAP_BLOCK_KEPT, false);
-		return rc == -EALREADY ? keep_error(heap, address) : rc;
+		rc = change_header(heap, address, 0, HEAP_BLOCK_KEPT, false);
+		return rc == -EALREADY ? explain_keep(heap, address) : rc;
 	}
 	if (!block || !(*block & BLOCK_OUT) || *block & BLOCK_LIMBO)
 		return -EINVAL;
@@ -345,23 +354,24 @@ int reef_heap_keep(struct reef_heap *heap, uint64_t address)
 		if (rc)
 			return rc;
 	}
-	rc = change(heap, address,
-		    was & BLOCK_ADOPTED
-			    ? 0
-			    : heap_block_header(heap, was, HEAP_BLOCK_LIVE),
-		    HEAP_BLOCK_KEPT, true);
+	rc = change_header(
+		heap, address,
+		was & BLOCK_ADOPTED
+			? 0
+			: heap_block_header(heap, was, HEAP_BLOCK_LIVE),
+		HEAP_BLOCK_KEPT, true);
 	if (rc)
-		return rc == -EALREADY ? keep_error(heap, address) : rc;
+		return rc == -EALREADY ? explain_keep(heap, address) : rc;
 	block = heap_block_at(heap, address, &run);
 	if (block && (*block & BLOCK_GENERATION) == (was & BLOCK_GENERATION))
-		*block |= BLOCK_TOLD;
+		*block |= BLOCK_SHARED;
 	return 0;
 }
 
 int heap_other_size(struct reef_heap *heap, uint64_t address, uint64_t *size)
 {
 	struct guess seen;
-	int rc = look_at(heap, address, &seen);
+	int rc = read_block(heap, address, &seen);
 
 	if (rc == -EALREADY || (!rc && !heap_header_is_out(seen.header)))
 		return -EINVAL;

@@ -36,14 +36,14 @@ void reef_heap_unfold(struct reef_heap *heap, uint64_t address)
 
 	if (!block || !(*block & BLOCK_OUT) || *block & BLOCK_PENDING)
 		return;
-	/* Still in the list, or there is room: else it is written at once by
-	 * nobody, and ends with the session as if it had been freed. */
+	/* Without room in the list the header is never written: the block ends
+	 * with the session as if it had been freed. */
 	if (*block & BLOCK_LISTED || heap->listed < HEAP_PENDING_MAX)
 		heap_pending_add(heap, block, address);
 }
 
-/* Leave out what does not wait. */
-static void compact(struct reef_heap *heap)
+/* Remove addresses from the list whose headers do not wait any more. */
+static void compact_list(struct reef_heap *heap)
 {
 	uint32_t kept = 0;
 
@@ -62,9 +62,9 @@ static void compact(struct reef_heap *heap)
 	heap->listed = kept;
 }
 
-/* Take up to HEAP_BATCH of those that wait off the list. */
-static uint32_t take_some(struct reef_heap *heap, struct reef_access *accesses,
-			  uint64_t *headers)
+/* Take up to HEAP_BATCH headers that wait off the list, and make WRITEs. */
+static uint32_t take_headers(struct reef_heap *heap,
+			     struct reef_access *accesses, uint64_t *headers)
 {
 	uint32_t count = 0;
 
@@ -88,8 +88,9 @@ static uint32_t take_some(struct reef_heap *heap, struct reef_access *accesses,
 	return count;
 }
 
-/* One header was written, or was not. */
-static int settle(struct reef_heap *heap, const struct reef_access *access)
+/* Take in whether a header was written; one that was not waits again. */
+static int settle_header(struct reef_heap *heap,
+			 const struct reef_access *access)
 {
 	uint64_t address = access->address + HEAP_HEADER;
 	struct run *run;
@@ -107,7 +108,7 @@ static int settle(struct reef_heap *heap, const struct reef_access *access)
 		heap->pending_list[heap->listed++] = address;
 		*block |= BLOCK_LISTED;
 	}
-	/* What stood behind a lost one is simply next. */
+	/* What was not done stood behind a lost one: it comes next time. */
 	return heap_is_lost(access->status) || access->status == -REEF_ENOTDONE
 		       ? 0
 		       : access->status;
@@ -120,10 +121,10 @@ int heap_pending_write(struct reef_heap *heap)
 	uint32_t count;
 	int rc = 0, one;
 
-	while (!rc && (count = take_some(heap, accesses, headers))) {
+	while (!rc && (count = take_headers(heap, accesses, headers))) {
 		heap_execute_writes(heap, accesses, count);
 		for (uint32_t i = 0; i < count; i++) {
-			one = settle(heap, &accesses[i]);
+			one = settle_header(heap, &accesses[i]);
 			rc = rc ? rc : one;
 		}
 	}
@@ -134,7 +135,7 @@ int heap_pending_room(struct reef_heap *heap)
 {
 	int rc;
 
-	compact(heap);
+	compact_list(heap);
 	if (heap->listed < HEAP_PENDING_MAX / 2)
 		return 0;
 	rc = heap_lock(heap);

@@ -28,9 +28,9 @@ static uint32_t *unjudged_at(struct reef_heap *heap, uint32_t index,
 	return block && *block & BLOCK_UNJUDGED ? block : NULL;
 }
 
-/* A page was worked off: its header must not say LIVE any more, or it would be
- * worked off once more when we die. */
-static int page_done(struct reef_heap *heap, uint64_t address)
+/* A page's intents are settled: its header must not say LIVE any more, or they
+ * would be settled once more when we die. */
+static int retire_page(struct reef_heap *heap, uint64_t address)
 {
 	struct run *run;
 	uint32_t *block;
@@ -44,9 +44,10 @@ static int page_done(struct reef_heap *heap, uint64_t address)
 	return 0;
 }
 
-static int do_pages(struct reef_heap *heap,
-		    int (*page)(void *context, uint64_t address, uint64_t size),
-		    void *context)
+static int hand_over_pages(struct reef_heap *heap,
+			   int (*page)(void *context, uint64_t address,
+				       uint64_t size),
+			   void *context)
 {
 	int rc = 0;
 
@@ -61,13 +62,13 @@ static int do_pages(struct reef_heap *heap,
 			rc = page(context, address,
 				  run->block_size - HEAP_HEADER);
 		if (!rc)
-			rc = page_done(heap, address);
+			rc = retire_page(heap, address);
 	}
 	return rc;
 }
 
-/* 1: it stays.  0: it is free. */
-static int ask(struct reef_heap *heap, uint32_t block, uint64_t address)
+/* 1: an adopted block stays.  0: it is to be freed.  -errno. */
+static int must_stay(struct reef_heap *heap, uint32_t block, uint64_t address)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
 	uint8_t kind = (uint8_t)(block >> 8);
@@ -79,18 +80,18 @@ static int ask(struct reef_heap *heap, uint32_t block, uint64_t address)
 	return ops->is_live(heap->options.context, kind, address);
 }
 
-static int judge_all(struct reef_heap *heap)
+static int judge_blocks(struct reef_heap *heap)
 {
 	while (heap->unjudged_count) {
 		uint32_t last = heap->unjudged_count - 1;
 		uint64_t address = heap->unjudged[last];
 		struct run *run;
 		uint32_t *block = unjudged_at(heap, last, &run);
-		int stays = block ? ask(heap, *block, address) : 0;
+		int stays = block ? must_stay(heap, *block, address) : 0;
 
 		if (stays < 0)
 			return stays;
-		/* Asking may have parked. */
+		/* This fiber may have parked: find the block anew. */
 		block = unjudged_at(heap, last, &run);
 		if (block && stays)
 			*block &= ~(uint32_t)BLOCK_UNJUDGED;
@@ -125,10 +126,10 @@ int reef_heap_recover(struct reef_heap *heap, uint32_t session,
 	heap->recovering = true;
 	adopted = heap_adopt(heap, session);
 	heap_unlock(heap);
-	/* No lock: whoever is called may use the heap. */
-	rc = do_pages(heap, page, context);
+	/* Without the lock, as whoever is called may use the heap. */
+	rc = hand_over_pages(heap, page, context);
 	if (!rc)
-		rc = judge_all(heap);
+		rc = judge_blocks(heap);
 	heap->recovering = false;
 	return rc ? rc : adopted;
 }

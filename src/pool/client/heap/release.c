@@ -8,7 +8,8 @@
 #define RELEASE_BATCH 40u /* chunks; three accesses each */
 #define DOUBT_MAX 16u
 
-/* An old head below a chunk that still claims to reach into it. */
+/* An old head below a chunk may claim to reach into it: add the WRITE that
+ * makes it SPARE. */
 static uint32_t release_cover(struct extent *extent, uint32_t first,
 			      struct reef_access *accesses, uint32_t count)
 {
@@ -37,7 +38,8 @@ static uint32_t release_cover(struct extent *extent, uint32_t first,
 	return count;
 }
 
-/* The accesses that release a chunk. They take effect in this order (F3a). */
+/* Add the accesses that release a chunk. They take effect in this order (F3a).
+ */
 static uint32_t release_prepare(struct extent *extent, uint32_t index,
 				struct reef_access *accesses, uint32_t count)
 {
@@ -69,8 +71,9 @@ struct release {
 	uint32_t chunk, cas;
 };
 
-/* The CAS failed, or nobody knows: is it ours still? Then its units are free,
- * as before, and it is released another time. */
+/* The CAS of a release was in doubt, or not done. If the word says that the
+ * chunk is ours still, its units become free again, and it is released another
+ * time. */
 static int release_undo(struct reef_heap *heap, struct extent *extent,
 			uint32_t index, bool *ours)
 {
@@ -88,7 +91,8 @@ static int release_undo(struct reef_heap *heap, struct extent *extent,
 			      heap_chunk_end(&extent->shape, index));
 }
 
-/* If even that is not known, the chunk names us until our session ends. */
+/* Take in what became of a release. A chunk whose word cannot even be read
+ * names us until our session ends. */
 static int release_settle(struct reef_heap *heap, const struct release *release,
 			  const struct reef_access *accesses)
 {
@@ -118,7 +122,7 @@ static int release_settle(struct reef_heap *heap, const struct release *release,
 	return rc;
 }
 
-/* One batch; how many chunks were in it, or what went wrong. */
+/* Release a batch of empty chunks: returns how many, or an error. */
 static int release_some(struct reef_heap *heap, uint32_t keep)
 {
 	struct reef_access accesses[HEAP_BATCH];

@@ -12,12 +12,13 @@
  * zero; without one it finds units that nobody uses. */
 #include "pool/client/heap/internal.h"
 
-/* More headers than this, and it is better to clear whole units. */
+/* With more headers than this, whole units are cleared instead. */
 #define HEADERS_MAX 100u
-/* Between starting generations: far enough apart that a free of an earlier
- * life, late, does not fit a block of a later one; odd, to meet them all. */
+/* How far the starting generations of runs are apart: so far that a late free
+ * of an earlier life does not fit a block of a later one; odd, to meet them
+ * all. */
 #define GENERATION_STEP 4099u
-#define LOST_MAX 16u /* extents that may be found lost on the way */
+#define LOST_MAX 16u /* extents that may turn out lost while a run is made */
 
 static const uint8_t zeros[REEF_UNIT_SIZE];
 
@@ -66,7 +67,7 @@ void heap_run_fini(struct run *run)
 	run->count = 0;
 }
 
-void heap_run_show(struct run *run)
+void heap_run_map(struct run *run)
 {
 	for (uint32_t i = 0; i < run->units; i++)
 		run->extent->runs[run->first + i] = run;
@@ -79,7 +80,8 @@ static uint64_t head_of(const struct run *run)
 	return heap_descriptor(HEAP_UNIT_SLAB, run->class, run->units);
 }
 
-/* The WRITEs that make headers zero. Units that were never used are. */
+/* Add the WRITEs that make the headers of a run zero. In units that were never
+ * used they are. */
 static uint32_t clear_headers(const struct run *run, struct reef_access *to)
 {
 	const struct extent *extent = run->extent;
@@ -104,7 +106,7 @@ static uint32_t clear_headers(const struct run *run, struct reef_access *to)
 	return count;
 }
 
-/* Did none of it happen, not even the first WRITE? */
+/* True if not even the first WRITE of a batch happened. */
 static bool nothing_happened(const struct reef_access *first)
 {
 	return first->status && first->status != -REEF_EINDOUBT;
@@ -118,7 +120,7 @@ static int write_run(struct reef_heap *heap, struct run *run)
 	uint32_t count = 0;
 	int rc;
 
-	/* A large block where one of that size was: nothing changes. */
+	/* Where a large block of that size was, the descriptors stay. */
 	if (run->kind == RUN_LARGE && extent->shadow[run->first] == head)
 		return 0;
 	if (run->units > HEAP_SLAB_UNITS_MAX)
@@ -148,7 +150,8 @@ static int write_run(struct reef_heap *heap, struct run *run)
 	return rc;
 }
 
-/* Units, cut as wanted, with their descriptors written; not yet shown. */
+/* Take units and write their descriptors; the run is not in runs[] yet. 1: a
+ * slab of the class has room now. */
 static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 		   uint32_t units, struct run **out)
 {
@@ -182,7 +185,7 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 		return -REEF_ELOST;
 	}
 	if (run->kind == RUN_BROKEN) {
-		heap_run_show(run);
+		heap_run_map(run);
 		return rc;
 	}
 	heap_run_fini(run);
@@ -190,7 +193,8 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 	return rc;
 }
 
-/* Memory that is lost is no reason to fail: there is other. */
+/* As run_try, which is done again with other memory when an extent turns out
+ * lost. */
 static int run_make(struct reef_heap *heap, uint8_t kind, uint32_t class,
 		    uint32_t units, struct run **out)
 {
@@ -209,8 +213,8 @@ int heap_slab_make(struct reef_heap *heap, uint32_t class)
 
 	if (rc)
 		return rc > 0 ? 0 : rc;
-	heap_run_show(run);
-	/* Blocks may have come back to the old one meanwhile. */
+	heap_run_map(run);
+	/* Blocks may have come back to the old slab meanwhile. */
 	if (heap_run_has_room(heap->current[class]))
 		heap_list_add(&heap->partial[class], heap->current[class]);
 	heap->current[class] = run;
@@ -230,7 +234,7 @@ int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 	rc = run_make(heap, RUN_LARGE, HEAP_CLASS_LARGE, (uint32_t)units, &run);
 	if (rc)
 		return rc;
-	heap_run_show(run);
+	heap_run_map(run);
 	run->bump = 1;
 	if (heap->listed >= HEAP_PENDING_MAX)
 		rc = heap_pending_write(heap);
@@ -240,7 +244,7 @@ int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 		return rc;
 	}
 	run->single = (run->single & BLOCK_GENERATION) | ((uint32_t)kind << 8) |
-		      BLOCK_OUT | (kind == REEF_BLOCK_PAGE ? BLOCK_TOLD : 0);
+		      BLOCK_OUT | (kind == REEF_BLOCK_PAGE ? BLOCK_SHARED : 0);
 	*address = heap_block_address(run, 0);
 	heap_pending_add(heap, &run->single, *address);
 	return 0;
@@ -278,8 +282,9 @@ void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index)
 	if (heap_run_used(run) == 0 && heap->vacant[run->class]) {
 		heap_run_drop(heap, run);
 	} else if (heap_run_used(run) == 0) {
-		/* Who allocates and frees a few more than fit into a slab would
-		 * pay for a new one each time. */
+		/* One empty slab is kept: whoever allocates and frees a few
+		 * blocks more than fit into a slab would pay for a new one
+		 * each time. */
 		if (run->is_listed)
 			heap_list_remove(&heap->partial[run->class], run);
 		heap->vacant[run->class] = run;

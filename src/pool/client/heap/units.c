@@ -35,7 +35,7 @@ static int table_grow(struct reef_heap *heap)
 
 void heap_table_remove(struct reef_heap *heap, struct extent *extent)
 {
-	/* What stood behind it may have to move up. */
+	/* Open addressing: those behind it may have to move up. */
 	memset(heap->table, 0,
 	       (heap->table_mask + 1) * sizeof(struct extent *));
 	for (struct extent *e = heap->extents; e; e = e->next)
@@ -90,7 +90,7 @@ void heap_extent_free(struct extent *extent)
 		run = extent->runs[i];
 		if (!run || run == last)
 			continue;
-		/* A free run is named at both ends. */
+		/* A free run is named at both ends: free it once. */
 		last = run;
 		i = run->first + run->units - 1;
 		if (run->kind == RUN_SLAB)
@@ -160,7 +160,7 @@ static void bin_remove(struct reef_heap *heap, struct run *run)
 	run->extent->runs[run->first + run->units - 1] = NULL;
 }
 
-/* The shortest of a bin that is long enough. */
+/* The shortest run of a bin that is long enough; NULL: none. */
 static struct run *bin_best(const struct reef_heap *heap, uint32_t bin,
 			    uint32_t units)
 {
@@ -174,9 +174,9 @@ static struct run *bin_best(const struct reef_heap *heap, uint32_t bin,
 
 /* --- units --- */
 
-/* Note units as free, or as not. */
-static void mark(struct reef_heap *heap, struct extent *extent, uint32_t first,
-		 uint32_t end, bool free)
+/* Note in the maps of their chunks that units are free, or are not. */
+static void mark_units(struct reef_heap *heap, struct extent *extent,
+		       uint32_t first, uint32_t end, bool free)
 {
 	for (uint32_t unit = first; unit < end;) {
 		uint32_t index = unit / HEAP_UNITS_PER_CHUNK;
@@ -232,7 +232,7 @@ struct run *heap_units_take(struct reef_heap *heap, uint32_t units)
 		best->units -= units;
 		bin_add(heap, best);
 	}
-	mark(heap, run->extent, run->first, run->first + units, false);
+	mark_units(heap, run->extent, run->first, run->first + units, false);
 	return run;
 }
 
@@ -243,7 +243,7 @@ void heap_units_give(struct reef_heap *heap, struct run *run)
 	struct run *near;
 
 	memset(&extent->runs[run->first], 0, run->units * sizeof(struct run *));
-	mark(heap, extent, run->first, end, true);
+	mark_units(heap, extent, run->first, end, true);
 	near = run->first ? extent->runs[run->first - 1] : NULL;
 	if (near && near->kind == RUN_FREE) {
 		bin_remove(heap, near);
@@ -274,7 +274,7 @@ int heap_units_add(struct reef_heap *heap, struct extent *extent,
 	return 0;
 }
 
-/* The free run that a unit is in: its first or last unit names it. */
+/* The free run that a unit is in, found by going down to one that names it. */
 static struct run *free_run_of(const struct extent *extent, uint32_t unit)
 {
 	uint32_t at = unit;
@@ -301,7 +301,7 @@ int heap_units_remove(struct reef_heap *heap, struct extent *extent,
 			return -ENOMEM;
 	}
 	bin_remove(heap, run);
-	mark(heap, extent, first, end, false);
+	mark_units(heap, extent, first, end, false);
 	if (run->first < first) {
 		run->units = first - run->first;
 		bin_add(heap, run);
@@ -313,7 +313,7 @@ int heap_units_remove(struct reef_heap *heap, struct extent *extent,
 		run->units = run_end - end;
 		bin_add(heap, run);
 	} else {
-		free(run); /* NULL where the lower part has it */
+		free(run); /* NULL: the lower part goes on as that run */
 	}
 	return 0;
 }
@@ -322,7 +322,7 @@ void heap_units_forget(struct reef_heap *heap, struct run *run)
 {
 	uint32_t bin = bin_of(run->units);
 
-	/* runs[] keeps it: that is how it is found and freed. */
+	/* runs[] keeps naming it, so that heap_extent_free finds it. */
 	heap_list_remove(&heap->bins[bin], run);
 	if (!heap->bins[bin])
 		heap->bins_used &= ~bin_bit(bin);

@@ -296,7 +296,7 @@ int barrier_change(struct reef_barrier *barrier, uint32_t place, uint64_t word,
 int barrier_is_ended(struct reef_barrier *barrier, uint32_t session)
 {
 	enum reef_session_view view;
-	int rc = reef_session_look(barrier->reef, session, &view);
+	int rc = reef_session_check(barrier->reef, session, &view);
 
 	if (rc == -REEF_ENOLINK) /* nobody knows */
 		return 0;

@@ -191,7 +191,7 @@ static int has_ended(struct reef_lease *lease, uint32_t session, bool *ended)
 	*ended = session == lease->ended;
 	if (*ended)
 		return 0;
-	rc = reef_session_look(lease->object.reef, session, &view);
+	rc = reef_session_check(lease->object.reef, session, &view);
 	*ended = !rc &&
 		 (view == REEF_VIEW_ENDED ||
 		  (REEF_MUTATED(LEASE_EXPIRED) && view == REEF_VIEW_EXPIRED));

@@ -68,8 +68,8 @@ static bool is_vacant(struct reef_lease *lease, uint64_t word, uint32_t *asked)
 	    *asked == CLAIMS)
 		return false;
 	++*asked;
-	return !reef_session_look(lease->object.reef, lease_session(word),
-				  &view) &&
+	return !reef_session_check(lease->object.reef, lease_session(word),
+				   &view) &&
 	       view == REEF_VIEW_ENDED;
 }
 

@@ -336,7 +336,7 @@ bool lock_has_ended(struct reef_lock *lock, uint32_t session)
 
 	if (session == lock->me >> 32)
 		return false;
-	if (reef_session_look(lock->reef, session, &view))
+	if (reef_session_check(lock->reef, session, &view))
 		return false;
 	return view == REEF_VIEW_ENDED || (view == REEF_VIEW_EXPIRED &&
 					   REEF_MUTATED(LOCK_BREAK_AT_EXPIRED));

@@ -37,7 +37,7 @@ static bool is_over(void *context, uint32_t session)
 {
 	struct section *section = context;
 	enum reef_session_view view;
-	int rc = reef_session_look(section->reef, session, &view);
+	int rc = reef_session_check(section->reef, session, &view);
 
 	return rc ? rc == -REEF_EFENCED : view == REEF_VIEW_ENDED;
 }

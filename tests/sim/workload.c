@@ -128,7 +128,7 @@ static int enter_live(struct client *client, const struct block *block)
 			i++;
 			continue;
 		}
-		rc = reef_session_look(client->reef, other.session, &view);
+		rc = reef_session_check(client->reef, other.session, &view);
 		if (rc == -REEF_ENOLINK) {
 			/* The broker is away: whoever allocated knew. */
 			rc = reef_sleep(MILLISECOND);
@@ -415,7 +415,7 @@ static int step_watch(struct client *client)
 		return judge(client, "read of the board", rc);
 	/* Known before the look began, or it does not count. */
 	ended = find_ended(cluster, session);
-	rc = reef_session_look(client->reef, session, &view);
+	rc = reef_session_check(client->reef, session, &view);
 	if (rc == -REEF_ENOLINK)
 		return 0;
 	if (rc)

@@ -153,7 +153,7 @@ static bool has_ended(struct reef *reef, uint32_t session)
 {
 	enum reef_session_view view;
 
-	return !reef_session_look(reef, session, &view) &&
+	return !reef_session_check(reef, session, &view) &&
 	       view == REEF_VIEW_ENDED;
 }
 

@@ -108,14 +108,14 @@ static int handle_request(void *context, const struct reef_request *request,
 	if (request->peer != client->peer ||
 	    request->header.kind != REEF_POOL_RECOVER)
 		return -EACCES;
-	return client_recover(client, request);
+	return client_session_recover(client, request);
 }
 
 static int keeper_open(struct reef_client *client)
 {
 	struct reef_rpc_options options = {
 		.handle = handle_request,
-		.note = client_note,
+		.note = client_note_received,
 		.closed = client_peer_closed,
 		.context = client,
 	};
@@ -143,7 +143,7 @@ static void keeper_close(struct reef_client *client)
 						    : -REEF_ENOLINK);
 	while (client->fibers)
 		client_wait(&client->changed, REEF_FOREVER);
-	client_abandon(client);
+	client_heaps_abandon(client);
 	client_handle_close(client->inner);
 	client->inner = NULL;
 	client_leave_pool(client);
@@ -177,7 +177,7 @@ static int keeper_main(void *arg)
 		rc = reef_queue_wait_until(client->wake, keeper_is_needed,
 					   client, REEF_FOREVER);
 		if (rc) /* a killed host */
-			client_end(client, rc);
+			client_session_end(client, rc);
 		if (client_over(client) && !client->over_told) {
 			client->over_told = true;
 			client_wake(&client->changed);

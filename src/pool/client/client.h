@@ -117,8 +117,8 @@ enum reef_session_view {
 };
 /* What the broker's table says of a session: one READ.  -REEF_ENOLINK: the
  * broker is away, so nobody knows. */
-int reef_session_look(struct reef *reef, uint32_t session,
-		      enum reef_session_view *out);
+int reef_session_check(struct reef *reef, uint32_t session,
+		       enum reef_session_view *out);
 
 /* How long this session lasts without a renewal. Whoever waits for another's
  * end looks a few times in that time. Thread: any. */

@@ -266,7 +266,7 @@ static int kills_maker(struct member *member)
 	TRY(rc);
 	while (view != REEF_VIEW_ENDED) {
 		TRY(reef_sleep(MILLISECOND));
-		TRY(reef_session_look(member->reef, session, &view));
+		TRY(reef_session_check(member->reef, session, &view));
 	}
 	TRY(reef_sleep(10 * SECOND)); /* recovered, and its blocks reusable */
 	return check_objects(member, space, last + 1);

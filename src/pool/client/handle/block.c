@@ -72,7 +72,7 @@ static int space_is_fenced(void *context, uint32_t session)
 	enum reef_session_view view;
 	int rc;
 
-	rc = reef_session_look(space->reef, session, &view);
+	rc = reef_session_check(space->reef, session, &view);
 	return rc ? rc : view == REEF_VIEW_ENDED;
 }
 
@@ -174,7 +174,7 @@ int client_heap_get(struct reef_space *space)
 	space->heap = heap;
 	reef_heap_move(heap->heap, &space_ops, space);
 	/* What was lost while nobody had it. */
-	client_handle_look(space->reef);
+	client_handle_refresh(space->reef);
 	return 0;
 }
 
@@ -245,7 +245,7 @@ static __attribute__((noinline)) int prepare_slowly(struct reef_space *space)
 		return -EACCES;
 	rc = client_heap_get(space);
 	if (!rc && unlikely(!client_is_current(reef)))
-		client_handle_look(reef);
+		client_handle_refresh(reef);
 	if (!rc)
 		space->ready = reef->seen;
 	return rc;
@@ -306,7 +306,7 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 	bool is_elsewhere;
 	int rc;
 
-	if (client_is_entered(space->reef))
+	if (client_may_be_inside(space->reef))
 		return -EDEADLK;
 	for (;;) {
 		rc = prepare(space);
@@ -367,7 +367,7 @@ int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 	if (unlikely(rc == -ENOSPC || rc == -EDQUOT))
 		rc = alloc_elsewhere(space, kind, size, address, rc);
 	if (unlikely(rc == -ENOSPC || rc == -EDQUOT) &&
-	    !client_is_entered(space->reef))
+	    !client_may_be_inside(space->reef))
 		rc = alloc_waiting(space, kind, size, address, rc);
 	if (!rc)
 		space->reef->pending = true;

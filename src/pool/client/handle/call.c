@@ -348,8 +348,8 @@ static int resolve(struct client_call *call, const struct reef_access *access,
 	uint64_t offset = (uint32_t)access->address;
 	int rc;
 
-	rc = client_handle_find(call->reef, (uint32_t)(access->address >> 32),
-				entry);
+	rc = client_entry_find(call->reef, (uint32_t)(access->address >> 32),
+			       entry);
 	if (rc)
 		return rc;
 	if (offset > (*entry)->size ||
@@ -624,7 +624,7 @@ static void look_at_failure(struct client_call *call, const struct part *part,
 		look_at_doubt(call, part, at);
 		break;
 	case -REEF_EFENCED:
-		client_end(call->reef->client, rc);
+		client_session_end(call->reef->client, rc);
 		/* fall through */
 	default:
 		fail_part(call, part, at, rc);

@@ -173,7 +173,7 @@ static void forget_lost(struct reef_client *client, struct reef_space *space)
 	}
 }
 
-void client_handle_look(struct reef *reef)
+void client_handle_refresh(struct reef *reef)
 {
 	struct reef_client *client = reef->client;
 	struct reef_space *space;
@@ -184,8 +184,8 @@ void client_handle_look(struct reef *reef)
 		forget_lost(client, space);
 }
 
-int client_handle_find(struct reef *reef, uint32_t number,
-		       struct client_entry **out)
+int client_entry_find(struct reef *reef, uint32_t number,
+		      struct client_entry **out)
 {
 	struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
 	struct reef_client *client = reef->client;
@@ -194,7 +194,7 @@ int client_handle_find(struct reef *reef, uint32_t number,
 
 	if (unlikely(!client_is_current(reef)) &&
 	    !REEF_MUTATED(CLIENT_STALE_EXTENT))
-		client_handle_look(reef);
+		client_handle_refresh(reef);
 	if (likely(entry->extent == number && number)) {
 		*out = entry;
 		return 0;
@@ -336,7 +336,7 @@ bool client_is_inside(const struct reef *reef)
 	return word && *word;
 }
 
-bool client_is_entered(const struct reef *reef)
+bool client_may_be_inside(const struct reef *reef)
 {
 	/* A stranger may be anybody. */
 	return client_is_inside(reef) || reef->entered[STRANGERS];

@@ -121,7 +121,7 @@ static inline void client_leave(struct reef *reef, uint32_t phase)
 }
 
 /* May whoever calls be inside reef_enter? */
-bool client_is_entered(const struct reef *reef);
+bool client_may_be_inside(const struct reef *reef);
 /* Is it, for certain? */
 bool client_is_inside(const struct reef *reef);
 
@@ -143,9 +143,9 @@ void client_handle_close(struct reef *reef); /* without the reference */
 /* Is this handle fit to be used here and now? 0, or what to return. */
 int client_handle_check(struct reef *reef);
 /* Take the new view: drop what the cache has, and what heaps have lost. */
-void client_handle_look(struct reef *reef);
+void client_handle_refresh(struct reef *reef);
 /* Find an extent, inside. -EAGAIN: the keeper has to be asked. */
-int client_handle_find(struct reef *reef, uint32_t extent,
-		       struct client_entry **out);
+int client_entry_find(struct reef *reef, uint32_t extent,
+		      struct client_entry **out);
 
 #endif

@@ -93,8 +93,8 @@ int reef_session_page(struct reef_space *space, uint64_t *out)
 	return rc;
 }
 
-int reef_session_look(struct reef *reef, uint32_t session,
-		      enum reef_session_view *out)
+int reef_session_check(struct reef *reef, uint32_t session,
+		       enum reef_session_view *out)
 {
 	struct client_job *job;
 	int rc;
@@ -102,7 +102,7 @@ int reef_session_look(struct reef *reef, uint32_t session,
 	rc = client_handle_check(reef);
 	if (rc)
 		return rc;
-	job = client_job_create(client_look_job);
+	job = client_job_create(client_session_check_job);
 	if (!job)
 		return -ENOMEM;
 	job->extent = session;
@@ -202,8 +202,8 @@ static int recover(struct reef_client *client, struct client_space *known,
 	return rc == -REEF_ELOST && known->gone ? 0 : rc;
 }
 
-int client_recover(struct reef_client *client,
-		   const struct reef_request *request)
+int client_session_recover(struct reef_client *client,
+			   const struct reef_request *request)
 {
 	uint32_t session = request->body.session;
 	struct client_space *space;
@@ -306,7 +306,7 @@ static void collect(struct reef_client *client, bool all)
 	}
 }
 
-void client_abandon(struct reef_client *client)
+void client_heaps_abandon(struct reef_client *client)
 {
 	struct client_space *known;
 	struct client_heap *heap;

@@ -126,7 +126,7 @@ static bool may_go_on(const void *what)
 	const struct waiting *waiting = what;
 	struct reef *reef = waiting->reef;
 
-	inbox_links_tend(reef);
+	inbox_links_progress(reef);
 	take_messages(reef);
 	*waiting->is_ready = waiting->ready(waiting->what);
 	return *waiting->is_ready || client_over(reef->client);

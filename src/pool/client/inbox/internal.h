@@ -37,7 +37,7 @@ int inbox_prepare(struct reef *reef);
 /* --- send.c --- */
 
 /* Go on with links that are being made: never blocks. */
-void inbox_links_tend(struct reef *reef);
+void inbox_links_progress(struct reef *reef);
 /* Let what was sent go out, for a moment; then close the links. */
 void inbox_links_close(struct reef *reef);
 /* After the port is closed. */

@@ -117,7 +117,7 @@ static bool has_idle(const void *what)
 {
 	struct reef *reef = (struct reef *)what;
 
-	inbox_links_tend(reef);
+	inbox_links_progress(reef);
 	return find_oldest(reef->inbox.links, true) != NULL;
 }
 
@@ -349,7 +349,7 @@ static void step_opening(struct reef *reef, struct inbox_link *link)
 	start(reef, link, why);
 }
 
-void inbox_links_tend(struct reef *reef)
+void inbox_links_progress(struct reef *reef)
 {
 	struct inbox_links *links = reef->inbox.links;
 	struct inbox_link *link;
@@ -394,7 +394,7 @@ static bool has_settled(const void *what)
 {
 	const struct settling *settling = what;
 
-	inbox_links_tend(settling->reef);
+	inbox_links_progress(settling->reef);
 	return settling->link->state != OPENING;
 }
 
@@ -412,7 +412,7 @@ static int pend(struct reef *reef, struct inbox_link *link,
 					  PATIENCE_NS); /* (1) */
 	} else {
 		reef_port_poll(reef->port);
-		inbox_links_tend(reef);
+		inbox_links_progress(reef);
 	}
 	if (link->state == FAILED)
 		return link->why;
@@ -516,7 +516,7 @@ static bool has_gone_out(const void *what)
 	const struct inbox_links *links = reef->inbox.links;
 	const struct inbox_link *link;
 
-	inbox_links_tend(reef);
+	inbox_links_progress(reef);
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (link = links->buckets[i]; link; link = link->next)
 			if (link->pending_count)

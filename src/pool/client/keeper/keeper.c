@@ -81,7 +81,7 @@ void client_fiber_end(struct reef_client *client)
 /* --- the session --- */
 
 /* Thread: any. The keeper's own fibers hear of it in keeper_main. */
-void client_end(struct reef_client *client, int why)
+void client_session_end(struct reef_client *client, int why)
 {
 	struct reef *reef;
 	bool first;
@@ -111,14 +111,14 @@ void client_peer_closed(void *context, struct reef_peer *peer, int reason)
 	if (peer == client->peer) {
 		atomic_store(&client->present, false);
 		if (reason == -REEF_EFENCED)
-			client_end(client, reason);
+			client_session_end(client, reason);
 	}
 	client_wake(&client->changed);
 }
 
 /* Something did not get through. Only a link that is down is given up: on shm
  * the end of a link is the end of its process, as the broker sees it. */
-void client_link_look(struct reef_client *client)
+void client_link_check(struct reef_client *client)
 {
 	struct reef_link *link = client->peer ? client->peer->link : NULL;
 
@@ -397,9 +397,9 @@ int client_link_main(void *arg)
 				client_link_drop(client);
 			rc = enter_pool(client, patience_ns(client));
 			if (rc == -REEF_EFENCED)
-				client_end(client, rc);
+				client_session_end(client, rc);
 			if (!rc) {
-				client_view_notice(client);
+				client_view_refresh_soon(client);
 				continue;
 			}
 			if (rc == -REEF_EHOSTDEAD)
@@ -439,7 +439,7 @@ static int call_once(struct reef_client *client, uint16_t kind,
 		rc = -REEF_EINDOUBT;
 	}
 	if (is_unanswered(rc) && peer == client->peer)
-		client_link_look(client);
+		client_link_check(client);
 	reef_peer_unref(peer);
 	if (rc)
 		return rc;
@@ -467,7 +467,7 @@ static int call_until(struct reef_client *client, uint16_t kind,
 		if (client->present) {
 			rc = call_once(client, kind, sequence, body, answer);
 			if (rc == -REEF_EFENCED)
-				client_end(client, rc);
+				client_session_end(client, rc);
 			sent |= rc == -REEF_EINDOUBT || rc == -ETIMEDOUT;
 			if (rc == -EBUSY && busy < BUSY_MAX)
 				rc = client_wait(&client->changed,
@@ -522,7 +522,7 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 /* --- the table --- */
 
 /* What the table says of another session: job->extent is its number. */
-int client_look_job(struct reef_client *client, struct client_job *job)
+int client_session_check_job(struct reef_client *client, struct client_job *job)
 {
 	uint32_t session = job->extent;
 	struct reef_table_slot slot;
@@ -556,14 +556,14 @@ int client_look_job(struct reef_client *client, struct client_job *job)
 	return 0;
 }
 
-void client_note(void *context, const struct reef_request *note)
+void client_note_received(void *context, const struct reef_request *note)
 {
 	struct reef_client *client = context;
 
 	if (note->peer != client->peer)
 		return;
 	if (note->header.kind == REEF_POOL_NOTICE) {
-		client_view_notice(client);
+		client_view_refresh_soon(client);
 	} else {
 		client->renew_now = true;
 		client_wake(&client->changed);

@@ -136,7 +136,7 @@ static inline int client_over(const struct reef_client *client)
 }
 
 /* Say that the session has ended, for good. Thread: any. */
-void client_end(struct reef_client *client, int why);
+void client_session_end(struct reef_client *client, int why);
 
 /* --- the broker's link --- */
 
@@ -144,7 +144,7 @@ int client_join(struct reef_client *client);
 int client_link_main(void *arg);
 /* Give the broker's link up; or only if it is down. */
 void client_link_drop(struct reef_client *client);
-void client_link_look(struct reef_client *client);
+void client_link_check(struct reef_client *client);
 void client_leave_pool(struct reef_client *client);
 /* Ask the broker, again until it answers or patience_ns have passed (0: only if
  * it is there now). */
@@ -153,8 +153,9 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 		uint64_t patience_ns);
 /* Put a token's text into a request.  -EACCES: it is none. Thread: any. */
 int client_fill_token(const char *text, struct reef_body *body);
-int client_look_job(struct reef_client *client, struct client_job *job);
-void client_note(void *context, const struct reef_request *note);
+int client_session_check_job(struct reef_client *client,
+			     struct client_job *job);
+void client_note_received(void *context, const struct reef_request *note);
 void client_peer_closed(void *context, struct reef_peer *peer, int reason);
 
 /* --- hosts.c --- */

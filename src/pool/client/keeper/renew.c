@@ -75,12 +75,12 @@ static void look_at_slot(struct reef_client *client,
 
 	if (generation != (uint16_t)client->session ||
 	    state != REEF_SESSION_ALIVE) {
-		client_end(client, -REEF_EFENCED);
+		client_session_end(client, -REEF_EFENCED);
 		return;
 	}
 	if (slot->notice != client->notice) {
 		client->notice = slot->notice;
-		client_view_notice(client);
+		client_view_refresh_soon(client);
 	}
 }
 
@@ -327,10 +327,10 @@ int client_renew_main(void *arg)
 		if (!rc)
 			next_ns = now_ns + renewal_pause_ns(client);
 		if (rc == -REEF_EFENCED)
-			client_end(client, rc);
+			client_session_end(client, rc);
 		if (!rc || rc == -REEF_EHOSTDEAD)
 			continue;
-		client_link_look(client);
+		client_link_check(client);
 		rc = 0;
 	}
 	client_fiber_end(client);

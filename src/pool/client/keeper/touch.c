@@ -339,7 +339,7 @@ static int touch(struct reef_client *client, struct client_job *job)
 		if (!rc)
 			rc = step(client, extent, &refusal);
 		if (rc == -REEF_EFENCED)
-			client_end(client, rc);
+			client_session_end(client, rc);
 		if (rc == -EAGAIN)
 			continue;
 		if (rc != -EBUSY)

@@ -250,8 +250,10 @@ static int extent_row(struct reef_client *client, struct client_space *space,
 	return 0;
 }
 
-int client_view_rows(struct reef_client *client, struct client_space *space,
-		     const struct reef_body *body, struct client_extent **last)
+int client_view_apply_rows(struct reef_client *client,
+			   struct client_space *space,
+			   const struct reef_body *body,
+			   struct client_extent **last)
 {
 	struct reef_cursor_in in = {
 		.bytes = body->rows,
@@ -347,7 +349,7 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 			version = answer.body.version;
 			first = false;
 		}
-		rc = client_view_rows(client, space, &answer.body, &last);
+		rc = client_view_apply_rows(client, space, &answer.body, &last);
 		more = answer.body.flags & REEF_POOL_MORE;
 		reef_answer_free(&answer);
 		/* One that goes round in circles is not listened to. */
@@ -436,7 +438,7 @@ static int notice_main(void *arg)
 	return 0;
 }
 
-void client_view_notice(struct reef_client *client)
+void client_view_refresh_soon(struct reef_client *client)
 {
 	if (client->refreshing || client->stopping)
 		return;
@@ -525,7 +527,7 @@ static int space_opened(struct reef_client *client, struct client_job *job)
 	pthread_mutex_unlock(&client->lock);
 	if (fresh)
 		space_free(fresh);
-	rc = client_view_rows(client, space, body, NULL);
+	rc = client_view_apply_rows(client, space, body, NULL);
 	if (!rc && body->flags & REEF_POOL_MORE)
 		rc = client_view_refresh(client, space,
 					 client_patience_ns(client));
@@ -639,7 +641,7 @@ static int grow(struct reef_client *client, struct client_job *job)
 		rc = -REEF_ELOST;
 	if (rc)
 		return rc;
-	rc = client_view_rows(client, job->space, &answer.body, &extent);
+	rc = client_view_apply_rows(client, job->space, &answer.body, &extent);
 	reef_answer_free(&answer);
 	if (!rc && !extent)
 		rc = -REEF_EPROTO;

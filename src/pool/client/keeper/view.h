@@ -73,13 +73,16 @@ struct client_extent *client_extent_find(struct reef_client *client,
 					 uint32_t number);
 struct client_node *client_node_find(struct reef_client *client, uint32_t id);
 /* Take in rows about a space. *last (may be NULL): the last extent told of. */
-int client_view_rows(struct reef_client *client, struct client_space *space,
-		     const struct reef_body *body, struct client_extent **last);
+int client_view_apply_rows(struct reef_client *client,
+			   struct client_space *space,
+			   const struct reef_body *body,
+			   struct client_extent **last);
 /* Ask for what changed in a space; patience as client_call. */
 int client_view_refresh(struct reef_client *client, struct client_space *space,
 			uint64_t patience_ns);
 int client_view_refresh_all(struct reef_client *client, uint64_t patience_ns);
-void client_view_notice(struct reef_client *client); /* in the background */
+void client_view_refresh_soon(
+	struct reef_client *client); /* in the background */
 /* Handles are to look again. Thread: any, locked. */
 void client_view_bump(struct reef_client *client);
 int client_space_open_job(struct reef_client *client, struct client_job *job);

@@ -337,12 +337,12 @@ static int pauses_it(struct member *member)
 	while (!member->pool->note[0])
 		TRY(reef_sleep(MILLISECOND));
 	session = reef_session(other->reef);
-	TRY(reef_session_look(member->reef, session, &view));
+	TRY(reef_session_check(member->reef, session, &view));
 	WANT(view == REEF_VIEW_ALIVE);
 	reef_sim_host_pause(other->host);
 	while (view != REEF_VIEW_ENDED) {
 		TRY(reef_sleep(MILLISECOND));
-		TRY(reef_session_look(member->reef, session, &view));
+		TRY(reef_session_check(member->reef, session, &view));
 	}
 	/* Its block comes back, and is never seen to change. */
 	address = member->pool->note[1];

@@ -549,7 +549,7 @@ static int fences(struct member *member)
 	reef_sim_host_pause(other->host);
 	while (view != REEF_VIEW_ENDED) {
 		TRY(reef_sleep(MILLISECOND));
-		TRY(reef_session_look(member->reef, session, &view));
+		TRY(reef_session_check(member->reef, session, &view));
 	}
 	reef_sim_host_resume(other->host);
 	while (!NOTE(member, 1))

@@ -28,8 +28,4 @@ void reef_user_begin(struct reef_queue *queue, struct reef_user *user,
 		     struct reef_link *link);
 void reef_user_end(struct reef_queue *queue, struct reef_user *user);
 
-/* A link is gone, or about to be: take it out of messages, which outlive it,
- * and from its users. */
-void reef_forget_link(struct reef_queue *queue, const struct reef_link *link);
-
 #endif

@@ -271,6 +271,10 @@ void reef_link_opened(struct reef_queue *polling, struct reef_link *link);
  * the link. */
 void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
 		     int reason);
+/* A link goes without `closed`: take it out of messages, which outlive it, and
+ * from callers that would go on with it after a poll. reef_link_ended does this
+ * itself. */
+void reef_forget_link(struct reef_queue *queue, const struct reef_link *link);
 
 /* state: 0, or why it failed. */
 void reef_attach_ended(struct reef_queue *polling, struct reef_remote *remote,

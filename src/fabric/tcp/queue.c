@@ -256,8 +256,7 @@ void tcp_watch_drop(struct tcp_watch *watch)
 	tcp_link_unref(link);
 }
 
-/* True if the link is another queue's and this one has nothing under way on it.
- */
+/* True if the link is another queue's, and none of our batches is on it. */
 static bool is_disused(const struct tcp_watch *watch)
 {
 	return !watch->is_owner && atomic_load(&watch->under_way) == 0;

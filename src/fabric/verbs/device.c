@@ -20,7 +20,7 @@ struct wanted {
 	int64_t gid;		  /* -1: any */
 };
 
-/* "name[:port[:gid]]" */
+/* Parse "name[:port[:gid]]". */
 static int parse_wanted(const char *text, struct wanted *out)
 {
 	const char *colon;
@@ -67,10 +67,10 @@ static int gid_rank(const struct ibv_gid_entry *entry)
 	return is_v2 ? 2 : 1;
 }
 
-/* Call look(entry) for every GID of the device's port until it returns true. */
+/* Call visit(entry) for every GID of a port until it returns true. */
 static bool each_gid(struct ibv_context *context, uint8_t port,
-		     bool (*look)(void *what,
-				  const struct ibv_gid_entry *entry),
+		     bool (*visit)(void *what,
+				   const struct ibv_gid_entry *entry),
 		     void *what)
 {
 	struct ibv_gid_entry *entries;
@@ -84,7 +84,7 @@ static bool each_gid(struct ibv_context *context, uint8_t port,
 	for (i = 0; i < count && !found; i++)
 		if (entries[i].port_num == port &&
 		    entries[i].gid_index <= UINT8_MAX) /* all an AH can say */
-			found = look(what, &entries[i]);
+			found = visit(what, &entries[i]);
 	free(entries);
 	return found;
 }
@@ -134,9 +134,8 @@ static uint32_t port_rate(const struct ibv_port_attr *port)
 }
 
 /* Fill *out if this port can be used. Returns how good it is; 0: not at all. */
-static uint32_t look_at_port(struct ibv_context *context, uint32_t number,
-			     const struct wanted *wanted,
-			     struct verbs_device *out)
+static uint32_t rate_port(struct ibv_context *context, uint32_t number,
+			  const struct wanted *wanted, struct verbs_device *out)
 {
 	struct choice choice = {.wanted = wanted->gid};
 	struct ibv_port_attr port;
@@ -158,10 +157,11 @@ static uint32_t look_at_port(struct ibv_context *context, uint32_t number,
 	return port_rate(&port) * 8 + (uint32_t)choice.rank;
 }
 
-/* As look_at_port, for the best port of a device; opens it. */
-static uint32_t look_at_device(struct ibv_device *device,
-			       const struct wanted *wanted,
-			       struct verbs_device *out)
+/* Open a device and fill *out for its best port. Returns how good that is; 0:
+ * no port can be used, and the device is closed. */
+static uint32_t rate_device(struct ibv_device *device,
+			    const struct wanted *wanted,
+			    struct verbs_device *out)
 {
 	struct verbs_device port = {0};
 	uint32_t best = 0, rank, number;
@@ -176,7 +176,7 @@ static uint32_t look_at_device(struct ibv_device *device,
 	for (number = 1; number <= port.limits.phys_port_cnt; number++) {
 		if (wanted->port && number != wanted->port)
 			continue;
-		rank = look_at_port(out->context, number, wanted, &port);
+		rank = rate_port(out->context, number, wanted, &port);
 		if (rank > best) {
 			best = rank;
 			*out = port;
@@ -189,7 +189,8 @@ none:
 	return 0;
 }
 
-static void describe(const struct verbs_device *device, char *text, size_t size)
+static void describe_device(const struct verbs_device *device, char *text,
+			    size_t size)
 {
 	char address[INET6_ADDRSTRLEN];
 
@@ -228,7 +229,7 @@ int verbs_device_open(const char *wanted_text, struct verbs_device *device,
 		if (wanted.name[0] &&
 		    strcmp(ibv_get_device_name(list[i]), wanted.name) != 0)
 			continue;
-		rank = look_at_device(list[i], &wanted, &candidate);
+		rank = rate_device(list[i], &wanted, &candidate);
 		if (rank > best_rank) {
 			if (best.context)
 				ibv_close_device(best.context);
@@ -247,7 +248,7 @@ int verbs_device_open(const char *wanted_text, struct verbs_device *device,
 		ibv_close_device(best.context);
 		return rc;
 	}
-	describe(&best, description, description_size);
+	describe_device(&best, description, description_size);
 	*device = best;
 	return 0;
 }

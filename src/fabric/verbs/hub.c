@@ -148,8 +148,8 @@ void verbs_hub_leave(struct verbs_link *link)
 
 /* --- completions --- */
 
-/* Handle up to a handful. Returns how many there were. */
-static int take_some(struct verbs_hub *hub, struct verbs_queue *polling)
+/* Handle up to POLL_AT_ONCE completions. Returns how many there were. */
+static int handle_some(struct verbs_hub *hub, struct verbs_queue *polling)
 {
 	struct ibv_wc completions[POLL_AT_ONCE];
 	struct verbs_work *work;
@@ -200,15 +200,16 @@ static int retry_stalled(struct verbs_hub *hub, struct verbs_queue *polling)
 	return count;
 }
 
-/* Take what has completed by now. The queue may fill again meanwhile; but it
- * never held more than its capacity, and it is in order. */
-static void empty(struct verbs_hub *hub, struct verbs_queue *polling)
+/* Handle all that has completed by now. The queue may fill again meanwhile; but
+ * it never held more than its capacity, and it is in order. */
+static void drain_completions(struct verbs_hub *hub,
+			      struct verbs_queue *polling)
 {
 	uint32_t total = 0;
 	int count;
 
 	do {
-		count = take_some(hub, polling);
+		count = handle_some(hub, polling);
 		total += (uint32_t)count;
 	} while (count && total < hub->capacity);
 }
@@ -239,9 +240,9 @@ void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling)
 	while ((link = hub->broken)) {
 		hub->broken = link->next_broken;
 		verbs_pair_stop(link);
-		empty(hub, polling);
+		drain_completions(hub, polling);
 		verbs_pair_destroy(link);
-		empty(hub, polling);
+		drain_completions(hub, polling);
 		verbs_hub_unlist(link);
 		verbs_send_fail(link, polling);
 		verbs_link_finish(link, polling);
@@ -255,7 +256,7 @@ static int poll_locked(struct verbs_hub *hub, struct verbs_queue *polling)
 	if (hub->stalled)
 		total += retry_stalled(hub, polling);
 	do {
-		count = take_some(hub, polling);
+		count = handle_some(hub, polling);
 		total += count;
 		if (hub->hungry)
 			feed_hungry(hub);

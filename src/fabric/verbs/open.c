@@ -1,5 +1,5 @@
 /* open.c - how links open: listening, connecting, the hello, and its time. The
- * phases are in link.c. */
+ * phases are in channel.c. */
 #include "fabric/verbs/verbs.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const char scheme[] = "verbs:";
 
 /* --- the hello --- */
 
-static void fill_local(const struct verbs_queue *queue,
+static void fill_hello(const struct verbs_queue *queue,
 		       struct reef_hello_local *local)
 {
 	const struct reef_fabric_options *options =
@@ -40,7 +40,7 @@ static int start_hello(struct verbs_link *link)
 	if (rc)
 		return rc;
 	link->phase = VERBS_HELLO;
-	fill_local(link->owner, &local);
+	fill_hello(link->owner, &local);
 	if (link->link.listener)
 		return reef_hello_accept(link->stream, &local,
 					 &link->link.listener->options,
@@ -49,7 +49,8 @@ static int start_hello(struct verbs_link *link)
 				  &link->hello);
 }
 
-/* Returns how much happened. */
+/* Go on with the hello; the last step lets the link pair. Returns how much
+ * happened. */
 static int step_hello(struct verbs_link *link)
 {
 	struct reef_hello_peer peer;
@@ -68,7 +69,7 @@ static int step_hello(struct verbs_link *link)
 	link->hello = NULL;
 	link->is_private = false;
 	pthread_mutex_lock(&link->hub->lock);
-	if (!link->broken) { /* else it waits to be reaped */
+	if (!link->broken) { /* a broken one waits to be reaped */
 		link->message_max = peer.message_max;
 		link->phase = VERBS_PAIRING;
 		rc = link->link.listener ? 0 : verbs_link_pair(link);
@@ -85,7 +86,7 @@ static int step_hello(struct verbs_link *link)
 	return 1;
 }
 
-static int connected(struct verbs_link *link)
+static int finish_connecting(struct verbs_link *link)
 {
 	int rc;
 
@@ -109,7 +110,7 @@ int verbs_link_event(struct verbs_link *link)
 	int count = 0;
 
 	if (link->is_private && link->phase == VERBS_CONNECTING)
-		return connected(link);
+		return finish_connecting(link);
 	if (link->is_private)
 		return link->hello ? step_hello(link) : 0;
 	pthread_mutex_lock(&link->hub->lock);
@@ -226,7 +227,8 @@ int verbs_listener_event(struct verbs_listener *listener)
 		if (rc)
 			verbs_link_drop(link);
 	}
-	/* Out of something: leave them in the kernel until the timer says. */
+	/* Out of descriptors or places, connections wait in the kernel until
+	 * the timer has the listener looked at again. */
 	if ((fd < 0 && fd != -EAGAIN) || queue->opening >= OPENING_MAX) {
 		listener->is_resting = true;
 		queue->resting++;

@@ -27,8 +27,7 @@ static size_t arena_size(uint32_t send_max)
 	       (size_t)send_max * VERBS_LANDING;
 }
 
-/* Slots and receives know where their bytes are and whose they are. */
-static int make_memory(struct verbs_link *link)
+static int make_slots_and_receives(struct verbs_link *link)
 {
 	struct verbs_device *device = &link->owner->fabric->device;
 	uint32_t i;
@@ -70,7 +69,7 @@ static int make_pair(struct verbs_link *link)
 	struct ibv_qp_init_attr given = wanted;
 
 	link->pair = ibv_create_qp(device->domain, &given);
-	if (!link->pair) { /* some devices have none, and say so like this */
+	if (!link->pair) { /* devices without inline data refuse it like this */
 		given = wanted;
 		given.cap.max_inline_data = 0;
 		link->pair = ibv_create_qp(device->domain, &given);
@@ -81,9 +80,9 @@ static int make_pair(struct verbs_link *link)
 	return 0;
 }
 
-static int initialise(struct verbs_link *link)
+static int initialise_pair(struct verbs_link *link)
 {
-	/* Only who accepts lends memory through a link. */
+	/* Only the accepting side lends memory through a link. */
 	struct ibv_qp_attr attributes = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = link->owner->fabric->device.port,
@@ -99,7 +98,7 @@ static int initialise(struct verbs_link *link)
 				      IBV_QP_ACCESS_FLAGS);
 }
 
-static uint16_t capped(int limit)
+static uint16_t cap_reads(int limit)
 {
 	return (uint16_t)(limit < 1			? 1
 			  : (uint32_t)limit > READS_MAX ? READS_MAX
@@ -117,12 +116,12 @@ int verbs_pair_create(struct verbs_link *link, const struct reef_address *local,
 	if (rc)
 		return rc;
 	link->packet &= 0xffffff;
-	rc = make_memory(link);
+	rc = make_slots_and_receives(link);
 	if (rc)
 		return rc;
 	rc = make_pair(link);
 	if (!rc)
-		rc = initialise(link);
+		rc = initialise_pair(link);
 	if (!rc)
 		rc = verbs_receive_start(link);
 	if (rc) {
@@ -136,8 +135,8 @@ int verbs_pair_create(struct verbs_link *link, const struct reef_address *local,
 		.lid = device->lid,
 		.mtu = device->mtu,
 		.ethernet = device->ethernet,
-		.initiates = capped(device->limits.max_qp_init_rd_atom),
-		.serves = capped(device->limits.max_qp_rd_atom),
+		.initiates = cap_reads(device->limits.max_qp_init_rd_atom),
+		.serves = cap_reads(device->limits.max_qp_rd_atom),
 		.receives = VERBS_RECEIVES,
 		.fragment = VERBS_FRAGMENT,
 	};
@@ -149,7 +148,7 @@ static int make_ready_to_receive(struct verbs_link *link,
 				 const struct reef_wire_queue_pair *peer)
 {
 	struct verbs_device *device = &link->owner->fabric->device;
-	uint16_t serves = capped(device->limits.max_qp_rd_atom);
+	uint16_t serves = cap_reads(device->limits.max_qp_rd_atom);
 	struct ibv_qp_attr attributes = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = peer->mtu < device->mtu ? peer->mtu : device->mtu,
@@ -181,7 +180,8 @@ int verbs_pair_connect(struct verbs_link *link,
 		       const struct reef_wire_queue_pair *peer)
 {
 	struct verbs_fabric *fabric = link->owner->fabric;
-	uint16_t initiates = capped(fabric->device.limits.max_qp_init_rd_atom);
+	uint16_t initiates =
+		cap_reads(fabric->device.limits.max_qp_init_rd_atom);
 	struct ibv_qp_attr attributes = {
 		.qp_state = IBV_QPS_RTS,
 		.timeout = fabric->ack_timeout,
@@ -227,7 +227,7 @@ void verbs_pair_destroy(struct verbs_link *link)
 	/* Devices stop sooner if it is stopped first, and F7 asks for it. */
 	verbs_pair_stop(link);
 	rc = ibv_destroy_qp(link->pair);
-	/* Had it failed, the session could go on acting here. */
+	/* If this could fail, the session could go on acting here. */
 	reef_assert(rc == 0);
 	link->pair = NULL;
 }

@@ -42,8 +42,8 @@ void verbs_arena_destroy(uint8_t *arena, size_t size,
 	munmap(arena, size);
 }
 
-/* A size's memory, at its first use. */
-static void fill(struct verbs_pool *pool, uint32_t index)
+/* Make the chunks of a size, at its first use; none, if memory is short. */
+static void make_chunks(struct verbs_pool *pool, uint32_t index)
 {
 	struct verbs_class *class = &pool->classes[index];
 	uint32_t size = classes[index].size, count = classes[index].count, i;
@@ -70,13 +70,14 @@ static void fill(struct verbs_pool *pool, uint32_t index)
 	class->chunks = class->free = chunks;
 }
 
-static struct verbs_chunk *take_of(struct verbs_pool *pool, uint32_t index)
+static struct verbs_chunk *take_from_class(struct verbs_pool *pool,
+					   uint32_t index)
 {
 	struct verbs_class *class = &pool->classes[index];
 	struct verbs_chunk *chunk;
 
 	if (!class->arena)
-		fill(pool, index);
+		make_chunks(pool, index);
 	chunk = class->free;
 	if (chunk)
 		class->free = chunk->next;
@@ -91,9 +92,9 @@ struct verbs_chunk *verbs_pool_take(struct verbs_pool *pool, uint32_t size)
 	while (fit + 1 < VERBS_CLASSES && classes[fit].size < size)
 		fit++;
 	for (i = fit; !chunk && i < VERBS_CLASSES; i++)
-		chunk = take_of(pool, i);
+		chunk = take_from_class(pool, i);
 	for (i = fit; !chunk && i > 0; i--)
-		chunk = take_of(pool, i - 1);
+		chunk = take_from_class(pool, i - 1);
 	return chunk;
 }
 

@@ -160,7 +160,7 @@ void verbs_queue_timer(struct verbs_queue *queue)
 	queue->timer_set = is_needed;
 }
 
-static int tick(struct verbs_queue *queue)
+static int tick_queue(struct verbs_queue *queue)
 {
 	struct verbs_listener *listener;
 	struct verbs_link *link, *next;
@@ -185,7 +185,8 @@ static int tick(struct verbs_queue *queue)
 
 /* --- polling --- */
 
-static int dispatch(struct verbs_queue *queue, struct verbs_source *source)
+static int dispatch_event(struct verbs_queue *queue,
+			  struct verbs_source *source)
 {
 	switch (source->kind) {
 	case VERBS_SOURCE_LINK:
@@ -199,7 +200,7 @@ static int dispatch(struct verbs_queue *queue, struct verbs_source *source)
 			reef_container(source, struct verbs_hub, source),
 			queue);
 	case VERBS_SOURCE_TIMER:
-		return tick(queue);
+		return tick_queue(queue);
 	default:
 		return 0; /* the core's */
 	}
@@ -214,7 +215,7 @@ static int poll_descriptors(struct verbs_queue *queue)
 	do {
 		ready = epoll_wait(queue->queue.fd, events, EVENTS_MAX, 0);
 		for (i = 0, count = 0; i < ready; i++)
-			count += dispatch(queue, events[i].data.ptr);
+			count += dispatch_event(queue, events[i].data.ptr);
 		total += count;
 	} while (ready == EVENTS_MAX && count && total < 4 * EVENTS_MAX);
 	for (watch = queue->watches; watch; watch = watch->next)

@@ -88,7 +88,8 @@ void verbs_receive_completed(struct verbs_queue *polling,
 }
 
 /* Append a piece to the message that is being put together. */
-static int gather(struct verbs_link *link, const struct verbs_receive *receive)
+static int append_piece(struct verbs_link *link,
+			const struct verbs_receive *receive)
 {
 	uint32_t most = link->link.fabric->options.message_max;
 
@@ -105,10 +106,10 @@ static int gather(struct verbs_link *link, const struct verbs_receive *receive)
 	return 0;
 }
 
-/* Hand the oldest arrival on. 0: its receive is free again.  -ENOSPC: the inbox
+/* Deliver the oldest arrival. 0: its receive is free again.  -ENOSPC: the inbox
  * is full. */
-static int hand_on(struct verbs_link *link, struct verbs_queue *polling,
-		   const struct verbs_receive *receive)
+static int deliver_oldest(struct verbs_link *link, struct verbs_queue *polling,
+			  const struct verbs_receive *receive)
 {
 	bool is_whole = !(receive->immediate & REEF_WIRE_MORE);
 	int rc;
@@ -120,7 +121,7 @@ static int hand_on(struct verbs_link *link, struct verbs_queue *polling,
 					    receive->bytes, receive->length);
 	}
 	if (!link->message_complete) {
-		rc = gather(link, receive);
+		rc = append_piece(link, receive);
 		if (rc || !link->message_complete)
 			return rc;
 	}
@@ -133,7 +134,7 @@ static int hand_on(struct verbs_link *link, struct verbs_queue *polling,
 	return rc;
 }
 
-static void stall(struct verbs_link *link)
+static void stall_link(struct verbs_link *link)
 {
 	if (link->is_stalled)
 		return;
@@ -160,14 +161,14 @@ int verbs_receive_deliver(struct verbs_link *link, struct verbs_queue *polling)
 	struct verbs_receive *receive;
 	int count = 0, rc;
 
-	/* Who accepts may hear from a peer before it knows the peer ready. */
+	/* An accepted link may have messages before it is UP: they wait. */
 	if (link->phase != VERBS_UP && link->phase != VERBS_DRAINING)
 		return 0;
 	while (link->arrived_count) {
 		receive = link->arrived[link->arrived_first];
-		rc = hand_on(link, polling, receive);
+		rc = deliver_oldest(link, polling, receive);
 		if (rc == -ENOSPC) {
-			stall(link);
+			stall_link(link);
 			break;
 		}
 		if (!rc && !link->broken)

@@ -23,9 +23,9 @@ static void send_detach(struct verbs_link *link, uint64_t key)
 	verbs_link_send(link, REEF_FRAME_DETACH, 0, payload, sizeof(payload));
 }
 
-/* Set a remote's state; 1 means that it waits for its answer. */
-static void settle(struct verbs_remote *remote, struct verbs_queue *polling,
-		   int state)
+/* End a remote's attach with this state, if it is under way (state 1). */
+static void end_attach(struct verbs_remote *remote, struct verbs_queue *polling,
+		       int state)
 {
 	struct verbs_link *link = verbs_link(remote->remote.link);
 
@@ -77,7 +77,8 @@ int verbs_attach(struct reef_layer *layer, struct reef_queue *queue,
 	verbs_link_send(link, REEF_FRAME_ATTACH, remote->tag, payload,
 			sizeof(payload));
 	verbs_hub_settle(link->hub, verbs_queue(queue));
-	/* The timer is the link's queue's; wake it to set one. */
+	/* The deadline is kept by the link's own queue, which sets its timer
+	 * when it is woken. */
 	if (watch)
 		reef_queue_wake(&link->owner->queue);
 	else
@@ -101,7 +102,7 @@ void verbs_detach(struct reef_layer *layer, struct reef_queue *queue,
 		at = &(*at)->next;
 	*at = remote->next;
 	was_usable = atomic_load(&base->state) == 0;
-	settle(remote, verbs_queue(queue), -ECANCELED);
+	end_attach(remote, verbs_queue(queue), -ECANCELED);
 	/* Another remote may still use the key; a withdrawn one was or will be
 	 * told of; an unanswered attach is undone when its answer comes. */
 	if (was_usable && !find_remote(link, base->key))
@@ -125,7 +126,7 @@ int verbs_remote_attached(struct verbs_link *link, struct verbs_queue *polling,
 	for (remote = link->remotes; remote; remote = remote->next)
 		if (remote->tag == frame->tag)
 			break;
-	if (!remote) { /* given up meanwhile */
+	if (!remote) { /* detached meanwhile */
 		if (!attached.status && !find_remote(link, attached.key))
 			send_detach(link, attached.key);
 		return 0;
@@ -138,7 +139,7 @@ int verbs_remote_attached(struct verbs_link *link, struct verbs_queue *polling,
 	reef_remote_take_flags(&remote->remote, attached.flags);
 	remote->address = attached.address;
 	remote->rkey = attached.rkey;
-	settle(remote, polling, attached.status);
+	end_attach(remote, polling, attached.status);
 	return 0;
 }
 
@@ -194,7 +195,7 @@ void verbs_remote_lost(struct verbs_link *link, struct verbs_queue *polling)
 	struct verbs_remote *remote;
 
 	for (remote = link->remotes; remote; remote = remote->next)
-		settle(remote, polling, -REEF_ENOLINK);
+		end_attach(remote, polling, -REEF_ENOLINK);
 }
 
 void verbs_remote_free(struct verbs_link *link)

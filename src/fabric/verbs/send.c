@@ -46,7 +46,7 @@ static bool is_empty(const struct reef_op *op)
 	       (op->kind == REEF_READ || op->kind == REEF_WRITE);
 }
 
-/* The next operation at or after `index` that has something to do. */
+/* The first operation at or after `index` that needs a work request. */
 static uint32_t skip_empty(const struct reef_batch *batch, uint32_t index)
 {
 	while (index < batch->count && is_empty(&batch->ops[index]))
@@ -80,7 +80,7 @@ struct piece {
 };
 
 /* Give up to `length` bytes of the op a place that the device can reach.
- * -EAGAIN: not now. */
+ * -EAGAIN: staging memory has run out. */
 static int place_piece(struct verbs_link *link, struct reef_op *op,
 		       struct verbs_slot *slot, uint32_t length,
 		       struct piece *out)
@@ -143,8 +143,8 @@ static uint32_t keep_words(const struct reef_op *op, uint32_t offset,
 	return head ? head : left & ~7u;
 }
 
-static void aim(struct ibv_send_wr *request, const struct reef_op *op,
-		uint32_t offset)
+static void aim_transfer(struct ibv_send_wr *request, const struct reef_op *op,
+			 uint32_t offset)
 {
 	const struct verbs_remote *remote =
 		reef_container(op->remote, struct verbs_remote, remote);
@@ -167,7 +167,8 @@ static void aim_atomic(struct ibv_send_wr *request, const struct reef_op *op)
 	request->wr.atomic.swap = is_cas ? op->operand : 0;
 }
 
-/* Credits that go back with a message cost nothing. */
+/* The immediate of a message: whether more pieces follow, and credits, which
+ * cost nothing here. */
 static uint32_t immediate_of(struct verbs_link *link, bool more)
 {
 	uint32_t credits = link->untold;
@@ -221,7 +222,7 @@ static bool add_piece(struct verbs_link *link, struct reef_batch *batch,
 		.num_sge = piece.length ? 1 : 0,
 		.send_flags = piece.is_inline ? IBV_SEND_INLINE : 0,
 	};
-	/* Its later pieces come after the first anyway. */
+	/* The later pieces of an op come after its first anyway. */
 	if (op->flags & REEF_ORDERED && !flight->offset)
 		request->send_flags |= IBV_SEND_FENCE;
 	left = op->length - flight->offset - piece.length;
@@ -230,13 +231,14 @@ static bool add_piece(struct verbs_link *link, struct reef_batch *batch,
 	case REEF_WRITE:
 		request->opcode = op->kind == REEF_READ ? IBV_WR_RDMA_READ
 							: IBV_WR_RDMA_WRITE;
-		aim(request, op, flight->offset);
+		aim_transfer(request, op, flight->offset);
 		break;
 	case REEF_SEND:
 		request->opcode = IBV_WR_SEND_WITH_IMM;
 		request->imm_data = immediate_of(link, left > 0);
 		link->credits--;
-		/* Short of staging memory it takes more than foreseen. */
+		/* Short of staging memory a SEND takes more credits than were
+		 * promised to it. */
 		if (link->promised)
 			link->promised--;
 		break;
@@ -317,7 +319,8 @@ void verbs_send_hungry(struct verbs_link *link)
 
 /* --- posting --- */
 
-/* The peer tells of few credits only when it is asked (receive.c, 2). */
+/* Ask the peer for credits that it has not told of: it tells of few only when
+ * it is asked (receive.c, 2). */
 static void ask_for_credits(struct verbs_link *link)
 {
 	uint8_t payload[REEF_WIRE_CREDIT_SIZE];
@@ -329,8 +332,9 @@ static void ask_for_credits(struct verbs_link *link)
 	verbs_link_send(link, REEF_FRAME_CREDIT, 0, payload, sizeof(payload));
 }
 
-/* May this batch join those under way? Locked. */
-static int check(struct verbs_link *link, struct reef_batch *batch)
+/* Whether this batch may join those under way, and if so promise it credits.
+ * -EAGAIN: not now. Locked. */
+static int check_batch(struct verbs_link *link, struct reef_batch *batch)
 {
 	uint32_t fragments, i;
 	int rc;
@@ -359,13 +363,13 @@ static int check(struct verbs_link *link, struct reef_batch *batch)
 	return 0;
 }
 
-static int take(struct verbs_link *link, struct verbs_queue *queue,
-		struct verbs_watch *watch, struct reef_batch *batch)
+static int take_batch(struct verbs_link *link, struct verbs_queue *queue,
+		      struct verbs_watch *watch, struct reef_batch *batch)
 {
 	uint32_t first, i;
 	int rc;
 
-	rc = check(link, batch);
+	rc = check_batch(link, batch);
 	if (rc)
 		return rc;
 	first = skip_empty(batch, 0);
@@ -410,7 +414,7 @@ int verbs_post(struct reef_layer *layer, struct reef_queue *base,
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&link->hub->lock);
-	rc = take(link, queue, watch, batch);
+	rc = take_batch(link, queue, watch, batch);
 	pthread_mutex_unlock(&link->hub->lock);
 	return rc;
 }
@@ -428,7 +432,8 @@ static void end_batch(struct verbs_link *link, struct verbs_queue *polling,
 		link->newest = &link->oldest;
 	link->under_way--;
 	link->ended++;
-	/* First: once it is told its queue may go, and the watch with it. */
+	/* The watch comes first: once the batch has ended its queue may go, and
+	 * the watch with it. */
 	if (watch)
 		atomic_fetch_sub_explicit(&watch->under_way, 1,
 					  memory_order_relaxed);
@@ -437,15 +442,15 @@ static void end_batch(struct verbs_link *link, struct verbs_queue *polling,
 		verbs_remote_ended(link);
 }
 
-static void release(struct verbs_link *link, struct verbs_slot *slot)
+static void release_chunk(struct verbs_link *link, struct verbs_slot *slot)
 {
 	if (slot->chunk)
 		verbs_pool_give(&link->hub->pool, slot->chunk);
 	slot->chunk = NULL;
 }
 
-/* The oldest slot is done. */
-static void retire(struct verbs_link *link, struct verbs_queue *polling)
+/* Free the oldest slot, whose request is done. */
+static void retire_slot(struct verbs_link *link, struct verbs_queue *polling)
 {
 	struct verbs_slot *slot = &link->slots[link->tail % link->send_max];
 	struct reef_op *op = &slot->batch->ops[slot->op];
@@ -458,7 +463,7 @@ static void retire(struct verbs_link *link, struct verbs_queue *polling)
 	else if (op->kind == REEF_READ && slot->staged)
 		memcpy((uint8_t *)op->local + slot->offset, bytes,
 		       slot->length);
-	release(link, slot);
+	release_chunk(link, slot);
 	link->tail++;
 	if (slot->ends_batch) {
 		slot->batch->status = 0;
@@ -466,9 +471,9 @@ static void retire(struct verbs_link *link, struct verbs_queue *polling)
 	}
 }
 
-/* What to tell of an operation that its own completion calls failed; 0: nothing
- * is known about it. */
-static int verdict(enum ibv_wc_status status)
+/* The status of an operation whose own completion says that it failed.  0: the
+ * completion does not tell whether it happened. */
+static int refusal_of(enum ibv_wc_status status)
 {
 	switch (status) {
 	case IBV_WC_REM_ACCESS_ERR:
@@ -488,7 +493,7 @@ void verbs_send_completed(struct verbs_queue *polling, struct verbs_slot *slot,
 			  enum ibv_wc_status status)
 {
 	struct verbs_link *link = slot->work.link;
-	int refusal = verdict(status);
+	int refusal = refusal_of(status);
 
 	/* A request that was refused is the first that failed, so it is told
 	 * of even if the channel has brought the link's end before. */
@@ -496,9 +501,9 @@ void verbs_send_completed(struct verbs_queue *polling, struct verbs_slot *slot,
 	    (link->broken && status != IBV_WC_SUCCESS && !refusal))
 		return;
 	while (link->tail < slot->sequence)
-		retire(link, polling);
+		retire_slot(link, polling);
 	if (status == IBV_WC_SUCCESS) {
-		retire(link, polling);
+		retire_slot(link, polling);
 		verbs_send_hungry(link);
 		return;
 	}
@@ -518,7 +523,7 @@ void verbs_send_fail(struct verbs_link *link, struct verbs_queue *polling)
 	uint64_t sequence;
 
 	for (sequence = link->tail; sequence < link->head; sequence++)
-		release(link, &link->slots[sequence % link->send_max]);
+		release_chunk(link, &link->slots[sequence % link->send_max]);
 	link->tail = link->head;
 	link->unposted = NULL;
 	while ((batch = link->oldest)) {

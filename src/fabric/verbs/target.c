@@ -49,7 +49,7 @@ static int register_memory(struct verbs_fabric *fabric,
 	if (!memory->read_only)
 		access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			  IBV_ACCESS_REMOTE_ATOMIC;
-	/* Addressed from 0: peers need not know where it lies here. */
+	/* Addresses begin at 0: peers need not know where the memory lies. */
 	region->registration = ibv_reg_mr_iova(
 		fabric->device.domain, memory->base, memory->size, 0, access);
 	if (region->registration)
@@ -96,9 +96,10 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 	return 0;
 }
 
-/* Tell a link's peer, if it holds the region and was not told yet. */
-static void tell_holder(struct verbs_link *link, struct verbs_queue *polling,
-			const struct verbs_region *region)
+/* Tell a link's peer that the region is withdrawn, if it holds the region and
+ * was not told yet. */
+static void notify_holder(struct verbs_link *link, struct verbs_queue *polling,
+			  const struct verbs_region *region)
 {
 	uint8_t payload[REEF_WIRE_KEY_SIZE];
 	struct verbs_holding *holding;
@@ -132,7 +133,7 @@ int verbs_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	if (holders) {
 		pthread_mutex_lock(&fabric->lock);
 		for (link = fabric->sessions; link; link = link->next_session)
-			tell_holder(link, verbs_queue(queue), region);
+			notify_holder(link, verbs_queue(queue), region);
 		pthread_mutex_unlock(&fabric->lock);
 	}
 	pthread_mutex_lock(&fabric->regions_lock);
@@ -186,8 +187,8 @@ static void drop_holding(struct verbs_link *link, struct verbs_holding **at)
 }
 
 /* Let the link hold the region under this key.  -REEF_EKEY.  -ENOMEM. */
-static int hold(struct verbs_link *link, uint64_t key,
-		struct reef_wire_attached *out)
+static int add_holding(struct verbs_link *link, uint64_t key,
+		       struct reef_wire_attached *out)
 {
 	struct verbs_fabric *fabric = link->owner->fabric;
 	struct verbs_holding *holding;
@@ -211,7 +212,7 @@ static int hold(struct verbs_link *link, uint64_t key,
 		.rkey = region->registration->rkey,
 	};
 	if (*find_holding(link, key))
-		goto out; /* once is enough */
+		goto out; /* a link holds a region once */
 	region->holders++;
 	*holding = (struct verbs_holding){
 		.region = region,
@@ -235,7 +236,7 @@ int verbs_target_attach(struct verbs_link *link, const struct reef_frame *frame)
 	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
 	if (rc || !link->link.listener)
 		return -REEF_EPROTO;
-	rc = hold(link, key, &attached);
+	rc = add_holding(link, key, &attached);
 	if (rc)
 		attached =
 			(struct reef_wire_attached){.key = key, .status = rc};
@@ -254,7 +255,7 @@ int verbs_target_detach(struct verbs_link *link, const struct reef_frame *frame)
 	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
 	if (rc)
 		return rc;
-	/* None is fine: a DETACH and a WITHDRAW may have crossed. */
+	/* There is no holding if a DETACH and a WITHDRAW have crossed. */
 	at = find_holding(link, key);
 	if (*at)
 		drop_holding(link, at);
@@ -280,16 +281,16 @@ static bool is_fenced(const struct verbs_fabric *fabric, uint32_t session)
 
 /* End an accepted link from any thread; its queue pair is gone on return.
  * Locked by the fabric. */
-static void expel(struct verbs_link *link, struct verbs_queue *polling,
-		  int reason)
+static void expel_link(struct verbs_link *link, struct verbs_queue *polling,
+		       int reason)
 {
 	pthread_mutex_lock(&link->hub->lock);
 	verbs_link_expel(link, polling, reason);
 	pthread_mutex_unlock(&link->hub->lock);
 }
 
-/* Locked by the fabric. */
-static void forget(struct verbs_link *link)
+/* Take an accepted link off the list of sessions. Locked by the fabric. */
+static void forget_session(struct verbs_link *link)
 {
 	struct verbs_fabric *fabric = link->owner->fabric;
 	struct verbs_link **at = &fabric->sessions;
@@ -319,8 +320,8 @@ int verbs_admit(void *context, struct reef_hello_peer *peer)
 		next = other->next_session;
 		if (other->link.session != peer->session)
 			continue;
-		expel(other, link->owner, -REEF_ENOLINK);
-		forget(other); /* its place is free at once */
+		expel_link(other, link->owner, -REEF_ENOLINK);
+		forget_session(other); /* its place is free at once */
 	}
 	if (fabric->accepted >= fabric->fabric.options.links_max) {
 		rc = -EBUSY;
@@ -344,7 +345,7 @@ void verbs_session_forget(struct verbs_link *link)
 	struct verbs_fabric *fabric = link->owner->fabric;
 
 	pthread_mutex_lock(&fabric->lock);
-	forget(link);
+	forget_session(link);
 	pthread_mutex_unlock(&fabric->lock);
 }
 
@@ -367,7 +368,7 @@ int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
 			FENCED_VALID | (session & 0xffff);
 	for (link = fabric->sessions; link; link = link->next_session)
 		if (is_fenced(fabric, link->link.session))
-			expel(link, verbs_queue(queue), -REEF_EFENCED);
+			expel_link(link, verbs_queue(queue), -REEF_EFENCED);
 out:
 	pthread_mutex_unlock(&fabric->lock);
 	return rc;

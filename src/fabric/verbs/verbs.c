@@ -25,7 +25,7 @@ static uint8_t ack_timeout_of(uint64_t silence_ns)
 static uint32_t send_max_of(const struct verbs_device *device,
 			    const struct reef_fabric_options *options)
 {
-	/* A whole batch behind the one under way. */
+	/* There is room for a whole batch behind the one under way. */
 	uint64_t wanted = 2 * (uint64_t)options->ops_max;
 
 	if (wanted < SEND_LEAST)

@@ -379,8 +379,8 @@ void verbs_queue_timer(struct verbs_queue *queue);
 int verbs_hub_join(struct verbs_queue *queue, struct verbs_link *link);
 void verbs_hub_leave(struct verbs_link *link);
 void verbs_hub_unref(struct verbs_hub *hub);
-/* Handle what has completed. must: wait for the lock; otherwise whoever has it
- * may do it for us. Returns how much happened. */
+/* Handle what has completed. must: wait for the lock; otherwise the thread that
+ * has it may do it for us. Returns how much happened. */
 int verbs_hub_poll(struct verbs_hub *hub, struct verbs_queue *polling,
 		   bool must);
 /* Take the notice that the channel is readable. */
@@ -395,7 +395,7 @@ void verbs_hub_settle(struct verbs_hub *hub, struct verbs_queue *polling);
 
 int verbs_pair_create(struct verbs_link *link, const struct reef_address *local,
 		      struct reef_wire_queue_pair *own);
-/* Join it to the peer's: ready to receive and to send. */
+/* Connect the queue pair to the peer's: ready to receive and to send. */
 int verbs_pair_connect(struct verbs_link *link,
 		       const struct reef_wire_queue_pair *peer);
 /* After either of these nothing more happens through it. What had completed
@@ -430,7 +430,7 @@ void verbs_receive_credit(struct verbs_link *link);
 void verbs_receive_asked(struct verbs_link *link);
 int verbs_credits_add(struct verbs_link *link, uint32_t count);
 
-/* --- link.c --- */
+/* --- channel.c --- */
 
 /* A link that opens; timeout_ns is for all of that. listener: NULL where it
  * connects. Takes over fd, unless there is no memory (NULL). Thread: queue's.
@@ -438,24 +438,27 @@ int verbs_credits_add(struct verbs_link *link, uint32_t count);
 struct verbs_link *verbs_link_create(struct verbs_queue *queue,
 				     struct verbs_listener *listener, int fd,
 				     uint64_t timeout_ns);
-/* It opens no longer. Thread: its queue's. */
+/* The link is open, or will never be: count it as opening no longer. Thread:
+ * its queue's. */
 void verbs_link_opened(struct verbs_link *link);
 /* Mark a link as ending; settle, or its queue, does the rest. Locked. */
 void verbs_link_break(struct verbs_link *link, int reason);
-/* The rest of ending a link: its channel, its remotes. Locked. */
+/* Close a broken link's channel, and end what is under way with it. Locked. */
 void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling);
-/* Its last message is in the inbox, or counts no more. Locked. */
+/* A draining link's last message is in the inbox, or counts no more: let its
+ * queue reap it. Locked. */
 void verbs_link_drained(struct verbs_link *link, struct verbs_queue *polling);
 /* End an accepted link whose session is not to act any more, nor what it has
  * sent to be heard. Locked. */
 void verbs_link_expel(struct verbs_link *link, struct verbs_queue *polling,
 		      int reason);
-/* End it now, whatever its phase. Thread: its queue's, no lock. */
+/* End a link now, whatever its phase. Thread: its queue's, no lock. */
 void verbs_link_end(struct verbs_link *link, int reason);
-/* End and free it as if the process had died: without a word, without `closed`.
+/* End and free a link as if the process had died: without a BYE, without
+ * `closed`.
  * Thread: its queue's, no lock. */
 void verbs_link_drop(struct verbs_link *link);
-/* Its queue is about to close: end it, and keep it for disconnect. */
+/* End a link whose queue is about to close, and keep it for disconnect. */
 void verbs_link_orphan(struct verbs_link *link);
 /* Reap accepted links that have ended. Thread: its queue's, no lock. */
 int verbs_queue_reap(struct verbs_queue *queue);
@@ -483,10 +486,10 @@ int verbs_connect(struct reef_layer *layer, struct reef_queue *base,
 		  const char *text, const struct reef_connect_options *options,
 		  struct reef_link **out);
 void verbs_disconnect(struct reef_layer *layer, struct reef_link *link);
-/* A descriptor is ready. Returns how much happened. */
+/* Handle a descriptor that is ready. Returns how much happened. */
 int verbs_listener_event(struct verbs_listener *listener);
 int verbs_link_event(struct verbs_link *link);
-/* Deadlines: of hellos, of attaches. */
+/* End a link whose hello, or an attach of it, has taken too long. */
 void verbs_link_tick(struct verbs_link *link, uint64_t now_ns);
 /* End what a queue has open, as if its process had died; links that it has
  * connected stay, down. */
@@ -522,9 +525,9 @@ int verbs_remote_attached(struct verbs_link *link, struct verbs_queue *polling,
 			  const struct reef_frame *frame);
 int verbs_remote_withdrawn(struct verbs_link *link,
 			   const struct reef_frame *frame);
-/* A batch ended: keys that waited for it go back. */
+/* A batch has ended: give back the keys that waited for it. */
 void verbs_remote_ended(struct verbs_link *link);
-/* The link is lost: attaches under way fail. */
+/* The link is lost: end its attaches under way. */
 void verbs_remote_lost(struct verbs_link *link, struct verbs_queue *polling);
 void verbs_remote_free(struct verbs_link *link);
 

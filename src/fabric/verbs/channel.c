@@ -1,4 +1,4 @@
-/* link.c - the control channel of a link, and its end. How it opens: open.c.
+/* channel.c - the control channel of a link, and its end. How it opens: open.c.
  *
  *   connector:
  *     CONNECTING --connected--> HELLO --welcomed, QUEUE_PAIR sent--> PAIRING
@@ -17,7 +17,6 @@
  *     waits for an answer there; anyone may write, locked.
  * (3) An acceptor is UP only when the connector is ready to receive: what it
  *     sends at once would otherwise be lost, and retried much later. */
-#include "fabric/internal.h"
 #include "fabric/verbs/verbs.h"
 
 #include <stdlib.h>
@@ -57,7 +56,6 @@ struct verbs_link *verbs_link_create(struct verbs_queue *queue,
 	return link;
 }
 
-/* It is, or will be, open no more. */
 void verbs_link_opened(struct verbs_link *link)
 {
 	if (!link->is_opening)
@@ -75,7 +73,7 @@ static void unlink_from_queue(struct verbs_link *link)
 	*at = link->next;
 }
 
-static void link_free(struct verbs_link *link)
+static void free_link(struct verbs_link *link)
 {
 	reef_assert(link->phase == VERBS_LOST);
 	verbs_pair_free(link);
@@ -102,9 +100,9 @@ void verbs_link_break(struct verbs_link *link, int reason)
 	link->hub->broken = link;
 }
 
-/* A peer that ends a link says why, but its queue pair may be missed before the
- * channel was read. */
-static int last_words(struct verbs_link *link)
+/* Why the link ends, as far as is known. A peer that ends a link says so on the
+ * channel, but that its queue pair is gone may be noticed before. */
+static int read_last_words(struct verbs_link *link)
 {
 	struct reef_frame frame;
 	int i;
@@ -121,7 +119,7 @@ static int last_words(struct verbs_link *link)
 void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling)
 {
 	if (link->stream && link->broken == -REEF_ENOLINK)
-		link->broken = last_words(link);
+		link->broken = read_last_words(link);
 	else if (link->stream && !link->is_silent)
 		reef_stream_bye(link->stream, link->broken);
 	reef_hello_destroy(link->hello);
@@ -166,8 +164,9 @@ void verbs_link_expel(struct verbs_link *link, struct verbs_queue *polling,
 	}
 }
 
-/* drop: as if the process had died, without a word, without hearing more. */
-static void end(struct verbs_link *link, int reason, bool drop)
+/* End a link, whatever its phase. drop: as if this process had died, without a
+ * BYE, and without hearing what has arrived. */
+static void end_link(struct verbs_link *link, int reason, bool drop)
 {
 	struct verbs_hub *hub = link->hub;
 
@@ -190,10 +189,10 @@ static void end(struct verbs_link *link, int reason, bool drop)
 
 void verbs_link_end(struct verbs_link *link, int reason)
 {
-	end(link, reason, false);
+	end_link(link, reason, false);
 }
 
-/* A link whose queue is gone is dead already. */
+/* Free a link whose queue is gone: it has ended already. */
 static void drop_orphan(struct verbs_link *link)
 {
 	struct verbs_fabric *fabric = verbs_link_fabric(link);
@@ -204,7 +203,7 @@ static void drop_orphan(struct verbs_link *link)
 		at = &(*at)->next;
 	*at = link->next;
 	pthread_mutex_unlock(&fabric->lock);
-	link_free(link);
+	free_link(link);
 }
 
 void verbs_link_drop(struct verbs_link *link)
@@ -213,18 +212,18 @@ void verbs_link_drop(struct verbs_link *link)
 		drop_orphan(link);
 		return;
 	}
-	end(link, -REEF_ENOLINK, true);
+	end_link(link, -REEF_ENOLINK, true);
 	verbs_session_forget(link);
 	unlink_from_queue(link);
 	reef_forget_link(link->link.queue, &link->link);
-	link_free(link);
+	free_link(link);
 }
 
 void verbs_link_orphan(struct verbs_link *link)
 {
 	struct verbs_fabric *fabric = verbs_link_fabric(link);
 
-	end(link, -REEF_ENOLINK, true);
+	end_link(link, -REEF_ENOLINK, true);
 	unlink_from_queue(link);
 	link->owner = NULL;
 	pthread_mutex_lock(&fabric->lock);
@@ -246,7 +245,7 @@ static bool is_lost(const struct verbs_link *link)
 	return lost;
 }
 
-static struct verbs_link *find_lost(struct verbs_queue *queue)
+static struct verbs_link *find_lost_link(struct verbs_queue *queue)
 {
 	struct verbs_link *link = queue->links;
 
@@ -263,13 +262,13 @@ int verbs_queue_reap(struct verbs_queue *queue)
 	if (!atomic_load_explicit(&queue->lost, memory_order_relaxed))
 		return 0;
 	atomic_store(&queue->lost, 0);
-	/* From the start each time: `closed` may close the listener. */
-	while ((link = find_lost(queue))) {
+	/* The search begins anew each time: `closed` may close the listener. */
+	while ((link = find_lost_link(queue))) {
 		verbs_link_end(link, -REEF_ENOLINK);
 		verbs_session_forget(link);
 		reef_link_ended(&queue->queue, &link->link, link->broken);
 		unlink_from_queue(link);
-		link_free(link);
+		free_link(link);
 		count++;
 	}
 	return count;
@@ -304,8 +303,8 @@ void verbs_link_send(struct verbs_link *link, uint8_t type, uint64_t tag,
 		verbs_link_interest(link);
 }
 
-/* Thread: its queue's. */
-static void set_up(struct verbs_link *link)
+/* Let an open link carry batches. Thread: its queue's. */
+static void mark_up(struct verbs_link *link)
 {
 	link->phase = VERBS_UP;
 	verbs_link_opened(link);
@@ -337,7 +336,7 @@ int verbs_link_pair(struct verbs_link *link)
 	return 0;
 }
 
-static int take_pair(struct verbs_link *link, const struct reef_frame *frame)
+static int handle_pair(struct verbs_link *link, const struct reef_frame *frame)
 {
 	struct reef_wire_queue_pair peer;
 	int rc;
@@ -357,11 +356,12 @@ static int take_pair(struct verbs_link *link, const struct reef_frame *frame)
 	}
 	verbs_receive_credit(link);
 	if (!link->broken)
-		set_up(link);
+		mark_up(link);
 	return 0;
 }
 
-static int take_credit(struct verbs_link *link, const struct reef_frame *frame)
+static int handle_credit(struct verbs_link *link,
+			 const struct reef_frame *frame)
 {
 	uint32_t count;
 	int rc;
@@ -372,24 +372,24 @@ static int take_credit(struct verbs_link *link, const struct reef_frame *frame)
 	if (rc)
 		return rc;
 	if (link->phase == VERBS_READYING)
-		set_up(link);
+		mark_up(link);
 	else if (!count)
 		verbs_receive_asked(link);
 	return 0;
 }
 
-static int take_frame(struct verbs_link *link, struct verbs_queue *polling,
-		      const struct reef_frame *frame)
+static int handle_frame(struct verbs_link *link, struct verbs_queue *polling,
+			const struct reef_frame *frame)
 {
 	if (frame->type == REEF_FRAME_BYE)
 		return reef_frame_bye_reason(frame);
 	if (frame->type == REEF_FRAME_QUEUE_PAIR)
-		return take_pair(link, frame);
+		return handle_pair(link, frame);
 	if (link->phase == VERBS_PAIRING)
 		return -REEF_EPROTO;
 	switch (frame->type) {
 	case REEF_FRAME_CREDIT:
-		return take_credit(link, frame);
+		return handle_credit(link, frame);
 	case REEF_FRAME_PING:
 		verbs_link_send(link, REEF_FRAME_PONG, frame->tag, NULL, 0);
 		return 0;
@@ -408,7 +408,6 @@ static int take_frame(struct verbs_link *link, struct verbs_queue *polling,
 	}
 }
 
-/* Read what there is. Returns how many frames. Locked. */
 int verbs_link_read(struct verbs_link *link, struct verbs_queue *polling)
 {
 	struct reef_frame frame;
@@ -423,9 +422,9 @@ int verbs_link_read(struct verbs_link *link, struct verbs_queue *polling)
 		if (rc)
 			break;
 		count++;
-		rc = take_frame(link, polling, &frame);
+		rc = handle_frame(link, polling, &frame);
 		if (rc) {
-			/* A BYE is an answer to us; it needs none. */
+			/* A BYE is not answered with another. */
 			link->is_silent = frame.type == REEF_FRAME_BYE;
 			break;
 		}

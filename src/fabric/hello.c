@@ -66,25 +66,25 @@ struct reef_hello {
 
 /* --- transcript and proofs --- */
 
-static void say(struct reef_hello *hello, const void *bytes, size_t size)
+static void note_said(struct reef_hello *hello, const void *bytes, size_t size)
 {
 	reef_assert(size <= sizeof(hello->transcript) - hello->said);
 	memcpy(hello->transcript + hello->said, bytes, size);
 	hello->said += size;
 }
 
-static void say_header(struct reef_hello *hello, uint8_t type, uint32_t length)
+static void note_header(struct reef_hello *hello, uint8_t type, uint32_t length)
 {
 	uint8_t bytes[REEF_FRAME_HEADER_SIZE];
 
 	reef_frame_header_encode(
 		&(struct reef_frame_header){.type = type, .length = length},
 		bytes);
-	say(hello, bytes, sizeof(bytes));
+	note_said(hello, bytes, sizeof(bytes));
 }
 
-static int prove(struct reef_hello *hello, const char *label,
-		 uint8_t proof[REEF_WIRE_PROOF_SIZE])
+static int make_proof(struct reef_hello *hello, const char *label,
+		      uint8_t proof[REEF_WIRE_PROOF_SIZE])
 {
 	unsigned int size = 0;
 
@@ -97,22 +97,23 @@ static int prove(struct reef_hello *hello, const char *label,
 	return 0;
 }
 
-/* Does `proof` fit what was said so far? Then it has been said too. */
-static int check(struct reef_hello *hello, const char *label,
-		 const uint8_t proof[REEF_WIRE_PROOF_SIZE])
+/* Check a proof against what was said so far, and note it as said. -REEF_EAUTH:
+ * it does not fit. */
+static int check_proof(struct reef_hello *hello, const char *label,
+		       const uint8_t proof[REEF_WIRE_PROOF_SIZE])
 {
 	uint8_t expected[REEF_WIRE_PROOF_SIZE];
-	int rc = prove(hello, label, expected);
+	int rc = make_proof(hello, label, expected);
 
 	if (rc < 0)
 		return rc;
 	if (CRYPTO_memcmp(expected, proof, sizeof(expected)) != 0)
 		return -REEF_EAUTH;
-	say(hello, proof, REEF_WIRE_PROOF_SIZE);
+	note_said(hello, proof, REEF_WIRE_PROOF_SIZE);
 	return 0;
 }
 
-/* A frame whose last bytes are the proof over all before them. */
+/* Send a frame whose last bytes are the proof over all before them. */
 static int send_proven(struct reef_hello *hello, uint8_t type, uint8_t *payload,
 		       size_t size, const char *label)
 {
@@ -120,20 +121,20 @@ static int send_proven(struct reef_hello *hello, uint8_t type, uint8_t *payload,
 	size_t before = size - REEF_WIRE_PROOF_SIZE;
 	int rc;
 
-	say_header(hello, type, (uint32_t)size);
-	say(hello, payload, before);
-	rc = prove(hello, label, payload + before);
+	note_header(hello, type, (uint32_t)size);
+	note_said(hello, payload, before);
+	rc = make_proof(hello, label, payload + before);
 	if (rc < 0)
 		return rc;
-	say(hello, payload + before, REEF_WIRE_PROOF_SIZE);
+	note_said(hello, payload + before, REEF_WIRE_PROOF_SIZE);
 	return reef_stream_send(hello->stream, type, 0, &part, 1, -1);
 }
 
-static void say_unproven(struct reef_hello *hello,
-			 const struct reef_frame *frame)
+static void note_unproven(struct reef_hello *hello,
+			  const struct reef_frame *frame)
 {
-	say_header(hello, frame->type, frame->length);
-	say(hello, frame->payload, frame->length - REEF_WIRE_PROOF_SIZE);
+	note_header(hello, frame->type, frame->length);
+	note_said(hello, frame->payload, frame->length - REEF_WIRE_PROOF_SIZE);
 }
 
 static struct reef_wire_limits local_limits(const struct reef_hello *hello)
@@ -145,8 +146,8 @@ static struct reef_wire_limits local_limits(const struct reef_hello *hello)
 	};
 }
 
-static void take_limits(struct reef_hello *hello,
-			const struct reef_wire_limits *limits)
+static void note_peer_limits(struct reef_hello *hello,
+			     const struct reef_wire_limits *limits)
 {
 	hello->peer.ops_max = limits->ops_max;
 	hello->peer.length_max = limits->length_max;
@@ -175,8 +176,8 @@ static int send_hello(struct reef_hello *hello, const char *identity,
 	memcpy(wire.fabric, hello->fabric, sizeof(wire.fabric));
 	memcpy(wire.identity, identity, strlen(identity));
 	reef_wire_hello_encode(&wire, bytes);
-	say_header(hello, REEF_FRAME_HELLO, sizeof(bytes));
-	say(hello, bytes, sizeof(bytes));
+	note_header(hello, REEF_FRAME_HELLO, sizeof(bytes));
+	note_said(hello, bytes, sizeof(bytes));
 	return reef_stream_send(hello->stream, REEF_FRAME_HELLO, 0, &part, 1,
 				-1);
 }
@@ -192,8 +193,8 @@ static int on_challenge(struct reef_hello *hello,
 					&challenge);
 	if (rc < 0)
 		return rc;
-	say_unproven(hello, frame);
-	rc = check(hello, "reef acceptor", challenge.proof);
+	note_unproven(hello, frame);
+	rc = check_proof(hello, "reef acceptor", challenge.proof);
 	if (rc < 0)
 		return rc;
 	if (challenge.version < REEF_WIRE_VERSION_MIN ||
@@ -213,12 +214,12 @@ static int on_welcome(struct reef_hello *hello, const struct reef_frame *frame)
 	rc = reef_wire_welcome_decode(frame->payload, frame->length, &welcome);
 	if (rc < 0)
 		return rc;
-	say_unproven(hello, frame);
-	rc = check(hello, "reef welcome", welcome.proof);
+	note_unproven(hello, frame);
+	rc = check_proof(hello, "reef welcome", welcome.proof);
 	if (rc < 0)
 		return rc;
 	hello->peer.domain = welcome.domain;
-	take_limits(hello, &welcome.limits);
+	note_peer_limits(hello, &welcome.limits);
 	hello->state = WELCOMED;
 	return 0;
 }
@@ -260,11 +261,11 @@ static int on_hello(struct reef_hello *hello, const struct reef_frame *frame)
 	hello->peer.session = wire.session;
 	hello->peer.domain = wire.domain;
 	memcpy(hello->peer.identity, wire.identity, sizeof(wire.identity));
-	take_limits(hello, &wire.limits);
-	say_header(hello, REEF_FRAME_HELLO, frame->length);
-	say(hello, frame->payload, frame->length);
-	/* Refused: go on with a key that nobody has, so that the refusal looks
-	 * like any other wrong key. */
+	note_peer_limits(hello, &wire.limits);
+	note_header(hello, REEF_FRAME_HELLO, frame->length);
+	note_said(hello, frame->payload, frame->length);
+	/* A refused identity goes on with a key that nobody has, so that the
+	 * refusal looks like any other wrong key. */
 	if (hello->listen.credential(hello->listen.context,
 				     hello->peer.identity, wire.session,
 				     hello->key) < 0) {
@@ -297,8 +298,8 @@ static int on_proof(struct reef_hello *hello, const struct reef_frame *frame)
 	rc = reef_wire_proof_decode(frame->payload, frame->length, &proof);
 	if (rc < 0)
 		return rc;
-	say_unproven(hello, frame);
-	rc = check(hello, "reef connector", proof.proof);
+	note_unproven(hello, frame);
+	rc = check_proof(hello, "reef connector", proof.proof);
 	if (rc < 0)
 		return rc;
 	rc = hello->admit ? hello->admit(hello->context, &hello->peer) : 0;
@@ -330,7 +331,7 @@ static int on_frame(struct reef_hello *hello, const struct reef_frame *frame)
 	return expected[hello->state].fn(hello, frame);
 }
 
-static int fail(struct reef_hello *hello, int error)
+static int fail_hello(struct reef_hello *hello, int error)
 {
 	hello->state = FAILED;
 	hello->error = error;
@@ -351,23 +352,23 @@ int reef_hello_step(struct reef_hello *hello, struct reef_hello_peer *peer)
 			return rc;
 		}
 		if (rc == 0 && frame.type == REEF_FRAME_BYE && frame.fd < 0)
-			return fail(hello, reef_frame_bye_reason(&frame));
+			return fail_hello(hello, reef_frame_bye_reason(&frame));
 		if (rc == 0)
 			rc = on_frame(hello, &frame);
 		if (rc < 0) {
-			/* Output cannot be full of so little: then the peer is
-			 * as good as gone. */
+			/* If so little output fills the socket, the peer is as
+			 * good as gone. */
 			if (rc == -EAGAIN)
 				rc = -REEF_ENOLINK;
 			if (rc != -REEF_ENOLINK)
 				reef_stream_bye(hello->stream, rc);
-			return fail(hello, rc);
+			return fail_hello(hello, rc);
 		}
 	}
 	if (hello->state == FLUSHING) {
 		rc = reef_stream_flush(hello->stream);
 		if (rc < 0)
-			return rc == -EAGAIN ? rc : fail(hello, rc);
+			return rc == -EAGAIN ? rc : fail_hello(hello, rc);
 		hello->state = WELCOMED;
 	}
 	reef_stream_welcome(hello->stream);

@@ -127,7 +127,8 @@ static int pass_fence(struct reef_layer *layer, struct reef_queue *queue,
 	return layer->next->ops.fence(layer->next, queue, session);
 }
 
-/* Nobody is below a provider to do what it leaves out. */
+/* True if the ops have all that a provider must have: no layer is below it to
+ * do what it leaves out. */
 static bool is_complete(const struct reef_fabric_ops *ops)
 {
 	return ops->close && ops->queue_open && ops->queue_close && ops->post &&

@@ -93,16 +93,16 @@ static int take_pages(int fd, uint64_t size)
 	return 0;
 }
 
-/* Every page of a memfd whose length is set, and which is mapped. */
-static int take_mapped(struct reef_memory *memory)
+/* Take every page of a memfd whose length is set, and which is mapped. */
+static int take_mapped_pages(struct reef_memory *memory)
 {
-	/* Of a huge memfd all are: it says so with -EINVAL. A hint. */
+	/* This is a hint; a memfd whose pages are all huge refuses it. */
 	madvise(memory->base, memory->size, MADV_HUGEPAGE);
 	reef_memory_populate(memory->base, memory->size);
 	return take_pages(memory->fd, memory->size);
 }
 
-static int map(struct reef_memory *memory, int flags)
+static int map_memory(struct reef_memory *memory, int flags)
 {
 	void *base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, flags,
 			  memory->fd, 0);
@@ -119,9 +119,9 @@ static int map(struct reef_memory *memory, int flags)
 	return 0;
 }
 
-/* The kernel says yes to a seal before it says what it is worth: huge pages
- * were mapped writable in spite of it until Linux 5.13. So it is tried. */
-static int check_seal(const struct reef_memory *memory)
+/* Try whether a read-only memfd can still be mapped writable: until Linux 5.13
+ * the kernel took the seal of huge pages and mapped them all the same. */
+static int check_write_seal(const struct reef_memory *memory)
 {
 	void *base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
 			  MAP_SHARED, memory->fd, 0);
@@ -132,7 +132,7 @@ static int check_seal(const struct reef_memory *memory)
 	return -EOPNOTSUPP;
 }
 
-static int seal(const struct reef_memory *memory)
+static int seal_memfd(const struct reef_memory *memory)
 {
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -141,7 +141,7 @@ static int seal(const struct reef_memory *memory)
 	if (fcntl(memory->fd, F_ADD_SEALS, seals))
 		return memory->read_only && errno == EINVAL ? -EOPNOTSUPP
 							    : -errno;
-	return memory->read_only ? check_seal(memory) : 0;
+	return memory->read_only ? check_write_seal(memory) : 0;
 }
 
 static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
@@ -162,12 +162,12 @@ static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
 		rc = -errno;
 		goto err_close;
 	}
-	rc = map(memory, MAP_SHARED);
+	rc = map_memory(memory, MAP_SHARED);
 	if (rc)
 		goto err_close;
-	rc = take_mapped(memory);
+	rc = take_mapped_pages(memory);
 	if (!rc)
-		rc = seal(memory);
+		rc = seal_memfd(memory);
 	if (rc)
 		goto err_unmap;
 	memory->huge = huge;
@@ -198,21 +198,22 @@ static int create_memfd(struct reef_memory *memory,
 	return rc ? rc : open_memfd(memory, options->size, false);
 }
 
-/* READ is enough: a page of shared memory that the mapping may write is mapped
- * writable by a read, too, as nobody asks whether it is dirty. WRITE takes
- * almost three times as long. */
+/* MADV_POPULATE_READ is enough: a page of shared memory that the mapping may
+ * write is mapped writable by a read, too, as nobody asks whether it is dirty.
+ * POPULATE_WRITE takes almost three times as long. */
 void reef_memory_populate(void *base, uint64_t size)
 {
 	int tries = 0;
 
-	/* After a signal what is mapped already costs little. */
+	/* What was mapped before a signal costs little the second time. */
 	while (madvise(base, size, MADV_POPULATE_READ) && errno == EINTR &&
 	       ++tries < POPULATE_TRIES_MAX)
 		;
 }
 
-/* A new file must still be there after a crash, or FLUSH promises too much. */
-static int sync_name(const char *path)
+/* Sync the directory of a new file, which must still be there after a crash:
+ * FLUSH promises that. */
+static int sync_directory(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char *directory;
@@ -275,7 +276,8 @@ static int create_file(struct reef_memory *memory,
 	rc = take_pages(memory->fd, memory->size);
 	if (rc)
 		goto err_remove;
-	rc = map(memory, dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED);
+	rc = map_memory(memory,
+			dax ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED);
 	if (dax && rc == -EINVAL) /* a kernel older than the flag */
 		rc = -EOPNOTSUPP;
 	if (rc)
@@ -284,7 +286,7 @@ static int create_file(struct reef_memory *memory,
 		rc = -errno;
 		goto err_unmap;
 	}
-	rc = made ? sync_name(options->path) : 0;
+	rc = made ? sync_directory(options->path) : 0;
 	if (rc)
 		goto err_unmap;
 	memory->durable = true;
@@ -312,7 +314,7 @@ static int create_simulated(struct reef_memory *memory,
 		if (!memory->flushed)
 			return -ENOMEM;
 	}
-	rc = map(memory, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+	rc = map_memory(memory, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 	if (rc)
 		free(memory->flushed);
 	return rc;

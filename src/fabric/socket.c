@@ -36,7 +36,8 @@ static int parse_port(const char *text, uint16_t *out)
 }
 
 /* Cut "HOST:PORT" or "[HOST]:PORT" in two. */
-static int split(const char *text, char host[HOST_MAX + 1], uint16_t *port)
+static int split_host_port(const char *text, char host[HOST_MAX + 1],
+			   uint16_t *port)
 {
 	const char *colon = strrchr(text, ':'), *end = colon;
 
@@ -48,7 +49,7 @@ static int split(const char *text, char host[HOST_MAX + 1], uint16_t *port)
 		if (end < text || *end != ']')
 			return -EINVAL;
 	} else if (memchr(text, ':', (size_t)(colon - text))) {
-		return -EINVAL; /* is the last group a port? */
+		return -EINVAL; /* the last group may be a port or not */
 	}
 	if (end - text > HOST_MAX)
 		return -EINVAL;
@@ -64,7 +65,7 @@ int reef_address_parse_inet(const char *text, struct reef_address *out)
 	struct addrinfo *all, *found;
 	char host[HOST_MAX + 1];
 	uint16_t port;
-	int rc = split(text, host, &port);
+	int rc = split_host_port(text, host, &port);
 
 	if (rc < 0)
 		return rc;
@@ -154,16 +155,16 @@ static int open_socket(const struct reef_address *address)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A request must not wait for the acknowledgement of the one before it. Fails
- * harmlessly on unix sockets. */
-static void no_delay(int fd)
+/* Send at once: a request must not wait for the acknowledgement of the one
+ * before it. Fails harmlessly on unix sockets. */
+static void set_no_delay(int fd)
 {
 	int one = 1;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
-static bool is_file(const struct reef_address *address)
+static bool is_socket_file(const struct reef_address *address)
 {
 	const struct sockaddr_un *un =
 		(const struct sockaddr_un *)&address->storage;
@@ -207,7 +208,7 @@ static int bind_to(int fd, const struct reef_address *address)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	/* Linux gives a socket file the mode of its socket, so it never exists
 	 * with another. */
-	if (is_file(address) && fchmod(fd, 0600) < 0)
+	if (is_socket_file(address) && fchmod(fd, 0600) < 0)
 		return -errno;
 	return bind(fd, name, address->size) < 0 ? -errno : 0;
 }
@@ -218,7 +219,7 @@ int reef_socket_listen(const struct reef_address *address,
 	struct reef_address name = {.size = sizeof(name.storage)};
 	int fd, rc;
 
-	if (is_file(address)) {
+	if (is_socket_file(address)) {
 		rc = remove_stale(address);
 		if (rc < 0)
 			return rc;
@@ -249,8 +250,8 @@ void reef_socket_unlisten(int fd)
 	if (getsockname(fd, (struct sockaddr *)&name.storage, &name.size) < 0)
 		name.storage.ss_family = AF_UNSPEC;
 	close(fd);
-	/* Ours is closed, so whoever still answers there is another. */
-	if (is_file(&name))
+	/* Our socket is closed, so whoever still answers there is another. */
+	if (is_socket_file(&name))
 		remove_stale(&name);
 }
 
@@ -280,7 +281,7 @@ int reef_socket_accept(int fd)
 	} while (accepted < 0 && (errno == EINTR || errno == ECONNABORTED));
 	if (accepted < 0)
 		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-	no_delay(accepted);
+	set_no_delay(accepted);
 	return accepted;
 }
 
@@ -290,13 +291,13 @@ int reef_socket_connect(const struct reef_address *address)
 
 	if (fd < 0)
 		return fd;
-	no_delay(fd);
+	set_no_delay(fd);
 	rc = connect(fd, (const struct sockaddr *)&address->storage,
 		     address->size);
 	if (rc == 0 || errno == EINPROGRESS || errno == EINTR)
 		return fd;
-	/* A unix listener whose backlog is full: nobody will tell when there is
-	 * room, so it is refused. */
+	/* If a unix listener's backlog is full nobody will tell when there is
+	 * room, so the connection counts as refused. */
 	rc = errno == EAGAIN ? -ECONNREFUSED : -errno;
 	close(fd);
 	return rc;

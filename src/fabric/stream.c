@@ -155,15 +155,16 @@ bool reef_stream_wants_write(const struct reef_stream *stream)
 	return stream->out.end > stream->out.start;
 }
 
-static ssize_t broken(struct reef_stream *stream)
+static ssize_t break_output(struct reef_stream *stream)
 {
 	stream->output_broken = true;
 	stream->out.start = stream->out.end = 0;
 	return -REEF_ENOLINK;
 }
 
-/* Bytes taken (0: the socket is full), or -REEF_ENOLINK. */
-static ssize_t put(struct reef_stream *stream, struct msghdr *message)
+/* Send what the socket takes. Returns how many bytes (0: the socket is full),
+ * or -REEF_ENOLINK. */
+static ssize_t send_some(struct reef_stream *stream, struct msghdr *message)
 {
 	ssize_t n;
 
@@ -174,7 +175,7 @@ static ssize_t put(struct reef_stream *stream, struct msghdr *message)
 		return n;
 	if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
 		return 0;
-	return broken(stream);
+	return break_output(stream);
 }
 
 int reef_stream_flush(struct reef_stream *stream)
@@ -189,7 +190,7 @@ int reef_stream_flush(struct reef_stream *stream)
 	while (out->end > out->start) {
 		part.iov_base = out->bytes + out->start;
 		part.iov_len = out->end - out->start;
-		n = put(stream, &message);
+		n = send_some(stream, &message);
 		if (n <= 0)
 			return n ? (int)n : -EAGAIN;
 		out->start += (size_t)n;
@@ -198,7 +199,7 @@ int reef_stream_flush(struct reef_stream *stream)
 	return 0;
 }
 
-static int keep_reserve(struct reef_stream *stream, size_t size)
+static int reserve_kept(struct reef_stream *stream, size_t size)
 {
 	struct buffer *out = &stream->out;
 	size_t want = out->size ? out->size : OUT_FIRST;
@@ -211,14 +212,14 @@ static int keep_reserve(struct reef_stream *stream, size_t size)
 	return want > out->size ? buffer_grow(out, want) : 0;
 }
 
-/* Keep what lies after the first `sent` bytes of the parts. */
-static int keep(struct reef_stream *stream, const struct iovec *parts,
-		int count, size_t sent, size_t total)
+/* Keep what lies after the first `sent` bytes of the parts for later. */
+static int keep_rest(struct reef_stream *stream, const struct iovec *parts,
+		     int count, size_t sent, size_t total)
 {
 	struct buffer *out = &stream->out;
 
-	if (keep_reserve(stream, total - sent) < 0)
-		return sent ? (int)broken(stream) : -EAGAIN;
+	if (reserve_kept(stream, total - sent) < 0)
+		return sent ? (int)break_output(stream) : -EAGAIN;
 	for (int i = 0; i < count; i++) {
 		size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
 		size_t rest = parts[i].iov_len - skip;
@@ -256,14 +257,14 @@ static int send_now(struct reef_stream *stream, struct iovec *parts, int count,
 
 	if (pass_fd >= 0)
 		attach_fd(&message, control, sizeof(control), pass_fd);
-	n = put(stream, &message);
+	n = send_some(stream, &message);
 	if (n < 0)
 		return (int)n;
 	if ((size_t)n == total)
 		return 0;
 	if (n == 0 && pass_fd >= 0)
 		return -EAGAIN;
-	return keep(stream, parts, count, (size_t)n, total);
+	return keep_rest(stream, parts, count, (size_t)n, total);
 }
 
 int reef_stream_send(struct reef_stream *stream, uint8_t type, uint64_t tag,
@@ -298,7 +299,7 @@ int reef_stream_send(struct reef_stream *stream, uint8_t type, uint64_t tag,
 	kept = stream->out.end - stream->out.start;
 	if (pass_fd >= 0 || total > stream->out_max - kept)
 		return -EAGAIN;
-	return keep(stream, all, count + 1, 0, total);
+	return keep_rest(stream, all, count + 1, 0, total);
 }
 
 /* --- input --- */
@@ -331,7 +332,8 @@ static int keep_fds(struct reef_stream *stream, struct msghdr *message)
 	return rc;
 }
 
-static ssize_t get(struct reef_stream *stream, void *bytes, size_t size)
+static ssize_t receive_some(struct reef_stream *stream, void *bytes,
+			    size_t size)
 {
 	alignas(struct cmsghdr)
 		uint8_t control[CMSG_SPACE(FDS_MAX * sizeof(int))];
@@ -351,8 +353,8 @@ static ssize_t get(struct reef_stream *stream, void *bytes, size_t size)
 	return n;
 }
 
-/* Read more. 0: something came. */
-static int fill(struct reef_stream *stream)
+/* Read more input. 0: something came. */
+static int read_more(struct reef_stream *stream)
 {
 	struct buffer *in = &stream->in;
 	size_t most = HEADER + (size_t)frame_max(stream);
@@ -370,10 +372,11 @@ static int fill(struct reef_stream *stream)
 	}
 	fds = stream->fd_count;
 	do {
-		n = get(stream, in->bytes + in->end, in->size - in->end);
+		n = receive_some(stream, in->bytes + in->end,
+				 in->size - in->end);
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
-		/* Descriptors cut a read short, too. */
+		/* A read that brought descriptors may have been cut short. */
 		stream->took_all = (size_t)n < in->size - in->end &&
 				   fds == stream->fd_count;
 		in->end += (size_t)n;
@@ -385,8 +388,8 @@ static int fill(struct reef_stream *stream)
 	return n < 0 && errno == EPROTO ? -REEF_EPROTO : -REEF_ENOLINK;
 }
 
-/* Make a frame of what is buffered.  -EAGAIN: not all of it is there. */
-static int take(struct reef_stream *stream, struct reef_frame *out)
+/* Cut the next frame from the buffered input.  -EAGAIN: it is not whole yet. */
+static int cut_frame(struct reef_stream *stream, struct reef_frame *out)
 {
 	struct buffer *in = &stream->in;
 	const uint8_t *bytes = in->bytes + in->start;
@@ -430,8 +433,8 @@ int reef_stream_receive(struct reef_stream *stream, struct reef_frame *out)
 	stream->handed_out = 0;
 	if (in->start == in->end)
 		in->start = in->end = 0;
-	while ((rc = take(stream, out)) == -EAGAIN) {
-		rc = fill(stream);
+	while ((rc = cut_frame(stream, out)) == -EAGAIN) {
+		rc = read_more(stream);
 		if (rc < 0)
 			break;
 	}

@@ -63,7 +63,8 @@ struct reef_frame {
 /* The next whole frame.  -EAGAIN: none yet.  -REEF_EPROTO: malformed, or too
  * long.  -REEF_ENOLINK: closed by the peer. */
 int reef_stream_receive(struct reef_stream *stream, struct reef_frame *out);
-/* Would another receive find nothing, as of the last time that it read? */
+/* True if the last read of the socket brought all there was, and every frame of
+ * it has been received. */
 bool reef_stream_is_drained(const struct reef_stream *stream);
 
 /* From now on frames may be as long as payload_max; the hello calls it. */

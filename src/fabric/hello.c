@@ -64,6 +64,18 @@ struct reef_hello {
 	void *context;
 };
 
+struct reef_hello_local
+reef_hello_local(const char *fabric, const struct reef_fabric_options *options)
+{
+	return (struct reef_hello_local){
+		.fabric = fabric,
+		.domain = reef_domain_cpu(),
+		.ops_max = options->ops_max,
+		.length_max = options->length_max,
+		.message_max = options->message_max,
+	};
+}
+
 /* --- transcript and proofs --- */
 
 static void note_said(struct reef_hello *hello, const void *bytes, size_t size)

@@ -86,6 +86,10 @@ struct reef_hello_local {
 	uint32_t ops_max, length_max, message_max; /* told to the peer */
 };
 
+/* What a side of this name tells its peer. */
+struct reef_hello_local
+reef_hello_local(const char *fabric, const struct reef_fabric_options *options);
+
 struct reef_hello_peer {
 	uint32_t session;
 	char identity[REEF_IDENTITY_MAX + 1];

@@ -50,7 +50,8 @@ void tcp_opening_fail(struct tcp_link *link, int reason)
 
 static int begin_hello(struct tcp_link *link)
 {
-	struct reef_hello_local local = tcp_hello_local(link->fabric);
+	struct reef_hello_local local =
+		reef_hello_local("tcp", &link->fabric->base.options);
 	struct tcp_queue *queue = (struct tcp_queue *)link->base.queue;
 	struct epoll_event event = {.events = EPOLLIN,
 				    .data.ptr = &link->opening};

@@ -24,27 +24,6 @@
 
 /* --- fencing --- */
 
-static uint32_t fenced_session(const struct tcp_fabric *fabric, uint32_t slot)
-{
-	return slot << 16 | (atomic_load(&fabric->fenced[slot]) & 0xffff);
-}
-
-bool tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session)
-{
-	uint32_t slot = session >> 16;
-
-	return atomic_load(&fabric->fenced[slot]) &&
-	       reef_session_covers(fenced_session(fabric, slot), session);
-}
-
-/* Locked by the fabric. */
-static void remember_fenced(struct tcp_fabric *fabric, uint32_t session)
-{
-	if (!tcp_is_fenced(fabric, session))
-		atomic_store(&fabric->fenced[session >> 16],
-			     (session & 0xffff) | 1u << 16);
-}
-
 int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session)
 {
@@ -52,7 +31,7 @@ int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 	int rc = 0;
 
 	pthread_mutex_lock(&fabric->lock);
-	remember_fenced(fabric, session);
+	reef_fences_add(&fabric->fences, session);
 	for (struct tcp_link *link = fabric->links; link; link = link->next) {
 		if (!link->base.listener || atomic_load(&link->broken) ||
 		    !reef_session_covers(session, link->base.session))
@@ -91,7 +70,7 @@ static int admit_link(struct tcp_guest *guest, struct tcp_link *link,
 	struct tcp_fabric *fabric = guest->queue->fabric;
 	uint32_t accepted = atomic_load(&fabric->accepted);
 
-	if (tcp_is_fenced(fabric, link->base.session))
+	if (reef_fences_cover(&fabric->fences, link->base.session))
 		return -REEF_EFENCED;
 	*old = link_of_session(fabric, link->base.session);
 	if (accepted - (*old ? 1 : 0) >= fabric->base.options.links_max)
@@ -190,7 +169,8 @@ static void drop_oldest_guest(struct tcp_queue *queue)
 static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 {
 	struct tcp_queue *queue = (struct tcp_queue *)listener->base.queue;
-	struct reef_hello_local local = tcp_hello_local(queue->fabric);
+	struct reef_hello_local local =
+		reef_hello_local("tcp", &queue->fabric->base.options);
 	struct tcp_guest *guest = calloc(1, sizeof(*guest));
 	int rc = -ENOMEM;
 

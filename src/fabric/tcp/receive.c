@@ -293,7 +293,7 @@ static int begin_batch(struct tcp_link *link)
 	if (!link->base.listener)
 		return -REEF_EPROTO;
 	/* A fence is asked for on every frame (F7). */
-	if (tcp_is_fenced(link->fabric, link->base.session))
+	if (reef_fences_cover(&link->fabric->fences, link->base.session))
 		return -REEF_EFENCED;
 	link->input = TCP_BATCH;
 	return tcp_target_begin(&link->target, link->header.tag,

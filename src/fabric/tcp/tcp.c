@@ -5,17 +5,6 @@
 
 #include <stdio.h>
 
-struct reef_hello_local tcp_hello_local(const struct tcp_fabric *fabric)
-{
-	return (struct reef_hello_local){
-		.fabric = "tcp",
-		.domain = fabric->base.domain,
-		.ops_max = fabric->base.options.ops_max,
-		.length_max = fabric->base.options.length_max,
-		.message_max = fabric->base.options.message_max,
-	};
-}
-
 /* --- memory --- */
 
 static int tcp_expose(struct reef_layer *layer, struct reef_memory *memory,
@@ -92,7 +81,7 @@ static void tcp_close(struct reef_layer *layer)
 		tcp_disconnect(layer, &fabric->links->base);
 	tcp_regions_fini(&fabric->regions);
 	pthread_mutex_destroy(&fabric->lock);
-	free(fabric->fenced);
+	reef_fences_fini(&fabric->fences);
 	free(fabric);
 }
 
@@ -111,8 +100,7 @@ int reef_tcp_open(const struct reef_fabric_options *options,
 	fabric = calloc(1, sizeof(*fabric));
 	if (!fabric)
 		return -ENOMEM;
-	fabric->fenced = calloc(TCP_SLOTS, sizeof(*fabric->fenced));
-	if (!fabric->fenced) {
+	if (reef_fences_init(&fabric->fences)) {
 		free(fabric);
 		return -ENOMEM;
 	}

@@ -45,6 +45,7 @@
 #ifndef REEF_FABRIC_TCP_TCP_H
 #define REEF_FABRIC_TCP_TCP_H
 
+#include "fabric/fences.h"
 #include "fabric/provider.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
@@ -54,8 +55,6 @@
 
 #include <sys/epoll.h>
 
-#define TCP_SLOTS 65536 /* of sessions */
-
 struct tcp_fabric {
 	struct reef_fabric base;
 	struct tcp_regions regions;
@@ -63,8 +62,7 @@ struct tcp_fabric {
 	struct tcp_link *links;		/* all that live; locked */
 	struct tcp_listener *listeners; /* locked */
 	_Atomic uint32_t accepted;	/* links not broken */
-	/* Per slot, the generation fenced last, plus 1 << 16; 0: none. */
-	_Atomic uint32_t *fenced;
+	struct reef_fences fences;
 };
 
 /* What an epoll event points to. */
@@ -269,8 +267,6 @@ static inline void tcp_link_stir(struct tcp_link *link)
 				      memory_order_relaxed);
 }
 
-struct reef_hello_local tcp_hello_local(const struct tcp_fabric *fabric);
-
 /* --- queue.c. Thread: the queue's, but for tcp_watch_events. --- */
 
 int tcp_queue_open(struct reef_layer *layer, struct reef_queue **out);
@@ -386,8 +382,6 @@ int tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns);
 void tcp_listener_tick(struct tcp_listener *listener, uint64_t now_ns);
 int tcp_guest_step(struct tcp_guest *guest);
 void tcp_guest_end(struct tcp_guest *guest);
-/* True if this session, or a later generation of its slot, was fenced. */
-bool tcp_is_fenced(const struct tcp_fabric *fabric, uint32_t session);
 /* Frames from the peer. 0, or why the link has to end. */
 int tcp_on_attach(struct tcp_link *link, const uint8_t *payload);
 int tcp_on_detach(struct tcp_link *link, const uint8_t *payload);

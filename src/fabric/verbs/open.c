@@ -15,24 +15,10 @@ static const char scheme[] = "verbs:";
 
 /* --- the hello --- */
 
-static void fill_hello(const struct verbs_queue *queue,
-		       struct reef_hello_local *local)
-{
-	const struct reef_fabric_options *options =
-		&queue->fabric->fabric.options;
-
-	*local = (struct reef_hello_local){
-		.fabric = "verbs",
-		.domain = reef_domain_cpu(),
-		.ops_max = options->ops_max,
-		.length_max = options->length_max,
-		.message_max = options->message_max,
-	};
-}
-
 static int start_hello(struct verbs_link *link)
 {
-	struct reef_hello_local local;
+	struct reef_hello_local local =
+		reef_hello_local("verbs", &link->link.fabric->options);
 	int rc;
 
 	reef_socket_keep_alive(link->fd, link->link.fabric->options.silence_ns);
@@ -40,7 +26,6 @@ static int start_hello(struct verbs_link *link)
 	if (rc)
 		return rc;
 	link->phase = VERBS_HELLO;
-	fill_hello(link->owner, &local);
 	if (link->link.listener)
 		return reef_hello_accept(link->stream, &local,
 					 &link->link.listener->options,

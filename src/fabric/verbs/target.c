@@ -7,11 +7,7 @@
  *   withdraw: no new attach --WITHDRAW to each holder--> wait
  *     holder's batches that may use it have ended --DETACH--> one holder less
  *     holder's link ends (queue pair destroyed)            --> one holder less
- *   no holder: deregistered and freed.
- *
- * A fence is remembered per slot, for the newest generation fenced: a table of
- * 65,536 words, made at the first fence. A word is the generation plus
- * FENCED_VALID; 0: never. */
+ *   no holder: deregistered and freed. */
 #include "fabric/verbs/verbs.h"
 
 #include "base/random.h"
@@ -19,9 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-#define SLOTS 65536u
-#define FENCED_VALID (1u << 16)
 
 static uint32_t bucket_of(uint64_t key)
 {
@@ -270,15 +263,6 @@ void verbs_target_release(struct verbs_link *link)
 
 /* --- sessions --- */
 
-static bool is_fenced(const struct verbs_fabric *fabric, uint32_t session)
-{
-	uint32_t word = fabric->fenced ? fabric->fenced[session >> 16] : 0;
-
-	return word & FENCED_VALID &&
-	       reef_session_covers((session & 0xffff0000u) | (uint16_t)word,
-				   session);
-}
-
 /* End an accepted link from any thread; its queue pair is gone on return.
  * Locked by the fabric. */
 static void expel_link(struct verbs_link *link, struct verbs_queue *polling,
@@ -311,7 +295,7 @@ int verbs_admit(void *context, struct reef_hello_peer *peer)
 	int rc = 0;
 
 	pthread_mutex_lock(&fabric->lock);
-	if (is_fenced(fabric, peer->session)) {
+	if (reef_fences_cover(&fabric->fences, peer->session)) {
 		rc = -REEF_EFENCED;
 		goto out;
 	}
@@ -354,22 +338,12 @@ int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
 {
 	struct verbs_fabric *fabric = verbs_fabric(layer);
 	struct verbs_link *link;
-	int rc = 0;
 
 	pthread_mutex_lock(&fabric->lock);
-	if (!fabric->fenced)
-		fabric->fenced = calloc(SLOTS, sizeof(*fabric->fenced));
-	if (!fabric->fenced) {
-		rc = -ENOMEM;
-		goto out;
-	}
-	if (!is_fenced(fabric, session))
-		fabric->fenced[session >> 16] =
-			FENCED_VALID | (session & 0xffff);
+	reef_fences_add(&fabric->fences, session);
 	for (link = fabric->sessions; link; link = link->next_session)
-		if (is_fenced(fabric, link->link.session))
+		if (reef_fences_cover(&fabric->fences, link->link.session))
 			expel_link(link, verbs_queue(queue), -REEF_EFENCED);
-out:
 	pthread_mutex_unlock(&fabric->lock);
-	return rc;
+	return 0;
 }

@@ -58,7 +58,7 @@ static void verbs_close(struct reef_layer *layer)
 	verbs_device_close(&fabric->device);
 	pthread_mutex_destroy(&fabric->regions_lock);
 	pthread_mutex_destroy(&fabric->lock);
-	free(fabric->fenced);
+	reef_fences_fini(&fabric->fences);
 	free(fabric);
 }
 
@@ -132,10 +132,13 @@ int reef_verbs_open(const struct reef_fabric_options *options,
 	fabric = calloc(1, sizeof(*fabric));
 	if (!fabric)
 		return -ENOMEM;
-	rc = verbs_device_open(options->device, &fabric->device,
-			       fabric->fabric.description,
-			       sizeof(fabric->fabric.description));
+	rc = reef_fences_init(&fabric->fences);
+	if (!rc)
+		rc = verbs_device_open(options->device, &fabric->device,
+				       fabric->fabric.description,
+				       sizeof(fabric->fabric.description));
 	if (rc) {
+		reef_fences_fini(&fabric->fences);
 		free(fabric);
 		return rc;
 	}

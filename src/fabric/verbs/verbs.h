@@ -26,6 +26,7 @@
 #ifndef REEF_FABRIC_VERBS_VERBS_H
 #define REEF_FABRIC_VERBS_VERBS_H
 
+#include "fabric/fences.h"
 #include "fabric/provider.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
@@ -124,7 +125,7 @@ struct verbs_fabric {
 	pthread_mutex_t lock;
 	struct verbs_link *sessions; /* locked: accepted links */
 	uint32_t accepted;	     /* locked */
-	uint32_t *fenced;	     /* locked: by slot; see target.c */
+	struct reef_fences fences;   /* locked */
 	struct verbs_link *orphans;  /* locked: connected, queue closed */
 	pthread_mutex_t regions_lock;
 	struct verbs_region *regions[VERBS_BUCKETS]; /* locked by that */

@@ -31,17 +31,6 @@
 #define PAUSE_NS 10000000ull
 #define SOCKET_BUFFER (1 << 20)
 
-static struct reef_hello_local hello_local(const struct shm_fabric *shm)
-{
-	return (struct reef_hello_local){
-		.fabric = "shm",
-		.domain = shm->fabric.domain,
-		.ops_max = shm->fabric.options.ops_max,
-		.length_max = shm->fabric.options.length_max,
-		.message_max = shm->fabric.options.message_max,
-	};
-}
-
 static int parse(const char *text, struct reef_address *out)
 {
 	if (strncmp(text, SCHEME, strlen(SCHEME)))
@@ -394,7 +383,7 @@ static int admit(void *context, struct reef_hello_peer *peer)
 	bool busy = false, gone;
 	int rc;
 
-	if (shm_is_fenced(shm, peer->session))
+	if (reef_fences_cover(&shm->fences, peer->session))
 		return -REEF_EFENCED;
 	for (old = shm->links; old; old = next) {
 		next = old->next;
@@ -448,7 +437,8 @@ static void welcome(struct shm_queue *queue, struct shm_listener *listener,
 		    int fd)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
-	struct reef_hello_local local = hello_local(shm);
+	struct reef_hello_local local =
+		reef_hello_local("shm", &shm->fabric.options);
 	struct shm_peer *peer;
 	struct shm_link *link;
 	int rc;
@@ -530,7 +520,8 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 {
 	struct shm_queue *queue = (struct shm_queue *)base;
 	struct shm_fabric *shm = shm_of(layer->fabric);
-	struct reef_hello_local local = hello_local(shm);
+	struct reef_hello_local local =
+		reef_hello_local("shm", &shm->fabric.options);
 	struct reef_address parsed;
 	struct shm_link *link;
 	struct shm_peer *peer;

@@ -155,24 +155,6 @@ void shm_peer_kill(struct shm_peer *peer)
 
 /* --- fencing --- */
 
-bool shm_is_fenced(const struct shm_fabric *shm, uint32_t session)
-{
-	return shm->fenced && shm->fenced[session >> 16] &&
-	       reef_session_covers(shm->fenced[session >> 16], session);
-}
-
-static int remember(struct shm_fabric *shm, uint32_t session)
-{
-	if (shm_is_fenced(shm, session))
-		return 0;
-	if (!shm->fenced)
-		shm->fenced = calloc(1 << 16, sizeof(*shm->fenced));
-	if (!shm->fenced)
-		return -ENOMEM;
-	shm->fenced[session >> 16] = session;
-	return 0;
-}
-
 /* True: nothing of this link can take effect any more. */
 static bool fence_link(struct shm_queue *queue, struct shm_link *link)
 {
@@ -209,18 +191,15 @@ int shm_fence(struct reef_layer *layer, struct reef_queue *base,
 	struct shm_fabric *shm = shm_of(layer->fabric);
 	struct shm_link *link, *next;
 	bool confirmed = true;
-	int rc;
 
 	pthread_mutex_lock(&shm->lock);
-	rc = remember(shm, session);
-	for (link = rc ? NULL : shm->links; link; link = next) {
+	reef_fences_add(&shm->fences, session);
+	for (link = shm->links; link; link = next) {
 		next = link->next;
 		if (link->admitted &&
 		    reef_session_covers(session, link->link.session))
 			confirmed &= fence_link(queue, link);
 	}
 	pthread_mutex_unlock(&shm->lock);
-	if (rc)
-		return rc;
 	return confirmed ? 0 : -EAGAIN;
 }

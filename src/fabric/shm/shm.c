@@ -326,7 +326,7 @@ static void shm_close(struct reef_layer *layer)
 		free(region);
 	}
 	shm_control_close(shm);
-	free(shm->fenced);
+	reef_fences_fini(&shm->fences);
 	free(shm->sources);
 	pthread_mutex_destroy(&shm->lock);
 	free(shm);
@@ -358,6 +358,10 @@ int reef_shm_open(const struct reef_fabric_options *options,
 
 	if (!shm)
 		return -ENOMEM;
+	if (reef_fences_init(&shm->fences)) {
+		free(shm);
+		return -ENOMEM;
+	}
 	shm_grace_init();
 	pthread_mutex_init(&shm->lock, NULL);
 	shm->fabric.provider.ops = shm_ops;

@@ -35,6 +35,7 @@
 #ifndef REEF_FABRIC_SHM_SHM_H
 #define REEF_FABRIC_SHM_SHM_H
 
+#include "fabric/fences.h"
 #include "fabric/provider.h"
 #include "fabric/stream.h"
 
@@ -206,7 +207,7 @@ struct shm_fabric {
 	/* Some link may need more than its descriptor's events: a hello with a
 	 * deadline, a pending SEND, a grace. Read bare by poll. */
 	_Atomic bool restless;
-	uint32_t *fenced; /* by slot: the session; NULL: none ever */
+	struct reef_fences fences;
 	/* By descriptor. epoll reports the number, not an address: whoever is
 	 * freed by one thread cannot be touched by another's older event. */
 	struct shm_source *sources;
@@ -293,7 +294,6 @@ void shm_peer_kill(struct shm_peer *peer);
 
 int shm_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
-bool shm_is_fenced(const struct shm_fabric *shm, uint32_t session);
 
 /* --- control.c; all locked --- */
 

@@ -5,6 +5,9 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { NAME, PLACE, FRIENDS, ROOM, PAUSE, TRIES, LOUD, COLOUR, SECRET, COUNT };
 

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <unistd.h>
 
 static mode_t mode_of(const char *path)
 {

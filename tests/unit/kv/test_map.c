@@ -5,6 +5,11 @@
 
 #include "base/random.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <reef/sync.h>
 
 static int open_map(struct member *member, struct reef_space **space,

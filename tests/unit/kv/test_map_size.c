@@ -4,6 +4,7 @@
 #include "fixture/pool_world.h"
 #include "kv/internal.h"
 
+#include <errno.h>
 #include <math.h>
 
 static int open_sized(struct member *member, uint64_t size_max,

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <reef/map.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define SIZE 300000u
 

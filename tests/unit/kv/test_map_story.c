@@ -12,6 +12,11 @@
 #include "fixture/pool_world.h"
 #include "kv/internal.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum { GET = 1, PUT, PUT_BRIEFLY, INSERT, UPDATE, REMOVE, ADD, EXPIRE, KINDS };
 
 #define OPS_MAX 4096

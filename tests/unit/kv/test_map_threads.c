@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <reef/fiber.h>
 #include <reef/map.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define THREADS 3u
 #define FIBERS 8u

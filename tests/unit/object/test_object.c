@@ -3,6 +3,10 @@
 #include "fixture/pool_world.h"
 #include "object/object.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #define KIND OBJECT_SEQUENCER
 
 static const uint64_t start_word = 4711;

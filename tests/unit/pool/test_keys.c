@@ -7,6 +7,9 @@
 
 #include <errno.h>
 #include <reef/error.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const struct reef_key pool = {
 	{0,  1,	 2,  3,	 4,  5,	 6,  7,	 8,  9,	 10, 11, 12, 13, 14, 15,

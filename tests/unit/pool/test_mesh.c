@@ -9,7 +9,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define SESSION (((uint32_t)0x9000 << 16) | 1u)
 

@@ -8,6 +8,11 @@
 #include "fixture/seeds.h"
 #include "pool/node/node.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define LENDERS 3
 #define THINGS 8
 #define SIZE 16384u
@@ -15,7 +20,7 @@
 #define SEEDS seeds_of(10, 2000)
 
 struct lender {
-	struct world *world;
+	struct broker_world *world;
 	char name[8], where[16];
 	struct reef_sim_host *host;
 	struct reef_node *node;
@@ -36,7 +41,7 @@ static int lender_main(struct reef_sim_host *host, void *arg)
 		.seed = 1 + reef_random_below(reef_sim_host_random(host), 9999),
 	};
 	struct reef_node *node = NULL;
-	int rc = world_mesh(&options.mesh);
+	int rc = broker_world_mesh(&options.mesh);
 
 	if (!rc)
 		rc = reef_node_start(&options, &node);
@@ -288,7 +293,7 @@ static int drain(struct view *view, uint32_t lender, uint64_t salt)
 static int play(struct view *view)
 {
 	struct actor *actor = view->actor;
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct reef_random *random = reef_sim_random(world->sim);
 	uint64_t lent = 0;
 	uint32_t i;
@@ -300,7 +305,7 @@ static int play(struct view *view)
 	TRY(write_all(view, 1000));
 	TRY(check_all(view, 1000));
 	/* The broker dies, and comes back. */
-	TRY(broker_again(world, reef_random_chance(random, 1, 2)));
+	TRY(broker_world_restart(world, reef_random_chance(random, 1, 2)));
 	TRY(check_all(view, 1000));
 	TRY(actor_return(actor));
 	TRY(all_here());
@@ -308,7 +313,7 @@ static int play(struct view *view)
 	TRY(check_all(view, 1000));
 	/* A node drains, and the broker dies meanwhile or not. */
 	if (reef_random_chance(random, 1, 2))
-		TRY(broker_again(world, false));
+		TRY(broker_world_restart(world, false));
 	TRY(drain(view, 0, 2000));
 	TRY(check_all(view, 2000));
 	for (i = 0; i < LENDERS; i++)
@@ -332,12 +337,12 @@ static int run_seed(int (*script)(struct actor *actor),
 		    int (*other)(struct actor *actor), enum reef_mutant mutant,
 		    uint64_t seed)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 	int rc;
 
 	world.options.ttl_ns = 3600 * SECOND; /* nobody renews */
 	reef_mutate(mutant);
-	world_start(&world, seed);
+	broker_world_start(&world, seed);
 	for (uint32_t i = 0; i < LENDERS; i++) {
 		lenders[i] = (struct lender){.world = &world};
 		snprintf(lenders[i].name, 8, "node%u", i);
@@ -347,10 +352,10 @@ static int run_seed(int (*script)(struct actor *actor),
 						   &lenders[i].host),
 				 0);
 	}
-	world_add(&world, script);
+	broker_world_add(&world, script);
 	if (other)
-		world_add(&world, other);
-	rc = world_finish(&world);
+		broker_world_add(&world, other);
+	rc = broker_world_finish(&world);
 	reef_mutate(REEF_MUTANT_NONE);
 	return rc;
 }
@@ -396,7 +401,7 @@ static void pool_nodes_drained_and_restarted_nothing_lost(void **state)
 /* A node is cut off from the broker, and taken for dead. */
 static int cut_off(struct view *view)
 {
-	struct world *world = view->actor->world;
+	struct broker_world *world = view->actor->world;
 	uint64_t incarnation, value;
 	uint32_t i, lost = 0, left = 0, id;
 	struct reef_row old = {0};
@@ -458,7 +463,7 @@ static void pool_nodes_cut_off_comes_back_empty(void **state)
 /* A session is ended by an operator: no node lets it do anything more. */
 static int victim(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct view view;
 	uint64_t value = 1;
 	int rc = view_open(actor, &view);
@@ -485,7 +490,7 @@ static int victim(struct actor *actor)
 
 static int executioner(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct reef_body body = {0};
 	struct view view;
 	int rc = view_open(actor, &view);
@@ -572,14 +577,15 @@ static int drain_one(struct ledger *ledger, uint32_t lender)
 
 static int upset(struct ledger *ledger)
 {
-	struct world *world = ledger->view.actor->world;
+	struct broker_world *world = ledger->view.actor->world;
 	struct reef_random *random = reef_sim_random(world->sim);
 	uint32_t at = (uint32_t)reef_random_below(random, LENDERS);
 	struct lender *lender = &lenders[at];
 
 	switch (reef_random_below(random, ledger->gentle ? 6 : 8)) {
 	case 0:
-		return broker_again(world, reef_random_chance(random, 1, 2));
+		return broker_world_restart(world,
+					    reef_random_chance(random, 1, 2));
 	case 1:
 	case 2:
 		return drain_one(ledger, at);

@@ -5,8 +5,12 @@
 #include "fixture/scratch.h"
 #include "fixture/try.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* --- two hosts: a server that stays until the client's script is over --- */
 

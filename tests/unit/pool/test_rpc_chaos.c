@@ -7,6 +7,11 @@
 #include "fixture/rpc_station.h"
 #include "fixture/seeds.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define CLIENTS 3
 #define WORKERS 4
 #define CALLS 25

@@ -2,6 +2,9 @@
  * costs, and its errors. */
 #include "fixture/barrier_world.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 static uint32_t log2_up(uint32_t count)
 {
 	uint32_t steps = 0;

@@ -3,6 +3,9 @@
 #include "fixture/local_pool.h"
 #include "fixture/units.h"
 
+#include <sched.h>
+#include <stdatomic.h>
+
 #include <reef/sync.h>
 
 #define MEMBERS 4u

@@ -7,6 +7,9 @@
 #include "base/mutant.h"
 #include "fixture/barrier_world.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #define SEEDS 1000
 #define DEATHS 200
 #define SEEDS_SOAK 20000

@@ -8,6 +8,9 @@
 #include "base/mutant.h"
 #include "fixture/lease_world.h"
 
+#include <errno.h>
+#include <string.h>
+
 #define WORDS 8
 
 static void run(int (*first)(struct member *member),
@@ -298,27 +301,28 @@ static void election_leader_dies_at_any_moment(void **state)
 
 /* --- everything at once --- */
 
-static int put(struct actor *actor, uint32_t i, uint64_t value)
+static int put(struct claimant *actor, uint32_t i, uint64_t value)
 {
 	int rc;
 
 	/* We lead: nobody else's can be between, so once more does no harm. */
 	do {
 		actor->is_busy = true;
-		rc = reef_write(actor->member->reef, truth.data + i * 8, &value,
-				8);
+		rc = reef_write(actor->member->reef, lease_truth.data + i * 8,
+				&value, 8);
 		actor->is_busy = false;
 	} while (rc == -REEF_EINDOUBT);
 	return rc;
 }
 
-static int get(struct actor *actor, uint32_t i, uint64_t *value)
+static int get(struct claimant *actor, uint32_t i, uint64_t *value)
 {
-	return reef_read(actor->member->reef, truth.data + i * 8, value, 8);
+	return reef_read(actor->member->reef, lease_truth.data + i * 8, value,
+			 8);
 }
 
 /* What the one before left; then all is `*value`. */
-static int inherit(struct actor *actor, uint64_t *value)
+static int inherit(struct claimant *actor, uint64_t *value)
 {
 	uint64_t words[WORDS];
 	uint32_t i;
@@ -341,10 +345,10 @@ static int inherit(struct actor *actor, uint64_t *value)
 	return rc;
 }
 
-static int lead(struct actor *actor)
+static int lead(struct claimant *actor)
 {
 	uint64_t value, word;
-	uint32_t i, rounds = (uint32_t)actor_below(actor, 10);
+	uint32_t i, rounds = (uint32_t)claimant_below(actor, 10);
 	int rc = inherit(actor, &value);
 
 	for (; !rc && rounds; rounds--, value++)
@@ -359,21 +363,21 @@ static int lead(struct actor *actor)
 				      (unsigned long long)word,
 				      (unsigned long long)value);
 			rc = put(actor, i, value + 1);
-			if (!rc && actor_below(actor, 4) == 0)
-				rc = reef_sleep(actor_below(
+			if (!rc && claimant_below(actor, 4) == 0)
+				rc = reef_sleep(claimant_below(
 					actor,
 					actor->member->pool->ttl_ns / 32));
 		}
 	return rc;
 }
 
-static int make_data(struct actor *actor)
+static int make_data(struct claimant *actor)
 {
 	uint64_t zeroes[WORDS] = {0}, address;
 	int rc;
 
 	if (actor->member->number != 1) {
-		while (!truth.data && actor_goes_on(actor))
+		while (!lease_truth.data && claimant_goes_on(actor))
 			TRY(reef_sleep(MILLISECOND));
 		return 0;
 	}
@@ -391,31 +395,33 @@ static int make_data(struct actor *actor)
 	while (rc == -REEF_EINDOUBT);
 	if (rc != -EALREADY)
 		TRY(rc);
-	truth.data = address;
+	lease_truth.data = address;
 	return 0;
 }
 
-static int term(struct actor *actor)
+static int term(struct claimant *actor)
 {
 	struct pool *pool = actor->member->pool;
 	uint64_t token;
 	int rc;
 
 	rc = reef_election_win(actor->election,
-			       actor_below(actor, 4 * pool->ttl_ns), &token);
+			       claimant_below(actor, 4 * pool->ttl_ns), &token);
 	if (rc)
 		return rc;
-	rc = actor_took(actor, token);
-	if (!rc && truth.died_ns && pool_now(pool) - truth.died_ns > 2 * TTL)
+	rc = claimant_took(actor, token);
+	if (!rc && lease_truth.died_ns &&
+	    pool_now(pool) - lease_truth.died_ns > 2 * TTL)
 		WRONG("%llu ns after the death of the last",
-		      (unsigned long long)(pool_now(pool) - truth.died_ns));
-	truth.died_ns = 0;
+		      (unsigned long long)(pool_now(pool) -
+					   lease_truth.died_ns));
+	lease_truth.died_ns = 0;
 	if (!rc)
 		rc = lead(actor);
 	if (rc == -EXDEV)
 		return rc;
 	actor->holds = false;
-	if (!rc && actor_below(actor, 4)) {
+	if (!rc && claimant_below(actor, 4)) {
 		actor->is_busy = true;
 		rc = reef_election_resign(actor->election);
 		actor->is_busy = false;
@@ -428,39 +434,39 @@ static int term(struct actor *actor)
 
 static int campaigns(struct member *member)
 {
-	struct actor *actor = actor_of(member);
-	int rc = actor_begin(actor);
+	struct claimant *actor = claimant_of(member);
+	int rc = claimant_begin(actor);
 
 	if (!rc)
 		rc = make_data(actor);
-	while (!rc && actor_goes_on(actor)) {
+	while (!rc && claimant_goes_on(actor)) {
 		rc = term(actor);
 		if (rc == -EDEADLK) {
-			actor_believes(actor);
+			claimant_believes(actor);
 			rc = lead(actor);
 		}
 		if (rc == -REEF_EFENCED)
-			rc = actor_rejoin(actor);
+			rc = claimant_rejoin(actor);
 		else if (rc == -ETIMEDOUT || rc == -EBUSY ||
 			 rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT)
-			rc = reef_sleep(actor_below(actor, TTL / 8));
+			rc = reef_sleep(claimant_below(actor, TTL / 8));
 	}
-	if (rc != -EXDEV && rc != -REEF_EHOSTDEAD && !actor_goes_on(actor))
+	if (rc != -EXDEV && rc != -REEF_EHOSTDEAD && !claimant_goes_on(actor))
 		rc = 0;
-	actor_close(actor);
+	claimant_close(actor);
 	return rc;
 }
 
 /* Whom it sees is one that stood, with a whole text, and terms only grow. */
 static int looks_on(struct member *member)
 {
-	struct actor *actor = actor_of(member);
+	struct claimant *actor = claimant_of(member);
 	struct reef_lease_info info;
 	char text[LEASE_TEXT];
 	uint64_t token = 0;
-	int rc = actor_begin(actor);
+	int rc = claimant_begin(actor);
 
-	while (!rc && actor_goes_on(actor)) {
+	while (!rc && claimant_goes_on(actor)) {
 		rc = reef_election_look(actor->election, &info);
 		if (!rc && info.token < token)
 			WRONG("term %llu seen after %llu",
@@ -468,33 +474,34 @@ static int looks_on(struct member *member)
 			      (unsigned long long)token);
 		if (!rc && info.holder[0]) {
 			token = info.token;
-			actor_text(info.session, text);
+			claimant_text(info.session, text);
 			if (strcmp(text, info.holder))
 				WRONG("a torn text: %s", info.holder);
 		}
 		if (!rc)
-			rc = reef_sleep(actor_below(
-				actor, truth.fates ? MILLISECOND : 10000));
+			rc = reef_sleep(claimant_below(
+				actor,
+				lease_truth.fates ? MILLISECOND : 10000));
 		if (rc == -REEF_EFENCED)
-			rc = actor_rejoin(actor);
+			rc = claimant_rejoin(actor);
 		else if (rc == -REEF_ENOLINK || rc == -EBUSY)
 			rc = 0;
 	}
-	if (rc != -EXDEV && rc != -REEF_EHOSTDEAD && !actor_goes_on(actor))
+	if (rc != -EXDEV && rc != -REEF_EHOSTDEAD && !claimant_goes_on(actor))
 		rc = 0;
-	actor_close(actor);
+	claimant_close(actor);
 	return rc;
 }
 
-static const struct lease_run calm = {
+static const struct lease_world_run calm = {
 	.members = 4,
 	.lasts_ns = SECOND,
 	.script = campaigns,
 };
 
-static struct lease_run chaos(enum fate fates)
+static struct lease_world_run chaos(enum fate fates)
 {
-	struct lease_run run = calm;
+	struct lease_world_run run = calm;
 
 	run.fates = fates;
 	return run;
@@ -502,9 +509,9 @@ static struct lease_run chaos(enum fate fates)
 
 #define ALL (FATE_PAUSE | FATE_KILL | FATE_CUT | FATE_BROKER | FATE_FENCE)
 
-static struct lease_run storm(void)
+static struct lease_world_run storm(void)
 {
-	struct lease_run run = chaos(ALL);
+	struct lease_world_run run = chaos(ALL);
 
 	run.lose_link_ppm = 1000;
 	run.other = looks_on;
@@ -513,24 +520,24 @@ static struct lease_run storm(void)
 
 static void election_leaders_die_and_others_follow(void **state)
 {
-	lease_seeds(chaos(FATE_KILL), 200, 5000);
+	lease_world_seeds(chaos(FATE_KILL), 200, 5000);
 }
 
 static void election_in_chaos_has_one_leader(void **state)
 {
-	lease_seeds(storm(), 1000, 20000);
+	lease_world_seeds(storm(), 1000, 20000);
 }
 
 #if !SANITIZED
 static void election_mutants_are_found(void **state)
 {
-	struct lease_run run = calm;
+	struct lease_world_run run = calm;
 
-	lease_find(chaos(FATE_FENCE), REEF_MUTANT_LEASE_EXPIRED, 300);
-	lease_find(calm, REEF_MUTANT_LEASE_SAME_TERM, 50);
-	lease_find(storm(), REEF_MUTANT_LEASE_DOUBT_IS_DONE, 300);
+	lease_world_find(chaos(FATE_FENCE), REEF_MUTANT_LEASE_EXPIRED, 300);
+	lease_world_find(calm, REEF_MUTANT_LEASE_SAME_TERM, 50);
+	lease_world_find(storm(), REEF_MUTANT_LEASE_DOUBT_IS_DONE, 300);
 	run.other = looks_on;
-	lease_find(run, REEF_MUTANT_LEASE_NO_CHECKSUM, 100);
+	lease_world_find(run, REEF_MUTANT_LEASE_NO_CHECKSUM, 100);
 }
 #endif
 

@@ -4,6 +4,8 @@
 #include "fixture/pool_world.h"
 #include "sync/lock.h"
 
+#include <stdlib.h>
+
 #define WAITERS_MAX 512u
 #define CROWDS 2u /* members that wait */
 /* In the first round they find the way to each other's inbox, in the last they

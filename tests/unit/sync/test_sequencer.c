@@ -2,6 +2,9 @@
  * that fall, clients that are killed, brokers that restart. */
 #include "fixture/pool_world.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include <reef/sync.h>
 
 static void run(int (*first)(struct member *), int (*second)(struct member *))

@@ -5,6 +5,10 @@
 #include "base/mutant.h"
 #include "fixture/pool_world.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <reef/sync.h>
 
 #define SEEDS 1000

@@ -3,6 +3,7 @@
 #include "base/mutant.h"
 #include "fixture/lease_world.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #define DURATION (20 * MILLISECOND)
@@ -494,27 +495,28 @@ static void lease_threads_take_turns(void **state)
 
 /* --- everything at once --- */
 
-static int hold(struct actor *actor)
+static int hold(struct claimant *actor)
 {
 	uint32_t i, steps;
 	int rc = 0;
 
-	steps = (uint32_t)actor_below(actor, actor_below(actor, 2) ? 3 : 20);
+	steps = (uint32_t)claimant_below(actor,
+					 claimant_below(actor, 2) ? 3 : 20);
 	for (i = 0; i < steps; i++) {
-		TRY(reef_sleep(actor_below(actor, DURATION / 2)));
+		TRY(reef_sleep(claimant_below(actor, DURATION / 2)));
 		actor->is_busy = true;
 		rc = reef_lease_renew(actor->lease);
 		actor->is_busy = false;
 		if (rc)
 			break;
-		actor_believes(actor);
-		TRY(actor_alone(actor, "renewal"));
+		claimant_believes(actor);
+		TRY(claimant_alone(actor, "renewal"));
 	}
 	if (rc == -EPERM || rc == -ETIMEDOUT) {
 		actor->holds = false;
 		rc = 0;
 	}
-	if (!rc && actor_below(actor, 2)) {
+	if (!rc && claimant_below(actor, 2)) {
 		actor->holds = false;
 		actor->is_busy = true;
 		rc = reef_lease_give(actor->lease);
@@ -526,41 +528,41 @@ static int hold(struct actor *actor)
 
 static int contends(struct member *member)
 {
-	struct actor *actor = actor_of(member);
+	struct claimant *actor = claimant_of(member);
 	uint64_t token;
 	int rc;
 
-	rc = actor_begin(actor);
-	while (!rc && actor_goes_on(actor)) {
+	rc = claimant_begin(actor);
+	while (!rc && claimant_goes_on(actor)) {
 		uint64_t timeout_ns =
-			actor_below(actor, 2)
-				? actor_below(actor, 10 * DURATION)
+			claimant_below(actor, 2)
+				? claimant_below(actor, 10 * DURATION)
 				: 0;
 
-		actor->is_busy = !timeout_ns || actor_below(actor, 4) == 0;
+		actor->is_busy = !timeout_ns || claimant_below(actor, 4) == 0;
 		rc = reef_lease_take(actor->lease, timeout_ns, &token);
 		actor->is_busy = false;
 		if (!rc) {
-			rc = actor_took(actor, token);
+			rc = claimant_took(actor, token);
 			if (!rc && actor->holds)
 				rc = hold(actor);
 		}
 		if (rc == -EXDEV || rc == -REEF_EHOSTDEAD)
 			break;
 		if (rc == -REEF_EFENCED)
-			rc = actor_rejoin(actor);
+			rc = claimant_rejoin(actor);
 		else if (rc == -ETIMEDOUT || rc == -EBUSY || rc == -EDEADLK ||
 			 rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT)
-			rc = reef_sleep(actor_below(actor, DURATION / 4));
+			rc = reef_sleep(claimant_below(actor, DURATION / 4));
 	}
 	/* Past the end whatever failed for lack of a pool is all right. */
-	if (rc != -EXDEV && rc != -REEF_EHOSTDEAD && !actor_goes_on(actor))
+	if (rc != -EXDEV && rc != -REEF_EHOSTDEAD && !claimant_goes_on(actor))
 		rc = 0;
-	actor_close(actor);
+	claimant_close(actor);
 	return rc;
 }
 
-static const struct lease_run calm = {
+static const struct lease_world_run calm = {
 	.members = 3,
 	.duration_ns = DURATION,
 	.lasts_ns = SECOND,
@@ -568,9 +570,9 @@ static const struct lease_run calm = {
 	.script = contends,
 };
 
-static struct lease_run chaos(void)
+static struct lease_world_run chaos(void)
 {
-	struct lease_run run = calm;
+	struct lease_world_run run = calm;
 
 	run.fates = FATE_PAUSE | FATE_KILL | FATE_CUT | FATE_BROKER;
 	run.members = 4;
@@ -580,30 +582,30 @@ static struct lease_run chaos(void)
 
 static void lease_of_drifting_clocks_has_one_holder(void **state)
 {
-	lease_seeds(calm, 200, 5000);
+	lease_world_seeds(calm, 200, 5000);
 }
 
 static void lease_in_chaos_has_one_holder(void **state)
 {
-	lease_seeds(chaos(), 1000, 20000);
+	lease_world_seeds(chaos(), 1000, 20000);
 }
 
 #if !SANITIZED
 static void lease_mutants_are_found(void **state)
 {
-	struct lease_run run = chaos();
+	struct lease_world_run run = chaos();
 	uint64_t seed;
 	bool found = false;
 
 	/* The rarest is found by one seed in a thousand or so, and which one
 	 * that is changes with every step that the library takes. */
-	lease_find(run, REEF_MUTANT_LEASE_SAME_TERM, 50);
-	lease_find(run, REEF_MUTANT_LEASE_DOUBT_IS_DONE, 10000);
-	lease_find(run, REEF_MUTANT_LEASE_NO_MARGIN, 10000);
+	lease_world_find(run, REEF_MUTANT_LEASE_SAME_TERM, 50);
+	lease_world_find(run, REEF_MUTANT_LEASE_DOUBT_IS_DONE, 10000);
+	lease_world_find(run, REEF_MUTANT_LEASE_NO_MARGIN, 10000);
 	run.fates = FATE_PAUSE;
-	lease_find(run, REEF_MUTANT_LEASE_LATE_RENEWAL, 10000);
-	lease_find(run, REEF_MUTANT_LEASE_LATE_COUNT, 10000);
-	lease_find(run, REEF_MUTANT_LEASE_OLD_SIGHT, 10000);
+	lease_world_find(run, REEF_MUTANT_LEASE_LATE_RENEWAL, 10000);
+	lease_world_find(run, REEF_MUTANT_LEASE_LATE_COUNT, 10000);
+	lease_world_find(run, REEF_MUTANT_LEASE_OLD_SIGHT, 10000);
 	try_quiet = true;
 	for (seed = 1; seed <= 50 && !found; seed++)
 		found = run_turns(seed, REEF_MUTANT_LEASE_ENLIST_LATE) != 0;

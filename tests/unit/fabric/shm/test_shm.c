@@ -9,26 +9,30 @@
 #include "fabric/shm/shm.h"
 #include "fixture/pagemap.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* --- operations --- */
 
 static void shm_operations_in_one_process_reach_the_memory(void **state)
 {
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	struct reef_op op;
 	uint64_t value = 0, *words;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	words = node.memory->base;
 	assert_int_equal(reef_remote_size(client.remote), SIZE);
-	assert_int_equal(put(&client, SIZE - 8, 77), 0);
+	assert_int_equal(shm_client_put(&client, SIZE - 8, 77), 0);
 	assert_int_equal(words[SIZE / 8 - 1], 77);
-	assert_int_equal(get(&client, SIZE - 8, &value), 0);
+	assert_int_equal(shm_client_get(&client, SIZE - 8, &value), 0);
 	assert_int_equal(value, 77);
 	op = (struct reef_op){
 		.kind = REEF_CAS,
@@ -36,29 +40,29 @@ static void shm_operations_in_one_process_reach_the_memory(void **state)
 		.compare = 0,
 		.operand = 5,
 	};
-	assert_int_equal(run_one(&client, &op), 0);
+	assert_int_equal(shm_client_run(&client, &op), 0);
 	assert_int_equal(op.result, 0);
 	op.kind = REEF_FAA;
-	assert_int_equal(run_one(&client, &op), 0);
+	assert_int_equal(shm_client_run(&client, &op), 0);
 	assert_int_equal(op.result, 5);
 	assert_int_equal(words[0], 10);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 static void shm_attached_memory_needs_no_faults(void **state)
 {
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 
 	(void)state;
 	if (!pagemap_works())
 		skip();
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	assert_int_equal(pagemap_count(client.remote->base, SIZE), SIZE / 4096);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* run has a path of its own for one operation and one for several short ones:
@@ -85,14 +89,14 @@ static void shm_run_and_post_refuse_the_same(void **state)
 	struct reef_op ops[3];
 	struct reef_batch batch = {.ops = ops};
 	struct reef_buffer *buffer;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	size_t i, at;
 	int rc;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	assert_int_equal(
 		reef_buffer_register(client.fabric, local, 64 * 8, &buffer), 0);
 	batch.link = client.link;
@@ -135,8 +139,8 @@ static void shm_run_and_post_refuse_the_same(void **state)
 		assert_int_equal(reef_run(client.queue, &batch), 0);
 	}
 	reef_buffer_unregister(buffer);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 static void shm_batches_of_any_size_and_alignment_copy(void **state)
@@ -144,15 +148,15 @@ static void shm_batches_of_any_size_and_alignment_copy(void **state)
 	static const uint32_t lengths[] = {0,	1,   7,	  8,   16,  64,
 					   100, 128, 136, 500, 4096};
 	uint8_t out[4096 + 16], in[4096 + 16], *base;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	struct reef_op ops[2];
 	struct reef_batch batch = {.ops = ops, .count = 2};
 	size_t i, offset;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	base = node.memory->base;
 	batch.link = client.link;
 	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
@@ -176,8 +180,8 @@ static void shm_batches_of_any_size_and_alignment_copy(void **state)
 			assert_int_equal(base[offset + lengths[i]], 0);
 			assert_int_equal(in[lengths[i]], 0);
 		}
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* F4, as close as it gets: two threads each write a word of their own and read
@@ -185,7 +189,7 @@ static void shm_batches_of_any_size_and_alignment_copy(void **state)
 #define CROSSINGS 100000
 
 struct crossing {
-	struct client client;
+	struct shm_client client;
 	int me;
 	_Atomic uint64_t *arrived; /* both threads, all rounds */
 	uint64_t seen[CROSSINGS];
@@ -232,8 +236,8 @@ static void *crossing_main(void *arg)
 		while (delay--)
 			atomic_signal_fence(memory_order_seq_cst);
 		if (round & 1) {
-			run_one(&crossing->client, &ops[0]);
-			run_one(&crossing->client, &ops[1]);
+			shm_client_run(&crossing->client, &ops[0]);
+			shm_client_run(&crossing->client, &ops[1]);
 		} else {
 			reef_run(crossing->client.queue, &batch);
 		}
@@ -248,16 +252,16 @@ static void shm_crossing_writes_do_not_both_miss(void **state)
 	static struct crossing crossings[2];
 	_Atomic uint64_t arrived = 0;
 	pthread_t threads[2];
-	struct node node;
+	struct shm_node node;
 	uint64_t round;
 	int i;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	for (i = 0; i < 2; i++) {
 		crossings[i].me = i;
 		crossings[i].arrived = &arrived;
-		client_start(&crossings[i].client, &node, 1 + i);
+		shm_client_start(&crossings[i].client, &node, 1 + i);
 	}
 	for (i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL,
@@ -269,8 +273,8 @@ static void shm_crossing_writes_do_not_both_miss(void **state)
 		assert_true(crossings[0].seen[round] == round + 1 ||
 			    crossings[1].seen[round] == round + 1);
 	for (i = 0; i < 2; i++)
-		client_close(&crossings[i].client);
-	node_stop(&node);
+		shm_client_close(&crossings[i].client);
+	shm_node_stop(&node);
 }
 
 static void shm_file_region_can_be_flushed(void **state)
@@ -284,15 +288,15 @@ static void shm_file_region_can_be_flushed(void **state)
 	struct reef_op ops[2];
 	struct reef_batch batch = {.ops = ops, .count = 2};
 	uint64_t value = 99;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 
 	(void)state;
 	close(mkstemp(path));
-	node_open_options(&node, &memory, NULL);
-	assert_int_equal(pthread_create(&node.thread, NULL, node_thread, &node),
-			 0);
-	client_start(&client, &node, 1);
+	shm_node_open_options(&node, &memory, NULL);
+	assert_int_equal(
+		pthread_create(&node.thread, NULL, shm_node_main, &node), 0);
+	shm_client_start(&client, &node, 1);
 	ops[0] = (struct reef_op){
 		.kind = REEF_WRITE,
 		.remote = client.remote,
@@ -305,8 +309,8 @@ static void shm_file_region_can_be_flushed(void **state)
 	batch.link = client.link;
 	assert_int_equal(reef_run(client.queue, &batch), 0);
 	assert_int_equal(ops[1].status, 0);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 	assert_int_equal(unlink(path), 0);
 }
 
@@ -322,22 +326,22 @@ static void shm_sends_without_a_reader_wait_and_arrive(void **state)
 	struct reef_fabric_options options = {.depth_max = 8, .inbox_max = 16};
 	struct reef_memory_options memory = {.size = SIZE};
 	static uint8_t bytes[1000];
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	int i, posted, waiting = 0, rc = 0;
 
 	(void)state;
-	node_open_options(&node, &memory, &options);
+	shm_node_open_options(&node, &memory, &options);
 	atomic_store(&node.takes_nothing, true);
-	assert_int_equal(pthread_create(&node.thread, NULL, node_thread, &node),
-			 0);
+	assert_int_equal(
+		pthread_create(&node.thread, NULL, shm_node_main, &node), 0);
 	memset(&client, 0, sizeof(client));
 	assert_int_equal(reef_fabric_open("shm", &options, &client.fabric), 0);
 	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
 			 0);
-	assert_int_equal(
-		client_connect(&client, node.address, SESSION(1), &client.link),
-		0);
+	assert_int_equal(shm_client_connect(&client, node.address, SESSION(1),
+					    &client.link),
+			 0);
 	for (posted = 0; posted < COUNT; posted++) {
 		ops[posted] = (struct reef_op){
 			.kind = REEF_SEND,
@@ -369,9 +373,9 @@ static void shm_sends_without_a_reader_wait_and_arrive(void **state)
 		if (!batches[i].done)
 			assert_int_equal(reef_wait(client.queue, &batches[i]),
 					 0);
-	await(&node.received, COUNT);
-	client_close(&client);
-	node_stop(&node);
+	shm_await(&node.received, COUNT);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* --- withdrawing --- */
@@ -379,55 +383,55 @@ static void shm_sends_without_a_reader_wait_and_arrive(void **state)
 static void shm_withdraw_waits_for_the_holder(void **state)
 {
 	struct reef_remote *again = NULL;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	uint64_t value;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	/* Twice the same region: two holds. */
 	assert_int_equal(
 		reef_attach(client.queue, client.link, node.key, &again), 0);
-	assert_int_equal(put(&client, 0, 1), 0);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
 	node.timeout_ns = 20 * MILLISECOND;
-	assert_int_equal(node_call(&node, call_withdraw), -ETIMEDOUT);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), -ETIMEDOUT);
 	/* The next operation of the holder finds out, and acknowledges. */
-	assert_int_equal(get(&client, 0, &value), -REEF_EKEY);
-	assert_int_equal(put(&client, 0, 2), -REEF_EKEY);
+	assert_int_equal(shm_client_get(&client, 0, &value), -REEF_EKEY);
+	assert_int_equal(shm_client_put(&client, 0, 2), -REEF_EKEY);
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_withdraw), 0);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), 0);
 	assert_int_equal(*(uint64_t *)node.memory->base, 1);
 	assert_int_equal(reef_link_status(client.link), 0);
 	reef_detach(client.queue, client.remote);
 	assert_int_equal(reef_attach(client.queue, client.link, node.key,
 				     &client.remote),
 			 -REEF_EKEY);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 static void shm_withdraw_after_detach_or_close_is_immediate(void **state)
 {
-	struct client detached, closed;
-	struct node node;
+	struct shm_client detached, closed;
+	struct shm_node node;
 
 	(void)state;
-	node_start(&node);
-	client_start(&detached, &node, 1);
-	client_start(&closed, &node, 2);
+	shm_node_start(&node);
+	shm_client_start(&detached, &node, 1);
+	shm_client_start(&closed, &node, 2);
 	reef_detach(detached.queue, detached.remote);
-	client_close(&closed);
+	shm_client_close(&closed);
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_withdraw), 0);
-	client_close(&detached);
-	node_stop(&node);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), 0);
+	shm_client_close(&detached);
+	shm_node_stop(&node);
 }
 
 /* Two threads read through one link while its regions come and go: no reader
  * may touch what is unmapped. */
 struct reader {
-	struct client client; /* another queue, the same link */
+	struct shm_client client; /* another queue, the same link */
 	_Atomic(struct reef_remote *) *remote;
 	_Atomic bool *stop;
 	_Atomic int *inside;
@@ -437,7 +441,7 @@ struct reader {
 static void *reader_main(void *arg)
 {
 	struct reader *reader = arg;
-	struct client *client = &reader->client;
+	struct shm_client *client = &reader->client;
 	uint64_t bytes[512];
 	int rc;
 
@@ -453,7 +457,7 @@ static void *reader_main(void *arg)
 				.offset = 8 * (reader->count % 64),
 			};
 
-			rc = run_one(client, &op);
+			rc = shm_client_run(client, &op);
 			if (rc && rc != -REEF_EKEY)
 				abort();
 			reader->count += !rc;
@@ -463,7 +467,7 @@ static void *reader_main(void *arg)
 	return NULL;
 }
 
-static int call_expose(struct node *node)
+static int call_expose(struct shm_node *node)
 {
 	int rc = reef_expose(node->fabric, node->memory, &node->region);
 
@@ -479,13 +483,13 @@ static void shm_withdraw_under_reading_threads_is_safe(void **state)
 	struct reader readers[2];
 	struct reef_remote *old;
 	pthread_t threads[2];
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	int i, round;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	for (i = 0; i < 2; i++) {
 		readers[i] = (struct reader){
 			.client = client,
@@ -503,7 +507,7 @@ static void shm_withdraw_under_reading_threads_is_safe(void **state)
 	for (round = 0; round < 100; round++) {
 		atomic_store(&remote, client.remote);
 		node.timeout_ns = 0;
-		while (node_call(&node, call_withdraw)) {
+		while (shm_node_call(&node, shm_node_withdraw)) {
 			reef_poll(client.queue);
 			sched_yield();
 		}
@@ -512,7 +516,7 @@ static void shm_withdraw_under_reading_threads_is_safe(void **state)
 		while (atomic_load(&inside))
 			sched_yield();
 		reef_detach(client.queue, old);
-		assert_int_equal(node_call(&node, call_expose), 0);
+		assert_int_equal(shm_node_call(&node, call_expose), 0);
 		assert_int_equal(reef_attach(client.queue, client.link,
 					     node.key, &client.remote),
 				 0);
@@ -522,8 +526,8 @@ static void shm_withdraw_under_reading_threads_is_safe(void **state)
 		pthread_join(threads[i], NULL);
 		reef_queue_close(readers[i].client.queue);
 	}
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* A thread that keeps links: it sleeps until something is there for it. */
@@ -571,39 +575,39 @@ static void shm_withdraw_is_answered_once_the_last_post_has_ended(void **state)
 	struct reef_fabric_options options = {.silence_ns = 4000 * SECOND};
 	struct reef_queue *handle;
 	struct keeper keeper;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	uint64_t turn;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	memset(&client, 0, sizeof(client));
 	assert_int_equal(reef_fabric_open("shm", &options, &client.fabric), 0);
 	assert_int_equal(reef_queue_open(client.fabric, NULL, &client.queue),
 			 0);
 	assert_int_equal(reef_queue_open(client.fabric, NULL, &handle), 0);
-	assert_int_equal(
-		client_connect(&client, node.address, SESSION(1), &client.link),
-		0);
+	assert_int_equal(shm_client_connect(&client, node.address, SESSION(1),
+					    &client.link),
+			 0);
 	assert_int_equal(reef_attach(client.queue, client.link, node.key,
 				     &client.remote),
 			 0);
 	keeper_start(&keeper, client.queue);
 	turn = shm_enter((struct shm_queue *)handle);
 	node.timeout_ns = 50 * MILLISECOND;
-	assert_int_equal(node_call(&node, call_withdraw), -ETIMEDOUT);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), -ETIMEDOUT);
 	shm_leave((struct shm_queue *)handle, turn);
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_withdraw), 0);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), 0);
 	keeper_stop(&keeper);
 	reef_queue_close(handle);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* --- both ends in one fabric: a pool inside a program --- */
 
-static int run_faa(struct client *client, struct reef_queue *queue)
+static int run_faa(struct shm_client *client, struct reef_queue *queue)
 {
 	struct reef_op op = {
 		.kind = REEF_FAA,
@@ -620,20 +624,21 @@ static void shm_both_ends_may_be_in_one_fabric(void **state)
 {
 	struct reef_queue *handle;
 	struct keeper keeper;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	struct reef_op op;
 	int i, round;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	memset(&client, 0, sizeof(client));
 	client.fabric = node.fabric;
 	assert_int_equal(reef_queue_open(node.fabric, NULL, &client.queue), 0);
 	assert_int_equal(reef_queue_open(node.fabric, NULL, &handle), 0);
 	for (round = 1; round <= 3; round++) {
-		assert_int_equal(client_connect(&client, node.address,
-						SESSION(round), &client.link),
+		assert_int_equal(shm_client_connect(&client, node.address,
+						    SESSION(round),
+						    &client.link),
 				 0);
 		assert_int_equal(reef_attach(client.queue, client.link,
 					     node.key, &client.remote),
@@ -649,26 +654,28 @@ static void shm_both_ends_may_be_in_one_fabric(void **state)
 						      .ops = &op,
 						      .count = 1}),
 			0);
-		await(&node.received, round);
+		shm_await(&node.received, round);
 		if (round == 2) {
 			node.timeout_ns = 20 * SECOND;
-			assert_int_equal(node_call(&node, call_withdraw), 0);
+			assert_int_equal(
+				shm_node_call(&node, shm_node_withdraw), 0);
 			assert_int_equal(run_faa(&client, handle), -REEF_EKEY);
-			assert_int_equal(node_call(&node, call_expose), 0);
+			assert_int_equal(shm_node_call(&node, call_expose), 0);
 		} else if (round == 3) {
 			node.session = SESSION(3);
-			assert_int_equal(node_call(&node, call_fence), 0);
+			assert_int_equal(shm_node_call(&node, shm_node_fence),
+					 0);
 			assert_int_equal(run_faa(&client, handle),
 					 -REEF_EFENCED);
 		}
 		keeper_stop(&keeper);
 		reef_link_close(client.link);
-		await(&node.closed, round);
+		shm_await(&node.closed, round);
 		assert_int_equal(*(uint64_t *)node.memory->base, 100 * round);
 	}
 	reef_queue_close(handle);
 	reef_queue_close(client.queue);
-	node_stop(&node);
+	shm_node_stop(&node);
 }
 
 int main(void)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define NOBODY 65534
 
@@ -18,36 +19,36 @@
 
 static void shm_fence_in_one_process_refuses_posts(void **state)
 {
-	struct client client, other;
-	struct node node;
+	struct shm_client client, other;
+	struct shm_node node;
 	uint64_t value;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
-	client_start(&other, &node, 2);
-	assert_int_equal(put(&client, 0, 1), 0);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
+	shm_client_start(&other, &node, 2);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
 	node.session = SESSION(1);
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_fence), 0);
-	assert_int_equal(put(&client, 0, 2), -REEF_EFENCED);
+	assert_int_equal(shm_node_call(&node, shm_node_fence), 0);
+	assert_int_equal(shm_client_put(&client, 0, 2), -REEF_EFENCED);
 	assert_int_equal(*(uint64_t *)node.memory->base, 1);
-	assert_int_equal(get(&client, 0, &value), -REEF_EFENCED);
+	assert_int_equal(shm_client_get(&client, 0, &value), -REEF_EFENCED);
 	assert_int_equal(reef_link_status(client.link), -REEF_EFENCED);
-	await(&node.closed, 1);
+	shm_await(&node.closed, 1);
 	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
 	/* Not let in again; the next generation of the slot is. */
 	reef_link_close(client.link);
-	assert_int_equal(
-		client_connect(&client, node.address, SESSION(1), &client.link),
-		-REEF_EFENCED);
-	assert_int_equal(client_connect(&client, node.address, SESSION(1) + 1,
-					&client.link),
+	assert_int_equal(shm_client_connect(&client, node.address, SESSION(1),
+					    &client.link),
+			 -REEF_EFENCED);
+	assert_int_equal(shm_client_connect(&client, node.address,
+					    SESSION(1) + 1, &client.link),
 			 0);
-	assert_int_equal(put(&other, 0, 3), 0);
-	client_close(&other);
-	client_close(&client);
-	node_stop(&node);
+	assert_int_equal(shm_client_put(&other, 0, 3), 0);
+	shm_client_close(&other);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* A child that joins, tells that it has, and goes on as `then` says. */
@@ -63,11 +64,11 @@ static void child_tell(struct child *child, pid_t what)
 		_exit(9);
 }
 
-static void child_start(struct child *child, const struct node *node,
+static void child_start(struct child *child, const struct shm_node *node,
 			void (*then)(struct child *child,
-				     struct client *client))
+				     struct shm_client *client))
 {
-	struct client client;
+	struct shm_client client;
 
 	child->address = node->address;
 	assert_int_equal(pipe(child->ends), 0);
@@ -75,7 +76,8 @@ static void child_start(struct child *child, const struct node *node,
 	assert_true(child->pid >= 0);
 	if (!child->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (client_join(&client, node->address, node->key, SESSION(5)))
+		if (shm_client_join(&client, node->address, node->key,
+				    SESSION(5)))
 			_exit(8);
 		then(child, &client);
 		_exit(0);
@@ -107,19 +109,19 @@ static void have_grandchild(struct child *child)
 	child_tell(child, pid);
 }
 
-static void write_for_ever(struct child *child, struct client *client)
+static void write_for_ever(struct child *child, struct shm_client *client)
 {
 	uint64_t i;
 
 	have_grandchild(child);
 	for (i = 1;; i++)
-		if (put(client, 0, i))
+		if (shm_client_put(client, 0, i))
 			_exit(7);
 }
 
 static int go[2]; /* a byte in it: the child goes on */
 
-static void leave_and_live_on(struct child *child, struct client *client)
+static void leave_and_live_on(struct child *child, struct shm_client *client)
 {
 	char byte;
 
@@ -135,12 +137,12 @@ static void leave_and_live_on(struct child *child, struct client *client)
 static void shm_fence_after_a_clean_close_kills_nobody(void **state)
 {
 	struct child child;
-	struct node node;
+	struct shm_node node;
 	pid_t none;
 	int status;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	assert_int_equal(pipe(go), 0);
 	child_start(&child, &node, leave_and_live_on);
 	atomic_store(&node.stop, true);
@@ -158,36 +160,36 @@ static void shm_fence_after_a_clean_close_kills_nobody(void **state)
 	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
 	close(go[0]);
 	close(go[1]);
-	node_close(&node);
+	shm_node_close(&node);
 }
 
 static void shm_fence_kills_a_child_whose_child_has_the_socket(void **state)
 {
 	struct child child;
-	struct node node;
+	struct shm_node node;
 	uint64_t before;
 	int status, i;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	child_start(&child, &node, write_for_ever);
 	node.session = SESSION(5);
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_fence), 0);
+	assert_int_equal(shm_node_call(&node, shm_node_fence), 0);
 	before = atomic_load((_Atomic uint64_t *)node.memory->base);
 	for (i = 0; i < 1000; i++)
 		assert_int_equal(
 			atomic_load((_Atomic uint64_t *)node.memory->base),
 			before);
-	await(&node.closed, 1);
+	shm_await(&node.closed, 1);
 	assert_int_equal(atomic_load(&node.reason), -REEF_EFENCED);
 	assert_int_equal(kill(child.grandchild, 0), 0);
 	child_end(&child, &status);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-	node_stop(&node);
+	shm_node_stop(&node);
 }
 
-static void leave_a_grandchild(struct child *child, struct client *client)
+static void leave_a_grandchild(struct child *child, struct shm_client *client)
 {
 	(void)client;
 	have_grandchild(child);
@@ -196,27 +198,27 @@ static void leave_a_grandchild(struct child *child, struct client *client)
 static void shm_death_is_noticed_though_a_child_has_the_socket(void **state)
 {
 	struct child child;
-	struct node node;
+	struct shm_node node;
 	int status;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	child_start(&child, &node, leave_a_grandchild);
-	await(&node.closed, 1);
+	shm_await(&node.closed, 1);
 	assert_int_equal(atomic_load(&node.reason), -REEF_ENOLINK);
 	/* What it held came back. */
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_withdraw), 0);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), 0);
 	child_end(&child, &status);
-	node_stop(&node);
+	shm_node_stop(&node);
 }
 
 static void join_again_and_leave_a_grandchild(struct child *child,
-					      struct client *client)
+					      struct shm_client *client)
 {
 	struct reef_link *second;
 
-	if (client_connect(client, child->address, SESSION(6), &second))
+	if (shm_client_connect(client, child->address, SESSION(6), &second))
 		_exit(6);
 	have_grandchild(child);
 }
@@ -225,14 +227,14 @@ static void join_again_and_leave_a_grandchild(struct child *child,
 static void shm_death_found_by_withdraw_ends_all_links(void **state)
 {
 	struct child child;
-	struct node node;
+	struct shm_node node;
 	siginfo_t info;
 	int status;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	child_start(&child, &node, join_again_and_leave_a_grandchild);
-	await(&node.opened, 2);
+	shm_await(&node.opened, 2);
 	/* From here on nobody polls the node but this thread. */
 	atomic_store(&node.stop, true);
 	pthread_join(node.thread, NULL);
@@ -246,10 +248,10 @@ static void shm_death_found_by_withdraw_ends_all_links(void **state)
 	assert_int_equal(atomic_load(&node.closed), 2);
 	child_end(&child, &status);
 	assert_int_equal(status, 0);
-	node_close(&node);
+	shm_node_close(&node);
 }
 
-static void tell_and_pause(struct child *child, struct client *client)
+static void tell_and_pause(struct child *child, struct shm_client *client)
 {
 	(void)client;
 	child_tell(child, 0);
@@ -262,55 +264,56 @@ static void tell_and_pause(struct child *child, struct client *client)
 static void
 shm_session_in_another_process_is_refused_until_it_left(void **state)
 {
-	struct client client;
+	struct shm_client client;
 	struct child child;
-	struct node node;
+	struct shm_node node;
 	int status, rc;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	child_start(&child, &node, tell_and_pause);
-	assert_int_equal(client_open(&client), 0);
-	rc = client_connect(&client, node.address, SESSION(5), &client.link);
+	assert_int_equal(shm_client_open(&client), 0);
+	rc = shm_client_connect(&client, node.address, SESSION(5),
+				&client.link);
 	assert_int_equal(rc, -EBUSY);
-	await(&node.closed, 1); /* but the first was ended */
+	shm_await(&node.closed, 1); /* but the first was ended */
 	kill(child.pid, SIGKILL);
 	child_end(&child, &status);
-	assert_int_equal(
-		client_connect(&client, node.address, SESSION(5), &client.link),
-		0);
-	client_close(&client);
-	node_stop(&node);
+	assert_int_equal(shm_client_connect(&client, node.address, SESSION(5),
+					    &client.link),
+			 0);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 static void shm_new_link_of_a_session_ends_the_old(void **state)
 {
 	struct reef_remote *remote;
-	struct client client;
+	struct shm_client client;
 	struct reef_link *old;
-	struct node node;
+	struct shm_node node;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	old = client.link;
-	assert_int_equal(put(&client, 0, 1), 0);
-	assert_int_equal(
-		client_connect(&client, node.address, SESSION(1), &client.link),
-		0);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
+	assert_int_equal(shm_client_connect(&client, node.address, SESSION(1),
+					    &client.link),
+			 0);
 	assert_int_equal(
 		reef_attach(client.queue, client.link, node.key, &remote), 0);
 	/* With polling or without, the old one is down. */
 	client.link = old;
-	assert_int_equal(put(&client, 0, 2), -REEF_ENOLINK);
+	assert_int_equal(shm_client_put(&client, 0, 2), -REEF_ENOLINK);
 	assert_int_equal(reef_link_status(old), -REEF_ENOLINK);
 	client.link = remote->link;
 	client.remote = remote;
-	assert_int_equal(put(&client, 0, 3), 0);
+	assert_int_equal(shm_client_put(&client, 0, 3), 0);
 	reef_link_close(old);
-	await(&node.closed, 1);
-	client_close(&client);
-	node_stop(&node);
+	shm_await(&node.closed, 1);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* --- the end of a node --- */
@@ -324,7 +327,7 @@ struct far_node {
 
 static void far_node_start(struct far_node *far, uid_t user)
 {
-	struct node node;
+	struct shm_node node;
 	int ends[2];
 
 	assert_int_equal(pipe(ends), 0);
@@ -334,11 +337,11 @@ static void far_node_start(struct far_node *far, uid_t user)
 		if (user && (setgid(user) || setuid(user)))
 			_exit(9);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		node_open(&node);
+		shm_node_open(&node);
 		if (write(ends[1], node.address, sizeof(node.address)) < 0 ||
 		    write(ends[1], &node.key, sizeof(node.key)) < 0)
 			_exit(8);
-		node_thread(&node);
+		shm_node_main(&node);
 		_exit(0);
 	}
 	assert_int_equal(read(ends[0], far->address, sizeof(far->address)),
@@ -360,56 +363,56 @@ static void far_node_kill(struct far_node *far)
 static void shm_dead_node_is_noticed_by_posts_alone(void **state)
 {
 	struct far_node far;
-	struct client client;
+	struct shm_client client;
 	uint64_t value;
 	int i, rc = 0;
 
 	(void)state;
 	far_node_start(&far, 0);
-	assert_int_equal(client_join(&client, far.address, far.key, SESSION(1)),
-			 0);
+	assert_int_equal(
+		shm_client_join(&client, far.address, far.key, SESSION(1)), 0);
 	for (i = 0; i < 10000; i++)
-		assert_int_equal(put(&client, 0, 1), 0);
+		assert_int_equal(shm_client_put(&client, 0, 1), 0);
 	far_node_kill(&far);
 	for (i = 0; !rc && i < 10000; i++)
-		rc = get(&client, 0, &value);
+		rc = shm_client_get(&client, 0, &value);
 	assert_int_equal(rc, -REEF_ENOLINK);
-	client_close(&client);
+	shm_client_close(&client);
 }
 
 static void shm_dead_node_is_noticed_by_polling(void **state)
 {
 	struct far_node far;
-	struct client client;
+	struct shm_client client;
 	uint64_t value, start_ns = reef_now_ns();
 
 	(void)state;
 	far_node_start(&far, 0);
-	assert_int_equal(client_join(&client, far.address, far.key, SESSION(1)),
-			 0);
+	assert_int_equal(
+		shm_client_join(&client, far.address, far.key, SESSION(1)), 0);
 	far_node_kill(&far);
 	while (!reef_link_status(client.link)) {
 		assert_true(reef_now_ns() - start_ns < 20 * SECOND);
 		reef_queue_wait(client.queue, SECOND);
 	}
-	assert_int_equal(get(&client, 0, &value), -REEF_ENOLINK);
-	client_close(&client);
+	assert_int_equal(shm_client_get(&client, 0, &value), -REEF_ENOLINK);
+	shm_client_close(&client);
 }
 
 static void shm_peer_that_cannot_be_killed_is_refused(void **state)
 {
 	struct far_node far;
-	struct client client;
+	struct shm_client client;
 
 	(void)state;
 	if (geteuid() != 0)
 		skip();
 	/* A node of nobody's cannot fence a process of root's. */
 	far_node_start(&far, NOBODY);
-	assert_int_equal(client_open(&client), 0);
-	assert_int_equal(
-		client_connect(&client, far.address, SESSION(1), &client.link),
-		-EPERM);
+	assert_int_equal(shm_client_open(&client), 0);
+	assert_int_equal(shm_client_connect(&client, far.address, SESSION(1),
+					    &client.link),
+			 -EPERM);
 	reef_queue_close(client.queue);
 	reef_fabric_close(client.fabric);
 	far_node_kill(&far);
@@ -417,34 +420,34 @@ static void shm_peer_that_cannot_be_killed_is_refused(void **state)
 
 static void shm_forked_child_is_told(void **state)
 {
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	uint64_t value;
 	int status;
 	pid_t pid;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
-	assert_int_equal(put(&client, 0, 1), 0);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
-		if (get(&client, 0, &value) != -REEF_EFORKED)
+		if (shm_client_get(&client, 0, &value) != -REEF_EFORKED)
 			_exit(1);
-		client_close(&client); /* does nothing */
+		shm_client_close(&client); /* does nothing */
 		/* and can have its own */
-		_exit(client_join(&client, node.address, node.key,
-				  SESSION(2)) ||
-		      put(&client, 8, 2));
+		_exit(shm_client_join(&client, node.address, node.key,
+				      SESSION(2)) ||
+		      shm_client_put(&client, 8, 2));
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 	assert_int_equal(((uint64_t *)node.memory->base)[1], 2);
-	assert_int_equal(get(&client, 0, &value), 0);
-	client_close(&client);
-	node_stop(&node);
+	assert_int_equal(shm_client_get(&client, 0, &value), 0);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 int main(void)

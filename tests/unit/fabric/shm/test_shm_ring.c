@@ -36,7 +36,7 @@ struct scene {
 	uint32_t length_max;
 };
 
-static int credential(void *context, const char *identity, uint32_t session,
+static int shm_credential(void *context, const char *identity, uint32_t session,
 		      uint8_t key[REEF_KEY_SIZE])
 {
 	memset(key, 7, REEF_KEY_SIZE);
@@ -57,7 +57,7 @@ static void listen_at(struct scene *scene, uint32_t inbox_max)
 		.depth_max = BATCHES,
 	};
 	struct reef_listen_options listen_options = {
-		.credential = credential,
+		.credential = shm_credential,
 		.closed = closed,
 		.context = scene,
 	};

@@ -8,7 +8,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static int raw_socket(const char *address)
 {
@@ -42,7 +46,7 @@ static const struct reef_hello_local raw_local = {
 };
 
 /* Connect and say hello, as far as the control word. */
-static struct reef_stream *raw_connect(const struct node *node,
+static struct reef_stream *raw_connect(const struct shm_node *node,
 				       uint32_t session)
 {
 	struct reef_connect_options options = {
@@ -94,23 +98,23 @@ static int raw_attach(struct reef_stream *stream, uint64_t key)
 static void shm_client_cannot_truncate_what_it_was_given(void **state)
 {
 	struct reef_stream *stream;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	int fd;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	stream = raw_connect(&node, SESSION(2));
 	fd = raw_attach(stream, node.key);
 	assert_int_equal(ftruncate(fd, 0), -1);
 	assert_int_equal(ftruncate(fd, 2 * SIZE), -1);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
-	assert_int_equal(put(&client, SIZE - 8, 1), 0);
+	assert_int_equal(shm_client_put(&client, SIZE - 8, 1), 0);
 	close(fd);
 	reef_stream_destroy(stream);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* Whatever it sends, only that peer suffers; and if it may have memory mapped
@@ -118,30 +122,30 @@ static void shm_client_cannot_truncate_what_it_was_given(void **state)
 static void shm_garbage_after_attaching_keeps_the_hold(void **state)
 {
 	struct reef_stream *stream;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	int fd;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	stream = raw_connect(&node, SESSION(2));
 	fd = raw_attach(stream, node.key);
 	assert_int_equal(
 		reef_stream_send(stream, REEF_FRAME_ATTACHED, 0, NULL, 0, -1),
 		0);
-	await(&node.closed, 1);
+	shm_await(&node.closed, 1);
 	assert_int_equal(atomic_load(&node.reason), -REEF_EPROTO);
-	assert_int_equal(put(&client, 0, 1), 0);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
 	reef_detach(client.queue, client.remote);
 	node.timeout_ns = 20 * MILLISECOND;
-	assert_int_equal(node_call(&node, call_withdraw), -ETIMEDOUT);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), -ETIMEDOUT);
 	close(fd);
 	reef_stream_destroy(stream);
 	node.timeout_ns = 20 * SECOND;
-	assert_int_equal(node_call(&node, call_withdraw), 0);
-	client_close(&client);
-	node_stop(&node);
+	assert_int_equal(shm_node_call(&node, shm_node_withdraw), 0);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 static void shm_wrong_frames_end_only_their_link(void **state)
@@ -153,13 +157,13 @@ static void shm_wrong_frames_end_only_their_link(void **state)
 	};
 	struct reef_stream *stream;
 	struct reef_frame frame;
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	size_t i;
 
 	(void)state;
-	node_start(&node);
-	client_start(&client, &node, 1);
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
 	for (i = 0; i < sizeof(types); i++) {
 		stream = raw_connect(&node, SESSION(2));
 		assert_int_equal(
@@ -167,11 +171,11 @@ static void shm_wrong_frames_end_only_their_link(void **state)
 		assert_int_equal(raw_receive(stream, &frame), 0);
 		assert_int_equal(reef_frame_bye_reason(&frame), -REEF_EPROTO);
 		reef_stream_destroy(stream);
-		await(&node.closed, (int)i + 1);
+		shm_await(&node.closed, (int)i + 1);
 	}
-	assert_int_equal(put(&client, 0, 1), 0);
-	client_close(&client);
-	node_stop(&node);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* Connections that never finish their hello, some with a few bytes of it: the
@@ -179,25 +183,25 @@ static void shm_wrong_frames_end_only_their_link(void **state)
 static void shm_half_open_flood_harms_nobody(void **state)
 {
 	enum { FLOOD = 300 };
-	struct client client;
-	struct node node;
+	struct shm_client client;
+	struct shm_node node;
 	int fds[FLOOD], i;
 
 	(void)state;
-	node_start(&node);
+	shm_node_start(&node);
 	for (i = 0; i < FLOOD; i++) {
 		fds[i] = raw_socket(node.address);
 		if (fds[i] >= 0 && i % 3 == 0 &&
 		    write(fds[i], "REEFREEFREEFREEFREEF", 1 + i % 20) < 0)
 			fail();
 	}
-	client_start(&client, &node, 1);
-	assert_int_equal(put(&client, 0, 1), 0);
+	shm_client_start(&client, &node, 1);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
 	for (i = 0; i < FLOOD; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-	client_close(&client);
-	node_stop(&node);
+	shm_client_close(&client);
+	shm_node_stop(&node);
 }
 
 /* A server that passes whatever it likes. */
@@ -222,7 +226,7 @@ static int make_memfd(uint64_t size, int seals)
 
 static int evil_serve(struct evil *evil, struct reef_stream *stream)
 {
-	struct reef_listen_options options = {.credential = credential};
+	struct reef_listen_options options = {.credential = shm_credential};
 	struct reef_wire_attached attached = {
 		.size = evil->claimed,
 		.domain = reef_domain_cpu(),
@@ -305,20 +309,20 @@ static void evil_stop(struct evil *evil)
 
 static void try_evil_memory(int memory_fd, uint64_t claimed, int expected)
 {
-	struct client client;
+	struct shm_client client;
 	struct evil evil;
 
 	evil_start(&evil, make_memfd(4096, SEALS), memory_fd, claimed);
-	assert_int_equal(client_open(&client), 0);
-	assert_int_equal(
-		client_connect(&client, evil.address, SESSION(1), &client.link),
-		0);
+	assert_int_equal(shm_client_open(&client), 0);
+	assert_int_equal(shm_client_connect(&client, evil.address, SESSION(1),
+					    &client.link),
+			 0);
 	assert_int_equal(
 		reef_attach(client.queue, client.link, 5, &client.remote),
 		expected);
 	assert_int_equal(reef_link_status(client.link),
 			 expected ? -REEF_ENOLINK : 0);
-	client_close(&client);
+	shm_client_close(&client);
 	evil_stop(&evil);
 }
 
@@ -353,15 +357,15 @@ static void shm_memory_that_is_no_memory_is_not_mapped(void **state)
 
 static void shm_control_page_that_could_shrink_is_refused(void **state)
 {
-	struct client client;
+	struct shm_client client;
 	struct evil evil;
 
 	(void)state;
 	evil_start(&evil, make_memfd(4096, 0), make_memfd(SIZE, SEALS), SIZE);
-	assert_int_equal(client_open(&client), 0);
-	assert_int_equal(
-		client_connect(&client, evil.address, SESSION(1), &client.link),
-		-REEF_EPROTO);
+	assert_int_equal(shm_client_open(&client), 0);
+	assert_int_equal(shm_client_connect(&client, evil.address, SESSION(1),
+					    &client.link),
+			 -REEF_EPROTO);
 	reef_queue_close(client.queue);
 	reef_fabric_close(client.fabric);
 	evil_stop(&evil);

@@ -4,6 +4,9 @@
 
 #include "base/store.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define SEEDS 40
 
 /* --- hosts and time --- */
@@ -211,7 +214,7 @@ static void noted(struct reef_batch *batch)
 static int dying_script(struct client *client)
 {
 	struct cluster *cluster = client->cluster;
-	struct reef_op op = op_faa(client, 0, 1);
+	struct reef_op op = cluster_faa(client, 0, 1);
 	struct reef_batch batch = {
 		.link = client->link, .ops = &op, .count = 1};
 	struct reef_batch other = batch;
@@ -231,8 +234,8 @@ static int dying_script(struct client *client)
 	cluster->note[0] = (uint64_t)-reef_wait(client->queue, &batch);
 	reef_poll(client->queue);
 	cluster->note[1] = (uint64_t)-seen;
-	cluster->note[2] = (uint64_t)-run_op(client, op);
-	cluster->note[3] = (uint64_t)-client_connect(client, &link);
+	cluster->note[2] = (uint64_t)-cluster_run_op(client, op);
+	cluster->note[3] = (uint64_t)-cluster_connect(client, &link);
 	cluster->note[4] = (uint64_t)-reef_attach(client->queue, client->link,
 						  cluster->key, &remote);
 	cluster->note[5] =
@@ -257,7 +260,7 @@ static int counting_script(struct client *client)
 	int rc = 0;
 
 	while (!rc)
-		rc = run_op(client, op_faa(client, 0, 1));
+		rc = cluster_run_op(client, cluster_faa(client, 0, 1));
 	return rc;
 }
 
@@ -278,21 +281,21 @@ static int killer_main(struct reef_sim_host *host, void *arg)
 		reef_sleep(1000);
 	reef_sleep(killer->after_ns);
 	reef_sim_host_kill(client->host);
-	killer->at_kill = node_word(cluster, 0);
+	killer->at_kill = cluster_word(cluster, 0);
 	start_ns = reef_now_ns();
 	while (!cluster->closed)
 		reef_sleep(MILLISECOND);
 	killer->noticed_ns = reef_now_ns() - start_ns;
-	killer->at_notice = node_word(cluster, 0);
+	killer->at_notice = cluster_word(cluster, 0);
 	killer->result = client->result;
 	client->result = 1;
 	/* A new life, the same session: nothing of the old one any more. */
-	reef_sim_host_restart(client->host, client_main, client);
+	reef_sim_host_restart(client->host, run_client, client);
 	while (cluster->opened < 2)
 		reef_sleep(1000);
 	reef_sleep(MILLISECOND);
 	reef_sim_host_kill(client->host);
-	killer->at_end = node_word(cluster, 0);
+	killer->at_end = cluster_word(cluster, 0);
 	cluster->over = true;
 	return 0;
 }
@@ -340,12 +343,12 @@ static int busy_script(struct client *client)
 
 	for (i = 0; !rc && i < 20; i++) {
 		memset(words, (int)i, sizeof(words));
-		ops[0] = op_write(client, 0, words, sizeof(words));
-		ops[1] = op_faa(client, 1024, 1);
-		ops[2] = op_read(client, 0, words, sizeof(words));
+		ops[0] = cluster_write(client, 0, words, sizeof(words));
+		ops[1] = cluster_faa(client, 1024, 1);
+		ops[2] = cluster_read(client, 0, words, sizeof(words));
 		ops[3] = (struct reef_op){
 			.kind = REEF_SEND, .local = words, .length = 64};
-		rc = run_ops(client, ops, 4);
+		rc = cluster_run_ops(client, ops, 4);
 		if (!rc)
 			rc = reef_attach(client->queue, client->link,
 					 client->cluster->key, &again);
@@ -582,8 +585,8 @@ static int patient_script(struct client *client)
 
 	reef_sim_host_pause(cluster->node);
 	for (i = 0; i < 100 && !rc; i++)
-		rc = run_op(client, op_faa(client, 0, 1));
-	cluster->note[0] = node_word(cluster, 0);
+		rc = cluster_run_op(client, cluster_faa(client, 0, 1));
+	cluster->note[0] = cluster_word(cluster, 0);
 	cluster->note[1] = (uint64_t)try_address(client, "sim:node/1");
 	reef_sim_host_resume(cluster->node);
 	cluster->note[2] = (uint64_t)try_address(client, "sim:node/1");
@@ -605,7 +608,7 @@ static void sim_a_paused_nodes_memory_is_served(void **state)
 static int cut_script(struct client *client)
 {
 	struct cluster *cluster = client->cluster;
-	struct reef_op op = op_faa(client, 0, 1);
+	struct reef_op op = cluster_faa(client, 0, 1);
 	struct reef_batch batch = {
 		.link = client->link, .ops = &op, .count = 1};
 	struct reef_link *link;
@@ -625,17 +628,17 @@ static int cut_script(struct client *client)
 	/* A long one is taken for a death, by both. */
 	reef_sim_partition(cluster->node, client->host, true);
 	start_ns = reef_now_ns();
-	cluster->note[1] = (uint64_t)-run_op(client, op);
+	cluster->note[1] = (uint64_t)-cluster_run_op(client, op);
 	cluster->note[2] = reef_now_ns() - start_ns;
 	while (!cluster->closed)
 		reef_sleep(MILLISECOND);
 	cluster->note[3] = reef_now_ns() - start_ns;
-	cluster->note[4] = (uint64_t)-client_connect(client, &link);
+	cluster->note[4] = (uint64_t)-cluster_connect(client, &link);
 	reef_sim_partition(cluster->node, client->host, false);
 	reef_link_close(client->link);
-	rc = client_join(client);
+	rc = cluster_join(client);
 	if (!rc)
-		rc = run_op(client, op_read(client, 0, &word, 8));
+		rc = cluster_run_op(client, cluster_read(client, 0, &word, 8));
 	cluster->note[5] = word;
 	return rc;
 }

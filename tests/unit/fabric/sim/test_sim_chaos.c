@@ -5,6 +5,8 @@
 #include "fixture/seeds.h"
 #include "fixture/sim_world.h"
 
+#include <stdio.h>
+
 #define SEEDS 30
 #define SEEDS_SOAK 3000
 #define WORDS 8
@@ -32,11 +34,11 @@ static int count_once(struct tally *tally, struct client *client)
 	int rc;
 
 	/* The middle one counts; the others are there to be torn apart. */
-	ops[0] = op_read(client, 1024, words, sizeof(words));
-	ops[1] = op_faa(client, 8 * client->number, 1);
+	ops[0] = cluster_read(client, 1024, words, sizeof(words));
+	ops[1] = cluster_faa(client, 8 * client->number, 1);
 	ops[2] = (struct reef_op){
 		.kind = REEF_SEND, .local = "count", .length = 5};
-	rc = run_ops(client, ops, 3);
+	rc = cluster_run_ops(client, ops, 3);
 	if (!rc)
 		tally->done++;
 	else if (rc == -REEF_EINDOUBT || rc == -REEF_EHOSTDEAD)
@@ -53,7 +55,7 @@ static int count_on(struct tally *tally, struct client *client)
 	int rc = 0;
 
 	while (!cluster->over && rc != -REEF_EHOSTDEAD) {
-		rc = client_join(client);
+		rc = cluster_join(client);
 		if (!rc)
 			tally->link = client->link;
 		while (!rc && !cluster->over)
@@ -92,7 +94,7 @@ static int lender_main(struct reef_sim_host *host, void *arg)
 	struct cluster *cluster = &chaos->cluster;
 	struct cluster mine;
 	struct reef_message *message;
-	int rc = node_open(cluster);
+	int rc = cluster_node_open(cluster);
 
 	mine = *cluster;
 	while (!rc && !chaos->calm) {
@@ -208,7 +210,7 @@ static uint64_t run_chaos(const struct reef_sim_options *options,
 	assert_int_equal(reef_sim_run(chaos.cluster.sim, 1000 * SECOND), 0);
 	for (i = 0; i < CLIENTS_MAX; i++) {
 		const struct tally *tally = &chaos.tallies[i];
-		uint64_t word = node_word(&chaos.cluster, 8 * (i + 1));
+		uint64_t word = cluster_word(&chaos.cluster, 8 * (i + 1));
 
 		assert_in_range(word, tally->done, tally->done + tally->doubt);
 		totals[0] += tally->done;

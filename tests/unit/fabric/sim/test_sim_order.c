@@ -3,6 +3,8 @@
 #include "fixture/sim_world.h"
 
 #include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define SEEDS 150
 
@@ -16,10 +18,10 @@ static int busy_script(struct client *client)
 
 	for (i = 0; i < 30 && !rc; i++) {
 		memset(words, (int)i, sizeof(words));
-		ops[0] = op_write(client, 8 * i, words, sizeof(words));
-		ops[1] = op_faa(client, 1024, i);
-		ops[2] = op_read(client, 8 * i, words, sizeof(words));
-		rc = run_ops(client, ops, 3);
+		ops[0] = cluster_write(client, 8 * i, words, sizeof(words));
+		ops[1] = cluster_faa(client, 1024, i);
+		ops[2] = cluster_read(client, 8 * i, words, sizeof(words));
+		rc = cluster_run_ops(client, ops, 3);
 	}
 	return rc;
 }
@@ -80,7 +82,8 @@ static int tearing_writer(struct client *client)
 	for (i = 1; i <= 40 && !rc; i++) {
 		for (j = 0; j < 8; j++)
 			words[j] = i * 0x0101010101010101ull;
-		rc = run_op(client, op_write(client, 0, words, 64));
+		rc = cluster_run_op(client,
+				    cluster_write(client, 0, words, 64));
 	}
 	client->cluster->note[2] = 1;
 	return rc;
@@ -94,7 +97,7 @@ static int tearing_reader(struct client *client)
 	int rc = 0;
 
 	while (!rc && !note[2]) {
-		rc = run_op(client, op_read(client, 0, words, 64));
+		rc = cluster_run_op(client, cluster_read(client, 0, words, 64));
 		for (j = 0; j < 8; j++) {
 			if (words[j] != words[0])
 				note[0]++;
@@ -139,29 +142,29 @@ static int overtaking_script(struct client *client)
 	for (round = 0; round < 6 && !rc; round++) {
 		bool ordered = round & 1;
 
-		rc = run_op(client, op_write(client, 0, &zero, 8));
-		ops[0] = op_read(client, 0, &seen, 8);
+		rc = cluster_run_op(client, cluster_write(client, 0, &zero, 8));
+		ops[0] = cluster_read(client, 0, &seen, 8);
 		switch (round / 2) {
 		case 0:
-			ops[1] = op_write(client, 0, &one, 8);
+			ops[1] = cluster_write(client, 0, &one, 8);
 			break;
 		case 1:
-			ops[1] = op_faa(client, 0, 1);
+			ops[1] = cluster_faa(client, 0, 1);
 			break;
 		case 2:
-			ops[1] = op_faa(client, 0, 1);
+			ops[1] = cluster_faa(client, 0, 1);
 			ops[1].kind = REEF_CAS;
 			break;
 		}
 		ops[1].flags = ordered ? REEF_ORDERED : 0;
 		if (!rc)
-			rc = run_ops(client, ops, 2);
+			rc = cluster_run_ops(client, ops, 2);
 		note[ordered ? 4 : round / 2] += seen;
 	}
-	ops[0] = op_faa(client, 64, 1);
-	ops[1] = op_faa(client, 64, 1);
+	ops[0] = cluster_faa(client, 64, 1);
+	ops[1] = cluster_faa(client, 64, 1);
 	if (!rc)
-		rc = run_ops(client, ops, 2);
+		rc = cluster_run_ops(client, ops, 2);
 	note[5] += ops[0].result;
 	return rc;
 }
@@ -194,15 +197,15 @@ static int orderly_script(struct client *client)
 	for (i = 0; i < 8; i++)
 		words[i] = 5;
 	/* (a): a CAS, a READ and another WRITE after a long WRITE. */
-	ops[0] = op_write(client, 0, words, 64);
-	ops[1] = op_faa(client, 56, 7);
+	ops[0] = cluster_write(client, 0, words, 64);
+	ops[1] = cluster_faa(client, 56, 7);
 	ops[1].kind = REEF_CAS;
 	ops[1].compare = 5;
-	ops[2] = op_write(client, 0, &one, 8);
+	ops[2] = cluster_write(client, 0, &one, 8);
 	/* (b): a READ after everything. */
-	ops[3] = op_faa(client, 8, 1);
-	ops[4] = op_read(client, 0, seen, 64);
-	rc = run_ops(client, ops, 5);
+	ops[3] = cluster_faa(client, 8, 1);
+	ops[4] = cluster_read(client, 0, seen, 64);
+	rc = cluster_run_ops(client, ops, 5);
 	note[0] += ops[1].result != 5 || ops[3].result != 5 || seen[0] != 5 ||
 		   seen[1] != 6 || seen[7] != 7;
 	return rc;
@@ -229,18 +232,18 @@ static int lying_script(struct client *client)
 		.link = client->link, .ops = ops, .count = 4};
 
 	client->remote->size += 64;
-	ops[0] = op_faa(client, 0, 1);
-	ops[1] = op_write(client, 4096, &word, 8);
-	ops[2] = op_write(client, 8, &word, 8);
-	ops[3] = op_faa(client, 16, 1);
+	ops[0] = cluster_faa(client, 0, 1);
+	ops[1] = cluster_write(client, 4096, &word, 8);
+	ops[2] = cluster_write(client, 8, &word, 8);
+	ops[3] = cluster_faa(client, 16, 1);
 	note[0] = (uint64_t)-reef_run(client->queue, &batch);
 	note[1] = (uint64_t)-ops[0].status;
 	note[2] = (uint64_t)-ops[1].status;
 	note[3] = (uint64_t)-ops[2].status;
 	note[4] = (uint64_t)-ops[3].status;
-	note[5] = node_word(client->cluster, 0);
-	note[6] = node_word(client->cluster, 8);
-	note[7] = node_word(client->cluster, 16);
+	note[5] = cluster_word(client->cluster, 0);
+	note[6] = cluster_word(client->cluster, 8);
+	note[7] = cluster_word(client->cluster, 16);
 	return 0;
 }
 
@@ -268,7 +271,7 @@ static void sim_a_failed_operation_ends_its_batch(void **state)
 static int hasty_script(struct client *client)
 {
 	uint64_t word = 1;
-	struct reef_op op = op_write(client, 0, &word, 8);
+	struct reef_op op = cluster_write(client, 0, &word, 8);
 	struct reef_batch batch = {
 		.link = client->link, .ops = &op, .count = 1};
 	int rc = reef_post(client->queue, &batch);
@@ -276,7 +279,7 @@ static int hasty_script(struct client *client)
 	word = 2;
 	if (!rc)
 		rc = reef_wait(client->queue, &batch);
-	client->cluster->note[0] = node_word(client->cluster, 0);
+	client->cluster->note[0] = cluster_word(client->cluster, 0);
 	return rc;
 }
 
@@ -305,8 +308,8 @@ static void post_lost(struct client *client, struct reef_batch *batches,
 	uint64_t i;
 
 	for (i = 0; i < LOST; i++) {
-		ops[i][0] = op_write(client, 16 * i, word, 8);
-		ops[i][1] = op_faa(client, 16 * i + 8, 1);
+		ops[i][0] = cluster_write(client, 16 * i, word, 8);
+		ops[i][1] = cluster_faa(client, 16 * i + 8, 1);
 		batches[i] = (struct reef_batch){
 			.link = client->link, .ops = ops[i], .count = 2};
 		reef_post(client->queue, &batches[i]);
@@ -318,7 +321,7 @@ static uint64_t landed(const struct cluster *cluster)
 	uint64_t i, count = 0;
 
 	for (i = 0; i < 2 * LOST; i++)
-		count += node_word(cluster, 8 * i) != 0;
+		count += cluster_word(cluster, 8 * i) != 0;
 	return count;
 }
 
@@ -347,14 +350,14 @@ static int losing_script(struct client *client)
 	told = landed(cluster);
 	reef_sleep(reef_random_below(random, 20 * SECOND));
 	cluster->note[0] += landed(cluster) - told;
-	rc = client_join(client);
+	rc = cluster_join(client);
 	settled = landed(cluster);
 	cluster->note[1] += 2 * LOST - settled;
 	reef_sleep(20 * SECOND);
 	cluster->note[2] += landed(cluster) - settled;
 	for (i = 0; i < LOST; i++)
-		cluster->note[4] += node_word(cluster, 16 * i + 8) &&
-				    !node_word(cluster, 16 * i);
+		cluster->note[4] += cluster_word(cluster, 16 * i + 8) &&
+				    !cluster_word(cluster, 16 * i);
 	reef_link_close(old);
 	return rc;
 }
@@ -384,7 +387,7 @@ static int unlucky_script(struct client *client)
 	int rc;
 
 	for (i = 0; i < 100; i++) {
-		rc = run_op(client, op_faa(client, 0, 1));
+		rc = cluster_run_op(client, cluster_faa(client, 0, 1));
 		if (rc == -REEF_EINDOUBT)
 			note[0]++;
 		else if (rc)
@@ -396,11 +399,11 @@ static int unlucky_script(struct client *client)
 		while (!reef_link_status(client->link))
 			reef_queue_wait(client->queue, MILLISECOND);
 		reef_link_close(client->link);
-		rc = client_join(client);
+		rc = cluster_join(client);
 		if (rc)
 			return rc;
 	}
-	note[2] = node_word(client->cluster, 0);
+	note[2] = cluster_word(client->cluster, 0);
 	return 0;
 }
 
@@ -442,7 +445,7 @@ static int adding_script(struct client *client)
 	int rc = 0, i;
 
 	for (i = 0; i < 50 && !rc; i++)
-		rc = run_op(client, op_faa(client, 0, 0));
+		rc = cluster_run_op(client, cluster_faa(client, 0, 0));
 	return rc;
 }
 
@@ -457,7 +460,7 @@ static void sim_processors_and_cards_lose_each_others_increments(void **state)
 			      &(struct reef_sim_options){.seed = seed});
 		cluster_add(&cluster, adding_script);
 		assert_int_equal(reef_sim_run(cluster.sim, SECOND), 0);
-		lost += cluster.note[0] - node_word(&cluster, 0);
+		lost += cluster.note[0] - cluster_word(&cluster, 0);
 		reef_sim_destroy(cluster.sim);
 		reef_memory_destroy(cluster.memory);
 	}
@@ -471,8 +474,8 @@ static int counting_script(struct client *client)
 
 	for (i = 0; i < 10 && !rc; i++) {
 		for (j = 0; j < 4; j++)
-			ops[j] = op_faa(client, 8 * (j / 2), 1);
-		rc = run_ops(client, ops, 4);
+			ops[j] = cluster_faa(client, 8 * (j / 2), 1);
+		rc = cluster_run_ops(client, ops, 4);
 	}
 	return rc;
 }
@@ -490,8 +493,8 @@ static void sim_atomics_of_many_are_exact(void **state)
 		for (i = 0; i < CLIENTS_MAX; i++)
 			cluster_add(&cluster, counting_script);
 		assert_int_equal(reef_sim_run(cluster.sim, SECOND), 0);
-		assert_int_equal(node_word(&cluster, 0), 20 * CLIENTS_MAX);
-		assert_int_equal(node_word(&cluster, 8), 20 * CLIENTS_MAX);
+		assert_int_equal(cluster_word(&cluster, 0), 20 * CLIENTS_MAX);
+		assert_int_equal(cluster_word(&cluster, 8), 20 * CLIENTS_MAX);
 		reef_sim_destroy(cluster.sim);
 		reef_memory_destroy(cluster.memory);
 	}
@@ -581,7 +584,7 @@ static int fenced_script(struct client *client)
 	cluster->note[5] = (uint64_t)-reef_link_status(client->link);
 	reef_link_close(client->link);
 	client->link = NULL;
-	cluster->note[6] = (uint64_t)-client_connect(client, &client->link);
+	cluster->note[6] = (uint64_t)-cluster_connect(client, &client->link);
 	while (!cluster->note[4])
 		reef_sleep(MILLISECOND);
 	return 0;
@@ -614,10 +617,14 @@ static int bounds_script(struct client *client)
 	uint64_t *note = client->cluster->note, word;
 	uint8_t byte;
 
-	note[0] = (uint64_t)-run_op(client, op_read(client, 4096, &byte, 1));
-	note[1] = (uint64_t)-run_op(client, op_read(client, 4089, &word, 8));
-	note[2] = (uint64_t)-run_op(client, op_read(client, 4088, &word, 8));
-	note[3] = (uint64_t)-run_op(client, op_read(client, 4096, NULL, 0));
+	note[0] = (uint64_t)-cluster_run_op(
+		client, cluster_read(client, 4096, &byte, 1));
+	note[1] = (uint64_t)-cluster_run_op(
+		client, cluster_read(client, 4089, &word, 8));
+	note[2] = (uint64_t)-cluster_run_op(
+		client, cluster_read(client, 4088, &word, 8));
+	note[3] = (uint64_t)-cluster_run_op(
+		client, cluster_read(client, 4096, NULL, 0));
 	return 0;
 }
 
@@ -642,15 +649,16 @@ static int durable_script(struct client *client)
 
 	for (i = 0; i < 32; i++)
 		words[i] = i + 1;
-	ops[0] = op_write(client, 0, words, sizeof(words));
+	ops[0] = cluster_write(client, 0, words, sizeof(words));
 	ops[1] = (struct reef_op){
 		.kind = REEF_FLUSH,
 		.remote = client->remote,
 		.length = sizeof(words),
 	};
-	rc = run_ops(client, ops, 2);
+	rc = cluster_run_ops(client, ops, 2);
 	if (!rc)
-		rc = run_op(client, op_write(client, 256, words, 256));
+		rc = cluster_run_op(client,
+				    cluster_write(client, 256, words, 256));
 	reef_sim_host_power_off(client->cluster->node);
 	client->cluster->over = true;
 	return rc;
@@ -669,9 +677,9 @@ static void sim_power_takes_what_was_not_flushed(void **state)
 		assert_int_equal(reef_sim_run(cluster.sim, 100 * SECOND), 0);
 		assert_int_equal(cluster.clients[0].result, 0);
 		for (i = 0; i < 32; i++) {
-			assert_int_equal(node_word(&cluster, 8 * i), i + 1);
-			kept += node_word(&cluster, 256 + 8 * i) == i + 1;
-			lost += node_word(&cluster, 256 + 8 * i) == 0;
+			assert_int_equal(cluster_word(&cluster, 8 * i), i + 1);
+			kept += cluster_word(&cluster, 256 + 8 * i) == i + 1;
+			lost += cluster_word(&cluster, 256 + 8 * i) == 0;
 		}
 		reef_sim_destroy(cluster.sim);
 		reef_memory_destroy(cluster.memory);
@@ -691,8 +699,8 @@ static int calm_script(struct client *client)
 		.link = client->link, .ops = ops, .count = 2};
 
 	for (i = 0; i < 10000; i++) {
-		ops[0] = op_faa(client, 8 * (i % 8), 1);
-		ops[1] = op_read(client, 8 * (i % 8), &word, 8);
+		ops[0] = cluster_faa(client, 8 * (i % 8), 1);
+		ops[1] = cluster_read(client, 8 * (i % 8), &word, 8);
 		note[0] += reef_post(client->queue, &batch) == 1;
 		note[1] += word == ops[0].result + 1;
 	}

@@ -5,6 +5,10 @@
 
 #include "base/random.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* --- plain changes --- */
 
 struct plain {

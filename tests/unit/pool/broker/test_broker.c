@@ -5,6 +5,11 @@
 
 #include "pool/broker/internal.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define SEEDS 5
 
 static void run_one(int (*script)(struct actor *actor))
@@ -12,11 +17,11 @@ static void run_one(int (*script)(struct actor *actor))
 	uint64_t seed;
 
 	for (seed = 1; seed <= SEEDS; seed++) {
-		struct world world = {0};
+		struct broker_world world = {0};
 
-		world_start(&world, seed);
-		world_add(&world, script);
-		assert_int_equal(world_finish(&world), 0);
+		broker_world_start(&world, seed);
+		broker_world_add(&world, script);
+		assert_int_equal(broker_world_finish(&world), 0);
 	}
 }
 
@@ -26,12 +31,12 @@ static void run_two(int (*first)(struct actor *actor),
 	uint64_t seed;
 
 	for (seed = 1; seed <= SEEDS; seed++) {
-		struct world world = {0};
+		struct broker_world world = {0};
 
-		world_start(&world, seed);
-		world_add(&world, first);
-		world_add(&world, second);
-		assert_int_equal(world_finish(&world), 0);
+		broker_world_start(&world, seed);
+		broker_world_add(&world, first);
+		broker_world_add(&world, second);
+		assert_int_equal(broker_world_finish(&world), 0);
 	}
 }
 
@@ -167,7 +172,7 @@ static void broker_impostor_is_not_let_in(void **state)
 static int add_user(struct actor *actor, const char *name, uint32_t sequence,
 		    struct reef_body *answer)
 {
-	struct reef_body body = {.name = text_of(name)};
+	struct reef_body body = {.name = actor_text_of(name)};
 
 	return actor_call(actor, REEF_POOL_USER_ADD, sequence, &body, answer);
 }
@@ -189,7 +194,7 @@ static int users(struct actor *actor)
 	WANT(memcmp(first.secret, again.secret, 32) != 0);
 	WANT(add_user(actor, "eve", 1, NULL) == -ESTALE);
 	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &body, NULL) == -ENOENT);
-	body.name = text_of("names_max");
+	body.name = actor_text_of("names_max");
 	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &body, NULL) == -EINVAL);
 	/* The new user comes, may not what its owner may, and stays while it
 	 * has a session. */
@@ -211,7 +216,8 @@ static int users(struct actor *actor)
 
 static int user(struct actor *actor)
 {
-	struct reef_body body = {.name = text_of("x"), .session = 0x10001};
+	struct reef_body body = {.name = actor_text_of("x"),
+				 .session = 0x10001};
 	struct reef_key key;
 
 	while (actor->world->note[0] == 0)
@@ -243,7 +249,8 @@ static void broker_users_come_and_go(void **state)
 
 static int settings(struct actor *actor)
 {
-	struct reef_body body = {.name = text_of("names_max"), .value = 5};
+	struct reef_body body = {.name = actor_text_of("names_max"),
+				 .value = 5};
 	struct reef_body answer;
 
 	TRY(actor_join(actor));
@@ -255,7 +262,7 @@ static int settings(struct actor *actor)
 	body.flags = 1;
 	TRY(actor_call(actor, REEF_POOL_SETTING, 0, &body, &answer));
 	WANT(answer.value == 5);
-	body.name = text_of("no_such");
+	body.name = actor_text_of("no_such");
 	WANT(actor_call(actor, REEF_POOL_SETTING, 0, &body, &answer) ==
 	     -ENOENT);
 	return 0;
@@ -290,7 +297,7 @@ static int name_call(struct actor *actor, uint16_t kind, uint32_t sequence,
 {
 	struct reef_body body = {
 		.space = (uint32_t)actor->note[0],
-		.name = text_of(name),
+		.name = actor_text_of(name),
 		.value = value,
 		.generation = generation,
 	};
@@ -393,7 +400,7 @@ static int list(struct actor *actor, const char *prefix, uint32_t *count,
 		uint32_t *pages)
 {
 	struct reef_body body = {.space = (uint32_t)actor->note[0],
-				 .name = text_of(prefix)};
+				 .name = actor_text_of(prefix)};
 	struct reef_answer answer;
 	struct reef_cursor_in in;
 	struct reef_row row = {0};
@@ -402,7 +409,7 @@ static int list(struct actor *actor, const char *prefix, uint32_t *count,
 
 	*count = *pages = 0;
 	do {
-		body.after = text_of(after);
+		body.after = actor_text_of(after);
 		TRY(reef_rpc_call(actor->peer, REEF_POOL_NAME_LIST, 0, &body,
 				  &answer, SECOND));
 		more = answer.body.flags & REEF_POOL_MORE;
@@ -445,18 +452,18 @@ static int many_names(struct actor *actor)
 
 static void broker_names_are_listed_in_pages(void **state)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 
-	world_start(&world, 1);
-	world_add(&world, many_names);
-	assert_int_equal(world_finish(&world), 0);
+	broker_world_start(&world, 1);
+	broker_world_add(&world, many_names);
+	assert_int_equal(broker_world_finish(&world), 0);
 }
 
 /* Another user: nothing, then what its token allows. */
 static int guest(struct actor *actor)
 {
-	struct world *world = actor->world;
-	struct reef_body open = {.name = text_of("s"),
+	struct broker_world *world = actor->world;
+	struct reef_body open = {.name = actor_text_of("s"),
 				 .flags = REEF_POOL_CREATE};
 	struct reef_key key;
 
@@ -491,7 +498,7 @@ static int guest(struct actor *actor)
 
 static int host(struct actor *actor)
 {
-	struct reef_body user = {.name = text_of("guest")};
+	struct reef_body user = {.name = actor_text_of("guest")};
 	uint32_t space;
 
 	TRY(actor_join(actor));
@@ -515,7 +522,7 @@ static void broker_names_are_for_who_may(void **state)
 
 static int second_broker(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct reef_broker_options options = world->options;
 	struct reef_broker *broker;
 	int rc;
@@ -526,7 +533,7 @@ static int second_broker(struct actor *actor)
 	options.listen = "sim:actor1/9";
 	options.sync_inline = true;
 	options.seed = 3;
-	TRY(world_mesh(&options.mesh));
+	TRY(broker_world_mesh(&options.mesh));
 	rc = reef_broker_start(&options, &broker);
 	reef_mesh_close(options.mesh);
 	WANT(rc == -EBUSY);
@@ -553,7 +560,7 @@ static int failed_starts(struct actor *actor)
 	options.key = &actor->world->key;
 	options.sync_inline = true;
 	options.seed = 3;
-	TRY(world_mesh(&options.mesh));
+	TRY(broker_world_mesh(&options.mesh));
 	options.listen = "tcp:127.0.0.1:0"; /* a fabric that it has not */
 	rc = reef_broker_start(&options, &broker);
 	options.listen = "sim:actor1/9";
@@ -585,8 +592,9 @@ static void broker_start_fails_whole(void **state)
 
 static int broken_disk(struct actor *actor)
 {
-	struct world *world = actor->world;
-	struct reef_body body = {.name = text_of("names_max"), .flags = 1};
+	struct broker_world *world = actor->world;
+	struct reef_body body = {.name = actor_text_of("names_max"),
+				 .flags = 1};
 	int rc;
 
 	TRY(actor_join(actor));
@@ -604,11 +612,11 @@ static int broken_disk(struct actor *actor)
 	WANT(reef_broker_wait(world->broker, SECOND) == -EIO);
 	/* Another start finds a disk that works. */
 	reef_store_fail_after(reef_sim_host_disk(world->host), 0);
-	TRY(broker_again(world, true));
+	TRY(broker_world_restart(world, true));
 	actor->sequence = 9;
 	TRY(actor_return(actor));
 	return actor_ask(actor, REEF_POOL_USER_ADD,
-			 &(struct reef_body){.name = text_of("z")}, NULL);
+			 &(struct reef_body){.name = actor_text_of("z")}, NULL);
 }
 
 static void broker_broken_journal_leaves_everyone_in_doubt(void **state)
@@ -616,11 +624,11 @@ static void broker_broken_journal_leaves_everyone_in_doubt(void **state)
 	uint64_t seed;
 
 	for (seed = 1; seed <= SEEDS; seed++) {
-		struct world world = {0};
+		struct broker_world world = {0};
 
-		world_start(&world, seed);
-		world_add(&world, broken_disk)->note[0] = seed % 2;
-		assert_int_equal(world_finish(&world), 0);
+		broker_world_start(&world, seed);
+		broker_world_add(&world, broken_disk)->note[0] = seed % 2;
+		assert_int_equal(broker_world_finish(&world), 0);
 	}
 }
 
@@ -632,8 +640,8 @@ static int register_main(void *arg)
 	struct reef_body body = {
 		.incarnation = actor->incarnation,
 		.size = 1 << 20,
-		.name = text_of("hasty"),
-		.addresses = text_of("sim:nowhere/1"),
+		.name = actor_text_of("hasty"),
+		.addresses = actor_text_of("sim:nowhere/1"),
 	};
 
 	reef_rpc_call(actor->peer, REEF_POOL_NODE_REGISTER, 0, &body, NULL,
@@ -663,11 +671,11 @@ static void
 broker_node_that_leaves_while_it_registers_harms_nobody(void **state)
 {
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-		struct world world = {0};
+		struct broker_world world = {0};
 
-		world_start(&world, seed);
-		world_add(&world, leaves_early)->node = true;
-		assert_int_equal(world_finish(&world), 0);
+		broker_world_start(&world, seed);
+		broker_world_add(&world, leaves_early)->node = true;
+		assert_int_equal(broker_world_finish(&world), 0);
 	}
 }
 

@@ -5,6 +5,9 @@
 #include "fixture/broker_world.h"
 #include "fixture/seeds.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 #define OPS 60
 
 /* --- a client that keeps account --- */
@@ -22,7 +25,7 @@ static struct reef_body named(struct account *account, uint32_t i, char *text)
 	snprintf(text, 16, "name%u", i);
 	return (struct reef_body){
 		.space = account->space,
-		.name = text_of(text),
+		.name = actor_text_of(text),
 		.generation = account->names[i].generation,
 	};
 }
@@ -92,7 +95,7 @@ static int add_user(struct actor *actor, struct account *account)
 	int rc;
 
 	snprintf(name, sizeof(name), "user%u", account->users);
-	body = (struct reef_body){.name = text_of(name)};
+	body = (struct reef_body){.name = actor_text_of(name)};
 	rc = actor_ask(actor, REEF_POOL_USER_ADD, &body, &answer);
 	WANT(rc != -EEXIST);
 	TRY(rc);
@@ -129,29 +132,30 @@ static int keeps_account(struct actor *actor)
 static int kills(struct actor *actor)
 {
 	struct reef_random *random = reef_sim_host_random(actor->host);
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 
 	while (!world->over) {
 		TRY(reef_sleep(
 			reef_random_between(random, 100000, 20 * MILLISECOND)));
 		if (world->over)
 			return 0;
-		TRY(broker_again(world, reef_random_chance(random, 3, 4)));
+		TRY(broker_world_restart(world,
+					 reef_random_chance(random, 3, 4)));
 	}
 	return 0;
 }
 
 static int run_killed(uint64_t seed)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 	int rc;
 
 	if (seed % 2)
 		world.options.snapshot_bytes = 1000;
-	world_start(&world, seed);
-	world_add(&world, keeps_account);
-	world_add(&world, kills)->background = true;
-	rc = world_finish(&world);
+	broker_world_start(&world, seed);
+	broker_world_add(&world, keeps_account);
+	broker_world_add(&world, kills)->background = true;
+	rc = broker_world_finish(&world);
 	return rc;
 }
 
@@ -216,22 +220,23 @@ static int few_requests(struct actor *actor)
 static int kills_once(struct actor *actor)
 {
 	TRY(reef_sleep(actor->note[0]));
-	return actor->world->over ? 0 : broker_again(actor->world, true);
+	return actor->world->over ? 0
+				  : broker_world_restart(actor->world, true);
 }
 
 static int run_crash_at(uint64_t step)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 
 	if (step % 2)
 		world.options.snapshot_bytes = 300;
-	world_start(&world, 1 + step % 7);
-	world_add(&world, few_requests);
+	broker_world_start(&world, 1 + step % 7);
+	broker_world_add(&world, few_requests);
 	/* It lives for about 17 ms; a sync takes up to one, a write 20 us. */
-	world_add(&world, kills_once)->note[0] =
+	broker_world_add(&world, kills_once)->note[0] =
 		(step * 35000 + step * 7919 % 35000) % (18 * MILLISECOND);
 	world.actors[1].background = true;
-	return world_finish(&world);
+	return broker_world_finish(&world);
 }
 
 static void crash_at_any_moment_loses_nothing(void **state)
@@ -243,7 +248,7 @@ static void crash_at_any_moment_loses_nothing(void **state)
 
 static int binds(struct actor *actor)
 {
-	struct reef_body body = {.name = text_of("seen")};
+	struct reef_body body = {.name = actor_text_of("seen")};
 	uint32_t space;
 
 	TRY(actor_join(actor));
@@ -258,8 +263,8 @@ static int binds(struct actor *actor)
 /* What it is told of, or that it is told of, is still there after a crash. */
 static int sees(struct actor *actor)
 {
-	struct world *world = actor->world;
-	struct reef_body body = {.name = text_of("seen")};
+	struct broker_world *world = actor->world;
+	struct reef_body body = {.name = actor_text_of("seen")};
 	int rc;
 
 	TRY(actor_join(actor));
@@ -274,7 +279,7 @@ static int sees(struct actor *actor)
 				actor->note[0] ? 0 : 1, &body, NULL);
 	} while (rc == -ENOENT);
 	WANT(rc == 0 || rc == -ESTALE);
-	TRY(broker_again(world, true));
+	TRY(broker_world_restart(world, true));
 	/* The one who binds must not do so again first. */
 	reef_sim_host_pause(world->actors[0].host);
 	actor_hang_up(actor);
@@ -287,12 +292,12 @@ static int sees(struct actor *actor)
 
 static int run_seen(uint64_t seed)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 
-	world_start(&world, seed);
-	world_add(&world, binds);
-	world_add(&world, sees)->note[0] = seed % 2;
-	return world_finish(&world);
+	broker_world_start(&world, seed);
+	broker_world_add(&world, binds);
+	broker_world_add(&world, sees)->note[0] = seed % 2;
+	return broker_world_finish(&world);
 }
 
 static void crash_does_not_take_back_what_others_were_told(void **state)
@@ -305,7 +310,7 @@ static void crash_does_not_take_back_what_others_were_told(void **state)
 
 static int dies(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 
 	TRY(actor_join(actor));
 	TRY(actor_stay(actor, TTL));
@@ -317,7 +322,7 @@ static int dies(struct actor *actor)
 /* What it sees in the table is still so after a crash. */
 static int sees_fenced(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	uint64_t renewed = reef_now_ns();
 	uint32_t id;
 	int rc;
@@ -333,7 +338,7 @@ static int sees_fenced(struct actor *actor)
 			TRY(actor_renew(actor));
 		}
 	}
-	TRY(broker_again(world, true));
+	TRY(broker_world_restart(world, true));
 	actor_hang_up(actor);
 	TRY(actor_return(actor));
 	WANT(actor_state(actor, id) >= REEF_SESSION_FENCED);
@@ -342,14 +347,14 @@ static int sees_fenced(struct actor *actor)
 
 static int run_published(uint64_t seed)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 
-	world_start(&world, seed);
-	world_add(&world, dies);
-	world_add(&world, sees_fenced);
+	broker_world_start(&world, seed);
+	broker_world_add(&world, dies);
+	broker_world_add(&world, sees_fenced);
 	/* So that FENCED does not come by again at once. */
-	world_add(&world, node_script)->delay_ns = TTL / 3;
-	return world_finish(&world);
+	broker_world_add(&world, actor_node_script)->delay_ns = TTL / 3;
+	return broker_world_finish(&world);
 }
 
 static void crash_does_not_take_back_what_was_published(void **state)

@@ -2,24 +2,26 @@
  * each. test_broker_move.c has moves, and the seeds. */
 #include "fixture/stub_world.h"
 
-static void run(struct pool *pool, int (*script)(struct pool *pool),
+#include <errno.h>
+
+static void run(struct stub_pool *pool, int (*script)(struct stub_pool *pool),
 		uint32_t nodes, uint64_t capacity, uint64_t seed)
 {
-	pool_start(pool, seed, script);
+	stub_pool_start(pool, seed, script);
 	for (uint32_t i = 0; i < nodes; i++)
-		pool_add(pool, capacity);
-	assert_int_equal(pool_finish(pool), 0);
+		stub_pool_add(pool, capacity);
+	assert_int_equal(stub_pool_finish(pool), 0);
 }
 
 /* --- extents --- */
 
-static int makes_extents(struct pool *pool)
+static int makes_extents(struct stub_pool *pool)
 {
 	struct reef_row row = {0}, rows[8];
 	struct stub_extent *extent;
 	uint32_t space, again, found;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &again));
 	WANT(space == again);
@@ -30,7 +32,7 @@ static int makes_extents(struct pool *pool)
 	TRY(driver_add(&pool->owner, space, 0, &row));
 	WANT(row.size == MIB && row.state == REEF_EXTENT_LIVE &&
 	     row.space == space && row.era == 1 && row.keys[0]);
-	extent = pool_behind(pool, row.keys[0]);
+	extent = stub_pool_behind(pool, row.keys[0]);
 	WANT(extent && extent->number == row.extent);
 	TRY(driver_add(&pool->owner, space, 2 * MIB, &row));
 	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
@@ -41,20 +43,20 @@ static int makes_extents(struct pool *pool)
 static void broker_memory_extent_is_there_when_answered(void **state)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, makes_extents, 2, 64 * MIB, seed);
 	}
 }
 
-static int refuses_sizes(struct pool *pool)
+static int refuses_sizes(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_body quota = {0};
 	struct reef_row row = {0};
 	uint32_t space;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 3 * MIB, &space));
 	WANT(driver_add(owner, space, (1ull << 32) + 4096, &row) == -EINVAL);
 	WANT(driver_add(owner, space, 1000, &row) == -EINVAL);
@@ -75,19 +77,19 @@ static int refuses_sizes(struct pool *pool)
 
 static void broker_memory_size_that_cannot_be_is_refused(void **state)
 {
-	struct pool pool = {0};
+	struct stub_pool pool = {0};
 
 	run(&pool, refuses_sizes, 2, 8 * MIB, 1);
 }
 
 /* One that refuses is left out, and nothing stays there. */
-static int goes_elsewhere(struct pool *pool)
+static int goes_elsewhere(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_row row = {0};
 	uint32_t space;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	pool->stubs[0].refuses_create = -ENOMEM;
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	for (int i = 0; i < 8; i++) {
@@ -108,24 +110,24 @@ static int goes_elsewhere(struct pool *pool)
 static void broker_memory_node_that_refuses_another_is_asked(void **state)
 {
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, goes_elsewhere, 2, 64 * MIB, seed);
 	}
 }
 
 /* The answer was lost, and then the extent with its node. */
-static int repeats_what_was_lost(struct pool *pool)
+static int repeats_what_was_lost(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_row row = {0}, lost;
 	struct reef_answer answer = {0};
 	struct reef_body body = {.size = MIB};
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &body.space));
 	TRY(driver_add(owner, body.space, MIB, &row));
-	TRY(stub_kill(pool_stub(pool, row.node)));
+	TRY(stub_kill(stub_pool_stub(pool, row.node)));
 	do {
 		TRY(reef_sleep(NODE_TTL / 8));
 		TRY(driver_look(owner, REEF_ROW_EXTENT, row.extent, &lost));
@@ -140,13 +142,13 @@ static int repeats_what_was_lost(struct pool *pool)
 
 static void broker_memory_repetition_of_what_was_lost_is_another(void **state)
 {
-	struct pool pool = {0};
+	struct stub_pool pool = {0};
 
 	run(&pool, repeats_what_was_lost, 2, 8 * MIB, 1);
 }
 
 struct twin {
-	struct pool *pool;
+	struct stub_pool *pool;
 	struct reef_body body;
 	struct reef_row row; /* the last of its answer */
 	int rc;
@@ -172,7 +174,7 @@ static int twin_main(void *arg)
 }
 
 /* Two tries of one request wait for room, and one of them comes first. */
-static int asks_twice(struct pool *pool)
+static int asks_twice(struct stub_pool *pool)
 {
 	struct twin twins[2] = {{.pool = pool}, {.pool = pool}};
 	struct driver *owner = &pool->owner;
@@ -180,7 +182,7 @@ static int asks_twice(struct pool *pool)
 	struct reef_row rows[4];
 	uint32_t space, found;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	pool->stubs[0].leave = true;
 	while (pool->stubs[0].life->ready)
@@ -206,14 +208,14 @@ static int asks_twice(struct pool *pool)
 static void broker_memory_two_tries_of_a_request_are_one(void **state)
 {
 	for (uint64_t seed = 1; seed <= 10; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, asks_twice, 1, 8 * MIB, seed);
 	}
 }
 
 /* What a session asked for is not the next one's on its link. */
-static int another_session(struct pool *pool)
+static int another_session(struct stub_pool *pool)
 {
 	struct twin twin = {.pool = pool};
 	struct driver *owner = &pool->owner;
@@ -221,7 +223,7 @@ static int another_session(struct pool *pool)
 	struct reef_fiber *fiber;
 	uint32_t space;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	pool->stubs[0].leave = true;
 	while (pool->stubs[0].life->ready)
@@ -247,14 +249,14 @@ static int another_session(struct pool *pool)
 static void broker_memory_request_stays_its_sessions(void **state)
 {
 	for (uint64_t seed = 1; seed <= 10; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, another_session, 1, 8 * MIB, seed);
 	}
 }
 
 /* Full; and what is given back makes room at once. */
-static int fills(struct pool *pool)
+static int fills(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_body body = {0};
@@ -262,7 +264,7 @@ static int fills(struct pool *pool)
 	uint32_t space;
 	int rc;
 
-	TRY(pool_ready(pool, 3));
+	TRY(stub_pool_ready(pool, 3));
 	for (uint32_t i = 0; i < 3; i++)
 		pool->stubs[i].slow_drop_ns = 20 * MILLISECOND;
 	for (int round = 0; round < 3; round++) {
@@ -293,7 +295,7 @@ static int fills(struct pool *pool)
 static void broker_memory_full_pool_has_room_after_a_drop(void **state)
 {
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, fills, 3, 4 * MIB, seed);
 	}
@@ -302,14 +304,14 @@ static void broker_memory_full_pool_has_room_after_a_drop(void **state)
 /* --- placement --- */
 
 /* Nine that are more than half full, and a fresh one. */
-static int spreads(struct pool *pool)
+static int spreads(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	uint32_t space, fresh = 0, most = 0;
 	struct stub *empty;
 	struct reef_row row = {0};
 
-	TRY(pool_ready(pool, 9));
+	TRY(stub_pool_ready(pool, 9));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	for (int i = 0; i < 9 * 60; i++)
 		TRY(driver_add(owner, space, MIB, &row));
@@ -317,8 +319,8 @@ static int spreads(struct pool *pool)
 		if (pool->stubs[i].life->count > most)
 			most = pool->stubs[i].life->count;
 	WANT(most <= 66); /* 60 on average: evenly */
-	empty = pool_add(pool, 400 * MIB);
-	TRY(pool_ready(pool, 10));
+	empty = stub_pool_add(pool, 400 * MIB);
+	TRY(stub_pool_ready(pool, 10));
 	for (int i = 0; i < 200; i++) {
 		TRY(driver_add(owner, space, MIB, &row));
 		fresh += row.node == empty->life->id;
@@ -331,7 +333,7 @@ static int spreads(struct pool *pool)
 static void broker_memory_fresh_node_is_not_stampeded(void **state)
 {
 	for (uint64_t seed = 1; seed <= 3; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, spreads, 9, 400 * MIB, seed);
 	}
@@ -341,7 +343,7 @@ static void broker_memory_fresh_node_is_not_stampeded(void **state)
 
 /* What was journaled and never made is made; what moved is kept; what is not
  * known is dropped. */
-static int reconciles(struct pool *pool)
+static int reconciles(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
@@ -350,7 +352,7 @@ static int reconciles(struct pool *pool)
 	uint32_t space, found;
 	uint64_t key;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_add(owner, space, MIB, &row));
 	key = row.keys[0];
@@ -361,7 +363,8 @@ static int reconciles(struct pool *pool)
 	pool->broker = NULL;
 	stub_insert(stub->life, &stray);
 	stub_drop(stub->life, row.extent);
-	TRY(reef_sim_host_restart(pool->broker_host, pool_broker_main, pool));
+	TRY(reef_sim_host_restart(pool->broker_host, stub_pool_broker_main,
+				  pool));
 	do {
 		TRY(reef_sleep(MILLISECOND));
 		TRY(driver_extents(owner, space, rows, 8, &found));
@@ -380,19 +383,19 @@ static int reconciles(struct pool *pool)
 static void broker_memory_node_that_returns_is_reconciled(void **state)
 {
 	for (uint64_t seed = 1; seed <= 10; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, reconciles, 1, 64 * MIB, seed);
 	}
 }
 
-static int refuses_twin(struct pool *pool)
+static int refuses_twin(struct stub_pool *pool)
 {
 	struct stub *twin;
 	struct reef_row row = {0};
 
-	TRY(pool_ready(pool, 1));
-	twin = pool_add_named(pool, 64 * MIB, pool->stubs[0].name);
+	TRY(stub_pool_ready(pool, 1));
+	twin = stub_pool_add_named(pool, 64 * MIB, pool->stubs[0].name);
 	while (twin->refused != -EEXIST)
 		TRY(reef_sleep(MILLISECOND));
 	WANT(pool->stubs[0].life->ready);
@@ -409,14 +412,14 @@ static int refuses_twin(struct pool *pool)
 
 static void broker_memory_two_nodes_of_one_name_are_refused(void **state)
 {
-	struct pool pool = {0};
+	struct stub_pool pool = {0};
 
 	run(&pool, refuses_twin, 1, 64 * MIB, 1);
 }
 
 /* --- death --- */
 
-static int epoch_of(struct pool *pool, uint64_t *epoch)
+static int epoch_of(struct stub_pool *pool, uint64_t *epoch)
 {
 	struct reef_answer answer = {0};
 	int rc = driver_ask(&pool->owner, REEF_POOL_STATUS, NULL, &answer);
@@ -426,7 +429,7 @@ static int epoch_of(struct pool *pool, uint64_t *epoch)
 	return rc;
 }
 
-static int dies(struct pool *pool)
+static int dies(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
@@ -434,7 +437,7 @@ static int dies(struct pool *pool)
 	struct reef_row row = {0}, rows[64];
 	uint32_t space, found, lost = 0, live = 0, id;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	id = stub->life->id;
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	for (int i = 0; i < 12; i++)
@@ -462,7 +465,7 @@ static int dies(struct pool *pool)
 	TRY(driver_add(owner, space, MIB, &row));
 	WANT(row.node == pool->stubs[1].life->id);
 	TRY(stub_restart(stub));
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	WANT(stub->life->id == id && stub->life->count == 0);
 	TRY(driver_look(owner, REEF_ROW_NODE, id, &row));
 	WANT(row.state == REEF_NODE_OK && row.used == 0);
@@ -472,14 +475,14 @@ static int dies(struct pool *pool)
 static void broker_memory_dead_node_loses_its_extents(void **state)
 {
 	for (uint64_t seed = 1; seed <= 10; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, dies, 2, 64 * MIB, seed);
 	}
 }
 
 /* A link, but no pulse; it learns that it was taken for dead. */
-static int falls_silent(struct pool *pool)
+static int falls_silent(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
@@ -487,7 +490,7 @@ static int falls_silent(struct pool *pool)
 	struct reef_row row = {0};
 	uint32_t space;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_add(owner, space, MIB, &row));
 	incarnation = stub->life->incarnation;
@@ -508,7 +511,7 @@ static int falls_silent(struct pool *pool)
 static void broker_memory_silent_node_is_dead(void **state)
 {
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, falls_silent, 1, 64 * MIB, seed);
 	}
@@ -516,27 +519,27 @@ static void broker_memory_silent_node_is_dead(void **state)
 
 /* Away for less than node_ttl, over and over, broker restarts included, and a
  * broker that stands still: nobody dies of it. */
-static int comes_and_goes(struct pool *pool)
+static int comes_and_goes(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_row row = {0}, rows[8];
 	uint32_t space, found;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_add(owner, space, MIB, &row));
 	for (int i = 0; i < 6; i++) {
 		pool->stubs[i % 2].leave = true;
 		TRY(reef_sleep(NODE_TTL / 4));
 		pool->stubs[i % 2].leave = false;
-		TRY(pool_ready(pool, 2));
-		TRY(pool_broker_restart(pool));
-		TRY(pool_ready(pool, 2));
+		TRY(stub_pool_ready(pool, 2));
+		TRY(stub_pool_broker_restart(pool));
+		TRY(stub_pool_ready(pool, 2));
 		reef_sim_host_pause(pool->broker_host);
 		TRY(reef_sleep(3 * NODE_TTL));
 		reef_sim_host_resume(pool->broker_host);
 		TRY(reef_sleep(NODE_TTL));
-		TRY(pool_ready(pool, 2));
+		TRY(stub_pool_ready(pool, 2));
 	}
 	TRY(driver_extents(owner, space, rows, 8, &found));
 	WANT(found == 1 && rows[0].state == REEF_EXTENT_LIVE &&
@@ -547,7 +550,7 @@ static int comes_and_goes(struct pool *pool)
 static void broker_memory_absence_below_ttl_is_forgiven(void **state)
 {
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		run(&pool, comes_and_goes, 2, 64 * MIB, seed);
 	}

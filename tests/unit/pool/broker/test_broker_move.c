@@ -8,10 +8,13 @@
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #define EXTENTS 12
 
 struct story {
-	struct pool pool;
+	struct stub_pool pool;
 	uint32_t space;
 	uint32_t other; /* one that comes and goes; 0: it went */
 	struct reef_row rows[64];
@@ -34,7 +37,7 @@ static int refresh(struct story *story)
 static int write_once(struct story *story, uint32_t i)
 {
 	struct reef_row *row = &story->rows[i];
-	struct stub *stub = pool_stub(&story->pool, row->node);
+	struct stub *stub = stub_pool_stub(&story->pool, row->node);
 	struct stub_extent *extent;
 
 	if (row->state != REEF_EXTENT_LIVE || !row->keys[0] || !stub)
@@ -97,7 +100,7 @@ static int settle(struct story *story)
 
 static int check_all(struct story *story)
 {
-	struct pool *pool = &story->pool;
+	struct stub_pool *pool = &story->pool;
 	uint32_t copies;
 
 	TRY(settle(story));
@@ -112,7 +115,7 @@ static int check_all(struct story *story)
 			WANT(story->may_be_lost[i]);
 			continue;
 		}
-		WANT(pool_behind(pool, row->keys[0])->value ==
+		WANT(stub_pool_behind(pool, row->keys[0])->value ==
 		     story->written[i]);
 	}
 	/* What was left behind goes. */
@@ -127,13 +130,13 @@ static int check_all(struct story *story)
 
 /* --- one drain --- */
 
-static int drains(struct pool *pool)
+static int drains(struct stub_pool *pool)
 {
 	struct story *story = (struct story *)pool;
 	uint32_t count, last = UINT32_MAX, id;
 	uint8_t state = 0;
 
-	TRY(pool_ready(pool, 3));
+	TRY(stub_pool_ready(pool, 3));
 	TRY(make_all(story));
 	id = pool->stubs[0].life->id;
 	TRY(drain(story, id, false));
@@ -163,16 +166,16 @@ static void broker_move_drain_loses_no_write(void **state)
 	for (uint64_t seed = 1; seed <= 50; seed++) {
 		struct story story = {0};
 
-		pool_start(&story.pool, seed, drains);
+		stub_pool_start(&story.pool, seed, drains);
 		for (int i = 0; i < 3; i++)
-			pool_add(&story.pool, 64 * MIB);
-		assert_int_equal(pool_finish(&story.pool), 0);
+			stub_pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(stub_pool_finish(&story.pool), 0);
 		assert_true(story.moved > 0);
 	}
 }
 
 /* No room: nothing is lost, it says why, and goes on when there is some. */
-static int has_no_room(struct pool *pool)
+static int has_no_room(struct stub_pool *pool)
 {
 	struct story *story = (struct story *)pool;
 	struct reef_body body = {0};
@@ -183,7 +186,7 @@ static int has_no_room(struct pool *pool)
 	struct reef_cursor_in in;
 	struct reef_row row;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(make_all(story));
 	id = pool->stubs[0].life->id;
 	TRY(drain(story, id, false));
@@ -204,7 +207,7 @@ static int has_no_room(struct pool *pool)
 			TRY(refresh(story));
 	}
 	TRY(check_all(story));
-	pool_add(pool, 64 * MIB);
+	stub_pool_add(pool, 64 * MIB);
 	while (state != REEF_NODE_DRAINED) {
 		TRY(reef_sleep(MILLISECOND));
 		TRY(state_of(story, id, &state, &count));
@@ -217,22 +220,22 @@ static void broker_move_without_room_stays_draining(void **state)
 	for (uint64_t seed = 1; seed <= 5; seed++) {
 		struct story story = {0};
 
-		pool_start(&story.pool, seed, has_no_room);
+		stub_pool_start(&story.pool, seed, has_no_room);
 		for (int i = 0; i < 2; i++)
-			pool_add(&story.pool, 8 * MIB);
-		assert_int_equal(pool_finish(&story.pool), 0);
+			stub_pool_add(&story.pool, 8 * MIB);
+		assert_int_equal(stub_pool_finish(&story.pool), 0);
 	}
 }
 
 /* What was moved somewhere, and is not there any more, had contents: it is
  * lost, and not made anew. What never moved may never have been made. */
-static int forgets(struct pool *pool)
+static int forgets(struct stub_pool *pool)
 {
 	struct story *story = (struct story *)pool;
 	uint32_t count, id, target;
 	uint8_t state = 0;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(make_all(story));
 	id = pool->stubs[0].life->id;
 	target = pool->stubs[1].life->id;
@@ -244,7 +247,7 @@ static int forgets(struct pool *pool)
 	pool->stubs[1].forgets = true;
 	pool->stubs[1].rests = 1;
 	TRY(reef_sleep(NODE_TTL / 2));
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(refresh(story));
 	for (uint32_t i = 0; i < story->found; i++) {
 		WANT((story->rows[i].state == REEF_EXTENT_LOST) ==
@@ -262,22 +265,22 @@ static void broker_move_arrived_and_missing_is_lost(void **state)
 	for (uint64_t seed = 1; seed <= 5; seed++) {
 		struct story story = {0};
 
-		pool_start(&story.pool, seed, forgets);
+		stub_pool_start(&story.pool, seed, forgets);
 		for (int i = 0; i < 2; i++)
-			pool_add(&story.pool, 64 * MIB);
-		assert_int_equal(pool_finish(&story.pool), 0);
+			stub_pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(stub_pool_finish(&story.pool), 0);
 	}
 }
 
 /* Copied, but that was not journaled, and then the source dies: the copy goes,
  * for it is not known whether it is the last word. */
-static int source_dies(struct pool *pool)
+static int source_dies(struct stub_pool *pool)
 {
 	struct story *story = (struct story *)pool;
 	struct stub_life *target;
 	uint32_t here = UINT32_MAX;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(make_all(story));
 	target = pool->stubs[1].life;
 	pool->stubs[1].ends_broker = true;
@@ -286,7 +289,8 @@ static int source_dies(struct pool *pool)
 		TRY(reef_sleep(100000));
 	stub_kill(&pool->stubs[0]);
 	pool->stubs[1].ends_broker = false;
-	TRY(reef_sim_host_restart(pool->broker_host, pool_broker_main, pool));
+	TRY(reef_sim_host_restart(pool->broker_host, stub_pool_broker_main,
+				  pool));
 	do {
 		TRY(reef_sleep(MILLISECOND));
 		TRY(refresh(story));
@@ -307,21 +311,21 @@ static void broker_move_copy_of_what_died_goes(void **state)
 	for (uint64_t seed = 1; seed <= 10; seed++) {
 		struct story story = {0};
 
-		pool_start(&story.pool, seed, source_dies);
+		stub_pool_start(&story.pool, seed, source_dies);
 		for (int i = 0; i < 2; i++)
-			pool_add(&story.pool, 64 * MIB);
-		assert_int_equal(pool_finish(&story.pool), 0);
+			stub_pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(stub_pool_finish(&story.pool), 0);
 	}
 }
 
 /* A target that refuses: the move is taken back, and tried elsewhere. */
-static int target_refuses(struct pool *pool)
+static int target_refuses(struct stub_pool *pool)
 {
 	struct story *story = (struct story *)pool;
 	uint32_t count, id;
 	uint8_t state = 0;
 
-	TRY(pool_ready(pool, 3));
+	TRY(stub_pool_ready(pool, 3));
 	TRY(make_all(story));
 	pool->stubs[1].refuses_pull = -ENOMEM;
 	id = pool->stubs[0].life->id;
@@ -341,10 +345,10 @@ static void broker_move_target_that_refuses_another_is_asked(void **state)
 	for (uint64_t seed = 1; seed <= 10; seed++) {
 		struct story story = {0};
 
-		pool_start(&story.pool, seed, target_refuses);
+		stub_pool_start(&story.pool, seed, target_refuses);
 		for (int i = 0; i < 3; i++)
-			pool_add(&story.pool, 64 * MIB);
-		assert_int_equal(pool_finish(&story.pool), 0);
+			stub_pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(stub_pool_finish(&story.pool), 0);
 	}
 }
 
@@ -365,7 +369,7 @@ static int kill_stub(struct story *story, struct stub *stub)
  * stands still. */
 static int disturb(struct story *story, struct reef_random *random)
 {
-	struct pool *pool = &story->pool;
+	struct stub_pool *pool = &story->pool;
 	struct driver *owner = &pool->owner;
 	struct reef_body body = {.space = story->space};
 	struct reef_row row = {0};
@@ -403,7 +407,7 @@ static int disturb(struct story *story, struct reef_random *random)
 
 static int fault(struct story *story, struct reef_random *random)
 {
-	struct pool *pool = &story->pool;
+	struct stub_pool *pool = &story->pool;
 	struct stub *stub =
 		&pool->stubs[reef_random_below(random, pool->stubs_count)];
 	uint32_t id = stub->life->id;
@@ -412,7 +416,7 @@ static int fault(struct story *story, struct reef_random *random)
 	switch (reef_random_below(random, 10)) {
 	case 0:
 	case 1:
-		return pool_broker_restart(pool);
+		return stub_pool_broker_restart(pool);
 	case 2:
 	case 3:
 		if (!stub->rests)
@@ -436,14 +440,14 @@ static int fault(struct story *story, struct reef_random *random)
 	}
 }
 
-static int goes_on(struct pool *pool)
+static int goes_on(struct stub_pool *pool)
 {
 	struct story *story = (struct story *)pool;
 	struct reef_random random =
 		reef_random_split(reef_sim_random(pool->sim), 7);
 	uint32_t i;
 
-	TRY(pool_ready(pool, 4));
+	TRY(stub_pool_ready(pool, 4));
 	TRY(make_all(story));
 	for (uint32_t step = 0; step < story->steps; step++) {
 		i = (uint32_t)reef_random_below(&random, EXTENTS);
@@ -460,7 +464,7 @@ static int goes_on(struct pool *pool)
 			TRY(stub_restart(&pool->stubs[i]));
 		pool->stubs[i].killed = false;
 	}
-	TRY(pool_ready(pool, 4));
+	TRY(stub_pool_ready(pool, 4));
 	for (i = 0; i < pool->stubs_count; i++)
 		TRY(drain(story, pool->stubs[i].life->id, true));
 	if (story->other)
@@ -484,10 +488,10 @@ static int tell(uint64_t seed, enum reef_mutant mutant, uint32_t kills,
 	story->steps = 300;
 	story->kills = kills;
 	reef_mutate(mutant);
-	pool_start(&story->pool, seed, goes_on);
+	stub_pool_start(&story->pool, seed, goes_on);
 	for (int i = 0; i < 4; i++)
-		pool_add(&story->pool, 64 * MIB);
-	rc = pool_finish(&story->pool);
+		stub_pool_add(&story->pool, 64 * MIB);
+	rc = stub_pool_finish(&story->pool);
 	reef_mutate(REEF_MUTANT_NONE);
 	tally->moved += story->moved;
 	tally->lost += story->lost;

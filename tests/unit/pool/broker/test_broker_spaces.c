@@ -3,24 +3,29 @@
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 
-static void run(int (*script)(struct pool *pool), uint32_t nodes,
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void run(int (*script)(struct stub_pool *pool), uint32_t nodes,
 		uint64_t capacity, uint64_t seeds)
 {
 	for (uint64_t seed = 1; seed <= seeds; seed++) {
-		struct pool pool = {0};
+		struct stub_pool pool = {0};
 
 		pool.options.revoke_notice_ns = 300 * MILLISECOND;
-		pool_start(&pool, seed, script);
+		stub_pool_start(&pool, seed, script);
 		for (uint32_t i = 0; i < nodes; i++)
-			pool_add(&pool, capacity);
-		assert_int_equal(pool_finish(&pool), 0);
+			stub_pool_add(&pool, capacity);
+		assert_int_equal(stub_pool_finish(&pool), 0);
 	}
 }
 
 /* A second user, with a session. */
-static int add_guest(struct pool *pool)
+static int add_guest(struct stub_pool *pool)
 {
-	struct reef_body body = {.name = pool_text("guest")};
+	struct reef_body body = {.name = stub_pool_text("guest")};
 	struct reef_answer answer = {0};
 
 	TRY(driver_do(&pool->owner, REEF_POOL_USER_ADD, &body, &answer));
@@ -31,7 +36,7 @@ static int add_guest(struct pool *pool)
 	return 0;
 }
 
-static int make_token(struct pool *pool, uint32_t space, uint8_t rights,
+static int make_token(struct stub_pool *pool, uint32_t space, uint8_t rights,
 		      struct reef_body *open)
 {
 	struct reef_body body = {.space = space, .rights = rights};
@@ -56,14 +61,15 @@ static int open_with(struct driver *driver, const struct reef_body *body)
 
 /* --- tokens --- */
 
-static int shows_tokens(struct pool *pool)
+static int shows_tokens(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
-	struct reef_body open = {.name = pool_text("a")}, forged, body = {0};
+	struct reef_body open = {.name = stub_pool_text("a")}, forged,
+			 body = {0};
 	struct reef_row rows[8];
 	uint32_t space, other, found;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(add_guest(pool));
 	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_open(&pool->owner, "b", REEF_POOL_CREATE, 0, 0, &other));
@@ -90,7 +96,7 @@ static int shows_tokens(struct pool *pool)
 	forged.rights = 0x80;
 	WANT(open_with(guest, &forged) == -EACCES);
 	forged = open;
-	forged.name = pool_text("b");
+	forged.name = stub_pool_text("b");
 	WANT(open_with(guest, &forged) == -EACCES);
 	TRY(open_with(guest, &open));
 	TRY(driver_extents(guest, space, rows, 8, &found));
@@ -123,16 +129,16 @@ static void broker_spaces_token_opens_what_it_says(void **state)
 
 /* Old tokens and old keys are void, new ones good, and nothing is lost; also if
  * the broker dies meanwhile. */
-static int revokes(struct pool *pool)
+static int revokes(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
-	struct reef_body open = {.name = pool_text("a")}, body = {0};
+	struct reef_body open = {.name = stub_pool_text("a")}, body = {0};
 	struct reef_row before[8], after[8];
 	uint32_t space, found;
 	bool crash = reef_random_chance(reef_sim_random(pool->sim), 1, 2);
 	int rc;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(add_guest(pool));
 	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	for (int i = 0; i < 8; i++)
@@ -142,7 +148,7 @@ static int revokes(struct pool *pool)
 	TRY(driver_extents(guest, space, before, 8, &found));
 	WANT(found == 8);
 	for (int i = 0; i < 8; i++)
-		pool_behind(pool, before[i].keys[0])->value = 100 + i;
+		stub_pool_behind(pool, before[i].keys[0])->value = 100 + i;
 	body.space = space;
 	if (crash) {
 		/* Asked, and dead before it can answer. */
@@ -151,7 +157,7 @@ static int revokes(struct pool *pool)
 				   pool->owner.sequence, &body, NULL,
 				   reef_random_below(reef_sim_random(pool->sim),
 						     10 * MILLISECOND));
-		TRY(pool_broker_restart(pool));
+		TRY(stub_pool_broker_restart(pool));
 		rc = driver_call(&pool->owner, REEF_POOL_SPACE_REVOKE,
 				 pool->owner.sequence, &body, NULL);
 		TRY(rc);
@@ -160,7 +166,7 @@ static int revokes(struct pool *pool)
 			      NULL));
 	}
 	for (int i = 0; i < 8; i++)
-		WANT(!pool_behind(pool, before[i].keys[0]));
+		WANT(!stub_pool_behind(pool, before[i].keys[0]));
 	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
 	     -EACCES);
 	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
@@ -169,7 +175,7 @@ static int revokes(struct pool *pool)
 	WANT(found == 8);
 	for (int i = 0; i < 8; i++) {
 		WANT(after[i].state == REEF_EXTENT_LIVE);
-		WANT(pool_behind(pool, after[i].keys[0])->value ==
+		WANT(stub_pool_behind(pool, after[i].keys[0])->value ==
 		     100 + (uint64_t)i);
 	}
 	TRY(make_token(pool, space, REEF_RIGHT_READ, &open));
@@ -181,14 +187,14 @@ static void broker_spaces_revoked_tokens_and_keys_are_void(void **state)
 	run(revokes, 2, 64 * MIB, 30);
 }
 
-static int has_scratch(struct pool *pool)
+static int has_scratch(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
 	struct reef_body body = {0};
 	struct reef_row row = {0};
 	uint32_t mine, again, theirs;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(add_guest(pool));
 	TRY(driver_open(guest, "", 0, 0, 0, &mine));
 	TRY(driver_open(guest, "", 0, 0, 0, &again));
@@ -213,13 +219,13 @@ static void broker_spaces_scratch_ends_with_its_session(void **state)
 	run(has_scratch, 1, 64 * MIB, 5);
 }
 
-static int refuses_names(struct pool *pool)
+static int refuses_names(struct stub_pool *pool)
 {
 	static char name[60000];
 	struct reef_body body = {.flags = REEF_POOL_CREATE};
 	uint32_t space;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	memset(name, 'x', sizeof(name));
 	body.name = (struct reef_text){name, 256};
 	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
@@ -248,7 +254,7 @@ static void broker_spaces_name_that_cannot_be_is_refused(void **state)
 
 /* --- memory that goes back --- */
 
-static int goes_back(struct pool *pool)
+static int goes_back(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
@@ -256,7 +262,7 @@ static int goes_back(struct pool *pool)
 	uint32_t keeps, lends, found, lost;
 	uint64_t begun_ns;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "k", REEF_POOL_CREATE, REEF_KEEPING_KEPT, 0,
 			&keeps));
 	TRY(driver_open(owner, "r", REEF_POOL_CREATE, REEF_KEEPING_REVOCABLE, 0,
@@ -295,7 +301,7 @@ static int goes_back(struct pool *pool)
 	TRY(driver_extents(owner, keeps, kept, 8, &found));
 	for (uint32_t i = 0; i < found; i++)
 		WANT(kept[i].state == REEF_EXTENT_LIVE &&
-		     pool_behind(pool, kept[i].keys[0]));
+		     stub_pool_behind(pool, kept[i].keys[0]));
 	return 0;
 }
 
@@ -308,13 +314,13 @@ static void broker_spaces_revocable_memory_goes_back(void **state)
 
 /* A session ends: every node hears of it, those that come later too, and one
  * that is not ready yet is asked as well. */
-static int tells_fences(struct pool *pool)
+static int tells_fences(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
 	struct stub *late;
 	uint32_t session;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(add_guest(pool));
 	TRY(driver_connect(guest));
 	session = guest->session;
@@ -326,7 +332,7 @@ static int tells_fences(struct pool *pool)
 	for (uint32_t i = 0; i < 2; i++)
 		while (pool->stubs[i].life->last_fenced != session)
 			TRY(reef_sleep(MILLISECOND));
-	late = pool_add(pool, MIB);
+	late = stub_pool_add(pool, MIB);
 	while (!late->life || !late->life->ready)
 		TRY(reef_sleep(MILLISECOND));
 	WANT(late->life->fences >= 1 && late->life->last_fenced == session);
@@ -339,12 +345,12 @@ static void broker_spaces_every_node_knows_of_fences(void **state)
 }
 
 /* More of them than an answer has room for. */
-static int tells_many_fences(struct pool *pool)
+static int tells_many_fences(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
 	struct stub *late;
 
-	TRY(pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 1));
 	TRY(add_guest(pool));
 	for (uint32_t i = 0; i < 300; i++) {
 		guest->session = 0;
@@ -357,7 +363,7 @@ static int tells_many_fences(struct pool *pool)
 		reef_peer_close(guest->peer);
 		guest->peer = NULL;
 	}
-	late = pool_add(pool, MIB);
+	late = stub_pool_add(pool, MIB);
 	while (!late->life || !late->life->ready)
 		TRY(reef_sleep(MILLISECOND));
 	WANT(late->life->fences >= 300);
@@ -405,14 +411,14 @@ static int count_rows(struct driver *driver, uint8_t kind, uint32_t *count,
 	return 0;
 }
 
-static int lists_all(struct pool *pool)
+static int lists_all(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_row rows[256];
 	uint32_t space, count, pages, found;
 	char name[16];
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(add_guest(pool));
 	for (int i = 0; i < 150; i++) {
 		snprintf(name, sizeof(name), "space%d", i);
@@ -468,13 +474,13 @@ static void fill_body(struct reef_random *random, struct reef_body *body)
 		body->kind = (uint8_t)reef_random_below(random, 10);
 		body->size = reef_random_below(random, 4) * 4096;
 	}
-	body->name = pool_text(names[reef_random_below(random, 7)]);
-	body->after = pool_text(names[reef_random_below(random, 7)]);
-	body->addresses = pool_text("sim:nowhere/1");
+	body->name = stub_pool_text(names[reef_random_below(random, 7)]);
+	body->after = stub_pool_text(names[reef_random_below(random, 7)]);
+	body->addresses = stub_pool_text("sim:nowhere/1");
 }
 
 /* The same from one that holds the pool's key, and calls itself a node. */
-static int says_as_node(struct pool *pool, struct reef_peer **peer)
+static int says_as_node(struct stub_pool *pool, struct reef_peer **peer)
 {
 	struct reef_random *random = reef_sim_random(pool->sim);
 	struct reef_cursor_out rows = {0};
@@ -510,7 +516,7 @@ static int says_as_node(struct pool *pool, struct reef_peer **peer)
 	return 0;
 }
 
-static int says_anything(struct pool *pool)
+static int says_anything(struct stub_pool *pool)
 {
 	struct reef_random *random = reef_sim_random(pool->sim);
 	struct driver *driver;
@@ -519,7 +525,7 @@ static int says_anything(struct pool *pool)
 	uint32_t space;
 	uint16_t kind;
 
-	TRY(pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(add_guest(pool));
 	for (uint32_t i = 0; i < 1500; i++) {
 		if (reef_random_chance(random, 1, 4))

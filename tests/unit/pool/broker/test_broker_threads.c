@@ -14,6 +14,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
 /* --- the broker's thread --- */
 

@@ -4,21 +4,23 @@
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
 
+#include <errno.h>
+
 #define SEEDS 10
 #define MUTANT_SEEDS 60
 
 /* Add who takes part. */
-typedef void cast(struct world *world);
+typedef void cast(struct broker_world *world);
 
 static int run_seed(cast *add, enum reef_mutant mutant, uint64_t seed)
 {
-	struct world world = {0};
+	struct broker_world world = {0};
 	int rc;
 
 	reef_mutate(mutant);
-	world_start(&world, seed);
+	broker_world_start(&world, seed);
 	add(&world);
-	rc = world_finish(&world);
+	rc = broker_world_finish(&world);
 	reef_mutate(REEF_MUTANT_NONE);
 	return rc;
 }
@@ -68,13 +70,13 @@ static int stays(struct actor *actor)
 
 static int stays_with_broker_restarts(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	int i, rc;
 
 	TRY(actor_join(actor));
 	for (i = 0; i < 10; i++) {
 		TRY(actor_stay(actor, TTL));
-		TRY(broker_again(world, i % 2));
+		TRY(broker_world_restart(world, i % 2));
 		/* It takes its time to come back. */
 		actor_hang_up(actor);
 		TRY(reef_sleep(TTL * 3 / 4));
@@ -87,16 +89,16 @@ static int stays_with_broker_restarts(struct actor *actor)
 	return 0;
 }
 
-static void cast_stay(struct world *world)
+static void cast_stay(struct broker_world *world)
 {
-	world_add(world, stays);
-	world_add(world, stays);
-	world_add(world, stays);
+	broker_world_add(world, stays);
+	broker_world_add(world, stays);
+	broker_world_add(world, stays);
 }
 
-static void cast_restarts(struct world *world)
+static void cast_restarts(struct broker_world *world)
 {
-	world_add(world, stays_with_broker_restarts);
+	broker_world_add(world, stays_with_broker_restarts);
 }
 
 static void lease_that_is_renewed_lasts(void **state)
@@ -133,7 +135,7 @@ static int falls_silent(struct actor *actor)
 
 static int watches_silence(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	uint64_t begun;
 	uint32_t id;
 
@@ -150,10 +152,10 @@ static int watches_silence(struct actor *actor)
 	return 0;
 }
 
-static void cast_silence(struct world *world)
+static void cast_silence(struct broker_world *world)
 {
-	world_add(world, falls_silent);
-	world_add(world, watches_silence);
+	broker_world_add(world, falls_silent);
+	broker_world_add(world, watches_silence);
 }
 
 static void lease_of_a_silent_session_ends(void **state)
@@ -179,7 +181,7 @@ static int stands_still(struct actor *actor)
 
 static int stops_them(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct reef_sim_host *other = world->actors[0].host;
 
 	while (world->note[0] == 0)
@@ -197,10 +199,10 @@ static int stops_them(struct actor *actor)
 	return 0;
 }
 
-static void cast_stand_still(struct world *world)
+static void cast_stand_still(struct broker_world *world)
 {
-	world_add(world, stands_still);
-	world_add(world, stops_them);
+	broker_world_add(world, stands_still);
+	broker_world_add(world, stops_them);
 }
 
 static void lease_does_not_count_the_brokers_absence(void **state)
@@ -212,7 +214,7 @@ static void lease_does_not_count_the_brokers_absence(void **state)
 
 static int dies(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 
 	TRY(actor_join(actor));
 	TRY(actor_stay(actor, TTL));
@@ -223,7 +225,7 @@ static int dies(struct actor *actor)
 
 static int await_victim(struct actor *actor, uint32_t *id)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 
 	while (world->note[0] == 0)
 		TRY(actor_stay(actor, MILLISECOND));
@@ -233,7 +235,7 @@ static int await_victim(struct actor *actor, uint32_t *id)
 
 static int watches_fence(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	uint32_t id;
 
 	TRY(actor_join(actor));
@@ -243,12 +245,12 @@ static int watches_fence(struct actor *actor)
 	return actor_await(actor, id, REEF_SESSION_RECOVERED, TTL);
 }
 
-static void cast_fence(struct world *world)
+static void cast_fence(struct broker_world *world)
 {
-	world_add(world, dies);
-	world_add(world, watches_fence);
-	world_add(world, node_script)->delay_ns = TTL / 3;
-	world_add(world, node_script);
+	broker_world_add(world, dies);
+	broker_world_add(world, watches_fence);
+	broker_world_add(world, actor_node_script)->delay_ns = TTL / 3;
+	broker_world_add(world, actor_node_script);
 }
 
 static void lease_fenced_is_after_every_node_confirmed(void **state)
@@ -259,7 +261,7 @@ static void lease_fenced_is_after_every_node_confirmed(void **state)
 
 static int watches_fence_of_dead_node(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct actor *node = &world->actors[2];
 	uint32_t id;
 
@@ -274,12 +276,12 @@ static int watches_fence_of_dead_node(struct actor *actor)
 	return 0;
 }
 
-static void cast_dead_node(struct world *world)
+static void cast_dead_node(struct broker_world *world)
 {
-	world_add(world, dies);
-	world_add(world, watches_fence_of_dead_node);
+	broker_world_add(world, dies);
+	broker_world_add(world, watches_fence_of_dead_node);
 	/* It would confirm, but far too late. */
-	world_add(world, node_script)->delay_ns = 100 * TTL;
+	broker_world_add(world, actor_node_script)->delay_ns = 100 * TTL;
 }
 
 static void lease_dead_node_counts_as_fenced(void **state)
@@ -291,9 +293,9 @@ static void lease_dead_node_counts_as_fenced(void **state)
 
 static int dies_with_space(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	struct reef_body scratch = {.flags = REEF_POOL_CREATE,
-				    .name = text_of("scratch"),
+				    .name = actor_text_of("scratch"),
 				    .kind = REEF_SPACE_SCRATCH,
 				    .keeping = REEF_KEEPING_KEPT};
 	uint32_t space;
@@ -316,7 +318,7 @@ static int joins_space(struct actor *actor, uint32_t *space)
 
 static int helps(struct actor *actor)
 {
-	struct reef_body scratch = {.name = text_of("scratch")};
+	struct reef_body scratch = {.name = actor_text_of("scratch")};
 	uint32_t id, space;
 
 	TRY(joins_space(actor, &space));
@@ -337,10 +339,10 @@ static int helps_late(struct actor *actor)
 	return helps(actor);
 }
 
-static void cast_helper(struct world *world)
+static void cast_helper(struct broker_world *world)
 {
-	world_add(world, dies_with_space);
-	world_add(world, helps_late);
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, helps_late);
 }
 
 static void lease_recovery_is_asked_of_one_who_has_the_space(void **state)
@@ -348,11 +350,11 @@ static void lease_recovery_is_asked_of_one_who_has_the_space(void **state)
 	run(cast_helper);
 }
 
-static void cast_bad_helper(struct world *world)
+static void cast_bad_helper(struct broker_world *world)
 {
-	world_add(world, dies_with_space);
-	world_add(world, helps)->recover_rc = -EIO;
-	world_add(world, helps_late);
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, helps)->recover_rc = -EIO;
+	broker_world_add(world, helps_late);
 }
 
 static void lease_recovery_goes_on_to_the_next(void **state)
@@ -388,11 +390,11 @@ static int kills_helper(struct actor *actor)
 	return actor_await(actor, id, REEF_SESSION_RECOVERED, 60 * SECOND);
 }
 
-static void cast_dying_helper(struct world *world)
+static void cast_dying_helper(struct broker_world *world)
 {
-	world_add(world, dies_with_space);
-	world_add(world, dies_helping)->background = true;
-	world_add(world, kills_helper);
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, dies_helping)->background = true;
+	broker_world_add(world, kills_helper);
 }
 
 static void lease_recovery_outlives_its_helper(void **state)
@@ -412,7 +414,7 @@ static int opens_later(struct actor *actor)
 	TRY(actor_stay(actor, 10 * TTL));
 	WANT(actor_state(actor, id) == REEF_SESSION_FENCED);
 	if (actor->note[0]) {
-		TRY(broker_again(actor->world, true));
+		TRY(broker_world_restart(actor->world, true));
 		TRY(actor_return(actor));
 		TRY(actor_stay(actor, 10 * TTL));
 		WANT(actor_state(actor, id) == REEF_SESSION_FENCED);
@@ -424,16 +426,16 @@ static int opens_later(struct actor *actor)
 	return 0;
 }
 
-static void cast_later(struct world *world)
+static void cast_later(struct broker_world *world)
 {
-	world_add(world, dies_with_space);
-	world_add(world, opens_later);
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, opens_later);
 }
 
-static void cast_later_restart(struct world *world)
+static void cast_later_restart(struct broker_world *world)
 {
-	world_add(world, dies_with_space);
-	world_add(world, opens_later)->note[0] = 1;
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, opens_later)->note[0] = 1;
 }
 
 static void lease_recovery_waits_for_who_opens_the_space(void **state)
@@ -446,7 +448,7 @@ static void lease_recovery_waits_for_who_opens_the_space(void **state)
 
 static int holds_on(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 
 	TRY(actor_join(actor));
 	TRY(actor_look(actor, actor->session));
@@ -469,7 +471,7 @@ static int holds_on(struct actor *actor)
 
 static int watches_epochs(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	uint64_t begun, last, held;
 	uint32_t id;
 
@@ -500,7 +502,7 @@ static int watches_epochs(struct actor *actor)
 	WANT(actor->header.safe_epoch > held + 2);
 	/* A start goes on above all that was before it. */
 	last = actor->header.reclaim_epoch;
-	TRY(broker_again(world, true));
+	TRY(broker_world_restart(world, true));
 	TRY(actor_return(actor));
 	WANT(actor->header.reclaim_epoch > last);
 	WANT(actor->header.safe_epoch < last);
@@ -509,12 +511,12 @@ static int watches_epochs(struct actor *actor)
 	return 0;
 }
 
-static void cast_epochs(struct world *world)
+static void cast_epochs(struct broker_world *world)
 {
-	world_add(world, holds_on);
-	world_add(world, watches_epochs);
+	broker_world_add(world, holds_on);
+	broker_world_add(world, watches_epochs);
 	/* So that it is EXPIRED for a while. */
-	world_add(world, node_script)->delay_ns = TTL / 2;
+	broker_world_add(world, actor_node_script)->delay_ns = TTL / 2;
 }
 
 static void lease_memory_waits_for_who_announced_less(void **state)
@@ -555,18 +557,18 @@ static int always_hurries(struct actor *actor)
 	return 0;
 }
 
-static void add_hurry(struct world *world)
+static void add_hurry(struct broker_world *world)
 {
-	world_add(world, always_hurries)->background = true;
+	broker_world_add(world, always_hurries)->background = true;
 }
 
-static void cast_stay_hurry(struct world *world)
+static void cast_stay_hurry(struct broker_world *world)
 {
 	cast_stay(world);
 	add_hurry(world);
 }
 
-static void cast_silence_hurry(struct world *world)
+static void cast_silence_hurry(struct broker_world *world)
 {
 	cast_silence(world);
 	add_hurry(world);
@@ -579,7 +581,7 @@ static void lease_is_not_judged_sooner_in_a_hurry(void **state)
 	find(cast_stay_hurry, REEF_MUTANT_BROKER_HASTY_LEASE);
 }
 
-static void cast_epochs_hurry(struct world *world)
+static void cast_epochs_hurry(struct broker_world *world)
 {
 	cast_epochs(world);
 	add_hurry(world);
@@ -594,7 +596,7 @@ static void lease_memory_waits_for_them_in_a_hurry_too(void **state)
 /* Epochs pass quickly while somebody says so, and no longer. */
 static int hurries_for_a_while(struct actor *actor)
 {
-	struct world *world = actor->world;
+	struct broker_world *world = actor->world;
 	uint64_t before;
 
 	TRY(actor_join(actor));
@@ -637,10 +639,10 @@ static int joins_in(struct actor *actor)
 	return 0;
 }
 
-static void cast_hurry(struct world *world)
+static void cast_hurry(struct broker_world *world)
 {
-	world_add(world, hurries_for_a_while);
-	world_add(world, joins_in);
+	broker_world_add(world, hurries_for_a_while);
+	broker_world_add(world, joins_in);
 }
 
 static void lease_hurry_lasts_while_somebody_says_so(void **state)

@@ -2,6 +2,11 @@
  * ones, the network and the machines are simulated. */
 #include "fixture/pool_world.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 static void run(int (*script)(struct member *member),
 		int (*second)(struct member *member))
 {

@@ -4,6 +4,10 @@
 #include "fixture/pool_world.h"
 #include "pool/rpc.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 /* --- a load: words that only this member changes --- */
 
 struct load {

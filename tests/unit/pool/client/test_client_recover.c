@@ -4,6 +4,9 @@
 #include "fixture/pool_world.h"
 #include "pool/rpc.h"
 
+#include <errno.h>
+#include <string.h>
+
 #define KIND 9
 
 static void run(int (*first)(struct member *member),

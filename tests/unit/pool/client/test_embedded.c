@@ -12,8 +12,11 @@
 #include <reef/fiber.h>
 #include <reef/map.h>
 #include <reef/reef.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

@@ -1,69 +1,73 @@
 /* test_node.c - a node: what it lends, to whom, and how it is taken back.
  *
- * Most run in simulation, some of them also for real; those that a mutant is
- * to break are run with it, too. */
+ * Most node_script_run in simulation, some of them also for real; those that a
+ * mutant is to break are node_script_run with it, too. */
 #include "fixture/node_world.h"
 
 #include "base/mutant.h"
 #include "fabric/provider.h"
 #include "pool/node/internal.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* --- who may come in --- */
 
-static int script_credentials(struct world *world)
+static int script_credentials(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], value = 1;
-	struct client client;
+	struct borrower client;
 	struct reef_key key, other;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!client_open(world, 0, SESSION(1), &client));
-	AWAIT(status_of(world, 0).links == 1);
-	CHECK(!client_attach(&client, keys));
-	CHECK(reef_remote_size(client.remote) == EXTENT_SIZE);
-	CHECK(!client_get(&client, 0, &value) && value == 0);
-	CHECK(!client_put(&client, 8, 42));
-	CHECK(!client_get(&client, 8, &value) && value == 42);
-	client_close(&client);
-	AWAIT(status_of(world, 0).links == 0);
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_open(world, 0, SESSION(1), &client));
+	AWAIT(machine_status(world, 0).links == 1);
+	WANT(!borrower_attach(&client, keys));
+	WANT(reef_remote_size(client.remote) == EXTENT_SIZE);
+	WANT(!borrower_get(&client, 0, &value) && value == 0);
+	WANT(!borrower_put(&client, 8, 42));
+	WANT(!borrower_get(&client, 8, &value) && value == 42);
+	borrower_close(&client);
+	AWAIT(machine_status(world, 0).links == 0);
 
 	/* Another session's key, the nodes', the pool's; other identities. */
-	CHECK(!reef_key_derive_session(&world->key, SESSION(1), &key));
-	CHECK(client_prove(world, 0, "session", SESSION(2), &key, NULL,
-			   &client) == -REEF_EAUTH);
-	client_close(&client);
-	CHECK(client_prove(world, 0, "node", 0x80000001, &key, NULL, &client) ==
-	      -REEF_EAUTH);
-	client_close(&client);
-	CHECK(client_prove(world, 0, "session", SESSION(1), &world->key, NULL,
-			   &client) == -REEF_EAUTH);
-	client_close(&client);
-	CHECK(!reef_key_derive_user(&world->key, 0, 0, &other));
-	CHECK(client_prove(world, 0, "user:0:0", SESSION(1), &other, NULL,
-			   &client) == -REEF_EAUTH);
-	client_close(&client);
-	CHECK(!reef_key_derive_node(&world->key, &other));
-	CHECK(client_prove(world, 0, "node", SESSION(1), &other, NULL,
-			   &client) == -REEF_EAUTH);
-	client_close(&client);
-	CHECK(!client_prove(world, 0, "node", 0x80000001, &other, NULL,
-			    &client));
-	client_close(&client);
+	WANT(!reef_key_derive_session(&world->key, SESSION(1), &key));
+	WANT(borrower_prove(world, 0, "session", SESSION(2), &key, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(borrower_prove(world, 0, "node", 0x80000001, &key, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(borrower_prove(world, 0, "session", SESSION(1), &world->key, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(!reef_key_derive_user(&world->key, 0, 0, &other));
+	WANT(borrower_prove(world, 0, "user:0:0", SESSION(1), &other, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(!reef_key_derive_node(&world->key, &other));
+	WANT(borrower_prove(world, 0, "node", SESSION(1), &other, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(!borrower_prove(world, 0, "node", 0x80000001, &other, NULL,
+			     &client));
+	borrower_close(&client);
 	return 0;
 }
 
 static void node_credentials_others_refused(void **state)
 {
-	run(script_credentials, 1);
-	run_real(script_credentials, 1);
+	node_script_run(script_credentials, 1);
+	node_script_run_real(script_credentials, 1);
 }
 
 /* A client may not do the broker's work. */
-static int script_orders(struct world *world)
+static int script_orders(struct node_world *world)
 {
-	struct reef_rpc_options options = {.handle = stub_handle,
+	struct reef_rpc_options options = {.handle = stub_broker_handle,
 					   .context = &world->stub};
 	struct reef_connect_options connect = {
 		.session = SESSION(1),
@@ -77,296 +81,296 @@ static int script_orders(struct world *world)
 	struct reef_key key;
 	int rc;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, NULL));
-	CHECK(!reef_key_derive_session(&world->key, SESSION(1), &key));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, NULL));
+	WANT(!reef_key_derive_session(&world->key, SESSION(1), &key));
 	memcpy(connect.key, key.bytes, sizeof(connect.key));
-	CHECK(!world_mesh(world, &mesh));
-	CHECK(!reef_port_open(mesh, NULL, &port));
+	WANT(!node_world_mesh(world, &mesh));
+	WANT(!reef_port_open(mesh, NULL, &port));
 	options.epoch = 99;
-	CHECK(!reef_rpc_create(port, &options, &rpc));
-	CHECK(!reef_rpc_connect(rpc, world->stub.nodes[0].addresses, 0,
-				&connect, &peer, NULL));
+	WANT(!reef_rpc_create(port, &options, &rpc));
+	WANT(!reef_rpc_connect(rpc, world->stub.nodes[0].addresses, 0, &connect,
+			       &peer, NULL));
 	rc = reef_rpc_call(peer, REEF_POOL_EXTENT_DROP, 0, &body, NULL, SECOND);
-	CHECK(rc == -EPERM);
+	WANT(rc == -EPERM);
 	rc = reef_rpc_call(peer, REEF_POOL_FENCE, 0, &body, NULL, SECOND);
-	CHECK(rc == -EPERM);
+	WANT(rc == -EPERM);
 	reef_peer_close(peer);
 	reef_rpc_destroy(rpc);
 	reef_port_close(port);
 	reef_mesh_close(mesh);
-	CHECK(status_of(world, 0).extents == 1);
-	CHECK(status_of(world, 0).broker_epoch == 5);
+	WANT(machine_status(world, 0).extents == 1);
+	WANT(machine_status(world, 0).broker_epoch == 5);
 	return 0;
 }
 
 static void node_orders_of_clients_refused(void **state)
 {
-	run(script_orders, 1);
+	node_script_run(script_orders, 1);
 }
 
 /* --- extents --- */
 
-static int script_create(struct world *world)
+static int script_create(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], again[REEF_DOORS_MAX];
 	struct reef_body other = {
 		.extent = 1, .space = 2, .era = 1, .size = EXTENT_SIZE};
 
-	CHECK(ask_create(world, 0, 1, 0, NULL) == -EINVAL);
-	CHECK(status_of(world, 0).extents == 0);
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, again));
-	CHECK(!memcmp(keys, again, sizeof(keys)) && keys[0]);
-	CHECK(ask_create(world, 0, 1, 2 * EXTENT_SIZE, NULL) == -EEXIST);
-	CHECK(ask(world, 0, REEF_POOL_EXTENT_CREATE, &other, NULL) == -EEXIST);
-	CHECK(status_of(world, 0).lent == EXTENT_SIZE);
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(status_of(world, 0).lent == 0);
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, NULL) == -ENOENT);
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_REOPEN, 1, NULL) ==
-	      -ENOENT);
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, again));
-	CHECK(keys[0] != again[0]);
-	CHECK(!world->real || (keys[0] != again[1] && keys[1] && again[1]));
+	WANT(ask_create(world, 0, 1, 0, NULL) == -EINVAL);
+	WANT(machine_status(world, 0).extents == 0);
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, again));
+	WANT(!memcmp(keys, again, sizeof(keys)) && keys[0]);
+	WANT(ask_create(world, 0, 1, 2 * EXTENT_SIZE, NULL) == -EEXIST);
+	WANT(ask(world, 0, REEF_POOL_EXTENT_CREATE, &other, NULL) == -EEXIST);
+	WANT(machine_status(world, 0).lent == EXTENT_SIZE);
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(machine_status(world, 0).lent == 0);
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, NULL) == -ENOENT);
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_REOPEN, 1, NULL) == -ENOENT);
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, again));
+	WANT(keys[0] != again[0]);
+	WANT(!world->real || (keys[0] != again[1] && keys[1] && again[1]));
 	return 0;
 }
 
 static void node_create_repeated_same_keys(void **state)
 {
-	run(script_create, 1);
-	run_real(script_create, 1);
+	node_script_run(script_create, 1);
+	node_script_run_real(script_create, 1);
 }
 
-static int script_capacity(struct world *world)
+static int script_capacity(struct node_world *world)
 {
-	uint64_t capacity = status_of(world, 0).capacity;
+	uint64_t capacity = machine_status(world, 0).capacity;
 	uint32_t number = 1;
 
-	CHECK(ask_create(world, 0, 500, capacity + 1, NULL) == -ENOSPC);
-	CHECK(ask_create(world, 0, 500, UINT64_MAX, NULL) == -ENOSPC);
-	CHECK(ask_create(world, 0, 500, UINT64_MAX - 4000, NULL) == -ENOSPC);
+	WANT(ask_create(world, 0, 500, capacity + 1, NULL) == -ENOSPC);
+	WANT(ask_create(world, 0, 500, UINT64_MAX, NULL) == -ENOSPC);
+	WANT(ask_create(world, 0, 500, UINT64_MAX - 4000, NULL) == -ENOSPC);
 	/* Odd sizes take whole pages. */
 	while (!ask_create(world, 0, number, 5000, NULL))
 		number++;
-	CHECK(number == capacity / EXTENT_SIZE + 1);
-	CHECK(status_of(world, 0).lent == capacity);
-	CHECK(ask_create(world, 0, 500, 1, NULL) == -ENOSPC);
-	CHECK(status_of(world, 0).extents == number - 1);
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 7, NULL));
-	CHECK(!ask_create(world, 0, 500, EXTENT_SIZE, NULL));
-	CHECK(status_of(world, 0).lent == capacity);
+	WANT(number == capacity / EXTENT_SIZE + 1);
+	WANT(machine_status(world, 0).lent == capacity);
+	WANT(ask_create(world, 0, 500, 1, NULL) == -ENOSPC);
+	WANT(machine_status(world, 0).extents == number - 1);
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 7, NULL));
+	WANT(!ask_create(world, 0, 500, EXTENT_SIZE, NULL));
+	WANT(machine_status(world, 0).lent == capacity);
 	return 0;
 }
 
 static void node_capacity_never_exceeded(void **state)
 {
-	run(script_capacity, 1);
-	run_real(script_capacity, 1);
+	node_script_run(script_capacity, 1);
+	node_script_run_real(script_capacity, 1);
 }
 
-static int script_fresh(struct world *world)
+static int script_fresh(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], value;
-	struct client client;
+	struct borrower client;
 
-	CHECK(!client_open(world, 0, SESSION(1), &client));
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!client_attach(&client, keys));
-	CHECK(!client_put(&client, 8, 42));
+	WANT(!borrower_open(world, 0, SESSION(1), &client));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_put(&client, 8, 42));
 	reef_detach(client.queue, client.remote);
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(!ask_create(world, 0, 2, EXTENT_SIZE, keys));
-	CHECK(!client_attach(&client, keys));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(!ask_create(world, 0, 2, EXTENT_SIZE, keys));
+	WANT(!borrower_attach(&client, keys));
 	value = 1;
-	CHECK(!client_get(&client, 8, &value));
-	client_close(&client);
-	CHECK(value == 0);
+	WANT(!borrower_get(&client, 8, &value));
+	borrower_close(&client);
+	WANT(value == 0);
 	return 0;
 }
 
 static void node_dropped_memory_fresh_again(void **state)
 {
-	run(script_fresh, 1);
-	run_real(script_fresh, 1);
-	assert_int_not_equal(run_with(script_fresh, 1, REEF_MUTANT_NODE_DIRTY),
-			     0);
+	node_script_run(script_fresh, 1);
+	node_script_run_real(script_fresh, 1);
+	assert_int_not_equal(
+		node_script_run_with(script_fresh, 1, REEF_MUTANT_NODE_DIRTY),
+		0);
 }
 
 /* --- holders --- */
 
-static int script_holder(struct world *world)
+static int script_holder(struct node_world *world)
 {
-	uint64_t capacity = status_of(world, 0).capacity, start_ns;
+	uint64_t capacity = machine_status(world, 0).capacity, start_ns;
 	uint64_t keys[REEF_DOORS_MAX];
 
-	CHECK(!ask_create(world, 0, 1, capacity, keys));
-	CHECK(!hold_on(world, keys[0]));
+	WANT(!ask_create(world, 0, 1, capacity, keys));
+	WANT(!holder_attach(world, keys[0]));
 	/* It is told, and does not answer; neither does the DROP. */
 	start_ns = reef_now_ns();
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
-	      -ETIMEDOUT);
-	CHECK(reef_now_ns() - start_ns < 5 * SECOND);
-	CHECK(status_of(world, 0).lent == capacity);
-	CHECK(ask_create(world, 0, 2, 4096, NULL) == -ENOSPC);
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
+	     -ETIMEDOUT);
+	WANT(reef_now_ns() - start_ns < 5 * SECOND);
+	WANT(machine_status(world, 0).lent == capacity);
+	WANT(ask_create(world, 0, 2, 4096, NULL) == -ENOSPC);
 	/* Nobody else gets in meanwhile. */
 	{
-		struct client late;
+		struct borrower late;
 
-		CHECK(!client_open(world, 0, SESSION(3), &late));
-		CHECK(client_attach(&late, keys) == -REEF_EKEY);
-		client_close(&late);
+		WANT(!borrower_open(world, 0, SESSION(3), &late));
+		WANT(borrower_attach(&late, keys) == -REEF_EKEY);
+		borrower_close(&late);
 	}
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
-	      -ETIMEDOUT);
-	CHECK(status_of(world, 0).lent == capacity);
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
+	     -ETIMEDOUT);
+	WANT(machine_status(world, 0).lent == capacity);
 	/* The fence ends it, and with it the drop. */
-	CHECK(!ask_fence(world, 0, HOLDER));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(status_of(world, 0).lent == 0);
-	CHECK(!ask_create(world, 0, 2, capacity, NULL));
+	WANT(!ask_fence(world, 0, HOLDER));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(machine_status(world, 0).lent == 0);
+	WANT(!ask_create(world, 0, 2, capacity, NULL));
 	return 0;
 }
 
 static void node_drop_waits_for_holder(void **state)
 {
-	run(script_holder, 1);
+	node_script_run(script_holder, 1);
 }
 
 /* Several ask for the same; then for something else. All wait for one holder,
  * and get one outcome. */
-static int script_joined(struct world *world)
+static int script_joined(struct node_world *world)
 {
 	struct reef_fiber *fibers[4];
-	struct request requests[4];
+	struct ask_later requests[4];
 	uint64_t keys[REEF_DOORS_MAX];
 	int i;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!hold_on(world, keys[0]));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!holder_attach(world, keys[0]));
 	for (i = 0; i < 4; i++) {
-		requests[i] = (struct request){.world = world,
-					       .kind = REEF_POOL_EXTENT_CLOSE,
-					       .extent = 1,
-					       .result = 1};
-		CHECK(!reef_fiber_spawn(reef_fiber_sched(), request_fiber,
-					&requests[i], &fibers[i]));
+		requests[i] = (struct ask_later){.world = world,
+						 .kind = REEF_POOL_EXTENT_CLOSE,
+						 .extent = 1,
+						 .result = 1};
+		WANT(!reef_fiber_spawn(reef_fiber_sched(), ask_fiber,
+				       &requests[i], &fibers[i]));
 	}
-	CHECK(!reef_sleep(SECOND));
+	WANT(!reef_sleep(SECOND));
 	for (i = 0; i < 4; i++)
-		CHECK(requests[i].result == 1);
-	CHECK(!ask_fence(world, 0, HOLDER));
+		WANT(requests[i].result == 1);
+	WANT(!ask_fence(world, 0, HOLDER));
 	for (i = 0; i < 4; i++) {
 		reef_fiber_join(fibers[i], NULL);
-		CHECK(requests[i].result == 0);
-		CHECK(!memcmp(requests[i].keys, requests[0].keys,
-			      sizeof(keys)));
-		CHECK(requests[i].keys[0] != keys[0]);
+		WANT(requests[i].result == 0);
+		WANT(!memcmp(requests[i].keys, requests[0].keys, sizeof(keys)));
+		WANT(requests[i].keys[0] != keys[0]);
 	}
 	return 0;
 }
 
 static void node_close_repeated_joins(void **state)
 {
-	run(script_joined, 1);
+	node_script_run(script_joined, 1);
 }
 
 /* Hundreds of drops wait for a holder; a fence still gets through. */
-static int script_crowd(struct world *world)
+static int script_crowd(struct node_world *world)
 {
 	struct reef_body body = {.extent = 1};
 	uint64_t keys[REEF_DOORS_MAX];
-	struct request drop = {
+	struct ask_later drop = {
 		.world = world, .extent = 1, .kind = REEF_POOL_EXTENT_DROP};
 	struct reef_fiber *fibers[300];
 	int i;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!hold_on(world, keys[0]));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!holder_attach(world, keys[0]));
 	for (i = 0; i < 300; i++)
-		CHECK(!reef_fiber_spawn(reef_fiber_sched(), request_fiber,
-					&drop, &fibers[i]));
-	CHECK(!reef_sleep(100 * MILLISECOND));
-	CHECK(!ask_fence(world, 0, HOLDER));
+		WANT(!reef_fiber_spawn(reef_fiber_sched(), ask_fiber, &drop,
+				       &fibers[i]));
+	WANT(!reef_sleep(100 * MILLISECOND));
+	WANT(!ask_fence(world, 0, HOLDER));
 	for (i = 0; i < 300; i++)
 		reef_fiber_join(fibers[i], NULL);
-	CHECK(!ask(world, 0, REEF_POOL_EXTENT_DROP, &body, NULL));
-	CHECK(status_of(world, 0).extents == 0);
+	WANT(!ask(world, 0, REEF_POOL_EXTENT_DROP, &body, NULL));
+	WANT(machine_status(world, 0).extents == 0);
 	return 0;
 }
 
 static void node_crowd_of_drops_leaves_room_for_fence(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	world_init(world, 1, script_crowd);
-	assert_int_equal(world_run_sim(world, 1), 0);
+	node_world_init(world, 1, script_crowd);
+	assert_int_equal(node_world_run_sim(world, 1), 0);
 	free(world);
 }
 
 /* A holder that is quick lets go of it by itself. */
-static int script_polite(struct world *world)
+static int script_polite(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], value;
-	struct client client;
+	struct borrower client;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!client_open(world, 0, SESSION(1), &client));
-	CHECK(!client_attach(&client, keys));
-	CHECK(!client_put(&client, 0, 1));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(client_put(&client, 0, 2) == -REEF_EKEY);
-	CHECK(client_get(&client, 0, &value) == -REEF_EKEY);
-	CHECK(status_of(world, 0).lent == 0);
-	client_close(&client);
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_open(world, 0, SESSION(1), &client));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_put(&client, 0, 1));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(borrower_put(&client, 0, 2) == -REEF_EKEY);
+	WANT(borrower_get(&client, 0, &value) == -REEF_EKEY);
+	WANT(machine_status(world, 0).lent == 0);
+	borrower_close(&client);
 	return 0;
 }
 
 static void node_drop_while_held_refuses_holder(void **state)
 {
-	run(script_polite, 1);
-	run_real(script_polite, 1);
+	node_script_run(script_polite, 1);
+	node_script_run_real(script_polite, 1);
 }
 
 /* --- fences --- */
 
-static int script_fence(struct world *world)
+static int script_fence(struct node_world *world)
 {
 	static const char *const fabrics[] = {"shm", "tcp"};
 	uint64_t keys[REEF_DOORS_MAX], value = 0;
-	struct client client, witness;
+	struct borrower client, witness;
 	int rc;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!client_open(world, 0, SESSION(9), &witness));
-	CHECK(!client_attach(&witness, keys));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_open(world, 0, SESSION(9), &witness));
+	WANT(!borrower_attach(&witness, keys));
 	for (uint32_t i = 0; i < (world->real ? 2 : 1); i++) {
-		CHECK(!client_open_over(world, 0, SESSION(1 + i),
-					world->real ? fabrics[i] : NULL,
-					&client));
-		CHECK(!client_attach(&client, keys));
-		CHECK(!client_put(&client, 0, 1));
-		CHECK(!ask_fence(world, 0, SESSION(1 + i)));
-		rc = client_put(&client, 0, 2);
-		client_close(&client);
-		CHECK(!client_get(&witness, 0, &value));
-		CHECK(rc < 0 && value == 1);
-		CHECK(!ask_fence(world, 0, SESSION(1 + i)));
-		CHECK(client_try(world, SESSION(1 + i)) == -REEF_EFENCED);
+		WANT(!borrower_open_over(world, 0, SESSION(1 + i),
+					 world->real ? fabrics[i] : NULL,
+					 &client));
+		WANT(!borrower_attach(&client, keys));
+		WANT(!borrower_put(&client, 0, 1));
+		WANT(!ask_fence(world, 0, SESSION(1 + i)));
+		rc = borrower_put(&client, 0, 2);
+		borrower_close(&client);
+		WANT(!borrower_get(&witness, 0, &value));
+		WANT(rc < 0 && value == 1);
+		WANT(!ask_fence(world, 0, SESSION(1 + i)));
+		WANT(borrower_try(world, SESSION(1 + i)) == -REEF_EFENCED);
 	}
-	CHECK(ask_fence(world, 0, 0) == -EINVAL);
-	CHECK(!client_put(&witness, 0, 3));
-	client_close(&witness);
+	WANT(ask_fence(world, 0, 0) == -EINVAL);
+	WANT(!borrower_put(&witness, 0, 3));
+	borrower_close(&witness);
 	return 0;
 }
 
 static void node_fence_nothing_more_happens(void **state)
 {
-	run(script_fence, 1);
-	run_real(script_fence, 1);
-	assert_int_not_equal(
-		run_with(script_fence, 1, REEF_MUTANT_NODE_NO_FENCE), 0);
+	node_script_run(script_fence, 1);
+	node_script_run_real(script_fence, 1);
+	assert_int_not_equal(node_script_run_with(script_fence, 1,
+						  REEF_MUTANT_NODE_NO_FENCE),
+			     0);
 }
 
 /* --- moving --- */
@@ -381,73 +385,73 @@ static void fill(uint8_t *bytes, uint32_t size)
 	reef_random_fill(&random, bytes, size);
 }
 
-static int compare_with(struct world *world, uint32_t node,
+static int compare_with(struct node_world *world, uint32_t node,
 			const uint64_t *keys, const uint8_t *bytes,
 			uint32_t size)
 {
-	struct client client;
+	struct borrower client;
 	uint8_t *read = malloc(size);
 	int rc;
 
-	CHECK(read);
-	rc = client_open(world, node, SESSION(2), &client);
+	WANT(read);
+	rc = borrower_open(world, node, SESSION(2), &client);
 	if (!rc)
-		rc = client_attach(&client, keys);
+		rc = borrower_attach(&client, keys);
 	if (!rc)
-		rc = client_op(&client, REEF_READ, 0, read, size);
+		rc = borrower_op(&client, REEF_READ, 0, read, size);
 	if (!rc)
 		rc = memcmp(read, bytes, size);
-	client_close(&client);
+	borrower_close(&client);
 	free(read);
 	return rc;
 }
 
-static int move(struct world *world, uint8_t *bytes, uint32_t size)
+static int move(struct node_world *world, uint8_t *bytes, uint32_t size)
 {
 	uint64_t keys[REEF_DOORS_MAX], offer[REEF_DOORS_MAX];
 	uint64_t again[REEF_DOORS_MAX], moved[REEF_DOORS_MAX];
-	struct client client;
+	struct borrower client;
 
-	CHECK(!ask_create(world, 0, 1, size, keys));
-	CHECK(!client_open(world, 0, SESSION(1), &client));
-	CHECK(!client_attach(&client, keys));
-	CHECK(!client_op(&client, REEF_WRITE, 0, bytes, size));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, offer));
-	CHECK(offer[0] != keys[0]);
-	CHECK(client_put(&client, 0, 7) == -REEF_EKEY);
-	CHECK(client_attach(&client, keys) == -REEF_EKEY);
-	client_close(&client);
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, again));
-	CHECK(!memcmp(offer, again, sizeof(offer)));
-	CHECK(ask_create(world, 0, 1, size, NULL) == -EBUSY);
-	CHECK(!ask_pull(world, 1, 0, 1, size, offer, moved));
-	CHECK(!ask_pull(world, 1, 0, 1, size, offer, again));
-	CHECK(!memcmp(moved, again, sizeof(moved)));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(status_of(world, 0).lent == 0);
-	CHECK(status_of(world, 1).extents == 1);
-	CHECK(!compare_with(world, 1, moved, bytes, size));
+	WANT(!ask_create(world, 0, 1, size, keys));
+	WANT(!borrower_open(world, 0, SESSION(1), &client));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_op(&client, REEF_WRITE, 0, bytes, size));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, offer));
+	WANT(offer[0] != keys[0]);
+	WANT(borrower_put(&client, 0, 7) == -REEF_EKEY);
+	WANT(borrower_attach(&client, keys) == -REEF_EKEY);
+	borrower_close(&client);
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, again));
+	WANT(!memcmp(offer, again, sizeof(offer)));
+	WANT(ask_create(world, 0, 1, size, NULL) == -EBUSY);
+	WANT(!ask_pull(world, 1, 0, 1, size, offer, moved));
+	WANT(!ask_pull(world, 1, 0, 1, size, offer, again));
+	WANT(!memcmp(moved, again, sizeof(moved)));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(machine_status(world, 0).lent == 0);
+	WANT(machine_status(world, 1).extents == 1);
+	WANT(!compare_with(world, 1, moved, bytes, size));
 	/* And back: under the next epoch, so the first pull's is another. */
-	CHECK(!ask_extent(world, 1, REEF_POOL_EXTENT_CLOSE, 1, offer));
-	CHECK(!ask_pull(world, 0, 1, 1, size, offer, moved));
-	CHECK(!compare_with(world, 0, moved, bytes, size));
+	WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_CLOSE, 1, offer));
+	WANT(!ask_pull(world, 0, 1, 1, size, offer, moved));
+	WANT(!compare_with(world, 0, moved, bytes, size));
 	/* The source changes its mind: the offer is void. */
-	CHECK(!ask_extent(world, 1, REEF_POOL_EXTENT_REOPEN, 1, keys));
-	CHECK(!ask_extent(world, 1, REEF_POOL_EXTENT_REOPEN, 1, again));
-	CHECK(!memcmp(keys, again, sizeof(keys)));
-	CHECK(keys[0] != offer[0]);
-	CHECK(!compare_with(world, 1, keys, bytes, size));
-	CHECK(compare_with(world, 1, offer, bytes, size) == -REEF_EKEY);
+	WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_REOPEN, 1, keys));
+	WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_REOPEN, 1, again));
+	WANT(!memcmp(keys, again, sizeof(keys)));
+	WANT(keys[0] != offer[0]);
+	WANT(!compare_with(world, 1, keys, bytes, size));
+	WANT(compare_with(world, 1, offer, bytes, size) == -REEF_EKEY);
 	return 0;
 }
 
-static int script_move(struct world *world)
+static int script_move(struct node_world *world)
 {
 	uint32_t size = world->real ? MOVED_SIZE : 40000;
 	uint8_t *bytes = malloc(size);
 	int rc;
 
-	CHECK(bytes);
+	WANT(bytes);
 	fill(bytes, size);
 	rc = move(world, bytes, size);
 	free(bytes);
@@ -456,46 +460,46 @@ static int script_move(struct world *world)
 
 static void node_move_brings_every_byte(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
-	run(script_move, 2);
+	node_script_run(script_move, 2);
 	assert_non_null(world);
-	world_init(world, 2, script_move);
+	node_world_init(world, 2, script_move);
 	world->machines[0].options.capacity = MOVED_SIZE;
 	world->machines[1].options.capacity = MOVED_SIZE;
-	assert_int_equal(world_run_real(world), 0);
+	assert_int_equal(node_world_run_real(world), 0);
 	free(world);
 }
 
-static int script_bad_pulls(struct world *world)
+static int script_bad_pulls(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], wrong[REEF_DOORS_MAX] = {1, 2, 3, 4};
 
-	CHECK(!ask_create(world, 0, 1, 40000, NULL));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, keys));
-	CHECK(ask_pull(world, 1, 0, 1, 40000, wrong, NULL) == -REEF_EKEY);
-	CHECK(status_of(world, 1).lent == 0);
-	CHECK(status_of(world, 1).extents == 0);
+	WANT(!ask_create(world, 0, 1, 40000, NULL));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, keys));
+	WANT(ask_pull(world, 1, 0, 1, 40000, wrong, NULL) == -REEF_EKEY);
+	WANT(machine_status(world, 1).lent == 0);
+	WANT(machine_status(world, 1).extents == 0);
 	/* More than the source has. */
-	CHECK(ask_pull(world, 1, 0, 1, 50000, keys, NULL) == -ERANGE);
-	CHECK(ask_pull(world, 1, 0, 1, 2 << 20, keys, NULL) == -ENOSPC);
-	CHECK(status_of(world, 1).lent == 0);
-	CHECK(status_of(world, 1).extents == 0);
+	WANT(ask_pull(world, 1, 0, 1, 50000, keys, NULL) == -ERANGE);
+	WANT(ask_pull(world, 1, 0, 1, 2 << 20, keys, NULL) == -ENOSPC);
+	WANT(machine_status(world, 1).lent == 0);
+	WANT(machine_status(world, 1).extents == 0);
 	/* Its own number is taken by something else. */
-	CHECK(!ask_create(world, 1, 1, 40000, NULL));
-	CHECK(ask_pull(world, 1, 0, 1, 40000, keys, NULL) == -EEXIST);
-	CHECK(!ask_extent(world, 1, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(!ask_pull(world, 1, 0, 1, 40000, keys, NULL));
+	WANT(!ask_create(world, 1, 1, 40000, NULL));
+	WANT(ask_pull(world, 1, 0, 1, 40000, keys, NULL) == -EEXIST);
+	WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(!ask_pull(world, 1, 0, 1, 40000, keys, NULL));
 	return 0;
 }
 
 static void node_failed_pull_leaves_nothing(void **state)
 {
-	run(script_bad_pulls, 2);
+	node_script_run(script_bad_pulls, 2);
 }
 
 struct pull {
-	struct world *world;
+	struct node_world *world;
 	uint64_t size;
 	uint64_t keys[REEF_DOORS_MAX];
 	int result;
@@ -511,53 +515,53 @@ static int pull_fiber(void *arg)
 }
 
 /* The source dies, or the target is told to drop it, while it pulls. */
-static int script_pull_cut(struct world *world)
+static int script_pull_cut(struct node_world *world)
 {
 	uint64_t size = 16u << 20;
 	struct pull pulls[2];
 	struct reef_fiber *fibers[2];
 	int i;
 
-	CHECK(!ask_create(world, 0, 1, size, NULL));
+	WANT(!ask_create(world, 0, 1, size, NULL));
 	memset(pulls, 0, sizeof(pulls));
 	pulls[0].world = world;
 	pulls[0].size = size;
 	pulls[0].result = 1;
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, pulls[0].keys));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, pulls[0].keys));
 	pulls[1] = pulls[0];
 	for (i = 0; i < 2; i++)
-		CHECK(!reef_fiber_spawn(reef_fiber_sched(), pull_fiber,
-					&pulls[i], &fibers[i]));
-	for (i = 0; i < 1000 && status_of(world, 1).lent == 0; i++)
-		CHECK(!reef_sleep(MILLISECOND / 100));
-	CHECK(status_of(world, 1).lent == size);
-	CHECK(pulls[0].result == 1);
+		WANT(!reef_fiber_spawn(reef_fiber_sched(), pull_fiber,
+				       &pulls[i], &fibers[i]));
+	for (i = 0; i < 1000 && machine_status(world, 1).lent == 0; i++)
+		WANT(!reef_sleep(MILLISECOND / 100));
+	WANT(machine_status(world, 1).lent == size);
+	WANT(pulls[0].result == 1);
 	if (world->note[0] == 0)
 		reef_sim_host_kill(world->machines[0].host);
 	else
-		CHECK(!ask_extent(world, 1, REEF_POOL_EXTENT_DROP, 1, NULL));
+		WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_DROP, 1, NULL));
 	for (i = 0; i < 2; i++) {
 		reef_fiber_join(fibers[i], NULL);
 		/* The drop may have come when it was done. */
-		CHECK(pulls[i].result < 0 || world->note[0]);
+		WANT(pulls[i].result < 0 || world->note[0]);
 	}
 	/* A dead source is noticed when it has been silent for a while. */
-	AWAIT(status_of(world, 1).lent == 0);
-	CHECK(status_of(world, 1).extents == 0);
+	AWAIT(machine_status(world, 1).lent == 0);
+	WANT(machine_status(world, 1).extents == 0);
 	return 0;
 }
 
 static void node_pull_cut_short_leaves_nothing(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
 	for (uint64_t i = 0; i < 8; i++) {
-		world_init(world, 2, script_pull_cut);
+		node_world_init(world, 2, script_pull_cut);
 		world->note[0] = i % 2;
 		world->machines[0].options.capacity = 64 << 20;
 		world->machines[1].options.capacity = 64 << 20;
-		assert_int_equal(world_run_sim(world, i), 0);
+		assert_int_equal(node_world_run_sim(world, i), 0);
 	}
 	free(world);
 }
@@ -565,21 +569,21 @@ static void node_pull_cut_short_leaves_nothing(void **state)
 /* --- for real: shm costs the node nothing --- */
 
 struct rider {
-	struct world *world;
+	struct node_world *world;
 	uint64_t keys[REEF_DOORS_MAX];
 	int result;
 	_Atomic bool mounted, go, arrived, leave;
 };
 
-static int ride_along(struct rider *rider, struct client *client)
+static int ride_along(struct rider *rider, struct borrower *client)
 {
 	uint64_t value;
 	int rc = 0;
 
 	for (uint64_t i = 0; !rc && i < 20000; i++) {
-		rc = client_put(client, 8 * (i % 100), i);
+		rc = borrower_put(client, 8 * (i % 100), i);
 		if (!rc)
-			rc = client_get(client, 8 * (i % 100), &value);
+			rc = borrower_get(client, 8 * (i % 100), &value);
 		if (!rc && value != i)
 			rc = -EIO;
 	}
@@ -590,12 +594,12 @@ static int ride_along(struct rider *rider, struct client *client)
 static void *ride(void *arg)
 {
 	struct rider *rider = arg;
-	struct client client;
+	struct borrower client;
 	int rc;
 
-	rc = client_open_over(rider->world, 0, SESSION(5), "shm", &client);
+	rc = borrower_open_over(rider->world, 0, SESSION(5), "shm", &client);
 	if (!rc)
-		rc = client_attach(&client, rider->keys);
+		rc = borrower_attach(&client, rider->keys);
 	rider->mounted = true;
 	while (!rider->go)
 		reef_sleep(MILLISECOND / 10);
@@ -603,11 +607,11 @@ static void *ride(void *arg)
 	rider->arrived = true;
 	while (!rider->leave)
 		reef_sleep(MILLISECOND / 10);
-	client_close(&client);
+	borrower_close(&client);
 	return NULL;
 }
 
-static int script_no_cpu(struct world *world)
+static int script_no_cpu(struct node_world *world)
 {
 	struct reef_rpc_counts before, after;
 	struct reef_node *node = world->machines[0].node;
@@ -615,8 +619,8 @@ static int script_no_cpu(struct world *world)
 	pthread_t thread;
 	int polled;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, rider.keys));
-	CHECK(!pthread_create(&thread, NULL, ride, &rider));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, rider.keys));
+	WANT(!pthread_create(&thread, NULL, ride, &rider));
 	AWAIT(rider.mounted);
 	while (reef_port_poll(node->port) > 0)
 		;
@@ -628,17 +632,17 @@ static int script_no_cpu(struct world *world)
 	polled = reef_port_poll(node->port);
 	reef_rpc_counts(node->rpc, &after);
 	rider.leave = true;
-	AWAIT(status_of(world, 0).links == 0);
+	AWAIT(machine_status(world, 0).links == 0);
 	pthread_join(thread, NULL);
-	CHECK(rider.result == 0);
-	CHECK(polled == 0);
-	CHECK(before.handled == after.handled);
+	WANT(rider.result == 0);
+	WANT(polled == 0);
+	WANT(before.handled == after.handled);
 	return 0;
 }
 
 static void node_shm_traffic_costs_node_nothing(void **state)
 {
-	run_real(script_no_cpu, 1);
+	node_script_run_real(script_no_cpu, 1);
 }
 
 /* As if it were a network card's. */
@@ -650,7 +654,7 @@ static int set_apart(void *context, struct reef_fabric *fabric)
 }
 
 /* All doors of a node are of one domain, or it does not start. */
-static int script_domains(struct world *world)
+static int script_domains(struct node_world *world)
 {
 	struct reef_mesh_options apart = {.kinds = "shm tcp",
 					  .opened = set_apart};
@@ -659,7 +663,7 @@ static int script_domains(struct world *world)
 	char listen[128];
 	int rc;
 
-	CHECK(!reef_mesh_open(&apart, &options.mesh));
+	WANT(!reef_mesh_open(&apart, &options.mesh));
 	snprintf(listen, sizeof(listen), "shm:%s/b tcp:127.0.0.1:0",
 		 world->directory);
 	options.listen = listen;
@@ -669,41 +673,41 @@ static int script_domains(struct world *world)
 	if (!rc)
 		reef_node_stop(node);
 	reef_mesh_close(options.mesh);
-	CHECK(rc == -REEF_EDOMAIN);
+	WANT(rc == -REEF_EDOMAIN);
 	return 0;
 }
 
 static void node_doors_of_two_domains_refused(void **state)
 {
-	run_real(script_domains, 1);
+	node_script_run_real(script_domains, 1);
 }
 
-static int script_huge(struct world *world)
+static int script_huge(struct node_world *world)
 {
 	struct reef_node_status status;
 	int rc = ask_create(world, 0, 1, 4 << 20, NULL);
 
-	CHECK(!rc);
-	CHECK(!ask_create(world, 0, 2, 4096, NULL));
-	status = status_of(world, 0);
-	CHECK(status.lent == (4 << 20) + 4096);
+	WANT(!rc);
+	WANT(!ask_create(world, 0, 2, 4096, NULL));
+	status = machine_status(world, 0);
+	WANT(status.lent == (4 << 20) + 4096);
 	/* Only where there are any, and never for the odd one. */
-	CHECK(status.huge == 0 || status.huge == 4 << 20);
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(status_of(world, 0).huge == 0);
-	CHECK(status_of(world, 0).lent == 4096);
+	WANT(status.huge == 0 || status.huge == 4 << 20);
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(machine_status(world, 0).huge == 0);
+	WANT(machine_status(world, 0).lent == 4096);
 	return 0;
 }
 
 static void node_huge_pages_counted_truly(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	world_init(world, 1, script_huge);
+	node_world_init(world, 1, script_huge);
 	world->machines[0].options.capacity = (4 << 20) + 4096;
 	world->machines[0].options.huge_pages = true;
-	assert_int_equal(world_run_real(world), 0);
+	assert_int_equal(node_world_run_real(world), 0);
 	free(world);
 }
 

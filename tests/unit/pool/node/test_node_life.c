@@ -6,9 +6,13 @@
 #include "fixture/scratch.h"
 #include "pool/node/internal.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* --- starting, registering --- */
 
-static int script_bad_options(struct world *world)
+static int script_bad_options(struct node_world *world)
 {
 	struct reef_node_options good = world->machines[0].options, bad;
 	struct reef_node *node;
@@ -16,292 +20,294 @@ static int script_bad_options(struct world *world)
 	bad = good;
 	bad.name = "";
 	bad.listen = "sim:broker/2";
-	CHECK(reef_node_start(&bad, &node) == -EINVAL);
+	WANT(reef_node_start(&bad, &node) == -EINVAL);
 	bad.name = "x";
 	bad.capacity = 4095;
-	CHECK(reef_node_start(&bad, &node) == -EINVAL);
+	WANT(reef_node_start(&bad, &node) == -EINVAL);
 	bad.capacity = 4096;
 	bad.pressure_low = 2;
 	bad.pressure_high = 1;
-	CHECK(reef_node_start(&bad, &node) == -EINVAL);
+	WANT(reef_node_start(&bad, &node) == -EINVAL);
 	bad.pressure_low = 0;
 	bad.mesh = world->stub.mesh;
 	bad.listen = "sim:nobody/1";
-	CHECK(reef_node_start(&bad, &node) < 0);
+	WANT(reef_node_start(&bad, &node) < 0);
 	return 0;
 }
 
 static void node_life_bad_options_refused(void **state)
 {
-	run(script_bad_options, 1);
+	node_script_run(script_bad_options, 1);
 }
 
-static int script_registers(struct world *world)
+static int script_registers(struct node_world *world)
 {
 	const struct told *told = &world->stub.nodes[0];
 	struct reef_node_status status;
 	uint32_t pulses;
 	uint64_t start_ns;
 
-	AWAIT(status_of(world, 0).link == 0);
-	status = status_of(world, 0);
-	CHECK(status.id == 'a');
-	CHECK(status.broker_epoch == 5);
-	CHECK(status.incarnation == told->incarnation && told->incarnation);
-	CHECK(told->capacity == status.capacity);
-	CHECK(told->rows_count == 0);
-	CHECK(!strcmp(told->addresses, "sim:a/1"));
+	AWAIT(machine_status(world, 0).link == 0);
+	status = machine_status(world, 0);
+	WANT(status.id == 'a');
+	WANT(status.broker_epoch == 5);
+	WANT(status.incarnation == told->incarnation && told->incarnation);
+	WANT(told->capacity == status.capacity);
+	WANT(told->rows_count == 0);
+	WANT(!strcmp(told->addresses, "sim:a/1"));
 	/* Four pulses in a ttl, and no second registration. */
 	AWAIT(told->pulses > 0);
 	pulses = told->pulses;
 	start_ns = reef_now_ns();
 	AWAIT(told->pulses == pulses + 8);
-	CHECK(reef_now_ns() - start_ns > 19 * SECOND / 10);
-	CHECK(reef_now_ns() - start_ns < 22 * SECOND / 10);
-	CHECK(told->registers == 1);
-	CHECK(told->pulse.incarnation == told->incarnation);
+	WANT(reef_now_ns() - start_ns > 19 * SECOND / 10);
+	WANT(reef_now_ns() - start_ns < 22 * SECOND / 10);
+	WANT(told->registers == 1);
+	WANT(told->pulse.incarnation == told->incarnation);
 	return 0;
 }
 
 static void node_life_register_then_pulses(void **state)
 {
-	run(script_registers, 1);
+	node_script_run(script_registers, 1);
 }
 
 /* The broker is away when the node starts, and goes away again. */
-static int script_link_lost(struct world *world)
+static int script_link_lost(struct node_world *world)
 {
 	const struct told *told = &world->stub.nodes[0];
 	uint64_t keys[REEF_DOORS_MAX], incarnation = told->incarnation;
 
-	CHECK(!ask_create(world, 0, 3, EXTENT_SIZE, keys));
-	CHECK(!ask_create(world, 0, 9, EXTENT_SIZE, NULL));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 9, NULL));
-	stub_stop(&world->stub);
-	AWAIT(status_of(world, 0).link != 0);
-	CHECK(!reef_sleep(3 * SECOND));
-	CHECK(!stub_start(world, 6));
+	WANT(!ask_create(world, 0, 3, EXTENT_SIZE, keys));
+	WANT(!ask_create(world, 0, 9, EXTENT_SIZE, NULL));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 9, NULL));
+	stub_broker_stop(&world->stub);
+	AWAIT(machine_status(world, 0).link != 0);
+	WANT(!reef_sleep(3 * SECOND));
+	WANT(!stub_broker_start(world, 6));
 	AWAIT(told->readies == 2);
-	CHECK(told->incarnation == incarnation);
-	CHECK(told->rows_count == 2);
-	CHECK(told->rows[0].extent == 3 && told->rows[0].state == 1);
-	CHECK(told->rows[0].space == 1 && told->rows[0].era == 1);
-	CHECK(told->rows[0].size == EXTENT_SIZE);
-	CHECK(!memcmp(told->rows[0].keys, keys, sizeof(keys)));
-	CHECK(told->rows[1].extent == 9 && told->rows[1].state == 2);
-	CHECK(status_of(world, 0).broker_epoch == 6);
+	WANT(told->incarnation == incarnation);
+	WANT(told->rows_count == 2);
+	WANT(told->rows[0].extent == 3 && told->rows[0].state == 1);
+	WANT(told->rows[0].space == 1 && told->rows[0].era == 1);
+	WANT(told->rows[0].size == EXTENT_SIZE);
+	WANT(!memcmp(told->rows[0].keys, keys, sizeof(keys)));
+	WANT(told->rows[1].extent == 9 && told->rows[1].state == 2);
+	WANT(machine_status(world, 0).broker_epoch == 6);
 	/* And when only the connection is lost. */
 	reef_sim_lose_link(told->peer->link);
 	AWAIT(told->readies == 3);
-	CHECK(told->incarnation == incarnation && told->rows_count == 2);
+	WANT(told->incarnation == incarnation && told->rows_count == 2);
 	return 0;
 }
 
 static void node_life_link_lost_registers_again(void **state)
 {
-	run(script_link_lost, 1);
+	node_script_run(script_link_lost, 1);
 }
 
-static int script_many_extents(struct world *world)
+static int script_many_extents(struct node_world *world)
 {
 	const struct told *told = &world->stub.nodes[0];
 
 	for (uint32_t i = 300; i > 0; i--)
-		CHECK(!ask_create(world, 0, i, 4096, NULL));
+		WANT(!ask_create(world, 0, i, 4096, NULL));
 	reef_sim_lose_link(told->peer->link);
 	AWAIT(told->readies == 2);
-	CHECK(told->rows_count == 300);
+	WANT(told->rows_count == 300);
 	for (uint32_t i = 0; i < 300; i++)
-		CHECK(told->rows[i].extent == i + 1);
+		WANT(told->rows[i].extent == i + 1);
 	return 0;
 }
 
 static void node_life_many_extents_all_told(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	world_init(world, 1, script_many_extents);
+	node_world_init(world, 1, script_many_extents);
 	world->machines[0].options.capacity = 300 * 4096;
-	assert_int_equal(world_run_sim(world, 1), 0);
+	assert_int_equal(node_world_run_sim(world, 1), 0);
 	free(world);
 }
 
 /* What REGISTER's answer tells is fenced when READY comes. */
-static int script_fenced_before(struct world *world)
+static int script_fenced_before(struct node_world *world)
 {
 	struct told *told = &world->stub.nodes[0];
-	struct client client;
+	struct borrower client;
 	uint64_t keys[REEF_DOORS_MAX];
 	int rc;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!client_open(world, 0, SESSION(4), &client));
-	CHECK(!client_attach(&client, keys));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_open(world, 0, SESSION(4), &client));
+	WANT(!borrower_attach(&client, keys));
 	world->stub.fenced = SESSION(4);
 	world->stub.look_ready = true;
 	reef_sim_lose_link(told->peer->link);
 	AWAIT(told->readies == 2);
-	rc = client_put(&client, 0, 1);
-	client_close(&client);
-	CHECK(world->stub.when_ready == -REEF_EFENCED);
-	CHECK(rc < 0);
+	rc = borrower_put(&client, 0, 1);
+	borrower_close(&client);
+	WANT(world->stub.when_ready == -REEF_EFENCED);
+	WANT(rc < 0);
 	return 0;
 }
 
 static void node_life_fences_told_done_before_ready(void **state)
 {
-	run(script_fenced_before, 1);
-	assert_int_not_equal(
-		run_with(script_fenced_before, 1, REEF_MUTANT_NODE_NO_FENCE),
-		0);
+	node_script_run(script_fenced_before, 1);
+	assert_int_not_equal(node_script_run_with(script_fenced_before, 1,
+						  REEF_MUTANT_NODE_NO_FENCE),
+			     0);
 }
 
 /* --- epochs --- */
 
-static int script_stale(struct world *world)
+static int script_stale(struct node_world *world)
 {
 	struct told *told = &world->stub.nodes[0];
 	uint64_t incarnation = told->incarnation;
 	uint32_t readies;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, NULL));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, NULL));
 	/* An order under a lower epoch is refused, and its link dropped. */
 	reef_rpc_set_epoch(world->stub.rpc, 4);
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) == -ESTALE);
-	CHECK(status_of(world, 0).extents == 1);
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) == -ESTALE);
+	WANT(machine_status(world, 0).extents == 1);
 	/* So is its registration, and that it was taken for dead. */
 	readies = told->readies;
 	world->stub.all_dead = true;
 	AWAIT(told->registers >= 4);
 	world->stub.all_dead = false;
 	AWAIT(told->registers >= 8);
-	CHECK(told->readies == readies);
-	CHECK(told->incarnation == incarnation);
-	CHECK(status_of(world, 0).link != 0);
-	CHECK(status_of(world, 0).extents == 1);
+	WANT(told->readies == readies);
+	WANT(told->incarnation == incarnation);
+	WANT(machine_status(world, 0).link != 0);
+	WANT(machine_status(world, 0).extents == 1);
 	reef_rpc_set_epoch(world->stub.rpc, 7);
-	AWAIT(status_of(world, 0).link == 0);
-	CHECK(told->incarnation == incarnation);
-	CHECK(status_of(world, 0).broker_epoch == 7);
+	AWAIT(machine_status(world, 0).link == 0);
+	WANT(told->incarnation == incarnation);
+	WANT(machine_status(world, 0).broker_epoch == 7);
 	reef_rpc_set_epoch(world->stub.rpc, 6);
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, NULL) == -ESTALE);
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, NULL) == -ESTALE);
 	reef_rpc_set_epoch(world->stub.rpc, 7);
-	AWAIT(status_of(world, 0).link == 0);
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	AWAIT(machine_status(world, 0).link == 0);
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
 	return 0;
 }
 
 static void node_life_stale_broker_refused(void **state)
 {
-	run(script_stale, 1);
-	assert_int_not_equal(
-		run_with(script_stale, 1, REEF_MUTANT_NODE_STALE_EPOCH), 0);
+	node_script_run(script_stale, 1);
+	assert_int_not_equal(node_script_run_with(script_stale, 1,
+						  REEF_MUTANT_NODE_STALE_EPOCH),
+			     0);
 }
 
 /* --- lives --- */
 
-static int script_new_life(struct world *world)
+static int script_new_life(struct node_world *world)
 {
 	struct told *told = &world->stub.nodes[0];
 	uint64_t keys[REEF_DOORS_MAX], fresh[REEF_DOORS_MAX], value = 1;
 	uint64_t old = told->incarnation;
-	struct client client, other;
+	struct borrower client, other;
 	int rc;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!client_open(world, 0, SESSION(1), &client));
-	CHECK(!client_attach(&client, keys));
-	CHECK(!client_put(&client, 0, 42));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_open(world, 0, SESSION(1), &client));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_put(&client, 0, 42));
 	world->stub.dead = old;
 	AWAIT(told->readies == 2);
-	CHECK(told->incarnation != old);
-	CHECK(told->rows_count == 0);
-	CHECK(status_of(world, 0).extents == 0);
-	AWAIT(status_of(world, 0).lent == 0);
-	CHECK(client_put(&client, 0, 43) < 0);
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, fresh));
-	CHECK(!client_open(world, 0, SESSION(2), &other));
-	CHECK(client_attach(&other, keys) == -REEF_EKEY);
-	CHECK(!client_attach(&other, fresh));
-	CHECK(client_put(&client, 0, 44) < 0);
-	rc = client_get(&other, 0, &value);
-	client_close(&client);
-	client_close(&other);
-	CHECK(!rc && value == 0);
-	CHECK(fresh[0] != keys[0]);
+	WANT(told->incarnation != old);
+	WANT(told->rows_count == 0);
+	WANT(machine_status(world, 0).extents == 0);
+	AWAIT(machine_status(world, 0).lent == 0);
+	WANT(borrower_put(&client, 0, 43) < 0);
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, fresh));
+	WANT(!borrower_open(world, 0, SESSION(2), &other));
+	WANT(borrower_attach(&other, keys) == -REEF_EKEY);
+	WANT(!borrower_attach(&other, fresh));
+	WANT(borrower_put(&client, 0, 44) < 0);
+	rc = borrower_get(&other, 0, &value);
+	borrower_close(&client);
+	borrower_close(&other);
+	WANT(!rc && value == 0);
+	WANT(fresh[0] != keys[0]);
 	return 0;
 }
 
 static void node_life_taken_for_dead_drops_all(void **state)
 {
-	run(script_new_life, 1);
-	run_real(script_new_life, 1);
-	assert_int_not_equal(
-		run_with(script_new_life, 1, REEF_MUTANT_NODE_SAME_LIFE), 0);
+	node_script_run(script_new_life, 1);
+	node_script_run_real(script_new_life, 1);
+	assert_int_not_equal(node_script_run_with(script_new_life, 1,
+						  REEF_MUTANT_NODE_SAME_LIFE),
+			     0);
 }
 
 /* A life ends while a DROP waits for a holder that stands still. */
-static int script_new_life_held(struct world *world)
+static int script_new_life_held(struct node_world *world)
 {
 	struct told *told = &world->stub.nodes[0];
-	uint64_t capacity = status_of(world, 0).capacity;
+	uint64_t capacity = machine_status(world, 0).capacity;
 	uint64_t keys[REEF_DOORS_MAX];
 
-	CHECK(!ask_create(world, 0, 1, capacity, keys));
-	CHECK(!hold_on(world, keys[0]));
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
-	      -ETIMEDOUT);
+	WANT(!ask_create(world, 0, 1, capacity, keys));
+	WANT(!holder_attach(world, keys[0]));
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
+	     -ETIMEDOUT);
 	world->stub.dead = told->incarnation;
 	AWAIT(told->readies == 2);
-	CHECK(told->rows_count == 0);
+	WANT(told->rows_count == 0);
 	/* Its link has ended, so the memory could go. */
-	AWAIT(status_of(world, 0).lent == 0);
-	CHECK(!ask_create(world, 0, 1, capacity, keys));
+	AWAIT(machine_status(world, 0).lent == 0);
+	WANT(!ask_create(world, 0, 1, capacity, keys));
 	return 0;
 }
 
 static void node_life_taken_for_dead_while_held_comes_back(void **state)
 {
-	run(script_new_life_held, 1);
+	node_script_run(script_new_life_held, 1);
 }
 
 /* --- killed hosts --- */
 
-static int script_killed(struct world *world)
+static int script_killed(struct node_world *world)
 {
 	struct told *told = &world->stub.nodes[0];
 	uint64_t keys[REEF_DOORS_MAX], incarnation = told->incarnation;
-	struct request request = {
+	struct ask_later request = {
 		.world = world, .extent = 1, .kind = REEF_POOL_EXTENT_DROP};
 	struct reef_fiber *fiber;
 
-	CHECK(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
-	CHECK(!ask_create(world, 0, 2, EXTENT_SIZE, NULL));
-	CHECK(!hold_on(world, keys[0]));
-	CHECK(!reef_fiber_spawn(reef_fiber_sched(), request_fiber, &request,
-				&fiber));
-	CHECK(!reef_sleep(world->note[0] * MILLISECOND));
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!ask_create(world, 0, 2, EXTENT_SIZE, NULL));
+	WANT(!holder_attach(world, keys[0]));
+	WANT(!reef_fiber_spawn(reef_fiber_sched(), ask_fiber, &request,
+			       &fiber));
+	WANT(!reef_sleep(world->note[0] * MILLISECOND));
 	reef_sim_host_kill(world->machines[0].host);
 	AWAIT(world->machines[0].stopped);
 	reef_fiber_join(fiber, NULL);
-	CHECK(request.result < 0);
-	CHECK(!reef_sim_host_restart(world->machines[0].host, machine_main,
-				     &world->machines[0]));
+	WANT(request.result < 0);
+	WANT(!reef_sim_host_restart(world->machines[0].host, machine_main,
+				    &world->machines[0]));
 	AWAIT(told->readies == 2);
-	CHECK(told->incarnation != incarnation || told->rows_count == 0);
+	WANT(told->incarnation != incarnation || told->rows_count == 0);
 	return 0;
 }
 
 static void node_life_host_killed_unwinds(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-		world_init(world, 1, script_killed);
+		node_world_init(world, 1, script_killed);
 		world->note[0] = seed * 13 % 40;
-		assert_int_equal(world_run_sim(world, seed), 0);
+		assert_int_equal(node_world_run_sim(world, seed), 0);
 	}
 	free(world);
 }
@@ -309,7 +315,7 @@ static void node_life_host_killed_unwinds(void **state)
 /* Whatever it is at when its host is killed, or when it is stopped: it ends,
  * and leaves nothing behind. */
 struct errand {
-	struct world *world;
+	struct node_world *world;
 	uint32_t number;
 	struct reef_fiber *fiber;
 };
@@ -317,7 +323,7 @@ struct errand {
 static int errand_fiber(void *arg)
 {
 	struct errand *errand = arg;
-	struct world *world = errand->world;
+	struct node_world *world = errand->world;
 	uint64_t keys[REEF_DOORS_MAX];
 	uint32_t from = errand->number % 2;
 	struct reef_body drop = {.extent = errand->number};
@@ -341,7 +347,7 @@ static int errand_fiber(void *arg)
 	return 0;
 }
 
-static int script_ended(struct world *world)
+static int script_ended(struct node_world *world)
 {
 	struct machine *machine = &world->machines[0];
 	struct told *told = &world->stub.nodes[0];
@@ -349,17 +355,17 @@ static int script_ended(struct world *world)
 	uint64_t keys[REEF_DOORS_MAX];
 	uint32_t i;
 
-	CHECK(!ask_create(world, 0, 100, EXTENT_SIZE, keys));
-	CHECK(!hold_on(world, keys[0]));
+	WANT(!ask_create(world, 0, 100, EXTENT_SIZE, keys));
+	WANT(!holder_attach(world, keys[0]));
 	for (i = 0; i < 4; i++) {
 		errands[i] = (struct errand){world, i + 1, NULL};
-		CHECK(!reef_fiber_spawn(reef_fiber_sched(), errand_fiber,
-					&errands[i], &errands[i].fiber));
+		WANT(!reef_fiber_spawn(reef_fiber_sched(), errand_fiber,
+				       &errands[i], &errands[i].fiber));
 	}
-	CHECK(!reef_sleep(1000 * world->note[0]));
+	WANT(!reef_sleep(1000 * world->note[0]));
 	if (world->note[0] % 3 == 0) /* in its new life, or on the way there */
 		world->stub.all_dead = true;
-	CHECK(!reef_sleep(100000 * world->note[0]));
+	WANT(!reef_sleep(100000 * world->note[0]));
 	if (world->note[0] % 2)
 		reef_sim_host_kill(machine->host);
 	else
@@ -370,8 +376,8 @@ static int script_ended(struct world *world)
 	world->stub.all_dead = false;
 	if (world->note[0] % 2) {
 		told->readies = 0;
-		CHECK(!reef_sim_host_restart(machine->host, machine_main,
-					     machine));
+		WANT(!reef_sim_host_restart(machine->host, machine_main,
+					    machine));
 		AWAIT(told->readies > 0);
 	}
 	return 0;
@@ -379,13 +385,13 @@ static int script_ended(struct world *world)
 
 static void node_life_ended_at_any_time_unwinds(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
 	for (uint64_t seed = 1; seed <= 2 * SEEDS; seed++) {
-		world_init(world, 2, script_ended);
+		node_world_init(world, 2, script_ended);
 		world->note[0] = seed * 7 % 40;
-		assert_int_equal(world_run_sim(world, seed), 0);
+		assert_int_equal(node_world_run_sim(world, seed), 0);
 	}
 	free(world);
 }
@@ -403,7 +409,7 @@ struct thing {
 };
 
 /* Ask until there is an answer that says more than "try again". */
-static int insist(struct world *world, uint32_t node, uint16_t kind,
+static int insist(struct node_world *world, uint32_t node, uint16_t kind,
 		  const struct reef_body *body, uint64_t *keys)
 {
 	int rc;
@@ -420,21 +426,22 @@ static int insist(struct world *world, uint32_t node, uint16_t kind,
 }
 
 /* Write or compare the first word, whatever happens to the link. */
-static int touch(struct world *world, const struct thing *thing, bool write)
+static int touch(struct node_world *world, const struct thing *thing,
+		 bool write)
 {
-	struct client client;
+	struct borrower client;
 	uint64_t value = thing->value;
 	int rc;
 
 	for (int tries = 0; tries < 10000; tries++) {
-		rc = client_open(world, thing->node, SESSION(1), &client);
+		rc = borrower_open(world, thing->node, SESSION(1), &client);
 		if (!rc)
-			rc = client_attach(&client, thing->keys);
+			rc = borrower_attach(&client, thing->keys);
 		if (!rc && write)
-			rc = client_put(&client, 0, value);
+			rc = borrower_put(&client, 0, value);
 		else if (!rc)
-			rc = client_get(&client, 0, &value);
-		client_close(&client);
+			rc = borrower_get(&client, 0, &value);
+		borrower_close(&client);
 		if (!rc)
 			return value == thing->value ? 0 : -EIO;
 		if (rc == -REEF_EKEY || reef_sleep(MILLISECOND))
@@ -453,7 +460,7 @@ static struct reef_body body_of(const struct thing *thing, uint32_t number)
 	};
 }
 
-static int step_create(struct world *world, struct thing *thing,
+static int step_create(struct node_world *world, struct thing *thing,
 		       uint32_t number, uint64_t value)
 {
 	struct reef_body body;
@@ -461,28 +468,29 @@ static int step_create(struct world *world, struct thing *thing,
 	*thing = (struct thing){
 		.exists = true, .node = (uint32_t)(value % 2), .era = 1};
 	body = body_of(thing, number);
-	CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_CREATE, &body,
-		      thing->keys));
-	CHECK(!touch(world, thing, false)); /* zero */
+	WANT(!insist(world, thing->node, REEF_POOL_EXTENT_CREATE, &body,
+		     thing->keys));
+	WANT(!touch(world, thing, false)); /* zero */
 	thing->value = value;
-	CHECK(!touch(world, thing, true));
+	WANT(!touch(world, thing, true));
 	return 0;
 }
 
-static int step_drop(struct world *world, struct thing *thing, uint32_t number)
+static int step_drop(struct node_world *world, struct thing *thing,
+		     uint32_t number)
 {
 	struct reef_body body = {.extent = number};
 
-	CHECK(!touch(world, thing, false));
-	CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body, NULL));
-	CHECK(touch(world, thing, false) == -REEF_EKEY);
+	WANT(!touch(world, thing, false));
+	WANT(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body, NULL));
+	WANT(touch(world, thing, false) == -REEF_EKEY);
 	thing->exists = false;
 	return 0;
 }
 
 /* Or to the brink of it, and back. */
-static int step_move(struct world *world, struct thing *thing, uint32_t number,
-		     bool back)
+static int step_move(struct node_world *world, struct thing *thing,
+		     uint32_t number, bool back)
 {
 	const struct told *source = &world->stub.nodes[thing->node];
 	struct reef_body body = {.extent = number}, pull;
@@ -490,11 +498,11 @@ static int step_move(struct world *world, struct thing *thing, uint32_t number,
 	int rc, tries = 0;
 
 	do {
-		CHECK(tries++ < 1000);
-		CHECK(!insist(world, target, REEF_POOL_EXTENT_DROP, &body,
-			      NULL));
-		CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_CLOSE, &body,
-			      thing->keys));
+		WANT(tries++ < 1000);
+		WANT(!insist(world, target, REEF_POOL_EXTENT_DROP, &body,
+			     NULL));
+		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_CLOSE, &body,
+			     thing->keys));
 		if (back)
 			break;
 		pull = body_of(thing, number);
@@ -508,19 +516,19 @@ static int step_move(struct world *world, struct thing *thing, uint32_t number,
 	} while (rc);
 	if (back) {
 		body.era = thing->era;
-		CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_REOPEN,
-			      &body, thing->keys));
+		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_REOPEN, &body,
+			     thing->keys));
 	} else {
-		CHECK(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body,
-			      NULL));
+		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body,
+			     NULL));
 		thing->node = target;
 		thing->era++;
 	}
-	CHECK(!touch(world, thing, false));
+	WANT(!touch(world, thing, false));
 	return 0;
 }
 
-static int script_chaos(struct world *world)
+static int script_chaos(struct node_world *world)
 {
 	struct reef_random *random = reef_sim_random(world->sim);
 	struct thing things[THINGS] = {0};
@@ -542,82 +550,82 @@ static int script_chaos(struct world *world)
 	for (at = 0; at < THINGS; at++)
 		count[things[at].node] += things[at].exists;
 	for (i = 0; i < 2; i++) {
-		AWAIT(status_of(world, i).lent == count[i] * EXTENT_SIZE);
+		AWAIT(machine_status(world, i).lent == count[i] * EXTENT_SIZE);
 		/* What it tells then is just that. */
 		registers[i] = world->stub.nodes[i].readies;
-		AWAIT(status_of(world, i).link == 0);
+		AWAIT(machine_status(world, i).link == 0);
 		if (world->stub.nodes[i].peer->link)
 			reef_sim_lose_link(world->stub.nodes[i].peer->link);
 		AWAIT(world->stub.nodes[i].readies > registers[i]);
-		CHECK(world->stub.nodes[i].rows_count == count[i]);
+		WANT(world->stub.nodes[i].rows_count == count[i]);
 	}
 	return 0;
 }
 
 static void node_life_lost_links_change_nothing(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-		world_init(world, 2, script_chaos);
+		node_world_init(world, 2, script_chaos);
 		world->lose_link_ppm = 5000 * (seed % 5);
-		assert_int_equal(world_run_sim(world, seed), 0);
+		assert_int_equal(node_world_run_sim(world, seed), 0);
 	}
 	free(world);
 }
 
 /* --- pressure --- */
 
-static int script_pressure(struct world *world)
+static int script_pressure(struct node_world *world)
 {
 	struct told *told = &world->stub.nodes[0];
 	uint32_t pulses;
 
 	for (uint32_t i = 1; i <= 10; i++)
-		CHECK(!ask_create(world, 0, i, EXTENT_SIZE, NULL));
+		WANT(!ask_create(world, 0, i, EXTENT_SIZE, NULL));
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	CHECK(told->pulse.generation == 0);
-	CHECK(told->pulse.size == 10 * EXTENT_SIZE);
+	WANT(told->pulse.generation == 0);
+	WANT(told->pulse.size == 10 * EXTENT_SIZE);
 	world->available = 19000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	CHECK(told->pulse.generation == 40000 - 19000);
-	CHECK(told->pulse.value == 19000);
+	WANT(told->pulse.generation == 40000 - 19000);
+	WANT(told->pulse.value == 19000);
 	/* Between the two marks it goes on asking... */
 	world->available = 30000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	CHECK(told->pulse.generation == 10000);
+	WANT(told->pulse.generation == 10000);
 	world->available = 40000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	CHECK(told->pulse.generation == 0);
+	WANT(told->pulse.generation == 0);
 	/* ... but does not begin. */
 	world->available = 30000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	CHECK(told->pulse.generation == 0);
+	WANT(told->pulse.generation == 0);
 	/* Never more than it has lent. */
 	for (uint32_t i = 2; i <= 10; i++)
-		CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, i, NULL));
+		WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, i, NULL));
 	world->available = 0;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	CHECK(told->pulse.generation == EXTENT_SIZE);
+	WANT(told->pulse.generation == EXTENT_SIZE);
 	return 0;
 }
 
 static void node_life_pressure_asks_between_marks(void **state)
 {
-	struct world *world = malloc(sizeof(*world));
+	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	world_init(world, 1, script_pressure);
+	node_world_init(world, 1, script_pressure);
 	world->machines[0].options.pressure_low = 20000;
 	world->machines[0].options.pressure_high = 40000;
-	assert_int_equal(world_run_sim(world, 1), 0);
+	assert_int_equal(node_world_run_sim(world, 1), 0);
 	free(world);
 }
 

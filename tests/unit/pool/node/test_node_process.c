@@ -5,12 +5,17 @@
  * their pids when the test ends. */
 #include "fixture/node_world.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define CAPACITY (1u << 20)
 
@@ -27,14 +32,15 @@ struct child {
 };
 
 struct actors {
-	struct world world; /* first */
+	struct node_world world; /* first */
 	struct child node, client;
 };
 
 /* --- children --- */
 
-static void start(struct child *child, void (*act)(struct world *world, int fd),
-		  struct world *world)
+static void start(struct child *child,
+		  void (*act)(struct node_world *world, int fd),
+		  struct node_world *world)
 {
 	int fds[2];
 
@@ -61,7 +67,7 @@ static void finish(struct child *child)
 	close(child->fd);
 }
 
-static void run_node(struct world *world, int fd)
+static void run_node(struct node_world *world, int fd)
 {
 	struct reef_sched *sched;
 
@@ -73,9 +79,9 @@ static void run_node(struct world *world, int fd)
 }
 
 /* Attach to what it is told to, say so, and hold it, serving its link. */
-static void run_client(struct world *world, int fd)
+static void run_client(struct node_world *world, int fd)
 {
-	struct client client;
+	struct borrower client;
 	struct order order;
 	int rc;
 
@@ -83,11 +89,11 @@ static void run_client(struct world *world, int fd)
 		_exit(1);
 	memcpy(world->stub.nodes[0].addresses, order.addresses,
 	       sizeof(order.addresses));
-	rc = client_open_over(world, 0, HOLDER, order.only, &client);
+	rc = borrower_open_over(world, 0, HOLDER, order.only, &client);
 	if (!rc)
-		rc = client_attach(&client, order.keys);
+		rc = borrower_attach(&client, order.keys);
 	if (!rc)
-		rc = client_put(&client, 0, 1);
+		rc = borrower_put(&client, 0, 1);
 	if (write(fd, &rc, sizeof(rc)) != sizeof(rc))
 		_exit(1);
 	for (;;)
@@ -106,20 +112,20 @@ static int hold_and_stop(struct actors *actors, const char *only,
 	snprintf(order.addresses, sizeof(order.addresses), "%s",
 		 actors->world.stub.nodes[0].addresses);
 	snprintf(order.only, sizeof(order.only), "%s", only);
-	CHECK(write(actors->client.fd, &order, sizeof(order)) == sizeof(order));
+	WANT(write(actors->client.fd, &order, sizeof(order)) == sizeof(order));
 	AWAIT(poll(&ready, 1, 0) == 1);
-	CHECK(read(actors->client.fd, &rc, sizeof(rc)) == sizeof(rc));
-	CHECK(rc == 0);
-	CHECK(!kill(actors->client.pid, SIGSTOP));
+	WANT(read(actors->client.fd, &rc, sizeof(rc)) == sizeof(rc));
+	WANT(rc == 0);
+	WANT(!kill(actors->client.pid, SIGSTOP));
 	return 0;
 }
 
-static void play(struct actors *actors, int (*script)(struct world *world))
+static void play(struct actors *actors, int (*script)(struct node_world *world))
 {
-	struct world *world = &actors->world;
+	struct node_world *world = &actors->world;
 
 	memset(actors, 0, sizeof(*actors));
-	world_init(world, 1, script);
+	node_world_init(world, 1, script);
 	world->real = true;
 	world->note[0] = (uintptr_t)actors;
 	snprintf(world->directory, sizeof(world->directory),
@@ -132,48 +138,49 @@ static void play(struct actors *actors, int (*script)(struct world *world))
 	world->remote = true;
 	assert_int_equal(reef_sched_create(NULL, &world->sched), 0);
 	assert_int_equal(
-		reef_fiber_spawn(world->sched, world_main, world, NULL), 0);
+		reef_fiber_spawn(world->sched, node_world_main, world, NULL),
+		0);
 	assert_int_equal(reef_sched_run(world->sched), 0);
 	reef_sched_destroy(world->sched);
 	finish(&actors->client);
 	finish(&actors->node);
-	world_clean(world);
+	node_world_clean(world);
 	assert_int_equal(world->result, 0);
 }
 
 /* --- scripts --- */
 
-static int script_drop_shm(struct world *world)
+static int script_drop_shm(struct node_world *world)
 {
 	struct actors *actors = (struct actors *)world;
 	uint64_t keys[REEF_DOORS_MAX];
 
-	CHECK(!ask_create(world, 0, 1, CAPACITY, keys));
-	CHECK(!hold_and_stop(actors, "shm", keys));
-	CHECK(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
-	      -ETIMEDOUT);
-	CHECK(ask_create(world, 0, 2, 4096, NULL) == -ENOSPC);
-	CHECK(!ask_fence(world, 0, HOLDER));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(!ask_create(world, 0, 2, CAPACITY, keys));
+	WANT(!ask_create(world, 0, 1, CAPACITY, keys));
+	WANT(!hold_and_stop(actors, "shm", keys));
+	WANT(ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL) ==
+	     -ETIMEDOUT);
+	WANT(ask_create(world, 0, 2, 4096, NULL) == -ENOSPC);
+	WANT(!ask_fence(world, 0, HOLDER));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(!ask_create(world, 0, 2, CAPACITY, keys));
 	/* What it had mapped went with it. */
-	CHECK(waitpid(actors->client.pid, NULL, WNOHANG) == actors->client.pid);
+	WANT(waitpid(actors->client.pid, NULL, WNOHANG) == actors->client.pid);
 	actors->client.pid = 0;
 	return 0;
 }
 
 /* The holder of tcp has no memory of ours: its key is all there is, and taking
  * that back needs no answer. */
-static int script_drop_tcp(struct world *world)
+static int script_drop_tcp(struct node_world *world)
 {
 	struct actors *actors = (struct actors *)world;
 	uint64_t keys[REEF_DOORS_MAX];
 
-	CHECK(!ask_create(world, 0, 1, CAPACITY, keys));
-	CHECK(!hold_and_stop(actors, "tcp", keys));
-	CHECK(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
-	CHECK(!ask_create(world, 0, 2, CAPACITY, keys));
-	CHECK(!ask_fence(world, 0, HOLDER));
+	WANT(!ask_create(world, 0, 1, CAPACITY, keys));
+	WANT(!hold_and_stop(actors, "tcp", keys));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(!ask_create(world, 0, 2, CAPACITY, keys));
+	WANT(!ask_fence(world, 0, HOLDER));
 	return 0;
 }
 
@@ -187,31 +194,31 @@ static void node_process_stopped_holder_ends_by_fence(void **state)
 
 /* A new life begins while somebody has the old one's memory mapped: it counts
  * until he lets go of it. */
-static int script_new_life(struct world *world)
+static int script_new_life(struct node_world *world)
 {
 	struct actors *actors = (struct actors *)world;
 	struct told *told = &world->stub.nodes[0];
 	uint64_t keys[REEF_DOORS_MAX], old = told->incarnation;
 	int rc, tries = 0;
 
-	CHECK(!ask_create(world, 0, 1, CAPACITY / 2, keys));
-	CHECK(!ask_create(world, 0, 2, CAPACITY / 2, NULL));
-	CHECK(!hold_and_stop(actors, "shm", keys));
+	WANT(!ask_create(world, 0, 1, CAPACITY / 2, keys));
+	WANT(!ask_create(world, 0, 2, CAPACITY / 2, NULL));
+	WANT(!hold_and_stop(actors, "shm", keys));
 	world->stub.dead = old;
 	AWAIT(told->readies == 2);
-	CHECK(told->incarnation != old);
-	CHECK(told->rows_count == 0);
+	WANT(told->incarnation != old);
+	WANT(told->rows_count == 0);
 	AWAIT(told->pulses > 0 && told->pulse.incarnation != old &&
 	      told->pulse.size == CAPACITY / 2);
-	CHECK(!ask_create(world, 0, 3, CAPACITY / 2, NULL));
-	CHECK(ask_create(world, 0, 4, 4096, NULL) == -ENOSPC);
-	CHECK(!kill(actors->client.pid, SIGKILL));
+	WANT(!ask_create(world, 0, 3, CAPACITY / 2, NULL));
+	WANT(ask_create(world, 0, 4, 4096, NULL) == -ENOSPC);
+	WANT(!kill(actors->client.pid, SIGKILL));
 	do {
-		CHECK(tries++ < 10000);
+		WANT(tries++ < 10000);
 		rc = ask_create(world, 0, 4, CAPACITY / 2, NULL);
-		CHECK(!reef_sleep(MILLISECOND));
+		WANT(!reef_sleep(MILLISECOND));
 	} while (rc == -ENOSPC);
-	CHECK(rc == 0);
+	WANT(rc == 0);
 	return 0;
 }
 

@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <reef/error.h>
 #include <stdio.h>
+#include <string.h>
 
 #define HISTORY_MAX 4096
 #define LIVES 12

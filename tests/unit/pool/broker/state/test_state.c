@@ -16,6 +16,7 @@
 #include <reef/error.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct reef_state *the;
 

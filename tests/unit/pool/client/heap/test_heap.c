@@ -3,6 +3,10 @@
 #include "fixture/heap_world.h"
 #include "fixture/seeds.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define SEEDS 40
 #define SEEDS_SOAK 4000
 #define BLOCKS_MAX 4096u
@@ -12,7 +16,7 @@ struct block {
 };
 
 struct shadow {
-	struct world world;
+	struct heap_world world;
 	struct reef_heap *heap;
 	struct reef_random random;
 	struct block blocks[BLOCKS_MAX];
@@ -31,16 +35,16 @@ static int tell_seed(void **state)
 static void shadow_init(struct shadow *shadow, uint64_t seed,
 			uint64_t extent_size, uint64_t size_max)
 {
-	world_init(&shadow->world, extent_size, size_max);
+	heap_world_init(&shadow->world, extent_size, size_max);
 	reef_random_init(&shadow->random, seed);
-	shadow->heap = world_heap(&shadow->world, 1, seed);
+	shadow->heap = heap_world_heap(&shadow->world, 1, seed);
 	shadow->count = 0;
 }
 
 static void shadow_fini(struct shadow *shadow)
 {
 	reef_heap_destroy(shadow->heap);
-	world_fini(&shadow->world);
+	heap_world_fini(&shadow->world);
 }
 
 /* Log-uniform from 1 to 2^bits. */
@@ -54,7 +58,8 @@ static uint64_t some_size(struct reef_random *random, uint32_t bits)
 /* Its number at both ends: whoever overlaps it changes one, or is seen to. */
 static void mark_write(struct shadow *shadow, const struct block *block)
 {
-	uint8_t *at = world_at(&shadow->world, block->address, block->size);
+	uint8_t *at =
+		heap_world_at(&shadow->world, block->address, block->size);
 
 	assert_non_null(at);
 	if (block->size < 16)
@@ -65,7 +70,8 @@ static void mark_write(struct shadow *shadow, const struct block *block)
 
 static void mark_check(struct shadow *shadow, const struct block *block)
 {
-	uint8_t *at = world_at(&shadow->world, block->address, block->size);
+	uint8_t *at =
+		heap_world_at(&shadow->world, block->address, block->size);
 
 	if (block->size < 16)
 		return;
@@ -318,30 +324,30 @@ static void heap_stats_add_up(void **state)
 static void heap_session_ends_well_room_is_there(void **state)
 {
 	static const uint8_t bytes[64];
-	struct world world;
+	struct heap_world world;
 	struct reef_heap *heap, *other;
 	uint64_t address, kept, keeps, size;
 	uint32_t count, first = 0;
 
-	world_init(&world, 4 << 20, 8 << 20);
-	heap = world_heap(&world, 1, 1);
+	heap_world_init(&world, 4 << 20, 8 << 20);
+	heap = heap_world_heap(&world, 1, 1);
 	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 64, &kept), 0);
-	assert_int_equal(world_write(&world, heap, kept, bytes, 64), 0);
+	assert_int_equal(heap_world_write(&world, heap, kept, bytes, 64), 0);
 	assert_int_equal(reef_heap_keep(heap, kept), 0);
 	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 64, &keeps), 0);
-	assert_int_equal(world_write(&world, heap, keeps, bytes, 64), 0);
-	other = world_heap(&world, 400, 7);
+	assert_int_equal(heap_world_write(&world, heap, keeps, bytes, 64), 0);
+	other = heap_world_heap(&world, 400, 7);
 	assert_int_equal(reef_heap_keep(other, keeps), 0);
 	reef_heap_destroy(other);
 	for (uint32_t session = 1; session < 20; session++) {
 		if (!heap)
-			heap = world_heap(&world, session, session);
+			heap = heap_world_heap(&world, session, session);
 		count = 0;
 		size = session % 2 ? 5000 : 300000;
 		while (!reef_heap_alloc(heap, REEF_BLOCK_RAW, size, &address)) {
-			assert_int_equal(
-				world_write(&world, heap, address, bytes, 64),
-				0);
+			assert_int_equal(heap_world_write(&world, heap, address,
+							  bytes, 64),
+					 0);
 			count++;
 		}
 		if (session == 1)
@@ -354,11 +360,11 @@ static void heap_session_ends_well_room_is_there(void **state)
 		heap = NULL;
 		world.fenced[session] = true;
 	}
-	heap = world_heap(&world, 30, 30);
+	heap = heap_world_heap(&world, 30, 30);
 	assert_int_equal(reef_heap_block_size(heap, kept, &size), 0);
 	assert_int_equal(reef_heap_block_size(heap, keeps, &size), 0);
 	reef_heap_destroy(heap);
-	world_fini(&world);
+	heap_world_fini(&world);
 }
 
 /* All units there are, one block each. */
@@ -376,12 +382,12 @@ static uint32_t take_units(struct reef_heap *heap)
  * finds no room. */
 static void heap_full_but_for_empty_slab_room_is_there(void **state)
 {
-	struct world world;
+	struct heap_world world;
 	struct reef_heap *heap;
 	uint64_t small[2];
 
-	world_init(&world, 2 * MIB, 4 * MIB);
-	heap = world_heap(&world, 1, 1);
+	heap_world_init(&world, 2 * MIB, 4 * MIB);
+	heap = heap_world_heap(&world, 1, 1);
 	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 64, &small[0]),
 			 0);
 	assert_int_equal(reef_heap_alloc(heap, REEF_BLOCK_RAW, 400, &small[1]),
@@ -390,19 +396,19 @@ static void heap_full_but_for_empty_slab_room_is_there(void **state)
 	assert_int_equal(reef_heap_free(heap, small[1], 0), 0);
 	assert_int_equal(take_units(heap), 2 * 31);
 	reef_heap_destroy(heap);
-	world_fini(&world);
+	heap_world_fini(&world);
 }
 
 /* An extent is lost, and the heap has not heard of it: what it reads behind
  * that is not done. Yet a recovery that says 0 has seen all there is. */
 static void heap_recover_beside_lost_extent_nothing_missed(void **state)
 {
-	struct world world;
+	struct heap_world world;
 	struct reef_heap *heap, *dead;
 
-	world_init(&world, 2 * MIB, 8 * MIB);
-	dead = world_heap(&world, 1, 1);
-	heap = world_heap(&world, 2, 2);
+	heap_world_init(&world, 2 * MIB, 8 * MIB);
+	dead = heap_world_heap(&world, 1, 1);
+	heap = heap_world_heap(&world, 2, 2);
 	/* They are there, and nobody's. */
 	assert_int_equal(take_units(dead), 4 * 31);
 	assert_int_equal(reef_heap_abandon(dead), 0);
@@ -418,7 +424,7 @@ static void heap_recover_beside_lost_extent_nothing_missed(void **state)
 	assert_int_equal(take_units(heap), 2 * 31);
 	reef_heap_destroy(dead);
 	reef_heap_destroy(heap);
-	world_fini(&world);
+	heap_world_fini(&world);
 }
 
 /* Batches with a CAS that are lost on their way, or their answers are. */
@@ -432,9 +438,10 @@ static int execute_in_doubt(void *context, struct reef_access *accesses,
 	for (uint32_t i = 0; i < count; i++)
 		claims |= accesses[i].kind == REEF_CAS;
 	if (!claims || !lose_batches)
-		return world_execute(context, accesses, count);
+		return heap_world_execute(context, accesses, count);
 	if (lose_batches-- % 2)
-		assert_int_equal(world_execute(context, accesses, count), 0);
+		assert_int_equal(heap_world_execute(context, accesses, count),
+				 0);
 	for (uint32_t i = 0; i < count; i++)
 		accesses[i].status = -REEF_EINDOUBT;
 	return -REEF_EINDOUBT;
@@ -443,8 +450,8 @@ static int execute_in_doubt(void *context, struct reef_access *accesses,
 /* How many units there are for a heap whose first claims are in doubt. */
 static uint32_t take_units_in_doubt(uint16_t number)
 {
-	struct reef_heap_ops ops = world_ops;
-	struct world world;
+	struct reef_heap_ops ops = heap_world_ops;
+	struct heap_world world;
 	struct reef_heap_options options = {.ops = &ops,
 					    .context = &world,
 					    .session = 1,
@@ -454,13 +461,13 @@ static uint32_t take_units_in_doubt(uint16_t number)
 	uint32_t count;
 
 	ops.execute = execute_in_doubt;
-	world_init(&world, 4 * MIB, 8 * MIB);
+	heap_world_init(&world, 4 * MIB, 8 * MIB);
 	assert_int_equal(reef_heap_create(&options, &heap), 0);
 	lose_batches = 5;
 	count = take_units(heap);
 	assert_int_equal(lose_batches, 0);
 	reef_heap_destroy(heap);
-	world_fini(&world);
+	heap_world_fini(&world);
 	return count;
 }
 
@@ -497,8 +504,8 @@ static void take_blocks(struct reef_heap *heap, uint64_t size, uint64_t *blocks,
 static void heap_free_in_doubt_done_once(void **state)
 {
 	static const uint64_t sizes[] = {64 * KIB - 8, 400};
-	struct reef_heap_ops ops = world_ops;
-	struct world world;
+	struct reef_heap_ops ops = heap_world_ops;
+	struct heap_world world;
 	struct reef_heap_options options = {
 		.ops = &ops, .context = &world, .session = 2, .seed = 2};
 	struct reef_heap *heap, *other;
@@ -506,9 +513,9 @@ static void heap_free_in_doubt_done_once(void **state)
 
 	ops.execute = execute_in_doubt;
 	ops.is_inside = always_inside;
-	world_init(&world, 4 * MIB, 8 * MIB);
+	heap_world_init(&world, 4 * MIB, 8 * MIB);
 	world.safe = world.reclaim + 1;
-	heap = world_heap(&world, 1, 1);
+	heap = heap_world_heap(&world, 1, 1);
 	assert_int_equal(reef_heap_create(&options, &other), 0);
 	for (uint32_t size = 0; size < 2; size++) {
 		take_blocks(heap, sizes[size], blocks, 100);
@@ -531,7 +538,7 @@ static void heap_free_in_doubt_done_once(void **state)
 	assert_int_equal(take_units(heap), 2 * 63);
 	reef_heap_destroy(heap);
 	reef_heap_destroy(other);
-	world_fini(&world);
+	heap_world_fini(&world);
 }
 
 int main(void)

@@ -2,6 +2,10 @@
  * last paragraph of heap.h. */
 #include "fixture/heap_sim.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* --- one or two sessions over a calm fabric, with the count hook --- */

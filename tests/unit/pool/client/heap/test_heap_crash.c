@@ -5,6 +5,10 @@
 #include "fixture/seeds.h"
 #include "pool/client/heap/layout.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define SEEDS 150
 #define SEEDS_SOAK 40000
 #define BLOCKS_MAX 2048u
@@ -20,7 +24,7 @@ struct block {
 };
 
 struct crash {
-	struct world world;
+	struct heap_world world;
 	struct reef_random random;
 	struct reef_heap *heaps[SESSIONS];
 	struct block blocks[BLOCKS_MAX];
@@ -62,7 +66,7 @@ static void no_overlap(const struct crash *crash, uint64_t address,
 
 static void mark_check(struct crash *crash, const struct block *block)
 {
-	uint8_t *at = world_at(&crash->world, block->address, block->size);
+	uint8_t *at = heap_world_at(&crash->world, block->address, block->size);
 
 	assert_non_null(at);
 	assert_memory_equal(at, &block->mark, 8);
@@ -95,8 +99,8 @@ static void do_alloc(struct crash *crash, uint32_t session, uint8_t kind)
 	memset(bytes, 0xa5, block.size); /* no header looks like that */
 	memcpy(bytes, &block.mark, 8);
 	memcpy(bytes + block.size - 8, &block.mark, 8);
-	rc = world_write(&crash->world, crash->heaps[session], block.address,
-			 bytes, (uint32_t)block.size);
+	rc = heap_world_write(&crash->world, crash->heaps[session],
+			      block.address, bytes, (uint32_t)block.size);
 	free(bytes);
 	if (rc == -REEF_EHOSTDEAD)
 		return; /* nobody has heard of it */
@@ -254,9 +258,10 @@ static void one_crash(uint64_t seed)
 
 	last_seed = seed;
 	reef_random_init(&crash->random, seed);
-	world_init(&crash->world, 16 * MIB, 48 * MIB);
+	heap_world_init(&crash->world, 16 * MIB, 48 * MIB);
 	for (uint32_t s = A; s < SESSIONS; s++)
-		crash->heaps[s] = world_heap(&crash->world, s, seed * 10 + s);
+		crash->heaps[s] =
+			heap_world_heap(&crash->world, s, seed * 10 + s);
 	if (below(crash, 2)) {
 		assert_int_equal(reef_heap_alloc(crash->heaps[A],
 						 REEF_BLOCK_PAGE, 4000, &page),
@@ -307,7 +312,7 @@ static void one_crash(uint64_t seed)
 	end(crash);
 	for (uint32_t s = A; s < SESSIONS; s++)
 		reef_heap_destroy(crash->heaps[s]);
-	world_fini(&crash->world);
+	heap_world_fini(&crash->world);
 	free(crash);
 }
 

@@ -6,6 +6,9 @@
 #include "fixture/seeds.h"
 #include "pool/client/heap/layout.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define SEEDS 300
 #define SEEDS_SOAK 30000
 #define BLOCKS 200u
@@ -13,7 +16,7 @@
 enum { A = 1, B, C, SESSIONS };
 
 struct garbage {
-	struct world world;
+	struct heap_world world;
 	struct reef_random random;
 	struct reef_heap *heaps[SESSIONS];
 	uint64_t blocks[BLOCKS];
@@ -147,10 +150,10 @@ static void one_garbage(uint64_t seed)
 
 	last_seed = seed;
 	reef_random_init(&garbage->random, seed);
-	world_init(&garbage->world, 8 * MIB, 32 * MIB);
+	heap_world_init(&garbage->world, 8 * MIB, 32 * MIB);
 	for (uint32_t s = A; s < SESSIONS; s++)
 		garbage->heaps[s] =
-			world_heap(&garbage->world, s, seed * 10 + s);
+			heap_world_heap(&garbage->world, s, seed * 10 + s);
 	for (uint32_t i = 0; i < 60; i++)
 		do_alloc(garbage, A + i % 3);
 	for (uint32_t i = 0; i < 100; i++)
@@ -170,7 +173,7 @@ static void one_garbage(uint64_t seed)
 	}
 	for (uint32_t s = A; s < SESSIONS; s++)
 		reef_heap_destroy(garbage->heaps[s]);
-	world_fini(&garbage->world);
+	heap_world_fini(&garbage->world);
 	free(garbage);
 }
 

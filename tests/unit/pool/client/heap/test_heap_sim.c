@@ -13,6 +13,11 @@
 #include "fixture/heap_sim.h"
 #include "fixture/seeds.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define SEEDS 60
 #define SEEDS_SOAK 6000
 #define MUTANT_SEEDS 2000 /* at most, until it is found */
@@ -65,14 +70,14 @@ static bool is_end(int rc)
 
 /* --- inside and outside --- */
 
-static void enter(struct actor *actor)
+static void enter(struct heap_reader *actor)
 {
 	actor->inside = true;
 	actor->epoch = actor->client->land->reclaim;
 	actor->times++;
 }
 
-static void leave(struct actor *actor)
+static void leave(struct heap_reader *actor)
 {
 	/* What a dead one does has no effect. */
 	if (!actor->client->killed)
@@ -99,7 +104,8 @@ static bool somebody_still_inside(const struct book *book,
 
 	for (uint32_t i = 0; i < land->clients_count; i++)
 		for (uint32_t j = 0; j < ACTORS_MAX; j++) {
-			const struct actor *actor = &land->clients[i].actors[j];
+			const struct heap_reader *actor =
+				&land->clients[i].actors[j];
 
 			if (!land->clients[i].fenced && actor->inside &&
 			    entry->inside[i][j] == actor->times + 1)
@@ -305,7 +311,7 @@ static int take(struct heap_client *client)
 	return free_entry(client, entry);
 }
 
-static int do_take(struct heap_client *client, struct actor *actor)
+static int do_take(struct heap_client *client, struct heap_reader *actor)
 {
 	int rc;
 
@@ -316,7 +322,7 @@ static int do_take(struct heap_client *client, struct actor *actor)
 }
 
 /* Be inside for a while, with a block in sight. */
-static int do_peek(struct heap_client *client, struct actor *actor)
+static int do_peek(struct heap_client *client, struct heap_reader *actor)
 {
 	int rc;
 
@@ -328,7 +334,7 @@ static int do_peek(struct heap_client *client, struct actor *actor)
 
 /* Several free one block at the same time; all were inside before the first
  * began, so it cannot be another block by then. */
-static int race(struct heap_client *client, struct actor *actor,
+static int race(struct heap_client *client, struct heap_reader *actor,
 		struct entry *entry, bool first)
 {
 	struct book *book = book_of(client);
@@ -366,7 +372,7 @@ out:
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
-static int do_race(struct heap_client *client, struct actor *actor)
+static int do_race(struct heap_client *client, struct heap_reader *actor)
 {
 	struct book *book = book_of(client);
 
@@ -418,7 +424,7 @@ static int do_recover(struct heap_client *client, uint32_t number)
 	return rc;
 }
 
-static int do_something(struct heap_client *client, struct actor *actor)
+static int do_something(struct heap_client *client, struct heap_reader *actor)
 {
 	struct reef_random *random = chance(client);
 	uint32_t other = 1 + (uint32_t)reef_random_below(
@@ -447,7 +453,7 @@ static int do_something(struct heap_client *client, struct actor *actor)
 
 static int actor_main(void *arg)
 {
-	struct actor *actor = arg;
+	struct heap_reader *actor = arg;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < STEPS && !rc; i++) {

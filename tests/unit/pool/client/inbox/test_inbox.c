@@ -4,6 +4,10 @@
 #include "fixture/pool_world.h"
 #include "pool/client/inbox/block.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include <reef/fiber.h>
 #include <reef/reef.h>
 

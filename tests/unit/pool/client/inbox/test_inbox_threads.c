@@ -10,6 +10,7 @@
 #include <reef/fiber.h>
 #include <reef/reef.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

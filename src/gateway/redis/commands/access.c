@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a thread keeps of a room after a command; more is given back. */
+/* How much room of a value a thread keeps after a command; a larger one is
+ * given back. */
 #define ROOM_KEPT_MAX (1u << 20)
 #define ITEM_ROOM_KEPT_MAX (64u << 10)
 
@@ -80,8 +81,9 @@ int redis_value_keep(struct redis_thread *thread,
 	return 0;
 }
 
-/* The answer keeps a large value where it is; a small one it copies. */
-static void reply_found(struct redis_client *client,
+/* Answer a value: a small one is copied, a large one is sent from where it
+ * is. */
+static void reply_value(struct redis_client *client,
 			struct reef_map_value *value)
 {
 	if (value->size < REDIS_PIECE_MIN) {
@@ -93,8 +95,8 @@ static void reply_found(struct redis_client *client,
 	*value = (struct reef_map_value){0};
 }
 
-static void trim(struct redis_thread *thread, struct reef_map_value *value,
-		 size_t kept_max)
+static void trim_room(struct redis_thread *thread, struct reef_map_value *value,
+		      size_t kept_max)
 {
 	if (value->room_size <= kept_max)
 		return;
@@ -104,24 +106,25 @@ static void trim(struct redis_thread *thread, struct reef_map_value *value,
 
 void redis_value_trim(struct redis_thread *thread)
 {
-	trim(thread, &thread->value, ROOM_KEPT_MAX);
+	trim_room(thread, &thread->value, ROOM_KEPT_MAX);
 }
 
 void redis_item_trim(struct redis_thread *thread, uint32_t index)
 {
-	trim(thread, &thread->items[index].value, ITEM_ROOM_KEPT_MAX);
+	trim_room(thread, &thread->items[index].value, ITEM_ROOM_KEPT_MAX);
 }
 
 void redis_reply_value(struct redis_thread *thread, struct redis_client *client)
 {
-	reply_found(client, &thread->value);
+	reply_value(client, &thread->value);
 	redis_value_trim(thread);
 }
 
 /* --- one key --- */
 
-/* The room of a large value goes away with its answer, and fresh memory costs
- * as much as the copy into it: so the next one gets what another has left. */
+/* Prepare room for a value as large as the last one. The room of a large value
+ * goes away with its answer, and fresh memory costs as much as the copy into
+ * it: so the next one gets what another has left. */
 static void reuse_room(struct redis_thread *thread)
 {
 	struct reef_map_value *value = &thread->value;
@@ -134,7 +137,8 @@ static void reuse_room(struct redis_thread *thread)
 	}
 }
 
-/* What was found, or not; others: answered. */
+/* Count a hit or a miss, tell the transaction what was seen, and answer other
+ * errors. */
 static void note_read(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_bytes *key, int rc)
 {
@@ -201,7 +205,8 @@ int redis_look(struct redis_thread *thread, struct redis_client *client,
 	return rc;
 }
 
-/* A change that must find the version that was watched. */
+/* The context of a change that is made only if the key has the version it was
+ * watched with. */
 struct guard {
 	redis_decide *decide;
 	void *context;
@@ -236,8 +241,9 @@ static void reply_change_failure(struct redis_thread *thread,
 		redis_reply_key_failure(thread, client, key, rc);
 }
 
-static int apply(struct redis_client *client, struct reef_map *map, uint32_t db,
-		 const struct redis_bytes *key, struct reef_map_change *change)
+static int apply_change(struct redis_client *client, struct reef_map *map,
+			uint32_t db, const struct redis_bytes *key,
+			struct reef_map_change *change)
 {
 	struct guard guard = {change->decide, change->context, 0, false};
 	int rc;
@@ -268,7 +274,7 @@ static int change_key(struct redis_thread *thread, struct redis_client *client,
 	thread->refusal = NULL;
 	change->key = key->bytes;
 	change->key_size = key->size;
-	rc = apply(client, map, db, key, change);
+	rc = apply_change(client, map, db, key, change);
 	if (rc) {
 		reply_change_failure(thread, client, key, rc);
 		return rc;
@@ -416,7 +422,7 @@ int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
 
 	if (status == 0) {
 		thread->stats.keyspace_hits++;
-		reply_found(client, &item->value);
+		reply_value(client, &item->value);
 	} else if (status == -ENOENT) {
 		thread->stats.keyspace_misses++;
 		redis_reply_null(&client->reply);

@@ -12,16 +12,17 @@
 
 #include "gateway/redis/commands/table.h"
 
-/* Read a key into thread->value: as a use of it that counts, or not. 0: there
- * it is.  -ENOENT: it is not there; nothing was answered.  Others: answered. */
+/* Read a key into thread->value; read counts as a use of the key (unless the
+ * client said NO-TOUCH), peek does not. 0: there it is.  -ENOENT: it is not
+ * there; nothing was answered.  Others: answered. */
 int redis_read(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
 int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
-/* As peek without the bytes, so that a large value is not read for nothing. */
+/* As peek, without the bytes of the value: a large one is not read. */
 int redis_look(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
-/* A use that counts also where the client said NO-TOUCH. */
+/* As read, but counts as a use even if the client said NO-TOUCH. */
 int redis_touch(struct redis_thread *thread, struct redis_client *client,
 		const struct redis_bytes *key);
 
@@ -34,8 +35,8 @@ typedef int redis_decide(void *context, const struct reef_map_entry *now,
 int redis_change(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key, redis_decide *decide,
 		 void *context, const struct reef_map_entry *ahead);
-/* The same, by a decide that does not look at the value that is there; in any
- * database. */
+/* The same in any database, by a decide that does not look at the value that is
+ * there. */
 int redis_change_blind(struct redis_thread *thread, struct redis_client *client,
 		       uint32_t db, const struct redis_bytes *key,
 		       redis_decide *decide, void *context,
@@ -56,28 +57,29 @@ int redis_delete(struct redis_thread *thread, struct redis_client *client,
 int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 		    struct reef_map *map, const struct redis_bytes *keys,
 		    uint32_t count);
-/* Answer one of them, the value or null. 0, or why not, not answered. */
+/* Answer one of thread->items, its value or null. 0, or the error, which is not
+ * answered. */
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
 		     uint32_t index);
 
-/* Give back most of its room, if that is large. */
+/* Give back the room of one of thread->items, if it is large. */
 void redis_item_trim(struct redis_thread *thread, uint32_t index);
 
 /* Make room for `size` bytes in thread->value, which has that size then; what
  * was there is lost.  NULL: no memory. */
 char *redis_value_room(struct redis_thread *thread, size_t size);
-/* Give back most of its room, if that is large. */
+/* Give back the room of thread->value, if it is large. */
 void redis_value_trim(struct redis_thread *thread);
-/* Copy what decide was shown there. 0.  -ENOMEM. */
+/* Copy the value that decide was shown into thread->value. 0.  -ENOMEM. */
 int redis_value_keep(struct redis_thread *thread,
 		     const struct reef_map_entry *now);
-/* Answer it, as a bulk. */
+/* Answer thread->value as a bulk. */
 void redis_reply_value(struct redis_thread *thread,
 		       struct redis_client *client);
 
 /* How many databases there are. */
 uint32_t redis_databases(const struct redis_thread *thread);
-/* The pool's clock. False: answered. */
+/* Read the pool's clock. False: an error was answered. */
 bool redis_now(struct redis_thread *thread, struct redis_client *client,
 	       uint64_t *ms);
 

@@ -61,7 +61,8 @@ static void client_setname(struct redis_thread *thread,
 		set_text(client, &client->name, &request->argv[2]);
 }
 
-/* As Redis has it since 7.2: newer clients tell their library's name. */
+/* CLIENT SETINFO is of Redis 7.2: newer clients tell their library's name by
+ * it. */
 static void client_setinfo(struct redis_thread *thread,
 			   struct redis_client *client,
 			   const struct redis_request *request)
@@ -127,7 +128,7 @@ struct line {
 /* Lines about clients, in one text. */
 struct listing {
 	uint64_t now_ns;
-	uint64_t id; /* only this one; 0: all */
+	uint64_t id; /* only this one; 0: all, sorted by id */
 	char *text;
 	size_t used, room;
 	struct line *lines;
@@ -241,7 +242,8 @@ static void add_client(struct listing *listing,
 		 command && command->parent ? command->parent->name : "",
 		 command && command->parent ? "|" : "",
 		 command ? command->name : "NULL", client->reply.protocol);
-	/* Newer than the rest, and so only where somebody asked for it. */
+	/* These two are newer than the rest, and so only told where a client
+	 * has set them. */
 	if (client->library || client->library_version)
 		add_text(listing, " lib-name=%s lib-ver=%s",
 			 client->library ? client->library : "",
@@ -286,7 +288,7 @@ static int compare_lines(const void *a, const void *b)
 	return left->id < right->id ? -1 : left->id > right->id;
 }
 
-/* Those who came first come first. */
+/* Answer the lines, those of the oldest clients first. */
 static void reply_listing(struct redis_client *client, struct listing *listing)
 {
 	char *text = malloc(listing->used + 1);
@@ -325,9 +327,10 @@ static void client_info(struct redis_thread *thread,
 	listing_free(&listing);
 }
 
-/* Only normal ones are there. False: there is no such type, as was answered. */
-static bool take_type(struct redis_client *client,
-		      const struct redis_bytes *word, bool *is_normal)
+/* Parse a type of clients; all that are here are normal ones. False: there is
+ * no such type, and that was answered. */
+static bool parse_type(struct redis_client *client,
+		       const struct redis_bytes *word, bool *is_normal)
 {
 	static const char *const others[] = {"slave", "replica", "pubsub",
 					     "master"};
@@ -366,7 +369,7 @@ static void list_ids(struct redis_thread *thread, struct redis_client *client,
 			redis_door_each(thread->door, thread, list_thread,
 					listing);
 	}
-	listing->id = UINT64_MAX; /* as they were asked for */
+	listing->id = UINT64_MAX; /* not to be sorted: as asked for */
 	reply_listing(client, listing);
 }
 
@@ -384,7 +387,7 @@ static void client_list(struct redis_thread *thread,
 		     redis_bytes_is(&request->argv[2], "type"))) {
 		redis_reply_syntax(client);
 	} else if (request->argc == 2 ||
-		   take_type(client, &request->argv[3], &is_normal)) {
+		   parse_type(client, &request->argv[3], &is_normal)) {
 		if (is_normal)
 			redis_door_each(thread->door, thread, list_thread,
 					&listing);
@@ -404,24 +407,25 @@ struct killing {
 	int64_t killed;
 };
 
-static bool is_text(const struct redis_bytes *bytes, const char *text)
+static bool is_same_text(const struct redis_bytes *bytes, const char *text)
 {
 	return strlen(text) == bytes->size &&
 	       !memcmp(text, bytes->bytes, bytes->size);
 }
 
-static bool is_meant(const struct killing *killing,
-		     const struct redis_client *client)
+static bool is_to_be_killed(const struct killing *killing,
+			    const struct redis_client *client)
 {
 	if (killing->is_nobody || client->is_dead ||
 	    (killing->skips_self && client == killing->self))
 		return false;
 	if (killing->id && client->id != killing->id)
 		return false;
-	if (killing->address && !is_text(killing->address, client->address))
+	if (killing->address &&
+	    !is_same_text(killing->address, client->address))
 		return false;
 	return !killing->local_address ||
-	       is_text(killing->local_address, client->local_address);
+	       is_same_text(killing->local_address, client->local_address);
 }
 
 static int kill_in_thread(void *context, struct redis_thread *thread)
@@ -430,10 +434,10 @@ static int kill_in_thread(void *context, struct redis_thread *thread)
 	struct killing *killing = context;
 
 	for (; client; client = client->next) {
-		if (!is_meant(killing, client))
+		if (!is_to_be_killed(killing, client))
 			continue;
 		killing->killed++;
-		/* Who kills itself is told so first. */
+		/* A client that kills itself gets its answer first. */
 		if (client == killing->self)
 			client->close_after = true;
 		else
@@ -442,8 +446,8 @@ static int kill_in_thread(void *context, struct redis_thread *thread)
 	return 0;
 }
 
-static bool take_kill_id(struct redis_client *client,
-			 const struct redis_bytes *value, uint64_t *out)
+static bool parse_kill_id(struct redis_client *client,
+			  const struct redis_bytes *value, uint64_t *out)
 {
 	int64_t id;
 
@@ -456,18 +460,18 @@ static bool take_kill_id(struct redis_client *client,
 	return true;
 }
 
-/* One option and its value. False: answered what is wrong. */
-static bool take_kill_option(struct redis_client *client,
-			     const struct redis_bytes *option,
-			     const struct redis_bytes *value,
-			     struct killing *out)
+/* Parse one option and its value. False: an error was answered. */
+static bool parse_kill_option(struct redis_client *client,
+			      const struct redis_bytes *option,
+			      const struct redis_bytes *value,
+			      struct killing *out)
 {
 	bool is_normal;
 
 	if (redis_bytes_is(option, "id"))
-		return take_kill_id(client, value, &out->id);
+		return parse_kill_id(client, value, &out->id);
 	if (redis_bytes_is(option, "type")) {
-		if (!take_type(client, value, &is_normal))
+		if (!parse_type(client, value, &is_normal))
 			return false;
 		out->is_nobody |= !is_normal;
 	} else if (redis_bytes_is(option, "addr")) {
@@ -475,7 +479,7 @@ static bool take_kill_option(struct redis_client *client,
 	} else if (redis_bytes_is(option, "laddr")) {
 		out->local_address = value;
 	} else if (redis_bytes_is(option, "user")) {
-		if (!is_text(value, "default")) {
+		if (!is_same_text(value, "default")) {
 			redis_reply_errorf(
 				&client->reply, "ERR No such user '%.*s'",
 				redis_shown(value, 128), value->bytes);
@@ -508,8 +512,8 @@ static void client_kill(struct redis_thread *thread,
 			redis_reply_syntax(client);
 			return;
 		}
-		if (!take_kill_option(client, &request->argv[i],
-				      &request->argv[i + 1], &killing))
+		if (!parse_kill_option(client, &request->argv[i],
+				       &request->argv[i + 1], &killing))
 			return;
 	}
 	redis_door_each(thread->door, thread, kill_in_thread, &killing);

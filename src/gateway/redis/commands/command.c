@@ -34,8 +34,8 @@ static struct slot {
 static const struct redis_command *list[REDIS_COMMANDS_MAX];
 static uint32_t list_count, list_all;
 
-/* Of the first, the middle and the last letter and the size: enough to tell
- * the commands that are used most apart at once. */
+/* The slot where a name is searched first, made of its size and three letters:
+ * enough to tell the commands that are used most apart. */
 static uint32_t hash_name(const char *name, size_t size)
 {
 	uint32_t hash = (uint32_t)size;
@@ -156,7 +156,7 @@ bool redis_take_integer(struct redis_client *client,
 void redis_reply_arity(struct redis_client *client,
 		       const struct redis_command *command)
 {
-	/* Even an EXEC that cannot be is the end of its transaction. */
+	/* An EXEC with wrong arguments ends its transaction, too. */
 	if (!strcmp(command->name, "exec")) {
 		redis_transaction_reset(client);
 		redis_reply_error(&client->reply,
@@ -266,7 +266,8 @@ static void count_error(struct redis_thread *thread, const char *name)
 	count->count++;
 }
 
-/* Was something answered with an error since there were `before`? */
+/* Count the errors that were answered since the client had `before`. True if
+ * there were any. */
 static bool count_errors(struct redis_thread *thread,
 			 const struct redis_client *client, uint64_t before)
 {
@@ -293,9 +294,10 @@ void redis_run(struct redis_thread *thread, struct redis_client *client,
 
 /* --- the way of a request --- */
 
-/* NULL: it may not, and that was answered. */
-static const struct redis_command *admit(struct redis_client *client,
-					 const struct redis_request *request)
+/* The command of a request, if the client may run it. NULL: an error was
+ * answered. */
+static const struct redis_command *
+admit_request(struct redis_client *client, const struct redis_request *request)
 {
 	const struct redis_command *command = redis_command_of(client, request);
 
@@ -320,7 +322,7 @@ void redis_dispatch(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request)
 {
 	const uint64_t errors = client->reply.errors;
-	const struct redis_command *command = admit(client, request);
+	const struct redis_command *command = admit_request(client, request);
 
 	client->requests++;
 	if (!command) {

@@ -32,11 +32,12 @@ void redis_commands_init(void);
 /* Run what a client asked, or answer why not. */
 void redis_dispatch(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request);
-/* The command of a request, if its run_many would take it now; or NULL. */
+/* The command of a request that may be run by run_many now; NULL: it must be
+ * dispatched by itself. */
 const struct redis_command *redis_dispatch_many(
 	const struct redis_client *client, const struct redis_request *request);
-/* Run those that it was true of, as run_many may be called; at most
- * REDIS_MANY_MAX. */
+/* Run requests for which redis_dispatch_many returned this command, at most
+ * REDIS_MANY_MAX, as table.h allows for run_many. */
 void redis_run_many(struct redis_thread *thread,
 		    const struct redis_command *command,
 		    const struct redis_call *calls, uint32_t count);

@@ -41,12 +41,12 @@ static struct redis_door_config *config_of(const struct redis_thread *thread)
 	return redis_door_config(thread->door);
 }
 
-static uint64_t load(const _Atomic uint64_t *value)
+static uint64_t load_relaxed(const _Atomic uint64_t *value)
 {
 	return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-static void store(_Atomic uint64_t *value, uint64_t what)
+static void store_relaxed(_Atomic uint64_t *value, uint64_t what)
 {
 	atomic_store_explicit(value, what, memory_order_relaxed);
 }
@@ -72,49 +72,50 @@ static void set_maxclients(struct redis_thread *thread, int64_t value)
 static void print_timeout(const struct redis_thread *thread,
 			  char text[TEXT_SIZE])
 {
-	print_number(text, load(&config_of(thread)->idle_ns) / SECOND_NS);
+	print_number(text,
+		     load_relaxed(&config_of(thread)->idle_ns) / SECOND_NS);
 }
 
 static void set_timeout(struct redis_thread *thread, int64_t value)
 {
-	store(&config_of(thread)->idle_ns, (uint64_t)value * SECOND_NS);
+	store_relaxed(&config_of(thread)->idle_ns, (uint64_t)value * SECOND_NS);
 }
 
 /* 0 is "none" to Redis, and the default to the door. */
 static void print_keepalive(const struct redis_thread *thread,
 			    char text[TEXT_SIZE])
 {
-	uint64_t ns = load(&config_of(thread)->keepalive_ns);
+	uint64_t ns = load_relaxed(&config_of(thread)->keepalive_ns);
 
 	print_number(text, ns == UINT64_MAX ? 0 : ns / SECOND_NS);
 }
 
 static void set_keepalive(struct redis_thread *thread, int64_t value)
 {
-	store(&config_of(thread)->keepalive_ns,
-	      value ? (uint64_t)value * SECOND_NS : UINT64_MAX);
+	store_relaxed(&config_of(thread)->keepalive_ns,
+		      value ? (uint64_t)value * SECOND_NS : UINT64_MAX);
 }
 
 static void print_bulk_max(const struct redis_thread *thread,
 			   char text[TEXT_SIZE])
 {
-	print_number(text, load(&config_of(thread)->bulk_max));
+	print_number(text, load_relaxed(&config_of(thread)->bulk_max));
 }
 
 static void set_bulk_max(struct redis_thread *thread, int64_t value)
 {
-	store(&config_of(thread)->bulk_max, (uint64_t)value);
+	store_relaxed(&config_of(thread)->bulk_max, (uint64_t)value);
 }
 
 static void print_query_max(const struct redis_thread *thread,
 			    char text[TEXT_SIZE])
 {
-	print_number(text, load(&config_of(thread)->query_max));
+	print_number(text, load_relaxed(&config_of(thread)->query_max));
 }
 
 static void set_query_max(struct redis_thread *thread, int64_t value)
 {
-	store(&config_of(thread)->query_max, (uint64_t)value);
+	store_relaxed(&config_of(thread)->query_max, (uint64_t)value);
 }
 
 static void print_databases(const struct redis_thread *thread,
@@ -151,8 +152,8 @@ static void print_unix(const struct redis_thread *thread, char text[TEXT_SIZE])
 static void print_output(const struct redis_thread *thread,
 			 char text[TEXT_SIZE])
 {
-	uint64_t hard = load(&config_of(thread)->output_max);
-	uint64_t soft = load(&config_of(thread)->output_soft);
+	uint64_t hard = load_relaxed(&config_of(thread)->output_max);
+	uint64_t soft = load_relaxed(&config_of(thread)->output_soft);
 
 	snprintf(text, TEXT_SIZE,
 		 "normal %llu %llu %d slave 0 0 0 pubsub 0 0 0",
@@ -187,8 +188,9 @@ static const struct parameter parameters[] = {
 };
 #define PARAMETERS (sizeof(parameters) / sizeof(parameters[0]))
 
-static void print(const struct redis_thread *thread,
-		  const struct parameter *parameter, char text[TEXT_SIZE])
+static void print_parameter(const struct redis_thread *thread,
+			    const struct parameter *parameter,
+			    char text[TEXT_SIZE])
 {
 	if (parameter->print)
 		parameter->print(thread, text);
@@ -210,8 +212,8 @@ static bool is_pattern(const struct redis_bytes *bytes)
 }
 
 /* The argument that asks for a parameter first; NULL: none does. */
-static const struct redis_bytes *asker(const struct redis_request *request,
-				       const char *name)
+static const struct redis_bytes *
+argument_asking_for(const struct redis_request *request, const char *name)
 {
 	const struct redis_bytes *argument = &request->argv[2];
 
@@ -224,7 +226,8 @@ static const struct redis_bytes *asker(const struct redis_request *request,
 	return NULL;
 }
 
-/* A name is told as it was asked for, one that was found as it is. */
+/* A name that was given is told as it was given, one that a pattern found as
+ * the table has it. */
 static void run_get(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request)
 {
@@ -235,7 +238,7 @@ static void run_get(struct redis_thread *thread, struct redis_client *client,
 	size_t i;
 
 	for (i = 0; i < PARAMETERS; i++) {
-		argument = asker(request, parameters[i].name);
+		argument = argument_asking_for(request, parameters[i].name);
 		if (!argument)
 			continue;
 		if (is_pattern(argument))
@@ -243,7 +246,7 @@ static void run_get(struct redis_thread *thread, struct redis_client *client,
 		else
 			redis_reply_bulk(&client->reply, argument->bytes,
 					 argument->size);
-		print(thread, &parameters[i], text);
+		print_parameter(thread, &parameters[i], text);
 		redis_reply_text(&client->reply, text);
 		count++;
 	}
@@ -258,7 +261,7 @@ struct change {
 	uint64_t output_hard, output_soft;
 };
 
-/* Digits and a unit as Redis has them: k is 1,000, kb is 1,024. */
+/* Parse digits and a unit as Redis has them: k is 1,000, kb is 1,024. */
 static bool parse_memory(const struct redis_bytes *bytes, int64_t *out)
 {
 	static const struct {
@@ -305,7 +308,7 @@ static bool next_word(struct redis_bytes *rest, struct redis_bytes *word)
 	return word->size != 0;
 }
 
-/* Groups of: class hard soft seconds. */
+/* Parse groups of: class hard soft seconds. NULL, or what is wrong. */
 static const char *parse_output(const struct redis_bytes *value,
 				struct change *change)
 {
@@ -343,20 +346,23 @@ static const char *parse_output(const struct redis_bytes *value,
 	return NULL;
 }
 
-/* NULL, or what is wrong with the value. */
-static const char *parse(const struct redis_thread *thread,
-			 const struct redis_bytes *value, struct change *change,
-			 char error[TEXT_SIZE])
+/* Parse the value that a parameter is to have. NULL, or what is wrong with
+ * it. */
+static const char *parse_value(const struct redis_thread *thread,
+			       const struct redis_bytes *value,
+			       struct change *change, char error[TEXT_SIZE])
 {
 	const struct parameter *parameter = change->parameter;
 
 	switch (parameter->kind) {
 	case OUTPUT_LIMIT:
-		change->output_hard = load(&config_of(thread)->output_max);
-		change->output_soft = load(&config_of(thread)->output_soft);
+		change->output_hard =
+			load_relaxed(&config_of(thread)->output_max);
+		change->output_soft =
+			load_relaxed(&config_of(thread)->output_soft);
 		return parse_output(value, change);
 	case FIXED:
-		print(thread, parameter, error);
+		print_parameter(thread, parameter, error);
 		return strlen(error) == value->size &&
 				       !strncasecmp(error, value->bytes,
 						    value->size)
@@ -380,7 +386,7 @@ static const char *parse(const struct redis_thread *thread,
 	return error;
 }
 
-static const struct parameter *find(const struct redis_bytes *name)
+static const struct parameter *find_parameter(const struct redis_bytes *name)
 {
 	size_t i;
 
@@ -390,14 +396,15 @@ static const struct parameter *find(const struct redis_bytes *name)
 	return NULL;
 }
 
-static void apply(struct redis_thread *thread, const struct change *change)
+static void apply_change(struct redis_thread *thread,
+			 const struct change *change)
 {
 	if (change->parameter->set)
 		change->parameter->set(thread, change->value);
 	if (change->parameter->kind != OUTPUT_LIMIT)
 		return;
-	store(&config_of(thread)->output_max, change->output_hard);
-	store(&config_of(thread)->output_soft, change->output_soft);
+	store_relaxed(&config_of(thread)->output_max, change->output_hard);
+	store_relaxed(&config_of(thread)->output_soft, change->output_soft);
 }
 
 static void reply_fault(struct redis_client *client,
@@ -409,11 +416,12 @@ static void reply_fault(struct redis_client *client,
 			   redis_shown(name, TEXT_SIZE), name->bytes, fault);
 }
 
-/* False: answered. */
-static bool take_change(struct redis_thread *thread,
-			struct redis_client *client,
-			const struct redis_bytes *pair, struct change *changes,
-			uint32_t count)
+/* Parse one pair of CONFIG SET into changes[count]. False: an error was
+ * answered. */
+static bool parse_change(struct redis_thread *thread,
+			 struct redis_client *client,
+			 const struct redis_bytes *pair, struct change *changes,
+			 uint32_t count)
 {
 	struct change *change = &changes[count];
 	const struct redis_bytes name = {change->parameter->name,
@@ -427,10 +435,11 @@ static bool take_change(struct redis_thread *thread,
 			reply_fault(client, pair, "duplicate parameter");
 			return false;
 		}
-	fault = parse(thread, pair + 1, change, error);
+	fault = parse_value(thread, pair + 1, change, error);
 	if (fault)
-		/* Redis tells its own name of what it tried to read, and else
-		 * as it was given. */
+		/* As Redis does: it tells its own name of a parameter whose
+		 * value it has parsed, and otherwise the name as it was
+		 * given. */
 		reply_fault(client,
 			    change->parameter->kind == FIXED ? pair : &name,
 			    fault);
@@ -449,7 +458,7 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 		return;
 	}
 	for (i = 2; i < request->argc; i += 2)
-		if (!find(&argv[i])) {
+		if (!find_parameter(&argv[i])) {
 			redis_reply_errorf(&client->reply,
 					   "ERR Unknown option or number of "
 					   "arguments for CONFIG SET - '%.*s'",
@@ -457,18 +466,18 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 			return;
 		}
 	for (i = 2; i < request->argc; i += 2, count++) {
-		changes[count].parameter = find(&argv[i]);
-		if (!take_change(thread, client, &argv[i], changes, count))
+		changes[count].parameter = find_parameter(&argv[i]);
+		if (!parse_change(thread, client, &argv[i], changes, count))
 			return;
 	}
 	for (i = 0; i < count; i++)
-		apply(thread, &changes[i]);
+		apply_change(thread, &changes[i]);
 	redis_reply_status(&client->reply, "OK");
 }
 
 /* --- RESETSTAT, HELP --- */
 
-static int reset(void *context, struct redis_thread *thread)
+static int reset_thread_stats(void *context, struct redis_thread *thread)
 {
 	(void)context;
 	thread->stats = (struct redis_thread_stats){0};
@@ -482,7 +491,7 @@ static void run_resetstat(struct redis_thread *thread,
 			  const struct redis_request *request)
 {
 	(void)request;
-	redis_door_each(thread->door, thread, reset, NULL);
+	redis_door_each(thread->door, thread, reset_thread_stats, NULL);
 	redis_reply_status(&client->reply, "OK");
 }
 

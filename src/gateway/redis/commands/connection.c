@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What clients look at to find out what they may expect of a server. */
+/* The version that clients are told, by which they know what they may expect of
+ * a server. */
 #define REDIS_VERSION "7.0.15"
 
 static void ping(struct redis_thread *thread, struct redis_client *client,
@@ -61,7 +62,8 @@ static void select_db(struct redis_thread *thread, struct redis_client *client,
 	}
 }
 
-/* Somebody's browser was led here: it must not get to the next line. */
+/* Close a connection that speaks HTTP: a browser was led here, and the next
+ * lines of its request must not be taken for commands. */
 static void refuse_http(struct redis_thread *thread,
 			struct redis_client *client,
 			const struct redis_request *request)
@@ -149,10 +151,11 @@ static void auth(struct redis_thread *thread, struct redis_client *client,
 		redis_reply_status(&client->reply, "OK");
 }
 
-/* Options are done one after the other, as Redis does: what stands before a
- * wrong one counts. False: answered what is wrong. */
-static bool take_hello(struct redis_thread *thread, struct redis_client *client,
-		       const struct redis_request *request)
+/* Do the options of HELLO one after the other, as Redis does: those before a
+ * wrong one stay done. False: an error was answered. */
+static bool parse_hello(struct redis_thread *thread,
+			struct redis_client *client,
+			const struct redis_request *request)
 {
 	const struct redis_bytes *argv = request->argv;
 	struct redis_reply *reply = &client->reply;
@@ -185,8 +188,8 @@ static bool take_hello(struct redis_thread *thread, struct redis_client *client,
 	return true;
 }
 
-static bool take_protocol(struct redis_client *client,
-			  const struct redis_bytes *bytes, int64_t *out)
+static bool parse_protocol(struct redis_client *client,
+			   const struct redis_bytes *bytes, int64_t *out)
 {
 	if (!redis_integer_parse(bytes->bytes, bytes->size, out))
 		redis_reply_error(&client->reply,
@@ -227,9 +230,9 @@ static void hello(struct redis_thread *thread, struct redis_client *client,
 	int64_t protocol = 0; /* as it is */
 
 	if (request->argc > 1 &&
-	    !take_protocol(client, &request->argv[1], &protocol))
+	    !parse_protocol(client, &request->argv[1], &protocol))
 		return;
-	if (!take_hello(thread, client, request))
+	if (!parse_hello(thread, client, request))
 		return;
 	if (!client->is_authenticated) {
 		redis_reply_error(

@@ -12,7 +12,7 @@
 typedef void reply_row(struct redis_reply *reply,
 		       const struct redis_docs *docs);
 
-/* By its full name, "object|freq"; NULL: nothing is told of it. */
+/* Find a row by its full name, "object|freq"; NULL: there is none. */
 static const struct redis_docs *find_docs(const struct redis_bytes *name)
 {
 	const struct redis_docs *docs = redis_docs;
@@ -34,7 +34,7 @@ static const struct redis_command *command_of(const struct redis_docs *docs)
 		       : command;
 }
 
-/* parent NULL: true if it is no subcommand. */
+/* True if a row is a subcommand of `parent`; NULL: if it is no subcommand. */
 static bool is_child(const struct redis_docs *docs, const char *parent)
 {
 	const size_t size = strcspn(docs->name, "|");
@@ -115,9 +115,10 @@ static void reply_flags(struct redis_reply *reply, uint32_t flags)
 	redis_reply_wrap(reply, mark, '~', count);
 }
 
-/* In Redis's order: of which flag, of which group; slow is what is not fast. */
+/* Categories in Redis's order, each with the flag or the group whose commands
+ * are in it; slow is what is not fast. */
 static const struct {
-	const char *name; /* with its sign */
+	const char *name; /* with the @ */
 	uint32_t flag;
 	const char *group;
 } categories[] = {
@@ -352,8 +353,8 @@ static void run_docs(struct redis_thread *thread, struct redis_client *client,
 
 /* True if a command passes the filter that was asked for; there are no
  * modules. */
-static bool passes(const struct redis_docs *docs,
-		   const struct redis_request *request)
+static bool passes_filter(const struct redis_docs *docs,
+			  const struct redis_request *request)
 {
 	const struct redis_bytes *filter = &request->argv[3];
 	const struct redis_bytes *value = &request->argv[4];
@@ -388,7 +389,7 @@ static void run_list(struct redis_thread *thread, struct redis_client *client,
 		return;
 	}
 	for (docs = redis_docs; docs->name; docs++)
-		if (passes(docs, request)) {
+		if (passes_filter(docs, request)) {
 			redis_reply_text(&client->reply, docs->name);
 			count++;
 		}
@@ -408,7 +409,7 @@ static const char *flags_of_set(const struct redis_request *request)
 	return "OW update";
 }
 
-/* Returns how many keys there are. */
+/* Answer the keys of a request; returns how many there are. */
 static uint64_t reply_keys(struct redis_reply *reply,
 			   const struct redis_docs *docs,
 			   const struct redis_request *request, bool with_flags)

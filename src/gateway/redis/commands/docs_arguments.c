@@ -55,7 +55,7 @@ static const char *reply_name(struct redis_reply *reply, const char *at,
 	return at + size;
 }
 
-/* Answer one; returns what is behind it. */
+/* Answer one argument; returns what is behind it. */
 static const char *reply_argument(struct redis_reply *reply, const char *at)
 {
 	static const char *const texts[] = {"/token", "@since",

@@ -31,7 +31,7 @@ static void run_strlen(struct redis_thread *thread, struct redis_client *client,
 
 /* Cut thread->value to what lies between two places, from the end if they are
  * negative. */
-static void cut(struct reef_map_value *value, int64_t from, int64_t to)
+static void cut_value(struct reef_map_value *value, int64_t from, int64_t to)
 {
 	int64_t size = (int64_t)value->size;
 	bool is_backwards = from < 0 && to < 0 && from > to;
@@ -65,7 +65,7 @@ static void run_getrange(struct redis_thread *thread,
 		redis_reply_bulk(&client->reply, "", 0);
 	if (rc)
 		return;
-	cut(&thread->value, from, to);
+	cut_value(&thread->value, from, to);
 	redis_reply_value(thread, client);
 }
 
@@ -173,8 +173,9 @@ static int decide_sum(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-static void add(struct redis_thread *thread, struct redis_client *client,
-		const struct redis_bytes *key, int64_t value)
+static void add_to_number(struct redis_thread *thread,
+			  struct redis_client *client,
+			  const struct redis_bytes *key, int64_t value)
 {
 	struct sum sum = {.thread = thread, .add = value};
 
@@ -185,13 +186,13 @@ static void add(struct redis_thread *thread, struct redis_client *client,
 static void run_incr(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	add(thread, client, &request->argv[1], 1);
+	add_to_number(thread, client, &request->argv[1], 1);
 }
 
 static void run_decr(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	add(thread, client, &request->argv[1], -1);
+	add_to_number(thread, client, &request->argv[1], -1);
 }
 
 static void run_incrby(struct redis_thread *thread, struct redis_client *client,
@@ -200,7 +201,7 @@ static void run_incrby(struct redis_thread *thread, struct redis_client *client,
 	int64_t value;
 
 	if (redis_take_integer(client, &request->argv[2], &value))
-		add(thread, client, &request->argv[1], value);
+		add_to_number(thread, client, &request->argv[1], value);
 }
 
 static void run_decrby(struct redis_thread *thread, struct redis_client *client,
@@ -214,7 +215,7 @@ static void run_decrby(struct redis_thread *thread, struct redis_client *client,
 		redis_reply_error(&client->reply,
 				  "ERR decrement would overflow");
 	else
-		add(thread, client, &request->argv[1], -value);
+		add_to_number(thread, client, &request->argv[1], -value);
 }
 
 struct fraction {

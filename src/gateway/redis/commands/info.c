@@ -19,14 +19,14 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define DAY_S 86400
-#define KEYS_MANY 100000u /* to be counted; a millisecond or so */
-#define COST_FACTOR 20	  /* what counting may take of the time: a 20th */
+#define KEYS_MANY 100000u /* counting so many takes a millisecond or so */
+#define COST_FACTOR 20	  /* counting may take a 20th of the time */
 
 struct info {
 	struct redis_thread *thread;
 	struct redis_client *client;
 	struct redis_door_info door;
-	/* Of all threads. */
+	/* Sums over all threads: */
 	struct redis_thread_stats stats;
 	struct redis_error_count errors[REDIS_ERROR_NAMES_MAX];
 	uint32_t error_names;
@@ -93,24 +93,24 @@ static int add_thread(void *context, struct redis_thread *thread)
 
 /* --- lines --- */
 
-static void number(struct info *info, const char *name, uint64_t value)
+static void write_number(struct info *info, const char *name, uint64_t value)
 {
 	fprintf(info->text, "%s:%llu\r\n", name, (unsigned long long)value);
 }
 
-static void text(struct info *info, const char *name, const char *value)
+static void write_text(struct info *info, const char *name, const char *value)
 {
 	fprintf(info->text, "%s:%s\r\n", name, value);
 }
 
-/* As Redis writes sizes for people. */
-static void human(struct info *info, const char *name, uint64_t size)
+/* Write a size twice: in bytes, and as Redis writes it for people. */
+static void write_size(struct info *info, const char *name, uint64_t size)
 {
 	static const char units[] = "KMGTP";
 	double value = (double)size;
 	uint32_t unit = 0;
 
-	number(info, name, size);
+	write_number(info, name, size);
 	if (size < 1024) {
 		fprintf(info->text, "%s_human:%lluB\r\n", name,
 			(unsigned long long)size);
@@ -123,51 +123,52 @@ static void human(struct info *info, const char *name, uint64_t size)
 
 /* --- sections --- */
 
-static void tell_server(struct info *info)
+static void write_server(struct info *info)
 {
 	uint64_t up_s = (reef_now_ns() - info->door.started_ns) / SECOND_NS;
 	struct utsname name;
 	struct reef_map *map;
 	uint64_t now_ms;
 
-	text(info, "redis_version", "7.0.15");
-	text(info, "redis_git_sha1", "00000000");
-	text(info, "redis_git_dirty", "0");
-	text(info, "redis_mode", "standalone");
-	text(info, "reef_version", REEF_VERSION);
+	write_text(info, "redis_version", "7.0.15");
+	write_text(info, "redis_git_sha1", "00000000");
+	write_text(info, "redis_git_dirty", "0");
+	write_text(info, "redis_mode", "standalone");
+	write_text(info, "reef_version", REEF_VERSION);
 	if (!uname(&name))
 		fprintf(info->text, "os:%s %s %s\r\n", name.sysname,
 			name.release, name.machine);
-	number(info, "arch_bits", 8 * sizeof(void *));
-	text(info, "multiplexing_api", "epoll");
-	number(info, "process_id", (uint64_t)getpid());
-	text(info, "process_supervised", "no");
-	text(info, "run_id", info->door.run_id);
-	number(info, "tcp_port", info->door.port);
+	write_number(info, "arch_bits", 8 * sizeof(void *));
+	write_text(info, "multiplexing_api", "epoll");
+	write_number(info, "process_id", (uint64_t)getpid());
+	write_text(info, "process_supervised", "no");
+	write_text(info, "run_id", info->door.run_id);
+	write_number(info, "tcp_port", info->door.port);
 	map = info->thread->maps[info->client->db];
 	if (map && !reef_map_now(map, &now_ms))
-		number(info, "server_time_usec", now_ms * 1000);
-	number(info, "uptime_in_seconds", up_s);
-	number(info, "uptime_in_days", up_s / DAY_S);
-	number(info, "io_threads_active", info->door.threads > 1);
-	text(info, "listeners", redis_door_addresses(info->thread->door));
+		write_number(info, "server_time_usec", now_ms * 1000);
+	write_number(info, "uptime_in_seconds", up_s);
+	write_number(info, "uptime_in_days", up_s / DAY_S);
+	write_number(info, "io_threads_active", info->door.threads > 1);
+	write_text(info, "listeners", redis_door_addresses(info->thread->door));
 }
 
-static void tell_clients(struct info *info)
+static void write_clients(struct info *info)
 {
-	number(info, "connected_clients", info->door.clients);
-	number(info, "cluster_connections", 0);
-	number(info, "maxclients",
-	       atomic_load_explicit(
-		       &redis_door_config(info->thread->door)->clients_max,
-		       memory_order_relaxed));
-	number(info, "blocked_clients", 0);
-	number(info, "tracking_clients", 0);
-	number(info, "clients_in_timeout_table", 0);
+	write_number(info, "connected_clients", info->door.clients);
+	write_number(info, "cluster_connections", 0);
+	write_number(
+		info, "maxclients",
+		atomic_load_explicit(
+			&redis_door_config(info->thread->door)->clients_max,
+			memory_order_relaxed));
+	write_number(info, "blocked_clients", 0);
+	write_number(info, "tracking_clients", 0);
+	write_number(info, "clients_in_timeout_table", 0);
 }
 
-/* Of the door itself: the values are in the memory of the pool. */
-static void tell_memory(struct info *info)
+/* The memory of the door itself: the values are in that of the pool. */
+static void write_memory(struct info *info)
 {
 	struct mallinfo2 heap = mallinfo2();
 	long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES);
@@ -180,40 +181,41 @@ static void tell_memory(struct info *info)
 			resident = 0;
 		fclose(file);
 	}
-	human(info, "used_memory", heap.uordblks + heap.hblkhd);
-	human(info, "used_memory_rss", resident * (uint64_t)page);
+	write_size(info, "used_memory", heap.uordblks + heap.hblkhd);
+	write_size(info, "used_memory_rss", resident * (uint64_t)page);
 	if (!getrusage(RUSAGE_SELF, &usage))
-		human(info, "used_memory_peak",
-		      (uint64_t)usage.ru_maxrss * 1024);
+		write_size(info, "used_memory_peak",
+			   (uint64_t)usage.ru_maxrss * 1024);
 	if (pages > 0)
-		human(info, "total_system_memory",
-		      (uint64_t)pages * (uint64_t)page);
-	human(info, "maxmemory", 0);
-	text(info, "maxmemory_policy", "noeviction");
-	text(info, "mem_allocator", "libc");
-	number(info, "active_defrag_running", 0);
-	number(info, "lazyfree_pending_objects", 0);
+		write_size(info, "total_system_memory",
+			   (uint64_t)pages * (uint64_t)page);
+	write_size(info, "maxmemory", 0);
+	write_text(info, "maxmemory_policy", "noeviction");
+	write_text(info, "mem_allocator", "libc");
+	write_number(info, "active_defrag_running", 0);
+	write_number(info, "lazyfree_pending_objects", 0);
 }
 
-/* The pool's memory outlives the door; nothing is loaded or saved. */
-static void tell_persistence(struct info *info)
+/* Nothing is loaded or saved: the pool's memory outlives the door. */
+static void write_persistence(struct info *info)
 {
-	number(info, "loading", !info->thread->reef || info->thread->is_fenced);
-	number(info, "async_loading", 0);
-	number(info, "rdb_changes_since_last_save", 0);
-	number(info, "rdb_bgsave_in_progress", 0);
-	number(info, "rdb_last_save_time", info->door.started_ms / 1000);
-	text(info, "rdb_last_bgsave_status", "ok");
-	number(info, "aof_enabled", 0);
-	number(info, "aof_rewrite_in_progress", 0);
-	number(info, "aof_rewrite_scheduled", 0);
-	text(info, "aof_last_bgrewrite_status", "ok");
-	text(info, "aof_last_write_status", "ok");
+	write_number(info, "loading",
+		     !info->thread->reef || info->thread->is_fenced);
+	write_number(info, "async_loading", 0);
+	write_number(info, "rdb_changes_since_last_save", 0);
+	write_number(info, "rdb_bgsave_in_progress", 0);
+	write_number(info, "rdb_last_save_time", info->door.started_ms / 1000);
+	write_text(info, "rdb_last_bgsave_status", "ok");
+	write_number(info, "aof_enabled", 0);
+	write_number(info, "aof_rewrite_in_progress", 0);
+	write_number(info, "aof_rewrite_scheduled", 0);
+	write_text(info, "aof_last_bgrewrite_status", "ok");
+	write_text(info, "aof_last_write_status", "ok");
 }
 
-/* How many commands there were in a second since somebody last asked; whoever
- * asks again at once is told the same. */
-static uint64_t rate(uint64_t commands)
+/* How many commands there were per second since somebody last asked; who asks
+ * again within a tenth of a second is told the same. */
+static uint64_t commands_per_second(uint64_t commands)
 {
 	static _Atomic uint64_t asked_ns, asked_commands, told;
 	uint64_t now_ns = reef_now_ns(), before_ns = asked_ns;
@@ -230,75 +232,77 @@ static uint64_t rate(uint64_t commands)
 	return told;
 }
 
-static void tell_stats(struct info *info)
+static void write_stats(struct info *info)
 {
 	const struct redis_thread_stats *stats = &info->stats;
 
-	number(info, "total_connections_received", stats->connections);
-	number(info, "total_commands_processed", stats->commands);
-	number(info, "instantaneous_ops_per_sec", rate(stats->commands));
-	number(info, "total_net_input_bytes", stats->bytes_in);
-	number(info, "total_net_output_bytes", stats->bytes_out);
-	number(info, "rejected_connections", info->door.rejected);
-	number(info, "sync_full", 0);
-	number(info, "sync_partial_ok", 0);
-	number(info, "sync_partial_err", 0);
-	number(info, "expired_keys", info->expired);
-	number(info, "evicted_keys", info->evicted);
-	number(info, "keyspace_hits", stats->keyspace_hits);
-	number(info, "keyspace_misses", stats->keyspace_misses);
-	number(info, "pubsub_channels", 0);
-	number(info, "pubsub_patterns", 0);
-	number(info, "latest_fork_usec", 0);
-	number(info, "total_error_replies", stats->errors);
-	number(info, "client_query_buffer_limit_disconnections",
-	       stats->query_limit_closed);
-	number(info, "client_output_buffer_limit_disconnections",
-	       stats->output_limit_closed);
-	number(info, "acl_access_denied_auth", stats->auth_failed);
-	number(info, "reef_batches", stats->batches);
-	number(info, "reef_batched_commands", stats->batched);
+	write_number(info, "total_connections_received", stats->connections);
+	write_number(info, "total_commands_processed", stats->commands);
+	write_number(info, "instantaneous_ops_per_sec",
+		     commands_per_second(stats->commands));
+	write_number(info, "total_net_input_bytes", stats->bytes_in);
+	write_number(info, "total_net_output_bytes", stats->bytes_out);
+	write_number(info, "rejected_connections", info->door.rejected);
+	write_number(info, "sync_full", 0);
+	write_number(info, "sync_partial_ok", 0);
+	write_number(info, "sync_partial_err", 0);
+	write_number(info, "expired_keys", info->expired);
+	write_number(info, "evicted_keys", info->evicted);
+	write_number(info, "keyspace_hits", stats->keyspace_hits);
+	write_number(info, "keyspace_misses", stats->keyspace_misses);
+	write_number(info, "pubsub_channels", 0);
+	write_number(info, "pubsub_patterns", 0);
+	write_number(info, "latest_fork_usec", 0);
+	write_number(info, "total_error_replies", stats->errors);
+	write_number(info, "client_query_buffer_limit_disconnections",
+		     stats->query_limit_closed);
+	write_number(info, "client_output_buffer_limit_disconnections",
+		     stats->output_limit_closed);
+	write_number(info, "acl_access_denied_auth", stats->auth_failed);
+	write_number(info, "reef_batches", stats->batches);
+	write_number(info, "reef_batched_commands", stats->batched);
 }
 
-static void tell_replication(struct info *info)
+static void write_replication(struct info *info)
 {
-	text(info, "role", "master");
-	number(info, "connected_slaves", 0);
-	text(info, "master_failover_state", "no-failover");
-	text(info, "master_replid", info->door.run_id);
-	text(info, "master_replid2",
-	     "0000000000000000000000000000000000000000");
-	number(info, "master_repl_offset", 0);
-	text(info, "second_repl_offset", "-1");
-	number(info, "repl_backlog_active", 0);
+	write_text(info, "role", "master");
+	write_number(info, "connected_slaves", 0);
+	write_text(info, "master_failover_state", "no-failover");
+	write_text(info, "master_replid", info->door.run_id);
+	write_text(info, "master_replid2",
+		   "0000000000000000000000000000000000000000");
+	write_number(info, "master_repl_offset", 0);
+	write_text(info, "second_repl_offset", "-1");
+	write_number(info, "repl_backlog_active", 0);
 }
 
-static void seconds(struct info *info, const char *name, struct timeval time)
+static void write_seconds(struct info *info, const char *name,
+			  struct timeval time)
 {
 	fprintf(info->text, "%s:%lld.%06ld\r\n", name, (long long)time.tv_sec,
 		(long)time.tv_usec);
 }
 
-static void tell_cpu(struct info *info)
+static void write_cpu(struct info *info)
 {
 	struct rusage usage;
 
 	if (getrusage(RUSAGE_SELF, &usage))
 		return;
-	seconds(info, "used_cpu_sys", usage.ru_stime);
-	seconds(info, "used_cpu_user", usage.ru_utime);
+	write_seconds(info, "used_cpu_sys", usage.ru_stime);
+	write_seconds(info, "used_cpu_user", usage.ru_utime);
 	if (getrusage(RUSAGE_CHILDREN, &usage))
 		return;
-	seconds(info, "used_cpu_sys_children", usage.ru_stime);
-	seconds(info, "used_cpu_user_children", usage.ru_utime);
+	write_seconds(info, "used_cpu_sys_children", usage.ru_stime);
+	write_seconds(info, "used_cpu_user_children", usage.ru_utime);
 }
 
-static void tell_nothing(struct info *info)
+static void write_nothing(struct info *info)
 {
 	(void)info;
 }
 
-static void tell_commands(struct info *info)
+static void write_commands(struct info *info)
 {
 	const struct redis_command *command;
 	uint32_t i;
@@ -318,7 +322,7 @@ static void tell_commands(struct info *info)
 	}
 }
 
-static void tell_errors(struct info *info)
+static void write_errors(struct info *info)
 {
 	uint32_t i;
 
@@ -328,15 +332,14 @@ static void tell_errors(struct info *info)
 			(unsigned long long)info->errors[i].count);
 }
 
-static void tell_cluster(struct info *info)
+static void write_cluster(struct info *info)
 {
-	number(info, "cluster_enabled", 0);
+	write_number(info, "cluster_enabled", 0);
 }
 
-/* With millions of keys that takes a while, in which nobody else is served, and
- * some clients ask whenever they connect: so what was counted counts for a
- * while.
- */
+/* Count the keys of a database. With millions of keys that takes a while, in
+ * which the thread serves nobody, and some clients ask whenever they connect:
+ * so a count holds for COST_FACTOR times what it took. */
 static int count_keys(struct redis_thread *thread, uint32_t db, uint64_t *keys)
 {
 	struct redis_key_count *count = &thread->key_counts[db];
@@ -357,8 +360,8 @@ static int count_keys(struct redis_thread *thread, uint32_t db, uint64_t *keys)
 	return rc;
 }
 
-/* Nobody counts which keys expire: 0. */
-static void tell_keyspace(struct info *info)
+/* expires and avg_ttl are 0: nobody counts which keys expire. */
+static void write_keyspace(struct info *info)
 {
 	uint64_t keys;
 	uint32_t db;
@@ -376,20 +379,20 @@ static void tell_keyspace(struct info *info)
 static const struct section {
 	const char *word, *title;
 	bool is_default;
-	void (*tell)(struct info *info);
+	void (*write)(struct info *info);
 } sections[] = {
-	{"server", "Server", true, tell_server},
-	{"clients", "Clients", true, tell_clients},
-	{"memory", "Memory", true, tell_memory},
-	{"persistence", "Persistence", true, tell_persistence},
-	{"stats", "Stats", true, tell_stats},
-	{"replication", "Replication", true, tell_replication},
-	{"cpu", "CPU", true, tell_cpu},
-	{"modules", "Modules", true, tell_nothing},
-	{"commandstats", "Commandstats", false, tell_commands},
-	{"errorstats", "Errorstats", true, tell_errors},
-	{"cluster", "Cluster", true, tell_cluster},
-	{"keyspace", "Keyspace", true, tell_keyspace},
+	{"server", "Server", true, write_server},
+	{"clients", "Clients", true, write_clients},
+	{"memory", "Memory", true, write_memory},
+	{"persistence", "Persistence", true, write_persistence},
+	{"stats", "Stats", true, write_stats},
+	{"replication", "Replication", true, write_replication},
+	{"cpu", "CPU", true, write_cpu},
+	{"modules", "Modules", true, write_nothing},
+	{"commandstats", "Commandstats", false, write_commands},
+	{"errorstats", "Errorstats", true, write_errors},
+	{"cluster", "Cluster", true, write_cluster},
+	{"keyspace", "Keyspace", true, write_keyspace},
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
@@ -436,7 +439,7 @@ static void run_info(struct redis_thread *thread, struct redis_client *client,
 			continue;
 		fprintf(info->text, "%s# %s\r\n", is_first ? "" : "\r\n",
 			sections[i].title);
-		sections[i].tell(info);
+		sections[i].write(info);
 		is_first = false;
 	}
 	if (fclose(info->text))

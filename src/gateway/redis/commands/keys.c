@@ -22,8 +22,9 @@ static void run_del(struct redis_thread *thread, struct redis_client *client,
 	redis_reply_integer(&client->reply, deleted);
 }
 
-static void count(struct redis_thread *thread, struct redis_client *client,
-		  const struct redis_request *request, bool is_use)
+static void reply_count(struct redis_thread *thread,
+			struct redis_client *client,
+			const struct redis_request *request, bool is_use)
 {
 	int64_t there = 0;
 	uint32_t i;
@@ -43,13 +44,13 @@ static void count(struct redis_thread *thread, struct redis_client *client,
 static void run_exists(struct redis_thread *thread, struct redis_client *client,
 		       const struct redis_request *request)
 {
-	count(thread, client, request, false);
+	reply_count(thread, client, request, false);
 }
 
 static void run_touch(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_request *request)
 {
-	count(thread, client, request, true);
+	reply_count(thread, client, request, true);
 }
 
 static void run_type(struct redis_thread *thread, struct redis_client *client,
@@ -74,8 +75,9 @@ struct expire {
 	bool is_done;
 };
 
-/* What never expires counts as the latest. */
-static bool allows(const struct expire *expire, uint64_t now_at)
+/* True if the conditions allow a key that expires at now_at (0: never, which
+ * counts as the latest) to get the new time. */
+static bool allows_expiry(const struct expire *expire, uint64_t now_at)
 {
 	int64_t at = now_at > INT64_MAX ? INT64_MAX : (int64_t)now_at;
 
@@ -93,7 +95,7 @@ static int decide_expire(void *context, const struct reef_map_entry *now,
 {
 	struct expire *expire = context;
 
-	expire->is_done = now && allows(expire, now->expires_ms);
+	expire->is_done = now && allows_expiry(expire, now->expires_ms);
 	if (!expire->is_done)
 		return REEF_MAP_LEAVE;
 	if (expire->at_ms <= (int64_t)expire->now_ms)
@@ -104,9 +106,9 @@ static int decide_expire(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-static bool take_conditions(struct redis_client *client,
-			    const struct redis_request *request,
-			    uint32_t *conditions)
+static bool parse_conditions(struct redis_client *client,
+			     const struct redis_request *request,
+			     uint32_t *conditions)
 {
 	const struct redis_bytes *word;
 	uint32_t i;
@@ -143,11 +145,12 @@ static bool take_conditions(struct redis_client *client,
 	return true;
 }
 
-/* From the number as it was given, in `unit` milliseconds, from now on or not,
- * to the pool's time. Unlike with SET it may have passed. False: answered. */
-static bool take_time(struct redis_client *client,
-		      const struct redis_bytes *bytes, int64_t unit,
-		      bool is_relative, struct expire *expire)
+/* Parse a time in units of `unit` ms, from now on if is_relative, into a time
+ * of the pool's clock. Unlike with SET it may have passed. False: an error was
+ * answered. */
+static bool parse_time(struct redis_client *client,
+		       const struct redis_bytes *bytes, int64_t unit,
+		       bool is_relative, struct expire *expire)
 {
 	int64_t at, base = is_relative ? (int64_t)expire->now_ms : 0;
 
@@ -170,9 +173,9 @@ static void expire_key(struct redis_thread *thread, struct redis_client *client,
 {
 	struct expire expire = {0};
 
-	if (!take_conditions(client, request, &expire.conditions) ||
+	if (!parse_conditions(client, request, &expire.conditions) ||
 	    !redis_now(thread, client, &expire.now_ms) ||
-	    !take_time(client, &request->argv[2], unit, is_relative, &expire))
+	    !parse_time(client, &request->argv[2], unit, is_relative, &expire))
 		return;
 	if (redis_change(thread, client, &request->argv[1], decide_expire,
 			 &expire, NULL) >= 0)
@@ -246,7 +249,8 @@ static void reply_time(struct redis_thread *thread, struct redis_client *client,
 	}
 	if (is_relative && !redis_now(thread, client, &now_ms))
 		return;
-	/* To the nearest second; what passes just now has 0 left. */
+	/* Seconds are rounded to the nearest; a key that expires just now has 0
+	 * left. */
 	at_ms = at_ms < now_ms ? 0 : at_ms - now_ms;
 	redis_reply_integer(
 		&client->reply,

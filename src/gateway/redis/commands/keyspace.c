@@ -38,8 +38,8 @@ struct scan {
 	uint64_t count;
 };
 
-static bool matches(const struct redis_bytes *pattern,
-		    const struct reef_map_entry *entry)
+static bool matches_pattern(const struct redis_bytes *pattern,
+			    const struct reef_map_entry *entry)
 {
 	return !pattern || redis_glob(pattern->bytes, pattern->size, entry->key,
 				      entry->key_size, false);
@@ -57,7 +57,7 @@ static int scan_key(void *context, const struct reef_map_entry *entry)
 	char *keys;
 
 	scan->met++;
-	if (scan->is_other_type || !matches(scan->pattern, entry))
+	if (scan->is_other_type || !matches_pattern(scan->pattern, entry))
 		return 0;
 	if (needed > scan->room) {
 		room = 2 * needed + 1024;
@@ -87,9 +87,10 @@ static void reply_keys(struct redis_reply *reply, const struct scan *scan)
 	}
 }
 
-/* As strtoul takes them: a sign, and nothing at all is 0. */
-static bool take_cursor(struct redis_client *client,
-			const struct redis_bytes *bytes, uint64_t *cursor)
+/* Parse a cursor as Redis does, by strtoul: a sign is fine, and nothing at all
+ * is 0. */
+static bool parse_cursor(struct redis_client *client,
+			 const struct redis_bytes *bytes, uint64_t *cursor)
 {
 	char text[32], *end = text;
 	bool is_cursor =
@@ -108,14 +109,14 @@ static bool take_cursor(struct redis_client *client,
 	return is_cursor;
 }
 
-static bool take_scan(struct redis_client *client,
-		      const struct redis_request *request, struct scan *scan)
+static bool parse_scan(struct redis_client *client,
+		       const struct redis_request *request, struct scan *scan)
 {
 	const struct redis_bytes *word, *value;
 	uint32_t i;
 
 	scan->wanted = COUNT_DEFAULT;
-	if (!take_cursor(client, &request->argv[1], &scan->cursor))
+	if (!parse_cursor(client, &request->argv[1], &scan->cursor))
 		return false;
 	for (i = 2; i < request->argc; i += 2) {
 		word = &request->argv[i];
@@ -141,8 +142,8 @@ syntax:
 	return false;
 }
 
-/* As many groups as it takes to meet the keys that were asked for; where the
- * map is nearly empty no more than ten for each. */
+/* Scan as many groups as it takes to meet the keys that were asked for, and no
+ * more than ten for each, should the map be nearly empty. */
 static int scan_some(struct reef_map *map, struct scan *scan)
 {
 	int64_t left =
@@ -168,7 +169,7 @@ static void run_scan(struct redis_thread *thread, struct redis_client *client,
 	struct reef_map *map;
 	int rc;
 
-	if (!take_scan(client, request, &scan) ||
+	if (!parse_scan(client, request, &scan) ||
 	    !redis_map(thread, client, &map))
 		return;
 	rc = scan_some(map, &scan);
@@ -189,7 +190,7 @@ static int reply_key(void *context, const struct reef_map_entry *entry)
 {
 	struct scan *scan = context;
 
-	if (!matches(scan->pattern, entry))
+	if (!matches_pattern(scan->pattern, entry))
 		return 0;
 	scan->count++;
 	redis_reply_bulk(&scan->client->reply, entry->key, entry->key_size);
@@ -225,7 +226,7 @@ struct chosen {
 	int rc;
 };
 
-/* Each of those that are met with the same chance. */
+/* Choose one of the keys that are met, each with the same chance. */
 static int choose_key(void *context, const struct reef_map_entry *entry)
 {
 	struct chosen *chosen = context;
@@ -240,8 +241,9 @@ static int choose_key(void *context, const struct reef_map_entry *entry)
 	return 0;
 }
 
-/* Any number is some place in the map, or its end: so some steps from a place
- * by chance, and, if the map is nearly empty, from the beginning. */
+/* Any number is a cursor, to some place in the map or its end. So we scan from
+ * random places, and from the beginning if none of them has a key, as the map
+ * is nearly empty then. */
 static void run_randomkey(struct redis_thread *thread,
 			  struct redis_client *client,
 			  const struct redis_request *request)
@@ -352,7 +354,8 @@ static int decide_remove(void *context, const struct reef_map_entry *now,
 						     : REEF_MAP_LEAVE;
 }
 
-/* What was there before is there again, if nobody has put another since. */
+/* Put back what was there before the rename, unless somebody has put another
+ * value since. */
 static int decide_back(void *context, const struct reef_map_entry *now,
 		       struct reef_map_entry *put)
 {
@@ -368,10 +371,10 @@ static int decide_back(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-/* The first key is gone after its value was put to the second: that is taken
- * back. */
-static void take_back(struct redis_thread *thread, struct redis_client *client,
-		      const struct redis_bytes *to, struct move *move)
+/* Undo what a rename put, because its first key has gone meanwhile. */
+static void restore_before(struct redis_thread *thread,
+			   struct redis_client *client,
+			   const struct redis_bytes *to, struct move *move)
 {
 	struct redis_mark mark = redis_reply_mark(&client->reply);
 
@@ -382,8 +385,9 @@ static void take_back(struct redis_thread *thread, struct redis_client *client,
 	redis_reply_rewind(&client->reply, mark);
 }
 
-/* 1: renamed.  0: is_new, and something was there.  -EAGAIN: another changed
- * the first key meanwhile.  Others: answered. */
+/* Try to rename once. 1: renamed.  0: is_new, and the second key was there.
+ * -EAGAIN: another client changed the first key meanwhile.  Others: an error
+ * was answered. */
 static int try_rename(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_bytes *from,
 		      const struct redis_bytes *to, struct move *move)
@@ -393,7 +397,7 @@ static int try_rename(struct redis_thread *thread, struct redis_client *client,
 	int rc = redis_peek(thread, client, from);
 
 	if (rc == -ENOENT) {
-		take_back(thread, client, to, move);
+		restore_before(thread, client, to, move);
 		redis_reply_error(&client->reply, "ERR no such key");
 	}
 	if (rc)
@@ -451,9 +455,9 @@ static void run_renamenx(struct redis_thread *thread,
 		redis_reply_integer(&client->reply, rc);
 }
 
-static bool take_copy(struct redis_thread *thread, struct redis_client *client,
-		      const struct redis_request *request, uint32_t *db,
-		      bool *replace)
+static bool parse_copy(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, uint32_t *db,
+		       bool *replace)
 {
 	const struct redis_bytes *from = &request->argv[1], *to = from + 1;
 	int64_t number;
@@ -502,7 +506,7 @@ static void run_copy(struct redis_thread *thread, struct redis_client *client,
 	bool replace = false;
 	int rc;
 
-	if (!take_copy(thread, client, request, &db, &replace))
+	if (!parse_copy(thread, client, request, &db, &replace))
 		return;
 	rc = redis_read(thread, client, &request->argv[1]);
 	if (rc == -ENOENT)
@@ -519,9 +523,10 @@ static void run_copy(struct redis_thread *thread, struct redis_client *client,
 
 /* --- FLUSHDB, FLUSHALL --- */
 
-/* Both ways, at once and in the background, are at once here. */
-static bool take_flush(struct redis_client *client,
-		       const struct redis_request *request)
+/* Parse SYNC or ASYNC, which are the same here. False: an error was
+ * answered. */
+static bool parse_flush(struct redis_client *client,
+			const struct redis_request *request)
 {
 	if (request->argc == 1 ||
 	    (request->argc == 2 &&
@@ -532,9 +537,9 @@ static bool take_flush(struct redis_client *client,
 	return false;
 }
 
-/* False: answered. */
-static bool clear(struct redis_thread *thread, struct redis_client *client,
-		  uint32_t db)
+/* Delete all keys of a database. False: an error was answered. */
+static bool clear_database(struct redis_thread *thread,
+			   struct redis_client *client, uint32_t db)
 {
 	struct reef_map *map;
 	int rc = redis_map_existing(thread, db, &map);
@@ -542,7 +547,7 @@ static bool clear(struct redis_thread *thread, struct redis_client *client,
 	if (!rc)
 		rc = reef_map_clear(map);
 	thread->key_counts[db].until_ns = 0;
-	/* Where a part of it is gone, the rest goes with it. */
+	/* A map that has lost a part with a node is dropped as a whole. */
 	if (rc == -REEF_ELOST)
 		rc = redis_map_drop(thread, db);
 	if (!rc && client->transaction)
@@ -556,7 +561,8 @@ static void run_flushdb(struct redis_thread *thread,
 			struct redis_client *client,
 			const struct redis_request *request)
 {
-	if (take_flush(client, request) && clear(thread, client, client->db))
+	if (parse_flush(client, request) &&
+	    clear_database(thread, client, client->db))
 		redis_reply_status(&client->reply, "OK");
 }
 
@@ -566,10 +572,10 @@ static void run_flushall(struct redis_thread *thread,
 {
 	uint32_t db;
 
-	if (!take_flush(client, request))
+	if (!parse_flush(client, request))
 		return;
 	for (db = 0; db < redis_databases(thread); db++)
-		if (!clear(thread, client, db))
+		if (!clear_database(thread, client, db))
 			return;
 	redis_reply_status(&client->reply, "OK");
 }

@@ -7,14 +7,17 @@
 #include <errno.h>
 #include <limits.h>
 
-/* Redis keeps strings of up to so many bytes with their header. */
+/* Redis keeps strings of up to so many bytes together with their header
+ * ("embstr"). */
 #define EMBEDDED_MAX 44u
-/* ... and has one copy of each number below this. */
+/* Redis has one shared copy of each number below this. */
 #define SHARED_BELOW 10000
 
-/* False: the key is not there, or something failed; answered. */
-static bool look(struct redis_thread *thread, struct redis_client *client,
-		 const struct redis_request *request)
+/* Read the key of the request. False: it is not there, or something failed, and
+ * that was answered. */
+static bool peek_or_null(struct redis_thread *thread,
+			 struct redis_client *client,
+			 const struct redis_request *request)
 {
 	int rc = redis_peek(thread, client, &request->argv[2]);
 
@@ -30,7 +33,7 @@ static void run_encoding(struct redis_thread *thread,
 	const struct reef_map_value *value = &thread->value;
 	int64_t number;
 
-	if (!look(thread, client, request))
+	if (!peek_or_null(thread, client, request))
 		return;
 	if (redis_integer_parse(value->bytes, value->size, &number))
 		redis_reply_text(&client->reply, "int");
@@ -48,7 +51,7 @@ static void run_refcount(struct redis_thread *thread,
 	int64_t number;
 	bool is_shared;
 
-	if (!look(thread, client, request))
+	if (!peek_or_null(thread, client, request))
 		return;
 	is_shared = redis_integer_parse(thread->value.bytes, thread->value.size,
 					&number) &&
@@ -57,7 +60,7 @@ static void run_refcount(struct redis_thread *thread,
 	redis_value_trim(thread);
 }
 
-/* False: failed, and answered. */
+/* Find out whether the database evicts by LFU. False: an error was answered. */
 static bool is_lfu(struct redis_thread *thread, struct redis_client *client,
 		   bool *out)
 {
@@ -78,7 +81,7 @@ static void reply_use(struct redis_thread *thread, struct redis_client *client,
 	uint32_t frequency;
 	bool has_frequency;
 
-	if (!look(thread, client, request))
+	if (!peek_or_null(thread, client, request))
 		return;
 	idle_ms = thread->value.idle_ms;
 	frequency = thread->value.frequency;

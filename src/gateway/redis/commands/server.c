@@ -2,8 +2,8 @@
 #include "gateway/redis/commands/access.h"
 #include "gateway/redis/commands/help.h"
 
-/* The pool's clock, which is what keys expire by; it is known in milliseconds.
- */
+/* TIME tells the pool's clock, by which keys expire; it is known in
+ * milliseconds. */
 static void run_time(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {

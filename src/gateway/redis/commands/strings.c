@@ -37,17 +37,17 @@ enum option {
 	PXAT = 1 << 8,
 };
 #define DEADLINES (EX | PX | EXAT | PXAT)
-/* What is put, or whether, depends on what is there. */
+/* Options by which it depends on the present value what is put, or whether. */
 #define CONDITIONS (NX | XX | GET | KEEPTTL)
 
 struct options {
 	uint32_t flags;
-	const struct redis_bytes *time; /* of a deadline, as it was given */
+	const struct redis_bytes *time; /* the deadline as it was given */
 	uint64_t expires_ms;
 };
 
-/* Which of them may not stand beside one: two deadlines of one kind may, the
- * second counts. */
+/* Options, and which others each excludes. Two deadlines of one kind do not
+ * exclude each other; the second counts. */
 static const struct option_rule {
 	const char *word;
 	uint32_t flag, excludes;
@@ -77,10 +77,10 @@ static const struct option_rule *find_rule(const struct redis_bytes *word,
 	return NULL;
 }
 
-/* From an argument on. False: answered. */
-static bool take_options(struct redis_client *client,
-			 const struct redis_request *request, uint32_t from,
-			 bool is_set, struct options *options)
+/* Parse the options from argument `from` on. False: an error was answered. */
+static bool parse_options(struct redis_client *client,
+			  const struct redis_request *request, uint32_t from,
+			  bool is_set, struct options *options)
 {
 	const struct option_rule *rule;
 	uint32_t i;
@@ -102,9 +102,10 @@ syntax:
 	return false;
 }
 
-/* From the time as it was given to the pool's. False: answered. */
-static bool take_deadline(struct redis_thread *thread,
-			  struct redis_client *client, struct options *options)
+/* Turn the deadline that was given into a time of the pool's clock. False: an
+ * error was answered. */
+static bool parse_deadline(struct redis_thread *thread,
+			   struct redis_client *client, struct options *options)
 {
 	int64_t value;
 	uint64_t now_ms = 0;
@@ -164,7 +165,8 @@ static int decide_set(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-/* Returns what was done, or negative: answered. With GET answers what was. */
+/* Set a key as the options say; with GET answer what it was. Returns the
+ * verdict that was done; negative: an error was answered. */
 static int set_key(struct redis_thread *thread, struct redis_client *client,
 		   const struct redis_bytes *key,
 		   const struct redis_bytes *value,
@@ -222,8 +224,8 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 	int rc;
 
 	if (request->argc > 3 &&
-	    (!take_options(client, request, 3, true, &options) ||
-	     !take_deadline(thread, client, &options)))
+	    (!parse_options(client, request, 3, true, &options) ||
+	     !parse_deadline(thread, client, &options)))
 		return;
 	if (request->staged && !(options.flags & CONDITIONS)) {
 		set_staged(thread, client, request, options.expires_ms);
@@ -261,7 +263,7 @@ static void set_with_time(struct redis_thread *thread,
 {
 	struct options options = {.flags = unit, .time = &request->argv[2]};
 
-	if (take_deadline(thread, client, &options) &&
+	if (parse_deadline(thread, client, &options) &&
 	    set_key(thread, client, &request->argv[1], &request->argv[3],
 		    &options) >= 0)
 		redis_reply_status(&client->reply, "OK");
@@ -295,7 +297,7 @@ struct take {
 	bool was_there;
 };
 
-static int decide_take(void *context, const struct reef_map_entry *now,
+static int decide_read(void *context, const struct reef_map_entry *now,
 		       struct reef_map_entry *put)
 {
 	struct take *take = context;
@@ -317,13 +319,14 @@ static int decide_take(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-static void take_key(struct redis_thread *thread, struct redis_client *client,
-		     const struct redis_bytes *key,
-		     const struct options *options)
+static void read_and_change(struct redis_thread *thread,
+			    struct redis_client *client,
+			    const struct redis_bytes *key,
+			    const struct options *options)
 {
 	struct take take = {.thread = thread, .options = options};
 
-	if (redis_change(thread, client, key, decide_take, &take, NULL) < 0)
+	if (redis_change(thread, client, key, decide_read, &take, NULL) < 0)
 		return;
 	if (take.was_there)
 		redis_reply_value(thread, client);
@@ -334,7 +337,7 @@ static void take_key(struct redis_thread *thread, struct redis_client *client,
 static void run_getdel(struct redis_thread *thread, struct redis_client *client,
 		       const struct redis_request *request)
 {
-	take_key(thread, client, &request->argv[1], NULL);
+	read_and_change(thread, client, &request->argv[1], NULL);
 }
 
 static void run_getex(struct redis_thread *thread, struct redis_client *client,
@@ -343,9 +346,10 @@ static void run_getex(struct redis_thread *thread, struct redis_client *client,
 	struct options options = {0};
 	int rc;
 
-	if (!take_options(client, request, 2, false, &options))
+	if (!parse_options(client, request, 2, false, &options))
 		return;
-	/* Of a key that is not there nobody looks at the time. */
+	/* As in Redis, a wrong deadline is an error only if the key is
+	 * there. */
 	if (!options.flags || options.time) {
 		rc = redis_read(thread, client, &request->argv[1]);
 		if (rc == -ENOENT)
@@ -353,10 +357,10 @@ static void run_getex(struct redis_thread *thread, struct redis_client *client,
 		if (rc == 0 && !options.flags)
 			redis_reply_value(thread, client);
 		if (rc || !options.flags ||
-		    !take_deadline(thread, client, &options))
+		    !parse_deadline(thread, client, &options))
 			return;
 	}
-	take_key(thread, client, &request->argv[1], &options);
+	read_and_change(thread, client, &request->argv[1], &options);
 }
 
 #define READ (REDIS_READONLY | REDIS_FAST)

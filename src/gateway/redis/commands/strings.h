@@ -7,7 +7,8 @@
 
 #include "gateway/redis/commands/table.h"
 
-/* run_many of GET (two arguments each) and SET (three); each is answered. */
+/* The run_many of GET (two arguments each) and SET (three); each request is
+ * answered. */
 void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
 		    uint32_t count);
 void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,

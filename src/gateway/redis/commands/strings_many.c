@@ -12,7 +12,6 @@
 
 /* --- MGET, and several GETs --- */
 
-/* GETs that share their batches; each is owed its own answer. */
 void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
 		    uint32_t count)
 {
@@ -22,7 +21,8 @@ void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
 	uint32_t i;
 	int rc, all;
 
-	/* Whoever is refused the map was told so. */
+	/* Clients that cannot have the map are answered an error by
+	 * redis_map. */
 	while (count && !redis_map(thread, calls->client, &map)) {
 		calls++;
 		count--;
@@ -56,7 +56,8 @@ static void run_mget(struct redis_thread *thread, struct redis_client *client,
 		return;
 	redis_reply_array(&client->reply, left);
 	for (; left && !rc && !client->reply.is_broken; left -= count) {
-		/* How large values are is not known before they are there. */
+		/* One at a time once much waits: how large a value is, is not
+		 * known before it is read. */
 		if (redis_reply_waiting(&client->reply) > MGET_LARGE)
 			most = 1;
 		count = left < most ? left : most;
@@ -68,7 +69,7 @@ static void run_mget(struct redis_thread *thread, struct redis_client *client,
 	}
 	if (!rc)
 		return;
-	/* An error is not an element of the array, but the whole answer. */
+	/* An error is the whole answer, not an element of the array. */
 	redis_reply_rewind(&client->reply, mark);
 	redis_reply_key_failure(thread, client, key - 1, rc);
 }
@@ -82,7 +83,7 @@ static bool is_same(const struct redis_bytes *a, const struct redis_bytes *b)
 
 #define PENDING 1 /* a status: not put yet */
 
-/* Pairs that are put together. */
+/* Pairs of keys and values that are put in one batch. */
 struct putting {
 	const struct redis_bytes *pairs;
 	uint32_t count;		      /* at most REDIS_MANY_MAX */
@@ -101,10 +102,10 @@ static void fill_item(struct reef_map_item *item,
 	item->value.expires_ms = 0;
 }
 
-/* An item for each key of those that are pending, with the last value: it wins,
- * and to others that is as if it had been put right after the rest. Returns how
- * many items there are. */
-static uint32_t choose(struct redis_thread *thread, struct putting *putting)
+/* Fill thread->items with one item for each key of the pending pairs. Of
+ * several pairs with one key the last wins: to others that is as if it had been
+ * put right after the rest. Returns how many items there are. */
+static uint32_t fill_items(struct redis_thread *thread, struct putting *putting)
 {
 	uint8_t slots[4 * REDIS_MANY_MAX] = {0}; /* an item, + 1 */
 	const struct redis_bytes *pair;
@@ -134,14 +135,15 @@ static uint32_t choose(struct redis_thread *thread, struct putting *putting)
 	return items;
 }
 
-/* Does it say something of this value only? */
-static bool is_its_own(int status)
+/* True of errors that concern this value only: another one for the same key may
+ * be fine. */
+static bool concerns_value_only(int status)
 {
 	return status == -ENOSPC || status == -EDQUOT || status == -EINVAL;
 }
 
-/* True: some are pending still, since a later value of their key was refused.
- */
+/* Note the statuses of the items for their pairs. True: some pairs are still
+ * pending, because a later value of their key was refused. */
 static bool note_statuses(const struct redis_thread *thread,
 			  struct putting *putting, int all)
 {
@@ -153,7 +155,7 @@ static bool note_statuses(const struct redis_thread *thread,
 		if (putting->status[i] != PENDING)
 			continue;
 		status = all ? all : thread->items[putting->item[i]].status;
-		if (is_its_own(status) &&
+		if (concerns_value_only(status) &&
 		    putting->winner[putting->item[i]] != i)
 			is_pending = true;
 		else
@@ -162,7 +164,7 @@ static bool note_statuses(const struct redis_thread *thread,
 	return is_pending;
 }
 
-/* Put pairs; each has a status then. */
+/* Put all pairs; each has its status afterwards. */
 static void put_together(struct redis_thread *thread, struct reef_map *map,
 			 struct putting *putting)
 {
@@ -172,13 +174,12 @@ static void put_together(struct redis_thread *thread, struct reef_map *map,
 	for (i = 0; i < putting->count; i++)
 		putting->status[i] = PENDING;
 	do {
-		uint32_t items = choose(thread, putting);
+		uint32_t items = fill_items(thread, putting);
 
 		all = reef_map_put_many(map, thread->items, items);
 	} while (note_statuses(thread, putting, all));
 }
 
-/* SETs that share their batches; each is owed its own answer. */
 void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
 		    uint32_t count)
 {
@@ -188,7 +189,8 @@ void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
 	struct reef_map *map;
 	uint32_t i;
 
-	/* Whoever is refused the map was told so. */
+	/* Clients that cannot have the map are answered an error by
+	 * redis_map. */
 	while (count && !redis_map(thread, calls->client, &map)) {
 		calls++;
 		count--;
@@ -211,7 +213,7 @@ void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
 	}
 }
 
-/* False: answered. */
+/* Put any number of pairs. False: an error was answered. */
 static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_bytes *pairs, uint32_t count)
 {
@@ -220,8 +222,8 @@ static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
 	uint32_t i, done;
 
 	for (; count; count -= done, pairs += 2 * done) {
-		/* Within EXEC each is made only if it may be, and who watches
-		 * is to know of each. */
+		/* Within EXEC, or with keys watched, each pair is a change of
+		 * its own, which must meet the watched version. */
 		if (client->transaction || client->watches || count == 1) {
 			if (redis_put(thread, client, &pairs[0], &pairs[1], 0))
 				return false;
@@ -290,14 +292,15 @@ static int decide_insert(void *context, const struct reef_map_entry *now,
 	return REEF_MAP_PUT;
 }
 
-/* Where the last pair with the key of this one is noted. */
+/* The place of a key: there the last pair that has it is noted, + 1. */
 static uint32_t *place_of(const struct inserts *inserts, uint32_t pair)
 {
 	const struct redis_bytes *argv = inserts->request->argv;
 	const struct redis_bytes *key = &argv[1 + 2 * pair];
 	uint32_t *place, at;
 
-	/* Nobody outside knows where they lie. */
+	/* The seed is an address, so that nobody outside can choose keys that
+	 * collide. */
 	at = (uint32_t)reef_hash(key->bytes, key->size,
 				 (uintptr_t)inserts->places);
 	for (;; at++) {
@@ -313,7 +316,7 @@ static bool begin_inserts(struct inserts *inserts)
 
 	while (inserts->mask < 2 * pairs)
 		inserts->mask = 2 * inserts->mask + 1;
-	/* One more than needed: never 0 bytes. */
+	/* One more than needed: calloc may return NULL for 0 bytes. */
 	inserts->versions =
 		calloc((size_t)pairs + 1, sizeof(*inserts->versions));
 	inserts->places =
@@ -321,7 +324,8 @@ static bool begin_inserts(struct inserts *inserts)
 	return inserts->versions && inserts->places;
 }
 
-/* 1: it is there now, by us.  0: it was there.  Negative: answered. */
+/* Insert one pair. 1: we inserted it.  0: the key was there.  Negative: an
+ * error was answered. */
 static int insert_pair(struct redis_thread *thread, struct redis_client *client,
 		       const struct inserts *inserts, uint32_t pair)
 {
@@ -352,8 +356,9 @@ static int insert_pair(struct redis_thread *thread, struct redis_client *client,
 	return rc < 0 ? rc : rc == REEF_MAP_PUT;
 }
 
-static void take_back(struct redis_thread *thread, struct redis_client *client,
-		      const struct inserts *inserts, uint32_t pairs)
+static void remove_inserted(struct redis_thread *thread,
+			    struct redis_client *client,
+			    const struct inserts *inserts, uint32_t pairs)
 {
 	struct redis_mark mark = redis_reply_mark(&client->reply);
 	struct insert insert = {0};
@@ -369,8 +374,8 @@ static void take_back(struct redis_thread *thread, struct redis_client *client,
 	redis_reply_rewind(&client->reply, mark);
 }
 
-/* One after the other; if a key is there, those before are taken back. Whoever
- * looks meanwhile can see some of them (docs/REDIS.md). */
+/* Insert all pairs, one after the other; if a key is there, those before it are
+ * removed again. Others can see some of them meanwhile (docs/REDIS.md). */
 static void insert_pairs(struct redis_thread *thread,
 			 struct redis_client *client,
 			 const struct inserts *inserts)
@@ -381,7 +386,7 @@ static void insert_pairs(struct redis_thread *thread,
 	for (i = 0; i < pairs && rc == 1; i++)
 		rc = insert_pair(thread, client, inserts, i);
 	if (rc != 1)
-		take_back(thread, client, inserts, i);
+		remove_inserted(thread, client, inserts, i);
 	if (rc >= 0)
 		redis_reply_integer(&client->reply, rc);
 }
@@ -395,7 +400,8 @@ static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 
 	if (!has_pairs(client, request))
 		return;
-	/* Looking first makes taking back rare. */
+	/* Keys are looked at first, so that inserted ones seldom have to be
+	 * removed again. */
 	for (i = 1; i < request->argc; i += 2) {
 		rc = redis_look(thread, client, &request->argv[i]);
 		if (rc == 0)

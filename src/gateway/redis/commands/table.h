@@ -76,11 +76,12 @@ void redis_run(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_command *command,
 	       const struct redis_request *request);
 
-/* In no order; index < redis_command_count(). Not the subcommands. */
+/* How many commands there are, without subcommands. */
 uint32_t redis_command_count(void);
-/* NULL: there is none. */
+/* Find a command by its name. NULL: there is none. */
 const struct redis_command *redis_command_find(const char *name, size_t size);
-/* The same with the subcommands, by `index`. */
+/* How many there are with subcommands, and each by its `index`; those below
+ * redis_command_count() are no subcommands. */
 uint32_t redis_command_count_all(void);
 const struct redis_command *redis_command_by_index(uint32_t index);
 const struct redis_command *redis_subcommand_find(
@@ -88,15 +89,17 @@ const struct redis_command *redis_subcommand_find(
 
 /* --- for commands --- */
 
-/* The argument as a number; false: it is none, and that was answered ("ERR
+/* Parse an argument as a number. False: it is none, and that was answered ("ERR
  * value is not an integer or out of range"). */
 bool redis_take_integer(struct redis_client *client,
 			const struct redis_bytes *bytes, int64_t *out);
-/* For "%.*s": the bytes up to a NUL, as Redis prints them, at most so many. */
+/* How many bytes to print by "%.*s": up to a NUL, as Redis does, and at most
+ * `most`. */
 int redis_shown(const struct redis_bytes *bytes, size_t most);
-/* "ERR syntax error". */
+/* Answer "ERR syntax error". */
 void redis_reply_syntax(struct redis_client *client);
-/* "ERR wrong number of arguments for 'x' command", of a subcommand 'x|y'. */
+/* Answer "ERR wrong number of arguments for 'x' command", of a subcommand
+ * 'x|y'. */
 void redis_reply_arity(struct redis_client *client,
 		       const struct redis_command *command);
 

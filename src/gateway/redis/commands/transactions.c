@@ -43,7 +43,7 @@ struct redis_transaction {
 	uint32_t count, room;
 	uint64_t bytes;
 	bool is_spoilt;	 /* a request was refused: nothing will run */
-	bool is_running; /* EXEC */
+	bool is_running; /* EXEC runs the queue */
 	bool has_changed, is_stale;
 };
 
@@ -54,19 +54,21 @@ struct watch {
 	bool is_spent; /* changed by this EXEC */
 };
 
-/* More are refused: each takes memory for as long as the client likes. */
+/* A client may watch no more keys: each takes memory for as long as the client
+ * likes. */
 #define WATCHES_MAX (1u << 20)
 
 struct redis_watches {
 	struct watch *all;
 	uint32_t count, room;
-	/* Where in `all`, + 1; twice as many as there is room for, so that many
-	 * thousands are found as quickly as one. */
+	/* A hash table of indices in `all`, + 1. It has twice the room of
+	 * `all`, so that one of many thousands is found quickly. */
 	uint32_t *places;
 	bool is_stale; /* one is known to have changed */
 };
 
-static bool grow(void **array, uint32_t *room, uint32_t count, size_t size)
+static bool grow_array(void **array, uint32_t *room, uint32_t count,
+		       size_t size)
 {
 	uint32_t more = *room ? 2 * *room : 8;
 	void *grown;
@@ -156,7 +158,7 @@ static struct queued *copy_request(const struct redis_command *command,
 	return copy;
 }
 
-static uint64_t size_of(const struct redis_request *request)
+static uint64_t size_of_request(const struct redis_request *request)
 {
 	uint64_t size = sizeof(struct queued);
 	uint32_t i;
@@ -174,16 +176,17 @@ void redis_transaction_queue(struct redis_client *client,
 	struct redis_door *door = client->thread->door;
 	struct queued *copy = NULL;
 
-	/* What waits for EXEC counts as what waits to be parsed does. */
-	transaction->bytes += size_of(request);
+	/* Requests that wait for EXEC have the same limit as those that wait to
+	 * be parsed. */
+	transaction->bytes += size_of_request(request);
 	if (transaction->bytes >
 	    atomic_load_explicit(&redis_door_config(door)->query_max,
 				 memory_order_relaxed)) {
 		client->is_dead = true;
 		return;
 	}
-	if (grow((void **)&transaction->queue, &transaction->room,
-		 transaction->count, sizeof(transaction->queue[0])))
+	if (grow_array((void **)&transaction->queue, &transaction->room,
+		       transaction->count, sizeof(transaction->queue[0])))
 		copy = copy_request(command, request);
 	if (!copy) {
 		transaction->is_spoilt = true;
@@ -226,10 +229,11 @@ static void run_discard(struct redis_thread *thread,
 
 /* --- watching --- */
 
-static uint32_t place_of(const struct redis_watches *watches, uint32_t db,
-			 const struct redis_bytes *key)
+static uint32_t first_place(const struct redis_watches *watches, uint32_t db,
+			    const struct redis_bytes *key)
 {
-	/* Nobody outside knows where it lies. */
+	/* The seed is an address, so that nobody outside can choose keys that
+	 * collide. */
 	return (uint32_t)reef_hash(key->bytes, key->size,
 				   (uintptr_t)watches + db) &
 	       (2 * watches->room - 1);
@@ -238,7 +242,7 @@ static uint32_t place_of(const struct redis_watches *watches, uint32_t db,
 static struct watch *find_watch(const struct redis_watches *watches,
 				uint32_t db, const struct redis_bytes *key)
 {
-	uint32_t at = place_of(watches, db, key);
+	uint32_t at = first_place(watches, db, key);
 	struct watch *watch;
 
 	while (watches->places[at]) {
@@ -254,22 +258,22 @@ static struct watch *find_watch(const struct redis_watches *watches,
 static void place_watch(struct redis_watches *watches, uint32_t index)
 {
 	const struct watch *watch = &watches->all[index];
-	uint32_t at = place_of(watches, watch->db, &watch->key);
+	uint32_t at = first_place(watches, watch->db, &watch->key);
 
 	while (watches->places[at])
 		at = (at + 1) & (2 * watches->room - 1);
 	watches->places[at] = index + 1;
 }
 
-/* Room for one more. */
+/* Make room for one more watch. False: too many, or no memory. */
 static bool grow_watches(struct redis_watches *watches)
 {
 	uint32_t before = watches->room, i;
 	uint32_t *places;
 
 	if (watches->count >= WATCHES_MAX ||
-	    !grow((void **)&watches->all, &watches->room, watches->count,
-		  sizeof(watches->all[0])))
+	    !grow_array((void **)&watches->all, &watches->room, watches->count,
+			sizeof(watches->all[0])))
 		return false;
 	if (watches->room == before)
 		return true;
@@ -353,8 +357,9 @@ static void run_unwatch(struct redis_thread *thread,
 	redis_reply_status(&client->reply, "OK");
 }
 
-/* 1: it is as it was.  0: it is not.  Negative: answered. Its value is not
- * read: it may be large, and that is no use of the key. */
+/* Check a watched key. 1: it is as it was.  0: it has changed.  Negative: an
+ * error was answered. The value is not read: it may be large, and reading it
+ * would count as a use of the key. */
 static int check_watch(struct redis_thread *thread, struct redis_client *client,
 		       const struct watch *watch)
 {
@@ -372,7 +377,7 @@ static int check_watch(struct redis_thread *thread, struct redis_client *client,
 	return (rc ? 0 : thread->value.version) == watch->version;
 }
 
-/* The same of all of them. */
+/* Check all watched keys, with the results of check_watch. */
 static int check_watches(struct redis_thread *thread,
 			 struct redis_client *client)
 {

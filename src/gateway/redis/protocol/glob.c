@@ -13,7 +13,8 @@ static char fold(char c, bool either_case)
 	return either_case && c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* One member of a set, a range or a byte; moves behind it. */
+/* True if the next member of a set, a range or a byte, matches; moves the
+ * pattern behind it. */
 static bool matches_member(struct glob *glob, char c)
 {
 	size_t left = (size_t)(glob->end - glob->at);
@@ -37,7 +38,8 @@ static bool matches_member(struct glob *glob, char c)
 	return tested >= low && tested <= high;
 }
 
-/* A set, from behind its `[`; moves behind its `]`. */
+/* True if a set, which begins behind its `[`, matches; moves the pattern behind
+ * its `]`. */
 static bool matches_set(struct glob *glob, char c)
 {
 	bool is_not = glob->at < glob->end && *glob->at == '^';
@@ -52,7 +54,8 @@ static bool matches_set(struct glob *glob, char c)
 	return is_in != is_not;
 }
 
-/* Whatever stands for one byte; moves behind it. */
+/* True if the next thing that stands for one byte matches; moves the pattern
+ * behind it. */
 static bool matches_one(struct glob *glob, char c)
 {
 	char p = *glob->at++;

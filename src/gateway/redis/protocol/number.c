@@ -68,7 +68,8 @@ bool redis_fraction_parse(const char *text, size_t size, long double *out)
 	value = strtold(copy, &end);
 	if (end != copy + size || isnan(value))
 		return false;
-	/* Too large or too small for its type; less exact is fine. */
+	/* A number that is too large or too small for its type is refused; one
+	 * that is only less exact is not. */
 	if (errno == ERANGE && (isinf(value) || value == 0))
 		return false;
 	*out = value;

@@ -16,7 +16,7 @@
 bool redis_integer_parse(const char *text, size_t size, int64_t *out);
 
 #define REDIS_INTEGER_SIZE 24
-/* Returns how long it is; ends with a NUL beyond that. */
+/* Write a whole number; returns its length, behind which there is a NUL. */
 size_t redis_integer_format(int64_t value, char text[REDIS_INTEGER_SIZE]);
 
 /* Infinity is a number here, NaN is not. */

@@ -94,8 +94,9 @@ size_t redis_parser_memory(const struct redis_parser *parser)
 
 /* --- the buffer --- */
 
-/* What waits goes to the front of another buffer, and argv along with it. */
-static void move_to(struct redis_parser *parser, char *to, size_t room)
+/* Move the bytes that wait to the front of another buffer, and point argv
+ * there. */
+static void move_buffer(struct redis_parser *parser, char *to, size_t room)
 {
 	const uintptr_t from = (uintptr_t)parser->buffer;
 	const size_t size = parser->end - parser->start;
@@ -117,7 +118,8 @@ static void move_to(struct redis_parser *parser, char *to, size_t room)
 	parser->room = room;
 }
 
-/* A buffer of its own, with so much room behind what waits. */
+/* Give the parser a buffer of its own, with `wanted` bytes of room behind those
+ * that wait. */
 static int make_room(struct redis_parser *parser, size_t wanted)
 {
 	const size_t waiting = parser->end - parser->start;
@@ -127,10 +129,11 @@ static int make_room(struct redis_parser *parser, size_t wanted)
 
 	if (!was_lent && parser->room - parser->end >= wanted)
 		return 0;
-	/* Bytes move only if there are few of them for what that gains. */
+	/* Bytes move within the buffer only if they are fewer than those that
+	 * were read already. */
 	if (!was_lent && waiting <= parser->start &&
 	    parser->room - waiting >= wanted) {
-		move_to(parser, parser->buffer, parser->room);
+		move_buffer(parser, parser->buffer, parser->room);
 		return 0;
 	}
 	wanted += waiting;
@@ -139,7 +142,7 @@ static int make_room(struct redis_parser *parser, size_t wanted)
 	to = redis_spare_take(parser->spare, wanted, &room);
 	if (!to)
 		return -ENOMEM;
-	move_to(parser, to, room);
+	move_buffer(parser, to, room);
 	parser->is_lent = false;
 	if (was_lent)
 		parser->spare->is_in_lent = false;
@@ -148,7 +151,7 @@ static int make_room(struct redis_parser *parser, size_t wanted)
 	return 0;
 }
 
-static bool borrow(struct redis_parser *parser)
+static bool borrow_buffer(struct redis_parser *parser)
 {
 	struct redis_spare *spare = parser->spare;
 
@@ -161,7 +164,7 @@ static bool borrow(struct redis_parser *parser)
 	return true;
 }
 
-/* Is the argument that comes next the staged one? */
+/* True if the argument that comes next is the staged one. */
 static bool is_staging(const struct redis_parser *parser)
 {
 	return parser->stage && parser->stage_index == parser->argc;
@@ -189,7 +192,7 @@ int redis_parser_room(struct redis_parser *parser, void **to, size_t *size)
 		    (parser->is_lent ? 0 : parser->room) >
 	    parser->limits.query_max)
 		return -EFBIG;
-	if (!borrow(parser))
+	if (!borrow_buffer(parser))
 		rc = make_room(parser, READ_MIN);
 	if (rc)
 		return rc;
@@ -253,7 +256,7 @@ int redis_parser_settle(struct redis_parser *parser)
 
 /* --- one request --- */
 
-static int fail(struct redis_parser *parser, const char *text)
+static int fail_parsing(struct redis_parser *parser, const char *text)
 {
 	snprintf(parser->error, sizeof(parser->error), "Protocol error: %s",
 		 text);
@@ -261,8 +264,8 @@ static int fail(struct redis_parser *parser, const char *text)
 	return -EPROTO;
 }
 
-/* The number of a line "*12\r\n", behind its first character. 1, 0: it is not
- * whole yet, negative: failed. */
+/* Read the number of a line "*12\r\n", behind its first character. 1: read.  0:
+ * the line is not whole yet.  Negative: failed. */
 static int take_number(struct redis_parser *parser, const char *too_big,
 		       const char *invalid, int64_t *out)
 {
@@ -272,12 +275,13 @@ static int take_number(struct redis_parser *parser, const char *too_big,
 	size_t used;
 
 	if (!cr)
-		return size > REDIS_INLINE_MAX ? fail(parser, too_big) : 0;
+		return size > REDIS_INLINE_MAX ? fail_parsing(parser, too_big)
+					       : 0;
 	used = (size_t)(cr - from);
 	if (size < used + 2)
 		return 0;
 	if (!redis_integer_parse(from + 1, used - 1, out))
-		return fail(parser, invalid);
+		return fail_parsing(parser, invalid);
 	parser->at += used + 2;
 	return 1;
 }
@@ -302,7 +306,7 @@ static int add_argument(struct redis_parser *parser, const char *bytes,
 	return 0;
 }
 
-/* A buffer for a bulk, of which nothing is in it yet. */
+/* Add an empty buffer for a bulk. */
 static int add_big(struct redis_parser *parser, size_t size)
 {
 	struct redis_big *bigs = parser->bigs;
@@ -351,7 +355,8 @@ static int begin_big(struct redis_parser *parser)
 	return 0;
 }
 
-/* 1: the last argument is there now.  0: more is needed. */
+/* End the bulk that is received into a buffer of its own. 1: it is an argument
+ * now.  0: more bytes are needed. */
 static int end_big(struct redis_parser *parser)
 {
 	const char *bytes = NULL;
@@ -405,12 +410,13 @@ static int take_size(struct redis_parser *parser)
 		if (!memchr(parser->buffer + parser->at, '\r',
 			    parser->end - parser->at))
 			return parser->end - parser->at > REDIS_INLINE_MAX
-				       ? fail(parser,
-					      "too big bulk count string")
+				       ? fail_parsing(
+						 parser,
+						 "too big bulk count string")
 				       : 0;
 		snprintf(text, sizeof(text), "expected '$', got '%c'",
 			 parser->buffer[parser->at]);
-		return fail(parser, text);
+		return fail_parsing(parser, text);
 	}
 	rc = take_number(parser, "too big bulk count string", invalid,
 			 &parser->bulk);
@@ -418,13 +424,14 @@ static int take_size(struct redis_parser *parser)
 		return rc;
 	if (parser->bulk < 0 ||
 	    (uint64_t)parser->bulk > parser->limits.bulk_max)
-		return fail(parser, invalid);
+		return fail_parsing(parser, invalid);
 	if (parser->is_stranger && parser->bulk > REDIS_STRANGER_BULK_MAX)
-		return fail(parser, "unauthenticated bulk length");
+		return fail_parsing(parser, "unauthenticated bulk length");
 	return 1;
 }
 
-/* 1: one more argument is there.  0: more is needed. */
+/* Read the next bulk of an array. 1: it is an argument now.  0: more bytes are
+ * needed. */
 static int take_bulk(struct redis_parser *parser)
 {
 	int rc;
@@ -465,7 +472,7 @@ static int take_array(struct redis_parser *parser)
 	return 1;
 }
 
-/* 1: go on with its bulks. */
+/* Read how many bulks an array has. 1: they come next. */
 static int begin_array(struct redis_parser *parser)
 {
 	static const char invalid[] = "invalid multibulk length";
@@ -476,9 +483,9 @@ static int begin_array(struct redis_parser *parser)
 	if (rc <= 0)
 		return rc;
 	if (count > REDIS_ARGC_MAX)
-		return fail(parser, invalid);
+		return fail_parsing(parser, invalid);
 	if (parser->is_stranger && count > REDIS_STRANGER_ARGC_MAX)
-		return fail(parser, "unauthenticated multibulk length");
+		return fail_parsing(parser, "unauthenticated multibulk length");
 	parser->argc_left = count > 0 ? (uint32_t)count : 0;
 	parser->is_array = true;
 	return 1;
@@ -494,7 +501,7 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* What stands behind a backslash between double quotes; moves on behind it. */
+/* The byte that an escape between double quotes means; moves *at behind it. */
 static char take_escape(const char **at, const char *end)
 {
 	static const char from[] = "nrtba", to[] = "\n\r\t\b\a";
@@ -511,8 +518,8 @@ static char take_escape(const char **at, const char *end)
 	return found ? to[found - from] : c[0];
 }
 
-/* Between quotes: writes to *to, moves *at behind the closing one. False: it is
- * not closed, or no blank follows. */
+/* Copy what stands between quotes to *to, and move *at behind the closing one.
+ * False: it is not closed, or no blank follows. */
 static bool take_quoted(const char **at, const char *end, char **to)
 {
 	const char quote = *(*at)++;
@@ -538,13 +545,14 @@ static bool take_quoted(const char **at, const char *end, char **to)
 	return *at == end || isspace((unsigned char)**at);
 }
 
-/* Any blank may stand between words, but only these end one. */
+/* True of the blanks that end a word; others may only stand between words. */
 static bool ends_word(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Words are written over the line: they are never longer than it. */
+/* Split a line into words, which are written over it: they are never longer
+ * than the line. */
 static int split_line(struct redis_parser *parser, char *line, size_t size)
 {
 	const char *at = line, *end = line + strnlen(line, size);
@@ -563,7 +571,8 @@ static int split_line(struct redis_parser *parser, char *line, size_t size)
 				continue;
 			}
 			if (!take_quoted(&at, end, &to))
-				return fail(parser, "unbalanced quotes in "
+				return fail_parsing(parser,
+						    "unbalanced quotes in "
 						    "request");
 			break;
 		}
@@ -582,7 +591,7 @@ static int take_line(struct redis_parser *parser)
 
 	if (!newline)
 		return waiting > REDIS_INLINE_MAX
-			       ? fail(parser, "too big inline request")
+			       ? fail_parsing(parser, "too big inline request")
 			       : 0;
 	size = (size_t)(newline - line);
 	parser->at += size + 1;
@@ -647,7 +656,7 @@ int redis_parser_next(struct redis_parser *parser, struct redis_request *out)
 
 	if (parser->is_failed)
 		return -EPROTO;
-	/* Empty lines and arrays are no requests. */
+	/* Empty lines and empty arrays are skipped, as Redis does. */
 	do {
 		rc = parser->is_again ? 1 : take_request(parser);
 		parser->is_again = false;

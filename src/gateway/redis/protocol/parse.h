@@ -31,7 +31,7 @@
 #define REDIS_INLINE_MAX 65536u
 #define REDIS_BIG_MIN 32768u
 #define REDIS_ARGC_MAX 2147483647
-/* What a client may ask before it has authenticated. */
+/* Limits of a request from a client that has not authenticated yet. */
 #define REDIS_STRANGER_ARGC_MAX 10
 #define REDIS_STRANGER_BULK_MAX 16384
 #define REDIS_PARSE_ERROR_SIZE 64
@@ -69,7 +69,8 @@ struct redis_request {
 	uint32_t argc; /* 1 or more */
 	const struct redis_bytes *argv;
 	bool is_big; /* some are in buffers of their own, or staged */
-	/* Where the one is whose bytes are NULL; NULL: there is none. */
+	/* The stage of the one argument whose bytes are NULL; NULL: there is
+	 * none. */
 	struct redis_stage *staged;
 };
 
@@ -116,14 +117,14 @@ struct redis_parser {
 	struct redis_bytes *argv;
 
 	const struct redis_staging *staging; /* the owner's to set; or NULL */
-	void *context;			     /* its */
+	void *context;			     /* of its calls */
 	struct redis_stage *stage;
-	uint32_t stage_index; /* of the argument */
+	uint32_t stage_index; /* which argument is staged */
 
 	struct redis_big *bigs;
 	uint32_t big_count, big_room;
-	size_t big_bytes; /* of all of them */
-	size_t filled;	  /* of the last one, or of what is staged */
+	size_t big_bytes; /* of all bigs */
+	size_t filled; /* bytes that the last big, or the stage, has so far */
 	bool is_filling;
 };
 
@@ -135,7 +136,7 @@ void redis_parser_fini(struct redis_parser *parser);
  * parser->stage.
  * -EFBIG: more than query_max are there already.  -ENOMEM. */
 int redis_parser_room(struct redis_parser *parser, void **to, size_t *size);
-/* So many were received there. */
+/* Tell the parser how many bytes were received there. */
 void redis_parser_fed(struct redis_parser *parser, size_t size);
 
 /* The next request. 1: there it is.  0: more bytes are needed.  -EPROTO.
@@ -155,14 +156,16 @@ void *redis_parser_take_big(struct redis_parser *parser, const char *bytes,
  * errors of reading it: it is as it was. */
 int redis_parser_unstage(struct redis_parser *parser);
 
-/* Done for now: give back what was lent, and what is empty.  -ENOMEM. */
+/* End a turn: give back the lent buffer and those that are empty; what waits
+ * moves to a buffer of its own.  -ENOMEM. */
 int redis_parser_settle(struct redis_parser *parser);
 
-/* Bytes that wait, and bytes of memory they take. */
+/* How many bytes wait to be parsed, and how much memory the parser has. */
 size_t redis_parser_waiting(const struct redis_parser *parser);
 size_t redis_parser_memory(const struct redis_parser *parser);
 
-/* room and fed for bytes that are somewhere else; for tests. */
+/* Feed bytes that are somewhere else already: room, a copy and fed in one; for
+ * tests. */
 int redis_parser_feed(struct redis_parser *parser, const void *bytes,
 		      size_t size);
 

@@ -55,8 +55,8 @@ static void drop_flat(struct redis_reply *reply)
 	reply->room = 0;
 }
 
-/* Everything was sent, or is never going to be. */
-static void clear(struct redis_reply *reply)
+/* Forget the whole answer, whether it was sent or never will be. */
+static void clear_reply(struct redis_reply *reply)
 {
 	drop_pieces(reply, 0);
 	reply->used = reply->flat_from = 0;
@@ -67,7 +67,7 @@ static void clear(struct redis_reply *reply)
 
 void redis_reply_fini(struct redis_reply *reply)
 {
-	clear(reply);
+	clear_reply(reply);
 	drop_flat(reply);
 	free(reply->pieces);
 	*reply = (struct redis_reply){0};
@@ -86,13 +86,13 @@ size_t redis_reply_memory(const struct redis_reply *reply)
 
 /* --- room --- */
 
-static void break_it(struct redis_reply *reply)
+static void break_reply(struct redis_reply *reply)
 {
 	reply->is_broken = true;
-	clear(reply);
+	clear_reply(reply);
 }
 
-static bool borrow(struct redis_reply *reply)
+static bool borrow_flat(struct redis_reply *reply)
 {
 	struct redis_spare *spare = reply->spare;
 
@@ -104,14 +104,15 @@ static bool borrow(struct redis_reply *reply)
 	return true;
 }
 
-/* A buffer of its own of at least that size, with what is in flat now. */
-static bool move(struct redis_reply *reply, size_t size)
+/* Move what is in flat to a buffer of its own of at least that size. False: no
+ * memory; the reply is broken. */
+static bool move_flat(struct redis_reply *reply, size_t size)
 {
 	size_t room;
 	char *to = redis_spare_take(reply->spare, size, &room);
 
 	if (!to) {
-		break_it(reply);
+		break_reply(reply);
 		return false;
 	}
 	if (reply->used)
@@ -122,29 +123,30 @@ static bool move(struct redis_reply *reply, size_t size)
 	return true;
 }
 
-static bool grow(struct redis_reply *reply, size_t size)
+static bool grow_flat(struct redis_reply *reply, size_t size)
 {
 	size_t room = 2 * reply->room;
 
-	if (borrow(reply) && size <= reply->room)
+	if (borrow_flat(reply) && size <= reply->room)
 		return true;
 	if (room < reply->used + size)
 		room = reply->used + size;
-	return move(reply, room < FLAT_MIN ? FLAT_MIN : room);
+	return move_flat(reply, room < FLAT_MIN ? FLAT_MIN : room);
 }
 
-/* Where the next `size` bytes go, which are then taken; NULL: nowhere. */
-static char *take(struct redis_reply *reply, size_t size)
+/* Reserve the next `size` bytes of flat, for the caller to write. NULL: the
+ * reply is broken. */
+static char *reserve_bytes(struct redis_reply *reply, size_t size)
 {
 	char *at;
 
 	if (__builtin_expect(reply->is_broken, 0))
 		return NULL;
 	if (reply->limit && redis_reply_waiting(reply) + size > reply->limit) {
-		break_it(reply);
+		break_reply(reply);
 		return NULL;
 	}
-	if (size > reply->room - reply->used && !grow(reply, size))
+	if (size > reply->room - reply->used && !grow_flat(reply, size))
 		return NULL;
 	at = reply->flat + reply->used;
 	reply->used += size;
@@ -161,7 +163,7 @@ static struct redis_piece *add_piece(struct redis_reply *reply)
 		room = room ? 2 * room : 4;
 		pieces = realloc(pieces, room * sizeof(*pieces));
 		if (!pieces) {
-			break_it(reply);
+			break_reply(reply);
 			return NULL;
 		}
 		reply->pieces = pieces;
@@ -172,7 +174,7 @@ static struct redis_piece *add_piece(struct redis_reply *reply)
 	return pieces;
 }
 
-/* What is in flat behind the last piece becomes one. */
+/* Make a piece of what is in flat behind the last piece. */
 static bool close_flat(struct redis_reply *reply)
 {
 	struct redis_piece *piece;
@@ -192,13 +194,13 @@ static bool close_flat(struct redis_reply *reply)
 
 void redis_reply_raw(struct redis_reply *reply, const void *bytes, size_t size)
 {
-	char *to = take(reply, size);
+	char *to = reserve_bytes(reply, size);
 
 	if (to && size)
 		memcpy(to, bytes, size);
 }
 
-/* "kind NUMBER \r\n" */
+/* Write a line of a kind and a number, as "*2\r\n"; returns its length. */
 static size_t write_number(char line[REDIS_INTEGER_SIZE + 3], char kind,
 			   int64_t value)
 {
@@ -219,11 +221,12 @@ static void put_number(struct redis_reply *reply, char kind, int64_t value)
 	redis_reply_raw(reply, line, size);
 }
 
-/* "kind TEXT \r\n"; a line break in it would be one of the protocol's. */
+/* Answer a line of a kind and a text, as "+OK\r\n". Line breaks in the text
+ * become blanks, as they would end the line. */
 static void put_line(struct redis_reply *reply, char kind, const char *text,
 		     size_t size)
 {
-	char *to = take(reply, size + 3);
+	char *to = reserve_bytes(reply, size + 3);
 
 	if (!to)
 		return;
@@ -292,7 +295,7 @@ void redis_reply_bulk(struct redis_reply *reply, const void *bytes, size_t size)
 {
 	char line[REDIS_INTEGER_SIZE + 3];
 	size_t count = write_number(line, '$', (int64_t)size);
-	char *to = take(reply, count + size + 2);
+	char *to = reserve_bytes(reply, count + size + 2);
 
 	if (!to)
 		return;
@@ -477,12 +480,13 @@ void redis_reply_wrap(struct redis_reply *reply, struct redis_mark mark,
 	if (reply->protocol == 2)
 		kind = '*';
 	size = write_number(line, kind, (int64_t)count);
-	if (!take(reply, size))
+	if (!reserve_bytes(reply, size))
 		return;
 	memmove(reply->flat + mark.used + size, reply->flat + mark.used,
 		behind);
 	memcpy(reply->flat + mark.used, line, size);
-	/* The first piece of flat since the mark has the line in it, too. */
+	/* The first piece of flat since the mark has the new line in it,
+	 * too. */
 	for (i = mark.pieces; i < reply->piece_count; i++) {
 		struct redis_piece *piece = &reply->pieces[i];
 
@@ -529,13 +533,13 @@ uint32_t redis_reply_vectors(const struct redis_reply *reply,
 	return used;
 }
 
-/* Behind the pieces sent_of_piece counts in the rest of flat. */
+/* When all pieces were sent, sent_of_piece counts bytes of flat behind them. */
 void redis_reply_sent(struct redis_reply *reply, size_t size)
 {
 	reply->sent += size;
 	reef_assert(reply->sent <= reply->size);
 	if (reply->sent == reply->size) {
-		clear(reply);
+		clear_reply(reply);
 		return;
 	}
 	while (size && reply->sent_pieces < reply->piece_count) {
@@ -551,7 +555,7 @@ void redis_reply_sent(struct redis_reply *reply, size_t size)
 	reply->sent_of_piece += size;
 }
 
-/* Pieces that were sent go. */
+/* Free the pieces that were sent as a whole. */
 static void forget_pieces(struct redis_reply *reply)
 {
 	uint32_t i;
@@ -570,7 +574,7 @@ static void forget_pieces(struct redis_reply *reply)
 	reply->sent_pieces = 0;
 }
 
-/* Where what is still needed of flat begins. */
+/* The offset in flat from which on it is still needed. */
 static size_t flat_begin(struct redis_reply *reply)
 {
 	uint32_t i;
@@ -591,9 +595,10 @@ static size_t flat_begin(struct redis_reply *reply)
 	return reply->flat_from;
 }
 
-/* A client that reads slowly may never have read everything: so what was sent
- * is forgotten as it goes, in steps that pay. */
-static void compact(struct redis_reply *reply)
+/* Forget what was sent while there is more to send: a client that reads slowly
+ * may never have read everything. Bytes move only when at least half of them
+ * were sent. */
+static void forget_sent(struct redis_reply *reply)
 {
 	const uint64_t waiting = redis_reply_waiting(reply);
 	size_t cut;
@@ -621,7 +626,7 @@ void redis_reply_settle(struct redis_reply *reply)
 		return;
 	}
 	if (reply->sent)
-		compact(reply);
+		forget_sent(reply);
 	if (reply->is_lent)
-		move(reply, reply->used + FLAT_MIN);
+		move_flat(reply, reply->used + FLAT_MIN);
 }

@@ -27,8 +27,8 @@ struct redis_reply {
 	bool is_lent, is_broken;
 	char *flat;
 	size_t used, room;
-	size_t flat_from; /* of what is in no piece yet */
-	/* Those in order, then the rest of flat. */
+	size_t flat_from; /* offset of what is in no piece yet */
+	/* The answer is the pieces in order, then the rest of flat. */
 	struct redis_piece *pieces;
 	uint32_t piece_count, piece_room;
 	uint64_t size;	   /* of everything */
@@ -82,7 +82,7 @@ void redis_reply_raw(struct redis_reply *reply, const void *bytes, size_t size);
 
 /* --- what is not known yet --- */
 
-/* Where the answer is now. */
+/* How far the answer has come, to go back there. */
 struct redis_mark {
 	size_t used, flat_from;
 	uint32_t pieces;
@@ -98,15 +98,16 @@ void redis_reply_wrap(struct redis_reply *reply, struct redis_mark mark,
 
 /* --- to send --- */
 
-/* How many bytes wait. */
+/* How many bytes wait to be sent; how much memory the reply has. */
 uint64_t redis_reply_waiting(const struct redis_reply *reply);
 size_t redis_reply_memory(const struct redis_reply *reply);
-/* The first of them, at most `count` vectors; returns how many. */
+/* Point at the first bytes that wait, with at most `count` vectors; returns how
+ * many. */
 uint32_t redis_reply_vectors(const struct redis_reply *reply,
 			     struct iovec *vectors, uint32_t count);
-/* So many bytes were sent. */
+/* Tell the reply how many bytes were sent. */
 void redis_reply_sent(struct redis_reply *reply, size_t size);
-/* Done for now: give back what was lent. */
+/* End a turn: give back the lent buffer; what waits moves to one of its own. */
 void redis_reply_settle(struct redis_reply *reply);
 
 #endif

@@ -27,8 +27,9 @@ void redis_spare_fini(struct redis_spare *spare)
 	*spare = (struct redis_spare){0};
 }
 
-/* The smallest that is large enough, and not wastefully so. */
-static int find(const struct redis_spare *spare, size_t size)
+/* The index of the smallest buffer that is large enough and not more than twice
+ * that; -1: none. */
+static int find_fitting(const struct redis_spare *spare, size_t size)
 {
 	int best = -1;
 	uint32_t i;
@@ -42,7 +43,8 @@ static int find(const struct redis_spare *spare, size_t size)
 	return best;
 }
 
-static void *take_out(struct redis_spare *spare, uint32_t index, size_t *room)
+static void *remove_buffer(struct redis_spare *spare, uint32_t index,
+			   size_t *room)
 {
 	void *bytes = spare->buffers[index].bytes;
 
@@ -56,9 +58,9 @@ static void *take_out(struct redis_spare *spare, uint32_t index, size_t *room)
 
 void *redis_spare_reuse(struct redis_spare *spare, size_t size, size_t *room)
 {
-	int found = find(spare, size);
+	int found = find_fitting(spare, size);
 
-	return found < 0 ? NULL : take_out(spare, (uint32_t)found, room);
+	return found < 0 ? NULL : remove_buffer(spare, (uint32_t)found, room);
 }
 
 void *redis_spare_take(struct redis_spare *spare, size_t size, size_t *room)
@@ -73,7 +75,8 @@ void *redis_spare_take(struct redis_spare *spare, size_t size, size_t *room)
 	return malloc(size);
 }
 
-/* Those of a size that nobody asks for any more make way. */
+/* The oldest buffers make way for a new one: nobody has asked for their
+ * size. */
 void redis_spare_give(struct redis_spare *spare, void *bytes, size_t room)
 {
 	size_t old;
@@ -87,7 +90,7 @@ void redis_spare_give(struct redis_spare *spare, void *bytes, size_t room)
 	}
 	while (spare->count == REDIS_SPARES ||
 	       spare->kept > spare->kept_max - room) {
-		free(take_out(spare, 0, &old));
+		free(remove_buffer(spare, 0, &old));
 		spare->freed += old;
 	}
 	spare->buffers[spare->count].bytes = bytes;

@@ -36,12 +36,12 @@ struct redis_spare {
 int redis_spare_init(struct redis_spare *spare, size_t kept_max);
 void redis_spare_fini(struct redis_spare *spare);
 
-/* At least `size` bytes (spare may be NULL: malloc's); *room: how many there
- * are. NULL: no memory. */
+/* Take a buffer of at least `size` bytes, a kept one or else from malloc (spare
+ * may be NULL); *room: how large it is. NULL: no memory. */
 void *redis_spare_take(struct redis_spare *spare, size_t size, size_t *room);
-/* The same, only if one is kept; NULL: none is. */
+/* As take, but never from malloc; NULL: no kept buffer fits. */
 void *redis_spare_reuse(struct redis_spare *spare, size_t size, size_t *room);
-/* NULL is fine. */
+/* Give a buffer of that size back, to be kept or freed. NULL is fine. */
 void redis_spare_give(struct redis_spare *spare, void *bytes, size_t room);
 
 #endif

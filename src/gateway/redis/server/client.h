@@ -4,8 +4,7 @@
  *	             |  close_after: its answers are sent first
  *	             |  is_dead: nothing more is read, run or sent
  *	             v
- *	           closed by the loop of its thread (serve.c), never by a
- *command
+ *	           closed by its thread's loop (serve.c), never by a command
  *
  * Thread: owner is its redis_thread; others may look at it and set is_dead
  * with that thread's lock held. */
@@ -22,21 +21,21 @@ struct redis_transaction;
 struct redis_watches;
 
 struct redis_client {
-	struct redis_client *next, *previous; /* in its thread */
+	struct redis_client *next, *previous; /* in its thread's list */
 	struct redis_thread *thread;
 	uint64_t id;
 	int fd;
-	char address[REDIS_ADDRESS_SIZE];	/* of the other side */
-	char local_address[REDIS_ADDRESS_SIZE]; /* of ours */
+	char address[REDIS_ADDRESS_SIZE];	/* of the client */
+	char local_address[REDIS_ADDRESS_SIZE]; /* of our end */
 	bool is_unix;
-	/* Given by the client; malloc's; NULL: none. */
+	/* Texts that the client gave, from malloc; NULL: none. */
 	char *name, *library, *library_version;
 	uint32_t db;
 	bool is_authenticated;
 	bool close_after, is_dead;
 	bool no_evict, no_touch;
-	/* Of the loop: nothing more comes; too much waits to be sent, so that
-	 * nothing is read or run; what is asked of epoll. */
+	/* For serve.c. is_ended: nothing more comes. is_paused: so much waits
+	 * to be sent that nothing is run. events: what epoll is asked for. */
 	bool is_ended, is_paused;
 	bool is_gathered;  /* its requests wait for those of others */
 	uint32_t many_max; /* how many requests are run together */
@@ -46,7 +45,8 @@ struct redis_client {
 	struct redis_reply reply;
 	const struct redis_command *command; /* the last, or the one running */
 
-	/* Of transactions.c; NULL: none under way, nothing watched. */
+	/* For transactions.c; NULL: no transaction is under way, nothing is
+	 * watched. */
 	struct redis_transaction *transaction;
 	struct redis_watches *watches;
 
@@ -55,7 +55,7 @@ struct redis_client {
 	uint64_t requests, bytes_in, bytes_out;
 };
 
-/* The protocol is its reply's. */
+/* True if the client has chosen RESP3. */
 static inline bool redis_client_is_resp3(const struct redis_client *client)
 {
 	return client->reply.protocol > 2;

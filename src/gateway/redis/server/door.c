@@ -27,9 +27,9 @@
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
 #define MIB (UINT64_C(1) << 20)
-#define SPARE_MAX (64 * MIB) /* that a thread keeps */
+#define SPARE_MAX (64 * MIB) /* bytes of buffers that a thread keeps */
 #define PASSWORD_MAX 512
-#define ACCEPTS_MAX 64 /* in a row */
+#define ACCEPTS_MAX 64 /* connections accepted in a row */
 #define SHORT_PAUSE (100 * MS)
 
 /* --- what others ask --- */
@@ -88,8 +88,8 @@ void redis_door_kill(struct redis_client *client)
 
 /* --- the password --- */
 
-static int digest(const void *bytes, size_t size,
-		  uint8_t out[REDIS_DIGEST_SIZE])
+static int digest_password(const void *bytes, size_t size,
+			   uint8_t out[REDIS_DIGEST_SIZE])
 {
 	return EVP_Digest(bytes, size, out, NULL, EVP_sha256(), NULL) == 1
 		       ? 0
@@ -103,13 +103,12 @@ bool redis_door_password(const struct redis_door *door, const char *bytes,
 
 	if (!door->info.has_password)
 		return true;
-	return digest(bytes, size, given) == 0 &&
+	return digest_password(bytes, size, given) == 0 &&
 	       CRYPTO_memcmp(given, door->password, sizeof(given)) == 0;
 }
 
-__attribute__((format(printf, 3, 4))) static int fail(struct redis_door *door,
-						      int rc,
-						      const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int
+fail_creation(struct redis_door *door, int rc, const char *format, ...)
 {
 	va_list arguments;
 
@@ -130,24 +129,26 @@ static int load_password(struct redis_door *door)
 		return 0;
 	size = reef_private_read(path, text, sizeof(text));
 	if (size == -EPERM)
-		return fail(door, -EPERM,
-			    "%s: it must be this user's, and closed to others: "
-			    "chmod 600 %s",
-			    path, path);
+		return fail_creation(
+			door, -EPERM,
+			"%s: it must be this user's, and closed to others: "
+			"chmod 600 %s",
+			path, path);
 	if (size == -EFBIG)
-		return fail(door, -EFBIG,
-			    "%s: a password has %d bytes at the most", path,
-			    PASSWORD_MAX - 1);
+		return fail_creation(door, -EFBIG,
+				     "%s: a password has %d bytes at the most",
+				     path, PASSWORD_MAX - 1);
 	if (size < 0)
-		return fail(door, (int)size, "%s: %s", path,
-			    reef_error_text((int)size));
-	/* One line, as editors and echo leave it. */
+		return fail_creation(door, (int)size, "%s: %s", path,
+				     reef_error_text((int)size));
+	/* The line's end that editors and echo leave is not part of the
+	 * password. */
 	while (size > 0 && (text[size - 1] == '\n' || text[size - 1] == '\r'))
 		size--;
 	if (size == 0)
-		return fail(door, -EINVAL, "%s: there is no password in it",
-			    path);
-	rc = digest(text, (size_t)size, door->password);
+		return fail_creation(door, -EINVAL,
+				     "%s: there is no password in it", path);
+	rc = digest_password(text, (size_t)size, door->password);
 	OPENSSL_cleanse(text, sizeof(text));
 	door->info.has_password = rc == 0;
 	return rc;
@@ -194,19 +195,22 @@ static int listen_at(struct redis_door *door, const char *text,
 	int fd, rc;
 
 	if (door->listener_count == REDIS_LISTENERS_MAX)
-		return fail(door, -EINVAL, "%s: more than %d addresses", text,
-			    REDIS_LISTENERS_MAX);
+		return fail_creation(door, -EINVAL,
+				     "%s: more than %d addresses", text,
+				     REDIS_LISTENERS_MAX);
 	if (!door->info.has_password && !is_loopback(address))
-		return fail(door, -EACCES,
-			    "%s: others than this machine would reach it, and "
-			    "there is no password; see --redis-password-file",
-			    text);
+		return fail_creation(
+			door, -EACCES,
+			"%s: others than this machine would reach it, and "
+			"there is no password; see --redis-password-file",
+			text);
 	fd = reef_socket_listen(address, &bound);
 	if (fd == -EADDRINUSE)
-		return fail(door, fd, "%s: somebody listens there already",
-			    text);
+		return fail_creation(
+			door, fd, "%s: somebody listens there already", text);
 	if (fd < 0)
-		return fail(door, fd, "%s: %s", text, reef_error_text(fd));
+		return fail_creation(door, fd, "%s: %s", text,
+				     reef_error_text(fd));
 	door->listeners[door->listener_count++] = fd;
 	rc = reef_address_format(&bound, name, sizeof(name));
 	if (rc)
@@ -229,15 +233,17 @@ static int listen_inet(struct redis_door *door)
 	while (at && *at) {
 		size = strcspn(at, " ");
 		if (size >= sizeof(text))
-			return fail(door, -EINVAL, "an address is too long");
+			return fail_creation(door, -EINVAL,
+					     "an address is too long");
 		memcpy(text, at, size);
 		text[size] = '\0';
 		at += size + strspn(at + size, " ");
 		rc = reef_address_parse_inet(text, &address);
 		if (rc)
-			return fail(door, rc, "%s: %s", text,
-				    rc == -EINVAL ? "is not HOST:PORT"
-						  : reef_error_text(rc));
+			return fail_creation(door, rc, "%s: %s", text,
+					     rc == -EINVAL
+						     ? "is not HOST:PORT"
+						     : reef_error_text(rc));
 		rc = listen_at(door, text, &address);
 		if (rc)
 			return rc;
@@ -255,7 +261,8 @@ static int listen_unix(struct redis_door *door)
 		return 0;
 	rc = reef_address_parse_unix(path, &address);
 	if (rc)
-		return fail(door, rc, "%s: %s", path, reef_error_text(rc));
+		return fail_creation(door, rc, "%s: %s", path,
+				     reef_error_text(rc));
 	return listen_at(door, path, &address);
 }
 
@@ -268,8 +275,8 @@ static uint32_t default_threads(void)
 	return count < 1 ? 1 : count > 4 ? 4 : (uint32_t)count;
 }
 
-static int take_options(struct redis_door *door,
-			const struct redis_door_options *given)
+static int set_options(struct redis_door *door,
+		       const struct redis_door_options *given)
 {
 	struct redis_door_options *options = &door->options;
 	struct redis_door_config *config = &door->config;
@@ -294,11 +301,13 @@ static int take_options(struct redis_door *door,
 	if (!options->output_max)
 		options->output_max = 1024 * MIB;
 	if (options->threads > REDIS_THREADS_MAX)
-		return fail(door, -EINVAL, "%u threads are more than %d",
-			    options->threads, REDIS_THREADS_MAX);
+		return fail_creation(door, -EINVAL,
+				     "%u threads are more than %d",
+				     options->threads, REDIS_THREADS_MAX);
 	if (options->databases > REDIS_DATABASES_MAX)
-		return fail(door, -EINVAL, "%u databases are more than %d",
-			    options->databases, REDIS_DATABASES_MAX);
+		return fail_creation(door, -EINVAL,
+				     "%u databases are more than %d",
+				     options->databases, REDIS_DATABASES_MAX);
 	config->clients_max = options->clients_max;
 	config->idle_ns = options->idle_ns;
 	config->keepalive_ns =
@@ -375,12 +384,13 @@ static int open_pool(struct redis_door *door)
 	const char *pool = door->options.pool;
 
 	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return fail(door, rc, "no pool %s%s. Is `reef up` running?",
-			    pool && strcmp(pool, "local") ? "at "
-							  : "of this user here",
-			    pool && strcmp(pool, "local") ? pool : "");
-	return rc ? fail(door, rc, "the pool: %s (%s)", reef_error_text(rc),
-			 reef_error_name(rc))
+		return fail_creation(
+			door, rc, "no pool %s%s. Is `reef up` running?",
+			pool && strcmp(pool, "local") ? "at "
+						      : "of this user here",
+			pool && strcmp(pool, "local") ? pool : "");
+	return rc ? fail_creation(door, rc, "the pool: %s (%s)",
+				  reef_error_text(rc), reef_error_name(rc))
 		  : 0;
 }
 
@@ -397,7 +407,7 @@ static int open_all(struct redis_door *door)
 	if (!rc)
 		rc = listen_unix(door);
 	if (!rc && !door->listener_count)
-		rc = fail(door, -EINVAL, "there is nowhere to listen");
+		rc = fail_creation(door, -EINVAL, "there is nowhere to listen");
 	return rc ? rc : make_threads(door);
 }
 
@@ -415,7 +425,7 @@ int redis_door_create(const struct redis_door_options *options,
 	if (door->wake_fd < 0)
 		rc = -errno;
 	else
-		rc = take_options(door, options);
+		rc = set_options(door, options);
 	if (!rc)
 		rc = open_all(door);
 	if (!rc) {
@@ -470,7 +480,7 @@ void redis_door_destroy(struct redis_door *door)
 
 /* --- running --- */
 
-static void wake(struct redis_door *door)
+static void wake_accepting(struct redis_door *door)
 {
 	const uint64_t one = 1;
 	ssize_t written = write(door->wake_fd, &one, sizeof(one));
@@ -481,16 +491,16 @@ static void wake(struct redis_door *door)
 void redis_door_stop(struct redis_door *door)
 {
 	atomic_store(&door->is_stopping, true);
-	wake(door);
+	wake_accepting(door);
 }
 
 void redis_door_ready(struct redis_door *door)
 {
 	atomic_fetch_add(&door->ready, 1);
-	wake(door);
+	wake_accepting(door);
 }
 
-static struct redis_thread *fewest(struct redis_door *door)
+static struct redis_thread *least_busy_thread(struct redis_door *door)
 {
 	struct redis_thread *best = &door->threads[0];
 	uint32_t i;
@@ -502,7 +512,8 @@ static struct redis_thread *fewest(struct redis_door *door)
 	return best;
 }
 
-/* -EAGAIN: there is nobody. */
+/* Accept one connection, or refuse it if there are too many. -EAGAIN: nobody
+ * waits. */
 static int accept_one(struct redis_door *door, int listener)
 {
 	static const char full[] = "-ERR max number of clients reached\r\n";
@@ -514,7 +525,8 @@ static int accept_one(struct redis_door *door, int listener)
 	if (fd < 0)
 		return fd;
 	if (atomic_load(&door->client_count) >= door->config.clients_max) {
-		/* Who was told so may look at the count at once. */
+		/* It is counted first: the client may ask for the count as soon
+		 * as it is refused. */
 		atomic_fetch_add(&door->rejected, 1);
 		sent = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
 		(void)sent;
@@ -523,12 +535,13 @@ static int accept_one(struct redis_door *door, int listener)
 	}
 	if (getsockname(fd, (struct sockaddr *)&name, &size))
 		name.ss_family = AF_UNSPEC;
-	redis_serve_accept(fewest(door), fd, name.ss_family == AF_UNIX);
+	redis_serve_accept(least_busy_thread(door), fd,
+			   name.ss_family == AF_UNIX);
 	return 0;
 }
 
-/* Whoever cannot be taken stays in the queue, so that it would be tried again
- * at once, and for ever. */
+/* Accept the connections that wait. One that cannot be accepted stays in the
+ * queue and would be tried again at once, for ever: so there is a pause. */
 static void accept_some(struct redis_door *door, int listener)
 {
 	uint32_t i;
@@ -548,8 +561,8 @@ static void accept_some(struct redis_door *door, int listener)
 	reef_sleep(SHORT_PAUSE);
 }
 
-/* Every thread has a handle by now, or will find one by itself. */
-static void close_own(struct redis_door *door)
+/* Close the handle of the door's creation once every thread has its own. */
+static void close_own_handle(struct redis_door *door)
 {
 	uint64_t wakes;
 	ssize_t got = read(door->wake_fd, &wakes, sizeof(wakes));
@@ -563,7 +576,7 @@ static void close_own(struct redis_door *door)
 	door->reef = NULL;
 }
 
-static void take_connections(struct redis_door *door)
+static void accept_until_stop(struct redis_door *door)
 {
 	struct pollfd polls[REDIS_LISTENERS_MAX + 1];
 	uint32_t i;
@@ -578,7 +591,7 @@ static void take_connections(struct redis_door *door)
 			if (polls[i].revents)
 				accept_some(door, door->listeners[i]);
 		if (polls[i].revents)
-			close_own(door);
+			close_own_handle(door);
 	}
 }
 
@@ -593,7 +606,7 @@ int redis_door_run(struct redis_door *door)
 		started += !rc;
 	}
 	if (!rc)
-		take_connections(door);
+		accept_until_stop(door);
 	close_listeners(door);
 	redis_door_stop(door);
 	for (i = 0; i < started; i++) {

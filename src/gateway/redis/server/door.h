@@ -1,8 +1,7 @@
 /* door.h - the Redis door: a server for clients of Redis, in front of the maps
  * of a pool.
  *
- *	clients --(RESP)--> threads --(one-sided)--> maps "db0".."db15" of a
- *space
+ *	clients --(RESP)--> threads --(one-sided)--> maps "db0".. of a space
  *
  * (1) It is a client of the pool as any other: it keeps nothing that would be
  *     lost with it. Several doors, and native clients of the maps, may serve
@@ -29,15 +28,17 @@ struct redis_door_options {
 	const char *unix_path; /* NULL: none */
 	/* File with the password; NULL: everybody is let in. */
 	const char *password_file;
-	uint32_t threads;      /* processors - 1, from 1 to 4 */
-	uint32_t databases;    /* 16 */
-	uint32_t clients_max;  /* 10,000 */
-	uint64_t idle_ns;      /* close who is idle for so long; 0: never */
+	uint32_t threads;     /* processors - 1, from 1 to 4 */
+	uint32_t databases;   /* 16 */
+	uint32_t clients_max; /* 10,000 */
+	uint64_t
+		idle_ns; /* close clients that are idle for so long; 0: never */
 	uint64_t keepalive_ns; /* of tcp; 300 s; UINT64_MAX: none */
 	struct redis_limits limits;
-	uint64_t output_soft; /* stop reading from who has so many answers
-			       * waiting, and close it after 60 s; 64 MiB */
-	uint64_t output_max;  /* close it; 1 GiB */
+	uint64_t output_soft; /* do not run a client that has so many bytes of
+				 answers waiting, and close it after 60 s; 64
+				 MiB */
+	uint64_t output_max;  /* close a client at so many; 1 GiB */
 };
 
 struct redis_door;
@@ -52,7 +53,8 @@ struct redis_client;
  * of reef_open. */
 int redis_door_create(const struct redis_door_options *options,
 		      struct redis_door **out, const char **what);
-/* Serve until stop; what was asked before is answered. 0, or why not. */
+/* Serve until stop; what was asked before is answered. 0, or why it could not
+ * start. */
 int redis_door_run(struct redis_door *door);
 void redis_door_stop(struct redis_door *door);
 void redis_door_destroy(struct redis_door *door); /* NULL is fine */
@@ -72,14 +74,15 @@ struct redis_door_config *redis_door_config(struct redis_door *door);
 const struct redis_door_options *
 redis_door_options(const struct redis_door *door);
 
-/* What INFO tells. */
+/* What INFO tells of the door as a whole. */
 struct redis_door_info {
 	uint64_t started_ns; /* monotonic */
 	uint64_t started_ms; /* since 1970 */
 	char run_id[41];     /* 40 hexadecimal digits */
-	uint16_t port;	     /* the first of tcp; 0: none */
+	uint16_t port;	     /* of the first address; 0: no tcp */
 	uint32_t threads, clients;
-	uint64_t rejected; /* connections, since there were too many */
+	uint64_t rejected; /* connections that were refused, because there were
+			      too many */
 	bool has_password;
 };
 void redis_door_info(const struct redis_door *door,
@@ -94,7 +97,7 @@ int redis_door_each(struct redis_door *door, struct redis_thread *self,
 /* Close a client of any thread; with its lock held, as in each. */
 void redis_door_kill(struct redis_client *client);
 
-/* Is that the password? Takes the same time whatever it is. */
+/* True if that is the password; takes the same time whatever it is. */
 bool redis_door_password(const struct redis_door *door, const char *bytes,
 			 size_t size);
 

@@ -47,7 +47,7 @@ void redis_gather_run(struct redis_thread *thread,
 
 /* --- those that wait --- */
 
-static size_t size_of(const struct redis_gather *gather, uint32_t count)
+static size_t size_of_run(const struct redis_gather *gather, uint32_t count)
 {
 	size_t size = 0;
 	uint32_t i, j;
@@ -61,11 +61,11 @@ static size_t size_of(const struct redis_gather *gather, uint32_t count)
 	return size;
 }
 
-static void copy(struct redis_gather *gather, uint32_t at)
+static void copy_arguments(struct redis_gather *gather, uint32_t at)
 {
 	uint32_t i;
 
-	/* The name is the command's, which is known. */
+	/* The name is not copied: it is that of the command. */
 	for (i = 1; i < gather->calls[at].request.argc; i++) {
 		struct redis_bytes *bytes = &gather->argv[at][i];
 		char *to = gather->bytes + gather->used;
@@ -84,7 +84,7 @@ bool redis_gather_keep(struct redis_gather *gather,
 	uint32_t i;
 
 	if (count > REDIS_GATHER_RUN_MAX ||
-	    size_of(gather, count) > REDIS_GATHER_RUN_SIZE)
+	    size_of_run(gather, count) > REDIS_GATHER_RUN_SIZE)
 		return false;
 	reef_assert(!redis_gather_is_full(gather) && !client->is_gathered);
 	gather->runs[gather->run_count].client = client;
@@ -94,7 +94,7 @@ bool redis_gather_keep(struct redis_gather *gather,
 	gather->runs[gather->run_count].is_done = false;
 	gather->run_count++;
 	for (i = 0; i < count; i++) {
-		copy(gather, gather->count);
+		copy_arguments(gather, gather->count);
 		gather->argv[gather->count][0] =
 			(struct redis_bytes){name, strlen(name)};
 		gather->count++;
@@ -103,7 +103,7 @@ bool redis_gather_keep(struct redis_gather *gather,
 	return true;
 }
 
-/* In batches of about the same size. */
+/* Run requests of one command in batches of about the same size. */
 static void run_calls(struct redis_thread *thread,
 		      const struct redis_command *command,
 		      const struct redis_call *calls, uint32_t count)
@@ -116,7 +116,7 @@ static void run_calls(struct redis_thread *thread,
 	}
 }
 
-/* The run, and those behind it that can be done together with it. */
+/* Do a run, and those behind it that have the same command and database. */
 static void run_alike(struct redis_thread *thread, uint32_t first)
 {
 	struct redis_gather *gather = thread->gather;
@@ -147,7 +147,8 @@ uint32_t redis_gather_run_all(struct redis_thread *thread,
 	for (i = 0; i < count; i++) {
 		clients[i] = gather->runs[i].client;
 		clients[i]->is_gathered = false;
-		/* Whoever closed it may rely on that. */
+		/* Nothing is done for a client after it was killed: whoever
+		 * killed it relies on that. */
 		if (clients[i]->is_dead)
 			gather->runs[i].is_done = true;
 	}

@@ -25,20 +25,21 @@
 #include "gateway/redis/commands/command.h"
 #include "gateway/redis/server/thread.h"
 
-/* Bytes that may wait; of one client those, and so many requests: more are
- * worth a batch of their own, and copying them costs more than it gains where
- * the memory is near. */
+/* How many bytes may wait in all, and how many bytes and requests of one
+ * client. A run with more is worth a batch of its own, and copying it costs
+ * more than it gains where the memory is near. */
 #define REDIS_GATHER_SIZE (UINT64_C(256) << 10)
 #define REDIS_GATHER_RUN_SIZE (UINT64_C(16) << 10)
 #define REDIS_GATHER_RUN_MAX 8u
 
 struct redis_gather {
-	/* Those that wait, fewer than REDIS_MANY_MAX before each turn; behind
-	 * them is room for a run that is being read. */
+	/* The requests that wait, fewer than REDIS_MANY_MAX before each turn;
+	 * behind them is room for a run that is being read. */
 	struct redis_call calls[2 * REDIS_MANY_MAX];
 	struct redis_bytes argv[2 * REDIS_MANY_MAX][REDIS_MANY_ARGC_MAX];
 	uint32_t count;
-	/* Of one client after the other: which command. */
+	/* The runs of the clients that wait: each is some requests of one
+	 * command. */
 	struct {
 		struct redis_client *client;
 		const struct redis_command *command;
@@ -54,25 +55,26 @@ struct redis_gather {
 int redis_gather_create(struct redis_gather **out);
 void redis_gather_destroy(struct redis_gather *gather); /* NULL is fine */
 
-/* Behind those that wait: the next of a run that is being read, `index` of it,
- * at most REDIS_MANY_MAX. */
+/* Note request `index` (below REDIS_MANY_MAX) of the run that is being read,
+ * behind those that wait. */
 void redis_gather_read(struct redis_gather *gather, struct redis_client *client,
 		       const struct redis_request *request, uint32_t index);
-/* That run: let it wait, which is_gathered says. False: it cannot. */
+/* Let the run that was read wait; its client is_gathered then. False: it is too
+ * large to wait. */
 bool redis_gather_keep(struct redis_gather *gather,
 		       const struct redis_command *command, uint32_t count);
-/* That run: do it now. */
+/* Do the run that was read at once. */
 void redis_gather_run(struct redis_thread *thread,
 		      const struct redis_command *command, uint32_t count);
 
-/* Is it time to do what waits, before the next may come? */
+/* True if what waits must be done before another run may be read. */
 static inline bool redis_gather_is_full(const struct redis_gather *gather)
 {
 	return gather->count >= REDIS_MANY_MAX ||
 	       gather->used > REDIS_GATHER_SIZE - REDIS_GATHER_RUN_SIZE;
 }
-/* Do all that wait, and forget them. Returns how many clients that were; their
- * turns are to be ended. */
+/* Do all runs that wait, and forget them. Returns how many clients they were
+ * of; their turns are to be ended by the caller. */
 uint32_t redis_gather_run_all(struct redis_thread *thread,
 			      struct redis_client *clients[REDIS_MANY_MAX]);
 

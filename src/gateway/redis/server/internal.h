@@ -14,7 +14,7 @@
 #define REDIS_DIGEST_SIZE 32
 
 struct redis_door {
-	struct redis_door_options options; /* the caller's texts */
+	struct redis_door_options options; /* texts are the caller's */
 	struct redis_door_config config;
 	struct redis_door_info info;
 	/* The password's digest, so that comparing takes the same time for
@@ -25,21 +25,21 @@ struct redis_door {
 	struct redis_thread *threads;
 	uint32_t thread_count;
 	char addresses[1024];
-	int wake_fd; /* of the thread that takes connections */
+	int wake_fd; /* wakes the thread that accepts connections */
 	_Atomic bool is_stopping;
 	_Atomic uint64_t next_id;
 	_Atomic uint32_t client_count;
 	_Atomic uint64_t rejected;
-	bool is_short; /* of descriptors or such, when it last took somebody */
-	/* Create's own, until every thread has opened its own, so that the
-	 * session stays the same; how many have. */
+	bool is_short; /* the last connection could not be accepted */
+	/* The handle that create opened, kept until every thread has opened its
+	 * own (`ready` counts them), so that the session stays the same. */
 	struct reef *reef;
 	struct reef_space *space;
 	_Atomic uint32_t ready;
 	char what[512];
 };
 
-/* A thread has opened the pool. */
+/* Tell the door that one more thread has opened the pool. */
 void redis_door_ready(struct redis_door *door);
 
 /* --- pool_link.c --- */
@@ -48,16 +48,17 @@ void redis_door_ready(struct redis_door *door);
 int redis_link_open(const struct redis_door_options *options,
 		    uint64_t timeout_ns, struct reef **reef,
 		    struct reef_space **space);
-/* Open them for the thread if they are not, and it is time. */
+/* Open pool and space for a thread that has none or was fenced, unless the last
+ * attempt failed just now. */
 void redis_link_keep(struct redis_thread *thread);
 void redis_link_close(struct redis_thread *thread);
 
 /* --- serve.c --- */
 
-/* A thread of the door; arg: its redis_thread. */
+/* The loop of a thread of the door; arg: its redis_thread. */
 void *redis_serve(void *arg);
-/* A connection that was taken: make a client of it and deal it to the thread;
- * fd is theirs.  -ENOMEM. */
+/* Make a client of an accepted connection and deal it to the thread, which owns
+ * fd then.  -ENOMEM: fd is closed. */
 int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix);
 void redis_serve_wake(struct redis_thread *thread);
 

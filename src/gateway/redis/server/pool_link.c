@@ -23,11 +23,11 @@
 #define SECOND (1000 * MS)
 #define PAUSE_LEAST (10 * MS)
 #define PAUSE_MOST SECOND
-/* The thread's clients wait meanwhile. */
+/* How long joining may take: the thread's clients wait meanwhile. */
 #define JOIN_TIMEOUT SECOND
 #define PATIENCE (3 * SECOND)
 #define AWAY "LOADING the pool is out of reach; it is tried again"
-/* After an operation had no link, the next are not tried for so long. */
+/* After an operation found no link, no other is tried for so long. */
 #define AWAY_PAUSE SECOND
 
 int redis_link_open(const struct redis_door_options *options,
@@ -125,13 +125,14 @@ void redis_reply_failure(struct redis_thread *thread,
 					 "has ended; it is opened anew");
 		return;
 	case -REEF_EDROPPED:
-		/* The command may still have it in hands. */
+		/* The map is closed later: the command that runs may still use
+		 * it. */
 		thread->has_dropped_map = true;
 		redis_reply_error(reply, "ERR reef: this database was dropped "
 					 "just now");
 		return;
 	case -REEF_ELOST:
-		/* The map itself may be lost: then opening it makes it anew. */
+		/* If the map itself is lost, opening it makes it anew. */
 		if (thread->now_ns - thread->lost_ns > SECOND) {
 			thread->lost_ns = thread->now_ns;
 			thread->has_dropped_map = true;
@@ -160,8 +161,8 @@ static void name_map(uint32_t db, char name[NAME_SIZE])
 	snprintf(name, NAME_SIZE, "db%u", db);
 }
 
-/* A map whose own memory is gone, with the node that lent it, begins anew, as a
- * Redis that saves nothing does when it is restarted. */
+/* Open a database. If the map's memory is gone with the node that lent it, the
+ * map begins anew, as a Redis that saves nothing does when it is restarted. */
 static int open_map(struct redis_thread *thread, uint32_t db, uint32_t flags)
 {
 	const struct reef_map_options options = {

@@ -18,16 +18,15 @@
  *     soft limit, which is large, for many clients send a whole pipeline before
  *     they read the first answer. If it takes no byte for a minute, it is
  *     closed.
- * (3) Only `reap` closes a client, at the end of its turn or of the round, and
- *     never one that is put off.
- * (4) At the end what has come already is answered, and what is to be sent gets
- *     some seconds for it.
- * (5) A turn in which a client has sent nothing but plain requests is put off
- *     (gather.h), if it is not the only one of its round: so the requests of
- *     different clients share round trips. It goes on before the round ends,
- *     and a client has one turn in a round: so nothing else of that client is
- *     run meanwhile, and between rounds nobody is put off. Others may look at
- *     it and kill it then, as they may between rounds. */
+ * (3) Only `close_client` closes a client, at the end of its turn or of the
+ *round, and never one that is put off. (4) At the end what has come already is
+ *answered, and what is to be sent gets some seconds for it. (5) A turn in which
+ *a client has sent nothing but plain requests is put off (gather.h), if it is
+ *not the only one of its round: so the requests of different clients share
+ *round trips. It goes on before the round ends, and a client has one turn in a
+ *round: so nothing else of that client is run meanwhile, and between rounds
+ *nobody is put off. Others may look at it and kill it then, as they may between
+ *rounds. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "fabric/socket.h"
@@ -56,17 +55,18 @@
  * together at first, then more, if they are smaller than this. */
 #define LARGE_MIN (UINT64_C(512) << 10)
 #define MANY_FIRST 4
-/* After so much was freed it is given back to the system, by and by. */
+/* When so many bytes were freed, malloc is made to give memory back to the
+ * system, with a pause before the next time. */
 #define TRIM_MIN (UINT64_C(64) << 20)
 #define TRIM_PAUSE (5 * SECOND)
 #define EVENTS_MAX 128
-/* Before it sleeps, if that has paid lately. */
-#define LOOK_NS UINT64_C(50000)
+/* How long a thread polls before it sleeps, if polling has paid lately. */
+#define POLL_NS UINT64_C(50000)
 #define VECTORS_MAX 64
 
 /* --- a client's coming and going --- */
 
-static void name_ends(struct redis_client *client)
+static void set_addresses(struct redis_client *client)
 {
 	struct reef_address address = {.size = sizeof(address.storage)};
 	struct sockaddr *name = (struct sockaddr *)&address.storage;
@@ -94,7 +94,7 @@ void redis_serve_wake(struct redis_thread *thread)
 	const uint64_t one = 1;
 	ssize_t written = write(thread->wake_fd, &one, sizeof(one));
 
-	(void)written; /* full: it is awake already */
+	(void)written; /* -EAGAIN: it is awake already */
 }
 
 int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix)
@@ -113,7 +113,7 @@ int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix)
 	client->id = atomic_fetch_add(&door->next_id, 1) + 1;
 	client->created_ns = client->used_ns = reef_now_ns();
 	client->is_authenticated = !door->info.has_password;
-	name_ends(client);
+	set_addresses(client);
 	if (!is_unix && keepalive_ns)
 		reef_socket_keep_alive(fd, keepalive_ns);
 	atomic_fetch_add(&door->client_count, 1);
@@ -140,7 +140,7 @@ static void free_client(struct redis_client *client)
 	free(client);
 }
 
-static void reap(struct redis_client *client)
+static void close_client(struct redis_client *client)
 {
 	struct redis_thread *thread = client->thread;
 
@@ -154,7 +154,7 @@ static void reap(struct redis_client *client)
 	free_client(client);
 }
 
-static void welcome(struct redis_thread *thread, struct redis_client *client)
+static void add_client(struct redis_thread *thread, struct redis_client *client)
 {
 	const struct redis_door_config *config = &thread->door->config;
 	const struct redis_limits limits = {
@@ -183,7 +183,7 @@ static void welcome(struct redis_thread *thread, struct redis_client *client)
 	thread->stats.connections++;
 }
 
-static void take_inbox(struct redis_thread *thread)
+static void add_dealt_clients(struct redis_thread *thread)
 {
 	struct redis_client *client, *next;
 
@@ -193,13 +193,14 @@ static void take_inbox(struct redis_thread *thread)
 	pthread_mutex_unlock(&thread->inbox_lock);
 	for (; client; client = next) {
 		next = client->next;
-		welcome(thread, client);
+		add_client(thread, client);
 	}
 }
 
 /* --- sending --- */
 
-static void flush(struct redis_thread *thread, struct redis_client *client)
+static void send_answers(struct redis_thread *thread,
+			 struct redis_client *client)
 {
 	struct redis_reply *reply = &client->reply;
 	struct iovec vectors[VECTORS_MAX];
@@ -230,9 +231,9 @@ static void flush(struct redis_thread *thread, struct redis_client *client)
 
 /* --- running --- */
 
-/* Several of the same in a row go together, and the first that is another is
- * left in *request. If there is none, they may be put off. Returns as next
- * does. */
+/* Run the requests of one command that stand in a row together; the first of
+ * another command is left in *request. If there is none, the run may be
+ * gathered instead. Returns as redis_parser_next does. */
 static int run_many(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_command *command,
 		    struct redis_request *request, bool may_wait)
@@ -252,8 +253,8 @@ static int run_many(struct redis_thread *thread, struct redis_client *client,
 	return rc;
 }
 
-static void say_malformed(struct redis_thread *thread,
-			  struct redis_client *client, int rc)
+static void reply_malformed(struct redis_thread *thread,
+			    struct redis_client *client, int rc)
 {
 	reef_log(REEF_LOG_INFO, "redis", "client %s sent something malformed",
 		 client->address);
@@ -273,7 +274,7 @@ static bool may_run(const struct redis_client *client)
 	       !client->reply.is_broken;
 }
 
-/* (2) */
+/* True if the client may be read from: rule (2). */
 static bool may_read(const struct redis_client *client)
 {
 	const struct redis_door_config *config = &client->thread->door->config;
@@ -286,9 +287,10 @@ static bool may_read(const struct redis_client *client)
 		redis_parser_waiting(&client->parser) < config->output_soft);
 }
 
-/* After something was answered: may there be more? */
-static void look_at_answers(struct redis_thread *thread,
-			    struct redis_client *client, uint64_t before)
+/* After requests were answered: set how many may be run together, and pause a
+ * client whose answers cannot be sent. */
+static void limit_answers(struct redis_thread *thread,
+			  struct redis_client *client, uint64_t before)
 {
 	uint64_t waiting = redis_reply_waiting(&client->reply);
 
@@ -297,24 +299,24 @@ static void look_at_answers(struct redis_thread *thread,
 	else if (client->many_max < REDIS_MANY_MAX)
 		client->many_max *= MANY_FIRST;
 	if (waiting > UNSENT_MAX) {
-		flush(thread, client);
+		send_answers(thread, client);
 		waiting = redis_reply_waiting(&client->reply);
 	}
 	client->is_paused = waiting > UNSENT_MAX;
 }
 
-/* Everything that is whole, unless its answers become too many; or it is put
- * off, if it may be. */
-static void run(struct redis_thread *thread, struct redis_client *client,
-		bool may_wait)
+/* Run all requests that are whole, until the answers become too many; or gather
+ * them, if may_wait. */
+static void run_requests(struct redis_thread *thread,
+			 struct redis_client *client, bool may_wait)
 {
 	const struct redis_door_config *config = &thread->door->config;
 	const struct redis_command *many;
 	struct redis_request request;
-	bool is_next; /* a run has taken the request behind it already */
+	bool is_next; /* the next request was read behind a run */
 	int rc;
 
-	/* They may have been set anew meanwhile. */
+	/* CONFIG SET may have changed the limits since the last turn. */
 	client->reply.limit = config->output_max;
 	client->parser.limits.bulk_max = config->bulk_max;
 	client->parser.limits.query_max = config->query_max;
@@ -332,7 +334,7 @@ static void run(struct redis_thread *thread, struct redis_client *client,
 			redis_dispatch(thread, client, &request);
 		if (client->is_gathered)
 			return;
-		look_at_answers(thread, client, before);
+		limit_answers(thread, client, before);
 		if (!may_run(client)) {
 			if (is_next && rc > 0)
 				redis_parser_again(&client->parser);
@@ -342,11 +344,11 @@ static void run(struct redis_thread *thread, struct redis_client *client,
 			rc = redis_parser_next(&client->parser, &request);
 	}
 	if (rc < 0)
-		say_malformed(thread, client, rc);
+		reply_malformed(thread, client, rc);
 }
 
-static void receive(struct redis_thread *thread, struct redis_client *client,
-		    bool may_wait)
+static void receive_from(struct redis_thread *thread,
+			 struct redis_client *client, bool may_wait)
 {
 	struct redis_parser *parser = &client->parser;
 	ssize_t got;
@@ -379,12 +381,12 @@ static void receive(struct redis_thread *thread, struct redis_client *client,
 	client->bytes_in += (uint64_t)got;
 	thread->stats.bytes_in += (uint64_t)got;
 	if (!client->is_paused)
-		run(thread, client, may_wait);
+		run_requests(thread, client, may_wait);
 }
 
 /* --- a client's turn --- */
 
-static void want(struct redis_client *client)
+static void update_events(struct redis_client *client)
 {
 	struct epoll_event event = {.data.ptr = client};
 
@@ -400,15 +402,17 @@ static void want(struct redis_client *client)
 		client->is_dead = true;
 }
 
-static void send_all(struct redis_thread *thread, struct redis_client *client)
+static void send_and_resume(struct redis_thread *thread,
+			    struct redis_client *client)
 {
-	flush(thread, client);
-	/* What waited for the answers to go out. */
+	send_answers(thread, client);
+	/* Once half of the answers are gone, the requests that waited for that
+	 * are run. */
 	while (client->is_paused && !client->is_dead && !client->close_after &&
 	       redis_reply_waiting(&client->reply) <= UNSENT_MAX / 2) {
 		client->is_paused = false;
-		run(thread, client, false);
-		flush(thread, client);
+		run_requests(thread, client, false);
+		send_answers(thread, client);
 	}
 	if (!client->is_paused)
 		client->over_ns = 0;
@@ -416,11 +420,12 @@ static void send_all(struct redis_thread *thread, struct redis_client *client)
 		client->over_ns = thread->now_ns;
 }
 
-/* At the end of its turn; afterwards it may be gone. */
+/* End a client's turn: send, settle, and close the client if it is to be
+ * closed. */
 static void end_turn(struct redis_thread *thread, struct redis_client *client)
 {
 	if (redis_reply_waiting(&client->reply) || client->is_paused)
-		send_all(thread, client);
+		send_and_resume(thread, client);
 	if (client->reply.is_broken && !client->is_dead) {
 		reef_log(REEF_LOG_WARNING, "redis",
 			 "client %s is closed: too much waits to be sent to it",
@@ -435,26 +440,26 @@ static void end_turn(struct redis_thread *thread, struct redis_client *client)
 	    !redis_reply_waiting(&client->reply))
 		client->is_dead = true;
 	if (!client->is_dead)
-		want(client);
+		update_events(client);
 	if (client->is_dead)
-		reap(client);
+		close_client(client);
 }
 
-/* (5) */
-static void put_off(struct redis_client *client)
+/* Give back the buffers of a client whose turn is put off: rule (5). */
+static void settle_gathered(struct redis_client *client)
 {
 	redis_reply_settle(&client->reply);
 	if (redis_parser_settle(&client->parser))
 		client->is_dead = true;
 }
 
-static void go_on(struct redis_thread *thread)
+static void run_gathered(struct redis_thread *thread)
 {
 	struct redis_client *clients[REDIS_MANY_MAX];
 	uint32_t i, count = redis_gather_run_all(thread, clients);
 
 	for (i = 0; i < count; i++) {
-		look_at_answers(thread, clients[i], 0);
+		limit_answers(thread, clients[i], 0);
 		end_turn(thread, clients[i]);
 	}
 }
@@ -463,21 +468,22 @@ static void take_turn(struct redis_thread *thread, struct redis_client *client,
 		      uint32_t events, bool may_wait)
 {
 	if (redis_gather_is_full(thread->gather))
-		go_on(thread);
+		run_gathered(thread);
 	if (events & EPOLLIN && may_read(client))
-		receive(thread, client, may_wait);
+		receive_from(thread, client, may_wait);
 	else if (events & (EPOLLHUP | EPOLLERR))
 		client->is_dead = true;
 	if (client->is_gathered)
-		put_off(client);
+		settle_gathered(client);
 	else
 		end_turn(thread, client);
 }
 
 /* --- the loop --- */
 
-/* What the answers of a crowd took stays with malloc, in pieces. */
-static void trim(struct redis_thread *thread)
+/* Make malloc give memory back, now and then: what the answers of a crowd took
+ * stays with malloc in pieces otherwise. */
+static void trim_malloc(struct redis_thread *thread)
 {
 	if (thread->spare.freed < TRIM_MIN ||
 	    thread->now_ns - thread->trimmed_ns < TRIM_PAUSE)
@@ -487,7 +493,7 @@ static void trim(struct redis_thread *thread)
 	malloc_trim(0);
 }
 
-static void look_after(struct redis_thread *thread)
+static void check_clients(struct redis_thread *thread)
 {
 	const uint64_t now_ns = thread->now_ns;
 	const uint64_t idle_ns = thread->door->config.idle_ns;
@@ -508,17 +514,18 @@ static void look_after(struct redis_thread *thread)
 			client->is_dead = true;
 		}
 		if (client->is_dead)
-			reap(client);
+			close_client(client);
 	}
 	if (thread->reef && reef_health(thread->reef) == -REEF_EFENCED)
 		thread->is_fenced = true;
 	redis_stage_clear(thread, false);
-	trim(thread);
+	trim_malloc(thread);
 }
 
-/* A client that is quick pays for waking whoever sleeps when it sends: with 50
- * of redis-benchmark, which is the limit then, that is some 6 in 100. */
-static int look_for_events(struct redis_thread *thread,
+/* Poll for a short time before sleeping. Waking a thread that sleeps is the
+ * work of the client that sends: with 50 clients of redis-benchmark it costs
+ * some 6 in 100 of the rate. */
+static int poll_for_events(struct redis_thread *thread,
 			   struct epoll_event *events)
 {
 	uint64_t part_ns = reef_spin_begin(&thread->spin), until_ns;
@@ -537,7 +544,8 @@ static int look_for_events(struct redis_thread *thread,
 	return count;
 }
 
-/* Others that want to look at the thread's clients do it here. */
+/* Wait for events without the lock: others may look at the thread's clients
+ * meanwhile. */
 static int wait_for_events(struct redis_thread *thread,
 			   struct epoll_event *events, int timeout_ms)
 {
@@ -547,7 +555,7 @@ static int wait_for_events(struct redis_thread *thread,
 		pthread_cond_wait(&thread->turn, &thread->lock);
 	pthread_mutex_unlock(&thread->lock);
 	if (timeout_ms)
-		count = look_for_events(thread, events);
+		count = poll_for_events(thread, events);
 	if (!count)
 		count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX,
 				   timeout_ms);
@@ -567,13 +575,13 @@ static void serve_events(struct redis_thread *thread,
 			take_turn(thread, events[i].data.ptr, events[i].events,
 				  count > 1);
 		else if (read(thread->wake_fd, &wakes, sizeof(wakes)) > 0)
-			take_inbox(thread);
+			add_dealt_clients(thread);
 	}
-	go_on(thread);
+	run_gathered(thread);
 }
 
-/* Those that were killed, by whomever. */
-static void bury(struct redis_thread *thread)
+/* Close the clients that were killed out of their turn. */
+static void close_killed(struct redis_thread *thread)
 {
 	struct redis_client *client, *next;
 
@@ -581,19 +589,20 @@ static void bury(struct redis_thread *thread)
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
 		if (client->is_dead)
-			reap(client);
+			close_client(client);
 	}
 }
 
-/* What is to be sent still gets some time for it. */
-static void say_goodbye(struct redis_thread *thread)
+/* At the end of the door: answer what has come, and let clients read it for
+ * END_PATIENCE. */
+static void finish_clients(struct redis_thread *thread)
 {
 	const uint64_t until_ns = thread->now_ns + END_PATIENCE;
 	struct epoll_event events[EVENTS_MAX];
 	struct redis_client *client, *next;
 	int count;
 
-	take_inbox(thread);
+	add_dealt_clients(thread);
 	count = wait_for_events(thread, events, 0);
 	serve_events(thread, events, count);
 	for (client = thread->clients; client; client = next) {
@@ -606,7 +615,7 @@ static void say_goodbye(struct redis_thread *thread)
 		serve_events(thread, events, count);
 	}
 	while (thread->clients)
-		reap(thread->clients);
+		close_client(thread->clients);
 }
 
 void *redis_serve(void *arg)
@@ -616,7 +625,7 @@ void *redis_serve(void *arg)
 	uint64_t tick_ns = 0;
 	int count;
 
-	reef_spin_init(&thread->spin, LOOK_NS);
+	reef_spin_init(&thread->spin, POLL_NS);
 	pthread_mutex_lock(&thread->lock);
 	thread->now_ns = reef_now_ns();
 	redis_link_keep(thread);
@@ -627,13 +636,13 @@ void *redis_serve(void *arg)
 					thread->reef ? 1000 : 10);
 		serve_events(thread, events, count);
 		if (thread->has_killed)
-			bury(thread);
+			close_killed(thread);
 		if (thread->now_ns - tick_ns >= SECOND) {
 			tick_ns = thread->now_ns;
-			look_after(thread);
+			check_clients(thread);
 		}
 	}
-	say_goodbye(thread);
+	finish_clients(thread);
 	redis_link_close(thread);
 	pthread_mutex_unlock(&thread->lock);
 	return NULL;

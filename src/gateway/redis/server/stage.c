@@ -10,7 +10,7 @@
 
 #define VALUE_MIN (128u << 10)
 #define STAGED_MAX (UINT64_C(64) << 20)
-#define TURN_MAX (4 << 20) /* bytes */
+#define TURN_MAX (4 << 20) /* bytes received in one turn */
 #define LONGEST_NS UINT64_C(1000000000)
 
 struct redis_stage {
@@ -107,7 +107,8 @@ static ssize_t receive_piece(void *context, void *to, size_t size)
 	return got;
 }
 
-/* Piece by piece, as long as there are bytes, and others need not wait long. */
+/* Bytes are received piece by piece while there are any, up to TURN_MAX, so
+ * that others need not wait long. */
 ssize_t redis_stage_receive(struct redis_client *client)
 {
 	struct map_stage *below = client->parser.stage->below;

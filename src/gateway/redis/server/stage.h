@@ -14,17 +14,17 @@
 
 #include "gateway/redis/server/thread.h"
 
-/* For the parser of a redis_client, which is its context. */
+/* The staging of a client's parser; its context is the redis_client. */
 extern const struct redis_staging redis_staging;
 
-/* As recv, into the client's stage. */
+/* Receive into the client's stage; returns as recv does. */
 ssize_t redis_stage_receive(struct redis_client *client);
 /* Put the staged value of a SET into a map, under the request's key. Errors as
  * reef_map_put; none is answered here. */
 int redis_stage_put(const struct redis_request *request, struct reef_map *map,
 		    uint64_t expires_ms);
-/* Who has been on stage for too long (all: everybody) goes on in a buffer; who
- * cannot is dead. */
+/* Move values that have been on stage for too long (all: every value) to
+ * buffers; a client for which that fails is dead. */
 void redis_stage_clear(struct redis_thread *thread, bool all);
 
 #endif

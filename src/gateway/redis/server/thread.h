@@ -26,7 +26,7 @@
 #define REDIS_COMMANDS_MAX 256
 #define REDIS_MANY_MAX 64 /* keys or commands that are done together */
 #define REDIS_MANY_ARGC_MAX 3
-/* Bytes of a key, of a value: as the maps have it. */
+/* The most bytes of a key and of a value, as the maps have it. */
 #define REDIS_KEY_MAX 65536u
 #define REDIS_VALUE_MAX (64u << 20)
 
@@ -35,16 +35,18 @@ struct redis_gather;
 
 struct redis_thread_stats {
 	uint64_t connections;
-	uint64_t commands, errors; /* errors: that were answered */
+	uint64_t commands, errors; /* errors: error answers */
 	uint64_t bytes_in, bytes_out;
-	uint64_t keyspace_hits, keyspace_misses; /* the commands' to count */
+	uint64_t keyspace_hits, keyspace_misses; /* counted by commands */
 	uint64_t query_limit_closed, output_limit_closed, idle_closed;
 	uint64_t auth_failed;
-	uint64_t batches, batched; /* by run_many (command.h); its requests */
-	/* By redis_command's index: */
+	uint64_t batches, batched; /* calls of run_many (table.h), and the
+				      requests in them */
+	/* By the index of a redis_command: */
 	uint64_t calls[REDIS_COMMANDS_MAX];
-	uint64_t calls_rejected[REDIS_COMMANDS_MAX]; /* before it ran */
-	uint64_t calls_failed[REDIS_COMMANDS_MAX];   /* answered an error */
+	uint64_t calls_rejected[REDIS_COMMANDS_MAX]; /* refused before it ran */
+	uint64_t calls_failed[REDIS_COMMANDS_MAX]; /* ran, and answered an error
+						    */
 };
 
 /* How often an error was answered, by its first word. */
@@ -57,7 +59,7 @@ struct redis_error_count {
 /* How many keys a database had, where counting takes long. */
 struct redis_key_count {
 	uint64_t keys;
-	uint64_t until_ns; /* then it is to be counted anew */
+	uint64_t until_ns; /* when it is to be counted anew */
 };
 
 struct redis_thread {
@@ -65,50 +67,51 @@ struct redis_thread {
 	uint32_t index;
 	pthread_t id;
 	pthread_mutex_t lock;
-	/* How many others wait for the lock; they get it before the thread has
-	 * it again, and tell `turn` when they are done. */
+	/* How many others wait for the lock. They get it before the thread
+	 * takes it again, and signal `turn` when they are done. */
 	_Atomic uint32_t wanted;
 	pthread_cond_t turn;
 	int epoll_fd, wake_fd;
-	struct reef_spin spin; /* of waiting for events */
+	struct reef_spin spin; /* how long polling for events pays */
 
-	/* The pool's; NULL: not open at the moment. */
+	/* Handle, space and databases; NULL: not open at the moment. */
 	struct reef *reef;
 	struct reef_space *space;
 	struct reef_map *maps[REDIS_DATABASES_MAX];
-	struct redis_key_count key_counts[REDIS_DATABASES_MAX]; /* INFO's */
-	bool is_fenced;	      /* close all that, and open anew */
-	bool has_dropped_map; /* or lost: all maps are opened anew */
-	uint64_t lost_ns;     /* when that was done for a lost one last */
+	struct redis_key_count key_counts[REDIS_DATABASES_MAX]; /* of INFO */
+	bool is_fenced; /* the session is over: close all that, and open anew */
+	bool has_dropped_map; /* a map was dropped or lost: all are opened anew
+			       */
+	uint64_t lost_ns; /* when maps were last opened anew for a lost one */
 	uint64_t retry_ns, retry_pause_ns; /* when to open it again */
-	uint64_t away_until_ns;		   /* it is out of reach */
+	uint64_t away_until_ns; /* until when the pool counts as out of reach */
 
-	/* Connections that were dealt to it and wait for it; with inbox_lock.
-	 */
+	/* Connections that were dealt to the thread and that it has not taken
+	 * yet; under inbox_lock. */
 	pthread_mutex_t inbox_lock;
 	struct redis_client *inbox;
-	_Atomic uint32_t dealt; /* clients, those in the inbox among them */
+	_Atomic uint32_t dealt; /* clients, with those in the inbox */
 
 	struct redis_client *clients;
 	uint32_t client_count;
-	bool has_killed;     /* one of them is_dead out of its turn */
+	bool has_killed;     /* a client was killed out of its turn */
 	uint64_t now_ns;     /* when this round began; monotonic */
 	uint64_t trimmed_ns; /* when malloc last gave memory back */
 	struct redis_spare spare;
-	uint64_t staged_bytes; /* of stage.h */
+	uint64_t staged_bytes; /* of values on stage (stage.h) */
 	struct reef_random random;
 	struct redis_thread_stats stats;
 	struct redis_error_count error_counts[REDIS_ERROR_NAMES_MAX];
 	uint32_t error_names;
 
-	/* For commands, to be used within one: what was found, whose room stays
+	/* Scratch of the command that runs: what it found, in room that stays
 	 * from call to call (access.h). */
 	struct reef_map_value value;
-	size_t large; /* how large the last value was; 0: not very */
+	size_t large; /* room of the last value that was large; 0: it was not */
 	struct reef_map_item items[REDIS_MANY_MAX];
-	/* Of serve.c: requests that are done together. */
+	/* For serve.c: requests that wait to be done together. */
 	struct redis_gather *gather;
-	uint64_t version;    /* of the last value that was put */
+	uint64_t version;    /* of the value that was put last */
 	const char *refusal; /* why a change was not made */
 };
 

@@ -37,8 +37,9 @@ static struct disk_file *to_file(struct reef_file *file)
 	return reef_container(file, struct disk_file, base);
 }
 
-/* Take time.  -REEF_EHOSTDEAD: it is over. */
-static int take(struct disk_store *store, uint64_t max_ns)
+/* Let a call on the disk take up to max_ns.  -REEF_EHOSTDEAD: this life of the
+ * host is over. */
+static int spend_time(struct disk_store *store, uint64_t max_ns)
 {
 	struct reef_sim *sim = store->life->host->sim;
 
@@ -55,7 +56,7 @@ static int disk_open(struct reef_store *base, const char *name, int flags,
 {
 	struct disk_store *store = to_store(base);
 	struct disk_file *file;
-	int rc = take(store, 0);
+	int rc = spend_time(store, 0);
 
 	if (rc)
 		return rc;
@@ -89,7 +90,7 @@ static void disk_close(struct reef_file *base)
 static ssize_t disk_read(struct reef_file *base, uint64_t offset, void *bytes,
 			 size_t size)
 {
-	int rc = take(to_store(base->store), 0);
+	int rc = spend_time(to_store(base->store), 0);
 
 	return rc ? rc
 		  : reef_file_read(to_file(base)->inner, offset, bytes, size);
@@ -98,7 +99,7 @@ static ssize_t disk_read(struct reef_file *base, uint64_t offset, void *bytes,
 static int disk_write(struct reef_file *base, uint64_t offset,
 		      const void *bytes, size_t size)
 {
-	int rc = take(to_store(base->store), WRITE_MAX_NS);
+	int rc = spend_time(to_store(base->store), WRITE_MAX_NS);
 
 	return rc ? rc
 		  : reef_file_write(to_file(base)->inner, offset, bytes, size);
@@ -106,7 +107,7 @@ static int disk_write(struct reef_file *base, uint64_t offset,
 
 static int disk_truncate(struct reef_file *base, uint64_t size)
 {
-	int rc = take(to_store(base->store), WRITE_MAX_NS);
+	int rc = spend_time(to_store(base->store), WRITE_MAX_NS);
 
 	return rc ? rc : reef_file_truncate(to_file(base)->inner, size);
 }
@@ -114,19 +115,19 @@ static int disk_truncate(struct reef_file *base, uint64_t size)
 static int disk_sync(struct reef_file *base)
 {
 	struct disk_store *store = to_store(base->store);
-	int rc = take(store, SYNC_MAX_NS);
+	int rc = spend_time(store, SYNC_MAX_NS);
 	int late;
 
 	if (rc)
 		return rc;
 	rc = reef_file_sync(to_file(base)->inner);
-	late = take(store, SYNC_MAX_NS);
+	late = spend_time(store, SYNC_MAX_NS);
 	return late ? late : rc;
 }
 
 static int64_t disk_size(struct reef_file *base)
 {
-	int rc = take(to_store(base->store), 0);
+	int rc = spend_time(to_store(base->store), 0);
 
 	return rc ? rc : reef_file_size(to_file(base)->inner);
 }
@@ -135,7 +136,7 @@ static int disk_rename(struct reef_store *base, const char *from,
 		       const char *to)
 {
 	struct disk_store *store = to_store(base);
-	int rc = take(store, WRITE_MAX_NS);
+	int rc = spend_time(store, WRITE_MAX_NS);
 
 	return rc ? rc : reef_store_rename(store->disk, from, to);
 }
@@ -143,7 +144,7 @@ static int disk_rename(struct reef_store *base, const char *from,
 static int disk_remove(struct reef_store *base, const char *name)
 {
 	struct disk_store *store = to_store(base);
-	int rc = take(store, WRITE_MAX_NS);
+	int rc = spend_time(store, WRITE_MAX_NS);
 
 	return rc ? rc : reef_store_remove(store->disk, name);
 }
@@ -151,13 +152,13 @@ static int disk_remove(struct reef_store *base, const char *name)
 static int disk_sync_names(struct reef_store *base)
 {
 	struct disk_store *store = to_store(base);
-	int rc = take(store, SYNC_MAX_NS);
+	int rc = spend_time(store, SYNC_MAX_NS);
 	int late;
 
 	if (rc)
 		return rc;
 	rc = reef_store_sync_names(store->disk);
-	late = take(store, SYNC_MAX_NS);
+	late = spend_time(store, SYNC_MAX_NS);
 	return late ? late : rc;
 }
 

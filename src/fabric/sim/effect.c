@@ -56,7 +56,7 @@ int sim_check(struct reef_sim *sim, const struct sim_region *region,
 
 static_assert(PIECES_MAX == 4, "a case each in piece_of()");
 
-/* Which piece a run of words is in. */
+/* The piece that a run of words is in. */
 static uint8_t piece_of(const struct cargo *cargo, uint64_t run)
 {
 	uint64_t x = run + cargo->salt;
@@ -64,8 +64,8 @@ static uint8_t piece_of(const struct cargo *cargo, uint64_t run)
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
 	x >>= 33;
-	/* Asked for every run, once per piece, and division by what only shows
-	 * at run time was half of a simulation. */
+	/* This is asked for every run, once per piece, and a division by a
+	 * variable took half of a simulation's time. */
 	switch (cargo->pieces) {
 	case 1:
 		return 0;
@@ -91,7 +91,7 @@ static uint64_t word_end(uint64_t low, uint64_t end)
 	return high < end ? high : end;
 }
 
-/* Copy a word, or a part of one; returns it. */
+/* Copy a word, or a part of one. Returns its value. */
 static uint64_t copy_word(uint8_t *to, const uint8_t *from, uint64_t size)
 {
 	uint64_t value = 0;
@@ -107,8 +107,8 @@ static uint64_t copy_word(uint8_t *to, const uint8_t *from, uint64_t size)
 }
 
 /* Move the bytes [low, high) of a region. */
-static void move(struct reef_sim *sim, const struct sim_region *region,
-		 const struct cargo *cargo, uint64_t low, uint64_t high)
+static void move_words(struct reef_sim *sim, const struct sim_region *region,
+		       const struct cargo *cargo, uint64_t low, uint64_t high)
 {
 	uint64_t size = region->base.memory->size, hash = sim->hash, next,
 		 value;
@@ -133,9 +133,9 @@ static void move(struct reef_sim *sim, const struct sim_region *region,
 }
 
 /* Mutant SIM_F2_TORN_WORD: half of each word is in another piece. */
-static void move_torn(struct reef_sim *sim, const struct sim_region *region,
-		      const struct cargo *cargo, uint8_t piece, uint8_t mine,
-		      uint64_t low, uint64_t high)
+static void move_halves(struct reef_sim *sim, const struct sim_region *region,
+			const struct cargo *cargo, uint8_t piece, uint8_t mine,
+			uint64_t low, uint64_t high)
 {
 	uint64_t middle, next;
 
@@ -143,9 +143,9 @@ static void move_torn(struct reef_sim *sim, const struct sim_region *region,
 		next = word_end(low, high);
 		middle = (low + next) / 2;
 		if (mine == piece)
-			move(sim, region, cargo, low, middle);
+			move_words(sim, region, cargo, low, middle);
 		if ((mine + 1) % cargo->pieces == piece)
-			move(sim, region, cargo, middle, next);
+			move_words(sim, region, cargo, middle, next);
 	}
 }
 
@@ -167,9 +167,9 @@ void sim_move_piece(struct reef_sim *sim, const struct sim_region *region,
 			high = end;
 		mine = piece_of(cargo, run);
 		if (torn)
-			move_torn(sim, region, cargo, piece, mine, low, high);
+			move_halves(sim, region, cargo, piece, mine, low, high);
 		else if (mine == piece)
-			move(sim, region, cargo, low, high);
+			move_words(sim, region, cargo, low, high);
 	}
 }
 
@@ -180,7 +180,7 @@ static struct hold **hold_bucket(struct reef_sim *sim, uint64_t offset)
 	return &sim->holds[(offset / 8) % HOLD_BUCKETS];
 }
 
-/* When the word is free again; 0: it is. */
+/* When the word is free again; 0: it is free. */
 uint64_t sim_held_until(struct reef_sim *sim, const struct reef_memory *memory,
 			uint64_t offset)
 {

@@ -13,7 +13,7 @@
  *     | connection lost (sim_flight_stray)
  *     v                 next link, fence, node gone (sim_flight_cancel)
  *   STRAY: a prefix of the steps, late -----------------------> no steps left
- *     the batch waits for its side's notice (sim_flights_tell) -> freed
+ *     the batch waits for its side's notice (sim_flights_end) -> freed
  *
  * (1) Steps are in an order that F3 allows; any prefix of it then is as well.
  * (2) The target checks ops in the order of the batch, each before the first
@@ -33,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct side *target(const struct flight *flight)
+static struct side *target_of(const struct flight *flight)
 {
 	return &flight->conn->sides[1 - flight->from];
 }
@@ -54,8 +54,8 @@ static void unlink_and_free(struct flight *flight)
 	sim_conn_unref(conn);
 }
 
-/* Set the timer for the next step; (5). */
-static void go_on(struct flight *flight)
+/* Set the timer for the next step, or free a flight that has none left (5). */
+static void set_next_timer(struct flight *flight)
 {
 	if (flight->step_next < flight->steps_count)
 		sim_timer(flight->conn->sim, &flight->timer,
@@ -64,8 +64,9 @@ static void go_on(struct flight *flight)
 		unlink_and_free(flight);
 }
 
-/* All later by that much, except second halves that are due (3). */
-static void shift(struct flight *flight, uint64_t by_ns)
+/* Put off all steps that are left, except second halves whose first is done
+ * (3). */
+static void put_off(struct flight *flight, uint64_t by_ns)
 {
 	uint32_t i;
 
@@ -79,8 +80,8 @@ static void shift(struct flight *flight, uint64_t by_ns)
 	sim_steps_sort(flight);
 }
 
-/* Drop the steps of op `index`, and unless a mutant goes on of all after it. */
-static void end_at(struct flight *flight, uint32_t index)
+/* Drop the steps of op `index` and of all after it (which a mutant keeps). */
+static void drop_steps_from(struct flight *flight, uint32_t index)
 {
 	bool go = REEF_MUTATED(SIM_F3_GO_ON);
 	uint32_t i, kept = flight->step_next;
@@ -95,8 +96,9 @@ static void end_at(struct flight *flight, uint32_t index)
 	flight->steps_count = kept;
 }
 
-/* (2). False: op `index` is not to be done. */
-static bool check_until(struct flight *flight, uint32_t index)
+/* Check the ops up to `index` at the target (2). Returns whether op `index` is
+ * to be done. */
+static bool check_ops_until(struct flight *flight, uint32_t index)
 {
 	struct reef_sim *sim = flight->conn->sim;
 	const struct cargo *cargo;
@@ -106,7 +108,7 @@ static bool check_until(struct flight *flight, uint32_t index)
 		cargo = &flight->cargo[flight->ops_checked];
 		rc = sim_check(
 			sim,
-			sim_region_find(target(flight)->fabric, cargo->key),
+			sim_region_find(target_of(flight)->fabric, cargo->key),
 			cargo);
 		if (rc && flight->failed == flight->ops_count) {
 			flight->failed = flight->ops_checked;
@@ -114,7 +116,7 @@ static bool check_until(struct flight *flight, uint32_t index)
 		}
 		flight->ops_checked++;
 		if (rc) {
-			end_at(flight, flight->ops_checked - 1);
+			drop_steps_from(flight, flight->ops_checked - 1);
 			return false;
 		}
 	}
@@ -140,7 +142,8 @@ static void start_atomic(struct flight *flight, struct cargo *cargo,
 		(flight->steps_count - i) * sizeof(struct step));
 }
 
-/* A receiver without room: look again later, and in the end give it up. */
+/* How long to wait before trying a receiver without room again; NEVER: it is
+ * given up. */
 static uint64_t wait_for_room(struct flight *flight)
 {
 	struct conn *conn = flight->conn;
@@ -153,12 +156,12 @@ static uint64_t wait_for_room(struct flight *flight)
 	return flight->wait_ns *= 2;
 }
 
-static void trace(const struct flight *flight, enum trace_kind kind,
-		  const struct step *step)
+static void trace_step(const struct flight *flight, enum trace_kind kind,
+		       const struct step *step)
 {
 	const struct cargo *cargo = &flight->cargo[step->op];
 
-	sim_trace(flight->conn->sim, kind, target(flight)->host,
+	sim_trace(flight->conn->sim, kind, target_of(flight)->host,
 		  cargo->key ^ cargo->offset,
 		  cargo->length + ((uint64_t)step->piece << 32));
 }
@@ -168,7 +171,7 @@ static void do_piece(struct flight *flight, const struct step *step,
 {
 	struct cargo *cargo = &flight->cargo[step->op];
 
-	trace(flight, (enum trace_kind)cargo->kind, step);
+	trace_step(flight, (enum trace_kind)cargo->kind, step);
 	if (cargo->kind == REEF_FLUSH)
 		sim_region_flush(region, cargo->offset, cargo->length);
 	else if (cargo->kind == REEF_WRITE || flight->batch) /* (4) */
@@ -177,10 +180,10 @@ static void do_piece(struct flight *flight, const struct step *step,
 
 static uint64_t do_send(struct flight *flight, const struct step *step)
 {
-	if (target(flight)->pipe_count >= PIPE_MAX)
+	if (target_of(flight)->pipe_count >= PIPE_MAX)
 		return wait_for_room(flight);
-	trace(flight, TRACE_SEND, step);
-	sim_deliver(flight->conn->sim, target(flight),
+	trace_step(flight, TRACE_SEND, step);
+	sim_deliver(flight->conn->sim, target_of(flight),
 		    &flight->cargo[step->op]);
 	return 0;
 }
@@ -196,9 +199,9 @@ static uint64_t do_step(struct flight *flight, const struct step *step)
 
 	if (cargo->kind == REEF_SEND)
 		return do_send(flight, step);
-	region = sim_region_find(target(flight)->fabric, cargo->key);
+	region = sim_region_find(target_of(flight)->fabric, cargo->key);
 	if (!region) {
-		/* Gone since it was checked: only strays get here. */
+		/* The region of a stray may be gone since it was checked. */
 		if (cargo->open)
 			sim_let_go(sim, cargo);
 		return 0;
@@ -210,14 +213,15 @@ static uint64_t do_step(struct flight *flight, const struct step *step)
 		if (until_ns)
 			return until_ns - sim_now(sim) + 1 +
 			       reef_random_below(&sim->net, 64);
-		trace(flight, (enum trace_kind)cargo->kind, step);
+		trace_step(flight, (enum trace_kind)cargo->kind, step);
 		start_atomic(flight, cargo, region);
 		break;
 	case STEP_SECOND_HALF:
-		/* Not open: its first half found no region (a stray). */
+		/* The first half of a stray may have found no region: then the
+		 * atomic is not open. */
 		if (!cargo->open)
 			break;
-		trace(flight, TRACE_ATOMIC_LANDS, step);
+		trace_step(flight, TRACE_ATOMIC_LANDS, step);
 		sim_let_go(sim, cargo);
 		sim_second_half(sim, cargo, region);
 		break;
@@ -227,8 +231,8 @@ static uint64_t do_step(struct flight *flight, const struct step *step)
 	return 0;
 }
 
-/* Capture what is still the caller's (4). */
-static void capture(struct flight *flight)
+/* Copy the bytes that are still the caller's (4). */
+static void capture_bytes(struct flight *flight)
 {
 	uint32_t i;
 
@@ -243,8 +247,8 @@ static void capture(struct flight *flight)
 	}
 }
 
-/* Give the batch back, without a word. */
-static struct reef_batch *let_batch_go(struct flight *flight)
+/* Take the batch from its flight, without ending it. */
+static struct reef_batch *release_batch(struct flight *flight)
 {
 	struct sim_link *link = flight->conn->sides[flight->from].link;
 	struct reef_batch *batch = flight->batch;
@@ -252,7 +256,7 @@ static struct reef_batch *let_batch_go(struct flight *flight)
 	uint32_t i;
 
 	if (flight->step_next < flight->steps_count)
-		capture(flight);
+		capture_bytes(flight);
 	flight->batch = NULL;
 	link->depth--;
 	for (i = 0; i < batch->count; i++) {
@@ -266,10 +270,10 @@ static struct reef_batch *let_batch_go(struct flight *flight)
 	return batch;
 }
 
-static void tell(struct flight *flight, int status)
+static void end_batch(struct flight *flight, int status)
 {
 	struct conn *conn = flight->conn;
-	struct reef_batch *batch = let_batch_go(flight);
+	struct reef_batch *batch = release_batch(flight);
 	uint32_t i;
 
 	batch->status = 0;
@@ -294,7 +298,7 @@ static bool is_cut(const struct flight *flight)
 	return sim_is_cut(conn->sim, conn->sides[0].host, conn->sides[1].host);
 }
 
-static void fire(struct reef_timer *timer)
+static void walk_steps(struct reef_timer *timer)
 {
 	struct flight *flight = reef_container(timer, struct flight, timer);
 	struct conn *conn = flight->conn;
@@ -314,14 +318,14 @@ static void fire(struct reef_timer *timer)
 		flight->begun = true;
 		if (step.kind == STEP_DONE) {
 			flight->step_next++;
-			tell(flight, 0);
+			end_batch(flight, 0);
 			continue;
 		}
-		if (!check_until(flight, step.op))
+		if (!check_ops_until(flight, step.op))
 			continue;
 		put_off_ns = do_step(flight, &step);
 		if (put_off_ns == NEVER) {
-			/* The flight may be gone after either. */
+			/* The flight may be freed by either call. */
 			if (flight->stray)
 				sim_flight_cancel(flight);
 			else
@@ -331,11 +335,11 @@ static void fire(struct reef_timer *timer)
 			return;
 		}
 		if (put_off_ns)
-			shift(flight, put_off_ns);
+			put_off(flight, put_off_ns);
 		else
 			flight->step_next++;
 	}
-	go_on(flight);
+	set_next_timer(flight);
 }
 
 /* --- from outside --- */
@@ -345,7 +349,7 @@ static size_t bytes_of(const struct reef_op *op)
 	return op->kind == REEF_WRITE || op->kind == REEF_SEND ? op->length : 0;
 }
 
-static struct flight *make(const struct reef_batch *batch)
+static struct flight *make_flight(const struct reef_batch *batch)
 {
 	struct flight *flight;
 	uint32_t i, steps = batch->count * PIECES_MAX + 1;
@@ -368,8 +372,8 @@ static struct flight *make(const struct reef_batch *batch)
 	return flight;
 }
 
-static void take_over(struct reef_sim *sim, struct flight *flight,
-		      struct reef_batch *batch)
+static void copy_ops(struct reef_sim *sim, struct flight *flight,
+		     struct reef_batch *batch)
 {
 	uint8_t *bytes = (uint8_t *)(flight->cargo + batch->count);
 	bool at_once = reef_random_chance(&sim->net, 1, 2);
@@ -389,7 +393,7 @@ static void take_over(struct reef_sim *sim, struct flight *flight,
 				->under_way++;
 	}
 	if (at_once)
-		capture(flight);
+		capture_bytes(flight);
 }
 
 struct flight *sim_flight_next(const struct flight *flight)
@@ -401,7 +405,7 @@ int sim_flight_start(struct sim_link *link, struct reef_batch *batch)
 {
 	struct conn *conn = link->conn;
 	struct reef_sim *sim = conn->sim;
-	struct flight *flight = make(batch);
+	struct flight *flight = make_flight(batch);
 	uint64_t last_ns;
 
 	if (!flight)
@@ -409,13 +413,14 @@ int sim_flight_start(struct sim_link *link, struct reef_batch *batch)
 	flight->conn = sim_conn_ref(conn);
 	flight->batch = batch;
 	flight->from = link->base.listener ? 1 : 0;
-	flight->timer.fire = fire;
+	flight->timer.fire = walk_steps;
 	flight->at = conn->flights_tail;
 	*conn->flights_tail = flight;
 	conn->flights_tail = &flight->next;
 	link->depth++;
-	take_over(sim, flight, batch);
-	/* Lost, but not yet noticed: it goes nowhere. */
+	copy_ops(sim, flight, batch);
+	/* On a connection that is lost, but not noticed yet, a batch goes
+	 * nowhere. */
 	if (conn->state == CONN_LOST)
 		return 0;
 	sim_plan(sim, flight);
@@ -425,11 +430,11 @@ int sim_flight_start(struct sim_link *link, struct reef_batch *batch)
 		sim_timer(
 			sim, &conn->doom,
 			reef_random_between(&sim->net, sim_now(sim), last_ns));
-	go_on(flight);
+	set_next_timer(flight);
 	return 0;
 }
 
-/* How many of the steps that are left will happen. */
+/* Choose how many of the steps that are left will happen. */
 static uint32_t pick_fate(struct reef_sim *sim, uint32_t left)
 {
 	switch (reef_random_below(&sim->net, 4)) {
@@ -460,7 +465,7 @@ void sim_flight_stray(struct flight *flight)
 
 	flight->stray = true;
 	flight->stalled = false;
-	if (!side_is_alive(target(flight))) {
+	if (!side_is_alive(target_of(flight))) {
 		sim_flight_cancel(flight);
 		return;
 	}
@@ -483,13 +488,13 @@ void sim_flight_stray(struct flight *flight)
 	flight->steps_count = kept;
 	reef_timer_cancel(flight->conn->sim->sched, &flight->timer);
 	sim_steps_sort(flight);
-	go_on(flight);
+	set_next_timer(flight);
 }
 
 void sim_flight_cancel(struct flight *flight)
 {
 	struct reef_sim *sim = flight->conn->sim;
-	struct side *side = target(flight);
+	struct side *side = target_of(flight);
 	struct sim_region *region;
 	uint32_t i;
 
@@ -501,14 +506,14 @@ void sim_flight_cancel(struct flight *flight)
 		sim_let_go(sim, cargo);
 		if (!side_is_alive(side))
 			continue;
-		/* It has begun, so it ends, while it still may. */
+		/* An atomic that has begun is finished, while it still may. */
 		region = sim_region_find(side->fabric, cargo->key);
 		if (region)
 			sim_second_half(sim, cargo, region);
 	}
 	flight->steps_count = flight->step_next;
 	reef_timer_cancel(sim->sched, &flight->timer);
-	go_on(flight);
+	set_next_timer(flight);
 }
 
 void sim_flight_resume(struct flight *flight)
@@ -518,9 +523,9 @@ void sim_flight_resume(struct flight *flight)
 	if (!flight->stalled)
 		return;
 	flight->stalled = false;
-	shift(flight, sim_now(sim) - flight->steps[flight->step_next].at_ns +
-			      sim_delay(sim));
-	go_on(flight);
+	put_off(flight, sim_now(sim) - flight->steps[flight->step_next].at_ns +
+				sim_delay(sim));
+	set_next_timer(flight);
 }
 
 void sim_flights_cancel(struct conn *conn, int from)
@@ -534,7 +539,7 @@ void sim_flights_cancel(struct conn *conn, int from)
 	}
 }
 
-void sim_flights_tell(struct conn *conn, int from, int status)
+void sim_flights_end(struct conn *conn, int from, int status)
 {
 	struct flight *flight, *next;
 
@@ -544,7 +549,7 @@ void sim_flights_tell(struct conn *conn, int from, int status)
 		next = flight->next;
 		if (flight->from != from || !flight->batch)
 			continue;
-		tell(flight, status);
+		end_batch(flight, status);
 		if (flight->step_next == flight->steps_count)
 			unlink_and_free(flight);
 	}
@@ -558,7 +563,7 @@ void sim_flights_forget(struct conn *conn, const struct reef_queue *queue)
 		next = flight->next;
 		if (!flight->batch || flight->batch->queue != queue)
 			continue;
-		let_batch_go(flight);
+		release_batch(flight);
 		if (flight->step_next == flight->steps_count)
 			unlink_and_free(flight);
 	}

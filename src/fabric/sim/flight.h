@@ -6,7 +6,7 @@
 
 #include "fabric/sim/world.h"
 
-/* An op, in the flight's own keeping. */
+/* A flight's own copy of an op. */
 struct cargo {
 	uint8_t kind;
 	uint8_t pieces;
@@ -60,7 +60,7 @@ static inline uint64_t word_count(const struct cargo *cargo)
 
 /* Fill in the steps from now on, in an order that F3 allows. */
 void sim_plan(struct reef_sim *sim, struct flight *flight);
-/* Sort those that are left. */
+/* Sort the steps that are left. */
 void sim_steps_sort(struct flight *flight);
 uint8_t sim_pick_pieces(struct reef_sim *sim, const struct cargo *cargo);
 
@@ -72,13 +72,13 @@ int sim_check(struct reef_sim *sim, const struct sim_region *region,
 	      const struct cargo *cargo);
 void sim_move_piece(struct reef_sim *sim, const struct sim_region *region,
 		    const struct cargo *cargo, uint8_t piece);
-/* When a word that an atomic holds is free again; 0: it is. */
+/* When a word that an atomic holds is free again; 0: it is free. */
 uint64_t sim_held_until(struct reef_sim *sim, const struct reef_memory *memory,
 			uint64_t offset);
 void sim_hold(struct reef_sim *sim, struct cargo *cargo,
 	      const struct reef_memory *memory, uint64_t until_ns);
 void sim_let_go(struct reef_sim *sim, struct cargo *cargo);
-/* Read the word; true: it is to be written. */
+/* Read the word of an atomic. Returns whether it is to be written. */
 bool sim_first_half(struct cargo *cargo, const struct sim_region *region);
 void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 		     const struct sim_region *region);

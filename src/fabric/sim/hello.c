@@ -71,9 +71,9 @@ static struct sim_link *make_link(struct sim_fabric *fabric,
 
 /* --- accepting --- */
 
-/* May it come in?  0, or the code that refuses it. */
-static int admit(struct sim_fabric *fabric, struct sim_listener *listener,
-		 struct conn *conn)
+/* Whether the connector may come in: 0, or the code that refuses it. */
+static int check_admission(struct sim_fabric *fabric,
+			   struct sim_listener *listener, struct conn *conn)
 {
 	const struct reef_listen_options *options = &listener->base.options;
 	const struct sim_link *asker = conn->sides[0].link;
@@ -94,8 +94,8 @@ static int admit(struct sim_fabric *fabric, struct sim_listener *listener,
 	return links < fabric->base.options.links_max ? 0 : -EBUSY;
 }
 
-/* (1): end the session's older connections to this fabric. */
-static void settle(struct sim_fabric *fabric, const struct conn *conn)
+/* End the session's older connections to this fabric (1). */
+static void end_older(struct sim_fabric *fabric, const struct conn *conn)
 {
 	struct conn *old, *next;
 
@@ -130,12 +130,12 @@ void sim_hello_asked(struct conn *conn)
 		return;
 	}
 	fabric = reef_container(listener->base.fabric, struct sim_fabric, base);
-	rc = admit(fabric, listener, conn);
+	rc = check_admission(fabric, listener, conn);
 	if (rc) {
 		sim_refuse(conn, rc);
 		return;
 	}
-	settle(fabric, conn);
+	end_older(fabric, conn);
 	link = make_link(fabric, listener->base.queue, conn, &listener->base,
 			 asker->base.identity);
 	if (!link) {
@@ -163,9 +163,9 @@ void sim_hello_answered(struct conn *conn, const struct mail *mail)
 
 /* --- the ops --- */
 
-/* "sim:HOST/PORT" */
-static int parse(struct reef_sim *sim, const char *address,
-		 struct reef_sim_host **host, uint16_t *port)
+/* Parse "sim:HOST/PORT". */
+static int parse_address(struct reef_sim *sim, const char *address,
+			 struct reef_sim_host **host, uint16_t *port)
 {
 	const char *name = address + 4, *slash;
 	char *end;
@@ -215,7 +215,7 @@ int sim_listen(struct reef_layer *layer, struct reef_queue *queue,
 
 	if (fabric_is_dead(fabric))
 		return -REEF_EHOSTDEAD;
-	rc = parse(fabric->sim, address, &host, &port);
+	rc = parse_address(fabric->sim, address, &host, &port);
 	if (rc)
 		return rc;
 	if (host != fabric->life->host)
@@ -238,8 +238,8 @@ int sim_listen(struct reef_layer *layer, struct reef_queue *queue,
 	return 0;
 }
 
-static struct sim_link *link_of(struct sim_fabric *fabric,
-				const struct reef_listener *listener)
+static struct sim_link *find_link_of(struct sim_fabric *fabric,
+				     const struct reef_listener *listener)
 {
 	struct sim_link *link = fabric->links;
 
@@ -258,7 +258,7 @@ void sim_unlisten(struct reef_layer *layer, struct reef_listener *base)
 	struct sim_link *link;
 
 	base->options.closed = NULL;
-	while ((link = link_of(fabric, base))) {
+	while ((link = find_link_of(fabric, base))) {
 		sim_link_detach(link);
 		if (base->queue)
 			reef_link_ended(base->queue, &link->base,
@@ -285,7 +285,7 @@ int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 
 	if (fabric_is_dead(fabric))
 		return -REEF_EHOSTDEAD;
-	rc = parse(fabric->sim, address, &host, &port);
+	rc = parse_address(fabric->sim, address, &host, &port);
 	if (rc)
 		return rc;
 	rc = sim_conn_create(fabric->sim, options->session, &conn);

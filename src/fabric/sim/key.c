@@ -24,14 +24,14 @@
 
 /* --- regions --- */
 
-static struct sim_region **bucket(struct sim_fabric *fabric, uint64_t key)
+static struct sim_region **bucket_of(struct sim_fabric *fabric, uint64_t key)
 {
 	return &fabric->regions[key % REGION_BUCKETS];
 }
 
 struct sim_region *sim_region_find(struct sim_fabric *fabric, uint64_t key)
 {
-	struct sim_region *region = *bucket(fabric, key);
+	struct sim_region *region = *bucket_of(fabric, key);
 
 	while (region && region->base.key != key)
 		region = region->next;
@@ -40,7 +40,7 @@ struct sim_region *sim_region_find(struct sim_fabric *fabric, uint64_t key)
 
 void sim_region_free(struct sim_region *region)
 {
-	struct sim_region **at = bucket(region->fabric, region->base.key);
+	struct sim_region **at = bucket_of(region->fabric, region->base.key);
 
 	while (*at != region)
 		at = &(*at)->next;
@@ -79,7 +79,7 @@ int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 	do
 		region->base.key = reef_random_next(&fabric->sim->net);
 	while (!region->base.key || sim_region_find(fabric, region->base.key));
-	at = bucket(fabric, region->base.key);
+	at = bucket_of(fabric, region->base.key);
 	region->next = *at;
 	*at = region;
 	*out = &region->base;
@@ -154,7 +154,8 @@ int sim_attach(struct reef_layer *layer, struct reef_queue *queue,
 	remote->id = ++link->conn->remotes_made;
 	remote->next = link->remotes;
 	link->remotes = remote;
-	/* Lost already: the notice that is to come ends the attach. */
+	/* If the connection is lost already, the notice that is to come ends
+	 * the attach. */
 	sim_mail_send(link->conn, 1,
 		      &(struct mail){.kind = MAIL_ATTACH,
 				     .key = key,
@@ -163,7 +164,7 @@ int sim_attach(struct reef_layer *layer, struct reef_queue *queue,
 	return 0;
 }
 
-/* At the node. */
+/* Answer an ATTACH, at the node. */
 void sim_attach_asked(struct conn *conn, const struct mail *mail)
 {
 	struct sim_fabric *fabric = conn->sides[1].fabric;
@@ -253,8 +254,8 @@ void sim_grants_drop(struct conn *conn)
 		sim_grant_drop(conn, conn->grants->id);
 }
 
-/* Mutant SIM_F8_WITHDRAWN: say it is gone, and let holders go on. In a copy,
- * for the memory is the caller's again, who may free it. */
+/* Mutant SIM_F8_WITHDRAWN: say that the region is gone, and let holders go on,
+ * in a copy: the memory is the caller's again, who may free it. */
 static int pretend_withdrawn(struct sim_region *region)
 {
 	struct reef_memory *memory = malloc(sizeof(*memory));
@@ -269,7 +270,7 @@ static int pretend_withdrawn(struct sim_region *region)
 	return 0;
 }
 
-static void tell_holders(struct sim_region *region)
+static void notify_holders(struct sim_region *region)
 {
 	struct conn *conn;
 	struct grant *grant;
@@ -297,7 +298,7 @@ int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 		return pretend_withdrawn(region);
 	if (!region->withdrawing) {
 		region->withdrawing = true;
-		tell_holders(region);
+		notify_holders(region);
 	}
 	if (region->grants)
 		return -EAGAIN;
@@ -305,7 +306,7 @@ int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	return 0;
 }
 
-/* At the holder. */
+/* Take a WITHDRAW, at the holder. */
 void sim_withdraw_asked(struct conn *conn, const struct mail *mail)
 {
 	struct sim_remote *remote = find_remote(conn->sides[0].link, mail->id);
@@ -346,7 +347,7 @@ bool sim_is_fenced(const struct sim_fabric *fabric, uint32_t session)
 	return find_fence(fabric, session);
 }
 
-/* One per slot is enough. */
+/* Forget fences of older generations: the newest of a slot is enough. */
 static void forget_covered(struct sim_fabric *fabric, const struct fence *by)
 {
 	struct fence **at = &fabric->fences, *fence;
@@ -362,7 +363,7 @@ static void forget_covered(struct sim_fabric *fabric, const struct fence *by)
 	}
 }
 
-static void confirm(struct reef_timer *timer)
+static void confirm_fence(struct reef_timer *timer)
 {
 	struct fence *fence = reef_container(timer, struct fence, timer);
 	struct sim_fabric *fabric = fence->fabric;
@@ -404,7 +405,7 @@ int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
 	fence = calloc(1, sizeof(*fence));
 	if (!fence)
 		return -ENOMEM;
-	fence->timer.fire = confirm;
+	fence->timer.fire = confirm_fence;
 	fence->fabric = fabric;
 	fence->session = session;
 	fence->next = fabric->fences;

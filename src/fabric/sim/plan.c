@@ -10,8 +10,9 @@
 
 #include <stdlib.h>
 
-/* F3: what may not begin before everything earlier has ended. */
-static bool waits_for_all(const struct reef_sim *sim, const struct cargo *cargo)
+/* True if the op may not begin before everything earlier has ended (F3). */
+static bool must_wait_for_all(const struct reef_sim *sim,
+			      const struct cargo *cargo)
 {
 	if (cargo->kind == REEF_READ)
 		return !REEF_MUTATED(SIM_F3B_EARLY_READ);
@@ -20,15 +21,17 @@ static bool waits_for_all(const struct reef_sim *sim, const struct cargo *cargo)
 	return cargo->kind == REEF_FLUSH;
 }
 
-/* F3: what nothing later may overtake. */
-static bool holds_back(const struct reef_sim *sim, const struct cargo *cargo)
+/* True if nothing later may overtake the op (F3). */
+static bool must_not_be_passed(const struct reef_sim *sim,
+			       const struct cargo *cargo)
 {
 	if (cargo->kind == REEF_WRITE)
 		return !REEF_MUTATED(SIM_F3A_OVERTAKE);
 	return cargo->kind == REEF_FLUSH || cargo->kind == REEF_SEND;
 }
 
-/* How far apart things are: most batches are quick, some take their time. */
+/* Choose over how long the parts of a batch are spread: most batches are quick,
+ * some take their time. */
 static uint64_t pick_window(struct reef_sim *sim)
 {
 	uint64_t max_ns = sim->options.delay_max_ns;
@@ -127,7 +130,7 @@ void sim_plan(struct reef_sim *sim, struct flight *flight)
 		struct cargo *cargo = &flight->cargo[i];
 
 		start_ns = hard_ns;
-		if (waits_for_all(sim, cargo)) {
+		if (must_wait_for_all(sim, cargo)) {
 			start_ns = all_ns;
 			if (i && cargo->ordered)
 				start_ns += sim_delay(sim) + sim_delay(sim);
@@ -139,7 +142,7 @@ void sim_plan(struct reef_sim *sim, struct flight *flight)
 		end_ns = plan_op(sim, flight, (uint16_t)i, start_ns, window_ns);
 		if (end_ns > all_ns)
 			all_ns = end_ns;
-		if (holds_back(sim, cargo) && end_ns > hard_ns)
+		if (must_not_be_passed(sim, cargo) && end_ns > hard_ns)
 			hard_ns = end_ns;
 	}
 	all_ns += sim_delay(sim);

@@ -133,9 +133,10 @@ static void sim_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	free(queue);
 }
 
-/* F8 before anything happens. The mutant does not see one byte too much. */
-static int check(struct sim_fabric *fabric, struct reef_queue *queue,
-		 struct reef_batch *batch)
+/* Check a batch before anything of it happens (F8). The mutant lets one byte
+ * too much pass. */
+static int check_batch(struct sim_fabric *fabric, struct reef_queue *queue,
+		       struct reef_batch *batch)
 {
 	int rc = reef_batch_check(queue, batch);
 	uint32_t i;
@@ -161,7 +162,7 @@ static int sim_post(struct reef_layer *layer, struct reef_queue *queue,
 
 	if (fabric_is_dead(fabric))
 		return -REEF_EHOSTDEAD;
-	rc = check(fabric, queue, batch);
+	rc = check_batch(fabric, queue, batch);
 	if (rc)
 		return rc;
 	link = reef_container(batch->link, struct sim_link, base);
@@ -186,7 +187,8 @@ static int read_pipes(struct sim_queue *queue)
 		queue->retry_ns = 0;
 		return count;
 	}
-	/* The inbox is full, and nobody tells when it is not any more. */
+	/* If the inbox is full, nobody tells when it has room again: the queue
+	 * kicks itself. */
 	queue->retry_ns = 2 * queue->retry_ns + 1000;
 	if (queue->retry_ns > RETRY_MAX_NS)
 		queue->retry_ns = RETRY_MAX_NS;
@@ -206,7 +208,8 @@ static int sim_poll(struct reef_layer *layer, struct reef_queue *base)
 	return count + read_pipes(queue);
 }
 
-/* For hooks, which end batches without an event of the simulator's. */
+/* Kick the queue, for hooks, which end batches without an event of the
+ * simulator's. */
 static int sim_arm(struct reef_layer *layer, struct reef_queue *base)
 {
 	(void)layer;
@@ -221,7 +224,7 @@ static void cut_off_side(struct conn *conn, int side, int reason)
 	struct side *other = &conn->sides[1 - side];
 	uint64_t notice_ns = sim_silence(conn, 1 - side);
 
-	/* Whose process alone ended may be missed sooner. */
+	/* A process that ended alone may be missed sooner than a host. */
 	if (reason != -REEF_EHOSTDEAD && other->fabric &&
 	    reef_random_chance(&conn->sim->net, 1, 2))
 		notice_ns = sim_soon(conn->sim);
@@ -229,7 +232,7 @@ static void cut_off_side(struct conn *conn, int side, int reason)
 	sim_conn_lose(conn, side == 0 ? NEVER : notice_ns,
 		      side == 1 ? NEVER : notice_ns, -REEF_ENOLINK);
 	sim_flights_cancel(conn, 1 - side);
-	sim_flights_tell(conn, side, reason);
+	sim_flights_end(conn, side, reason);
 	if (side == 1)
 		sim_grants_drop(conn);
 }

@@ -24,7 +24,7 @@
 #define SLOW_PPM 2000
 #define DRIFT_MAX_PPM 200
 #define CLOCK_OFFSET_MAX_NS 1000000000000ull
-/* What people set the hosts' clocks to when it all begins, and how well. */
+/* What the hosts' clocks show when it all begins, and how far they differ. */
 #define WALL_NS 1700000000000000000ull
 #define WALL_ERROR_MAX_NS 100000000ull
 
@@ -71,7 +71,7 @@ uint64_t sim_delay(struct reef_sim *sim)
 
 /* --- the world --- */
 
-static void fill_in(struct reef_sim_options *options)
+static void fill_in_options(struct reef_sim_options *options)
 {
 	if (!options->delay_max_ns) {
 		options->delay_max_ns = DELAY_MAX_NS;
@@ -105,7 +105,7 @@ int reef_sim_create(const struct reef_sim_options *options,
 		return -ENOMEM;
 	reef_fabric_set_sim(reef_sim_open);
 	sim->options = *options;
-	fill_in(&sim->options);
+	fill_in_options(&sim->options);
 	reef_random_init(&root, options->seed);
 	sim->shuffle = reef_random_split(&root, STREAM_SHUFFLE);
 	sim->test = reef_random_split(&root, STREAM_TEST);
@@ -125,8 +125,8 @@ int reef_sim_create(const struct reef_sim_options *options,
 	return 0;
 }
 
-/* Let every fiber end, whatever it waits for. */
-static void unwind(struct reef_sim *sim)
+/* Let every fiber return, whatever it waits for. */
+static void end_all_fibers(struct reef_sim *sim)
 {
 	struct reef_sim_host *host;
 	int rc;
@@ -167,7 +167,7 @@ void reef_sim_destroy(struct reef_sim *sim)
 	if (!sim)
 		return;
 	if (reef_sched_fibers(sim->sched))
-		unwind(sim);
+		end_all_fibers(sim);
 	for (host = sim->hosts; host; host = host->next)
 		for (life = host->life; life; life = life->older)
 			while (life->fabrics)
@@ -195,7 +195,8 @@ struct reef_random *reef_sim_random(struct reef_sim *sim)
 	return &sim->test;
 }
 
-/* A timer would not do: while one is set, nothing counts as deadlocked. */
+/* End the simulation at limit_ns. This is not a timer: while one is set,
+ * nothing counts as deadlocked. */
 static int watch_limit(struct reef_poller *poller)
 {
 	struct reef_sim *sim = reef_container(poller, struct reef_sim, watch);
@@ -222,7 +223,7 @@ int reef_sim_run(struct reef_sim *sim, uint64_t limit_ns)
 	if (!rc && sim->timed_out && reef_sched_fibers(sim->sched))
 		rc = -ETIMEDOUT;
 	if (rc == -EDEADLK || rc == -ETIMEDOUT)
-		unwind(sim);
+		end_all_fibers(sim);
 	return rc;
 }
 
@@ -349,7 +350,8 @@ struct reef_store *reef_sim_host_store(struct reef_sim_host *host)
 	struct reef_group *group = reef_fiber_group();
 	struct life *life = host->life;
 
-	/* What is left of an older life must not get at the newer one's. */
+	/* What is left of an older life must not reach what is the newer
+	 * one's. */
 	while (&life->group != group && life->older)
 		life = life->older;
 	return &life->group == group ? life->store : host->life->store;

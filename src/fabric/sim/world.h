@@ -1,14 +1,14 @@
 /* world.h - what the files of the simulator share.
  *
- *   sim.c       the world: hosts, time, faults, the trace
- *   provider.c  the fabric's ops: posting, polling, opening and closing
- *   link.c      connections: mail, loss, and who notices when
- *   hello.c     who gets in
- *   key.c       regions, attach and withdraw, fences, what power leaves
- *   flight.c    a batch on its way
- *   plan.c      when its parts take effect
- *   effect.c    what they do
- *   disk.c      a host's files, which its death cuts off
+ *   sim.c         the world: hosts, time, faults, the trace
+ *   provider.c    the fabric's ops: posting, polling, opening and closing
+ *   connection.c  connections: mail, loss, and who notices when
+ *   hello.c       who gets in
+ *   key.c         regions, attach and withdraw, fences, what power leaves
+ *   flight.c      a batch on its way
+ *   plan.c        when its parts take effect
+ *   effect.c      what they do
+ *   disk.c        a host's files, which its death cuts off
  *
  * What happens to a host's processor (mail, completions, calls to the user)
  * happens in sim_poll of one of its queues, called by the queue's kick, and so
@@ -124,7 +124,7 @@ static inline void sim_mix(struct reef_sim *sim, uint64_t value)
 	sim->hash = sim_mixed(sim->hash, value);
 }
 
-/* Something happened, now. */
+/* Note in the trace that something happened, now. */
 void sim_trace(struct reef_sim *sim, enum trace_kind kind,
 	       const struct reef_sim_host *host, uint64_t a, uint64_t b);
 
@@ -228,7 +228,7 @@ struct sim_region {
 	bool withdrawing;
 };
 
-/* --- connections (link.c) --- */
+/* --- connections (connection.c) --- */
 
 enum mail_kind {
 	MAIL_CONNECT,  /* 0 to 1: let me in */
@@ -322,10 +322,10 @@ void sim_side_notice(struct conn *conn, int side, uint64_t after_ns,
  * way are in doubt. */
 void sim_link_detach(struct sim_link *link);
 
-/* The network was cut or mended under it. */
+/* The network was cut or mended under a connection. */
 void sim_conn_cut(struct conn *conn, bool cut);
 
-/* What came for a queue. */
+/* Act on the mail that came for a queue. */
 void sim_mail_send(struct conn *conn, int to, const struct mail *mail);
 int sim_mail_read(struct sim_queue *queue);
 void sim_mail_drop_queue(struct sim_queue *queue);
@@ -362,7 +362,7 @@ struct sim_region *sim_region_find(struct sim_fabric *fabric, uint64_t key);
 void sim_region_free(struct sim_region *region);
 void sim_region_flush(struct sim_region *region, uint64_t offset,
 		      uint64_t length);
-/* The power fails: each unflushed word stays or goes. */
+/* The power fails: each unflushed word stays or is lost. */
 void sim_fabric_power_off(struct sim_fabric *fabric);
 
 void sim_attach_asked(struct conn *conn, const struct mail *mail);
@@ -389,9 +389,9 @@ int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
 /* Let the queue be polled now, or as soon as its host runs. */
 void sim_kick(struct sim_queue *queue);
 void sim_kick_at(struct sim_queue *queue, uint64_t at_ns);
-/* The same for all queues of a fabric: something that one may wait for. */
+/* The same for all queues of a fabric: one may wait for what happened. */
 void sim_fabric_happened(struct sim_fabric *fabric);
-/* Its host dies, or it is closed: cut it off from the world. */
+/* Cut a fabric off from the world: its host dies, or it is closed. */
 void sim_fabric_cut_off(struct sim_fabric *fabric, int reason);
 void sim_fabric_free(struct sim_fabric *fabric);
 void sim_link_free(struct sim_link *link);
@@ -401,19 +401,19 @@ void sim_link_free(struct sim_link *link);
 /* Send a checked batch on its way.  -ENOMEM. */
 int sim_flight_start(struct sim_link *link, struct reef_batch *batch);
 struct flight *sim_flight_next(const struct flight *flight);
-/* Its connection is lost: what is left happens late, or never. */
+/* The connection of a flight is lost: what is left happens late, or never. */
 void sim_flight_stray(struct flight *flight);
-/* Nothing more of it happens. */
+/* Let nothing more of a flight happen. */
 void sim_flight_cancel(struct flight *flight);
-/* The network was mended. */
+/* Let a stalled flight go on: the network was mended. */
 void sim_flight_resume(struct flight *flight);
-/* Of one connection: those posted by `from` end with status, or, where lost
- * operations are claimed done, with 0. */
-void sim_flights_tell(struct conn *conn, int from, int status);
-/* Every batch posted in this queue is forgotten. */
+/* End the batches of one connection that `from` posted, with status, or, where
+ * lost operations are claimed done, with 0. */
+void sim_flights_end(struct conn *conn, int from, int status);
+/* Forget every batch posted in this queue. */
 void sim_flights_forget(struct conn *conn, const struct reef_queue *queue);
 void sim_flights_cancel(struct conn *conn, int from);
-/* All of a calm batch, now: what reef_post returns. */
+/* Do all of a calm batch, now. Returns what reef_post is to return. */
 int sim_batch_calm(struct sim_link *link, struct reef_batch *batch);
 
 #endif

@@ -1,4 +1,4 @@
-/* link.c - connections: mail, loss, and who notices when.
+/* connection.c - connections: mail, loss, and who notices when.
  *
  * A connection has two sides; a link is what each side's user sees of it, and
  * one side's link may be gone long before the other's.
@@ -88,7 +88,7 @@ void sim_conn_unref(struct conn *conn)
 
 /* --- mail --- */
 
-static void mail_free(struct mail *mail)
+static void free_mail(struct mail *mail)
 {
 	struct conn *conn = mail->conn;
 	struct mail **at = &conn->mails;
@@ -105,7 +105,7 @@ static void mail_free(struct mail *mail)
 	sim_conn_unref(conn);
 }
 
-static void mail_start(struct mail *mail)
+static void start_mail(struct mail *mail)
 {
 	struct reef_sim *sim = mail->conn->sim;
 	struct side *side = &mail->conn->sides[mail->to];
@@ -134,11 +134,11 @@ void sim_mail_send(struct conn *conn, int to, const struct mail *mail)
 	while (*at)
 		at = &(*at)->sibling;
 	*at = copy;
-	mail_start(copy);
+	start_mail(copy);
 }
 
 /* The queue that mail is for, or NULL. */
-static struct reef_queue *addressee(const struct mail *mail)
+static struct reef_queue *queue_of_mail(const struct mail *mail)
 {
 	struct conn *conn = mail->conn;
 	struct side *side = &conn->sides[mail->to];
@@ -156,13 +156,13 @@ static struct reef_queue *addressee(const struct mail *mail)
 	return NULL;
 }
 
-static void mail_arrive(struct mail *mail)
+static void deliver_mail(struct mail *mail)
 {
-	struct reef_queue *base = addressee(mail);
+	struct reef_queue *base = queue_of_mail(mail);
 	struct sim_queue *queue;
 
 	if (!base) {
-		mail_free(mail);
+		free_mail(mail);
 		return;
 	}
 	queue = reef_container(base, struct sim_queue, base);
@@ -181,18 +181,18 @@ static void mail_fire(struct reef_timer *timer)
 	mail->stalled =
 		sim_is_cut(conn->sim, conn->sides[0].host, conn->sides[1].host);
 	if (!mail->stalled)
-		mail_arrive(mail);
+		deliver_mail(mail);
 }
 
-/* What is not in a queue yet never comes. */
-static void drop_mail(struct conn *conn)
+/* Drop the mail of a lost connection that is not in a queue yet. */
+static void drop_mail_under_way(struct conn *conn)
 {
 	struct mail *mail, *next;
 
 	for (mail = conn->mails; mail; mail = next) {
 		next = mail->sibling;
 		if (!mail->queued)
-			mail_free(mail);
+			free_mail(mail);
 	}
 }
 
@@ -202,7 +202,7 @@ void sim_mail_drop_queue(struct sim_queue *queue)
 
 	while ((mail = queue->mail)) {
 		queue->mail = mail->next;
-		mail_free(mail);
+		free_mail(mail);
 	}
 	queue->mail_tail = &queue->mail;
 }
@@ -272,7 +272,7 @@ void sim_conn_lose(struct conn *conn, uint64_t notice0_ns, uint64_t notice1_ns,
 	sim_trace(sim, TRACE_LOST, conn->sides[0].host,
 		  conn->sides[1].host->index, conn->session);
 	reef_timer_cancel(sim->sched, &conn->doom);
-	drop_mail(conn);
+	drop_mail_under_way(conn);
 	for (flight = conn->flights; flight; flight = next) {
 		next = sim_flight_next(flight);
 		sim_flight_stray(flight);
@@ -293,7 +293,7 @@ static void lost_fire(struct reef_timer *timer)
 	 * timer, which is sooner, or has just been let in. */
 	sim_conn_lose(conn, mail->to == 0 ? NEVER : sim_silence(conn, 0),
 		      mail->to == 1 ? NEVER : sim_silence(conn, 1), mail->code);
-	mail_arrive(mail);
+	deliver_mail(mail);
 }
 
 static void doom_fire(struct reef_timer *timer)
@@ -322,11 +322,12 @@ void sim_conn_cut(struct conn *conn, bool cut)
 	}
 	if (cut || conn->state == CONN_LOST)
 		return;
-	/* All anew, or what the cut stopped would be overtaken (1). */
+	/* All mail is sent anew, or what the cut stopped would be overtaken
+	 * (1). */
 	conn->sides[0].mail_last_ns = conn->sides[1].mail_last_ns = 0;
 	for (mail = conn->mails; mail; mail = mail->sibling)
 		if (!mail->queued)
-			mail_start(mail);
+			start_mail(mail);
 	for (flight = conn->flights; flight; flight = next) {
 		next = sim_flight_next(flight);
 		sim_flight_resume(flight);
@@ -351,7 +352,7 @@ void sim_pipe_filled(struct sim_link *link)
 	sim_kick(queue);
 }
 
-static void not_readable(struct sim_link *link)
+static void unlist_readable(struct sim_link *link)
 {
 	struct sim_queue *queue =
 		reef_container(link->base.queue, struct sim_queue, base);
@@ -383,7 +384,7 @@ int sim_pipe_drain(struct sim_link *link)
 		count++;
 	}
 	if (!side->pipe)
-		not_readable(link);
+		unlist_readable(link);
 	return count;
 }
 
@@ -396,11 +397,11 @@ void sim_link_detach(struct sim_link *link)
 		return;
 	sim_conn_lose(conn, side == 0 ? NEVER : sim_soon(conn->sim),
 		      side == 1 ? NEVER : sim_soon(conn->sim), -REEF_ENOLINK);
-	sim_flights_tell(conn, side, -REEF_EINDOUBT);
+	sim_flights_end(conn, side, -REEF_EINDOUBT);
 	if (side == 1)
 		sim_grants_drop(conn);
 	cancel_notice(conn, side);
-	not_readable(link);
+	unlist_readable(link);
 	link->conn = NULL;
 	conn->sides[side].link = NULL;
 	sim_conn_unref(conn);
@@ -449,7 +450,7 @@ void sim_side_end(struct conn *conn, int side, int reason)
 		sim_link_free(link);
 }
 
-static void read_one(struct mail *mail)
+static void act_on_mail(struct mail *mail)
 {
 	struct conn *conn = mail->conn;
 
@@ -492,8 +493,8 @@ int sim_mail_read(struct sim_queue *queue)
 		queue->mail = mail->next;
 		if (!queue->mail)
 			queue->mail_tail = &queue->mail;
-		read_one(mail);
-		mail_free(mail);
+		act_on_mail(mail);
+		free_mail(mail);
 		count++;
 	}
 	return count;

@@ -34,19 +34,19 @@ static uint64_t now_ps(const struct cost_held *self)
 	return reef_hold_now_ns(self->held.queue) * 1000;
 }
 
-static const struct reef_op *segment(const struct cost_held *self)
+static const struct reef_op *segment_of(const struct cost_held *self)
 {
 	return self->held.outer->ops + self->first;
 }
 
-static uint64_t half_ps(const struct cost_held *self)
+static uint64_t half_trip_ps(const struct cost_held *self)
 {
 	return self->nic->options->round_trip_ns * 500;
 }
 
-/* Go on with step at that time; at once, if it has come already. */
-static void go_on(struct cost_held *self, uint64_t at_ps,
-		  void (*step)(struct reef_held *held))
+/* Run the batch's next step at that time; at once, if it has come already. */
+static void run_step_at(struct cost_held *self, uint64_t at_ps,
+			void (*step)(struct reef_held *held))
 {
 	if (at_ps <= now_ps(self))
 		step(&self->held);
@@ -77,10 +77,10 @@ static void step_back(struct reef_held *held)
 {
 	struct cost_held *self = (struct cost_held *)held;
 
-	go_on(self,
-	      reef_nic_answered(self->nic, segment(self), self->count,
-				now_ps(self)),
-	      step_done);
+	run_step_at(self,
+		    reef_nic_answered(self->nic, segment_of(self), self->count,
+				      now_ps(self)),
+		    step_done);
 }
 
 static void step_answer(struct reef_held *held)
@@ -90,15 +90,15 @@ static void step_answer(struct reef_held *held)
 
 	if (held->inner.status == -REEF_EINDOUBT ||
 	    held->inner.status == -REEF_EHOSTDEAD) {
-		/* Nothing comes back over a lost connection. */
+		/* No answer comes back over a lost connection. */
 		reef_batch_fail_all(held->outer, held->inner.status);
 		reef_held_end(held);
 		return;
 	}
 	if (self->target)
-		left_ps = reef_nic_answer(self->target, segment(self),
+		left_ps = reef_nic_answer(self->target, segment_of(self),
 					  self->count, left_ps);
-	go_on(self, left_ps + half_ps(self), step_back);
+	run_step_at(self, left_ps + half_trip_ps(self), step_back);
 }
 
 static void step_effect(struct reef_held *held)
@@ -114,10 +114,10 @@ static void step_in(struct reef_held *held)
 	uint64_t effect_ps = now_ps(self);
 
 	if (self->target)
-		effect_ps =
-			reef_nic_receive(self->target, self->connection,
-					 segment(self), self->count, effect_ps);
-	go_on(self, effect_ps, step_effect);
+		effect_ps = reef_nic_receive(self->target, self->connection,
+					     segment_of(self), self->count,
+					     effect_ps);
+	run_step_at(self, effect_ps, step_effect);
 }
 
 static void step_out(struct reef_held *held)
@@ -125,23 +125,23 @@ static void step_out(struct reef_held *held)
 	struct cost_held *self = (struct cost_held *)held;
 	uint64_t left_ps;
 
-	self->count = reef_segment_count(segment(self),
+	self->count = reef_segment_count(segment_of(self),
 					 held->outer->count - self->first);
-	left_ps = reef_nic_send(self->nic, self->connection, segment(self),
+	left_ps = reef_nic_send(self->nic, self->connection, segment_of(self),
 				self->count, now_ps(self));
-	go_on(self, left_ps + half_ps(self), step_in);
+	run_step_at(self, left_ps + half_trip_ps(self), step_in);
 }
 
-/* Ring the doorbell: when is it this batch's turn? */
-static uint64_t ring(const struct reef_cost_options *options,
-		     struct cost_queue *queue, uint64_t at_ps)
+/* Ring the doorbell for a batch. Returns when it is its turn. */
+static uint64_t ring_doorbell(const struct reef_cost_options *options,
+			      struct cost_queue *queue, uint64_t at_ps)
 {
 	uint64_t cost_ps = options->doorbell_ps, waiting;
 	uint64_t begin_ps = at_ps > queue->free_ps ? at_ps : queue->free_ps;
 
 	if (queue->threads > 1) {
-		/* Its lock and its doorbell come from another core's cache, and
-		 * whoever waits for the lock pulls at the same line. */
+		/* The queue's lock and doorbell come from another core's cache,
+		 * and every waiter for the lock pulls at the same line. */
 		cost_ps += options->lock_ps;
 		waiting = (begin_ps - at_ps) / cost_ps;
 		if (waiting > queue->threads - 1)
@@ -176,13 +176,15 @@ static int cost_post(struct reef_layer *layer, struct reef_queue *queue,
 	held->nic = self->nic;
 	held->target = link->target;
 	held->connection = link->connection;
-	go_on(held, ring(self->nic->options, state, now_ps(held)), step_out);
+	run_step_at(held,
+		    ring_doorbell(self->nic->options, state, now_ps(held)),
+		    step_out);
 	return 0;
 }
 
 static void cost_ending(struct reef_held *held)
 {
-	/* Once the link is lost its state is gone. */
+	/* A lost link has no state any more. */
 	if (!atomic_load(&held->lost))
 		((struct cost_held *)held)->link->depth--;
 }

@@ -10,14 +10,15 @@ struct count_layer {
 	struct reef_count *count;
 };
 
-/* Does something come back from it that an ORDERED one must wait for? */
-static bool answers(const struct reef_op *op)
+/* True if an ORDERED operation after this one must wait for its result. */
+static bool is_waited_for(const struct reef_op *op)
 {
 	return op->kind == REEF_READ || op->kind == REEF_CAS ||
 	       op->kind == REEF_FAA;
 }
 
-/* READ and FLUSH come after everything before them anyway (F3b). */
+/* True if the operation, were it not ORDERED, could overtake those before it.
+ * READ and FLUSH never do (F3b). */
 static bool may_overtake(const struct reef_op *op)
 {
 	return op->kind != REEF_READ && op->kind != REEF_FLUSH;
@@ -25,14 +26,14 @@ static bool may_overtake(const struct reef_op *op)
 
 uint32_t reef_segment_count(const struct reef_op *ops, uint32_t count)
 {
-	bool outstanding = answers(&ops[0]);
+	bool outstanding = is_waited_for(&ops[0]);
 	uint32_t i;
 
 	for (i = 1; i < count; i++) {
 		if (outstanding && (ops[i].flags & REEF_ORDERED) &&
 		    may_overtake(&ops[i]))
 			break;
-		outstanding |= answers(&ops[i]);
+		outstanding |= is_waited_for(&ops[i]);
 	}
 	return i;
 }
@@ -81,16 +82,16 @@ static void count_op(const struct reef_op *op, struct reef_counts *sum)
 		sum->memory_operations++;
 }
 
-/* Relaxed: counters order nothing. */
-static void add(_Atomic uint64_t *counter, uint64_t value)
+/* The order is relaxed: counters order nothing. */
+static void add_to(_Atomic uint64_t *counter, uint64_t value)
 {
 	if (value)
 		atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
 }
 
-static void add_all(struct reef_count *count, const struct reef_counts *sum)
+static void add_counts(struct reef_count *count, const struct reef_counts *sum)
 {
-#define X(name, text) add(&count->name, sum->name);
+#define X(name, text) add_to(&count->name, sum->name);
 	REEF_COUNT_FIELDS(X)
 #undef X
 }
@@ -112,9 +113,9 @@ static int count_post(struct reef_layer *layer, struct reef_queue *queue,
 	}
 	rc = layer->next->ops.post(layer->next, queue, batch);
 	if (rc < 0)
-		add(&count->refused, 1);
+		add_to(&count->refused, 1);
 	else
-		add_all(count, &sum);
+		add_counts(count, &sum);
 	return rc;
 }
 
@@ -128,7 +129,7 @@ static int count_connect(struct reef_layer *layer, struct reef_queue *queue,
 					  out);
 
 	if (!rc)
-		add(&count->control_round_trips, 1);
+		add_to(&count->control_round_trips, 1);
 	return rc;
 }
 
@@ -140,7 +141,7 @@ static int count_attach(struct reef_layer *layer, struct reef_queue *queue,
 	int rc = layer->next->ops.attach(layer->next, queue, link, key, out);
 
 	if (!rc)
-		add(&count->control_round_trips, 1);
+		add_to(&count->control_round_trips, 1);
 	return rc;
 }
 

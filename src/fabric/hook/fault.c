@@ -67,9 +67,10 @@ static const int default_errors[REEF_CALLS] = {
 
 /* --- what happens to a call --- */
 
-/* Every rule of this call comes one nearer; the first that is due is taken. */
-static bool take_rule(struct reef_fault *fault, enum reef_fault_call call,
-		      struct verdict *verdict)
+/* Count a call against every rule for its kind. Returns whether one was due;
+ * the first that is decides. */
+static bool apply_rules(struct reef_fault *fault, enum reef_fault_call call,
+			struct verdict *verdict)
 {
 	bool taken = false;
 	uint32_t kept = 0;
@@ -94,7 +95,7 @@ static bool take_rule(struct reef_fault *fault, enum reef_fault_call call,
 	return taken;
 }
 
-static bool take_nth(struct reef_fault *fault, struct verdict *verdict)
+static bool apply_nth(struct reef_fault *fault, struct verdict *verdict)
 {
 	if (!fault->until_failure)
 		return false;
@@ -113,8 +114,8 @@ static bool chance(struct reef_fault *fault, uint32_t ppm)
 	return ppm && reef_random_chance(&fault->random, ppm, 1000000);
 }
 
-static void take_chance(struct reef_fault *fault, enum reef_fault_call call,
-			uint32_t ops, struct verdict *verdict)
+static void apply_chance(struct reef_fault *fault, enum reef_fault_call call,
+			 uint32_t ops, struct verdict *verdict)
 {
 	const struct reef_fault_options *options = &fault->options;
 	struct reef_random *random = &fault->random;
@@ -138,19 +139,19 @@ static void take_chance(struct reef_fault *fault, enum reef_fault_call call,
 	}
 }
 
-/* Decide over one fallible call; ops: of a post. */
-static struct verdict judge(struct reef_fault *fault, enum reef_fault_call call,
-			    uint32_t ops)
+/* Decide what happens to one fallible call. ops: of a post. */
+static struct verdict judge_call(struct reef_fault *fault,
+				 enum reef_fault_call call, uint32_t ops)
 {
 	struct verdict verdict = {.kind = REEF_FAULT_NONE};
 	bool nth;
 
 	pthread_mutex_lock(&fault->lock);
 	atomic_fetch_add_explicit(&fault->calls, 1, memory_order_relaxed);
-	nth = take_nth(fault, &verdict);
+	nth = apply_nth(fault, &verdict);
 	/* The rules count along even when the call fails for another reason. */
-	if (!take_rule(fault, call, &verdict) && !nth)
-		take_chance(fault, call, ops ? ops : 1, &verdict);
+	if (!apply_rules(fault, call, &verdict) && !nth)
+		apply_chance(fault, call, ops ? ops : 1, &verdict);
 	if (verdict.kind != REEF_FAULT_NONE) {
 		if (call != REEF_CALL_POST)
 			verdict.kind = REEF_FAULT_REFUSE;
@@ -165,10 +166,11 @@ static struct verdict judge(struct reef_fault *fault, enum reef_fault_call call,
 	return verdict;
 }
 
-/* For the calls that can only be refused. 0, or the error. */
-static int refuse(struct reef_layer *layer, enum reef_fault_call call)
+/* Judge a call that can only be refused. Returns 0, or the error. */
+static int refuse_call(struct reef_layer *layer, enum reef_fault_call call)
 {
-	struct verdict verdict = judge((struct reef_fault *)layer, call, 0);
+	struct verdict verdict =
+		judge_call((struct reef_fault *)layer, call, 0);
 
 	return verdict.kind == REEF_FAULT_NONE ? 0 : verdict.error;
 }
@@ -187,7 +189,7 @@ static bool is_lost(struct reef_fault *fault, const struct reef_link *link)
 	return lost != NULL;
 }
 
-static void lose(struct reef_fault *fault, struct reef_link *link)
+static void lose_link(struct reef_fault *fault, struct reef_link *link)
 {
 	struct lost_link *lost;
 
@@ -236,7 +238,7 @@ static void end_in_doubt(struct reef_held *held)
 {
 	struct reef_batch *outer = held->outer;
 
-	/* Whoever looks at a result in doubt shall notice. */
+	/* A caller that uses a result in doubt shall notice. */
 	for (uint32_t i = 0; i < outer->count; i++)
 		if (outer->ops[i].kind == REEF_CAS ||
 		    outer->ops[i].kind == REEF_FAA)
@@ -248,13 +250,13 @@ static void end_in_doubt(struct reef_held *held)
 static void lose_and_end(struct reef_held *held)
 {
 	if (!atomic_load(&held->lost))
-		lose((struct reef_fault *)held->hold, held->link);
+		lose_link((struct reef_fault *)held->hold, held->link);
 	end_in_doubt(held);
 }
 
-/* Runs from a timer or a poll, never inside post: a batch that ends there would
- * be reported by nobody. */
-static void begin(struct reef_held *held)
+/* Start what was decided for a held batch. This runs from a timer or a poll,
+ * never inside post: nobody would report a batch that ends there. */
+static void begin_held(struct reef_held *held)
 {
 	struct verdict *verdict = &((struct fault_held *)held)->verdict;
 
@@ -272,7 +274,8 @@ static int fault_post(struct reef_layer *layer, struct reef_queue *queue,
 		      struct reef_batch *batch)
 {
 	struct reef_fault *fault = (struct reef_fault *)layer;
-	struct verdict verdict = judge(fault, REEF_CALL_POST, batch->count);
+	struct verdict verdict =
+		judge_call(fault, REEF_CALL_POST, batch->count);
 	struct fault_held *self;
 	int rc;
 
@@ -290,7 +293,8 @@ static int fault_post(struct reef_layer *layer, struct reef_queue *queue,
 		return -EAGAIN;
 	self->verdict = verdict;
 	reef_held_at(&self->held,
-		     reef_hold_now_ns(queue) + 1 + verdict.delay_ns, begin);
+		     reef_hold_now_ns(queue) + 1 + verdict.delay_ns,
+		     begin_held);
 	return 0;
 }
 
@@ -298,7 +302,7 @@ static int fault_post(struct reef_layer *layer, struct reef_queue *queue,
 
 static int fault_queue_open(struct reef_layer *layer, struct reef_queue **out)
 {
-	int rc = refuse(layer, REEF_CALL_QUEUE_OPEN);
+	int rc = refuse_call(layer, REEF_CALL_QUEUE_OPEN);
 
 	return rc ? rc : layer->next->ops.queue_open(layer->next, out);
 }
@@ -308,7 +312,7 @@ static int fault_listen(struct reef_layer *layer, struct reef_queue *queue,
 			const struct reef_listen_options *options,
 			struct reef_listener **out)
 {
-	int rc = refuse(layer, REEF_CALL_LISTEN);
+	int rc = refuse_call(layer, REEF_CALL_LISTEN);
 
 	return rc ? rc : reef_hold_listen(layer, queue, address, options, out);
 }
@@ -318,7 +322,7 @@ static int fault_connect(struct reef_layer *layer, struct reef_queue *queue,
 			 const struct reef_connect_options *options,
 			 struct reef_link **out)
 {
-	int rc = refuse(layer, REEF_CALL_CONNECT);
+	int rc = refuse_call(layer, REEF_CALL_CONNECT);
 
 	return rc ? rc
 		  : layer->next->ops.connect(layer->next, queue, address,
@@ -328,7 +332,7 @@ static int fault_connect(struct reef_layer *layer, struct reef_queue *queue,
 static int fault_expose(struct reef_layer *layer, struct reef_memory *memory,
 			struct reef_region **out)
 {
-	int rc = refuse(layer, REEF_CALL_EXPOSE);
+	int rc = refuse_call(layer, REEF_CALL_EXPOSE);
 
 	return rc ? rc : layer->next->ops.expose(layer->next, memory, out);
 }
@@ -336,7 +340,7 @@ static int fault_expose(struct reef_layer *layer, struct reef_memory *memory,
 static int fault_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 			  struct reef_region *region)
 {
-	int rc = refuse(layer, REEF_CALL_WITHDRAW);
+	int rc = refuse_call(layer, REEF_CALL_WITHDRAW);
 
 	return rc ? rc : layer->next->ops.withdraw(layer->next, queue, region);
 }
@@ -345,7 +349,7 @@ static int fault_attach(struct reef_layer *layer, struct reef_queue *queue,
 			struct reef_link *link, uint64_t key,
 			struct reef_remote **out)
 {
-	int rc = refuse(layer, REEF_CALL_ATTACH);
+	int rc = refuse_call(layer, REEF_CALL_ATTACH);
 
 	if (is_lost((struct reef_fault *)layer, link))
 		return -REEF_ENOLINK;
@@ -356,7 +360,7 @@ static int fault_attach(struct reef_layer *layer, struct reef_queue *queue,
 static int fault_buffer_register(struct reef_layer *layer, void *base,
 				 size_t size, struct reef_buffer **out)
 {
-	int rc = refuse(layer, REEF_CALL_BUFFER_REGISTER);
+	int rc = refuse_call(layer, REEF_CALL_BUFFER_REGISTER);
 
 	return rc ? rc
 		  : layer->next->ops.buffer_register(layer->next, base, size,
@@ -366,7 +370,7 @@ static int fault_buffer_register(struct reef_layer *layer, void *base,
 static int fault_fence(struct reef_layer *layer, struct reef_queue *queue,
 		       uint32_t session)
 {
-	int rc = refuse(layer, REEF_CALL_FENCE);
+	int rc = refuse_call(layer, REEF_CALL_FENCE);
 
 	return rc ? rc : layer->next->ops.fence(layer->next, queue, session);
 }

@@ -14,8 +14,8 @@
  *	for (n = 1;; n++) {
  *		... open a fabric, push fault ...
  *		reef_fault_fail_nth(fault, n, REEF_FAULT_UNDONE, false);
- *		... do the work; it may fail, but nothing may be lost or torn
- *... if (!reef_fault_count(fault))
+ *		... do the work: it may fail, but loses and tears nothing ...
+ *		if (!reef_fault_count(fault))
  *			break;	-- n calls were not made: all had their turn
  *	}
  *
@@ -81,7 +81,7 @@ struct reef_fault_rule {
 	int error;	   /* REFUSE: negative; 0: the default of the call */
 };
 
-/* Add to the script. -EINVAL: nth is 0, or an error is positive.
+/* Add a rule to the script. -EINVAL: nth is 0, or an error is positive.
  * -ENOSPC: 64 rules are waiting. */
 int reef_fault_add(struct reef_fault *fault,
 		   const struct reef_fault_rule *rule);

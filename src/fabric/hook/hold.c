@@ -84,8 +84,8 @@ out:
 	return held;
 }
 
-/* Locked. */
-static void give_back(struct reef_hold *hold, struct reef_held *held)
+/* Take a batch off the list and free what holds it. Locked. */
+static void free_held(struct reef_hold *hold, struct reef_held *held)
 {
 	*held->at = held->next;
 	if (held->next)
@@ -105,12 +105,12 @@ void reef_held_end(struct reef_held *held)
 	if (hold->ending)
 		hold->ending(held);
 	pthread_mutex_lock(&hold->lock);
-	give_back(hold, held);
+	free_held(hold, held);
 	pthread_mutex_unlock(&hold->lock);
 	reef_batch_ended(queue, outer);
 }
 
-static void end_lost(struct reef_held *held, int status)
+static void end_on_lost_link(struct reef_held *held, int status)
 {
 	reef_batch_fail_all(held->outer, status);
 	reef_held_end(held);
@@ -125,19 +125,19 @@ static void run_step(struct reef_held *held)
 {
 	held->waiting = false;
 	if (atomic_load(&held->lost))
-		end_lost(held, -REEF_EINDOUBT);
+		end_on_lost_link(held, -REEF_EINDOUBT);
 	else
 		held->step(held);
 }
 
-static void timer_fired(struct reef_timer *timer)
+static void step_by_timer(struct reef_timer *timer)
 {
 	struct reef_held *held = reef_container(timer, struct reef_held, timer);
 	struct reef_layer *next = held->hold->layer.next;
 	struct reef_queue *queue = held->queue;
 
-	/* Nothing goes on for a killed host. Its batch may be gone with its
-	 * fibers; if not, the poll of whoever waits for it will end it. */
+	/* A killed host's batches go no further. The batch may be gone with its
+	 * fibers; if not, the poll of its waiter will end it. */
 	if (queue->group && queue->group->dead)
 		return;
 	run_step(held);
@@ -157,7 +157,7 @@ void reef_held_at(struct reef_held *held, uint64_t at_ns,
 		atomic_fetch_add(&held->hold->unscheduled, 1);
 		return;
 	}
-	held->timer.fire = timer_fired;
+	held->timer.fire = step_by_timer;
 	/* Without memory for a timer the step comes early: the costs are wrong
 	 * then, the outcome is not. */
 	if (reef_timer_set(held->queue->sched, &held->timer, at_ns))
@@ -166,7 +166,7 @@ void reef_held_at(struct reef_held *held, uint64_t at_ns,
 
 /* --- the inner batch --- */
 
-static void inner_done(struct reef_batch *inner)
+static void end_inner(struct reef_batch *inner)
 {
 	struct reef_held *held = inner->user;
 
@@ -174,12 +174,12 @@ static void inner_done(struct reef_batch *inner)
 	held->done(held);
 }
 
-/* The layer below took nothing of it. */
+/* End a batch of which the layer below took nothing. */
 static void end_refused(struct reef_held *held, int error)
 {
 	if (error == -REEF_ENOLINK) {
 		/* To the caller the link was lost under a posted batch. */
-		end_lost(held, -REEF_EINDOUBT);
+		end_on_lost_link(held, -REEF_EINDOUBT);
 		return;
 	}
 	reef_batch_fail(held->outer, held->first, error);
@@ -196,7 +196,7 @@ static void post_inner(struct reef_held *held)
 		.link = held->link,
 		.ops = held->outer->ops + held->first,
 		.count = held->count,
-		.on_done = inner_done,
+		.on_done = end_inner,
 		.user = held,
 		.queue = held->queue,
 	};
@@ -240,7 +240,8 @@ static struct reef_held *find_due(struct reef_hold *hold,
 	struct reef_held *held;
 
 	pthread_mutex_lock(&hold->lock);
-	/* Others' are not looked into: `queue` never changes. */
+	/* Of another thread's batch only `queue` is read, which never
+	 * changes. */
 	for (held = hold->held; held; held = held->next)
 		if (held->queue == queue && held->waiting &&
 		    (dead || held->deadline_ns <= now_ns))
@@ -261,12 +262,11 @@ int reef_hold_poll(struct reef_layer *layer, struct reef_queue *queue)
 	struct reef_held *held;
 	int count = 0, rc;
 
-	/* A killed host's fibers unwind, and with them goes what they posted.
-	 */
+	/* A killed host's fibers return, and their batches go with them. */
 	if (__builtin_expect(queue->group && queue->group->dead, 0)) {
 		while ((held = find_due(hold, queue, true))) {
 			held->waiting = false;
-			end_lost(held, -REEF_EHOSTDEAD);
+			end_on_lost_link(held, -REEF_EHOSTDEAD);
 			count++;
 		}
 	} else if (!queue->sched &&
@@ -309,7 +309,7 @@ void reef_hold_queue_close(struct reef_layer *layer, struct reef_queue *queue)
 			reef_timer_cancel(sched, &held->timer);
 		if (hold->ending)
 			hold->ending(held);
-		give_back(hold, held);
+		free_held(hold, held);
 	}
 	pthread_mutex_unlock(&hold->lock);
 }
@@ -403,7 +403,8 @@ void reef_hold_unlisten(struct reef_layer *layer,
 	struct reef_held *held;
 
 	pthread_mutex_lock(&hold->lock);
-	/* Its links end with it, and `closed` is not called for them. */
+	/* A listener's links end with it, and `closed` is not called for
+	 * them. */
 	for (held = hold->held; held; held = held->next)
 		if (!atomic_load(&held->lost) &&
 		    held->link->listener == listener)

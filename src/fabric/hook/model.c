@@ -21,7 +21,7 @@ struct listener {
 	struct listener *next;
 };
 
-/* Who opened a connection to whom, for the end that accepted it. */
+/* An open connection: where it comes from, for the end that accepts it. */
 struct route {
 	uint32_t session;
 	struct reef_nic *from, *to;
@@ -187,7 +187,7 @@ int cost_model_listen(struct reef_cost_model *model,
 	return 0;
 }
 
-/* One listener's, or all of a fabric. */
+/* Remove one listener, or all listeners of a fabric. */
 static void remove_listeners(struct reef_cost_model *model,
 			     const struct reef_listener *listener,
 			     const struct reef_fabric *fabric)

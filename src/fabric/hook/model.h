@@ -33,7 +33,7 @@ struct cost_queue {
 struct reef_nic *cost_model_nic(struct reef_cost_model *model,
 				const char *name);
 
-/* Somebody listens behind this NIC.  -ENOMEM. */
+/* A listener is behind this NIC.  -ENOMEM. */
 int cost_model_listen(struct reef_cost_model *model,
 		      const struct reef_listener *listener,
 		      struct reef_nic *nic);
@@ -54,7 +54,7 @@ struct cost_link *cost_model_link(struct reef_cost_model *model,
 void cost_model_forget_link(struct reef_cost_model *model,
 			    const struct reef_link *link);
 
-/* NULL: no memory. */
+/* What is known of a queue, made at the first call. NULL: no memory. */
 struct cost_queue *cost_model_queue(struct reef_cost_model *model,
 				    const struct reef_queue *queue);
 void cost_model_forget_queue(struct reef_cost_model *model,

@@ -41,8 +41,9 @@ void reef_nic_fini(struct reef_nic *nic)
 	free(nic->atomic_ps);
 }
 
-/* Serve for cost_ps from when both are there; returns when it began. */
-static uint64_t serve(uint64_t *free_ps, uint64_t now_ps, uint64_t cost_ps)
+/* Keep a resource busy for cost_ps, from the time when it is free and the
+ * message there. Returns when that began. */
+static uint64_t serve_one(uint64_t *free_ps, uint64_t now_ps, uint64_t cost_ps)
 {
 	uint64_t begin_ps = now_ps > *free_ps ? now_ps : *free_ps;
 
@@ -50,20 +51,22 @@ static uint64_t serve(uint64_t *free_ps, uint64_t now_ps, uint64_t cost_ps)
 	return begin_ps;
 }
 
-static uint64_t engine(struct reef_nic *nic, uint64_t now_ps, uint64_t cost_ps)
+static uint64_t serve_by_engine(struct reef_nic *nic, uint64_t now_ps,
+				uint64_t cost_ps)
 {
 	nic->stats.busy_ns += cost_ps;
-	return serve(&nic->engine_ps, now_ps, cost_ps);
+	return serve_one(&nic->engine_ps, now_ps, cost_ps);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t later_of(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
 
-/* Is it in the cache? Counts. */
-static bool fetched(struct reef_nic *nic, enum tag_kind kind, uint64_t a,
-		    uint64_t b, uint32_t size)
+/* Use an entry of the cache, and count a hit or a miss. Returns whether it has
+ * to be fetched. */
+static bool must_fetch(struct reef_nic *nic, enum tag_kind kind, uint64_t a,
+		       uint64_t b, uint32_t size)
 {
 	bool hit = reef_cache_touch(nic->cache, mix(mix(a + kind) ^ b), size);
 
@@ -78,11 +81,11 @@ static uint32_t miss_context(struct reef_nic *nic, uint64_t connection)
 {
 	if (nic->options->transport == REEF_COST_DATAGRAM)
 		return 0;
-	return fetched(nic, TAG_CONTEXT, connection, 0,
-		       nic->options->context_size);
+	return must_fetch(nic, TAG_CONTEXT, connection, 0,
+			  nic->options->context_size);
 }
 
-/* How many of the pages it touches are not at hand. */
+/* How many translations of the pages that an op touches have to be fetched. */
 static uint32_t miss_pages(struct reef_nic *nic, const struct reef_op *op)
 {
 	uint64_t length =
@@ -94,8 +97,8 @@ static uint32_t miss_pages(struct reef_nic *nic, const struct reef_op *op)
 		return 0;
 	last = (op->offset + length - 1) / nic->options->page_size;
 	for (page = op->offset / nic->options->page_size; page <= last; page++)
-		misses += fetched(nic, TAG_TRANSLATION, op->remote->key, page,
-				  nic->options->translation_size);
+		misses += must_fetch(nic, TAG_TRANSLATION, op->remote->key,
+				     page, nic->options->translation_size);
 	return misses;
 }
 
@@ -127,9 +130,9 @@ static uint64_t bytes_back(const struct reef_op *op)
 	}
 }
 
-/* Is there a message back that takes room on the wire? Acknowledgments are not
- * counted. */
-static bool answers(const struct reef_nic *nic, const struct reef_op *op)
+/* True if an op has an answer that takes room on the wire; acknowledgments do
+ * not count. */
+static bool has_answer(const struct reef_nic *nic, const struct reef_op *op)
 {
 	return bytes_back(op) || nic->options->transport == REEF_COST_DATAGRAM;
 }
@@ -150,9 +153,9 @@ uint64_t reef_nic_send(struct reef_nic *nic, uint64_t connection,
 
 		if (i == 0)
 			cost_ps += misses * options->fetch_ps;
-		at_ps = engine(nic, now_ps, cost_ps) + cost_ps;
-		left_ps = serve(&nic->port_out_ps, at_ps,
-				bytes * options->byte_ps) +
+		at_ps = serve_by_engine(nic, now_ps, cost_ps) + cost_ps;
+		left_ps = serve_one(&nic->port_out_ps, at_ps,
+				    bytes * options->byte_ps) +
 			  bytes * options->byte_ps;
 		nic->stats.bytes_out += bytes;
 	}
@@ -160,14 +163,16 @@ uint64_t reef_nic_send(struct reef_nic *nic, uint64_t connection,
 	return left_ps + (misses ? options->fetch_ns * 1000 : 0);
 }
 
-/* When is the word free, and take it. */
-static uint64_t atomic_unit(struct reef_nic *nic, const struct reef_op *op,
-			    uint64_t now_ps)
+/* Take the unit that serves an atomic's word. Returns when that
+ * begins. */
+static uint64_t take_atomic_unit(struct reef_nic *nic, const struct reef_op *op,
+				 uint64_t now_ps)
 {
 	uint64_t unit = mix(mix(op->remote->key) ^ op->offset) &
 			(nic->options->atomic_units - 1);
 
-	return serve(&nic->atomic_ps[unit], now_ps, nic->options->atomic_ps);
+	return serve_one(&nic->atomic_ps[unit], now_ps,
+			 nic->options->atomic_ps);
 }
 
 uint64_t reef_nic_receive(struct reef_nic *nic, uint64_t connection,
@@ -186,24 +191,24 @@ uint64_t reef_nic_receive(struct reef_nic *nic, uint64_t connection,
 
 		/* Bytes come in while they leave the other port: what counts
 		 * here is only whether this port is busy with others'. */
-		at_ps = serve(&nic->port_in_ps, now_ps,
-			      bytes * options->byte_ps);
+		at_ps = serve_one(&nic->port_in_ps, now_ps,
+				  bytes * options->byte_ps);
 		misses += miss_pages(nic, &ops[i]);
-		/* What the engine takes for one that comes alone is part of the
-		 * round trip; others wait for it. */
-		at_ps = engine(nic, at_ps,
-			       options->in_ps +
-				       (atomic ? options->atomic_in_ps : 0) +
-				       misses * options->fetch_ps);
+		/* What the engine takes for a message that comes alone is part
+		 * of the round trip; those behind it wait. */
+		at_ps = serve_by_engine(
+			nic, at_ps,
+			options->in_ps + (atomic ? options->atomic_in_ps : 0) +
+				misses * options->fetch_ps);
 		if (atomic)
-			at_ps = atomic_unit(nic, &ops[i], at_ps);
-		effect_ps = later(effect_ps, at_ps);
+			at_ps = take_atomic_unit(nic, &ops[i], at_ps);
+		effect_ps = later_of(effect_ps, at_ps);
 		nic->stats.bytes_in += bytes;
 		all += misses;
 		misses = 0;
 	}
 	nic->stats.received += count;
-	/* Fetches of one segment overlap. */
+	/* The fetches of one segment overlap. */
 	return effect_ps + (all ? options->fetch_ns * 1000 : 0);
 }
 
@@ -217,15 +222,15 @@ uint64_t reef_nic_answer(struct reef_nic *nic, const struct reef_op *ops,
 		uint64_t bytes = options->header_size + bytes_back(&ops[i]);
 		uint64_t at_ps = now_ps;
 
-		if (!answers(nic, &ops[i]))
+		if (!has_answer(nic, &ops[i]))
 			continue;
 		if (options->transport == REEF_COST_DATAGRAM) {
-			at_ps = engine(nic, now_ps, options->out_ps) +
+			at_ps = serve_by_engine(nic, now_ps, options->out_ps) +
 				options->out_ps;
 			nic->stats.sent++;
 		}
-		left_ps = serve(&nic->port_out_ps, at_ps,
-				bytes * options->byte_ps) +
+		left_ps = serve_one(&nic->port_out_ps, at_ps,
+				    bytes * options->byte_ps) +
 			  bytes * options->byte_ps;
 		nic->stats.bytes_out += bytes;
 	}
@@ -242,15 +247,15 @@ uint64_t reef_nic_answered(struct reef_nic *nic, const struct reef_op *ops,
 		uint64_t bytes = options->header_size + bytes_back(&ops[i]);
 		uint64_t at_ps;
 
-		if (!answers(nic, &ops[i]))
+		if (!has_answer(nic, &ops[i]))
 			continue;
-		at_ps = serve(&nic->port_in_ps, now_ps,
-			      bytes * options->byte_ps);
+		at_ps = serve_one(&nic->port_in_ps, now_ps,
+				  bytes * options->byte_ps);
 		if (options->transport == REEF_COST_DATAGRAM) {
-			at_ps = engine(nic, at_ps, options->in_ps);
+			at_ps = serve_by_engine(nic, at_ps, options->in_ps);
 			nic->stats.received++;
 		}
-		there_ps = later(there_ps, at_ps);
+		there_ps = later_of(there_ps, at_ps);
 		nic->stats.bytes_in += bytes;
 	}
 	return there_ps;

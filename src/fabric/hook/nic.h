@@ -28,23 +28,23 @@ int reef_nic_init(struct reef_nic *nic,
 		  const struct reef_cost_options *options);
 void reef_nic_fini(struct reef_nic *nic);
 
-/* Ops of one segment are at the NIC: when has the last of them left? connection
- * names the context. */
+/* The ops of one segment are at the NIC. Returns when the last of them has
+ * left. connection names the context. */
 uint64_t reef_nic_send(struct reef_nic *nic, uint64_t connection,
 		       const struct reef_op *ops, uint32_t count,
 		       uint64_t now_ps);
 
-/* They have come to the target: when does the last of them reach the memory?
- */
+/* They have come to the target. Returns when the last of them reaches the
+ * memory. */
 uint64_t reef_nic_receive(struct reef_nic *nic, uint64_t connection,
 			  const struct reef_op *ops, uint32_t count,
 			  uint64_t now_ps);
 
-/* The target sends what they bring back: when has the last of it left? */
+/* The target sends what they bring back. Returns when all of it has left. */
 uint64_t reef_nic_answer(struct reef_nic *nic, const struct reef_op *ops,
 			 uint32_t count, uint64_t now_ps);
 
-/* It has come to the initiator: when is it there? */
+/* The answer has come to the initiator. Returns when all of it is there. */
 uint64_t reef_nic_answered(struct reef_nic *nic, const struct reef_op *ops,
 			   uint32_t count, uint64_t now_ps);
 

@@ -4,10 +4,10 @@
  *
  *   2t+2: record t is whole  --claim-->  2t+3: being written  --publish--> ...
  *
- * claim takes a slot from an older record (or record t back, to add its end);
- * it does not wait: who comes too late leaves the record out. All words are
- * atomics, so that a reader may look at any time; a copy counts if the sequence
- * number was even and the same before and after.
+ * claim_slot takes a slot from an older record (or record t back, to add its
+ * end); it does not wait: who comes too late leaves the record out. All words
+ * are atomics, so that a reader may look at any time; a copy counts if the
+ * sequence number was even and the same before and after.
  */
 #include "fabric/hook/trace.h"
 
@@ -53,7 +53,7 @@ static const char *const kind_names[KINDS] = {
 	[CONTROL_FENCE] = "fence",
 };
 
-/* Words only, so that it can be copied as such. */
+/* A record has words only, so that it can be copied as such. */
 struct record {
 	uint64_t start_ns;
 	uint64_t took_ns; /* UNDER_WAY */
@@ -68,7 +68,7 @@ struct slot {
 	_Atomic uint64_t words[WORDS];
 };
 
-/* A batch under way: what was put aside for its end. */
+/* A batch under way, with what its end needs. */
 struct flight {
 	_Atomic bool used;
 	void (*on_done)(struct reef_batch *batch); /* the caller's */
@@ -93,8 +93,9 @@ static struct slot *slot_of(const struct reef_trace *trace, uint64_t ticket)
 	return &trace->slots[ticket & (trace->options.records_max - 1)];
 }
 
-/* from_own: the record is there already, only its end is added. */
-static bool claim(struct slot *slot, uint64_t ticket, bool from_own)
+/* Claim the slot of a record. Returns whether it was free. from_own: the record
+ * is there already, only its end is added. */
+static bool claim_slot(struct slot *slot, uint64_t ticket, bool from_own)
 {
 	uint64_t seen =
 		atomic_load_explicit(&slot->sequence, memory_order_relaxed);
@@ -102,14 +103,14 @@ static bool claim(struct slot *slot, uint64_t ticket, bool from_own)
 	if (from_own ? seen != 2 * ticket + 2
 		     : (seen & 1) || seen > 2 * ticket + 1)
 		return false;
-	/* Acquire: of the last writer's publish. */
+	/* Acquire; the partner is the last writer's publish_slot. */
 	return atomic_compare_exchange_strong_explicit(
 		&slot->sequence, &seen, 2 * ticket + 3, memory_order_acquire,
 		memory_order_relaxed);
 }
 
-static void publish(struct slot *slot, uint64_t ticket,
-		    const struct record *record)
+static void publish_slot(struct slot *slot, uint64_t ticket,
+			 const struct record *record)
 {
 	uint64_t words[WORDS];
 
@@ -123,11 +124,11 @@ static void publish(struct slot *slot, uint64_t ticket,
 			      memory_order_release);
 }
 
-static bool copy_out(struct slot *slot, uint64_t ticket, struct record *out)
+static bool copy_record(struct slot *slot, uint64_t ticket, struct record *out)
 {
 	uint64_t words[WORDS];
 
-	/* Acquire, each: partners of the stores in publish. */
+	/* Acquire, each; the partners are the stores in publish_slot. */
 	if (atomic_load_explicit(&slot->sequence, memory_order_acquire) !=
 	    2 * ticket + 2)
 		return false;
@@ -144,8 +145,8 @@ static void write_record(struct reef_trace *trace, uint64_t ticket,
 {
 	struct slot *slot = slot_of(trace, ticket);
 
-	if (claim(slot, ticket, false))
-		publish(slot, ticket, record);
+	if (claim_slot(slot, ticket, false))
+		publish_slot(slot, ticket, record);
 }
 
 /* --- lines --- */
@@ -221,8 +222,8 @@ static void format_line(uint64_t ticket, const struct record *record,
 					 : "0");
 }
 
-static void tell(struct reef_trace *trace, uint64_t ticket,
-		 const struct record *record)
+static void emit_line(struct reef_trace *trace, uint64_t ticket,
+		      const struct record *record)
 {
 	char line[REEF_TRACE_LINE_MAX];
 
@@ -248,8 +249,8 @@ static struct record record_of(const struct reef_op *op, uint32_t index,
 	};
 }
 
-/* Written before the post: afterwards another thread may have closed the link,
- * and its remotes with it. */
+/* Write a batch's records. This comes before the post: afterwards another
+ * thread may have closed the link, and its remotes with it. */
 static uint64_t begin_batch(struct reef_trace *trace,
 			    const struct reef_batch *batch, uint64_t start_ns)
 {
@@ -268,7 +269,7 @@ static uint64_t begin_batch(struct reef_trace *trace,
 	return ticket;
 }
 
-/* Add how it ended. refused: by post, with that code; else 0. */
+/* Add to a batch's records how it ended. refused: post's code, or 0. */
 static void end_batch(struct reef_trace *trace, const struct reef_batch *batch,
 		      uint64_t ticket, uint64_t took_ns, int refused)
 {
@@ -280,15 +281,15 @@ static void end_batch(struct reef_trace *trace, const struct reef_batch *batch,
 		struct slot *slot = slot_of(trace, ticket + i);
 		int status = refused ? refused : op->status;
 
-		if (!copy_out(slot, ticket + i, &record) ||
-		    !claim(slot, ticket + i, true))
+		if (!copy_record(slot, ticket + i, &record) ||
+		    !claim_slot(slot, ticket + i, true))
 			continue; /* overtaken */
 		record.took_ns = took_ns;
 		record.who |= (uint32_t)status;
 		record.result = refused ? 0 : op->result;
-		publish(slot, ticket + i, &record);
+		publish_slot(slot, ticket + i, &record);
 		if (trace->options.sink)
-			tell(trace, ticket + i, &record);
+			emit_line(trace, ticket + i, &record);
 	}
 }
 
@@ -313,8 +314,8 @@ static struct flight *take_flight(struct reef_trace *trace)
 	uint32_t at = atomic_fetch_add_explicit(&trace->flight, 1,
 						memory_order_relaxed);
 
-	/* Not found after a few tries: nearly all are in use, and the end of
-	 * this batch will not be seen. */
+	/* If none is found after a few tries, nearly all are in use, and the
+	 * end of this batch will not be recorded. */
 	for (uint32_t i = 0; i < FLIGHT_TRIES; i++) {
 		struct flight *flight =
 			&trace->flights[(at + i) % trace->options.batches_max];
@@ -360,9 +361,10 @@ static int trace_post(struct reef_layer *layer, struct reef_queue *queue,
 
 /* --- control --- */
 
-/* What these calls return is recorded; connect and attach go on after it. */
-static void note(struct reef_layer *layer, enum control_kind kind,
-		 uint32_t session, uint64_t key, uint64_t start_ns, int status)
+/* Record what a control call returned; connect and attach go on after that. */
+static void record_call(struct reef_layer *layer, enum control_kind kind,
+			uint32_t session, uint64_t key, uint64_t start_ns,
+			int status)
 {
 	struct reef_trace *trace = (struct reef_trace *)layer;
 	uint64_t ticket = atomic_fetch_add_explicit(&trace->head, 1,
@@ -377,7 +379,7 @@ static void note(struct reef_layer *layer, enum control_kind kind,
 
 	write_record(trace, ticket, &record);
 	if (trace->options.sink)
-		tell(trace, ticket, &record);
+		emit_line(trace, ticket, &record);
 }
 
 static int trace_connect(struct reef_layer *layer, struct reef_queue *queue,
@@ -389,7 +391,7 @@ static int trace_connect(struct reef_layer *layer, struct reef_queue *queue,
 	int rc = layer->next->ops.connect(layer->next, queue, address, options,
 					  out);
 
-	note(layer, CONTROL_CONNECT, options->session, 0, start_ns, rc);
+	record_call(layer, CONTROL_CONNECT, options->session, 0, start_ns, rc);
 	return rc;
 }
 
@@ -399,7 +401,7 @@ static void trace_disconnect(struct reef_layer *layer, struct reef_link *link)
 	uint32_t session = link->session;
 
 	layer->next->ops.disconnect(layer->next, link);
-	note(layer, CONTROL_DISCONNECT, session, 0, start_ns, 0);
+	record_call(layer, CONTROL_DISCONNECT, session, 0, start_ns, 0);
 }
 
 static int trace_attach(struct reef_layer *layer, struct reef_queue *queue,
@@ -409,7 +411,7 @@ static int trace_attach(struct reef_layer *layer, struct reef_queue *queue,
 	uint64_t start_ns = reef_now_ns();
 	int rc = layer->next->ops.attach(layer->next, queue, link, key, out);
 
-	note(layer, CONTROL_ATTACH, link->session, key, start_ns, rc);
+	record_call(layer, CONTROL_ATTACH, link->session, key, start_ns, rc);
 	return rc;
 }
 
@@ -419,7 +421,7 @@ static void trace_detach(struct reef_layer *layer, struct reef_queue *queue,
 	uint64_t start_ns = reef_now_ns(), key = remote->key;
 
 	layer->next->ops.detach(layer->next, queue, remote);
-	note(layer, CONTROL_DETACH, 0, key, start_ns, 0);
+	record_call(layer, CONTROL_DETACH, 0, key, start_ns, 0);
 }
 
 static int trace_listen(struct reef_layer *layer, struct reef_queue *queue,
@@ -431,7 +433,7 @@ static int trace_listen(struct reef_layer *layer, struct reef_queue *queue,
 	int rc = layer->next->ops.listen(layer->next, queue, address, options,
 					 out);
 
-	note(layer, CONTROL_LISTEN, 0, 0, start_ns, rc);
+	record_call(layer, CONTROL_LISTEN, 0, 0, start_ns, rc);
 	return rc;
 }
 
@@ -441,7 +443,8 @@ static int trace_expose(struct reef_layer *layer, struct reef_memory *memory,
 	uint64_t start_ns = reef_now_ns();
 	int rc = layer->next->ops.expose(layer->next, memory, out);
 
-	note(layer, CONTROL_EXPOSE, 0, rc ? 0 : (*out)->key, start_ns, rc);
+	record_call(layer, CONTROL_EXPOSE, 0, rc ? 0 : (*out)->key, start_ns,
+		    rc);
 	return rc;
 }
 
@@ -451,7 +454,7 @@ static int trace_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	uint64_t start_ns = reef_now_ns(), key = region->key;
 	int rc = layer->next->ops.withdraw(layer->next, queue, region);
 
-	note(layer, CONTROL_WITHDRAW, 0, key, start_ns, rc);
+	record_call(layer, CONTROL_WITHDRAW, 0, key, start_ns, rc);
 	return rc;
 }
 
@@ -461,7 +464,7 @@ static int trace_fence(struct reef_layer *layer, struct reef_queue *queue,
 	uint64_t start_ns = reef_now_ns();
 	int rc = layer->next->ops.fence(layer->next, queue, session);
 
-	note(layer, CONTROL_FENCE, session, 0, start_ns, rc);
+	record_call(layer, CONTROL_FENCE, session, 0, start_ns, rc);
 	return rc;
 }
 
@@ -496,7 +499,7 @@ uint32_t reef_trace_dump(const struct reef_trace *trace, uint32_t count,
 		count = trace->options.records_max;
 	for (ticket = head > count ? head - count : 0; ticket < head;
 	     ticket++) {
-		if (!copy_out(slot_of(trace, ticket), ticket, &record))
+		if (!copy_record(slot_of(trace, ticket), ticket, &record))
 			continue;
 		format_line(ticket, &record, line);
 		emit(context, line);

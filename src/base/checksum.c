@@ -91,7 +91,7 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* x^(8*size). */
+/* x^(8*size) modulo our polynomial. */
 static uint32_t power_of(uint64_t size)
 {
 	uint32_t power = 0x80000000u;  /* x^0 */
@@ -148,7 +148,7 @@ static inline uint64_t load_word(const uint8_t *bytes)
 	return word;
 }
 
-/* Three streams of `size` bytes, one after the other. */
+/* The checksum of three streams of `size` bytes, one after the other. */
 HARDWARE static inline uint32_t update_three(uint32_t crc, const uint8_t *bytes,
 					     size_t size,
 					     const uint32_t table[4][256])
@@ -187,9 +187,9 @@ HARDWARE static uint32_t update_hardware(uint32_t crc, const uint8_t *bytes,
 #define FOLD_MIN 2048 /* less is not worth the joining */
 #define WIDE __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
 
-/* Of the first and the second half of 16 bytes. A product of two numbers with
- * bits reversed is short of one place, and 32 bits stand at one end of 64:
- * hence the shift, and 32 bits more or less than the distance. */
+/* The factors of the first and the second half of 16 bytes. A product of two
+ * numbers with bits reversed is short of one place, and 32 bits stand at one
+ * end of 64: hence the shift, and 32 bits more or less than the distance. */
 static uint64_t fold_first, fold_second;
 
 WIDE static inline __m512i fold(__m512i vector, __m512i by, const uint8_t *next)
@@ -251,8 +251,8 @@ static bool can_fold(void)
 static crc32c_fn *find_hardware(void)
 {
 #if defined(__x86_64__)
-	/* libgcc fills in what it asks here in a constructor of its own, which
-	 * may come later than ours. */
+	/* libgcc asks the processor in a constructor of its own, which may come
+	 * later than ours. */
 	__builtin_cpu_init();
 	if (!__builtin_cpu_supports("sse4.2"))
 		return NULL;
@@ -275,7 +275,7 @@ static crc32c_fn *find_hardware(void)
 
 #endif
 
-/* Before the program's own constructors, which may want a checksum. */
+/* This runs before the program's constructors, which may want a checksum. */
 __attribute__((constructor(101))) static void choose(void)
 {
 	make_slices();

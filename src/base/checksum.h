@@ -16,8 +16,8 @@
 /* crc: 0 to start, the last result to go on. */
 uint32_t reef_crc32c(uint32_t crc, const void *bytes, size_t size);
 
-/* Of two inputs one after the other, from those of each; in about as long as a
- * few KiB take. */
+/* The checksum of two inputs one after the other, from the checksum of each; it
+ * takes about as long as a few KiB. */
 uint32_t reef_crc32c_join(uint32_t first, uint32_t second,
 			  uint64_t second_size);
 
@@ -26,7 +26,7 @@ uint32_t reef_crc32c_join(uint32_t first, uint32_t second,
 uint32_t reef_crc32c_software(uint32_t crc, const void *bytes, size_t size);
 uint32_t reef_crc32c_narrow(uint32_t crc, const void *bytes, size_t size);
 
-/* Does the processor do it? */
+/* True if the processor has an instruction for it. */
 bool reef_crc32c_is_hardware(void);
 extern bool reef_crc32c_is_quick; /* and is it one that quick.h is for? */
 

@@ -26,7 +26,7 @@ static uint64_t local_ns_of(const struct reef_local_clock *clock,
 	if (clock->drift_ppm == 0)
 		return clock->offset_ns + source_ns;
 	reef_assert(clock->drift_ppm > -MILLION);
-	/* Rounding down keeps it monotonic. */
+	/* Rounding down keeps the clock monotonic. */
 	return clock->offset_ns +
 	       (uint64_t)((wide)source_ns *
 			  (uint64_t)(MILLION + (int64_t)clock->drift_ppm) /
@@ -64,7 +64,7 @@ uint64_t reef_local_clock_wait_ns(const struct reef_local_clock *clock,
 		return local_ns;
 	reef_assert(clock->drift_ppm > -MILLION);
 	rate = (uint64_t)(MILLION + (int64_t)clock->drift_ppm);
-	/* Rounding up: whoever waits that long has seen local_ns pass. */
+	/* Rounded up: whoever waits that long has seen local_ns pass. */
 	source_ns = ((wide)local_ns * MILLION + rate - 1) / rate;
 	return source_ns >= REEF_FOREVER ? REEF_FOREVER : (uint64_t)source_ns;
 }

@@ -37,7 +37,7 @@ uint64_t reef_now_coarse_ns(void);
 /* Nanoseconds since 1970. Unlike the other it can be wrong, jump, and go back:
  * people set it. */
 uint64_t reef_local_clock_wall_ns(const struct reef_local_clock *clock);
-/* The same of the running fiber's clock, or of the thread outside a fiber. */
+/* The wall clock of the running fiber, or of the thread outside a fiber. */
 uint64_t reef_wall_ns(void);
 
 /* How long the source must run until `local_ns` have passed on this clock;

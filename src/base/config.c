@@ -42,7 +42,7 @@ int reef_config_create(const struct reef_config_setting *settings,
 		if (settings[i].initial)
 			rc = reef_config_set(config, i, settings[i].initial,
 					     REEF_CONFIG_DEFAULT, NULL);
-	/* The table itself must fit its own checks. */
+	/* A default that its own setting refuses is a bug in the table. */
 	reef_assert(rc == 0 || rc == -ENOMEM);
 	if (rc) {
 		reef_config_destroy(config);
@@ -130,7 +130,7 @@ static int parse_word(const char *text, const char *const *words, uint64_t *out)
 
 static int parse_switch(const char *text, uint64_t *out)
 {
-	/* Odd ones mean yes. */
+	/* The words at odd places mean yes. */
 	static const char *const words[] = {"no",   "yes", "off", "on", "false",
 					    "true", "0",   "1",	  NULL};
 	int rc = parse_word(text, words, out);
@@ -177,9 +177,9 @@ static char *format_number(const struct reef_config_setting *setting,
 	return text;
 }
 
-/* How it should have been written. */
-static void describe(const struct reef_config_setting *setting, char *text,
-		     size_t size)
+/* Describe how a value of this setting is to be written. */
+static void describe_form(const struct reef_config_setting *setting, char *text,
+			  size_t size)
 {
 	static const char *const shapes[] = {
 		[REEF_CONFIG_SIZE] = "is not a size, like 512M or 8G",
@@ -208,7 +208,7 @@ static int check_number(struct reef_config *config,
 	int rc = parse_value(setting, text, out);
 
 	if (rc == -EINVAL) {
-		describe(setting, shape, sizeof(shape));
+		describe_form(setting, shape, sizeof(shape));
 		return reef_config_fail(config, rc, "%s: %s: \"%.64s\" %s",
 					where, setting->name, text, shape);
 	}
@@ -289,9 +289,9 @@ static int join_items(struct reef_config_value *value)
 }
 
 /* Split a list into its items. */
-static int split(struct reef_config *config,
-		 const struct reef_config_setting *setting, const char *where,
-		 struct reef_config_value *value)
+static int split_list(struct reef_config *config,
+		      const struct reef_config_setting *setting,
+		      const char *where, struct reef_config_value *value)
 {
 	const char *from = value->text;
 	char **item;
@@ -315,10 +315,10 @@ static int split(struct reef_config *config,
 	return rc ? rc : join_items(value);
 }
 
-static int take_path(struct reef_config *config,
-		     const struct reef_config_setting *setting,
-		     enum reef_config_source source, const char *where,
-		     struct reef_config_value *value)
+static int expand_path(struct reef_config *config,
+		       const struct reef_config_setting *setting,
+		       enum reef_config_source source, const char *where,
+		       struct reef_config_value *value)
 {
 	char *path;
 	int rc = reef_path_expand(config->environment, value->text, &path);
@@ -332,7 +332,7 @@ static int take_path(struct reef_config *config,
 		return rc;
 	free(value->text);
 	value->text = path;
-	/* In a file, from where? */
+	/* A relative path in a file would begin nowhere in particular. */
 	if (source == REEF_CONFIG_FILE && path[0] != '/')
 		return reef_config_fail(config, -EINVAL,
 					"%s: %s: \"%.128s\" does not begin "
@@ -349,7 +349,8 @@ static bool has_control(const char *text)
 	return false;
 }
 
-/* A text as a value of this setting, or why not. */
+/* Make a value of this setting from a text, or keep an error that says why
+ * not. */
 static int make_value(struct reef_config *config, uint32_t index,
 		      const char *text, enum reef_config_source source,
 		      const char *where, struct reef_config_value *value)
@@ -373,9 +374,9 @@ static int make_value(struct reef_config *config, uint32_t index,
 	case REEF_CONFIG_TEXT:
 		return check_text(config, setting, at, text);
 	case REEF_CONFIG_PATH:
-		return take_path(config, setting, source, at, value);
+		return expand_path(config, setting, source, at, value);
 	case REEF_CONFIG_LIST:
-		return split(config, setting, at, value);
+		return split_list(config, setting, at, value);
 	default:
 		return check_number(config, setting, at, text, &value->number);
 	}
@@ -390,7 +391,7 @@ int reef_config_set(struct reef_config *config, uint32_t setting,
 	int rc;
 
 	reef_assert(setting < config->count);
-	/* A list in flags grows. */
+	/* A list that flags give several times grows. */
 	if (config->settings[setting].type == REEF_CONFIG_LIST &&
 	    source == REEF_CONFIG_FLAG && old->source == REEF_CONFIG_FLAG) {
 		if (asprintf(&joined, "%s %s", old->text, text) < 0)

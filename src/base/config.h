@@ -98,7 +98,7 @@ int reef_config_load(struct reef_config *config,
 /* What was wrong, as one line for people: "reef.conf:3: there is no ..." */
 const char *reef_config_error(const struct reef_config *config);
 
-/* Load's steps, by themselves. read: lines of a file with this name. */
+/* The steps of load, one by one. read: lines of a file with this name. */
 int reef_config_read(struct reef_config *config, const char *name,
 		     const char *text, size_t size);
 int reef_config_set(struct reef_config *config, uint32_t setting,
@@ -120,19 +120,19 @@ uint64_t reef_config_number(const struct reef_config *config, uint32_t setting);
 const char *reef_config_text(const struct reef_config *config,
 			     uint32_t setting);
 uint32_t reef_config_count(const struct reef_config *config, uint32_t setting);
-/* One text of a LIST. */
+/* One item of a LIST. */
 const char *reef_config_item(const struct reef_config *config, uint32_t setting,
 			     uint32_t index);
-/* All of them, count long. */
+/* All settings of the table, count long. */
 const char *const *reef_config_items(const struct reef_config *config,
 				     uint32_t setting);
-/* What it is called in the table. */
+/* The name of a setting in the table. */
 const char *reef_config_name(const struct reef_config *config,
 			     uint32_t setting);
 enum reef_config_source reef_config_source(const struct reef_config *config,
 					   uint32_t setting);
 
-/* Which wishes were among the flags? */
+/* Which of the wishes were among the flags. */
 bool reef_config_wants_help(const struct reef_config *config);
 bool reef_config_wants_check(const struct reef_config *config);
 /* What was left of argv: neither a flag nor its value. */

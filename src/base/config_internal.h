@@ -41,7 +41,7 @@ int64_t reef_config_find(const struct reef_config *config, const char *name,
 /* How many letters a slip of the fingers away one name is from another: letters
  * changed, missing, extra, or swapped with the next. */
 uint32_t reef_config_distance(const char *a, const char *b);
-/* Is that near enough to be one? */
+/* True if a name of that distance may be what was meant. */
 bool reef_config_is_near(const char *a, const char *b);
 
 /* Read the flags, or the environment's variables, into values. *file is what

@@ -9,7 +9,7 @@ static void print_aligned(FILE *stream, const char *left, const char *right)
 {
 	int size = (int)strlen(left);
 
-	/* What is too wide gets a line of its own. */
+	/* A left part that is too wide gets a line of its own. */
 	if (size >= COLUMN)
 		fprintf(stream, "%s\n%*s%s\n", left, COLUMN, "", right);
 	else

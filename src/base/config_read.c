@@ -49,8 +49,9 @@ bool reef_config_is_near(const char *a, const char *b)
 
 /* The nearest name among settings with these uses and flags; NULL: none is
  * near. Uses 0: any setting. */
-static const char *suggest(const struct reef_config *config, const char *name,
-			   uint32_t uses, const struct reef_config_flag *flags)
+static const char *find_near_name(const struct reef_config *config,
+				  const char *name, uint32_t uses,
+				  const struct reef_config_flag *flags)
 {
 	const struct reef_config_setting *setting = config->settings;
 	uint32_t nearest = UINT32_MAX, distance;
@@ -104,10 +105,10 @@ static const char *find_comment(const char *from, const char *end)
 	return end;
 }
 
-static int unknown_key(struct reef_config *config, const char *where,
-		       const char *name)
+static int refuse_unknown_key(struct reef_config *config, const char *where,
+			      const char *name)
 {
-	const char *near = suggest(config, name, 0, NULL);
+	const char *near = find_near_name(config, name, 0, NULL);
 
 	if (near)
 		return reef_config_fail(config, -EINVAL,
@@ -118,14 +119,14 @@ static int unknown_key(struct reef_config *config, const char *where,
 				"%s: there is no setting \"%s\"", where, name);
 }
 
-static int take_pair(struct reef_config *config, const char *where,
-		     uint32_t line, const char *name, const char *text)
+static int set_pair(struct reef_config *config, const char *where,
+		    uint32_t line, const char *name, const char *text)
 {
 	int64_t setting = reef_config_find(config, name, strlen(name));
 	uint32_t *first;
 
 	if (setting < 0)
-		return unknown_key(config, where, name);
+		return refuse_unknown_key(config, where, name);
 	first = &config->values[setting].line;
 	if (*first)
 		return reef_config_fail(
@@ -137,7 +138,7 @@ static int take_pair(struct reef_config *config, const char *where,
 			       REEF_CONFIG_FILE, where);
 }
 
-static int take_line(struct reef_config *config, const char *where,
+static int read_line(struct reef_config *config, const char *where,
 		     uint32_t line, const char *from, const char *end)
 {
 	const char *equals, *name_end;
@@ -161,13 +162,14 @@ static int take_line(struct reef_config *config, const char *where,
 	name_end = trim_blanks(from, equals);
 	snprintf(name, sizeof(name), "%.*s", (int)(name_end - from), from);
 	from = skip_blanks(equals + 1, end);
-	/* "key =# text": no blank before it, and yet nothing else. */
+	/* In "key =# text" no blank is before the comment, and yet it is
+	 * one. */
 	if (from < end && *from == '#')
 		from = end;
 	text = strndup(from, (size_t)(end - from));
 	if (!text)
 		return -ENOMEM;
-	rc = take_pair(config, where, line, name, text);
+	rc = set_pair(config, where, line, name, text);
 	free(text);
 	return rc;
 }
@@ -188,7 +190,7 @@ int reef_config_read(struct reef_config *config, const char *name,
 			newline = end;
 		if (asprintf(&where, "%s:%u", name, ++line) < 0)
 			return -ENOMEM;
-		rc = take_line(config, where, line, text, newline);
+		rc = read_line(config, where, line, text, newline);
 		free(where);
 		text = newline < end ? newline + 1 : end;
 	}
@@ -247,7 +249,7 @@ int reef_config_read_environment(struct reef_config *config, const char **file)
 
 /* --- flags --- */
 
-/* The arguments, and where in them we are. */
+/* The arguments, and which is read now. */
 struct arguments {
 	const struct reef_config_input *input;
 	int at;
@@ -271,8 +273,8 @@ static int need_value(struct reef_config *config, struct arguments *arguments,
 	return 0;
 }
 
-static int need_none(struct reef_config *config,
-		     const struct arguments *arguments)
+static int forbid_value(struct reef_config *config,
+			const struct arguments *arguments)
 {
 	if (!arguments->value)
 		return 0;
@@ -280,9 +282,9 @@ static int need_none(struct reef_config *config,
 				arguments->name);
 }
 
-/* 1: it was one of ours.  0: it was not. */
-static int take_builtin(struct reef_config *config, struct arguments *arguments,
-			const char **file)
+/* Read a flag that every command has. 1: it was one.  0: it was not. */
+static int read_builtin_flag(struct reef_config *config,
+			     struct arguments *arguments, const char **file)
 {
 	bool *wish = NULL;
 	int rc;
@@ -298,12 +300,13 @@ static int take_builtin(struct reef_config *config, struct arguments *arguments,
 	if (!wish)
 		return 0;
 	*wish = true;
-	rc = need_none(config, arguments);
+	rc = forbid_value(config, arguments);
 	return rc ? rc : 1;
 }
 
-/* Likewise. */
-static int take_own(struct reef_config *config, struct arguments *arguments)
+/* Read a flag of the command's own. 1: it was one.  0: it was not. */
+static int read_command_flag(struct reef_config *config,
+			     struct arguments *arguments)
 {
 	const struct reef_config_flag *flag = arguments->input->flags;
 	const char *text = NULL;
@@ -314,7 +317,7 @@ static int take_own(struct reef_config *config, struct arguments *arguments)
 	if (!flag || !flag->name)
 		return 0;
 	rc = flag->value_name ? need_value(config, arguments, &text)
-			      : need_none(config, arguments);
+			      : forbid_value(config, arguments);
 	if (rc)
 		return rc;
 	if (flag->given)
@@ -324,7 +327,8 @@ static int take_own(struct reef_config *config, struct arguments *arguments)
 	return 1;
 }
 
-static int take_setting(struct reef_config *config, struct arguments *arguments)
+static int read_setting_flag(struct reef_config *config,
+			     struct arguments *arguments)
 {
 	const struct reef_config_input *input = arguments->input;
 	int64_t setting = reef_config_find(config, arguments->name,
@@ -334,9 +338,9 @@ static int take_setting(struct reef_config *config, struct arguments *arguments)
 	int rc;
 
 	if (setting < 0 || !(config->settings[setting].uses & input->uses)) {
-		near = suggest(config, arguments->name,
-			       input->uses ? input->uses : UINT32_MAX,
-			       input->flags);
+		near = find_near_name(config, arguments->name,
+				      input->uses ? input->uses : UINT32_MAX,
+				      input->flags);
 		return reef_config_fail(
 			config, -EINVAL, "there is no flag --%s%s%s%s",
 			arguments->name, near ? "; did you mean --" : "",
@@ -352,7 +356,7 @@ static int take_setting(struct reef_config *config, struct arguments *arguments)
 			       REEF_CONFIG_FLAG, where);
 }
 
-static int take_flag(struct reef_config *config, struct arguments *arguments,
+static int read_flag(struct reef_config *config, struct arguments *arguments,
 		     const char **file)
 {
 	const char *text = arguments->input->argv[arguments->at];
@@ -369,11 +373,11 @@ static int take_flag(struct reef_config *config, struct arguments *arguments,
 	snprintf(arguments->name, sizeof(arguments->name), "%.*s", (int)size,
 		 text);
 	arguments->value = text[size] == '=' ? text + size + 1 : NULL;
-	rc = take_builtin(config, arguments, file);
+	rc = read_builtin_flag(config, arguments, file);
 	if (rc == 0)
-		rc = take_own(config, arguments);
+		rc = read_command_flag(config, arguments);
 	if (rc == 0)
-		rc = take_setting(config, arguments);
+		rc = read_setting_flag(config, arguments);
 	return rc < 0 ? rc : 0;
 }
 
@@ -398,7 +402,7 @@ int reef_config_read_flags(struct reef_config *config,
 		else if (strcmp(text, "--") == 0)
 			ended = true;
 		else
-			rc = take_flag(config, &arguments, file);
+			rc = read_flag(config, &arguments, file);
 	}
 	return rc;
 }

@@ -12,7 +12,8 @@ _Thread_local struct reef_context *reef_context_left;
 
 #ifdef REEF_CONTEXT_UCONTEXT
 
-/* makecontext passes ints only. */
+/* Enter a context; its pointer comes in halves, as makecontext passes ints
+ * only. */
 static void start(unsigned int high, unsigned int low)
 {
 	uintptr_t self = (uintptr_t)high << 16 << 16 | low;
@@ -81,7 +82,8 @@ void reef_context_make(struct reef_context *context, void *stack, size_t size,
 		       void (*entry)(void *arg), void *arg)
 {
 #ifdef REEF_ASAN
-	/* The frames of the stack's last user never returned. */
+	/* The frames of the stack's last user never returned, so it is still
+	 * marked as in use. */
 	ASAN_UNPOISON_MEMORY_REGION(stack, size);
 	context->bottom = stack;
 	context->size = size;

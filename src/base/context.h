@@ -67,14 +67,13 @@ struct reef_context {
 void reef_context_make(struct reef_context *context, void *stack, size_t size,
 		       void (*entry)(void *arg), void *arg);
 
-/* Give up what the sanitizers hold of a made context that will not run again.
- */
+/* Give up what the sanitizers hold of a context that will not run again. */
 void reef_context_forget(struct reef_context *context);
 
 /* Adopt the running thread's stack, to switch away from and back to. */
 void reef_context_adopt(struct reef_context *context);
 
-/* Raw switches, without a word to the sanitizers. */
+/* Raw switches, which the sanitizers are not told of. */
 #ifdef REEF_CONTEXT_UCONTEXT
 void reef_context_swap(struct reef_context *from, struct reef_context *to);
 #else

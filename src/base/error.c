@@ -23,7 +23,8 @@ const char *reef_error_text(int code)
 		REEF_ERRORS(X)
 #undef X
 	}
-	/* Unlike strerror it is not translated and its storage is static. */
+	/* Unlike that of strerror the text is not translated, and its storage
+	 * is static. */
 	text = strerrordesc_np(code);
 	return text ? text : "unknown error";
 }

@@ -40,8 +40,9 @@ static inline void enqueue(struct reef_sched *sched, struct reef_fiber *fiber)
 	sched->next_tail = &fiber->next;
 }
 
-/* held is a ring and points at its last fiber. */
-static void hold(struct reef_fiber *fiber)
+/* Put a fiber of a paused group into its held list, a ring whose pointer is at
+ * the last fiber. */
+static void hold_fiber(struct reef_fiber *fiber)
 {
 	struct reef_group *group = fiber->group;
 
@@ -59,7 +60,7 @@ void reef_fiber_ready(struct reef_fiber *fiber)
 	struct reef_sched *sched = fiber->sched;
 
 	if (__builtin_expect(fiber->group->paused, 0)) {
-		hold(fiber);
+		hold_fiber(fiber);
 		return;
 	}
 	/* Half of those that are woken may overtake what was ready before. Not
@@ -84,8 +85,8 @@ static struct reef_fiber *pick_shuffled(struct reef_sched *sched)
 	return fiber;
 }
 
-/* With neither timers nor pollers nothing waits for the round's end: begin the
- * next one without a detour over the thread's own context. */
+/* Begin the next round if nothing waits for the end of this one, as without
+ * timers and pollers: it saves a detour over the thread's own context. */
 static inline bool round_goes_on(struct reef_sched *sched)
 {
 	if (sched->timers.count > 0 || sched->pollers || !sched->next_head)
@@ -96,8 +97,9 @@ static inline bool round_goes_on(struct reef_sched *sched)
 	return true;
 }
 
-/* NULL: the round is over, or stop was asked for. */
-static inline struct reef_fiber *pick(struct reef_sched *sched)
+/* Take the next fiber of this round.  NULL: the round is over, or stop was
+ * asked for. */
+static inline struct reef_fiber *pick_next(struct reef_sched *sched)
 {
 	struct reef_fiber *fiber;
 
@@ -115,7 +117,7 @@ static inline struct reef_fiber *pick(struct reef_sched *sched)
 	return fiber;
 }
 
-/* After a stop a round may have fibers left: they go first. */
+/* Begin a round. Fibers that a stopped round has left go first. */
 static void round_begin(struct reef_sched *sched)
 {
 	struct reef_fiber *fiber;
@@ -134,11 +136,12 @@ static void round_begin(struct reef_sched *sched)
 
 /* --- switching --- */
 
-/* The running fiber goes; it is already queued, or waits for something. */
-static __attribute__((noinline)) void leave(struct reef_fiber *self)
+/* Switch from the running fiber, which is queued already or waits for
+ * something, to the next. */
+static __attribute__((noinline)) void switch_away(struct reef_fiber *self)
 {
 	struct reef_sched *sched = self->sched;
-	struct reef_fiber *next = pick(sched);
+	struct reef_fiber *next = pick_next(sched);
 
 	if (next == self)
 		return;
@@ -147,7 +150,7 @@ static __attribute__((noinline)) void leave(struct reef_fiber *self)
 			    next ? &next->context : &sched->main, false);
 }
 
-static void reap(struct reef_sched *sched)
+static void free_ended(struct reef_sched *sched)
 {
 	struct reef_fiber *fiber = sched->ended;
 
@@ -164,11 +167,11 @@ void reef_fibers_run(struct reef_sched *sched)
 	struct reef_fiber *fiber;
 
 	round_begin(sched);
-	while ((fiber = pick(sched))) {
+	while ((fiber = pick_next(sched))) {
 		reef_self = fiber;
 		reef_context_switch(&sched->main, &fiber->context, false);
 		if (sched->ended)
-			reap(sched);
+			free_ended(sched);
 	}
 }
 
@@ -179,10 +182,10 @@ void reef_fiber_yield(void)
 	if (!self)
 		return;
 	if (__builtin_expect(self->group->paused, 0))
-		hold(self);
+		hold_fiber(self);
 	else
 		enqueue(self->sched, self);
-	leave(self);
+	switch_away(self);
 }
 
 /* --- birth and end --- */
@@ -224,8 +227,8 @@ static void fiber_main(void *arg)
 	__builtin_unreachable();
 }
 
-/* Whatever the scheduler keeps per fiber has room for one more. */
-static int reserve(struct reef_sched *sched)
+/* Make room for one more fiber in all that the scheduler keeps per fiber. */
+static int reserve_for_fiber(struct reef_sched *sched)
 {
 	struct reef_fiber **round;
 	uint32_t count = sched->alive + 1;
@@ -249,7 +252,7 @@ int reef_fiber_spawn_in(struct reef_group *group, int (*fn)(void *arg),
 
 	if (sched->alive >= sched->fibers_max)
 		return -ENOSPC;
-	if (reserve(sched) != 0)
+	if (reserve_for_fiber(sched) != 0)
 		return -ENOMEM;
 	fiber = aligned_alloc(_Alignof(struct reef_fiber), sizeof(*fiber));
 	if (!fiber)
@@ -301,7 +304,7 @@ int reef_fiber_join(struct reef_fiber *fiber, int *result)
 		reef_assert(!fiber->joiner && !fiber->detached);
 		fiber->joiner = self;
 		self->state = FIBER_JOINING;
-		leave(self);
+		switch_away(self);
 	}
 	if (result)
 		*result = fiber->result;
@@ -355,9 +358,9 @@ void reef_fiber_timer_fire(struct reef_timer *timer)
 	reef_fiber_wake(fiber, fiber->state == FIBER_PARKED ? -ETIMEDOUT : 0);
 }
 
-/* Others go first, so that a fiber of a dead group which waits for its
- * neighbours' end in a loop of parks sees it. One that never gives up would
- * keep virtual time from ever moving: better to fail loudly. */
+/* Park in a dead group: let others go first, so that a fiber which waits for
+ * its neighbours' end in a loop of parks sees it. A fiber that never gives up
+ * would keep virtual time from ever moving; so that fails loudly. */
 static int park_dead(struct reef_fiber *self)
 {
 	reef_assert(self->dead_parks++ < DEAD_PARKS_MAX);
@@ -377,12 +380,12 @@ static int wait_in(struct reef_fiber *self, enum fiber_state state,
 		wait_ns = reef_local_clock_wait_ns(self->group->clock,
 						   timeout_ns);
 		now_ns = reef_sched_now_ns(self->sched);
-		/* Past the end of time is never. */
+		/* A time that does not fit is never. */
 		if (wait_ns < REEF_FOREVER - now_ns)
 			reef_timer_set_own(self, now_ns + wait_ns);
 	}
 	self->state = state;
-	leave(self);
+	switch_away(self);
 	if (__builtin_expect(self->group->dead, 0))
 		return -REEF_EHOSTDEAD;
 	return self->wake;

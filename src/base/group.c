@@ -11,9 +11,9 @@ void reef_group_init(struct reef_sched *sched, struct reef_group *group,
 	};
 }
 
-/* Moves the group's fibers of a list to held; returns where the list ends. */
-static struct reef_fiber **take_out(struct reef_group *group,
-				    struct reef_fiber **link)
+/* Move the group's fibers of a list to held. Returns where the list ends. */
+static struct reef_fiber **move_to_held(struct reef_group *group,
+					struct reef_fiber **link)
 {
 	struct reef_fiber *fiber;
 
@@ -28,7 +28,7 @@ static struct reef_fiber **take_out(struct reef_group *group,
 	return link;
 }
 
-/* Takes the group's fibers out of the run queues, so that picking the next
+/* Take the group's fibers out of the run queues, so that picking the next
  * fiber need not look at groups. */
 void reef_group_pause(struct reef_group *group)
 {
@@ -39,8 +39,8 @@ void reef_group_pause(struct reef_group *group)
 	if (group->paused || group->dead)
 		return;
 	group->paused = true;
-	take_out(group, &sched->head);
-	sched->next_tail = take_out(group, &sched->next_head);
+	move_to_held(group, &sched->head);
+	sched->next_tail = move_to_held(group, &sched->next_head);
 	sched->round_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		fiber = sched->round[i];

@@ -12,7 +12,7 @@
 #define SUB_BITS 6
 #define SUB (1u << SUB_BITS)
 
-/* 128 of width 1, then 64 for each power from 2^7 to 2^62. */
+/* There are 128 buckets of width 1, then 64 for each power from 2^7 to 2^62. */
 static_assert(REEF_HISTOGRAM_BUCKETS == 2 * SUB + (63 - 7) * SUB, "buckets");
 
 static uint32_t bucket_of(uint64_t value)
@@ -36,7 +36,7 @@ static uint64_t bucket_top(uint32_t bucket)
 	return ((uint64_t)(bucket % SUB + SUB + 1) << shift) - 1;
 }
 
-/* A mean of absurd values is too low, never nonsense. */
+/* Add without overflow: a mean of absurd values is too low, never nonsense. */
 static uint64_t add_saturated(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -85,7 +85,8 @@ uint64_t reef_histogram_quantile(const struct reef_histogram *histogram,
 	reef_assert(quantile >= 0 && quantile <= 1);
 	if (histogram->count == 0)
 		return 0;
-	/* The rank-th smallest, from 1: the first that covers the share. */
+	/* The answer is the rank-th smallest value, counted from 1: the first
+	 * that covers the share. */
 	exact = quantile * (double)histogram->count;
 	rank = (uint64_t)exact;
 	if ((double)rank < exact || rank == 0)
@@ -98,8 +99,8 @@ uint64_t reef_histogram_quantile(const struct reef_histogram *histogram,
 			break;
 	}
 	reef_assert(i < REEF_HISTOGRAM_BUCKETS);
-	/* No further off than the bucket is wide, and never past the largest
-	 * value there was. */
+	/* A bucket's top is no further off than the bucket is wide; the largest
+	 * value is never passed. */
 	top = bucket_top(i);
 	return top < histogram->max ? top : histogram->max;
 }

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* On a fiber's stack, so it stays small; a longer text ends in "...". */
+/* A line is built on a fiber's stack, so it stays small; a longer text ends in
+ * "...". */
 #define TEXT_SIZE 1024
 
 static struct {
@@ -54,11 +55,10 @@ void reef_log_to_stream(void *context, enum reef_log_level level,
 		[REEF_LOG_WARNING] = "warning",
 		[REEF_LOG_ERROR] = "error",
 	};
-	/* The fiber's clock: in simulation the same seed logs the same lines.
-	 */
+	/* By the fiber's clock the same seed logs the same lines. */
 	uint64_t now_us = reef_now_ns() / 1000;
 
-	/* One call, so that lines of several threads do not mix. */
+	/* The line is one call, so that those of several threads do not mix. */
 	fprintf(context, "%" PRIu64 ".%06" PRIu64 " %s %s: %s\n",
 		now_us / 1000000, now_us % 1000000, names[level], area, text);
 }
@@ -66,8 +66,8 @@ void reef_log_to_stream(void *context, enum reef_log_level level,
 noreturn void reef_assert_failed(const char *condition, const char *file,
 				 int line)
 {
-	/* Straight to the descriptor: a sink may be what is broken, and the
-	 * process ends here in any case. */
+	/* This goes straight to the descriptor: a sink may be what is broken,
+	 * and the process ends here in any case. */
 	dprintf(STDERR_FILENO, "reef: %s:%d: assertion failed: %s\n", file,
 		line, condition);
 	abort();

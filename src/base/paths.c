@@ -22,14 +22,14 @@ const char *reef_environment_get(char *const *environment, const char *name)
 	return NULL;
 }
 
-static const char *absolute(char *const *environment, const char *name)
+static const char *absolute_variable(char *const *environment, const char *name)
 {
 	const char *value = reef_environment_get(environment, name);
 
 	return value && value[0] == '/' ? value : NULL;
 }
 
-/* "FRONT BACK", or -ENOMEM. */
+/* Put two texts together.  -ENOMEM. */
 static int join(const char *front, const char *back, char **out)
 {
 	char *path;
@@ -40,9 +40,9 @@ static int join(const char *front, const char *back, char **out)
 	return 0;
 }
 
-static int under_home(char *const *environment, const char *rest, char **out)
+static int join_to_home(char *const *environment, const char *rest, char **out)
 {
-	const char *home = absolute(environment, "HOME");
+	const char *home = absolute_variable(environment, "HOME");
 	struct passwd user, *found = NULL;
 	char *bytes;
 	int rc;
@@ -63,25 +63,25 @@ static int under_home(char *const *environment, const char *rest, char **out)
 
 int reef_path_config(char *const *environment, char **out)
 {
-	const char *base = absolute(environment, "XDG_CONFIG_HOME");
+	const char *base = absolute_variable(environment, "XDG_CONFIG_HOME");
 
 	if (base)
 		return join(base, "/reef/reef.conf", out);
-	return under_home(environment, "/.config/reef/reef.conf", out);
+	return join_to_home(environment, "/.config/reef/reef.conf", out);
 }
 
 int reef_path_data(char *const *environment, char **out)
 {
-	const char *base = absolute(environment, "XDG_STATE_HOME");
+	const char *base = absolute_variable(environment, "XDG_STATE_HOME");
 
 	if (base)
 		return join(base, "/reef", out);
-	return under_home(environment, "/.local/state/reef", out);
+	return join_to_home(environment, "/.local/state/reef", out);
 }
 
 int reef_path_runtime(char *const *environment, char **out)
 {
-	const char *base = absolute(environment, "XDG_RUNTIME_DIR");
+	const char *base = absolute_variable(environment, "XDG_RUNTIME_DIR");
 	char own[48];
 
 	if (base)
@@ -93,6 +93,6 @@ int reef_path_runtime(char *const *environment, char **out)
 int reef_path_expand(char *const *environment, const char *path, char **out)
 {
 	if (path[0] == '~' && (path[1] == '/' || path[1] == '\0'))
-		return under_home(environment, path + 1, out);
+		return join_to_home(environment, path + 1, out);
 	return join(path, "", out);
 }

@@ -29,7 +29,7 @@ const char *reef_private_fault(const struct stat *status, mode_t type)
 	return NULL;
 }
 
-static int refuse(const char *path, const char *fault)
+static int refuse_with_log(const char *path, const char *fault)
 {
 	reef_log(REEF_LOG_ERROR, "private", "%s: refused, because %s", path,
 		 fault);
@@ -66,18 +66,19 @@ ssize_t reef_private_read(const char *path, void *bytes, size_t size)
 	ssize_t n;
 	int fd;
 
-	/* Non-blocking, because a pipe would wait for its writer. */
+	/* It is opened without blocking: a pipe would wait for its writer. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 && errno == ELOOP)
-		return refuse(path, "it is a symbolic link");
+		return refuse_with_log(path, "it is a symbolic link");
 	if (fd < 0)
 		return -errno;
-	/* What is open is what is looked at: nobody can swap it now. */
+	/* The open file is checked, not its name: nobody can swap it now. */
 	if (fstat(fd, &status)) {
 		n = -errno;
 	} else {
 		fault = reef_private_fault(&status, S_IFREG);
-		n = fault ? refuse(path, fault) : read_whole(fd, bytes, size);
+		n = fault ? refuse_with_log(path, fault)
+			  : read_whole(fd, bytes, size);
 	}
 	close(fd);
 	return n;
@@ -121,8 +122,8 @@ static int sync_directory_of(const char *path)
 	return err == -EACCES ? 0 : err;
 }
 
-/* It is written under a name of its own and then linked: link never replaces,
- * and a crash leaves no half of a file under the real name. */
+/* A new file is written under another name and then linked: link never
+ * replaces, and a crash leaves no half of a file under the real name. */
 int reef_private_create(const char *path, const void *bytes, size_t size)
 {
 	char *aside = NULL;
@@ -164,11 +165,12 @@ static int check_directory(const char *path)
 	if (lstat(path, &status))
 		return -errno;
 	fault = reef_private_fault(&status, S_IFDIR);
-	return fault ? refuse(path, fault) : 0;
+	return fault ? refuse_with_log(path, fault) : 0;
 }
 
-/* Those above it may be anybody's, as the home directory's parents are; they
- * are made private too, because they are ours then. */
+/* Make the directories above that are missing. Those that exist may be
+ * anybody's, as the home directory's parents are; those that are made are ours,
+ * and private. */
 static int make_parents(char *path)
 {
 	char *slash = path;

@@ -97,7 +97,7 @@ void reef_random_fill(struct reef_random *random, void *bytes, size_t size)
 	uint8_t *out = bytes;
 	uint64_t number = 0;
 
-	/* Byte by byte: the same bytes whatever the machine's byte order. */
+	/* Byte by byte they are the same in every byte order. */
 	for (size_t i = 0; i < size; i++) {
 		if (i % 8 == 0)
 			number = reef_random_next(random);

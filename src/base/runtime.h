@@ -102,7 +102,7 @@ extern _Thread_local struct reef_sched *reef_running
 int reef_timers_reserve(struct reef_sched *sched, uint32_t fibers);
 /* Fire what is due at now_ns, except what is set meanwhile. */
 void reef_timers_fire(struct reef_sched *sched, uint64_t now_ns);
-/* A fiber's own timer: room is reserved. */
+/* Set a fiber's own timer, for which room is reserved. */
 void reef_timer_set_own(struct reef_fiber *fiber, uint64_t at_ns);
 void reef_fiber_timer_fire(struct reef_timer *timer);
 
@@ -112,7 +112,7 @@ void reef_fiber_timer_fire(struct reef_timer *timer);
 void reef_fiber_ready(struct reef_fiber *fiber);
 /* Wake a fiber that is PARKED, SLEEPING or JOINING. */
 void reef_fiber_wake(struct reef_fiber *fiber, int wake);
-/* Any fiber, in this round or the next? */
+/* True if a fiber can run, in this round or the next. */
 static inline bool reef_fibers_ready(const struct reef_sched *sched)
 {
 	return sched->head || sched->next_head || sched->round_count > 0;

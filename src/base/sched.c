@@ -28,7 +28,7 @@
 #define STACK_SIZE_MAX (1u << 30)
 #define SPIN_NS 20000
 
-/* How long to sleep when a poller has nothing to sleep on. */
+/* The longest sleep while a poller has nothing that could end it. */
 #define NAP_NS 100000
 
 int reef_sched_create_setup(const struct reef_sched_setup *setup,
@@ -46,8 +46,8 @@ int reef_sched_create_setup(const struct reef_sched_setup *setup,
 		return -ENOMEM;
 	sched->next_tail = &sched->next_head;
 	sched->fibers_max = options->fibers_max ?: FIBERS_MAX;
-	/* Always the same: who asks and who answers both sleep for ever if
-	 * each goes by how long the other took while it slept. */
+	/* This does not adapt: if who asks and who answers each went by how
+	 * long the other took while it slept, both would sleep always. */
 	sched->spin_ns = options->spin_ns ?: SPIN_NS;
 	sched->shuffle = setup->shuffle;
 	sched->virtual_time = setup->virtual_time;
@@ -113,10 +113,11 @@ void reef_sched_stop(struct reef_sched *sched)
 {
 	uint64_t one = 1;
 
-	/* Release: pairs with the acquire in pick() and reef_sched_run, so
+	/* Release: pairs with the acquire in pick_next and reef_sched_run, so
 	 * that whoever sees the stop sees what went before it. */
 	atomic_store_explicit(&sched->stop, true, memory_order_release);
-	/* Fails only when the counter is full: it is readable then too. */
+	/* A write fails only if the counter is full, and it is readable then
+	 * too. */
 	if (sched->wake_fd >= 0 &&
 	    write(sched->wake_fd, &one, sizeof(one)) != sizeof(one))
 		return;
@@ -231,7 +232,7 @@ static uint64_t until_next_timer(struct reef_sched *sched)
 	return sched->timers.heap[1].at_ns - now_ns;
 }
 
-static void block(struct reef_sched *sched, uint64_t limit_ns)
+static void sleep_on_pollers(struct reef_sched *sched, uint64_t limit_ns)
 {
 	uint64_t sleep_ns = until_next_timer(sched);
 	struct timespec timeout;
@@ -244,7 +245,8 @@ static void block(struct reef_sched *sched, uint64_t limit_ns)
 		sleep_ns = limit_ns;
 	timeout.tv_sec = (time_t)(sleep_ns / 1000000000);
 	timeout.tv_nsec = (long)(sleep_ns % 1000000000);
-	/* Interrupted or failed, the round looks at everything anyway. */
+	/* Whether it was interrupted or failed does not matter: the round polls
+	 * everything anyway. */
 	if (ppoll(sched->pollfds, count,
 		  sleep_ns == REEF_FOREVER ? NULL : &timeout, NULL) <= 0)
 		return;
@@ -260,7 +262,7 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Acquire: as in pick(). */
+/* Acquire: as in pick_next. */
 static bool stop_asked(struct reef_sched *sched)
 {
 	return atomic_load_explicit(&sched->stop, memory_order_acquire);
@@ -285,11 +287,11 @@ static void idle_real(struct reef_sched *sched)
 		sched->idle = false;
 		return;
 	}
-	block(sched, limit_ns);
+	sleep_on_pollers(sched, limit_ns);
 }
 
 /* Nothing is ready and nothing happened: wait for what can change that. */
-static int idle(struct reef_sched *sched)
+static int wait_for_change(struct reef_sched *sched)
 {
 	struct timers *timers = &sched->timers;
 
@@ -298,7 +300,7 @@ static int idle(struct reef_sched *sched)
 			sched->virtual_ns = timers->heap[1].at_ns;
 		return 0;
 	}
-	/* Time that stands still changes nothing that a poller could see. */
+	/* While time stands still, a poller has nothing new to see. */
 	if (timers->count == 0 && (sched->virtual_time || !sched->pollers))
 		return -EDEADLK;
 	idle_real(sched);
@@ -319,7 +321,7 @@ static int run_rounds(struct reef_sched *sched)
 		if (poll_all(sched) || reef_fibers_ready(sched))
 			sched->idle = false;
 		else if (sched->alive > 0 && !stop_asked(sched))
-			error = idle(sched);
+			error = wait_for_change(sched);
 	}
 	return error;
 }

@@ -95,8 +95,8 @@ void reef_sched_poller_add(struct reef_sched *sched,
 void reef_sched_poller_remove(struct reef_sched *sched,
 			      struct reef_poller *poller);
 
-/* Can another fiber run than the one that does? Then pollers have their turn
- * later; as they have after every round. */
+/* True if another fiber can run than the one that does. Then pollers have their
+ * turn later; as they have after every round. */
 bool reef_sched_has_ready(const struct reef_sched *sched);
 
 /* --- groups: the fibers of one simulated host --- */

@@ -29,7 +29,7 @@ static inline void reef_spin_init(struct reef_spin *spin, uint64_t max_ns)
 	*spin = (struct reef_spin){.max_ns = max_ns, .part_ns = max_ns};
 }
 
-/* A wait begins: how long it may look. */
+/* A wait begins. Returns how long it may look. */
 static inline uint64_t reef_spin_begin(struct reef_spin *spin)
 {
 	if (spin->part_ns || ++spin->waits < REEF_SPIN_TRY << spin->robbed)
@@ -38,7 +38,7 @@ static inline uint64_t reef_spin_begin(struct reef_spin *spin)
 	return spin->max_ns;
 }
 
-/* It ended while it was looking. */
+/* The wait ended while it was looking. */
 static inline void reef_spin_paid(struct reef_spin *spin)
 {
 	spin->robbed = 0;
@@ -50,7 +50,7 @@ static inline void reef_spin_paid(struct reef_spin *spin)
 		spin->part_ns = spin->max_ns;
 }
 
-/* It has to sleep. */
+/* The wait has to sleep. */
 static inline void reef_spin_failed(struct reef_spin *spin)
 {
 	spin->part_ns /= 2;
@@ -58,8 +58,8 @@ static inline void reef_spin_failed(struct reef_spin *spin)
 		spin->part_ns = 0;
 }
 
-/* It let others run in between, and one of them that has nothing to do with it
- * kept the processor: that costs more than many sleeps. */
+/* The wait let others run in between, and one of them that has nothing to do
+ * with it kept the processor: that costs more than many sleeps. */
 static inline void reef_spin_robbed(struct reef_spin *spin)
 {
 	spin->part_ns = 0;

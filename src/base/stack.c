@@ -36,25 +36,26 @@ static size_t page_size(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Guard, the stack, and the page its colour is taken from. */
-static size_t pitch(const struct stacks *stacks)
+/* Bytes from one stack to the next: guard, stack, and the page that its colour
+ * is taken from. */
+static size_t distance_of(const struct stacks *stacks)
 {
 	return STACK_GUARD_SIZE + stacks->stack_size + page_size();
 }
 
-static int guard(void *low)
+static int guard_page(void *low)
 {
 	if (madvise(low, STACK_GUARD_SIZE, MADV_GUARD_INSTALL) == 0)
 		return 0;
 	return mprotect(low, STACK_GUARD_SIZE, PROT_NONE);
 }
 
-static bool slab_guard(struct stack_slab *slab, size_t count, size_t distance)
+static bool guard_slab(struct stack_slab *slab, size_t count, size_t distance)
 {
 	uint8_t *low = slab->base;
 
 	for (size_t i = 0; i < count; i++, low += distance) {
-		if (guard(low) != 0)
+		if (guard_page(low) != 0)
 			return false;
 		slab->stacks[i] = (struct stack){
 			.base = low + STACK_GUARD_SIZE,
@@ -65,9 +66,9 @@ static bool slab_guard(struct stack_slab *slab, size_t count, size_t distance)
 	return true;
 }
 
-static bool slab_add(struct stacks *stacks)
+static bool add_slab(struct stacks *stacks)
 {
-	size_t distance = pitch(stacks);
+	size_t distance = distance_of(stacks);
 	size_t count = distance < SLAB_SIZE ? SLAB_SIZE / distance : 1;
 	struct stack_slab *slab;
 
@@ -80,10 +81,10 @@ static bool slab_add(struct stacks *stacks)
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
 	if (slab->base == MAP_FAILED)
 		goto err_slab;
-	/* A huge page would make one deep stack pay for all of the slab. An
-	 * error is a kernel without huge pages. */
+	/* With huge pages one deep stack would take memory for all of the slab.
+	 * An error means a kernel without huge pages. */
 	madvise(slab->base, slab->size, MADV_NOHUGEPAGE);
-	if (!slab_guard(slab, count, distance))
+	if (!guard_slab(slab, count, distance))
 		goto err_map;
 	slab->next = stacks->slabs;
 	stacks->slabs = slab;
@@ -105,7 +106,7 @@ void reef_stacks_init(struct stacks *stacks, size_t stack_size)
 	size_t page = page_size();
 
 #if defined(REEF_ASAN) || defined(REEF_TSAN)
-	/* Their frames are several times as large. */
+	/* Under sanitizers frames are several times as large. */
 	stack_size *= 4;
 #endif
 	stack_size = (stack_size + page - 1) / page * page;
@@ -140,7 +141,7 @@ struct stack *reef_stack_take(struct stacks *stacks)
 		stacks->warm_count--;
 		return stack;
 	}
-	if (!stacks->cold && !slab_add(stacks))
+	if (!stacks->cold && !add_slab(stacks))
 		return NULL;
 	stack = stacks->cold;
 	stacks->cold = stack->next;
@@ -158,7 +159,7 @@ void reef_stack_give(struct stacks *stacks, struct stack *stack)
 #ifdef REEF_ASAN
 	ASAN_UNPOISON_MEMORY_REGION(stack->base, stack->size);
 #endif
-	/* base + size may end inside a page: its rest is the colour. */
+	/* base + size may end inside a page, whose rest is the colour. */
 	madvise(stack->base, stacks->stack_size + page_size(), MADV_DONTNEED);
 	stack->next = stacks->cold;
 	stacks->cold = stack;

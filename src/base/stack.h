@@ -37,7 +37,7 @@ struct stacks {
 void reef_stacks_init(struct stacks *stacks, size_t stack_size);
 void reef_stacks_fini(struct stacks *stacks);
 
-/* NULL: no memory, or no more mappings. */
+/* Take a stack.  NULL: no memory, or no more mappings. */
 struct stack *reef_stack_take(struct stacks *stacks);
 void reef_stack_give(struct stacks *stacks, struct stack *stack);
 

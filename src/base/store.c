@@ -201,13 +201,13 @@ static const struct reef_store_ops directory_ops = {
 	.destroy = directory_destroy,
 };
 
-/* Make the directory's own name durable too. */
+/* Make the name of the store's directory durable. */
 static int sync_parent(int fd)
 {
 	int parent, err;
 
 	parent = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* It need not be ours to read; then it is not ours to sync. */
+	/* A parent that we may not read is not ours to sync. */
 	if (parent < 0)
 		return errno == EACCES ? 0 : -errno;
 	err = fsync(parent) ? -errno : 0;
@@ -230,8 +230,8 @@ int reef_store_open_directory(const char *path, struct reef_store **out)
 		err = -errno;
 		goto err_free;
 	}
-	/* Also where it was there already: whoever made it may have died before
-	 * its name was durable. */
+	/* A directory that was there already is synced, too: whoever made it
+	 * may have died before its name was durable. */
 	err = sync_parent(directory->fd);
 	if (err)
 		goto err_close;
@@ -248,7 +248,7 @@ err_free:
 
 /* --- calls through the ops; what every store checks alike --- */
 
-static bool name_ok(const char *name)
+static bool is_name_valid(const char *name)
 {
 	size_t length = strlen(name);
 
@@ -256,7 +256,7 @@ static bool name_ok(const char *name)
 	       strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-static bool range_ok(uint64_t offset, size_t size)
+static bool is_range_valid(uint64_t offset, size_t size)
 {
 	return offset <= INT64_MAX && size <= INT64_MAX - offset;
 }
@@ -273,7 +273,7 @@ int reef_file_open(struct reef_store *store, const char *name, int flags,
 	const int known =
 		REEF_FILE_CREATE | REEF_FILE_EXCLUSIVE | REEF_FILE_LOCK;
 
-	if (!name_ok(name) || (flags & ~known) ||
+	if (!is_name_valid(name) || (flags & ~known) ||
 	    ((flags & REEF_FILE_EXCLUSIVE) && !(flags & REEF_FILE_CREATE)))
 		return -EINVAL;
 	return store->ops->open(store, name, flags, out);
@@ -288,7 +288,7 @@ void reef_file_close(struct reef_file *file)
 ssize_t reef_file_read(struct reef_file *file, uint64_t offset, void *bytes,
 		       size_t size)
 {
-	if (!range_ok(offset, size))
+	if (!is_range_valid(offset, size))
 		return -EINVAL;
 	return file->store->ops->read(file, offset, bytes, size);
 }
@@ -296,7 +296,7 @@ ssize_t reef_file_read(struct reef_file *file, uint64_t offset, void *bytes,
 int reef_file_write(struct reef_file *file, uint64_t offset, const void *bytes,
 		    size_t size)
 {
-	if (!range_ok(offset, size))
+	if (!is_range_valid(offset, size))
 		return -EFBIG;
 	return file->store->ops->write(file, offset, bytes, size);
 }
@@ -321,14 +321,14 @@ int64_t reef_file_size(struct reef_file *file)
 int reef_store_rename(struct reef_store *store, const char *from,
 		      const char *to)
 {
-	if (!name_ok(from) || !name_ok(to))
+	if (!is_name_valid(from) || !is_name_valid(to))
 		return -EINVAL;
 	return store->ops->rename(store, from, to);
 }
 
 int reef_store_remove(struct reef_store *store, const char *name)
 {
-	if (!name_ok(name))
+	if (!is_name_valid(name))
 		return -EINVAL;
 	return store->ops->remove(store, name);
 }

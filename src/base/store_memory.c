@@ -91,18 +91,18 @@ static struct memory_file *to_file(struct reef_file *file)
 	return (struct memory_file *)file;
 }
 
-/* Is it this call's turn to fail? */
-static bool fails(struct memory *memory)
+/* Count a call. Returns whether it is this one that has to fail. */
+static bool is_to_fail(struct memory *memory)
 {
 	return memory->fail_in > 0 && --memory->fail_in == 0;
 }
 
-/* What every call on a file asks first. */
+/* Whether a call on this file can be done: 0, or its error. */
 static int check_file(struct memory_file *file)
 {
 	struct memory *memory = to_memory(file->file.store);
 
-	if (file->incarnation != memory->incarnation || fails(memory))
+	if (file->incarnation != memory->incarnation || is_to_fail(memory))
 		return -EIO;
 	return 0;
 }
@@ -128,7 +128,7 @@ static int image_reserve(struct image *image, uint64_t size)
 	return 0;
 }
 
-/* Bytes between the old and a larger size are zero. Room must be there. */
+/* Change the size of an image; new bytes are zero. Room must be there. */
 static void image_resize(struct image *image, uint64_t size)
 {
 	if (size > image->size)
@@ -146,7 +146,7 @@ static void image_write(struct image *image, uint64_t offset, const void *bytes,
 	memcpy(image->bytes + offset, bytes, size);
 }
 
-/* Carry over a change, or the first `size` bytes of it. */
+/* Carry a change over to the disk, or the first `size` bytes of it. */
 static void change_apply(struct image *disk, const struct change *change,
 			 size_t size)
 {
@@ -208,7 +208,7 @@ static void inode_crash(struct inode *inode, struct reef_random *random)
 	}
 	changes_drop(inode);
 	inode->locked = false;
-	/* The room is there: the cache was at least as large as any change. */
+	/* There is room: the cache was at least as large as any change. */
 	inode->cache.size = 0;
 	if (inode->disk.size > 0)
 		image_write(&inode->cache, 0, inode->disk.bytes,
@@ -398,7 +398,7 @@ static int memory_open(struct reef_store *store, const char *name, int flags,
 	struct memory_file *file;
 	int err;
 
-	if (fails(memory))
+	if (is_to_fail(memory))
 		return -EIO;
 	file = calloc(1, sizeof(*file));
 	if (!file)
@@ -456,7 +456,7 @@ static int memory_write(struct reef_file *file, uint64_t offset,
 
 	if (own->incarnation != memory->incarnation)
 		return -EIO;
-	if (fails(memory)) {
+	if (is_to_fail(memory)) {
 		/* A write that failed may have begun. */
 		size = reef_random_below(&memory->random, size + 1);
 		err = change_add(own->inode, false, offset, bytes, size);
@@ -484,7 +484,7 @@ static int memory_sync(struct reef_file *file)
 
 	if (own->incarnation != memory->incarnation)
 		return -EIO;
-	if (fails(memory)) {
+	if (is_to_fail(memory)) {
 		for (change = own->inode->first; change; change = change->next)
 			if (reef_random_chance(&memory->random, 1, 2))
 				change->doomed = true;
@@ -510,7 +510,7 @@ static int memory_rename(struct reef_store *store, const char *from,
 	struct memory *memory = to_memory(store);
 	struct name *name;
 
-	if (fails(memory))
+	if (is_to_fail(memory))
 		return -EIO;
 	name = *name_find(&memory->cached, from);
 	if (!name)
@@ -524,7 +524,7 @@ static int memory_remove(struct reef_store *store, const char *name)
 {
 	struct memory *memory = to_memory(store);
 
-	if (fails(memory))
+	if (is_to_fail(memory))
 		return -EIO;
 	if (!*name_find(&memory->cached, name))
 		return -ENOENT;
@@ -536,7 +536,7 @@ static int memory_sync_names(struct reef_store *store)
 	struct memory *memory = to_memory(store);
 	int err;
 
-	if (fails(memory))
+	if (is_to_fail(memory))
 		return -EIO;
 	while (memory->first) {
 		err = name_change_apply(memory, &memory->stored, memory->first);

@@ -8,24 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static int ask(struct reef_operator *op, uint16_t kind, const char *name,
-	       struct reef_body *body, struct reef_answer *answer)
+static int set_drain(struct reef_operator *op, const char *name, uint32_t flags)
 {
-	struct reef_row row;
-	int rc;
+	struct reef_body body = {.ask.node_drain.flags = flags};
+	int rc = operate_find(op, REEF_ROW_NODE, name,
+			      &body.ask.node_drain.node);
 
-	rc = operate_find(op, REEF_ROW_NODE, name, &row);
-	if (rc)
-		return rc;
-	body->node = row.node;
-	return reef_operator_call(op, kind, body, answer);
+	return rc ? rc
+		  : reef_operator_call(op, REEF_POOL_NODE_DRAIN, &body, NULL);
 }
 
 static int drain(struct reef_operator *op, const char *const *arguments,
 		 uint32_t count)
 {
-	struct reef_body body = {0};
-	int rc = ask(op, REEF_POOL_NODE_DRAIN, arguments[0], &body, NULL);
+	int rc = set_drain(op, arguments[0], 0);
 
 	if (!rc)
 		printf("%s is being drained; `reef status` shows how far.\n",
@@ -36,9 +32,7 @@ static int drain(struct reef_operator *op, const char *const *arguments,
 static int undrain(struct reef_operator *op, const char *const *arguments,
 		   uint32_t count)
 {
-	struct reef_body body = {.flags = 1};
-
-	return ask(op, REEF_POOL_NODE_DRAIN, arguments[0], &body, NULL);
+	return set_drain(op, arguments[0], REEF_POOL_DRAIN_STOP);
 }
 
 static int reclaim(struct reef_operator *op, const char *const *arguments,
@@ -49,14 +43,18 @@ static int reclaim(struct reef_operator *op, const char *const *arguments,
 	char size[16];
 	int rc;
 
-	rc = operate_size("node", arguments[1], &body.size);
+	rc = operate_size("node", arguments[1], &body.ask.node_reclaim.bytes);
+	if (!rc)
+		rc = operate_find(op, REEF_ROW_NODE, arguments[0],
+				  &body.ask.node_reclaim.node);
 	if (rc)
 		return rc;
-	rc = ask(op, REEF_POOL_NODE_RECLAIM, arguments[0], &body, &answer);
+	rc = reef_operator_call(op, REEF_POOL_NODE_RECLAIM, &body, &answer);
 	if (rc)
 		return rc;
 	printf("%s of revocable memory will go back to %s.\n",
-	       reef_table_bytes(answer.body.size, size), arguments[0]);
+	       reef_table_bytes(answer.body.reply.node_reclaim.bytes, size),
+	       arguments[0]);
 	reef_answer_free(&answer);
 	return 0;
 }
@@ -65,8 +63,11 @@ static int forget(struct reef_operator *op, const char *const *arguments,
 		  uint32_t count)
 {
 	struct reef_body body = {0};
-	int rc = ask(op, REEF_POOL_NODE_REMOVE, arguments[0], &body, NULL);
+	int rc = operate_find(op, REEF_ROW_NODE, arguments[0],
+			      &body.ask.node_remove.node);
 
+	if (!rc)
+		rc = reef_operator_call(op, REEF_POOL_NODE_REMOVE, &body, NULL);
 	if (rc == -EBUSY)
 		return operate_say("node",
 				   "%s is in use: drain it, then stop "
@@ -75,15 +76,16 @@ static int forget(struct reef_operator *op, const char *const *arguments,
 	return rc;
 }
 
-static int show(void *context, const struct reef_row *row)
+static int show(void *context, const struct reef_row *any)
 {
+	const struct reef_row_node *row = &any->node;
 	char size[16], used[16];
 
 	printf("%-16.*s %-9s %10s of %10s lent, %u extents\n",
 	       (int)row->name.size, row->name.bytes,
 	       operate_node_state(row->state),
 	       reef_table_bytes(row->used, used),
-	       reef_table_bytes(row->size, size), row->count);
+	       reef_table_bytes(row->capacity, size), row->extents);
 	return 0;
 }
 

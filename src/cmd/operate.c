@@ -260,33 +260,47 @@ int operate(int argc, char **argv, const char *about, const struct verb *verbs)
 struct search {
 	enum reef_row_kind kind;
 	const char *name;
-	struct reef_row *out;
+	uint32_t *out;
 	char *end;
 	unsigned long number;
 };
 
-static int look(void *context, const struct reef_row *row)
+/* What a row can be called by. A session has no name, only its program's. */
+static uint32_t number_of(const struct reef_row *row, struct reef_text *name)
+{
+	switch (row->row) {
+	case REEF_ROW_NODE:
+		*name = row->node.name;
+		return row->node.number;
+	case REEF_ROW_SPACE:
+		*name = row->space.name;
+		return row->space.number;
+	case REEF_ROW_USER:
+		*name = row->user.name;
+		return row->user.number;
+	default:
+		*name = (struct reef_text){0};
+		return row->session.id;
+	}
+}
+
+static int keep_match(void *context, const struct reef_row *row)
 {
 	struct search *search = context;
-	uint32_t number = search->kind == REEF_ROW_NODE	     ? row->node
-			  : search->kind == REEF_ROW_SPACE   ? row->space
-			  : search->kind == REEF_ROW_SESSION ? row->session
-							     : row->user;
-	bool is_name = row->name.size == strlen(search->name) &&
-		       !memcmp(row->name.bytes, search->name, row->name.size);
+	struct reef_text name;
+	uint32_t number = number_of(row, &name);
+	bool is_name = row->row != REEF_ROW_SESSION &&
+		       name.size == strlen(search->name) &&
+		       !memcmp(name.bytes, search->name, name.size);
 
-	/* A session's name is its program's, which is no name for it. */
-	if (search->kind == REEF_ROW_SESSION)
-		is_name = false;
 	if (!is_name && (*search->end || search->number != number))
 		return 0;
-	*search->out = *row;
-	search->out->name = search->out->addresses = (struct reef_text){0};
+	*search->out = number;
 	return is_name ? 2 : 1;
 }
 
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
-		 const char *name, struct reef_row *out)
+		 const char *name, uint32_t *out)
 {
 	static const char *const words[] = {
 		[REEF_ROW_NODE] = "node",
@@ -299,7 +313,7 @@ int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 
 	search.number =
 		strtoul(name, &search.end, kind == REEF_ROW_SESSION ? 16 : 10);
-	rc = reef_operator_list(op, kind, look, &search);
+	rc = reef_operator_list(op, kind, keep_match, &search);
 	if (rc)
 		return rc > 0 ? 0 : rc;
 	return operate_say(words[kind], "there is no %s \"%.80s\"", words[kind],
@@ -357,9 +371,9 @@ const char *operate_session_state(uint8_t state)
 	}
 }
 
-const char *operate_session_text(const struct reef_row *row)
+const char *operate_session_text(const struct reef_row_session *row)
 {
-	if (row->state == REEF_SESSION_ALIVE && !row->addresses.size)
+	if (row->state == REEF_SESSION_ALIVE && !row->fabric.size)
 		return "away";
 	return operate_session_state(row->state);
 }

@@ -45,7 +45,7 @@ int operate_size(const char *name, const char *text, uint64_t *out);
 /* Numbers of things by name (or by number): 0, what went wrong, or 1: it was
  * said that there is none. */
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
-		 const char *name, struct reef_row *out);
+		 const char *name, uint32_t *out);
 
 /* A table for rows, to be printed and destroyed: '<' or '>' in front of each
  * title, '|' between them. */
@@ -58,6 +58,6 @@ const char *operate_session_state(uint8_t state);
 /* The same for people: "away" is a session that is alive as far as the broker
  * knows, but has no link to it. Its process may come back, or be dead: who was
  * killed together with the broker is away until its lease runs out. */
-const char *operate_session_text(const struct reef_row *row);
+const char *operate_session_text(const struct reef_row_session *row);
 
 #endif

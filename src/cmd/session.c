@@ -8,21 +8,20 @@ static int end(struct reef_operator *op, const char *const *arguments,
 	       uint32_t count)
 {
 	struct reef_body body = {0};
-	struct reef_row row;
-	int rc;
+	int rc = operate_find(op, REEF_ROW_SESSION, arguments[0],
+			      &body.ask.session_end.session);
 
-	rc = operate_find(op, REEF_ROW_SESSION, arguments[0], &row);
-	if (rc)
-		return rc;
-	body.session = row.session;
-	return reef_operator_call(op, REEF_POOL_SESSION_END, &body, NULL);
+	return rc ? rc
+		  : reef_operator_call(op, REEF_POOL_SESSION_END, &body, NULL);
 }
 
-static int show(void *context, const struct reef_row *row)
+static int show(void *context, const struct reef_row *any)
 {
-	printf("%08x  %-9s  pid %-8u  %.*s\n", row->session,
-	       operate_session_text(row), row->pid, (int)row->name.size,
-	       row->name.bytes);
+	const struct reef_row_session *row = &any->session;
+
+	printf("%08x  %-9s  pid %-8u  %.*s\n", row->id,
+	       operate_session_text(row), row->pid, (int)row->program.size,
+	       row->program.bytes);
 	return 0;
 }
 

@@ -9,19 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int ask(struct reef_operator *op, uint16_t kind, const char *name,
-	       struct reef_body *body, struct reef_answer *answer)
-{
-	struct reef_row row;
-	int rc;
-
-	rc = operate_find(op, REEF_ROW_SPACE, name, &row);
-	if (rc)
-		return rc;
-	body->space = row.space;
-	return reef_operator_call(op, kind, body, answer);
-}
-
 static int limit_of(const char *text, uint64_t *out)
 {
 	if (!strcmp(text, "0"))
@@ -34,10 +21,14 @@ static int create(struct reef_operator *op, const char *const *arguments,
 		  uint32_t count)
 {
 	struct reef_body body = {
-		.name = {arguments[0], (uint16_t)strlen(arguments[0])},
-		.flags = REEF_POOL_CREATE | REEF_POOL_EXCLUSIVE,
-		.kind = REEF_SPACE_SHARED,
-		.keeping = REEF_KEEPING_KEPT,
+		.ask.space_open =
+			{
+				.name = {arguments[0],
+					 (uint16_t)strlen(arguments[0])},
+				.flags = REEF_POOL_CREATE | REEF_POOL_EXCLUSIVE,
+				.kind = REEF_SPACE_SHARED,
+				.keeping = REEF_KEEPING_KEPT,
+			},
 	};
 	struct reef_body used = {0};
 	struct reef_answer answer;
@@ -49,17 +40,17 @@ static int create(struct reef_operator *op, const char *const *arguments,
 		return -ENAMETOOLONG;
 	for (uint32_t i = 1; i < count; i++) {
 		if (!strcmp(arguments[i], "revocable")) {
-			body.keeping = REEF_KEEPING_REVOCABLE;
+			body.ask.space_open.keeping = REEF_KEEPING_REVOCABLE;
 			continue;
 		}
-		rc = limit_of(arguments[i], &body.size);
+		rc = limit_of(arguments[i], &body.ask.space_open.quota);
 		if (rc)
 			return rc;
 	}
 	rc = reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, &answer);
 	if (rc)
 		return rc;
-	used.space = answer.body.space;
+	used.ask.space_close.space = answer.body.reply.space_open.space;
 	reef_answer_free(&answer);
 	return reef_operator_call(op, REEF_POOL_SPACE_CLOSE, &used, NULL);
 }
@@ -68,8 +59,11 @@ static int drop(struct reef_operator *op, const char *const *arguments,
 		uint32_t count)
 {
 	struct reef_body body = {0};
+	int rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
+			      &body.ask.space_drop.space);
 
-	return ask(op, REEF_POOL_SPACE_DROP, arguments[0], &body, NULL);
+	return rc ? rc
+		  : reef_operator_call(op, REEF_POOL_SPACE_DROP, &body, NULL);
 }
 
 static int quota(struct reef_operator *op, const char *const *arguments,
@@ -79,9 +73,12 @@ static int quota(struct reef_operator *op, const char *const *arguments,
 	int rc = 0;
 
 	if (strcmp(arguments[1], "none"))
-		rc = limit_of(arguments[1], &body.size);
+		rc = limit_of(arguments[1], &body.ask.space_quota.quota);
+	if (!rc)
+		rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
+				  &body.ask.space_quota.space);
 	return rc ? rc
-		  : ask(op, REEF_POOL_SPACE_QUOTA, arguments[0], &body, NULL);
+		  : reef_operator_call(op, REEF_POOL_SPACE_QUOTA, &body, NULL);
 }
 
 static int rights_of(const char *text, uint8_t *out)
@@ -109,16 +106,21 @@ static int token(struct reef_operator *op, const char *const *arguments,
 	struct reef_answer answer;
 	int rc;
 
-	rc = rights_of(count > 1 ? arguments[1] : "write", &body.rights);
+	rc = rights_of(count > 1 ? arguments[1] : "write",
+		       &body.ask.space_token.rights);
+	if (!rc)
+		rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
+				  &body.ask.space_token.space);
 	if (rc)
 		return rc;
-	rc = ask(op, REEF_POOL_SPACE_TOKEN, arguments[0], &body, &answer);
+	rc = reef_operator_call(op, REEF_POOL_SPACE_TOKEN, &body, &answer);
 	if (rc)
 		return rc;
-	made.space = answer.body.space;
-	made.era = answer.body.era;
-	made.rights = answer.body.rights;
-	memcpy(made.key.bytes, answer.body.secret, sizeof(made.key.bytes));
+	made.space = answer.body.reply.space_token.space;
+	made.era = answer.body.reply.space_token.era;
+	made.rights = answer.body.reply.space_token.rights;
+	memcpy(made.key.bytes, answer.body.reply.space_token.secret,
+	       sizeof(made.key.bytes));
 	reef_answer_free(&answer);
 	if (count > 2) {
 		rc = reef_token_save(arguments[2], &made);
@@ -138,15 +140,19 @@ static int revoke(struct reef_operator *op, const char *const *arguments,
 		  uint32_t count)
 {
 	struct reef_body body = {0};
+	int rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
+			      &body.ask.space_revoke.space);
 
-	return ask(op, REEF_POOL_SPACE_REVOKE, arguments[0], &body, NULL);
+	return rc ? rc
+		  : reef_operator_call(op, REEF_POOL_SPACE_REVOKE, &body, NULL);
 }
 
-static int show(void *context, const struct reef_row *row)
+static int show(void *context, const struct reef_row *any)
 {
+	const struct reef_row_space *row = &any->space;
 	char used[16], limit[16];
 
-	reef_table_cell(context, "%u", row->space);
+	reef_table_cell(context, "%u", row->number);
 	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
 	reef_table_cell(context, "%s",
 			row->kind == REEF_SPACE_SCRATCH ? "scratch" : "shared");
@@ -155,7 +161,7 @@ static int show(void *context, const struct reef_row *row)
 							       : "kept");
 	reef_table_cell(context, "%s", reef_table_bytes(row->used, used));
 	reef_table_cell(context, "%s",
-			row->size ? reef_table_bytes(row->size, limit) : "-");
+			row->quota ? reef_table_bytes(row->quota, limit) : "-");
 	reef_table_end_row(context);
 	return 0;
 }

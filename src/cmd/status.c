@@ -59,21 +59,22 @@ static void json_begin(struct view *view, const char *key, uint64_t value)
 
 /* --- nodes --- */
 
-static int show_node(void *context, const struct reef_row *row)
+static int show_node(void *context, const struct reef_row *any)
 {
+	const struct reef_row_node *row = &any->node;
 	struct view *view = context;
 	char size[16], age[16], name[300], addresses[1100];
 
 	view->rows++;
 	if (view->json) {
-		json_begin(view, "node", row->node);
+		json_begin(view, "node", row->number);
 		json_text("name", row->name);
 		printf(",\"state\":\"%s\"", operate_node_state(row->state));
-		json_number("capacity", row->size);
+		json_number("capacity", row->capacity);
 		json_number("used", row->used);
-		json_number("extents", row->count);
-		json_number("heard_ns", row->age_ns);
-		json_number("machine_free", row->value);
+		json_number("extents", row->extents);
+		json_number("heard_ns", row->silent_ns);
+		json_number("machine_free", row->machine_free);
 		json_number("incarnation", row->incarnation);
 		json_text("addresses", row->addresses);
 		printf("}");
@@ -82,16 +83,18 @@ static int show_node(void *context, const struct reef_row *row)
 	reef_table_cell(view->table, "%s",
 			text_of(row->name, name, sizeof(name)));
 	reef_table_cell(view->table, "%s", operate_node_state(row->state));
-	reef_table_cell(view->table, "%s", reef_table_bytes(row->size, size));
+	reef_table_cell(view->table, "%s",
+			reef_table_bytes(row->capacity, size));
 	reef_table_bar(view->table,
-		       row->size ? (double)row->used / (double)row->size : 0,
+		       row->capacity ? (double)row->used / (double)row->capacity
+				     : 0,
 		       12);
 	reef_table_cell(view->table, "%s", reef_table_bytes(row->used, size));
-	reef_table_cell(view->table, "%u", row->count);
+	reef_table_cell(view->table, "%u", row->extents);
 	reef_table_cell(view->table, "%s",
 			row->state == REEF_NODE_DEAD
 				? "-"
-				: reef_table_time((double)row->age_ns, age));
+				: reef_table_time((double)row->silent_ns, age));
 	reef_table_cell(view->table, "%s",
 			text_of(row->addresses, addresses, sizeof(addresses)));
 	reef_table_end_row(view->table);
@@ -100,8 +103,9 @@ static int show_node(void *context, const struct reef_row *row)
 
 /* --- spaces --- */
 
-static int show_space(void *context, const struct reef_row *row)
+static int show_space(void *context, const struct reef_row *any)
 {
+	const struct reef_row_space *row = &any->space;
 	struct view *view = context;
 	bool scratch = row->kind == REEF_SPACE_SCRATCH;
 	bool revocable = row->keeping == REEF_KEEPING_REVOCABLE;
@@ -109,7 +113,7 @@ static int show_space(void *context, const struct reef_row *row)
 
 	view->rows++;
 	if (view->json) {
-		json_begin(view, "space", row->space);
+		json_begin(view, "space", row->number);
 		json_text("name", row->name);
 		printf(",\"kind\":\"%s\",\"keeping\":\"%s\"",
 		       scratch ? "scratch" : "shared",
@@ -117,61 +121,63 @@ static int show_space(void *context, const struct reef_row *row)
 		json_number("user", row->user);
 		json_number("session", row->session);
 		json_number("era", row->era);
-		json_number("extents", row->count);
+		json_number("extents", row->extents);
 		json_number("used", row->used);
-		json_number("quota", row->size);
+		json_number("quota", row->quota);
 		printf("}");
 		return 0;
 	}
-	reef_table_cell(view->table, "%u", row->space);
+	reef_table_cell(view->table, "%u", row->number);
 	reef_table_cell(view->table, "%s",
 			row->name.size ? text_of(row->name, name, sizeof(name))
 				       : "-");
 	reef_table_cell(view->table, "%s, %s", scratch ? "scratch" : "shared",
 			revocable ? "revocable" : "kept");
-	reef_table_cell(view->table, "%u", row->count);
+	reef_table_cell(view->table, "%u", row->extents);
 	reef_table_cell(view->table, "%s", reef_table_bytes(row->used, size));
 	reef_table_cell(view->table, "%s",
-			row->size ? reef_table_bytes(row->size, size) : "-");
+			row->quota ? reef_table_bytes(row->quota, size) : "-");
 	reef_table_end_row(view->table);
 	return 0;
 }
 
 /* --- sessions --- */
 
-static int show_session(void *context, const struct reef_row *row)
+static int show_session(void *context, const struct reef_row *any)
 {
+	const struct reef_row_session *row = &any->session;
 	struct view *view = context;
 	char age[16], name[300], fabric[300];
 
 	view->rows++;
 	if (view->json) {
-		json_begin(view, "session", row->session);
+		json_begin(view, "session", row->id);
 		printf(",\"state\":\"%s\"", operate_session_state(row->state));
-		json_text("name", row->name);
+		json_text("name", row->program);
 		json_number("user", row->user);
 		json_number("pid", row->pid);
-		json_number("renewed_ns", row->age_ns);
-		json_text("fabric", row->addresses);
+		json_number("renewed_ns", row->silent_ns);
+		json_text("fabric", row->fabric);
 		printf("}");
 		return 0;
 	}
-	reef_table_cell(view->table, "%08x", row->session);
+	reef_table_cell(view->table, "%08x", row->id);
 	reef_table_cell(view->table, "%s", operate_session_text(row));
 	reef_table_cell(view->table, "%s",
-			row->name.size ? text_of(row->name, name, sizeof(name))
-				       : "-");
+			row->program.size
+				? text_of(row->program, name, sizeof(name))
+				: "-");
 	if (row->pid)
 		reef_table_cell(view->table, "%u", row->pid);
 	else
 		reef_table_cell(view->table, "-");
 	reef_table_cell(view->table, "%u", row->user);
 	reef_table_cell(view->table, "%s",
-			reef_table_time((double)row->age_ns, age));
+			reef_table_time((double)row->silent_ns, age));
 	reef_table_cell(view->table, "%s",
-			row->addresses.size ? text_of(row->addresses, fabric,
-						      sizeof(fabric))
-					    : "-");
+			row->fabric.size
+				? text_of(row->fabric, fabric, sizeof(fabric))
+				: "-");
 	reef_table_end_row(view->table);
 	return 0;
 }
@@ -218,19 +224,19 @@ static int show_section(struct reef_operator *op, const struct section *section,
 	return rc;
 }
 
-static void show_event(struct view *view, const struct reef_row *row)
+static void show_event(struct view *view, const struct reef_row_event *row)
 {
 	char age[16];
 
 	if (view->json) {
-		json_begin(view, "event", row->value);
+		json_begin(view, "event", row->number);
 		json_number("age_ns", row->age_ns);
-		json_text("text", row->name);
+		json_text("text", row->text);
 		printf("}");
 	} else {
 		printf("  %10s ago  %.*s\n",
 		       reef_table_time((double)row->age_ns, age),
-		       (int)row->name.size, row->name.bytes);
+		       (int)row->text.size, row->text.bytes);
 	}
 }
 
@@ -250,8 +256,10 @@ static int show_events(const struct reef_answer *answer, bool json)
 	printf(json ? ",\"events\":[" : "\nevents\n");
 	in = all;
 	while ((rc = reef_row_decode(&in, &row)) > 0)
-		if (json || count - view.rows++ <= EVENTS_SHOWN)
-			show_event(&view, &row);
+		if (row.row != REEF_ROW_EVENT)
+			continue;
+		else if (json || count - view.rows++ <= EVENTS_SHOWN)
+			show_event(&view, &row.event);
 	if (json)
 		printf("]");
 	return rc;
@@ -270,18 +278,22 @@ static int show_all(struct reef_operator *op, bool json)
 		printf("{\"pool\":\"%016llx\",\"pool_epoch\":%llu,"
 		       "\"broker_epoch\":%llu,\"uptime_ns\":%llu,"
 		       "\"fabric\":\"%s\"",
-		       (unsigned long long)answer.body.pool,
-		       (unsigned long long)answer.body.epoch,
-		       (unsigned long long)answer.body.version,
-		       (unsigned long long)answer.body.value,
+		       (unsigned long long)answer.body.reply.status.pool,
+		       (unsigned long long)answer.body.reply.status.pool_epoch,
+		       (unsigned long long)
+			       answer.body.reply.status.broker_epoch,
+		       (unsigned long long)answer.body.reply.status.uptime_ns,
 		       reef_operator_fabric(op));
 	else
 		printf("pool %016llx, epoch %llu; the broker (start %llu) has "
 		       "been up for %s; asked over %s\n",
-		       (unsigned long long)answer.body.pool,
-		       (unsigned long long)answer.body.epoch,
-		       (unsigned long long)answer.body.version,
-		       reef_table_time((double)answer.body.value, time),
+		       (unsigned long long)answer.body.reply.status.pool,
+		       (unsigned long long)answer.body.reply.status.pool_epoch,
+		       (unsigned long long)
+			       answer.body.reply.status.broker_epoch,
+		       reef_table_time(
+			       (double)answer.body.reply.status.uptime_ns,
+			       time),
 		       reef_operator_fabric(op));
 	for (size_t i = 0; !rc && i < SECTIONS; i++)
 		rc = show_section(op, &sections[i], json);

@@ -12,7 +12,9 @@ static int add(struct reef_operator *op, const char *const *arguments,
 	       uint32_t count)
 {
 	const struct reef_body body = {
-		.name = {arguments[0], (uint16_t)strlen(arguments[0])}};
+		.ask.user_add.name = {arguments[0],
+				      (uint16_t)strlen(arguments[0])},
+	};
 	struct reef_credential credential = {0};
 	char text[REEF_KEY_TEXT_SIZE];
 	struct reef_answer answer;
@@ -25,9 +27,9 @@ static int add(struct reef_operator *op, const char *const *arguments,
 	rc = reef_operator_call(op, REEF_POOL_USER_ADD, &body, &answer);
 	if (rc)
 		return rc;
-	credential.user = answer.body.user;
-	credential.era = answer.body.era;
-	memcpy(credential.key.bytes, answer.body.secret,
+	credential.user = answer.body.reply.user_add.user;
+	credential.era = answer.body.reply.user_add.era;
+	memcpy(credential.key.bytes, answer.body.reply.user_add.secret,
 	       sizeof(credential.key.bytes));
 	reef_answer_free(&answer);
 	if (count > 1) {
@@ -48,22 +50,21 @@ static int remove_user(struct reef_operator *op, const char *const *arguments,
 		       uint32_t count)
 {
 	struct reef_body body = {0};
-	struct reef_row row;
-	int rc;
+	int rc = operate_find(op, REEF_ROW_USER, arguments[0],
+			      &body.ask.user_remove.user);
 
-	rc = operate_find(op, REEF_ROW_USER, arguments[0], &row);
-	if (rc)
-		return rc;
-	body.user = row.user;
-	return reef_operator_call(op, REEF_POOL_USER_REMOVE, &body, NULL);
+	return rc ? rc
+		  : reef_operator_call(op, REEF_POOL_USER_REMOVE, &body, NULL);
 }
 
-static int show(void *context, const struct reef_row *row)
+static int show(void *context, const struct reef_row *any)
 {
-	reef_table_cell(context, "%u", row->user);
+	const struct reef_row_user *row = &any->user;
+
+	reef_table_cell(context, "%u", row->number);
 	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
 	reef_table_cell(context, "%u", row->era);
-	reef_table_cell(context, "%u", row->count);
+	reef_table_cell(context, "%u", row->sessions);
 	reef_table_end_row(context);
 	return 0;
 }

@@ -32,7 +32,7 @@ static int ask(struct reef_map *map)
 	clock->next_ns =
 		ended_ns + (rc && !clock->at_ns ? AGAIN_NS : PERIOD_NS);
 	if (!rc) {
-		clock->time_ns = answer.body.value;
+		clock->time_ns = answer.body.reply.time.unix_ns;
 		/* It was so at some moment between the two. */
 		clock->at_ns = began_ns + (ended_ns - began_ns) / 2;
 	}

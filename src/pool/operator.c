@@ -204,8 +204,10 @@ static bool is_numbered(uint16_t kind)
 static int have_session(struct reef_operator *op)
 {
 	static const char name[] = "reef (operator)";
-	const struct reef_body body = {.name = {name, sizeof(name) - 1},
-				       .pid = (uint32_t)getpid()};
+	const struct reef_body body = {
+		.ask.session_open = {.program = {name, sizeof(name) - 1},
+				     .pid = (uint32_t)getpid()},
+	};
 	int rc = 0;
 
 	if (!op->has_session)
@@ -248,17 +250,19 @@ static uint32_t number_of(const struct reef_row *row)
 {
 	switch (row->row) {
 	case REEF_ROW_EXTENT:
-		return row->extent;
+		return row->extent.number;
 	case REEF_ROW_NODE:
-		return row->node;
+		return row->node.number;
 	case REEF_ROW_SESSION:
-		return row->session;
+		return row->session.id;
 	case REEF_ROW_SPACE:
-		return row->space;
+		return row->space.number;
 	case REEF_ROW_USER:
-		return row->user;
-	default:
-		return (uint32_t)row->value;
+		return row->user.number;
+	case REEF_ROW_EVENT:
+		return (uint32_t)row->event.number;
+	default: /* these fit in one page */
+		return UINT32_MAX;
 	}
 }
 
@@ -266,7 +270,7 @@ int reef_operator_list(struct reef_operator *op, enum reef_row_kind kind,
 		       int (*each)(void *context, const struct reef_row *row),
 		       void *context)
 {
-	struct reef_body body = {.kind = (uint8_t)kind};
+	struct reef_body body = {.ask.list.row = (uint8_t)kind};
 	struct reef_answer answer;
 	struct reef_cursor_in in;
 	struct reef_row row;
@@ -281,12 +285,14 @@ int reef_operator_list(struct reef_operator *op, enum reef_row_kind kind,
 					     .left = answer.body.rows_size};
 		any = false;
 		while (!rc && (rc = reef_row_decode(&in, &row)) > 0) {
+			if (row.row != kind)
+				continue;
 			any = true;
-			body.node = number_of(&row);
+			body.ask.list.after = number_of(&row);
 			rc = each(context, &row);
 		}
 		/* A page that says "more" and has nothing would never end. */
-		more = any && answer.body.flags & REEF_POOL_MORE;
+		more = any && answer.body.reply.list.flags & REEF_POOL_MORE;
 		reef_answer_free(&answer);
 	} while (!rc && more);
 	return rc;

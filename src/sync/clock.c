@@ -143,7 +143,7 @@ static int ask_time(struct reef_clock *clock)
 	/* The answer was on its way since then: the time is later, if it is
 	 * not this. */
 	if (!rc) {
-		clock->time_ns = answer.body.value;
+		clock->time_ns = answer.body.reply.time.unix_ns;
 		clock->asked_ns = reef_now_ns();
 	}
 	reef_answer_free(&answer);

@@ -8,162 +8,175 @@
 
 #define STATUS_MIN (-65535)
 
-/* --- the fields of bodies --- */
+#define FIELDS_MAX 9
 
-enum body_field {
-	END,
-	STATE,
-	KIND,
-	KEEPING,
-	RIGHTS,
-	SESSION,
-	USER,
-	SPACE,
-	EXTENT,
-	ORDINAL,
-	NODE,
-	ERA,
-	PID,
-	FLAGS,
-	COUNT,
-	VALUE,
-	SIZE,
-	GENERATION,
-	EPOCH,
-	INCARNATION,
-	DOMAIN,
-	VERSION,
-	TTL,
-	POOL,
-	KEYS,
-	SECRET,
-	NAME,
-	AFTER,
-	ADDRESSES,
-	ROWS, /* the rest of the message */
+/* The fields of a body, up to one with count 0, and whether rows follow. */
+struct list {
+	struct reef_field fields[FIELDS_MAX + 1];
+	bool rows;
 };
 
-#define NUMBER(member) REEF_FIELD_NUMBER(struct reef_body, member)
-#define ARRAY(member) REEF_FIELD_ARRAY(struct reef_body, member)
-#define TEXT(member) REEF_FIELD_TEXT(struct reef_body, member)
+/* --- what is asked --- */
 
-static const struct reef_field body_fields[ROWS] = {
-	[STATE] = NUMBER(state),
-	[KIND] = NUMBER(kind),
-	[KEEPING] = NUMBER(keeping),
-	[RIGHTS] = NUMBER(rights),
-	[SESSION] = NUMBER(session),
-	[USER] = NUMBER(user),
-	[SPACE] = NUMBER(space),
-	[EXTENT] = NUMBER(extent),
-	[ORDINAL] = NUMBER(ordinal),
-	[NODE] = NUMBER(node),
-	[ERA] = NUMBER(era),
-	[PID] = NUMBER(pid),
-	[FLAGS] = NUMBER(flags),
-	[COUNT] = NUMBER(count),
-	[VALUE] = NUMBER(value),
-	[SIZE] = NUMBER(size),
-	[GENERATION] = NUMBER(generation),
-	[EPOCH] = NUMBER(epoch),
-	[INCARNATION] = NUMBER(incarnation),
-	[DOMAIN] = NUMBER(domain),
-	[VERSION] = NUMBER(version),
-	[TTL] = NUMBER(ttl_ns),
-	[POOL] = NUMBER(pool),
-	[KEYS] = ARRAY(keys),
-	[SECRET] = ARRAY(secret),
-	[NAME] = TEXT(name),
-	[AFTER] = TEXT(after),
-	[ADDRESSES] = TEXT(addresses),
+#define NUMBER(member) REEF_FIELD_NUMBER(struct reef_body, ask.member)
+#define ARRAY(member) REEF_FIELD_ARRAY(struct reef_body, ask.member)
+#define TEXT(member) REEF_FIELD_TEXT(struct reef_body, ask.member)
+#define LIST(kind, ...) [REEF_POOL_##kind] = {.fields = {__VA_ARGS__}}
+
+static const struct list asks[REEF_POOL_KINDS] = {
+	LIST(SESSION_OPEN, TEXT(session_open.program),
+	     NUMBER(session_open.pid)),
+	LIST(SESSION_RESUME, NUMBER(session_resume.session),
+	     ARRAY(session_resume.secret), TEXT(session_resume.program),
+	     NUMBER(session_resume.pid)),
+	LIST(SPACE_OPEN, TEXT(space_open.name), NUMBER(space_open.flags),
+	     NUMBER(space_open.kind), NUMBER(space_open.keeping),
+	     NUMBER(space_open.quota), NUMBER(space_open.space),
+	     NUMBER(space_open.rights), NUMBER(space_open.era),
+	     ARRAY(space_open.secret)),
+	LIST(SPACE_CLOSE, NUMBER(space_close.space)),
+	LIST(SPACE_EXTENTS, NUMBER(space_extents.space),
+	     NUMBER(space_extents.version), NUMBER(space_extents.ordinal)),
+	LIST(SPACE_DROP, NUMBER(space_drop.space)),
+	LIST(SPACE_QUOTA, NUMBER(space_quota.space), NUMBER(space_quota.quota)),
+	LIST(SPACE_REVOKE, NUMBER(space_revoke.space)),
+	LIST(SPACE_TOKEN, NUMBER(space_token.space),
+	     NUMBER(space_token.rights)),
+	LIST(EXTENT_ADD, NUMBER(extent_add.space), NUMBER(extent_add.size)),
+	LIST(EXTENT_REMOVE, NUMBER(extent_remove.extent)),
+	LIST(NAME_BIND, NUMBER(name_bind.space), TEXT(name_bind.name),
+	     NUMBER(name_bind.value)),
+	LIST(NAME_REPLACE, NUMBER(name_replace.space), TEXT(name_replace.name),
+	     NUMBER(name_replace.value), NUMBER(name_replace.generation)),
+	LIST(NAME_UNBIND, NUMBER(name_unbind.space), TEXT(name_unbind.name),
+	     NUMBER(name_unbind.generation)),
+	LIST(NAME_LOOKUP, NUMBER(name_lookup.space), TEXT(name_lookup.name)),
+	LIST(NAME_LIST, NUMBER(name_list.space), TEXT(name_list.prefix),
+	     TEXT(name_list.after)),
+	LIST(LIST, NUMBER(list.row), NUMBER(list.after)),
+	LIST(USER_ADD, TEXT(user_add.name)),
+	LIST(USER_REMOVE, NUMBER(user_remove.user)),
+	LIST(NODE_DRAIN, NUMBER(node_drain.node), NUMBER(node_drain.flags)),
+	LIST(NODE_RECLAIM, NUMBER(node_reclaim.node),
+	     NUMBER(node_reclaim.bytes)),
+	LIST(NODE_REMOVE, NUMBER(node_remove.node)),
+	LIST(SESSION_END, NUMBER(session_end.session)),
+	LIST(SETTING, TEXT(setting.name), NUMBER(setting.value),
+	     NUMBER(setting.flags)),
+	LIST(NODE_REGISTER, TEXT(node_register.name),
+	     NUMBER(node_register.incarnation), NUMBER(node_register.domain),
+	     NUMBER(node_register.capacity), TEXT(node_register.addresses)),
+	[REEF_POOL_NODE_EXTENTS] = {.rows = true},
+	LIST(NODE_PULSE, NUMBER(node_pulse.incarnation),
+	     NUMBER(node_pulse.lent), NUMBER(node_pulse.machine_free),
+	     NUMBER(node_pulse.links), NUMBER(node_pulse.wanted)),
+	LIST(EXTENT_CREATE, NUMBER(extent_create.extent),
+	     NUMBER(extent_create.space), NUMBER(extent_create.epoch),
+	     NUMBER(extent_create.size)),
+	LIST(EXTENT_DROP, NUMBER(extent_drop.extent)),
+	LIST(EXTENT_CLOSE, NUMBER(extent_close.extent)),
+	LIST(EXTENT_REOPEN, NUMBER(extent_reopen.extent),
+	     NUMBER(extent_reopen.epoch)),
+	LIST(EXTENT_PULL, NUMBER(extent_pull.copy.extent),
+	     NUMBER(extent_pull.copy.space), NUMBER(extent_pull.copy.epoch),
+	     NUMBER(extent_pull.copy.size), NUMBER(extent_pull.domain),
+	     TEXT(extent_pull.addresses), ARRAY(extent_pull.keys)),
+	LIST(FENCE, NUMBER(fence.session)),
+	LIST(RECOVER, NUMBER(recover.session), NUMBER(recover.space)),
+};
+#undef NUMBER
+#undef ARRAY
+
+/* --- what is replied --- */
+
+#define NUMBER(member) REEF_FIELD_NUMBER(struct reef_body, reply.member)
+#define ARRAY(member) REEF_FIELD_ARRAY(struct reef_body, reply.member)
+#define WITH_ROWS(kind, ...)                                                   \
+	[REEF_POOL_##kind] = {.rows = true, .fields = {__VA_ARGS__}}
+#define SESSION(kind)                                                          \
+	LIST(kind, NUMBER(session.session), ARRAY(session.secret),             \
+	     NUMBER(session.ttl_ns), NUMBER(session.renewal_key),              \
+	     NUMBER(session.table_key), NUMBER(session.pool),                  \
+	     NUMBER(session.pool_epoch), NUMBER(session.extent_size))
+
+static const struct list replies[REEF_POOL_KINDS] = {
+	SESSION(SESSION_OPEN),
+	SESSION(SESSION_RESUME),
+	WITH_ROWS(SPACE_OPEN, NUMBER(space_open.space),
+		  NUMBER(space_open.rights), NUMBER(space_open.extent_size),
+		  NUMBER(space_open.keeping), NUMBER(space_open.kind),
+		  NUMBER(space_open.version), NUMBER(space_open.flags)),
+	WITH_ROWS(SPACE_EXTENTS, NUMBER(space_extents.version),
+		  NUMBER(space_extents.flags)),
+	LIST(SPACE_REVOKE, NUMBER(space_revoke.era)),
+	LIST(SPACE_TOKEN, NUMBER(space_token.space), NUMBER(space_token.era),
+	     NUMBER(space_token.rights), ARRAY(space_token.secret)),
+	[REEF_POOL_EXTENT_ADD] = {.rows = true},
+	LIST(NAME_BIND, NUMBER(name_bind.generation)),
+	LIST(NAME_REPLACE, NUMBER(name_bind.generation)),
+	LIST(NAME_LOOKUP, NUMBER(name_lookup.value),
+	     NUMBER(name_lookup.generation)),
+	WITH_ROWS(NAME_LIST, NUMBER(name_list.flags)),
+	WITH_ROWS(STATUS, NUMBER(status.pool), NUMBER(status.pool_epoch),
+		  NUMBER(status.broker_epoch), NUMBER(status.uptime_ns),
+		  NUMBER(status.events)),
+	WITH_ROWS(LIST, NUMBER(list.flags)),
+	LIST(USER_ADD, NUMBER(user_add.user), NUMBER(user_add.era),
+	     ARRAY(user_add.secret)),
+	LIST(NODE_RECLAIM, NUMBER(node_reclaim.bytes)),
+	LIST(SETTING, NUMBER(setting.value)),
+	WITH_ROWS(NODE_REGISTER, NUMBER(node_register.node),
+		  NUMBER(node_register.ttl_ns),
+		  NUMBER(node_register.broker_epoch)),
+	LIST(EXTENT_CREATE, ARRAY(extent.keys)),
+	LIST(EXTENT_CLOSE, ARRAY(extent.keys)),
+	LIST(EXTENT_REOPEN, ARRAY(extent.keys)),
+	LIST(EXTENT_PULL, ARRAY(extent.keys)),
+	LIST(TIME, NUMBER(time.unix_ns)),
 };
 #undef NUMBER
 #undef ARRAY
 #undef TEXT
-
-#define FIELDS_MAX 11
-
-#define LIST(...)                                                              \
-	{                                                                      \
-		__VA_ARGS__, END                                               \
-	}
-#define NONE LIST(END)
-#define KIND_OF(kind, request, answer)                                         \
-	[REEF_POOL_##kind] = {#kind, request, answer}
-#define SESSION_LIST                                                           \
-	LIST(SESSION, SECRET, TTL, VALUE, VERSION, POOL, EPOCH, SIZE)
-
-static const struct layout {
-	const char *name;
-	uint8_t request[FIELDS_MAX + 1], answer[FIELDS_MAX + 1]; /* up to END */
-} layouts[REEF_POOL_KINDS] = {
-	KIND_OF(SESSION_OPEN, LIST(NAME, PID), SESSION_LIST),
-	KIND_OF(SESSION_RESUME, LIST(SESSION, SECRET, NAME, PID), SESSION_LIST),
-	KIND_OF(SESSION_CLOSE, NONE, NONE),
-	KIND_OF(SPACE_OPEN,
-		LIST(NAME, FLAGS, KIND, KEEPING, SIZE, SPACE, RIGHTS, ERA,
-		     SECRET),
-		LIST(SPACE, RIGHTS, SIZE, KEEPING, KIND, VERSION, FLAGS, ROWS)),
-	KIND_OF(SPACE_CLOSE, LIST(SPACE), NONE),
-	KIND_OF(SPACE_EXTENTS, LIST(SPACE, VERSION, ORDINAL),
-		LIST(VERSION, FLAGS, ROWS)),
-	KIND_OF(SPACE_DROP, LIST(SPACE), NONE),
-	KIND_OF(SPACE_QUOTA, LIST(SPACE, SIZE), NONE),
-	KIND_OF(SPACE_REVOKE, LIST(SPACE), LIST(ERA)),
-	KIND_OF(SPACE_TOKEN, LIST(SPACE, RIGHTS),
-		LIST(SPACE, ERA, RIGHTS, SECRET)),
-	KIND_OF(EXTENT_ADD, LIST(SPACE, SIZE), LIST(ROWS)),
-	KIND_OF(EXTENT_REMOVE, LIST(EXTENT), NONE),
-	KIND_OF(NAME_BIND, LIST(SPACE, NAME, VALUE), LIST(GENERATION)),
-	KIND_OF(NAME_REPLACE, LIST(SPACE, NAME, VALUE, GENERATION),
-		LIST(GENERATION)),
-	KIND_OF(NAME_UNBIND, LIST(SPACE, NAME, GENERATION), NONE),
-	KIND_OF(NAME_LOOKUP, LIST(SPACE, NAME), LIST(VALUE, GENERATION)),
-	KIND_OF(NAME_LIST, LIST(SPACE, NAME, AFTER), LIST(FLAGS, ROWS)),
-	KIND_OF(STATUS, NONE, LIST(POOL, EPOCH, VERSION, VALUE, COUNT, ROWS)),
-	KIND_OF(LIST, LIST(KIND, NODE), LIST(FLAGS, ROWS)),
-	KIND_OF(USER_ADD, LIST(NAME), LIST(USER, ERA, SECRET)),
-	KIND_OF(USER_REMOVE, LIST(USER), NONE),
-	KIND_OF(NODE_DRAIN, LIST(NODE, FLAGS), NONE),
-	KIND_OF(NODE_RECLAIM, LIST(NODE, SIZE), LIST(SIZE)),
-	KIND_OF(NODE_REMOVE, LIST(NODE), NONE),
-	KIND_OF(SESSION_END, LIST(SESSION), NONE),
-	KIND_OF(SETTING, LIST(NAME, VALUE, FLAGS), LIST(VALUE)),
-	KIND_OF(NODE_REGISTER, LIST(NAME, INCARNATION, DOMAIN, SIZE, ADDRESSES),
-		LIST(NODE, TTL, VERSION, ROWS)),
-	KIND_OF(NODE_EXTENTS, LIST(ROWS), NONE),
-	KIND_OF(NODE_READY, NONE, NONE),
-	KIND_OF(NODE_PULSE, LIST(INCARNATION, SIZE, VALUE, COUNT, GENERATION),
-		NONE),
-	KIND_OF(EXTENT_CREATE, LIST(EXTENT, SPACE, ERA, SIZE), LIST(KEYS)),
-	KIND_OF(EXTENT_DROP, LIST(EXTENT), NONE),
-	KIND_OF(EXTENT_CLOSE, LIST(EXTENT), LIST(KEYS)),
-	KIND_OF(EXTENT_REOPEN, LIST(EXTENT, ERA), LIST(KEYS)),
-	KIND_OF(EXTENT_PULL,
-		LIST(EXTENT, SPACE, ERA, SIZE, DOMAIN, ADDRESSES, KEYS),
-		LIST(KEYS)),
-	KIND_OF(FENCE, LIST(SESSION), NONE),
-	KIND_OF(NOTICE, NONE, NONE),
-	KIND_OF(RECOVER, LIST(SESSION, SPACE), NONE),
-	KIND_OF(TIME, NONE, LIST(VALUE)),
-	KIND_OF(HURRY, NONE, NONE),
-};
-#undef KIND_OF
-#undef SESSION_LIST
-#undef NONE
 #undef LIST
+#undef WITH_ROWS
+#undef SESSION
 
-static const uint8_t nothing[] = {END};
+static const struct list nothing;
 
 /* A failed answer has no body. */
-static const uint8_t *body_list(const struct reef_pool_header *header)
+static const struct list *list_of(const struct reef_pool_header *header)
 {
-	const struct layout *layout = &layouts[header->kind];
-
 	if (header->type != REEF_POOL_ANSWER)
-		return layout->request;
-	return header->status ? nothing : layout->answer;
+		return &asks[header->kind];
+	return header->status ? &nothing : &replies[header->kind];
 }
+
+const struct reef_field *reef_pool_fields(const struct reef_pool_header *header)
+{
+	reef_assert(header->kind > 0 && header->kind < REEF_POOL_KINDS);
+	return list_of(header)->fields;
+}
+
+bool reef_pool_has_rows(const struct reef_pool_header *header)
+{
+	reef_assert(header->kind > 0 && header->kind < REEF_POOL_KINDS);
+	return list_of(header)->rows;
+}
+
+struct reef_text *reef_ask_text(uint16_t kind, union reef_ask *ask,
+				uint32_t index)
+{
+	const struct reef_field *field;
+
+	static_assert(offsetof(struct reef_body, ask) == 0, "offsets");
+	reef_assert(kind > 0 && kind < REEF_POOL_KINDS);
+	for (field = asks[kind].fields; field->count; field++)
+		if (field->width == 0 && index-- == 0)
+			return (void *)((char *)ask + field->offset);
+	return NULL;
+}
+
+/* --- messages --- */
 
 static void encode_header(const struct reef_pool_header *header,
 			  struct reef_cursor_out *out)
@@ -181,18 +194,15 @@ void reef_pool_encode(const struct reef_pool_header *header,
 		      const struct reef_body *body, struct reef_cursor_out *out)
 {
 	static const struct reef_body empty;
-	const uint8_t *field;
+	const struct reef_field *field = reef_pool_fields(header);
 
-	reef_assert(header->kind > 0 && header->kind < REEF_POOL_KINDS);
 	if (!body)
 		body = &empty;
 	encode_header(header, out);
-	for (field = body_list(header); *field != END; field++) {
-		if (*field == ROWS)
-			reef_cursor_bytes(out, body->rows, body->rows_size);
-		else
-			reef_field_encode(&body_fields[*field], body, out);
-	}
+	for (; field->count; field++)
+		reef_field_encode(field, body, out);
+	if (reef_pool_has_rows(header))
+		reef_cursor_bytes(out, body->rows, body->rows_size);
 }
 
 static void decode_header(struct reef_cursor_in *in,
@@ -228,7 +238,8 @@ static int check_header(const struct reef_pool_header *header)
 	return 0;
 }
 
-static int take_rows(struct reef_cursor_in *in, struct reef_body *body)
+/* Leave the rest of the message to the body, once every row of it decodes. */
+static int decode_rows(struct reef_cursor_in *in, struct reef_body *body)
 {
 	struct reef_cursor_in rows = *in;
 	struct reef_row row;
@@ -249,7 +260,7 @@ int reef_pool_decode(const void *bytes, size_t size,
 	struct reef_cursor_in in = {.bytes = bytes, .left = size};
 	struct reef_pool_header head;
 	struct reef_body fields = {0};
-	const uint8_t *field;
+	const struct reef_field *field;
 	int rc;
 
 	decode_header(&in, &head);
@@ -258,15 +269,12 @@ int reef_pool_decode(const void *bytes, size_t size,
 	rc = check_header(&head);
 	if (rc)
 		return rc;
-	for (field = body_list(&head); *field != END; field++) {
-		if (*field != ROWS) {
-			reef_field_decode(&body_fields[*field], &fields, &in);
-			continue;
-		}
-		rc = take_rows(&in, &fields);
-		if (rc)
-			return rc;
-	}
+	for (field = reef_pool_fields(&head); field->count; field++)
+		reef_field_decode(field, &fields, &in);
+	if (reef_pool_has_rows(&head))
+		rc = decode_rows(&in, &fields);
+	if (rc)
+		return rc;
 	if (in.failed || in.left)
 		return -REEF_EPROTO;
 	*header = head;
@@ -274,81 +282,29 @@ int reef_pool_decode(const void *bytes, size_t size,
 	return 0;
 }
 
+#define NAME(kind) [REEF_POOL_##kind] = #kind
+
+static const char *const names[REEF_POOL_KINDS] = {
+	NAME(SESSION_OPEN),  NAME(SESSION_RESUME), NAME(SESSION_CLOSE),
+	NAME(SPACE_OPEN),    NAME(SPACE_CLOSE),	   NAME(SPACE_EXTENTS),
+	NAME(SPACE_DROP),    NAME(SPACE_QUOTA),	   NAME(SPACE_REVOKE),
+	NAME(SPACE_TOKEN),   NAME(EXTENT_ADD),	   NAME(EXTENT_REMOVE),
+	NAME(NAME_BIND),     NAME(NAME_REPLACE),   NAME(NAME_UNBIND),
+	NAME(NAME_LOOKUP),   NAME(NAME_LIST),	   NAME(STATUS),
+	NAME(LIST),	     NAME(USER_ADD),	   NAME(USER_REMOVE),
+	NAME(NODE_DRAIN),    NAME(NODE_RECLAIM),   NAME(NODE_REMOVE),
+	NAME(SESSION_END),   NAME(SETTING),	   NAME(NODE_REGISTER),
+	NAME(NODE_EXTENTS),  NAME(NODE_READY),	   NAME(NODE_PULSE),
+	NAME(EXTENT_CREATE), NAME(EXTENT_DROP),	   NAME(EXTENT_CLOSE),
+	NAME(EXTENT_REOPEN), NAME(EXTENT_PULL),	   NAME(FENCE),
+	NAME(NOTICE),	     NAME(RECOVER),	   NAME(TIME),
+	NAME(HURRY),
+};
+#undef NAME
+
 const char *reef_pool_kind_name(uint16_t kind)
 {
 	if (kind == 0 || kind >= REEF_POOL_KINDS)
 		return "unknown";
-	return layouts[kind].name;
-}
-
-/* --- rows --- */
-
-#define NUMBER(member) REEF_FIELD_NUMBER(struct reef_row, member)
-#define ARRAY(member) REEF_FIELD_ARRAY(struct reef_row, member)
-#define TEXT(member) REEF_FIELD_TEXT(struct reef_row, member)
-
-static const struct row_layout {
-	uint8_t count;
-	struct reef_field fields[FIELDS_MAX];
-} rows[REEF_ROW_KINDS] = {
-	[REEF_ROW_EXTENT] = {8,
-			     {NUMBER(extent), NUMBER(ordinal), NUMBER(space),
-			      NUMBER(node), NUMBER(era), NUMBER(state),
-			      NUMBER(size), ARRAY(keys)}},
-	[REEF_ROW_NODE] = {11,
-			   {NUMBER(node), NUMBER(state), NUMBER(incarnation),
-			    NUMBER(domain), NUMBER(size), NUMBER(used),
-			    NUMBER(count), NUMBER(age_ns), NUMBER(value),
-			    TEXT(name), TEXT(addresses)}},
-	[REEF_ROW_SESSION] = {8,
-			      {NUMBER(session), NUMBER(user), NUMBER(state),
-			       NUMBER(pid), NUMBER(age_ns), NUMBER(node),
-			       TEXT(name), TEXT(addresses)}},
-	[REEF_ROW_SPACE] = {10,
-			    {NUMBER(space), NUMBER(kind), NUMBER(keeping),
-			     NUMBER(era), NUMBER(session), NUMBER(user),
-			     NUMBER(count), NUMBER(size), NUMBER(used),
-			     TEXT(name)}},
-	[REEF_ROW_NAME] = {3, {NUMBER(value), NUMBER(generation), TEXT(name)}},
-	[REEF_ROW_USER] = {4,
-			   {NUMBER(user), NUMBER(era), NUMBER(count),
-			    TEXT(name)}},
-	[REEF_ROW_EVENT] = {3, {NUMBER(value), NUMBER(age_ns), TEXT(name)}},
-	[REEF_ROW_SETTING] = {2, {NUMBER(value), TEXT(name)}},
-};
-#undef NUMBER
-#undef ARRAY
-#undef TEXT
-
-void reef_row_encode(const struct reef_row *row, struct reef_cursor_out *out)
-{
-	const struct row_layout *layout = &rows[row->row];
-
-	reef_assert(row->row > 0 && row->row < REEF_ROW_KINDS);
-	reef_cursor_put(out, 1, row->row);
-	for (uint8_t i = 0; i < layout->count; i++)
-		reef_field_encode(&layout->fields[i], row, out);
-}
-
-int reef_row_decode(struct reef_cursor_in *in, struct reef_row *out)
-{
-	const struct row_layout *layout;
-	struct reef_row row = {0};
-
-	if (in->failed)
-		return -REEF_EPROTO;
-	if (!in->left)
-		return 0;
-	row.row = (uint8_t)reef_cursor_get(in, 1);
-	if (row.row == 0 || row.row >= REEF_ROW_KINDS) {
-		in->failed = true;
-		return -REEF_EPROTO;
-	}
-	layout = &rows[row.row];
-	for (uint8_t i = 0; i < layout->count; i++)
-		reef_field_decode(&layout->fields[i], &row, in);
-	if (in->failed)
-		return -REEF_EPROTO;
-	*out = row;
-	return 1;
+	return names[kind];
 }

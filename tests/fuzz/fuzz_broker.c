@@ -95,7 +95,7 @@ static int handle(void *context, const struct reef_request *request,
 
 	if (play->statuses.size > 0)
 		return -(int)fuzz_take(&play->statuses);
-	answer->keys[0] = 1;
+	answer->reply.extent.keys[0] = 1;
 	return 0;
 }
 
@@ -142,10 +142,12 @@ static struct reef_text text(const char *bytes)
 
 static void add_node(struct play *play, uint32_t which, const char *name)
 {
-	struct reef_body node = {.name = text(name),
-				 .addresses = text("sim:nowhere/1"),
-				 .incarnation = 1,
-				 .size = 1 << 30};
+	struct reef_body node = {
+		.ask.node_register = {.name = text(name),
+				      .addresses = text("sim:nowhere/1"),
+				      .incarnation = 1,
+				      .capacity = 1 << 30},
+	};
 
 	dial(play, which);
 	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_REGISTER, 0, &node) == 0);
@@ -155,11 +157,13 @@ static void add_node(struct play *play, uint32_t which, const char *name)
 /* As far as the fuzzed ones need it. */
 static void set_up(struct play *play)
 {
-	struct reef_body space = {.name = text("s"),
-				  .flags = REEF_POOL_CREATE,
-				  .kind = REEF_SPACE_SHARED,
-				  .keeping = REEF_KEEPING_REVOCABLE};
-	struct reef_body name = {.name = text("user")};
+	struct reef_body space = {
+		.ask.space_open = {.name = text("s"),
+				   .flags = REEF_POOL_CREATE,
+				   .kind = REEF_SPACE_SHARED,
+				   .keeping = REEF_KEEPING_REVOCABLE},
+	};
+	struct reef_body name = {.ask.user_add.name = text("user")};
 
 	dial(play, OWNER);
 	dial(play, STRANGER);

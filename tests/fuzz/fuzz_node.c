@@ -115,9 +115,9 @@ static int answer_wildly(struct play *play, struct reef_body *answer,
 	uint8_t status = (uint8_t)reef_cursor_get(&in, 1);
 
 	play->answer.length = 0;
-	answer->node = (uint32_t)reef_cursor_get(&in, 4);
-	answer->ttl_ns = reef_cursor_get(&in, 8);
-	answer->version = reef_cursor_get(&in, 8);
+	answer->reply.node_register.node = (uint32_t)reef_cursor_get(&in, 4);
+	answer->reply.node_register.ttl_ns = reef_cursor_get(&in, 8);
+	answer->reply.node_register.broker_epoch = reef_cursor_get(&in, 8);
 	reef_cursor_bytes(room, in.bytes, in.left);
 	return status < 140 ? -(int)status : 0;
 }
@@ -133,8 +133,8 @@ static int handle(void *context, const struct reef_request *request,
 	case REEF_POOL_NODE_REGISTER:
 		if (play->answer.length > 0)
 			return answer_wildly(play, answer, room);
-		answer->node = 1;
-		answer->ttl_ns = TTL;
+		answer->reply.node_register.node = 1;
+		answer->reply.node_register.ttl_ns = TTL;
 		return 0;
 	case REEF_POOL_NODE_READY:
 		play->readies++;
@@ -276,14 +276,15 @@ static void insist(struct play *play, uint16_t kind, struct reef_body *body)
 
 static void end(struct play *play)
 {
-	struct reef_body body = {.session = SESSION};
+	struct reef_body fence = {.ask.fence.session = SESSION};
+	struct reef_body drop = {0};
 
 	play->answer.length = 0;
 	reef_rpc_set_epoch(play->rpc, UINT64_MAX);
-	insist(play, REEF_POOL_FENCE, &body);
+	insist(play, REEF_POOL_FENCE, &fence);
 	while (play->node->extents_count > 0) {
-		body.extent = play->node->extents[0]->number;
-		insist(play, REEF_POOL_EXTENT_DROP, &body);
+		drop.ask.extent_drop.extent = play->node->extents[0]->number;
+		insist(play, REEF_POOL_EXTENT_DROP, &drop);
 		check_node(play->node);
 	}
 	for (uint32_t i = 0; play->node->lent > 0; i++) {

@@ -8,6 +8,7 @@
 #include "messages.h"
 
 #include "base/random.h"
+#include "fixture/fill_fields.h"
 #include "pool/keys.h"
 
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t size_max);
@@ -106,22 +107,26 @@ static struct reef_text wild_text(struct reef_random *random)
 }
 
 /* The right key of what the body names, more often than not. */
-static void fill_secret(struct reef_random *random, uint16_t kind,
-			struct reef_body *body)
+static void fill_secret(struct reef_random *random,
+			const struct reef_pool_header *header,
+			union reef_ask *ask)
 {
 	struct reef_key pool, key;
-	int rc = -1;
 
 	memset(pool.bytes, FUZZ_KEY_BYTE, sizeof(pool.bytes));
-	if (reef_random_chance(random, 1, 4))
+	if (header->type != REEF_POOL_REQUEST ||
+	    reef_random_chance(random, 1, 4))
 		return;
-	if (kind == REEF_POOL_SESSION_RESUME)
-		rc = reef_key_derive_session(&pool, body->session, &key);
-	else
-		rc = reef_key_derive_space(&pool, body->space, body->rights,
-					   body->era, &key);
-	if (rc == 0)
-		memcpy(body->secret, key.bytes, sizeof(body->secret));
+	if (header->kind == REEF_POOL_SESSION_RESUME &&
+	    reef_key_derive_session(&pool, ask->session_resume.session, &key) ==
+		    0)
+		memcpy(ask->session_resume.secret, key.bytes,
+		       sizeof(key.bytes));
+	if (header->kind == REEF_POOL_SPACE_OPEN &&
+	    reef_key_derive_space(&pool, ask->space_open.space,
+				  ask->space_open.rights, ask->space_open.era,
+				  &key) == 0)
+		memcpy(ask->space_open.secret, key.bytes, sizeof(key.bytes));
 }
 
 static void fill_rows(struct reef_random *random, struct reef_cursor_out *rows)
@@ -133,65 +138,13 @@ static void fill_rows(struct reef_random *random, struct reef_cursor_out *rows)
 		row = (struct reef_row){
 			.row = (uint8_t)reef_random_between(random, 1,
 							    REEF_ROW_KINDS - 1),
-			.state = (uint8_t)wild(random),
-			.kind = (uint8_t)wild(random),
-			.keeping = (uint8_t)wild(random),
-			.session = (uint32_t)wild(random),
-			.user = (uint32_t)wild(random),
-			.space = (uint32_t)wild(random),
-			.extent = (uint32_t)wild(random),
-			.ordinal = (uint32_t)wild(random),
-			.node = (uint32_t)wild(random),
-			.era = (uint32_t)wild(random),
-			.count = (uint32_t)wild(random),
-			.value = wild(random),
-			.size = wild(random),
-			.used = wild(random),
-			.generation = wild(random),
-			.incarnation = wild(random),
-			.name = wild_text(random),
-			.addresses = wild_text(random),
 		};
-		for (uint32_t k = 0; k < REEF_DOORS_MAX; k++)
-			row.keys[k] = wild(random);
 		if (reef_random_chance(random, 1, 2))
 			row.row = REEF_ROW_EXTENT;
+		fill_fields(reef_row_fields(row.row), &row, random, wild,
+			    wild_text);
 		reef_row_encode(&row, rows);
 	}
-}
-
-static void fill_body(struct reef_random *random, struct reef_body *body)
-{
-	*body = (struct reef_body){
-		.state = (uint8_t)wild(random),
-		.kind = (uint8_t)wild(random),
-		.keeping = (uint8_t)wild(random),
-		.rights = (uint8_t)wild(random),
-		.session = (uint32_t)wild(random),
-		.user = (uint32_t)wild(random),
-		.space = (uint32_t)wild(random),
-		.extent = (uint32_t)wild(random),
-		.ordinal = (uint32_t)wild(random),
-		.node = (uint32_t)wild(random),
-		.era = (uint32_t)wild(random),
-		.pid = (uint32_t)wild(random),
-		.flags = (uint32_t)wild(random),
-		.count = (uint32_t)wild(random),
-		.value = wild(random),
-		.size = wild(random),
-		.generation = wild(random),
-		.epoch = wild(random),
-		.incarnation = wild(random),
-		.domain = wild(random),
-		.version = wild(random),
-		.ttl_ns = wild(random),
-		.pool = wild(random),
-		.name = wild_text(random),
-		.after = wild_text(random),
-		.addresses = wild_text(random),
-	};
-	for (uint32_t i = 0; i < REEF_DOORS_MAX; i++)
-		body->keys[i] = wild(random);
 }
 
 /* Append a message that decodes. kind 0: any. */
@@ -209,7 +162,7 @@ static void make(struct reef_random *random, uint16_t kind,
 		.epoch = reef_random_chance(random, 1, 8) ? wild(random) : 1,
 	};
 	uint8_t who = (uint8_t)reef_random_below(random, WHO_MAX);
-	struct reef_body body;
+	struct reef_body body = {0};
 
 	if (reef_pool_is_note(header.kind)) {
 		header.type = REEF_POOL_NOTE;
@@ -223,8 +176,8 @@ static void make(struct reef_random *random, uint16_t kind,
 		who |= reef_random_chance(random, 3, 4) ? FUZZ_NUMBERED : 0;
 		header.sequence = (uint32_t)wild(random);
 	}
-	fill_body(random, &body);
-	fill_secret(random, header.kind, &body);
+	fill_fields(reef_pool_fields(&header), &body, random, wild, wild_text);
+	fill_secret(random, &header, &body.ask);
 	fill_rows(random, &rows);
 	body.rows = rows.bytes;
 	body.rows_size = rows.size;

@@ -62,23 +62,25 @@ static uint32_t node_number(struct cluster *cluster, uint32_t index)
 
 int orders_drain(struct cluster *cluster, uint32_t index, bool stop)
 {
-	const struct reef_body body = {.node = node_number(cluster, index),
-				       .flags = stop};
+	const struct reef_body body = {
+		.ask.node_drain = {node_number(cluster, index), stop},
+	};
 
 	return give(cluster, REEF_POOL_NODE_DRAIN, true, &body);
 }
 
 int orders_end(struct cluster *cluster, uint32_t session)
 {
-	const struct reef_body body = {.session = session};
+	const struct reef_body body = {.ask.session_end.session = session};
 
 	return give(cluster, REEF_POOL_SESSION_END, false, &body);
 }
 
 int orders_reclaim(struct cluster *cluster, uint32_t index, uint64_t size)
 {
-	const struct reef_body body = {.node = node_number(cluster, index),
-				       .size = size};
+	const struct reef_body body = {
+		.ask.node_reclaim = {node_number(cluster, index), size},
+	};
 
 	return give(cluster, REEF_POOL_NODE_RECLAIM, false, &body);
 }

@@ -7,109 +7,122 @@
 #include <reef/error.h>
 
 static int need(struct reef_broker *broker, const struct reef_request *request,
-		uint8_t rights)
+		uint32_t space, uint8_t rights)
 {
 	const struct broker_session *session = broker_session_of(request);
 
-	return (broker_rights(broker, session, request->body.space) & rights) ==
-			       rights
+	return (broker_rights(broker, session, space) & rights) == rights
 		       ? 0
 		       : -EACCES;
 }
 
 /* The generation that a record leaves behind, or that it left. */
 static int change(struct reef_broker *broker,
-		  const struct reef_request *request, uint16_t type,
-		  uint64_t *generation)
+		  const struct reef_request *request,
+		  struct reef_record *record, uint64_t *generation)
 {
-	struct reef_record record = {
-		.type = type,
-		.space = request->body.space,
-		.value = request->body.value,
-		.generation = request->body.generation,
-		.name = request->body.name,
-	};
 	const struct reef_name *name;
 	int rc;
 
 	/* A repetition is answered even if the space has gone since. */
-	rc = broker_repeated(broker, request, type, generation);
+	rc = broker_repeated(broker, request, record->type, generation);
 	if (rc)
 		return rc < 0 ? rc : 0;
-	rc = need(broker, request, REEF_RIGHT_WRITE);
+	rc = need(broker, request, record->space, REEF_RIGHT_WRITE);
 	if (rc == 0 &&
-	    record.name.size > reef_state_setting(broker->state,
-						  REEF_SETTING_NAME_SIZE_MAX))
+	    record->name.size > reef_state_setting(broker->state,
+						   REEF_SETTING_NAME_SIZE_MAX))
 		rc = -ENAMETOOLONG;
 	if (rc == 0)
-		rc = broker_commit(broker, &record, request, NULL);
+		rc = broker_commit(broker, record, request, NULL);
 	if (rc)
 		return rc;
-	name = reef_state_name(broker->state, record.space, record.name);
+	name = reef_state_name(broker->state, record->space, record->name);
 	*generation = name ? name->generation : 0;
 	return 0;
 }
 
 BROKER_REQUEST(broker_name_bind)
 {
-	return change(broker, request, REEF_RECORD_NAME_BIND,
-		      &answer->generation);
+	struct reef_record record = {
+		.type = REEF_RECORD_NAME_BIND,
+		.space = request->body.ask.name_bind.space,
+		.value = request->body.ask.name_bind.value,
+		.name = request->body.ask.name_bind.name,
+	};
+
+	return change(broker, request, &record,
+		      &answer->reply.name_bind.generation);
 }
 
 BROKER_REQUEST(broker_name_replace)
 {
-	return change(broker, request, REEF_RECORD_NAME_REPLACE,
-		      &answer->generation);
+	struct reef_record record = {
+		.type = REEF_RECORD_NAME_REPLACE,
+		.space = request->body.ask.name_replace.space,
+		.value = request->body.ask.name_replace.value,
+		.generation = request->body.ask.name_replace.generation,
+		.name = request->body.ask.name_replace.name,
+	};
+
+	return change(broker, request, &record,
+		      &answer->reply.name_bind.generation);
 }
 
 BROKER_REQUEST(broker_name_unbind)
 {
+	struct reef_record record = {
+		.type = REEF_RECORD_NAME_UNBIND,
+		.space = request->body.ask.name_unbind.space,
+		.generation = request->body.ask.name_unbind.generation,
+		.name = request->body.ask.name_unbind.name,
+	};
 	uint64_t ignored;
 
-	return change(broker, request, REEF_RECORD_NAME_UNBIND, &ignored);
+	return change(broker, request, &record, &ignored);
 }
 
 BROKER_REQUEST(broker_name_lookup)
 {
+	uint32_t space = request->body.ask.name_lookup.space;
 	const struct reef_name *name;
-	int rc = need(broker, request, REEF_RIGHT_READ);
+	int rc = need(broker, request, space, REEF_RIGHT_READ);
 
 	if (rc)
 		return rc;
-	name = reef_state_name(broker->state, request->body.space,
-			       request->body.name);
+	name = reef_state_name(broker->state, space,
+			       request->body.ask.name_lookup.name);
 	if (!name)
 		return -ENOENT;
-	answer->value = name->value;
-	answer->generation = name->generation;
+	answer->reply.name_lookup.value = name->value;
+	answer->reply.name_lookup.generation = name->generation;
 	return 0;
 }
 
 BROKER_REQUEST(broker_name_list)
 {
-	const struct reef_body *body = &request->body;
-	struct reef_text after = body->after;
+	uint32_t space = request->body.ask.name_list.space;
+	struct reef_text prefix = request->body.ask.name_list.prefix;
+	struct reef_text after = request->body.ask.name_list.after;
 	size_t rows_max = broker_rows_max(broker, request);
 	const struct reef_name *name;
 	struct reef_row row;
-	int rc = need(broker, request, REEF_RIGHT_READ);
+	int rc = need(broker, request, space, REEF_RIGHT_READ);
 
 	if (rc)
 		return rc;
-	name = reef_state_name_next(broker->state, body->space, body->name,
+	name = reef_state_name_next(broker->state, space, prefix,
 				    after.size ? &after : NULL);
 	while (name && room->size < rows_max) {
 		after = (struct reef_text){name->text, name->size};
 		row = (struct reef_row){
 			.row = REEF_ROW_NAME,
-			.value = name->value,
-			.generation = name->generation,
-			.name = after,
+			.name = {name->value, name->generation, after},
 		};
 		reef_row_encode(&row, room);
-		name = reef_state_name_next(broker->state, body->space,
-					    body->name, &after);
+		name = reef_state_name_next(broker->state, space, prefix,
+					    &after);
 	}
-	answer->flags = name ? REEF_POOL_MORE : 0;
+	answer->reply.name_list.flags = name ? REEF_POOL_MORE : 0;
 	return 0;
 }

@@ -70,7 +70,7 @@ void broker_drop_forget(struct broker_node *node)
 static int drop_one(struct reef_broker *broker, struct broker_node *node)
 {
 	struct broker_drop drop = node->drops[0], *now;
-	struct reef_body body = {.extent = drop.extent};
+	struct reef_body body = {.ask.extent_drop.extent = drop.extent};
 	uint32_t id = node->id;
 	int rc;
 

@@ -262,7 +262,8 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
-	struct reef_body body = {.extent = number};
+	struct reef_body body = {.ask.extent_create.extent = number};
+	struct reef_ask_extent_create *ask = &body.ask.extent_create;
 	struct reef_answer answer = {0};
 	uint32_t node;
 	int rc;
@@ -270,18 +271,19 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 	if (!extent)
 		return -ENOENT;
 	node = extent->node;
-	body.space = extent->space;
-	body.era = extent->epoch;
-	body.size = extent->size;
+	ask->space = extent->space;
+	ask->epoch = extent->epoch;
+	ask->size = extent->size;
 	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_CREATE,
 				    &body, &answer);
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
-	if (extent && extent->node == node && extent->epoch == body.era)
-		rc = broker_extent_set(broker, number, answer.body.keys);
+	if (extent && extent->node == node && extent->epoch == ask->epoch)
+		rc = broker_extent_set(broker, number,
+				       answer.body.reply.extent.keys);
 	else
-		broker_drop_later(broker, node, number, body.size);
+		broker_drop_later(broker, node, number, ask->size);
 	reef_answer_free(&answer);
 	broker_wake(broker);
 	return rc;
@@ -419,9 +421,9 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 static int find_or_add(struct reef_broker *broker,
 		       const struct reef_request *request, uint32_t *number)
 {
-	uint32_t space = request->body.space;
+	uint32_t space = request->body.ask.extent_add.space;
 	const struct reef_request *settles = request;
-	uint64_t size = request->body.size, result;
+	uint64_t size = request->body.ask.extent_add.size, result;
 	int rc;
 
 	rc = broker_repeated(broker, request, REEF_RECORD_EXTENT_ADD, &result);
@@ -449,7 +451,7 @@ int broker_extent_add(struct reef_broker *broker,
 {
 	const struct reef_state_extent *extent;
 	uint32_t number;
-	int rc = broker_may(broker, request, request->body.space,
+	int rc = broker_may(broker, request, request->body.ask.extent_add.space,
 			    REEF_RIGHT_WRITE);
 
 	if (rc)
@@ -478,7 +480,7 @@ int broker_extent_remove(struct reef_broker *broker,
 			 const struct reef_request *request,
 			 struct reef_body *answer, struct reef_cursor_out *room)
 {
-	uint32_t number = request->body.extent;
+	uint32_t number = request->body.ask.extent_remove.extent;
 	const struct reef_state_extent *extent;
 	uint64_t result;
 	int rc;

@@ -154,7 +154,9 @@ static struct broker_session *next_helper(struct reef_broker *broker,
 static int ask(struct reef_broker *broker, const struct broker_session *helper,
 	       uint32_t id, uint32_t space)
 {
-	struct reef_body body = {.session = id, .space = space};
+	struct reef_body body = {
+		.ask.recover = {.session = id, .space = space},
+	};
 	struct reef_peer *peer = helper->peer;
 	uint64_t timeout_ns = 4 * helper->ttl_ns;
 	int rc;

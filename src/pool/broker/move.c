@@ -80,7 +80,9 @@ int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
-	struct reef_body body = {.extent = number, .era = extent->epoch};
+	struct reef_body body = {
+		.ask.extent_reopen = {.extent = number, .epoch = extent->epoch},
+	};
 	struct reef_answer answer = {0};
 	uint32_t node = extent->node, space = extent->space;
 	int rc;
@@ -92,7 +94,8 @@ int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 	extent = reef_state_extent(broker->state, number);
 	if (extent && extent->node == node &&
 	    extent->state == REEF_EXTENT_LIVE) {
-		rc = broker_extent_set(broker, number, answer.body.keys);
+		rc = broker_extent_set(broker, number,
+				       answer.body.reply.extent.keys);
 		broker_notice_space(broker, space);
 	}
 	reef_answer_free(&answer);
@@ -154,7 +157,7 @@ static bool look(struct reef_broker *broker, const struct move *move)
 static int close_source(struct reef_broker *broker, struct move *move,
 			uint64_t keys[REEF_DOORS_MAX])
 {
-	struct reef_body body = {.extent = move->number};
+	struct reef_body body = {.ask.extent_close.extent = move->number};
 	struct broker_extent *told = broker_extent_find(broker, move->number);
 	struct reef_answer answer = {0};
 	int rc;
@@ -167,7 +170,8 @@ static int close_source(struct reef_broker *broker, struct move *move,
 			      &body, &answer);
 	if (rc)
 		return rc;
-	memcpy(keys, answer.body.keys, sizeof(answer.body.keys));
+	memcpy(keys, answer.body.reply.extent.keys,
+	       sizeof(answer.body.reply.extent.keys));
 	reef_answer_free(&answer);
 	return 0;
 }
@@ -180,25 +184,30 @@ static int pull(struct reef_broker *broker, struct move *move,
 	struct broker_node *live = broker_node_find(broker, move->source);
 	struct reef_answer answer = {0};
 	struct reef_body body = {
-		.extent = move->number,
-		.space = move->space,
-		.era = move->epoch + 1,
-		.size = move->size,
+		.ask.extent_pull.copy =
+			{
+				.extent = move->number,
+				.space = move->space,
+				.epoch = move->epoch + 1,
+				.size = move->size,
+			},
 	};
+	struct reef_ask_extent_pull *ask = &body.ask.extent_pull;
 	int rc;
 
 	if (!source || !live)
 		return -REEF_ENOLINK;
-	body.domain = live->domain;
-	body.addresses = broker_text(source->addresses);
-	memcpy(body.keys, keys, sizeof(body.keys));
+	ask->domain = live->domain;
+	ask->addresses = broker_text(source->addresses);
+	memcpy(ask->keys, keys, sizeof(ask->keys));
 	move->targets_fault = true;
 	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_PULL,
 			      &body, &answer);
 	if (rc)
 		return rc;
 	move->targets_fault = false;
-	memcpy(keys, answer.body.keys, sizeof(answer.body.keys));
+	memcpy(keys, answer.body.reply.extent.keys,
+	       sizeof(answer.body.reply.extent.keys));
 	reef_answer_free(&answer);
 	return 0;
 }
@@ -207,7 +216,7 @@ static int pull(struct reef_broker *broker, struct move *move,
 static int copy(struct reef_broker *broker, struct move *move,
 		uint64_t keys[REEF_DOORS_MAX])
 {
-	struct reef_body body = {.extent = move->number};
+	struct reef_body body = {.ask.extent_drop.extent = move->number};
 	struct broker_extent *told;
 	uint64_t source[REEF_DOORS_MAX];
 	int rc;
@@ -531,13 +540,13 @@ int broker_node_drain(struct reef_broker *broker,
 		      const struct reef_request *request,
 		      struct reef_body *answer, struct reef_cursor_out *room)
 {
-	const struct reef_state_node *node =
-		reef_state_node(broker->state, request->body.node);
-	bool stop = request->body.flags & 1;
+	uint32_t id = request->body.ask.node_drain.node;
+	const struct reef_state_node *node = reef_state_node(broker->state, id);
+	bool stop = request->body.ask.node_drain.flags & REEF_POOL_DRAIN_STOP;
 	struct reef_state_summary summary;
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_STATE,
-		.id = request->body.node,
+		.id = id,
 		.state = stop ? REEF_NODE_OK : REEF_NODE_DRAINING,
 	};
 	uint64_t result;

@@ -69,7 +69,8 @@ static uint64_t timeout_of(const struct reef_broker *broker, uint16_t kind,
 	uint64_t timeout_ns = broker_node_ttl(broker);
 
 	if (kind == REEF_POOL_EXTENT_PULL)
-		timeout_ns += body->size / PULL_BYTES_PER_S * 1000 * MS;
+		timeout_ns += body->ask.extent_pull.copy.size /
+			      PULL_BYTES_PER_S * 1000 * MS;
 	return timeout_ns;
 }
 
@@ -126,7 +127,7 @@ static int fence_one(void *arg)
 {
 	struct fence *fence = arg;
 	struct reef_broker *broker = fence->broker;
-	struct reef_body body = {.session = fence->session};
+	struct reef_body body = {.ask.fence.session = fence->session};
 	const struct reef_state_node *node;
 	uint64_t pause_ns = 0;
 	int rc;
@@ -186,7 +187,7 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 static int fence_once(void *arg)
 {
 	struct fence *fence = arg;
-	struct reef_body body = {.session = fence->session};
+	struct reef_body body = {.ask.fence.session = fence->session};
 
 	return broker_node_call_early(fence->broker, fence->node,
 				      REEF_POOL_FENCE, &body, NULL);

@@ -97,10 +97,12 @@ int broker_node_reclaim(struct reef_broker *broker,
 			const struct reef_request *request,
 			struct reef_body *answer, struct reef_cursor_out *room)
 {
-	struct broker_node *node = broker_node_find(broker, request->body.node);
+	struct broker_node *node =
+		broker_node_find(broker, request->body.ask.node_reclaim.node);
 
 	if (!node)
 		return -ENOENT;
-	answer->size = broker_reclaim(broker, node->id, request->body.size);
+	answer->reply.node_reclaim.bytes = broker_reclaim(
+		broker, node->id, request->body.ask.node_reclaim.bytes);
 	return 0;
 }

@@ -26,15 +26,16 @@ static struct broker_node *node_of(const struct reef_request *request)
 
 /* --- REGISTER --- */
 
-static int add(struct reef_broker *broker, const struct reef_body *body)
+static int add(struct reef_broker *broker,
+	       const struct reef_ask_node_register *ask)
 {
 	struct reef_state_summary summary;
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_ADD,
-		.incarnation = body->incarnation,
-		.size = body->size,
-		.name = body->name,
-		.addresses = body->addresses,
+		.incarnation = ask->incarnation,
+		.size = ask->capacity,
+		.name = ask->name,
+		.addresses = ask->addresses,
 	};
 
 	reef_state_summary(broker->state, &summary);
@@ -43,14 +44,14 @@ static int add(struct reef_broker *broker, const struct reef_body *body)
 }
 
 static int come_back(struct reef_broker *broker, uint32_t id,
-		     const struct reef_body *body)
+		     const struct reef_ask_node_register *ask)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_RETURN,
 		.id = id,
-		.incarnation = body->incarnation,
-		.size = body->size,
-		.addresses = body->addresses,
+		.incarnation = ask->incarnation,
+		.size = ask->capacity,
+		.addresses = ask->addresses,
 	};
 
 	return broker_commit_wait(broker, &record, NULL);
@@ -66,28 +67,28 @@ static bool same_text(struct reef_text a, const char *b)
 static int admit_step(struct reef_broker *broker,
 		      const struct reef_request *request, uint32_t *id)
 {
-	const struct reef_body *body = &request->body;
-	uint32_t found = reef_state_find_node(broker->state, body->name);
+	const struct reef_ask_node_register *ask =
+		&request->body.ask.node_register;
+	uint32_t found = reef_state_find_node(broker->state, ask->name);
 	const struct reef_state_node *node =
 		reef_state_node(broker->state, found);
 	struct broker_node *live = broker_node_find(broker, found);
 	int rc;
 
-	if (live && live->incarnation != body->incarnation && live->peer &&
+	if (live && live->incarnation != ask->incarnation && live->peer &&
 	    live->peer->link && live->peer != request->peer)
 		return -EEXIST; /* nodes.c (3) */
 	if (!node) {
-		rc = add(broker, body);
+		rc = add(broker, ask);
 	} else if (node->state == REEF_NODE_DEAD) {
-		if (node->incarnation == body->incarnation)
+		if (node->incarnation == ask->incarnation)
 			return -ESTALE;
-		rc = come_back(broker, found, body);
-	} else if (node->incarnation != body->incarnation) {
+		rc = come_back(broker, found, ask);
+	} else if (node->incarnation != ask->incarnation) {
 		rc = broker_node_bury(broker, found, "it began a new life");
 	} else {
 		*id = found;
-		return same_text(body->addresses, node->addresses) ? 0
-								   : -EINVAL;
+		return same_text(ask->addresses, node->addresses) ? 0 : -EINVAL;
 	}
 	return rc ? rc : 1;
 }
@@ -115,7 +116,7 @@ static int link_up(struct reef_broker *broker,
 	node->peer = request->peer;
 	broker_member_of(request->peer)->node = node;
 	node->ready = false;
-	node->domain = request->body.domain;
+	node->domain = request->body.ask.node_register.domain;
 	node->heard_ns = reef_now_ns();
 	node->fences_told = 0;
 	for (i = 0; i < broker->extents_count; i++)
@@ -147,9 +148,9 @@ static void tell_fences(struct reef_broker *broker,
 
 	sessions = reef_state_sessions(broker->state, &count);
 	for (i = 0; i < count && room->size + ROW_ROOM <= max; i++) {
-		row.session = fence_of(&sessions[i]);
-		row.state = sessions[i].state;
-		if (row.session)
+		row.session.id = fence_of(&sessions[i]);
+		row.session.state = sessions[i].state;
+		if (row.session.id)
 			reef_row_encode(&row, room);
 	}
 	node->fences_told = (uint32_t)i;
@@ -159,6 +160,7 @@ int broker_node_register(struct reef_broker *broker,
 			 const struct reef_request *request,
 			 struct reef_body *answer, struct reef_cursor_out *room)
 {
+	struct reef_text name = request->body.ask.node_register.name;
 	uint32_t id;
 	int rc;
 
@@ -169,36 +171,36 @@ int broker_node_register(struct reef_broker *broker,
 		rc = link_up(broker, request, id);
 	if (rc)
 		return rc;
-	answer->node = id;
-	answer->ttl_ns = broker_node_ttl(broker);
-	answer->version = broker->epoch;
+	answer->reply.node_register.node = id;
+	answer->reply.node_register.ttl_ns = broker_node_ttl(broker);
+	answer->reply.node_register.broker_epoch = broker->epoch;
 	tell_fences(broker, request, broker_node_find(broker, id), room);
 	broker_rows_end(answer, room);
-	broker_event(broker, "node %u (%.*s) registered", id,
-		     (int)request->body.name.size, request->body.name.bytes);
+	broker_event(broker, "node %u (%.*s) registered", id, (int)name.size,
+		     name.bytes);
 	return 0;
 }
 
 /* --- EXTENTS --- */
 
 static int take_row(struct reef_broker *broker, uint32_t node,
-		    const struct reef_row *row)
+		    const struct reef_row_extent *row)
 {
 	const struct reef_state_extent *extent =
-		reef_state_extent(broker->state, row->extent);
+		reef_state_extent(broker->state, row->number);
 	struct broker_extent *told;
 	int rc;
 
-	if (extent && extent->target == node && row->era == extent->epoch + 1)
+	if (extent && extent->target == node && row->epoch == extent->epoch + 1)
 		return 0;
-	if (!extent || extent->node != node || extent->epoch != row->era) {
-		broker_drop_later(broker, node, row->extent, row->size);
+	if (!extent || extent->node != node || extent->epoch != row->epoch) {
+		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
-	rc = broker_extent_set(broker, row->extent, row->keys);
+	rc = broker_extent_set(broker, row->number, row->keys);
 	if (rc)
 		return rc;
-	told = broker_extent_find(broker, row->extent);
+	told = broker_extent_find(broker, row->number);
 	told->told = true;
 	told->closed = row->state != REEF_EXTENT_LIVE;
 	return 0;
@@ -222,7 +224,7 @@ int broker_node_extents(struct reef_broker *broker,
 	while ((rc = reef_row_decode(&in, &row)) > 0) {
 		if (row.row != REEF_ROW_EXTENT)
 			return -EINVAL;
-		rc = take_row(broker, node->id, &row);
+		rc = take_row(broker, node->id, &row.extent);
 		if (rc)
 			return rc;
 	}
@@ -383,15 +385,15 @@ int broker_node_pulse(struct reef_broker *broker,
 		      const struct reef_request *request,
 		      struct reef_body *answer, struct reef_cursor_out *room)
 {
-	const struct reef_body *body = &request->body;
+	uint64_t incarnation = request->body.ask.node_pulse.incarnation;
 	struct broker_node *node = node_of(request);
 
-	if (!node || node->incarnation != body->incarnation)
+	if (!node || node->incarnation != incarnation)
 		return -ESTALE;
 	node->heard_ns = reef_now_ns();
-	node->machine_free = body->value;
-	node->links = body->count;
-	node->wanted = body->generation;
+	node->machine_free = request->body.ask.node_pulse.machine_free;
+	node->links = request->body.ask.node_pulse.links;
+	node->wanted = request->body.ask.node_pulse.wanted;
 	if (node->wanted && node->ready)
 		broker_reclaim(broker, node->id, node->wanted);
 	return 0;
@@ -405,7 +407,7 @@ int broker_node_remove(struct reef_broker *broker,
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_REMOVE,
-		.id = request->body.node,
+		.id = request->body.ask.node_remove.node,
 	};
 	struct broker_node *node;
 	uint64_t result;

@@ -28,7 +28,7 @@ static bool is_at(struct reef_broker *broker, uint32_t number, uint32_t node)
 static int rekey_open(struct reef_broker *broker, uint32_t number,
 		      uint32_t node)
 {
-	struct reef_body body = {.extent = number};
+	struct reef_body body = {.ask.extent_close.extent = number};
 	struct broker_extent *told;
 	uint64_t pause_ns = 0;
 	bool done = false;

@@ -111,7 +111,7 @@ static void bind_link(struct broker_member *member,
 
 static int tell_session(struct reef_broker *broker,
 			const struct broker_session *session,
-			struct reef_body *answer)
+			struct reef_reply_session *reply)
 {
 	struct reef_state_summary summary;
 	struct reef_key key;
@@ -121,19 +121,19 @@ static int tell_session(struct reef_broker *broker,
 	if (rc)
 		return rc;
 	reef_state_summary(broker->state, &summary);
-	*answer = (struct reef_body){
+	*reply = (struct reef_reply_session){
 		.session = session->id,
 		.ttl_ns = session->ttl_ns,
-		.value = reef_region_key(
+		.renewal_key = reef_region_key(
 			session->renewals[session->fabric].region),
-		.version =
+		.table_key =
 			reef_region_key(broker->table_regions[session->fabric]),
 		.pool = summary.pool,
-		.epoch = summary.pool_epoch,
-		.size = reef_state_setting(broker->state,
-					   REEF_SETTING_EXTENT_SIZE),
+		.pool_epoch = summary.pool_epoch,
+		.extent_size = reef_state_setting(broker->state,
+						  REEF_SETTING_EXTENT_SIZE),
 	};
-	memcpy(answer->secret, key.bytes, sizeof(answer->secret));
+	memcpy(reply->secret, key.bytes, sizeof(reply->secret));
 	reef_key_wipe(&key);
 	return 0;
 }
@@ -153,7 +153,7 @@ static void set_name(struct broker_session *session, struct reef_text name)
 
 static int session_open(struct reef_broker *broker,
 			struct broker_member *member,
-			const struct reef_body *body,
+			const struct reef_ask_session_open *ask,
 			struct broker_session **out)
 {
 	struct reef_record record = {
@@ -169,8 +169,8 @@ static int session_open(struct reef_broker *broker,
 	session = session_create(broker, record.session, member->user);
 	if (!session)
 		return -ENOMEM;
-	set_name(session, body->name);
-	session->pid = body->pid;
+	set_name(session, ask->program);
+	session->pid = ask->pid;
 	/* R8: it can hold nothing that was let go before it came. */
 	session->oldest = broker->reclaim_epoch;
 	rc = renewal_open(broker, session, member->fabric);
@@ -195,10 +195,11 @@ BROKER_REQUEST(broker_session_open)
 
 	if (broker_session_of(request) || is_shared(member, NULL))
 		return -EBUSY;
-	rc = session_open(broker, member, &request->body, &session);
+	rc = session_open(broker, member, &request->body.ask.session_open,
+			  &session);
 	if (rc)
 		return rc;
-	rc = tell_session(broker, session, answer);
+	rc = tell_session(broker, session, &answer->reply.session);
 	if (rc) {
 		broker_session_end(broker, session, "could not be told");
 		return rc;
@@ -211,16 +212,16 @@ BROKER_REQUEST(broker_session_open)
 
 /* Nothing is told apart here: who does not know the key learns nothing. */
 static int check_proof(const struct reef_broker *broker,
-		       const struct reef_body *body)
+		       const struct reef_ask_session_resume *ask)
 {
 	struct reef_key proof, key;
 	bool equal;
 	int rc;
 
-	rc = reef_key_derive_session(&broker->key, body->session, &key);
+	rc = reef_key_derive_session(&broker->key, ask->session, &key);
 	if (rc)
 		return rc;
-	memcpy(proof.bytes, body->secret, sizeof(proof.bytes));
+	memcpy(proof.bytes, ask->secret, sizeof(proof.bytes));
 	equal = reef_key_equal(&proof, &key);
 	reef_key_wipe(&proof);
 	reef_key_wipe(&key);
@@ -230,14 +231,15 @@ static int check_proof(const struct reef_broker *broker,
 BROKER_REQUEST(broker_session_resume)
 {
 	struct broker_member *member = broker_member_of(request->peer);
-	const struct reef_body *body = &request->body;
+	const struct reef_ask_session_resume *ask =
+		&request->body.ask.session_resume;
 	struct broker_session *session, *other = broker_session_of(request);
 	int rc;
 
-	rc = check_proof(broker, body);
+	rc = check_proof(broker, ask);
 	if (rc)
 		return rc;
-	session = broker_session_find(broker, body->session);
+	session = broker_session_find(broker, ask->session);
 	if (!session || session->ending)
 		return -REEF_EFENCED;
 	if (session->user != member->user)
@@ -253,11 +255,11 @@ BROKER_REQUEST(broker_session_resume)
 		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
 	session->renewed_ns = reef_now_ns();
 	session->unchanged = 0;
-	if (body->name.size)
-		set_name(session, body->name);
-	if (body->pid)
-		session->pid = body->pid;
-	return tell_session(broker, session, answer);
+	if (ask->program.size)
+		set_name(session, ask->program);
+	if (ask->pid)
+		session->pid = ask->pid;
+	return tell_session(broker, session, &answer->reply.session);
 }
 
 BROKER_REQUEST(broker_session_close)
@@ -267,8 +269,8 @@ BROKER_REQUEST(broker_session_close)
 
 BROKER_REQUEST(broker_session_end_request)
 {
-	struct broker_session *session =
-		broker_session_find(broker, request->body.session);
+	struct broker_session *session = broker_session_find(
+		broker, request->body.ask.session_end.session);
 
 	if (!session)
 		return -ENOENT;
@@ -447,9 +449,9 @@ static int tell_user(const struct reef_broker *broker, uint32_t id,
 	rc = reef_key_derive_user(&broker->key, id, user->era, &key);
 	if (rc)
 		return rc;
-	answer->user = id;
-	answer->era = user->era;
-	memcpy(answer->secret, key.bytes, sizeof(answer->secret));
+	answer->reply.user_add.user = id;
+	answer->reply.user_add.era = user->era;
+	memcpy(answer->reply.user_add.secret, key.bytes, sizeof(key.bytes));
 	reef_key_wipe(&key);
 	return 0;
 }
@@ -458,7 +460,7 @@ BROKER_REQUEST(broker_user_add)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_USER_ADD,
-		.name = request->body.name,
+		.name = request->body.ask.user_add.name,
 	};
 	struct reef_state_summary summary;
 	uint64_t id;
@@ -478,7 +480,7 @@ BROKER_REQUEST(broker_user_remove)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_USER_REMOVE,
-		.id = request->body.user,
+		.id = request->body.ask.user_remove.user,
 	};
 	uint64_t ignored;
 	int rc;
@@ -504,17 +506,18 @@ BROKER_REQUEST(broker_setting)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_SETTING,
-		.value = request->body.value,
+		.value = request->body.ask.setting.value,
 	};
 	enum reef_setting setting;
 	uint64_t value;
 	int rc;
 
-	rc = find_setting(request->body.name, &setting);
+	rc = find_setting(request->body.ask.setting.name, &setting);
 	if (rc)
 		return rc;
-	if (request->body.flags & 1) {
-		answer->value = reef_state_setting(broker->state, setting);
+	if (request->body.ask.setting.flags & REEF_POOL_SETTING_READ) {
+		answer->reply.setting.value =
+			reef_state_setting(broker->state, setting);
 		return 0;
 	}
 	record.id = setting;
@@ -526,6 +529,6 @@ BROKER_REQUEST(broker_setting)
 	if (rc < 0)
 		return rc;
 	broker_wake(broker); /* who sleeps by it, sleeps otherwise now */
-	answer->value = value;
+	answer->reply.setting.value = value;
 	return 0;
 }

@@ -44,18 +44,18 @@ int broker_may(struct reef_broker *broker, const struct reef_request *request,
 /* What the token in a request allows. */
 static int token_rights(const struct reef_broker *broker,
 			const struct reef_state_space *space,
-			const struct reef_body *body, uint8_t *rights)
+			const struct reef_ask_space_open *ask, uint8_t *rights)
 {
 	struct reef_token token = {
-		.space = body->space,
-		.era = body->era,
-		.rights = body->rights,
+		.space = ask->space,
+		.era = ask->era,
+		.rights = ask->rights,
 	};
 	int rc;
 
-	if (body->rights == 0)
+	if (ask->rights == 0)
 		return -EACCES;
-	memcpy(token.key.bytes, body->secret, sizeof(token.key.bytes));
+	memcpy(token.key.bytes, ask->secret, sizeof(token.key.bytes));
 	rc = reef_token_verify(&token, &broker->key);
 	reef_key_wipe(&token.key);
 	if (rc == -ENOMEM)
@@ -78,7 +78,8 @@ static int open_rights(struct reef_broker *broker,
 		return 0;
 	if (space->kind == REEF_SPACE_SCRATCH)
 		return -EACCES;
-	return token_rights(broker, space, &request->body, rights);
+	return token_rights(broker, space, &request->body.ask.space_open,
+			    rights);
 }
 
 /* --- rows --- */
@@ -118,7 +119,9 @@ int broker_space_extents(struct reef_broker *broker,
 			 const struct reef_request *request,
 			 struct reef_body *answer, struct reef_cursor_out *room)
 {
-	uint32_t id = request->body.space, from = request->body.ordinal;
+	struct reef_reply_space_extents *reply = &answer->reply.space_extents;
+	uint32_t id = request->body.ask.space_extents.space;
+	uint32_t from = request->body.ask.space_extents.ordinal;
 	int rc = broker_may(broker, request, id, 0);
 
 	if (rc == 0 && !broker_rights(broker, broker_session_of(request), id))
@@ -127,14 +130,15 @@ int broker_space_extents(struct reef_broker *broker,
 		return rc;
 	if (from == UINT32_MAX)
 		from = 0;
-	answer->version = broker_space_version(broker, id);
-	if (from == 0 && request->body.version == answer->version) {
-		answer->flags = REEF_POOL_UNCHANGED;
+	reply->version = broker_space_version(broker, id);
+	if (from == 0 &&
+	    request->body.ask.space_extents.version == reply->version) {
+		reply->flags = REEF_POOL_UNCHANGED;
 		return 0;
 	}
 	if (extent_rows(broker, request, reef_state_space(broker->state, id),
 			from, room))
-		answer->flags = REEF_POOL_MORE;
+		reply->flags = REEF_POOL_MORE;
 	broker_rows_end(answer, room);
 	return 0;
 }
@@ -145,20 +149,20 @@ static int create(struct reef_broker *broker,
 		  const struct reef_request *request, uint32_t *id)
 {
 	const struct broker_session *session = broker_session_of(request);
-	const struct reef_body *body = &request->body;
+	const struct reef_ask_space_open *ask = &request->body.ask.space_open;
 	struct reef_state_summary summary;
 	struct reef_record record = {
 		.type = REEF_RECORD_SPACE_ADD,
-		.kind = body->kind,
-		.keeping = body->keeping,
-		.size = body->size ? body->size : UINT64_MAX,
+		.kind = ask->kind,
+		.keeping = ask->keeping,
+		.size = ask->quota ? ask->quota : UINT64_MAX,
 		.user = session->user,
-		.name = body->name,
+		.name = ask->name,
 	};
 
 	if (!record.kind)
-		record.kind = body->name.size ? REEF_SPACE_SHARED
-					      : REEF_SPACE_SCRATCH;
+		record.kind =
+			ask->name.size ? REEF_SPACE_SHARED : REEF_SPACE_SCRATCH;
 	if (!record.keeping)
 		record.keeping = REEF_KEEPING_KEPT;
 	if (record.kind == REEF_SPACE_SCRATCH)
@@ -172,7 +176,7 @@ static int create(struct reef_broker *broker,
 static int find_or_create(struct reef_broker *broker,
 			  const struct reef_request *request, uint32_t *id)
 {
-	const struct reef_body *body = &request->body;
+	const struct reef_ask_space_open *ask = &request->body.ask.space_open;
 	uint64_t made;
 	int rc = broker_repeated(broker, request, REEF_RECORD_SPACE_ADD, &made);
 
@@ -182,27 +186,28 @@ static int find_or_create(struct reef_broker *broker,
 		*id = (uint32_t)made;
 		return reef_state_space(broker->state, *id) ? 0 : -ENOENT;
 	}
-	if (body->name.size >
+	if (ask->name.size >
 	    reef_state_setting(broker->state, REEF_SETTING_NAME_SIZE_MAX))
 		return -ENAMETOOLONG;
 	/* By its number: who had it open before this start. */
-	if (body->name.size == 0 && body->space) {
-		*id = body->space;
+	if (ask->name.size == 0 && ask->space) {
+		*id = ask->space;
 		return reef_state_space(broker->state, *id) ? 0 : -ENOENT;
 	}
-	if (body->name.size == 0)
+	if (ask->name.size == 0)
 		return create(broker, request, id);
-	*id = reef_state_find_space(broker->state, body->name);
+	*id = reef_state_find_space(broker->state, ask->name);
 	if (*id)
-		return body->flags & REEF_POOL_EXCLUSIVE ? -EEXIST : 0;
-	return body->flags & REEF_POOL_CREATE ? create(broker, request, id)
-					      : -ENOENT;
+		return ask->flags & REEF_POOL_EXCLUSIVE ? -EEXIST : 0;
+	return ask->flags & REEF_POOL_CREATE ? create(broker, request, id)
+					     : -ENOENT;
 }
 
 int broker_space_open(struct reef_broker *broker,
 		      const struct reef_request *request,
 		      struct reef_body *answer, struct reef_cursor_out *room)
 {
+	struct reef_reply_space_open *reply = &answer->reply.space_open;
 	const struct reef_state_space *space;
 	struct broker_session *session;
 	uint8_t rights;
@@ -224,15 +229,15 @@ int broker_space_open(struct reef_broker *broker,
 	space = reef_state_space(broker->state, id);
 	if (!space)
 		return -ENOENT;
-	answer->space = id;
-	answer->rights = rights;
-	answer->kind = space->kind;
-	answer->keeping = space->keeping;
-	answer->size =
+	reply->space = id;
+	reply->rights = rights;
+	reply->kind = space->kind;
+	reply->keeping = space->keeping;
+	reply->extent_size =
 		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
-	answer->version = broker_space_version(broker, id);
+	reply->version = broker_space_version(broker, id);
 	if (extent_rows(broker, request, space, 0, room))
-		answer->flags = REEF_POOL_MORE;
+		reply->flags = REEF_POOL_MORE;
 	broker_rows_end(answer, room);
 	return 0;
 }
@@ -241,19 +246,20 @@ int broker_space_close(struct reef_broker *broker,
 		       const struct reef_request *request,
 		       struct reef_body *answer, struct reef_cursor_out *room)
 {
+	uint32_t id = request->body.ask.space_close.space;
 	struct broker_session *session = broker_session_of(request);
 	const struct reef_state_space *space =
-		reef_state_space(broker->state, request->body.space);
+		reef_state_space(broker->state, id);
 	struct reef_record record = {
 		.type = REEF_RECORD_USE_END,
-		.space = request->body.space,
+		.space = id,
 	};
 	int rc = 0;
 
 	if (!session)
 		return -REEF_EFENCED;
 	record.session = session->id;
-	broker_ungrant(session, request->body.space);
+	broker_ungrant(session, id);
 	/* Where there is no memory it has left nothing behind. */
 	if (space && space->extents == 0)
 		rc = broker_commit(broker, &record, NULL, NULL);
@@ -323,39 +329,40 @@ int broker_space_remove(struct reef_broker *broker, uint32_t id,
 
 /* As broker_repeated, then whether whoever asks may manage the space. */
 static int managing(struct reef_broker *broker,
-		    const struct reef_request *request, uint16_t type,
-		    uint64_t *result)
+		    const struct reef_request *request, uint32_t space,
+		    uint16_t type, uint64_t *result)
 {
 	int rc = broker_repeated(broker, request, type, result);
 
-	return rc ? rc
-		  : broker_may(broker, request, request->body.space,
-			       REEF_RIGHT_MANAGE);
+	return rc ? rc : broker_may(broker, request, space, REEF_RIGHT_MANAGE);
 }
 
 int broker_space_drop(struct reef_broker *broker,
 		      const struct reef_request *request,
 		      struct reef_body *answer, struct reef_cursor_out *room)
 {
+	uint32_t space = request->body.ask.space_drop.space;
 	uint64_t result;
-	int rc = managing(broker, request, REEF_RECORD_SPACE_REMOVE, &result);
+	int rc = managing(broker, request, space, REEF_RECORD_SPACE_REMOVE,
+			  &result);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
-	return broker_space_remove(broker, request->body.space, request);
+	return broker_space_remove(broker, space, request);
 }
 
 int broker_space_quota(struct reef_broker *broker,
 		       const struct reef_request *request,
 		       struct reef_body *answer, struct reef_cursor_out *room)
 {
+	uint64_t quota = request->body.ask.space_quota.quota;
 	struct reef_record record = {
 		.type = REEF_RECORD_SPACE_QUOTA,
-		.id = request->body.space,
-		.size = request->body.size ? request->body.size : UINT64_MAX,
+		.id = request->body.ask.space_quota.space,
+		.size = quota ? quota : UINT64_MAX,
 	};
 	uint64_t result;
-	int rc = managing(broker, request, record.type, &result);
+	int rc = managing(broker, request, record.id, record.type, &result);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -368,15 +375,15 @@ int broker_space_revoke(struct reef_broker *broker,
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_SPACE_ERA,
-		.id = request->body.space,
+		.id = request->body.ask.space_revoke.space,
 	};
 	uint64_t result = 0;
-	int rc = managing(broker, request, record.type, &result);
+	int rc = managing(broker, request, record.id, record.type, &result);
 
 	if (rc < 0)
 		return rc;
 	if (rc > 0) {
-		answer->era = (uint32_t)result;
+		answer->reply.space_revoke.era = (uint32_t)result;
 		return broker_space_rekey(broker, record.id);
 	}
 	record.era = reef_state_space(broker->state, record.id)->era + 1;
@@ -388,7 +395,7 @@ int broker_space_revoke(struct reef_broker *broker,
 	broker_ungrant_all(broker, record.id);
 	broker_event(broker, "space %u: era %u, earlier tokens are void",
 		     record.id, record.era);
-	answer->era = record.era;
+	answer->reply.space_revoke.era = record.era;
 	rc = broker_wait_durable(broker, broker->applied);
 	return rc ? rc : broker_space_rekey(broker, record.id);
 }
@@ -397,8 +404,8 @@ int broker_space_token(struct reef_broker *broker,
 		       const struct reef_request *request,
 		       struct reef_body *answer, struct reef_cursor_out *room)
 {
-	uint32_t id = request->body.space;
-	uint8_t rights = request->body.rights;
+	uint32_t id = request->body.ask.space_token.space, era;
+	uint8_t rights = request->body.ask.space_token.rights;
 	struct reef_key key;
 	int rc;
 
@@ -406,13 +413,14 @@ int broker_space_token(struct reef_broker *broker,
 	rc = broker_may(broker, request, id, REEF_RIGHT_MANAGE | rights);
 	if (rc)
 		return rc;
-	answer->space = id;
-	answer->era = reef_state_space(broker->state, id)->era;
-	answer->rights = rights;
-	rc = reef_key_derive_space(&broker->key, id, rights, answer->era, &key);
+	era = reef_state_space(broker->state, id)->era;
+	rc = reef_key_derive_space(&broker->key, id, rights, era, &key);
 	if (rc)
 		return rc;
-	memcpy(answer->secret, key.bytes, sizeof(answer->secret));
+	answer->reply.space_token.space = id;
+	answer->reply.space_token.era = era;
+	answer->reply.space_token.rights = rights;
+	memcpy(answer->reply.space_token.secret, key.bytes, sizeof(key.bytes));
 	reef_key_wipe(&key);
 	return 0;
 }

@@ -37,9 +37,8 @@ static void event_row(const struct broker_event *event,
 {
 	struct reef_row row = {
 		.row = REEF_ROW_EVENT,
-		.value = event->number,
-		.age_ns = reef_now_ns() - event->at_ns,
-		.name = broker_text(event->text),
+		.event = {event->number, reef_now_ns() - event->at_ns,
+			  broker_text(event->text)},
 	};
 
 	reef_row_encode(&row, room);
@@ -61,21 +60,24 @@ void broker_extent_row(struct reef_broker *broker,
 	struct broker_extent *told = broker_extent_find(broker, extent->number);
 	struct reef_row row = {
 		.row = REEF_ROW_EXTENT,
-		.extent = extent->number,
-		.ordinal = extent->ordinal,
-		.space = extent->space,
-		.node = extent->node,
-		.era = extent->epoch,
-		.state = extent->state,
-		.size = extent->size,
+		.extent =
+			{
+				.number = extent->number,
+				.ordinal = extent->ordinal,
+				.space = extent->space,
+				.node = extent->node,
+				.epoch = extent->epoch,
+				.state = extent->state,
+				.size = extent->size,
+			},
 	};
 
 	/* Closed, with its move taken back or its target dead: it comes again
 	 * where it was, and is on the move until then. */
 	if (told && told->closed && extent->state == REEF_EXTENT_LIVE)
-		row.state = REEF_EXTENT_MOVING;
-	if (told && told->present && row.state == REEF_EXTENT_LIVE)
-		memcpy(row.keys, told->keys, sizeof(row.keys));
+		row.extent.state = REEF_EXTENT_MOVING;
+	if (told && told->present && row.extent.state == REEF_EXTENT_LIVE)
+		memcpy(row.extent.keys, told->keys, sizeof(told->keys));
 	reef_row_encode(&row, room);
 }
 
@@ -86,20 +88,23 @@ void broker_node_row(struct reef_broker *broker,
 	const struct broker_node *live = broker_node_find(broker, node->id);
 	struct reef_row row = {
 		.row = REEF_ROW_NODE,
-		.node = node->id,
-		.state = node->state,
-		.incarnation = node->incarnation,
-		.size = node->capacity,
-		.used = node->used,
-		.count = node->extents,
-		.name = broker_text(node->name),
-		.addresses = broker_text(node->addresses),
+		.node =
+			{
+				.number = node->id,
+				.state = node->state,
+				.incarnation = node->incarnation,
+				.capacity = node->capacity,
+				.used = node->used,
+				.extents = node->extents,
+				.name = broker_text(node->name),
+				.addresses = broker_text(node->addresses),
+			},
 	};
 
 	if (live) {
-		row.domain = live->domain;
-		row.age_ns = reef_now_ns() - live->heard_ns;
-		row.value = live->machine_free;
+		row.node.domain = live->domain;
+		row.node.silent_ns = reef_now_ns() - live->heard_ns;
+		row.node.machine_free = live->machine_free;
 	}
 	reef_row_encode(&row, room);
 }
@@ -112,19 +117,22 @@ static void session_row(struct reef_broker *broker,
 		broker_session_find(broker, session->id);
 	struct reef_row row = {
 		.row = REEF_ROW_SESSION,
-		.session = session->id,
-		.user = session->user,
-		.state = session->state,
-		.node = 1,
+		.session =
+			{
+				.id = session->id,
+				.user = session->user,
+				.state = session->state,
+				.is_away = true,
+			},
 	};
 
 	if (live) {
-		row.pid = live->pid;
-		row.name = broker_text(live->name);
-		row.age_ns = reef_now_ns() - live->renewed_ns;
-		row.node = !live->peer || !live->peer->link;
-		if (!row.node)
-			row.addresses = broker_text(
+		row.session.pid = live->pid;
+		row.session.program = broker_text(live->name);
+		row.session.silent_ns = reef_now_ns() - live->renewed_ns;
+		row.session.is_away = !live->peer || !live->peer->link;
+		if (!row.session.is_away)
+			row.session.fabric = broker_text(
 				reef_fabric_description(reef_mesh_fabric(
 					broker->options.mesh, live->fabric)));
 	}
@@ -136,16 +144,21 @@ static void space_row(const struct reef_state_space *space,
 {
 	struct reef_row row = {
 		.row = REEF_ROW_SPACE,
-		.space = space->id,
-		.kind = space->kind,
-		.keeping = space->keeping,
-		.era = space->era,
-		.session = space->session,
-		.user = space->user,
-		.count = space->extents,
-		.size = space->quota == UINT64_MAX ? 0 : space->quota,
-		.used = space->used,
-		.name = broker_text(space->name),
+		.space =
+			{
+				.number = space->id,
+				.kind = space->kind,
+				.keeping = space->keeping,
+				.era = space->era,
+				.session = space->session,
+				.user = space->user,
+				.extents = space->extents,
+				.quota = space->quota == UINT64_MAX
+						 ? 0
+						 : space->quota,
+				.used = space->used,
+				.name = broker_text(space->name),
+			},
 	};
 
 	reef_row_encode(&row, room);
@@ -156,10 +169,8 @@ static void user_row(const struct reef_state_user *user,
 {
 	struct reef_row row = {
 		.row = REEF_ROW_USER,
-		.user = user->id,
-		.era = user->era,
-		.count = user->sessions,
-		.name = broker_text(user->name),
+		.user = {user->id, user->era, user->sessions,
+			 broker_text(user->name)},
 	};
 
 	reef_row_encode(&row, room);
@@ -170,8 +181,8 @@ static void setting_row(const struct reef_broker *broker,
 {
 	struct reef_row row = {
 		.row = REEF_ROW_SETTING,
-		.value = reef_state_setting(broker->state, setting),
-		.name = broker_text(reef_setting_name(setting)),
+		.setting = {reef_state_setting(broker->state, setting),
+			    broker_text(reef_setting_name(setting))},
 	};
 
 	reef_row_encode(&row, room);
@@ -337,7 +348,6 @@ static struct list list_of(struct reef_broker *broker,
 		.broker = broker,
 		.session = broker_session_of(request),
 		.user = member ? member->user : UINT32_MAX,
-		.after = request->body.node,
 		.max = broker_rows_max(broker, request),
 		.room = room,
 	};
@@ -347,12 +357,13 @@ int broker_list(struct reef_broker *broker, const struct reef_request *request,
 		struct reef_body *answer, struct reef_cursor_out *room)
 {
 	struct list list = list_of(broker, request, room);
-	uint8_t kind = request->body.kind;
+	uint8_t kind = request->body.ask.list.row;
 
 	if (kind >= REEF_ROW_KINDS || !lists[kind])
 		return -EINVAL;
+	list.after = request->body.ask.list.after;
 	if (lists[kind](&list))
-		answer->flags = REEF_POOL_MORE;
+		answer->reply.list.flags = REEF_POOL_MORE;
 	broker_rows_end(answer, room);
 	return 0;
 }
@@ -365,11 +376,11 @@ int broker_status(struct reef_broker *broker,
 	struct reef_state_summary summary;
 
 	reef_state_summary(broker->state, &summary);
-	answer->pool = summary.pool;
-	answer->epoch = summary.pool_epoch;
-	answer->version = broker->epoch;
-	answer->value = reef_now_ns() - broker->started_ns;
-	answer->count = (uint32_t)broker->events_count;
+	answer->reply.status.pool = summary.pool;
+	answer->reply.status.pool_epoch = summary.pool_epoch;
+	answer->reply.status.broker_epoch = broker->epoch;
+	answer->reply.status.uptime_ns = reef_now_ns() - broker->started_ns;
+	answer->reply.status.events = (uint32_t)broker->events_count;
 	list.after = broker->events_count > STATUS_EVENTS
 			     ? (uint32_t)broker->events_count - STATUS_EVENTS
 			     : 0;
@@ -382,6 +393,6 @@ int broker_status(struct reef_broker *broker,
 
 BROKER_REQUEST(broker_time)
 {
-	answer->value = reef_wall_ns();
+	answer->reply.time.unix_ns = reef_wall_ns();
 	return 0;
 }

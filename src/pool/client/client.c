@@ -28,10 +28,11 @@ static int ask_job(struct reef_client *client, struct client_job *job)
 			   &job->answer, client_patience_ns(client));
 }
 
-static int own_text(struct client_job *job, unsigned index,
+/* A text of the question becomes the job's own. NULL is fine. */
+static int own_text(struct client_job *job, uint32_t index,
 		    struct reef_text *text)
 {
-	if (!text->size)
+	if (!text || !text->size)
 		return 0;
 	job->texts[index] = malloc(text->size);
 	if (!job->texts[index])
@@ -45,6 +46,7 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 		    const struct reef_body *body, struct reef_answer *answer)
 {
 	struct client_job *job;
+	uint32_t index;
 	int rc;
 
 	rc = client_handle_check(reef);
@@ -56,10 +58,12 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 	job->kind = kind;
 	job->mutating = mutating;
 	job->body = *body;
-	if (own_text(job, 0, &job->body.name) ||
-	    own_text(job, 1, &job->body.after)) {
+	for (index = 0; !rc && index < 2; index++)
+		rc = own_text(job, index,
+			      reef_ask_text(kind, &job->body.ask, index));
+	if (rc) {
 		client_job_destroy(job);
-		return -ENOMEM;
+		return rc;
 	}
 	rc = client_job_run(reef, job);
 	if (!rc && answer) {

@@ -29,7 +29,7 @@ struct job {
 	struct reef_node *node;
 	struct node_extent *extent;
 	struct node_source *source; /* PULL; the job's */
-	uint32_t era;		    /* REOPEN */
+	uint32_t epoch;		    /* REOPEN */
 };
 
 /* How a job ended. */
@@ -73,11 +73,11 @@ struct node_extent *node_extent_after(const struct reef_node *node,
 	return at < node->extents_count ? node->extents[at] : NULL;
 }
 
-static int add(struct reef_node *node, const struct reef_body *body,
+static int add(struct reef_node *node, const struct reef_ask_extent_create *ask,
 	       struct node_extent **out)
 {
 	uint32_t room = node->extents_room ? 2 * node->extents_room : 64;
-	uint32_t at = place(node, body->extent);
+	uint32_t at = place(node, ask->extent);
 	struct node_extent *extent, **more;
 
 	if (node->extents_count == node->extents_room) {
@@ -92,10 +92,10 @@ static int add(struct reef_node *node, const struct reef_body *body,
 	if (!extent)
 		return -ENOMEM;
 	extent->refs = 1; /* the table's, or that of what leaves */
-	extent->number = body->extent;
-	extent->space = body->space;
-	extent->era = body->era;
-	extent->size = body->size;
+	extent->number = ask->extent;
+	extent->space = ask->space;
+	extent->epoch = ask->epoch;
+	extent->size = ask->size;
 	memmove(&node->extents[at + 1], &node->extents[at],
 		(node->extents_count - at) * sizeof(struct node_extent *));
 	node->extents[at] = extent;
@@ -179,7 +179,7 @@ static int do_close(struct reef_node *node, struct node_extent *extent)
 }
 
 static int do_reopen(struct reef_node *node, struct node_extent *extent,
-		     uint32_t era)
+		     uint32_t epoch)
 {
 	int rc = node_withdraw(node, extent, REEF_FOREVER);
 
@@ -188,8 +188,8 @@ static int do_reopen(struct reef_node *node, struct node_extent *extent,
 	if (rc)
 		return rc;
 	extent->state = NODE_OPEN;
-	if (era > extent->era)
-		extent->era = era;
+	if (epoch > extent->epoch)
+		extent->epoch = epoch;
 	return 0;
 }
 
@@ -216,7 +216,7 @@ static int work(struct job *job)
 	case NODE_CLOSE:
 		return do_close(node, extent);
 	case NODE_REOPEN:
-		return do_reopen(node, extent, job->era);
+		return do_reopen(node, extent, job->epoch);
 	case NODE_DROP:
 		return do_drop(node, extent);
 	case NODE_IDLE:
@@ -247,7 +247,7 @@ static int job_main(void *arg)
 /* source is the job's from now on, whatever this returns. */
 static int start(struct reef_node *node, struct node_extent *extent,
 		 enum node_job_kind kind, struct node_source *source,
-		 uint32_t era)
+		 uint32_t epoch)
 {
 	struct job *job = malloc(sizeof(*job));
 	int rc;
@@ -257,7 +257,7 @@ static int start(struct reef_node *node, struct node_extent *extent,
 		free(source);
 		return -ENOMEM;
 	}
-	*job = (struct job){node, extent, source, era};
+	*job = (struct job){node, extent, source, epoch};
 	rc = reef_fiber_spawn(node->sched, job_main, job, NULL);
 	if (rc) {
 		free(source);
@@ -271,11 +271,12 @@ static int start(struct reef_node *node, struct node_extent *extent,
 }
 
 /* Add an extent and start to make it. source as start. */
-static int begin(struct reef_node *node, const struct reef_body *body,
+static int begin(struct reef_node *node,
+		 const struct reef_ask_extent_create *ask,
 		 struct node_source *source, struct node_extent **out)
 {
 	struct node_extent *extent;
-	int rc = add(node, body, &extent);
+	int rc = add(node, ask, &extent);
 
 	if (rc) {
 		free(source);
@@ -332,17 +333,18 @@ static int tell(const struct node_extent *extent, uint64_t *keys)
 	return 0;
 }
 
-static int copy_source(const struct reef_body *body, struct node_source **out)
+static int copy_source(const struct reef_ask_extent_pull *pull,
+		       struct node_source **out)
 {
-	size_t size = body->addresses.size;
+	size_t size = pull->addresses.size;
 	struct node_source *source = calloc(1, sizeof(*source) + size + 1);
 
 	if (!source)
 		return -ENOMEM;
-	source->domain = body->domain;
-	memcpy(source->keys, body->keys, sizeof(source->keys));
+	source->domain = pull->domain;
+	memcpy(source->keys, pull->keys, sizeof(source->keys));
 	if (size)
-		memcpy(source->addresses, body->addresses.bytes, size);
+		memcpy(source->addresses, pull->addresses.bytes, size);
 	*out = source;
 	return 0;
 }
@@ -350,17 +352,21 @@ static int copy_source(const struct reef_body *body, struct node_source **out)
 /* Is what is here what was asked for? An epoch that is not the same is another
  * move's, or a later CREATE after one. */
 static int compare(const struct node_extent *extent,
-		   const struct reef_body *body)
+		   const struct reef_ask_extent_create *ask)
 {
-	if (extent->space != body->space || extent->size != body->size ||
-	    extent->era != body->era)
+	if (extent->space != ask->space || extent->size != ask->size ||
+	    extent->epoch != ask->epoch)
 		return -EEXIST;
 	return extent->state == NODE_OPEN && extent->exposed ? 0 : -EBUSY;
 }
 
-static int create_or_pull(struct reef_node *node, const struct reef_body *body,
-			  enum node_job_kind kind, uint64_t *keys)
+/* pull NULL: create. */
+static int create_or_pull(struct reef_node *node,
+			  const struct reef_ask_extent_create *ask,
+			  const struct reef_ask_extent_pull *pull,
+			  uint64_t *keys)
 {
+	enum node_job_kind kind = pull ? NODE_PULL : NODE_CREATE;
 	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
 	struct node_source *source;
 	struct node_extent *extent;
@@ -368,17 +374,17 @@ static int create_or_pull(struct reef_node *node, const struct reef_body *body,
 	int rc;
 
 	for (;;) {
-		extent = find(node, body->extent);
+		extent = find(node, ask->extent);
 		if (extent && extent->job == NODE_IDLE) {
-			rc = compare(extent, body);
+			rc = compare(extent, ask);
 			return rc ? rc : tell(extent, keys);
 		}
 		source = NULL;
 		rc = 0;
-		if (!extent && kind == NODE_PULL)
-			rc = copy_source(body, &source);
+		if (!extent && pull)
+			rc = copy_source(pull, &source);
 		if (!extent && !rc)
-			rc = begin(node, body, source, &extent);
+			rc = begin(node, ask, source, &extent);
 		/* These end by themselves, however long they take. */
 		if (!rc)
 			rc = await(node, extent,
@@ -392,16 +398,18 @@ static int create_or_pull(struct reef_node *node, const struct reef_body *body,
 	}
 }
 
-int node_extent_create(struct reef_node *node, const struct reef_body *body,
+int node_extent_create(struct reef_node *node,
+		       const struct reef_ask_extent_create *ask,
 		       uint64_t keys[REEF_DOORS_MAX])
 {
-	return create_or_pull(node, body, NODE_CREATE, keys);
+	return create_or_pull(node, ask, NULL, keys);
 }
 
-int node_extent_pull(struct reef_node *node, const struct reef_body *body,
+int node_extent_pull(struct reef_node *node,
+		     const struct reef_ask_extent_pull *ask,
 		     uint64_t keys[REEF_DOORS_MAX])
 {
-	return create_or_pull(node, body, NODE_PULL, keys);
+	return create_or_pull(node, &ask->copy, ask, keys);
 }
 
 int node_extent_close(struct reef_node *node, uint32_t number,
@@ -429,7 +437,7 @@ int node_extent_close(struct reef_node *node, uint32_t number,
 	return rc;
 }
 
-int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t era,
+int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
 		       uint64_t keys[REEF_DOORS_MAX])
 {
 	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
@@ -443,12 +451,12 @@ int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t era,
 			return -ENOENT;
 		if (extent->job == NODE_IDLE && extent->state == NODE_OPEN &&
 		    extent->exposed) {
-			if (era > extent->era)
-				extent->era = era;
+			if (epoch > extent->epoch)
+				extent->epoch = epoch;
 			return tell(extent, keys);
 		}
 		if (extent->job == NODE_IDLE)
-			rc = start(node, extent, NODE_REOPEN, NULL, era);
+			rc = start(node, extent, NODE_REOPEN, NULL, epoch);
 		if (!rc)
 			rc = await(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_REOPEN)

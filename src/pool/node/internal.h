@@ -36,10 +36,6 @@
 #define NODE_SLICE_NS UINT64_C(50000000)
 #define NODE_ADDRESSES_MAX 800
 
-/* `state` of an extent's row, as in broker/state.h: LIVE, MOVING. */
-#define NODE_ROW_OPEN 1
-#define NODE_ROW_CLOSED 2
-
 /* --- waiting for something another fiber does --- */
 
 struct node_gate {
@@ -68,7 +64,7 @@ enum node_job_kind {
 };
 
 struct node_extent {
-	uint32_t number, space, era;
+	uint32_t number, space, epoch;
 	uint64_t size; /* asked for */
 	enum node_extent_state state;
 	struct reef_memory *memory;
@@ -156,13 +152,15 @@ void node_peer_close(struct reef_node *node);
 
 /* --- extent.c --- */
 
-int node_extent_create(struct reef_node *node, const struct reef_body *body,
+int node_extent_create(struct reef_node *node,
+		       const struct reef_ask_extent_create *ask,
 		       uint64_t keys[REEF_DOORS_MAX]);
-int node_extent_pull(struct reef_node *node, const struct reef_body *body,
+int node_extent_pull(struct reef_node *node,
+		     const struct reef_ask_extent_pull *ask,
 		     uint64_t keys[REEF_DOORS_MAX]);
 int node_extent_close(struct reef_node *node, uint32_t number,
 		      uint64_t keys[REEF_DOORS_MAX]);
-int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t era,
+int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
 		       uint64_t keys[REEF_DOORS_MAX]);
 int node_extent_drop(struct reef_node *node, uint32_t number);
 /* The first whose number is above that one; NULL: none. */

@@ -139,7 +139,7 @@ static int fence_told(struct reef_node *node, const struct reef_body *body)
 		if (row.row != REEF_ROW_SESSION)
 			continue;
 		do {
-			rc = node_fence(node, row.session, NODE_ANSWER_NS);
+			rc = node_fence(node, row.session.id, NODE_ANSWER_NS);
 		} while (rc == -ETIMEDOUT && !is_lost(node));
 		if (rc)
 			return rc;
@@ -156,12 +156,17 @@ static uint64_t machine_domain(const struct reef_node *node)
 static int say_register(struct reef_node *node, bool *dead)
 {
 	struct reef_body body = {
-		.name = {node->name, (uint16_t)strlen(node->name)},
-		.incarnation = node->incarnation,
-		.domain = machine_domain(node),
-		.size = node->options.capacity,
-		.addresses = {node->addresses,
-			      (uint16_t)strlen(node->addresses)},
+		.ask.node_register =
+			{
+				.name = {node->name,
+					 (uint16_t)strlen(node->name)},
+				.incarnation = node->incarnation,
+				.domain = machine_domain(node),
+				.capacity = node->options.capacity,
+				.addresses = {node->addresses,
+					      (uint16_t)strlen(
+						      node->addresses)},
+			},
 	};
 	struct reef_answer answer = {0};
 	int rc;
@@ -177,8 +182,8 @@ static int say_register(struct reef_node *node, bool *dead)
 	if (!rc)
 		rc = fence_told(node, &answer.body);
 	if (!rc) {
-		node->ttl_ns = answer.body.ttl_ns;
-		node->registered = answer.body.node;
+		node->ttl_ns = answer.body.reply.node_register.ttl_ns;
+		node->registered = answer.body.reply.node_register.node;
 	}
 	reef_answer_free(&answer);
 	return rc;
@@ -189,17 +194,21 @@ static void put_row(const struct node_extent *extent, uint32_t node,
 {
 	struct reef_row row = {
 		.row = REEF_ROW_EXTENT,
-		.extent = extent->number,
-		.space = extent->space,
-		.node = node,
-		.era = extent->era,
-		.state = extent->state == NODE_OPEN ? NODE_ROW_OPEN
-						    : NODE_ROW_CLOSED,
-		.size = extent->size,
+		.extent =
+			{
+				.number = extent->number,
+				.space = extent->space,
+				.node = node,
+				.epoch = extent->epoch,
+				.state = extent->state == NODE_OPEN
+						 ? REEF_EXTENT_LIVE
+						 : REEF_EXTENT_MOVING,
+				.size = extent->size,
+			},
 	};
 
 	if (extent->exposed)
-		memcpy(row.keys, extent->keys, sizeof(row.keys));
+		memcpy(row.extent.keys, extent->keys, sizeof(extent->keys));
 	reef_row_encode(&row, rows);
 }
 
@@ -292,11 +301,14 @@ static int pulse(struct reef_node *node)
 {
 	uint64_t available = ask_available(node);
 	struct reef_body body = {
-		.incarnation = node->incarnation,
-		.size = node->lent,
-		.value = available,
-		.count = node->links,
-		.generation = node_wanted(node, available),
+		.ask.node_pulse =
+			{
+				.incarnation = node->incarnation,
+				.lent = node->lent,
+				.machine_free = available,
+				.links = node->links,
+				.wanted = node_wanted(node, available),
+			},
 	};
 
 	return reef_rpc_call(node->peer, REEF_POOL_NODE_PULSE, 0, &body, NULL,

@@ -155,7 +155,8 @@ int node_obey(struct reef_node *node, uint64_t epoch)
 static int handle(void *context, const struct reef_request *request,
 		  struct reef_body *answer, struct reef_cursor_out *room)
 {
-	const struct reef_body *body = &request->body;
+	const union reef_ask *ask = &request->body.ask;
+	uint64_t *keys = answer->reply.extent.keys;
 	struct reef_node *node = context;
 	int rc;
 
@@ -174,18 +175,18 @@ static int handle(void *context, const struct reef_request *request,
 	}
 	switch (request->header.kind) {
 	case REEF_POOL_EXTENT_CREATE:
-		return node_extent_create(node, body, answer->keys);
+		return node_extent_create(node, &ask->extent_create, keys);
 	case REEF_POOL_EXTENT_DROP:
-		return node_extent_drop(node, body->extent);
+		return node_extent_drop(node, ask->extent_drop.extent);
 	case REEF_POOL_EXTENT_CLOSE:
-		return node_extent_close(node, body->extent, answer->keys);
+		return node_extent_close(node, ask->extent_close.extent, keys);
 	case REEF_POOL_EXTENT_REOPEN:
-		return node_extent_reopen(node, body->extent, body->era,
-					  answer->keys);
+		return node_extent_reopen(node, ask->extent_reopen.extent,
+					  ask->extent_reopen.epoch, keys);
 	case REEF_POOL_EXTENT_PULL:
-		return node_extent_pull(node, body, answer->keys);
+		return node_extent_pull(node, &ask->extent_pull, keys);
 	case REEF_POOL_FENCE:
-		return node_fence(node, body->session, NODE_ANSWER_NS);
+		return node_fence(node, ask->fence.session, NODE_ANSWER_NS);
 	default:
 		return -ENOSYS;
 	}

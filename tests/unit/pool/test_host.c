@@ -67,7 +67,7 @@ static void guest_close(struct guest *guest)
 
 static int ask(struct guest *guest, uint16_t kind, bool numbered,
 	       const struct reef_body *body, struct reef_body *answer,
-	       struct reef_row *row)
+	       struct reef_row_extent *row)
 {
 	struct reef_answer got = {0};
 	struct reef_cursor_in in;
@@ -80,7 +80,7 @@ static int ask(struct guest *guest, uint16_t kind, bool numbered,
 	in = (struct reef_cursor_in){got.body.rows, got.body.rows_size, false};
 	while (reef_row_decode(&in, &next) > 0)
 		if (next.row == REEF_ROW_EXTENT)
-			*row = next;
+			*row = next.extent;
 	reef_answer_free(&got);
 	return 0;
 }
@@ -88,10 +88,11 @@ static int ask(struct guest *guest, uint16_t kind, bool numbered,
 /* Make an extent, and try its keys on the link to the broker. */
 static int intrude(struct guest *guest)
 {
-	struct reef_body body = {.name = {"guest", 5}}, answer;
+	struct reef_body body = {.ask.session_open.program = {"guest", 5}};
+	struct reef_body answer;
 	struct reef_queue *queue;
 	struct reef_remote *remote;
-	struct reef_row row = {0};
+	struct reef_row_extent row = {0};
 	int rc;
 
 	rc = ask(guest, REEF_POOL_SESSION_OPEN, false, &body, &answer, &row);
@@ -101,7 +102,8 @@ static int intrude(struct guest *guest)
 	rc = ask(guest, REEF_POOL_SPACE_OPEN, true, &body, &answer, &row);
 	if (rc)
 		return rc;
-	body = (struct reef_body){.space = answer.space, .size = MIB};
+	body = (struct reef_body){
+		.ask.extent_add = {answer.reply.space_open.space, MIB}};
 	rc = ask(guest, REEF_POOL_EXTENT_ADD, true, &body, &answer, &row);
 	if (rc)
 		return rc;

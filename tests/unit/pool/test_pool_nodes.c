@@ -70,7 +70,7 @@ static struct reef_node_status status_of(uint32_t lender)
 struct view {
 	struct actor *actor;
 	uint32_t space;
-	struct reef_row extents[THINGS + 1];
+	struct reef_row_extent extents[THINGS + 1];
 	uint32_t count;
 	struct at_node {
 		uint32_t id;
@@ -106,18 +106,21 @@ static void view_take(struct view *view, const struct reef_row *row)
 	struct at_node *node;
 
 	if (row->row == REEF_ROW_EXTENT && view->count <= THINGS)
-		view->extents[view->count++] = *row;
+		view->extents[view->count++] = row->extent;
 	if (row->row != REEF_ROW_NODE)
 		return;
-	node = node_of(view, row->node);
+	node = node_of(view, row->node.number);
 	snprintf(node->address, sizeof(node->address), "%.*s",
-		 (int)row->addresses.size, row->addresses.bytes);
+		 (int)row->node.addresses.size, row->node.addresses.bytes);
 }
 
 /* Ask the broker where things are. */
 static int view_refresh(struct view *view)
 {
-	struct reef_body body = {.space = view->space, .ordinal = UINT32_MAX};
+	struct reef_body body = {
+		.ask.space_extents = {.space = view->space,
+				      .ordinal = UINT32_MAX},
+	};
 	struct reef_answer answer = {0};
 	struct reef_cursor_in in;
 	struct reef_row row;
@@ -161,7 +164,7 @@ static int link_to(struct view *view, struct at_node *node)
 			    &node->link);
 }
 
-static int touch_once(struct view *view, const struct reef_row *row,
+static int touch_once(struct view *view, const struct reef_row_extent *row,
 		      uint8_t kind, uint64_t *value)
 {
 	struct reef_queue *queue = actor_queue(view->actor);
@@ -216,7 +219,7 @@ static int view_open(struct actor *actor, struct view *view)
 
 static int view_add(struct view *view)
 {
-	struct reef_body body = {.space = view->space, .size = SIZE};
+	struct reef_body body = {.ask.extent_add = {view->space, SIZE}};
 
 	TRY(actor_ask(view->actor, REEF_POOL_EXTENT_ADD, &body, NULL));
 	return view_refresh(view);
@@ -273,10 +276,11 @@ static uint32_t count_at(const struct view *view, uint32_t node)
 
 static int drain(struct view *view, uint32_t lender, uint64_t salt)
 {
-	struct reef_body body = {.node = status_of(lender).id};
+	uint32_t id = status_of(lender).id;
+	struct reef_body body = {.ask.node_drain.node = id};
 
 	TRY(actor_ask(view->actor, REEF_POOL_NODE_DRAIN, &body, NULL));
-	for (uint64_t round = 1; count_at(view, body.node) > 0; round++) {
+	for (uint64_t round = 1; count_at(view, id) > 0; round++) {
 		WANT(round < 10000);
 		/* Users go on meanwhile. */
 		TRY(write_all(view, salt + 100 * round));
@@ -286,7 +290,7 @@ static int drain(struct view *view, uint32_t lender, uint64_t salt)
 	}
 	TRY(write_all(view, salt));
 	AWAIT(status_of(lender).lent == 0);
-	body.flags = 1;
+	body.ask.node_drain.flags = REEF_POOL_DRAIN_STOP;
 	return actor_ask(view->actor, REEF_POOL_NODE_DRAIN, &body, NULL);
 }
 
@@ -404,7 +408,7 @@ static int cut_off(struct view *view)
 	struct broker_world *world = view->actor->world;
 	uint64_t incarnation, value;
 	uint32_t i, lost = 0, left = 0, id;
-	struct reef_row old = {0};
+	struct reef_row_extent old = {0};
 
 	TRY(all_here());
 	for (i = 0; i < THINGS; i++)
@@ -497,12 +501,12 @@ static int executioner(struct actor *actor)
 
 	while (!rc && !world->note[0])
 		rc = reef_sleep(MILLISECOND);
-	body.session = (uint32_t)world->note[0];
+	body.ask.session_end.session = (uint32_t)world->note[0];
 	if (!rc)
 		rc = actor_ask(actor, REEF_POOL_SESSION_END, &body, NULL);
 	if (!rc)
-		rc = actor_await(actor, body.session, REEF_SESSION_FENCED,
-				 100 * SECOND);
+		rc = actor_await(actor, body.ask.session_end.session,
+				 REEF_SESSION_FENCED, 100 * SECOND);
 	world->note[2] = 1;
 	while (!rc && !world->note[3])
 		rc = reef_sleep(MILLISECOND);
@@ -561,12 +565,12 @@ static int visit(struct ledger *ledger, uint32_t ordinal, uint64_t value)
 static int drain_one(struct ledger *ledger, uint32_t lender)
 {
 	struct reef_body body = {
-		.node = status_of(lender).id,
-		.flags = ledger->draining[lender],
+		.ask.node_drain = {.node = status_of(lender).id,
+				   .flags = ledger->draining[lender]},
 	};
 	int rc;
 
-	if (!body.node)
+	if (!body.ask.node_drain.node)
 		return 0;
 	rc = actor_ask(ledger->view.actor, REEF_POOL_NODE_DRAIN, &body, NULL);
 	if (!rc)

@@ -169,14 +169,15 @@ static void rpc_note_is_told(void **state)
 static int too_long(struct duo *duo)
 {
 	struct reef_peer *peer = duo->client.peer;
-	struct reef_body body = {.name = {malloc(60000), 60000}};
+	char *name = malloc(60000);
+	struct reef_body body = {.ask.name_bind.name = {name, 60000}};
 	int rc;
 
-	if (!body.name.bytes)
+	if (!name)
 		return -ENOMEM;
-	memset((char *)body.name.bytes, 'x', 60000);
+	memset(name, 'x', 60000);
 	rc = reef_rpc_call(peer, REEF_POOL_NAME_BIND, 0, &body, NULL, SECOND);
-	free((char *)body.name.bytes);
+	free(name);
 	WANT(rc == -EMSGSIZE);
 	WANT(station_ask_rows(peer, 1000) == -EMSGSIZE);
 	return station_ask(peer, ECHO, 1, SECOND);

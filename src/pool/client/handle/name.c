@@ -25,26 +25,22 @@ static struct reef_text text_of(const char *name)
 	return (struct reef_text){name, (uint16_t)strlen(name)};
 }
 
-static int ask(struct reef_space *space, uint16_t kind, bool mutating,
-	       struct reef_body *body, struct reef_answer *answer)
-{
-	body->space = space->space->id;
-	return reef_client_ask(space->reef, kind, mutating, body, answer);
-}
-
 int reef_name_bind(struct reef_space *space, const char *name, uint64_t value,
 		   uint64_t *generation)
 {
-	struct reef_body body = {.value = value};
+	struct reef_body body = {
+		.ask.name_bind = {.space = space->space->id, .value = value},
+	};
 	struct reef_answer answer = {0};
 	int rc = check(space, name);
 
 	if (rc)
 		return rc;
-	body.name = text_of(name);
-	rc = ask(space, REEF_POOL_NAME_BIND, true, &body, &answer);
+	body.ask.name_bind.name = text_of(name);
+	rc = reef_client_ask(space->reef, REEF_POOL_NAME_BIND, true, &body,
+			     &answer);
 	if (!rc && generation)
-		*generation = answer.body.generation;
+		*generation = answer.body.reply.name_bind.generation;
 	reef_answer_free(&answer);
 	return rc;
 }
@@ -52,16 +48,21 @@ int reef_name_bind(struct reef_space *space, const char *name, uint64_t value,
 int reef_name_replace(struct reef_space *space, const char *name,
 		      uint64_t generation, uint64_t value, uint64_t *now)
 {
-	struct reef_body body = {.value = value, .generation = generation};
+	struct reef_body body = {
+		.ask.name_replace = {.space = space->space->id,
+				     .value = value,
+				     .generation = generation},
+	};
 	struct reef_answer answer = {0};
 	int rc = check(space, name);
 
 	if (rc)
 		return rc;
-	body.name = text_of(name);
-	rc = ask(space, REEF_POOL_NAME_REPLACE, true, &body, &answer);
+	body.ask.name_replace.name = text_of(name);
+	rc = reef_client_ask(space->reef, REEF_POOL_NAME_REPLACE, true, &body,
+			     &answer);
 	if (!rc && now)
-		*now = answer.body.generation;
+		*now = answer.body.reply.name_bind.generation;
 	reef_answer_free(&answer);
 	return rc;
 }
@@ -70,17 +71,18 @@ int reef_name_lookup(struct reef_space *space, const char *name,
 		     uint64_t *value, uint64_t *generation)
 {
 	struct reef_answer answer = {0};
-	struct reef_body body = {0};
+	struct reef_body body = {.ask.name_lookup.space = space->space->id};
 	int rc = check(space, name);
 
 	if (rc)
 		return rc;
-	body.name = text_of(name);
-	rc = ask(space, REEF_POOL_NAME_LOOKUP, false, &body, &answer);
+	body.ask.name_lookup.name = text_of(name);
+	rc = reef_client_ask(space->reef, REEF_POOL_NAME_LOOKUP, false, &body,
+			     &answer);
 	if (!rc && value)
-		*value = answer.body.value;
+		*value = answer.body.reply.name_lookup.value;
 	if (!rc && generation)
-		*generation = answer.body.generation;
+		*generation = answer.body.reply.name_lookup.generation;
 	reef_answer_free(&answer);
 	return rc;
 }
@@ -88,13 +90,17 @@ int reef_name_lookup(struct reef_space *space, const char *name,
 int reef_name_unbind(struct reef_space *space, const char *name,
 		     uint64_t generation)
 {
-	struct reef_body body = {.generation = generation};
+	struct reef_body body = {
+		.ask.name_unbind = {.space = space->space->id,
+				    .generation = generation},
+	};
 	int rc = check(space, name);
 
 	if (rc)
 		return rc;
-	body.name = text_of(name);
-	return ask(space, REEF_POOL_NAME_UNBIND, true, &body, NULL);
+	body.ask.name_unbind.name = text_of(name);
+	return reef_client_ask(space->reef, REEF_POOL_NAME_UNBIND, true, &body,
+			       NULL);
 }
 
 struct listing {
@@ -104,7 +110,7 @@ struct listing {
 	char *last; /* name */
 };
 
-static int tell(struct listing *listing, const struct reef_row *row)
+static int tell(struct listing *listing, const struct reef_row_name *row)
 {
 	char *name = malloc((size_t)row->name.size + 1);
 
@@ -129,7 +135,7 @@ static int tell_page(struct listing *listing, const struct reef_body *body)
 	int rc;
 
 	while ((rc = reef_row_decode(&in, &row)) == 1) {
-		rc = row.row == REEF_ROW_NAME ? tell(listing, &row) : 0;
+		rc = row.row == REEF_ROW_NAME ? tell(listing, &row.name) : 0;
 		if (rc)
 			break;
 	}
@@ -142,7 +148,7 @@ int reef_name_list(struct reef_space *space, const char *prefix,
 		   void *context)
 {
 	struct listing listing = {.each = each, .context = context};
-	struct reef_body body = {0};
+	struct reef_body body = {.ask.name_list.space = space->space->id};
 	struct reef_answer answer = {0};
 	char *before = NULL;
 	bool more = true;
@@ -151,15 +157,17 @@ int reef_name_list(struct reef_space *space, const char *prefix,
 	rc = prefix && *prefix ? check(space, prefix)
 			       : client_handle_check(space->reef);
 	while (!rc && more) {
-		body.name = text_of(prefix ? prefix : "");
-		body.after = text_of(before ? before : "");
-		rc = ask(space, REEF_POOL_NAME_LIST, false, &body, &answer);
+		body.ask.name_list.prefix = text_of(prefix ? prefix : "");
+		body.ask.name_list.after = text_of(before ? before : "");
+		rc = reef_client_ask(space->reef, REEF_POOL_NAME_LIST, false,
+				     &body, &answer);
 		if (rc)
 			break;
 		rc = tell_page(&listing, &answer.body);
 		/* Names come in order; one that goes round in circles is not
 		 * listened to. */
-		more = answer.body.flags & REEF_POOL_MORE && listing.last &&
+		more = answer.body.reply.name_list.flags & REEF_POOL_MORE &&
+		       listing.last &&
 		       strcmp(listing.last, before ? before : "") > 0;
 		reef_answer_free(&answer);
 		free(before);

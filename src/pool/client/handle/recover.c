@@ -205,7 +205,8 @@ static int recover(struct reef_client *client, struct client_space *known,
 int client_session_recover(struct reef_client *client,
 			   const struct reef_request *request)
 {
-	uint32_t session = request->body.session;
+	uint32_t session = request->body.ask.recover.session;
+	uint32_t id = request->body.ask.recover.space;
 	struct client_space *space;
 	int rc;
 
@@ -214,7 +215,7 @@ int client_session_recover(struct reef_client *client,
 	if (session == client->session)
 		return -EINVAL;
 	client->fibers++; /* the keeper waits for it */
-	space = find_soon(client, request->body.space);
+	space = find_soon(client, id);
 	if (!space) {
 		client_fiber_end(client);
 		return -ENOENT;
@@ -232,7 +233,7 @@ int client_session_recover(struct reef_client *client,
 	if (rc && !client->stopping && !client_over(client))
 		reef_log(REEF_LOG_WARNING, "client",
 			 "recovery of session %08x in space %u: %s", session,
-			 request->body.space, reef_error_text(rc));
+			 id, reef_error_text(rc));
 	return rc;
 }
 

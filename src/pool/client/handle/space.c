@@ -60,33 +60,33 @@ static int space_job(const char *name, const struct reef_space_options *options,
 		     struct client_job **out)
 {
 	struct client_job *job = client_job_create(client_space_open_job);
+	struct reef_ask_space_open *ask;
 	uint32_t flags = options ? options->flags : 0;
 	int rc = 0;
 
 	if (!job)
 		return -ENOMEM;
-	job->body.kind = name ? REEF_SPACE_SHARED : REEF_SPACE_SCRATCH;
-	job->body.keeping = flags & REEF_SPACE_REVOCABLE
-				    ? REEF_KEEPING_REVOCABLE
-				    : REEF_KEEPING_KEPT;
-	job->body.size = options ? options->quota : 0;
+	ask = &job->body.ask.space_open;
+	ask->kind = name ? REEF_SPACE_SHARED : REEF_SPACE_SCRATCH;
+	ask->keeping = flags & REEF_SPACE_REVOCABLE ? REEF_KEEPING_REVOCABLE
+						    : REEF_KEEPING_KEPT;
+	ask->quota = options ? options->quota : 0;
 	if (!name || flags & REEF_SPACE_CREATE)
-		job->body.flags |= REEF_POOL_CREATE;
+		ask->flags |= REEF_POOL_CREATE;
 	if (flags & REEF_SPACE_EXCLUSIVE)
-		job->body.flags |= REEF_POOL_EXCLUSIVE;
+		ask->flags |= REEF_POOL_EXCLUSIVE;
 	if (name) {
 		job->texts[0] = strdup(name);
 		if (!job->texts[0])
 			rc = -ENOMEM;
 		else
-			job->body.name = (struct reef_text){
-				job->texts[0], (uint16_t)strlen(name)};
+			ask->name = (struct reef_text){job->texts[0],
+						       (uint16_t)strlen(name)};
 	}
 	if (!rc && options && options->token) {
 		job->texts[1] = strdup(options->token);
-		rc = job->texts[1]
-			     ? client_fill_token(options->token, &job->body)
-			     : -ENOMEM;
+		rc = job->texts[1] ? client_fill_token(options->token, ask)
+				   : -ENOMEM;
 	}
 	if (rc) {
 		client_job_destroy(job);
@@ -177,7 +177,7 @@ int reef_space_drop(struct reef *reef, const char *name)
 	pthread_mutex_lock(&reef->client->lock);
 	for (known = reef->client->spaces; known; known = known->next)
 		if (!known->gone && !strcmp(known->name, name))
-			job->body.space = known->id;
+			job->body.ask.space_open.space = known->id;
 	pthread_mutex_unlock(&reef->client->lock);
 	rc = client_job_run(reef, job);
 	client_job_unref(job);
@@ -186,17 +186,18 @@ int reef_space_drop(struct reef *reef, const char *name)
 
 /* --- listing --- */
 
-static void fill_info(struct reef_space_info *info, const struct reef_row *row)
+static void fill_info(struct reef_space_info *info,
+		      const struct reef_row_space *row)
 {
 	size_t size = row->name.size;
 
 	*info = (struct reef_space_info){
-		.id = row->space,
+		.id = row->number,
 		.scratch = row->kind == REEF_SPACE_SCRATCH,
 		.revocable = row->keeping == REEF_KEEPING_REVOCABLE,
-		.quota = row->size,
+		.quota = row->quota,
 		.used = row->used,
-		.extents = row->count,
+		.extents = row->extents,
 	};
 	if (size >= sizeof(info->name))
 		size = sizeof(info->name) - 1;
@@ -209,7 +210,7 @@ int reef_space_list(struct reef *reef,
 				const struct reef_space_info *info),
 		    void *context)
 {
-	struct reef_body body = {.kind = REEF_ROW_SPACE};
+	struct reef_body body = {.ask.list.row = REEF_ROW_SPACE};
 	struct reef_answer answer = {0};
 	struct reef_space_info info;
 	struct reef_cursor_in in;
@@ -222,7 +223,7 @@ int reef_space_list(struct reef *reef,
 	if (rc)
 		return rc;
 	do {
-		before = body.node;
+		before = body.ask.list.after;
 		rc = reef_client_ask(reef, REEF_POOL_LIST, false, &body,
 				     &answer);
 		if (rc)
@@ -235,14 +236,15 @@ int reef_space_list(struct reef *reef,
 			rc = 0;
 			if (row.row != REEF_ROW_SPACE)
 				continue;
-			body.node = row.space;
-			fill_info(&info, &row);
+			body.ask.list.after = row.space.number;
+			fill_info(&info, &row.space);
 			rc = each(context, &info);
 			if (rc)
 				break;
 		}
 		/* One that goes round in circles is not listened to. */
-		more = answer.body.flags & REEF_POOL_MORE && body.node > before;
+		more = answer.body.reply.list.flags & REEF_POOL_MORE &&
+		       body.ask.list.after > before;
 		reef_answer_free(&answer);
 	} while (!rc && more);
 	return rc;

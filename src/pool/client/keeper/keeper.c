@@ -214,43 +214,43 @@ static int attach(struct reef_client *client, uint64_t key,
 static int admitted(struct reef_client *client,
 		    const struct reef_answer *answer)
 {
-	const struct reef_body *body = &answer->body;
+	const struct reef_reply_session *reply = &answer->body.reply.session;
 	int rc;
 
 	if (answer->epoch < client->broker_epoch)
 		return -ESTALE;
-	if (!body->session || body->ttl_ns < CLIENT_MILLISECOND ||
-	    (client->session && client->session != body->session))
+	if (!reply->session || reply->ttl_ns < CLIENT_MILLISECOND ||
+	    (client->session && client->session != reply->session))
 		return -REEF_EPROTO;
 	client->broker_epoch = answer->epoch;
 	if (!client->session) /* handles read it: not written again */
-		client->session = body->session;
-	client->ttl_ns = body->ttl_ns;
-	client->extent_size = body->size;
-	client->pool = body->pool;
-	memcpy(client->session_key.bytes, body->secret,
+		client->session = reply->session;
+	client->ttl_ns = reply->ttl_ns;
+	client->extent_size = reply->extent_size;
+	client->pool = reply->pool;
+	memcpy(client->session_key.bytes, reply->secret,
 	       sizeof(client->session_key.bytes));
-	rc = attach(client, body->version, &client->table);
+	rc = attach(client, reply->table_key, &client->table);
 	if (!rc && reef_remote_size(client->table) < REEF_TABLE_SIZE)
 		rc = -REEF_EPROTO;
 	if (!rc)
-		rc = attach(client, body->value, &client->renewal);
+		rc = attach(client, reply->renewal_key, &client->renewal);
 	if (!rc && reef_remote_size(client->renewal) < 8)
 		rc = -REEF_EPROTO;
 	return rc;
 }
 
-int client_fill_token(const char *text, struct reef_body *body)
+int client_fill_token(const char *text, struct reef_ask_space_open *ask)
 {
 	struct reef_token token;
 
 	/* Whatever is not a token is as good as a forged one. */
 	if (reef_token_parse(text, &token))
 		return -EACCES;
-	body->space = token.space;
-	body->rights = token.rights;
-	body->era = token.era;
-	memcpy(body->secret, token.key.bytes, sizeof(body->secret));
+	ask->space = token.space;
+	ask->rights = token.rights;
+	ask->era = token.era;
+	memcpy(ask->secret, token.key.bytes, sizeof(ask->secret));
 	reef_key_wipe(&token.key);
 	return 0;
 }
@@ -265,17 +265,18 @@ static int reopen(struct reef_client *client, struct client_space *space,
 		  uint64_t timeout_ns)
 {
 	struct reef_body body = {0};
+	struct reef_ask_space_open *ask = &body.ask.space_open;
 	int rc = 0;
 
 	if (*space->token)
-		rc = client_fill_token(space->token, &body);
-	body.space = space->id;
+		rc = client_fill_token(space->token, ask);
+	ask->space = space->id;
 	/* The number is not used up: this changes nothing in the state. */
 	if (!rc)
 		rc = reef_rpc_call(client->peer, REEF_POOL_SPACE_OPEN,
 				   number_after(client->sequence), &body, NULL,
 				   timeout_ns);
-	explicit_bzero(body.secret, sizeof(body.secret));
+	explicit_bzero(ask->secret, sizeof(ask->secret));
 	/* The refresh that follows finds out, and says so. */
 	return rc == -ENOENT || rc == -EACCES ? 0 : rc;
 }
@@ -299,28 +300,47 @@ static int reopen_spaces(struct reef_client *client, uint64_t timeout_ns)
 	return rc;
 }
 
+static int open_session(struct reef_client *client, struct reef_answer *answer,
+			uint64_t timeout_ns)
+{
+	struct reef_body body = {
+		.ask.session_open = {.program = text_of(client->name),
+				     .pid = (uint32_t)getpid()},
+	};
+
+	return reef_rpc_call(client->peer, REEF_POOL_SESSION_OPEN, 0, &body,
+			     answer, timeout_ns);
+}
+
+static int resume_session(struct reef_client *client,
+			  struct reef_answer *answer, uint64_t timeout_ns)
+{
+	struct reef_body body = {
+		.ask.session_resume = {.session = client->session,
+				       .program = text_of(client->name),
+				       .pid = (uint32_t)getpid()},
+	};
+	struct reef_ask_session_resume *ask = &body.ask.session_resume;
+	int rc;
+
+	memcpy(ask->secret, client->session_key.bytes, sizeof(ask->secret));
+	rc = reef_rpc_call(client->peer, REEF_POOL_SESSION_RESUME, 0, &body,
+			   answer, timeout_ns);
+	explicit_bzero(ask->secret, sizeof(ask->secret));
+	return rc;
+}
+
 static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 {
 	bool resume = client->session != 0;
-	struct reef_body body = {0};
 	struct reef_answer answer = {0};
 	int rc;
 
 	rc = connect_broker(client, timeout_ns);
 	if (rc)
 		return rc;
-	if (resume) {
-		body.session = client->session;
-		memcpy(body.secret, client->session_key.bytes,
-		       sizeof(body.secret));
-	}
-	body.name = text_of(client->name);
-	body.pid = (uint32_t)getpid();
-	rc = reef_rpc_call(client->peer,
-			   resume ? REEF_POOL_SESSION_RESUME
-				  : REEF_POOL_SESSION_OPEN,
-			   0, &body, &answer, timeout_ns);
-	explicit_bzero(body.secret, sizeof(body.secret));
+	rc = resume ? resume_session(client, &answer, timeout_ns)
+		    : open_session(client, &answer, timeout_ns);
 	/* It knows no such session, or one that has ended. */
 	if (resume && (rc == -REEF_EAUTH || rc == -ENOENT || rc == -EACCES))
 		rc = -REEF_EFENCED;

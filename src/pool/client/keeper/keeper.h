@@ -152,7 +152,7 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 		const struct reef_body *body, struct reef_answer *answer,
 		uint64_t patience_ns);
 /* Put a token's text into a request.  -EACCES: it is none. Thread: any. */
-int client_fill_token(const char *text, struct reef_body *body);
+int client_fill_token(const char *text, struct reef_ask_space_open *ask);
 int client_session_check_job(struct reef_client *client,
 			     struct client_job *job);
 void client_note_received(void *context, const struct reef_request *note);

@@ -155,9 +155,9 @@ struct client_node *client_node_find(struct reef_client *client, uint32_t id)
 	return NULL;
 }
 
-static int node_row(struct reef_client *client, const struct reef_row *row)
+static int node_row(struct reef_client *client, const struct reef_row_node *row)
 {
-	struct client_node *node = client_node_find(client, row->node);
+	struct client_node *node = client_node_find(client, row->number);
 	char *addresses = malloc((size_t)row->addresses.size + 1);
 
 	if (!addresses)
@@ -171,7 +171,7 @@ static int node_row(struct reef_client *client, const struct reef_row *row)
 			free(addresses);
 			return -ENOMEM;
 		}
-		node->id = row->node;
+		node->id = row->number;
 		node->incarnation = row->incarnation;
 		node->next = client->nodes;
 		client->nodes = node;
@@ -192,7 +192,7 @@ static int node_row(struct reef_client *client, const struct reef_row *row)
 
 /* Right after its start a broker may not have heard from a node yet, and tell
  * no keys: what is known stays good. */
-static bool has_keys(const struct reef_row *row)
+static bool has_keys(const struct reef_row_extent *row)
 {
 	uint64_t any = 0;
 	uint32_t i;
@@ -203,38 +203,39 @@ static bool has_keys(const struct reef_row *row)
 }
 
 static bool is_changed(const struct client_extent *extent,
-		       const struct reef_row *row)
+		       const struct reef_row_extent *row)
 {
-	if (!has_keys(row) && extent->epoch == row->era &&
+	if (!has_keys(row) && extent->epoch == row->epoch &&
 	    extent->node == row->node)
 		return false;
-	return extent->epoch != row->era || extent->node != row->node ||
+	return extent->epoch != row->epoch || extent->node != row->node ||
 	       extent->state != row->state ||
 	       memcmp(extent->keys, row->keys, sizeof(extent->keys)) != 0;
 }
 
 /* Locked. */
 static int extent_row(struct reef_client *client, struct client_space *space,
-		      const struct reef_row *row, struct client_extent **last)
+		      const struct reef_row_extent *row,
+		      struct client_extent **last)
 {
-	struct client_extent *extent = client_extent_find(client, row->extent);
+	struct client_extent *extent = client_extent_find(client, row->number);
 	int rc;
 
-	if (!row->extent || row->size > REEF_EXTENT_SIZE_MAX ||
+	if (!row->number || row->size > REEF_EXTENT_SIZE_MAX ||
 	    (extent && extent->space != space))
 		return -REEF_EPROTO;
 	if (!extent) {
-		rc = extent_add(client, space, row->extent, &extent);
+		rc = extent_add(client, space, row->number, &extent);
 		if (rc)
 			return rc;
 	}
 	extent->listed = true;
 	extent->ordinal = row->ordinal;
 	*last = extent;
-	if (row->era < extent->epoch) /* (2) */
+	if (row->epoch < extent->epoch) /* (2) */
 		return 0;
 	if (row->state == REEF_EXTENT_LOST) {
-		extent->epoch = row->era;
+		extent->epoch = row->epoch;
 		lose(client, extent);
 		return 0;
 	}
@@ -242,7 +243,7 @@ static int extent_row(struct reef_client *client, struct client_space *space,
 		return 0;
 	if (extent->remote)
 		detach(client, extent);
-	extent->epoch = row->era;
+	extent->epoch = row->epoch;
 	extent->node = row->node;
 	extent->state = row->state;
 	extent->size = row->size;
@@ -266,10 +267,10 @@ int client_view_apply_rows(struct reef_client *client,
 	while ((rc = reef_row_decode(&in, &row)) == 1) {
 		rc = 0;
 		if (row.row == REEF_ROW_NODE) {
-			rc = node_row(client, &row);
+			rc = node_row(client, &row.node);
 		} else if (row.row == REEF_ROW_EXTENT) {
 			pthread_mutex_lock(&client->lock);
-			rc = extent_row(client, space, &row, &extent);
+			rc = extent_row(client, space, &row.extent, &extent);
 			pthread_mutex_unlock(&client->lock);
 		}
 		if (rc)
@@ -321,14 +322,18 @@ static void space_gone(struct reef_client *client, struct client_space *space)
 static int refresh_pages(struct reef_client *client, struct client_space *space,
 			 uint64_t patience_ns)
 {
-	struct reef_body body = {.space = space->id};
+	struct reef_body body = {
+		.ask.space_extents = {.space = space->id,
+				      .version = space->version},
+	};
+	const struct reef_reply_space_extents *reply;
 	struct client_extent *last = NULL;
 	struct reef_answer answer = {0};
 	uint64_t version = 0;
 	bool first = true, more;
+	uint32_t from = 0;
 	int rc;
 
-	body.version = space->version;
 	/* Before it is asked: what other answers tell of meanwhile may be newer
 	 * than this one's. */
 	pthread_mutex_lock(&client->lock);
@@ -339,26 +344,28 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 				 &answer, patience_ns);
 		if (rc)
 			return rc;
-		if (answer.body.flags & REEF_POOL_UNCHANGED) {
+		reply = &answer.body.reply.space_extents;
+		if (reply->flags & REEF_POOL_UNCHANGED) {
 			reef_answer_free(&answer);
 			return 0;
 		}
 		if (first) {
 			/* The first page's: if it changes meanwhile, the next
 			 * refresh finds out. */
-			version = answer.body.version;
+			version = reply->version;
 			first = false;
 		}
 		rc = client_view_apply_rows(client, space, &answer.body, &last);
-		more = answer.body.flags & REEF_POOL_MORE;
+		more = reply->flags & REEF_POOL_MORE;
 		reef_answer_free(&answer);
 		/* One that goes round in circles is not listened to. */
-		if (!rc && more && (!last || last->ordinal < body.ordinal))
+		if (!rc && more && (!last || last->ordinal < from))
 			rc = -REEF_EPROTO;
 		if (rc)
 			return rc;
-		body.version = 0;
-		body.ordinal = last ? last->ordinal + 1 : 0;
+		from = last ? last->ordinal + 1 : 0;
+		body.ask.space_extents.version = 0;
+		body.ask.space_extents.ordinal = from;
 	} while (more);
 	pthread_mutex_lock(&client->lock);
 	each_extent(client, space, lose_unlisted);
@@ -494,45 +501,46 @@ static struct client_space *space_known(struct reef_client *client, uint32_t id)
 
 static int space_opened(struct reef_client *client, struct client_job *job)
 {
-	const struct reef_body *body = &job->answer.body;
+	const struct reef_reply_space_open *reply =
+		&job->answer.body.reply.space_open;
 	struct client_space *space, *fresh = space_create(job);
 	int rc;
 
 	if (!fresh)
 		return -ENOMEM;
 	pthread_mutex_lock(&client->lock);
-	space = space_known(client, body->space);
+	space = space_known(client, reply->space);
 	if (!space) {
 		space = fresh;
 		fresh = NULL;
-		space->id = body->space;
-		space->keeping = body->keeping;
-		space->scratch = body->kind == REEF_SPACE_SCRATCH;
+		space->id = reply->space;
+		space->keeping = reply->keeping;
+		space->scratch = reply->kind == REEF_SPACE_SCRATCH;
 		space->next = client->spaces;
 		client->spaces = space;
 	}
 	space->refs++;
 	/* The grants are the session's: what one handle may, all may. */
-	if (space->rights != (space->rights | body->rights)) {
+	if (space->rights != (space->rights | reply->rights)) {
 		/* The token that allows more is the one to show again. */
-		if (fresh && (space->rights & body->rights) == space->rights) {
+		if (fresh && (space->rights & reply->rights) == space->rights) {
 			char *token = space->token;
 
 			space->token = fresh->token;
 			fresh->token = token;
 		}
-		space->rights |= body->rights;
+		space->rights |= reply->rights;
 		client_view_bump(client);
 	}
 	pthread_mutex_unlock(&client->lock);
 	if (fresh)
 		space_free(fresh);
-	rc = client_view_apply_rows(client, space, body, NULL);
-	if (!rc && body->flags & REEF_POOL_MORE)
+	rc = client_view_apply_rows(client, space, &job->answer.body, NULL);
+	if (!rc && reply->flags & REEF_POOL_MORE)
 		rc = client_view_refresh(client, space,
 					 client_patience_ns(client));
 	else if (!rc)
-		space->version = body->version;
+		space->version = reply->version;
 	job->space = space;
 	return rc;
 }
@@ -574,7 +582,7 @@ static void space_forget(struct reef_client *client, struct client_space *space)
 int client_space_close_job(struct reef_client *client, struct client_job *job)
 {
 	struct client_space *space = job->space, *next;
-	struct reef_body body = {.space = space->id};
+	struct reef_body body = {.ask.space_drop.space = space->id};
 	bool unused;
 	int rc = 0;
 
@@ -598,29 +606,32 @@ int client_space_close_job(struct reef_client *client, struct client_job *job)
 	return rc;
 }
 
-/* job->body.space, or 0: by job->texts[0], which has to be opened first. */
+/* job->body.ask.space_open.space, or 0: by job->texts[0], which has to be
+ * opened first. */
 int client_space_drop_job(struct reef_client *client, struct client_job *job)
 {
 	uint64_t patience_ns = client_patience_ns(client);
-	struct reef_body body = {.space = job->body.space};
+	uint32_t id = job->body.ask.space_open.space;
+	struct reef_body body = {0};
 	struct reef_answer answer = {0};
 	struct client_space *space;
 	int rc;
 
-	if (!body.space) {
+	if (!id) {
 		rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &job->body,
 				 &answer, patience_ns);
 		if (rc)
 			return rc;
-		body.space = answer.body.space;
+		id = answer.body.reply.space_open.space;
 		reef_answer_free(&answer);
 	}
+	body.ask.space_drop.space = id;
 	rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body, NULL,
 			 patience_ns);
 	if (rc && rc != -ENOENT)
 		return rc;
 	for (space = client->spaces; space; space = space->next)
-		if (space->id == body.space && !space->gone)
+		if (space->id == id && !space->gone)
 			space_gone(client, space);
 	return rc;
 }
@@ -628,7 +639,9 @@ int client_space_drop_job(struct reef_client *client, struct client_job *job)
 /* -EAGAIN: it came, and was lost with its node at once. */
 static int grow(struct reef_client *client, struct client_job *job)
 {
-	struct reef_body body = {.space = job->space->id, .size = job->size};
+	struct reef_body body = {
+		.ask.extent_add = {job->space->id, job->size},
+	};
 	struct client_extent *extent;
 	struct reef_answer answer = {0};
 	int rc;

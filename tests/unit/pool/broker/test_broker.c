@@ -53,7 +53,8 @@ static int open_and_close(struct actor *actor)
 	first = actor->session;
 	WANT(first != 0 && actor->opened.ttl_ns == TTL);
 	WANT(actor->opened.pool == reef_broker_pool(actor->world->broker));
-	WANT(actor->opened.epoch == 1 && actor->opened.size == 64 << 20);
+	WANT(actor->opened.pool_epoch == 1 &&
+	     actor->opened.extent_size == 64 << 20);
 	WANT(actor_state(actor, first) == REEF_SESSION_ALIVE);
 	WANT(actor->header.magic == REEF_TABLE_MAGIC);
 	WANT(actor->header.broker_epoch == 1 && actor->header.pool_epoch == 1);
@@ -79,19 +80,20 @@ static void broker_session_opens_and_closes(void **state)
 static int resume(struct actor *actor)
 {
 	struct reef_body body = {0};
+	struct reef_ask_session_resume *ask = &body.ask.session_resume;
 	struct reef_peer *old;
 	uint32_t before;
 	uint64_t key;
 
 	TRY(actor_join(actor));
 	before = actor->session;
-	key = actor->opened.value;
+	key = actor->opened.renewal_key;
 	/* Not with another's proof, nor as one that there is not. */
-	body.session = before;
+	ask->session = before;
 	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
 	     -REEF_EAUTH);
-	memcpy(body.secret, actor->opened.secret, sizeof(body.secret));
-	body.session = before + 1;
+	memcpy(ask->secret, actor->opened.secret, sizeof(ask->secret));
+	ask->session = before + 1;
 	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
 	     -REEF_EAUTH);
 	/* A link is lost, and another made. */
@@ -100,7 +102,7 @@ static int resume(struct actor *actor)
 		TRY(reef_sleep(MILLISECOND));
 	TRY(actor_return(actor));
 	WANT(actor->session == before && actor->opened.session == before);
-	WANT(actor->opened.value == key);
+	WANT(actor->opened.renewal_key == key);
 	/* Another, while the one before is up: that one speaks for nobody. */
 	old = actor->peer;
 	actor->peer = NULL;
@@ -108,8 +110,8 @@ static int resume(struct actor *actor)
 	WANT(reef_rpc_call(old, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL,
 			   SECOND) == -REEF_EFENCED);
 	TRY(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL));
-	memcpy(body.secret, actor->opened.secret, sizeof(body.secret));
-	body.session = before;
+	memcpy(ask->secret, actor->opened.secret, sizeof(ask->secret));
+	ask->session = before;
 	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
 	     -REEF_EFENCED);
 	return 0;
@@ -172,52 +174,57 @@ static void broker_impostor_is_not_let_in(void **state)
 static int add_user(struct actor *actor, const char *name, uint32_t sequence,
 		    struct reef_body *answer)
 {
-	struct reef_body body = {.name = actor_text_of(name)};
+	struct reef_body body = {.ask.user_add.name = actor_text_of(name)};
 
 	return actor_call(actor, REEF_POOL_USER_ADD, sequence, &body, answer);
 }
 
 static int users(struct actor *actor)
 {
-	struct reef_body first = {0}, again = {0}, body = {0};
+	struct reef_body first = {0}, again = {0}, setting = {0}, remove = {0};
 
 	TRY(actor_join(actor));
 	WANT(add_user(actor, "ada", 0, NULL) == -EINVAL);
 	TRY(add_user(actor, "ada", 1, &first));
-	WANT(first.user == 1 && first.era == 0);
+	WANT(first.reply.user_add.user == 1 && first.reply.user_add.era == 0);
 	/* A repetition, however it is worded; then a new one. */
 	TRY(add_user(actor, "ada", 1, &again));
 	WANT(memcmp(&first, &again, sizeof(first)) == 0);
 	WANT(add_user(actor, "ada", 2, NULL) == -EEXIST);
 	TRY(add_user(actor, "bob", 2, &again));
-	WANT(again.user == 2);
-	WANT(memcmp(first.secret, again.secret, 32) != 0);
+	WANT(again.reply.user_add.user == 2);
+	WANT(memcmp(first.reply.user_add.secret, again.reply.user_add.secret,
+		    32) != 0);
 	WANT(add_user(actor, "eve", 1, NULL) == -ESTALE);
-	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &body, NULL) == -ENOENT);
-	body.name = actor_text_of("names_max");
-	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &body, NULL) == -EINVAL);
+	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &setting, NULL) ==
+	     -ENOENT);
+	setting.ask.setting.name = actor_text_of("names_max");
+	WANT(actor_call(actor, REEF_POOL_SETTING, 2, &setting, NULL) ==
+	     -EINVAL);
 	/* The new user comes, may not what its owner may, and stays while it
 	 * has a session. */
 	actor->world->note[0] = 1;
 	while (actor->world->note[0] == 1)
 		TRY(actor_stay(actor, MILLISECOND));
-	body.user = 1;
-	WANT(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL) ==
+	remove.ask.user_remove.user = 1;
+	WANT(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &remove, NULL) ==
 	     -EBUSY);
-	body.user = 0;
-	WANT(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL) ==
+	remove.ask.user_remove.user = 0;
+	WANT(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &remove, NULL) ==
 	     -ENOENT);
-	body.user = 2;
-	TRY(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL));
-	TRY(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &body, NULL));
+	remove.ask.user_remove.user = 2;
+	TRY(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &remove, NULL));
+	TRY(actor_call(actor, REEF_POOL_USER_REMOVE, 3, &remove, NULL));
 	actor->world->note[0] = 3;
 	return 0;
 }
 
 static int user(struct actor *actor)
 {
-	struct reef_body body = {.name = actor_text_of("x"),
-				 .session = 0x10001};
+	struct reef_body user = {.ask.user_add.name = actor_text_of("x")};
+	struct reef_body setting = {.ask.setting.name = actor_text_of("x")};
+	struct reef_body end = {.ask.session_end.session = 0x10001};
+	struct reef_body resume = {0};
 	struct reef_key key;
 
 	while (actor->world->note[0] == 0)
@@ -225,16 +232,16 @@ static int user(struct actor *actor)
 	TRY(reef_key_derive_user(&actor->world->key, 1, 0, &key));
 	actor->credential = (struct reef_credential){.user = 1, .key = key};
 	TRY(actor_join(actor));
-	WANT(actor_call(actor, REEF_POOL_USER_ADD, 1, &body, NULL) == -EPERM);
-	WANT(actor_call(actor, REEF_POOL_SETTING, 1, &body, NULL) == -EPERM);
-	WANT(actor_call(actor, REEF_POOL_SESSION_END, 0, &body, NULL) ==
-	     -EPERM);
+	WANT(actor_call(actor, REEF_POOL_USER_ADD, 1, &user, NULL) == -EPERM);
+	WANT(actor_call(actor, REEF_POOL_SETTING, 1, &setting, NULL) == -EPERM);
+	WANT(actor_call(actor, REEF_POOL_SESSION_END, 0, &end, NULL) == -EPERM);
 	WANT(actor_call(actor, REEF_POOL_NODE_PULSE, 0, NULL, NULL) == -EPERM);
 	WANT(actor_call(actor, REEF_POOL_FENCE, 0, NULL, NULL) == -ENOSYS);
 	/* Another user's session, even with its proof. */
-	body.session = actor->world->actors[0].session;
-	memcpy(body.secret, actor->world->actors[0].opened.secret, 32);
-	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &body, NULL) ==
+	resume.ask.session_resume.session = actor->world->actors[0].session;
+	memcpy(resume.ask.session_resume.secret,
+	       actor->world->actors[0].opened.secret, 32);
+	WANT(actor_call(actor, REEF_POOL_SESSION_RESUME, 0, &resume, NULL) ==
 	     -REEF_EAUTH);
 	actor->world->note[0] = 2;
 	while (actor->world->note[0] == 2)
@@ -249,20 +256,21 @@ static void broker_users_come_and_go(void **state)
 
 static int settings(struct actor *actor)
 {
-	struct reef_body body = {.name = actor_text_of("names_max"),
-				 .value = 5};
+	struct reef_body body = {
+		.ask.setting = {.name = actor_text_of("names_max"), .value = 5},
+	};
 	struct reef_body answer;
 
 	TRY(actor_join(actor));
 	TRY(actor_call(actor, REEF_POOL_SETTING, 1, &body, &answer));
-	WANT(answer.value == 5);
-	body.value = 6; /* a repetition changes nothing */
+	WANT(answer.reply.setting.value == 5);
+	body.ask.setting.value = 6; /* a repetition changes nothing */
 	TRY(actor_call(actor, REEF_POOL_SETTING, 1, &body, &answer));
-	WANT(answer.value == 5);
-	body.flags = 1;
+	WANT(answer.reply.setting.value == 5);
+	body.ask.setting.flags = REEF_POOL_SETTING_READ;
 	TRY(actor_call(actor, REEF_POOL_SETTING, 0, &body, &answer));
-	WANT(answer.value == 5);
-	body.name = actor_text_of("no_such");
+	WANT(answer.reply.setting.value == 5);
+	body.ask.setting.name = actor_text_of("no_such");
 	WANT(actor_call(actor, REEF_POOL_SETTING, 0, &body, &answer) ==
 	     -ENOENT);
 	return 0;
@@ -295,12 +303,8 @@ static int name_call(struct actor *actor, uint16_t kind, uint32_t sequence,
 		     const char *name, uint64_t value, uint64_t generation,
 		     struct reef_body *answer)
 {
-	struct reef_body body = {
-		.space = (uint32_t)actor->note[0],
-		.name = actor_text_of(name),
-		.value = value,
-		.generation = generation,
-	};
+	struct reef_body body = actor_name_body(kind, (uint32_t)actor->note[0],
+						name, value, generation);
 
 	return actor_call(actor, kind, sequence, &body, answer);
 }
@@ -316,24 +320,26 @@ static int names(struct actor *actor)
 	actor->note[0] = space;
 	at = actor->sequence;
 	TRY(name_call(actor, REEF_POOL_NAME_BIND, ++at, "n", 5, 0, &answer));
-	first = answer.generation;
+	first = answer.reply.name_bind.generation;
 	TRY(name_call(actor, REEF_POOL_NAME_BIND, at, "n", 5, 0, &again));
-	WANT(again.generation == first);
+	WANT(again.reply.name_bind.generation == first);
 	/* A number that settled something else. */
 	WANT(name_call(actor, REEF_POOL_NAME_UNBIND, at, "n", 0, 0, NULL) ==
 	     -EINVAL);
 	WANT(name_call(actor, REEF_POOL_NAME_BIND, at + 1, "n", 6, 0, NULL) ==
 	     -EEXIST);
 	TRY(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, &answer));
-	WANT(answer.value == 5 && answer.generation == first);
+	WANT(answer.reply.name_lookup.value == 5 &&
+	     answer.reply.name_lookup.generation == first);
 	WANT(name_call(actor, REEF_POOL_NAME_REPLACE, at + 1, "n", 7, first + 1,
 		       NULL) == -ESTALE);
 	TRY(name_call(actor, REEF_POOL_NAME_REPLACE, ++at, "n", 7, first,
 		      &answer));
-	WANT(answer.generation > first);
+	WANT(answer.reply.name_bind.generation > first);
 	TRY(name_call(actor, REEF_POOL_NAME_REPLACE, at, "n", 7, first,
 		      &again));
-	WANT(again.generation == answer.generation);
+	WANT(again.reply.name_bind.generation ==
+	     answer.reply.name_bind.generation);
 	WANT(name_call(actor, REEF_POOL_NAME_UNBIND, at + 1, "n", 0, first,
 		       NULL) == -ESTALE);
 	TRY(name_call(actor, REEF_POOL_NAME_UNBIND, ++at, "n", 0, 0, NULL));
@@ -399,8 +405,10 @@ static void broker_name_over_the_limit_is_refused(void **state)
 static int list(struct actor *actor, const char *prefix, uint32_t *count,
 		uint32_t *pages)
 {
-	struct reef_body body = {.space = (uint32_t)actor->note[0],
-				 .name = actor_text_of(prefix)};
+	struct reef_body body = {
+		.ask.name_list = {.space = (uint32_t)actor->note[0],
+				  .prefix = actor_text_of(prefix)},
+	};
 	struct reef_answer answer;
 	struct reef_cursor_in in;
 	struct reef_row row = {0};
@@ -409,17 +417,17 @@ static int list(struct actor *actor, const char *prefix, uint32_t *count,
 
 	*count = *pages = 0;
 	do {
-		body.after = actor_text_of(after);
+		body.ask.name_list.after = actor_text_of(after);
 		TRY(reef_rpc_call(actor->peer, REEF_POOL_NAME_LIST, 0, &body,
 				  &answer, SECOND));
-		more = answer.body.flags & REEF_POOL_MORE;
+		more = answer.body.reply.name_list.flags & REEF_POOL_MORE;
 		++*pages;
 		in = (struct reef_cursor_in){answer.body.rows,
 					     answer.body.rows_size, false};
 		while (reef_row_decode(&in, &row) == 1) {
 			++*count;
-			snprintf(after, sizeof(after), "%.*s", row.name.size,
-				 row.name.bytes);
+			snprintf(after, sizeof(after), "%.*s",
+				 row.name.name.size, row.name.name.bytes);
 		}
 		reef_answer_free(&answer);
 	} while (more);
@@ -463,8 +471,11 @@ static void broker_names_are_listed_in_pages(void **state)
 static int guest(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
-	struct reef_body open = {.name = actor_text_of("s"),
-				 .flags = REEF_POOL_CREATE};
+	struct reef_body open = {
+		.ask.space_open = {.name = actor_text_of("s"),
+				   .flags = REEF_POOL_CREATE},
+	};
+	struct reef_ask_space_open *ask = &open.ask.space_open;
 	struct reef_key key;
 
 	while (world->note[0] == 0)
@@ -477,15 +488,15 @@ static int guest(struct actor *actor)
 	     -EACCES);
 	WANT(actor_call(actor, REEF_POOL_SPACE_OPEN, 1, &open, NULL) ==
 	     -EACCES);
-	open.space = (uint32_t)world->note[0];
-	open.rights = REEF_RIGHT_READ;
-	TRY(reef_key_derive_space(&world->key, open.space, open.rights, 0,
+	ask->space = (uint32_t)world->note[0];
+	ask->rights = REEF_RIGHT_READ;
+	TRY(reef_key_derive_space(&world->key, ask->space, ask->rights, 0,
 				  &key));
-	memcpy(open.secret, key.bytes, 32);
-	open.rights = REEF_RIGHT_ALL; /* more than it was made for */
+	memcpy(ask->secret, key.bytes, 32);
+	ask->rights = REEF_RIGHT_ALL; /* more than it was made for */
 	WANT(actor_call(actor, REEF_POOL_SPACE_OPEN, 1, &open, NULL) ==
 	     -EACCES);
-	open.rights = REEF_RIGHT_READ;
+	ask->rights = REEF_RIGHT_READ;
 	TRY(actor_call(actor, REEF_POOL_SPACE_OPEN, 1, &open, NULL));
 	TRY(name_call(actor, REEF_POOL_NAME_LOOKUP, 0, "n", 0, 0, NULL));
 	WANT(name_call(actor, REEF_POOL_NAME_BIND, 2, "m", 0, 0, NULL) ==
@@ -498,7 +509,7 @@ static int guest(struct actor *actor)
 
 static int host(struct actor *actor)
 {
-	struct reef_body user = {.name = actor_text_of("guest")};
+	struct reef_body user = {.ask.user_add.name = actor_text_of("guest")};
 	uint32_t space;
 
 	TRY(actor_join(actor));
@@ -593,8 +604,10 @@ static void broker_start_fails_whole(void **state)
 static int broken_disk(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
-	struct reef_body body = {.name = actor_text_of("names_max"),
-				 .flags = 1};
+	struct reef_body body = {
+		.ask.setting = {.name = actor_text_of("names_max"),
+				.flags = REEF_POOL_SETTING_READ},
+	};
 	int rc;
 
 	TRY(actor_join(actor));
@@ -615,8 +628,10 @@ static int broken_disk(struct actor *actor)
 	TRY(broker_world_restart(world, true));
 	actor->sequence = 9;
 	TRY(actor_return(actor));
-	return actor_ask(actor, REEF_POOL_USER_ADD,
-			 &(struct reef_body){.name = actor_text_of("z")}, NULL);
+	return actor_ask(
+		actor, REEF_POOL_USER_ADD,
+		&(struct reef_body){.ask.user_add.name = actor_text_of("z")},
+		NULL);
 }
 
 static void broker_broken_journal_leaves_everyone_in_doubt(void **state)
@@ -638,10 +653,13 @@ static int register_main(void *arg)
 {
 	struct actor *actor = arg;
 	struct reef_body body = {
-		.incarnation = actor->incarnation,
-		.size = 1 << 20,
-		.name = actor_text_of("hasty"),
-		.addresses = actor_text_of("sim:nowhere/1"),
+		.ask.node_register =
+			{
+				.incarnation = actor->incarnation,
+				.capacity = 1 << 20,
+				.name = actor_text_of("hasty"),
+				.addresses = actor_text_of("sim:nowhere/1"),
+			},
 	};
 
 	reef_rpc_call(actor->peer, REEF_POOL_NODE_REGISTER, 0, &body, NULL,

@@ -20,52 +20,48 @@ struct account {
 	uint32_t users, space;
 };
 
-static struct reef_body named(struct account *account, uint32_t i, char *text)
+static struct reef_body named(struct account *account, uint16_t kind,
+			      uint32_t i, uint64_t value, char *text)
 {
 	snprintf(text, 16, "name%u", i);
-	return (struct reef_body){
-		.space = account->space,
-		.name = actor_text_of(text),
-		.generation = account->names[i].generation,
-	};
+	return actor_name_body(kind, account->space, text, value,
+			       account->names[i].generation);
 }
 
-static int take_generation(struct account *account, uint32_t i,
-			   const struct reef_body *body,
-			   const struct reef_body *answer)
+static int take_generation(struct account *account, uint32_t i, uint64_t value,
+			   uint64_t generation)
 {
 	/* None is given twice, and each is later than the one before. */
-	WANT(answer->generation > account->last_generation);
-	account->last_generation = answer->generation;
-	account->names[i].generation = answer->generation;
-	account->names[i].value = body->value;
+	WANT(generation > account->last_generation);
+	account->last_generation = generation;
+	account->names[i].generation = generation;
+	account->names[i].value = value;
 	return 0;
 }
 
 static int change_name(struct actor *actor, struct account *account, uint32_t i,
 		       uint64_t value)
 {
+	uint16_t kind = account->names[i].generation == 0 ? REEF_POOL_NAME_BIND
+			: value % 3 ? REEF_POOL_NAME_REPLACE
+				    : REEF_POOL_NAME_UNBIND;
 	struct reef_body body, answer;
 	char text[16];
 	int rc;
 
-	body = named(account, i, text);
-	body.value = value;
-	if (account->names[i].generation == 0) {
-		rc = actor_ask(actor, REEF_POOL_NAME_BIND, &body, &answer);
+	body = named(account, kind, i, value, text);
+	rc = actor_ask(actor, kind, &body, &answer);
+	if (kind == REEF_POOL_NAME_BIND)
 		WANT(rc != -EEXIST);
-	} else if (value % 3) {
-		rc = actor_ask(actor, REEF_POOL_NAME_REPLACE, &body, &answer);
+	else
 		WANT(rc != -ESTALE && rc != -ENOENT);
-	} else {
-		rc = actor_ask(actor, REEF_POOL_NAME_UNBIND, &body, &answer);
-		WANT(rc != -ESTALE && rc != -ENOENT);
-		TRY(rc);
+	TRY(rc);
+	if (kind == REEF_POOL_NAME_UNBIND) {
 		account->names[i].generation = 0;
 		return 0;
 	}
-	TRY(rc);
-	return take_generation(account, i, &body, &answer);
+	return take_generation(account, i, value,
+			       answer.reply.name_bind.generation);
 }
 
 static int check_name(struct actor *actor, struct account *account, uint32_t i)
@@ -74,7 +70,7 @@ static int check_name(struct actor *actor, struct account *account, uint32_t i)
 	char text[16];
 	int rc;
 
-	body = named(account, i, text);
+	body = named(account, REEF_POOL_NAME_LOOKUP, i, 0, text);
 	rc = actor_ask(actor, REEF_POOL_NAME_LOOKUP, &body, &answer);
 	actor->sequence--; /* not a mutation */
 	if (account->names[i].generation == 0) {
@@ -83,8 +79,9 @@ static int check_name(struct actor *actor, struct account *account, uint32_t i)
 	}
 	WANT(rc != -ENOENT);
 	TRY(rc);
-	WANT(answer.value == account->names[i].value);
-	WANT(answer.generation == account->names[i].generation);
+	WANT(answer.reply.name_lookup.value == account->names[i].value);
+	WANT(answer.reply.name_lookup.generation ==
+	     account->names[i].generation);
 	return 0;
 }
 
@@ -95,11 +92,11 @@ static int add_user(struct actor *actor, struct account *account)
 	int rc;
 
 	snprintf(name, sizeof(name), "user%u", account->users);
-	body = (struct reef_body){.name = actor_text_of(name)};
+	body = (struct reef_body){.ask.user_add.name = actor_text_of(name)};
 	rc = actor_ask(actor, REEF_POOL_USER_ADD, &body, &answer);
 	WANT(rc != -EEXIST);
 	TRY(rc);
-	WANT(answer.user == ++account->users);
+	WANT(answer.reply.user_add.user == ++account->users);
 	return 0;
 }
 
@@ -248,13 +245,13 @@ static void crash_at_any_moment_loses_nothing(void **state)
 
 static int binds(struct actor *actor)
 {
-	struct reef_body body = {.name = actor_text_of("seen")};
+	struct reef_body body = {.ask.name_bind.name = actor_text_of("seen")};
 	uint32_t space;
 
 	TRY(actor_join(actor));
 	TRY(actor_space(actor, "space", &space));
 	actor->world->note[0] = space;
-	body.space = space;
+	body.ask.name_bind.space = space;
 	/* While the other one looks. */
 	TRY(reef_sleep(5 * MILLISECOND));
 	return actor_ask(actor, REEF_POOL_NAME_BIND, &body, NULL);
@@ -264,19 +261,21 @@ static int binds(struct actor *actor)
 static int sees(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
-	struct reef_body body = {.name = actor_text_of("seen")};
+	uint16_t kind =
+		actor->note[0] ? REEF_POOL_NAME_LOOKUP : REEF_POOL_NAME_REPLACE;
+	struct reef_body body, lookup;
 	int rc;
 
 	TRY(actor_join(actor));
 	while (world->note[0] == 0)
 		TRY(reef_sleep(100000));
-	body.space = (uint32_t)world->note[0];
+	body = actor_name_body(kind, (uint32_t)world->note[0], "seen", 0, 0);
+	lookup = actor_name_body(REEF_POOL_NAME_LOOKUP,
+				 (uint32_t)world->note[0], "seen", 0, 0);
 	do {
 		/* A refusal tells, too. */
-		rc = actor_call(actor,
-				actor->note[0] ? REEF_POOL_NAME_LOOKUP
-					       : REEF_POOL_NAME_REPLACE,
-				actor->note[0] ? 0 : 1, &body, NULL);
+		rc = actor_call(actor, kind, actor->note[0] ? 0 : 1, &body,
+				NULL);
 	} while (rc == -ENOENT);
 	WANT(rc == 0 || rc == -ESTALE);
 	TRY(broker_world_restart(world, true));
@@ -284,7 +283,7 @@ static int sees(struct actor *actor)
 	reef_sim_host_pause(world->actors[0].host);
 	actor_hang_up(actor);
 	TRY(actor_return(actor));
-	rc = actor_call(actor, REEF_POOL_NAME_LOOKUP, 0, &body, NULL);
+	rc = actor_call(actor, REEF_POOL_NAME_LOOKUP, 0, &lookup, NULL);
 	reef_sim_host_resume(world->actors[0].host);
 	WANT(rc != -ENOENT);
 	return rc;

@@ -17,7 +17,7 @@ static void run(struct stub_pool *pool, int (*script)(struct stub_pool *pool),
 
 static int makes_extents(struct stub_pool *pool)
 {
-	struct reef_row row = {0}, rows[8];
+	struct reef_row_extent row = {0}, rows[8];
 	struct stub_extent *extent;
 	uint32_t space, again, found;
 
@@ -31,9 +31,9 @@ static int makes_extents(struct stub_pool *pool)
 	WANT(driver_open(&pool->owner, "b", 0, 0, 0, &again) == -ENOENT);
 	TRY(driver_add(&pool->owner, space, 0, &row));
 	WANT(row.size == MIB && row.state == REEF_EXTENT_LIVE &&
-	     row.space == space && row.era == 1 && row.keys[0]);
+	     row.space == space && row.epoch == 1 && row.keys[0]);
 	extent = stub_pool_behind(pool, row.keys[0]);
-	WANT(extent && extent->number == row.extent);
+	WANT(extent && extent->number == row.number);
 	TRY(driver_add(&pool->owner, space, 2 * MIB, &row));
 	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
 	WANT(found == 2 && rows[0].ordinal == 0 && rows[1].ordinal == 1);
@@ -53,7 +53,7 @@ static int refuses_sizes(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct reef_body quota = {0};
-	struct reef_row row = {0};
+	struct reef_row_extent row = {0};
 	uint32_t space;
 
 	TRY(stub_pool_ready(pool, 2));
@@ -64,9 +64,10 @@ static int refuses_sizes(struct stub_pool *pool)
 	TRY(driver_add(owner, space, 2 * MIB, &row));
 	WANT(driver_add(owner, space, 2 * MIB, &row) == -EDQUOT);
 	/* Less than it has, then none, then larger than any node. */
-	quota = (struct reef_body){.space = space, .size = MIB};
+	quota.ask.space_quota.space = space;
+	quota.ask.space_quota.quota = MIB;
 	WANT(driver_do(owner, REEF_POOL_SPACE_QUOTA, &quota, NULL) == -EDQUOT);
-	quota.size = 0;
+	quota.ask.space_quota.quota = 0;
 	TRY(driver_do(owner, REEF_POOL_SPACE_QUOTA, &quota, NULL));
 	WANT(driver_add(owner, space, 9 * MIB, &row) == -ENOSPC);
 	TRY(driver_add(owner, space, 8 * MIB, &row));
@@ -86,7 +87,8 @@ static void broker_memory_size_that_cannot_be_is_refused(void **state)
 static int goes_elsewhere(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
-	struct reef_row row = {0};
+	struct reef_row_extent row = {0};
+	struct reef_row look;
 	uint32_t space;
 
 	TRY(stub_pool_ready(pool, 2));
@@ -98,12 +100,12 @@ static int goes_elsewhere(struct stub_pool *pool)
 	}
 	WANT(pool->stubs[0].life->creates > 0 &&
 	     pool->stubs[0].life->count == 0);
-	TRY(driver_look(owner, REEF_ROW_NODE, pool->stubs[0].life->id, &row));
-	WANT(row.used == 0 && row.count == 0);
+	TRY(driver_look(owner, REEF_ROW_NODE, pool->stubs[0].life->id, &look));
+	WANT(look.node.used == 0 && look.node.extents == 0);
 	pool->stubs[1].refuses_create = -ENOSPC;
 	WANT(driver_add(owner, space, MIB, &row) == -ENOSPC);
-	TRY(driver_look(owner, REEF_ROW_NODE, pool->stubs[1].life->id, &row));
-	WANT(row.used == 8 * MIB && row.count == 8);
+	TRY(driver_look(owner, REEF_ROW_NODE, pool->stubs[1].life->id, &look));
+	WANT(look.node.used == 8 * MIB && look.node.extents == 8);
 	return 0;
 }
 
@@ -120,23 +122,26 @@ static void broker_memory_node_that_refuses_another_is_asked(void **state)
 static int repeats_what_was_lost(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
-	struct reef_row row = {0}, lost;
+	struct reef_row_extent row = {0};
+	struct reef_row lost, look;
 	struct reef_answer answer = {0};
-	struct reef_body body = {.size = MIB};
+	struct reef_body body = {.ask.extent_add.size = MIB};
+	uint32_t *space = &body.ask.extent_add.space;
 
 	TRY(stub_pool_ready(pool, 2));
-	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &body.space));
-	TRY(driver_add(owner, body.space, MIB, &row));
+	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, space));
+	TRY(driver_add(owner, *space, MIB, &row));
 	TRY(stub_kill(stub_pool_stub(pool, row.node)));
 	do {
 		TRY(reef_sleep(NODE_TTL / 8));
-		TRY(driver_look(owner, REEF_ROW_EXTENT, row.extent, &lost));
-	} while (lost.state != REEF_EXTENT_LOST);
+		TRY(driver_look(owner, REEF_ROW_EXTENT, row.number, &lost));
+	} while (lost.extent.state != REEF_EXTENT_LOST);
 	TRY(reef_rpc_call(owner->peer, REEF_POOL_EXTENT_ADD, owner->sequence,
 			  &body, &answer, 20 * NODE_TTL));
 	reef_answer_free(&answer);
-	TRY(driver_look(owner, REEF_ROW_EXTENT, row.extent + 1, &row));
-	WANT(row.state == REEF_EXTENT_LIVE && row.node != lost.node);
+	TRY(driver_look(owner, REEF_ROW_EXTENT, row.number + 1, &look));
+	WANT(look.extent.state == REEF_EXTENT_LIVE &&
+	     look.extent.node != lost.extent.node);
 	return 0;
 }
 
@@ -179,7 +184,7 @@ static int asks_twice(struct stub_pool *pool)
 	struct twin twins[2] = {{.pool = pool}, {.pool = pool}};
 	struct driver *owner = &pool->owner;
 	struct reef_fiber *fibers[2];
-	struct reef_row rows[4];
+	struct reef_row_extent rows[4];
 	uint32_t space, found;
 
 	TRY(stub_pool_ready(pool, 1));
@@ -190,7 +195,8 @@ static int asks_twice(struct stub_pool *pool)
 	TRY(reef_sleep(NODE_TTL / 8));
 	owner->sequence++;
 	for (int i = 0; i < 2; i++) {
-		twins[i].body = (struct reef_body){.space = space, .size = MIB};
+		twins[i].body =
+			(struct reef_body){.ask.extent_add = {space, MIB}};
 		TRY(reef_fiber_spawn(reef_fiber_sched(), twin_main, &twins[i],
 				     &fibers[i]));
 	}
@@ -199,7 +205,8 @@ static int asks_twice(struct stub_pool *pool)
 	for (int i = 0; i < 2; i++)
 		TRY(reef_fiber_join(fibers[i], NULL));
 	WANT(twins[0].rc == 0 && twins[1].rc == 0);
-	WANT(twins[0].row.extent == twins[1].row.extent);
+	WANT(twins[0].row.row == REEF_ROW_EXTENT &&
+	     twins[0].row.extent.number == twins[1].row.extent.number);
 	TRY(driver_extents(owner, space, rows, 4, &found));
 	WANT(found == 1);
 	return 0;
@@ -219,7 +226,7 @@ static int another_session(struct stub_pool *pool)
 {
 	struct twin twin = {.pool = pool};
 	struct driver *owner = &pool->owner;
-	struct reef_body body = {.name = {"next", 4}};
+	struct reef_body body = {.ask.session_open.program = {"next", 4}};
 	struct reef_fiber *fiber;
 	uint32_t space;
 
@@ -230,7 +237,7 @@ static int another_session(struct stub_pool *pool)
 		TRY(reef_sleep(MILLISECOND));
 	TRY(reef_sleep(NODE_TTL / 8));
 	owner->sequence += 7;
-	twin.body = (struct reef_body){.space = space, .size = MIB};
+	twin.body = (struct reef_body){.ask.extent_add = {space, MIB}};
 	TRY(reef_fiber_spawn(reef_fiber_sched(), twin_main, &twin, &fiber));
 	TRY(reef_sleep(NODE_TTL / 16));
 	TRY(reef_rpc_call(owner->peer, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL,
@@ -259,8 +266,8 @@ static void broker_memory_request_stays_its_sessions(void **state)
 static int fills(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
-	struct reef_body body = {0};
-	struct reef_row row = {0};
+	struct reef_body remove, drop, extents;
+	struct reef_row_extent row = {0};
 	uint32_t space;
 	int rc;
 
@@ -274,17 +281,19 @@ static int fills(struct stub_pool *pool)
 		while ((rc = driver_add(owner, space, MIB, &row)) == 0)
 			count++;
 		WANT(rc == -ENOSPC && count == 12);
-		body = (struct reef_body){.extent = row.extent};
-		TRY(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &body, NULL));
-		WANT(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &body, NULL) ==
+		remove = (struct reef_body){.ask.extent_remove.extent =
+						    row.number};
+		TRY(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &remove, NULL));
+		WANT(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &remove, NULL) ==
 		     -ENOENT);
 		TRY(driver_add(owner, space, MIB, &row));
-		body = (struct reef_body){.space = space};
-		TRY(driver_do(owner, REEF_POOL_SPACE_DROP, &body, NULL));
-		WANT(driver_do(owner, REEF_POOL_SPACE_DROP, &body, NULL) ==
+		drop = (struct reef_body){.ask.space_drop.space = space};
+		extents = (struct reef_body){.ask.space_extents.space = space};
+		TRY(driver_do(owner, REEF_POOL_SPACE_DROP, &drop, NULL));
+		WANT(driver_do(owner, REEF_POOL_SPACE_DROP, &drop, NULL) ==
 		     -ENOENT);
-		WANT(driver_ask(owner, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
-		     -ENOENT);
+		WANT(driver_ask(owner, REEF_POOL_SPACE_EXTENTS, &extents,
+				NULL) == -ENOENT);
 	}
 	for (uint32_t i = 0; i < 3; i++)
 		while (pool->stubs[i].life->count)
@@ -309,7 +318,7 @@ static int spreads(struct stub_pool *pool)
 	struct driver *owner = &pool->owner;
 	uint32_t space, fresh = 0, most = 0;
 	struct stub *empty;
-	struct reef_row row = {0};
+	struct reef_row_extent row = {0};
 
 	TRY(stub_pool_ready(pool, 9));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
@@ -347,8 +356,9 @@ static int reconciles(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
-	struct reef_body stray = {.extent = 999, .era = 1, .size = MIB};
-	struct reef_row row = {0}, rows[8];
+	struct reef_ask_extent_create stray = {
+		.extent = 999, .epoch = 1, .size = MIB};
+	struct reef_row_extent row = {0}, rows[8];
 	uint32_t space, found;
 	uint64_t key;
 
@@ -362,7 +372,7 @@ static int reconciles(struct stub_pool *pool)
 	reef_sim_host_kill(pool->broker_host);
 	pool->broker = NULL;
 	stub_insert(stub->life, &stray);
-	stub_drop(stub->life, row.extent);
+	stub_drop(stub->life, row.number);
 	TRY(reef_sim_host_restart(pool->broker_host, stub_pool_broker_main,
 				  pool));
 	do {
@@ -372,8 +382,8 @@ static int reconciles(struct stub_pool *pool)
 		WANT(found == 2 && rows[0].state == REEF_EXTENT_LIVE);
 	} while (!rows[0].keys[0] || !rows[1].keys[0]);
 	WANT(rows[0].keys[0] == key);
-	WANT(stub_find(stub->life, row.extent) &&
-	     rows[1].keys[0] == stub_find(stub->life, row.extent)->key);
+	WANT(stub_find(stub->life, row.number) &&
+	     rows[1].keys[0] == stub_find(stub->life, row.number)->key);
 	while (stub_find(stub->life, 999))
 		TRY(reef_sleep(MILLISECOND));
 	WANT(stub->life->count == 2 && !stub->killed);
@@ -405,8 +415,8 @@ static int refuses_twin(struct stub_pool *pool)
 		TRY(reef_sleep(MILLISECOND));
 	WANT(twin->life->id == pool->stubs[0].life->id);
 	TRY(driver_look(&pool->owner, REEF_ROW_NODE, twin->life->id, &row));
-	WANT(row.incarnation == twin->life->incarnation &&
-	     row.state == REEF_NODE_OK);
+	WANT(row.node.incarnation == twin->life->incarnation &&
+	     row.node.state == REEF_NODE_OK);
 	return 0;
 }
 
@@ -424,7 +434,7 @@ static int epoch_of(struct stub_pool *pool, uint64_t *epoch)
 	struct reef_answer answer = {0};
 	int rc = driver_ask(&pool->owner, REEF_POOL_STATUS, NULL, &answer);
 
-	*epoch = answer.body.epoch;
+	*epoch = answer.body.reply.status.pool_epoch;
 	reef_answer_free(&answer);
 	return rc;
 }
@@ -434,7 +444,8 @@ static int dies(struct stub_pool *pool)
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
 	uint64_t before, after, killed_ns;
-	struct reef_row row = {0}, rows[64];
+	struct reef_row_extent row = {0}, rows[64];
+	struct reef_row look;
 	uint32_t space, found, lost = 0, live = 0, id;
 
 	TRY(stub_pool_ready(pool, 2));
@@ -447,8 +458,8 @@ static int dies(struct stub_pool *pool)
 	stub_kill(stub);
 	do {
 		TRY(reef_sleep(MILLISECOND));
-		TRY(driver_look(owner, REEF_ROW_NODE, id, &row));
-	} while (row.state != REEF_NODE_DEAD);
+		TRY(driver_look(owner, REEF_ROW_NODE, id, &look));
+	} while (look.node.state != REEF_NODE_DEAD);
 	WANT(reef_now_ns() - killed_ns > NODE_TTL / 2 &&
 	     reef_now_ns() - killed_ns < 2 * NODE_TTL);
 	TRY(epoch_of(pool, &after));
@@ -456,7 +467,7 @@ static int dies(struct stub_pool *pool)
 	TRY(driver_extents(owner, space, rows, 64, &found));
 	for (uint32_t i = 0; i < found; i++) {
 		lost += rows[i].state == REEF_EXTENT_LOST && !rows[i].node &&
-			rows[i].era == 2 && !rows[i].keys[0];
+			rows[i].epoch == 2 && !rows[i].keys[0];
 		live += rows[i].state == REEF_EXTENT_LIVE &&
 			rows[i].node == pool->stubs[1].life->id;
 	}
@@ -467,8 +478,8 @@ static int dies(struct stub_pool *pool)
 	TRY(stub_restart(stub));
 	TRY(stub_pool_ready(pool, 2));
 	WANT(stub->life->id == id && stub->life->count == 0);
-	TRY(driver_look(owner, REEF_ROW_NODE, id, &row));
-	WANT(row.state == REEF_NODE_OK && row.used == 0);
+	TRY(driver_look(owner, REEF_ROW_NODE, id, &look));
+	WANT(look.node.state == REEF_NODE_OK && look.node.used == 0);
 	return 0;
 }
 
@@ -492,15 +503,15 @@ static int falls_silent(struct stub_pool *pool)
 
 	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
-	TRY(driver_add(owner, space, MIB, &row));
+	TRY(driver_add(owner, space, MIB, NULL));
 	incarnation = stub->life->incarnation;
 	stub->mute = true;
 	do {
 		TRY(reef_sleep(MILLISECOND));
 		TRY(driver_look(owner, REEF_ROW_NODE, 1, &row));
-	} while (row.state != REEF_NODE_DEAD);
+	} while (row.node.state != REEF_NODE_DEAD);
 	stub->mute = false;
-	while (row.state != REEF_NODE_OK || !stub->life->ready) {
+	while (row.node.state != REEF_NODE_OK || !stub->life->ready) {
 		TRY(reef_sleep(MILLISECOND));
 		TRY(driver_look(owner, REEF_ROW_NODE, 1, &row));
 	}
@@ -522,7 +533,7 @@ static void broker_memory_silent_node_is_dead(void **state)
 static int comes_and_goes(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
-	struct reef_row row = {0}, rows[8];
+	struct reef_row_extent row = {0}, rows[8];
 	uint32_t space, found;
 
 	TRY(stub_pool_ready(pool, 2));
@@ -543,7 +554,7 @@ static int comes_and_goes(struct stub_pool *pool)
 	}
 	TRY(driver_extents(owner, space, rows, 8, &found));
 	WANT(found == 1 && rows[0].state == REEF_EXTENT_LIVE &&
-	     rows[0].era == 1);
+	     rows[0].epoch == 1);
 	return 0;
 }
 

@@ -17,7 +17,7 @@ struct story {
 	struct stub_pool pool;
 	uint32_t space;
 	uint32_t other; /* one that comes and goes; 0: it went */
-	struct reef_row rows[64];
+	struct reef_row_extent rows[64];
 	uint32_t found;
 	uint64_t written[64]; /* by ordinal */
 	bool may_be_lost[64];
@@ -36,13 +36,13 @@ static int refresh(struct story *story)
 /* One write; 1: the key does not open it (any more). */
 static int write_once(struct story *story, uint32_t i)
 {
-	struct reef_row *row = &story->rows[i];
+	struct reef_row_extent *row = &story->rows[i];
 	struct stub *stub = stub_pool_stub(&story->pool, row->node);
 	struct stub_extent *extent;
 
 	if (row->state != REEF_EXTENT_LIVE || !row->keys[0] || !stub)
 		return 1;
-	extent = stub_find(stub->life, row->extent);
+	extent = stub_find(stub->life, row->number);
 	if (!extent || extent->key != row->keys[0])
 		return 1;
 	extent->value++;
@@ -65,7 +65,7 @@ static int make_all(struct story *story)
 
 static int drain(struct story *story, uint32_t node, bool stop)
 {
-	struct reef_body body = {.node = node, .flags = stop};
+	struct reef_body body = {.ask.node_drain = {node, stop}};
 
 	return driver_do(&story->pool.owner, REEF_POOL_NODE_DRAIN, &body, NULL);
 }
@@ -76,8 +76,8 @@ static int state_of(struct story *story, uint32_t node, uint8_t *state,
 	struct reef_row row = {0};
 	int rc = driver_look(&story->pool.owner, REEF_ROW_NODE, node, &row);
 
-	*state = row.state;
-	*count = row.count;
+	*state = row.node.state;
+	*count = row.node.extents;
 	return rc;
 }
 
@@ -107,9 +107,9 @@ static int check_all(struct story *story)
 	WANT(story->found == EXTENTS);
 	story->lost = 0;
 	for (uint32_t i = 0; i < EXTENTS; i++) {
-		struct reef_row *row = &story->rows[i];
+		struct reef_row_extent *row = &story->rows[i];
 
-		story->moved += row->era > 1;
+		story->moved += row->epoch > 1;
 		if (row->state == REEF_EXTENT_LOST) {
 			story->lost++;
 			WANT(story->may_be_lost[i]);
@@ -154,7 +154,8 @@ static int drains(struct stub_pool *pool)
 	WANT(pool->stubs[0].life->count == 0 && story->lost == 0);
 	/* It can go once it has left, and comes back if it has not. */
 	WANT(driver_do(&pool->owner, REEF_POOL_NODE_REMOVE,
-		       &(struct reef_body){.node = id}, NULL) == -EBUSY);
+		       &(struct reef_body){.ask.node_remove.node = id},
+		       NULL) == -EBUSY);
 	TRY(drain(story, id, true));
 	TRY(state_of(story, id, &state, &count));
 	WANT(state == REEF_NODE_OK);
@@ -197,8 +198,8 @@ static int has_no_room(struct stub_pool *pool)
 	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,
 				     false};
 	while (reef_row_decode(&in, &row) > 0)
-		said |= row.name.size > 40 &&
-			memmem(row.name.bytes, row.name.size,
+		said |= row.event.text.size > 40 &&
+			memmem(row.event.text.bytes, row.event.text.size,
 			       "no node has room", 16);
 	reef_answer_free(&answer);
 	WANT(said);
@@ -251,7 +252,7 @@ static int forgets(struct stub_pool *pool)
 	TRY(refresh(story));
 	for (uint32_t i = 0; i < story->found; i++) {
 		WANT((story->rows[i].state == REEF_EXTENT_LOST) ==
-		     (story->rows[i].era > 1));
+		     (story->rows[i].epoch > 1));
 		WANT(story->rows[i].state == REEF_EXTENT_LOST ||
 		     story->rows[i].node == target);
 		story->lost += story->rows[i].state == REEF_EXTENT_LOST;
@@ -358,7 +359,7 @@ static int kill_stub(struct story *story, struct stub *stub)
 {
 	for (uint32_t i = 0; i < stub->life->count; i++)
 		for (uint32_t j = 0; j < EXTENTS; j++)
-			if (story->rows[j].extent ==
+			if (story->rows[j].number ==
 			    stub->life->extents[i].number)
 				story->may_be_lost[j] = true;
 	story->kills--;
@@ -371,8 +372,8 @@ static int disturb(struct story *story, struct reef_random *random)
 {
 	struct stub_pool *pool = &story->pool;
 	struct driver *owner = &pool->owner;
-	struct reef_body body = {.space = story->space};
-	struct reef_row row = {0};
+	struct reef_body body = {0};
+	struct reef_row_extent row = {0};
 	int rc;
 
 	switch (reef_random_below(random, 6)) {
@@ -382,10 +383,11 @@ static int disturb(struct story *story, struct reef_random *random)
 		reef_sim_host_resume(pool->broker_host);
 		return rc;
 	case 1:
+		body.ask.space_revoke.space = story->space;
 		rc = driver_do(owner, REEF_POOL_SPACE_REVOKE, &body, NULL);
 		return rc;
 	case 2:
-		body.space = story->other;
+		body.ask.space_drop.space = story->other;
 		if (!story->other)
 			return 0;
 		story->other = 0;
@@ -397,7 +399,7 @@ static int disturb(struct story *story, struct reef_random *random)
 			rc = driver_add(owner, story->other, MIB, &row);
 		if (rc)
 			return rc == -ENOSPC ? 0 : rc;
-		body.extent = row.extent;
+		body.ask.extent_remove.extent = row.number;
 		if (reef_random_chance(random, 1, 2))
 			rc = driver_do(owner, REEF_POOL_EXTENT_REMOVE, &body,
 				       NULL);
@@ -469,7 +471,8 @@ static int goes_on(struct stub_pool *pool)
 		TRY(drain(story, pool->stubs[i].life->id, true));
 	if (story->other)
 		TRY(driver_do(&pool->owner, REEF_POOL_SPACE_DROP,
-			      &(struct reef_body){.space = story->other},
+			      &(struct reef_body){.ask.space_drop.space =
+							  story->other},
 			      NULL));
 	return check_all(story);
 }

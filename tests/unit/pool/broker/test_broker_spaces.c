@@ -1,5 +1,6 @@
 /* test_broker_spaces.c - who reaches which space; memory that goes back; what
  * nodes know of fences; lists: one situation each, with stub nodes. */
+#include "fixture/fill_fields.h"
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 
@@ -25,13 +26,13 @@ static void run(int (*script)(struct stub_pool *pool), uint32_t nodes,
 /* A second user, with a session. */
 static int add_guest(struct stub_pool *pool)
 {
-	struct reef_body body = {.name = stub_pool_text("guest")};
+	struct reef_body body = {.ask.user_add.name = stub_pool_text("guest")};
 	struct reef_answer answer = {0};
 
 	TRY(driver_do(&pool->owner, REEF_POOL_USER_ADD, &body, &answer));
-	pool->guest.user = answer.body.user;
-	pool->guest.era = answer.body.era;
-	memcpy(pool->guest.key.bytes, answer.body.secret, 32);
+	pool->guest.user = answer.body.reply.user_add.user;
+	pool->guest.era = answer.body.reply.user_add.era;
+	memcpy(pool->guest.key.bytes, answer.body.reply.user_add.secret, 32);
 	reef_answer_free(&answer);
 	return 0;
 }
@@ -39,17 +40,19 @@ static int add_guest(struct stub_pool *pool)
 static int make_token(struct stub_pool *pool, uint32_t space, uint8_t rights,
 		      struct reef_body *open)
 {
-	struct reef_body body = {.space = space, .rights = rights};
+	struct reef_ask_space_open *ask = &open->ask.space_open;
+	struct reef_body body = {.ask.space_token = {space, rights}};
 	struct reef_answer answer = {0};
 	int rc =
 		driver_ask(&pool->owner, REEF_POOL_SPACE_TOKEN, &body, &answer);
 
 	if (rc)
 		return rc;
-	open->space = answer.body.space;
-	open->rights = answer.body.rights;
-	open->era = answer.body.era;
-	memcpy(open->secret, answer.body.secret, sizeof(open->secret));
+	ask->space = answer.body.reply.space_token.space;
+	ask->rights = answer.body.reply.space_token.rights;
+	ask->era = answer.body.reply.space_token.era;
+	memcpy(ask->secret, answer.body.reply.space_token.secret,
+	       sizeof(ask->secret));
 	reef_answer_free(&answer);
 	return 0;
 }
@@ -64,9 +67,9 @@ static int open_with(struct driver *driver, const struct reef_body *body)
 static int shows_tokens(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
-	struct reef_body open = {.name = stub_pool_text("a")}, forged,
-			 body = {0};
-	struct reef_row rows[8];
+	struct reef_body open = {.ask.space_open.name = stub_pool_text("a")};
+	struct reef_body forged, extents, drop, revoke, close, token;
+	struct reef_row_extent rows[8];
 	uint32_t space, other, found;
 
 	TRY(stub_pool_ready(pool, 1));
@@ -76,48 +79,51 @@ static int shows_tokens(struct stub_pool *pool)
 	TRY(driver_add(&pool->owner, space, MIB, NULL));
 	/* Without one: nothing, by name or by number. */
 	WANT(open_with(guest, &open) == -EACCES);
-	body.space = space;
-	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
+	extents = (struct reef_body){.ask.space_extents.space = space};
+	drop = (struct reef_body){.ask.space_drop.space = space};
+	revoke = (struct reef_body){.ask.space_revoke.space = space};
+	close = (struct reef_body){.ask.space_close.space = space};
+	token = (struct reef_body){.ask.space_token = {space, REEF_RIGHT_READ}};
+	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &extents, NULL) ==
 	     -EACCES);
 	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
-	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &body, NULL) == -EACCES);
-	WANT(driver_do(guest, REEF_POOL_SPACE_REVOKE, &body, NULL) == -EACCES);
-	body.rights = REEF_RIGHT_READ;
-	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &body, NULL) == -EACCES);
+	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &drop, NULL) == -EACCES);
+	WANT(driver_do(guest, REEF_POOL_SPACE_REVOKE, &revoke, NULL) ==
+	     -EACCES);
+	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &token, NULL) == -EACCES);
 	/* To read: that, and no more. */
 	TRY(make_token(pool, space, REEF_RIGHT_READ, &open));
 	forged = open;
-	forged.secret[31] ^= 1;
+	forged.ask.space_open.secret[31] ^= 1;
 	WANT(open_with(guest, &forged) == -EACCES);
 	forged = open;
-	forged.rights = REEF_RIGHT_ALL;
+	forged.ask.space_open.rights = REEF_RIGHT_ALL;
 	WANT(open_with(guest, &forged) == -EACCES);
 	forged = open;
-	forged.rights = 0x80;
+	forged.ask.space_open.rights = 0x80;
 	WANT(open_with(guest, &forged) == -EACCES);
 	forged = open;
-	forged.name = stub_pool_text("b");
+	forged.ask.space_open.name = stub_pool_text("b");
 	WANT(open_with(guest, &forged) == -EACCES);
 	TRY(open_with(guest, &open));
 	TRY(driver_extents(guest, space, rows, 8, &found));
 	WANT(found == 1);
 	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
-	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &body, NULL) == -EACCES);
+	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &drop, NULL) == -EACCES);
 	/* To write; to give away what one has, and no more. */
 	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_WRITE, &open));
 	TRY(open_with(guest, &open));
 	TRY(driver_add(guest, space, MIB, NULL));
-	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &body, NULL));
+	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &close, NULL));
 	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_MANAGE,
 		       &open));
 	TRY(open_with(guest, &open));
-	body.rights = REEF_RIGHT_READ;
-	TRY(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &body, NULL));
-	body.rights = REEF_RIGHT_WRITE;
-	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &body, NULL) == -EACCES);
+	TRY(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &token, NULL));
+	token.ask.space_token.rights = REEF_RIGHT_WRITE;
+	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &token, NULL) == -EACCES);
 	/* Closed is closed. */
-	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &body, NULL));
-	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
+	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &close, NULL));
+	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &extents, NULL) ==
 	     -EACCES);
 	return 0;
 }
@@ -132,8 +138,9 @@ static void broker_spaces_token_opens_what_it_says(void **state)
 static int revokes(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
-	struct reef_body open = {.name = stub_pool_text("a")}, body = {0};
-	struct reef_row before[8], after[8];
+	struct reef_body open = {.ask.space_open.name = stub_pool_text("a")};
+	struct reef_body revoke = {0}, extents = {0};
+	struct reef_row_extent before[8], after[8];
 	uint32_t space, found;
 	bool crash = reef_random_chance(reef_sim_random(pool->sim), 1, 2);
 	int rc;
@@ -149,25 +156,26 @@ static int revokes(struct stub_pool *pool)
 	WANT(found == 8);
 	for (int i = 0; i < 8; i++)
 		stub_pool_behind(pool, before[i].keys[0])->value = 100 + i;
-	body.space = space;
+	revoke.ask.space_revoke.space = space;
+	extents.ask.space_extents.space = space;
 	if (crash) {
 		/* Asked, and dead before it can answer. */
 		pool->owner.sequence++;
 		rc = reef_rpc_call(pool->owner.peer, REEF_POOL_SPACE_REVOKE,
-				   pool->owner.sequence, &body, NULL,
+				   pool->owner.sequence, &revoke, NULL,
 				   reef_random_below(reef_sim_random(pool->sim),
 						     10 * MILLISECOND));
 		TRY(stub_pool_broker_restart(pool));
 		rc = driver_call(&pool->owner, REEF_POOL_SPACE_REVOKE,
-				 pool->owner.sequence, &body, NULL);
+				 pool->owner.sequence, &revoke, NULL);
 		TRY(rc);
 	} else {
-		TRY(driver_do(&pool->owner, REEF_POOL_SPACE_REVOKE, &body,
+		TRY(driver_do(&pool->owner, REEF_POOL_SPACE_REVOKE, &revoke,
 			      NULL));
 	}
 	for (int i = 0; i < 8; i++)
 		WANT(!stub_pool_behind(pool, before[i].keys[0]));
-	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &body, NULL) ==
+	WANT(driver_ask(guest, REEF_POOL_SPACE_EXTENTS, &extents, NULL) ==
 	     -EACCES);
 	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
 	WANT(open_with(guest, &open) == -EACCES);
@@ -191,7 +199,6 @@ static int has_scratch(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
 	struct reef_body body = {0};
-	struct reef_row row = {0};
 	uint32_t mine, again, theirs;
 
 	TRY(stub_pool_ready(pool, 1));
@@ -199,17 +206,17 @@ static int has_scratch(struct stub_pool *pool)
 	TRY(driver_open(guest, "", 0, 0, 0, &mine));
 	TRY(driver_open(guest, "", 0, 0, 0, &again));
 	WANT(mine != again);
-	TRY(driver_add(guest, mine, MIB, &row));
+	TRY(driver_add(guest, mine, MIB, NULL));
 	TRY(driver_open(guest, "g", REEF_POOL_CREATE, 0, 0, &theirs));
 	/* It ends with its session, and so does what nobody else has. */
 	TRY(driver_ask(guest, REEF_POOL_SESSION_CLOSE, NULL, NULL));
-	body.space = mine;
+	body.ask.space_extents.space = mine;
 	while (driver_ask(&pool->owner, REEF_POOL_SPACE_EXTENTS, &body, NULL) !=
 	       -ENOENT)
 		TRY(reef_sleep(MILLISECOND));
 	while (pool->stubs[0].life->count)
 		TRY(reef_sleep(MILLISECOND));
-	body.space = theirs;
+	body.ask.space_extents.space = theirs;
 	TRY(driver_ask(&pool->owner, REEF_POOL_SPACE_EXTENTS, &body, NULL));
 	return 0;
 }
@@ -222,25 +229,26 @@ static void broker_spaces_scratch_ends_with_its_session(void **state)
 static int refuses_names(struct stub_pool *pool)
 {
 	static char name[60000];
-	struct reef_body body = {.flags = REEF_POOL_CREATE};
+	struct reef_body body = {.ask.space_open.flags = REEF_POOL_CREATE};
+	struct reef_ask_space_open *ask = &body.ask.space_open;
 	uint32_t space;
 
 	TRY(stub_pool_ready(pool, 1));
 	memset(name, 'x', sizeof(name));
-	body.name = (struct reef_text){name, 256};
+	ask->name = (struct reef_text){name, 256};
 	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
 	     -ENAMETOOLONG);
-	body.name.size = 60000;
+	ask->name.size = 60000;
 	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
 	     -EMSGSIZE);
 	WANT(driver_open(&pool->owner, "a\nb", REEF_POOL_CREATE, 0, 0,
 			 &space) == -EINVAL);
-	body.name.size = 5;
-	body.kind = 9;
+	ask->name.size = 5;
+	ask->kind = 9;
 	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
 	     -EINVAL);
-	body.kind = 0;
-	body.keeping = 9;
+	ask->kind = 0;
+	ask->keeping = 9;
 	WANT(driver_do(&pool->owner, REEF_POOL_SPACE_OPEN, &body, NULL) ==
 	     -EINVAL);
 	WANT(driver_open(&pool->owner, "xxxxx", 0, 0, 0, &space) == -ENOENT);
@@ -258,7 +266,7 @@ static int goes_back(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
 	struct stub *stub = &pool->stubs[0];
-	struct reef_row kept[8], lent[8];
+	struct reef_row_extent kept[8], lent[8];
 	uint32_t keeps, lends, found, lost;
 	uint64_t begun_ns;
 
@@ -292,10 +300,10 @@ static int goes_back(struct stub_pool *pool)
 		lost += lent[i].state == REEF_EXTENT_LOST;
 	WANT(found == 6 && lost == 3);
 	/* All that there is, by an operator: kept ones stay. */
-	TRY(driver_ask(
-		owner, REEF_POOL_NODE_RECLAIM,
-		&(struct reef_body){.node = stub->life->id, .size = 100 * MIB},
-		NULL));
+	TRY(driver_ask(owner, REEF_POOL_NODE_RECLAIM,
+		       &(struct reef_body){
+			       .ask.node_reclaim = {stub->life->id, 100 * MIB}},
+		       NULL));
 	while (stub->life->count != 6)
 		TRY(reef_sleep(MILLISECOND));
 	TRY(driver_extents(owner, keeps, kept, 8, &found));
@@ -380,7 +388,8 @@ static void broker_spaces_many_fences_are_told_before_ready(void **state)
 static int count_rows(struct driver *driver, uint8_t kind, uint32_t *count,
 		      uint32_t *pages)
 {
-	struct reef_body body = {.kind = kind};
+	struct reef_body body = {.ask.list.row = kind};
+	uint32_t *after = &body.ask.list.after;
 	struct reef_answer answer = {0};
 	struct reef_cursor_in in;
 	struct reef_row row;
@@ -394,17 +403,17 @@ static int count_rows(struct driver *driver, uint8_t kind, uint32_t *count,
 		while (reef_row_decode(&in, &row) > 0) {
 			WANT(row.row == kind);
 			++*count;
-			body.node = kind == REEF_ROW_EXTENT    ? row.extent
-				    : kind == REEF_ROW_SPACE   ? row.space
-				    : kind == REEF_ROW_SESSION ? row.session
-				    : kind == REEF_ROW_NODE    ? row.node
-				    : kind == REEF_ROW_USER    ? row.user
-				    : kind == REEF_ROW_EVENT
-					    ? (uint32_t)row.value
-					    : body.node + 1;
+			*after = kind == REEF_ROW_EXTENT    ? row.extent.number
+				 : kind == REEF_ROW_SPACE   ? row.space.number
+				 : kind == REEF_ROW_SESSION ? row.session.id
+				 : kind == REEF_ROW_NODE    ? row.node.number
+				 : kind == REEF_ROW_USER    ? row.user.number
+				 : kind == REEF_ROW_EVENT
+					 ? (uint32_t)row.event.number
+					 : *after + 1;
 		}
 		++*pages;
-		more = answer.body.flags & REEF_POOL_MORE;
+		more = answer.body.reply.list.flags & REEF_POOL_MORE;
 		reef_answer_free(&answer);
 		answer = (struct reef_answer){0};
 	}
@@ -414,7 +423,7 @@ static int count_rows(struct driver *driver, uint8_t kind, uint32_t *count,
 static int lists_all(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
-	struct reef_row rows[256];
+	struct reef_row_extent rows[256];
 	uint32_t space, count, pages, found;
 	char name[16];
 
@@ -443,9 +452,10 @@ static int lists_all(struct stub_pool *pool)
 	TRY(count_rows(owner, REEF_ROW_SESSION, &count, &pages));
 	WANT(count == 1);
 	WANT(driver_ask(owner, REEF_POOL_LIST,
-			&(struct reef_body){.kind = REEF_ROW_NAME},
+			&(struct reef_body){.ask.list.row = REEF_ROW_NAME},
 			NULL) == -EINVAL);
-	WANT(driver_ask(owner, REEF_POOL_LIST, &(struct reef_body){.kind = 99},
+	WANT(driver_ask(owner, REEF_POOL_LIST,
+			&(struct reef_body){.ask.list.row = 99},
 			NULL) == -EINVAL);
 	return 0;
 }
@@ -457,26 +467,34 @@ static void broker_spaces_lists_come_in_pages(void **state)
 
 /* --- anything --- */
 
-/* A body whose fields are small, or anything. */
-static void fill_body(struct reef_random *random, struct reef_body *body)
+static uint64_t small_number(struct reef_random *random)
+{
+	return reef_random_chance(random, 1, 2)
+		       ? reef_random_below(random, 10)
+		       : reef_random_below(random, 4) * 4096;
+}
+
+static struct reef_text some_text(struct reef_random *random)
 {
 	static const char *const names[] = {
-		"", "a", "b", "node1", "guest", "nodes_max", "\x01"};
-	uint8_t *bytes = (uint8_t *)body;
-	size_t numbers = offsetof(struct reef_body, name);
+		"",	 "a",	      "b",    "node1",
+		"guest", "nodes_max", "\x01", "sim:nowhere/1"};
+
+	return stub_pool_text(names[reef_random_below(random, 8)]);
+}
+
+/* What a kind asks, with fields that are small, or anything. */
+static void fill_body(struct reef_random *random, uint16_t kind,
+		      struct reef_body *body)
+{
+	struct reef_pool_header header = {.type = REEF_POOL_REQUEST,
+					  .kind = kind};
 
 	*body = (struct reef_body){0};
-	if (reef_random_chance(random, 1, 8)) {
-		reef_random_fill(random, body, numbers);
-	} else {
-		for (size_t i = 0; i < numbers; i += 4)
-			bytes[i] = (uint8_t)reef_random_below(random, 6);
-		body->kind = (uint8_t)reef_random_below(random, 10);
-		body->size = reef_random_below(random, 4) * 4096;
-	}
-	body->name = stub_pool_text(names[reef_random_below(random, 7)]);
-	body->after = stub_pool_text(names[reef_random_below(random, 7)]);
-	body->addresses = stub_pool_text("sim:nowhere/1");
+	fill_fields(reef_pool_fields(&header), body, random,
+		    reef_random_chance(random, 1, 8) ? reef_random_next
+						     : small_number,
+		    some_text);
 }
 
 /* The same from one that holds the pool's key, and calls itself a node. */
@@ -484,7 +502,7 @@ static int says_as_node(struct stub_pool *pool, struct reef_peer **peer)
 {
 	struct reef_random *random = reef_sim_random(pool->sim);
 	struct reef_cursor_out rows = {0};
-	struct reef_row row = {.row = REEF_ROW_EXTENT, .size = 4096};
+	struct reef_row row = {.row = REEF_ROW_EXTENT, .extent.size = 4096};
 	struct reef_body body;
 	uint16_t kind;
 	int rc;
@@ -494,13 +512,13 @@ static int says_as_node(struct stub_pool *pool, struct reef_peer **peer)
 		if (rc)
 			return rc == -REEF_EHOSTDEAD ? rc : 0;
 	}
-	fill_body(random, &body);
 	kind = (uint16_t)reef_random_between(random, REEF_POOL_NODE_REGISTER,
 					     REEF_POOL_FENCE);
+	fill_body(random, kind, &body);
 	for (uint32_t i = 0; i < 3; i++) {
-		row.extent = (uint32_t)reef_random_below(random, 8);
-		row.era = (uint32_t)reef_random_below(random, 3);
-		row.state = (uint8_t)reef_random_below(random, 4);
+		row.extent.number = (uint32_t)reef_random_below(random, 8);
+		row.extent.epoch = (uint32_t)reef_random_below(random, 3);
+		row.extent.state = (uint8_t)reef_random_below(random, 4);
 		reef_row_encode(&row, &rows);
 	}
 	if (kind == REEF_POOL_NODE_EXTENTS) {
@@ -538,7 +556,6 @@ static int says_anything(struct stub_pool *pool)
 			TRY(reef_sleep(MILLISECOND));
 			continue;
 		}
-		fill_body(random, &body);
 		if (reef_random_chance(random, 9, 10))
 			driver->sequence++;
 		kind = (uint16_t)reef_random_between(random, 1,
@@ -547,6 +564,7 @@ static int says_anything(struct stub_pool *pool)
 		     kind == REEF_POOL_SESSION_END) &&
 		    reef_random_chance(random, 19, 20))
 			kind = REEF_POOL_EXTENT_ADD;
+		fill_body(random, kind, &body);
 		(void)reef_rpc_call(driver->peer, kind, driver->sequence, &body,
 				    NULL, 5 * MILLISECOND);
 		if (reef_random_chance(random, 1, 100)) {

@@ -103,7 +103,7 @@ static struct reef_rpc *rpc;
 
 struct client {
 	struct reef_peer *peer;
-	struct reef_body opened;
+	struct reef_reply_session opened;
 	struct reef_remote *table, *renewal;
 	uint32_t counter;
 };
@@ -142,13 +142,13 @@ static int join(struct client *client, const char *kind)
 			     NULL));
 	TRY(reef_rpc_call(client->peer, REEF_POOL_SESSION_OPEN, 0, NULL,
 			  &answer, 10 * SECOND));
-	client->opened = answer.body;
+	client->opened = answer.body.reply.session;
 	reef_answer_free(&answer);
 	queue = reef_port_queue_of(port, client->peer->link);
-	TRY(reef_attach(queue, client->peer->link, client->opened.version,
+	TRY(reef_attach(queue, client->peer->link, client->opened.table_key,
 			&client->table));
-	return reef_attach(queue, client->peer->link, client->opened.value,
-			   &client->renewal);
+	return reef_attach(queue, client->peer->link,
+			   client->opened.renewal_key, &client->renewal);
 }
 
 static int run(struct client *client, struct reef_op *op)

@@ -294,10 +294,12 @@ static void lease_dead_node_counts_as_fenced(void **state)
 static int dies_with_space(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
-	struct reef_body scratch = {.flags = REEF_POOL_CREATE,
-				    .name = actor_text_of("scratch"),
-				    .kind = REEF_SPACE_SCRATCH,
-				    .keeping = REEF_KEEPING_KEPT};
+	struct reef_body scratch = {
+		.ask.space_open = {.flags = REEF_POOL_CREATE,
+				   .name = actor_text_of("scratch"),
+				   .kind = REEF_SPACE_SCRATCH,
+				   .keeping = REEF_KEEPING_KEPT},
+	};
 	uint32_t space;
 
 	TRY(actor_join(actor));
@@ -318,7 +320,8 @@ static int joins_space(struct actor *actor, uint32_t *space)
 
 static int helps(struct actor *actor)
 {
-	struct reef_body scratch = {.name = actor_text_of("scratch")};
+	struct reef_body scratch = {.ask.space_open.name =
+					    actor_text_of("scratch")};
 	uint32_t id, space;
 
 	TRY(joins_space(actor, &space));

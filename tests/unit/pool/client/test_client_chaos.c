@@ -476,7 +476,7 @@ static int loaded(struct member *member)
 static int node_state(struct member *member, uint32_t number, uint8_t *state,
 		      uint32_t *extents)
 {
-	struct reef_body body = {.kind = REEF_ROW_NODE};
+	struct reef_body body = {.ask.list.row = REEF_ROW_NODE};
 	struct reef_answer answer = {0};
 	struct reef_cursor_in in;
 	struct reef_row row;
@@ -486,9 +486,9 @@ static int node_state(struct member *member, uint32_t number, uint8_t *state,
 	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,
 				     false};
 	while (reef_row_decode(&in, &row) == 1)
-		if (row.row == REEF_ROW_NODE && row.node == number) {
-			*state = row.state;
-			*extents = row.count;
+		if (row.row == REEF_ROW_NODE && row.node.number == number) {
+			*state = row.node.state;
+			*extents = row.node.extents;
 		}
 	reef_answer_free(&answer);
 	return 0;
@@ -506,14 +506,14 @@ static int drain(struct member *member)
 		struct reef_body body = {0};
 
 		reef_node_status(member->pool->lenders[i].node, &status);
-		body.node = status.id;
+		body.ask.node_drain.node = status.id;
 		TRY(reef_client_ask(member->reef, REEF_POOL_NODE_DRAIN, true,
 				    &body, NULL));
 		do {
 			TRY(reef_sleep(10 * MILLISECOND));
-			TRY(node_state(member, body.node, &state, &extents));
+			TRY(node_state(member, status.id, &state, &extents));
 		} while (extents || state != 3); /* DRAINED */
-		body.flags = 1;
+		body.ask.node_drain.flags = REEF_POOL_DRAIN_STOP;
 		TRY(reef_client_ask(member->reef, REEF_POOL_NODE_DRAIN, true,
 				    &body, NULL));
 		member->pool->note[1]++;
@@ -540,16 +540,16 @@ static void client_drain_goes_unnoticed(void **state)
 static int token_for(struct member *member, uint32_t space, uint8_t rights,
 		     char text[REEF_KEY_TEXT_SIZE])
 {
-	struct reef_body body = {.space = space, .rights = rights};
+	struct reef_body body = {.ask.space_token = {space, rights}};
 	struct reef_answer answer = {0};
 	struct reef_token token = {0};
 
 	TRY(reef_client_ask(member->reef, REEF_POOL_SPACE_TOKEN, false, &body,
 			    &answer));
-	token.space = answer.body.space;
-	token.era = answer.body.era;
-	token.rights = answer.body.rights;
-	memcpy(token.key.bytes, answer.body.secret, 32);
+	token.space = answer.body.reply.space_token.space;
+	token.era = answer.body.reply.space_token.era;
+	token.rights = answer.body.reply.space_token.rights;
+	memcpy(token.key.bytes, answer.body.reply.space_token.secret, 32);
 	reef_token_format(&token, text);
 	reef_answer_free(&answer);
 	return 0;
@@ -559,7 +559,7 @@ static char read_token[REEF_KEY_TEXT_SIZE], write_token[REEF_KEY_TEXT_SIZE];
 
 static int owner(struct member *member)
 {
-	struct reef_body body = {.name = {"ada", 3}};
+	struct reef_body body = {.ask.user_add.name = {"ada", 3}};
 	struct reef_credential *other = &member->pool->members[1].credential;
 	struct reef_answer answer = {0};
 	struct reef_space *space;
@@ -575,15 +575,16 @@ static int owner(struct member *member)
 		      REEF_RIGHT_READ | REEF_RIGHT_WRITE, write_token));
 	TRY(reef_client_ask(member->reef, REEF_POOL_USER_ADD, true, &body,
 			    &answer));
-	other->user = answer.body.user;
-	other->era = answer.body.era;
-	memcpy(other->key.bytes, answer.body.secret, 32);
+	other->user = answer.body.reply.user_add.user;
+	other->era = answer.body.reply.user_add.era;
+	memcpy(other->key.bytes, answer.body.reply.user_add.secret, 32);
 	reef_answer_free(&answer);
 	member->pool->note[0] = 1;
 	while (member->pool->note[0] == 1)
 		TRY(reef_sleep(MILLISECOND));
 	/* Revoked: what was granted by tokens ends. */
-	body = (struct reef_body){.space = reef_space_id(space)};
+	body = (struct reef_body){.ask.space_revoke.space =
+					  reef_space_id(space)};
 	TRY(reef_client_ask(member->reef, REEF_POOL_SPACE_REVOKE, true, &body,
 			    NULL));
 	TRY(reef_write(member->reef, address, &value, 8));

@@ -522,13 +522,13 @@ static int borrower(struct member *member)
 
 static int lender_wants_it_back(struct member *member)
 {
-	struct reef_body body = {.size = 8 * MIB};
+	struct reef_body body = {.ask.node_reclaim.bytes = 8 * MIB};
 	struct reef_node_status status;
 
 	while (!member->pool->note[0])
 		TRY(reef_sleep(MILLISECOND));
 	reef_node_status(member->pool->lenders[0].node, &status);
-	body.node = status.id;
+	body.ask.node_reclaim.node = status.id;
 	TRY(reef_client_ask(member->reef, REEF_POOL_NODE_RECLAIM, false, &body,
 			    NULL));
 	while (member->pool->note[0] != 2)

@@ -313,7 +313,9 @@ static void *crowd_main(void *arg)
 /* Tokens of a space become void, and all keys of its memory. */
 static int revoke_space(struct reef *reef, struct reef_space *space)
 {
-	struct reef_body body = {.space = reef_space_id(space)};
+	struct reef_body body = {
+		.ask.space_revoke.space = reef_space_id(space),
+	};
 
 	return reef_client_ask(reef, REEF_POOL_SPACE_REVOKE, true, &body, NULL);
 }

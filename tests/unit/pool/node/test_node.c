@@ -73,7 +73,8 @@ static int script_orders(struct node_world *world)
 		.session = SESSION(1),
 		.identity = "session",
 	};
-	struct reef_body body = {.extent = 1, .session = SESSION(1)};
+	struct reef_body drop = {.ask.extent_drop.extent = 1};
+	struct reef_body fence = {.ask.fence.session = SESSION(1)};
 	struct reef_mesh *mesh;
 	struct reef_port *port;
 	struct reef_rpc *rpc;
@@ -90,9 +91,9 @@ static int script_orders(struct node_world *world)
 	WANT(!reef_rpc_create(port, &options, &rpc));
 	WANT(!reef_rpc_connect(rpc, world->stub.nodes[0].addresses, 0, &connect,
 			       &peer, NULL));
-	rc = reef_rpc_call(peer, REEF_POOL_EXTENT_DROP, 0, &body, NULL, SECOND);
+	rc = reef_rpc_call(peer, REEF_POOL_EXTENT_DROP, 0, &drop, NULL, SECOND);
 	WANT(rc == -EPERM);
-	rc = reef_rpc_call(peer, REEF_POOL_FENCE, 0, &body, NULL, SECOND);
+	rc = reef_rpc_call(peer, REEF_POOL_FENCE, 0, &fence, NULL, SECOND);
 	WANT(rc == -EPERM);
 	reef_peer_close(peer);
 	reef_rpc_destroy(rpc);
@@ -114,7 +115,11 @@ static int script_create(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], again[REEF_DOORS_MAX];
 	struct reef_body other = {
-		.extent = 1, .space = 2, .era = 1, .size = EXTENT_SIZE};
+		.ask.extent_create = {.extent = 1,
+				      .space = 2,
+				      .epoch = 1,
+				      .size = EXTENT_SIZE},
+	};
 
 	WANT(ask_create(world, 0, 1, 0, NULL) == -EINVAL);
 	WANT(machine_status(world, 0).extents == 0);
@@ -277,7 +282,7 @@ static void node_close_repeated_joins(void **state)
 /* Hundreds of drops wait for a holder; a fence still gets through. */
 static int script_crowd(struct node_world *world)
 {
-	struct reef_body body = {.extent = 1};
+	struct reef_body body = {.ask.extent_drop.extent = 1};
 	uint64_t keys[REEF_DOORS_MAX];
 	struct ask_later drop = {
 		.world = world, .extent = 1, .kind = REEF_POOL_EXTENT_DROP};

@@ -63,7 +63,7 @@ static int script_registers(struct node_world *world)
 	WANT(reef_now_ns() - start_ns > 19 * SECOND / 10);
 	WANT(reef_now_ns() - start_ns < 22 * SECOND / 10);
 	WANT(told->registers == 1);
-	WANT(told->pulse.incarnation == told->incarnation);
+	WANT(told->pulse.node_pulse.incarnation == told->incarnation);
 	return 0;
 }
 
@@ -88,11 +88,11 @@ static int script_link_lost(struct node_world *world)
 	AWAIT(told->readies == 2);
 	WANT(told->incarnation == incarnation);
 	WANT(told->rows_count == 2);
-	WANT(told->rows[0].extent == 3 && told->rows[0].state == 1);
-	WANT(told->rows[0].space == 1 && told->rows[0].era == 1);
+	WANT(told->rows[0].number == 3 && told->rows[0].state == 1);
+	WANT(told->rows[0].space == 1 && told->rows[0].epoch == 1);
 	WANT(told->rows[0].size == EXTENT_SIZE);
 	WANT(!memcmp(told->rows[0].keys, keys, sizeof(keys)));
-	WANT(told->rows[1].extent == 9 && told->rows[1].state == 2);
+	WANT(told->rows[1].number == 9 && told->rows[1].state == 2);
 	WANT(machine_status(world, 0).broker_epoch == 6);
 	/* And when only the connection is lost. */
 	reef_sim_lose_link(told->peer->link);
@@ -116,7 +116,7 @@ static int script_many_extents(struct node_world *world)
 	AWAIT(told->readies == 2);
 	WANT(told->rows_count == 300);
 	for (uint32_t i = 0; i < 300; i++)
-		WANT(told->rows[i].extent == i + 1);
+		WANT(told->rows[i].number == i + 1);
 	return 0;
 }
 
@@ -326,7 +326,7 @@ static int errand_fiber(void *arg)
 	struct node_world *world = errand->world;
 	uint64_t keys[REEF_DOORS_MAX];
 	uint32_t from = errand->number % 2;
-	struct reef_body drop = {.extent = errand->number};
+	struct reef_body drop = {.ask.extent_drop.extent = errand->number};
 	int rc;
 
 	do {
@@ -403,7 +403,7 @@ static void node_life_ended_at_any_time_unwinds(void **state)
 /* An extent as the script believes it to be. */
 struct thing {
 	bool exists;
-	uint32_t node, era;
+	uint32_t node, epoch;
 	uint64_t value; /* its first word */
 	uint64_t keys[REEF_DOORS_MAX];
 };
@@ -450,12 +450,13 @@ static int touch(struct node_world *world, const struct thing *thing,
 	return rc;
 }
 
-static struct reef_body body_of(const struct thing *thing, uint32_t number)
+static struct reef_ask_extent_create ask_of(const struct thing *thing,
+					    uint32_t number)
 {
-	return (struct reef_body){
+	return (struct reef_ask_extent_create){
 		.extent = number,
 		.space = 1,
-		.era = thing->era,
+		.epoch = thing->epoch,
 		.size = EXTENT_SIZE,
 	};
 }
@@ -463,11 +464,11 @@ static struct reef_body body_of(const struct thing *thing, uint32_t number)
 static int step_create(struct node_world *world, struct thing *thing,
 		       uint32_t number, uint64_t value)
 {
-	struct reef_body body;
+	struct reef_body body = {0};
 
 	*thing = (struct thing){
-		.exists = true, .node = (uint32_t)(value % 2), .era = 1};
-	body = body_of(thing, number);
+		.exists = true, .node = (uint32_t)(value % 2), .epoch = 1};
+	body.ask.extent_create = ask_of(thing, number);
 	WANT(!insist(world, thing->node, REEF_POOL_EXTENT_CREATE, &body,
 		     thing->keys));
 	WANT(!touch(world, thing, false)); /* zero */
@@ -479,7 +480,7 @@ static int step_create(struct node_world *world, struct thing *thing,
 static int step_drop(struct node_world *world, struct thing *thing,
 		     uint32_t number)
 {
-	struct reef_body body = {.extent = number};
+	struct reef_body body = {.ask.extent_drop.extent = number};
 
 	WANT(!touch(world, thing, false));
 	WANT(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body, NULL));
@@ -493,36 +494,42 @@ static int step_move(struct node_world *world, struct thing *thing,
 		     uint32_t number, bool back)
 {
 	const struct told *source = &world->stub.nodes[thing->node];
-	struct reef_body body = {.extent = number}, pull;
+	struct reef_body drop = {.ask.extent_drop.extent = number};
+	struct reef_body close = {.ask.extent_close.extent = number};
+	struct reef_body reopen = {
+		.ask.extent_reopen = {number, thing->epoch},
+	};
+	struct reef_body body;
+	struct reef_ask_extent_pull *pull = &body.ask.extent_pull;
 	uint32_t target = 1 - thing->node;
 	int rc, tries = 0;
 
 	do {
 		WANT(tries++ < 1000);
-		WANT(!insist(world, target, REEF_POOL_EXTENT_DROP, &body,
+		WANT(!insist(world, target, REEF_POOL_EXTENT_DROP, &drop,
 			     NULL));
-		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_CLOSE, &body,
+		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_CLOSE, &close,
 			     thing->keys));
 		if (back)
 			break;
-		pull = body_of(thing, number);
-		pull.era++;
-		pull.domain = source->domain;
-		pull.addresses.bytes = source->addresses;
-		pull.addresses.size = (uint16_t)strlen(source->addresses);
-		memcpy(pull.keys, thing->keys, sizeof(pull.keys));
-		rc = ask_for(world, target, REEF_POOL_EXTENT_PULL, &pull,
+		body = (struct reef_body){0};
+		pull->copy = ask_of(thing, number);
+		pull->copy.epoch++;
+		pull->domain = source->domain;
+		pull->addresses.bytes = source->addresses;
+		pull->addresses.size = (uint16_t)strlen(source->addresses);
+		memcpy(pull->keys, thing->keys, sizeof(pull->keys));
+		rc = ask_for(world, target, REEF_POOL_EXTENT_PULL, &body,
 			     thing->keys, SECOND);
 	} while (rc);
 	if (back) {
-		body.era = thing->era;
-		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_REOPEN, &body,
-			     thing->keys));
+		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_REOPEN,
+			     &reopen, thing->keys));
 	} else {
-		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &body,
+		WANT(!insist(world, thing->node, REEF_POOL_EXTENT_DROP, &drop,
 			     NULL));
 		thing->node = target;
-		thing->era++;
+		thing->epoch++;
 	}
 	WANT(!touch(world, thing, false));
 	return 0;
@@ -586,34 +593,34 @@ static int script_pressure(struct node_world *world)
 		WANT(!ask_create(world, 0, i, EXTENT_SIZE, NULL));
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	WANT(told->pulse.generation == 0);
-	WANT(told->pulse.size == 10 * EXTENT_SIZE);
+	WANT(told->pulse.node_pulse.wanted == 0);
+	WANT(told->pulse.node_pulse.lent == 10 * EXTENT_SIZE);
 	world->available = 19000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	WANT(told->pulse.generation == 40000 - 19000);
-	WANT(told->pulse.value == 19000);
+	WANT(told->pulse.node_pulse.wanted == 40000 - 19000);
+	WANT(told->pulse.node_pulse.machine_free == 19000);
 	/* Between the two marks it goes on asking... */
 	world->available = 30000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	WANT(told->pulse.generation == 10000);
+	WANT(told->pulse.node_pulse.wanted == 10000);
 	world->available = 40000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	WANT(told->pulse.generation == 0);
+	WANT(told->pulse.node_pulse.wanted == 0);
 	/* ... but does not begin. */
 	world->available = 30000;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	WANT(told->pulse.generation == 0);
+	WANT(told->pulse.node_pulse.wanted == 0);
 	/* Never more than it has lent. */
 	for (uint32_t i = 2; i <= 10; i++)
 		WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, i, NULL));
 	world->available = 0;
 	pulses = told->pulses;
 	AWAIT(told->pulses >= pulses + 2);
-	WANT(told->pulse.generation == EXTENT_SIZE);
+	WANT(told->pulse.node_pulse.wanted == EXTENT_SIZE);
 	return 0;
 }
 

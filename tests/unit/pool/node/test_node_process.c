@@ -208,8 +208,8 @@ static int script_new_life(struct node_world *world)
 	AWAIT(told->readies == 2);
 	WANT(told->incarnation != old);
 	WANT(told->rows_count == 0);
-	AWAIT(told->pulses > 0 && told->pulse.incarnation != old &&
-	      told->pulse.size == CAPACITY / 2);
+	AWAIT(told->pulses > 0 && told->pulse.node_pulse.incarnation != old &&
+	      told->pulse.node_pulse.lent == CAPACITY / 2);
 	WANT(!ask_create(world, 0, 3, CAPACITY / 2, NULL));
 	WANT(ask_create(world, 0, 4, 4096, NULL) == -ENOSPC);
 	WANT(!kill(actors->client.pid, SIGKILL));

@@ -1,0 +1,285 @@
+/* body.h - what each kind of message says: a struct for every kind that has
+ * something to say, in a union of what is asked and one of what is replied.
+ *
+ * The kind and the type in the header tell which member counts; reading another
+ * one is a bug. pool.c has the order in which the fields travel. Texts and rows
+ * are borrowed: by encoding from its caller, by decoding from the bytes.
+ *
+ * Thread: any. */
+#ifndef REEF_WIRE_BODY_H
+#define REEF_WIRE_BODY_H
+
+#include "wire/cursor.h"
+
+#define REEF_DOORS_MAX 4
+#define REEF_SECRET_SIZE 32
+
+/* Bits of space_open.flags. */
+#define REEF_POOL_CREATE 1u    /* make it if absent */
+#define REEF_POOL_EXCLUSIVE 2u /* -EEXIST if present */
+/* Bits of flags in replies with rows. */
+#define REEF_POOL_MORE 1u      /* ask again, after the last row */
+#define REEF_POOL_UNCHANGED 2u /* no rows: the version is still that */
+/* Bits of node_drain.flags and of setting.flags. */
+#define REEF_POOL_DRAIN_STOP 1u	  /* take the drain back */
+#define REEF_POOL_SETTING_READ 1u /* only tell the value */
+
+/* Of a REQUEST or a NOTE. SESSION_CLOSE, STATUS, NODE_READY, NOTICE, TIME and
+ * HURRY say nothing; NODE_EXTENTS has rows alone. */
+union reef_ask {
+	/* --- client to broker --- */
+	struct reef_ask_session_open {
+		struct reef_text program; /* its name */
+		uint32_t pid;
+	} session_open;
+	struct reef_ask_session_resume {
+		uint32_t session;
+		uint8_t secret[REEF_SECRET_SIZE]; /* the session's key */
+		struct reef_text program;	  /* empty: as it was */
+		uint32_t pid;			  /* 0: as it was */
+	} session_resume;
+	struct reef_ask_space_open {
+		struct reef_text name; /* empty: see space */
+		uint32_t flags;
+		uint8_t kind;	 /* enum reef_space_kind; 0: by the name */
+		uint8_t keeping; /* enum reef_space_keeping; 0: KEPT */
+		uint64_t quota;	 /* of a new one, in bytes; 0: none */
+		/* The token's space. Without a name: the space to open, and 0
+		 * is a new one. */
+		uint32_t space;
+		uint8_t rights; /* the token's; 0: there is no token */
+		uint32_t era;	/* the token's */
+		uint8_t secret[REEF_SECRET_SIZE];
+	} space_open;
+	struct {
+		uint32_t space;
+	} space_close;
+	struct {
+		uint32_t space;
+		uint64_t version; /* what the asker has; 0: nothing */
+		uint32_t ordinal; /* rows from that one on */
+	} space_extents;
+	struct {
+		uint32_t space;
+	} space_drop;
+	struct {
+		uint32_t space;
+		uint64_t quota; /* bytes; 0: none */
+	} space_quota;
+	struct {
+		uint32_t space;
+	} space_revoke;
+	struct {
+		uint32_t space;
+		uint8_t rights;
+	} space_token;
+	struct {
+		uint32_t space;
+		uint64_t size; /* 0: the pool's extent size */
+	} extent_add;
+	struct {
+		uint32_t extent;
+	} extent_remove;
+	struct {
+		uint32_t space;
+		struct reef_text name;
+		uint64_t value;
+	} name_bind;
+	struct {
+		uint32_t space;
+		struct reef_text name;
+		uint64_t value;
+		uint64_t generation; /* that it must have */
+	} name_replace;
+	struct {
+		uint32_t space;
+		struct reef_text name;
+		uint64_t generation; /* that it must have; 0: any */
+	} name_unbind;
+	struct {
+		uint32_t space;
+		struct reef_text name;
+	} name_lookup;
+	struct {
+		uint32_t space;
+		struct reef_text prefix, after;
+	} name_list;
+	struct {
+		uint32_t session, space;
+	} recover; /* broker to client */
+
+	/* --- operator to broker --- */
+	struct {
+		uint8_t row;	/* enum reef_row_kind */
+		uint32_t after; /* rows with higher numbers */
+	} list;
+	struct {
+		struct reef_text name;
+	} user_add;
+	struct {
+		uint32_t user;
+	} user_remove;
+	struct {
+		uint32_t node;
+		uint32_t flags;
+	} node_drain;
+	struct {
+		uint32_t node;
+		uint64_t bytes; /* to take back */
+	} node_reclaim;
+	struct {
+		uint32_t node;
+	} node_remove;
+	struct {
+		uint32_t session;
+	} session_end;
+	struct {
+		struct reef_text name;
+		uint64_t value;
+		uint32_t flags;
+	} setting;
+
+	/* --- node to broker --- */
+	struct reef_ask_node_register {
+		struct reef_text name;
+		uint64_t incarnation;
+		uint64_t domain;
+		uint64_t capacity; /* bytes that it lends at most */
+		struct reef_text addresses;
+	} node_register;
+	struct {
+		uint64_t incarnation;
+		uint64_t lent;	       /* bytes */
+		uint64_t machine_free; /* bytes of its machine's memory */
+		uint32_t links;
+		uint64_t wanted; /* bytes that it wants back */
+	} node_pulse;
+
+	/* --- broker to node --- */
+	struct reef_ask_extent_create {
+		uint32_t extent;
+		uint32_t space;
+		uint32_t epoch; /* the extent's */
+		uint64_t size;
+	} extent_create;
+	struct {
+		uint32_t extent;
+	} extent_drop;
+	struct {
+		uint32_t extent;
+	} extent_close;
+	struct {
+		uint32_t extent;
+		uint32_t epoch; /* the extent's */
+	} extent_reopen;
+	struct reef_ask_extent_pull {
+		struct reef_ask_extent_create copy; /* what is to be made */
+		/* The node that has the extent, and its keys there. */
+		uint64_t domain;
+		struct reef_text addresses;
+		uint64_t keys[REEF_DOORS_MAX];
+	} extent_pull;
+	struct {
+		uint32_t session;
+	} fence;
+};
+
+/* Of an ANSWER whose status is 0. What has no member here says nothing;
+ * EXTENT_ADD has rows alone. */
+union reef_reply {
+	/* To SESSION_OPEN and SESSION_RESUME. */
+	struct reef_reply_session {
+		uint32_t session;
+		uint8_t secret[REEF_SECRET_SIZE]; /* the session's key */
+		uint64_t ttl_ns;
+		uint64_t renewal_key; /* to WRITE its renewal word by */
+		uint64_t table_key;   /* to READ the broker's table by */
+		uint64_t pool;	      /* the pool's id */
+		uint64_t pool_epoch;
+		uint64_t extent_size; /* the pool's usual one */
+	} session;
+	struct reef_reply_space_open {
+		uint32_t space;
+		uint8_t rights;	      /* that the session has there */
+		uint64_t extent_size; /* the pool's usual one */
+		uint8_t keeping;
+		uint8_t kind;
+		uint64_t version; /* of the rows */
+		uint32_t flags;
+	} space_open; /* rows: nodes, extents */
+	struct reef_reply_space_extents {
+		uint64_t version; /* of the rows */
+		uint32_t flags;
+	} space_extents; /* rows: nodes, extents */
+	struct {
+		uint32_t era;
+	} space_revoke;
+	struct {
+		uint32_t space;
+		uint32_t era;
+		uint8_t rights;
+		uint8_t secret[REEF_SECRET_SIZE];
+	} space_token;
+	struct {
+		uint64_t generation; /* that it has now */
+	} name_bind;		     /* and to NAME_REPLACE */
+	struct {
+		uint64_t value;
+		uint64_t generation;
+	} name_lookup;
+	struct {
+		uint32_t flags;
+	} name_list; /* rows: names */
+	struct {
+		uint64_t unix_ns; /* since 1970, by the broker's clock */
+	} time;
+
+	struct {
+		uint64_t pool; /* the pool's id */
+		uint64_t pool_epoch;
+		uint64_t broker_epoch;
+		uint64_t uptime_ns;
+		uint32_t events; /* in this start */
+	} status;		 /* rows: the last events */
+	struct {
+		uint32_t flags;
+	} list; /* rows: of the kind that was asked for */
+	struct {
+		uint32_t user;
+		uint32_t era;
+		uint8_t secret[REEF_SECRET_SIZE]; /* the user's key */
+	} user_add;
+	struct {
+		uint64_t bytes; /* that will come back */
+	} node_reclaim;
+	struct {
+		uint64_t value;
+	} setting;
+
+	struct {
+		uint32_t node;
+		uint64_t ttl_ns; /* a node silent for longer is dead */
+		uint64_t broker_epoch;
+	} node_register; /* rows: sessions fenced already */
+	/* To EXTENT_CREATE, REOPEN and PULL: the keys that clients attach by.
+	 * To EXTENT_CLOSE: what nodes READ it by. */
+	struct {
+		uint64_t keys[REEF_DOORS_MAX];
+	} extent;
+};
+
+struct reef_body {
+	union {
+		/* First, so that {0} clears all of it. */
+		uint8_t all[sizeof(union reef_reply) > sizeof(union reef_ask)
+				    ? sizeof(union reef_reply)
+				    : sizeof(union reef_ask)];
+		union reef_ask ask;
+		union reef_reply reply;
+	};
+	/* Of the kinds that have rows; one after the other (row.h). */
+	const uint8_t *rows;
+	size_t rows_size;
+};
+
+#endif

@@ -1,0 +1,119 @@
+/* row.h - lists in messages: rows, each with its kind in front.
+ *
+ * Thread: any. */
+#ifndef REEF_WIRE_ROW_H
+#define REEF_WIRE_ROW_H
+
+#include "wire/body.h"
+#include "wire/states.h"
+
+struct reef_field;
+
+enum reef_row_kind {
+	REEF_ROW_EXTENT = 1,
+	REEF_ROW_NODE,
+	REEF_ROW_SESSION,
+	REEF_ROW_SPACE,
+	REEF_ROW_NAME,
+	REEF_ROW_USER,
+	REEF_ROW_EVENT,
+	REEF_ROW_SETTING,
+	REEF_ROW_KINDS
+};
+
+struct reef_row_extent {
+	uint32_t number;
+	uint32_t ordinal; /* the first of its */
+	uint32_t space;
+	uint32_t node;
+	uint32_t epoch;
+	uint8_t state;
+	uint64_t size;
+	/* All 0 while it is MOVING or LOST, and while its node has not told
+	 * them since a restart of the broker: whoever holds keys of that epoch
+	 * goes on with them. Others than those held: the old ones are void,
+	 * also in one epoch. */
+	uint64_t keys[REEF_DOORS_MAX];
+};
+
+struct reef_row_node {
+	uint32_t number;
+	uint8_t state;
+	uint64_t incarnation;
+	uint64_t domain;
+	uint64_t capacity, used; /* bytes */
+	uint32_t extents;
+	uint64_t silent_ns;    /* since it was heard */
+	uint64_t machine_free; /* bytes of its machine */
+	struct reef_text name, addresses;
+};
+
+struct reef_row_session {
+	uint32_t id;
+	uint32_t user;
+	uint8_t state;
+	uint32_t pid;
+	uint64_t silent_ns; /* since it renewed */
+	uint32_t is_away;   /* not 0: its link is down */
+	struct reef_text program;
+	struct reef_text fabric; /* really in use */
+};
+
+struct reef_row_space {
+	uint32_t number;
+	uint8_t kind, keeping;
+	uint32_t era;
+	uint32_t session; /* whose it is, if scratch */
+	uint32_t user;
+	uint32_t extents;
+	uint64_t quota, used; /* bytes; quota 0: none */
+	struct reef_text name;
+};
+
+struct reef_row_name {
+	uint64_t value, generation;
+	struct reef_text name;
+};
+
+struct reef_row_user {
+	uint32_t number;
+	uint32_t era;
+	uint32_t sessions; /* not RECOVERED */
+	struct reef_text name;
+};
+
+struct reef_row_event {
+	uint64_t number;
+	uint64_t age_ns;
+	struct reef_text text;
+};
+
+struct reef_row_setting {
+	uint64_t value;
+	struct reef_text name;
+};
+
+struct reef_row {
+	uint8_t row; /* enum reef_row_kind: which member counts */
+	union {
+		struct reef_row_node node; /* the largest: {0} clears all */
+		struct reef_row_extent extent;
+		struct reef_row_session session;
+		struct reef_row_space space;
+		struct reef_row_name name;
+		struct reef_row_user user;
+		struct reef_row_event event;
+		struct reef_row_setting setting;
+	};
+};
+
+void reef_row_encode(const struct reef_row *row, struct reef_cursor_out *out);
+
+/* The fields of a kind of row, in the order in which they travel; after the
+ * last comes one whose count is 0. Offsets are those in struct reef_row. */
+const struct reef_field *reef_row_fields(uint8_t row);
+
+/* The next row. 1: *row is filled in.  0: no more.  -REEF_EPROTO. */
+int reef_row_decode(struct reef_cursor_in *in, struct reef_row *row);
+
+#endif

@@ -18,6 +18,9 @@
  *     call returns it is settled: it happened or it never will. READs are
  *     repeated by the library and never in doubt. Only where neither the node
  *     nor the broker can be reached for 30 seconds it stays open: -ETIMEDOUT.
+ *     If the session has ended meanwhile (5), nobody settles it for this call:
+ *     it happened, or it does before the session is fenced everywhere, or it
+ *     never will; the next call says -REEF_EFENCED.
  * (5) What died: -REEF_ELOST, the memory is gone, with its node or taken back
  *     by its owner (revocable spaces). -REEF_EFENCED: this session has ended
  *     (its process stood still for too long, or an operator ended it); close

@@ -15,9 +15,11 @@
  *     refused without doing it stays PENDING; from then on only neighbours in
  *     the list that are on one link are posted together, so that the order of
  *     the list is kept even if its memory moved apart.
- * (3) What is in doubt is settled before it is reported: the keeper has made a
- *     new link (F5), or the extent has another place or is lost. READs, and the
- *     headers of blocks that nobody knows of yet, are repeated.
+ * (3) What is in doubt is settled before it is reported: on every link that the
+ *     window lost, the keeper has made a new one (F5), or the memory there is
+ *     lost. What it could not settle before its patience ended is -ETIMEDOUT:
+ * it may still happen. READs, and the headers of blocks that nobody knows of
+ *     yet, are repeated.
  * (4) While a call waits for the keeper it is outside (grace.c). */
 #include "pool/client/handle/call.h"
 
@@ -53,6 +55,8 @@ struct part {
 	uint32_t node;
 	uint64_t link_number;
 	bool posted;
+	int why; /* the keeper is to be asked, because of this; 0: no */
+	uint32_t why_op;
 	struct reef_batch batch;
 };
 
@@ -79,10 +83,7 @@ struct client_call {
 	uint32_t under_way;
 	uint32_t ops_count, parts_count, headers_count;
 	struct client_job *job;
-	/* What the job is about. */
-	int why;
-	uint32_t why_extent, why_node;
-	uint64_t why_number, why_link_number;
+	struct part *asked; /* what the job is about; NULL: a mere extent */
 	struct reef_task *task;
 	struct client_call *next;
 	bool has_header;
@@ -290,24 +291,35 @@ static void end(struct client_call *call)
 	}
 }
 
-/* This access fails, and what comes after it is not done. What is still to be
- * done before it is: then the call goes on. */
-static void fail(struct client_call *call, uint32_t index, int rc)
+/* This access fails, and what comes after it is not done. */
+static void mark_failed(struct client_call *call, uint32_t index, int rc)
 {
-	bool left = false;
 	uint32_t i;
 
-	call->accesses[index].status = rc;
-	for (i = 0; i < call->count; i++) {
-		if (call->accesses[i].status != PENDING)
-			continue;
-		if (i < index)
-			left = true;
-		else
-			call->accesses[i].status = -REEF_ENOTDONE;
-	}
 	call->failed = true;
-	if (!left)
+	call->accesses[index].status = rc;
+	for (i = index + 1; i < call->count; i++)
+		if (call->accesses[i].status == PENDING)
+			call->accesses[i].status = -REEF_ENOTDONE;
+}
+
+static bool has_pending(const struct client_call *call, uint32_t from,
+			uint32_t to)
+{
+	uint32_t i;
+
+	for (i = from; i < to && i < call->count; i++)
+		if (call->accesses[i].status == PENDING)
+			return true;
+	return false;
+}
+
+/* The same; the call goes on with what is still to be done before it, or
+ * ends. */
+static void fail(struct client_call *call, uint32_t index, int rc)
+{
+	mark_failed(call, index, rc);
+	if (!has_pending(call, 0, index))
 		end(call);
 }
 
@@ -342,14 +354,18 @@ static uint64_t length_of(const struct reef_access *access)
 		       : access->length;
 }
 
+static uint32_t extent_of(const struct reef_access *access)
+{
+	return (uint32_t)(access->address >> 32);
+}
+
 static int resolve(struct client_call *call, const struct reef_access *access,
 		   struct client_entry **entry)
 {
 	uint64_t offset = (uint32_t)access->address;
 	int rc;
 
-	rc = client_entry_find(call->reef, (uint32_t)(access->address >> 32),
-			       entry);
+	rc = client_entry_find(call->reef, extent_of(access), entry);
 	if (rc)
 		return rc;
 	if (offset > (*entry)->size ||
@@ -449,25 +465,26 @@ static bool add_access(struct client_call *call, uint32_t index,
 	return true;
 }
 
-static void ask(struct client_call *call, uint32_t extent);
+static void ask(struct client_call *call, struct part *part, uint32_t extent);
 
 /* Fill the window. False: the call waits for the keeper, or has ended. */
 static bool build(struct client_call *call)
 {
+	uint32_t i, last = call->failed ? call->to : call->count;
 	struct client_entry *entry;
-	uint32_t i;
 	int part, rc;
 
 	call->ops_count = call->parts_count = 0;
 	call->inner_to = 0;
-	for (i = call->from; i < call->count; i++) {
+	for (i = call->from; i < last && i < call->count; i++) {
 		if (call->accesses[i].status != PENDING)
 			continue;
 		if (call->ops_count + 2 > call->window_max && call->ops_count)
 			break;
 		rc = resolve(call, &call->accesses[i], &entry);
 		if (rc == -EAGAIN) {
-			ask(call, (uint32_t)(call->accesses[i].address >> 32));
+			call->to = i;
+			ask(call, NULL, extent_of(&call->accesses[i]));
 			return false;
 		}
 		if (rc) {
@@ -543,23 +560,15 @@ static struct reef_access *access_of(struct client_call *call, uint32_t op)
 	return &call->accesses[call->pieces[call->piece_of[op]].access];
 }
 
-/* It stays PENDING, and the keeper is asked about it. */
-static void note_why(struct client_call *call, const struct part *part,
-		     uint32_t op, int why)
+/* The keeper is asked about this part; what is PENDING in it stays so. */
+static void note_why(struct part *part, uint32_t op, int why)
 {
-	struct reef_access *access = access_of(call, op);
-
-	if (call->why)
-		return; /* one at a time; the others are refused again */
-	call->why = why;
-	call->why_node = part->node;
-	call->why_link_number = part->link_number;
-	call->why_number = call->pieces[call->piece_of[op]].number;
-	call->why_extent = (uint32_t)(access->address >> 32);
+	part->why = why;
+	part->why_op = op;
 }
 
 /* What was in doubt, from op `at` of a part on. */
-static void look_at_doubt(struct client_call *call, const struct part *part,
+static void look_at_doubt(struct client_call *call, struct part *part,
 			  uint32_t at)
 {
 	uint32_t end_op = part->first + part->batch.count, op;
@@ -568,7 +577,7 @@ static void look_at_doubt(struct client_call *call, const struct part *part,
 	for (op = at; op < end_op; op++)
 		doubt |= call->ops[op].status == -REEF_EINDOUBT &&
 			 !is_repeatable(call, op);
-	note_why(call, part, at, -REEF_EINDOUBT);
+	note_why(part, at, -REEF_EINDOUBT);
 	if (!doubt)
 		return; /* all of it is repeated */
 	call->failed = true;
@@ -606,7 +615,7 @@ static bool take_less(struct client_call *call)
 	return true;
 }
 
-static void look_at_failure(struct client_call *call, const struct part *part,
+static void look_at_failure(struct client_call *call, struct part *part,
 			    uint32_t at, int rc)
 {
 	switch (rc) {
@@ -618,7 +627,7 @@ static void look_at_failure(struct client_call *call, const struct part *part,
 		break;
 	case -REEF_EKEY:
 	case -REEF_ENOLINK:
-		note_why(call, part, at, rc);
+		note_why(part, at, rc);
 		break;
 	case -REEF_EINDOUBT:
 		look_at_doubt(call, part, at);
@@ -665,6 +674,20 @@ static void look_at_part(struct client_call *call, struct part *part)
 		look_at_failure(call, part, op, call->ops[op].status);
 }
 
+/* Ask the keeper about the next part that it has to be asked about. False:
+ * there is none. */
+static bool ask_next(struct client_call *call)
+{
+	struct part *part = call->parts, *last = part + call->parts_count;
+
+	while (part < last && !part->why)
+		part++;
+	if (part == last)
+		return false;
+	ask(call, part, extent_of(access_of(call, part->why_op)));
+	return true;
+}
+
 /* All parts of the window have ended. */
 static void look(struct client_call *call)
 {
@@ -680,9 +703,8 @@ static void look(struct client_call *call)
 	}
 	client_leave(call->reef, call->phase);
 	call->state = BUILD;
-	if (call->why) {
+	if (ask_next(call)) {
 		call->serial = true;
-		ask(call, call->why_extent);
 		return;
 	}
 	if (again) {
@@ -690,9 +712,8 @@ static void look(struct client_call *call)
 		call->inner = 0;
 		if (room)
 			call->state = ROOM;
-		for (i = call->from; i < call->to && i < call->count; i++)
-			if (call->accesses[i].status == PENDING)
-				return;
+		if (has_pending(call, call->from, call->to))
+			return;
 		if (call->failed) {
 			end(call);
 			return;
@@ -708,59 +729,89 @@ static void look(struct client_call *call)
 
 /* --- asking the keeper --- */
 
-static void ask(struct client_call *call, uint32_t extent)
+/* What was in doubt on a link that could not be settled may still happen. A
+ * session that is over has no link to settle it by, and says so with its next
+ * call: until it is FENCED its operations are in doubt, and none happens after
+ * that. */
+static void mark_unsettled(struct client_call *call, const struct part *part,
+			   int rc)
+{
+	uint32_t end_op = part->first + part->batch.count, op;
+
+	if (rc == -REEF_EFENCED)
+		return;
+	if (rc != -REEF_EHOSTDEAD)
+		rc = -ETIMEDOUT;
+	for (op = part->first; op < end_op; op++)
+		if (access_of(call, op)->status == -REEF_EINDOUBT)
+			access_of(call, op)->status = rc;
+}
+
+static void ask(struct client_call *call, struct part *part, uint32_t extent)
 {
 	struct client_job *job = client_job_create(client_touch_job);
+	uint32_t i;
 
 	if (!job) {
+		for (i = 0; i < call->parts_count; i++)
+			if (call->parts[i].why == -REEF_EINDOUBT)
+				mark_unsettled(call, &call->parts[i], -ENOMEM);
 		client_call_fail(call, -ENOMEM);
 		return;
 	}
 	job->extent = extent;
-	job->why = call->why;
-	job->node = call->why_node;
-	job->number = call->why_number;
-	job->link_number = call->why_link_number;
+	if (part) {
+		job->why = part->why;
+		job->node = part->node;
+		job->number = call->pieces[call->piece_of[part->why_op]].number;
+		job->link_number = part->link_number;
+		part->why = 0;
+	}
+	call->asked = part;
 	call->job = job;
 	call->state = ASKED;
 	call->inner = 0;
 	client_job_start(call->reef->client, call->reef, job);
 }
 
-/* What it said, about an access that waited for it. */
+/* The keeper could not make this extent usable. */
+static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
+{
+	struct reef_access *access = call->accesses;
+	uint32_t i;
+
+	for (i = 0; i < call->count; i++, access++) {
+		if (extent_of(access) != extent)
+			continue;
+		/* Settled, because its memory is lost. */
+		if (access->status == -REEF_EINDOUBT && rc == -REEF_ELOST)
+			access->status = rc;
+		if (access->status == PENDING) {
+			mark_failed(call, i, rc);
+			return;
+		}
+	}
+	call->failed = true;
+}
+
+/* The keeper has answered. When there is nothing more to ask, the call goes on
+ * with what is still to be done in its window, or ends. */
 static void answered(struct client_call *call)
 {
-	int rc = call->job->status, why = call->why;
-	uint32_t extent = call->job->extent, i;
+	struct client_job *job = call->job;
+	int rc = job->status;
 
-	client_job_unref(call->job);
 	call->job = NULL;
-	call->why = 0;
 	call->state = BUILD;
-	if (rc) {
-		for (i = 0; i < call->count; i++) {
-			if ((uint32_t)(call->accesses[i].address >> 32) !=
-			    extent)
-				continue;
-			/* Nobody could settle it: say so. */
-			if (call->accesses[i].status == -REEF_EINDOUBT)
-				call->accesses[i].status =
-					rc == -REEF_ENOLINK ? -ETIMEDOUT : rc;
-			if (call->accesses[i].status == PENDING) {
-				fail(call, i, rc);
-				return;
-			}
-		}
-		end(call);
+	if (rc && call->asked && !job->settled)
+		mark_unsettled(call, call->asked, rc);
+	if (rc)
+		mark_unusable(call, job->extent, rc);
+	client_job_unref(job);
+	if (ask_next(call))
 		return;
-	}
-	/* Other nodes' parts may still be to do. */
-	if (why && call->failed) {
-		for (i = call->from; i < call->to && i < call->count; i++)
-			if (call->accesses[i].status == PENDING)
-				return;
+	if (call->failed && !has_pending(call, call->from, call->to))
 		end(call);
-	}
 }
 
 /* --- the engine --- */

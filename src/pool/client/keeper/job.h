@@ -35,6 +35,7 @@ struct client_job {
 	int why;
 	uint32_t node;
 	uint64_t number, link_number;
+	bool settled; /* out: what was in doubt there happened, or never will */
 	uint32_t extent, flags;
 	uint64_t size;
 	struct client_space *space;

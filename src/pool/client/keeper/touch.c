@@ -336,8 +336,10 @@ static int touch(struct reef_client *client, struct client_job *job)
 			hear(client, extent, job, &refusal);
 		heard = true;
 		rc = settle(client, job);
-		if (!rc)
+		if (!rc) {
+			job->settled = true;
 			rc = step(client, extent, &refusal);
+		}
 		if (rc == -REEF_EFENCED)
 			client_session_end(client, rc);
 		if (rc == -EAGAIN)

@@ -314,7 +314,9 @@ static int stands_still(struct member *member)
 		if (!rc && reef_sleep(MILLISECOND))
 			return -REEF_EHOSTDEAD;
 	}
-	WANT(rc == -REEF_EFENCED);
+	/* In doubt: one that was under way when the session ended. */
+	WANT(rc == -REEF_EFENCED || rc == -REEF_EINDOUBT);
+	WANT_RC(reef_write(member->reef, address, &value, 8), -REEF_EFENCED);
 	WANT_RC(reef_health(member->reef), -REEF_EFENCED);
 	WANT_RC(reef_read(member->reef, address, &value, 8), -REEF_EFENCED);
 	WANT_RC(reef_alloc(space, 64, &address), -REEF_EFENCED);

@@ -31,10 +31,52 @@ static void remember(void *context, enum reef_log_level level, const char *area,
 	snprintf(seen->text, sizeof(seen->text), "%s", text);
 }
 
+/* What this process writes to its stdout and stderr, in a child: bytes. */
+static ssize_t written_by(void (*write_something)(void))
+{
+	int pipe_fds[2], status;
+	char text[64];
+	ssize_t size;
+	pid_t child;
+
+	fflush(NULL); /* or the child would write what is ours */
+	assert_int_equal(pipe(pipe_fds), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		dup2(pipe_fds[1], STDOUT_FILENO);
+		dup2(pipe_fds[1], STDERR_FILENO);
+		write_something();
+		fflush(NULL);
+		_exit(0);
+	}
+	close(pipe_fds[1]);
+	size = read(pipe_fds[0], text, sizeof(text));
+	close(pipe_fds[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	return size;
+}
+
+static void log_an_error(void)
+{
+	reef_log(REEF_LOG_ERROR, "test", "%d", 1);
+}
+
+/* Neither does the sink get it that was there before, nor anybody else. */
 static void log_no_sink_drops(void **state)
 {
+	struct seen seen = {0};
+
+	reef_log_set(remember, &seen, REEF_LOG_DEBUG);
 	reef_log_set(NULL, NULL, REEF_LOG_DEBUG);
-	reef_log(REEF_LOG_ERROR, "test", "%d", 1);
+	log_an_error();
+	assert_int_equal(seen.count, 0);
+	assert_int_equal(written_by(log_an_error), 0);
+	/* It would be noticed. */
+	reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
+	assert_true(written_by(log_an_error) > 0);
+	reef_log_set(NULL, NULL, REEF_LOG_DEBUG);
 }
 
 static void log_sink_receives_formatted_text(void **state)

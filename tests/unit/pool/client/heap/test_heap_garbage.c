@@ -12,6 +12,7 @@
 #define SEEDS 300
 #define SEEDS_SOAK 30000
 #define BLOCKS 200u
+#define BATCHES_MAX 256u /* of one call: it ends */
 
 enum { A = 1, B, C, SESSIONS };
 
@@ -99,6 +100,7 @@ static void do_alloc(struct garbage *garbage, uint32_t session)
 	if (reef_heap_alloc(garbage->heaps[session], REEF_BLOCK_RAW, size,
 			    &address))
 		return;
+	assert_non_null(heap_world_at(&garbage->world, address, size));
 	if (garbage->count < BLOCKS)
 		garbage->blocks[garbage->count++] = address;
 	else
@@ -110,7 +112,7 @@ static void do_something(struct garbage *garbage, uint32_t session)
 {
 	struct reef_heap *heap = garbage->heaps[session];
 	uint64_t address = garbage->blocks[below(garbage, garbage->count)];
-	uint64_t size;
+	uint64_t size, batches = garbage->world.batches;
 
 	if (below(garbage, 8) == 0)
 		address += 8 * below(garbage, 64);
@@ -137,6 +139,7 @@ static void do_something(struct garbage *garbage, uint32_t session)
 	default:
 		reef_heap_collect(heap, below(garbage, 2));
 	}
+	assert_true(garbage->world.batches - batches <= BATCHES_MAX);
 }
 
 static int see_page(void *context, uint64_t address, uint64_t size)

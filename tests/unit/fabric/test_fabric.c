@@ -1,10 +1,12 @@
 /* The calls of fabric.h: what they check, what they write and when, what they
  * leave behind when they are interrupted, and what a forked child gets. */
-#include "fixture/stage.h"
+#include "fixture/fake.h"
 
 #include "fabric/sim/sim.h"
 #include "fixture/runtime.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,9 +65,9 @@ static void fabric_open_fills_in_defaults(void **state)
 
 static void fabric_calls_check_their_arguments(void **state)
 {
-	struct stage *stage = stage_open(), *other = stage_open();
-	struct reef_queue *queue = stage_queue(stage);
-	struct reef_queue *far = stage_queue(other);
+	struct fake *fake = fake_open(), *other = fake_open();
+	struct reef_queue *queue = fake_queue(fake);
+	struct reef_queue *far = fake_queue(other);
 	struct reef_listen_options listen = {0};
 	struct reef_connect_options connect = {.identity = "x"};
 	char name[REEF_IDENTITY_MAX + 2] = "";
@@ -75,17 +77,17 @@ static void fabric_calls_check_their_arguments(void **state)
 	struct reef_link *link, *guest;
 
 	(void)state;
-	assert_int_equal(reef_listen(queue, "stage:", &listen,
+	assert_int_equal(reef_listen(queue, "fake:", &listen,
 				     (struct reef_listener **)&out),
 			 -EINVAL);
-	assert_int_equal(reef_listen(queue, "stage:", NULL,
+	assert_int_equal(reef_listen(queue, "fake:", NULL,
 				     (struct reef_listener **)&out),
 			 -EINVAL);
-	listen.credential = stage_credential;
+	listen.credential = fake_credential;
 	assert_int_equal(reef_listen(queue, NULL, &listen,
 				     (struct reef_listener **)&out),
 			 -EINVAL);
-	assert_int_equal(reef_connect(queue, "stage:", &connect,
+	assert_int_equal(reef_connect(queue, "fake:", &connect,
 				      (struct reef_link **)&out),
 			 -EINVAL); /* no session */
 	connect.session = 1;
@@ -93,24 +95,24 @@ static void fabric_calls_check_their_arguments(void **state)
 		reef_connect(queue, NULL, &connect, (struct reef_link **)&out),
 		-EINVAL);
 	assert_int_equal(
-		reef_connect(queue, "stage:", NULL, (struct reef_link **)&out),
+		reef_connect(queue, "fake:", NULL, (struct reef_link **)&out),
 		-EINVAL);
 	connect.identity = NULL;
-	assert_int_equal(reef_connect(queue, "stage:", &connect,
+	assert_int_equal(reef_connect(queue, "fake:", &connect,
 				      (struct reef_link **)&out),
 			 -EINVAL);
 	memset(name, 'n', REEF_IDENTITY_MAX + 1);
 	connect.identity = name;
-	assert_int_equal(reef_connect(queue, "stage:", &connect,
+	assert_int_equal(reef_connect(queue, "fake:", &connect,
 				      (struct reef_link **)&out),
 			 -EINVAL);
 	name[REEF_IDENTITY_MAX] = 0;
-	assert_int_equal(reef_connect(queue, "stage:", &connect, &link), 0);
+	assert_int_equal(reef_connect(queue, "fake:", &connect, &link), 0);
 	assert_int_equal(
-		reef_expose(&stage->fabric, NULL, (struct reef_region **)&out),
+		reef_expose(&fake->fabric, NULL, (struct reef_region **)&out),
 		-EINVAL);
 	assert_int_equal(reef_withdraw(queue, NULL, 0), -EINVAL);
-	assert_int_equal(reef_expose(&stage->fabric,
+	assert_int_equal(reef_expose(&fake->fabric,
 				     &(struct reef_memory){.size = 8}, &region),
 			 0);
 	assert_int_equal(reef_withdraw(far, region, 0), -EINVAL);
@@ -120,24 +122,24 @@ static void fabric_calls_check_their_arguments(void **state)
 		-EINVAL);
 	assert_int_equal(reef_attach(far, link, 1, (struct reef_remote **)&out),
 			 -EINVAL);
-	listener = stage_listener(queue, NULL, NULL, NULL);
-	guest = stage_accept(stage, listener, 9);
+	listener = fake_listener(queue, NULL, NULL, NULL);
+	guest = fake_accept(fake, listener, 9);
 	reef_poll(queue);
 	assert_int_equal(
 		reef_attach(queue, guest, 1, (struct reef_remote **)&out),
 		-EINVAL);
-	stage_lose(stage, guest, -REEF_ENOLINK);
+	fake_lose(fake, guest, -REEF_ENOLINK);
 	assert_int_equal(
 		reef_attach(queue, link, 0, (struct reef_remote **)&out),
 		-REEF_EKEY);
-	assert_int_equal(stage->remotes, 0);
-	assert_int_equal(reef_buffer_register(&stage->fabric, NULL, 8,
+	assert_int_equal(fake->remotes, 0);
+	assert_int_equal(reef_buffer_register(&fake->fabric, NULL, 8,
 					      (struct reef_buffer **)&out),
 			 -EINVAL);
-	assert_int_equal(reef_buffer_register(&stage->fabric, name, 0,
+	assert_int_equal(reef_buffer_register(&fake->fabric, name, 0,
 					      (struct reef_buffer **)&out),
 			 -EINVAL);
-	assert_int_equal(reef_buffer_register(&stage->fabric, name,
+	assert_int_equal(reef_buffer_register(&fake->fabric, name,
 					      SIZE_MAX - 16,
 					      (struct reef_buffer **)&out),
 			 -EINVAL);
@@ -148,35 +150,35 @@ static void fabric_calls_check_their_arguments(void **state)
 	reef_link_close(link);
 	reef_queue_close(queue);
 	reef_queue_close(far);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 	reef_fabric_close(&other->fabric);
 }
 
 /* What is asked again until it is so, or time is up. */
 static void fabric_withdraw_and_fence_ask_again(void **state)
 {
-	struct stage *stage = stage_open();
-	struct reef_queue *queue = stage_queue(stage);
+	struct fake *fake = fake_open();
+	struct reef_queue *queue = fake_queue(fake);
 	struct reef_memory memory = {.size = 8};
 	struct reef_region *region;
 
 	(void)state;
-	stage->not_yet = 3;
+	fake->not_yet = 3;
 	assert_int_equal(reef_fence(queue, 5, REEF_FOREVER), 0);
-	stage->not_yet = 3;
+	fake->not_yet = 3;
 	assert_int_equal(reef_fence(queue, 5, 0), -ETIMEDOUT);
-	assert_int_equal(stage->not_yet, 2); /* asked once */
-	assert_int_equal(reef_expose(&stage->fabric, &memory, &region), 0);
+	assert_int_equal(fake->not_yet, 2); /* asked once */
+	assert_int_equal(reef_expose(&fake->fabric, &memory, &region), 0);
 	assert_int_equal(reef_withdraw(queue, region, 0), -ETIMEDOUT);
 	assert_int_equal(reef_withdraw(queue, region, REEF_FOREVER), 0);
 	reef_queue_close(queue);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 /* --- operations --- */
 
 struct checker {
-	struct stage *stage;
+	struct fake *fake;
 	struct reef_queue *queue;
 	struct reef_link *link;
 	struct reef_remote *remote;
@@ -205,9 +207,9 @@ static int read_at(struct checker *checker, uint64_t offset, uint32_t length)
 
 static void checker_open(struct checker *checker)
 {
-	checker->stage = stage_open();
-	checker->queue = stage_queue(checker->stage);
-	assert_int_equal(stage_join(checker->queue, &checker->link), 0);
+	checker->fake = fake_open();
+	checker->queue = fake_queue(checker->fake);
+	assert_int_equal(fake_join(checker->queue, &checker->link), 0);
 	assert_int_equal(
 		reef_attach(checker->queue, checker->link, 1, &checker->remote),
 		0);
@@ -218,7 +220,7 @@ static void checker_close(struct checker *checker)
 	reef_detach(checker->queue, checker->remote);
 	reef_link_close(checker->link);
 	reef_queue_close(checker->queue);
-	reef_fabric_close(&checker->stage->fabric);
+	reef_fabric_close(&checker->fake->fabric);
 }
 
 static void fabric_post_checks_bounds(void **state)
@@ -307,7 +309,7 @@ static void fabric_post_checks_operations(void **state)
 	ops[0] = (struct reef_op){
 		.kind = REEF_FLUSH, .remote = checker.remote, .length = 8};
 	assert_int_equal(post_one(&checker, ops[0]), -REEF_ENOCAP);
-	checker.stage->fabric.capabilities = REEF_CAP_FLUSH;
+	checker.fake->fabric.capabilities = REEF_CAP_FLUSH;
 	assert_int_equal(post_one(&checker, ops[0]), -REEF_ENOTDURABLE);
 	checker.remote->durable = true;
 	assert_int_equal(post_one(&checker, ops[0]), 1);
@@ -359,11 +361,11 @@ static void fabric_post_checks_owners(void **state)
 	op.remote = other.remote;
 	assert_int_equal(post_one(&checker, op), -EINVAL);
 	op.remote = checker.remote;
-	assert_int_equal(reef_buffer_register(&checker.stage->fabric, bytes, 64,
-					      &buffer),
-			 0);
 	assert_int_equal(
-		reef_buffer_register(&other.stage->fabric, bytes, 64, &foreign),
+		reef_buffer_register(&checker.fake->fabric, bytes, 64, &buffer),
+		0);
+	assert_int_equal(
+		reef_buffer_register(&other.fake->fabric, bytes, 64, &foreign),
 		0);
 	op.buffer = buffer;
 	assert_int_equal(post_one(&checker, op), 1);
@@ -389,45 +391,45 @@ static void fabric_post_checks_owners(void **state)
 
 static void fabric_connect_that_fails_leaves_nothing(void **state)
 {
-	struct stage *stage = stage_open();
-	struct reef_queue *queue = stage_queue(stage);
+	struct fake *fake = fake_open();
+	struct reef_queue *queue = fake_queue(fake);
 	struct reef_link *link = NOTHING;
 
 	(void)state;
-	stage->stay_opening = true;
-	assert_int_equal(stage_join(queue, &link), -ETIMEDOUT);
-	assert_int_equal(stage->disconnects, 1);
-	stage->refusal = -REEF_EAUTH;
-	assert_int_equal(stage_join(queue, &link), -REEF_EAUTH);
-	stage->refusal = -ECONNREFUSED;
-	assert_int_equal(stage_join(queue, &link), -ECONNREFUSED);
-	assert_int_equal(stage->disconnects, 3);
-	assert_int_equal(stage->links, 0);
+	fake->stay_opening = true;
+	assert_int_equal(fake_join(queue, &link), -ETIMEDOUT);
+	assert_int_equal(fake->disconnects, 1);
+	fake->refusal = -REEF_EAUTH;
+	assert_int_equal(fake_join(queue, &link), -REEF_EAUTH);
+	fake->refusal = -ECONNREFUSED;
+	assert_int_equal(fake_join(queue, &link), -ECONNREFUSED);
+	assert_int_equal(fake->disconnects, 3);
+	assert_int_equal(fake->links, 0);
 	assert_null(queue->links);
 	assert_ptr_equal(link, NOTHING);
 	reef_queue_close(queue);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 static void fabric_link_outlives_its_queue(void **state)
 {
-	struct stage *stage = stage_open();
-	struct reef_queue *queue = stage_queue(stage), *other;
+	struct fake *fake = fake_open();
+	struct reef_queue *queue = fake_queue(fake), *other;
 	struct reef_link *links[3];
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(stage_join(queue, &links[i]), 0);
+		assert_int_equal(fake_join(queue, &links[i]), 0);
 	reef_link_close(links[1]);
 	reef_queue_close(queue);
 	/* Another queue, perhaps at the same address. */
-	other = stage_queue(stage);
+	other = fake_queue(fake);
 	reef_link_close(links[0]);
 	reef_link_close(links[2]);
-	assert_int_equal(stage->links, 0);
+	assert_int_equal(fake->links, 0);
 	assert_null(other->links);
 	reef_queue_close(other);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 /* A host that dies while it connects, attaches, waits. */
@@ -447,7 +449,7 @@ static int node_main(struct reef_sim_host *host, void *arg)
 {
 	struct victim *victim = arg;
 	struct reef_fabric_options options = {.sim_host = host};
-	struct reef_listen_options listen = {.credential = stage_credential};
+	struct reef_listen_options listen = {.credential = fake_credential};
 	struct reef_listener *listener;
 	struct reef_region *region;
 	struct reef_fabric *fabric;
@@ -609,7 +611,7 @@ struct family {
 static void family_open(struct family *family, const char *kind,
 			struct reef_layer *hook)
 {
-	struct reef_listen_options listen = {.credential = stage_credential};
+	struct reef_listen_options listen = {.credential = fake_credential};
 	struct reef_connect_options connect = {.session = 1, .identity = "x"};
 	struct reef_memory_options memory = {.size = 4096};
 
@@ -669,7 +671,7 @@ static void family_close(struct family *family)
 /* 0, or the number of the call that went wrong. */
 static int try_everything(struct family *family)
 {
-	struct reef_listen_options listen = {.credential = stage_credential};
+	struct reef_listen_options listen = {.credential = fake_credential};
 	struct reef_connect_options connect = {.session = 2, .identity = "x"};
 	struct reef_queue *queue = family->queue;
 	struct reef_batch batch = family->batch;

@@ -1,7 +1,9 @@
 /* A fabric as a stack of layers: what is left out goes down, in order. */
-#include "fixture/stage.h"
+#include "fixture/fake.h"
 
 #include "base/log.h"
+
+#include <string.h>
 
 /* --- a provider that only writes down who was called --- */
 
@@ -288,21 +290,21 @@ static void layer_hooks_stack_in_order(void **state)
 
 static void layer_absent_buffers_mean_nothing(void **state)
 {
-	struct stage *stage = stage_open();
+	struct fake *fake = fake_open();
 	struct reef_layer hook = {.ops.name = "hook"};
 	uint8_t bytes[64];
 	struct reef_buffer *buffer;
 
 	(void)state;
-	reef_fabric_push(&stage->fabric, &hook);
-	assert_int_equal(reef_buffer_register(&stage->fabric, bytes,
+	reef_fabric_push(&fake->fabric, &hook);
+	assert_int_equal(reef_buffer_register(&fake->fabric, bytes,
 					      sizeof(bytes), &buffer),
 			 0);
 	assert_ptr_equal(buffer->base, bytes);
 	assert_int_equal(buffer->size, sizeof(bytes));
-	assert_ptr_equal(buffer->fabric, &stage->fabric);
+	assert_ptr_equal(buffer->fabric, &fake->fabric);
 	reef_buffer_unregister(buffer);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 static void layer_absent_arm_is_0(void **state)

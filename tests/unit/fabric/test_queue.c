@@ -1,9 +1,12 @@
 /* Queues: how ends, messages and links are told, and what becomes of them when
  * a link goes. */
-#include "fixture/stage.h"
+#include "fixture/fake.h"
 
 #include "fixture/runtime.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A wake-up that is lost is a hang: end it long before the runner does. */
@@ -81,11 +84,11 @@ static void queue_on_done_may_post_and_free(void **state)
 
 	(void)state;
 	scene_open(&scene);
-	scene.stage->late = true;
+	scene.fake->late = true;
 	for (int i = 0; i < 2; i++) {
 		chain = calloc(1, sizeof(*chain));
 		assert_non_null(chain);
-		chain->op = stage_message();
+		chain->op = fake_message();
 		chain->queue = scene.queue;
 		chain->left = &left;
 		chain->freed = &freed;
@@ -144,7 +147,7 @@ static void queue_full_inbox_refuses(void **state)
 /* --- links --- */
 
 struct guests {
-	struct stage *stage;
+	struct fake *fake;
 	struct reef_listener *listener;
 	struct reef_link *link, *last;
 	char heard[64]; /* "+1 -1": opened and closed, by session */
@@ -177,40 +180,40 @@ static void guest_closed(void *context, struct reef_link *link, int reason)
 static void guests_open(struct guests *guests, struct scene *scene)
 {
 	memset(guests, 0, sizeof(*guests));
-	guests->stage = scene->stage;
-	scene->stage->user = guests;
-	guests->listener = stage_listener(scene->queue, guest_opened,
-					  guest_closed, guests);
+	guests->fake = scene->fake;
+	scene->fake->user = guests;
+	guests->listener =
+		fake_listener(scene->queue, guest_opened, guest_closed, guests);
 }
 
 /* Three come at once; the second is gone again in the same poll, then the
  * third, whose place is at the end. */
-static int come_and_go(struct stage *stage, struct reef_queue *queue)
+static int come_and_go(struct fake *fake, struct reef_queue *queue)
 {
-	struct guests *guests = stage->user;
+	struct guests *guests = fake->user;
 	struct reef_link *links[3];
 
 	(void)queue;
 	if (guests->step++)
 		return 0;
 	for (uint32_t i = 0; i < 3; i++)
-		links[i] = stage_accept(stage, guests->listener, i + 1);
-	stage_lose(stage, links[1], -REEF_ENOLINK);
-	stage_lose(stage, links[2], -REEF_ENOLINK);
-	guests->last = stage_accept(stage, guests->listener, 4);
+		links[i] = fake_accept(fake, guests->listener, i + 1);
+	fake_lose(fake, links[1], -REEF_ENOLINK);
+	fake_lose(fake, links[2], -REEF_ENOLINK);
+	guests->last = fake_accept(fake, guests->listener, 4);
 	guests->link = links[0];
 	assert_string_equal(guests->heard, ""); /* not before poll's end */
 	return 4;
 }
 
-static int first_leaves(struct stage *stage, struct reef_queue *queue)
+static int first_leaves(struct fake *fake, struct reef_queue *queue)
 {
-	struct guests *guests = stage->user;
+	struct guests *guests = fake->user;
 
 	(void)queue;
 	if (!guests->link)
 		return 0;
-	stage_lose(stage, guests->link, -REEF_EFENCED);
+	fake_lose(fake, guests->link, -REEF_EFENCED);
 	guests->link = NULL;
 	return 1;
 }
@@ -224,33 +227,33 @@ static void queue_links_are_announced_in_order_or_not_at_all(void **state)
 	(void)state;
 	scene_open(&scene);
 	guests_open(&guests, &scene);
-	scene.stage->on_poll = come_and_go;
+	scene.fake->on_poll = come_and_go;
 	assert_true(reef_poll(scene.queue) > 0);
 	assert_string_equal(guests.heard, "+1 +4 ");
-	scene.stage->on_poll = first_leaves;
+	scene.fake->on_poll = first_leaves;
 	assert_true(reef_poll(scene.queue) > 0);
 	assert_string_equal(guests.heard, "+1 +4 -1 ");
-	scene.stage->on_poll = NULL;
-	last = stage_accept(scene.stage, guests.listener, 5);
-	stage_lose(scene.stage, last, -REEF_ENOLINK);
+	scene.fake->on_poll = NULL;
+	last = fake_accept(scene.fake, guests.listener, 5);
+	fake_lose(scene.fake, last, -REEF_ENOLINK);
 	reef_poll(scene.queue);
 	assert_string_equal(guests.heard, "+1 +4 -1 ");
-	stage_lose(scene.stage, guests.last, -REEF_ENOLINK);
+	fake_lose(scene.fake, guests.last, -REEF_ENOLINK);
 	assert_string_equal(guests.heard, "+1 +4 -1 -4 ");
 	reef_listener_close(guests.listener);
 	scene_close(&scene);
 }
 
-static int speak_and_leave(struct stage *stage, struct reef_queue *queue)
+static int speak_and_leave(struct fake *fake, struct reef_queue *queue)
 {
-	struct guests *guests = stage->user;
+	struct guests *guests = fake->user;
 	struct reef_link *link;
 
 	if (guests->step++)
 		return 0;
-	link = stage_accept(stage, guests->listener, 7);
+	link = fake_accept(fake, guests->listener, 7);
 	assert_int_equal(reef_message_arrived(queue, link, "bye", 3), 0);
-	stage_lose(stage, link, -REEF_ENOLINK);
+	fake_lose(fake, link, -REEF_ENOLINK);
 	return 1;
 }
 
@@ -263,7 +266,7 @@ static void queue_messages_outlive_their_link(void **state)
 	(void)state;
 	scene_open(&scene);
 	guests_open(&guests, &scene);
-	scene.stage->on_poll = speak_and_leave;
+	scene.fake->on_poll = speak_and_leave;
 	/* Accepted, and gone before anybody looked. */
 	assert_int_equal(reef_receive(scene.queue, REEF_FOREVER, &message), 0);
 	assert_null(message->link);
@@ -278,7 +281,7 @@ static void queue_messages_outlive_their_link(void **state)
 	assert_null(message->link);
 	reef_message_free(message);
 	reef_listener_close(guests.listener);
-	assert_int_equal(stage_join(scene.queue, &scene.link), 0);
+	assert_int_equal(fake_join(scene.queue, &scene.link), 0);
 	scene_close(&scene);
 }
 
@@ -317,21 +320,21 @@ static void queue_message_during_close_forgets_the_link(void **state)
 {
 	struct reef_layer hook = {
 		.ops = {.name = "racing", .disconnect = racing_disconnect}};
-	struct stage *stage = stage_open();
+	struct fake *fake = fake_open();
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct reef_message *message;
 	struct reef_queue *queue;
 	pthread_t thread;
 
 	(void)state;
-	stage->fabric.options.inbox_max = 1 << 30;
-	reef_fabric_push(&stage->fabric, &hook);
-	queue = stage_queue(stage);
+	fake->fabric.options.inbox_max = 1 << 30;
+	reef_fabric_push(&fake->fabric, &hook);
+	queue = fake_queue(fake);
 	for (int i = 0; i < 200; i++) {
 		struct racer racer = {.lock = &lock};
 
 		racing = &racer;
-		assert_int_equal(stage_join(queue, &racer.link), 0);
+		assert_int_equal(fake_join(queue, &racer.link), 0);
 		assert_int_equal(
 			pthread_create(&thread, NULL, bring_messages, &racer),
 			0);
@@ -346,7 +349,7 @@ static void queue_message_during_close_forgets_the_link(void **state)
 		}
 	}
 	reef_queue_close(queue);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 /* --- a link that goes while somebody waits for room on it --- */
@@ -361,15 +364,15 @@ static void queue_run_survives_the_end_of_an_accepted_link(void **state)
 	(void)state;
 	scene_open(&scene);
 	guests_open(&guests, &scene);
-	guests.link = stage_accept(scene.stage, guests.listener, 3);
+	guests.link = fake_accept(scene.fake, guests.listener, 3);
 	reef_poll(scene.queue);
-	scene.stage->again = 2;
-	scene.stage->on_poll = first_leaves;
+	scene.fake->again = 2;
+	scene.fake->on_poll = first_leaves;
 	batch.link = guests.link;
 	assert_int_equal(reef_run(scene.queue, &batch), -REEF_ENOLINK);
 	assert_string_equal(guests.heard, "+3 -3 ");
-	assert_int_equal(scene.stage->again, 1); /* not tried again */
-	scene.stage->again = 0;
+	assert_int_equal(scene.fake->again, 1); /* not tried again */
+	scene.fake->again = 0;
 	reef_listener_close(guests.listener);
 	scene_close(&scene);
 }
@@ -403,7 +406,7 @@ static int close_link(void *arg)
 
 	for (int i = 0; i < 3; i++)
 		reef_fiber_yield();
-	scene->stage->remotes = 0; /* freed with their link, elsewhere */
+	scene->fake->remotes = 0; /* freed with their link, elsewhere */
 	reef_link_close(scene->link);
 	scene->link = NULL;
 	return 0;
@@ -416,17 +419,16 @@ static int close_while(int (*body)(void *arg), struct scene *scene)
 	int result = 0;
 
 	memset(scene, 0, sizeof(*scene));
-	scene->stage = stage_open();
+	scene->fake = fake_open();
 	assert_int_equal(
-		reef_queue_open(&scene->stage->fabric, sched, &scene->queue),
-		0);
-	assert_int_equal(stage_join(scene->queue, &scene->link), 0);
-	scene->op = stage_message();
+		reef_queue_open(&scene->fake->fabric, sched, &scene->queue), 0);
+	assert_int_equal(fake_join(scene->queue, &scene->link), 0);
+	scene->op = fake_message();
 	scene->batch = (struct reef_batch){
 		.link = scene->link, .ops = &scene->op, .count = 1};
-	scene->stage->late = true;
-	scene->stage->again = body == run_one ? 1000000 : 0;
-	scene->stage->stay_attaching = true;
+	scene->fake->late = true;
+	scene->fake->again = body == run_one ? 1000000 : 0;
+	scene->fake->stay_attaching = true;
 	assert_int_equal(reef_fiber_spawn(sched, body, scene, &fibers[0]), 0);
 	assert_int_equal(reef_fiber_spawn(sched, close_link, scene, &fibers[1]),
 			 0);
@@ -446,7 +448,7 @@ static void queue_run_survives_the_close_of_its_link(void **state)
 	assert_int_equal(close_while(run_one, &scene), -REEF_ENOLINK);
 }
 
-/* The stage ends them when the link is closed, like any provider. */
+/* The fake ends them when the link is closed, like any provider. */
 static void queue_wait_survives_the_close_of_its_link(void **state)
 {
 	struct scene scene;
@@ -457,7 +459,7 @@ static void queue_wait_survives_the_close_of_its_link(void **state)
 	assert_true(rc == 0 || rc == -REEF_EINDOUBT);
 }
 
-/* A remote of the stage's is not in its link's care, so it is ours. */
+/* A remote of the fake's is not in its link's care, so it is ours. */
 static struct reef_remote *attached;
 
 static int keep_attach(struct reef_layer *layer, struct reef_queue *queue,
@@ -483,15 +485,15 @@ static void queue_attach_survives_the_close_of_its_link(void **state)
 					  .disconnect = free_disconnect}};
 	struct reef_sched *sched = sched_make(false, NULL);
 	struct reef_fiber *fibers[2];
-	struct scene scene = {.stage = stage_open()};
+	struct scene scene = {.fake = fake_open()};
 	int result = 0;
 
 	(void)state;
-	reef_fabric_push(&scene.stage->fabric, &hook);
+	reef_fabric_push(&scene.fake->fabric, &hook);
 	assert_int_equal(
-		reef_queue_open(&scene.stage->fabric, sched, &scene.queue), 0);
-	assert_int_equal(stage_join(scene.queue, &scene.link), 0);
-	scene.stage->stay_attaching = true;
+		reef_queue_open(&scene.fake->fabric, sched, &scene.queue), 0);
+	assert_int_equal(fake_join(scene.queue, &scene.link), 0);
+	scene.fake->stay_attaching = true;
 	assert_int_equal(
 		reef_fiber_spawn(sched, attach_one, &scene, &fibers[0]), 0);
 	assert_int_equal(
@@ -500,7 +502,7 @@ static void queue_attach_survives_the_close_of_its_link(void **state)
 	assert_int_equal(reef_fiber_join(fibers[0], &result), 0);
 	assert_int_equal(reef_fiber_join(fibers[1], NULL), 0);
 	assert_int_equal(result, -REEF_ENOLINK);
-	assert_int_equal(scene.stage->detaches, 0);
+	assert_int_equal(scene.fake->detaches, 0);
 	scene_close(&scene);
 	reef_sched_destroy(sched);
 }

@@ -1,11 +1,12 @@
 /* Waiting: inside fibers and outside, through a foreign event loop, and who
  * wakes whom across threads. */
-#include "fixture/stage.h"
+#include "fixture/fake.h"
 
 #include "fixture/runtime.h"
 #include "fixture/units.h"
 
 #include <poll.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ static int limit_time(void **state)
 /* --- between threads --- */
 
 struct worker {
-	struct stage *stage;
+	struct fake *fake;
 	struct reef_queue *queue;
 	pthread_t thread;
 	_Atomic bool stop;
@@ -36,13 +37,13 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static void worker_start(struct worker *worker, struct stage *stage)
+static void worker_start(struct worker *worker, struct fake *fake)
 {
 	memset(worker, 0, sizeof(*worker));
-	worker->stage = stage;
-	worker->queue = stage_queue(stage);
-	stage->worker = worker->queue;
-	stage->late = true;
+	worker->fake = fake;
+	worker->queue = fake_queue(fake);
+	fake->worker = worker->queue;
+	fake->late = true;
 	assert_int_equal(
 		pthread_create(&worker->thread, NULL, worker_main, worker), 0);
 }
@@ -51,7 +52,7 @@ static void worker_stop(struct worker *worker)
 {
 	atomic_store(&worker->stop, true);
 	assert_int_equal(pthread_join(worker->thread, NULL), 0);
-	worker->stage->worker = NULL;
+	worker->fake->worker = NULL;
 	reef_queue_close(worker->queue);
 }
 
@@ -62,11 +63,11 @@ static void wait_end_on_another_thread_wakes_the_sleeper(void **state)
 
 	(void)state;
 	scene_open(&scene);
-	worker_start(&worker, scene.stage);
+	worker_start(&worker, scene.fake);
 	for (int i = 0; i < 20000; i++)
 		assert_int_equal(reef_run(scene.queue, &scene.batch), 0);
 	/* It did sleep now and then, or nothing was shown. */
-	assert_true(scene.stage->arms > 0);
+	assert_true(scene.fake->arms > 0);
 	worker_stop(&worker);
 	scene_close(&scene);
 }
@@ -74,7 +75,7 @@ static void wait_end_on_another_thread_wakes_the_sleeper(void **state)
 static int wait_often(void *arg)
 {
 	struct scene *scene = arg;
-	struct reef_op op = stage_message();
+	struct reef_op op = fake_message();
 	struct reef_batch batch = {.link = scene->link, .ops = &op, .count = 1};
 
 	for (int i = 0; i < 3000; i++)
@@ -98,9 +99,9 @@ static void wait_end_on_another_thread_wakes_fibers(void **state)
 	reef_queue_close(scene.queue);
 	assert_int_equal(reef_sched_create(&options, &sched), 0);
 	assert_int_equal(
-		reef_queue_open(&scene.stage->fabric, sched, &scene.queue), 0);
-	assert_int_equal(stage_join(scene.queue, &scene.link), 0);
-	worker_start(&worker, scene.stage);
+		reef_queue_open(&scene.fake->fabric, sched, &scene.queue), 0);
+	assert_int_equal(fake_join(scene.queue, &scene.link), 0);
+	worker_start(&worker, scene.fake);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(
 			reef_fiber_spawn(sched, wait_often, &scene, &fibers[i]),
@@ -117,13 +118,13 @@ static void wait_end_on_another_thread_wakes_fibers(void **state)
 
 /* Wakes the owner for nothing, so that it finds what ended before it is told:
  * when it then closes the queue, nobody may be about to tell it. */
-static int nudge_first(struct stage *stage, struct reef_queue *queue)
+static int nudge_first(struct fake *fake, struct reef_queue *queue)
 {
 	struct reef_batch *batch;
 
-	if (queue != stage->worker)
+	if (queue != fake->worker)
 		return 0;
-	while ((batch = stage_take(stage, queue))) {
+	while ((batch = fake_take(fake, queue))) {
 		reef_queue_wake(batch->queue);
 		reef_batch_ended(queue, batch);
 	}
@@ -132,21 +133,21 @@ static int nudge_first(struct stage *stage, struct reef_queue *queue)
 
 static void wait_closes_right_after_its_last_end(void **state)
 {
-	struct stage *stage = stage_open();
-	struct reef_op op = stage_message();
+	struct fake *fake = fake_open();
+	struct reef_op op = fake_message();
 	struct reef_link *link;
-	struct reef_queue *queue, *owner = stage_queue(stage);
+	struct reef_queue *queue, *owner = fake_queue(fake);
 	struct worker worker;
 
 	(void)state;
-	assert_int_equal(stage_join(owner, &link), 0);
-	stage->on_poll = nudge_first;
-	worker_start(&worker, stage);
+	assert_int_equal(fake_join(owner, &link), 0);
+	fake->on_poll = nudge_first;
+	worker_start(&worker, fake);
 	for (int i = 0; i < 3000; i++) {
 		struct reef_batch batch = {
 			.link = link, .ops = &op, .count = 1};
 
-		queue = stage_queue(stage);
+		queue = fake_queue(fake);
 		assert_int_equal(reef_post(queue, &batch), 0);
 		while (!batch.done)
 			reef_poll(queue);
@@ -155,13 +156,13 @@ static void wait_closes_right_after_its_last_end(void **state)
 	worker_stop(&worker);
 	reef_link_close(link);
 	reef_queue_close(owner);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 /* --- messages between threads, and through a foreign event loop --- */
 
 struct post_office {
-	struct stage *stage;
+	struct fake *fake;
 	struct reef_queue *to;
 	struct reef_link *link;
 	uint32_t count;
@@ -337,12 +338,12 @@ static int take_first_turns(void *arg)
 static void play_turns(struct reef_sched *sched)
 {
 	struct turns turns = {.last = 10000, .results = {1, 1}};
-	struct stage *stage = stage_open();
+	struct fake *fake = fake_open();
 	pthread_t thread;
 
 	assert_int_equal(
-		reef_queue_open(&stage->fabric, sched, &turns.queues[0]), 0);
-	turns.queues[1] = stage_queue(stage);
+		reef_queue_open(&fake->fabric, sched, &turns.queues[0]), 0);
+	turns.queues[1] = fake_queue(fake);
 	if (sched)
 		spawn(sched, take_first_turns, &turns);
 	assert_int_equal(
@@ -357,7 +358,7 @@ static void play_turns(struct reef_sched *sched)
 	assert_int_equal(atomic_load(&turns.count), turns.last);
 	reef_queue_close(turns.queues[0]);
 	reef_queue_close(turns.queues[1]);
-	reef_fabric_close(&stage->fabric);
+	reef_fabric_close(&fake->fabric);
 }
 
 static void wait_until_another_thread_has_set_it(void **state)
@@ -440,12 +441,12 @@ static void wait_ends_with_its_time(void **state)
 }
 
 /* The provider knows of something that the descriptor does not show. */
-static int after_arms(struct stage *stage, struct reef_queue *queue)
+static int after_arms(struct fake *fake, struct reef_queue *queue)
 {
 	(void)queue;
-	if (stage->arms_left || !stage->arms)
+	if (fake->arms_left || !fake->arms)
 		return 0;
-	stage->arms = 0;
+	fake->arms = 0;
 	return 1;
 }
 
@@ -455,10 +456,10 @@ static void wait_arm_over_0_keeps_awake(void **state)
 
 	(void)state;
 	scene_open(&scene);
-	scene.stage->arms = 0;
-	scene.stage->arm_result = 1;
-	scene.stage->arms_left = 3;
-	scene.stage->on_poll = after_arms;
+	scene.fake->arms = 0;
+	scene.fake->arm_result = 1;
+	scene.fake->arms_left = 3;
+	scene.fake->on_poll = after_arms;
 	assert_int_equal(reef_queue_wait(scene.queue, REEF_FOREVER), 0);
 	scene_close(&scene);
 }
@@ -481,14 +482,14 @@ static void waiting_open(struct waiting *waiting, bool virtual_time)
 
 	memset(waiting, 0, sizeof(*waiting));
 	waiting->sched = sched_make(virtual_time, NULL);
-	scene->stage = stage_open();
-	assert_int_equal(reef_queue_open(&scene->stage->fabric, waiting->sched,
+	scene->fake = fake_open();
+	assert_int_equal(reef_queue_open(&scene->fake->fabric, waiting->sched,
 					 &scene->queue),
 			 0);
-	assert_int_equal(stage_join(scene->queue, &scene->link), 0);
+	assert_int_equal(fake_join(scene->queue, &scene->link), 0);
 	while (reef_poll(scene->queue))
 		;
-	scene->op = stage_message();
+	scene->op = fake_message();
 	scene->batch = (struct reef_batch){
 		.link = scene->link, .ops = &scene->op, .count = 1};
 }
@@ -536,7 +537,7 @@ static int disturb(void *arg)
 		assert_false(waiting->over);
 	}
 	reef_message_arrived(waiting->scene.queue, waiting->scene.link, "m", 1);
-	waiting->scene.stage->worker = NULL;
+	waiting->scene.fake->worker = NULL;
 	return 0;
 }
 
@@ -572,8 +573,8 @@ static void wait_unparks_for_nothing_end_no_wait(void **state)
 	for (int i = 0; i < 2; i++) {
 		waiting_open(&waiting, true);
 		/* Batches end once `disturb` is through. */
-		waiting.scene.stage->late = true;
-		waiting.scene.stage->worker = &nobody;
+		waiting.scene.fake->late = true;
+		waiting.scene.fake->worker = &nobody;
 		assert_int_equal(reef_fiber_spawn(waiting.sched, bodies[i],
 						  &waiting, &waiting.fibers[0]),
 				 0);
@@ -630,7 +631,7 @@ static void wait_each_message_wakes_one_of_many_fibers(void **state)
 static int run_many(void *arg)
 {
 	struct waiting *waiting = arg;
-	struct reef_op op = stage_message();
+	struct reef_op op = fake_message();
 	struct reef_batch batch = {
 		.link = waiting->scene.link, .ops = &op, .count = 1};
 
@@ -647,12 +648,12 @@ static void wait_fibers_wait_for_their_own_batches(void **state)
 
 	(void)state;
 	waiting_open(&waiting, false);
-	waiting.scene.stage->late = true;
+	waiting.scene.fake->late = true;
 	for (int i = 0; i < 4; i++)
 		spawn(waiting.sched, run_many, &waiting);
 	run(waiting.sched);
 	assert_int_equal(waiting.taken, 4);
-	assert_int_equal(waiting.scene.stage->posts, 400);
+	assert_int_equal(waiting.scene.fake->posts, 400);
 	waiting_close(&waiting);
 }
 

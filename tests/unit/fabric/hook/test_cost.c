@@ -3,7 +3,7 @@
 #include "fabric/hook/cost.h"
 
 #include "fabric/hook/nic.h"
-#include "fixture/loopback.h"
+#include "fixture/fake.h"
 
 /* --- the NIC alone --- */
 
@@ -145,8 +145,8 @@ static void cost_nic_answers_only_what_brings_something_back(void **state)
 struct world {
 	struct reef_sched *sched;
 	struct reef_cost_model *model;
-	struct loopback_end end; /* the initiator, and all the memory */
-	struct loopback *target; /* only its NIC counts */
+	struct fake_loop end; /* the initiator, and all the memory */
+	struct fake *target;  /* only its NIC counts */
 	struct reef_queue *target_queue;
 	struct reef_listener *listener;
 	void (*body)(struct world *world);
@@ -171,24 +171,24 @@ static int world_main(void *arg)
 
 	assert_int_equal(reef_cost_model_create(world->options, &world->model),
 			 0);
-	world->target = loopback_open();
+	world->target = fake_open_loop();
 	assert_int_equal(
 		reef_cost_push(&world->target->fabric, world->model, "target"),
 		0);
 	assert_int_equal(reef_queue_open(&world->target->fabric, NULL,
 					 &world->target_queue),
 			 0);
-	assert_int_equal(reef_listen(world->target_queue, "loopback:target",
+	assert_int_equal(reef_listen(world->target_queue, "fake:target",
 				     &listen, &world->listener),
 			 0);
-	loopback_end_open(&world->end);
-	world->end.address = "loopback:target";
-	world->end.loopback->late = world->late;
+	fake_loop_open(&world->end);
+	world->end.address = "fake:target";
+	world->end.fake->late = world->late;
 	assert_int_equal(
 		reef_cost_push(world->end.fabric, world->model, "client"), 0);
-	loopback_end_start(&world->end);
+	fake_loop_start(&world->end);
 	world->body(world);
-	loopback_end_close(&world->end);
+	fake_loop_close(&world->end);
 	reef_listener_close(world->listener);
 	reef_queue_close(world->target_queue);
 	reef_fabric_close(&world->target->fabric);
@@ -266,8 +266,8 @@ static void ordered_takes_another(struct world *world)
 		.link = world->end.link, .ops = ops, .count = 3};
 	uint64_t took_ns;
 
-	ops[0] = loopback_faa(&world->end, 8, 1);
-	ops[1] = loopback_faa(&world->end, 16, 1);
+	ops[0] = fake_loop_faa(&world->end, 8, 1);
+	ops[1] = fake_loop_faa(&world->end, 16, 1);
 	ops[2] = (struct reef_op){.kind = REEF_WRITE,
 				  .length = 8,
 				  .remote = world->end.remote,
@@ -286,7 +286,7 @@ static void ordered_takes_another(struct world *world)
 	assert_int_equal(ops[0].result, 3);
 	assert_int_equal(world->end.words[3], 9);
 	/* Each segment was a post of its own. */
-	assert_int_equal(world->end.loopback->posts, 1 + 1 + 2 + 3);
+	assert_int_equal(world->end.fake->posts, 1 + 1 + 2 + 3);
 }
 
 static void cost_ordered_takes_another_round_trip(void **state)
@@ -302,9 +302,9 @@ static void failure_ends_the_batch(struct world *world)
 		.link = world->end.link, .ops = ops, .count = 4};
 
 	for (uint32_t i = 0; i < 4; i++)
-		ops[i] = loopback_faa(&world->end, 8 * i, 1);
+		ops[i] = fake_loop_faa(&world->end, 8 * i, 1);
 	ops[2].flags = REEF_ORDERED;
-	world->end.loopback->fail_at = 2;
+	world->end.fake->fail_at = 2;
 	run_ns(world, &batch, -REEF_EKEY);
 	assert_int_equal(ops[0].status, 0);
 	assert_int_equal(ops[1].status, -REEF_EKEY);
@@ -332,7 +332,7 @@ static void depth_is_limited(struct world *world)
 	uint64_t before_ns = reef_now_ns(), took_ns;
 
 	for (int i = 0; i < 129; i++) {
-		ops[i] = loopback_faa(&world->end, 8, 1);
+		ops[i] = fake_loop_faa(&world->end, 8, 1);
 		batches[i] = (struct reef_batch){
 			.link = world->end.link, .ops = &ops[i], .count = 1};
 		assert_int_equal(reef_post(world->end.queue, &batches[i]),
@@ -358,11 +358,11 @@ static void close_leaves_all_in_doubt(struct world *world)
 {
 	struct reef_op ops[16];
 	struct reef_batch batches[16];
-	struct loopback_end *end = &world->end;
+	struct fake_loop *end = &world->end;
 	int doubts = 0;
 
 	for (int i = 0; i < 16; i++) {
-		ops[i] = loopback_faa(end, 8, 1);
+		ops[i] = fake_loop_faa(end, 8, 1);
 		batches[i] = (struct reef_batch){
 			.link = end->link, .ops = &ops[i], .count = 1};
 		assert_int_equal(reef_post(end->queue, &batches[i]), 0);
@@ -379,10 +379,10 @@ static void close_leaves_all_in_doubt(struct world *world)
 	}
 	assert_true(doubts > 4 && end->words[1] < 16);
 	assert_true(end->words[1] >= 16u - (uint32_t)doubts);
-	assert_int_equal(loopback_end_connect(end), 0);
+	assert_int_equal(fake_loop_connect(end), 0);
 	assert_int_equal(reef_attach(end->queue, end->link, 1, &end->remote),
 			 0);
-	ops[0] = loopback_faa(end, 8, 1);
+	ops[0] = fake_loop_faa(end, 8, 1);
 	batches[0].link = end->link;
 	run_ns(world, &batches[0], 0);
 }

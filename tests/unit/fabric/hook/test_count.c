@@ -1,7 +1,9 @@
 /* test_count.c - what is counted, over a loopback. */
 #include "fabric/hook/count.h"
 
-#include "fixture/loopback.h"
+#include "fixture/fake.h"
+
+#include <string.h>
 
 static struct reef_op op(int kind, int flags)
 {
@@ -38,7 +40,7 @@ static void count_ordered_waits_only_for_answers(void **state)
 
 static void count_batch_is_counted_by_kind(void **state)
 {
-	struct loopback_end end;
+	struct fake_loop end;
 	struct reef_count count = {0};
 	struct reef_counts before, after, counts;
 	uint8_t bytes[100] = {0};
@@ -47,9 +49,9 @@ static void count_batch_is_counted_by_kind(void **state)
 	struct reef_message *message;
 
 	(void)state;
-	loopback_end_open(&end);
+	fake_loop_open(&end);
 	assert_int_equal(reef_count_push(end.fabric, &count), 0);
-	loopback_end_start(&end);
+	fake_loop_start(&end);
 	before = reef_count_read(&count);
 	assert_int_equal(before.control_round_trips, 2);
 	assert_int_equal(before.batches, 0);
@@ -83,22 +85,22 @@ static void count_batch_is_counted_by_kind(void **state)
 	assert_int_equal(counts.refused, 0);
 	assert_int_equal(reef_receive(end.queue, 0, &message), 0);
 	reef_message_free(message);
-	loopback_end_close(&end);
+	fake_loop_close(&end);
 }
 
 static void count_refused_post_is_not_an_operation(void **state)
 {
-	struct loopback_end end;
+	struct fake_loop end;
 	struct reef_count count = {0};
 	struct reef_counts counts;
 	struct reef_op faa;
 	struct reef_batch batch = {.ops = &faa, .count = 1};
 
 	(void)state;
-	loopback_end_open(&end);
+	fake_loop_open(&end);
 	assert_int_equal(reef_count_push(end.fabric, &count), 0);
-	loopback_end_start(&end);
-	faa = loopback_faa(&end, 4, 1); /* not aligned */
+	fake_loop_start(&end);
+	faa = fake_loop_faa(&end, 4, 1); /* not aligned */
 	batch.link = end.link;
 	assert_int_equal(reef_post(end.queue, &batch), -EINVAL);
 	batch.ops = NULL;
@@ -108,24 +110,24 @@ static void count_refused_post_is_not_an_operation(void **state)
 	assert_int_equal(counts.faa, 0);
 	assert_int_equal(counts.batches, 0);
 	assert_int_equal(counts.round_trips, 0);
-	loopback_end_close(&end);
+	fake_loop_close(&end);
 }
 
 static void count_two_layers_see_the_same(void **state)
 {
-	struct loopback_end end;
+	struct fake_loop end;
 	struct reef_count lower = {0}, upper = {0};
 	struct reef_counts a, b;
 	struct reef_op faa;
 	struct reef_batch batch = {.ops = &faa, .count = 1};
 
 	(void)state;
-	loopback_end_open(&end);
+	fake_loop_open(&end);
 	assert_int_equal(reef_count_push(end.fabric, &lower), 0);
 	assert_int_equal(reef_count_push(end.fabric, &upper), 0);
-	end.loopback->late = true;
-	loopback_end_start(&end);
-	faa = loopback_faa(&end, 8, 3);
+	end.fake->late = true;
+	fake_loop_start(&end);
+	faa = fake_loop_faa(&end, 8, 3);
 	batch.link = end.link;
 	assert_int_equal(reef_run(end.queue, &batch), 0);
 	assert_int_equal(end.words[1], 3);
@@ -133,7 +135,7 @@ static void count_two_layers_see_the_same(void **state)
 	b = reef_count_read(&upper);
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_int_equal(a.faa, 1);
-	loopback_end_close(&end);
+	fake_loop_close(&end);
 }
 
 static void count_format_leaves_zeros_out(void **state)

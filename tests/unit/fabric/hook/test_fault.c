@@ -1,10 +1,10 @@
 /* test_fault.c - faults, over a loopback. */
 #include "fabric/hook/fault.h"
 
-#include "fixture/loopback.h"
+#include "fixture/fake.h"
 
 struct world {
-	struct loopback_end end;
+	struct fake_loop end;
 	struct reef_fault *fault;
 	struct reef_op ops[4];
 	struct reef_batch batch;
@@ -14,28 +14,28 @@ struct world {
 static void fill(struct world *world)
 {
 	for (uint32_t i = 0; i < 4; i++)
-		world->ops[i] = loopback_faa(&world->end, 8 * i, 1);
+		world->ops[i] = fake_loop_faa(&world->end, 8 * i, 1);
 	world->batch = (struct reef_batch){
 		.link = world->end.link, .ops = world->ops, .count = 4};
 }
 
 static void start(struct world *world, const struct reef_fault_options *options)
 {
-	loopback_end_open(&world->end);
+	fake_loop_open(&world->end);
 	assert_int_equal(
 		reef_fault_push(world->end.fabric, options, &world->fault), 0);
-	loopback_end_start(&world->end);
+	fake_loop_start(&world->end);
 	fill(world);
 }
 
 /* Close the link, with its remotes, and connect anew. */
 static void reconnect(struct world *world)
 {
-	struct loopback_end *end = &world->end;
+	struct fake_loop *end = &world->end;
 
 	reef_detach(end->queue, end->remote);
 	reef_link_close(end->link);
-	assert_int_equal(loopback_end_connect(end), 0);
+	assert_int_equal(fake_loop_connect(end), 0);
 	assert_int_equal(reef_attach(end->queue, end->link, 1, &end->remote),
 			 0);
 	fill(world);
@@ -70,7 +70,7 @@ static void fault_without_faults_passes_all(void **state)
 	(void)state;
 	for (int late = 0; late < 2; late++) {
 		start(&world, NULL);
-		world.end.loopback->late = late;
+		world.end.fake->late = late;
 		for (uint64_t i = 1; i <= 10; i++) {
 			assert_int_equal(
 				reef_run(world.end.queue, &world.batch), 0);
@@ -79,7 +79,7 @@ static void fault_without_faults_passes_all(void **state)
 		assert_int_equal(reef_fault_count(world.fault), 0);
 		/* queue_open, expose, connect, attach and ten posts */
 		assert_int_equal(reef_fault_calls(world.fault), 14);
-		loopback_end_close(&world.end);
+		fake_loop_close(&world.end);
 	}
 }
 
@@ -100,7 +100,7 @@ static void fault_refuse_makes_post_return_again(void **state)
 	assert_int_equal(reef_run(world.end.queue, &world.batch), 0);
 	assert_words(&world, 3, 3, 3, 3);
 	assert_int_equal(reef_fault_count(world.fault), 2);
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void fault_delay_completes_later_with_results(void **state)
@@ -110,25 +110,25 @@ static void fault_delay_completes_later_with_results(void **state)
 	(void)state;
 	for (int late = 0; late < 2; late++) {
 		start(&world, NULL);
-		world.end.loopback->late = late;
+		world.end.fake->late = late;
 		add(&world, REEF_FAULT_DELAY, 1);
 		assert_int_equal(reef_post(world.end.queue, &world.batch), 0);
 		assert_words(&world, 0, 0, 0, 0);
 		assert_false(world.batch.done);
 		/* The layer below may be busy when the time has come. */
-		world.end.loopback->again = 2;
+		world.end.fake->again = 2;
 		assert_int_equal(reef_wait(world.end.queue, &world.batch), 0);
 		assert_words(&world, 1, 1, 1, 1);
 		/* An operation that fails below fails above. */
 		add(&world, REEF_FAULT_DELAY, 1);
-		world.end.loopback->fail_at = 3;
+		world.end.fake->fail_at = 3;
 		assert_int_equal(reef_run(world.end.queue, &world.batch),
 				 -REEF_EKEY);
 		assert_words(&world, 2, 2, 1, 1);
 		assert_int_equal(world.ops[1].status, 0);
 		assert_int_equal(world.ops[2].status, -REEF_EKEY);
 		assert_int_equal(world.ops[3].status, -REEF_ENOTDONE);
-		loopback_end_close(&world.end);
+		fake_loop_close(&world.end);
 	}
 }
 
@@ -152,7 +152,7 @@ static void fault_in_doubt_has_happened_or_not_or_in_part(void **state)
 	(void)state;
 	for (int late = 0; late < 2; late++) {
 		start(&world, NULL);
-		world.end.loopback->late = late;
+		world.end.fake->late = late;
 		in_doubt(&world, REEF_FAULT_DONE);
 		assert_words(&world, 1, 1, 1, 1);
 		in_doubt(&world, REEF_FAULT_UNDONE);
@@ -161,7 +161,7 @@ static void fault_in_doubt_has_happened_or_not_or_in_part(void **state)
 		assert_words(&world, 2, 2, 1, 1);
 		assert_int_equal(reef_run(world.end.queue, &world.batch), 0);
 		assert_words(&world, 3, 3, 2, 2);
-		loopback_end_close(&world.end);
+		fake_loop_close(&world.end);
 	}
 }
 
@@ -178,11 +178,11 @@ static void fault_close_while_delayed_ends_in_doubt(void **state)
 	assert_int_equal(reef_wait(world.end.queue, &world.batch),
 			 -REEF_EINDOUBT);
 	assert_words(&world, 0, 0, 0, 0);
-	assert_int_equal(loopback_end_connect(&world.end), 0);
+	assert_int_equal(fake_loop_connect(&world.end), 0);
 	assert_int_equal(reef_attach(world.end.queue, world.end.link, 1,
 				     &world.end.remote),
 			 0);
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void fault_malformed_batch_is_still_refused(void **state)
@@ -195,7 +195,7 @@ static void fault_malformed_batch_is_still_refused(void **state)
 	world.ops[3].offset = sizeof(world.end.words);
 	assert_int_equal(reef_post(world.end.queue, &world.batch), -ERANGE);
 	assert_words(&world, 0, 0, 0, 0);
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void fault_refuses_connect_and_attach(void **state)
@@ -216,8 +216,8 @@ static void fault_refuses_connect_and_attach(void **state)
 	assert_int_equal(reef_fault_add(world.fault, &rule), 0);
 	reef_detach(world.end.queue, world.end.remote);
 	reef_link_close(world.end.link);
-	assert_int_equal(loopback_end_connect(&world.end), -ETIMEDOUT);
-	assert_int_equal(loopback_end_connect(&world.end), 0);
+	assert_int_equal(fake_loop_connect(&world.end), -ETIMEDOUT);
+	assert_int_equal(fake_loop_connect(&world.end), 0);
 	assert_int_equal(reef_attach(world.end.queue, world.end.link, 1,
 				     &world.end.remote),
 			 0);
@@ -227,14 +227,14 @@ static void fault_refuses_connect_and_attach(void **state)
 	for (int i = 0; i < 64; i++)
 		assert_int_equal(reef_fault_add(world.fault, &rule), 0);
 	assert_int_equal(reef_fault_add(world.fault, &rule), -ENOSPC);
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 /* Everything a client does; 0 only if all of it went well. What was made is
  * closed again either way. */
 static int work(struct world *world)
 {
-	struct loopback_end *end = &world->end;
+	struct fake_loop *end = &world->end;
 	int rc;
 
 	end->remote = NULL;
@@ -245,7 +245,7 @@ static int work(struct world *world)
 	rc = reef_expose(end->fabric, &end->memory, &end->region);
 	if (rc)
 		goto err_queue;
-	rc = loopback_end_connect(end);
+	rc = fake_loop_connect(end);
 	if (rc)
 		goto err_region;
 	rc = reef_attach(end->queue, end->link, 1, &end->remote);
@@ -279,7 +279,7 @@ static void fault_every_call_fails_in_turn(void **state)
 		failed = 0;
 		fired = true;
 		for (n = 1; fired; n++) {
-			loopback_end_open(&world.end);
+			fake_loop_open(&world.end);
 			assert_int_equal(reef_fault_push(world.end.fabric, NULL,
 							 &world.fault),
 					 0);
@@ -312,7 +312,7 @@ static void fault_forever_fails_all_from_there_on(void **state)
 				 -EAGAIN);
 	reef_fault_fail_nth(world.fault, 0, REEF_FAULT_NONE, false);
 	assert_int_equal(reef_post(world.end.queue, &world.batch), 1);
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 /* A run with a seed, as a string of statuses. */
@@ -328,9 +328,9 @@ static void seeded_run(uint64_t seed, int statuses[200])
 		.delay_max_ns = 2000,
 	};
 	struct world world;
-	struct loopback_end *end = &world.end;
+	struct fake_loop *end = &world.end;
 
-	loopback_end_open(end);
+	fake_loop_open(end);
 	assert_int_equal(reef_fault_push(end->fabric, &options, &world.fault),
 			 0);
 	assert_int_equal(reef_queue_open(end->fabric, NULL, &end->queue), 0);
@@ -341,7 +341,7 @@ static void seeded_run(uint64_t seed, int statuses[200])
 	for (int i = 0; i < 200; i++) {
 		if (!end->remote) {
 			if (!end->link)
-				statuses[i] = loopback_end_connect(end);
+				statuses[i] = fake_loop_connect(end);
 			else
 				statuses[i] = reef_attach(end->queue, end->link,
 							  1, &end->remote);
@@ -358,7 +358,7 @@ static void seeded_run(uint64_t seed, int statuses[200])
 			end->link = NULL;
 		}
 	}
-	loopback_end_close(end);
+	fake_loop_close(end);
 }
 
 static void fault_same_seed_gives_the_same_faults(void **state)

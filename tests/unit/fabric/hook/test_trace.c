@@ -1,7 +1,10 @@
 /* test_trace.c - the ring of recent operations, over a loopback. */
 #include "fabric/hook/trace.h"
 
-#include "fixture/loopback.h"
+#include "fixture/fake.h"
+
+#include <stdio.h>
+#include <string.h>
 
 struct lines {
 	char text[64][REEF_TRACE_LINE_MAX];
@@ -17,7 +20,7 @@ static void keep(void *context, const char *line)
 }
 
 struct world {
-	struct loopback_end end;
+	struct fake_loop end;
 	struct reef_trace *trace;
 	struct lines dumped, live;
 };
@@ -31,10 +34,10 @@ static void start(struct world *world, uint32_t records_max,
 					     .context = &world->live};
 
 	memset(world, 0, sizeof(*world));
-	loopback_end_open(&world->end);
+	fake_loop_open(&world->end);
 	assert_int_equal(
 		reef_trace_push(world->end.fabric, &options, &world->trace), 0);
-	loopback_end_start(&world->end);
+	fake_loop_start(&world->end);
 }
 
 static uint32_t dump(struct world *world, uint32_t count)
@@ -60,16 +63,16 @@ static void trace_operation_is_recorded_with_its_result(void **state)
 	for (int late = 0; late < 2; late++) {
 		start(&world, 0, 0, true);
 		word = 5;
-		world.end.loopback->late = late;
+		world.end.fake->late = late;
 		batch.link = world.end.link;
 		ops[0] = (struct reef_op){.kind = REEF_WRITE,
 					  .length = 8,
 					  .remote = world.end.remote,
 					  .offset = 64,
 					  .local = &word};
-		ops[1] = loopback_faa(&world.end, 64, 3);
+		ops[1] = fake_loop_faa(&world.end, 64, 3);
 		ops[1].flags = REEF_ORDERED;
-		ops[2] = loopback_faa(&world.end, 64, 9);
+		ops[2] = fake_loop_faa(&world.end, 64, 9);
 		ops[2].kind = REEF_CAS;
 		ops[2].compare = 8;
 		ops[3] = ops[0];
@@ -98,7 +101,7 @@ static void trace_operation_is_recorded_with_its_result(void **state)
 					    world.dumped.text[i]);
 		assert_int_equal(dump(&world, 2), 2);
 		assert_line(world.dumped.text[0], "CAS");
-		loopback_end_close(&world.end);
+		fake_loop_close(&world.end);
 	}
 }
 
@@ -110,8 +113,8 @@ static void trace_batch_under_way_is_shown_as_such(void **state)
 
 	(void)state;
 	start(&world, 16, 16, false);
-	world.end.loopback->late = true;
-	op = loopback_faa(&world.end, 8, 1);
+	world.end.fake->late = true;
+	op = fake_loop_faa(&world.end, 8, 1);
 	batch.link = world.end.link;
 	assert_int_equal(reef_post(world.end.queue, &batch), 0);
 	assert_int_equal(dump(&world, 1), 1);
@@ -119,7 +122,7 @@ static void trace_batch_under_way_is_shown_as_such(void **state)
 	assert_int_equal(reef_wait(world.end.queue, &batch), 0);
 	assert_int_equal(dump(&world, 1), 1);
 	assert_line(world.dumped.text[0], "was 0  0");
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void trace_failures_are_named(void **state)
@@ -131,20 +134,20 @@ static void trace_failures_are_named(void **state)
 	(void)state;
 	start(&world, 16, 16, false);
 	batch.link = world.end.link;
-	ops[0] = loopback_faa(&world.end, 8, 1);
-	ops[1] = loopback_faa(&world.end, sizeof(world.end.words), 1);
+	ops[0] = fake_loop_faa(&world.end, 8, 1);
+	ops[1] = fake_loop_faa(&world.end, sizeof(world.end.words), 1);
 	assert_int_equal(reef_post(world.end.queue, &batch), -ERANGE);
 	assert_int_equal(dump(&world, 2), 2);
 	assert_line(world.dumped.text[0], "ERANGE");
 	ops[1].offset = 16;
-	world.end.loopback->fail_at = 1;
+	world.end.fake->fail_at = 1;
 	assert_int_equal(reef_run(world.end.queue, &batch), -REEF_EKEY);
 	assert_int_equal(dump(&world, 2), 2);
 	assert_line(world.dumped.text[0], "  REEF_EKEY");
 	assert_line(world.dumped.text[1], "  REEF_ENOTDONE");
 	batch.ops = NULL;
 	assert_int_equal(reef_post(world.end.queue, &batch), -EINVAL);
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void count_done(struct reef_batch *batch)
@@ -162,9 +165,9 @@ static void trace_callers_on_done_is_kept(void **state)
 	(void)state;
 	/* Fewer flights than batches: the others pass unseen. */
 	start(&world, 64, 4, false);
-	world.end.loopback->late = true;
+	world.end.fake->late = true;
 	for (int i = 0; i < 8; i++) {
-		ops[i] = loopback_faa(&world.end, 8, 1);
+		ops[i] = fake_loop_faa(&world.end, 8, 1);
 		batches[i] = (struct reef_batch){.link = world.end.link,
 						 .ops = &ops[i],
 						 .count = 1,
@@ -182,7 +185,7 @@ static void trace_callers_on_done_is_kept(void **state)
 	assert_int_equal(dump(&world, 8), 8);
 	for (int i = 0; i < 8; i++)
 		assert_line(world.dumped.text[i], i < 4 ? "  0" : "under way");
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void trace_link_closed_under_a_batch_is_in_doubt(void **state)
@@ -193,8 +196,8 @@ static void trace_link_closed_under_a_batch_is_in_doubt(void **state)
 
 	(void)state;
 	start(&world, 0, 0, true);
-	world.end.loopback->late = true;
-	op = loopback_faa(&world.end, 8, 1);
+	world.end.fake->late = true;
+	op = fake_loop_faa(&world.end, 8, 1);
 	batch.link = world.end.link;
 	assert_int_equal(reef_post(world.end.queue, &batch), 0);
 	reef_detach(world.end.queue, world.end.remote);
@@ -204,7 +207,7 @@ static void trace_link_closed_under_a_batch_is_in_doubt(void **state)
 	assert_int_equal(reef_wait(world.end.queue, &batch), -REEF_EINDOUBT);
 	assert_line(world.live.text[world.live.count - 1], "REEF_EINDOUBT");
 	assert_line(world.live.text[world.live.count - 1], "s00010001");
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 static void trace_oldest_records_give_way(void **state)
@@ -215,26 +218,26 @@ static void trace_oldest_records_give_way(void **state)
 
 	(void)state;
 	start(&world, 5, 0, false); /* 8 */
-	world.end.loopback->late = true;
+	world.end.fake->late = true;
 	batch.link = world.end.link;
 	for (int i = 0; i < 20; i++)
-		ops[i] = loopback_faa(&world.end, 8, 1);
+		ops[i] = fake_loop_faa(&world.end, 8, 1);
 	assert_int_equal(reef_run(world.end.queue, &batch), 0);
 	assert_int_equal(reef_trace_count(world.trace), 23);
 	assert_int_equal(dump(&world, 0), 8);
 	assert_line(world.dumped.text[0], "#3.12 ");
 	assert_line(world.dumped.text[7], "#3.19 ");
 	assert_line(world.dumped.text[7], "was 13  0");
-	loopback_end_close(&world.end);
+	fake_loop_close(&world.end);
 }
 
 struct racer {
-	struct loopback_end *end;
+	struct fake_loop *end;
 	pthread_t thread;
 	uint32_t refused;
 };
 
-/* Through a layer of its own thread, straight at the ops: loopback itself is
+/* Through a layer of its own thread, straight at the ops: the fake itself is
  * not made for threads. */
 static int refuse_post(struct reef_layer *layer, struct reef_queue *queue,
 		       struct reef_batch *batch)
@@ -267,15 +270,15 @@ static void check_line(void *context, const char *line)
 
 static void trace_threads_never_tear_a_record(void **state)
 {
-	struct loopback_end end;
+	struct fake_loop end;
 	struct racer racers[3];
 	struct reef_trace *trace;
 	struct reef_trace_options options = {.records_max = 8,
 					     .batches_max = 2};
 
 	(void)state;
-	loopback_end_open(&end);
-	end.loopback->fabric.provider.ops.post = refuse_post;
+	fake_loop_open(&end);
+	end.fake->fabric.provider.ops.post = refuse_post;
 	assert_int_equal(reef_trace_push(end.fabric, &options, &trace), 0);
 	for (int i = 0; i < 3; i++) {
 		racers[i] = (struct racer){.end = &end};

@@ -188,11 +188,6 @@ static int wait_for_room(struct reef_queue *queue, struct reef_link *link)
 
 int reef_run(struct reef_queue *queue, struct reef_batch *batch)
 {
-	return queue->run(queue, batch);
-}
-
-int reef_run_general(struct reef_queue *queue, struct reef_batch *batch)
-{
 	int rc;
 
 	for (;;) {
@@ -206,62 +201,6 @@ int reef_run_general(struct reef_queue *queue, struct reef_batch *batch)
 		if (rc)
 			return rc;
 	}
-}
-
-int reef_run_cas(struct reef_queue *queue, struct reef_remote *remote,
-		 uint64_t offset, uint64_t compare, uint64_t value,
-		 uint64_t *before)
-{
-	return queue->run_cas(queue, remote, offset, compare, value, before);
-}
-
-int reef_run_faa(struct reef_queue *queue, struct reef_remote *remote,
-		 uint64_t offset, uint64_t add, uint64_t *before)
-{
-	return queue->run_faa(queue, remote, offset, add, before);
-}
-
-static int run_word(struct reef_queue *queue, struct reef_op *op,
-		    uint64_t *before)
-{
-	struct reef_batch batch = {
-		.link = op->remote->link,
-		.ops = op,
-		.count = 1,
-	};
-	int rc = reef_run_general(queue, &batch);
-
-	if (!rc)
-		*before = op->result;
-	return rc;
-}
-
-int reef_run_cas_general(struct reef_queue *queue, struct reef_remote *remote,
-			 uint64_t offset, uint64_t compare, uint64_t value,
-			 uint64_t *before)
-{
-	struct reef_op op = {
-		.kind = REEF_CAS,
-		.remote = remote,
-		.offset = offset,
-		.compare = compare,
-		.operand = value,
-	};
-
-	return run_word(queue, &op, before);
-}
-
-int reef_run_faa_general(struct reef_queue *queue, struct reef_remote *remote,
-			 uint64_t offset, uint64_t add, uint64_t *before)
-{
-	struct reef_op op = {
-		.kind = REEF_FAA,
-		.remote = remote,
-		.offset = offset,
-		.operand = add,
-	};
-
-	return run_word(queue, &op, before);
 }
 
 /* --- links --- */

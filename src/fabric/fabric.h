@@ -126,15 +126,6 @@ int reef_post(struct reef_queue *queue, struct reef_batch *batch);
  * or batch->status.  -REEF_ENOLINK also: the link was closed meanwhile. */
 int reef_run(struct reef_queue *queue, struct reef_batch *batch);
 
-/* The same for a batch of one CAS or FAA, with nothing to fill in: where an
- * operation is a few instructions, those to describe it cost more. *before is
- * what the word held. */
-int reef_run_cas(struct reef_queue *queue, struct reef_remote *remote,
-		 uint64_t offset, uint64_t compare, uint64_t value,
-		 uint64_t *before);
-int reef_run_faa(struct reef_queue *queue, struct reef_remote *remote,
-		 uint64_t offset, uint64_t add, uint64_t *before);
-
 /* Wait for a batch that was posted to this queue. Returns batch->status. */
 int reef_wait(struct reef_queue *queue, struct reef_batch *batch);
 
@@ -203,6 +194,7 @@ enum reef_capability {
 	REEF_CAP_WRITE_IMMEDIATE = 1 << 3,
 	REEF_CAP_WINDOWS = 1 << 4,
 	REEF_CAP_ON_CHIP = 1 << 5,
+	REEF_CAP_NEAR = 1 << 6, /* attached memory is mapped: near.h */
 };
 
 /* Zero means the default. */

@@ -168,6 +168,8 @@ void reef_layer_fill(struct reef_layer *layer)
 
 void reef_fabric_push(struct reef_fabric *fabric, struct reef_layer *layer)
 {
+	/* Who uses memory in place passes every layer by. */
+	fabric->capabilities &= ~(uint32_t)REEF_CAP_NEAR;
 	layer->fabric = fabric;
 	layer->next = fabric->top;
 	reef_layer_fill(layer);

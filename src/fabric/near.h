@@ -1,14 +1,32 @@
-/* near.h - a remote's memory in place, where an operation ends as it is posted:
- * for whoever does a few of them at once, and so little besides that describing
- * them to the fabric would cost more than doing them.
+/* near.h - a remote's memory in place: the one engine for memory that is
+ * mapped, and its only face. Who has it does READ, WRITE, CAS and FAA by
+ * itself, in a few instructions; describing them to the fabric would cost more.
  *
- * (1) Between reef_near_enter and reef_near_leave, which are a few
- * instructions, nothing is posted to the queue, polled or waited for: whoever
- * takes the memory away waits for the end of it. (2) What reef_near_at gave is
- * good until reef_near_leave. (3) What is done there are the fabric's
- * operations, and their order is F3's: in turn, with a full barrier between a
- * WRITE and a later READ, and at the end if something was written (F4). (4)
- * Hooks are never passed by: under them there is no such queue.
+ *   enter --> at, then READ, WRITE, CAS, FAA there; as often as wanted -->
+ * leave
+ *
+ * (1) Only on queues of a fabric with REEF_CAP_NEAR. Hooks take that away, as
+ *     nothing passes them by; so does a kernel without membarrier(2).
+ * (2) enter refuses now and then, when the queue has something else to do
+ *     first, and always in a forked child. at refuses what is outside, closed,
+ *     not to be written, or on a link whose owner wants to be heard. Who was
+ *     refused posts an operation: that does what is due, or tells what is
+ *     wrong. Trying again here is of no use before that.
+ * (3) What at gave is good until leave. Whoever takes the memory away closes
+ *     it, so that at refuses, and waits for a grace (base/grace.h) of the
+ *     queue's turn: so a withdraw, a fence and an unmap last as long as the
+ *     longest stay between enter and leave, of any thread of the process.
+ * (4) So a stay is bounded by what it copies. It may contain: operations of
+ *     this file; reading mapped memory where it lies, and computing on that;
+ *     copies of up to 8 MiB (the largest value that a map gives out so, about a
+ *     millisecond), memory of the process allocated for one of them; a system
+ *     call that moves at most 64 KiB and is told not to wait. Nothing in it is
+ *     posted, polled, locked or waited for, no fiber is switched, and nobody
+ *     enters a second time.
+ * (5) Order is F3's: operations take effect in turn, with a full barrier
+ *     between a WRITE and a later READ, and at the end if something was written
+ *     (F4); reef_near_do and reef_near_end see to it. CAS and FAA are full
+ *     barriers themselves.
  *
  * Thread: owner of the queue. */
 #ifndef REEF_FABRIC_NEAR_H
@@ -17,31 +35,24 @@
 #include "fabric/copy.h"
 #include "fabric/provider.h"
 
-/* False: not here, or not now; an operation does it, and what is due. */
-static inline bool reef_near_enter(struct reef_queue *queue)
+static inline bool reef_queue_is_near(const struct reef_queue *queue)
 {
-	uint64_t turn =
-		atomic_load_explicit(&queue->turn, memory_order_relaxed);
-
-	if (__builtin_expect(!queue->is_near || !(turn & queue->look_mask), 0))
-		return false;
-	/* A compiler barrier will do: shm/grace.c. */
-	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	return true;
+	return queue->fabric->capabilities & REEF_CAP_NEAR;
 }
 
-/* Release: what was done inside, for shm/grace.c. */
+/* False: (2). */
+static inline bool reef_near_enter(struct reef_queue *queue)
+{
+	return reef_turn_enter_quick(&queue->turn);
+}
+
 static inline void reef_near_leave(struct reef_queue *queue)
 {
-	atomic_store_explicit(
-		&queue->turn,
-		atomic_load_explicit(&queue->turn, memory_order_relaxed) + 1,
-		memory_order_release);
+	reef_turn_leave(&queue->turn);
 }
 
 /* The memory of a remote of this queue's fabric; checked as for a READ, or a
- * WRITE (F8). NULL: an operation tells why not. */
+ * WRITE (F8). NULL: (2). */
 static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 				    uint64_t offset, uint64_t length,
 				    bool writes)
@@ -53,7 +64,8 @@ static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 
 	if (__builtin_expect(offset >= limit || length > limit - offset, 0))
 		return NULL;
-	/* Acquire: as in shm_must_look. */
+	/* Acquire: the partners are shm_control_change, and serve_changes in
+	 * shm/post.c. */
 	if (__builtin_expect(
 		    atomic_load_explicit(link->control, memory_order_acquire) !=
 			    atomic_load_explicit(&link->control_seen,
@@ -62,6 +74,89 @@ static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 		return NULL;
 	return remote->base + offset;
 }
+
+/* The word at an offset, to be changed. Limits are in whole words, so one that
+ * begins inside ends there. */
+static inline uint8_t *reef_near_word(const struct reef_remote *remote,
+				      uint64_t offset)
+{
+	if (__builtin_expect(offset & 7, 0))
+		return NULL;
+	return reef_near_at(remote, offset, 8, true);
+}
+
+/* --- operations, between enter and leave --- */
+
+static inline void reef_near_barrier(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline void reef_near_read(const uint8_t *at, void *to, size_t length)
+{
+	reef_copy_from_shared(to, at, length);
+}
+
+/* Not seen by all before a reef_near_barrier. */
+static inline void reef_near_write(uint8_t *at, const void *from, size_t length)
+{
+	reef_copy_to_shared(at, from, length);
+}
+
+/* Both return what the word held. */
+static inline uint64_t reef_near_cas(uint8_t *at, uint64_t compare,
+				     uint64_t value)
+{
+	atomic_compare_exchange_strong((_Atomic uint64_t *)(void *)at, &compare,
+				       value);
+	return compare;
+}
+
+static inline uint64_t reef_near_faa(uint8_t *at, uint64_t add)
+{
+	return atomic_fetch_add((_Atomic uint64_t *)(void *)at, add);
+}
+
+/* One of several operations, in turn: (5). local and length: of READ and
+ * WRITE; result: of CAS and FAA. *dirty, false at first: something written may
+ * still be unseen. */
+static inline void reef_near_do(uint8_t kind, uint8_t *at, void *local,
+				uint32_t length, uint64_t compare,
+				uint64_t operand, uint64_t *result, bool *dirty)
+{
+	switch (kind) {
+	case REEF_READ:
+		if (__builtin_expect(*dirty, 0))
+			reef_near_barrier();
+		*dirty = false;
+		reef_near_read(at, local, length);
+		break;
+	case REEF_WRITE:
+		reef_near_write(at, local, length);
+		*dirty = true;
+		break;
+	case REEF_CAS:
+		*result = reef_near_cas(at, compare, operand);
+		break;
+	default:
+		*result = reef_near_faa(at, operand);
+	}
+#ifdef __x86_64__
+	if (kind == REEF_CAS || kind == REEF_FAA)
+		*dirty = false; /* a locked instruction empties the buffer */
+#endif
+	/* Nothing moves across, which costs x86 nothing. */
+	atomic_thread_fence(memory_order_acq_rel);
+}
+
+/* After the last of them. */
+static inline void reef_near_end(bool dirty)
+{
+	if (dirty)
+		reef_near_barrier();
+}
+
+/* --- prefetching, of what at gave --- */
 
 #define REEF_NEAR_LINE 64
 #define REEF_NEAR_PREFETCH 256 /* bytes of one operation */
@@ -92,11 +187,6 @@ static inline void reef_near_prefetch(const uint8_t *at, uint64_t length,
 		else
 			__builtin_prefetch(at);
 	}
-}
-
-static inline void reef_near_barrier(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
 }
 
 #endif

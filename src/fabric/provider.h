@@ -16,6 +16,7 @@
 #ifndef REEF_FABRIC_PROVIDER_H
 #define REEF_FABRIC_PROVIDER_H
 
+#include "base/grace.h"
 #include "base/log.h"
 #include "base/sched.h"
 #include "base/spin.h"
@@ -110,21 +111,9 @@ struct reef_fabric {
 
 struct reef_queue {
 	struct reef_fabric *fabric;
-	/* reef_run of this queue. A provider whose operations end in post may
-	 * put its own here, as quick as it can be; it is not used under hooks.
-	 */
-	int (*run)(struct reef_queue *queue, struct reef_batch *batch);
-	/* Likewise reef_run_cas and reef_run_faa. */
-	int (*run_cas)(struct reef_queue *queue, struct reef_remote *remote,
-		       uint64_t offset, uint64_t compare, uint64_t value,
-		       uint64_t *before);
-	int (*run_faa)(struct reef_queue *queue, struct reef_remote *remote,
-		       uint64_t offset, uint64_t add, uint64_t *before);
-	/* Likewise memory in place: near.h, which inlines what shm.h says of
-	 * these. Odd turns are inside; written by the owner. */
-	bool is_near;
-	uint64_t look_mask; /* of turns at which there is something to do */
-	_Atomic uint64_t turn;
+	/* For near.h. A provider with REEF_CAP_NEAR adds it (grace.h), and sets
+	 * its mask so that an operation is posted now and then. */
+	struct reef_turn turn;
 	struct reef_sched *sched;
 	struct reef_group *group; /* that opened it; NULL: no fiber did */
 	struct reef_poller poller;
@@ -159,7 +148,7 @@ struct reef_link {
 	struct reef_listener *listener; /* NULL: connected from here */
 	_Atomic int state;		/* enum reef_link_state */
 	_Atomic int reason;		/* once down: negative */
-	/* near.h: while the two differ, there is something to do. */
+	/* near.h: while the two differ, the owner wants to be heard. */
 	const _Atomic uint64_t *control;
 	_Atomic uint64_t control_seen;
 	uint32_t session;
@@ -217,16 +206,6 @@ void reef_fabric_push(struct reef_fabric *fabric, struct reef_layer *layer);
 int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 		    bool wake);
 void reef_queue_fini(struct reef_queue *queue);
-
-/* reef_run by post and wait, through all layers. */
-int reef_run_general(struct reef_queue *queue, struct reef_batch *batch);
-int reef_run_cas_general(struct reef_queue *queue, struct reef_remote *remote,
-			 uint64_t offset, uint64_t compare, uint64_t value,
-			 uint64_t *before);
-int reef_run_faa_general(struct reef_queue *queue, struct reef_remote *remote,
-			 uint64_t offset, uint64_t add, uint64_t *before);
-/* Let a queue run everything so. */
-void reef_queue_run_generally(struct reef_queue *queue);
 
 /* What F8 asks of this library before anything happens; also link state and
  * limits. 0, or the code that reef_post is to return. */

@@ -42,19 +42,10 @@ struct reef_waiter {
 
 /* --- queues --- */
 
-void reef_queue_run_generally(struct reef_queue *queue)
-{
-	queue->is_near = false;
-	queue->run = reef_run_general;
-	queue->run_cas = reef_run_cas_general;
-	queue->run_faa = reef_run_faa_general;
-}
-
 int reef_queue_init(struct reef_queue *queue, struct reef_fabric *fabric,
 		    bool wake)
 {
 	queue->fabric = fabric;
-	reef_queue_run_generally(queue);
 	queue->fd = -1;
 	queue->wake_fd = -1;
 	queue->ended_tail = &queue->ended;
@@ -105,8 +96,6 @@ int reef_queue_open(struct reef_fabric *fabric, struct reef_sched *sched,
 	rc = fabric->top->ops.queue_open(fabric->top, &queue);
 	if (rc)
 		return rc;
-	if (fabric->top != &fabric->provider)
-		reef_queue_run_generally(queue);
 	queue->sched = sched ? sched : reef_fiber_sched();
 	queue->group = reef_fiber_group();
 	/* Where there is nothing to sleep on (sim), events call reef_poll. */

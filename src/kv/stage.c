@@ -90,10 +90,9 @@ static uint64_t next_address(const struct map_stage *stage)
 static bool take_near(struct map_stage *stage, map_source *source,
 		      void *context, size_t size, ssize_t *got)
 {
-	uint32_t phase;
 	uint8_t *to;
 
-	if (!client_near_enter(stage->reef, &phase))
+	if (!client_near_enter(stage->reef))
 		return false;
 	to = client_near_at(stage->reef, next_address(stage), size, true);
 	if (to) {
@@ -101,7 +100,7 @@ static bool take_near(struct map_stage *stage, map_source *source,
 		if (*got > 0)
 			note(stage, to, (size_t)*got);
 	}
-	client_near_leave(stage->reef, phase);
+	client_near_leave(stage->reef);
 	return to;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mutant.h"
-#include "pool/client/handle/word.h"
+#include "pool/client/handle/near.h"
 #include "sync/member.h"
 
 #include <errno.h>
@@ -264,8 +264,8 @@ int reef_lock_take(struct reef_lock *lock, enum reef_lock_mode mode,
 	    unlikely(seen & (LOCK_READERS | LOCK_WAS_INHERITED)))
 		return take_slowly(lock, mode, timeout_ns, seen);
 	/* One atomic, if nobody is there and nothing is to be looked at. */
-	if (unlikely(client_cas(lock->reef, lock->head, seen, seen | lock->me,
-				&before) ||
+	if (unlikely(!client_near_cas(lock->reef, lock->head, seen,
+				      seen | lock->me, &before) ||
 		     before != seen))
 		return take_slowly(lock, mode, timeout_ns, before);
 	lock->word = seen | lock->me;
@@ -303,7 +303,8 @@ int reef_lock_give(struct reef_lock *lock)
 		return give_slowly(lock, word);
 	/* One atomic, if nobody waits. */
 	value = word & ((uint64_t)(SYNC_TICKETS - 1) << 8);
-	if (unlikely(client_cas(lock->reef, lock->head, word, value, &before) ||
+	if (unlikely(!client_near_cas(lock->reef, lock->head, word, value,
+				      &before) ||
 		     before != word))
 		return give_slowly(lock, before);
 	lock->seen = value;

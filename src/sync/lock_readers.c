@@ -26,7 +26,7 @@
 #include "sync/lock.h"
 
 #include "base/mutant.h"
-#include "pool/client/handle/word.h"
+#include "pool/client/handle/near.h"
 
 #include <errno.h>
 #include <string.h>
@@ -343,8 +343,8 @@ int lock_give_shared(struct reef_lock *lock)
 
 	/* Where an operation ends as it is posted, they need no batch to be in
 	 * order. */
-	if (client_cas(lock->reef, lock_slot_address(lock, lock->slot),
-		       lock->slot_word, 0, &before) ||
+	if (!client_near_cas(lock->reef, lock_slot_address(lock, lock->slot),
+			     lock->slot_word, 0, &before) ||
 	    before != lock->slot_word)
 		return leave_slot(lock, false);
 	lock->slot_word = 0;
@@ -364,8 +364,8 @@ static bool take_quickly(struct reef_lock *lock)
 	uint64_t word = slot_of(lock, SLOT_ACTIVE), before, h;
 
 	if (REEF_MUTATED(LOCK_READER_LATE) ||
-	    client_cas(lock->reef, lock_slot_address(lock, lock->slot), 0, word,
-		       &before) ||
+	    !client_near_cas(lock->reef, lock_slot_address(lock, lock->slot), 0,
+			     word, &before) ||
 	    before || reef_read(lock->reef, lock->head, &h, 8))
 		return false;
 	lock->slot_word = word;

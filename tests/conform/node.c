@@ -1,6 +1,7 @@
 /* node.c - the node of the suite, and what clients do with it. */
 #include "conform.h"
 
+#include "fabric/near.h"
 #include "fabric/provider.h"
 #include "fixture/units.h"
 
@@ -408,11 +409,48 @@ int run_batch(struct host *host, struct reef_batch *batch)
 	return batch->done ? batch->status : reef_wait(host->queue, batch);
 }
 
+/* In place, where memory is mapped. False: not this way. */
+static bool run_near(struct host *host, struct reef_op *op)
+{
+	bool copies = op->kind == REEF_READ || op->kind == REEF_WRITE;
+	bool dirty = false;
+	uint8_t *at;
+
+	if (!reef_queue_is_near(host->queue) || !op->remote || op->flags ||
+	    op->reserved || op->buffer)
+		return false;
+	if (copies ? !op->local || op->length > reef_fabric_limits(
+							host->queue->fabric)
+							->length_max
+		   : (op->kind != REEF_CAS && op->kind != REEF_FAA) ||
+			     op->offset & 7)
+		return false;
+	if (!reef_near_enter(host->queue))
+		return false;
+	at = reef_near_at(op->remote, op->offset, copies ? op->length : 8,
+			  op->kind != REEF_READ);
+	if (at) {
+		reef_near_do(op->kind, at, op->local, op->length, op->compare,
+			     op->operand, &op->result, &dirty);
+		reef_near_end(dirty);
+	}
+	reef_near_leave(host->queue);
+	return at;
+}
+
+/* By a batch, or in place: chance decides. */
+static int run_op(struct host *host, struct reef_link *link, struct reef_op *op)
+{
+	struct reef_batch batch = {.link = link, .ops = op, .count = 1};
+
+	if (!reef_random_below(&host->random, 2) && run_near(host, op))
+		return 0;
+	return run_batch(host, &batch);
+}
+
 int one(struct host *host, struct reef_link *link, struct reef_op op)
 {
-	struct reef_batch batch = {.link = link, .ops = &op, .count = 1};
-
-	return run_batch(host, &batch);
+	return run_op(host, link, &op);
 }
 
 int do_read(struct host *host, struct reef_remote *remote, uint64_t offset,
@@ -443,22 +481,8 @@ int do_write(struct host *host, struct reef_remote *remote, uint64_t offset,
 
 static int atomic_op(struct host *host, struct reef_op op, uint64_t *before)
 {
-	struct reef_batch batch = {
-		.link = op.remote->link,
-		.ops = &op,
-		.count = 1,
-	};
-	int rc;
+	int rc = run_op(host, op.remote->link, &op);
 
-	/* Such a batch has a third way. */
-	if (!reef_random_below(&host->random, 2))
-		rc = op.kind == REEF_CAS
-			     ? reef_run_cas(host->queue, op.remote, op.offset,
-					    op.compare, op.operand, &op.result)
-			     : reef_run_faa(host->queue, op.remote, op.offset,
-					    op.operand, &op.result);
-	else
-		rc = run_batch(host, &batch);
 	if (!rc && before)
 		*before = op.result;
 	return rc;

@@ -66,7 +66,6 @@ static void opened(struct shm_queue *polling, struct shm_link *link)
 		link->peer->half_open--;
 	}
 	reef_link_opened(&polling->queue, &link->link);
-	atomic_store_explicit(&link->gate, &shm->fabric, memory_order_release);
 	if (link->wants_ring)
 		shm_ring_ask(link);
 }

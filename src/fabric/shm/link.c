@@ -163,7 +163,6 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 		return;
 	reef_hello_destroy(link->hello);
 	link->hello = NULL;
-	atomic_store(&link->gate, NULL);
 	atomic_store(&link->link.control_seen, SHM_CONTROL_NEVER);
 	reef_link_ended(&polling->queue, &link->link, reason);
 	for (remote = link->remotes; remote; remote = remote->next) {
@@ -175,7 +174,7 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 			shm_remote_close(remote, -REEF_ENOLINK);
 	}
 	link->attaching = 0;
-	link->leaving = shm_grace_begin();
+	link->leaving = reef_grace_begin();
 	atomic_store(&shm_of(link->link.fabric)->restless, true);
 }
 
@@ -202,7 +201,6 @@ static void end_accepted(struct shm_queue *polling, struct shm_link *link,
 		link->peer->half_open--;
 	}
 	link->ending = true;
-	atomic_store(&link->gate, NULL);
 	link->reason = link->fenced ? -REEF_EFENCED : reason;
 	link->next_ended = queue->ended;
 	queue->ended = link;
@@ -615,7 +613,7 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 	bool dying = link->peer->dead && !link->ending && !link->leaving;
 
 	if (link->leaving) {
-		if (!shm_grace_is_over(link->leaving))
+		if (!reef_grace_is_over(link->leaving))
 			return true;
 		shm_link_leave(link);
 		return false;

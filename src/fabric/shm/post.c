@@ -12,7 +12,8 @@
  * post checks a whole batch before it does anything (F8), and prefetches while
  * it checks, so that the misses of a batch overlap. Only SEND, FLUSH and a
  * changed control word leave the fast path. */
-#include "fabric/shm/fast.h"
+#include "fabric/near.h"
+#include "fabric/shm/shm.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,42 +22,28 @@
 #define PREFETCH_OPS 32
 /* A control word that changes so often while one post looks: not now. */
 #define LOOKS_MAX 16
-/* Of two each, besides the one that a post takes. */
-#define TURNS_PER_LOOK 4
+/* How far the turn grows instead of 2 when a post looks: shm.h. */
+#define TURNS_PER_LOOK 6
 
 #define KIND(kind) (1u << (kind))
 #define NOT_FAST (KIND(REEF_SEND) | KIND(REEF_FLUSH))
 
-/* READ, WRITE, CAS, FAA. *dirty: something written may still be unseen. */
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+/* READ, WRITE, CAS, FAA; checked, inside. */
 static inline void run_one(struct reef_op *op, bool *dirty)
 {
-	switch (op->kind) {
-	case REEF_READ:
-		if (*dirty)
-			reef_near_barrier();
-		*dirty = false;
-		reef_copy_from_shared(op->local, op->remote->base + op->offset,
-				      op->length);
-		break;
-	case REEF_WRITE:
-		reef_copy_to_shared(op->remote->base + op->offset, op->local,
-				    op->length);
-		*dirty = true;
-		break;
-	case REEF_CAS:
-		shm_do_cas(op);
-#ifdef __x86_64__
-		*dirty = false;
-#endif
-		break;
-	default:
-		shm_do_faa(op);
-#ifdef __x86_64__
-		*dirty = false;
-#endif
-	}
+	reef_near_do(op->kind, op->remote->base + op->offset, op->local,
+		     op->length, op->compare, op->operand, &op->result, dirty);
 	op->status = 0;
-	atomic_thread_fence(memory_order_acq_rel);
+}
+
+static inline void prefetch_op(const struct reef_op *op)
+{
+	reef_near_prefetch(op->remote->base + op->offset,
+			   op->kind <= REEF_WRITE ? op->length : 8,
+			   op->kind != REEF_READ);
 }
 
 /* --- SEND and FLUSH --- */
@@ -154,14 +141,12 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 	struct shm_link *link = (struct shm_link *)batch->link;
 	bool dirty = false;
 	struct reef_op *op;
-	uint64_t turn;
 	int rc = 0;
 
 	for (; index < batch->count; index++) {
 		op = &batch->ops[index];
 		if (op->kind == REEF_SEND || op->kind == REEF_FLUSH) {
-			if (dirty)
-				reef_near_barrier();
+			reef_near_end(dirty);
 			dirty = false;
 		}
 		if (op->kind == REEF_SEND) {
@@ -170,7 +155,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 			if (rc == 1 || rc == -EAGAIN)
 				return rc;
 		} else {
-			turn = shm_enter(queue);
+			reef_turn_enter(&queue->queue.turn);
 			/* It may have been withdrawn since it was checked. */
 			rc = atomic_load_explicit(&op->remote->state,
 						  memory_order_relaxed);
@@ -180,7 +165,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 				rc = run_flush(op);
 			else
 				run_one(op, &dirty);
-			shm_leave(queue, turn);
+			reef_turn_leave(&queue->queue.turn);
 		}
 		if (rc) {
 			reef_batch_fail(batch, index, rc);
@@ -188,8 +173,7 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 		}
 		op->status = 0;
 	}
-	if (dirty)
-		reef_near_barrier();
+	reef_near_end(dirty);
 	return 0;
 }
 
@@ -233,8 +217,8 @@ static int post_general(struct shm_queue *queue, struct reef_batch *batch,
 
 /* --- when something has changed --- */
 
-/* Look at the link's control word and socket. */
-static void look(struct shm_queue *queue, struct shm_link *link)
+/* Do what the link's control word and socket ask for. */
+static void serve_changes(struct shm_queue *queue, struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 	uint64_t word;
@@ -262,16 +246,28 @@ static void look(struct shm_queue *queue, struct shm_link *link)
 	if (word & SHM_CONTROL_ENDED)
 		shm_link_end(queue, link, -REEF_ENOLINK, false);
 	else
-		/* Release: what serve has closed, for posts that acquire it. */
+		/* Release: what serve has closed. The partners are
+		 * must_serve, and reef_near_at. */
 		atomic_store_explicit(&link->link.control_seen, word,
 				      memory_order_release);
 out:
 	if (atomic_load(&shm->restless))
 		shm_links_tend(queue);
 	/* What waits for another thread's post is looked at again soon. */
-	queue->queue.look_mask =
+	queue->queue.turn.mask =
 		atomic_load(&shm->restless) ? SHM_LOOK_OFTEN : SHM_LOOK_SELDOM;
 	pthread_mutex_unlock(&shm->lock);
+}
+
+/* True if the owner wants to be heard, or it is time to look at the socket. */
+static inline bool must_serve(const struct shm_queue *queue,
+			      const struct shm_link *link, uint64_t turn)
+{
+	/* Acquire: the partners are shm_control_change and serve_changes. */
+	return atomic_load_explicit(link->link.control, memory_order_acquire) !=
+		       atomic_load_explicit(&link->link.control_seen,
+					    memory_order_acquire) ||
+	       !(turn & queue->queue.turn.mask);
 }
 
 /* A caller that never polls still lets go of the memory of a lost link. */
@@ -303,7 +299,7 @@ static inline int check(const struct shm_queue *queue,
 			return rc;
 		*kinds |= KIND(op->kind);
 		if (op < ahead && op->kind != REEF_SEND)
-			shm_prefetch(op);
+			prefetch_op(op);
 	}
 	return 0;
 }
@@ -315,11 +311,10 @@ static inline void run_fast(struct reef_batch *batch)
 
 	for (; op < end; op++) {
 		if (end - op > PREFETCH_OPS)
-			shm_prefetch(op + PREFETCH_OPS);
+			prefetch_op(op + PREFETCH_OPS);
 		run_one(op, &dirty);
 	}
-	if (dirty)
-		reef_near_barrier();
+	reef_near_end(dirty);
 }
 
 int shm_post(struct reef_layer *layer, struct reef_queue *base,
@@ -339,12 +334,15 @@ again:
 		return rc;
 	}
 	link = (struct shm_link *)batch->link;
-	turn = shm_enter(queue);
-	if (unlikely(shm_must_look(queue, link, turn))) {
-		shm_leave(queue, turn + TURNS_PER_LOOK);
+	turn = reef_turn_enter(&base->turn);
+	if (unlikely(must_serve(queue, link, turn))) {
+		/* Past turns that the mask refuses. Release: as in
+		 * reef_turn_leave. */
+		atomic_store_explicit(&base->turn.turn, turn + TURNS_PER_LOOK,
+				      memory_order_release);
 		if (++looks > LOOKS_MAX)
 			return -EAGAIN;
-		look(queue, link);
+		serve_changes(queue, link);
 		goto again;
 	}
 	rc = check(queue, batch, &kinds);
@@ -353,6 +351,6 @@ again:
 		batch->done = true;
 		rc = 1;
 	}
-	shm_leave(queue, turn);
+	reef_turn_leave(&base->turn);
 	return rc ? rc : post_general(queue, batch, kinds);
 }

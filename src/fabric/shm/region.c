@@ -281,7 +281,7 @@ void shm_remotes_free(struct shm_link *link)
  * be freed. */
 static bool settle(struct shm_link *link, struct shm_remote *remote)
 {
-	if (remote->owes_unmap && shm_grace_is_over(remote->grace)) {
+	if (remote->owes_unmap && reef_grace_is_over(remote->grace)) {
 		unmap(remote);
 		remote->owes_detach = true;
 	}
@@ -478,7 +478,7 @@ int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame)
 		if (!remote->owes_unmap || remote->grace)
 			continue;
 		if (!grace)
-			grace = shm_grace_begin();
+			grace = reef_grace_begin();
 		remote->grace = grace;
 	}
 	shm_remotes_settle(link);

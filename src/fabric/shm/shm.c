@@ -199,17 +199,8 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	rc = reef_queue_init(&queue->queue, &shm->fabric, true);
 	if (rc)
 		goto err_free;
-	queue->queue.look_mask = SHM_LOOK_SELDOM;
 	queue->bell_fd = -1;
 	pthread_mutex_init(&queue->ring_lock, NULL);
-	atomic_init(&queue->queue.turn, 2);
-	/* Every run has the full barrier of shm_enter in it then. */
-	if (!shm_strong) {
-		queue->queue.run = shm_run;
-		queue->queue.run_cas = shm_run_cas;
-		queue->queue.run_faa = shm_run_faa;
-		queue->queue.is_near = true;
-	}
 	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->queue.fd < 0) {
 		rc = -errno;
@@ -236,7 +227,7 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	pthread_mutex_unlock(&shm->lock);
 	if (rc)
 		goto err_timer;
-	shm_grace_add(queue);
+	reef_turn_add(&queue->queue.turn, SHM_LOOK_SELDOM);
 	*out = &queue->queue;
 	return 0;
 err_timer:
@@ -301,7 +292,7 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 		;
 	*at = queue->next;
 	pthread_mutex_unlock(&shm->lock);
-	shm_grace_remove(queue);
+	reef_turn_remove(&base->turn);
 	close(queue->timer_fd);
 	if (queue->bell_fd >= 0)
 		close(queue->bell_fd);
@@ -362,12 +353,15 @@ int reef_shm_open(const struct reef_fabric_options *options,
 		free(shm);
 		return -ENOMEM;
 	}
-	shm_grace_init();
+	reef_grace_init();
 	pthread_mutex_init(&shm->lock, NULL);
 	shm->fabric.provider.ops = shm_ops;
 	shm->fabric.options = *options;
 	shm->fabric.domain = reef_domain_cpu();
 	shm->fabric.capabilities = REEF_CAP_FLUSH;
+	/* With a full barrier in every enter it would gain nothing. */
+	if (!reef_grace_is_strong)
+		shm->fabric.capabilities |= REEF_CAP_NEAR;
 	shm->control_fd = -1;
 	*out = &shm->fabric;
 	return 0;

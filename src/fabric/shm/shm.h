@@ -1,7 +1,7 @@
 /* shm.h - inside the shm fabric: one machine, memory mapped by both sides.
  *
  * Operations on memory are copies and atomic instructions, done in post on the
- * caller's processor (post.c, run.c). Everything else is rare and goes over a
+ * caller's processor (post.c, near.h). Everything else is rare and goes over a
  * unix socket per link: the hello, attach, withdraw, messages (link.c,
  * frames.c). Where short messages are not rare they have a ring (ring.c).
  *
@@ -21,11 +21,11 @@
  * (5) The owner of a region can move a holder's next post off its fast path
  *     through one word that only the owner writes (struct shm_control).
  * (6) Unmapping waits until every post that may have looked at the mapping's
- *     state before it was closed has ended (grace.c). Exceptions: detach and
- *     link close, where the caller promises that nothing is under way.
- * (7) A fence inside one process (a node and its client in one program) cannot
- *     kill. There the control word is set to FENCED and a grace awaited: after
- *     it no post is inside that has not read FENCED.
+ *     state before it was closed has ended (base/grace.h). Exceptions: detach
+ * and link close, where the caller promises that nothing is under way. (7) A
+ * fence inside one process (a node and its client in one program) cannot kill.
+ * There the control word is set to FENCED and a grace awaited: after it no post
+ * is inside that has not read FENCED.
  *
  * Locks: fabric->lock covers everything that is not marked otherwise, streams
  * included; the data path takes none. It may be held when a queue's own lock is
@@ -76,8 +76,6 @@ struct shm_peer {
 
 struct shm_queue {
 	struct reef_queue queue;
-	/* queue.turn grows by one when a post begins to look at mappings, and
-	 * when it has ended: odd is inside. Read by grace.c. */
 	_Alignas(64) struct shm_queue *next; /* in the fabric */
 	int timer_fd;
 	bool timer_set;
@@ -87,9 +85,6 @@ struct shm_queue {
 	pthread_mutex_t ring_lock;
 	struct shm_link *ringed; /* accepted, with a ring; by both locks */
 	int bell_fd;		 /* that their peers ring; -1: none yet */
-	/* Locked by grace.c. */
-	struct shm_queue *next_in_process;
-	uint64_t awaited; /* the turn that a grace waits for; 0: none */
 	/* Something besides descriptors waits for the next poll. */
 	_Atomic bool attention;
 	struct shm_link *ended; /* accepted ones, until `closed` was called */
@@ -124,11 +119,8 @@ struct shm_remote {
 
 struct shm_link {
 	struct reef_link link;
-	/* For posts, without the lock. gate is the fabric while the link is up.
-	 * link.control never changes meanwhile; accepted links have their own,
-	 * quiet word. */
-	_Atomic(struct reef_fabric *) gate;
-
+	/* Posts look at link.control without the lock. It never changes while
+	 * the link is up; accepted links have their own, quiet word. */
 	_Alignas(64) struct shm_link *next;
 	struct reef_stream *stream; /* NULL: closed */
 	struct reef_hello *hello;   /* until welcomed */
@@ -224,54 +216,10 @@ static inline struct shm_fabric *shm_of(const struct reef_fabric *fabric)
 	return (struct shm_fabric *)fabric;
 }
 
-/* --- grace.c --- */
-
-extern bool shm_strong; /* no membarrier here */
-
-void shm_grace_init(void);
-void shm_grace_add(struct shm_queue *queue);
-void shm_grace_remove(struct shm_queue *queue);
-
-/* Begin a grace: after whatever was stored to stop posts. Never 0. */
-uint64_t shm_grace_begin(void);
-/* Have all posts ended that may not have seen it? */
-bool shm_grace_is_over(uint64_t grace);
-
-/* Around everything that looks at a mapping. The store must be before the
- * loads that follow; where the kernel has membarrier that is grace_begin's
- * business and costs nothing here. Returns the turn. */
-static inline uint64_t shm_enter(struct shm_queue *queue)
-{
-	uint64_t turn =
-		atomic_load_explicit(&queue->queue.turn, memory_order_relaxed);
-
-	if (__builtin_expect(shm_strong, 0))
-		atomic_exchange(&queue->queue.turn, turn + 1);
-	else
-		atomic_store_explicit(&queue->queue.turn, turn + 1,
-				      memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	return turn;
-}
-
-/* Release: what was done inside, for grace.c. */
-static inline void shm_leave(struct shm_queue *queue, uint64_t turn)
-{
-	atomic_store_explicit(&queue->queue.turn, turn + 2,
-			      memory_order_release);
-}
-
 /* --- post.c --- */
 
 int shm_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
-/* run.c: reef_run, where no layer lies above. */
-int shm_run(struct reef_queue *queue, struct reef_batch *batch);
-int shm_run_cas(struct reef_queue *queue, struct reef_remote *remote,
-		uint64_t offset, uint64_t compare, uint64_t value,
-		uint64_t *before);
-int shm_run_faa(struct reef_queue *queue, struct reef_remote *remote,
-		uint64_t offset, uint64_t add, uint64_t *before);
 
 /* Do the operations of a batch from `index` on; locked: is the fabric's lock
  * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and

@@ -66,14 +66,14 @@ uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 			uint32_t count)
 {
 	uint64_t epoch = reef_epoch(table->reef);
-	uint32_t phase, missing;
+	uint32_t missing;
 
-	if (!client_near_enter(table->reef, &phase))
+	if (!client_near_enter(table->reef))
 		return count;
 	if (count == 1)
 		missing = !hash_near_find(table, readings, epoch, true);
 	else
 		missing = find_many(table, readings, count, epoch);
-	client_near_leave(table->reef, phase);
+	client_near_leave(table->reef);
 	return missing;
 }

@@ -256,7 +256,7 @@ static int create(const struct reef_client_options *options,
 
 	if (!client)
 		return -ENOMEM;
-	client_grace_init();
+	reef_grace_init();
 	client->options = *options;
 	client->credential = *options->credential;
 	client->broker = strdup(options->broker);

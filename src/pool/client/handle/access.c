@@ -5,7 +5,6 @@
  * Everything else, and everything that was refused, is call.c's. */
 #include "pool/client/handle/call.h"
 #include "pool/client/handle/near.h"
-#include "pool/client/handle/word.h"
 
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,7 +16,7 @@
 
 /* --- in place --- */
 
-/* Malformed ones are call.c's, too. */
+/* Where an access is; entered. NULL: call.c does it, or tells what is wrong. */
 static inline uint8_t *near_check(struct reef *reef,
 				  const struct reef_access *access)
 {
@@ -37,35 +36,6 @@ static inline uint8_t *near_check(struct reef *reef,
 		length = 8;
 	}
 	return client_near_at(reef, access->address, length, writes);
-}
-
-/* *dirty: something written may still be unseen. */
-static inline void near_do(struct reef_access *access, uint8_t *at, bool *dirty)
-{
-	uint64_t compare = access->compare;
-
-	switch (access->kind) {
-	case REEF_READ:
-		if (unlikely(*dirty))
-			reef_near_barrier();
-		*dirty = false;
-		reef_copy_from_shared(access->local, at, access->length);
-		break;
-	case REEF_WRITE:
-		reef_copy_to_shared(at, access->local, access->length);
-		*dirty = true;
-		break;
-	case REEF_CAS:
-		atomic_compare_exchange_strong((_Atomic uint64_t *)(void *)at,
-					       &compare, access->operand);
-		access->result = compare;
-		break;
-	default:
-		access->result = atomic_fetch_add(
-			(_Atomic uint64_t *)(void *)at, access->operand);
-	}
-	atomic_thread_fence(memory_order_acq_rel);
-	access->status = 0;
 }
 
 /* The heap whose only waiting header is that of the block at `address`; it no
@@ -103,7 +73,7 @@ static bool near_header(struct reef *reef, const struct reef_access *access)
 	at = client_near_at(reef, access->address - 8, 8, true);
 	if (!at || (uintptr_t)at & 7 || !fold(reef, access->address, &header))
 		return false;
-	reef_copy_to_shared(at, &header, 8);
+	reef_near_write(at, &header, 8);
 	reef->pending = false;
 	return true;
 }
@@ -114,11 +84,11 @@ static bool near_header(struct reef *reef, const struct reef_access *access)
 static bool near_execute(struct reef *reef, struct reef_access *accesses,
 			 uint32_t count, bool pending)
 {
-	uint32_t phase, i;
 	uint8_t *at[NEAR_COUNT];
 	bool dirty = false, done = false;
+	uint32_t i;
 
-	if (!client_near_enter(reef, &phase))
+	if (!client_near_enter(reef))
 		return false;
 	for (i = 0; i < count; i++) {
 		at[i] = near_check(reef, &accesses[i]);
@@ -133,29 +103,31 @@ static bool near_execute(struct reef *reef, struct reef_access *accesses,
 	}
 	if (unlikely(pending) && !near_header(reef, &accesses[0]))
 		goto out;
-	for (i = 0; i < count; i++)
-		near_do(&accesses[i], at[i], &dirty);
-	if (dirty)
-		reef_near_barrier();
+	for (i = 0; i < count; i++) {
+		struct reef_access *access = &accesses[i];
+
+		reef_near_do(access->kind, at[i], access->local, access->length,
+			     access->compare, access->operand, &access->result,
+			     &dirty);
+		access->status = 0;
+	}
+	reef_near_end(dirty);
 	done = true;
 out:
-	client_near_leave(reef, phase);
+	client_near_leave(reef);
 	return done;
 }
 
 /* --- at once --- */
 
-/* What a heap does is not held up by headers that wait. */
-static int execute(struct reef *reef, struct reef_access *accesses,
-		   uint32_t count, bool pending)
+/* By call.c. pending: headers that wait matter. */
+static __attribute__((noinline)) int execute_far(struct reef *reef,
+						 struct reef_access *accesses,
+						 uint32_t count, bool pending)
 {
-	struct client_call *call;
+	struct client_call *call = client_call_take(reef, count);
 	int rc;
 
-	if (likely(count - 1 < NEAR_COUNT) &&
-	    likely(near_execute(reef, accesses, count, pending)))
-		return 0;
-	call = client_call_take(reef, count);
 	if (!call)
 		return -ENOMEM;
 	client_call_begin(call, reef, accesses, count);
@@ -169,6 +141,16 @@ static int execute(struct reef *reef, struct reef_access *accesses,
 	return rc;
 }
 
+static inline int execute(struct reef *reef, struct reef_access *accesses,
+			  uint32_t count, bool pending)
+{
+	if (likely(count - 1 < NEAR_COUNT) &&
+	    likely(near_execute(reef, accesses, count, pending)))
+		return 0;
+	return execute_far(reef, accesses, count, pending);
+}
+
+/* What a heap does is not held up by headers that wait. */
 int client_execute(struct reef *reef, struct reef_access *accesses,
 		   uint32_t count)
 {
@@ -183,18 +165,40 @@ int reef_execute(struct reef *reef, struct reef_access *accesses,
 	return rc ? rc : execute(reef, accesses, count, reef->pending);
 }
 
-/* Up to 4 GiB, which is a little more than an access can say. */
-static int copy(struct reef *reef, uint8_t kind, uint64_t address, void *local,
-		size_t length)
+/* --- one copy --- */
+
+/* True if a copy may be tried in place. A fiber of another scheduler is told
+ * that it may not use the handle at all, as everywhere. */
+static inline bool may_be_near(const struct reef *reef, const void *local,
+			       size_t length)
+{
+	return likely(!reef->pending && local && length <= NEAR_LENGTH) &&
+	       (likely(!reef_fiber_self()) ||
+		reef_fiber_sched() == reef->sched);
+}
+
+/* A READ or WRITE that was not done in place: up to 4 GiB, which is a little
+ * more than an access can say. */
+static __attribute__((noinline)) int copy_far(struct reef *reef, uint8_t kind,
+					      uint64_t address, void *local,
+					      size_t length)
 {
 	struct reef_access accesses[2] = {
 		{.kind = kind, .address = address, .local = local},
 		{.kind = kind},
 	};
+	int rc = client_handle_check(reef);
 
+	if (rc)
+		return rc;
+	/* The header of a fresh block can go with it in place. */
+	if (reef->pending && length <= NEAR_LENGTH) {
+		accesses[0].length = (uint32_t)length;
+		return execute(reef, accesses, 1, true);
+	}
 	if (length <= UINT32_MAX) {
 		accesses[0].length = (uint32_t)length;
-		return reef_execute(reef, accesses, 1);
+		return execute_far(reef, accesses, 1, reef->pending);
 	}
 	if (length > UINT64_C(1) << 32)
 		return -EFAULT;
@@ -202,39 +206,61 @@ static int copy(struct reef *reef, uint8_t kind, uint64_t address, void *local,
 	accesses[1].length = 1u << 31;
 	accesses[1].address = address + (1u << 31);
 	accesses[1].local = (uint8_t *)local + (1u << 31);
-	return reef_execute(reef, accesses, 2);
+	return execute_far(reef, accesses, 2, reef->pending);
 }
 
 int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 {
-	return copy(reef, REEF_READ, address, to, length);
+	const uint8_t *at;
+
+	if (may_be_near(reef, to, length) && likely(client_near_enter(reef))) {
+		at = client_near_at(reef, address, length, false);
+		if (likely(at))
+			reef_near_read(at, to, length);
+		client_near_leave(reef);
+		if (likely(at))
+			return 0;
+	}
+	return copy_far(reef, REEF_READ, address, to, length);
 }
 
 int reef_write(struct reef *reef, uint64_t address, const void *from,
 	       size_t length)
 {
-	return copy(reef, REEF_WRITE, address, (void *)from, length);
+	uint8_t *at;
+
+	if (may_be_near(reef, from, length) &&
+	    likely(client_near_enter(reef))) {
+		at = client_near_at(reef, address, length, true);
+		if (likely(at)) {
+			reef_near_write(at, from, length);
+			reef_near_end(true);
+		}
+		client_near_leave(reef);
+		if (likely(at))
+			return 0;
+	}
+	return copy_far(reef, REEF_WRITE, address, (void *)from, length);
 }
 
-/* Did it not happen, so that it may be done in the general way? */
-static bool is_refused(int rc)
-{
-	return rc == -EAGAIN || rc == -REEF_EKEY || rc == -REEF_ENOLINK ||
-	       rc == -EMSGSIZE || rc == -ERANGE || rc == -EINVAL;
-}
+/* --- one word --- */
 
-static __attribute__((noinline)) int
-word_execute(struct reef *reef, enum reef_op_kind kind, uint64_t address,
-	     uint64_t compare, uint64_t operand, uint64_t *before)
+/* A CAS or FAA that was not done in place. */
+static __attribute__((noinline)) int word_far(struct reef *reef, uint8_t kind,
+					      uint64_t address,
+					      uint64_t compare,
+					      uint64_t operand,
+					      uint64_t *before)
 {
 	struct reef_access access = {
-		.kind = (uint8_t)kind,
+		.kind = kind,
 		.address = address,
 		.operand = operand,
 		.compare = compare,
 	};
-	int rc = reef_execute(reef, &access, 1);
+	int rc = client_handle_check(reef);
 
+	rc = rc ? rc : execute_far(reef, &access, 1, reef->pending);
 	if (!rc && before)
 		*before = access.result;
 	return rc;
@@ -244,24 +270,22 @@ int reef_cas(struct reef *reef, uint64_t address, uint64_t compare,
 	     uint64_t value, uint64_t *before)
 {
 	uint64_t unwanted;
-	int rc = client_cas(reef, address, compare, value,
-			    before ? before : &unwanted);
 
-	if (unlikely(is_refused(rc)))
-		return word_execute(reef, REEF_CAS, address, compare, value,
-				    before);
-	return rc;
+	if (likely(client_near_cas(reef, address, compare, value,
+				   before ? before : &unwanted)))
+		return 0;
+	return word_far(reef, REEF_CAS, address, compare, value, before);
 }
 
 int reef_faa(struct reef *reef, uint64_t address, uint64_t add,
 	     uint64_t *before)
 {
 	uint64_t unwanted;
-	int rc = client_faa(reef, address, add, before ? before : &unwanted);
 
-	if (unlikely(is_refused(rc)))
-		return word_execute(reef, REEF_FAA, address, 0, add, before);
-	return rc;
+	if (likely(client_near_faa(reef, address, add,
+				   before ? before : &unwanted)))
+		return 0;
+	return word_far(reef, REEF_FAA, address, 0, add, before);
 }
 
 bool reef_is_near(const struct reef *reef, uint64_t address)
@@ -270,7 +294,7 @@ bool reef_is_near(const struct reef *reef, uint64_t address)
 	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
 
 	return client_is_current(reef) && entry->extent == number &&
-	       entry->is_inline && !reef_fiber_self();
+	       entry->near_rights && !reef_fiber_self();
 }
 
 /* --- without blocking --- */

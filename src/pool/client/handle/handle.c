@@ -5,7 +5,7 @@
  * looks at once it is inside, the whole cache is dropped.
  *
  * (1) What is in the cache of the current version is not closed while the
- *     handle is inside (grace.c).
+ *     handle is inside (grace.c), or in place (near.h).
  *
  * R8. Fibers of one handle enter and leave as they like, so there may never be
  * a moment when none is inside. They come in two cohorts, each with a pin, the
@@ -26,10 +26,9 @@
  * (3) The keeper announces the older pin, or the newest epoch if both are
  *     empty. A pin is stored, and then the newest epoch looked at once more;
  *     the keeper stores the newest, and looks at pins only in a later renewal.
- *     With a full barrier in between on both sides, either the keeper sees the
- *     pin, or the handle the newer epoch, and it pins that. The keeper's
- * barrier makes all threads execute one, so that a handle's is for the compiler
- *     only; as in grace.c.
+ *     With a full barrier in between on both sides (base/grace.h: A and B),
+ *     either the keeper sees the pin, or the handle the newer epoch, and it
+ *     pins that.
  * (4) So while a pin is e, this session has announced at most e since before
  *     that, and what is announced never goes down. Who sees e again, be it in
  *     another fiber or another cohort, knows that it did so all the time: e was
@@ -43,6 +42,7 @@
 #include "pool/client/handle/handle.h"
 
 #include "base/mutant.h"
+#include "fabric/near.h"
 #include "pool/client/handle/call.h"
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/view.h"
@@ -82,10 +82,8 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 	}
 	reef->queue = reef_port_queue(reef->port, 0);
 	for (uint32_t i = 0; i < reef_mesh_count(client->options.mesh); i++)
-		if (reef_port_queue(reef->port, i)->run != reef_run_general)
+		if (reef_queue_is_near(reef_port_queue(reef->port, i)))
 			reef->near = reef_port_queue(reef->port, i);
-	if (!client_strong)
-		reef->quick = reef->near;
 	pthread_mutex_lock(&client->lock);
 	reef->next = client->handles;
 	client->handles = reef;
@@ -178,7 +176,11 @@ void client_handle_refresh(struct reef *reef)
 	struct reef_client *client = reef->client;
 	struct reef_space *space;
 
+	/* Once the session is over nothing is done in place: so there `over`
+	 * need not be looked at. It is set before the version moves. */
 	reef->seen = atomic_load(&client->version);
+	if (client_over(client))
+		reef->seen = 0;
 	memset(reef->cache, 0, sizeof(reef->cache));
 	for (space = reef->spaces; space; space = space->next)
 		forget_lost(client, space);
@@ -220,9 +222,6 @@ int client_entry_find(struct reef *reef, uint32_t number,
 		};
 		if (entry->queue == reef->near)
 			entry->near_rights = entry->rights;
-		entry->is_inline = entry->queue->run != reef_run_general;
-		entry->has_words = entry->is_inline && !client_strong &&
-				   entry->rights & REEF_RIGHT_WRITE;
 		*out = entry;
 	}
 	pthread_mutex_unlock(&client->lock);
@@ -251,13 +250,7 @@ static void pin(struct reef *reef, uint32_t cohort)
 
 	do {
 		epoch = atomic_load(newest);
-		if (unlikely(client_strong)) {
-			atomic_store(&reef->pins[cohort], epoch);
-		} else {
-			atomic_store_explicit(&reef->pins[cohort], epoch,
-					      memory_order_relaxed);
-			atomic_signal_fence(memory_order_seq_cst);
-		}
+		reef_announce(&reef->pins[cohort], epoch);
 	} while (unlikely(atomic_load(newest) != epoch));
 }
 

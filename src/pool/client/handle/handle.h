@@ -3,19 +3,21 @@
  *
  *   access.c   reading, writing, tasks
  *   call.c     a list of accesses, from one state to the next (call.h)
- *   near.h     extents' memory in place; word.h: one word of it
+ *   near.h     extents' memory in place
  *   space.c    spaces of a handle (space.h); short.c: short addresses
  *   block.c    blocks in them
  *   name.c     names
  *   recover.c  dead sessions, kinds, the session's page (recover.h)
  *
  * (1) What is in the cache of the current version of the view is not closed
- *     while the handle is inside (client_enter; keeper/grace.c).
+ *     while the handle is inside (client_enter; keeper/grace.c), or in place
+ *     (near.h).
  *
  * Thread: owner of the handle, unless it says otherwise. */
 #ifndef REEF_POOL_CLIENT_HANDLE_HANDLE_H
 #define REEF_POOL_CLIENT_HANDLE_HANDLE_H
 
+#include "base/grace.h"
 #include "base/likely.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
@@ -34,9 +36,7 @@ struct client_entry {
 	uint32_t extent; /* 0: empty */
 	uint32_t node;
 	uint8_t rights;
-	uint8_t near_rights; /* what may be done in place */
-	bool is_inline;	     /* an operation ends where it is posted */
-	bool has_words;	     /* and word.h may be used */
+	uint8_t near_rights; /* what may be done in place; 0: it is not near */
 	uint64_t size;
 	uint64_t number, link_number;
 	struct reef_queue *queue;
@@ -67,15 +67,14 @@ struct client_inbox {
 struct reef {
 	struct reef_client *client;
 	struct open_pool *pool; /* of reef_open; NULL: the client's owner's */
-	uint64_t seen;		/* version of the view that the cache is of */
-	_Atomic uint32_t inside[2]; /* see grace.c */
-	bool pending;		    /* perhaps headers wait in a heap */
+	uint64_t seen; /* version of the view that the cache is of; 0: none */
+	struct reef_queue *near; /* that has memory in place; NULL: none */
+	bool pending;		 /* perhaps headers wait in a heap */
+	struct reef_crowd calls; /* that use the cache: grace.c */
 	uint32_t forks;
 	struct reef_sched *sched;
 	struct reef_port *port;
 	struct reef_queue *queue; /* where it waits for jobs */
-	struct reef_queue *near;  /* that has memory in place; NULL: none */
-	struct reef_queue *quick; /* the same, if near.h needs no barriers */
 	struct reef_space *spaces;
 	struct client_call *calls_free[2], *tasks; /* for few, for many */
 	uint32_t tasks_count;
@@ -91,33 +90,16 @@ struct reef {
 	struct client_entry cache[CLIENT_CACHE];
 };
 
-/* Between these nothing that the view names is closed. Returns the phase. */
+/* Between these nothing that the view names is closed. Returns the phase, for
+ * client_leave. */
 static inline uint32_t client_enter(struct reef *reef)
 {
-	uint32_t phase = atomic_load_explicit(&reef->client->phase,
-					      memory_order_relaxed) &
-			 1;
-	uint32_t count = atomic_load_explicit(&reef->inside[phase],
-					      memory_order_relaxed);
-
-	if (unlikely(client_strong)) {
-		atomic_exchange(&reef->inside[phase], count + 1);
-	} else {
-		atomic_store_explicit(&reef->inside[phase], count + 1,
-				      memory_order_relaxed);
-		atomic_signal_fence(memory_order_seq_cst);
-	}
-	return phase;
+	return reef_crowd_enter(&reef->calls, &reef->client->phase);
 }
 
-/* Release: the partner is have_left in grace.c. */
 static inline void client_leave(struct reef *reef, uint32_t phase)
 {
-	atomic_store_explicit(&reef->inside[phase],
-			      atomic_load_explicit(&reef->inside[phase],
-						   memory_order_relaxed) -
-				      1,
-			      memory_order_release);
+	reef_crowd_leave(&reef->calls, phase);
 }
 
 /* May whoever calls be inside reef_enter? */
@@ -130,7 +112,8 @@ static inline bool client_is_forked(const struct reef *reef)
 	return unlikely(reef->forks != reef_fork_generation());
 }
 
-/* Does the handle know the view as it is now? Inside. */
+/* True if the cache is of the view as it is now; never once the session is
+ * over. Inside, or in place. */
 static inline bool client_is_current(const struct reef *reef)
 {
 	return atomic_load_explicit(&reef->client->version,

@@ -1,9 +1,15 @@
-/* near.h - the memory of extents in place (fabric/near.h), as a handle sees it:
- * for access.c, and for what is made of many small READs (index/hash).
+/* near.h - the memory of extents in place, as a handle sees it: fabric/near.h,
+ * by address. For access.c, locks, and what is made of many small READs
+ * (index/hash).
  *
- * Between enter and leave, or begin and end, which must be short, nothing else
- * is done with the handle. Whatever cannot be had this way, for any reason, can
- * be had by reef_execute.
+ * (1) enter also finds out whether the cache is of the current view, after it
+ *     has entered: whoever closes what the cache names moves the version first,
+ *     and then waits for the turn of the near queue (keeper/grace.c). So the
+ *     turn is all that a handle needs to be inside by.
+ * (2) Whatever cannot be had this way, for any reason, can be had by
+ *     reef_execute, and tried here again after that.
+ * (3) Between enter and leave nothing else is done with the handle, and nothing
+ *     that fabric/near.h (4) does not allow.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_POOL_CLIENT_HANDLE_NEAR_H
@@ -12,87 +18,23 @@
 #include "fabric/near.h"
 #include "pool/client/handle/space.h"
 
-/* *phase: for leave. */
-static inline bool client_near_enter(struct reef *reef, uint32_t *phase)
+/* False: (2). In a forked child, always; once the session is over, too. */
+static inline bool client_near_enter(struct reef *reef)
 {
-	if (!reef->near)
+	if (unlikely(!reef->near || !reef_near_enter(reef->near)))
 		return false;
-	*phase = client_enter(reef);
-	if (likely(client_is_current(reef)) &&
-	    likely(reef_near_enter(reef->near)))
+	if (likely(client_is_current(reef)))
 		return true;
-	client_leave(reef, *phase);
+	reef_near_leave(reef->near);
 	return false;
 }
 
-static inline void client_near_leave(struct reef *reef, uint32_t phase)
+static inline void client_near_leave(struct reef *reef)
 {
 	reef_near_leave(reef->near);
-	client_leave(reef, phase);
 }
 
-/* A beat of the keeper's: while it is the same, the time is, within some
- * seconds. */
-static inline uint32_t client_beat(const struct reef *reef)
-{
-	return atomic_load_explicit(&reef->client->beats, memory_order_relaxed);
-}
-
-/* For one look: reef_enter and client_near_enter in one, in a few instructions,
- * as nobody of this handle comes in between. If the young cohort is empty its
- * pin is free, whoever else is inside: handle.c (2). */
-struct client_near {
-	uint64_t epoch; /* as reef_epoch */
-	uint32_t phase, cohort;
-};
-
-static inline void client_near_end(struct reef *reef,
-				   const struct client_near *near)
-{
-	client_near_leave(reef, near->phase);
-	/* Release: as in reef_leave. */
-	atomic_store_explicit(&reef->pins[near->cohort], UINT64_MAX,
-			      memory_order_release);
-}
-
-static inline bool client_near_begin(struct reef *reef,
-				     struct client_near *near)
-{
-	struct reef_client *client = reef->client;
-	struct reef_queue *queue = reef->quick;
-	uint32_t cohort = reef->young, count;
-	uint64_t turn;
-
-	if (unlikely(!queue || reef->entered[cohort]))
-		return false;
-	turn = atomic_load_explicit(&queue->turn, memory_order_relaxed);
-	/* In a forked child it is near no more. */
-	if (unlikely(!queue->is_near || !(turn & queue->look_mask)))
-		return false;
-	near->cohort = cohort;
-	near->phase =
-		atomic_load_explicit(&client->phase, memory_order_relaxed) & 1;
-	near->epoch = atomic_load_explicit(&client->reclaim_epoch,
-					   memory_order_acquire);
-	count = atomic_load_explicit(&reef->inside[near->phase],
-				     memory_order_relaxed);
-	/* Stored, then looked at, with the others' barrier for both: one of the
-	 * compiler does for client_enter, for the turn and for the pin. */
-	atomic_store_explicit(&reef->pins[cohort], near->epoch,
-			      memory_order_relaxed);
-	atomic_store_explicit(&reef->inside[near->phase], count + 1,
-			      memory_order_relaxed);
-	atomic_store_explicit(&queue->turn, turn + 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	if (likely(client_is_current(reef)) &&
-	    likely(atomic_load_explicit(&client->reclaim_epoch,
-					memory_order_acquire) == near->epoch))
-		return true;
-	client_near_end(reef, near);
-	return false;
-}
-
-/* Where an address is, inside. NULL: not this way. */
+/* Where an address is, between enter and leave. NULL: (2). */
 static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
 				      uint64_t length, bool writes)
 {
@@ -105,19 +47,107 @@ static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
 	return reef_near_at(entry->remote, (uint32_t)address, length, writes);
 }
 
-/* It is about to be written; not inside. */
+/* --- one word --- */
+
+/* The word at an address, entered. NULL: (2), and not entered. */
+static inline uint8_t *client_near_word(struct reef *reef, uint64_t address)
+{
+	uint8_t *at;
+
+	if (unlikely(reef->pending || address & 7 || !client_near_enter(reef)))
+		return NULL;
+	at = client_near_at(reef, address, 8, true);
+	if (unlikely(!at))
+		client_near_leave(reef);
+	return at;
+}
+
+/* False: (2), and nothing happened. A caller that has to keep little for that
+ * case is quicker than reef_cas and reef_faa are. */
+static inline bool client_near_cas(struct reef *reef, uint64_t address,
+				   uint64_t compare, uint64_t value,
+				   uint64_t *before)
+{
+	uint8_t *at = client_near_word(reef, address);
+
+	if (unlikely(!at))
+		return false;
+	*before = reef_near_cas(at, compare, value);
+	client_near_leave(reef);
+	return true;
+}
+
+static inline bool client_near_faa(struct reef *reef, uint64_t address,
+				   uint64_t add, uint64_t *before)
+{
+	uint8_t *at = client_near_word(reef, address);
+
+	if (unlikely(!at))
+		return false;
+	*before = reef_near_faa(at, add);
+	client_near_leave(reef);
+	return true;
+}
+
+/* --- within an epoch --- */
+
+/* A beat of the keeper's: while it is the same, the time is, within some
+ * seconds. */
+static inline uint32_t client_beat(const struct reef *reef)
+{
+	return atomic_load_explicit(&reef->client->beats, memory_order_relaxed);
+}
+
+/* reef_enter and client_near_enter in one, in a few instructions, for one
+ * lookup. Nobody of this handle comes in between, so if the young cohort is
+ * empty its pin is free, whoever else is inside: handle.c (2). */
+struct client_near {
+	uint64_t epoch; /* as reef_epoch */
+	uint32_t cohort;
+};
+
+static inline void client_near_end(struct reef *reef,
+				   const struct client_near *near)
+{
+	client_near_leave(reef);
+	/* Release: as in reef_leave. */
+	atomic_store_explicit(&reef->pins[near->cohort], UINT64_MAX,
+			      memory_order_release);
+}
+
+static inline bool client_near_begin(struct reef *reef,
+				     struct client_near *near)
+{
+	const _Atomic uint64_t *newest = &reef->client->reclaim_epoch;
+	uint32_t cohort = reef->young;
+
+	if (unlikely(reef->entered[cohort] || !client_near_enter(reef)))
+		return false;
+	near->cohort = cohort;
+	near->epoch = atomic_load_explicit(newest, memory_order_acquire);
+	/* handle.c (3) */
+	reef_announce_quick(&reef->pins[cohort], near->epoch);
+	if (likely(atomic_load_explicit(newest, memory_order_acquire) ==
+		   near->epoch))
+		return true;
+	client_near_end(reef, near);
+	return false;
+}
+
+/* --- hints --- */
+
+/* Fetch what is about to be written; not entered. */
 static inline void client_near_hint(struct reef *reef, uint64_t address,
 				    uint64_t length)
 {
-	uint32_t phase;
 	uint8_t *at;
 
-	if (!client_near_enter(reef, &phase))
+	if (!client_near_enter(reef))
 		return;
 	at = client_near_at(reef, address, length, true);
 	if (at)
 		reef_near_prefetch(at, length, true);
-	client_near_leave(reef, phase);
+	client_near_leave(reef);
 }
 
 /* A block is about to be freed: what its heap has to look at is fetched. */

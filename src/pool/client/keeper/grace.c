@@ -2,74 +2,21 @@
  *
  * A handle finds a link and a remote in its cache, or in the view, and uses
  * them without a lock. The keeper takes them out of the view, moves `version`,
- * and closes them after a grace:
+ * which handles look at once they are inside, and closes them when nobody that
+ * may have seen the version before is inside any more (base/grace.h):
  *
- *   handle                                keeper
- *     inside[phase] + 1                     out of the view, version + 1
- *     (1) -----------------------           (2), until inside[!phase] is 0
- *     version as seen? use the cache        phase + 1
- *     inside[phase] - 1 (release)           (2), until inside[!phase] is 0
- *                                           (acquire): close
- *
- * (1) Either the handle's count is noted, or its load of version comes after
- *     the keeper moved it: a full barrier at (1) and (2). Calls are many and
- *     graces few, so (1) is a compiler barrier and (2) is membarrier(2), which
- *     makes every running thread of the process execute one. Where the kernel
- *     has none, (1) is an atomic exchange.
- * (2) Fibers of one handle come and go, so its count may never be 0. With two
- *     counts, and newcomers in one of them only, the other runs empty. Who read
- *     the phase long ago may still join the wrong one: hence both are awaited.
- * (3) A fiber or task that waits for the keeper is outside. */
+ * (1) A call of call.c is inside from when it looks at the cache until its last
+ *     batch has ended: calls of a handle are a crowd. A fiber or task that
+ *     waits for the keeper is outside.
+ * (2) What is done in place is inside by the turn of the handle's near queue,
+ *     and by nothing else: so a grace of turns is awaited, too. */
 #include "pool/client/keeper/grace.h"
 
+#include "base/mutant.h"
 #include "pool/client/handle/handle.h"
 #include "pool/client/keeper/keeper.h"
 
-#include "base/mutant.h"
-
-#include <linux/membarrier.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZER 1
-#endif
-#endif
-
-bool client_strong;
-
-static int barrier(int command)
-{
-	return (int)syscall(SYS_membarrier, command, 0, 0);
-}
-
-static void init(void)
-{
-	client_strong = barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
-#ifdef THREAD_SANITIZER
-	/* It does not know membarrier. */
-	client_strong = true;
-#endif
-}
-
-void client_grace_init(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, init);
-}
-
-void client_grace_barrier(void)
-{
-	if (!client_strong && barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
-		barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-		barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-	}
-}
 
 static void retire(struct reef_client *client, struct reef_peer *peer,
 		   struct reef_remote *remote)
@@ -112,7 +59,7 @@ static void bury(struct reef_client *client, struct client_retired *retired)
 	}
 }
 
-static struct client_retired *take(struct reef_client *client)
+static struct client_retired *claim_retired(struct reef_client *client)
 {
 	struct client_retired *retired = client->retired;
 
@@ -123,29 +70,32 @@ static struct client_retired *take(struct reef_client *client)
 
 void client_bury(struct reef_client *client)
 {
-	bury(client, take(client));
+	bury(client, claim_retired(client));
 }
 
-static bool have_left(struct reef_client *client, uint32_t phase)
+/* True if no call of any handle is in that phase. */
+static bool have_calls_left(struct reef_client *client, uint32_t phase)
 {
 	struct reef *reef;
 	bool left = true;
 
 	pthread_mutex_lock(&client->lock);
 	for (reef = client->handles; reef && left; reef = reef->next)
-		left = !atomic_load_explicit(&reef->inside[phase],
-					     memory_order_acquire);
+		left = reef_crowd_has_left(&reef->calls, phase);
 	pthread_mutex_unlock(&client->lock);
 	return left;
 }
 
-static int wait_until_left(struct reef_client *client, uint32_t phase)
+/* Until no call is in that phase, and the turns of `grace` are over. */
+static int wait_until_left(struct reef_client *client, uint32_t phase,
+			   uint64_t grace)
 {
 	uint64_t pause_ns = CLIENT_MILLISECOND / 20;
 	int rc = 0;
 
-	client_grace_barrier();
-	while (!rc && !have_left(client, phase) && !client->stopping) {
+	reef_grace_barrier();
+	while (!rc && !client->stopping &&
+	       !(have_calls_left(client, phase) && reef_grace_is_over(grace))) {
 		rc = reef_sleep(pause_ns);
 		if (pause_ns < 10 * CLIENT_MILLISECOND)
 			pause_ns *= 2;
@@ -157,6 +107,7 @@ int client_grace_main(void *arg)
 {
 	struct reef_client *client = arg;
 	struct client_retired *retired;
+	uint64_t grace;
 	uint32_t phase;
 	int rc = 0;
 
@@ -166,12 +117,13 @@ int client_grace_main(void *arg)
 			rc = client_wait(&client->changed, REEF_FOREVER);
 			continue;
 		}
-		retired = take(client);
+		retired = claim_retired(client);
+		grace = reef_grace_begin();
 		phase = atomic_load(&client->phase) & 1;
-		rc = wait_until_left(client, !phase);
+		rc = wait_until_left(client, !phase, grace);
 		atomic_store(&client->phase, !phase);
 		if (!rc)
-			rc = wait_until_left(client, phase);
+			rc = wait_until_left(client, phase, grace);
 		bury(client, retired);
 	}
 	client_fiber_end(client);

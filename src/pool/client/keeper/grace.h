@@ -5,8 +5,6 @@
 #ifndef REEF_POOL_CLIENT_KEEPER_GRACE_H
 #define REEF_POOL_CLIENT_KEEPER_GRACE_H
 
-#include <stdbool.h>
-
 struct reef_client;
 struct reef_peer;
 struct reef_remote;
@@ -17,16 +15,11 @@ struct client_retired {
 	struct client_retired *next;
 };
 
-void client_grace_init(void); /* Thread: any */
-extern bool client_strong;
 /* To be closed or detached when nobody can be using it. */
 void client_retire_peer(struct reef_client *client, struct reef_peer *peer);
 void client_retire_remote(struct reef_client *client,
 			  struct reef_remote *remote);
 int client_grace_main(void *arg);
-/* Every thread of the process executes a full barrier, where handles do without
- * (client_strong: they do not). */
-void client_grace_barrier(void);
 void client_bury(struct reef_client *client); /* all, at the end */
 
 #endif

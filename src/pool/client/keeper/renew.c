@@ -21,7 +21,6 @@
 
 #include "base/mutant.h"
 #include "pool/client/handle/handle.h"
-#include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
@@ -56,7 +55,7 @@ static uint32_t oldest_epoch(struct reef_client *client)
 
 	if (REEF_MUTATED(CLIENT_NO_PIN))
 		return (uint32_t)oldest;
-	client_grace_barrier();
+	reef_grace_barrier();
 	pthread_mutex_lock(&client->lock);
 	for (reef = client->handles; reef; reef = reef->next) {
 		pin = oldest_pin(client, reef);

@@ -577,7 +577,6 @@ static void shm_withdraw_is_answered_once_the_last_post_has_ended(void **state)
 	struct keeper keeper;
 	struct shm_client client;
 	struct shm_node node;
-	uint64_t turn;
 
 	(void)state;
 	shm_node_start(&node);
@@ -593,10 +592,10 @@ static void shm_withdraw_is_answered_once_the_last_post_has_ended(void **state)
 				     &client.remote),
 			 0);
 	keeper_start(&keeper, client.queue);
-	turn = shm_enter((struct shm_queue *)handle);
+	reef_turn_enter(&handle->turn);
 	node.timeout_ns = 50 * MILLISECOND;
 	assert_int_equal(shm_node_call(&node, shm_node_withdraw), -ETIMEDOUT);
-	shm_leave((struct shm_queue *)handle, turn);
+	reef_turn_leave(&handle->turn);
 	node.timeout_ns = 20 * SECOND;
 	assert_int_equal(shm_node_call(&node, shm_node_withdraw), 0);
 	keeper_stop(&keeper);

@@ -8,7 +8,7 @@
  *     that an old DROP never meets a new copy.
  * (3) One fiber per node works through its drops in turn. One that a holder
  *     keeps from ending (-ETIMEDOUT) is tried again behind the others. */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include "base/log.h"
 

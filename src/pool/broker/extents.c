@@ -13,7 +13,7 @@
  * (4) A repetition gets the extent of the first try. Only if a node refused
  *     that one, and the broker restarted meanwhile, can a repetition leave a
  *     second one in the space, where the space's users find it. */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 #include <stdlib.h>

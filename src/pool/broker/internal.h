@@ -6,7 +6,7 @@
  *   table.c     the table that clients READ: states, notices, epochs
  *   sessions.c  open, resume, close; renewal words; users
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
- *   names.c     (state) and bind.c: requests about names
+ *   names.c     requests about names
  *   nodes.c     who lends; death; fences; calls to nodes
  *   register.c  register, what a node has, pulse
  *   spaces.c    open, extents, drop, quota, token, revoke

@@ -22,7 +22,7 @@
  *
  * One fiber per draining node (drain) starts up to BROKER_MOVES_MAX others
  * (move). */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include "base/mutant.h"
 

@@ -21,7 +21,7 @@
  *   ready, registered  --link lost-->  away  --REGISTER, same life-->
  * registered any  --no pulse for node_ttl, or REGISTER of another life-->  DEAD
  *   DEAD --REGISTER of another life: journaled-->  registered */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include "base/log.h"
 

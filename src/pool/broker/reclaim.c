@@ -10,7 +10,7 @@
  *     its time gets no more than it wants.
  *
  * The youngest go first: what was there longest is likely to be missed most. */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 

@@ -9,7 +9,7 @@
  *   anything else                 dropped, in the background
  *   (nothing) / here, epoch 1     created at READY: nobody ever had it
  *   (nothing) / here, epoch > 1   LOST: it had been moved here */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  *     keys by itself; that is waited for.
  * (4) A holder that does not let go is waited for until it does, or is fenced.
  */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
  * (5) Rows come in pages that fit a message: after MORE, ask again from the
  *     ordinal after the last. The version tells whether the pages are of one
  *     moment. Each page has the rows of the nodes that its extents need. */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 #include <stdlib.h>

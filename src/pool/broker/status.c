@@ -5,7 +5,7 @@
  * (2) Whoever is not the pool's owner sees nodes, settings, the spaces they may
  *     open, and their own sessions and user.
  * (3) The last BROKER_EVENTS events of this start are kept. */
-#include "pool/broker/memory.h"
+#include "pool/broker/lending.h"
 
 #include "base/clock.h"
 #include "base/log.h"

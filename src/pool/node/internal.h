@@ -1,14 +1,14 @@
 /* internal.h - the parts of a node, to each other.
  *
  *   serve.c     start and stop; who may come in; requests to their functions
- *   link.c      the link to the broker; lives, which follow one another
+ *   registration.c  the link to the broker; lives, which follow one another
  *   extent.c    the extents, and the jobs that change them
  *   lend.c      memory taken and given back, exposed and withdrawn
  *   pull.c      an extent's bytes from another node
  *   pressure.c  how much memory the machine has left
  *
  * A *life* is what has one incarnation: a port with its listeners and links, an
- * rpc, the extents. When it ends (link.c), all of these go; what a holder does
+ * rpc, the extents. When it ends (registration.c), all of these go; what a holder does
  * not let go of stays in `leaving`, counted and never lent again.
  *
  * Thread: owner. */
@@ -112,7 +112,7 @@ struct reef_node {
 	uint32_t jobs, waiting, errands;
 	struct node_gate gate; /* jobs end, the link changes, life ends */
 
-	/* link.c */
+	/* registration.c */
 	bool stopping;
 	struct reef_fiber *fiber;
 	struct reef_fiber *ready; /* says READY; NULL: has not begun */
@@ -144,9 +144,9 @@ int node_connect_options(struct reef_node *node,
 			 struct reef_connect_options *out);
 uint32_t node_provisional(struct reef_node *node);
 
-/* --- link.c --- */
+/* --- registration.c --- */
 
-int node_link_run(void *arg); /* the fiber */
+int node_registration_run(void *arg); /* the fiber */
 /* Close the link to the broker, if there is any; calls under way end. */
 void node_peer_close(struct reef_node *node);
 

@@ -8,7 +8,7 @@
  *     is answered with -ESTALE, which this node says of nothing else, and the
  *     link is dropped.
  *
- *   start -> serving -> (-ESTALE: link.c) end of life -> serving ... -> stop
+ *   start -> serving -> (-ESTALE: registration.c) end of life -> serving ... -> stop
  *            node_serve               node_serve_end     node_serve */
 #include "pool/node/internal.h"
 
@@ -333,7 +333,7 @@ int reef_node_start(const struct reef_node_options *options,
 	if (!rc)
 		rc = node_serve(node);
 	if (!rc) {
-		rc = reef_fiber_spawn(node->sched, node_link_run, node,
+		rc = reef_fiber_spawn(node->sched, node_registration_run, node,
 				      &node->fiber);
 		if (rc)
 			node_serve_end(node);

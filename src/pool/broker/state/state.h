@@ -28,7 +28,7 @@
 #ifndef REEF_POOL_BROKER_STATE_STATE_H
 #define REEF_POOL_BROKER_STATE_STATE_H
 
-#include "pool/broker/state/names.h"
+#include "pool/broker/state/name_list.h"
 #include "pool/broker/state/record.h"
 #include "wire/states.h"
 
@@ -146,7 +146,7 @@ int reef_state_apply(struct reef_state *state,
 int reef_state_replay(struct reef_state *state, uint16_t type,
 		      const void *bytes, size_t size);
 
-/* --- snapshots (image.c) --- */
+/* --- snapshots (snapshot.c) --- */
 
 /* The whole state as bytes; the same state gives the same ones. The caller
  * frees *bytes.  -ENOMEM. */

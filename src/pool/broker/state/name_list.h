@@ -1,4 +1,4 @@
-/* names.h - texts in order, each with a value: a sorted list in chunks.
+/* name_list.h - texts in order, each with a value: a sorted list in chunks.
  *
  * (1) Sorted by space, then by the text's bytes; no pair twice.
  * (2) Finding, inserting and removing look at O(log n) entries and move at most
@@ -7,8 +7,8 @@
  * (4) Insert cannot fail: reserve has taken the memory for one.
  *
  * Thread: owner. */
-#ifndef REEF_POOL_BROKER_STATE_NAMES_H
-#define REEF_POOL_BROKER_STATE_NAMES_H
+#ifndef REEF_POOL_BROKER_STATE_NAME_LIST_H
+#define REEF_POOL_BROKER_STATE_NAME_LIST_H
 
 #include "pool/broker/state/record.h"
 

@@ -1,4 +1,4 @@
-/* bind.c - names in a space: bind if absent, replace if unchanged, look up,
+/* names.c - names in a space: bind if absent, replace if unchanged, look up,
  * unbind, list. Who may not write there binds nothing, who may not read it sees
  * nothing, and is told the same as if there were no such space. */
 #include "pool/broker/internal.h"

@@ -1,4 +1,4 @@
-/* image.c - the whole state as bytes, and back.
+/* snapshot.c - the whole state as bytes, and back.
  *
  *   magic 32, version 32, pool 64, pool epoch 64, broker epoch 64, reclaim 64,
  *   next user, node, space, extent 32 each, next slot 32, generation 64,

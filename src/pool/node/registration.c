@@ -1,4 +1,4 @@
-/* link.c - the link to the broker; lives, which follow one another.
+/* registration.c - the link to the broker; lives, which follow one another.
  *
  * (1) One link at a time. The addresses are tried all at once, which takes the
  *     best of them, then one after the other: of several brokers one may be
@@ -429,7 +429,7 @@ static void leave(struct reef_node *node, int reason)
 	node_gate_open(&node->gate);
 }
 
-int node_link_run(void *arg)
+int node_registration_run(void *arg)
 {
 	struct reef_node *node = arg;
 	bool dead;

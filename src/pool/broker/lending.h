@@ -1,9 +1,9 @@
-/* memory.h - what nodes.c, spaces.c, extents.c, drop.c and move.c share, beyond
+/* lending.h - what nodes.c, spaces.c, extents.c, drop.c and move.c share, beyond
  * internal.h.
  *
  * Thread: owner. */
-#ifndef REEF_POOL_BROKER_MEMORY_H
-#define REEF_POOL_BROKER_MEMORY_H
+#ifndef REEF_POOL_BROKER_LENDING_H
+#define REEF_POOL_BROKER_LENDING_H
 
 #include "pool/broker/internal.h"
 

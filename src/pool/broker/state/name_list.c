@@ -1,8 +1,8 @@
-/* names.c - chunks of sorted pointers, in a sorted array of chunks.
+/* name_list.c - chunks of sorted pointers, in a sorted array of chunks.
  *
  * A full chunk is cut in two; an empty one goes. They are not joined again: a
  * sparse one costs memory, never time. */
-#include "pool/broker/state/names.h"
+#include "pool/broker/state/name_list.h"
 
 #include "base/log.h"
 

@@ -40,8 +40,8 @@ struct outcome {
 
 /* --- the table --- */
 
-/* Where it is, or would be. */
-static uint32_t place(const struct reef_node *node, uint32_t number)
+/* The index at which an extent of that number is, or would be inserted. */
+static uint32_t index_of(const struct reef_node *node, uint32_t number)
 {
 	uint32_t low = 0, high = node->extents_count, middle;
 
@@ -55,9 +55,10 @@ static uint32_t place(const struct reef_node *node, uint32_t number)
 	return low;
 }
 
-static struct node_extent *find(const struct reef_node *node, uint32_t number)
+static struct node_extent *find_extent(const struct reef_node *node,
+				       uint32_t number)
 {
-	uint32_t at = place(node, number);
+	uint32_t at = index_of(node, number);
 
 	if (at == node->extents_count || node->extents[at]->number != number)
 		return NULL;
@@ -68,16 +69,17 @@ struct node_extent *node_extent_after(const struct reef_node *node,
 				      uint32_t number)
 {
 	uint32_t at = number == UINT32_MAX ? node->extents_count
-					   : place(node, number + 1);
+					   : index_of(node, number + 1);
 
 	return at < node->extents_count ? node->extents[at] : NULL;
 }
 
-static int add(struct reef_node *node, const struct reef_ask_extent_create *ask,
-	       struct node_extent **out)
+static int add_extent(struct reef_node *node,
+		      const struct reef_ask_extent_create *ask,
+		      struct node_extent **out)
 {
 	uint32_t room = node->extents_room ? 2 * node->extents_room : 64;
-	uint32_t at = place(node, ask->extent);
+	uint32_t at = index_of(node, ask->extent);
 	struct node_extent *extent, **more;
 
 	if (node->extents_count == node->extents_room) {
@@ -104,7 +106,7 @@ static int add(struct reef_node *node, const struct reef_ask_extent_create *ask,
 	return 0;
 }
 
-static void unref(struct node_extent *extent)
+static void unref_extent(struct node_extent *extent)
 {
 	if (--extent->refs == 0)
 		free(extent);
@@ -122,13 +124,15 @@ static void set_going(struct reef_node *node, struct node_extent *extent,
 		node->going -= extent->memory->size;
 }
 
-/* It is out of reach: give its memory back, and forget it. */
-static void forget(struct reef_node *node, struct node_extent *extent)
+/* Give the memory of an extent that nobody can reach back, and take the extent
+ * out of its table or list. */
+static void forget_extent(struct reef_node *node, struct node_extent *extent)
 {
 	struct node_extent **leaving = &node->leaving;
 	uint32_t at;
 
-	/* May let others run; they still find it, with its job. */
+	/* Giving memory back may let other fibers run; they still find the
+	 * extent, with its job. */
 	set_going(node, extent, false);
 	node_memory_give(node, extent);
 	extent->state = NODE_GONE;
@@ -136,40 +140,40 @@ static void forget(struct reef_node *node, struct node_extent *extent)
 		leaving = &(*leaving)->next;
 	if (*leaving) {
 		*leaving = extent->next;
-		unref(extent);
+		unref_extent(extent);
 		return;
 	}
-	at = place(node, extent->number);
+	at = index_of(node, extent->number);
 	reef_assert(node->extents[at] == extent);
 	node->extents_count--;
 	memmove(&node->extents[at], &node->extents[at + 1],
 		(node->extents_count - at) * sizeof(struct node_extent *));
-	unref(extent);
+	unref_extent(extent);
 }
 
 /* --- jobs --- */
 
-static int make(struct reef_node *node, struct node_extent *extent,
-		const struct node_source *source)
+static int make_extent(struct reef_node *node, struct node_extent *extent,
+		       const struct node_source *source)
 {
 	int rc = node_memory_take(node, extent);
 
 	if (!rc && source)
 		rc = node_pull(node, extent, source);
-	/* Complete, and only now: nobody sees half of it. */
+	/* Exposed only now that it is complete: nobody sees half of it. */
 	if (!rc)
 		rc = node->ending ? -ECANCELED : node_expose(node, extent);
 	if (!rc) {
 		extent->state = NODE_OPEN;
 		return 0;
 	}
-	/* Nobody was told its keys. */
+	/* Its keys were told to nobody, so nothing holds it for long. */
 	if (!node_withdraw(node, extent, REEF_FOREVER))
-		forget(node, extent);
+		forget_extent(node, extent);
 	return rc;
 }
 
-static int do_close(struct reef_node *node, struct node_extent *extent)
+static int close_extent(struct reef_node *node, struct node_extent *extent)
 {
 	int rc;
 
@@ -178,8 +182,8 @@ static int do_close(struct reef_node *node, struct node_extent *extent)
 	return rc ? rc : node_expose(node, extent);
 }
 
-static int do_reopen(struct reef_node *node, struct node_extent *extent,
-		     uint32_t epoch)
+static int reopen_extent(struct reef_node *node, struct node_extent *extent,
+			 uint32_t epoch)
 {
 	int rc = node_withdraw(node, extent, REEF_FOREVER);
 
@@ -193,18 +197,18 @@ static int do_reopen(struct reef_node *node, struct node_extent *extent,
 	return 0;
 }
 
-static int do_drop(struct reef_node *node, struct node_extent *extent)
+static int drop_extent(struct reef_node *node, struct node_extent *extent)
 {
 	int rc;
 
 	set_going(node, extent, true);
 	rc = node_withdraw(node, extent, REEF_FOREVER);
 	if (!rc)
-		forget(node, extent);
+		forget_extent(node, extent);
 	return rc;
 }
 
-static int work(struct job *job)
+static int run_job(struct job *job)
 {
 	struct reef_node *node = job->node;
 	struct node_extent *extent = job->extent;
@@ -212,13 +216,13 @@ static int work(struct job *job)
 	switch (extent->job) {
 	case NODE_CREATE:
 	case NODE_PULL:
-		return make(node, extent, job->source);
+		return make_extent(node, extent, job->source);
 	case NODE_CLOSE:
-		return do_close(node, extent);
+		return close_extent(node, extent);
 	case NODE_REOPEN:
-		return do_reopen(node, extent, job->epoch);
+		return reopen_extent(node, extent, job->epoch);
 	case NODE_DROP:
-		return do_drop(node, extent);
+		return drop_extent(node, extent);
 	case NODE_IDLE:
 		break;
 	}
@@ -232,11 +236,11 @@ static int job_main(void *arg)
 	struct reef_node *node = job->node;
 	struct node_extent *extent = job->extent;
 
-	extent->result = work(job);
+	extent->result = run_job(job);
 	extent->ended = extent->job;
 	extent->job = NODE_IDLE;
 	extent->jobs++;
-	unref(extent);
+	unref_extent(extent);
 	free(job->source);
 	free(job);
 	node->jobs--;
@@ -244,10 +248,10 @@ static int job_main(void *arg)
 	return 0;
 }
 
-/* source is the job's from now on, whatever this returns. */
-static int start(struct reef_node *node, struct node_extent *extent,
-		 enum node_job_kind kind, struct node_source *source,
-		 uint32_t epoch)
+/* The job owns `source` from now on, whatever this returns. */
+static int start_job(struct reef_node *node, struct node_extent *extent,
+		     enum node_job_kind kind, struct node_source *source,
+		     uint32_t epoch)
 {
 	struct job *job = malloc(sizeof(*job));
 	int rc;
@@ -270,21 +274,22 @@ static int start(struct reef_node *node, struct node_extent *extent,
 	return 0;
 }
 
-/* Add an extent and start to make it. source as start. */
-static int begin(struct reef_node *node,
-		 const struct reef_ask_extent_create *ask,
-		 struct node_source *source, struct node_extent **out)
+/* Add an extent and start the job that makes it, which owns `source`. */
+static int start_making(struct reef_node *node,
+			const struct reef_ask_extent_create *ask,
+			struct node_source *source, struct node_extent **out)
 {
 	struct node_extent *extent;
-	int rc = add(node, ask, &extent);
+	int rc = add_extent(node, ask, &extent);
 
 	if (rc) {
 		free(source);
 		return rc;
 	}
-	rc = start(node, extent, source ? NODE_PULL : NODE_CREATE, source, 0);
+	rc = start_job(node, extent, source ? NODE_PULL : NODE_CREATE, source,
+		       0);
 	if (rc) {
-		forget(node, extent);
+		forget_extent(node, extent);
 		return rc;
 	}
 	*out = extent;
@@ -294,8 +299,8 @@ static int begin(struct reef_node *node,
 /* --- requests --- */
 
 /* Wait for the end of the extent's job. */
-static int await(struct reef_node *node, struct node_extent *extent,
-		 uint64_t until_ns, struct outcome *out)
+static int await_job(struct reef_node *node, struct node_extent *extent,
+		     uint64_t until_ns, struct outcome *out)
 {
 	uint64_t jobs = extent->jobs, now_ns;
 	int rc = 0;
@@ -316,18 +321,18 @@ static int await(struct reef_node *node, struct node_extent *extent,
 						    ? REEF_FOREVER
 						    : until_ns - now_ns);
 		if (rc == -ETIMEDOUT && now_ns < until_ns)
-			rc = 0; /* look once more */
+			rc = 0; /* the loop checks the time itself */
 	}
 	if (extent->jobs != jobs) {
 		*out = (struct outcome){extent->ended, extent->result};
 		rc = 0;
 	}
-	unref(extent);
+	unref_extent(extent);
 	node->waiting--;
 	return rc;
 }
 
-static int tell(const struct node_extent *extent, uint64_t *keys)
+static int copy_keys(const struct node_extent *extent, uint64_t *keys)
 {
 	memcpy(keys, extent->keys, sizeof(extent->keys));
 	return 0;
@@ -349,10 +354,11 @@ static int copy_source(const struct reef_ask_extent_pull *pull,
 	return 0;
 }
 
-/* Is what is here what was asked for? An epoch that is not the same is another
- * move's, or a later CREATE after one. */
-static int compare(const struct node_extent *extent,
-		   const struct reef_ask_extent_create *ask)
+/* 0: the extent that is here is the one asked for, and open.  -EEXIST: it is
+ * another one; a different epoch belongs to another move, or to a later CREATE
+ * after one.  -EBUSY: not open. */
+static int check_same(const struct node_extent *extent,
+		      const struct reef_ask_extent_create *ask)
 {
 	if (extent->space != ask->space || extent->size != ask->size ||
 	    extent->epoch != ask->epoch)
@@ -360,7 +366,7 @@ static int compare(const struct node_extent *extent,
 	return extent->state == NODE_OPEN && extent->exposed ? 0 : -EBUSY;
 }
 
-/* pull NULL: create. */
+/* Make an extent or find it made, and return its keys. pull NULL: CREATE. */
 static int create_or_pull(struct reef_node *node,
 			  const struct reef_ask_extent_create *ask,
 			  const struct reef_ask_extent_pull *pull,
@@ -374,23 +380,23 @@ static int create_or_pull(struct reef_node *node,
 	int rc;
 
 	for (;;) {
-		extent = find(node, ask->extent);
+		extent = find_extent(node, ask->extent);
 		if (extent && extent->job == NODE_IDLE) {
-			rc = compare(extent, ask);
-			return rc ? rc : tell(extent, keys);
+			rc = check_same(extent, ask);
+			return rc ? rc : copy_keys(extent, keys);
 		}
 		source = NULL;
 		rc = 0;
 		if (!extent && pull)
 			rc = copy_source(pull, &source);
 		if (!extent && !rc)
-			rc = begin(node, ask, source, &extent);
-		/* These end by themselves, however long they take. */
+			rc = start_making(node, ask, source, &extent);
+		/* CREATE and PULL end by themselves, however long they take. */
 		if (!rc)
-			rc = await(node, extent,
-				   extent->job == kind ? REEF_FOREVER
-						       : until_ns,
-				   &outcome);
+			rc = await_job(node, extent,
+				       extent->job == kind ? REEF_FOREVER
+							   : until_ns,
+				       &outcome);
 		if (!rc && outcome.kind == kind)
 			rc = outcome.result;
 		if (rc)
@@ -421,16 +427,16 @@ int node_extent_close(struct reef_node *node, uint32_t number,
 	int rc = 0;
 
 	while (!rc) {
-		extent = find(node, number);
+		extent = find_extent(node, number);
 		if (!extent)
 			return -ENOENT;
 		if (extent->job == NODE_IDLE && extent->state == NODE_CLOSED &&
 		    extent->exposed)
-			return tell(extent, keys);
+			return copy_keys(extent, keys);
 		if (extent->job == NODE_IDLE)
-			rc = start(node, extent, NODE_CLOSE, NULL, 0);
+			rc = start_job(node, extent, NODE_CLOSE, NULL, 0);
 		if (!rc)
-			rc = await(node, extent, until_ns, &outcome);
+			rc = await_job(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_CLOSE)
 			rc = outcome.result;
 	}
@@ -446,19 +452,19 @@ int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
 	int rc = 0;
 
 	while (!rc) {
-		extent = find(node, number);
+		extent = find_extent(node, number);
 		if (!extent)
 			return -ENOENT;
 		if (extent->job == NODE_IDLE && extent->state == NODE_OPEN &&
 		    extent->exposed) {
 			if (epoch > extent->epoch)
 				extent->epoch = epoch;
-			return tell(extent, keys);
+			return copy_keys(extent, keys);
 		}
 		if (extent->job == NODE_IDLE)
-			rc = start(node, extent, NODE_REOPEN, NULL, epoch);
+			rc = start_job(node, extent, NODE_REOPEN, NULL, epoch);
 		if (!rc)
-			rc = await(node, extent, until_ns, &outcome);
+			rc = await_job(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_REOPEN)
 			rc = outcome.result;
 	}
@@ -473,14 +479,14 @@ int node_extent_drop(struct reef_node *node, uint32_t number)
 	int rc = 0;
 
 	while (!rc) {
-		extent = find(node, number);
+		extent = find_extent(node, number);
 		if (!extent)
 			return 0;
 		extent->doomed = true;
 		if (extent->job == NODE_IDLE)
-			rc = start(node, extent, NODE_DROP, NULL, 0);
+			rc = start_job(node, extent, NODE_DROP, NULL, 0);
 		if (!rc)
-			rc = await(node, extent, until_ns, &outcome);
+			rc = await_job(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_DROP)
 			rc = outcome.result;
 	}
@@ -509,18 +515,18 @@ void node_leaving_go(struct reef_node *node)
 	for (extent = node->leaving; extent; extent = extent->next) {
 		if (extent->job != NODE_IDLE)
 			continue;
-		/* Now, and not when the job has its turn: whoever is let in
-		 * after this finds no key of an earlier life. */
+		/* Keys are withdrawn here, not when the job has its turn, so
+		 * that whoever is let in next finds none of an earlier life. */
 		node_withdraw(node, extent, 0);
-		if (start(node, extent, NODE_DROP, NULL, 0))
-			break; /* tried again with the next pulse */
+		if (start_job(node, extent, NODE_DROP, NULL, 0))
+			break; /* the next pulse tries again */
 	}
 }
 
 void node_extents_free(struct reef_node *node)
 {
 	while (node->leaving)
-		forget(node, node->leaving);
+		forget_extent(node, node->leaving);
 	free(node->extents);
 	reef_memory_destroy(node->spare);
 }

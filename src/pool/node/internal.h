@@ -1,15 +1,15 @@
 /* internal.h - the parts of a node, to each other.
  *
- *   serve.c     start and stop; who may come in; requests to their functions
- *   registration.c  the link to the broker; lives, which follow one another
- *   extent.c    the extents, and the jobs that change them
- *   lend.c      memory taken and given back, exposed and withdrawn
- *   pull.c      an extent's bytes from another node
- *   pressure.c  how much memory the machine has left
+ *   serve.c         start and stop; who may come in; requests to their
+ * functions registration.c  the link to the broker; lives, which follow one
+ * another extent.c        the extents, and the jobs that change them lend.c
+ * memory taken and given back, exposed and withdrawn pull.c          an
+ * extent's bytes from another node pressure.c      how much memory the machine
+ * has left
  *
  * A *life* is what has one incarnation: a port with its listeners and links, an
- * rpc, the extents. When it ends (registration.c), all of these go; what a holder does
- * not let go of stays in `leaving`, counted and never lent again.
+ * rpc, the extents. When it ends (registration.c), all of these go; what a
+ * holder does not let go of stays in `leaving`, counted and never lent again.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_NODE_INTERNAL_H
@@ -28,11 +28,11 @@
 /* A handler waits this long for a job, then tells the broker -ETIMEDOUT; the
  * job goes on, and who asks again joins it. */
 #define NODE_ANSWER_NS UINT64_C(2000000000)
-/* So many handlers wait for jobs at once; others are told -ETIMEDOUT at once,
- * so that there is always one left for a FENCE. */
+/* At most so many handlers wait for jobs. Further requests are answered with
+ * -ETIMEDOUT at once, so that a handler is always left for a FENCE. */
 #define NODE_WAITING_MAX 192
 #define NODE_HANDLERS_MAX 256
-/* How soon whoever withdraws sees that its life has ended. */
+/* A fiber that withdraws looks this often whether its life has ended. */
 #define NODE_SLICE_NS UINT64_C(50000000)
 #define NODE_ADDRESSES_MAX 800
 
@@ -45,9 +45,10 @@ struct node_gate {
 	} * waiters;
 };
 
-/* Wait until the gate opens, which it may do for nothing.  -ETIMEDOUT.
- * -REEF_EHOSTDEAD. */
+/* Wait until the gate opens. It may open without a reason for this waiter, who
+ * checks for itself.  -ETIMEDOUT.  -REEF_EHOSTDEAD. */
 int node_gate_wait(struct node_gate *gate, uint64_t timeout_ns);
+/* Let every waiter check. */
 void node_gate_open(struct node_gate *gate);
 
 /* --- extents --- */
@@ -73,13 +74,13 @@ struct node_extent {
 	uint64_t keys[REEF_DOORS_MAX];		    /* by door */
 	/* One job at a time. */
 	enum node_job_kind job;
-	bool doomed; /* it is to be dropped: a pull need not go on */
+	bool doomed; /* a drop was asked for: a pull need not go on */
 	bool going;  /* counted in node->going */
-	/* How the last one ended. */
+	/* How the last job ended. */
 	enum node_job_kind ended;
 	int result;
-	uint64_t jobs;		  /* that ended */
-	uint32_t refs;		  /* handlers and jobs that look at it */
+	uint64_t jobs;		  /* that have ended */
+	uint32_t refs;		  /* handlers and jobs that use it */
 	struct node_extent *next; /* in `leaving` */
 };
 
@@ -93,14 +94,14 @@ struct reef_node {
 	/* Doors: addresses, in their order. */
 	uint32_t doors;
 	uint32_t door_fabric[REEF_DOORS_MAX];
-	bool fabric_lends[REEF_MESH_MAX]; /* it is a door */
+	bool fabric_lends[REEF_MESH_MAX]; /* the fabric has a door */
 	uint64_t domain;		  /* the memory's */
 
 	/* This life. */
 	struct reef_port *port;
 	struct reef_rpc *rpc;
 	uint64_t incarnation;
-	bool ending;		      /* it ends: jobs and handlers give up */
+	bool ending;		      /* jobs and handlers give up */
 	struct node_extent **extents; /* in the order of their numbers */
 	uint32_t extents_count, extents_room;
 	uint32_t links; /* accepted */
@@ -115,7 +116,7 @@ struct reef_node {
 	/* registration.c */
 	bool stopping;
 	struct reef_fiber *fiber;
-	struct reef_fiber *ready; /* says READY; NULL: has not begun */
+	struct reef_fiber *ready; /* sends READY; NULL: not yet begun */
 	struct reef_peer *peer;	  /* to the broker; NULL: none */
 	bool peer_lost, peer_stale, peer_closed;
 	uint32_t provisional; /* session id */
@@ -123,13 +124,14 @@ struct reef_node {
 	uint64_t broker_epoch, ttl_ns;
 	uint32_t id, registered; /* once READY; before */
 	int link;		 /* as in the status */
-	int told;		 /* of that, in the log */
+	int logged;		 /* the `link` that the log says */
 	bool short_of_memory;
 };
 
 /* --- serve.c --- */
 
-/* Is this broker's word to be heard? Remembers the highest epoch.  -ESTALE. */
+/* Accept a broker's epoch and remember the highest.  -ESTALE: a later broker
+ * was heard already. */
 int node_obey(struct reef_node *node, uint64_t epoch);
 /* Listen and serve with a new port and rpc: where options.listen says, or
  * where it did before. */
@@ -146,7 +148,8 @@ uint32_t node_provisional(struct reef_node *node);
 
 /* --- registration.c --- */
 
-int node_registration_run(void *arg); /* the fiber */
+/* The fiber that keeps the node registered, from start to stop. */
+int node_registration_run(void *arg);
 /* Close the link to the broker, if there is any; calls under way end. */
 void node_peer_close(struct reef_node *node);
 
@@ -163,27 +166,27 @@ int node_extent_close(struct reef_node *node, uint32_t number,
 int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
 		       uint64_t keys[REEF_DOORS_MAX]);
 int node_extent_drop(struct reef_node *node, uint32_t number);
-/* The first whose number is above that one; NULL: none. */
+/* The extent with the lowest number above that one; NULL: none. */
 struct node_extent *node_extent_after(const struct reef_node *node,
 				      uint32_t number);
-/* Life has ended and no job runs: all extents become `leaving`. */
+/* Make all extents `leaving`, once life has ended and no job runs. */
 void node_extents_leave(struct reef_node *node);
-/* Withdraw what leaves, through the port there is now; with jobs for holders
- * that do not let go at once. */
+/* Withdraw what is `leaving` through the present port; where holders do not let
+ * go at once, a job waits for them. */
 void node_leaving_go(struct reef_node *node);
-/* The end: there is no port any more. */
+/* Free every extent after the port was closed. */
 void node_extents_free(struct reef_node *node);
 
 /* --- lend.c --- */
 
-/* Take memory, counting it first.  -ENOSPC: over the capacity. */
+/* Take memory for an extent, counting it first.  -ENOSPC: over the capacity. */
 int node_memory_take(struct reef_node *node, struct node_extent *extent);
-/* Give it back; no region may be left. */
+/* Give an extent's memory back; no region of it may be left. */
 void node_memory_give(struct reef_node *node, struct node_extent *extent);
-/* Expose it on every door, or on none; fresh keys. */
+/* Expose an extent on every door, or on none, under fresh keys. */
 int node_expose(struct reef_node *node, struct node_extent *extent);
-/* Take every key back and wait for holders.  -ETIMEDOUT: a holder is left.
- * -ECANCELED: life ended. What is withdrawn stays so. */
+/* Take every key of an extent back and wait for holders.  -ETIMEDOUT: a holder
+ * is left.  -ECANCELED: life ended. Doors that were withdrawn stay so. */
 int node_withdraw(struct reef_node *node, struct node_extent *extent,
 		  uint64_t timeout_ns);
 
@@ -195,7 +198,7 @@ struct node_source {
 	char addresses[]; /* terminated */
 };
 
-/* Fill the extent's memory from there. */
+/* Fill the extent's memory from the source. */
 int node_pull(struct reef_node *node, struct node_extent *extent,
 	      const struct node_source *source);
 
@@ -205,7 +208,7 @@ int node_pull(struct reef_node *node, struct node_extent *extent,
  * or 1) that we are in has less. root: "", or where a test keeps such files.
  * UINT64_MAX: unknown. */
 uint64_t node_available(const char *root);
-/* What to ask the broker for, given what is available now. */
+/* How many bytes to ask back from the broker, given what is available now. */
 uint64_t node_wanted(struct reef_node *node, uint64_t available);
 
 #endif

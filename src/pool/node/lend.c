@@ -29,7 +29,8 @@ struct errand {
 	struct reef_memory *memory;
 	int result;
 	struct reef_queue *queue; /* of who waits */
-	/* Release, after the result; the partner is the acquire in is_done. */
+	/* Release, after the result; the partner is the acquire in
+	 * is_errand_done. */
 	_Atomic bool done;
 };
 
@@ -53,14 +54,14 @@ static void *errand_thread(void *arg)
 	return NULL;
 }
 
-static bool is_done(const void *what)
+static bool is_errand_done(const void *what)
 {
 	const struct errand *errand = what;
 
 	return atomic_load_explicit(&errand->done, memory_order_acquire);
 }
 
-/* Signals are for the program's own threads. */
+/* The thread blocks every signal: they are for the program's own threads. */
 static int start_thread(struct errand *errand, pthread_t *thread)
 {
 	sigset_t all, before;
@@ -73,7 +74,9 @@ static int start_thread(struct errand *errand, pthread_t *thread)
 	return rc;
 }
 
-static void run_beside(struct reef_node *node, struct errand *errand)
+/* Run the errand on a thread of its own while this fiber waits; in simulation,
+ * and where there is no thread to be had, right here. */
+static void run_off_thread(struct reef_node *node, struct errand *errand)
 {
 	pthread_t thread;
 
@@ -91,7 +94,8 @@ static void run_beside(struct reef_node *node, struct errand *errand)
 		return;
 	}
 	node->errands++;
-	reef_queue_wait_until(errand->queue, is_done, errand, REEF_FOREVER);
+	reef_queue_wait_until(errand->queue, is_errand_done, errand,
+			      REEF_FOREVER);
 	pthread_join(thread, NULL);
 	node->errands--;
 	node_gate_open(&node->gate);
@@ -126,7 +130,7 @@ int node_memory_take(struct reef_node *node, struct node_extent *extent)
 		errand.memory = node->spare; /* mutant NODE_DIRTY */
 		node->spare = NULL;
 	} else {
-		run_beside(node, &errand);
+		run_off_thread(node, &errand);
 	}
 	if (errand.result) {
 		node->lent -= whole;
@@ -153,7 +157,7 @@ void node_memory_give(struct reef_node *node, struct node_extent *extent)
 	if (REEF_MUTATED(NODE_DIRTY) && !node->spare)
 		node->spare = errand.memory;
 	else
-		run_beside(node, &errand);
+		run_off_thread(node, &errand);
 	node->lent -= whole;
 	if (huge)
 		node->huge -= whole;
@@ -185,9 +189,9 @@ int node_expose(struct reef_node *node, struct node_extent *extent)
 	return 0;
 }
 
-/* One round over all fabrics. 0: nothing is left. */
-static int withdraw_once(struct reef_node *node, struct node_extent *extent,
-			 uint64_t timeout_ns)
+/* Try each region that is left once. 0: none is left. */
+static int withdraw_regions(struct reef_node *node, struct node_extent *extent,
+			    uint64_t timeout_ns)
 {
 	int rc, worst = 0;
 
@@ -212,9 +216,9 @@ int node_withdraw(struct reef_node *node, struct node_extent *extent,
 	int rc;
 
 	extent->exposed = false;
-	/* First without waiting, so that no fabric still lets in while another
-	 * waits for its holders. */
-	rc = withdraw_once(node, extent, 0);
+	/* The first round does not wait, so that no fabric lets anybody in
+	 * while another waits for its holders. */
+	rc = withdraw_regions(node, extent, 0);
 	while (rc == -ETIMEDOUT) {
 		passed_ns = reef_now_ns() - start_ns;
 		if (node->ending)
@@ -227,7 +231,7 @@ int node_withdraw(struct reef_node *node, struct node_extent *extent,
 				 "extent %u: a holder does not let go",
 				 extent->number);
 		}
-		rc = withdraw_once(node, extent, NODE_SLICE_NS);
+		rc = withdraw_regions(node, extent, NODE_SLICE_NS);
 	}
 	return rc;
 }

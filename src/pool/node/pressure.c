@@ -13,7 +13,7 @@
 
 #define PATH_MAX_SIZE 4096
 
-/* The names of the same things in both versions. */
+/* What version 1 and version 2 of cgroups call the same things. */
 struct dialect {
 	const char *mount, *limit, *use, *droppable;
 };
@@ -23,8 +23,8 @@ static const struct dialect version1 = {
 	"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
 	"memory.usage_in_bytes", "total_inactive_file"};
 
-/* The number after `name`, in a file of lines; an empty name: the first.
- * False: there is none ("max"). */
+/* Read the number after `name` in a file of lines; an empty name: the first
+ * number. False: there is none, as in "max". */
 static bool read_number(const char *path, const char *name, uint64_t *out)
 {
 	FILE *file = fopen(path, "re");
@@ -49,8 +49,8 @@ static bool read_number(const char *path, const char *name, uint64_t *out)
 	return found;
 }
 
-/* What one group leaves; UINT64_MAX: it has no limit. */
-static uint64_t left_in(const char *group, const struct dialect *dialect)
+/* Bytes that one group leaves us; UINT64_MAX: it has no limit. */
+static uint64_t left_in_group(const char *group, const struct dialect *dialect)
 {
 	char path[PATH_MAX_SIZE + 64];
 	uint64_t limit, use, droppable = 0;
@@ -67,9 +67,9 @@ static uint64_t left_in(const char *group, const struct dialect *dialect)
 	return limit > use ? limit - use : 0;
 }
 
-/* The group and all above it. */
-static uint64_t left_above(const char *root, const char *group,
-			   const struct dialect *dialect)
+/* The least that the group and all groups above it leave us. */
+static uint64_t left_in_ancestors(const char *root, const char *group,
+				  const struct dialect *dialect)
 {
 	char path[PATH_MAX_SIZE], *slash;
 	uint64_t left, least = UINT64_MAX;
@@ -82,7 +82,7 @@ static uint64_t left_above(const char *root, const char *group,
 	if ((size_t)size >= sizeof(path) - top)
 		return least;
 	for (;;) {
-		left = left_in(path, dialect);
+		left = left_in_group(path, dialect);
 		least = left < least ? left : least;
 		slash = strrchr(path + top, '/');
 		if (!slash)
@@ -91,7 +91,8 @@ static uint64_t left_above(const char *root, const char *group,
 	}
 }
 
-/* Lines "number:controllers:path". */
+/* The least that all our groups leave us. /proc/self/cgroup has lines of
+ * "number:controllers:path". */
 static uint64_t left_in_cgroups(const char *root)
 {
 	char line[PATH_MAX_SIZE], *controllers, *group;
@@ -117,7 +118,7 @@ static uint64_t left_in_cgroups(const char *root)
 			dialect = &version1;
 		else
 			continue;
-		left = left_above(root, group, dialect);
+		left = left_in_ancestors(root, group, dialect);
 		least = left < least ? left : least;
 	}
 	fclose(file);

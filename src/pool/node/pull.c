@@ -55,7 +55,7 @@ static int read_piece(struct reading *reading, struct piece *piece,
 	if (rc == -EAGAIN)
 		return reef_run(reading->queue, &piece->batch);
 	if (rc == 1) {
-		/* It cost this thread a copy: let others have their turn. */
+		/* The READ was a copy by this thread: let others run. */
 		reef_fiber_yield();
 		return piece->batch.status;
 	}
@@ -83,13 +83,13 @@ static int read_all(const struct reef_node *node,
 		if (!rc && i < count)
 			rc = read_piece(reading, piece,
 					i * reading->piece_size);
-		if (rc && count > i) /* only wait for the rest */
+		if (rc && count > i) /* post no more, wait for the rest */
 			count = i + 1;
 	}
 	return rc;
 }
 
-/* Through a link that is up. */
+/* Read the whole extent through a link that is up. */
 static int pull_through(struct reef_node *node, struct node_extent *extent,
 			struct reef_link *link, uint64_t key)
 {

@@ -19,7 +19,8 @@
  *     |                  |
  *     +<-- new life <----+-- -ESTALE, of an epoch that counts
  *
- * join: AWAY to READY; get_ready: to HERE; stay: pulses; new_life. */
+ * join_broker: AWAY to READY; send_ready: to HERE; send_pulses; begin_new_life.
+ */
 #include "pool/node/internal.h"
 
 #include "base/mutant.h"
@@ -31,11 +32,11 @@
 #define RETRY_MAX_NS UINT64_C(1000000000)
 #define CALL_NS UINT64_C(3000000000) /* before the broker has said its ttl */
 #define CALL_MIN_NS UINT64_C(20000000)
-/* Let an answer -ESTALE go out before its link is closed. */
+/* An answer -ESTALE gets this long to go out before its link is closed. */
 #define STALE_NS UINT64_C(20000000)
-/* Before a new life registers, memory of the old one gets this long to go. */
+/* Memory of the old life gets this long to go before a new one registers. */
 #define LEAVE_NS UINT64_C(200000000)
-/* Whatever a broker says its ttl is: no pulses without a pause. A quarter of
+/* The least pause between pulses, whatever ttl a broker claims: a quarter of
  * the least that can be set. */
 #define PAUSE_MIN_NS UINT64_C(250000)
 #define ROWS_MAX 128 /* in one message */
@@ -45,8 +46,9 @@ static bool is_lost(const struct reef_node *node)
 	return node->stopping || node->peer_lost || node->peer_stale;
 }
 
-/* How long a broker may take to answer. A silent one must be left soon: the
- * next may be up already, and counts. (5) Who has no luck takes longer. */
+/* How long a broker may take to answer. A silent one must be left soon: its
+ * successor may be up already, and counts the time. (5) After failures the time
+ * doubles, twice at most. */
 static uint64_t call_ns(const struct reef_node *node)
 {
 	uint64_t ns = node->ttl_ns / 4
@@ -62,8 +64,9 @@ static uint64_t call_ns(const struct reef_node *node)
 #define SEPARATORS " ,"
 #define BROKERS_MAX 64
 
-/* The attempt's address or addresses (1): where they start, how long. */
-static size_t choose(const struct reef_node *node, const char **out)
+/* Point *out to the address or addresses (1) that this attempt tries, and
+ * return their length. */
+static size_t choose_addresses(const struct reef_node *node, const char **out)
 {
 	const char *text = node->broker, *words[BROKERS_MAX];
 	uint32_t count = 0, turn;
@@ -95,13 +98,14 @@ static int connect_broker(struct reef_node *node)
 	rc = node_connect_options(node, &options);
 	if (rc)
 		return rc;
-	/* The same again, so that the broker ends the older link first. But
-	 * somebody else may have hit upon the same. */
+	/* The same provisional id again, so that the broker ends the older link
+	 * first. Every fourth attempt takes another, in case somebody else has
+	 * hit upon the same. */
 	if (!node->provisional || node->attempts % 4 == 3)
 		node->provisional = node_provisional(node);
 	options.session = node->provisional;
 	options.timeout_ns = node->ttl_ns ? call_ns(node) / 2 : 0;
-	size = choose(node, &text);
+	size = choose_addresses(node, &text);
 	addresses = strndup(text, size);
 	rc = addresses ? reef_rpc_connect(node->rpc, addresses,
 					  node->options.broker_domain, &options,
@@ -111,7 +115,7 @@ static int connect_broker(struct reef_node *node)
 	free(addresses);
 	if (rc)
 		return rc;
-	reef_peer_ref(peer); /* stop may close it under us */
+	reef_peer_ref(peer); /* stop may close it meanwhile */
 	node->peer = peer;
 	node->peer_stale = false;
 	node->peer_closed = false;
@@ -129,7 +133,8 @@ void node_peer_close(struct reef_node *node)
 
 /* --- registration --- */
 
-static int fence_told(struct reef_node *node, const struct reef_body *body)
+static int fence_told_sessions(struct reef_node *node,
+			       const struct reef_body *body)
 {
 	struct reef_cursor_in in = {body->rows, body->rows_size, false};
 	struct reef_row row;
@@ -147,13 +152,13 @@ static int fence_told(struct reef_node *node, const struct reef_body *body)
 	return rc;
 }
 
-/* The domain that shm is asked by. */
+/* The domain by which others tell whether they share our machine's shm. */
 static uint64_t machine_domain(const struct reef_node *node)
 {
 	return node->options.simulated ? node->domain : reef_domain_cpu();
 }
 
-static int say_register(struct reef_node *node, bool *dead)
+static int send_register(struct reef_node *node, bool *dead)
 {
 	struct reef_body body = {
 		.ask.node_register =
@@ -180,7 +185,7 @@ static int say_register(struct reef_node *node, bool *dead)
 		return rc;
 	rc = node_obey(node, answer.epoch);
 	if (!rc)
-		rc = fence_told(node, &answer.body);
+		rc = fence_told_sessions(node, &answer.body);
 	if (!rc) {
 		node->ttl_ns = answer.body.reply.node_register.ttl_ns;
 		node->registered = answer.body.reply.node_register.node;
@@ -189,8 +194,8 @@ static int say_register(struct reef_node *node, bool *dead)
 	return rc;
 }
 
-static void put_row(const struct node_extent *extent, uint32_t node,
-		    struct reef_cursor_out *rows)
+static void encode_extent(const struct node_extent *extent, uint32_t node,
+			  struct reef_cursor_out *rows)
 {
 	struct reef_row row = {
 		.row = REEF_ROW_EXTENT,
@@ -212,14 +217,14 @@ static void put_row(const struct node_extent *extent, uint32_t node,
 	reef_row_encode(&row, rows);
 }
 
-/* What is being made is not there yet, what is being dropped not any more; the
- * broker asks for it again if it wants it. */
-static bool is_told(const struct node_extent *extent)
+/* False for an extent that is being made or dropped: the broker asks for it
+ * again if it wants it. */
+static bool is_listed(const struct node_extent *extent)
 {
 	return extent->state != NODE_MAKING && extent->job != NODE_DROP;
 }
 
-static int say_extents(struct reef_node *node)
+static int send_extents(struct reef_node *node)
 {
 	struct node_extent *extent = node_extent_after(node, 0);
 	struct reef_cursor_out rows = {0};
@@ -230,8 +235,8 @@ static int say_extents(struct reef_node *node)
 	while (!rc && (extent || count > 0)) {
 		if (extent) {
 			last = extent->number;
-			if (is_told(extent)) {
-				put_row(extent, node->registered, &rows);
+			if (is_listed(extent)) {
+				encode_extent(extent, node->registered, &rows);
 				count++;
 			}
 		}
@@ -254,8 +259,8 @@ static int say_extents(struct reef_node *node)
 	return rc;
 }
 
-/* In a fiber of its own, which ends when its link does. */
-static int get_ready(void *arg)
+/* Runs in a fiber of its own, which ends when its link does. */
+static int send_ready(void *arg)
 {
 	struct reef_node *node = arg;
 	int rc = reef_rpc_call(node->peer, REEF_POOL_NODE_READY, 0, NULL, NULL,
@@ -265,30 +270,30 @@ static int get_ready(void *arg)
 		node->peer_lost = true;
 	} else {
 		node->id = node->registered;
-		node->link = node->told = 0;
+		node->link = node->logged = 0;
 		node->attempts = 0;
 	}
 	node_gate_open(&node->gate);
 	return rc;
 }
 
-static int join(struct reef_node *node, bool *dead)
+static int join_broker(struct reef_node *node, bool *dead)
 {
 	int rc;
 
 	rc = connect_broker(node);
 	if (!rc)
-		rc = say_register(node, dead);
+		rc = send_register(node, dead);
 	if (!rc)
-		rc = say_extents(node);
+		rc = send_extents(node);
 	return rc ? rc
-		  : reef_fiber_spawn(node->sched, get_ready, node,
+		  : reef_fiber_spawn(node->sched, send_ready, node,
 				     &node->ready);
 }
 
 /* --- pulses --- */
 
-static uint64_t ask_available(const struct reef_node *node)
+static uint64_t available_memory(const struct reef_node *node)
 {
 	if (node->options.available)
 		return node->options.available(node->options.context);
@@ -297,9 +302,9 @@ static uint64_t ask_available(const struct reef_node *node)
 	return node_available("");
 }
 
-static int pulse(struct reef_node *node)
+static int send_pulse(struct reef_node *node)
 {
-	uint64_t available = ask_available(node);
+	uint64_t available = available_memory(node);
 	struct reef_body body = {
 		.ask.node_pulse =
 			{
@@ -315,8 +320,8 @@ static int pulse(struct reef_node *node)
 			     call_ns(node));
 }
 
-/* Until the link is lost, or the broker does not know us any more. */
-static int stay(struct reef_node *node)
+/* Send pulses until the link is lost, or the broker knows us no more. */
+static int send_pulses(struct reef_node *node)
 {
 	uint64_t period_ns = node->ttl_ns / 4, last_ns = reef_now_ns();
 	uint64_t passed_ns;
@@ -333,22 +338,22 @@ static int stay(struct reef_node *node)
 		}
 		last_ns = reef_now_ns();
 		node_leaving_go(node);
-		rc = pulse(node);
+		rc = send_pulse(node);
 	}
 	return rc ? rc : node->peer_stale ? -ESTALE : -REEF_ENOLINK;
 }
 
 /* --- lives --- */
 
-static void take_incarnation(struct reef_node *node)
+static void pick_incarnation(struct reef_node *node)
 {
 	do
 		node->incarnation = reef_random_next(&node->random);
 	while (!node->incarnation);
 }
 
-/* Wait, unless told to stop. */
-static int pause_for(struct reef_node *node, uint64_t timeout_ns)
+/* Wait for that long, or until the node is stopped. */
+static int pause_unless_stopped(struct reef_node *node, uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns(), passed_ns = 0;
 	int rc = 0;
@@ -361,7 +366,7 @@ static int pause_for(struct reef_node *node, uint64_t timeout_ns)
 	return rc;
 }
 
-static int new_life(struct reef_node *node)
+static int begin_new_life(struct reef_node *node)
 {
 	uint64_t start_ns;
 	int rc;
@@ -370,7 +375,7 @@ static int new_life(struct reef_node *node)
 		 "was taken for dead: drops %u extents and comes back",
 		 node->extents_count);
 	if (REEF_MUTATED(NODE_SAME_LIFE)) {
-		take_incarnation(node);
+		pick_incarnation(node);
 		return 0;
 	}
 	node_serve_end(node);
@@ -381,11 +386,11 @@ static int new_life(struct reef_node *node)
 			 reef_error_name(rc));
 		reef_port_close(node->port);
 		node->port = NULL;
-		rc = pause_for(node, RETRY_MAX_NS);
+		rc = pause_unless_stopped(node, RETRY_MAX_NS);
 		if (rc)
 			return rc;
 	}
-	take_incarnation(node);
+	pick_incarnation(node);
 	start_ns = reef_now_ns();
 	while (!rc && node->leaving && !node->stopping &&
 	       reef_now_ns() - start_ns < LEAVE_NS) {
@@ -395,7 +400,7 @@ static int new_life(struct reef_node *node)
 	return rc;
 }
 
-static uint64_t retry_ns(const struct reef_node *node)
+static uint64_t retry_delay_ns(const struct reef_node *node)
 {
 	uint32_t doublings = node->attempts < 8 ? node->attempts : 8;
 	uint64_t most_ns = node->ttl_ns ? node->ttl_ns / 8 : RETRY_MAX_NS;
@@ -406,7 +411,7 @@ static uint64_t retry_ns(const struct reef_node *node)
 	return ns < most_ns ? ns : most_ns;
 }
 
-static void leave(struct reef_node *node, int reason)
+static void leave_broker(struct reef_node *node, int reason)
 {
 	struct reef_peer *peer = node->peer;
 	int why = 0;
@@ -420,10 +425,10 @@ static void leave(struct reef_node *node, int reason)
 	node->ready = NULL;
 	node->peer = NULL;
 	node->link = why && why != -REEF_EINDOUBT ? why : reason;
-	if (node->link != node->told)
+	if (node->link != node->logged)
 		reef_log(REEF_LOG_INFO, "node", "not with a broker: %s",
 			 reef_error_name(node->link));
-	node->told = node->link;
+	node->logged = node->link;
 	if (peer)
 		reef_peer_unref(peer);
 	node_gate_open(&node->gate);
@@ -435,20 +440,20 @@ int node_registration_run(void *arg)
 	bool dead;
 	int rc;
 
-	take_incarnation(node);
+	pick_incarnation(node);
 	do {
 		dead = false;
-		rc = join(node, &dead);
+		rc = join_broker(node, &dead);
 		if (!rc)
-			rc = stay(node);
-		leave(node, rc);
+			rc = send_pulses(node);
+		leave_broker(node, rc);
 		if (rc == -REEF_EHOSTDEAD || node->stopping)
 			break;
 		if (dead) {
 			node->attempts = 0;
-			rc = new_life(node);
+			rc = begin_new_life(node);
 		} else {
-			rc = pause_for(node, retry_ns(node));
+			rc = pause_unless_stopped(node, retry_delay_ns(node));
 			node->attempts++;
 		}
 	} while (rc != -REEF_EHOSTDEAD && !node->stopping);

@@ -8,8 +8,8 @@
  *     is answered with -ESTALE, which this node says of nothing else, and the
  *     link is dropped.
  *
- *   start -> serving -> (-ESTALE: registration.c) end of life -> serving ... -> stop
- *            node_serve               node_serve_end     node_serve */
+ *   start -> serving -> (-ESTALE: registration.c) end of life -> serving ->
+ * stop node_serve                           node_serve_end node_serve */
 #include "pool/node/internal.h"
 
 #include "base/mutant.h"
@@ -69,8 +69,8 @@ int node_connect_options(struct reef_node *node,
 	return 0;
 }
 
-static int credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
+static int find_credential(void *context, const char *identity,
+			   uint32_t session, uint8_t key[REEF_KEY_SIZE])
 {
 	struct reef_node *node = context;
 	struct reef_key derived;
@@ -89,7 +89,7 @@ static int credential(void *context, const char *identity, uint32_t session,
 	return 0;
 }
 
-static void opened(void *context, struct reef_peer *peer)
+static void count_link(void *context, struct reef_peer *peer)
 {
 	struct reef_node *node = context;
 
@@ -97,7 +97,7 @@ static void opened(void *context, struct reef_peer *peer)
 	node->links++;
 }
 
-static void closed(void *context, struct reef_peer *peer, int reason)
+static void note_lost_link(void *context, struct reef_peer *peer, int reason)
 {
 	struct reef_node *node = context;
 
@@ -113,7 +113,7 @@ static void closed(void *context, struct reef_peer *peer, int reason)
 
 /* --- requests --- */
 
-/* Begin on every fabric before waiting for any. */
+/* The first round only begins the fence on every fabric; later ones wait. */
 int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns(), slice_ns = 0;
@@ -152,8 +152,9 @@ int node_obey(struct reef_node *node, uint64_t epoch)
 	return 0;
 }
 
-static int handle(void *context, const struct reef_request *request,
-		  struct reef_body *answer, struct reef_cursor_out *room)
+static int handle_request(void *context, const struct reef_request *request,
+			  struct reef_body *answer,
+			  struct reef_cursor_out *room)
 {
 	const union reef_ask *ask = &request->body.ask;
 	uint64_t *keys = answer->reply.extent.keys;
@@ -194,8 +195,8 @@ static int handle(void *context, const struct reef_request *request,
 
 /* --- a life's port --- */
 
-/* Which fabric each address is of. Memory has one domain (F6), so all doors
- * have: those of the machine's CPUs, or those of one NIC. */
+/* Fill in which fabric each address belongs to. Memory has one domain (F6), so
+ * all doors are of one: the machine's CPUs, or one NIC. */
 static int find_doors(struct reef_node *node)
 {
 	struct reef_mesh *mesh = node->options.mesh;
@@ -227,10 +228,10 @@ static int find_doors(struct reef_node *node)
 int node_serve(struct reef_node *node)
 {
 	struct reef_rpc_options options = {
-		.handle = handle,
-		.opened = opened,
-		.closed = closed,
-		.credential = credential,
+		.handle = handle_request,
+		.opened = count_link,
+		.closed = note_lost_link,
+		.credential = find_credential,
 		.context = node,
 		.peer_max = NODE_HANDLERS_MAX,
 	};
@@ -243,7 +244,7 @@ int node_serve(struct reef_node *node)
 		return rc;
 	node->ending = false;
 	node->links = 0;
-	node_leaving_go(node); /* before anybody is let in */
+	node_leaving_go(node); /* before listening lets anybody in */
 	rc = reef_rpc_create(node->port, &options, &node->rpc);
 	if (!rc)
 		rc = reef_rpc_listen(node->rpc, where, node->addresses,
@@ -272,7 +273,7 @@ void node_serve_end(struct reef_node *node)
 
 /* --- the interface --- */
 
-static int check(const struct reef_node_options *options)
+static int check_options(const struct reef_node_options *options)
 {
 	if (!options->mesh || !options->key || !options->listen ||
 	    !options->broker || !options->name || !options->name[0])
@@ -284,7 +285,7 @@ static int check(const struct reef_node_options *options)
 	return 0;
 }
 
-static void destroy(struct reef_node *node)
+static void destroy_node(struct reef_node *node)
 {
 	reef_port_close(node->port);
 	node->port = NULL;
@@ -295,8 +296,8 @@ static void destroy(struct reef_node *node)
 	free(node);
 }
 
-static int prepare(struct reef_node *node,
-		   const struct reef_node_options *options)
+static int init_node(struct reef_node *node,
+		     const struct reef_node_options *options)
 {
 	uint64_t seed = options->seed;
 	int rc = 0;
@@ -322,14 +323,14 @@ int reef_node_start(const struct reef_node_options *options,
 		    struct reef_node **out)
 {
 	struct reef_node *node;
-	int rc = check(options);
+	int rc = check_options(options);
 
 	if (rc)
 		return rc;
 	node = calloc(1, sizeof(*node));
 	if (!node)
 		return -ENOMEM;
-	rc = prepare(node, options);
+	rc = init_node(node, options);
 	if (!rc)
 		rc = node_serve(node);
 	if (!rc) {
@@ -339,16 +340,17 @@ int reef_node_start(const struct reef_node_options *options,
 			node_serve_end(node);
 	}
 	if (rc) {
-		destroy(node);
+		destroy_node(node);
 		return rc;
 	}
-	node->options.listen = NULL; /* the caller's; from now on the real */
+	node->options.listen = NULL; /* was the caller's; addresses has it */
 	*out = node;
 	return 0;
 }
 
-/* Where links have ended, only shm has holders left. */
-static void withdraw_for(struct reef_node *node, uint64_t timeout_ns)
+/* Withdraw what is `leaving`, for that long at most. Links have ended, so only
+ * shm has holders left. */
+static void withdraw_leaving(struct reef_node *node, uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns();
 	struct node_extent *extent;
@@ -372,8 +374,8 @@ void reef_node_stop(struct reef_node *node)
 	reef_fiber_join(node->fiber, NULL);
 	node_serve_end(node);
 	if (node->port)
-		withdraw_for(node, STOP_NS);
-	destroy(node);
+		withdraw_leaving(node, STOP_NS);
+	destroy_node(node);
 }
 
 const char *reef_node_addresses(const struct reef_node *node)
@@ -408,7 +410,7 @@ int reef_node_wait(struct reef_node *node, uint64_t timeout_ns)
 			return -ETIMEDOUT;
 		rc = node_gate_wait(&node->gate, timeout_ns - passed_ns);
 		if (rc == -ETIMEDOUT)
-			rc = 0; /* unless it came meanwhile */
+			rc = 0; /* the loop checks link and time itself */
 	}
 	return rc;
 }

@@ -89,8 +89,9 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 /* What a kind of block needs to be recovered. */
 struct reef_kind_ops {
 	const char *name;
-	/* Is a block of this kind, whose session is FENCED and which it did not
-	 * keep, still part of something? 1, 0, -errno. NULL: never. */
+	/* 1: a block of this kind, whose session is FENCED and did not keep it,
+	 * is still part of something.  0: it is not.  -errno. NULL: it never
+	 * is. */
 	int (*is_live)(struct reef *reef, struct reef_space *space,
 		       uint64_t address);
 	/* A FENCED session's page, before its blocks are freed: break its
@@ -124,8 +125,8 @@ int reef_session_check(struct reef *reef, uint32_t session,
  * end looks a few times in that time. Thread: any. */
 uint64_t reef_session_ttl(const struct reef *reef);
 
-/* May the caller look at that address over and over, for a moment? Only where
- * an operation ends as it is posted, and so costs nobody else anything; and not
+/* True if the caller may read that address over and over, for a moment: where
+ * an operation ends as it is posted, and so costs nobody else anything; but not
  * in a fiber, which would keep the others from running. A hint: where nothing
  * was done since the view changed, it is false. */
 bool reef_is_near(const struct reef *reef, uint64_t address);

@@ -22,12 +22,12 @@ struct embedded {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int state; /* locked; 1: starting */
+	int state; /* locked; 1: starting; 0: serving; -errno: it failed */
 	struct reef_sched *sched;
 	struct reef_fiber *fiber;
 	bool stopping; /* the thread's */
 	uint64_t size;
-	/* Before state becomes 0: */
+	/* Written before state becomes 0: */
 	struct reef_credential owner;
 	char broker[128];
 };
@@ -40,7 +40,7 @@ static void set_state(struct embedded *embedded, int state)
 	pthread_mutex_unlock(&embedded->lock);
 }
 
-/* Several extents, so that spaces do not have to share one. */
+/* Small enough for several extents, so that several spaces find room. */
 static uint64_t extent_size(uint64_t size)
 {
 	uint64_t extent = EXTENT_MAX;
@@ -86,7 +86,7 @@ static void *thread_main(void *arg)
 {
 	struct embedded *embedded = arg;
 
-	/* Returns when it is told to stop, or when starting failed. */
+	/* This returns on reef_sched_stop, or when starting has failed. */
 	reef_sched_run(embedded->sched);
 	embedded->stopping = true;
 	reef_fiber_unpark(embedded->fiber);
@@ -126,7 +126,7 @@ static int wait_until_started(struct embedded *embedded)
 	return rc;
 }
 
-static void destroy(struct embedded *embedded)
+static void free_embedded(struct embedded *embedded)
 {
 	reef_sched_destroy(embedded->sched);
 	pthread_mutex_destroy(&embedded->lock);
@@ -152,7 +152,7 @@ int embedded_start(uint64_t size, char *broker, size_t broker_max,
 	pthread_cond_init(&embedded->changed, NULL);
 	rc = start_thread(embedded);
 	if (rc) {
-		destroy(embedded);
+		free_embedded(embedded);
 		return rc;
 	}
 	rc = wait_until_started(embedded);
@@ -172,5 +172,5 @@ void embedded_stop(struct embedded *embedded)
 		return;
 	reef_sched_stop(embedded->sched);
 	pthread_join(embedded->thread, NULL);
-	destroy(embedded);
+	free_embedded(embedded);
 }

@@ -27,7 +27,7 @@ struct request {
 };
 
 struct open_pool {
-	char *key; /* NULL: not to be found any more */
+	char *key; /* of the list; NULL: it is not found any more */
 	uint32_t handles;
 	struct reef_mesh *mesh;
 	struct embedded *embedded;
@@ -56,7 +56,7 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void init(void)
+static void handle_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
@@ -81,7 +81,7 @@ static void pool_free(struct open_pool *pool)
 	free(pool);
 }
 
-static const char *choose(const char *given, const char *variable)
+static const char *choose_setting(const char *given, const char *variable)
 {
 	const char *value;
 
@@ -91,7 +91,7 @@ static const char *choose(const char *given, const char *variable)
 	return value && *value ? value : NULL;
 }
 
-static int start(struct open_pool *pool, const struct request *request)
+static int start_client(struct open_pool *pool, const struct request *request)
 {
 	struct reef_mesh_options mesh = {.kinds = request->fabrics};
 	struct reef_credential credential;
@@ -102,7 +102,7 @@ static int start(struct open_pool *pool, const struct request *request)
 		.name = request->name,
 		.timeout_ns = request->timeout_ns,
 		.patience_ns = request->patience_ns,
-		.inbox_host = choose(NULL, "REEF_INBOX"),
+		.inbox_host = choose_setting(NULL, "REEF_INBOX"),
 	};
 	const char *target = request->target;
 	uint64_t size;
@@ -130,7 +130,7 @@ static int start(struct open_pool *pool, const struct request *request)
 	return rc;
 }
 
-/* Locked. */
+/* Start a client, and put it into the list. Locked. */
 static int pool_create(const char *key, const struct request *request,
 		       struct open_pool **out)
 {
@@ -140,7 +140,7 @@ static int pool_create(const char *key, const struct request *request,
 	if (!pool)
 		return -ENOMEM;
 	pool->key = strdup(key);
-	rc = pool->key ? start(pool, request) : -ENOMEM;
+	rc = pool->key ? start_client(pool, request) : -ENOMEM;
 	if (rc) {
 		pool_free(pool);
 		return rc;
@@ -151,8 +151,8 @@ static int pool_create(const char *key, const struct request *request,
 	return 0;
 }
 
-/* One that is there, or a new one; takes a handle's reference. */
-static int pool_take(const struct request *request, struct open_pool **out)
+/* Find a pool in the list, or start it; takes a handle's reference. */
+static int find_or_start(const struct request *request, struct open_pool **out)
 {
 	struct open_pool *pool;
 	char *key;
@@ -193,6 +193,7 @@ void client_pool_release(struct open_pool *pool)
 		pool_free(pool);
 }
 
+/* Joining failed: nobody else is to find this pool. */
 static void pool_fail(struct open_pool *pool)
 {
 	pthread_mutex_lock(&lock);
@@ -209,9 +210,10 @@ int reef_open(const char *target, const struct reef_options *options,
 	static const struct reef_options none;
 	const struct reef_options *given = options ? options : &none;
 	struct request request = {
-		.target = choose(target, "REEF_POOL"),
-		.credential = choose(given->credential, "REEF_CREDENTIAL"),
-		.fabrics = choose(given->fabrics, "REEF_FABRICS"),
+		.target = choose_setting(target, "REEF_POOL"),
+		.credential =
+			choose_setting(given->credential, "REEF_CREDENTIAL"),
+		.fabrics = choose_setting(given->fabrics, "REEF_FABRICS"),
 		.name = given->name ? given->name
 				    : program_invocation_short_name,
 		.timeout_ns = given->timeout_ns,
@@ -221,10 +223,10 @@ int reef_open(const char *target, const struct reef_options *options,
 	struct reef *reef;
 	int rc;
 
-	pthread_once(&once, init);
+	pthread_once(&once, handle_forks);
 	if (!request.target)
 		request.target = "local";
-	rc = pool_take(&request, &pool);
+	rc = find_or_start(&request, &pool);
 	if (rc)
 		return rc;
 	rc = reef_client_handle(pool->client, &reef);

@@ -80,7 +80,7 @@ static uint64_t space_reclaim_epoch(void *context)
 {
 	struct reef_space *space = context;
 
-	/* It may be one more by now: see take_epochs in keeper.c. */
+	/* It may be one more by now: see note_epochs in keeper/renew.c. */
 	return atomic_load(&space->reef->client->reclaim_epoch) + 1;
 }
 
@@ -173,7 +173,7 @@ int client_heap_get(struct reef_space *space)
 	heap->next = NULL;
 	space->heap = heap;
 	reef_heap_move(heap->heap, &space_ops, space);
-	/* What was lost while nobody had it. */
+	/* It has to forget extents that were lost while no handle had it. */
 	client_handle_refresh(space->reef);
 	return 0;
 }
@@ -199,7 +199,7 @@ void client_heap_put(struct reef_space *space, bool all)
 	pthread_mutex_unlock(&client->lock);
 }
 
-static uint32_t idle_heaps(struct reef_space *space)
+static uint32_t count_idle_heaps(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
 	const struct client_heap *heap;
@@ -215,7 +215,7 @@ static uint32_t idle_heaps(struct reef_space *space)
 void client_heap_give_back(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
-	uint32_t left = idle_heaps(space);
+	uint32_t left = count_idle_heaps(space);
 	bool last;
 
 	pthread_mutex_lock(&client->lock);
@@ -228,8 +228,8 @@ void client_heap_give_back(struct reef_space *space)
 
 /* --- blocks --- */
 
-/* May it be changed, and is there a heap? What speaks against it moves the
- * version of the view. */
+/* See to it that the space may be changed and has a heap. Whatever makes that
+ * untrue moves the version of the view, so it is found out once per version. */
 static __attribute__((noinline)) int prepare_slowly(struct reef_space *space)
 {
 	struct reef *reef = space->reef;
@@ -261,12 +261,13 @@ static inline int prepare(struct reef_space *space)
 	return prepare_slowly(space);
 }
 
-/* This handle's heap is full, and there is no more to be had: perhaps there is
- * room in one of those that nobody has, such as what was recovered. */
+/* This handle's heap is full, and the space has no more memory: perhaps there
+ * is room in one of the heaps that no handle has, such as what was recovered.
+ */
 static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 			   uint64_t size, uint64_t *address, int rc)
 {
-	uint32_t left = idle_heaps(space);
+	uint32_t left = count_idle_heaps(space);
 
 	while (left-- && (rc == -ENOSPC || rc == -EDQUOT)) {
 		client_heap_put(space, true);
@@ -280,7 +281,8 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 
 /* --- memory that waits (R8) --- */
 
-/* Does something wait in the heaps that nobody has? Then until when. */
+/* True if blocks wait in heaps that no handle has; *epoch: the oldest epoch for
+ * which they do. */
 static bool is_waiting_elsewhere(struct reef_space *space, uint64_t *epoch)
 {
 	struct reef_client *client = space->reef->client;
@@ -323,20 +325,21 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
 		rc = client_epoch_wait(space->reef, epoch, until_ns - now_ns);
-		/* Whoever allocates next takes that heap. */
+		/* Whoever allocates next finds what came back in that heap. */
 		if (rc || is_elsewhere)
 			return rc;
 	}
 }
 
-/* There is no more to be had, but perhaps something waits. */
+/* The space has no more memory: wait until blocks that were freed may be used
+ * again. */
 static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
 			 uint64_t *address, int rc)
 {
 	uint64_t until_ns, now_ns;
 	int why = 0;
 
-	/* Who died holds it up until its lease is over. */
+	/* A session that died holds epochs up until its lease is over. */
 	until_ns = reef_deadline_ns(3 * space->reef->client->ttl_ns / 2);
 	while ((rc == -ENOSPC || rc == -EDQUOT) && !why) {
 		now_ns = reef_now_ns();

@@ -8,11 +8,11 @@
 
 struct client_call;
 
-/* As reef_execute; headers that wait are not looked at. */
+/* As reef_execute, without writing headers that wait first: for heaps. */
 int client_execute(struct reef *reef, struct reef_access *accesses,
 		   uint32_t count);
 
-/* -EINVAL: malformed. */
+/* -EINVAL: the access is malformed. */
 int client_access_check(const struct reef_access *access);
 struct client_call *client_call_take(struct reef *reef, uint32_t count);
 void client_call_give(struct reef *reef, struct client_call *call);
@@ -21,14 +21,14 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 		       struct reef_access *accesses, uint32_t count);
 /* Go on as far as it goes without waiting. True: it has ended. */
 bool client_call_step(struct client_call *call);
-/* Wait until step can do something. */
+/* Wait until client_call_step can do something. */
 int client_call_wait(struct client_call *call);
 int client_call_status(const struct client_call *call);
 struct client_call **client_call_next(struct client_call *call);
 struct reef_task **client_call_task(struct client_call *call);
-/* What is still to be done is not: the first with rc. */
+/* Do not do the accesses that are left: the first gets rc. */
 void client_call_fail(struct client_call *call, int rc);
-/* Would step do something? */
+/* True if client_call_step would do something. */
 bool client_call_is_ready(const struct client_call *call);
 /* Headers of fresh blocks: put those that fit in front, write the others. */
 int client_call_headers(struct client_call *call);

@@ -9,11 +9,12 @@
 #include "pool/client/keeper/view.h"
 
 #define CLIENT_SHORTS 64 /* extents whose ordinal is at hand */
-/* Of a short address: where the block's header is, in units of 64 bytes. */
+/* The bits of a short address that say where the block's header is, in units of
+ * 64 bytes. */
 #define CLIENT_SHORT_BITS 20
 #define CLIENT_BLOCK_HEADER 8u
 
-/* base: the address where its ordinal begins. */
+/* The address of a short one. base: the address where its ordinal begins. */
 static inline uint64_t client_short_join(uint64_t base, uint64_t short_address)
 {
 	uint64_t offset = (short_address & ((1u << CLIENT_SHORT_BITS) - 1))
@@ -22,6 +23,7 @@ static inline uint64_t client_short_join(uint64_t base, uint64_t short_address)
 	return (base | offset) + CLIENT_BLOCK_HEADER;
 }
 
+/* An extent, and the ordinal that it begins with. */
 struct client_short {
 	uint32_t extent, ordinal;
 };
@@ -30,9 +32,11 @@ struct reef_space {
 	struct reef *reef;
 	struct client_space *space;
 	struct client_heap *heap; /* NULL: none yet */
-	uint64_t ready; /* version of the view by which it may be changed */
+	uint64_t ready; /* the view's version for which prepare() found all well
+			 */
 	struct client_short shorts[CLIENT_SHORTS];
-	uint64_t *bases; /* by ordinal, where it begins; 0: not known */
+	uint64_t *bases; /* by ordinal: the address where it begins; 0: not
+			    known */
 	uint32_t bases_count;
 	struct reef_space *next;
 };

@@ -47,7 +47,8 @@ void inbox_block_encode(const struct inbox_block *block,
 	reef_put32(bytes + AT_CHECKSUM, checksum(bytes));
 }
 
-/* HOST:PORT with a number for a host: nobody's resolver is to be kept busy. */
+/* True for HOST:PORT with a number for a host: a block must not keep the
+ * reader's resolver busy. */
 static bool is_numeric(const char *text, size_t length)
 {
 	char host[INET6_ADDRSTRLEN];
@@ -70,8 +71,9 @@ static bool is_numeric(const char *text, size_t length)
 	       inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* Nobody is to be sent anywhere but to something that can be an inbox. */
-static bool is_plain(const char *word, size_t length)
+/* True for an address that can be an inbox's: a block must not send its reader
+ * anywhere else. */
+static bool is_inbox_address(const char *word, size_t length)
 {
 	static const char prefix[] = "shm:" INBOX_SHM_PREFIX;
 
@@ -85,13 +87,13 @@ static bool is_plain(const char *word, size_t length)
 	return true;
 }
 
-static bool are_plain(const char *text)
+static bool are_inbox_addresses(const char *text)
 {
 	size_t length;
 
 	for (; *(text += strspn(text, " ")); text += length) {
 		length = strcspn(text, " ");
-		if (!is_plain(text, length))
+		if (!is_inbox_address(text, length))
 			return false;
 	}
 	return true;
@@ -116,7 +118,7 @@ int inbox_block_decode(const uint8_t bytes[INBOX_BLOCK_SIZE],
 			return -ENOENT;
 	memcpy(out->addresses, text, length);
 	out->addresses[length] = '\0';
-	if (!are_plain(out->addresses))
+	if (!are_inbox_addresses(out->addresses))
 		return -ENOENT;
 	out->session = reef_get32(bytes + AT_SESSION);
 	out->domain = reef_get64(bytes + AT_DOMAIN);

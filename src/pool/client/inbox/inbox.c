@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WRITE_TRIES 8 /* of a block, while links are lost */
+#define WRITE_TRIES 8 /* of the block's WRITE, while links are lost */
 
 /* --- messages --- */
 
@@ -46,7 +46,9 @@ void inbox_wake_decode(const uint8_t bytes[INBOX_MESSAGE_SIZE],
 		out->words[i] = reef_get64(bytes + 16 + (size_t)8 * i);
 }
 
-static void tell(struct client_inbox *inbox, const struct reef_wake *wake)
+/* Call every watch of the message's object. */
+static void notify_watches(struct client_inbox *inbox,
+			   const struct reef_wake *wake)
 {
 	struct reef_watch *watch = inbox->watches;
 
@@ -60,7 +62,7 @@ static void tell(struct client_inbox *inbox, const struct reef_wake *wake)
 
 static void take_local(struct client_inbox *inbox)
 {
-	/* Those that come meanwhile have their turn next time. */
+	/* Messages that watches send meanwhile have their turn next time. */
 	uint32_t left = inbox->local_count;
 	struct reef_wake wake;
 
@@ -68,7 +70,7 @@ static void take_local(struct client_inbox *inbox)
 		wake = inbox->local[inbox->local_first];
 		inbox->local_first = (inbox->local_first + 1) % INBOX_LOCAL_MAX;
 		inbox->local_count--;
-		tell(inbox, &wake);
+		notify_watches(inbox, &wake);
 	}
 }
 
@@ -86,7 +88,7 @@ static void take_messages(struct reef *reef)
 		       !reef_receive(queue, 0, &message)) {
 			if (message->length == INBOX_MESSAGE_SIZE) {
 				inbox_wake_decode(message->bytes, &wake);
-				tell(&reef->inbox, &wake);
+				notify_watches(&reef->inbox, &wake);
 			}
 			reef_message_free(message);
 		}
@@ -121,7 +123,7 @@ struct waiting {
 	bool *is_ready;
 };
 
-static bool may_go_on(const void *what)
+static bool is_wait_over(const void *what)
 {
 	const struct waiting *waiting = what;
 	struct reef *reef = waiting->reef;
@@ -141,7 +143,8 @@ int reef_inbox_wait(struct reef *reef, bool (*ready)(const void *what),
 
 	if (client_is_forked(reef))
 		return -REEF_EFORKED;
-	rc = reef_port_wait_until(reef->port, may_go_on, &waiting, timeout_ns);
+	rc = reef_port_wait_until(reef->port, is_wait_over, &waiting,
+				  timeout_ns);
 	if (is_ready)
 		return 0;
 	return rc ? rc : client_over(reef->client);
@@ -154,9 +157,10 @@ void reef_inbox_poke(struct reef *reef)
 
 /* --- where to listen --- */
 
-/* One address of a fabric; 0 bytes: there is none. */
-static int address_of(struct reef *reef, uint32_t fabric, char *text,
-		      size_t size)
+/* Print the address at which to listen in a fabric. Returns its length; 0: this
+ * machine has no address there that is known. */
+static int print_address(struct reef *reef, uint32_t fabric, char *text,
+			 size_t size)
 {
 	struct reef_client *client = reef->client;
 	const char *host = client->hosts[fabric];
@@ -186,8 +190,9 @@ static int address_of(struct reef *reef, uint32_t fabric, char *text,
 	return length;
 }
 
-static int credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
+/* The secret of the inbox that a sender names. */
+static int find_secret(void *context, const char *identity, uint32_t session,
+		       uint8_t key[REEF_KEY_SIZE])
 {
 	const struct client_inbox *inbox = context;
 	const struct inbox_place *place;
@@ -204,25 +209,27 @@ static int credential(void *context, const char *identity, uint32_t session,
 	return -EACCES;
 }
 
-/* Append the fabric's address if it is to be had. real: all of them so far. */
+/* Listen at one more fabric's address, too, and append it to text. real: what
+ * is listened at, with ports. */
 static int try_listen(struct reef *reef, uint32_t fabric,
 		      char text[INBOX_ADDRESSES_MAX + 1],
 		      char real[INBOX_ADDRESSES_MAX + 1])
 {
 	const struct reef_listen_options options = {
-		.credential = credential,
+		.credential = find_secret,
 		.context = &reef->inbox,
 	};
 	size_t used = strlen(text), room = INBOX_ADDRESSES_MAX + 1 - used;
 	int length, rc;
 
-	length = address_of(reef, fabric, text + used + 1, room - 1);
+	length = print_address(reef, fabric, text + used + 1, room - 1);
 	if (length <= 0 || (size_t)length >= room - 1) {
 		text[used] = '\0';
 		return length > 0 ? -ENAMETOOLONG : -EADDRNOTAVAIL;
 	}
 	text[used] = ' ';
-	/* Listening is all or nothing, so once more with one more. */
+	/* A port listens at all its addresses or at none: so it begins anew
+	 * with one more. */
 	reef_port_unlisten(reef->port);
 	rc = reef_port_listen(reef->port, text, &options, real,
 			      INBOX_ADDRESSES_MAX + 1);
@@ -267,13 +274,13 @@ static void free_block(struct reef *reef, const struct inbox_place *place)
 
 	for (space = reef->spaces; space; space = space->next)
 		if (reef_space_id(space) == place->space) {
-			/* Freeing alone would leave it to be read. */
+			/* A block that is only freed could still be read. */
 			if (!reef_write(reef, place->address, nothing,
 					sizeof(nothing)))
 				reef_free(space, place->address, 0);
 			return;
 		}
-	/* The space was closed before: it ends with the session. */
+	/* The space was closed before: the block ends with the session. */
 }
 
 static void inbox_close(struct reef *reef)
@@ -324,7 +331,7 @@ int inbox_prepare(struct reef *reef)
 		rc = reef_random_secret(&seed, sizeof(seed));
 	if (rc)
 		return rc;
-	/* Seeds of tests lie close together; handles are to differ. */
+	/* Seeds of tests lie close together, and handles are to differ. */
 	number = atomic_fetch_add(&client->inboxes_made, 1);
 	seed += (((uint64_t)client->session << 32) | number) *
 		UINT64_C(0x9e3779b97f4a7c15);
@@ -333,7 +340,7 @@ int inbox_prepare(struct reef *reef)
 	return 0;
 }
 
-static struct inbox_place *place_find(const struct client_inbox *inbox,
+static struct inbox_place *find_place(const struct client_inbox *inbox,
 				      uint32_t space)
 {
 	struct inbox_place *place = inbox->places;
@@ -343,7 +350,7 @@ static struct inbox_place *place_find(const struct client_inbox *inbox,
 	return place;
 }
 
-static int secret(struct reef *reef, uint8_t bytes[INBOX_SECRET_SIZE])
+static int make_secret(struct reef *reef, uint8_t bytes[INBOX_SECRET_SIZE])
 {
 	if (!reef->client->options.seed)
 		return reef_random_secret(bytes, INBOX_SECRET_SIZE);
@@ -385,7 +392,7 @@ static int make_place(struct reef_space *space, struct inbox_place **out)
 	if (!place)
 		return -ENOMEM;
 	place->space = reef_space_id(space);
-	rc = secret(space->reef, place->secret);
+	rc = make_secret(space->reef, place->secret);
 	if (!rc)
 		rc = reef_alloc(space, INBOX_BLOCK_SIZE, &place->address);
 	if (!rc) {
@@ -415,13 +422,13 @@ int reef_inbox_open(struct reef_space *space, uint64_t *address)
 		rc = listen_everywhere(reef);
 	if (rc)
 		return rc;
-	place = place_find(inbox, reef_space_id(space));
+	place = find_place(inbox, reef_space_id(space));
 	if (!place) {
 		rc = make_place(space, &made);
 		if (rc)
 			return rc;
 		/* Another fiber may have been quicker. */
-		place = place_find(inbox, reef_space_id(space));
+		place = find_place(inbox, reef_space_id(space));
 		if (place) {
 			reef_free(space, made->address, 0);
 			free(made);

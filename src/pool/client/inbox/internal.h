@@ -1,8 +1,8 @@
 /* internal.h - the parts of a handle's inbox, to each other.
  *
- *   inbox.c        opening, watching, waiting: the receiver
- *   send.c   links to others' inboxes: the sender
- *   block.c  what stands in the space
+ *   inbox.c   opening, watching, waiting: the receiver
+ *   send.c    links to others' inboxes: the sender
+ *   block.c   what stands in the space
  *
  * Thread: owner of the handle. */
 #ifndef REEF_POOL_CLIENT_INBOX_INTERNAL_H
@@ -20,7 +20,7 @@ void inbox_wake_encode(const struct reef_wake *wake,
 void inbox_wake_decode(const uint8_t bytes[INBOX_MESSAGE_SIZE],
 		       struct reef_wake *out);
 
-/* One of a handle's own, in a space. */
+/* A handle's inbox in one space. */
 struct inbox_place {
 	uint32_t space;
 	uint64_t address;
@@ -28,19 +28,20 @@ struct inbox_place {
 	struct inbox_place *next;
 };
 
-/* Whose key it is that a sender proves. */
+/* The name under which a sender proves that it knows the secret of the inbox in
+ * that space. */
 void inbox_identity(uint32_t space, char text[REEF_IDENTITY_MAX + 1]);
 
-/* Seeds its randomness, when first needed. */
+/* Before anything is opened or sent: seeds the inbox's randomness, once. */
 int inbox_prepare(struct reef *reef);
 
 /* --- send.c --- */
 
-/* Go on with links that are being made: never blocks. */
+/* Take in what has become of links that are being made. Never blocks. */
 void inbox_links_progress(struct reef *reef);
-/* Let what was sent go out, for a moment; then close the links. */
+/* Wait a moment for messages that are under way; then close all links. */
 void inbox_links_close(struct reef *reef);
-/* After the port is closed. */
+/* Free the memory of all links, after the port is closed. */
 void inbox_links_free(struct reef *reef);
 
 #endif

@@ -11,9 +11,9 @@
  * (2) A message that was posted belongs to the fabric; nobody waits for its
  *     end. SENDS_MAX are under way at once; what is over that is not sent.
  * (3) At most inbox_links_max links: the one that was used longest ago makes
- * room. Nobody is thrown out while a fiber is inside with it (`users`). (4) A
- * link's session is a number of its own, so that it ends no link but its own
- * predecessor. */
+ *     room, unless a fiber is sending over it just now (`users`).
+ * (4) A link's session is a number of its own, so that it ends no link but its
+ *     own predecessor. */
 #include "pool/client/inbox/internal.h"
 
 #include <stdlib.h>
@@ -36,12 +36,12 @@ struct inbox_link {
 	uint64_t address; /* of the inbox */
 	enum link_state state;
 	uint32_t users, under_way;
-	bool is_closed;	  /* freed with the last that is under way */
+	bool is_closed;	  /* freed with the last message under way */
 	uint32_t session; /* (4) */
-	uint32_t rank;	  /* which of its addresses */
-	int why;	  /* FAILED */
+	uint32_t rank;	  /* which of its addresses is tried */
+	int why;	  /* the error, if FAILED */
 	uint64_t since_ns, polled_ns;
-	uint64_t used; /* a count */
+	uint64_t used; /* links->uses, when it was used last */
 	struct reef_link *link;
 	struct reef_queue *queue;
 	struct inbox_block block;
@@ -55,9 +55,9 @@ struct send {
 	struct reef_batch batch;
 	struct reef_op op;
 	struct inbox_links *links;
-	struct inbox_link *link; /* while it is under way */
-	struct send *next;	 /* free */
-	struct send *next_made;
+	struct inbox_link *link; /* while the message is under way */
+	struct send *next;	 /* links->sends_free */
+	struct send *next_made;	 /* links->sends_made: all of them */
 	uint8_t bytes[INBOX_MESSAGE_SIZE];
 };
 
@@ -98,7 +98,8 @@ static void link_free(struct inbox_links *links, struct inbox_link **at)
 		free(link);
 }
 
-/* Who is to go? Rather one that nothing is on its way to. */
+/* The link that was used longest ago and may be closed; is_idle: and on which
+ * no message is under way. NULL: there is none. */
 static struct inbox_link **find_oldest(struct inbox_links *links, bool is_idle)
 {
 	struct inbox_link **at, **oldest = NULL;
@@ -121,8 +122,9 @@ static bool has_idle(const void *what)
 	return find_oldest(reef->inbox.links, true) != NULL;
 }
 
-/* Waits a moment if it must. -EAGAIN: everybody is in use. */
-static int make_room(struct reef *reef)
+/* Close a link, to make room for another. Waits a moment for an idle one.
+ * -EAGAIN: fibers are using all. */
+static int close_oldest(struct reef *reef)
 {
 	struct inbox_links *links = reef->inbox.links;
 	struct inbox_link **oldest = find_oldest(links, true);
@@ -168,7 +170,7 @@ static int link_get(struct reef *reef, uint64_t address,
 
 	while (!(link = link_find(links, address)) &&
 	       links->count >= links_max(reef)) {
-		rc = make_room(reef);
+		rc = close_oldest(reef);
 		if (rc)
 			return rc;
 	}
@@ -227,14 +229,14 @@ static struct send *send_take(struct inbox_links *links)
 	return send;
 }
 
-static int post(struct inbox_links *links, struct inbox_link *link,
-		const struct reef_wake *wake)
+static int post_message(struct inbox_links *links, struct inbox_link *link,
+			const struct reef_wake *wake)
 {
 	struct send *send = send_take(links);
 	int rc;
 
 	if (!send) {
-		/* Perhaps some have ended, and nobody has looked. */
+		/* Some may have ended, and are noticed in a poll only. */
 		reef_poll(link->queue);
 		send = send_take(links);
 		if (!send)
@@ -268,7 +270,7 @@ static int post(struct inbox_links *links, struct inbox_link *link,
 
 /* --- connecting --- */
 
-static void fail(struct inbox_link *link, int why)
+static void fail_link(struct inbox_link *link, int why)
 {
 	link->state = FAILED;
 	link->why = why;
@@ -276,16 +278,16 @@ static void fail(struct inbox_link *link, int why)
 	link->pending_count = 0;
 }
 
-/* Would another address give the same? */
+/* True for errors that another address would give as well. */
 static bool is_final(int rc)
 {
 	return rc == -REEF_EFENCED || rc == -REEF_EFORKED ||
 	       rc == -REEF_EHOSTDEAD || rc == -ENOMEM;
 }
 
-/* Begin with the address at `rank`, or one after it; `rc` is why not the one
- * before. */
-static void start(struct reef *reef, struct inbox_link *link, int rc)
+/* Begin to connect to the address at `rank`, or to one after it. rc: why the
+ * one before failed; the link fails with that if there is none left. */
+static void start_connecting(struct reef *reef, struct inbox_link *link, int rc)
 {
 	struct reef_connect_options options = {
 		.session = link->session,
@@ -312,7 +314,7 @@ static void start(struct reef *reef, struct inbox_link *link, int rc)
 	}
 	explicit_bzero(options.key, sizeof(options.key));
 	if (rc)
-		fail(link, rc);
+		fail_link(link, rc);
 }
 
 static void link_opened(struct inbox_links *links, struct inbox_link *link)
@@ -323,12 +325,12 @@ static void link_opened(struct inbox_links *links, struct inbox_link *link)
 	link->polled_ns = reef_now_ns();
 	links->opening--;
 	for (i = 0; i < link->pending_count; i++)
-		if (post(links, link, &link->pending[i]))
-			break; /* hints */
+		if (post_message(links, link, &link->pending[i]))
+			break; /* messages may be lost */
 	link->pending_count = 0;
 }
 
-/* What has become of a link that was being made? */
+/* Take in what has become of a link that is being made. */
 static void step_opening(struct reef *reef, struct inbox_link *link)
 {
 	struct inbox_links *links = reef->inbox.links;
@@ -346,7 +348,7 @@ static void step_opening(struct reef *reef, struct inbox_link *link)
 		return;
 	link_down(links, link);
 	link->rank++;
-	start(reef, link, why);
+	start_connecting(reef, link, why);
 }
 
 void inbox_links_progress(struct reef *reef)
@@ -362,8 +364,8 @@ void inbox_links_progress(struct reef *reef)
 				step_opening(reef, link);
 }
 
-/* Read the block and begin to connect. Parks: other fibers may send to the same
- * inbox meanwhile, and the first to come back goes on. */
+/* Read the inbox's block and begin to connect. This parks: other fibers may
+ * send to the same inbox meanwhile, and the first to come back goes on. */
 static int open_link(struct reef_space *space, struct inbox_link *link)
 {
 	struct reef *reef = space->reef;
@@ -379,7 +381,7 @@ static int open_link(struct reef_space *space, struct inbox_link *link)
 		return rc;
 	inbox_identity(reef_space_id(space), link->identity);
 	link->rank = 0;
-	start(reef, link, -EHOSTUNREACH);
+	start_connecting(reef, link, -EHOSTUNREACH);
 	return link->state == FAILED ? link->why : 0;
 }
 
@@ -398,8 +400,10 @@ static bool has_settled(const void *what)
 	return settling->link->state != OPENING;
 }
 
-static int pend(struct reef *reef, struct inbox_link *link,
-		const struct reef_wake *wake, bool is_first)
+/* Let a message wait until the link is up; the first one waits with it for a
+ * moment. */
+static int send_when_up(struct reef *reef, struct inbox_link *link,
+			const struct reef_wake *wake, bool is_first)
 {
 	const struct settling settling = {reef, link};
 	int rc = 0;
@@ -419,7 +423,8 @@ static int pend(struct reef *reef, struct inbox_link *link,
 	return rc == -ETIMEDOUT ? 0 : rc;
 }
 
-static void look(struct reef *reef, struct inbox_link *link)
+/* A link that fell, or failed long enough ago, is NEW again. */
+static void renew_state(struct reef *reef, struct inbox_link *link)
 {
 	uint64_t now_ns = reef_now_ns();
 
@@ -433,14 +438,14 @@ static void look(struct reef *reef, struct inbox_link *link)
 		link->state = NEW;
 }
 
-static int send_by(struct reef_space *space, struct inbox_link *link,
-		   const struct reef_wake *wake)
+static int send_over(struct reef_space *space, struct inbox_link *link,
+		     const struct reef_wake *wake)
 {
 	struct reef *reef = space->reef;
 	bool is_first;
 	int rc = 0;
 
-	look(reef, link);
+	renew_state(reef, link);
 	for (uint32_t tries = 0; tries < TRIES; tries++) {
 		is_first = link->state == NEW;
 		if (is_first)
@@ -450,11 +455,11 @@ static int send_by(struct reef_space *space, struct inbox_link *link,
 		if (link->state == FAILED)
 			return link->why;
 		if (link->state == OPENING)
-			return pend(reef, link, wake, is_first);
-		rc = post(reef->inbox.links, link, wake);
+			return send_when_up(reef, link, wake, is_first);
+		rc = post_message(reef->inbox.links, link, wake);
 		if (rc != -REEF_ENOLINK)
 			return rc;
-		/* It fell, and nobody had noticed. */
+		/* The link fell, which nobody had noticed yet. */
 		link_down(reef->inbox.links, link);
 		rc = 0;
 	}
@@ -474,7 +479,7 @@ static int send_to_itself(struct reef *reef, const struct reef_wake *wake)
 	inbox->local[(inbox->local_first + inbox->local_count) %
 		     INBOX_LOCAL_MAX] = *wake;
 	inbox->local_count++;
-	reef_inbox_poke(reef); /* another fiber may wait for it */
+	reef_inbox_poke(reef); /* another fiber may wait for the message */
 	return 0;
 }
 
@@ -503,7 +508,7 @@ int reef_inbox_send(struct reef_space *space, uint64_t address,
 	if (rc)
 		return rc;
 	link->users++;
-	rc = send_by(space, link, wake);
+	rc = send_over(space, link, wake);
 	link->users--;
 	return rc;
 }
@@ -543,7 +548,7 @@ void inbox_links_close(struct reef *reef)
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		while (links->buckets[i])
 			link_free(links, &links->buckets[i]);
-	/* What was under way ends in a poll now, with its link. */
+	/* Messages under way end with their links, in a poll. */
 	reef_port_poll(reef->port);
 	if (links->under_way)
 		reef_port_wait_until(reef->port, has_ended, links,

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* 127.0.0.1 and such: better than nothing. */
+/* True for 127.0.0.1 and such, which are used only as long as nothing better is
+ * known. */
 static bool is_loopback(const char *host)
 {
 	return !strncmp(host, "127.", 4) || !strcmp(host, "[::1]") ||
@@ -15,7 +16,8 @@ static bool is_wildcard(const char *host)
 	return !*host || !strcmp(host, "0.0.0.0") || !strcmp(host, "[::]");
 }
 
-static void learn(struct reef_client *client, uint32_t fabric, const char *host)
+static void learn_host(struct reef_client *client, uint32_t fabric,
+		       const char *host)
 {
 	char *known = client->hosts[fabric];
 
@@ -26,7 +28,7 @@ static void learn(struct reef_client *client, uint32_t fabric, const char *host)
 }
 
 /* Whoever is reached through shm is on this machine, so its hosts are ours. */
-static void learn_text(struct reef_client *client, const char *text)
+static void learn_hosts(struct reef_client *client, const char *text)
 {
 	char host[REEF_HOST_MAX + 1];
 	size_t begin, end;
@@ -45,7 +47,7 @@ static void learn_text(struct reef_client *client, const char *text)
 			continue;
 		memcpy(host, text + begin, end - begin);
 		host[end - begin] = '\0';
-		learn(client, (uint32_t)fabric, host);
+		learn_host(client, (uint32_t)fabric, host);
 	}
 }
 
@@ -54,13 +56,13 @@ void client_hosts_learn(struct reef_client *client,
 {
 	struct reef_mesh *mesh = client->options.mesh;
 
-	if (!link) /* it was lost again */
+	if (!link) /* the link was lost again */
 		return;
 	pthread_mutex_lock(&client->lock);
 	for (uint32_t i = 0; i < reef_mesh_count(mesh); i++)
 		if (reef_mesh_fabric(mesh, i) == reef_link_fabric(link))
-			learn(client, i, reef_link_host(link));
+			learn_host(client, i, reef_link_host(link));
 	if (!strcmp(reef_fabric_kind(reef_link_fabric(link)), "shm"))
-		learn_text(client, addresses);
+		learn_hosts(client, addresses);
 	pthread_mutex_unlock(&client->lock);
 }

@@ -47,13 +47,14 @@ struct client_job {
 
 struct client_job *client_job_create(int (*run)(struct reef_client *client,
 						struct client_job *job));
-/* Give it to the keeper. */
+/* Give a job to the keeper. */
 void client_job_start(struct reef_client *client, struct reef *reef,
 		      struct client_job *job);
 void client_job_unref(struct client_job *job); /* NULL is fine */
-/* One that was never started. */
+/* Destroy a job that was never started. */
 void client_job_destroy(struct client_job *job);
-/* Start, wait, and return its status; the caller still unrefs it. */
+/* Start a job, wait for its end, and return its status; the caller unrefs it.
+ */
 int client_job_run(struct reef *reef, struct client_job *job);
 /* Begin every job that waits; or, if status is not 0, end it with that. Thread:
  * the keeper's. */

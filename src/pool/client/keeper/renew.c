@@ -26,7 +26,7 @@
 #include "wire/states.h"
 
 #define ASK_MIN_NS (4 * CLIENT_MILLISECOND)
-#define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one to the next */
+#define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one beat to the next */
 
 /* --- R8 --- */
 
@@ -47,7 +47,7 @@ static uint64_t oldest_pin(const struct reef_client *client,
 	return oldest;
 }
 
-/* The oldest epoch that some handle is in, else the newest: handle.c (2). */
+/* The oldest epoch that a handle has pinned, else the newest: handle.c (3). */
 static uint32_t oldest_epoch(struct reef_client *client)
 {
 	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
@@ -66,8 +66,9 @@ static uint32_t oldest_epoch(struct reef_client *client)
 	return (uint32_t)oldest;
 }
 
-static void look_at_slot(struct reef_client *client,
-			 const struct reef_table_slot *slot)
+/* Take in this session's slot: is the session alive, is there a notice? */
+static void note_slot(struct reef_client *client,
+		      const struct reef_table_slot *slot)
 {
 	uint16_t generation = (uint16_t)slot->state;
 	uint8_t state = (uint8_t)(slot->state >> 16);
@@ -94,10 +95,10 @@ static void wake_handles(struct reef_client *client)
 }
 
 /* R8. Between two renewals the epoch rises by one at most, so what was freed
- * meanwhile was freed in the one after that which was known (lease.c, rule 8).
- * Only a broker's start skips some: then what was stamped with the epoch before
- * counts as freed in the newest. */
-static void take_epochs(struct reef_client *client,
+ * meanwhile was freed in the epoch after the one that was known (lease.c, rule
+ * 8). Only a broker's start skips some: then what was stamped with the epoch
+ * before counts as freed in the newest. */
+static void note_epochs(struct reef_client *client,
 			const struct reef_table_header *header)
 {
 	uint64_t known = atomic_load(&client->reclaim_epoch);
@@ -115,7 +116,7 @@ static void take_epochs(struct reef_client *client,
 	atomic_store(&client->reclaim_epoch, header->reclaim_epoch);
 	if (atomic_exchange(&client->safe_epoch, safe) == safe)
 		return;
-	client_wake(&client->changed); /* client_collect_main */
+	client_wake(&client->changed); /* client_collect_main waits for it */
 	if (atomic_load(&client->reclaimers))
 		wake_handles(client);
 }
@@ -136,7 +137,7 @@ void client_hurry(struct reef_client *client, uint64_t epoch)
 					 &client->hurry_epoch, &before, epoch))
 		;
 	if (atomic_exchange(&client->hurry_told, true))
-		return; /* it looks with each renewal */
+		return; /* the keeper reads hurry_epoch with each renewal */
 	pthread_mutex_lock(&client->lock);
 	if (client->wake)
 		reef_queue_wake(client->wake);
@@ -148,7 +149,7 @@ struct epoch_wait {
 	uint64_t epoch;
 };
 
-static bool is_past(const void *what)
+static bool is_epoch_past(const void *what)
 {
 	const struct epoch_wait *wait = what;
 
@@ -162,17 +163,18 @@ int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns)
 	struct epoch_wait wait = {client, epoch};
 	int rc;
 
-	/* Sequentially consistent, as take_epochs: it sees that we wait, or we
+	/* Sequentially consistent, as note_epochs: it sees that we wait, or we
 	 * see what it stored. */
 	atomic_fetch_add(&client->reclaimers, 1);
 	client_hurry(client, epoch + 1);
-	rc = reef_queue_wait_until(reef->queue, is_past, &wait, timeout_ns);
+	rc = reef_queue_wait_until(reef->queue, is_epoch_past, &wait,
+				   timeout_ns);
 	atomic_fetch_sub(&client->reclaimers, 1);
 	return rc ? rc : client_over(client);
 }
 
-/* Take in what the table says; announced: what the renewal did. */
-static void take_hurry(struct reef_client *client, uint64_t hurry_ns,
+/* Take in whether the broker hurries. announced: the epoch in the renewal. */
+static void note_hurry(struct reef_client *client, uint64_t hurry_ns,
 		       uint32_t announced)
 {
 	client->hurry_ns = hurry_ns;
@@ -180,8 +182,8 @@ static void take_hurry(struct reef_client *client, uint64_t hurry_ns,
 		client->renew_now = true; /* (2) */
 	if (!wants_hurry(client)) {
 		client->ask_ns = 0;
-		/* Who wishes after this wakes the keeper; a wish from before is
-		 * in hurry_epoch. */
+		/* A wish that comes after this wakes the keeper; one from
+		 * before is in hurry_epoch. */
 		client->hurry_seen = false;
 		atomic_store(&client->hurry_told, false);
 		if (wants_hurry(client)) {
@@ -195,11 +197,11 @@ static void take_hurry(struct reef_client *client, uint64_t hurry_ns,
 		return;
 	}
 	client->ask_ns = client->ask_ns ? 2 * client->ask_ns : ASK_MIN_NS;
-	if (client->peer) /* lost is fine: the broker looks now and then */
+	if (client->peer) /* may be lost: the broker looks by itself, too */
 		(void)reef_rpc_note(client->peer, REEF_POOL_HURRY, NULL);
 }
 
-/* From one renewal to the next. */
+/* How long to wait from one renewal to the next. */
 static uint64_t renewal_pause_ns(const struct reef_client *client)
 {
 	uint64_t quarter_ns = client->ttl_ns / 4;
@@ -212,7 +214,7 @@ static uint64_t renewal_pause_ns(const struct reef_client *client)
 
 /* --- renewing --- */
 
-/* The batch of a renewal; it may be under way for longer than one waits. */
+/* A renewal. Its batch may be under way for longer than the keeper waits. */
 struct renewal {
 	uint64_t word;
 	struct reef_table_header header;
@@ -258,8 +260,8 @@ static bool batch_is_done(const void *what)
 	return ((const struct reef_batch *)what)->done;
 }
 
-/* A broker that does not answer in time may be another by now: a new link
- * shows, and sooner than silence would. */
+/* A broker that does not answer in time may have been replaced: the link is
+ * closed, as a new one shows that sooner than silence. */
 static int run_renewal(struct reef_client *client, struct renewal *renewal)
 {
 	struct reef_queue *queue =
@@ -279,7 +281,7 @@ static int run_renewal(struct reef_client *client, struct renewal *renewal)
 	return rc ? rc : renewal->batch.status;
 }
 
-static int renew(struct reef_client *client)
+static int renew_once(struct reef_client *client)
 {
 	struct renewal renewal;
 	int rc;
@@ -292,9 +294,9 @@ static int renew(struct reef_client *client)
 		return -REEF_EPROTO;
 	if (renewal.header.broker_epoch < client->broker_epoch)
 		return -ESTALE;
-	take_epochs(client, &renewal.header);
-	take_hurry(client, renewal.header.hurry_ns, (uint32_t)renewal.word);
-	look_at_slot(client, &renewal.slot);
+	note_epochs(client, &renewal.header);
+	note_hurry(client, renewal.header.hurry_ns, (uint32_t)renewal.word);
+	note_slot(client, &renewal.slot);
 	return 0;
 }
 
@@ -322,7 +324,7 @@ int client_renew_main(void *arg)
 		next_ns = now_ns + client->ttl_ns / 4;
 		if (!client->present || !client->peer->link)
 			continue;
-		rc = renew(client);
+		rc = renew_once(client);
 		if (!rc)
 			next_ns = now_ns + renewal_pause_ns(client);
 		if (rc == -REEF_EFENCED)

@@ -9,10 +9,10 @@
 struct reef;
 struct reef_client;
 
-/* Let epochs pass quickly until safe_epoch is at least that. */
+/* Let epochs pass quickly until safe_epoch is at least `epoch`. */
 void client_hurry(struct reef_client *client, uint64_t epoch);
-/* Do so, and wait until safe_epoch is past that.  -ETIMEDOUT; or why the
- * session is over. */
+/* Let them, and wait until safe_epoch is past `epoch`.  -ETIMEDOUT.  Else: why
+ * the session has ended. */
 int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns);
 
 /* A fiber of the keeper: renews the lease until the session is over. */

@@ -51,7 +51,7 @@ void client_node_unlink(struct reef_client *client, struct client_node *node)
 
 /* A new link settles what was under way on the old one only where it is of the
  * same fabric (mesh.h, rule 2): so it goes to the same door. */
-static char *address_at(const char *addresses, uint32_t door)
+static char *copy_address(const char *addresses, uint32_t door)
 {
 	size_t size;
 
@@ -76,7 +76,7 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 	uint32_t door;
 	int rc;
 
-	addresses = node->number ? address_at(node->addresses, node->door)
+	addresses = node->number ? copy_address(node->addresses, node->door)
 				 : strdup(node->addresses);
 	if (!addresses)
 		return -ENOMEM;
@@ -103,7 +103,8 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 	return 0;
 }
 
-/* A link that is up. -EAGAIN: look again. */
+/* See to it that the node's link is up.  -EAGAIN: something has changed
+ * meanwhile: check again. */
 static int need_link(struct reef_client *client, struct client_node *node)
 {
 	int rc;
@@ -121,14 +122,15 @@ static int need_link(struct reef_client *client, struct client_node *node)
 	return connect_node(client, node);
 }
 
-/* What an extent was when the memory would not have it. */
+/* The extent as it was when its node refused an access. */
 struct refusal {
 	uint32_t epoch;
 	uint64_t keys[REEF_DOORS_MAX];
 	bool is_set;
 };
 
-static void refuse(struct refusal *refusal, const struct client_extent *extent)
+static void note_refusal(struct refusal *refusal,
+			 const struct client_extent *extent)
 {
 	refusal->is_set = true;
 	refusal->epoch = extent->epoch;
@@ -142,8 +144,8 @@ static bool is_refused(const struct refusal *refusal,
 	       !memcmp(refusal->keys, extent->keys, sizeof(refusal->keys));
 }
 
-static int attach(struct reef_client *client, struct client_extent *extent,
-		  struct client_node *node)
+static int attach_extent(struct reef_client *client,
+			 struct client_extent *extent, struct client_node *node)
 {
 	struct reef_link *link = node->link;
 	uint64_t key = extent->keys[node->door];
@@ -156,12 +158,12 @@ static int attach(struct reef_client *client, struct client_extent *extent,
 			 &remote);
 	extent->attaching = false;
 	client_wake(&client->changed);
-	if (rc) /* too much is under way there: later, not at once */
+	if (rc) /* -EAGAIN: too much is under way there: after a pause */
 		return rc == -EAGAIN ? -EBUSY : rc;
 	if (reef_remote_size(remote) < extent->size)
 		rc = -REEF_EPROTO;
 	pthread_mutex_lock(&client->lock);
-	/* It may have moved, or the link was replaced, meanwhile. */
+	/* The extent may have moved meanwhile, or the link was replaced. */
 	stale = node->link != link || extent->node != node->id ||
 		extent->keys[node->door] != key || extent->remote ||
 		extent->state == REEF_EXTENT_LOST;
@@ -180,15 +182,17 @@ static int attach(struct reef_client *client, struct client_extent *extent,
 	return 0;
 }
 
-/* What a handle says about an extent it used: is it still that? */
-static void hear(struct reef_client *client, struct client_extent *extent,
-		 const struct client_job *job, struct refusal *refusal)
+/* A handle says that an access failed: if what it used is still in use, the
+ * extent is detached, or the node's link goes. */
+static void note_failure(struct reef_client *client,
+			 struct client_extent *extent,
+			 const struct client_job *job, struct refusal *refusal)
 {
 	struct client_node *node = client_node_find(client, job->node);
 	struct reef_remote *remote = extent->remote;
 
 	if (job->why == -REEF_EKEY && remote && extent->number == job->number) {
-		refuse(refusal, extent);
+		note_refusal(refusal, extent);
 		pthread_mutex_lock(&client->lock);
 		extent->link = NULL;
 		extent->remote = NULL;
@@ -202,7 +206,7 @@ static void hear(struct reef_client *client, struct client_extent *extent,
 	}
 }
 
-/* Is anything that we know of still on that node? */
+/* True if an extent that is not LOST is on that node. */
 static bool has_extents(struct reef_client *client, uint32_t node)
 {
 	const struct client_extent *extent;
@@ -219,9 +223,11 @@ static bool has_extents(struct reef_client *client, uint32_t node)
 	return found;
 }
 
-/* What was in doubt on a link has to be settled, whatever becomes of the
- * extent: by a new link, or because all memory there is lost. As step. */
-static int settle(struct reef_client *client, const struct client_job *job)
+/* An access that was in doubt on a link has to be settled, whatever becomes of
+ * the extent: by a new link, or because all memory there is lost. Returns as
+ * attach_step. */
+static int settle_doubt(struct reef_client *client,
+			const struct client_job *job)
 {
 	struct client_node *node = client_node_find(client, job->node);
 	int rc;
@@ -236,10 +242,11 @@ static int settle(struct reef_client *client, const struct client_job *job)
 		       : -EBUSY;
 }
 
-/* One step towards a usable extent. 0: it is.  -EAGAIN: look again at once.
- * -EBUSY: pause, and ask the broker.  Else: that is how it is. */
-static int step(struct reef_client *client, struct client_extent *extent,
-		struct refusal *refusal)
+/* One step towards a usable extent. 0: it is usable.  -EAGAIN: something has
+ * changed: once more at once.  -EBUSY: once more after a pause, and a question
+ * to the broker.  Else: the error of the access. */
+static int attach_step(struct reef_client *client, struct client_extent *extent,
+		       struct refusal *refusal)
 {
 	struct client_node *node;
 	int rc;
@@ -260,9 +267,9 @@ static int step(struct reef_client *client, struct client_extent *extent,
 	rc = need_link(client, node);
 	if (!rc && !extent->attaching && extent->node == node->id &&
 	    !extent->remote && node->link) {
-		rc = attach(client, extent, node);
+		rc = attach_extent(client, extent, node);
 		if (rc == -REEF_EKEY)
-			refuse(refusal, extent);
+			note_refusal(refusal, extent);
 	} else if (!rc) {
 		rc = -EAGAIN;
 	}
@@ -279,9 +286,10 @@ static int step(struct reef_client *client, struct client_extent *extent,
 	}
 }
 
-/* Not in the view: perhaps another session grew the space. */
-static int find(struct reef_client *client, uint32_t number, bool *asked,
-		struct client_extent **out)
+/* Find an extent. If the view has none, another session may have grown the
+ * space: the broker is asked, once.  -EAGAIN: it was. */
+static int find_extent(struct reef_client *client, uint32_t number, bool *asked,
+		       struct client_extent **out)
 {
 	int rc;
 
@@ -297,8 +305,8 @@ static int find(struct reef_client *client, uint32_t number, bool *asked,
 	return rc ? rc : -EAGAIN;
 }
 
-/* A while, or until the view is another. Not until just anything happens:
- * fibers that look again would wake each other for ever. */
+/* Wait for a while, or until the view is another. Not until just anything
+ * happens: fibers that check again would wake each other for ever. */
 static int pause_for(struct reef_client *client, uint64_t pause_ns)
 {
 	uint64_t version = atomic_load(&client->version);
@@ -312,7 +320,7 @@ static int pause_for(struct reef_client *client, uint64_t pause_ns)
 	return rc;
 }
 
-static int touch(struct reef_client *client, struct client_job *job)
+static int touch_extent(struct reef_client *client, struct client_job *job)
 {
 	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
 	uint64_t pause_ns = PAUSE_MIN_NS;
@@ -327,18 +335,18 @@ static int touch(struct reef_client *client, struct client_job *job)
 			return rc;
 		if (client->stopping)
 			return -REEF_ENOLINK;
-		rc = find(client, job->extent, &asked, &extent);
+		rc = find_extent(client, job->extent, &asked, &extent);
 		if (rc == -EAGAIN)
 			continue;
 		if (rc)
 			return rc;
 		if (!heard)
-			hear(client, extent, job, &refusal);
+			note_failure(client, extent, job, &refusal);
 		heard = true;
-		rc = settle(client, job);
+		rc = settle_doubt(client, job);
 		if (!rc) {
 			job->settled = true;
-			rc = step(client, extent, &refusal);
+			rc = attach_step(client, extent, &refusal);
 		}
 		if (rc == -REEF_EFENCED)
 			client_session_end(client, rc);
@@ -353,15 +361,15 @@ static int touch(struct reef_client *client, struct client_job *job)
 			return rc;
 		if (pause_ns < PAUSE_MAX_NS)
 			pause_ns *= 2;
-		/* All of it, not what changed: a broker may learn of keys
-		 * without a change. An absent one says nothing: go on with
-		 * what is known. */
+		/* Version 0 asks for all, not only what changed: a broker may
+		 * learn of keys without a change. While it is away, what is
+		 * known has to do. */
 		extent->space->version = 0;
 		rc = client_view_refresh(client, extent->space, 0);
 		if (rc == -REEF_EHOSTDEAD)
 			return rc;
-		/* Still the same: then the node was only late to hear of an
-		 * extent that another session had just asked for. */
+		/* If the extent is still the same, the node was only late to
+		 * hear of one that another session had just asked for. */
 		if (!rc)
 			refusal.is_set = false;
 	}
@@ -372,7 +380,7 @@ int client_touch_job(struct reef_client *client, struct client_job *job)
 	int rc;
 
 	client->lookers++;
-	rc = touch(client, job);
+	rc = touch_extent(client, job);
 	client->lookers--;
 	return rc;
 }

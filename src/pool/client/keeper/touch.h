@@ -11,7 +11,7 @@ struct reef_client;
 
 /* job: extent; if one was refused there: link, remote, why. */
 int client_touch_job(struct reef_client *client, struct client_job *job);
-/* A node's link is of no use any more. */
+/* A node's link is down, or to an earlier start of it: it goes. */
 void client_node_unlink(struct reef_client *client, struct client_node *node);
 
 #endif

@@ -18,72 +18,74 @@ struct client_node { /* [k] */
 	uint64_t incarnation, domain;
 	char *addresses;
 	struct reef_peer *peer; /* NULL: no link */
-	struct reef_link *link; /* its, also when it is down */
-	uint64_t number;	/* of the link; never used again */
-	uint32_t door;
+	struct reef_link *link; /* of peer, also when it is down */
+	uint64_t number;	/* of the link; each has another */
+	uint32_t door;		/* which of its addresses was reached */
 	bool connecting;
 	struct client_node *next;
 };
 
+/* A heap of this session in a space: a handle's, or in the space's list. */
 struct client_heap {
 	struct reef_heap *heap;
-	uint32_t lost_seen; /* of the space's */
-	uint32_t idle;	    /* times that it was collected since it was used */
-	uint64_t collected; /* in which round last; recover.c */
+	uint32_t lost_seen; /* how many of the space's lost it has forgotten */
+	uint32_t idle;	    /* times that it was collected since its last use */
+	uint64_t collected; /* the last round that had it; recover.c */
 	struct client_heap *next;
 };
 
 struct client_space {
 	uint32_t id;
-	_Atomic uint8_t rights; /* [l] what the session may */
+	_Atomic uint8_t rights; /* [l] of the session */
 	uint8_t keeping;
 	bool scratch;
 	char *name, *token; /* "" if none */
-	uint32_t refs;	    /* [l] open in handles; by anyone */
+	uint32_t refs;	    /* how often handles have it open; locked */
 	_Atomic bool gone;  /* [l] dropped, or taken away */
-	uint64_t version;   /* [k] */
+	uint64_t version;   /* [k] of the space, as the broker counts */
 	bool refreshing;    /* [k] */
-	uint64_t refreshes; /* [k] that were begun */
-	uint64_t refreshed; /* [k] which of them was the last that went well */
-	int refresh_status; /* [k] of the last */
-	uint32_t extents;   /* [l] how many are in the view */
-	/* [l] extents that were lost, in the order of that */
+	uint64_t refreshes; /* [k] refreshes that were begun */
+	uint64_t refreshed; /* [k] the number of the last that went well */
+	int refresh_status; /* [k] of the last refresh */
+	uint32_t extents;   /* [l] how many the view has */
+	/* [l] numbers of lost extents, in the order in which they were lost */
 	uint32_t *lost, lost_count, lost_room;
-	struct client_heap *heaps; /* [l] of closed handles */
-	uint64_t page;		   /* [l] 0: not made */
-	bool page_making;	   /* [l] */
+	struct client_heap *heaps; /* [l] those that no handle has */
+	uint64_t page;		   /* [l] the session's page; 0: none yet */
+	bool page_making;	   /* [l] a handle is making it */
 	struct client_space *next;
 };
 
 struct client_extent { /* [l] */
 	uint32_t extent, ordinal, epoch, node;
 	uint8_t state;
-	bool listed; /* [k] by the refresh under way */
+	bool listed; /* [k] the refresh under way has told of it */
 	uint64_t size;
 	uint64_t keys[REEF_DOORS_MAX];
 	struct client_space *space;
-	struct reef_link *link; /* both or neither */
+	struct reef_link *link; /* NULL: not attached; then so is remote */
 	struct reef_remote *remote;
-	uint64_t number, link_number; /* of these; never used again */
+	uint64_t number, link_number; /* of remote and link; each has another */
 	bool attaching;		      /* [k] */
 };
 
-/* Thread: any, locked. */
+/* NULL: the view has no such extent. Thread: any, locked. */
 struct client_extent *client_extent_find(struct reef_client *client,
 					 uint32_t number);
 struct client_node *client_node_find(struct reef_client *client, uint32_t id);
-/* Take in rows about a space. *last (may be NULL): the last extent told of. */
+/* Take in rows about a space. *last (may be NULL): the last extent in them. */
 int client_view_apply_rows(struct reef_client *client,
 			   struct client_space *space,
 			   const struct reef_body *body,
 			   struct client_extent **last);
-/* Ask for what changed in a space; patience as client_call. */
+/* Ask the broker what changed in a space; patience as client_call. */
 int client_view_refresh(struct reef_client *client, struct client_space *space,
 			uint64_t patience_ns);
 int client_view_refresh_all(struct reef_client *client, uint64_t patience_ns);
 void client_view_refresh_soon(
 	struct reef_client *client); /* in the background */
-/* Handles are to look again. Thread: any, locked. */
+/* The view has changed: handles are to drop what they know of it. Thread: any,
+ * locked. */
 void client_view_bump(struct reef_client *client);
 int client_space_open_job(struct reef_client *client, struct client_job *job);
 int client_space_drop_job(struct reef_client *client, struct client_job *job);

@@ -29,8 +29,8 @@ static int ask_job(struct reef_client *client, struct client_job *job)
 }
 
 /* A text of the question becomes the job's own. NULL is fine. */
-static int own_text(struct client_job *job, uint32_t index,
-		    struct reef_text *text)
+static int copy_text(struct client_job *job, uint32_t index,
+		     struct reef_text *text)
 {
 	if (!text || !text->size)
 		return 0;
@@ -59,8 +59,8 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 	job->mutating = mutating;
 	job->body = *body;
 	for (index = 0; !rc && index < 2; index++)
-		rc = own_text(job, index,
-			      reef_ask_text(kind, &job->body.ask, index));
+		rc = copy_text(job, index,
+			       reef_ask_text(kind, &job->body.ask, index));
 	if (rc) {
 		client_job_destroy(job);
 		return rc;
@@ -194,7 +194,8 @@ static int keeper_main(void *arg)
 			break;
 		client_jobs_run(client, rc);
 	}
-	/* Handles may be using the links until the last one is closed. */
+	/* On a killed host, handles may use links until the last one is
+	 * closed. */
 	while (rc == -REEF_EHOSTDEAD && !client->stopping) {
 		client_wait(&client->changed, CLIENT_MILLISECOND);
 		client_jobs_run(client, rc);
@@ -219,7 +220,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* The program's signals are not for the keeper. */
+/* The keeper's thread blocks all signals: they are the program's. */
 static int start_thread(struct reef_client *client)
 {
 	sigset_t all, before;
@@ -247,8 +248,8 @@ static void free_client(struct reef_client *client)
 	free(client);
 }
 
-static int create(const struct reef_client_options *options,
-		  struct reef_client **out)
+static int create_client(const struct reef_client_options *options,
+			 struct reef_client **out)
 {
 	struct reef_client *client = calloc(1, sizeof(*client));
 	uint64_t seed = options->seed;
@@ -291,7 +292,7 @@ int reef_client_start(const struct reef_client_options *options,
 
 	if (!options->mesh || !options->broker || !options->credential)
 		return -EINVAL;
-	rc = create(options, &client);
+	rc = create_client(options, &client);
 	if (rc)
 		return rc;
 	client->sched = options->sched;
@@ -318,7 +319,7 @@ int reef_client_create(const struct reef_client_options *options,
 	rc = reef_client_start(options, &client);
 	if (rc)
 		return rc;
-	/* A handle knows how to wait; it costs no message. */
+	/* A handle waits for the join, and costs no message. */
 	rc = reef_client_handle(client, &reef);
 	if (rc) {
 		reef_client_unref(client);

@@ -262,8 +262,7 @@ static inline int prepare(struct reef_space *space)
 }
 
 /* This handle's heap is full, and the space has no more memory: perhaps there
- * is room in one of the heaps that no handle has, such as what was recovered.
- */
+ * is room in a heap that no handle has, such as what was recovered. */
 static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 			   uint64_t size, uint64_t *address, int rc)
 {

@@ -102,9 +102,10 @@ static inline void client_leave(struct reef *reef, uint32_t phase)
 	reef_crowd_leave(&reef->calls, phase);
 }
 
-/* May whoever calls be inside reef_enter? */
+/* True if the caller may be inside reef_enter: it is, or somebody is in the
+ * third cohort, whose members nobody knows (handle.c). */
 bool client_may_be_inside(const struct reef *reef);
-/* Is it, for certain? */
+/* True if the caller is inside reef_enter, for certain. */
 bool client_is_inside(const struct reef *reef);
 
 static inline bool client_is_forked(const struct reef *reef)
@@ -122,12 +123,15 @@ static inline bool client_is_current(const struct reef *reef)
 
 int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 		       struct reef **out);
-void client_handle_close(struct reef *reef); /* without the reference */
-/* Is this handle fit to be used here and now? 0, or what to return. */
+/* Close and free a handle; the reference to the client stays. */
+void client_handle_close(struct reef *reef);
+/* 0: the handle may be used by the caller, and its session has not ended. Else:
+ * the error to return. */
 int client_handle_check(struct reef *reef);
-/* Take the new view: drop what the cache has, and what heaps have lost. */
+/* Take the new view: empty the cache, and let heaps forget lost extents. */
 void client_handle_refresh(struct reef *reef);
-/* Find an extent, inside. -EAGAIN: the keeper has to be asked. */
+/* Find an extent's entry in the cache, or make it from the view. Inside.
+ * -EAGAIN: the keeper has to attach the extent first. */
 int client_entry_find(struct reef *reef, uint32_t extent,
 		      struct client_entry **out);
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest that a message can say; the pool's own limit is the broker's. */
+/* The longest name that a message can hold; the pool's limit is lower. */
 #define NAME_SIZE_MAX 16384
 
-static int check(struct reef_space *space, const char *name)
+static int check_name(struct reef_space *space, const char *name)
 {
 	int rc = client_handle_check(space->reef);
 	size_t size;
@@ -32,7 +32,7 @@ int reef_name_bind(struct reef_space *space, const char *name, uint64_t value,
 		.ask.name_bind = {.space = space->space->id, .value = value},
 	};
 	struct reef_answer answer = {0};
-	int rc = check(space, name);
+	int rc = check_name(space, name);
 
 	if (rc)
 		return rc;
@@ -54,7 +54,7 @@ int reef_name_replace(struct reef_space *space, const char *name,
 				     .generation = generation},
 	};
 	struct reef_answer answer = {0};
-	int rc = check(space, name);
+	int rc = check_name(space, name);
 
 	if (rc)
 		return rc;
@@ -72,7 +72,7 @@ int reef_name_lookup(struct reef_space *space, const char *name,
 {
 	struct reef_answer answer = {0};
 	struct reef_body body = {.ask.name_lookup.space = space->space->id};
-	int rc = check(space, name);
+	int rc = check_name(space, name);
 
 	if (rc)
 		return rc;
@@ -94,7 +94,7 @@ int reef_name_unbind(struct reef_space *space, const char *name,
 		.ask.name_unbind = {.space = space->space->id,
 				    .generation = generation},
 	};
-	int rc = check(space, name);
+	int rc = check_name(space, name);
 
 	if (rc)
 		return rc;
@@ -107,10 +107,10 @@ struct listing {
 	int (*each)(void *context, const char *name, uint64_t value,
 		    uint64_t generation);
 	void *context;
-	char *last; /* name */
+	char *last; /* the name that was listed last */
 };
 
-static int tell(struct listing *listing, const struct reef_row_name *row)
+static int list_name(struct listing *listing, const struct reef_row_name *row)
 {
 	char *name = malloc((size_t)row->name.size + 1);
 
@@ -125,7 +125,7 @@ static int tell(struct listing *listing, const struct reef_row_name *row)
 			     row->generation);
 }
 
-static int tell_page(struct listing *listing, const struct reef_body *body)
+static int list_page(struct listing *listing, const struct reef_body *body)
 {
 	struct reef_cursor_in in = {
 		.bytes = body->rows,
@@ -135,7 +135,8 @@ static int tell_page(struct listing *listing, const struct reef_body *body)
 	int rc;
 
 	while ((rc = reef_row_decode(&in, &row)) == 1) {
-		rc = row.row == REEF_ROW_NAME ? tell(listing, &row.name) : 0;
+		rc = row.row == REEF_ROW_NAME ? list_name(listing, &row.name)
+					      : 0;
 		if (rc)
 			break;
 	}
@@ -154,7 +155,7 @@ int reef_name_list(struct reef_space *space, const char *prefix,
 	bool more = true;
 	int rc;
 
-	rc = prefix && *prefix ? check(space, prefix)
+	rc = prefix && *prefix ? check_name(space, prefix)
 			       : client_handle_check(space->reef);
 	while (!rc && more) {
 		body.ask.name_list.prefix = text_of(prefix ? prefix : "");
@@ -163,9 +164,9 @@ int reef_name_list(struct reef_space *space, const char *prefix,
 				     &body, &answer);
 		if (rc)
 			break;
-		rc = tell_page(&listing, &answer.body);
-		/* Names come in order; one that goes round in circles is not
-		 * listened to. */
+		rc = list_page(&listing, &answer.body);
+		/* Names come in order; a broker whose pages go round in circles
+		 * is not believed. */
 		more = answer.body.reply.name_list.flags & REEF_POOL_MORE &&
 		       listing.last &&
 		       strcmp(listing.last, before ? before : "") > 0;

@@ -30,8 +30,8 @@ int client_kind_is_live(struct reef_space *space, uint8_t kind,
 {
 	const struct reef_kind_ops *ops = kinds[kind];
 
-	/* A kind of a newer library, or of one this program was linked without:
-	 * what nobody can ask about stays. */
+	/* The kind may be a newer library's, or of one that this program was
+	 * linked without: a block that nobody can judge stays. */
 	if (!ops)
 		return kind > REEF_BLOCK_PAGE;
 	if (!ops->is_live)
@@ -41,8 +41,8 @@ int client_kind_is_live(struct reef_space *space, uint8_t kind,
 
 /* --- the page --- */
 
-/* This handle is to make it, or it is there (then *address is not 0), or
- * another is making it: -EAGAIN. */
+/* The page's address; *address 0: this handle is to make the page.  -EAGAIN:
+ * another handle is making it. */
 static int claim_page(struct reef_space *space, uint64_t *address)
 {
 	struct reef_client *client = space->reef->client;
@@ -135,7 +135,7 @@ static int recover_page(void *context, uint64_t address, uint64_t size)
 	return rc;
 }
 
-static struct client_space *find(struct reef_client *client, uint32_t id)
+static struct client_space *find_space(struct reef_client *client, uint32_t id)
 {
 	struct client_space *space;
 
@@ -149,14 +149,15 @@ static struct client_space *find(struct reef_client *client, uint32_t id)
 	return space;
 }
 
-/* The broker may ask for help in a space before the answer that opened it was
- * taken in. */
-static struct client_space *find_soon(struct reef_client *client, uint32_t id)
+/* Find a space that may be just being opened: the broker can ask for help there
+ * before the answer that opens it was taken in. */
+static struct client_space *wait_for_space(struct reef_client *client,
+					   uint32_t id)
 {
 	uint64_t until_ns = reef_now_ns() + CLIENT_SECOND, now_ns;
 	struct client_space *space;
 
-	while (!(space = find(client, id)) && !client->stopping) {
+	while (!(space = find_space(client, id)) && !client->stopping) {
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns ||
 		    client_wait(&client->changed, until_ns - now_ns))
@@ -165,9 +166,9 @@ static struct client_space *find_soon(struct reef_client *client, uint32_t id)
 	return space;
 }
 
-/* In the keeper's own handle; takes the reference over. */
-static int attach(struct reef_client *client, struct client_space *known,
-		  struct reef_space **out)
+/* Open a space in the keeper's own handle; takes the reference over. */
+static int attach_inner(struct reef_client *client, struct client_space *known,
+			struct reef_space **out)
 {
 	int rc = 0;
 
@@ -181,16 +182,16 @@ static int attach(struct reef_client *client, struct client_space *known,
 	return rc;
 }
 
-static int recover(struct reef_client *client, struct client_space *known,
-		   uint32_t session)
+static int recover_in(struct reef_client *client, struct client_space *known,
+		      uint32_t session)
 {
 	struct recovery recovery = {.session = session};
 	int rc;
 
-	rc = attach(client, known, &recovery.space);
+	rc = attach_inner(client, known, &recovery.space);
 	if (rc)
 		return rc;
-	/* It may have grown the space without our knowledge. */
+	/* The dead session may have grown the space without our knowledge. */
 	rc = client_view_refresh(client, known, client_patience_ns(client));
 	if (!rc)
 		rc = client_heap_get(recovery.space);
@@ -198,7 +199,7 @@ static int recover(struct reef_client *client, struct client_space *known,
 		rc = reef_heap_recover(recovery.space->heap->heap, session,
 				       recover_page, &recovery);
 	reef_space_close(recovery.space);
-	/* What was lost needs no recovery. */
+	/* A space that is gone needs no recovery. */
 	return rc == -REEF_ELOST && known->gone ? 0 : rc;
 }
 
@@ -214,8 +215,8 @@ int client_session_recover(struct reef_client *client,
 		return -EAGAIN;
 	if (session == client->session)
 		return -EINVAL;
-	client->fibers++; /* the keeper waits for it */
-	space = find_soon(client, id);
+	client->fibers++; /* so that the keeper waits for this */
+	space = wait_for_space(client, id);
 	if (!space) {
 		client_fiber_end(client);
 		return -ENOENT;
@@ -227,9 +228,9 @@ int client_session_recover(struct reef_client *client,
 		client_fiber_end(client);
 		return -EACCES;
 	}
-	rc = recover(client, space, session);
+	rc = recover_in(client, space, session);
 	client_fiber_end(client);
-	/* Whoever leaves in the midst of it leaves it to the next. */
+	/* A client that ends in the midst of it leaves it to another. */
 	if (rc && !client->stopping && !client_over(client))
 		reef_log(REEF_LOG_WARNING, "client",
 			 "recovery of session %08x in space %u: %s", session,
@@ -237,16 +238,17 @@ int client_session_recover(struct reef_client *client,
 	return rc;
 }
 
-/* --- heaps that nobody has --- */
+/* --- heaps that no handle has --- */
 
-/* Chunks in them that have become empty, because others freed what was there
- * or because limbo is over, go back to the space: what was recovered is of use
- * to others only then. Limbo is looked at with each safe_epoch, which a hurry
- * makes soon; and all of it now and then, for a few rounds. */
+/* Their chunks that have become empty, because others freed what was there or
+ * because limbo is over, go back to the space: only then is what was recovered
+ * of use to others. Limbo is drained with each safe_epoch, which a hurry makes
+ * soon; and everything is collected now and then, for a few rounds. */
 #define COLLECTS_MAX 16
 
-static bool lets_go(const struct reef_client *client,
-		    const struct client_heap *heap)
+/* True if blocks in the heap's limbo may be used again. */
+static bool is_limbo_over(const struct reef_client *client,
+			  const struct client_heap *heap)
 {
 	uint64_t epoch;
 
@@ -254,16 +256,17 @@ static bool lets_go(const struct reef_client *client,
 	       epoch < atomic_load(&client->safe_epoch);
 }
 
-/* Bring one that is to be looked at in this round to the front of its space's
- * list. False: there is none. */
-static bool bring_idle(struct reef_client *client, struct client_space *space,
-		       bool all)
+/* Bring a heap that is to be collected in this round to the front of its
+ * space's list. False: there is none. */
+static bool bring_to_front(struct reef_client *client,
+			   struct client_space *space, bool all)
 {
 	struct client_heap **at, *heap;
 
 	for (at = &space->heaps; (heap = *at); at = &heap->next)
 		if (heap->collected != client->collects &&
-		    (all ? heap->idle < COLLECTS_MAX : lets_go(client, heap)))
+		    (all ? heap->idle < COLLECTS_MAX
+			 : is_limbo_over(client, heap)))
 			break;
 	if (!heap)
 		return false;
@@ -274,14 +277,16 @@ static bool bring_idle(struct reef_client *client, struct client_space *space,
 	return true;
 }
 
-/* The next space that has one to look at; takes a reference. */
-static struct client_space *find_idle(struct reef_client *client, bool all)
+/* The next space with a heap to collect, which is the first in its list; takes
+ * a reference. */
+static struct client_space *find_collectable(struct reef_client *client,
+					     bool all)
 {
 	struct client_space *space;
 
 	pthread_mutex_lock(&client->lock);
 	for (space = client->spaces; space; space = space->next)
-		if (!space->gone && bring_idle(client, space, all))
+		if (!space->gone && bring_to_front(client, space, all))
 			break;
 	if (space)
 		space->refs++;
@@ -289,16 +294,16 @@ static struct client_space *find_idle(struct reef_client *client, bool all)
 	return space;
 }
 
-static void collect(struct reef_client *client, bool all)
+static void collect_heaps(struct reef_client *client, bool all)
 {
 	struct client_space *known;
 	struct reef_space *space;
 
 	client->collects++;
-	while (!client->stopping && (known = find_idle(client, all))) {
-		if (attach(client, known, &space))
+	while (!client->stopping && (known = find_collectable(client, all))) {
+		if (attach_inner(client, known, &space))
 			return;
-		/* The first in the list; it goes to the end of it. */
+		/* This takes the first heap of the list, and puts it last. */
 		if (!client_heap_get(space)) {
 			space->heap->idle += all;
 			client_heap_put(space, all);
@@ -323,9 +328,9 @@ void client_heaps_abandon(struct reef_client *client)
 		pthread_mutex_lock(&client->lock);
 		known->refs++;
 		pthread_mutex_unlock(&client->lock);
-		if (attach(client, known, &space))
+		if (attach_inner(client, known, &space))
 			return;
-		/* The first in the list; it goes to the end of it. */
+		/* This takes the first heap of the list, and puts it last. */
 		while (count-- && !client_heap_get(space)) {
 			reef_heap_abandon(space->heap->heap);
 			client_heap_put(space, true);
@@ -345,11 +350,11 @@ int client_collect_main(void *arg)
 		now_ns = reef_now_ns();
 		safe = atomic_load(&client->safe_epoch);
 		if (now_ns >= next_ns) {
-			collect(client, true);
+			collect_heaps(client, true);
 			next_ns = reef_now_ns() + client->ttl_ns / 2;
 		} else if (safe != seen) {
 			seen = safe;
-			collect(client, false);
+			collect_heaps(client, false);
 		} else {
 			rc = client_wait(&client->changed, next_ns - now_ns);
 		}

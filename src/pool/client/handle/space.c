@@ -30,7 +30,7 @@ int client_space_attach(struct reef *reef, struct client_space *known,
 	return 0;
 }
 
-/* One that this process has open already; takes a reference. */
+/* Find a space that this process has open already; takes a reference. */
 static struct client_space *find_open(struct reef_client *client,
 				      const char *name, const char *token)
 {
@@ -56,8 +56,9 @@ static int check_name(const char *name)
 	return size > NAME_MAX_SIZE ? -ENAMETOOLONG : 0;
 }
 
-static int space_job(const char *name, const struct reef_space_options *options,
-		     struct client_job **out)
+static int make_space_job(const char *name,
+			  const struct reef_space_options *options,
+			  struct client_job **out)
 {
 	struct client_job *job = client_job_create(client_space_open_job);
 	struct reef_ask_space_open *ask;
@@ -119,7 +120,7 @@ int reef_space_open(struct reef *reef, const char *name,
 		known = find_open(reef->client, name, token);
 	if (known)
 		return client_space_attach(reef, known, out);
-	rc = space_job(name, options, &job);
+	rc = make_space_job(name, options, &job);
 	if (rc)
 		return rc;
 	rc = client_job_run(reef, job);
@@ -144,7 +145,7 @@ void reef_space_close(struct reef_space *space)
 	for (at = &space->reef->spaces; *at != space; at = &(*at)->next)
 		;
 	*at = space->next;
-	/* Without memory for the job it stays until the session ends. */
+	/* Without memory for the job the space stays until the session ends. */
 	if (space->space->scratch || space->space->gone)
 		job = client_job_create(client_space_close_job);
 	if (job) {
@@ -170,7 +171,7 @@ int reef_space_drop(struct reef *reef, const char *name)
 	if (!rc)
 		rc = name ? check_name(name) : -EINVAL;
 	if (!rc)
-		rc = space_job(name, NULL, &job);
+		rc = make_space_job(name, NULL, &job);
 	if (rc)
 		return rc;
 	job->run = client_space_drop_job;
@@ -242,7 +243,7 @@ int reef_space_list(struct reef *reef,
 			if (rc)
 				break;
 		}
-		/* One that goes round in circles is not listened to. */
+		/* A broker whose pages go round in circles is not believed. */
 		more = answer.body.reply.list.flags & REEF_POOL_MORE &&
 		       body.ask.list.after > before;
 		reef_answer_free(&answer);

@@ -49,8 +49,7 @@ static bool is_limbo_large(const struct reef_heap *heap)
 	return heap->limbo_bytes > (part < HURRY_MAX ? part : HURRY_MAX);
 }
 
-/* Ask for epochs to pass quickly until blocks freed in `epoch` may be reused.
- */
+/* Let epochs pass quickly until blocks freed in `epoch` may be reused. */
 static void hurry_limbo(struct reef_heap *heap, uint64_t epoch)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
@@ -295,8 +294,7 @@ static bool is_scan_due(const struct chunk *chunk, bool everywhere)
 }
 
 /* A chunk was scanned. Frees that were counted and not found are looked for
- * again next time, a few times; those found before they were counted even out.
- */
+ * again a few times; those found before they were counted even out. */
 static void scan_settle(struct chunk *chunk)
 {
 	if (chunk->tries)

@@ -132,8 +132,7 @@ struct reef_heap_options {
 /* Costs no operation. Caller owns *out. */
 int reef_heap_create(const struct reef_heap_options *options,
 		     struct reef_heap **out);
-/* Forget the heap; its chunks stay the session's until recovery. NULL is fine.
- */
+/* Its chunks stay the session's until recovery. NULL is fine. */
 void reef_heap_destroy(struct reef_heap *heap);
 /* Give it to another handle of the same session. */
 void reef_heap_move(struct reef_heap *heap, const struct reef_heap_ops *ops,

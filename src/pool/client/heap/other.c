@@ -324,8 +324,7 @@ int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
 			     ours);
 }
 
-/* Why a block could not be kept.  -EALREADY: it is kept.  -EINVAL: it is free.
- */
+/* Why a block cannot be kept.  -EALREADY: it is kept.  -EINVAL: it is free. */
 static int explain_keep(struct reef_heap *heap, uint64_t address)
 {
 	struct guess seen;

@@ -38,8 +38,7 @@ static uint32_t release_cover(struct extent *extent, uint32_t first,
 	return count;
 }
 
-/* Add the accesses that release a chunk. They take effect in this order (F3a).
- */
+/* Add the accesses that release a chunk; they take effect in order (F3a). */
 static uint32_t release_prepare(struct extent *extent, uint32_t index,
 				struct reef_access *accesses, uint32_t count)
 {

@@ -53,8 +53,7 @@ void client_job_start(struct reef_client *client, struct reef *reef,
 void client_job_unref(struct client_job *job); /* NULL is fine */
 /* Destroy a job that was never started. */
 void client_job_destroy(struct client_job *job);
-/* Start a job, wait for its end, and return its status; the caller unrefs it.
- */
+/* Start a job, wait for its end, return its status; the caller unrefs it. */
 int client_job_run(struct reef *reef, struct client_job *job);
 /* Begin every job that waits; or, if status is not 0, end it with that. Thread:
  * the keeper's. */

@@ -31,7 +31,7 @@
 #define PAUSE_MIN_NS (2 * CLIENT_MILLISECOND)
 #define PAUSE_MAX_NS (500 * CLIENT_MILLISECOND)
 #define TRY_MIN_NS (20 * CLIENT_MILLISECOND)
-#define BUSY_MAX 8 /* times that a busy broker is asked again */
+#define BUSY_MAX 8 /* times that a broker which is busy is asked again */
 
 static struct reef_text text_of(const char *string)
 {
@@ -80,7 +80,7 @@ void client_fiber_end(struct reef_client *client)
 
 /* --- the session --- */
 
-/* Thread: any. The keeper's own fibers hear of it in keeper_main. */
+/* The keeper's own fibers are woken by keeper_main. */
 void client_session_end(struct reef_client *client, int why)
 {
 	struct reef *reef;
@@ -116,8 +116,8 @@ void client_peer_closed(void *context, struct reef_peer *peer, int reason)
 	client_wake(&client->changed);
 }
 
-/* Something did not get through. Only a link that is down is given up: on shm
- * the end of a link is the end of its process, as the broker sees it. */
+/* Only a link that is down is given up: on shm the end of a link is the end of
+ * its process, as the broker sees it. */
 void client_link_check(struct reef_client *client)
 {
 	struct reef_link *link = client->peer ? client->peer->link : NULL;
@@ -128,7 +128,7 @@ void client_link_check(struct reef_client *client)
 	client_wake(&client->changed);
 }
 
-/* The remotes go with it. */
+/* The remotes of the table and the renewal word go with their link. */
 void client_link_drop(struct reef_client *client)
 {
 	struct reef_peer *peer = client->peer;
@@ -140,7 +140,7 @@ void client_link_drop(struct reef_client *client)
 	client_wake(&client->changed);
 }
 
-/* The place'th of the broker's places, counted around. */
+/* Copy the broker's place that is to be tried now. */
 static void pick_place(const struct reef_client *client, char *place,
 		       size_t size)
 {
@@ -156,7 +156,7 @@ static void pick_place(const struct reef_client *client, char *place,
 		 at);
 }
 
-static uint32_t places(const struct reef_client *client)
+static uint32_t count_places(const struct reef_client *client)
 {
 	const char *at;
 	uint32_t count = 1;
@@ -191,7 +191,7 @@ static int connect_broker(struct reef_client *client, uint64_t timeout_ns)
 	explicit_bzero(options.key, sizeof(options.key));
 	if (rc) {
 		client->place++;
-		/* Somebody may have the same number. */
+		/* Another link may have the same number. */
 		client->provisional = 0;
 	} else {
 		client_hosts_learn(client, client->peer->link, place);
@@ -199,8 +199,8 @@ static int connect_broker(struct reef_client *client, uint64_t timeout_ns)
 	return rc;
 }
 
-static int attach(struct reef_client *client, uint64_t key,
-		  struct reef_remote **out)
+static int attach_remote(struct reef_client *client, uint64_t key,
+			 struct reef_remote **out)
 {
 	struct reef_link *link = client->peer ? client->peer->link : NULL;
 
@@ -210,9 +210,9 @@ static int attach(struct reef_client *client, uint64_t key,
 			   out);
 }
 
-/* Take in the answer to SESSION_OPEN or SESSION_RESUME. */
-static int admitted(struct reef_client *client,
-		    const struct reef_answer *answer)
+/* Take in the answer to SESSION_OPEN or SESSION_RESUME; attach the table. */
+static int note_admitted(struct reef_client *client,
+			 const struct reef_answer *answer)
 {
 	const struct reef_reply_session *reply = &answer->body.reply.session;
 	int rc;
@@ -223,18 +223,19 @@ static int admitted(struct reef_client *client,
 	    (client->session && client->session != reply->session))
 		return -REEF_EPROTO;
 	client->broker_epoch = answer->epoch;
-	if (!client->session) /* handles read it: not written again */
+	if (!client->session) /* handles read it without a lock */
 		client->session = reply->session;
 	client->ttl_ns = reply->ttl_ns;
 	client->extent_size = reply->extent_size;
 	client->pool = reply->pool;
 	memcpy(client->session_key.bytes, reply->secret,
 	       sizeof(client->session_key.bytes));
-	rc = attach(client, reply->table_key, &client->table);
+	rc = attach_remote(client, reply->table_key, &client->table);
 	if (!rc && reef_remote_size(client->table) < REEF_TABLE_SIZE)
 		rc = -REEF_EPROTO;
 	if (!rc)
-		rc = attach(client, reply->renewal_key, &client->renewal);
+		rc = attach_remote(client, reply->renewal_key,
+				   &client->renewal);
 	if (!rc && reef_remote_size(client->renewal) < 8)
 		rc = -REEF_EPROTO;
 	return rc;
@@ -244,7 +245,7 @@ int client_fill_token(const char *text, struct reef_ask_space_open *ask)
 {
 	struct reef_token token;
 
-	/* Whatever is not a token is as good as a forged one. */
+	/* A text that is no token gets the error of a forged one. */
 	if (reef_token_parse(text, &token))
 		return -EACCES;
 	ask->space = token.space;
@@ -255,14 +256,14 @@ int client_fill_token(const char *text, struct reef_ask_space_open *ask)
 	return 0;
 }
 
-/* Numbers of requests go round; 0 is none. */
+/* The number of the request after that one. Numbers wrap; 0 is none. */
 static uint32_t number_after(uint32_t number)
 {
 	return number == UINT32_MAX ? 1 : number + 1;
 }
 
-static int reopen(struct reef_client *client, struct client_space *space,
-		  uint64_t timeout_ns)
+static int reopen_space(struct reef_client *client, struct client_space *space,
+			uint64_t timeout_ns)
 {
 	struct reef_body body = {0};
 	struct reef_ask_space_open *ask = &body.ask.space_open;
@@ -271,18 +272,18 @@ static int reopen(struct reef_client *client, struct client_space *space,
 	if (*space->token)
 		rc = client_fill_token(space->token, ask);
 	ask->space = space->id;
-	/* The number is not used up: this changes nothing in the state. */
+	/* The number is not used up, as this changes nothing in the state. */
 	if (!rc)
 		rc = reef_rpc_call(client->peer, REEF_POOL_SPACE_OPEN,
 				   number_after(client->sequence), &body, NULL,
 				   timeout_ns);
 	explicit_bzero(ask->secret, sizeof(ask->secret));
-	/* The refresh that follows finds out, and says so. */
+	/* That the space is gone is found out by the refresh that follows. */
 	return rc == -ENOENT || rc == -EACCES ? 0 : rc;
 }
 
-/* What a session may reach is of one start of the broker: another has to be
- * told, before anybody asks it for anything. */
+/* A broker that was started anew does not know which spaces this session has
+ * open. It is told before anybody asks it for anything. */
 static int reopen_spaces(struct reef_client *client, uint64_t timeout_ns)
 {
 	struct client_space *space;
@@ -290,11 +291,11 @@ static int reopen_spaces(struct reef_client *client, uint64_t timeout_ns)
 
 	if (client->granted_epoch == client->broker_epoch)
 		return 0;
-	client->lookers++;
+	client->users++;
 	for (space = client->spaces; space && !rc; space = space->next)
 		if (!space->gone)
-			rc = reopen(client, space, timeout_ns);
-	client->lookers--;
+			rc = reopen_space(client, space, timeout_ns);
+	client->users--;
 	if (!rc)
 		client->granted_epoch = client->broker_epoch;
 	return rc;
@@ -341,11 +342,11 @@ static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 		return rc;
 	rc = resume ? resume_session(client, &answer, timeout_ns)
 		    : open_session(client, &answer, timeout_ns);
-	/* It knows no such session, or one that has ended. */
+	/* The broker knows no such session, or it has ended. */
 	if (resume && (rc == -REEF_EAUTH || rc == -ENOENT || rc == -EACCES))
 		rc = -REEF_EFENCED;
 	if (!rc) {
-		rc = admitted(client, &answer);
+		rc = note_admitted(client, &answer);
 		reef_answer_free(&answer);
 	}
 	if (!rc)
@@ -367,7 +368,7 @@ int client_join(struct reef_client *client)
 				      ? client->options.timeout_ns
 				      : 10 * CLIENT_SECOND;
 	uint64_t until_ns = reef_now_ns() + timeout_ns, now_ns;
-	uint32_t left = places(client);
+	uint32_t left = count_places(client);
 	int rc;
 
 	for (;;) {
@@ -375,13 +376,14 @@ int client_join(struct reef_client *client)
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
 		rc = enter_pool(client, until_ns - now_ns);
-		/* It stood still for longer than its new session's lease. */
+		/* This process stood still for longer than its new session's
+		 * lease. */
 		if (rc == -REEF_EKEY || rc == -REEF_EFENCED) {
 			client->session = 0;
 			rc = -REEF_EINDOUBT;
 		}
-		/* Nobody there, anywhere: that is final. An answer, too; but a
-		 * link that was lost on the way is not. */
+		/* An answer is final, and so is that nobody is there, at any
+		 * place; a link that was lost on the way is not. */
 		if (!rc || rc == -REEF_EHOSTDEAD || client->stopping)
 			return rc;
 		if (rc != -REEF_EINDOUBT && rc != -REEF_ENOLINK &&
@@ -393,15 +395,14 @@ int client_join(struct reef_client *client)
 	}
 }
 
-/* For a step of coming back: several tries within a lease. */
-static uint64_t patience_ns(const struct reef_client *client)
+/* How long one try to come back may take: several fit into a lease. */
+static uint64_t try_ns(const struct reef_client *client)
 {
 	uint64_t quarter_ns = client->ttl_ns / 4;
 
 	return quarter_ns > TRY_MIN_NS ? quarter_ns : TRY_MIN_NS;
 }
 
-/* Come back whenever the link is lost. */
 int client_link_main(void *arg)
 {
 	struct reef_client *client = arg;
@@ -415,7 +416,7 @@ int client_link_main(void *arg)
 		} else {
 			if (client->peer)
 				client_link_drop(client);
-			rc = enter_pool(client, patience_ns(client));
+			rc = enter_pool(client, try_ns(client));
 			if (rc == -REEF_EFENCED)
 				client_session_end(client, rc);
 			if (!rc) {
@@ -443,7 +444,7 @@ static bool is_unanswered(int rc)
 	return rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT || rc == -ETIMEDOUT;
 }
 
-/* One try over the link as it is. */
+/* Call the broker once, over the link as it is. */
 static int call_once(struct reef_client *client, uint16_t kind,
 		     uint32_t sequence, const struct reef_body *body,
 		     struct reef_answer *answer)
@@ -471,6 +472,7 @@ static int call_once(struct reef_client *client, uint16_t kind,
 	return 0;
 }
 
+/* Call until there is an answer, or the time is over. */
 static int call_until(struct reef_client *client, uint16_t kind,
 		      uint32_t sequence, const struct reef_body *body,
 		      struct reef_answer *answer, uint64_t until_ns)
@@ -501,9 +503,10 @@ static int call_until(struct reef_client *client, uint16_t kind,
 		if (now_ns >= until_ns || client->stopping)
 			return sent && sequence ? -REEF_EINDOUBT
 						: -REEF_ENOLINK;
-		if (client_over(client)) /* it was told meanwhile */
+		if (client_over(client)) /* the session ended meanwhile */
 			continue;
-		/* Present: the broker itself does not know, or is slow. */
+		/* With a link, the broker itself is in doubt, or slow: a pause.
+		 * Without one: until there is. */
 		rc = client_wait(&client->changed,
 				 client->present && pause_ns < until_ns - now_ns
 					 ? pause_ns
@@ -563,7 +566,7 @@ int client_session_check_job(struct reef_client *client, struct client_job *job)
 	rc = reef_run(reef_port_queue_of(client->port, batch.link), &batch);
 	if (rc)
 		return rc == -REEF_EHOSTDEAD ? rc : -REEF_ENOLINK;
-	/* A later generation: that one has ended long ago. */
+	/* In a slot of a later generation the session ended long ago. */
 	age = (int16_t)((uint16_t)slot.state - (uint16_t)session);
 	if (!slot.state || age < 0)
 		job->flags = REEF_VIEW_ALIVE; /* not published yet */
@@ -596,7 +599,8 @@ void client_leave_pool(struct reef_client *client)
 {
 	struct client_node *node;
 
-	/* Nodes first: what is fenced then has no link to be cut. */
+	/* Nodes first: when the session is closed, no link to one is left that
+	 * would have to be cut. */
 	for (node = client->nodes; node; node = node->next)
 		client_node_unlink(client, node);
 	client_bury(client);

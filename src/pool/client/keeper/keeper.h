@@ -47,8 +47,8 @@ struct client_waiter {
 struct client_waiters {
 	struct client_waiter *first;
 };
-/* Until somebody wakes, or timeout; the caller looks again.  -REEF_EHOSTDEAD:
- * and nothing else. */
+/* Wait for client_wake, or the timeout; the caller checks again what it waited
+ * for.  -REEF_EHOSTDEAD: this simulated host was killed; no other error. */
 int client_wait(struct client_waiters *waiters, uint64_t timeout_ns);
 void client_wake(struct client_waiters *waiters);
 
@@ -59,7 +59,7 @@ struct reef_client {
 	struct reef_credential credential;
 	char *broker, *name, *inbox_host;
 	_Atomic uint32_t refs;
-	uint32_t forks;
+	uint32_t forks; /* reef_fork_generation of the process it is of */
 	struct reef_random random; /* [k] */
 
 	pthread_mutex_t lock;
@@ -68,28 +68,28 @@ struct reef_client {
 	struct reef_sched *sched;
 	struct reef_fiber *fiber; /* the keeper's, in simulation */
 
-	_Atomic int joined;	  /* 1: not yet; else what came of it */
+	_Atomic int joined;	  /* 1: not yet; else the result of joining */
 	_Atomic int over;	  /* 0, -REEF_EFENCED, or why it ended */
-	bool over_told;		  /* [k] to its fibers */
+	bool over_told;		  /* [k] its fibers were woken to see it */
 	_Atomic bool present;	  /* the broker's link is up */
 	_Atomic uint64_t version; /* of the view; see handle.c */
 	_Atomic uint32_t phase;	  /* see grace.c */
-	_Atomic uint32_t beats;	  /* of renew.c: another one, time has passed */
+	_Atomic uint32_t beats;	  /* renew.c adds 1 every few seconds */
 	_Atomic uint64_t reclaim_epoch, safe_epoch;
-	/* Hurry until safe_epoch is that; told: the keeper looks at it. */
+	/* Epochs are to pass quickly until safe_epoch is hurry_epoch;
+	 * hurry_told: the keeper was woken for that. */
 	_Atomic uint64_t hurry_epoch;
 	_Atomic bool hurry_told;
-	_Atomic uint32_t reclaimers; /* handles that wait for safe_epoch */
+	_Atomic uint32_t reclaimers; /* handles in client_epoch_wait */
 	_Atomic uint64_t heaps_made, inboxes_made;
-	_Atomic uint64_t ttl_ns; /* of the session, as the broker said last */
+	_Atomic uint64_t ttl_ns; /* the lease, as the broker said last */
 
-	/* locked */
-	struct reef_queue *wake; /* the keeper's; NULL: it has none */
+	/* Under `lock`: */
+	struct reef_queue *wake; /* the keeper's; NULL: it has ended */
 	_Atomic bool stopping;
 	struct client_job *jobs, **jobs_tail;
 	struct reef *handles;
-	/* This machine, as it stands in addresses of each fabric; "": nobody
-	 * knows yet. */
+	/* This machine's host in addresses of each fabric; "": not known. */
 	char hosts[REEF_MESH_MAX][REEF_HOST_MAX + 1];
 	struct client_space *spaces;
 	struct client_extent **extents; /* hashed by number */
@@ -98,20 +98,24 @@ struct reef_client {
 	/* [k] */
 	struct reef_port *port;
 	struct reef_rpc *rpc;
-	struct reef_peer *peer; /* the broker; NULL: none yet */
+	struct reef_peer *peer; /* the link to the broker; NULL: none */
 	struct reef_remote *table, *renewal;
-	uint32_t session, provisional, counter, sequence, place;
+	uint32_t session;     /* 0: none yet; not changed after joining */
+	uint32_t provisional; /* the session that a link begins with */
+	uint32_t counter;     /* of renewals */
+	uint32_t sequence;    /* of mutating requests */
+	uint32_t place;	      /* which of the broker's places is tried */
 	struct reef_key session_key;
 	uint64_t extent_size, pool, broker_epoch, notice;
-	uint64_t granted_epoch;	     /* of the broker that knows our spaces */
-	uint64_t skip_from, skip_to; /* epochs; see take_epochs */
-	uint64_t hurry_ns, ask_ns;   /* how often to renew; renew.c */
+	uint64_t granted_epoch; /* broker_epoch when spaces were reopened */
+	uint64_t skip_from, skip_to; /* epochs; see note_epochs */
+	uint64_t hurry_ns, ask_ns;   /* pauses between renewals; renew.c */
 	bool hurry_seen, renew_now;
-	bool calling; /* a mutating request is under way */
-	bool refreshing;
+	bool calling;	   /* a mutating request is under way */
+	bool refreshing;   /* a refresh of all spaces is about to begin */
 	uint64_t numbers;  /* given to links and remotes */
 	uint64_t collects; /* rounds; recover.c */
-	uint32_t lookers;  /* fibers that hold on to spaces or extents */
+	uint32_t users;	   /* fibers that use spaces and extents unlocked */
 	struct client_node *nodes;
 	struct client_retired *retired, **retired_tail;
 	uint32_t fibers;
@@ -119,7 +123,8 @@ struct reef_client {
 	struct reef *inner;	       /* the keeper's own handle */
 };
 
-/* Start a fiber of the keeper; counted. */
+/* Start a fiber of the keeper, which calls client_fiber_end at its end: the
+ * keeper waits for all of them. */
 int client_spawn(struct reef_client *client, int (*fn)(void *arg), void *arg);
 void client_fiber_end(struct reef_client *client);
 
@@ -129,38 +134,44 @@ static inline uint64_t client_patience_ns(const struct reef_client *client)
 					   : CLIENT_PATIENCE_NS;
 }
 
-/* 0, or why every call fails now. Thread: any. */
+/* 0, or the error of every call, as the session has ended. Thread: any. */
 static inline int client_over(const struct reef_client *client)
 {
 	return atomic_load_explicit(&client->over, memory_order_acquire);
 }
 
-/* Say that the session has ended, for good. Thread: any. */
+/* The session has ended, for good: every call fails with `why` from now on.
+ * Thread: any. */
 void client_session_end(struct reef_client *client, int why);
 
 /* --- the broker's link --- */
 
+/* Open the session, at whichever of the broker's places answers. */
 int client_join(struct reef_client *client);
+/* A fiber of the keeper: makes the link anew whenever it is lost. */
 int client_link_main(void *arg);
-/* Give the broker's link up; or only if it is down. */
+/* Close the link. */
 void client_link_drop(struct reef_client *client);
+/* Something did not get through: if the link is down, it is made anew. */
 void client_link_check(struct reef_client *client);
+/* Close all links, and the session if the broker is there. */
 void client_leave_pool(struct reef_client *client);
 /* Ask the broker, again until it answers or patience_ns have passed (0: only if
  * it is there now). */
 int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 		const struct reef_body *body, struct reef_answer *answer,
 		uint64_t patience_ns);
-/* Put a token's text into a request.  -EACCES: it is none. Thread: any. */
+/* Put a token's text into a request.  -EACCES: it is no token. Thread: any. */
 int client_fill_token(const char *text, struct reef_ask_space_open *ask);
 int client_session_check_job(struct reef_client *client,
 			     struct client_job *job);
+/* Of struct reef_rpc_options: a note came; a peer is closed. */
 void client_note_received(void *context, const struct reef_request *note);
 void client_peer_closed(void *context, struct reef_peer *peer, int reason);
 
 /* --- hosts.c --- */
 
-/* This machine's hosts, as a fresh link to one of these addresses tells. */
+/* Learn this machine's hosts from a fresh link to one of these addresses. */
 void client_hosts_learn(struct reef_client *client,
 			const struct reef_link *link, const char *addresses);
 

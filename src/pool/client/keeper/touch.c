@@ -379,8 +379,8 @@ int client_touch_job(struct reef_client *client, struct client_job *job)
 {
 	int rc;
 
-	client->lookers++;
+	client->users++;
 	rc = touch_extent(client, job);
-	client->lookers--;
+	client->users--;
 	return rc;
 }

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GROW_TRIES 4u /* nodes that die under it */
+#define GROW_TRIES 4u /* nodes that may die with a fresh extent */
 
 void client_view_bump(struct reef_client *client)
 {
@@ -28,7 +28,7 @@ void client_view_bump(struct reef_client *client)
 
 /* --- extents by number; locked --- */
 
-static uint32_t hash(uint32_t number)
+static uint32_t hash_number(uint32_t number)
 {
 	return number * UINT32_C(2654435761);
 }
@@ -40,26 +40,27 @@ struct client_extent *client_extent_find(struct reef_client *client,
 
 	if (!client->extents_room)
 		return NULL;
-	for (at = hash(number) & mask; client->extents[at];
+	for (at = hash_number(number) & mask; client->extents[at];
 	     at = (at + 1) & mask)
 		if (client->extents[at]->extent == number)
 			return client->extents[at];
 	return NULL;
 }
 
-static void put(struct client_extent **table, uint32_t room,
-		struct client_extent *extent)
+static void insert_extent(struct client_extent **table, uint32_t room,
+			  struct client_extent *extent)
 {
-	uint32_t at = hash(extent->extent) & (room - 1);
+	uint32_t at = hash_number(extent->extent) & (room - 1);
 
 	while (table[at])
 		at = (at + 1) & (room - 1);
 	table[at] = extent;
 }
 
-/* Room for one more, without those of `without`. */
-static int rebuild(struct reef_client *client,
-		   const struct client_space *without)
+/* Make a table with room for one more, and free the extents of `without`, if
+ * that is not NULL. */
+static int rebuild_table(struct reef_client *client,
+			 const struct client_space *without)
 {
 	uint32_t room = 64, i, count = 0;
 	struct client_extent **table, *extent;
@@ -77,7 +78,7 @@ static int rebuild(struct reef_client *client,
 			free(extent);
 			continue;
 		}
-		put(table, room, extent);
+		insert_extent(table, room, extent);
 		count++;
 	}
 	free(client->extents);
@@ -87,28 +88,29 @@ static int rebuild(struct reef_client *client,
 	return 0;
 }
 
-static int extent_add(struct reef_client *client, struct client_space *space,
+static int add_extent(struct reef_client *client, struct client_space *space,
 		      uint32_t number, struct client_extent **out)
 {
 	struct client_extent *extent;
 
 	if (2 * (client->extents_count + 1) > client->extents_room &&
-	    rebuild(client, NULL))
+	    rebuild_table(client, NULL))
 		return -ENOMEM;
 	extent = calloc(1, sizeof(*extent));
 	if (!extent)
 		return -ENOMEM;
 	extent->extent = number;
 	extent->space = space;
-	put(client->extents, client->extents_room, extent);
+	insert_extent(client->extents, client->extents_room, extent);
 	client->extents_count++;
 	space->extents++;
 	*out = extent;
 	return 0;
 }
 
-/* Its remote is of no use any more. */
-static void detach(struct reef_client *client, struct client_extent *extent)
+/* An extent is not where it was: its remote goes. Locked. */
+static void detach_extent(struct reef_client *client,
+			  struct client_extent *extent)
 {
 	struct reef_remote *remote = extent->remote;
 	struct client_node *node = client_node_find(client, extent->node);
@@ -116,12 +118,14 @@ static void detach(struct reef_client *client, struct client_extent *extent)
 	extent->link = NULL;
 	extent->remote = NULL;
 	client_view_bump(client);
-	/* A link that is retired already takes its remotes along. */
+	/* A link that is retired takes its remotes along. */
 	if (remote && node && node->link && node->link == remote->link)
 		client_retire_remote(client, remote);
 }
 
-static void lose(struct reef_client *client, struct client_extent *extent)
+/* An extent is LOST, for good. Locked. */
+static void lose_extent(struct reef_client *client,
+			struct client_extent *extent)
 {
 	struct client_space *space = extent->space;
 	uint32_t room = space->lost_room ? 2 * space->lost_room : 16;
@@ -131,11 +135,11 @@ static void lose(struct reef_client *client, struct client_extent *extent)
 		return;
 	extent->state = REEF_EXTENT_LOST;
 	if (extent->remote)
-		detach(client, extent);
+		detach_extent(client, extent);
 	client_view_bump(client);
 	if (space->lost_count == space->lost_room) {
 		grown = realloc(space->lost, room * sizeof(uint32_t));
-		if (!grown) /* a heap meets -REEF_ELOST by itself */
+		if (!grown) /* then heaps meet -REEF_ELOST by themselves */
 			return;
 		space->lost = grown;
 		space->lost_room = room;
@@ -155,7 +159,8 @@ struct client_node *client_node_find(struct reef_client *client, uint32_t id)
 	return NULL;
 }
 
-static int node_row(struct reef_client *client, const struct reef_row_node *row)
+static int apply_node(struct reef_client *client,
+		      const struct reef_row_node *row)
 {
 	struct client_node *node = client_node_find(client, row->number);
 	char *addresses = malloc((size_t)row->addresses.size + 1);
@@ -179,7 +184,7 @@ static int node_row(struct reef_client *client, const struct reef_row_node *row)
 	if (node->incarnation != row->incarnation) {
 		client_node_unlink(client, node);
 		node->incarnation = row->incarnation;
-		node->number = 0; /* nothing is in doubt at the new one */
+		node->number = 0; /* nothing is in doubt at its new start */
 	}
 	node->state = row->state;
 	node->domain = row->domain;
@@ -190,8 +195,8 @@ static int node_row(struct reef_client *client, const struct reef_row_node *row)
 
 /* --- rows --- */
 
-/* Right after its start a broker may not have heard from a node yet, and tell
- * no keys: what is known stays good. */
+/* False if the broker does not know the keys: right after its start it may not
+ * have heard from the node yet. Then those that are known stay good. */
 static bool has_keys(const struct reef_row_extent *row)
 {
 	uint64_t any = 0;
@@ -214,9 +219,9 @@ static bool is_changed(const struct client_extent *extent,
 }
 
 /* Locked. */
-static int extent_row(struct reef_client *client, struct client_space *space,
-		      const struct reef_row_extent *row,
-		      struct client_extent **last)
+static int apply_extent(struct reef_client *client, struct client_space *space,
+			const struct reef_row_extent *row,
+			struct client_extent **last)
 {
 	struct client_extent *extent = client_extent_find(client, row->number);
 	int rc;
@@ -225,7 +230,7 @@ static int extent_row(struct reef_client *client, struct client_space *space,
 	    (extent && extent->space != space))
 		return -REEF_EPROTO;
 	if (!extent) {
-		rc = extent_add(client, space, row->number, &extent);
+		rc = add_extent(client, space, row->number, &extent);
 		if (rc)
 			return rc;
 	}
@@ -236,13 +241,13 @@ static int extent_row(struct reef_client *client, struct client_space *space,
 		return 0;
 	if (row->state == REEF_EXTENT_LOST) {
 		extent->epoch = row->epoch;
-		lose(client, extent);
+		lose_extent(client, extent);
 		return 0;
 	}
 	if (extent->state == REEF_EXTENT_LOST || !is_changed(extent, row))
 		return 0;
 	if (extent->remote)
-		detach(client, extent);
+		detach_extent(client, extent);
 	extent->epoch = row->epoch;
 	extent->node = row->node;
 	extent->state = row->state;
@@ -267,10 +272,10 @@ int client_view_apply_rows(struct reef_client *client,
 	while ((rc = reef_row_decode(&in, &row)) == 1) {
 		rc = 0;
 		if (row.row == REEF_ROW_NODE) {
-			rc = node_row(client, &row.node);
+			rc = apply_node(client, &row.node);
 		} else if (row.row == REEF_ROW_EXTENT) {
 			pthread_mutex_lock(&client->lock);
-			rc = extent_row(client, space, &row.extent, &extent);
+			rc = apply_extent(client, space, &row.extent, &extent);
 			pthread_mutex_unlock(&client->lock);
 		}
 		if (rc)
@@ -284,7 +289,7 @@ int client_view_apply_rows(struct reef_client *client,
 
 /* --- refresh --- */
 
-/* Locked: each extent of a space. */
+/* Call `act` for each extent of a space. Locked. */
 static void each_extent(struct reef_client *client, struct client_space *space,
 			void (*act)(struct reef_client *client,
 				    struct client_extent *extent))
@@ -306,14 +311,15 @@ static void lose_unlisted(struct reef_client *client,
 			  struct client_extent *extent)
 {
 	if (!extent->listed)
-		lose(client, extent);
+		lose_extent(client, extent);
 }
 
-static void space_gone(struct reef_client *client, struct client_space *space)
+/* A space was dropped, or the session may not have it any more. */
+static void lose_space(struct reef_client *client, struct client_space *space)
 {
 	pthread_mutex_lock(&client->lock);
 	space->gone = true;
-	each_extent(client, space, lose);
+	each_extent(client, space, lose_extent);
 	client_view_bump(client);
 	pthread_mutex_unlock(&client->lock);
 	client_wake(&client->changed);
@@ -334,8 +340,8 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 	uint32_t from = 0;
 	int rc;
 
-	/* Before it is asked: what other answers tell of meanwhile may be newer
-	 * than this one's. */
+	/* This comes before the broker is asked: what other answers tell of
+	 * meanwhile may be newer than this one's. */
 	pthread_mutex_lock(&client->lock);
 	each_extent(client, space, unlist);
 	pthread_mutex_unlock(&client->lock);
@@ -350,15 +356,15 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 			return 0;
 		}
 		if (first) {
-			/* The first page's: if it changes meanwhile, the next
-			 * refresh finds out. */
+			/* The version is that of the first page: if it changes
+			 * meanwhile, the next refresh finds out. */
 			version = reply->version;
 			first = false;
 		}
 		rc = client_view_apply_rows(client, space, &answer.body, &last);
 		more = reply->flags & REEF_POOL_MORE;
 		reef_answer_free(&answer);
-		/* One that goes round in circles is not listened to. */
+		/* A broker whose pages go round in circles is not believed. */
 		if (!rc && more && (!last || last->ordinal < from))
 			rc = -REEF_EPROTO;
 		if (rc)
@@ -374,15 +380,15 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 	return 0;
 }
 
-static int refresh(struct reef_client *client, struct client_space *space,
-		   uint64_t patience_ns)
+static int refresh_space(struct reef_client *client, struct client_space *space,
+			 uint64_t patience_ns)
 {
 	uint64_t wanted = space->refreshes + 1, number;
 	uint64_t until_ns = reef_now_ns() + patience_ns, now_ns;
 	int rc;
 
-	/* One at a time; who came while one was under way needs the next, and
-	 * shares it. */
+	/* One refresh of a space at a time. A fiber that comes while one is
+	 * under way needs the next, and shares it with others. */
 	while (space->refreshing && space->refreshed < wanted) {
 		rc = client_wait(&client->changed, REEF_FOREVER);
 		if (rc)
@@ -390,8 +396,8 @@ static int refresh(struct reef_client *client, struct client_space *space,
 	}
 	if (space->refreshed >= wanted || space->gone)
 		return 0;
-	/* One that failed may have had less patience: who has some left tries
-	 * for itself. */
+	/* The refresh that failed may have had less patience than this fiber,
+	 * which then tries again. */
 	now_ns = reef_now_ns();
 	if (space->refreshes >= wanted && now_ns >= until_ns)
 		return space->refresh_status;
@@ -400,7 +406,7 @@ static int refresh(struct reef_client *client, struct client_space *space,
 	rc = refresh_pages(client, space,
 			   now_ns < until_ns ? until_ns - now_ns : 0);
 	if (rc == -ENOENT || rc == -EACCES) {
-		space_gone(client, space);
+		lose_space(client, space);
 		rc = 0;
 	}
 	space->refreshing = false;
@@ -416,9 +422,9 @@ int client_view_refresh(struct reef_client *client, struct client_space *space,
 {
 	int rc;
 
-	client->lookers++;
-	rc = refresh(client, space, patience_ns);
-	client->lookers--;
+	client->users++;
+	rc = refresh_space(client, space, patience_ns);
+	client->users--;
 	return rc;
 }
 
@@ -427,11 +433,11 @@ int client_view_refresh_all(struct reef_client *client, uint64_t patience_ns)
 	struct client_space *space;
 	int rc = 0;
 
-	client->lookers++;
+	client->users++;
 	for (space = client->spaces; space && !rc; space = space->next)
 		if (!space->gone)
-			rc = refresh(client, space, patience_ns);
-	client->lookers--;
+			rc = refresh_space(client, space, patience_ns);
+	client->users--;
 	return rc;
 }
 
@@ -439,7 +445,7 @@ static int notice_main(void *arg)
 {
 	struct reef_client *client = arg;
 
-	client->refreshing = false; /* what comes from here on needs another */
+	client->refreshing = false; /* a notice from here on needs another */
 	client_view_refresh_all(client, client_patience_ns(client));
 	client_fiber_end(client);
 	return 0;
@@ -451,12 +457,12 @@ void client_view_refresh_soon(struct reef_client *client)
 		return;
 	client->refreshing = true;
 	if (client_spawn(client, notice_main, client))
-		client->refreshing = false; /* the next renewal looks, too */
+		client->refreshing = false; /* the next notice tries again */
 }
 
 /* --- jobs about spaces --- */
 
-static struct client_space *space_create(const struct client_job *job)
+static struct client_space *create_space(const struct client_job *job)
 {
 	struct client_space *space = calloc(1, sizeof(*space));
 
@@ -473,7 +479,7 @@ static struct client_space *space_create(const struct client_job *job)
 	return space;
 }
 
-static void space_free(struct client_space *space)
+static void free_space(struct client_space *space)
 {
 	struct client_heap *heap;
 
@@ -489,7 +495,7 @@ static void space_free(struct client_space *space)
 }
 
 /* Locked. */
-static struct client_space *space_known(struct reef_client *client, uint32_t id)
+static struct client_space *find_space(struct reef_client *client, uint32_t id)
 {
 	struct client_space *space;
 
@@ -499,17 +505,17 @@ static struct client_space *space_known(struct reef_client *client, uint32_t id)
 	return NULL;
 }
 
-static int space_opened(struct reef_client *client, struct client_job *job)
+static int note_opened(struct reef_client *client, struct client_job *job)
 {
 	const struct reef_reply_space_open *reply =
 		&job->answer.body.reply.space_open;
-	struct client_space *space, *fresh = space_create(job);
+	struct client_space *space, *fresh = create_space(job);
 	int rc;
 
 	if (!fresh)
 		return -ENOMEM;
 	pthread_mutex_lock(&client->lock);
-	space = space_known(client, reply->space);
+	space = find_space(client, reply->space);
 	if (!space) {
 		space = fresh;
 		fresh = NULL;
@@ -520,9 +526,9 @@ static int space_opened(struct reef_client *client, struct client_job *job)
 		client->spaces = space;
 	}
 	space->refs++;
-	/* The grants are the session's: what one handle may, all may. */
+	/* Rights are the session's: what one handle may do, all may. */
 	if (space->rights != (space->rights | reply->rights)) {
-		/* The token that allows more is the one to show again. */
+		/* Whichever token allows more is shown to the next broker. */
 		if (fresh && (space->rights & reply->rights) == space->rights) {
 			char *token = space->token;
 
@@ -534,7 +540,7 @@ static int space_opened(struct reef_client *client, struct client_job *job)
 	}
 	pthread_mutex_unlock(&client->lock);
 	if (fresh)
-		space_free(fresh);
+		free_space(fresh);
 	rc = client_view_apply_rows(client, space, &job->answer.body, NULL);
 	if (!rc && reply->flags & REEF_POOL_MORE)
 		rc = client_view_refresh(client, space,
@@ -552,33 +558,35 @@ int client_space_open_job(struct reef_client *client, struct client_job *job)
 	rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &job->body,
 			 &job->answer, client_patience_ns(client));
 	if (!rc)
-		rc = space_opened(client, job);
+		rc = note_opened(client, job);
 	reef_answer_free(&job->answer);
 	job->answer = (struct reef_answer){0};
 	return rc;
 }
 
-/* Forget a space that nobody uses; if somebody is looking at it just now, it
- * stays, gone, until the next is closed. */
-static void space_forget(struct reef_client *client, struct client_space *space)
+/* Forget a space that is gone and that no handle has open. If fibers are using
+ * spaces just now, it stays until the next one is closed. */
+static void forget_space(struct reef_client *client, struct client_space *space)
 {
 	struct client_space **at;
 	bool forget;
 
 	pthread_mutex_lock(&client->lock);
-	forget = !space->refs && !client->lookers && !rebuild(client, space);
+	forget =
+		!space->refs && !client->users && !rebuild_table(client, space);
 	for (at = &client->spaces; forget && *at != space; at = &(*at)->next)
 		;
 	if (forget)
 		*at = space->next;
 	pthread_mutex_unlock(&client->lock);
 	if (forget)
-		space_free(space);
+		free_space(space);
 }
 
-/* A handle closed a scratch space, or one that is gone, and its reference is
- * the job's now. With the last one a scratch space ends, as nobody can find it
- * again. Other spaces stay open, with their heaps, until the session ends. */
+/* A handle has closed a scratch space, or one that is gone, and its reference
+ * is the job's now. With the last reference a scratch space ends, as nobody can
+ * find it again. Other spaces stay open, with their heaps, until the session
+ * ends. */
 int client_space_close_job(struct reef_client *client, struct client_job *job)
 {
 	struct client_space *space = job->space, *next;
@@ -592,16 +600,16 @@ int client_space_close_job(struct reef_client *client, struct client_job *job)
 	if (!unused)
 		return 0;
 	if (!space->gone) {
-		client->lookers++;
+		client->users++;
 		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
 				 NULL, client_patience_ns(client));
-		space_gone(client, space);
-		client->lookers--;
+		lose_space(client, space);
+		client->users--;
 	}
 	for (space = client->spaces; space; space = next) {
 		next = space->next;
 		if (space->gone)
-			space_forget(client, space);
+			forget_space(client, space);
 	}
 	return rc;
 }
@@ -632,12 +640,12 @@ int client_space_drop_job(struct reef_client *client, struct client_job *job)
 		return rc;
 	for (space = client->spaces; space; space = space->next)
 		if (space->id == id && !space->gone)
-			space_gone(client, space);
+			lose_space(client, space);
 	return rc;
 }
 
-/* -EAGAIN: it came, and was lost with its node at once. */
-static int grow(struct reef_client *client, struct client_job *job)
+/* -EAGAIN: an extent was added, and lost with its node at once. */
+static int add_one(struct reef_client *client, struct client_job *job)
 {
 	struct reef_body body = {
 		.ask.extent_add = {job->space->id, job->size},
@@ -673,8 +681,8 @@ int client_grow_job(struct reef_client *client, struct client_job *job)
 	int rc = -EAGAIN;
 
 	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
-		rc = grow(client, job);
-	/* What others have of it we may not have heard of. */
+		rc = add_one(client, job);
+	/* Others may have grown the space, which is news to us. */
 	if (rc == -ENOSPC || rc == -EDQUOT)
 		client_view_refresh(client, job->space,
 				    client_patience_ns(client));
@@ -692,7 +700,7 @@ void client_view_free(struct reef_client *client)
 	free(client->extents);
 	while ((space = client->spaces)) {
 		client->spaces = space->next;
-		space_free(space);
+		free_space(space);
 	}
 	while ((node = client->nodes)) {
 		client->nodes = node->next;

@@ -22,14 +22,40 @@
 
 /* --- questions to the broker --- */
 
-static int ask_job(struct reef_client *client, struct client_job *job)
+struct ask_job {
+	struct client_job job;
+	uint16_t kind;
+	bool mutating;
+	struct reef_body body;
+	struct reef_answer answer;
+	char *texts[2]; /* of the body */
+};
+
+static int run_ask(struct reef_client *client, struct client_job *base)
 {
+	struct ask_job *job = (struct ask_job *)base;
+
 	return client_call(client, job->kind, job->mutating, &job->body,
 			   &job->answer, client_patience_ns(client));
 }
 
+static void fini_ask(struct client_job *base)
+{
+	struct ask_job *job = (struct ask_job *)base;
+
+	reef_answer_free(&job->answer);
+	free(job->texts[0]);
+	free(job->texts[1]);
+}
+
+static const struct client_job_ops ask_ops = {
+	.size = sizeof(struct ask_job),
+	.run = run_ask,
+	.fini = fini_ask,
+};
+
 /* A text of the question becomes the job's own. NULL is fine. */
-static int copy_text(struct client_job *job, uint32_t index,
+static int copy_text(struct ask_job *job, uint32_t index,
 		     struct reef_text *text)
 {
 	if (!text || !text->size)
@@ -45,14 +71,14 @@ static int copy_text(struct client_job *job, uint32_t index,
 int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 		    const struct reef_body *body, struct reef_answer *answer)
 {
-	struct client_job *job;
+	struct ask_job *job;
 	uint32_t index;
 	int rc;
 
 	rc = client_handle_check(reef);
 	if (rc)
 		return rc;
-	job = client_job_create(ask_job);
+	job = client_job_create(&ask_ops);
 	if (!job)
 		return -ENOMEM;
 	job->kind = kind;
@@ -62,15 +88,15 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 		rc = copy_text(job, index,
 			       reef_ask_text(kind, &job->body.ask, index));
 	if (rc) {
-		client_job_destroy(job);
+		client_job_destroy(&job->job);
 		return rc;
 	}
-	rc = client_job_run(reef, job);
+	rc = client_job_run(reef, &job->job);
 	if (!rc && answer) {
 		*answer = job->answer;
 		job->answer = (struct reef_answer){0};
 	}
-	client_job_unref(job);
+	client_job_unref(&job->job);
 	return rc;
 }
 

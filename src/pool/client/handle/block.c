@@ -4,8 +4,8 @@
 
 #include "pool/client/handle/call.h"
 #include "pool/client/handle/recover.h"
-#include "pool/client/keeper/job.h"
 #include "pool/client/keeper/renew.h"
+#include "pool/client/keeper/space_job.h"
 #include "wire/states.h"
 
 #include <stdlib.h>
@@ -50,19 +50,19 @@ static int space_grow(void *context, uint64_t size, uint32_t *number,
 		      uint64_t *real_size)
 {
 	struct reef_space *space = context;
-	struct client_job *job = client_job_create(client_grow_job);
+	struct client_grow_job *job = client_job_create(&client_grow_ops);
 	int rc;
 
 	if (!job)
 		return -ENOMEM;
 	job->space = space->space;
 	job->size = size;
-	rc = client_job_run(space->reef, job);
+	rc = client_job_run(space->reef, &job->job);
 	if (!rc) {
 		*number = job->extent;
 		*real_size = job->size;
 	}
-	client_job_unref(job);
+	client_job_unref(&job->job);
 	return rc;
 }
 

@@ -25,7 +25,6 @@
 
 #include "pool/client/handle/handle.h"
 #include "pool/client/handle/space.h"
-#include "pool/client/keeper/job.h"
 #include "pool/client/keeper/touch.h"
 
 #include "base/mutant.h"
@@ -82,7 +81,7 @@ struct client_call {
 	bool failed; /* what comes after this window is not done */
 	uint32_t under_way;
 	uint32_t ops_count, parts_count, headers_count;
-	struct client_job *job;
+	struct client_touch_job *job;
 	struct part *asked; /* what the job is about; NULL: a mere extent */
 	struct reef_task *task;
 	struct client_call *next;
@@ -749,7 +748,7 @@ static void mark_unsettled(struct client_call *call, const struct part *part,
 
 static void ask(struct client_call *call, struct part *part, uint32_t extent)
 {
-	struct client_job *job = client_job_create(client_touch_job);
+	struct client_touch_job *job = client_job_create(&client_touch_ops);
 	uint32_t i;
 
 	if (!job) {
@@ -771,7 +770,7 @@ static void ask(struct client_call *call, struct part *part, uint32_t extent)
 	call->job = job;
 	call->state = ASKED;
 	call->inner = 0;
-	client_job_start(call->reef->client, call->reef, job);
+	client_job_start(call->reef->client, call->reef, &job->job);
 }
 
 /* The keeper could not make this extent usable. */
@@ -798,16 +797,16 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
  * with what is still to be done in its window, or ends. */
 static void answered(struct client_call *call)
 {
-	struct client_job *job = call->job;
-	int rc = job->status;
+	struct client_touch_job *job = call->job;
+	int rc = job->job.status;
 
 	call->job = NULL;
 	call->state = BUILD;
-	if (rc && call->asked && !job->settled)
+	if (rc && call->asked && !job->is_settled)
 		mark_unsettled(call, call->asked, rc);
 	if (rc)
 		mark_unusable(call, job->extent, rc);
-	client_job_unref(job);
+	client_job_unref(&job->job);
 	if (ask_next(call))
 		return;
 	if (call->failed && !has_pending(call, call->from, call->to))
@@ -851,7 +850,7 @@ bool client_call_step(struct client_call *call)
 			call->state = BUILD;
 			break;
 		case ASKED:
-			if (!atomic_load_explicit(&call->job->done,
+			if (!atomic_load_explicit(&call->job->job.done,
 						  memory_order_acquire))
 				return false;
 			answered(call);
@@ -867,7 +866,7 @@ static bool is_answered(const void *what)
 	const struct client_call *call = what;
 
 	/* Acquire: the partner is job_end. */
-	return atomic_load_explicit(&call->job->done, memory_order_acquire);
+	return atomic_load_explicit(&call->job->job.done, memory_order_acquire);
 }
 
 bool client_call_is_ready(const struct client_call *call)
@@ -891,7 +890,7 @@ int client_call_wait(struct client_call *call)
 		for (i = 0; i < call->count; i++)
 			if (call->accesses[i].status == PENDING)
 				call->accesses[i].status = rc;
-		client_job_unref(call->job);
+		client_job_unref(&call->job->job);
 		call->job = NULL;
 		end(call);
 		return 0;

@@ -96,20 +96,20 @@ int reef_session_page(struct reef_space *space, uint64_t *out)
 int reef_session_check(struct reef *reef, uint32_t session,
 		       enum reef_session_view *out)
 {
-	struct client_job *job;
+	struct client_check_job *job;
 	int rc;
 
 	rc = client_handle_check(reef);
 	if (rc)
 		return rc;
-	job = client_job_create(client_session_check_job);
+	job = client_job_create(&client_check_ops);
 	if (!job)
 		return -ENOMEM;
-	job->extent = session;
-	rc = client_job_run(reef, job);
+	job->session = session;
+	rc = client_job_run(reef, &job->job);
 	if (!rc)
-		*out = (enum reef_session_view)job->flags;
-	client_job_unref(job);
+		*out = job->view;
+	client_job_unref(&job->job);
 	return rc;
 }
 

@@ -11,7 +11,7 @@
  *     following ones to others, those count, and what is behind the first 64
  *     MiB has no short address. */
 #include "pool/client/handle/space.h"
-#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/space_job.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,22 +160,16 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 
 /* --- to an address --- */
 
-static int refresh_job(struct reef_client *client, struct client_job *job)
-{
-	return client_view_refresh(client, job->space,
-				   client_patience_ns(client));
-}
-
 static int refresh(struct reef_space *space)
 {
-	struct client_job *job = client_job_create(refresh_job);
+	struct client_space_job *job = client_job_create(&client_refresh_ops);
 	int rc;
 
 	if (!job)
 		return -ENOMEM;
 	job->space = space->space;
-	rc = client_job_run(space->reef, job);
-	client_job_unref(job);
+	rc = client_job_run(space->reef, &job->job);
+	client_job_unref(&job->job);
 	return rc;
 }
 

@@ -1,7 +1,7 @@
 /* space.c - spaces of a handle: opened, closed, dropped and listed. */
 #include "pool/client/handle/space.h"
 
-#include "pool/client/keeper/job.h"
+#include "pool/client/keeper/space_job.h"
 #include "wire/states.h"
 
 #include <stdlib.h>
@@ -56,18 +56,12 @@ static int check_name(const char *name)
 	return size > NAME_MAX_SIZE ? -ENAMETOOLONG : 0;
 }
 
-static int make_space_job(const char *name,
-			  const struct reef_space_options *options,
-			  struct client_job **out)
+static int fill_open(struct client_open_job *job, const char *name,
+		     const struct reef_space_options *options)
 {
-	struct client_job *job = client_job_create(client_space_open_job);
-	struct reef_ask_space_open *ask;
 	uint32_t flags = options ? options->flags : 0;
-	int rc = 0;
+	struct reef_ask_space_open *ask = &job->ask;
 
-	if (!job)
-		return -ENOMEM;
-	ask = &job->body.ask.space_open;
 	ask->kind = name ? REEF_SPACE_SHARED : REEF_SPACE_SCRATCH;
 	ask->keeping = flags & REEF_SPACE_REVOCABLE ? REEF_KEEPING_REVOCABLE
 						    : REEF_KEEPING_KEPT;
@@ -77,24 +71,38 @@ static int make_space_job(const char *name,
 	if (flags & REEF_SPACE_EXCLUSIVE)
 		ask->flags |= REEF_POOL_EXCLUSIVE;
 	if (name) {
-		job->texts[0] = strdup(name);
-		if (!job->texts[0])
-			rc = -ENOMEM;
-		else
-			ask->name = (struct reef_text){job->texts[0],
-						       (uint16_t)strlen(name)};
+		job->name = strdup(name);
+		if (!job->name)
+			return -ENOMEM;
+		ask->name =
+			(struct reef_text){job->name, (uint16_t)strlen(name)};
 	}
-	if (!rc && options && options->token) {
-		job->texts[1] = strdup(options->token);
-		rc = job->texts[1] ? client_fill_token(options->token, ask)
-				   : -ENOMEM;
-	}
+	if (!options || !options->token)
+		return 0;
+	job->token = strdup(options->token);
+	return job->token ? client_fill_token(job->token, ask) : -ENOMEM;
+}
+
+/* Ask the keeper to open a space, or make it; *out has a reference. */
+static int open_by_keeper(struct reef *reef, const char *name,
+			  const struct reef_space_options *options,
+			  struct client_space **out)
+{
+	struct client_open_job *job = client_job_create(&client_open_ops);
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	rc = fill_open(job, name, options);
 	if (rc) {
-		client_job_destroy(job);
+		client_job_destroy(&job->job);
 		return rc;
 	}
-	*out = job;
-	return 0;
+	rc = client_job_run(reef, &job->job);
+	if (!rc)
+		*out = job->space;
+	client_job_unref(&job->job);
+	return rc;
 }
 
 int reef_space_open(struct reef *reef, const char *name,
@@ -104,7 +112,6 @@ int reef_space_open(struct reef *reef, const char *name,
 	const char *token = options && options->token ? options->token : "";
 	uint32_t flags = options ? options->flags : 0;
 	struct client_space *known = NULL;
-	struct client_job *job;
 	int rc;
 
 	rc = client_handle_check(reef);
@@ -118,21 +125,14 @@ int reef_space_open(struct reef *reef, const char *name,
 		return rc;
 	if (name && !(flags & REEF_SPACE_EXCLUSIVE))
 		known = find_open(reef->client, name, token);
-	if (known)
-		return client_space_attach(reef, known, out);
-	rc = make_space_job(name, options, &job);
-	if (rc)
-		return rc;
-	rc = client_job_run(reef, job);
-	if (!rc)
-		rc = client_space_attach(reef, job->space, out);
-	client_job_unref(job);
-	return rc;
+	if (!known)
+		rc = open_by_keeper(reef, name, options, &known);
+	return rc ? rc : client_space_attach(reef, known, out);
 }
 
 void reef_space_close(struct reef_space *space)
 {
-	struct client_job *job = NULL;
+	struct client_space_job *job = NULL;
 	struct reef_client *client;
 	struct reef_space **at;
 
@@ -147,11 +147,11 @@ void reef_space_close(struct reef_space *space)
 	*at = space->next;
 	/* Without memory for the job the space stays until the session ends. */
 	if (space->space->scratch || space->space->gone)
-		job = client_job_create(client_space_close_job);
+		job = client_job_create(&client_close_ops);
 	if (job) {
 		job->space = space->space;
-		client_job_start(client, NULL, job);
-		client_job_unref(job);
+		client_job_start(client, NULL, &job->job);
+		client_job_unref(&job->job);
 	} else {
 		pthread_mutex_lock(&client->lock);
 		space->space->refs--;
@@ -164,24 +164,29 @@ void reef_space_close(struct reef_space *space)
 int reef_space_drop(struct reef *reef, const char *name)
 {
 	struct client_space *known;
-	struct client_job *job;
+	struct client_drop_job *job;
 	int rc;
 
 	rc = client_handle_check(reef);
 	if (!rc)
 		rc = name ? check_name(name) : -EINVAL;
-	if (!rc)
-		rc = make_space_job(name, NULL, &job);
 	if (rc)
 		return rc;
-	job->run = client_space_drop_job;
+	job = client_job_create(&client_drop_ops);
+	if (!job)
+		return -ENOMEM;
+	job->name = strdup(name);
+	if (!job->name) {
+		client_job_destroy(&job->job);
+		return -ENOMEM;
+	}
 	pthread_mutex_lock(&reef->client->lock);
 	for (known = reef->client->spaces; known; known = known->next)
 		if (!known->gone && !strcmp(known->name, name))
-			job->body.ask.space_open.space = known->id;
+			job->space = known->id;
 	pthread_mutex_unlock(&reef->client->lock);
-	rc = client_job_run(reef, job);
-	client_job_unref(job);
+	rc = client_job_run(reef, &job->job);
+	client_job_unref(&job->job);
 	return rc;
 }
 

@@ -8,13 +8,12 @@
 
 /* --- jobs --- */
 
-struct client_job *client_job_create(int (*run)(struct reef_client *client,
-						struct client_job *job))
+void *client_job_create(const struct client_job_ops *ops)
 {
-	struct client_job *job = calloc(1, sizeof(*job));
+	struct client_job *job = calloc(1, ops->size);
 
 	if (job) {
-		job->run = run;
+		job->ops = ops;
 		atomic_init(&job->refs, 2);
 	}
 	return job;
@@ -22,9 +21,8 @@ struct client_job *client_job_create(int (*run)(struct reef_client *client,
 
 void client_job_destroy(struct client_job *job)
 {
-	reef_answer_free(&job->answer);
-	free(job->texts[0]);
-	free(job->texts[1]);
+	if (job->ops->fini)
+		job->ops->fini(job);
 	free(job);
 }
 
@@ -103,7 +101,7 @@ static int job_main(void *arg)
 	int rc = client_over(client);
 
 	free(fiber);
-	job_end(client, job, rc ? rc : job->run(client, job));
+	job_end(client, job, rc ? rc : job->ops->run(client, job));
 	client_fiber_end(client);
 	return 0;
 }

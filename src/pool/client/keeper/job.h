@@ -13,40 +13,34 @@
 #ifndef REEF_POOL_CLIENT_KEEPER_JOB_H
 #define REEF_POOL_CLIENT_KEEPER_JOB_H
 
-#include "pool/rpc.h"
-
 #include <reef/reef.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
-struct client_space;
+struct client_job;
 struct reef_client;
 
+/* A kind of job. Its struct begins with a struct client_job, and goes on with
+ * what is asked and what came of it. */
+struct client_job_ops {
+	size_t size; /* of its struct */
+	/* Do it, in a fiber of the keeper. Returns the job's status. */
+	int (*run)(struct reef_client *client, struct client_job *job);
+	/* Free what its struct owns. NULL: nothing. */
+	void (*fini)(struct client_job *job);
+};
+
 struct client_job {
-	int (*run)(struct reef_client *client, struct client_job *job); /* [k]
-									 */
-	struct reef *reef; /* who waits; NULL: nobody */
+	const struct client_job_ops *ops;
+	struct reef *reef; /* whose queue waits for it; NULL: nobody's */
 	_Atomic bool done;
 	int status;
 	_Atomic uint32_t refs; /* who waits, and the keeper */
-	/* what for, and what came of it */
-	uint16_t kind;
-	bool mutating;
-	/* touch: what the memory said, and what was used there */
-	int why;
-	uint32_t node;
-	uint64_t number, link_number;
-	bool settled; /* out: what was in doubt there happened, or never will */
-	uint32_t extent, flags;
-	uint64_t size;
-	struct client_space *space;
-	struct reef_body body;
-	struct reef_answer answer;
-	char *texts[2];
 	struct client_job *next;
 };
 
-struct client_job *client_job_create(int (*run)(struct reef_client *client,
-						struct client_job *job));
+/* A struct of that kind, zeroed but for its job. NULL: no memory. */
+void *client_job_create(const struct client_job_ops *ops);
 /* Give a job to the keeper. */
 void client_job_start(struct reef_client *client, struct reef *reef,
 		      struct client_job *job);

@@ -544,10 +544,10 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 
 /* --- the table --- */
 
-/* What the table says of another session: job->extent is its number. */
-int client_session_check_job(struct reef_client *client, struct client_job *job)
+static int run_check(struct reef_client *client, struct client_job *base)
 {
-	uint32_t session = job->extent;
+	struct client_check_job *job = (struct client_check_job *)base;
+	uint32_t session = job->session;
 	struct reef_table_slot slot;
 	struct reef_op op = {
 		.kind = REEF_READ,
@@ -569,15 +569,20 @@ int client_session_check_job(struct reef_client *client, struct client_job *job)
 	/* In a slot of a later generation the session ended long ago. */
 	age = (int16_t)((uint16_t)slot.state - (uint16_t)session);
 	if (!slot.state || age < 0)
-		job->flags = REEF_VIEW_ALIVE; /* not published yet */
+		job->view = REEF_VIEW_ALIVE; /* not published yet */
 	else if (age > 0 || (uint8_t)(slot.state >> 16) >= REEF_SESSION_FENCED)
-		job->flags = REEF_VIEW_ENDED;
+		job->view = REEF_VIEW_ENDED;
 	else
-		job->flags = (uint8_t)(slot.state >> 16) == REEF_SESSION_ALIVE
-				     ? REEF_VIEW_ALIVE
-				     : REEF_VIEW_EXPIRED;
+		job->view = (uint8_t)(slot.state >> 16) == REEF_SESSION_ALIVE
+				    ? REEF_VIEW_ALIVE
+				    : REEF_VIEW_EXPIRED;
 	return 0;
 }
+
+const struct client_job_ops client_check_ops = {
+	.size = sizeof(struct client_check_job),
+	.run = run_check,
+};
 
 void client_note_received(void *context, const struct reef_request *note)
 {

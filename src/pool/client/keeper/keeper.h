@@ -5,7 +5,7 @@
  *   renew.c    the lease, and R8's epochs (renew.h)
  *   view.c     spaces, extents and nodes, as the broker told (view.h)
  *   touch.c    links to nodes, attached extents (touch.h)
- *   job.c      what handles ask of it (job.h)
+ *   job.c      what handles ask of it (job.h); space_job.c: about spaces
  *   grace.c    when a link or a remote may go (grace.h)
  *   hosts.c    where others reach this machine
  *
@@ -23,6 +23,7 @@
 #include "base/sched.h"
 #include "fabric/provider.h"
 #include "pool/client/client.h"
+#include "pool/client/keeper/job.h"
 #include "pool/keys.h"
 #include "pool/rpc.h"
 
@@ -33,7 +34,6 @@
 #define CLIENT_PATIENCE_NS (30 * CLIENT_SECOND)
 
 struct client_extent;
-struct client_job;
 struct client_node;
 struct client_retired;
 struct client_space;
@@ -163,11 +163,17 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 		uint64_t patience_ns);
 /* Put a token's text into a request.  -EACCES: it is no token. Thread: any. */
 int client_fill_token(const char *text, struct reef_ask_space_open *ask);
-int client_session_check_job(struct reef_client *client,
-			     struct client_job *job);
 /* Of struct reef_rpc_options: a note came; a peer is closed. */
 void client_note_received(void *context, const struct reef_request *note);
 void client_peer_closed(void *context, struct reef_peer *peer, int reason);
+
+/* Read what the table says of another session. */
+struct client_check_job {
+	struct client_job job;
+	uint32_t session;
+	enum reef_session_view view; /* the result */
+};
+extern const struct client_job_ops client_check_ops;
 
 /* --- hosts.c --- */
 

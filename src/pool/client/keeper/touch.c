@@ -15,7 +15,6 @@
 #include "pool/client/keeper/touch.h"
 
 #include "pool/client/keeper/grace.h"
-#include "pool/client/keeper/job.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
@@ -186,7 +185,8 @@ static int attach_extent(struct reef_client *client,
  * extent is detached, or the node's link goes. */
 static void note_failure(struct reef_client *client,
 			 struct client_extent *extent,
-			 const struct client_job *job, struct refusal *refusal)
+			 const struct client_touch_job *job,
+			 struct refusal *refusal)
 {
 	struct client_node *node = client_node_find(client, job->node);
 	struct reef_remote *remote = extent->remote;
@@ -227,7 +227,7 @@ static bool has_extents(struct reef_client *client, uint32_t node)
  * the extent: by a new link, or because all memory there is lost. Returns as
  * attach_step. */
 static int settle_doubt(struct reef_client *client,
-			const struct client_job *job)
+			const struct client_touch_job *job)
 {
 	struct client_node *node = client_node_find(client, job->node);
 	int rc;
@@ -320,7 +320,8 @@ static int pause_for(struct reef_client *client, uint64_t pause_ns)
 	return rc;
 }
 
-static int touch_extent(struct reef_client *client, struct client_job *job)
+static int touch_extent(struct reef_client *client,
+			struct client_touch_job *job)
 {
 	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
 	uint64_t pause_ns = PAUSE_MIN_NS;
@@ -345,7 +346,7 @@ static int touch_extent(struct reef_client *client, struct client_job *job)
 		heard = true;
 		rc = settle_doubt(client, job);
 		if (!rc) {
-			job->settled = true;
+			job->is_settled = true;
 			rc = attach_step(client, extent, &refusal);
 		}
 		if (rc == -REEF_EFENCED)
@@ -375,12 +376,17 @@ static int touch_extent(struct reef_client *client, struct client_job *job)
 	}
 }
 
-int client_touch_job(struct reef_client *client, struct client_job *job)
+static int run_touch(struct reef_client *client, struct client_job *job)
 {
 	int rc;
 
 	client->users++;
-	rc = touch_extent(client, job);
+	rc = touch_extent(client, (struct client_touch_job *)job);
 	client->users--;
 	return rc;
 }
+
+const struct client_job_ops client_touch_ops = {
+	.size = sizeof(struct client_touch_job),
+	.run = run_touch,
+};

@@ -12,14 +12,11 @@
 #include "pool/client/keeper/view.h"
 
 #include "pool/client/keeper/grace.h"
-#include "pool/client/keeper/job.h"
 #include "pool/client/keeper/touch.h"
 #include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define GROW_TRIES 4u /* nodes that may die with a fresh extent */
 
 void client_view_bump(struct reef_client *client)
 {
@@ -86,6 +83,12 @@ static int rebuild_table(struct reef_client *client,
 	client->extents_room = room;
 	client->extents_count = count;
 	return 0;
+}
+
+int client_view_forget_extents(struct reef_client *client,
+			       const struct client_space *space)
+{
+	return rebuild_table(client, space);
 }
 
 static int add_extent(struct reef_client *client, struct client_space *space,
@@ -314,8 +317,8 @@ static void lose_unlisted(struct reef_client *client,
 		lose_extent(client, extent);
 }
 
-/* A space was dropped, or the session may not have it any more. */
-static void lose_space(struct reef_client *client, struct client_space *space)
+void client_view_lose_space(struct reef_client *client,
+			    struct client_space *space)
 {
 	pthread_mutex_lock(&client->lock);
 	space->gone = true;
@@ -406,7 +409,7 @@ static int refresh_space(struct reef_client *client, struct client_space *space,
 	rc = refresh_pages(client, space,
 			   now_ns < until_ns ? until_ns - now_ns : 0);
 	if (rc == -ENOENT || rc == -EACCES) {
-		lose_space(client, space);
+		client_view_lose_space(client, space);
 		rc = 0;
 	}
 	space->refreshing = false;
@@ -460,26 +463,9 @@ void client_view_refresh_soon(struct reef_client *client)
 		client->refreshing = false; /* the next notice tries again */
 }
 
-/* --- jobs about spaces --- */
+/* --- the end --- */
 
-static struct client_space *create_space(const struct client_job *job)
-{
-	struct client_space *space = calloc(1, sizeof(*space));
-
-	if (!space)
-		return NULL;
-	space->name = strdup(job->texts[0] ? job->texts[0] : "");
-	space->token = strdup(job->texts[1] ? job->texts[1] : "");
-	if (!space->name || !space->token) {
-		free(space->name);
-		free(space->token);
-		free(space);
-		return NULL;
-	}
-	return space;
-}
-
-static void free_space(struct client_space *space)
+void client_space_free(struct client_space *space)
 {
 	struct client_heap *heap;
 
@@ -494,201 +480,6 @@ static void free_space(struct client_space *space)
 	free(space);
 }
 
-/* Locked. */
-static struct client_space *find_space(struct reef_client *client, uint32_t id)
-{
-	struct client_space *space;
-
-	for (space = client->spaces; space; space = space->next)
-		if (space->id == id && !space->gone)
-			return space;
-	return NULL;
-}
-
-static int note_opened(struct reef_client *client, struct client_job *job)
-{
-	const struct reef_reply_space_open *reply =
-		&job->answer.body.reply.space_open;
-	struct client_space *space, *fresh = create_space(job);
-	int rc;
-
-	if (!fresh)
-		return -ENOMEM;
-	pthread_mutex_lock(&client->lock);
-	space = find_space(client, reply->space);
-	if (!space) {
-		space = fresh;
-		fresh = NULL;
-		space->id = reply->space;
-		space->keeping = reply->keeping;
-		space->scratch = reply->kind == REEF_SPACE_SCRATCH;
-		space->next = client->spaces;
-		client->spaces = space;
-	}
-	space->refs++;
-	/* Rights are the session's: what one handle may do, all may. */
-	if (space->rights != (space->rights | reply->rights)) {
-		/* Whichever token allows more is shown to the next broker. */
-		if (fresh && (space->rights & reply->rights) == space->rights) {
-			char *token = space->token;
-
-			space->token = fresh->token;
-			fresh->token = token;
-		}
-		space->rights |= reply->rights;
-		client_view_bump(client);
-	}
-	pthread_mutex_unlock(&client->lock);
-	if (fresh)
-		free_space(fresh);
-	rc = client_view_apply_rows(client, space, &job->answer.body, NULL);
-	if (!rc && reply->flags & REEF_POOL_MORE)
-		rc = client_view_refresh(client, space,
-					 client_patience_ns(client));
-	else if (!rc)
-		space->version = reply->version;
-	job->space = space;
-	return rc;
-}
-
-int client_space_open_job(struct reef_client *client, struct client_job *job)
-{
-	int rc;
-
-	rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &job->body,
-			 &job->answer, client_patience_ns(client));
-	if (!rc)
-		rc = note_opened(client, job);
-	reef_answer_free(&job->answer);
-	job->answer = (struct reef_answer){0};
-	return rc;
-}
-
-/* Forget a space that is gone and that no handle has open. If fibers are using
- * spaces just now, it stays until the next one is closed. */
-static void forget_space(struct reef_client *client, struct client_space *space)
-{
-	struct client_space **at;
-	bool forget;
-
-	pthread_mutex_lock(&client->lock);
-	forget =
-		!space->refs && !client->users && !rebuild_table(client, space);
-	for (at = &client->spaces; forget && *at != space; at = &(*at)->next)
-		;
-	if (forget)
-		*at = space->next;
-	pthread_mutex_unlock(&client->lock);
-	if (forget)
-		free_space(space);
-}
-
-/* A handle has closed a scratch space, or one that is gone, and its reference
- * is the job's now. With the last reference a scratch space ends, as nobody can
- * find it again. Other spaces stay open, with their heaps, until the session
- * ends. */
-int client_space_close_job(struct reef_client *client, struct client_job *job)
-{
-	struct client_space *space = job->space, *next;
-	struct reef_body body = {.ask.space_drop.space = space->id};
-	bool unused;
-	int rc = 0;
-
-	pthread_mutex_lock(&client->lock);
-	unused = !--space->refs;
-	pthread_mutex_unlock(&client->lock);
-	if (!unused)
-		return 0;
-	if (!space->gone) {
-		client->users++;
-		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
-				 NULL, client_patience_ns(client));
-		lose_space(client, space);
-		client->users--;
-	}
-	for (space = client->spaces; space; space = next) {
-		next = space->next;
-		if (space->gone)
-			forget_space(client, space);
-	}
-	return rc;
-}
-
-/* job->body.ask.space_open.space, or 0: by job->texts[0], which has to be
- * opened first. */
-int client_space_drop_job(struct reef_client *client, struct client_job *job)
-{
-	uint64_t patience_ns = client_patience_ns(client);
-	uint32_t id = job->body.ask.space_open.space;
-	struct reef_body body = {0};
-	struct reef_answer answer = {0};
-	struct client_space *space;
-	int rc;
-
-	if (!id) {
-		rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &job->body,
-				 &answer, patience_ns);
-		if (rc)
-			return rc;
-		id = answer.body.reply.space_open.space;
-		reef_answer_free(&answer);
-	}
-	body.ask.space_drop.space = id;
-	rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body, NULL,
-			 patience_ns);
-	if (rc && rc != -ENOENT)
-		return rc;
-	for (space = client->spaces; space; space = space->next)
-		if (space->id == id && !space->gone)
-			lose_space(client, space);
-	return rc;
-}
-
-/* -EAGAIN: an extent was added, and lost with its node at once. */
-static int add_one(struct reef_client *client, struct client_job *job)
-{
-	struct reef_body body = {
-		.ask.extent_add = {job->space->id, job->size},
-	};
-	struct client_extent *extent;
-	struct reef_answer answer = {0};
-	int rc;
-
-	if (job->space->gone)
-		return -REEF_ELOST;
-	rc = client_call(client, REEF_POOL_EXTENT_ADD, true, &body, &answer,
-			 client_patience_ns(client));
-	if (rc == -ENOENT)
-		rc = -REEF_ELOST;
-	if (rc)
-		return rc;
-	rc = client_view_apply_rows(client, job->space, &answer.body, &extent);
-	reef_answer_free(&answer);
-	if (!rc && !extent)
-		rc = -REEF_EPROTO;
-	if (!rc && extent->state == REEF_EXTENT_LOST)
-		rc = -EAGAIN;
-	if (!rc) {
-		job->extent = extent->extent;
-		job->size = extent->size;
-	}
-	return rc;
-}
-
-int client_grow_job(struct reef_client *client, struct client_job *job)
-{
-	uint32_t tries;
-	int rc = -EAGAIN;
-
-	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
-		rc = add_one(client, job);
-	/* Others may have grown the space, which is news to us. */
-	if (rc == -ENOSPC || rc == -EDQUOT)
-		client_view_refresh(client, job->space,
-				    client_patience_ns(client));
-	return rc == -EAGAIN ? -REEF_ELOST : rc;
-}
-
 void client_view_free(struct reef_client *client)
 {
 	struct client_space *space;
@@ -700,7 +491,7 @@ void client_view_free(struct reef_client *client)
 	free(client->extents);
 	while ((space = client->spaces)) {
 		client->spaces = space->next;
-		free_space(space);
+		client_space_free(space);
 	}
 	while ((node = client->nodes)) {
 		client->nodes = node->next;

@@ -87,10 +87,15 @@ void client_view_refresh_soon(
 /* The view has changed: handles are to drop what they know of it. Thread: any,
  * locked. */
 void client_view_bump(struct reef_client *client);
-int client_space_open_job(struct reef_client *client, struct client_job *job);
-int client_space_drop_job(struct reef_client *client, struct client_job *job);
-int client_space_close_job(struct reef_client *client, struct client_job *job);
-int client_grow_job(struct reef_client *client, struct client_job *job);
+/* A space was dropped, or the session may not have it any more: its extents are
+ * LOST. */
+void client_view_lose_space(struct reef_client *client,
+			    struct client_space *space);
+/* Free a space's extents. Locked.  -ENOMEM: it has them still. */
+int client_view_forget_extents(struct reef_client *client,
+			       const struct client_space *space);
+/* Free a space that is in no list, with its heaps. */
+void client_space_free(struct client_space *space);
 void client_view_free(struct reef_client *client);
 
 #endif

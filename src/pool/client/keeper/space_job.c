@@ -1,0 +1,305 @@
+/* space_job.c - what handles ask of the keeper about spaces. See space_job.h.
+ */
+#include "pool/client/keeper/space_job.h"
+
+#include "pool/client/keeper/view.h"
+#include "wire/states.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GROW_TRIES 4u /* nodes that may die with a fresh extent */
+
+static struct client_space_job *space_job_of(struct client_job *base)
+{
+	return (struct client_space_job *)base;
+}
+
+/* --- open --- */
+
+static struct client_space *create_space(const char *name, const char *token)
+{
+	struct client_space *space = calloc(1, sizeof(*space));
+
+	if (!space)
+		return NULL;
+	space->name = strdup(name ? name : "");
+	space->token = strdup(token ? token : "");
+	if (!space->name || !space->token) {
+		client_space_free(space);
+		return NULL;
+	}
+	return space;
+}
+
+/* Locked. */
+static struct client_space *find_space(struct reef_client *client, uint32_t id)
+{
+	struct client_space *space;
+
+	for (space = client->spaces; space; space = space->next)
+		if (space->id == id && !space->gone)
+			return space;
+	return NULL;
+}
+
+/* Take in the answer that opens a space. */
+static int note_opened(struct reef_client *client, struct client_open_job *job,
+		       const struct reef_answer *answer)
+{
+	const struct reef_reply_space_open *reply =
+		&answer->body.reply.space_open;
+	struct client_space *space,
+		*fresh = create_space(job->name, job->token);
+	int rc;
+
+	if (!fresh)
+		return -ENOMEM;
+	pthread_mutex_lock(&client->lock);
+	space = find_space(client, reply->space);
+	if (!space) {
+		space = fresh;
+		fresh = NULL;
+		space->id = reply->space;
+		space->keeping = reply->keeping;
+		space->scratch = reply->kind == REEF_SPACE_SCRATCH;
+		space->next = client->spaces;
+		client->spaces = space;
+	}
+	space->refs++;
+	/* Rights are the session's: what one handle may do, all may. */
+	if (space->rights != (space->rights | reply->rights)) {
+		/* Whichever token allows more is shown to the next broker. */
+		if (fresh && (space->rights & reply->rights) == space->rights) {
+			char *token = space->token;
+
+			space->token = fresh->token;
+			fresh->token = token;
+		}
+		space->rights |= reply->rights;
+		client_view_bump(client);
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (fresh)
+		client_space_free(fresh);
+	rc = client_view_apply_rows(client, space, &answer->body, NULL);
+	if (!rc && reply->flags & REEF_POOL_MORE)
+		rc = client_view_refresh(client, space,
+					 client_patience_ns(client));
+	else if (!rc)
+		space->version = reply->version;
+	job->space = space;
+	return rc;
+}
+
+static int run_open(struct reef_client *client, struct client_job *base)
+{
+	struct client_open_job *job = (struct client_open_job *)base;
+	struct reef_body body = {.ask.space_open = job->ask};
+	struct reef_answer answer = {0};
+	int rc;
+
+	rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &body, &answer,
+			 client_patience_ns(client));
+	explicit_bzero(&body, sizeof(body));
+	if (rc)
+		return rc;
+	rc = note_opened(client, job, &answer);
+	reef_answer_free(&answer);
+	return rc;
+}
+
+static void fini_open(struct client_job *base)
+{
+	struct client_open_job *job = (struct client_open_job *)base;
+
+	explicit_bzero(&job->ask, sizeof(job->ask));
+	free(job->name);
+	free(job->token);
+}
+
+const struct client_job_ops client_open_ops = {
+	.size = sizeof(struct client_open_job),
+	.run = run_open,
+	.fini = fini_open,
+};
+
+/* --- close --- */
+
+/* Forget a space that is gone and that no handle has open. If fibers are using
+ * spaces just now, it stays until the next one is closed. */
+static void forget_space(struct reef_client *client, struct client_space *space)
+{
+	struct client_space **at;
+	bool forget;
+
+	pthread_mutex_lock(&client->lock);
+	forget = !space->refs && !client->users &&
+		 !client_view_forget_extents(client, space);
+	for (at = &client->spaces; forget && *at != space; at = &(*at)->next)
+		;
+	if (forget)
+		*at = space->next;
+	pthread_mutex_unlock(&client->lock);
+	if (forget)
+		client_space_free(space);
+}
+
+/* A handle has closed a scratch space, or one that is gone, and its reference
+ * is the job's now. With the last reference a scratch space ends, as nobody can
+ * find it again. Other spaces stay open, with their heaps, until the session
+ * ends. */
+static int run_close(struct reef_client *client, struct client_job *base)
+{
+	struct client_space *space = space_job_of(base)->space, *next;
+	struct reef_body body = {.ask.space_drop.space = space->id};
+	bool unused;
+	int rc = 0;
+
+	pthread_mutex_lock(&client->lock);
+	unused = !--space->refs;
+	pthread_mutex_unlock(&client->lock);
+	if (!unused)
+		return 0;
+	if (!space->gone) {
+		client->users++;
+		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
+				 NULL, client_patience_ns(client));
+		client_view_lose_space(client, space);
+		client->users--;
+	}
+	for (space = client->spaces; space; space = next) {
+		next = space->next;
+		if (space->gone)
+			forget_space(client, space);
+	}
+	return rc;
+}
+
+const struct client_job_ops client_close_ops = {
+	.size = sizeof(struct client_space_job),
+	.run = run_close,
+};
+
+/* --- drop --- */
+
+/* The number of the space of that name, which has to be opened for that. */
+static int find_number(struct reef_client *client, const char *name,
+		       uint32_t *space)
+{
+	struct reef_body body = {
+		.ask.space_open = {.kind = REEF_SPACE_SHARED,
+				   .keeping = REEF_KEEPING_KEPT,
+				   .name = {name, (uint16_t)strlen(name)}},
+	};
+	struct reef_answer answer = {0};
+	int rc;
+
+	rc = client_call(client, REEF_POOL_SPACE_OPEN, true, &body, &answer,
+			 client_patience_ns(client));
+	if (rc)
+		return rc;
+	*space = answer.body.reply.space_open.space;
+	reef_answer_free(&answer);
+	return 0;
+}
+
+static int run_drop(struct reef_client *client, struct client_job *base)
+{
+	struct client_drop_job *job = (struct client_drop_job *)base;
+	struct reef_body body = {0};
+	struct client_space *space;
+	int rc;
+
+	if (!job->space) {
+		rc = find_number(client, job->name, &job->space);
+		if (rc)
+			return rc;
+	}
+	body.ask.space_drop.space = job->space;
+	rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body, NULL,
+			 client_patience_ns(client));
+	if (rc && rc != -ENOENT)
+		return rc;
+	for (space = client->spaces; space; space = space->next)
+		if (space->id == job->space && !space->gone)
+			client_view_lose_space(client, space);
+	return rc;
+}
+
+static void fini_drop(struct client_job *base)
+{
+	free(((struct client_drop_job *)base)->name);
+}
+
+const struct client_job_ops client_drop_ops = {
+	.size = sizeof(struct client_drop_job),
+	.run = run_drop,
+	.fini = fini_drop,
+};
+
+/* --- grow --- */
+
+/* -EAGAIN: an extent was added, and lost with its node at once. */
+static int add_one(struct reef_client *client, struct client_grow_job *job)
+{
+	struct reef_body body = {
+		.ask.extent_add = {job->space->id, job->size},
+	};
+	struct client_extent *extent;
+	struct reef_answer answer = {0};
+	int rc;
+
+	if (job->space->gone)
+		return -REEF_ELOST;
+	rc = client_call(client, REEF_POOL_EXTENT_ADD, true, &body, &answer,
+			 client_patience_ns(client));
+	if (rc == -ENOENT)
+		rc = -REEF_ELOST;
+	if (rc)
+		return rc;
+	rc = client_view_apply_rows(client, job->space, &answer.body, &extent);
+	reef_answer_free(&answer);
+	if (!rc && !extent)
+		rc = -REEF_EPROTO;
+	if (!rc && extent->state == REEF_EXTENT_LOST)
+		rc = -EAGAIN;
+	if (!rc) {
+		job->extent = extent->extent;
+		job->size = extent->size;
+	}
+	return rc;
+}
+
+static int run_grow(struct reef_client *client, struct client_job *base)
+{
+	struct client_grow_job *job = (struct client_grow_job *)base;
+	uint32_t tries;
+	int rc = -EAGAIN;
+
+	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
+		rc = add_one(client, job);
+	/* Others may have grown the space, which is news to us. */
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		client_view_refresh(client, job->space,
+				    client_patience_ns(client));
+	return rc == -EAGAIN ? -REEF_ELOST : rc;
+}
+
+const struct client_job_ops client_grow_ops = {
+	.size = sizeof(struct client_grow_job),
+	.run = run_grow,
+};
+
+/* --- refresh --- */
+
+static int run_refresh(struct reef_client *client, struct client_job *base)
+{
+	return client_view_refresh(client, space_job_of(base)->space,
+				   client_patience_ns(client));
+}
+
+const struct client_job_ops client_refresh_ops = {
+	.size = sizeof(struct client_space_job),
+	.run = run_refresh,
+};

@@ -31,10 +31,12 @@ int hash_pause(struct hash_table *table, uint32_t attempt)
 	return reef_sleep((uint64_t)PAUSE_MIN_NS << shift);
 }
 
-/* Who cannot look either does not know. */
+/* A session whose own READ fails, because the node is out of reach or the
+ * session has ended, cannot tell whether its CAS happened. Where the memory is
+ * lost, the change is. */
 static int in_doubt_still(int rc)
 {
-	return rc == -REEF_ENOLINK ? -REEF_EINDOUBT : rc;
+	return rc == -REEF_ENOLINK || rc == -REEF_EFENCED ? -REEF_EINDOUBT : rc;
 }
 
 /* As hash_cas, of one that is in doubt; -EAGAIN: it never happened. */

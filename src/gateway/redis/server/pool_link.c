@@ -143,6 +143,9 @@ void redis_reply_failure(struct redis_thread *thread,
 		redis_reply_error(reply, AWAY);
 		return;
 	case -REEF_EINDOUBT:
+		/* If the session's end is why, it is opened anew at once. */
+		if (reef_health(thread->reef) == -REEF_EFENCED)
+			thread->is_fenced = true;
 		redis_reply_error(reply, "ERR reef: connection lost; it "
 					 "happened, or it did not: read the "
 					 "key to find out");

@@ -11,36 +11,32 @@
  * clocks run 100 ppm apart differ by 0.4 s. Only the first question has to be
  * answered. */
 #include "kv/internal.h"
-#include "pool/rpc.h"
 
 #include <errno.h>
 
 #define PERIOD_NS UINT64_C(10000000000)
-#define AGAIN_NS (PERIOD_NS / 10) /* while it is not known at all */
+#define AGAIN_NS (PERIOD_NS / 10) /* while the time is not known at all */
 #define WAIT_NS UINT64_C(100000)  /* for another fiber's first question */
 
-static int ask(struct reef_map *map)
+static int ask_broker(struct reef_map *map)
 {
 	struct map_clock *clock = &map->clock;
-	struct reef_answer answer = {0};
-	struct reef_body body = {0};
-	uint64_t began_ns = reef_now_ns(), ended_ns;
-	int rc = reef_client_ask(map->reef, REEF_POOL_TIME, false, &body,
-				 &answer);
+	uint64_t began_ns = reef_now_ns(), ended_ns, time_ns;
+	int rc = reef_pool_time(map->reef, &time_ns);
 
 	ended_ns = reef_now_ns();
 	clock->next_ns =
 		ended_ns + (rc && !clock->at_ns ? AGAIN_NS : PERIOD_NS);
 	if (!rc) {
-		clock->time_ns = answer.body.reply.time.unix_ns;
-		/* It was so at some moment between the two. */
+		clock->time_ns = time_ns;
+		/* The broker read its clock at some moment in between. */
 		clock->at_ns = began_ns + (ended_ns - began_ns) / 2;
 	}
-	reef_answer_free(&answer);
 	return rc;
 }
 
-/* Ask, if nobody does, and the broker is there. */
+/* Ask the broker, unless it is known to be away: then the time is counted on.
+ */
 static int refresh(struct reef_map *map)
 {
 	struct map_clock *clock = &map->clock;
@@ -51,7 +47,7 @@ static int refresh(struct reef_map *map)
 		return 0;
 	}
 	clock->busy = true;
-	rc = ask(map);
+	rc = ask_broker(map);
 	clock->busy = false;
 	return clock->at_ns ? 0 : rc;
 }
@@ -65,7 +61,7 @@ int map_now(struct reef_map *map, uint64_t *ms)
 		rc = reef_sleep(WAIT_NS);
 	if (!rc && !clock->busy && reef_now_ns() >= clock->next_ns)
 		rc = refresh(map);
-	/* Nobody has answered yet. */
+	/* The broker has not answered any question yet. */
 	if (!rc && !clock->at_ns)
 		rc = -REEF_ENOLINK;
 	return rc ? rc : map_time(map, ms);

@@ -43,7 +43,6 @@
  * left to give. */
 
 #include "base/mutant.h"
-#include "pool/rpc.h"
 #include "sync/counter.h"
 
 #include <errno.h>
@@ -135,18 +134,15 @@ static int ceiling_look(struct reef_space *space, const char *name,
 
 static int ask_time(struct reef_clock *clock)
 {
-	struct reef_answer answer = {0};
-	struct reef_body body = {0};
-	int rc = reef_client_ask(clock->object.reef, REEF_POOL_TIME, false,
-				 &body, &answer);
+	uint64_t time_ns;
+	int rc = reef_pool_time(clock->object.reef, &time_ns);
 
-	/* The answer was on its way since then: the time is later, if it is
-	 * not this. */
+	/* The answer was on its way since the broker read its clock, so the
+	 * true time is this or later. */
 	if (!rc) {
-		clock->time_ns = answer.body.reply.time.unix_ns;
+		clock->time_ns = time_ns;
 		clock->asked_ns = reef_now_ns();
 	}
-	reef_answer_free(&answer);
 	return rc;
 }
 

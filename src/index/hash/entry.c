@@ -2,7 +2,6 @@
 #include "index/hash/entry.h"
 #include "base/log.h"
 #include "base/mutant.h"
-#include "base/sched.h"
 #include "pool/client/handle/near.h"
 
 #include <errno.h>
@@ -263,4 +262,10 @@ void hash_staged_give(struct reef_space *space, struct hash_staged *staged)
 uint64_t hash_staged_value(const struct hash_staged *staged)
 {
 	return staged->at + HASH_ENTRY_HEAD + staged->key_size;
+}
+
+uint64_t hash_entry_footprint(size_t key_size, size_t value_size)
+{
+	return sizeof(uint64_t) +
+	       reef_block_footprint(HASH_ENTRY_HEAD + key_size + value_size);
 }

@@ -1,7 +1,6 @@
 /* table.c - make a table, open it, close it. */
 #include "base/checksum.h"
 #include "base/random.h"
-#include "base/sched.h"
 #include "index/hash/internal.h"
 
 #include <errno.h>

@@ -189,6 +189,9 @@ uint64_t hash_staged_value(const struct hash_staged *staged);
 int hash_put_many(struct hash_table *table, struct hash_change *changes,
 		  uint32_t count);
 
+/* How many bytes of the pool an entry takes: its block and its slot. */
+uint64_t hash_entry_footprint(size_t key_size, size_t value_size);
+
 struct hash_cursor { /* zero: from the beginning */
 	uint32_t group;
 	uint32_t suffix; /* reversed, 28 bits */

@@ -86,6 +86,14 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 
 /* --- for the layers above (sync, index, ...) --- */
 
+/* The broker's time of day, in nanoseconds since 1970: one question to it.
+ * Errors as reef_client_ask. */
+int reef_pool_time(struct reef *reef, uint64_t *now_ns);
+
+/* How many bytes of the pool a block for `size` bytes takes, with its header
+ * and what its class rounds it up to. No operation. */
+uint64_t reef_block_footprint(uint64_t size);
+
 /* What a kind of block needs to be recovered. */
 struct reef_kind_ops {
 	const char *name;

@@ -431,3 +431,8 @@ int reef_block_stats(struct reef_space *space, struct reef_block_stats *out)
 	}
 	return 0;
 }
+
+uint64_t reef_block_footprint(uint64_t size)
+{
+	return reef_heap_footprint(size);
+}

@@ -1,4 +1,5 @@
-/* name.c - names of a space: each call is one question to the broker. */
+/* name.c - names of a space, and the broker's time: each call is one question
+ * to the broker. */
 #include "pool/client/handle/space.h"
 
 #include <stdlib.h>
@@ -177,5 +178,17 @@ int reef_name_list(struct reef_space *space, const char *prefix,
 	}
 	free(before);
 	free(listing.last);
+	return rc;
+}
+
+int reef_pool_time(struct reef *reef, uint64_t *now_ns)
+{
+	struct reef_answer answer = {0};
+	struct reef_body body = {0};
+	int rc = reef_client_ask(reef, REEF_POOL_TIME, false, &body, &answer);
+
+	if (!rc)
+		*now_ns = answer.body.reply.time.unix_ns;
+	reef_answer_free(&answer);
 	return rc;
 }

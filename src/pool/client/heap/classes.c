@@ -7,6 +7,7 @@
  *
  * A slab has as many units as it takes to leave little over at its end, and no
  * more, because its units come back only together. */
+#include "pool/client/heap/heap.h"
 #include "pool/client/heap/layout.h"
 
 #include <string.h>
@@ -75,4 +76,18 @@ uint32_t heap_class_of_big(const struct heap_classes *classes, uint64_t size)
 	while (classes->all[class].block_size < size)
 		class ++;
 	return class;
+}
+
+uint64_t reef_heap_footprint(uint64_t size)
+{
+	const uint64_t unit = UINT64_C(1) << HEAP_UNIT_SHIFT;
+	struct heap_classes classes;
+	uint32_t class;
+
+	size += HEAP_HEADER;
+	heap_classes_init(&classes);
+	class = heap_class_of(&classes, size);
+	if (class != HEAP_CLASS_LARGE)
+		return classes.all[class].block_size;
+	return ((size - 1) | (unit - 1)) + 1;
 }

@@ -148,6 +148,8 @@ void reef_heap_free_hint(const struct reef_heap *heap, uint64_t address);
 int reef_heap_keep(struct reef_heap *heap, uint64_t address);
 int reef_heap_block_size(struct reef_heap *heap, uint64_t address,
 			 uint64_t *size);
+/* How many bytes a block for `size` bytes takes, of any heap. */
+uint64_t reef_heap_footprint(uint64_t size);
 
 /* Rule 4. The handle asks before it executes: are headers waiting? If so, one
  * of these. fold: the WRITE begins at the first data byte of a block whose

@@ -164,8 +164,8 @@ enum reef_free_flags {
 REEF_API int reef_free(struct reef_space *space, uint64_t address,
 		       uint32_t flags);
 
-/* Let a block outlive this session. -EALREADY: it is kept, or free, already.
- * -EINVAL: no block begins there. */
+/* Let a block outlive this session. -EALREADY: it is kept already.  -EINVAL: no
+ * block begins there, or it is free. */
 REEF_API int reef_keep(struct reef_space *space, uint64_t address);
 
 /* Tell how many bytes the block at that address has room for.  -EINVAL: no

@@ -19,7 +19,7 @@
  * group, the *beginner*, moves C from r - 1 to r when it comes, by a CAS that
  * fails if the version is not that of its view.
  *
- *   away --come--> [beginner: begin] --> step 0 --> ... --> last --> away
+ *   away -arrive-> [beginner: begin] --> step 0 --> ... --> last --> away
  *                         ^                |   (send, wait)       (passed + 1)
  *                         |                |
  *                         +----- look <----+ another tag, waited long, a hint,
@@ -87,10 +87,10 @@ uint64_t barrier_sends(const struct reef_barrier *barrier)
 
 /* --- messages --- */
 
-/* About the group as it is known here, in that round. */
-static int send(struct reef_barrier *barrier, enum message_kind kind,
-		uint64_t round, uint32_t step,
-		const struct barrier_partner *partner)
+/* Send a partner a message about a round and the group as we know it. */
+static int send_message(struct reef_barrier *barrier, enum message_kind kind,
+			uint64_t round, uint32_t step,
+			const struct barrier_partner *partner)
 {
 	const struct reef_wake wake = {
 		.object = barrier->object.block,
@@ -106,8 +106,8 @@ static int send(struct reef_barrier *barrier, enum message_kind kind,
 			      : -ENOENT;
 }
 
-static struct barrier_message *slot(struct reef_barrier *barrier,
-				    uint64_t round, uint32_t step)
+static struct barrier_message *kept_messages(struct reef_barrier *barrier,
+					     uint64_t round, uint32_t step)
 {
 	return barrier->got[round % BARRIER_WINDOW][step];
 }
@@ -115,7 +115,7 @@ static struct barrier_message *slot(struct reef_barrier *barrier,
 static void keep_message(struct reef_barrier *barrier, uint64_t round,
 			 uint32_t step, uint64_t tag)
 {
-	struct barrier_message *kept = slot(barrier, round, step);
+	struct barrier_message *kept = kept_messages(barrier, round, step);
 
 	if (kept[0].round == round) {
 		if (kept[0].tag == tag)
@@ -125,8 +125,10 @@ static void keep_message(struct reef_barrier *barrier, uint64_t round,
 	kept[0] = (struct barrier_message){round, tag};
 }
 
-/* A group that is not what we know: one of us knows less of who is here. */
-static void compare(struct reef_barrier *barrier, uint64_t round, uint64_t tag)
+/* Look, if a message names another group than ours for our round: one of the
+ * two knows less of who takes part. */
+static void compare_tag(struct reef_barrier *barrier, uint64_t round,
+			uint64_t tag)
 {
 	if (barrier->came && round == barrier->passed + 1 &&
 	    tag != barrier->group.tag && tag != barrier->odd) {
@@ -135,7 +137,7 @@ static void compare(struct reef_barrier *barrier, uint64_t round, uint64_t tag)
 	}
 }
 
-static void take_step(struct reef_barrier *barrier, uint64_t round,
+static void note_step(struct reef_barrier *barrier, uint64_t round,
 		      uint32_t step, uint64_t tag)
 {
 	uint64_t next = barrier->passed + 1;
@@ -144,35 +146,35 @@ static void take_step(struct reef_barrier *barrier, uint64_t round,
 	    step >= BARRIER_STEPS_MAX)
 		return;
 	keep_message(barrier, round, step, tag);
-	compare(barrier, round, tag);
+	compare_tag(barrier, round, tag);
 }
 
-static void take_hint(struct reef_barrier *barrier, uint64_t round,
+static void note_hint(struct reef_barrier *barrier, uint64_t round,
 		      uint64_t tag)
 {
 	barrier->hint = (struct barrier_message){round, tag};
-	compare(barrier, round, tag);
+	compare_tag(barrier, round, tag);
 }
 
-static void take_message(struct reef_watch *watch, const struct reef_wake *wake)
+static void note_message(struct reef_watch *watch, const struct reef_wake *wake)
 {
 	struct reef_barrier *barrier = watch->user;
 
 	if (wake->word != barrier->word ||
 	    wake->words[2] >> 16 != barrier->place)
 		return;
-	/* That is usual, and what we wait for is on its way; unless this one
-	 * passed with the group as it was before. */
+	/* A sender that has passed our round is usual: what we wait for is on
+	 * its way. Unless it passed with the group as it was before. */
 	if (wake->words[3] == barrier->passed + 1) {
 		barrier->ahead = wake->words[3];
 		barrier->look |= barrier->regrouped;
 	}
 	if ((wake->words[2] & 0xff) == MESSAGE_STEP)
-		take_step(barrier, wake->words[0],
+		note_step(barrier, wake->words[0],
 			  (uint32_t)(wake->words[2] >> 8) & 0xff,
 			  wake->words[1]);
 	else
-		take_hint(barrier, wake->words[0], wake->words[1]);
+		note_hint(barrier, wake->words[0], wake->words[1]);
 }
 
 static bool has_step(const struct reef_barrier *barrier, uint32_t step)
@@ -199,8 +201,8 @@ static int write_mark(struct reef_barrier *barrier, uint64_t mark)
 
 	if (barrier->marked == mark || REEF_MUTATED(BARRIER_NO_MARK))
 		return 0;
-	/* Nobody else writes it, so it may be written again; and it has to
-	 * stand there: others wait for what it says. */
+	/* Nobody else writes our mark, so a WRITE in doubt may be repeated; and
+	 * it has to be, because others wait for what the mark says. */
 	do
 		rc = reef_write(barrier->reef, address, &mark, sizeof(mark));
 	while (rc == -REEF_EINDOUBT);
@@ -209,7 +211,7 @@ static int write_mark(struct reef_barrier *barrier, uint64_t mark)
 	return rc;
 }
 
-/* We came to our round. */
+/* Write into our mark that we came to our round. */
 static int mark_come(struct reef_barrier *barrier)
 {
 	return write_mark(barrier, (barrier->passed + 1) << 2);
@@ -217,7 +219,8 @@ static int mark_come(struct reef_barrier *barrier)
 
 /* --- a round --- */
 
-/* The group as it is now known; did it change under us? */
+/* Make the group of our round from the last view. True: it is another than
+ * before. */
 static bool regroup(struct reef_barrier *barrier)
 {
 	uint64_t round = barrier->passed + 1, tag = barrier->group.tag;
@@ -227,7 +230,7 @@ static bool regroup(struct reef_barrier *barrier)
 	return barrier->group.tag != tag;
 }
 
-static void come(struct reef_barrier *barrier)
+static void arrive(struct reef_barrier *barrier)
 {
 	const struct barrier_message *kept;
 	uint32_t k;
@@ -239,22 +242,23 @@ static void come(struct reef_barrier *barrier)
 	barrier->slow = false;
 	barrier->regrouped = false;
 	barrier->look_at_ns = 0;
-	/* Messages that came before we did: of another group? */
-	compare(barrier, barrier->hint.round, barrier->hint.tag);
+	/* Messages that came before we did may name another group. */
+	compare_tag(barrier, barrier->hint.round, barrier->hint.tag);
 	for (k = 0; k < barrier->group.steps; k++) {
-		kept = slot(barrier, barrier->passed + 1, k);
-		compare(barrier, kept[0].round, kept[0].tag);
+		kept = kept_messages(barrier, barrier->passed + 1, k);
+		compare_tag(barrier, kept[0].round, kept[0].tag);
 	}
 }
 
-static void pass(struct reef_barrier *barrier)
+static void count_passed(struct reef_barrier *barrier)
 {
 	barrier->passed++;
 	barrier->came = false;
 }
 
-/* 0: our messages may go out.  1: not yet, or not so: see barrier->look. */
-static int begin(struct reef_barrier *barrier)
+/* Move C to our round, as its beginner.  0: done, so messages may go out.  1:
+ * not yet; or C has changed, and barrier->look is set. */
+static int begin_round(struct reef_barrier *barrier)
 {
 	uint64_t round = barrier->passed + 1, before;
 	int rc;
@@ -274,7 +278,7 @@ static int begin(struct reef_barrier *barrier)
 		barrier->c++;
 		return 0;
 	}
-	barrier->look = true; /* another version, or in doubt */
+	barrier->look = true; /* C has changed, or the CAS is in doubt */
 	return rc && rc != -REEF_EINDOUBT ? rc : 1;
 }
 
@@ -288,17 +292,19 @@ static int send_step(struct reef_barrier *barrier)
 	barrier->sends++;
 	if (rc == 1)
 		return 0;
-	rc = send(barrier, MESSAGE_STEP, barrier->passed + 1, barrier->step,
-		  &barrier->group.partners[barrier->step]);
+	rc = send_message(barrier, MESSAGE_STEP, barrier->passed + 1,
+			  barrier->step,
+			  &barrier->group.partners[barrier->step]);
 	if (!rc)
 		return 0;
 	if (rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
 		return rc;
-	/* It has to see for itself. */
+	/* A partner that gets no message has to see our mark. */
 	return mark_come(barrier);
 }
 
-/* As far as it goes without waiting. 1: passed.  0: not yet. */
+/* Do the steps of our round as far as messages have come.  1: all are done.  0:
+ * one is missing. */
 static int advance(struct reef_barrier *barrier)
 {
 	const struct barrier_group *group = &barrier->group;
@@ -306,7 +312,7 @@ static int advance(struct reef_barrier *barrier)
 
 	if (barrier->place == group->beginner &&
 	    barrier_round_of(barrier->c) <= barrier->passed) {
-		rc = begin(barrier);
+		rc = begin_round(barrier);
 		if (rc)
 			return rc == 1 ? 0 : rc;
 	}
@@ -326,31 +332,33 @@ static int advance(struct reef_barrier *barrier)
 	return 1;
 }
 
-/* Others are to look, too: those that our messages would reach only later. */
-static int spread(struct reef_barrier *barrier)
+/* Tell our partners to look, too: (7). The first gets our step at once, which
+ * tells it as well, unless steps go through memory. */
+static int tell_partners(struct reef_barrier *barrier)
 {
 	uint32_t k;
 	int rc;
 
 	for (k = barrier->is_near ? 0 : 1; k < barrier->group.steps; k++) {
-		rc = send(barrier, MESSAGE_LOOK, barrier->passed + 1, 0,
-			  &barrier->group.partners[k]);
+		rc = send_message(barrier, MESSAGE_LOOK, barrier->passed + 1, 0,
+				  &barrier->group.partners[k]);
 		if (rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)
 			return rc;
 	}
 	return 0;
 }
 
-/* 1: the round is complete.  0: go on with it. */
-static int look(struct reef_barrier *barrier)
+/* Take a new view, and do what it calls for.  1: our round is complete.  0: go
+ * on with its steps. */
+static int look_and_act(struct reef_barrier *barrier)
 {
 	int rc = 0;
 
 	if (barrier->slow)
 		rc = mark_come(barrier);
-	barrier->look = false; /* what comes after is another */
+	barrier->look = false; /* a message after this sets it again */
 	if (!rc)
-		rc = barrier_look(barrier);
+		rc = barrier_read_view(barrier);
 	if (rc)
 		return rc;
 	if (barrier_is_complete(barrier))
@@ -359,16 +367,16 @@ static int look(struct reef_barrier *barrier)
 		barrier->step = 0;
 		barrier->sent = false;
 		barrier->regrouped = true;
-		rc = spread(barrier);
+		rc = tell_partners(barrier);
 	}
 	if (!rc && barrier->slow)
 		rc = barrier_strike_dead(barrier);
 	if (!rc && barrier->slow && barrier_is_kept_up(barrier)) {
-		rc = begin(barrier);
+		rc = begin_round(barrier);
 		rc = rc < 0 ? rc : 1;
 	}
 	if (rc == 1)
-		barrier->look = true; /* at what is left */
+		barrier->look = true; /* there is more to be seen */
 	else
 		barrier->slow = false;
 	return rc == 1 ? 0 : rc;
@@ -385,9 +393,10 @@ static bool is_ready(const void *what)
 		has_step(barrier, barrier->step));
 }
 
-/* Wait for a message, or until it is time to look.  -ETIMEDOUT: deadline. */
-static int park(struct reef_barrier *barrier, uint64_t now_ns,
-		uint64_t deadline_ns)
+/* Sleep until a message comes, or until it is time to look.  -ETIMEDOUT: the
+ * deadline. */
+static int park_member(struct reef_barrier *barrier, uint64_t now_ns,
+		       uint64_t deadline_ns)
 {
 	uint64_t ttl_ns = reef_session_ttl(barrier->reef), until_ns;
 	int rc;
@@ -413,20 +422,22 @@ static int park(struct reef_barrier *barrier, uint64_t now_ns,
 	return 0;
 }
 
-/* As far as it goes, looking if need be. 1: all have come.  0: not yet. */
-static int go_on(struct reef_barrier *barrier)
+/* Go on with our round without waiting, looking where that is due.  1: all have
+ * come.  0: not yet. */
+static int carry_on(struct reef_barrier *barrier)
 {
 	int rc;
 
 	do {
-		rc = barrier->look ? look(barrier) : 0;
+		rc = barrier->look ? look_and_act(barrier) : 0;
 		if (!rc)
 			rc = advance(barrier);
 	} while (!rc && barrier->look);
 	return rc;
 }
 
-/* 0: something came, or it is time to look. */
+/* Wait for the next message, in memory, then asleep.  0: one came, or it is
+ * time to look. */
 static int wait_for_more(struct reef_barrier *barrier, uint64_t timeout_ns,
 			 uint64_t *deadline_ns)
 {
@@ -445,38 +456,39 @@ static int wait_for_more(struct reef_barrier *barrier, uint64_t timeout_ns,
 		*deadline_ns = timeout_ns < UINT64_MAX - now_ns
 				       ? now_ns + timeout_ns
 				       : UINT64_MAX;
-	return park(barrier, now_ns, *deadline_ns);
+	return park_member(barrier, now_ns, *deadline_ns);
 }
 
-/* 0: passed.  Else: not, and -REEF_EMEMBER has told of *dead. */
-static int meet(struct reef_barrier *barrier, uint64_t timeout_ns,
-		uint32_t *dead)
+/* Come to our round, and wait until all have.  0: it is passed.  As
+ * reef_barrier_wait. */
+static int wait_for_round(struct reef_barrier *barrier, uint64_t timeout_ns,
+			  uint32_t *dead)
 {
 	uint64_t deadline_ns = 0;
 	uint32_t session;
 	int rc;
 
 	if (!barrier->came)
-		come(barrier);
+		arrive(barrier);
 	barrier_near_begin(barrier);
 	do {
-		rc = go_on(barrier);
+		rc = carry_on(barrier);
 		if (rc < 0)
 			return rc;
-		if (barrier_tell_dead(barrier, &session)) {
-			barrier->look = true; /* the rest, next time */
+		if (barrier_next_dead(barrier, &session)) {
+			barrier->look = true; /* further deaths, next time */
 			if (dead)
 				*dead = session;
 			rc = -REEF_EMEMBER;
 			break;
 		}
 		if (rc == 1) {
-			pass(barrier);
+			count_passed(barrier);
 			return 0;
 		}
 		rc = wait_for_more(barrier, timeout_ns, &deadline_ns);
 	} while (!rc);
-	/* We may be away for long, and have come all the same. */
+	/* The caller may be away for long: our mark tells that we have come. */
 	if (rc == -ETIMEDOUT || rc == -REEF_EMEMBER)
 		mark_come(barrier);
 	return rc;
@@ -487,12 +499,12 @@ int reef_barrier_wait(struct reef_barrier *barrier, uint64_t timeout_ns,
 {
 	if (barrier->last != NOT_LEFT)
 		return -EPERM;
-	return meet(barrier, timeout_ns, dead);
+	return wait_for_round(barrier, timeout_ns, dead);
 }
 
 /* --- leaving --- */
 
-static int leave(struct reef_barrier *barrier)
+static int leave_members(struct reef_barrier *barrier)
 {
 	struct barrier_partner next;
 	uint32_t begins;
@@ -503,11 +515,11 @@ static int leave(struct reef_barrier *barrier)
 	rc = barrier_change(barrier, barrier->place, barrier->word,
 			    BARRIER_LEAVE);
 	if (!rc)
-		rc = barrier_look(barrier);
+		rc = barrier_read_view(barrier);
 	if (rc)
 		return rc == -ESTALE ? -REEF_EFENCED : rc;
 	barrier->last = barrier_round_of(barrier->places[barrier->place].gone);
-	/* If it was we who would have begun the next one, another has to. */
+	/* If we would have begun the next round, another has to: tell it. */
 	barrier_group_make(barrier, barrier->last + 1);
 	begins = barrier->group.beginner;
 	if (barrier->group.count) {
@@ -516,7 +528,8 @@ static int leave(struct reef_barrier *barrier)
 			.word = barrier_tenure_of(barrier->places[begins].word),
 			.place = begins,
 		};
-		send(barrier, MESSAGE_LOOK, barrier->last + 1, 0, &next);
+		send_message(barrier, MESSAGE_LOOK, barrier->last + 1, 0,
+			     &next);
 	}
 	if (barrier->came) {
 		barrier->group.from = barrier->group.until = 0;
@@ -525,7 +538,7 @@ static int leave(struct reef_barrier *barrier)
 	return 0;
 }
 
-static int finish(struct reef_barrier *barrier)
+static int write_last_mark(struct reef_barrier *barrier)
 {
 	uint64_t mark = barrier->last << 2 | BARRIER_MARK_FINISHED;
 	int rc;
@@ -541,11 +554,11 @@ static int finish(struct reef_barrier *barrier)
 
 int reef_barrier_leave(struct reef_barrier *barrier, uint64_t timeout_ns)
 {
-	int rc = leave(barrier);
+	int rc = leave_members(barrier);
 
 	while (!rc && barrier->passed < barrier->last)
-		rc = meet(barrier, timeout_ns, NULL);
-	return rc ? rc : finish(barrier);
+		rc = wait_for_round(barrier, timeout_ns, NULL);
+	return rc ? rc : write_last_mark(barrier);
 }
 
 /* --- opening and closing --- */
@@ -562,7 +575,7 @@ static void destroy(struct reef_barrier *barrier)
 	free(barrier);
 }
 
-static int prepare(struct reef_barrier *barrier)
+static int prepare_member(struct reef_barrier *barrier)
 {
 	int rc;
 
@@ -582,12 +595,14 @@ static int prepare(struct reef_barrier *barrier)
 	if (rc)
 		return rc;
 	rc = reef_inbox_open(barrier->object.space, &barrier->inbox);
-	if (rc == -EADDRNOTAVAIL) /* then it looks for itself */
+	/* A member without an inbox looks for itself. */
+	if (rc == -EADDRNOTAVAIL)
 		rc = 0;
 	return rc;
 }
 
-/* We are the last that was missing: who begins may be waiting for that. */
+/* If we are the last member that was needed, tell the beginner, who may wait
+ * for that. */
 static int tell_beginner(struct reef_barrier *barrier)
 {
 	struct barrier_partner to;
@@ -604,14 +619,14 @@ static int tell_beginner(struct reef_barrier *barrier)
 		.word = barrier_tenure_of(barrier->places[begins].word),
 		.place = begins,
 	};
-	rc = send(barrier, MESSAGE_LOOK, barrier->first, 0, &to);
+	rc = send_message(barrier, MESSAGE_LOOK, barrier->first, 0, &to);
 	return rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD ? rc : 0;
 }
 
-static int join(struct reef_barrier *barrier)
+static int join_members(struct reef_barrier *barrier)
 {
 	uint64_t joined;
-	int rc = prepare(barrier);
+	int rc = prepare_member(barrier);
 
 	if (!rc)
 		rc = barrier_join(barrier);
@@ -623,7 +638,7 @@ static int join(struct reef_barrier *barrier)
 	barrier->told = barrier_version_of(joined);
 	barrier->watch = (struct reef_watch){
 		.object = barrier->object.block,
-		.message = take_message,
+		.message = note_message,
 		.user = barrier,
 	};
 	reef_inbox_watch(barrier->reef, &barrier->watch);
@@ -657,7 +672,7 @@ int reef_barrier_open(struct reef_space *space, const char *name,
 		return -ENOMEM;
 	rc = object_open(space, name, &shape, options->flags, &barrier->object);
 	if (!rc)
-		rc = join(barrier);
+		rc = join_members(barrier);
 	if (rc && barrier->joined)
 		reef_barrier_close(barrier);
 	else if (rc)
@@ -672,10 +687,10 @@ void reef_barrier_close(struct reef_barrier *barrier)
 {
 	if (!barrier)
 		return;
-	/* Not waiting for the others: that we come to our last round can be
-	 * seen by our mark. */
-	if (!barrier->finished && !leave(barrier))
-		finish(barrier);
+	/* It does not wait for the others: they can see by our mark that we
+	 * came to our last round. */
+	if (!barrier->finished && !leave_members(barrier))
+		write_last_mark(barrier);
 	destroy(barrier);
 }
 
@@ -687,7 +702,7 @@ int reef_barrier_drop(struct reef_space *space, const char *name)
 
 	if (rc || !object.block)
 		return rc;
-	/* Whoever looks, or begins a round, sees it. */
+	/* C says DROPPED to whoever looks, or begins a round. */
 	while (!rc && before != c && c != BARRIER_DROPPED) {
 		rc = reef_read(object.reef, object.body, &c, 8);
 		before = ~c;

@@ -184,48 +184,51 @@ static inline uint64_t barrier_near_address(const struct reef_barrier *barrier,
 
 /* --- barrier_near.c --- */
 
-/* We are about to send, and to wait. */
+/* Find out, before a round, whether the barrier is near. */
 void barrier_near_begin(struct reef_barrier *barrier);
-/* Send this step. 1: done.  0: it takes a message, too. */
+/* Send this step through memory.  1: done.  0: it takes a message, too. */
 int barrier_near_send(struct reef_barrier *barrier);
-/* Before we sleep. 1: this step's has come.  0: sleep, if it can_wait. */
+/* Look for this step's message in memory before we sleep.  1: it has come.  0:
+ * sleep; can_wait: it may look for a while. */
 int barrier_near_wait(struct reef_barrier *barrier, bool can_wait);
 
 /* --- barrier_view.c --- */
 
-/* READ it all; a change that is under way is finished first.  -ENOENT:
- * dropped.  -REEF_EFENCED: our place is not ours. */
-int barrier_look(struct reef_barrier *barrier);
-/* The group of a round, as last looked at. */
+/* READ all words, as of one version; a change that is under way is finished
+ * first.  -ENOENT: dropped.  -REEF_EFENCED: our place is not ours.  -EBUSY:
+ * others changed something at every attempt. */
+int barrier_read_view(struct reef_barrier *barrier);
+/* Make the group of a round from the last view. */
 void barrier_group_make(struct reef_barrier *barrier, uint64_t round);
-/* Has everybody come to our round, as last looked at? */
+/* True if the last view shows that everybody has come to our round. */
 bool barrier_is_complete(const struct reef_barrier *barrier);
-/* May our round begin, as last looked at? */
+/* True if, by the last view, our round may begin. */
 bool barrier_may_begin(const struct reef_barrier *barrier);
-/* Did the beginner come and not begin our round, and may we? */
+/* True if the beginner came and did not begin our round, and we may. */
 bool barrier_is_kept_up(const struct reef_barrier *barrier);
-/* Strike off who is missing and dead. 1: somebody was; look again. */
+/* Strike off a member that our round waits for and that is dead.  1: one was;
+ * take a new view. */
 int barrier_strike_dead(struct reef_barrier *barrier);
-/* The next dead one that we were not told of. */
-bool barrier_tell_dead(struct reef_barrier *barrier, uint32_t *session);
-/* How many changes ago that was. */
+/* True if there is a death that our caller was not told of; *session: whose. */
+bool barrier_next_dead(struct reef_barrier *barrier, uint32_t *session);
+/* How many changes ago C was as in that stamp. */
 uint64_t barrier_age(const struct reef_barrier *barrier, uint64_t c);
 
 /* --- barrier_change.c --- */
 
 /* Finish the change that x, as read, tells of. */
-int barrier_help(struct reef_barrier *barrier, uint64_t x);
+int barrier_finish_change(struct reef_barrier *barrier, uint64_t x);
 static inline bool barrier_is_busy(uint64_t x)
 {
 	return x & 1;
 }
-/* Have a change made in a place that is, or was, of that word's tenure.
- * -ESTALE: it is another's by now. */
+/* Change the state of a place that is, or was, of that word's tenure.  -ESTALE:
+ * it is another's by now. */
 int barrier_change(struct reef_barrier *barrier, uint32_t place, uint64_t word,
 		   enum barrier_change_kind kind);
-/* Take a place and join.  -ENOSPC. */
+/* Take a place and join.  -ENOSPC: there is none. */
 int barrier_join(struct reef_barrier *barrier);
-/* Is its session's end certain? 1, 0, -errno. */
+/* 1: the session has ended, for certain.  0: it has not, or nobody knows. */
 int barrier_is_ended(struct reef_barrier *barrier, uint32_t session);
 
 #endif

@@ -22,13 +22,14 @@
  * (1) All values are unlike any that stood there before (they have the version
  *     in them, the word its tenure), so a CAS of one who slept changes nothing.
  * (2) A place's state changes under X alone, but for taking one that is
- * nobody's: FREE; LEFT by one who writes no more; DEAD, when everybody who has
- * to know does (3); JOINING by one that died before it made X busy: its session
- * was seen ENDED, and X idle after that. (3) A DEAD place, struck off in round
- * d, is kept until round d + 3 has begun. For then all have come to d + 2, so
- * have passed d + 1, and did that by a view of after the death: round d + 1
- * began later, under a version that has it. Or until all who were members then
- * are gone. (4) X counts versions with 48 bits, C with the last 23 of them. */
+ *     nobody's: FREE; LEFT by one who writes no more; DEAD, when everybody who
+ *     has to know does (3); JOINING by one that died before it made X busy: its
+ *     session was seen ENDED, and X idle after that.
+ * (3) A DEAD place, struck off in round d, is kept until round d + 3 has begun.
+ *     For then all have come to d + 2, so have passed d + 1, and did that by a
+ *     view of after the death: round d + 1 began later, under a version that
+ *     has it. Or until all who were members then are gone.
+ * (4) X counts versions with 48 bits, C with the last 23 of them. */
 #include "sync/barrier.h"
 
 #include "base/log.h"
@@ -67,15 +68,15 @@ static uint64_t x_idle(uint64_t x)
 	return x_version(x) << 16;
 }
 
-static bool is_of(uint64_t c, uint64_t version)
+static bool is_of_version(uint64_t c, uint64_t version)
 {
 	return barrier_version_of(c) == (version & (BARRIER_VERSIONS - 1));
 }
 
-/* What is in doubt is looked at again by whoever calls, like what was lost to
- * another: so all that counts is whether it is possible to go on. */
-static int cas(struct reef_barrier *barrier, uint64_t address, uint64_t compare,
-	       uint64_t value)
+/* CAS a word, whatever it is. The caller reads it again, after a CAS in doubt
+ * as after one that another forestalled: so only other errors count. */
+static int try_cas(struct reef_barrier *barrier, uint64_t address,
+		   uint64_t compare, uint64_t value)
 {
 	int rc = reef_cas(barrier->reef, address, compare, value, NULL);
 
@@ -93,7 +94,8 @@ static int read_words(struct reef_barrier *barrier, uint64_t *words)
 
 /* --- finishing --- */
 
-/* 0: *c is pending for this change.  1: that is behind us. */
+/* Make C pending for the change that x tells of.  0: it is; *c is that.  1: the
+ * change is finished already. */
 static int set_pending(struct reef_barrier *barrier, uint64_t x, uint64_t *c)
 {
 	uint64_t version = x_version(x), words[2];
@@ -105,13 +107,13 @@ static int set_pending(struct reef_barrier *barrier, uint64_t x, uint64_t *c)
 		if (rc)
 			return rc;
 		*c = words[0];
-		if (is_of(*c, version))
+		if (is_of_version(*c, version))
 			return *c & BARRIER_PENDING ? 0 : 1;
-		if (!is_of(*c, version - 1) || *c & BARRIER_PENDING)
+		if (!is_of_version(*c, version - 1) || *c & BARRIER_PENDING)
 			return 1;
-		rc = cas(barrier, barrier->object.body, *c,
-			 (version & (BARRIER_VERSIONS - 1)) << 41 |
-				 BARRIER_PENDING | barrier_round_of(*c));
+		rc = try_cas(barrier, barrier->object.body, *c,
+			     (version & (BARRIER_VERSIONS - 1)) << 41 |
+				     BARRIER_PENDING | barrier_round_of(*c));
 		if (rc)
 			return rc;
 	}
@@ -131,7 +133,8 @@ static enum barrier_state next_state(enum barrier_state now,
 	return now;
 }
 
-/* Both words, whichever is still to be written. */
+/* CAS stamp and word of the place that the change is about, whichever is still
+ * to be written. */
 static int write_place(struct reef_barrier *barrier, uint64_t x, uint64_t c)
 {
 	uint64_t address = barrier_place_address(barrier, x_place(x)), now;
@@ -144,7 +147,8 @@ static int write_place(struct reef_barrier *barrier, uint64_t x, uint64_t c)
 		 .address = address,
 		 .local = &place,
 		 .length = sizeof(place)},
-		/* Still pending after it: so the place is not another's yet. */
+		/* If C is still pending after this READ, the place was not yet
+		 * another's. */
 		{.kind = REEF_READ,
 		 .address = barrier->object.body,
 		 .local = &now,
@@ -158,13 +162,13 @@ static int write_place(struct reef_barrier *barrier, uint64_t x, uint64_t c)
 		return rc;
 	stamp = x_kind(x) == BARRIER_JOIN ? place.joined : place.gone;
 	next = next_state(barrier_state_of(place.word), x_kind(x));
-	/* The stamp first, so that who dies in between leaves it to be seen
-	 * that the word is still to come. */
+	/* The stamp goes first, so that one who dies in between leaves it to be
+	 * seen that the word is still to come. */
 	if (stamp != c)
-		rc = cas(barrier, address + offset, stamp, c);
+		rc = try_cas(barrier, address + offset, stamp, c);
 	if (!rc && next != barrier_state_of(place.word))
-		rc = cas(barrier, address, place.word,
-			 barrier_tenure_of(place.word) | next);
+		rc = try_cas(barrier, address, place.word,
+			     barrier_tenure_of(place.word) | next);
 	return rc;
 }
 
@@ -179,7 +183,8 @@ static bool is_written(const struct barrier_place *place, uint64_t x,
 		       barrier_state_of(place->word);
 }
 
-/* Until both words are seen to stand: a CAS in doubt may not have happened. */
+/* Write the place until both words are seen to stand there: a CAS in doubt may
+ * not have happened. */
 static int settle_place(struct reef_barrier *barrier, uint64_t x, uint64_t c)
 {
 	uint64_t address = barrier_place_address(barrier, x_place(x)), words[2];
@@ -195,13 +200,14 @@ static int settle_place(struct reef_barrier *barrier, uint64_t x, uint64_t c)
 		if (rc || is_written(&place, x, c))
 			return rc;
 		rc = read_words(barrier, words);
-		if (rc || words[0] != c) /* another has finished it */
+		/* If C has moved on, another has finished the change. */
+		if (rc || words[0] != c)
 			return rc;
 	}
 	return -EBUSY;
 }
 
-int barrier_help(struct reef_barrier *barrier, uint64_t x)
+int barrier_finish_change(struct reef_barrier *barrier, uint64_t x)
 {
 	uint64_t c;
 	int rc;
@@ -216,27 +222,30 @@ int barrier_help(struct reef_barrier *barrier, uint64_t x)
 	if (!rc) {
 		rc = settle_place(barrier, x, c);
 		if (!rc)
-			rc = cas(barrier, barrier->object.body, c,
-				 c & ~BARRIER_PENDING);
+			rc = try_cas(barrier, barrier->object.body, c,
+				     c & ~BARRIER_PENDING);
 		if (rc)
 			return rc;
-		/* In doubt: X stays busy until C is seen to have moved. */
+		/* X stays busy until C is seen to have moved: that CAS may be
+		 * in doubt. */
 		rc = reef_read(barrier->reef, barrier->object.body, &c, 8);
-		if (rc || (is_of(c, x_version(x)) && c & BARRIER_PENDING))
+		if (rc ||
+		    (is_of_version(c, x_version(x)) && c & BARRIER_PENDING))
 			return rc;
 	}
-	return cas(barrier, barrier->object.body + 8, x, x_idle(x));
+	return try_cas(barrier, barrier->object.body + 8, x, x_idle(x));
 }
 
 /* --- beginning one --- */
 
-static int pause_ns(struct reef_barrier *barrier, uint32_t attempt)
+static int pause_by_place(struct reef_barrier *barrier, uint32_t attempt)
 {
 	uint64_t most = PAUSE_NS << (attempt < 8 ? attempt : 8);
 
 	if (most > PAUSE_MAX_NS)
 		most = PAUSE_MAX_NS;
-	/* By place, so that those who met once do not meet again. */
+	/* The pause depends on the place, so that members that met once do not
+	 * meet again. */
 	return reef_sleep(PAUSE_NS + most * (barrier->place % 16) / 16);
 }
 
@@ -270,7 +279,7 @@ int barrier_change(struct reef_barrier *barrier, uint32_t place, uint64_t word,
 		if (barrier_tenure_of(now) != barrier_tenure_of(word))
 			return -ESTALE;
 		if (barrier_is_busy(words[1])) {
-			rc = barrier_help(barrier, words[1]);
+			rc = barrier_finish_change(barrier, words[1]);
 			if (rc)
 				return rc;
 			continue;
@@ -283,7 +292,7 @@ int barrier_change(struct reef_barrier *barrier, uint32_t place, uint64_t word,
 		if (rc && rc != -REEF_EINDOUBT)
 			return rc;
 		if (!rc && now != words[1]) {
-			rc = pause_ns(barrier, i);
+			rc = pause_by_place(barrier, i);
 			if (rc)
 				return rc;
 		}
@@ -298,7 +307,8 @@ int barrier_is_ended(struct reef_barrier *barrier, uint32_t session)
 	enum reef_session_view view;
 	int rc = reef_session_check(barrier->reef, session, &view);
 
-	if (rc == -REEF_ENOLINK) /* nobody knows */
+	/* While the broker is away nobody knows. */
+	if (rc == -REEF_ENOLINK)
 		return 0;
 	if (rc)
 		return rc;
@@ -307,7 +317,7 @@ int barrier_is_ended(struct reef_barrier *barrier, uint32_t session)
 	return view == REEF_VIEW_ENDED;
 }
 
-/* (3) */
+/* True if everybody who has to know of a death does: (3). */
 static bool is_known_dead(const struct reef_barrier *barrier,
 			  const struct barrier_place *dead)
 {
@@ -326,6 +336,7 @@ static bool is_known_dead(const struct reef_barrier *barrier,
 	return true;
 }
 
+/* True if a place may be taken: (2). */
 static bool is_nobodys(const struct reef_barrier *barrier,
 		       const struct barrier_place *place)
 {
@@ -342,7 +353,8 @@ static bool is_nobodys(const struct reef_barrier *barrier,
 	}
 }
 
-/* Make room where somebody died. 1: look again.  0: there is none. */
+/* Strike off a member that died, or find a place that a dead one left JOINING
+ * (*abandoned).  1: look again.  0: nobody has died. */
 static int make_room(struct reef_barrier *barrier, uint32_t *abandoned)
 {
 	uint32_t i;
@@ -371,9 +383,11 @@ static int make_room(struct reef_barrier *barrier, uint32_t *abandoned)
 	return 0;
 }
 
-/* Look for a place, each from somewhere else, so that those who come at the
- * same time do not all want the same. abandoned: its session was seen to have
- * ended while it was JOINING with the word `left`. */
+/* Find a place that may be taken. Each client begins somewhere else, so that
+ * those who come at the same time do not all want the same. abandoned: a place
+ * whose session was seen to have ended while it was JOINING with the word
+ * `left`.
+ */
 static int find_place(struct reef_barrier *barrier, uint32_t *index)
 {
 	uint32_t mixed = (reef_session(barrier->reef) ^
@@ -384,7 +398,7 @@ static int find_place(struct reef_barrier *barrier, uint32_t *index)
 	int rc;
 
 	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-		rc = barrier_look(barrier);
+		rc = barrier_read_view(barrier);
 		if (rc)
 			return rc;
 		for (n = 0; n < barrier->places_max; n++) {
@@ -406,7 +420,8 @@ static int find_place(struct reef_barrier *barrier, uint32_t *index)
 	return -EBUSY;
 }
 
-/* 0: it is ours.  1: another was quicker. */
+/* Take a place and write our inbox into it.  0: it is ours.  1: another was
+ * quicker. */
 static int take_place(struct reef_barrier *barrier, uint32_t index)
 {
 	const struct barrier_place *place = &barrier->places[index];
@@ -469,5 +484,5 @@ int barrier_join(struct reef_barrier *barrier)
 	if (rc)
 		return rc;
 	barrier->joined = true;
-	return barrier_look(barrier);
+	return barrier_read_view(barrier);
 }

@@ -33,7 +33,7 @@
 
 static uint64_t token(const struct reef_barrier *barrier, uint32_t step)
 {
-	/* For a step of a round another one for each tag. */
+	/* The token is another one for each round, step and tag. */
 	return barrier->group.tag + ((barrier->passed + 1) * BARRIER_STEPS_MAX +
 				     step) * UINT64_C(0x9e3779b97f4a7c15);
 }
@@ -56,8 +56,8 @@ static int set_awake(struct reef_barrier *barrier, bool awake)
 	rc = reef_write(barrier->reef,
 			barrier_near_address(barrier, barrier->place), &word,
 			sizeof(word));
-	/* In doubt it is as before or as we want; either way we look next, and
-	 * later by ourselves. */
+	/* A WRITE in doubt left AWAKE as it was or as we want it; either way we
+	 * read `came` next, and look by ourselves later. */
 	if (!rc || rc == -REEF_EINDOUBT)
 		barrier->is_awake = awake;
 	barrier->was_awake |= awake;
@@ -97,7 +97,7 @@ int barrier_near_send(struct reef_barrier *barrier)
 	return rc ? rc : awake == 1;
 }
 
-static int look_once(struct reef_barrier *barrier, uint64_t address)
+static int has_come_once(struct reef_barrier *barrier, uint64_t address)
 {
 	uint64_t word;
 	int rc = reef_read(barrier->reef, address, &word, sizeof(word));
@@ -105,9 +105,9 @@ static int look_once(struct reef_barrier *barrier, uint64_t address)
 	return rc ? rc : word == token(barrier, barrier->step);
 }
 
-/* As long as that pays: where somebody who does not wait for us has the
- * processor, letting it run takes far longer than sleeping, from which one is
- * woken at once. */
+/* Read `came` over and over, letting others run in between, as long as that
+ * pays: where somebody who does not wait for us has the processor, letting it
+ * run takes far longer than sleeping, from which one is woken at once. */
 static int look_for_a_while(struct reef_barrier *barrier, uint64_t address)
 {
 	uint64_t most_ns = reef_spin_begin(&barrier->spin);
@@ -119,7 +119,7 @@ static int look_for_a_while(struct reef_barrier *barrier, uint64_t address)
 	rc = set_awake(barrier, true);
 	start_ns = reef_now_ns();
 	while (!rc) {
-		rc = look_once(barrier, address);
+		rc = has_come_once(barrier, address);
 		if (rc || passed_ns >= most_ns)
 			break;
 		sched_yield();
@@ -147,5 +147,5 @@ int barrier_near_wait(struct reef_barrier *barrier, bool can_wait)
 		rc = look_for_a_while(barrier, address);
 	if (!rc)
 		rc = set_awake(barrier, false);
-	return rc || !barrier->was_awake ? rc : look_once(barrier, address);
+	return rc || !barrier->was_awake ? rc : has_come_once(barrier, address);
 }

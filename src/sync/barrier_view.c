@@ -29,7 +29,8 @@ static uint64_t last_of(const struct barrier_place *place)
 	return barrier_round_of(place->gone);
 }
 
-/* Does, or did, it take part in that round? Not if it was struck off. */
+/* True if the owner of a place takes, or took, part in that round and was not
+ * struck off. */
 static bool is_in(const struct barrier_place *place, uint64_t round)
 {
 	switch (barrier_state_of(place->word)) {
@@ -55,7 +56,8 @@ static bool has_passed(const struct barrier_place *place, uint64_t round)
 
 /* --- looking --- */
 
-/* 0: c, x and places are of one version, and nothing is under way.  1: not. */
+/* READ C, X and all places.  0: they are of one version, and no change is under
+ * way.  1: they are not. */
 static int read_all(struct reef_barrier *barrier)
 {
 	uint64_t words[2], after;
@@ -96,7 +98,7 @@ static bool is_ours(const struct reef_barrier *barrier)
 	       barrier_state_of(place->word) != BARRIER_DEAD;
 }
 
-int barrier_look(struct reef_barrier *barrier)
+int barrier_read_view(struct reef_barrier *barrier)
 {
 	uint32_t i;
 	int rc = 1;
@@ -109,7 +111,7 @@ int barrier_look(struct reef_barrier *barrier)
 		if (rc != 1)
 			break;
 		if (barrier_is_busy(barrier->x))
-			rc = barrier_help(barrier, barrier->x);
+			rc = barrier_finish_change(barrier, barrier->x);
 		if (rc < 0)
 			break;
 		rc = 1;
@@ -123,8 +125,9 @@ int barrier_look(struct reef_barrier *barrier)
 
 /* --- groups --- */
 
-/* Lists who is in it, narrows how long that is true; returns our rank. */
-static uint32_t list(struct reef_barrier *barrier, uint64_t round)
+/* List the group of a round, hash it, and narrow down how long it is true;
+ * returns our rank. */
+static uint32_t list_group(struct reef_barrier *barrier, uint64_t round)
 {
 	struct barrier_group *group = &barrier->group;
 	uint32_t i, rank = 0;
@@ -143,7 +146,8 @@ static uint32_t list(struct reef_barrier *barrier, uint64_t round)
 			continue;
 		if (state == BARRIER_LEFT && last_of(place) < group->until)
 			group->until = last_of(place);
-		if (first_of(place) == round) /* may begin the next */
+		/* It may begin the next round, but not this one. */
+		if (first_of(place) == round)
 			group->until = round;
 		if (i == barrier->place) {
 			group->has_us = true;
@@ -169,7 +173,7 @@ void barrier_group_make(struct reef_barrier *barrier, uint64_t round)
 	uint32_t rank, k, i;
 
 	*group = (struct barrier_group){.from = round, .until = UINT64_MAX};
-	rank = list(barrier, round);
+	rank = list_group(barrier, round);
 	group->steps = barrier_steps_of(group->count);
 	for (k = 0; k < group->steps; k++) {
 		i = barrier->order[(rank + (1u << k)) % group->count];
@@ -206,8 +210,8 @@ bool barrier_is_complete(const struct reef_barrier *barrier)
 	return all;
 }
 
-/* How many have joined; the dead ones did. */
-static uint32_t joined(const struct reef_barrier *barrier)
+/* How many have joined; those that died count. */
+static uint32_t count_joined(const struct reef_barrier *barrier)
 {
 	uint32_t i, count = 0;
 
@@ -225,11 +229,12 @@ bool barrier_may_begin(const struct reef_barrier *barrier)
 	uint64_t before = barrier->passed;
 	uint32_t i;
 
-	if (!before && joined(barrier) < barrier->needed)
+	if (!before && count_joined(barrier) < barrier->needed)
 		return false;
 	if (barrier->group.is_old)
 		return true;
-	/* All who were in the round before have left: have they come to it? */
+	/* All who were in the round before have left: each must have come to
+	 * it. */
 	for (i = 0; i < barrier->places_max; i++) {
 		const struct barrier_place *place = &barrier->places[i];
 
@@ -253,7 +258,7 @@ bool barrier_is_kept_up(const struct reef_barrier *barrier)
 
 /* --- the dead --- */
 
-static int strike(struct reef_barrier *barrier, uint32_t index)
+static int strike_if_ended(struct reef_barrier *barrier, uint32_t index)
 {
 	const struct barrier_place *place = &barrier->places[index];
 	int rc = barrier_is_ended(barrier,
@@ -266,7 +271,7 @@ static int strike(struct reef_barrier *barrier, uint32_t index)
 	return rc && rc != -ESTALE ? rc : 1;
 }
 
-/* Do we wait for it? */
+/* True if our round waits for the owner of a place. */
 static bool is_missing(const struct reef_barrier *barrier, uint32_t index)
 {
 	const struct barrier_place *place = &barrier->places[index];
@@ -276,7 +281,8 @@ static bool is_missing(const struct reef_barrier *barrier, uint32_t index)
 	    (!has_come(place, round) || (index == barrier->group.beginner &&
 					 barrier_round_of(barrier->c) < round)))
 		return true;
-	/* With nobody old to begin it, the round before counts, too. */
+	/* If no member of the round before can begin ours, those who left it
+	 * count, too. */
 	return is_in(place, round - 1) && !has_come(place, round - 1);
 }
 
@@ -292,7 +298,7 @@ int barrier_strike_dead(struct reef_barrier *barrier)
 		if (index == barrier->place || !is_missing(barrier, index))
 			continue;
 		asked++;
-		rc = strike(barrier, index);
+		rc = strike_if_ended(barrier, index);
 	}
 	barrier->suspect = (barrier->suspect + i) % barrier->places_max;
 	return rc;
@@ -304,7 +310,7 @@ uint64_t barrier_age(const struct reef_barrier *barrier, uint64_t c)
 	       (BARRIER_VERSIONS - 1);
 }
 
-bool barrier_tell_dead(struct reef_barrier *barrier, uint32_t *session)
+bool barrier_next_dead(struct reef_barrier *barrier, uint32_t *session)
 {
 	uint64_t told = (barrier_version_of(barrier->c) - barrier->told) &
 			(BARRIER_VERSIONS - 1);

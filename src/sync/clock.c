@@ -27,13 +27,13 @@
  *     broker holds for dead and that this client still reaches, or after it
  *     stood still in the middle of a call.
  *
- *          make()                start()
- *    (no object) --> NOT STARTED ---------------> RUNS <--+ draw(), raise()
- *                      word 0    era and ceiling   |  |   |
+ *        object_open()         start_word()
+ *    (no object) --> NOT STARTED ---------------> RUNS <--+ draw_times(),
+ *                      word 0    era and ceiling   |  |   | raise_ceiling()
  *                        ^       journaled, then   |  +---+
  *                        |       CAS of the word   |
  *                        +-------------------------+
- *                 its node died: replace(), by whoever finds out
+ *                 its node died: replace_object(), by whoever finds out
  *
  * What time it is, is asked of the broker with every look at the ceiling, and
  * carried on by the machine's own monotonic clock until the next one: what
@@ -58,7 +58,7 @@
 #define CEILING_BITS 33
 #define ERA_BITS 31
 #define LEAD_NS (10 * UNIT)   /* a new ceiling over the time */
-#define LEFT_NS (LEAD_NS / 2) /* of it, and the ceiling is raised again */
+#define LEFT_NS (LEAD_NS / 2) /* when less is left, it is raised again */
 #define VALID_NS LEFT_NS      /* (5); looked at when half of it is over */
 #define WAIT_NS (VALID_NS + VALID_NS / 8) /* clocks drift */
 #define WAIT_SLICES 16
@@ -74,8 +74,8 @@ struct reef_clock {
 	char *name, *ceiling_name;
 	uint64_t ceiling_ns; /* known to be journaled for this object */
 	uint64_t seen_ns;    /* the word, as last seen */
-	uint64_t time_ns;    /* the broker's, when it was */
-	uint64_t asked_ns;   /* by our own clock */
+	uint64_t time_ns;    /* the broker's, as it said last */
+	uint64_t asked_ns;   /* when that was, by our own clock */
 	uint64_t found_ns;   /* (5), by our own clock */
 };
 
@@ -103,7 +103,9 @@ static uint32_t era_of(const struct object *object)
 	return (uint32_t)object->generation & ((1u << ERA_BITS) - 1);
 }
 
-/* Below 0: a is older than b. They are far less than half of all eras apart. */
+/* Below 0: era a is older than b. They are far less than half of all eras
+ * apart.
+ */
 static int32_t era_compare(uint32_t a, uint32_t b)
 {
 	return (int32_t)((a - b) << (32 - ERA_BITS));
@@ -119,7 +121,7 @@ static uint64_t round_up(uint64_t at_ns)
 	return (at_ns + UNIT - 1) & ~(UNIT - 1);
 }
 
-static int ceiling_look(struct reef_space *space, const char *name,
+static int read_ceiling(struct reef_space *space, const char *name,
 			struct ceiling *out)
 {
 	uint64_t value;
@@ -151,9 +153,10 @@ static uint64_t time_of(const struct reef_clock *clock)
 	return clock->time_ns + (reef_now_ns() - clock->asked_ns);
 }
 
-/* Know a ceiling of at least need_ns and with something left of the lead, or
- * raise it.  -ESTALE: our object is not the one any more.  -ENOENT: dropped. */
-static int raise(struct reef_clock *clock, uint64_t need_ns)
+/* Read the ceiling, and raise it unless it is at least need_ns and has
+ * something left of the lead.  -ESTALE: the name has another object by now.
+ * -ENOENT: it was dropped. */
+static int raise_ceiling(struct reef_clock *clock, uint64_t need_ns)
 {
 	uint32_t era = era_of(&clock->object);
 	struct ceiling ceiling;
@@ -163,7 +166,7 @@ static int raise(struct reef_clock *clock, uint64_t need_ns)
 	rc = ask_time(clock);
 	for (i = 0; !rc && i < ATTEMPTS; i++) {
 		found_ns = reef_now_ns();
-		rc = ceiling_look(clock->object.space, clock->ceiling_name,
+		rc = read_ceiling(clock->object.space, clock->ceiling_name,
 				  &ceiling);
 		if (rc)
 			break;
@@ -171,7 +174,8 @@ static int raise(struct reef_clock *clock, uint64_t need_ns)
 			era = ceiling.era;
 		if (era_compare(ceiling.era, era) > 0)
 			return -ESTALE;
-		/* The word was started, so this is no ceiling of ours. */
+		/* The word was started, so its ceiling had our era: this number
+		 * is no ceiling. */
 		if (era_compare(ceiling.era, era) < 0)
 			return -EEXIST;
 		high_ns = ceiling.at_ns;
@@ -188,7 +192,8 @@ static int raise(struct reef_clock *clock, uint64_t need_ns)
 			clock->found_ns = found_ns;
 			return 0;
 		}
-		/* By another, or perhaps by us: look again. */
+		/* The ceiling was changed by another, or, in doubt, by us: read
+		 * it again. */
 		if (rc == -ESTALE || rc == -ENOENT || rc == -REEF_EINDOUBT)
 			rc = 0;
 	}
@@ -200,7 +205,7 @@ static int raise(struct reef_clock *clock, uint64_t need_ns)
 /* Put our era into the ceiling; *start_ns is what the word has to start at, and
  * *first says that there was no other before it. -EAGAIN: another changed it.
  */
-static int take_over(struct reef_clock *clock, uint64_t *start_ns, bool *first)
+static int put_era(struct reef_clock *clock, uint64_t *start_ns, bool *first)
 {
 	struct reef_space *space = clock->object.space;
 	uint32_t era = era_of(&clock->object);
@@ -208,13 +213,13 @@ static int take_over(struct reef_clock *clock, uint64_t *start_ns, bool *first)
 	uint64_t low_ns, value;
 	int rc, found;
 
-	found = ceiling_look(space, clock->ceiling_name, &ceiling);
+	found = read_ceiling(space, clock->ceiling_name, &ceiling);
 	if (found && found != -ENOENT)
 		return found;
 	if (!found && era_compare(ceiling.era, era) > 0)
 		return -ESTALE;
-	/* Somebody was here before us, and did not start it, or has by now: to
-	 * start higher is always right. */
+	/* Another put our era there, and did not start the word, or has by now:
+	 * to start at the higher ceiling is always right. */
 	if (!found && ceiling.era == era) {
 		*start_ns = ceiling.at_ns;
 		*first = false;
@@ -238,7 +243,7 @@ static int take_over(struct reef_clock *clock, uint64_t *start_ns, bool *first)
 		       : rc;
 }
 
-/* (5): until the time is over, or another has started it. */
+/* Wait as (5) says, or until another has started the word. */
 static int wait_for_others(struct reef_clock *clock)
 {
 	uint64_t word = 0;
@@ -255,8 +260,9 @@ static int wait_for_others(struct reef_clock *clock)
 	return rc;
 }
 
-/* -ESTALE: our object is not the one any more. */
-static int start(struct reef_clock *clock)
+/* Start the word of our object.  -ESTALE: the name has another object by now.
+ */
+static int start_word(struct reef_clock *clock)
 {
 	uint64_t start_ns, before;
 	bool first = false;
@@ -264,7 +270,7 @@ static int start(struct reef_clock *clock)
 
 	rc = ask_time(clock);
 	for (i = 0; !rc && i < ATTEMPTS; i++) {
-		rc = take_over(clock, &start_ns, &first);
+		rc = put_era(clock, &start_ns, &first);
 		if (rc == -EAGAIN) {
 			rc = 0;
 			continue;
@@ -281,30 +287,32 @@ static int start(struct reef_clock *clock)
 			clock->seen_ns = before ? before : start_ns;
 			return 0;
 		}
-		/* It is ours or another's, or it is not started. */
+		/* In doubt the word may be started, by us or another, or not.
+		 */
 		if (rc == -REEF_EINDOUBT)
 			rc = 0;
 	}
 	return rc ? rc : -EBUSY;
 }
 
-/* Of an object that was just opened or made, which stood at word. */
-static int settle(struct reef_clock *clock, uint64_t word)
+/* Begin to use an object that was just opened or made, and stood at `word`. */
+static int adopt_word(struct reef_clock *clock, uint64_t word)
 {
 	int rc = 0;
 
 	if (word)
 		clock->seen_ns = word;
 	else
-		rc = start(clock);
+		rc = start_word(clock);
 	clock->ceiling_ns = 0;
-	return rc ? rc : raise(clock, clock->seen_ns);
+	return rc ? rc : raise_ceiling(clock, clock->seen_ns);
 }
 
 /* --- the object --- */
 
-/* Our object's node died: another in its place, ours or somebody else's. */
-static int replace(struct reef_clock *clock)
+/* Put another object in the place of ours, whose node died, or use the one that
+ * somebody else has put there. */
+static int replace_object(struct reef_clock *clock)
 {
 	uint64_t word;
 	int rc = object_replace(&clock->object, clock->name, &shape);
@@ -312,11 +320,11 @@ static int replace(struct reef_clock *clock)
 	if (!rc)
 		rc = reef_read(clock->object.reef, clock->object.body, &word,
 			       8);
-	return rc ? rc : settle(clock, word);
+	return rc ? rc : adopt_word(clock, word);
 }
 
-/* Whatever the name is bound to; makes it, unless flags forbid. */
-static int look_up(struct reef_clock *clock, uint32_t flags)
+/* Open what the name is bound to, or make it, unless flags forbid. */
+static int open_object(struct reef_clock *clock, uint32_t flags)
 {
 	struct reef_space *space = clock->object.space;
 	struct ceiling ceiling;
@@ -326,28 +334,29 @@ static int look_up(struct reef_clock *clock, uint32_t flags)
 	rc = sync_counter_open(space, clock->name, &shape, flags,
 			       &clock->object, &word);
 	if (!rc)
-		return settle(clock, word);
+		return adopt_word(clock, word);
 	if (rc != -REEF_ELOST)
 		return rc;
-	/* Lost: was it a clock? Then it has a ceiling. */
-	rc = ceiling_look(space, clock->ceiling_name, &ceiling);
+	/* A lost object was a clock if it has a ceiling. */
+	rc = read_ceiling(space, clock->ceiling_name, &ceiling);
 	if (rc)
 		return rc == -ENOENT ? -REEF_ELOST : rc;
 	rc = reef_name_lookup(space, clock->name, &word,
 			      &clock->object.generation);
-	return rc ? rc : replace(clock);
+	return rc ? rc : replace_object(clock);
 }
 
-/* After rc, which is of any call on the object: 0: try again. */
-static int mend(struct reef_clock *clock, int rc)
+/* Mend what the error rc of a call on the object says.  0: try that call again.
+ */
+static int mend_object(struct reef_clock *clock, int rc)
 {
 	int i;
 
 	for (i = 0; i < ATTEMPTS; i++) {
 		if (rc == -REEF_ELOST)
-			rc = replace(clock);
+			rc = replace_object(clock);
 		else if (rc == -ESTALE)
-			rc = look_up(clock, OBJECT_EXISTING);
+			rc = open_object(clock, OBJECT_EXISTING);
 		else
 			return rc;
 	}
@@ -365,7 +374,7 @@ static int open_named(struct reef_clock *clock, const char *name,
 		clock->ceiling_name = NULL;
 		return -ENOMEM;
 	}
-	return mend(clock, look_up(clock, flags));
+	return mend_object(clock, open_object(clock, flags));
 }
 
 static int check_name(const char *name)
@@ -407,12 +416,12 @@ void reef_clock_close(struct reef_clock *clock)
 	free(clock);
 }
 
-/* The ceiling goes, unless it is a younger object's. */
+/* Unbind the ceiling, unless it is a younger object's. */
 static int drop_ceiling(struct reef_space *space, const char *name,
 			uint32_t era)
 {
 	struct ceiling ceiling;
-	int rc = ceiling_look(space, name, &ceiling);
+	int rc = read_ceiling(space, name, &ceiling);
 
 	if (!rc && era_compare(ceiling.era, era) <= 0)
 		rc = reef_name_unbind(space, name, ceiling.generation);
@@ -444,7 +453,8 @@ static bool is_valid(const struct reef_clock *clock, uint64_t at_ns)
 	       reef_now_ns() - clock->found_ns < VALID_NS;
 }
 
-/* Look at the broker in time. While it is away, what is left has to do. */
+/* Ask the broker before what is known of it is too old. While it is away, a
+ * ceiling that is still valid has to do. */
 static int refresh(struct reef_clock *clock)
 {
 	int rc;
@@ -455,14 +465,14 @@ static int refresh(struct reef_clock *clock)
 	if (is_valid(clock, clock->seen_ns) &&
 	    reef_health(clock->object.reef) == -REEF_ENOLINK)
 		return 0;
-	rc = raise(clock, clock->seen_ns);
+	rc = raise_ceiling(clock, clock->seen_ns);
 	return rc == -REEF_ENOLINK && is_valid(clock, clock->seen_ns) ? 0 : rc;
 }
 
-/* Take the word from what it was last seen at to the time, and count + 1
- * further. 1: done, *before is the time.  0: no need, or another was quicker.
- */
-static int move_up(struct reef_clock *clock, uint64_t step, uint64_t *before)
+/* CAS the word from what it was last seen at to the time and `step` further. 1:
+ * done, *before is the time.  0: it does not lag, or another was quicker. */
+static int move_word_up(struct reef_clock *clock, uint64_t step,
+			uint64_t *before)
 {
 	uint64_t now_ns, was;
 	int rc, i;
@@ -490,9 +500,9 @@ static int move_up(struct reef_clock *clock, uint64_t step, uint64_t *before)
 	return 0;
 }
 
-static int draw(struct reef_clock *clock, uint64_t step, uint64_t *before)
+static int draw_times(struct reef_clock *clock, uint64_t step, uint64_t *before)
 {
-	int rc = move_up(clock, step, before);
+	int rc = move_word_up(clock, step, before);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -502,13 +512,13 @@ static int draw(struct reef_clock *clock, uint64_t step, uint64_t *before)
 	return rc;
 }
 
-/* (2), (5): at_ns is to be given out, or told. */
-static int cover(struct reef_clock *clock, uint64_t at_ns)
+/* Make sure that at_ns may be given out, or told: (2), (5). */
+static int cover_by_ceiling(struct reef_clock *clock, uint64_t at_ns)
 {
 	if (is_valid(clock, at_ns) || REEF_MUTATED(CLOCK_NO_CEILING) ||
 	    REEF_MUTATED(CLOCK_RAISE_LATE))
 		return 0;
-	return raise(clock, at_ns);
+	return raise_ceiling(clock, at_ns);
 }
 
 int reef_clock_next(struct reef_clock *clock, uint32_t count, uint64_t *first)
@@ -521,14 +531,14 @@ int reef_clock_next(struct reef_clock *clock, uint32_t count, uint64_t *first)
 	for (i = 0; i < ATTEMPTS; i++) {
 		rc = refresh(clock);
 		if (!rc)
-			rc = draw(clock, (uint64_t)count + 1, &before);
+			rc = draw_times(clock, (uint64_t)count + 1, &before);
 		if (!rc)
-			rc = cover(clock, before + count + 1);
+			rc = cover_by_ceiling(clock, before + count + 1);
 		if (!rc) {
 			*first = before + 1;
 			return 0;
 		}
-		rc = mend(clock, rc);
+		rc = mend_object(clock, rc);
 		if (rc)
 			return rc;
 	}
@@ -546,13 +556,13 @@ int reef_clock_read(struct reef_clock *clock, uint64_t *now)
 		if (!rc && word >= SYNC_COUNTER_DROPPED)
 			return -ENOENT;
 		if (!rc)
-			rc = cover(clock, word);
+			rc = cover_by_ceiling(clock, word);
 		if (!rc) {
 			clock->seen_ns = word;
 			*now = word;
 			return 0;
 		}
-		rc = mend(clock, rc);
+		rc = mend_object(clock, rc);
 		if (rc)
 			return rc;
 	}

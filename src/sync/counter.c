@@ -59,7 +59,7 @@ int sync_counter_draw(const struct object *object, uint64_t step,
 	return -REEF_EINDOUBT;
 }
 
-static int mark(const struct object *object)
+static int mark_dropped(const struct object *object)
 {
 	uint64_t value, before;
 	int rc, i;
@@ -88,8 +88,8 @@ int sync_counter_drop(struct reef_space *space, const char *name,
 
 	rc = object_open(space, name, shape, OBJECT_EXISTING, &object);
 	if (!rc)
-		rc = mark(&object);
-	/* A lost one can only be forgotten. */
+		rc = mark_dropped(&object);
+	/* A lost object can only be forgotten. */
 	if (rc == -REEF_ELOST) {
 		rc = object_drop(space, name, shape->kind, &object);
 		if (!rc && generation)

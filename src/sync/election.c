@@ -82,7 +82,7 @@ int reef_election_look(struct reef_election *election,
 {
 	bool is_whole;
 
-	return lease_look_living(election->lease, out, &is_whole);
+	return lease_read_living(election->lease, out, &is_whole);
 }
 
 int reef_election_watch(struct reef_election *election,
@@ -99,7 +99,7 @@ int reef_election_watch(struct reef_election *election,
 	lease->pause_ns = 0;
 	lease_enlist(lease, LEASE_WATCHES);
 	do {
-		rc = lease_look_living(lease, &info, &is_whole);
+		rc = lease_read_living(lease, &info, &is_whole);
 		/* One that has not said who it is does not lead yet; it tells
 		 * us when it does. */
 		if (!rc && is_whole &&

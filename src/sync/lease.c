@@ -56,7 +56,7 @@
 #define ATTEMPTS 64
 #define DURATION_MAX (UINT64_C(1) << 60)
 
-static uint64_t checksum(const struct lease_record *record)
+static uint64_t record_checksum(const struct lease_record *record)
 {
 	return reef_crc32c(0, record, offsetof(struct lease_record, checksum));
 }
@@ -66,7 +66,7 @@ static uint64_t word_of(uint64_t self, uint64_t term)
 	return self | (term & (LEASE_TERMS - 1));
 }
 
-static uint64_t who(uint64_t word)
+static uint64_t holder_of(uint64_t word)
 {
 	return word & ~(LEASE_TERMS - 1);
 }
@@ -125,18 +125,19 @@ int lease_observe(struct reef_lease *lease, struct lease_sight *sight)
 			continue;
 		sight->done_ns = reef_now_ns();
 		sight->term = term_of(floor, sight->holder);
-		sight->is_whole =
-			sight->record.token == sight->term &&
-			sight->record.word == sight->holder &&
-			(REEF_MUTATED(LEASE_NO_CHECKSUM) ||
-			 sight->record.checksum == checksum(&sight->record));
+		sight->is_whole = sight->record.token == sight->term &&
+				  sight->record.word == sight->holder &&
+				  (REEF_MUTATED(LEASE_NO_CHECKSUM) ||
+				   sight->record.checksum ==
+					   record_checksum(&sight->record));
 		note_sight(lease, sight);
 		return 0;
 	}
 	return -EBUSY;
 }
 
-/* False: the holder has not written who it is, or is about to. */
+/* Fill in what others may see. False: the holder's record is not (yet) of this
+ * term, or not whole. */
 static bool fill_info(const struct lease_sight *sight,
 		      struct reef_lease_info *out)
 {
@@ -152,11 +153,12 @@ static bool fill_info(const struct lease_sight *sight,
 	return !out->session || sight->is_whole;
 }
 
-/* The record may be changing while it is read; not for long. */
+/* The record may be changing while it is read, but not for long: so many READs.
+ */
 #define LOOKS 4
 
-static int look(struct reef_lease *lease, struct reef_lease_info *out,
-		bool *is_whole)
+static int read_info(struct reef_lease *lease, struct reef_lease_info *out,
+		     bool *is_whole)
 {
 	struct reef_lease_info info;
 	struct lease_sight sight;
@@ -179,10 +181,10 @@ int reef_lease_look(struct reef_lease *lease, struct reef_lease_info *out)
 {
 	bool is_whole;
 
-	return look(lease, out, &is_whole);
+	return read_info(lease, out, &is_whole);
 }
 
-/* Has that session ended? -REEF_ENOLINK: nobody knows. */
+/* Find out whether a session has ended.  -REEF_ENOLINK: nobody knows. */
 static int has_ended(struct reef_lease *lease, uint32_t session, bool *ended)
 {
 	enum reef_session_view view = REEF_VIEW_ALIVE;
@@ -201,14 +203,14 @@ static int has_ended(struct reef_lease *lease, uint32_t session, bool *ended)
 	return rc;
 }
 
-int lease_look_living(struct reef_lease *lease, struct reef_lease_info *out,
+int lease_read_living(struct reef_lease *lease, struct reef_lease_info *out,
 		      bool *is_whole)
 {
 	struct reef_lease_info info;
 	bool ended = false;
 	int rc;
 
-	rc = look(lease, &info, is_whole);
+	rc = read_info(lease, &info, is_whole);
 	if (!rc && info.session) {
 		rc = has_ended(lease, info.session, &ended);
 		if (rc == -REEF_ENOLINK)
@@ -227,7 +229,7 @@ int lease_look_living(struct reef_lease *lease, struct reef_lease_info *out,
 
 /* --- taking --- */
 
-/* Rule 4. */
+/* True if the lease has lapsed by rule 4. */
 static bool has_lapsed(const struct reef_lease *lease,
 		       const struct lease_sight *sight)
 {
@@ -244,7 +246,8 @@ static bool has_lapsed(const struct reef_lease *lease,
 	       looked_ns - lease->seen_ns >= lease->duration_ns + margin_ns;
 }
 
-/* 0: it may be taken from whoever has it. */
+/* 0: the lease may be taken from whoever has it.  -EBUSY: it may not.  -ENOENT:
+ * it was dropped. */
 static int may_take(struct reef_lease *lease, const struct lease_sight *sight)
 {
 	uint32_t session = lease_session(sight->holder);
@@ -253,7 +256,7 @@ static int may_take(struct reef_lease *lease, const struct lease_sight *sight)
 
 	if (session == LEASE_DROPPED)
 		return -ENOENT;
-	if (!session || who(sight->holder) == lease->self ||
+	if (!session || holder_of(sight->holder) == lease->self ||
 	    has_lapsed(lease, sight))
 		return 0;
 	if (session == reef_session(lease->object.reef) ||
@@ -281,11 +284,13 @@ static void fill_record(struct reef_lease *lease, uint64_t term)
 	lease->record.token = term;
 	lease->record.word = lease->word;
 	memcpy(lease->record.text, lease->text, sizeof(lease->text));
-	lease->record.checksum = checksum(&lease->record);
+	lease->record.checksum = record_checksum(&lease->record);
 }
 
-/* We are in the word: say so. -EAGAIN: not any more, or it has lapsed. */
-static int describe(struct reef_lease *lease, uint64_t floor)
+/* Write our record and raise the floor, after the word was captured, and tell
+ * those who watch.  -EAGAIN: the word is another's by now, or the lease lapsed.
+ */
+static int publish_record(struct reef_lease *lease, uint64_t floor)
 {
 	struct lease_place places[LEASE_PLACES];
 	uint64_t holder;
@@ -326,7 +331,7 @@ static int describe(struct reef_lease *lease, uint64_t floor)
 		lease->word = 0;
 		return -EAGAIN;
 	}
-	lease_tell_others(lease, false, places);
+	lease_wake_others(lease, false, places);
 	lease->is_held = true;
 	if (reef_lease_left(lease))
 		return 0;
@@ -334,8 +339,10 @@ static int describe(struct reef_lease *lease, uint64_t floor)
 	return -EAGAIN;
 }
 
-/* Rules 1 and 2. -EAGAIN: look again. */
-static int capture(struct reef_lease *lease, const struct lease_sight *sight)
+/* CAS the word from what was seen to us and a new term: rules 1 and 2. -EAGAIN:
+ * it was another by then, or the CAS is in doubt; look again. */
+static int capture_word(struct reef_lease *lease,
+			const struct lease_sight *sight)
 {
 	uint64_t floor, term = sight->term + 1;
 	struct reef_access accesses[2];
@@ -373,7 +380,7 @@ static int capture(struct reef_lease *lease, const struct lease_sight *sight)
 		return -EAGAIN;
 	}
 	fill_record(lease, term_of(floor, lease->word));
-	return describe(lease, floor);
+	return publish_record(lease, floor);
 }
 
 int lease_attempt(struct reef_lease *lease)
@@ -386,7 +393,7 @@ int lease_attempt(struct reef_lease *lease)
 		if (!rc)
 			rc = may_take(lease, &sight);
 		if (!rc)
-			rc = capture(lease, &sight);
+			rc = capture_word(lease, &sight);
 	}
 	return rc == -EAGAIN ? -EBUSY : rc;
 }
@@ -426,7 +433,7 @@ int reef_lease_take(struct reef_lease *lease, uint64_t timeout_ns,
 		rc = lease_attempt(lease);
 		if (rc == -EBUSY && timeout_ns)
 			rc = wait_and_take(lease, deadline_ns);
-		/* Or has it lapsed on the way here? */
+		/* It may have lapsed on the way here. */
 	} while (!rc && !reef_lease_left(lease));
 	if (!rc && token)
 		*token = lease->record.token;
@@ -448,7 +455,7 @@ uint64_t reef_lease_left(const struct reef_lease *lease)
 					     : 0;
 }
 
-static int lapse(struct reef_lease *lease)
+static int note_lapsed(struct reef_lease *lease)
 {
 	lease->is_held = false;
 	return -ETIMEDOUT;
@@ -468,7 +475,7 @@ static int write_record(struct reef_lease *lease, uint64_t *holder)
 	};
 
 	lease->record.renewals++;
-	lease->record.checksum = checksum(&lease->record);
+	lease->record.checksum = record_checksum(&lease->record);
 	return reef_execute(lease->object.reef, accesses, 2);
 }
 
@@ -482,7 +489,7 @@ int reef_lease_renew(struct reef_lease *lease)
 	for (attempt = 0; attempt < ATTEMPTS && rc == -REEF_EINDOUBT;
 	     attempt++) {
 		if (!reef_lease_left(lease))
-			return lapse(lease);
+			return note_lapsed(lease);
 		since_ns = reef_now_ns();
 		rc = write_record(lease, &holder);
 	}
@@ -499,14 +506,14 @@ int reef_lease_renew(struct reef_lease *lease)
 	if (REEF_MUTATED(LEASE_LATE_COUNT))
 		since_ns = reef_now_ns();
 	if (!reef_lease_left(lease) && !REEF_MUTATED(LEASE_LATE_RENEWAL))
-		return lapse(lease);
+		return note_lapsed(lease);
 	lease->since_ns = since_ns;
 	return 0;
 }
 
-/* CAS the word to nobody. 0: it is nobody's, or was another's since.  -EPERM:
- * it was not ours. */
-static int release(struct reef_lease *lease)
+/* CAS the word from us to nobody.  0: it is nobody's, or has become another's
+ * since.  -EPERM: it was not ours. */
+static int release_word(struct reef_lease *lease)
 {
 	struct lease_place places[LEASE_PLACES];
 	bool in_doubt = false;
@@ -536,7 +543,7 @@ static int release(struct reef_lease *lease)
 		    !(in_doubt && accesses[0].result == nobody))
 			rc = in_doubt ? 0 : -EPERM;
 		else if (!rc)
-			lease_tell_others(lease, true, places);
+			lease_wake_others(lease, true, places);
 		break;
 	}
 	return rc;
@@ -548,7 +555,7 @@ int reef_lease_give(struct reef_lease *lease)
 
 	if (!lease->word)
 		return -EPERM;
-	rc = release(lease);
+	rc = release_word(lease);
 	lease->is_held = false;
 	if (!rc || rc == -EPERM)
 		lease->word = 0;
@@ -653,14 +660,15 @@ void reef_lease_close(struct reef_lease *lease)
 		return;
 	if (lease->word)
 		rc = reef_lease_give(lease);
-	/* Rule 6: still open, so the number stays ours. */
+	/* Rule 6: a release that is still open may happen later, so nobody else
+	 * may get our member number. */
 	if (rc != -ETIMEDOUT && rc != -REEF_ENOLINK)
 		sync_member_give(lease_session(lease->self),
 				 lease->object.block, lease->member);
 	free(lease);
 }
 
-/* Rule 7. */
+/* Put LEASE_DROPPED into the word, if the lease may be taken: rule 7. */
 static int mark_dropped(struct reef_lease *lease)
 {
 	struct lease_sight sight;
@@ -697,7 +705,8 @@ int lease_drop(struct reef_space *space, const char *name,
 	int rc;
 
 	rc = object_open(space, name, &shape, OBJECT_EXISTING, &lease.object);
-	if (rc == -REEF_ELOST) /* it can only be forgotten */
+	/* A lost lease can only be forgotten. */
+	if (rc == -REEF_ELOST)
 		return object_drop(space, name, kind, NULL);
 	if (!rc)
 		rc = mark_dropped(&lease);

@@ -97,16 +97,19 @@ struct reef_lease {
 int lease_open(struct reef_space *space, const char *name,
 	       enum object_kind kind, const struct reef_lease_options *options,
 	       const char *text, struct reef_lease **out);
+/* As reef_lease_drop, of that kind. */
 int lease_drop(struct reef_space *space, const char *name,
 	       enum object_kind kind);
 
+/* READ the words and the record, and note when this was first so.  -EBUSY: the
+ * floor moved at every attempt. */
 int lease_observe(struct reef_lease *lease, struct lease_sight *sight);
-/* Try once. -EBUSY: it is another's. Looks at that one's session when its time
- * has come (look_ns). */
+/* Try once to take it.  -EBUSY: it is another's. Asks for that one's session
+ * when its time has come (look_ns). */
 int lease_attempt(struct reef_lease *lease);
-/* As reef_lease_look; a holder whose session has ended is nobody. is_whole: the
- * holder has said who it is. */
-int lease_look_living(struct reef_lease *lease, struct reef_lease_info *out,
+/* As reef_lease_look; a holder whose session has ended is nobody. *is_whole:
+ * the holder has written who it is. */
+int lease_read_living(struct reef_lease *lease, struct reef_lease_info *out,
 		      bool *is_whole);
 
 /* election.c, for tests. */
@@ -124,23 +127,23 @@ static inline uint32_t lease_session(uint64_t word)
 
 /* --- lease_wait.c --- */
 
-/* Make ourselves known, so that whoever gives it or takes it tells us. Nothing
- * is wrong if that cannot be done: we look for ourselves. */
+/* Take a place, so that whoever gives or takes the lease sends us a message. If
+ * that cannot be done, we look for ourselves. */
 void lease_enlist(struct reef_lease *lease, enum lease_place_kind kind);
-/* No more. pass_on: we were perhaps told that it is free, and did not take it:
- * if it is, tell another. */
+/* Leave the place. pass_on: perhaps we were told that the lease is free, and
+ * did not take it; if it is free, tell another. */
 void lease_delist(struct reef_lease *lease, bool pass_on);
-/* When to look at the holder's session again: after a growing pause, soon if it
- * is being fenced. */
+/* Plan when to ask for the holder's session again: after a growing pause; soon:
+ * it is being fenced. */
 void lease_plan(struct reef_lease *lease, bool soon);
 /* Wait for a message, for when it is time to look again, or until deadline.
  * -ETIMEDOUT: the deadline.  -ECANCELED.  -REEF_EFENCED. */
 int lease_wait(struct reef_lease *lease, uint64_t deadline_ns);
-/* As lease_wait needs it, at the beginning. */
+/* The deadline for lease_wait, of a timeout that begins now. */
 uint64_t lease_deadline(uint64_t timeout_ns);
-/* Tell those in places (as read after the word had changed): everybody who
- * watches, and if it is free one who waits. */
-void lease_tell_others(struct reef_lease *lease, bool is_free,
+/* Send messages to those in places (as read after the word had changed): to all
+ * who watch, and, if the lease is free, to one who waits. */
+void lease_wake_others(struct reef_lease *lease, bool is_free,
 		       const struct lease_place *places);
 
 #endif

@@ -44,7 +44,7 @@ static uint64_t place_owner(uint64_t word)
 
 /* --- places --- */
 
-/* CAS; what is in doubt is read. */
+/* CAS a place's word; one in doubt is read. True: it is `to` now. */
 static bool swap_place(struct reef_lease *lease, uint32_t place, uint64_t from,
 		       uint64_t to)
 {
@@ -57,7 +57,8 @@ static bool swap_place(struct reef_lease *lease, uint32_t place, uint64_t from,
 	return !rc && word == from;
 }
 
-/* Is it nobody's, or a dead one's? A few sessions are asked about. */
+/* True if a place is nobody's, or of a session that has ended. At most CLAIMS
+ * sessions are asked about. */
 static bool is_vacant(struct reef_lease *lease, uint64_t word, uint32_t *asked)
 {
 	enum reef_session_view view;
@@ -73,7 +74,7 @@ static bool is_vacant(struct reef_lease *lease, uint64_t word, uint32_t *asked)
 	       view == REEF_VIEW_ENDED;
 }
 
-static bool claim(struct reef_lease *lease)
+static bool claim_place(struct reef_lease *lease)
 {
 	uint32_t start = (uint32_t)((lease->self >> 22) * 0x9e3779b1u >> 16);
 	struct lease_place places[LEASE_PLACES];
@@ -83,7 +84,7 @@ static bool claim(struct reef_lease *lease)
 		      lease_at(lease, offsetof(struct lease_body, places)),
 		      places, sizeof(places)))
 		return false;
-	/* Those that are free first. */
+	/* Free places are tried first, then those of ended sessions. */
 	for (pass = 0; pass < 2; pass++)
 		for (i = 0; i < LEASE_PLACES && tried < CLAIMS; i++) {
 			at = (start + i) % LEASE_PLACES;
@@ -100,7 +101,7 @@ static bool claim(struct reef_lease *lease)
 	return false;
 }
 
-static void message(struct reef_watch *watch, const struct reef_wake *wake)
+static void note_message(struct reef_watch *watch, const struct reef_wake *wake)
 {
 	struct reef_lease *lease = watch->user;
 
@@ -112,7 +113,7 @@ void lease_enlist(struct reef_lease *lease, enum lease_place_kind kind)
 {
 	lease->watch = (struct reef_watch){
 		.object = lease->object.block,
-		.message = message,
+		.message = note_message,
 		.user = lease,
 	};
 	lease->is_hinted = false;
@@ -122,7 +123,7 @@ void lease_enlist(struct reef_lease *lease, enum lease_place_kind kind)
 	if (!lease->inbox &&
 	    reef_inbox_open(lease->object.space, &lease->inbox))
 		return;
-	if (claim(lease))
+	if (claim_place(lease))
 		(void)reef_write(
 			lease->object.reef,
 			lease_at(lease,
@@ -162,33 +163,36 @@ void lease_delist(struct reef_lease *lease, bool pass_on)
 	if (lease->place == LEASE_PLACES)
 		return;
 	rc = reef_execute(lease->object.reef, accesses, pass_on ? 3 : 1);
-	if (rc == -REEF_EINDOUBT) /* once more; then it is left to others */
+	/* In doubt twice, the place is left for others to clear. */
+	if (rc == -REEF_EINDOUBT)
 		rc = reef_execute(lease->object.reef, accesses,
 				  pass_on ? 3 : 1);
 	lease->place = LEASE_PLACES;
 	if (!rc && pass_on && !lease_session(holder))
-		lease_tell_others(lease, true, places);
+		lease_wake_others(lease, true, places);
 }
 
-/* False: nobody will be there again. */
-static bool tell(struct reef_lease *lease, const struct lease_place *place)
+/* Send the owner of a place the message that it is to look. False: its inbox is
+ * gone for good. */
+static bool send_hint(struct reef_lease *lease, const struct lease_place *place)
 {
 	struct reef_wake wake = {
 		.object = lease->object.block,
 		.word = place_owner(place->word),
 	};
 
-	if (!place->inbox) /* it will look by itself */
+	/* An owner without an inbox looks by itself. */
+	if (!place->inbox)
 		return true;
 	return reef_inbox_send(lease->object.space, place->inbox, &wake) !=
 	       -ENOENT;
 }
 
-void lease_tell_others(struct reef_lease *lease, bool is_free,
+void lease_wake_others(struct reef_lease *lease, bool is_free,
 		       const struct lease_place *places)
 {
-	/* Not always the same waiter; and not for long: the first message to
-	 * somebody connects. */
+	/* Begin with another waiter each term; and stop after a while, because
+	 * the first message to somebody has to connect. */
 	uint32_t start = (uint32_t)lease->record.token;
 	uint64_t ttl_ns = reef_session_ttl(lease->object.reef);
 	uint64_t until_ns = reef_now_ns() + ttl_ns / 16;
@@ -203,7 +207,7 @@ void lease_tell_others(struct reef_lease *lease, bool is_free,
 			continue;
 		if (place->word & LEASE_WAITS && !is_free)
 			continue;
-		if (!tell(lease, place))
+		if (!send_hint(lease, place))
 			swap_place(lease, at, place->word, 0);
 		else if (place->word & LEASE_WAITS)
 			is_free = false;

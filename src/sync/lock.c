@@ -31,7 +31,8 @@ static bool has_readers(uint32_t kind)
 	return kind == REEF_LOCK_SHIFT || kind == REEF_LOCK_RW;
 }
 
-/* A power of two, with room for who looked at the same moment. */
+/* The number of places of the ring: a power of two, with room for clients that
+ * took a ticket at the same moment and so went over waiters_max. */
 static uint32_t count_places(uint32_t kind, uint32_t waiters_max)
 {
 	uint32_t places = 4;
@@ -75,8 +76,8 @@ static int fill_limits(const struct reef_lock_options *options,
 	return 0;
 }
 
-/* What a body begins with: every place is of the lap before. The caller frees
- * it. */
+/* The first bytes of a new body, in which every place is of the lap before. The
+ * caller frees them. */
 static void *first_bytes(const uint32_t *limits, uint32_t *size)
 {
 	uint32_t places =
@@ -119,7 +120,8 @@ static int open_object(struct reef_lock *lock, struct reef_space *space,
 	return rc;
 }
 
-/* -REEF_ECORRUPT: what is there is no lock of ours. */
+/* Fill in what the object's header says.  -REEF_ECORRUPT: its limits are none
+ * that we would write. */
 static int fill_lock(struct reef_lock *lock)
 {
 	const struct object *object = &lock->object;
@@ -147,7 +149,7 @@ static int fill_lock(struct reef_lock *lock)
 	return 0;
 }
 
-/* For what is read of the slots; freed with slots_seen. */
+/* Allocate room for what is read of the slots; freed with slots_seen. */
 static int make_room(struct reef_lock *lock)
 {
 	if (!lock->readers_max)
@@ -160,7 +162,7 @@ static int make_room(struct reef_lock *lock)
 	return 0;
 }
 
-static int open_member(struct reef_lock *lock)
+static int open_participant(struct reef_lock *lock)
 {
 	uint32_t session = reef_session(lock->reef);
 	uint64_t seed;
@@ -176,7 +178,7 @@ static int open_member(struct reef_lock *lock)
 		.session = session,
 		.member = lock->member,
 	});
-	/* Not secret, only different from the others'. */
+	/* The seed need not be secret, only unlike the others'. */
 	seed = (lock->me ^ lock->object.block) * UINT64_C(0x9e3779b97f4a7c15);
 	reef_random_init(&lock->random, seed);
 	if (lock->readers_max)
@@ -204,7 +206,7 @@ int reef_lock_open(struct reef_space *space, const char *name,
 	if (!rc)
 		rc = fill_lock(lock);
 	if (!rc)
-		rc = open_member(lock);
+		rc = open_participant(lock);
 	if (rc) {
 		free(lock->slots_seen);
 		free(lock);
@@ -231,8 +233,8 @@ void reef_lock_close(struct reef_lock *lock)
 
 /* --- taking and giving --- */
 
-/* What is not done by one atomic. Not inline, so that what is pays nothing for
- * it. before: H, if the quick path has looked. */
+/* Take a lock that one atomic could not take. Not inline, so that the quick
+ * path pays nothing for it. before: H, as the quick path saw it. */
 __attribute__((noinline)) static int take_slowly(struct reef_lock *lock,
 						 enum reef_lock_mode mode,
 						 uint64_t timeout_ns,
@@ -263,7 +265,7 @@ int reef_lock_take(struct reef_lock *lock, enum reef_lock_mode mode,
 	if (unlikely((uint32_t)lock->held | (uint32_t)mode) ||
 	    unlikely(seen & (LOCK_READERS | LOCK_WAS_INHERITED)))
 		return take_slowly(lock, mode, timeout_ns, seen);
-	/* One atomic, if nobody is there and nothing is to be looked at. */
+	/* A lock that nobody holds and that has no flags takes one atomic. */
 	if (unlikely(!client_near_cas(lock->reef, lock->head, seen,
 				      seen | lock->me, &before) ||
 		     before != seen))
@@ -287,7 +289,8 @@ __attribute__((noinline)) static int give_slowly(struct reef_lock *lock,
 		return -EPERM;
 	}
 	lock->held = LOCK_HELD_NOT;
-	/* Where nothing happened, words name us still. */
+	/* After an error that says that nothing happened, words name us still.
+	 */
 	if (rc && rc != -REEF_EFENCED && rc != -REEF_ELOST)
 		lock->held = LOCK_UNSETTLED;
 	return rc;
@@ -301,7 +304,7 @@ int reef_lock_give(struct reef_lock *lock)
 	    unlikely(word & (LOCK_WAITERS | LOCK_READERS | LOCK_WOKEN)) ||
 	    REEF_MUTATED(LOCK_UNLOCK_BY_WRITE))
 		return give_slowly(lock, word);
-	/* One atomic, if nobody waits. */
+	/* A lock for which nobody waits takes one atomic to give. */
 	value = word & ((uint64_t)(SYNC_TICKETS - 1) << 8);
 	if (unlikely(!client_near_cas(lock->reef, lock->head, word, value,
 				      &before) ||
@@ -329,7 +332,7 @@ static int mark_dropped(struct reef_lock *lock)
 	while (!rc && !lock_is_dropped(h)) {
 		if (lock_is_free(h))
 			value = (uint64_t)LOCK_DROPPED << 32;
-		else /* its holder will do that */
+		else /* its holder makes it DROPPED when it gives it */
 			value = (h & ~(uint64_t)LOCK_WAITERS) | LOCK_WOKEN;
 		rc = lock_cas(lock, lock->head, h, value, &before);
 		if (!rc && before == h)
@@ -339,7 +342,8 @@ static int mark_dropped(struct reef_lock *lock)
 	return rc;
 }
 
-/* Whoever waits is to look. */
+/* Wake every writer in the ring and every reader that waits, so that each finds
+ * out that the lock was dropped. */
 static int wake_everyone(struct reef_lock *lock)
 {
 	uint64_t window[LOCK_WINDOW], cursor;
@@ -367,7 +371,8 @@ int reef_lock_drop(struct reef_space *space, const char *name)
 	int rc;
 
 	rc = object_drop(space, name, OBJECT_LOCK, &lock.object);
-	if (rc || !lock.object.block) /* lost: there is nothing to mark */
+	/* A lost lock has no words to mark. */
+	if (rc || !lock.object.block)
 		return rc;
 	rc = fill_lock(&lock);
 	if (rc)
@@ -384,15 +389,15 @@ int reef_lock_drop(struct reef_space *space, const char *name)
 
 /* --- looking --- */
 
-static int look_ring(struct reef_lock *lock, struct reef_lock_info *info,
-		     const struct lock_head *head)
+static int count_waiters(struct reef_lock *lock, struct reef_lock_info *info,
+			 const struct lock_head *head)
 {
 	uint64_t window[LOCK_WINDOW];
 	uint64_t cursor = lock_next(head->holder);
 	uint32_t left = lock_in_line(lock, cursor, head->tail), count, i;
 	int rc;
 
-	/* Without WAITERS those in it are dead, or about to look. */
+	/* Without WAITERS those in the ring are dead, or about to read H. */
 	if (lock_is_dropped(head->holder) || !(head->holder & LOCK_WAITERS))
 		return 0;
 	while (left) {
@@ -430,13 +435,13 @@ int reef_lock_look(struct reef_lock *lock, struct reef_lock_info *out)
 		return -ENOENT;
 	info.session = (uint32_t)(head.holder >> 32);
 	info.inherited = head.holder & LOCK_WAS_INHERITED;
-	rc = look_ring(lock, &info, &head);
+	rc = count_waiters(lock, &info, &head);
 	if (!rc && lock->readers_max)
 		rc = reef_read(lock->reef, lock->slots, lock->slots_seen,
 			       lock->readers_max * UINT64_C(8));
 	if (rc)
 		return rc;
-	/* Without READERS those in it are dead, or about to look. */
+	/* Without READERS those in slots are dead, or about to read H. */
 	for (i = 0; head.holder & LOCK_READERS && i < lock->readers_max; i++) {
 		info.waiters += !!(lock->slots_seen[i] & SLOT_WAITING);
 		info.readers +=

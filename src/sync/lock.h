@@ -35,7 +35,7 @@
  *      next - 1. Whoever passes a hole poisons it first, so that its owner
  *      learns of it and takes another ticket.
  *  (5) Whoever sleeps has made its place PARKED, or its slot WAITING, and seen
- * H held, with WAITERS or READERS, after that. Whoever makes H free or
+ *      H held, with WAITERS or READERS, after that. Whoever makes H free or
  *      another's, or clears such a flag, looks at places and slots after that,
  *      and wakes whom it finds and who may be concerned. So a wake-up is lost
  *      only with a message, or with its sender.
@@ -122,7 +122,7 @@ enum lock_held {
 	LOCK_HELD_NOT,
 	LOCK_HELD_EXCLUSIVE,
 	LOCK_HELD_SHARED,
-	LOCK_UNSETTLED, /* after an error: perhaps words name us */
+	LOCK_UNSETTLED, /* not held, but after an error words may name us */
 };
 
 struct reef_lock {
@@ -134,8 +134,8 @@ struct reef_lock {
 	uint64_t word; /* H as we last knew it, while we hold it */
 	enum lock_held held;
 	bool queued;	 /* our place is named */
-	bool failed;	 /* an access, so that words may name us */
-	bool parked;	 /* it sleeps, or is about to; for tests */
+	bool failed;	 /* an access failed, so that words may name us */
+	bool parked;	 /* we sleep, or are about to; for tests */
 	bool woken;	 /* a message came since it was cleared */
 	bool granted;	 /* mutant LOCK_STALE_TICKET */
 	bool no_readers; /* no slot was in use when we took it */
@@ -267,11 +267,13 @@ struct lock_change {
 		uint32_t length;
 	} reads[LOCK_READS];
 };
-/* Do it. What was in doubt is found out: then `before` is compare if the word
- * is `value` now, else what it is now. */
+/* Do a change. One in doubt is found out: then `before` is `compare` if the
+ * word is `value` now, else what it is now. */
 int lock_change(struct reef_lock *lock, struct lock_change *change);
+/* Add a READ to a change. */
 void lock_change_read(struct lock_change *change, uint64_t address, void *to,
 		      uint32_t length);
+/* CAS one word, as lock_change does. */
 int lock_cas(struct reef_lock *lock, uint64_t address, uint64_t compare,
 	     uint64_t value, uint64_t *before);
 int lock_read_head(struct reef_lock *lock, struct lock_head *head);
@@ -279,12 +281,13 @@ int lock_read_head(struct reef_lock *lock, struct lock_head *head);
 int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
 		 uint32_t count);
 
-/* Our inbox, if there can be one. */
+/* Open our inbox, if there can be one, and watch it. */
 void lock_listen(struct reef_lock *lock);
-/* Wake a participant; 0 as inbox: it has none. */
+/* Send a participant the message that it is to look; inbox 0: it has none, and
+ * looks by itself. */
 void lock_wake(struct reef_lock *lock, uint64_t inbox, uint64_t who,
 	       bool granted);
-/* The same for whoever waits with a ticket, if its place is PARKED. */
+/* Wake the participant that waits with that ticket, if its place is PARKED. */
 void lock_wake_place(struct reef_lock *lock, uint64_t ticket, uint64_t word);
 
 /* How long, and for what, somebody waits. */
@@ -301,22 +304,23 @@ struct lock_wait {
 };
 void lock_wait_init(struct reef_lock *lock, struct lock_wait *wait,
 		    uint64_t timeout_ns);
-/* Wait for a message. 0: one came.  -EAGAIN: it is time to look.  -ETIMEDOUT,
- * -ECANCELED. */
+/* Sleep until a message comes.  -EAGAIN: none came, it is time to look.
+ * -ETIMEDOUT, -ECANCELED. */
 int lock_wait(struct reef_lock *lock, struct lock_wait *wait);
-/* Wait for a while that grows up to most_ns. 0, or as above. */
+/* Pause for a while that grows up to most_ns.  -ETIMEDOUT, -ECANCELED. */
 int lock_pause(struct reef_lock *lock, struct lock_wait *wait,
 	       uint64_t most_ns);
-/* It is held, and perhaps not for long: look again without parking. False: that
- * was done long enough. */
+/* Let a moment pass before H, which is held, is read again without parking.
+ * False: that was done often enough; park. */
 bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h);
-/* Has that session ended, for good? Not, as long as nobody knows. */
+/* True if that session has ENDED, for certain; false while nobody knows. */
 bool lock_has_ended(struct reef_lock *lock, uint32_t session);
-/* It is ours, or we read: perhaps because of that. */
+/* The lock was had, perhaps because of lock_spin: allow more of it. */
 void lock_spin_paid(struct reef_lock *lock, const struct lock_wait *wait);
-/* Whoever does not park looks so often. */
+/* True if the holder's session was not looked at for period_ns. */
 bool lock_is_look_due(const struct reef_lock *lock, uint64_t period_ns);
-/* May H, as it was seen, be taken from whom it names? *flags: what it gets. */
+/* True if H, as it was seen, may be taken from whom it names: (2). *flags:
+ * those that it has to have then. */
 bool lock_can_break(struct reef_lock *lock, uint64_t h, uint64_t *flags);
 
 /* --- lock_queue.c --- */
@@ -324,15 +328,16 @@ bool lock_can_break(struct reef_lock *lock, uint64_t h, uint64_t *flags);
 /* Get in line. 0: queued; *h: H after that.  -EAGAIN: not queued, because H is
  * free, or the ring full; *h: H.  */
 int lock_enter(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h);
-/* Leave it. 1: it was granted meanwhile, and is held. */
+/* Leave the line.  1: H was granted to us meanwhile, and is held. */
 int lock_leave(struct reef_lock *lock);
-/* Be woken from now on. *h: H after that. */
+/* Make our place PARKED: we are woken from now on. *h: H after that. */
 int lock_park_place(struct reef_lock *lock, uint64_t *h);
-/* Our place is not needed any more: we hold H, not by a grant. */
+/* Make our place DONE: we hold H, and not by a grant. */
 int lock_finish_place(struct reef_lock *lock);
-/* H, and the places from our own on. */
-int lock_see(struct reef_lock *lock, uint64_t *h);
-/* READ places from a ticket on, as many as follow without a wrap. */
+/* READ H and the places from our own on. */
+int lock_read_queue(struct reef_lock *lock, uint64_t *h);
+/* How many places can be read at once from a ticket on: those that follow
+ * without a wrap. */
 uint32_t lock_window_length(const struct reef_lock *lock, uint64_t ticket);
 
 struct lock_found {
@@ -341,35 +346,38 @@ struct lock_found {
 	uint64_t ticket;
 	uint64_t word; /* of its place */
 };
-/* Who waits first, from `next` of h on, as far as the tail. poison: holes on
- * the way are, so that next can go past them.  -ESTALE: h is old. */
-int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
-	      struct lock_found *found);
-/* H is free, or about to be looked at: let whoever waits look. all: not only
- * the first. */
-int lock_nudge(struct reef_lock *lock, bool all);
-/* Places of sessions that have ended are finished. */
+/* Find who waits first, from `next` of h on, as far as the tail. poison: holes
+ * on the way are poisoned, so that next can go past them.  -ESTALE: h is old.
+ */
+int lock_find_waiter(struct reef_lock *lock, uint64_t h, bool poison,
+		     struct lock_found *found);
+/* Wake the first writer that waits, or all of them, to look at H; and, if H has
+ * READERS and no writer was enough, the readers. */
+int lock_wake_waiters(struct reef_lock *lock, bool all);
+/* Make places of sessions that have ended LEFT. */
 void lock_sweep(struct reef_lock *lock);
 
 /* --- lock_take.c, lock_give.c --- */
 
-/* h: H, as it was last seen. */
+/* Take the lock to write. h: H, as it was last seen.  As reef_lock_take. */
 int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns,
 			uint64_t h);
-/* Make H, which names us, free or another's. inherited: it stays so. */
+/* Make H, which names us, free or another's. inherited: it keeps INHERITED. */
 int lock_give_exclusive(struct reef_lock *lock, bool inherited);
-/* WOKEN was ours: let the next giver wake somebody. *h: H, before and after. */
+/* Clear WOKEN, which was meant for us, so that the next giver wakes somebody.
+ * *h: H, before and after. */
 int lock_clear_woken(struct reef_lock *lock, uint64_t *h);
-/* After an error: be in no word any more. */
+/* After an error: take our name out of every word that may have it. */
 int lock_settle(struct reef_lock *lock);
 
 /* --- lock_readers.c --- */
 
+/* As reef_lock_take and reef_lock_give, to read. */
 int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns);
 int lock_give_shared(struct reef_lock *lock);
 /* H is ours and has READERS: wait until none is left. */
 int lock_drain(struct reef_lock *lock, struct lock_wait *wait);
-/* Wake the readers among these slots that wait; NULL: to be read. */
+/* Wake the readers that wait, by these slots; NULL: they are read first. */
 void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots);
 
 #endif

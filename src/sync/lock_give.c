@@ -17,17 +17,17 @@
 struct giving {
 	struct reef_lock *lock;
 	uint64_t h;    /* H, as it was last seen */
-	uint64_t keep; /* INHERITED, if it is to stay */
+	uint64_t keep; /* INHERITED, if H is to keep it */
 };
 
-/* What stays of the flags when it is handed on. */
+/* The flags of H that stay when it is handed on. */
 static uint64_t kept_flags(const struct giving *giving)
 {
 	return giving->h & (LOCK_READERS | giving->keep);
 }
 
-/* Is H still as we left it, but for a flag? Else it is nobody's task any
- * more. After a lost link that also means: it was done. */
+/* True if H is as we left it, but for a flag. Else there is nothing left to
+ * give: after a lost link that also means that our CAS happened. */
 static bool is_still_ours(const struct giving *giving, uint64_t now)
 {
 	const uint64_t same = LOCK_WHO | (uint64_t)(SYNC_TICKETS - 1) << 8;
@@ -37,8 +37,9 @@ static bool is_still_ours(const struct giving *giving, uint64_t now)
 	return lock_is_mine(giving->lock, now) || lock_is_granted(now);
 }
 
-/* 0: done.  -EAGAIN: H has changed, decide again.  1: it is over. */
-static int change(struct giving *giving, struct lock_change *with)
+/* CAS H from giving->h.  -EAGAIN: a flag of H has changed, decide again.  1: H
+ * is not ours to change any more. */
+static int change_head(struct giving *giving, struct lock_change *with)
 {
 	struct reef_lock *lock = giving->lock;
 	int rc;
@@ -67,7 +68,8 @@ static int change(struct giving *giving, struct lock_change *with)
 
 /* --- to whom --- */
 
-/* In what was read when we took it, if it is that simple. */
+/* Find the first that waits among the places that were read when we took H.
+ * False: they do not tell. */
 static bool find_in_window(const struct giving *giving,
 			   struct lock_found *found)
 {
@@ -97,10 +99,11 @@ static bool find_in_window(const struct giving *giving,
 	return false;
 }
 
-/* The same one as when we last passed it, as far as H tells; pass() looks
- * whether it still waits. Not to be handed over to: it may have taken H by
- * itself since, and H would name one that neither waits nor has LEFT. One who
- * is awake already is whoever that is: nobody has to be found for it. */
+/* Find the waiter that we passed the last time, if it is still the first as far
+ * as H tells; free_and_wake() looks whether it still waits. H must not be
+ * handed over to it: it may have taken H by itself since, and H would name one
+ * that neither waits nor has LEFT. If H is WOKEN, the first is awake already,
+ * and nobody has to be found. */
 static bool find_passed(const struct giving *giving, struct lock_found *found)
 {
 	const struct reef_lock *lock = giving->lock;
@@ -117,13 +120,14 @@ static bool find_passed(const struct giving *giving, struct lock_found *found)
 	return is_same || giving->h & LOCK_WOKEN;
 }
 
-/* What is read of the place after H has changed, its inbox after its word. */
+/* A place as it is read after H has changed: its word, then its inbox. */
 struct after {
 	uint64_t word, inbox;
 };
 
-static void read_after(struct lock_change *with, const struct reef_lock *lock,
-		       uint64_t ticket, struct after *after)
+static void read_place_after(struct lock_change *with,
+			     const struct reef_lock *lock, uint64_t ticket,
+			     struct after *after)
 {
 	lock_change_read(with, lock_place_address(lock, ticket), &after->word,
 			 8);
@@ -136,15 +140,15 @@ static bool is_waiting(const struct lock_found *found, uint64_t word)
 	return !((word ^ found->word) & ~(uint64_t)PLACE_PARKED);
 }
 
-static void wake(struct reef_lock *lock, const struct after *after,
-		 bool granted)
+static void wake_if_parked(struct reef_lock *lock, const struct after *after,
+			   bool granted)
 {
-	/* Not PARKED: it has yet to look at H. */
+	/* A waiter that is not PARKED has yet to read H. */
 	if (after->word & PLACE_PARKED)
 		lock_wake(lock, after->inbox, after->word, granted);
 }
 
-/* Mutant: before anything has changed. */
+/* Mutant: wake before H has changed. */
 static void wake_early(struct reef_lock *lock, const struct lock_found *found)
 {
 	uint64_t inbox;
@@ -154,8 +158,9 @@ static void wake_early(struct reef_lock *lock, const struct lock_found *found)
 		lock_wake(lock, inbox, found->word, true);
 }
 
-/* Make it free, and wake the first, which may be passed by whoever runs. */
-static int pass(struct giving *giving, const struct lock_found *found)
+/* Make H free and wake the first that waits, which may be passed by any client
+ * that runs. */
+static int free_and_wake(struct giving *giving, const struct lock_found *found)
 {
 	struct reef_lock *lock = giving->lock;
 	uint32_t turns = lock_is_granted(giving->h) ? 0 : lock_turns(giving->h);
@@ -168,25 +173,25 @@ static int pass(struct giving *giving, const struct lock_found *found)
 		lock_with_next(kept_flags(giving) | LOCK_WAITERS | LOCK_WOKEN |
 				       (turns + 1) * LOCK_TURN,
 			       found->next);
-	read_after(&with, lock, found->ticket, &after);
+	read_place_after(&with, lock, found->ticket, &after);
 	if (REEF_MUTATED(LOCK_WAKE_BEFORE_WORD) && !was_woken)
 		wake_early(lock, found);
-	rc = change(giving, &with);
+	rc = change_head(giving, &with);
 	if (rc || was_woken || REEF_MUTATED(LOCK_WAKE_BEFORE_WORD))
 		return rc;
 	lock->passed_word = 0;
 	if (is_waiting(found, after.word)) {
 		lock->passed_word = found->word;
 		lock->passed_ticket = found->ticket;
-		wake(lock, &after, false);
+		wake_if_parked(lock, &after, false);
 		return 0;
 	}
-	/* It has left, and did not see that it was to be woken. */
+	/* The first has left, without having seen WOKEN: wake another. */
 	rc = lock_clear_woken(lock, &with.value);
-	return rc ? rc : lock_nudge(lock, false);
+	return rc ? rc : lock_wake_waiters(lock, false);
 }
 
-/* Make it the first one's. -EAGAIN also: that one has left. */
+/* Make H the first waiter's.  -EAGAIN also: that one has left. */
 static int hand_over(struct giving *giving, const struct lock_found *found)
 {
 	struct reef_lock *lock = giving->lock;
@@ -198,10 +203,10 @@ static int hand_over(struct giving *giving, const struct lock_found *found)
 		lock_with_next((found->word & LOCK_WHO) | kept_flags(giving) |
 				       LOCK_WAITERS | LOCK_GRANTED,
 			       found->ticket + 1);
-	read_after(&with, lock, found->ticket, &after);
+	read_place_after(&with, lock, found->ticket, &after);
 	if (REEF_MUTATED(LOCK_WAKE_BEFORE_WORD))
 		wake_early(lock, found);
-	rc = change(giving, &with);
+	rc = change_head(giving, &with);
 	if (rc || REEF_MUTATED(LOCK_WAKE_BEFORE_WORD))
 		return rc;
 	if (after.word ==
@@ -210,14 +215,16 @@ static int hand_over(struct giving *giving, const struct lock_found *found)
 		giving->h = with.value;
 		return -EAGAIN;
 	}
-	/* Else it is waiting; or long gone with it, if a link was lost here. */
+	/* Else it waits; or, if a link was lost here, it has had H and is gone.
+	 */
 	if (is_waiting(found, after.word))
-		wake(lock, &after, true);
+		wake_if_parked(lock, &after, true);
 	return 0;
 }
 
-/* READERS may just have been cleared while one came. It is woken; but if that
- * is lost, or it is slow, writers are to count for it all the same. */
+/* Set READERS again if a reader waits: it may have come just when READERS was
+ * cleared. It is woken, too; but if that message is lost, or the reader is
+ * slow, the next writers have to count it. */
 static int remind_of_readers(struct reef_lock *lock, uint64_t h)
 {
 	uint64_t before, waiting = 0;
@@ -239,8 +246,8 @@ static int remind_of_readers(struct reef_lock *lock, uint64_t h)
 	return 0;
 }
 
-/* Make it free: nobody waits, as far as was seen. Whoever came since saw it
- * held, with its flag set, and counts on us. */
+/* Make H free, when nobody was seen to wait. A waiter that came since saw H
+ * held, with its flag set, and counts on us to wake it. */
 static int make_free(struct giving *giving, uint64_t next)
 {
 	struct reef_lock *lock = giving->lock;
@@ -259,7 +266,7 @@ static int make_free(struct giving *giving, uint64_t next)
 	if (readers)
 		lock_change_read(&with, lock->slots, lock->slots_seen,
 				 lock->readers_max * 8);
-	rc = change(giving, &with);
+	rc = change_head(giving, &with);
 	if (rc || REEF_MUTATED(LOCK_NO_REREAD))
 		return rc;
 	if (readers) {
@@ -267,7 +274,7 @@ static int make_free(struct giving *giving, uint64_t next)
 		rc = remind_of_readers(lock, with.value);
 	}
 	if (!rc && waiters && lock_ahead(next, head.tail))
-		rc = lock_nudge(lock, true);
+		rc = lock_wake_waiters(lock, true);
 	return rc;
 }
 
@@ -276,15 +283,16 @@ static int make_dropped(struct giving *giving)
 	struct lock_change with = {
 		.value = (uint64_t)LOCK_DROPPED << 32,
 	};
-	int rc = change(giving, &with);
+	int rc = change_head(giving, &with);
 
 	if (!rc && giving->h & LOCK_READERS)
 		lock_wake_readers(giving->lock, NULL);
 	return rc;
 }
 
-/* It was granted to one who left, and others have seen that, too. */
-static int look_again(struct giving *giving)
+/* Read H again, after it was granted to one who left: others may have seen
+ * that, too, and taken it. */
+static int reread_head(struct giving *giving)
 {
 	uint64_t now;
 	int rc = reef_read(giving->lock->reef, giving->lock->head, &now, 8);
@@ -297,7 +305,7 @@ static int look_again(struct giving *giving)
 	return -EAGAIN;
 }
 
-/* Decide by h. */
+/* Give H as giving->h says: make it DROPPED, free, or another's. */
 static int give_once(struct giving *giving)
 {
 	struct reef_lock *lock = giving->lock;
@@ -314,13 +322,14 @@ static int give_once(struct giving *giving)
 		   (lock_is_granted(h) || lock_turns(h) < lock->passes);
 	if (!find_in_window(giving, &found) &&
 	    !(can_pass && find_passed(giving, &found))) {
-		rc = lock_find(lock, h, !can_pass, &found);
+		rc = lock_find_waiter(lock, h, !can_pass, &found);
 		if (rc)
-			return rc == -ESTALE ? look_again(giving) : rc;
+			return rc == -ESTALE ? reread_head(giving) : rc;
 	}
 	if (!found.someone)
 		return make_free(giving, found.next);
-	return can_pass ? pass(giving, &found) : hand_over(giving, &found);
+	return can_pass ? free_and_wake(giving, &found)
+			: hand_over(giving, &found);
 }
 
 int lock_give_exclusive(struct reef_lock *lock, bool inherited)
@@ -334,7 +343,7 @@ int lock_give_exclusive(struct reef_lock *lock, bool inherited)
 
 	do {
 		rc = give_once(&giving);
-		lock->window_count = 0; /* whoever was in it may have left */
+		lock->window_count = 0; /* those in it may have left */
 	} while (rc == -EAGAIN);
 	lock->no_readers = false;
 	return rc < 0 ? rc : 0;

@@ -16,11 +16,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define ATTEMPTS 16 /* to name a place, with what was there before */
+#define ATTEMPTS 16 /* to name a place, by what was last seen there */
 #define FULL_PAUSE_NS UINT64_C(500000)
 #define HOLES_MAX 16
 
-static bool is_of(uint64_t word, uint64_t ticket)
+static bool is_of_ticket(uint64_t word, uint64_t ticket)
 {
 	return sync_word_unpack(word).ticket == (ticket & (SYNC_TICKETS - 1));
 }
@@ -41,7 +41,8 @@ static int read_window(struct reef_lock *lock, uint64_t ticket,
 
 /* --- getting in --- */
 
-/* Let whoever gives it look at the ring. -EAGAIN: *h is another by now. */
+/* Set a flag in H, so that whoever gives it looks at the ring.  -EAGAIN: H has
+ * changed; *h is what it is now. */
 static int set_flag(struct reef_lock *lock, uint64_t *h, uint64_t flag)
 {
 	uint64_t before;
@@ -61,8 +62,8 @@ static int set_flag(struct reef_lock *lock, uint64_t *h, uint64_t flag)
 	return 0;
 }
 
-/* A ticket, for which next is near. *h: H, perhaps a little old.
- * -EAGAIN: H is free or dropped; or it was to be waited for, and was. */
+/* Take a ticket, if `next` is near. *h: H, perhaps a little old.  -EAGAIN: H is
+ * free or dropped; or the ring was full, and a while has passed. */
 static int take_ticket(struct reef_lock *lock, struct lock_wait *wait,
 		       uint64_t *h)
 {
@@ -75,13 +76,13 @@ static int take_ticket(struct reef_lock *lock, struct lock_wait *wait,
 	if (lock_is_free(*h) || lock_is_mine(lock, *h) || lock_is_dropped(*h))
 		return -EAGAIN;
 	if (lock_ahead(lock_next(*h), head.tail) >= lock->places_max) {
-		/* Its giver is to tidy up, if they are all gone. */
+		/* The giver tidies the ring up, if all in it are gone. */
 		rc = set_flag(lock, h, LOCK_WAITERS);
 		if (!rc)
 			rc = lock_pause(lock, wait, FULL_PAUSE_NS);
 		return rc ? rc : -EAGAIN;
 	}
-	/* In doubt: that number is a hole for good, if it was taken. */
+	/* A number that an FAA in doubt may have taken is a hole for good. */
 	do
 		rc = reef_faa(lock->reef, lock->head + 8, 1, &lock->ticket);
 	while (rc == -REEF_EINDOUBT);
@@ -120,9 +121,10 @@ static int name_place(struct reef_lock *lock, uint64_t *h)
 			lock->queued = true;
 			return 0;
 		}
-		/* Finished, but not marked: granted, left, or dead. Unless we
-		 * were away for so long that tickets begin to repeat. */
-		if (!is_of(change.before, old) ||
+		/* The ticket before is finished, but its place is not marked:
+		 * it was granted, left, or is dead. Or we were away for so long
+		 * that tickets begin to repeat. */
+		if (!is_of_ticket(change.before, old) ||
 		    !is_near(lock, lock_next(*h), ticket))
 			return -ESTALE;
 		change.compare = change.before;
@@ -172,13 +174,14 @@ int lock_park_place(struct reef_lock *lock, uint64_t *h)
 	if (rc)
 		return rc;
 	if (change.before != change.compare)
-		return -REEF_EFENCED; /* swept away: our session has ended */
+		/* Our place was swept away: our session has ended. */
+		return -REEF_EFENCED;
 	lock->place_word = change.value;
 	*h = head.holder;
 	return 0;
 }
 
-int lock_see(struct reef_lock *lock, uint64_t *h)
+int lock_read_queue(struct reef_lock *lock, uint64_t *h)
 {
 	uint32_t count = lock_window_length(lock, lock->ticket);
 	struct lock_head head;
@@ -217,13 +220,13 @@ int lock_finish_place(struct reef_lock *lock)
 			lock_place_word(0, ticket, PLACE_DONE), &before);
 }
 
-/* Somebody may count on us to take it, or to pass it on. */
-static int pass_on(struct reef_lock *lock, uint64_t h)
+/* Wake another waiter in our place: a giver may count on us to take H. */
+static int pass_wakeup_on(struct reef_lock *lock, uint64_t h)
 {
 	int rc = lock_clear_woken(lock, &h);
 
 	if (!rc && lock_is_free(h))
-		rc = lock_nudge(lock, false);
+		rc = lock_wake_waiters(lock, false);
 	return rc;
 }
 
@@ -247,7 +250,7 @@ int lock_leave(struct reef_lock *lock)
 	lock->queued = false;
 	lock->window_count = 0;
 	while (lock_is_mine(lock, head.holder)) {
-		/* Whoever granted it may take it back by now: the CAS tells. */
+		/* Whoever granted it may be taking it back: the CAS tells. */
 		uint64_t mine = head.holder & ~(uint64_t)LOCK_GRANTED;
 
 		if (mine == head.holder) {
@@ -259,7 +262,7 @@ int lock_leave(struct reef_lock *lock)
 			return rc;
 		head.holder = before == head.holder ? mine : before;
 	}
-	return pass_on(lock, head.holder);
+	return pass_wakeup_on(lock, head.holder);
 }
 
 /* --- who is next --- */
@@ -274,7 +277,7 @@ struct search {
 	} hole[HOLES_MAX];
 };
 
-/* Poison one hole. 1: somebody has come there meanwhile. */
+/* Poison one hole.  1: its owner has named it meanwhile, and waits. */
 static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
 {
 	struct reef_lock *lock = search->lock;
@@ -287,17 +290,18 @@ static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
 		if (rc || before == word)
 			return rc;
 		word = before;
-		if (is_of(word, ticket))
+		if (is_of_ticket(word, ticket))
 			break;
-		if (!is_of(word, ticket - lock->places))
+		if (!is_of_ticket(word, ticket - lock->places))
 			return -ESTALE;
-		/* Who had it before has only now been marked. */
+		/* The ticket before was marked only now: try again. */
 	}
 	search->found->word = word;
 	return !!(word & PLACE_WAITING);
 }
 
-/* Poison the holes so far. Somebody came meanwhile: it is the first then. */
+/* Poison the holes met so far. If an owner has come to one meanwhile, it is the
+ * first that waits. */
 static int poison_holes(struct search *search)
 {
 	uint32_t i;
@@ -318,8 +322,8 @@ static int poison_holes(struct search *search)
 	return 0;
 }
 
-/* One place. 1: that is the first who waits. */
-static int consider(struct search *search, uint64_t word, bool poison)
+/* Judge the place at the cursor.  1: it is of the first that waits. */
+static int judge_place(struct search *search, uint64_t word, bool poison)
 {
 	const struct reef_lock *lock = search->lock;
 	const uint64_t ticket = search->cursor;
@@ -337,7 +341,7 @@ static int consider(struct search *search, uint64_t word, bool poison)
 		search->hole[search->holes++].word = word;
 		return 0;
 	}
-	/* Our own place while we hold H is as good as done. */
+	/* Our own place counts as finished, since we hold H. */
 	if (!(word & PLACE_WAITING) || lock_is_mine(lock, word)) {
 		if (!search->holes)
 			search->found->next = ticket + 1;
@@ -349,7 +353,7 @@ static int consider(struct search *search, uint64_t word, bool poison)
 	return 1;
 }
 
-static int search_end(struct search *search, bool poison)
+static int end_search(struct search *search, bool poison)
 {
 	struct lock_found *found = search->found;
 	int rc = 0;
@@ -362,8 +366,8 @@ static int search_end(struct search *search, bool poison)
 	return rc;
 }
 
-int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
-	      struct lock_found *found)
+int lock_find_waiter(struct reef_lock *lock, uint64_t h, bool poison,
+		     struct lock_found *found)
 {
 	uint64_t window[LOCK_WINDOW];
 	struct search search = {.lock = lock, .found = found};
@@ -377,7 +381,7 @@ int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 	*found = (struct lock_found){.next = lock_next(h)};
 	search.cursor = lock_next(h);
 	left = lock_in_line(lock, search.cursor, head.tail);
-	/* Dead holes must not fill the ring. */
+	/* Holes of dead clients must not fill the ring. */
 	if (left > lock->places_max / 2)
 		poison = true;
 	while (left) {
@@ -387,11 +391,11 @@ int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 		if (rc)
 			return rc;
 		for (i = 0; i < count; i++, search.cursor++) {
-			rc = consider(&search, window[i], poison);
+			rc = judge_place(&search, window[i], poison);
 			if (rc < 0)
 				return rc;
 			if (rc)
-				return search_end(&search, poison);
+				return end_search(&search, poison);
 		}
 		left -= count;
 	}
@@ -402,7 +406,7 @@ int lock_find(struct reef_lock *lock, uint64_t h, bool poison,
 
 /* --- waking, tidying --- */
 
-int lock_nudge(struct reef_lock *lock, bool all)
+int lock_wake_waiters(struct reef_lock *lock, bool all)
 {
 	uint64_t window[LOCK_WINDOW];
 	struct lock_head head;

@@ -41,7 +41,7 @@ static uint64_t slot_of(const struct reef_lock *lock, uint32_t flags)
 	return lock->me | flags;
 }
 
-/* Change our slot, and read the head after it. */
+/* CAS our slot, and READ the head after it. */
 static int change_slot(struct reef_lock *lock, uint64_t from, uint64_t to,
 		       struct lock_head *head, uint64_t *before)
 {
@@ -67,8 +67,8 @@ static int change_slot(struct reef_lock *lock, uint64_t from, uint64_t to,
 	return rc;
 }
 
-/* We are not in a writer's way any more. */
-static void tell_drainer(struct reef_lock *lock, const struct lock_head *head)
+/* Wake the writer that waits for readers to leave, if it is still in H. */
+static void wake_drainer(struct reef_lock *lock, const struct lock_head *head)
 {
 	if (!lock_is_free(head->holder) &&
 	    !((head->holder ^ head->drainer) & LOCK_WHO))
@@ -81,7 +81,7 @@ static int read_slots(struct reef_lock *lock)
 			 lock->readers_max * UINT64_C(8));
 }
 
-/* Slots, as they were read, whose sessions have ended are free. */
+/* Free the slots, as they were read, whose sessions have ended. */
 static void clear_dead(struct reef_lock *lock)
 {
 	uint32_t i, session, ended = 0, alive = 0;
@@ -105,7 +105,7 @@ static void clear_dead(struct reef_lock *lock)
 	}
 }
 
-/* A slot that looks free. -EAGAIN: none was, and a while has passed. */
+/* Choose a slot that looks free.  -EAGAIN: none was, and a while has passed. */
 static int choose_slot(struct reef_lock *lock, struct lock_wait *wait)
 {
 	uint32_t start, i;
@@ -127,9 +127,10 @@ static int choose_slot(struct reef_lock *lock, struct lock_wait *wait)
 	return rc ? rc : -EAGAIN;
 }
 
-/* Become ACTIVE. */
-static int enter(struct reef_lock *lock, struct lock_wait *wait,
-		 struct lock_head *head)
+/* Make our slot ACTIVE, or, if it is another's, choose another for the next
+ * attempt (-EAGAIN). */
+static int enter_slot(struct reef_lock *lock, struct lock_wait *wait,
+		      struct lock_head *head)
 {
 	uint64_t before;
 	int rc;
@@ -147,7 +148,8 @@ static int enter(struct reef_lock *lock, struct lock_wait *wait,
 	}
 	if (rc || !before)
 		return rc;
-	if (lock_is_mine(lock, before)) { /* since the quick path */
+	/* The quick path has made it ACTIVE already. */
+	if (lock_is_mine(lock, before)) {
 		lock->slot_word = before;
 		return 0;
 	}
@@ -155,10 +157,10 @@ static int enter(struct reef_lock *lock, struct lock_wait *wait,
 	return rc ? rc : -EAGAIN;
 }
 
-/* --- transitions; 0: reading.  -EAGAIN: look at *head again --- */
+/* --- transitions; 0: we read.  -EAGAIN: decide again by *head --- */
 
-/* H names us: a grant of a ticket that we left. It is to go on. */
-static int disown(struct reef_lock *lock, struct lock_head *head)
+/* Give H, which names us because a ticket that we left was granted. */
+static int give_stale_grant(struct reef_lock *lock, struct lock_head *head)
 {
 	int rc;
 
@@ -169,8 +171,8 @@ static int disown(struct reef_lock *lock, struct lock_head *head)
 	return rc ? rc : -EAGAIN;
 }
 
-/* H is free, and our slot ACTIVE. */
-static int read_on(struct reef_lock *lock, struct lock_head *head)
+/* Read: H is free and our slot ACTIVE, so only READERS has to be set in H. */
+static int begin_reading(struct reef_lock *lock, struct lock_head *head)
 {
 	uint64_t h = head->holder, before;
 	int rc;
@@ -188,9 +190,10 @@ static int read_on(struct reef_lock *lock, struct lock_head *head)
 	return 0;
 }
 
-/* Our slot is not what we left there: a writer has let us in, perhaps while a
- * link was lost. Or it was cleared, because our session has ended. */
-static int find_admitted(struct reef_lock *lock, uint64_t slot)
+/* Take note of our slot as it is now.  0: a writer has ADMITTED us, perhaps
+ * while a link was lost.  -REEF_EFENCED: it was cleared, as our session has
+ * ended. */
+static int note_own_slot(struct reef_lock *lock, uint64_t slot)
 {
 	if (!lock_is_mine(lock, slot))
 		return -REEF_EFENCED;
@@ -198,8 +201,8 @@ static int find_admitted(struct reef_lock *lock, uint64_t slot)
 	return slot & SLOT_ADMITTED ? 0 : -EAGAIN;
 }
 
-/* From WAITING back to ACTIVE, because H is free; or ADMITTED meanwhile. */
-static int wake_up(struct reef_lock *lock, struct lock_head *head)
+/* Go from WAITING back to ACTIVE, because H is free; or find us ADMITTED. */
+static int reactivate_slot(struct reef_lock *lock, struct lock_head *head)
 {
 	uint64_t before, from = lock->slot_word;
 	int rc;
@@ -207,10 +210,10 @@ static int wake_up(struct reef_lock *lock, struct lock_head *head)
 	rc = change_slot(lock, from, slot_of(lock, SLOT_ACTIVE), head, &before);
 	if (rc)
 		return rc;
-	return before == from ? -EAGAIN : find_admitted(lock, before);
+	return before == from ? -EAGAIN : note_own_slot(lock, before);
 }
 
-/* From ACTIVE to WAITING, because a writer is there. */
+/* Go from ACTIVE to WAITING, because H names a writer. */
 static int step_back(struct reef_lock *lock, struct lock_head *head)
 {
 	uint64_t before, from = lock->slot_word;
@@ -223,12 +226,12 @@ static int step_back(struct reef_lock *lock, struct lock_head *head)
 	if (rc)
 		return rc;
 	if (before != from)
-		return find_admitted(lock, before);
-	tell_drainer(lock, head);
+		return note_own_slot(lock, before);
+	wake_drainer(lock, head);
 	return -EAGAIN;
 }
 
-static int look(struct reef_lock *lock, struct lock_head *head)
+static int reread_slot(struct reef_lock *lock, struct lock_head *head)
 {
 	uint64_t slot;
 	struct reef_access accesses[2] = {
@@ -247,11 +250,11 @@ static int look(struct reef_lock *lock, struct lock_head *head)
 	rc = lock_execute(lock, accesses, 2);
 	if (rc)
 		return rc;
-	return find_admitted(lock, slot);
+	return note_own_slot(lock, slot);
 }
 
-/* Its writer has ended, or left: make it free. */
-static int break_it(struct reef_lock *lock, struct lock_head *head)
+/* Make H free, if its writer's session has ended, or its ticket was left. */
+static int break_writer(struct reef_lock *lock, struct lock_head *head)
 {
 	uint64_t h = head->holder, flags, before;
 	int rc;
@@ -261,13 +264,13 @@ static int break_it(struct reef_lock *lock, struct lock_head *head)
 	rc = lock_cas(lock, lock->head, h, lock_with_next(flags, lock_next(h)),
 		      &before);
 	if (!rc && before == h)
-		rc = lock_nudge(lock, false);
+		rc = lock_wake_waiters(lock, false);
 	if (!rc)
 		rc = lock_read_head(lock, head);
 	return rc ? rc : -EAGAIN;
 }
 
-/* WAITING, and a writer is there: until something happens. */
+/* Sleep, WAITING, until a message comes or it is time to look. */
 static int park(struct reef_lock *lock, struct lock_wait *wait,
 		struct lock_head *head)
 {
@@ -276,7 +279,7 @@ static int park(struct reef_lock *lock, struct lock_wait *wait,
 	int rc;
 
 	if (lock_spin(lock, wait, h))
-		return look(lock, head);
+		return reread_slot(lock, head);
 	if (!(h & LOCK_READERS)) {
 		rc = lock_cas(lock, lock->head, h, h | LOCK_READERS, &before);
 		if (rc)
@@ -290,29 +293,31 @@ static int park(struct reef_lock *lock, struct lock_wait *wait,
 	if (rc && !timed)
 		return rc;
 	wait->looks = 0;
-	rc = look(lock, head);
+	rc = reread_slot(lock, head);
 	if (rc != -EAGAIN || !timed)
 		return rc;
-	return break_it(lock, head);
+	return break_writer(lock, head);
 }
 
-static int decide(struct reef_lock *lock, struct lock_wait *wait,
-		  struct lock_head *head)
+static int decide_by_head(struct reef_lock *lock, struct lock_wait *wait,
+			  struct lock_head *head)
 {
 	bool active = lock->slot_word & SLOT_ACTIVE;
 
 	if (lock_is_dropped(head->holder))
 		return -ENOENT;
 	if (lock_is_mine(lock, head->holder))
-		return disown(lock, head);
+		return give_stale_grant(lock, head);
 	if (lock_is_free(head->holder))
-		return active ? read_on(lock, head) : wake_up(lock, head);
+		return active ? begin_reading(lock, head)
+			      : reactivate_slot(lock, head);
 	if (!wait->can_wait)
 		return -EBUSY;
 	return active ? step_back(lock, head) : park(lock, wait, head);
 }
 
-/* Out of our slot. admitted: unless it is that by now; 1. */
+/* Free our slot.  1: it is ADMITTED by now and `admitted` says to keep it then.
+ */
 static int leave_slot(struct reef_lock *lock, bool admitted)
 {
 	uint64_t from = lock->slot_word, before;
@@ -324,7 +329,7 @@ static int leave_slot(struct reef_lock *lock, bool admitted)
 		if (rc)
 			return rc;
 		if (before == from || !lock_is_mine(lock, before)) {
-			tell_drainer(lock, &head);
+			wake_drainer(lock, &head);
 			break;
 		}
 		lock->slot_word = from = before;
@@ -341,8 +346,8 @@ int lock_give_shared(struct reef_lock *lock)
 	uint64_t h, before;
 	int rc;
 
-	/* Where an operation ends as it is posted, they need no batch to be in
-	 * order. */
+	/* Where an operation ends as it is posted, CAS and READ need no batch
+	 * to be in order. */
 	if (!client_near_cas(lock->reef, lock_slot_address(lock, lock->slot),
 			     lock->slot_word, 0, &before) ||
 	    before != lock->slot_word)
@@ -353,12 +358,12 @@ int lock_give_shared(struct reef_lock *lock)
 		return rc;
 	rc = lock_read_head(lock, &head);
 	if (!rc)
-		tell_drainer(lock, &head);
+		wake_drainer(lock, &head);
 	return rc;
 }
 
-/* The same for taking it, if it is free and known to have readers. False: as it
- * is, it goes on. */
+/* Take a lock to read by one CAS, if it is free and has READERS. False: it is
+ * not taken; enter_slot() goes on with the slot as it is. */
 static bool take_quickly(struct reef_lock *lock)
 {
 	uint64_t word = slot_of(lock, SLOT_ACTIVE), before, h;
@@ -373,8 +378,9 @@ static bool take_quickly(struct reef_lock *lock)
 	       (h & (LOCK_READERS | LOCK_WAS_INHERITED)) == LOCK_READERS;
 }
 
-/* It is not to be ours. 0: it is all the same. */
-static int give_up(struct reef_lock *lock, int why)
+/* Free our slot because of the error `why`, and return it.  0: we were ADMITTED
+ * meanwhile, and read. */
+static int free_slot(struct reef_lock *lock, int why)
 {
 	int rc = leave_slot(lock, true);
 
@@ -400,15 +406,15 @@ int lock_take_shared(struct reef_lock *lock, uint64_t timeout_ns)
 	lock_wait_init(lock, &wait, timeout_ns);
 	lock->failed = false;
 	do
-		rc = enter(lock, &wait, &head);
+		rc = enter_slot(lock, &wait, &head);
 	while (rc == -EAGAIN);
 	if (!rc) {
 		do
-			rc = decide(lock, &wait, &head);
+			rc = decide_by_head(lock, &wait, &head);
 		while (rc == -EAGAIN);
 	}
 	if (rc)
-		rc = give_up(lock, rc);
+		rc = free_slot(lock, rc);
 	if (rc)
 		return rc;
 	lock_spin_paid(lock, &wait);
@@ -448,10 +454,10 @@ void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
 			lock_wake(lock, lock->inboxes_seen[i], slots[i], false);
 }
 
-/* Let those in who came before us and wait, as far as the slots that were read
- * say so, each once: who comes back after that has come after us. What is in
- * doubt is seen when they are read again. */
-static int admit(struct reef_lock *lock)
+/* Admit the readers that came before us and wait, as the slots that were read
+ * say, each once: one that comes back after that has come after us. A CAS in
+ * doubt is settled by reading the slots again. */
+static int admit_waiting(struct reef_lock *lock)
 {
 	struct reef_access accesses[ADMIT_MAX];
 	uint64_t with = SLOT_ADMITTED;
@@ -489,7 +495,7 @@ static int admit(struct reef_lock *lock)
 	return rc;
 }
 
-/* Is one of those who came before us waiting? */
+/* True if a reader that came before us waits. */
 static bool is_one_waiting(const struct reef_lock *lock)
 {
 	uint32_t i;
@@ -501,7 +507,8 @@ static bool is_one_waiting(const struct reef_lock *lock)
 	return false;
 }
 
-/* They wait: is it their turn? 1: it is. */
+/* Count a writer that came while readers wait.  1: now it is the readers' turn.
+ */
 static int count_phase(struct reef_lock *lock, const struct lock_head *head)
 {
 	uint64_t phase = head->phase + 1;
@@ -513,7 +520,7 @@ static int count_phase(struct reef_lock *lock, const struct lock_head *head)
 	rc = reef_write(lock->reef,
 			lock->head + offsetof(struct lock_head, phase), &phase,
 			8);
-	/* In doubt: it counts a little late. */
+	/* A count in doubt lets readers wait for one writer more. */
 	if (rc && rc != -REEF_EINDOUBT)
 		return rc;
 	return turn;
@@ -529,8 +536,9 @@ static uint64_t slots_flags(const struct reef_lock *lock)
 	return all & (SLOT_ACTIVE | SLOT_WAITING | SLOT_ADMITTED);
 }
 
-/* Say where we are, then look once more: who leaves after that tells us. */
-static int announce(struct reef_lock *lock)
+/* Write our name and inbox into the head, then READ the slots again: a reader
+ * that leaves after that wakes us. */
+static int announce_drainer(struct reef_lock *lock)
 {
 	const uint64_t drainer[2] = {lock->me, lock->inbox};
 	struct reef_access accesses[2] = {
@@ -551,8 +559,8 @@ static int announce(struct reef_lock *lock)
 	return rc;
 }
 
-/* Wait, and look at the slots again. */
-static int drain_on(struct reef_lock *lock, struct lock_wait *wait)
+/* Wait until a reader may have left, and READ the slots again. */
+static int wait_for_readers(struct reef_lock *lock, struct lock_wait *wait)
 {
 	bool timed;
 	int rc = 0;
@@ -563,7 +571,7 @@ static int drain_on(struct reef_lock *lock, struct lock_wait *wait)
 		wait->announced = true;
 		lock_listen(lock);
 		lock->woken = false;
-		return announce(lock);
+		return announce_drainer(lock);
 	}
 	if (!lock_spin(lock, wait, 0))
 		rc = lock_wait(lock, wait);
@@ -577,10 +585,10 @@ static int drain_on(struct reef_lock *lock, struct lock_wait *wait)
 	return rc;
 }
 
-/* Until none is in use. Who is ACTIVE at the beginning may step back before us:
- * it has waited as long as the others. */
-static int drain(struct reef_lock *lock, struct lock_wait *wait,
-		 const struct lock_head *head)
+/* Wait until no slot is ACTIVE or ADMITTED. A reader that is ACTIVE at the
+ * beginning may step back before us: it has waited as long as the others. */
+static int drain_slots(struct reef_lock *lock, struct lock_wait *wait,
+		       const struct lock_head *head)
 {
 	bool counted = false;
 	int turn = 0, rc = 0;
@@ -594,12 +602,12 @@ static int drain(struct reef_lock *lock, struct lock_wait *wait,
 			counted = true;
 		}
 		if (turn && is_one_waiting(lock)) {
-			rc = admit(lock);
+			rc = admit_waiting(lock);
 			continue;
 		}
 		if (!(slots_flags(lock) & (SLOT_ACTIVE | SLOT_ADMITTED)))
 			break;
-		rc = drain_on(lock, wait);
+		rc = wait_for_readers(lock, wait);
 	}
 	lock->no_readers = !slots_flags(lock);
 	return rc;
@@ -623,5 +631,5 @@ int lock_drain(struct reef_lock *lock, struct lock_wait *wait)
 	lock->no_readers = false;
 	wait->looks = 0;
 	rc = lock_execute(lock, accesses, 2);
-	return rc ? rc : drain(lock, wait, &head);
+	return rc ? rc : drain_slots(lock, wait, &head);
 }

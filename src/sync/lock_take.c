@@ -10,9 +10,9 @@
 
 #define SPIN_PAUSE_NS UINT64_C(1000000)
 
-/* --- transitions; 0: it is ours.  -EAGAIN: look at *h again --- */
+/* --- transitions; 0: H is ours.  -EAGAIN: decide again by *h --- */
 
-/* *h was free, or may be taken from whom it names. */
+/* CAS H, which is free or may be taken from whom it names, to `value`. */
 static int take_from(struct reef_lock *lock, uint64_t *h, uint64_t value)
 {
 	uint64_t before;
@@ -34,33 +34,36 @@ static int take_free(struct reef_lock *lock, uint64_t *h)
 
 	if (lock->queued) {
 		value &= ~(uint64_t)LOCK_WOKEN;
-		/* The first one: whoever is first now starts anew. */
+		/* We were the first in line: for the next one, turns are
+		 * counted from 0. */
 		if (lock_next(*h) == (lock->ticket & (SYNC_TICKETS - 1)))
 			value &= ~(uint64_t)LOCK_GRANTED;
 	}
 	return take_from(lock, h, value);
 }
 
-/* H names us. */
+/* Take H, which names us already. */
 static int take_own(struct reef_lock *lock, uint64_t *h)
 {
 	bool is_this = lock->queued && lock_next(*h) == ((lock->ticket + 1) &
 							 (SYNC_TICKETS - 1));
 
 	if (lock_is_granted(*h)) {
-		/* Of a ticket that we left: others may take it away. */
+		/* A grant for a ticket that we left may be taken away by
+		 * others, unless GRANTED is cleared. */
 		if (!is_this)
 			return take_from(lock, h, *h & ~(uint64_t)LOCK_GRANTED);
 		lock->queued = false; /* next has gone past our place */
 		lock->word = *h;
 		return 0;
 	}
-	/* A CAS that was in doubt. */
+	/* A CAS of ours that was in doubt did happen. */
 	lock->word = *h;
 	return lock_finish_place(lock);
 }
 
-/* It is time to look whether its holder lives. -EBUSY: it does. */
+/* Take H if its holder's session has ended, or its ticket was left.  -EBUSY:
+ * the holder lives, as far as anybody knows. */
 static int take_broken(struct reef_lock *lock, uint64_t *h)
 {
 	uint64_t flags;
@@ -75,8 +78,9 @@ static int take_broken(struct reef_lock *lock, uint64_t *h)
 	return rc;
 }
 
-/* Who does not park does that now and then. */
-static int look_at(struct reef_lock *lock, uint64_t *h)
+/* For a client that does not park: see now and then whether H can be taken from
+ * its holder. */
+static int break_if_due(struct reef_lock *lock, uint64_t *h)
 {
 	int rc = -EBUSY;
 
@@ -93,7 +97,7 @@ static int read_h(struct reef_lock *lock, uint64_t *h)
 	return reef_read(lock->reef, lock->head, h, 8);
 }
 
-/* SPIN: again after a while. */
+/* SPIN: pause for a growing while, and try again. */
 static int back_off(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 {
 	int rc;
@@ -103,15 +107,15 @@ static int back_off(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	rc = lock_pause(lock, wait, SPIN_PAUSE_NS);
 	if (rc)
 		return rc;
-	rc = look_at(lock, h);
+	rc = break_if_due(lock, h);
 	if (rc != -EAGAIN)
 		return rc;
-	/* It is held: only nobody there lets this succeed. */
+	/* The CAS expects H to name nobody, so it fails while H is held. */
 	*h = lock->seen & ~(uint64_t)LOCK_WHO;
 	return take_free(lock, h);
 }
 
-/* In the queue: until something happens. */
+/* Sleep in the queue until a message comes or it is time to look. */
 static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 {
 	uint64_t want = *h | LOCK_WAITERS, before;
@@ -119,7 +123,7 @@ static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	int rc;
 
 	if (!(lock->place_word & PLACE_PARKED)) {
-		/* Whoever gives it may count on us already. */
+		/* Whoever gives the lock may count on us already. */
 		wait->awake = true;
 		rc = lock_park_place(lock, h);
 		return rc ? rc : -EAGAIN;
@@ -142,8 +146,8 @@ static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 		return rc;
 	wait->awake = true;
 	wait->looks = 0;
-	lock->woken = false; /* what comes after this READ counts */
-	rc = lock_see(lock, h);
+	lock->woken = false; /* a message after the READ counts */
+	rc = lock_read_queue(lock, h);
 	if (rc)
 		return rc;
 	if (!timed || lock_is_mine(lock, *h))
@@ -152,8 +156,9 @@ static int park(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	return rc == -EBUSY ? -EAGAIN : rc;
 }
 
-/* It is another's. */
-static int wait_for(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+/* H names another: look again, back off, get in line or park. */
+static int wait_for_holder(struct reef_lock *lock, struct lock_wait *wait,
+			   uint64_t *h)
 {
 	int rc;
 
@@ -163,22 +168,24 @@ static int wait_for(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 		return take_broken(lock, h);
 	}
 	if (!lock->attempts_max && lock_spin(lock, wait, *h)) {
-		rc = lock->queued ? lock_see(lock, h) : read_h(lock, h);
+		rc = lock->queued ? lock_read_queue(lock, h) : read_h(lock, h);
 		return rc ? rc : -EAGAIN;
 	}
 	if (lock->kind == REEF_LOCK_SPIN)
 		return back_off(lock, wait, h);
 	if (!lock->queued) {
 		rc = lock_enter(lock, wait, h);
-		if (rc == -EAGAIN) /* there was no room, perhaps */
-			return look_at(lock, h);
+		/* Perhaps the ring was full. */
+		if (rc == -EAGAIN)
+			return break_if_due(lock, h);
 		wait->looks = 0;
 		return rc ? rc : -EAGAIN;
 	}
 	return park(lock, wait, h);
 }
 
-static int decide(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
+static int decide_by_head(struct reef_lock *lock, struct lock_wait *wait,
+			  uint64_t *h)
 {
 	if (REEF_MUTATED(LOCK_STALE_TICKET) && lock->queued && lock->granted) {
 		lock->granted = false;
@@ -192,7 +199,7 @@ static int decide(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 		return -ENOENT;
 	if (lock_is_free(*h))
 		return take_free(lock, h);
-	return wait_for(lock, wait, h);
+	return wait_for_holder(lock, wait, h);
 }
 
 /* --- from the outside --- */
@@ -233,8 +240,9 @@ int lock_settle(struct reef_lock *lock)
 	return rc;
 }
 
-/* It is not to be ours. 0: it is all the same. */
-static int give_up(struct reef_lock *lock, int why)
+/* Leave the queue because of the error `why`, and return it.  0: H was granted
+ * to us meanwhile, and is held. */
+static int leave_queue(struct reef_lock *lock, int why)
 {
 	int rc = lock_leave(lock);
 
@@ -255,10 +263,10 @@ int lock_take_exclusive(struct reef_lock *lock, uint64_t timeout_ns, uint64_t h)
 	lock->granted = false;
 	lock->failed = false;
 	do
-		rc = decide(lock, &wait, &h);
+		rc = decide_by_head(lock, &wait, &h);
 	while (rc == -EAGAIN);
 	if (rc)
-		rc = give_up(lock, rc);
+		rc = leave_queue(lock, rc);
 	if (rc)
 		return rc;
 	if (lock->word & LOCK_READERS) {

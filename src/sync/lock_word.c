@@ -10,16 +10,16 @@
 
 #define MICROSECOND UINT64_C(1000)
 #define MILLISECOND UINT64_C(1000000)
-/* How long a pause may be that is spent running. */
+/* A pause up to this long is spent running. */
 #define RELAX_NS (4 * MICROSECOND)
-/* Whoever cannot be woken looks more often. */
+/* A participant without an inbox cannot be woken, and looks this often. */
 #define DEAF_NS MILLISECOND
 #define PAUSE_FIRST_NS (2 * MICROSECOND)
-/* Somebody who runs looks LOCK_LOOKS times before it parks, or less if that was
- * in vain lately. Each look takes the word away from its holder's processor,
- * who gets on the slower for it: so they are further and further apart, as
- * being woken takes long, too. After some it lets others run: where there are
- * more processes than processors the holder may be among them. */
+/* A participant reads H LOCK_LOOKS times before it parks, or fewer times if
+ * that was in vain lately. Each READ takes the cache line away from the
+ * holder's processor, which slows the holder down: so READs lie further and
+ * further apart. After LOOKS_QUICK of them it lets others run in between: where
+ * there are more processes than processors the holder may be among them. */
 #define LOOKS_MIN 24u
 #define LOOKS_QUICK 12u
 #define LOOK_FIRST_NS UINT64_C(100)
@@ -61,9 +61,9 @@ static uint32_t add_reads(const struct lock_change *change,
 	return count;
 }
 
-/* It was in doubt, and is settled: what is there now? -EAGAIN: what was there
- * before; it never happened. */
-static int find_out(struct reef_lock *lock, struct lock_change *change)
+/* Find out what became of a CAS that was in doubt and is settled, and do its
+ * READs.  -EAGAIN: it never happened, the word is as it was before. */
+static int settle_change(struct reef_lock *lock, struct lock_change *change)
 {
 	struct reef_access accesses[1 + LOCK_READS];
 	uint32_t count = 1;
@@ -113,7 +113,7 @@ int lock_change(struct reef_lock *lock, struct lock_change *change)
 		if (!rc)
 			change->before = cas->result;
 		else if (rc == -REEF_EINDOUBT)
-			rc = find_out(lock, change);
+			rc = settle_change(lock, change);
 	} while (rc == -EAGAIN);
 	lock->failed |= rc != 0;
 	return rc;
@@ -133,7 +133,7 @@ int lock_cas(struct reef_lock *lock, uint64_t address, uint64_t compare,
 		rc = reef_cas(lock->reef, address, compare, value,
 			      &change.before);
 		if (rc == -REEF_EINDOUBT)
-			rc = find_out(lock, &change);
+			rc = settle_change(lock, &change);
 	} while (rc == -EAGAIN);
 	lock->failed |= rc != 0;
 	if (!rc)
@@ -148,7 +148,7 @@ int lock_read_head(struct reef_lock *lock, struct lock_head *head)
 
 /* --- messages --- */
 
-static void message(struct reef_watch *watch, const struct reef_wake *wake)
+static void note_message(struct reef_watch *watch, const struct reef_wake *wake)
 {
 	struct reef_lock *lock = watch->user;
 
@@ -164,11 +164,11 @@ void lock_listen(struct reef_lock *lock)
 
 	if (lock->watching)
 		return;
-	/* Without an inbox it looks by itself, and more often. */
+	/* A participant without an inbox looks by itself, and more often. */
 	if (!reef_inbox_open(lock->object.space, &inbox))
 		lock->inbox = inbox;
 	lock->watch.object = lock->object.block;
-	lock->watch.message = message;
+	lock->watch.message = note_message;
 	lock->watch.user = lock;
 	reef_inbox_watch(lock->reef, &lock->watch);
 	lock->watching = true;
@@ -183,7 +183,8 @@ void lock_wake(struct reef_lock *lock, uint64_t inbox, uint64_t who,
 		.words = {granted},
 	};
 
-	/* What is not sent is a message lost: its receiver looks by itself. */
+	/* A message that cannot be sent counts as lost: its receiver looks by
+	 * itself. */
 	if (inbox)
 		reef_inbox_send(lock->object.space, inbox, &wake);
 }
@@ -228,9 +229,10 @@ static bool is_woken(const void *what)
 	return lock->woken || is_cancelled(lock);
 }
 
-/* Wait for at most `most_ns`; what is in the way of more. */
-static int wait_some(struct reef_lock *lock, const struct lock_wait *wait,
-		     bool (*ready)(const void *what), uint64_t most_ns)
+/* Wait until `ready`, for most_ns at most.  -EAGAIN: most_ns are over.
+ * -ETIMEDOUT: the deadline.  -ECANCELED. */
+static int wait_at_most(struct reef_lock *lock, const struct lock_wait *wait,
+			bool (*ready)(const void *what), uint64_t most_ns)
 {
 	uint64_t left_ns = REEF_FOREVER, now_ns;
 	int rc;
@@ -260,7 +262,7 @@ int lock_wait(struct reef_lock *lock, struct lock_wait *wait)
 	if (!lock->inbox && most_ns > DEAF_NS)
 		most_ns = DEAF_NS;
 	lock->parked = true;
-	rc = wait_some(lock, wait, is_woken, most_ns);
+	rc = wait_at_most(lock, wait, is_woken, most_ns);
 	lock->parked = false;
 	if (rc == -EAGAIN && wait->period_ns < lock->ttl_ns / 4)
 		wait->period_ns *= 2;
@@ -269,7 +271,7 @@ int lock_wait(struct reef_lock *lock, struct lock_wait *wait)
 	return rc;
 }
 
-static void relax(uint64_t duration_ns)
+static void spin_for(uint64_t duration_ns)
 {
 	uint64_t until_ns = reef_now_ns() + duration_ns;
 
@@ -284,7 +286,7 @@ bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h)
 	if (!wait->can_wait || wait->looks >= lock->looks_max ||
 	    !reef_is_near(lock->reef, lock->head))
 		return false;
-	/* In a strict queue there is nothing to win once somebody waits. */
+	/* In a strict queue a client cannot pass those that wait. */
 	if (lock->kind != REEF_LOCK_SHIFT && !lock->queued && h & LOCK_WAITERS)
 		return false;
 	if (++wait->looks == lock->looks_max) {
@@ -296,7 +298,7 @@ bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h)
 	start_ns = reef_now_ns();
 	if (wait->looks < LOOKS_MIN)
 		distance_ns = LOOK_FIRST_NS << (wait->looks / 3);
-	/* Whoever holds it may have to run here first. */
+	/* The holder may need this processor. */
 	if (wait->looks >= LOOKS_QUICK)
 		sched_yield();
 	while (reef_now_ns() - start_ns < distance_ns)
@@ -317,14 +319,14 @@ int lock_pause(struct reef_lock *lock, struct lock_wait *wait, uint64_t most_ns)
 
 	if (wait->pause_ns < most_ns)
 		wait->pause_ns *= 2;
-	/* They came at once: they are not to come back at once. */
+	/* Clients that came at once must not come back at once. */
 	pause_ns += reef_random_below(&lock->random, pause_ns + 1);
 	if (pause_ns < RELAX_NS && !reef_fiber_self() &&
 	    wait->deadline_ns == UINT64_MAX && !is_cancelled(lock)) {
-		relax(pause_ns);
+		spin_for(pause_ns);
 		return 0;
 	}
-	rc = wait_some(lock, wait, is_cancelled, pause_ns);
+	rc = wait_at_most(lock, wait, is_cancelled, pause_ns);
 	return rc == -EAGAIN ? 0 : rc;
 }
 

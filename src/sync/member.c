@@ -23,7 +23,7 @@ struct members {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct members *chains[CHAINS]; /* locked */
 
-static struct members **find(uint32_t session, uint64_t object)
+static struct members **find_members(uint32_t session, uint64_t object)
 {
 	uint64_t mixed = (object ^ session) * UINT64_C(0x9e3779b97f4a7c15);
 	struct members **at = &chains[mixed >> 56];
@@ -33,7 +33,7 @@ static struct members **find(uint32_t session, uint64_t object)
 	return at;
 }
 
-static int take_first(struct members *members, uint16_t *member)
+static int take_lowest(struct members *members, uint16_t *member)
 {
 	uint32_t i, bit;
 
@@ -55,7 +55,7 @@ int sync_member_take(uint32_t session, uint64_t object, uint16_t *member)
 	int rc = -ENOMEM;
 
 	pthread_mutex_lock(&lock);
-	at = find(session, object);
+	at = find_members(session, object);
 	if (!*at) {
 		*at = calloc(1, sizeof(**at));
 		if (*at) {
@@ -65,7 +65,7 @@ int sync_member_take(uint32_t session, uint64_t object, uint16_t *member)
 		}
 	}
 	if (*at)
-		rc = take_first(*at, member);
+		rc = take_lowest(*at, member);
 	pthread_mutex_unlock(&lock);
 	return rc;
 }
@@ -75,7 +75,7 @@ void sync_member_give(uint32_t session, uint64_t object, uint16_t member)
 	struct members **at, *gone = NULL;
 
 	pthread_mutex_lock(&lock);
-	at = find(session, object);
+	at = find_members(session, object);
 	if (*at) {
 		(*at)->taken[member / 64] &= ~(UINT64_C(1) << member % 64);
 		if (!--(*at)->count) {

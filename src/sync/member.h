@@ -13,6 +13,7 @@
 /* Take a number, 1 to SYNC_MEMBERS_MAX, of session in the object at that
  * address.  -ENOSPC: all are taken.  -ENOMEM. */
 int sync_member_take(uint32_t session, uint64_t object, uint16_t *member);
+/* Give a number back. */
 void sync_member_give(uint32_t session, uint64_t object, uint16_t member);
 
 #endif

@@ -506,12 +506,6 @@ const char *reef_config_item(const struct reef_config *config, uint32_t setting,
 	return config->values[setting].items[index];
 }
 
-const char *const *reef_config_items(const struct reef_config *config,
-				     uint32_t setting)
-{
-	return (const char *const *)config->values[setting].items;
-}
-
 const char *reef_config_name(const struct reef_config *config, uint32_t setting)
 {
 	reef_assert(setting < config->count);

@@ -123,9 +123,6 @@ uint32_t reef_config_count(const struct reef_config *config, uint32_t setting);
 /* One item of a LIST. */
 const char *reef_config_item(const struct reef_config *config, uint32_t setting,
 			     uint32_t index);
-/* All settings of the table, count long. */
-const char *const *reef_config_items(const struct reef_config *config,
-				     uint32_t setting);
 /* The name of a setting in the table. */
 const char *reef_config_name(const struct reef_config *config,
 			     uint32_t setting);

@@ -60,21 +60,6 @@ void reef_histogram_record(struct reef_histogram *histogram, uint64_t value)
 		histogram->max = value;
 }
 
-void reef_histogram_merge(struct reef_histogram *into,
-			  const struct reef_histogram *from)
-{
-	uint32_t i;
-
-	for (i = 0; i < REEF_HISTOGRAM_BUCKETS; i++)
-		into->buckets[i] += from->buckets[i];
-	into->count += from->count;
-	into->sum = add_saturated(into->sum, from->sum);
-	if (from->min < into->min)
-		into->min = from->min;
-	if (from->max > into->max)
-		into->max = from->max;
-}
-
 uint64_t reef_histogram_quantile(const struct reef_histogram *histogram,
 				 double quantile)
 {

@@ -18,8 +18,6 @@ struct reef_histogram {
 
 void reef_histogram_init(struct reef_histogram *histogram);
 void reef_histogram_record(struct reef_histogram *histogram, uint64_t value);
-void reef_histogram_merge(struct reef_histogram *into,
-			  const struct reef_histogram *from);
 
 /* The value that a share `quantile` (0 to 1) of the values does not exceed; 0
  * when empty. */

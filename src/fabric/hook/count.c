@@ -91,7 +91,7 @@ static void add_to(_Atomic uint64_t *counter, uint64_t value)
 
 static void add_counts(struct reef_count *count, const struct reef_counts *sum)
 {
-#define X(name, text) add_to(&count->name, sum->name);
+#define X(name) add_to(&count->name, sum->name);
 	REEF_COUNT_FIELDS(X)
 #undef X
 }
@@ -157,7 +157,7 @@ struct reef_counts reef_count_read(const struct reef_count *count)
 {
 	struct reef_counts counts;
 
-#define X(name, text)                                                          \
+#define X(name)                                                                \
 	counts.name = atomic_load_explicit(&count->name, memory_order_relaxed);
 	REEF_COUNT_FIELDS(X)
 #undef X
@@ -169,39 +169,10 @@ struct reef_counts reef_counts_between(const struct reef_counts *before,
 {
 	struct reef_counts counts;
 
-#define X(name, text) counts.name = after->name - before->name;
+#define X(name) counts.name = after->name - before->name;
 	REEF_COUNT_FIELDS(X)
 #undef X
 	return counts;
-}
-
-int reef_counts_format(const struct reef_counts *counts, char *text,
-		       size_t size)
-{
-	static const struct {
-		const char *text;
-		size_t offset;
-	} fields[] = {
-#define X(name, text) {text, offsetof(struct reef_counts, name)},
-		REEF_COUNT_FIELDS(X)
-#undef X
-	};
-	size_t length = 0;
-
-	if (size)
-		text[0] = '\0';
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		uint64_t value = *(const uint64_t *)((const char *)counts +
-						     fields[i].offset);
-
-		if (value)
-			length += (size_t)snprintf(
-				length < size ? text + length : NULL,
-				length < size ? size - length : 0,
-				"%-24s %14llu\n", fields[i].text,
-				(unsigned long long)value);
-	}
-	return (int)length;
 }
 
 static const struct reef_fabric_ops count_ops = {

@@ -16,36 +16,33 @@
 
 #include "fabric/fabric.h"
 
-#include <stdio.h>
-
-/* X(name, text) */
 #define REEF_COUNT_FIELDS(X)                                                   \
-	X(reads, "READ")                                                       \
-	X(writes, "WRITE")                                                     \
-	X(cas, "CAS")                                                          \
-	X(faa, "FAA")                                                          \
-	X(flushes, "FLUSH")                                                    \
-	X(sends, "SEND")                                                       \
-	X(bytes_in, "bytes in")                                                \
-	X(bytes_out, "bytes out")                                              \
-	X(batches, "batches")                                                  \
-	X(round_trips, "round trips")                                          \
-	X(memory_operations, "memory-node operations")                         \
-	X(control_round_trips, "control round trips")                          \
-	X(refused, "refused posts")
+	X(reads)                                                               \
+	X(writes)                                                              \
+	X(cas)                                                                 \
+	X(faa)                                                                 \
+	X(flushes)                                                             \
+	X(sends)                                                               \
+	X(bytes_in)                                                            \
+	X(bytes_out)                                                           \
+	X(batches)                                                             \
+	X(round_trips)                                                         \
+	X(memory_operations)                                                   \
+	X(control_round_trips)                                                 \
+	X(refused)
 
 /* What was counted, at one moment or between two. bytes_in: READ, and 8 for
  * what a CAS or FAA brings back; bytes_out: WRITE, SEND, and 8 for an FAA's
  * operand, 16 for a CAS's two. */
 struct reef_counts {
-#define X(name, text) uint64_t name;
+#define X(name) uint64_t name;
 	REEF_COUNT_FIELDS(X)
 #undef X
 };
 
 /* The counters themselves; zero to start. */
 struct reef_count {
-#define X(name, text) _Atomic uint64_t name;
+#define X(name) _Atomic uint64_t name;
 	REEF_COUNT_FIELDS(X)
 #undef X
 };
@@ -59,11 +56,6 @@ int reef_count_push(struct reef_fabric *fabric, struct reef_count *count);
 struct reef_counts reef_count_read(const struct reef_count *count);
 struct reef_counts reef_counts_between(const struct reef_counts *before,
 				       const struct reef_counts *after);
-
-/* Lines "text  number", those that are 0 left out. Returns what snprintf
- * would: the whole length; the text is cut off at size. */
-int reef_counts_format(const struct reef_counts *counts, char *text,
-		       size_t size);
 
 /* How many ops from the first go out together: up to the next that has to
  * wait (2). At least 1. */

@@ -335,11 +335,6 @@ const char *reef_sim_host_name(const struct reef_sim_host *host)
 	return host->name;
 }
 
-struct reef_sim *reef_sim_host_sim(const struct reef_sim_host *host)
-{
-	return host->sim;
-}
-
 struct reef_random *reef_sim_host_random(struct reef_sim_host *host)
 {
 	return &host->random;

@@ -63,7 +63,6 @@ int reef_sim_host_add(struct reef_sim *sim, const char *name,
 		      int (*main)(struct reef_sim_host *host, void *arg),
 		      void *arg, struct reef_sim_host **out);
 const char *reef_sim_host_name(const struct reef_sim_host *host);
-struct reef_sim *reef_sim_host_sim(const struct reef_sim_host *host);
 struct reef_random *reef_sim_host_random(struct reef_sim_host *host);
 /* Its files; calls on them take time, and fail once the host is dead. */
 struct reef_store *reef_sim_host_store(struct reef_sim_host *host);

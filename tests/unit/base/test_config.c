@@ -173,7 +173,7 @@ static void config_file_of_every_type_is_read(void **state)
 	assert_string_equal(reef_config_text(config, PLACE), "/a b/#c");
 	assert_int_equal(reef_config_count(config, FRIENDS), 4);
 	assert_string_equal(reef_config_item(config, FRIENDS, 2), "z");
-	assert_string_equal(reef_config_items(config, FRIENDS)[3], "w");
+	assert_string_equal(reef_config_item(config, FRIENDS, 3), "w");
 	assert_string_equal(reef_config_text(config, FRIENDS), "x y z w");
 	assert_int_equal(reef_config_number(config, ROOM), 512 << 20);
 	assert_int_equal(reef_config_number(config, PAUSE), 200000000);

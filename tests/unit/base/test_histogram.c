@@ -12,7 +12,7 @@
 
 #define VALUES 5000
 
-static struct reef_histogram histogram, other;
+static struct reef_histogram histogram;
 
 static int compare(const void *a, const void *b)
 {
@@ -90,30 +90,6 @@ static void histogram_empty_answers_zero(void **state)
 	assert_true(reef_histogram_mean(&histogram) == 0);
 }
 
-static void histogram_merged_equals_recorded_together(void **state)
-{
-	static struct reef_histogram both;
-	struct reef_random random;
-	uint64_t value;
-	uint32_t i;
-
-	reef_random_init(&random, 3);
-	reef_histogram_init(&histogram);
-	reef_histogram_init(&other);
-	reef_histogram_init(&both);
-	for (i = 0; i < 1000; i++) {
-		value = reef_random_below(&random, 1000000);
-		reef_histogram_record(i % 3 ? &histogram : &other, value);
-		reef_histogram_record(&both, value);
-	}
-	reef_histogram_merge(&histogram, &other);
-	assert_memory_equal(&histogram, &both, sizeof(both));
-	/* An empty one changes nothing. */
-	reef_histogram_init(&other);
-	reef_histogram_merge(&histogram, &other);
-	assert_memory_equal(&histogram, &both, sizeof(both));
-}
-
 static void histogram_sum_past_its_range_stays_at_the_top(void **state)
 {
 	int i;
@@ -132,7 +108,6 @@ int main(void)
 			histogram_borders_of_buckets_stay_within_bound),
 		cmocka_unit_test(histogram_small_values_are_exact),
 		cmocka_unit_test(histogram_empty_answers_zero),
-		cmocka_unit_test(histogram_merged_equals_recorded_together),
 		cmocka_unit_test(histogram_sum_past_its_range_stays_at_the_top),
 	};
 

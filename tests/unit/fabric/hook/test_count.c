@@ -138,22 +138,6 @@ static void count_two_layers_see_the_same(void **state)
 	fake_loop_close(&end);
 }
 
-static void count_format_leaves_zeros_out(void **state)
-{
-	struct reef_counts counts = {.reads = 3, .round_trips = 12};
-	char text[256];
-	int length;
-
-	(void)state;
-	length = reef_counts_format(&counts, text, sizeof(text));
-	assert_string_equal(text, "READ                                  3\n"
-				  "round trips                          12\n");
-	assert_int_equal(length, strlen(text));
-	assert_int_equal(reef_counts_format(&counts, text, 8), length);
-	assert_string_equal(text, "READ   ");
-	assert_int_equal(reef_counts_format(&counts, NULL, 0), length);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,7 +145,6 @@ int main(void)
 		cmocka_unit_test(count_batch_is_counted_by_kind),
 		cmocka_unit_test(count_refused_post_is_not_an_operation),
 		cmocka_unit_test(count_two_layers_see_the_same),
-		cmocka_unit_test(count_format_leaves_zeros_out),
 	};
 
 	return cmocka_run_group_tests_name("count", tests, NULL, NULL);

@@ -46,7 +46,7 @@ workload_inline int ours_write(void *context, uint64_t block, uint64_t word)
 			  sizeof(word));
 }
 
-/* A pool's memory is there when it is lent. */
+/* A pool's memory is in place once it is lent: nothing is to be touched. */
 static void ours_touch(void *context, uint64_t block, uint64_t size)
 {
 }
@@ -64,7 +64,7 @@ static int add_space(void *context, const struct reef_space_info *info)
 	return 0;
 }
 
-/* All extents of the space, whether or not something is in them. */
+/* The bytes of all extents of the space, also of empty ones. */
 static int ours_used(void *context, uint64_t *bytes)
 {
 	struct search search = {0};

@@ -34,7 +34,7 @@
 struct alloc_ops {
 	int (*alloc)(void *context, uint64_t size, uint64_t *block);
 	int (*free)(void *context, uint64_t block);
-	/* Write a word at its beginning. */
+	/* Write a word at the beginning of a block. */
 	int (*write)(void *context, uint64_t block, uint64_t word);
 	/* See that all of a block is really there, where that is in doubt. */
 	void (*touch)(void *context, uint64_t block, uint64_t size);
@@ -222,7 +222,7 @@ workload_inline int alloc_step(const struct alloc_ops *ops, void *context,
 	return 0;
 }
 
-/* One round; *rate becomes used over asked. */
+/* Run one round; *rate becomes bytes used over bytes asked for. */
 workload_inline int alloc_fragment(const struct alloc_ops *ops, void *context,
 				   struct alloc_blocks *blocks, uint64_t live,
 				   double *rate)
@@ -261,8 +261,8 @@ workload_inline int alloc_run(const struct alloc_ops *ops, void *context,
 	return -ENOSYS;
 }
 
-/* How much may be live: what was asked for, or what the machine has room for;
- * says so where it is less. */
+/* The bytes that may be live: what was asked for, or what the machine has room
+ * for; says so where it is less. */
 static inline uint64_t alloc_live(struct driver_pair *pair)
 {
 	uint64_t room = (uint64_t)sysconf(_SC_AVPHYS_PAGES) *

@@ -35,7 +35,7 @@ struct run {
 
 /* --- what is asked for --- */
 
-static bool wanted(const struct bench_options *options, const char *name)
+static bool is_wanted(const struct bench_options *options, const char *name)
 {
 	if (!options->cases)
 		return true;
@@ -45,17 +45,17 @@ static bool wanted(const struct bench_options *options, const char *name)
 	return false;
 }
 
-static uint32_t wanted_count(const struct bench_group *group,
+static uint32_t count_wanted(const struct bench_group *group,
 			     const struct bench_options *options)
 {
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; group->cases[i].name; i++)
-		count += wanted(options, group->cases[i].name);
+		count += is_wanted(options, group->cases[i].name);
 	return count;
 }
 
-/* Every pattern must mean something. */
+/* True if every pattern of the options means at least one case. */
 static bool patterns_match(const struct bench *bench,
 			   const struct bench_options *options)
 {
@@ -65,7 +65,7 @@ static bool patterns_match(const struct bench *bench,
 		uint32_t count = 0;
 
 		for (uint32_t g = 0; bench->groups[g].cases; g++)
-			count += wanted_count(&bench->groups[g], &one);
+			count += count_wanted(&bench->groups[g], &one);
 		if (!count)
 			return false;
 	}
@@ -107,7 +107,7 @@ void bench_list(const struct bench *bench, FILE *out)
 
 /* --- results --- */
 
-/* What the figures of the case under way are; NULL: as the bench says. */
+/* The unit of the case under way.  NULL: the bench's. */
 static const struct bench_unit *own_unit(const struct run *run,
 					 struct bench_unit *room)
 {
@@ -140,13 +140,12 @@ static const char *unit_of(const struct run *run)
 	return own ? own->unit : run->bench->unit;
 }
 
-/* What JSON allows of a text. */
 static void put_number(FILE *out, double value)
 {
 	fprintf(out, fabs(value) >= 1e6 ? "%.0f" : "%.6g", value);
 }
 
-/* "key":{"peer":TEXT,...} of those peers that have (or lack) a figure. */
+/* Write "key":{"peer":TEXT,...} of the peers that have (or lack) a figure. */
 static void put_peers(struct run *run, struct contest *contest,
 		      const struct bench_case *one, const char *key)
 {
@@ -198,8 +197,10 @@ static void write_json(struct run *run, struct contest *contest,
 	fflush(run->json);
 }
 
-/* Counts are cut short; figures with a unit of their own not. */
-static const char *figure(const struct run *run, double value, char text[16])
+/* Format a figure: counts are cut short, figures with a unit of their own are
+ * not. */
+static const char *format_figure(const struct run *run, double value,
+				 char text[16])
 {
 	struct bench_unit room;
 
@@ -226,7 +227,7 @@ static void add_peer_cells(struct run *run, const struct bench_peer *peer,
 		reef_table_cell(run->table, "%s", contestant->error);
 		return;
 	}
-	reef_table_cell(run->table, "%s", figure(run, value, text));
+	reef_table_cell(run->table, "%s", format_figure(run, value, text));
 	if (!(reef > 0))
 		return;
 	ratio = ratio_of(run, reef, value);
@@ -256,7 +257,8 @@ static void add_rows(struct run *run, struct contest *contest,
 			reef_table_cell(
 				run->table, "%s",
 				i ? ""
-				  : figure(run, contestant_median(reef), text));
+				  : format_figure(run, contestant_median(reef),
+						  text));
 		if (peer->name)
 			add_peer_cells(run, peer,
 				       contest_find(contest, peer->name),
@@ -297,8 +299,8 @@ static void run_case(struct run *run, struct contest *contest,
 		contestant_prepare(contest, in[i]);
 	}
 	contest_settle(contest);
-	/* Each begins in turn, and every other round goes the other way: who
-	 * runs after whom is part of the noise. */
+	/* Each competitor begins in turn, and every other round goes the other
+	 * way: who runs after whom is part of the noise. */
 	for (uint32_t turn = 0; turn < rounds * count; turn++) {
 		uint32_t round = turn / count, place = turn % count;
 		uint32_t from = round & 1 ? count - 1 - place : place;
@@ -323,14 +325,14 @@ static int run_group(struct run *run, const struct bench_group *group)
 	struct contest contest;
 	int rc;
 
-	if (!wanted_count(group, run->options))
+	if (!count_wanted(group, run->options))
 		return 0;
 	run->group = group;
 	rc = contest_open(&contest, group, run->options);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; group->cases[i].name; i++)
-		if (wanted(run->options, group->cases[i].name))
+		if (is_wanted(run->options, group->cases[i].name))
 			run_case(run, &contest, &group->cases[i]);
 	reef_table_rule(run->table);
 	for (uint32_t i = 0; i < contest.count; i++) {
@@ -344,7 +346,7 @@ static int run_group(struct run *run, const struct bench_group *group)
 	return 0;
 }
 
-static struct reef_table *table_make(const struct bench *bench)
+static struct reef_table *make_table(const struct bench *bench)
 {
 	struct reef_table *table = reef_table_create();
 	char title[48];
@@ -408,7 +410,7 @@ int bench_run(const struct bench *bench, const struct bench_options *asked)
 			return -errno;
 	}
 	run.progress = isatty(STDERR_FILENO);
-	run.table = table_make(bench);
+	run.table = make_table(bench);
 	for (uint32_t g = 0; !rc && bench->groups[g].cases; g++)
 		rc = run_group(&run, &bench->groups[g]);
 	fputc('\n', run.out);

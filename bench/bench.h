@@ -31,7 +31,7 @@ struct driver;
 #define BENCH_PEERS_MAX 6
 #define BENCH_ROUNDS_MAX 99
 
-/* Someone to compare with in a case. */
+/* A competitor that Reef is compared with in a case. */
 struct bench_peer {
 	const char *name; /* one of the group's competitors */
 	double required;  /* ratio that Reef must reach; 0: for information */
@@ -64,7 +64,7 @@ struct bench_group {
 	const struct bench_competitor *competitors; /* first Reef; to name NULL
 						     */
 	const struct bench_case *cases;		    /* to name NULL */
-	/* Where it is not the bench's: what its figures are, and which way is
+	/* If not the bench's: the unit of its figures, and which way is
 	 * better. */
 	const char *unit;
 	bool less_is_better;
@@ -96,7 +96,7 @@ extern const struct bench redis_bench;
 extern const struct bench map_bench;
 extern const struct bench sync_bench;
 
-/* Every bench there is, to NULL. */
+/* Every bench there is; the last is NULL. */
 extern const struct bench *const bench_all[];
 
 /* Print the names of a bench's cases and what they are. */

@@ -13,7 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Filling gigabytes on a busy machine, and a round's answer beyond its time. */
+/* How long a competitor may take to fill gigabytes on a busy machine, and to
+ * answer after a round's time. */
 #define OPEN_TIMEOUT_S 400.0
 #define ROUND_TIMEOUT_S 30.0
 
@@ -25,14 +26,14 @@ static uint64_t memory_size(const struct contest *contest)
 				       : contest->group->size;
 }
 
-static void ballast_take(struct contest *contest)
+static void take_ballast(struct contest *contest)
 {
 	uint64_t size = memory_size(contest);
 	uint64_t free_size = (uint64_t)sysconf(_SC_AVPHYS_PAGES) *
 			     (uint64_t)sysconf(_SC_PAGESIZE);
 	void *base;
 
-	/* Only where there is plenty. */
+	/* Ballast is taken only where memory is plenty. */
 	if (!size || free_size / 6 < size)
 		return;
 	base = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -64,11 +65,11 @@ int contest_open(struct contest *contest, const struct bench_group *group,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < contest->count; i++)
 		contest->contestants[i].who = &group->competitors[i];
-	ballast_take(contest);
+	take_ballast(contest);
 	return 0;
 }
 
-static void contestant_reap(struct contestant *contestant)
+static void end_contestant(struct contestant *contestant)
 {
 	if (!contestant->pid)
 		return;
@@ -80,7 +81,7 @@ static void contestant_reap(struct contestant *contestant)
 void contest_close(struct contest *contest)
 {
 	for (uint32_t i = 0; i < contest->count; i++)
-		contestant_reap(&contest->contestants[i]);
+		end_contestant(&contest->contestants[i]);
 	free(contest->contestants);
 	contest_settle(contest);
 }
@@ -105,8 +106,8 @@ give_up(struct contestant *contestant, const char *format, ...)
 
 /* --- starting --- */
 
-/* Peers lie in REEF_PEERS, beside the program that was built, or where it was
- * installed. */
+/* Find a peer's program. Peers lie in REEF_PEERS, beside the program that was
+ * built, or where it was installed. */
 static bool find_program(const char *name, char path[PATH_MAX])
 {
 	const char *directory = getenv("REEF_PEERS");
@@ -129,7 +130,7 @@ static bool find_program(const char *name, char path[PATH_MAX])
 	return access(path, X_OK) == 0;
 }
 
-/* In the child. */
+/* Become the competitor, in the child. */
 static int contestant_main(struct contest *contest,
 			   const struct bench_competitor *who, int fd,
 			   const char *path)
@@ -156,10 +157,10 @@ static int contestant_main(struct contest *contest,
 	return 127;
 }
 
-/* A line of its answer, without the newline. False: error is set, and it is
- * gone. */
-static bool hear(struct contestant *contestant, char *line, size_t size,
-		 double timeout_s)
+/* Read a line that a competitor answers, without the newline. False: its error
+ * is set, and it is gone. */
+static bool read_answer(struct contestant *contestant, char *line, size_t size,
+			double timeout_s)
 {
 	double until = workload_seconds(CLOCK_MONOTONIC) + timeout_s, left;
 	struct pollfd wait = {.fd = contestant->fd, .events = POLLIN};
@@ -171,7 +172,7 @@ static bool hear(struct contestant *contestant, char *line, size_t size,
 			continue;
 		if (read(contestant->fd, line + used, 1) != 1) {
 			give_up(contestant, "its process ended");
-			contestant_reap(contestant);
+			end_contestant(contestant);
 			return false;
 		}
 		if (line[used] == '\n') {
@@ -182,12 +183,12 @@ static bool hear(struct contestant *contestant, char *line, size_t size,
 	}
 	give_up(contestant, "no answer in %.0f s", timeout_s);
 	kill(contestant->pid, SIGKILL);
-	contestant_reap(contestant);
+	end_contestant(contestant);
 	return false;
 }
 
-static bool spawn(struct contest *contest, struct contestant *contestant,
-		  const char *path)
+static bool spawn_contestant(struct contest *contest,
+			     struct contestant *contestant, const char *path)
 {
 	int sockets[2];
 
@@ -213,7 +214,8 @@ static bool spawn(struct contest *contest, struct contestant *contestant,
 	return false;
 }
 
-static bool start(struct contest *contest, struct contestant *contestant)
+static bool start_contestant(struct contest *contest,
+			     struct contestant *contestant)
 {
 	const struct bench_competitor *who = contestant->who;
 	char path[PATH_MAX] = "", line[256], shared[64];
@@ -227,8 +229,8 @@ static bool start(struct contest *contest, struct contestant *contestant)
 		give_up(contestant, "%s is not there", path);
 		return false;
 	}
-	if (!spawn(contest, contestant, path) ||
-	    !hear(contestant, line, sizeof(line), OPEN_TIMEOUT_S))
+	if (!spawn_contestant(contest, contestant, path) ||
+	    !read_answer(contestant, line, sizeof(line), OPEN_TIMEOUT_S))
 		return false;
 	if (sscanf(line, "ready %63s %n", shared, &used) == 1 && used) {
 		snprintf(contestant->description,
@@ -240,7 +242,7 @@ static bool start(struct contest *contest, struct contestant *contestant)
 	}
 	give_up(contestant, "%s",
 		strncmp(line, "error ", 6) == 0 ? line + 6 : line);
-	contestant_reap(contestant);
+	end_contestant(contestant);
 	return false;
 }
 
@@ -251,7 +253,7 @@ void contestant_prepare(struct contest *contest, struct contestant *contestant)
 		return;
 	contestant->error[0] = '\0';
 	if (!contestant->pid)
-		contestant->hopeless = !start(contest, contestant);
+		contestant->hopeless = !start_contestant(contest, contestant);
 }
 
 /* --- rounds --- */
@@ -267,10 +269,11 @@ void contestant_round(struct contestant *contestant, const char *name,
 	snprintf(line, sizeof(line), "%s %.6f\n", name, seconds);
 	if (send(contestant->fd, line, strlen(line), MSG_NOSIGNAL) < 0) {
 		give_up(contestant, "its process ended");
-		contestant_reap(contestant);
+		end_contestant(contestant);
 		return;
 	}
-	if (!hear(contestant, line, sizeof(line), seconds + ROUND_TIMEOUT_S))
+	if (!read_answer(contestant, line, sizeof(line),
+			 seconds + ROUND_TIMEOUT_S))
 		return;
 	if (sscanf(line, "rate %lf", &rate) == 1 && rate > 0)
 		contestant->rates[contestant->rates_count++] = rate;

@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-/* One of them, and how it did in the case under way. */
+/* A competitor, and how it did in the case under way. */
 struct contestant {
 	const struct bench_competitor *who;
 	pid_t pid;	       /* 0: not running */
@@ -33,25 +33,26 @@ struct contest {
 	uint64_t ballast_size;
 };
 
-/* Start nobody yet.  -ENOMEM. */
+/* Make a contest; nobody is started yet.  -ENOMEM. */
 int contest_open(struct contest *contest, const struct bench_group *group,
 		 const struct bench_options *options);
-/* End every process of it. */
+/* End every process of a contest. */
 void contest_close(struct contest *contest);
 
-/* All that are needed have started. */
+/* All competitors that are needed have started: give the ballast back. */
 void contest_settle(struct contest *contest);
 
 struct contestant *contest_find(struct contest *contest, const char *name);
 
-/* Make sure that it runs, and forget the last case; error says why not. */
+/* Make sure that a competitor runs, and forget the last case; its error says
+ * why it does not. */
 void contestant_prepare(struct contest *contest, struct contestant *contestant);
 
-/* One round; nothing once it has an error. */
+/* Let a competitor run one round; nothing, once it has an error. */
 void contestant_round(struct contestant *contestant, const char *name,
 		      double seconds);
 
-/* The median of its rounds. */
+/* The median of a competitor's rounds. */
 double contestant_median(const struct contestant *contestant);
 
 #endif

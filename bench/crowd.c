@@ -32,13 +32,13 @@ struct crowd {
 
 /* --- a member --- */
 
-static bool say(int fd, const void *bytes, size_t size)
+static bool send_message(int fd, const void *bytes, size_t size)
 {
 	return send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size;
 }
 
-/* Messages keep their boundaries. */
-static bool hear(int fd, void *bytes, size_t size)
+/* Receive one message: they keep their boundaries. */
+static bool receive_message(int fd, void *bytes, size_t size)
 {
 	ssize_t got;
 
@@ -57,7 +57,7 @@ static bool member_report(const struct crowd_member *member, int fd, int rc)
 	};
 
 	memcpy(report.error, member->error, sizeof(report.error));
-	return say(fd, &report, sizeof(report));
+	return send_message(fd, &report, sizeof(report));
 }
 
 static void member_main(struct crowd *crowd, uint32_t index, int fd)
@@ -66,12 +66,13 @@ static void member_main(struct crowd *crowd, uint32_t index, int fd)
 	char name[NAME_MAX_SIZE], go;
 	int rc;
 
-	while (hear(fd, name, sizeof(name))) {
+	while (receive_message(fd, name, sizeof(name))) {
 		member.error[0] = '\0';
 		rc = crowd->ops->ready(&member, name);
-		if (!member_report(&member, fd, rc) || !hear(fd, &go, 1))
+		if (!member_report(&member, fd, rc) ||
+		    !receive_message(fd, &go, 1))
 			break;
-		/* One of them could not begin: nor do the others. */
+		/* If one member could not begin, the others do not either. */
 		if (!go)
 			continue;
 		member.counted = member.finished = 0;
@@ -162,15 +163,16 @@ struct crowd_shared *crowd_shared(struct crowd *crowd)
 	return crowd->shared;
 }
 
-/* Hear from all of them; the first error is the round's. */
-static int reports(struct crowd *crowd, uint32_t count,
-		   struct crowd_result *out)
+/* Collect a report of every member; the first error is the round's. */
+static int collect_reports(struct crowd *crowd, uint32_t count,
+			   struct crowd_result *out)
 {
 	struct report report;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (!hear(crowd->members[i].fd, &report, sizeof(report)))
+		if (!receive_message(crowd->members[i].fd, &report,
+				     sizeof(report)))
 			return driver_fail(crowd->pair, -EPIPE,
 					   "member %u ended", i);
 		if (report.rc && report.error[0])
@@ -190,7 +192,7 @@ static int tell_all(struct crowd *crowd, uint32_t count, const void *bytes,
 		    size_t size)
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (!say(crowd->members[i].fd, bytes, size))
+		if (!send_message(crowd->members[i].fd, bytes, size))
 			return driver_fail(crowd->pair, -EPIPE,
 					   "member %u ended", i);
 	return 0;
@@ -207,7 +209,7 @@ static void pause_for(double seconds)
 
 static void set_phase(struct crowd *crowd, enum crowd_phase phase)
 {
-	/* Nothing is published by it. */
+	/* The phase publishes nothing, so its order is relaxed. */
 	atomic_store_explicit(&crowd->shared->phase, phase,
 			      memory_order_relaxed);
 }
@@ -229,7 +231,7 @@ int crowd_run(struct crowd *crowd, const char *name, uint32_t count,
 	rc = tell_all(crowd, count, text, sizeof(text));
 	if (rc)
 		return rc;
-	ready = reports(crowd, count, NULL);
+	ready = collect_reports(crowd, count, NULL);
 	if (ready == -EPIPE)
 		return ready;
 	go = ready == 0;
@@ -242,5 +244,5 @@ int crowd_run(struct crowd *crowd, const char *name, uint32_t count,
 	pause_for(seconds);
 	out->seconds = workload_seconds(CLOCK_MONOTONIC) - begin;
 	set_phase(crowd, CROWD_STOP);
-	return reports(crowd, count, out);
+	return collect_reports(crowd, count, out);
 }

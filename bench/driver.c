@@ -35,7 +35,8 @@ int driver_fail(struct driver_pair *pair, int code, const char *format, ...)
 
 /* --- the pair --- */
 
-/* What the whole competitor may use, from before its client was pinned. */
+/* The processors that the whole competitor may use, from before its client was
+ * pinned. */
 static cpu_set_t allowed;
 
 void driver_pin(uint32_t index)
@@ -102,7 +103,7 @@ int driver_fork(struct driver_pair *pair,
 	return 0;
 }
 
-/* The other side is gone. */
+/* Note that the other side is gone.  -EPIPE. */
 static int other_ended(struct driver_pair *pair)
 {
 	const char *why = pair->control->error;
@@ -221,7 +222,8 @@ void *driver_memory(struct driver_pair *pair)
 		driver_fail(pair, 0, "mapping the memory: %s", strerror(errno));
 		return NULL;
 	}
-	/* A hint, which Reef's memory gives too; then the page tables. */
+	/* Ask for huge pages, as Reef's memory does; then fill the page
+	 * tables. */
 	madvise(base, options->size, MADV_HUGEPAGE);
 	madvise(base, options->size, MADV_POPULATE_WRITE);
 	if (!options->shared)
@@ -231,7 +233,7 @@ void *driver_memory(struct driver_pair *pair)
 
 uint32_t driver_huge_percent(void)
 {
-	/* Of the reserved kind are not in Rss. */
+	/* Huge pages of the reserved kind are not in Rss. */
 	static const struct {
 		const char *name;
 		bool is_huge, is_apart;
@@ -332,7 +334,7 @@ int driver_serve(const struct driver *driver,
 	int rc;
 
 	signal(SIGPIPE, SIG_IGN);
-	/* The harness's to obey: its end closes the pipe, and then there is
+	/* Ctrl-C is for the harness: its end closes the pipe, and then there is
 	 * time to tidy up (libfabric has files in /dev/shm). */
 	signal(SIGINT, SIG_IGN);
 	pin_client();
@@ -358,7 +360,7 @@ int driver_serve(const struct driver *driver,
 	return 0;
 }
 
-static int people(const struct driver *driver, int argc, char **argv)
+static int run_for_people(const struct driver *driver, int argc, char **argv)
 {
 	struct driver_pair pair = {
 		.options = {.size = UINT64_C(1) << 30, .fabric = "shm"},
@@ -401,7 +403,7 @@ int driver_main(const struct driver *driver, int argc, char **argv)
 		return 2;
 	}
 	if (strcmp(argv[1], "--serve") != 0)
-		return people(driver, argc, argv);
+		return run_for_people(driver, argc, argv);
 	options.fabric = argv[2];
 	if (argc > 3)
 		options.size = strtoull(argv[3], NULL, 10);

@@ -94,7 +94,7 @@ void driver_target_loop(struct driver_pair *pair,
 /* For a further thread or process of the client: it goes to the index-th
  * processor, modulo the number of them. The client is on 0, the target on 1. */
 void driver_pin(uint32_t index);
-/* The other way round: for a process that is to run where it likes. */
+/* Let a process run on any processor again. */
 void driver_unpin(void);
 
 /* Set pair->error once (what failed first is why) and return code. */

@@ -71,8 +71,9 @@ static uint64_t now_ns(const struct crowd *crowd)
 	return reef_sched_now_ns(reef_sim_sched(crowd->sim));
 }
 
-/* Once: what fails afterwards does so because everything is killed. */
-static void end(struct crowd *crowd, int error)
+/* End the run, with its first error: what fails later does so because
+ * everything is killed. */
+static void end_run(struct crowd *crowd, int error)
 {
 	if (crowd->end_ns)
 		return;
@@ -80,7 +81,7 @@ static void end(struct crowd *crowd, int error)
 	crowd->end_ns = now_ns(crowd);
 	crowd->after = reef_count_read(&crowd->count);
 	crowd->takes = crowd->waits.count;
-	/* Else those who never get it would not count. */
+	/* A client that still waits counts with the time it has waited. */
 	for (uint32_t i = 0; i < crowd->load.clients; i++)
 		if (crowd->clients[i].began_ns)
 			reef_histogram_record(
@@ -97,7 +98,7 @@ struct end_of_cable {
 	bool counted;
 };
 
-static int plug_in(void *context, struct reef_fabric *fabric)
+static int push_cost(void *context, struct reef_fabric *fabric)
 {
 	struct end_of_cable *cable = context;
 	int rc = reef_cost_push(fabric, cable->crowd->model, cable->name);
@@ -120,7 +121,7 @@ static int open_mesh(struct crowd *crowd, struct reef_sim_host *host,
 		.fabric = {.sim_host = host,
 			   .links_max = 2 * CLIENTS_MAX,
 			   .silence_ns = TTL_NS},
-		.opened = plug_in,
+		.opened = push_cost,
 		.context = &cable,
 	};
 
@@ -146,7 +147,7 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 	if (!rc)
 		rc = reef_broker_start(&options, &broker);
 	if (rc)
-		end(crowd, rc);
+		end_run(crowd, rc);
 	while (!rc)
 		rc = reef_sleep(SECOND);
 	reef_broker_stop(broker);
@@ -172,7 +173,7 @@ static int node_main(struct reef_sim_host *host, void *arg)
 	if (!rc)
 		rc = reef_node_start(&options, &node);
 	if (rc)
-		end(crowd, rc);
+		end_run(crowd, rc);
 	else
 		crowd->node = node;
 	while (!rc)
@@ -185,7 +186,7 @@ static int node_main(struct reef_sim_host *host, void *arg)
 
 /* --- a client --- */
 
-static uint16_t choose(struct client *client)
+static uint16_t choose_lock(struct client *client)
 {
 	const struct crowd *crowd = client->crowd;
 	double chance = reef_random_unit(&client->random);
@@ -255,7 +256,7 @@ static int open_planned(struct client *client)
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < PLAN; i++) {
-		client->plan[i] = choose(client);
+		client->plan[i] = choose_lock(client);
 		if (!client->locks[client->plan[i]] &&
 		    !client->crowd->load.bare)
 			rc = open_lock(client, client->plan[i],
@@ -264,7 +265,7 @@ static int open_planned(struct client *client)
 	return rc;
 }
 
-static int join(struct client *client, struct reef_sim_host *host)
+static int join_pool(struct client *client, struct reef_sim_host *host)
 {
 	struct crowd *crowd = client->crowd;
 	struct reef_client_options options = {
@@ -297,8 +298,8 @@ static int join(struct client *client, struct reef_sim_host *host)
 	return rc;
 }
 
-/* Until all are here. */
-static int meet(struct client *client, uint32_t meeting)
+/* Wait until all clients have come to this meeting. */
+static int wait_for_all(struct client *client, uint32_t meeting)
 {
 	struct crowd *crowd = client->crowd;
 	int rc = 0;
@@ -309,8 +310,8 @@ static int meet(struct client *client, uint32_t meeting)
 	return rc;
 }
 
-/* Have seen all memory in which somebody's inbox is: whoever is woken for the
- * first time is not to wait until the broker was asked about it. */
+/* Attach all memory in which an inbox is, so that the first to wake a client
+ * need not ask the broker about it. */
 static int see_inboxes(struct client *client)
 {
 	const struct crowd *crowd = client->crowd;
@@ -331,8 +332,8 @@ static int get_ready(struct client *client)
 	struct crowd *crowd = client->crowd;
 	int rc = 0;
 
-	/* One after the other: together each would find the memory used up and
-	 * add to it. */
+	/* Clients come one after the other: together each would find the memory
+	 * used up and add to it. */
 	while (!rc && crowd->arrived[0] < client->number)
 		rc = reef_sleep(SECOND / 10000);
 	if (!rc && !client->number)
@@ -342,17 +343,17 @@ static int get_ready(struct client *client)
 	if (!rc)
 		rc = reef_inbox_open(client->space, &client->inbox);
 	if (!rc)
-		rc = meet(client, 0);
+		rc = wait_for_all(client, 0);
 	if (!rc)
 		rc = see_inboxes(client);
 	if (!rc)
-		rc = meet(client, 1);
-	/* Not all in the same nanosecond. */
+		rc = wait_for_all(client, 1);
+	/* Clients do not begin in the same nanosecond. */
 	return rc ? rc : reef_sleep(reef_random_below(&client->random, 20000));
 }
 
-/* It was taken. */
-static void note(struct client *client)
+/* Count a lock that was taken, and end the run with the last. */
+static void count_take(struct client *client)
 {
 	struct crowd *crowd = client->crowd;
 	const struct locks_load *load = &crowd->load;
@@ -367,11 +368,12 @@ static void note(struct client *client)
 	if (crowd->done > load->warm)
 		reef_histogram_record(&crowd->waits, waited_ns);
 	if (crowd->done == (uint64_t)load->warm + load->takes)
-		end(crowd, 0);
+		end_run(crowd, 0);
 }
 
-/* What a lock is compared with: a word, and nobody ever pauses, but for the
- * blink that a processor needs: else they come in step, and some never win. */
+/* Take a bare word, which locks are compared with: nobody ever pauses, but for
+ * the blink that a processor needs; without it clients come in step, and some
+ * never win. */
 static int take_bare(struct client *client, uint64_t word)
 {
 	uint64_t before;
@@ -385,7 +387,7 @@ static int take_bare(struct client *client, uint64_t word)
 	return rc;
 }
 
-static int take(struct client *client, uint32_t number, bool reads)
+static int take_lock(struct client *client, uint32_t number, bool reads)
 {
 	const struct crowd *crowd = client->crowd;
 
@@ -396,7 +398,7 @@ static int take(struct client *client, uint32_t number, bool reads)
 			      REEF_FOREVER);
 }
 
-static int give(struct client *client, uint32_t number)
+static int give_lock(struct client *client, uint32_t number)
 {
 	const struct crowd *crowd = client->crowd;
 
@@ -406,7 +408,7 @@ static int give(struct client *client, uint32_t number)
 	return reef_lock_give(client->locks[number]);
 }
 
-static int use(struct client *client, uint32_t number)
+static int use_lock(struct client *client, uint32_t number)
 {
 	struct crowd *crowd = client->crowd;
 	bool reads = reef_random_below(&client->random, 100) <
@@ -416,14 +418,14 @@ static int use(struct client *client, uint32_t number)
 	int rc;
 
 	client->began_ns = now_ns(crowd);
-	rc = take(client, number, reads);
+	rc = take_lock(client, number, reads);
 	if (rc)
 		return rc;
-	note(client);
+	count_take(client);
 	rc = reads ? reef_read(client->reef, data, bytes, sizeof(bytes))
 		   : reef_write(client->reef, data, bytes, sizeof(bytes));
 	if (!rc)
-		rc = give(client, number);
+		rc = give_lock(client, number);
 	if (!rc && crowd->load.pause_ns)
 		rc = reef_sleep(reef_random_below(&client->random,
 						  2 * crowd->load.pause_ns));
@@ -434,14 +436,14 @@ static int client_main(struct reef_sim_host *host, void *arg)
 {
 	struct client *client = arg;
 	struct crowd *crowd = client->crowd;
-	int rc = join(client, host);
+	int rc = join_pool(client, host);
 
 	if (!rc)
 		rc = get_ready(client);
 	for (uint32_t i = 0; !rc; i++)
-		rc = use(client, client->plan[i % PLAN]);
+		rc = use_lock(client, client->plan[i % PLAN]);
 	if (rc != -REEF_EHOSTDEAD)
-		end(crowd, rc);
+		end_run(crowd, rc);
 	for (uint32_t i = 0; i < crowd->load.locks; i++)
 		reef_lock_close(client->locks[i]);
 	reef_close(client->reef);
@@ -452,7 +454,7 @@ static int client_main(struct reef_sim_host *host, void *arg)
 
 /* --- around it --- */
 
-/* Ends what takes too long. */
+/* End a run that takes too long. */
 static int watch_main(struct reef_sim_host *host, void *arg)
 {
 	struct crowd *crowd = arg;
@@ -463,7 +465,7 @@ static int watch_main(struct reef_sim_host *host, void *arg)
 		rc = reef_sleep(SECOND / 1000);
 		if (crowd->begin_ns &&
 		    now_ns(crowd) > crowd->begin_ns + crowd->load.limit_ns)
-			end(crowd, 0);
+			end_run(crowd, 0);
 	}
 	return rc;
 }
@@ -552,7 +554,7 @@ static int run_sim(struct crowd *crowd)
 	return crowd->end_ns ? crowd->error : rc;
 }
 
-static void tell(const struct crowd *crowd, struct locks_result *out)
+static void fill_result(const struct crowd *crowd, struct locks_result *out)
 {
 	struct reef_counts counts =
 		reef_counts_between(&crowd->before, &crowd->after);
@@ -595,7 +597,7 @@ int locks_run(const struct locks_load *load, struct locks_result *out)
 	if (!rc && !crowd->takes)
 		rc = -ETIMEDOUT;
 	if (!rc)
-		tell(crowd, out);
+		fill_result(crowd, out);
 	for (uint32_t i = 0; i < crowd->load.clients; i++)
 		free(crowd->clients[i].locks);
 out:

@@ -13,7 +13,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define EXTENT (64 * MIB)
-/* Of the node: what a key takes, what waits to be reused, and some to spare. */
+/* Bytes that the node lends: what keys take, what waits to be reused, and some
+ * to spare. */
 #define CAPACITY(keys) (400 * (keys) + 2048 * MIB)
 #define LOAD 64u /* keys at once */
 #define TCP_KEYS 100000u
@@ -32,7 +33,7 @@ struct ours {
 	const char *fabric;
 	uint32_t fibers;
 	double bytes; /* of memory, of a key */
-	/* A round of fibers. */
+	/* The round that the fibers run. */
 	const struct map_work *work;
 	double begin, until, seconds;
 	uint64_t done;
@@ -120,7 +121,7 @@ static void hand_close(struct hand *hand)
 	*hand = (struct hand){0};
 }
 
-static int load(struct hand *hand, uint64_t keys)
+static int load_keys(struct hand *hand, uint64_t keys)
 {
 	struct reef_map_item items[LOAD];
 	uint64_t values[LOAD][MAP_VALUE / 8], at;
@@ -153,12 +154,12 @@ static int add_used(void *context, const struct reef_space_info *info)
 	return 0;
 }
 
-static int prepare(void *arg)
+static int prepare_table(void *arg)
 {
 	uint64_t keys = *(const uint64_t *)arg, used = 0;
 	int rc = hand_open(&ours.hand);
 
-	rc = rc ? rc : load(&ours.hand, keys);
+	rc = rc ? rc : load_keys(&ours.hand, keys);
 	rc = rc ? rc : reef_space_list(ours.hand.reef, add_used, &used);
 	ours.bytes = (double)used / (double)keys;
 	ours.rc = rc;
@@ -173,7 +174,7 @@ static int open_pool(struct driver_pair *pair, uint32_t fibers)
 	bool tcp = strcmp(pair->options.fabric, "tcp") == 0;
 	int rc;
 
-	/* More would take minutes to load, and be no slower to read. */
+	/* More keys would take minutes to load, and be no slower to read. */
 	if (tcp && keys > TCP_KEYS)
 		keys = TCP_KEYS;
 	ours.fabric = pair->options.fabric;
@@ -185,10 +186,10 @@ static int open_pool(struct driver_pair *pair, uint32_t fibers)
 	if (rc)
 		return rc;
 	if (tcp) {
-		rc = reef_fiber_spawn(ours.sched, prepare, &keys, NULL);
+		rc = reef_fiber_spawn(ours.sched, prepare_table, &keys, NULL);
 		rc = rc ? rc : reef_sched_run(ours.sched);
 	} else {
-		prepare(&keys);
+		prepare_table(&keys);
 	}
 	rc = rc ? rc : ours.rc;
 	if (rc)
@@ -288,7 +289,7 @@ static int run_threads(double seconds, double *times)
 	return rc ? rc : map_threads(threads, MAP_THREADS, seconds, times);
 }
 
-static int run(const char *name, double seconds, double *rate)
+static int run_work(const char *name, double seconds, double *rate)
 {
 	const struct map_work *work = map_work_find(name);
 
@@ -303,7 +304,7 @@ static int run(const char *name, double seconds, double *rate)
 static int map_reef_run(struct driver_pair *pair, const char *name,
 			double seconds, double *rate)
 {
-	int rc = run(name, seconds, rate);
+	int rc = run_work(name, seconds, rate);
 
 	return rc && rc != -ENOSYS && rc != -EILSEQ
 		       ? driver_fail(pair, rc, "%s", reef_error_text(rc))

@@ -106,7 +106,7 @@ struct map_state {
 
 /* --- keys and values --- */
 
-/* Eight letters of 32 bits. */
+/* Write 32 bits as eight letters. */
 workload_inline uint64_t map_letters(uint64_t bits)
 {
 	bits = (bits | bits << 16) & UINT64_C(0x0000ffff0000ffff);
@@ -115,7 +115,7 @@ workload_inline uint64_t map_letters(uint64_t bits)
 	return bits + UINT64_C(0x6161616161616161);
 }
 
-/* Another for each number: workload_fill is one to one. */
+/* Make the key of a number. Each has another: workload_fill is one to one. */
 workload_inline void map_key(uint64_t number, char key[MAP_KEY])
 {
 	uint64_t spread = workload_fill(number), half;
@@ -277,7 +277,7 @@ workload_inline int map_mixed(const struct map_ops *ops, void *context,
 	return rc;
 }
 
-/* For about so many seconds; operations a second. */
+/* Run the loop for about so many seconds. *rate: operations a second. */
 workload_inline int map_loop(const struct map_ops *ops, void *context,
 			     const struct map_work *work,
 			     struct map_state *state, double seconds,
@@ -339,7 +339,7 @@ static inline void *map_thread_main(void *argument)
 	return NULL;
 }
 
-/* Some of them at once, each on its processor: their rates together. */
+/* Run some threads at once, each on its processor. *rate: all together. */
 static inline int map_threads_run(struct map_thread *threads, uint32_t count,
 				  double *rate)
 {
@@ -370,9 +370,10 @@ static inline int map_by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Each alone, then all at once: how many times the rate of one they reach
- * together. By turns, MAP_TURNS times, because what else the machine does comes
- * and goes, and processors are not all the same; the median of these. */
+/* Run each thread alone, then all at once. *times: how many times the rate of
+ * one they reach together. By turns, MAP_TURNS times, because what else the
+ * machine does comes and goes, and processors are not all the same; the median
+ * of these. */
 static inline int map_threads(struct map_thread *threads, uint32_t count,
 			      double seconds, double *times)
 {
@@ -402,7 +403,7 @@ static inline int map_threads(struct map_thread *threads, uint32_t count,
 
 /* --- loading --- */
 
-/* Keys 0 to keys - 1, by the competitor's own quickest way. */
+/* Load keys 0 to keys - 1, by the competitor's own quickest way. */
 workload_inline int map_load(uint64_t keys, void *context,
 			     int (*add)(void *context, const char *key,
 					const uint64_t *value))

@@ -24,7 +24,7 @@ struct wish {
 	uint64_t capacity, extent_size;
 };
 
-/* Here, because the target is forked from what has it. */
+/* This is static because the target is forked from what has it. */
 static struct wish wish;
 
 struct server {
@@ -33,7 +33,7 @@ struct server {
 	int rc;
 };
 
-/* The client's end of the channel is closed; it never says anything. */
+/* True if the client's end of the channel, which is silent, is closed. */
 static bool client_ended(const struct driver_pair *pair)
 {
 	char byte;

@@ -27,7 +27,7 @@ static const struct redis_load loads[] = {
 	{"set-4m-c8", "set", 8, 1, 16, BIG},
 };
 
-/* Of a round: that the beginning and the end of it do not matter. */
+/* Requests of a round at least, so that its beginning and end do not matter. */
 #define LEAST(load) ((uint64_t)(load)->clients * (load)->pipeline * 8)
 
 #define LOADS (sizeof(loads) / sizeof(loads[0]))
@@ -38,7 +38,7 @@ struct theirs {
 	uint32_t filled;     /* size of the values that are there now */
 };
 
-/* One to a process. */
+/* A process has one server. */
 static struct theirs theirs;
 
 /* --- rounds --- */
@@ -89,7 +89,7 @@ static int server_open(struct driver_pair *pair, const char *const *arguments)
 {
 	int rc = redis_server_start(pair, &theirs.server, arguments);
 
-	/* It sleeps unless it is asked something. */
+	/* A server sleeps unless it is asked something. */
 	pair->target_rests = true;
 	if (rc)
 		redis_server_end(&theirs.server);

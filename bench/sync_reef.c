@@ -27,10 +27,10 @@ struct ours { /* the client's, and each member's copy */
 	struct crowd *crowd;
 };
 
-/* Here, because members are forked from what has it. */
+/* This is static because members are forked from what has it. */
 static struct ours ours;
 
-/* A member's. */
+/* What a member has opened. */
 struct hand {
 	struct reef *reef;
 	struct reef_space *space;

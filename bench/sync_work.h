@@ -125,7 +125,7 @@ workload_inline int sync_loop_meet(const struct sync_ops *ops,
 					      memory_order_release);
 		rc = ops->meet(member);
 		counted += phase == CROWD_COUNT;
-		/* With member 0's store. */
+		/* Acquire; the partner is member 0's store. */
 		if (atomic_load_explicit(last, memory_order_acquire) == round)
 			break;
 	}
@@ -151,7 +151,7 @@ workload_inline int sync_loop_number(const struct sync_ops *ops,
 	return rc;
 }
 
-/* A crowd's loop. */
+/* The loop of a crowd's member. */
 workload_inline int sync_loop(const struct sync_ops *ops,
 			      struct crowd_member *member, const char *name)
 {
@@ -172,7 +172,7 @@ workload_inline int sync_loop(const struct sync_ops *ops,
 	}
 }
 
-/* A driver's run. */
+/* The run of a driver. */
 static inline int sync_run(struct driver_pair *pair, struct crowd *crowd,
 			   const char *name, double seconds, double *rate)
 {
@@ -183,8 +183,8 @@ static inline int sync_run(struct driver_pair *pair, struct crowd *crowd,
 
 	if (!work)
 		return -ENOSYS;
-	/* On a busy machine whose turn it is may not run for a whole round:
-	 * then a longer one is to tell. */
+	/* On a busy machine the member whose turn it is may not run for a whole
+	 * round: then a longer one is run. */
 	do {
 		rc = crowd_run(crowd, name, work->members, seconds, &result);
 		seconds *= 2;

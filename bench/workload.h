@@ -150,7 +150,7 @@ workload_inline int workload_chain(const struct workload_ops *ops,
 			       WORKLOAD_LINE);
 		if (__builtin_expect(rc != 0, 0))
 			return rc;
-		/* From memory: the copy is part of the work. */
+		/* It is read from memory: the copy is part of the work. */
 		value = *(volatile uint64_t *)state->local;
 	}
 	return 0;
@@ -372,7 +372,7 @@ workload_inline int workload_sweep(const struct workload_ops *ops,
 	return rc;
 }
 
-/* What the hot word holds now. */
+/* The value of the hot word now. */
 workload_inline int workload_hot_load(const struct workload_ops *ops,
 				      void *context,
 				      struct workload_state *state)
@@ -392,7 +392,7 @@ workload_inline int workload_run(const struct workload *workload,
 				 struct workload_state *from, double seconds,
 				 double *rate)
 {
-	/* Of its own, so that it can live in registers. */
+	/* The loop has a state of its own, which can live in registers. */
 	struct workload_state state = *from;
 	double begin, now, warm;
 	uint64_t done = 0;

@@ -155,14 +155,14 @@ static int glib_run(struct driver_pair *pair, const char *name, double seconds,
 		       name, seconds, rate);
 }
 
-/* The table ends with the process. */
+/* There is nothing to do: the table ends with the process. */
 static const struct driver glib_driver = {
 	.name = "inprocess",
 	.open = glib_open,
 	.run = glib_run,
 };
 
-/* glibc looks at it before main. */
+/* Run the program again with the setting that glibc reads before main. */
 static void ask_for_huge_pages(char **argv)
 {
 	static const char name[] = "GLIBC_TUNABLES";

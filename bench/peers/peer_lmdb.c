@@ -26,8 +26,8 @@ struct theirs {
 
 static struct theirs theirs;
 
-/* Its own codes are negative, and not errno's. */
-static int code(int rc)
+/* The errno for a code of LMDB, whose own are negative. */
+static int errno_of(int rc)
 {
 	if (rc == MDB_NOTFOUND)
 		return -ENOENT;
@@ -44,7 +44,7 @@ workload_inline int find(MDB_txn *txn, const char *key, uint64_t *value)
 	int rc = mdb_get(txn, theirs.table, &name, &found);
 
 	if (rc)
-		return code(rc);
+		return errno_of(rc);
 	if (found.mv_size != MAP_VALUE)
 		return -EILSEQ;
 	memcpy(value, found.mv_data, MAP_VALUE);
@@ -57,7 +57,7 @@ workload_inline int theirs_get(void *context, const char *key, uint64_t *value)
 
 	(void)context;
 	if (rc)
-		return code(rc);
+		return errno_of(rc);
 	rc = find(theirs.reader, key, value);
 	mdb_txn_reset(theirs.reader);
 	return rc;
@@ -68,21 +68,21 @@ static int write_one(MDB_txn *txn, const char *key, const uint64_t *value)
 	MDB_val name = {MAP_KEY, (void *)key};
 	MDB_val bytes = {MAP_VALUE, (void *)value};
 
-	return code(mdb_put(txn, theirs.table, &name, &bytes, 0));
+	return errno_of(mdb_put(txn, theirs.table, &name, &bytes, 0));
 }
 
 workload_inline int theirs_put(void *context, const char *key,
 			       const uint64_t *value)
 {
 	MDB_txn *txn;
-	int rc = code(mdb_txn_begin(theirs.env, NULL, 0, &txn));
+	int rc = errno_of(mdb_txn_begin(theirs.env, NULL, 0, &txn));
 
 	(void)context;
 	if (rc)
 		return rc;
 	rc = write_one(txn, key, value);
 	if (!rc)
-		return code(mdb_txn_commit(txn));
+		return errno_of(mdb_txn_commit(txn));
 	mdb_txn_abort(txn);
 	return rc;
 }
@@ -91,7 +91,7 @@ workload_inline int theirs_change(void *context, const char *key,
 				  uint64_t *value)
 {
 	MDB_txn *txn;
-	int rc = code(mdb_txn_begin(theirs.env, NULL, 0, &txn));
+	int rc = errno_of(mdb_txn_begin(theirs.env, NULL, 0, &txn));
 
 	(void)context;
 	if (rc)
@@ -102,7 +102,7 @@ workload_inline int theirs_change(void *context, const char *key,
 		rc = write_one(txn, key, value);
 	}
 	if (!rc)
-		return code(mdb_txn_commit(txn));
+		return errno_of(mdb_txn_commit(txn));
 	mdb_txn_abort(txn);
 	return rc;
 }
@@ -122,7 +122,7 @@ static int load_flush(void)
 
 	theirs.loader = NULL;
 	theirs.loading = 0;
-	return txn ? code(mdb_txn_commit(txn)) : 0;
+	return txn ? errno_of(mdb_txn_commit(txn)) : 0;
 }
 
 static int load_add(void *context, const char *key, const uint64_t *value)
@@ -131,14 +131,15 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 
 	(void)context;
 	if (!theirs.loader)
-		rc = code(mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
+		rc = errno_of(
+			mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
 	rc = rc ? rc : write_one(theirs.loader, key, value);
 	return !rc && ++theirs.loading == LOAD ? load_flush() : rc;
 }
 
 /* --- the driver --- */
 
-/* Its files are gone as soon as they are open. */
+/* Open files whose names are removed at once. */
 static int open_files(uint64_t keys)
 {
 	const char *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
@@ -148,11 +149,12 @@ static int open_files(uint64_t keys)
 	snprintf(directory, sizeof(directory), "%s/reef-lmdb-XXXXXX", base);
 	if (!mkdtemp(directory))
 		return -errno;
-	rc = code(mdb_env_create(&theirs.env));
-	rc = rc ? rc : code(mdb_env_set_mapsize(theirs.env, FILE_SIZE(keys)));
+	rc = errno_of(mdb_env_create(&theirs.env));
 	rc = rc ? rc
-		: code(mdb_env_open(theirs.env, directory,
-				    MDB_NOSYNC | MDB_WRITEMAP, 0600));
+		: errno_of(mdb_env_set_mapsize(theirs.env, FILE_SIZE(keys)));
+	rc = rc ? rc
+		: errno_of(mdb_env_open(theirs.env, directory,
+					MDB_NOSYNC | MDB_WRITEMAP, 0600));
 	snprintf(file, sizeof(file), "%s/data.mdb", directory);
 	unlink(file);
 	snprintf(file, sizeof(file), "%s/lock.mdb", directory);
@@ -165,14 +167,15 @@ static int open_table(uint64_t keys)
 {
 	int rc = open_files(keys);
 
-	rc = rc ? rc : code(mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
 	rc = rc ? rc
-		: code(mdb_dbi_open(theirs.loader, NULL, 0, &theirs.table));
+		: errno_of(mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
+	rc = rc ? rc
+		: errno_of(mdb_dbi_open(theirs.loader, NULL, 0, &theirs.table));
 	rc = rc ? rc : map_load(keys, NULL, load_add);
 	rc = rc ? rc : load_flush();
 	rc = rc ? rc
-		: code(mdb_txn_begin(theirs.env, NULL, MDB_RDONLY,
-				     &theirs.reader));
+		: errno_of(mdb_txn_begin(theirs.env, NULL, MDB_RDONLY,
+					 &theirs.reader));
 	if (!rc)
 		mdb_txn_reset(theirs.reader);
 	return rc;

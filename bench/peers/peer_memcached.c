@@ -12,7 +12,7 @@
 #include <sys/un.h>
 
 #define LOAD 512u /* commands at once */
-/* Its slabs, its items' heads and its table, generously. */
+/* Bytes per key, generously: slabs, the items' heads and the table. */
 #define MEGABYTES(keys) (256 + (keys) / (1u << 20) * 512)
 
 #define GET "get ................\r\n"
@@ -26,7 +26,7 @@
 	"set ................ 0 0 64 noreply\r\n"                              \
 	"................................................................\r\n"
 #define QUIET_VALUE 37
-/* What a get that finds its key is answered. */
+/* The head of the answer to a get that finds its key. */
 #define FOUND "VALUE ................ 0 64\r\n"
 #define FOUND_KEY 6
 #define FOUND_SIZE (sizeof(FOUND) - 1 + MAP_VALUE + 2 + 5)
@@ -46,7 +46,7 @@ static struct theirs theirs;
 
 /* --- operations --- */
 
-static int say(const char *text, size_t size)
+static int send_text(const char *text, size_t size)
 {
 	ssize_t sent;
 
@@ -59,7 +59,7 @@ static int say(const char *text, size_t size)
 }
 
 /* Read until `size` bytes are there, or what is there ends in `end`. */
-static int hear(size_t size, const char *end, size_t *got)
+static int receive_text(size_t size, const char *end, size_t *got)
 {
 	size_t tail = strlen(end);
 	ssize_t some;
@@ -86,8 +86,8 @@ workload_inline int theirs_get(void *context, const char *key, uint64_t *value)
 
 	(void)context;
 	memcpy(theirs.get + GET_KEY, key, MAP_KEY);
-	rc = say(theirs.get, sizeof(GET) - 1);
-	rc = rc ? rc : hear(FOUND_SIZE, "END\r\n", &got);
+	rc = send_text(theirs.get, sizeof(GET) - 1);
+	rc = rc ? rc : receive_text(FOUND_SIZE, "END\r\n", &got);
 	if (rc)
 		return rc;
 	if (got != FOUND_SIZE ||
@@ -106,8 +106,8 @@ workload_inline int theirs_put(void *context, const char *key,
 	(void)context;
 	memcpy(theirs.set + SET_KEY, key, MAP_KEY);
 	memcpy(theirs.set + SET_VALUE, value, MAP_VALUE);
-	rc = say(theirs.set, sizeof(SET) - 1);
-	rc = rc ? rc : hear(sizeof(STORED) - 1, "\r\n", &got);
+	rc = send_text(theirs.set, sizeof(SET) - 1);
+	rc = rc ? rc : receive_text(sizeof(STORED) - 1, "\r\n", &got);
 	if (rc)
 		return rc;
 	return memcmp(theirs.answer, STORED, sizeof(STORED) - 1) ? -EPROTO : 0;
@@ -126,7 +126,7 @@ static int load_flush(void)
 	size_t size = theirs.loading * (sizeof(QUIET) - 1);
 
 	theirs.loading = 0;
-	return say(theirs.load, size);
+	return send_text(theirs.load, size);
 }
 
 static int load_add(void *context, const char *key, const uint64_t *value)
@@ -140,14 +140,14 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 	return ++theirs.loading == LOAD ? load_flush() : 0;
 }
 
-/* A number of its statistics. */
+/* A number of the server's statistics. */
 static double stat_of(const char *name)
 {
 	const char *at;
 	size_t got;
 
-	if (say("stats\r\n", 7) ||
-	    hear(sizeof(theirs.answer) - 1, "END\r\n", &got))
+	if (send_text("stats\r\n", 7) ||
+	    receive_text(sizeof(theirs.answer) - 1, "END\r\n", &got))
 		return 0;
 	at = strstr(theirs.answer, name);
 	return at ? strtod(at + strlen(name), NULL) : 0;
@@ -179,7 +179,7 @@ static int memcached_open(struct driver_pair *pair)
 		return rc;
 	snprintf(megabytes, sizeof(megabytes), "%llu",
 		 (unsigned long long)MEGABYTES(keys));
-	/* -u: who it becomes, where it may. */
+	/* -u names the user that it becomes, where it may. */
 	server_arguments((const char *const[]){
 		"memcached", "-s", server.socket, "-t", "1", "-m", megabytes,
 		getuid() ? NULL : "-u", "root", NULL});

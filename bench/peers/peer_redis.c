@@ -22,12 +22,12 @@ struct theirs {
 	struct crowd *crowd;
 };
 
-/* Here, because members are forked from what has it. */
+/* This is static because members are forked from what has it. */
 static struct theirs theirs;
 
 /* --- operations --- */
 
-/* One command, and whether its answer is what it should be. */
+/* Send one command and check its answer. */
 workload_inline int command(const char *text, size_t size, int type)
 {
 	redisReply *reply = NULL;
@@ -86,7 +86,7 @@ static const struct crowd_ops theirs_crowd = {
 
 /* --- the server --- */
 
-/* What it says of itself. */
+/* Describe the competitor, with the server's version. */
 static void server_describe(struct driver_pair *pair)
 {
 	redisReply *reply = redisCommand(redis_client, "INFO server");

@@ -114,8 +114,8 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 	return ++theirs.loading == LOAD ? load_flush() : 0;
 }
 
-/* A number of INFO. */
-static double info(const char *section, const char *name)
+/* A number from the server's INFO. */
+static double info_number(const char *section, const char *name)
 {
 	redisReply *reply = redisCommand(redis_client, "INFO %s", section);
 	const char *at = NULL;
@@ -142,17 +142,18 @@ static int redis_open(struct driver_pair *pair)
 		return rc;
 	memcpy(theirs.get, GET, sizeof(GET));
 	memcpy(theirs.set, SET, sizeof(SET));
-	empty = info("memory", "used_memory:");
+	empty = info_number("memory", "used_memory:");
 	rc = map_state_init(&theirs.state, keys);
 	rc = rc ? rc : map_load(keys, NULL, load_add);
 	rc = rc ? rc : load_flush();
 	if (rc)
 		return driver_fail(pair, rc, "redis-server: %s", strerror(-rc));
-	theirs.bytes = (info("memory", "used_memory:") - empty) / (double)keys;
+	theirs.bytes =
+		(info_number("memory", "used_memory:") - empty) / (double)keys;
 	snprintf(pair->description, sizeof(pair->description),
 		 "redis-server %.1f on a unix socket, one synchronous client "
 		 "of hiredis; %.0f bytes of memory a key",
-		 info("server", "redis_version:"), theirs.bytes);
+		 info_number("server", "redis_version:"), theirs.bytes);
 	return 0;
 }
 

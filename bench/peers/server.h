@@ -27,7 +27,7 @@ struct server {
 	const char *arguments[24]; /* to NULL */
 };
 
-/* Here, because the target is forked from what has it. */
+/* This is static because the target is forked from what has it. */
 static struct server server;
 
 static int server_target(struct driver_pair *pair)
@@ -37,7 +37,7 @@ static int server_target(struct driver_pair *pair)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != server.client)
 		return -EPIPE;
-	/* What it prints is not for the harness. */
+	/* What the server prints is not for the harness. */
 	for (int fd = 0; fd < 3; fd++)
 		dup2(null, fd);
 	execvp(server.name, (char *const *)server.arguments);
@@ -55,7 +55,7 @@ static inline int server_connect(struct driver_pair *pair,
 	for (uint32_t i = 0; i < SERVER_TRIES; i++) {
 		if (connect())
 			return 0;
-		/* It says why, if it has ended. */
+		/* A server that has ended has told why. */
 		if (waitpid(pair->target, NULL, WNOHANG) == pair->target)
 			return driver_receive(pair, &byte, 1);
 		nanosleep(&pause, NULL);
@@ -63,7 +63,7 @@ static inline int server_connect(struct driver_pair *pair,
 	return driver_fail(pair, -ETIMEDOUT, "%s does not answer", server.name);
 }
 
-/* A directory, and the name of a socket in it. */
+/* Make a directory, and the name of a socket in it. */
 static inline int server_prepare(struct driver_pair *pair, const char *name)
 {
 	const char *base = getenv("TMPDIR");
@@ -80,7 +80,7 @@ static inline int server_prepare(struct driver_pair *pair, const char *name)
 	return 0;
 }
 
-/* The program's name first, NULL last. */
+/* Set the server's arguments: the program's name first, NULL last. */
 static inline void server_arguments(const char *const *arguments)
 {
 	size_t count = 0;
@@ -90,16 +90,18 @@ static inline void server_arguments(const char *const *arguments)
 	while (arguments[count++]);
 }
 
-/* After server_prepare and with arguments that name the socket. */
+/* Start the server, after server_prepare and with arguments that name the
+ * socket. */
 static inline int server_start(struct driver_pair *pair, bool (*connect)(void))
 {
 	int rc = driver_fork(pair, server_target);
 
 	rc = rc ? rc : server_connect(pair, connect);
-	/* The connections there are stay; so nothing can be left behind. */
+	/* Connections outlive the socket's name, so it goes now, and nothing
+	 * can be left behind. */
 	unlink(server.socket);
 	rmdir(server.directory);
-	/* It sleeps unless it is asked something. */
+	/* A server sleeps unless it is asked something. */
 	pair->target_rests = true;
 	return rc;
 }

@@ -16,7 +16,7 @@
 #define PATIENCE_NS (UINT64_C(60000) * MILLISECOND)
 #define RUN "/tmp/run"
 
-/* Look again until it is so. */
+/* Check again and again until a condition is true. */
 #define AWAIT(condition)                                                       \
 	do {                                                                   \
 		uint64_t until_ = reef_now_ns() + PATIENCE_NS;                 \
@@ -36,16 +36,16 @@ struct process {
 void servers_prepare(const char *program);
 
 void start(struct process *process, const char *program, char **argv);
-/* Read its lines until one has that in it. */
+/* Read the lines of a process until one has that text in it. */
 void hear(const struct process *process, const char *what);
-/* `reef`, whose output we read. */
+/* Start `reef`, whose output we read. */
 void start_telling(struct process *process, char **argv);
 void start_broker(struct process *process, const char *address);
 void start_node(struct process *process, const char *address, int number);
-/* A client: PROGRAM ROLE FD ADDRESS, with a socket of packets between us. */
+/* Start a client: PROGRAM ROLE FD ADDRESS, with a socket of packets to it. */
 void start_client(struct process *process, char *program, char *role,
 		  uint64_t address);
-/* SIGTERM must end it with 0. */
+/* End a process by SIGTERM; its status must be 0. */
 void end(struct process *process, int signal);
 
 #endif

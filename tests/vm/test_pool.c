@@ -29,7 +29,7 @@
 
 /* --- clients --- */
 
-/* What a client says. */
+/* What a client tells the test. */
 struct told {
 	int rc;
 	uint32_t session;
@@ -37,12 +37,12 @@ struct told {
 	uint64_t kept;
 };
 
-static void listen_to(const struct process *process, struct told *told)
+static void receive_told(const struct process *process, struct told *told)
 {
 	CHECK_EQ(read(process->fd, told, sizeof(*told)), sizeof(*told));
 }
 
-static void tell(int fd, const struct told *told)
+static void send_told(int fd, const struct told *told)
 {
 	CHECK_EQ(write(fd, told, sizeof(*told)), sizeof(*told));
 }
@@ -58,7 +58,7 @@ static int open_space(struct reef *reef, const char *name,
 	return reef_space_open(reef, name, &options, space);
 }
 
-static void join(struct reef **reef, struct reef_space **space)
+static void join_pool(struct reef **reef, struct reef_space **space)
 {
 	const struct reef_options options = {.fabrics = "verbs"};
 
@@ -66,41 +66,41 @@ static void join(struct reef **reef, struct reef_space **space)
 	CHECK_EQ(open_space(*reef, SPACE, space), 0);
 }
 
-/* Add to a word, over and over, until it is told to stop existing. */
+/* Add to a word, over and over, until the process is killed. */
 static void act_writer(int fd, uint64_t address)
 {
 	struct told told = {0};
 	struct reef_space *space;
 	struct reef *reef;
 
-	join(&reef, &space);
+	join_pool(&reef, &space);
 	told.session = reef_session(reef);
-	tell(fd, &told);
+	send_told(fd, &told);
 	while (!told.rc)
 		told.rc = reef_faa(reef, address, 1, NULL);
-	tell(fd, &told);
+	send_told(fd, &told);
 	CHECK_EQ(reef_write(reef, address, &told, 8), -REEF_EFENCED);
 	CHECK_EQ(reef_alloc(space, 64, &address), -REEF_EFENCED);
 	CHECK_EQ(reef_health(reef), -REEF_EFENCED);
 	reef_close(reef);
-	/* The next session is as good as any. */
-	join(&reef, &space);
+	/* After a fence the next session goes on. */
+	join_pool(&reef, &space);
 	told.session = reef_session(reef);
 	told.rc = reef_alloc(space, 64, &address);
 	if (!told.rc)
 		told.rc = reef_write(reef, address, "again", 6);
-	tell(fd, &told);
+	send_told(fd, &told);
 	reef_close(reef);
 }
 
-/* Keep one small block, take all that is left, and be there. */
+/* Keep one small block, take all that is left, and wait to be killed. */
 static void act_owner(int fd, uint64_t address)
 {
 	struct told told = {0};
 	struct reef_space *space;
 	struct reef *reef;
 
-	join(&reef, &space);
+	join_pool(&reef, &space);
 	CHECK_EQ(open_space(reef, SCARCE, &space), 0);
 	told.session = reef_session(reef);
 	CHECK_EQ(reef_alloc(space, 64, &told.kept), 0);
@@ -112,7 +112,7 @@ static void act_owner(int fd, uint64_t address)
 			CHECK_EQ(reef_write(reef, address, "gone", 5), 0);
 		told.count += told.rc == 0;
 	}
-	tell(fd, &told);
+	send_told(fd, &told);
 	for (;;)
 		pause();
 }
@@ -123,11 +123,11 @@ static void act_adder(int fd, uint64_t address)
 	struct reef_space *space;
 	struct reef *reef;
 
-	join(&reef, &space);
+	join_pool(&reef, &space);
 	for (uint32_t i = 0; i < ADDS; i++)
 		CHECK_EQ(reef_faa(reef, address, 1, NULL), 0);
 	reef_close(reef);
-	tell(fd, &told);
+	send_told(fd, &told);
 }
 
 static const struct role {
@@ -218,7 +218,7 @@ static void pool_words_are_of_one_domain(struct world *world)
 	for (uint32_t i = 0; i < ADDS; i++)
 		CHECK_EQ(reef_faa(world->reef, world->word, 1, NULL), 0);
 	for (uint32_t i = 0; i < 2; i++) {
-		listen_to(&adders[i], &told);
+		receive_told(&adders[i], &told);
 		waitpid(adders[i].pid, NULL, 0);
 		close(adders[i].fd);
 	}
@@ -234,7 +234,7 @@ static void pool_stopped_client_is_fenced(struct world *world)
 	int status;
 
 	start_client(&writer, PROGRAM, "writer", world->word);
-	listen_to(&writer, &told);
+	receive_told(&writer, &told);
 	session = told.session;
 	AWAIT(value_of(world) > before);
 	CHECK(!has_ended(world->reef, session));
@@ -242,9 +242,9 @@ static void pool_stopped_client_is_fenced(struct world *world)
 	AWAIT(has_ended(world->reef, session));
 	fenced = value_of(world);
 	CHECK_EQ(kill(writer.pid, SIGCONT), 0);
-	listen_to(&writer, &told);
+	receive_told(&writer, &told);
 	CHECK_EQ(told.rc, -REEF_EFENCED);
-	listen_to(&writer, &told);
+	receive_told(&writer, &told);
 	CHECK_EQ(told.rc, 0);
 	CHECK(told.session != session);
 	CHECK_EQ(value_of(world), fenced);
@@ -262,7 +262,7 @@ static void pool_killed_client_is_recovered(struct world *world)
 	char text[5];
 
 	start_client(&owner, PROGRAM, "owner", 0);
-	listen_to(&owner, &told);
+	receive_told(&owner, &told);
 	CHECK_EQ(told.rc, -EDQUOT);
 	CHECK(told.count > 5);
 	CHECK_EQ(open_space(world->reef, SCARCE, &space), 0);
@@ -280,7 +280,7 @@ static void pool_killed_client_is_recovered(struct world *world)
 	reef_space_close(space);
 }
 
-/* While it is away, memory works; when it is back, so does the rest. */
+/* While the broker is away memory works; when it is back, so does the rest. */
 static void pool_broker_comes_back(struct world *world)
 {
 	uint64_t before = value_of(world), block;
@@ -296,7 +296,7 @@ static void pool_broker_comes_back(struct world *world)
 	CHECK(!has_ended(world->reef, reef_session(world->reef)));
 }
 
-/* Run `reef node VERB ...`; does it say that? */
+/* Run `reef node VERB ...`. Returns whether it prints that text. */
 static bool ask_node(char *verb, char *name, const char *what)
 {
 	char *argv[] = {"reef", "node", verb, name, NULL};
@@ -332,7 +332,7 @@ static void pool_drained_node_is_left(struct world *world)
 		AWAIT(value_of(world) > before);
 		CHECK(ask_node("drain", names[i], names[i]));
 		AWAIT(ask_node("list", NULL, "drained"));
-		listen_to(&adder, &told);
+		receive_told(&adder, &told);
 		waitpid(adder.pid, NULL, 0);
 		close(adder.fd);
 		CHECK_EQ(value_of(world), before + ADDS);
@@ -402,7 +402,7 @@ int main(int argc, char **argv)
 	start_broker(&world.broker, world.address);
 	for (int i = 0; i < 2; i++)
 		start_node(&world.nodes[i], world.address, i + 1);
-	join(&world.reef, &world.space);
+	join_pool(&world.reef, &world.space);
 	for (size_t i = 0; i < count; i++) {
 		tests[i].run(&world);
 		printf("ok     %s, at %.1f s\n", tests[i].name,

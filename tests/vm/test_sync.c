@@ -28,7 +28,7 @@ struct world {
 	struct reef_space *space;
 };
 
-static void join(struct reef **reef, struct reef_space **space)
+static void join_pool(struct reef **reef, struct reef_space **space)
 {
 	const struct reef_options options = {.fabrics = "verbs"};
 	const struct reef_space_options make = {.flags = REEF_SPACE_CREATE};
@@ -74,7 +74,8 @@ static void post_wait(struct post *post, struct reef *reef)
 	post->came = false;
 }
 
-/* The first one opens the link, and may come to nothing while that takes. */
+/* Send a message until it is taken: the first opens the link, and may be lost
+ * while that takes. */
 static void post_send(struct reef_space *space, uint64_t to, uint64_t from,
 		      uint64_t number)
 {
@@ -91,7 +92,7 @@ static void echo(int fd, uint64_t to)
 	struct post post;
 	uint64_t inbox;
 
-	join(&reef, &space);
+	join_pool(&reef, &space);
 	CHECK_EQ(reef_inbox_open(space, &inbox), 0);
 	post_open(&post, reef);
 	CHECK_EQ(write(fd, &inbox, sizeof(inbox)), sizeof(inbox));
@@ -124,7 +125,7 @@ static void sync_inbox_answers(struct world *world)
 		CHECK_EQ(post.wake.words[0], other);
 		CHECK_EQ(post.wake.words[1], number * 3);
 	}
-	/* Nobody there any more: a hint is lost, and no more than that. */
+	/* With nobody there any more a hint is lost, and no more than that. */
 	end(&process, SIGKILL);
 	for (uint64_t i = 0; i < 10; i++) {
 		const struct reef_wake wake = {.object = OBJECT};
@@ -208,7 +209,7 @@ int main(int argc, char **argv)
 	begun_ns = reef_now_ns();
 	start_broker(&world.broker, world.address);
 	start_node(&world.node, world.address, 1);
-	join(&world.reef, &world.space);
+	join_pool(&world.reef, &world.space);
 	for (size_t i = 0; i < count; i++) {
 		tests[i].run(&world);
 		printf("ok     %s, at %.1f s\n", tests[i].name,

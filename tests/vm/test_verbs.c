@@ -10,6 +10,7 @@
 #include "check.h"
 #include "fabric/verbs/verbs.h"
 #include "fixture/units.h"
+#include "verbs_server.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -19,24 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PORT 7471
-#define BOSS 0xfffe0001u /* the session that gives orders */
 #define SESSION(slot) (((uint32_t)(slot) << 16) | 1u)
 #define SIZE (4u << 20)
-
-enum { EXPOSE = 1, WITHDRAW, FENCE, LOAD, CUT, DIE, QUIT };
-
-struct order {
-	uint64_t what, a, b;
-};
-
-struct answer {
-	int64_t result;
-	uint64_t value;
-};
-
-static const uint8_t secret[REEF_KEY_SIZE] = "the key of test_verbs";
-static struct reef_fabric_options options = {.silence_ns = 15 * SECOND};
 
 static void log_sink(void *context, enum reef_log_level level, const char *area,
 		     const char *text)
@@ -45,162 +30,6 @@ static void log_sink(void *context, enum reef_log_level level, const char *area,
 	(void)level;
 	printf("       %s: %s\n", area, text);
 	fflush(stdout);
-}
-
-static const char *variable(const char *name, const char *otherwise)
-{
-	const char *value = getenv(name);
-
-	return value ? value : otherwise;
-}
-
-/* --- the server --- */
-
-struct server {
-	struct reef_fabric *fabric;
-	struct reef_queue *queue;
-	struct reef_memory *memory[16];
-	struct reef_region *region[16];
-	uint32_t count;
-	bool quit;
-};
-
-static int credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
-{
-	(void)context;
-	(void)session;
-	if (strcmp(identity, "test") != 0)
-		return -REEF_EAUTH;
-	memcpy(key, secret, REEF_KEY_SIZE);
-	return 0;
-}
-
-static void send_bytes(struct reef_queue *queue, struct reef_link *link,
-		       void *bytes, uint32_t length)
-{
-	struct reef_op op = {
-		.kind = REEF_SEND, .local = bytes, .length = length};
-	struct reef_batch batch = {.link = link, .ops = &op, .count = 1};
-
-	reef_run(queue, &batch);
-}
-
-static void expose(struct server *server, uint64_t size, struct answer *answer)
-{
-	struct reef_memory_options wanted = {
-		.size = size, .domain = reef_fabric_domain(server->fabric)};
-	uint32_t i = server->count++ % 16;
-
-	answer->result = reef_memory_create(&wanted, &server->memory[i]);
-	if (!answer->result)
-		answer->result = reef_expose(server->fabric, server->memory[i],
-					     &server->region[i]);
-	if (!answer->result)
-		answer->value = reef_region_key(server->region[i]);
-}
-
-/* By its key. */
-static int find(const struct server *server, uint64_t key)
-{
-	int i;
-
-	for (i = 0; i < 16; i++)
-		if (server->region[i] &&
-		    reef_region_key(server->region[i]) == key)
-			return i;
-	die(__FILE__, __LINE__, "no such region", 0, 0);
-	return -1;
-}
-
-static void withdraw(struct server *server, uint64_t key, struct answer *answer)
-{
-	int i = find(server, key);
-
-	answer->result = reef_withdraw(server->queue, server->region[i],
-				       20 * MILLISECOND);
-	if (!answer->result) {
-		server->region[i] = NULL;
-		reef_memory_destroy(server->memory[i]);
-	}
-}
-
-static void obey(struct server *server, const struct order *order,
-		 struct answer *answer)
-{
-	switch (order->what) {
-	case EXPOSE:
-		expose(server, order->a, answer);
-		break;
-	case WITHDRAW:
-		withdraw(server, order->a, answer);
-		break;
-	case FENCE:
-		answer->result =
-			reef_fence(server->queue, (uint32_t)order->a, SECOND);
-		break;
-	case LOAD:
-		memcpy(&answer->value,
-		       (char *)server->memory[find(server, order->a)]->base +
-			       order->b,
-		       8);
-		break;
-	case CUT:
-		server->quit = true;
-		if (system("/bin/ip link set eth0 down"))
-			answer->result = -1;
-		break;
-	case DIE:
-		raise(SIGKILL);
-		break;
-	case QUIT:
-		server->quit = true;
-		break;
-	}
-}
-
-static void hear(struct server *server, struct reef_message *message)
-{
-	struct answer answer = {0};
-	struct order order;
-
-	if (message->session != BOSS) { /* back to where it came from */
-		send_bytes(server->queue, message->link, message->bytes,
-			   message->length);
-		return;
-	}
-	memcpy(&order, message->bytes, sizeof(order));
-	obey(server, &order, &answer);
-	if (message->link)
-		send_bytes(server->queue, message->link, &answer,
-			   sizeof(answer));
-}
-
-static int serve(void)
-{
-	struct reef_listen_options listen = {.credential = credential};
-	struct reef_listener *listener;
-	struct reef_message *message;
-	struct server server = {0};
-	char address[64];
-
-	snprintf(address, sizeof(address), "verbs:%s:%d",
-		 variable("REEF_VM_ADDRESS", "127.0.0.1"), PORT);
-	CHECK_EQ(reef_fabric_open("verbs", &options, &server.fabric), 0);
-	CHECK_EQ(reef_queue_open(server.fabric, NULL, &server.queue), 0);
-	CHECK_EQ(reef_listen(server.queue, address, &listen, &listener), 0);
-	while (!server.quit) {
-		if (reef_receive(server.queue, SECOND, &message))
-			continue;
-		hear(&server, message);
-		reef_message_free(message);
-	}
-	/* What it answered last is still on its way. */
-	reef_queue_wait(server.queue, SECOND);
-	reef_listener_close(listener);
-	reef_queue_close(server.queue);
-	reef_fabric_close(server.fabric);
-	return 0;
 }
 
 /* --- the client's means --- */
@@ -213,15 +42,15 @@ struct client {
 	char address[64];
 };
 
-static int join(struct client *client, struct reef_queue *queue,
-		uint32_t session, struct reef_link **out)
+static int connect_session(struct client *client, struct reef_queue *queue,
+			   uint32_t session, struct reef_link **out)
 {
 	struct reef_connect_options connect = {.session = session,
 					       .identity = "test",
 					       .timeout_ns = 20 * SECOND};
 	int rc, tries;
 
-	memcpy(connect.key, secret, REEF_KEY_SIZE);
+	memcpy(connect.key, server_key, REEF_KEY_SIZE);
 	for (tries = 0; tries < 600; tries++) {
 		rc = reef_connect(queue, client->address, &connect, out);
 		if (rc != -ECONNREFUSED && rc != -EHOSTUNREACH)
@@ -231,8 +60,8 @@ static int join(struct client *client, struct reef_queue *queue,
 	return rc;
 }
 
-static int64_t tell(struct client *client, uint64_t what, uint64_t a,
-		    uint64_t b, uint64_t *value)
+static int64_t give_order(struct client *client, uint64_t what, uint64_t a,
+			  uint64_t b, uint64_t *value)
 {
 	struct order order = {what, a, b};
 	struct reef_message *message;
@@ -255,14 +84,14 @@ static struct reef_remote *borrow(struct client *client, struct reef_link *link,
 {
 	struct reef_remote *remote;
 
-	CHECK_EQ(tell(client, EXPOSE, size, 0, key), 0);
+	CHECK_EQ(give_order(client, EXPOSE, size, 0, key), 0);
 	CHECK_EQ(reef_attach(client->queue, link, *key, &remote), 0);
 	CHECK_EQ(reef_remote_size(remote), size);
 	return remote;
 }
 
-static int run(struct client *client, struct reef_link *link,
-	       struct reef_op *ops, uint32_t count)
+static int run_ops(struct client *client, struct reef_link *link,
+		   struct reef_op *ops, uint32_t count)
 {
 	struct reef_batch batch = {.link = link, .ops = ops, .count = count};
 
@@ -331,7 +160,7 @@ static void pieces_come_together(struct client *client)
 		 0);
 	CHECK_EQ(reef_buffer_register(client->fabric, in, SIZE, &buffers[1]),
 		 0);
-	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(1), &link), 0);
 	remote = borrow(client, link, SIZE, &key);
 	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 		for (way = 0; way < 4; way++) {
@@ -353,7 +182,7 @@ static void pieces_come_together(struct client *client)
 			buffer = way & 1 ? buffers[0] : NULL;
 			ops[0].buffer = buffer;
 			ops[1].buffer = way & 2 ? buffers[1] : NULL;
-			CHECK_EQ(run(client, link, ops, 2), 0);
+			CHECK_EQ(run_ops(client, link, ops, 2), 0);
 			CHECK(!memcmp(in, out, length));
 			CHECK_EQ(in[length], 0);
 		}
@@ -374,7 +203,7 @@ static void long_messages_come_back(struct client *client)
 	struct reef_link *link;
 	uint32_t i, j;
 
-	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(1), &link), 0);
 	for (i = 0; i < 5 * sizeof(lengths) / sizeof(lengths[0]); i++) {
 		uint32_t length =
 			lengths[i % (sizeof(lengths) / sizeof(lengths[0]))];
@@ -388,7 +217,7 @@ static void long_messages_come_back(struct client *client)
 		CHECK(message->link == link);
 		reef_message_free(message);
 	}
-	/* Several under way, so that credits run out in the middle. */
+	/* With several under way credits run out in the middle. */
 	for (i = 0; i < 20; i++) {
 		memset(bytes, (int)i, 65536);
 		send_bytes(client->queue, link, bytes, 30000 + i);
@@ -426,7 +255,7 @@ static void await_release(struct client *client, uint64_t key)
 {
 	uint64_t start_ns = reef_now_ns();
 
-	while (tell(client, WITHDRAW, key, 0, NULL))
+	while (give_order(client, WITHDRAW, key, 0, NULL))
 		CHECK(reef_now_ns() - start_ns < 60 * SECOND);
 }
 
@@ -442,7 +271,7 @@ static void forged_keys_end_the_link(struct client *client)
 	struct reef_link *link;
 	uint64_t word = 7, key, value;
 
-	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(1), &link), 0);
 	remote = borrow(client, link, 4096, &key);
 	CHECK_EQ(reef_attach(client->queue, link, key, &forged), 0);
 	reef_container(forged, struct verbs_remote, remote)->rkey ^= 0x5a5a00;
@@ -460,9 +289,9 @@ static void forged_keys_end_the_link(struct client *client)
 	CHECK_EQ(reef_post(client->queue, &first), 0);
 	CHECK_EQ(reef_post(client->queue, &second), 0);
 	await_refusal(link);
-	CHECK_EQ(tell(client, LOAD, key, 0, &value), 0);
+	CHECK_EQ(give_order(client, LOAD, key, 0, &value), 0);
 	CHECK_EQ(value, 1);
-	CHECK_EQ(tell(client, LOAD, key, 8, &value), 0);
+	CHECK_EQ(give_order(client, LOAD, key, 8, &value), 0);
 	CHECK_EQ(value, 0);
 	await_release(client, key);
 	CHECK_EQ(reef_wait(client->queue, &first), -REEF_EKEY);
@@ -472,7 +301,7 @@ static void forged_keys_end_the_link(struct client *client)
 	CHECK_EQ(reef_wait(client->queue, &second), -REEF_EINDOUBT);
 	CHECK_EQ(other.status, -REEF_EINDOUBT);
 	CHECK_EQ(reef_link_status(link), -REEF_ENOLINK);
-	CHECK_EQ(run(client, link, ops, 1), -REEF_ENOLINK);
+	CHECK_EQ(run_ops(client, link, ops, 1), -REEF_ENOLINK);
 	CHECK_EQ(reef_attach(client->queue, link, key, &forged), -REEF_ENOLINK);
 	reef_link_close(link);
 }
@@ -490,7 +319,7 @@ static void withdrawn_keys_wait_for_batches(struct client *client)
 	int64_t rc;
 	int i, tries;
 
-	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(1), &link), 0);
 	remote = borrow(client, link, 1u << 20, &key);
 	for (i = 0; i < BATCHES; i++) {
 		ops[i] = (struct reef_op){.kind = REEF_WRITE,
@@ -501,17 +330,17 @@ static void withdrawn_keys_wait_for_batches(struct client *client)
 			.link = link, .ops = &ops[i], .count = 1};
 		CHECK_EQ(reef_post(client->queue, &batches[i]), 0);
 	}
-	rc = tell(client, WITHDRAW, key, 0, NULL);
+	rc = give_order(client, WITHDRAW, key, 0, NULL);
 	CHECK(rc == 0 || rc == -ETIMEDOUT);
 	for (i = 0; i < BATCHES; i++)
 		CHECK_EQ(reef_wait(client->queue, &batches[i]), 0);
 	for (tries = 0; rc && tries < 100; tries++) {
 		reef_poll(client->queue);
-		rc = tell(client, WITHDRAW, key, 0, NULL);
+		rc = give_order(client, WITHDRAW, key, 0, NULL);
 	}
 	CHECK_EQ(rc, 0);
 	reef_poll(client->queue);
-	CHECK_EQ(run(client, link, ops, 1), -REEF_EKEY);
+	CHECK_EQ(run_ops(client, link, ops, 1), -REEF_EKEY);
 	reef_detach(client->queue, remote);
 	CHECK_EQ(reef_attach(client->queue, link, key, &remote), -REEF_EKEY);
 	CHECK_EQ(reef_link_status(link), 0);
@@ -532,8 +361,8 @@ static void queues_share_a_link(struct client *client)
 	int i;
 
 	CHECK_EQ(reef_queue_open(client->fabric, NULL, &second), 0);
-	CHECK_EQ(join(client, client->queue, SESSION(1), &link), 0);
-	CHECK_EQ(tell(client, EXPOSE, 4096, 0, &key), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(1), &link), 0);
+	CHECK_EQ(give_order(client, EXPOSE, 4096, 0, &key), 0);
 	CHECK_EQ(reef_attach(second, link, key, &remote), 0);
 	for (i = 0; i < 100; i++) {
 		op = (struct reef_op){
@@ -543,7 +372,7 @@ static void queues_share_a_link(struct client *client)
 		CHECK_EQ(reef_run(i % 3 ? second : client->queue, &batch), 0);
 		CHECK_EQ(op.result, i);
 	}
-	/* Closed by its owner with the other's batch under way. */
+	/* The owner closes the link with the other queue's batch under way. */
 	CHECK_EQ(reef_post(second, &batch), 0);
 	reef_link_close(link);
 	i = reef_wait(second, &batch);
@@ -561,7 +390,7 @@ static void fences_end_what_is_under_way(struct client *client)
 	uint64_t key, value, later, start_ns;
 	int i, rc, done = 0;
 
-	CHECK_EQ(join(client, client->queue, SESSION(77), &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(77), &link), 0);
 	remote = borrow(client, link, 4096, &key);
 	for (i = 0; i < BATCHES; i++) {
 		ops[i] = (struct reef_op){
@@ -571,32 +400,33 @@ static void fences_end_what_is_under_way(struct client *client)
 		CHECK_EQ(reef_post(client->queue, &batches[i]), 0);
 	}
 	start_ns = reef_now_ns();
-	CHECK_EQ(tell(client, FENCE, SESSION(77), 0, NULL), 0);
+	CHECK_EQ(give_order(client, FENCE, SESSION(77), 0, NULL), 0);
 	printf("       fenced after %llu us\n",
 	       (unsigned long long)(reef_now_ns() - start_ns) / 1000);
-	CHECK_EQ(tell(client, LOAD, key, 0, &value), 0);
+	CHECK_EQ(give_order(client, LOAD, key, 0, &value), 0);
 	for (i = 0; i < BATCHES; i++) {
 		rc = reef_wait(client->queue, &batches[i]);
 		CHECK(rc == 0 || rc == -REEF_EINDOUBT);
 		done += rc == 0;
 	}
 	CHECK((uint64_t)done <= value);
-	/* More of them, until the library knows. */
+	/* Batches end in doubt until the library knows of the fence. */
 	for (i = 0; i < 1000; i++) {
-		rc = run(client, link, ops, 1);
+		rc = run_ops(client, link, ops, 1);
 		if (rc == -REEF_EFENCED)
 			break;
 		CHECK_EQ(rc, -REEF_EINDOUBT);
 		reef_sleep(MILLISECOND);
 	}
 	CHECK_EQ(rc, -REEF_EFENCED);
-	CHECK_EQ(join(client, client->queue, SESSION(77), &again),
+	CHECK_EQ(connect_session(client, client->queue, SESSION(77), &again),
 		 -REEF_EFENCED);
-	CHECK_EQ(tell(client, LOAD, key, 0, &later), 0);
+	CHECK_EQ(give_order(client, LOAD, key, 0, &later), 0);
 	CHECK_EQ(later, value);
 	reef_link_close(link);
 	/* The next generation of the slot may come. */
-	CHECK_EQ(join(client, client->queue, SESSION(77) + 1, &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(77) + 1, &link),
+		 0);
 	reef_link_close(link);
 }
 
@@ -665,7 +495,7 @@ static void threads_meet_a_fence(struct client *client)
 	uint64_t key, least, start_ns = reef_now_ns();
 	int i;
 
-	CHECK_EQ(join(client, client->queue, SESSION(88), &link), 0);
+	CHECK_EQ(connect_session(client, client->queue, SESSION(88), &link), 0);
 	remote = borrow(client, link, 16384, &key);
 	for (i = 0; i < ROWERS; i++) {
 		rowers[i] = (struct rower){.client = client,
@@ -684,9 +514,9 @@ static void threads_meet_a_fence(struct client *client)
 				least = atomic_load(&rowers[i].strokes);
 	} while (least < 100 && reef_now_ns() - start_ns < 60 * SECOND);
 	CHECK(least >= 100);
-	CHECK_EQ(tell(client, FENCE, SESSION(88), 0, NULL), 0);
+	CHECK_EQ(give_order(client, FENCE, SESSION(88), 0, NULL), 0);
 	for (i = 0; i < ROWERS; i++) {
-		/* Its owner may have to read why it ended. */
+		/* The owner of the link may have to read why it ended. */
 		while (!reef_link_status(link))
 			reef_poll(client->queue);
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
@@ -714,7 +544,7 @@ static void stream_until_lost(struct client *client, struct reef_link *link,
 				      .remote = remote,
 				      .local = bytes,
 				      .length = sizeof(bytes)};
-		rc = run(client, link, &op, 1);
+		rc = run_ops(client, link, &op, 1);
 		if (!rc)
 			last_ns = reef_now_ns();
 	} while (!rc && reef_now_ns() - start_ns < 60 * SECOND);
@@ -724,10 +554,11 @@ static void stream_until_lost(struct client *client, struct reef_link *link,
 	CHECK_EQ(reef_link_status(link), -REEF_ENOLINK);
 }
 
-/* Without a word: its interface is down (two hosts), or it is killed. */
+/* The server ends without a BYE: its interface is down (two hosts), or it is
+ * killed. */
 static void dead_peers_are_noticed(struct client *client)
 {
-	bool cut = !strcmp(variable("REEF_VM_HOSTS", "1"), "2");
+	bool cut = !strcmp(server_variable("REEF_VM_HOSTS", "1"), "2");
 	struct reef_fabric_options quick = {0}; /* the default: a second */
 	struct client other = *client;
 	struct reef_remote *remote;
@@ -737,7 +568,7 @@ static void dead_peers_are_noticed(struct client *client)
 
 	CHECK_EQ(reef_fabric_open("verbs", &quick, &other.fabric), 0);
 	CHECK_EQ(reef_queue_open(other.fabric, NULL, &other.queue), 0);
-	CHECK_EQ(join(&other, other.queue, SESSION(1), &link), 0);
+	CHECK_EQ(connect_session(&other, other.queue, SESSION(1), &link), 0);
 	remote = borrow(&other, link, 4096, &key);
 	send_bytes(client->boss_queue, client->boss, &order, sizeof(order));
 	stream_until_lost(&other, link, remote,
@@ -771,10 +602,12 @@ static int test(const char *server)
 	reef_log_set(log_sink, NULL, REEF_LOG_INFO);
 	snprintf(client.address, sizeof(client.address), "verbs:%s:%d", server,
 		 PORT);
-	CHECK_EQ(reef_fabric_open("verbs", &options, &client.fabric), 0);
+	CHECK_EQ(reef_fabric_open("verbs", &server_options, &client.fabric), 0);
 	CHECK_EQ(reef_queue_open(client.fabric, NULL, &client.queue), 0);
 	CHECK_EQ(reef_queue_open(client.fabric, NULL, &client.boss_queue), 0);
-	CHECK_EQ(join(&client, client.boss_queue, BOSS, &client.boss), 0);
+	CHECK_EQ(
+		connect_session(&client, client.boss_queue, BOSS, &client.boss),
+		0);
 	for (i = 0; i < count; i++) {
 		tests[i].run(&client);
 		printf("ok     %s\n", tests[i].name);
@@ -791,23 +624,23 @@ static int test(const char *server)
 
 int main(void)
 {
-	const char *hosts = variable("REEF_VM_HOSTS", "1");
+	const char *hosts = server_variable("REEF_VM_HOSTS", "1");
 	int pid, status, result;
 
-	if (!strcmp(hosts, "2") && !strcmp(variable("REEF_VM_HOST", ""), "2"))
-		return test(variable("REEF_VM_PEER", ""));
+	if (!strcmp(hosts, "2") &&
+	    !strcmp(server_variable("REEF_VM_HOST", ""), "2"))
+		return test(server_variable("REEF_VM_PEER", ""));
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		exit(serve());
+		exit(server_main());
 	}
-	if (!strcmp(hosts,
-		    "2")) { /* the other host has us cut off in the end */
+	if (!strcmp(hosts, "2")) { /* the test cuts this host off in the end */
 		waitpid(pid, &status, 0);
 		return status != 0;
 	}
-	result = test(variable("REEF_VM_ADDRESS", "127.0.0.1"));
+	result = test(server_variable("REEF_VM_ADDRESS", "127.0.0.1"));
 	waitpid(pid, &status, 0);
 	return result || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
 }

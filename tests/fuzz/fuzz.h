@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* What must hold, whatever came. */
+/* End the run unless the condition holds, whatever came. */
 #define FUZZ_CHECK(condition)                                                  \
 	do {                                                                   \
 		if (!(condition))                                              \

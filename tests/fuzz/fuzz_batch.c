@@ -19,7 +19,7 @@ static int on_message(void *context, const uint8_t *bytes, uint32_t length)
 	FUZZ_CHECK(length <= MESSAGE_MAX);
 	for (uint32_t i = 0; i < length; i++)
 		sum = (uint8_t)(sum + bytes[i]);
-	/* Every third time it is full. */
+	/* Every third time the inbox is full. */
 	return ++*count % 3 ? 0 : -ENOSPC;
 }
 
@@ -47,8 +47,8 @@ static int take_replies(struct tcp_target *target)
 	return ended;
 }
 
-/* Keys that say 1 become the region's. */
-static void patch(uint8_t *frame, size_t size, uint64_t key)
+/* Replace key 1 in a frame by the region's. */
+static void patch_keys(uint8_t *frame, size_t size, uint64_t key)
 {
 	for (size_t at = REEF_WIRE_BATCH_SIZE; at + REEF_WIRE_OP_SIZE <= size;
 	     at += REEF_WIRE_OP_SIZE)
@@ -56,7 +56,7 @@ static void patch(uint8_t *frame, size_t size, uint64_t key)
 			reef_put64(frame + at + 8, key);
 }
 
-/* false: the link would have ended. */
+/* Feed one frame to the target. False: the link would have ended. */
 static bool run_frame(struct tcp_target *target, const uint8_t *frame,
 		      uint32_t size, size_t piece)
 {
@@ -101,7 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	uint8_t *frame;
 	bool ok = true;
 
-	/* Just that large, so that the sanitizer sees a byte too far. */
+	/* The copy is just that large, so that the sanitizer sees a byte too
+	 * far. */
 	memory.base = calloc(1, SIZE);
 	region->base.memory = &memory;
 	tcp_regions_init(&regions);
@@ -115,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		memcpy(frame, input.bytes, length);
 		input.bytes += length;
 		input.size -= length;
-		patch(frame, length, region->base.key);
+		patch_keys(frame, length, region->base.key);
 		ok = run_frame(&target, frame, length, piece);
 		free(frame);
 	}

@@ -41,7 +41,7 @@ struct play {
 
 /* --- the broker --- */
 
-/* What it holds is a state that could be read again. */
+/* Check that the broker's state can be written and read again. */
 static void check_state(const struct reef_broker *broker)
 {
 	struct reef_state *again;
@@ -99,7 +99,7 @@ static int handle(void *context, const struct reef_request *request,
 	return 0;
 }
 
-static void dial(struct play *play, uint32_t which)
+static void connect_as(struct play *play, uint32_t which)
 {
 	struct reef_connect_options options = {.identity = "user:0:0"};
 	struct reef_key key;
@@ -149,13 +149,13 @@ static void add_node(struct play *play, uint32_t which, const char *name)
 				      .capacity = 1 << 30},
 	};
 
-	dial(play, which);
+	connect_as(play, which);
 	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_REGISTER, 0, &node) == 0);
 	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_READY, 0, NULL) == 0);
 }
 
-/* As far as the fuzzed ones need it. */
-static void set_up(struct play *play)
+/* Make what the fuzzed messages need: nodes, sessions, a space. */
+static void set_up_pool(struct play *play)
 {
 	struct reef_body space = {
 		.ask.space_open = {.name = text("s"),
@@ -165,20 +165,20 @@ static void set_up(struct play *play)
 	};
 	struct reef_body name = {.ask.user_add.name = text("user")};
 
-	dial(play, OWNER);
-	dial(play, STRANGER);
+	connect_as(play, OWNER);
+	connect_as(play, STRANGER);
 	add_node(play, NODE, "n");
 	add_node(play, OTHER_NODE, "m");
 	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
 	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_SPACE_OPEN, 1, &space) == 0);
 	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_USER_ADD, 2, &name) == 0);
 	play->numbers[OWNER] = 2;
-	dial(play, USER);
+	connect_as(play, USER);
 	FUZZ_CHECK(ask(play, USER, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
 }
 
-static void say(struct play *play, uint32_t which, const uint8_t *bytes,
-		uint32_t length)
+static void send_message(struct play *play, uint32_t which,
+			 const uint8_t *bytes, uint32_t length)
 {
 	struct reef_op op = {
 		.kind = REEF_SEND,
@@ -188,14 +188,14 @@ static void say(struct play *play, uint32_t which, const uint8_t *bytes,
 	struct reef_batch batch = {.ops = &op, .count = 1};
 
 	if (!play->peers[which] || !play->peers[which]->link)
-		dial(play, which);
+		connect_as(play, which);
 	if (!play->peers[which] || !play->peers[which]->link)
 		return;
 	batch.link = play->peers[which]->link;
 	(void)reef_run(reef_port_queue(play->port, 0), &batch);
 }
 
-static void speak(struct play *play)
+static void send_messages(struct play *play)
 {
 	struct fuzz_message message;
 	uint32_t who, said = 0;
@@ -212,7 +212,7 @@ static void speak(struct play *play)
 		} else if (message.length > 0) {
 			bytes = fuzz_message_copy(&message,
 						  &play->numbers[who]);
-			say(play, who, bytes, message.length);
+			send_message(play, who, bytes, message.length);
 			free(bytes);
 		}
 	}
@@ -233,12 +233,12 @@ static int others_main(struct reef_sim_host *host, void *arg)
 	FUZZ_CHECK(reef_port_open(play->mesh, NULL, &play->port) == 0);
 	FUZZ_CHECK(reef_rpc_create(play->port, &options, &play->rpc) == 0);
 	if (!play->again) {
-		set_up(play);
-		speak(play);
+		set_up_pool(play);
+		send_messages(play);
 	}
-	/* Whatever was: somebody new is served, unless there is no room, or the
-	 * node said that there is a newer broker. */
-	dial(play, STRANGER);
+	/* Whatever came before, a new session is served, unless there is no
+	 * room, or the node said that there is a newer broker. */
+	connect_as(play, STRANGER);
 	rc = ask(play, STRANGER, REEF_POOL_SESSION_OPEN, 0, NULL);
 	FUZZ_CHECK(rc == 0 || rc == -ENOSPC || rc == -ETIMEDOUT ||
 		   reef_broker_health(play->broker) == -ESTALE);
@@ -270,7 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	FUZZ_CHECK(reef_sim_host_add(play.sim, "others", others_main, &play,
 				     &host) == 0);
 	run(&play);
-	/* The next start finds all of it. */
+	/* The next start finds the same state. */
 	play.serves = play.over = false;
 	play.again = true;
 	reef_sim_host_kill(play.broker_host);

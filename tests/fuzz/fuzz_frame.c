@@ -64,11 +64,12 @@ static struct reef_hello *open_hello(struct reef_stream *stream, bool accept)
 	return hello;
 }
 
-/* One side, `step` for each piece that it hears. Returns when step says that it
- * is over, or when all was said. */
-static void hear(struct reef_stream *stream, int other,
-		 struct fuzz_input *input, size_t piece,
-		 int (*step)(struct reef_stream *stream, void *arg), void *arg)
+/* Feed a stream piece by piece, with `step` after each. Returns when step says
+ * that it is over, or when all was fed. */
+static void feed_pieces(struct reef_stream *stream, int other,
+			struct fuzz_input *input, size_t piece,
+			int (*step)(struct reef_stream *stream, void *arg),
+			void *arg)
 {
 	ssize_t n;
 
@@ -129,9 +130,9 @@ static void one_side(enum mode mode, struct fuzz_input *input, size_t piece)
 	if (mode == ACCEPT || mode == CONNECT)
 		hello = open_hello(stream, mode == ACCEPT);
 	if (hello)
-		hear(stream, other, input, piece, step_hello, hello);
+		feed_pieces(stream, other, input, piece, step_hello, hello);
 	else
-		hear(stream, other, input, piece, step_receive, &max);
+		feed_pieces(stream, other, input, piece, step_receive, &max);
 	reef_hello_destroy(hello);
 	reef_stream_destroy(stream);
 	close(other);
@@ -143,9 +144,9 @@ struct change {
 	uint8_t frame, place, value;
 };
 
-/* Carry one frame over, changed. false: there was none. */
-static bool carry(int from, int to, int number, const struct change *changes,
-		  int count, bool *changed)
+/* Carry one frame over, changed. False: there was none. */
+static bool carry_frame(int from, int to, int number,
+			const struct change *changes, int count, bool *changed)
 {
 	uint8_t bytes[2048];
 	ssize_t n = recv(from, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -183,14 +184,14 @@ static void middle(struct fuzz_input *input)
 	for (int number = 0; number < 4; number++) {
 		int from = number % 2, to = !from;
 
-		if (!carry(others[from], others[to], number, changes, count,
-			   &changed))
+		if (!carry_frame(others[from], others[to], number, changes,
+				 count, &changed))
 			break;
 		result[to] = reef_hello_step(hellos[to], &peer);
 		if (result[to] != -EAGAIN && result[to] != 0)
 			break;
 	}
-	/* The connecting side has the last word to judge. */
+	/* The connecting side is the last to judge. */
 	FUZZ_CHECK(changed ? result[0] != 0 : result[0] == 0 && result[1] == 0);
 	for (int i = 0; i < 2; i++) {
 		reef_hello_destroy(hellos[i]);

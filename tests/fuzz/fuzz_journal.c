@@ -70,8 +70,8 @@ static void append(struct reef_journal *journal, const char *text)
 	FUZZ_CHECK(reef_journal_wait(journal, sequence) == 0);
 }
 
-/* A journal, empty or with a snapshot and records. */
-static void make(struct reef_store *store, bool empty)
+/* Make a journal, empty or with a snapshot and records. */
+static void make_journal(struct reef_store *store, bool empty)
 {
 	struct content content = {0};
 	struct reef_journal *journal;
@@ -174,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
 	reef_random_init(&random, 1);
 	FUZZ_CHECK(reef_store_open_memory(&random, &store) == 0);
-	make(store, mode != CHANGES);
+	make_journal(store, mode != CHANGES);
 	switch (mode) {
 	case SEGMENT:
 		overwrite(store, SEGMENT_1, 0, input.bytes, input.size);

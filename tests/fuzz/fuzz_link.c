@@ -65,7 +65,7 @@ static struct tcp_link *open_link(bool accepted, int *other)
 	return link;
 }
 
-static void ask(struct tcp_link *link, struct questions *questions)
+static void post_batches(struct tcp_link *link, struct questions *questions)
 {
 	static const struct reef_op all[OPS] = {
 		{.kind = REEF_READ, .length = 24},
@@ -114,8 +114,8 @@ static bool has_lingers(void)
 	return ((struct tcp_queue *)queue)->lingers;
 }
 
-/* Say it piece by piece, and read what comes back. */
-static void say(int other, struct fuzz_input *input, size_t piece)
+/* Send the input piece by piece, and read what comes back. */
+static void send_pieces(int other, struct fuzz_input *input, size_t piece)
 {
 	static uint8_t heard[65536];
 	ssize_t n;
@@ -144,17 +144,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct tcp_link *link;
 	int other;
 
-	/* Not too many: each is a system call. */
+	/* Pieces are not too many: each is a system call. */
 	if (piece < input.size / 100)
 		piece = input.size / 100;
 	if (!fabric)
 		open_fabric();
 	link = open_link(accepted, &other);
 	if (!accepted)
-		ask(link, &questions);
-	say(other, &input, piece);
-	/* The connection is closed, so it ends; and nothing stays behind, which
-	 * would make the leak checker look after every input. */
+		post_batches(link, &questions);
+	send_pieces(other, &input, piece);
+	/* The connection is closed, so the link ends, and nothing stays behind:
+	 * else the leak checker would search after every input. */
 	for (int i = 0; i < 100 && (has_watches() || has_lingers()); i++) {
 		reef_poll(queue);
 		drop_messages();

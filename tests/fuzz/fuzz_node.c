@@ -34,7 +34,7 @@ struct play {
 	struct reef_peer *broker; /* the node's link to us; NULL: none */
 	struct reef_peer *peers[WHO];
 	uint32_t links, readies, number;
-	/* What a registration is answered with; none: as it should be. */
+	/* The answer to the next registration; none: as it should be. */
 	struct fuzz_message answer;
 	struct reef_remote *remotes[REMOTES];
 	struct reef_link *reached; /* what those are of */
@@ -161,7 +161,7 @@ static void closed(void *context, struct reef_peer *peer, int reason)
 
 /* --- the others --- */
 
-static void dial(struct play *play, uint32_t who)
+static void connect_as(struct play *play, uint32_t who)
 {
 	struct reef_connect_options options = {
 		.identity = who == CLIENT ? "session" : "node",
@@ -189,12 +189,12 @@ static struct reef_link *link_of(struct play *play, uint32_t who)
 	if (who == BROKER)
 		return play->broker ? play->broker->link : NULL;
 	if (!play->peers[who] || !play->peers[who]->link)
-		dial(play, who);
+		connect_as(play, who);
 	return play->peers[who] ? play->peers[who]->link : NULL;
 }
 
-static void say(struct play *play, uint32_t who,
-		const struct fuzz_message *message)
+static void send_message(struct play *play, uint32_t who,
+			 const struct fuzz_message *message)
 {
 	struct reef_op op = {.kind = REEF_SEND, .length = message->length};
 	struct reef_batch batch = {.ops = &op, .count = 1};
@@ -207,8 +207,8 @@ static void say(struct play *play, uint32_t who,
 	free(op.local);
 }
 
-/* Hold one of the extents, and use it. */
-static void touch(struct play *play, const struct fuzz_message *message)
+/* Attach one of the extents, and read and write it. */
+static void use_extent(struct play *play, const struct fuzz_message *message)
 {
 	struct reef_queue *queue = reef_port_queue(play->port, 0);
 	struct reef_link *link = link_of(play, CLIENT);
@@ -234,7 +234,7 @@ static void touch(struct play *play, const struct fuzz_message *message)
 		play->reaches++;
 }
 
-static void speak(struct play *play)
+static void send_messages(struct play *play)
 {
 	struct fuzz_message message;
 	uint32_t who, said = 0;
@@ -243,23 +243,24 @@ static void speak(struct play *play)
 	       fuzz_next_message(&play->input, &message)) {
 		who = message.who % WHO;
 		if (who <= OTHER)
-			say(play, who, &message);
+			send_message(play, who, &message);
 		else if (who == TOUCH)
-			touch(play, &message);
+			use_extent(play, &message);
 		else if (who == TIME)
 			reef_sleep((uint64_t)message.length * TTL / 64);
 		else if (who == ANSWER)
 			play->answer = message;
 		else if (who == STRANGER)
-			dial(play, who);
+			connect_as(play, who);
 		else if (link_of(play, BROKER))
 			reef_sim_lose_link(link_of(play, BROKER));
 		check_node(play->node);
 	}
 }
 
-/* What the newest broker there can be asks for, until it is done. */
-static void insist(struct play *play, uint16_t kind, struct reef_body *body)
+/* Call as the newest broker there can be, until it is done. */
+static void call_until_done(struct play *play, uint16_t kind,
+			    struct reef_body *body)
 {
 	uint32_t tries = 0;
 	int rc = -1;
@@ -274,17 +275,17 @@ static void insist(struct play *play, uint16_t kind, struct reef_body *body)
 	}
 }
 
-static void end(struct play *play)
+static void end_play(struct play *play)
 {
 	struct reef_body fence = {.ask.fence.session = SESSION};
 	struct reef_body drop = {0};
 
 	play->answer.length = 0;
 	reef_rpc_set_epoch(play->rpc, UINT64_MAX);
-	insist(play, REEF_POOL_FENCE, &fence);
+	call_until_done(play, REEF_POOL_FENCE, &fence);
 	while (play->node->extents_count > 0) {
 		drop.ask.extent_drop.extent = play->node->extents[0]->number;
-		insist(play, REEF_POOL_EXTENT_DROP, &drop);
+		call_until_done(play, REEF_POOL_EXTENT_DROP, &drop);
 		check_node(play->node);
 	}
 	for (uint32_t i = 0; play->node->lent > 0; i++) {
@@ -314,8 +315,8 @@ static int others_main(struct reef_sim_host *host, void *arg)
 	play->listens = true;
 	while (!play->readies)
 		reef_sleep(MILLISECOND);
-	speak(play);
-	end(play);
+	send_messages(play);
+	end_play(play);
 	play->over = true;
 	reef_rpc_destroy(play->rpc);
 	reef_port_close(play->port);

@@ -32,7 +32,7 @@ static int check_others(struct section *section, uint64_t round)
 		struct seat *seat = &board->seats[i];
 		uint64_t joined = atomic_load(&seat->joined);
 
-		/* First the round: whoever leaves says so before. */
+		/* The round is read first: whoever leaves says so before. */
 		if (atomic_load(&seat->round) >= round || !joined ||
 		    joined > round || !board_counts(board, i, &judge) ||
 		    atomic_load(&seat->joined) != joined)
@@ -56,8 +56,8 @@ static int check_dead(struct section *section, uint32_t session)
 			  section->seat, session);
 }
 
-/* One round, or the news of a death. */
-static int come(struct section *section, struct reef_barrier *barrier)
+/* Come to one round, or hear of a death. */
+static int meet_others(struct section *section, struct reef_barrier *barrier)
 {
 	struct seat *seat = seat_of(section);
 	uint64_t begun_ns = reef_now_ns(), waited_ns;
@@ -82,8 +82,9 @@ static int come(struct section *section, struct reef_barrier *barrier)
 	return rc;
 }
 
-/* The others wait for whoever does not leave. */
-static int leave(struct section *section, struct reef_barrier *barrier)
+/* Leave the barrier for good: the others would wait for a member that stays
+ * away. */
+static int leave_barrier(struct section *section, struct reef_barrier *barrier)
 {
 	int rc;
 
@@ -108,12 +109,12 @@ int barrier_participate(struct section *section, struct reef_space *space)
 	atomic_store(&seat->round, reef_barrier_round(barrier));
 	atomic_store(&seat->joined, reef_barrier_round(barrier) + 1);
 	while (!rc && !atomic_load(&board->stop)) {
-		rc = come(section, barrier);
+		rc = meet_others(section, barrier);
 		if (!rc && section_random(section, 4) == 0)
 			reef_sleep(section_random(section, 1000000));
 	}
 	if (!rc)
-		rc = leave(section, barrier);
+		rc = leave_barrier(section, barrier);
 	reef_barrier_close(barrier);
 	return rc;
 }

@@ -33,7 +33,7 @@ const char *const spot_names[SPOTS] = {
 	[SPOT_GIVES_READ] = "stops reading",
 };
 
-static struct board *map(int fd)
+static struct board *map_board(int fd)
 {
 	void *at = mmap(NULL, sizeof(struct board), PROT_READ | PROT_WRITE,
 			MAP_SHARED, fd, 0);
@@ -46,13 +46,13 @@ struct board *board_create(int *fd)
 	*fd = memfd_create("board", 0);
 	if (*fd < 0 || ftruncate(*fd, sizeof(struct board)))
 		return NULL;
-	return map(*fd);
+	return map_board(*fd);
 }
 
 struct board *board_attach(int fd)
 {
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	return map(fd);
+	return map_board(fd);
 }
 
 int board_fail(struct board *board, const char *format, ...)
@@ -109,8 +109,9 @@ static int enter_alone(struct board *board, uint32_t seat,
 	return 0;
 }
 
-/* Both sides first say that they are there, and then look: sequentially
- * consistent, so at least one of two sees the other. */
+/* Enter a section, and check who else is inside. Each of two first says that it
+ * is there, and then looks, sequentially consistent: at least one sees the
+ * other. */
 int board_enter(struct board *board, uint32_t seat, bool reads,
 		const struct board_judge *judge)
 {

@@ -94,18 +94,19 @@ struct board {
 extern const char *const guard_names[GUARD_KINDS]; /* of objects, too */
 extern const char *const spot_names[SPOTS];
 
-/* A new one, with a descriptor that children inherit; or that of the parent. */
+/* Make a board whose descriptor children inherit; or open the parent's. */
 struct board *board_create(int *fd);
 struct board *board_attach(int fd);
 
-/* The test has failed; only the first to say so is heard. Returns -EPROTO. */
+/* Fail the test; the first reason is kept. Returns -EPROTO. */
 int board_fail(struct board *board, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* This participant is there now; stays if it is trapped. */
+/* Say that this participant is at a spot now, and stay if that is a trap. */
 void board_at(struct board *board, uint32_t seat, enum spot spot);
 
-/* Is that session over? On a busy machine one may be that nobody doomed. */
+/* Who tells whether a session is over: on a busy machine one may be that nobody
+ * doomed. */
 struct board_judge {
 	bool (*is_over)(void *context, uint32_t session);
 	void *context;
@@ -113,7 +114,8 @@ struct board_judge {
 bool board_counts(const struct board *board, uint32_t seat,
 		  const struct board_judge *judge);
 
-/* Who is inside with us, that should not be? 0, or -EPROTO. */
+/* Enter, or leave, and check that nobody is inside who should not be. 0, or
+ * -EPROTO. */
 int board_enter(struct board *board, uint32_t seat, bool reads,
 		const struct board_judge *judge);
 int board_leave(struct board *board, uint32_t seat, bool reads,

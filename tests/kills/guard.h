@@ -23,15 +23,15 @@ void guard_close(struct guard *guard);
 int guard_drop(enum guard_kind kind, struct reef_space *space);
 
 bool guard_has_readers(enum guard_kind kind);
-/* Does it say that somebody died? */
+/* True if this kind tells its next holder that the last one died. */
 bool guard_tells(enum guard_kind kind);
 
 /* As reef_lock_take; kinds that do not tell always say REEF_LOCK_INHERITED. */
 int guard_take(struct guard *guard, bool reads, uint64_t timeout_ns);
 int guard_give(struct guard *guard);
 
-/* Nobody has it, waits for it, or left something half done: 1; 0; -errno.
- * *text: what there is. */
+/* 1: nobody has the guard, waits for it, or left something half done.  0:
+ * somebody does.  -errno. *text: what there is. */
 int guard_is_free(struct guard *guard, char text[TEXT_SIZE]);
 
 #endif

@@ -65,7 +65,7 @@ static void become_worker(struct killer *killer, uint32_t number,
 	_exit(127);
 }
 
-static int start(struct killer *killer, struct child *child)
+static int start_child(struct killer *killer, struct child *child)
 {
 	/* Every fourth process has two participants. */
 	uint32_t number = killer->started++;
@@ -99,13 +99,13 @@ static struct seat *seat_of(struct killer *killer, const struct child *child,
 	return &killer->board->seats[child->first + index];
 }
 
-static void doom(struct killer *killer, const struct child *child)
+static void doom_child(struct killer *killer, const struct child *child)
 {
 	for (uint32_t i = 0; i < child->count; i++)
 		atomic_store(&seat_of(killer, child, i)->doomed, 1);
 }
 
-static enum victim what_it_was(enum spot spot)
+static enum victim victim_at(enum spot spot)
 {
 	switch (spot) {
 	case SPOT_HOLDS:
@@ -125,7 +125,8 @@ static enum victim what_it_was(enum spot spot)
 	}
 }
 
-/* Each member of a barrier hears of it, if it was a member for sure. */
+/* Expect that each member of a barrier hears of a death, if the dead one was a
+ * member for sure. */
 static void expect_news(struct killer *killer, const struct child *dead)
 {
 	if (!atomic_load(&seat_of(killer, dead, 0)->takes))
@@ -141,15 +142,15 @@ static void expect_news(struct killer *killer, const struct child *dead)
 	}
 }
 
-/* Of several participants, the one that was trapped, or did the most. */
-static enum victim what_child_was(struct killer *killer,
-				  const struct child *child)
+/* What a child was when it died: of several participants, the one that was
+ * trapped counts, or that did the most. */
+static enum victim victim_of(struct killer *killer, const struct child *child)
 {
 	uint32_t trapped = atomic_load(&killer->board->trapped);
 	enum victim worst = VICTIM_OTHER, victim;
 
 	for (uint32_t i = 0; i < child->count; i++) {
-		victim = what_it_was((enum spot)atomic_load(
+		victim = victim_at((enum spot)atomic_load(
 			&seat_of(killer, child, i)->spot));
 		if (trapped == child->first + i + 1)
 			return victim;
@@ -158,12 +159,12 @@ static enum victim what_child_was(struct killer *killer,
 	return worst;
 }
 
-/* It is dead when this returns, and another one is there. */
+/* Kill a child, wait until it is dead, and start another. */
 static int kill_child(struct killer *killer, struct child *child)
 {
 	int status;
 
-	doom(killer, child);
+	doom_child(killer, child);
 	kill(child->pid, SIGKILL);
 	if (waitpid(child->pid, &status, 0) != child->pid)
 		return -errno;
@@ -172,9 +173,9 @@ static int kill_child(struct killer *killer, struct child *child)
 				  child->first);
 	if (killer->options->kind == GUARD_BARRIER)
 		expect_news(killer, child);
-	killer->victims[what_child_was(killer, child)]++;
+	killer->victims[victim_of(killer, child)]++;
 	killer->killed++;
-	return start(killer, child);
+	return start_child(killer, child);
 }
 
 /* --- watching --- */
@@ -196,7 +197,7 @@ static int watch_seat(struct killer *killer, uint32_t index, uint64_t now_ns)
 			  spot_names[spot], (double)(now_ns - since_ns) / 1e9);
 }
 
-/* Has it ended? By itself it may, in the end, and with 0. */
+/* Fail if a child has ended by itself; in the end it may, with 0. */
 static int watch_child(struct killer *killer, struct child *child)
 {
 	int status;
@@ -226,10 +227,10 @@ static int watch(struct killer *killer)
 	return atomic_load(&killer->board->bad) ? -EPROTO : rc;
 }
 
-/* Look again until it is so; the limit is for what nobody waits for. */
-static int until(struct killer *killer, const char *what,
-		 bool (*is_so)(struct killer *killer, uint64_t argument),
-		 uint64_t argument)
+/* Watch until something is so, within the limit. */
+static int wait_until(struct killer *killer, const char *what,
+		      bool (*is_so)(struct killer *killer, uint64_t argument),
+		      uint64_t argument)
 {
 	uint64_t end_ns = reef_now_ns() + 2 * killer->options->limit_ns;
 	int rc;
@@ -246,7 +247,7 @@ static int until(struct killer *killer, const char *what,
 	return watch(killer);
 }
 
-static uint64_t takes(struct killer *killer)
+static uint64_t count_takes(struct killer *killer)
 {
 	uint32_t used = atomic_load(&killer->board->seats_used);
 	uint64_t sum = 0;
@@ -258,10 +259,11 @@ static uint64_t takes(struct killer *killer)
 
 static bool have_taken(struct killer *killer, uint64_t count)
 {
-	return takes(killer) >= count;
+	return count_takes(killer) >= count;
 }
 
-/* Also those who are new; and who was to hear of something, has. */
+/* True if all participants have taken the guard since, new ones too, and have
+ * heard of the deaths that they were to hear of. */
 static bool have_all_taken(struct killer *killer, uint64_t argument)
 {
 	for (uint32_t i = 0; i < killer->options->workers; i++) {
@@ -279,12 +281,13 @@ static bool have_all_taken(struct killer *killer, uint64_t argument)
 	return true;
 }
 
-static int go_on(struct killer *killer)
+static int wait_for_more_takes(struct killer *killer)
 {
-	int rc = until(killer, "that the others go on", have_taken,
-		       takes(killer) + 3 * killer->options->workers);
+	int rc = wait_until(killer, "that the others go on", have_taken,
+			    count_takes(killer) + 3 * killer->options->workers);
 
-	return rc ? rc : until(killer, "that all take part", have_all_taken, 0);
+	return rc ? rc
+		  : wait_until(killer, "that all take part", have_all_taken, 0);
 }
 
 /* --- traps --- */
@@ -321,25 +324,26 @@ static bool somebody_waits(struct killer *killer, uint64_t argument)
 	return find_waiter(killer) != NULL;
 }
 
-/* Somebody stays there, and others wait. */
-static int trap(struct killer *killer, enum spot spot, struct child **out)
+/* Trap a participant at a spot, and wait until others wait for it. */
+static int trap_somebody(struct killer *killer, enum spot spot,
+			 struct child **out)
 {
 	uint32_t seat;
 	int rc;
 
 	atomic_store(&killer->board->trapped, 0);
 	atomic_store(&killer->board->trap, spot);
-	rc = until(killer, spot_names[spot], is_trapped, 0);
+	rc = wait_until(killer, spot_names[spot], is_trapped, 0);
 	if (rc)
 		return rc;
 	seat = atomic_load(&killer->board->trapped) - 1;
-	rc = until(killer, "somebody who waits", somebody_waits, 0);
+	rc = wait_until(killer, "somebody who waits", somebody_waits, 0);
 	reef_sleep(section_random(&killer->section, 4 * MILLISECOND));
 	*out = child_of(killer, seat);
 	return rc;
 }
 
-static void let_go(struct killer *killer)
+static void open_trap(struct killer *killer)
 {
 	killer->held_until_ns = reef_now_ns();
 	atomic_store(&killer->board->trap, SPOT_NONE);
@@ -351,7 +355,7 @@ static enum spot choose_spot(struct killer *killer)
 	static const enum spot spots[] = {SPOT_HALF, SPOT_HOLDS, SPOT_INTENT,
 					  SPOT_DONE, SPOT_GIVES, SPOT_HALF};
 
-	/* Whoever passed a barrier, and does not come again. */
+	/* At a barrier: a member that has passed, and does not come again. */
 	if (killer->options->kind == GUARD_BARRIER)
 		return SPOT_HOLDS;
 	return spots[section_random(&killer->section,
@@ -364,15 +368,15 @@ static int kill_holder(struct killer *killer)
 {
 	uint64_t before, begun_ns;
 	struct child *child;
-	int rc = trap(killer, choose_spot(killer), &child);
+	int rc = trap_somebody(killer, choose_spot(killer), &child);
 
-	before = takes(killer);
+	before = count_takes(killer);
 	begun_ns = reef_now_ns();
 	if (!rc)
 		rc = kill_child(killer, child);
-	let_go(killer);
+	open_trap(killer);
 	if (!rc)
-		rc = until(killer, "an heir", have_taken, before + 1);
+		rc = wait_until(killer, "an heir", have_taken, before + 1);
 	if (!rc && reef_now_ns() - begun_ns > killer->heir_ns)
 		killer->heir_ns = reef_now_ns() - begun_ns;
 	return rc;
@@ -381,26 +385,26 @@ static int kill_holder(struct killer *killer)
 static int kill_waiter(struct killer *killer)
 {
 	struct child *child;
-	int rc = trap(killer, choose_spot(killer), &child);
+	int rc = trap_somebody(killer, choose_spot(killer), &child);
 
 	child = find_waiter(killer);
 	if (!rc && child)
 		rc = kill_child(killer, child);
-	let_go(killer);
+	open_trap(killer);
 	return rc;
 }
 
 static int kill_waiter_and_holder(struct killer *killer)
 {
 	struct child *holder, *waiter;
-	int rc = trap(killer, choose_spot(killer), &holder);
+	int rc = trap_somebody(killer, choose_spot(killer), &holder);
 
 	waiter = find_waiter(killer);
 	if (!rc && waiter)
 		rc = kill_child(killer, waiter);
 	if (!rc)
 		rc = kill_child(killer, holder);
-	let_go(killer);
+	open_trap(killer);
 	return rc;
 }
 
@@ -411,10 +415,10 @@ static int kill_reader(struct killer *killer)
 
 	if (!guard_has_readers(killer->options->kind))
 		return kill_holder(killer);
-	rc = trap(killer, SPOT_READS, &child);
+	rc = trap_somebody(killer, SPOT_READS, &child);
 	if (!rc)
 		rc = kill_child(killer, child);
-	let_go(killer);
+	open_trap(killer);
 	return rc;
 }
 
@@ -428,7 +432,7 @@ static int kill_anybody(struct killer *killer)
 	return kill_child(killer, &killer->children[at]);
 }
 
-/* Its words are on their way while it dies. */
+/* Kill a child while its messages are on their way. */
 static int kill_busy(struct killer *killer)
 {
 	static const enum spot spots[] = {SPOT_WAITS, SPOT_GIVES};
@@ -437,10 +441,11 @@ static int kill_busy(struct killer *killer)
 	struct child *child;
 	int rc;
 
-	rc = trap(killer, spots[section_random(section, count)], &child);
+	rc = trap_somebody(killer, spots[section_random(section, count)],
+			   &child);
 	if (rc)
 		return rc;
-	let_go(killer);
+	open_trap(killer);
 	reef_sleep(section_random(section, MILLISECOND / 2) + MILLISECOND / 2);
 	return kill_child(killer, child);
 }
@@ -466,23 +471,23 @@ static int stop_holder(struct killer *killer)
 	const struct killer_options *options = killer->options;
 	uint64_t before;
 	struct child *child;
-	int rc = trap(killer, SPOT_HALF, &child);
+	int rc = trap_somebody(killer, SPOT_HALF, &child);
 
 	if (rc)
 		return rc;
-	before = takes(killer);
+	before = count_takes(killer);
 	if (options->stop_fences)
-		doom(killer, child);
+		doom_child(killer, child);
 	kill(child->pid, SIGSTOP);
 	killer->held_until_ns = reef_now_ns();
 	rc = options->stop_fences
-		     ? until(killer, "that others go on without it", have_taken,
-			     before + 2 * options->workers)
-		     : until(killer, "the end of the lease", has_passed,
-			     reef_now_ns() + 3 * options->ttl_ns);
-	if (!rc && !options->stop_fences && takes(killer) != before)
+		     ? wait_until(killer, "that others go on without it",
+				  have_taken, before + 2 * options->workers)
+		     : wait_until(killer, "the end of the lease", has_passed,
+				  reef_now_ns() + 3 * options->ttl_ns);
+	if (!rc && !options->stop_fences && count_takes(killer) != before)
 		rc = board_fail(killer->board, "taken from one that lives");
-	let_go(killer);
+	open_trap(killer);
 	kill(child->pid, SIGCONT);
 	killer->stopped++;
 	return rc;
@@ -506,7 +511,7 @@ static int set_up(struct killer *killer)
 	board->members = options->workers + options->workers / 4;
 	board->read_percent = 50;
 	board->hold_us = 500;
-	/* The killer looks on with all fabrics that there are. */
+	/* The killer itself uses all fabrics that there are. */
 	section->board = board;
 	section->random = options->seed * 31 + 7;
 	rc = reef_open(NULL, NULL, &section->reef);
@@ -516,26 +521,27 @@ static int set_up(struct killer *killer)
 	if (!rc)
 		rc = section_create(killer->space, section->reef, &board->data);
 	for (uint32_t i = 0; !rc && i < options->workers; i++)
-		rc = start(killer, &killer->children[i]);
+		rc = start_child(killer, &killer->children[i]);
 	return rc;
 }
 
-/* In turn, so that few are of every kind; from the seed on. */
+/* Run the cases in turn, from the seed on, so that even few kills are of every
+ * kind. */
 static int all_cases(struct killer *killer)
 {
 	const struct killer_options *options = killer->options;
 	uint64_t at = options->seed;
-	int rc = go_on(killer);
+	int rc = wait_for_more_takes(killer);
 
 	while (!rc && killer->killed < options->kills) {
 		rc = cases[at++ % CASES](killer);
 		if (!rc)
-			rc = go_on(killer);
+			rc = wait_for_more_takes(killer);
 	}
 	while (!rc && killer->stopped < options->stops) {
 		rc = stop_holder(killer);
 		if (!rc)
-			rc = go_on(killer);
+			rc = wait_for_more_takes(killer);
 	}
 	return rc;
 }
@@ -561,7 +567,7 @@ static void kill_all(struct killer *killer)
 	}
 }
 
-/* One more goes in, repairs what the last one left, and leaves. */
+/* Take the guard once more, repair what the last holder left, and give it. */
 static int pass_through(struct killer *killer, struct guard *guard)
 {
 	int rc = guard_take(guard, false, killer->options->limit_ns);
@@ -571,7 +577,8 @@ static int pass_through(struct killer *killer, struct guard *guard)
 	return rc ? rc : guard_give(guard);
 }
 
-/* Is it free? A dead one may wait for it until it is fenced, and have it. */
+/* Check that the guard is free in the end. A dead participant may wait for it,
+ * and have it, until it is fenced. */
 static int check_guard(struct killer *killer)
 {
 	const struct killer_options *options = killer->options;
@@ -595,12 +602,12 @@ static int check_guard(struct killer *killer)
 	return rc;
 }
 
-static int check(struct killer *killer, uint64_t *total)
+static int check_data(struct killer *killer, uint64_t *total)
 {
 	int rc;
 
 	atomic_store(&killer->board->stop, 1);
-	rc = until(killer, "the end of the workers", have_ended, 0);
+	rc = wait_until(killer, "the end of the workers", have_ended, 0);
 	if (!rc && killer->options->kind != GUARD_BARRIER)
 		rc = check_guard(killer);
 	if (!rc)
@@ -628,7 +635,7 @@ static void show_seats(struct killer *killer)
 	}
 }
 
-static void report(struct killer *killer, uint64_t total)
+static void print_report(struct killer *killer, uint64_t total)
 {
 	uint32_t used = atomic_load(&killer->board->seats_used);
 	uint64_t inherited = 0, repaired = 0, longest_ns = 0, fenced = 0;
@@ -649,7 +656,7 @@ static void report(struct killer *killer, uint64_t total)
 	       guard_names[killer->options->kind], killer->killed,
 	       killer->victims[VICTIM_HOLDER], killer->victims[VICTIM_READER],
 	       killer->victims[VICTIM_WAITER], killer->victims[VICTIM_OTHER],
-	       killer->stopped, takes(killer), total,
+	       killer->stopped, count_takes(killer), total,
 	       guard_tells(killer->options->kind) ? inherited : 0, repaired,
 	       fenced, (double)killer->heir_ns / 1e6, (double)longest_ns / 1e6);
 }
@@ -667,7 +674,7 @@ int killer_run(const struct killer_options *options)
 	if (!rc)
 		rc = all_cases(&killer);
 	if (!rc)
-		rc = check(&killer, &total);
+		rc = check_data(&killer, &total);
 	if (rc) {
 		printf("FAILED %s, seed %" PRIu64 ", after %u kills: %s\n",
 		       guard_names[options->kind], options->seed, killer.killed,
@@ -676,7 +683,7 @@ int killer_run(const struct killer_options *options)
 		show_seats(&killer);
 	}
 	kill_all(&killer);
-	report(&killer, total);
+	print_report(&killer, total);
 	if (killer.section.reef && killer.board->data)
 		reef_free(killer.space, killer.board->data, 0);
 	reef_close(killer.section.reef);

@@ -22,7 +22,7 @@ static int usage(void)
 	return 2;
 }
 
-static void split(struct killer_options *options, char *text)
+static void split_fabrics(struct killer_options *options, char *text)
 {
 	const uint32_t most =
 		sizeof(options->fabrics) / sizeof(options->fabrics[0]);
@@ -34,7 +34,7 @@ static void split(struct killer_options *options, char *text)
 	}
 }
 
-static bool set(struct killer_options *options, char *text)
+static bool set_option(struct killer_options *options, char *text)
 {
 	char *value = strchr(text, '=');
 	uint64_t number;
@@ -48,7 +48,7 @@ static bool set(struct killer_options *options, char *text)
 	else if (!strcmp(text, "workers"))
 		options->workers = (uint32_t)number;
 	else if (!strcmp(text, "fabrics"))
-		split(options, value);
+		split_fabrics(options, value);
 	else if (!strcmp(text, "places"))
 		options->places = (uint32_t)number;
 	else if (!strcmp(text, "limit"))
@@ -66,7 +66,7 @@ static bool set(struct killer_options *options, char *text)
 	return true;
 }
 
-static int work(char **argv)
+static int run_worker(char **argv)
 {
 	struct board *board = board_attach(atoi(argv[2]));
 	uint32_t first = (uint32_t)atoi(argv[3]);
@@ -88,11 +88,11 @@ int main(int argc, char **argv)
 	};
 
 	if (argc == 5 && !strcmp(argv[1], "worker"))
-		return work(argv);
+		return run_worker(argv);
 	if (argc < 3)
 		return usage();
 	for (int i = 3; i < argc; i++)
-		if (!set(&options, argv[i]))
+		if (!set_option(&options, argv[i]))
 			return usage();
 	while (options.kind < GUARD_KINDS &&
 	       strcmp(argv[1], guard_names[options.kind]) != 0)

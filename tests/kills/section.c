@@ -19,7 +19,7 @@ enum word {
 	WORDS = 8
 };
 
-static uint64_t next(uint64_t *state)
+static uint64_t next_random(uint64_t *state)
 {
 	*state ^= *state << 13;
 	*state ^= *state >> 7;
@@ -29,10 +29,10 @@ static uint64_t next(uint64_t *state)
 
 uint64_t section_random(struct section *section, uint64_t below)
 {
-	return next(&section->random) % below;
+	return next_random(&section->random) % below;
 }
 
-/* If the pool does not know ours any more, or says so, it is over. */
+/* True if the pool says that the session is over, or does not know it. */
 static bool is_over(void *context, uint32_t session)
 {
 	struct section *section = context;
@@ -67,7 +67,7 @@ int section_create(struct reef_space *space, struct reef *reef,
 
 /* --- access --- */
 
-static int load(struct section *section, uint64_t *words)
+static int read_words(struct section *section, uint64_t *words)
 {
 	return reef_read(section->reef, section->board->data, words, WORDS * 8);
 }
@@ -78,9 +78,9 @@ static int load_count(struct section *section, uint64_t seat, uint64_t *count)
 			 section->board->data + (WORDS + seat) * 8, count, 8);
 }
 
-/* Nobody else writes there now, so what is in doubt can be written again: a
- * fenced session learns that it is. */
-static int store(struct section *section, uint64_t word, uint64_t value)
+/* Write a word. Nobody else writes there now, so a write in doubt can be
+ * repeated; a fenced session learns that it is. */
+static int write_word(struct section *section, uint64_t word, uint64_t value)
 {
 	int rc;
 
@@ -91,8 +91,8 @@ static int store(struct section *section, uint64_t word, uint64_t value)
 	return rc;
 }
 
-/* Be there for a while, so that somebody can die meanwhile. */
-static void stay(struct section *section, enum spot spot)
+/* Stay at a spot for a while, so that somebody can die meanwhile. */
+static void stay_at(struct section *section, enum spot spot)
 {
 	uint64_t us = section_random(section, 4) ? 0 : section->board->hold_us;
 
@@ -103,7 +103,7 @@ static void stay(struct section *section, enum spot spot)
 
 /* --- updates --- */
 
-static int finish(struct section *section, uint64_t *words)
+static int finish_update(struct section *section, uint64_t *words)
 {
 	uint64_t seat = words[WORD_INTENT] - 1;
 	int rc;
@@ -111,13 +111,13 @@ static int finish(struct section *section, uint64_t *words)
 	if (seat >= SEATS_MAX)
 		return board_fail(section->board, "an intent of %" PRIu64,
 				  seat);
-	rc = store(section, WORD_TOTAL, words[WORD_NEXT_TOTAL]);
+	rc = write_word(section, WORD_TOTAL, words[WORD_NEXT_TOTAL]);
 	if (!rc)
-		rc = store(section, WORDS + seat, words[WORD_NEXT_COUNT]);
+		rc = write_word(section, WORDS + seat, words[WORD_NEXT_COUNT]);
 	if (!rc)
-		rc = store(section, WORD_COPY, words[WORD_NEXT_TOTAL]);
+		rc = write_word(section, WORD_COPY, words[WORD_NEXT_TOTAL]);
 	if (!rc)
-		rc = store(section, WORD_INTENT, 0);
+		rc = write_word(section, WORD_INTENT, 0);
 	if (rc)
 		return rc;
 	words[WORD_TOTAL] = words[WORD_COPY] = words[WORD_NEXT_TOTAL];
@@ -126,10 +126,10 @@ static int finish(struct section *section, uint64_t *words)
 	return 0;
 }
 
-/* What is there, whole. */
-static int begin(struct section *section, bool told, uint64_t *words)
+/* Read the words before an update, and finish what another left, if told. */
+static int begin_update(struct section *section, bool told, uint64_t *words)
 {
-	int rc = load(section, words);
+	int rc = read_words(section, words);
 
 	if (rc)
 		return rc;
@@ -139,7 +139,7 @@ static int begin(struct section *section, bool told, uint64_t *words)
 				  "'s update, and was not told",
 				  section->seat, words[WORD_INTENT] - 1);
 	if (words[WORD_INTENT])
-		return finish(section, words);
+		return finish_update(section, words);
 	if (words[WORD_TOTAL] != words[WORD_COPY])
 		return board_fail(
 			section->board, "%u found %" PRIu64 " and %" PRIu64,
@@ -151,10 +151,10 @@ int section_repair(struct section *section)
 {
 	uint64_t words[WORDS];
 
-	return begin(section, true, words);
+	return begin_update(section, true, words);
 }
 
-/* Our own count; we know it, unless we were fenced meanwhile. */
+/* This participant's count, which it knows unless it was fenced meanwhile. */
 static int own_count(struct section *section, uint64_t *count)
 {
 	struct seat *seat = &section->board->seats[section->seat];
@@ -173,33 +173,33 @@ static int own_count(struct section *section, uint64_t *count)
 			  section->seat, known, *count);
 }
 
-static int intend(struct section *section, uint64_t total, uint64_t count)
+static int write_intent(struct section *section, uint64_t total, uint64_t count)
 {
-	int rc = store(section, WORD_NEXT_TOTAL, total);
+	int rc = write_word(section, WORD_NEXT_TOTAL, total);
 
 	if (!rc)
-		rc = store(section, WORD_NEXT_COUNT, count);
+		rc = write_word(section, WORD_NEXT_COUNT, count);
 	if (!rc)
-		rc = store(section, WORD_INTENT, section->seat + 1);
+		rc = write_word(section, WORD_INTENT, section->seat + 1);
 	return rc;
 }
 
-static int change(struct section *section, uint64_t total, uint64_t count)
+static int write_counts(struct section *section, uint64_t total, uint64_t count)
 {
-	int rc = intend(section, total, count);
+	int rc = write_intent(section, total, count);
 
 	if (rc)
 		return rc;
-	stay(section, SPOT_INTENT);
-	rc = store(section, WORD_TOTAL, total);
+	stay_at(section, SPOT_INTENT);
+	rc = write_word(section, WORD_TOTAL, total);
 	if (rc)
 		return rc;
-	stay(section, SPOT_HALF);
-	rc = store(section, WORDS + section->seat, count);
+	stay_at(section, SPOT_HALF);
+	rc = write_word(section, WORDS + section->seat, count);
 	if (!rc)
-		rc = store(section, WORD_COPY, total);
+		rc = write_word(section, WORD_COPY, total);
 	if (!rc)
-		rc = store(section, WORD_INTENT, 0);
+		rc = write_word(section, WORD_INTENT, 0);
 	return rc;
 }
 
@@ -209,26 +209,26 @@ int section_update(struct section *section, bool told)
 	uint64_t words[WORDS], count;
 	int rc;
 
-	stay(section, SPOT_HOLDS);
-	rc = begin(section, told, words);
+	stay_at(section, SPOT_HOLDS);
+	rc = begin_update(section, told, words);
 	if (!rc)
 		rc = own_count(section, &count);
 	if (rc)
 		return rc;
 	section->unsure = true;
-	rc = change(section, words[WORD_TOTAL] + 1, count + 1);
+	rc = write_counts(section, words[WORD_TOTAL] + 1, count + 1);
 	if (rc)
 		return rc;
 	section->unsure = false;
 	atomic_fetch_add(&seat->updates, 1);
-	stay(section, SPOT_DONE);
+	stay_at(section, SPOT_DONE);
 	return 0;
 }
 
 int section_read(struct section *section, bool told)
 {
 	uint64_t before[WORDS], after[WORDS];
-	int rc = load(section, before);
+	int rc = read_words(section, before);
 
 	if (rc)
 		return rc;
@@ -238,8 +238,8 @@ int section_read(struct section *section, bool told)
 				  "%u reads what is half done, and was not "
 				  "told",
 				  section->seat);
-	stay(section, SPOT_READS);
-	rc = load(section, after);
+	stay_at(section, SPOT_READS);
+	rc = read_words(section, after);
 	if (rc)
 		return rc;
 	if (memcmp(before, after, sizeof(before)))
@@ -256,7 +256,8 @@ static int check_count(struct section *section, uint32_t index, uint64_t count)
 	struct seat *seat = &section->board->seats[index];
 	uint64_t known = atomic_load(&seat->updates);
 
-	/* Whoever is killed may have had no time to say that it was done. */
+	/* A participant that was killed may have had no time to say that its
+	 * update was done. */
 	if (count == known ||
 	    (count == known + 1 && !atomic_load(&seat->ended)))
 		return 0;
@@ -270,7 +271,7 @@ int section_check(struct section *section, uint64_t *total)
 {
 	uint32_t used = atomic_load(&section->board->seats_used);
 	uint64_t words[WORDS], count, sum = 0;
-	int rc = load(section, words);
+	int rc = read_words(section, words);
 
 	for (uint32_t i = 0; !rc && i < used; i++) {
 		rc = load_count(section, i, &count);

@@ -20,7 +20,7 @@
 
 #include <reef/reef.h>
 
-/* A new one, all zero, which outlives the session. */
+/* Make the words of a section, all zero; they outlive the session. */
 int section_create(struct reef_space *space, struct reef *reef,
 		   uint64_t *address);
 
@@ -32,7 +32,7 @@ struct section {
 	uint64_t random; /* state; not 0 */
 };
 
-/* By what the pool says of sessions. */
+/* A judge that goes by what the pool says of sessions. */
 struct board_judge section_judge(struct section *section);
 
 uint64_t section_random(struct section *section, uint64_t below);
@@ -40,11 +40,12 @@ uint64_t section_random(struct section *section, uint64_t below);
 /* Finish what another left, if told; then update. Says where it is. 0; -EPROTO:
  * the test has failed; errors of access. */
 int section_update(struct section *section, bool told);
-/* Nothing may change meanwhile. */
+/* Read as a reader: nothing may change meanwhile. */
 int section_read(struct section *section, bool told);
 int section_repair(struct section *section);
 
-/* Is the sum right, and that of everybody who is alive or ended well? */
+/* Check the total, and the count of every participant that is alive or ended
+ * well. */
 int section_check(struct section *section, uint64_t *total);
 
 #endif

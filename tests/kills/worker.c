@@ -45,7 +45,7 @@ static void note_wait(struct seat *seat, uint64_t begun_ns)
 		atomic_store(&seat->waited_ns, waited_ns);
 }
 
-static int inside(struct participant *participant, bool reads, bool told)
+static int act_inside(struct participant *participant, bool reads, bool told)
 {
 	struct section *section = &participant->section;
 	struct board_judge judge = section_judge(section);
@@ -66,7 +66,7 @@ static int inside(struct participant *participant, bool reads, bool told)
 	return guard_give(&participant->guard);
 }
 
-static int turn(struct participant *participant, bool reads)
+static int take_turn(struct participant *participant, bool reads)
 {
 	struct section *section = &participant->section;
 	struct seat *seat = &section->board->seats[section->seat];
@@ -85,10 +85,10 @@ static int turn(struct participant *participant, bool reads)
 	atomic_fetch_add(&seat->takes, 1);
 	if (rc == REEF_LOCK_INHERITED)
 		atomic_fetch_add(&seat->inherited, 1);
-	return inside(participant, reads, rc == REEF_LOCK_INHERITED);
+	return act_inside(participant, reads, rc == REEF_LOCK_INHERITED);
 }
 
-static int turns(struct participant *participant)
+static int take_turns(struct participant *participant)
 {
 	struct section *section = &participant->section;
 	struct board *board = section->board;
@@ -98,7 +98,7 @@ static int turns(struct participant *participant)
 	while (!rc && !atomic_load(&board->stop)) {
 		reads = readers && !participant->told &&
 			section_random(section, 100) < board->read_percent;
-		rc = turn(participant, reads);
+		rc = take_turn(participant, reads);
 		board_at(board, section->seat, SPOT_IDLE);
 		if (!rc && section_random(section, 2))
 			reef_sleep(section_random(section, MILLISECOND));
@@ -108,7 +108,7 @@ static int turns(struct participant *participant)
 
 /* --- a life --- */
 
-static int join(struct participant *participant, struct reef_space **space)
+static int join_pool(struct participant *participant, struct reef_space **space)
 {
 	struct section *section = &participant->section;
 	int rc = reef_open(NULL, NULL, &section->reef);
@@ -118,8 +118,9 @@ static int join(struct participant *participant, struct reef_space **space)
 	return rc;
 }
 
-/* What the one that we were until our fence left on the board. */
-static void reset(struct section *section)
+/* Clear what this participant's last session, which was fenced, left on the
+ * board. */
+static void reset_seat(struct section *section)
 {
 	struct seat *seat = &section->board->seats[section->seat];
 	uint32_t owner = section->seat + 1;
@@ -130,7 +131,7 @@ static void reset(struct section *section)
 	atomic_store(&seat->doomed, 0);
 }
 
-static void *live(void *context)
+static void *run_participant(void *context)
 {
 	struct participant *participant = context;
 	struct section *section = &participant->section;
@@ -138,16 +139,16 @@ static void *live(void *context)
 	struct reef_space *space;
 	int rc;
 
-	rc = join(participant, &space);
+	rc = join_pool(participant, &space);
 	if (!rc)
-		reset(section);
+		reset_seat(section);
 	if (!rc && board->kind == GUARD_BARRIER) {
 		rc = barrier_participate(section, space);
 	} else if (!rc) {
 		rc = guard_open(&participant->guard, board->kind, board->places,
 				space);
 		if (!rc)
-			rc = turns(participant);
+			rc = take_turns(participant);
 		guard_close(&participant->guard);
 	}
 	reef_close(section->reef);
@@ -156,13 +157,14 @@ static void *live(void *context)
 	return NULL;
 }
 
-static int live_together(struct participant *participants, uint32_t count)
+static int run_participants(struct participant *participants, uint32_t count)
 {
 	pthread_t threads[PARTICIPANTS_MAX];
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (pthread_create(&threads[i], NULL, live, &participants[i]))
+		if (pthread_create(&threads[i], NULL, run_participant,
+				   &participants[i]))
 			return -EAGAIN;
 	for (uint32_t i = 0; i < count; i++) {
 		pthread_join(threads[i], NULL);
@@ -172,13 +174,13 @@ static int live_together(struct participant *participants, uint32_t count)
 	return rc;
 }
 
-static int lives(struct board *board, struct participant *participants,
-		 uint32_t count)
+static int run_sessions(struct board *board, struct participant *participants,
+			uint32_t count)
 {
 	int rc;
 
 	do {
-		rc = live_together(participants, count);
+		rc = run_participants(participants, count);
 		if (rc != -REEF_EFENCED)
 			break;
 		for (uint32_t i = 0; i < count; i++)
@@ -203,7 +205,7 @@ int worker_run(struct board *board, uint32_t first, uint32_t count)
 		section->random = board->seed * 8191 + first + i + 1;
 	}
 	reef_mutate((enum reef_mutant)board->mutant);
-	rc = lives(board, participants, count);
+	rc = run_sessions(board, participants, count);
 	for (uint32_t i = 0; !rc && i < count; i++)
 		atomic_store(&board->seats[first + i].ended,
 			     !participants[i].section.unsure);

@@ -28,14 +28,14 @@ struct reef_host {
 	char nameless[40]; /* what sockets without a file are called */
 };
 
-static int join(const char *directory, const char *name, char **out)
+static int join_path(const char *directory, const char *name, char **out)
 {
 	return asprintf(out, "%s/%s", directory, name) < 0 ? -ENOMEM : 0;
 }
 
 /* --- keys --- */
 
-/* The key there is, or, for a broker's host, a new one. */
+/* Load the key, or, for a broker's host that has none, make one. */
 static int load_key(struct reef_host *host, const char *path, bool may_create)
 {
 	int rc = reef_key_load(path, &host->key);
@@ -57,7 +57,7 @@ static int find_key(struct reef_host *host,
 	if (!options->data)
 		return options->with_broker ? reef_key_create(&host->key)
 					    : -ENOENT;
-	rc = join(options->data, "pool.key", &path);
+	rc = join_path(options->data, "pool.key", &path);
 	if (!rc)
 		rc = load_key(host, path, options->with_broker);
 	free(path);
@@ -79,7 +79,7 @@ static int open_store(struct reef_host *host,
 		reef_random_init(&random, seed);
 		return reef_store_open_memory(&random, &host->store);
 	}
-	rc = join(options->data, "journal", &path);
+	rc = join_path(options->data, "journal", &path);
 	if (rc)
 		return rc;
 	rc = reef_store_open_directory(path, &host->store);
@@ -89,11 +89,11 @@ static int open_store(struct reef_host *host,
 
 /* --- the runtime directory --- */
 
-static void forget_file(const struct reef_host *host, const char *name)
+static void remove_file(const struct reef_host *host, const char *name)
 {
 	char *path;
 
-	if (!host->run || join(host->run, name, &path))
+	if (!host->run || join_path(host->run, name, &path))
 		return;
 	unlink(path);
 	free(path);
@@ -103,7 +103,7 @@ static int write_file(const struct reef_host *host, const char *name,
 		      const char *text)
 {
 	char *path;
-	int rc = join(host->run, name, &path);
+	int rc = join_path(host->run, name, &path);
 
 	if (rc)
 		return rc;
@@ -113,14 +113,15 @@ static int write_file(const struct reef_host *host, const char *name,
 	return rc;
 }
 
-static int announce(const struct reef_host *host)
+static int write_target_files(const struct reef_host *host)
 {
 	char line[REEF_TARGET_MAX], text[REEF_KEY_TEXT_SIZE + 1];
 	int rc;
 
 	if (!host->run || !host->broker)
 		return 0;
-	/* The credential first: whoever finds an address finds a key. */
+	/* The credential is written first, so that whoever finds an address
+	 * finds a key. */
 	reef_credential_format(&host->owner, text);
 	memcpy(text + strlen(text), "\n", 2);
 	rc = write_file(host, REEF_TARGET_OWNER, text);
@@ -132,17 +133,18 @@ static int announce(const struct reef_host *host)
 	return write_file(host, REEF_TARGET_BROKER, line);
 }
 
-static void withdraw(const struct reef_host *host)
+static void remove_target_files(const struct reef_host *host)
 {
 	if (!host->broker)
 		return;
-	forget_file(host, REEF_TARGET_BROKER);
-	forget_file(host, REEF_TARGET_OWNER);
+	remove_file(host, REEF_TARGET_BROKER);
+	remove_file(host, REEF_TARGET_OWNER);
 }
 
 /* --- start and stop --- */
 
-/* Is memory lent there the CPUs', as a socket's is (F6)? */
+/* True if the addresses are of fabrics whose domain is the CPUs', as that of a
+ * socket is (F6). */
 static bool is_of_cpu(const struct reef_host *host, const char *addresses)
 {
 	const struct reef_fabric *fabric;
@@ -156,7 +158,7 @@ static bool is_of_cpu(const struct reef_host *host, const char *addresses)
 	return true;
 }
 
-/* Append the addresses that there is a fabric for. */
+/* Append those addresses for which there is a fabric. */
 static int append_addresses(const struct reef_host *host, const char *more,
 			    char *text, size_t size)
 {
@@ -179,10 +181,11 @@ static int append_addresses(const struct reef_host *host, const char *more,
 	return 0;
 }
 
-/* A socket, if there is to be one, then what the options name. */
-static int listen_text(const struct reef_host *host, const char *name,
-		       bool with_socket, const char *more, char *text,
-		       size_t size)
+/* Compose where to listen: a socket, if there is to be one, then the addresses
+ * of the options. */
+static int compose_listen(const struct reef_host *host, const char *name,
+			  bool with_socket, const char *more, char *text,
+			  size_t size)
 {
 	int length = 0;
 
@@ -210,8 +213,8 @@ static int start_broker(struct reef_host *host,
 	if (rc)
 		return rc;
 	*step = REEF_HOST_BROKER;
-	rc = listen_text(host, "broker", true, broker.listen, listen,
-			 sizeof(listen));
+	rc = compose_listen(host, "broker", true, broker.listen, listen,
+			    sizeof(listen));
 	if (rc)
 		return rc;
 	broker.mesh = host->mesh;
@@ -223,7 +226,7 @@ static int start_broker(struct reef_host *host,
 	if (rc)
 		return rc;
 	*step = REEF_HOST_ANNOUNCE;
-	return announce(host);
+	return write_target_files(host);
 }
 
 static int start_node(struct reef_host *host,
@@ -233,9 +236,9 @@ static int start_node(struct reef_host *host,
 	char listen[REEF_TARGET_MAX];
 	int rc;
 
-	rc = listen_text(host, "node",
-			 !node.listen || is_of_cpu(host, node.listen),
-			 node.listen, listen, sizeof(listen));
+	rc = compose_listen(host, "node",
+			    !node.listen || is_of_cpu(host, node.listen),
+			    node.listen, listen, sizeof(listen));
 	if (rc)
 		return rc;
 	if (host->broker) {
@@ -253,9 +256,9 @@ static int start_node(struct reef_host *host,
 	return reef_node_start(&node, &host->node);
 }
 
-static int prepare(struct reef_host *host,
-		   const struct reef_host_options *options,
-		   enum reef_host_step *step)
+static int open_basics(struct reef_host *host,
+		       const struct reef_host_options *options,
+		       enum reef_host_step *step)
 {
 	uint64_t random;
 	int rc = 0;
@@ -301,7 +304,7 @@ int reef_host_start(const struct reef_host_options *options,
 	host = calloc(1, sizeof(*host));
 	if (!host)
 		return -ENOMEM;
-	rc = prepare(host, options, step);
+	rc = open_basics(host, options, step);
 	if (!rc && options->with_broker)
 		rc = start_broker(host, options, step);
 	if (!rc && options->with_node) {
@@ -320,7 +323,7 @@ void reef_host_stop(struct reef_host *host)
 {
 	if (!host)
 		return;
-	withdraw(host);
+	remove_target_files(host);
 	reef_node_stop(host->node);
 	reef_broker_stop(host->broker);
 	reef_store_destroy(host->store);

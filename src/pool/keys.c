@@ -58,8 +58,8 @@ int reef_key_create(struct reef_key *out)
 	return rc;
 }
 
-static int derive(const struct reef_key *pool, const char *label,
-		  const uint8_t *fields, size_t size, struct reef_key *out)
+static int derive_key(const struct reef_key *pool, const char *label,
+		      const uint8_t *fields, size_t size, struct reef_key *out)
 {
 	uint8_t input[LABEL_SIZE + FIELDS_MAX] = {0};
 	struct reef_key key;
@@ -85,12 +85,12 @@ int reef_key_derive_user(const struct reef_key *pool, uint32_t user,
 
 	reef_put32(fields, user);
 	reef_put32(fields + 4, era);
-	return derive(pool, "user", fields, sizeof(fields), out);
+	return derive_key(pool, "user", fields, sizeof(fields), out);
 }
 
 int reef_key_derive_node(const struct reef_key *pool, struct reef_key *out)
 {
-	return derive(pool, "node", NULL, 0, out);
+	return derive_key(pool, "node", NULL, 0, out);
 }
 
 int reef_key_derive_session(const struct reef_key *pool, uint32_t session,
@@ -99,16 +99,16 @@ int reef_key_derive_session(const struct reef_key *pool, uint32_t session,
 	uint8_t fields[4];
 
 	reef_put32(fields, session);
-	return derive(pool, "session", fields, sizeof(fields), out);
+	return derive_key(pool, "session", fields, sizeof(fields), out);
 }
 
-static bool rights_ok(uint8_t rights)
+static bool are_rights_valid(uint8_t rights)
 {
 	return rights != 0 && !(rights & ~REEF_RIGHT_ALL);
 }
 
-static void put_space(uint8_t fields[FIELDS_MAX], uint32_t space,
-		      uint8_t rights, uint32_t era)
+static void encode_token_fields(uint8_t fields[FIELDS_MAX], uint32_t space,
+				uint8_t rights, uint32_t era)
 {
 	reef_put32(fields, space);
 	fields[4] = rights;
@@ -120,10 +120,10 @@ int reef_key_derive_space(const struct reef_key *pool, uint32_t space,
 {
 	uint8_t fields[FIELDS_MAX];
 
-	if (!rights_ok(rights))
+	if (!are_rights_valid(rights))
 		return -EINVAL;
-	put_space(fields, space, rights, era);
-	return derive(pool, "space", fields, sizeof(fields), out);
+	encode_token_fields(fields, space, rights, era);
+	return derive_key(pool, "space", fields, sizeof(fields), out);
 }
 
 bool reef_key_equal(const struct reef_key *a, const struct reef_key *b)
@@ -136,8 +136,8 @@ void reef_key_wipe(struct reef_key *key)
 	OPENSSL_cleanse(key->bytes, sizeof(key->bytes));
 }
 
-static int compare(int rc, struct reef_key *expected,
-		   const struct reef_key *given)
+static int compare_and_wipe(int rc, struct reef_key *expected,
+			    const struct reef_key *given)
 {
 	if (rc == 0 && !reef_key_equal(expected, given))
 		rc = -REEF_EAUTH;
@@ -152,7 +152,7 @@ int reef_credential_verify(const struct reef_credential *credential,
 	int rc = reef_key_derive_user(pool, credential->user, credential->era,
 				      &expected);
 
-	return compare(rc, &expected, &credential->key);
+	return compare_and_wipe(rc, &expected, &credential->key);
 }
 
 int reef_token_verify(const struct reef_token *token,
@@ -162,10 +162,10 @@ int reef_token_verify(const struct reef_token *token,
 	int rc = reef_key_derive_space(pool, token->space, token->rights,
 				       token->era, &expected);
 
-	/* No pool gives such a token. */
+	/* No pool makes a token with such rights. */
 	if (rc == -EINVAL)
 		rc = -REEF_EAUTH;
-	return compare(rc, &expected, &token->key);
+	return compare_and_wipe(rc, &expected, &token->key);
 }
 
 /* --- text --- */
@@ -188,7 +188,8 @@ static void encode_base32(const uint8_t *bytes, size_t size, char *text)
 	*text = '\0';
 }
 
-/* Exactly `size` bytes, with zeros where the last character has bits left. */
+/* Decode a text that has exactly `size` bytes; bits that are left in its last
+ * character must be zero. */
 static bool decode_base32(const char *text, uint8_t *bytes, size_t size)
 {
 	const char *found;
@@ -209,7 +210,7 @@ static bool decode_base32(const char *text, uint8_t *bytes, size_t size)
 	return *text == '\0' && !(bits & ((1u << held) - 1));
 }
 
-static uint32_t sum(enum kind kind, const uint8_t *payload, size_t size)
+static uint32_t checksum_of(enum kind kind, const uint8_t *payload, size_t size)
 {
 	uint32_t crc =
 		reef_crc32c(0, kinds[kind].word, strlen(kinds[kind].word));
@@ -217,8 +218,9 @@ static uint32_t sum(enum kind kind, const uint8_t *payload, size_t size)
 	return reef_crc32c(crc, payload, size);
 }
 
-static void format(enum kind kind, const uint8_t *fields,
-		   const struct reef_key *key, char text[REEF_KEY_TEXT_SIZE])
+static void format_key(enum kind kind, const uint8_t *fields,
+		       const struct reef_key *key,
+		       char text[REEF_KEY_TEXT_SIZE])
 {
 	size_t fields_size = kinds[kind].fields_size;
 	size_t size = 1 + fields_size + sizeof(key->bytes);
@@ -228,14 +230,14 @@ static void format(enum kind kind, const uint8_t *fields,
 	if (fields)
 		memcpy(payload + 1, fields, fields_size);
 	memcpy(payload + 1 + fields_size, key->bytes, sizeof(key->bytes));
-	reef_put32(payload + size, sum(kind, payload, size));
+	reef_put32(payload + size, checksum_of(kind, payload, size));
 	memcpy(text, kinds[kind].word, word_size);
 	encode_base32(payload, size + 4, text + word_size);
 	OPENSSL_cleanse(payload, sizeof(payload));
 }
 
-static int parse(enum kind kind, const char *text, uint8_t *fields,
-		 struct reef_key *key)
+static int parse_key(enum kind kind, const char *text, uint8_t *fields,
+		     struct reef_key *key)
 {
 	size_t fields_size = kinds[kind].fields_size;
 	size_t size = 1 + fields_size + sizeof(key->bytes);
@@ -246,7 +248,7 @@ static int parse(enum kind kind, const char *text, uint8_t *fields,
 	if (strncmp(text, kinds[kind].word, word_size) != 0)
 		return -REEF_ECORRUPT;
 	if (!decode_base32(text + word_size, payload, size + 4) ||
-	    reef_get32(payload + size) != sum(kind, payload, size))
+	    reef_get32(payload + size) != checksum_of(kind, payload, size))
 		goto out;
 	rc = payload[0] == VERSION ? 0 : -REEF_EVERSION;
 	if (rc == 0 && fields)
@@ -261,7 +263,7 @@ out:
 
 void reef_key_format(const struct reef_key *key, char text[REEF_KEY_TEXT_SIZE])
 {
-	format(POOL, NULL, key, text);
+	format_key(POOL, NULL, key, text);
 }
 
 void reef_credential_format(const struct reef_credential *credential,
@@ -271,7 +273,7 @@ void reef_credential_format(const struct reef_credential *credential,
 
 	reef_put32(fields, credential->user);
 	reef_put32(fields + 4, credential->era);
-	format(USER, fields, &credential->key, text);
+	format_key(USER, fields, &credential->key, text);
 }
 
 void reef_token_format(const struct reef_token *token,
@@ -279,20 +281,20 @@ void reef_token_format(const struct reef_token *token,
 {
 	uint8_t fields[FIELDS_MAX];
 
-	reef_assert(rights_ok(token->rights));
-	put_space(fields, token->space, token->rights, token->era);
-	format(SPACE, fields, &token->key, text);
+	reef_assert(are_rights_valid(token->rights));
+	encode_token_fields(fields, token->space, token->rights, token->era);
+	format_key(SPACE, fields, &token->key, text);
 }
 
 int reef_key_parse(const char *text, struct reef_key *out)
 {
-	return parse(POOL, text, NULL, out);
+	return parse_key(POOL, text, NULL, out);
 }
 
 int reef_credential_parse(const char *text, struct reef_credential *out)
 {
 	uint8_t fields[8] = {0};
-	int rc = parse(USER, text, fields, &out->key);
+	int rc = parse_key(USER, text, fields, &out->key);
 
 	if (rc < 0)
 		return rc;
@@ -305,9 +307,9 @@ int reef_token_parse(const char *text, struct reef_token *out)
 {
 	uint8_t fields[FIELDS_MAX] = {0};
 	struct reef_key key;
-	int rc = parse(SPACE, text, fields, &key);
+	int rc = parse_key(SPACE, text, fields, &key);
 
-	if (rc == 0 && !rights_ok(fields[4]))
+	if (rc == 0 && !are_rights_valid(fields[4]))
 		rc = -REEF_ECORRUPT;
 	if (rc == 0)
 		*out = (struct reef_token){
@@ -322,8 +324,8 @@ int reef_token_parse(const char *text, struct reef_token *out)
 
 /* --- files --- */
 
-/* Wipes the text. */
-static int save(const char *path, char text[REEF_KEY_TEXT_SIZE])
+/* Save the text as a line of a new private file, and wipe it. */
+static int save_text(const char *path, char text[REEF_KEY_TEXT_SIZE])
 {
 	size_t size = strlen(text);
 	int rc;
@@ -340,7 +342,7 @@ int reef_key_save(const char *path, const struct reef_key *key)
 	char text[REEF_KEY_TEXT_SIZE];
 
 	reef_key_format(key, text);
-	return save(path, text);
+	return save_text(path, text);
 }
 
 int reef_credential_save(const char *path,
@@ -349,7 +351,7 @@ int reef_credential_save(const char *path,
 	char text[REEF_KEY_TEXT_SIZE];
 
 	reef_credential_format(credential, text);
-	return save(path, text);
+	return save_text(path, text);
 }
 
 int reef_token_save(const char *path, const struct reef_token *token)
@@ -357,11 +359,11 @@ int reef_token_save(const char *path, const struct reef_token *token)
 	char text[REEF_KEY_TEXT_SIZE];
 
 	reef_token_format(token, text);
-	return save(path, text);
+	return save_text(path, text);
 }
 
-/* The one line of a file, without its end. */
-static int load(const char *path, char text[REEF_KEY_TEXT_SIZE])
+/* Load the one line of a file, without its newline. */
+static int load_text(const char *path, char text[REEF_KEY_TEXT_SIZE])
 {
 	ssize_t size = reef_private_read(path, text, REEF_KEY_TEXT_SIZE - 1);
 
@@ -375,9 +377,10 @@ static int load(const char *path, char text[REEF_KEY_TEXT_SIZE])
 	return strlen(text) == (size_t)size ? 0 : -REEF_ECORRUPT;
 }
 
-/* Log what the caller cannot tell from the code alone; wipes the text. */
-static int loaded(const char *path, char text[REEF_KEY_TEXT_SIZE], int rc,
-		  const char *what)
+/* Wipe the text, and log damage, since its code alone does not name the file.
+ */
+static int finish_load(const char *path, char text[REEF_KEY_TEXT_SIZE], int rc,
+		       const char *what)
 {
 	OPENSSL_cleanse(text, REEF_KEY_TEXT_SIZE);
 	if (rc == -REEF_ECORRUPT)
@@ -389,29 +392,29 @@ static int loaded(const char *path, char text[REEF_KEY_TEXT_SIZE], int rc,
 int reef_key_load(const char *path, struct reef_key *out)
 {
 	char text[REEF_KEY_TEXT_SIZE];
-	int rc = load(path, text);
+	int rc = load_text(path, text);
 
 	if (rc == 0)
 		rc = reef_key_parse(text, out);
-	return loaded(path, text, rc, "a pool's key");
+	return finish_load(path, text, rc, "a pool's key");
 }
 
 int reef_credential_load(const char *path, struct reef_credential *out)
 {
 	char text[REEF_KEY_TEXT_SIZE];
-	int rc = load(path, text);
+	int rc = load_text(path, text);
 
 	if (rc == 0)
 		rc = reef_credential_parse(text, out);
-	return loaded(path, text, rc, "a user's credential");
+	return finish_load(path, text, rc, "a user's credential");
 }
 
 int reef_token_load(const char *path, struct reef_token *out)
 {
 	char text[REEF_KEY_TEXT_SIZE];
-	int rc = load(path, text);
+	int rc = load_text(path, text);
 
 	if (rc == 0)
 		rc = reef_token_parse(text, out);
-	return loaded(path, text, rc, "a space's token");
+	return finish_load(path, text, rc, "a space's token");
 }

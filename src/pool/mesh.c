@@ -23,8 +23,8 @@ struct reef_port {
 
 /* --- texts --- */
 
-/* The next word of a blank-separated text, in room for size bytes. 1, or 0: no
- * more.  -EINVAL: too long. */
+/* Copy the next word of a blank-separated text into `word`, which has room for
+ * `size` bytes. 1: there was one.  0: no more.  -EINVAL: too long. */
 static int next_word(const char **text, char *word, size_t size)
 {
 	size_t length;
@@ -74,8 +74,8 @@ struct addresses {
 	} of[REEF_MESH_MAX];
 };
 
-static int parse(const struct reef_mesh *mesh, const char *text,
-		 struct addresses *out)
+static int parse_addresses(const struct reef_mesh *mesh, const char *text,
+			   struct addresses *out)
 {
 	char word[REEF_MESH_ADDRESS_MAX];
 	int rc;
@@ -93,8 +93,8 @@ static int parse(const struct reef_mesh *mesh, const char *text,
 
 /* --- meshes --- */
 
-static int open_one(struct reef_mesh *mesh, const char *kind,
-		    const struct reef_mesh_options *options)
+static int open_fabric(struct reef_mesh *mesh, const char *kind,
+		       const struct reef_mesh_options *options)
 {
 	struct reef_fabric *fabric;
 	int rc;
@@ -122,12 +122,12 @@ int reef_mesh_open(const struct reef_mesh_options *options,
 	if (!mesh)
 		return -ENOMEM;
 	while ((rc = next_word(&kinds, kind, sizeof(kind))) > 0) {
-		rc = open_one(mesh, kind, options);
+		rc = open_fabric(mesh, kind, options);
 		if (rc)
 			goto err;
 	}
 	if (!rc && !options->kinds) {
-		rc = open_one(mesh, "verbs", options);
+		rc = open_fabric(mesh, "verbs", options);
 		if (rc == -ENOSYS || rc == -ENODEV)
 			rc = 0;
 	}
@@ -248,9 +248,9 @@ int reef_port_wait_until(struct reef_port *port,
 
 /* --- listening --- */
 
-/* Append the real address to what is in real. */
-static int tell(const struct reef_listener *listener, char *real,
-		size_t real_max)
+/* Append the listener's real address to the text in `real`. */
+static int append_real_address(const struct reef_listener *listener, char *real,
+			       size_t real_max)
 {
 	const char *address = reef_listener_address(listener);
 	size_t used = strlen(real), length = strlen(address);
@@ -275,7 +275,9 @@ static int listen_all(struct reef_port *port, const struct addresses *addresses,
 				 options, &port->listeners[i]);
 		if (rc)
 			return rc;
-		rc = real ? tell(port->listeners[i], real, real_max) : 0;
+		rc = real ? append_real_address(port->listeners[i], real,
+						real_max)
+			  : 0;
 		if (rc)
 			return rc;
 	}
@@ -292,7 +294,7 @@ int reef_port_listen(struct reef_port *port, const char *addresses,
 
 	if (port->listeners[0])
 		return -EBUSY;
-	rc = parse(port->mesh, addresses, &parsed);
+	rc = parse_addresses(port->mesh, addresses, &parsed);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < parsed.count; i++)
@@ -323,14 +325,15 @@ void reef_port_unlisten(struct reef_port *port)
 /* Kinds in the order of rule 1. */
 static const char *const preference[] = {"shm", "verbs", "tcp", "sim"};
 
-/* Another address would give the same, or a second link beside the first. */
+/* True for a result that another address would only repeat, or that would make
+ * a second link beside the first. */
 static bool is_final(int rc)
 {
 	return !rc || rc == -REEF_EFENCED || rc == -EBUSY ||
 	       rc == -REEF_EFORKED || rc == -REEF_EHOSTDEAD;
 }
 
-/* Is this one to be tried at all? */
+/* True if the address is of that kind, and may lead to the peer. */
 static bool is_candidate(const struct reef_port *port, const char *kind,
 			 const struct address *address, uint64_t domain)
 {
@@ -354,7 +357,7 @@ int reef_port_choose(const struct reef_port *port, const char *addresses,
 	uint32_t i;
 	int rc;
 
-	rc = parse(port->mesh, addresses, &parsed);
+	rc = parse_addresses(port->mesh, addresses, &parsed);
 	if (rc)
 		return rc;
 	for (size_t k = 0; k < sizeof(preference) / sizeof(preference[0]); k++)

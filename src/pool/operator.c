@@ -36,22 +36,22 @@ struct errand {
 	int result;
 };
 
-static int run_errand(void *arg)
+static int errand_main(void *arg)
 {
 	struct errand *errand = arg;
 
 	errand->result = errand->run(errand);
-	/* The rpc's receivers stay: nobody else would end the run. */
+	/* The rpc's receivers go on, so the run has to be ended here. */
 	reef_sched_stop(errand->op->sched);
 	return 0;
 }
 
-static int do_errand(struct errand *errand)
+static int run_until_done(struct errand *errand)
 {
 	int rc;
 
 	errand->result = -ECANCELED;
-	rc = reef_fiber_spawn(errand->op->sched, run_errand, errand, NULL);
+	rc = reef_fiber_spawn(errand->op->sched, errand_main, errand, NULL);
 	if (rc)
 		return rc;
 	rc = reef_sched_run(errand->op->sched);
@@ -60,14 +60,15 @@ static int do_errand(struct errand *errand)
 
 /* --- connecting --- */
 
-static int refuse(void *context, const struct reef_request *request,
-		  struct reef_body *answer, struct reef_cursor_out *room)
+static int refuse_request(void *context, const struct reef_request *request,
+			  struct reef_body *answer,
+			  struct reef_cursor_out *room)
 {
 	return -EOPNOTSUPP; /* nobody asks an operator anything */
 }
 
-static int try_place(struct reef_operator *op, const char *addresses,
-		     const struct reef_credential *credential)
+static int connect_to(struct reef_operator *op, const char *addresses,
+		      const struct reef_credential *credential)
 {
 	struct reef_connect_options options = {.timeout_ns = op->timeout_ns};
 	char identity[REEF_IDENTITY_MAX + 1];
@@ -77,7 +78,8 @@ static int try_place(struct reef_operator *op, const char *addresses,
 	rc = reef_random_secret(&session, sizeof(session));
 	if (rc)
 		return rc;
-	/* Provisional: a slot that no session has, a generation not 0. */
+	/* A provisional id has a slot that no session has, and a generation
+	 * that is not 0. */
 	options.session = session | 0x80000001u;
 	snprintf(identity, sizeof(identity), "user:%u:%u", credential->user,
 		 credential->era);
@@ -90,7 +92,7 @@ static int try_place(struct reef_operator *op, const char *addresses,
 
 static int connect_errand(struct errand *errand)
 {
-	const struct reef_rpc_options options = {.handle = refuse};
+	const struct reef_rpc_options options = {.handle = refuse_request};
 	struct reef_operator *op = errand->op;
 	const char *at = errand->options->broker;
 	char addresses[ADDRESSES_MAX];
@@ -108,7 +110,7 @@ static int connect_errand(struct errand *errand)
 			return -ENAMETOOLONG;
 		memcpy(addresses, at, size);
 		addresses[size] = '\0';
-		rc = try_place(op, addresses, errand->options->credential);
+		rc = connect_to(op, addresses, errand->options->credential);
 		at += size;
 	} while (rc && *at++);
 	return rc;
@@ -131,7 +133,7 @@ int reef_operator_open(const struct reef_operator_options *options,
 	if (!rc)
 		rc = reef_sched_create(NULL, &op->sched);
 	if (!rc)
-		rc = do_errand(&errand);
+		rc = run_until_done(&errand);
 	if (rc) {
 		reef_operator_close(op);
 		return rc;
@@ -158,8 +160,8 @@ void reef_operator_close(struct reef_operator *op)
 	if (!op)
 		return;
 	if (op->sched) {
-		do_errand(&errand);
-		reef_sched_run(op->sched); /* what is left ends */
+		run_until_done(&errand);
+		reef_sched_run(op->sched); /* other fibers come to an end */
 		reef_sched_destroy(op->sched);
 	}
 	reef_mesh_close(op->mesh);
@@ -181,7 +183,7 @@ const char *reef_operator_fabric(const struct reef_operator *op)
 
 /* --- calls --- */
 
-/* Is it numbered (wire/pool.h, rule 2)? */
+/* True for mutating kinds, which are numbered (wire/pool.h, rule 2). */
 static bool is_numbered(uint16_t kind)
 {
 	switch (kind) {
@@ -200,8 +202,8 @@ static bool is_numbered(uint16_t kind)
 	}
 }
 
-/* What is numbered, and what is about a space, needs a session. */
-static int have_session(struct reef_operator *op)
+/* Open a session, which numbered requests and those for tokens need. */
+static int ensure_session(struct reef_operator *op)
 {
 	static const char name[] = "reef (operator)";
 	const struct reef_body body = {
@@ -224,7 +226,7 @@ static int call_errand(struct errand *errand)
 	int rc = 0;
 
 	if (is_numbered(errand->kind) || errand->kind == REEF_POOL_SPACE_TOKEN)
-		rc = have_session(op);
+		rc = ensure_session(op);
 	if (rc)
 		return rc;
 	if (is_numbered(errand->kind))
@@ -242,11 +244,11 @@ int reef_operator_call(struct reef_operator *op, uint16_t kind,
 				.body = body,
 				.answer = answer};
 
-	return do_errand(&errand);
+	return run_until_done(&errand);
 }
 
-/* The number that the next page begins after. */
-static uint32_t number_of(const struct reef_row *row)
+/* The number of a row, after which the next page begins. */
+static uint32_t number_of_row(const struct reef_row *row)
 {
 	switch (row->row) {
 	case REEF_ROW_EXTENT:
@@ -261,7 +263,7 @@ static uint32_t number_of(const struct reef_row *row)
 		return row->user.number;
 	case REEF_ROW_EVENT:
 		return (uint32_t)row->event.number;
-	default: /* these fit in one page */
+	default: /* other kinds fit in one page */
 		return UINT32_MAX;
 	}
 }
@@ -288,7 +290,7 @@ int reef_operator_list(struct reef_operator *op, enum reef_row_kind kind,
 			if (row.row != kind)
 				continue;
 			any = true;
-			body.ask.list.after = number_of(&row);
+			body.ask.list.after = number_of_row(&row);
 			rc = each(context, &row);
 		}
 		/* A page that says "more" and has nothing would never end. */

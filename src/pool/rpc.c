@@ -51,19 +51,19 @@ static struct reef_pool_header answer_header(const struct reef_rpc *rpc,
 	};
 }
 
-static void refuse(struct rpc_peer *peer, const struct reef_pool_header *to,
-		   int status)
+static void send_refusal(struct rpc_peer *peer,
+			 const struct reef_pool_header *to, int status)
 {
 	struct reef_rpc *rpc = peer->peer.rpc;
 	struct reef_pool_header header = answer_header(rpc, to, status);
 
 	rpc->counts.refused++;
-	/* A peer that takes nothing is not told. */
+	/* A peer that takes no messages does not get this one either. */
 	rpc_send(peer, &header, NULL, NULL, false);
 }
 
-static int handle(const struct handling *handling, struct reef_body *answer,
-		  struct reef_cursor_out *room)
+static int run_handler(const struct handling *handling,
+		       struct reef_body *answer, struct reef_cursor_out *room)
 {
 	const struct reef_rpc_options *options = &handling->rpc->options;
 	int rc;
@@ -77,7 +77,7 @@ static int handle(const struct handling *handling, struct reef_body *answer,
 		answer->rows = room->bytes;
 		answer->rows_size = room->size;
 	}
-	/* To its caller that would mean that nothing was done. */
+	/* The caller would take these for "nothing was done" (rule 2). */
 	return rc == -REEF_ENOLINK || rc == -REEF_EHOSTDEAD ? -REEF_EINDOUBT
 							    : rc;
 }
@@ -92,7 +92,7 @@ static int handler_main(void *arg)
 	struct reef_pool_header header;
 	int rc;
 
-	rc = handle(handling, &answer, &room);
+	rc = run_handler(handling, &answer, &room);
 	header = answer_header(rpc, &handling->request.header, rc);
 	rpc_send(peer, &header, &answer, NULL, true);
 	free(room.bytes);
@@ -105,9 +105,11 @@ static int handler_main(void *arg)
 	return 0;
 }
 
-/* 0: the message is the handler's now. */
-static int start(struct rpc_peer *peer, const struct reef_pool_header *header,
-		 const struct reef_body *body, struct reef_message *message)
+/* Hand a request to a fiber of its own. 0: the message is the handler's now. */
+static int start_handler(struct rpc_peer *peer,
+			 const struct reef_pool_header *header,
+			 const struct reef_body *body,
+			 struct reef_message *message)
 {
 	struct reef_rpc *rpc = peer->peer.rpc;
 	struct handling *handling;
@@ -136,8 +138,9 @@ static int start(struct rpc_peer *peer, const struct reef_pool_header *header,
 	return 0;
 }
 
-static void tell(struct rpc_peer *peer, const struct reef_pool_header *header,
-		 const struct reef_body *body)
+static void deliver_note(struct rpc_peer *peer,
+			 const struct reef_pool_header *header,
+			 const struct reef_body *body)
 {
 	const struct reef_rpc_options *options = &peer->peer.rpc->options;
 	struct reef_request note = {&peer->peer, *header, *body};
@@ -148,8 +151,8 @@ static void tell(struct rpc_peer *peer, const struct reef_pool_header *header,
 
 /* --- messages --- */
 
-/* Takes the message over, or frees it. */
-static void take_from(struct rpc_peer *peer, struct reef_message *message)
+/* Deliver a message of a peer. It is handed on, or freed. */
+static void deliver_message(struct rpc_peer *peer, struct reef_message *message)
 {
 	struct reef_rpc *rpc = peer->peer.rpc;
 	struct reef_pool_header header;
@@ -161,7 +164,8 @@ static void take_from(struct rpc_peer *peer, struct reef_message *message)
 		reef_message_free(message);
 		return;
 	}
-	/* Epochs are brokers' (wire/pool.h, 1), and none hears another's. */
+	/* Epochs are brokers' (wire/pool.h, 1), and no broker hears another.
+	 */
 	if (rpc->options.epoch)
 		header.epoch = 0;
 	stale = header.epoch < peer->peer.epoch;
@@ -170,24 +174,24 @@ static void take_from(struct rpc_peer *peer, struct reef_message *message)
 	if (header.type == REEF_POOL_ANSWER)
 		taken = rpc_answered(peer, &header, &body, message);
 	else if (header.type == REEF_POOL_NOTE && !stale)
-		tell(peer, &header, &body);
+		deliver_note(peer, &header, &body);
 	else if (header.type == REEF_POOL_REQUEST && stale)
-		refuse(peer, &header, -ESTALE);
+		send_refusal(peer, &header, -ESTALE);
 	else if (header.type == REEF_POOL_REQUEST)
-		taken = !start(peer, &header, &body, message);
+		taken = !start_handler(peer, &header, &body, message);
 	if (header.type == REEF_POOL_REQUEST && !stale && !taken)
-		refuse(peer, &header, -EBUSY);
+		send_refusal(peer, &header, -EBUSY);
 	if (!taken)
 		reef_message_free(message);
 }
 
-static void take(struct reef_message *message)
+static void dispatch_message(struct reef_message *message)
 {
 	struct rpc_peer *peer;
 
 	peer = message->link ? reef_link_user(message->link) : NULL;
 	if (peer && peer->peer.link && !peer->early) {
-		take_from(peer, message);
+		deliver_message(peer, message);
 	} else if (peer && (peer->connecting || peer->early) &&
 		   peer->early_count < EARLY_MAX) {
 		message->next = NULL;
@@ -195,11 +199,11 @@ static void take(struct reef_message *message)
 		peer->early_tail = &message->next;
 		peer->early_count++;
 	} else {
-		reef_message_free(message); /* nobody to answer to */
+		reef_message_free(message); /* there is no peer to answer */
 	}
 }
 
-static struct rpc_peer *find_early(struct reef_rpc *rpc)
+static struct rpc_peer *find_early_peer(struct reef_rpc *rpc)
 {
 	struct rpc_peer *peer = rpc->connected;
 
@@ -208,20 +212,20 @@ static struct rpc_peer *find_early(struct reef_rpc *rpc)
 	return peer;
 }
 
-/* What came before connecting was over. */
-static void take_early(struct reef_rpc *rpc)
+/* Deliver what came while connecting was not over. */
+static void deliver_early_messages(struct reef_rpc *rpc)
 {
 	struct reef_message *message;
 	struct rpc_peer *peer;
 
 	rpc->has_early = false;
-	while ((peer = find_early(rpc))) {
+	while ((peer = find_early_peer(rpc))) {
 		message = peer->early;
 		peer->early = message->next;
 		peer->early_count--;
 		if (!peer->early)
 			peer->early_tail = &peer->early;
-		take_from(peer, message);
+		deliver_message(peer, message);
 	}
 }
 
@@ -235,9 +239,9 @@ static int receiver_main(void *arg)
 
 	while (!rc && !rpc->closing) {
 		if (rpc->has_early)
-			take_early(rpc);
+			deliver_early_messages(rpc);
 		while (!(rc = reef_receive(queue, 0, &message)))
-			take(message);
+			dispatch_message(message);
 		if (rc != -ETIMEDOUT)
 			break;
 		rpc_peers_look(rpc);
@@ -290,7 +294,7 @@ int reef_rpc_create(struct reef_port *port,
 	*out = rpc;
 	return 0;
 err_receivers:
-	/* Those that have begun see it before they touch anything else. */
+	/* Receivers that have begun see `closing` before anything else. */
 	rpc->closing = true;
 	rpc->is_orphan = true;
 	if (!rpc->receiving)
@@ -317,7 +321,7 @@ void reef_rpc_destroy(struct reef_rpc *rpc)
 	for (uint32_t i = 0; i < reef_mesh_count(reef_port_mesh(rpc->port));
 	     i++)
 		reef_queue_wake(rpc->receivers[i].queue);
-	/* On a killed host batches have ended, but only a poll tells. */
+	/* On a killed host batches have ended, but only a poll reports it. */
 	while (!is_idle(rpc))
 		if (reef_fiber_park(REEF_FOREVER) == -REEF_EHOSTDEAD)
 			reef_port_poll(rpc->port);
@@ -329,8 +333,8 @@ void reef_rpc_set_epoch(struct reef_rpc *rpc, uint64_t epoch)
 	rpc->options.epoch = epoch;
 }
 
-static int credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
+static int forward_credential(void *context, const char *identity,
+			      uint32_t session, uint8_t key[REEF_KEY_SIZE])
 {
 	const struct reef_rpc *rpc = context;
 
@@ -342,7 +346,7 @@ int reef_rpc_listen(struct reef_rpc *rpc, const char *addresses, char *real,
 		    size_t real_max)
 {
 	struct reef_listen_options options = {
-		.credential = credential,
+		.credential = forward_credential,
 		.opened = rpc_link_opened,
 		.closed = rpc_link_closed,
 		.context = rpc,

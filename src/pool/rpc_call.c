@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-static struct rpc_call *find(struct rpc_peer *peer, uint32_t id)
+static struct rpc_call *find_call(struct rpc_peer *peer, uint32_t id)
 {
 	struct rpc_call *call = peer->calls;
 
@@ -42,7 +42,7 @@ void rpc_calls_end(struct rpc_peer *peer, int status)
 bool rpc_answered(struct rpc_peer *peer, const struct reef_pool_header *header,
 		  const struct reef_body *body, struct reef_message *message)
 {
-	struct rpc_call *call = find(peer, header->id);
+	struct rpc_call *call = find_call(peer, header->id);
 
 	if (!call || call->done || call->kind != header->kind) {
 		peer->peer.rpc->counts.unasked++;
@@ -69,13 +69,13 @@ void reef_answer_free(struct reef_answer *answer)
 	*answer = (struct reef_answer){0};
 }
 
-static void begin(struct rpc_peer *peer, struct rpc_call *call)
+static void begin_call(struct rpc_peer *peer, struct rpc_call *call)
 {
 	struct reef_rpc *rpc = peer->peer.rpc;
 
 	do {
 		rpc->last_id++;
-	} while (!rpc->last_id || find(peer, rpc->last_id));
+	} while (!rpc->last_id || find_call(peer, rpc->last_id));
 	call->id = rpc->last_id;
 	call->next = peer->calls;
 	peer->calls = call;
@@ -84,8 +84,8 @@ static void begin(struct rpc_peer *peer, struct rpc_call *call)
 	rpc->counts.calls++;
 }
 
-static void end(struct reef_rpc *rpc, struct rpc_peer *peer,
-		struct rpc_call *call)
+static void end_call(struct reef_rpc *rpc, struct rpc_peer *peer,
+		     struct rpc_call *call)
 {
 	struct rpc_call **at = &peer->calls;
 
@@ -98,7 +98,7 @@ static void end(struct reef_rpc *rpc, struct rpc_peer *peer,
 	rpc_wake(rpc);
 }
 
-static int wait(struct rpc_call *call, uint64_t timeout_ns)
+static int wait_for_answer(struct rpc_call *call, uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns(), passed_ns, left_ns = timeout_ns;
 	int rc;
@@ -140,13 +140,13 @@ int reef_rpc_call(struct reef_peer *base, uint16_t kind, uint32_t sequence,
 	rc = rpc_peer_status(peer);
 	if (rc)
 		return rc;
-	begin(peer, &call);
+	begin_call(peer, &call);
 	header.id = call.id;
 	header.epoch = rpc->options.epoch;
 	rc = rpc_send(peer, &header, body, &call, false);
 	if (!rc)
-		rc = wait(&call, timeout_ns);
-	end(rpc, peer, &call);
+		rc = wait_for_answer(&call, timeout_ns);
+	end_call(rpc, peer, &call);
 	return rc;
 }
 

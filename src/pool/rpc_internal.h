@@ -63,24 +63,24 @@ struct reef_rpc {
 
 /* --- rpc.c --- */
 
-/* Something that destroy waits for has ended. */
+/* Let destroy check: something that it waits for has ended. */
 void rpc_wake(struct reef_rpc *rpc);
 
 /* --- rpc_peer.c --- */
 
 struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc);
-/* Its link is up. */
+/* Give a peer its link, which is up. */
 void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted);
-/* Its link is gone: ends what waits, tells the owner. */
+/* End what waits for a peer whose link is gone, and tell the owner. */
 void rpc_peer_lost(struct rpc_peer *peer, int reason);
-/* Tell of connected links that went down. */
+/* Find connected links that went down, and report each as lost. */
 void rpc_peers_look(struct reef_rpc *rpc);
-/* Give up connected and accepted ones. */
+/* Give up all connected and accepted peers. */
 void rpc_peers_end(struct reef_rpc *rpc);
-/* For reef_listen_options. */
+/* Callbacks of reef_listen_options. */
 void rpc_link_opened(void *context, struct reef_link *link);
 void rpc_link_closed(void *context, struct reef_link *link, int reason);
-/* For who uses it: 0, or why not. */
+/* 0: the peer can be used; else why not. */
 int rpc_peer_status(const struct rpc_peer *peer);
 
 static inline void rpc_peer_ref(struct rpc_peer *peer)
@@ -92,15 +92,15 @@ void rpc_peer_unref(struct rpc_peer *peer);
 /* --- rpc_call.c --- */
 
 void rpc_call_end(struct rpc_call *call, int status);
-/* Every call of that peer. */
+/* End every call of that peer. */
 void rpc_calls_end(struct rpc_peer *peer, int status);
-/* An answer came. True: the message is the call's now. */
+/* End the call that this answers. True: the message is the call's now. */
 bool rpc_answered(struct rpc_peer *peer, const struct reef_pool_header *header,
 		  const struct reef_body *body, struct reef_message *message);
 
 /* --- rpc_send.c --- */
 
-/* What else than answers of handlers may wait to be sent to one peer. */
+/* How many messages, answers of handlers not counted, may wait for one peer. */
 uint32_t rpc_queued_max(const struct reef_rpc *rpc);
 /* Send a message, now or when there is room. call, if not NULL: is told if it
  * fails later. for_handler: an answer that counts in peer->handling, which it
@@ -108,11 +108,11 @@ uint32_t rpc_queued_max(const struct reef_rpc *rpc);
 int rpc_send(struct rpc_peer *peer, const struct reef_pool_header *header,
 	     const struct reef_body *body, struct rpc_call *call,
 	     bool for_handler);
-/* Nobody waits for that request any more. */
+/* Do not send a call's request, or not tell the call, which has ended. */
 void rpc_send_forget(struct rpc_call *call);
-/* Try again with those that had no room. */
+/* Post again for the peers whose links had no room. */
 void rpc_send_stuck(struct reef_rpc *rpc);
-/* What waits is never sent. */
+/* Drop what waits for a peer, unsent. */
 void rpc_send_drop(struct rpc_peer *peer);
 
 #endif

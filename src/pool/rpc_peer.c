@@ -29,7 +29,7 @@ struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc)
 	return peer;
 }
 
-static void drop_early(struct rpc_peer *peer)
+static void drop_early_messages(struct rpc_peer *peer)
 {
 	struct reef_message *message;
 
@@ -47,7 +47,7 @@ void rpc_peer_unref(struct rpc_peer *peer)
 		return;
 	reef_assert(!peer->peer.link && !peer->held);
 	reef_assert(!peer->calls && !peer->waiting);
-	drop_early(peer);
+	drop_early_messages(peer);
 	free(peer);
 }
 
@@ -70,7 +70,7 @@ int rpc_peer_status(const struct rpc_peer *peer)
 		       : -REEF_ENOLINK;
 }
 
-static void list_add(struct rpc_peer **list, struct rpc_peer *peer)
+static void add_to_list(struct rpc_peer **list, struct rpc_peer *peer)
 {
 	peer->next = *list;
 	peer->at = list;
@@ -79,7 +79,7 @@ static void list_add(struct rpc_peer **list, struct rpc_peer *peer)
 	*list = peer;
 }
 
-static void list_remove(struct rpc_peer *peer)
+static void remove_from_list(struct rpc_peer *peer)
 {
 	*peer->at = peer->next;
 	if (peer->next)
@@ -97,23 +97,23 @@ void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted)
 	peer->queue = reef_port_queue_of(rpc->port, link);
 	if (!accepted)
 		peer->held = link;
-	list_add(accepted ? &rpc->accepted : &rpc->connected, peer);
+	add_to_list(accepted ? &rpc->accepted : &rpc->connected, peer);
 }
 
-/* Nothing goes through its link any more. */
-static void detach(struct rpc_peer *peer, int reason)
+/* End everything that goes through the peer's link. */
+static void detach_link(struct rpc_peer *peer, int reason)
 {
 	peer->peer.link = NULL;
 	peer->reason = reason;
 	rpc_send_drop(peer);
 	rpc_calls_end(peer, -REEF_EINDOUBT);
-	drop_early(peer);
+	drop_early_messages(peer);
 }
 
-/* Out of its list, with the reference that this is. */
-static void give_up(struct rpc_peer *peer)
+/* Take the peer out of its list, and give up the list's reference. */
+static void release_peer(struct rpc_peer *peer)
 {
-	list_remove(peer);
+	remove_from_list(peer);
 	reef_link_close(peer->held);
 	peer->held = NULL;
 	rpc_peer_unref(peer);
@@ -124,11 +124,11 @@ void rpc_peer_lost(struct rpc_peer *peer, int reason)
 	struct reef_rpc *rpc = peer->peer.rpc;
 	bool accepted = peer->peer.accepted;
 
-	detach(peer, reason);
+	detach_link(peer, reason);
 	if (rpc->options.closed)
 		rpc->options.closed(rpc->options.context, &peer->peer, reason);
 	if (accepted) /* a connected one may be gone by now */
-		give_up(peer);
+		release_peer(peer);
 }
 
 void rpc_link_opened(void *context, struct reef_link *link)
@@ -136,8 +136,7 @@ void rpc_link_opened(void *context, struct reef_link *link)
 	struct reef_rpc *rpc = context;
 	struct rpc_peer *peer = rpc_peer_create(rpc);
 
-	/* No memory: it is a link without a peer, whose messages are dropped.
-	 */
+	/* Without memory the link has no peer, and its messages are dropped. */
 	reef_link_set_user(link, peer);
 	if (!peer)
 		return;
@@ -154,7 +153,7 @@ void rpc_link_closed(void *context, struct reef_link *link, int reason)
 		rpc_peer_lost(peer, reason);
 }
 
-static struct rpc_peer *find_down(struct reef_rpc *rpc)
+static struct rpc_peer *find_peer_down(struct reef_rpc *rpc)
 {
 	struct rpc_peer *peer = rpc->connected;
 
@@ -167,8 +166,8 @@ void rpc_peers_look(struct reef_rpc *rpc)
 {
 	struct rpc_peer *peer;
 
-	/* From the start each time: the owner may close any of them. */
-	while ((peer = find_down(rpc)))
+	/* Search from the start each time: the owner may close any of them. */
+	while ((peer = find_peer_down(rpc)))
 		rpc_peer_lost(peer, reef_link_status(peer->peer.link));
 }
 
@@ -182,7 +181,7 @@ void rpc_peers_end(struct reef_rpc *rpc)
 		if (peer->peer.link)
 			rpc_peer_lost(peer, -ECANCELED);
 		if (rpc->connected == peer)
-			give_up(peer);
+			release_peer(peer);
 	}
 }
 
@@ -194,8 +193,8 @@ void reef_peer_close(struct reef_peer *base)
 		return;
 	reef_assert(!base->accepted && peer->held);
 	if (base->link)
-		detach(peer, -REEF_ENOLINK);
-	give_up(peer);
+		detach_link(peer, -REEF_ENOLINK);
+	release_peer(peer);
 }
 
 /* --- connecting --- */

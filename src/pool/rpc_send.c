@@ -43,7 +43,7 @@ uint32_t rpc_queued_max(const struct reef_rpc *rpc)
 	return 64 + 2 * rpc->options.peer_max;
 }
 
-static void finish(struct rpc_sending *sending, int status)
+static void finish_sending(struct rpc_sending *sending, int status)
 {
 	struct reef_rpc *rpc = sending->rpc;
 	struct rpc_peer *peer = sending->peer;
@@ -65,7 +65,7 @@ static void finish(struct rpc_sending *sending, int status)
 	rpc_wake(rpc);
 }
 
-static int post(struct rpc_sending *sending)
+static int post_sending(struct rpc_sending *sending)
 {
 	struct rpc_peer *peer = sending->peer;
 	int rc;
@@ -74,7 +74,8 @@ static int post(struct rpc_sending *sending)
 	rc = reef_post(peer->queue, &sending->batch);
 	if (rc == -EMSGSIZE && sending->is_answer &&
 	    sending->op.length > REEF_POOL_HEADER_SIZE) {
-		/* It was done, and the peer must not wait for nothing. */
+		/* The request was done: its sender learns that the answer is
+		 * too long, instead of waiting. */
 		reef_put32(sending->bytes + STATUS_OFFSET, (uint32_t)-EMSGSIZE);
 		sending->op.length = REEF_POOL_HEADER_SIZE;
 		rc = reef_post(peer->queue, &sending->batch);
@@ -91,20 +92,20 @@ static void mark_stuck(struct rpc_peer *peer)
 	peer->is_stuck = true;
 	rpc_peer_ref(peer);
 	peer->stuck_next = rpc->stuck;
-	/* The receiver is to look again soon, unless it does right now. */
+	/* Wake the receiver, which tries again soon, unless it is at it. */
 	if (!rpc->stuck && !rpc->is_retrying)
 		reef_queue_wake(peer->queue);
 	rpc->stuck = peer;
 }
 
-/* Post what waits, as far as there is room. */
-static void flush(struct rpc_peer *peer)
+/* Post the peer's waiting messages, as far as there is room. */
+static void post_waiting(struct rpc_peer *peer)
 {
 	struct rpc_sending *sending;
 	int rc;
 
 	while ((sending = peer->waiting) && peer->peer.link) {
-		rc = post(sending);
+		rc = post_sending(sending);
 		if (rc == -EAGAIN) {
 			mark_stuck(peer);
 			return;
@@ -114,7 +115,8 @@ static void flush(struct rpc_peer *peer)
 			peer->waiting_tail = &peer->waiting;
 		sending->is_posted = true;
 		if (rc)
-			finish(sending, rc < 0 ? rc : sending->batch.status);
+			finish_sending(sending,
+				       rc < 0 ? rc : sending->batch.status);
 	}
 }
 
@@ -124,13 +126,15 @@ static void on_done(struct reef_batch *batch)
 	struct rpc_peer *peer = sending->peer;
 
 	rpc_peer_ref(peer);
-	finish(sending, batch->status);
-	flush(peer);
+	finish_sending(sending, batch->status);
+	post_waiting(peer);
 	rpc_peer_unref(peer);
 }
 
-static int create(struct rpc_peer *peer, const struct reef_pool_header *header,
-		  const struct reef_body *body, struct rpc_sending **out)
+static int create_sending(struct rpc_peer *peer,
+			  const struct reef_pool_header *header,
+			  const struct reef_body *body,
+			  struct rpc_sending **out)
 {
 	struct rpc_sending *sending = calloc(1, sizeof(*sending));
 	struct reef_cursor_out encoded = {0};
@@ -174,7 +178,7 @@ int rpc_send(struct rpc_peer *peer, const struct reef_pool_header *header,
 	    peer->queued >= rpc_queued_max(peer->peer.rpc))
 		rc = -EBUSY;
 	if (!rc)
-		rc = create(peer, header, body, &sending);
+		rc = create_sending(peer, header, body, &sending);
 	if (rc) {
 		if (for_handler)
 			peer->handling--;
@@ -191,7 +195,7 @@ int rpc_send(struct rpc_peer *peer, const struct reef_pool_header *header,
 	*peer->waiting_tail = sending;
 	peer->waiting_tail = &sending->next;
 	if (peer->waiting == sending)
-		flush(peer);
+		post_waiting(peer);
 	return 0;
 }
 
@@ -213,7 +217,7 @@ void rpc_send_forget(struct rpc_call *call)
 	*at = sending->next;
 	if (!*at)
 		peer->waiting_tail = at;
-	finish(sending, 0);
+	finish_sending(sending, 0);
 }
 
 void rpc_send_stuck(struct reef_rpc *rpc)
@@ -225,7 +229,7 @@ void rpc_send_stuck(struct reef_rpc *rpc)
 	while ((peer = rest)) {
 		rest = peer->stuck_next;
 		peer->is_stuck = false;
-		flush(peer);
+		post_waiting(peer);
 		rpc_peer_unref(peer);
 	}
 	rpc->is_retrying = false;
@@ -237,7 +241,7 @@ void rpc_send_drop(struct rpc_peer *peer)
 
 	while ((sending = peer->waiting)) {
 		peer->waiting = sending->next;
-		finish(sending, -REEF_ENOLINK);
+		finish_sending(sending, -REEF_ENOLINK);
 	}
 	peer->waiting_tail = &peer->waiting;
 }

@@ -116,7 +116,7 @@ static const char *check_pool(const char *text)
 	if (strcmp(text, "local") == 0 || strncmp(text, "reef://", 7) == 0 ||
 	    strncmp(text, "embedded:", 9) == 0)
 		return NULL;
-	/* The first of several places. */
+	/* Of several places the first must be HOST:PORT. */
 	if (text[0] == '[' || strcspn(text, ":") < strcspn(text, ","))
 		return NULL;
 	return "is neither local nor HOST:PORT nor embedded:SIZE";
@@ -133,7 +133,7 @@ static const char *check_name(const char *text)
 }
 
 static const char *const huge_words[] = {"auto", "on", "off", NULL};
-/* In the order of the levels. */
+/* The words stand in the order of enum reef_log_level. */
 static const char *const log_words[] = {"debug", "info", "warning", "error",
 					NULL};
 
@@ -501,7 +501,8 @@ static int set_default(struct reef_config *config, uint32_t setting,
 			       NULL);
 }
 
-/* Without a home there is none: a client may do without. */
+/* Set a directory below the user's home. A client can do without one, if there
+ * is no home. */
 static int default_directory(struct reef_config *config, uint32_t setting,
 			     const struct reef_config_input *input,
 			     int (*find)(char *const *environment, char **out))
@@ -525,7 +526,7 @@ static int default_directory(struct reef_config *config, uint32_t setting,
 	return rc;
 }
 
-/* Sockets in the runtime directory come by themselves (host.h). */
+/* Sockets in the runtime directory need no address here (host.h). */
 static int default_addresses(struct reef_config *config)
 {
 	int rc = set_default(config, REEF_SET_LISTEN,
@@ -567,7 +568,8 @@ static int default_key_file(struct reef_config *config)
 	return rc;
 }
 
-/* Up to the first dot, and what no name may have left out. */
+/* The host's name up to its first dot, without characters that are not allowed.
+ */
 static int default_name(struct reef_config *config)
 {
 	char text[NAME_MOST + 1] = "";
@@ -590,7 +592,8 @@ static bool is_set(const struct reef_config *config, uint32_t setting)
 	return reef_config_source(config, setting) != REEF_CONFIG_DEFAULT;
 }
 
-/* Where only one of the two is set, the other makes way. */
+/* Where only one of the two is set, the default of the other moves so that low
+ * is not above high. */
 static int default_pressure(struct reef_config *config)
 {
 	uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) *
@@ -638,7 +641,7 @@ static int fill_defaults(struct reef_config *config,
 
 /* --- together --- */
 
-static void take_redis(const struct reef_config *config,
+static void read_redis(const struct reef_config *config,
 		       struct reef_redis_settings *out)
 {
 	out->listen = reef_config_text(config, REEF_SET_REDIS_LISTEN);
@@ -663,7 +666,7 @@ static void take_redis(const struct reef_config *config,
 	out->output_max = reef_config_number(config, REEF_SET_REDIS_OUTPUT_MAX);
 }
 
-static void take(struct reef_settings *out)
+static void read_settings(struct reef_settings *out)
 {
 	const struct reef_config *config = out->config;
 
@@ -689,14 +692,14 @@ static void take(struct reef_settings *out)
 	out->pressure_low = reef_config_number(config, REEF_SET_PRESSURE_LOW);
 	out->pressure_high = reef_config_number(config, REEF_SET_PRESSURE_HIGH);
 	out->with_redis = reef_config_number(config, REEF_SET_REDIS);
-	take_redis(config, &out->redis);
+	read_redis(config, &out->redis);
 	out->spin_ns = reef_config_number(config, REEF_SET_SPIN);
 	out->silence_ns = reef_config_number(config, REEF_SET_SILENCE);
 	out->log =
 		(enum reef_log_level)reef_config_number(config, REEF_SET_LOG);
 }
 
-/* What fits by itself, and not together. */
+/* Check settings that are each valid, but may not be so together. */
 static int check_together(const struct reef_settings *settings, uint32_t uses)
 {
 	struct reef_config *config = settings->config;
@@ -749,7 +752,7 @@ int reef_settings_load(const struct reef_config_input *input,
 	rc = fill_defaults(out->config, input);
 	if (rc)
 		return rc;
-	take(out);
+	read_settings(out);
 	return check_together(out, input->uses);
 }
 

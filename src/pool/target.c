@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file of the runtime directory; the caller frees it. */
+/* The path of a file in the runtime directory; the caller frees it. */
 static int runtime_path(const char *run, const char *file, char **out)
 {
 	const char *given = run ? run : reef_environment_get(NULL, "REEF_RUN");
@@ -30,7 +30,7 @@ static int runtime_path(const char *run, const char *file, char **out)
 	return rc;
 }
 
-static int find_local(const char *run, char *broker)
+static int read_local_broker(const char *run, char *broker)
 {
 	ssize_t size;
 	char *path;
@@ -48,8 +48,8 @@ static int find_local(const char *run, char *broker)
 	return *broker ? 0 : -ENOENT;
 }
 
-static int append(char *text, const char *prefix, const char *from,
-		  size_t length)
+static int append_text(char *text, const char *prefix, const char *from,
+		       size_t length)
 {
 	size_t used = strlen(text);
 	int rc = snprintf(text + used, REEF_TARGET_MAX - used, "%s%.*s", prefix,
@@ -71,11 +71,12 @@ static int parse_hosts(const char *hosts, char *broker)
 		length = strcspn(hosts, ",");
 		if (!length || memchr(hosts, ' ', length))
 			return -EINVAL;
-		rc = append(broker, *broker ? ",tcp:" : "tcp:", hosts, length);
+		rc = append_text(broker, *broker ? ",tcp:" : "tcp:", hosts,
+				 length);
 		/* An IPv6 address is in brackets; a port comes after them. */
 		colon = memrchr(hosts, ':', length);
 		if (!rc && (!colon || hosts[length - 1] == ']'))
-			rc = append(broker, "", port, strlen(port));
+			rc = append_text(broker, "", port, strlen(port));
 	}
 	return rc ? rc : *broker ? 0 : -EINVAL;
 }
@@ -84,7 +85,7 @@ int reef_target_broker(const char *target, const char *run,
 		       char broker[REEF_TARGET_MAX])
 {
 	if (!strcmp(target, "local"))
-		return find_local(run, broker);
+		return read_local_broker(run, broker);
 	if (!strncmp(target, "reef://", 7))
 		return parse_hosts(target + 7, broker);
 	/* HOST:PORT means reef://HOST:PORT. */

@@ -64,7 +64,8 @@ static int set_origin(const struct reef_broker *broker,
 	return 0;
 }
 
-/* Now and then all of it, so that a start need not read everything. */
+/* Hand the journal a snapshot, once enough records have come since the last: so
+ * a start need not read everything. */
 static void take_snapshot(struct reef_broker *broker)
 {
 	struct reef_journal_status status;
@@ -77,16 +78,16 @@ static void take_snapshot(struct reef_broker *broker)
 		    broker->options.snapshot_bytes + broker->snapshot_size)
 		return;
 	if (reef_state_encode(broker->state, &bytes, &size))
-		return; /* no memory now; later perhaps */
-	/* Where it cannot be written the journal goes on as it is, or is
-	 * broken, which the next append will say. */
+		return; /* no memory: the next commit tries again */
+	/* If it cannot be written, the journal goes on without it, or is
+	 * broken, which the next append says. */
 	if (reef_journal_snapshot(broker->journal, bytes, size) == 0)
 		broker->snapshot_size = size;
 	free(bytes);
 }
 
-static int append(struct reef_broker *broker, const struct reef_record *record,
-		  uint64_t *sequence)
+static int append_record(struct reef_broker *broker,
+			 const struct reef_record *record, uint64_t *sequence)
 {
 	uint8_t *bytes = malloc(reef_record_size_max(record));
 	struct reef_journal_status status;
@@ -117,7 +118,7 @@ int broker_commit(struct reef_broker *broker, struct reef_record *record,
 	if (rc == 0)
 		rc = reef_state_check(broker->state, record);
 	if (rc == 0)
-		rc = append(broker, record, &broker->applied);
+		rc = append_record(broker, record, &broker->applied);
 	if (rc)
 		return rc;
 	rc = reef_state_apply(broker->state, record);

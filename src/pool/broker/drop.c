@@ -20,7 +20,8 @@ struct broker_drop {
 	uint64_t size;
 };
 
-static struct broker_drop *find(const struct broker_node *node, uint32_t extent)
+static struct broker_drop *find_drop(const struct broker_node *node,
+				     uint32_t extent)
 {
 	uint32_t i;
 
@@ -30,7 +31,7 @@ static struct broker_drop *find(const struct broker_node *node, uint32_t extent)
 	return NULL;
 }
 
-static void take_out(struct broker_node *node, struct broker_drop *drop)
+static void remove_drop(struct broker_node *node, struct broker_drop *drop)
 {
 	struct broker_drop *last = &node->drops[--node->drops_count];
 
@@ -38,7 +39,7 @@ static void take_out(struct broker_node *node, struct broker_drop *drop)
 	memmove(drop, drop + 1, (size_t)(last - drop) * sizeof(*drop));
 }
 
-static int append(struct broker_node *node, struct broker_drop drop)
+static int append_drop(struct broker_node *node, struct broker_drop drop)
 {
 	uint32_t room = node->drops_room ? 2 * node->drops_room : 16;
 	struct broker_drop *grown;
@@ -57,7 +58,7 @@ static int append(struct broker_node *node, struct broker_drop drop)
 
 bool broker_drop_pending(const struct broker_node *node, uint32_t extent)
 {
-	return find(node, extent) != NULL;
+	return find_drop(node, extent) != NULL;
 }
 
 void broker_drop_forget(struct broker_node *node)
@@ -66,8 +67,8 @@ void broker_drop_forget(struct broker_node *node)
 	node->drops_size = 0;
 }
 
-/* Ask for the first of this node's. */
-static int drop_one(struct reef_broker *broker, struct broker_node *node)
+/* Ask the node for the first drop of its list. */
+static int run_first_drop(struct reef_broker *broker, struct broker_node *node)
 {
 	struct broker_drop drop = node->drops[0], *now;
 	struct reef_body body = {.ask.extent_drop.extent = drop.extent};
@@ -77,17 +78,17 @@ static int drop_one(struct reef_broker *broker, struct broker_node *node)
 	rc = broker_node_call_early(broker, id, REEF_POOL_EXTENT_DROP, &body,
 				    NULL);
 	node = broker_node_find(broker, id);
-	now = find(node, drop.extent);
+	now = find_drop(node, drop.extent);
 	if (!now)
 		return rc;
-	take_out(node, now);
+	remove_drop(node, now);
 	if (rc && rc != -ENOENT)
-		return append(node, drop) ? 0 : rc; /* (3) */
+		return append_drop(node, drop) ? 0 : rc; /* (3) */
 	broker_wake(broker);
 	return 0;
 }
 
-static void drop_all(struct reef_broker *broker, uint32_t id)
+static void run_drops(struct reef_broker *broker, uint32_t id)
 {
 	struct broker_node *node;
 	uint64_t pause_ns = 0;
@@ -95,7 +96,7 @@ static void drop_all(struct reef_broker *broker, uint32_t id)
 
 	while (rc == 0 && !broker->health &&
 	       (node = broker_node_find(broker, id)) && node->drops_count) {
-		if (drop_one(broker, node) == 0)
+		if (run_first_drop(broker, node) == 0)
 			pause_ns = 0;
 		else
 			rc = broker_back_off(broker, &pause_ns);
@@ -110,9 +111,9 @@ void broker_drop_later(struct reef_broker *broker, uint32_t id, uint32_t extent,
 {
 	struct broker_node *node = broker_node_find(broker, id);
 
-	if (!node || find(node, extent))
+	if (!node || find_drop(node, extent))
 		return;
-	if (append(node, (struct broker_drop){extent, size})) {
+	if (append_drop(node, (struct broker_drop){extent, size})) {
 		/* (1) */
 		reef_log(REEF_LOG_WARNING, "broker",
 			 "extent %u stays on node %u until it registers anew",
@@ -120,5 +121,5 @@ void broker_drop_later(struct reef_broker *broker, uint32_t id, uint32_t extent,
 		return;
 	}
 	if (!node->dropping)
-		node->dropping = broker_spawn(broker, drop_all, id) == 0;
+		node->dropping = broker_spawn(broker, run_drops, id) == 0;
 }

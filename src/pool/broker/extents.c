@@ -44,7 +44,8 @@ struct broker_extent *broker_extent_find(struct reef_broker *broker,
 	return NULL;
 }
 
-static struct broker_extent *insert(struct reef_broker *broker, uint32_t number)
+static struct broker_extent *insert_extent(struct reef_broker *broker,
+					   uint32_t number)
 {
 	uint32_t i = index_of(broker, number), room = broker->extents_room;
 	struct broker_extent *grown;
@@ -72,7 +73,7 @@ int broker_extents_open(struct reef_broker *broker)
 
 	extents = reef_state_extents(broker->state, &count);
 	for (i = 0; i < count; i++) {
-		told = insert(broker, extents[i].number);
+		told = insert_extent(broker, extents[i].number);
 		if (!told)
 			return -ENOMEM;
 		told->node = extents[i].node;
@@ -89,7 +90,7 @@ int broker_extent_set(struct reef_broker *broker, uint32_t number,
 	struct broker_extent *told = broker_extent_find(broker, number);
 
 	if (!told)
-		told = insert(broker, number);
+		told = insert_extent(broker, number);
 	if (!told)
 		return -ENOMEM;
 	if (node && (!told->present || told->closed ||
@@ -157,19 +158,20 @@ static bool is_avoided(const struct broker_avoid *avoid, uint32_t node)
 	for (i = 0; avoid && i < avoid->count; i++)
 		if (avoid->nodes[i] == node)
 			return true;
-	/* So many have failed: more of them would, too. */
+	/* Where so many nodes have failed, the next would, too. */
 	return avoid && avoid->count == BROKER_AVOID_MAX;
 }
 
+/* What a node is sought for. */
 struct wish {
 	struct reef_broker *broker;
 	uint64_t size;
 	uint32_t extent;
 	const struct broker_avoid *avoid;
-	bool soon; /* one will have room */
+	bool soon; /* out: a node will have room, but has not yet */
 };
 
-static bool suits(struct wish *wish, const struct reef_state_node *node)
+static bool node_suits(struct wish *wish, const struct reef_state_node *node)
 {
 	uint64_t room = node->capacity - node->used;
 	struct broker_node *live;
@@ -186,25 +188,27 @@ static bool suits(struct wish *wish, const struct reef_state_node *node)
 	return false;
 }
 
-static double fullness(const struct reef_state_node *node)
+static double fullness_of(const struct reef_state_node *node)
 {
 	return (double)node->used / (double)node->capacity;
 }
 
-/* The index-th of those that suit. */
-static const struct reef_state_node *pick(struct wish *wish, uint64_t index)
+/* The node of that index among those that suit. */
+static const struct reef_state_node *pick_suiting_node(struct wish *wish,
+						       uint64_t index)
 {
 	const struct reef_state_node *nodes;
 	size_t count, i;
 
 	nodes = reef_state_nodes(wish->broker->state, &count);
 	for (i = 0; i < count; i++)
-		if (suits(wish, &nodes[i]) && index-- == 0)
+		if (node_suits(wish, &nodes[i]) && index-- == 0)
 			return &nodes[i];
 	return NULL;
 }
 
-static uint32_t place(struct wish *wish)
+/* Rule (2). 0: no node suits. */
+static uint32_t choose_node(struct wish *wish)
 {
 	struct reef_random *random = &wish->broker->random;
 	const struct reef_state_node *nodes, *one, *other;
@@ -213,17 +217,17 @@ static uint32_t place(struct wish *wish)
 
 	nodes = reef_state_nodes(wish->broker->state, &count);
 	for (i = 0; i < count; i++)
-		fit += suits(wish, &nodes[i]);
+		fit += node_suits(wish, &nodes[i]);
 	if (fit == 0)
 		return 0;
 	first = reef_random_below(random, fit);
-	one = pick(wish, first);
+	one = pick_suiting_node(wish, first);
 	if (fit == 1)
 		return one->id;
 	second = reef_random_below(random, fit - 1);
 	second += second >= first;
-	other = pick(wish, second);
-	return fullness(other) < fullness(one) ? other->id : one->id;
+	other = pick_suiting_node(wish, second);
+	return fullness_of(other) < fullness_of(one) ? other->id : one->id;
 }
 
 uint32_t broker_place(struct reef_broker *broker, uint64_t size,
@@ -231,12 +235,12 @@ uint32_t broker_place(struct reef_broker *broker, uint64_t size,
 {
 	struct wish wish = {broker, size, extent, avoid, false};
 
-	return place(&wish);
+	return choose_node(&wish);
 }
 
-/* As broker_place, and (3). */
-static int place_or_wait(struct reef_broker *broker, uint64_t size,
-			 const struct broker_avoid *avoid, uint32_t *node)
+/* Choose a node as broker_place does, and wait for one as (3) says. */
+static int choose_node_or_wait(struct reef_broker *broker, uint64_t size,
+			       const struct broker_avoid *avoid, uint32_t *node)
 {
 	uint64_t until_ns = reef_now_ns() + broker_node_ttl(broker), now_ns;
 	struct wish wish = {broker, size, 0, avoid, false};
@@ -244,7 +248,7 @@ static int place_or_wait(struct reef_broker *broker, uint64_t size,
 
 	for (;;) {
 		wish.soon = false;
-		*node = place(&wish);
+		*node = choose_node(&wish);
 		if (*node)
 			return 0;
 		now_ns = reef_now_ns();
@@ -256,7 +260,7 @@ static int place_or_wait(struct reef_broker *broker, uint64_t size,
 	}
 }
 
-/* --- make --- */
+/* --- making --- */
 
 int broker_extent_create(struct reef_broker *broker, uint32_t number)
 {
@@ -289,9 +293,9 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 	return rc;
 }
 
-/* Remove it, journaled, and have it dropped wherever it was. */
-static int take_back(struct reef_broker *broker, uint32_t number,
-		     const struct reef_request *request)
+/* Remove an extent from the state, durably, then have its nodes drop it. */
+static int remove_extent(struct reef_broker *broker, uint32_t number,
+			 const struct reef_request *request)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -320,9 +324,10 @@ static int take_back(struct reef_broker *broker, uint32_t number,
 	return 0;
 }
 
-static int journal_add(struct reef_broker *broker, uint32_t space,
-		       uint64_t size, uint32_t node,
-		       const struct reef_request *request, uint32_t *number)
+static int journal_new_extent(struct reef_broker *broker, uint32_t space,
+			      uint64_t size, uint32_t node,
+			      const struct reef_request *request,
+			      uint32_t *number)
 {
 	struct reef_state_summary summary;
 	struct reef_record record = {
@@ -342,15 +347,15 @@ static int journal_add(struct reef_broker *broker, uint32_t space,
 	return broker_commit_wait(broker, &record, request);
 }
 
-/* Its node does not make it: take it back, whatever that takes.  -ENOENT: it
- * went with its space, meanwhile. */
-static int give_up(struct reef_broker *broker, uint32_t number)
+/* Remove an extent that its node did not make; tried until it works.  -ENOENT:
+ * it went with its space meanwhile. */
+static int give_up_extent(struct reef_broker *broker, uint32_t number)
 {
 	uint64_t pause_ns = 0;
 	int rc, slept;
 
 	do {
-		rc = take_back(broker, number, NULL);
+		rc = remove_extent(broker, number, NULL);
 		if (rc != -EAGAIN && rc != -ENOMEM)
 			return rc;
 		slept = broker_back_off(broker, &pause_ns);
@@ -358,19 +363,20 @@ static int give_up(struct reef_broker *broker, uint32_t number)
 	return slept;
 }
 
-/* Try nodes until one has it. request: settled with the first; NULL: it was. */
-static int add(struct reef_broker *broker, uint32_t space, uint64_t size,
-	       const struct reef_request *request, uint32_t *number)
+/* Add an extent at one node after the other, until one makes it. request: the
+ * first record settles it; NULL: it is settled already. */
+static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
+		      const struct reef_request *request, uint32_t *number)
 {
 	struct broker_avoid avoid = {0};
 	uint32_t node;
 	int rc;
 
 	for (;;) {
-		rc = place_or_wait(broker, size, &avoid, &node);
+		rc = choose_node_or_wait(broker, size, &avoid, &node);
 		if (rc == 0)
-			rc = journal_add(broker, space, size, node, request,
-					 number);
+			rc = journal_new_extent(broker, space, size, node,
+						request, number);
 		if (rc)
 			return rc;
 		request = NULL;
@@ -379,16 +385,16 @@ static int add(struct reef_broker *broker, uint32_t space, uint64_t size,
 			return 0;
 		if (rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 			return rc;
-		rc = give_up(broker, *number);
+		rc = give_up_extent(broker, *number);
 		if (rc)
 			return rc;
 		broker_avoid(&avoid, node);
 	}
 }
 
-/* A repetition, while the first try is under way or after it: wait until the
- * extent is there.  -ENOENT: it is gone, or lost before anybody was told. */
-static int await(struct reef_broker *broker, uint32_t number)
+/* Wait until an extent that a repeated request's first try added is there.
+ * -ENOENT: it is gone, or was lost before anybody was told. */
+static int await_extent(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent;
 	const struct broker_extent *told;
@@ -418,8 +424,9 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 
 /* The extent of a request: that of its first try, or a new one.  -EALREADY:
  * another try of it came first, while this one waited for room. */
-static int find_or_add(struct reef_broker *broker,
-		       const struct reef_request *request, uint32_t *number)
+static int find_or_add_extent(struct reef_broker *broker,
+			      const struct reef_request *request,
+			      uint32_t *number)
 {
 	uint32_t space = request->body.ask.extent_add.space;
 	const struct reef_request *settles = request;
@@ -432,7 +439,7 @@ static int find_or_add(struct reef_broker *broker,
 	if (rc > 0) {
 		settles = NULL;
 		*number = (uint32_t)result;
-		rc = await(broker, *number);
+		rc = await_extent(broker, *number);
 		if (rc != -ENOENT)
 			return rc;
 	}
@@ -442,7 +449,7 @@ static int find_or_add(struct reef_broker *broker,
 	rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
 	if (rc == 0)
 		rc = check_size(broker, space, size);
-	return rc ? rc : add(broker, space, size, settles, number);
+	return rc ? rc : add_extent(broker, space, size, settles, number);
 }
 
 int broker_extent_add(struct reef_broker *broker,
@@ -456,9 +463,9 @@ int broker_extent_add(struct reef_broker *broker,
 
 	if (rc)
 		return rc;
-	rc = find_or_add(broker, request, &number);
+	rc = find_or_add_extent(broker, request, &number);
 	if (rc == -EALREADY)
-		rc = find_or_add(broker, request, &number);
+		rc = find_or_add_extent(broker, request, &number);
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
@@ -474,7 +481,7 @@ int broker_extent_add(struct reef_broker *broker,
 	return 0;
 }
 
-/* --- unmake --- */
+/* --- removing --- */
 
 int broker_extent_remove(struct reef_broker *broker,
 			 const struct reef_request *request,
@@ -493,7 +500,7 @@ int broker_extent_remove(struct reef_broker *broker,
 	if (!extent)
 		return -ENOENT;
 	rc = broker_may(broker, request, extent->space, REEF_RIGHT_WRITE);
-	return rc ? rc : take_back(broker, number, request);
+	return rc ? rc : remove_extent(broker, number, request);
 }
 
 int broker_extent_lose(struct reef_broker *broker, uint32_t number,

@@ -1,10 +1,10 @@
 /* lease.c - how sessions end, and when memory may be used again.
  *
- *             judge, or broker_session_end       expire: nodes confirmed
+ *    judge_sessions, broker_session_end     fence_session: nodes confirmed
  *   ALIVE ------------------------------> EXPIRED ----------------> FENCED
  *                                                                     |
  *    (slot free) <---- RECOVERED <------------------------------------+
- *                         settle: nobody's work is left in any space it used
+ *                  settle_session: nobody's work is left in a space it used
  *
  * (1) A session is judged by samples of its renewal word: EXPIRED after four in
  *     a row that are like the one before, none of them more than two periods
@@ -22,7 +22,8 @@
  *     leave sessions waiting for spaces that nobody opens. Each such space is
  *     looked after by one live session that has it open: it is asked to
  *     RECOVER, and another one if it dies or takes too long, so that two may
- *     be at it at once. Where nobody has it open, that waits (recover_look).
+ *     be at it at once. Where nobody has it open, that waits
+ *     (broker_recover_look).
  *
  * R8, reuse of memory that others change in place:
  *
@@ -62,15 +63,13 @@
 #define RECLAIM_STEP 65536
 #define RECOVER_NS_MIN UINT64_C(5000000000)
 #define HURRY_NS UINT64_C(2000000)
-#define HURRY_SESSION_NS                                                       \
-	UINT64_C(20000) /* in all, 50,000 renewals a second                    \
-			 */
+/* Times the number of sessions: in all, 50,000 renewals a second. */
+#define HURRY_SESSION_NS UINT64_C(20000)
 #define HURRY_ROUNDS 32u
-#define HURRY_STALLED                                                          \
-	256u /* looks at an epoch that stays: then half as many                \
-	      */
+/* After so many looks at an epoch that stays, looks become half as frequent. */
+#define HURRY_STALLED 256u
 
-static uint8_t state_of(const struct reef_broker *broker, uint32_t id)
+static uint8_t session_state(const struct reef_broker *broker, uint32_t id)
 {
 	const struct reef_state_session *session =
 		reef_state_session(broker->state, id);
@@ -80,8 +79,9 @@ static uint8_t state_of(const struct reef_broker *broker, uint32_t id)
 
 /* --- from EXPIRED to the end --- */
 
-/* Journal the next state, then publish it. */
-static int advance(struct reef_broker *broker, uint32_t id, uint8_t state)
+/* Journal the next state of a session, then publish it. */
+static int advance_session(struct reef_broker *broker, uint32_t id,
+			   uint8_t state)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_SESSION_STATE,
@@ -93,7 +93,7 @@ static int advance(struct reef_broker *broker, uint32_t id, uint8_t state)
 	return rc ? rc : broker_table_session(broker, id);
 }
 
-static int expire(struct reef_broker *broker, uint32_t id)
+static int fence_session(struct reef_broker *broker, uint32_t id)
 {
 	struct broker_session *session;
 	int rc;
@@ -102,7 +102,7 @@ static int expire(struct reef_broker *broker, uint32_t id)
 	if (rc == 0 && !REEF_MUTATED(BROKER_EARLY_FENCED))
 		rc = broker_nodes_fence(broker, id);
 	if (rc == 0)
-		rc = advance(broker, id, REEF_SESSION_FENCED);
+		rc = advance_session(broker, id, REEF_SESSION_FENCED);
 	if (rc)
 		return rc;
 	session = broker_session_find(broker, id);
@@ -112,9 +112,9 @@ static int expire(struct reef_broker *broker, uint32_t id)
 	return 0;
 }
 
-/* The next space after that one that the session used; 0: no more. */
-static uint32_t next_use(const struct reef_broker *broker, uint32_t id,
-			 uint32_t after)
+/* The next space, after that one, that the session used; 0: no more. */
+static uint32_t next_used_space(const struct reef_broker *broker, uint32_t id,
+				uint32_t after)
 {
 	const struct reef_state_use *use;
 	size_t i, count;
@@ -138,9 +138,10 @@ static bool can_help(const struct broker_session *session, uint32_t space)
 	return false;
 }
 
-/* By their ids, so that a list which changes meanwhile does no harm. */
-static struct broker_session *next_helper(struct reef_broker *broker,
-					  uint32_t space, uint32_t after)
+/* Helpers are taken in the order of their ids, so that a list which changes
+ * meanwhile does no harm. */
+static struct broker_session *find_next_helper(struct reef_broker *broker,
+					       uint32_t space, uint32_t after)
 {
 	struct broker_session *session = broker->sessions, *best = NULL;
 
@@ -151,8 +152,9 @@ static struct broker_session *next_helper(struct reef_broker *broker,
 	return best;
 }
 
-static int ask(struct reef_broker *broker, const struct broker_session *helper,
-	       uint32_t id, uint32_t space)
+static int ask_to_recover(struct reef_broker *broker,
+			  const struct broker_session *helper, uint32_t id,
+			  uint32_t space)
 {
 	struct reef_body body = {
 		.ask.recover = {.session = id, .space = space},
@@ -169,7 +171,8 @@ static int ask(struct reef_broker *broker, const struct broker_session *helper,
 	return rc;
 }
 
-/* 0: the space needs no more looking after.  -EAGAIN: nobody did it yet. */
+/* Have the session's work in a space recovered by those who have it open.
+ * 0: done.  -EAGAIN: nobody did it yet. */
 static int recover_space(struct reef_broker *broker, uint32_t id,
 			 uint32_t space)
 {
@@ -182,9 +185,9 @@ static int recover_space(struct reef_broker *broker, uint32_t id,
 	uint32_t after = 0;
 	int rc = -EAGAIN;
 
-	while (rc && (helper = next_helper(broker, space, after))) {
+	while (rc && (helper = find_next_helper(broker, space, after))) {
 		after = helper->id;
-		rc = ask(broker, helper, id, space);
+		rc = ask_to_recover(broker, helper, id, space);
 		if (rc == -REEF_EHOSTDEAD)
 			return rc;
 		if (broker->stopping)
@@ -209,7 +212,7 @@ static int recover_spaces(struct reef_broker *broker, uint32_t id)
 
 	do {
 		left = false;
-		while ((space = next_use(broker, id, space))) {
+		while ((space = next_used_space(broker, id, space))) {
 			rc = recover_space(broker, id, space);
 			if (rc && rc != -EAGAIN)
 				return rc;
@@ -220,8 +223,8 @@ static int recover_spaces(struct reef_broker *broker, uint32_t id)
 	return rc;
 }
 
-/* Its scratch spaces; with each their extents at the nodes. */
-static int drop_spaces(struct reef_broker *broker, uint32_t id)
+/* Remove a session's scratch spaces, and their extents at the nodes. */
+static int drop_scratch_spaces(struct reef_broker *broker, uint32_t id)
 {
 	const struct reef_state_space *spaces;
 	size_t i, count;
@@ -234,30 +237,32 @@ static int drop_spaces(struct reef_broker *broker, uint32_t id)
 		rc = broker_space_remove(broker, spaces[i].id, NULL);
 		if (rc && rc != -ENOENT)
 			return rc;
-		/* From the start: it waited. */
+		/* Removing waited, so the list may be another: begin anew. */
 		spaces = reef_state_spaces(broker->state, &count);
 		i = (size_t)-1;
 	}
 	return 0;
 }
 
-static int settle(struct reef_broker *broker, uint32_t id)
+static int settle_session(struct reef_broker *broker, uint32_t id)
 {
 	int rc;
 
-	/* What is its own goes at once: the others may wait for long. */
-	rc = drop_spaces(broker, id);
+	/* Scratch spaces go first: recovering the others may take long. */
+	rc = drop_scratch_spaces(broker, id);
 	if (rc == 0)
 		rc = recover_spaces(broker, id);
 	if (rc == 0)
-		rc = advance(broker, id, REEF_SESSION_RECOVERED);
+		rc = advance_session(broker, id, REEF_SESSION_RECOVERED);
 	if (rc == 0)
 		broker_event(broker, "session %08x is recovered", id);
 	return rc;
 }
 
-/* A client that stands still may hold on to its renewal word. */
-static void release(struct reef_broker *broker, struct broker_session *session)
+/* Free a session, once its renewal words are withdrawn: a client that stands
+ * still may hold on to them. */
+static void release_session(struct reef_broker *broker,
+			    struct broker_session *session)
 {
 	struct broker_renewal *renewal;
 	uint32_t i;
@@ -278,30 +283,30 @@ static void release(struct reef_broker *broker, struct broker_session *session)
 	broker_session_free(broker, session);
 }
 
-static void end_main(struct reef_broker *broker, uint32_t id)
+static void finish_session(struct reef_broker *broker, uint32_t id)
 {
 	struct broker_session *session;
 	int rc = 0;
 
-	if (state_of(broker, id) == REEF_SESSION_EXPIRED)
-		rc = expire(broker, id);
-	if (rc == 0 && state_of(broker, id) == REEF_SESSION_FENCED)
-		rc = settle(broker, id);
+	if (session_state(broker, id) == REEF_SESSION_EXPIRED)
+		rc = fence_session(broker, id);
+	if (rc == 0 && session_state(broker, id) == REEF_SESSION_FENCED)
+		rc = settle_session(broker, id);
 	session = broker_session_find(broker, id);
 	if (rc == 0)
-		release(broker, session);
+		release_session(broker, session);
 	else
-		session->attended = false; /* the sampler sees to it */
+		session->attended = false; /* the sampler spawns another */
 }
 
-/* Those that are on their way out have a fiber each. */
-static void attend(struct reef_broker *broker)
+/* Spawn a fiber for each session that ends and has none. */
+static void spawn_finishers(struct reef_broker *broker)
 {
 	struct broker_session *session = broker->sessions;
 
 	for (; session; session = session->next)
 		if (session->ending && !session->attended)
-			session->attended = broker_spawn(broker, end_main,
+			session->attended = broker_spawn(broker, finish_session,
 							 session->id) == 0;
 }
 
@@ -322,7 +327,7 @@ int broker_session_end(struct reef_broker *broker,
 		return rc;
 	session->ending = true;
 	broker_event(broker, "session %08x ends: %s", session->id, why);
-	attend(broker);
+	spawn_finishers(broker);
 	return 0;
 }
 
@@ -334,15 +339,16 @@ void broker_recover_look(struct reef_broker *broker, uint32_t space)
 	use = reef_state_uses(broker->state, &count);
 	for (i = 0; i < count; i++)
 		if (use[i].space == space &&
-		    state_of(broker, use[i].session) == REEF_SESSION_FENCED)
+		    session_state(broker, use[i].session) ==
+			    REEF_SESSION_FENCED)
 			broker_wake(broker);
 }
 
 /* --- samples --- */
 
-static uint64_t word_at(const struct broker_renewal *renewal)
+static uint64_t read_renewal(const struct broker_renewal *renewal)
 {
-	/* Written by the session's WRITE; nothing else hangs on it. */
+	/* The session's WRITE stores it; no other data depends on it. */
 	return renewal->memory
 		       ? atomic_load_explicit(
 				 (_Atomic uint64_t *)renewal->memory->base,
@@ -350,34 +356,34 @@ static uint64_t word_at(const struct broker_renewal *renewal)
 		       : 0;
 }
 
-/* Whichever fabric it came by, a renewal changes the sum. */
-static uint64_t words_of(const struct broker_session *session)
+/* The sum of a session's words on all fabrics, which any renewal changes. */
+static uint64_t sum_renewals(const struct broker_session *session)
 {
 	uint64_t sum = 0;
 	uint32_t i;
 
 	for (i = 0; i < REEF_MESH_MAX; i++)
-		sum += word_at(&session->renewals[i]);
+		sum += read_renewal(&session->renewals[i]);
 	return sum;
 }
 
-/* (6), (7) */
-static void take_announced(const struct reef_broker *broker,
-			   struct broker_session *session)
+/* Take in the epoch that the session's word announces: (6), (7). */
+static void note_announced_epoch(const struct reef_broker *broker,
+				 struct broker_session *session)
 {
-	uint64_t word = word_at(&session->renewals[session->fabric]);
+	uint64_t word = read_renewal(&session->renewals[session->fabric]);
 	uint32_t behind = (uint32_t)broker->reclaim_epoch - (uint32_t)word;
 
 	/* (9) */
 	session->hurries = word & REEF_RENEWAL_HURRY && word != session->looked;
 	session->looked = word;
-	/* Ahead of us is nobody: that says nothing. */
+	/* A word that is ahead of the epoch announces nothing. */
 	if (word != 0 && behind < UINT32_MAX / 2 &&
 	    behind <= broker->reclaim_epoch)
 		session->oldest = broker->reclaim_epoch - behind;
 }
 
-/* (3) */
+/* True for a session that (3) exempts from its lease. */
 static bool is_exempt(const struct reef_broker *broker,
 		      const struct broker_session *session)
 {
@@ -388,12 +394,12 @@ static bool is_exempt(const struct reef_broker *broker,
 	       !reef_state_setting(broker->state, REEF_SETTING_LEASE_KILLS);
 }
 
-/* (1) Take a sample. True: its lease is over. */
-static bool judge(const struct reef_broker *broker,
-		  struct broker_session *session, uint64_t now_ns)
+/* Take a sample of a session's words (1). True: its lease is over. */
+static bool is_lease_over(const struct reef_broker *broker,
+			  struct broker_session *session, uint64_t now_ns)
 {
 	uint32_t needed = REEF_MUTATED(BROKER_ONE_SAMPLE) ? 1 : SAMPLES;
-	uint64_t word = words_of(session), period_ns = session->ttl_ns / 4;
+	uint64_t word = sum_renewals(session), period_ns = session->ttl_ns / 4;
 	uint64_t gap_ns = now_ns - session->sampled_ns;
 	bool first = session->sampled_ns == 0;
 
@@ -413,14 +419,14 @@ static bool judge(const struct reef_broker *broker,
 	return session->unchanged >= needed;
 }
 
-static void judge_all(struct reef_broker *broker)
+static void judge_sessions(struct reef_broker *broker)
 {
 	struct broker_session *session = broker->sessions;
 	uint64_t now_ns = reef_now_ns();
 
 	for (; session; session = session->next) {
-		take_announced(broker, session);
-		if (!session->ending && judge(broker, session, now_ns))
+		note_announced_epoch(broker, session);
+		if (!session->ending && is_lease_over(broker, session, now_ns))
 			(void)broker_session_end(broker, session,
 						 "lease expired");
 	}
@@ -428,7 +434,7 @@ static void judge_all(struct reef_broker *broker)
 
 /* --- R8 --- */
 
-static int reserve(struct reef_broker *broker, uint64_t from)
+static int reserve_epochs(struct reef_broker *broker, uint64_t from)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_RECLAIM,
@@ -444,7 +450,7 @@ int broker_reclaim_begin(struct reef_broker *broker)
 
 	reef_state_summary(broker->state, &summary);
 	broker->reclaim_epoch = summary.reclaim ? summary.reclaim : 1;
-	return reserve(broker, broker->reclaim_epoch);
+	return reserve_epochs(broker, broker->reclaim_epoch);
 }
 
 static uint64_t least_announced(const struct reef_broker *broker)
@@ -460,8 +466,8 @@ static uint64_t least_announced(const struct reef_broker *broker)
 	return least;
 }
 
-/* Tell those who are here; the others read it in the table. */
-static void tell_hurry(struct reef_broker *broker)
+/* Send a note to every session with a link; the others read the table. */
+static void send_hurry_notes(struct reef_broker *broker)
 {
 	struct broker_session *session = broker->sessions;
 
@@ -471,9 +477,9 @@ static void tell_hurry(struct reef_broker *broker)
 					    NULL);
 }
 
-/* (9) Where somebody keeps the epoch from moving, looking often is for
- * nothing. */
-static void hurry_step(struct reef_broker *broker, bool moved)
+/* Set hurry_ns by what the words say (9). Where somebody keeps the epoch from
+ * moving, looks become rarer: frequent ones gain nothing. */
+static void update_hurry(struct reef_broker *broker, bool moved)
 {
 	const struct broker_session *session = broker->sessions;
 	uint64_t count = 0, hurry_ns;
@@ -497,7 +503,7 @@ static void hurry_step(struct reef_broker *broker, bool moved)
 		broker->hurry_stalled = 0;
 }
 
-static void reclaim_step(struct reef_broker *broker)
+static void advance_reclaim_epoch(struct reef_broker *broker)
 {
 	uint64_t least = least_announced(broker), before;
 	bool was_calm = !broker->hurry_ns;
@@ -508,12 +514,13 @@ static void reclaim_step(struct reef_broker *broker)
 	reef_state_summary(broker->state, &summary);
 	before = broker->reclaim_epoch;
 	if (least == broker->reclaim_epoch && broker->sessions &&
-	    (least + 1 < summary.reclaim || reserve(broker, least + 1) == 0))
+	    (least + 1 < summary.reclaim ||
+	     reserve_epochs(broker, least + 1) == 0))
 		broker->reclaim_epoch = least + 1;
-	hurry_step(broker, broker->reclaim_epoch != before);
+	update_hurry(broker, broker->reclaim_epoch != before);
 	broker_table_reclaim(broker);
 	if (broker->hurry_ns && was_calm)
-		tell_hurry(broker);
+		send_hurry_notes(broker);
 }
 
 void broker_hurry(struct reef_broker *broker)
@@ -526,8 +533,8 @@ void broker_hurry(struct reef_broker *broker)
 
 /* --- the sampler --- */
 
-/* As often as the shortest lease wants it. */
-static uint64_t period_of(const struct reef_broker *broker)
+/* A quarter of the shortest lease. */
+static uint64_t sample_period_ns(const struct reef_broker *broker)
 {
 	const struct broker_session *session = broker->sessions;
 	uint64_t ttl_ns =
@@ -539,17 +546,18 @@ static uint64_t period_of(const struct reef_broker *broker)
 	return ttl_ns / 4;
 }
 
-/* From one look to the next. */
-static uint64_t pause_of(const struct reef_broker *broker)
+/* How long to pause between two looks at the words. */
+static uint64_t next_pause_ns(const struct reef_broker *broker)
 {
-	uint64_t period_ns = period_of(broker), hurry_ns = broker->hurry_ns;
+	uint64_t period_ns = sample_period_ns(broker),
+		 hurry_ns = broker->hurry_ns;
 
 	if (!hurry_ns && broker->hurry_asked)
 		hurry_ns = HURRY_NS / 2;
 	return hurry_ns && hurry_ns < period_ns ? hurry_ns : period_ns;
 }
 
-/* A bound, because somebody may go on sending for ever. */
+/* Handle pending input, within a bound: somebody may go on sending for ever. */
 static void handle_input(struct reef_broker *broker)
 {
 	int i;
@@ -565,7 +573,7 @@ static void sampler_main(struct reef_broker *broker, uint32_t ignored)
 	int rc = 0;
 
 	while (rc == 0 && !broker->health) {
-		period_ns = pause_of(broker);
+		period_ns = next_pause_ns(broker);
 		passed_ns = reef_now_ns() - last_ns;
 		if (passed_ns < period_ns) {
 			rc = broker_sleep(broker, period_ns - passed_ns);
@@ -574,14 +582,14 @@ static void sampler_main(struct reef_broker *broker, uint32_t ignored)
 		last_ns = reef_now_ns();
 		broker->hurry_asked = false;
 		handle_input(broker);
-		judge_all(broker);
-		attend(broker);
-		reclaim_step(broker);
+		judge_sessions(broker);
+		spawn_finishers(broker);
+		advance_reclaim_epoch(broker);
 	}
 }
 
 int broker_lease_start(struct reef_broker *broker)
 {
-	attend(broker);
+	spawn_finishers(broker);
 	return broker_spawn(broker, sampler_main, 0);
 }

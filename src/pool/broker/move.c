@@ -15,28 +15,29 @@
  *     and then the extent is LOST.
  * (6) A drain that is stopped begins no more moves, and ends those under way.
  *
- *   LIVE --begin: MOVE durable--> MOVING --copy: target DROP, source CLOSE,
- *     target PULL--> --settle: MOVED durable, epoch + 1--> LIVE at the target,
- *     source DROP
- *   MOVING --call_off: STAY durable--> LIVE, closed --reopen: REOPEN--> LIVE
+ *   LIVE --begin_move: MOVE durable--> MOVING --copy_to_target: target DROP,
+ *     source CLOSE, target PULL--> --settle_move: MOVED durable, epoch + 1-->
+ *     LIVE at the target, source DROP
+ *   MOVING --call_off_move: STAY durable--> LIVE, closed --reopen: REOPEN-->
+ * LIVE
  *
- * One fiber per draining node (drain) starts up to BROKER_MOVES_MAX others
- * (move). */
+ * One fiber per draining node (run_drain) starts up to BROKER_MOVES_MAX others
+ * (run_move). */
 #include "pool/broker/lending.h"
 
 #include "base/mutant.h"
 
 #include <errno.h>
 
-/* A move under way, as it was when last looked at. */
+/* A move under way, as the state had it when the try began. */
 struct move {
 	uint32_t number, space, source, target, epoch;
 	uint64_t size;
-	bool targets_fault; /* of what failed */
+	bool targets_fault; /* the step that failed is the target's */
 };
 
-static struct broker_node *mover_of(struct reef_broker *broker, uint32_t number,
-				    uint32_t *slot)
+static struct broker_node *find_mover(struct reef_broker *broker,
+				      uint32_t number, uint32_t *slot)
 {
 	struct broker_node *node;
 	uint32_t i;
@@ -56,7 +57,7 @@ bool broker_is_being_moved(struct reef_broker *broker, uint32_t number)
 {
 	uint32_t slot;
 
-	return mover_of(broker, number, &slot) != NULL;
+	return find_mover(broker, number, &slot) != NULL;
 }
 
 static bool is_closed(struct reef_broker *broker, uint32_t number)
@@ -66,7 +67,7 @@ static bool is_closed(struct reef_broker *broker, uint32_t number)
 	return told && told->closed;
 }
 
-/* Closed, and nobody else opens it again. */
+/* True for an extent that is closed, and that rekey.c will not reopen. */
 static bool is_left_closed(struct reef_broker *broker, uint32_t number)
 {
 	struct broker_extent *told = broker_extent_find(broker, number);
@@ -122,9 +123,9 @@ int broker_extent_reopen(struct reef_broker *broker, uint32_t number)
 	return rc;
 }
 
-/* LIVE -> MOVING.  -ENOSPC: nowhere to go. */
-static int begin(struct reef_broker *broker, uint32_t number,
-		 const struct broker_avoid *avoid)
+/* LIVE -> MOVING.  -ENOSPC: no node has room. */
+static int begin_move(struct reef_broker *broker, uint32_t number,
+		      const struct broker_avoid *avoid)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -144,8 +145,8 @@ static int begin(struct reef_broker *broker, uint32_t number,
 	return rc;
 }
 
-/* Is the state still where this move was? */
-static bool look(struct reef_broker *broker, const struct move *move)
+/* True if the state still has the move as the try began it. */
+static bool is_still_valid(struct reef_broker *broker, const struct move *move)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, move->number);
@@ -176,8 +177,8 @@ static int close_source(struct reef_broker *broker, struct move *move,
 	return 0;
 }
 
-static int pull(struct reef_broker *broker, struct move *move,
-		uint64_t keys[REEF_DOORS_MAX])
+static int pull_to_target(struct reef_broker *broker, struct move *move,
+			  uint64_t keys[REEF_DOORS_MAX])
 {
 	const struct reef_state_node *source =
 		reef_state_node(broker->state, move->source);
@@ -212,9 +213,9 @@ static int pull(struct reef_broker *broker, struct move *move,
 	return 0;
 }
 
-/* (1) and (2); keys: of the target's copy. */
-static int copy(struct reef_broker *broker, struct move *move,
-		uint64_t keys[REEF_DOORS_MAX])
+/* Make the target's copy, by (1) and (2); keys are that copy's. */
+static int copy_to_target(struct reef_broker *broker, struct move *move,
+			  uint64_t keys[REEF_DOORS_MAX])
 {
 	struct reef_body body = {.ask.extent_drop.extent = move->number};
 	struct broker_extent *told;
@@ -232,18 +233,18 @@ static int copy(struct reef_broker *broker, struct move *move,
 		if (!told)
 			return -REEF_ENOLINK;
 		memcpy(keys, told->keys, sizeof(told->keys));
-		rc = pull(broker, move, keys);
+		rc = pull_to_target(broker, move, keys);
 		return rc ? rc : close_source(broker, move, source);
 	}
 	rc = close_source(broker, move, keys);
-	if (rc == 0 && !look(broker, move))
+	if (rc == 0 && !is_still_valid(broker, move))
 		return -EAGAIN;
-	return rc ? rc : pull(broker, move, keys);
+	return rc ? rc : pull_to_target(broker, move, keys);
 }
 
 /* MOVING -> LIVE at the target. */
-static int settle(struct reef_broker *broker, const struct move *move,
-		  const uint64_t keys[REEF_DOORS_MAX])
+static int settle_move(struct reef_broker *broker, const struct move *move,
+		       const uint64_t keys[REEF_DOORS_MAX])
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_EXTENT_MOVED,
@@ -253,7 +254,7 @@ static int settle(struct reef_broker *broker, const struct move *move,
 	uint64_t sequence;
 	int rc;
 
-	if (!look(broker, move))
+	if (!is_still_valid(broker, move))
 		return -EAGAIN;
 	rc = broker_commit(broker, &record, NULL, &sequence);
 	if (rc)
@@ -270,7 +271,7 @@ static int settle(struct reef_broker *broker, const struct move *move,
 }
 
 /* MOVING -> LIVE at the source, closed still. */
-static int call_off(struct reef_broker *broker, const struct move *move)
+static int call_off_move(struct reef_broker *broker, const struct move *move)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_EXTENT_STAY,
@@ -278,7 +279,7 @@ static int call_off(struct reef_broker *broker, const struct move *move)
 	};
 	int rc;
 
-	if (!look(broker, move))
+	if (!is_still_valid(broker, move))
 		return 0;
 	rc = broker_commit_wait(broker, &record, NULL);
 	if (rc == 0)
@@ -287,7 +288,8 @@ static int call_off(struct reef_broker *broker, const struct move *move)
 	return rc;
 }
 
-/* One try at what is MOVING. 0: look again. */
+/* Try once to move an extent that is MOVING. 0: the state has changed, or may
+ * have. */
 static int try_move(struct reef_broker *broker, uint32_t number,
 		    struct broker_avoid *avoid)
 {
@@ -304,18 +306,19 @@ static int try_move(struct reef_broker *broker, uint32_t number,
 	uint64_t keys[REEF_DOORS_MAX];
 	int rc;
 
-	rc = copy(broker, &move, keys);
+	rc = copy_to_target(broker, &move, keys);
 	if (rc == 0)
-		return settle(broker, &move, keys);
+		return settle_move(broker, &move, keys);
 	if (!move.targets_fault || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 		return rc;
 	broker_event(broker, "extent %u cannot move to node %u: %s", number,
 		     move.target, reef_error_text(rc));
 	broker_avoid(avoid, move.target);
-	return call_off(broker, &move);
+	return call_off_move(broker, &move);
 }
 
-/* Its node drains, and nothing else has plans with it. */
+/* True for an extent whose node drains, and which is not being revoked or
+ * rekeyed. */
 static bool is_to_leave(struct reef_broker *broker,
 			const struct reef_state_extent *extent)
 {
@@ -328,7 +331,8 @@ static bool is_to_leave(struct reef_broker *broker,
 	       !told->revoking && !told->rekeying;
 }
 
-/* Until it has left `source`, or is not to.  -ENOSPC: (4). */
+/* Work on an extent until it has left `source`, or is to stay.  -ENOSPC: (4).
+ */
 static int move_away(struct reef_broker *broker, uint32_t number,
 		     uint32_t source)
 {
@@ -346,7 +350,7 @@ static int move_away(struct reef_broker *broker, uint32_t number,
 		else if (is_left_closed(broker, number))
 			rc = broker_extent_reopen(broker, number);
 		else if (is_to_leave(broker, extent))
-			rc = begin(broker, number, &avoid);
+			rc = begin_move(broker, number, &avoid);
 		else
 			return 0;
 		if (rc && rc != -ECANCELED && rc != -REEF_EHOSTDEAD &&
@@ -356,10 +360,10 @@ static int move_away(struct reef_broker *broker, uint32_t number,
 	return rc;
 }
 
-static void move(struct reef_broker *broker, uint32_t number)
+static void run_move(struct reef_broker *broker, uint32_t number)
 {
 	uint32_t slot = 0;
-	struct broker_node *node = mover_of(broker, number, &slot);
+	struct broker_node *node = find_mover(broker, number, &slot);
 	uint32_t source;
 	int rc;
 
@@ -367,7 +371,7 @@ static void move(struct reef_broker *broker, uint32_t number)
 		return;
 	source = node->id;
 	rc = move_away(broker, number, source);
-	node = mover_of(broker, number, &slot);
+	node = find_mover(broker, number, &slot);
 	if (!node)
 		return;
 	node->moving[slot] = 0;
@@ -383,8 +387,9 @@ static void move(struct reef_broker *broker, uint32_t number)
 
 /* --- a node that drains --- */
 
-/* What is to be worked on next: what is MOVING or was left closed first. Not
- * what a fiber has already, be it on behalf of the node it came from. */
+/* The extent of this node to work on next: first those that are MOVING or were
+ * left closed. An extent that any fiber works on is left out, even if that one
+ * works for the node that the extent came from. */
 static uint32_t next_extent(struct reef_broker *broker,
 			    const struct broker_node *node)
 {
@@ -411,7 +416,8 @@ static uint32_t next_extent(struct reef_broker *broker,
 	return next;
 }
 
-static bool start_one(struct reef_broker *broker, struct broker_node *node)
+static bool start_next_move(struct reef_broker *broker,
+			    struct broker_node *node)
 {
 	uint32_t number, i;
 
@@ -423,7 +429,7 @@ static bool start_one(struct reef_broker *broker, struct broker_node *node)
 	if (!number)
 		return false;
 	node->moving[i] = number;
-	if (broker_spawn(broker, move, number) == 0)
+	if (broker_spawn(broker, run_move, number) == 0)
 		return true;
 	node->moving[i] = 0;
 	return false;
@@ -439,7 +445,7 @@ static bool has_moves(const struct broker_node *node)
 	return false;
 }
 
-/* Has this node work for its fiber? */
+/* True if the node drains, or has moves or closed extents to finish. */
 static bool needs_drain(struct reef_broker *broker, uint32_t id)
 {
 	const struct reef_state_node *node = reef_state_node(broker->state, id);
@@ -457,7 +463,7 @@ static bool needs_drain(struct reef_broker *broker, uint32_t id)
 	return false;
 }
 
-static int drained(struct reef_broker *broker, uint32_t id)
+static int set_drained(struct reef_broker *broker, uint32_t id)
 {
 	struct reef_state_summary summary;
 	struct reef_record record = {
@@ -475,7 +481,7 @@ static int drained(struct reef_broker *broker, uint32_t id)
 	return rc;
 }
 
-static void drain(struct reef_broker *broker, uint32_t id)
+static void run_drain(struct reef_broker *broker, uint32_t id)
 {
 	const struct reef_state_node *node;
 	struct broker_node *live;
@@ -486,14 +492,14 @@ static void drain(struct reef_broker *broker, uint32_t id)
 		node = reef_state_node(broker->state, id);
 		if (!live || !node)
 			return;
-		if (start_one(broker, live))
+		if (start_next_move(broker, live))
 			continue;
 		if (!has_moves(live)) {
 			if (!needs_drain(broker, id))
 				break;
 			if (node->state == REEF_NODE_DRAINING &&
 			    node->extents == 0) {
-				rc = drained(broker, id);
+				rc = set_drained(broker, id);
 				continue;
 			}
 		}
@@ -506,10 +512,11 @@ static void drain(struct reef_broker *broker, uint32_t id)
 	}
 }
 
-static void look_after(struct reef_broker *broker, struct broker_node *node)
+static void ensure_drain_fiber(struct reef_broker *broker,
+			       struct broker_node *node)
 {
 	if (node && !node->draining)
-		node->draining = broker_spawn(broker, drain, node->id) == 0;
+		node->draining = broker_spawn(broker, run_drain, node->id) == 0;
 }
 
 void broker_moves_look(struct reef_broker *broker)
@@ -521,18 +528,20 @@ void broker_moves_look(struct reef_broker *broker)
 	nodes = reef_state_nodes(broker->state, &count);
 	for (i = 0; i < count; i++)
 		if (nodes[i].state == REEF_NODE_DRAINING)
-			look_after(broker,
-				   broker_node_find(broker, nodes[i].id));
+			ensure_drain_fiber(
+				broker, broker_node_find(broker, nodes[i].id));
 	extents = reef_state_extents(broker->state, &count);
 	for (i = 0; i < count; i++)
 		if (extents[i].state == REEF_EXTENT_MOVING)
-			look_after(broker,
-				   broker_node_find(broker, extents[i].node));
+			ensure_drain_fiber(
+				broker,
+				broker_node_find(broker, extents[i].node));
 	for (i = 0; i < broker->extents_count; i++)
 		if (broker->extents[i].closed && !broker->extents[i].rekeying)
-			look_after(broker,
-				   broker_node_find(broker,
-						    broker->extents[i].node));
+			ensure_drain_fiber(
+				broker,
+				broker_node_find(broker,
+						 broker->extents[i].node));
 	broker_wake(broker);
 }
 

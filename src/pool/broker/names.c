@@ -6,8 +6,9 @@
 #include <errno.h>
 #include <reef/error.h>
 
-static int need(struct reef_broker *broker, const struct reef_request *request,
-		uint32_t space, uint8_t rights)
+static int check_rights(struct reef_broker *broker,
+			const struct reef_request *request, uint32_t space,
+			uint8_t rights)
 {
 	const struct broker_session *session = broker_session_of(request);
 
@@ -16,10 +17,11 @@ static int need(struct reef_broker *broker, const struct reef_request *request,
 		       : -EACCES;
 }
 
-/* The generation that a record leaves behind, or that it left. */
-static int change(struct reef_broker *broker,
-		  const struct reef_request *request,
-		  struct reef_record *record, uint64_t *generation)
+/* Commit a change of a name. *generation: what the name has after it, also if
+ * this repeats an earlier request. */
+static int commit_change(struct reef_broker *broker,
+			 const struct reef_request *request,
+			 struct reef_record *record, uint64_t *generation)
 {
 	const struct reef_name *name;
 	int rc;
@@ -28,7 +30,7 @@ static int change(struct reef_broker *broker,
 	rc = broker_repeated(broker, request, record->type, generation);
 	if (rc)
 		return rc < 0 ? rc : 0;
-	rc = need(broker, request, record->space, REEF_RIGHT_WRITE);
+	rc = check_rights(broker, request, record->space, REEF_RIGHT_WRITE);
 	if (rc == 0 &&
 	    record->name.size > reef_state_setting(broker->state,
 						   REEF_SETTING_NAME_SIZE_MAX))
@@ -51,8 +53,8 @@ BROKER_REQUEST(broker_name_bind)
 		.name = request->body.ask.name_bind.name,
 	};
 
-	return change(broker, request, &record,
-		      &answer->reply.name_bind.generation);
+	return commit_change(broker, request, &record,
+			     &answer->reply.name_bind.generation);
 }
 
 BROKER_REQUEST(broker_name_replace)
@@ -65,8 +67,8 @@ BROKER_REQUEST(broker_name_replace)
 		.name = request->body.ask.name_replace.name,
 	};
 
-	return change(broker, request, &record,
-		      &answer->reply.name_bind.generation);
+	return commit_change(broker, request, &record,
+			     &answer->reply.name_bind.generation);
 }
 
 BROKER_REQUEST(broker_name_unbind)
@@ -79,14 +81,14 @@ BROKER_REQUEST(broker_name_unbind)
 	};
 	uint64_t ignored;
 
-	return change(broker, request, &record, &ignored);
+	return commit_change(broker, request, &record, &ignored);
 }
 
 BROKER_REQUEST(broker_name_lookup)
 {
 	uint32_t space = request->body.ask.name_lookup.space;
 	const struct reef_name *name;
-	int rc = need(broker, request, space, REEF_RIGHT_READ);
+	int rc = check_rights(broker, request, space, REEF_RIGHT_READ);
 
 	if (rc)
 		return rc;
@@ -107,7 +109,7 @@ BROKER_REQUEST(broker_name_list)
 	size_t rows_max = broker_rows_max(broker, request);
 	const struct reef_name *name;
 	struct reef_row row;
-	int rc = need(broker, request, space, REEF_RIGHT_READ);
+	int rc = check_rights(broker, request, space, REEF_RIGHT_READ);
 
 	if (rc)
 		return rc;

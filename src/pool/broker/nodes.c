@@ -31,8 +31,8 @@
 #define MS UINT64_C(1000000)
 #define RETRY_MIN_NS (1 * MS)
 #define RETRY_MAX_NS (100 * MS)
-#define PULL_BYTES_PER_S UINT64_C(10000000) /* slower than that is stuck */
-#define YIELDS 4 /* turns in which a message becomes a pulse */
+#define PULL_BYTES_PER_S UINT64_C(10000000) /* a slower pull is stuck */
+#define YIELDS 4 /* turns of fibers until a message is a heard pulse */
 
 struct broker_node *broker_node_find(struct reef_broker *broker, uint32_t id)
 {
@@ -63,8 +63,8 @@ int broker_back_off(struct reef_broker *broker, uint64_t *pause_ns)
 
 /* --- calls --- */
 
-static uint64_t timeout_of(const struct reef_broker *broker, uint16_t kind,
-			   const struct reef_body *body)
+static uint64_t call_timeout_ns(const struct reef_broker *broker, uint16_t kind,
+				const struct reef_body *body)
 {
 	uint64_t timeout_ns = broker_node_ttl(broker);
 
@@ -74,9 +74,9 @@ static uint64_t timeout_of(const struct reef_broker *broker, uint16_t kind,
 	return timeout_ns;
 }
 
-static int call(struct reef_broker *broker, struct broker_node *node,
-		uint16_t kind, const struct reef_body *body,
-		struct reef_answer *answer)
+static int call_peer(struct reef_broker *broker, struct broker_node *node,
+		     uint16_t kind, const struct reef_body *body,
+		     struct reef_answer *answer)
 {
 	struct reef_peer *peer;
 	int rc;
@@ -88,7 +88,7 @@ static int call(struct reef_broker *broker, struct broker_node *node,
 	peer = node->peer;
 	reef_peer_ref(peer);
 	rc = reef_rpc_call(peer, kind, 0, body, answer,
-			   timeout_of(broker, kind, body));
+			   call_timeout_ns(broker, kind, body));
 	reef_peer_unref(peer);
 	if (rc == -ESTALE) /* (6) */
 		broker_fail(broker, -ESTALE);
@@ -103,14 +103,15 @@ int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
 	if (!broker_node_is_ready(found))
 		return broker->stopping || broker->health ? -ECANCELED
 							  : -REEF_ENOLINK;
-	return call(broker, found, kind, body, answer);
+	return call_peer(broker, found, kind, body, answer);
 }
 
 int broker_node_call_early(struct reef_broker *broker, uint32_t node,
 			   uint16_t kind, const struct reef_body *body,
 			   struct reef_answer *answer)
 {
-	return call(broker, broker_node_find(broker, node), kind, body, answer);
+	return call_peer(broker, broker_node_find(broker, node), kind, body,
+			 answer);
 }
 
 /* --- fences --- */
@@ -122,8 +123,9 @@ struct fence {
 	struct reef_fiber *fiber;
 };
 
-/* Until it has confirmed, or this life of it is over. */
-static int fence_one(void *arg)
+/* Fence a session at one node until that has confirmed, or the life of the node
+ * that was meant is over. */
+static int fence_until_confirmed(void *arg)
 {
 	struct fence *fence = arg;
 	struct reef_broker *broker = fence->broker;
@@ -168,23 +170,23 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 			.incarnation = nodes[i].incarnation,
 		};
 	}
-	/* Who gets no fiber is fenced from this one. */
+	/* Nodes for which there is no fiber are fenced in this one. */
 	for (i = 0; i < left; i++)
-		if (reef_fiber_spawn(broker->sched, fence_one, &fences[i],
-				     &fences[i].fiber))
+		if (reef_fiber_spawn(broker->sched, fence_until_confirmed,
+				     &fences[i], &fences[i].fiber))
 			fences[i].fiber = NULL;
 	for (i = 0; i < left; i++) {
 		if (fences[i].fiber)
 			reef_fiber_join(fences[i].fiber, &one);
 		else
-			one = fence_one(&fences[i]);
+			one = fence_until_confirmed(&fences[i]);
 		rc = rc ? rc : one;
 	}
 	free(fences);
 	return rc;
 }
 
-static int fence_once(void *arg)
+static int send_fence(void *arg)
 {
 	struct fence *fence = arg;
 	struct reef_body body = {.ask.fence.session = fence->session};
@@ -207,7 +209,7 @@ int broker_node_fence(struct reef_broker *broker, uint32_t node,
 			.node = node,
 			.session = sessions[i],
 		};
-		if (reef_fiber_spawn(broker->sched, fence_once, &fences[i],
+		if (reef_fiber_spawn(broker->sched, send_fence, &fences[i],
 				     &fences[i].fiber))
 			fences[i].fiber = NULL;
 	}
@@ -215,7 +217,7 @@ int broker_node_fence(struct reef_broker *broker, uint32_t node,
 		if (fences[i].fiber)
 			reef_fiber_join(fences[i].fiber, &one);
 		else
-			one = fence_once(&fences[i]);
+			one = send_fence(&fences[i]);
 		rc = rc ? rc : one;
 	}
 	return rc;
@@ -252,7 +254,7 @@ void broker_node_unlink(struct broker_node *node)
 	node->ready = false;
 }
 
-static void node_destroy(struct reef_broker *broker, struct broker_node *node)
+static void destroy_node(struct reef_broker *broker, struct broker_node *node)
 {
 	struct broker_node **at = &broker->nodes;
 
@@ -276,22 +278,20 @@ void broker_node_gone(struct reef_broker *broker, uint32_t id)
 	struct broker_node *node = broker_node_find(broker, id);
 
 	if (node)
-		node_destroy(broker, node);
+		destroy_node(broker, node);
 	broker_extents_forget(broker, id);
 }
 
 void broker_nodes_close(struct reef_broker *broker)
 {
 	while (broker->nodes)
-		node_destroy(broker, broker->nodes);
+		destroy_node(broker, broker->nodes);
 	free(broker->extents);
 }
 
 /* --- death --- */
 
-/* Copies of the extents on it or moving to it, ordered by their spaces; the
- * caller's to free. */
-static int by_space(const void *a, const void *b)
+static int compare_spaces(const void *a, const void *b)
 {
 	uint32_t x = ((const struct reef_state_extent *)a)->space;
 	uint32_t y = ((const struct reef_state_extent *)b)->space;
@@ -299,8 +299,10 @@ static int by_space(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int extents_of(const struct reef_broker *broker, uint32_t node,
-		      struct reef_state_extent **out, size_t *found)
+/* Copy the extents on a node or moving to it, in the order of their spaces; the
+ * caller frees them. */
+static int copy_extents_of(const struct reef_broker *broker, uint32_t node,
+			   struct reef_state_extent **out, size_t *found)
 {
 	const struct reef_state_extent *extents;
 	struct reef_state_extent *copies;
@@ -315,14 +317,14 @@ static int extents_of(const struct reef_broker *broker, uint32_t node,
 	for (i = n = 0; i < count; i++)
 		if (extents[i].node == node || extents[i].target == node)
 			copies[n++] = extents[i];
-	qsort(copies, n, sizeof(*copies), by_space);
+	qsort(copies, n, sizeof(*copies), compare_spaces);
 	*out = copies;
 	*found = n;
 	return 0;
 }
 
-static void tell_spaces(struct reef_broker *broker,
-			const struct reef_state_extent *extents, size_t count)
+static void notice_spaces(struct reef_broker *broker,
+			  const struct reef_state_extent *extents, size_t count)
 {
 	size_t i;
 
@@ -336,22 +338,23 @@ void broker_notice_node(struct reef_broker *broker, uint32_t node)
 	struct reef_state_extent *extents;
 	size_t count;
 
-	if (extents_of(broker, node, &extents, &count))
+	if (copy_extents_of(broker, node, &extents, &count))
 		return;
-	tell_spaces(broker, extents, count);
+	notice_spaces(broker, extents, count);
 	free(extents);
 }
 
-/* DEAD is durable: say so, and drop what was being copied from it. */
-static int tell_death(struct reef_broker *broker, uint32_t id,
-		      const struct reef_state_extent *extents, size_t count)
+/* Publish that a node is DEAD, which is durable, and drop the copies that were
+ * being made from it. */
+static int publish_death(struct reef_broker *broker, uint32_t id,
+			 const struct reef_state_extent *extents, size_t count)
 {
 	int rc = broker_table_pool(broker);
 	size_t i;
 
 	if (rc)
 		return rc;
-	tell_spaces(broker, extents, count);
+	notice_spaces(broker, extents, count);
 	for (i = 0; i < count; i++)
 		if (extents[i].node == id && extents[i].target)
 			broker_drop_later(broker, extents[i].target,
@@ -370,7 +373,7 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 	struct reef_state_extent *extents;
 	uint64_t sequence;
 	size_t count;
-	int rc = extents_of(broker, id, &extents, &count);
+	int rc = copy_extents_of(broker, id, &extents, &count);
 
 	if (rc)
 		return rc;
@@ -383,14 +386,14 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 		rc = broker_wait_durable(broker, sequence);
 	}
 	if (rc == 0)
-		rc = tell_death(broker, id, extents, count);
+		rc = publish_death(broker, id, extents, count);
 	free(extents);
 	broker_wake(broker);
 	return rc;
 }
 
-/* The first whose pulse is missing; 0: none. */
-static uint32_t silent_node(struct reef_broker *broker, uint64_t now_ns)
+/* The first node that was not heard for its ttl; 0: none. */
+static uint32_t find_silent_node(struct reef_broker *broker, uint64_t now_ns)
 {
 	struct broker_node *node;
 
@@ -400,7 +403,7 @@ static uint32_t silent_node(struct reef_broker *broker, uint64_t now_ns)
 	return 0;
 }
 
-static void judge(struct reef_broker *broker, uint32_t number)
+static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 {
 	uint64_t period_ns;
 	uint64_t last_ns = reef_now_ns(), now_ns;
@@ -416,7 +419,7 @@ static void judge(struct reef_broker *broker, uint32_t number)
 				return;
 			continue;
 		}
-		/* (1): the broker stood still, and so heard nobody. */
+		/* (1): the broker itself stood still, and heard no pulse. */
 		if (now_ns - last_ns > 2 * period_ns)
 			for (node = broker->nodes; node; node = node->next)
 				node->heard_ns = now_ns;
@@ -425,7 +428,7 @@ static void judge(struct reef_broker *broker, uint32_t number)
 		for (i = 0; i < YIELDS; i++)
 			reef_fiber_yield();
 		while (!broker->stopping &&
-		       (id = silent_node(broker, now_ns)) != 0)
+		       (id = find_silent_node(broker, now_ns)) != 0)
 			if (broker_node_bury(broker, id, "no pulse"))
 				break;
 	}
@@ -443,5 +446,5 @@ int broker_nodes_start(struct reef_broker *broker)
 		    !broker_node_add(broker, &nodes[i]))
 			return -ENOMEM;
 	rc = broker_extents_open(broker);
-	return rc ? rc : broker_spawn(broker, judge, 0);
+	return rc ? rc : broker_spawn(broker, bury_silent_nodes, 0);
 }

@@ -24,19 +24,21 @@ static bool is_revocable(const struct reef_broker *broker,
 	       extent->state == REEF_EXTENT_LIVE;
 }
 
-/* It is not under way any more, or by its drop. */
-static void account(struct reef_broker *broker, uint32_t id, uint64_t size)
+/* Bytes of a node are on their way back no more: they are back, count among its
+ * drops, or stay. */
+static void count_reclaimed(struct reef_broker *broker, uint32_t id,
+			    uint64_t size)
 {
 	struct broker_node *node = broker_node_find(broker, id);
 
-	/* It may have died meanwhile, and begun to count anew. */
+	/* The node may have died meanwhile, and counts anew. */
 	if (node)
 		node->reclaiming -=
 			size < node->reclaiming ? size : node->reclaiming;
 }
 
-/* (2), in a fiber of its own. */
-static void revoke(struct reef_broker *broker, uint32_t number)
+/* Rule (2), in a fiber for each extent. */
+static void revoke_extent(struct reef_broker *broker, uint32_t number)
 {
 	uint64_t wait_ns = reef_state_setting(broker->state,
 					      REEF_SETTING_REVOKE_NOTICE_NS);
@@ -56,11 +58,11 @@ static void revoke(struct reef_broker *broker, uint32_t number)
 	if (told)
 		told->revoking = false;
 	extent = reef_state_extent(broker->state, number);
-	/* A move began meanwhile: its node loses it that way. */
+	/* An extent that began to move meanwhile leaves its node that way. */
 	if (extent && extent->node == was.node &&
 	    extent->state == REEF_EXTENT_LIVE)
 		broker_extent_lose(broker, number, "taken back by its node");
-	account(broker, was.node, was.size);
+	count_reclaimed(broker, was.node, was.size);
 }
 
 uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
@@ -79,7 +81,7 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 			continue;
 		told = broker_extent_find(broker, extents[i].number);
 		if (!told || told->revoking ||
-		    broker_spawn(broker, revoke, extents[i].number))
+		    broker_spawn(broker, revoke_extent, extents[i].number))
 			continue;
 		told->revoking = true;
 		live->reclaiming += extents[i].size;

@@ -17,7 +17,7 @@
 /* Session rows in an answer beyond this are told by FENCE instead. */
 #define ROW_ROOM 64
 
-static struct broker_node *node_of(const struct reef_request *request)
+static struct broker_node *node_of_link(const struct reef_request *request)
 {
 	struct broker_member *member = broker_member_of(request->peer);
 
@@ -26,8 +26,8 @@ static struct broker_node *node_of(const struct reef_request *request)
 
 /* --- REGISTER --- */
 
-static int add(struct reef_broker *broker,
-	       const struct reef_ask_node_register *ask)
+static int add_node(struct reef_broker *broker,
+		    const struct reef_ask_node_register *ask)
 {
 	struct reef_state_summary summary;
 	struct reef_record record = {
@@ -43,8 +43,8 @@ static int add(struct reef_broker *broker,
 	return broker_commit_wait(broker, &record, NULL);
 }
 
-static int come_back(struct reef_broker *broker, uint32_t id,
-		     const struct reef_ask_node_register *ask)
+static int readd_node(struct reef_broker *broker, uint32_t id,
+		      const struct reef_ask_node_register *ask)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_RETURN,
@@ -57,15 +57,15 @@ static int come_back(struct reef_broker *broker, uint32_t id,
 	return broker_commit_wait(broker, &record, NULL);
 }
 
-static bool same_text(struct reef_text a, const char *b)
+static bool is_same_text(struct reef_text a, const char *b)
 {
 	return a.size == strlen(b) && memcmp(a.bytes, b, a.size) == 0;
 }
 
-/* One step towards a state that has this life of the node. 0: it has, *id. 1:
- * look again. */
-static int admit_step(struct reef_broker *broker,
-		      const struct reef_request *request, uint32_t *id)
+/* Take one step towards a state that has this life of the node. 0: it has it,
+ * as *id. 1: call again. */
+static int admit_one_step(struct reef_broker *broker,
+			  const struct reef_request *request, uint32_t *id)
 {
 	const struct reef_ask_node_register *ask =
 		&request->body.ask.node_register;
@@ -79,29 +79,30 @@ static int admit_step(struct reef_broker *broker,
 	    live->peer->link && live->peer != request->peer)
 		return -EEXIST; /* nodes.c (3) */
 	if (!node) {
-		rc = add(broker, ask);
+		rc = add_node(broker, ask);
 	} else if (node->state == REEF_NODE_DEAD) {
 		if (node->incarnation == ask->incarnation)
 			return -ESTALE;
-		rc = come_back(broker, found, ask);
+		rc = readd_node(broker, found, ask);
 	} else if (node->incarnation != ask->incarnation) {
 		rc = broker_node_bury(broker, found, "it began a new life");
 	} else {
 		*id = found;
-		return same_text(ask->addresses, node->addresses) ? 0 : -EINVAL;
+		return is_same_text(ask->addresses, node->addresses) ? 0
+								     : -EINVAL;
 	}
 	return rc ? rc : 1;
 }
 
-/* The link is this node's, and what it told over another one is void. */
-static int link_up(struct reef_broker *broker,
-		   const struct reef_request *request, uint32_t id)
+/* Make the link this node's; what it told over another one is void. */
+static int bind_link(struct reef_broker *broker,
+		     const struct reef_request *request, uint32_t id)
 {
 	struct broker_node *node = broker_node_find(broker, id);
-	struct broker_node *before = node_of(request);
+	struct broker_node *before = node_of_link(request);
 	uint32_t i;
 
-	/* Its journaling took time, and the link may be gone. */
+	/* Journaling took time, and the link may be gone. */
 	if (!broker_member_of(request->peer))
 		return -REEF_ENOLINK;
 	if (!node)
@@ -126,9 +127,9 @@ static int link_up(struct reef_broker *broker,
 	return 0;
 }
 
-/* Whose fence a node must know, by slot: the session there if it has ended or
- * is ending, else the one before it. 0: none. */
-static uint32_t fence_of(const struct reef_state_session *session)
+/* The session of a slot whose fence a node must know: the one there, if it has
+ * ended or is ending, else the one before it. 0: none. */
+static uint32_t fenced_session(const struct reef_state_session *session)
 {
 	if (session->id == 0)
 		return 0;
@@ -137,9 +138,10 @@ static uint32_t fence_of(const struct reef_state_session *session)
 	return (uint16_t)session->id > 1 ? session->id - 1 : 0;
 }
 
-static void tell_fences(struct reef_broker *broker,
-			const struct reef_request *request,
-			struct broker_node *node, struct reef_cursor_out *room)
+static void encode_fences(struct reef_broker *broker,
+			  const struct reef_request *request,
+			  struct broker_node *node,
+			  struct reef_cursor_out *room)
 {
 	const struct reef_state_session *sessions;
 	size_t max = broker_rows_max(broker, request);
@@ -148,7 +150,7 @@ static void tell_fences(struct reef_broker *broker,
 
 	sessions = reef_state_sessions(broker->state, &count);
 	for (i = 0; i < count && room->size + ROW_ROOM <= max; i++) {
-		row.session.id = fence_of(&sessions[i]);
+		row.session.id = fenced_session(&sessions[i]);
 		row.session.state = sessions[i].state;
 		if (row.session.id)
 			reef_row_encode(&row, room);
@@ -165,16 +167,16 @@ int broker_node_register(struct reef_broker *broker,
 	int rc;
 
 	do {
-		rc = admit_step(broker, request, &id);
+		rc = admit_one_step(broker, request, &id);
 	} while (rc > 0);
 	if (rc == 0)
-		rc = link_up(broker, request, id);
+		rc = bind_link(broker, request, id);
 	if (rc)
 		return rc;
 	answer->reply.node_register.node = id;
 	answer->reply.node_register.ttl_ns = broker_node_ttl(broker);
 	answer->reply.node_register.broker_epoch = broker->epoch;
-	tell_fences(broker, request, broker_node_find(broker, id), room);
+	encode_fences(broker, request, broker_node_find(broker, id), room);
 	broker_rows_end(answer, room);
 	broker_event(broker, "node %u (%.*s) registered", id, (int)name.size,
 		     name.bytes);
@@ -183,8 +185,8 @@ int broker_node_register(struct reef_broker *broker,
 
 /* --- EXTENTS --- */
 
-static int take_row(struct reef_broker *broker, uint32_t node,
-		    const struct reef_row_extent *row)
+static int take_extent(struct reef_broker *broker, uint32_t node,
+		       const struct reef_row_extent *row)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, row->number);
@@ -214,7 +216,7 @@ int broker_node_extents(struct reef_broker *broker,
 		.bytes = request->body.rows,
 		.left = request->body.rows_size,
 	};
-	struct broker_node *node = node_of(request);
+	struct broker_node *node = node_of_link(request);
 	struct reef_row row;
 	int rc;
 
@@ -224,7 +226,7 @@ int broker_node_extents(struct reef_broker *broker,
 	while ((rc = reef_row_decode(&in, &row)) > 0) {
 		if (row.row != REEF_ROW_EXTENT)
 			return -EINVAL;
-		rc = take_row(broker, node->id, &row.extent);
+		rc = take_extent(broker, node->id, &row.extent);
 		if (rc)
 			return rc;
 	}
@@ -233,11 +235,12 @@ int broker_node_extents(struct reef_broker *broker,
 
 /* --- READY --- */
 
-/* Is this still the link that asked? */
-static struct broker_node *still(struct reef_broker *broker,
-				 const struct reef_request *request)
+/* The node that asks, heard just now. NULL: the link is not its link any more.
+ */
+static struct broker_node *node_if_linked(struct reef_broker *broker,
+					  const struct reef_request *request)
 {
-	struct broker_node *node = node_of(request);
+	struct broker_node *node = node_of_link(request);
 
 	if (!node || node->peer != request->peer || !node->peer->link)
 		return NULL;
@@ -245,8 +248,8 @@ static struct broker_node *still(struct reef_broker *broker,
 	return node;
 }
 
-/* It was never handed out: nobody misses it. */
-static int forget_extent(struct reef_broker *broker, uint32_t number)
+/* Remove an extent that could not be made, and was never handed out. */
+static int remove_unmade_extent(struct reef_broker *broker, uint32_t number)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_EXTENT_REMOVE,
@@ -260,8 +263,8 @@ static int forget_extent(struct reef_broker *broker, uint32_t number)
 	return rc;
 }
 
-/* What the state has here: is it so? */
-static int mend_extent(struct reef_broker *broker, uint32_t number)
+/* Bring what a node has and what the state says of one extent together. */
+static int reconcile_extent(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -280,13 +283,13 @@ static int mend_extent(struct reef_broker *broker, uint32_t number)
 					  "its node has it no more");
 	rc = broker_extent_create(broker, number);
 	if (rc == -ENOSPC || rc == -ENOMEM)
-		rc = forget_extent(broker, number);
+		rc = remove_unmade_extent(broker, number);
 	return rc;
 }
 
-/* The numbers of extents there, by the caller to be freed. */
-static int numbers_of(struct reef_broker *broker, uint32_t node, uint32_t **out,
-		      size_t *found)
+/* Copy the numbers of a node's extents; the caller frees them. */
+static int copy_extent_numbers(struct reef_broker *broker, uint32_t node,
+			       uint32_t **out, size_t *found)
 {
 	const struct reef_state_extent *extents;
 	size_t count, i, n = 0;
@@ -304,29 +307,29 @@ static int numbers_of(struct reef_broker *broker, uint32_t node, uint32_t **out,
 	return 0;
 }
 
-static int mend_extents(struct reef_broker *broker,
-			const struct reef_request *request, uint32_t id)
+static int reconcile_extents(struct reef_broker *broker,
+			     const struct reef_request *request, uint32_t id)
 {
 	const struct reef_state_extent *extent;
 	uint32_t *numbers = NULL;
 	size_t count = 0, i;
-	int rc = numbers_of(broker, id, &numbers, &count);
+	int rc = copy_extent_numbers(broker, id, &numbers, &count);
 
 	for (i = 0; rc == 0 && i < count; i++) {
 		extent = reef_state_extent(broker->state, numbers[i]);
 		if (!extent || extent->node != id)
 			continue;
-		rc = mend_extent(broker, numbers[i]);
-		if (rc == 0 && !still(broker, request))
+		rc = reconcile_extent(broker, numbers[i]);
+		if (rc == 0 && !node_if_linked(broker, request))
 			rc = -REEF_ENOLINK;
 	}
 	free(numbers);
 	return rc;
 }
 
-/* The fences that were not in the answer to REGISTER. */
-static int fence_rest(struct reef_broker *broker,
-		      const struct reef_request *request, uint32_t id)
+/* Fence the sessions that had no room in the answer to REGISTER. */
+static int send_other_fences(struct reef_broker *broker,
+			     const struct reef_request *request, uint32_t id)
 {
 	const struct reef_state_session *sessions;
 	uint32_t ended[BROKER_FENCES_MAX], n;
@@ -334,13 +337,13 @@ static int fence_rest(struct reef_broker *broker,
 	size_t count;
 	int rc;
 
-	while ((node = still(broker, request))) {
+	while ((node = node_if_linked(broker, request))) {
 		sessions = reef_state_sessions(broker->state, &count);
 		if (node->fences_told >= count)
 			return 0;
 		for (n = 0; n < BROKER_FENCES_MAX && node->fences_told < count;
 		     node->fences_told++) {
-			ended[n] = fence_of(&sessions[node->fences_told]);
+			ended[n] = fenced_session(&sessions[node->fences_told]);
 			n += ended[n] != 0;
 		}
 		rc = broker_node_fence(broker, id, ended, n);
@@ -354,19 +357,19 @@ int broker_node_ready(struct reef_broker *broker,
 		      const struct reef_request *request,
 		      struct reef_body *answer, struct reef_cursor_out *room)
 {
-	struct broker_node *node = still(broker, request);
+	struct broker_node *node = node_if_linked(broker, request);
 	uint32_t id;
 	int rc;
 
 	if (!node)
 		return -ESTALE;
 	id = node->id;
-	rc = fence_rest(broker, request, id);
+	rc = send_other_fences(broker, request, id);
 	if (rc == 0)
-		rc = mend_extents(broker, request, id);
+		rc = reconcile_extents(broker, request, id);
 	if (rc)
 		return rc;
-	node = still(broker, request);
+	node = node_if_linked(broker, request);
 	if (!node)
 		return -REEF_ENOLINK;
 	node->ready = true;
@@ -386,7 +389,7 @@ int broker_node_pulse(struct reef_broker *broker,
 		      struct reef_body *answer, struct reef_cursor_out *room)
 {
 	uint64_t incarnation = request->body.ask.node_pulse.incarnation;
-	struct broker_node *node = node_of(request);
+	struct broker_node *node = node_of_link(request);
 
 	if (!node || node->incarnation != incarnation)
 		return -ESTALE;
@@ -415,7 +418,7 @@ int broker_node_remove(struct reef_broker *broker,
 
 	if (rc)
 		return rc < 0 ? rc : 0;
-	/* It would come again at once, as one that nobody knows. */
+	/* A node with a link would register again at once, as a new one. */
 	node = broker_node_find(broker, record.id);
 	if (node && node->peer && node->peer->link)
 		return -EBUSY;

@@ -14,8 +14,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Is it still there? */
-static bool is_at(struct reef_broker *broker, uint32_t number, uint32_t node)
+/* True if the extent is on that node. */
+static bool is_on_node(struct reef_broker *broker, uint32_t number,
+		       uint32_t node)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -23,10 +24,10 @@ static bool is_at(struct reef_broker *broker, uint32_t number, uint32_t node)
 	return extent && extent->node == node;
 }
 
-/* Withdraw it and expose it anew. It stays marked meanwhile, so that nobody
- * else opens it. */
-static int rekey_open(struct reef_broker *broker, uint32_t number,
-		      uint32_t node)
+/* Withdraw an extent and expose it anew. It stays marked as rekeying meanwhile,
+ * so that nobody else opens it. */
+static int rekey_open_extent(struct reef_broker *broker, uint32_t number,
+			     uint32_t node)
 {
 	struct reef_body body = {.ask.extent_close.extent = number};
 	struct broker_extent *told;
@@ -34,7 +35,7 @@ static int rekey_open(struct reef_broker *broker, uint32_t number,
 	bool done = false;
 	int rc = 0;
 
-	while (rc == 0 && !done && is_at(broker, number, node)) {
+	while (rc == 0 && !done && is_on_node(broker, number, node)) {
 		told = broker_extent_find(broker, number);
 		if (told)
 			told->closed = told->rekeying = true;
@@ -52,7 +53,7 @@ static int rekey_open(struct reef_broker *broker, uint32_t number,
 	return rc;
 }
 
-static int rekey_one(struct reef_broker *broker, uint32_t number)
+static int rekey_extent(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent;
 	struct broker_extent *told;
@@ -73,7 +74,8 @@ static int rekey_one(struct reef_broker *broker, uint32_t number)
 		} else if (told && !broker_is_being_moved(broker, number)) {
 			node = broker_node_find(broker, extent->node);
 			if (broker_node_is_ready(node))
-				return rekey_open(broker, number, node->id);
+				return rekey_open_extent(broker, number,
+							 node->id);
 		}
 		rc = broker_sleep(broker, broker_node_ttl(broker) / 4);
 		if (rc)
@@ -97,7 +99,7 @@ int broker_space_rekey(struct reef_broker *broker, uint32_t id)
 	memcpy(numbers, space->by_ordinal, count * sizeof(*numbers));
 	for (i = 0; rc == 0 && i < count; i++)
 		if (numbers[i])
-			rc = rekey_one(broker, numbers[i]);
+			rc = rekey_extent(broker, numbers[i]);
 	free(numbers);
 	return rc;
 }

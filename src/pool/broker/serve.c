@@ -22,8 +22,9 @@ static bool parse_user(const char *identity, uint32_t *user, uint32_t *era)
 	return strcmp(identity, again) == 0;
 }
 
-/* The era of a user's credential; user 0 is there always. */
-static bool era_is(const struct reef_broker *broker, uint32_t id, uint32_t era)
+/* True if that is the era of the user's credential; user 0 is always there. */
+static bool is_current_era(const struct reef_broker *broker, uint32_t id,
+			   uint32_t era)
 {
 	const struct reef_state_user *user;
 
@@ -46,7 +47,8 @@ static int broker_credential(void *context, const char *identity,
 		return -REEF_EAUTH;
 	if (strcmp(identity, "node") == 0)
 		rc = reef_key_derive_node(&broker->key, &key);
-	else if (parse_user(identity, &user, &era) && era_is(broker, user, era))
+	else if (parse_user(identity, &user, &era) &&
+		 is_current_era(broker, user, era))
 		rc = reef_key_derive_user(&broker->key, user, era, &key);
 	else
 		rc = -REEF_EAUTH;
@@ -57,8 +59,8 @@ static int broker_credential(void *context, const char *identity,
 	return 0;
 }
 
-static uint32_t fabric_of(const struct reef_broker *broker,
-			  const struct reef_link *link)
+static uint32_t fabric_index(const struct reef_broker *broker,
+			     const struct reef_link *link)
 {
 	uint32_t i, count = reef_mesh_count(broker->options.mesh);
 
@@ -70,7 +72,9 @@ static uint32_t fabric_of(const struct reef_broker *broker,
 	return 0;
 }
 
-/* No memory: it stays without, and is asked to nothing. */
+/* A peer for which there is no memory has no member: requests of it are
+ * refused.
+ */
 static void broker_opened(void *context, struct reef_peer *peer)
 {
 	struct reef_broker *broker = context;
@@ -81,7 +85,7 @@ static void broker_opened(void *context, struct reef_peer *peer)
 	if (!member)
 		return;
 	member->peer = peer;
-	member->fabric = fabric_of(broker, peer->link);
+	member->fabric = fabric_index(broker, peer->link);
 	if (parse_user(reef_link_identity(peer->link), &member->user, &era))
 		member->kind = BROKER_CLIENT;
 	else
@@ -149,8 +153,8 @@ static const struct service {
 	[REEF_POOL_TIME] = {SESSION, broker_time},
 };
 
-/* May this peer ask for that? */
-static int admit(const struct reef_request *request, enum who who)
+/* 0: the peer may ask for what `who` may. */
+static int check_asker(const struct reef_request *request, enum who who)
 {
 	const struct broker_member *member = broker_member_of(request->peer);
 	bool node = member && member->kind == BROKER_NODE;
@@ -168,15 +172,16 @@ static int admit(const struct reef_request *request, enum who who)
 	return broker_session_of(request) ? 0 : -REEF_EFENCED;
 }
 
-static int serve(struct reef_broker *broker, const struct service *service,
-		 const struct reef_request *request, struct reef_body *answer,
-		 struct reef_cursor_out *room)
+static int run_service(struct reef_broker *broker,
+		       const struct service *service,
+		       const struct reef_request *request,
+		       struct reef_body *answer, struct reef_cursor_out *room)
 {
 	int rc;
 
 	broker_member_of(request->peer)->serving++;
 	rc = service->serve(broker, request, answer, room);
-	/* Its link may be gone. */
+	/* The link may be gone by now. */
 	if (broker_member_of(request->peer))
 		broker_member_of(request->peer)->serving--;
 	return rc;
@@ -189,16 +194,16 @@ static int broker_handle(void *context, const struct reef_request *request,
 	const struct service *service;
 	int rc, failed;
 
-	/* Whoever asks does not know what became of it, and asks the next
+	/* The asker does not learn what became of it, and asks the next
 	 * broker. */
 	if (broker->health || broker->stopping)
 		return -REEF_EINDOUBT;
 	reef_assert(request->header.kind < REEF_POOL_KINDS);
 	service = &services[request->header.kind];
-	rc = admit(request, service->who);
+	rc = check_asker(request, service->who);
 	if (rc == 0)
-		rc = serve(broker, service, request, answer, room);
-	/* Whatever it saw or did, and be it the reason of an error, is durable
+		rc = run_service(broker, service, request, answer, room);
+	/* What the function saw or did, even the reason of an error, is durable
 	 * before anybody hears of it. */
 	if (REEF_MUTATED(BROKER_EARLY_ANSWER))
 		return rc;
@@ -221,7 +226,8 @@ size_t broker_rows_max(const struct reef_broker *broker,
 	struct reef_fabric *fabric = reef_mesh_fabric(
 		broker->options.mesh, member ? member->fabric : 0);
 
-	/* Less what comes before the rows, and a name of the greatest size. */
+	/* Half leaves room for what precedes the rows, and for one name of the
+	 * greatest size. */
 	return reef_fabric_limits(fabric)->message_max / 2;
 }
 
@@ -275,8 +281,8 @@ static int open_journal(struct reef_broker *broker)
 	return 0;
 }
 
-static int set_option(struct reef_broker *broker, enum reef_setting setting,
-		      uint64_t value)
+static int commit_option(struct reef_broker *broker, enum reef_setting setting,
+			 uint64_t value)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_SETTING,
@@ -289,9 +295,9 @@ static int set_option(struct reef_broker *broker, enum reef_setting setting,
 	return broker_commit(broker, &record, NULL, NULL);
 }
 
-/* The pool, if there is none yet; this start's epoch; what the caller wants
- * otherwise than it was. Durable before anybody is let in. */
-static int begin(struct reef_broker *broker)
+/* Commit the pool, if there is none yet, this start's epoch, and options that
+ * differ from the settings. Durable before anybody is let in. */
+static int begin_epoch(struct reef_broker *broker)
 {
 	const struct reef_broker_options *options = &broker->options;
 	struct reef_record record = {.type = REEF_RECORD_POOL};
@@ -309,20 +315,20 @@ static int begin(struct reef_broker *broker)
 	    (!REEF_MUTATED(BROKER_OLD_EPOCH) || summary.broker_epoch == 0))
 		rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc == 0)
-		rc = set_option(broker, REEF_SETTING_LEASE_TTL_NS,
-				options->ttl_ns);
+		rc = commit_option(broker, REEF_SETTING_LEASE_TTL_NS,
+				   options->ttl_ns);
 	if (rc == 0)
-		rc = set_option(broker, REEF_SETTING_NODE_TTL_NS,
-				options->node_ttl_ns);
+		rc = commit_option(broker, REEF_SETTING_NODE_TTL_NS,
+				   options->node_ttl_ns);
 	if (rc == 0)
-		rc = set_option(broker, REEF_SETTING_EXTENT_SIZE,
-				options->extent_size);
+		rc = commit_option(broker, REEF_SETTING_EXTENT_SIZE,
+				   options->extent_size);
 	if (rc == 0)
-		rc = set_option(broker, REEF_SETTING_REVOKE_NOTICE_NS,
-				options->revoke_notice_ns);
+		rc = commit_option(broker, REEF_SETTING_REVOKE_NOTICE_NS,
+				   options->revoke_notice_ns);
 	if (rc == 0)
-		rc = set_option(broker, REEF_SETTING_LEASE_KILLS,
-				options->lease_kills);
+		rc = commit_option(broker, REEF_SETTING_LEASE_KILLS,
+				   options->lease_kills);
 	if (rc == 0)
 		rc = broker_reclaim_begin(broker);
 	if (rc == 0)
@@ -355,8 +361,8 @@ static int open_doors(struct reef_broker *broker)
 		rc = broker_sessions_open(broker);
 	if (rc == 0)
 		rc = reef_rpc_create(broker->port, &options, &broker->rpc);
-	/* Those that judge begin before those that are judged come, so that
-	 * nobody is let in whose end nobody would see. */
+	/* The fibers that judge nodes and sessions start before anybody is let
+	 * in, so that nobody's end goes unseen. */
 	if (rc == 0)
 		rc = broker_nodes_start(broker);
 	if (rc == 0)
@@ -370,7 +376,7 @@ static int open_doors(struct reef_broker *broker)
 	return rc;
 }
 
-static int seed(struct reef_broker *broker)
+static int seed_random(struct reef_broker *broker)
 {
 	uint64_t value = broker->options.seed;
 	int rc = 0;
@@ -399,11 +405,11 @@ int reef_broker_start(const struct reef_broker_options *options,
 	broker->started_ns = reef_now_ns();
 	if (!broker->options.snapshot_bytes)
 		broker->options.snapshot_bytes = 4 << 20;
-	rc = seed(broker);
+	rc = seed_random(broker);
 	if (rc == 0)
 		rc = open_journal(broker);
 	if (rc == 0)
-		rc = begin(broker);
+		rc = begin_epoch(broker);
 	if (rc == 0)
 		rc = open_doors(broker);
 	if (rc) {
@@ -422,7 +428,7 @@ void reef_broker_stop(struct reef_broker *broker)
 		return;
 	broker->stopping = true;
 	broker_wake(broker);
-	/* First the calls of its own fibers fail, then they can end. */
+	/* Calls of the broker's fibers fail first, so that they can end. */
 	reef_rpc_destroy(broker->rpc);
 	broker_tasks_end(broker);
 	reef_port_close(broker->port);

@@ -36,8 +36,9 @@ struct broker_session *broker_session_of(const struct reef_request *request)
 
 /* --- coming and going --- */
 
-/* A page of its own, whose key nobody else is told. */
-static int renewal_open(struct reef_broker *broker,
+/* Make and expose a session's renewal word on a fabric: a page of its own,
+ * whose key nobody else learns. */
+static int open_renewal(struct reef_broker *broker,
 			struct broker_session *session, uint32_t index)
 {
 	struct broker_renewal *renewal = &session->renewals[index];
@@ -58,7 +59,7 @@ static int renewal_open(struct reef_broker *broker,
 	return rc;
 }
 
-static struct broker_session *session_create(struct reef_broker *broker,
+static struct broker_session *create_session(struct reef_broker *broker,
 					     uint32_t id, uint32_t user)
 {
 	struct broker_session *session = calloc(1, sizeof(*session));
@@ -69,20 +70,20 @@ static struct broker_session *session_create(struct reef_broker *broker,
 	session->user = user;
 	session->ttl_ns =
 		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
-	/* Just renewed, as far as anybody can know. */
+	/* A new session counts as just renewed. */
 	session->renewed_ns = reef_now_ns();
 	return session;
 }
 
-static void session_add(struct reef_broker *broker,
+static void add_session(struct reef_broker *broker,
 			struct broker_session *session)
 {
 	session->next = broker->sessions;
 	broker->sessions = session;
 }
 
-/* Is somebody else's request still being served on this link? What it asked for
- * must not be taken for that of another session. */
+/* True while a request of another session is being served on this link: what it
+ * asked for must not be taken for this session's. */
 static bool is_shared(const struct broker_member *member,
 		      const struct broker_session *session)
 {
@@ -90,7 +91,7 @@ static bool is_shared(const struct broker_member *member,
 	       member->serving > 1;
 }
 
-/* Its control link is this one from now on. */
+/* Make this link the session's control link. */
 static void bind_link(struct broker_member *member,
 		      struct broker_session *session)
 {
@@ -101,7 +102,7 @@ static void bind_link(struct broker_member *member,
 		if (old)
 			old->session = NULL;
 	}
-	/* One that ends may still have it. */
+	/* A session that ends may still have this link. */
 	if (member->session)
 		member->session->peer = NULL;
 	session->peer = member->peer;
@@ -109,9 +110,9 @@ static void bind_link(struct broker_member *member,
 	member->session = session;
 }
 
-static int tell_session(struct reef_broker *broker,
-			const struct broker_session *session,
-			struct reef_reply_session *reply)
+static int fill_session_reply(struct reef_broker *broker,
+			      const struct broker_session *session,
+			      struct reef_reply_session *reply)
 {
 	struct reef_state_summary summary;
 	struct reef_key key;
@@ -138,20 +139,21 @@ static int tell_session(struct reef_broker *broker,
 	return 0;
 }
 
-static void set_name(struct broker_session *session, struct reef_text name)
+static void set_program_name(struct broker_session *session,
+			     struct reef_text name)
 {
 	size_t size = name.size, i;
 
 	if (size >= sizeof(session->name))
 		size = sizeof(session->name) - 1;
-	for (i = 0; i < size; i++) /* for terminals */
+	for (i = 0; i < size; i++) /* terminals show it */
 		session->name[i] = name.bytes[i] < 0x20 || name.bytes[i] == 0x7f
 					   ? '?'
 					   : name.bytes[i];
 	session->name[size] = 0;
 }
 
-static int session_open(struct reef_broker *broker,
+static int open_session(struct reef_broker *broker,
 			struct broker_member *member,
 			const struct reef_ask_session_open *ask,
 			struct broker_session **out)
@@ -166,21 +168,21 @@ static int session_open(struct reef_broker *broker,
 	rc = reef_state_pick_session(broker->state, &record.session);
 	if (rc)
 		return rc;
-	session = session_create(broker, record.session, member->user);
+	session = create_session(broker, record.session, member->user);
 	if (!session)
 		return -ENOMEM;
-	set_name(session, ask->program);
+	set_program_name(session, ask->program);
 	session->pid = ask->pid;
 	/* R8: it can hold nothing that was let go before it came. */
 	session->oldest = broker->reclaim_epoch;
-	rc = renewal_open(broker, session, member->fabric);
+	rc = open_renewal(broker, session, member->fabric);
 	if (rc == 0)
 		rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc) {
 		broker_session_free(broker, session);
 		return rc;
 	}
-	session_add(broker, session);
+	add_session(broker, session);
 	bind_link(member, session);
 	*out = session;
 	return 0;
@@ -195,11 +197,11 @@ BROKER_REQUEST(broker_session_open)
 
 	if (broker_session_of(request) || is_shared(member, NULL))
 		return -EBUSY;
-	rc = session_open(broker, member, &request->body.ask.session_open,
+	rc = open_session(broker, member, &request->body.ask.session_open,
 			  &session);
 	if (rc)
 		return rc;
-	rc = tell_session(broker, session, &answer->reply.session);
+	rc = fill_session_reply(broker, session, &answer->reply.session);
 	if (rc) {
 		broker_session_end(broker, session, "could not be told");
 		return rc;
@@ -210,7 +212,8 @@ BROKER_REQUEST(broker_session_open)
 	return broker_table_session(broker, id);
 }
 
-/* Nothing is told apart here: who does not know the key learns nothing. */
+/* Compare the session's key. One error for all cases: whoever does not know the
+ * key learns nothing, not even whether there is such a session. */
 static int check_proof(const struct reef_broker *broker,
 		       const struct reef_ask_session_resume *ask)
 {
@@ -246,7 +249,7 @@ BROKER_REQUEST(broker_session_resume)
 		return -REEF_EAUTH;
 	if ((other && other != session) || is_shared(member, session))
 		return -EBUSY;
-	rc = renewal_open(broker, session, member->fabric);
+	rc = open_renewal(broker, session, member->fabric);
 	if (rc)
 		return rc;
 	if (session->peer != member->peer)
@@ -256,10 +259,10 @@ BROKER_REQUEST(broker_session_resume)
 	session->renewed_ns = reef_now_ns();
 	session->unchanged = 0;
 	if (ask->program.size)
-		set_name(session, ask->program);
+		set_program_name(session, ask->program);
 	if (ask->pid)
 		session->pid = ask->pid;
-	return tell_session(broker, session, &answer->reply.session);
+	return fill_session_reply(broker, session, &answer->reply.session);
 }
 
 BROKER_REQUEST(broker_session_close)
@@ -333,7 +336,7 @@ int broker_sessions_open(struct reef_broker *broker)
 		if (known[i].id == 0 ||
 		    known[i].state == REEF_SESSION_RECOVERED)
 			continue;
-		session = session_create(broker, known[i].id, known[i].user);
+		session = create_session(broker, known[i].id, known[i].user);
 		if (!session)
 			return -ENOMEM;
 		session->ending = known[i].state != REEF_SESSION_ALIVE;
@@ -342,7 +345,7 @@ int broker_sessions_open(struct reef_broker *broker)
 			session->sampled_ns = session->renewed_ns;
 			session->unchanged = 3;
 		}
-		session_add(broker, session);
+		add_session(broker, session);
 	}
 	return 0;
 }
@@ -437,8 +440,8 @@ void broker_ungrant_all(struct reef_broker *broker, uint32_t space)
 
 /* --- users and settings --- */
 
-static int tell_user(const struct reef_broker *broker, uint32_t id,
-		     struct reef_body *answer)
+static int fill_user_reply(const struct reef_broker *broker, uint32_t id,
+			   struct reef_body *answer)
 {
 	const struct reef_state_user *user = reef_state_user(broker->state, id);
 	struct reef_key key;
@@ -473,7 +476,7 @@ BROKER_REQUEST(broker_user_add)
 		id = record.id;
 		rc = broker_commit(broker, &record, request, NULL);
 	}
-	return rc < 0 ? rc : tell_user(broker, (uint32_t)id, answer);
+	return rc < 0 ? rc : fill_user_reply(broker, (uint32_t)id, answer);
 }
 
 BROKER_REQUEST(broker_user_remove)
@@ -491,7 +494,7 @@ BROKER_REQUEST(broker_user_remove)
 	return rc < 0 ? rc : 0;
 }
 
-static int find_setting(struct reef_text text, enum reef_setting *setting)
+static int parse_setting(struct reef_text text, enum reef_setting *setting)
 {
 	char name[64];
 
@@ -512,7 +515,7 @@ BROKER_REQUEST(broker_setting)
 	uint64_t value;
 	int rc;
 
-	rc = find_setting(request->body.ask.setting.name, &setting);
+	rc = parse_setting(request->body.ask.setting.name, &setting);
 	if (rc)
 		return rc;
 	if (request->body.ask.setting.flags & REEF_POOL_SETTING_READ) {
@@ -528,7 +531,7 @@ BROKER_REQUEST(broker_setting)
 	}
 	if (rc < 0)
 		return rc;
-	broker_wake(broker); /* who sleeps by it, sleeps otherwise now */
+	broker_wake(broker); /* some sleep for a time that is a setting */
 	answer->reply.setting.value = value;
 	return 0;
 }

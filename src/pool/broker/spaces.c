@@ -41,10 +41,10 @@ int broker_may(struct reef_broker *broker, const struct reef_request *request,
 		       : -EACCES;
 }
 
-/* What the token in a request allows. */
-static int token_rights(const struct reef_broker *broker,
-			const struct reef_state_space *space,
-			const struct reef_ask_space_open *ask, uint8_t *rights)
+/* Find what the token in a request allows.  -EACCES: it is not valid here. */
+static int check_token(const struct reef_broker *broker,
+		       const struct reef_state_space *space,
+		       const struct reef_ask_space_open *ask, uint8_t *rights)
 {
 	struct reef_token token = {
 		.space = ask->space,
@@ -66,9 +66,9 @@ static int token_rights(const struct reef_broker *broker,
 	return 0;
 }
 
-static int open_rights(struct reef_broker *broker,
-		       const struct reef_request *request, uint32_t id,
-		       uint8_t *rights)
+static int find_open_rights(struct reef_broker *broker,
+			    const struct reef_request *request, uint32_t id,
+			    uint8_t *rights)
 {
 	const struct reef_state_space *space =
 		reef_state_space(broker->state, id);
@@ -78,19 +78,19 @@ static int open_rights(struct reef_broker *broker,
 		return 0;
 	if (space->kind == REEF_SPACE_SCRATCH)
 		return -EACCES;
-	return token_rights(broker, space, &request->body.ask.space_open,
-			    rights);
+	return check_token(broker, space, &request->body.ask.space_open,
+			   rights);
 }
 
 /* --- rows --- */
 
 #define SEEN_MAX 64
 
-/* Rows of a space's extents from an ordinal on. Are there more? */
-static bool extent_rows(struct reef_broker *broker,
-			const struct reef_request *request,
-			const struct reef_state_space *space, uint32_t from,
-			struct reef_cursor_out *room)
+/* Encode rows of a space's extents from an ordinal on. True: there are more. */
+static bool encode_extents(struct reef_broker *broker,
+			   const struct reef_request *request,
+			   const struct reef_state_space *space, uint32_t from,
+			   struct reef_cursor_out *room)
 {
 	size_t max = broker_rows_max(broker, request);
 	const struct reef_state_extent *extent;
@@ -101,7 +101,7 @@ static bool extent_rows(struct reef_broker *broker,
 			continue;
 		extent = reef_state_extent(broker->state, space->by_ordinal[i]);
 		at = extent->node % SEEN_MAX;
-		/* A node too often does no harm. */
+		/* A node that is told twice does no harm. */
 		if (extent->node && seen[at] != extent->node)
 			broker_node_row(
 				broker,
@@ -136,8 +136,8 @@ int broker_space_extents(struct reef_broker *broker,
 		reply->flags = REEF_POOL_UNCHANGED;
 		return 0;
 	}
-	if (extent_rows(broker, request, reef_state_space(broker->state, id),
-			from, room))
+	if (encode_extents(broker, request, reef_state_space(broker->state, id),
+			   from, room))
 		reply->flags = REEF_POOL_MORE;
 	broker_rows_end(answer, room);
 	return 0;
@@ -145,8 +145,8 @@ int broker_space_extents(struct reef_broker *broker,
 
 /* --- open and close --- */
 
-static int create(struct reef_broker *broker,
-		  const struct reef_request *request, uint32_t *id)
+static int create_space(struct reef_broker *broker,
+			const struct reef_request *request, uint32_t *id)
 {
 	const struct broker_session *session = broker_session_of(request);
 	const struct reef_ask_space_open *ask = &request->body.ask.space_open;
@@ -172,9 +172,10 @@ static int create(struct reef_broker *broker,
 	return broker_commit_wait(broker, &record, request);
 }
 
-/* The space that is asked for, made if need be. */
-static int find_or_create(struct reef_broker *broker,
-			  const struct reef_request *request, uint32_t *id)
+/* Find the space that is asked for, or make it. */
+static int find_or_create_space(struct reef_broker *broker,
+				const struct reef_request *request,
+				uint32_t *id)
 {
 	const struct reef_ask_space_open *ask = &request->body.ask.space_open;
 	uint64_t made;
@@ -189,17 +190,17 @@ static int find_or_create(struct reef_broker *broker,
 	if (ask->name.size >
 	    reef_state_setting(broker->state, REEF_SETTING_NAME_SIZE_MAX))
 		return -ENAMETOOLONG;
-	/* By its number: who had it open before this start. */
+	/* Sessions that had it open before this start open it by number. */
 	if (ask->name.size == 0 && ask->space) {
 		*id = ask->space;
 		return reef_state_space(broker->state, *id) ? 0 : -ENOENT;
 	}
 	if (ask->name.size == 0)
-		return create(broker, request, id);
+		return create_space(broker, request, id);
 	*id = reef_state_find_space(broker->state, ask->name);
 	if (*id)
 		return ask->flags & REEF_POOL_EXCLUSIVE ? -EEXIST : 0;
-	return ask->flags & REEF_POOL_CREATE ? create(broker, request, id)
+	return ask->flags & REEF_POOL_CREATE ? create_space(broker, request, id)
 					     : -ENOENT;
 }
 
@@ -212,7 +213,7 @@ int broker_space_open(struct reef_broker *broker,
 	struct broker_session *session;
 	uint8_t rights;
 	uint32_t id;
-	int rc = find_or_create(broker, request, &id);
+	int rc = find_or_create_space(broker, request, &id);
 
 	if (rc)
 		return rc;
@@ -220,7 +221,7 @@ int broker_space_open(struct reef_broker *broker,
 	space = reef_state_space(broker->state, id);
 	if (!session || !space)
 		return session ? -ENOENT : -REEF_EFENCED;
-	rc = open_rights(broker, request, id, &rights);
+	rc = find_open_rights(broker, request, id, &rights);
 	if (rc == 0)
 		rc = broker_grant(broker, session, id, rights);
 	if (rc)
@@ -236,7 +237,7 @@ int broker_space_open(struct reef_broker *broker,
 	reply->extent_size =
 		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
 	reply->version = broker_space_version(broker, id);
-	if (extent_rows(broker, request, space, 0, room))
+	if (encode_extents(broker, request, space, 0, room))
 		reply->flags = REEF_POOL_MORE;
 	broker_rows_end(answer, room);
 	return 0;
@@ -260,7 +261,7 @@ int broker_space_close(struct reef_broker *broker,
 		return -REEF_EFENCED;
 	record.session = session->id;
 	broker_ungrant(session, id);
-	/* Where there is no memory it has left nothing behind. */
+	/* In a space without memory the session has left nothing behind. */
 	if (space && space->extents == 0)
 		rc = broker_commit(broker, &record, NULL, NULL);
 	return rc == -ENOENT ? 0 : rc;
@@ -268,9 +269,9 @@ int broker_space_close(struct reef_broker *broker,
 
 /* --- drop --- */
 
-/* Copies of a space's extents, the caller's to free. */
-static int extents_of(const struct reef_broker *broker, uint32_t id,
-		      struct reef_state_extent **out, uint32_t *found)
+/* Copy a space's extents; the caller frees them. */
+static int copy_extents_of(const struct reef_broker *broker, uint32_t id,
+			   struct reef_state_extent **out, uint32_t *found)
 {
 	const struct reef_state_space *space =
 		reef_state_space(broker->state, id);
@@ -303,7 +304,7 @@ int broker_space_remove(struct reef_broker *broker, uint32_t id,
 
 	if (!reef_state_space(broker->state, id))
 		return -ENOENT;
-	rc = extents_of(broker, id, &extents, &count);
+	rc = copy_extents_of(broker, id, &extents, &count);
 	if (rc)
 		return rc;
 	rc = broker_commit(broker, &record, request, &sequence);
@@ -327,10 +328,11 @@ int broker_space_remove(struct reef_broker *broker, uint32_t id,
 
 /* --- what its owners decide --- */
 
-/* As broker_repeated, then whether whoever asks may manage the space. */
-static int managing(struct reef_broker *broker,
-		    const struct reef_request *request, uint32_t space,
-		    uint16_t type, uint64_t *result)
+/* As broker_repeated; a request that is new is checked for the right to manage
+ * the space. */
+static int check_manager(struct reef_broker *broker,
+			 const struct reef_request *request, uint32_t space,
+			 uint16_t type, uint64_t *result)
 {
 	int rc = broker_repeated(broker, request, type, result);
 
@@ -343,8 +345,8 @@ int broker_space_drop(struct reef_broker *broker,
 {
 	uint32_t space = request->body.ask.space_drop.space;
 	uint64_t result;
-	int rc = managing(broker, request, space, REEF_RECORD_SPACE_REMOVE,
-			  &result);
+	int rc = check_manager(broker, request, space, REEF_RECORD_SPACE_REMOVE,
+			       &result);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -362,7 +364,8 @@ int broker_space_quota(struct reef_broker *broker,
 		.size = quota ? quota : UINT64_MAX,
 	};
 	uint64_t result;
-	int rc = managing(broker, request, record.id, record.type, &result);
+	int rc =
+		check_manager(broker, request, record.id, record.type, &result);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -378,7 +381,8 @@ int broker_space_revoke(struct reef_broker *broker,
 		.id = request->body.ask.space_revoke.space,
 	};
 	uint64_t result = 0;
-	int rc = managing(broker, request, record.id, record.type, &result);
+	int rc =
+		check_manager(broker, request, record.id, record.type, &result);
 
 	if (rc < 0)
 		return rc;
@@ -390,7 +394,8 @@ int broker_space_revoke(struct reef_broker *broker,
 	rc = broker_commit(broker, &record, request, NULL);
 	if (rc)
 		return rc;
-	/* Those who are out look, too, and are told so. */
+	/* Sessions that are out from now on get the notice, too, and learn so
+	 * when they ask. */
 	broker_notice_space(broker, record.id);
 	broker_ungrant_all(broker, record.id);
 	broker_event(broker, "space %u: era %u, earlier tokens are void",

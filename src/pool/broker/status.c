@@ -32,8 +32,8 @@ void broker_event(struct reef_broker *broker, const char *format, ...)
 	reef_log(REEF_LOG_INFO, "broker", "%s", event->text);
 }
 
-static void event_row(const struct broker_event *event,
-		      struct reef_cursor_out *room)
+static void encode_event(const struct broker_event *event,
+			 struct reef_cursor_out *room)
 {
 	struct reef_row row = {
 		.row = REEF_ROW_EVENT,
@@ -72,8 +72,8 @@ void broker_extent_row(struct reef_broker *broker,
 			},
 	};
 
-	/* Closed, with its move taken back or its target dead: it comes again
-	 * where it was, and is on the move until then. */
+	/* An extent that is still closed after its move was called off, or its
+	 * target died, is shown as MOVING until it is open again. */
 	if (told && told->closed && extent->state == REEF_EXTENT_LIVE)
 		row.extent.state = REEF_EXTENT_MOVING;
 	if (told && told->present && row.extent.state == REEF_EXTENT_LIVE)
@@ -109,9 +109,9 @@ void broker_node_row(struct reef_broker *broker,
 	reef_row_encode(&row, room);
 }
 
-static void session_row(struct reef_broker *broker,
-			const struct reef_state_session *session,
-			struct reef_cursor_out *room)
+static void encode_session(struct reef_broker *broker,
+			   const struct reef_state_session *session,
+			   struct reef_cursor_out *room)
 {
 	const struct broker_session *live =
 		broker_session_find(broker, session->id);
@@ -139,8 +139,8 @@ static void session_row(struct reef_broker *broker,
 	reef_row_encode(&row, room);
 }
 
-static void space_row(const struct reef_state_space *space,
-		      struct reef_cursor_out *room)
+static void encode_space(const struct reef_state_space *space,
+			 struct reef_cursor_out *room)
 {
 	struct reef_row row = {
 		.row = REEF_ROW_SPACE,
@@ -164,8 +164,8 @@ static void space_row(const struct reef_state_space *space,
 	reef_row_encode(&row, room);
 }
 
-static void user_row(const struct reef_state_user *user,
-		     struct reef_cursor_out *room)
+static void encode_user(const struct reef_state_user *user,
+			struct reef_cursor_out *room)
 {
 	struct reef_row row = {
 		.row = REEF_ROW_USER,
@@ -176,8 +176,9 @@ static void user_row(const struct reef_state_user *user,
 	reef_row_encode(&row, room);
 }
 
-static void setting_row(const struct reef_broker *broker,
-			enum reef_setting setting, struct reef_cursor_out *room)
+static void encode_setting(const struct reef_broker *broker,
+			   enum reef_setting setting,
+			   struct reef_cursor_out *room)
 {
 	struct reef_row row = {
 		.row = REEF_ROW_SETTING,
@@ -190,7 +191,7 @@ static void setting_row(const struct reef_broker *broker,
 
 /* --- lists --- */
 
-/* Who asks, for what comes after `after`, into how much room. */
+/* A list under way: who asks, what it comes after, and how much fits. */
 struct list {
 	struct reef_broker *broker;
 	const struct broker_session *session;
@@ -204,15 +205,15 @@ static bool is_full(const struct list *list)
 	return list->room->size >= list->max;
 }
 
-/* May this one be seen? */
-static bool sees_space(const struct list *list, uint32_t space)
+/* True if whoever asks may see the space. */
+static bool may_see_space(const struct list *list, uint32_t space)
 {
 	return list->user == 0 ||
 	       (list->session &&
 		broker_rights(list->broker, list->session, space));
 }
 
-/* Each: is there more? */
+/* Each of these encodes the rows of a kind that fit. True: there are more. */
 static bool list_extents(const struct list *list)
 {
 	const struct reef_state_extent *extents;
@@ -221,7 +222,7 @@ static bool list_extents(const struct list *list)
 	extents = reef_state_extents(list->broker->state, &count);
 	for (i = 0; i < count; i++) {
 		if (extents[i].number <= list->after ||
-		    !sees_space(list, extents[i].space))
+		    !may_see_space(list, extents[i].space))
 			continue;
 		if (is_full(list))
 			return true;
@@ -260,7 +261,7 @@ static bool list_sessions(const struct list *list)
 			continue;
 		if (is_full(list))
 			return true;
-		session_row(list->broker, &sessions[i], list->room);
+		encode_session(list->broker, &sessions[i], list->room);
 	}
 	return false;
 }
@@ -273,12 +274,12 @@ static bool list_spaces(const struct list *list)
 	spaces = reef_state_spaces(list->broker->state, &count);
 	for (i = 0; i < count; i++) {
 		if (spaces[i].id <= list->after ||
-		    !(sees_space(list, spaces[i].id) ||
+		    !(may_see_space(list, spaces[i].id) ||
 		      spaces[i].user == list->user))
 			continue;
 		if (is_full(list))
 			return true;
-		space_row(&spaces[i], list->room);
+		encode_space(&spaces[i], list->room);
 	}
 	return false;
 }
@@ -295,12 +296,12 @@ static bool list_users(const struct list *list)
 			continue;
 		if (is_full(list))
 			return true;
-		user_row(&users[i], list->room);
+		encode_user(&users[i], list->room);
 	}
 	return false;
 }
 
-/* Numbered from 1 on. */
+/* Settings are numbered from 1 on, in the order of their enum. */
 static bool list_settings(const struct list *list)
 {
 	uint32_t i;
@@ -308,7 +309,7 @@ static bool list_settings(const struct list *list)
 	for (i = list->after; i < REEF_SETTING_COUNT; i++) {
 		if (is_full(list))
 			return true;
-		setting_row(list->broker, i, list->room);
+		encode_setting(list->broker, i, list->room);
 	}
 	return false;
 }
@@ -326,7 +327,7 @@ static bool list_events(const struct list *list)
 	for (; i < broker->events_count; i++) {
 		if (is_full(list))
 			return true;
-		event_row(&broker->events[i % BROKER_EVENTS], list->room);
+		encode_event(&broker->events[i % BROKER_EVENTS], list->room);
 	}
 	return false;
 }
@@ -384,7 +385,7 @@ int broker_status(struct reef_broker *broker,
 	list.after = broker->events_count > STATUS_EVENTS
 			     ? (uint32_t)broker->events_count - STATUS_EVENTS
 			     : 0;
-	/* Events tell of everybody. */
+	/* Events tell of everybody, so only the pool's owner sees them. */
 	if (list.user == 0)
 		list_events(&list);
 	broker_rows_end(answer, room);

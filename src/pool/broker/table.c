@@ -36,8 +36,8 @@ int broker_memory_create(struct reef_fabric *fabric, uint64_t size,
 	return reef_memory_create(&options, out);
 }
 
-/* All copies are the same. */
-static uint64_t get(const struct reef_broker *broker, uint64_t offset)
+/* Read a word of the table; all copies have the same. */
+static uint64_t get_word(const struct reef_broker *broker, uint64_t offset)
 {
 	_Atomic uint64_t *word;
 	uint32_t i = 0;
@@ -48,9 +48,10 @@ static uint64_t get(const struct reef_broker *broker, uint64_t offset)
 	return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* Releases what was written before to whoever READs it: F4's other half is the
- * fabric's. */
-static void put(struct reef_broker *broker, uint64_t offset, uint64_t value)
+/* Write a word into every copy. It releases what was written before to whoever
+ * READs it; the fabric does the other half (F4). */
+static void put_word(struct reef_broker *broker, uint64_t offset,
+		     uint64_t value)
 {
 	_Atomic uint64_t *word;
 	uint32_t i;
@@ -65,7 +66,7 @@ static void put(struct reef_broker *broker, uint64_t offset, uint64_t value)
 
 /* --- states --- */
 
-static uint64_t pool_epoch(const struct reef_broker *broker)
+static uint64_t current_pool_epoch(const struct reef_broker *broker)
 {
 	struct reef_state_summary summary;
 
@@ -77,10 +78,10 @@ static uint64_t state_word(const struct reef_broker *broker,
 			   const struct reef_state_session *session)
 {
 	return reef_table_state((uint16_t)session->id, session->state,
-				(uint32_t)pool_epoch(broker));
+				(uint32_t)current_pool_epoch(broker));
 }
 
-/* (2) */
+/* True if rule (2) lets `word` replace `than`. */
 static bool is_newer(uint64_t word, uint64_t than)
 {
 	if ((uint16_t)word != (uint16_t)than)
@@ -109,32 +110,32 @@ int broker_table_session(struct reef_broker *broker, uint32_t id)
 	rc = wait_for_table(broker);
 	if (rc)
 		return rc;
-	/* Another has the slot by now: that one's word is the newer. */
+	/* A session that has taken the slot meanwhile has the newer word. */
 	if (reef_state_session(broker->state, id) &&
-	    is_newer(word, get(broker, at)))
-		put(broker, at, word);
+	    is_newer(word, get_word(broker, at)))
+		put_word(broker, at, word);
 	return 0;
 }
 
 int broker_table_pool(struct reef_broker *broker)
 {
 	uint64_t at = offsetof(struct reef_table_header, pool_epoch);
-	uint64_t epoch = pool_epoch(broker);
+	uint64_t epoch = current_pool_epoch(broker);
 	int rc = wait_for_table(broker);
 
-	if (rc == 0 && epoch > get(broker, at))
-		put(broker, at, epoch);
+	if (rc == 0 && epoch > get_word(broker, at))
+		put_word(broker, at, epoch);
 	return rc;
 }
 
 void broker_table_reclaim(struct reef_broker *broker)
 {
-	put(broker, offsetof(struct reef_table_header, reclaim_epoch),
-	    broker->reclaim_epoch);
-	put(broker, offsetof(struct reef_table_header, safe_epoch),
-	    broker->safe_epoch);
-	put(broker, offsetof(struct reef_table_header, hurry_ns),
-	    broker->hurry_ns);
+	put_word(broker, offsetof(struct reef_table_header, reclaim_epoch),
+		 broker->reclaim_epoch);
+	put_word(broker, offsetof(struct reef_table_header, safe_epoch),
+		 broker->safe_epoch);
+	put_word(broker, offsetof(struct reef_table_header, hurry_ns),
+		 broker->hurry_ns);
 }
 
 /* --- notices --- */
@@ -142,16 +143,16 @@ void broker_table_reclaim(struct reef_broker *broker)
 static void put_notice(struct reef_broker *broker, uint32_t session,
 		       uint32_t count)
 {
-	put(broker,
-	    reef_table_offset(session) +
-		    offsetof(struct reef_table_slot, notice),
-	    broker->epoch << 32 | count);
+	put_word(broker,
+		 reef_table_offset(session) +
+			 offsetof(struct reef_table_slot, notice),
+		 broker->epoch << 32 | count);
 }
 
 void broker_notice(struct reef_broker *broker, struct broker_session *session)
 {
 	put_notice(broker, session->id, ++session->notices);
-	/* Lost is fine: the word is found with the next renewal. */
+	/* A note may be lost: the next renewal finds the word. */
 	if (session->peer)
 		(void)reef_rpc_note(session->peer, REEF_POOL_NOTICE, NULL);
 }
@@ -179,7 +180,7 @@ static void set_version(struct reef_broker *broker, uint32_t space)
 	if (!version && broker->versions_count == broker->versions_room) {
 		grown = realloc(broker->versions, room * sizeof(*grown));
 		if (!grown) {
-			/* Then every space has changed, as far as is known. */
+			/* Without memory, every space counts as changed. */
 			broker->versions_count = 0;
 			broker->version_floor = broker->changes;
 			return;
@@ -199,7 +200,7 @@ uint64_t broker_space_version(struct reef_broker *broker, uint32_t space)
 	return version ? version->version : broker->version_floor;
 }
 
-/* Its number never comes again, so nobody asks for it. */
+/* A space that is gone needs no version: its number never comes again. */
 static void forget_version(struct reef_broker *broker, uint32_t space)
 {
 	struct broker_version *version = find_version(broker, space);
@@ -232,7 +233,7 @@ void broker_notice_space(struct reef_broker *broker, uint32_t space)
 
 /* --- making --- */
 
-static void fill(struct reef_broker *broker)
+static void fill_table(struct reef_broker *broker)
 {
 	const struct reef_state_session *sessions;
 	size_t i, count;
@@ -241,18 +242,18 @@ static void fill(struct reef_broker *broker)
 	for (i = 0; i < count; i++) {
 		if (sessions[i].id == 0)
 			continue;
-		put(broker, reef_table_offset(sessions[i].id),
-		    state_word(broker, &sessions[i]));
+		put_word(broker, reef_table_offset(sessions[i].id),
+			 state_word(broker, &sessions[i]));
 		put_notice(broker, sessions[i].id, 0);
 	}
-	put(broker, offsetof(struct reef_table_header, broker_epoch),
-	    broker->epoch);
-	put(broker, offsetof(struct reef_table_header, pool_epoch),
-	    pool_epoch(broker));
+	put_word(broker, offsetof(struct reef_table_header, broker_epoch),
+		 broker->epoch);
+	put_word(broker, offsetof(struct reef_table_header, pool_epoch),
+		 current_pool_epoch(broker));
 	broker_table_reclaim(broker);
-	/* Last: who sees it sees all that. */
-	put(broker, offsetof(struct reef_table_header, magic),
-	    REEF_TABLE_MAGIC);
+	/* The magic comes last: whoever sees it sees all the others. */
+	put_word(broker, offsetof(struct reef_table_header, magic),
+		 REEF_TABLE_MAGIC);
 }
 
 int broker_table_open(struct reef_broker *broker)
@@ -278,7 +279,7 @@ int broker_table_open(struct reef_broker *broker)
 	if (rc == 0 && !made)
 		rc = -EINVAL; /* nobody could come in */
 	if (rc == 0)
-		fill(broker);
+		fill_table(broker);
 	return rc;
 }
 
@@ -289,7 +290,7 @@ void broker_retire(struct reef_fabric *fabric, struct reef_region *region,
 	int rc = -REEF_EHOSTDEAD;
 
 	if (region && reef_queue_open(fabric, NULL, &queue) == 0) {
-		/* All links have ended, so this is not for long. */
+		/* All links have ended, so holders let go soon. */
 		rc = reef_withdraw(queue, region, 1000000000);
 		reef_queue_close(queue);
 		if (rc && rc != -REEF_EHOSTDEAD)
@@ -297,7 +298,7 @@ void broker_retire(struct reef_fabric *fabric, struct reef_region *region,
 				 "memory stays until the fabric is closed: %s",
 				 reef_error_text(rc));
 	}
-	/* Of a killed host nobody can reach it. */
+	/* Nobody can reach the memory of a killed host. */
 	if (rc == 0 || rc == -REEF_EHOSTDEAD || !region)
 		reef_memory_destroy(memory);
 }

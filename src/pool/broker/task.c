@@ -36,7 +36,8 @@ int broker_spawn(struct reef_broker *broker,
 		return -ENOMEM;
 	*task = (struct broker_task){broker, run, number};
 	broker->tasks++;
-	/* Its host's, even where a callback outside any fiber spawns it. */
+	/* In the broker's group, even when a callback outside any fiber spawns.
+	 */
 	rc = reef_fiber_spawn_in(broker->group, task_main, task, NULL);
 	if (rc) {
 		broker->tasks--;
@@ -45,8 +46,8 @@ int broker_spawn(struct reef_broker *broker,
 	return rc;
 }
 
-/* Park in the list of those that broker_wake wakes. */
-static int nap(struct reef_broker *broker, uint64_t duration_ns)
+/* Park until time has passed, or broker_wake wakes everybody in the list. */
+static int park_in_list(struct reef_broker *broker, uint64_t duration_ns)
 {
 	struct broker_sleeper self = {.fiber = reef_fiber_self()}, **at;
 	int rc;
@@ -66,7 +67,7 @@ int broker_sleep(struct reef_broker *broker, uint64_t duration_ns)
 
 	if (broker->stopping)
 		return -ECANCELED;
-	rc = nap(broker, duration_ns);
+	rc = park_in_list(broker, duration_ns);
 	if (rc == -REEF_EHOSTDEAD)
 		return rc;
 	return broker->stopping ? -ECANCELED : 0;
@@ -84,7 +85,7 @@ void broker_tasks_end(struct reef_broker *broker)
 {
 	reef_assert(broker->stopping);
 	broker_wake(broker);
-	/* On a killed host the nap ends at once, and the others unwind. */
+	/* On a killed host parking ends at once, and the others unwind. */
 	while (broker->tasks > 0)
-		(void)nap(broker, REEF_FOREVER);
+		(void)park_in_list(broker, REEF_FOREVER);
 }

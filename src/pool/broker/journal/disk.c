@@ -29,7 +29,7 @@
 
 #define PIECE_MAX (256 * 1024)
 
-/* Make `name` anew, to be renamed once it is whole. */
+/* Create a file that is to be renamed once it is whole; an old one goes. */
 static int open_aside(struct reef_store *store, const char *name,
 		      struct reef_file **out)
 {
@@ -42,8 +42,8 @@ static int open_aside(struct reef_store *store, const char *name,
 }
 
 /* Give a file that was written aside its name. */
-static int publish(struct reef_store *store, struct reef_file *file,
-		   const char *from, const char *to)
+static int name_aside_file(struct reef_store *store, struct reef_file *file,
+			   const char *from, const char *to)
 {
 	int rc;
 
@@ -84,7 +84,8 @@ static int begin_segment(struct reef_journal_disk *disk, uint64_t number,
 	reef_journal_segment_name(name, number);
 	rc = write_header(file, &header);
 	if (rc == 0)
-		rc = publish(disk->store, file, REEF_JOURNAL_SEGMENT_NEW, name);
+		rc = name_aside_file(disk->store, file,
+				     REEF_JOURNAL_SEGMENT_NEW, name);
 	if (rc) {
 		reef_file_close(file);
 		return rc;
@@ -147,7 +148,7 @@ static int write_identity(struct reef_journal_disk *disk)
 	return rc;
 }
 
-static int give_birth(struct reef_journal_disk *disk)
+static int create_journal(struct reef_journal_disk *disk)
 {
 	int rc;
 
@@ -185,7 +186,7 @@ static int copy_bytes(struct reef_file *from, struct reef_file *to,
 	return rc;
 }
 
-/* Put the whole part of the last segment in its place, as a new file. */
+/* Replace the last segment by a new file with the part of it that is whole. */
 static int rewrite_tail(struct reef_journal_disk *disk, const char *name,
 			uint64_t size)
 {
@@ -197,13 +198,14 @@ static int rewrite_tail(struct reef_journal_disk *disk, const char *name,
 		return rc;
 	rc = copy_bytes(disk->segment, file, size);
 	if (rc == 0)
-		rc = publish(disk->store, file, REEF_JOURNAL_SEGMENT_NEW, name);
+		rc = name_aside_file(disk->store, file,
+				     REEF_JOURNAL_SEGMENT_NEW, name);
 	reef_file_close(file);
 	return rc;
 }
 
-static int settle_tail(struct reef_journal_disk *disk,
-		       const struct reef_journal_found *found)
+static int replace_tail(struct reef_journal_disk *disk,
+			const struct reef_journal_found *found)
 {
 	char name[REEF_JOURNAL_NAME_SIZE];
 	int rc;
@@ -215,7 +217,8 @@ static int settle_tail(struct reef_journal_disk *disk,
 	disk->number = found->last;
 	disk->end = found->last_size;
 	if (found->cut == 0 && !reef_journal_disk_is_used(disk))
-		return 0; /* a header only, which was synced before its name */
+		return 0; /* only a header, which is synced before it is named
+			   */
 	if (found->cut > 0)
 		reef_log(REEF_LOG_WARNING, "journal",
 			 "%s at %llu: torn tail of %llu bytes cut", name,
@@ -235,12 +238,12 @@ int reef_journal_disk_prepare(struct reef_journal_disk *disk,
 
 	disk->salt = found->exists ? found->salt : salt;
 	if (!found->exists)
-		return give_birth(disk);
+		return create_journal(disk);
 	disk->first = found->first;
-	/* Names that a dead process gave may not have reached the disk. */
+	/* Renames by a process that died may not have reached the disk. */
 	rc = reef_store_sync_names(disk->store);
 	if (rc == 0)
-		rc = settle_tail(disk, found);
+		rc = replace_tail(disk, found);
 	if (rc == 0 && !found->identity)
 		rc = write_identity(disk);
 	if (rc == 0)
@@ -289,15 +292,15 @@ int reef_journal_disk_snapshot(struct reef_journal_disk *disk,
 	return open_aside(disk->store, REEF_JOURNAL_SNAPSHOT_NEW, &disk->aside);
 }
 
-static int snapshot_finish(struct reef_journal_disk *disk)
+static int finish_snapshot(struct reef_journal_disk *disk)
 {
 	int rc;
 
 	rc = write_header(disk->aside, &disk->header);
 	if (rc == 0)
-		rc = publish(disk->store, disk->aside,
-			     REEF_JOURNAL_SNAPSHOT_NEW,
-			     REEF_JOURNAL_SNAPSHOT_NAME);
+		rc = name_aside_file(disk->store, disk->aside,
+				     REEF_JOURNAL_SNAPSHOT_NEW,
+				     REEF_JOURNAL_SNAPSHOT_NAME);
 	if (rc == 0)
 		rc = remove_segments(disk, disk->header.oldest,
 				     disk->header.segment);
@@ -315,13 +318,13 @@ int reef_journal_disk_snapshot_step(struct reef_journal_disk *disk)
 	int rc;
 
 	if (size == 0)
-		return snapshot_finish(disk);
+		return finish_snapshot(disk);
 	if (size > PIECE_MAX)
 		size = PIECE_MAX;
 	rc = reef_file_write(disk->aside,
 			     REEF_JOURNAL_HEADER_SIZE + disk->written,
 			     disk->bytes + disk->written, size);
-	/* Synced by pieces, so that no sync of records waits behind it all. */
+	/* Each piece is synced, so that no sync of records waits for all. */
 	if (rc == 0)
 		rc = reef_file_sync(disk->aside);
 	if (rc == 0)

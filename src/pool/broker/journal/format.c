@@ -9,9 +9,9 @@
 
 static const char magic[8] = {'r', 'e', 'e', 'f', 'j', 'r', 'n', 'l'};
 
-/* Of everything but the checksum itself, which stands at `at`. */
-static uint32_t checksum(uint32_t crc, const uint8_t *bytes, size_t at,
-			 size_t size)
+/* The checksum of everything but the checksum itself, which stands at `at`. */
+static uint32_t checksum_except(uint32_t crc, const uint8_t *bytes, size_t at,
+				size_t size)
 {
 	crc = reef_crc32c(crc, bytes, at);
 	return reef_crc32c(crc, bytes + at + 4, size - at - 4);
@@ -30,18 +30,18 @@ void reef_journal_header_encode(const struct reef_journal_header *header,
 	reef_put64(bytes + 48, header->oldest);
 	reef_put64(bytes + 56, header->size);
 	reef_put32(bytes + 12,
-		   checksum(0, bytes, 12, REEF_JOURNAL_HEADER_SIZE));
+		   checksum_except(0, bytes, 12, REEF_JOURNAL_HEADER_SIZE));
 }
 
 int reef_journal_header_decode(const uint8_t *bytes, size_t size,
 			       enum reef_journal_kind kind,
 			       struct reef_journal_header *out)
 {
-	/* The checksum comes first, and later versions keep its place: a
-	 * damaged version is damage, not a version. */
+	/* The checksum is checked first, and later versions keep its place: a
+	 * damaged version number is damage, not a version. */
 	if (size < REEF_JOURNAL_HEADER_SIZE || memcmp(bytes, magic, 8) != 0 ||
 	    reef_get32(bytes + 12) !=
-		    checksum(0, bytes, 12, REEF_JOURNAL_HEADER_SIZE))
+		    checksum_except(0, bytes, 12, REEF_JOURNAL_HEADER_SIZE))
 		return -REEF_ECORRUPT;
 	if (reef_get32(bytes + 8) != REEF_JOURNAL_VERSION)
 		return -REEF_EVERSION;
@@ -60,7 +60,7 @@ int reef_journal_header_decode(const uint8_t *bytes, size_t size,
 }
 
 /* What the checksum of every record begins with. */
-static uint32_t salted(uint64_t salt)
+static uint32_t crc_of_salt(uint64_t salt)
 {
 	uint8_t bytes[8];
 
@@ -92,7 +92,8 @@ void reef_journal_records_seal(uint8_t *bytes, size_t size, uint64_t salt,
 		room = reef_journal_record_room(reef_get32(bytes));
 		reef_assert(room <= size);
 		reef_put64(bytes + 16, durable);
-		reef_put32(bytes + 4, checksum(salted(salt), bytes, 4, room));
+		reef_put32(bytes + 4,
+			   checksum_except(crc_of_salt(salt), bytes, 4, room));
 	}
 }
 
@@ -105,7 +106,8 @@ bool reef_journal_record_get(const uint8_t *bytes, size_t size, uint64_t salt,
 		return false;
 	room = reef_journal_record_room(reef_get32(bytes));
 	if (room > size || !reef_all_zero(bytes + 26, 6) ||
-	    reef_get32(bytes + 4) != checksum(salted(salt), bytes, 4, room))
+	    reef_get32(bytes + 4) !=
+		    checksum_except(crc_of_salt(salt), bytes, 4, room))
 		return false;
 	*out = (struct reef_journal_record){
 		.sequence = reef_get64(bytes + 8),

@@ -90,7 +90,9 @@ struct reef_journal_record {
 	const uint8_t *payload;
 };
 
-/* Is there a whole record at the beginning of these bytes? */
+/* Decode the record at the beginning of these bytes. False: none is whole
+ * there.
+ */
 bool reef_journal_record_get(const uint8_t *bytes, size_t size, uint64_t salt,
 			     struct reef_journal_record *out);
 

@@ -1,6 +1,6 @@
 /* journal.c - appending, waiting, and who commits.
  *
- *   append          take              write, sync           wake
+ *   append      take_pending          write, sync       wake_waiters
  *   ------> pending ----> in flight ---------------> durable ----> waiters
  *
  * (1) The committer is the journal's thread, or a fiber that lives while there
@@ -90,7 +90,7 @@ struct reef_journal {
 
 /* --- the committer --- */
 
-static void wake(struct reef_journal *journal)
+static void wake_waiters(struct reef_journal *journal)
 {
 	struct waiter *waiter;
 
@@ -99,14 +99,14 @@ static void wake(struct reef_journal *journal)
 			reef_fiber_unpark(waiter->fiber);
 }
 
-/* Tell everyone who waits what is new. */
-static void announce(struct reef_journal *journal)
+/* Let everyone who waits see what has become durable, or broken. */
+static void announce_progress(struct reef_journal *journal)
 {
 	const uint64_t one = 1;
 	ssize_t done;
 
 	if (!journal->has_thread) {
-		wake(journal);
+		wake_waiters(journal);
 		return;
 	}
 	/* Release: pairs with the exchange in journal_poll. */
@@ -116,7 +116,7 @@ static void announce(struct reef_journal *journal)
 	} while (done < 0 && errno == EINTR);
 }
 
-static void fail(struct reef_journal *journal, int error)
+static void break_journal(struct reef_journal *journal, int error)
 {
 	reef_log(REEF_LOG_ERROR, "journal", "broken: %s",
 		 reef_error_text(error));
@@ -124,12 +124,12 @@ static void fail(struct reef_journal *journal, int error)
 	journal->error = error;
 	pthread_cond_broadcast(&journal->progress);
 	pthread_mutex_unlock(&journal->lock);
-	announce(journal);
+	announce_progress(journal);
 }
 
 /* Commit a part of the batch whose last record is `last`. */
-static int commit(struct reef_journal *journal, uint8_t *bytes, size_t size,
-		  uint64_t last)
+static int commit_part(struct reef_journal *journal, uint8_t *bytes,
+		       size_t size, uint64_t last)
 {
 	int rc;
 
@@ -145,11 +145,11 @@ static int commit(struct reef_journal *journal, uint8_t *bytes, size_t size,
 	journal->syncs++;
 	pthread_cond_broadcast(&journal->progress);
 	pthread_mutex_unlock(&journal->lock);
-	announce(journal);
+	announce_progress(journal);
 	return 0;
 }
 
-static int rotate(struct reef_journal *journal)
+static int rotate_segment(struct reef_journal *journal)
 {
 	int rc;
 
@@ -164,9 +164,9 @@ static int rotate(struct reef_journal *journal)
 	return 0;
 }
 
-static int snapshot_begin(struct reef_journal *journal)
+static int begin_snapshot(struct reef_journal *journal)
 {
-	int rc = rotate(journal);
+	int rc = rotate_segment(journal);
 
 	if (rc)
 		return rc;
@@ -175,7 +175,7 @@ static int snapshot_begin(struct reef_journal *journal)
 		journal->snapshot.sequence);
 }
 
-static int snapshot_step(struct reef_journal *journal)
+static int write_snapshot_piece(struct reef_journal *journal)
 {
 	int rc = reef_journal_disk_snapshot_step(&journal->disk);
 
@@ -192,8 +192,8 @@ static int snapshot_step(struct reef_journal *journal)
 	return 0;
 }
 
-/* Take everything that is pending. Under lock. */
-static void take(struct reef_journal *journal)
+/* Make all that is pending the batch. Under lock. */
+static void take_pending(struct reef_journal *journal)
 {
 	struct buffer empty = journal->batch;
 
@@ -203,8 +203,8 @@ static void take(struct reef_journal *journal)
 	journal->in_flight = journal->batch.size;
 }
 
-/* One batch, and one piece of a snapshot. 1: there was nothing to do. */
-static int turn(struct reef_journal *journal)
+/* Commit one batch, and write one piece of a snapshot. 1: nothing to do. */
+static int run_turn(struct reef_journal *journal)
 {
 	size_t place = 0;
 	bool begins, busy;
@@ -212,7 +212,7 @@ static int turn(struct reef_journal *journal)
 	int rc = 0;
 
 	pthread_mutex_lock(&journal->lock);
-	take(journal);
+	take_pending(journal);
 	last = journal->appended;
 	begins = journal->snapshot.state == SNAPSHOT_ASKED;
 	if (begins) {
@@ -226,37 +226,37 @@ static int turn(struct reef_journal *journal)
 		return 1;
 	if (journal->batch.size > 0 &&
 	    journal->disk.end >= journal->options.segment_size)
-		rc = rotate(journal);
+		rc = rotate_segment(journal);
 	if (rc == 0 && begins) {
-		rc = commit(journal, journal->batch.bytes, place,
-			    journal->snapshot.sequence);
+		rc = commit_part(journal, journal->batch.bytes, place,
+				 journal->snapshot.sequence);
 		if (rc == 0)
-			rc = snapshot_begin(journal);
+			rc = begin_snapshot(journal);
 	}
 	if (rc == 0 && journal->batch.size > place)
-		rc = commit(journal, journal->batch.bytes + place,
-			    journal->batch.size - place, last);
+		rc = commit_part(journal, journal->batch.bytes + place,
+				 journal->batch.size - place, last);
 	if (rc == 0 && busy)
-		rc = snapshot_step(journal);
+		rc = write_snapshot_piece(journal);
 	return rc;
 }
 
-/* Turns until nothing is left to do. */
-static void run(struct reef_journal *journal)
+/* Run turns until nothing is left to do. */
+static void run_turns(struct reef_journal *journal)
 {
 	int rc = journal->error;
 
 	while (rc == 0)
-		rc = turn(journal);
+		rc = run_turn(journal);
 	if (rc < 0 && !journal->error)
-		fail(journal, rc);
+		break_journal(journal, rc);
 }
 
 static int run_fiber(void *arg)
 {
 	struct reef_journal *journal = arg;
 
-	run(journal);
+	run_turns(journal);
 	journal->committing = false;
 	return 0;
 }
@@ -278,31 +278,31 @@ static void *run_thread(void *arg)
 			pthread_cond_wait(&journal->work, &journal->lock);
 		stop = journal->stop;
 		pthread_mutex_unlock(&journal->lock);
-		run(journal);
+		run_turns(journal);
 	}
 	return NULL;
 }
 
-/* The owner's side of the thread's news. */
+/* Wake waiters on the owner's side, if the thread has announced progress. */
 static int journal_poll(struct reef_poller *poller)
 {
 	struct reef_journal *journal =
 		(struct reef_journal *)((char *)poller -
 					offsetof(struct reef_journal, poller));
 
-	/* Acquire: pairs with the store in announce. */
+	/* Acquire: pairs with the store in announce_progress. */
 	if (!atomic_exchange_explicit(&journal->news, false,
 				      memory_order_acquire))
 		return 0;
 	pthread_mutex_lock(&journal->lock);
-	wake(journal);
+	wake_waiters(journal);
 	pthread_mutex_unlock(&journal->lock);
 	return 1;
 }
 
-/* Drained here and not where news are taken: those can be taken before the
- * eventfd is written, and then it would stay readable, and nobody sleep. A poll
- * comes after this, so nothing that was written for is missed. */
+/* Drain the eventfd. Not done where `news` is taken: that can happen before the
+ * eventfd is written, which would then stay readable, and nobody could sleep. A
+ * poll comes after this, so that no news is missed. */
 static int journal_arm(struct reef_poller *poller)
 {
 	uint64_t count;
@@ -314,8 +314,8 @@ static int journal_arm(struct reef_poller *poller)
 
 /* --- the owner's calls --- */
 
-/* See to it that someone will commit. */
-static int start(struct reef_journal *journal)
+/* Make sure that a thread or a fiber will commit. */
+static int ensure_committer(struct reef_journal *journal)
 {
 	int rc;
 
@@ -332,7 +332,7 @@ static int start(struct reef_journal *journal)
 	return rc;
 }
 
-static int reserve(struct buffer *buffer, size_t size)
+static int reserve_bytes(struct buffer *buffer, size_t size)
 {
 	size_t room = buffer->room ? buffer->room : 4096;
 	uint8_t *bytes;
@@ -349,9 +349,9 @@ static int reserve(struct buffer *buffer, size_t size)
 	return 0;
 }
 
-/* Under lock. */
-static int append(struct reef_journal *journal, uint16_t type,
-		  const void *bytes, size_t size)
+/* Add a record to what is pending. Under lock. */
+static int append_pending(struct reef_journal *journal, uint16_t type,
+			  const void *bytes, size_t size)
 {
 	uint64_t room = reef_journal_record_room(size);
 	size_t waiting = journal->pending.size + journal->in_flight;
@@ -361,7 +361,7 @@ static int append(struct reef_journal *journal, uint16_t type,
 		return journal->error;
 	if (waiting > 0 && waiting + room > journal->options.pending_max)
 		return -EAGAIN;
-	rc = reserve(&journal->pending, room);
+	rc = reserve_bytes(&journal->pending, room);
 	if (rc)
 		return rc;
 	reef_journal_record_put(journal->pending.bytes + journal->pending.size,
@@ -380,18 +380,18 @@ int reef_journal_append(struct reef_journal *journal, uint16_t type,
 	reef_assert(type != REEF_JOURNAL_SEAL);
 	if (size > journal->options.record_max)
 		return -EMSGSIZE;
-	rc = start(journal);
+	rc = ensure_committer(journal);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&journal->lock);
-	rc = append(journal, type, bytes, size);
+	rc = append_pending(journal, type, bytes, size);
 	if (rc == 0)
 		*sequence = journal->appended;
 	pthread_mutex_unlock(&journal->lock);
 	return rc;
 }
 
-/* 1: neither durable nor broken yet. */
+/* 0: the record is durable.  1: not yet.  Negative: the journal is broken. */
 static int outcome(const struct reef_journal *journal, uint64_t sequence)
 {
 	if (sequence <= journal->durable)
@@ -434,9 +434,9 @@ static int wait_outside(struct reef_journal *journal, uint64_t sequence)
 	int rc;
 
 	if (!journal->has_thread) {
-		/* A fiber commits; only its scheduler can run it. */
+		/* With a scheduler a fiber commits, which cannot run here. */
 		reef_assert(!journal->sched);
-		run(journal);
+		run_turns(journal);
 		return outcome(journal, sequence);
 	}
 	pthread_mutex_lock(&journal->lock);
@@ -485,7 +485,7 @@ int reef_journal_snapshot(struct reef_journal *journal, const void *bytes,
 
 	if (journal->appended == 0)
 		return -EINVAL;
-	rc = start(journal);
+	rc = ensure_committer(journal);
 	if (rc)
 		return rc;
 	copy = malloc(size + 1);
@@ -521,8 +521,8 @@ void reef_journal_status(struct reef_journal *journal,
 
 /* --- open and close --- */
 
-static struct reef_journal *make(const struct reef_journal_options *options,
-				 struct reef_sched *sched)
+static struct reef_journal *create_journal(
+	const struct reef_journal_options *options, struct reef_sched *sched)
 {
 	struct reef_journal *journal = calloc(1, sizeof(*journal));
 
@@ -544,7 +544,7 @@ static struct reef_journal *make(const struct reef_journal_options *options,
 	return journal;
 }
 
-static void unmake(struct reef_journal *journal)
+static void destroy_journal(struct reef_journal *journal)
 {
 	reef_journal_disk_fini(&journal->disk);
 	if (journal->poller.fd >= 0)
@@ -593,10 +593,10 @@ static int start_thread(struct reef_journal *journal)
 	journal->poller.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (journal->poller.fd < 0)
 		return -errno;
-	/* Signals are for the program's own threads. */
+	/* The thread blocks signals: they are for the program's threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	journal->has_thread = true; /* before the thread looks */
+	journal->has_thread = true; /* set before the thread reads it */
 	rc = -pthread_create(&journal->thread, NULL, run_thread, journal);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc) {
@@ -618,17 +618,17 @@ int reef_journal_open(struct reef_store *store, struct reef_sched *sched,
 	struct reef_journal *journal;
 	int rc;
 
-	/* Virtual time does not wait for a thread. */
+	/* Virtual time would not wait for a thread. */
 	if (!sync_inline && (!sched || reef_sched_virtual_ns(sched)))
 		return -EINVAL;
-	journal = make(options, sched);
+	journal = create_journal(options, sched);
 	if (!journal)
 		return -ENOMEM;
 	rc = open_files(journal, store, reader);
 	if (rc == 0 && !sync_inline)
 		rc = start_thread(journal);
 	if (rc) {
-		unmake(journal);
+		destroy_journal(journal);
 		return rc;
 	}
 	*out = journal;
@@ -659,10 +659,10 @@ void reef_journal_close(struct reef_journal *journal)
 		rc = reef_fiber_join(journal->fiber, NULL);
 		reef_assert(rc == 0); /* outside a fiber it must have ended */
 	}
-	run(journal);
+	run_turns(journal);
 	if (journal->appended > journal->opened && !journal->error) {
-		append(journal, REEF_JOURNAL_SEAL, NULL, 0);
-		run(journal);
+		append_pending(journal, REEF_JOURNAL_SEAL, NULL, 0);
+		run_turns(journal);
 	}
-	unmake(journal);
+	destroy_journal(journal);
 }

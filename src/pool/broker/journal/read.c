@@ -26,24 +26,24 @@ struct content {
 	size_t size;
 };
 
-/* Say once where the damage is. */
-static int corrupt(const char *file, uint64_t position, const char *what)
+/* Log where the damage is, and return -REEF_ECORRUPT. */
+static int log_corrupt(const char *file, uint64_t position, const char *what)
 {
 	reef_log(REEF_LOG_ERROR, "journal", "%s at %llu: %s", file,
 		 (unsigned long long)position, what);
 	return -REEF_ECORRUPT;
 }
 
-static int refused(const char *file, int rc)
+static int log_refused(const char *file, int rc)
 {
 	if (rc == -REEF_ECORRUPT)
-		return corrupt(file, 0, "the header is damaged");
+		return log_corrupt(file, 0, "the header is damaged");
 	reef_log(REEF_LOG_ERROR, "journal", "%s: %s", file,
 		 reef_error_text(rc));
 	return rc;
 }
 
-static int read_open(struct reef_file *file, struct content *out)
+static int read_open_file(struct reef_file *file, struct content *out)
 {
 	int64_t size = reef_file_size(file);
 	uint8_t *bytes;
@@ -63,7 +63,7 @@ static int read_open(struct reef_file *file, struct content *out)
 	return 0;
 }
 
-/* -ENOENT: there is none. The caller frees the bytes. */
+/* Read a whole file; the caller frees the bytes.  -ENOENT: there is none. */
 static int read_file(struct reef_store *store, const char *name,
 		     struct content *out)
 {
@@ -73,7 +73,7 @@ static int read_file(struct reef_store *store, const char *name,
 	rc = reef_file_open(store, name, 0, &file);
 	if (rc)
 		return rc;
-	rc = read_open(file, out);
+	rc = read_open_file(file, out);
 	reef_file_close(file);
 	return rc;
 }
@@ -96,7 +96,7 @@ static int read_identity(struct reef_file *file,
 
 /* --- the snapshot --- */
 
-/* 1: there is none. */
+/* Read the snapshot and hand it to the reader. 1: there is none. */
 static int read_snapshot(struct reef_store *store,
 			 const struct reef_journal_reader *reader,
 			 struct reef_journal_header *header)
@@ -113,14 +113,14 @@ static int read_snapshot(struct reef_store *store,
 	rc = reef_journal_header_decode(content.bytes, content.size,
 					REEF_JOURNAL_SNAPSHOT, header);
 	if (rc)
-		rc = refused(name, rc);
+		rc = log_refused(name, rc);
 	else if (header->size != content.size - REEF_JOURNAL_HEADER_SIZE)
-		rc = corrupt(name, content.size, "it has another size");
+		rc = log_corrupt(name, content.size, "it has another size");
 	else if (header->crc != reef_crc32c(0, bytes, header->size))
-		rc = corrupt(name, REEF_JOURNAL_HEADER_SIZE,
-			     "the checksum does not match");
+		rc = log_corrupt(name, REEF_JOURNAL_HEADER_SIZE,
+				 "the checksum does not match");
 	else if (header->segment == 0 || header->oldest > header->segment)
-		rc = corrupt(name, 0, "the header makes no sense");
+		rc = log_corrupt(name, 0, "the header makes no sense");
 	else if (header->sequence > 0)
 		rc = reader->snapshot(reader->context, bytes, header->size);
 	free(content.bytes);
@@ -129,16 +129,16 @@ static int read_snapshot(struct reef_store *store,
 
 /* --- segments --- */
 
-/* Does a whole record in these bytes say that `sequence` was durable? Every
+/* True if a whole record in these bytes says that `sequence` was durable. Every
  * record stands at a multiple of 8. */
-static bool proves(const uint8_t *bytes, size_t size, uint64_t salt,
-		   uint64_t sequence)
+static bool proves_durable(const uint8_t *bytes, size_t size, uint64_t salt,
+			   uint64_t sequence)
 {
 	struct reef_journal_record record;
 	size_t at;
 
 	for (at = 0; at + REEF_JOURNAL_RECORD_SIZE <= size; at += 8) {
-		/* Cheap first: nearly everything fails here. */
+		/* This cheap check rules out nearly every position. */
 		if (reef_get64(bytes + at + 8) - sequence > size ||
 		    reef_get64(bytes + at + 16) < sequence)
 			continue;
@@ -149,9 +149,9 @@ static bool proves(const uint8_t *bytes, size_t size, uint64_t salt,
 	return false;
 }
 
-static int give_records(const char *name, const struct content *content,
-			bool last, const struct reef_journal_reader *reader,
-			struct reef_journal_found *found)
+static int replay_records(const char *name, const struct content *content,
+			  bool last, const struct reef_journal_reader *reader,
+			  struct reef_journal_found *found)
 {
 	size_t at = REEF_JOURNAL_HEADER_SIZE;
 	struct reef_journal_record record;
@@ -164,7 +164,8 @@ static int give_records(const char *name, const struct content *content,
 			break;
 		if (record.sequence != found->sequence + 1 ||
 		    record.durable >= record.sequence)
-			return corrupt(name, at, "a record out of its order");
+			return log_corrupt(name, at,
+					   "a record out of its order");
 		rc = record.type == REEF_JOURNAL_SEAL
 			     ? 0
 			     : reader->record(reader->context, record.sequence,
@@ -183,9 +184,9 @@ static int give_records(const char *name, const struct content *content,
 	found->last_size = at;
 	found->cut = content->size - at;
 	if (found->cut > 0 &&
-	    (!last || proves(content->bytes + at, found->cut, found->salt,
-			     found->sequence + 1)))
-		return corrupt(name, at, "a record is damaged");
+	    (!last || proves_durable(content->bytes + at, found->cut,
+				     found->salt, found->sequence + 1)))
+		return log_corrupt(name, at, "a record is damaged");
 	return 0;
 }
 
@@ -201,24 +202,24 @@ static int read_segment(struct reef_store *store, uint64_t number, bool last,
 	reef_journal_segment_name(name, number);
 	rc = read_file(store, name, &content);
 	if (rc == -ENOENT)
-		return corrupt(name, 0, "it is missing");
+		return log_corrupt(name, 0, "it is missing");
 	if (rc)
 		return rc;
 	rc = reef_journal_header_decode(content.bytes, content.size,
 					REEF_JOURNAL_SEGMENT, &header);
 	if (rc)
-		rc = refused(name, rc);
+		rc = log_refused(name, rc);
 	else if (header.salt != found->salt || header.segment != number)
-		rc = corrupt(name, 0, "it belongs elsewhere");
+		rc = log_corrupt(name, 0, "it belongs elsewhere");
 	else if (header.sequence != found->sequence + 1)
-		rc = corrupt(name, 0, "records before it are missing");
+		rc = log_corrupt(name, 0, "records before it are missing");
 	else
-		rc = give_records(name, &content, last, reader, found);
+		rc = replay_records(name, &content, last, reader, found);
 	free(content.bytes);
 	return rc;
 }
 
-/* 1: it is there.  0: it is not. */
+/* 1: there is such a segment.  0: there is none. */
 static int segment_exists(struct reef_store *store, uint64_t number)
 {
 	char name[REEF_JOURNAL_NAME_SIZE];
@@ -233,8 +234,8 @@ static int segment_exists(struct reef_store *store, uint64_t number)
 	return 1;
 }
 
-/* Is `number` the last? The one after next is asked for as well, so that one
- * that went missing near the end does not pass for the end. */
+/* 1: `number` is the last segment.  0: it is not. The one after the next is
+ * looked for as well, so that a missing one does not pass for the end. */
 static int is_last(struct reef_store *store, uint64_t number)
 {
 	char name[REEF_JOURNAL_NAME_SIZE];
@@ -246,7 +247,7 @@ static int is_last(struct reef_store *store, uint64_t number)
 	if (rc == 0)
 		return 1;
 	reef_journal_segment_name(name, number + 1);
-	return rc < 0 ? rc : corrupt(name, 0, "it is missing");
+	return rc < 0 ? rc : log_corrupt(name, 0, "it is missing");
 }
 
 static int read_segments(struct reef_store *store,
@@ -281,19 +282,20 @@ int reef_journal_read(struct reef_store *store, struct reef_file *identity,
 
 	identity_rc = read_identity(identity, &own, &identity_size);
 	if (identity_rc && identity_rc != -REEF_ECORRUPT)
-		return refused(REEF_JOURNAL_IDENTITY_NAME, identity_rc);
+		return log_refused(REEF_JOURNAL_IDENTITY_NAME, identity_rc);
 	rc = read_snapshot(store, reader, &header);
 	if (rc == 1 && identity_size == 0) {
 		*out = found;
 		return 0;
 	}
 	if (rc == 1)
-		return corrupt(REEF_JOURNAL_SNAPSHOT_NAME, 0, "it is missing");
+		return log_corrupt(REEF_JOURNAL_SNAPSHOT_NAME, 0,
+				   "it is missing");
 	if (rc)
 		return rc;
 	if (identity_rc == 0 && own.salt != header.salt)
-		return corrupt(REEF_JOURNAL_SNAPSHOT_NAME, 0,
-			       "it belongs elsewhere");
+		return log_corrupt(REEF_JOURNAL_SNAPSHOT_NAME, 0,
+				   "it belongs elsewhere");
 	found = (struct reef_journal_found){
 		.exists = true,
 		.identity = identity_rc == 0,

@@ -82,7 +82,7 @@ const struct reef_name *reef_state_name(const struct reef_state *state,
 	return reef_names_find(&state->names, space, name);
 }
 
-/* Does text come before every text that begins with prefix? */
+/* True if text comes before every text that begins with prefix. */
 static bool comes_before(struct reef_text text, struct reef_text prefix)
 {
 	size_t shorter = text.size < prefix.size ? text.size : prefix.size;

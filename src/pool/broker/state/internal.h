@@ -62,11 +62,11 @@ void reef_state_take_out(void *items, size_t *count, size_t index,
 int reef_state_check_text(const struct reef_state *state, struct reef_text text,
 			  enum reef_setting limit);
 
-/* Is there room for one more?  -ENOSPC. */
+/* Check that one more is within the limit.  -ENOSPC. */
 int reef_state_check_limit(const struct reef_state *state, uint64_t count,
 			   enum reef_setting limit);
 
-/* Is there such a setting, and may it have that value? */
+/* True if there is such a setting, and it may have that value. */
 bool reef_setting_allows(uint32_t setting, uint64_t value);
 
 struct reef_state_user *reef_state_user_of(const struct reef_state *state,

@@ -136,7 +136,7 @@ static void apply_user_remove(struct reef_state *state,
 
 	while (user->name[text.size])
 		text.size++;
-	/* Ended sessions may still say whose they were; now nobody's. */
+	/* Sessions that ended may still name the user as theirs. */
 	for (i = 0; i < state->session_count; i++)
 		if (state->sessions[i].user == record->id)
 			state->sessions[i].user = 0;
@@ -157,7 +157,7 @@ static uint16_t next_generation(const struct reef_state *state, uint16_t slot)
 	return last == UINT16_MAX ? 1 : (uint16_t)(last + 1);
 }
 
-static bool slot_is_free(const struct reef_state *state, uint16_t slot)
+static bool is_slot_free(const struct reef_state *state, uint16_t slot)
 {
 	return slot >= state->session_count || state->sessions[slot].id == 0 ||
 	       state->sessions[slot].state == REEF_SESSION_RECOVERED;
@@ -174,7 +174,7 @@ static int check_session_open(struct reef_state *state,
 	rc = reef_state_check_limit(state, slot, REEF_SETTING_SESSIONS_MAX);
 	if (rc)
 		return rc;
-	if (!slot_is_free(state, slot))
+	if (!is_slot_free(state, slot))
 		return -EBUSY;
 	if ((uint16_t)record->session != next_generation(state, slot))
 		return -ESTALE;
@@ -202,7 +202,8 @@ static void apply_session_open(struct reef_state *state,
 
 /* --- which spaces sessions use --- */
 
-/* Slots first: an id comes again, but only once all its uses are gone. */
+/* The index at which that use is, or would be inserted. Uses are ordered by id,
+ * which begins with the slot; an id comes again only when its uses are gone. */
 static size_t find_use(const struct reef_state *state, uint32_t session,
 		       uint32_t space)
 {
@@ -222,8 +223,8 @@ static size_t find_use(const struct reef_state *state, uint32_t session,
 	return low;
 }
 
-static bool use_is(const struct reef_state *state, size_t index,
-		   uint32_t session, uint32_t space)
+static bool is_use_at(const struct reef_state *state, size_t index,
+		      uint32_t session, uint32_t space)
 {
 	return index < state->use_count &&
 	       state->uses[index].session == session &&
@@ -250,10 +251,10 @@ static int check_use(struct reef_state *state, const struct reef_record *record)
 		return -ENOENT;
 	if (session->state != REEF_SESSION_ALIVE)
 		return -EBUSY;
-	/* What ends with the session itself needs no looking after. */
+	/* A scratch space of its own ends with it, and needs no recovery. */
 	if (space->session == record->session)
 		return -EINVAL;
-	if (use_is(state, index, record->session, record->space))
+	if (is_use_at(state, index, record->session, record->space))
 		return -EEXIST;
 	return reef_state_room((void **)&state->uses, &state->use_room,
 			       state->use_count + 1, sizeof(*state->uses));
@@ -275,8 +276,9 @@ static int check_use_end(struct reef_state *state,
 {
 	size_t index = find_use(state, record->session, record->space);
 
-	return use_is(state, index, record->session, record->space) ? 0
-								    : -ENOENT;
+	return is_use_at(state, index, record->session, record->space)
+		       ? 0
+		       : -ENOENT;
 }
 
 static void apply_use_end(struct reef_state *state,
@@ -297,7 +299,7 @@ static int check_session_state(struct reef_state *state,
 		return -ENOENT;
 	if (record->state > REEF_SESSION_RECOVERED)
 		return -EINVAL;
-	/* One step at a time, and never back. */
+	/* A session takes one step at a time, and never one back. */
 	if (record->state != session->state + 1)
 		return -EBUSY;
 	return record->state == REEF_SESSION_RECOVERED &&
@@ -319,7 +321,7 @@ static void apply_session_state(struct reef_state *state,
 		return;
 	if (user)
 		user->sessions--;
-	/* From the end: dropping one moves those behind it. */
+	/* Backwards, because dropping a space moves those behind it. */
 	for (i = state->space_count; i-- > 0;)
 		if (state->spaces[i].session == record->session)
 			reef_state_drop_space(state, &state->spaces[i]);
@@ -332,7 +334,7 @@ int reef_state_pick_session(const struct reef_state *state, uint32_t *id)
 
 	for (i = 0; i < max; i++) {
 		slot = (uint16_t)((state->next_slot + i) % max);
-		if (slot_is_free(state, slot)) {
+		if (is_slot_free(state, slot)) {
 			*id = reef_session_id(slot,
 					      next_generation(state, slot));
 			return 0;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void node_add(struct reef_state *state, uint32_t id, uint64_t size)
+static void count_on_node(struct reef_state *state, uint32_t id, uint64_t size)
 {
 	struct reef_state_node *node = reef_state_node_of(state, id);
 
@@ -18,7 +18,8 @@ static void node_add(struct reef_state *state, uint32_t id, uint64_t size)
 	node->extents++;
 }
 
-static void node_sub(struct reef_state *state, uint32_t id, uint64_t size)
+static void uncount_on_node(struct reef_state *state, uint32_t id,
+			    uint64_t size)
 {
 	struct reef_state_node *node = reef_state_node_of(state, id);
 
@@ -27,7 +28,7 @@ static void node_sub(struct reef_state *state, uint32_t id, uint64_t size)
 	node->extents--;
 }
 
-/* Can the node take that much more? */
+/* Check that the node may be given that many bytes more. */
 static int check_placement(const struct reef_state *state, uint32_t id,
 			   uint64_t size)
 {
@@ -40,21 +41,21 @@ static int check_placement(const struct reef_state *state, uint32_t id,
 	return size <= node->capacity - node->used ? 0 : -ENOSPC;
 }
 
-/* Its memory is given up, wherever it is. */
-static void extent_release(struct reef_state *state,
+/* Take an extent off its node, and off the target of its move. */
+static void release_extent(struct reef_state *state,
 			   struct reef_state_extent *extent)
 {
 	if (extent->node)
-		node_sub(state, extent->node, extent->size);
+		uncount_on_node(state, extent->node, extent->size);
 	if (extent->target)
-		node_sub(state, extent->target, extent->size);
+		uncount_on_node(state, extent->target, extent->size);
 	extent->node = extent->target = 0;
 }
 
-static void extent_lose(struct reef_state *state,
+static void lose_extent(struct reef_state *state,
 			struct reef_state_extent *extent)
 {
-	extent_release(state, extent);
+	release_extent(state, extent);
 	extent->state = REEF_EXTENT_LOST;
 	reef_assert(extent->epoch < UINT32_MAX);
 	extent->epoch++;
@@ -62,7 +63,7 @@ static void extent_lose(struct reef_state *state,
 
 /* --- nodes --- */
 
-/* Take a copy of the addresses, for apply. */
+/* Copy the addresses to where apply finds them. */
 static int reserve_addresses(struct reef_state *state, struct reef_text text)
 {
 	int rc = reef_state_room((void **)&state->spare_addresses,
@@ -148,10 +149,11 @@ static int check_node_return(struct reef_state *state,
 
 	if (!node)
 		return -ENOENT;
-	/* What it lent before is gone; first that has to be said. */
+	/* What its earlier life lent is gone, and a record must say so first.
+	 */
 	if (node->state != REEF_NODE_DEAD)
 		return -EBUSY;
-	/* They are drawn by lot, so there is no order among them. */
+	/* Incarnations are random numbers, so only equality tells anything. */
 	if (record->incarnation == node->incarnation)
 		return -ESTALE;
 	rc = check_node_values(state, record);
@@ -170,7 +172,7 @@ static void apply_node_return(struct reef_state *state,
 	node->state = REEF_NODE_OK;
 }
 
-static bool node_may(const struct reef_state_node *node, uint8_t next)
+static bool node_may_become(const struct reef_state_node *node, uint8_t next)
 {
 	switch (next) {
 	case REEF_NODE_OK:
@@ -195,7 +197,7 @@ static int check_node_state(struct reef_state *state,
 		return -EINVAL;
 	if (!node)
 		return -ENOENT;
-	if (!node_may(node, record->state))
+	if (!node_may_become(node, record->state))
 		return -EBUSY;
 	if (record->state == REEF_NODE_DEAD)
 		epoch++;
@@ -215,9 +217,9 @@ static void apply_node_state(struct reef_state *state,
 		return;
 	for (i = 0; i < state->extent_count; i++, extent++) {
 		if (extent->node == record->id) {
-			extent_lose(state, extent);
+			lose_extent(state, extent);
 		} else if (extent->target == record->id) {
-			node_sub(state, extent->target, extent->size);
+			uncount_on_node(state, extent->target, extent->size);
 			extent->target = 0;
 			extent->state = REEF_EXTENT_LIVE;
 		}
@@ -272,7 +274,7 @@ static int check_space_name(struct reef_state *state,
 {
 	int rc;
 
-	/* Only what ends with its session may go without a name. */
+	/* Only a scratch space, which ends with its session, needs no name. */
 	if (record->name.size == 0 && record->kind == REEF_SPACE_SCRATCH)
 		return 0;
 	rc = reef_state_check_text(state, record->name,
@@ -377,7 +379,7 @@ void reef_state_drop_space(struct reef_state *state,
 
 	for (from = 0; from < state->extent_count; from++) {
 		if (state->extents[from].space == space->id)
-			extent_release(state, &state->extents[from]);
+			release_extent(state, &state->extents[from]);
 		else
 			state->extents[to++] = state->extents[from];
 	}
@@ -413,8 +415,8 @@ static void apply_space_remove(struct reef_state *state,
 	reef_state_drop_space(state, reef_state_space_of(state, record->id));
 }
 
-/* How many ordinals from that one on are an extent's; 0: it is nobody's first.
- */
+/* How many ordinals the extent has that begins at this one; 0: none begins
+ * there. */
 static uint32_t ordinals_at(const struct reef_state *state,
 			    const struct reef_state_space *space,
 			    uint32_t ordinal)
@@ -479,7 +481,8 @@ static int check_extent_add(struct reef_state *state,
 		return -EINVAL;
 	if (!space)
 		return -ENOENT;
-	/* Without gaps, so that the table is no larger than its use. */
+	/* Ordinals leave no gaps, so that the table is no larger than its use.
+	 */
 	if (record->ordinal > space->ordinals ||
 	    record->ordinal + reef_extent_ordinals(record->size) >
 		    REEF_ORDINALS_MAX)
@@ -520,19 +523,19 @@ static void apply_extent_add(struct reef_state *state,
 		.size = record->size,
 	};
 	state->next_extent++;
-	/* Only its first names it. */
+	/* Only the first of an extent's ordinals names the extent. */
 	while (space->ordinals <
 	       record->ordinal + reef_extent_ordinals(record->size))
 		space->by_ordinal[space->ordinals++] = 0;
 	space->by_ordinal[record->ordinal] = record->id;
 	space->used += record->size;
 	space->extents++;
-	node_add(state, record->node, record->size);
+	count_on_node(state, record->node, record->size);
 }
 
-/* An extent in that state (0: any). */
-static int check_extent(const struct reef_state *state, uint32_t number,
-			uint8_t in)
+/* Check that there is such an extent, in that state (0: in any). */
+static int check_extent_state(const struct reef_state *state, uint32_t number,
+			      uint8_t in)
 {
 	struct reef_state_extent *extent = reef_state_extent_of(state, number);
 
@@ -541,8 +544,8 @@ static int check_extent(const struct reef_state *state, uint32_t number,
 	return in == 0 || extent->state == in ? 0 : -EBUSY;
 }
 
-static int check_epoch(const struct reef_state *state,
-		       const struct reef_record *record)
+static int check_next_epoch(const struct reef_state *state,
+			    const struct reef_record *record)
 {
 	uint32_t epoch = reef_state_extent_of(state, record->id)->epoch;
 
@@ -552,7 +555,7 @@ static int check_epoch(const struct reef_state *state,
 static int check_extent_move(struct reef_state *state,
 			     const struct reef_record *record)
 {
-	int rc = check_extent(state, record->id, REEF_EXTENT_LIVE);
+	int rc = check_extent_state(state, record->id, REEF_EXTENT_LIVE);
 	struct reef_state_extent *extent;
 
 	if (rc)
@@ -560,7 +563,7 @@ static int check_extent_move(struct reef_state *state,
 	extent = reef_state_extent_of(state, record->id);
 	if (extent->node == record->node)
 		return -EINVAL;
-	/* The last epoch is for its loss, which nothing can refuse. */
+	/* The last epoch is kept for a loss, which nothing can refuse. */
 	if (extent->epoch >= UINT32_MAX - 1)
 		return -ENOSPC;
 	return check_placement(state, record->node, extent->size);
@@ -574,15 +577,15 @@ static void apply_extent_move(struct reef_state *state,
 
 	extent->state = REEF_EXTENT_MOVING;
 	extent->target = record->node;
-	node_add(state, record->node, extent->size);
+	count_on_node(state, record->node, extent->size);
 }
 
 static int check_extent_moved(struct reef_state *state,
 			      const struct reef_record *record)
 {
-	int rc = check_extent(state, record->id, REEF_EXTENT_MOVING);
+	int rc = check_extent_state(state, record->id, REEF_EXTENT_MOVING);
 
-	return rc ? rc : check_epoch(state, record);
+	return rc ? rc : check_next_epoch(state, record);
 }
 
 static void apply_extent_moved(struct reef_state *state,
@@ -591,7 +594,7 @@ static void apply_extent_moved(struct reef_state *state,
 	struct reef_state_extent *extent =
 		reef_state_extent_of(state, record->id);
 
-	node_sub(state, extent->node, extent->size);
+	uncount_on_node(state, extent->node, extent->size);
 	extent->node = extent->target;
 	extent->target = 0;
 	extent->epoch = record->era;
@@ -601,7 +604,7 @@ static void apply_extent_moved(struct reef_state *state,
 static int check_extent_stay(struct reef_state *state,
 			     const struct reef_record *record)
 {
-	return check_extent(state, record->id, REEF_EXTENT_MOVING);
+	return check_extent_state(state, record->id, REEF_EXTENT_MOVING);
 }
 
 static void apply_extent_stay(struct reef_state *state,
@@ -610,7 +613,7 @@ static void apply_extent_stay(struct reef_state *state,
 	struct reef_state_extent *extent =
 		reef_state_extent_of(state, record->id);
 
-	node_sub(state, extent->target, extent->size);
+	uncount_on_node(state, extent->target, extent->size);
 	extent->target = 0;
 	extent->state = REEF_EXTENT_LIVE;
 }
@@ -618,23 +621,24 @@ static void apply_extent_stay(struct reef_state *state,
 static int check_extent_lost(struct reef_state *state,
 			     const struct reef_record *record)
 {
-	int rc = check_extent(state, record->id, 0);
+	int rc = check_extent_state(state, record->id, 0);
 
-	if (rc == 0 && check_extent(state, record->id, REEF_EXTENT_LOST) == 0)
+	if (rc == 0 &&
+	    check_extent_state(state, record->id, REEF_EXTENT_LOST) == 0)
 		rc = -EBUSY;
-	return rc ? rc : check_epoch(state, record);
+	return rc ? rc : check_next_epoch(state, record);
 }
 
 static void apply_extent_lost(struct reef_state *state,
 			      const struct reef_record *record)
 {
-	extent_lose(state, reef_state_extent_of(state, record->id));
+	lose_extent(state, reef_state_extent_of(state, record->id));
 }
 
 static int check_extent_remove(struct reef_state *state,
 			       const struct reef_record *record)
 {
-	return check_extent(state, record->id, 0);
+	return check_extent_state(state, record->id, 0);
 }
 
 static void apply_extent_remove(struct reef_state *state,
@@ -645,7 +649,7 @@ static void apply_extent_remove(struct reef_state *state,
 	struct reef_state_space *space =
 		reef_state_space_of(state, extent->space);
 
-	extent_release(state, extent);
+	release_extent(state, extent);
 	space->by_ordinal[extent->ordinal] = 0;
 	space->used -= extent->size;
 	space->extents--;

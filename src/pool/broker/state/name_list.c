@@ -22,8 +22,8 @@ struct place {
 	uint32_t item;
 };
 
-static int compare(const struct reef_name *name, uint32_t space,
-		   struct reef_text text)
+static int compare_name(const struct reef_name *name, uint32_t space,
+			struct reef_text text)
 {
 	size_t shorter = name->size < text.size ? name->size : text.size;
 	int order;
@@ -36,9 +36,10 @@ static int compare(const struct reef_name *name, uint32_t space,
 	return (name->size > text.size) - (name->size < text.size);
 }
 
-/* Where it is or would go: in the last chunk that begins at or before it. */
-static struct place locate(const struct reef_names *names, uint32_t space,
-			   struct reef_text text)
+/* Find where a name is or would be inserted: in the last chunk that begins at
+ * or before it. */
+static struct place locate_name(const struct reef_names *names, uint32_t space,
+				struct reef_text text)
 {
 	size_t low = 0, high = names->count, middle;
 	struct reef_name_chunk *chunk;
@@ -46,7 +47,8 @@ static struct place locate(const struct reef_names *names, uint32_t space,
 
 	while (low < high) {
 		middle = low + (high - low) / 2;
-		if (compare(names->chunks[middle]->items[0], space, text) <= 0)
+		if (compare_name(names->chunks[middle]->items[0], space,
+				 text) <= 0)
 			low = middle + 1;
 		else
 			high = middle;
@@ -59,7 +61,7 @@ static struct place locate(const struct reef_names *names, uint32_t space,
 	high = chunk->count;
 	while (low < high) {
 		middle = low + (high - low) / 2;
-		if (compare(chunk->items[middle], space, text) < 0)
+		if (compare_name(chunk->items[middle], space, text) < 0)
 			low = middle + 1;
 		else
 			high = middle;
@@ -68,8 +70,9 @@ static struct place locate(const struct reef_names *names, uint32_t space,
 	return place;
 }
 
-/* What stands there, or at the beginning of the next chunk. */
-static struct reef_name *at(const struct reef_names *names, struct place place)
+/* The name at a place; past the end of a chunk: the first of the next. */
+static struct reef_name *name_at(const struct reef_names *names,
+				 struct place place)
 {
 	if (place.chunk >= names->count)
 		return NULL;
@@ -124,7 +127,7 @@ int reef_names_reserve(struct reef_names *names, size_t size)
 	return 0;
 }
 
-/* Make the spare chunk the one at `index`, with what `before` has too much. */
+/* Insert the spare chunk at `index`, and move half of `before` into it. */
 static void add_chunk(struct reef_names *names, size_t index,
 		      struct reef_name_chunk *before)
 {
@@ -149,7 +152,7 @@ struct reef_name *reef_names_insert(struct reef_names *names, uint32_t space,
 				    struct reef_text text, uint64_t value,
 				    uint64_t generation)
 {
-	struct place place = locate(names, space, text);
+	struct place place = locate_name(names, space, text);
 	struct reef_name *name = names->spare_name;
 	struct reef_name_chunk *chunk;
 
@@ -166,7 +169,7 @@ struct reef_name *reef_names_insert(struct reef_names *names, uint32_t space,
 		add_chunk(names, 0, NULL);
 	} else if (names->chunks[place.chunk]->count == CHUNK) {
 		add_chunk(names, place.chunk + 1, names->chunks[place.chunk]);
-		place = locate(names, space, text);
+		place = locate_name(names, space, text);
 	}
 	chunk = names->chunks[place.chunk];
 	memmove(chunk->items + place.item + 1, chunk->items + place.item,
@@ -181,15 +184,15 @@ struct reef_name *reef_names_next(const struct reef_names *names,
 				  uint32_t space, struct reef_text text,
 				  bool inclusive)
 {
-	struct place place = locate(names, space, text);
-	struct reef_name *name = at(names, place);
+	struct place place = locate_name(names, space, text);
+	struct reef_name *name = name_at(names, place);
 
-	if (!name || inclusive || compare(name, space, text) != 0)
+	if (!name || inclusive || compare_name(name, space, text) != 0)
 		return name;
-	/* It is at its place: an equal one is never first of the next chunk,
-	 * for then locate had gone there. */
+	/* The equal name is at this very place: were it the first of the next
+	 * chunk, locate_name would have gone there. */
 	place.item++;
-	return at(names, place);
+	return name_at(names, place);
 }
 
 struct reef_name *reef_names_find(const struct reef_names *names,
@@ -197,16 +200,16 @@ struct reef_name *reef_names_find(const struct reef_names *names,
 {
 	struct reef_name *name = reef_names_next(names, space, text, true);
 
-	return name && compare(name, space, text) == 0 ? name : NULL;
+	return name && compare_name(name, space, text) == 0 ? name : NULL;
 }
 
 void reef_names_remove(struct reef_names *names, struct reef_name *name)
 {
 	struct reef_text text = {name->text, name->size};
-	struct place place = locate(names, name->space, text);
+	struct place place = locate_name(names, name->space, text);
 	struct reef_name_chunk *chunk;
 
-	reef_assert(at(names, place) == name);
+	reef_assert(name_at(names, place) == name);
 	chunk = names->chunks[place.chunk];
 	chunk->count--;
 	memmove(chunk->items + place.item, chunk->items + place.item + 1,

@@ -219,17 +219,18 @@ static struct reef_text get_text(struct reef_cursor_in *in)
 	return reef_text_of(bytes ? bytes : "", bytes ? size : 0);
 }
 
-/* Apply a record of reading; whatever is wrong with it is damage. */
-static int enter(struct reef_state *state, struct reef_cursor_in *in,
-		 const struct reef_record *record)
+/* Apply a record made of what was read; any error but -ENOMEM is damage. */
+static int apply_decoded(struct reef_state *state, struct reef_cursor_in *in,
+			 const struct reef_record *record)
 {
 	int rc = in->failed ? -REEF_ECORRUPT : reef_state_apply(state, record);
 
 	return rc && rc != -ENOMEM ? -REEF_ECORRUPT : rc;
 }
 
-/* A number must come after those before it, and before `end`. */
-static int number(uint32_t *next, uint32_t id, uint32_t end)
+/* Check that a number comes after those before it, and before `end`; it is the
+ * next one that its record may have. */
+static int take_number(uint32_t *next, uint32_t id, uint32_t end)
 {
 	if (id < *next || id >= end)
 		return -REEF_ECORRUPT;
@@ -249,9 +250,9 @@ static int get_users(struct reef_cursor_in *in, struct reef_state *state,
 		record.id = (uint32_t)reef_cursor_get(in, 4);
 		era = (uint32_t)reef_cursor_get(in, 4);
 		record.name = get_text(in);
-		rc = number(&state->next_user, record.id, end);
+		rc = take_number(&state->next_user, record.id, end);
 		if (rc == 0)
-			rc = enter(state, in, &record);
+			rc = apply_decoded(state, in, &record);
 		if (rc == 0)
 			reef_state_user_of(state, record.id)->era = era;
 	}
@@ -273,12 +274,12 @@ static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
 		record.size = reef_cursor_get(in, 8);
 		record.name = get_text(in);
 		record.addresses = get_text(in);
-		rc = number(&state->next_node, record.id, end);
+		rc = take_number(&state->next_node, record.id, end);
 		if (rc == 0 &&
 		    (node_state < REEF_NODE_OK || node_state > REEF_NODE_DEAD))
 			rc = -REEF_ECORRUPT;
 		if (rc == 0)
-			rc = enter(state, in, &record);
+			rc = apply_decoded(state, in, &record);
 		if (rc == 0)
 			reef_state_node_of(state, record.id)->state =
 				node_state;
@@ -286,8 +287,8 @@ static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
 	return rc;
 }
 
-static bool session_ok(const struct reef_state *state, uint64_t slot,
-		       const struct reef_state_session *session)
+static bool is_session_valid(const struct reef_state *state, uint64_t slot,
+			     const struct reef_state_session *session)
 {
 	if (session->request_type >= REEF_RECORD_TYPES ||
 	    (session->request == 0) != (session->request_type == 0) ||
@@ -319,7 +320,7 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state)
 		session.request = (uint32_t)reef_cursor_get(in, 4);
 		session.request_type = (uint16_t)reef_cursor_get(in, 2);
 		session.result = reef_cursor_get(in, 8);
-		if (in->failed || !session_ok(state, slot, &session))
+		if (in->failed || !is_session_valid(state, slot, &session))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->sessions,
 				     &state->session_room, slot + 1,
@@ -335,7 +336,7 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state)
 	return count && session.id == 0 ? -REEF_ECORRUPT : 0;
 }
 
-/* The table of ordinals is as long as it was, and empty as yet. */
+/* Make the table of ordinals as long as it was; extents fill it. */
 static int set_ordinals(struct reef_state_space *space, uint64_t ordinals)
 {
 	if (ordinals > REEF_ORDINALS_MAX)
@@ -370,7 +371,7 @@ static int get_space(struct reef_cursor_in *in, struct reef_state *state,
 	record.size = reef_cursor_get(in, 8);
 	ordinals = reef_cursor_get(in, 4);
 	record.name = get_text(in);
-	rc = number(&state->next_space, record.id, end);
+	rc = take_number(&state->next_space, record.id, end);
 	if (rc)
 		return rc;
 	if (reef_state_session(state, record.session))
@@ -379,7 +380,7 @@ static int get_space(struct reef_cursor_in *in, struct reef_state *state,
 		before = session->state;
 		session->state = REEF_SESSION_ALIVE;
 	}
-	rc = enter(state, in, &record);
+	rc = apply_decoded(state, in, &record);
 	if (before)
 		session->state = before;
 	if (rc)
@@ -399,8 +400,8 @@ static int get_spaces(struct reef_cursor_in *in, struct reef_state *state,
 	return rc;
 }
 
-/* Can a node that is not DEAD hold that much more? */
-static bool node_holds(struct reef_state *state, uint32_t id, uint64_t size)
+/* Count an extent on a node. False: no such node may hold that much. */
+static bool count_on_node(struct reef_state *state, uint32_t id, uint64_t size)
 {
 	struct reef_state_node *node = reef_state_node_of(state, id);
 
@@ -413,8 +414,9 @@ static bool node_holds(struct reef_state *state, uint32_t id, uint64_t size)
 	return true;
 }
 
-static bool extent_ok(struct reef_state *state,
-		      const struct reef_state_extent *extent)
+/* Check an extent, and count it at its space and nodes. */
+static bool count_valid_extent(struct reef_state *state,
+			       const struct reef_state_extent *extent)
 {
 	struct reef_state_space *space =
 		reef_state_space_of(state, extent->space);
@@ -430,11 +432,11 @@ static bool extent_ok(struct reef_state *state,
 	    extent->state < REEF_EXTENT_LIVE ||
 	    extent->state > REEF_EXTENT_LOST)
 		return false;
-	if (placed ? !node_holds(state, extent->node, extent->size)
+	if (placed ? !count_on_node(state, extent->node, extent->size)
 		   : extent->node != 0)
 		return false;
 	if (moving ? extent->target == extent->node ||
-			     !node_holds(state, extent->target, extent->size)
+			     !count_on_node(state, extent->target, extent->size)
 		   : extent->target != 0)
 		return false;
 	space->by_ordinal[extent->ordinal] = extent->number;
@@ -459,8 +461,8 @@ static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
 		extent.epoch = (uint32_t)reef_cursor_get(in, 4);
 		extent.state = (uint8_t)reef_cursor_get(in, 1);
 		extent.size = reef_cursor_get(in, 8);
-		rc = number(&state->next_extent, extent.number, end);
-		if (rc || in->failed || !extent_ok(state, &extent))
+		rc = take_number(&state->next_extent, extent.number, end);
+		if (rc || in->failed || !count_valid_extent(state, &extent))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->extents,
 				     &state->extent_room,
@@ -474,8 +476,8 @@ static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
 }
 
 /* The sessions of uses have not RECOVERED, but may have gone on from ALIVE. */
-static bool use_ok(const struct reef_state *state,
-		   const struct reef_state_use *use)
+static bool is_use_valid(const struct reef_state *state,
+			 const struct reef_state_use *use)
 {
 	const struct reef_state_session *session =
 		reef_state_session(state, use->session);
@@ -502,7 +504,7 @@ static int get_uses(struct reef_cursor_in *in, struct reef_state *state)
 	for (; count > 0; count--) {
 		use.session = (uint32_t)reef_cursor_get(in, 4);
 		use.space = (uint32_t)reef_cursor_get(in, 4);
-		if (in->failed || !use_ok(state, &use))
+		if (in->failed || !is_use_valid(state, &use))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->uses, &state->use_room,
 				     state->use_count + 1, sizeof(use));
@@ -525,12 +527,12 @@ static int get_names(struct reef_cursor_in *in, struct reef_state *state,
 		record.value = reef_cursor_get(in, 8);
 		generation = reef_cursor_get(in, 8);
 		record.name = get_text(in);
-		/* In their order: nothing may follow where this one goes. */
+		/* Names come in order, so none may follow the place of this. */
 		if (generation == 0 || generation > last ||
 		    reef_names_next(&state->names, record.space, record.name,
 				    true))
 			return -REEF_ECORRUPT;
-		rc = enter(state, in, &record);
+		rc = apply_decoded(state, in, &record);
 		if (rc == 0)
 			reef_names_find(&state->names, record.space,
 					record.name)
@@ -566,8 +568,8 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 	count = reef_cursor_get(in, 4);
 	if (in->failed || head->next_slot > UINT16_MAX)
 		return -REEF_ECORRUPT;
-	/* More of them than we know: a newer broker has been here. Fewer: those
-	 * that it did not know have their defaults. */
+	/* More settings than we know: a newer broker wrote it. Fewer: an older
+	 * one did, and those that it did not know have their defaults. */
 	if (count > REEF_SETTING_COUNT)
 		return -REEF_EVERSION;
 	for (i = 0; i < count; i++) {
@@ -600,7 +602,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 		rc = get_names(in, state, head.generation);
 	if (rc)
 		return rc;
-	/* Without a pool there is nothing. */
+	/* A state without a pool has nothing else either. */
 	if (!state->pool &&
 	    (state->session_count > 0 || head.pool_epoch || head.broker_epoch ||
 	     head.generation || state->reclaim))

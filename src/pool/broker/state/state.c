@@ -59,7 +59,7 @@ void reef_state_destroy(struct reef_state *state)
 
 /* --- the way of a record --- */
 
-static const struct reef_rule *rule_of(uint16_t type)
+static const struct reef_rule *rule_for(uint16_t type)
 {
 	if (type >= REEF_RECORD_TYPES)
 		return NULL;
@@ -128,12 +128,12 @@ static void note_origin(struct reef_state *state,
 
 int reef_state_check(struct reef_state *state, const struct reef_record *record)
 {
-	const struct reef_rule *rule = rule_of(record->type);
+	const struct reef_rule *rule = rule_for(record->type);
 	int rc;
 
 	if (!rule)
 		return -EINVAL;
-	/* There is a pool before there is anything in it. */
+	/* The record that makes the pool comes before all others. */
 	if (!state->pool && record->type != REEF_RECORD_POOL)
 		return -ENOENT;
 	rc = check_origin(state, record);
@@ -146,7 +146,7 @@ int reef_state_apply(struct reef_state *state, const struct reef_record *record)
 
 	if (rc)
 		return rc;
-	rule_of(record->type)->apply(state, record);
+	rule_for(record->type)->apply(state, record);
 	note_origin(state, record);
 	return 0;
 }
@@ -205,7 +205,7 @@ int reef_state_check_text(const struct reef_state *state, struct reef_text text,
 
 	if (text.size == 0)
 		return -EINVAL;
-	/* They end up in logs and on terminals. */
+	/* Texts end up in logs and on terminals: no control characters. */
 	for (i = 0; i < text.size; i++)
 		if ((uint8_t)text.bytes[i] < 0x20 || text.bytes[i] == 0x7f)
 			return -EINVAL;
@@ -222,9 +222,10 @@ int reef_state_check_limit(const struct reef_state *state, uint64_t count,
 	return 0;
 }
 
-/* Where a number is in an array of things that begin with theirs. */
-static void *find(const void *items, size_t count, size_t item_size,
-		  uint32_t number)
+/* Find an item in a sorted array of structs whose first member is their number.
+ * NULL: there is none. */
+static void *find_by_number(const void *items, size_t count, size_t item_size,
+			    uint32_t number)
 {
 	size_t low = 0, high = count, middle;
 	uint32_t own;
@@ -245,27 +246,29 @@ static void *find(const void *items, size_t count, size_t item_size,
 struct reef_state_user *reef_state_user_of(const struct reef_state *state,
 					   uint32_t id)
 {
-	return find(state->users, state->user_count, sizeof(*state->users), id);
+	return find_by_number(state->users, state->user_count,
+			      sizeof(*state->users), id);
 }
 
 struct reef_state_node *reef_state_node_of(const struct reef_state *state,
 					   uint32_t id)
 {
-	return find(state->nodes, state->node_count, sizeof(*state->nodes), id);
+	return find_by_number(state->nodes, state->node_count,
+			      sizeof(*state->nodes), id);
 }
 
 struct reef_state_space *reef_state_space_of(const struct reef_state *state,
 					     uint32_t id)
 {
-	return find(state->spaces, state->space_count, sizeof(*state->spaces),
-		    id);
+	return find_by_number(state->spaces, state->space_count,
+			      sizeof(*state->spaces), id);
 }
 
 struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
 					       uint32_t number)
 {
-	return find(state->extents, state->extent_count,
-		    sizeof(*state->extents), number);
+	return find_by_number(state->extents, state->extent_count,
+			      sizeof(*state->extents), number);
 }
 
 /* --- queries --- */

@@ -127,12 +127,12 @@ struct reef_state;
 int reef_state_create(struct reef_state **out);
 void reef_state_destroy(struct reef_state *state); /* NULL is fine */
 
-/* Would this record apply? Takes the memory it needs, changes nothing else.
- * -EINVAL: a value that makes no sense, here or ever.  -ENOENT: no such thing.
- * -EEXIST: there is one.  -ESTALE: an epoch, era, generation or number is not
- * the one that comes next.  -EALREADY: that request was done.
- * -EBUSY: in a state, or a use, that forbids it.
- * -EDQUOT: over the quota.  -ENOSPC: over a limit or a capacity.  -ENOMEM. */
+/* Check whether this record would apply. Takes the memory that it needs,
+ * changes nothing else. -EINVAL: a value that makes no sense, here or ever.
+ * -ENOENT: no such thing. -EEXIST: there is one.  -ESTALE: an epoch, era,
+ * generation or number is not the one that comes next.  -EALREADY: that request
+ * was done. -EBUSY: in a state, or a use, that forbids it. -EDQUOT: over the
+ * quota.  -ENOSPC: over a limit or a capacity.  -ENOMEM. */
 int reef_state_check(struct reef_state *state,
 		     const struct reef_record *record);
 

@@ -14,11 +14,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
-/* A piece stays in the cache until its checksum is made, and whoever takes the
- * memory away does not wait long for the end of it. */
-#define PIECE (512u << 10)
-/* Of one that cannot be had in place just now. */
+/* The most that is received between an enter and a leave, by near.h (4). It
+ * also stays in the cache until its checksum is made. */
+#define PIECE (64u << 10)
+/* The same, of one that cannot be had in place just now. */
 #define DETOUR (16u << 10)
 
 struct map_stage {
@@ -68,8 +69,9 @@ bool map_stage_is_whole(const struct map_stage *stage)
 	return stage->filled == stage->size;
 }
 
-/* So many bytes more are there, and here, too. */
-static void note(struct map_stage *stage, const void *bytes, size_t count)
+/* Count bytes that are in the pool now, and add them to the checksum; they are
+ * at `bytes`, too. */
+static void note_bytes(struct map_stage *stage, const void *bytes, size_t count)
 {
 	const size_t value_size = stage->staged.value_size;
 	size_t part = 0;
@@ -86,43 +88,65 @@ static uint64_t next_address(const struct map_stage *stage)
 	return hash_staged_value(&stage->staged) + stage->filled;
 }
 
-/* Straight to where it belongs. False: not now. */
-static bool take_near(struct map_stage *stage, map_source *source,
-		      void *context, size_t size, ssize_t *got)
+/* Receive straight to where it belongs: what the socket has now, without
+ * waiting (fabric/near.h (4)). False: not in place at the moment. */
+static bool receive_near(struct map_stage *stage, int fd, size_t size,
+			 ssize_t *got)
 {
 	uint8_t *to;
 
-	if (!client_near_enter(stage->reef))
+	if (stage->rc || !client_near_enter(stage->reef))
 		return false;
 	to = client_near_at(stage->reef, next_address(stage), size, true);
 	if (to) {
-		*got = source(context, to, size);
+		*got = recv(fd, to, size, MSG_DONTWAIT);
 		if (*got > 0)
-			note(stage, to, (size_t)*got);
+			note_bytes(stage, to, (size_t)*got);
 	}
 	client_near_leave(stage->reef);
 	return to;
 }
 
-ssize_t map_stage_take(struct map_stage *stage, map_source *source,
-		       void *context)
+/* By a buffer and an operation: that does what is due, and then the memory is
+ * near again. */
+static ssize_t receive_far(struct map_stage *stage, int fd, size_t size)
 {
 	char detour[DETOUR];
-	size_t size = stage->size - stage->filled;
-	ssize_t got;
+	ssize_t got = recv(fd, detour, size, MSG_DONTWAIT);
 
-	size = size < PIECE ? size : PIECE;
-	if (!stage->rc && take_near(stage, source, context, size, &got))
-		return got;
-	/* What is due is done by an operation; then it is near again. */
-	got = source(context, detour, size < DETOUR ? size : DETOUR);
-	if (got <= 0)
-		return got;
-	if (!stage->rc)
-		stage->rc = reef_write(stage->reef, next_address(stage), detour,
-				       (size_t)got);
-	note(stage, detour, (size_t)got);
+	if (got > 0)
+		map_stage_add(stage, detour, (size_t)got);
 	return got;
+}
+
+ssize_t map_stage_receive(struct map_stage *stage, int fd, size_t most)
+{
+	size_t left = stage->size - stage->filled, size;
+	ssize_t got, all = 0;
+
+	left = left < most ? left : most;
+	reef_assert(left);
+	do {
+		size = left < PIECE ? left : PIECE;
+		if (!receive_near(stage, fd, size, &got)) {
+			size = size < DETOUR ? size : DETOUR;
+			got = receive_far(stage, fd, size);
+		}
+		if (got <= 0)
+			return all ? all : got;
+		all += got;
+		left -= (size_t)got;
+	} while (left && got == (ssize_t)size);
+	return all;
+}
+
+void map_stage_add(struct map_stage *stage, const void *bytes, size_t size)
+{
+	reef_assert(size <= stage->size - stage->filled);
+	if (!stage->rc && size)
+		stage->rc = reef_write(stage->reef, next_address(stage), bytes,
+				       size);
+	note_bytes(stage, bytes, size);
 }
 
 static int decide_put(void *context, const struct reef_map_entry *now,

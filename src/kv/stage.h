@@ -1,7 +1,7 @@
 /* stage.h - a large value that comes piece by piece, straight into the memory
  * of the pool, and is put when all of it is there.
  *
- *	begin --> take ... take (is_whole) --> put --> end
+ *	begin --> add, receive ... (is_whole) --> put --> end
  *	            `---> end: the client went away; its block is freed
  *
  * (1) Nobody else knows of the block before it is put, so whoever fills it need
@@ -13,6 +13,8 @@
  *     buffer with one WRITE is better.
  * (4) What goes wrong with the memory is told by put and read; until then
  *     pieces are taken, and lost.
+ * (5) Nobody waits for whoever sends: a withdraw of the memory lasts no longer
+ *     than it takes to copy 64 KiB out of the kernel.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_KV_STAGE_H
@@ -31,12 +33,12 @@ int map_stage_begin(struct reef_map *map, size_t key_size, size_t value_size,
 /* NULL is fine. */
 void map_stage_end(struct map_stage *stage);
 
-/* Let `source` put the next bytes somewhere, at most `size` of them: how many
- * they were is returned, or what it says was wrong (0 or negative). It must be
- * quick and not use the handle. */
-typedef ssize_t map_source(void *context, void *to, size_t size);
-ssize_t map_stage_take(struct map_stage *stage, map_source *source,
-		       void *context);
+/* Receive what a socket has now, at most `most` bytes and what is missing, of
+ * which there must be some. It never waits, whatever kind of socket that is.
+ * Returns as recv(2) does: how many, 0 at the end, -1 with errno. */
+ssize_t map_stage_receive(struct map_stage *stage, int fd, size_t most);
+/* Add bytes that were received before; no more than are missing. */
+void map_stage_add(struct map_stage *stage, const void *bytes, size_t size);
 bool map_stage_is_whole(const struct map_stage *stage);
 
 /* Put it, whole, under a key of the size that was told. As reef_map_put;

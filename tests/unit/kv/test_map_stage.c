@@ -2,16 +2,24 @@
  * see them who read the same map over tcp. */
 #include "fixture/local_pool.h"
 #include "kv/stage.h"
+#include "pool/client/client.h"
+#include "wire/pool.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <reef/map.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define SIZE 300000u
 
 struct user {
 	struct reef *reef;
+	struct reef_space *space;
 	struct reef_map *map;
 };
 
@@ -24,11 +32,11 @@ static void join(struct user *user, const char *fabrics)
 {
 	struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 	struct reef_options options = {.fabrics = fabrics};
-	struct reef_space *space;
 
 	assert_int_equal(reef_open("local", &options, &user->reef), 0);
-	assert_int_equal(reef_space_open(user->reef, "s", &create, &space), 0);
-	assert_int_equal(reef_map_open(space, "m", NULL, &user->map), 0);
+	assert_int_equal(
+		reef_space_open(user->reef, "s", &create, &user->space), 0);
+	assert_int_equal(reef_map_open(user->space, "m", NULL, &user->map), 0);
 }
 
 static int begin(void **state)
@@ -63,16 +71,22 @@ struct flow {
 	size_t at, part;
 };
 
-static ssize_t flow_on(void *context, void *to, size_t size)
+static void fill(const struct flow *flow, uint8_t *to, size_t size)
 {
-	struct flow *flow = context;
-
-	size = size < flow->part ? size : flow->part;
 	for (size_t i = 0; i < size; i++)
-		((uint8_t *)to)[i] =
-			(uint8_t)((flow->at + i) * (flow->seed + 7));
+		to[i] = (uint8_t)((flow->at + i) * (flow->seed + 7));
+}
+
+/* The next piece, but no more than `left`. */
+static void add_piece(struct map_stage *stage, struct flow *flow, size_t left)
+{
+	size_t size = left < flow->part ? left : flow->part;
+	uint8_t *bytes = malloc(size);
+
+	fill(flow, bytes, size);
+	map_stage_add(stage, bytes, size);
 	flow->at += size;
-	return (ssize_t)size;
+	free(bytes);
 }
 
 static struct map_stage *stage_whole(uint32_t seed, size_t key_size,
@@ -84,7 +98,7 @@ static struct map_stage *stage_whole(uint32_t seed, size_t key_size,
 	assert_int_equal(map_stage_begin(near.map, key_size, SIZE, 2, &stage),
 			 0);
 	while (!map_stage_is_whole(stage))
-		assert_true(map_stage_take(stage, flow_on, &flow) > 0);
+		add_piece(stage, &flow, SIZE + 2 - flow.at);
 	assert_int_equal(flow.at, SIZE + 2);
 	return stage;
 }
@@ -95,7 +109,7 @@ static void expect(const struct user *user, const char *key, uint32_t seed)
 	struct flow flow = {.seed = seed, .part = SIZE};
 	uint8_t *wanted = malloc(SIZE);
 
-	flow_on(&flow, wanted, SIZE);
+	fill(&flow, wanted, SIZE);
 	assert_int_equal(reef_map_get(user->map, key, strlen(key), &value), 0);
 	assert_int_equal(value.size, SIZE);
 	assert_memory_equal(value.bytes, wanted, SIZE);
@@ -127,7 +141,6 @@ static void map_stage_put_is_read_by_others(void **state)
 /* Far more than the pool has, so what ended must be back. */
 static void map_stage_ended_gives_its_memory_back(void **state)
 {
-	struct flow flow = {.part = 20000};
 	struct map_stage *stage;
 
 	if (!is_near)
@@ -135,7 +148,7 @@ static void map_stage_ended_gives_its_memory_back(void **state)
 	for (uint32_t i = 0; i < 300; i++) {
 		assert_int_equal(
 			map_stage_begin(near.map, 3, 1u << 20, 2, &stage), 0);
-		assert_true(map_stage_take(stage, flow_on, &flow) > 0);
+		add_piece(stage, &(struct flow){.part = 20000}, 20000);
 		map_stage_end(stage);
 	}
 }
@@ -150,11 +163,10 @@ static void map_stage_half_can_be_read(void **state)
 		return;
 	assert_int_equal(map_stage_begin(near.map, 3, SIZE, 2, &stage), 0);
 	while (flow.at < sizeof(got))
-		map_stage_take(stage, flow_on, &flow);
+		add_piece(stage, &flow, sizeof(got) - flow.at);
 	assert_int_equal(map_stage_read(stage, got), 0);
 	map_stage_end(stage);
-	again.part = sizeof(wanted);
-	flow_on(&again, wanted, sizeof(wanted));
+	fill(&again, wanted, sizeof(wanted));
 	assert_memory_equal(got, wanted, sizeof(got));
 }
 
@@ -179,6 +191,119 @@ static void map_stage_what_is_not_for_it_is_refused(void **state)
 			 -ENOSPC);
 }
 
+/* --- from a socket --- */
+
+struct receiver {
+	struct map_stage *stage;
+	int fd; /* one that blocks */
+	_Atomic bool is_dry;
+	_Atomic int failed;
+};
+
+static void *receive_all(void *arg)
+{
+	struct receiver *receiver = arg;
+	struct pollfd pollfd = {receiver->fd, POLLIN, 0};
+
+	while (!map_stage_is_whole(receiver->stage)) {
+		ssize_t got = map_stage_receive(receiver->stage, receiver->fd,
+						SIZE_MAX);
+
+		if (got > 0)
+			continue;
+		if (got == 0 || errno != EAGAIN) {
+			receiver->failed = errno;
+			break;
+		}
+		receiver->is_dry = true;
+		poll(&pollfd, 1, 1000);
+	}
+	return NULL;
+}
+
+/* Every key of the space's memory becomes void, which takes a withdraw from
+ * every holder. */
+static int revoke_keys(const struct user *user)
+{
+	struct reef_body body = {
+		.ask.space_revoke.space = reef_space_id(user->space),
+	};
+
+	return reef_client_ask(user->reef, REEF_POOL_SPACE_REVOKE, true, &body,
+			       NULL);
+}
+
+static void map_stage_sender_that_stops_holds_no_withdraw_up(void **state)
+{
+	struct flow flow = {.seed = 9};
+	uint8_t *bytes = malloc(SIZE + 2);
+	struct receiver receiver = {0};
+	size_t half = 50001;
+	pthread_t thread;
+	int ends[2];
+
+	if (!is_near) {
+		free(bytes);
+		return;
+	}
+	fill(&flow, bytes, SIZE + 2);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	receiver.fd = ends[1];
+	assert_int_equal(map_stage_begin(near.map, 4, SIZE, 2, &receiver.stage),
+			 0);
+	assert_int_equal(send(ends[0], bytes, half, 0), half);
+	assert_int_equal(pthread_create(&thread, NULL, receive_all, &receiver),
+			 0);
+	/* It has all of that, and now waits for more. */
+	for (uint32_t i = 0; i < 10000000 && !receiver.is_dry; i++)
+		sched_yield();
+	assert_true(receiver.is_dry);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(revoke_keys(&far), 0);
+	while (half < SIZE + 2) {
+		ssize_t sent = send(ends[0], bytes + half, SIZE + 2 - half, 0);
+
+		assert_true(sent > 0);
+		half += (size_t)sent;
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(receiver.failed, 0);
+	assert_int_equal(map_stage_put(receiver.stage, near.map, "slow", 0), 0);
+	map_stage_end(receiver.stage);
+	expect(&far, "slow", 9);
+	assert_int_equal(reef_map_delete(far.map, "slow", 4, 0), 0);
+	close(ends[0]);
+	close(ends[1]);
+	free(bytes);
+}
+
+/* A forked child is told so, and keeps its hands off. */
+static void map_stage_forked_child_takes_nothing(void **state)
+{
+	struct map_stage *stage;
+	char bytes[2000] = {0};
+	int ends[2], status;
+	pid_t child;
+
+	if (!is_near)
+		return;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	assert_int_equal(map_stage_begin(near.map, 3, SIZE, 2, &stage), 0);
+	map_stage_add(stage, bytes, sizeof(bytes));
+	assert_int_equal(send(ends[0], bytes, sizeof(bytes), 0), sizeof(bytes));
+	child = fork();
+	if (!child) {
+		if (map_stage_receive(stage, ends[1], SIZE) != sizeof(bytes))
+			_exit(1);
+		_exit(map_stage_read(stage, bytes) != -REEF_EFORKED);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	map_stage_end(stage);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +311,9 @@ int main(void)
 		cmocka_unit_test(map_stage_ended_gives_its_memory_back),
 		cmocka_unit_test(map_stage_half_can_be_read),
 		cmocka_unit_test(map_stage_what_is_not_for_it_is_refused),
+		cmocka_unit_test(
+			map_stage_sender_that_stops_holds_no_withdraw_up),
+		cmocka_unit_test(map_stage_forked_child_takes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

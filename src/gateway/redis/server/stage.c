@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define VALUE_MIN (128u << 10)
 #define STAGED_MAX (UINT64_C(64) << 20)
@@ -35,22 +34,6 @@ static bool is_plain(const struct redis_client *client,
 	       !thread->is_fenced && thread->now_ns >= thread->away_until_ns;
 }
 
-struct piece {
-	const char *bytes;
-	size_t size;
-};
-
-static ssize_t give_piece(void *context, void *to, size_t size)
-{
-	struct piece *piece = context;
-
-	size = size < piece->size ? size : piece->size;
-	memcpy(to, piece->bytes, size);
-	piece->bytes += size;
-	piece->size -= size;
-	return (ssize_t)size;
-}
-
 static struct redis_stage *stage_begin(void *context,
 				       const struct redis_parser *parser,
 				       size_t size, const char *bytes,
@@ -58,7 +41,6 @@ static struct redis_stage *stage_begin(void *context,
 {
 	struct redis_client *client = context;
 	struct redis_thread *thread = client->thread;
-	struct piece piece = {bytes, here};
 	struct redis_stage *stage;
 
 	if (!is_plain(client, parser, size - 2))
@@ -74,8 +56,7 @@ static struct redis_stage *stage_begin(void *context,
 		return NULL;
 	}
 	thread->staged_bytes += size;
-	while (piece.size)
-		map_stage_take(stage->below, give_piece, &piece);
+	map_stage_add(stage->below, bytes, here);
 	return stage;
 }
 
@@ -93,33 +74,11 @@ static void stage_end(struct redis_stage *stage)
 
 /* --- for the thread --- */
 
-struct socket {
-	int fd;
-	bool is_dry;
-};
-
-static ssize_t receive_piece(void *context, void *to, size_t size)
-{
-	struct socket *from = context;
-	ssize_t got = recv(from->fd, to, size, 0);
-
-	from->is_dry = got < (ssize_t)size;
-	return got;
-}
-
-/* Bytes are received piece by piece while there are any, up to TURN_MAX, so
- * that others need not wait long. */
+/* As long as there are bytes, and others need not wait long. */
 ssize_t redis_stage_receive(struct redis_client *client)
 {
-	struct map_stage *below = client->parser.stage->below;
-	struct socket from = {.fd = client->fd};
-	ssize_t got, all = 0;
-
-	do {
-		got = map_stage_take(below, receive_piece, &from);
-		all += got > 0 ? got : 0;
-	} while (!from.is_dry && all < TURN_MAX && !map_stage_is_whole(below));
-	return all ? all : got;
+	return map_stage_receive(client->parser.stage->below, client->fd,
+				 TURN_MAX);
 }
 
 int redis_stage_put(const struct redis_request *request, struct reef_map *map,

@@ -198,14 +198,27 @@ void driver_fill(void *base, uint64_t size)
 		words[i] = workload_fill(i);
 }
 
+/* FILE:OFFSET.  -1: errno says why. */
+static int open_shared(const char *shared, off_t *offset)
+{
+	const char *end = strrchr(shared, ':');
+	char path[64];
+
+	*offset = end ? (off_t)strtoull(end + 1, NULL, 10) : 0;
+	snprintf(path, sizeof(path), "%.*s",
+		 end ? (int)(end - shared) : (int)strlen(shared), shared);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
 void *driver_memory(struct driver_pair *pair)
 {
 	const struct driver_options *options = &pair->options;
+	off_t offset = 0;
 	void *base;
 	int fd;
 
 	if (options->shared)
-		fd = open(options->shared, O_RDWR | O_CLOEXEC);
+		fd = open_shared(options->shared, &offset);
 	else
 		fd = memfd_create("reef-bench", MFD_CLOEXEC);
 	if (fd < 0 ||
@@ -216,7 +229,7 @@ void *driver_memory(struct driver_pair *pair)
 		return NULL;
 	}
 	base = mmap(NULL, options->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		    0);
+		    offset);
 	close(fd);
 	if (base == MAP_FAILED) {
 		driver_fail(pair, 0, "mapping the memory: %s", strerror(errno));

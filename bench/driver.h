@@ -28,8 +28,8 @@
 
 struct driver_options {
 	const char *fabric; /* "shm" or "tcp"; others ignore it */
-	/* A file to use as the memory, as told by an earlier competitor after
-	 * "ready"; NULL: make one. */
+	/* FILE:OFFSET, to use as the memory, as told by an earlier competitor
+	 * after "ready"; NULL: make one. */
 	const char *shared;
 	uint64_t size; /* bytes of memory */
 	bool huge;     /* ask for huge pages */

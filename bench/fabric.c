@@ -1,4 +1,6 @@
 /* fabric.c - `reef bench fabric`: what the fabrics cost, and a fiber's switch.
+ * Reef is measured by the calls that a program makes: reef_read, reef_write,
+ * reef_cas, reef_faa, reef_execute (fabric_reef.c).
  *
  * The required ratios are the project's promises (docs/BENCHMARKS.md); cases
  * without one are there to be seen side by side. */
@@ -61,16 +63,16 @@ static const struct bench_case shm_cases[] = {
 
 static const struct bench_case tcp_cases[] = {
 	{"tcp-read-64",
-	 "READ 64 B at random, both sides polling",
+	 "READ 64 B at random",
 	 {{"raw", 0.85}, {"ucx", 1.0}, {"libfabric", 1.0}}},
 	{"tcp-read-64-batch32",
 	 "READ 64 B at random, 32 in a batch",
 	 {{"raw", 0}, {"ucx", 1.5}, {"libfabric", 1.5}}},
 	{"tcp-read-8k",
-	 "READ 8 KiB at random, both sides polling",
+	 "READ 8 KiB at random",
 	 {{"raw", 0.8}, {"ucx", 1.0}, {"libfabric", 1.0}}},
 	{"tcp-read-64-spin", "READ 64 B at random, spinning", {{"raw", 0}}},
-	{"tcp-read-64-sleep", "the same, both sides sleeping", {{"raw", 0}}},
+	{"tcp-read-64-sleep", "the same, sleeping in poll(2)", {{"raw", 0}}},
 	{"tcp-read-64-fibers16", "the same from 16 fibers", {{0}}},
 	{0},
 };
@@ -105,8 +107,8 @@ static const struct bench_group groups[] = {
 
 static const struct bench fabric = {
 	.name = "fabric",
-	.about = "one-sided operations and fibers, beside the raw limit, UCX "
-		 "and libfabric",
+	.about = "the public calls and fibers, beside the raw limit, UCX and "
+		 "libfabric",
 	.unit = "ops/s",
 	.note = "shm and fiber cases go by the client's time on the processor, "
 		"tcp and sleeping\nones by the clock on the wall; on an idle "

@@ -1,54 +1,50 @@
-/* fabric_reef.c - the cases over Reef itself, as a user of fabric.h writes
- * them.
+/* fabric_reef.c - the cases over Reef, as a program would: the public calls, on
+ * memory of a pool in another process (what `reef up` runs).
  *
- * The target exposes memory and serves; the client has one end (fabric, queue,
- * link, remote) per way of waiting, because how long to spin is a fabric's
- * option. shm never asks the target for anything once attached, so it rests.
+ * The memory is one block. Where a huge page begins in it is address 0 of the
+ * workload; on shm the others are told where that lies in the file that the
+ * node lends, so that all use the same memory. What is in front of it and
+ * behind it is the pool's.
+ *
+ * Ways of waiting: SPIN is what the calls do by themselves; SLEEP is tasks and
+ * poll(2), as a program with an event loop has it; FIBERS is a handle that
+ * belongs to a scheduler.
  *
  * Thread: owner. */
 #include "fabric_bench.h"
 
-#include "fabric/fabric.h"
+#include "pool.h"
 
+#include <dirent.h>
+#include <poll.h>
+#include <reef/fiber.h>
+#include <reef/reef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
+#define MIB (UINT64_C(1) << 20)
+#define SLACK (4 * MIB) /* of the block, to align in it */
+#define HUGE (2 * MIB)
+#define EXTENT (16 * MIB) /* of the space, for anything else */
+#define FILL 65536
 #define FIBERS 16
-#define IDENTITY "bench"
-#define FIRST_SESSION 0x10001
-/* Nobody polls between rounds, so silence means nothing here. */
-#define SILENCE_NS (UINT64_C(3600) * 1000000000)
 #define SPIN_NS (UINT64_C(3600) * 1000000000)
+#define SPACE "bench"
 
-struct invitation {
-	char address[192];
-	uint64_t key;
-	int fd;		       /* of the memory, in the target */
-	uint32_t huge_percent; /* of the target's memory */
-};
-
-/* A batch, made once and posted again and again. */
-struct shot {
-	struct reef_op ops[WORKLOAD_BATCH_MAX];
-	struct reef_batch batch;
-};
-
-/* A client's end for one way of waiting. */
-struct end {
-	struct reef_fabric *fabric;
-	struct reef_sched *sched; /* FIBERS only */
-	struct reef_queue *queue;
-	struct reef_link *link;
-	struct reef_remote *remote;
-	struct reef_buffer *buffer;
-	struct shot one, many;
+/* A handle, and where the memory is. */
+struct hand {
+	struct reef *reef;
+	uint64_t base;
+	struct reef_access many[WORKLOAD_BATCH_MAX];
 	struct workload_state state;
 };
 
 struct client {
-	struct invitation invitation;
-	struct end ends[3]; /* by enum workload_mode; opened at first use */
+	struct driver_pair *pair;
+	struct hand hand;
+	struct hand fibers;	  /* belongs to sched; opened at first use */
+	struct reef_sched *sched; /* NULL: not yet */
 };
 
 /* --- operations --- */
@@ -56,72 +52,45 @@ struct client {
 workload_inline int ours_read(void *context, uint64_t offset, void *to,
 			      uint32_t length)
 {
-	struct end *end = context;
-	struct reef_op *op = end->one.ops;
+	struct hand *hand = context;
 
-	op->kind = REEF_READ;
-	op->offset = offset;
-	op->local = to;
-	op->length = length;
-	return reef_run(end->queue, &end->one.batch);
+	return reef_read(hand->reef, hand->base + offset, to, length);
 }
 
 workload_inline int ours_read_batch(void *context, const uint64_t *offsets,
 				    void *to)
 {
-	struct end *end = context;
+	struct hand *hand = context;
 
 	for (uint32_t i = 0; i < WORKLOAD_BATCH_MAX; i++) {
-		struct reef_op *op = &end->many.ops[i];
-
-		op->offset = offsets[i];
-		op->local = (uint8_t *)to + i * WORKLOAD_LINE;
+		hand->many[i].address = hand->base + offsets[i];
+		hand->many[i].local = (uint8_t *)to + i * WORKLOAD_LINE;
 	}
-	return reef_run(end->queue, &end->many.batch);
+	return reef_execute(hand->reef, hand->many, WORKLOAD_BATCH_MAX);
 }
 
 workload_inline int ours_write(void *context, uint64_t offset, const void *from,
 			       uint32_t length)
 {
-	struct end *end = context;
-	struct reef_op *op = end->one.ops;
+	struct hand *hand = context;
 
-	op->kind = REEF_WRITE;
-	op->offset = offset;
-	op->local = (void *)from;
-	op->length = length;
-	return reef_run(end->queue, &end->one.batch);
+	return reef_write(hand->reef, hand->base + offset, from, length);
 }
 
 workload_inline int ours_cas(void *context, uint64_t offset, uint64_t compare,
 			     uint64_t swap, uint64_t *before)
 {
-	struct end *end = context;
-	struct reef_op *op = end->one.ops;
-	int rc;
+	struct hand *hand = context;
 
-	op->kind = REEF_CAS;
-	op->offset = offset;
-	op->compare = compare;
-	op->operand = swap;
-	rc = reef_run(end->queue, &end->one.batch);
-	*before = op->result;
-	return rc;
+	return reef_cas(hand->reef, hand->base + offset, compare, swap, before);
 }
 
 workload_inline int ours_faa(void *context, uint64_t offset, uint64_t add,
 			     uint64_t *before)
 {
-	struct end *end = context;
-	struct reef_op *op = end->one.ops;
-	int rc;
+	struct hand *hand = context;
 
-	op->kind = REEF_FAA;
-	op->offset = offset;
-	op->operand = add;
-	rc = reef_run(end->queue, &end->one.batch);
-	*before = op->result;
-	return rc;
+	return reef_faa(hand->reef, hand->base + offset, add, before);
 }
 
 static const struct workload_ops ours_ops = {
@@ -132,189 +101,150 @@ static const struct workload_ops ours_ops = {
 	.faa = ours_faa,
 };
 
-static void shot_init(struct shot *shot, struct end *end, uint32_t count)
+/* SLEEP: never a turn of the processor without something to do. */
+static int slept_read(void *context, uint64_t offset, void *to, uint32_t length)
 {
-	*shot = (struct shot){
-		.batch = {.link = end->link, .count = count},
+	struct hand *hand = context;
+	struct reef_access access = {
+		.kind = REEF_READ,
+		.address = hand->base + offset,
+		.local = to,
+		.length = length,
 	};
-	shot->batch.ops = shot->ops;
-	for (uint32_t i = 0; i < count; i++)
-		shot->ops[i] = (struct reef_op){
-			.kind = REEF_READ,
-			.length = WORKLOAD_LINE,
-			.remote = end->remote,
-			.buffer = end->buffer,
-		};
+	struct reef_task task = {.accesses = &access, .count = 1};
+	struct pollfd pollfd = {reef_fd(hand->reef), POLLIN, 0};
+	int rc = reef_task_submit(hand->reef, &task);
+
+	while (rc >= 0 && !task.done) {
+		rc = reef_arm(hand->reef);
+		if (rc == 0 && reef_progress(hand->reef) == 0 && !task.done)
+			poll(&pollfd, 1, 1000);
+		rc = rc < 0 ? rc : reef_progress(hand->reef);
+	}
+	return rc < 0 ? rc : task.status;
 }
 
-/* --- the target --- */
+static const struct workload_ops slept_ops = {
+	.read = slept_read,
+	.read_batch = ours_read_batch,
+	.write = ours_write,
+	.cas = ours_cas,
+	.faa = ours_faa,
+};
 
-static int credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
-{
-	if (strcmp(identity, IDENTITY) != 0)
-		return -ENOENT;
-	memset(key, 7, REEF_KEY_SIZE);
-	return 0;
-}
-
-static void ours_progress(struct driver_pair *pair, enum workload_mode mode)
-{
-	if (mode == WORKLOAD_SLEEP)
-		reef_queue_wait(pair->context, 10000000);
-	else
-		reef_poll(pair->context);
-}
+/* --- opening --- */
 
 static int fail(struct driver_pair *pair, const char *what, int rc)
 {
 	return driver_fail(pair, rc, "%s: %s", what, reef_error_text(rc));
 }
 
-static int target_open(struct driver_pair *pair, struct invitation *invitation)
+static int hand_open(struct driver_pair *pair, struct hand *hand)
 {
-	/* It polls by reef_poll or not at all, so it need not spin by itself.*/
-	struct reef_fabric_options options = {.spin_ns = 1,
-					      .silence_ns = SILENCE_NS};
-	struct reef_memory_options memory_options = {
-		.size = pair->options.size,
-		.huge_pages = pair->options.huge,
-	};
-	struct reef_listen_options listen_options = {.credential = credential};
-	struct reef_fabric *fabric;
-	struct reef_queue *queue;
-	struct reef_memory *memory;
-	struct reef_region *region;
-	struct reef_listener *listener;
-	char address[64] = "tcp:127.0.0.1:0";
-	int rc;
+	struct reef_options options = {.fabrics = pair->options.fabric};
+	int rc = reef_open("local", &options, &hand->reef);
 
-	rc = reef_fabric_open(pair->options.fabric, &options, &fabric);
-	rc = rc ? rc : reef_queue_open(fabric, NULL, &queue);
-	rc = rc ? rc : reef_memory_create(&memory_options, &memory);
-	rc = rc ? rc : reef_expose(fabric, memory, &region);
 	if (rc)
-		return fail(pair, "lending memory", rc);
-	driver_fill(memory->base, pair->options.size);
-	if (strcmp(pair->options.fabric, "shm") == 0)
-		snprintf(address, sizeof(address), "shm:@reef-bench-%d",
-			 (int)getpid());
-	rc = reef_listen(queue, address, &listen_options, &listener);
-	if (rc)
-		return fail(pair, address, rc);
-	snprintf(invitation->address, sizeof(invitation->address), "%s",
-		 reef_listener_address(listener));
-	invitation->key = reef_region_key(region);
-	invitation->fd = memory->fd;
-	invitation->huge_percent = driver_huge_percent();
-	pair->context = queue;
-	return 0;
+		return rc;
+	for (uint32_t i = 0; i < WORKLOAD_BATCH_MAX; i++)
+		hand->many[i] = (struct reef_access){
+			.kind = REEF_READ,
+			.length = WORKLOAD_LINE,
+		};
+	return driver_state(&hand->state, pair->options.size);
 }
 
-/* Everything it opened ends with its process, without a word. */
-static int ours_target(struct driver_pair *pair)
+static int fill(const struct hand *hand, uint64_t size)
 {
-	struct invitation invitation = {0};
-	int rc = target_open(pair, &invitation);
+	uint64_t *words = malloc(FILL);
+	int rc = words ? 0 : -ENOMEM;
 
-	rc = rc ? rc : driver_send(pair, &invitation, sizeof(invitation));
-	if (!rc)
-		driver_target_loop(pair, ours_progress);
+	for (uint64_t at = 0; !rc && at < size; at += FILL) {
+		uint64_t length = size - at < FILL ? size - at : FILL;
+
+		for (uint64_t i = 0; i < length / 8; i++)
+			words[i] = workload_fill(at / 8 + i);
+		rc = reef_write(hand->reef, hand->base + at, words, length);
+	}
+	free(words);
 	return rc;
 }
 
-/* --- the client --- */
-
-static int end_connect(struct driver_pair *pair, struct end *end,
-		       enum workload_mode mode)
+static int make_block(struct driver_pair *pair, struct hand *hand)
 {
-	struct client *client = pair->context;
-	struct reef_connect_options options = {
-		.session = FIRST_SESSION + ((uint32_t)mode << 16),
-		.identity = IDENTITY,
-	};
-	int rc;
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space *space;
+	uint64_t block;
+	int rc = reef_space_open(hand->reef, SPACE, &options, &space);
 
-	memset(options.key, 7, REEF_KEY_SIZE);
-	rc = reef_connect(end->queue, client->invitation.address, &options,
-			  &end->link);
-	if (rc)
-		return fail(pair, client->invitation.address, rc);
-	rc = reef_attach(end->queue, end->link, client->invitation.key,
-			 &end->remote);
-	return rc ? fail(pair, "attaching the memory", rc) : 0;
-}
-
-static int end_open(struct driver_pair *pair, struct end *end,
-		    enum workload_mode mode)
-{
-	bool sleeps = mode == WORKLOAD_SLEEP;
-	struct reef_fabric_options options = {
-		.spin_ns = sleeps ? 1 : SPIN_NS,
-		.silence_ns = SILENCE_NS,
-	};
-	struct reef_sched_options sched_options = {.spin_ns = SPIN_NS};
-	int rc;
-
-	rc = driver_state(&end->state, pair->options.size);
-	if (!rc && mode == WORKLOAD_FIBERS)
-		rc = reef_sched_create(&sched_options, &end->sched);
-	rc = rc ? rc
-		: reef_fabric_open(pair->options.fabric, &options,
-				   &end->fabric);
-	rc = rc ? rc : reef_queue_open(end->fabric, end->sched, &end->queue);
-	if (rc)
-		return fail(pair, pair->options.fabric, rc);
-	rc = end_connect(pair, end, mode);
+	rc = rc ? rc : reef_alloc(space, pair->options.size + SLACK, &block);
 	if (rc)
 		return rc;
-	rc = reef_buffer_register(end->fabric, end->state.local,
-				  WORKLOAD_LENGTH_MAX, &end->buffer);
-	if (rc)
-		return fail(pair, "registering a buffer", rc);
-	shot_init(&end->one, end, 1);
-	shot_init(&end->many, end, WORKLOAD_BATCH_MAX);
-	if (strcmp(pair->options.fabric, "shm") == 0)
-		rc = workload_sweep(&ours_ops, end, &end->state);
-	return rc ? fail(pair, "reading", rc) : 0;
+	hand->base = (block + HUGE - 1) & ~(HUGE - 1);
+	return fill(hand, pair->options.size);
 }
 
-/* The ends are opened here, all of them, so that none is in a measurement and
- * the target may rest afterwards. */
+/* The file that the block is in: the only one of the target's that is so long.
+ * The offset in it is that in the extent. */
+static void tell_shared(struct driver_pair *pair, const struct hand *hand)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	struct stat stat_;
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pair->target);
+	directory = opendir(path);
+	while (directory && (entry = readdir(directory))) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s",
+			 (int)pair->target, entry->d_name);
+		if (stat(path, &stat_) || !S_ISREG(stat_.st_mode) ||
+		    (uint64_t)stat_.st_size < pair->options.size + SLACK)
+			continue;
+		snprintf(pair->shared, sizeof(pair->shared), "%.40s:%u", path,
+			 (uint32_t)hand->base);
+		break;
+	}
+	if (directory)
+		closedir(directory);
+}
+
 static int ours_open(struct driver_pair *pair)
 {
 	struct client *client = calloc(1, sizeof(*client));
+	bool is_shm = strcmp(pair->options.fabric, "shm") == 0;
 	int rc;
 
 	if (!client)
 		return -ENOMEM;
 	pair->context = client;
-	rc = driver_fork(pair, ours_target);
-	rc = rc ? rc
-		: driver_receive(pair, &client->invitation,
-				 sizeof(client->invitation));
+	client->pair = pair;
+	rc = bench_pool_start(pair, pair->options.fabric,
+			      pair->options.size + SLACK + 4 * EXTENT, EXTENT,
+			      pair->options.huge);
 	if (rc)
 		return rc;
-	rc = driver_target_go(pair, WORKLOAD_SPIN);
-	for (int mode = 0; !rc && mode < 3; mode++)
-		rc = end_open(pair, &client->ends[mode],
-			      (enum workload_mode)mode);
+	rc = hand_open(pair, &client->hand);
+	rc = rc ? rc : make_block(pair, &client->hand);
+	if (!rc && is_shm)
+		rc = workload_sweep(&ours_ops, &client->hand,
+				    &client->hand.state);
 	if (rc)
-		return rc;
-	pair->target_rests = strcmp(pair->options.fabric, "shm") == 0;
-	snprintf(pair->shared, sizeof(pair->shared), "/proc/%d/fd/%d",
-		 (int)pair->target, client->invitation.fd);
+		return fail(pair, "the pool", rc);
+	pair->target_rests = true;
+	if (is_shm)
+		tell_shared(pair, &client->hand);
 	snprintf(pair->description, sizeof(pair->description),
-		 "%s, %u%% in huge pages",
-		 reef_fabric_description(client->ends[0].fabric),
-		 client->invitation.huge_percent);
-	return driver_target_rest(pair);
+		 "the public calls over %s, on a pool in another process, %u%% "
+		 "in huge pages",
+		 pair->options.fabric, driver_huge_percent());
+	return 0;
 }
 
 /* --- 16 fibers --- */
 
 struct crowd {
-	struct end *end;
+	struct client *client;
 	const struct workload *workload;
 	bool yields; /* on shm nothing ever parks, so they take turns */
 	double seconds, begin, finish;
@@ -326,24 +256,18 @@ struct crowd {
 static int crowd_member(void *argument)
 {
 	struct crowd *crowd = argument;
-	struct end end = *crowd->end;
-	struct reef_buffer *buffer;
-	int rc;
+	struct hand hand = crowd->client->fibers;
+	int rc = driver_state(&hand.state,
+			      (hand.state.lines + 2) * WORKLOAD_LINE);
 
-	rc = driver_state(&end.state, (end.state.lines + 2) * WORKLOAD_LINE);
-	rc = rc ? rc
-		: reef_buffer_register(end.fabric, end.state.local,
-				       WORKLOAD_LENGTH_MAX, &buffer);
 	if (rc) {
 		crowd->error = rc;
 		return rc;
 	}
-	end.buffer = buffer;
-	end.state.random += ++crowd->seed;
-	shot_init(&end.one, &end, 1);
+	hand.state.random += ++crowd->seed;
 	while (!crowd->error && crowd->finish < crowd->begin + crowd->seconds) {
 		for (uint32_t i = 0; !rc && i < crowd->workload->chunk; i++) {
-			rc = workload_read(&ours_ops, &end, &end.state,
+			rc = workload_read(&ours_ops, &hand, &hand.state,
 					   crowd->workload->length, 1);
 			crowd->done++;
 			if (crowd->yields)
@@ -353,55 +277,92 @@ static int crowd_member(void *argument)
 			crowd->error = rc;
 		crowd->finish = workload_seconds(crowd->workload->clock);
 	}
-	reef_buffer_unregister(buffer);
-	driver_state_free(&end.state);
+	driver_state_free(&hand.state);
 	return rc;
 }
 
-static int crowd_run(struct driver_pair *pair, struct end *end,
-		     const struct workload *workload, double seconds,
-		     double *rate)
+static int open_in_fiber(void *argument)
+{
+	struct crowd *crowd = argument;
+	struct client *client = crowd->client;
+	uint64_t word;
+
+	crowd->error = hand_open(client->pair, &client->fibers);
+	client->fibers.base = client->hand.base;
+	if (!crowd->error)
+		crowd->error = reef_read(client->fibers.reef,
+					 client->fibers.base, &word, 8);
+	return crowd->error;
+}
+
+/* Once; the handle stays the scheduler's. */
+static int fibers_open(struct crowd *crowd)
+{
+	struct reef_sched_options options = {.spin_ns = SPIN_NS};
+	struct client *client = crowd->client;
+	int rc = reef_sched_create(&options, &client->sched);
+
+	rc = rc ? rc
+		: reef_fiber_spawn(client->sched, open_in_fiber, crowd, NULL);
+	rc = rc ? rc : reef_sched_run(client->sched);
+	return rc ? rc : crowd->error;
+}
+
+static int crowd_run(struct client *client, const struct workload *workload,
+		     double seconds, double *rate)
 {
 	struct crowd crowd = {
-		.end = end,
+		.client = client,
 		.workload = workload,
-		.yields = pair->target_rests,
+		.yields = strcmp(client->pair->options.fabric, "shm") == 0,
 		.seconds = seconds,
-		.begin = workload_seconds(workload->clock),
 	};
-	int rc = 0;
+	int rc = client->sched ? 0 : fibers_open(&crowd);
 
-	crowd.finish = crowd.begin;
+	crowd.begin = crowd.finish = workload_seconds(workload->clock);
 	for (uint32_t i = 0; !rc && i < FIBERS; i++)
-		rc = reef_fiber_spawn(end->sched, crowd_member, &crowd, NULL);
-	rc = rc ? rc : reef_sched_run(end->sched);
+		rc = reef_fiber_spawn(client->sched, crowd_member, &crowd,
+				      NULL);
+	rc = rc ? rc : reef_sched_run(client->sched);
 	rc = rc ? rc : crowd.error;
 	if (!rc)
 		*rate = (double)crowd.done / (crowd.finish - crowd.begin);
 	return rc;
 }
 
+/* --- the driver --- */
+
 static int ours_run_case(struct driver_pair *pair, const char *name,
 			 double seconds, double *rate)
 {
 	const struct workload *workload = workload_find(name);
 	struct client *client = pair->context;
-	struct end *end;
+	struct hand *hand = &client->hand;
 	int rc;
 
 	if (!workload)
 		return -ENOSYS;
-	end = &client->ends[workload->mode];
 	if (workload->mode == WORKLOAD_FIBERS)
-		rc = crowd_run(pair, end, workload, seconds, rate);
+		rc = crowd_run(client, workload, seconds, rate);
+	else if (workload->mode == WORKLOAD_SLEEP)
+		rc = workload_run(workload, &slept_ops, hand, &hand->state,
+				  seconds, rate);
 	else
-		rc = workload_run(workload, &ours_ops, end, &end->state,
+		rc = workload_run(workload, &ours_ops, hand, &hand->state,
 				  seconds, rate);
 	return rc && rc != -EILSEQ ? fail(pair, name, rc) : rc;
+}
+
+static void ours_close(struct driver_pair *pair)
+{
+	struct client *client = pair->context;
+
+	reef_close(client->hand.reef);
 }
 
 const struct driver fabric_reef_driver = {
 	.name = "reef",
 	.open = ours_open,
 	.run = ours_run_case,
+	.close = ours_close,
 };

@@ -179,7 +179,7 @@ static int open_pool(struct driver_pair *pair, uint32_t fibers)
 		keys = TCP_KEYS;
 	ours.fabric = pair->options.fabric;
 	ours.fibers = fibers;
-	rc = bench_pool_start(pair, ours.fabric, CAPACITY(keys), EXTENT);
+	rc = bench_pool_start(pair, ours.fabric, CAPACITY(keys), EXTENT, false);
 	rc = rc ? rc : map_state_init(&ours.state, keys);
 	if (!rc && tcp)
 		rc = reef_sched_create(NULL, &ours.sched);

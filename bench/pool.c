@@ -22,6 +22,7 @@ struct wish {
 	char directory[64];
 	const char *fabric;
 	uint64_t capacity, extent_size;
+	bool huge;
 };
 
 /* This is static because the target is forked from what has it. */
@@ -54,7 +55,8 @@ static int server_main(void *arg)
 		.broker = {.listen = listen, .extent_size = wish.extent_size},
 		.node = {.name = "bench",
 			 .listen = listen,
-			 .capacity = wish.capacity},
+			 .capacity = wish.capacity,
+			 .huge_pages = wish.huge},
 	};
 	struct reef_host *host = NULL;
 	uint8_t byte = 0;
@@ -86,7 +88,7 @@ static int pool_target(struct driver_pair *pair)
 }
 
 int bench_pool_start(struct driver_pair *pair, const char *fabric,
-		     uint64_t capacity, uint64_t extent_size)
+		     uint64_t capacity, uint64_t extent_size, bool huge)
 {
 	const char *base = getenv("TMPDIR");
 	uint8_t byte;
@@ -95,6 +97,7 @@ int bench_pool_start(struct driver_pair *pair, const char *fabric,
 	wish.fabric = fabric;
 	wish.capacity = capacity;
 	wish.extent_size = extent_size;
+	wish.huge = huge;
 	snprintf(wish.directory, sizeof(wish.directory), "%.40s/%s",
 		 base && base[0] ? base : "/tmp", "reef-bench-XXXXXX");
 	if (!mkdtemp(wish.directory))

@@ -241,7 +241,7 @@ static int sync_reef_open(struct driver_pair *pair)
 	int rc;
 
 	ours.fabric = pair->options.fabric;
-	rc = bench_pool_start(pair, ours.fabric, CAPACITY, EXTENT);
+	rc = bench_pool_start(pair, ours.fabric, CAPACITY, EXTENT, false);
 	rc = rc ? rc : crowd_open(pair, CROWD_MAX, &ours_crowd, &ours.crowd);
 	if (rc)
 		return rc;

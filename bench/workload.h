@@ -55,9 +55,9 @@ enum workload_kind {
 
 /* How a side waits for the other. */
 enum workload_mode {
-	WORKLOAD_SPIN,	/* both sides poll */
-	WORKLOAD_SLEEP, /* both sides sleep in the kernel */
-	WORKLOAD_FIBERS /* both poll; 16 fibers on the client's thread */
+	WORKLOAD_SPIN,	/* it polls; a pool does so for some microseconds */
+	WORKLOAD_SLEEP, /* it sleeps in the kernel */
+	WORKLOAD_FIBERS /* it polls; 16 fibers on the client's thread */
 };
 
 struct workload {

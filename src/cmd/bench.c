@@ -13,31 +13,32 @@
 #define CASES_MAX 64
 #define MAP_ENTRY 80u /* bytes of a key and a value: bench/map_work.h */
 
-static void help(void)
+static void print_help(void)
 {
 	printf("usage: reef bench NAME [OPTIONS]\n\n"
 	       "Measures Reef beside the raw limit of the machine and beside "
 	       "the libraries\none would use instead, all in one run.\n\n");
 	for (int i = 0; bench_all[i]; i++)
 		printf("  %-10s %s\n", bench_all[i]->name, bench_all[i]->about);
-	printf("\n"
+	printf("\nOptions; what stands behind a semicolon is the default:\n"
 	       "  --case CASE     only this case; a pattern like 'shm-*'; may "
 	       "be repeated\n"
 	       "  --seconds S     time for each competitor in each case; 1.8\n"
-	       "  --rounds N      that the time is cut into; 9\n"
+	       "  --rounds N      rounds that the time is cut into; 9\n"
 	       "  --quick         a few seconds for everything, in less "
 	       "memory\n"
 	       "  --huge          ask for huge pages\n"
-	       "  --size SIZE     of the memory, e.g. 512M; each case its own\n"
-	       "  --keys N        of a map, 80 bytes of the size each\n"
+	       "  --size SIZE     size of the memory, as 512M; each case its "
+	       "own\n"
+	       "  --keys N        keys of a map, 80 bytes of the size each\n"
 	       "  --json FILE     write a line of JSON per case; - is stdout\n"
-	       "  --list          the cases, and the ratios they require\n"
+	       "  --list          show the cases, and the ratios they require\n"
 	       "  --help          this text\n\n"
 	       "Peers (UCX, libfabric, mimalloc, Redis) are programs in "
 	       "bench/peers beside reef, or\nin the directory REEF_PEERS.\n");
 }
 
-static const struct bench *find(const char *name)
+static const struct bench *find_bench(const char *name)
 {
 	for (int i = 0; bench_all[i]; i++)
 		if (strcmp(bench_all[i]->name, name) == 0)
@@ -45,7 +46,8 @@ static const struct bench *find(const char *name)
 	return NULL;
 }
 
-static int run(const struct bench *bench, const struct bench_options *options)
+static int run_bench(const struct bench *bench,
+		     const struct bench_options *options)
 {
 	int rc = bench_run(bench, options);
 
@@ -53,7 +55,7 @@ static int run(const struct bench *bench, const struct bench_options *options)
 	case 0:
 		return 0;
 	case -EIO:
-		return 1; /* the table has told */
+		return 1; /* the table has shown it */
 	case -ESRCH:
 		return cmd_usage_error("bench",
 				       "no such case; --list shows them all");
@@ -65,8 +67,8 @@ static int run(const struct bench *bench, const struct bench_options *options)
 	}
 }
 
-/* A number above 0, or 0. */
-static double number(const char *text, double most)
+/* Parse a number above 0 and up to `most`; 0: it is none. */
+static double parse_number(const char *text, double most)
 {
 	char *end;
 	double value = strtod(text, &end);
@@ -81,7 +83,7 @@ struct wish {
 	bool list;
 };
 
-/* What is wrong with it; NULL: nothing. */
+/* Take an option of getopt into the wish. NULL, or what is wrong with it. */
 static const char *take_option(struct wish *wish, int option)
 {
 	switch (option) {
@@ -92,11 +94,11 @@ static const char *take_option(struct wish *wish, int option)
 		wish->options.cases = wish->cases;
 		return NULL;
 	case 's':
-		wish->options.seconds = number(optarg, 3600);
+		wish->options.seconds = parse_number(optarg, 3600);
 		return wish->options.seconds ? NULL : "--seconds takes a time";
 	case 'r':
 		wish->options.rounds =
-			(uint32_t)number(optarg, BENCH_ROUNDS_MAX);
+			(uint32_t)parse_number(optarg, BENCH_ROUNDS_MAX);
 		return wish->options.rounds ? NULL : "--rounds takes 1 to 99";
 	case 'q':
 		wish->options.quick = true;
@@ -110,7 +112,8 @@ static const char *take_option(struct wish *wish, int option)
 			       ? "--size takes bytes, as in 512M"
 			       : NULL;
 	case 'k':
-		wish->options.size = (uint64_t)number(optarg, 1e9) * MAP_ENTRY;
+		wish->options.size =
+			(uint64_t)parse_number(optarg, 1e9) * MAP_ENTRY;
 		return wish->options.size ? NULL : "--keys takes a number";
 	case 'j':
 		wish->options.json = optarg;
@@ -144,7 +147,7 @@ int cmd_bench(int argc, char **argv)
 
 	setlocale(LC_CTYPE, "");
 	if (cmd_wants_help(argc, argv)) {
-		help();
+		print_help();
 		return 0;
 	}
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -153,13 +156,14 @@ int cmd_bench(int argc, char **argv)
 			return cmd_usage_error("bench", "%s", wrong);
 	}
 	if (optind + 1 != argc)
-		return cmd_usage_error("bench", "name one bench");
-	bench = find(argv[optind]);
+		return cmd_usage_error("bench",
+				       "say which bench to run: see --help");
+	bench = find_bench(argv[optind]);
 	if (!bench)
 		return cmd_usage_error("bench", "there is no bench \"%s\"",
 				       argv[optind]);
 	if (!wish.list)
-		return run(bench, &wish.options);
+		return run_bench(bench, &wish.options);
 	bench_list(bench, stdout);
 	return 0;
 }

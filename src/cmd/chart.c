@@ -11,7 +11,7 @@
 #define WIDTH 760
 #define HEIGHT 430
 #define LEFT 76
-#define RIGHT 166 /* names stand there */
+#define RIGHT 166 /* room for the names of the lines */
 #define TOP 66
 #define BOTTOM 58
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)
@@ -20,8 +20,9 @@
 #define TICKS_MAX 16
 
 struct axis {
-	double low, high;	 /* in drawn units: logarithms where so */
-	double base;		 /* 0: linear; 2, 10: logarithmic */
+	double low,
+		high; /* as drawn: logarithms where the axis is logarithmic */
+	double base;  /* 0: linear; 2, 10: logarithmic */
 	double ticks[TICKS_MAX]; /* values */
 	uint32_t ticks_count;
 };
@@ -81,7 +82,8 @@ static void set_linear(struct axis *axis, double max)
 		axis->ticks[axis->ticks_count++] = i * step;
 }
 
-/* From a power of the base to just over the greatest value. */
+/* Set an axis that reaches from a power of the base to just over the greatest
+ * value. */
 static void set_logarithmic(struct axis *axis, double min, double max,
 			    double intervals_max)
 {
@@ -211,7 +213,7 @@ static void put_head(const struct reef_chart *chart, FILE *out)
 	put_label(out, "subtitle", LEFT, 48, "start", chart->subtitle);
 }
 
-/* Ticks are round numbers: 20M, not 20.0M. */
+/* Write the text of a tick, a round number: 20M, not 20.0M. */
 static void put_tick_text(enum reef_chart_unit unit, double value,
 			  char text[24])
 {
@@ -229,7 +231,7 @@ static void put_tick_text(enum reef_chart_unit unit, double value,
 		reef_table_bytes((uint64_t)value, text);
 		return;
 	}
-	/* Powers of two stay what they are: 4096. */
+	/* Powers of two are not shortened: 4096 stays 4096. */
 	while (value < scales[i].scale ||
 	       (i < 3 && !is_time && fmod(value, scales[i].scale / 10) != 0))
 		i++;
@@ -325,7 +327,7 @@ static void put_names(const struct reef_chart *chart, const struct axis *y,
 		uint32_t l = order[i];
 		char class[16];
 
-		/* Leave room below for those that are still to come. */
+		/* Room is left below for the names that are still to come. */
 		at[l] = fmin(at[l], TOP + PLOT_HEIGHT -
 					    (double)(count - 1 - i) * NAME_GAP);
 		at[l] = fmax(at[l], low);

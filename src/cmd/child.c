@@ -15,13 +15,16 @@
 #define SECOND (1000 * MS)
 #define PAUSE_LEAST (100 * MS)
 #define PAUSE_MOST (10 * SECOND)
-#define LONG_LIFE (60 * SECOND) /* after it the pause is the least again */
+#define LONG_LIFE                                                              \
+	(60 * SECOND) /* a child that ran so long is restarted after the least \
+			 pause */
 #define STOP_PATIENCE (8 * SECOND)
 #define CANNOT_RUN 126
 
-/* In the child: nothing here may allocate or lock. */
-static void become(const struct child *child, const char **words, int ready_fd,
-		   pid_t parent)
+/* Become the program, in the forked child: nothing here may allocate or
+ * lock. */
+static void exec_child(const struct child *child, const char **words,
+		       int ready_fd, pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -52,7 +55,7 @@ static int spawn(struct child *child)
 	child->line[0] = '\0';
 	child->pid = fork();
 	if (child->pid == 0)
-		become(child, words, pipe_fds[1], parent);
+		exec_child(child, words, pipe_fds[1], parent);
 	close(pipe_fds[1]);
 	child->ready_fd = pipe_fds[0];
 	if (child->pid > 0)
@@ -69,7 +72,7 @@ static bool has_ended(struct child *child)
 	return !child->pid;
 }
 
-/* Until it has said its line, or ended. */
+/* Wait until the child has written its line, or ended. */
 static void wait_ready(struct child *child)
 {
 	size_t used = 0;
@@ -92,7 +95,7 @@ static void wait_ready(struct child *child)
 	close(child->ready_fd);
 }
 
-static void say_ended(const struct child *child)
+static void report_end(const struct child *child)
 {
 	if (WIFSIGNALED(child->status))
 		operate_say(child->command,
@@ -104,21 +107,21 @@ static void say_ended(const struct child *child)
 			    child->name, WEXITSTATUS(child->status));
 }
 
-static void tell_waiter(struct child *child)
+static void wake_waiter(struct child *child)
 {
 	if (child->waiter)
 		reef_fiber_unpark(child->waiter);
 }
 
-/* One life of it. */
-static int live(struct child *child)
+/* Start the child and wait until it ends. */
+static int run_once(struct child *child)
 {
 	int rc = spawn(child);
 
 	if (rc)
 		return operate_failed(child->command, child->name, rc);
 	wait_ready(child);
-	tell_waiter(child);
+	wake_waiter(child);
 	while (!has_ended(child))
 		reef_fiber_park(SECOND);
 	return 0;
@@ -131,10 +134,10 @@ static int supervise(void *arg)
 
 	while (!child->is_stopping) {
 		begun_ns = reef_now_ns();
-		live(child);
+		run_once(child);
 		if (!child->is_ready || child->is_stopping)
 			break;
-		say_ended(child);
+		report_end(child);
 		if (reef_now_ns() - begun_ns > LONG_LIFE)
 			pause_ns = PAUSE_LEAST;
 		reef_fiber_park(pause_ns);
@@ -142,7 +145,7 @@ static int supervise(void *arg)
 			2 * pause_ns > PAUSE_MOST ? PAUSE_MOST : 2 * pause_ns;
 	}
 	child->is_over = true;
-	tell_waiter(child);
+	wake_waiter(child);
 	return 0;
 }
 

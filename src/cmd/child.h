@@ -25,12 +25,12 @@
 
 struct child {
 	/* The caller's, before start: */
-	const char *command;		    /* whose words are said: "up" */
-	const char *name;		    /* "the Redis door" */
+	const char *command; /* of the command that messages name: "up" */
+	const char *name;    /* "the Redis door" */
 	const char *words[CHILD_WORDS_MAX]; /* without --ready-fd; NULL ends */
 	sigset_t signals; /* to be blocked in it, as they were in us */
 
-	/* Out: what it said. */
+	/* Out: the line that the child wrote when it was ready. */
 	char line[CHILD_LINE_SIZE];
 
 	pid_t pid; /* 0: it does not run */
@@ -39,11 +39,12 @@ struct child {
 	struct reef_fiber *fiber, *waiter;
 };
 
-/* 0: it is ready.  -ECHILD: it ended, and has said why. */
+/* Start the child and wait until it is ready. 0: it is.  -ECHILD: it ended, and
+ * has said why. */
 int child_start(struct child *child, struct reef_sched *sched);
-/* Harmless if it was never started. */
+/* Stop the child and wait for its end; harmless if it was never started. */
 void child_stop(struct child *child);
-/* A SIGCHLD came. */
+/* Tell the child's fiber that a SIGCHLD came. */
 void child_signal(struct child *child);
 
 #endif

@@ -45,7 +45,7 @@ __attribute__((format(printf, 2, 3))) int cmd_usage_error(const char *name,
  * does it for everyone. */
 int cmd_flush(void);
 
-/* Is this the only argument, and a wish for help? */
+/* True if --help or -h is among the arguments. */
 bool cmd_wants_help(int argc, char **argv);
 
 /* Load the settings of a command, whose argv[0] is its name, and let the log go

@@ -26,8 +26,8 @@ static void print_people(const struct reef_diagnosis *diagnosis)
 {
 	for (uint32_t i = 0; i < diagnosis->count; i++)
 		print_finding(&diagnosis->findings[i]);
-	printf("\n%u looked at, %u warnings, %u problems\n", diagnosis->count,
-	       diagnosis->warnings, diagnosis->problems);
+	printf("\n%u things examined, %u warnings, %u problems\n",
+	       diagnosis->count, diagnosis->warnings, diagnosis->problems);
 }
 
 static void print_field(const char *name, const char *text, const char *end)
@@ -59,7 +59,9 @@ int cmd_doctor(int argc, char **argv)
 {
 	bool json = false;
 	const struct reef_config_flag flags[] = {
-		{.name = "json", .help = "for programs", .given = &json},
+		{.name = "json",
+		 .help = "print JSON, for programs",
+		 .given = &json},
 		{0},
 	};
 	const struct reef_config_input input = {

@@ -14,16 +14,20 @@ static const char usage[] =
 	"usage: reef elect [--as TEXT] [OPTIONS] NAME -- COMMAND [ARGUMENTS]\n"
 	"       reef elect [--watch] [--json] [OPTIONS] [NAME]\n"
 	"       reef elect --drop NAME\n\n"
-	"Stands in an election, and runs a command while it leads; without a\n"
-	"command shows who leads, with --watch each new leader from now on.\n"
-	"The command has REEF_TERM, a number that grows with every leader.\n\n"
-	"The status is the command's (128 + N: signal N), or 1: not elected\n"
-	"in time; 124: it does not lead any more, so the command was ended;\n"
-	"125: it could not stand; 126, 127: the command cannot be run, or\n"
-	"found.\n";
+	"Stands in an election, and runs a command while it leads. Without a\n"
+	"command it shows who leads; with --watch, each new leader from now "
+	"on.\n"
+	"The command finds REEF_TERM in its environment, a number that grows\n"
+	"with every leader.\n\n"
+	"The exit status is the command's (128 + N: signal N ended it), or\n"
+	"  1    it was not elected in time\n"
+	"  124  it does not lead any more, so the command was ended\n"
+	"  125  it could not stand in the election\n"
+	"  126  the command cannot be run\n"
+	"  127  the command was not found\n";
 
 struct wish {
-	struct hold_options hold; /* first */
+	struct hold_options hold; /* first, as hold_verb wants it */
 	bool watch;
 	const char *as;
 };
@@ -73,7 +77,8 @@ static int show_one(struct show *show, const char *name)
 	return 0;
 }
 
-/* Names of other things, and what is lost, are passed over. */
+/* Show a name of the space if it is an election; names of other things, and
+ * elections that are lost, are passed over. */
 static int show_if_election(void *context, const char *name)
 {
 	int rc = show_one(context, name);
@@ -92,7 +97,7 @@ static int say_why(const struct wish *wish, int rc)
 	return hold_failed("elect", wish->hold.name ? wish->hold.name : "", rc);
 }
 
-static int show(struct reef_space *space, const struct wish *wish)
+static int show_elections(struct reef_space *space, const struct wish *wish)
 {
 	struct show view = {.space = space};
 	int rc;
@@ -107,12 +112,13 @@ static int show(struct reef_space *space, const struct wish *wish)
 	return rc ? say_why(wish, rc) : 0;
 }
 
-static void cancel(void *what)
+static void cancel_election(void *what)
 {
 	reef_election_cancel(what);
 }
 
-static void tell(const struct wish *wish, const struct reef_lease_info *info)
+static void print_leader(const struct wish *wish,
+			 const struct reef_lease_info *info)
 {
 	if (wish->hold.json)
 		show_json(wish->hold.name, info);
@@ -124,8 +130,8 @@ static void tell(const struct wish *wish, const struct reef_lease_info *info)
 		printf("nobody leads\n");
 }
 
-static int watch(struct hold *hold, struct reef_space *space,
-		 const struct wish *wish)
+static int watch_leaders(struct hold *hold, struct reef_space *space,
+			 const struct wish *wish)
 {
 	struct reef_election *election;
 	struct reef_lease_info info;
@@ -135,9 +141,9 @@ static int watch(struct hold *hold, struct reef_space *space,
 	if (!rc) {
 		rc = reef_election_look(election, &info);
 		if (!rc)
-			tell(wish, &info);
+			print_leader(wish, &info);
 		if (!rc)
-			rc = hold_wait_begin(hold, cancel, election);
+			rc = hold_wait_begin(hold, cancel_election, election);
 		if (!rc) {
 			do {
 				if (cmd_flush())
@@ -146,11 +152,11 @@ static int watch(struct hold *hold, struct reef_space *space,
 							 wish->hold.timeout_ns,
 							 &info);
 				if (!rc)
-					tell(wish, &info);
+					print_leader(wish, &info);
 			} while (!rc);
 			number = hold_wait_end(hold);
 			if (number)
-				rc = 0; /* that is how a watch ends */
+				rc = 0; /* a signal is how a watch ends */
 		}
 		reef_election_close(election);
 	}
@@ -159,7 +165,7 @@ static int watch(struct hold *hold, struct reef_space *space,
 	return rc ? say_why(wish, rc) : 0;
 }
 
-static int drop(struct reef_space *space, const struct wish *wish)
+static int drop_election(struct reef_space *space, const struct wish *wish)
 {
 	int rc = reef_election_drop(space, wish->hold.name);
 
@@ -176,10 +182,10 @@ static bool is_lost(void *context)
 	return reef_election_check(context) != 0;
 }
 
-static int win(struct hold *hold, struct reef_election *election,
-	       const struct wish *wish, uint64_t *term, int *status)
+static int win_election(struct hold *hold, struct reef_election *election,
+			const struct wish *wish, uint64_t *term, int *status)
 {
-	int number, rc = hold_wait_begin(hold, cancel, election);
+	int number, rc = hold_wait_begin(hold, cancel_election, election);
 
 	if (rc)
 		return rc;
@@ -214,8 +220,8 @@ static int run_and_resign(struct hold *hold, struct reef_election *election,
 	return status;
 }
 
-/* What we call ourselves, if nobody said. */
-static void fill_text(const struct wish *wish, char *text, size_t size)
+/* The text that others see of us: --as, else HOST/PID. */
+static void fill_own_text(const struct wish *wish, char *text, size_t size)
 {
 	char host[32] = "";
 
@@ -235,13 +241,13 @@ static int stand_and_run(struct hold *hold, struct reef_space *space,
 	char text[64], number[24];
 	uint64_t term;
 
-	fill_text(wish, text, sizeof(text));
+	fill_own_text(wish, text, sizeof(text));
 	rc = reef_election_open(space, wish->hold.name, 0, text, &election);
 	if (rc) {
 		hold_failed("elect", wish->hold.name, rc);
 		return HOLD_FAILED;
 	}
-	rc = win(hold, election, wish, &term, &status);
+	rc = win_election(hold, election, wish, &term, &status);
 	if (!rc) {
 		snprintf(number, sizeof(number), "%llu",
 			 (unsigned long long)term);
@@ -257,8 +263,9 @@ static int stand_and_run(struct hold *hold, struct reef_space *space,
 	return status;
 }
 
-static int act(struct hold *hold, struct reef *reef, struct reef_space *space,
-	       const struct hold_options *options)
+static int act_on_election(struct hold *hold, struct reef *reef,
+			   struct reef_space *space,
+			   const struct hold_options *options)
 {
 	const struct wish *wish = (const struct wish *)options;
 
@@ -266,11 +273,12 @@ static int act(struct hold *hold, struct reef *reef, struct reef_space *space,
 	if (options->words)
 		return stand_and_run(hold, space, wish);
 	if (wish->watch)
-		return watch(hold, space, wish);
-	return options->drop ? drop(space, wish) : show(space, wish);
+		return watch_leaders(hold, space, wish);
+	return options->drop ? drop_election(space, wish)
+			     : show_elections(space, wish);
 }
 
-static int check(struct hold_options *options)
+static int check_options(struct hold_options *options)
 {
 	const struct wish *wish = (const struct wish *)options;
 
@@ -287,12 +295,13 @@ static int check(struct hold_options *options)
 
 int cmd_elect(int argc, char **argv)
 {
-	static const struct hold_verb verb = {"elect", usage, check, act};
+	static const struct hold_verb verb = {"elect", usage, check_options,
+					      act_on_election};
 	struct wish wish = {0};
 	const struct reef_config_flag flags[] = {
-		{"as", "TEXT", "what others see of it; HOST/PID", NULL,
+		{"as", "TEXT", "how it is shown to others; HOST/PID", NULL,
 		 &wish.as},
-		{"watch", NULL, "each new leader, until interrupted",
+		{"watch", NULL, "show each new leader, until interrupted",
 		 &wish.watch, NULL},
 		HOLD_FLAGS(wish.hold),
 		{0},

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK_MS 50 /* how often we look whether it is still held */
+#define CHECK_MS 50 /* how often it is checked that the lock is still held */
 #define GRACE_NS UINT64_C(5000000000)
 #define SPACE "sync"
 
@@ -98,7 +98,7 @@ int hold_wait_end(struct hold *hold)
 {
 	uint64_t one = 1;
 
-	/* An eventfd with room takes it. */
+	/* This does not fail: an eventfd has room for it. */
 	if (write(hold->stop_fd, &one, sizeof(one)) < 0)
 		return SIGTERM;
 	pthread_join(hold->thread, NULL);
@@ -107,10 +107,10 @@ int hold_wait_end(struct hold *hold)
 
 /* --- the command --- */
 
-/* In the child: nothing here may allocate or lock, for another thread may have
- * held a lock when we forked. */
-static void become(const struct hold *hold, const struct hold_command *command,
-		   pid_t parent)
+/* Become the command, in the forked child: nothing here may allocate or lock,
+ * for another thread may have held a lock when we forked. */
+static void exec_command(const struct hold *hold,
+			 const struct hold_command *command, pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -129,14 +129,17 @@ static int status_of(const struct hold *hold,
 		return 128 + WTERMSIG(status);
 	code = WEXITSTATUS(status);
 	if (code == HOLD_NOT_FOUND || code == HOLD_CANNOT_RUN)
-		operate_say(hold->name, "\"%.80s\": %s", command->words[0],
-			    code == HOLD_NOT_FOUND ? "not found, or it said so"
-						   : "cannot be run");
+		operate_say(
+			hold->name, "\"%.80s\": %s", command->words[0],
+			code == HOLD_NOT_FOUND
+				? "not found, or it ended with status 127"
+				: "cannot be run, or it ended with status 126");
 	return code;
 }
 
-/* Pass on what came. A terminal sends to the command by itself. */
-static void forward(struct hold *hold, pid_t child)
+/* Pass the signals that came on to the command, but not those of a terminal,
+ * which sends them to the command, too. */
+static void forward_signals(struct hold *hold, pid_t child)
 {
 	struct signalfd_siginfo info;
 	int number;
@@ -161,14 +164,14 @@ int hold_run(struct hold *hold, const struct hold_command *command)
 		return HOLD_FAILED;
 	}
 	if (child == 0)
-		become(hold, command, parent);
+		exec_command(hold, command, parent);
 	while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
 		poll(&fd, 1, CHECK_MS);
-		forward(hold, child);
+		forward_signals(hold, child);
 		if (!is_lost && command->is_lost(command->context)) {
 			is_lost = true;
 			operate_say(hold->name,
-				    "%s is lost: the command is to end",
+				    "%s is lost: the command is being ended",
 				    command->what);
 			kill(child, SIGTERM);
 			kill(child, SIGCONT);
@@ -196,7 +199,7 @@ int hold_failed(const char *name, const char *object, int rc)
 
 /* --- flags --- */
 
-static int options_read(const char *name, struct hold_options *options)
+static int parse_options(const char *name, struct hold_options *options)
 {
 	char *end;
 	long number;
@@ -206,12 +209,14 @@ static int options_read(const char *name, struct hold_options *options)
 	options->busy_status = HOLD_BUSY;
 	if (options->timeout &&
 	    reef_duration_parse(options->timeout, &options->timeout_ns))
-		return cmd_usage_error(name, "--timeout: \"%.40s\" is no time",
-				       options->timeout);
+		return cmd_usage_error(
+			name, "--timeout: \"%.40s\" is not a time, as 10s",
+			options->timeout);
 	if (options->grace &&
 	    reef_duration_parse(options->grace, &options->grace_ns))
-		return cmd_usage_error(name, "--grace: \"%.40s\" is no time",
-				       options->grace);
+		return cmd_usage_error(
+			name, "--grace: \"%.40s\" is not a time, as 10s",
+			options->grace);
 	if (options->no_wait)
 		options->timeout_ns = 0;
 	if (options->exit_code) {
@@ -226,8 +231,9 @@ static int options_read(const char *name, struct hold_options *options)
 	return -1;
 }
 
-/* The first argument is *name (NULL: none), the others the command's, with NULL
- * at the end; the caller's to free, texts are the settings'. */
+/* Split the arguments: the first is *name (NULL: none), the others are returned
+ * as the words of the command, with NULL at the end. The caller frees the
+ * array; the texts are the settings'. */
 static const char **read_words(const struct reef_settings *settings,
 			       const char **name)
 {
@@ -242,7 +248,8 @@ static const char **read_words(const struct reef_settings *settings,
 	return words;
 }
 
-/* Open the space. -1: go on; otherwise the exit status, and it was said. */
+/* Open the space. -1: go on; otherwise the exit status, and an error was
+ * printed. */
 static int open_space(const char *name, struct reef *reef,
 		      const struct hold_options *options,
 		      struct reef_space **out)
@@ -343,7 +350,7 @@ int hold_main(const struct hold_verb *verb, int argc, char **argv,
 	if (words && words[0])
 		options->words = words;
 	options->make = options->words != NULL;
-	rc = words ? options_read(verb->name, options) : 1;
+	rc = words ? parse_options(verb->name, options) : 1;
 	if (rc < 0)
 		rc = verb->check(options);
 	if (rc < 0)

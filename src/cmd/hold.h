@@ -25,9 +25,9 @@
 #include <stdatomic.h>
 
 enum hold_status {
-	HOLD_BUSY = 1,	   /* not in time; another number by --exit-code */
-	HOLD_LOST = 124,   /* lost while the command ran */
-	HOLD_FAILED = 125, /* we could not */
+	HOLD_BUSY = 1,	 /* not had in time; --exit-code sets another number */
+	HOLD_LOST = 124, /* lost while the command ran */
+	HOLD_FAILED = 125, /* the lock could not be asked for */
 	HOLD_CANNOT_RUN = 126,
 	HOLD_NOT_FOUND = 127,
 };
@@ -42,14 +42,14 @@ struct hold {
 	_Atomic int signal; /* that came while waiting; 0: none */
 };
 
-/* Before the pool is opened, so that its threads have the same signals blocked.
- * -errno. */
+/* Block the signals and watch for them; before the pool is opened, so that its
+ * threads have them blocked, too. -errno. */
 int hold_begin(struct hold *hold, const char *name);
 void hold_end(struct hold *hold);
 
 /* Until wait_end a signal calls cancel(what). -errno. */
 int hold_wait_begin(struct hold *hold, void (*cancel)(void *what), void *what);
-/* The signal that came; 0: none. */
+/* Stop watching. Returns the signal that came; 0: none. */
 int hold_wait_end(struct hold *hold);
 
 struct hold_command {
@@ -59,7 +59,7 @@ struct hold_command {
 	bool (*is_lost)(void *context);
 	void *context;
 };
-/* Run it to its end; the exit status. */
+/* Run the command to its end; returns the exit status. */
 int hold_run(struct hold *hold, const struct hold_command *command);
 
 /* Say what went wrong with the object of that name. Returns 1. */
@@ -74,28 +74,32 @@ struct hold_options {
 	int busy_status;
 	const char *name;	  /* of the object; NULL: none */
 	const char *const *words; /* of the command; NULL: none */
-	bool make; /* the space, if it is not there; for a command always */
+	bool make; /* make the space if it is not there; always with a command
+		    */
 };
 #define HOLD_FLAGS(o)                                                          \
 	{"space", "NAME", "the space it is in; sync", NULL, &(o).space},       \
 		{"timeout", "TIME", "how long to wait; for ever", NULL,        \
 		 &(o).timeout},                                                \
 		{"no-wait", NULL, "do not wait", &(o).no_wait, NULL},          \
-		{"exit-code", "N", "when it was not had in time; 1", NULL,     \
-		 &(o).exit_code},                                              \
-		{"grace", "TIME", "for the command, when it is lost; 5s",      \
-		 NULL, &(o).grace},                                            \
-		{"json", NULL, "a line of JSON for each", &(o).json, NULL},    \
+		{"exit-code", "N", "status if it was not had in time; 1",      \
+		 NULL, &(o).exit_code},                                        \
+		{"grace", "TIME",                                              \
+		 "time for the command to end, once lost; 5s", NULL,           \
+		 &(o).grace},                                                  \
+		{"json", NULL, "print a line of JSON for each", &(o).json,     \
+		 NULL},                                                        \
 	{                                                                      \
-		"drop", NULL, "remove it", &(o).drop, NULL                     \
+		"drop", NULL, "remove NAME", &(o).drop, NULL                   \
 	}
 
 /* What a subcommand is. Its wishes begin with their hold_options. */
 struct hold_verb {
 	const char *name, *usage;
-	/* -1: go on; otherwise the exit status, and it was said. */
+	/* Check the options. -1: go on; otherwise the exit status, and an error
+	 * was printed. */
 	int (*check)(struct hold_options *options);
-	/* The exit status. */
+	/* Do what was asked for; returns the exit status. */
 	int (*act)(struct hold *hold, struct reef *reef,
 		   struct reef_space *space,
 		   const struct hold_options *options);

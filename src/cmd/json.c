@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many bytes the character at `text` has; 0: it is none. */
+/* How many bytes the UTF-8 character at `text` has; 0: it is not valid. */
 static size_t character_size(const unsigned char *text)
 {
 	static const struct {

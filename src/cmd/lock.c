@@ -13,18 +13,22 @@ static const char usage[] =
 	"       reef lock [--json] [OPTIONS] [NAME]\n"
 	"       reef lock --drop NAME\n\n"
 	"Runs a command while holding a lock of the pool, as flock(1) does\n"
-	"with a file; without a command shows the lock, or all of the space.\n"
-	"If whoever held it before died, the command has\n"
-	"REEF_LOCK_INHERITED=1: what the lock protects may be half done.\n\n"
-	"The status is the command's (128 + N: signal N), or 1: not had in\n"
-	"time; 124: the session ended while it ran, so it was ended;\n"
-	"125: no lock could be had; 126, 127: the command cannot be run, or\n"
-	"found.\n";
+	"with a file. Without a command it shows the lock, or all locks of "
+	"the\n"
+	"space. If its last holder died, the command finds\n"
+	"REEF_LOCK_INHERITED=1 in its environment: what the lock protects may\n"
+	"be half done.\n\n"
+	"The exit status is the command's (128 + N: signal N ended it), or\n"
+	"  1    the lock was not had in time\n"
+	"  124  the session ended while the command ran, so it was ended, too\n"
+	"  125  the lock could not be asked for\n"
+	"  126  the command cannot be run\n"
+	"  127  the command was not found\n";
 
 static const char *const kinds[] = {"shift", "spin", "mcs", "rw"};
 
 struct wish {
-	struct hold_options hold; /* first */
+	struct hold_options hold; /* first, as hold_verb wants it */
 	bool shared;
 	const char *kind;
 };
@@ -76,7 +80,8 @@ static int show_one(struct show *show, const char *name)
 	return 0;
 }
 
-/* Names of other things, and what is lost, are passed over. */
+/* Show a name of the space if it is a lock; names of other things, and locks
+ * that are lost, are passed over. */
 static int show_if_lock(void *context, const char *name)
 {
 	int rc = show_one(context, name);
@@ -87,7 +92,7 @@ static int show_if_lock(void *context, const char *name)
 		       : rc;
 }
 
-static int show(struct reef_space *space, const struct wish *wish)
+static int show_locks(struct reef_space *space, const struct wish *wish)
 {
 	struct show view = {.space = space};
 	int rc;
@@ -108,7 +113,7 @@ static int show(struct reef_space *space, const struct wish *wish)
 		  : 0;
 }
 
-static int drop(struct reef_space *space, const struct wish *wish)
+static int drop_lock(struct reef_space *space, const struct wish *wish)
 {
 	int rc = reef_lock_drop(space, wish->hold.name);
 
@@ -120,7 +125,7 @@ static int drop(struct reef_space *space, const struct wish *wish)
 
 /* --- holding --- */
 
-static void cancel(void *what)
+static void cancel_take(void *what)
 {
 	reef_lock_cancel(what);
 }
@@ -130,12 +135,12 @@ static bool is_lost(void *context)
 	return reef_health(context) == -REEF_EFENCED;
 }
 
-static int take(struct hold *hold, struct reef_lock *lock,
-		const struct wish *wish, int *status)
+static int take_lock(struct hold *hold, struct reef_lock *lock,
+		     const struct wish *wish, int *status)
 {
 	enum reef_lock_mode mode =
 		wish->shared ? REEF_LOCK_SHARED : REEF_LOCK_EXCLUSIVE;
-	int number, rc = hold_wait_begin(hold, cancel, lock);
+	int number, rc = hold_wait_begin(hold, cancel_take, lock);
 
 	if (rc)
 		return rc;
@@ -152,7 +157,7 @@ static int take(struct hold *hold, struct reef_lock *lock,
 	return rc;
 }
 
-/* The lock is held: run, and give it. */
+/* Run the command while the lock is held, and give the lock back. */
 static int run_and_give(struct hold *hold, struct reef *reef,
 			struct reef_lock *lock, const struct wish *wish)
 {
@@ -188,7 +193,7 @@ static int hold_and_run(struct hold *hold, struct reef *reef,
 		hold_failed("lock", wish->hold.name, rc);
 		return HOLD_FAILED;
 	}
-	rc = take(hold, lock, wish, &status);
+	rc = take_lock(hold, lock, wish, &status);
 	if (rc < 0) {
 		if (status == HOLD_FAILED)
 			hold_failed("lock", wish->hold.name, rc);
@@ -204,17 +209,18 @@ static int hold_and_run(struct hold *hold, struct reef *reef,
 	return status;
 }
 
-static int act(struct hold *hold, struct reef *reef, struct reef_space *space,
-	       const struct hold_options *options)
+static int act_on_lock(struct hold *hold, struct reef *reef,
+		       struct reef_space *space,
+		       const struct hold_options *options)
 {
 	const struct wish *wish = (const struct wish *)options;
 
 	if (options->words)
 		return hold_and_run(hold, reef, space, wish);
-	return options->drop ? drop(space, wish) : show(space, wish);
+	return options->drop ? drop_lock(space, wish) : show_locks(space, wish);
 }
 
-static int check(struct hold_options *options)
+static int check_options(struct hold_options *options)
 {
 	const struct wish *wish = (const struct wish *)options;
 	bool known = !wish->kind;
@@ -231,11 +237,14 @@ static int check(struct hold_options *options)
 
 int cmd_lock(int argc, char **argv)
 {
-	static const struct hold_verb verb = {"lock", usage, check, act};
+	static const struct hold_verb verb = {"lock", usage, check_options,
+					      act_on_lock};
 	struct wish wish = {0};
 	const struct reef_config_flag flags[] = {
-		{"shared", NULL, "with other readers", &wish.shared, NULL},
-		{"kind", "KIND", "of a new one: shift, spin, mcs, rw", NULL,
+		{"shared", NULL, "take it together with other readers",
+		 &wish.shared, NULL},
+		{"kind", "KIND",
+		 "kind of a new lock: shift, spin, mcs, rw; shift", NULL,
 		 &wish.kind},
 		HOLD_FLAGS(wish.hold),
 		{0},

@@ -11,26 +11,30 @@
 #include <unistd.h>
 
 static const struct command commands[] = {
-	{"up", "a pool on this machine: broker and node in one", cmd_up},
-	{"status", "what a pool consists of", cmd_status},
-	{"broker", "run a broker", cmd_broker},
+	{"up", "run a pool on this machine: broker and node in one", cmd_up},
+	{"status", "show nodes, spaces, sessions and events of a pool",
+	 cmd_status},
+	{"broker", "run the broker of a pool", cmd_broker},
 	{"node", "run a node, or manage those of a pool", cmd_node},
 	{"space", "list, create, drop and share spaces", cmd_space},
 	{"name", "list, look up, bind and unbind names", cmd_name},
 	{"map", "read and change hash maps", cmd_map},
 	{"lock", "run a command while holding a lock", cmd_lock},
-	{"elect", "run a command while leading", cmd_elect},
+	{"elect", "run a command while leading an election", cmd_elect},
 	{"redis", "serve clients of Redis from a pool", cmd_redis},
 	{"session", "list sessions, end one", cmd_session},
 	{"user", "list, add and remove users", cmd_user},
-	{"doctor", "is this machine fit, and what would help?", cmd_doctor},
-	{"bench", "measure, beside the raw limit and beside peers", cmd_bench},
-	{"sim", "what a cluster would do, in simulation", cmd_sim},
-	{"version", "what this build is and has in it", cmd_version},
+	{"doctor", "find out what this machine lacks, and what would help",
+	 cmd_doctor},
+	{"bench", "measure Reef beside the raw limit and beside peers",
+	 cmd_bench},
+	{"sim", "show in simulation what a cluster would do", cmd_sim},
+	{"version", "show the version and what this build has in it",
+	 cmd_version},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static void help(FILE *stream)
+static void print_help(FILE *stream)
 {
 	size_t i;
 
@@ -67,7 +71,7 @@ bool cmd_wants_help(int argc, char **argv)
 	return false;
 }
 
-static int set_log(void)
+static int set_log_level(void)
 {
 	static const char *const levels[] = {"debug", "info", "warning",
 					     "error"};
@@ -103,10 +107,10 @@ int cmd_flush(void)
 	return 1;
 }
 
-/* A descriptor of these that the caller closed would be given to a socket or a
- * file of ours, and what is printed would go there. Writing to what takes its
- * place fails, as it would have. */
-static void fill_standard(void)
+/* Open standard descriptors that the caller closed: otherwise a socket or a
+ * file of ours would get their number, and what is printed would go there. They
+ * are opened the wrong way round, so that using them fails as it would have. */
+static void fill_standard_fds(void)
 {
 	int fd;
 
@@ -116,30 +120,30 @@ static void fill_standard(void)
 			return;
 }
 
-static int dispatch(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
 	size_t i;
 	int rc;
 
 	if (argc < 2) {
-		help(stderr);
+		print_help(stderr);
 		return 2;
 	}
 	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
 	    !strcmp(argv[1], "-h")) {
-		help(stdout);
+		print_help(stdout);
 		return 0;
 	}
 	if (!strcmp(argv[1], "--version"))
 		argv[1] = "version";
-	rc = set_log();
+	rc = set_log_level();
 	if (rc)
 		return rc;
 	for (i = 0; i < COMMANDS; i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);
 	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);
-	help(stderr);
+	print_help(stderr);
 	return 2;
 }
 
@@ -147,7 +151,7 @@ int main(int argc, char **argv)
 {
 	int rc;
 
-	fill_standard();
-	rc = dispatch(argc, argv);
+	fill_standard_fds();
+	rc = run_command(argc, argv);
 	return rc ? rc : cmd_flush();
 }

@@ -21,12 +21,11 @@ static const char usage[] =
 	"       reef map count SPACE MAP\n"
 	"       reef map stats SPACE MAP [--json]\n"
 	"       reef map drop SPACE MAP\n\n"
-	"Hash maps in the memory of the pool. `put` without a VALUE takes "
-	"what\n"
-	"comes on standard input, and makes the map if there is none. `get`\n"
-	"prints the value and a newline; `scan` prints keys, a line each, "
-	"with\n"
-	"\\xHH for bytes that are not printable.\n";
+	"Hash maps in the memory of the pool. `put` makes the map if there is\n"
+	"none, and reads the value from standard input if VALUE is left out.\n"
+	"`get` prints the value and a newline; `scan` prints keys, a line "
+	"each,\n"
+	"with \\xHH for bytes that are not printable.\n";
 
 static const char *const evictions[] = {"keep", "lru", "lfu"};
 
@@ -39,7 +38,7 @@ struct wish {
 
 /* --- keys and values --- */
 
-static int get(struct reef_map *map, const struct wish *wish)
+static int get_key(struct reef_map *map, const struct wish *wish)
 {
 	struct reef_map_value value = {0};
 	int rc = reef_map_get(map, wish->words[3], strlen(wish->words[3]),
@@ -54,7 +53,7 @@ static int get(struct reef_map *map, const struct wish *wish)
 	return rc;
 }
 
-/* All of standard input. 1: it was said that there is too much of it. */
+/* Read all of standard input. 1: an error was printed. */
 static int read_input(size_t max, char **out, size_t *size)
 {
 	size_t room = 65536, got = 0, more;
@@ -83,7 +82,7 @@ static int read_input(size_t max, char **out, size_t *size)
 	return 0;
 }
 
-static int put(struct reef_map *map, const struct wish *wish)
+static int put_key(struct reef_map *map, const struct wish *wish)
 {
 	const char *value = wish->words[4];
 	size_t size = value ? strlen(value) : 0;
@@ -132,7 +131,7 @@ static int show_key(void *context, const struct reef_map_entry *entry)
 	return 0;
 }
 
-static int scan(struct reef_map *map, const struct wish *wish)
+static int scan_keys(struct reef_map *map, const struct wish *wish)
 {
 	const char *prefix = wish->words[3] ? wish->words[3] : "";
 	uint64_t cursor = 0;
@@ -147,8 +146,9 @@ static int scan(struct reef_map *map, const struct wish *wish)
 
 /* --- whole maps --- */
 
-/* One that was there already must be what was asked for. */
-static int create(struct reef_map *map, const struct wish *wish)
+/* The map was made by opening it. If it was there already, it must have the
+ * limits that were asked for. */
+static int check_limits(struct reef_map *map, const struct wish *wish)
 {
 	struct reef_map_options limits;
 	uint64_t size = 0;
@@ -165,7 +165,7 @@ static int create(struct reef_map *map, const struct wish *wish)
 			   wish->words[2]);
 }
 
-static int count(struct reef_map *map, const struct wish *wish)
+static int print_count(struct reef_map *map, const struct wish *wish)
 {
 	uint64_t keys;
 	int rc = reef_map_count(map, &keys);
@@ -190,7 +190,7 @@ static void print_json(const char *name, const struct reef_map_stats *stats)
 	       stats->key_max, stats->value_max);
 }
 
-static int stats(struct reef_map *map, const struct wish *wish)
+static int print_stats(struct reef_map *map, const struct wish *wish)
 {
 	struct reef_map_stats found;
 	char text[16];
@@ -229,8 +229,9 @@ struct list {
 	struct reef_table *table; /* NULL: JSON */
 };
 
-/* Names of other things, and what is lost, are passed over. */
-static int list_one(void *context, const char *name)
+/* List a name of the space if it is a map; names of other things, and maps that
+ * are lost, are passed over. */
+static int list_if_map(void *context, const char *name)
 {
 	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
 	struct list *list = context;
@@ -264,7 +265,7 @@ static int list_one(void *context, const char *name)
 	return 0;
 }
 
-static int list(struct reef_space *space, const struct wish *wish)
+static int list_maps(struct reef_space *space, const struct wish *wish)
 {
 	struct list view = {.space = space};
 	int rc;
@@ -272,7 +273,7 @@ static int list(struct reef_space *space, const struct wish *wish)
 	if (!wish->json)
 		view.table =
 			operate_table("<map|>keys|>table|>at most|<eviction");
-	rc = hold_each_name(space, list_one, &view);
+	rc = hold_each_name(space, list_if_map, &view);
 	if (!rc && view.table)
 		rc = reef_table_print(view.table, stdout);
 	reef_table_destroy(view.table);
@@ -286,18 +287,18 @@ enum option { EXPIRE = 1, SIZE = 2, EVICT = 4, JSON = 8, RAW = 16 };
 static const struct verb_form {
 	const char *name, *takes;
 	uint32_t least, most; /* words, with the verb */
-	uint32_t options;     /* that mean something to it */
-	bool makes;	      /* the map, if there is none */
+	uint32_t options;     /* that it takes */
+	bool makes;	      /* make the map if there is none */
 	int (*run)(struct reef_map *map, const struct wish *wish);
 } verbs[] = {
 	{"list", "SPACE", 2, 2, JSON, false, NULL},
-	{"create", "SPACE MAP", 3, 3, SIZE | EVICT, true, create},
-	{"get", "SPACE MAP KEY", 4, 4, RAW, false, get},
-	{"put", "SPACE MAP KEY [VALUE]", 4, 5, EXPIRE, true, put},
+	{"create", "SPACE MAP", 3, 3, SIZE | EVICT, true, check_limits},
+	{"get", "SPACE MAP KEY", 4, 4, RAW, false, get_key},
+	{"put", "SPACE MAP KEY [VALUE]", 4, 5, EXPIRE, true, put_key},
 	{"delete", "SPACE MAP KEY", 4, 4, 0, false, remove_key},
-	{"scan", "SPACE MAP [PREFIX]", 3, 4, 0, false, scan},
-	{"count", "SPACE MAP", 3, 3, 0, false, count},
-	{"stats", "SPACE MAP", 3, 3, JSON, false, stats},
+	{"scan", "SPACE MAP [PREFIX]", 3, 4, 0, false, scan_keys},
+	{"count", "SPACE MAP", 3, 3, 0, false, print_count},
+	{"stats", "SPACE MAP", 3, 3, JSON, false, print_stats},
 	{"drop", "SPACE MAP", 3, 3, 0, false, NULL},
 	{0},
 };
@@ -311,8 +312,9 @@ static const struct verb_form *verb_of(const struct wish *wish)
 	return verb->name ? verb : NULL;
 }
 
-/* -1: it is one of the forms; otherwise the exit status. */
-static int check(const struct wish *wish)
+/* Check the words. -1: they are a verb and what it takes; otherwise the exit
+ * status. */
+static int check_words(const struct wish *wish)
 {
 	const struct verb_form *verb;
 	uint32_t given = (wish->expire ? EXPIRE : 0) | (wish->size ? SIZE : 0) |
@@ -320,7 +322,9 @@ static int check(const struct wish *wish)
 			 (wish->raw ? RAW : 0);
 
 	if (!wish->count)
-		return cmd_usage_error("map", "what shall it do?");
+		return cmd_usage_error("map", "a verb is missing: list, "
+					      "create, get, put, delete, scan, "
+					      "count, stats or drop");
 	verb = verb_of(wish);
 	if (!verb)
 		return cmd_usage_error("map", "there is no `reef map %.40s`",
@@ -334,7 +338,8 @@ static int check(const struct wish *wish)
 	return -1;
 }
 
-/* -1: go on; otherwise the exit status. */
+/* Fill in the options to open the map with. -1: go on; otherwise the exit
+ * status. */
 static int options_of(const struct wish *wish, bool makes,
 		      struct reef_map_options *options)
 {
@@ -354,7 +359,7 @@ static int options_of(const struct wish *wish, bool makes,
 	return -1;
 }
 
-static int say(const struct wish *wish, int rc)
+static int report_error(const struct wish *wish, int rc)
 {
 	const char *key = wish->words[3];
 
@@ -379,7 +384,7 @@ static int say(const struct wish *wish, int rc)
 		"map", wish->words[2] ? wish->words[2] : wish->words[1], rc);
 }
 
-static int run(struct reef_space *space, const struct wish *wish)
+static int run_verb(struct reef_space *space, const struct wish *wish)
 {
 	const struct verb_form *verb = verb_of(wish);
 	struct reef_map_options options = {0};
@@ -387,7 +392,7 @@ static int run(struct reef_space *space, const struct wish *wish)
 	int rc;
 
 	if (!strcmp(verb->name, "list"))
-		return say(wish, list(space, wish));
+		return report_error(wish, list_maps(space, wish));
 	rc = options_of(wish, verb->makes, &options);
 	if (rc >= 0)
 		return rc;
@@ -399,10 +404,10 @@ static int run(struct reef_space *space, const struct wish *wish)
 		return operate_say("map", "there is no map \"%.80s\" in %s",
 				   wish->words[2], wish->words[1]);
 	if (rc || !strcmp(verb->name, "drop"))
-		return say(wish, rc);
+		return report_error(wish, rc);
 	rc = verb->run ? verb->run(map, wish) : 0;
 	reef_map_close(map);
-	return say(wish, rc);
+	return report_error(wish, rc);
 }
 
 static int open_and_run(const struct reef_settings *settings,
@@ -421,7 +426,7 @@ static int open_and_run(const struct reef_settings *settings,
 	else if (rc)
 		rc = operate_failed("map", wish->words[1], rc);
 	else
-		rc = run(space, wish);
+		rc = run_verb(space, wish);
 	reef_close(reef);
 	return rc;
 }
@@ -430,13 +435,15 @@ int cmd_map(int argc, char **argv)
 {
 	struct wish wish = {0};
 	const struct reef_config_flag flags[] = {
-		{"expire", "TIME", "put: it is gone after that; never", NULL,
-		 &wish.expire},
-		{"size", "SIZE", "create: what its entries may take; no limit",
+		{"expire", "TIME", "put: the key expires after that; never",
+		 NULL, &wish.expire},
+		{"size", "SIZE", "create: memory for its entries; no limit",
 		 NULL, &wish.size},
-		{"evict", "HOW", "create: lru or lfu, when it is full; keep",
-		 NULL, &wish.evict},
-		{"json", NULL, "a line of JSON for each", &wish.json, NULL},
+		{"evict", "HOW",
+		 "create: what goes when full, lru or lfu; keep", NULL,
+		 &wish.evict},
+		{"json", NULL, "print a line of JSON for each", &wish.json,
+		 NULL},
 		{"raw", NULL, "get: no newline after the value", &wish.raw,
 		 NULL},
 		{0},
@@ -454,7 +461,7 @@ int cmd_map(int argc, char **argv)
 	wish.count = reef_config_rest_count(settings.config);
 	for (uint32_t i = 0; i < wish.count && i < 5; i++)
 		wish.words[i] = reef_config_rest(settings.config, i);
-	rc = check(&wish);
+	rc = check_words(&wish);
 	if (rc < 0)
 		rc = open_and_run(&settings, &wish);
 	reef_settings_fini(&settings);

@@ -15,15 +15,15 @@ static const char usage[] =
 	"Names of a space: small durable pairs of a name and a number, mostly "
 	"an\naddress. Prints value, generation and name.\n";
 
-static int show(void *context, const char *name, uint64_t value,
-		uint64_t generation)
+static int print_name(void *context, const char *name, uint64_t value,
+		      uint64_t generation)
 {
 	printf("%016llx  %8llu  %s\n", (unsigned long long)value,
 	       (unsigned long long)generation, name);
 	return 0;
 }
 
-static int number_of(const char *text, uint64_t *out)
+static int parse_number(const char *text, uint64_t *out)
 {
 	char *end;
 
@@ -34,29 +34,29 @@ static int number_of(const char *text, uint64_t *out)
 	return errno || end == text || *end ? -EINVAL : 0;
 }
 
-/* The words after the flags: VERB SPACE ... */
-static int run(struct reef_space *space, const char *const *words,
-	       uint32_t count)
+/* Do what the words after the flags say: VERB SPACE ... */
+static int run_verb(struct reef_space *space, const char *const *words,
+		    uint32_t count)
 {
 	uint64_t value, generation;
 	int rc;
 
 	if (!strcmp(words[0], "list"))
-		return reef_name_list(space, count > 2 ? words[2] : "", show,
-				      NULL);
+		return reef_name_list(space, count > 2 ? words[2] : "",
+				      print_name, NULL);
 	if (!strcmp(words[0], "look")) {
 		rc = reef_name_lookup(space, words[2], &value, &generation);
-		return rc ? rc : show(NULL, words[2], value, generation);
+		return rc ? rc : print_name(NULL, words[2], value, generation);
 	}
 	if (!strcmp(words[0], "unbind"))
 		return reef_name_unbind(space, words[2], 0);
-	if (number_of(words[3], &value))
+	if (parse_number(words[3], &value))
 		return operate_say("name", "\"%.40s\" is not a number",
 				   words[3]);
 	return reef_name_bind(space, words[2], value, NULL);
 }
 
-static bool are_right(const char *const *words, uint32_t count)
+static bool are_valid(const char *const *words, uint32_t count)
 {
 	static const struct {
 		const char *verb;
@@ -73,7 +73,7 @@ static bool are_right(const char *const *words, uint32_t count)
 	return false;
 }
 
-static int say(const char *const *words, int rc)
+static int report_error(const char *const *words, int rc)
 {
 	if (rc >= 0)
 		return rc;
@@ -100,7 +100,7 @@ static int open_and_run(const struct reef_settings *settings,
 	else if (rc)
 		rc = operate_failed("name", words[1], rc);
 	else
-		rc = say(words, run(space, words, count));
+		rc = report_error(words, run_verb(space, words, count));
 	reef_close(reef);
 	return rc;
 }
@@ -120,8 +120,10 @@ int cmd_name(int argc, char **argv)
 	count = reef_config_rest_count(settings.config);
 	for (uint32_t i = 0; i < count && i < 4; i++)
 		words[i] = reef_config_rest(settings.config, i);
-	if (!are_right(words, count)) {
-		rc = cmd_usage_error(argv[0], "that is not one of its forms");
+	if (!are_valid(words, count)) {
+		rc = cmd_usage_error(
+			argv[0],
+			"an unknown verb, or a wrong number of arguments");
 	} else {
 		rc = open_and_run(&settings, words, count);
 	}

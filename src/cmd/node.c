@@ -18,8 +18,8 @@ static int set_drain(struct reef_operator *op, const char *name, uint32_t flags)
 		  : reef_operator_call(op, REEF_POOL_NODE_DRAIN, &body, NULL);
 }
 
-static int drain(struct reef_operator *op, const char *const *arguments,
-		 uint32_t count)
+static int drain_node(struct reef_operator *op, const char *const *arguments,
+		      uint32_t count)
 {
 	int rc = set_drain(op, arguments[0], 0);
 
@@ -29,14 +29,14 @@ static int drain(struct reef_operator *op, const char *const *arguments,
 	return rc;
 }
 
-static int undrain(struct reef_operator *op, const char *const *arguments,
-		   uint32_t count)
+static int undrain_node(struct reef_operator *op, const char *const *arguments,
+			uint32_t count)
 {
 	return set_drain(op, arguments[0], REEF_POOL_DRAIN_STOP);
 }
 
-static int reclaim(struct reef_operator *op, const char *const *arguments,
-		   uint32_t count)
+static int reclaim_memory(struct reef_operator *op,
+			  const char *const *arguments, uint32_t count)
 {
 	struct reef_body body = {0};
 	struct reef_answer answer;
@@ -59,8 +59,8 @@ static int reclaim(struct reef_operator *op, const char *const *arguments,
 	return 0;
 }
 
-static int forget(struct reef_operator *op, const char *const *arguments,
-		  uint32_t count)
+static int remove_node(struct reef_operator *op, const char *const *arguments,
+		       uint32_t count)
 {
 	struct reef_body body = {0};
 	int rc = operate_find(op, REEF_ROW_NODE, arguments[0],
@@ -76,7 +76,7 @@ static int forget(struct reef_operator *op, const char *const *arguments,
 	return rc;
 }
 
-static int show(void *context, const struct reef_row *any)
+static int print_node(void *context, const struct reef_row *any)
 {
 	const struct reef_row_node *row = &any->node;
 	char size[16], used[16];
@@ -89,18 +89,20 @@ static int show(void *context, const struct reef_row *any)
 	return 0;
 }
 
-static int list(struct reef_operator *op, const char *const *arguments,
-		uint32_t count)
+static int list_nodes(struct reef_operator *op, const char *const *arguments,
+		      uint32_t count)
 {
-	return reef_operator_list(op, REEF_ROW_NODE, show, NULL);
+	return reef_operator_list(op, REEF_ROW_NODE, print_node, NULL);
 }
 
 static const struct verb verbs[] = {
-	{"list", "", "all of them", 0, 0, list},
-	{"drain", "NODE", "move what it holds elsewhere", 1, 1, drain},
-	{"undrain", "NODE", "let it be used again", 1, 1, undrain},
-	{"reclaim", "NODE SIZE", "take revocable memory back", 2, 2, reclaim},
-	{"remove", "NODE", "forget one that is dead or drained", 1, 1, forget},
+	{"list", "", "show all nodes", 0, 0, list_nodes},
+	{"drain", "NODE", "move what it holds elsewhere", 1, 1, drain_node},
+	{"undrain", "NODE", "let it be used again", 1, 1, undrain_node},
+	{"reclaim", "NODE SIZE", "take revocable memory back", 2, 2,
+	 reclaim_memory},
+	{"remove", "NODE", "forget one that is dead or drained", 1, 1,
+	 remove_node},
 	{0},
 };
 

@@ -31,8 +31,8 @@ int operate_say(const char *name, const char *format, ...)
 	return 1;
 }
 
-/* What a broker means by it, where errno's own words would mislead. */
-static const char *text_of(int rc)
+/* The text of a broker's error, where the words of errno would mislead. */
+static const char *error_text(int rc)
 {
 	switch (rc) {
 	case -EPERM:
@@ -61,7 +61,7 @@ int operate_failed(const char *name, const char *what, int rc)
 	if (what[0])
 		snprintf(shown, sizeof(shown), "%.*s%s: ", WHAT_MAX - 3, what,
 			 strlen(what) > WHAT_MAX - 3 ? "..." : "");
-	return operate_say(name, "%s%s (%s)", shown, text_of(rc),
+	return operate_say(name, "%s%s (%s)", shown, error_text(rc),
 			   reef_error_name(rc));
 }
 
@@ -74,7 +74,7 @@ int operate_size(const char *name, const char *text, uint64_t *out)
 	if (rc)
 		return operate_say(
 			name, "\"%.40s\" is not a size, as 512M or 1.5G", text);
-	return *out ? 0 : operate_say(name, "a size of 0 is of no use");
+	return *out ? 0 : operate_say(name, "the size must not be 0");
 }
 
 /* --- the link --- */
@@ -91,9 +91,10 @@ static int connect_failed(const char *name,
 				   addresses[0] ? addresses : settings->run);
 	case -REEF_EAUTH:
 		return operate_say(name, "the broker does not take this "
-					 "credential: void, or another pool's");
+					 "credential: it was revoked, or is "
+					 "another pool's");
 	case -EINVAL:
-		return operate_say(name, "%s: no pool that one could ask",
+		return operate_say(name, "%s: is neither local nor HOST:PORT",
 				   settings->pool ? settings->pool : "local");
 	case -ETIMEDOUT:
 		return operate_say(name, "no answer from %s", addresses);
@@ -178,7 +179,7 @@ static void print_verbs(const char *name, const char *about,
 		used += width;
 		if (used < 0 || (size_t)used >= size)
 			return;
-		/* What is too long has its summary on the next line. */
+		/* A verb that is too long has its summary on the next line. */
 		if (width > VERB_WIDTH)
 			used += snprintf(text + used, size - (size_t)used,
 					 "\n%*s  %s\n", VERB_WIDTH, "",
@@ -190,7 +191,8 @@ static void print_verbs(const char *name, const char *about,
 	}
 }
 
-/* NULL: there is none, or its arguments are not right; *rc is the status. */
+/* Find the verb that was given. NULL: there is none, or its arguments are
+ * wrong; *rc is the exit status. */
 static const struct verb *find_verb(const char *name, const struct verb *verbs,
 				    const struct reef_config *config, int *rc)
 {
@@ -198,7 +200,7 @@ static const struct verb *find_verb(const char *name, const struct verb *verbs,
 	const char *word = count ? reef_config_rest(config, 0) : NULL;
 
 	if (!word) {
-		*rc = cmd_usage_error(name, "which verb?");
+		*rc = cmd_usage_error(name, "a verb is missing");
 		return NULL;
 	}
 	while (verbs->name && strcmp(verbs->name, word))
@@ -208,7 +210,7 @@ static const struct verb *find_verb(const char *name, const struct verb *verbs,
 		return NULL;
 	}
 	if (count - 1 < verbs->least || count - 1 > verbs->most) {
-		*rc = cmd_usage_error(name, "it is: reef %s %s %s", name,
+		*rc = cmd_usage_error(name, "usage: reef %s %s %s", name,
 				      verbs->name, verbs->arguments);
 		return NULL;
 	}

@@ -29,21 +29,22 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 
 struct reef;
 /* Open the pool that the settings of command `name` tell, as a client. -1: go
- * on; otherwise the exit status, and it was said. */
+ * on; otherwise the exit status, and an error was printed. */
 int operate_open(const char *name, const struct reef_settings *settings,
 		 struct reef **out);
 
-/* Say "reef NAME: ..." and return 1, which a verb returns for "said". */
+/* Print "reef NAME: ..." and return 1, which a verb returns for "an error was
+ * printed". */
 __attribute__((format(printf, 2, 3))) int operate_say(const char *name,
 						      const char *format, ...);
-/* Say "reef NAME: WHAT: why" and return 1. */
+/* Print "reef NAME: WHAT: why" and return 1. */
 int operate_failed(const char *name, const char *what, int rc);
 
-/* A size that is not 0; otherwise it is said what is wrong, and 1. */
+/* Parse a size that is not 0. 0, or 1: an error was printed. */
 int operate_size(const char *name, const char *text, uint64_t *out);
 
-/* Numbers of things by name (or by number): 0, what went wrong, or 1: it was
- * said that there is none. */
+/* Find a node, space, session or user by name or number. 0: found.  1: there is
+ * none, and that was printed.  Negative: what went wrong. */
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		 const char *name, uint32_t *out);
 

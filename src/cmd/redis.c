@@ -22,7 +22,7 @@ static const char usage[] =
 	"asked is answered first.\n";
 
 static struct redis_door_options
-options_of(const struct reef_settings *settings)
+door_options(const struct reef_settings *settings)
 {
 	const struct reef_redis_settings *redis = &settings->redis;
 
@@ -46,7 +46,8 @@ options_of(const struct reef_settings *settings)
 	};
 }
 
-/* A descriptor for each client, and a few dozen of our own. */
+/* Raise the limit of descriptors: one for each client, and a few dozen of our
+ * own. */
 static void raise_limit(const struct redis_door_options *options)
 {
 	struct rlimit limit;
@@ -72,7 +73,8 @@ struct ending {
 	_Atomic bool is_over; /* set before the last signal, which is ours */
 };
 
-/* Who asks twice does not want to wait for a pool that is out of reach. */
+/* Stop the door at the first signal, and end the process at the second: who
+ * asks twice does not want to wait for a pool that is out of reach. */
 static void *wait_for_signal(void *arg)
 {
 	struct ending *ending = arg;
@@ -88,7 +90,8 @@ static void *wait_for_signal(void *arg)
 	return NULL;
 }
 
-/* Before any thread starts, so that they all have them blocked. */
+/* Block the signals that end the door, before any thread starts, so that all
+ * threads have them blocked. */
 static void block_signals(sigset_t *set)
 {
 	sigemptyset(set);
@@ -99,7 +102,7 @@ static void block_signals(sigset_t *set)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static int run(struct ending *ending)
+static int run_door(struct ending *ending)
 {
 	pthread_t waiter;
 	int rc = -pthread_create(&waiter, NULL, wait_for_signal, ending);
@@ -115,8 +118,9 @@ static int run(struct ending *ending)
 
 /* --- what people read --- */
 
-/* For whoever started it: a line with the addresses. */
-static int tell_ready(const struct redis_door *door, const char *text)
+/* Write the addresses as one line to a descriptor, for the process that started
+ * us. */
+static int write_ready(const struct redis_door *door, const char *text)
 {
 	int fd = atoi(text);
 	bool is_told = dprintf(fd, "%s\n", redis_door_addresses(door)) > 0;
@@ -143,9 +147,10 @@ static void print_start(const struct redis_door *door)
 	fflush(stdout);
 }
 
-/* The library looks in the runtime directory for the pool of this machine; the
- * socket is in it, even if the pool is elsewhere. */
-static int prepare(const char *name, const struct reef_settings *settings)
+/* Make the runtime directory, where the library looks for the pool of this
+ * machine; the door's socket is in it, even if the pool is elsewhere. */
+static int prepare_run_directory(const char *name,
+				 const struct reef_settings *settings)
 {
 	int rc;
 
@@ -160,7 +165,7 @@ static int prepare(const char *name, const struct reef_settings *settings)
 static int announce(const struct redis_door *door, const char *ready_fd)
 {
 	if (ready_fd)
-		return tell_ready(door, ready_fd);
+		return write_ready(door, ready_fd);
 	print_start(door);
 	return 0;
 }
@@ -169,7 +174,7 @@ int cmd_redis(int argc, char **argv)
 {
 	const char *ready_fd = NULL;
 	const struct reef_config_flag flags[] = {
-		{"ready-fd", "N", "say there that it is open, not to people",
+		{"ready-fd", "N", "write the addresses there once it is open",
 		 NULL, &ready_fd},
 		{0},
 	};
@@ -191,9 +196,9 @@ int cmd_redis(int argc, char **argv)
 		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
 				       reef_config_rest(settings.config, 0));
 	block_signals(&ending.set);
-	options = options_of(&settings);
+	options = door_options(&settings);
 	raise_limit(&options);
-	rc = prepare(argv[0], &settings);
+	rc = prepare_run_directory(argv[0], &settings);
 	if (!rc)
 		rc = redis_door_create(&options, &ending.door, &what);
 	if (rc < 0) {
@@ -201,7 +206,7 @@ int cmd_redis(int argc, char **argv)
 	} else if (rc == 0) {
 		rc = announce(ending.door, ready_fd);
 		if (!rc)
-			rc = run(&ending);
+			rc = run_door(&ending);
 		if (rc < 0)
 			rc = operate_failed(argv[0], "threads", rc);
 		redis_door_destroy(ending.door);

@@ -58,7 +58,8 @@ static int signals_poll(struct reef_poller *poller)
 	return 1;
 }
 
-/* Before any thread starts, so that they all have them blocked. */
+/* Block and watch the signals, before any thread starts, so that all threads
+ * have them blocked. */
 static int watch_signals(struct server *server)
 {
 	sigset_t set;
@@ -79,7 +80,8 @@ static int watch_signals(struct server *server)
 	return 0;
 }
 
-/* A descriptor per session, link and extent: take what we may. */
+/* Raise the limit of descriptors as far as we may: each session, link and
+ * extent takes one. */
 static void raise_limits(void)
 {
 	struct rlimit limit;
@@ -120,8 +122,8 @@ static void print_node(const struct server *server)
 	       status.link ? "; it looks for its broker" : "");
 }
 
-/* How a client of Redis gets there: by the port of the first address, else by
- * the socket. */
+/* Print how a client of Redis connects: to the port of the first address, else
+ * to the socket. */
 static void print_redis_use(const struct server *server)
 {
 	char first[CHILD_LINE_SIZE], use[CHILD_LINE_SIZE + 16];
@@ -196,8 +198,8 @@ static int wait_for_end(struct server *server)
 
 /* --- what went wrong --- */
 
-static const char *place_of(const struct server *server,
-			    enum reef_host_step step)
+static const char *subject_of_step(const struct server *server,
+				   enum reef_host_step step)
 {
 	const struct reef_settings *settings = &server->settings;
 
@@ -222,7 +224,7 @@ static const char *place_of(const struct server *server,
 	}
 }
 
-static int say_taken(const struct server *server, enum reef_host_step step)
+static int report_taken(const struct server *server, enum reef_host_step step)
 {
 	const struct reef_settings *settings = &server->settings;
 	bool node = step == REEF_HOST_NODE;
@@ -236,17 +238,17 @@ static int say_taken(const struct server *server, enum reef_host_step step)
 		node ? "node-" : "");
 }
 
-static int say_start_failed(const struct server *server,
-			    enum reef_host_step step, int rc)
+static int report_start_failed(const struct server *server,
+			       enum reef_host_step step, int rc)
 {
-	const char *name = server->name, *place = place_of(server, step);
+	const char *name = server->name, *place = subject_of_step(server, step);
 
 	switch (rc) {
 	case -EBUSY:
 		return operate_say(name, "another broker has %s open already",
 				   server->settings.data);
 	case -EADDRINUSE:
-		return say_taken(server, step);
+		return report_taken(server, step);
 	case -EPERM:
 		return operate_say(name,
 				   "%s: it must be this user's, and closed to "
@@ -256,7 +258,7 @@ static int say_start_failed(const struct server *server,
 	case -ENOENT:
 		if (step == REEF_HOST_KEY)
 			return operate_say(name,
-					   "%s: there is none; a node needs "
+					   "%s: no such file; a node needs "
 					   "its pool's key (--key-file)",
 					   place);
 		break;
@@ -274,9 +276,9 @@ static int say_start_failed(const struct server *server,
 			   reef_error_name(rc));
 }
 
-/* A node on its own waits for its broker, but not for one that will never have
- * it. */
-static int say_unwelcome(const struct server *server)
+/* A node on its own waits for its broker; but if the broker has refused it for
+ * good, that is printed. Returns 1 then. */
+static int report_refused(const struct server *server)
 {
 	const struct reef_node_options *node = &server->options.node;
 	struct reef_node_status status;
@@ -289,7 +291,7 @@ static int say_unwelcome(const struct server *server)
 		return operate_say(server->name,
 				   "the broker does not take the key in %s: "
 				   "it is that of another pool",
-				   place_of(server, REEF_HOST_KEY));
+				   subject_of_step(server, REEF_HOST_KEY));
 	case -EEXIST:
 		return operate_say(server->name,
 				   "the pool has a node called %s already; see "
@@ -305,9 +307,9 @@ static int say_unwelcome(const struct server *server)
 
 /* --- the Redis door --- */
 
-/* All that it may need to know is in its words: it does not read what was said
- * to us alone. */
-static int add_words(struct server *server)
+/* Fill in the words of the child's command line. They hold every setting that
+ * it needs: it does not see our flags. */
+static int fill_redis_words(struct server *server)
 {
 	static char credential[PATH_MAX], flags[CHILD_WORDS_MAX][64];
 	const struct reef_settings *settings = &server->settings;
@@ -344,7 +346,7 @@ static int add_words(struct server *server)
 
 static int start_redis(struct server *server)
 {
-	int rc = add_words(server);
+	int rc = fill_redis_words(server);
 
 	server->redis.command = server->name;
 	server->redis.name = "the Redis door";
@@ -352,8 +354,8 @@ static int start_redis(struct server *server)
 		rc = child_start(&server->redis, server->sched);
 	if (rc == -ECHILD)
 		return operate_say(server->name,
-				   "the Redis door does not open, as it said; "
-				   "--no-redis does without");
+				   "the Redis door could not start; see above. "
+				   "--no-redis starts without it");
 	return rc ? operate_failed(server->name, "the Redis door", rc) : 0;
 }
 
@@ -365,7 +367,7 @@ static int serve_host(struct server *server)
 		reef_node_wait(reef_host_node(server->host),
 			       reef_host_broker(server->host) ? 10 * SECOND
 							      : SECOND);
-	rc = say_unwelcome(server);
+	rc = report_refused(server);
 	if (!rc && server->with_redis)
 		rc = start_redis(server);
 	if (rc)
@@ -377,7 +379,7 @@ static int serve_host(struct server *server)
 	fflush(stdout);
 	child_stop(&server->redis);
 	if (rc)
-		return operate_say(server->name, "the broker gives up: %s",
+		return operate_say(server->name, "the broker cannot go on: %s",
 				   reef_error_text(rc));
 	return 0;
 }
@@ -390,13 +392,13 @@ static int serve_fiber(void *arg)
 
 	rc = reef_host_start(&server->options, &server->host, &step);
 	server->status =
-		rc ? say_start_failed(server, step, rc) : serve_host(server);
+		rc ? report_start_failed(server, step, rc) : serve_host(server);
 	reef_host_stop(server->host);
 	reef_sched_stop(server->sched);
 	return 0;
 }
 
-static int run(struct server *server)
+static int run_server(struct server *server)
 {
 	int rc;
 
@@ -413,12 +415,13 @@ static int run(struct server *server)
 			reef_error_text(rc));
 		return 1;
 	}
-	/* Whether anybody reads what it says is nothing to a server. */
+	/* That nobody reads its output is no failure of a server: what could
+	 * not be written is dropped. */
 	fflush(stdout);
 	__fpurge(stdout);
 	clearerr(stdout);
-	/* The process ends: its scheduler may have fibers that wait for ever.
-	 */
+	/* The scheduler is not destroyed: it may have fibers that wait for
+	 * ever, and the process ends. */
 	return server->status;
 }
 
@@ -430,9 +433,10 @@ static bool is_given(const struct reef_settings *settings, uint32_t setting)
 	       REEF_CONFIG_DEFAULT;
 }
 
-/* Where to listen; the default is of tcp, which may be left out. */
-static const char *listen_of(const struct reef_settings *settings,
-			     uint32_t setting, const char *addresses)
+/* The addresses to listen on. The default is one of tcp: it is left out if the
+ * fabrics that were chosen have no tcp. */
+static const char *listen_addresses(const struct reef_settings *settings,
+				    uint32_t setting, const char *addresses)
 {
 	if (!is_given(settings, setting) && settings->fabrics &&
 	    !strstr(settings->fabrics, "tcp"))
@@ -440,7 +444,7 @@ static const char *listen_of(const struct reef_settings *settings,
 	return addresses;
 }
 
-static void take_settings(struct server *server)
+static void fill_options(struct server *server)
 {
 	const struct reef_settings *settings = &server->settings;
 	struct reef_host_options *options = &server->options;
@@ -452,11 +456,11 @@ static void take_settings(struct server *server)
 	options->mesh.fabric.spin_ns = settings->spin_ns;
 	options->mesh.fabric.silence_ns = settings->silence_ns;
 	options->broker.listen =
-		listen_of(settings, REEF_SET_LISTEN, settings->listen);
-	options->node.listen = listen_of(settings, REEF_SET_NODE_LISTEN,
-					 settings->node_listen);
+		listen_addresses(settings, REEF_SET_LISTEN, settings->listen);
+	options->node.listen = listen_addresses(settings, REEF_SET_NODE_LISTEN,
+						settings->node_listen);
 	options->node.broker = settings->broker;
-	/* What is not given stays as the journal has it. */
+	/* Settings that were not given stay as the journal has them. */
 	if (is_given(settings, REEF_SET_TTL))
 		options->broker.ttl_ns = settings->ttl_ns;
 	if (is_given(settings, REEF_SET_NODE_TTL))
@@ -481,7 +485,7 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 	const bool is_up = with_broker && with_node;
 	bool no_redis = false;
 	const struct reef_config_flag flags[] = {
-		{"no-redis", NULL, "no door for clients of Redis", &no_redis,
+		{"no-redis", NULL, "do not serve clients of Redis", &no_redis,
 		 NULL},
 		{0},
 	};
@@ -506,7 +510,7 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 	server.options.with_broker = with_broker;
 	server.options.with_node = with_node;
 	server.with_redis = is_up && settings->with_redis && !no_redis;
-	take_settings(&server);
+	fill_options(&server);
 	if (!with_broker && !settings->broker) {
 		if (reef_target_broker("local", settings->run, brokers))
 			return cmd_usage_error(
@@ -514,7 +518,7 @@ int serve(int argc, char **argv, bool with_broker, bool with_node,
 					 "as this user; say --broker ADDRESS");
 		server.options.node.broker = brokers;
 	}
-	rc = run(&server);
+	rc = run_server(&server);
 	reef_settings_fini(&server.settings);
 	return rc;
 }

@@ -4,8 +4,8 @@
 #include <reef/error.h>
 #include <stdio.h>
 
-static int end(struct reef_operator *op, const char *const *arguments,
-	       uint32_t count)
+static int end_session(struct reef_operator *op, const char *const *arguments,
+		       uint32_t count)
 {
 	struct reef_body body = {0};
 	int rc = operate_find(op, REEF_ROW_SESSION, arguments[0],
@@ -15,7 +15,7 @@ static int end(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_SESSION_END, &body, NULL);
 }
 
-static int show(void *context, const struct reef_row *any)
+static int print_session(void *context, const struct reef_row *any)
 {
 	const struct reef_row_session *row = &any->session;
 
@@ -25,18 +25,20 @@ static int show(void *context, const struct reef_row *any)
 	return 0;
 }
 
-static int list(struct reef_operator *op, const char *const *arguments,
-		uint32_t count)
+static int list_sessions(struct reef_operator *op, const char *const *arguments,
+			 uint32_t count)
 {
-	return reef_operator_list(op, REEF_ROW_SESSION, show, NULL);
+	return reef_operator_list(op, REEF_ROW_SESSION, print_session, NULL);
 }
 
 int cmd_session(int argc, char **argv)
 {
 	static const struct verb verbs[] = {
-		{"list", "", "all that have not been recovered", 0, 0, list},
+		{"list", "", "show sessions, but not those that are recovered",
+		 0, 0, list_sessions},
 		{"end", "SESSION",
-		 "fence it; on this machine that kills its process", 1, 1, end},
+		 "fence it; on this machine that kills its process", 1, 1,
+		 end_session},
 		{0},
 	};
 

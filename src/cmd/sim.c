@@ -26,7 +26,7 @@ struct wish {
 	bool quick;
 };
 
-static void help(void)
+static void print_help(void)
 {
 	printf("usage: reef sim WHAT [OPTIONS]\n\n"
 	       "Shows how things scale, by a model of what RDMA NICs cost over "
@@ -42,10 +42,10 @@ static void help(void)
 	for (int i = 0; locks_studies[i]; i++)
 		printf("  %-12s %s\n", locks_studies[i]->name,
 		       locks_studies[i]->rate_title);
-	printf("\n"
+	printf("\nOptions; what stands behind a semicolon is the default:\n"
 	       "  --out DIR       where the charts go, made if absent; the "
 	       "current directory\n"
-	       "  --seed N        of the random choices; 1\n"
+	       "  --seed N        seed of the random choices; 1\n"
 	       "  --quick         fewer points\n"
 	       "  --help          this text\n");
 }
@@ -80,8 +80,9 @@ static void set_value(struct figures *figures, uint32_t point, uint32_t line,
 		figures->lines_count = line + 1;
 }
 
-/* Bars of times are on a logarithmic scale: the best is a little, ten times
- * that a good deal more. */
+/* The share of the full width that the bar of a value has. Bars of times are on
+ * a logarithmic scale: the shortest time has a little, ten times that a good
+ * deal more. */
 static double share_of(const struct figures *figures, double value)
 {
 	double most = 0, least = INFINITY;
@@ -184,7 +185,7 @@ out:
 	return rc;
 }
 
-static int show(const struct figures *figures, const char *directory)
+static int show_figures(const struct figures *figures, const char *directory)
 {
 	int rc = print_table(figures);
 
@@ -216,7 +217,7 @@ static int run_study(const struct study *study, const struct wish *wish)
 			if (!rc)
 				set_value(&figures, p, l, result.ops_per_s);
 		}
-	return rc ? rc : show(&figures, wish->directory);
+	return rc ? rc : show_figures(&figures, wish->directory);
 }
 
 static int run_fabric(const struct wish *wish)
@@ -230,8 +231,9 @@ static int run_fabric(const struct wish *wish)
 
 /* --- locks --- */
 
-/* On a terminal: it takes minutes. */
-static void tell_progress(const char *line, uint64_t clients)
+/* Print on a terminal what is being measured, as it takes minutes; NULL clears
+ * the line. */
+static void print_progress(const char *line, uint64_t clients)
 {
 	if (!isatty(STDERR_FILENO))
 		return;
@@ -265,18 +267,18 @@ static int run_contention(const struct locks_study *study,
 	waits.are_times = true;
 	for (uint32_t p = 0; !rc && rates.points[p]; p++)
 		for (uint32_t l = 0; !rc && study->lines[l]; l++) {
-			tell_progress(study->lines[l], rates.points[p]);
+			print_progress(study->lines[l], rates.points[p]);
 			rc = locks_study_run(study, l, rates.points[p],
 					     wish->seed, &result);
-			tell_progress(NULL, 0);
+			print_progress(NULL, 0);
 			if (rc)
 				break;
 			set_value(&rates, p, l, result.takes_per_s);
 			set_value(&waits, p, l, result.p99_ns);
 		}
 	if (!rc)
-		rc = show(&rates, wish->directory);
-	return rc ? rc : show(&waits, wish->directory);
+		rc = show_figures(&rates, wish->directory);
+	return rc ? rc : show_figures(&waits, wish->directory);
 }
 
 static int run_locks(const struct wish *wish)
@@ -304,7 +306,8 @@ static int run_subject(const struct subject *subject, const struct wish *wish)
 			strerror(errno));
 		return 1;
 	}
-	/* Simulated hosts are killed when all is measured, and complain. */
+	/* Warnings are not shown: simulated hosts are killed when all is
+	 * measured, and they log that. */
 	reef_log_set(NULL, NULL, REEF_LOG_ERROR);
 	rc = subject->run(wish);
 	if (rc)
@@ -334,7 +337,7 @@ int cmd_sim(int argc, char **argv)
 	int option;
 
 	if (cmd_wants_help(argc, argv)) {
-		help();
+		print_help();
 		return 0;
 	}
 	setlocale(LC_CTYPE, "");
@@ -353,13 +356,16 @@ int cmd_sim(int argc, char **argv)
 			wish.quick = true;
 			break;
 		default:
-			return cmd_usage_error("sim", "wrong option");
+			return cmd_usage_error("sim", "unknown option");
 		}
 	}
 	if (optind + 1 != argc)
-		return cmd_usage_error("sim", "what shall be simulated?");
+		return cmd_usage_error("sim",
+				       "say what to simulate: fabric or locks");
 	for (int i = 0; subjects[i].name; i++)
 		if (strcmp(argv[optind], subjects[i].name) == 0)
 			return run_subject(&subjects[i], &wish);
-	return cmd_usage_error("sim", "\"%s\" is unknown", argv[optind]);
+	return cmd_usage_error("sim",
+			       "there is nothing to simulate called \"%s\"",
+			       argv[optind]);
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int limit_of(const char *text, uint64_t *out)
+static int parse_quota(const char *text, uint64_t *out)
 {
 	if (!strcmp(text, "0"))
 		return operate_say("space", "a quota of 0 leaves nothing to "
@@ -17,8 +17,8 @@ static int limit_of(const char *text, uint64_t *out)
 	return operate_size("space", text, out);
 }
 
-static int create(struct reef_operator *op, const char *const *arguments,
-		  uint32_t count)
+static int create_space(struct reef_operator *op, const char *const *arguments,
+			uint32_t count)
 {
 	struct reef_body body = {
 		.ask.space_open =
@@ -43,7 +43,7 @@ static int create(struct reef_operator *op, const char *const *arguments,
 			body.ask.space_open.keeping = REEF_KEEPING_REVOCABLE;
 			continue;
 		}
-		rc = limit_of(arguments[i], &body.ask.space_open.quota);
+		rc = parse_quota(arguments[i], &body.ask.space_open.quota);
 		if (rc)
 			return rc;
 	}
@@ -55,8 +55,8 @@ static int create(struct reef_operator *op, const char *const *arguments,
 	return reef_operator_call(op, REEF_POOL_SPACE_CLOSE, &used, NULL);
 }
 
-static int drop(struct reef_operator *op, const char *const *arguments,
-		uint32_t count)
+static int drop_space(struct reef_operator *op, const char *const *arguments,
+		      uint32_t count)
 {
 	struct reef_body body = {0};
 	int rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
@@ -66,14 +66,14 @@ static int drop(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_SPACE_DROP, &body, NULL);
 }
 
-static int quota(struct reef_operator *op, const char *const *arguments,
-		 uint32_t count)
+static int set_quota(struct reef_operator *op, const char *const *arguments,
+		     uint32_t count)
 {
 	struct reef_body body = {0};
 	int rc = 0;
 
 	if (strcmp(arguments[1], "none"))
-		rc = limit_of(arguments[1], &body.ask.space_quota.quota);
+		rc = parse_quota(arguments[1], &body.ask.space_quota.quota);
 	if (!rc)
 		rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
 				  &body.ask.space_quota.space);
@@ -81,7 +81,7 @@ static int quota(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_SPACE_QUOTA, &body, NULL);
 }
 
-static int rights_of(const char *text, uint8_t *out)
+static int parse_rights(const char *text, uint8_t *out)
 {
 	if (!strcmp(text, "read"))
 		*out = REEF_RIGHT_READ;
@@ -97,8 +97,8 @@ static int rights_of(const char *text, uint8_t *out)
 	return 0;
 }
 
-static int token(struct reef_operator *op, const char *const *arguments,
-		 uint32_t count)
+static int make_token(struct reef_operator *op, const char *const *arguments,
+		      uint32_t count)
 {
 	struct reef_body body = {0};
 	struct reef_token made = {0};
@@ -106,8 +106,8 @@ static int token(struct reef_operator *op, const char *const *arguments,
 	struct reef_answer answer;
 	int rc;
 
-	rc = rights_of(count > 1 ? arguments[1] : "write",
-		       &body.ask.space_token.rights);
+	rc = parse_rights(count > 1 ? arguments[1] : "write",
+			  &body.ask.space_token.rights);
 	if (!rc)
 		rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
 				  &body.ask.space_token.space);
@@ -136,8 +136,8 @@ static int token(struct reef_operator *op, const char *const *arguments,
 	return rc;
 }
 
-static int revoke(struct reef_operator *op, const char *const *arguments,
-		  uint32_t count)
+static int revoke_tokens(struct reef_operator *op, const char *const *arguments,
+			 uint32_t count)
 {
 	struct reef_body body = {0};
 	int rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
@@ -147,7 +147,7 @@ static int revoke(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_SPACE_REVOKE, &body, NULL);
 }
 
-static int show(void *context, const struct reef_row *any)
+static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_space *row = &any->space;
 	char used[16], limit[16];
@@ -166,14 +166,14 @@ static int show(void *context, const struct reef_row *any)
 	return 0;
 }
 
-static int list(struct reef_operator *op, const char *const *arguments,
-		uint32_t count)
+static int list_spaces(struct reef_operator *op, const char *const *arguments,
+		       uint32_t count)
 {
 	struct reef_table *table =
 		operate_table(">space|<name|<kind|<keeping|>used|>quota");
 	int rc;
 
-	rc = reef_operator_list(op, REEF_ROW_SPACE, show, table);
+	rc = reef_operator_list(op, REEF_ROW_SPACE, add_row, table);
 	if (!rc)
 		rc = reef_table_print(table, stdout);
 	reef_table_destroy(table);
@@ -183,14 +183,18 @@ static int list(struct reef_operator *op, const char *const *arguments,
 int cmd_space(int argc, char **argv)
 {
 	static const struct verb verbs[] = {
-		{"list", "", "all of them", 0, 0, list},
-		{"create", "NAME [QUOTA] [revocable]", "make one", 1, 3,
-		 create},
-		{"drop", "SPACE", "and all that is in it", 1, 1, drop},
-		{"quota", "SPACE SIZE|none", "limit it", 2, 2, quota},
+		{"list", "", "show all spaces", 0, 0, list_spaces},
+		{"create", "NAME [QUOTA] [revocable]", "make a space", 1, 3,
+		 create_space},
+		{"drop", "SPACE", "remove a space with all that is in it", 1, 1,
+		 drop_space},
+		{"quota", "SPACE SIZE|none", "limit the memory it may take", 2,
+		 2, set_quota},
 		{"token", "SPACE [read|write|manage [FILE]]",
-		 "what opens it for others", 1, 3, token},
-		{"revoke", "SPACE", "make all its tokens void", 1, 1, revoke},
+		 "print or save a token, which lets others in", 1, 3,
+		 make_token},
+		{"revoke", "SPACE", "make all tokens of the space void", 1, 1,
+		 revoke_tokens},
 		{0},
 	};
 

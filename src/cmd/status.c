@@ -49,7 +49,8 @@ static void json_number(const char *key, uint64_t value)
 	printf(",\"%s\":%llu", key, (unsigned long long)value);
 }
 
-/* Every object begins with its number, so that the rest has commas. */
+/* Begin an object with its number; so every other member has a comma before
+ * it. */
 static void json_begin(struct view *view, const char *key, uint64_t value)
 {
 	printf("%s{\"%s\":%llu", view->first ? "" : ",", key,
@@ -240,7 +241,7 @@ static void show_event(struct view *view, const struct reef_row_event *row)
 	}
 }
 
-/* The events, the newest last. */
+/* Show the events, the newest last. */
 static int show_events(const struct reef_answer *answer, bool json)
 {
 	const struct reef_cursor_in all = {.bytes = answer->body.rows,

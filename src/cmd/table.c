@@ -15,7 +15,7 @@ struct column {
 
 struct row {
 	char *cells[REEF_TABLE_COLUMNS_MAX];
-	bool rule; /* a line below it */
+	bool rule; /* draw a line below this row */
 };
 
 struct reef_table {
@@ -49,7 +49,7 @@ void reef_table_destroy(struct reef_table *table)
 		return;
 	for (uint32_t c = 0; c < table->columns_count; c++)
 		free(table->columns[c].title);
-	/* The row under work may hold cells too. */
+	/* The row that is not finished may hold cells, too. */
 	for (uint32_t r = 0; r < table->rows_max; r++)
 		for (uint32_t c = 0; c < table->columns_count; c++)
 			free(table->rows[r].cells[c]);

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int add(struct reef_operator *op, const char *const *arguments,
-	       uint32_t count)
+static int add_user(struct reef_operator *op, const char *const *arguments,
+		    uint32_t count)
 {
 	const struct reef_body body = {
 		.ask.user_add.name = {arguments[0],
@@ -57,7 +57,7 @@ static int remove_user(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_USER_REMOVE, &body, NULL);
 }
 
-static int show(void *context, const struct reef_row *any)
+static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_user *row = &any->user;
 
@@ -69,13 +69,13 @@ static int show(void *context, const struct reef_row *any)
 	return 0;
 }
 
-static int list(struct reef_operator *op, const char *const *arguments,
-		uint32_t count)
+static int list_users(struct reef_operator *op, const char *const *arguments,
+		      uint32_t count)
 {
 	struct reef_table *table = operate_table(">user|<name|>era|>sessions");
 	int rc;
 
-	rc = reef_operator_list(op, REEF_ROW_USER, show, table);
+	rc = reef_operator_list(op, REEF_ROW_USER, add_row, table);
 	if (!rc)
 		rc = reef_table_print(table, stdout);
 	reef_table_destroy(table);
@@ -87,10 +87,10 @@ int cmd_user(int argc, char **argv)
 	static const struct verb verbs[] = {
 		{"add", "NAME [FILE]",
 		 "make a user; the credential goes to FILE or stdout", 1, 2,
-		 add},
-		{"remove", "USER", "nobody gets in with it any more", 1, 1,
-		 remove_user},
-		{"list", "", "all of them", 0, 0, list},
+		 add_user},
+		{"remove", "USER", "remove a user: the credential is void", 1,
+		 1, remove_user},
+		{"list", "", "show all users", 0, 0, list_users},
 		{0},
 	};
 

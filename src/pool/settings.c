@@ -151,7 +151,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.check = check_address,
 			.prefix = prefix_address,
 			.uses = REEF_USE_BROKER,
-			.help = "where the broker listens; this machine only",
+			.help = "where the broker listens; 127.0.0.1:7337",
 		},
 	[REEF_SET_NODE_LISTEN] =
 		{
@@ -162,7 +162,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.check = check_address,
 			.prefix = prefix_address,
 			.uses = REEF_USE_NODE,
-			.help = "where the node listens; this machine only",
+			.help = "where the node listens; 127.0.0.1:7338",
 		},
 	[REEF_SET_BROKER] =
 		{
@@ -173,7 +173,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.check = check_address,
 			.prefix = prefix_address,
 			.uses = REEF_USE_NODE,
-			.help = "where the broker is; this user's here",
+			.help = "where the broker is; that of this user here",
 		},
 	[REEF_SET_DATA] =
 		{
@@ -181,7 +181,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_DATA",
 			.type = REEF_CONFIG_PATH,
 			.uses = SERVERS,
-			.help = "directory of what is kept",
+			.help = "directory of the journal and the pool's key",
 		},
 	[REEF_SET_RUN] =
 		{
@@ -189,7 +189,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_RUN",
 			.type = REEF_CONFIG_PATH,
 			.uses = ANYONE,
-			.help = "directory of sockets",
+			.help = "directory of the sockets",
 		},
 	[REEF_SET_KEY_FILE] =
 		{
@@ -206,7 +206,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_TEXT,
 			.check = check_pool,
 			.uses = REEF_USE_CLIENT,
-			.help = "local, or HOST:PORT; local",
+			.help = "which pool: local, or HOST:PORT; local",
 		},
 	[REEF_SET_CREDENTIAL] =
 		{
@@ -244,7 +244,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = MIB,
 			.most = SIZE_MOST,
 			.uses = REEF_USE_NODE,
-			.help = "memory to lend, never more",
+			.help = "memory to lend at most",
 		},
 	[REEF_SET_EXTENT_SIZE] =
 		{
@@ -255,7 +255,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = MIB,
 			.most = 4 * GIB,
 			.uses = REEF_USE_BROKER,
-			.help = "memory is lent in pieces of it",
+			.help = "size of the pieces that memory is lent in",
 		},
 	[REEF_SET_HUGE_PAGES] =
 		{
@@ -265,7 +265,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.initial = "auto",
 			.choices = huge_words,
 			.uses = REEF_USE_NODE,
-			.help = "if there are any, always, or never",
+			.help = "use them if there are any, always, or never",
 		},
 	[REEF_SET_TTL] =
 		{
@@ -344,7 +344,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.value_name = "ADDRESSES",
 			.check = check_redis_listen,
 			.uses = DOOR,
-			.help = "for clients of Redis, or none; 127.0.0.1:7379",
+			.help = "where it listens, or none; 127.0.0.1:7379",
 		},
 	[REEF_SET_REDIS_UNIX] =
 		{
@@ -352,7 +352,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_REDIS_UNIX",
 			.type = REEF_CONFIG_PATH,
 			.uses = DOOR,
-			.help = "its socket; redis.sock in the run directory",
+			.help = "its unix socket; redis.sock in the run "
+				"directory",
 		},
 	[REEF_SET_REDIS_SPACE] =
 		{
@@ -374,7 +375,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = 1,
 			.most = 256,
 			.uses = DOOR,
-			.help = "how many there are",
+			.help = "how many databases it has",
 		},
 	[REEF_SET_REDIS_THREADS] =
 		{
@@ -384,7 +385,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = 1,
 			.most = 64,
 			.uses = DOOR,
-			.help = "that serve its clients; by the machine",
+			.help = "threads that serve its clients; by the "
+				"machine",
 		},
 	[REEF_SET_REDIS_PASSWORD_FILE] =
 		{
@@ -392,7 +394,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_REDIS_PASSWORD_FILE",
 			.type = REEF_CONFIG_PATH,
 			.uses = DOOR,
-			.help = "file with the password; none is asked for",
+			.help = "file with the password to ask for; none",
 		},
 	[REEF_SET_REDIS_CLIENTS_MAX] =
 		{
@@ -403,7 +405,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = 1,
 			.most = 1000000,
 			.uses = DOOR,
-			.help = "connections at once",
+			.help = "how many clients may be connected",
 		},
 	[REEF_SET_REDIS_IDLE] =
 		{
@@ -413,7 +415,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.initial = "0",
 			.most = DAY,
 			.uses = DOOR,
-			.help = "close who is silent for so long; 0: never",
+			.help = "close clients silent for so long, 0: never",
 		},
 	[REEF_SET_REDIS_KEEPALIVE] =
 		{
@@ -423,7 +425,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.initial = "300s",
 			.most = DAY,
 			.uses = DOOR,
-			.help = "look after silent hosts; 0: never",
+			.help = "probe silent connections so often, 0: never",
 		},
 	[REEF_SET_REDIS_QUERY_MAX] =
 		{
@@ -434,7 +436,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = MIB,
 			.most = SIZE_MOST,
 			.uses = DOOR,
-			.help = "what a client may have sent unanswered",
+			.help = "bytes that a client may send unanswered",
 		},
 	[REEF_SET_REDIS_OUTPUT_SOFT] =
 		{
@@ -445,7 +447,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = 64 * KIB,
 			.most = SIZE_MOST,
 			.uses = DOOR,
-			.help = "unread answers at which it has to wait",
+			.help = "unread answers at which a client waits",
 		},
 	[REEF_SET_REDIS_OUTPUT_MAX] =
 		{
@@ -456,7 +458,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.least = MIB,
 			.most = SIZE_MOST,
 			.uses = DOOR,
-			.help = "unread answers at which it is closed",
+			.help = "unread answers at which a client is closed",
 		},
 	[REEF_SET_SPIN] =
 		{

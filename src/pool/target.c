@@ -89,7 +89,9 @@ int reef_target_broker(const char *target, const char *run,
 	if (!strncmp(target, "reef://", 7))
 		return parse_hosts(target + 7, broker);
 	/* HOST:PORT means reef://HOST:PORT. */
-	return strchr(target, ':') ? parse_hosts(target, broker) : -EINVAL;
+	if (strchr(target, ':') && strncmp(target, "embedded:", 9) != 0)
+		return parse_hosts(target, broker);
+	return -EINVAL;
 }
 
 int reef_target_credential(const char *path, const char *run,

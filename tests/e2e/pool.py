@@ -232,7 +232,7 @@ def check_maps(pool):
     pool.refused("map", "create", "a", "m", "--evict", "lfu", text="already")
     pool.refused("map", "create", "a", "n", "--evict", "x", status=2)
     pool.refused("map", "put", "a", "", "k", "x", text="not a name")
-    pool.refused("map", status=2, text="what shall it do")
+    pool.refused("map", status=2, text="a verb is missing")
     pool.refused("map", "fetch", status=2, text="no `reef map fetch`")
     pool.refused("map", "get", "a", "m", "k", "--expire", "1s", status=2,
                  text="does not take")

@@ -184,6 +184,8 @@ static void settings_address_without_fabric_is_of_tcp(void **state)
 	assert_string_equal(broker, "tcp:far:2,tcp:[::1]:3");
 	reef_settings_fini(&s);
 	assert_int_equal(reef_target_broker("far", NULL, broker), -EINVAL);
+	assert_int_equal(reef_target_broker("embedded:1G", NULL, broker),
+			 -EINVAL);
 	refused(ARGUMENTS("--listen=host"),
 		"--listen: listen: \"host\" has no port, as in HOST:PORT");
 	refused(ARGUMENTS("--listen=host:65536"),

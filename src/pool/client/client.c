@@ -91,7 +91,7 @@ int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 		client_job_destroy(&job->job);
 		return rc;
 	}
-	rc = client_job_run(reef, &job->job);
+	rc = client_job_run(reef->client, &reef->member, &job->job);
 	if (!rc && answer) {
 		*answer = job->answer;
 		job->answer = (struct reef_answer){0};
@@ -117,12 +117,9 @@ static bool keeper_is_needed(const void *what)
 
 static void set_joined(struct reef_client *client, int rc)
 {
-	struct reef *reef;
-
 	pthread_mutex_lock(&client->lock);
 	atomic_store(&client->joined, rc);
-	for (reef = client->handles; reef; reef = reef->next)
-		reef_queue_wake(reef->queue);
+	client_members_wake(client);
 	pthread_mutex_unlock(&client->lock);
 }
 
@@ -398,7 +395,7 @@ int reef_client_handle(struct reef_client *client, struct reef **out)
 	if (rc)
 		return rc;
 	reef_client_ref(client);
-	rc = reef_queue_wait_until(reef->queue, is_joined, client,
+	rc = reef_queue_wait_until(reef->member.queue, is_joined, client,
 				   REEF_FOREVER);
 	if (!rc)
 		rc = atomic_load(&client->joined);

@@ -57,7 +57,8 @@ static int space_grow(void *context, uint64_t size, uint32_t *number,
 		return -ENOMEM;
 	job->space = space->space;
 	job->size = size;
-	rc = client_job_run(space->reef, &job->job);
+	rc = client_job_run(space->reef->client, &space->reef->member,
+			    &job->job);
 	if (!rc) {
 		*number = job->extent;
 		*real_size = job->size;
@@ -323,7 +324,9 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
-		rc = client_epoch_wait(space->reef, epoch, until_ns - now_ns);
+		rc = client_epoch_wait(space->reef->client,
+				       &space->reef->member, epoch,
+				       until_ns - now_ns);
 		/* Whoever allocates next finds what came back in that heap. */
 		if (rc || is_elsewhere)
 			return rc;

@@ -770,7 +770,7 @@ static void ask(struct client_call *call, struct part *part, uint32_t extent)
 	call->job = job;
 	call->state = ASKED;
 	call->inner = 0;
-	client_job_start(call->reef->client, call->reef, &job->job);
+	client_job_start(call->reef->client, &call->reef->member, &job->job);
 }
 
 /* The keeper could not make this extent usable. */
@@ -882,8 +882,8 @@ int client_call_wait(struct client_call *call)
 	int rc;
 
 	if (call->state == ASKED) {
-		rc = reef_queue_wait_until(call->reef->queue, is_answered, call,
-					   REEF_FOREVER);
+		rc = reef_queue_wait_until(call->reef->member.queue,
+					   is_answered, call, REEF_FOREVER);
 		if (!rc)
 			return 0;
 		/* A killed host: the keeper keeps the job. */

@@ -74,28 +74,23 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 	reef->epoll_fd = -1;
 	reef->number = next_number();
 	for (uint32_t i = 0; i < CLIENT_COHORTS; i++)
-		atomic_init(&reef->pins[i], UINT64_MAX);
+		atomic_init(&reef->member.pins[i], UINT64_MAX);
 	rc = reef_port_open(client->options.mesh, reef->sched, &reef->port);
 	if (rc) {
 		free(reef);
 		return rc;
 	}
-	reef->queue = reef_port_queue(reef->port, 0);
+	reef->member.queue = reef_port_queue(reef->port, 0);
 	for (uint32_t i = 0; i < reef_mesh_count(client->options.mesh); i++)
 		if (reef_queue_is_near(reef_port_queue(reef->port, i)))
 			reef->near = reef_port_queue(reef->port, i);
-	pthread_mutex_lock(&client->lock);
-	reef->next = client->handles;
-	client->handles = reef;
-	pthread_mutex_unlock(&client->lock);
+	client_member_add(client, &reef->member);
 	*out = reef;
 	return 0;
 }
 
 void client_handle_close(struct reef *reef)
 {
-	struct reef **at;
-
 	if (!reef)
 		return;
 	while (reef->tasks)
@@ -104,12 +99,7 @@ void client_handle_close(struct reef *reef)
 		reef->inbox.ops->close(reef);
 	while (reef->spaces)
 		reef_space_close(reef->spaces);
-	/* Whoever wakes this queue does so under the lock. */
-	pthread_mutex_lock(&reef->client->lock);
-	for (at = &reef->client->handles; *at != reef; at = &(*at)->next)
-		;
-	*at = reef->next;
-	pthread_mutex_unlock(&reef->client->lock);
+	client_member_remove(reef->client, &reef->member);
 	client_call_free(reef->calls_free[0]);
 	client_call_free(reef->calls_free[1]);
 	if (reef->epoll_fd >= 0)
@@ -250,13 +240,14 @@ static void pin(struct reef *reef, uint32_t cohort)
 
 	do {
 		epoch = atomic_load(newest);
-		reef_announce(&reef->pins[cohort], epoch);
+		reef_announce(&reef->member.pins[cohort], epoch);
 	} while (unlikely(atomic_load(newest) != epoch));
 }
 
 static inline uint64_t pin_of(const struct reef *reef, uint32_t cohort)
 {
-	return atomic_load_explicit(&reef->pins[cohort], memory_order_relaxed);
+	return atomic_load_explicit(&reef->member.pins[cohort],
+				    memory_order_relaxed);
 }
 
 /* (2) */
@@ -304,7 +295,7 @@ void reef_leave(struct reef *reef)
 	if (!--reef->entered[cohort])
 		/* Release: what was read before is not looked at any more; the
 		 * partner is the keeper's load of the pin. */
-		atomic_store_explicit(&reef->pins[cohort], UINT64_MAX,
+		atomic_store_explicit(&reef->member.pins[cohort], UINT64_MAX,
 				      memory_order_release);
 }
 

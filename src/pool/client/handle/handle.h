@@ -21,8 +21,8 @@
 #include "base/likely.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/member.h"
 
-#define CLIENT_COHORTS 3
 #define CLIENT_CACHE 256 /* extents that a handle finds without a lock */
 
 struct client_call;
@@ -68,25 +68,23 @@ struct reef {
 	struct reef_client *client;
 	struct open_pool *pool; /* of reef_open; NULL: the client's owner's */
 	uint64_t seen; /* version of the view that the cache is of; 0: none */
-	struct reef_queue *near; /* that has memory in place; NULL: none */
-	bool pending;		 /* perhaps headers wait in a heap */
-	struct reef_crowd calls; /* that use the cache: grace.c */
+	struct reef_queue *near;     /* that has memory in place; NULL: none */
+	bool pending;		     /* perhaps headers wait in a heap */
+	struct client_member member; /* as the keeper sees it */
 	uint32_t forks;
 	struct reef_sched *sched;
 	struct reef_port *port;
-	struct reef_queue *queue; /* where it waits for jobs */
 	struct reef_space *spaces;
 	struct client_call *calls_free[2], *tasks; /* for few, for many */
 	uint32_t tasks_count;
 	int epoll_fd; /* -1: none yet */
-	/* R8: who is inside reef_enter, in cohorts; see handle.c. */
+	/* R8: who is inside reef_enter, in cohorts, whose pins are the
+	 * member's; see handle.c. */
 	uint32_t number; /* in words of fibers; never used again */
 	uint32_t own;	 /* the word of who is in no fiber */
 	uint32_t young;	 /* whom those who enter join */
 	uint32_t entered[CLIENT_COHORTS];
-	_Atomic uint64_t pins[CLIENT_COHORTS]; /* UINT64_MAX: nobody */
 	struct client_inbox inbox;
-	struct reef *next; /* client->handles */
 	struct client_entry cache[CLIENT_CACHE];
 };
 
@@ -94,12 +92,12 @@ struct reef {
  * client_leave. */
 static inline uint32_t client_enter(struct reef *reef)
 {
-	return reef_crowd_enter(&reef->calls, &reef->client->phase);
+	return reef_crowd_enter(&reef->member.calls, &reef->client->phase);
 }
 
 static inline void client_leave(struct reef *reef, uint32_t phase)
 {
-	reef_crowd_leave(&reef->calls, phase);
+	reef_crowd_leave(&reef->member.calls, phase);
 }
 
 /* True if the caller may be inside reef_enter: it is, or somebody is in the

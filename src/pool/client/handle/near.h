@@ -111,7 +111,7 @@ static inline void client_near_end(struct reef *reef,
 {
 	client_near_leave(reef);
 	/* Release: as in reef_leave. */
-	atomic_store_explicit(&reef->pins[near->cohort], UINT64_MAX,
+	atomic_store_explicit(&reef->member.pins[near->cohort], UINT64_MAX,
 			      memory_order_release);
 }
 
@@ -126,7 +126,7 @@ static inline bool client_near_begin(struct reef *reef,
 	near->cohort = cohort;
 	near->epoch = atomic_load_explicit(newest, memory_order_acquire);
 	/* handle.c (3) */
-	reef_announce_quick(&reef->pins[cohort], near->epoch);
+	reef_announce_quick(&reef->member.pins[cohort], near->epoch);
 	if (likely(atomic_load_explicit(newest, memory_order_acquire) ==
 		   near->epoch))
 		return true;

@@ -106,7 +106,7 @@ int reef_session_check(struct reef *reef, uint32_t session,
 	if (!job)
 		return -ENOMEM;
 	job->session = session;
-	rc = client_job_run(reef, &job->job);
+	rc = client_job_run(reef->client, &reef->member, &job->job);
 	if (!rc)
 		*out = job->view;
 	client_job_unref(&job->job);

@@ -168,7 +168,8 @@ static int refresh(struct reef_space *space)
 	if (!job)
 		return -ENOMEM;
 	job->space = space->space;
-	rc = client_job_run(space->reef, &job->job);
+	rc = client_job_run(space->reef->client, &space->reef->member,
+			    &job->job);
 	client_job_unref(&job->job);
 	return rc;
 }

@@ -98,7 +98,7 @@ static int open_by_keeper(struct reef *reef, const char *name,
 		client_job_destroy(&job->job);
 		return rc;
 	}
-	rc = client_job_run(reef, &job->job);
+	rc = client_job_run(reef->client, &reef->member, &job->job);
 	if (!rc)
 		*out = job->space;
 	client_job_unref(&job->job);
@@ -185,7 +185,7 @@ int reef_space_drop(struct reef *reef, const char *name)
 		if (!known->gone && !strcmp(known->name, name))
 			job->space = known->id;
 	pthread_mutex_unlock(&reef->client->lock);
-	rc = client_job_run(reef, &job->job);
+	rc = client_job_run(reef->client, &reef->member, &job->job);
 	client_job_unref(&job->job);
 	return rc;
 }

@@ -152,7 +152,7 @@ int reef_inbox_wait(struct reef *reef, bool (*ready)(const void *what),
 
 void reef_inbox_poke(struct reef *reef)
 {
-	reef_queue_wake(reef->queue);
+	reef_queue_wake(reef->member.queue);
 }
 
 /* --- where to listen --- */

@@ -13,8 +13,8 @@
 #include "pool/client/keeper/grace.h"
 
 #include "base/mutant.h"
-#include "pool/client/handle/handle.h"
 #include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/member.h"
 
 #include <stdlib.h>
 
@@ -76,12 +76,12 @@ void client_bury(struct reef_client *client)
 /* True if no call of any handle is in that phase. */
 static bool have_calls_left(struct reef_client *client, uint32_t phase)
 {
-	struct reef *reef;
+	struct client_member *member;
 	bool left = true;
 
 	pthread_mutex_lock(&client->lock);
-	for (reef = client->handles; reef && left; reef = reef->next)
-		left = reef_crowd_has_left(&reef->calls, phase);
+	for (member = client->members; member && left; member = member->next)
+		left = reef_crowd_has_left(&member->calls, phase);
 	pthread_mutex_unlock(&client->lock);
 	return left;
 }

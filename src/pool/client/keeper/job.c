@@ -1,8 +1,8 @@
 /* job.c - what handles ask of the keeper. See job.h. */
 #include "pool/client/keeper/job.h"
 
-#include "pool/client/handle/handle.h"
 #include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/member.h"
 
 #include <stdlib.h>
 
@@ -35,25 +35,26 @@ void client_job_unref(struct client_job *job)
 static void job_end(struct reef_client *client, struct client_job *job,
 		    int status)
 {
-	struct reef *reef;
+	struct client_member *member;
 
 	job->status = status;
 	pthread_mutex_lock(&client->lock);
 	/* Release: the partner is job_is_done. */
 	atomic_store_explicit(&job->done, true, memory_order_release);
-	for (reef = client->handles; reef; reef = reef->next)
-		if (reef == job->reef)
-			reef_queue_wake(reef->queue);
+	/* A handle that left (1) is in the list no more. */
+	for (member = client->members; member; member = member->next)
+		if (member == job->member)
+			reef_queue_wake(member->queue);
 	pthread_mutex_unlock(&client->lock);
 	client_job_unref(job);
 }
 
-void client_job_start(struct reef_client *client, struct reef *reef,
+void client_job_start(struct reef_client *client, struct client_member *member,
 		      struct client_job *job)
 {
 	bool accepted;
 
-	job->reef = reef;
+	job->member = member;
 	job->next = NULL;
 	pthread_mutex_lock(&client->lock);
 	accepted = client->wake && !client->stopping;
@@ -77,12 +78,14 @@ static bool job_is_done(const void *what)
 	return atomic_load_explicit(&job->done, memory_order_acquire);
 }
 
-int client_job_run(struct reef *reef, struct client_job *job)
+int client_job_run(struct reef_client *client, struct client_member *member,
+		   struct client_job *job)
 {
 	int rc;
 
-	client_job_start(reef->client, reef, job);
-	rc = reef_queue_wait_until(reef->queue, job_is_done, job, REEF_FOREVER);
+	client_job_start(client, member, job);
+	rc = reef_queue_wait_until(member->queue, job_is_done, job,
+				   REEF_FOREVER);
 	return rc ? rc : job->status;
 }
 

@@ -18,6 +18,7 @@
 #include <stddef.h>
 
 struct client_job;
+struct client_member;
 struct reef_client;
 
 /* A kind of job. Its struct begins with a struct client_job, and goes on with
@@ -32,7 +33,7 @@ struct client_job_ops {
 
 struct client_job {
 	const struct client_job_ops *ops;
-	struct reef *reef; /* whose queue waits for it; NULL: nobody's */
+	struct client_member *member; /* the handle that waits; NULL: none */
 	_Atomic bool done;
 	int status;
 	_Atomic uint32_t refs; /* who waits, and the keeper */
@@ -42,13 +43,14 @@ struct client_job {
 /* A struct of that kind, zeroed but for its job. NULL: no memory. */
 void *client_job_create(const struct client_job_ops *ops);
 /* Give a job to the keeper. */
-void client_job_start(struct reef_client *client, struct reef *reef,
+void client_job_start(struct reef_client *client, struct client_member *member,
 		      struct client_job *job);
 void client_job_unref(struct client_job *job); /* NULL is fine */
 /* Destroy a job that was never started. */
 void client_job_destroy(struct client_job *job);
 /* Start a job, wait for its end, return its status; the caller unrefs it. */
-int client_job_run(struct reef *reef, struct client_job *job);
+int client_job_run(struct reef_client *client, struct client_member *member,
+		   struct client_job *job);
 /* Begin every job that waits; or, if status is not 0, end it with that. Thread:
  * the keeper's. */
 void client_jobs_run(struct reef_client *client, int status);

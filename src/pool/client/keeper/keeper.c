@@ -15,9 +15,9 @@
  * (3) Whoever speaks with a lower epoch than was seen is not the broker. */
 #include "pool/client/keeper/keeper.h"
 
-#include "pool/client/handle/handle.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/job.h"
+#include "pool/client/keeper/member.h"
 #include "pool/client/keeper/touch.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
@@ -83,7 +83,6 @@ void client_fiber_end(struct reef_client *client)
 /* The keeper's own fibers are woken by keeper_main. */
 void client_session_end(struct reef_client *client, int why)
 {
-	struct reef *reef;
 	bool first;
 
 	pthread_mutex_lock(&client->lock);
@@ -91,8 +90,7 @@ void client_session_end(struct reef_client *client, int why)
 	if (first) {
 		atomic_store_explicit(&client->over, why, memory_order_release);
 		client_view_bump(client);
-		for (reef = client->handles; reef; reef = reef->next)
-			reef_queue_wake(reef->queue);
+		client_members_wake(client);
 		if (client->wake)
 			reef_queue_wake(client->wake);
 	}

@@ -7,6 +7,7 @@
  *   touch.c    links to nodes, attached extents (touch.h)
  *   job.c      what handles ask of it (job.h); space_job.c: about spaces
  *   grace.c    when a link or a remote may go (grace.h)
+ *   member.c   what it sees of handles (member.h)
  *   hosts.c    where others reach this machine
  *
  * (1) A field marked [k] is the keeper's alone; [l] is changed by the keeper
@@ -34,6 +35,7 @@
 #define CLIENT_PATIENCE_NS (30 * CLIENT_SECOND)
 
 struct client_extent;
+struct client_member;
 struct client_node;
 struct client_retired;
 struct client_space;
@@ -88,7 +90,7 @@ struct reef_client {
 	struct reef_queue *wake; /* the keeper's; NULL: it has ended */
 	_Atomic bool stopping;
 	struct client_job *jobs, **jobs_tail;
-	struct reef *handles;
+	struct client_member *members; /* the handles; member.h */
 	/* This machine's host in addresses of each fabric; "": not known. */
 	char hosts[REEF_MESH_MAX][REEF_HOST_MAX + 1];
 	struct client_space *spaces;

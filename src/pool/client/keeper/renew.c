@@ -20,8 +20,8 @@
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
-#include "pool/client/handle/handle.h"
 #include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/member.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
@@ -30,14 +30,13 @@
 
 /* --- R8 --- */
 
-static uint64_t oldest_pin(const struct reef_client *client,
-			   const struct reef *reef)
+static uint64_t oldest_pin(const struct client_member *member)
 {
 	uint64_t oldest = UINT64_MAX, youngest = 0, pin;
 
 	for (uint32_t i = 0; i < CLIENT_COHORTS; i++) {
 		/* Acquire: the partner is reef_leave. */
-		pin = atomic_load_explicit(&reef->pins[i],
+		pin = atomic_load_explicit(&member->pins[i],
 					   memory_order_acquire);
 		oldest = pin < oldest ? pin : oldest;
 		youngest = pin != UINT64_MAX && pin > youngest ? pin : youngest;
@@ -51,14 +50,14 @@ static uint64_t oldest_pin(const struct reef_client *client,
 static uint32_t oldest_epoch(struct reef_client *client)
 {
 	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
-	struct reef *reef;
+	struct client_member *member;
 
 	if (REEF_MUTATED(CLIENT_NO_PIN))
 		return (uint32_t)oldest;
 	reef_grace_barrier();
 	pthread_mutex_lock(&client->lock);
-	for (reef = client->handles; reef; reef = reef->next) {
-		pin = oldest_pin(client, reef);
+	for (member = client->members; member; member = member->next) {
+		pin = oldest_pin(member);
 		if (pin < oldest)
 			oldest = pin;
 	}
@@ -84,16 +83,6 @@ static void note_slot(struct reef_client *client,
 	}
 }
 
-static void wake_handles(struct reef_client *client)
-{
-	struct reef *reef;
-
-	pthread_mutex_lock(&client->lock);
-	for (reef = client->handles; reef; reef = reef->next)
-		reef_queue_wake(reef->queue);
-	pthread_mutex_unlock(&client->lock);
-}
-
 /* R8. Between two renewals the epoch rises by one at most, so what was freed
  * meanwhile was freed in the epoch after the one that was known (lease.c, rule
  * 8). Only a broker's start skips some: then what was stamped with the epoch
@@ -117,8 +106,11 @@ static void note_epochs(struct reef_client *client,
 	if (atomic_exchange(&client->safe_epoch, safe) == safe)
 		return;
 	client_wake(&client->changed); /* client_collect_main waits for it */
-	if (atomic_load(&client->reclaimers))
-		wake_handles(client);
+	if (!atomic_load(&client->reclaimers))
+		return;
+	pthread_mutex_lock(&client->lock);
+	client_members_wake(client);
+	pthread_mutex_unlock(&client->lock);
 }
 
 /* --- hurry --- */
@@ -157,9 +149,9 @@ static bool is_epoch_past(const void *what)
 	       client_over(wait->client);
 }
 
-int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns)
+int client_epoch_wait(struct reef_client *client, struct client_member *member,
+		      uint64_t epoch, uint64_t timeout_ns)
 {
-	struct reef_client *client = reef->client;
 	struct epoch_wait wait = {client, epoch};
 	int rc;
 
@@ -167,7 +159,7 @@ int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns)
 	 * see what it stored. */
 	atomic_fetch_add(&client->reclaimers, 1);
 	client_hurry(client, epoch + 1);
-	rc = reef_queue_wait_until(reef->queue, is_epoch_past, &wait,
+	rc = reef_queue_wait_until(member->queue, is_epoch_past, &wait,
 				   timeout_ns);
 	atomic_fetch_sub(&client->reclaimers, 1);
 	return rc ? rc : client_over(client);

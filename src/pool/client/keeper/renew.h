@@ -6,14 +6,15 @@
 
 #include <stdint.h>
 
-struct reef;
+struct client_member;
 struct reef_client;
 
 /* Let epochs pass quickly until safe_epoch is at least `epoch`. */
 void client_hurry(struct reef_client *client, uint64_t epoch);
 /* Let them, and wait until safe_epoch is past `epoch`.  -ETIMEDOUT.  Else: why
  * the session has ended. */
-int client_epoch_wait(struct reef *reef, uint64_t epoch, uint64_t timeout_ns);
+int client_epoch_wait(struct reef_client *client, struct client_member *member,
+		      uint64_t epoch, uint64_t timeout_ns);
 
 /* A fiber of the keeper: renews the lease until the session is over. */
 int client_renew_main(void *arg);

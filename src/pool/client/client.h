@@ -61,12 +61,13 @@ struct reef_client_options {
 /* Join: opens the session. Caller has one reference.  Errors as reef_open. */
 int reef_client_create(const struct reef_client_options *options,
 		       struct reef_client **out);
-/* The same without waiting: the first handle does, and has its errors. */
+/* As create, without waiting for the join: the first handle does, and has its
+ * errors. */
 int reef_client_start(const struct reef_client_options *options,
 		      struct reef_client **out);
 void reef_client_ref(struct reef_client *client);
-/* The last one ends the session, as cleanly as the broker's presence allows.
- * NULL is fine. */
+/* The last reference ends the session, as cleanly as the broker's presence
+ * allows. NULL is fine. */
 void reef_client_unref(struct reef_client *client);
 
 /* A handle for the calling thread (or host, in simulation); has a reference of
@@ -129,8 +130,8 @@ enum reef_session_view {
 int reef_session_check(struct reef *reef, uint32_t session,
 		       enum reef_session_view *out);
 
-/* How long this session lasts without a renewal. Whoever waits for another's
- * end looks a few times in that time. Thread: any. */
+/* How long this session lasts without a renewal. Whoever waits for another
+ * session's end checks it a few times in that time. Thread: any. */
 uint64_t reef_session_ttl(const struct reef *reef);
 
 /* True if the caller may read that address over and over, for a moment: where
@@ -154,10 +155,6 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
  * before the second's fiber leaves. Fibers that are inside at the same time may
  * see different ones. */
 uint64_t reef_epoch(const struct reef *reef);
-/* The newest epoch that this session knows of: what was found reachable after
- * this call, by somebody inside, is not reused for anyone of this session who
- * is inside with reef_epoch() <= that, before they leave. */
-uint64_t reef_epoch_newest(const struct reef *reef);
 
 /* R8: memory is short. Let epochs pass quickly, and wait until something comes
  * back that this handle freed with REEF_FREE_LATER, or that others freed of

@@ -308,11 +308,6 @@ uint64_t reef_epoch(const struct reef *reef)
 	return pin_of(reef, cohort);
 }
 
-uint64_t reef_epoch_newest(const struct reef *reef)
-{
-	return atomic_load(&reef->client->reclaim_epoch);
-}
-
 bool client_is_inside(const struct reef *reef)
 {
 	const uint32_t *word = word_of(reef, false);

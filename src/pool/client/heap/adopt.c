@@ -38,11 +38,11 @@ struct adoption {
 	struct reef_heap *heap;
 	struct extent *extent;
 	uint32_t session;
-	uint64_t *words; /* of all chunks, as looked at */
+	uint64_t *words; /* of all chunks, as they were read */
 	uint64_t *descriptors;
 	struct chain *chains;
 	uint32_t chains_count;
-	struct run **runs; /* in hand, in order */
+	struct run **runs; /* of the chains, by unit; NULL: taken over */
 	uint32_t runs_count;
 	uint8_t *bulk;
 	struct reef_access accesses[HEAP_BATCH];

@@ -18,7 +18,7 @@
 
 #include <stdatomic.h>
 
-#define ROUNDS_MAX 64u	      /* of claiming; each learns something */
+#define ROUNDS_MAX 64u	      /* of claiming; each finds out something */
 #define CLAIM_BATCH 60u	      /* chunks in one batch */
 #define LOOK_BYTES (1u << 20) /* of tables in one batch */
 #define TRIES 3u	      /* scans for blocks that a counter tells of */

@@ -37,8 +37,8 @@ void inbox_wake_encode(const struct reef_wake *wake,
 		reef_put64(bytes + 16 + (size_t)8 * i, wake->words[i]);
 }
 
-void inbox_wake_decode(const uint8_t bytes[INBOX_MESSAGE_SIZE],
-		       struct reef_wake *out)
+static void decode_wake(const uint8_t bytes[INBOX_MESSAGE_SIZE],
+			struct reef_wake *out)
 {
 	out->object = reef_get64(bytes);
 	out->word = reef_get64(bytes + 8);
@@ -87,7 +87,7 @@ static void take_messages(struct reef *reef)
 					    memory_order_relaxed) &&
 		       !reef_receive(queue, 0, &message)) {
 			if (message->length == INBOX_MESSAGE_SIZE) {
-				inbox_wake_decode(message->bytes, &wake);
+				decode_wake(message->bytes, &wake);
 				notify_watches(&reef->inbox, &wake);
 			}
 			reef_message_free(message);

@@ -42,7 +42,8 @@ struct reef_watch { /* the caller's storage */
 /* This handle's inbox in that space: opened when first asked for, ends with the
  * handle. *address, of its block, is what others send to.  Errors as alloc, and
  * of listening. Where there is no way to listen (no address that others could
- * reach): -EADDRNOTAVAIL; whoever waits then looks for itself. */
+ * reach): -EADDRNOTAVAIL; a waiter then has to check by itself, now and then.
+ */
 int reef_inbox_open(struct reef_space *space, uint64_t *address);
 
 void reef_inbox_watch(struct reef *reef, struct reef_watch *watch);
@@ -60,7 +61,7 @@ int reef_inbox_send(struct reef_space *space, uint64_t inbox,
  * never if ready says yes by then.  -REEF_EFENCED. */
 int reef_inbox_wait(struct reef *reef, bool (*ready)(const void *what),
 		    const void *what, uint64_t timeout_ns);
-/* Let whoever waits ask again. Thread: any. */
+/* Let those in reef_inbox_wait call ready() again. Thread: any. */
 void reef_inbox_poke(struct reef *reef);
 
 #endif

@@ -17,8 +17,6 @@
 
 void inbox_wake_encode(const struct reef_wake *wake,
 		       uint8_t bytes[INBOX_MESSAGE_SIZE]);
-void inbox_wake_decode(const uint8_t bytes[INBOX_MESSAGE_SIZE],
-		       struct reef_wake *out);
 
 /* A handle's inbox in one space. */
 struct inbox_place {

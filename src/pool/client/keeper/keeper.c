@@ -224,8 +224,6 @@ static int note_admitted(struct reef_client *client,
 	if (!client->session) /* handles read it without a lock */
 		client->session = reply->session;
 	client->ttl_ns = reply->ttl_ns;
-	client->extent_size = reply->extent_size;
-	client->pool = reply->pool;
 	memcpy(client->session_key.bytes, reply->secret,
 	       sizeof(client->session_key.bytes));
 	rc = attach_remote(client, reply->table_key, &client->table);

@@ -108,7 +108,7 @@ struct reef_client {
 	uint32_t sequence;    /* of mutating requests */
 	uint32_t place;	      /* which of the broker's places is tried */
 	struct reef_key session_key;
-	uint64_t extent_size, pool, broker_epoch, notice;
+	uint64_t broker_epoch, notice;
 	uint64_t granted_epoch; /* broker_epoch when spaces were reopened */
 	uint64_t skip_from, skip_to; /* epochs; see note_epochs */
 	uint64_t hurry_ns, ask_ns;   /* pauses between renewals; renew.c */

@@ -61,7 +61,6 @@ static int note_opened(struct reef_client *client, struct client_open_job *job,
 		space = fresh;
 		fresh = NULL;
 		space->id = reply->space;
-		space->keeping = reply->keeping;
 		space->scratch = reply->kind == REEF_SPACE_SCRATCH;
 		space->next = client->spaces;
 		client->spaces = space;

@@ -106,7 +106,6 @@ static int add_extent(struct reef_client *client, struct client_space *space,
 	extent->space = space;
 	insert_extent(client->extents, client->extents_room, extent);
 	client->extents_count++;
-	space->extents++;
 	*out = extent;
 	return 0;
 }
@@ -189,7 +188,6 @@ static int apply_node(struct reef_client *client,
 		node->incarnation = row->incarnation;
 		node->number = 0; /* nothing is in doubt at its new start */
 	}
-	node->state = row->state;
 	node->domain = row->domain;
 	free(node->addresses);
 	node->addresses = addresses;

@@ -14,7 +14,6 @@
 
 struct client_node { /* [k] */
 	uint32_t id;
-	uint8_t state;
 	uint64_t incarnation, domain;
 	char *addresses;
 	struct reef_peer *peer; /* NULL: no link */
@@ -37,7 +36,6 @@ struct client_heap {
 struct client_space {
 	uint32_t id;
 	_Atomic uint8_t rights; /* [l] of the session */
-	uint8_t keeping;
 	bool scratch;
 	char *name, *token; /* "" if none */
 	uint32_t refs;	    /* how often handles have it open; locked */
@@ -47,7 +45,6 @@ struct client_space {
 	uint64_t refreshes; /* [k] refreshes that were begun */
 	uint64_t refreshed; /* [k] the number of the last that went well */
 	int refresh_status; /* [k] of the last refresh */
-	uint32_t extents;   /* [l] how many the view has */
 	/* [l] numbers of lost extents, in the order in which they were lost */
 	uint32_t *lost, lost_count, lost_room;
 	struct client_heap *heaps; /* [l] those that no handle has */

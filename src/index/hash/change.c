@@ -15,7 +15,7 @@
 #define PAUSE_MIN_NS 1000u
 #define PAUSE_SHIFT_MAX 10u
 #define RECLAIM_NS UINT64_C(1000000000)
-#define RECLAIMS 10 /* a busy machine may take that long */
+#define RECLAIMS 10 /* seconds that a busy machine may take */
 #define PATIENT 4u  /* attempts without a pause */
 
 int hash_pause(struct hash_table *table, uint32_t attempt)
@@ -39,7 +39,8 @@ static int in_doubt_still(int rc)
 	return rc == -REEF_ENOLINK || rc == -REEF_EFENCED ? -REEF_EINDOUBT : rc;
 }
 
-/* As hash_cas, of one that is in doubt; -EAGAIN: it never happened. */
+/* Find out what became of a CAS that is in doubt; as hash_cas.  -EAGAIN: it
+ * never happened. */
 static int settle_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 		      uint64_t value, uint64_t *before)
 {
@@ -88,8 +89,10 @@ uint64_t hash_tagged(uint64_t before, uint64_t content)
 	return slot;
 }
 
-/* Nothing else writes a slot's word with our block, so what is in doubt can be
- * told; a slot that was emptied may have been emptied by another. */
+/* Only we write a slot's word with our block, so a READ tells whether a CAS
+ * that put it there happened. A slot that is empty may have been emptied by
+ * another.
+ */
 int hash_swap_settle(struct hash_table *table,
 		     const struct hash_reading *reading, uint64_t slot,
 		     uint64_t *before)
@@ -99,20 +102,21 @@ int hash_swap_settle(struct hash_table *table,
 	if (rc)
 		return in_doubt_still(rc);
 	if (*before == reading->slot)
-		return 0; /* it never will: try again */
+		return 0; /* the CAS never happened: try again */
 	if (*before == slot && hash_slot_block(slot))
 		return 1;
-	/* Whoever did it, no slot names that entry any more. It was we,
-	 * perhaps, and then nobody else frees it; twice changes nothing, as
-	 * both are inside. */
+	/* No slot names the old entry any more. If it was our CAS that did
+	 * that, nobody else frees it; if it was not, a second free changes
+	 * nothing, as both clients are inside reef_enter. */
 	if (hash_slot_block(*before) != hash_slot_block(reading->slot))
 		hash_entry_free(table, reading->entry_at);
 	return -REEF_EINDOUBT;
 }
 
-/* Zero the old entry's live, then the slot. As hash_cas. */
-static int swap(struct hash_table *table, const struct hash_reading *reading,
-		uint64_t slot, uint64_t *before)
+/* Zero `live` of the old entry, then CAS its slot; as hash_cas. */
+static int swap_entry(struct hash_table *table,
+		      const struct hash_reading *reading, uint64_t slot,
+		      uint64_t *before)
 {
 	uint64_t zero = 0;
 	struct reef_access accesses[2] = {
@@ -148,9 +152,12 @@ static int swap(struct hash_table *table, const struct hash_reading *reading,
 	return hash_swap_settle(table, reading, slot, before);
 }
 
-/* *slot: what it becomes. */
-static int update(struct hash_table *table, const struct hash_reading *reading,
-		  uint64_t content, uint64_t *slot)
+/* Change the slot of a key that is there to `content`, and free the old entry.
+ * *slot: what it becomes.  -EAGAIN: another was quicker, or its subtable was
+ * split. */
+static int update_slot(struct hash_table *table,
+		       const struct hash_reading *reading, uint64_t content,
+		       uint64_t *slot)
 {
 	uint64_t before;
 	int rc;
@@ -160,8 +167,8 @@ static int update(struct hash_table *table, const struct hash_reading *reading,
 		return rc ? rc : -EAGAIN;
 	}
 	*slot = hash_tagged(reading->slot, content);
-	rc = swap(table, reading, *slot, &before);
-	/* Whatever it is now, it is not what was remembered. */
+	rc = swap_entry(table, reading, *slot, &before);
+	/* Whatever the slot is now, it is not what was remembered. */
 	hash_remember(table, reading, 0, 0, 0, 0);
 	if (rc <= 0)
 		return rc ? rc : -EAGAIN;
@@ -169,9 +176,9 @@ static int update(struct hash_table *table, const struct hash_reading *reading,
 	return 0;
 }
 
-/* Make the entry, if there is none of it yet. */
-static int prepare(struct hash_table *table, struct hash_change *change,
-		   const struct hash_entry *put, struct hash_fresh *fresh)
+/* Make the entry to put, unless the one that was written ahead will do. */
+static int prepare_entry(struct hash_table *table, struct hash_change *change,
+			 const struct hash_entry *put, struct hash_fresh *fresh)
 {
 	uint64_t hash;
 
@@ -192,7 +199,7 @@ static int put_entry(struct hash_table *table, struct hash_change *change,
 	if (rc)
 		return rc;
 	if (!reading->status)
-		rc = update(table, reading, fresh->content, &slot);
+		rc = update_slot(table, reading, fresh->content, &slot);
 	else
 		rc = hash_insert(table, reading, fresh, &slot_at, &slot);
 	if (!rc) {
@@ -200,13 +207,15 @@ static int put_entry(struct hash_table *table, struct hash_change *change,
 		hash_remember(table, reading, slot_at, slot, fresh->at,
 			      change->version);
 	}
-	/* In doubt: perhaps a slot names it; when we end, is_live tells. */
+	/* After a doubt a slot may name the entry, so its block stays: recovery
+	 * asks is_live when our session has ended. */
 	if (!rc || rc == -REEF_EINDOUBT || rc == -ETIMEDOUT)
 		hash_fresh_drop(table, fresh, false);
 	return rc;
 }
 
-/* *is_decided: an error is what decide said. */
+/* Find the key, let decide() decide, and do that. *is_decided: the error that
+ * is returned is decide's. */
 static int apply_once(struct hash_table *table, struct hash_change *change,
 		      struct hash_reading *reading, struct hash_fresh *fresh,
 		      bool *is_decided)
@@ -227,13 +236,14 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 	if (verdict < 0 || verdict == HASH_KEEP)
 		return verdict;
 	if (verdict == HASH_DELETE)
-		return reading->status ? 0 : update(table, reading, 0, &slot);
-	rc = prepare(table, change, &put, fresh);
+		return reading->status ? 0
+				       : update_slot(table, reading, 0, &slot);
+	rc = prepare_entry(table, change, &put, fresh);
 	return rc ? rc : put_entry(table, change, reading, fresh);
 }
 
-static int apply(struct hash_table *table, struct hash_change *change,
-		 bool *is_decided)
+static int apply_inside(struct hash_table *table, struct hash_change *change,
+			bool *is_decided)
 {
 	struct hash_reading reading;
 	struct hash_fresh fresh = {0};
@@ -250,7 +260,7 @@ static int apply(struct hash_table *table, struct hash_change *change,
 	reading.blind = change->blind;
 	reef_enter(table->reef);
 	if (change->ahead)
-		rc = prepare(table, change, change->ahead, &fresh);
+		rc = prepare_entry(table, change, change->ahead, &fresh);
 	while (!rc) {
 		rc = apply_once(table, change, &reading, &fresh, is_decided);
 		if (rc != -EAGAIN || *is_decided)
@@ -273,11 +283,11 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 	if (change->key_size > HASH_KEY_MAX)
 		return -EINVAL;
 	for (;;) {
-		rc = apply(table, change, &is_decided);
+		rc = apply_inside(table, change, &is_decided);
 		if ((rc != -ENOSPC && rc != -EDQUOT) || is_decided)
 			return rc;
-		/* What was freed may only be waiting: outside, as whoever is
-		 * inside keeps it waiting. */
+		/* What was freed may only be waiting to be reused. This waits
+		 * for it outside reef_enter, which would keep it waiting. */
 		if (!until_ns)
 			until_ns = reef_now_ns() + RECLAIMS * RECLAIM_NS;
 		waited = reef_reclaim(table->space, RECLAIM_NS);

@@ -39,7 +39,7 @@ int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 	return 0;
 }
 
-/* A level of zeroes. */
+/* Allocate a level and fill it with zeroes. */
 static int level_alloc(struct hash_table *table, uint32_t depth, uint64_t *at)
 {
 	const struct hash_level head = {
@@ -79,7 +79,8 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 	if (rc)
 		return rc;
 	rc = hash_cas(table, hash_level_at(table, depth), 0, level, &before);
-	/* In doubt: perhaps it was linked; is_live tells, when we end. */
+	/* After a doubt the level may be linked, so it stays: recovery asks
+	 * is_live when our session has ended. */
 	if (!rc)
 		reef_free(table->space, level, 0);
 	if (rc < 0)
@@ -92,7 +93,7 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 
 /* --- what is known --- */
 
-static int deepen(struct hash_table *table, uint32_t depth)
+static int deepen_leaves(struct hash_table *table, uint32_t depth)
 {
 	size_t count = (size_t)1 << table->depth, wanted = (size_t)1 << depth;
 	struct hash_leaf *leaves =
@@ -107,8 +108,8 @@ static int deepen(struct hash_table *table, uint32_t depth)
 	return 0;
 }
 
-static int remember(struct hash_table *table, uint64_t hash, uint32_t depth,
-		    uint64_t subtable)
+static int remember_leaf(struct hash_table *table, uint64_t hash,
+			 uint32_t depth, uint64_t subtable)
 {
 	const struct hash_leaf leaf = {
 		.subtable = subtable,
@@ -119,7 +120,7 @@ static int remember(struct hash_table *table, uint64_t hash, uint32_t depth,
 	int rc;
 
 	if (depth > table->depth) {
-		rc = deepen(table, depth);
+		rc = deepen_leaves(table, depth);
 		if (rc)
 			return rc;
 	}
@@ -130,7 +131,7 @@ static int remember(struct hash_table *table, uint64_t hash, uint32_t depth,
 }
 
 /* READ the words of that hash at depths [from, to), and whether the table is
- * still there; returns how many levels there are. */
+ * still there. *count: how many of these levels there are. */
 static int read_path(struct hash_table *table, uint64_t hash, uint32_t from,
 		     uint32_t to, uint64_t *words, uint32_t *count)
 {
@@ -188,17 +189,18 @@ int hash_leaf_discover(struct hash_table *table, uint64_t hash)
 		if (depth < from + count)
 			break;
 		if (!count)
-			return -REEF_ECORRUPT; /* split, and no children */
+			return -REEF_ECORRUPT; /* SPLIT, without children */
 		from += count;
 		to = from + 2;
 	}
 	if (hash_word_state(words[depth]) == HASH_DROPPED)
 		return -REEF_EDROPPED;
 	if (hash_word_state(words[depth]) != HASH_LEAF)
-		/* The parent was read before it was split, its child after
-		 * that: look again from there. */
+		/* The words were read at different moments of a split: read
+		 * the path again. */
 		return depth ? -EAGAIN : -REEF_ECORRUPT;
-	return remember(table, hash, depth, hash_word_address(words[depth]));
+	return remember_leaf(table, hash, depth,
+			     hash_word_address(words[depth]));
 }
 
 int hash_leaf_is_current(struct hash_table *table, uint64_t hash,

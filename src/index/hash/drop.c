@@ -26,7 +26,8 @@ struct drop {
 	uint32_t depth;	 /* all above are SPLIT */
 };
 
-/* 1: we unlinked it, if `before` was it. */
+/* CAS a word of the directory from `before` to DROPPED.  1: we did, and so
+ * unlinked what it named.  0: another was quicker, or it is in doubt. */
 static int set_dropped(struct hash_table *table, uint64_t at, uint64_t before)
 {
 	uint64_t now;
@@ -90,7 +91,8 @@ static int drop_leaf(struct drop *drop, uint64_t at, uint64_t word)
 	return 0;
 }
 
-/* Of a leaf that is DROPPED: they were never in use. */
+/* Drop the children of a leaf that is DROPPED: a split had made them, and they
+ * were never in use. */
 static int drop_children(struct drop *drop, uint32_t suffix)
 {
 	struct hash_table *table = drop->table;
@@ -117,9 +119,9 @@ static int drop_children(struct drop *drop, uint32_t suffix)
 	return 0;
 }
 
-/* The next word on the way. 1: that leaf is done.  0: on.  -EAGAIN: once more.
- */
-static int step(struct drop *drop)
+/* Do the next word on the way to the leaf.  1: the leaf is done.  0: go on.
+ * -EAGAIN: others changed it; once more. */
+static int drop_next_word(struct drop *drop)
 {
 	uint32_t suffix = hash_suffix(hash_reverse(drop->place), drop->depth);
 	uint64_t at, word;
@@ -143,8 +145,9 @@ static int step(struct drop *drop)
 	}
 }
 
-/* Inside: is the table still there? Then its levels are what they were, too, to
- * the end of this enter.  -REEF_EDROPPED: another is further. */
+/* Check, inside reef_enter, that the table is still there: then its levels stay
+ * what they are to the end of this enter.  -REEF_EDROPPED: another client has
+ * finished the drop. */
 static int check_alive(struct hash_table *table)
 {
 	uint64_t alive;
@@ -160,7 +163,7 @@ static int drop_leaf_of_place(struct drop *drop)
 	reef_enter(drop->table->reef);
 	rc = check_alive(drop->table);
 	while (!rc)
-		rc = step(drop);
+		rc = drop_next_word(drop);
 	reef_leave(drop->table->reef);
 	return rc;
 }
@@ -170,7 +173,7 @@ static void next_place(struct drop *drop)
 	uint32_t before = drop->place;
 
 	drop->place += 1u << (HASH_DEPTH_MAX - drop->depth);
-	/* As deep as the way there is the same. */
+	/* Go up to where the way to the next place parts from this one. */
 	while (drop->depth &&
 	       (before ^ drop->place) >> (HASH_DEPTH_MAX - drop->depth))
 		drop->depth--;
@@ -198,7 +201,7 @@ static int drop_leaves(struct drop *drop)
 	return 0;
 }
 
-/* Levels that are not there, or all of them. */
+/* Drop the levels that are not there, so that none will be made; or all. */
 static int drop_levels(struct hash_table *table, bool all)
 {
 	uint64_t at, level;
@@ -238,7 +241,8 @@ static int drop_all(struct drop *drop)
 		return rc;
 	reef_enter(table->reef);
 	rc = hash_cas(table, hash_alive_at(table), table->id, 0, &before);
-	/* Of several the one that did this; in doubt: is_live tells. */
+	/* Of several droppers the one whose CAS did this drops the levels;
+	 * after a doubt recovery asks is_live. */
 	if (rc == 1)
 		rc = drop_levels(table, true);
 	reef_leave(table->reef);

@@ -11,9 +11,9 @@
 
 #define VERSION_BITS 40 /* that count */
 
-/* 24 bits of whose, 40 of how many: a handle's own are in order. They begin
- * anywhere, so that handles whose 24 bits are the same by chance (some thousand
- * are enough for that) have not counted to the same. */
+/* A version has 24 bits of the handle and 40 that count: a handle's own are in
+ * order. Counts begin anywhere, so that handles whose 24 bits are the same by
+ * chance (a few thousand are enough for that) do not count to the same. */
 static uint64_t next_version(struct hash_table *table, uint64_t block)
 {
 	const uint64_t counts = (UINT64_C(1) << VERSION_BITS) - 1;
@@ -27,7 +27,7 @@ static uint64_t next_version(struct hash_table *table, uint64_t block)
 		table->version_base = table->versions & ~counts;
 	}
 	table->versions++;
-	/* 0 is none. */
+	/* 0 is no version. */
 	if (!((table->versions & counts) | table->version_base))
 		table->versions++;
 	return table->version_base | (table->versions & counts);
@@ -49,16 +49,17 @@ void hash_spare_give(struct hash_table *table, void *bytes, size_t size)
 		free(bytes);
 }
 
-/* Is its value not among its bytes? */
+/* True if the value is not among the entry's bytes. */
 static bool is_apart(const struct hash_fresh *fresh)
 {
 	return fresh->value || fresh->staged;
 }
 
-/* The bytes, but for a long value, which is written from where it is, or is
- * written already. */
-static int fill(struct hash_table *table, const void *key, uint32_t key_size,
-		const struct hash_entry *put, struct hash_fresh *fresh)
+/* Put the entry's bytes together, but for a long value, which is written from
+ * where it is, or is written already. */
+static int fill_bytes(struct hash_table *table, const void *key,
+		      uint32_t key_size, const struct hash_entry *put,
+		      struct hash_fresh *fresh)
 {
 	size_t part = HASH_ENTRY_HEAD + (size_t)key_size;
 	const struct hash_staged *staged = put->staged;
@@ -105,7 +106,7 @@ static int take_block(struct hash_table *table, uint32_t key_size,
 	if (put->staged) {
 		reef_assert(put->staged->key_size == key_size &&
 			    put->staged->value_size == put->value_size);
-		/* Perhaps a slot has it still, from the last attempt. */
+		/* A slot may still name it since the last attempt. */
 		if (put->staged->is_taken)
 			return -EBUSY;
 		fresh->staged = put->staged;
@@ -134,10 +135,10 @@ int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 	rc = take_block(table, key_size, put, fresh);
 	if (rc)
 		return rc;
-	/* It comes into the cache while its key is looked up. */
+	/* The block comes into the cache while its key is looked up. */
 	client_near_hint(table->reef, fresh->at - 8, size + 8);
 	rc = reef_short_address(table->space, fresh->at, &block);
-	rc = rc ? rc : fill(table, key, key_size, put, fresh);
+	rc = rc ? rc : fill_bytes(table, key, key_size, put, fresh);
 	if (rc) {
 		hash_fresh_drop(table, fresh, true);
 		return rc;
@@ -190,7 +191,7 @@ int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh)
 	else if (!fresh->written)
 		rc = reef_write(table->reef, fresh->at, fresh->bytes,
 				fresh->size);
-	/* Nobody else knows of it: it can be done again. */
+	/* Nobody else knows of the block, so a WRITE in doubt is repeated. */
 	if (rc == -REEF_EINDOUBT)
 		return -EAGAIN;
 	fresh->written = !rc;
@@ -221,7 +222,7 @@ void hash_entry_free(struct hash_table *table, uint64_t at)
 
 void hash_free_later(struct hash_table *table, uint64_t at)
 {
-	/* Best effort: what cannot be freed now ends with its session. */
+	/* A block that cannot be freed now ends with its session. */
 	reef_free(table->space, at,
 		  REEF_MUTATED(HASH_EARLY_REUSE) ? 0 : REEF_FREE_LATER);
 }
@@ -235,7 +236,7 @@ int hash_staged_take(struct reef_space *space, uint32_t key_size,
 	uint64_t at;
 	int rc;
 
-	/* Shorter ones go along with a lookup. */
+	/* Shorter values are written along with a lookup. */
 	if (key_size > HASH_KEY_MAX || value_size > HASH_VALUE_MAX ||
 	    value_size <= HASH_ALONG)
 		return -EINVAL;

@@ -24,8 +24,8 @@ static inline uint64_t hash_of_key(const struct hash_table *table,
 	return reef_hash_quick(key, size, table->seed);
 }
 
-/* The low bits choose the subtable, the high half and a second mix the places;
- * fingerprints are to say something new. */
+/* The fingerprint comes from a second mix: the low bits of the hash choose the
+ * subtable and its high half the places, so they would say nothing new. */
 static inline uint32_t hash_print(uint64_t hash)
 {
 	return (uint32_t)hash_mix(hash) & ((1u << HASH_PRINT_BITS) - 1);
@@ -66,7 +66,7 @@ static inline uint32_t hash_entry_crc(const struct hash_entry_head *head,
 		size - offsetof(struct hash_entry_head, version));
 }
 
-/* Could it be one? Then *size is how long all of it is. */
+/* False: these bytes are no entry's. Else *size is how long all of it is. */
 static inline bool hash_entry_peek(const void *bytes, size_t *size)
 {
 	const struct hash_entry_head *head = bytes;
@@ -78,14 +78,14 @@ static inline bool hash_entry_peek(const void *bytes, size_t *size)
 	return true;
 }
 
-/* Does it say that it is an entry of this table? */
+/* True if the head says that it is an entry of this table. */
 static inline bool hash_entry_is_ours(const struct hash_table *table,
 				      const struct hash_entry_head *head)
 {
 	return hash_entry_root(head) == table->root_number && head->version;
 }
 
-/* Is this a whole entry of this table? size: how much was read. */
+/* True if these `size` bytes are a whole entry of this table. */
 static inline bool hash_entry_is_sound(const struct hash_table *table,
 				       const void *bytes, size_t size)
 {
@@ -114,14 +114,14 @@ static inline struct hash_entry hash_entry_view(const void *bytes)
 	};
 }
 
-/* Of one whose key has that size. */
+/* True if an entry, whose key has that size, has that key. */
 static inline bool hash_entry_has_key(const struct hash_entry_head *head,
 				      const void *key, uint32_t key_size)
 {
 	const char *own = (const char *)(head + 1), *other = key;
 	uint64_t a[2], b[2];
 
-	/* Two words that overlap, or not: most keys are that short. */
+	/* Most keys are compared by two words, which may overlap. */
 	if (key_size < 8 || key_size > 16)
 		return !memcmp(own, other, key_size);
 	memcpy(&a[0], own, 8);

@@ -24,11 +24,11 @@
 
 enum { MEMO, PLACES, ENTRY, FOUND };
 
-/* Of a reading in one round. */
+/* One batch of accesses for several readings. */
 struct round {
 	struct reef_access *accesses;
 	uint32_t count;
-	struct hash_fresh *along; /* to be written first */
+	struct hash_fresh *along; /* entries that are written first */
 	uint32_t along_count;
 	uint64_t words[HASH_TOGETHER]; /* of the directory */
 	bool has_word[HASH_TOGETHER];
@@ -56,7 +56,8 @@ int hash_reading_grow(struct hash_reading *reading, size_t size)
 
 /* --- which slot is next --- */
 
-/* slot_at counts the slots that were looked at, until it is an address. */
+/* Go on to the next slot that may be the key's. slot_at counts slots here; it
+ * is an address when the key was found. */
 static bool next_candidate(struct hash_reading *reading)
 {
 	uint64_t slot, at = reading->slot_at;
@@ -74,7 +75,8 @@ static bool next_candidate(struct hash_reading *reading)
 	return false;
 }
 
-static int restart(struct hash_table *table, struct hash_reading *reading)
+static int restart_reading(struct hash_table *table,
+			   struct hash_reading *reading)
 {
 	reading->phase = PLACES;
 	if (++reading->attempts > RESTARTS_MAX)
@@ -108,9 +110,9 @@ void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 	};
 }
 
-/* Is something remembered that is good for this? To change a key its slot must
- * be the one it was: (4); and an entry that is not read whole has no checksum
- * to tell that its block was reused. */
+/* True if a place is remembered that is good for this reading. To change a key,
+ * its slot must be the one it was: (4); and an entry that is not read whole has
+ * no checksum to tell that its block was reused. */
 static bool has_memo(struct hash_table *table, struct hash_reading *reading)
 {
 	const struct hash_memo *memo = memo_of(table, reading->hash);
@@ -133,15 +135,15 @@ static int find_leaf(struct hash_table *table, struct hash_reading *reading,
 	while (!(*leaf = hash_leaf_known(table, reading->hash))) {
 		rc = hash_leaf_discover(table, reading->hash);
 		if (rc == -EAGAIN)
-			rc = restart(table, reading);
+			rc = restart_reading(table, reading);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-static void add(struct round *round, uint64_t address, void *to,
-		uint32_t length)
+static void add_read(struct round *round, uint64_t address, void *to,
+		     uint32_t length)
 {
 	round->accesses[round->count++] = (struct reef_access){
 		.kind = REEF_READ,
@@ -164,20 +166,20 @@ static int begin_places(struct hash_table *table, struct hash_reading *reading,
 	reading->depth = leaf->depth;
 	round->has_word[index] = leaf->epoch != reef_epoch(table->reef);
 	if (round->has_word[index]) {
-		/* (4): its memory may be another's by now. */
+		/* (4): the subtable's memory may be another's by now. */
 		rc = hash_word_at(table, leaf->depth,
 				  hash_suffix(reading->hash, leaf->depth), &at);
 		if (rc)
 			return rc;
-		add(round, at, &round->words[index], 8);
+		add_read(round, at, &round->words[index], 8);
 		if (!round->has_alive)
-			add(round, hash_alive_at(table), &round->alive, 8);
+			add_read(round, hash_alive_at(table), &round->alive, 8);
 		round->has_alive = true;
 	}
-	add(round, reading->leaf + reading->place[0], reading->slots[0],
-	    HASH_PLACE_SIZE);
-	add(round, reading->leaf + reading->place[1], reading->slots[1],
-	    HASH_PLACE_SIZE);
+	add_read(round, reading->leaf + reading->place[0], reading->slots[0],
+		 HASH_PLACE_SIZE);
+	add_read(round, reading->leaf + reading->place[1], reading->slots[1],
+		 HASH_PLACE_SIZE);
 	return 0;
 }
 
@@ -190,7 +192,7 @@ static bool any_frozen(const struct hash_reading *reading)
 	return all & HASH_FROZEN;
 }
 
-/* Is the subtable that was read still in use? 1, 0, -errno. */
+/* 1: the subtable that was read is still in use.  0: it is not. */
 static int is_leaf_still(struct hash_table *table,
 			 const struct hash_reading *reading)
 {
@@ -198,13 +200,14 @@ static int is_leaf_still(struct hash_table *table,
 				    reading->leaf);
 }
 
-static int leaf_changed(struct hash_table *table, struct hash_reading *reading)
+static int follow_changed_leaf(struct hash_table *table,
+			       struct hash_reading *reading)
 {
 	int rc = hash_leaf_discover(table, reading->hash);
 
 	if (rc && rc != -EAGAIN)
 		return rc;
-	return restart(table, reading);
+	return restart_reading(table, reading);
 }
 
 static int end_places(struct hash_table *table, struct hash_reading *reading,
@@ -217,9 +220,9 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 		if (round->alive != table->id)
 			return -REEF_EDROPPED;
 		if (round->words[index] != (reading->leaf | HASH_LEAF))
-			return leaf_changed(table, reading);
+			return follow_changed_leaf(table, reading);
 		leaf = hash_leaf_known(table, reading->hash);
-		/* Another fiber may have found a newer one. */
+		/* Another fiber may have found a newer leaf. */
 		if (leaf->subtable == reading->leaf)
 			leaf->epoch = reef_epoch(table->reef);
 	}
@@ -228,7 +231,7 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 		if (rc < 0)
 			return rc;
 		if (!rc)
-			return leaf_changed(table, reading);
+			return follow_changed_leaf(table, reading);
 	}
 	reading->slot_at = 0;
 	if (!next_candidate(reading))
@@ -246,14 +249,15 @@ static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 	uint32_t size = hash_hint_size(hash_slot_hint(memo->slot));
 	int rc = hash_reading_room(reading, size);
 
-	/* Another fiber may remember another key there meanwhile. */
+	/* Copied, because another fiber may remember another key there while
+	 * this one waits. */
 	reading->entry_at = memo->entry_at;
 	reading->version = memo->version;
 	reading->slot_at = memo->slot_at;
 	reading->slot = memo->slot;
 	reading->depth = memo->depth;
 	if (!rc)
-		add(round, reading->entry_at, reading->room, size);
+		add_read(round, reading->entry_at, reading->room, size);
 	return rc;
 }
 
@@ -268,11 +272,11 @@ static int begin_entry(struct hash_table *table, struct hash_reading *reading,
 				       hash_slot_block(reading->slot),
 				       &reading->entry_at);
 	if (!rc)
-		add(round, reading->entry_at, reading->room, size);
+		add_read(round, reading->entry_at, reading->room, size);
 	return rc;
 }
 
-/* What the hint did not cover, in pieces side by side. */
+/* READ what the hint did not cover, in pieces side by side. */
 static int read_rest(struct hash_table *table, struct hash_reading *reading,
 		     uint64_t at, size_t from, size_t size)
 {
@@ -312,7 +316,7 @@ int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
 		return hash_entry_is_ours(table, reading->room);
 	if (size > got) {
 		rc = read_rest(table, reading, at, got, size);
-		/* The sizes may have been torn. */
+		/* The sizes may have been torn, so this may be no address. */
 		if (rc == -EFAULT || rc == -EINVAL)
 			return 0;
 		if (rc)
@@ -339,17 +343,18 @@ static inline bool is_key(const struct hash_reading *reading)
 	return hash_entry_is_of(reading->room, reading->key, reading->key_size);
 }
 
-static void found(struct hash_reading *reading)
+static void note_found(struct hash_reading *reading)
 {
 	reading->entry = hash_entry_view(reading->room);
 	reading->phase = FOUND;
 	reading->status = 0;
 }
 
-/* Found through its slot. */
-static void found_there(struct hash_table *table, struct hash_reading *reading)
+/* Note that the key was found through its slot, and remember that. */
+static void note_found_in_slot(struct hash_table *table,
+			       struct hash_reading *reading)
 {
-	found(reading);
+	note_found(reading);
 	reading->slot_at = hash_slot_address(reading, reading->slot_at);
 	hash_remember(table, reading, reading->slot_at, reading->slot,
 		      reading->entry_at, reading->entry.version);
@@ -367,13 +372,13 @@ static int end_memo(struct hash_table *table, struct hash_reading *reading)
 	head = reading->room;
 	if (rc && head->live == head->version &&
 	    head->version == reading->version && is_key(reading))
-		found(reading);
+		note_found(reading);
 	else
 		reading->phase = PLACES;
 	return 0;
 }
 
-static int pass_over(struct hash_reading *reading)
+static int go_to_next_candidate(struct hash_reading *reading)
 {
 	reading->slot_at++;
 	return next_candidate(reading) ? 0 : -ENOENT;
@@ -393,14 +398,15 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	head = reading->room;
 	live = rc && head->live == head->version;
 	if (live && is_key(reading)) {
-		found_there(table, reading);
+		note_found_in_slot(table, reading);
 		return 0;
 	}
 	if (live)
-		return pass_over(reading);
+		return go_to_next_candidate(reading);
 	if (REEF_MUTATED(HASH_TORN_ABSENT))
 		return -ENOENT;
-	/* (2): changed since the places were read, or not live for good. */
+	/* (2): the slot was changed since the places were read, or the entry is
+	 * not live for good. */
 	sound = rc;
 	rc = reef_read(table->reef,
 		       hash_slot_address(reading, reading->slot_at), &now, 8);
@@ -409,26 +415,27 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	if (!sound) {
 		if (now == reading->slot && reading->attempts > 64)
 			return -REEF_ECORRUPT;
-		return restart(table, reading);
+		return restart_reading(table, reading);
 	}
 	if ((now & ~HASH_FROZEN) != (reading->slot & ~HASH_FROZEN))
-		return restart(table, reading);
+		return restart_reading(table, reading);
 	if (now & HASH_FROZEN) {
 		rc = is_leaf_still(table, reading);
 		if (rc < 0)
 			return rc;
 		if (!rc)
-			return leaf_changed(table, reading);
+			return follow_changed_leaf(table, reading);
 	}
 	if (!is_key(reading))
-		return pass_over(reading);
-	found_there(table, reading);
+		return go_to_next_candidate(reading);
+	note_found_in_slot(table, reading);
 	return 0;
 }
 
 /* --- all of them --- */
 
-/* What is remembered may be gone, with its memory: without it, then. */
+/* After an error: memory that was remembered may be gone, so readings that went
+ * by it go by their places. False: none did. */
 static bool forget_memos(struct hash_reading *readings, uint32_t count,
 			 const bool *began, bool *done)
 {
@@ -448,7 +455,8 @@ static bool goes_along(const struct hash_fresh *fresh)
 	return fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
 }
 
-/* Errors of a round hit every reading in it that is not done. */
+/* Do one batch for all readings that are not done. An error hits all of them.
+ */
 static int run_round(struct hash_table *table, struct hash_reading *readings,
 		     uint32_t count, struct round *round, bool *done)
 {
@@ -484,7 +492,7 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	rc = reef_execute(table->reef, round->accesses, round->count);
 	if (rc == -REEF_EINDOUBT && round->along_count) {
 		*done = false;
-		return 0; /* a WRITE that nobody knows of: once more */
+		return 0; /* nobody knows of that entry: write it again */
 	}
 	if (rc)
 		return forget_memos(readings, count, began, done) ? 0 : rc;
@@ -509,8 +517,8 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	return 0;
 }
 
-static void begin(struct hash_table *table, struct hash_reading *readings,
-		  uint32_t count)
+static void begin_readings(struct hash_table *table,
+			   struct hash_reading *readings, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct hash_reading *reading = &readings[i];
@@ -525,7 +533,7 @@ static void begin(struct hash_table *table, struct hash_reading *readings,
 	}
 }
 
-/* Whatever was not found in place. */
+/* Look up what was not found in place. */
 static __attribute__((noinline)) int find_rest(struct hash_table *table,
 					       struct hash_reading *readings,
 					       uint32_t count,
@@ -543,7 +551,7 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 
 	for (uint32_t i = 0; i < count; i++) {
 		reading = &readings[i];
-		/* By its place, if that makes the next ones quick again. */
+		/* Going by the places makes the next lookups near again. */
 		reading->phase =
 			has_memo(table, reading) &&
 					!hash_near_is_stale(table, reading)
@@ -556,8 +564,8 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 	return rc;
 }
 
-/* A batch failed because some memory is lost. Which key's? Each by itself; what
- * was to be written along is not. */
+/* Look up each key by itself, after a batch failed because some memory is lost:
+ * so only keys that are lost have an error. Nothing is written along. */
 static int find_each(struct hash_table *table, struct hash_reading *readings,
 		     uint32_t count)
 {
@@ -594,7 +602,7 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 
 	for (; count && !rc; count -= some, readings += some) {
 		some = count < HASH_TOGETHER ? count : HASH_TOGETHER;
-		begin(table, readings, some);
+		begin_readings(table, readings, some);
 		if (hash_find_near(table, readings, some))
 			rc = find_together(table, readings, some, NULL);
 	}
@@ -605,7 +613,7 @@ int hash_find_along(struct hash_table *table, struct hash_reading *readings,
 		    struct hash_fresh *fresh, uint32_t count)
 {
 	reef_assert(count <= HASH_TOGETHER);
-	begin(table, readings, count);
+	begin_readings(table, readings, count);
 	if (!hash_find_near(table, readings, count))
 		return 0;
 	return find_together(table, readings, count, fresh);

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define LOOKS 64   /* at places that change while we look */
+#define LOOKS 64   /* READs of places that change meanwhile */
 #define PATIENT 8u /* times that one at a lower place may keep us away */
 
 static uint64_t slot_of(const struct hash_reading *reading, uint32_t i)
@@ -41,7 +41,8 @@ static bool is_in(const uint64_t *list, uint32_t count, uint64_t word)
 	return false;
 }
 
-/* The emptier place; there the main bucket first, as the overflow is shared. */
+/* The slot is in the emptier place; there the main bucket comes first, as the
+ * overflow is shared with other keys. */
 bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
 			   const uint64_t * not, uint32_t not_count)
 {
@@ -72,7 +73,7 @@ bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
 
 /* CAS into the slot and READ both places after it (F3b): one round trip.
  * 1: taken. */
-static int take(struct hash_insertion *insertion)
+static int take_slot(struct hash_insertion *insertion)
 {
 	struct hash_reading *reading = insertion->reading;
 	struct reef_access accesses[3] = {
@@ -103,7 +104,7 @@ static int take(struct hash_insertion *insertion)
 		return accesses[0].result == insertion->before;
 	if (rc != -REEF_EINDOUBT)
 		return rc;
-	/* Only we write that word. Gone already: taken away, so withdrawn. */
+	/* Only we write that word. If it is gone, another has taken it away. */
 	rc = reef_read(insertion->table->reef, insertion->at, &now, 8);
 	if (rc)
 		return rc;
@@ -113,7 +114,7 @@ static int take(struct hash_insertion *insertion)
 	return rc ? rc : 1;
 }
 
-static int look_again(struct hash_insertion *insertion)
+static int reread_places(struct hash_insertion *insertion)
 {
 	struct hash_reading *reading = insertion->reading;
 	struct reef_access accesses[2];
@@ -128,8 +129,9 @@ static int look_again(struct hash_insertion *insertion)
 	return reef_execute(insertion->table->reef, accesses, 2);
 }
 
-/* Whatever became of it meanwhile, it is not ours any more. */
-static int withdraw(struct hash_insertion *insertion)
+/* Take our provisional slot away.  -EAGAIN: it is not ours any more, whatever
+ * became of it. */
+static int withdraw_slot(struct hash_insertion *insertion)
 {
 	uint64_t before;
 	int rc = hash_cas(insertion->table, insertion->at, insertion->word,
@@ -138,9 +140,10 @@ static int withdraw(struct hash_insertion *insertion)
 	return rc < 0 && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
-/* 1: it is out of the way.  0: it is not. */
-static int take_away(struct hash_insertion *insertion, uint64_t at,
-		     uint64_t slot)
+/* Take another's provisional slot away.  1: done.  0: it has changed, or it is
+ * in doubt. */
+static int take_rival_away(struct hash_insertion *insertion, uint64_t at,
+			   uint64_t slot)
 {
 	uint64_t before;
 	int rc = hash_cas(insertion->table, at, slot, hash_slot_after(slot, 0),
@@ -149,9 +152,10 @@ static int take_away(struct hash_insertion *insertion, uint64_t at,
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
-/* Another slot with our fingerprint. 1: it is in nobody's way.  -EAGAIN: it is
- * the key's, and we have withdrawn.  0: it changed, look again. */
-static int judge(struct hash_insertion *insertion, uint64_t at, uint64_t slot)
+/* Judge another slot with our fingerprint.  1: it is another key's.  -EAGAIN:
+ * it is our key's, and we have withdrawn.  0: it changed, look again. */
+static int judge_rival(struct hash_insertion *insertion, uint64_t at,
+		       uint64_t slot)
 {
 	struct hash_reading *reading = insertion->reading;
 	const struct hash_entry_head *head;
@@ -159,16 +163,16 @@ static int judge(struct hash_insertion *insertion, uint64_t at, uint64_t slot)
 	int rc;
 
 	if (slot & HASH_FROZEN)
-		/* A split is under way: it will drop our slot. */
-		return withdraw(insertion);
+		/* A split is under way, which drops provisional slots. */
+		return withdraw_slot(insertion);
 	rc = hash_read_entry(insertion->table, insertion->other, slot,
 			     &entry_at);
 	if (rc < 0)
 		return rc;
 	if (!rc) {
-		/* Its entry is gone, so its slot should have changed. */
+		/* The entry is gone, so the slot should have changed. */
 		if (slot & HASH_PROVISIONAL && reading->losses++ >= PATIENT)
-			return take_away(insertion, at, slot);
+			return take_rival_away(insertion, at, slot);
 		return 0;
 	}
 	head = insertion->other->room;
@@ -176,15 +180,16 @@ static int judge(struct hash_insertion *insertion, uint64_t at, uint64_t slot)
 	    memcmp(head + 1, reading->key, reading->key_size) != 0)
 		return 1;
 	if (!(slot & HASH_PROVISIONAL))
-		return withdraw(insertion);
-	/* Which of the two goes on is for progress alone: it is safe either
-	 * way. So nobody waits for one that stands still, or gave up. */
+		return withdraw_slot(insertion);
+	/* It is safe whichever of the two goes on, and the rule is only for
+	 * progress. So after PATIENT losses nobody waits for a client that
+	 * stands still or gave up. */
 	if (at > insertion->at || reading->losses++ >= PATIENT) {
-		rc = take_away(insertion, at, slot);
+		rc = take_rival_away(insertion, at, slot);
 		if (rc)
 			return rc;
 	}
-	return withdraw(insertion);
+	return withdraw_slot(insertion);
 }
 
 int hash_insertion_look(struct hash_insertion *insertion)
@@ -199,14 +204,14 @@ int hash_insertion_look(struct hash_insertion *insertion)
 		if (at == insertion->at || !hash_slot_block(slot) ||
 		    hash_slot_print(slot) != reading->print)
 			continue;
-		rc = judge(insertion, at, slot);
+		rc = judge_rival(insertion, at, slot);
 		if (rc != 1)
 			return rc;
 	}
 	return 1;
 }
 
-static int confirm(struct hash_insertion *insertion)
+static int confirm_slot(struct hash_insertion *insertion)
 {
 	uint64_t before;
 	int rc = hash_cas(insertion->table, insertion->at, insertion->word,
@@ -222,22 +227,22 @@ int hash_insertion_settle(struct hash_insertion *insertion)
 	int rc, looks;
 
 	if (REEF_MUTATED(HASH_NO_REREAD))
-		return confirm(insertion);
+		return confirm_slot(insertion);
 	for (looks = 0; looks < LOOKS; looks++) {
 		rc = hash_insertion_look(insertion);
 		if (rc == 1)
-			return confirm(insertion);
+			return confirm_slot(insertion);
 		if (!rc)
-			rc = look_again(insertion);
+			rc = reread_places(insertion);
 		if (rc)
 			return rc;
 	}
-	return withdraw(insertion);
+	return withdraw_slot(insertion);
 }
 
 int hash_insertion_retry(struct hash_insertion *insertion)
 {
-	int rc = look_again(insertion);
+	int rc = reread_places(insertion);
 
 	return rc ? rc : hash_insertion_settle(insertion);
 }
@@ -248,7 +253,7 @@ void hash_insertion_end(struct hash_insertion *insertion,
 	if (!rc || rc == -EAGAIN)
 		return;
 	fresh->is_named =
-		rc == -REEF_EINDOUBT || withdraw(insertion) != -EAGAIN;
+		rc == -REEF_EINDOUBT || withdraw_slot(insertion) != -EAGAIN;
 }
 
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
@@ -266,7 +271,7 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
-	rc = take(&insertion);
+	rc = take_slot(&insertion);
 	if (rc == 1)
 		rc = hash_insertion_settle(&insertion);
 	else if (!rc)

@@ -87,7 +87,7 @@ void hash_kinds_register(void);
 
 /* --- table.c --- */
 
-/* The head of a root.  -REEF_ECORRUPT: it is none. */
+/* READ the head of a root.  -REEF_ECORRUPT: it is none. */
 int hash_root_read(struct reef_space *space, uint64_t at,
 		   struct hash_root_head *head);
 
@@ -111,10 +111,10 @@ int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 		 uint64_t *at);
 /* Make a level, if it is not there. */
 int hash_level_make(struct hash_table *table, uint32_t depth);
-/* Ask the directory, and remember.  -EAGAIN: it changed meanwhile.
- * -REEF_EDROPPED. */
+/* READ from the directory which subtable a hash is in, and remember it.
+ * -EAGAIN: it changed meanwhile.  -REEF_EDROPPED. */
 int hash_leaf_discover(struct hash_table *table, uint64_t hash);
-/* Is that still the subtable of the hash? 1, 0, -errno. */
+/* 1: that is still the subtable of the hash.  0: it is not. */
 int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
 			 uint32_t depth, uint64_t subtable);
 
@@ -123,7 +123,7 @@ static inline uint32_t hash_suffix(uint64_t hash, uint32_t depth)
 	return (uint32_t)(hash & ((UINT64_C(1) << depth) - 1));
 }
 
-/* What is known of the subtable of that hash; NULL: nothing. */
+/* What this handle remembers of the subtable of that hash; NULL: nothing. */
 static inline struct hash_leaf *hash_leaf_known(struct hash_table *table,
 						uint64_t hash)
 {
@@ -133,7 +133,9 @@ static inline struct hash_leaf *hash_leaf_known(struct hash_table *table,
 	return leaf->subtable ? leaf : NULL;
 }
 
-/* The last bit first: so the suffixes of a leaf are next to each other. */
+/* Reverse the bits of a suffix: so the suffixes of a leaf are next to each
+ * other.
+ */
 static inline uint32_t hash_reverse(uint32_t bits)
 {
 	uint32_t result = 0;
@@ -150,19 +152,23 @@ static inline uint64_t hash_subtable_size(const struct hash_table *table)
 
 /* --- entry.c --- */
 
-/* Bytes for an entry, and back, with the size that was asked for. */
+/* Take bytes for an entry, and give them back with the size that was asked for.
+ */
 void *hash_spare_take(struct hash_table *table, size_t size);
 void hash_spare_give(struct hash_table *table, void *bytes, size_t size);
 /* Take a block and put an entry together; it is not written yet. */
 int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
 		    uint32_t key_size, const struct hash_entry *put,
 		    struct hash_fresh *fresh);
-/* The WRITE that does it. Only entries of at most HASH_ALONG bytes may go with
- * something else. */
+/* The WRITE of a fresh entry, for a batch: only of one of at most HASH_ALONG
+ * bytes. */
 #define HASH_ALONG 65536u
 struct reef_access hash_fresh_access(const struct hash_fresh *fresh);
+/* WRITE a fresh entry, if that was not done.  -EAGAIN: it is in doubt, do it
+ * again. */
 int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh);
-/* Forget it; its block is freed if `block`, and no slot may name it. */
+/* Forget a fresh entry; its block is freed if `block`, and no slot may name it.
+ */
 void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
 		     bool block);
 static inline size_t hash_entry_size(const struct hash_entry_head *head)
@@ -170,9 +176,9 @@ static inline size_t hash_entry_size(const struct hash_entry_head *head)
 	return HASH_ENTRY_HEAD + (size_t)hash_key_size(head) +
 	       hash_value_size(head);
 }
-/* What others may still look at, or change. */
+/* Free memory that others may still read, or change. */
 void hash_free_later(struct hash_table *table, uint64_t at);
-/* No slot names it any more, or ever did. */
+/* Free an entry that no slot names (any more). */
 void hash_entry_free(struct hash_table *table, uint64_t at);
 
 /* --- find.c --- */
@@ -188,27 +194,29 @@ static inline uint64_t hash_slot_address(const struct hash_reading *reading,
 /* Keys in one batch. */
 #define HASH_TOGETHER 64u
 
-/* Look up until each has a status; for changes: places and slots are left in
- * the reading. */
+/* Look up keys, inside reef_enter, until each has a status. Places and slots
+ * are left in the readings, for changes. */
 int hash_find(struct hash_table *table, struct hash_reading *readings,
 	      uint32_t count);
-/* At most HASH_TOGETHER keys, with an entry each (at 0: none) that is written
- * in the first batch, if it was not and is not too long. */
+/* Look up at most HASH_TOGETHER keys, with an entry each (at 0: none) that is
+ * written in the first batch, if it was not and is not too long. */
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,
 		    struct hash_fresh *fresh, uint32_t count);
-/* The first `got` bytes of an entry are in the room; READ the rest. As: */
+/* READ the rest of an entry whose first `got` bytes are in the room; returns as
+ * hash_read_entry. */
 int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
 			uint64_t at, size_t got);
 /* READ an entry into the reading's room. 1: whole and sound.  0: neither.
  * Negative: error. */
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 		    uint64_t slot, uint64_t *at);
-/* Find in place what is plain; at most HASH_TOGETHER, of which hash, print and
- * place are set. How many were not found so; they are as they were. */
+/* Find in place the keys whose case is plain: at most HASH_TOGETHER readings,
+ * with hash, print and place set. Returns how many were not found so; they are
+ * as they were. */
 uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 			uint32_t count);
-/* Will nothing be found in place because the subtable's place was last asked
- * for in another epoch? Whoever goes by it asks. */
+/* True if nothing can be found in place because the subtable was last asked for
+ * in another epoch; a lookup by its places asks. */
 bool hash_near_is_stale(struct hash_table *table,
 			const struct hash_reading *reading);
 int hash_reading_grow(struct hash_reading *reading, size_t size);
@@ -235,31 +243,34 @@ struct hash_insertion {
  * addresses are in `not`. False: all are taken or frozen. */
 bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
 			   const uint64_t * not, uint32_t not_count);
-/* The slot is ours, and the places were read again after that. Is it the only
- * one of the key? 1: yes.  0: look again.  -EAGAIN: no, and it was withdrawn.
- */
+/* Look whether our slot is the only one of its key, by the places as they were
+ * read after it was taken.  1: it is.  0: read them again.  -EAGAIN: it is not,
+ * and was withdrawn. */
 int hash_insertion_look(struct hash_insertion *insertion);
-/* Look as often as it takes, and confirm. 0; -EAGAIN: it was withdrawn. */
+/* Look as often as it takes, and confirm the slot.  -EAGAIN: it was withdrawn.
+ */
 int hash_insertion_settle(struct hash_insertion *insertion);
-/* Read the places again first. */
+/* READ the places again, then as hash_insertion_settle. */
 int hash_insertion_retry(struct hash_insertion *insertion);
-/* It ended like that: withdraw, after an error. */
+/* An insert that failed with rc takes its provisional slot away again. */
 void hash_insertion_end(struct hash_insertion *insertion,
 			struct hash_fresh *fresh, int rc);
-/* What it is when confirmed. */
+/* The word of the slot when it is confirmed. */
 static inline uint64_t
 hash_insertion_confirmed(const struct hash_insertion *insertion)
 {
 	return hash_slot_after(insertion->word,
 			       insertion->word & (HASH_PROVISIONAL - 1));
 }
-/* What hash_put_many keeps from call to call. NULL is fine. */
+/* Free what hash_put_many keeps from call to call. NULL is fine. */
 void hash_many_free(struct many *many);
 
-/* What a slot that was `before` is with that content. */
+/* The word of a slot that was `before` with new content: its tag counts up. */
 uint64_t hash_tagged(uint64_t before, uint64_t content);
-/* A key's slot was changed from reading->slot to `slot`, in doubt. 1: it was.
- * 0: it was not, and never will be.  -REEF_EINDOUBT. */
+/* Find out about a CAS in doubt of a key's slot from reading->slot to `slot`.
+ * 1: it happened.  0: it did not, and never will.  -REEF_EINDOUBT: nobody can
+ * tell.
+ */
 int hash_swap_settle(struct hash_table *table,
 		     const struct hash_reading *reading, uint64_t slot,
 		     uint64_t *before);
@@ -268,22 +279,22 @@ int hash_swap_settle(struct hash_table *table,
  * -EAGAIN: another was quicker, or the subtable was split: find again. */
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
 		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot);
-/* Split the subtable of that hash, of that depth, or finish it. */
+/* Split the subtable of that hash, of that depth, or finish its split. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
 /* Set HASH_FROZEN in every slot of a subtable; image: all of them, as they are
  * from then on.  -EAGAIN: others changed some in every round. */
 int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image);
-/* Does a slot name a key's entry? */
+/* True if a slot names the entry of a key. */
 static inline bool hash_slot_is_occupied(uint64_t slot)
 {
 	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
 }
 
-/* So much of an entry holds any head, and most keys. */
+/* So many bytes of an entry hold any head, and most keys. */
 #define HASH_HEAD_PART 184u
 
-/* Operations that go together, in any order. What a CAS in doubt did is seen by
- * who looks again, so that is -EAGAIN. */
+/* Operations that go together, in any order. A CAS in doubt makes it -EAGAIN:
+ * whoever reads the words again sees what it did. */
 #define HASH_BATCH 128u
 struct hash_batch {
 	struct reef *reef;
@@ -293,13 +304,14 @@ struct hash_batch {
 int hash_batch_add(struct hash_batch *batch, struct reef_access access);
 int hash_batch_flush(struct hash_batch *batch);
 
-/* A pause that grows with the attempts. */
+/* Pause for a time that grows with the attempts, up to a millisecond. */
 int hash_pause(struct hash_table *table, uint32_t attempt);
-/* CAS that settles what is in doubt. 1: it was set.  0: it was not, *before
- * has what is there.  -REEF_EINDOUBT: it is neither. */
+/* CAS a word, and settle what is in doubt.  1: it was set.  0: it was not,
+ * *before is what is there.  -REEF_EINDOUBT: the word is neither of the two, so
+ * nobody can tell. */
 int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
 	     uint64_t value, uint64_t *before);
-/* The same after one that was in doubt. */
+/* Go on with a CAS that was in doubt; as hash_cas. */
 int hash_cas_again(struct hash_table *table, uint64_t at, uint64_t compare,
 		   uint64_t value, uint64_t *before);
 

@@ -38,9 +38,10 @@ struct many {
 	bool apart; /* an entry and its slot are in two extents */
 };
 
-static struct reef_access *add(struct many *many, struct reef_access access)
+static struct reef_access *add_access(struct many *many,
+				      struct reef_access access)
 {
-	/* Should nothing of it be done, it says so. */
+	/* The status of an access that a failed batch never began. */
 	access.status = -REEF_ENOTDONE;
 	many->accesses[many->accesses_count] = access;
 	return &many->accesses[many->accesses_count++];
@@ -58,7 +59,7 @@ static struct reef_access cas_of(uint64_t at, uint64_t compare, uint64_t value)
 
 /* --- finding --- */
 
-static void prepare(struct many *many)
+static void prepare_entries(struct many *many)
 {
 	for (uint32_t i = 0; i < many->count; i++) {
 		struct hash_change *change = many->ones[i].change;
@@ -75,14 +76,14 @@ static void prepare(struct many *many)
 			continue;
 		}
 		hash = hash_of_key(many->table, change->key, change->key_size);
-		/* Without a block it is not straight: hash_apply's. */
+		/* A key without a block is left to hash_apply. */
 		hash_fresh_make(many->table, hash, change->key,
 				change->key_size, change->ahead,
 				&many->fresh[i]);
 	}
 }
 
-static void decide(struct many *many, uint32_t i)
+static void decide_one(struct many *many, uint32_t i)
 {
 	struct hash_reading *reading = &many->readings[i];
 	struct hash_change *change = many->ones[i].change;
@@ -109,7 +110,8 @@ static void decide(struct many *many, uint32_t i)
 		many->ones[i].way = UPDATE;
 }
 
-/* What did not go along: it was found in place, or is long. */
+/* WRITE the entries that did not go along with a lookup, because their key was
+ * found in place, or because they are long. */
 static void write_rest(struct many *many)
 {
 	uint32_t i;
@@ -122,9 +124,9 @@ static void write_rest(struct many *many)
 		if (many->ones[i].way == DONE || fresh->written)
 			continue;
 		if (fresh->size <= HASH_ALONG)
-			add(many, hash_fresh_access(fresh));
+			add_access(many, hash_fresh_access(fresh));
 		else if (hash_fresh_write(many->table, fresh))
-			many->ones[i].way = DONE; /* not here */
+			many->ones[i].way = DONE; /* hash_apply does it */
 	}
 	rc = many->accesses_count
 		     ? reef_execute(many->table->reef, many->accesses,
@@ -156,8 +158,8 @@ static void begin_update(struct many *many, uint32_t i)
 	};
 	many->apart |= reading->entry_at >> 32 != reading->slot_at >> 32;
 	one->slot = hash_tagged(reading->slot, many->fresh[i].content);
-	one->cas =
-		add(many, cas_of(reading->slot_at, reading->slot, one->slot));
+	one->cas = add_access(
+		many, cas_of(reading->slot_at, reading->slot, one->slot));
 }
 
 static void begin_insert(struct many *many, uint32_t i, uint64_t *taken,
@@ -171,24 +173,26 @@ static void begin_insert(struct many *many, uint32_t i, uint64_t *taken,
 	one->insertion.other = &many->other;
 	if (!hash_insertion_choose(&one->insertion, many->fresh[i].content,
 				   taken, *taken_count)) {
-		one->way = DONE; /* not here */
+		one->way = DONE; /* hash_apply does it */
 		return;
 	}
 	taken[(*taken_count)++] = one->insertion.at;
-	one->cas = add(many, cas_of(one->insertion.at, one->insertion.before,
-				    one->insertion.word));
+	one->cas = add_access(many,
+			      cas_of(one->insertion.at, one->insertion.before,
+				     one->insertion.word));
 	for (uint32_t place = 0; place < 2; place++)
-		add(many,
-		    (struct reef_access){
-			    .kind = REEF_READ,
-			    .address = reading->leaf + reading->place[place],
-			    .local = reading->slots[place],
-			    .length = HASH_PLACE_SIZE,
-		    });
+		add_access(many, (struct reef_access){
+					 .kind = REEF_READ,
+					 .address = reading->leaf +
+						    reading->place[place],
+					 .local = reading->slots[place],
+					 .length = HASH_PLACE_SIZE,
+				 });
 }
 
-/* live of the old entries, then their slots: in one extent, so on one node, in
- * this order (F3a); else one after the other. */
+/* Zero `live` of the old entries, then CAS the slots. Where an entry and its
+ * slot are in one extent, and so on one node, one batch keeps that order (F3a);
+ * else it takes two. */
 static int run_slots(struct many *many)
 {
 	struct reef_access *marks =
@@ -210,8 +214,8 @@ static int run_slots(struct many *many)
 	return count ? reef_execute(many->table->reef, marks, count) : 0;
 }
 
-/* It is the key's value now. */
-static void put_done(struct many *many, uint32_t i, uint64_t slot_at)
+/* Note that the entry is its key's value now. */
+static void note_put(struct many *many, uint32_t i, uint64_t slot_at)
 {
 	struct one *one = &many->ones[i];
 	struct hash_fresh *fresh = &many->fresh[i];
@@ -223,16 +227,18 @@ static void put_done(struct many *many, uint32_t i, uint64_t slot_at)
 	hash_fresh_drop(many->table, fresh, false);
 }
 
-/* rc as of hash_cas; 0: hash_apply does it. */
+/* End a put whose CAS came to rc, as hash_cas returns; 0: hash_apply does it.
+ */
 static void end_put(struct many *many, uint32_t i, uint64_t slot_at, int rc)
 {
 	struct one *one = &many->ones[i];
 
 	if (rc == 1) {
-		put_done(many, i, slot_at);
+		note_put(many, i, slot_at);
 	} else if (rc && rc != -EAGAIN) {
 		one->change->status = rc;
-		/* Perhaps a slot names it; is_live tells, when we end. */
+		/* After a doubt a slot may name the entry, so its block stays:
+		 * recovery asks is_live when our session has ended. */
 		hash_fresh_drop(many->table, &many->fresh[i],
 				rc != -REEF_EINDOUBT && rc != -ETIMEDOUT);
 	}
@@ -258,7 +264,7 @@ static void end_update(struct many *many, uint32_t i)
 		hash_entry_free(many->table, old);
 }
 
-/* The rest of an insert, by itself. */
+/* Do the rest of an insert by itself. */
 static void end_slowly(struct many *many, uint32_t i,
 		       int (*rest)(struct hash_insertion *insertion))
 {
@@ -269,8 +275,8 @@ static void end_slowly(struct many *many, uint32_t i,
 	end_put(many, i, one->insertion.at, rc ? rc : 1);
 }
 
-/* Is the slot ours? Then it is to be confirmed in the next batch, if that is
- * all that is left to do. */
+/* End the CAS that was to make a slot provisional. If it is ours and no other
+ * slot has the key, the way stays INSERT, and the next batch confirms it. */
 static void end_take(struct many *many, uint32_t i)
 {
 	struct one *one = &many->ones[i];
@@ -280,7 +286,7 @@ static void end_take(struct many *many, uint32_t i)
 
 	one->slot = hash_insertion_confirmed(insertion);
 	if (rc == -REEF_EINDOUBT) {
-		/* Only we write that word. */
+		/* Only we write that word, so a READ tells. */
 		rc = reef_read(many->table->reef, insertion->at, &now, 8);
 		many->fresh[i].is_named = rc;
 		if (!rc && now == insertion->word)
@@ -324,7 +330,7 @@ static void end_confirm(struct many *many, uint32_t i)
 	end_put(many, i, insertion->at, rc);
 }
 
-/* Those of a way, with what their CAS did. */
+/* Call `end` for each that goes that way. */
 static void end_all(struct many *many, int way,
 		    void (*end)(struct many *many, uint32_t i))
 {
@@ -339,13 +345,13 @@ static int put_straight(struct many *many)
 	uint32_t taken_count = 0, i;
 	int rc;
 
-	prepare(many);
+	prepare_entries(many);
 	rc = hash_find_along(many->table, many->readings, many->fresh,
 			     many->count);
 	if (rc)
 		return rc;
 	for (i = 0; i < many->count; i++)
-		decide(many, i);
+		decide_one(many, i);
 	write_rest(many);
 	for (i = 0; i < many->count; i++) {
 		if (many->ones[i].way == UPDATE)
@@ -353,17 +359,17 @@ static int put_straight(struct many *many)
 		else if (many->ones[i].way == INSERT)
 			begin_insert(many, i, taken, &taken_count);
 	}
-	/* Each has a status of its own. */
+	/* Each access has a status of its own. */
 	run_slots(many);
 	end_all(many, UPDATE, end_update);
 	end_all(many, INSERT, end_take);
 	many->accesses_count = 0;
 	for (i = 0; i < many->count; i++)
 		if (many->ones[i].way == INSERT)
-			many->ones[i].cas =
-				add(many, cas_of(many->ones[i].insertion.at,
-						 many->ones[i].insertion.word,
-						 many->ones[i].slot));
+			many->ones[i].cas = add_access(
+				many, cas_of(many->ones[i].insertion.at,
+					     many->ones[i].insertion.word,
+					     many->ones[i].slot));
 	if (many->accesses_count)
 		reef_execute(many->table->reef, many->accesses,
 			     many->accesses_count);
@@ -403,9 +409,8 @@ void hash_many_free(struct many *many)
 	free(many);
 }
 
-/* Fibers share a table: one of them has what it keeps, others make their own.
- */
-static struct many *take(struct hash_table *table)
+/* Take what the table keeps for this, or make another: fibers share a table. */
+static struct many *take_many(struct hash_table *table)
 {
 	struct many *many = table->many;
 
@@ -418,7 +423,7 @@ static struct many *take(struct hash_table *table)
 	return many;
 }
 
-static void give(struct hash_table *table, struct many *many)
+static void give_many(struct hash_table *table, struct many *many)
 {
 	for (uint32_t i = 0; i < many->count; i++) {
 		hash_fresh_drop(table, &many->fresh[i], true);
@@ -434,7 +439,7 @@ static void give(struct hash_table *table, struct many *many)
 static int put_some(struct hash_table *table, struct hash_change *changes,
 		    uint32_t count)
 {
-	struct many *many = take(table);
+	struct many *many = take_many(table);
 	uint32_t i;
 	int rc;
 
@@ -450,7 +455,7 @@ static int put_some(struct hash_table *table, struct hash_change *changes,
 	}
 	reef_enter(table->reef);
 	rc = put_straight(many);
-	give(table, many);
+	give_many(table, many);
 	reef_leave(table->reef);
 	for (i = 0; i < count && !rc; i++)
 		if (changes[i].status == -EAGAIN)

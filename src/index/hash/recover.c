@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Does its owner's word name it? Its lower bits are the owner's. */
+/* 1: the word of the root's owner names it; the lower bits are the owner's. */
 static int is_owned(struct reef_space *space, uint64_t root,
 		    const struct hash_root_head *head)
 {
@@ -39,7 +39,7 @@ static int root_is_live(struct reef *reef, struct reef_space *space,
 	return is_owned(space, address, &head);
 }
 
-/* Its table, for the moment. -ENOENT: there is none any more. */
+/* Open the table of a root for a moment.  -ENOENT: there is none any more. */
 static int open_root(struct reef_space *space, uint64_t root,
 		     struct hash_table **out)
 {
@@ -104,7 +104,7 @@ static int subtable_is_live(struct reef *reef, struct reef_space *space,
 	       hash_word_address(word) == address;
 }
 
-/* A provisional slot that names the block goes. */
+/* Take away provisional slots that name the block. */
 static int clear_provisional(struct hash_table *table,
 			     const struct hash_reading *reading, uint64_t block)
 {
@@ -129,8 +129,10 @@ static int clear_provisional(struct hash_table *table,
 	return 0;
 }
 
-static int look_up(struct hash_table *table, struct hash_reading *entry,
-		   uint64_t address, uint64_t block)
+/* 1: the entry is the value of its key. */
+static int is_current_value(struct hash_table *table,
+			    struct hash_reading *entry, uint64_t address,
+			    uint64_t block)
 {
 	const struct hash_entry_head *head = entry->room;
 	struct hash_reading reading = {
@@ -171,10 +173,10 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	if (rc)
 		return rc == -ENOENT || rc == -EFAULT ? 0 : rc;
 	reef_enter(reef);
-	/* Whatever its hint was: the smallest, then the rest. */
+	/* Its hint is not known: READ the smallest size, then the rest. */
 	rc = hash_read_entry(table, &entry, hash_slot_make(block, 0, 0), &at);
 	if (rc == 1)
-		rc = look_up(table, &entry, address, block);
+		rc = is_current_value(table, &entry, address, block);
 	reef_leave(reef);
 	hash_reading_free(&entry);
 	hash_close(table);

@@ -1,8 +1,8 @@
 /* split.c - a full subtable becomes two: (3) of table.h.
  *
  *   keys looked at -> children PENDING -> all slots of the parent frozen ->
- * those that changed meanwhile looked at -> each copied to its child, the other
- *   child's slot empty -> children LEAF -> parent SPLIT, freed
+ *   those that changed meanwhile looked at -> each copied to its child, the
+ *   other child's slot empty -> children LEAF -> parent SPLIT, freed
  *
  * Every step is a CAS from the one value it expects, and what it writes follows
  * from what is frozen alone. So any number of clients may do it at once, die in
@@ -96,7 +96,7 @@ static int make_child(struct split *split, uint32_t which, uint64_t *out)
 	return rc;
 }
 
-static int get_child(struct split *split, uint32_t which)
+static int find_or_make_child(struct split *split, uint32_t which)
 {
 	struct hash_table *table = split->table;
 	uint32_t suffix =
@@ -166,9 +166,9 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 	return -EAGAIN;
 }
 
-/* Whose key goes where? An entry that a slot has named since we entered is
- * whole, and does not change: its head and key are enough, without a checksum.
- */
+/* Find out which child one entry goes to. An entry that a slot has named since
+ * we entered is whole and does not change: its head and key are enough, without
+ * a checksum. */
 static int classify_one(struct split *split, uint32_t which)
 {
 	struct hash_table *table = split->table;
@@ -206,8 +206,9 @@ static int classify_some(struct split *split)
 	return rc;
 }
 
-/* Which child each key goes to; those that are new since the last time. */
-static int classify(struct split *split)
+/* Find out which child each key goes to, for those that are new since the last
+ * time. */
+static int classify_new(struct split *split)
 {
 	uint32_t size, next;
 	uint64_t at;
@@ -239,18 +240,18 @@ static int classify(struct split *split)
 	return rc;
 }
 
-/* Before anything is frozen, so that others wait for as short as can be; and if
- * an entry is lost with its node, so that nobody can tell where it belongs, all
- * stays as it is: keys that are there can be changed. */
+/* Classify the keys before anything is frozen, so that others wait as short as
+ * can be. If an entry is lost with its node, so that nobody can tell where it
+ * belongs, all stays as it is, and keys that are there can be changed. */
 static int classify_first(struct split *split)
 {
 	int rc = reef_read(split->table->reef, slot_at(split->parent, 0),
 			   split->image, 8 * (size_t)split->slots);
 
-	return rc ? rc : classify(split);
+	return rc ? rc : classify_new(split);
 }
 
-static int copy(struct split *split, uint32_t which)
+static int copy_to_child(struct split *split, uint32_t which)
 {
 	struct hash_batch batch = {.reef = split->table->reef};
 	uint64_t word;
@@ -268,7 +269,7 @@ static int copy(struct split *split, uint32_t which)
 
 /* --- all of it --- */
 
-static int finish(struct split *split)
+static int publish_children(struct split *split)
 {
 	struct hash_table *table = split->table;
 	uint64_t before;
@@ -288,7 +289,7 @@ static int finish(struct split *split)
 	return rc < 0 ? rc : 0;
 }
 
-static int run(struct split *split)
+static int run_split(struct split *split)
 {
 	uint32_t which;
 	int rc = classify_first(split);
@@ -296,15 +297,15 @@ static int run(struct split *split)
 	if (!rc)
 		rc = hash_level_make(split->table, split->depth + 1);
 	for (which = 0; which < 2 && !rc; which++)
-		rc = get_child(split, which);
+		rc = find_or_make_child(split, which);
 	if (!rc)
 		rc = hash_freeze(split->table, split->parent, split->image);
 	if (!rc)
-		rc = classify(split);
+		rc = classify_new(split);
 	for (which = 0; which < 2 && !rc; which++)
 		if (!split->ready[which])
-			rc = copy(split, which);
-	return rc ? rc : finish(split);
+			rc = copy_to_child(split, which);
+	return rc ? rc : publish_children(split);
 }
 
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
@@ -333,7 +334,7 @@ int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
 		rc = reef_read(table->reef, split->parent_at, &word, 8);
 	if (!rc && hash_word_state(word) == HASH_LEAF) {
 		split->parent = hash_word_address(word);
-		rc = run(split);
+		rc = run_split(split);
 	}
 	if (!rc)
 		rc = hash_leaf_discover(table, hash);
@@ -342,5 +343,6 @@ int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth)
 	free(split->seen);
 	free(split->side);
 	free(split);
-	return rc == -EAGAIN ? 0 : rc; /* whoever asked looks again */
+	/* After -EAGAIN whoever asked for the split finds its key anew. */
+	return rc == -EAGAIN ? 0 : rc;
 }

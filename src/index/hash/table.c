@@ -10,12 +10,13 @@
 
 #define GROUPS 64
 #define REMEMBERED 4096
-/* With the block's header one unit of the heap, so that 28 bits name it. */
+/* With the block's header the root is one unit of the heap, so that 28 bits
+ * name it. */
 #define ROOT_SIZE (65536 - 8)
 static_assert(sizeof(struct hash_root) <= ROOT_SIZE, "layout");
 
-/* Here, where it is in every program that has tables: a linker leaves out a
- * file of a library that nothing refers to. */
+/* The kinds are registered in this file, which every program with tables has: a
+ * linker leaves out a file of a library that nothing refers to. */
 __attribute__((constructor)) static void register_kinds(void)
 {
 	hash_kinds_register();
@@ -26,8 +27,8 @@ static uint32_t head_crc(const struct hash_root_head *head)
 	return reef_crc32c(0, head, offsetof(struct hash_root_head, crc));
 }
 
-static int write_first(struct reef_space *space, struct hash_root *root,
-		       uint64_t at)
+static int write_root(struct reef_space *space, struct hash_root *root,
+		      uint64_t at)
 {
 	uint64_t size = HASH_SUBTABLE_HEADER +
 			(uint64_t)root->head.groups * HASH_GROUP_SIZE;
@@ -43,7 +44,7 @@ static int write_first(struct reef_space *space, struct hash_root *root,
 	};
 	slots = (uint64_t *)(void *)(table + 1);
 	for (i = 0; i < (uint64_t)root->head.groups * HASH_GROUP_SLOTS; i++)
-		slots[i] = HASH_TAG_ONE; /* in use at once */
+		slots[i] = HASH_TAG_ONE; /* empty, in a subtable in use */
 	rc = reef_alloc_kind(space, REEF_BLOCK_HASH_SUBTABLE, size, &subtable);
 	if (!rc) {
 		rc = reef_write(reef_space_handle(space), subtable, table,
@@ -59,7 +60,8 @@ static int write_first(struct reef_space *space, struct hash_root *root,
 	return rc;
 }
 
-static int place(struct reef_space *space, struct hash_root *root, uint64_t *at)
+static int place_root(struct reef_space *space, struct hash_root *root,
+		      uint64_t *at)
 {
 	uint64_t number;
 	int rc = reef_alloc_kind(space, REEF_BLOCK_HASH_ROOT, ROOT_SIZE, at);
@@ -75,7 +77,7 @@ static int place(struct reef_space *space, struct hash_root *root, uint64_t *at)
 		root->head.id |= 1;
 		root->head.alive = root->head.id;
 		root->head.crc = head_crc(&root->head);
-		rc = write_first(space, root, *at);
+		rc = write_root(space, root, *at);
 	}
 	if (!rc && !root->head.owner)
 		rc = reef_keep(space, *at);
@@ -105,14 +107,14 @@ int hash_create(struct reef_space *space, const struct hash_options *options,
 			     : reef_random_secret(&root->head.seed,
 						  sizeof(root->head.seed));
 	if (!rc)
-		rc = place(space, root, &at);
+		rc = place_root(space, root, &at);
 	if (!rc)
 		*out = at;
 	free(root);
 	return rc;
 }
 
-/* A power of two, about as many as were asked for. */
+/* The next power of two. */
 static uint32_t round_up(uint32_t count)
 {
 	uint32_t power = 1;

@@ -33,8 +33,8 @@ static int find_leaf(struct hash_table *table, uint64_t hash,
 	return 0;
 }
 
-/* Do slots that were read still count? all: their words, or'ed together.
- * -EAGAIN: the subtable was split. */
+/* Check that slots that were read are still the table's. all: their words,
+ * or'ed together.  -EAGAIN: the subtable was split. */
 static int check_slots(struct hash_table *table, uint64_t hash,
 		       const struct hash_leaf *leaf, uint64_t all)
 {
@@ -49,7 +49,7 @@ static int check_slots(struct hash_table *table, uint64_t hash,
 	return rc ? rc : -EAGAIN;
 }
 
-/* READ a group. -EAGAIN: the subtable was split. */
+/* READ a group of slots.  -EAGAIN: the subtable was split. */
 static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 		      struct hash_leaf *leaf, uint64_t slots[HASH_GROUP_SLOTS])
 {
@@ -66,8 +66,10 @@ static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 	return rc ? rc : check_slots(table, hash, leaf, all);
 }
 
-/* What is in a slot now. 1: reading->entry.  0: nothing.  -EAGAIN: it was
- * split; then the group is read anew. */
+/* READ the entry that a slot names now into the reading's room.  1: it is
+ * there. 0: the slot is empty.  -EAGAIN: the subtable was split; the group is
+ * read anew.
+ */
 static int read_slot(struct hash_table *table, struct hash_reading *reading,
 		     uint64_t at, uint64_t slot)
 {
@@ -120,7 +122,8 @@ struct walk {
 	} entries[HASH_GROUP_SLOTS];
 };
 
-static int tell(const struct walk *walk, const struct hash_reading *reading)
+static int call_each(const struct walk *walk,
+		     const struct hash_reading *reading)
 {
 	struct hash_entry entry = hash_entry_view(reading->room);
 
@@ -129,9 +132,9 @@ static int tell(const struct walk *walk, const struct hash_reading *reading)
 	return walk->each(walk->context, &entry);
 }
 
-/* Some of them are lost: what is there. */
-static int fetch_rest(struct walk *walk, struct reef_access *accesses,
-		      const uint32_t *slots, uint32_t count)
+/* READ the entries one by one, without those whose memory is lost. */
+static int fetch_unlost(struct walk *walk, struct reef_access *accesses,
+			const uint32_t *slots, uint32_t count)
 {
 	int rc = 0;
 
@@ -146,7 +149,7 @@ static int fetch_rest(struct walk *walk, struct reef_access *accesses,
 }
 
 /* READ the entries of a group, as far as their hints go, in one batch. */
-static int fetch(struct walk *walk)
+static int fetch_entries(struct walk *walk)
 {
 	struct reef_access accesses[HASH_GROUP_SLOTS];
 	uint32_t i, size, count = 0, slots[HASH_GROUP_SLOTS];
@@ -178,12 +181,12 @@ static int fetch(struct walk *walk)
 	}
 	rc = count ? reef_execute(walk->table->reef, accesses, count) : 0;
 	return rc == -REEF_ELOST && walk->flags & HASH_WALK_REST
-		       ? fetch_rest(walk, accesses, slots, count)
+		       ? fetch_unlost(walk, accesses, slots, count)
 		       : rc;
 }
 
-/* As far as the key: an entry that a slot named since we entered is whole, so
- * its checksum need not be asked. 1: it is there. */
+/* READ an entry as far as its key: one that a slot named since we entered is
+ * whole, so its checksum is not needed.  1: it is there. */
 static int complete_key(struct walk *walk, uint32_t i)
 {
 	struct hash_reading *reading = &walk->entries[i].reading;
@@ -203,8 +206,8 @@ static int complete_key(struct walk *walk, uint32_t i)
 	return rc ? rc : 1;
 }
 
-/* One slot. *found: its entry is in the reading. */
-static int look(struct walk *walk, uint32_t i, bool *found)
+/* Complete the entry of one slot. *found: it is in the reading. */
+static int complete_slot(struct walk *walk, uint32_t i, bool *found)
 {
 	struct hash_reading *reading = &walk->entries[i].reading;
 	const struct hash_entry_head *head;
@@ -226,14 +229,14 @@ static int look(struct walk *walk, uint32_t i, bool *found)
 	*found = rc && head->live == head->version;
 	if (*found)
 		return 0;
-	/* It changes, or is not live for good. */
+	/* The entry is being changed, or is not live for good. */
 	rc = read_slot(walk->table, reading, walk->slots_at + 8 * (uint64_t)i,
 		       walk->slots[i]);
 	*found = rc == 1;
 	return rc < 0 ? rc : 0;
 }
 
-/* One group of one subtable. */
+/* Call `each` for the entries of one group of one subtable. */
 static int walk_group(struct walk *walk, uint64_t hash, uint32_t group)
 {
 	bool found;
@@ -244,17 +247,17 @@ static int walk_group(struct walk *walk, uint64_t hash, uint32_t group)
 		return rc;
 	walk->slots_at = walk->leaf.subtable + HASH_SUBTABLE_HEADER +
 			 (uint64_t)group * HASH_GROUP_SIZE;
-	rc = fetch(walk);
+	rc = fetch_entries(walk);
 	for (i = 0; i < HASH_GROUP_SLOTS && !rc; i++) {
 		if (walk->told >> i & 1)
 			continue;
-		rc = look(walk, i, &found);
+		rc = complete_slot(walk, i, &found);
 		if (rc)
 			break;
-		/* Before it is told: the callee may end the walk. */
+		/* Set before the call, as `each` may end the walk. */
 		walk->told |= 1u << i;
 		if (found)
-			walk->said = tell(walk, &walk->entries[i].reading);
+			walk->said = call_each(walk, &walk->entries[i].reading);
 		rc = walk->said;
 	}
 	return rc;
@@ -262,10 +265,12 @@ static int walk_group(struct walk *walk, uint64_t hash, uint32_t group)
 
 /* --- all of them --- */
 
-/* Split in the middle of a group: its slots are in both children, at the same
- * positions. The first child is gone on with, the second gets its turn from its
- * first slot on, so some of its entries come twice. */
-static int run(struct walk *walk, struct hash_cursor *cursor, uint32_t steps)
+/* Walk `steps` groups. If a subtable is split in the middle of a group, its
+ * slots are in both children, at the same positions: the walk goes on with the
+ * first child, and the second gets its turn from its first slot on, so some of
+ * its entries come twice. */
+static int walk_groups(struct walk *walk, struct hash_cursor *cursor,
+		       uint32_t steps)
 {
 	uint32_t retries = 0;
 	int rc;
@@ -313,7 +318,7 @@ int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	walk->each = each;
 	walk->context = context;
 	reef_enter(table->reef);
-	rc = run(walk, cursor, steps);
+	rc = walk_groups(walk, cursor, steps);
 	reef_leave(table->reef);
 	for (uint32_t i = 0; i < HASH_GROUP_SLOTS; i++)
 		hash_reading_free(&walk->entries[i].reading);
@@ -357,7 +362,7 @@ static int count_leaf(struct hash_table *table, uint64_t hash, uint64_t *slots,
 	return rc;
 }
 
-/* The directory's own memory; levels are there up to the deepest. */
+/* Bytes of the directory; there are levels down to the deepest. */
 static uint64_t directory_size(uint32_t depth)
 {
 	uint64_t size = sizeof(struct hash_root);

@@ -10,7 +10,8 @@
 #define MAKE_ROOM 4    /* times that a full pool is met by eviction */
 #define EVICT_SOME 16u /* then */
 
-/* What has expired before it is put is not put. */
+/* Fill in what the caller's decide puts, unless it has expired already or is
+ * over size_max. */
 static int decide_put(struct map_work *work, const struct hash_entry *now,
 		      struct hash_entry *put)
 {
@@ -37,13 +38,13 @@ static int decide_put(struct map_work *work, const struct hash_entry *now,
 		return HASH_PUT;
 	work->over = map->eviction == REEF_MAP_KEEP && work->bytes > 0 &&
 		     map_size(map) + (uint64_t)work->bytes > map->size_max;
-	/* What is larger than all evicts nothing. */
+	/* A value that is larger than size_max evicts nothing. */
 	work->rc = bytes > map->size_max ? -ENOSPC : 0;
 	return work->over || work->rc ? -ENOSPC : HASH_PUT;
 }
 
-/* The caller's word. */
-static int ask(struct map_work *work, const struct hash_entry *now)
+/* Ask the caller's decide. */
+static int ask_caller(struct map_work *work, const struct hash_entry *now)
 {
 	struct reef_map_change *change = work->change;
 	struct reef_map_entry entry;
@@ -52,7 +53,7 @@ static int ask(struct map_work *work, const struct hash_entry *now)
 	work->put = (struct reef_map_entry){0};
 	work->map->decisions++;
 	if (now)
-		entry = map_view(now);
+		entry = map_entry_of(now);
 	rc = change->decide(change->context, now ? &entry : NULL, &work->put);
 	if (rc == REEF_MAP_PUT && work->put.value_size > work->map->value_max)
 		rc = -EINVAL;
@@ -75,7 +76,7 @@ static int decide(void *context, const struct hash_entry *now,
 		return rc;
 	work->too_late = work->over = false;
 	work->met_expired = now && map_has_expired(now->stamp, now_ms);
-	rc = ask(work, work->met_expired ? NULL : now);
+	rc = ask_caller(work, work->met_expired ? NULL : now);
 	work->bytes = 0;
 	if (rc != REEF_MAP_PUT && rc != REEF_MAP_DELETE && !work->met_expired)
 		return rc < 0 ? rc : HASH_KEEP;
@@ -87,14 +88,14 @@ static int decide(void *context, const struct hash_entry *now,
 	return decide_put(work, work->met_expired ? NULL : now, put);
 }
 
-/* After -ENOSPC or -EDQUOT: is there more room now? */
+/* Make room after -ENOSPC or -EDQUOT. True: there may be more now. */
 static bool can_make_room(struct reef_map *map, const struct map_work *work)
 {
 	uint64_t before = map_size(map);
 	uint32_t evicted = 0;
 
 	if (work->over) {
-		/* What others freed we may not have heard of. */
+		/* Others may have freed something since we read the size. */
 		map_account_flush(map);
 		return !reef_read(map->reef, MAP_WORD(map, entry_bytes),
 				  &map->size_known, 8) &&
@@ -125,8 +126,8 @@ void map_work_begin(struct map_work *work, struct reef_map *map,
 				.blind = change->blind,
 			},
 	};
-	/* A counter of uses goes on from the one before, which is not known
-	 * ahead. */
+	/* LFU: the counter of uses goes on from that of the value before, which
+	 * is not known ahead. */
 	if (!put || map->eviction == REEF_MAP_LFU)
 		return;
 	work->ahead = (struct hash_entry){
@@ -153,7 +154,8 @@ int map_work_end(struct map_work *work)
 	return work->rc;
 }
 
-bool map_takes(const struct reef_map *map, const struct reef_map_change *change)
+bool map_is_within_limits(const struct reef_map *map,
+			  const struct reef_map_change *change)
 {
 	return change->key_size <= map->key_max &&
 	       (!change->ahead || change->ahead->value_size <= map->value_max);
@@ -166,15 +168,15 @@ int map_apply(struct reef_map *map, struct reef_map_change *change,
 	struct map_work work;
 	int rc = 0, attempt = 0;
 
-	if (!map_takes(map, change))
+	if (!map_is_within_limits(map, change))
 		return -EINVAL;
 	map->changes++;
-	map_look_at_tick(map);
+	map_refresh_tick(map);
 	if (map->size_max)
 		rc = map_make_room(map,
 				   map_bytes_of(change->key_size,
 						put ? put->value_size : 0));
-	/* Perhaps it does not put at all. */
+	/* A change without `ahead` may turn out not to put. */
 	if (rc == -ENOSPC && !put)
 		rc = 0;
 	if (rc)

@@ -75,7 +75,7 @@ int map_time(struct reef_map *map, uint64_t *ms)
 	if (!clock->at_ns)
 		return map_now(map, ms);
 	now = clock->time_ns + (reef_now_ns() - clock->at_ns);
-	/* People may have set the broker's clock back. */
+	/* An operator may have set the broker's clock back. */
 	if (now > clock->told_ns)
 		clock->told_ns = now;
 	*ms = clock->told_ns / 1000000;

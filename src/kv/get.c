@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ATTEMPTS 1000u /* each time somebody put an expired value anew */
+#define ATTEMPTS 1000u /* in each of which another put an expired value */
 
 void reef_map_value_free(struct reef_map_value *value)
 {
@@ -20,33 +20,34 @@ void reef_map_value_free(struct reef_map_value *value)
 	*value = (struct reef_map_value){0};
 }
 
-static void begin(struct hash_reading *reading, const void *key, size_t size,
-		  const struct reef_map_value *value)
+static void begin_reading(struct hash_reading *reading, const void *key,
+			  size_t size, const struct reef_map_value *value)
 {
 	hash_reading_begin(reading, key, (uint32_t)size, value->room,
 			   value->room_size);
 }
 
-/* The room goes back to the caller, whatever happened. */
-static void end(const struct hash_reading *reading,
-		struct reef_map_value *value)
+/* Give the room back to the caller, whatever happened. */
+static void return_room(const struct hash_reading *reading,
+			struct reef_map_value *value)
 {
 	value->room = reading->room;
 	value->room_size = reading->room_size;
 }
 
-static void tell(struct reef_map *map, const struct hash_reading *reading,
-		 struct reef_map_value *value)
+static void fill_value(struct reef_map *map, const struct hash_reading *reading,
+		       struct reef_map_value *value)
 {
 	value->bytes = reading->entry.value;
 	value->size = reading->entry.value_size;
 	value->version = reading->entry.version;
 	value->expires_ms = reading->entry.stamp;
-	map_use_tell(map, reading->entry.touched, value);
+	map_use_describe(map, reading->entry.touched, value);
 }
 
-/* 0: it has not expired.  -ENOENT: it had, and is gone.  -EAGAIN: it had, and
- * is another by now. */
+/* Delete the value that was read, if it has expired.  0: it has not.  -ENOENT:
+ * it had, and is gone.  -EAGAIN: it had, and the key has another value by now.
+ */
 static int check_expiry(struct reef_map *map,
 			const struct hash_reading *reading)
 {
@@ -61,14 +62,15 @@ static int check_expiry(struct reef_map *map,
 			reading->entry.version, NULL);
 	if (rc == 1)
 		map->expired++;
-	/* Only reading is granted: everybody by its own clock, then. */
+	/* A client that may only read goes by its own clock. */
 	if (rc == 1 || rc == -EACCES)
 		return -ENOENT;
-	/* It was, or was not: what is there now tells. */
+	/* After a doubt, reading the key again tells. */
 	return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
-/* Entered. Nobody waits for this note, and it may be lost. */
+/* Write into the entry that it was used, inside the reef_enter of its lookup.
+ * Nobody waits for this note, and it may be lost. */
 static void note_use(struct reef_map *map, const struct hash_reading *reading)
 {
 	uint16_t next;
@@ -86,9 +88,10 @@ static inline bool is_old_use(const void *context, uint16_t touched,
 	return map_since(map, touched) >= map->use_units;
 }
 
-/* A key that is plain to see: nearly every get, and so every instruction counts
- * (near.c). It does without the clock, as long as the keeper's beat says that
- * it would be the same; use_units is 0 until it was looked at first. */
+/* Read a key in place, if its case is plain (near.c). Nearly every get ends
+ * here, so every instruction counts. It does without the clock, as long as the
+ * keeper's beat says that it would be the same; use_units is 0 until the clock
+ * was first asked. */
 static inline __attribute__((always_inline)) bool
 get_plain(struct reef_map *map, const void *key, size_t key_size,
 	  struct reef_map_value *out)
@@ -115,9 +118,11 @@ get_plain(struct reef_map *map, const void *key, size_t key_size,
 
 enum purpose { USE, PEEK, LOOK };
 
-static __attribute__((noinline)) int get(struct reef_map *map, const void *key,
-					 size_t key_size, enum purpose purpose,
-					 struct reef_map_value *out)
+static __attribute__((noinline)) int get_slowly(struct reef_map *map,
+						const void *key,
+						size_t key_size,
+						enum purpose purpose,
+						struct reef_map_value *out)
 {
 	struct hash_reading reading;
 	uint32_t attempt = 0;
@@ -125,10 +130,10 @@ static __attribute__((noinline)) int get(struct reef_map *map, const void *key,
 
 	if (key_size > map->key_max)
 		return -EINVAL;
-	begin(&reading, key, key_size, out);
+	begin_reading(&reading, key, key_size, out);
 	reading.blind = purpose == LOOK;
 	map->beat = client_beat(map->reef);
-	map_look_at_tick(map);
+	map_refresh_tick(map);
 	do {
 		reef_enter(map->reef);
 		rc = hash_get(map->table, &reading, 1);
@@ -140,9 +145,9 @@ static __attribute__((noinline)) int get(struct reef_map *map, const void *key,
 		if (!rc && reading.entry.stamp)
 			rc = check_expiry(map, &reading);
 	} while (rc == -EAGAIN && ++attempt < ATTEMPTS);
-	end(&reading, out);
+	return_room(&reading, out);
 	if (!rc)
-		tell(map, &reading, out);
+		fill_value(map, &reading, out);
 	if (!rc && purpose == LOOK)
 		out->bytes = NULL;
 	return rc == -EAGAIN ? -EBUSY : rc;
@@ -159,7 +164,7 @@ int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 		map->hits++;
 		return 0;
 	}
-	rc = get(map, key, key_size, USE, out);
+	rc = get_slowly(map, key, key_size, USE, out);
 	map->hits += !rc;
 	return rc;
 }
@@ -167,13 +172,13 @@ int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 int reef_map_peek(struct reef_map *map, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	return get(map, key, key_size, PEEK, out);
+	return get_slowly(map, key, key_size, PEEK, out);
 }
 
 int reef_map_look(struct reef_map *map, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	return get(map, key, key_size, LOOK, out);
+	return get_slowly(map, key, key_size, LOOK, out);
 }
 
 /* --- many --- */
@@ -185,17 +190,19 @@ static void end_item(struct reef_map *map, struct hash_reading *reading,
 
 	if (!rc && reading->entry.stamp)
 		rc = check_expiry(map, reading);
-	end(reading, &item->value);
+	return_room(reading, &item->value);
 	if (!rc)
-		tell(map, reading, &item->value);
+		fill_value(map, reading, &item->value);
 	if (rc == -EAGAIN)
-		rc = get(map, item->key, item->key_size, USE, &item->value);
+		rc = get_slowly(map, item->key, item->key_size, USE,
+				&item->value);
 	item->status = rc;
 	map->gets++;
 	map->hits += !rc;
 }
 
-/* Entered; in one batch. */
+/* Write into entries that they were used, in one batch, inside the reef_enter
+ * of their lookup. */
 static void note_uses(struct reef_map *map, const struct hash_reading *readings,
 		      uint32_t count)
 {
@@ -214,16 +221,16 @@ static void note_uses(struct reef_map *map, const struct hash_reading *readings,
 		reef_execute(map->reef, accesses, notes);
 }
 
-static int get_some(struct reef_map *map, struct hash_reading *readings,
-		    struct reef_map_item *items, uint32_t count)
+static int get_together(struct reef_map *map, struct hash_reading *readings,
+			struct reef_map_item *items, uint32_t count)
 {
 	uint32_t i;
 	int rc;
 
 	for (i = 0; i < count; i++)
-		begin(&readings[i], items[i].key, items[i].key_size,
-		      &items[i].value);
-	map_look_at_tick(map);
+		begin_reading(&readings[i], items[i].key, items[i].key_size,
+			      &items[i].value);
+	map_refresh_tick(map);
 	reef_enter(map->reef);
 	rc = hash_get(map->table, readings, count);
 	if (!rc)
@@ -234,15 +241,16 @@ static int get_some(struct reef_map *map, struct hash_reading *readings,
 			end_item(map, &readings[i], &items[i]);
 			continue;
 		}
-		end(&readings[i], &items[i].value);
+		return_room(&readings[i], &items[i].value);
 		items[i].status = rc;
 	}
 	return rc;
 }
 
-/* Keys that are too long are told so, and the others found together. */
-static uint32_t count_good(struct reef_map *map, struct reef_map_item *items,
-			   uint32_t count)
+/* How many items, from the first on, have keys that are not too long, and so
+ * can be looked up together. */
+static uint32_t count_together(struct reef_map *map,
+			       struct reef_map_item *items, uint32_t count)
 {
 	uint32_t i;
 
@@ -259,15 +267,15 @@ int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
 	uint32_t some;
 	int rc = 0;
 
-	map->readings = NULL; /* another fiber takes its own */
+	map->readings = NULL; /* another fiber makes its own */
 	if (!readings)
 		readings = malloc(MAP_TOGETHER * sizeof(*readings));
 	if (!readings)
 		return -ENOMEM;
 	for (; count && !rc; count -= some, items += some) {
-		some = count_good(map, items, count);
+		some = count_together(map, items, count);
 		if (some) {
-			rc = get_some(map, readings, items, some);
+			rc = get_together(map, readings, items, some);
 			continue;
 		}
 		items->status = -EINVAL;

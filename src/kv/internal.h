@@ -29,8 +29,8 @@
 #define MAP_TOGETHER 64u  /* keys in one batch */
 #define MAP_CANDIDATES 16 /* for eviction, kept from sample to sample */
 
-/* Of the tables of maps that are made from now on, for tests; zero: as always.
- */
+/* Options of the tables of maps that are made from now on, for tests; zero: the
+ * usual ones. */
 extern struct hash_options map_tables;
 
 struct map_body {      /* words in the object's block; by CAS and FAA */
@@ -93,10 +93,10 @@ struct reef_map {
 
 /* --- clock.c --- */
 
-/* The pool's time; the first call may fail. */
+/* The pool's time; a handle's first call may fail. */
 int map_now(struct reef_map *map, uint64_t *ms);
-/* The same, but asks nobody, unless it is not known at all: for who is inside
- * reef_enter. */
+/* The pool's time without asking the broker, unless it is not known at all: for
+ * code inside reef_enter. */
 int map_time(struct reef_map *map, uint64_t *ms);
 
 static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
@@ -107,40 +107,42 @@ static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
 /* --- use.c --- */
 
 uint32_t map_use_unit_ms(enum reef_map_eviction eviction);
-void map_tick(struct reef_map *map); /* look at the time for `tick` */
+/* Set `tick` to the pool's time. */
+void map_tick(struct reef_map *map);
 
-static inline void map_look_at_tick(struct reef_map *map)
+static inline void map_refresh_tick(struct reef_map *map)
 {
 	if (reef_now_coarse_ns() >= map->tick_until_ns)
 		map_tick(map);
 }
 #define MAP_AHEAD 4u /* units by which another's clock may be ahead */
 
-/* LRU, KEEP: how long ago, in units; somebody may be a little ahead of us. */
+/* LRU, KEEP: how many units ago an entry was touched. Another's clock may be a
+ * little ahead of ours. */
 static inline uint16_t map_since(const struct reef_map *map, uint16_t touched)
 {
 	uint16_t units = (uint16_t)(map->tick - touched);
 
 	return units > UINT16_MAX - MAP_AHEAD ? 0 : units;
 }
-/* Of a use now: must `touched` be written? Then it is *next. */
+/* True if a use now has to be noted by writing *next as `touched`. */
 bool map_use(struct reef_map *map, uint16_t touched, uint16_t *next);
-/* What an entry is put with; before: that of the value it takes the place of;
+/* The `touched` that an entry is put with; before: that of the value before it;
  * NULL: there is none. */
 uint16_t map_use_first(struct reef_map *map, const uint16_t *before);
-/* How good it is to evict. */
+/* How good an entry is to evict: the highest score goes first. */
 uint32_t map_use_score(const struct reef_map *map, uint16_t touched);
-/* One with that score was evicted: what is much younger need not be told apart.
- */
+/* Learn from an entry with that score that was evicted: uses that are much
+ * younger need not be told apart. */
 void map_use_learn(struct reef_map *map, uint32_t score);
-/* For people. */
-void map_use_tell(struct reef_map *map, uint16_t touched,
-		  struct reef_map_value *value);
+/* Fill in idle_ms and frequency of a value. */
+void map_use_describe(struct reef_map *map, uint16_t touched,
+		      struct reef_map_value *value);
 
 /* --- change.c --- */
 
 /* An entry of the table, as callers see it. */
-static inline struct reef_map_entry map_view(const struct hash_entry *entry)
+static inline struct reef_map_entry map_entry_of(const struct hash_entry *entry)
 {
 	return (struct reef_map_entry){
 		.key = entry->key,
@@ -168,25 +170,25 @@ struct map_work {
 };
 void map_work_begin(struct map_work *work, struct reef_map *map,
 		    struct reef_map_change *change, struct hash_staged *staged);
-/* The table has done it: what it came to. */
+/* End a change that the table has done; returns what the caller's decide said.
+ */
 int map_work_end(struct map_work *work);
 /* As reef_map_apply; staged: a value that is there already, and the only one
  * that may be put; NULL: none. */
 int map_apply(struct reef_map *map, struct reef_map_change *change,
 	      struct hash_staged *staged);
-/* Is it within the limits? */
-bool map_takes(const struct reef_map *map,
-	       const struct reef_map_change *change);
+/* True if a change is within the map's limits. */
+bool map_is_within_limits(const struct reef_map *map,
+			  const struct reef_map_change *change);
 
-/* Delete a key that is as it was when it was met; expired or not. version 0:
- * however it is. touched NULL: whatever that is. 1: deleted.  0: it was not
- * there, or is another. */
+/* Delete a key, expired or not, if it has that version (0: any) and that
+ * `touched` (NULL: any).  1: deleted.  0: it is not there, or not so. */
 int map_remove(struct reef_map *map, const void *key, size_t key_size,
 	       uint64_t version, const uint16_t *touched);
 
 /* --- size.c --- */
 
-/* What an entry takes. */
+/* Bytes that an entry counts for size_max. */
 static inline uint64_t map_bytes_of(uint64_t key_size, uint64_t value_size)
 {
 	uint64_t size = 40 + key_size + value_size;
@@ -199,37 +201,40 @@ static inline uint64_t map_size(const struct reef_map *map)
 
 	return size > 0 ? (uint64_t)size : 0;
 }
-/* Our own change of the size was done. */
+/* Count a change of ours by that many bytes. */
 void map_account(struct reef_map *map, int64_t bytes);
-/* Tell the others now. */
+/* Add what we have counted to entry_bytes now. */
 void map_account_flush(struct reef_map *map);
-/* Before `bytes` are added: evict what is over size_max.  -ENOSPC: they do not
- * fit. */
+/* Evict what is over size_max, before `bytes` are added.  -ENOSPC: they do not
+ * fit.
+ */
 int map_make_room(struct reef_map *map, uint64_t bytes);
-/* Evict the best of a sample. 1: done.  0: there was nothing. */
+/* Evict the best of a sample.  1: done.  0: there was no candidate. */
 int map_evict(struct reef_map *map);
 void map_candidates_free(struct reef_map *map);
 
 /* --- sweep.c --- */
 
-/* After a change: a step of the sweep, if one is due. Best effort. */
+/* Do a step of the sweep, if one is due, after a change. Errors do not matter.
+ */
 void map_care_now(struct reef_map *map);
 static inline void map_care(struct reef_map *map)
 {
 	if (reef_now_coarse_ns() >= map->care_ns)
 		map_care_now(map);
 }
-/* A key was put that expires: let everybody know. Nothing hangs on it but when
- * memory comes back. */
+/* Note in the body that a key was put that expires: then sweeps look for such.
+ * Only when memory comes back depends on it. */
 void map_note_expiring(struct reef_map *map);
 
 /* --- walk.c --- */
 
+/* As hash_walk, with the public cursor. */
 int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	     uint32_t flags,
 	     int (*each)(void *context, const struct hash_entry *entry),
 	     void *context);
-/* A cursor at some group. */
+/* A cursor at some group, by chance. */
 uint64_t map_cursor_random(struct reef_map *map);
 
 /* Keys that are to go, noted while walking, deleted afterwards. */
@@ -237,17 +242,18 @@ struct map_doomed {
 	char *bytes;
 	size_t used, room;
 };
+/* Note a key and its version. */
 int map_doomed_note(struct map_doomed *doomed, const struct hash_entry *entry);
-/* Delete them, if they have the version they were noted with, or if `any`;
- * forgets them. How many there were.  -errno. */
+/* Delete the keys that have the version they were noted with, or all of them if
+ * `any`, and forget them. Returns how many were deleted. */
 int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed,
 		      bool any);
 void map_doomed_free(struct map_doomed *doomed);
 
 /* --- map.c --- */
 
-/* CAS on a word of the body; *now (may be NULL): what is there then, also after
- * a doubt. */
+/* CAS a word of the body. *now (may be NULL): what is there then, also after a
+ * doubt. */
 int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 	    uint64_t *now);
 

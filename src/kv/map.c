@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define FORMAT 1
-/* Each further attempt needs another client that made or dropped it. */
+/* Each further attempt needs another client that made or dropped the map. */
 #define ATTEMPTS 64
 
 #define GROUPS 64 /* of a subtable of its table */
@@ -97,15 +97,15 @@ static uint64_t root_at(const struct object *object)
 	return object->body + offsetof(struct map_body, root);
 }
 
-/* Open what `root` names; 1: it names nothing, or it is DROPPING; *word is what
- * it is. */
+/* Open the table that `root` names. *word: what `root` is.  1: it names
+ * nothing, or the map is DROPPING and is not opened to_drop. */
 static int open_table(const struct object *object, uint32_t remember,
 		      bool to_drop, uint64_t *word, struct hash_table **out)
 {
 	uint64_t root;
 	int rc;
 
-	/* So that it is still that table when it is opened. */
+	/* Inside, so that it is still that table when it is opened. */
 	reef_enter(object->reef);
 	rc = reef_read(object->reef, root_at(object), word, 8);
 	root = *word & ~MAP_DROPPING;
@@ -117,9 +117,9 @@ static int open_table(const struct object *object, uint32_t remember,
 	return rc;
 }
 
-/* (3): a table that nobody names, or that everybody is told is gone. */
-static int give_table(const struct object *object, struct hash_table *table,
-		      uint64_t root)
+/* Drop a table that `root` does not name, and free its root: (3). */
+static int drop_unnamed_table(const struct object *object,
+			      struct hash_table *table, uint64_t root)
 {
 	int rc = hash_drop(table);
 
@@ -127,7 +127,7 @@ static int give_table(const struct object *object, struct hash_table *table,
 	return rc ? rc : reef_free(object->space, root, REEF_FREE_LATER);
 }
 
-/* (2) */
+/* Make a table and put it into `root`, if no other is there: (2). */
 static int make_table(const struct object *object)
 {
 	const struct hash_options options = {
@@ -146,10 +146,10 @@ static int make_table(const struct object *object)
 	if (rc || (now & ~MAP_DROPPING) == root)
 		return rc;
 	rc = hash_open(object->space, root, 1, &table);
-	return rc ? rc : give_table(object, table, root);
+	return rc ? rc : drop_unnamed_table(object, table, root);
 }
 
-/* (1), (3): of one that is DROPPING. */
+/* Drop the table of a map that is DROPPING: (1), (3). */
 static int drop_table(const struct object *object)
 {
 	struct hash_table *table = NULL;
@@ -168,7 +168,8 @@ static int drop_table(const struct object *object)
 		return rc;
 	rc = reef_cas(object->reef, root_at(object), word, MAP_DROPPING,
 		      &before);
-	/* In doubt: it may be another that took it out, and frees it. */
+	/* After a doubt it may be another that took the root out and frees it.
+	 */
 	if (rc)
 		return rc == -REEF_EINDOUBT ? 0 : rc;
 	if (before == word)
@@ -186,7 +187,7 @@ static int finish_drop(const struct object *object, const char *name)
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* Its table is lost: a new one in its place. */
+/* Take a table that is lost out of `root`, so that a new one is made. */
 static int renew_table(const struct object *object, uint64_t word)
 {
 	uint64_t bytes_at =
@@ -199,7 +200,8 @@ static int renew_table(const struct object *object, uint64_t word)
 	return rc ? rc : map_cas(object->reef, bytes_at, bytes, 0, NULL);
 }
 
-/* One attempt; 1: again. */
+/* Try once to open the object and its table.  1: something was done that this
+ * needs, or another changed it; try again. */
 static int try_open(struct reef_space *space, const char *name,
 		    const struct reef_map_options *options,
 		    struct object *object, struct hash_table **table)
@@ -223,21 +225,24 @@ static int try_open(struct reef_space *space, const char *name,
 	return rc && rc != -REEF_EDROPPED ? rc : 1;
 }
 
-/* The object of that name that is not being dropped, and its table. */
+/* Open, or make, the object of that name that is not being dropped, and its
+ * table.
+ */
 static int find_or_make(struct reef_space *space, const char *name,
 			const struct reef_map_options *options,
 			struct object *object, struct hash_table **table)
 {
 	int rc = 1, attempt;
 
-	/* What was in doubt is settled: it is found out by looking again. */
+	/* After a doubt, which is settled when the call returns, trying again
+	 * finds out. */
 	for (attempt = 0;
 	     (rc == 1 || rc == -REEF_EINDOUBT) && attempt < ATTEMPTS; attempt++)
 		rc = try_open(space, name, options, object, table);
 	return rc == 1 ? -EBUSY : rc;
 }
 
-/* What another wrote there is not taken on trust. */
+/* True if limits, which another client wrote, are within ours. */
 static bool are_limits(const uint32_t *limits)
 {
 	return limits[KEY_MAX] <= MAP_KEY_MAX &&
@@ -290,7 +295,7 @@ int reef_map_open(struct reef_space *space, const char *name,
 		reef_map_close(map);
 		return rc;
 	}
-	/* Which keys are looked at to be evicted: others look elsewhere. */
+	/* For the samples of eviction, which other handles take elsewhere. */
 	reef_random_init(&map->random, reef_now_ns() ^
 					       (uint64_t)reef_session(map->reef)
 						       << 32 ^
@@ -321,7 +326,7 @@ void reef_map_close(struct reef_map *map)
 	free(map);
 }
 
-/* Say that it is being dropped. */
+/* Mark a map as DROPPING. */
 static int begin_drop(const struct object *object)
 {
 	uint64_t before, word;
@@ -341,7 +346,7 @@ static int try_drop(struct reef_space *space, const char *name)
 	struct object object;
 	int rc = open_object(space, name, &options, &object);
 
-	/* What is lost can only be forgotten. */
+	/* A lost map can only be forgotten. */
 	if (rc == -REEF_ELOST)
 		return object_drop(space, name, OBJECT_MAP, NULL);
 	if (!rc)
@@ -357,6 +362,6 @@ int reef_map_drop(struct reef_space *space, const char *name)
 		return rc;
 	while (rc == -REEF_EINDOUBT && attempt++ < ATTEMPTS)
 		rc = try_drop(space, name);
-	/* It was unbound, then. */
+	/* The unbind that was in doubt happened. */
 	return rc == -ENOENT ? 0 : rc;
 }

@@ -301,7 +301,8 @@ static void begin_item(struct reef_map *map, const struct reef_map_item *item,
 	map_work_begin(&putting->work, map, &putting->change, NULL);
 }
 
-/* Those that the table did not take together come once more, each alone. */
+/* End one put of many. One for which the table had no room is put once more, by
+ * itself. */
 static void end_item(struct reef_map *map, struct reef_map_item *item,
 		     struct putting *putting, int status)
 {
@@ -317,14 +318,14 @@ static void end_item(struct reef_map *map, struct reef_map_item *item,
 		item->value.version = putting->change.version;
 }
 
-static int put_some(struct reef_map *map, struct putting *puttings,
-		    struct reef_map_item *items, uint32_t count)
+static int put_together(struct reef_map *map, struct putting *puttings,
+			struct reef_map_item *items, uint32_t count)
 {
 	struct hash_change changes[MAP_TOGETHER];
 	uint32_t i;
 	int rc;
 
-	map_look_at_tick(map);
+	map_refresh_tick(map);
 	for (i = 0; i < count; i++) {
 		begin_item(map, &items[i], &puttings[i]);
 		changes[i] = puttings[i].work.below;
@@ -340,8 +341,8 @@ static int put_some(struct reef_map *map, struct putting *puttings,
 	return rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
 }
 
-/* How many of them, from the first on, may go together: each must be within the
- * limits, and all of them have room. */
+/* How many items, from the first on, may be put together: each must be within
+ * the limits, and there must be room for all of them. */
 static uint32_t count_together(struct reef_map *map,
 			       const struct reef_map_item *items,
 			       uint32_t count)
@@ -374,7 +375,7 @@ int reef_map_put_many(struct reef_map *map, struct reef_map_item *items,
 	for (; count && !rc; count -= some, items += some) {
 		some = count_together(map, items, count);
 		if (some) {
-			rc = put_some(map, puttings, items, some);
+			rc = put_together(map, puttings, items, some);
 			continue;
 		}
 		some = 1;

@@ -42,12 +42,12 @@ void map_account_flush(struct reef_map *map)
 
 	if (!delta)
 		return;
-	/* Other fibers go on counting meanwhile. */
+	/* Set first, as other fibers go on counting during the FAA. */
 	map->size_delta = 0;
 	map->size_known += (uint64_t)delta;
 	rc = reef_faa(map->reef, MAP_WORD(map, entry_bytes), (uint64_t)delta,
 		      &before);
-	/* In doubt: the next pass counts anew. */
+	/* A doubt is made good by the sweep's next pass, which counts anew. */
 	if (!rc)
 		map->size_known = before + (uint64_t)delta;
 }
@@ -64,7 +64,7 @@ void map_account(struct reef_map *map, int64_t bytes)
 
 /* --- candidates --- */
 
-static void candidate_drop(struct reef_map *map, uint32_t index)
+static void remove_candidate(struct reef_map *map, uint32_t index)
 {
 	struct map_candidate *candidates = map->candidates;
 
@@ -79,8 +79,9 @@ void map_candidates_free(struct reef_map *map)
 		free(map->candidates[--map->candidates_count].key);
 }
 
-/* The last one has the highest score. */
-static int candidate_add(struct reef_map *map, struct map_candidate *candidate,
+/* Add a candidate, unless it is there or all are better. They are in the order
+ * of their scores, the highest last. */
+static int add_candidate(struct reef_map *map, struct map_candidate *candidate,
 			 const void *key)
 {
 	struct map_candidate *candidates = map->candidates;
@@ -98,7 +99,7 @@ static int candidate_add(struct reef_map *map, struct map_candidate *candidate,
 		memcpy(candidate->key, key, candidate->key_size);
 	if (count == MAP_CANDIDATES) {
 		free(candidates[0].key);
-		candidate_drop(map, 0);
+		remove_candidate(map, 0);
 		count--;
 	}
 	for (i = 0; i < count && candidates[i].score <= candidate->score;)
@@ -116,7 +117,7 @@ struct sample {
 	uint32_t met;
 };
 
-static int meet(void *context, const struct hash_entry *entry)
+static int note_candidate(void *context, const struct hash_entry *entry)
 {
 	struct sample *sample = context;
 	struct map_candidate candidate = {
@@ -130,7 +131,7 @@ static int meet(void *context, const struct hash_entry *entry)
 	sample->met++;
 	if (candidate.expired)
 		candidate.score = UINT32_MAX;
-	return candidate_add(sample->map, &candidate, entry->key);
+	return add_candidate(sample->map, &candidate, entry->key);
 }
 
 static int take_sample(struct reef_map *map)
@@ -140,13 +141,13 @@ static int take_sample(struct reef_map *map)
 	uint32_t groups;
 	int rc;
 
-	map_look_at_tick(map);
+	map_refresh_tick(map);
 	rc = map_now(map, &sample.now_ms);
 	for (groups = 0; !rc && sample.met < SAMPLE && groups < SAMPLE_GROUPS;
 	     groups++)
 		rc = map_walk(map, &cursor, 1, HASH_WALK_HEADS | HASH_WALK_REST,
-			      meet, &sample);
-	/* Others are elsewhere. */
+			      note_candidate, &sample);
+	/* A part of the map that is lost has no candidates. */
 	return rc != -REEF_ELOST ? rc : 0;
 }
 
@@ -162,7 +163,7 @@ int map_evict(struct reef_map *map)
 		rc = map_remove(map, candidate.key, candidate.key_size,
 				candidate.version, &candidate.touched);
 		free(candidate.key);
-		/* Perhaps it was; the next look at the size tells. */
+		/* After a doubt it may be evicted; the size tells later. */
 		if (rc == -REEF_EINDOUBT)
 			return 1;
 		if (rc == -REEF_ELOST)
@@ -187,7 +188,7 @@ int map_make_room(struct reef_map *map, uint64_t bytes)
 	if (bytes > map->size_max)
 		return -ENOSPC;
 	if (map->eviction == REEF_MAP_KEEP)
-		return 0; /* decide() knows how much it grows */
+		return 0; /* decide() finds out by how much it grows */
 	while (rc == 1 && map_size(map) + bytes > map->size_max &&
 	       evictions++ < EVICTIONS_MAX)
 		rc = map_evict(map);

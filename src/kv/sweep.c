@@ -43,7 +43,7 @@ struct step {
 	struct map_doomed doomed;
 };
 
-static int meet(void *context, const struct hash_entry *entry)
+static int note_entry(void *context, const struct hash_entry *entry)
 {
 	struct step *step = context;
 
@@ -65,22 +65,22 @@ static int read_body(struct reef_map *map, struct map_body *body)
 	return rc;
 }
 
-/* --- (4) --- */
+/* --- the size anew: (4) --- */
 
-static int set_word(struct reef_map *map, uint64_t at, uint64_t from,
-		    uint64_t to)
+static int cas_if_other(struct reef_map *map, uint64_t at, uint64_t from,
+			uint64_t to)
 {
 	return from == to ? 0 : map_cas(map->reef, at, from, to, NULL);
 }
 
 static int begin_pass(struct reef_map *map, const struct map_body *body)
 {
-	int rc = set_word(map, MAP_WORD(map, pass_start), body->pass_start,
-			  body->entry_bytes);
+	int rc = cas_if_other(map, MAP_WORD(map, pass_start), body->pass_start,
+			      body->entry_bytes);
 
 	return rc ? rc
-		  : set_word(map, MAP_WORD(map, pass_bytes), body->pass_bytes,
-			     0);
+		  : cas_if_other(map, MAP_WORD(map, pass_bytes),
+				 body->pass_bytes, 0);
 }
 
 static int end_pass(struct reef_map *map)
@@ -103,7 +103,8 @@ static int end_pass(struct reef_map *map)
 
 /* --- steps --- */
 
-/* How many were removed. *again: (2). */
+/* Do some groups of the pass. Returns how many keys were removed. *again: more
+ * is worth doing at once, (2). */
 static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 {
 	struct map_body body;
@@ -120,7 +121,7 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 		return rc;
 	cursor = body.sweep_cursor;
 	rc = map_walk(map, &cursor, groups, HASH_WALK_HEADS | HASH_WALK_REST,
-		      meet, &step);
+		      note_entry, &step);
 	if (!rc)
 		rc = map_cas(map->reef, MAP_WORD(map, sweep_cursor),
 			     body.sweep_cursor, cursor, &now);
@@ -138,8 +139,8 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	return rc;
 }
 
-/* (1), (2): it is ours. due_ms: what we set. */
-static void do_step(struct reef_map *map, uint64_t due_ms)
+/* Do a step that is ours: (1), (2). due_ms: what we have set. */
+static void sweep_step(struct reef_map *map, uint64_t due_ms)
 {
 	uint64_t began_ns = reef_now_ns(), cost_ms, now_ms;
 	uint32_t rounds = 0;
@@ -175,7 +176,7 @@ void map_care_now(struct reef_map *map)
 	if (!reef_cas(map->reef, MAP_WORD(map, sweep_due_ms), body.sweep_due_ms,
 		      next_ms, &before) &&
 	    before == body.sweep_due_ms)
-		do_step(map, next_ms);
+		sweep_step(map, next_ms);
 }
 
 int reef_map_sweep(struct reef_map *map, uint32_t steps)

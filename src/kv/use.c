@@ -15,7 +15,7 @@
 
 #define TICK_MAX_MS 4000 /* so that the pool's time is asked for, too */
 #define SECOND_NS UINT64_C(1000000000)
-#define UNITS 15 /* old enough to be noted anew, at most */
+#define UNITS 15 /* a note that is older is always made anew */
 #define AGE_SHARE 16
 #define FIRST 5u   /* counter of a key that was put: not to go at once */
 #define FACTOR 10u /* 1 in FACTOR * (counter - FIRST) + 1 counts */
@@ -31,7 +31,8 @@ void map_tick(struct reef_map *map)
 {
 	uint64_t ms, left_ms, now_ns = reef_now_coarse_ns();
 
-	/* Not twice by two fibers; and not over and over when it fails. */
+	/* Set first, so that two fibers do not ask at once, and a failure is
+	 * not repeated at every call. */
 	map->tick_until_ns = now_ns + SECOND_NS;
 	if (!map->use_units)
 		map->use_units = UNITS;
@@ -63,7 +64,7 @@ static uint16_t with_counter(const struct reef_map *map, uint32_t counter)
 	return (uint16_t)((map->tick & 255u) << 8 | counter);
 }
 
-/* Does this use count? */
+/* True if the counter grows by this use, which is by chance. */
 static bool grows(struct reef_map *map, uint32_t counter)
 {
 	if (counter >= 255)
@@ -122,8 +123,8 @@ uint32_t map_use_score(const struct reef_map *map, uint16_t touched)
 	return map_since(map, touched);
 }
 
-void map_use_tell(struct reef_map *map, uint16_t touched,
-		  struct reef_map_value *value)
+void map_use_describe(struct reef_map *map, uint16_t touched,
+		      struct reef_map_value *value)
 {
 	bool counts = map->eviction == REEF_MAP_LFU;
 

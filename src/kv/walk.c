@@ -20,13 +20,13 @@ struct scan {
 	struct reef_map *map;
 	int (*each)(void *context, const struct reef_map_entry *entry);
 	void *context;
-	uint64_t now_ms; /* 0: nobody asked yet */
+	uint64_t now_ms; /* 0: not asked for yet */
 };
 
 static int scan_entry(void *context, const struct hash_entry *entry)
 {
 	struct scan *scan = context;
-	const struct reef_map_entry told = map_view(entry);
+	const struct reef_map_entry told = map_entry_of(entry);
 	int rc = 0;
 
 	if (entry->stamp && !scan->now_ms)
@@ -70,7 +70,7 @@ static int scan_map(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	if (!steps)
 		return -EINVAL;
 	/* A tick that fails is met again by whoever needs the time. */
-	map_look_at_tick(map);
+	map_refresh_tick(map);
 	return map_walk(map, cursor, steps, flags, scan_entry, &scan);
 }
 
@@ -102,7 +102,7 @@ int reef_map_count(struct reef_map *map, uint64_t *out)
 
 /* --- keys that are to go --- */
 
-/* Of each: version, size, key. */
+/* Of each key these bytes are kept: version, size, key. */
 int map_doomed_note(struct map_doomed *doomed, const struct hash_entry *entry)
 {
 	uint64_t head[2] = {entry->version, entry->key_size};

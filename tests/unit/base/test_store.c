@@ -2,6 +2,7 @@
  * disk can do: lose power, and fail on demand. */
 #include "base/random.h"
 #include "base/store.h"
+#include "fixture/seeds.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -303,7 +304,7 @@ static void store_crash_keeps_what_was_synced(void **state)
 	uint64_t seed;
 	char byte;
 
-	for (seed = 0; seed < 50; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 50); seed++) {
 		store = disk_with_seed(seed);
 		file = durable_file(store, "safe");
 		reef_store_crash(store);
@@ -330,7 +331,7 @@ static void store_crash_keeps_any_subset_and_tears_the_last(void **state)
 	char bytes[8];
 	uint64_t seed;
 
-	for (seed = 0; seed < 400; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 400); seed++) {
 		store = disk_with_seed(seed);
 		file = durable_file(store, ".......");
 		for (i = 0; i < 3; i++)
@@ -362,7 +363,7 @@ static void store_crash_may_undo_a_truncation(void **state)
 	struct reef_file *file;
 	uint64_t seed;
 
-	for (seed = 0; seed < 50; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 50); seed++) {
 		store = disk_with_seed(seed);
 		file = durable_file(store, "abc");
 		assert_int_equal(reef_file_truncate(file, 1), 0);
@@ -392,7 +393,7 @@ static void store_crash_leaves_an_unsynced_rename_open(void **state)
 	uint64_t seed;
 	char byte;
 
-	for (seed = 0; seed < 50; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 50); seed++) {
 		store = disk_with_seed(seed);
 		reef_file_close(durable_file(store, "old"));
 		file = open_file(store, "b", REEF_FILE_CREATE);
@@ -423,7 +424,7 @@ static void store_crash_leaves_unsynced_names_open(void **state)
 	struct reef_file *file;
 	uint64_t seed;
 
-	for (seed = 0; seed < 50; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 50); seed++) {
 		store = disk_with_seed(seed);
 		reef_file_close(durable_file(store, "x"));
 		assert_int_equal(reef_store_remove(store, "a"), 0);
@@ -563,7 +564,7 @@ static void store_failed_sync_loses_bytes_for_good(void **state)
 	unsigned int lost = 0;
 	uint64_t seed;
 
-	for (seed = 0; seed < 50; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 50); seed++) {
 		store = disk_with_seed(seed);
 		file = durable_file(store, "old");
 		write_text(file, 0, "new");
@@ -599,7 +600,7 @@ static void store_failed_write_may_have_begun(void **state)
 	struct reef_file *file;
 	uint64_t seed;
 
-	for (seed = 0; seed < 100; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 100); seed++) {
 		store = disk_with_seed(seed);
 		file = durable_file(store, "");
 		reef_store_fail_after(store, 1);

@@ -4,6 +4,7 @@
 
 #include "fabric/sim/sim.h"
 #include "fixture/runtime.h"
+#include "fixture/seeds.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -552,7 +553,7 @@ static void fabric_killed_host_gets_out_of_everything(void **state)
 	uint32_t connecting = 0, attaching = 0, running = 0;
 
 	(void)state;
-	for (uint64_t seed = 1; seed <= 200; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 200); seed++) {
 		struct reef_sim_options options = {.seed = seed};
 		struct victim victim = {
 			.kill_after_ns = 1000 + seed * 997 % 300000,

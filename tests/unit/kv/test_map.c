@@ -836,7 +836,7 @@ static void map_made_by_several_at_once_is_one(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

@@ -127,7 +127,7 @@ static void map_add_that_says_fenced_did_not_happen(void **state)
 	uint32_t fenced = 0, in_doubt = 0;
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.node_ttl_ns = 60 * SECOND};
 
 		memset(&seen, 0, sizeof(seen));

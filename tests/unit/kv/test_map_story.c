@@ -266,11 +266,9 @@ static int run_plot(const struct plot *plot, uint64_t seed)
 
 static void run_plots(const struct plot *plot)
 {
-	uint64_t seed, last = pool_last_seed();
+	uint64_t seed;
 
-	if (!getenv("REEF_SEED"))
-		last *= 8;
-	for (seed = pool_first_seed(); seed <= last; seed++)
+	for (seed = seeds_first(); seeds_has(seed, 8 * POOL_SEEDS); seed++)
 		assert_int_equal(run_plot(plot, seed), 0);
 }
 
@@ -318,7 +316,7 @@ static void map_expiry_by_own_clocks_alone_is_found(void **state)
 	(void)state;
 	try_quiet = true;
 	reef_mutate(REEF_MUTANT_MAP_NO_REMOVE);
-	for (seed = 1; seed <= 100 && !found; seed++)
+	for (seed = seeds_first(); seeds_has(seed, 100) && !found; seed++)
 		found = run_plot(&brief, seed) != 0;
 	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;
@@ -434,11 +432,9 @@ static int heir(struct member *member)
 
 static void run_drops(bool death)
 {
-	uint64_t seed, last = pool_last_seed();
+	uint64_t seed;
 
-	if (!getenv("REEF_SEED"))
-		last *= 4;
-	for (seed = pool_first_seed(); seed <= last; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 4 * POOL_SEEDS); seed++) {
 		struct pool pool = {.note = {[2] = death}};
 		int rc;
 

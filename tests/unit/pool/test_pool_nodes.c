@@ -367,20 +367,15 @@ static int run_seed(int (*script)(struct actor *actor),
 static void run(int (*script)(struct actor *actor),
 		int (*other)(struct actor *actor))
 {
-	const char *only = getenv("REEF_SEED");
-	uint64_t seed = only ? strtoull(only, NULL, 10) : 1;
+	uint64_t seed;
 	int rc;
 
-	if (only)
-		reef_log_set(reef_log_to_stream, stderr, REEF_LOG_DEBUG);
-	for (; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		rc = run_seed(script, other, REEF_MUTANT_NONE, seed);
 		if (rc)
 			print_message("seed %u: %s\n", (unsigned)seed,
 				      reef_error_name(rc));
 		assert_int_equal(rc, 0);
-		if (only)
-			return;
 	}
 }
 
@@ -391,7 +386,8 @@ static void find(int (*script)(struct actor *actor),
 	int rc = 0;
 
 	try_quiet = true;
-	for (uint64_t seed = 1; !rc && seed <= SEEDS; seed++)
+	for (uint64_t seed = seeds_first(); !rc && seeds_has(seed, SEEDS);
+	     seed++)
 		rc = run_seed(script, other, mutant, seed);
 	try_quiet = false;
 	assert_int_not_equal(rc, 0);

@@ -6,6 +6,7 @@
  * the one that happened, and once. The mutants break it, and are found. */
 #include "base/mutant.h"
 #include "fixture/barrier_world.h"
+#include "fixture/seeds.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -211,12 +212,9 @@ static int one_seed(uint64_t seed, enum reef_mutant mutant)
 
 static void barrier_whatever_happens_rounds_hold(void **state)
 {
-	uint64_t seed, last = seeds_of(SEEDS, SEEDS_SOAK);
-	const char *only = getenv("REEF_SEED");
+	uint64_t seed, count = seeds_of(SEEDS, SEEDS_SOAK);
 
-	pool_first_seed(); /* its log */
-	for (seed = only ? strtoull(only, NULL, 10) : 1;
-	     seed <= (only ? strtoull(only, NULL, 10) : last); seed++)
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
 		if (one_seed(seed, REEF_MUTANT_NONE)) {
 			print_message("seed %llu\n", (unsigned long long)seed);
 			fail();
@@ -276,7 +274,8 @@ static void barrier_member_killed_others_are_told_once(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= seeds_of(DEATHS, 4000); seed++)
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(DEATHS, 4000));
+	     seed++)
 		death(seed, false);
 }
 
@@ -284,7 +283,8 @@ static void barrier_member_stopped_others_are_told_once(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= seeds_of(DEATHS, 4000); seed++)
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(DEATHS, 4000));
+	     seed++)
 		death(seed, true);
 }
 
@@ -297,7 +297,8 @@ static void find(enum reef_mutant mutant)
 	bool found = false;
 
 	try_quiet = true;
-	for (seed = 1; seed <= MUTANT_SEEDS && !found; seed++)
+	for (seed = seeds_first(); seeds_has(seed, MUTANT_SEEDS) && !found;
+	     seed++)
 		found = one_seed(seed, mutant) != 0;
 	try_quiet = false;
 	print_message("mutant %s: %s, seed %llu\n", reef_mutant_name(mutant),

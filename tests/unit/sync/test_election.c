@@ -7,6 +7,7 @@
  * there), and while it leads nothing changes but by itself. */
 #include "base/mutant.h"
 #include "fixture/lease_world.h"
+#include "fixture/seeds.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static void run(int (*first)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

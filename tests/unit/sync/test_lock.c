@@ -1,5 +1,6 @@
 /* test_lock.c - locks in a simulated pool. */
 #include "fixture/lock_world.h"
+#include "fixture/seeds.h"
 
 static const char *const kinds[] = {"shift", "spin", "mcs", "rw"};
 
@@ -8,7 +9,7 @@ static void compete(enum reef_lock_kind kind, uint32_t readers,
 {
 	uint64_t seed, longest_ns = 0, taken = 0, timeouts = 0;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct contest contest = {
 			.options = {.kind = kind,
 				    .waiters_max = seed % 3 ? 0 : 2},
@@ -137,7 +138,7 @@ static void die(enum reef_lock_kind kind, uint32_t readers, uint64_t timeout_ns)
 {
 	uint64_t seed, longest_ns = 0, inherited = 0, taken = 0;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct contest contest = {
 			.options = {.kind = kind,
 				    .waiters_max = seed % 3 ? 0 : 2},

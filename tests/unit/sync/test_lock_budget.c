@@ -81,7 +81,7 @@ static void lock_budget_alone_is_one_atomic_each(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.ttl_ns = 60 * SECOND};
 
 		pool_start(&pool, seed);

@@ -174,7 +174,7 @@ static void sequencer_numbers_are_each_once(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed() * 4; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 4 * POOL_SEEDS); seed++) {
 		/* With links that fall: some are in doubt, and skipped. */
 		struct pool pool = {
 			.lose_link_ppm = seed % 2 ? 0 : 20000,
@@ -222,7 +222,7 @@ static void sequencer_storm_repeats_no_number(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed() * 4; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 4 * POOL_SEEDS); seed++) {
 		struct pool pool = {.node_ttl_ns = 20 * SECOND};
 
 		memset(&truth, 0, sizeof(truth));

@@ -119,7 +119,7 @@ static void run(int (*first)(struct member *), int (*second)(struct member *))
 	int (*const scripts[])(struct member *) = {first, second};
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		assert_int_equal(run_pool(&pool, seed, scripts, second ? 2 : 1),
@@ -492,7 +492,7 @@ static void clock_of_a_node_that_was_cut_off_is_left_alone(void **state)
 						   on_the_mainland};
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.ttl_ns = 60 * SECOND};
 
 		assert_int_equal(run_pool(&pool, seed, scripts, 2), 0);
@@ -632,12 +632,9 @@ static int run_storm(uint64_t seed)
 
 static void clock_storm_never_turns_it_back(void **state)
 {
-	uint64_t last = seeds_of(SEEDS, 10 * SEEDS);
-	uint64_t seed;
+	uint64_t seed, count = seeds_of(SEEDS, 10 * SEEDS);
 
-	if (getenv("REEF_SEED"))
-		last = pool_last_seed();
-	for (seed = pool_first_seed(); seed <= last; seed++)
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
 		assert_int_equal(run_storm(seed), 0);
 }
 
@@ -654,7 +651,7 @@ static bool is_found(enum reef_mutant which)
 
 	try_quiet = true;
 	reef_mutate(which);
-	for (seed = 1; seed <= 50 && !found; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 50) && !found; seed++) {
 		struct pool cut = {.ttl_ns = 60 * SECOND}, pool = {0};
 
 		found = run_pool(&pool, seed, lost, 1) == -EXDEV ||

@@ -2,6 +2,7 @@
  * tokens that grow; what is given, what lapses, what is in doubt. */
 #include "base/mutant.h"
 #include "fixture/lease_world.h"
+#include "fixture/seeds.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@ static void run(int (*first)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.ttl_ns = 2 * SECOND};
 
 		pool_start(&pool, seed);
@@ -211,7 +212,7 @@ static void lease_given_wakes_who_waits(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= seeds_of(50, 2000); seed++)
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(50, 2000)); seed++)
 		assert_int_equal(run_turns(seed, REEF_MUTANT_NONE), 0);
 }
 
@@ -607,7 +608,7 @@ static void lease_mutants_are_found(void **state)
 	lease_world_find(run, REEF_MUTANT_LEASE_LATE_COUNT, 10000);
 	lease_world_find(run, REEF_MUTANT_LEASE_OLD_SIGHT, 10000);
 	try_quiet = true;
-	for (seed = 1; seed <= 50 && !found; seed++)
+	for (seed = seeds_first(); seeds_has(seed, 50) && !found; seed++)
 		found = run_turns(seed, REEF_MUTANT_LEASE_ENLIST_LATE) != 0;
 	assert_true(found);
 	{

@@ -5,6 +5,7 @@
 #include "fabric/hook/fault.h"
 #include "fabric/hook/trace.h"
 #include "fabric/sim/sim.h"
+#include "fixture/seeds.h"
 #include "fixture/units.h"
 
 #include <errno.h>
@@ -213,7 +214,7 @@ static void hooks_faults_lose_nothing_and_double_nothing(void **state)
 	uint64_t faults = 0, doubtful = 0, hash = 0;
 
 	(void)state;
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 60); seed++) {
 		struct world world = {
 			.body = count_up,
 			.faults = {.seed = seed,

@@ -3,6 +3,7 @@
 #include "fixture/sim_world.h"
 
 #include "base/store.h"
+#include "fixture/seeds.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -305,7 +306,8 @@ static void sim_a_killed_host_is_missed_and_may_return(void **state)
 	struct reef_sim_options options = {0};
 	uint64_t late = 0;
 
-	for (options.seed = 1; options.seed <= SEEDS; options.seed++) {
+	for (options.seed = seeds_first(); seeds_has(options.seed, SEEDS);
+	     options.seed++) {
 		struct cluster cluster = {.options.silence_ns = SECOND,
 					  .stay = true};
 		struct killer killer = {
@@ -378,7 +380,8 @@ static void sim_hosts_may_die_at_any_moment(void **state)
 	struct reef_sim_options options = {0};
 	int i;
 
-	for (options.seed = 1; options.seed <= 10 * SEEDS; options.seed++) {
+	for (options.seed = seeds_first(); seeds_has(options.seed, 10 * SEEDS);
+	     options.seed++) {
 		struct cluster cluster = {.options.silence_ns = SECOND};
 		struct reaper reaper = {
 			.cluster = &cluster,
@@ -543,7 +546,8 @@ static void sim_messages_wait_for_room_and_none_is_lost(void **state)
 {
 	struct reef_sim_options options = {0};
 
-	for (options.seed = 1; options.seed <= SEEDS; options.seed++) {
+	for (options.seed = seeds_first(); seeds_has(options.seed, SEEDS);
+	     options.seed++) {
 		struct cluster cluster = {
 			.tick = flood_when_ready,
 			.options = {.silence_ns = SECOND, .inbox_max = 16},
@@ -647,7 +651,8 @@ static void sim_partitions_delay_and_then_divide(void **state)
 {
 	struct reef_sim_options options = {0};
 
-	for (options.seed = 1; options.seed <= SEEDS; options.seed++) {
+	for (options.seed = seeds_first(); seeds_has(options.seed, SEEDS);
+	     options.seed++) {
 		struct cluster cluster = {.options.silence_ns = SECOND};
 
 		cluster_start(&cluster, &options);
@@ -832,7 +837,7 @@ static void sim_wake_lets_waiters_look_again(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct turns turns = {.last = 100, .results = {1, 1}};
 		struct turns again = {.last = 100, .results = {1, 1}};
 		uint64_t hash = play_turns(&turns, seed);

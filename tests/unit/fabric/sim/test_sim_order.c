@@ -1,5 +1,6 @@
 /* test_sim_order.c - what the simulator does to operations: each bad thing that
  * F1 to F9 allow is seen in some seeds, and nothing they forbid in any. */
+#include "fixture/seeds.h"
 #include "fixture/sim_world.h"
 
 #include <malloc.h>
@@ -44,7 +45,7 @@ static void sim_same_seed_gives_same_trace(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed < 10; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 9); seed++) {
 		assert_true(busy_hash(seed) == busy_hash(seed));
 		assert_true(busy_hash(seed) != busy_hash(seed + 1));
 	}
@@ -112,7 +113,7 @@ static void sim_long_operations_are_torn_but_words_are_not(void **state)
 {
 	uint64_t seed, torn = 0;
 
-	for (seed = 1; seed <= 20; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 20); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_start(&cluster,
@@ -173,7 +174,7 @@ static void sim_what_may_overtake_does(void **state)
 {
 	uint64_t seed, overtaken[6] = {0}, i;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_run(&cluster, seed, overtaking_script);
@@ -215,7 +216,7 @@ static void sim_what_may_not_overtake_never_does(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_run(&cluster, seed, orderly_script);
@@ -251,7 +252,7 @@ static void sim_a_failed_operation_ends_its_batch(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_run(&cluster, seed, lying_script);
@@ -287,7 +288,7 @@ static void sim_bytes_are_taken_at_any_time(void **state)
 {
 	uint64_t seed, early = 0, late = 0;
 
-	for (seed = 1; seed <= 40; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 40); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_run(&cluster, seed, hasty_script);
@@ -366,7 +367,7 @@ static void sim_lost_operations_come_late_until_the_next_link(void **state)
 {
 	uint64_t seed, note[5] = {0}, i;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_run(&cluster, seed, losing_script);
@@ -412,7 +413,8 @@ static void sim_links_are_lost_by_chance(void **state)
 	struct reef_sim_options options = {.lose_link_ppm = 100000};
 	uint64_t lost = 0;
 
-	for (options.seed = 1; options.seed <= 20; options.seed++) {
+	for (options.seed = seeds_first(); seeds_has(options.seed, 20);
+	     options.seed++) {
 		struct cluster cluster = {0};
 
 		cluster_start(&cluster, &options);
@@ -453,7 +455,7 @@ static void sim_processors_and_cards_lose_each_others_increments(void **state)
 {
 	uint64_t seed, lost = 0;
 
-	for (seed = 1; seed <= 20; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 20); seed++) {
 		struct cluster cluster = {.tick = increment, .tick_ns = 3000};
 
 		cluster_start(&cluster,
@@ -485,7 +487,7 @@ static void sim_atomics_of_many_are_exact(void **state)
 	uint64_t seed;
 	int i;
 
-	for (seed = 1; seed <= 40; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 40); seed++) {
 		struct cluster cluster = {0};
 
 		cluster_start(&cluster,
@@ -594,7 +596,7 @@ static void sim_nothing_lands_after_a_fence(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct cluster cluster = {
 			.tick = fence_when_asked,
 			.tick_ns = seed % 2 ? 5000 : 50000,
@@ -668,7 +670,7 @@ static void sim_power_takes_what_was_not_flushed(void **state)
 {
 	uint64_t seed, i, kept = 0, lost = 0;
 
-	for (seed = 1; seed <= 20; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 20); seed++) {
 		struct cluster cluster = {.durable = true};
 
 		cluster_start(&cluster,

@@ -312,7 +312,7 @@ static void hash_dropped_table_is_gone_for_all(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -535,7 +535,7 @@ static void hash_walk_misses_nothing_while_subtables_are_split(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

@@ -3,6 +3,7 @@
  * sessions end, test_broker_crash.c what restarts and mutants do. */
 #include "fixture/broker_world.h"
 
+#include "fixture/seeds.h"
 #include "pool/broker/internal.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ static void run_one(int (*script)(struct actor *actor))
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct broker_world world = {0};
 
 		broker_world_start(&world, seed);
@@ -30,7 +31,7 @@ static void run_two(int (*first)(struct actor *actor),
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct broker_world world = {0};
 
 		broker_world_start(&world, seed);
@@ -638,7 +639,7 @@ static void broker_broken_journal_leaves_everyone_in_doubt(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct broker_world world = {0};
 
 		broker_world_start(&world, seed);
@@ -688,7 +689,7 @@ static int leaves_early(struct actor *actor)
 static void
 broker_node_that_leaves_while_it_registers_harms_nobody(void **state)
 {
-	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		struct broker_world world = {0};
 
 		broker_world_start(&world, seed);

@@ -164,7 +164,7 @@ static void find(int (*one)(uint64_t seed), enum reef_mutant mutant,
 
 	try_quiet = true;
 	reef_mutate(mutant);
-	for (seed = 1; seed <= seeds && !found; seed++)
+	for (seed = seeds_first(); seeds_has(seed, seeds) && !found; seed++)
 		found = one(seed) == -EXDEV;
 	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;
@@ -176,7 +176,7 @@ static void hold_to(int (*one)(uint64_t seed), uint64_t seeds)
 	uint64_t seed;
 	int rc;
 
-	for (seed = 1; seed <= seeds; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, seeds); seed++) {
 		rc = one(seed);
 		if (rc)
 			print_error("seed %lu: %s\n", (unsigned long)seed,

@@ -1,5 +1,6 @@
 /* test_broker_memory.c - the broker's nodes, spaces and extents: one situation
  * each. test_broker_move.c has moves, and the seeds. */
+#include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static int makes_extents(struct stub_pool *pool)
 
 static void broker_memory_extent_is_there_when_answered(void **state)
 {
-	for (uint64_t seed = 1; seed <= 20; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 20); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, makes_extents, 2, 64 * MIB, seed);
@@ -111,7 +112,7 @@ static int goes_elsewhere(struct stub_pool *pool)
 
 static void broker_memory_node_that_refuses_another_is_asked(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, goes_elsewhere, 2, 64 * MIB, seed);
@@ -214,7 +215,7 @@ static int asks_twice(struct stub_pool *pool)
 
 static void broker_memory_two_tries_of_a_request_are_one(void **state)
 {
-	for (uint64_t seed = 1; seed <= 10; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, asks_twice, 1, 8 * MIB, seed);
@@ -255,7 +256,7 @@ static int another_session(struct stub_pool *pool)
 
 static void broker_memory_request_stays_its_sessions(void **state)
 {
-	for (uint64_t seed = 1; seed <= 10; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, another_session, 1, 8 * MIB, seed);
@@ -303,7 +304,7 @@ static int fills(struct stub_pool *pool)
 
 static void broker_memory_full_pool_has_room_after_a_drop(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, fills, 3, 4 * MIB, seed);
@@ -341,7 +342,7 @@ static int spreads(struct stub_pool *pool)
 
 static void broker_memory_fresh_node_is_not_stampeded(void **state)
 {
-	for (uint64_t seed = 1; seed <= 3; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 3); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, spreads, 9, 400 * MIB, seed);
@@ -392,7 +393,7 @@ static int reconciles(struct stub_pool *pool)
 
 static void broker_memory_node_that_returns_is_reconciled(void **state)
 {
-	for (uint64_t seed = 1; seed <= 10; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, reconciles, 1, 64 * MIB, seed);
@@ -485,7 +486,7 @@ static int dies(struct stub_pool *pool)
 
 static void broker_memory_dead_node_loses_its_extents(void **state)
 {
-	for (uint64_t seed = 1; seed <= 10; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, dies, 2, 64 * MIB, seed);
@@ -521,7 +522,7 @@ static int falls_silent(struct stub_pool *pool)
 
 static void broker_memory_silent_node_is_dead(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, falls_silent, 1, 64 * MIB, seed);
@@ -560,7 +561,7 @@ static int comes_and_goes(struct stub_pool *pool)
 
 static void broker_memory_absence_below_ttl_is_forgiven(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct stub_pool pool = {0};
 
 		run(&pool, comes_and_goes, 2, 64 * MIB, seed);

@@ -164,7 +164,7 @@ static int drains(struct stub_pool *pool)
 
 static void broker_move_drain_loses_no_write(void **state)
 {
-	for (uint64_t seed = 1; seed <= 50; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 50); seed++) {
 		struct story story = {0};
 
 		stub_pool_start(&story.pool, seed, drains);
@@ -218,7 +218,7 @@ static int has_no_room(struct stub_pool *pool)
 
 static void broker_move_without_room_stays_draining(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct story story = {0};
 
 		stub_pool_start(&story.pool, seed, has_no_room);
@@ -263,7 +263,7 @@ static int forgets(struct stub_pool *pool)
 
 static void broker_move_arrived_and_missing_is_lost(void **state)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct story story = {0};
 
 		stub_pool_start(&story.pool, seed, forgets);
@@ -309,7 +309,7 @@ static int source_dies(struct stub_pool *pool)
 
 static void broker_move_copy_of_what_died_goes(void **state)
 {
-	for (uint64_t seed = 1; seed <= 10; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct story story = {0};
 
 		stub_pool_start(&story.pool, seed, source_dies);
@@ -343,7 +343,7 @@ static int target_refuses(struct stub_pool *pool)
 
 static void broker_move_target_that_refuses_another_is_asked(void **state)
 {
-	for (uint64_t seed = 1; seed <= 10; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct story story = {0};
 
 		stub_pool_start(&story.pool, seed, target_refuses);
@@ -504,19 +504,12 @@ static int tell(uint64_t seed, enum reef_mutant mutant, uint32_t kills,
 	return rc;
 }
 
-/* REEF_SEED=n begins with that one. */
-static uint64_t first(void)
-{
-	const char *seed = getenv("REEF_SEED");
-
-	return seed ? strtoull(seed, NULL, 0) : 1;
-}
-
 static void broker_move_any_crash_loses_no_write(void **state)
 {
+	uint64_t seed, count = seeds_of(250, 20000);
 	struct tally tally = {0};
 
-	for (uint64_t seed = first(); seed <= seeds_of(250, 20000); seed++)
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
 		assert_int_equal(tell(seed, REEF_MUTANT_NONE, 0, &tally), 0);
 	assert_true(tally.moved > 0 && tally.lost == 0 && tally.refused > 0);
 	print_message("%lu writes, %lu refused, %lu extents moved\n",
@@ -526,9 +519,10 @@ static void broker_move_any_crash_loses_no_write(void **state)
 
 static void broker_move_dead_nodes_lose_only_theirs(void **state)
 {
+	uint64_t seed, count = seeds_of(250, 20000);
 	struct tally tally = {0};
 
-	for (uint64_t seed = first(); seed <= seeds_of(250, 20000); seed++)
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
 		assert_int_equal(tell(seed, REEF_MUTANT_NONE, 2, &tally), 0);
 	assert_true(tally.lost > 0);
 }

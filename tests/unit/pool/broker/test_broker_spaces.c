@@ -12,7 +12,7 @@
 static void run(int (*script)(struct stub_pool *pool), uint32_t nodes,
 		uint64_t capacity, uint64_t seeds)
 {
-	for (uint64_t seed = 1; seed <= seeds; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds); seed++) {
 		struct stub_pool pool = {0};
 
 		pool.options.revoke_notice_ns = 300 * MILLISECOND;

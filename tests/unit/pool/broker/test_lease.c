@@ -3,6 +3,7 @@
  * mutant that it is there to find. */
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
+#include "fixture/seeds.h"
 
 #include <errno.h>
 
@@ -30,7 +31,7 @@ static void run(cast *add)
 	uint64_t seed;
 	int rc;
 
-	for (seed = 1; seed <= SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		rc = run_seed(add, REEF_MUTANT_NONE, seed);
 		if (rc)
 			print_error("seed %lu: %s\n", (unsigned long)seed,
@@ -45,7 +46,8 @@ static void find(cast *add, enum reef_mutant mutant)
 	bool found = false;
 
 	try_quiet = true;
-	for (seed = 1; seed <= MUTANT_SEEDS && !found; seed++)
+	for (seed = seeds_first(); seeds_has(seed, MUTANT_SEEDS) && !found;
+	     seed++)
 		found = run_seed(add, mutant, seed) == -EXDEV;
 	try_quiet = false;
 	assert_true(found);

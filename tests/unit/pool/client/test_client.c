@@ -12,7 +12,7 @@ static void run(int (*script)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -44,7 +44,8 @@ static int share(struct member *member)
 
 static void client_last_extents_are_shared(void **state)
 {
-	for (uint64_t seed = 1; seed <= pool_last_seed(); seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, POOL_SEEDS);
+	     seed++) {
 		struct pool pool = {
 			.extent_size = 16 * MIB,
 			.capacity = 16 * MIB,

@@ -104,7 +104,7 @@ static void client_broker_restarts_and_nothing_is_lost(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -156,7 +156,7 @@ static void client_broker_away_memory_is_not_nowhere(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -227,7 +227,7 @@ static void client_links_fall_and_doubt_is_settled(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.lose_link_ppm = 20000};
 
 		pool_start(&pool, seed);
@@ -276,7 +276,7 @@ static void client_storm_leaves_the_others_alone(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {
 			.lose_link_ppm = 2000,
 			/* Links fall, and are noticed late: a node must not be
@@ -364,7 +364,7 @@ static void client_paused_too_long_is_fenced(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -408,7 +408,7 @@ static void client_dead_node_loses_its_memory_only(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -447,7 +447,7 @@ static void client_node_held_for_dead_is_left_alone(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -527,7 +527,7 @@ static void client_drain_goes_unnoticed(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.capacity = 64 * MIB};
 
 		pool_start(&pool, seed);
@@ -640,7 +640,7 @@ static void client_token_allows_what_it_says(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -703,7 +703,7 @@ static void client_killed_gives_its_blocks_to_another(void **state)
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);

@@ -117,7 +117,7 @@ static void client_doubt_on_two_links_is_settled_on_both(void **state)
 	uint32_t doubts = 0, double_doubts = 0;
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {
 			.lose_link_ppm = 300000,
 			.ttl_ns = 60 * SECOND,

@@ -14,7 +14,7 @@ static void run(int (*first)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {0};
 
 		pool_start(&pool, seed);
@@ -331,7 +331,7 @@ static void run_slow(int (*first)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.ttl_ns = 10 * SECOND};
 
 		pool_start(&pool, seed);

@@ -4,6 +4,7 @@
 
 #include "base/mutant.h"
 #include "fixture/scratch.h"
+#include "fixture/seeds.h"
 #include "pool/node/internal.h"
 
 #include <errno.h>
@@ -304,7 +305,7 @@ static void node_life_host_killed_unwinds(void **state)
 	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		node_world_init(world, 1, script_killed);
 		world->note[0] = seed * 13 % 40;
 		assert_int_equal(node_world_run_sim(world, seed), 0);
@@ -388,7 +389,8 @@ static void node_life_ended_at_any_time_unwinds(void **state)
 	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	for (uint64_t seed = 1; seed <= 2 * SEEDS; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 2 * SEEDS);
+	     seed++) {
 		node_world_init(world, 2, script_ended);
 		world->note[0] = seed * 7 % 40;
 		assert_int_equal(node_world_run_sim(world, seed), 0);
@@ -574,7 +576,7 @@ static void node_life_lost_links_change_nothing(void **state)
 	struct node_world *world = malloc(sizeof(*world));
 
 	assert_non_null(world);
-	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
 		node_world_init(world, 2, script_chaos);
 		world->lose_link_ppm = 5000 * (seed % 5);
 		assert_int_equal(node_world_run_sim(world, seed), 0);

@@ -203,7 +203,7 @@ static void journal_crash_keeps_what_was_acknowledged(void **state)
 	uint64_t seed, count = seeds_of(5000, 250000);
 	const char *verdict;
 
-	for (seed = 1; seed <= count; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, count); seed++) {
 		verdict = tell(seed, LIE_NONE, false);
 		if (verdict)
 			fail_msg("seed %llu: %s", (unsigned long long)seed,
@@ -216,7 +216,7 @@ static void expect_found(enum lie lie, bool answers_early)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= 300; seed++)
+	for (seed = seeds_first(); seeds_has(seed, 300); seed++)
 		if (tell(seed, lie, answers_early))
 			return;
 	fail_msg("mutant %d lives", answers_early ? -1 : (int)lie);
@@ -284,7 +284,7 @@ static void journal_each_call_fails_and_nothing_is_lost(void **state)
 	uint32_t call, quiet;
 	uint64_t seed;
 
-	for (seed = 1; seed <= 20; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 20); seed++) {
 		/* Close ignores a failed seal, so a run of quiet ones ends. */
 		for (call = 1, quiet = 0; quiet < 8; call++) {
 			assert_in_range(call, 1, 1000);

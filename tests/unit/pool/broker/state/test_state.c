@@ -723,7 +723,7 @@ static void state_replay_gives_the_same_state(void **state)
 	uint64_t seed;
 	int type;
 
-	for (seed = 1; seed <= 400; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 400); seed++) {
 		reef_state_destroy(the);
 		assert_int_equal(reef_state_create(&the), 0);
 		one_history(seed, applied);
@@ -932,7 +932,7 @@ static void state_crash_comes_back_to_what_was_answered(void **state)
 {
 	uint64_t seed, count = seeds_of(1500, 50000);
 
-	for (seed = 1; seed <= count; seed++)
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
 		if (tell(seed, LIE_NONE, false))
 			fail_msg("seed %llu", (unsigned long long)seed);
 }
@@ -947,7 +947,8 @@ static void state_mutants_are_found(void **state)
 
 		/* Without a lie of the disk: answered before it is synced. */
 		found = false;
-		for (seed = 1; seed <= 200 && !found; seed++)
+		for (seed = seeds_first(); seeds_has(seed, 200) && !found;
+		     seed++)
 			found = tell(seed, (enum lie)lie, lie == LIE_NONE);
 		if (!found)
 			fail_msg("mutant %d lives", lie);

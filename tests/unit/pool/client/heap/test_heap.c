@@ -200,7 +200,8 @@ static void random_run(uint64_t seed)
 
 static void heap_random_run_all_come_back(void **state)
 {
-	for (uint64_t seed = 1; seed <= seeds_of(SEEDS, SEEDS_SOAK); seed++)
+	for (uint64_t seed = seeds_first();
+	     seeds_has(seed, seeds_of(SEEDS, SEEDS_SOAK)); seed++)
 		random_run(seed);
 }
 

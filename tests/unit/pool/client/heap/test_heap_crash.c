@@ -319,13 +319,8 @@ static void one_crash(uint64_t seed)
 static void heap_crash_anywhere_all_come_back(void **state)
 {
 	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
-	const char *only = getenv("REEF_SEED");
 
-	if (only) {
-		one_crash(strtoull(only, NULL, 0));
-		return;
-	}
-	for (uint64_t seed = 1; seed <= seeds; seed++)
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds); seed++)
 		one_crash(seed);
 }
 

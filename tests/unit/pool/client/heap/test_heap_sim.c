@@ -683,12 +683,9 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 {
 	struct book *book = malloc(sizeof(*book));
 	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
-	uint64_t first = 1, allocs = 0, frees = 0, recovers = 0;
-	const char *only = getenv("REEF_SEED");
+	uint64_t allocs = 0, frees = 0, recovers = 0;
 
-	if (only)
-		first = seeds = strtoull(only, NULL, 0);
-	for (uint64_t seed = first; seed <= seeds; seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds); seed++) {
 		run_seed(book, seed, REEF_MUTANT_NONE);
 		if (book->land.wrong[0])
 			fail_msg("seed %llu: %s", (unsigned long long)seed,
@@ -706,14 +703,14 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 static void find_mutant(enum reef_mutant mutant)
 {
 	struct book *book = malloc(sizeof(*book));
-	uint64_t seed = 1;
+	uint64_t seed;
 
-	for (; seed <= MUTANT_SEEDS; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, MUTANT_SEEDS); seed++) {
 		run_seed(book, seed, mutant);
 		if (book->land.wrong[0])
 			break;
 	}
-	if (seed > MUTANT_SEEDS)
+	if (!book->land.wrong[0])
 		fail_msg("mutant %s was not found", reef_mutant_name(mutant));
 	print_message("found by seed %llu: %s\n", (unsigned long long)seed,
 		      book->land.wrong);

@@ -140,7 +140,7 @@ static void run_two(int (*first)(struct member *member),
 {
 	uint64_t seed;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.lose_link_ppm = lose_ppm};
 
 		pool_start(&pool, seed);
@@ -693,7 +693,7 @@ static void inbox_links_make_room_for_each_other(void **state)
 	uint64_t seed;
 	uint32_t i;
 
-	for (seed = pool_first_seed(); seed <= pool_last_seed(); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
 		struct pool pool = {.inbox_links_max = 2};
 
 		pool_start(&pool, seed);

@@ -64,88 +64,85 @@ static void fabric_open_fills_in_defaults(void **state)
 
 /* --- arguments --- */
 
+static void fabric_listen_and_connect_check_their_arguments(void **state)
+{
+	struct fake *fake = fake_open();
+	struct reef_queue *queue = fake_queue(fake);
+	struct reef_listen_options listen = {0};
+	struct reef_connect_options connect = {.identity = "x"};
+	char name[REEF_IDENTITY_MAX + 2] = "";
+	struct reef_listener *listener = NOTHING;
+	struct reef_link *link = NOTHING;
+
+	(void)state;
+	assert_int_equal(reef_listen(queue, "fake:", &listen, &listener),
+			 -EINVAL);
+	assert_int_equal(reef_listen(queue, "fake:", NULL, &listener), -EINVAL);
+	listen.credential = fake_credential;
+	assert_int_equal(reef_listen(queue, NULL, &listen, &listener), -EINVAL);
+	assert_ptr_equal(listener, NOTHING);
+	assert_int_equal(reef_connect(queue, "fake:", &connect, &link),
+			 -EINVAL); /* no session */
+	connect.session = 1;
+	assert_int_equal(reef_connect(queue, NULL, &connect, &link), -EINVAL);
+	assert_int_equal(reef_connect(queue, "fake:", NULL, &link), -EINVAL);
+	connect.identity = NULL;
+	assert_int_equal(reef_connect(queue, "fake:", &connect, &link),
+			 -EINVAL);
+	memset(name, 'n', REEF_IDENTITY_MAX + 1);
+	connect.identity = name;
+	assert_int_equal(reef_connect(queue, "fake:", &connect, &link),
+			 -EINVAL);
+	assert_ptr_equal(link, NOTHING);
+	name[REEF_IDENTITY_MAX] = 0;
+	assert_int_equal(reef_connect(queue, "fake:", &connect, &link), 0);
+	reef_link_close(link);
+	reef_queue_close(queue);
+	reef_fabric_close(&fake->fabric);
+}
+
 static void fabric_calls_check_their_arguments(void **state)
 {
 	struct fake *fake = fake_open(), *other = fake_open();
 	struct reef_queue *queue = fake_queue(fake);
 	struct reef_queue *far = fake_queue(other);
-	struct reef_listen_options listen = {0};
-	struct reef_connect_options connect = {.identity = "x"};
-	char name[REEF_IDENTITY_MAX + 2] = "";
-	void *out = NOTHING;
+	struct reef_connect_options connect = {.identity = "x", .session = 1};
+	struct reef_region *region = NOTHING;
+	struct reef_remote *remote = NOTHING;
+	struct reef_buffer *buffer = NOTHING;
 	struct reef_listener *listener;
-	struct reef_region *region;
 	struct reef_link *link, *guest;
+	char bytes[8];
 
 	(void)state;
-	assert_int_equal(reef_listen(queue, "fake:", &listen,
-				     (struct reef_listener **)&out),
-			 -EINVAL);
-	assert_int_equal(reef_listen(queue, "fake:", NULL,
-				     (struct reef_listener **)&out),
-			 -EINVAL);
-	listen.credential = fake_credential;
-	assert_int_equal(reef_listen(queue, NULL, &listen,
-				     (struct reef_listener **)&out),
-			 -EINVAL);
-	assert_int_equal(reef_connect(queue, "fake:", &connect,
-				      (struct reef_link **)&out),
-			 -EINVAL); /* no session */
-	connect.session = 1;
-	assert_int_equal(
-		reef_connect(queue, NULL, &connect, (struct reef_link **)&out),
-		-EINVAL);
-	assert_int_equal(
-		reef_connect(queue, "fake:", NULL, (struct reef_link **)&out),
-		-EINVAL);
-	connect.identity = NULL;
-	assert_int_equal(reef_connect(queue, "fake:", &connect,
-				      (struct reef_link **)&out),
-			 -EINVAL);
-	memset(name, 'n', REEF_IDENTITY_MAX + 1);
-	connect.identity = name;
-	assert_int_equal(reef_connect(queue, "fake:", &connect,
-				      (struct reef_link **)&out),
-			 -EINVAL);
-	name[REEF_IDENTITY_MAX] = 0;
 	assert_int_equal(reef_connect(queue, "fake:", &connect, &link), 0);
-	assert_int_equal(
-		reef_expose(&fake->fabric, NULL, (struct reef_region **)&out),
-		-EINVAL);
+	assert_int_equal(reef_expose(&fake->fabric, NULL, &region), -EINVAL);
+	assert_ptr_equal(region, NOTHING);
 	assert_int_equal(reef_withdraw(queue, NULL, 0), -EINVAL);
 	assert_int_equal(reef_expose(&fake->fabric,
 				     &(struct reef_memory){.size = 8}, &region),
 			 0);
 	assert_int_equal(reef_withdraw(far, region, 0), -EINVAL);
 	assert_int_equal(reef_withdraw(queue, region, 0), 0);
-	assert_int_equal(
-		reef_attach(queue, NULL, 1, (struct reef_remote **)&out),
-		-EINVAL);
-	assert_int_equal(reef_attach(far, link, 1, (struct reef_remote **)&out),
-			 -EINVAL);
+	assert_int_equal(reef_attach(queue, NULL, 1, &remote), -EINVAL);
+	assert_int_equal(reef_attach(far, link, 1, &remote), -EINVAL);
 	listener = fake_listener(queue, NULL, NULL, NULL);
 	guest = fake_accept(fake, listener, 9);
 	reef_poll(queue);
-	assert_int_equal(
-		reef_attach(queue, guest, 1, (struct reef_remote **)&out),
-		-EINVAL);
+	assert_int_equal(reef_attach(queue, guest, 1, &remote), -EINVAL);
 	fake_lose(fake, guest, -REEF_ENOLINK);
-	assert_int_equal(
-		reef_attach(queue, link, 0, (struct reef_remote **)&out),
-		-REEF_EKEY);
+	assert_int_equal(reef_attach(queue, link, 0, &remote), -REEF_EKEY);
 	assert_int_equal(fake->remotes, 0);
-	assert_int_equal(reef_buffer_register(&fake->fabric, NULL, 8,
-					      (struct reef_buffer **)&out),
+	assert_ptr_equal(remote, NOTHING);
+	assert_int_equal(reef_buffer_register(&fake->fabric, NULL, 8, &buffer),
 			 -EINVAL);
-	assert_int_equal(reef_buffer_register(&fake->fabric, name, 0,
-					      (struct reef_buffer **)&out),
+	assert_int_equal(reef_buffer_register(&fake->fabric, bytes, 0, &buffer),
 			 -EINVAL);
-	assert_int_equal(reef_buffer_register(&fake->fabric, name,
-					      SIZE_MAX - 16,
-					      (struct reef_buffer **)&out),
+	assert_int_equal(reef_buffer_register(&fake->fabric, bytes,
+					      SIZE_MAX - 16, &buffer),
 			 -EINVAL);
+	assert_ptr_equal(buffer, NOTHING);
 	assert_int_equal(reef_fence(queue, 0, 0), -EINVAL);
-	assert_ptr_equal(out, NOTHING);
 	reef_detach(queue, NULL);
 	reef_listener_close(listener);
 	reef_link_close(link);
@@ -795,6 +792,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fabric_open_checks_its_arguments),
 		cmocka_unit_test(fabric_open_fills_in_defaults),
+		cmocka_unit_test(
+			fabric_listen_and_connect_check_their_arguments),
 		cmocka_unit_test(fabric_calls_check_their_arguments),
 		cmocka_unit_test(fabric_withdraw_and_fence_ask_again),
 		cmocka_unit_test(fabric_post_checks_bounds),

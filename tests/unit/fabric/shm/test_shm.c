@@ -69,7 +69,7 @@ static void shm_attached_memory_needs_no_faults(void **state)
  * both must refuse exactly what post refuses. */
 static void shm_run_and_post_refuse_the_same(void **state)
 {
-	uint64_t room[66] = {0}, *local = room + 1; /* 64 of them */
+	uint64_t local[1] = {0};
 	struct reef_op bad[] = {
 		{.kind = REEF_READ, .offset = SIZE - 8, .length = 16},
 		{.kind = REEF_READ, .offset = SIZE + 8, .length = 8},
@@ -88,7 +88,6 @@ static void shm_run_and_post_refuse_the_same(void **state)
 	};
 	struct reef_op ops[3];
 	struct reef_batch batch = {.ops = ops};
-	struct reef_buffer *buffer;
 	struct shm_client client;
 	struct shm_node node;
 	size_t i, at;
@@ -97,8 +96,6 @@ static void shm_run_and_post_refuse_the_same(void **state)
 	(void)state;
 	shm_node_start(&node);
 	shm_client_start(&client, &node, 1);
-	assert_int_equal(
-		reef_buffer_register(client.fabric, local, 64 * 8, &buffer), 0);
 	batch.link = client.link;
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		for (at = 0; at < 3; at++) {
@@ -119,7 +116,26 @@ static void shm_run_and_post_refuse_the_same(void **state)
 			/* and nothing of it happened */
 			assert_int_equal(*(uint64_t *)node.memory->base, 0);
 		}
-	/* A local place outside its buffer, or nowhere. */
+	shm_client_close(&client);
+	shm_node_stop(&node);
+}
+
+/* A local place outside its buffer, or nowhere. */
+static void shm_run_refuses_places_outside_their_buffer(void **state)
+{
+	uint64_t room[66] = {0}, *local = room + 1; /* 64 of them */
+	struct reef_op ops[2];
+	struct reef_batch batch = {.ops = ops};
+	struct reef_buffer *buffer;
+	struct shm_client client;
+	struct shm_node node;
+
+	(void)state;
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
+	assert_int_equal(
+		reef_buffer_register(client.fabric, local, 64 * 8, &buffer), 0);
+	batch.link = client.link;
 	ops[0] = (struct reef_op){
 		.kind = REEF_READ,
 		.remote = client.remote,
@@ -684,6 +700,7 @@ int main(void)
 			shm_operations_in_one_process_reach_the_memory),
 		cmocka_unit_test(shm_attached_memory_needs_no_faults),
 		cmocka_unit_test(shm_run_and_post_refuse_the_same),
+		cmocka_unit_test(shm_run_refuses_places_outside_their_buffer),
 		cmocka_unit_test(shm_batches_of_any_size_and_alignment_copy),
 		cmocka_unit_test(shm_crossing_writes_do_not_both_miss),
 		cmocka_unit_test(shm_file_region_can_be_flushed),

@@ -359,22 +359,30 @@ static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
 	return why == -REEF_EHOSTDEAD || why == -REEF_EFENCED ? why : rc;
 }
 
+/* rc: what the handle's own heap said. */
+static __attribute__((noinline)) int alloc_slowly(struct reef_space *space,
+						  uint8_t kind, uint64_t size,
+						  uint64_t *address, int rc)
+{
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		rc = alloc_elsewhere(space, kind, size, address, rc);
+	if ((rc == -ENOSPC || rc == -EDQUOT) &&
+	    !client_may_be_inside(space->reef))
+		rc = alloc_waiting(space, kind, size, address, rc);
+	return rc;
+}
+
 int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 		    uint64_t *address)
 {
 	int rc = prepare(space);
 
-	if (rc)
+	if (unlikely(rc))
 		return rc;
-	if (unlikely(!size))
-		return -EINVAL;
 	rc = reef_heap_alloc(space->heap->heap, kind, size, address);
-	if (unlikely(rc == -ENOSPC || rc == -EDQUOT))
-		rc = alloc_elsewhere(space, kind, size, address, rc);
-	if (unlikely(rc == -ENOSPC || rc == -EDQUOT) &&
-	    !client_may_be_inside(space->reef))
-		rc = alloc_waiting(space, kind, size, address, rc);
-	if (!rc)
+	if (unlikely(rc))
+		rc = alloc_slowly(space, kind, size, address, rc);
+	if (likely(!rc))
 		space->reef->pending = true;
 	return rc;
 }

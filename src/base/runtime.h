@@ -90,9 +90,7 @@ struct reef_sched {
 	uint32_t pollfds_capacity;
 };
 
-/* The running fiber, and the scheduler that this thread is running. */
-extern _Thread_local struct reef_fiber *reef_self
-	__attribute__((tls_model("initial-exec")));
+/* The scheduler that this thread is running. The running fiber: sched.h. */
 extern _Thread_local struct reef_sched *reef_running
 	__attribute__((tls_model("initial-exec")));
 

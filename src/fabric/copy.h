@@ -17,6 +17,7 @@
 #define REEF_FABRIC_COPY_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,12 @@ void reef_copy_to_shared_any(void *shared, const void *private, size_t size);
 
 /* The longest that is copied inline. */
 #define REEF_COPY_INLINE 128
+
+/* True if it is copied inline. */
+static inline bool reef_copy_is_short(const void *shared, size_t size)
+{
+	return !(((uintptr_t)shared | size) & 7) && size <= REEF_COPY_INLINE;
+}
 
 #ifndef REEF_COPY_LOOP
 
@@ -97,7 +104,7 @@ static inline void reef_copy_words_to(uint8_t *shared, const uint8_t *private,
 static inline void reef_copy_from_shared(void *private, const void *shared,
 					 size_t size)
 {
-	if (!(((uintptr_t)shared | size) & 7) && size <= REEF_COPY_INLINE)
+	if (reef_copy_is_short(shared, size))
 		reef_copy_words_from(private, shared, size);
 	else
 		reef_copy_from_shared_any(private, shared, size);
@@ -106,7 +113,7 @@ static inline void reef_copy_from_shared(void *private, const void *shared,
 static inline void reef_copy_to_shared(void *shared, const void *private,
 				       size_t size)
 {
-	if (!(((uintptr_t)shared | size) & 7) && size <= REEF_COPY_INLINE)
+	if (reef_copy_is_short(shared, size))
 		reef_copy_words_to(shared, private, size);
 	else
 		reef_copy_to_shared_any(shared, private, size);

@@ -75,21 +75,17 @@ static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 	return remote->base + offset;
 }
 
-/* The word at an offset, to be changed. Limits are in whole words, so one that
- * begins inside ends there. */
-static inline uint8_t *reef_near_word(const struct reef_remote *remote,
-				      uint64_t offset)
-{
-	if (__builtin_expect(offset & 7, 0))
-		return NULL;
-	return reef_near_at(remote, offset, 8, true);
-}
-
 /* --- operations, between enter and leave --- */
 
 static inline void reef_near_barrier(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* False: reading or writing it takes a call. */
+static inline bool reef_near_is_short(const uint8_t *at, size_t length)
+{
+	return reef_copy_is_short(at, length);
 }
 
 static inline void reef_near_read(const uint8_t *at, void *to, size_t length)

@@ -173,7 +173,7 @@ static inline bool may_be_near(const struct reef *reef, const void *local,
 			       size_t length)
 {
 	return likely(!reef->pending && local && length <= NEAR_LENGTH) &&
-	       (likely(!reef_fiber_self()) ||
+	       (likely(!reef_fiber_self_quick()) ||
 		reef_fiber_sched() == reef->sched);
 }
 
@@ -209,17 +209,44 @@ static __attribute__((noinline)) int copy_far(struct reef *reef, uint8_t kind,
 	return execute_far(reef, accesses, 2, reef->pending);
 }
 
+/* Those that take a call are apart, and leave: so the short ones have no
+ * registers to save. */
+static __attribute__((noinline)) int read_long_and_leave(struct reef *reef,
+							 const uint8_t *at,
+							 void *to,
+							 size_t length)
+{
+	reef_near_read(at, to, length);
+	client_near_leave(reef);
+	return 0;
+}
+
+static __attribute__((noinline)) int write_long_and_leave(struct reef *reef,
+							  uint8_t *at,
+							  const void *from,
+							  size_t length)
+{
+	reef_near_write(at, from, length);
+	reef_near_end(true);
+	client_near_leave(reef);
+	return 0;
+}
+
 int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 {
 	const uint8_t *at;
 
 	if (may_be_near(reef, to, length) && likely(client_near_enter(reef))) {
 		at = client_near_at(reef, address, length, false);
-		if (likely(at))
+		if (likely(at)) {
+			if (!reef_near_is_short(at, length))
+				return read_long_and_leave(reef, at, to,
+							   length);
 			reef_near_read(at, to, length);
-		client_near_leave(reef);
-		if (likely(at))
+			client_near_leave(reef);
 			return 0;
+		}
+		client_near_leave(reef);
 	}
 	return copy_far(reef, REEF_READ, address, to, length);
 }
@@ -233,12 +260,15 @@ int reef_write(struct reef *reef, uint64_t address, const void *from,
 	    likely(client_near_enter(reef))) {
 		at = client_near_at(reef, address, length, true);
 		if (likely(at)) {
+			if (!reef_near_is_short(at, length))
+				return write_long_and_leave(reef, at, from,
+							    length);
 			reef_near_write(at, from, length);
 			reef_near_end(true);
+			client_near_leave(reef);
+			return 0;
 		}
 		client_near_leave(reef);
-		if (likely(at))
-			return 0;
 	}
 	return copy_far(reef, REEF_WRITE, address, (void *)from, length);
 }

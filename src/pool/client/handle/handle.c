@@ -227,7 +227,7 @@ int client_entry_find(struct reef *reef, uint32_t number,
 /* The word of whoever calls; NULL: there is none. */
 static inline uint32_t *word_of(const struct reef *reef, bool make)
 {
-	if (!reef_fiber_self())
+	if (!reef_fiber_self_quick())
 		return (uint32_t *)&reef->own;
 	return reef_fiber_word(reef->number, make);
 }

@@ -9,7 +9,7 @@
 /* Fill in what a layer leaves out. */
 void reef_layer_fill(struct reef_layer *layer);
 
-/* Is this a forked child of the process that opened the fabric? */
+/* True in a forked child of the process that opened the fabric. */
 static inline bool reef_is_forked(const struct reef_fabric *fabric)
 {
 	return fabric->fork_generation != reef_fork_generation();

@@ -266,8 +266,8 @@ static inline uint32_t reef_fork_generation(void)
 	return reef_forks;
 }
 
-/* Is `session` an older generation of the slot of `fenced`, or the same?
- * (serial numbers) */
+/* True if `session` is the generation of its slot that `fenced` is, or an older
+ * one (serial numbers). */
 static inline bool reef_session_covers(uint32_t fenced, uint32_t session)
 {
 	return (fenced >> 16) == (session >> 16) &&

@@ -266,7 +266,8 @@ void reef_link_opened(struct reef_queue *polling, struct reef_link *link)
 	note_event(polling, queue);
 }
 
-/* True: its user has not heard of it yet, and will not. */
+/* Take a link out of those that `opened` is yet to be called for. True: it was
+ * among them, so its user never hears of it. */
 static bool forget_opened(struct reef_queue *queue, struct reef_link *link)
 {
 	struct reef_link **at = &queue->opened;
@@ -345,7 +346,7 @@ void reef_user_end(struct reef_queue *queue, struct reef_user *user)
 
 /* --- progress --- */
 
-static void take_foreign(struct reef_queue *queue)
+static void collect_foreign(struct reef_queue *queue)
 {
 	struct reef_batch *batch, *next;
 
@@ -410,7 +411,7 @@ static int report(struct reef_queue *queue)
 	/* Sequentially consistent (1), which costs a load nothing here. */
 	if (atomic_load(&queue->foreign)) {
 		count += (int)atomic_exchange(&queue->foreign, 0);
-		take_foreign(queue);
+		collect_foreign(queue);
 	}
 	if (queue->opened)
 		report_opened(queue);
@@ -493,7 +494,7 @@ static int wait_in_fiber(struct reef_queue *const *queues, uint32_t count,
 
 #define EACH UINT32_MAX
 
-/* Those that `due` has a bit for. */
+/* Poll the queues that `due` has a bit for. */
 static int poll_each(struct reef_queue *const *queues, uint32_t count,
 		     uint32_t due)
 {
@@ -522,7 +523,7 @@ static int arm_each(struct reef_queue *const *queues, uint32_t count)
 	return 0;
 }
 
-/* Until something is there in one of the queues, at most left_ns, and never
+/* Sleep until something is there in one of the queues, at most left_ns, never
  * longer than it takes to notice a silent peer, which is found by polling.
  * Returns which are to be polled. */
 static uint32_t sleep_on(struct reef_queue *const *queues, uint32_t count,
@@ -685,7 +686,8 @@ static bool inbox_has_message(const void *what)
 	       0;
 }
 
-/* For calls that neither wait nor ask the provider. */
+/* 0, or why the queue is of no use: for calls that neither wait nor ask the
+ * provider. */
 static int check_alive(const struct reef_queue *queue)
 {
 	if (reef_is_forked(queue->fabric))

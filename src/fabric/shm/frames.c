@@ -57,7 +57,7 @@ void shm_link_interest(struct shm_link *link)
 
 /* --- opening --- */
 
-static void opened(struct shm_queue *polling, struct shm_link *link)
+static void note_opened(struct shm_queue *polling, struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
@@ -89,7 +89,7 @@ static int step_hello(struct shm_queue *polling, struct shm_link *link)
 	rc = shm_control_send(shm, link);
 	if (rc)
 		return rc == -EAGAIN ? -REEF_ENOLINK : rc;
-	opened(polling, link);
+	note_opened(polling, link);
 	return 0;
 }
 
@@ -142,7 +142,7 @@ static int on_frame_connected(struct shm_queue *polling, struct shm_link *link,
 			     ? reef_frame_bye_reason(frame)
 			     : shm_control_receive(link, frame);
 		if (!rc)
-			opened(polling, link);
+			note_opened(polling, link);
 		return rc;
 	}
 	if (frame->type == REEF_FRAME_ATTACHED)

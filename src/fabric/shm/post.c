@@ -20,10 +20,11 @@
 
 /* Operations prefetched ahead of the one under way. */
 #define PREFETCH_OPS 32
-/* A control word that changes so often while one post looks: not now. */
-#define LOOKS_MAX 16
-/* How far the turn grows instead of 2 when a post looks: shm.h. */
-#define TURNS_PER_LOOK 6
+/* A control word that changes so often during one post: -EAGAIN. */
+#define SERVES_MAX 16
+/* How far the turn grows, instead of by 2, when a post serves its link: shm.h.
+ */
+#define TURNS_PER_SERVE 6
 
 #define KIND(kind) (1u << (kind))
 #define NOT_FAST (KIND(REEF_SEND) | KIND(REEF_FLUSH))
@@ -31,7 +32,7 @@
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-/* READ, WRITE, CAS, FAA; checked, inside. */
+/* Do a READ, WRITE, CAS or FAA that was checked; inside. */
 static inline void run_one(struct reef_op *op, bool *dirty)
 {
 	reef_near_do(op->kind, op->remote->base + op->offset, op->local,
@@ -48,7 +49,7 @@ static inline void prefetch_op(const struct reef_op *op)
 
 /* --- SEND and FLUSH --- */
 
-/* 0, or why not. */
+/* Make the bytes of a FLUSH durable; inside. */
 static int run_flush(struct reef_op *op)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -193,7 +194,7 @@ static int check_sends(struct shm_link *link, const struct reef_batch *batch)
 	return pending >= shm->fabric.options.depth_max ? -EAGAIN : 0;
 }
 
-/* A batch with SEND or FLUSH; checked. */
+/* Post a batch with SEND or FLUSH in it, which was checked. */
 static int post_general(struct shm_queue *queue, struct reef_batch *batch,
 			uint32_t kinds)
 {
@@ -270,8 +271,9 @@ static inline bool must_serve(const struct shm_queue *queue,
 	       !(turn & queue->queue.turn.mask);
 }
 
-/* A caller that never polls still lets go of the memory of a lost link. */
-static void tend_if_restless(struct shm_queue *queue, int rc)
+/* After a post that found its link lost: a caller that never polls still lets
+ * go of the memory of such links. */
+static void tend_lost_links(struct shm_queue *queue, int rc)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
 
@@ -284,10 +286,10 @@ static void tend_if_restless(struct shm_queue *queue, int rc)
 	pthread_mutex_unlock(&shm->lock);
 }
 
-/* Check everything, so that a batch that is refused has done nothing. Inside.
- */
-static inline int check(const struct shm_queue *queue,
-			const struct reef_batch *batch, uint32_t *kinds)
+/* Check all operations before the first is done, so that a batch that is
+ * refused has done nothing; inside. *kinds: a bit for each kind among them. */
+static inline int check_ops(const struct shm_queue *queue,
+			    const struct reef_batch *batch, uint32_t *kinds)
 {
 	const struct reef_op *op = batch->ops, *end = op + batch->count;
 	const struct reef_op *ahead = op + PREFETCH_OPS;
@@ -321,7 +323,7 @@ int shm_post(struct reef_layer *layer, struct reef_queue *base,
 	     struct reef_batch *batch)
 {
 	struct shm_queue *queue = (struct shm_queue *)base;
-	uint32_t kinds = 0, looks = 0;
+	uint32_t kinds = 0, serves = 0;
 	struct shm_link *link;
 	uint64_t turn;
 	int rc;
@@ -330,7 +332,7 @@ int shm_post(struct reef_layer *layer, struct reef_queue *base,
 again:
 	rc = reef_batch_check_link(base, batch);
 	if (unlikely(rc)) {
-		tend_if_restless(queue, rc);
+		tend_lost_links(queue, rc);
 		return rc;
 	}
 	link = (struct shm_link *)batch->link;
@@ -338,14 +340,14 @@ again:
 	if (unlikely(must_serve(queue, link, turn))) {
 		/* Past turns that the mask refuses. Release: as in
 		 * reef_turn_leave. */
-		atomic_store_explicit(&base->turn.turn, turn + TURNS_PER_LOOK,
+		atomic_store_explicit(&base->turn.turn, turn + TURNS_PER_SERVE,
 				      memory_order_release);
-		if (++looks > LOOKS_MAX)
+		if (++serves > SERVES_MAX)
 			return -EAGAIN;
 		serve_changes(queue, link);
 		goto again;
 	}
-	rc = check(queue, batch, &kinds);
+	rc = check_ops(queue, batch, &kinds);
 	if (likely(!rc && !(kinds & NOT_FAST))) {
 		run_fast(batch);
 		batch->done = true;

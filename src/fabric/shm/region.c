@@ -244,7 +244,7 @@ void shm_remote_close(struct shm_remote *remote, int state)
 	atomic_store(&remote->remote.state, state);
 }
 
-static void unmap(struct shm_remote *remote)
+static void unmap_remote(struct shm_remote *remote)
 {
 	if (remote->map_size)
 		munmap(remote->remote.base, remote->map_size);
@@ -259,7 +259,7 @@ static void free_remote(struct shm_link *link, struct shm_remote *remote)
 	while (*at != remote)
 		at = &(*at)->next;
 	*at = remote->next;
-	unmap(remote);
+	unmap_remote(remote);
 	free(remote);
 }
 
@@ -268,7 +268,7 @@ void shm_remotes_unmap(struct shm_link *link)
 	struct shm_remote *remote;
 
 	for (remote = link->remotes; remote; remote = remote->next)
-		unmap(remote);
+		unmap_remote(remote);
 }
 
 void shm_remotes_free(struct shm_link *link)
@@ -279,10 +279,10 @@ void shm_remotes_free(struct shm_link *link)
 
 /* Do what a remote owes, as far as it goes now. True: something is left. It may
  * be freed. */
-static bool settle(struct shm_link *link, struct shm_remote *remote)
+static bool settle_remote(struct shm_link *link, struct shm_remote *remote)
 {
 	if (remote->owes_unmap && reef_grace_is_over(remote->grace)) {
-		unmap(remote);
+		unmap_remote(remote);
 		remote->owes_detach = true;
 	}
 	if (!link->stream) /* the end of the socket says it all */
@@ -309,7 +309,7 @@ void shm_remotes_settle(struct shm_link *link)
 	link->unsettled = false;
 	for (remote = link->remotes; remote; remote = next) {
 		next = remote->next;
-		link->unsettled |= settle(link, remote);
+		link->unsettled |= settle_remote(link, remote);
 	}
 	if (link->unsettled)
 		atomic_store(&shm_of(link->link.fabric)->restless, true);
@@ -375,7 +375,7 @@ void shm_detach(struct reef_layer *layer, struct reef_queue *queue,
 	pthread_mutex_lock(&shm->lock);
 	if (remote->map_size) {
 		/* Nothing under way names it: that is the caller's word. */
-		unmap(remote);
+		unmap_remote(remote);
 		remote->owes_detach = true;
 	}
 	remote->owes_freeing = true;

@@ -281,7 +281,7 @@ int shm_on_attached(struct shm_queue *polling, struct shm_link *link,
 int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame);
 /* Locked: do what remotes owe, as far as it goes. */
 void shm_remotes_settle(struct shm_link *link);
-/* Locked: does something wait for a grace, whose end nobody tells? */
+/* Locked: true if a remote waits for a grace, whose end nobody tells. */
 bool shm_remotes_await_grace(const struct shm_link *link);
 /* Locked: the link holds nothing any more. */
 void shm_holds_drop(struct shm_link *link);
@@ -328,7 +328,7 @@ bool shm_links_await_grace(const struct shm_fabric *shm);
 int shm_link_serve(struct shm_queue *polling, struct shm_link *link);
 /* Locked: set what epoll is to report. */
 void shm_link_interest(struct shm_link *link);
-/* Has the peer closed its socket, read or not? */
+/* True if the peer has closed its socket, whether or not all was read. */
 bool shm_link_has_hung_up(const struct shm_link *link);
 /* Send a frame whose payload is a key. */
 int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
@@ -352,11 +352,12 @@ int shm_ring_take(struct shm_queue *polling, struct shm_link *link);
 int shm_ring_reach(struct shm_queue *polling, struct shm_link *link,
 		   uint64_t ringed);
 bool shm_ring_is_empty(const struct shm_link *link);
-/* Before an end: is there something that has yet to be taken? */
+/* Before a link ends: true if its ring has messages that are yet to be taken.
+ */
 bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
 		       int *count);
 int shm_rings_poll(struct shm_queue *queue);
-/* Not locked. Is there something to take? */
+/* Not locked. True if some ring of the queue has a message. */
 bool shm_rings_have_any(struct shm_queue *queue);
 void shm_rings_arm(struct shm_queue *queue); /* not locked */
 void shm_ring_drain_bell(struct shm_queue *queue);

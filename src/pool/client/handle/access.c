@@ -17,8 +17,8 @@
 /* --- in place --- */
 
 /* Where an access is; entered. NULL: call.c does it, or tells what is wrong. */
-static inline uint8_t *near_check(struct reef *reef,
-				  const struct reef_access *access)
+static inline uint8_t *locate_access(struct reef *reef,
+				     const struct reef_access *access)
 {
 	uint64_t length = access->length;
 	bool writes = access->kind != REEF_READ;
@@ -38,10 +38,10 @@ static inline uint8_t *near_check(struct reef *reef,
 	return client_near_at(reef, access->address, length, writes);
 }
 
-/* The heap whose only waiting header is that of the block at `address`; it no
- * longer waits. */
-static struct reef_heap *fold(struct reef *reef, uint64_t address,
-			      uint64_t *header)
+/* If the only header that waits is that of the block at `address`: take it from
+ * its heap, which is returned. NULL: another waits, or none. */
+static struct reef_heap *fold_only_header(struct reef *reef, uint64_t address,
+					  uint64_t *header)
 {
 	struct reef_heap *heap = NULL;
 	struct reef_space *space;
@@ -61,9 +61,10 @@ static struct reef_heap *fold(struct reef *reef, uint64_t address,
 	return NULL;
 }
 
-/* The header of a fresh block goes before its first data. Inside. False: not
- * this way. */
-static bool near_header(struct reef *reef, const struct reef_access *access)
+/* Write the header of a fresh block, before its first data; entered. False: not
+ * in place, and nothing happened. */
+static bool write_header_near(struct reef *reef,
+			      const struct reef_access *access)
 {
 	uint64_t header;
 	uint8_t *at;
@@ -71,17 +72,18 @@ static bool near_header(struct reef *reef, const struct reef_access *access)
 	if (access->kind != REEF_WRITE)
 		return false;
 	at = client_near_at(reef, access->address - 8, 8, true);
-	if (!at || (uintptr_t)at & 7 || !fold(reef, access->address, &header))
+	if (!at || (uintptr_t)at & 7 ||
+	    !fold_only_header(reef, access->address, &header))
 		return false;
 	reef_near_write(at, &header, 8);
 	reef->pending = false;
 	return true;
 }
 
-/* All of them, in turn; nothing of it ever fails. False: not this way, and
- * nothing happened. All are looked up first, and on their way into the cache:
- * so their misses overlap. pending: headers that wait matter. */
-static bool near_execute(struct reef *reef, struct reef_access *accesses,
+/* Do all accesses in place, in turn; none of them can fail. False: not in
+ * place, and nothing happened. All are located first, and prefetched, so that
+ * their misses overlap. pending: headers that wait go first. */
+static bool execute_near(struct reef *reef, struct reef_access *accesses,
 			 uint32_t count, bool pending)
 {
 	uint8_t *at[NEAR_COUNT];
@@ -91,7 +93,7 @@ static bool near_execute(struct reef *reef, struct reef_access *accesses,
 	if (!client_near_enter(reef))
 		return false;
 	for (i = 0; i < count; i++) {
-		at[i] = near_check(reef, &accesses[i]);
+		at[i] = locate_access(reef, &accesses[i]);
 		if (unlikely(!at[i]))
 			goto out;
 		if (count > 1)
@@ -101,7 +103,7 @@ static bool near_execute(struct reef *reef, struct reef_access *accesses,
 						   : 8,
 					   accesses[i].kind != REEF_READ);
 	}
-	if (unlikely(pending) && !near_header(reef, &accesses[0]))
+	if (unlikely(pending) && !write_header_near(reef, &accesses[0]))
 		goto out;
 	for (i = 0; i < count; i++) {
 		struct reef_access *access = &accesses[i];
@@ -120,7 +122,8 @@ out:
 
 /* --- at once --- */
 
-/* By call.c. pending: headers that wait matter. */
+/* Do accesses by call.c, wherever their memory is. pending: headers that wait
+ * go first. */
 static __attribute__((noinline)) int execute_far(struct reef *reef,
 						 struct reef_access *accesses,
 						 uint32_t count, bool pending)
@@ -145,12 +148,12 @@ static inline int execute(struct reef *reef, struct reef_access *accesses,
 			  uint32_t count, bool pending)
 {
 	if (likely(count - 1 < NEAR_COUNT) &&
-	    likely(near_execute(reef, accesses, count, pending)))
+	    likely(execute_near(reef, accesses, count, pending)))
 		return 0;
 	return execute_far(reef, accesses, count, pending);
 }
 
-/* What a heap does is not held up by headers that wait. */
+/* For a heap's own accesses, which no header has to go in front of. */
 int client_execute(struct reef *reef, struct reef_access *accesses,
 		   uint32_t count)
 {
@@ -209,8 +212,8 @@ static __attribute__((noinline)) int copy_far(struct reef *reef, uint8_t kind,
 	return execute_far(reef, accesses, 2, reef->pending);
 }
 
-/* Those that take a call are apart, and leave: so the short ones have no
- * registers to save. */
+/* Copies that take a call are functions of their own, which leave: so reef_read
+ * and reef_write have no registers to save for the short ones. */
 static __attribute__((noinline)) int read_long_and_leave(struct reef *reef,
 							 const uint8_t *at,
 							 void *to,
@@ -329,7 +332,7 @@ bool reef_is_near(const struct reef *reef, uint64_t address)
 
 /* --- without blocking --- */
 
-static void task_end(struct reef *reef, struct client_call *call)
+static void end_task(struct reef *reef, struct client_call *call)
 {
 	struct reef_task *task = *client_call_task(call);
 	struct client_call **at = &reef->tasks;
@@ -367,13 +370,13 @@ int reef_task_submit(struct reef *reef, struct reef_task *task)
 	reef->tasks_count++;
 	if (!client_call_step(call))
 		return 0;
-	task_end(reef, call);
+	end_task(reef, call);
 	return 1;
 }
 
-/* One task that can end, if there is one. on_done may submit and so change the
- * list; hence one at a time. */
-static bool end_a_task(struct reef *reef)
+/* End one task that can end; false: there is none. on_done may submit and so
+ * change the list; hence one at a time. */
+static bool end_ready_task(struct reef *reef)
 {
 	struct client_call *call;
 	struct reef_task *task;
@@ -384,7 +387,7 @@ static bool end_a_task(struct reef *reef)
 	if (!call)
 		return false;
 	task = *client_call_task(call);
-	task_end(reef, call);
+	end_task(reef, call);
 	if (task->on_done)
 		task->on_done(task);
 	return true;
@@ -397,13 +400,13 @@ int reef_progress(struct reef *reef)
 	if (client_is_forked(reef))
 		return -REEF_EFORKED;
 	count = reef_port_poll(reef->port);
-	while (reef->tasks && end_a_task(reef))
+	while (reef->tasks && end_ready_task(reef))
 		ended++;
 	return count < 0 && !ended ? count : (count > 0 ? count : 0) + ended;
 }
 
-static struct client_call *call_of(struct reef *reef,
-				   const struct reef_task *task)
+static struct client_call *call_of_task(struct reef *reef,
+					const struct reef_task *task)
 {
 	struct client_call *call = reef->tasks;
 
@@ -419,14 +422,14 @@ int reef_task_wait(struct reef *reef, struct reef_task *task)
 	if (client_is_forked(reef))
 		return -REEF_EFORKED;
 	while (!task->done) {
-		call = call_of(reef, task);
+		call = call_of_task(reef, task);
 		if (!call)
 			return -EINVAL; /* never submitted */
 		client_call_wait(call);
-		/* It may have ended while this fiber waited. */
-		call = call_of(reef, task);
+		/* The task may have ended while this fiber waited. */
+		call = call_of_task(reef, task);
 		if (call && client_call_step(call)) {
-			task_end(reef, call);
+			end_task(reef, call);
 			if (task->on_done)
 				task->on_done(task);
 		}

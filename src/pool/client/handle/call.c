@@ -2,7 +2,7 @@
  *
  *            +---------------------- another window -----------------------+
  *            v                                                             |
- *   begin -> BUILD --posted--> POSTED --all batches ended--> (look) -------+
+ *   begin -> BUILD --posted--> POSTED --all batches ended--> (collect) ----+
  *              ^  |               (no room: ROOM, BUILD)        |  |
  *              |  +--extent unknown--> ASKED <--refused, or ---+  +--> ENDED
  *              |                         |       in doubt
@@ -214,7 +214,7 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	call->state = ENDED;
 }
 
-/* Does it change nothing but its first? */
+/* True if no access but the first may change something. */
 static bool only_reads_follow(const struct client_call *call)
 {
 	for (uint32_t i = 1; i < call->count; i++)
@@ -223,9 +223,11 @@ static bool only_reads_follow(const struct client_call *call)
 	return true;
 }
 
-/* Where several things are changed in several places, what is folded might be
- * there after what tells of it: so only where one is. */
-static bool fold(struct client_call *call, struct reef_heap *heap)
+/* Let the waiting header of a fresh block travel in front of its first data;
+ * true if the heap has no other. Only if the call changes nothing else: parts
+ * are posted side by side, so another part might tell of the block before its
+ * header is there. */
+static bool fold_header(struct client_call *call, struct reef_heap *heap)
 {
 	struct header *header = &call->header;
 
@@ -249,7 +251,7 @@ int client_call_headers(struct client_call *call)
 	for (space = reef->spaces; space; space = space->next) {
 		if (!space->heap || !reef_heap_has_pending(space->heap->heap))
 			continue;
-		if (fold(call, space->heap->heap))
+		if (fold_header(call, space->heap->heap))
 			continue;
 		rc = reef_heap_flush(space->heap->heap);
 		if (rc)
@@ -261,9 +263,9 @@ int client_call_headers(struct client_call *call)
 
 /* --- ending --- */
 
-/* What went with an access that failed waits again. It may have been written:
- * that does no harm, as nobody knows of the block. */
-static void unfold(struct client_call *call)
+/* The header that went with an access that failed waits again. It may have been
+ * written: that does no harm, as nobody knows of the block. */
+static void unfold_header(struct client_call *call)
 {
 	if (!call->has_header || !call->accesses[0].status)
 		return;
@@ -271,12 +273,12 @@ static void unfold(struct client_call *call)
 	call->reef->pending = true;
 }
 
-static void end(struct client_call *call)
+static void end_call(struct client_call *call)
 {
 	struct reef_access *access = call->accesses;
 	uint32_t i;
 
-	unfold(call);
+	unfold_header(call);
 	call->state = ENDED;
 	call->status = 0;
 	for (i = 0; i < call->count; i++, access++) {
@@ -313,13 +315,13 @@ static bool has_pending(const struct client_call *call, uint32_t from,
 	return false;
 }
 
-/* The same; the call goes on with what is still to be done before it, or
- * ends. */
-static void fail(struct client_call *call, uint32_t index, int rc)
+/* As mark_failed; the call goes on with what is still to be done before the
+ * access, or ends. */
+static void fail_access(struct client_call *call, uint32_t index, int rc)
 {
 	mark_failed(call, index, rc);
 	if (!has_pending(call, 0, index))
-		end(call);
+		end_call(call);
 }
 
 void client_call_fail(struct client_call *call, int rc)
@@ -329,15 +331,15 @@ void client_call_fail(struct client_call *call, int rc)
 	while (i < call->count && call->accesses[i].status != PENDING)
 		i++;
 	if (i < call->count)
-		fail(call, i, rc);
+		fail_access(call, i, rc);
 	else
-		end(call);
+		end_call(call);
 }
 
 /* --- building --- */
 
-static bool may(const struct client_entry *entry,
-		const struct reef_access *access)
+static bool has_right(const struct client_entry *entry,
+		      const struct reef_access *access)
 {
 	uint8_t need = access->kind == REEF_READ || access->kind == REEF_FLUSH
 			       ? REEF_RIGHT_READ
@@ -358,8 +360,9 @@ static uint32_t extent_of(const struct reef_access *access)
 	return (uint32_t)(access->address >> 32);
 }
 
-static int resolve(struct client_call *call, const struct reef_access *access,
-		   struct client_entry **entry)
+static int resolve_access(struct client_call *call,
+			  const struct reef_access *access,
+			  struct client_entry **entry)
 {
 	uint64_t offset = (uint32_t)access->address;
 	int rc;
@@ -370,7 +373,7 @@ static int resolve(struct client_call *call, const struct reef_access *access,
 	if (offset > (*entry)->size ||
 	    length_of(access) > (*entry)->size - offset)
 		return -EFAULT;
-	return may(*entry, access) ? 0 : -EACCES;
+	return has_right(*entry, access) ? 0 : -EACCES;
 }
 
 static int part_of(struct client_call *call, const struct client_entry *entry)
@@ -464,10 +467,11 @@ static bool add_access(struct client_call *call, uint32_t index,
 	return true;
 }
 
-static void ask(struct client_call *call, struct part *part, uint32_t extent);
+static void ask_keeper(struct client_call *call, struct part *part,
+		       uint32_t extent);
 
 /* Fill the window. False: the call waits for the keeper, or has ended. */
-static bool build(struct client_call *call)
+static bool fill_window(struct client_call *call)
 {
 	uint32_t i, last = call->failed ? call->to : call->count;
 	struct client_entry *entry;
@@ -480,14 +484,14 @@ static bool build(struct client_call *call)
 			continue;
 		if (call->ops_count + 2 > call->window_max && call->ops_count)
 			break;
-		rc = resolve(call, &call->accesses[i], &entry);
+		rc = resolve_access(call, &call->accesses[i], &entry);
 		if (rc == -EAGAIN) {
 			call->to = i;
-			ask(call, NULL, extent_of(&call->accesses[i]));
+			ask_keeper(call, NULL, extent_of(&call->accesses[i]));
 			return false;
 		}
 		if (rc) {
-			fail(call, i, rc);
+			fail_access(call, i, rc);
 			if (call->state == ENDED)
 				return false;
 			break;
@@ -503,7 +507,7 @@ static bool build(struct client_call *call)
 }
 
 /* Put the operations of each part beside each other, in their order. */
-static void arrange(struct client_call *call)
+static void arrange_ops(struct client_call *call)
 {
 	uint32_t starts[PARTS] = {0}, i, at = 0;
 	struct part *part;
@@ -531,7 +535,7 @@ static void part_done(struct reef_batch *batch)
 	part->call->under_way--;
 }
 
-static void post(struct client_call *call, struct part *part)
+static void post_part(struct client_call *call, struct part *part)
 {
 	int rc;
 
@@ -566,9 +570,9 @@ static void note_why(struct part *part, uint32_t op, int why)
 	part->why_op = op;
 }
 
-/* What was in doubt, from op `at` of a part on. */
-static void look_at_doubt(struct client_call *call, struct part *part,
-			  uint32_t at)
+/* From op `at` on this part is in doubt: what can be repeated stays PENDING,
+ * the rest is reported when the keeper has settled it. */
+static void note_doubt(struct client_call *call, struct part *part, uint32_t at)
 {
 	uint32_t end_op = part->first + part->batch.count, op;
 	bool doubt = false;
@@ -600,8 +604,9 @@ static void fail_part(struct client_call *call, const struct part *part,
 			access_of(call, op)->status = -REEF_ENOTDONE;
 }
 
-/* A limit of the peer's: smaller windows, then smaller pieces. */
-static bool take_less(struct client_call *call)
+/* The peer takes less at once: make windows smaller, then pieces. False: they
+ * cannot be made any smaller. */
+static bool lower_limits(struct client_call *call)
 {
 	if (call->window_max > 2)
 		call->window_max /= 2;
@@ -614,14 +619,14 @@ static bool take_less(struct client_call *call)
 	return true;
 }
 
-static void look_at_failure(struct client_call *call, struct part *part,
-			    uint32_t at, int rc)
+static void handle_failure(struct client_call *call, struct part *part,
+			   uint32_t at, int rc)
 {
 	switch (rc) {
 	case -EAGAIN:
 		break; /* not posted for want of room: once more */
 	case -EMSGSIZE:
-		if (!take_less(call))
+		if (!lower_limits(call))
 			fail_part(call, part, at, rc);
 		break;
 	case -REEF_EKEY:
@@ -629,7 +634,7 @@ static void look_at_failure(struct client_call *call, struct part *part,
 		note_why(part, at, rc);
 		break;
 	case -REEF_EINDOUBT:
-		look_at_doubt(call, part, at);
+		note_doubt(call, part, at);
 		break;
 	case -REEF_EFENCED:
 		client_session_end(call->reef->client, rc);
@@ -653,12 +658,12 @@ static bool is_last_of_access(const struct client_call *call, uint32_t op)
 	return call->pieces[piece].access != call->to || !call->inner_to;
 }
 
-static void look_at_part(struct client_call *call, struct part *part)
+static void collect_part(struct client_call *call, struct part *part)
 {
 	uint32_t op, end_op = part->first + part->batch.count;
 
 	if (!part->posted) {
-		look_at_failure(call, part, part->first, part->batch.status);
+		handle_failure(call, part, part->first, part->batch.status);
 		return;
 	}
 	for (op = part->first; op < end_op; op++) {
@@ -670,12 +675,12 @@ static void look_at_part(struct client_call *call, struct part *part)
 		access_of(call, op)->status = 0;
 	}
 	if (op < end_op)
-		look_at_failure(call, part, op, call->ops[op].status);
+		handle_failure(call, part, op, call->ops[op].status);
 }
 
 /* Ask the keeper about the next part that it has to be asked about. False:
  * there is none. */
-static bool ask_next(struct client_call *call)
+static bool ask_about_next(struct client_call *call)
 {
 	struct part *part = call->parts, *last = part + call->parts_count;
 
@@ -683,18 +688,19 @@ static bool ask_next(struct client_call *call)
 		part++;
 	if (part == last)
 		return false;
-	ask(call, part, extent_of(access_of(call, part->why_op)));
+	ask_keeper(call, part, extent_of(access_of(call, part->why_op)));
 	return true;
 }
 
-/* All parts of the window have ended. */
-static void look(struct client_call *call)
+/* All parts of the window have ended: take in what came of them, and decide
+ * what comes next. */
+static void collect_window(struct client_call *call)
 {
 	uint32_t i;
 	bool again = false, room = false;
 
 	for (i = 0; i < call->parts_count; i++) {
-		look_at_part(call, &call->parts[i]);
+		collect_part(call, &call->parts[i]);
 		again |= !call->parts[i].posted ||
 			 call->parts[i].batch.status != 0;
 		room |= !call->parts[i].posted &&
@@ -702,7 +708,7 @@ static void look(struct client_call *call)
 	}
 	client_leave(call->reef, call->phase);
 	call->state = BUILD;
-	if (ask_next(call)) {
+	if (ask_about_next(call)) {
 		call->serial = true;
 		return;
 	}
@@ -714,7 +720,7 @@ static void look(struct client_call *call)
 		if (has_pending(call, call->from, call->to))
 			return;
 		if (call->failed) {
-			end(call);
+			end_call(call);
 			return;
 		}
 		if (call->inner_to)
@@ -723,7 +729,7 @@ static void look(struct client_call *call)
 	call->from = call->to;
 	call->inner = call->inner_to;
 	if (call->failed || call->from == call->count)
-		end(call);
+		end_call(call);
 }
 
 /* --- asking the keeper --- */
@@ -746,7 +752,8 @@ static void mark_unsettled(struct client_call *call, const struct part *part,
 			access_of(call, op)->status = rc;
 }
 
-static void ask(struct client_call *call, struct part *part, uint32_t extent)
+static void ask_keeper(struct client_call *call, struct part *part,
+		       uint32_t extent)
 {
 	struct client_touch_job *job = client_job_create(&client_touch_ops);
 	uint32_t i;
@@ -795,7 +802,7 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 
 /* The keeper has answered. When there is nothing more to ask, the call goes on
  * with what is still to be done in its window, or ends. */
-static void answered(struct client_call *call)
+static void take_answer(struct client_call *call)
 {
 	struct client_touch_job *job = call->job;
 	int rc = job->job.status;
@@ -807,10 +814,10 @@ static void answered(struct client_call *call)
 	if (rc)
 		mark_unusable(call, job->extent, rc);
 	client_job_unref(&job->job);
-	if (ask_next(call))
+	if (ask_about_next(call))
 		return;
 	if (call->failed && !has_pending(call, call->from, call->to))
-		end(call);
+		end_call(call);
 }
 
 /* --- the engine --- */
@@ -824,25 +831,25 @@ bool client_call_step(struct client_call *call)
 		switch (call->state) {
 		case BUILD:
 			call->phase = client_enter(call->reef);
-			if (!build(call)) {
+			if (!fill_window(call)) {
 				client_leave(call->reef, call->phase);
 				break;
 			}
 			if (!call->ops_count) { /* all are done */
 				client_leave(call->reef, call->phase);
-				end(call);
+				end_call(call);
 				break;
 			}
-			arrange(call);
+			arrange_ops(call);
 			call->state = POSTED;
 			for (i = 0; i < call->parts_count; i++)
-				post(call, &call->parts[i]);
+				post_part(call, &call->parts[i]);
 			tried = true;
 			break;
 		case POSTED:
 			if (call->under_way)
 				return false;
-			look(call);
+			collect_window(call);
 			break;
 		case ROOM:
 			if (tried)
@@ -853,7 +860,7 @@ bool client_call_step(struct client_call *call)
 			if (!atomic_load_explicit(&call->job->job.done,
 						  memory_order_acquire))
 				return false;
-			answered(call);
+			take_answer(call);
 			break;
 		case ENDED:
 			return true;
@@ -892,7 +899,7 @@ int client_call_wait(struct client_call *call)
 				call->accesses[i].status = rc;
 		client_job_unref(&call->job->job);
 		call->job = NULL;
-		end(call);
+		end_call(call);
 		return 0;
 	}
 	if (call->state == ROOM) {

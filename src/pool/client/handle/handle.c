@@ -52,8 +52,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Not 0, and of no handle before. */
-static uint32_t next_number(void)
+/* A number that is not 0, and was no handle's before. */
+static uint32_t next_handle_number(void)
 {
 	static _Atomic uint32_t numbers;
 
@@ -72,7 +72,7 @@ int client_handle_open(struct reef_client *client, struct reef_sched *sched,
 	reef->forks = reef_fork_generation();
 	reef->sched = sched ? sched : reef_fiber_sched();
 	reef->epoll_fd = -1;
-	reef->number = next_number();
+	reef->number = next_handle_number();
 	for (uint32_t i = 0; i < CLIENT_COHORTS; i++)
 		atomic_init(&reef->member.pins[i], UINT64_MAX);
 	rc = reef_port_open(client->options.mesh, reef->sched, &reef->port);
@@ -224,7 +224,8 @@ int client_entry_find(struct reef *reef, uint32_t number,
 #define COHORT 3u    /* these bits of a word; the others count how deep */
 #define DEEPER 4u
 
-/* The word of whoever calls; NULL: there is none. */
+/* The word of the calling fiber, or of the thread outside fibers. NULL: the
+ * fiber has none, and no room for one. */
 static inline uint32_t *word_of(const struct reef *reef, bool make)
 {
 	if (!reef_fiber_self_quick())
@@ -232,8 +233,8 @@ static inline uint32_t *word_of(const struct reef *reef, bool make)
 	return reef_fiber_word(reef->number, make);
 }
 
-/* (3) */
-static void pin(struct reef *reef, uint32_t cohort)
+/* Store the newest epoch as the cohort's pin: (3). */
+static void pin_epoch(struct reef *reef, uint32_t cohort)
 {
 	_Atomic uint64_t *newest = &reef->client->reclaim_epoch;
 	uint64_t epoch;
@@ -250,8 +251,8 @@ static inline uint64_t pin_of(const struct reef *reef, uint32_t cohort)
 				    memory_order_relaxed);
 }
 
-/* (2) */
-static inline uint32_t join(struct reef *reef)
+/* The cohort for whoever enters now: (2). */
+static inline uint32_t join_cohort(struct reef *reef)
 {
 	uint32_t young = reef->young;
 
@@ -272,11 +273,11 @@ void reef_enter(struct reef *reef)
 			*word += DEEPER;
 			return;
 		}
-		cohort = join(reef);
+		cohort = join_cohort(reef);
 		*word = DEEPER | cohort;
 	}
 	if (!reef->entered[cohort]++)
-		pin(reef, cohort);
+		pin_epoch(reef, cohort);
 }
 
 void reef_leave(struct reef *reef)

@@ -68,8 +68,8 @@ static int bases_grow(struct reef_space *space, uint32_t count)
 	return 0;
 }
 
-/* Take in all of the view. */
-static int learn(struct reef_space *space)
+/* Learn the ordinals of all extents that the view has of this space. */
+static int learn_view(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
 	const struct client_extent *extent;
@@ -86,15 +86,15 @@ static int learn(struct reef_space *space)
 	return rc;
 }
 
-static bool is_known(const struct reef_space *space, uint32_t ordinal)
+static bool knows_ordinal(const struct reef_space *space, uint32_t ordinal)
 {
 	return ordinal < space->bases_count && space->bases[ordinal];
 }
 
 /* --- from an address --- */
 
-static int find_ordinal(struct reef_space *space, uint32_t number,
-			uint32_t *ordinal)
+static int ordinal_of_extent(struct reef_space *space, uint32_t number,
+			     uint32_t *ordinal)
 {
 	struct reef_client *client = space->reef->client;
 	struct client_extent *extent;
@@ -110,18 +110,19 @@ static int find_ordinal(struct reef_space *space, uint32_t number,
 	return rc;
 }
 
-/* (3) */
-static int check_base(struct reef_space *space, uint32_t ordinal, uint64_t base)
+/* 0 if the ordinal begins at that address; -ERANGE: it is another's (3). */
+static int check_ordinal(struct reef_space *space, uint32_t ordinal,
+			 uint64_t base)
 {
 	int rc = 0;
 
 	if (ordinal >= ORDINALS_MAX)
 		return -ERANGE;
-	if (!is_known(space, ordinal))
-		rc = learn(space);
+	if (!knows_ordinal(space, ordinal))
+		rc = learn_view(space);
 	if (rc)
 		return rc;
-	return is_known(space, ordinal) && space->bases[ordinal] == base
+	return knows_ordinal(space, ordinal) && space->bases[ordinal] == base
 		       ? 0
 		       : -ERANGE;
 }
@@ -137,7 +138,7 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 	if (offset & 63)
 		return -ERANGE;
 	if (known->extent != number || !number) {
-		rc = find_ordinal(space, number, &ordinal);
+		rc = ordinal_of_extent(space, number, &ordinal);
 		if (!rc && ordinal >= ORDINALS_MAX)
 			rc = -ERANGE;
 		if (rc)
@@ -147,9 +148,9 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 	ordinal = known->ordinal;
 	if (unlikely(offset >= REEF_ORDINAL_SIZE)) {
 		ordinal += offset / REEF_ORDINAL_SIZE;
-		rc = check_base(space, ordinal,
-				address - CLIENT_BLOCK_HEADER -
-					offset % REEF_ORDINAL_SIZE);
+		rc = check_ordinal(space, ordinal,
+				   address - CLIENT_BLOCK_HEADER -
+					   offset % REEF_ORDINAL_SIZE);
 		if (rc)
 			return rc;
 	}
@@ -160,7 +161,7 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 
 /* --- to an address --- */
 
-static int refresh(struct reef_space *space)
+static int refresh_view(struct reef_space *space)
 {
 	struct client_space_job *job = client_job_create(&client_refresh_ops);
 	int rc;
@@ -174,19 +175,19 @@ static int refresh(struct reef_space *space)
 	return rc;
 }
 
-static int look_up(struct reef_space *space, uint32_t ordinal)
+static int ask_for_ordinal(struct reef_space *space, uint32_t ordinal)
 {
-	int rc = learn(space);
+	int rc = learn_view(space);
 
-	if (rc || is_known(space, ordinal))
+	if (rc || knows_ordinal(space, ordinal))
 		return rc;
-	/* Joined since we looked? */
-	rc = refresh(space);
+	/* The extent may have joined the space since the view was taken. */
+	rc = refresh_view(space);
 	if (!rc)
-		rc = learn(space);
+		rc = learn_view(space);
 	if (rc)
 		return rc;
-	return is_known(space, ordinal) ? 0 : -EFAULT;
+	return knows_ordinal(space, ordinal) ? 0 : -EFAULT;
 }
 
 int reef_long_address(struct reef_space *space, uint64_t short_address,
@@ -195,10 +196,10 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
 	uint32_t ordinal = (uint32_t)(short_address >> CLIENT_SHORT_BITS);
 	int rc;
 
-	if (unlikely(!is_known(space, ordinal))) {
+	if (unlikely(!knows_ordinal(space, ordinal))) {
 		if (!short_address || ordinal >= ORDINALS_MAX)
 			return -EFAULT;
-		rc = look_up(space, ordinal);
+		rc = ask_for_ordinal(space, ordinal);
 		if (rc)
 			return rc;
 	}

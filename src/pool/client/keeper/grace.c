@@ -18,8 +18,8 @@
 
 #include <stdlib.h>
 
-static void retire(struct reef_client *client, struct reef_peer *peer,
-		   struct reef_remote *remote)
+static void add_retired(struct reef_client *client, struct reef_peer *peer,
+			struct reef_remote *remote)
 {
 	struct client_retired *retired = malloc(sizeof(*retired));
 
@@ -34,16 +34,17 @@ static void retire(struct reef_client *client, struct reef_peer *peer,
 
 void client_retire_peer(struct reef_client *client, struct reef_peer *peer)
 {
-	retire(client, peer, NULL);
+	add_retired(client, peer, NULL);
 }
 
 void client_retire_remote(struct reef_client *client,
 			  struct reef_remote *remote)
 {
-	retire(client, NULL, remote);
+	add_retired(client, NULL, remote);
 }
 
-static void bury(struct reef_client *client, struct client_retired *retired)
+static void close_retired(struct reef_client *client,
+			  struct client_retired *retired)
 {
 	struct client_retired *next;
 
@@ -70,7 +71,7 @@ static struct client_retired *claim_retired(struct reef_client *client)
 
 void client_bury(struct reef_client *client)
 {
-	bury(client, claim_retired(client));
+	close_retired(client, claim_retired(client));
 }
 
 /* True if no call of any handle is in that phase. */
@@ -124,7 +125,7 @@ int client_grace_main(void *arg)
 		atomic_store(&client->phase, !phase);
 		if (!rc)
 			rc = wait_until_left(client, phase, grace);
-		bury(client, retired);
+		close_retired(client, retired);
 	}
 	client_fiber_end(client);
 	return 0;

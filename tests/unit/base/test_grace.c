@@ -166,8 +166,8 @@ static void grace_crowd_has_left_when_both_phases_are_empty(void **state)
 #define GOOD UINT64_C(0x600d)
 
 struct scene {
-	_Atomic(_Atomic uint64_t *) open; /* NULL: closed */
 	_Atomic bool stop;
+	_Atomic(_Atomic uint64_t *) open; /* NULL: closed */
 	_Atomic uint32_t bad;
 	_Atomic uint32_t reads;
 };

@@ -51,11 +51,12 @@ struct crowd_member {
 };
 
 struct crowd_ops {
-	/* In the member, before a round of a case.  -ENOSYS: has none such. */
+	/* Called in the member before a round of a case.  -ENOSYS: it has no
+	 * such case. */
 	int (*ready)(struct crowd_member *member, const char *name);
 	/* Work until phase STOP; sets counted and finished. */
 	int (*loop)(struct crowd_member *member, const char *name);
-	/* At the end. Optional. */
+	/* Called when the member ends. Optional. */
 	void (*leave)(struct crowd_member *member);
 };
 

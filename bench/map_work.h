@@ -56,7 +56,7 @@ enum map_drawn { MAP_UNIFORM, MAP_ZIPF, MAP_LATEST };
 struct map_work {
 	const char *name;
 	enum map_drawn drawn;
-	/* Of 100 operations; the others are gets. */
+	/* How many of 100 operations; the others are gets. */
 	uint32_t puts, inserts, changes;
 	uint32_t threads; /* 0: one */
 	uint32_t fibers;  /* 0: none */

@@ -38,7 +38,8 @@ int redis_server_prepare(struct driver_pair *pair, struct redis_server *server)
 	if (!mkdtemp(server->directory))
 		return driver_fail(pair, -errno, "a directory: %s",
 				   strerror(errno));
-	/* Free at this moment; whoever is quicker makes the start fail. */
+	/* The port is free at this moment; if somebody is quicker, the start
+	 * fails. */
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 ||
 	    bind(fd, (const struct sockaddr *)&address, sizeof(address)) ||
@@ -90,8 +91,8 @@ static bool send_all(int fd, const char *bytes, size_t size)
 	return true;
 }
 
-/* So many times "+OK" or the like, each one line. */
-static bool hear_lines(int fd, uint32_t count, char first)
+/* Read so many answers of one line each ("+OK") that begin with `first`. */
+static bool read_lines(int fd, uint32_t count, char first)
 {
 	char bytes[4096], before = '\n';
 
@@ -110,21 +111,22 @@ static bool hear_lines(int fd, uint32_t count, char first)
 	return true;
 }
 
-static bool answers(const struct redis_server *server)
+static bool is_answering(const struct redis_server *server)
 {
 	int fd = server_connect(server);
 	bool good;
 
 	if (fd < 0)
 		return false;
-	good = send_all(fd, "PING\r\n", 6) && hear_lines(fd, 1, '+');
+	good = send_all(fd, "PING\r\n", 6) && read_lines(fd, 1, '+');
 	close(fd);
 	return good;
 }
 
 /* --- processes --- */
 
-/* In a child, before exec: on all processors, silent, and not without us. */
+/* In a child, before exec: let it run on all processors, print nothing, and end
+ * with its parent. */
 static void child_prepare(pid_t parent, int out)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -147,7 +149,7 @@ static int server_wait(struct driver_pair *pair, struct redis_server *server,
 	int status;
 
 	for (uint32_t i = 0; i < START_TRIES; i++) {
-		if (answers(server))
+		if (is_answering(server))
 			return 0;
 		if (waitpid(server->pid, &status, WNOHANG) == server->pid) {
 			server->pid = 0;
@@ -211,7 +213,7 @@ int redis_server_fill(struct driver_pair *pair,
 		memcpy(value + load->value_size, "\r\n", 2);
 	}
 	while (good && heard < load->keys) {
-		/* As redis-benchmark spells them. */
+		/* Keys are spelt as redis-benchmark does. */
 		int n = snprintf(head, sizeof(head),
 				 "*3\r\n$3\r\nSET\r\n$16\r\nkey:%012u\r\n"
 				 "$%u\r\n",
@@ -222,7 +224,7 @@ int redis_server_fill(struct driver_pair *pair,
 		sent++;
 		if (good &&
 		    (sent - heard == FILL_AT_ONCE || sent == load->keys)) {
-			good = hear_lines(fd, sent - heard, '+');
+			good = read_lines(fd, sent - heard, '+');
 			heard = sent;
 		}
 	}
@@ -252,8 +254,8 @@ static void benchmark_exec(const struct redis_server *server,
 	_exit(127);
 }
 
-/* All that it prints, cut off where there is no more room. */
-static void hear_output(int fd, char output[OUTPUT_MAX])
+/* Read all that it prints, cut off where there is no more room. */
+static void read_output(int fd, char output[OUTPUT_MAX])
 {
 	size_t used = 0;
 	char more[512];
@@ -265,7 +267,7 @@ static void hear_output(int fd, char output[OUTPUT_MAX])
 	output[used] = '\0';
 }
 
-/* The line of figures: "GET","100000.00",... */
+/* The rate in its line of figures: "GET","100000.00",... */
 static double figure_of(const char *output)
 {
 	double rate;
@@ -297,7 +299,7 @@ int redis_server_ask(struct driver_pair *pair,
 	close(pipes[1]);
 	output[0] = '\0';
 	if (pid > 0)
-		hear_output(pipes[0], output);
+		read_output(pipes[0], output);
 	close(pipes[0]);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return driver_fail(pair, -errno, "fork: %s", strerror(errno));

@@ -28,15 +28,15 @@ struct redis_load {
 	uint32_t keys, value_size;
 };
 
-/* A directory, and a port that nobody has.  -errno; pair->error says why. */
+/* Make a directory, and find a free port.  -errno; pair->error says why. */
 int redis_server_prepare(struct driver_pair *pair, struct redis_server *server);
 
-/* Start it, and wait until it answers. arguments: to NULL; its environment is
- * ours, with all that names a home in its directory. */
+/* Start a server, and wait until it answers. arguments: to NULL; its
+ * environment is ours, with all that names a home in its directory. */
 int redis_server_start(struct driver_pair *pair, struct redis_server *server,
 		       const char *const *arguments);
 
-/* End it; nothing is left. One that was not started is fine. */
+/* End a server; nothing is left. One that was not started is fine. */
 void redis_server_end(struct redis_server *server);
 
 /* Set every key of the load.  -errno; pair->error says why. */
@@ -44,7 +44,7 @@ int redis_server_fill(struct driver_pair *pair,
 		      const struct redis_server *server,
 		      const struct redis_load *load);
 
-/* So many requests, by redis-benchmark; *rate: in a second, as it says. */
+/* Run so many requests by redis-benchmark. *rate: in a second, as it says. */
 int redis_server_ask(struct driver_pair *pair,
 		     const struct redis_server *server,
 		     const struct redis_load *load, uint64_t requests,

@@ -15,7 +15,7 @@
 
 struct shape;
 
-/* One batch that is always under way. */
+/* A batch, posted again whenever it ends. */
 struct slot {
 	struct shape *shape;
 	struct reef_queue *queue;
@@ -67,7 +67,7 @@ static uint64_t misses_of(const struct shape *shape)
 	return misses;
 }
 
-static int post(struct slot *slot)
+static int post_slot(struct slot *slot)
 {
 	struct shape *shape = slot->shape;
 	uint32_t connection =
@@ -111,7 +111,7 @@ static void slot_done(struct reef_batch *batch)
 		shape->misses = misses_of(shape) - shape->misses;
 	}
 	if (shape->done < last && !shape->error) {
-		int rc = post(slot);
+		int rc = post_slot(slot);
 
 		if (!rc)
 			return;
@@ -143,7 +143,7 @@ static int run_load(struct shape *shape)
 				  .user = slot},
 		};
 		shape->under_way++;
-		rc = post(slot);
+		rc = post_slot(slot);
 		if (rc) {
 			shape->under_way--;
 			shape->error = rc < 0 ? rc : -EPROTO;
@@ -320,7 +320,8 @@ static int fill_defaults(struct shape_load *load)
 		       : 0;
 }
 
-/* Never touched but where an operation goes: a large region costs little. */
+/* Map a server's memory. Pages are touched only where an operation goes, so a
+ * large region costs little. */
 static int map_memory(struct server *server, uint64_t size)
 {
 	void *base = mmap(NULL, size, PROT_READ | PROT_WRITE,

@@ -17,7 +17,7 @@ static void load_connections(uint32_t line, uint64_t point,
 	load->connections = (uint32_t)point;
 	load->threads = THREADS;
 	load->depth = DEPTH;
-	/* Each connection comes by a few times before it is measured. */
+	/* Each connection is used a few times before it is measured. */
 	load->warm = 20000 + 4 * (uint32_t)point;
 }
 
@@ -60,7 +60,8 @@ static void load_pages(uint32_t line, uint64_t point, struct shape_load *load)
 	load->depth = DEPTH;
 	load->size = point;
 	load->cost.page_size = line ? 2 * MIB : 4096;
-	/* Until the cache has seen as many pages as it can hold. */
+	/* The warm-up lasts until the cache has seen as many pages as it can
+	 * hold. */
 	load->warm = point >= 64 * MIB ? 150000 : 30000;
 }
 

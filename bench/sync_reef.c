@@ -38,7 +38,7 @@ struct hand {
 	struct reef_barrier *barriers[CROWD_MAX + 1]; /* by members */
 	struct reef_sequencer *sequencer;
 	struct reef_clock *clock;
-	/* In use in this round: */
+	/* What this round uses: */
 	struct reef_lock *lock;
 	enum reef_lock_mode mode;
 	struct reef_barrier *barrier;
@@ -175,7 +175,7 @@ static int open_object(struct hand *hand, const struct sync_work *work)
 	}
 }
 
-static int explain(struct crowd_member *member, int rc)
+static int explain_error(struct crowd_member *member, int rc)
 {
 	if (rc)
 		snprintf(member->error, sizeof(member->error), "%.100s",
@@ -195,19 +195,21 @@ static int ours_ready(struct crowd_member *member, const char *name)
 		rc = hand_open(&hand);
 		member->context = hand;
 	}
-	return explain(member, rc ? rc : open_object(hand, work));
+	return explain_error(member, rc ? rc : open_object(hand, work));
 }
 
 static int ours_loop(struct crowd_member *member, const char *name)
 {
 	switch (sync_work_find(name)->object) {
 	case SYNC_WORK_READ:
-		return explain(member, sync_loop(&ours_read_ops, member, name));
+		return explain_error(member,
+				     sync_loop(&ours_read_ops, member, name));
 	case SYNC_WORK_CLOCK:
-		return explain(member,
-			       sync_loop(&ours_clock_ops, member, name));
+		return explain_error(member,
+				     sync_loop(&ours_clock_ops, member, name));
 	default:
-		return explain(member, sync_loop(&ours_ops, member, name));
+		return explain_error(member,
+				     sync_loop(&ours_ops, member, name));
 	}
 }
 

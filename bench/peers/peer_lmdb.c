@@ -38,7 +38,7 @@ static int errno_of(int rc)
 
 /* --- operations --- */
 
-workload_inline int find(MDB_txn *txn, const char *key, uint64_t *value)
+workload_inline int find_value(MDB_txn *txn, const char *key, uint64_t *value)
 {
 	MDB_val name = {MAP_KEY, (void *)key}, found;
 	int rc = mdb_get(txn, theirs.table, &name, &found);
@@ -58,7 +58,7 @@ workload_inline int theirs_get(void *context, const char *key, uint64_t *value)
 	(void)context;
 	if (rc)
 		return errno_of(rc);
-	rc = find(theirs.reader, key, value);
+	rc = find_value(theirs.reader, key, value);
 	mdb_txn_reset(theirs.reader);
 	return rc;
 }
@@ -96,7 +96,7 @@ workload_inline int theirs_change(void *context, const char *key,
 	(void)context;
 	if (rc)
 		return rc;
-	rc = find(txn, key, value);
+	rc = find_value(txn, key, value);
 	if (!rc) {
 		value[MAP_VALUE / 8 - 1]++;
 		rc = write_one(txn, key, value);

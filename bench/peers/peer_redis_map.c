@@ -33,7 +33,7 @@ static struct theirs theirs;
 
 /* --- operations --- */
 
-static int ask(const char *text, size_t size, redisReply **reply)
+static int send_command(const char *text, size_t size, redisReply **reply)
 {
 	if (redisAppendFormattedCommand(redis_client, text, size) != REDIS_OK ||
 	    redisGetReply(redis_client, (void **)reply) != REDIS_OK)
@@ -48,7 +48,7 @@ workload_inline int theirs_get(void *context, const char *key, uint64_t *value)
 
 	(void)context;
 	memcpy(theirs.get + GET_KEY, key, MAP_KEY);
-	rc = ask(theirs.get, sizeof(GET) - 1, &reply);
+	rc = send_command(theirs.get, sizeof(GET) - 1, &reply);
 	if (rc)
 		return rc;
 	if (reply->type == REDIS_REPLY_STRING && reply->len == MAP_VALUE)
@@ -68,7 +68,7 @@ workload_inline int theirs_put(void *context, const char *key,
 	(void)context;
 	memcpy(theirs.set + SET_KEY, key, MAP_KEY);
 	memcpy(theirs.set + SET_VALUE, value, MAP_VALUE);
-	rc = ask(theirs.set, sizeof(SET) - 1, &reply);
+	rc = send_command(theirs.set, sizeof(SET) - 1, &reply);
 	if (rc)
 		return rc;
 	if (reply->type != REDIS_REPLY_STATUS)

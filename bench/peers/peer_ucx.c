@@ -146,7 +146,7 @@ static const struct workload_ops ucx_ops = {
 
 /* --- setting up --- */
 
-/* A setting that the environment does not make. */
+/* Make a setting, unless the environment does. */
 static void set_default(ucp_config_t *config, const char *name,
 			const char *value)
 {
@@ -263,9 +263,10 @@ static int ucx_target(struct driver_pair *pair)
 	return rc;
 }
 
-/* Which transports the endpoint's lanes are on: UCX tells only in prose,
+/* Describe the transports that the endpoint's lanes are on. UCX tells only in
+ * prose,
  * "#  lane[0]:  0:posix/memory.0 md[0] -> ... am rma amo". */
-static void describe(struct driver_pair *pair, struct ucx *ucx)
+static void describe_transports(struct driver_pair *pair, struct ucx *ucx)
 {
 	char *text = NULL, *line, *rest, lane[48];
 	size_t size, used;
@@ -356,7 +357,7 @@ static int ucx_open(struct driver_pair *pair)
 	}
 	if (rc)
 		return driver_fail(pair, rc, "the first get failed");
-	describe(pair, ucx);
+	describe_transports(pair, ucx);
 	return 0;
 }
 

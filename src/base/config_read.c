@@ -95,7 +95,7 @@ static const char *trim_blanks(const char *from, const char *end)
 	return end;
 }
 
-/* Where a comment begins, or the end. */
+/* The place where a comment begins, or the end. */
 static const char *find_comment(const char *from, const char *end)
 {
 	for (const char *at = from; at < end; at++)

@@ -14,7 +14,7 @@ _Thread_local struct reef_context *reef_context_left;
 
 /* Enter a context; its pointer comes in halves, as makecontext passes ints
  * only. */
-static void start(unsigned int high, unsigned int low)
+static void enter_context(unsigned int high, unsigned int low)
 {
 	uintptr_t self = (uintptr_t)high << 16 << 16 | low;
 	struct reef_context *context;
@@ -23,8 +23,8 @@ static void start(unsigned int high, unsigned int low)
 	context->entry(context->arg);
 }
 
-static void prepare(struct reef_context *context, void *stack, size_t size,
-		    void (*entry)(void *arg), void *arg)
+static void prepare_stack(struct reef_context *context, void *stack,
+			  size_t size, void (*entry)(void *arg), void *arg)
 {
 	uintptr_t self = (uintptr_t)context;
 
@@ -34,7 +34,7 @@ static void prepare(struct reef_context *context, void *stack, size_t size,
 	context->saved.uc_stack.ss_sp = stack;
 	context->saved.uc_stack.ss_size = size;
 	context->saved.uc_link = NULL;
-	makecontext(&context->saved, (void (*)(void))start, 2,
+	makecontext(&context->saved, (void (*)(void))enter_context, 2,
 		    (unsigned int)(self >> 16 >> 16), (unsigned int)self);
 }
 
@@ -55,8 +55,8 @@ struct frame {
 	void (*go_on)(void);
 };
 
-static void prepare(struct reef_context *context, void *stack, size_t size,
-		    void (*entry)(void *arg), void *arg)
+static void prepare_stack(struct reef_context *context, void *stack,
+			  size_t size, void (*entry)(void *arg), void *arg)
 {
 	/* After the return into reef_context_start the stack pointer is at
 	 * `top`, aligned as the ABI wants it before a call. */
@@ -92,7 +92,7 @@ void reef_context_make(struct reef_context *context, void *stack, size_t size,
 #ifdef REEF_TSAN
 	context->tsan = __tsan_create_fiber(0);
 #endif
-	prepare(context, stack, size, entry, arg);
+	prepare_stack(context, stack, size, entry, arg);
 }
 
 void reef_context_forget(struct reef_context *context)

@@ -149,7 +149,7 @@ enum reef_mutant {
 /* Switch that one on instead of the one before; NONE: all are off. */
 void reef_mutate(enum reef_mutant mutant);
 enum reef_mutant reef_mutant_now(void);
-/* Its name in the list ("SIM_F1_TWICE"), and what it does wrong. */
+/* The name of a mutant in the list ("SIM_F1_TWICE"), and what it does wrong. */
 const char *reef_mutant_name(enum reef_mutant mutant);
 const char *reef_mutant_text(enum reef_mutant mutant);
 /* NONE: no mutant has that name. */

@@ -30,7 +30,7 @@ static const char *absolute_variable(char *const *environment, const char *name)
 }
 
 /* Put two texts together.  -ENOMEM. */
-static int join(const char *front, const char *back, char **out)
+static int join_texts(const char *front, const char *back, char **out)
 {
 	char *path;
 
@@ -48,7 +48,7 @@ static int join_to_home(char *const *environment, const char *rest, char **out)
 	int rc;
 
 	if (home)
-		return join(home, rest, out);
+		return join_texts(home, rest, out);
 	bytes = malloc(USER_SIZE);
 	if (!bytes)
 		return -ENOMEM;
@@ -56,7 +56,7 @@ static int join_to_home(char *const *environment, const char *rest, char **out)
 	if (rc || !found || user.pw_dir[0] != '/')
 		rc = -ENOENT;
 	else
-		rc = join(user.pw_dir, rest, out);
+		rc = join_texts(user.pw_dir, rest, out);
 	free(bytes);
 	return rc;
 }
@@ -66,7 +66,7 @@ int reef_path_config(char *const *environment, char **out)
 	const char *base = absolute_variable(environment, "XDG_CONFIG_HOME");
 
 	if (base)
-		return join(base, "/reef/reef.conf", out);
+		return join_texts(base, "/reef/reef.conf", out);
 	return join_to_home(environment, "/.config/reef/reef.conf", out);
 }
 
@@ -75,7 +75,7 @@ int reef_path_data(char *const *environment, char **out)
 	const char *base = absolute_variable(environment, "XDG_STATE_HOME");
 
 	if (base)
-		return join(base, "/reef", out);
+		return join_texts(base, "/reef", out);
 	return join_to_home(environment, "/.local/state/reef", out);
 }
 
@@ -85,14 +85,14 @@ int reef_path_runtime(char *const *environment, char **out)
 	char own[48];
 
 	if (base)
-		return join(base, "/reef", out);
+		return join_texts(base, "/reef", out);
 	snprintf(own, sizeof(own), "/tmp/reef-%lu", (unsigned long)geteuid());
-	return join(own, "", out);
+	return join_texts(own, "", out);
 }
 
 int reef_path_expand(char *const *environment, const char *path, char **out)
 {
 	if (path[0] == '~' && (path[1] == '/' || path[1] == '\0'))
 		return join_to_home(environment, path + 1, out);
-	return join(path, "", out);
+	return join_texts(path, "", out);
 }

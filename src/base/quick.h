@@ -19,8 +19,8 @@ static inline uint32_t reef_crc32c_quick(uint32_t crc, const void *bytes,
 					 size_t size)
 {
 #ifdef __x86_64__
-	/* In assembly, because the compiler would not inline what is meant for
-	 * another processor than the caller. */
+	/* This is assembly, because the compiler would not inline what is meant
+	 * for another processor than the caller. */
 	const uint8_t *at = bytes;
 	uint64_t sum = ~crc;
 

@@ -96,7 +96,8 @@ extern _Thread_local struct reef_sched *reef_running
 
 /* --- timer.c --- */
 
-/* Room for `fibers` fibers' timers and those set by others.  -ENOMEM. */
+/* Make room for the timers of `fibers` fibers and those set by others.
+ * -ENOMEM. */
 int reef_timers_reserve(struct reef_sched *sched, uint32_t fibers);
 /* Fire what is due at now_ns, except what is set meanwhile. */
 void reef_timers_fire(struct reef_sched *sched, uint64_t now_ns);

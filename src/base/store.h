@@ -72,7 +72,7 @@ void reef_store_crash(struct reef_store *store);
  * says, though reads still see it until a crash. */
 void reef_store_fail_after(struct reef_store *store, uint32_t n);
 
-/* Its files must be closed. NULL is fine. */
+/* Free a store, whose files must be closed. NULL is fine. */
 void reef_store_destroy(struct reef_store *store);
 
 /* Calls through the ops, so that no caller spells store->ops->... */

@@ -246,7 +246,7 @@ static void inode_unref(struct memory *memory, struct inode *inode)
 	free(inode);
 }
 
-/* Where a name stands, or the table's end. */
+/* The place of a name in a table, or the table's end. */
 static struct name **name_find(struct name **table, const char *text)
 {
 	while (*table && strcmp((*table)->text, text) != 0)

@@ -83,8 +83,9 @@ static int scale(uint64_t whole, uint64_t fraction, uint64_t of, uint64_t unit,
 	return 0;
 }
 
-static const struct unit *find(const struct unit *units, const char *name,
-			       int (*compare)(const char *a, const char *b))
+static const struct unit *find_unit(const struct unit *units, const char *name,
+				    int (*compare)(const char *a,
+						   const char *b))
 {
 	for (; units->name; units++)
 		if (compare(units->name, name) == 0)
@@ -99,7 +100,7 @@ int reef_size_parse(const char *text, uint64_t *out)
 	bool over;
 
 	text = take_number(text, &whole, &fraction, &of, &over);
-	unit = text ? find(sizes, text, strcasecmp) : NULL;
+	unit = text ? find_unit(sizes, text, strcasecmp) : NULL;
 	if (!unit)
 		return -EINVAL;
 	return over ? -ERANGE : scale(whole, fraction, of, unit->scale, out);
@@ -116,7 +117,7 @@ int reef_duration_parse(const char *text, uint64_t *out)
 		return 0;
 	}
 	text = take_number(text, &whole, &fraction, &of, &over);
-	unit = text ? find(durations, text, strcmp) : NULL;
+	unit = text ? find_unit(durations, text, strcmp) : NULL;
 	if (!unit)
 		return -EINVAL;
 	return over ? -ERANGE : scale(whole, fraction, of, unit->scale, out);

@@ -169,8 +169,8 @@ void reef_queue_wake(struct reef_queue *queue);
 /* --- messages --- */
 
 struct reef_message {
-	/* It came through; NULL: gone when it was received. An accepted link
-	 * can be gone after the next poll. */
+	/* The link it came through; NULL: gone when it was received. An
+	 * accepted link can be gone after the next poll. */
 	struct reef_link *link;
 	uint32_t session; /* its sender's, proven */
 	uint32_t length;

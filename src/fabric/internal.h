@@ -15,8 +15,8 @@ static inline bool reef_is_forked(const struct reef_fabric *fabric)
 	return fabric->fork_generation != reef_fork_generation();
 }
 
-/* For what a provider cannot announce: wait until something happened, a
- * millisecond at most.  -ETIMEDOUT: until_ns has passed. */
+/* Wait until something happened, but a millisecond at most, for what a provider
+ * cannot announce.  -ETIMEDOUT: until_ns has passed. */
 int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns);
 
 /* A caller that goes on with a link after a poll, which may have ended it. */

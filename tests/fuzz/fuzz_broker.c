@@ -121,8 +121,8 @@ static void connect_as(struct play *play, uint32_t which)
 			       &play->peers[which], NULL);
 }
 
-static int ask(struct play *play, uint32_t which, uint16_t kind,
-	       uint32_t sequence, const struct reef_body *body)
+static int call_broker(struct play *play, uint32_t which, uint16_t kind,
+		       uint32_t sequence, const struct reef_body *body)
 {
 	struct reef_answer answer = {0};
 	int rc;
@@ -150,8 +150,10 @@ static void add_node(struct play *play, uint32_t which, const char *name)
 	};
 
 	connect_as(play, which);
-	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_REGISTER, 0, &node) == 0);
-	FUZZ_CHECK(ask(play, which, REEF_POOL_NODE_READY, 0, NULL) == 0);
+	FUZZ_CHECK(call_broker(play, which, REEF_POOL_NODE_REGISTER, 0,
+			       &node) == 0);
+	FUZZ_CHECK(call_broker(play, which, REEF_POOL_NODE_READY, 0, NULL) ==
+		   0);
 }
 
 /* Make what the fuzzed messages need: nodes, sessions, a space. */
@@ -169,12 +171,15 @@ static void set_up_pool(struct play *play)
 	connect_as(play, STRANGER);
 	add_node(play, NODE, "n");
 	add_node(play, OTHER_NODE, "m");
-	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
-	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_SPACE_OPEN, 1, &space) == 0);
-	FUZZ_CHECK(ask(play, OWNER, REEF_POOL_USER_ADD, 2, &name) == 0);
+	FUZZ_CHECK(call_broker(play, OWNER, REEF_POOL_SESSION_OPEN, 0, NULL) ==
+		   0);
+	FUZZ_CHECK(call_broker(play, OWNER, REEF_POOL_SPACE_OPEN, 1, &space) ==
+		   0);
+	FUZZ_CHECK(call_broker(play, OWNER, REEF_POOL_USER_ADD, 2, &name) == 0);
 	play->numbers[OWNER] = 2;
 	connect_as(play, USER);
-	FUZZ_CHECK(ask(play, USER, REEF_POOL_SESSION_OPEN, 0, NULL) == 0);
+	FUZZ_CHECK(call_broker(play, USER, REEF_POOL_SESSION_OPEN, 0, NULL) ==
+		   0);
 }
 
 static void send_message(struct play *play, uint32_t which,
@@ -239,7 +244,7 @@ static int others_main(struct reef_sim_host *host, void *arg)
 	/* Whatever came before, a new session is served, unless there is no
 	 * room, or the node said that there is a newer broker. */
 	connect_as(play, STRANGER);
-	rc = ask(play, STRANGER, REEF_POOL_SESSION_OPEN, 0, NULL);
+	rc = call_broker(play, STRANGER, REEF_POOL_SESSION_OPEN, 0, NULL);
 	FUZZ_CHECK(rc == 0 || rc == -ENOSPC || rc == -ETIMEDOUT ||
 		   reef_broker_health(play->broker) == -ESTALE);
 	play->over = true;
@@ -250,7 +255,7 @@ static int others_main(struct reef_sim_host *host, void *arg)
 	return 0;
 }
 
-static void run(struct play *play)
+static void run_play(struct play *play)
 {
 	FUZZ_CHECK(reef_sim_run(play->sim, 1000000 * MILLISECOND) == 0);
 	FUZZ_CHECK(play->over);
@@ -269,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 				     &play.broker_host) == 0);
 	FUZZ_CHECK(reef_sim_host_add(play.sim, "others", others_main, &play,
 				     &host) == 0);
-	run(&play);
+	run_play(&play);
 	/* The next start finds the same state. */
 	play.serves = play.over = false;
 	play.again = true;
@@ -278,7 +283,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	FUZZ_CHECK(reef_sim_host_restart(play.broker_host, broker_main,
 					 &play) == 0);
 	FUZZ_CHECK(reef_sim_host_restart(host, others_main, &play) == 0);
-	run(&play);
+	run_play(&play);
 	reef_sim_destroy(play.sim);
 	return 0;
 }

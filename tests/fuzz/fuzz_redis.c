@@ -21,7 +21,7 @@ struct heard {
 	char error[REDIS_PARSE_ERROR_SIZE];
 };
 
-static void add(struct heard *heard, const void *bytes, size_t size)
+static void add_to_sum(struct heard *heard, const void *bytes, size_t size)
 {
 	const uint8_t *from = bytes;
 
@@ -29,22 +29,22 @@ static void add(struct heard *heard, const void *bytes, size_t size)
 		heard->sum = (heard->sum ^ from[i]) * 0x100000001b3;
 }
 
-static void hear(struct redis_parser *parser, struct heard *heard,
-		 const struct redis_request *request, uint8_t options)
+static void note_request(struct redis_parser *parser, struct heard *heard,
+			 const struct redis_request *request, uint8_t options)
 {
 	void *own;
 	size_t room;
 
 	FUZZ_CHECK(request->argc > 0);
 	heard->requests++;
-	add(heard, &request->argc, sizeof(request->argc));
+	add_to_sum(heard, &request->argc, sizeof(request->argc));
 	for (uint32_t i = 0; i < request->argc; i++) {
 		const struct redis_bytes *one = &request->argv[i];
 
 		FUZZ_CHECK(!(options & STRANGER) ||
 			   one->size <= REDIS_INLINE_MAX);
-		add(heard, &one->size, sizeof(one->size));
-		add(heard, one->bytes, one->size);
+		add_to_sum(heard, &one->size, sizeof(one->size));
+		add_to_sum(heard, one->bytes, one->size);
 		if (!(options & TAKES_BIGS) || !request->is_big)
 			continue;
 		own = redis_parser_take_big(parser, one->bytes, &room);
@@ -53,20 +53,20 @@ static void hear(struct redis_parser *parser, struct heard *heard,
 	}
 }
 
-/* All requests that are there. */
-static int hear_all(struct redis_parser *parser, struct heard *heard,
-		    uint8_t options)
+/* Note all requests that are whole. */
+static int note_requests(struct redis_parser *parser, struct heard *heard,
+			 uint8_t options)
 {
 	struct redis_request request;
 	int rc;
 
 	while ((rc = redis_parser_next(parser, &request)) == 1)
-		hear(parser, heard, &request, options);
+		note_request(parser, heard, &request, options);
 	return rc;
 }
 
-static struct heard parse(struct fuzz_input input, size_t piece,
-			  uint8_t options)
+static struct heard parse_in_pieces(struct fuzz_input input, size_t piece,
+				    uint8_t options)
 {
 	const struct redis_limits limits = {.bulk_max = 1 << 20,
 					    .query_max = 1 << 24};
@@ -83,7 +83,7 @@ static struct heard parse(struct fuzz_input input, size_t piece,
 		FUZZ_CHECK(took > 0 && (size_t)took <= size);
 		input.bytes += took;
 		input.size -= (size_t)took;
-		heard.end = hear_all(&parser, &heard, options);
+		heard.end = note_requests(&parser, &heard, options);
 		if (!heard.end && (options & SETTLES))
 			FUZZ_CHECK(redis_parser_settle(&parser) == 0);
 		/* What was announced costs nothing before it comes, but for
@@ -94,7 +94,7 @@ static struct heard parse(struct fuzz_input input, size_t piece,
 	if (heard.end) {
 		memcpy(heard.error, parser.error, sizeof(heard.error));
 		FUZZ_CHECK(parser.is_failed && *heard.error);
-		FUZZ_CHECK(hear_all(&parser, &heard, options) == -EPROTO);
+		FUZZ_CHECK(note_requests(&parser, &heard, options) == -EPROTO);
 	}
 	redis_parser_fini(&parser);
 	return heard;
@@ -107,8 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	size_t piece = (size_t)fuzz_take(&input) + 1;
 	struct heard whole, pieces;
 
-	whole = parse(input, SIZE_MAX, options);
-	pieces = parse(input, piece, options);
+	whole = parse_in_pieces(input, SIZE_MAX, options);
+	pieces = parse_in_pieces(input, piece, options);
 	/* A line that is too long is one only while its end is not there. */
 	if (input.size >= REDIS_INLINE_MAX)
 		return 0;

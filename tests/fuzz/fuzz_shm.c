@@ -106,7 +106,7 @@ static void open_all(void)
 	FUZZ_CHECK(evil_listener >= 0);
 }
 
-static void step(struct reef_hello *hello)
+static void step_hello(struct reef_hello *hello)
 {
 	struct reef_hello_peer peer;
 	int i, rc = -EAGAIN;
@@ -132,7 +132,7 @@ static struct reef_stream *join_node(void)
 	FUZZ_CHECK(!reef_stream_create(reef_socket_connect(&parsed), 4096,
 				       &stream));
 	FUZZ_CHECK(!reef_hello_connect(stream, &local, &options, &hello));
-	step(hello);
+	step_hello(hello);
 	return stream;
 }
 
@@ -154,7 +154,7 @@ static struct reef_stream *be_joined(struct reef_link **link)
 				       &stream));
 	FUZZ_CHECK(!reef_hello_accept(stream, &local, &listen_options, NULL,
 				      NULL, &hello));
-	step(hello);
+	step_hello(hello);
 	FUZZ_CHECK(!reef_stream_send(stream, REEF_FRAME_CONTROL, 0, &part, 1,
 				     passed[1]));
 	reef_poll(queue);
@@ -162,7 +162,7 @@ static struct reef_stream *be_joined(struct reef_link **link)
 	return stream;
 }
 
-/* As ring.c lays it out. */
+/* Write the input's words into the ring, which is as ring.c lays it out. */
 static void scribble(const uint8_t *bytes, size_t size)
 {
 	uint8_t words[24] = {0};
@@ -177,7 +177,7 @@ static void scribble(const uint8_t *bytes, size_t size)
 		FUZZ_CHECK(pwrite(passed[1], words + 12, 8, at) == 8);
 }
 
-static void say(struct reef_stream *stream, struct fuzz_input *input)
+static void send_frames(struct reef_stream *stream, struct fuzz_input *input)
 {
 	struct reef_frame frame;
 	uint8_t payload[256];
@@ -231,18 +231,18 @@ static void try_node(struct fuzz_input *input)
 	struct reef_stream *stream = join_node();
 	int i;
 
-	say(stream, input);
+	send_frames(stream, input);
 	reef_stream_destroy(stream);
 	for (i = 0; i < STEPS && shm->links; i++)
 		drop_messages();
-	/* It is gone, and nothing of it stays. */
+	/* The link is gone, and nothing of it stays. */
 	FUZZ_CHECK(!shm->links && !shm->peers && !shm->accepted &&
 		   !shm->half_open);
 	FUZZ_CHECK(!((struct shm_region *)region)->holds);
 }
 
-/* All of a remote that is said to be usable. */
-static void use(struct reef_remote *remote)
+/* Read and write all of a remote that is said to be usable. */
+static void use_remote(struct reef_remote *remote)
 {
 	static uint8_t bytes[SIZE];
 	struct reef_op ops[] = {
@@ -287,9 +287,9 @@ static void try_link(struct fuzz_input *input)
 	for (i = 0; i < 2; i++)
 		FUZZ_CHECK(!fabric->top->ops.attach(fabric->top, queue, link,
 						    KEY, &remotes[i]));
-	say(stream, input);
+	send_frames(stream, input);
 	for (i = 0; i < 2; i++)
-		use(remotes[i]);
+		use_remote(remotes[i]);
 	send_short(link);
 	reef_stream_destroy(stream);
 	for (i = 0; i < STEPS && !reef_link_status(link); i++)

@@ -77,7 +77,7 @@ static const char *const words[] = {
 	"a b c d e f",
 };
 
-static uint64_t wild(struct reef_random *random)
+static uint64_t wild_number(struct reef_random *random)
 {
 	uint64_t kind = reef_random_below(random, 16);
 
@@ -141,15 +141,15 @@ static void fill_rows(struct reef_random *random, struct reef_cursor_out *rows)
 		};
 		if (reef_random_chance(random, 1, 2))
 			row.row = REEF_ROW_EXTENT;
-		fill_fields(reef_row_fields(row.row), &row, random, wild,
+		fill_fields(reef_row_fields(row.row), &row, random, wild_number,
 			    wild_text);
 		reef_row_encode(&row, rows);
 	}
 }
 
 /* Append a message that decodes. kind 0: any. */
-static void make(struct reef_random *random, uint16_t kind,
-		 struct reef_cursor_out *out)
+static void append_message(struct reef_random *random, uint16_t kind,
+			   struct reef_cursor_out *out)
 {
 	struct reef_cursor_out message = {0}, rows = {0};
 	struct reef_pool_header header = {
@@ -159,7 +159,8 @@ static void make(struct reef_random *random, uint16_t kind,
 			     : (uint16_t)reef_random_between(
 				       random, 1, REEF_POOL_KINDS - 1),
 		.id = (uint32_t)reef_random_between(random, 1, 1000),
-		.epoch = reef_random_chance(random, 1, 8) ? wild(random) : 1,
+		.epoch = reef_random_chance(random, 1, 8) ? wild_number(random)
+							  : 1,
 	};
 	uint8_t who = (uint8_t)reef_random_below(random, WHO_MAX);
 	struct reef_body body = {0};
@@ -169,14 +170,15 @@ static void make(struct reef_random *random, uint16_t kind,
 		header.id = 0;
 	} else if (reef_random_chance(random, 1, 16)) {
 		header.type = REEF_POOL_ANSWER;
-		header.id = (uint32_t)wild(random);
+		header.id = (uint32_t)wild_number(random);
 		header.id += header.id == 0;
 	}
 	if (header.type == REEF_POOL_REQUEST) {
 		who |= reef_random_chance(random, 3, 4) ? FUZZ_NUMBERED : 0;
-		header.sequence = (uint32_t)wild(random);
+		header.sequence = (uint32_t)wild_number(random);
 	}
-	fill_fields(reef_pool_fields(&header), &body, random, wild, wild_text);
+	fill_fields(reef_pool_fields(&header), &body, random, wild_number,
+		    wild_text);
 	fill_secret(random, &header, &body.ask);
 	fill_rows(random, &rows);
 	body.rows = rows.bytes;
@@ -191,8 +193,8 @@ static void make(struct reef_random *random, uint16_t kind,
 	free(rows.bytes);
 }
 
-static void copy(const struct fuzz_message *message,
-		 struct reef_cursor_out *out)
+static void append_copy(const struct fuzz_message *message,
+			struct reef_cursor_out *out)
 {
 	reef_cursor_put(out, 1,
 			message->who |
@@ -215,33 +217,33 @@ static uint16_t kind_of(const struct fuzz_message *message)
 
 enum change { ADD, ANEW, DOUBLE, DROP, MOVE, OTHER_WHO, PASS, CHANGES };
 
-static void change(struct reef_random *random, enum change what,
-		   const struct fuzz_message *message,
-		   struct reef_cursor_out *out)
+static void change_message(struct reef_random *random, enum change what,
+			   const struct fuzz_message *message,
+			   struct reef_cursor_out *out)
 {
 	struct fuzz_message other = *message;
 
 	switch (what) {
 	case ADD:
-		make(random, 0, out);
-		copy(message, out);
+		append_message(random, 0, out);
+		append_copy(message, out);
 		break;
 	case ANEW: /* the same kind with other values */
-		make(random, kind_of(message), out);
+		append_message(random, kind_of(message), out);
 		break;
 	case DOUBLE:
-		copy(message, out);
-		copy(message, out);
+		append_copy(message, out);
+		append_copy(message, out);
 		break;
 	case OTHER_WHO:
 		other.who = (uint8_t)reef_random_below(random, WHO_MAX);
-		copy(&other, out);
+		append_copy(&other, out);
 		break;
 	case PASS: /* time, for whom it is that */
-		copy(message, out);
+		append_copy(message, out);
 		other.who = 4;
 		other.is_numbered = false;
-		copy(&other, out);
+		append_copy(&other, out);
 		break;
 	default: /* DROP; and MOVE, which comes back later */
 		break;
@@ -272,14 +274,14 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t size_max,
 	chosen = (uint32_t)reef_random_below(&random, count + 1);
 	for (i = 0; i < count; i++) {
 		if (i == chosen)
-			change(&random, what, &messages[i], &out);
+			change_message(&random, what, &messages[i], &out);
 		else
-			copy(&messages[i], &out);
+			append_copy(&messages[i], &out);
 	}
 	if (what == MOVE && chosen < count)
-		copy(&messages[chosen], &out);
+		append_copy(&messages[chosen], &out);
 	else if (chosen == count)
-		make(&random, 0, &out);
+		append_message(&random, 0, &out);
 	if (!out.failed && out.size <= size_max && out.size > 0) {
 		memcpy(bytes, out.bytes, out.size);
 		size = out.size;

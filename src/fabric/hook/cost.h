@@ -43,8 +43,9 @@ struct reef_cost_model;
 enum reef_cost_transport {
 	/* A context at both ends for every link. */
 	REEF_COST_CONNECTED,
-	/* None; but whatever is asked for is answered by another message, which
-	 * costs the target an `out` and the initiator an `in`. */
+	/* There are no contexts; but every request is answered by another
+	 * message, which costs the target an `out` and the initiator an `in`.
+	 */
 	REEF_COST_DATAGRAM,
 };
 

@@ -289,8 +289,8 @@ static void lost_fire(struct reef_timer *timer)
 	struct mail *mail = reef_container(timer, struct mail, timer);
 	struct conn *conn = mail->conn;
 
-	/* Only a silence gets here before the loss; the other side has its own
-	 * timer, which is sooner, or has just been let in. */
+	/* Before the loss only a silence gets here; the other side has a timer
+	 * of its own, which is sooner, or has just been let in. */
 	sim_conn_lose(conn, mail->to == 0 ? NEVER : sim_silence(conn, 0),
 		      mail->to == 1 ? NEVER : sim_silence(conn, 1), mail->code);
 	deliver_mail(mail);

@@ -64,12 +64,12 @@ int reef_sim_host_add(struct reef_sim *sim, const char *name,
 		      void *arg, struct reef_sim_host **out);
 const char *reef_sim_host_name(const struct reef_sim_host *host);
 struct reef_random *reef_sim_host_random(struct reef_sim_host *host);
-/* Its files; calls on them take time, and fail once the host is dead. */
+/* A host's files; calls on them take time, and fail once the host is dead. */
 struct reef_store *reef_sim_host_store(struct reef_sim_host *host);
 /* The bare disk below, for tests: it survives kills, and reef_store_fail_after
  * works on it. */
 struct reef_store *reef_sim_host_disk(struct reef_sim_host *host);
-/* What main returned, once it has; -EAGAIN before. */
+/* What a host's main returned, once it has; -EAGAIN before. */
 int reef_sim_host_result(const struct reef_sim_host *host, int *result);
 
 /* A host stops between two events of its own; what it sent is on its way, its
@@ -86,8 +86,8 @@ void reef_sim_host_power_off(struct reef_sim_host *host);
 int reef_sim_host_restart(struct reef_sim_host *host,
 			  int (*main)(struct reef_sim_host *host, void *arg),
 			  void *arg);
-/* As by SIGSTOP: its fibers stand still and its messages wait, but its memory
- * is served and nobody takes it for dead. */
+/* Pause a host, as by SIGSTOP: its fibers stand still and its messages wait,
+ * but its memory is served and nobody takes it for dead. */
 void reef_sim_host_pause(struct reef_sim_host *host);
 void reef_sim_host_resume(struct reef_sim_host *host);
 /* Cut, or mend, the network between two hosts. What is under way waits; links

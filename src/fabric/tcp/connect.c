@@ -157,7 +157,7 @@ static void unlist_remote(struct tcp_link *link, struct tcp_remote *remote)
 	*at = remote->next;
 }
 
-/* With link->lock. */
+/* End an attach with this state. With link->lock. */
 static void end_attach(struct tcp_link *link, struct reef_queue *polling,
 		       struct tcp_remote *remote, int state)
 {
@@ -203,7 +203,8 @@ static void unlist_attach(struct tcp_link *link, struct tcp_remote *remote)
 	pthread_mutex_unlock(&link->lock);
 }
 
-/* With tx_lock, so that the link does not break meanwhile. */
+/* Ask the peer for a key. With tx_lock, so that the link does not break
+ * meanwhile. */
 static int start_attach(struct tcp_link *link, struct tcp_queue *queue,
 			struct tcp_remote *remote)
 {

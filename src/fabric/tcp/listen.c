@@ -375,7 +375,7 @@ static struct tcp_holding *find_holding(struct tcp_link *link, uint64_t key)
 	return NULL;
 }
 
-/* With link->lock. */
+/* Count an attach of the peer's under this key. With link->lock. */
 static int add_holding(struct tcp_link *link, uint64_t key)
 {
 	struct tcp_holding *holding = find_holding(link, key), *more;

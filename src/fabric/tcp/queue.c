@@ -294,8 +294,8 @@ static int poll_active(struct tcp_queue *queue)
 	return happened;
 }
 
-/* While many are active they are not tried one by one; those that epoll did not
- * report for a while are not active any more. */
+/* Deactivate watches that epoll did not report for a while, when too many are
+ * active to be tried one by one. */
 static void sweep_active(struct tcp_queue *queue)
 {
 	struct tcp_watch *watch, *next;

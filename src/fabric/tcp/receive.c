@@ -446,7 +446,7 @@ static int read_once(struct tcp_link *link, bool *drained)
 		return rc;
 	parts[count] = (struct iovec){link->in.bytes + link->in.end,
 				      link->in.size - link->in.end};
-	/* After long results comes, if anything, the head of more of them. */
+	/* Long results are followed, if by anything, by the head of more. */
 	if (count)
 		parts[count].iov_len = BEHIND;
 	for (int i = 0; i <= count; i++)

@@ -176,8 +176,8 @@ static uint8_t *address_of(const struct tcp_target *target,
 	return (uint8_t *)target->region->base.memory->base + op->offset;
 }
 
-/* Of the `size` bytes that could be moved at `at`, those that end no word in
- * its middle; all, if that is the end of the operation. */
+/* How many of the `size` bytes at `at` can be moved without ending inside a
+ * word; all, if that is the end of the operation. */
 static uint32_t whole_words(const uint8_t *at, size_t size, uint32_t wanted)
 {
 	size_t over;
@@ -276,7 +276,7 @@ static int run_send(struct tcp_target *target, const struct reef_wire_op *op,
 
 	if (size < op->length)
 		return -EAGAIN;
-	/* Whoever gets the message may look at what the batch wrote. */
+	/* The receiver of the message may read what the batch wrote. */
 	order_writes(target);
 	rc = target->message(target->context, bytes, op->length);
 	if (rc == 0)

@@ -100,7 +100,7 @@ struct tcp_queue {
 	uint64_t tick_ns;   /* when time was looked at last */
 	uint32_t attentive; /* polls that look at everything */
 	bool is_armed;	    /* the next poll leaves epoll to the sleeper */
-	/* Those that epoll reported and that are still to be looked at. */
+	/* Events that epoll reported and that are still to be handled. */
 	struct epoll_event events[64];
 	int event_count;
 };
@@ -145,7 +145,7 @@ struct tcp_link {
 	int fd;			     /* both locks to change */
 	uint32_t ops_max, length_max, message_max; /* the peer's */
 
-	/* Before WELCOME, on the connecting side. Thread: owner. */
+	/* Used before WELCOME, on the connecting side. Thread: owner. */
 	struct tcp_source opening;
 	struct tcp_link *next_opening;
 	struct reef_stream *stream;

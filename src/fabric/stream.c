@@ -14,6 +14,7 @@
 #include "fabric/stream.h"
 
 #include "base/log.h"
+#include "fabric/fifo.h"
 #include "wire/control.h"
 
 #include <errno.h>
@@ -24,16 +25,9 @@
 #include <unistd.h>
 
 #define HEADER REEF_FRAME_HEADER_SIZE
-#define IN_FIRST 2048
-#define OUT_FIRST 2048
 #define OUT_LEAST (64u << 10)
 #define PARTS_MAX 15
 #define FDS_MAX 4
-
-struct buffer {
-	uint8_t *bytes;
-	size_t size, start, end;
-};
 
 struct reef_stream {
 	int fd;
@@ -44,35 +38,12 @@ struct reef_stream {
 	uint32_t payload_max;
 	uint64_t heard_ns;
 	bool took_all; /* the last read: there was no more */
-	struct buffer in, out;
+	struct reef_fifo in, out;
 	size_t out_max;
 	size_t handed_out; /* size of the frame that the caller looks at */
 	int fds[FDS_MAX];
 	int fd_count;
 };
-
-static void buffer_compact(struct buffer *buffer)
-{
-	size_t used = buffer->end - buffer->start;
-
-	if (buffer->start && used)
-		memmove(buffer->bytes, buffer->bytes + buffer->start, used);
-	buffer->start = 0;
-	buffer->end = used;
-}
-
-static int buffer_grow(struct buffer *buffer, size_t size)
-{
-	uint8_t *bytes;
-
-	reef_assert(size > buffer->size);
-	bytes = realloc(buffer->bytes, size);
-	if (!bytes)
-		return -ENOMEM;
-	buffer->bytes = bytes;
-	buffer->size = size;
-	return 0;
-}
 
 int reef_stream_create(int fd, uint32_t payload_max, struct reef_stream **out)
 {
@@ -82,7 +53,7 @@ int reef_stream_create(int fd, uint32_t payload_max, struct reef_stream **out)
 
 	if (!stream)
 		return -ENOMEM;
-	if (buffer_grow(&stream->in, IN_FIRST) < 0) {
+	if (reef_fifo_reserve(&stream->in, HEADER, SIZE_MAX / 2) < 0) {
 		free(stream);
 		return -ENOMEM;
 	}
@@ -124,7 +95,7 @@ void reef_stream_welcome(struct reef_stream *stream)
 int reef_stream_release(struct reef_stream *stream, const uint8_t **rest,
 			size_t *rest_size)
 {
-	struct buffer *in = &stream->in;
+	struct reef_fifo *in = &stream->in;
 	int fd = stream->fd;
 
 	reef_assert(!reef_stream_wants_write(stream));
@@ -180,7 +151,7 @@ static ssize_t send_some(struct reef_stream *stream, struct msghdr *message)
 
 int reef_stream_flush(struct reef_stream *stream)
 {
-	struct buffer *out = &stream->out;
+	struct reef_fifo *out = &stream->out;
 	struct iovec part;
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	ssize_t n;
@@ -199,26 +170,13 @@ int reef_stream_flush(struct reef_stream *stream)
 	return 0;
 }
 
-static int reserve_kept(struct reef_stream *stream, size_t size)
-{
-	struct buffer *out = &stream->out;
-	size_t want = out->size ? out->size : OUT_FIRST;
-
-	if (out->size - out->end >= size)
-		return 0;
-	buffer_compact(out);
-	while (want - out->end < size)
-		want *= 2;
-	return want > out->size ? buffer_grow(out, want) : 0;
-}
-
 /* Keep what lies after the first `sent` bytes of the parts for later. */
 static int keep_rest(struct reef_stream *stream, const struct iovec *parts,
 		     int count, size_t sent, size_t total)
 {
-	struct buffer *out = &stream->out;
+	struct reef_fifo *out = &stream->out;
 
-	if (reserve_kept(stream, total - sent) < 0)
+	if (reef_fifo_reserve(out, total - sent, stream->out_max) < 0)
 		return sent ? (int)break_output(stream) : -EAGAIN;
 	for (int i = 0; i < count; i++) {
 		size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
@@ -356,20 +314,16 @@ static ssize_t receive_some(struct reef_stream *stream, void *bytes,
 /* Read more input. 0: something came. */
 static int read_more(struct reef_stream *stream)
 {
-	struct buffer *in = &stream->in;
+	struct reef_fifo *in = &stream->in;
 	size_t most = HEADER + (size_t)frame_max(stream);
 	ssize_t n;
 	int rc, fds;
 
-	if (in->end == in->size)
-		buffer_compact(in);
-	if (in->end == in->size) {
-		/* Only a frame longer than the buffer gets here, so most is
-		 * larger than size. */
-		rc = buffer_grow(in, in->size * 2 < most ? in->size * 2 : most);
-		if (rc < 0)
-			return rc;
-	}
+	/* There is room for more, or a frame longer than the buffer: `most` is
+	 * larger than that. */
+	rc = reef_fifo_reserve(in, 1, most);
+	if (rc < 0)
+		return rc;
 	fds = stream->fd_count;
 	do {
 		n = receive_some(stream, in->bytes + in->end,
@@ -391,7 +345,7 @@ static int read_more(struct reef_stream *stream)
 /* Cut the next frame from the buffered input.  -EAGAIN: it is not whole yet. */
 static int cut_frame(struct reef_stream *stream, struct reef_frame *out)
 {
-	struct buffer *in = &stream->in;
+	struct reef_fifo *in = &stream->in;
 	const uint8_t *bytes = in->bytes + in->start;
 	struct reef_frame_header header;
 	int fd = -1;
@@ -424,7 +378,7 @@ static int cut_frame(struct reef_stream *stream, struct reef_frame *out)
 
 int reef_stream_receive(struct reef_stream *stream, struct reef_frame *out)
 {
-	struct buffer *in = &stream->in;
+	struct reef_fifo *in = &stream->in;
 	int rc = stream->input_error;
 
 	if (rc)

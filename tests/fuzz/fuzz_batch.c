@@ -27,21 +27,21 @@ static int on_message(void *context, const uint8_t *bytes, uint32_t length)
  * them end a batch. */
 static int take_replies(struct tcp_target *target)
 {
-	struct tcp_buffer *reply = &target->reply;
+	struct reef_fifo *reply = &target->reply;
 	struct reef_frame_header header;
 	int ended = 0;
 
-	while (tcp_buffer_used(reply)) {
-		FUZZ_CHECK(tcp_buffer_used(reply) >= REEF_FRAME_HEADER_SIZE);
+	while (reef_fifo_used(reply)) {
+		FUZZ_CHECK(reef_fifo_used(reply) >= REEF_FRAME_HEADER_SIZE);
 		FUZZ_CHECK(reef_frame_header_decode(reply->bytes + reply->start,
 						    &header) == 0);
 		FUZZ_CHECK(header.type == REEF_FRAME_BATCH_DONE ||
 			   header.type == REEF_FRAME_BATCH_PART);
 		FUZZ_CHECK(header.length &&
 			   header.length <= REEF_WIRE_PART_MAX);
-		FUZZ_CHECK(tcp_buffer_used(reply) >=
+		FUZZ_CHECK(reef_fifo_used(reply) >=
 			   REEF_FRAME_HEADER_SIZE + header.length);
-		tcp_buffer_take(reply, REEF_FRAME_HEADER_SIZE + header.length);
+		reef_fifo_take(reply, REEF_FRAME_HEADER_SIZE + header.length);
 		ended += header.type == REEF_FRAME_BATCH_DONE;
 	}
 	return ended;

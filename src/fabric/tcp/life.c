@@ -113,7 +113,7 @@ void tcp_link_unref(struct tcp_link *link)
 
 static int keep_rest(struct tcp_link *link, const uint8_t *rest, size_t size)
 {
-	int rc = tcp_buffer_reserve(&link->in, size + 1, SIZE_MAX / 2);
+	int rc = reef_fifo_reserve(&link->in, size + 1, SIZE_MAX / 2);
 
 	if (rc < 0)
 		return rc;
@@ -187,7 +187,7 @@ static bool say_bye(struct tcp_link *link, int reason)
 {
 	uint8_t payload[REEF_WIRE_BYE_SIZE];
 
-	if (link->blocked || tcp_buffer_used(&link->out) ||
+	if (link->blocked || reef_fifo_used(&link->out) ||
 	    link->borrowed.iov_len || link->batch_begun)
 		return false;
 	reef_wire_bye_encode(reason, payload);

@@ -87,7 +87,7 @@ static int begin_results(struct tcp_link *link)
 
 static void take_input(struct tcp_link *link, size_t size)
 {
-	tcp_buffer_take(&link->in, size);
+	reef_fifo_take(&link->in, size);
 	link->header_left -= (uint32_t)size;
 }
 
@@ -96,7 +96,7 @@ static int digest_results(struct tcp_link *link)
 	struct reef_batch *batch = head_batch(link);
 	const uint8_t *bytes = link->in.bytes + link->in.start;
 	uint32_t left = results_left(link), size;
-	size_t there = tcp_buffer_used(&link->in);
+	size_t there = reef_fifo_used(&link->in);
 	struct reef_op *op;
 
 	if (left == 0) {
@@ -163,7 +163,7 @@ static int digest_tail(struct tcp_link *link)
 	struct tcp_watch *watch = (struct tcp_watch *)batch->scratch[0];
 	struct reef_wire_done done;
 
-	if (tcp_buffer_used(&link->in) < REEF_WIRE_DONE_SIZE)
+	if (reef_fifo_used(&link->in) < REEF_WIRE_DONE_SIZE)
 		return -EAGAIN;
 	if (reef_wire_done_decode(link->in.bytes + link->in.start, batch->count,
 				  &done) < 0 ||
@@ -233,7 +233,7 @@ static int digest_control(struct tcp_link *link)
 	const uint8_t *payload = link->in.bytes + link->in.start;
 	int rc = 0;
 
-	if (tcp_buffer_used(&link->in) < link->header.length)
+	if (reef_fifo_used(&link->in) < link->header.length)
 		return -EAGAIN;
 	switch (link->header.type) {
 	case REEF_FRAME_BYE:
@@ -277,7 +277,7 @@ static int digest_message(struct tcp_link *link)
 {
 	int rc;
 
-	if (tcp_buffer_used(&link->in) < link->header.length)
+	if (reef_fifo_used(&link->in) < link->header.length)
 		return -EAGAIN;
 	rc = link->target.message(link, link->in.bytes + link->in.start,
 				  link->header.length);
@@ -304,13 +304,13 @@ static int digest_header(struct tcp_link *link)
 {
 	int rc;
 
-	if (tcp_buffer_used(&link->in) < REEF_FRAME_HEADER_SIZE)
+	if (reef_fifo_used(&link->in) < REEF_FRAME_HEADER_SIZE)
 		return -EAGAIN;
 	rc = reef_frame_header_decode(link->in.bytes + link->in.start,
 				      &link->header);
 	if (rc < 0 || link->header.flags)
 		return -REEF_EPROTO;
-	tcp_buffer_take(&link->in, REEF_FRAME_HEADER_SIZE);
+	reef_fifo_take(&link->in, REEF_FRAME_HEADER_SIZE);
 	link->header_left = link->header.length;
 	switch (link->header.type) {
 	case REEF_FRAME_BATCH:
@@ -329,7 +329,7 @@ static int digest_batch(struct tcp_link *link)
 {
 	size_t used;
 	int rc = tcp_target_feed(&link->target, link->in.bytes + link->in.start,
-				 tcp_buffer_used(&link->in), &used);
+				 reef_fifo_used(&link->in), &used);
 
 	take_input(link, used);
 	if (rc == 0) {
@@ -380,7 +380,7 @@ static int list_places(struct tcp_link *link, struct iovec *parts)
 	uint32_t left, size, op, moved;
 	int count = 0;
 
-	if (link->input != TCP_RESULTS || tcp_buffer_used(&link->in) ||
+	if (link->input != TCP_RESULTS || reef_fifo_used(&link->in) ||
 	    results_left(link) < DIRECT_MIN)
 		return 0;
 	batch = head_batch(link);
@@ -419,17 +419,17 @@ static void note_placed(struct tcp_link *link, const struct iovec *parts,
 
 static int make_room(struct tcp_link *link)
 {
-	struct tcp_buffer *in = &link->in;
+	struct reef_fifo *in = &link->in;
 
 	if (in->start == in->end)
-		tcp_buffer_trim(in, KEEP);
+		reef_fifo_trim(in, KEEP);
 	if (in->size - in->end >= IN_FIRST / 4)
 		return 0;
 	/* Bounded by the longest message or table of operations, after which
 	 * the target does not ask for more. */
-	return tcp_buffer_reserve(in,
-				  in->size < IN_FIRST ? IN_FIRST : in->size / 2,
-				  SIZE_MAX / 2);
+	return reef_fifo_reserve(in,
+				 in->size < IN_FIRST ? IN_FIRST : in->size / 2,
+				 SIZE_MAX / 2);
 }
 
 /* Read once from the socket. *drained: there was no more than that. */
@@ -475,14 +475,14 @@ static int read_once(struct tcp_link *link, bool *drained)
  * frames. */
 static void send_replies(struct tcp_link *link)
 {
-	struct tcp_buffer *reply = &link->target.reply;
+	struct reef_fifo *reply = &link->target.reply;
 
-	if (!tcp_buffer_used(reply) && !link->blocked)
+	if (!reef_fifo_used(reply) && !link->blocked)
 		return;
 	pthread_mutex_lock(&link->tx_lock);
-	while (tcp_flush(link) == 0 && tcp_buffer_used(reply)) {
-		tcp_buffer_trim(&link->out, KEEP);
-		tcp_buffer_swap(&link->out, reply);
+	while (tcp_flush(link) == 0 && reef_fifo_used(reply)) {
+		reef_fifo_trim(&link->out, KEEP);
+		reef_fifo_swap(&link->out, reply);
 	}
 	pthread_mutex_unlock(&link->tx_lock);
 }
@@ -517,7 +517,7 @@ static int digest_and_answer(struct tcp_link *link)
 		rc = digest_input(link);
 		send_replies(link);
 	} while (rc == -ENOBUFS && ++rounds < ROUNDS &&
-		 tcp_buffer_used(&link->target.reply) < REPLY_FULL);
+		 reef_fifo_used(&link->target.reply) < REPLY_FULL);
 	set_stalled_paused(link, rc == -ENOBUFS, rc == -ENOSPC);
 	link->happened += rounds;
 	if (rc == -ENOBUFS)

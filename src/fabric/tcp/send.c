@@ -86,7 +86,7 @@ static int encode_head(struct tcp_link *link, const struct reef_batch *batch,
 	link->batch_op = 0;
 	if (link->base.listener)
 		return 0;
-	rc = tcp_buffer_reserve(&link->out, size, OUT_MAX);
+	rc = reef_fifo_reserve(&link->out, size, OUT_MAX);
 	if (rc < 0)
 		return rc;
 	first = link->out.bytes + link->out.end;
@@ -113,7 +113,7 @@ static int encode_head(struct tcp_link *link, const struct reef_batch *batch,
 
 static int encode_bytes(struct tcp_link *link, const void *bytes, size_t size)
 {
-	int rc = tcp_buffer_reserve(&link->out, size, OUT_MAX);
+	int rc = reef_fifo_reserve(&link->out, size, OUT_MAX);
 
 	if (rc < 0)
 		return rc;
@@ -175,7 +175,7 @@ static int encode_more(struct tcp_link *link)
 	if (!link->batch_begun)
 		rc = encode_head(link, batch, number);
 	while (rc == 0 && link->batch_op < batch->count) {
-		if (tcp_buffer_used(&link->out) >= OUT_ENOUGH ||
+		if (reef_fifo_used(&link->out) >= OUT_ENOUGH ||
 		    link->borrowed.iov_len)
 			return 0;
 		rc = encode_op(link, &batch->ops[link->batch_op++]);
@@ -193,15 +193,15 @@ static int encode_more(struct tcp_link *link)
 
 static bool has_output(const struct tcp_link *link)
 {
-	return tcp_buffer_used(&link->out) || link->borrowed.iov_len;
+	return reef_fifo_used(&link->out) || link->borrowed.iov_len;
 }
 
 /* Put the control frames into out, if it is between two frames. */
 static void refill_control(struct tcp_link *link)
 {
 	if (!link->batch_begun && !has_output(link) &&
-	    tcp_buffer_used(&link->control))
-		tcp_buffer_swap(&link->out, &link->control);
+	    reef_fifo_used(&link->control))
+		reef_fifo_swap(&link->out, &link->control);
 }
 
 /* Put into out what comes next. */
@@ -209,9 +209,9 @@ static int refill_out(struct tcp_link *link)
 {
 	int rc = 0;
 
-	tcp_buffer_trim(&link->out, KEEP);
+	reef_fifo_trim(&link->out, KEEP);
 	refill_control(link);
-	while (rc == 0 && tcp_buffer_used(&link->out) < OUT_ENOUGH &&
+	while (rc == 0 && reef_fifo_used(&link->out) < OUT_ENOUGH &&
 	       !link->borrowed.iov_len &&
 	       atomic_load_explicit(&link->sent, memory_order_relaxed) !=
 		       atomic_load_explicit(&link->posted,
@@ -225,8 +225,7 @@ static int refill_out(struct tcp_link *link)
 static ssize_t write_socket(struct tcp_link *link)
 {
 	struct iovec parts[2] = {
-		{link->out.bytes + link->out.start,
-		 tcp_buffer_used(&link->out)},
+		{link->out.bytes + link->out.start, reef_fifo_used(&link->out)},
 		link->borrowed,
 	};
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
@@ -245,10 +244,10 @@ static ssize_t write_socket(struct tcp_link *link)
 
 static void drop_sent(struct tcp_link *link, size_t n)
 {
-	size_t used = tcp_buffer_used(&link->out);
+	size_t used = reef_fifo_used(&link->out);
 	size_t from_out = n < used ? n : used;
 
-	tcp_buffer_take(&link->out, from_out);
+	reef_fifo_take(&link->out, from_out);
 	n -= from_out;
 	if (n == 0) /* nothing may be borrowed at all */
 		return;
@@ -338,7 +337,7 @@ int tcp_flush(struct tcp_link *link)
 int tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
 		       const void *payload, uint32_t length)
 {
-	int rc = tcp_buffer_reserve(
+	int rc = reef_fifo_reserve(
 		&link->control, REEF_FRAME_HEADER_SIZE + length, CONTROL_MAX);
 
 	if (rc < 0)

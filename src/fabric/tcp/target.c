@@ -26,7 +26,7 @@ void tcp_target_fini(struct tcp_target *target)
 	target->region = NULL;
 	free(target->reply.bytes);
 	free(target->ops);
-	target->reply = (struct tcp_buffer){0};
+	target->reply = (struct reef_fifo){0};
 	target->ops = NULL;
 }
 
@@ -52,7 +52,7 @@ int tcp_target_begin(struct tcp_target *target, uint64_t tag, uint32_t length)
 
 static int reply_reserve(struct tcp_target *target, size_t size)
 {
-	int rc = tcp_buffer_reserve(&target->reply, size, REPLY_HARD_MAX);
+	int rc = reef_fifo_reserve(&target->reply, size, REPLY_HARD_MAX);
 
 	/* So many answers wait that the peer cannot be keeping to its own
 	 * depth. */
@@ -61,13 +61,13 @@ static int reply_reserve(struct tcp_target *target, size_t size)
 
 static size_t part_size(const struct tcp_target *target)
 {
-	return tcp_buffer_used(&target->reply) - target->part -
+	return reef_fifo_used(&target->reply) - target->part -
 	       REEF_FRAME_HEADER_SIZE;
 }
 
 static void part_end(struct tcp_target *target, uint8_t type)
 {
-	struct tcp_buffer *reply = &target->reply;
+	struct reef_fifo *reply = &target->reply;
 
 	reef_frame_header_encode(
 		&(struct reef_frame_header){
@@ -92,7 +92,7 @@ static int part_begin(struct tcp_target *target, size_t size)
 	rc = reply_reserve(target, REEF_FRAME_HEADER_SIZE);
 	if (rc < 0)
 		return rc;
-	target->part = tcp_buffer_used(&target->reply);
+	target->part = reef_fifo_used(&target->reply);
 	target->reply.end += REEF_FRAME_HEADER_SIZE;
 	target->part_open = true;
 	return 0;
@@ -193,7 +193,7 @@ static uint32_t whole_words(const uint8_t *at, size_t size, uint32_t wanted)
 
 static int run_read(struct tcp_target *target, const struct reef_wire_op *op)
 {
-	struct tcp_buffer *reply = &target->reply;
+	struct reef_fifo *reply = &target->reply;
 	uint8_t *from = address_of(target, op);
 	uint32_t size;
 	size_t room;
@@ -201,7 +201,7 @@ static int run_read(struct tcp_target *target, const struct reef_wire_op *op)
 
 	order_writes(target);
 	while (target->moved < op->length) {
-		if (tcp_buffer_used(reply) >= REPLY_SOFT_MAX)
+		if (reef_fifo_used(reply) >= REPLY_SOFT_MAX)
 			return -ENOBUFS;
 		rc = part_begin(target, 0);
 		if (rc < 0)

@@ -22,7 +22,7 @@
 #ifndef REEF_FABRIC_TCP_TARGET_H
 #define REEF_FABRIC_TCP_TARGET_H
 
-#include "fabric/tcp/buffer.h"
+#include "fabric/fifo.h"
 #include "fabric/tcp/regions.h"
 #include "wire/batch.h"
 
@@ -35,7 +35,7 @@ struct tcp_target {
 	void *context;
 
 	/* Answers, whole frames; the owner takes them from here. */
-	struct tcp_buffer reply;
+	struct reef_fifo reply;
 
 	/* The target's: */
 	bool active, decoded;

@@ -46,10 +46,10 @@
 #define REEF_FABRIC_TCP_TCP_H
 
 #include "fabric/fences.h"
+#include "fabric/fifo.h"
 #include "fabric/provider.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
-#include "fabric/tcp/buffer.h"
 #include "fabric/tcp/regions.h"
 #include "fabric/tcp/target.h"
 
@@ -172,10 +172,10 @@ struct tcp_link {
 
 	pthread_mutex_t tx_lock;
 	struct tcp_watch *watches; /* all */
-	struct tcp_buffer out; /* being sent; whole frames, or batch_begun */
-	struct tcp_buffer control; /* goes out at the next end of a frame */
-	struct iovec borrowed;	   /* of a batch's memory, after out */
-	bool batch_begun;	   /* batch number `sent` is partly in out */
+	struct reef_fifo out;	  /* being sent; whole frames, or batch_begun */
+	struct reef_fifo control; /* goes out at the next end of a frame */
+	struct iovec borrowed;	  /* of a batch's memory, after out */
+	bool batch_begun;	  /* batch number `sent` is partly in out */
 	uint32_t batch_op;
 	struct reef_batch *posting; /* NULL: has ended in its post */
 	_Atomic bool blocked;	    /* the socket is full */
@@ -187,7 +187,7 @@ struct tcp_link {
 
 	pthread_mutex_t rx_lock;
 	_Atomic uint32_t others; /* reads for queues that do not own it */
-	struct tcp_buffer in;
+	struct reef_fifo in;
 	enum tcp_input input;
 	struct reef_frame_header header;
 	uint32_t header_left; /* of its payload */

@@ -162,20 +162,20 @@ static int parts;
 /* Take every whole frame out of reply. Returns whether the DONE was there. */
 static bool collect(void)
 {
-	struct tcp_buffer *reply = &target.reply;
+	struct reef_fifo *reply = &target.reply;
 	struct reef_frame_header header;
 
-	while (tcp_buffer_used(reply)) {
+	while (reef_fifo_used(reply)) {
 		const uint8_t *bytes = reply->bytes + reply->start;
 
-		assert_true(tcp_buffer_used(reply) >= REEF_FRAME_HEADER_SIZE);
+		assert_true(reef_fifo_used(reply) >= REEF_FRAME_HEADER_SIZE);
 		assert_int_equal(reef_frame_header_decode(bytes, &header), 0);
 		assert_int_equal(header.tag, 7);
 		assert_in_range(header.length, 1, REEF_WIRE_PART_MAX);
-		assert_true(tcp_buffer_used(reply) >=
+		assert_true(reef_fifo_used(reply) >=
 			    REEF_FRAME_HEADER_SIZE + header.length);
 		bytes += REEF_FRAME_HEADER_SIZE;
-		tcp_buffer_take(reply, REEF_FRAME_HEADER_SIZE);
+		reef_fifo_take(reply, REEF_FRAME_HEADER_SIZE);
 		if (header.type == REEF_FRAME_BATCH_DONE) {
 			header.length -= REEF_WIRE_DONE_SIZE;
 			assert_int_equal(
@@ -188,9 +188,9 @@ static bool collect(void)
 		}
 		memcpy(results + results_size, bytes, header.length);
 		results_size += header.length;
-		tcp_buffer_take(reply, header.length);
+		reef_fifo_take(reply, header.length);
 		if (header.type == REEF_FRAME_BATCH_DONE) {
-			tcp_buffer_take(reply, REEF_WIRE_DONE_SIZE);
+			reef_fifo_take(reply, REEF_WIRE_DONE_SIZE);
 			return true;
 		}
 	}
@@ -471,7 +471,7 @@ static void tcp_target_long_read_waits_for_output(void **state)
 		rc = tcp_target_feed(&target, request + start,
 				     request_size - start, &used);
 		start += used;
-		assert_true(tcp_buffer_used(&target.reply) < 512u << 10);
+		assert_true(reef_fifo_used(&target.reply) < 512u << 10);
 		waits += rc == -ENOBUFS;
 		/* In order: the addition comes after the last byte of it. */
 		if (rc == -ENOBUFS)

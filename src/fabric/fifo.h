@@ -1,47 +1,47 @@
-/* buffer.h - bytes on their way in or out of a socket: [start, end) of them.
+/* fifo.h - bytes on their way in or out of a socket: [start, end) of them.
  *
  * Thread: owner. */
-#ifndef REEF_FABRIC_TCP_BUFFER_H
-#define REEF_FABRIC_TCP_BUFFER_H
+#ifndef REEF_FABRIC_FIFO_H
+#define REEF_FABRIC_FIFO_H
 
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct tcp_buffer {
+struct reef_fifo {
 	uint8_t *bytes;
 	size_t size, start, end;
 };
 
-#define TCP_BUFFER_FIRST 4096
+#define REEF_FIFO_FIRST 4096
 
-static inline size_t tcp_buffer_used(const struct tcp_buffer *buffer)
+static inline size_t reef_fifo_used(const struct reef_fifo *buffer)
 {
 	return buffer->end - buffer->start;
 }
 
-static inline void tcp_buffer_swap(struct tcp_buffer *a, struct tcp_buffer *b)
+static inline void reef_fifo_swap(struct reef_fifo *a, struct reef_fifo *b)
 {
-	struct tcp_buffer c = *a;
+	struct reef_fifo c = *a;
 
 	*a = *b;
 	*b = c;
 }
 
-static inline void tcp_buffer_take(struct tcp_buffer *buffer, size_t size)
+static inline void reef_fifo_take(struct reef_fifo *buffer, size_t size)
 {
 	buffer->start += size;
 	if (buffer->start == buffer->end)
 		buffer->start = buffer->end = 0;
 }
 
-/* Make room for `more` bytes after end. max: what may be in it altogether.
- * -ENOBUFS: more than that.  -ENOMEM. */
-static inline int tcp_buffer_reserve(struct tcp_buffer *buffer, size_t more,
-				     size_t max)
+/* Make room for `more` bytes after end. max: what may be in it altogether, and
+ * how large it grows. -ENOBUFS: more than that.  -ENOMEM. */
+static inline int reef_fifo_reserve(struct reef_fifo *buffer, size_t more,
+				    size_t max)
 {
-	size_t used = tcp_buffer_used(buffer), size = buffer->size;
+	size_t used = reef_fifo_used(buffer), size = buffer->size;
 	uint8_t *bytes;
 
 	if (buffer->size - buffer->end >= more && used + more <= max)
@@ -56,9 +56,11 @@ static inline int tcp_buffer_reserve(struct tcp_buffer *buffer, size_t more,
 	if (size - used >= more)
 		return 0;
 	if (!size)
-		size = TCP_BUFFER_FIRST;
+		size = REEF_FIFO_FIRST;
 	while (size - used < more)
 		size *= 2;
+	if (size > max)
+		size = max;
 	bytes = realloc(buffer->bytes, size);
 	if (!bytes)
 		return -ENOMEM;
@@ -68,11 +70,11 @@ static inline int tcp_buffer_reserve(struct tcp_buffer *buffer, size_t more,
 }
 
 /* Give memory back once a burst is over. */
-static inline void tcp_buffer_trim(struct tcp_buffer *buffer, size_t keep)
+static inline void reef_fifo_trim(struct reef_fifo *buffer, size_t keep)
 {
 	if (buffer->start == buffer->end && buffer->size > keep) {
 		free(buffer->bytes);
-		*buffer = (struct tcp_buffer){0};
+		*buffer = (struct reef_fifo){0};
 	}
 }
 

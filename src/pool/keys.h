@@ -35,7 +35,7 @@ enum reef_right {
 	REEF_RIGHT_ALL = 7
 };
 
-/* What a user proves who they are with. */
+/* With this a user proves who they are. */
 struct reef_credential {
 	uint32_t user, era;
 	struct reef_key key;
@@ -56,7 +56,7 @@ struct reef_token {
 /* A fresh, unpredictable key.  -errno: the kernel gave none. */
 int reef_key_create(struct reef_key *out);
 
-/* All of these: -ENOMEM. */
+/* Derive a key; each of these can fail with -ENOMEM. */
 int reef_key_derive_user(const struct reef_key *pool, uint32_t user,
 			 uint32_t era, struct reef_key *out);
 int reef_key_derive_node(const struct reef_key *pool, struct reef_key *out);
@@ -66,14 +66,14 @@ int reef_key_derive_session(const struct reef_key *pool, uint32_t session,
 int reef_key_derive_space(const struct reef_key *pool, uint32_t space,
 			  uint8_t rights, uint32_t era, struct reef_key *out);
 
-/* In constant time. */
+/* Compare two keys, in constant time. */
 bool reef_key_equal(const struct reef_key *a, const struct reef_key *b);
 
 /* Overwrite a secret, so that the compiler cannot leave it out. */
 void reef_key_wipe(struct reef_key *key);
 
-/* Was this credential or token derived from the pool's key? Its era is the
- * caller's to compare.  -REEF_EAUTH: no.  -ENOMEM. */
+/* Check that this credential or token was derived from the pool's key. Its era
+ * is the caller's to compare.  -REEF_EAUTH: it was not.  -ENOMEM. */
 int reef_credential_verify(const struct reef_credential *credential,
 			   const struct reef_key *pool);
 int reef_token_verify(const struct reef_token *token,

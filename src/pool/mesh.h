@@ -47,7 +47,7 @@ struct reef_fabric *reef_mesh_fabric(const struct reef_mesh *mesh,
 /* Which fabric an address is of: its index, or -1: none that we have. */
 int reef_mesh_find(const struct reef_mesh *mesh, const char *address);
 
-/* Is one of the addresses of that fabric? */
+/* True if one of the addresses is of that fabric. */
 bool reef_mesh_names(const struct reef_mesh *mesh, const char *addresses,
 		     uint32_t index);
 

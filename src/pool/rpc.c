@@ -29,7 +29,7 @@ struct handling {
 	struct reef_message *message; /* where its texts and rows lie */
 };
 
-void rpc_wake(struct reef_rpc *rpc)
+void rpc_wake_destroyer(struct reef_rpc *rpc)
 {
 	if (rpc->destroyer)
 		reef_fiber_unpark(rpc->destroyer);
@@ -101,7 +101,7 @@ static int handler_main(void *arg)
 	rpc_peer_unref(peer);
 	rpc->counts.handled++;
 	rpc->handlers--;
-	rpc_wake(rpc);
+	rpc_wake_destroyer(rpc);
 	return 0;
 }
 
@@ -172,7 +172,7 @@ static void deliver_message(struct rpc_peer *peer, struct reef_message *message)
 	if (!stale)
 		peer->peer.epoch = header.epoch;
 	if (header.type == REEF_POOL_ANSWER)
-		taken = rpc_answered(peer, &header, &body, message);
+		taken = rpc_end_answered(peer, &header, &body, message);
 	else if (header.type == REEF_POOL_NOTE && !stale)
 		deliver_note(peer, &header, &body);
 	else if (header.type == REEF_POOL_REQUEST && stale)
@@ -244,7 +244,7 @@ static int receiver_main(void *arg)
 			dispatch_message(message);
 		if (rc != -ETIMEDOUT)
 			break;
-		rpc_peers_look(rpc);
+		rpc_peers_report_lost(rpc);
 		rpc_send_stuck(rpc);
 		if (rpc->closing)
 			break;
@@ -257,7 +257,7 @@ static int receiver_main(void *arg)
 	if (rpc->is_orphan && !rpc->receiving)
 		free(rpc);
 	else
-		rpc_wake(rpc);
+		rpc_wake_destroyer(rpc);
 	return 0;
 }
 

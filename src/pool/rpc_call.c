@@ -39,8 +39,10 @@ void rpc_calls_end(struct rpc_peer *peer, int status)
 		rpc_call_end(call, status);
 }
 
-bool rpc_answered(struct rpc_peer *peer, const struct reef_pool_header *header,
-		  const struct reef_body *body, struct reef_message *message)
+bool rpc_end_answered(struct rpc_peer *peer,
+		      const struct reef_pool_header *header,
+		      const struct reef_body *body,
+		      struct reef_message *message)
 {
 	struct rpc_call *call = find_call(peer, header->id);
 
@@ -95,7 +97,7 @@ static void end_call(struct reef_rpc *rpc, struct rpc_peer *peer,
 	*at = call->next;
 	rpc_peer_unref(peer);
 	rpc->calls--;
-	rpc_wake(rpc);
+	rpc_wake_destroyer(rpc);
 }
 
 static int wait_for_answer(struct rpc_call *call, uint64_t timeout_ns)

@@ -64,7 +64,7 @@ struct reef_rpc {
 /* --- rpc.c --- */
 
 /* Let destroy check: something that it waits for has ended. */
-void rpc_wake(struct reef_rpc *rpc);
+void rpc_wake_destroyer(struct reef_rpc *rpc);
 
 /* --- rpc_peer.c --- */
 
@@ -74,7 +74,7 @@ void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted);
 /* End what waits for a peer whose link is gone, and tell the owner. */
 void rpc_peer_lost(struct rpc_peer *peer, int reason);
 /* Find connected links that went down, and report each as lost. */
-void rpc_peers_look(struct reef_rpc *rpc);
+void rpc_peers_report_lost(struct reef_rpc *rpc);
 /* Give up all connected and accepted peers. */
 void rpc_peers_end(struct reef_rpc *rpc);
 /* Callbacks of reef_listen_options. */
@@ -95,8 +95,10 @@ void rpc_call_end(struct rpc_call *call, int status);
 /* End every call of that peer. */
 void rpc_calls_end(struct rpc_peer *peer, int status);
 /* End the call that this answers. True: the message is the call's now. */
-bool rpc_answered(struct rpc_peer *peer, const struct reef_pool_header *header,
-		  const struct reef_body *body, struct reef_message *message);
+bool rpc_end_answered(struct rpc_peer *peer,
+		      const struct reef_pool_header *header,
+		      const struct reef_body *body,
+		      struct reef_message *message);
 
 /* --- rpc_send.c --- */
 

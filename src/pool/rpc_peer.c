@@ -7,8 +7,8 @@
  *      freed <---------- no references left ------------------+ reef_peer_close
  *
  * lost: an accepted link's `closed` (rpc_link_closed), which a poll calls; a
- * connected link that a receiver finds down (rpc_peers_look); the end of the
- * rpc (rpc_peers_end). */
+ * connected link that a receiver finds down (rpc_peers_report_lost); the end of
+ * the rpc (rpc_peers_end). */
 #include "base/log.h"
 #include "pool/rpc_internal.h"
 
@@ -162,7 +162,7 @@ static struct rpc_peer *find_peer_down(struct reef_rpc *rpc)
 	return peer;
 }
 
-void rpc_peers_look(struct reef_rpc *rpc)
+void rpc_peers_report_lost(struct reef_rpc *rpc)
 {
 	struct rpc_peer *peer;
 
@@ -225,7 +225,7 @@ int reef_rpc_connect(struct reef_rpc *rpc, const char *addresses,
 	}
 	if (rc) {
 		rpc_peer_unref(peer);
-		rpc_wake(rpc);
+		rpc_wake_destroyer(rpc);
 		return rc;
 	}
 	rpc_peer_up(peer, link, false);

@@ -62,7 +62,7 @@ static void finish_sending(struct rpc_sending *sending, int status)
 	free(sending);
 	rpc_peer_unref(peer);
 	rpc->sendings--;
-	rpc_wake(rpc);
+	rpc_wake_destroyer(rpc);
 }
 
 static int post_sending(struct rpc_sending *sending)

@@ -86,7 +86,7 @@ int reef_wire_batch_head(const uint8_t *bytes, size_t available,
 	return 0;
 }
 
-static bool op_is_sound(const struct reef_wire_op *op,
+static bool is_op_valid(const struct reef_wire_op *op,
 			const struct reef_wire_batch_limits *limits)
 {
 	if (op->flags & ~ORDERED)
@@ -126,7 +126,7 @@ int reef_wire_ops_decode(const uint8_t *bytes, uint32_t count, uint32_t length,
 			.key = reef_get64(bytes + 8),
 			.offset = reef_get64(bytes + 16),
 		};
-		if (out[i].reserved != 0 || !op_is_sound(&out[i], limits) ||
+		if (out[i].reserved != 0 || !is_op_valid(&out[i], limits) ||
 		    reef_wire_op_sends(&out[i]) > left)
 			return -REEF_EPROTO;
 		left -= reef_wire_op_sends(&out[i]);

@@ -57,8 +57,8 @@ int reef_wire_attached_decode(const uint8_t *bytes, size_t size,
 /* *reason: negative. */
 int reef_wire_bye_decode(const uint8_t *bytes, size_t size, int *reason);
 
-/* Is `status` a negative code that could have been meant: errno's but EAGAIN,
- * or Reef's own? Used on whatever a peer says went wrong. */
+/* True if `status` is a negative code that a peer may mean when it says what
+ * went wrong: errno's but EAGAIN, or Reef's own. */
 bool reef_wire_status_fits(int32_t status);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Not terminated. */
+/* A text without a terminating zero. */
 struct reef_text {
 	const char *bytes;
 	uint16_t size;
@@ -52,7 +52,7 @@ static inline void reef_cursor_bytes(struct reef_cursor_out *out,
 	out->size += size;
 }
 
-/* The low `width` bytes of value. */
+/* Append the low `width` bytes of value. */
 static inline void reef_cursor_put(struct reef_cursor_out *out, unsigned width,
 				   uint64_t value)
 {
@@ -62,7 +62,8 @@ static inline void reef_cursor_put(struct reef_cursor_out *out, unsigned width,
 	reef_cursor_bytes(out, bytes, width);
 }
 
-/* Borrowed from the input; NULL and failed: it is too short. */
+/* The next `size` bytes, borrowed from the input. NULL and failed: it is too
+ * short. */
 static inline const uint8_t *reef_cursor_take(struct reef_cursor_in *in,
 					      size_t size)
 {
@@ -77,6 +78,7 @@ static inline const uint8_t *reef_cursor_take(struct reef_cursor_in *in,
 	return bytes;
 }
 
+/* The next number of `width` bytes; 0 past the end. */
 static inline uint64_t reef_cursor_get(struct reef_cursor_in *in,
 				       unsigned width)
 {

@@ -4,7 +4,7 @@
 
 #include <reef/error.h>
 
-static void limits_encode(const struct reef_wire_limits *limits, uint8_t *bytes)
+static void encode_limits(const struct reef_wire_limits *limits, uint8_t *bytes)
 {
 	reef_put32(bytes, limits->ops_max);
 	reef_put32(bytes + 4, limits->length_max);
@@ -12,7 +12,7 @@ static void limits_encode(const struct reef_wire_limits *limits, uint8_t *bytes)
 	reef_put32(bytes + 12, 0);
 }
 
-static int limits_decode(const uint8_t *bytes, struct reef_wire_limits *out)
+static int decode_limits(const uint8_t *bytes, struct reef_wire_limits *out)
 {
 	*out = (struct reef_wire_limits){
 		.ops_max = reef_get32(bytes),
@@ -29,8 +29,8 @@ static bool is_control(uint8_t byte)
 	return byte < 0x20 || byte == 0x7f;
 }
 
-/* Text, then zero bytes to the end, at least one of each. */
-static bool text_is_sound(const uint8_t *bytes, size_t size)
+/* True for text followed by zero bytes to the end, at least one of each. */
+static bool is_text_valid(const uint8_t *bytes, size_t size)
 {
 	size_t length = strnlen((const char *)bytes, size);
 
@@ -48,7 +48,7 @@ bool reef_wire_identity_fits(const char *text)
 	size_t length = strnlen(text, sizeof(padded));
 
 	memcpy(padded, text, length);
-	return text_is_sound(padded, sizeof(padded));
+	return is_text_valid(padded, sizeof(padded));
 }
 
 void reef_wire_hello_encode(const struct reef_wire_hello *hello,
@@ -60,7 +60,7 @@ void reef_wire_hello_encode(const struct reef_wire_hello *hello,
 	reef_put32(bytes + 8, hello->session);
 	reef_put32(bytes + 12, 0);
 	reef_put64(bytes + 16, hello->domain);
-	limits_encode(&hello->limits, bytes + 24);
+	encode_limits(&hello->limits, bytes + 24);
 	memcpy(bytes + 40, hello->nonce, sizeof(hello->nonce));
 	memcpy(bytes + 72, hello->fabric, sizeof(hello->fabric));
 	memcpy(bytes + 80, hello->identity, sizeof(hello->identity));
@@ -82,10 +82,10 @@ int reef_wire_hello_decode(const uint8_t *bytes, size_t size,
 	    reef_get32(bytes + 12) != 0)
 		return -REEF_EPROTO;
 	hello.domain = reef_get64(bytes + 16);
-	if (limits_decode(bytes + 24, &hello.limits) < 0)
+	if (decode_limits(bytes + 24, &hello.limits) < 0)
 		return -REEF_EPROTO;
-	if (!text_is_sound(bytes + 72, sizeof(hello.fabric)) ||
-	    !text_is_sound(bytes + 80, sizeof(hello.identity)))
+	if (!is_text_valid(bytes + 72, sizeof(hello.fabric)) ||
+	    !is_text_valid(bytes + 80, sizeof(hello.identity)))
 		return -REEF_EPROTO;
 	memcpy(hello.nonce, bytes + 40, sizeof(hello.nonce));
 	memcpy(hello.fabric, bytes + 72, sizeof(hello.fabric));
@@ -128,7 +128,7 @@ void reef_wire_welcome_encode(const struct reef_wire_welcome *welcome,
 			      uint8_t bytes[REEF_WIRE_WELCOME_SIZE])
 {
 	reef_put64(bytes, welcome->domain);
-	limits_encode(&welcome->limits, bytes + 8);
+	encode_limits(&welcome->limits, bytes + 8);
 	memcpy(bytes + 24, welcome->proof, sizeof(welcome->proof));
 }
 
@@ -140,7 +140,7 @@ int reef_wire_welcome_decode(const uint8_t *bytes, size_t size,
 	if (size != REEF_WIRE_WELCOME_SIZE)
 		return -REEF_EPROTO;
 	welcome.domain = reef_get64(bytes);
-	if (limits_decode(bytes + 8, &welcome.limits) < 0)
+	if (decode_limits(bytes + 8, &welcome.limits) < 0)
 		return -REEF_EPROTO;
 	memcpy(welcome.proof, bytes + 24, sizeof(welcome.proof));
 	*out = welcome;

@@ -127,7 +127,7 @@ int reef_pool_decode(const void *bytes, size_t size,
 const struct reef_field *
 reef_pool_fields(const struct reef_pool_header *header);
 
-/* Do rows come after them? */
+/* True if rows come after the fields. */
 bool reef_pool_has_rows(const struct reef_pool_header *header);
 
 /* The text of that index, 0 being the first, in what a kind asks. NULL: it has

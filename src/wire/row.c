@@ -17,7 +17,7 @@ static_assert(sizeof(struct reef_row) == offsetof(struct reef_row, node) +
 						 sizeof(struct reef_row_node),
 	      "the first member is the largest");
 
-/* Up to one with count 0. */
+/* The fields of each kind, up to one with count 0. */
 static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 	[REEF_ROW_EXTENT] = {NUMBER(extent.number), NUMBER(extent.ordinal),
 			     NUMBER(extent.space), NUMBER(extent.node),

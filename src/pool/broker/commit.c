@@ -18,9 +18,9 @@
 #include <errno.h>
 #include <reef/error.h>
 
-int broker_repeated(const struct reef_broker *broker,
-		    const struct reef_request *request, uint16_t type,
-		    uint64_t *result)
+int broker_find_repeated(const struct reef_broker *broker,
+			 const struct reef_request *request, uint16_t type,
+			 uint64_t *result)
 {
 	const struct broker_session *session = broker_session_of(request);
 	const struct reef_state_session *known;

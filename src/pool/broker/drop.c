@@ -61,7 +61,7 @@ bool broker_drop_pending(const struct broker_node *node, uint32_t extent)
 	return find_drop(node, extent) != NULL;
 }
 
-void broker_drop_forget(struct broker_node *node)
+void broker_drops_forget(struct broker_node *node)
 {
 	node->drops_count = 0;
 	node->drops_size = 0;
@@ -99,7 +99,7 @@ static void run_drops(struct reef_broker *broker, uint32_t id)
 		if (run_first_drop(broker, node) == 0)
 			pause_ns = 0;
 		else
-			rc = broker_back_off(broker, &pause_ns);
+			rc = broker_sleep_longer(broker, &pause_ns);
 	}
 	node = broker_node_find(broker, id);
 	if (node)

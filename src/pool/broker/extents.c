@@ -81,8 +81,8 @@ int broker_extents_open(struct reef_broker *broker)
 	return 0;
 }
 
-int broker_extent_set(struct reef_broker *broker, uint32_t number,
-		      const uint64_t keys[REEF_DOORS_MAX])
+int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
+			   const uint64_t keys[REEF_DOORS_MAX])
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -115,7 +115,7 @@ void broker_extent_forget(struct reef_broker *broker, uint32_t number)
 	broker->extents_count--;
 }
 
-void broker_extents_forget(struct reef_broker *broker, uint32_t node)
+void broker_extents_forget_node(struct reef_broker *broker, uint32_t node)
 {
 	uint32_t from, to = 0;
 
@@ -145,7 +145,7 @@ void broker_extents_compact(struct reef_broker *broker)
 
 /* --- placement --- */
 
-void broker_avoid(struct broker_avoid *avoid, uint32_t node)
+void broker_avoid_add(struct broker_avoid *avoid, uint32_t node)
 {
 	if (avoid->count < BROKER_AVOID_MAX)
 		avoid->nodes[avoid->count++] = node;
@@ -230,15 +230,15 @@ static uint32_t choose_node(struct wish *wish)
 	return fullness_of(other) < fullness_of(one) ? other->id : one->id;
 }
 
-uint32_t broker_place(struct reef_broker *broker, uint64_t size,
-		      uint32_t extent, const struct broker_avoid *avoid)
+uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
+			    uint32_t extent, const struct broker_avoid *avoid)
 {
 	struct wish wish = {broker, size, extent, avoid, false};
 
 	return choose_node(&wish);
 }
 
-/* Choose a node as broker_place does, and wait for one as (3) says. */
+/* Choose a node as broker_choose_node does, and wait for one as (3) says. */
 static int choose_node_or_wait(struct reef_broker *broker, uint64_t size,
 			       const struct broker_avoid *avoid, uint32_t *node)
 {
@@ -284,8 +284,8 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
 	if (extent && extent->node == node && extent->epoch == ask->epoch)
-		rc = broker_extent_set(broker, number,
-				       answer.body.reply.extent.keys);
+		rc = broker_extent_set_keys(broker, number,
+					    answer.body.reply.extent.keys);
 	else
 		broker_drop_later(broker, node, number, ask->size);
 	reef_answer_free(&answer);
@@ -358,7 +358,7 @@ static int give_up_extent(struct reef_broker *broker, uint32_t number)
 		rc = remove_extent(broker, number, NULL);
 		if (rc != -EAGAIN && rc != -ENOMEM)
 			return rc;
-		slept = broker_back_off(broker, &pause_ns);
+		slept = broker_sleep_longer(broker, &pause_ns);
 	} while (slept == 0);
 	return slept;
 }
@@ -388,7 +388,7 @@ static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
 		rc = give_up_extent(broker, *number);
 		if (rc)
 			return rc;
-		broker_avoid(&avoid, node);
+		broker_avoid_add(&avoid, node);
 	}
 }
 
@@ -433,7 +433,8 @@ static int find_or_add_extent(struct reef_broker *broker,
 	uint64_t size = request->body.ask.extent_add.size, result;
 	int rc;
 
-	rc = broker_repeated(broker, request, REEF_RECORD_EXTENT_ADD, &result);
+	rc = broker_find_repeated(broker, request, REEF_RECORD_EXTENT_ADD,
+				  &result);
 	if (rc < 0)
 		return rc;
 	if (rc > 0) {
@@ -446,7 +447,7 @@ static int find_or_add_extent(struct reef_broker *broker,
 	if (size == 0)
 		size = reef_state_setting(broker->state,
 					  REEF_SETTING_EXTENT_SIZE);
-	rc = broker_may(broker, request, space, REEF_RIGHT_WRITE);
+	rc = broker_check_rights(broker, request, space, REEF_RIGHT_WRITE);
 	if (rc == 0)
 		rc = check_size(broker, space, size);
 	return rc ? rc : add_extent(broker, space, size, settles, number);
@@ -458,8 +459,9 @@ int broker_extent_add(struct reef_broker *broker,
 {
 	const struct reef_state_extent *extent;
 	uint32_t number;
-	int rc = broker_may(broker, request, request->body.ask.extent_add.space,
-			    REEF_RIGHT_WRITE);
+	int rc = broker_check_rights(broker, request,
+				     request->body.ask.extent_add.space,
+				     REEF_RIGHT_WRITE);
 
 	if (rc)
 		return rc;
@@ -477,7 +479,7 @@ int broker_extent_add(struct reef_broker *broker,
 				reef_state_node(broker->state, extent->node),
 				room);
 	broker_extent_row(broker, extent, room);
-	broker_rows_end(answer, room);
+	broker_rows_finish(answer, room);
 	return 0;
 }
 
@@ -492,14 +494,15 @@ int broker_extent_remove(struct reef_broker *broker,
 	uint64_t result;
 	int rc;
 
-	rc = broker_repeated(broker, request, REEF_RECORD_EXTENT_REMOVE,
-			     &result);
+	rc = broker_find_repeated(broker, request, REEF_RECORD_EXTENT_REMOVE,
+				  &result);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	extent = reef_state_extent(broker->state, number);
 	if (!extent)
 		return -ENOENT;
-	rc = broker_may(broker, request, extent->space, REEF_RIGHT_WRITE);
+	rc = broker_check_rights(broker, request, extent->space,
+				 REEF_RIGHT_WRITE);
 	return rc ? rc : remove_extent(broker, number, request);
 }
 

@@ -72,11 +72,11 @@ struct broker_session {
 	uint64_t sampled_word, sampled_ns, renewed_ns;
 	uint64_t oldest; /* R8: what it announced; 0: not in this start */
 	uint64_t looked; /* its word then */
-	bool hurries;	 /* and it said that it waits for memory */
+	bool hurries;	 /* its word says that it waits for memory */
 	uint32_t unchanged;
-	bool ending;   /* it is EXPIRED or FENCED, perhaps not durably yet */
+	bool ending;   /* EXPIRED or FENCED, perhaps not durably yet */
 	bool attended; /* a fiber takes it onwards from there */
-	bool fenced;   /* it is FENCED, and that is published */
+	bool fenced;   /* FENCED, and that is published */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -179,42 +179,44 @@ struct reef_broker {
 
 /* --- serve.c --- */
 
-/* It can serve no more: health is that from now on, and whoever waits looks. */
+/* Serve no more: set health to the error, and wake whoever waits. */
 void broker_fail(struct reef_broker *broker, int error);
-/* NULL: its link is gone. */
+/* Who a peer is. NULL: its link is gone. */
 static inline struct broker_member *
 broker_member_of(const struct reef_peer *peer)
 {
 	return peer->user;
 }
-/* How long the rows of an answer may get. */
+/* How many bytes the rows of an answer may take. */
 size_t broker_rows_max(const struct reef_broker *broker,
 		       const struct reef_request *request);
 
 /* --- task.c --- */
 
-/* A fiber of the broker's own; stop waits for its end.  -ENOMEM, -ENOSPC. */
+/* Run a function in a fiber of the broker's own; stop waits for its end.
+ * -ENOMEM, -ENOSPC. */
 int broker_spawn(struct reef_broker *broker,
 		 void (*run)(struct reef_broker *broker, uint32_t number),
 		 uint32_t number);
-/* In any fiber of it: wait until time has passed, or for broker_wake.
- * 0: look again.  -ECANCELED: it stops.  -REEF_EHOSTDEAD. */
+/* Wait, in any fiber of the broker, until time has passed, or for broker_wake.
+ * 0: what is waited for may have come.  -ECANCELED: the broker stops.
+ * -REEF_EHOSTDEAD. */
 int broker_sleep(struct reef_broker *broker, uint64_t duration_ns);
-/* Let everyone who sleeps look again. */
+/* Wake every fiber that sleeps. */
 void broker_wake(struct reef_broker *broker);
-/* Wait until every one has ended; stopping is set. */
+/* Wait until all fibers have ended; stopping is set. */
 void broker_tasks_end(struct reef_broker *broker);
 
 /* --- commit.c --- */
 
-/* Is this a repetition of the session's last mutation? 0: it is new.  1: yes,
- * and *result is what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD), the
- * generation (NAME_BIND, NAME_REPLACE), the era (SPACE_ERA), the value
- * (SETTING), else 0.  -EINVAL: no number, or the last one made no record of
- * this type.  -ESTALE: an older one. Never waits. */
-int broker_repeated(const struct reef_broker *broker,
-		    const struct reef_request *request, uint16_t type,
-		    uint64_t *result);
+/* Find out whether this repeats the session's last mutation. 0: it is new.  1:
+ * it does, and *result is what came of it: the id (SPACE_ADD, EXTENT_ADD,
+ * USER_ADD), the generation (NAME_BIND, NAME_REPLACE), the era (SPACE_ERA), the
+ * value (SETTING), else 0.  -EINVAL: no number, or the last one made no record
+ * of this type.  -ESTALE: an older one. Never waits. */
+int broker_find_repeated(const struct reef_broker *broker,
+			 const struct reef_request *request, uint16_t type,
+			 uint64_t *result);
 
 /* Check, append, apply; never waits. *sequence (may be NULL) is what to wait
  * for. request: whose mutation it is, or NULL for the broker's own; of the
@@ -225,31 +227,33 @@ int broker_repeated(const struct reef_broker *broker,
 int broker_commit(struct reef_broker *broker, struct reef_record *record,
 		  const struct reef_request *request, uint64_t *sequence);
 int broker_wait_durable(struct reef_broker *broker, uint64_t sequence);
-/* Both. */
+/* Commit, and wait until it is durable. */
 int broker_commit_wait(struct reef_broker *broker, struct reef_record *record,
 		       const struct reef_request *request);
 
 /* --- table.c --- */
 
-/* Memory that this fabric can expose, zeroed. */
+/* Make zeroed memory that this fabric can expose. */
 int broker_memory_create(struct reef_fabric *fabric, uint64_t size,
 			 bool read_only, struct reef_memory **out);
 /* Take back and free memory after every link has ended. */
-void broker_retire(struct reef_fabric *fabric, struct reef_region *region,
-		   struct reef_memory *memory);
-/* Filled from the state, which is durable then. */
+void broker_memory_retire(struct reef_fabric *fabric,
+			  struct reef_region *region,
+			  struct reef_memory *memory);
+/* Make the table and fill it from the state, all of which is durable. */
 int broker_table_open(struct reef_broker *broker);
 void broker_table_close(struct reef_broker *broker);
 /* Publish what the state says of a session, or of the pool epoch, once that is
  * durable: it waits. */
-int broker_table_session(struct reef_broker *broker, uint32_t session);
-int broker_table_pool(struct reef_broker *broker);
+int broker_publish_session(struct reef_broker *broker, uint32_t session);
+int broker_publish_pool_epoch(struct reef_broker *broker);
 /* Publish reclaim_epoch, safe_epoch and hurry_ns. */
-void broker_table_reclaim(struct reef_broker *broker);
-/* Let a session look: change its notice word, and send the note. */
-void broker_notice(struct reef_broker *broker, struct broker_session *session);
-/* A space changed, or went (and that was applied): new version, and everybody
- * who opened it looks. */
+void broker_publish_reclaim(struct reef_broker *broker);
+/* Have a session ask for what is new: change its notice word, send the note. */
+void broker_notice_session(struct reef_broker *broker,
+			   struct broker_session *session);
+/* Give a space that changed or went, which is applied, a new version, and
+ * notice every session that opened it. */
 void broker_notice_space(struct reef_broker *broker, uint32_t space);
 uint64_t broker_space_version(struct reef_broker *broker, uint32_t space);
 
@@ -261,41 +265,43 @@ struct broker_session *broker_session_find(struct reef_broker *broker,
 struct broker_session *broker_session_of(const struct reef_request *request);
 /* What the session may do in a space: rights bits; its owner and the pool's
  * everything; 0: nothing, or there is no such space. */
-uint8_t broker_rights(struct reef_broker *broker,
-		      const struct broker_session *session, uint32_t space);
-/* It opened a space. Where it may write, that is journaled too (the session
- * uses the space), because recovery has to look there after a restart as well;
- * not for a scratch space of its own, which goes with it. Never waits. */
+uint8_t broker_session_rights(struct reef_broker *broker,
+			      const struct broker_session *session,
+			      uint32_t space);
+/* Note that a session opened a space. Where it may write, that is journaled too
+ * (the session uses the space), because recovery has to look there after a
+ * restart as well; not for a scratch space of its own, which goes with it.
+ * Never waits. */
 int broker_grant(struct reef_broker *broker, struct broker_session *session,
 		 uint32_t space, uint8_t rights);
-/* It closed a space. It stays one that it used. */
+/* Note that a session closed a space; it stays one that it used. */
 void broker_ungrant(struct broker_session *session, uint32_t space);
-/* The space's tokens are void: all but its owners must open it anew. */
+/* Close a space, whose tokens are void, for all sessions but its owners'. */
 void broker_ungrant_all(struct reef_broker *broker, uint32_t space);
-/* The control link of a session is gone; as broker_node_left. */
-void broker_session_left(struct reef_broker *broker,
-			 struct broker_session *session);
-/* Take it from ALIVE to its end, in a fiber of its own; never waits. */
+/* The control link of a session is gone; as broker_node_link_lost. */
+void broker_session_link_lost(struct reef_broker *broker,
+			      struct broker_session *session);
+/* Take a session from ALIVE to its end, in a fiber of its own; never waits. */
 int broker_session_end(struct reef_broker *broker,
 		       struct broker_session *session, const char *why);
-/* It is RECOVERED: nobody finds it any more; then free it. */
+/* Take a session that is RECOVERED from where it is found; then free it. */
 void broker_session_unlink(struct reef_broker *broker,
 			   struct broker_session *session);
 void broker_session_free(struct reef_broker *broker,
 			 struct broker_session *session);
-/* What the journal says of sessions that have not RECOVERED, at start; and
- * free all that, at stop. */
+/* Make an entry for each session that has not RECOVERED, at start; and free all
+ * of them, at stop. */
 int broker_sessions_open(struct reef_broker *broker);
 void broker_sessions_close(struct reef_broker *broker);
-/* lease.c: the sampler, and the end of those that were dying already; runs
- * until stop. Also moves the reclaim epoch. */
+/* Start the sampler of lease.c, which runs until stop and also moves the
+ * reclaim epoch, and go on with sessions that were ending already. */
 int broker_lease_start(struct reef_broker *broker);
-/* A session asks for a look at the renewal words; never waits. */
-void broker_hurry(struct reef_broker *broker);
-/* Make sure of reclaim epochs that no earlier start has used. */
-int broker_reclaim_begin(struct reef_broker *broker);
-/* A session opened a space: is there a dead one to recover in it? */
-void broker_recover_look(struct reef_broker *broker, uint32_t space);
+/* A session asks that the renewal words be read soon; never waits. */
+void broker_hurry_asked_for(struct reef_broker *broker);
+/* Reserve reclaim epochs that no earlier start has used. */
+int broker_epochs_begin(struct reef_broker *broker);
+/* Retry the recovery of dead sessions in a space that a session just opened. */
+void broker_recover_retry(struct reef_broker *broker, uint32_t space);
 
 /* --- nodes.c --- */
 
@@ -309,8 +315,10 @@ int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
 int broker_nodes_fence(struct reef_broker *broker, uint32_t session);
 /* The link of a node is gone: node->peer is to be NULL when it returns. From
  * serve.c, also while stopping; must not block. */
-void broker_node_left(struct reef_broker *broker, struct broker_node *node);
-int broker_nodes_start(struct reef_broker *broker);  /* judges their pulse */
+void broker_node_link_lost(struct reef_broker *broker,
+			   struct broker_node *node);
+int broker_nodes_start(struct reef_broker *broker);  /* and the fiber that
+						      * judges them */
 void broker_nodes_close(struct reef_broker *broker); /* frees all */
 
 /* --- spaces.c --- */
@@ -324,11 +332,11 @@ int broker_space_remove(struct reef_broker *broker, uint32_t space,
 
 struct broker_extent *broker_extent_find(struct reef_broker *broker,
 					 uint32_t number);
-int broker_extent_set(struct reef_broker *broker, uint32_t number,
-		      const uint64_t keys[REEF_DOORS_MAX]);
+int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
+			   const uint64_t keys[REEF_DOORS_MAX]);
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);
-/* Go on with drains and moves that the journal holds. */
-void broker_moves_look(struct reef_broker *broker);
+/* Go on with the drains and moves that the state holds. */
+void broker_moves_resume(struct reef_broker *broker);
 
 /* --- status.c --- */
 

@@ -23,7 +23,7 @@
  *     looked after by one live session that has it open: it is asked to
  *     RECOVER, and another one if it dies or takes too long, so that two may
  *     be at it at once. Where nobody has it open, that waits
- *     (broker_recover_look).
+ *     (broker_recover_retry).
  *
  * R8, reuse of memory that others change in place:
  *
@@ -90,7 +90,7 @@ static int advance_session(struct reef_broker *broker, uint32_t id,
 	};
 	int rc = broker_commit(broker, &record, NULL, NULL);
 
-	return rc ? rc : broker_table_session(broker, id);
+	return rc ? rc : broker_publish_session(broker, id);
 }
 
 static int fence_session(struct reef_broker *broker, uint32_t id)
@@ -98,7 +98,7 @@ static int fence_session(struct reef_broker *broker, uint32_t id)
 	struct broker_session *session;
 	int rc;
 
-	rc = broker_table_session(broker, id);
+	rc = broker_publish_session(broker, id);
 	if (rc == 0 && !REEF_MUTATED(BROKER_EARLY_FENCED))
 		rc = broker_nodes_fence(broker, id);
 	if (rc == 0)
@@ -107,7 +107,7 @@ static int fence_session(struct reef_broker *broker, uint32_t id)
 		return rc;
 	session = broker_session_find(broker, id);
 	session->fenced = true;
-	broker_notice(broker, session);
+	broker_notice_session(broker, session);
 	broker_event(broker, "session %08x is fenced", id);
 	return 0;
 }
@@ -331,7 +331,7 @@ int broker_session_end(struct reef_broker *broker,
 	return 0;
 }
 
-void broker_recover_look(struct reef_broker *broker, uint32_t space)
+void broker_recover_retry(struct reef_broker *broker, uint32_t space)
 {
 	const struct reef_state_use *use;
 	size_t i, count;
@@ -444,7 +444,7 @@ static int reserve_epochs(struct reef_broker *broker, uint64_t from)
 	return broker_commit_wait(broker, &record, NULL);
 }
 
-int broker_reclaim_begin(struct reef_broker *broker)
+int broker_epochs_begin(struct reef_broker *broker)
 {
 	struct reef_state_summary summary;
 
@@ -518,12 +518,12 @@ static void advance_reclaim_epoch(struct reef_broker *broker)
 	     reserve_epochs(broker, least + 1) == 0))
 		broker->reclaim_epoch = least + 1;
 	update_hurry(broker, broker->reclaim_epoch != before);
-	broker_table_reclaim(broker);
+	broker_publish_reclaim(broker);
 	if (broker->hurry_ns && was_calm)
 		send_hurry_notes(broker);
 }
 
-void broker_hurry(struct reef_broker *broker)
+void broker_hurry_asked_for(struct reef_broker *broker)
 {
 	if (broker->hurry_asked)
 		return;

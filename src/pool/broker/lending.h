@@ -1,5 +1,5 @@
-/* lending.h - what nodes.c, spaces.c, extents.c, drop.c and move.c share, beyond
- * internal.h.
+/* lending.h - what nodes.c, spaces.c, extents.c, drop.c and move.c share,
+ * beyond internal.h.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_BROKER_LENDING_H
@@ -14,12 +14,12 @@ static inline struct reef_text broker_text(const char *text)
 
 /* --- nodes.c --- */
 
-/* Sleep a little longer each time, for what is tried until it is done; *pause
- * begins with 0. As broker_sleep. */
-int broker_back_off(struct reef_broker *broker, uint64_t *pause_ns);
-/* It has told what it has, and its link is up. */
+/* Sleep as broker_sleep, a little longer each time, for what is tried until it
+ * is done; *pause_ns begins with 0. */
+int broker_sleep_longer(struct reef_broker *broker, uint64_t *pause_ns);
+/* True for a node that has told what it has, and whose link is up. */
 bool broker_node_is_ready(const struct broker_node *node);
-/* As broker_node_call, also while the node is telling what it has. */
+/* As broker_node_call, also for a node that is still telling what it has. */
 int broker_node_call_early(struct reef_broker *broker, uint32_t node,
 			   uint16_t kind, const struct reef_body *body,
 			   struct reef_answer *answer);
@@ -27,51 +27,52 @@ int broker_node_call_early(struct reef_broker *broker, uint32_t node,
 #define BROKER_FENCES_MAX 32
 int broker_node_fence(struct reef_broker *broker, uint32_t node,
 		      const uint32_t *sessions, uint32_t count);
-/* Add one that the state has; it is away, and counts as just heard. NULL: no
+/* Add a node that the state has; it is away, and counts as just heard. NULL: no
  * memory. */
 struct broker_node *broker_node_add(struct reef_broker *broker,
 				    const struct reef_state_node *from);
-/* Its link is not its link any more. */
+/* Take the node's link from it. */
 void broker_node_unlink(struct broker_node *node);
-/* It is not among those that are not DEAD, with all that it told. */
-void broker_node_gone(struct reef_broker *broker, uint32_t id);
+/* Forget a node that is DEAD or removed, and all that it told. */
+void broker_node_forget(struct reef_broker *broker, uint32_t id);
 uint64_t broker_node_ttl(const struct reef_broker *broker);
-/* It is DEAD: journaled, published, told. */
-int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why);
-/* Notice to every space that has an extent on (or moving to) this node. */
+/* Make a node DEAD: journal, publish, and notice the spaces that it lent to. */
+int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
+			     const char *why);
+/* Notice every space that has an extent on this node, or moving to it. */
 void broker_notice_node(struct reef_broker *broker, uint32_t node);
 
 /* --- extents.c --- */
 
-/* Nodes that are not to be asked (again). */
+/* Nodes that are not to be chosen (again). */
 #define BROKER_AVOID_MAX 16
 struct broker_avoid {
 	uint32_t count, nodes[BROKER_AVOID_MAX];
 };
-void broker_avoid(struct broker_avoid *avoid, uint32_t node);
+void broker_avoid_add(struct broker_avoid *avoid, uint32_t node);
 
-/* The node to be given `size` bytes: of two random ones that have room the one
- * that is less full. extent (0: a new one): where an old copy of it is still to
- * be dropped is not asked either. 0: none. */
-uint32_t broker_place(struct reef_broker *broker, uint64_t size,
-		      uint32_t extent, const struct broker_avoid *avoid);
-/* What nodes told, in the order of the numbers: at start nothing, with room for
- * all that there is, so that telling need not move it about. */
+/* Choose the node to be given `size` bytes: of two random ones that have room
+ * the one that is less full. extent (0: a new one): a node where an old copy of
+ * it is still to be dropped is not chosen. 0: none. */
+uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
+			    uint32_t extent, const struct broker_avoid *avoid);
+/* Make an entry for every extent, at start, so that telling keys of them
+ * inserts none. */
 int broker_extents_open(struct reef_broker *broker);
-/* Forget what the state has no more. */
+/* Forget entries of extents that the state has no more. */
 void broker_extents_compact(struct reef_broker *broker);
-/* Forget that of one node. */
-void broker_extents_forget(struct reef_broker *broker, uint32_t node);
-/* Ask the node for what the state says it has, and keep its keys. */
+/* Forget all entries of one node. */
+void broker_extents_forget_node(struct reef_broker *broker, uint32_t node);
+/* Have its node create an extent that the state has, and keep its keys. */
 int broker_extent_create(struct reef_broker *broker, uint32_t number);
-/* Journal that it is lost, tell, and drop it at its node. */
+/* Journal that an extent is lost, notice its space, and drop it at its node. */
 int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 		       const char *why);
 
 /* --- reclaim.c --- */
 
-/* Take revocable extents of a node back, so that with what is under way that
- * many bytes come free; returns how many will. */
+/* Take revocable extents of a node back, so that together with those under way
+ * that many bytes come free; returns how many will. */
 uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 			uint64_t bytes);
 
@@ -82,35 +83,38 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 void broker_drop_later(struct reef_broker *broker, uint32_t node,
 		       uint32_t extent, uint64_t size);
 bool broker_drop_pending(const struct broker_node *node, uint32_t extent);
-/* It tells anew what it has. */
-void broker_drop_forget(struct broker_node *node);
+/* Forget a node's drops: it tells anew what it has. */
+void broker_drops_forget(struct broker_node *node);
 
 /* --- move.c --- */
 
-/* After a move that is off: let clients in again where it is, under new keys.
- * Tries until that is done, or it is not to be.  -ECANCELED, -REEF_EHOSTDEAD.
- */
+/* Let clients in again at a closed extent, under new keys, as after a move that
+ * was called off. Tries until that is done, or the extent is not LIVE.
+ * -ECANCELED, -REEF_EHOSTDEAD. */
 int broker_extent_reopen(struct reef_broker *broker, uint32_t number);
-bool broker_is_being_moved(struct reef_broker *broker, uint32_t number);
-/* The same, tried once.  Errors as broker_node_call_early. */
+bool broker_extent_is_moving(struct reef_broker *broker, uint32_t number);
+/* Reopen a closed extent, tried once.  Errors as broker_node_call_early. */
 int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number);
 
 /* --- rekey.c --- */
 
-/* New keys for all that is in a space; waits until every old one is void. */
+/* Give every extent of a space new keys; waits until the old ones are void. */
 int broker_space_rekey(struct reef_broker *broker, uint32_t space);
 
 /* --- spaces.c --- */
 
-/* May whoever asks do that there?  -ENOENT: no such space.  -EACCES. */
-int broker_may(struct reef_broker *broker, const struct reef_request *request,
-	       uint32_t space, uint8_t rights);
+/* Check that whoever asks has these rights there.  -ENOENT: no such space.
+ * -EACCES. */
+int broker_check_rights(struct reef_broker *broker,
+			const struct reef_request *request, uint32_t space,
+			uint8_t rights);
 
 /* --- status.c --- */
 
-/* What is in `room` are the answer's rows. */
-void broker_rows_end(struct reef_body *answer,
-		     const struct reef_cursor_out *room);
+/* Make what is in `room` the answer's rows. */
+void broker_rows_finish(struct reef_body *answer,
+			const struct reef_cursor_out *room);
+/* Encode a row. */
 void broker_extent_row(struct reef_broker *broker,
 		       const struct reef_state_extent *extent,
 		       struct reef_cursor_out *room);

@@ -53,7 +53,7 @@ static struct broker_node *find_mover(struct reef_broker *broker,
 	return NULL;
 }
 
-bool broker_is_being_moved(struct reef_broker *broker, uint32_t number)
+bool broker_extent_is_moving(struct reef_broker *broker, uint32_t number)
 {
 	uint32_t slot;
 
@@ -95,8 +95,8 @@ int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 	extent = reef_state_extent(broker->state, number);
 	if (extent && extent->node == node &&
 	    extent->state == REEF_EXTENT_LIVE) {
-		rc = broker_extent_set(broker, number,
-				       answer.body.reply.extent.keys);
+		rc = broker_extent_set_keys(broker, number,
+					    answer.body.reply.extent.keys);
 		broker_notice_space(broker, space);
 	}
 	reef_answer_free(&answer);
@@ -118,7 +118,7 @@ int broker_extent_reopen(struct reef_broker *broker, uint32_t number)
 		if (broker_node_is_ready(node) &&
 		    broker_extent_reopen_once(broker, number) == 0)
 			break;
-		rc = broker_back_off(broker, &pause_ns);
+		rc = broker_sleep_longer(broker, &pause_ns);
 	}
 	return rc;
 }
@@ -136,7 +136,7 @@ static int begin_move(struct reef_broker *broker, uint32_t number,
 	uint32_t space = extent->space;
 	int rc;
 
-	record.node = broker_place(broker, extent->size, number, avoid);
+	record.node = broker_choose_node(broker, extent->size, number, avoid);
 	if (!record.node)
 		return -ENOSPC;
 	rc = broker_commit_wait(broker, &record, NULL);
@@ -259,7 +259,7 @@ static int settle_move(struct reef_broker *broker, const struct move *move,
 	rc = broker_commit(broker, &record, NULL, &sequence);
 	if (rc)
 		return rc;
-	rc = broker_extent_set(broker, move->number, keys);
+	rc = broker_extent_set_keys(broker, move->number, keys);
 	if (rc)
 		broker_extent_forget(broker, move->number);
 	rc = broker_wait_durable(broker, sequence);
@@ -313,7 +313,7 @@ static int try_move(struct reef_broker *broker, uint32_t number,
 		return rc;
 	broker_event(broker, "extent %u cannot move to node %u: %s", number,
 		     move.target, reef_error_text(rc));
-	broker_avoid(avoid, move.target);
+	broker_avoid_add(avoid, move.target);
 	return call_off_move(broker, &move);
 }
 
@@ -355,7 +355,7 @@ static int move_away(struct reef_broker *broker, uint32_t number,
 			return 0;
 		if (rc && rc != -ECANCELED && rc != -REEF_EHOSTDEAD &&
 		    rc != -ENOSPC && !broker->health)
-			rc = broker_back_off(broker, &pause_ns);
+			rc = broker_sleep_longer(broker, &pause_ns);
 	}
 	return rc;
 }
@@ -407,7 +407,7 @@ static uint32_t next_extent(struct reef_broker *broker,
 		if (!first &&
 		    (next || stuck || !is_to_leave(broker, &extents[i])))
 			continue;
-		if (broker_is_being_moved(broker, extents[i].number))
+		if (broker_extent_is_moving(broker, extents[i].number))
 			continue;
 		next = extents[i].number;
 		if (first)
@@ -519,7 +519,7 @@ static void ensure_drain_fiber(struct reef_broker *broker,
 		node->draining = broker_spawn(broker, run_drain, node->id) == 0;
 }
 
-void broker_moves_look(struct reef_broker *broker)
+void broker_moves_resume(struct reef_broker *broker)
 {
 	const struct reef_state_extent *extents;
 	const struct reef_state_node *nodes;
@@ -561,7 +561,7 @@ int broker_node_drain(struct reef_broker *broker,
 	uint64_t result;
 	int rc;
 
-	rc = broker_repeated(broker, request, record.type, &result);
+	rc = broker_find_repeated(broker, request, record.type, &result);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	if (!node)
@@ -578,6 +578,6 @@ int broker_node_drain(struct reef_broker *broker,
 		     stop ? "node %u is not drained any more"
 			  : "node %u drains",
 		     record.id);
-	broker_moves_look(broker);
+	broker_moves_resume(broker);
 	return 0;
 }

@@ -12,7 +12,8 @@ static int check_rights(struct reef_broker *broker,
 {
 	const struct broker_session *session = broker_session_of(request);
 
-	return (broker_rights(broker, session, space) & rights) == rights
+	return (broker_session_rights(broker, session, space) & rights) ==
+			       rights
 		       ? 0
 		       : -EACCES;
 }
@@ -27,7 +28,7 @@ static int commit_change(struct reef_broker *broker,
 	int rc;
 
 	/* A repetition is answered even if the space has gone since. */
-	rc = broker_repeated(broker, request, record->type, generation);
+	rc = broker_find_repeated(broker, request, record->type, generation);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	rc = check_rights(broker, request, record->space, REEF_RIGHT_WRITE);

@@ -53,7 +53,7 @@ uint64_t broker_node_ttl(const struct reef_broker *broker)
 	return reef_state_setting(broker->state, REEF_SETTING_NODE_TTL_NS);
 }
 
-int broker_back_off(struct reef_broker *broker, uint64_t *pause_ns)
+int broker_sleep_longer(struct reef_broker *broker, uint64_t *pause_ns)
 {
 	*pause_ns = *pause_ns ? *pause_ns * 2 : RETRY_MIN_NS;
 	if (*pause_ns > RETRY_MAX_NS)
@@ -143,7 +143,7 @@ static int fence_until_confirmed(void *arg)
 					    REEF_POOL_FENCE, &body, NULL);
 		if (rc == 0 || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 			return rc;
-		rc = broker_back_off(broker, &pause_ns);
+		rc = broker_sleep_longer(broker, &pause_ns);
 		if (rc)
 			return rc;
 	}
@@ -266,20 +266,20 @@ static void destroy_node(struct reef_broker *broker, struct broker_node *node)
 	free(node);
 }
 
-void broker_node_left(struct reef_broker *broker, struct broker_node *node)
+void broker_node_link_lost(struct reef_broker *broker, struct broker_node *node)
 {
 	broker_node_unlink(node);
 	if (!broker->stopping)
 		broker_event(broker, "node %u: its link is lost", node->id);
 }
 
-void broker_node_gone(struct reef_broker *broker, uint32_t id)
+void broker_node_forget(struct reef_broker *broker, uint32_t id)
 {
 	struct broker_node *node = broker_node_find(broker, id);
 
 	if (node)
 		destroy_node(broker, node);
-	broker_extents_forget(broker, id);
+	broker_extents_forget_node(broker, id);
 }
 
 void broker_nodes_close(struct reef_broker *broker)
@@ -349,7 +349,7 @@ void broker_notice_node(struct reef_broker *broker, uint32_t node)
 static int publish_death(struct reef_broker *broker, uint32_t id,
 			 const struct reef_state_extent *extents, size_t count)
 {
-	int rc = broker_table_pool(broker);
+	int rc = broker_publish_pool_epoch(broker);
 	size_t i;
 
 	if (rc)
@@ -362,7 +362,8 @@ static int publish_death(struct reef_broker *broker, uint32_t id,
 	return 0;
 }
 
-int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
+int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
+			     const char *why)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_STATE,
@@ -381,7 +382,7 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 	record.value = summary.pool_epoch + 1;
 	rc = broker_commit(broker, &record, NULL, &sequence);
 	if (rc == 0) {
-		broker_node_gone(broker, id);
+		broker_node_forget(broker, id);
 		broker_event(broker, "node %u is dead: %s", id, why);
 		rc = broker_wait_durable(broker, sequence);
 	}
@@ -429,7 +430,7 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 			reef_fiber_yield();
 		while (!broker->stopping &&
 		       (id = find_silent_node(broker, now_ns)) != 0)
-			if (broker_node_bury(broker, id, "no pulse"))
+			if (broker_node_declare_dead(broker, id, "no pulse"))
 				break;
 	}
 }

@@ -85,7 +85,8 @@ static int admit_one_step(struct reef_broker *broker,
 			return -ESTALE;
 		rc = readd_node(broker, found, ask);
 	} else if (node->incarnation != ask->incarnation) {
-		rc = broker_node_bury(broker, found, "it began a new life");
+		rc = broker_node_declare_dead(broker, found,
+					      "it began a new life");
 	} else {
 		*id = found;
 		return is_same_text(ask->addresses, node->addresses) ? 0
@@ -123,7 +124,7 @@ static int bind_link(struct reef_broker *broker,
 	for (i = 0; i < broker->extents_count; i++)
 		if (broker->extents[i].node == id)
 			broker->extents[i].told = false;
-	broker_drop_forget(node);
+	broker_drops_forget(node);
 	return 0;
 }
 
@@ -177,7 +178,7 @@ int broker_node_register(struct reef_broker *broker,
 	answer->reply.node_register.ttl_ns = broker_node_ttl(broker);
 	answer->reply.node_register.broker_epoch = broker->epoch;
 	encode_fences(broker, request, broker_node_find(broker, id), room);
-	broker_rows_end(answer, room);
+	broker_rows_finish(answer, room);
 	broker_event(broker, "node %u (%.*s) registered", id, (int)name.size,
 		     name.bytes);
 	return 0;
@@ -199,7 +200,7 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
-	rc = broker_extent_set(broker, row->number, row->keys);
+	rc = broker_extent_set_keys(broker, row->number, row->keys);
 	if (rc)
 		return rc;
 	told = broker_extent_find(broker, row->number);
@@ -377,7 +378,7 @@ int broker_node_ready(struct reef_broker *broker,
 	if (node->changed)
 		broker_notice_node(broker, id);
 	node->changed = false;
-	broker_moves_look(broker);
+	broker_moves_resume(broker);
 	broker_wake(broker);
 	return 0;
 }
@@ -414,7 +415,7 @@ int broker_node_remove(struct reef_broker *broker,
 	};
 	struct broker_node *node;
 	uint64_t result;
-	int rc = broker_repeated(broker, request, record.type, &result);
+	int rc = broker_find_repeated(broker, request, record.type, &result);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -425,7 +426,7 @@ int broker_node_remove(struct reef_broker *broker,
 	rc = broker_commit_wait(broker, &record, request);
 	if (rc)
 		return rc;
-	broker_node_gone(broker, record.id);
+	broker_node_forget(broker, record.id);
 	broker_event(broker, "node %u was removed", record.id);
 	return 0;
 }

@@ -45,7 +45,7 @@ static int rekey_open_extent(struct reef_broker *broker, uint32_t number,
 		if (rc == 0)
 			rc = broker_extent_reopen(broker, number);
 		else if (rc != -ECANCELED && rc != -REEF_EHOSTDEAD)
-			rc = broker_back_off(broker, &pause_ns);
+			rc = broker_sleep_longer(broker, &pause_ns);
 	}
 	told = broker_extent_find(broker, number);
 	if (told)
@@ -71,7 +71,7 @@ static int rekey_extent(struct reef_broker *broker, uint32_t number)
 			was_closed = true;
 		} else if (was_closed) {
 			return 0;
-		} else if (told && !broker_is_being_moved(broker, number)) {
+		} else if (told && !broker_extent_is_moving(broker, number)) {
 			node = broker_node_find(broker, extent->node);
 			if (broker_node_is_ready(node))
 				return rekey_open_extent(broker, number,

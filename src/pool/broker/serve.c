@@ -101,9 +101,9 @@ static void broker_closed(void *context, struct reef_peer *peer, int reason)
 	if (!member)
 		return;
 	if (member->session)
-		broker_session_left(broker, member->session);
+		broker_session_link_lost(broker, member->session);
 	if (member->node)
-		broker_node_left(broker, member->node);
+		broker_node_link_lost(broker, member->node);
 	free(member);
 }
 
@@ -216,7 +216,7 @@ static void broker_note(void *context, const struct reef_request *note)
 	const struct broker_member *member = broker_member_of(note->peer);
 
 	if (note->header.kind == REEF_POOL_HURRY && member && member->session)
-		broker_hurry(context);
+		broker_hurry_asked_for(context);
 }
 
 size_t broker_rows_max(const struct reef_broker *broker,
@@ -330,7 +330,7 @@ static int begin_epoch(struct reef_broker *broker)
 		rc = commit_option(broker, REEF_SETTING_LEASE_KILLS,
 				   options->lease_kills);
 	if (rc == 0)
-		rc = broker_reclaim_begin(broker);
+		rc = broker_epochs_begin(broker);
 	if (rc == 0)
 		rc = broker_wait_durable(broker, broker->applied);
 	if (rc)
@@ -372,7 +372,7 @@ static int open_doors(struct reef_broker *broker)
 				     broker->addresses,
 				     sizeof(broker->addresses));
 	if (rc == 0)
-		broker_moves_look(broker);
+		broker_moves_resume(broker);
 	return rc;
 }
 

@@ -209,7 +209,7 @@ BROKER_REQUEST(broker_session_open)
 	id = session->id;
 	broker_event(broker, "session %08x of user %u opened: %s", id,
 		     session->user, session->name);
-	return broker_table_session(broker, id);
+	return broker_publish_session(broker, id);
 }
 
 /* Compare the session's key. One error for all cases: whoever does not know the
@@ -280,8 +280,8 @@ BROKER_REQUEST(broker_session_end_request)
 	return broker_session_end(broker, session, "ended by its operator");
 }
 
-void broker_session_left(struct reef_broker *broker,
-			 struct broker_session *session)
+void broker_session_link_lost(struct reef_broker *broker,
+			      struct broker_session *session)
 {
 	struct reef_fabric *fabric =
 		reef_mesh_fabric(broker->options.mesh, session->fabric);
@@ -318,9 +318,10 @@ void broker_session_free(struct reef_broker *broker,
 	broker_session_unlink(broker, session);
 	for (i = 0; i < REEF_MESH_MAX; i++)
 		if (session->renewals[i].memory)
-			broker_retire(reef_mesh_fabric(broker->options.mesh, i),
-				      session->renewals[i].region,
-				      session->renewals[i].memory);
+			broker_memory_retire(
+				reef_mesh_fabric(broker->options.mesh, i),
+				session->renewals[i].region,
+				session->renewals[i].memory);
 	free(session->grants);
 	free(session);
 }
@@ -369,8 +370,8 @@ static struct broker_grant *find_grant(const struct broker_session *session,
 	return NULL;
 }
 
-uint8_t broker_rights(struct reef_broker *broker,
-		      const struct broker_session *session, uint32_t id)
+uint8_t broker_session_rights(struct reef_broker *broker,
+			      const struct broker_session *session, uint32_t id)
 {
 	const struct reef_state_space *space =
 		reef_state_space(broker->state, id);
@@ -471,7 +472,7 @@ BROKER_REQUEST(broker_user_add)
 
 	reef_state_summary(broker->state, &summary);
 	record.id = summary.next_user;
-	rc = broker_repeated(broker, request, record.type, &id);
+	rc = broker_find_repeated(broker, request, record.type, &id);
 	if (rc == 0) {
 		id = record.id;
 		rc = broker_commit(broker, &record, request, NULL);
@@ -488,7 +489,7 @@ BROKER_REQUEST(broker_user_remove)
 	uint64_t ignored;
 	int rc;
 
-	rc = broker_repeated(broker, request, record.type, &ignored);
+	rc = broker_find_repeated(broker, request, record.type, &ignored);
 	if (rc == 0)
 		rc = broker_commit(broker, &record, request, NULL);
 	return rc < 0 ? rc : 0;
@@ -524,7 +525,7 @@ BROKER_REQUEST(broker_setting)
 		return 0;
 	}
 	record.id = setting;
-	rc = broker_repeated(broker, request, record.type, &value);
+	rc = broker_find_repeated(broker, request, record.type, &value);
 	if (rc == 0) {
 		value = record.value;
 		rc = broker_commit(broker, &record, request, NULL);

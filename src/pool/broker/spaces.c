@@ -22,8 +22,9 @@
 
 /* --- who may --- */
 
-int broker_may(struct reef_broker *broker, const struct reef_request *request,
-	       uint32_t id, uint8_t rights)
+int broker_check_rights(struct reef_broker *broker,
+			const struct reef_request *request, uint32_t id,
+			uint8_t rights)
 {
 	const struct broker_session *session = broker_session_of(request);
 	const struct reef_state_space *space =
@@ -36,7 +37,7 @@ int broker_may(struct reef_broker *broker, const struct reef_request *request,
 	if (space->kind == REEF_SPACE_SCRATCH &&
 	    space->session != session->id && session->user != 0)
 		return -EACCES;
-	return (broker_rights(broker, session, id) & rights) == rights
+	return (broker_session_rights(broker, session, id) & rights) == rights
 		       ? 0
 		       : -EACCES;
 }
@@ -74,7 +75,7 @@ static int find_open_rights(struct reef_broker *broker,
 		reef_state_space(broker->state, id);
 
 	*rights = REEF_RIGHT_ALL;
-	if (broker_may(broker, request, id, REEF_RIGHT_ALL) == 0)
+	if (broker_check_rights(broker, request, id, REEF_RIGHT_ALL) == 0)
 		return 0;
 	if (space->kind == REEF_SPACE_SCRATCH)
 		return -EACCES;
@@ -122,9 +123,10 @@ int broker_space_extents(struct reef_broker *broker,
 	struct reef_reply_space_extents *reply = &answer->reply.space_extents;
 	uint32_t id = request->body.ask.space_extents.space;
 	uint32_t from = request->body.ask.space_extents.ordinal;
-	int rc = broker_may(broker, request, id, 0);
+	int rc = broker_check_rights(broker, request, id, 0);
 
-	if (rc == 0 && !broker_rights(broker, broker_session_of(request), id))
+	if (rc == 0 &&
+	    !broker_session_rights(broker, broker_session_of(request), id))
 		rc = -EACCES;
 	if (rc)
 		return rc;
@@ -139,7 +141,7 @@ int broker_space_extents(struct reef_broker *broker,
 	if (encode_extents(broker, request, reef_state_space(broker->state, id),
 			   from, room))
 		reply->flags = REEF_POOL_MORE;
-	broker_rows_end(answer, room);
+	broker_rows_finish(answer, room);
 	return 0;
 }
 
@@ -179,7 +181,8 @@ static int find_or_create_space(struct reef_broker *broker,
 {
 	const struct reef_ask_space_open *ask = &request->body.ask.space_open;
 	uint64_t made;
-	int rc = broker_repeated(broker, request, REEF_RECORD_SPACE_ADD, &made);
+	int rc = broker_find_repeated(broker, request, REEF_RECORD_SPACE_ADD,
+				      &made);
 
 	if (rc < 0)
 		return rc;
@@ -226,7 +229,7 @@ int broker_space_open(struct reef_broker *broker,
 		rc = broker_grant(broker, session, id, rights);
 	if (rc)
 		return rc;
-	broker_recover_look(broker, id);
+	broker_recover_retry(broker, id);
 	space = reef_state_space(broker->state, id);
 	if (!space)
 		return -ENOENT;
@@ -239,7 +242,7 @@ int broker_space_open(struct reef_broker *broker,
 	reply->version = broker_space_version(broker, id);
 	if (encode_extents(broker, request, space, 0, room))
 		reply->flags = REEF_POOL_MORE;
-	broker_rows_end(answer, room);
+	broker_rows_finish(answer, room);
 	return 0;
 }
 
@@ -328,15 +331,17 @@ int broker_space_remove(struct reef_broker *broker, uint32_t id,
 
 /* --- what its owners decide --- */
 
-/* As broker_repeated; a request that is new is checked for the right to manage
- * the space. */
+/* As broker_find_repeated; a request that is new is checked for the right to
+ * manage the space. */
 static int check_manager(struct reef_broker *broker,
 			 const struct reef_request *request, uint32_t space,
 			 uint16_t type, uint64_t *result)
 {
-	int rc = broker_repeated(broker, request, type, result);
+	int rc = broker_find_repeated(broker, request, type, result);
 
-	return rc ? rc : broker_may(broker, request, space, REEF_RIGHT_MANAGE);
+	return rc ? rc
+		  : broker_check_rights(broker, request, space,
+					REEF_RIGHT_MANAGE);
 }
 
 int broker_space_drop(struct reef_broker *broker,
@@ -415,7 +420,8 @@ int broker_space_token(struct reef_broker *broker,
 	int rc;
 
 	/* Nobody gives away more than they have. */
-	rc = broker_may(broker, request, id, REEF_RIGHT_MANAGE | rights);
+	rc = broker_check_rights(broker, request, id,
+				 REEF_RIGHT_MANAGE | rights);
 	if (rc)
 		return rc;
 	era = reef_state_space(broker->state, id)->era;

@@ -46,8 +46,8 @@ static void encode_event(const struct broker_event *event,
 
 /* --- rows --- */
 
-void broker_rows_end(struct reef_body *answer,
-		     const struct reef_cursor_out *room)
+void broker_rows_finish(struct reef_body *answer,
+			const struct reef_cursor_out *room)
 {
 	answer->rows = room->bytes;
 	answer->rows_size = room->size;
@@ -210,7 +210,7 @@ static bool may_see_space(const struct list *list, uint32_t space)
 {
 	return list->user == 0 ||
 	       (list->session &&
-		broker_rights(list->broker, list->session, space));
+		broker_session_rights(list->broker, list->session, space));
 }
 
 /* Each of these encodes the rows of a kind that fit. True: there are more. */
@@ -365,7 +365,7 @@ int broker_list(struct reef_broker *broker, const struct reef_request *request,
 	list.after = request->body.ask.list.after;
 	if (lists[kind](&list))
 		answer->reply.list.flags = REEF_POOL_MORE;
-	broker_rows_end(answer, room);
+	broker_rows_finish(answer, room);
 	return 0;
 }
 
@@ -388,7 +388,7 @@ int broker_status(struct reef_broker *broker,
 	/* Events tell of everybody, so only the pool's owner sees them. */
 	if (list.user == 0)
 		list_events(&list);
-	broker_rows_end(answer, room);
+	broker_rows_finish(answer, room);
 	return 0;
 }
 

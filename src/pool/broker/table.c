@@ -97,7 +97,7 @@ static int wait_for_table(struct reef_broker *broker)
 	return broker_wait_durable(broker, broker->applied);
 }
 
-int broker_table_session(struct reef_broker *broker, uint32_t id)
+int broker_publish_session(struct reef_broker *broker, uint32_t id)
 {
 	uint64_t at = reef_table_offset(id), word;
 	const struct reef_state_session *session =
@@ -117,7 +117,7 @@ int broker_table_session(struct reef_broker *broker, uint32_t id)
 	return 0;
 }
 
-int broker_table_pool(struct reef_broker *broker)
+int broker_publish_pool_epoch(struct reef_broker *broker)
 {
 	uint64_t at = offsetof(struct reef_table_header, pool_epoch);
 	uint64_t epoch = current_pool_epoch(broker);
@@ -128,7 +128,7 @@ int broker_table_pool(struct reef_broker *broker)
 	return rc;
 }
 
-void broker_table_reclaim(struct reef_broker *broker)
+void broker_publish_reclaim(struct reef_broker *broker)
 {
 	put_word(broker, offsetof(struct reef_table_header, reclaim_epoch),
 		 broker->reclaim_epoch);
@@ -149,7 +149,8 @@ static void put_notice(struct reef_broker *broker, uint32_t session,
 		 broker->epoch << 32 | count);
 }
 
-void broker_notice(struct reef_broker *broker, struct broker_session *session)
+void broker_notice_session(struct reef_broker *broker,
+			   struct broker_session *session)
 {
 	put_notice(broker, session->id, ++session->notices);
 	/* A note may be lost: the next renewal finds the word. */
@@ -223,7 +224,7 @@ void broker_notice_space(struct reef_broker *broker, uint32_t space)
 		for (i = 0; i < session->grants_count; i++) {
 			if (session->grants[i].space != space)
 				continue;
-			broker_notice(broker, session);
+			broker_notice_session(broker, session);
 			if (gone)
 				broker_ungrant(session, space);
 			break;
@@ -250,7 +251,7 @@ static void fill_table(struct reef_broker *broker)
 		 broker->epoch);
 	put_word(broker, offsetof(struct reef_table_header, pool_epoch),
 		 current_pool_epoch(broker));
-	broker_table_reclaim(broker);
+	broker_publish_reclaim(broker);
 	/* The magic comes last: whoever sees it sees all the others. */
 	put_word(broker, offsetof(struct reef_table_header, magic),
 		 REEF_TABLE_MAGIC);
@@ -283,8 +284,9 @@ int broker_table_open(struct reef_broker *broker)
 	return rc;
 }
 
-void broker_retire(struct reef_fabric *fabric, struct reef_region *region,
-		   struct reef_memory *memory)
+void broker_memory_retire(struct reef_fabric *fabric,
+			  struct reef_region *region,
+			  struct reef_memory *memory)
 {
 	struct reef_queue *queue;
 	int rc = -REEF_EHOSTDEAD;
@@ -309,7 +311,7 @@ void broker_table_close(struct reef_broker *broker)
 
 	for (i = 0; i < REEF_MESH_MAX; i++)
 		if (broker->tables[i])
-			broker_retire(reef_mesh_fabric(broker->options.mesh, i),
-				      broker->table_regions[i],
-				      broker->tables[i]);
+			broker_memory_retire(
+				reef_mesh_fabric(broker->options.mesh, i),
+				broker->table_regions[i], broker->tables[i]);
 }

@@ -20,7 +20,7 @@
 
 struct reef_finding *doctor_find(struct doctor *doctor, const char *name, ...)
 {
-	/* Where findings go that there is no memory for. */
+	/* Findings for which there is no memory are written here. */
 	static _Thread_local struct reef_finding nowhere;
 	struct reef_diagnosis *diagnosis = doctor->diagnosis;
 	struct reef_finding *findings = diagnosis->findings, *finding;
@@ -83,8 +83,8 @@ const char *reef_verdict_name(enum reef_verdict verdict)
 
 /* --- files --- */
 
-static int read_at(const struct doctor *doctor, char *text, size_t size,
-		   const char *path, va_list arguments)
+static int read_below_root(const struct doctor *doctor, char *text, size_t size,
+			   const char *path, va_list arguments)
 {
 	char full[PATH_SIZE];
 	size_t used;
@@ -99,7 +99,7 @@ static int read_at(const struct doctor *doctor, char *text, size_t size,
 	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	/* Files of the kernel come whole. */
+	/* One read returns the whole of a kernel's file. */
 	n = read(fd, text, size - 1);
 	if (n < 0)
 		n = -errno;
@@ -119,7 +119,7 @@ int doctor_read(const struct doctor *doctor, char *text, size_t size,
 	int rc;
 
 	va_start(arguments, path);
-	rc = read_at(doctor, text, size, path, arguments);
+	rc = read_below_root(doctor, text, size, path, arguments);
 	va_end(arguments);
 	return rc;
 }
@@ -132,7 +132,7 @@ int doctor_read_number(const struct doctor *doctor, uint64_t *out,
 	int rc;
 
 	va_start(arguments, path);
-	rc = read_at(doctor, text, sizeof(text), path, arguments);
+	rc = read_below_root(doctor, text, sizeof(text), path, arguments);
 	va_end(arguments);
 	if (rc)
 		return rc;
@@ -159,7 +159,7 @@ uint64_t doctor_meminfo(const struct doctor *doctor, const char *name)
 	return DOCTOR_UNKNOWN;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
@@ -186,7 +186,7 @@ uint32_t doctor_list(const struct doctor *doctor, const char *path,
 			count++;
 	}
 	closedir(folder);
-	qsort(names, count, sizeof(names[0]), by_name);
+	qsort(names, count, sizeof(names[0]), compare_names);
 	return count;
 }
 

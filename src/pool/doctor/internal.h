@@ -55,7 +55,7 @@ uint32_t doctor_list(const struct doctor *doctor, const char *path,
 #define DOCTOR_SIZE_TEXT 32
 char *doctor_size(uint64_t size, char text[DOCTOR_SIZE_TEXT]);
 
-/* Is a service of this machine meant to use verbs? */
+/* True if the machine has an RDMA device. */
 bool doctor_has_rdma(const struct doctor *doctor);
 
 /* The examinations, in the order of the report. */

@@ -5,7 +5,7 @@
 #include <reef/error.h>
 #include <string.h>
 
-/* A call that either works or not. */
+/* Add a finding on a call that either works or does not. */
 static struct reef_finding *examine_call(struct doctor *doctor,
 					 const char *name, int rc)
 {
@@ -50,7 +50,7 @@ static void examine_calls(struct doctor *doctor)
 
 static void examine_clock(struct doctor *doctor)
 {
-	/* Those that take a system call, or a look at a slow device. */
+	/* Clocks that take a system call, or an access to a slow device. */
 	static const char *const slow[] = {"hpet", "acpi_pm", "jiffies",
 					   "refined-jiffies", "xen"};
 	static const char folder[] =

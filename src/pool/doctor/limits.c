@@ -13,12 +13,12 @@
 #define FILES_PER_LINK 2
 #define LINKS_USUAL 4096
 #define FILES_OWN 64
-/* Stacks of fibers, libraries, the heap. */
+/* Mappings for stacks of fibers, libraries and the heap. */
 #define MAPS_OWN 4096
 #define MAPS_PER_EXTENT 2
 #define MAPS_USUAL 65530
 
-static uint64_t extents(const struct doctor *doctor)
+static uint64_t count_extents(const struct doctor *doctor)
 {
 	return doctor->settings->lend / doctor->settings->extent_size + 1;
 }
@@ -50,7 +50,7 @@ static void examine_memlock(struct doctor *doctor)
 		return;
 	}
 	doctor_found(finding, "%s", doctor_size(soft, text));
-	/* Only NICs need it. */
+	/* Only NICs need locked memory. */
 	if (!doctor_has_rdma(doctor) || soft >= doctor->settings->lend)
 		return;
 	doctor_judge(finding, REEF_VERDICT_PROBLEM,
@@ -68,7 +68,7 @@ static void examine_memlock(struct doctor *doctor)
 static void examine_files(struct doctor *doctor)
 {
 	struct reef_finding *finding = doctor_find(doctor, "open files");
-	uint64_t least = FILES_OWN + extents(doctor);
+	uint64_t least = FILES_OWN + count_extents(doctor);
 	uint64_t need = least + (uint64_t)FILES_PER_LINK * LINKS_USUAL;
 	uint64_t soft, hard;
 
@@ -102,7 +102,8 @@ static void examine_files(struct doctor *doctor)
 static void examine_maps(struct doctor *doctor)
 {
 	struct reef_finding *finding = doctor_find(doctor, "mappings");
-	uint64_t need = MAPS_OWN + MAPS_PER_EXTENT * extents(doctor), most;
+	uint64_t need = MAPS_OWN + MAPS_PER_EXTENT * count_extents(doctor),
+		 most;
 
 	if (doctor_read_number(doctor, &most, "/proc/sys/vm/max_map_count")) {
 		doctor_found(finding, "unknown");

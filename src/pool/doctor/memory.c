@@ -18,7 +18,7 @@ static void advise_lend(struct reef_finding *finding, uint64_t most)
 {
 	char text[REEF_UNITS_TEXT_SIZE];
 
-	/* Half of it, in whole GiB if that is not nothing. */
+	/* Half of it, in whole GiB if there is one, else in MiB. */
 	most /= 2;
 	most = most >= GIB ? most / GIB * GIB : most >> 20 << 20;
 	if (most > 0)
@@ -61,7 +61,8 @@ struct cgroup {
 	char path[CGROUP_TEXT_SIZE];
 };
 
-/* Which group limits this process: version 2, or the memory part of 1. */
+/* Find the group that limits this process: of version 2, or the memory part of
+ * version 1. */
 static bool find_cgroup(const struct doctor *doctor, struct cgroup *out)
 {
 	char text[CGROUP_TEXT_SIZE], *line, *rest = text, *parts, *path;
@@ -205,7 +206,7 @@ static void examine_overcommit(struct doctor *doctor)
 
 /* --- pages --- */
 
-/* Do huge pages hold all that is to be lent? */
+/* Add a finding on huge pages. True: they hold all that is to be lent. */
 static bool examine_huge_pages(struct doctor *doctor)
 {
 	struct reef_finding *finding = doctor_find(doctor, "huge pages");

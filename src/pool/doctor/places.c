@@ -62,7 +62,7 @@ static void examine_socket(struct doctor *doctor, const char *path)
 	struct reef_finding *finding = doctor_find(doctor, "socket %s", path);
 	struct stat status;
 
-	/* Names in the abstract space are whoever's comes first. */
+	/* A name in the abstract space belongs to whoever comes first. */
 	if (path[0] == '@') {
 		doctor_found(finding, "not a file");
 	} else if (lstat(path, &status)) {
@@ -113,8 +113,8 @@ static void examine_listen(struct doctor *doctor)
 
 /* --- directories --- */
 
-/* Could it be made: may we write into what is there of its parents? */
-static int could_make(const char *path)
+/* 0: the directory could be made, as we may write into its nearest parent. */
+static int check_creatable(const char *path)
 {
 	char *own = strdup(path), *slash;
 	int rc = -ENOENT;
@@ -131,8 +131,9 @@ static int could_make(const char *path)
 	return rc;
 }
 
-static void repair(struct reef_finding *finding, const struct stat *status,
-		   const char *path, const char *mode)
+static void advise_repair(struct reef_finding *finding,
+			  const struct stat *status, const char *path,
+			  const char *mode)
 {
 	if (S_ISLNK(status->st_mode))
 		doctor_command(finding, "ls -l %s", path);
@@ -155,7 +156,7 @@ static void examine_directory(struct doctor *doctor, const char *name,
 		return;
 	finding = doctor_find(doctor, "%s directory", name);
 	if (lstat(path, &status)) {
-		rc = errno == ENOENT ? could_make(path) : -errno;
+		rc = errno == ENOENT ? check_creatable(path) : -errno;
 		if (rc == 0) {
 			doctor_found(finding, "%s: not there yet", path);
 			return;
@@ -176,7 +177,7 @@ static void examine_directory(struct doctor *doctor, const char *name,
 	doctor_found(finding, "%s: %s", path, fault);
 	doctor_judge(finding, REEF_VERDICT_PROBLEM,
 		     "it is refused, because others could put something there");
-	repair(finding, &status, path, "700");
+	advise_repair(finding, &status, path, "700");
 }
 
 /* --- keys --- */
@@ -226,7 +227,7 @@ static void examine_key(struct doctor *doctor, const char *name,
 		doctor_judge(finding, REEF_VERDICT_PROBLEM,
 			     "it is refused: whoever reads it is let in. If "
 			     "others have, make a new one");
-		repair(finding, &status, path, "600");
+		advise_repair(finding, &status, path, "600");
 		return;
 	}
 	rc = load(path);

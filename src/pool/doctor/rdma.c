@@ -47,7 +47,8 @@ bool doctor_has_rdma(const struct doctor *doctor)
 	return count > 0;
 }
 
-/* Do the settings name verbs? Otherwise it is used if it is there. */
+/* True if the settings name verbs, which otherwise is used where it is there.
+ */
 static bool wants_verbs(const struct doctor *doctor)
 {
 	const struct reef_settings *settings = doctor->settings;
@@ -78,8 +79,8 @@ static void format_gid(const struct in6_addr *gid, struct gid *out)
 		inet_ntop(AF_INET6, gid, out->text, sizeof(out->text));
 }
 
-static void look_at_gid(const struct doctor *doctor, struct port *port,
-			uint32_t index)
+static void read_gid(const struct doctor *doctor, struct port *port,
+		     uint32_t index)
 {
 	struct gid one = {.index = index};
 	struct in6_addr address;
@@ -91,7 +92,7 @@ static void look_at_gid(const struct doctor *doctor, struct port *port,
 	    inet_pton(AF_INET6, text, &address) != 1 ||
 	    IN6_IS_ADDR_UNSPECIFIED(&address))
 		return;
-	/* The subnet prefix alone is no GID yet. */
+	/* A subnet prefix without an interface's part is no GID yet. */
 	if (reef_all_zero(&address.s6_addr[8], 8))
 		return;
 	if (doctor_read(doctor, one.type, sizeof(one.type),
@@ -108,7 +109,7 @@ static void look_at_gid(const struct doctor *doctor, struct port *port,
 		    port->number, index);
 }
 
-/* The network interface under a device, if GIDs have not told. */
+/* Find the network interface under a device, if its GIDs have not told it. */
 static void find_interface(const struct doctor *doctor, struct port *port)
 {
 	char *names[DOCTOR_NAMES_MAX], path[PATH_SIZE];
@@ -116,7 +117,7 @@ static void find_interface(const struct doctor *doctor, struct port *port)
 
 	if (*port->interface)
 		return;
-	/* Soft-RoCE says it itself. */
+	/* A Soft-RoCE device names its interface itself. */
 	if (doctor_read(doctor, port->interface, sizeof(port->interface),
 			CLASS "/%s/parent", port->device) == 0 &&
 	    *port->interface)
@@ -131,7 +132,7 @@ static void find_interface(const struct doctor *doctor, struct port *port)
 	}
 }
 
-static void look_at_port(const struct doctor *doctor, struct port *port)
+static void read_port(const struct doctor *doctor, struct port *port)
 {
 	char text[64];
 	const char *colon;
@@ -150,16 +151,16 @@ static void look_at_port(const struct doctor *doctor, struct port *port)
 	doctor_read(doctor, port->rate, sizeof(port->rate),
 		    CLASS "/%s/ports/%u/rate", port->device, port->number);
 	for (uint32_t i = 0; i < GIDS_MAX; i++)
-		look_at_gid(doctor, port, i);
+		read_gid(doctor, port, i);
 	find_interface(doctor, port);
 	if (doctor->probes->mtu(port->device, port->number, &port->mtu,
 				&port->mtu_most))
 		port->mtu = port->mtu_most = 0;
 }
 
-/* --- what is to be said of it --- */
+/* --- what to report of a port --- */
 
-static void describe(const struct port *port, struct reef_finding *finding)
+static void describe_port(const struct port *port, struct reef_finding *finding)
 {
 	char mtu[48] = "", gid[128];
 
@@ -250,10 +251,10 @@ static void examine_ports(struct doctor *doctor, const char *device)
 			.device = device,
 			.number = (uint32_t)strtoul(names[i], NULL, 10),
 		};
-		look_at_port(doctor, &port);
+		read_port(doctor, &port);
 		finding =
 			doctor_find(doctor, "rdma %s:%u", device, port.number);
-		describe(&port, finding);
+		describe_port(&port, finding);
 		judge_port(&port, finding, bad);
 		free(names[i]);
 	}

@@ -495,7 +495,7 @@ int node_extent_drop(struct reef_node *node, uint32_t number)
 
 /* --- the end of a life --- */
 
-void node_extents_leave(struct reef_node *node)
+void node_extents_make_leaving(struct reef_node *node)
 {
 	struct node_extent *extent;
 
@@ -508,7 +508,7 @@ void node_extents_leave(struct reef_node *node)
 	}
 }
 
-void node_leaving_go(struct reef_node *node)
+void node_withdraw_leaving(struct reef_node *node)
 {
 	struct node_extent *extent;
 

@@ -132,7 +132,7 @@ struct reef_node {
 
 /* Accept a broker's epoch and remember the highest.  -ESTALE: a later broker
  * was heard already. */
-int node_obey(struct reef_node *node, uint64_t epoch);
+int node_accept_epoch(struct reef_node *node, uint64_t epoch);
 /* Listen and serve with a new port and rpc: where options.listen says, or
  * where it did before. */
 int node_serve(struct reef_node *node);
@@ -170,10 +170,10 @@ int node_extent_drop(struct reef_node *node, uint32_t number);
 struct node_extent *node_extent_after(const struct reef_node *node,
 				      uint32_t number);
 /* Make all extents `leaving`, once life has ended and no job runs. */
-void node_extents_leave(struct reef_node *node);
+void node_extents_make_leaving(struct reef_node *node);
 /* Withdraw what is `leaving` through the present port; where holders do not let
  * go at once, a job waits for them. */
-void node_leaving_go(struct reef_node *node);
+void node_withdraw_leaving(struct reef_node *node);
 /* Free every extent after the port was closed. */
 void node_extents_free(struct reef_node *node);
 

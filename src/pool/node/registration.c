@@ -180,10 +180,10 @@ static int send_register(struct reef_node *node, bool *dead)
 			   &answer, call_ns(node));
 	if (rc == -ESTALE) /* (2) */
 		*dead = node->peer->epoch &&
-			!node_obey(node, node->peer->epoch);
+			!node_accept_epoch(node, node->peer->epoch);
 	if (rc)
 		return rc;
-	rc = node_obey(node, answer.epoch);
+	rc = node_accept_epoch(node, answer.epoch);
 	if (!rc)
 		rc = fence_told_sessions(node, &answer.body);
 	if (!rc) {
@@ -337,7 +337,7 @@ static int send_pulses(struct reef_node *node)
 			continue;
 		}
 		last_ns = reef_now_ns();
-		node_leaving_go(node);
+		node_withdraw_leaving(node);
 		rc = send_pulse(node);
 	}
 	return rc ? rc : node->peer_stale ? -ESTALE : -REEF_ENOLINK;

@@ -143,7 +143,7 @@ int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
 	return 0;
 }
 
-int node_obey(struct reef_node *node, uint64_t epoch)
+int node_accept_epoch(struct reef_node *node, uint64_t epoch)
 {
 	if (epoch < node->broker_epoch && !REEF_MUTATED(NODE_STALE_EPOCH))
 		return -ESTALE;
@@ -166,7 +166,7 @@ static int handle_request(void *context, const struct reef_request *request,
 		return -EPERM;
 	if (node->ending)
 		return -ECANCELED;
-	rc = node_obey(node, request->header.epoch);
+	rc = node_accept_epoch(node, request->header.epoch);
 	if (rc) {
 		if (request->peer == node->peer) {
 			node->peer_stale = true;
@@ -244,7 +244,7 @@ int node_serve(struct reef_node *node)
 		return rc;
 	node->ending = false;
 	node->links = 0;
-	node_leaving_go(node); /* before listening lets anybody in */
+	node_withdraw_leaving(node); /* before listening lets anybody in */
 	rc = reef_rpc_create(node->port, &options, &node->rpc);
 	if (!rc)
 		rc = reef_rpc_listen(node->rpc, where, node->addresses,
@@ -265,7 +265,7 @@ void node_serve_end(struct reef_node *node)
 		node_gate_wait(&node->gate, REEF_FOREVER);
 	reef_rpc_destroy(node->rpc);
 	node->rpc = NULL;
-	node_extents_leave(node);
+	node_extents_make_leaving(node);
 	if (node->port)
 		reef_port_unlisten(node->port);
 	node->links = 0;

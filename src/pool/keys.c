@@ -145,16 +145,6 @@ static int compare_and_wipe(int rc, struct reef_key *expected,
 	return rc;
 }
 
-int reef_credential_verify(const struct reef_credential *credential,
-			   const struct reef_key *pool)
-{
-	struct reef_key expected = {0};
-	int rc = reef_key_derive_user(pool, credential->user, credential->era,
-				      &expected);
-
-	return compare_and_wipe(rc, &expected, &credential->key);
-}
-
 int reef_token_verify(const struct reef_token *token,
 		      const struct reef_key *pool)
 {
@@ -407,14 +397,4 @@ int reef_credential_load(const char *path, struct reef_credential *out)
 	if (rc == 0)
 		rc = reef_credential_parse(text, out);
 	return finish_load(path, text, rc, "a user's credential");
-}
-
-int reef_token_load(const char *path, struct reef_token *out)
-{
-	char text[REEF_KEY_TEXT_SIZE];
-	int rc = load_text(path, text);
-
-	if (rc == 0)
-		rc = reef_token_parse(text, out);
-	return finish_load(path, text, rc, "a space's token");
 }

@@ -72,10 +72,8 @@ bool reef_key_equal(const struct reef_key *a, const struct reef_key *b);
 /* Overwrite a secret, so that the compiler cannot leave it out. */
 void reef_key_wipe(struct reef_key *key);
 
-/* Check that this credential or token was derived from the pool's key. Its era
- * is the caller's to compare.  -REEF_EAUTH: it was not.  -ENOMEM. */
-int reef_credential_verify(const struct reef_credential *credential,
-			   const struct reef_key *pool);
+/* Check that this token was derived from the pool's key. Its era is the caller's
+ * to compare.  -REEF_EAUTH: it was not.  -ENOMEM. */
 int reef_token_verify(const struct reef_token *token,
 		      const struct reef_key *pool);
 
@@ -105,6 +103,5 @@ int reef_token_save(const char *path, const struct reef_token *token);
  * -REEF_ECORRUPT, -REEF_EVERSION: as parse.  -ENOENT and such. */
 int reef_key_load(const char *path, struct reef_key *out);
 int reef_credential_load(const char *path, struct reef_credential *out);
-int reef_token_load(const char *path, struct reef_token *out);
 
 #endif

@@ -49,19 +49,6 @@ uint32_t reef_wire_op_sends(const struct reef_wire_op *op)
 	}
 }
 
-uint32_t reef_wire_op_brings(const struct reef_wire_op *op)
-{
-	switch (op->kind) {
-	case READ:
-		return op->length;
-	case CAS:
-	case FAA:
-		return 8;
-	default:
-		return 0;
-	}
-}
-
 int reef_wire_batch_head(const uint8_t *bytes, size_t available,
 			 uint32_t length,
 			 const struct reef_wire_batch_limits *limits,

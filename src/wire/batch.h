@@ -65,9 +65,8 @@ void reef_wire_op_encode(const struct reef_wire_op *op,
 void reef_wire_done_encode(const struct reef_wire_done *done,
 			   uint8_t bytes[REEF_WIRE_DONE_SIZE]);
 
-/* How many bytes an op sends after the table, and brings back. */
+/* How many bytes an op sends after the table. */
 uint32_t reef_wire_op_sends(const struct reef_wire_op *op);
-uint32_t reef_wire_op_brings(const struct reef_wire_op *op);
 
 /* How many bytes of a BATCH come before what its ops send; available: those
  * that are there already, `length` of the frame's header.

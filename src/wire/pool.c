@@ -281,30 +281,3 @@ int reef_pool_decode(const void *bytes, size_t size,
 	*body = fields;
 	return 0;
 }
-
-#define NAME(kind) [REEF_POOL_##kind] = #kind
-
-static const char *const names[REEF_POOL_KINDS] = {
-	NAME(SESSION_OPEN),  NAME(SESSION_RESUME), NAME(SESSION_CLOSE),
-	NAME(SPACE_OPEN),    NAME(SPACE_CLOSE),	   NAME(SPACE_EXTENTS),
-	NAME(SPACE_DROP),    NAME(SPACE_QUOTA),	   NAME(SPACE_REVOKE),
-	NAME(SPACE_TOKEN),   NAME(EXTENT_ADD),	   NAME(EXTENT_REMOVE),
-	NAME(NAME_BIND),     NAME(NAME_REPLACE),   NAME(NAME_UNBIND),
-	NAME(NAME_LOOKUP),   NAME(NAME_LIST),	   NAME(STATUS),
-	NAME(LIST),	     NAME(USER_ADD),	   NAME(USER_REMOVE),
-	NAME(NODE_DRAIN),    NAME(NODE_RECLAIM),   NAME(NODE_REMOVE),
-	NAME(SESSION_END),   NAME(SETTING),	   NAME(NODE_REGISTER),
-	NAME(NODE_EXTENTS),  NAME(NODE_READY),	   NAME(NODE_PULSE),
-	NAME(EXTENT_CREATE), NAME(EXTENT_DROP),	   NAME(EXTENT_CLOSE),
-	NAME(EXTENT_REOPEN), NAME(EXTENT_PULL),	   NAME(FENCE),
-	NAME(NOTICE),	     NAME(RECOVER),	   NAME(TIME),
-	NAME(HURRY),
-};
-#undef NAME
-
-const char *reef_pool_kind_name(uint16_t kind)
-{
-	if (kind == 0 || kind >= REEF_POOL_KINDS)
-		return "unknown";
-	return names[kind];
-}

@@ -135,6 +135,4 @@ bool reef_pool_has_rows(const struct reef_pool_header *header);
 struct reef_text *reef_ask_text(uint16_t kind, union reef_ask *ask,
 				uint32_t index);
 
-const char *reef_pool_kind_name(uint16_t kind); /* for logs; never NULL */
-
 #endif

@@ -573,15 +573,6 @@ static void pool_wire_rows_come_back_in_order(void **state)
 	free(out.bytes);
 }
 
-static void pool_wire_kinds_have_names(void **state)
-{
-	for (uint16_t kind = 1; kind < REEF_POOL_KINDS; kind++)
-		assert_string_not_equal(reef_pool_kind_name(kind), "unknown");
-	assert_string_equal(reef_pool_kind_name(0), "unknown");
-	assert_string_equal(reef_pool_kind_name(REEF_POOL_KINDS), "unknown");
-	assert_string_equal(reef_pool_kind_name(REEF_POOL_FENCE), "FENCE");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -594,7 +585,6 @@ int main(void)
 		cmocka_unit_test(pool_wire_failed_answer_has_no_body),
 		cmocka_unit_test(pool_wire_bad_header_is_refused),
 		cmocka_unit_test(pool_wire_rows_come_back_in_order),
-		cmocka_unit_test(pool_wire_kinds_have_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,6 @@
  * fail an assertion later. Order: what is referred to comes first. */
 #include "pool/broker/state/internal.h"
 
-#include "base/checksum.h"
 #include "wire/cursor.h"
 
 #include <errno.h>
@@ -188,20 +187,6 @@ int reef_state_encode(const struct reef_state *state, uint8_t **bytes,
 	}
 	*bytes = out.bytes;
 	*size = out.size;
-	return 0;
-}
-
-int reef_state_hash(const struct reef_state *state, uint64_t *out)
-{
-	uint8_t *bytes;
-	size_t size;
-	int rc;
-
-	rc = reef_state_encode(state, &bytes, &size);
-	if (rc)
-		return rc;
-	*out = reef_hash(bytes, size, 0);
-	free(bytes);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* state.h - the broker's whole memory, as a deterministic state machine.
  *
  * (1) A record is the only way it changes, while serving and at replay alike:
- *     the same records in the same order give the same state, hash and bytes.
+ *     the same records in the same order give the same state and bytes.
  * (2) A record is checked before it is applied: it applies whole or changes
  *     nothing. While serving: check, append to the journal, apply; after a
  *     check nothing can keep that record from being applied.
@@ -155,9 +155,6 @@ int reef_state_encode(const struct reef_state *state, uint8_t **bytes,
 
 /* Everything is checked.  -REEF_ECORRUPT, -REEF_EVERSION, -ENOMEM. */
 int reef_state_decode(const void *bytes, size_t size, struct reef_state **out);
-
-/* Of the bytes above: equal states have equal hashes.  -ENOMEM. */
-int reef_state_hash(const struct reef_state *state, uint64_t *out);
 
 /* --- queries --- */
 

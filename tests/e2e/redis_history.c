@@ -36,12 +36,12 @@
 #define KEYS 24
 #define ANSWER_MAX 256
 #define CONNECT_TRIES 3000
-#define NONE INT64_MIN /* for a key that is not there */
+#define NONE INT64_MIN /* the value of a key that is not there */
 #define COUNTER "counter"
 
 enum kind { GET, PUT, DELETE, ADD, INSERT, UPDATE, SWAP, TAKE, CAS, KINDS };
 
-/* What one asks; what came of it. */
+/* An operation of a client, and what came of it. */
 struct op {
 	enum kind kind;
 	int64_t value;	/* to put, or to add */
@@ -57,11 +57,11 @@ struct client {
 	uint64_t serial;
 	struct linear_op *ops;
 	uint64_t *count; /* of them, shared */
-	/* A door's. */
+	/* Of a client that goes through a door: */
 	int fd;
 	char answers[ANSWER_MAX * 8];
 	size_t have;
-	/* Native. */
+	/* Of a native client: */
 	struct reef *reef;
 	struct reef_space *space;
 	struct reef_map *map;
@@ -115,7 +115,7 @@ static int door_connect(struct client *client)
 	return failed(client, "no door", -errno);
 }
 
-/* One line without its end; -EPIPE: the door has gone. */
+/* Read one line, without its end. -EPIPE: the door has gone. */
 static int door_line(struct client *client, char line[ANSWER_MAX])
 {
 	char *end;
@@ -136,7 +136,7 @@ static int door_line(struct client *client, char line[ANSWER_MAX])
 	return 0;
 }
 
-/* Send; -EPIPE. */
+/* Send a request. -EPIPE: the door has gone. */
 __attribute__((format(printf, 2, 3))) static int door_say(struct client *client,
 							  const char *format,
 							  ...)
@@ -152,8 +152,8 @@ __attribute__((format(printf, 2, 3))) static int door_say(struct client *client,
 								    : -EPIPE;
 }
 
-/* The answer is a number, a bulk that is one, null, or OK (1).  -EAGAIN: try
- * again later, nothing happened.  -EPIPE. */
+/* Read an answer that is a number, a bulk that is one, null, or OK (1).
+ * -EAGAIN: nothing happened, try again later.  -EPIPE: the door has gone. */
 static int door_number(struct client *client, int64_t *out)
 {
 	char line[ANSWER_MAX];
@@ -204,8 +204,8 @@ static int door_ask(struct client *client, const char *key, struct op *op)
 	return rc;
 }
 
-/* The answers to several requests, each taken in whatever the others were: the
- * first that is not fine, and the value of the last. */
+/* Read the answers to several requests, all of them whatever they are. Returns
+ * the first error; *last: the value of the last. */
 static int door_numbers(struct client *client, uint32_t count, int64_t *last)
 {
 	int rc = 0, one;
@@ -217,7 +217,7 @@ static int door_numbers(struct client *client, uint32_t count, int64_t *last)
 	return rc;
 }
 
-/* WATCH and GET; *before: the value. */
+/* The first half of a compare and set: WATCH and GET; *before: the value. */
 static int door_watch(struct client *client, const char *key, int64_t *before)
 {
 	int rc = door_say(client, "WATCH %s\r\nGET %s\r\n", key, key);
@@ -225,7 +225,7 @@ static int door_watch(struct client *client, const char *key, int64_t *before)
 	return rc ? rc : door_numbers(client, 2, before);
 }
 
-/* The rest of it; op->result: did it happen? */
+/* The second half: MULTI, SET, EXEC; op->result: 1 if it happened. */
 static int door_set(struct client *client, const char *key, struct op *op)
 {
 	int rc = door_say(client, "MULTI\r\nSET %s %" PRId64 "\r\nEXEC\r\n",
@@ -262,8 +262,8 @@ static int64_t number_of(const void *bytes, size_t size)
 }
 
 /* SWAP and TAKE, as one change. */
-static int decide(void *context, const struct reef_map_entry *now,
-		  struct reef_map_entry *put)
+static int decide_swap(void *context, const struct reef_map_entry *now,
+		       struct reef_map_entry *put)
 {
 	struct op *op = context;
 	static char text[32];
@@ -283,7 +283,7 @@ static int native_change(struct client *client, const char *key, size_t size,
 	struct reef_map_change change = {
 		.key = key,
 		.key_size = size,
-		.decide = decide,
+		.decide = decide_swap,
 		.context = op,
 	};
 
@@ -414,8 +414,8 @@ static void returned(struct linear_op *to, const struct op *op)
 	to->returned_at = now_ns();
 }
 
-/* Compare and set: what was read is a GET of its own. Only one that happened,
- * or may have, is a CAS; one that did not changed nothing. */
+/* Compare and set. What was read is noted as a GET of its own; the CAS is noted
+ * only if it happened, or may have. */
 static int compare_and_set(struct client *client, uint64_t number,
 			   const char *key, struct op *op)
 {
@@ -445,7 +445,7 @@ static int one_op(struct client *client)
 	int rc;
 
 	snprintf(key, sizeof(key), "key%u", (unsigned int)number);
-	/* No two put the same. */
+	/* No two operations put the same value. */
 	op.value = (int64_t)(++client->serial * CLIENTS_MAX + client->index) *
 		   1000;
 	if (op.kind == ADD)
@@ -657,7 +657,7 @@ int main(int argc, char **argv)
 	count = strtoull(argv[4], NULL, 10);
 	seed = strtoull(argv[5], NULL, 10);
 	counts = shared(sizeof(*counts) * CLIENTS_MAX);
-	/* A compare and set is two. */
+	/* A compare and set is noted as two operations. */
 	ops = shared(sizeof(*ops) * 2 * count * number);
 	if (!counts || !ops)
 		return 1;

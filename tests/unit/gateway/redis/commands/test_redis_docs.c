@@ -57,7 +57,7 @@ static void redis_docs_commands_have_all_that_is_told(void **state)
 		assert_non_null(docs->group);
 		assert_true(command->run || command->subcommands);
 	}
-	/* And nothing is told of what is not there. */
+	/* No row is about a command that does not exist. */
 	for (docs = redis_docs; docs->name; docs++)
 		count--;
 	assert_int_equal(count, 0);
@@ -86,7 +86,8 @@ static void redis_docs_keys_are_those_of_the_table(void **state)
 	(void)state;
 }
 
-/* What the arguments are answered as, with `|` for the ends of lines. */
+/* Assert what a list of arguments is answered as, with `|` for the ends of
+ * lines. */
 static void arguments_are(const char *notation, const char *expected)
 {
 	struct redis_reply reply;

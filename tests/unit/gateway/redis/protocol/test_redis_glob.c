@@ -59,7 +59,7 @@ static void redis_glob_sets_have_ranges_and_negation(void **state)
 	assert_true(glob("h[c-a]llo", "hbllo"));
 	assert_true(glob("[\\]]", "]"));
 	assert_true(glob("[\\-x]", "-"));
-	/* The bounds are signed bytes. */
+	/* As in Redis, the bounds of a range are signed bytes. */
 	assert_false(glob("[\x01-\xff]", "\x7f"));
 	assert_true(glob("[\x80-\xff]", "\xc0"));
 	(void)state;
@@ -100,7 +100,8 @@ static void redis_glob_either_case_folds_letters(void **state)
 	(void)state;
 }
 
-/* Would take longer than the universe if every star were tried again. */
+/* A pattern of many stars: it would take for ever if every star were tried
+ * again. */
 static void redis_glob_many_stars_end_soon(void **state)
 {
 	char pattern[2001], text[5000];

@@ -25,8 +25,8 @@ static int end(void **state)
 	return 0;
 }
 
-/* Feed a text in parts of so many bytes; each request becomes a line "a|b\n".
- * What it ends with: 0, or an error. */
+/* Feed a text in parts of `part` bytes; each request becomes a line "a|b\n" of
+ * out. Returns what parsing ended with: 0, or an error. */
 static int parse(const char *text, size_t size, size_t part, bool is_stranger,
 		 char *out, char *error)
 {
@@ -60,9 +60,9 @@ static int parse(const char *text, size_t size, size_t part, bool is_stranger,
 	return rc;
 }
 
-/* The same however it is cut. */
-static void check(const char *text, size_t size, const char *wanted,
-		  const char *wanted_error)
+/* Check that a text gives the same requests, whatever parts it comes in. */
+static void check_parts(const char *text, size_t size, const char *wanted,
+			const char *wanted_error)
 {
 	static const size_t parts[] = {1, 2, 3, 7, 100000};
 	char out[1024], error[REDIS_PARSE_ERROR_SIZE];
@@ -76,7 +76,8 @@ static void check(const char *text, size_t size, const char *wanted,
 		assert_int_equal(rc, wanted_error[0] ? -EPROTO : 0);
 	}
 }
-#define CHECK(text, wanted, error) check(text, sizeof(text) - 1, wanted, error)
+#define CHECK(text, wanted, error)                                             \
+	check_parts(text, sizeof(text) - 1, wanted, error)
 
 static void redis_parse_arrays_come_out_whole(void **state)
 {
@@ -85,7 +86,8 @@ static void redis_parse_arrays_come_out_whole(void **state)
 	CHECK("*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n*1\r\n$4\r\nPING\r\n",
 	      "GET|a\r\n\nPING\n", "");
 	CHECK("*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", "ECHO|\n", "");
-	/* No requests at all; and what ends a bulk is not looked at. */
+	/* Empty arrays and lines are no requests; and which two bytes end a
+	 * bulk is not checked. */
 	CHECK("*0\r\n*-1\r\n\r\n*1\r\n$4\r\nPINGxxPING\r\n", "PING\nPING\n",
 	      "");
 }
@@ -162,7 +164,7 @@ static void redis_parse_strangers_get_less(void **state)
 			    "Protocol error: unauthenticated bulk length");
 }
 
-/* SET key BIG, and a PING right behind it. */
+/* A SET with a big value, and a PING right behind it. */
 static void redis_parse_big_bulk_is_received_in_place(void **state)
 {
 	static const size_t size = 300000;
@@ -182,7 +184,7 @@ static void redis_parse_big_bulk_is_received_in_place(void **state)
 			 sizeof(head) - 1);
 	assert_int_equal(redis_parser_next(&parser, &request), 0);
 	assert_int_equal(redis_parser_settle(&parser), 0);
-	/* What is only announced takes no memory. */
+	/* A bulk that is only announced takes no memory. */
 	assert_true(redis_parser_memory(&parser) < 65536);
 	fed = 16384;
 	assert_int_equal(redis_parser_feed(&parser, value, fed), fed);
@@ -190,7 +192,7 @@ static void redis_parse_big_bulk_is_received_in_place(void **state)
 	assert_int_equal(redis_parser_settle(&parser), 0);
 	while (fed < size + 2) {
 		assert_int_equal(redis_parser_room(&parser, &to, &room), 0);
-		/* Only what belongs to it. */
+		/* There is room for the bulk alone, not for what follows it. */
 		assert_int_equal(room, size + 2 - fed);
 		room = room < 70000 ? room : 70000;
 		for (i = 0; i < room; i++)
@@ -211,7 +213,8 @@ static void redis_parse_big_bulk_is_received_in_place(void **state)
 	assert_int_equal(request.argv[2].size, size);
 	assert_memory_equal(request.argv[2].bytes, value, size);
 	assert_memory_equal(request.argv[3].bytes, "NX", 2);
-	/* Whoever wants to keep it may. */
+	/* The buffer of the big argument can be taken over, that of a small one
+	 * cannot. */
 	assert_null(
 		redis_parser_take_big(&parser, request.argv[1].bytes, &room));
 	big = redis_parser_take_big(&parser, request.argv[2].bytes, &room);
@@ -266,7 +269,7 @@ static void end_stage(struct redis_stage *stage)
 static const struct redis_staging staging = {begin_stage, read_stage,
 					     end_stage};
 
-/* Receive up to `until`, of "SET k <value> NX". */
+/* Receive "SET k <value> NX" up to byte `until`. */
 static void receive_stage(struct redis_parser *parser,
 			  struct redis_stage *stage, const char *text,
 			  size_t until)
@@ -292,7 +295,8 @@ static void receive_stage(struct redis_parser *parser,
 	} while (until);
 }
 
-/* at: how much has come when it is to be in a buffer after all; 0: never. */
+/* Stage a value, and move it to a buffer when `at` bytes have come; 0:
+ * never. */
 static void try_stage(size_t at)
 {
 	static const char head[] = "*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$300000\r\n";

@@ -25,7 +25,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* Take everything out, `part` bytes at a time, as a slow reader would. */
+/* Send the whole answer, `part` bytes at a time, as to a slow reader. */
 static size_t drain(struct redis_reply *reply, size_t part, char *out)
 {
 	struct iovec vectors[3];
@@ -226,7 +226,7 @@ static void redis_reply_over_its_limit_is_broken(void **state)
 	assert_false(spare.is_out_lent);
 }
 
-/* Somebody who never has read everything costs no more and more. */
+/* A reader that never catches up does not make the reply grow for ever. */
 static void redis_reply_slow_reader_takes_bounded_memory(void **state)
 {
 	char *out = malloc(1 << 20), *wanted = malloc(1 << 20);
@@ -272,7 +272,7 @@ static void redis_reply_slow_reader_takes_bounded_memory(void **state)
 	free(wanted);
 }
 
-/* More than the lent buffer holds, and without one. */
+/* Answers grow beyond the lent buffer, and without one. */
 static void redis_reply_grows(void **state)
 {
 	char *out = malloc(1 << 20), text[1000];

@@ -107,8 +107,8 @@ static void say(int fd, const char *text)
 	assert_int_equal(send(fd, text, size, MSG_NOSIGNAL), size);
 }
 
-/* Exactly these bytes come next. */
-static void hear(int fd, const char *wanted)
+/* Assert that exactly these bytes come next. */
+static void expect_answer(int fd, const char *wanted)
 {
 	char got[2048];
 	size_t size = strlen(wanted), used = 0;
@@ -128,11 +128,12 @@ static void hear(int fd, const char *wanted)
 static void ask(int fd, const char *text, const char *wanted)
 {
 	say(fd, text);
-	hear(fd, wanted);
+	expect_answer(fd, wanted);
 }
 
-/* Read and forget until the other side closes. */
-static size_t hear_end(int fd)
+/* Read and forget everything until the door closes; returns how many bytes
+ * came. */
+static size_t read_to_end(int fd)
 {
 	struct pollfd waits = {fd, POLLIN, 0};
 	static char got[1 << 16];
@@ -159,15 +160,15 @@ static void redis_door_serves_tcp_and_unix(void **state)
 	first = reach_tcp(&open);
 	second = reach_unix();
 	ask(first, "SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
-	/* Of another thread. */
+	/* The second client is another thread's. */
 	ask(second, "INCR a\r\n", ":2\r\n");
 	ask(first, "GET a\r\nSELECT 15\r\nGET a\r\n",
 	    "$1\r\n2\r\n+OK\r\n$-1\r\n");
 	ask(first, "*1\r\n$-9\r\n",
 	    "-ERR Protocol error: invalid bulk length\r\n");
-	assert_int_equal(hear_end(first), 0);
+	assert_int_equal(read_to_end(first), 0);
 	say(second, "QUIT\r\nPING\r\n");
-	assert_int_equal(hear_end(second), 5);
+	assert_int_equal(read_to_end(second), 5);
 	close_door(&open);
 }
 
@@ -183,7 +184,7 @@ static void redis_door_request_in_pieces_is_answered(void **state)
 	fd = reach_tcp(&open);
 	for (i = 0; i < sizeof(request) - 1; i++) {
 		assert_int_equal(send(fd, request + i, 1, 0), 1);
-		/* Others are served meanwhile. */
+		/* Other clients are served meanwhile. */
 		if (i % 10 == 0) {
 			int other = reach_unix();
 
@@ -191,7 +192,7 @@ static void redis_door_request_in_pieces_is_answered(void **state)
 			close(other);
 		}
 	}
-	hear(fd, "+OK\r\n");
+	expect_answer(fd, "+OK\r\n");
 	ask(fd, "STRLEN b\r\n", ":10\r\n");
 	close(fd);
 	close_door(&open);
@@ -241,7 +242,8 @@ static void redis_door_large_values_are_set(void **state)
 		    : i == 1 ? "$3\r\nbbb\r\n$3\r\nbbb\r\n:1000000\r\n"
 			     : "$3\r\nccc\r\n$3\r\nccc\r\n:1000000\r\n");
 	}
-	/* Its memory comes back: there is not enough for all of them. */
+	/* The memory of a value that never came whole comes back: there is not
+	 * enough for all of them. */
 	for (i = 0; i < 100; i++) {
 		other = reach_unix();
 		say(other, heads[0]);
@@ -285,11 +287,11 @@ static void redis_door_asks_for_the_password(void **state)
 	    "+RESET\r\n-NOAUTH Authentication required.\r\n");
 	ask(fd, "HELLO 2 AUTH default \"a secret\" SETNAME me\r\n", "*14\r\n");
 	close(fd);
-	/* Who has not authenticated may not send much. */
+	/* A client that has not authenticated may not send much. */
 	fd = reach_tcp(&open);
 	ask(fd, "*11\r\n",
 	    "-ERR Protocol error: unauthenticated multibulk length\r\n");
-	assert_int_equal(hear_end(fd), 0);
+	assert_int_equal(read_to_end(fd), 0);
 	close_door(&open);
 }
 
@@ -334,14 +336,14 @@ static void redis_door_has_a_limit_of_clients(void **state)
 	first = reach_tcp(&open);
 	ask(first, "PING\r\n", "+PONG\r\n");
 	second = reach_tcp(&open);
-	hear(second, "-ERR max number of clients reached\r\n");
-	assert_int_equal(hear_end(second), 0);
+	expect_answer(second, "-ERR max number of clients reached\r\n");
+	assert_int_equal(read_to_end(second), 0);
 	ask(first, "PING\r\nQUIT\r\n", "+PONG\r\n+OK\r\n");
-	assert_int_equal(hear_end(first), 0);
+	assert_int_equal(read_to_end(first), 0);
 	close_door(&open);
 }
 
-/* One that asks without end and never reads: it is not read from any more, and
+/* A client that asks without end and never reads is not read from any more, and
  * nobody else notices. */
 static void redis_door_client_that_does_not_read_waits(void **state)
 {
@@ -366,9 +368,9 @@ static void redis_door_client_that_does_not_read_waits(void **state)
 		ask(other, "PING\r\n", "+PONG\r\n");
 	} while (count == 22 + 16357);
 	assert_true(sent > 1 << 20 && sent < 64 << 20);
-	/* Now it reads, and gets all that it asked for. */
+	/* When the client reads at last, it gets all that it asked for. */
 	shutdown(slow, SHUT_WR);
-	assert_int_equal(hear_end(slow), sent / (22 + 16357) * (16357 + 8));
+	assert_int_equal(read_to_end(slow), sent / (22 + 16357) * (16357 + 8));
 	close(other);
 	close_door(&open);
 }
@@ -386,7 +388,7 @@ static void redis_door_answer_over_the_limit_closes(void **state)
 	ask(fd, "SETRANGE w 700000 x\r\n", ":700001\r\n");
 	ask(other, "PING\r\n", "+PONG\r\n");
 	say(fd, "MGET w w w w w w\r\n");
-	assert_int_equal(hear_end(fd), 0);
+	assert_int_equal(read_to_end(fd), 0);
 	ask(other, "PING\r\n", "+PONG\r\n");
 	close(other);
 	close_door(&open);
@@ -420,7 +422,7 @@ static void redis_door_idle_clients_are_closed(void **state)
 
 	open_door(&open, &(struct redis_door_options){.idle_ns = 1});
 	fd = reach_tcp(&open);
-	assert_int_equal(hear_end(fd), 0);
+	assert_int_equal(read_to_end(fd), 0);
 	close_door(&open);
 }
 
@@ -441,14 +443,14 @@ static void redis_door_clients_are_killed_across_threads(void **state)
 		say(fds[i], "CLIENT LIST\r\nPING\r\n");
 	ask(fds[0], "CLIENT KILL TYPE normal\r\n", ":7\r\n");
 	for (i = 1; i < 8; i++)
-		hear_end(fds[i]);
+		read_to_end(fds[i]);
 	ask(fds[0], "PING\r\n", "+PONG\r\n");
 	say(fds[0], "CLIENT KILL TYPE normal SKIPME no\r\n");
-	assert_int_equal(hear_end(fds[0]), 4);
+	assert_int_equal(read_to_end(fds[0]), 4);
 	close_door(&open);
 }
 
-/* What was asked before the end is answered. */
+/* Requests that came before the end are answered. */
 static void redis_door_stop_answers_first(void **state)
 {
 	struct open_door open;
@@ -459,9 +461,9 @@ static void redis_door_stop_answers_first(void **state)
 	ask(fd, "SETRANGE w 999999 x\r\n", ":1000000\r\n");
 	for (i = 0; i < 20; i++)
 		say(fd, "GET w\r\n");
-	hear(fd, "$1000000\r\n");
+	expect_answer(fd, "$1000000\r\n");
 	redis_door_stop(open.door);
-	assert_int_equal(hear_end(fd), 19 * 1000012 + 1000002);
+	assert_int_equal(read_to_end(fd), 19 * 1000012 + 1000002);
 	close_door(&open);
 }
 
@@ -469,8 +471,8 @@ static void redis_door_stop_answers_first(void **state)
 
 #define CROWD 50
 
-/* The only thread stands still between two rounds, and the next begins with
- * whatever is sent meanwhile, or the next but one. */
+/* Hold the door's only thread between two rounds: the next round, or the one
+ * after it, begins with whatever is sent meanwhile. */
 static struct redis_thread *hold(struct open_door *open)
 {
 	struct redis_thread *thread = &open->door->threads[0];
@@ -514,8 +516,8 @@ static void close_crowd(struct open_door *open, const int fds[CROWD])
 	close_door(open);
 }
 
-/* Two batches do for all, one if they are in the same round: a single call of
- * the map takes as many round trips as each of them. */
+/* Two batches do for all clients, or one if they are in the same round: a batch
+ * takes as many round trips as a single call of the map. */
 static void redis_door_clients_that_wait_share_batches(void **state)
 {
 	struct redis_thread *thread;
@@ -533,7 +535,7 @@ static void redis_door_clients_that_wait_share_batches(void **state)
 	}
 	let_go(thread);
 	for (i = 0; i < CROWD; i++)
-		hear(fds[i], "+OK\r\n");
+		expect_answer(fds[i], "+OK\r\n");
 	now = count_batches(&open);
 	assert_in_range(now.count - before.count, 1, 2);
 	assert_in_range(now.requests - before.requests, CROWD - 2, CROWD);
@@ -546,7 +548,7 @@ static void redis_door_clients_that_wait_share_batches(void **state)
 	let_go(thread);
 	for (i = 0; i < CROWD; i++) {
 		snprintf(text, sizeof(text), "$2\r\n%02d\r\n$-1\r\n", i);
-		hear(fds[i], text);
+		expect_answer(fds[i], text);
 	}
 	now = count_batches(&open);
 	assert_in_range(now.count - before.count, 1, 3);
@@ -591,15 +593,15 @@ static void redis_door_crowd_of_all_kinds_is_answered(void **state)
 			"+OK\r\n+QUEUED\r\n*1\r\n$1\r\n0\r\n$1\r\n0\r\n",
 		};
 
-		hear(fds[i], answers[i % 5]);
+		expect_answer(fds[i], answers[i % 5]);
 		if (i % 5 == 3)
 			ask(fds[i], "a\r\n", "$1\r\n0\r\n");
 	}
 	close_crowd(&open, fds);
 }
 
-/* All are told OK, and one of the last values stays; a client's own last one,
- * if nobody else sets the key. */
+/* Every SET is answered OK, and the last value of some client stays; a client's
+ * own last one, if nobody else sets the key. */
 static void redis_door_sets_of_one_key_leave_the_last(void **state)
 {
 	struct redis_thread *thread;
@@ -618,7 +620,7 @@ static void redis_door_sets_of_one_key_leave_the_last(void **state)
 	}
 	let_go(thread);
 	for (i = 0; i < CROWD; i++) {
-		hear(fds[i], "+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+		expect_answer(fds[i], "+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
 		snprintf(text, sizeof(text), "GET own%d\r\n", i);
 		ask(fds[i], text, "$1\r\n2\r\n");
 	}
@@ -626,7 +628,7 @@ static void redis_door_sets_of_one_key_leave_the_last(void **state)
 	close_crowd(&open, fds);
 }
 
-/* A value that is refused takes none of those before it along. */
+/* When the last value of a key is refused, the one before it is set. */
 static void redis_door_refused_value_leaves_the_one_before(void **state)
 {
 	const size_t size = (64 << 20) + 1;
@@ -650,8 +652,7 @@ static void redis_door_refused_value_leaves_the_one_before(void **state)
 	close_door(&open);
 }
 
-/* Whoever has killed a client knows that it does nothing more: what is done was
- * answered before. */
+/* Nothing is done for a client after it was killed. */
 static void redis_door_client_killed_while_it_waits_does_nothing(void **state)
 {
 	struct redis_thread *thread;
@@ -669,9 +670,9 @@ static void redis_door_client_killed_while_it_waits_does_nothing(void **state)
 		say(victim, text);
 		say(killer, "CLIENT KILL TYPE normal\r\n");
 		let_go(thread);
-		hear(killer, ":1\r\n");
+		expect_answer(killer, ":1\r\n");
 		snprintf(text, sizeof(text), "EXISTS killed%d\r\n", i);
-		ask(killer, text, hear_end(victim) ? ":1\r\n" : ":0\r\n");
+		ask(killer, text, read_to_end(victim) ? ":1\r\n" : ":0\r\n");
 	}
 	close(killer);
 	close_door(&open);

@@ -32,7 +32,7 @@ static struct slot {
 } slots[SLOTS];
 /* The commands, and behind them their subcommands. */
 static const struct redis_command *list[REDIS_COMMANDS_MAX];
-static uint32_t list_count, list_all;
+static uint32_t list_count;
 
 /* The slot where a name is searched first, made of its size and three letters:
  * enough to tell the commands that are used most apart. */
@@ -60,9 +60,9 @@ static struct slot *slot_of(const char *name, size_t size)
 
 static void add_to_list(struct redis_command *command)
 {
-	reef_assert(list_all < REDIS_COMMANDS_MAX);
-	command->index = list_all;
-	list[list_all++] = command;
+	reef_assert(list_count < REDIS_COMMANDS_MAX);
+	command->index = list_count;
+	list[list_count++] = command;
 }
 
 static void add_subcommands(struct redis_command *command)
@@ -82,7 +82,7 @@ void redis_commands_init(void)
 	size_t i, size;
 
 	memset(slots, 0, sizeof(slots));
-	list_all = 0;
+	list_count = 0;
 	for (i = 0; i < TABLES; i++)
 		for (command = tables[i]; command->name; command++) {
 			size = strlen(command->name);
@@ -91,7 +91,6 @@ void redis_commands_init(void)
 			*slot = (struct slot){command, size};
 			add_to_list(command);
 		}
-	list_count = list_all;
 	for (i = 0; i < TABLES; i++)
 		for (command = tables[i]; command->name; command++)
 			add_subcommands(command);
@@ -107,14 +106,9 @@ uint32_t redis_command_count(void)
 	return list_count;
 }
 
-uint32_t redis_command_count_all(void)
-{
-	return list_all;
-}
-
 const struct redis_command *redis_command_by_index(uint32_t index)
 {
-	reef_assert(index < list_all);
+	reef_assert(index < list_count);
 	return list[index];
 }
 

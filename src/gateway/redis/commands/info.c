@@ -71,7 +71,6 @@ static int add_thread(void *context, struct redis_thread *thread)
 	sum->keyspace_misses += stats->keyspace_misses;
 	sum->query_limit_closed += stats->query_limit_closed;
 	sum->output_limit_closed += stats->output_limit_closed;
-	sum->idle_closed += stats->idle_closed;
 	sum->auth_failed += stats->auth_failed;
 	sum->batches += stats->batches;
 	sum->batched += stats->batched;
@@ -307,7 +306,7 @@ static void write_commands(struct info *info)
 	const struct redis_command *command;
 	uint32_t i;
 
-	for (i = 0; i < redis_command_count_all(); i++) {
+	for (i = 0; i < redis_command_count(); i++) {
 		command = redis_command_by_index(i);
 		if (!info->stats.calls[i] && !info->stats.calls_rejected[i])
 			continue;

@@ -76,13 +76,11 @@ void redis_run(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_command *command,
 	       const struct redis_request *request);
 
-/* How many commands there are, without subcommands. */
-uint32_t redis_command_count(void);
 /* Find a command by its name. NULL: there is none. */
 const struct redis_command *redis_command_find(const char *name, size_t size);
-/* How many there are with subcommands, and each by its `index`; those below
- * redis_command_count() are no subcommands. */
-uint32_t redis_command_count_all(void);
+/* How many commands there are with all subcommands, and each by its `index`.
+ */
+uint32_t redis_command_count(void);
 const struct redis_command *redis_command_by_index(uint32_t index);
 const struct redis_command *redis_subcommand_find(
 	const struct redis_command *command, const char *name, size_t size);

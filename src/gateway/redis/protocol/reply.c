@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "gateway/redis/protocol/number.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -394,40 +393,6 @@ void redis_reply_map(struct redis_reply *reply, uint64_t count)
 void redis_reply_set(struct redis_reply *reply, uint64_t count)
 {
 	put_number(reply, reply->protocol > 2 ? '~' : '*', (int64_t)count);
-}
-
-void redis_reply_double(struct redis_reply *reply, double value)
-{
-	char text[48];
-	int size;
-
-	if (isinf(value))
-		size = snprintf(text, sizeof(text), "%s",
-				value > 0 ? "inf" : "-inf");
-	else if (isnan(value))
-		size = snprintf(text, sizeof(text), "nan");
-	else
-		size = snprintf(text, sizeof(text), "%.17g", value);
-	if (reply->protocol > 2)
-		put_line(reply, ',', text, (size_t)size);
-	else
-		redis_reply_bulk(reply, text, (size_t)size);
-}
-
-void redis_reply_bool(struct redis_reply *reply, bool value)
-{
-	if (reply->protocol > 2)
-		redis_reply_raw(reply, value ? "#t\r\n" : "#f\r\n", 4);
-	else
-		redis_reply_integer(reply, value);
-}
-
-void redis_reply_big_number(struct redis_reply *reply, const char *digits)
-{
-	if (reply->protocol > 2)
-		put_line(reply, '(', digits, strlen(digits));
-	else
-		redis_reply_text(reply, digits);
 }
 
 void redis_reply_verbatim(struct redis_reply *reply, const void *bytes,

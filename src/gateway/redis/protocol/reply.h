@@ -71,9 +71,6 @@ void redis_reply_null_array(struct redis_reply *reply);
 void redis_reply_array(struct redis_reply *reply, uint64_t count);
 void redis_reply_map(struct redis_reply *reply, uint64_t count);
 void redis_reply_set(struct redis_reply *reply, uint64_t count);
-void redis_reply_double(struct redis_reply *reply, double value);
-void redis_reply_bool(struct redis_reply *reply, bool value);
-void redis_reply_big_number(struct redis_reply *reply, const char *digits);
 /* kind: three letters, "txt". */
 void redis_reply_verbatim(struct redis_reply *reply, const void *bytes,
 			  size_t size, const char *kind);

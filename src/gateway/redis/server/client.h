@@ -55,10 +55,4 @@ struct redis_client {
 	uint64_t requests, bytes_in, bytes_out;
 };
 
-/* True if the client has chosen RESP3. */
-static inline bool redis_client_is_resp3(const struct redis_client *client)
-{
-	return client->reply.protocol > 2;
-}
-
 #endif

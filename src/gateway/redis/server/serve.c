@@ -502,7 +502,6 @@ static void check_clients(struct redis_thread *thread)
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
 		if (idle_ns && now_ns - client->used_ns > idle_ns) {
-			thread->stats.idle_closed++;
 			client->is_dead = true;
 		} else if (client->over_ns &&
 			   now_ns - client->over_ns > OVER_PATIENCE) {

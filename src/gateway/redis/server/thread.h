@@ -38,7 +38,7 @@ struct redis_thread_stats {
 	uint64_t commands, errors; /* errors: error answers */
 	uint64_t bytes_in, bytes_out;
 	uint64_t keyspace_hits, keyspace_misses; /* counted by commands */
-	uint64_t query_limit_closed, output_limit_closed, idle_closed;
+	uint64_t query_limit_closed, output_limit_closed;
 	uint64_t auth_failed;
 	uint64_t batches, batched; /* calls of run_many (table.h), and the
 				      requests in them */

@@ -1,5 +1,4 @@
-/* client.c - a client's life: create, the keeper's main fiber, handles, the
- * end.
+/* client.c - a client's life: create, the keeper's main fiber, its handles.
  *
  *   create --(thread or fiber)--> joining --> joined --last unref--> stopping
  *                                    |                                  |

@@ -1,8 +1,7 @@
-/* claim.c - chunks: look, claim, grow.
+/* claim.c - chunks: read their tables, claim, grow.
  *
- *            claim_stretch: CAS                      heap_release: CAS
- *   FREE g ----------------------> OWNED by us, g+1 ------------------> FREE
- * g+1
+ *           claim_stretch: CAS                     heap_release: CAS
+ *   FREE g --------------------> OWNED by us, g+1 ------------------> FREE g+1
  *
  * A FREE word of generation 0 says that nobody ever had the chunk, so that its
  * descriptors and all its memory are zero. Of any other, the descriptors are

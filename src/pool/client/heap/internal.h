@@ -1,16 +1,17 @@
 /* internal.h - what the files of the heap share.
  *
- *   heap.c          create, allocate, free: the paths without operations
+ *   heap.c     create, allocate, free: the paths without operations
  *   classes.c  sizes
  *   units.c    extents, free runs of units, best fit
  *   run.c      slabs and large blocks: cutting a run, giving it back
- *   claim.c    chunks: look, claim, grow
+ *   claim.c    chunks: read their tables, claim, grow
  *   release.c  chunks: give back
  *   pending.c  headers that wait (rule 4)
  *   collect.c  others' frees, limbo (R8)
  *   other.c    blocks of others: free, keep, size
  *   adopt.c    dead sessions' chunks
  *   recover.c  dead sessions' blocks
+ *   abandon.c  the blocks of a session that ends well
  *
  * (A) A unit is in one of: a chunk that is not ours (runs[] NULL); a free run
  *     (runs[] of its first and last unit name it, between them NULL); a run in

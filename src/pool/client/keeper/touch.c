@@ -327,7 +327,7 @@ static int touch_extent(struct reef_client *client,
 	uint64_t pause_ns = PAUSE_MIN_NS;
 	struct refusal refusal = {0};
 	struct client_extent *extent;
-	bool asked = false, heard = false;
+	bool asked = false, is_noted = false;
 	int rc;
 
 	for (;;) {
@@ -341,9 +341,9 @@ static int touch_extent(struct reef_client *client,
 			continue;
 		if (rc)
 			return rc;
-		if (!heard)
+		if (!is_noted)
 			note_failure(client, extent, job, &refusal);
-		heard = true;
+		is_noted = true;
 		rc = settle_doubt(client, job);
 		if (!rc) {
 			job->is_settled = true;

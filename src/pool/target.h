@@ -18,9 +18,9 @@ struct reef_credential;
 
 /* The addresses of a broker. target: "local", or "reef://HOST[:PORT],..." for
  * several places of one, which come back with ',' in between; with a port it
- * needs no "reef://". run: the runtime directory; NULL: $REEF_RUN, else the user's.
- * -EINVAL: no such target.  -ENOENT: no broker left its addresses there.
- * -EPERM: somebody else could have. */
+ * needs no "reef://". run: the runtime directory; NULL: $REEF_RUN, else the
+ * user's. -EINVAL: no such target.  -ENOENT: no broker left its addresses
+ * there. -EPERM: somebody else could have. */
 int reef_target_broker(const char *target, const char *run,
 		       char broker[REEF_TARGET_MAX]);
 

@@ -37,7 +37,7 @@ struct scene {
 };
 
 static int shm_credential(void *context, const char *identity, uint32_t session,
-		      uint8_t key[REEF_KEY_SIZE])
+			  uint8_t key[REEF_KEY_SIZE])
 {
 	memset(key, 7, REEF_KEY_SIZE);
 	return 0;

@@ -36,7 +36,7 @@ int map_stage_begin(struct reef_map *map, size_t key_size, size_t value_size,
 	struct map_stage *stage;
 	int rc;
 
-	if (!map->reef->near)
+	if (!client_is_near(map->reef))
 		return -EOPNOTSUPP;
 	if (key_size > map->key_max || value_size > map->value_max)
 		return -EINVAL;

@@ -58,7 +58,7 @@ bool hash_near_is_stale(struct hash_table *table,
 {
 	const struct hash_leaf *leaf = hash_leaf_known(table, reading->hash);
 
-	return table->reef->near && leaf &&
+	return client_is_near(table->reef) && leaf &&
 	       leaf->epoch != reef_epoch(table->reef);
 }
 

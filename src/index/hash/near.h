@@ -148,7 +148,7 @@ static inline const uint8_t *hash_near_entry(struct hash_table *table,
 				       hash_slot_block(reading->slot),
 				       &reading->entry_at)))
 		return NULL;
-	/* It will be freed, most likely. */
+	/* The block of an entry that is to be changed is freed, most likely. */
 	if (reading->to_change)
 		client_free_hint(table->space, reading->entry_at);
 	return client_near_at(table->reef, reading->entry_at,
@@ -176,7 +176,8 @@ static inline void hash_near_copy(void *to, const void *from, size_t size)
 	memcpy((char *)to + size - 16, pieces[3], 16);
 }
 
-/* The value, into the room, which may have to grow; or not. */
+/* Copy the value into the reading's room. grows: a room that is too small is
+ * made larger; else the value is refused. */
 static inline bool hash_near_value(struct hash_reading *reading, bool grows)
 {
 	const void *value = reading->entry.value;
@@ -192,13 +193,13 @@ static inline bool hash_near_value(struct hash_reading *reading, bool grows)
 	if (likely(reading->entry.value_size <= HASH_NEAR_SHORT))
 		hash_near_copy(reading->room, value, reading->entry.value_size);
 	else
-		reef_copy_from_shared(reading->room, value,
-				      reading->entry.value_size);
+		reef_near_read(value, reading->room, reading->entry.value_size);
 	reading->entry.value = reading->room;
 	return true;
 }
 
-/* Is all of it there, if more is wanted than its hint says? */
+/* True if that many bytes of the entry may be read in place; its hint, which
+ * was checked, covers most. */
 static inline bool hash_near_has_all(const struct hash_table *table,
 				     const struct hash_reading *reading,
 				     size_t size)
@@ -289,9 +290,9 @@ static inline void hash_near_touch(struct hash_table *table,
 }
 
 /* The key alone, if nothing has to be waited for and the room, which stays the
- * caller's, is longer than the value; not inside reef_enter. use: does this use
- * have to be noted, and how? Of *out the value is the room. False: hash_get
- * tells.
+ * caller's, is longer than the value; not inside reef_enter. use: true if this
+ * use has to be noted, and as what. Of *out the value is the room. False:
+ * hash_get tells.
  *
  * All members of the reading are in registers here, as nobody is given its
  * address. */

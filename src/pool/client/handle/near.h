@@ -18,6 +18,12 @@
 #include "fabric/near.h"
 #include "pool/client/handle/space.h"
 
+/* True if some memory may be had this way. */
+static inline bool client_is_near(const struct reef *reef)
+{
+	return reef->near;
+}
+
 /* False: (2). In a forked child, always; once the session is over, too. */
 static inline bool client_near_enter(struct reef *reef)
 {

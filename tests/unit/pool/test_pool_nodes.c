@@ -33,27 +33,13 @@ static int lender_main(struct reef_sim_host *host, void *arg)
 	struct lender *lender = arg;
 	struct reef_node_options options = {
 		.key = &lender->world->key,
-		.broker = BROKER,
 		.listen = lender->where,
 		.name = lender->name,
 		.capacity = CAPACITY,
-		.simulated = true,
 		.seed = 1 + reef_random_below(reef_sim_host_random(host), 9999),
 	};
-	struct reef_node *node = NULL;
-	int rc = broker_world_mesh(&options.mesh);
 
-	if (!rc)
-		rc = reef_node_start(&options, &node);
-	if (!rc) /* else the next one may be there already */
-		lender->node = node;
-	while (!rc && !lender->world->over)
-		rc = reef_sleep(MILLISECOND);
-	if (lender->node == node)
-		lender->node = NULL;
-	reef_node_stop(node);
-	reef_mesh_close(options.mesh);
-	return rc;
+	return sim_node_serve(&options, &lender->world->over, &lender->node);
 }
 
 static struct reef_node_status status_of(uint32_t lender)

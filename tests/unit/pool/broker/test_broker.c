@@ -545,7 +545,7 @@ static int second_broker(struct actor *actor)
 	options.listen = "sim:actor1/9";
 	options.sync_inline = true;
 	options.seed = 3;
-	TRY(broker_world_mesh(&options.mesh));
+	TRY(sim_mesh(0, &options.mesh));
 	rc = reef_broker_start(&options, &broker);
 	reef_mesh_close(options.mesh);
 	WANT(rc == -EBUSY);
@@ -572,7 +572,7 @@ static int failed_starts(struct actor *actor)
 	options.key = &actor->world->key;
 	options.sync_inline = true;
 	options.seed = 3;
-	TRY(broker_world_mesh(&options.mesh));
+	TRY(sim_mesh(0, &options.mesh));
 	options.listen = "tcp:127.0.0.1:0"; /* a fabric that it has not */
 	rc = reef_broker_start(&options, &broker);
 	options.listen = "sim:actor1/9";

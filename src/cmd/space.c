@@ -23,8 +23,7 @@ static int create_space(struct reef_operator *op, const char *const *arguments,
 	struct reef_body body = {
 		.ask.space_open =
 			{
-				.name = {arguments[0],
-					 (uint16_t)strlen(arguments[0])},
+				.name = reef_text_of(arguments[0]),
 				.flags = REEF_POOL_CREATE | REEF_POOL_EXCLUSIVE,
 				.kind = REEF_SPACE_SHARED,
 				.keeping = REEF_KEEPING_KEPT,

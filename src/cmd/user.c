@@ -12,8 +12,7 @@ static int add_user(struct reef_operator *op, const char *const *arguments,
 		    uint32_t count)
 {
 	const struct reef_body body = {
-		.ask.user_add.name = {arguments[0],
-				      (uint16_t)strlen(arguments[0])},
+		.ask.user_add.name = reef_text_of(arguments[0]),
 	};
 	struct reef_credential credential = {0};
 	char text[REEF_KEY_TEXT_SIZE];

@@ -27,7 +27,7 @@ int reef_operator_open(const struct reef_operator_options *options,
 		       struct reef_operator **out);
 void reef_operator_close(struct reef_operator *op); /* NULL is fine */
 
-/* As reef_rpc_call. */
+/* Ask the broker something, as reef_rpc_call does. */
 int reef_operator_call(struct reef_operator *op, uint16_t kind,
 		       const struct reef_body *body,
 		       struct reef_answer *answer);

@@ -32,7 +32,7 @@ struct rpc_peer {
 	struct reef_link *held; /* connected: to be closed */
 	struct reef_queue *queue;
 	struct rpc_call *calls;
-	/* Not posted yet, in order. */
+	/* Messages that are not posted yet, in order. */
 	struct rpc_sending *waiting, **waiting_tail;
 	/* Came before connecting was over, in order. */
 	struct reef_message *early, **early_tail;

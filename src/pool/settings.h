@@ -14,7 +14,7 @@
 #define REEF_NODE_PORT 7338
 #define REEF_REDIS_PORT 7379
 
-/* Who has a setting as a flag; bits. */
+/* Bits: which commands have a setting as a flag. */
 #define REEF_USE_BROKER 1u
 #define REEF_USE_NODE 2u
 #define REEF_USE_CLIENT 4u
@@ -63,7 +63,7 @@ enum reef_settings_index {
 	REEF_SET_COUNT
 };
 
-/* Of the door for clients of Redis (gateway/redis/door.h). */
+/* The settings of the door for clients of Redis (gateway/redis/door.h). */
 struct reef_redis_settings {
 	const char *listen;    /* blank-separated; NULL: no tcp */
 	const char *unix_path; /* NULL: there is no runtime directory */
@@ -74,7 +74,7 @@ struct reef_redis_settings {
 	uint64_t query_max, output_soft, output_max;
 };
 
-/* Texts are the configuration's. */
+/* All settings. Their texts belong to the configuration. */
 struct reef_settings {
 	/* Addresses, blank-separated. broker NULL: the one that left its own in
 	 * `run`. */

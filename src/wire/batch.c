@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <reef/error.h>
 
-/* As enum reef_op_kind, which src/wire may not see; tests compare the two. */
+/* The values of enum reef_op_kind, which src/wire may not see; tests compare
+ * the two. */
 enum { READ = 1, WRITE, CAS, FAA, FLUSH, SEND };
 #define ORDERED 1u
 

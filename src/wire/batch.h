@@ -53,7 +53,7 @@ static_assert(sizeof(struct reef_wire_done) == 8, "wire layout");
 /* The payload of a BATCH_PART or a BATCH_DONE. */
 #define REEF_WIRE_PART_MAX (128u << 10)
 
-/* What a side lets the other do. */
+/* The limits that one side sets the other. */
 struct reef_wire_batch_limits {
 	uint32_t ops_max, length_max, message_max;
 };

@@ -24,8 +24,8 @@
 #define REEF_POOL_DRAIN_STOP 1u	  /* take the drain back */
 #define REEF_POOL_SETTING_READ 1u /* only tell the value */
 
-/* Of a REQUEST or a NOTE. SESSION_CLOSE, STATUS, NODE_READY, NOTICE, TIME and
- * HURRY say nothing; NODE_EXTENTS has rows alone. */
+/* What a REQUEST or a NOTE asks. SESSION_CLOSE, STATUS, NODE_READY, NOTICE,
+ * TIME and HURRY say nothing; NODE_EXTENTS has rows alone. */
 union reef_ask {
 	/* --- client to broker --- */
 	struct reef_ask_session_open {
@@ -184,10 +184,10 @@ union reef_ask {
 	} fence;
 };
 
-/* Of an ANSWER whose status is 0. What has no member here says nothing;
- * EXTENT_ADD has rows alone. */
+/* What an ANSWER replies whose status is 0. What has no member here says
+ * nothing; EXTENT_ADD has rows alone. */
 union reef_reply {
-	/* To SESSION_OPEN and SESSION_RESUME. */
+	/* Replies to SESSION_OPEN and SESSION_RESUME. */
 	struct reef_reply_session {
 		uint32_t session;
 		uint8_t secret[REEF_SECRET_SIZE]; /* the session's key */
@@ -261,8 +261,8 @@ union reef_reply {
 		uint64_t ttl_ns; /* a node silent for longer is dead */
 		uint64_t broker_epoch;
 	} node_register; /* rows: sessions fenced already */
-	/* To EXTENT_CREATE, REOPEN and PULL: the keys that clients attach by.
-	 * To EXTENT_CLOSE: what nodes READ it by. */
+	/* Replies to EXTENT_CREATE, REOPEN and PULL: the keys that clients
+	 * attach by; and to EXTENT_CLOSE: those that nodes READ it by. */
 	struct {
 		uint64_t keys[REEF_DOORS_MAX];
 	} extent;
@@ -270,14 +270,14 @@ union reef_reply {
 
 struct reef_body {
 	union {
-		/* First, so that {0} clears all of it. */
+		/* This is first, so that {0} clears all of it. */
 		uint8_t all[sizeof(union reef_reply) > sizeof(union reef_ask)
 				    ? sizeof(union reef_reply)
 				    : sizeof(union reef_ask)];
 		union reef_ask ask;
 		union reef_reply reply;
 	};
-	/* Of the kinds that have rows; one after the other (row.h). */
+	/* Rows, one after the other (row.h), of the kinds that have any. */
 	const uint8_t *rows;
 	size_t rows_size;
 };

@@ -47,14 +47,14 @@ static_assert(sizeof(struct reef_wire_bye) == 8, "wire layout");
 void reef_wire_key_encode(uint64_t key, uint8_t bytes[REEF_WIRE_KEY_SIZE]);
 void reef_wire_attached_encode(const struct reef_wire_attached *attached,
 			       uint8_t bytes[REEF_WIRE_ATTACHED_SIZE]);
-/* reason: negative. */
+/* The reason is negative. */
 void reef_wire_bye_encode(int reason, uint8_t bytes[REEF_WIRE_BYE_SIZE]);
 
 /* All: -REEF_EPROTO if anything in it is not as said above. */
 int reef_wire_key_decode(const uint8_t *bytes, size_t size, uint64_t *out);
 int reef_wire_attached_decode(const uint8_t *bytes, size_t size,
 			      struct reef_wire_attached *out);
-/* *reason: negative. */
+/* *reason is negative. */
 int reef_wire_bye_decode(const uint8_t *bytes, size_t size, int *reason);
 
 /* True if `status` is a negative code that a peer may mean when it says what

@@ -16,6 +16,12 @@ struct reef_text {
 	uint16_t size;
 };
 
+/* The text of a terminated one, which is shorter than 64 KiB. */
+static inline struct reef_text reef_text_of(const char *text)
+{
+	return (struct reef_text){text, (uint16_t)strlen(text)};
+}
+
 /* Grows on the heap; whoever made it frees bytes. */
 struct reef_cursor_out {
 	uint8_t *bytes;

@@ -83,7 +83,7 @@ int reef_wire_proof_decode(const uint8_t *bytes, size_t size,
 int reef_wire_welcome_decode(const uint8_t *bytes, size_t size,
 			     struct reef_wire_welcome *out);
 
-/* Is `text` fit to be an identity: 1 to 63 bytes, no control characters? */
+/* True if `text` can be an identity: 1 to 63 bytes, no control characters. */
 bool reef_wire_identity_fits(const char *text);
 
 #endif

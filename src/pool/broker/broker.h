@@ -60,7 +60,7 @@ int reef_broker_start(const struct reef_broker_options *options,
  * fine. */
 void reef_broker_stop(struct reef_broker *broker);
 
-/* Where it really listens. */
+/* The addresses at which it really listens. */
 const char *reef_broker_addresses(const struct reef_broker *broker);
 uint64_t reef_broker_epoch(const struct reef_broker *broker);
 uint64_t reef_broker_pool(const struct reef_broker *broker);

@@ -114,7 +114,7 @@ void broker_drop_later(struct reef_broker *broker, uint32_t id, uint32_t extent,
 	if (!node || find_drop(node, extent))
 		return;
 	if (append_drop(node, (struct broker_drop){extent, size})) {
-		/* (1) */
+		/* By (1) that costs memory and nothing else. */
 		reef_log(REEF_LOG_WARNING, "broker",
 			 "extent %u stays on node %u until it registers anew",
 			 extent, id);

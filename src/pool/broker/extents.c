@@ -453,9 +453,7 @@ static int find_or_add_extent(struct reef_broker *broker,
 	return rc ? rc : add_extent(broker, space, size, settles, number);
 }
 
-int broker_extent_add(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_extent_add)
 {
 	const struct reef_state_extent *extent;
 	uint32_t number;
@@ -485,9 +483,7 @@ int broker_extent_add(struct reef_broker *broker,
 
 /* --- removing --- */
 
-int broker_extent_remove(struct reef_broker *broker,
-			 const struct reef_request *request,
-			 struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_extent_remove)
 {
 	uint32_t number = request->body.ask.extent_remove.extent;
 	const struct reef_state_extent *extent;

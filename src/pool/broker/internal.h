@@ -161,7 +161,7 @@ struct reef_broker {
 	uint32_t hurry_rounds;	/* until it ends */
 	uint32_t hurry_stalled; /* looks in which the epoch did not move */
 	bool hurry_asked;	/* by a note since the last look */
-	/* volatile */
+	/* Of this start alone. */
 	struct broker_session *sessions;
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */

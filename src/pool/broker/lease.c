@@ -374,7 +374,7 @@ static void note_announced_epoch(const struct reef_broker *broker,
 	uint64_t word = read_renewal(&session->renewals[session->fabric]);
 	uint32_t behind = (uint32_t)broker->reclaim_epoch - (uint32_t)word;
 
-	/* (9) */
+	/* A wish counts only in a word that has changed (9). */
 	session->hurries = word & REEF_RENEWAL_HURRY && word != session->looked;
 	session->looked = word;
 	/* A word that is ahead of the epoch announces nothing. */

@@ -7,11 +7,6 @@
 
 #include "pool/broker/internal.h"
 
-static inline struct reef_text broker_text(const char *text)
-{
-	return (struct reef_text){text, (uint16_t)strlen(text)};
-}
-
 /* --- nodes.c --- */
 
 /* Sleep as broker_sleep, a little longer each time, for what is tried until it

@@ -199,7 +199,7 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 	if (!source || !live)
 		return -REEF_ENOLINK;
 	ask->domain = live->domain;
-	ask->addresses = broker_text(source->addresses);
+	ask->addresses = reef_text_of(source->addresses);
 	memcpy(ask->keys, keys, sizeof(ask->keys));
 	move->targets_fault = true;
 	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_PULL,
@@ -545,9 +545,7 @@ void broker_moves_resume(struct reef_broker *broker)
 	broker_wake(broker);
 }
 
-int broker_node_drain(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_drain)
 {
 	uint32_t id = request->body.ask.node_drain.node;
 	const struct reef_state_node *node = reef_state_node(broker->state, id);

@@ -95,9 +95,7 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 	return found;
 }
 
-int broker_node_reclaim(struct reef_broker *broker,
-			const struct reef_request *request,
-			struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_reclaim)
 {
 	struct broker_node *node =
 		broker_node_find(broker, request->body.ask.node_reclaim.node);

@@ -159,9 +159,7 @@ static void encode_fences(struct reef_broker *broker,
 	node->fences_told = (uint32_t)i;
 }
 
-int broker_node_register(struct reef_broker *broker,
-			 const struct reef_request *request,
-			 struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_register)
 {
 	struct reef_text name = request->body.ask.node_register.name;
 	uint32_t id;
@@ -209,9 +207,7 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 	return 0;
 }
 
-int broker_node_extents(struct reef_broker *broker,
-			const struct reef_request *request,
-			struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_extents)
 {
 	struct reef_cursor_in in = {
 		.bytes = request->body.rows,
@@ -354,9 +350,7 @@ static int send_other_fences(struct reef_broker *broker,
 	return -REEF_ENOLINK;
 }
 
-int broker_node_ready(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_ready)
 {
 	struct broker_node *node = node_if_linked(broker, request);
 	uint32_t id;
@@ -385,9 +379,7 @@ int broker_node_ready(struct reef_broker *broker,
 
 /* --- PULSE --- */
 
-int broker_node_pulse(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_pulse)
 {
 	uint64_t incarnation = request->body.ask.node_pulse.incarnation;
 	struct broker_node *node = node_of_link(request);
@@ -405,9 +397,7 @@ int broker_node_pulse(struct reef_broker *broker,
 
 /* --- REMOVE --- */
 
-int broker_node_remove(struct reef_broker *broker,
-		       const struct reef_request *request,
-		       struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_node_remove)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_REMOVE,

@@ -116,9 +116,7 @@ static bool encode_extents(struct reef_broker *broker,
 	return i < space->ordinals;
 }
 
-int broker_space_extents(struct reef_broker *broker,
-			 const struct reef_request *request,
-			 struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_extents)
 {
 	struct reef_reply_space_extents *reply = &answer->reply.space_extents;
 	uint32_t id = request->body.ask.space_extents.space;
@@ -207,9 +205,7 @@ static int find_or_create_space(struct reef_broker *broker,
 					     : -ENOENT;
 }
 
-int broker_space_open(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_open)
 {
 	struct reef_reply_space_open *reply = &answer->reply.space_open;
 	const struct reef_state_space *space;
@@ -246,9 +242,7 @@ int broker_space_open(struct reef_broker *broker,
 	return 0;
 }
 
-int broker_space_close(struct reef_broker *broker,
-		       const struct reef_request *request,
-		       struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_close)
 {
 	uint32_t id = request->body.ask.space_close.space;
 	struct broker_session *session = broker_session_of(request);
@@ -344,9 +338,7 @@ static int check_manager(struct reef_broker *broker,
 					REEF_RIGHT_MANAGE);
 }
 
-int broker_space_drop(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_drop)
 {
 	uint32_t space = request->body.ask.space_drop.space;
 	uint64_t result;
@@ -358,9 +350,7 @@ int broker_space_drop(struct reef_broker *broker,
 	return broker_space_remove(broker, space, request);
 }
 
-int broker_space_quota(struct reef_broker *broker,
-		       const struct reef_request *request,
-		       struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_quota)
 {
 	uint64_t quota = request->body.ask.space_quota.quota;
 	struct reef_record record = {
@@ -377,9 +367,7 @@ int broker_space_quota(struct reef_broker *broker,
 	return broker_commit_wait(broker, &record, request);
 }
 
-int broker_space_revoke(struct reef_broker *broker,
-			const struct reef_request *request,
-			struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_revoke)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_SPACE_ERA,
@@ -410,9 +398,7 @@ int broker_space_revoke(struct reef_broker *broker,
 	return rc ? rc : broker_space_rekey(broker, record.id);
 }
 
-int broker_space_token(struct reef_broker *broker,
-		       const struct reef_request *request,
-		       struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_space_token)
 {
 	uint32_t id = request->body.ask.space_token.space, era;
 	uint8_t rights = request->body.ask.space_token.rights;

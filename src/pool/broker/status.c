@@ -38,7 +38,7 @@ static void encode_event(const struct broker_event *event,
 	struct reef_row row = {
 		.row = REEF_ROW_EVENT,
 		.event = {event->number, reef_now_ns() - event->at_ns,
-			  broker_text(event->text)},
+			  reef_text_of(event->text)},
 	};
 
 	reef_row_encode(&row, room);
@@ -96,8 +96,8 @@ void broker_node_row(struct reef_broker *broker,
 				.capacity = node->capacity,
 				.used = node->used,
 				.extents = node->extents,
-				.name = broker_text(node->name),
-				.addresses = broker_text(node->addresses),
+				.name = reef_text_of(node->name),
+				.addresses = reef_text_of(node->addresses),
 			},
 	};
 
@@ -128,11 +128,11 @@ static void encode_session(struct reef_broker *broker,
 
 	if (live) {
 		row.session.pid = live->pid;
-		row.session.program = broker_text(live->name);
+		row.session.program = reef_text_of(live->name);
 		row.session.silent_ns = reef_now_ns() - live->renewed_ns;
 		row.session.is_away = !live->peer || !live->peer->link;
 		if (!row.session.is_away)
-			row.session.fabric = broker_text(
+			row.session.fabric = reef_text_of(
 				reef_fabric_description(reef_mesh_fabric(
 					broker->options.mesh, live->fabric)));
 	}
@@ -157,7 +157,7 @@ static void encode_space(const struct reef_state_space *space,
 						 ? 0
 						 : space->quota,
 				.used = space->used,
-				.name = broker_text(space->name),
+				.name = reef_text_of(space->name),
 			},
 	};
 
@@ -170,7 +170,7 @@ static void encode_user(const struct reef_state_user *user,
 	struct reef_row row = {
 		.row = REEF_ROW_USER,
 		.user = {user->id, user->era, user->sessions,
-			 broker_text(user->name)},
+			 reef_text_of(user->name)},
 	};
 
 	reef_row_encode(&row, room);
@@ -183,7 +183,7 @@ static void encode_setting(const struct reef_broker *broker,
 	struct reef_row row = {
 		.row = REEF_ROW_SETTING,
 		.setting = {reef_state_setting(broker->state, setting),
-			    broker_text(reef_setting_name(setting))},
+			    reef_text_of(reef_setting_name(setting))},
 	};
 
 	reef_row_encode(&row, room);
@@ -354,8 +354,7 @@ static struct list list_of(struct reef_broker *broker,
 	};
 }
 
-int broker_list(struct reef_broker *broker, const struct reef_request *request,
-		struct reef_body *answer, struct reef_cursor_out *room)
+BROKER_REQUEST(broker_list)
 {
 	struct list list = list_of(broker, request, room);
 	uint8_t kind = request->body.ask.list.row;
@@ -369,9 +368,7 @@ int broker_list(struct reef_broker *broker, const struct reef_request *request,
 	return 0;
 }
 
-int broker_status(struct reef_broker *broker,
-		  const struct reef_request *request, struct reef_body *answer,
-		  struct reef_cursor_out *room)
+BROKER_REQUEST(broker_status)
 {
 	struct list list = list_of(broker, request, room);
 	struct reef_state_summary summary;

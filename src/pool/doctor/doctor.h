@@ -31,14 +31,14 @@ struct reef_finding {
 	char command[REEF_FINDING_TEXT_SIZE]; /* that would help; "": none */
 };
 
-/* The kernel's answers. Each: 0 or -errno. */
+/* Questions to the kernel; each answers 0 or -errno. */
 struct reef_doctor_probes {
 	/* RLIMIT_...; UINT64_MAX: no limit. */
 	int (*limit)(int resource, uint64_t *soft, uint64_t *hard);
-	int (*pidfd)(void);	 /* does pidfd_open work? */
-	int (*process_vm)(void); /* does process_vm_readv? */
-	int (*memfd)(void);	 /* does memfd_create, with seals? */
-	/* Can "HOST:PORT" be bound? */
+	int (*pidfd)(void);	 /* 0: pidfd_open works */
+	int (*process_vm)(void); /* 0: process_vm_readv works */
+	int (*memfd)(void);	 /* 0: memfd_create works, with seals */
+	/* 0: "HOST:PORT" can be bound. */
 	int (*bind)(const char *address);
 	/* The MTU that a port uses and the most it could. -ENOSYS: no verbs in
 	 * this build. */

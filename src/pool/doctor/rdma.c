@@ -321,7 +321,7 @@ static void examine_build(struct doctor *doctor, const char *device)
 	struct reef_finding *finding;
 	uint32_t active, most;
 
-	/* Any port answers that. */
+	/* Any port will do to ask whether the build has verbs. */
 	if (doctor->probes->mtu(device, 1, &active, &most) != -ENOSYS)
 		return;
 	finding = doctor_find(doctor, "rdma in this build");

@@ -72,7 +72,7 @@ struct node_extent {
 	bool exposed; /* all doors have their region */
 	struct reef_region *regions[REEF_MESH_MAX]; /* by fabric */
 	uint64_t keys[REEF_DOORS_MAX];		    /* by door */
-	/* One job at a time. */
+	/* The job that runs; there is one at a time. */
 	enum node_job_kind job;
 	bool doomed; /* a drop was asked for: a pull need not go on */
 	bool going;  /* counted in node->going */
@@ -97,7 +97,7 @@ struct reef_node {
 	bool fabric_lends[REEF_MESH_MAX]; /* the fabric has a door */
 	uint64_t domain;		  /* the memory's */
 
-	/* This life. */
+	/* What belongs to this life. */
 	struct reef_port *port;
 	struct reef_rpc *rpc;
 	uint64_t incarnation;

@@ -163,14 +163,11 @@ static int send_register(struct reef_node *node, bool *dead)
 	struct reef_body body = {
 		.ask.node_register =
 			{
-				.name = {node->name,
-					 (uint16_t)strlen(node->name)},
+				.name = reef_text_of(node->name),
 				.incarnation = node->incarnation,
 				.domain = machine_domain(node),
 				.capacity = node->options.capacity,
-				.addresses = {node->addresses,
-					      (uint16_t)strlen(
-						      node->addresses)},
+				.addresses = reef_text_of(node->addresses),
 			},
 	};
 	struct reef_answer answer = {0};

@@ -20,12 +20,12 @@ struct reef_journal_disk {
 	uint64_t end;	 /* where its next record goes */
 	/* The snapshot being written; NULL: none. */
 	struct reef_file *aside;
-	struct reef_journal_header header; /* its */
+	struct reef_journal_header header; /* the snapshot's */
 	const uint8_t *bytes;		   /* the caller's, until it is done */
 	uint64_t written;
 };
 
-/* Take the lock. -EBUSY: another has it. */
+/* Open the identity and take its lock.  -EBUSY: another has it. */
 int reef_journal_disk_init(struct reef_journal_disk *disk,
 			   struct reef_store *store);
 void reef_journal_disk_fini(struct reef_journal_disk *disk);
@@ -36,7 +36,7 @@ int reef_journal_disk_prepare(struct reef_journal_disk *disk,
 			      const struct reef_journal_found *found,
 			      uint64_t salt);
 
-/* Does the last segment hold any record? */
+/* True if the last segment holds a record. */
 static inline bool
 reef_journal_disk_is_used(const struct reef_journal_disk *disk)
 {
@@ -57,7 +57,8 @@ int reef_journal_disk_snapshot(struct reef_journal_disk *disk,
 			       const uint8_t *bytes, size_t size,
 			       uint64_t sequence);
 
-/* Write some of it. 1: it is durable, and what it replaces is removed. */
+/* Write a piece of the snapshot. 1: it is durable, and what it replaces is
+ * removed. */
 int reef_journal_disk_snapshot_step(struct reef_journal_disk *disk);
 
 #endif

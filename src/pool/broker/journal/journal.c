@@ -450,7 +450,7 @@ int reef_journal_wait(struct reef_journal *journal, uint64_t sequence)
 {
 	int rc = outcome_locked(journal, sequence);
 
-	/* Only the owner appends. */
+	/* No lock: only the owner appends, and it is the caller. */
 	reef_assert(sequence <= journal->appended);
 	if (rc != 1)
 		return rc;
@@ -459,7 +459,8 @@ int reef_journal_wait(struct reef_journal *journal, uint64_t sequence)
 		       : wait_outside(journal, sequence);
 }
 
-/* Under lock; the copy becomes the journal's on success. */
+/* Ask the committer for a snapshot. Under lock; the copy becomes the journal's
+ * on success. */
 static int ask_snapshot(struct reef_journal *journal, uint8_t *copy,
 			size_t size)
 {

@@ -45,8 +45,8 @@ struct reef_journal_options {
 	uint64_t salt;
 };
 
-/* Who is given what open finds, in its order: at most one snapshot, then the
- * records after it. The bytes are borrowed until the call returns. An error
+/* The reader is given what open finds, in its order: at most one snapshot, then
+ * the records after it. The bytes are borrowed until the call returns. An error
  * ends the open, which returns it; nothing is changed then. */
 struct reef_journal_reader {
 	int (*snapshot)(void *context, const void *bytes, size_t size);

@@ -46,7 +46,7 @@ struct reef_rule {
 		      const struct reef_record *record);
 };
 
-/* By type; each file has its own. */
+/* The rules of each file, by the type of record. */
 extern const struct reef_rule reef_rules_members[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_names[REEF_RECORD_TYPES];
@@ -81,10 +81,5 @@ struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
 /* Remove a space with all that is in it. */
 void reef_state_drop_space(struct reef_state *state,
 			   struct reef_state_space *space);
-
-static inline struct reef_text reef_text_of(const char *text, size_t size)
-{
-	return (struct reef_text){text, (uint16_t)size};
-}
 
 #endif

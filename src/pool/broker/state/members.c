@@ -131,11 +131,9 @@ static void apply_user_remove(struct reef_state *state,
 			      const struct reef_record *record)
 {
 	struct reef_state_user *user = reef_state_user_of(state, record->id);
-	struct reef_text text = {user->name, 0};
+	struct reef_text text = reef_text_of(user->name);
 	size_t i;
 
-	while (user->name[text.size])
-		text.size++;
 	/* Sessions that ended may still name the user as theirs. */
 	for (i = 0; i < state->session_count; i++)
 		if (state->sessions[i].user == record->id)

@@ -243,7 +243,7 @@ static void apply_node_remove(struct reef_state *state,
 			      const struct reef_record *record)
 {
 	struct reef_state_node *node = reef_state_node_of(state, record->id);
-	struct reef_text name = reef_text_of(node->name, strlen(node->name));
+	struct reef_text name = reef_text_of(node->name);
 
 	free(node->addresses);
 	reef_names_remove(&state->node_names,
@@ -373,7 +373,7 @@ static void apply_space_era(struct reef_state *state,
 void reef_state_drop_space(struct reef_state *state,
 			   struct reef_state_space *space)
 {
-	struct reef_text name = reef_text_of(space->name, strlen(space->name));
+	struct reef_text name = reef_text_of(space->name);
 	struct reef_name *bound;
 	size_t from, to = 0;
 
@@ -390,7 +390,7 @@ void reef_state_drop_space(struct reef_state *state,
 	state->use_count = to;
 	while (space->names-- > 0) {
 		bound = reef_names_next(&state->names, space->id,
-					reef_text_of("", 0), true);
+					reef_text_of(""), true);
 		reef_assert(bound && bound->space == space->id);
 		reef_names_remove(&state->names, bound);
 	}

@@ -23,7 +23,7 @@ struct reef_name {
 
 struct reef_name_chunk;
 
-/* All zero: empty. */
+/* A list that is all zero is empty. */
 struct reef_names {
 	struct reef_name_chunk **chunks;
 	size_t count, room; /* of chunks */
@@ -38,12 +38,12 @@ void reef_names_fini(struct reef_names *names);
 /* Take memory for one insert of a text of that size.  -ENOMEM. */
 int reef_names_reserve(struct reef_names *names, size_t size);
 
-/* Add what is not there yet, after reserve. */
+/* Insert a text that is not there yet, after reserve. */
 struct reef_name *reef_names_insert(struct reef_names *names, uint32_t space,
 				    struct reef_text text, uint64_t value,
 				    uint64_t generation);
 
-/* NULL: not there. */
+/* Find a text. NULL: it is not there. */
 struct reef_name *reef_names_find(const struct reef_names *names,
 				  uint32_t space, struct reef_text text);
 
@@ -53,7 +53,7 @@ struct reef_name *reef_names_next(const struct reef_names *names,
 				  uint32_t space, struct reef_text text,
 				  bool inclusive);
 
-/* It must be there; it is freed. */
+/* Remove and free an entry of the list. */
 void reef_names_remove(struct reef_names *names, struct reef_name *name);
 
 #endif

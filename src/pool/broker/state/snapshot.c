@@ -142,7 +142,7 @@ static void put_names(struct reef_cursor_out *out,
 		reef_cursor_put(out, 8, name->value);
 		reef_cursor_put(out, 8, name->generation);
 		put_text(out, name->text);
-		after = reef_text_of(name->text, name->size);
+		after = (struct reef_text){name->text, name->size};
 	}
 }
 
@@ -201,7 +201,7 @@ static struct reef_text get_text(struct reef_cursor_in *in)
 	uint16_t size = (uint16_t)reef_cursor_get(in, 2);
 	const char *bytes = (const char *)reef_cursor_take(in, size);
 
-	return reef_text_of(bytes ? bytes : "", bytes ? size : 0);
+	return (struct reef_text){bytes ? bytes : "", bytes ? size : 0};
 }
 
 /* Apply a record made of what was read; any error but -ENOMEM is damage. */

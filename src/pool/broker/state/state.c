@@ -317,7 +317,7 @@ int reef_setting_find(const char *name, enum reef_setting *out)
 
 bool reef_setting_allows(uint32_t setting, uint64_t value)
 {
-	/* Else no extent could be made any more. */
+	/* Extents have whole pages, so none of another size could be made. */
 	if (setting == REEF_SETTING_EXTENT_SIZE && value % REEF_EXTENT_ALIGN)
 		return false;
 	return setting < REEF_SETTING_COUNT &&

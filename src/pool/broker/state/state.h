@@ -173,7 +173,7 @@ void reef_state_summary(const struct reef_state *state,
 uint64_t reef_state_setting(const struct reef_state *state,
 			    enum reef_setting setting);
 const char *reef_setting_name(enum reef_setting setting);
-/* -ENOENT: there is none of that name. */
+/* Find a setting by its name.  -ENOENT: there is none. */
 int reef_setting_find(const char *name, enum reef_setting *out);
 
 /* All of a kind in the order of their numbers (sessions: of their slots). */
@@ -204,7 +204,7 @@ reef_state_extent(const struct reef_state *state, uint32_t number);
 const struct reef_state_session *
 reef_state_session(const struct reef_state *state, uint32_t id);
 
-/* By name: the number, or 0. */
+/* The number of the user, node or space of that name; 0: none has it. */
 uint32_t reef_state_find_user(const struct reef_state *state,
 			      struct reef_text name);
 uint32_t reef_state_find_node(const struct reef_state *state,
@@ -221,7 +221,7 @@ int reef_state_pick_session(const struct reef_state *state, uint32_t *id);
 int reef_state_pick_ordinal(const struct reef_state *state, uint32_t space,
 			    uint64_t size, uint32_t *ordinal);
 
-/* NULL: not bound. */
+/* What is bound to a name in a space. NULL: nothing. */
 const struct reef_name *reef_state_name(const struct reef_state *state,
 					uint32_t space, struct reef_text name);
 

@@ -75,6 +75,39 @@ static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 	return remote->base + offset;
 }
 
+/* The same for several places in one remote: what at finds out about the remote
+ * and its link is found out once, and good until leave. */
+struct reef_near_map {
+	uint8_t *base;
+	uint64_t limit, write_limit; /* 0: refused */
+};
+
+static inline void reef_near_map(const struct reef_remote *remote,
+				 struct reef_near_map *out)
+{
+	const struct reef_link *link = remote->link;
+
+	out->base = remote->base;
+	out->limit = atomic_load_explicit(&remote->limit, memory_order_relaxed);
+	out->write_limit = atomic_load_explicit(&remote->write_limit,
+						memory_order_relaxed);
+	/* Acquire: as in reef_near_at. */
+	if (atomic_load_explicit(link->control, memory_order_acquire) !=
+	    atomic_load_explicit(&link->control_seen, memory_order_acquire))
+		out->limit = out->write_limit = 0;
+}
+
+static inline uint8_t *reef_near_map_at(const struct reef_near_map *map,
+					uint64_t offset, uint64_t length,
+					bool writes)
+{
+	uint64_t limit = writes ? map->write_limit : map->limit;
+
+	if (__builtin_expect(offset >= limit || length > limit - offset, 0))
+		return NULL;
+	return map->base + offset;
+}
+
 /* --- operations, between enter and leave --- */
 
 static inline void reef_near_barrier(void)
@@ -175,6 +208,16 @@ static inline void reef_near_prefetch(const uint8_t *at, uint64_t length,
 		at +
 		(length < REEF_NEAR_PREFETCH ? length : REEF_NEAR_PREFETCH);
 
+	/* Most are in one line. */
+	if (__builtin_expect(((uintptr_t)at & (REEF_NEAR_LINE - 1)) + length <=
+				     REEF_NEAR_LINE,
+			     1)) {
+		if (writes)
+			reef_near_prefetch_write(at);
+		else
+			__builtin_prefetch(at);
+		return;
+	}
 	at = (const uint8_t *)((uintptr_t)at &
 			       ~(uintptr_t)(REEF_NEAR_LINE - 1));
 	for (; at < end; at += REEF_NEAR_LINE) {

@@ -16,12 +16,16 @@
 
 /* --- in place --- */
 
-/* Where an access is; entered. NULL: call.c does it, or tells what is wrong. */
+/* Where an access is; entered. It is on its way into the cache, if there are
+ * several. NULL: call.c does it, or tells what is wrong. */
 static inline uint8_t *locate_access(struct reef *reef,
-				     const struct reef_access *access)
+				     const struct reef_access *access,
+				     bool is_alone,
+				     struct client_near_extent *last)
 {
 	uint64_t length = access->length;
 	bool writes = access->kind != REEF_READ;
+	uint8_t *at;
 
 	if (unlikely(access->flags & ~REEF_ORDERED || access->reserved))
 		return NULL;
@@ -35,7 +39,10 @@ static inline uint8_t *locate_access(struct reef *reef,
 			return NULL;
 		length = 8;
 	}
-	return client_near_at(reef, access->address, length, writes);
+	at = client_near_next(reef, access->address, length, writes, last);
+	if (likely(at) && !is_alone)
+		reef_near_prefetch(at, length, writes);
+	return at;
 }
 
 /* If the only header that waits is that of the block at `address`: take it from
@@ -87,21 +94,16 @@ static bool execute_near(struct reef *reef, struct reef_access *accesses,
 			 uint32_t count, bool pending)
 {
 	uint8_t *at[NEAR_COUNT];
+	struct client_near_extent last = {0};
 	bool dirty = false, done = false;
 	uint32_t i;
 
 	if (!client_near_enter(reef))
 		return false;
 	for (i = 0; i < count; i++) {
-		at[i] = locate_access(reef, &accesses[i]);
+		at[i] = locate_access(reef, &accesses[i], count == 1, &last);
 		if (unlikely(!at[i]))
 			goto out;
-		if (count > 1)
-			reef_near_prefetch(at[i],
-					   accesses[i].kind <= REEF_WRITE
-						   ? accesses[i].length
-						   : 8,
-					   accesses[i].kind != REEF_READ);
 	}
 	if (unlikely(pending) && !write_header_near(reef, &accesses[0]))
 		goto out;

@@ -53,6 +53,40 @@ static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
 	return reef_near_at(entry->remote, (uint32_t)address, length, writes);
 }
 
+/* The same for several addresses, most of them in one extent: the last one is
+ * kept here, {0} at first, until leave. */
+struct client_near_extent {
+	uint32_t number; /* 0: none */
+	struct reef_near_map map;
+};
+
+static inline void client_near_extent(const struct reef *reef, uint32_t number,
+				      struct client_near_extent *out)
+{
+	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+
+	*out = (struct client_near_extent){.number = number};
+	if (entry->extent != number || !entry->near_rights)
+		return;
+	reef_near_map(entry->remote, &out->map);
+	if (!(entry->near_rights & REEF_RIGHT_READ))
+		out->map.limit = 0;
+	if (!(entry->near_rights & REEF_RIGHT_WRITE))
+		out->map.write_limit = 0;
+}
+
+static inline uint8_t *client_near_next(const struct reef *reef,
+					uint64_t address, uint64_t length,
+					bool writes,
+					struct client_near_extent *last)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+
+	if (unlikely(number != last->number))
+		client_near_extent(reef, number, last);
+	return reef_near_map_at(&last->map, (uint32_t)address, length, writes);
+}
+
 /* --- one word --- */
 
 /* The word at an address, entered. NULL: (2), and not entered. */

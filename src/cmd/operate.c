@@ -291,7 +291,7 @@ static int keep_match(void *context, const struct reef_row *row)
 	struct search *search = context;
 	struct reef_text name;
 	uint32_t number = number_of(row, &name);
-	bool is_name = row->row != REEF_ROW_SESSION &&
+	bool is_name = row->row != REEF_ROW_SESSION && name.bytes &&
 		       name.size == strlen(search->name) &&
 		       !memcmp(name.bytes, search->name, name.size);
 

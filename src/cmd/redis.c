@@ -111,6 +111,7 @@ static int run_door(struct ending *ending)
 		return rc;
 	rc = redis_door_run(ending->door);
 	ending->is_over = true;
+	/* It is blocked everywhere, and ends sigwait. NOLINTNEXTLINE */
 	pthread_kill(waiter, SIGTERM);
 	pthread_join(waiter, NULL);
 	return rc;

@@ -358,10 +358,6 @@ static inline int reef_batch_check_link(const struct reef_queue *queue,
 	return 0;
 }
 
-/* A link is gone, or about to be: take it out of messages, which outlive it,
- * and from its users. */
-void reef_forget_link(struct reef_queue *queue, const struct reef_link *link);
-
 /* The providers. Each fills fabric->provider and the fields after it; options
  * come with the defaults filled in. */
 int reef_shm_open(const struct reef_fabric_options *options,

@@ -289,7 +289,7 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	if (queue->bell_fd >= 0)
 		shm_source_remove(shm, queue->bell_fd);
 	for (at = &shm->queues; *at != queue; at = &(*at)->next)
-		;
+		reef_assert(*at);
 	*at = queue->next;
 	pthread_mutex_unlock(&shm->lock);
 	reef_turn_remove(&base->turn);

@@ -124,6 +124,7 @@ static int remember_leaf(struct hash_table *table, uint64_t hash,
 		if (rc)
 			return rc;
 	}
+	reef_assert(table->depth <= HASH_DEPTH_MAX);
 	for (at = hash_suffix(hash, depth); at < (size_t)1 << table->depth;
 	     at += (size_t)1 << depth)
 		table->leaves[at] = leaf;

@@ -226,6 +226,7 @@ int redis_parser_feed(struct redis_parser *parser, const void *bytes,
 			return rc;
 		if (!part) /* a big bulk is whole, and next has to see it */
 			return (int)(from - (const char *)bytes);
+		reef_assert(to); /* who stages a value reads it itself */
 		part = part < size ? part : size;
 		memcpy(to, from, part);
 		redis_parser_fed(parser, part);

@@ -80,7 +80,7 @@ struct client_call {
 	bool serial; /* (2) */
 	bool failed; /* what comes after this window is not done */
 	uint32_t under_way;
-	uint32_t ops_count, parts_count, headers_count;
+	uint32_t ops_count, parts_count;
 	struct client_touch_job *job;
 	struct part *asked; /* what the job is about; NULL: a mere extent */
 	struct reef_task *task;
@@ -166,7 +166,7 @@ int client_call_status(const struct client_call *call)
 
 /* --- beginning --- */
 
-int client_access_check(const struct reef_access *access)
+static int check_access(const struct reef_access *access)
 {
 	if (access->flags & ~REEF_ORDERED || access->reserved)
 		return -EINVAL;
@@ -199,7 +199,7 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	for (i = 0; i < count; i++) {
 		accesses[i].status = PENDING;
 		if (!rc) {
-			rc = client_access_check(&accesses[i]);
+			rc = check_access(&accesses[i]);
 			if (rc)
 				accesses[i].status = rc;
 		}

@@ -12,8 +12,6 @@ struct client_call;
 int client_execute(struct reef *reef, struct reef_access *accesses,
 		   uint32_t count);
 
-/* -EINVAL: the access is malformed. */
-int client_access_check(const struct reef_access *access);
 struct client_call *client_call_take(struct reef *reef, uint32_t count);
 void client_call_give(struct reef *reef, struct client_call *call);
 void client_call_free(struct client_call *calls);

@@ -18,7 +18,7 @@ static int lead(struct reef_election *self, struct reef_election *other)
 	printf("term %llu: %s leads\n", (unsigned long long)term, info.holder);
 	if (reef_election_win(other, 0, NULL) != -EBUSY)
 		return -EXDEV;
-	/* What a leader does: as long as it leads. */
+	/* Here a leader does its work, as long as it leads. */
 	if (reef_election_check(self))
 		return -EXDEV;
 	return reef_election_resign(self);

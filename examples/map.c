@@ -4,6 +4,26 @@
 #include <reef/map.h>
 #include <stdio.h>
 
+static int show(void *context, const struct reef_map_entry *entry)
+{
+	(void)context;
+	printf("%.*s: %zu bytes\n", (int)entry->key_size,
+	       (const char *)entry->key, entry->value_size);
+	return 0;
+}
+
+/* Every key, 100 groups of about 15 at a time; the cursor is 0 at the end. */
+static int show_all(struct reef_map *map)
+{
+	uint64_t cursor = 0;
+	int rc;
+
+	do
+		rc = reef_map_scan_keys(map, &cursor, 100, show, NULL);
+	while (!rc && cursor);
+	return rc;
+}
+
 static int use(struct reef_map *map)
 {
 	struct reef_map_value value = {0};
@@ -12,7 +32,7 @@ static int use(struct reef_map *map)
 	int rc;
 
 	rc = reef_map_put(map, "color", 5, "red", 3, 0, &version);
-	/* Only if nobody has changed it since. */
+	/* This puts only if nobody has changed the key since. */
 	if (!rc)
 		rc = reef_map_replace(map, "color", 5, version, "blue", 4, 0,
 				      NULL);
@@ -21,17 +41,19 @@ static int use(struct reef_map *map)
 	if (!rc)
 		printf("color: %.*s\n", (int)value.size,
 		       (const char *)value.bytes);
-	/* A counter, whoever else counts at the same time. */
+	/* A counter is right whoever else counts at the same time. */
 	if (!rc)
 		rc = reef_map_add(map, "visits", 6, 1, &visits);
 	if (!rc)
 		printf("visits: %lld\n", (long long)visits);
-	/* Gone in a minute. */
+	/* This key is gone in a minute. */
 	if (!rc)
 		rc = reef_map_now(map, &now_ms);
 	if (!rc)
 		rc = reef_map_put(map, "guest", 5, "ann", 3, now_ms + 60000,
 				  NULL);
+	if (!rc)
+		rc = show_all(map);
 	reef_map_value_free(&value);
 	return rc;
 }

@@ -38,7 +38,7 @@ void map_note_expiring(struct reef_map *map)
 
 struct step {
 	uint64_t now_ms;
-	uint32_t met, can_expire, expired;
+	uint32_t can_expire, expired;
 	uint64_t bytes;
 	struct map_doomed doomed;
 };
@@ -48,7 +48,6 @@ static int note_entry(void *context, const struct hash_entry *entry)
 	struct step *step = context;
 
 	step->bytes += map_bytes_of(entry->key_size, entry->value_size);
-	step->met++;
 	step->can_expire += entry->stamp != 0;
 	if (!map_has_expired(entry->stamp, step->now_ms))
 		return 0;

@@ -277,9 +277,6 @@ void lock_change_read(struct lock_change *change, uint64_t address, void *to,
 int lock_cas(struct reef_lock *lock, uint64_t address, uint64_t compare,
 	     uint64_t value, uint64_t *before);
 int lock_read_head(struct reef_lock *lock, struct lock_head *head);
-/* As reef_execute, and quicker for few. */
-int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
-		 uint32_t count);
 
 /* Open our inbox, if there can be one, and watch it. */
 void lock_listen(struct reef_lock *lock);

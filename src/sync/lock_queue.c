@@ -195,7 +195,7 @@ int lock_read_queue(struct reef_lock *lock, uint64_t *h)
 		 .local = lock->window,
 		 .length = count * 8},
 	};
-	int rc = lock_execute(lock, accesses, 2);
+	int rc = reef_execute(lock->reef, accesses, 2);
 
 	if (rc)
 		return rc;

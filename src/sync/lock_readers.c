@@ -247,7 +247,7 @@ static int reread_slot(struct reef_lock *lock, struct lock_head *head)
 	int rc;
 
 	lock->woken = false;
-	rc = lock_execute(lock, accesses, 2);
+	rc = reef_execute(lock->reef, accesses, 2);
 	if (rc)
 		return rc;
 	return note_own_slot(lock, slot);
@@ -481,7 +481,7 @@ static int admit_waiting(struct reef_lock *lock)
 		}
 		if (!count || (count < ADMIT_MAX && i + 1 < lock->readers_max))
 			continue;
-		rc = lock_execute(lock, accesses, count);
+		rc = reef_execute(lock->reef, accesses, count);
 		if (rc && rc != -REEF_EINDOUBT)
 			return rc;
 		for (j = 0; j < count; j++)
@@ -554,7 +554,7 @@ static int announce_drainer(struct reef_lock *lock)
 	int rc;
 
 	do
-		rc = lock_execute(lock, accesses, 2);
+		rc = reef_execute(lock->reef, accesses, 2);
 	while (rc == -REEF_EINDOUBT);
 	return rc;
 }
@@ -630,6 +630,6 @@ int lock_drain(struct reef_lock *lock, struct lock_wait *wait)
 
 	lock->no_readers = false;
 	wait->looks = 0;
-	rc = lock_execute(lock, accesses, 2);
+	rc = reef_execute(lock->reef, accesses, 2);
 	return rc ? rc : drain_slots(lock, wait, &head);
 }

@@ -25,17 +25,12 @@
 #define LOOK_FIRST_NS UINT64_C(100)
 #define LOOK_MOST_NS (LOOK_FIRST_NS << 7)
 
-/* --- access --- */
-
-/* reef_execute refuses everything once the session has ended, even where it is
- * not fenced yet: so a lock of an ended session gives nothing, and the next
- * owner is told. And it writes headers of fresh blocks first, so that whoever
- * is let in by this finds them. */
-int lock_execute(struct reef_lock *lock, struct reef_access *accesses,
-		 uint32_t count)
-{
-	return reef_execute(lock->reef, accesses, count);
-}
+/* --- access ---
+ *
+ * By reef_execute and reef_cas, which refuse everything once the session has
+ * ended, even where it is not fenced yet: so a lock of an ended session gives
+ * nothing, and the next owner is told. And they write headers of fresh blocks
+ * first, so that whoever is let in by this finds them. */
 
 void lock_change_read(struct lock_change *change, uint64_t address, void *to,
 		      uint32_t length)
@@ -77,7 +72,7 @@ static int settle_change(struct reef_lock *lock, struct lock_change *change)
 		.length = 8,
 	};
 	count = add_reads(change, accesses, count);
-	rc = lock_execute(lock, accesses, count);
+	rc = reef_execute(lock->reef, accesses, count);
 	if (rc)
 		return rc;
 	if (now == change->compare && change->compare != change->value)
@@ -109,7 +104,7 @@ int lock_change(struct reef_lock *lock, struct lock_change *change)
 			.operand = change->value,
 		};
 		count = add_reads(change, accesses, count);
-		rc = lock_execute(lock, accesses, count);
+		rc = reef_execute(lock->reef, accesses, count);
 		if (!rc)
 			change->before = cas->result;
 		else if (rc == -REEF_EINDOUBT)

@@ -44,12 +44,6 @@ static inline struct sync_word sync_word_unpack(uint64_t bits)
 	};
 }
 
-/* True if both name the same participant. */
-static inline bool sync_word_same(struct sync_word a, struct sync_word b)
-{
-	return a.session == b.session && a.member == b.member;
-}
-
 /* How many tickets `to` is after `from`; negative: before it. They are less
  * than half of SYNC_TICKETS apart. */
 static inline int32_t sync_ticket_distance(uint16_t from, uint16_t to)

@@ -18,11 +18,10 @@
 #define RECLAIMS 10 /* seconds that a busy machine may take */
 #define PATIENT 4u  /* attempts without a pause */
 
-int hash_pause(struct hash_table *table, uint32_t attempt)
+int hash_pause(uint32_t attempt)
 {
 	uint32_t shift;
 
-	(void)table;
 	if (attempt < PATIENT)
 		return 0;
 	shift = attempt - PATIENT;
@@ -265,8 +264,7 @@ static int apply_inside(struct hash_table *table, struct hash_change *change,
 		rc = apply_once(table, change, &reading, &fresh, is_decided);
 		if (rc != -EAGAIN || *is_decided)
 			break;
-		rc = ++attempt < ATTEMPTS_MAX ? hash_pause(table, attempt)
-					      : -EBUSY;
+		rc = ++attempt < ATTEMPTS_MAX ? hash_pause(attempt) : -EBUSY;
 	}
 	hash_fresh_drop(table, &fresh, true);
 	reef_leave(table->reef);

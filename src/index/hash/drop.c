@@ -192,9 +192,7 @@ static int drop_leaves(struct drop *drop)
 			continue;
 		}
 		if (rc == -EAGAIN)
-			rc = retries++ < RETRIES
-				     ? hash_pause(drop->table, retries)
-				     : -EBUSY;
+			rc = retries++ < RETRIES ? hash_pause(retries) : -EBUSY;
 		if (rc)
 			return rc;
 	}

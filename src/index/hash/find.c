@@ -75,13 +75,12 @@ static bool next_candidate(struct hash_reading *reading)
 	return false;
 }
 
-static int restart_reading(struct hash_table *table,
-			   struct hash_reading *reading)
+static int restart_reading(struct hash_reading *reading)
 {
 	reading->phase = PLACES;
 	if (++reading->attempts > RESTARTS_MAX)
 		return -EBUSY;
-	return hash_pause(table, reading->attempts);
+	return hash_pause(reading->attempts);
 }
 
 /* --- what is remembered --- */
@@ -135,7 +134,7 @@ static int find_leaf(struct hash_table *table, struct hash_reading *reading,
 	while (!(*leaf = hash_leaf_known(table, reading->hash))) {
 		rc = hash_leaf_discover(table, reading->hash);
 		if (rc == -EAGAIN)
-			rc = restart_reading(table, reading);
+			rc = restart_reading(reading);
 		if (rc)
 			return rc;
 	}
@@ -207,7 +206,7 @@ static int follow_changed_leaf(struct hash_table *table,
 
 	if (rc && rc != -EAGAIN)
 		return rc;
-	return restart_reading(table, reading);
+	return restart_reading(reading);
 }
 
 static int end_places(struct hash_table *table, struct hash_reading *reading,
@@ -415,10 +414,10 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	if (!sound) {
 		if (now == reading->slot && reading->attempts > 64)
 			return -REEF_ECORRUPT;
-		return restart_reading(table, reading);
+		return restart_reading(reading);
 	}
 	if ((now & ~HASH_FROZEN) != (reading->slot & ~HASH_FROZEN))
-		return restart_reading(table, reading);
+		return restart_reading(reading);
 	if (now & HASH_FROZEN) {
 		rc = is_leaf_still(table, reading);
 		if (rc < 0)

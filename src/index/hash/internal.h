@@ -305,7 +305,7 @@ int hash_batch_add(struct hash_batch *batch, struct reef_access access);
 int hash_batch_flush(struct hash_batch *batch);
 
 /* Pause for a time that grows with the attempts, up to a millisecond. */
-int hash_pause(struct hash_table *table, uint32_t attempt);
+int hash_pause(uint32_t attempt);
 /* CAS a word, and settle what is in doubt.  1: it was set.  0: it was not,
  * *before is what is there.  -REEF_EINDOUBT: the word is neither of the two, so
  * nobody can tell. */

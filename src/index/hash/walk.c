@@ -97,7 +97,7 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 		if (now & HASH_FROZEN)
 			return -EAGAIN;
 		slot = now;
-		rc = hash_pause(table, i);
+		rc = hash_pause(i);
 		if (rc)
 			return rc;
 	}
@@ -281,9 +281,7 @@ static int walk_groups(struct walk *walk, struct hash_cursor *cursor,
 		if (walk->said)
 			return walk->said;
 		if (rc == -EAGAIN) {
-			rc = retries++ < RETRIES
-				     ? hash_pause(walk->table, retries)
-				     : -EBUSY;
+			rc = retries++ < RETRIES ? hash_pause(retries) : -EBUSY;
 			if (!rc)
 				continue;
 		}
@@ -386,8 +384,7 @@ int hash_count(struct hash_table *table, struct hash_count *out)
 				&keys);
 		reef_leave(table->reef);
 		if (rc == -EAGAIN) {
-			rc = retries++ < RETRIES ? hash_pause(table, retries)
-						 : -EBUSY;
+			rc = retries++ < RETRIES ? hash_pause(retries) : -EBUSY;
 			continue;
 		}
 		if (rc)

@@ -16,12 +16,14 @@
 #include "pool.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <reef/fiber.h>
 #include <reef/reef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define SLACK (4 * MIB) /* of the block, to align in it */
@@ -184,13 +186,29 @@ static int make_block(struct driver_pair *pair, struct hand *hand)
 	return fill(hand, pair->options.size);
 }
 
-/* The file that the block is in: the only one of the target's that is so long.
- * The offset in it is that in the extent. */
+/* True if the file at that path holds the workload's memory from offset on. */
+static bool has_memory(const char *path, off_t offset)
+{
+	uint64_t words[2] = {0};
+	bool has;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	has = pread(fd, words, sizeof(words), offset) == sizeof(words) &&
+	      words[0] == workload_fill(0) && words[1] == workload_fill(1);
+	close(fd);
+	return has;
+}
+
+/* Find the file that the block is in, among the target's. The offset in it is
+ * that in the extent. */
 static void tell_shared(struct driver_pair *pair, const struct hand *hand)
 {
-	char path[PATH_MAX];
+	char path[64];
 	struct dirent *entry;
-	struct stat stat_;
+	struct stat about;
 	DIR *directory;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pair->target);
@@ -198,8 +216,8 @@ static void tell_shared(struct driver_pair *pair, const struct hand *hand)
 	while (directory && (entry = readdir(directory))) {
 		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s",
 			 (int)pair->target, entry->d_name);
-		if (stat(path, &stat_) || !S_ISREG(stat_.st_mode) ||
-		    (uint64_t)stat_.st_size < pair->options.size + SLACK)
+		if (stat(path, &about) || !S_ISREG(about.st_mode) ||
+		    !has_memory(path, (uint32_t)hand->base))
 			continue;
 		snprintf(pair->shared, sizeof(pair->shared), "%.40s:%u", path,
 			 (uint32_t)hand->base);

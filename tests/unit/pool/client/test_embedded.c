@@ -141,7 +141,7 @@ static void embedded_words_are_changed_and_near(void **state)
 	assert_int_equal(reef_space_open(reef, "s", &create, &space), 0);
 	assert_int_equal(reef_alloc(space, 8, &address), 0);
 	assert_int_equal(reef_write(reef, address, &zero, 8), 0);
-	for (uint64_t i = 0; i < 20000; i++) { /* more than look_mask */
+	for (uint64_t i = 0; i < 20000; i++) { /* so that enter refuses, too */
 		assert_int_equal(reef_cas(reef, address, 2 * i, 2 * i + 1,
 					  i & 1 ? &before : NULL),
 				 0);

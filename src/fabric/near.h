@@ -2,8 +2,7 @@
  * mapped, and its only face. Who has it does READ, WRITE, CAS and FAA by
  * itself, in a few instructions; describing them to the fabric would cost more.
  *
- *   enter --> at, then READ, WRITE, CAS, FAA there; as often as wanted -->
- * leave
+ *   enter --> at, then READ, WRITE, CAS, FAA there, any number --> leave
  *
  * (1) Only on queues of a fabric with REEF_CAP_NEAR. Hooks take that away, as
  *     nothing passes them by; so does a kernel without membarrier(2).

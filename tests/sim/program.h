@@ -33,6 +33,26 @@ struct program {
 };
 extern const struct program program;
 
+/* The troubles that locks, leads and tables all go through. The arguments are
+ * the options that they have in common. */
+/* clang-format off */
+#define SCENARIOS_OF_TROUBLE(...) \
+	{"crash", "a client dies, at every operation in turn", \
+	 {__VA_ARGS__, .strike = STRIKE_KILL}}, \
+	{"stop", "a client stands still past its lease, at every operation", \
+	 {__VA_ARGS__, .strike = STRIKE_STOP}}, \
+	{"doubt", "a link is lost, at every operation in turn", \
+	 {__VA_ARGS__, .strike = STRIKE_LOSE}}, \
+	{"clients", "clients die, stand still, are ended", \
+	 {__VA_ARGS__, .chaos = CHAOS_CLIENTS}}, \
+	{"network", "partitions of all kinds; links are lost", \
+	 {__VA_ARGS__, .chaos = CHAOS_NETWORK}}, \
+	{"drain", "extents move, and clients die", \
+	 {__VA_ARGS__, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}}, \
+	{"all", "all of it at once", \
+	 {__VA_ARGS__, .chaos = CHAOS_ALL, .nodes = 3}}
+/* clang-format on */
+
 /* Of locks and leads. */
 extern const struct scenario sync_scenarios[];
 extern const size_t sync_scenarios_count;

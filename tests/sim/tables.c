@@ -17,25 +17,7 @@
 
 static const struct scenario scenarios[] = {
 	{"calm", "nothing goes wrong", {BRIEF}},
-	{"crash",
-	 "a client dies, at every operation in turn",
-	 {BRIEF, .strike = STRIKE_KILL}},
-	{"stop",
-	 "a client stands still past its lease, at every operation in turn",
-	 {BRIEF, .strike = STRIKE_STOP}},
-	{"doubt",
-	 "a link is lost, at every operation in turn",
-	 {BRIEF, .strike = STRIKE_LOSE}},
-	{"clients",
-	 "clients die, stand still, are ended",
-	 {BRIEF, .chaos = CHAOS_CLIENTS}},
-	{"network",
-	 "partitions of all kinds; links are lost",
-	 {BRIEF, .chaos = CHAOS_NETWORK}},
-	{"drain",
-	 "extents move, and clients die",
-	 {BRIEF, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}},
-	{"all", "all of it at once", {BRIEF, .chaos = CHAOS_ALL, .nodes = 3}},
+	SCENARIOS_OF_TROUBLE(BRIEF),
 };
 static const size_t scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

@@ -10,11 +10,11 @@
  * Thread: owner. */
 #include "alloc_work.h"
 #include "bench.h"
+#include "bench/units.h"
 
 #include <reef/reef.h>
 #include <stdio.h>
 
-#define MIB (UINT64_C(1) << 20)
 #define OWN_SIZE (256 * MIB) /* of the pool, where little is live */
 #define LIMIT 1.25
 #define SPACE "bench"

@@ -5,9 +5,8 @@
  * The required ratios are the project's promises (docs/BENCHMARKS.md); cases
  * without one are there to be seen side by side. */
 #include "bench.h"
+#include "bench/units.h"
 #include "fabric_bench.h"
-
-#define MIB (UINT64_C(1) << 20)
 
 static const struct bench_competitor fabric_competitors[] = {
 	{.name = "reef", .driver = &fabric_reef_driver},

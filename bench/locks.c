@@ -7,6 +7,7 @@
 
 #include "base/histogram.h"
 #include "base/random.h"
+#include "bench/units.h"
 #include "fabric/hook/count.h"
 #include "fabric/sim/sim.h"
 #include "pool/broker/broker.h"
@@ -21,8 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB (1ull << 20)
-#define SECOND 1000000000ull
 #define LIMIT_NS (600 * SECOND) /* of virtual time, with all preparations */
 #define BROKER "sim:broker/1"
 #define CLIENTS_MAX 4096

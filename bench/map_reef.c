@@ -4,6 +4,7 @@
  * Over shm the client's thread does it all; over tcp the fibers of one handle.
  *
  * Thread: owner. */
+#include "bench/units.h"
 #include "map_bench.h"
 #include "map_work.h"
 #include "pool.h"
@@ -11,7 +12,6 @@
 #include <reef/fiber.h>
 #include <reef/map.h>
 
-#define MIB (UINT64_C(1) << 20)
 #define EXTENT (64 * MIB)
 /* Bytes that the node lends: what keys take, what waits to be reused, and some
  * to spare. */

@@ -5,6 +5,7 @@
 #include "pool.h"
 
 #include "base/sched.h"
+#include "bench/units.h"
 #include "pool/host.h"
 
 #include <stdio.h>
@@ -13,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECOND UINT64_C(1000000000)
 #define START_NS (10 * SECOND)
 /* How often a pool looks whether its client is there. */
 #define LOOK_NS (SECOND / 20)

@@ -1,9 +1,8 @@
 /* study.c - see study.h. */
 #include "bench/study.h"
+#include "bench/units.h"
 
 #include <string.h>
-
-#define MIB (1ull << 20)
 
 /* Enough under way to keep every engine busy through a round trip. */
 #define THREADS 16

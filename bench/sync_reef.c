@@ -10,15 +10,14 @@
 #include "sync_bench.h"
 #include "sync_work.h"
 
+#include "bench/units.h"
 #include "pool.h"
 
 #include <reef/sync.h>
 #include <stdlib.h>
 
-#define MIB (UINT64_C(1) << 20)
 #define CAPACITY (64 * MIB)
 #define EXTENT (16 * MIB)
-#define SECOND UINT64_C(1000000000)
 #define PATIENCE_NS (10 * SECOND) /* nobody dies here */
 #define SPACE "bench"
 

@@ -1,5 +1,6 @@
 /* units.h - spans of time in nanoseconds and sizes in bytes, for all benches.
- */
+ *
+ * Thread: any. */
 #ifndef REEF_BENCH_UNITS_H
 #define REEF_BENCH_UNITS_H
 

@@ -291,6 +291,7 @@ int barrier_strike_dead(struct reef_barrier *barrier)
 	uint32_t i, asked = 0;
 	int rc = 0;
 
+	reef_assert(barrier->places_max);
 	for (i = 0; i < barrier->places_max && asked < SUSPECTS_MAX && !rc;
 	     i++) {
 		uint32_t index = (barrier->suspect + i) % barrier->places_max;

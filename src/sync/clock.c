@@ -523,7 +523,7 @@ static int cover_by_ceiling(struct reef_clock *clock, uint64_t at_ns)
 
 int reef_clock_next(struct reef_clock *clock, uint32_t count, uint64_t *first)
 {
-	uint64_t before;
+	uint64_t before = 0;
 	int rc, i;
 
 	if (!count)

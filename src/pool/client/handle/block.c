@@ -312,6 +312,7 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 		return -EDEADLK;
 	for (;;) {
 		rc = prepare(space);
+		reef_assert(rc || space->heap);
 		if (!rc)
 			rc = reef_heap_reclaim(space->heap->heap, &given,
 					       &epoch);

@@ -226,7 +226,8 @@ int client_entry_find(struct reef *reef, uint32_t number,
 
 /* The word of the calling fiber, or of the thread outside fibers. NULL: the
  * fiber has none, and no room for one. */
-static inline uint32_t *word_of(const struct reef *reef, bool make)
+static inline __attribute__((nonnull)) uint32_t *
+word_of(const struct reef *reef, bool make)
 {
 	if (!reef_fiber_self_quick())
 		return (uint32_t *)&reef->own;

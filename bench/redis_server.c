@@ -210,7 +210,8 @@ int redis_server_fill(struct driver_pair *pair,
 
 	if (value) {
 		memset(value, 'x', load->value_size);
-		memcpy(value + load->value_size, "\r\n", 2);
+		value[load->value_size] = '\r';
+		value[load->value_size + 1] = '\n';
 	}
 	while (good && heard < load->keys) {
 		/* Keys are spelt as redis-benchmark does. */

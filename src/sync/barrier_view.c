@@ -10,6 +10,7 @@
 #include "sync/barrier.h"
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/mutant.h"
 
 #include <errno.h>

@@ -441,6 +441,7 @@ void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
 			return;
 		slots = lock->slots_seen;
 	}
+	reef_assert(slots);
 	for (i = lock->readers_max; i-- > 0;)
 		if (slots[i] & (SLOT_WAITING | SLOT_ADMITTED))
 			first = i;

@@ -363,7 +363,7 @@ static int embedding_client(struct host *host, void *arg)
 {
 	struct world *world = host->world;
 	struct server server = {.host = *host, .result = -1};
-	pthread_t thread;
+	pthread_t thread = pthread_self();
 	int rc;
 
 	(void)arg;

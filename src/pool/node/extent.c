@@ -379,6 +379,7 @@ static int create_or_pull(struct reef_node *node,
 	struct outcome outcome;
 	int rc;
 
+	reef_assert(ask);
 	for (;;) {
 		extent = find_extent(node, ask->extent);
 		if (extent && extent->job == NODE_IDLE) {

@@ -72,8 +72,8 @@ bool reef_key_equal(const struct reef_key *a, const struct reef_key *b);
 /* Overwrite a secret, so that the compiler cannot leave it out. */
 void reef_key_wipe(struct reef_key *key);
 
-/* Check that this token was derived from the pool's key. Its era is the caller's
- * to compare.  -REEF_EAUTH: it was not.  -ENOMEM. */
+/* Check that this token was derived from the pool's key. Its era is the
+ * caller's to compare.  -REEF_EAUTH: it was not.  -ENOMEM. */
 int reef_token_verify(const struct reef_token *token,
 		      const struct reef_key *pool);
 

@@ -294,8 +294,9 @@ const char *reef_listener_address(const struct reef_listener *listener);
  * -ECONNREFUSED and such: nobody there.  -ETIMEDOUT.  -REEF_EAUTH.
  * -REEF_EVERSION.  -REEF_EPROTO: it speaks something else.  -REEF_EDOMAIN.
  * -REEF_EFENCED.  -EBUSY: links_max reached, or (shm) another process has the
- * session's memory mapped.  -EPERM: shm, and the peer could not fence us.
- * -REEF_ENOLINK: lost before it was up. */
+ * session's memory mapped, or its old link has an operation under way.
+ * -EPERM: shm, and the peer could not fence us.  -REEF_ENOLINK: lost before it
+ * was up. */
 int reef_connect(struct reef_queue *queue, const char *address,
 		 const struct reef_connect_options *options,
 		 struct reef_link **out);

@@ -14,7 +14,8 @@
  * admit ends an older one (F5). If that one belongs to another process, which
  * lives and has memory mapped, the new one is refused with -EBUSY until it has
  * left: otherwise what that process is just doing could happen after the new
- * link is up. */
+ * link is up. In one process the same holds until what is under way has ended.
+ */
 #include "fabric/shm/shm.h"
 #include "fabric/socket.h"
 
@@ -186,8 +187,21 @@ static void tell_ended(struct shm_link *link, int reason)
 	if (!link->stream)
 		return;
 	reef_stream_bye(link->stream, reason);
-	if (link->admitted && !link->fenced)
-		shm_control_change(shm, link, SHM_CONTROL_ENDED);
+	if (!link->admitted || link->fenced)
+		return;
+	shm_control_change(shm, link, SHM_CONTROL_ENDED);
+	if (link->peer->self)
+		link->end_grace = reef_grace_begin();
+}
+
+/* True if the connector of a link that was told to end may still do what it was
+ * just doing: a process until it has left, this one until the grace is over. */
+static bool may_act(const struct shm_link *old, const struct shm_link *next)
+{
+	if (!old->holds)
+		return false;
+	return old->peer != next->peer ||
+	       (old->peer->self && !reef_grace_is_over(old->end_grace));
 }
 
 static void end_accepted(struct shm_queue *polling, struct shm_link *link,
@@ -388,9 +402,9 @@ static int admit(void *context, struct reef_hello_peer *peer)
 		if (!old->admitted || old->link.session != peer->session)
 			continue;
 		gone = shm_peer_is_dead(old->peer);
-		busy |= !gone && old->holds && old->peer != link->peer;
 		if (gone || !old->ending)
 			shm_link_end(queue, old, -REEF_ENOLINK, gone);
+		busy |= !gone && may_act(old, link);
 	}
 	if (busy || shm->accepted >= shm->fabric.options.links_max)
 		return -EBUSY;

@@ -173,11 +173,11 @@ static bool fence_link(struct shm_queue *queue, struct shm_link *link)
 		if (link->stream)
 			reef_stream_bye(link->stream, -REEF_EFENCED);
 		if (link->peer->self)
-			link->fence_grace = reef_grace_begin();
+			link->end_grace = reef_grace_begin();
 		else if (!shm_peer_is_dead(link->peer))
 			shm_peer_kill(link->peer);
 	}
-	if (link->peer->self ? !reef_grace_is_over(link->fence_grace)
+	if (link->peer->self ? !reef_grace_is_over(link->end_grace)
 			     : !shm_peer_is_dead(link->peer))
 		return false;
 	shm_link_end(queue, link, -REEF_EFENCED, true);

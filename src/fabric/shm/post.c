@@ -136,6 +136,32 @@ static int run_send_locked(struct shm_link *link, struct reef_batch *batch,
 	return 1;
 }
 
+/* Inside: 0, or why an operation that was checked long ago is not to be done. A
+ * fence, and a new link of the session, wait for who is inside and for nobody
+ * else (F7, F5), so whoever comes in again in the middle of a batch looks. */
+static int check_again(const struct shm_link *link, const struct reef_op *op)
+{
+	int state =
+		atomic_load_explicit(&op->remote->state, memory_order_relaxed);
+	uint64_t word;
+
+	if (state)
+		return state < 0 ? state : -EINVAL;
+	/* Acquire: as in must_serve. */
+	word = atomic_load_explicit(link->link.control, memory_order_acquire);
+	if (word == atomic_load_explicit(&link->link.control_seen,
+					 memory_order_acquire))
+		return 0;
+	if (word & SHM_CONTROL_FENCED)
+		return -REEF_EFENCED;
+	/* After its end the word may be another link's, without the bits; the
+	 * owner has closed the socket before. The remote was open, so ours is
+	 * not closed before we leave. */
+	if ((word & SHM_CONTROL_ENDED) || shm_link_has_hung_up(link))
+		return -REEF_ENOLINK;
+	return 0;
+}
+
 int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 	      bool locked)
 {
@@ -157,14 +183,10 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 				return rc;
 		} else {
 			reef_turn_enter(&queue->queue.turn);
-			/* It may have been withdrawn since it was checked. */
-			rc = atomic_load_explicit(&op->remote->state,
-						  memory_order_relaxed);
-			if (rc)
-				rc = rc < 0 ? rc : -EINVAL;
-			else if (op->kind == REEF_FLUSH)
+			rc = check_again(link, op);
+			if (!rc && op->kind == REEF_FLUSH)
 				rc = run_flush(op);
-			else
+			else if (!rc)
 				run_one(op, &dirty);
 			reef_turn_leave(&queue->queue.turn);
 		}

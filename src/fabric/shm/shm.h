@@ -162,7 +162,9 @@ struct shm_link {
 	bool reporting; /* `closed` is being called */
 	bool departing; /* `closed` was called; the peer may have memory */
 	int reason;
-	uint64_t fence_grace;
+	/* Of one process: what was under way when it was fenced or told to end.
+	 */
+	uint64_t end_grace;
 	struct shm_link *next_ended;
 	_Atomic uint64_t quiet; /* the control word of accepted links */
 };

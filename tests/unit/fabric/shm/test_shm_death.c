@@ -10,6 +10,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +49,162 @@ static void shm_fence_in_one_process_refuses_posts(void **state)
 			 0);
 	assert_int_equal(shm_client_put(&other, 0, 3), 0);
 	shm_client_close(&other);
+	shm_client_close(&client);
+	shm_node_stop(&node);
+}
+
+/* A thread that posts one batch: WRITE of a word, SEND, WRITE of the next. It
+ * is held up at the end of the SEND, outside of any turn. */
+struct poster {
+	struct shm_client *client;
+	struct reef_op ops[3];
+	uint64_t one;
+	int result;
+	pthread_t thread;
+};
+
+static _Thread_local bool is_poster;
+static _Atomic int poster_is_at_gate, gate_is_open;
+
+/* In place of the C library's. */
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	ssize_t rc = syscall(SYS_sendmsg, fd, message, flags);
+
+	if (is_poster) {
+		atomic_store(&poster_is_at_gate, 1);
+		shm_await(&gate_is_open, 1);
+	}
+	return rc;
+}
+
+static void *poster_main(void *arg)
+{
+	struct poster *poster = arg;
+	struct reef_batch batch = {
+		.link = poster->client->link,
+		.ops = poster->ops,
+		.count = 3,
+	};
+
+	is_poster = true;
+	poster->result = reef_run(poster->client->queue, &batch);
+	return NULL;
+}
+
+static void poster_start(struct poster *poster, struct shm_client *client)
+{
+	*poster = (struct poster){.client = client, .one = 1};
+	for (int i = 0; i < 3; i++)
+		poster->ops[i] = (struct reef_op){
+			.kind = i == 1 ? REEF_SEND : REEF_WRITE,
+			.remote = i == 1 ? NULL : client->remote,
+			.offset = i == 2 ? 8 : 0,
+			.local = &poster->one,
+			.length = 8,
+		};
+	atomic_store(&poster_is_at_gate, 0);
+	atomic_store(&gate_is_open, 0);
+	assert_int_equal(
+		pthread_create(&poster->thread, NULL, poster_main, poster), 0);
+	shm_await(&poster_is_at_gate, 1);
+}
+
+/* `end` ends the link of a poster that is in the middle of its batch. */
+static void try_end_within_batch(int (*end)(struct shm_node *node),
+				 int expected)
+{
+	struct shm_client client;
+	struct poster poster;
+	struct shm_node node;
+	uint64_t *words;
+
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
+	poster_start(&poster, &client);
+	assert_int_equal(end(&node), 0);
+	atomic_store(&gate_is_open, 1);
+	assert_int_equal(pthread_join(poster.thread, NULL), 0);
+	words = node.memory->base;
+	assert_int_equal(words[0], 1);
+	assert_int_equal(words[1], 0);
+	assert_int_equal(poster.result, expected);
+	assert_int_equal(poster.ops[1].status, 0);
+	assert_int_equal(poster.ops[2].status, expected);
+	shm_client_close(&client);
+	shm_node_stop(&node);
+}
+
+static int end_by_fence(struct shm_node *node)
+{
+	node->session = SESSION(1);
+	node->timeout_ns = 20 * SECOND;
+	return shm_node_call(node, shm_node_fence);
+}
+
+static void shm_fence_within_a_batch_stops_the_rest(void **state)
+{
+	(void)state;
+	try_end_within_batch(end_by_fence, -REEF_EFENCED);
+}
+
+/* The fenced link is gone, and another has its control word. */
+static int end_by_fence_and_reuse(struct shm_node *node)
+{
+	struct shm_client next;
+	int rc = end_by_fence(node);
+
+	if (rc)
+		return rc;
+	shm_await(&node->closed, 1);
+	shm_client_start(&next, node, 2);
+	shm_client_close(&next);
+	return 0;
+}
+
+static void shm_fence_whose_word_is_reused_stops_the_rest(void **state)
+{
+	(void)state;
+	try_end_within_batch(end_by_fence_and_reuse, -REEF_ENOLINK);
+}
+
+/* Another fabric of this process takes the session over (F5). */
+static int end_by_new_link(struct shm_node *node)
+{
+	struct shm_client next;
+	int rc;
+
+	rc = shm_client_open(&next);
+	rc = rc ? rc
+		: shm_client_connect(&next, node->address, SESSION(1),
+				     &next.link);
+	if (!rc)
+		reef_link_close(next.link);
+	reef_queue_close(next.queue);
+	reef_fabric_close(next.fabric);
+	return rc;
+}
+
+static void shm_new_link_within_a_batch_stops_the_rest(void **state)
+{
+	(void)state;
+	try_end_within_batch(end_by_new_link, -REEF_ENOLINK);
+}
+
+/* What an operation of the old link is just doing comes before the new link. */
+static void shm_new_link_waits_for_an_operation_under_way(void **state)
+{
+	struct shm_client client;
+	struct shm_node node;
+
+	(void)state;
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
+	reef_turn_enter(&client.queue->turn);
+	assert_int_equal(end_by_new_link(&node), -EBUSY);
+	reef_turn_leave(&client.queue->turn);
+	assert_int_equal(end_by_new_link(&node), 0);
+	assert_int_equal(shm_client_put(&client, 0, 1), -REEF_ENOLINK);
 	shm_client_close(&client);
 	shm_node_stop(&node);
 }
@@ -455,6 +613,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shm_fence_after_a_clean_close_kills_nobody),
 		cmocka_unit_test(shm_fence_in_one_process_refuses_posts),
+		cmocka_unit_test(shm_fence_within_a_batch_stops_the_rest),
+		cmocka_unit_test(shm_fence_whose_word_is_reused_stops_the_rest),
+		cmocka_unit_test(shm_new_link_within_a_batch_stops_the_rest),
+		cmocka_unit_test(shm_new_link_waits_for_an_operation_under_way),
 		cmocka_unit_test(
 			shm_fence_kills_a_child_whose_child_has_the_socket),
 		cmocka_unit_test(

@@ -34,6 +34,8 @@
 #include <unistd.h>
 
 #define MILLISECOND 1000000ull
+/* How often who could not arm looks, as it may not be woken. */
+#define NAP_NS 100000ull
 
 struct reef_waiter {
 	struct reef_fiber *fiber;
@@ -511,6 +513,8 @@ static int poll_each(struct reef_queue *const *queues, uint32_t count,
 	return happened;
 }
 
+/* 0, over 0 if something is there already, or why the caller may not be woken.
+ */
 static int arm_each(struct reef_queue *const *queues, uint32_t count)
 {
 	int rc;
@@ -564,6 +568,7 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 			  uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, spin_ns;
+	uint64_t most_ns;
 	bool is_looking = false;
 	uint32_t due;
 	int rc;
@@ -597,15 +602,16 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 			reef_spin_failed(spin);
 			spin_ns = spin->part_ns;
 		}
+		/* A device that refuses to tell is no reason to leave a batch
+		 * that is under way to its caller. */
 		rc = arm_each(queues, count);
-		if (rc < 0)
-			return rc;
-		if (rc || poll_each(queues, count, EACH))
+		if (rc > 0 || poll_each(queues, count, EACH))
 			continue;
+		most_ns = timeout_ns == REEF_FOREVER
+				  ? REEF_FOREVER
+				  : left(timeout_ns, now_ns - start_ns);
 		due = sleep_on(queues, count,
-			       timeout_ns == REEF_FOREVER
-				       ? REEF_FOREVER
-				       : left(timeout_ns, now_ns - start_ns));
+			       rc < 0 && most_ns > NAP_NS ? NAP_NS : most_ns);
 		idle_ns = reef_now_ns();
 	}
 	if (is_looking && spin)

@@ -464,6 +464,53 @@ static void wait_arm_over_0_keeps_awake(void **state)
 	scene_close(&scene);
 }
 
+/* Batches end in this queue's poll, but only once arming has failed. */
+static int end_after_arms(struct fake *fake, struct reef_queue *queue)
+{
+	if (!fake->arms_left)
+		fake->worker = queue;
+	return 0;
+}
+
+static void wait_arm_that_fails_leaves_no_batch_under_way(void **state)
+{
+	struct reef_queue *nobody;
+	struct scene scene;
+
+	(void)state;
+	scene_open(&scene);
+	nobody = fake_queue(scene.fake);
+	scene.fake->worker = nobody;
+	scene.fake->late = true;
+	scene.fake->arm_result = -EIO;
+	scene.fake->arms_left = 3;
+	scene.fake->on_poll = end_after_arms;
+	assert_int_equal(reef_post(scene.queue, &scene.batch), 0);
+	assert_int_equal(reef_wait(scene.queue, &scene.batch), 0);
+	assert_true(scene.batch.done);
+	reef_queue_close(nobody);
+	scene_close(&scene);
+}
+
+/* Who cannot be woken looks now and then. */
+static void wait_arm_that_fails_is_no_end(void **state)
+{
+	struct scene scene;
+
+	(void)state;
+	scene_open(&scene);
+	scene.fake->arms = 0;
+	scene.fake->arm_result = -EIO;
+	scene.fake->arms_left = 3;
+	scene.fake->on_poll = after_arms;
+	assert_int_equal(reef_queue_wait(scene.queue, REEF_FOREVER), 0);
+	scene.fake->on_poll = NULL;
+	scene.fake->arms_left = UINT32_MAX;
+	assert_int_equal(reef_queue_wait(scene.queue, 5 * MILLISECOND),
+			 -ETIMEDOUT);
+	scene_close(&scene);
+}
+
 /* --- waiting in fibers --- */
 
 struct waiting {
@@ -673,6 +720,8 @@ int main(void)
 		cmocka_unit_test(wait_wake_in_a_forked_child_is_not_heard),
 		cmocka_unit_test(wait_ends_with_its_time),
 		cmocka_unit_test(wait_arm_over_0_keeps_awake),
+		cmocka_unit_test(wait_arm_that_fails_leaves_no_batch_under_way),
+		cmocka_unit_test(wait_arm_that_fails_is_no_end),
 		cmocka_unit_test(wait_in_a_fiber_ends_with_its_time),
 		cmocka_unit_test(wait_unparks_for_nothing_end_no_wait),
 		cmocka_unit_test(wait_each_message_wakes_one_of_many_fibers),

@@ -71,18 +71,34 @@ static struct shm_peer *find_peer(struct shm_fabric *shm, pid_t pid)
 	return NULL;
 }
 
+/* Only who can be killed can be fenced. The check asks the kernel, which knows
+ * about users, capabilities and name spaces. It is made for every link that is
+ * accepted: the process may be known from one that we made, and may have
+ * changed its user since the last. */
+static bool may_be_killed(const struct shm_peer *peer)
+{
+	int rc;
+
+	if (peer->self)
+		return true;
+	rc = peer->pidfd < 0 ? -EPERM : send_signal(peer->pidfd, 0);
+	/* Gone already: its socket will say so. */
+	return !rc || rc == -ESRCH;
+}
+
 int shm_peer_take(struct shm_fabric *shm, int fd, bool accepting,
 		  struct shm_peer **out)
 {
 	socklen_t size = sizeof(struct ucred);
 	struct ucred credentials;
 	struct shm_peer *peer;
-	int rc;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
 		return -errno;
 	peer = find_peer(shm, credentials.pid);
 	if (peer) {
+		if (accepting && !may_be_killed(peer))
+			return -EPERM;
 		peer->refs++;
 		*out = peer;
 		return 0;
@@ -98,14 +114,7 @@ int shm_peer_take(struct shm_fabric *shm, int fd, bool accepting,
 		peer->pidfd = open_pidfd(fd, credentials.pid);
 	if (peer->pidfd < 0)
 		peer->pidfd = -1;
-	/* Only who can be killed can be fenced. The check asks the kernel,
-	 * which knows about users, capabilities and name spaces. */
-	rc = 0;
-	if (accepting && !peer->self)
-		rc = peer->pidfd < 0 ? -EPERM : send_signal(peer->pidfd, 0);
-	if (rc == -ESRCH) /* gone already: its socket will say so */
-		rc = 0;
-	if (rc) {
+	if (accepting && !may_be_killed(peer)) {
 		if (peer->pidfd >= 0)
 			close(peer->pidfd);
 		free(peer);

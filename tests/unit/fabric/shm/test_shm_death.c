@@ -483,8 +483,11 @@ struct far_node {
 	uint64_t key;
 };
 
-static void far_node_start(struct far_node *far, uid_t user)
+/* joins: a node that it first connects to itself, or NULL. */
+static void far_node_start(struct far_node *far, uid_t user,
+			   const struct shm_node *joins)
 {
+	struct shm_client client;
 	struct shm_node node;
 	int ends[2];
 
@@ -496,6 +499,10 @@ static void far_node_start(struct far_node *far, uid_t user)
 			_exit(9);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		shm_node_open(&node);
+		client = (struct shm_client){.queue = node.queue};
+		if (joins && shm_client_connect(&client, joins->address,
+						SESSION(9), &client.link))
+			_exit(7);
 		if (write(ends[1], node.address, sizeof(node.address)) < 0 ||
 		    write(ends[1], &node.key, sizeof(node.key)) < 0)
 			_exit(8);
@@ -526,7 +533,7 @@ static void shm_dead_node_is_noticed_by_posts_alone(void **state)
 	int i, rc = 0;
 
 	(void)state;
-	far_node_start(&far, 0);
+	far_node_start(&far, 0, NULL);
 	assert_int_equal(
 		shm_client_join(&client, far.address, far.key, SESSION(1)), 0);
 	for (i = 0; i < 10000; i++)
@@ -545,7 +552,7 @@ static void shm_dead_node_is_noticed_by_polling(void **state)
 	uint64_t value, start_ns = reef_now_ns();
 
 	(void)state;
-	far_node_start(&far, 0);
+	far_node_start(&far, 0, NULL);
 	assert_int_equal(
 		shm_client_join(&client, far.address, far.key, SESSION(1)), 0);
 	far_node_kill(&far);
@@ -566,7 +573,7 @@ static void shm_peer_that_cannot_be_killed_is_refused(void **state)
 	if (geteuid() != 0)
 		skip();
 	/* A node of nobody's cannot fence a process of root's. */
-	far_node_start(&far, NOBODY);
+	far_node_start(&far, NOBODY, NULL);
 	assert_int_equal(shm_client_open(&client), 0);
 	assert_int_equal(shm_client_connect(&client, far.address, SESSION(1),
 					    &client.link),
@@ -574,6 +581,28 @@ static void shm_peer_that_cannot_be_killed_is_refused(void **state)
 	reef_queue_close(client.queue);
 	reef_fabric_close(client.fabric);
 	far_node_kill(&far);
+}
+
+/* That it connected to us, who could kill it, says nothing of the other way. */
+static void shm_known_peer_that_cannot_be_killed_is_refused(void **state)
+{
+	struct shm_client client;
+	struct shm_node node;
+	struct far_node far;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	shm_node_start(&node);
+	far_node_start(&far, NOBODY, &node);
+	assert_int_equal(shm_client_open(&client), 0);
+	assert_int_equal(shm_client_connect(&client, far.address, SESSION(1),
+					    &client.link),
+			 -EPERM);
+	reef_queue_close(client.queue);
+	reef_fabric_close(client.fabric);
+	far_node_kill(&far);
+	shm_node_stop(&node);
 }
 
 static void shm_forked_child_is_told(void **state)
@@ -628,6 +657,8 @@ int main(void)
 		cmocka_unit_test(shm_dead_node_is_noticed_by_posts_alone),
 		cmocka_unit_test(shm_dead_node_is_noticed_by_polling),
 		cmocka_unit_test(shm_peer_that_cannot_be_killed_is_refused),
+		cmocka_unit_test(
+			shm_known_peer_that_cannot_be_killed_is_refused),
 		cmocka_unit_test(shm_forked_child_is_told),
 	};
 

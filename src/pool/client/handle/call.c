@@ -17,83 +17,17 @@
  *     the list is kept even if its memory moved apart.
  * (3) What is in doubt is settled before it is reported: on every link that the
  *     window lost, the keeper has made a new one (F5), or the memory there is
- *     lost. What it could not settle before its patience ended is -ETIMEDOUT:
- * it may still happen. READs, and the headers of blocks that nobody knows of
+ *     lost. What it could not settle with all its patience is -ETIMEDOUT: it
+ *     may still happen. READs, and the headers of blocks that nobody knows of
  *     yet, are repeated.
  * (4) While a call waits for the keeper it is outside (grace.c). */
 #include "pool/client/handle/call.h"
 
-#include "pool/client/handle/handle.h"
 #include "pool/client/handle/space.h"
-#include "pool/client/keeper/touch.h"
-
-#include "base/mutant.h"
+#include "pool/client/handle/window.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define OPS 256	  /* in a window */
-#define OPS_FEW 8 /* of a call for few accesses, so that thousands fit */
-#define PARTS 16  /* links in a window */
-#define PENDING 1 /* a status */
-#define PIECE_MIN 4096u
-
-enum call_state { BUILD, POSTED, ROOM, ASKED, ENDED };
-
-struct piece {
-	uint32_t access; /* index */
-	uint8_t part;
-	bool header;
-	uint64_t number; /* of its remote */
-};
-
-struct part {
-	struct client_call *call;
-	struct reef_queue *queue;
-	uint32_t first; /* op */
-	uint32_t node;
-	uint64_t link_number;
-	bool posted;
-	int why; /* the keeper is to be asked, because of this; 0: no */
-	uint32_t why_op;
-	struct reef_batch batch;
-};
-
-/* The header of a block that goes in front of the access that is its first
- * data. */
-struct header {
-	uint64_t word;
-	struct reef_heap *heap;
-};
-
-struct client_call {
-	struct reef *reef;
-	struct reef_access *accesses;
-	uint32_t count;
-	enum call_state state;
-	int status;
-	uint32_t phase;	   /* inside */
-	uint32_t from, to; /* the window; accesses */
-	uint64_t inner;	   /* bytes of `from` done in earlier windows */
-	uint64_t inner_to; /* bytes of `to` that this window ends with */
-	uint32_t window_max, piece_max;
-	bool serial; /* (2) */
-	bool failed; /* what comes after this window is not done */
-	uint32_t under_way;
-	uint32_t ops_count, parts_count;
-	struct client_touch_job *job;
-	struct part *asked; /* what the job is about; NULL: a mere extent */
-	struct reef_task *task;
-	struct client_call *next;
-	bool has_header;
-	/* What is from here on stays from call to call. */
-	uint32_t room, parts_max;
-	struct header header;
-	struct part *parts;
-	struct piece *pieces;
-	uint16_t *piece_of; /* by op */
-	struct reef_op *built, *ops;
-};
 
 /* --- storage --- */
 
@@ -336,136 +270,7 @@ void client_call_fail(struct client_call *call, int rc)
 		end_call(call);
 }
 
-/* --- building --- */
-
-static bool has_right(const struct client_entry *entry,
-		      const struct reef_access *access)
-{
-	uint8_t need = access->kind == REEF_READ || access->kind == REEF_FLUSH
-			       ? REEF_RIGHT_READ
-			       : REEF_RIGHT_WRITE;
-
-	return (entry->rights & need) != 0;
-}
-
-static uint64_t length_of(const struct reef_access *access)
-{
-	return access->kind == REEF_CAS || access->kind == REEF_FAA
-		       ? 8
-		       : access->length;
-}
-
-static uint32_t extent_of(const struct reef_access *access)
-{
-	return (uint32_t)(access->address >> 32);
-}
-
-static int resolve_access(struct client_call *call,
-			  const struct reef_access *access,
-			  struct client_entry **entry)
-{
-	uint64_t offset = (uint32_t)access->address;
-	int rc;
-
-	rc = client_entry_find(call->reef, extent_of(access), entry);
-	if (rc)
-		return rc;
-	if (offset > (*entry)->size ||
-	    length_of(access) > (*entry)->size - offset)
-		return -EFAULT;
-	return has_right(*entry, access) ? 0 : -EACCES;
-}
-
-static int part_of(struct client_call *call, const struct client_entry *entry)
-{
-	uint32_t i;
-
-	for (i = 0; i < call->parts_count; i++)
-		if (call->parts[i].batch.link == entry->link)
-			return (int)i;
-	if (i == call->parts_max || (call->serial && i))
-		return -1;
-	memset(&call->parts[i], 0, sizeof(call->parts[i]));
-	call->parts[i].call = call;
-	call->parts[i].queue = entry->queue;
-	call->parts[i].batch.link = entry->link;
-	call->parts[i].node = entry->node;
-	call->parts[i].link_number = entry->link_number;
-	call->parts_count++;
-	return (int)i;
-}
-
-static struct reef_op *add_op(struct client_call *call, uint32_t access,
-			      int part, bool header,
-			      const struct client_entry *entry)
-{
-	uint32_t index = call->ops_count++;
-
-	call->pieces[index] = (struct piece){
-		.access = access,
-		.part = (uint8_t)part,
-		.header = header,
-		.number = entry->number,
-	};
-	return &call->built[index];
-}
-
-static void add_header(struct client_call *call, uint32_t index, int part,
-		       const struct client_entry *entry)
-{
-	uint32_t offset = (uint32_t)call->accesses[index].address;
-
-	if (call->has_header && !index && offset >= 8)
-		*add_op(call, index, part, true, entry) = (struct reef_op){
-			.kind = REEF_WRITE,
-			.length = 8,
-			.remote = entry->remote,
-			.offset = offset - 8,
-			.local = &call->header.word,
-		};
-}
-
-/* The pieces of one access, from `inner` on. False: the window is full. */
-static bool add_access(struct client_call *call, uint32_t index,
-		       const struct client_entry *entry, int part)
-{
-	const struct reef_access *access = &call->accesses[index];
-	uint32_t length_max =
-		reef_fabric_limits(reef_link_fabric(entry->link))->length_max;
-	uint64_t inner = index == call->from ? call->inner : 0;
-	uint64_t length = length_of(access), piece;
-
-	if (length_max > call->piece_max)
-		length_max = call->piece_max;
-	if (!inner)
-		add_header(call, index, part, entry);
-	do {
-		if (call->ops_count >= call->window_max) {
-			call->inner_to = inner;
-			return false;
-		}
-		piece = length - inner;
-		if (access->kind != REEF_FLUSH && piece > length_max)
-			piece = length_max;
-		*add_op(call, index, part, false, entry) = (struct reef_op){
-			.kind = access->kind,
-			.flags = inner ? 0 : access->flags,
-			.length = access->kind == REEF_CAS ||
-						  access->kind == REEF_FAA
-					  ? 0
-					  : (uint32_t)piece,
-			.remote = entry->remote,
-			.offset = (uint32_t)access->address + inner,
-			.local = access->local
-					 ? (uint8_t *)access->local + inner
-					 : NULL,
-			.operand = access->operand,
-			.compare = access->compare,
-		};
-		inner += piece;
-	} while (inner < length);
-	return true;
-}
+/* --- a window --- */
 
 static void ask_keeper(struct client_call *call, struct part *part,
 		       uint32_t extent);
@@ -484,10 +289,11 @@ static bool fill_window(struct client_call *call)
 			continue;
 		if (call->ops_count + 2 > call->window_max && call->ops_count)
 			break;
-		rc = resolve_access(call, &call->accesses[i], &entry);
+		rc = call_resolve_access(call, &call->accesses[i], &entry);
 		if (rc == -EAGAIN) {
 			call->to = i;
-			ask_keeper(call, NULL, extent_of(&call->accesses[i]));
+			ask_keeper(call, NULL,
+				   call_extent_of(&call->accesses[i]));
 			return false;
 		}
 		if (rc) {
@@ -496,186 +302,14 @@ static bool fill_window(struct client_call *call)
 				return false;
 			break;
 		}
-		part = part_of(call, entry);
+		part = call_part_of(call, entry);
 		if (part < 0)
 			break;
-		if (!add_access(call, i, entry, part))
+		if (!call_add_access(call, i, entry, part))
 			break;
 	}
 	call->to = i;
 	return true;
-}
-
-/* Put the operations of each part beside each other, in their order. */
-static void arrange_ops(struct client_call *call)
-{
-	uint32_t starts[PARTS] = {0}, i, at = 0;
-	struct part *part;
-
-	for (i = 0; i < call->ops_count; i++)
-		call->parts[call->pieces[i].part].batch.count++;
-	for (i = 0; i < call->parts_count; i++) {
-		part = &call->parts[i];
-		part->first = starts[i] = at;
-		part->batch.ops = &call->ops[at];
-		part->batch.user = part;
-		at += part->batch.count;
-	}
-	for (i = 0; i < call->ops_count; i++) {
-		at = starts[call->pieces[i].part]++;
-		call->ops[at] = call->built[i];
-		call->piece_of[at] = (uint16_t)i;
-	}
-}
-
-static void part_done(struct reef_batch *batch)
-{
-	struct part *part = batch->user;
-
-	part->call->under_way--;
-}
-
-static void post_part(struct client_call *call, struct part *part)
-{
-	int rc;
-
-	part->batch.on_done = part_done;
-	rc = reef_post(part->queue, &part->batch);
-	part->posted = rc >= 0;
-	if (rc == 0)
-		call->under_way++;
-	else if (rc < 0)
-		part->batch.status = rc;
-}
-
-/* --- looking at what came of it --- */
-
-static bool is_repeatable(const struct client_call *call, uint32_t op)
-{
-	const struct piece *piece = &call->pieces[call->piece_of[op]];
-
-	return piece->header || call->ops[op].kind == REEF_READ ||
-	       call->ops[op].kind == REEF_FLUSH || REEF_MUTATED(CLIENT_REPEAT);
-}
-
-static struct reef_access *access_of(struct client_call *call, uint32_t op)
-{
-	return &call->accesses[call->pieces[call->piece_of[op]].access];
-}
-
-/* The keeper is asked about this part; what is PENDING in it stays so. */
-static void note_why(struct part *part, uint32_t op, int why)
-{
-	part->why = why;
-	part->why_op = op;
-}
-
-/* From op `at` on this part is in doubt: what can be repeated stays PENDING,
- * the rest is reported when the keeper has settled it. */
-static void note_doubt(struct client_call *call, struct part *part, uint32_t at)
-{
-	uint32_t end_op = part->first + part->batch.count, op;
-	bool doubt = false;
-
-	for (op = at; op < end_op; op++)
-		doubt |= call->ops[op].status == -REEF_EINDOUBT &&
-			 !is_repeatable(call, op);
-	note_why(part, at, -REEF_EINDOUBT);
-	if (!doubt)
-		return; /* all of it is repeated */
-	call->failed = true;
-	for (op = at; op < end_op; op++)
-		if (call->ops[op].status == -REEF_EINDOUBT &&
-		    !is_repeatable(call, op))
-			access_of(call, op)->status = -REEF_EINDOUBT;
-		else if (access_of(call, op)->status == PENDING)
-			access_of(call, op)->status = -REEF_ENOTDONE;
-}
-
-static void fail_part(struct client_call *call, const struct part *part,
-		      uint32_t at, int rc)
-{
-	uint32_t end_op = part->first + part->batch.count, op;
-
-	call->failed = true;
-	access_of(call, at)->status = rc == -ERANGE ? -EFAULT : rc;
-	for (op = at + 1; op < end_op; op++)
-		if (access_of(call, op)->status == PENDING)
-			access_of(call, op)->status = -REEF_ENOTDONE;
-}
-
-/* The peer takes less at once: make windows smaller, then pieces. False: they
- * cannot be made any smaller. */
-static bool lower_limits(struct client_call *call)
-{
-	if (call->window_max > 2)
-		call->window_max /= 2;
-	else if (call->piece_max > (64u << 20))
-		call->piece_max = 8u << 20;
-	else if (call->piece_max > PIECE_MIN)
-		call->piece_max /= 2;
-	else
-		return false;
-	return true;
-}
-
-static void handle_failure(struct client_call *call, struct part *part,
-			   uint32_t at, int rc)
-{
-	switch (rc) {
-	case -EAGAIN:
-		break; /* not posted for want of room: once more */
-	case -EMSGSIZE:
-		if (!lower_limits(call))
-			fail_part(call, part, at, rc);
-		break;
-	case -REEF_EKEY:
-	case -REEF_ENOLINK:
-		note_why(part, at, rc);
-		break;
-	case -REEF_EINDOUBT:
-		note_doubt(call, part, at);
-		break;
-	case -REEF_EFENCED:
-		client_session_end(call->reef->client, rc);
-		/* fall through */
-	default:
-		fail_part(call, part, at, rc);
-	}
-}
-
-static bool is_last_of_access(const struct client_call *call, uint32_t op)
-{
-	uint32_t piece = call->piece_of[op];
-
-	if (call->pieces[piece].header)
-		return false;
-	/* Pieces of one access are neighbours; the last one may come with
-	 * another window. */
-	if (piece + 1 < call->ops_count &&
-	    call->pieces[piece + 1].access == call->pieces[piece].access)
-		return false;
-	return call->pieces[piece].access != call->to || !call->inner_to;
-}
-
-static void collect_part(struct client_call *call, struct part *part)
-{
-	uint32_t op, end_op = part->first + part->batch.count;
-
-	if (!part->posted) {
-		handle_failure(call, part, part->first, part->batch.status);
-		return;
-	}
-	for (op = part->first; op < end_op; op++) {
-		if (call->ops[op].status)
-			break;
-		if (!is_last_of_access(call, op))
-			continue;
-		access_of(call, op)->result = call->ops[op].result;
-		access_of(call, op)->status = 0;
-	}
-	if (op < end_op)
-		handle_failure(call, part, op, call->ops[op].status);
 }
 
 /* Ask the keeper about the next part that it has to be asked about. False:
@@ -688,7 +322,8 @@ static bool ask_about_next(struct client_call *call)
 		part++;
 	if (part == last)
 		return false;
-	ask_keeper(call, part, extent_of(access_of(call, part->why_op)));
+	ask_keeper(call, part,
+		   call_extent_of(call_access_of(call, part->why_op)));
 	return true;
 }
 
@@ -700,7 +335,7 @@ static void collect_window(struct client_call *call)
 	bool again = false, room = false;
 
 	for (i = 0; i < call->parts_count; i++) {
-		collect_part(call, &call->parts[i]);
+		call_collect_part(call, &call->parts[i]);
 		again |= !call->parts[i].posted ||
 			 call->parts[i].batch.status != 0;
 		room |= !call->parts[i].posted &&
@@ -748,8 +383,8 @@ static void mark_unsettled(struct client_call *call, const struct part *part,
 	if (rc != -REEF_EHOSTDEAD)
 		rc = -ETIMEDOUT;
 	for (op = part->first; op < end_op; op++)
-		if (access_of(call, op)->status == -REEF_EINDOUBT)
-			access_of(call, op)->status = rc;
+		if (call_access_of(call, op)->status == -REEF_EINDOUBT)
+			call_access_of(call, op)->status = rc;
 }
 
 static void ask_keeper(struct client_call *call, struct part *part,
@@ -787,7 +422,7 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 	uint32_t i;
 
 	for (i = 0; i < call->count; i++, access++) {
-		if (extent_of(access) != extent)
+		if (call_extent_of(access) != extent)
 			continue;
 		/* Settled, because its memory is lost. */
 		if (access->status == -REEF_EINDOUBT && rc == -REEF_ELOST)
@@ -840,10 +475,10 @@ bool client_call_step(struct client_call *call)
 				end_call(call);
 				break;
 			}
-			arrange_ops(call);
+			call_arrange_ops(call);
 			call->state = POSTED;
 			for (i = 0; i < call->parts_count; i++)
-				post_part(call, &call->parts[i]);
+				call_post_part(call, &call->parts[i]);
 			tried = true;
 			break;
 		case POSTED:

@@ -2,7 +2,8 @@
  * cohorts work: handle.c.
  *
  *   access.c   reading, writing, tasks
- *   call.c     a list of accesses, from one state to the next (call.h)
+ *   call.c     a list of accesses, from one state to the next (call.h);
+ *              window.c: its operations
  *   near.h     extents' memory in place
  *   space.c    spaces of a handle (space.h); short.c: short addresses
  *   block.c    blocks in them

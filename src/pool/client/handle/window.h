@@ -1,0 +1,108 @@
+/* window.h - the operations of one window of a call (call.c): how accesses
+ * become operations, one batch a link, and what came of them becomes their
+ * status. For call.c and window.c alone.
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_POOL_CLIENT_HANDLE_WINDOW_H
+#define REEF_POOL_CLIENT_HANDLE_WINDOW_H
+
+#include "pool/client/handle/call.h"
+#include "pool/client/handle/handle.h"
+#include "pool/client/keeper/touch.h"
+
+#define OPS 256	  /* in a window */
+#define OPS_FEW 8 /* of a call for few accesses, so that thousands fit */
+#define PARTS 16  /* links in a window */
+#define PENDING 1 /* a status */
+
+enum call_state { BUILD, POSTED, ROOM, ASKED, ENDED };
+
+struct piece {
+	uint32_t access; /* index */
+	uint8_t part;
+	bool header;
+	uint64_t number; /* of its remote */
+};
+
+struct part {
+	struct client_call *call;
+	struct reef_queue *queue;
+	uint32_t first; /* op */
+	uint32_t node;
+	uint64_t link_number;
+	bool posted;
+	int why; /* the keeper is to be asked, because of this; 0: no */
+	uint32_t why_op;
+	struct reef_batch batch;
+};
+
+/* The header of a block that goes in front of the access that is its first
+ * data. */
+struct header {
+	uint64_t word;
+	struct reef_heap *heap;
+};
+
+struct client_call {
+	struct reef *reef;
+	struct reef_access *accesses;
+	uint32_t count;
+	enum call_state state;
+	int status;
+	uint32_t phase;	   /* inside */
+	uint32_t from, to; /* the window; accesses */
+	uint64_t inner;	   /* bytes of `from` done in earlier windows */
+	uint64_t inner_to; /* bytes of `to` that this window ends with */
+	uint32_t window_max, piece_max;
+	bool serial; /* call.c (2) */
+	bool failed; /* what comes after this window is not done */
+	uint32_t under_way;
+	uint32_t ops_count, parts_count;
+	struct client_touch_job *job;
+	struct part *asked; /* what the job is about; NULL: a mere extent */
+	struct reef_task *task;
+	struct client_call *next;
+	bool has_header;
+	/* What is from here on stays from call to call. */
+	uint32_t room, parts_max;
+	struct header header;
+	struct part *parts;
+	struct piece *pieces;
+	uint16_t *piece_of; /* by op */
+	struct reef_op *built, *ops;
+};
+
+static inline uint32_t call_extent_of(const struct reef_access *access)
+{
+	return (uint32_t)(access->address >> 32);
+}
+
+static inline struct reef_access *call_access_of(struct client_call *call,
+						 uint32_t op)
+{
+	return &call->accesses[call->pieces[call->piece_of[op]].access];
+}
+
+/* --- building: between client_enter and client_leave --- */
+
+/* Find the extent of an access.  -EAGAIN: the keeper has to be asked.  -EFAULT,
+ * -EACCES: it may not be done. */
+int call_resolve_access(struct client_call *call,
+			const struct reef_access *access,
+			struct client_entry **entry);
+/* The part for the extent's link, made if need be. -1: not in this window. */
+int call_part_of(struct client_call *call, const struct client_entry *entry);
+/* Add what is left of an access. False: the window is full. */
+bool call_add_access(struct client_call *call, uint32_t index,
+		     const struct client_entry *entry, int part);
+/* Put the operations of each part beside each other, in their order. */
+void call_arrange_ops(struct client_call *call);
+void call_post_part(struct client_call *call, struct part *part);
+
+/* --- collecting --- */
+
+/* A part has ended: its accesses have their status, or stay PENDING, and
+ * part->why says whether the keeper has to be asked. */
+void call_collect_part(struct client_call *call, struct part *part);
+
+#endif

@@ -10,6 +10,8 @@
  * (3) Memory that is being dropped is not room yet. Where it would be, or a
  *     node is away that has room, a request waits for at most node_ttl before
  *     it is told that the pool is full: neither a drop nor a restart makes one.
+ *     Nor is a pool full that has no node, as none has come yet or all are
+ *     DEAD: that is -EAGAIN, and a client asks again while it has patience.
  * (4) A repetition gets the extent of the first try. Only if a node refused
  *     that one, and the broker restarted meanwhile, can a repetition leave a
  *     second one in the space, where the space's users find it. */
@@ -238,6 +240,18 @@ uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
 	return choose_node(&wish);
 }
 
+static bool has_nodes(const struct reef_broker *broker)
+{
+	const struct reef_state_node *nodes;
+	size_t count, i;
+
+	nodes = reef_state_nodes(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (nodes[i].state != REEF_NODE_DEAD)
+			return true;
+	return false;
+}
+
 /* Choose a node as broker_choose_node does, and wait for one as (3) says. */
 static int choose_node_or_wait(struct reef_broker *broker, uint64_t size,
 			       const struct broker_avoid *avoid, uint32_t *node)
@@ -253,7 +267,7 @@ static int choose_node_or_wait(struct reef_broker *broker, uint64_t size,
 			return 0;
 		now_ns = reef_now_ns();
 		if (!wish.soon || now_ns >= until_ns)
-			return -ENOSPC;
+			return has_nodes(broker) ? -ENOSPC : -EAGAIN;
 		rc = broker_sleep(broker, until_ns - now_ns);
 		if (rc)
 			return rc;

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #define GROW_TRIES 4u /* nodes that may die with a fresh extent */
+/* Pauses while the pool has no node. */
+#define NODE_PAUSE_MIN_NS CLIENT_MILLISECOND
+#define NODE_PAUSE_MAX_NS (100 * CLIENT_MILLISECOND)
 
 static struct client_space_job *space_job_of(struct client_job *base)
 {
@@ -239,7 +242,8 @@ const struct client_job_ops client_drop_ops = {
 
 /* --- grow --- */
 
-/* -EAGAIN: an extent was added, and lost with its node at once. */
+/* -EAGAIN: the pool has no node.  -ESTALE: an extent was added, and lost with
+ * its node at once. */
 static int add_one(struct reef_client *client, struct client_grow_job *job)
 {
 	struct reef_body body = {
@@ -262,10 +266,31 @@ static int add_one(struct reef_client *client, struct client_grow_job *job)
 	if (!rc && !extent)
 		rc = -REEF_EPROTO;
 	if (!rc && extent->state == REEF_EXTENT_LOST)
-		rc = -EAGAIN;
+		rc = -ESTALE;
 	if (!rc) {
 		job->extent = extent->extent;
 		job->size = extent->size;
+	}
+	return rc;
+}
+
+/* A pool that has no node is not full: the first may be about to come. Between
+ * the questions this client's other requests have their turn. */
+static int add_patiently(struct reef_client *client,
+			 struct client_grow_job *job)
+{
+	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
+	uint64_t pause_ns = NODE_PAUSE_MIN_NS;
+	int rc;
+
+	while ((rc = add_one(client, job)) == -EAGAIN) {
+		if (reef_now_ns() >= until_ns || client->stopping)
+			return -ENOSPC;
+		rc = reef_sleep(pause_ns);
+		if (rc)
+			return rc;
+		if (pause_ns < NODE_PAUSE_MAX_NS)
+			pause_ns *= 2;
 	}
 	return rc;
 }
@@ -274,15 +299,15 @@ static int run_grow(struct reef_client *client, struct client_job *base)
 {
 	struct client_grow_job *job = (struct client_grow_job *)base;
 	uint32_t tries;
-	int rc = -EAGAIN;
+	int rc = -ESTALE;
 
-	for (tries = 0; tries < GROW_TRIES && rc == -EAGAIN; tries++)
-		rc = add_one(client, job);
+	for (tries = 0; tries < GROW_TRIES && rc == -ESTALE; tries++)
+		rc = add_patiently(client, job);
 	/* Others may have grown the space, which is news to us. */
 	if (rc == -ENOSPC || rc == -EDQUOT)
 		client_view_refresh(client, job->space,
 				    client_patience_ns(client));
-	return rc == -EAGAIN ? -REEF_ELOST : rc;
+	return rc == -ESTALE ? -REEF_ELOST : rc;
 }
 
 const struct client_job_ops client_grow_ops = {

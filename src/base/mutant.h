@@ -56,6 +56,7 @@
 	X(NODE_DIRTY, "Memory is lent again without being cleared.")
 
 #define REEF_MUTANTS_OF_CLIENT(X) \
+	X(CLIENT_FENCED_EARLY, "FENCED is believed without its pool epoch.") \
 	X(CLIENT_STALE_EXTENT, "A handle never looks at the notice word.") \
 	X(CLIENT_REPEAT, "An operation in doubt is repeated.") \
 	X(CLIENT_NO_PIN, "The newest epoch is announced always.") \

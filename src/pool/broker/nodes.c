@@ -354,7 +354,6 @@ static int publish_death(struct reef_broker *broker, uint32_t id,
 
 	if (rc)
 		return rc;
-	notice_spaces(broker, extents, count);
 	for (i = 0; i < count; i++)
 		if (extents[i].node == id && extents[i].target)
 			broker_drop_later(broker, extents[i].target,
@@ -382,6 +381,10 @@ int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
 	record.value = summary.pool_epoch + 1;
 	rc = broker_commit(broker, &record, NULL, &sequence);
 	if (rc == 0) {
+		/* From here on a session may become FENCED without this node:
+		 * who then asks about a space is told that it changed. The
+		 * answer waits until this is durable. */
+		notice_spaces(broker, extents, count);
 		broker_node_forget(broker, id);
 		broker_event(broker, "node %u is dead: %s", id, why);
 		rc = broker_wait_durable(broker, sequence);

@@ -125,8 +125,10 @@ enum reef_session_view {
 	REEF_VIEW_EXPIRED,
 	REEF_VIEW_ENDED, /* FENCED or later: its locks may be broken */
 };
-/* What the broker's table says of a session: one READ.  -REEF_ENOLINK: the
- * broker is away, so nobody knows. */
+/* What the broker's table says of a session: one READ. ENDED is said when this
+ * client also knows which memory was LOST until then (a refresh of its view,
+ * where a node has died since the last one): there the session may still write.
+ * -REEF_ENOLINK: the broker is away, so nobody knows. */
 int reef_session_check(struct reef *reef, uint32_t session,
 		       enum reef_session_view *out);
 

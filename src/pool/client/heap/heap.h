@@ -103,7 +103,8 @@ struct reef_heap_ops {
 	 * memory is zero.  -ENOSPC, -EDQUOT, ... */
 	int (*grow)(void *context, uint64_t size, uint32_t *number,
 		    uint64_t *real_size);
-	/* Is that session past FENCED? One READ at most; 1, 0, -errno. */
+	/* Is that session past FENCED? One READ, or little more; 1, 0, -errno.
+	 */
 	int (*is_fenced)(void *context, uint32_t session);
 	/* R8, as the keeper last saw them. */
 	uint64_t (*reclaim_epoch)(void *context);

@@ -12,9 +12,14 @@
  * (2) Mutating requests are numbered and go out one at a time. One without an
  *     answer is repeated under its number until there is one, so it happens
  *     once.
- * (3) Whoever speaks with a lower epoch than was seen is not the broker. */
+ * (3) Whoever speaks with a lower epoch than was seen is not the broker.
+ * (4) That a session is FENCED is believed once the view of the pool epoch that
+ *     stands beside it was taken in. A node that is DEAD confirms no fence, so
+ *     the session may go on there: whoever acts on its end must know that this
+ *     memory is LOST, though the notice of it may have been missed. */
 #include "pool/client/keeper/keeper.h"
 
+#include "base/mutant.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/member.h"
@@ -221,8 +226,10 @@ static int note_admitted(struct reef_client *client,
 	    (client->session && client->session != reply->session))
 		return -REEF_EPROTO;
 	client->broker_epoch = answer->epoch;
-	if (!client->session) /* handles read it without a lock */
+	if (!client->session) { /* handles read it without a lock */
 		client->session = reply->session;
+		client->view_epoch = (uint32_t)reply->pool_epoch;
+	}
 	client->ttl_ns = reply->ttl_ns;
 	memcpy(client->session_key.bytes, reply->secret,
 	       sizeof(client->session_key.bytes));
@@ -540,39 +547,66 @@ int client_call(struct reef_client *client, uint16_t kind, bool mutating,
 
 /* --- the table --- */
 
-static int run_check(struct reef_client *client, struct client_job *base)
+/* READ a session's slot of the table. */
+static int read_slot(struct reef_client *client, uint32_t session,
+		     struct reef_table_slot *slot)
 {
-	struct client_check_job *job = (struct client_check_job *)base;
-	uint32_t session = job->session;
-	struct reef_table_slot slot;
 	struct reef_op op = {
 		.kind = REEF_READ,
 		.remote = client->table,
 		.offset = reef_table_offset(session),
-		.local = &slot,
-		.length = sizeof(slot),
+		.local = slot,
+		.length = sizeof(*slot),
 	};
 	struct reef_batch batch = {.ops = &op, .count = 1};
-	int16_t age;
 	int rc;
 
 	if (!client->present || !client->peer->link)
 		return -REEF_ENOLINK;
 	batch.link = client->peer->link;
 	rc = reef_run(reef_port_queue_of(client->port, batch.link), &batch);
-	if (rc)
-		return rc == -REEF_EHOSTDEAD ? rc : -REEF_ENOLINK;
+	return rc && rc != -REEF_EHOSTDEAD ? -REEF_ENOLINK : rc;
+}
+
+static enum reef_session_view view_of(uint64_t state, uint32_t session)
+{
 	/* In a slot of a later generation the session ended long ago. */
-	age = (int16_t)((uint16_t)slot.state - (uint16_t)session);
-	if (!slot.state || age < 0)
-		job->view = REEF_VIEW_ALIVE; /* not published yet */
-	else if (age > 0 || (uint8_t)(slot.state >> 16) >= REEF_SESSION_FENCED)
-		job->view = REEF_VIEW_ENDED;
-	else
-		job->view = (uint8_t)(slot.state >> 16) == REEF_SESSION_ALIVE
-				    ? REEF_VIEW_ALIVE
-				    : REEF_VIEW_EXPIRED;
-	return 0;
+	int16_t age = (int16_t)((uint16_t)state - (uint16_t)session);
+
+	if (!state || age < 0)
+		return REEF_VIEW_ALIVE; /* not published yet */
+	if (age > 0 || (uint8_t)(state >> 16) >= REEF_SESSION_FENCED)
+		return REEF_VIEW_ENDED;
+	return (uint8_t)(state >> 16) == REEF_SESSION_ALIVE ? REEF_VIEW_ALIVE
+							    : REEF_VIEW_EXPIRED;
+}
+
+/* (4) */
+static int take_in_epoch(struct reef_client *client, uint32_t epoch)
+{
+	int rc;
+
+	if ((int32_t)(epoch - client->view_epoch) <= 0 ||
+	    REEF_MUTATED(CLIENT_FENCED_EARLY))
+		return 0;
+	rc = client_view_refresh_all(client, client_patience_ns(client));
+	if (!rc && (int32_t)(epoch - client->view_epoch) > 0)
+		client->view_epoch = epoch;
+	return rc;
+}
+
+static int run_check(struct reef_client *client, struct client_job *base)
+{
+	struct client_check_job *job = (struct client_check_job *)base;
+	struct reef_table_slot slot;
+	int rc = read_slot(client, job->session, &slot);
+
+	if (rc)
+		return rc;
+	job->view = view_of(slot.state, job->session);
+	if (job->view == REEF_VIEW_ENDED)
+		rc = take_in_epoch(client, (uint32_t)(slot.state >> 32));
+	return rc;
 }
 
 const struct client_job_ops client_check_ops = {

@@ -110,6 +110,8 @@ struct reef_client {
 	struct reef_key session_key;
 	uint64_t broker_epoch, notice;
 	uint64_t granted_epoch; /* broker_epoch when spaces were reopened */
+	uint32_t view_epoch;	/* pool epoch that all spaces' rows are of, at
+				 * least; its lower bits, as in the table */
 	uint64_t skip_from, skip_to; /* epochs; see note_epochs */
 	uint64_t hurry_ns, ask_ns;   /* pauses between renewals; renew.c */
 	bool hurry_seen, renew_now;

@@ -98,6 +98,7 @@ static int run_open(struct reef_client *client, struct client_job *base)
 {
 	struct client_open_job *job = (struct client_open_job *)base;
 	struct reef_body body = {.ask.space_open = job->ask};
+	uint32_t view_epoch = client->view_epoch;
 	struct reef_answer answer = {0};
 	int rc;
 
@@ -108,6 +109,10 @@ static int run_open(struct reef_client *client, struct client_job *base)
 		return rc;
 	rc = note_opened(client, job, &answer);
 	reef_answer_free(&answer);
+	/* A later pool epoch was taken in meanwhile, without this space. */
+	if (!rc && client->view_epoch != view_epoch)
+		rc = client_view_refresh(client, job->space,
+					 client_patience_ns(client));
 	return rc;
 }
 

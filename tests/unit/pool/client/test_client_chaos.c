@@ -456,6 +456,91 @@ static void client_node_held_for_dead_is_left_alone(void **state)
 	}
 }
 
+/* --- FENCED, and a node that did not confirm it --- */
+
+#define FENCE_BLOCKS 8u
+#define FENCE_SPACES 40u
+static uint64_t fence_blocks[FENCE_BLOCKS]; /* one pool at a time */
+
+/* The broker hears neither this session nor a node that it writes to: the node
+ * is declared dead, so the session becomes FENCED, and writes there all the
+ * same. */
+static int writes_when_fenced(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	uint64_t value = 5;
+	uint32_t i;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < FENCE_BLOCKS; i++) {
+		TRY(reef_alloc(space, 2 * MIB, &fence_blocks[i]));
+		TRY(reef_write(member->reef, fence_blocks[i], &value, 8));
+	}
+	pool->note[1] = reef_session(member->reef);
+	pool->note[0] = 1;
+	while (pool->note[0] == 1)
+		TRY(reef_sleep(MILLISECOND));
+	reef_sim_partition(pool->host, member->host, true);
+	reef_sim_partition(pool->host, pool->lenders[0].host, true);
+	return reef_sleep(REEF_FOREVER);
+}
+
+static int count_lost(struct member *member, uint32_t *lost)
+{
+	uint64_t value;
+	int rc;
+
+	*lost = 0;
+	for (uint32_t i = 0; i < FENCE_BLOCKS; i++) {
+		rc = reef_read(member->reef, fence_blocks[i], &value, 8);
+		WANT(rc == 0 || rc == -REEF_ELOST);
+		*lost += rc != 0;
+	}
+	return 0;
+}
+
+/* Who is told that a session is FENCED knows by then what is LOST. It has many
+ * spaces open, so that to learn it from a notice alone takes long. */
+static int believes_fenced(struct member *member)
+{
+	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space *space, *others[FENCE_SPACES];
+	enum reef_session_view view = REEF_VIEW_ALIVE;
+	struct pool *pool = member->pool;
+	uint32_t i, lost, then;
+	char name[16];
+
+	while (!pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(member_space(member, &space));
+	for (i = 0; i < FENCE_SPACES; i++) {
+		snprintf(name, sizeof(name), "other%u", i);
+		TRY(reef_space_open(member->reef, name, &options, &others[i]));
+	}
+	TRY(count_lost(member, &lost));
+	WANT(lost == 0);
+	pool->note[0] = 2;
+	while (view != REEF_VIEW_ENDED) {
+		TRY(reef_session_check(member->reef, (uint32_t)pool->note[1],
+				       &view));
+		TRY(reef_sleep(5000));
+	}
+	TRY(count_lost(member, &lost));
+	TRY(reef_sleep(2 * SECOND));
+	TRY(count_lost(member, &then));
+	WANT(lost == then && lost > 0 && lost < FENCE_BLOCKS);
+	reef_sim_host_kill(pool->members[0].host);
+	return 0;
+}
+
+static void client_fenced_is_told_with_what_was_lost(void **state)
+{
+	pool_run_lossy(0, writes_when_fenced, believes_fenced);
+	pool_find(REEF_MUTANT_CLIENT_FENCED_EARLY, 0, writes_when_fenced,
+		  believes_fenced);
+}
+
 /* --- a pool without a node --- */
 
 static int restart_nodes_later(void *arg)
@@ -802,6 +887,7 @@ int main(void)
 		cmocka_unit_test(client_paused_too_long_is_fenced),
 		cmocka_unit_test(client_dead_node_loses_its_memory_only),
 		cmocka_unit_test(client_node_held_for_dead_is_left_alone),
+		cmocka_unit_test(client_fenced_is_told_with_what_was_lost),
 		cmocka_unit_test(client_pool_without_a_node_is_not_full),
 		cmocka_unit_test(client_mutants_are_found),
 		cmocka_unit_test(client_drain_goes_unnoticed),

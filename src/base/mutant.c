@@ -1,3 +1,4 @@
+/* mutant.c - the switch, and the names for command lines. */
 #include "base/mutant.h"
 
 #include "base/log.h"

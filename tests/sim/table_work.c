@@ -221,9 +221,11 @@ static int use(struct worker *worker, struct opened **out)
 	*out = worker->handle->opened;
 	if (!*out)
 		rc = open_table(worker, out);
-	if (!rc)
-		(*out)->users++;
-	return rc;
+	if (rc)
+		return rc;
+	reef_assert(*out);
+	(*out)->users++;
+	return 0;
 }
 
 static void unuse(struct worker *worker, struct opened *opened, bool is_stale)
@@ -391,6 +393,7 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 
 	if (count > tables_of(worker)->keys + 1)
 		count = tables_of(worker)->keys + 1;
+	reef_assert(count > 0);
 	for (i = 0; i < count; i++) {
 		keys[i] = (first + i) % tables_of(worker)->keys;
 		plans[i].kind = look ? MAP_PUT : MAP_BLIND;

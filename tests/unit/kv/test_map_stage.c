@@ -1,5 +1,6 @@
 /* test_map_stage.c - values that are in the pool before they are put, as those
  * see them who read the same map over tcp. */
+#include "base/log.h"
 #include "fixture/local_pool.h"
 #include "kv/stage.h"
 #include "pool/client/client.h"
@@ -81,8 +82,10 @@ static void fill(const struct flow *flow, uint8_t *to, size_t size)
 static void add_piece(struct map_stage *stage, struct flow *flow, size_t left)
 {
 	size_t size = left < flow->part ? left : flow->part;
-	uint8_t *bytes = malloc(size);
+	uint8_t *bytes;
 
+	reef_assert(size > 0);
+	bytes = malloc(size);
 	fill(flow, bytes, size);
 	map_stage_add(stage, bytes, size);
 	flow->at += size;

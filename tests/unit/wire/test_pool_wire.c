@@ -439,9 +439,9 @@ static void pool_wire_every_kind_with_fields_is_known(void **state)
 	struct reef_pool_header header;
 	bool known;
 
-	for (uint16_t kind = 1; kind < REEF_POOL_KINDS; kind++) {
-		for (uint8_t type = REEF_POOL_REQUEST; type <= REEF_POOL_ANSWER;
-		     type++) {
+	for (unsigned kind = 1; kind < REEF_POOL_KINDS; kind++) {
+		for (unsigned type = REEF_POOL_REQUEST;
+		     type <= REEF_POOL_ANSWER; type++) {
 			header = (struct reef_pool_header){.type = type,
 							   .kind = kind};
 			known = false;

@@ -143,7 +143,6 @@ static int revokes(struct stub_pool *pool)
 	struct reef_row_extent before[8], after[8];
 	uint32_t space, found;
 	bool crash = reef_random_chance(reef_sim_random(pool->sim), 1, 2);
-	int rc;
 
 	TRY(stub_pool_ready(pool, 2));
 	TRY(add_guest(pool));
@@ -161,14 +160,14 @@ static int revokes(struct stub_pool *pool)
 	if (crash) {
 		/* Asked, and dead before it can answer. */
 		pool->owner.sequence++;
-		rc = reef_rpc_call(pool->owner.peer, REEF_POOL_SPACE_REVOKE,
-				   pool->owner.sequence, &revoke, NULL,
-				   reef_random_below(reef_sim_random(pool->sim),
-						     10 * MILLISECOND));
+		(void)reef_rpc_call(
+			pool->owner.peer, REEF_POOL_SPACE_REVOKE,
+			pool->owner.sequence, &revoke, NULL,
+			reef_random_below(reef_sim_random(pool->sim),
+					  10 * MILLISECOND));
 		TRY(stub_pool_broker_restart(pool));
-		rc = driver_call(&pool->owner, REEF_POOL_SPACE_REVOKE,
-				 pool->owner.sequence, &revoke, NULL);
-		TRY(rc);
+		TRY(driver_call(&pool->owner, REEF_POOL_SPACE_REVOKE,
+				pool->owner.sequence, &revoke, NULL));
 	} else {
 		TRY(driver_do(&pool->owner, REEF_POOL_SPACE_REVOKE, &revoke,
 			      NULL));

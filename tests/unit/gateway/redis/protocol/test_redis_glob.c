@@ -107,8 +107,8 @@ static void redis_glob_many_stars_end_soon(void **state)
 	char pattern[2001], text[5000];
 	size_t i;
 
-	for (i = 0; i < 2000; i += 2)
-		memcpy(pattern + i, "a*", 2);
+	for (i = 0; i < 2000; i++)
+		pattern[i] = i % 2 ? '*' : 'a';
 	pattern[2000] = 'b';
 	memset(text, 'a', sizeof(text));
 	assert_false(redis_glob(pattern, sizeof(pattern), text, sizeof(text),

@@ -108,7 +108,8 @@ static size_t expect_big(char *at, size_t size, char fill_with)
 	size_t head = (size_t)sprintf(at, "$%zu\r\n", size);
 
 	memset(at + head, fill_with, size);
-	memcpy(at + head + size, "\r\n", 2);
+	at[head + size] = '\r';
+	at[head + size + 1] = '\n';
 	return head + size + 2;
 }
 

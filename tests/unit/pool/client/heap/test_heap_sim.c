@@ -681,7 +681,7 @@ static void run_seed(struct book *book, uint64_t seed, enum reef_mutant mutant)
 
 static void heap_sim_sessions_killed_all_come_back(void **state)
 {
-	struct book *book = malloc(sizeof(*book));
+	struct book *book = calloc(1, sizeof(*book));
 	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
 	uint64_t allocs = 0, frees = 0, recovers = 0;
 
@@ -702,7 +702,7 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 
 static void find_mutant(enum reef_mutant mutant)
 {
-	struct book *book = malloc(sizeof(*book));
+	struct book *book = calloc(1, sizeof(*book));
 	uint64_t seed;
 
 	for (seed = seeds_first(); seeds_has(seed, MUTANT_SEEDS); seed++) {

@@ -11,6 +11,57 @@
 
 /* --- words --- */
 
+/* READ the header of a level and its last word: so it is as long as it should
+ * be, and what is remembered of a table does not grow by a false word. */
+static int check_level(struct hash_table *table, uint32_t depth, uint64_t level)
+{
+	struct hash_level head;
+	uint64_t last;
+	struct reef_access accesses[2] = {
+		{
+			.kind = REEF_READ,
+			.address = level,
+			.length = sizeof(head),
+			.local = &head,
+		},
+		{
+			.kind = REEF_READ,
+			.address =
+				level + HASH_LEVEL_HEADER + (8u << depth) - 8,
+			.length = 8,
+			.local = &last,
+		},
+	};
+	int rc;
+
+	if (!hash_is_block(level))
+		return -REEF_ECORRUPT;
+	rc = reef_execute(table->reef, accesses, 2);
+	if (rc)
+		return hash_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+	return head.magic == HASH_LEVEL_MAGIC && head.root == table->root &&
+			       head.depth == depth
+		       ? 0
+		       : -REEF_ECORRUPT;
+}
+
+int hash_subtable_check(struct hash_table *table, uint64_t subtable,
+			uint32_t depth, uint32_t suffix)
+{
+	struct hash_subtable head;
+	int rc;
+
+	if (!hash_is_block(subtable))
+		return -REEF_ECORRUPT;
+	rc = reef_read(table->reef, subtable, &head, sizeof(head));
+	if (rc)
+		return hash_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+	return head.magic == HASH_SUBTABLE_MAGIC && head.root == table->root &&
+			       head.depth == depth && head.suffix == suffix
+		       ? 0
+		       : -REEF_ECORRUPT;
+}
+
 int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 		 uint64_t *at)
 {
@@ -33,6 +84,9 @@ int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 			return -EAGAIN;
 		if (level == HASH_DROPPED)
 			return -REEF_EDROPPED;
+		rc = check_level(table, depth, level);
+		if (rc)
+			return rc;
 		table->levels[depth] = level;
 	}
 	*at = table->levels[depth] + HASH_LEVEL_HEADER + 8 * (uint64_t)suffix;
@@ -87,7 +141,8 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 		return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
 	if (!rc && before == HASH_DROPPED)
 		return -REEF_EDROPPED;
-	table->levels[depth] = rc ? level : before;
+	if (rc)
+		table->levels[depth] = level;
 	return 0;
 }
 
@@ -170,7 +225,9 @@ static int read_path(struct hash_table *table, uint64_t hash, uint32_t from,
 	return alive == table->id ? 0 : -REEF_EDROPPED;
 }
 
-int hash_leaf_discover(struct hash_table *table, uint64_t hash)
+/* READ the path of a hash down to the first word that is not SPLIT. */
+static int find_path_end(struct hash_table *table, uint64_t hash, uint32_t *out,
+			 uint64_t *word)
 {
 	uint64_t words[HASH_DEPTH_MAX + 1];
 	uint32_t depth = 0, from = 0, to = table->depth + 2, count;
@@ -194,14 +251,41 @@ int hash_leaf_discover(struct hash_table *table, uint64_t hash)
 		from += count;
 		to = from + 2;
 	}
-	if (hash_word_state(words[depth]) == HASH_DROPPED)
-		return -REEF_EDROPPED;
-	if (hash_word_state(words[depth]) != HASH_LEAF)
-		/* The words were read at different moments of a split: read
-		 * the path again. */
-		return depth ? -EAGAIN : -REEF_ECORRUPT;
-	return remember_leaf(table, hash, depth,
-			     hash_word_address(words[depth]));
+	*out = depth;
+	*word = words[depth];
+	return 0;
+}
+
+int hash_leaf_discover(struct hash_table *table, uint64_t hash)
+{
+	enum hash_state state = HASH_NONE;
+	uint32_t depth, attempt;
+	uint64_t word;
+	int rc;
+
+	/* Where a word is no leaf, it and that of its parent were read at
+	 * different moments of a split: read the path again. That finds it, or
+	 * its children in that state. */
+	for (attempt = 0; state != HASH_LEAF && attempt <= HASH_DEPTH_MAX;
+	     attempt++) {
+		rc = find_path_end(table, hash, &depth, &word);
+		if (rc)
+			return rc;
+		state = hash_word_state(word);
+		if (state == HASH_DROPPED)
+			return -REEF_EDROPPED;
+	}
+	if (state != HASH_LEAF || !hash_is_block(hash_word_address(word)))
+		return -REEF_ECORRUPT;
+	/* What is remembered doubles, which is much at this depth: not for a
+	 * false word. */
+	if (depth > table->depth && depth >= HASH_INNER_LEVELS) {
+		rc = hash_subtable_check(table, hash_word_address(word), depth,
+					 hash_suffix(hash, depth));
+		if (rc)
+			return rc;
+	}
+	return remember_leaf(table, hash, depth, hash_word_address(word));
 }
 
 int hash_leaf_is_current(struct hash_table *table, uint64_t hash,

@@ -75,11 +75,15 @@ static void free_entries(struct drop *drop)
 			hash_entry_free(table, at);
 }
 
-static int drop_leaf(struct drop *drop, uint64_t at, uint64_t word)
+static int drop_leaf(struct drop *drop, uint32_t suffix, uint64_t at,
+		     uint64_t word)
 {
 	uint64_t subtable = hash_word_address(word);
-	int rc = hash_freeze(drop->table, subtable, drop->image);
+	int rc =
+		hash_subtable_check(drop->table, subtable, drop->depth, suffix);
 
+	if (!rc)
+		rc = hash_freeze(drop->table, subtable, drop->image);
 	if (!rc)
 		rc = mark_entries(drop);
 	if (!rc)
@@ -127,6 +131,9 @@ static int drop_next_word(struct drop *drop)
 	uint64_t at, word;
 	int rc = hash_word_at(drop->table, drop->depth, suffix, &at);
 
+	/* Its parent is SPLIT, so there must be a level. */
+	if (rc == -EAGAIN)
+		rc = -REEF_ECORRUPT;
 	if (!rc)
 		rc = reef_read(drop->table->reef, at, &word, 8);
 	if (rc)
@@ -136,7 +143,7 @@ static int drop_next_word(struct drop *drop)
 		drop->depth++;
 		return 0;
 	case HASH_LEAF:
-		return drop_leaf(drop, at, word);
+		return drop_leaf(drop, suffix, at, word);
 	case HASH_DROPPED:
 		rc = drop_children(drop, suffix);
 		return rc ? rc : 1;
@@ -255,5 +262,7 @@ int hash_drop(struct hash_table *table)
 	drop.image = malloc((size_t)8 * table->groups * HASH_GROUP_SLOTS);
 	rc = drop.image ? drop_all(&drop) : -ENOMEM;
 	free(drop.image);
+	if (hash_is_nonsense(rc))
+		return -REEF_ECORRUPT;
 	return rc == -REEF_EDROPPED ? 0 : rc;
 }

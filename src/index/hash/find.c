@@ -412,7 +412,8 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	if (rc)
 		return rc;
 	if (!sound) {
-		if (now == reading->slot && reading->attempts > 64)
+		if (now == reading->slot &&
+		    reading->attempts > HASH_UNSOUND_MAX)
 			return -REEF_ECORRUPT;
 		return restart_reading(reading);
 	}
@@ -563,8 +564,14 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 	return rc;
 }
 
-/* Look up each key by itself, after a batch failed because some memory is lost:
- * so only keys that are lost have an error. Nothing is written along. */
+/* True if the memory of some key of a batch is lost, or is none. */
+static bool is_of_one_key(int rc)
+{
+	return rc == -REEF_ELOST || rc == -EFAULT;
+}
+
+/* Look up each key by itself, after a batch failed because of some memory: so
+ * only keys that are there have an error. Nothing is written along. */
 static int find_each(struct hash_table *table, struct hash_reading *readings,
 		     uint32_t count)
 {
@@ -574,7 +581,7 @@ static int find_each(struct hash_table *table, struct hash_reading *readings,
 		if (readings[i].status != -EINPROGRESS)
 			continue;
 		rc = find_rest(table, &readings[i], 1, NULL);
-		if (rc && rc != -REEF_ELOST)
+		if (rc && !is_of_one_key(rc))
 			return rc;
 		if (rc)
 			readings[i].status = rc;
@@ -588,7 +595,7 @@ static int find_together(struct hash_table *table,
 {
 	int rc = find_rest(table, readings, count, along);
 
-	return rc == -REEF_ELOST && count > 1
+	return is_of_one_key(rc) && count > 1
 		       ? find_each(table, readings, count)
 		       : rc;
 }

@@ -162,9 +162,15 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 	uint64_t entry_at;
 	int rc;
 
-	if (slot & HASH_FROZEN)
-		/* A split is under way, which drops provisional slots. */
-		return withdraw_slot(insertion);
+	if (slot & HASH_FROZEN) {
+		/* A split is under way, which drops provisional slots. Nobody
+		 * may be at it any more. */
+		rc = withdraw_slot(insertion);
+		if (rc == -EAGAIN && reading->losses++ >= PATIENT)
+			rc = hash_split(insertion->table, reading->hash,
+					reading->depth);
+		return rc ? rc : -EAGAIN;
+	}
 	rc = hash_read_entry(insertion->table, insertion->other, slot,
 			     &entry_at);
 	if (rc < 0)

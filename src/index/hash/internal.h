@@ -21,6 +21,7 @@
 #include "index/hash/layout.h"
 #include "index/hash/table.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 struct hash_leaf {	   /* what a handle knows of a suffix */
@@ -67,7 +68,7 @@ struct hash_table {
 	uint64_t root;
 	uint32_t root_number;
 	uint32_t groups;
-	uint64_t seed, id;
+	uint64_t seed, id, owner;
 	uint64_t levels[HASH_DEPTH_MAX + 1]; /* outer ones; 0: not known */
 	struct hash_leaf *leaves;	     /* 2^depth of them, by suffix */
 	struct hash_memo *memos;	     /* by hash; 2^n of them */
@@ -106,14 +107,18 @@ static inline uint64_t hash_alive_at(const struct hash_table *table)
 	return table->root + offsetof(struct hash_root_head, alive);
 }
 /* Where the word of (depth, suffix) is.  -EAGAIN: that level is not there.
- * -REEF_EDROPPED: and never will be. */
+ * -REEF_EDROPPED: and never will be.  -REEF_ECORRUPT: what is there is none. */
 int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 		 uint64_t *at);
 /* Make a level, if it is not there. */
 int hash_level_make(struct hash_table *table, uint32_t depth);
 /* READ from the directory which subtable a hash is in, and remember it.
- * -EAGAIN: it changed meanwhile.  -REEF_EDROPPED. */
+ * -REEF_EDROPPED.  -REEF_ECORRUPT: the directory names none. */
 int hash_leaf_discover(struct hash_table *table, uint64_t hash);
+/* READ the header of a subtable, before many of its words are changed.
+ * -REEF_ECORRUPT: it is not the one of (depth, suffix). */
+int hash_subtable_check(struct hash_table *table, uint64_t subtable,
+			uint32_t depth, uint32_t suffix);
 /* 1: that is still the subtable of the hash.  0: it is not. */
 int hash_leaf_is_current(struct hash_table *table, uint64_t hash,
 			 uint32_t depth, uint64_t subtable);
@@ -288,6 +293,16 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image);
 static inline bool hash_slot_is_occupied(uint64_t slot)
 {
 	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
+}
+
+/* READs of an entry that is not whole, while its slot does not change: nobody
+ * but a scribbler makes that so. */
+#define HASH_UNSOUND_MAX 16u
+
+/* True if an error says that what a slot names is no entry. */
+static inline bool hash_is_nonsense(int rc)
+{
+	return rc == -REEF_ECORRUPT || rc == -EFAULT || rc == -EINVAL;
 }
 
 /* So many bytes of an entry hold any head, and most keys. */

@@ -25,7 +25,11 @@
  *     on a WRITE to touch no byte outside its range, as all fabrics have it.
  * (2) Every change of a slot counts its tag up (R3).
  *
- * Whatever is read from shared memory is checked by whoever uses it.
+ * (R10) Whatever is read from shared memory is checked by whoever uses it:
+ *     bounds, alignment, kind, sizes. A word that anybody scribbled over costs
+ *     an error, never a crash or a hang. Blocks named by an address begin where
+ *     hash_is_block says; subtables and levels say of which table they are.
+ *
  * Thread: any. */
 #ifndef REEF_INDEX_HASH_LAYOUT_H
 #define REEF_INDEX_HASH_LAYOUT_H
@@ -115,6 +119,13 @@ static inline enum hash_state hash_word_state(uint64_t word)
 static inline uint64_t hash_word_address(uint64_t word)
 {
 	return word & ~HASH_STATE_MASK;
+}
+
+/* True if a block may begin at the address: its own header is on a line of the
+ * cache. Places are read by vectors, which need that. */
+static inline bool hash_is_block(uint64_t address)
+{
+	return address >> 32 && (address & 63) == 8;
 }
 
 #define HASH_ROOT_MAGIC UINT64_C(0x31746f6f52684652)	 /* "RFhRoot1" */

@@ -4,11 +4,21 @@
  *   level     if its root does
  *   subtable  if its word in the directory names it
  *   entry     if a slot of its key names it. A provisional one is taken away:
- *             its insert did not happen, and never will. */
+ *             its insert did not happen, and never will.
+ *
+ * (R10) What a block says of itself may be nonsense: a block that names no
+ * table is part of none. One of a table whose directory or slots are nonsense
+ * stays, as nobody can tell: an error would hold its session's end up. */
 #include "index/hash/internal.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* True if what was read as an address is none. */
+static bool is_no_address(int rc)
+{
+	return rc == -EFAULT || rc == -EINVAL || rc == -ERANGE;
+}
 
 /* 1: the word of the root's owner names it; the lower bits are the owner's. */
 static int is_owned(struct reef_space *space, uint64_t root,
@@ -21,7 +31,7 @@ static int is_owned(struct reef_space *space, uint64_t root,
 		return 0;
 	rc = reef_read(reef_space_handle(space), head->owner, &word, 8);
 	if (rc)
-		return rc == -EFAULT ? 0 : rc;
+		return is_no_address(rc) ? 0 : rc;
 	return (word & ~UINT64_C(7)) == root;
 }
 
@@ -52,7 +62,7 @@ static int open_root(struct reef_space *space, uint64_t root,
 	}
 	if (!rc)
 		rc = hash_open(space, root, 1, out);
-	return rc == -REEF_ECORRUPT || rc == -EFAULT || rc == -REEF_EDROPPED
+	return rc == -REEF_ECORRUPT || rc == -REEF_EDROPPED || is_no_address(rc)
 		       ? -ENOENT
 		       : rc;
 }
@@ -98,6 +108,8 @@ static int subtable_is_live(struct reef *reef, struct reef_space *space,
 	if (!rc)
 		rc = reef_read(reef, at, &word, 8);
 	hash_close(table);
+	if (rc == -REEF_ECORRUPT)
+		return 1;
 	if (rc)
 		return rc == -EAGAIN || rc == -REEF_EDROPPED ? 0 : rc;
 	return hash_word_state(word) != HASH_SPLIT &&
@@ -150,6 +162,8 @@ static int is_current_value(struct hash_table *table,
 	if (!rc)
 		rc = clear_provisional(table, &reading, block);
 	hash_reading_free(&reading);
+	if (rc == -REEF_ECORRUPT || is_no_address(rc))
+		return 1;
 	return rc == -REEF_EDROPPED ? 0 : rc;
 }
 
@@ -171,7 +185,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	if (!rc)
 		rc = open_root(space, root, &table);
 	if (rc)
-		return rc == -ENOENT || rc == -EFAULT ? 0 : rc;
+		return rc == -ENOENT || is_no_address(rc) ? 0 : rc;
 	reef_enter(reef);
 	/* Its hint is not known: READ the smallest size, then the rest. */
 	rc = hash_read_entry(table, &entry, hash_slot_make(block, 0, 0), &at);

@@ -130,7 +130,13 @@ static int find_or_make_child(struct split *split, uint32_t which)
 		return -REEF_EDROPPED;
 	split->child[which] = hash_word_address(word);
 	split->ready[which] = hash_word_state(word) != HASH_PENDING;
-	return 0;
+	if (split->ready[which])
+		return hash_word_state(word) == HASH_LEAF ||
+				       hash_word_state(word) == HASH_SPLIT
+			       ? 0
+			       : -REEF_ECORRUPT;
+	return hash_subtable_check(table, split->child[which], split->depth + 1,
+				   suffix);
 }
 
 /* --- the parent --- */
@@ -292,8 +298,11 @@ static int publish_children(struct split *split)
 static int run_split(struct split *split)
 {
 	uint32_t which;
-	int rc = classify_first(split);
+	int rc = hash_subtable_check(split->table, split->parent, split->depth,
+				     hash_suffix(split->hash, split->depth));
 
+	if (!rc)
+		rc = classify_first(split);
 	if (!rc)
 		rc = hash_level_make(split->table, split->depth + 1);
 	for (which = 0; which < 2 && !rc; which++)

@@ -129,6 +129,8 @@ int hash_root_read(struct reef_space *space, uint64_t at,
 {
 	int rc = reef_read(reef_space_handle(space), at, head, sizeof(*head));
 
+	if (hash_is_nonsense(rc))
+		return -REEF_ECORRUPT;
 	if (!rc &&
 	    (head->magic != HASH_ROOT_MAGIC || head->crc != head_crc(head) ||
 	     head->groups < HASH_GROUPS_MIN || head->groups > HASH_GROUPS_MAX))
@@ -148,6 +150,9 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 		rc = -REEF_EDROPPED;
 	if (!rc)
 		rc = reef_short_address(space, at, &number);
+	/* Entries name a root by its unit: a copy elsewhere is none. */
+	if (rc == -ERANGE || (!rc && number & 1023))
+		rc = -REEF_ECORRUPT;
 	if (rc)
 		return rc;
 	table = calloc(1, sizeof(*table));
@@ -168,8 +173,14 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	table->groups = head.groups;
 	table->seed = head.seed;
 	table->id = head.id;
+	table->owner = head.owner;
 	*out = table;
 	return 0;
+}
+
+uint64_t hash_owner(const struct hash_table *table)
+{
+	return table->owner;
 }
 
 void hash_close(struct hash_table *table)

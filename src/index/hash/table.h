@@ -57,6 +57,8 @@ int hash_create(struct reef_space *space, const struct hash_options *options,
 int hash_open(struct reef_space *space, uint64_t root, uint32_t remember,
 	      struct hash_table **out);
 void hash_close(struct hash_table *table); /* NULL is fine */
+/* The owner that it was created with. */
+uint64_t hash_owner(const struct hash_table *table);
 
 /* Drop a table with all that is in it; whoever has it open gets -REEF_EDROPPED,
  * key by key while it lasts, for good afterwards. What its caller leaves undone
@@ -198,7 +200,8 @@ struct hash_cursor { /* zero: from the beginning */
 };
 
 #define HASH_WALK_HEADS 1u /* without their values: value is NULL */
-#define HASH_WALK_REST 2u  /* entries whose memory is lost are passed over */
+/* Entries whose memory is lost, or that are none, are passed over. */
+#define HASH_WALK_REST 2u
 
 /* True before the first step, and after the last. */
 static inline bool hash_cursor_is_zero(const struct hash_cursor *cursor)

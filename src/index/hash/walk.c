@@ -75,8 +75,8 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 {
 	const struct hash_entry_head *head;
 	uint64_t now, entry_at;
+	uint32_t i, unsound = 0;
 	bool is_sound;
-	uint32_t i;
 	int rc;
 
 	for (i = 0; i < RETRIES; i++) {
@@ -94,7 +94,11 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 			return rc;
 		if (is_sound && now == slot)
 			return 1;
-		if (now & HASH_FROZEN)
+		if (now != slot)
+			unsound = 0;
+		else if (++unsound > HASH_UNSOUND_MAX)
+			return -REEF_ECORRUPT;
+		if (now & HASH_FROZEN && now != slot)
 			return -EAGAIN;
 		slot = now;
 		rc = hash_pause(i);
@@ -132,15 +136,22 @@ static int call_each(const struct walk *walk,
 	return walk->each(walk->context, &entry);
 }
 
-/* READ the entries one by one, without those whose memory is lost. */
-static int fetch_unlost(struct walk *walk, struct reef_access *accesses,
-			const uint32_t *slots, uint32_t count)
+/* True if HASH_WALK_REST passes an entry over because of that error. */
+static bool is_passed_over(const struct walk *walk, int rc)
+{
+	return walk->flags & HASH_WALK_REST &&
+	       (rc == -REEF_ELOST || hash_is_nonsense(rc));
+}
+
+/* READ the entries one by one, without those that cannot be read. */
+static int fetch_one_by_one(struct walk *walk, struct reef_access *accesses,
+			    const uint32_t *slots, uint32_t count)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		rc = reef_execute(walk->table->reef, &accesses[i], 1);
-		if (rc != -REEF_ELOST)
+		if (!is_passed_over(walk, rc))
 			continue;
 		walk->entries[slots[i]].got = 0;
 		rc = 0;
@@ -168,6 +179,8 @@ static int fetch_entries(struct walk *walk)
 			rc = reef_long_address(walk->table->space,
 					       hash_slot_block(walk->slots[i]),
 					       &walk->entries[i].at);
+		if (is_passed_over(walk, rc))
+			continue;
 		if (rc)
 			return rc;
 		walk->entries[i].got = size;
@@ -180,8 +193,8 @@ static int fetch_entries(struct walk *walk)
 		};
 	}
 	rc = count ? reef_execute(walk->table->reef, accesses, count) : 0;
-	return rc == -REEF_ELOST && walk->flags & HASH_WALK_REST
-		       ? fetch_unlost(walk, accesses, slots, count)
+	return is_passed_over(walk, rc)
+		       ? fetch_one_by_one(walk, accesses, slots, count)
 		       : rc;
 }
 
@@ -213,10 +226,9 @@ static int complete_slot(struct walk *walk, uint32_t i, bool *found)
 	const struct hash_entry_head *head;
 	int rc = 0;
 
-	if (!walk->entries[i].got) {
-		*found = false;
+	*found = false;
+	if (!walk->entries[i].got)
 		return 0;
-	}
 	if (walk->flags & HASH_WALK_HEADS)
 		rc = complete_key(walk, i);
 	else
@@ -252,6 +264,10 @@ static int walk_group(struct walk *walk, uint64_t hash, uint32_t group)
 		if (walk->told >> i & 1)
 			continue;
 		rc = complete_slot(walk, i, &found);
+		if (is_passed_over(walk, rc)) {
+			rc = 0;
+			found = false;
+		}
 		if (rc)
 			break;
 		/* Set before the call, as `each` may end the walk. */

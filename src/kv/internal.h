@@ -195,6 +195,15 @@ static inline uint64_t map_bytes_of(uint64_t key_size, uint64_t value_size)
 
 	return (size < 56 ? 56 : size) + 8;
 }
+/* (R10) A sum of bytes, as it was read from a body; it may be a little below
+ * zero for a moment. One that no map can have counts as nothing, so that
+ * nothing overflows. */
+static inline uint64_t map_bytes_told(uint64_t word)
+{
+	const uint64_t most = UINT64_C(1) << 56;
+
+	return word + most < 2 * most ? word : 0;
+}
 static inline uint64_t map_size(const struct reef_map *map)
 {
 	int64_t size = (int64_t)map->size_known + map->size_delta;

@@ -114,6 +114,12 @@ static int open_table(const struct object *object, uint32_t remember,
 	if (!rc)
 		rc = hash_open(object->space, root, remember, out);
 	reef_leave(object->reef);
+	/* (R10) Another map's table is none of ours. */
+	if (!rc && hash_owner(*out) != root_at(object)) {
+		hash_close(*out);
+		*out = NULL;
+		rc = -REEF_ECORRUPT;
+	}
 	return rc;
 }
 
@@ -295,6 +301,7 @@ int reef_map_open(struct reef_space *space, const char *name,
 		reef_map_close(map);
 		return rc;
 	}
+	map->size_known = map_bytes_told(map->size_known);
 	/* For the samples of eviction, which other handles take elsewhere. */
 	reef_random_init(&map->random, reef_now_ns() ^
 					       (uint64_t)reef_session(map->reef)

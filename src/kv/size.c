@@ -49,7 +49,7 @@ void map_account_flush(struct reef_map *map)
 		      &before);
 	/* A doubt is made good by the sweep's next pass, which counts anew. */
 	if (!rc)
-		map->size_known = before + (uint64_t)delta;
+		map->size_known = map_bytes_told(before + (uint64_t)delta);
 }
 
 void map_account(struct reef_map *map, int64_t bytes)

@@ -59,9 +59,13 @@ static int read_body(struct reef_map *map, struct map_body *body)
 {
 	int rc = reef_read(map->reef, map->object.body, body, sizeof(*body));
 
-	if (!rc)
-		map->size_known = body->entry_bytes;
-	return rc;
+	if (rc)
+		return rc;
+	body->entry_bytes = map_bytes_told(body->entry_bytes);
+	body->pass_start = map_bytes_told(body->pass_start);
+	body->pass_bytes = map_bytes_told(body->pass_bytes);
+	map->size_known = body->entry_bytes;
+	return 0;
 }
 
 /* --- the size anew: (4) --- */

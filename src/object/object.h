@@ -20,6 +20,9 @@
  *     client marks the body before the name is unbound.
  * (5) An object whose node died can only be forgotten (object_drop) or replaced
  *     (object_replace): nobody can read of which kind it was.
+ * (6) (R10) Whatever is read from shared memory is checked by whoever uses it:
+ *     the header here, limits and body by whoever the kind belongs to. A
+ *     scribbled word costs an error, never a crash or a hang.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_OBJECT_OBJECT_H

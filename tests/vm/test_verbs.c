@@ -12,6 +12,7 @@
 #include "fixture/units.h"
 #include "verbs_server.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -578,6 +579,71 @@ static void dead_peers_are_noticed(struct client *client)
 	reef_fabric_close(other.fabric);
 }
 
+/* Messages that have arrived are received though the link's end is heard first,
+ * also where a device drops what a queue pair leaves (the server's does). */
+static void arrived_messages_outlive_their_queue_pair(struct client *client)
+{
+	enum { MESSAGES = 7 };
+	struct reef_link *link;
+	uint64_t count = 0;
+	int i = 1;
+
+	CHECK_EQ(connect_session(client, client->queue, SESSION(78), &link), 0);
+	CHECK_EQ(give_order(client, NAP, SECOND, SESSION(78), NULL), 0);
+	/* The first is announced, as the server had asked for one. The others
+	 * come when it is asleep. */
+	send_bytes(client->queue, link, &i, sizeof(i));
+	reef_sleep(200 * MILLISECOND);
+	for (; i < MESSAGES; i++)
+		send_bytes(client->queue, link, &i, sizeof(i));
+	reef_link_close(link);
+	CHECK_EQ(give_order(client, COUNT, 0, 0, &count), 0);
+	CHECK_EQ(count, MESSAGES);
+}
+
+/* A child that has all descriptors, until it is killed. */
+static pid_t fork_keeper(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+/* The end of a link is heard, and what was closed is not watched any more,
+ * though a child has all of it open. */
+static void forked_child_keeps_nothing_open(struct client *client)
+{
+	struct pollfd pollfd = {.events = POLLIN};
+	uint64_t before, after = 0;
+	struct reef_queue *queue;
+	struct reef_link *link;
+	int i, status;
+	pid_t pid;
+
+	CHECK_EQ(reef_queue_open(client->fabric, NULL, &queue), 0);
+	CHECK_EQ(connect_session(client, queue, SESSION(79), &link), 0);
+	CHECK_EQ(give_order(client, CLOSED, 0, 0, &before), 0);
+	pid = fork_keeper();
+	reef_link_close(link);
+	pollfd.fd = reef_queue_fd(queue);
+	for (i = 0; i < 20; i++) {
+		CHECK(reef_queue_arm(queue) >= 0);
+		CHECK(reef_poll(queue) >= 0);
+		CHECK_EQ(poll(&pollfd, 1, 20), 0);
+	}
+	CHECK_EQ(give_order(client, CLOSED, 0, 0, &after), 0);
+	CHECK_EQ(after, before + 1);
+	kill(pid, SIGKILL);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	reef_queue_close(queue);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(struct client *client);
@@ -591,6 +657,10 @@ static const struct {
 	{"verbs_queues_share_a_link", queues_share_a_link},
 	{"verbs_fences_end_what_is_under_way", fences_end_what_is_under_way},
 	{"verbs_threads_meet_a_fence", threads_meet_a_fence},
+	{"verbs_arrived_messages_outlive_their_queue_pair",
+	 arrived_messages_outlive_their_queue_pair},
+	{"verbs_forked_child_keeps_nothing_open",
+	 forked_child_keeps_nothing_open},
 	{"verbs_dead_peers_are_noticed", dead_peers_are_noticed}, /* last */
 };
 

@@ -2,6 +2,7 @@
 #include "verbs_server.h"
 
 #include "check.h"
+#include "device_shim.h"
 #include "fabric/provider.h"
 #include "fixture/units.h"
 
@@ -26,6 +27,9 @@ struct server {
 	struct reef_memory *memory[16];
 	struct reef_region *region[16];
 	uint32_t count;
+	uint32_t counted; /* a session; 0: none */
+	uint64_t messages, closed;
+	uint64_t nap_ns;
 	bool quit;
 };
 
@@ -121,7 +125,39 @@ static void obey_order(struct server *server, const struct order *order,
 	case QUIT:
 		server->quit = true;
 		break;
+	case NAP:
+		server->counted = (uint32_t)order->b;
+		server->nap_ns = order->a;
+		server->messages = 0;
+		break;
+	case CLOSED:
+		answer->value = server->closed;
+		break;
+	case COUNT:
+		answer->value = server->messages;
+		break;
 	}
+}
+
+/* What comes meanwhile is not announced: a queue that was not told to announce
+ * looks at its channels first, and at completions then. */
+static void take_nap(struct server *server)
+{
+	for (int i = 0; i < 10; i++) { /* what was announced before */
+		reef_sleep(5 * MILLISECOND);
+		reef_poll(server->queue);
+	}
+	reef_sleep(server->nap_ns);
+	server->nap_ns = 0;
+}
+
+static void note_closed(void *context, struct reef_link *link, int reason)
+{
+	struct server *server = context;
+
+	(void)link;
+	(void)reason;
+	server->closed++;
 }
 
 static void handle_message(struct server *server, struct reef_message *message)
@@ -129,6 +165,10 @@ static void handle_message(struct server *server, struct reef_message *message)
 	struct answer answer = {0};
 	struct order order;
 
+	if (message->session == server->counted) {
+		server->messages++;
+		return;
+	}
 	if (message->session != BOSS) { /* back to where it came from */
 		send_bytes(server->queue, message->link, message->bytes,
 			   message->length);
@@ -139,19 +179,26 @@ static void handle_message(struct server *server, struct reef_message *message)
 	if (message->link)
 		send_bytes(server->queue, message->link, &answer,
 			   sizeof(answer));
+	if (server->nap_ns)
+		take_nap(server);
 }
 
 int server_main(void)
 {
-	struct reef_listen_options listen = {.credential = credential};
+	struct server server = {0};
+	struct reef_listen_options listen = {
+		.credential = credential,
+		.closed = note_closed,
+		.context = &server,
+	};
 	struct reef_listener *listener;
 	struct reef_message *message;
-	struct server server = {0};
 	char address[64];
 
 	snprintf(address, sizeof(address), "verbs:%s:%d",
 		 server_variable("REEF_VM_ADDRESS", "127.0.0.1"), PORT);
 	CHECK_EQ(reef_fabric_open("verbs", &server_options, &server.fabric), 0);
+	device_shim_open(server.fabric);
 	CHECK_EQ(reef_queue_open(server.fabric, NULL, &server.queue), 0);
 	CHECK_EQ(reef_listen(server.queue, address, &listen, &listener), 0);
 	while (!server.quit) {

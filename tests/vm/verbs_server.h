@@ -10,7 +10,10 @@
 #define PORT 7471
 #define BOSS 0xfffe0001u /* the session that gives orders */
 
-enum { EXPOSE = 1, WITHDRAW, FENCE, LOAD, CUT, DIE, QUIT };
+/* NAP: answer, do nothing for `a` nanoseconds, and from then on count what
+ * session `b` sends instead of sending it back. COUNT: how much that was.
+ * CLOSED: how many links have ended here. */
+enum { EXPOSE = 1, WITHDRAW, FENCE, LOAD, CUT, DIE, QUIT, NAP, COUNT, CLOSED };
 
 struct order {
 	uint64_t what, a, b;

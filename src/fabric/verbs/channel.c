@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define ACCEPTED_SEND_MAX 64u /* who accepts only sends messages */
@@ -116,6 +117,21 @@ static int read_last_words(struct verbs_link *link)
 	return link->broken;
 }
 
+/* Closing is not enough: a forked child may have the socket open. Then the peer
+ * would not hear of it, and the queue of a link that was freed. */
+static void close_channel(struct verbs_link *link)
+{
+	int fd = link->stream ? reef_stream_fd(link->stream) : link->fd;
+
+	verbs_queue_unwatch(link->owner, fd);
+	shutdown(fd, SHUT_RDWR);
+	if (link->stream)
+		reef_stream_destroy(link->stream);
+	else
+		close(fd);
+	link->stream = NULL;
+}
+
 void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling)
 {
 	if (link->stream && link->broken == -REEF_ENOLINK)
@@ -124,11 +140,7 @@ void verbs_link_finish(struct verbs_link *link, struct verbs_queue *polling)
 		reef_stream_bye(link->stream, link->broken);
 	reef_hello_destroy(link->hello);
 	link->hello = NULL;
-	if (link->stream)
-		reef_stream_destroy(link->stream);
-	else
-		close(link->fd);
-	link->stream = NULL;
+	close_channel(link);
 	verbs_target_release(link);
 	verbs_remote_lost(link, polling);
 	if (!link->link.listener) {

@@ -284,6 +284,7 @@ void verbs_unlisten(struct reef_layer *layer, struct reef_listener *base)
 		at = &(*at)->next;
 	*at = listener->next;
 	queue->resting -= listener->is_resting;
+	verbs_queue_unwatch(queue, listener->fd);
 	reef_socket_unlisten(listener->fd);
 	free(listener);
 }

@@ -27,6 +27,11 @@ int verbs_queue_watch(struct verbs_queue *queue, int fd,
 	return 0;
 }
 
+void verbs_queue_unwatch(struct verbs_queue *queue, int fd)
+{
+	epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 /* --- opening and closing --- */
 
 int verbs_queue_open(struct reef_layer *layer, struct reef_queue **out)
@@ -79,8 +84,7 @@ static void drop_watch(struct verbs_queue *queue, struct verbs_watch **at)
 	struct verbs_watch *watch = *at;
 
 	*at = watch->next;
-	epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, watch->hub->channel->fd,
-		  NULL);
+	verbs_queue_unwatch(queue, watch->hub->channel->fd);
 	atomic_fetch_sub_explicit(&watch->hub->watches, 1,
 				  memory_order_relaxed);
 	verbs_hub_unref(watch->hub);

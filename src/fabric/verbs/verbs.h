@@ -366,6 +366,8 @@ int verbs_poll(struct reef_layer *layer, struct reef_queue *base);
 int verbs_arm(struct reef_layer *layer, struct reef_queue *base);
 int verbs_queue_watch(struct verbs_queue *queue, int fd,
 		      struct verbs_source *source, uint32_t events, bool add);
+/* Before a descriptor is closed: a forked child may keep it open. */
+void verbs_queue_unwatch(struct verbs_queue *queue, int fd);
 /* The queue's watch on the link's hub, made at the first need; NULL if the hub
  * is its own. */
 int verbs_queue_watch_hub(struct verbs_queue *queue, struct verbs_link *link,

@@ -15,10 +15,11 @@
  *     watched keys again, and runs nothing if one has another version.
  * (2) The first change of a watched key within EXEC is made only if the key
  *     still has the version of WATCH. If not, and nothing was changed before,
- *     the answers so far are forgotten, and it is as if EXEC had not begun. So
- *     WATCH, GET, MULTI, SET, EXEC is a true compare-and-set on one key. A key
- *     that was not there at WATCH may have been there meanwhile, and EXEC runs;
- *     but not if this client has seen it (redis_transaction_saw).
+ *     the answers so far and what was set in the connection are forgotten: it
+ *     is as if EXEC had not begun. So WATCH, GET, MULTI, SET, EXEC is a true
+ *     compare-and-set on one key. A key that was not there at WATCH may have
+ *     been there meanwhile, and EXEC runs; but not if this client has seen it
+ *     (redis_transaction_saw).
  * (3) The changes of one EXEC become visible one after the other, and commands
  *     of other clients can come in between (docs/REDIS.md). */
 #include "gateway/redis/commands/transactions.h"
@@ -439,13 +440,86 @@ bool redis_transaction_conflict(struct redis_client *client)
 	return client->transaction->is_stale;
 }
 
+/* What queued commands may set in the connection. */
+struct connection {
+	char *name, *library, *library_version; /* malloc's, or NULL */
+	uint32_t db;
+	uint8_t protocol;
+	bool is_authenticated, is_stranger;
+	bool no_evict, no_touch;
+};
+
+static void free_connection(struct connection *saved)
+{
+	free(saved->name);
+	free(saved->library);
+	free(saved->library_version);
+}
+
+/* True, or false without memory. */
+static bool copy_text(const char *text, char **out)
+{
+	*out = text ? strdup(text) : NULL;
+	return *out || !text;
+}
+
+/* Only who watches can meet a conflict.  -ENOMEM. */
+static int save_connection(const struct redis_client *client,
+			   struct connection *saved)
+{
+	*saved = (struct connection){
+		.db = client->db,
+		.protocol = client->reply.protocol,
+		.is_authenticated = client->is_authenticated,
+		.is_stranger = client->parser.is_stranger,
+		.no_evict = client->no_evict,
+		.no_touch = client->no_touch,
+	};
+	if (!client->watches ||
+	    (copy_text(client->name, &saved->name) &&
+	     copy_text(client->library, &saved->library) &&
+	     copy_text(client->library_version, &saved->library_version)))
+		return 0;
+	free_connection(saved);
+	return -ENOMEM;
+}
+
+static void swap_text(char **a, char **b)
+{
+	char *text = *a;
+
+	*a = *b;
+	*b = text;
+}
+
+static void restore_connection(struct redis_client *client,
+			       struct connection *saved)
+{
+	client->db = saved->db;
+	client->reply.protocol = saved->protocol;
+	client->is_authenticated = saved->is_authenticated;
+	client->parser.is_stranger = saved->is_stranger;
+	client->no_evict = saved->no_evict;
+	client->no_touch = saved->no_touch;
+	swap_text(&client->name, &saved->name);
+	swap_text(&client->library, &saved->library);
+	swap_text(&client->library_version, &saved->library_version);
+}
+
 static void run_queue(struct redis_thread *thread, struct redis_client *client)
 {
 	struct redis_transaction *transaction = client->transaction;
 	struct redis_mark mark = redis_reply_mark(&client->reply);
+	struct connection saved;
 	struct queued *queued;
 	uint32_t i;
+	int rc;
 
+	rc = save_connection(client, &saved);
+	if (rc) {
+		redis_reply_failure(thread, client, rc);
+		return;
+	}
 	transaction->is_running = true;
 	redis_reply_array(&client->reply, transaction->count);
 	for (i = 0; i < transaction->count && !transaction->is_stale; i++) {
@@ -453,9 +527,11 @@ static void run_queue(struct redis_thread *thread, struct redis_client *client)
 		redis_run(thread, client, queued->command, &queued->request);
 	}
 	if (transaction->is_stale) {
+		restore_connection(client, &saved);
 		redis_reply_rewind(&client->reply, mark);
 		redis_reply_null_array(&client->reply);
 	}
+	free_connection(&saved);
 }
 
 static void run_exec(struct redis_thread *thread, struct redis_client *client,

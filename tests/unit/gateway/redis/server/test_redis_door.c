@@ -149,6 +149,22 @@ static size_t read_to_end(int fd)
 	return used;
 }
 
+/* The same, keeping what fits, as a text. */
+static void read_text(int fd, char *text, size_t room)
+{
+	struct pollfd waits = {fd, POLLIN, 0};
+	size_t used = 0;
+	ssize_t count;
+
+	do {
+		assert_int_equal(poll(&waits, 1, PATIENCE_MS), 1);
+		count = recv(fd, text + used, room - 1 - used, 0);
+		used += count > 0 ? (size_t)count : 0;
+	} while (count > 0);
+	text[used] = '\0';
+	close(fd);
+}
+
 /* --- tests --- */
 
 static void redis_door_serves_tcp_and_unix(void **state)
@@ -603,6 +619,49 @@ static void redis_door_crowd_of_all_kinds_is_answered(void **state)
 	close_crowd(&open, fds);
 }
 
+/* A watched key expires while EXEC runs, so the first change of it is refused:
+ * the connection is as if EXEC had not begun. */
+static void redis_door_conflict_leaves_the_connection_as_it_was(void **state)
+{
+	enum { KEYS = 10000, SLOW = 2000 };
+	static const char slow[] = "KEYS none*\r\n";
+	char text[64], info[2048], *queue;
+	struct open_door open;
+	int fd, i;
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	fd = reach_unix();
+	for (i = 0; i < KEYS; i++) {
+		snprintf(text, sizeof(text), "SET key%d 0\r\n", i);
+		ask(fd, text, "+OK\r\n");
+	}
+	ask(fd, "CLIENT SETNAME before\r\n", "+OK\r\n");
+	ask(fd,
+	    "SELECT 1\r\nSET k 1 PX 200\r\nWATCH k\r\nSELECT 0\r\nMULTI\r\n",
+	    "+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+	queue = calloc(SLOW, sizeof(slow));
+	assert_non_null(queue);
+	for (i = 0; i < SLOW; i++)
+		memcpy(queue + i * (sizeof(slow) - 1), slow, sizeof(slow));
+	say(fd, queue);
+	free(queue);
+	for (i = 0; i < SLOW; i++)
+		expect_answer(fd, "+QUEUED\r\n");
+	ask(fd,
+	    "CLIENT SETNAME late\r\nCLIENT SETINFO LIB-NAME late\r\n"
+	    "CLIENT NO-TOUCH ON\r\nHELLO 3\r\nSELECT 1\r\nSET k 2\r\n",
+	    "+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
+	    "+QUEUED\r\n");
+	ask(fd, "EXEC\r\n", "*-1\r\n");
+	ask(fd, "GET key1\r\nCLIENT GETNAME\r\nGET none\r\n",
+	    "$1\r\n0\r\n$6\r\nbefore\r\n$-1\r\n");
+	say(fd, "CLIENT INFO\r\nQUIT\r\n");
+	read_text(fd, info, sizeof(info));
+	assert_null(strstr(info, "late"));
+	assert_null(strstr(info, "flags=T"));
+	close_door(&open);
+}
+
 /* Every SET is answered OK, and the last value of some client stays; a client's
  * own last one, if nobody else sets the key. */
 static void redis_door_sets_of_one_key_leave_the_last(void **state)
@@ -717,6 +776,8 @@ int main(void)
 		cmocka_unit_test(redis_door_stop_answers_first),
 		cmocka_unit_test(redis_door_clients_that_wait_share_batches),
 		cmocka_unit_test(redis_door_crowd_of_all_kinds_is_answered),
+		cmocka_unit_test(
+			redis_door_conflict_leaves_the_connection_as_it_was),
 		cmocka_unit_test(redis_door_sets_of_one_key_leave_the_last),
 		cmocka_unit_test(
 			redis_door_refused_value_leaves_the_one_before),

@@ -22,6 +22,7 @@
 #define KEYS_OF_A_STEP 10 /* about */
 #define COUNT_DEFAULT 10
 #define RANDOM_TRIES 8u
+#define RANDOM_ENOUGH 16u /* keys to choose from in a map nearly empty */
 #define CURSOR_BITS 34
 
 /* --- SCAN --- */
@@ -223,7 +224,6 @@ static void run_keys(struct redis_thread *thread, struct redis_client *client,
 struct chosen {
 	struct redis_thread *thread;
 	uint64_t met;
-	int rc;
 };
 
 /* Choose one of the keys that are met, each with the same chance. */
@@ -241,9 +241,30 @@ static int choose_key(void *context, const struct reef_map_entry *entry)
 	return 0;
 }
 
+static uint64_t random_cursor(struct redis_thread *thread)
+{
+	return reef_random_below(&thread->random, UINT64_C(1) << CURSOR_BITS);
+}
+
+/* Meet keys from a place on, until there are enough to choose from, or the map
+ * ends. */
+static int meet_keys(struct reef_map *map, uint64_t cursor,
+		     struct chosen *chosen)
+{
+	int rc;
+
+	chosen->met = 0;
+	do
+		rc = reef_map_scan_keys(map, &cursor, STEPS, choose_key,
+					chosen);
+	while (!rc && cursor && chosen->met < RANDOM_ENOUGH);
+	return rc;
+}
+
 /* Any number is a cursor, to some place in the map or its end. So we scan from
- * random places, and from the beginning if none of them has a key, as the map
- * is nearly empty then. */
+ * random places. If none of them has a key the map is nearly empty, and the
+ * first key behind a place would be nearly always the same one: then we choose
+ * from several, or from all if there are no more. */
 static void run_randomkey(struct redis_thread *thread,
 			  struct redis_client *client,
 			  const struct redis_request *request)
@@ -257,16 +278,13 @@ static void run_randomkey(struct redis_thread *thread,
 	if (!redis_map(thread, client, &map))
 		return;
 	for (try = 0; try < RANDOM_TRIES && !rc && !chosen.met; try++) {
-		cursor = reef_random_below(&thread->random,
-					   UINT64_C(1) << CURSOR_BITS);
+		cursor = random_cursor(thread);
 		rc = reef_map_scan_keys(map, &cursor, 1, choose_key, &chosen);
 	}
-	cursor = 0;
-	while (!rc && !chosen.met) {
-		rc = reef_map_scan_keys(map, &cursor, STEPS, choose_key,
-					&chosen);
-		if (!cursor)
-			break;
+	if (!rc && !chosen.met) {
+		rc = meet_keys(map, random_cursor(thread), &chosen);
+		if (!rc && chosen.met < RANDOM_ENOUGH)
+			rc = meet_keys(map, 0, &chosen);
 	}
 	if (rc)
 		redis_reply_failure(thread, client, rc);

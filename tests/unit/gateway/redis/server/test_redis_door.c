@@ -619,22 +619,59 @@ static void redis_door_crowd_of_all_kinds_is_answered(void **state)
 	close_crowd(&open, fds);
 }
 
+/* Send a command for each of many keys, and expect the same answer to each. */
+static void ask_many(int fd, const char *format, int from, int to,
+		     const char *wanted)
+{
+	char text[64];
+	int i, j;
+
+	for (i = from; i < to; i += 100) {
+		for (j = i; j < to && j < i + 100; j++) {
+			snprintf(text, sizeof(text), format, j);
+			say(fd, text);
+		}
+		for (j = i; j < to && j < i + 100; j++)
+			expect_answer(fd, wanted);
+	}
+}
+
+/* Also of few keys that are left of many each is named. */
+static void redis_door_random_key_is_any_of_those_left(void **state)
+{
+	enum { KEYS = 30000 };
+	int fd, i, seen[2] = {0};
+	struct open_door open;
+	char got[11];
+
+	open_door(&open, &(struct redis_door_options){.threads = 1});
+	fd = reach_unix();
+	ask_many(fd, "SET %05d 0\r\n", 0, KEYS, "+OK\r\n");
+	ask_many(fd, "DEL %05d\r\n", 2, KEYS, ":1\r\n");
+	for (i = 0; i < 100; i++) {
+		say(fd, "RANDOMKEY\r\n");
+		assert_int_equal(recv(fd, got, 11, MSG_WAITALL), 11);
+		assert_memory_equal(got, "$5\r\n0000", 8);
+		seen[got[8] - '0']++;
+	}
+	assert_in_range(seen[0], 20, 80);
+	close(fd);
+	close_door(&open);
+}
+
 /* A watched key expires while EXEC runs, so the first change of it is refused:
  * the connection is as if EXEC had not begun. */
 static void redis_door_conflict_leaves_the_connection_as_it_was(void **state)
 {
 	enum { KEYS = 10000, SLOW = 2000 };
 	static const char slow[] = "KEYS none*\r\n";
-	char text[64], info[2048], *queue;
+	char info[2048], *queue;
 	struct open_door open;
 	int fd, i;
 
 	open_door(&open, &(struct redis_door_options){.threads = 1});
 	fd = reach_unix();
-	for (i = 0; i < KEYS; i++) {
-		snprintf(text, sizeof(text), "SET key%d 0\r\n", i);
-		ask(fd, text, "+OK\r\n");
-	}
+	ask_many(fd, "SET key%d 0\r\n", 0, KEYS, "+OK\r\n");
 	ask(fd, "CLIENT SETNAME before\r\n", "+OK\r\n");
 	ask(fd,
 	    "SELECT 1\r\nSET k 1 PX 200\r\nWATCH k\r\nSELECT 0\r\nMULTI\r\n",
@@ -776,6 +813,7 @@ int main(void)
 		cmocka_unit_test(redis_door_stop_answers_first),
 		cmocka_unit_test(redis_door_clients_that_wait_share_batches),
 		cmocka_unit_test(redis_door_crowd_of_all_kinds_is_answered),
+		cmocka_unit_test(redis_door_random_key_is_any_of_those_left),
 		cmocka_unit_test(
 			redis_door_conflict_leaves_the_connection_as_it_was),
 		cmocka_unit_test(redis_door_sets_of_one_key_leave_the_last),

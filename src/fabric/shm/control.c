@@ -134,7 +134,7 @@ int shm_control_send(struct shm_fabric *shm, struct shm_link *link)
 /* --- the connector's side --- */
 
 /* A file cannot be sealed. */
-static int check_file(const struct stat *stat)
+static int check_file_owner(const struct stat *stat)
 {
 	if (!S_ISREG(stat->st_mode))
 		return -REEF_EPROTO;
@@ -155,7 +155,7 @@ int shm_map_passed(int fd, uint64_t offset, uint64_t size, int protection,
 	/* Seals exist only for memory. A file in memory (tmpfs) has them too,
 	 * but unlike a memfd it has a name. */
 	if (seals < 0 || (!(seals & F_SEAL_SHRINK) && stat.st_nlink > 0)) {
-		rc = check_file(&stat);
+		rc = check_file_owner(&stat);
 		if (rc)
 			return rc;
 	} else if (!(seals & F_SEAL_SHRINK)) {

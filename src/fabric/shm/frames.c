@@ -102,7 +102,7 @@ static int on_message(struct shm_queue *polling, struct shm_link *link,
 
 	if (frame->length > link->link.fabric->options.message_max)
 		return -REEF_EPROTO;
-	rc = shm_ring_reach(polling, link, frame->tag);
+	rc = shm_ring_take_before(polling, link, frame->tag);
 	if (rc)
 		return rc;
 	rc = reef_message_arrived(&polling->queue, &link->link, frame->payload,
@@ -112,7 +112,7 @@ static int on_message(struct shm_queue *polling, struct shm_link *link,
 	return rc == -ENOSPC ? -EAGAIN : rc;
 }
 
-static int on_common(struct shm_link *link, const struct reef_frame *frame)
+static int on_frame_both(struct shm_link *link, const struct reef_frame *frame)
 {
 	struct iovec part = {(void *)frame->payload, frame->length};
 
@@ -155,7 +155,7 @@ static int on_frame_connected(struct shm_queue *polling, struct shm_link *link,
 		return shm_on_withdraw(link, frame);
 	if (frame->type == REEF_FRAME_MESSAGE)
 		return on_message(polling, link, frame);
-	return on_common(link, frame);
+	return on_frame_both(link, frame);
 }
 
 static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
@@ -174,11 +174,11 @@ static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
 		return shm_ring_on_ask(polling, link, frame);
 	if (frame->type == REEF_FRAME_MESSAGE)
 		return on_message(polling, link, frame);
-	return on_common(link, frame);
+	return on_frame_both(link, frame);
 }
 
 /* 1: handled a frame.  0: none to handle now.  Negative: the link must end. */
-static int serve_frame(struct shm_queue *polling, struct shm_link *link)
+static int handle_frame(struct shm_queue *polling, struct shm_link *link)
 {
 	struct reef_frame *frame = &link->held;
 	int rc;
@@ -205,7 +205,7 @@ static int serve_frame(struct shm_queue *polling, struct shm_link *link)
 /* --- output --- */
 
 /* Go on with batches that wait for room. */
-static int serve_pending(struct shm_queue *polling, struct shm_link *link)
+static int resume_pending(struct shm_queue *polling, struct shm_link *link)
 {
 	struct reef_batch *batch;
 	int count = 0;
@@ -215,9 +215,10 @@ static int serve_pending(struct shm_queue *polling, struct shm_link *link)
 			break;
 		if (batch->scratch[1])
 			batch->ops[batch->scratch[0]].status = 0;
-		if (shm_go_on(polling, batch,
-			      (uint32_t)(batch->scratch[0] + batch->scratch[1]),
-			      true))
+		if (shm_run_ops(
+			    polling, batch,
+			    (uint32_t)(batch->scratch[0] + batch->scratch[1]),
+			    true))
 			break;
 		link->pending = batch->next;
 		if (!link->pending)
@@ -231,14 +232,14 @@ static int serve_pending(struct shm_queue *polling, struct shm_link *link)
 }
 
 /* freed: a departing link that has left. */
-static int serve_input(struct shm_queue *polling, struct shm_link *link,
-		       bool *freed)
+static int handle_input(struct shm_queue *polling, struct shm_link *link,
+			bool *freed)
 {
 	int rc = 0, count = 0;
 
 	link->has_more = false;
 	while (link->stream && count < FRAMES_PER_SERVE) {
-		rc = serve_frame(polling, link);
+		rc = handle_frame(polling, link);
 		if (rc <= 0)
 			break;
 		count++;
@@ -254,7 +255,7 @@ static int serve_input(struct shm_queue *polling, struct shm_link *link,
 	if (!link->stream)
 		return count;
 	if (rc < 0 && rc != -REEF_EPROTO &&
-	    shm_ring_holds_up(polling, link, &count))
+	    shm_ring_delays_end(polling, link, &count))
 		rc = 1; /* it comes back for the end */
 	if (rc < 0) {
 		/* Whatever it sent wrong, it may have memory mapped: only the
@@ -315,9 +316,9 @@ int shm_link_serve(struct shm_queue *polling, struct shm_link *link)
 	}
 	rc = reef_stream_flush(link->stream);
 	if (!rc && !link->ending)
-		count += serve_pending(polling, link);
+		count += resume_pending(polling, link);
 	/* Input also after a failed flush: a BYE may be there to read. */
-	count += serve_input(polling, link, &freed);
+	count += handle_input(polling, link, &freed);
 	if (freed)
 		return count;
 	if (link->unsettled)

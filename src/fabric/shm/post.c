@@ -33,7 +33,7 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 /* Do a READ, WRITE, CAS or FAA that was checked; inside. */
-static inline void run_one(struct reef_op *op, bool *dirty)
+static inline void run_op(struct reef_op *op, bool *dirty)
 {
 	reef_near_do(op->kind, op->remote->base + op->offset, op->local,
 		     op->length, op->compare, op->operand, &op->result, dirty);
@@ -139,7 +139,7 @@ static int run_send_locked(struct shm_link *link, struct reef_batch *batch,
 /* Inside: 0, or why an operation that was checked long ago is not to be done. A
  * fence, and a new link of the session, wait for who is inside and for nobody
  * else (F7, F5), so whoever comes in again in the middle of a batch looks. */
-static int check_again(const struct shm_link *link, const struct reef_op *op)
+static int recheck_op(const struct shm_link *link, const struct reef_op *op)
 {
 	int state =
 		atomic_load_explicit(&op->remote->state, memory_order_relaxed);
@@ -162,8 +162,8 @@ static int check_again(const struct shm_link *link, const struct reef_op *op)
 	return 0;
 }
 
-int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
-	      bool locked)
+int shm_run_ops(struct shm_queue *queue, struct reef_batch *batch,
+		uint32_t index, bool locked)
 {
 	struct shm_link *link = (struct shm_link *)batch->link;
 	bool dirty = false;
@@ -183,11 +183,11 @@ int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
 				return rc;
 		} else {
 			reef_turn_enter(&queue->queue.turn);
-			rc = check_again(link, op);
+			rc = recheck_op(link, op);
 			if (!rc && op->kind == REEF_FLUSH)
 				rc = run_flush(op);
 			else if (!rc)
-				run_one(op, &dirty);
+				run_op(op, &dirty);
 			reef_turn_leave(&queue->queue.turn);
 		}
 		if (rc) {
@@ -228,7 +228,7 @@ static int post_general(struct shm_queue *queue, struct reef_batch *batch,
 		if (rc)
 			return rc;
 	}
-	rc = shm_go_on(queue, batch, 0, false);
+	rc = shm_run_ops(queue, batch, 0, false);
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	/* A first operation that was refused is a refused batch. */
@@ -328,7 +328,7 @@ static inline int check_ops(const struct shm_queue *queue,
 	return 0;
 }
 
-static inline void run_fast(struct reef_batch *batch)
+static inline void run_checked_ops(struct reef_batch *batch)
 {
 	struct reef_op *op = batch->ops, *end = op + batch->count;
 	bool dirty = false;
@@ -336,7 +336,7 @@ static inline void run_fast(struct reef_batch *batch)
 	for (; op < end; op++) {
 		if (end - op > PREFETCH_OPS)
 			prefetch_op(op + PREFETCH_OPS);
-		run_one(op, &dirty);
+		run_op(op, &dirty);
 	}
 	reef_near_end(dirty);
 }
@@ -371,7 +371,7 @@ again:
 	}
 	rc = check_ops(queue, batch, &kinds);
 	if (likely(!rc && !(kinds & NOT_FAST))) {
-		run_fast(batch);
+		run_checked_ops(batch);
 		batch->done = true;
 		rc = 1;
 	}

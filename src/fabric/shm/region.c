@@ -94,8 +94,8 @@ static struct shm_hold *find_hold(struct shm_link *link, uint64_t key)
 	return hold;
 }
 
-static struct shm_hold *take_hold(struct shm_link *link,
-				  struct shm_region *region)
+static struct shm_hold *find_or_make_hold(struct shm_link *link,
+					  struct shm_region *region)
 {
 	struct shm_hold *hold = find_hold(link, region->region.key);
 
@@ -146,7 +146,7 @@ int shm_on_attach(struct shm_link *link, const struct reef_frame *frame)
 	region = find_region(shm, attached.key);
 	attached.status = region ? 0 : -REEF_EKEY;
 	if (region) {
-		hold = take_hold(link, region);
+		hold = find_or_make_hold(link, region);
 		attached.status = hold ? 0 : -ENOMEM;
 	}
 	if (hold) {
@@ -181,8 +181,8 @@ int shm_on_detach(struct shm_link *link, const struct reef_frame *frame)
 }
 
 /* One holder: is it gone, was it told? */
-static void withdraw_from(struct shm_queue *queue, struct shm_link *link,
-			  struct shm_hold *hold)
+static void withdraw_from_holder(struct shm_queue *queue, struct shm_link *link,
+				 struct shm_hold *hold)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
@@ -221,7 +221,8 @@ int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
 		next = link->next;
 		hold = find_hold(link, region->region.key);
 		if (hold)
-			withdraw_from((struct shm_queue *)base, link, hold);
+			withdraw_from_holder((struct shm_queue *)base, link,
+					     hold);
 	}
 	if (region->holds) {
 		pthread_mutex_unlock(&shm->lock);

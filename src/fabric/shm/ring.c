@@ -60,7 +60,7 @@ _Static_assert(sizeof(struct shm_ring) == RING_SIZE, "layout");
 
 /* --- the connector --- */
 
-static bool is_trusted(const struct shm_link *link)
+static bool is_peer_trusted(const struct shm_link *link)
 {
 	socklen_t size = sizeof(struct ucred);
 	struct ucred peer;
@@ -70,7 +70,7 @@ static bool is_trusted(const struct shm_link *link)
 	       (peer.uid == geteuid() || peer.uid == 0);
 }
 
-static int make_memory(void)
+static int make_ring_memory(void)
 {
 	int fd = memfd_create("reef-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -90,9 +90,9 @@ void shm_ring_ask(struct shm_link *link)
 	void *map;
 	int fd;
 
-	if (!is_trusted(link))
+	if (!is_peer_trusted(link))
 		return;
-	fd = make_memory();
+	fd = make_ring_memory();
 	if (fd < 0)
 		return;
 	if (!shm_map_passed(fd, 0, RING_SIZE, PROT_READ | PROT_WRITE, &map)) {
@@ -138,7 +138,7 @@ bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
 	entry->streamed = (uint32_t)link->streamed_count;
 	if (length)
 		memcpy(entry->bytes, bytes, length);
-	/* Release: the entry; the partner is take_one. */
+	/* Release: the entry; the partner is take_entry. */
 	atomic_store_explicit(&ring->tail, ++link->ringed_count,
 			      memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst); /* (3) */
@@ -151,7 +151,7 @@ bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
 
 /* --- the acceptor --- */
 
-static int need_bell(struct shm_queue *queue)
+static int ensure_bell(struct shm_queue *queue)
 {
 	int fd, rc;
 
@@ -186,7 +186,7 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 
 	if (link->ring || frame->fd < 0 || frame->length)
 		return -REEF_EPROTO;
-	rc = need_bell(polling);
+	rc = ensure_bell(polling);
 	if (!rc)
 		rc = shm_map_passed(frame->fd, 0, RING_SIZE,
 				    PROT_READ | PROT_WRITE, &map);
@@ -209,7 +209,7 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 }
 
 /* 1: taken.  0: there is none that may be taken now.  Negative: nonsense. */
-static int take_one(struct shm_queue *polling, struct shm_link *link)
+static int take_entry(struct shm_queue *polling, struct shm_link *link)
 {
 	struct shm_ring *ring = link->ring;
 	struct entry entry; /* (2) */
@@ -251,7 +251,7 @@ int shm_ring_take(struct shm_queue *polling, struct shm_link *link)
 
 	if (!link->ring || !link->is_accepted)
 		return 0;
-	while (count < ENTRIES && (rc = take_one(polling, link)) != 0) {
+	while (count < ENTRIES && (rc = take_entry(polling, link)) != 0) {
 		if (rc < 0)
 			return rc;
 		count++;
@@ -262,15 +262,15 @@ int shm_ring_take(struct shm_queue *polling, struct shm_link *link)
 	return count;
 }
 
-int shm_ring_reach(struct shm_queue *polling, struct shm_link *link,
-		   uint64_t ringed)
+int shm_ring_take_before(struct shm_queue *polling, struct shm_link *link,
+			 uint64_t ringed)
 {
 	int rc;
 
 	if (!link->ring || !link->is_accepted)
 		return ringed ? -REEF_EPROTO : 0;
 	while (link->ringed_count != ringed) {
-		rc = take_one(polling, link);
+		rc = take_entry(polling, link);
 		if (rc < 0)
 			return rc;
 		if (!rc) /* no room; or it never comes, and the link with it */
@@ -286,8 +286,8 @@ bool shm_ring_is_empty(const struct shm_link *link)
 		       link->ringed_count;
 }
 
-bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
-		       int *count)
+bool shm_ring_delays_end(struct shm_queue *polling, struct shm_link *link,
+			 int *count)
 {
 	int rc;
 

@@ -67,7 +67,7 @@ void shm_source_remove(struct shm_fabric *shm, int fd)
 
 /* --- polling --- */
 
-static int end_links_of(struct shm_queue *queue, struct shm_peer *peer)
+static int end_links_of_peer(struct shm_queue *queue, struct shm_peer *peer)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
 	struct shm_link *link, *next;
@@ -111,7 +111,7 @@ static int on_event(struct shm_queue *queue, int fd)
 			       : 0;
 	case SHM_PEER:
 		return shm_peer_is_dead(source.object)
-			       ? end_links_of(queue, source.object)
+			       ? end_links_of_peer(queue, source.object)
 			       : 0;
 	case SHM_TIMER: /* what it was for has been tended to already */
 		queue->timer_set = read(fd, &times, sizeof(times)) < 0;
@@ -243,7 +243,7 @@ err_free:
 
 /* Listeners and links of a queue end with it; connected links stay, down, for
  * whoever still has a pointer. */
-static void drop_links(struct shm_queue *queue)
+static void drop_links_of_queue(struct shm_queue *queue)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
 	struct shm_link *link, *next;
@@ -284,7 +284,7 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	while ((listener = find_listener(queue)))
 		shm_unlisten(layer, &listener->listener);
 	pthread_mutex_lock(&shm->lock);
-	drop_links(queue);
+	drop_links_of_queue(queue);
 	shm_source_remove(shm, queue->timer_fd);
 	if (queue->bell_fd >= 0)
 		shm_source_remove(shm, queue->bell_fd);

@@ -2,7 +2,7 @@
  *
  * Operations on memory are copies and atomic instructions, done in post on the
  * caller's processor (post.c, near.h). Everything else is rare and goes over a
- * unix socket per link: the hello, attach, withdraw, messages (link.c,
+ * unix socket per link: the hello, attach, withdraw, messages (link_life.c,
  * frames.c). Where short messages are not rare they have a ring (ring.c).
  *
  * (1) Memory is mapped from descriptors the owner passes. A memfd must be
@@ -227,8 +227,8 @@ int shm_post(struct reef_layer *layer, struct reef_queue *queue,
  * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and
  * is pending.  -EAGAIN: it begins with a SEND and there is no room; nothing
  * happened. */
-int shm_go_on(struct shm_queue *queue, struct reef_batch *batch, uint32_t index,
-	      bool locked);
+int shm_run_ops(struct shm_queue *queue, struct reef_batch *batch,
+		uint32_t index, bool locked);
 
 /* --- peer.c; all locked --- */
 
@@ -293,7 +293,7 @@ void shm_remote_close(struct shm_remote *remote, int state);
 void shm_remotes_unmap(struct shm_link *link);
 void shm_remotes_free(struct shm_link *link);
 
-/* --- link.c --- */
+/* --- link_life.c --- */
 
 int shm_listen(struct reef_layer *layer, struct reef_queue *queue,
 	       const char *address, const struct reef_listen_options *options,
@@ -351,13 +351,13 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 /* Take what is there: how much. Negative: the link must end. */
 int shm_ring_take(struct shm_queue *polling, struct shm_link *link);
 /* Take all before a message that came through the socket.  -EAGAIN: no room. */
-int shm_ring_reach(struct shm_queue *polling, struct shm_link *link,
-		   uint64_t ringed);
+int shm_ring_take_before(struct shm_queue *polling, struct shm_link *link,
+			 uint64_t ringed);
 bool shm_ring_is_empty(const struct shm_link *link);
 /* Before a link ends: true if its ring has messages that are yet to be taken.
  */
-bool shm_ring_holds_up(struct shm_queue *polling, struct shm_link *link,
-		       int *count);
+bool shm_ring_delays_end(struct shm_queue *polling, struct shm_link *link,
+			 int *count);
 int shm_rings_poll(struct shm_queue *queue);
 /* Not locked. True if some ring of the queue has a message. */
 bool shm_rings_have_any(struct shm_queue *queue);

@@ -1,4 +1,4 @@
-/* link.c - links from their first byte to their last.
+/* link_life.c - links from their first byte to their last.
  *
  * connected:
  *   connect -> OPENING --CONTROL--> UP --end--> DOWN, leaving
@@ -32,7 +32,7 @@
 #define PAUSE_NS 10000000ull
 #define SOCKET_BUFFER (1 << 20)
 
-static int parse(const char *text, struct reef_address *out)
+static int parse_address(const char *text, struct reef_address *out)
 {
 	if (strncmp(text, SCHEME, strlen(SCHEME)))
 		return -EINVAL;
@@ -108,7 +108,7 @@ static void close_stream(struct shm_link *link)
 	link->stream = NULL;
 }
 
-static void unmap_all(struct shm_link *link)
+static void unmap_link(struct shm_link *link)
 {
 	shm_remotes_free(link);
 	if (link->control_map)
@@ -126,7 +126,7 @@ void shm_link_free(struct shm_link *link)
 	*at = link->next;
 	reef_assert(!link->pending);
 	shm_ring_leave(link);
-	unmap_all(link);
+	unmap_link(link);
 	close_stream(link);
 	shm_holds_drop(link);
 	if (link->admitted) {
@@ -180,7 +180,7 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 }
 
 /* After this the connector, if it still has memory mapped, knows. */
-static void tell_ended(struct shm_link *link, int reason)
+static void announce_end(struct shm_link *link, int reason)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
@@ -196,7 +196,8 @@ static void tell_ended(struct shm_link *link, int reason)
 
 /* True if the connector of a link that was told to end may still do what it was
  * just doing: a process until it has left, this one until the grace is over. */
-static bool may_act(const struct shm_link *old, const struct shm_link *next)
+static bool may_still_act(const struct shm_link *old,
+			  const struct shm_link *next)
 {
 	if (!old->holds)
 		return false;
@@ -232,7 +233,7 @@ void shm_link_end(struct shm_queue *polling, struct shm_link *link, int reason,
 		return;
 	}
 	if (!gone)
-		tell_ended(link, reason);
+		announce_end(link, reason);
 	if (gone || !link->holds) {
 		shm_holds_drop(link);
 		close_stream(link);
@@ -300,7 +301,7 @@ int shm_listen(struct reef_layer *layer, struct reef_queue *base,
 
 	if (strlen(address) >= sizeof(listener->listener.address))
 		return -ENAMETOOLONG;
-	rc = parse(address, &parsed);
+	rc = parse_address(address, &parsed);
 	if (rc)
 		return rc;
 	listener = calloc(1, sizeof(*listener));
@@ -387,7 +388,7 @@ void shm_unlisten(struct reef_layer *layer, struct reef_listener *base)
 }
 
 /* The key is proven: may this session in? Inside reef_hello_step; locked. */
-static int admit(void *context, struct reef_hello_peer *peer)
+static int admit_session(void *context, struct reef_hello_peer *peer)
 {
 	struct shm_link *link = context, *old, *next;
 	struct shm_fabric *shm = shm_of(link->link.fabric);
@@ -404,7 +405,7 @@ static int admit(void *context, struct reef_hello_peer *peer)
 		gone = shm_peer_is_dead(old->peer);
 		if (gone || !old->ending)
 			shm_link_end(queue, old, -REEF_ENOLINK, gone);
-		busy |= !gone && may_act(old, link);
+		busy |= !gone && may_still_act(old, link);
 	}
 	if (busy || shm->accepted >= shm->fabric.options.links_max)
 		return -EBUSY;
@@ -417,7 +418,7 @@ static int admit(void *context, struct reef_hello_peer *peer)
 	return 0;
 }
 
-static void refuse(int fd, int reason)
+static void refuse_socket(int fd, int reason)
 {
 	struct reef_stream *stream;
 
@@ -445,8 +446,8 @@ static bool drop_oldest_half_open(struct shm_queue *queue)
 	return true;
 }
 
-static void welcome(struct shm_queue *queue, struct shm_listener *listener,
-		    int fd)
+static void accept_socket(struct shm_queue *queue,
+			  struct shm_listener *listener, int fd)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
 	struct reef_hello_local local =
@@ -457,11 +458,11 @@ static void welcome(struct shm_queue *queue, struct shm_listener *listener,
 
 	rc = shm_peer_take(shm, fd, true, &peer);
 	if (rc) {
-		refuse(fd, rc);
+		refuse_socket(fd, rc);
 		return;
 	}
 	if (peer->half_open >= SHM_HALF_OPEN_PEER_MAX) {
-		refuse(fd, -EBUSY);
+		refuse_socket(fd, -EBUSY);
 		goto err_give;
 	}
 	if (shm->half_open >= SHM_HALF_OPEN_MAX)
@@ -473,7 +474,7 @@ static void welcome(struct shm_queue *queue, struct shm_listener *listener,
 	peer->half_open++;
 	shm->half_open++;
 	rc = reef_hello_accept(link->stream, &local,
-			       &listener->listener.options, admit, link,
+			       &listener->listener.options, admit_session, link,
 			       &link->hello);
 	if (rc)
 		shm_link_end(queue, link, rc, true);
@@ -492,7 +493,7 @@ void shm_accept(struct shm_queue *queue, struct shm_listener *listener)
 	for (i = 0; i < ACCEPTS_PER_POLL; i++) {
 		fd = reef_socket_accept(listener->fd);
 		if (fd >= 0) {
-			welcome(queue, listener, fd);
+			accept_socket(queue, listener, fd);
 			continue;
 		}
 		if (fd == -EAGAIN)
@@ -515,7 +516,7 @@ void shm_accept(struct shm_queue *queue, struct shm_listener *listener)
 
 /* Whoever is not let in at all is told so, and hung up on, at once: perhaps
  * before it could say a word. */
-static int why_refused(struct shm_link *link)
+static int read_refusal(struct shm_link *link)
 {
 	struct reef_frame frame;
 
@@ -539,7 +540,7 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 	struct shm_peer *peer;
 	int fd, rc;
 
-	rc = parse(address, &parsed);
+	rc = parse_address(address, &parsed);
 	if (rc)
 		return rc;
 	fd = reef_socket_connect(&parsed);
@@ -561,7 +562,7 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 	link->wants_ring = options->short_messages;
 	rc = reef_hello_connect(link->stream, &local, options, &link->hello);
 	if (rc == -REEF_ENOLINK)
-		rc = why_refused(link);
+		rc = read_refusal(link);
 	if (rc)
 		shm_link_free(link);
 	else
@@ -648,7 +649,7 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 	*count += shm_link_serve(polling, link);
 	/* A child of the dead may keep the socket open. */
 	if (dying && !link->ending && !link->leaving && !link->has_held &&
-	    !link->has_more && !shm_ring_holds_up(polling, link, count)) {
+	    !link->has_more && !shm_ring_delays_end(polling, link, count)) {
 		shm_link_end(polling, link, -REEF_ENOLINK, true);
 		*count += 1;
 	}

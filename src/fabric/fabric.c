@@ -17,14 +17,14 @@
 uint32_t reef_forks;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void forked(void)
+static void count_fork(void)
 {
 	reef_forks++;
 }
 
 static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, forked);
+	pthread_atfork(NULL, NULL, count_fork);
 }
 
 /* --- fabrics --- */
@@ -240,7 +240,7 @@ static bool link_is_settled(const void *what)
 	return atomic_load(&link->state) != REEF_LINK_OPENING;
 }
 
-static void add_to_queue(struct reef_queue *queue, struct reef_link *link)
+static void add_link_to_queue(struct reef_queue *queue, struct reef_link *link)
 {
 	link->next_of_queue = queue->links;
 	link->at_of_queue = &queue->links;
@@ -249,7 +249,7 @@ static void add_to_queue(struct reef_queue *queue, struct reef_link *link)
 	queue->links = link;
 }
 
-static void remove_from_queue(struct reef_link *link)
+static void remove_link_from_queue(struct reef_link *link)
 {
 	if (!link->at_of_queue) /* a test's own, not from reef_connect */
 		return;
@@ -274,7 +274,7 @@ int reef_connect_start(struct reef_queue *queue, const char *address,
 	rc = top->ops.connect(top, queue, address, options, &link);
 	if (rc)
 		return rc;
-	add_to_queue(queue, link);
+	add_link_to_queue(queue, link);
 	link->user = options->user;
 	*out = link;
 	return 0;
@@ -315,7 +315,7 @@ void reef_link_close(struct reef_link *link)
 	top = link->fabric->top;
 	queue = link->is_orphan ? NULL : link->queue;
 	if (queue)
-		remove_from_queue(link);
+		remove_link_from_queue(link);
 	top->ops.disconnect(top, link);
 	/* After it, as until then another thread could bring a message. */
 	if (queue)

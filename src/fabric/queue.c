@@ -406,7 +406,7 @@ static void wake_waiters(struct reef_queue *queue)
 		reef_fiber_unpark(waiter->fiber);
 }
 
-static int report(struct reef_queue *queue)
+static int report_events(struct reef_queue *queue)
 {
 	int count = 0;
 
@@ -432,10 +432,11 @@ int reef_poll(struct reef_queue *queue)
 		return -REEF_EFORKED;
 	count = queue->fabric->top->ops.poll(queue->fabric->top, queue);
 	if (count < 0) {
-		report(queue); /* a dead host's batches have ended, too */
+		/* The batches of a dead host have ended, too. */
+		report_events(queue);
 		return count;
 	}
-	count += report(queue);
+	count += report_events(queue);
 	if (count > 0) {
 		queue->progress++;
 		if (queue->waiters)
@@ -497,8 +498,8 @@ static int wait_in_fiber(struct reef_queue *const *queues, uint32_t count,
 #define EACH UINT32_MAX
 
 /* Poll the queues that `due` has a bit for. */
-static int poll_each(struct reef_queue *const *queues, uint32_t count,
-		     uint32_t due)
+static int poll_queues(struct reef_queue *const *queues, uint32_t count,
+		       uint32_t due)
 {
 	int happened = 0, rc;
 
@@ -515,7 +516,7 @@ static int poll_each(struct reef_queue *const *queues, uint32_t count,
 
 /* 0, over 0 if something is there already, or why the caller may not be woken.
  */
-static int arm_each(struct reef_queue *const *queues, uint32_t count)
+static int arm_queues(struct reef_queue *const *queues, uint32_t count)
 {
 	int rc;
 
@@ -530,8 +531,8 @@ static int arm_each(struct reef_queue *const *queues, uint32_t count)
 /* Sleep until something is there in one of the queues, at most left_ns, never
  * longer than it takes to notice a silent peer, which is found by polling.
  * Returns which are to be polled. */
-static uint32_t sleep_on(struct reef_queue *const *queues, uint32_t count,
-			 uint64_t left_ns)
+static uint32_t sleep_on_queues(struct reef_queue *const *queues,
+				uint32_t count, uint64_t left_ns)
 {
 	struct pollfd pollfds[REEF_QUEUES_MAX];
 	struct timespec most;
@@ -556,7 +557,7 @@ static uint32_t sleep_on(struct reef_queue *const *queues, uint32_t count,
 	return due;
 }
 
-static uint64_t left(uint64_t timeout_ns, uint64_t passed_ns)
+static uint64_t time_left(uint64_t timeout_ns, uint64_t passed_ns)
 {
 	return timeout_ns > passed_ns ? timeout_ns - passed_ns : 0;
 }
@@ -569,7 +570,7 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 {
 	uint64_t start_ns = reef_now_ns(), idle_ns = start_ns, now_ns, spin_ns;
 	uint64_t most_ns;
-	bool is_looking = false;
+	bool is_spinning = false;
 	uint32_t due;
 	int rc;
 
@@ -583,7 +584,7 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 	/* Who is not to look goes to sleep at once: that finds out, too. */
 	due = spin_ns ? EACH : 0;
 	for (;;) {
-		rc = poll_each(queues, count, due);
+		rc = poll_queues(queues, count, due);
 		if (rc < 0)
 			return rc;
 		if (due && ready(what))
@@ -595,8 +596,8 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 		    now_ns - start_ns >= timeout_ns)
 			return -ETIMEDOUT;
 		due = EACH;
-		is_looking = now_ns - idle_ns < spin_ns;
-		if (is_looking)
+		is_spinning = now_ns - idle_ns < spin_ns;
+		if (is_spinning)
 			continue;
 		if (spin) {
 			reef_spin_failed(spin);
@@ -604,17 +605,18 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 		}
 		/* A device that refuses to tell is no reason to leave a batch
 		 * that is under way to its caller. */
-		rc = arm_each(queues, count);
-		if (rc > 0 || poll_each(queues, count, EACH))
+		rc = arm_queues(queues, count);
+		if (rc > 0 || poll_queues(queues, count, EACH))
 			continue;
 		most_ns = timeout_ns == REEF_FOREVER
 				  ? REEF_FOREVER
-				  : left(timeout_ns, now_ns - start_ns);
-		due = sleep_on(queues, count,
-			       rc < 0 && most_ns > NAP_NS ? NAP_NS : most_ns);
+				  : time_left(timeout_ns, now_ns - start_ns);
+		due = sleep_on_queues(queues, count,
+				      rc < 0 && most_ns > NAP_NS ? NAP_NS
+								 : most_ns);
 		idle_ns = reef_now_ns();
 	}
-	if (is_looking && spin)
+	if (is_spinning && spin)
 		reef_spin_paid(spin);
 	return 0;
 }

@@ -314,7 +314,7 @@ static bool fill_window(struct client_call *call)
 
 /* Ask the keeper about the next part that it has to be asked about. False:
  * there is none. */
-static bool ask_about_next(struct client_call *call)
+static bool ask_about_next_part(struct client_call *call)
 {
 	struct part *part = call->parts, *last = part + call->parts_count;
 
@@ -343,7 +343,7 @@ static void collect_window(struct client_call *call)
 	}
 	client_leave(call->reef, call->phase);
 	call->state = BUILD;
-	if (ask_about_next(call)) {
+	if (ask_about_next_part(call)) {
 		call->serial = true;
 		return;
 	}
@@ -437,7 +437,7 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 
 /* The keeper has answered. When there is nothing more to ask, the call goes on
  * with what is still to be done in its window, or ends. */
-static void take_answer(struct client_call *call)
+static void handle_answer(struct client_call *call)
 {
 	struct client_touch_job *job = call->job;
 	int rc = job->job.status;
@@ -449,7 +449,7 @@ static void take_answer(struct client_call *call)
 	if (rc)
 		mark_unusable(call, job->extent, rc);
 	client_job_unref(&job->job);
-	if (ask_about_next(call))
+	if (ask_about_next_part(call))
 		return;
 	if (call->failed && !has_pending(call, call->from, call->to))
 		end_call(call);
@@ -495,7 +495,7 @@ bool client_call_step(struct client_call *call)
 			if (!atomic_load_explicit(&call->job->job.done,
 						  memory_order_acquire))
 				return false;
-			take_answer(call);
+			handle_answer(call);
 			break;
 		case ENDED:
 			return true;

@@ -182,8 +182,8 @@ static int attach_inner(struct reef_client *client, struct client_space *known,
 	return rc;
 }
 
-static int recover_in(struct reef_client *client, struct client_space *known,
-		      uint32_t session)
+static int recover_in_space(struct reef_client *client,
+			    struct client_space *known, uint32_t session)
 {
 	struct recovery recovery = {.session = session};
 	int rc;
@@ -228,7 +228,7 @@ int client_session_recover(struct reef_client *client,
 		client_fiber_end(client);
 		return -EACCES;
 	}
-	rc = recover_in(client, space, session);
+	rc = recover_in_space(client, space, session);
 	client_fiber_end(client);
 	/* A client that ends in the midst of it leaves it to another. */
 	if (rc && !client->stopping && !client_over(client))

@@ -19,7 +19,7 @@ static bool has_right(const struct client_entry *entry,
 	return (entry->rights & need) != 0;
 }
 
-static uint64_t length_of(const struct reef_access *access)
+static uint64_t access_length(const struct reef_access *access)
 {
 	return access->kind == REEF_CAS || access->kind == REEF_FAA
 		       ? 8
@@ -37,7 +37,7 @@ int call_resolve_access(struct client_call *call,
 	if (rc)
 		return rc;
 	if (offset > (*entry)->size ||
-	    length_of(access) > (*entry)->size - offset)
+	    access_length(access) > (*entry)->size - offset)
 		return -EFAULT;
 	return has_right(*entry, access) ? 0 : -EACCES;
 }
@@ -99,7 +99,7 @@ bool call_add_access(struct client_call *call, uint32_t index,
 	uint32_t length_max =
 		reef_fabric_limits(reef_link_fabric(entry->link))->length_max;
 	uint64_t inner = index == call->from ? call->inner : 0;
-	uint64_t length = length_of(access), piece;
+	uint64_t length = access_length(access), piece;
 
 	if (length_max > call->piece_max)
 		length_max = call->piece_max;
@@ -155,7 +155,7 @@ void call_arrange_ops(struct client_call *call)
 	}
 }
 
-static void part_done(struct reef_batch *batch)
+static void note_part_done(struct reef_batch *batch)
 {
 	struct part *part = batch->user;
 
@@ -166,7 +166,7 @@ void call_post_part(struct client_call *call, struct part *part)
 {
 	int rc;
 
-	part->batch.on_done = part_done;
+	part->batch.on_done = note_part_done;
 	rc = reef_post(part->queue, &part->batch);
 	part->posted = rc >= 0;
 	if (rc == 0)
@@ -186,7 +186,7 @@ static bool is_repeatable(const struct client_call *call, uint32_t op)
 }
 
 /* The keeper is asked about this part; what is PENDING in it stays so. */
-static void note_why(struct part *part, uint32_t op, int why)
+static void note_to_ask(struct part *part, uint32_t op, int why)
 {
 	part->why = why;
 	part->why_op = op;
@@ -194,7 +194,8 @@ static void note_why(struct part *part, uint32_t op, int why)
 
 /* From op `at` on this part is in doubt: what can be repeated stays PENDING,
  * the rest is reported when the keeper has settled it. */
-static void note_doubt(struct client_call *call, struct part *part, uint32_t at)
+static void mark_in_doubt(struct client_call *call, struct part *part,
+			  uint32_t at)
 {
 	uint32_t end_op = part->first + part->batch.count, op;
 	bool doubt = false;
@@ -202,7 +203,7 @@ static void note_doubt(struct client_call *call, struct part *part, uint32_t at)
 	for (op = at; op < end_op; op++)
 		doubt |= call->ops[op].status == -REEF_EINDOUBT &&
 			 !is_repeatable(call, op);
-	note_why(part, at, -REEF_EINDOUBT);
+	note_to_ask(part, at, -REEF_EINDOUBT);
 	if (!doubt)
 		return; /* all of it is repeated */
 	call->failed = true;
@@ -253,10 +254,10 @@ static void handle_failure(struct client_call *call, struct part *part,
 		break;
 	case -REEF_EKEY:
 	case -REEF_ENOLINK:
-		note_why(part, at, rc);
+		note_to_ask(part, at, rc);
 		break;
 	case -REEF_EINDOUBT:
-		note_doubt(call, part, at);
+		mark_in_doubt(call, part, at);
 		break;
 	case -REEF_EFENCED:
 		client_session_end(call->reef->client, rc);

@@ -69,7 +69,7 @@ static struct client_retired *claim_retired(struct reef_client *client)
 	return retired;
 }
 
-void client_bury(struct reef_client *client)
+void client_retired_close_all(struct reef_client *client)
 {
 	close_retired(client, claim_retired(client));
 }

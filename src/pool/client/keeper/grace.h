@@ -20,6 +20,6 @@ void client_retire_peer(struct reef_client *client, struct reef_peer *peer);
 void client_retire_remote(struct reef_client *client,
 			  struct reef_remote *remote);
 int client_grace_main(void *arg);
-void client_bury(struct reef_client *client); /* all, at the end */
+void client_retired_close_all(struct reef_client *client); /* all, at the end */
 
 #endif

@@ -638,7 +638,7 @@ void client_leave_pool(struct reef_client *client)
 	 * would have to be cut. */
 	for (node = client->nodes; node; node = node->next)
 		client_node_unlink(client, node);
-	client_bury(client);
+	client_retired_close_all(client);
 	if (client->present && client->peer && !client_over(client))
 		reef_rpc_call(client->peer, REEF_POOL_SESSION_CLOSE, 0,
 			      &(struct reef_body){0}, NULL, CLOSE_TIMEOUT_NS);

@@ -198,7 +198,7 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 	return withdraw_slot(insertion);
 }
 
-int hash_insertion_look(struct hash_insertion *insertion)
+int hash_insertion_check_rivals(struct hash_insertion *insertion)
 {
 	const struct hash_reading *reading = insertion->reading;
 	uint64_t slot, at;
@@ -235,7 +235,7 @@ int hash_insertion_settle(struct hash_insertion *insertion)
 	if (REEF_MUTATED(HASH_NO_REREAD))
 		return confirm_slot(insertion);
 	for (looks = 0; looks < LOOKS; looks++) {
-		rc = hash_insertion_look(insertion);
+		rc = hash_insertion_check_rivals(insertion);
 		if (rc == 1)
 			return confirm_slot(insertion);
 		if (!rc)

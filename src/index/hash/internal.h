@@ -251,7 +251,7 @@ bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
 /* Look whether our slot is the only one of its key, by the places as they were
  * read after it was taken.  1: it is.  0: read them again.  -EAGAIN: it is not,
  * and was withdrawn. */
-int hash_insertion_look(struct hash_insertion *insertion);
+int hash_insertion_check_rivals(struct hash_insertion *insertion);
 /* Look as often as it takes, and confirm the slot.  -EAGAIN: it was withdrawn.
  */
 int hash_insertion_settle(struct hash_insertion *insertion);

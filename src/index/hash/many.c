@@ -300,7 +300,7 @@ static void end_take(struct many *many, uint32_t i)
 	} else if (one->cas[1].status || one->cas[2].status) {
 		end_slowly(many, i, hash_insertion_retry);
 	} else if (!REEF_MUTATED(HASH_NO_REREAD)) {
-		rc = hash_insertion_look(insertion);
+		rc = hash_insertion_check_rivals(insertion);
 		if (!rc) {
 			end_slowly(many, i, hash_insertion_retry);
 		} else if (rc < 0) {

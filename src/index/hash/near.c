@@ -27,9 +27,9 @@
  * each prefetching for the next. */
 #include "index/hash/near.h"
 
-static uint32_t find_several(struct hash_table *table,
-			     struct hash_reading *readings, uint32_t count,
-			     uint64_t epoch)
+static uint32_t find_in_passes(struct hash_table *table,
+			       struct hash_reading *readings, uint32_t count,
+			       uint64_t epoch)
 {
 	const uint8_t *at[HASH_TOGETHER];
 	uint32_t i, missing = 0;
@@ -49,7 +49,8 @@ static uint32_t find_several(struct hash_table *table,
 					   false);
 	}
 	for (i = 0; i < count; i++)
-		missing += !hash_near_take(table, &readings[i], at[i], true);
+		missing +=
+			!hash_near_read_entry(table, &readings[i], at[i], true);
 	return missing;
 }
 
@@ -73,7 +74,7 @@ uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 	if (count == 1)
 		missing = !hash_near_find(table, readings, epoch, true);
 	else
-		missing = find_several(table, readings, count, epoch);
+		missing = find_in_passes(table, readings, count, epoch);
 	client_near_leave(table->reef);
 	return missing;
 }

@@ -35,7 +35,8 @@
 #ifdef __SSE2__
 
 /* By the upper halves of the words. The loads keep words whole: copy.h. */
-static inline uint32_t hash_near_compare(const uint8_t *place, uint64_t want)
+static inline uint32_t hash_near_match_slots(const uint8_t *place,
+					     uint64_t want)
 {
 	const volatile __m128i *words = (const void *)place;
 	const __m128i mask =
@@ -58,7 +59,8 @@ static inline uint32_t hash_near_compare(const uint8_t *place, uint64_t want)
 
 #else
 
-static inline uint32_t hash_near_compare(const uint8_t *place, uint64_t want)
+static inline uint32_t hash_near_match_slots(const uint8_t *place,
+					     uint64_t want)
 {
 	const _Atomic uint64_t *words = (const void *)place;
 	uint32_t bits = 0;
@@ -77,13 +79,14 @@ static inline uint32_t hash_near_compare(const uint8_t *place, uint64_t want)
 #endif
 
 /* The key's slot, if it is plain to see. */
-static inline bool hash_near_choose(struct hash_reading *reading,
-				    const uint8_t *subtable)
+static inline bool hash_near_find_slot(struct hash_reading *reading,
+				       const uint8_t *subtable)
 {
 	uint64_t want = hash_slot_make(0, 0, reading->print), slot;
-	uint32_t bits = hash_near_compare(subtable + reading->place[0], want) |
-			hash_near_compare(subtable + reading->place[1], want)
-				<< HASH_PLACE_SLOTS;
+	uint32_t bits =
+		hash_near_match_slots(subtable + reading->place[0], want) |
+		hash_near_match_slots(subtable + reading->place[1], want)
+			<< HASH_PLACE_SLOTS;
 	const _Atomic uint64_t *at;
 	uint32_t i;
 
@@ -106,8 +109,8 @@ static inline bool hash_near_choose(struct hash_reading *reading,
 
 /* Its places are fetched while the rest is thought about: it may be another's
  * by now, and nothing comes of it then. */
-static inline void hash_near_hint(const struct hash_table *table,
-				  const struct hash_reading *reading)
+static inline void hash_near_prefetch_places(const struct hash_table *table,
+					     const struct hash_reading *reading)
 {
 	uintptr_t at =
 		table->leaves[hash_suffix(reading->hash, table->depth)].at;
@@ -143,7 +146,7 @@ static inline const uint8_t *hash_near_entry(struct hash_table *table,
 					     struct hash_reading *reading,
 					     const uint8_t *subtable)
 {
-	if (unlikely(!subtable || !hash_near_choose(reading, subtable) ||
+	if (unlikely(!subtable || !hash_near_find_slot(reading, subtable) ||
 		     !client_near_long(table->space,
 				       hash_slot_block(reading->slot),
 				       &reading->entry_at)))
@@ -178,7 +181,8 @@ static inline void hash_near_copy(void *to, const void *from, size_t size)
 
 /* Copy the value into the reading's room. grows: a room that is too small is
  * made larger; else the value is refused. */
-static inline bool hash_near_value(struct hash_reading *reading, bool grows)
+static inline bool hash_near_copy_value(struct hash_reading *reading,
+					bool grows)
 {
 	const void *value = reading->entry.value;
 
@@ -200,9 +204,9 @@ static inline bool hash_near_value(struct hash_reading *reading, bool grows)
 
 /* True if that many bytes of the entry may be read in place; its hint, which
  * was checked, covers most. */
-static inline bool hash_near_has_all(const struct hash_table *table,
-				     const struct hash_reading *reading,
-				     size_t size)
+static inline bool hash_near_covers(const struct hash_table *table,
+				    const struct hash_reading *reading,
+				    size_t size)
 {
 	if (likely(size <= hash_hint_size(hash_slot_hint(reading->slot))))
 		return true;
@@ -220,9 +224,9 @@ static inline bool hash_near_has_all(const struct hash_table *table,
  * writes into it in spite of that gets nobody to look outside: its sizes are
  * read once.
  */
-static inline bool hash_near_take(const struct hash_table *table,
-				  struct hash_reading *reading,
-				  const uint8_t *entry, bool grows)
+static inline bool hash_near_read_entry(const struct hash_table *table,
+					struct hash_reading *reading,
+					const uint8_t *entry, bool grows)
 {
 	const struct hash_entry_head *head = (const void *)entry;
 	uint64_t live, sizes, want;
@@ -242,7 +246,7 @@ static inline bool hash_near_take(const struct hash_table *table,
 		    !live || live != head->version ||
 		    (sizes ^ want) & HASH_SIZES_FIXED ||
 		    head->root_high != table->root_number >> 20 ||
-		    !hash_near_has_all(table, reading, size) ||
+		    !hash_near_covers(table, reading, size) ||
 		    !hash_entry_has_key(head, reading->key, reading->key_size)))
 		return false;
 	reading->entry = (struct hash_entry){
@@ -255,7 +259,7 @@ static inline bool hash_near_take(const struct hash_table *table,
 		.stamp = head->stamp,
 		.touched = head->touched,
 	};
-	if (!hash_near_value(reading, grows))
+	if (!hash_near_copy_value(reading, grows))
 		return false;
 	reading->slot_at =
 		hash_slot_address(reading, (uint32_t)reading->slot_at);
@@ -270,7 +274,7 @@ static inline bool hash_near_find(struct hash_table *table,
 	const uint8_t *at = hash_near_subtable(table, reading, epoch);
 
 	at = hash_near_entry(table, reading, at);
-	return hash_near_take(table, reading, at, grows);
+	return hash_near_read_entry(table, reading, at, grows);
 }
 
 /* hash_touch in place. No barrier after it: nobody waits for such a note, and
@@ -310,7 +314,7 @@ static inline __attribute__((always_inline)) bool hash_get_near(
 	hash_reading_begin(&reading, key, key_size, room, room_size);
 	reading.hash = hash_of_key(table, key, key_size);
 	reading.print = hash_places(table, reading.hash, reading.place);
-	hash_near_hint(table, &reading);
+	hash_near_prefetch_places(table, &reading);
 	if (!client_near_begin(table->reef, &near))
 		return false;
 	found = hash_near_find(table, &reading, near.epoch, false);

@@ -90,8 +90,8 @@ static uint64_t next_address(const struct map_stage *stage)
 
 /* Receive straight to where it belongs: what the socket has now, without
  * waiting (fabric/near.h (4)). False: not in place at the moment. */
-static bool receive_near(struct map_stage *stage, int fd, size_t size,
-			 ssize_t *got)
+static bool receive_in_place(struct map_stage *stage, int fd, size_t size,
+			     ssize_t *got)
 {
 	uint8_t *to;
 
@@ -109,7 +109,7 @@ static bool receive_near(struct map_stage *stage, int fd, size_t size,
 
 /* By a buffer and an operation: that does what is due, and then the memory is
  * near again. */
-static ssize_t receive_far(struct map_stage *stage, int fd, size_t size)
+static ssize_t receive_by_buffer(struct map_stage *stage, int fd, size_t size)
 {
 	char detour[DETOUR];
 	ssize_t got = recv(fd, detour, size, MSG_DONTWAIT);
@@ -128,9 +128,9 @@ ssize_t map_stage_receive(struct map_stage *stage, int fd, size_t most)
 	reef_assert(left);
 	do {
 		size = left < PIECE ? left : PIECE;
-		if (!receive_near(stage, fd, size, &got)) {
+		if (!receive_in_place(stage, fd, size, &got)) {
 			size = size < DETOUR ? size : DETOUR;
-			got = receive_far(stage, fd, size);
+			got = receive_by_buffer(stage, fd, size);
 		}
 		if (got <= 0)
 			return all ? all : got;

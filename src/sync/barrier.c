@@ -350,7 +350,7 @@ static int tell_partners(struct reef_barrier *barrier)
 
 /* Take a new view, and do what it calls for.  1: our round is complete.  0: go
  * on with its steps. */
-static int look_and_act(struct reef_barrier *barrier)
+static int apply_new_view(struct reef_barrier *barrier)
 {
 	int rc = 0;
 
@@ -429,7 +429,7 @@ static int carry_on(struct reef_barrier *barrier)
 	int rc;
 
 	do {
-		rc = barrier->look ? look_and_act(barrier) : 0;
+		rc = barrier->look ? apply_new_view(barrier) : 0;
 		if (!rc)
 			rc = advance(barrier);
 	} while (!rc && barrier->look);

@@ -108,7 +108,7 @@ static int has_come_once(struct reef_barrier *barrier, uint64_t address)
 /* Read `came` over and over, letting others run in between, as long as that
  * pays: where somebody who does not wait for us has the processor, letting it
  * run takes far longer than sleeping, from which one is woken at once. */
-static int look_for_a_while(struct reef_barrier *barrier, uint64_t address)
+static int spin_until_come(struct reef_barrier *barrier, uint64_t address)
 {
 	uint64_t most_ns = reef_spin_begin(&barrier->spin);
 	uint64_t start_ns, passed_ns = 0;
@@ -144,7 +144,7 @@ int barrier_near_wait(struct reef_barrier *barrier, bool can_wait)
 	address = came_address(barrier, barrier->group.before[barrier->step],
 			       barrier->step);
 	if (barrier->is_near && can_wait)
-		rc = look_for_a_while(barrier, address);
+		rc = spin_until_come(barrier, address);
 	if (!rc)
 		rc = set_awake(barrier, false);
 	return rc || !barrier->was_awake ? rc : has_come_once(barrier, address);

@@ -315,7 +315,8 @@ bool lock_has_ended(struct reef_lock *lock, uint32_t session);
 /* The lock was had, perhaps because of lock_spin: allow more of it. */
 void lock_spin_paid(struct reef_lock *lock, const struct lock_wait *wait);
 /* True if the holder's session was not looked at for period_ns. */
-bool lock_is_look_due(const struct reef_lock *lock, uint64_t period_ns);
+bool lock_is_session_check_due(const struct reef_lock *lock,
+			       uint64_t period_ns);
 /* True if H, as it was seen, may be taken from whom it names: (2). *flags:
  * those that it has to have then. */
 bool lock_can_break(struct reef_lock *lock, uint64_t h, uint64_t *flags);

@@ -121,7 +121,7 @@ static int choose_slot(struct reef_lock *lock, struct lock_wait *wait)
 	}
 	if (!wait->can_wait)
 		return -EBUSY;
-	if (lock_is_look_due(lock, lock->ttl_ns / 16))
+	if (lock_is_session_check_due(lock, lock->ttl_ns / 16))
 		clear_dead(lock);
 	rc = lock_pause(lock, wait, SLOT_PAUSE_NS);
 	return rc ? rc : -EAGAIN;

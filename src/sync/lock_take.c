@@ -85,7 +85,7 @@ static int break_if_due(struct reef_lock *lock, uint64_t *h)
 	int rc = -EBUSY;
 
 	if (!lock_is_mine(lock, *h) &&
-	    lock_is_look_due(lock, lock->ttl_ns / 16))
+	    lock_is_session_check_due(lock, lock->ttl_ns / 16))
 		rc = take_broken(lock, h);
 	return rc == -EBUSY ? -EAGAIN : rc;
 }
@@ -163,7 +163,7 @@ static int wait_for_holder(struct reef_lock *lock, struct lock_wait *wait,
 	int rc;
 
 	if (!wait->can_wait) {
-		if (!lock_is_look_due(lock, lock->ttl_ns / 16))
+		if (!lock_is_session_check_due(lock, lock->ttl_ns / 16))
 			return -EBUSY;
 		return take_broken(lock, h);
 	}

@@ -339,7 +339,7 @@ bool lock_has_ended(struct reef_lock *lock, uint32_t session)
 					   REEF_MUTATED(LOCK_BREAK_AT_EXPIRED));
 }
 
-bool lock_is_look_due(const struct reef_lock *lock, uint64_t period_ns)
+bool lock_is_session_check_due(const struct reef_lock *lock, uint64_t period_ns)
 {
 	return reef_now_ns() - lock->looked_ns >= period_ns;
 }

@@ -192,8 +192,8 @@ int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	return read_key(thread, client, key, false);
 }
 
-int redis_look(struct redis_thread *thread, struct redis_client *client,
-	       const struct redis_bytes *key)
+int redis_peek_head(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_bytes *key)
 {
 	struct reef_map *map;
 	int rc;

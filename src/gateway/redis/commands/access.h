@@ -20,8 +20,8 @@ int redis_read(struct redis_thread *thread, struct redis_client *client,
 int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
 /* As peek, without the bytes of the value: a large one is not read. */
-int redis_look(struct redis_thread *thread, struct redis_client *client,
-	       const struct redis_bytes *key);
+int redis_peek_head(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_bytes *key);
 /* As read, but counts as a use even if the client said NO-TOUCH. */
 int redis_touch(struct redis_thread *thread, struct redis_client *client,
 		const struct redis_bytes *key);

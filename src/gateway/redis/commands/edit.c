@@ -20,7 +20,7 @@ static const char too_long[] =
 static void run_strlen(struct redis_thread *thread, struct redis_client *client,
 		       const struct redis_request *request)
 {
-	int rc = redis_look(thread, client, &request->argv[1]);
+	int rc = redis_peek_head(thread, client, &request->argv[1]);
 
 	if (rc == 0)
 		redis_reply_integer(&client->reply,

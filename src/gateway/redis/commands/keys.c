@@ -32,7 +32,8 @@ static void reply_count(struct redis_thread *thread,
 
 	for (i = 1; i < request->argc; i++) {
 		rc = is_use ? redis_touch(thread, client, &request->argv[i])
-			    : redis_look(thread, client, &request->argv[i]);
+			    : redis_peek_head(thread, client,
+					      &request->argv[i]);
 		if (rc && rc != -ENOENT)
 			return;
 		there += rc == 0;
@@ -56,7 +57,7 @@ static void run_touch(struct redis_thread *thread, struct redis_client *client,
 static void run_type(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	int rc = redis_look(thread, client, &request->argv[1]);
+	int rc = redis_peek_head(thread, client, &request->argv[1]);
 
 	if (rc == 0)
 		redis_reply_status(&client->reply, "string");
@@ -238,7 +239,7 @@ static void reply_time(struct redis_thread *thread, struct redis_client *client,
 		       bool is_relative)
 {
 	uint64_t now_ms = 0, at_ms;
-	int rc = redis_look(thread, client, &request->argv[1]);
+	int rc = redis_peek_head(thread, client, &request->argv[1]);
 
 	if (rc && rc != -ENOENT)
 		return;

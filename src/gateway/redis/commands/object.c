@@ -160,7 +160,7 @@ static void run_usage(struct redis_thread *thread, struct redis_client *client,
 			return;
 		}
 	}
-	rc = redis_look(thread, client, &request->argv[2]);
+	rc = redis_peek_head(thread, client, &request->argv[2]);
 	if (rc == -ENOENT)
 		redis_reply_null(&client->reply);
 	if (rc)

@@ -403,7 +403,7 @@ static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 	/* Keys are looked at first, so that inserted ones seldom have to be
 	 * removed again. */
 	for (i = 1; i < request->argc; i += 2) {
-		rc = redis_look(thread, client, &request->argv[i]);
+		rc = redis_peek_head(thread, client, &request->argv[i]);
 		if (rc == 0)
 			redis_reply_integer(&client->reply, 0);
 		if (rc != -ENOENT)

@@ -335,7 +335,7 @@ static void run_watch(struct redis_thread *thread, struct redis_client *client,
 		if (client->watches &&
 		    find_watch(client->watches, client->db, key))
 			continue;
-		rc = redis_look(thread, client, key);
+		rc = redis_peek_head(thread, client, key);
 		if (rc && rc != -ENOENT)
 			return;
 		rc = add_watch(client, key, rc ? 0 : thread->value.version);

@@ -49,8 +49,9 @@ static int open_control(struct shm_fabric *shm)
 		goto err_errno;
 	if (fcntl(shm->control_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		goto err_errno;
-	/* Older kernels do not have it; then a connector that breaks the rules
-	 * can send others of its user onto their slow path, and no more. */
+	/* Older kernels do not have this seal; there a connector that breaks
+	 * the rules can send others of its user onto their slow path, and no
+	 * more. */
 	fcntl(shm->control_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 	shm->control = map;
 	shm->control_size = size;
@@ -116,7 +117,8 @@ void shm_control_change(struct shm_fabric *shm, struct shm_link *link,
 	_Atomic uint64_t *word = &shm->control[link->slot].word;
 	uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
 
-	/* Release: what was done before, to has_changed on the other side. */
+	/* Release: what was done before is seen by whoever sees the change; the
+	 * partners are must_serve (post.c) and reef_near_at. */
 	atomic_store_explicit(word, (value + SHM_CONTROL_CHANGE) | bits,
 			      memory_order_release);
 }
@@ -133,7 +135,7 @@ int shm_control_send(struct shm_fabric *shm, struct shm_link *link)
 
 /* --- the connector's side --- */
 
-/* A file cannot be sealed. */
+/* A file cannot be sealed, so its owner has to be trusted: shm.h (1). */
 static int check_file_owner(const struct stat *stat)
 {
 	if (!S_ISREG(stat->st_mode))
@@ -161,7 +163,7 @@ int shm_map_passed(int fd, uint64_t offset, uint64_t size, int protection,
 	} else if (!(seals & F_SEAL_SHRINK)) {
 		return -REEF_EPROTO;
 	}
-	/* The size last: with the seal on it is final. */
+	/* The size is checked last: once the seal is on, it cannot shrink. */
 	if (fstat(fd, &stat) || stat.st_size < 0 ||
 	    (uint64_t)stat.st_size < offset + size)
 		return -REEF_EPROTO;

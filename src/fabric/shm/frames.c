@@ -70,7 +70,8 @@ static void note_opened(struct shm_queue *polling, struct shm_link *link)
 		shm_ring_ask(link);
 }
 
-/* 0: the link is up, or waits for CONTROL.  -EAGAIN. */
+/* Take the next step of a link's hello. 0: the link is up, or waits for
+ * CONTROL. -EAGAIN: the peer has to answer first. */
 static int step_hello(struct shm_queue *polling, struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
@@ -107,11 +108,13 @@ static int on_message(struct shm_queue *polling, struct shm_link *link,
 		return rc;
 	rc = reef_message_arrived(&polling->queue, &link->link, frame->payload,
 				  frame->length);
-	if (!rc && link->is_accepted) /* else it counts what was sent */
+	/* In a connected link the count is of messages sent. */
+	if (!rc && link->is_accepted)
 		link->streamed_count++;
 	return rc == -ENOSPC ? -EAGAIN : rc;
 }
 
+/* Handle a frame that either side may send. */
 static int on_frame_both(struct shm_link *link, const struct reef_frame *frame)
 {
 	struct iovec part = {(void *)frame->payload, frame->length};
@@ -165,7 +168,8 @@ static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
 		return -REEF_EPROTO;
 	if (frame->type == REEF_FRAME_DETACH)
 		return shm_on_detach(link, frame);
-	/* Its unread input has no effect any more (F5, F7). */
+	/* What a link had sent before it ended or was fenced has no effect when
+	 * it is read after that (F5, F7). */
 	if (link->ending || link->fenced)
 		return 0;
 	if (frame->type == REEF_FRAME_ATTACH)
@@ -177,7 +181,8 @@ static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
 	return on_frame_both(link, frame);
 }
 
-/* 1: handled a frame.  0: none to handle now.  Negative: the link must end. */
+/* Handle the held frame, or the next one.  1: that was done.  0: there is none
+ * that can be handled now.  Negative: the link must end. */
 static int handle_frame(struct shm_queue *polling, struct shm_link *link)
 {
 	struct reef_frame *frame = &link->held;
@@ -204,7 +209,8 @@ static int handle_frame(struct shm_queue *polling, struct shm_link *link)
 
 /* --- output --- */
 
-/* Go on with batches that wait for room. */
+/* Go on with the batches of a link that wait at a SEND, as far as the socket
+ * has room. */
 static int resume_pending(struct shm_queue *polling, struct shm_link *link)
 {
 	struct reef_batch *batch;
@@ -231,7 +237,8 @@ static int resume_pending(struct shm_queue *polling, struct shm_link *link)
 	return count;
 }
 
-/* freed: a departing link that has left. */
+/* Handle the frames that the socket has. *freed: the link was departing, its
+ * peer has left, and the link is freed. */
 static int handle_input(struct shm_queue *polling, struct shm_link *link,
 			bool *freed)
 {
@@ -243,9 +250,10 @@ static int handle_input(struct shm_queue *polling, struct shm_link *link,
 		if (rc <= 0)
 			break;
 		count++;
-		/* What comes after this is an event of its own; but of the dead
-		 * this may be the last look, and it may be about a frame that
-		 * was held since the last read. */
+		/* A later frame is an event of its own. But a dead peer's
+		 * socket may never be read again, and the frame may have been
+		 * held since the last read: there the socket is read to its
+		 * end. */
 		if (link->stream && !link->peer->dead &&
 		    reef_stream_is_drained(link->stream)) {
 			rc = 0;
@@ -256,10 +264,10 @@ static int handle_input(struct shm_queue *polling, struct shm_link *link,
 		return count;
 	if (rc < 0 && rc != -REEF_EPROTO &&
 	    shm_ring_delays_end(polling, link, &count))
-		rc = 1; /* it comes back for the end */
+		rc = 1; /* the end is handled in a later poll */
 	if (rc < 0) {
-		/* Whatever it sent wrong, it may have memory mapped: only the
-		 * end of the socket is the end. */
+		/* A peer that sent nonsense may still have memory mapped: only
+		 * the end of its socket says that it has not. */
 		link->is_deaf = true;
 		*freed = link->departing && link->at_end;
 		shm_link_end(polling, link, rc, link->at_end);
@@ -303,8 +311,8 @@ int shm_link_serve(struct shm_queue *polling, struct shm_link *link)
 		shm_link_interest(link);
 		if (rc)
 			return 0;
-		/* What more it said comes with the next poll: the user is to
-		 * hear that it opened before anything else of it, even if it
+		/* Further frames of the link are for the next poll: its user is
+		 * told that it opened before anything else, even if the peer
 		 * has gone again. */
 		if (link->is_accepted) {
 			link->has_more = true;
@@ -317,7 +325,7 @@ int shm_link_serve(struct shm_queue *polling, struct shm_link *link)
 	rc = reef_stream_flush(link->stream);
 	if (!rc && !link->ending)
 		count += resume_pending(polling, link);
-	/* Input also after a failed flush: a BYE may be there to read. */
+	/* Input is read even after a failed flush: it may have a BYE. */
 	count += handle_input(polling, link, &freed);
 	if (freed)
 		return count;

@@ -41,7 +41,8 @@ static int parse_address(const char *text, struct reef_address *out)
 
 /* --- making and freeing --- */
 
-/* A link over a socket, which it owns from now on, also on failure. */
+/* Make a link over a socket, which belongs to the link from now on; on failure
+ * it is closed. */
 static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 		     struct shm_link **out)
 {
@@ -63,7 +64,7 @@ static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 	link->bell_fd = -1;
 	link->since_ns = reef_now_ns();
 	link->peer = peer;
-	/* A small message takes ten times its size in there. */
+	/* The kernel counts ten times its size for a small message. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
 	if (payload_max < REEF_HELLO_FRAME_MAX)
 		payload_max = REEF_HELLO_FRAME_MAX;
@@ -91,8 +92,8 @@ err_close:
 	return rc;
 }
 
-/* The end of the socket tells the peer that we have nothing mapped any more.
- * shutdown, because a forked child may have the descriptor too. */
+/* The end of the socket tells the peer that we have nothing mapped any more. It
+ * is shut down, as a forked child may keep the descriptor open. */
 static void close_stream(struct shm_link *link)
 {
 	if (!link->stream)
@@ -179,7 +180,8 @@ static void end_connected(struct shm_queue *polling, struct shm_link *link,
 	atomic_store(&shm_of(link->link.fabric)->restless, true);
 }
 
-/* After this the connector, if it still has memory mapped, knows. */
+/* Tell the connector that its link has ended: by BYE, and by the control word,
+ * so that its next post stops even if it never reads the socket. */
 static void announce_end(struct shm_link *link, int reason)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
@@ -346,7 +348,8 @@ static void drop_accepted(struct shm_link *link)
 	if (!link->ending)
 		shm_link_end(queue, link, -REEF_ENOLINK, false);
 	if (link->reporting) {
-		/* by a caller of ours, which sees to the rest */
+		/* shm_links_report, which is calling `closed`, sees to the
+		 * rest. */
 		link->link.listener = NULL;
 		return;
 	}
@@ -354,8 +357,8 @@ static void drop_accepted(struct shm_link *link)
 		at = &(*at)->next_ended;
 	if (*at)
 		*at = link->next_ended;
-	/* Without `closed`, which unlisten has taken out: forgets messages'
-	 * pointers to it. */
+	/* Messages forget the link. `closed` is not called: shm_unlisten has
+	 * taken it out of the options. */
 	if (known)
 		reef_link_ended(&queue->queue, &link->link, -REEF_ENOLINK);
 	link->link.listener = NULL;
@@ -387,7 +390,8 @@ void shm_unlisten(struct reef_layer *layer, struct reef_listener *base)
 	free(listener);
 }
 
-/* The key is proven: may this session in? Inside reef_hello_step; locked. */
+/* Let in a session that has proven its key: end its older links, and take a
+ * control word. Called by reef_hello_step; locked. */
 static int admit_session(void *context, struct reef_hello_peer *peer)
 {
 	struct shm_link *link = context, *old, *next;
@@ -430,6 +434,7 @@ static void refuse_socket(int fd, int reason)
 	reef_stream_destroy(stream);
 }
 
+/* End the link that has been half open longest. False: there is none. */
 static bool drop_oldest_half_open(struct shm_queue *queue)
 {
 	struct shm_fabric *shm = shm_of(queue->queue.fabric);
@@ -446,6 +451,7 @@ static bool drop_oldest_half_open(struct shm_queue *queue)
 	return true;
 }
 
+/* Make a link of an accepted socket, and begin its hello; or refuse it. */
 static void accept_socket(struct shm_queue *queue,
 			  struct shm_listener *listener, int fd)
 {
@@ -498,7 +504,7 @@ void shm_accept(struct shm_queue *queue, struct shm_listener *listener)
 		}
 		if (fd == -EAGAIN)
 			return;
-		/* No descriptors: those who only began to talk make room. */
+		/* No descriptor is left: a half-open link makes room. */
 		if (!dropped && drop_oldest_half_open(queue)) {
 			dropped = true;
 			continue;
@@ -514,8 +520,8 @@ void shm_accept(struct shm_queue *queue, struct shm_listener *listener)
 
 /* --- connecting --- */
 
-/* Whoever is not let in at all is told so, and hung up on, at once: perhaps
- * before it could say a word. */
+/* Why the acceptor closed the socket: it sends BYE and hangs up at once on
+ * those whom it does not let in, perhaps before they have sent anything. */
 static int read_refusal(struct shm_link *link)
 {
 	struct reef_frame frame;
@@ -585,7 +591,6 @@ void shm_disconnect(struct reef_layer *layer, struct reef_link *base)
 
 /* --- time --- */
 
-/* A connected link that went down: unmap, then close. */
 void shm_link_leave(struct shm_link *link)
 {
 	shm_ring_leave(link);
@@ -615,12 +620,13 @@ static bool is_overdue(const struct shm_link *link, bool opening,
 		return true;
 	if (link->attaching && is_silent(link, link->asked_ns, now_ns))
 		return true;
-	/* Connecting has its own deadline, the caller's. */
+	/* The deadline of a connected link that opens is its caller's. */
 	return link->is_accepted && opening && !link->ending &&
 	       now_ns > link->since_ns + silence_ns;
 }
 
-/* True: look again. May free the link. */
+/* Do what is due for one link, which may free it. True: something is still to
+ * come that no descriptor announces. */
 static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 		      uint64_t now_ns, int *count)
 {
@@ -647,7 +653,8 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 	if (link->is_accepted && link->link.queue != &polling->queue)
 		return true;
 	*count += shm_link_serve(polling, link);
-	/* A child of the dead may keep the socket open. */
+	/* A child of a dead process may keep the socket open, so the end of the
+	 * socket is not awaited. */
 	if (dying && !link->ending && !link->leaving && !link->has_held &&
 	    !link->has_more && !shm_ring_delays_end(polling, link, count)) {
 		shm_link_end(polling, link, -REEF_ENOLINK, true);

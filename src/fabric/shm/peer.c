@@ -41,7 +41,7 @@ bool shm_peer_is_dead(struct shm_peer *peer)
 	return peer->dead;
 }
 
-/* The process that connected, or that listens. */
+/* A pidfd of the process at the other end: that connected, or that listens. */
 static int open_pidfd(int fd, pid_t pid)
 {
 	socklen_t size = sizeof(int);
@@ -64,7 +64,7 @@ static struct shm_peer *find_peer(struct shm_fabric *shm, pid_t pid)
 	struct shm_peer *peer;
 
 	for (peer = shm->peers; peer; peer = peer->next)
-		/* As long as it lives nobody else has its number. */
+		/* While a process lives no other has its number. */
 		if (peer->pid == pid && (peer->self || peer->pidfd >= 0) &&
 		    !shm_peer_is_dead(peer))
 			return peer;
@@ -82,7 +82,7 @@ static bool may_be_killed(const struct shm_peer *peer)
 	if (peer->self)
 		return true;
 	rc = peer->pidfd < 0 ? -EPERM : send_signal(peer->pidfd, 0);
-	/* Gone already: its socket will say so. */
+	/* -ESRCH: the process has ended, and the end of its socket follows. */
 	return !rc || rc == -ESRCH;
 }
 
@@ -155,8 +155,8 @@ void shm_peer_kill(struct shm_peer *peer)
 
 	reef_assert(!peer->self && peer->pidfd >= 0);
 	rc = send_signal(peer->pidfd, SIGKILL);
-	/* It may have changed its user since it was let in. Then the fence is
-	 * not confirmed before it ends by itself. */
+	/* The process may have changed its user since it was let in. Then the
+	 * fence is not confirmed before the process ends by itself. */
 	if (rc && rc != -ESRCH)
 		reef_log(REEF_LOG_ERROR, "shm", "cannot kill process %d: %s",
 			 (int)peer->pid, reef_error_name(rc));
@@ -164,13 +164,13 @@ void shm_peer_kill(struct shm_peer *peer)
 
 /* --- fencing --- */
 
-/* True: nothing of this link can take effect any more. */
+/* Fence one link. True: nothing of it can take effect any more. */
 static bool fence_link(struct shm_queue *queue, struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 
-	/* A process that has closed its end has unmapped before, and is not to
-	 * die for that this side has not read it yet, or told its user. */
+	/* A process that has closed its end has unmapped before that. It is not
+	 * killed only because this side has not read the end yet. */
 	if (!link->fenced && (!link->stream || shm_link_has_hung_up(link))) {
 		link->fenced = true;
 		shm_link_end(queue, link, -REEF_EFENCED, true);

@@ -20,7 +20,7 @@
 
 /* Operations prefetched ahead of the one under way. */
 #define PREFETCH_OPS 32
-/* A control word that changes so often during one post: -EAGAIN. */
+/* A post whose link's control word changes more often than this: -EAGAIN. */
 #define SERVES_MAX 16
 /* How far the turn grows, instead of by 2, when a post serves its link: shm.h.
  */
@@ -32,7 +32,7 @@
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-/* Do a READ, WRITE, CAS or FAA that was checked; inside. */
+/* Do a READ, WRITE, CAS or FAA that was checked. Between enter and leave. */
 static inline void run_op(struct reef_op *op, bool *dirty)
 {
 	reef_near_do(op->kind, op->remote->base + op->offset, op->local,
@@ -49,7 +49,7 @@ static inline void prefetch_op(const struct reef_op *op)
 
 /* --- SEND and FLUSH --- */
 
-/* Make the bytes of a FLUSH durable; inside. */
+/* Make the bytes of a FLUSH durable. Between enter and leave. */
 static int run_flush(struct reef_op *op)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -65,8 +65,8 @@ static int run_flush(struct reef_op *op)
 	return 0;
 }
 
-/* Locked. 0: the kernel has it.  1: ours has taken it, and must still push it
- * out.  -EAGAIN: no room. */
+/* Locked: send a message. 0: the kernel or the ring has it.  1: the stream has
+ * it, but not yet the kernel.  -EAGAIN: there is no room for it. */
 static int run_send(struct shm_link *link, struct reef_op *op)
 {
 	struct iovec part = {op->local, op->length};
@@ -110,8 +110,9 @@ static int run_send_unlocked(struct shm_link *link, struct reef_batch *batch,
 	int rc = -EAGAIN;
 
 	pthread_mutex_lock(&shm->lock);
-	/* Behind those that wait already, and only when nothing is kept: a SEND
-	 * that is done must not depend on its sender polling again. */
+	/* A SEND goes behind those that wait already, and only when the stream
+	 * keeps nothing: one that is done must not depend on its sender polling
+	 * again. */
 	if (!link->pending &&
 	    (!link->stream || !reef_stream_flush(link->stream)))
 		rc = run_send(link, &batch->ops[index]);
@@ -216,7 +217,7 @@ static int check_sends(struct shm_link *link, const struct reef_batch *batch)
 	return pending >= shm->fabric.options.depth_max ? -EAGAIN : 0;
 }
 
-/* Post a batch with SEND or FLUSH in it, which was checked. */
+/* Post a batch that was checked and has a SEND or a FLUSH in it. */
 static int post_general(struct shm_queue *queue, struct reef_batch *batch,
 			uint32_t kinds)
 {
@@ -282,7 +283,8 @@ out:
 	pthread_mutex_unlock(&shm->lock);
 }
 
-/* True if the owner wants to be heard, or it is time to look at the socket. */
+/* True if the link's control word has changed, or if it is time to read its
+ * socket. */
 static inline bool must_serve(const struct shm_queue *queue,
 			      const struct shm_link *link, uint64_t turn)
 {

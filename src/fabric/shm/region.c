@@ -40,7 +40,8 @@ int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
 
 	if (memory->domain != shm->fabric.domain)
 		return -REEF_EDOMAIN;
-	/* What holders are given must hold by itself what is read-only. */
+	/* A holder gets the descriptor, so only a memfd, whose seals forbid
+	 * writing, can be read-only. */
 	if (memory->fd < 0 ||
 	    (memory->read_only && memory->backing != REEF_BACKING_MEMFD))
 		return -EINVAL;
@@ -49,8 +50,8 @@ int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
 		return -ENOMEM;
 	region->region.fabric = &shm->fabric;
 	region->region.memory = memory;
-	/* Whoever has a link and guesses a key could attach: so it cannot be
-	 * guessed, nor does it ever come again. */
+	/* Whoever has a link and guesses a key could attach. So a key is
+	 * random, and none is ever used again. */
 	do {
 		rc = reef_random_secret(&region->region.key,
 					sizeof(region->region.key));
@@ -180,7 +181,8 @@ int shm_on_detach(struct shm_link *link, const struct reef_frame *frame)
 	return 0;
 }
 
-/* One holder: is it gone, was it told? */
+/* Send WITHDRAW to one holder, unless it was told before. A holder whose
+ * process is dead loses its holds. */
 static void withdraw_from_holder(struct shm_queue *queue, struct shm_link *link,
 				 struct shm_hold *hold)
 {
@@ -190,8 +192,8 @@ static void withdraw_from_holder(struct shm_queue *queue, struct shm_link *link,
 		shm_link_died(queue, link);
 		return;
 	}
-	/* A departing link was told to stop altogether; its queue may be gone,
-	 * so look whether it has. */
+	/* The peer of a departing link was told to stop altogether. Its queue
+	 * may be closed, so the end of its socket is read here. */
 	if (link->departing) {
 		shm_link_serve(queue, link);
 		return;
@@ -200,7 +202,7 @@ static void withdraw_from_holder(struct shm_queue *queue, struct shm_link *link,
 		return;
 	if (shm_send_key(link, REEF_FRAME_WITHDRAW, 0,
 			 hold->region->region.key))
-		return; /* asked again */
+		return; /* no room; shm_withdraw is called again */
 	hold->told = true;
 	shm_control_change(shm, link, 0);
 	shm_link_interest(link);
@@ -278,15 +280,16 @@ void shm_remotes_free(struct shm_link *link)
 		free_remote(link, link->remotes);
 }
 
-/* Do what a remote owes, as far as it goes now. True: something is left. It may
- * be freed. */
+/* Take the steps that a remote owes and that can be taken now; the last frees
+ * it. True: some are left. */
 static bool settle_remote(struct shm_link *link, struct shm_remote *remote)
 {
 	if (remote->owes_unmap && reef_grace_is_over(remote->grace)) {
 		unmap_remote(remote);
 		remote->owes_detach = true;
 	}
-	if (!link->stream) /* the end of the socket says it all */
+	/* The end of the socket has told the owner already. */
+	if (!link->stream)
 		remote->owes_attach = remote->owes_detach = false;
 	if (remote->owes_attach &&
 	    !shm_send_key(link, REEF_FRAME_ATTACH, remote->tag,
@@ -297,7 +300,7 @@ static bool settle_remote(struct shm_link *link, struct shm_remote *remote)
 		remote->owes_detach = false;
 	if (remote->owes_unmap || remote->owes_detach || remote->owes_attach)
 		return true;
-	/* One that is still attaching is freed when the answer comes. */
+	/* A remote that is still attaching is freed when the answer comes. */
 	if (remote->owes_freeing && atomic_load(&remote->remote.state) <= 0)
 		free_remote(link, remote);
 	return false;
@@ -356,7 +359,7 @@ int shm_attach(struct reef_layer *layer, struct reef_queue *queue,
 	remote->next = link->remotes;
 	link->remotes = remote;
 	shm_remotes_settle(link);
-	/* Its answer has a deadline, and may have to be read by a queue that
+	/* The answer has a deadline, and may have to be read by a queue that
 	 * does not watch this socket. */
 	atomic_store(&shm->restless, true);
 	shm_link_interest(link);
@@ -375,7 +378,8 @@ void shm_detach(struct reef_layer *layer, struct reef_queue *queue,
 	(void)queue;
 	pthread_mutex_lock(&shm->lock);
 	if (remote->map_size) {
-		/* Nothing under way names it: that is the caller's word. */
+		/* The caller promises that nothing under way names the remote,
+		 * so no grace is needed. */
 		unmap_remote(remote);
 		remote->owes_detach = true;
 	}
@@ -396,7 +400,7 @@ static struct shm_remote *find_remote(struct shm_link *link, uint64_t tag)
 	return remote;
 }
 
-/* Check and map what the owner has sent. */
+/* Check and map the memory that ATTACHED has brought. */
 static int map_attached(struct shm_link *link, struct shm_remote *remote,
 			const struct reef_wire_attached *attached, int fd)
 {
@@ -412,7 +416,7 @@ static int map_attached(struct shm_link *link, struct shm_remote *remote,
 			    &map);
 	if (rc)
 		return rc;
-	/* A hint, as in memory.c. */
+	/* Huge pages are a hint, as in memory.c: its failure is none. */
 	madvise(map, attached->size, MADV_HUGEPAGE);
 	if (!(attached->flags & REEF_WIRE_DURABLE))
 		reef_memory_populate(map, attached->size < POPULATE_MAX
@@ -449,7 +453,7 @@ int shm_on_attached(struct shm_queue *polling, struct shm_link *link,
 		rc = remote->owes_freeing
 			     ? -ECANCELED
 			     : map_attached(link, remote, &attached, frame->fd);
-		/* The owner counts a hold either way. */
+		/* The owner counts a hold even if mapping failed here. */
 		remote->owes_detach = rc != 0;
 		reef_attach_ended(&polling->queue, &remote->remote, rc);
 	}

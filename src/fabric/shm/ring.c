@@ -60,6 +60,7 @@ _Static_assert(sizeof(struct shm_ring) == RING_SIZE, "layout");
 
 /* --- the connector --- */
 
+/* True if the acceptor is of this user or root: (2). */
 static bool is_peer_trusted(const struct shm_link *link)
 {
 	socklen_t size = sizeof(struct ucred);
@@ -84,7 +85,7 @@ static int make_ring_memory(void)
 	return fd;
 }
 
-/* Without one everything goes through the socket. */
+/* A link that gets no ring sends everything through its socket. */
 void shm_ring_ask(struct shm_link *link)
 {
 	void *map;
@@ -128,7 +129,8 @@ bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
 	if (!ring || link->is_accepted || link->bell_fd < 0 ||
 	    length > SHM_RING_MESSAGE_MAX)
 		return false;
-	/* Acquire: the receiver has done with the entry. */
+	/* Acquire: the receiver has done with the entry; the partner is
+	 * take_entry. */
 	used = link->ringed_count -
 	       atomic_load_explicit(&ring->head, memory_order_acquire);
 	if (used >= ENTRIES)
@@ -145,12 +147,13 @@ bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
 	if (atomic_load_explicit(&ring->asleep, memory_order_relaxed) == 1 &&
 	    atomic_compare_exchange_strong(&ring->asleep, &asleep, 2) &&
 	    write(link->bell_fd, &one, sizeof(one)) < 0)
-		return true; /* full, so it rings already */
+		return true; /* the counter is full, so the bell rings */
 	return true;
 }
 
 /* --- the acceptor --- */
 
+/* Make the queue's bell, unless it has one. */
 static int ensure_bell(struct shm_queue *queue)
 {
 	int fd, rc;
@@ -173,7 +176,7 @@ void shm_ring_drain_bell(struct shm_queue *queue)
 {
 	uint64_t count;
 
-	/* One read takes all; whether there was something does not matter. */
+	/* One read empties the counter; it may have been empty before. */
 	if (read(queue->bell_fd, &count, sizeof(count)) < 0)
 		return;
 }
@@ -198,7 +201,8 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 		munmap(map, RING_SIZE);
 		return rc;
 	}
-	/* Else it has gone, and what it sent before is still to be read. */
+	/* Any other error means that the peer has gone; what it put into the
+	 * ring before is still to be taken. */
 	link->ring = map;
 	pthread_mutex_lock(&polling->ring_lock);
 	link->next_ringed = polling->ringed;
@@ -208,7 +212,8 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 	return 0;
 }
 
-/* 1: taken.  0: there is none that may be taken now.  Negative: nonsense. */
+/* Take the next message of a ring.  1: that was done.  0: there is none that
+ * may be taken now.  Negative: the sender broke the protocol. */
 static int take_entry(struct shm_queue *polling, struct shm_link *link)
 {
 	struct shm_ring *ring = link->ring;
@@ -230,20 +235,20 @@ static int take_entry(struct shm_queue *polling, struct shm_link *link)
 		return -REEF_EPROTO;
 	if (entry.streamed != (uint32_t)link->streamed_count)
 		return 0; /* the socket's turn (1) */
-	/* The end of the link or a fence: as for a frame. */
+	/* After the end of the link or a fence the message is dropped, as a
+	 * frame is. */
 	if (!link->ending && !link->fenced)
 		rc = reef_message_arrived(&polling->queue, &link->link,
 					  entry.bytes, entry.length);
 	if (rc)
 		return rc == -ENOSPC ? 0 : rc;
 	link->ringed_count++;
-	/* Release: the entry is free again. */
+	/* Release: the entry is free again; the partner is shm_ring_send. */
 	atomic_store_explicit(&ring->head, link->ringed_count,
 			      memory_order_release);
 	return 1;
 }
 
-/* Take what is there. How much, or negative: the link must end. */
 int shm_ring_take(struct shm_queue *polling, struct shm_link *link)
 {
 	uint32_t awake = 1;
@@ -256,7 +261,7 @@ int shm_ring_take(struct shm_queue *polling, struct shm_link *link)
 			return rc;
 		count++;
 	}
-	/* No need to ring while we are at it. */
+	/* The sender need not ring while this queue is polled. */
 	if (count)
 		atomic_compare_exchange_strong(&link->ring->asleep, &awake, 0);
 	return count;
@@ -273,7 +278,9 @@ int shm_ring_take_before(struct shm_queue *polling, struct shm_link *link,
 		rc = take_entry(polling, link);
 		if (rc < 0)
 			return rc;
-		if (!rc) /* no room; or it never comes, and the link with it */
+		/* There is no room; or the message is not in the ring, and then
+		 * it never comes, so the link ends. */
+		if (!rc)
 			return shm_ring_is_empty(link) ? -REEF_EPROTO : -EAGAIN;
 	}
 	return 0;
@@ -296,7 +303,8 @@ bool shm_ring_delays_end(struct shm_queue *polling, struct shm_link *link,
 	rc = shm_ring_take(polling, link);
 	if (rc > 0)
 		*count += rc;
-	/* Only for want of room: what else is left can never be taken. */
+	/* What is left for want of room is taken later. Anything else that is
+	 * left can never be taken. */
 	link->has_more =
 		rc > 0 || (!rc && polling->queue.inbox_count >=
 					  link->link.fabric->options.inbox_max);

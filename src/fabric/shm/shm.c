@@ -9,10 +9,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* How often a poll that found something in a ring looks at descriptors. */
+/* Of polls that found something in a ring, one in so many calls epoll. */
 #define EPOLL_EVERY 16
 #define EVENTS_PER_POLL 64
-/* How often whoever sleeps looks whether a grace is over. */
+/* How often a sleeper wakes up to see whether a grace is over. */
 #define GRACE_LOOK_NS 1000000
 
 /* --- what descriptors are --- */
@@ -60,7 +60,8 @@ void shm_source_remove(struct shm_fabric *shm, int fd)
 
 	if ((uint32_t)fd < shm->sources_count)
 		shm->sources[fd] = (struct shm_source){0};
-	/* Closing would do it, but for a copy in a forked child. */
+	/* Closing the descriptor would not do: a forked child may have a copy,
+	 * which keeps it in the epoll. */
 	for (queue = shm->queues; queue; queue = queue->next)
 		epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, fd, NULL);
 }
@@ -73,9 +74,9 @@ static int end_links_of_peer(struct shm_queue *queue, struct shm_peer *peer)
 	struct shm_link *link, *next;
 	int count = 0;
 
-	/* Once is enough: it would stay readable. */
+	/* A dead process's pidfd stays readable, and is reported only once. */
 	epoll_ctl(queue->queue.fd, EPOLL_CTL_DEL, peer->pidfd, NULL);
-	/* It goes with the last of its links. */
+	/* The peer must outlive the last of its links in this loop. */
 	peer->refs++;
 	for (link = shm->links; link; link = next) {
 		next = link->next;
@@ -113,10 +114,10 @@ static int on_event(struct shm_queue *queue, int fd)
 		return shm_peer_is_dead(source.object)
 			       ? end_links_of_peer(queue, source.object)
 			       : 0;
-	case SHM_TIMER: /* what it was for has been tended to already */
+	case SHM_TIMER: /* shm_links_tend was called before, by shm_poll */
 		queue->timer_set = read(fd, &times, sizeof(times)) < 0;
 		return 0;
-	case SHM_BELL: /* rings have been looked at already */
+	case SHM_BELL: /* shm_poll has polled the rings before */
 		shm_ring_drain_bell(queue);
 		return 0;
 	case SHM_NOTHING: /* wake_fd, or closed meanwhile */
@@ -137,8 +138,9 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 		progress = shm_rings_poll(queue);
 		pthread_mutex_unlock(&shm->lock);
 	}
-	/* Right after arm only what descriptors do not tell: fd is readable as
-	 * long as one of them is, and whoever sleeps on it sees that. */
+	/* A poll right after arm leaves out epoll: the queue's fd is readable
+	 * as long as one of the descriptors is, and whoever sleeps on it sees
+	 * that. */
 	if (!queue->is_armed &&
 	    (!progress || ++queue->ring_polls % EPOLL_EVERY == 0))
 		count = epoll_wait(base->fd, events, EVENTS_PER_POLL, 0);
@@ -148,7 +150,8 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	    !atomic_load_explicit(&shm->restless, memory_order_relaxed))
 		return progress;
 	pthread_mutex_lock(&shm->lock);
-	/* Not after the events: what they leave over is for the next poll. */
+	/* Links are tended before the events: what those leave over is for the
+	 * next poll. */
 	if (atomic_load(&shm->restless))
 		progress += shm_links_tend(queue);
 	for (i = 0; i < count; i++)
@@ -159,8 +162,8 @@ static int shm_poll(struct reef_layer *layer, struct reef_queue *base)
 	return progress;
 }
 
-/* Another thread's post that is inside holds up what waits for a grace, and
- * does not say when it leaves: it has no time for that. */
+/* A grace may wait for a post of another thread, which tells nobody when it
+ * leaves: that would cost every post. So a timer wakes the sleeper. */
 static int shm_arm(struct reef_layer *layer, struct reef_queue *base)
 {
 	static const struct itimerspec soon = {
@@ -359,7 +362,8 @@ int reef_shm_open(const struct reef_fabric_options *options,
 	shm->fabric.options = *options;
 	shm->fabric.domain = reef_domain_cpu();
 	shm->fabric.capabilities = REEF_CAP_FLUSH;
-	/* With a full barrier in every enter it would gain nothing. */
+	/* Where every enter takes a full barrier, memory in place would gain
+	 * nothing. */
 	if (!reef_grace_is_strong)
 		shm->fabric.capabilities |= REEF_CAP_NEAR;
 	shm->control_fd = -1;

@@ -43,7 +43,7 @@
 
 /* Connections that have not finished their hello. */
 #define SHM_HALF_OPEN_MAX 1024
-/* The same, of one process: no more than half of them. */
+/* Those of one process, so that it cannot have more than half of them. */
 #define SHM_HALF_OPEN_PEER_MAX 512
 /* A queue that only posts looks at a link's socket now and then: when its turn
  * has none of these bits. A look takes three turns of two, so that 4,093 posts
@@ -52,26 +52,27 @@
 #define SHM_LOOK_SELDOM (8192u - 2)
 #define SHM_LOOK_OFTEN (32u - 2)
 
-/* One per link, in a page that the acceptor writes and the connector reads. */
+/* The control word of one link: the acceptor writes it, and the connector reads
+ * it. */
 struct shm_control {
-	/* count << 2 | bits; count goes up with every change. */
+	/* count << 2 | bits; the count goes up with every change. */
 	_Alignas(64) _Atomic uint64_t word;
 };
 #define SHM_CONTROL_FENCED 1u /* stop: -REEF_EFENCED */
 #define SHM_CONTROL_ENDED 2u  /* stop: -REEF_ENOLINK */
-#define SHM_CONTROL_CHANGE 4u /* there is something in the socket */
-/* No control word is ever this: what a link that is down has seen. */
+#define SHM_CONTROL_CHANGE 4u /* 1 in the count: read the socket */
+/* The control_seen of a link that is down: no control word is ever this. */
 #define SHM_CONTROL_NEVER UINT64_MAX
 
-/* Another process, or this one. */
+/* The process at the other end of links; it may be this one. */
 struct shm_peer {
 	struct shm_peer *next;
-	uint32_t refs; /* links */
+	uint32_t refs; /* links to it */
 	uint32_t half_open;
 	pid_t pid;
-	int pidfd; /* -1: the kernel would not say; connected links only */
+	int pidfd; /* -1: the kernel gave none; connected links only */
 	bool self;
-	bool dead; /* found so; final */
+	bool dead; /* its end was seen; never false again */
 };
 
 struct shm_queue {
@@ -80,21 +81,23 @@ struct shm_queue {
 	int timer_fd;
 	bool timer_set;
 	bool is_armed; /* the next poll leaves descriptors to the sleeper */
-	uint32_t ring_polls; /* that found something */
+	uint32_t ring_polls; /* polls that found messages in a ring */
 	_Atomic uint32_t ringed_links;
 	pthread_mutex_t ring_lock;
-	struct shm_link *ringed; /* accepted, with a ring; by both locks */
-	int bell_fd;		 /* that their peers ring; -1: none yet */
+	/* Accepted links that have a ring; both locks are held to change it. */
+	struct shm_link *ringed;
+	int bell_fd; /* eventfd that their peers write to; -1: none yet */
 	/* Something besides descriptors waits for the next poll. */
 	_Atomic bool attention;
-	struct shm_link *ended; /* accepted ones, until `closed` was called */
+	struct shm_link *ended; /* accepted links, until `closed` was called */
 };
 
+/* What the owner knows of one link that has a region attached. */
 struct shm_hold {
 	struct shm_hold *next; /* of the link */
 	struct shm_region *region;
 	uint32_t count; /* attaches that were not detached */
-	bool told;	/* of the withdrawal */
+	bool told;	/* WITHDRAW was sent */
 };
 
 struct shm_region {
@@ -109,11 +112,11 @@ struct shm_remote {
 	struct shm_remote *next; /* of the link */
 	uint64_t tag;		 /* of its ATTACH */
 	uint64_t map_size;
-	/* What is still to be done for it. */
-	bool owes_attach;  /* the frame is not out yet */
-	bool owes_unmap;   /* after `grace` */
-	bool owes_detach;  /* the frame is not out yet */
-	bool owes_freeing; /* nobody has a pointer to it any more */
+	/* Steps that this side still owes; shm_remotes_settle takes them. */
+	bool owes_attach;  /* ATTACH is not sent yet */
+	bool owes_unmap;   /* the mapping goes when `grace` is over */
+	bool owes_detach;  /* DETACH is not sent yet */
+	bool owes_freeing; /* the user has detached it */
 	uint64_t grace;
 };
 
@@ -125,30 +128,31 @@ struct shm_link {
 	struct reef_stream *stream; /* NULL: closed */
 	struct reef_hello *hello;   /* until welcomed */
 	struct shm_peer *peer;
-	uint64_t since_ns;	   /* opening */
-	uint32_t peer_message_max; /* what the peer takes */
+	uint64_t since_ns;	   /* when it was made */
+	uint32_t peer_message_max; /* longest message that the peer takes */
 	uint32_t interest;	   /* epoll events asked for */
-	struct reef_frame held;	   /* could not be handled yet */
+	struct reef_frame held;	   /* a frame that is to be tried again */
 	bool has_held;
 	bool has_more; /* frames may be buffered that epoll does not know of */
 	bool at_end;   /* the peer closed its socket */
-	bool is_deaf;  /* sent nonsense: only its end is awaited */
+	bool is_deaf;  /* the peer sent nonsense: only its end is awaited */
 	/* Batches that wait at a SEND, in order: scratch[0] is its index,
 	 * scratch[1] 1 if the stream has taken it, but not the kernel. */
 	struct reef_batch *pending, **pending_tail;
 	uint32_t pending_count;
-	uint64_t moved_ns; /* the last of them that went */
-	/* ring.c; counts: sent or taken so far */
+	uint64_t moved_ns; /* when the last of them was sent */
+	/* ring.c. The counts are of messages sent (by the connector) or taken
+	 * (by the acceptor) so far. */
 	struct shm_ring *ring; /* NULL: none */
-	int bell_fd;	       /* connected: -1: not in use */
+	int bell_fd;	       /* connected: the peer's bell; -1: none yet */
 	bool wants_ring;
 	uint64_t ringed_count, streamed_count;
 	struct shm_link *next_ringed;
 	/* connected: */
 	struct shm_remote *remotes;
 	bool unsettled;	    /* some of them owe something */
-	uint32_t attaching; /* of them, without an answer */
-	uint64_t asked_ns;  /* when the oldest was asked for, or one answered */
+	uint32_t attaching; /* how many of them have no answer yet */
+	uint64_t asked_ns;  /* last answer, or the first ATTACH that waits */
 	uint64_t next_tag;
 	uint64_t leaving; /* not 0: down; unmap and close after this grace */
 	void *control_map;
@@ -162,8 +166,8 @@ struct shm_link {
 	bool reporting; /* `closed` is being called */
 	bool departing; /* `closed` was called; the peer may have memory */
 	int reason;
-	/* Of one process: what was under way when it was fenced or told to end.
-	 */
+	/* A link within this process: posts that were inside when it was fenced
+	 * or told to end have left when this grace is over. */
 	uint64_t end_grace;
 	struct shm_link *next_ended;
 	_Atomic uint64_t quiet; /* the control word of accepted links */
@@ -194,7 +198,7 @@ struct shm_fabric {
 	pthread_mutex_t lock;
 	struct shm_queue *queues;
 	struct shm_listener *listeners;
-	struct shm_link *links; /* every kind */
+	struct shm_link *links; /* connected and accepted */
 	struct shm_region *regions;
 	struct shm_peer *peers;
 	uint32_t accepted, half_open;
@@ -202,8 +206,9 @@ struct shm_fabric {
 	 * deadline, a pending SEND, a grace. Read bare by poll. */
 	_Atomic bool restless;
 	struct reef_fences fences;
-	/* By descriptor. epoll reports the number, not an address: whoever is
-	 * freed by one thread cannot be touched by another's older event. */
+	/* What each descriptor belongs to. epoll reports the number, not an
+	 * address: what one thread has freed cannot be touched by an older
+	 * event of another. */
 	struct shm_source *sources;
 	uint32_t sources_count;
 	/* Control words of accepted links. */
@@ -223,21 +228,22 @@ static inline struct shm_fabric *shm_of(const struct reef_fabric *fabric)
 int shm_post(struct reef_layer *layer, struct reef_queue *queue,
 	     struct reef_batch *batch);
 
-/* Do the operations of a batch from `index` on; locked: is the fabric's lock
- * held? 0: all done, or failed; statuses are set.  1: it waits at a SEND, and
- * is pending.  -EAGAIN: it begins with a SEND and there is no room; nothing
- * happened. */
+/* Do the operations of a batch from `index` on. locked: the caller holds the
+ * fabric's lock. 0: all are done, or one failed; statuses are set.  1: the
+ * batch waits at a SEND, and is pending.  -EAGAIN: it begins with a SEND and
+ * there is no room; nothing happened. */
 int shm_run_ops(struct shm_queue *queue, struct reef_batch *batch,
 		uint32_t index, bool locked);
 
 /* --- peer.c; all locked --- */
 
-/* Who is on the other side of a socket; one object per process.
- * -EPERM: may not be signalled (accepting only). */
+/* Take a reference to the process at the other end of a socket; there is one
+ * object per process.  -EPERM: this process may not signal it (accepting only).
+ */
 int shm_peer_take(struct shm_fabric *shm, int fd, bool accepting,
 		  struct shm_peer **out);
 void shm_peer_give(struct shm_fabric *shm, struct shm_peer *peer);
-/* Watch it in a queue's epoll. */
+/* Let a queue's epoll report the death of a peer. */
 int shm_peer_watch(struct shm_queue *queue, struct shm_peer *peer);
 bool shm_peer_is_dead(struct shm_peer *peer);
 void shm_peer_kill(struct shm_peer *peer);
@@ -247,19 +253,20 @@ int shm_fence(struct reef_layer *layer, struct reef_queue *queue,
 
 /* --- control.c; all locked --- */
 
-/* A control word for an accepted link.  -EBUSY: none left. */
+/* Give an accepted link a control word.  -EBUSY: none is left. */
 int shm_control_take(struct shm_fabric *shm, struct shm_link *link);
 void shm_control_give(struct shm_fabric *shm, struct shm_link *link);
+/* Count a change up in a link's control word, and set `bits` in it. */
 void shm_control_change(struct shm_fabric *shm, struct shm_link *link,
 			uint64_t bits);
 /* Tell the connector where its word is. */
 int shm_control_send(struct shm_fabric *shm, struct shm_link *link);
-/* The connector: map what was sent. */
+/* The connector maps the page that CONTROL has brought. */
 int shm_control_receive(struct shm_link *link, const struct reef_frame *frame);
 void shm_control_close(struct shm_fabric *shm);
 
 /* Check a descriptor that a peer passed, map `size` bytes of it at offset.
- * -REEF_EPROTO: could be cut short, or is shorter. */
+ * -REEF_EPROTO: the memory could be cut short, or is too short already. */
 int shm_map_passed(int fd, uint64_t offset, uint64_t size, int protection,
 		   void **out);
 
@@ -274,22 +281,24 @@ int shm_attach(struct reef_layer *layer, struct reef_queue *queue,
 void shm_detach(struct reef_layer *layer, struct reef_queue *queue,
 		struct reef_remote *remote);
 
-/* Locked. The owner's and the holder's side of the frames; polling as in
- * provider.h.  -EAGAIN: try this frame again later. */
+/* Locked. The owner handles ATTACH and DETACH, the holder ATTACHED and
+ * WITHDRAW; polling as in provider.h.  -EAGAIN: try this frame again later. */
 int shm_on_attach(struct shm_link *link, const struct reef_frame *frame);
 int shm_on_detach(struct shm_link *link, const struct reef_frame *frame);
 int shm_on_attached(struct shm_queue *polling, struct shm_link *link,
 		    const struct reef_frame *frame);
 int shm_on_withdraw(struct shm_link *link, const struct reef_frame *frame);
-/* Locked: do what remotes owe, as far as it goes. */
+/* Locked: take the steps that a link's remotes owe, as far as possible now. */
 void shm_remotes_settle(struct shm_link *link);
-/* Locked: true if a remote waits for a grace, whose end nobody tells. */
+/* Locked: true if a remote waits for a grace. Nothing wakes a sleeper at the
+ * end of one. */
 bool shm_remotes_await_grace(const struct shm_link *link);
-/* Locked: the link holds nothing any more. */
+/* Locked: forget all that the link's peer has attached. */
 void shm_holds_drop(struct shm_link *link);
-/* Locked: close it to posts. */
+/* Locked: let posts on the remote fail with `state`. */
 void shm_remote_close(struct shm_remote *remote, int state);
-/* Locked: unmap all remotes, at once; and free them too. */
+/* Locked: unmap all remotes of a link, without a grace; free does that, and
+ * frees them. */
 void shm_remotes_unmap(struct shm_link *link);
 void shm_remotes_free(struct shm_link *link);
 
@@ -304,33 +313,36 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *queue,
 		struct reef_link **out);
 void shm_disconnect(struct reef_layer *layer, struct reef_link *link);
 
-/* Locked. */
+/* Locked: accept the connections that wait at a listener. */
 void shm_accept(struct shm_queue *queue, struct shm_listener *listener);
-/* Locked: end a link; gone: its process is dead or closed it. Accepted links
- * wait in queue->ended. */
+/* Locked: end a link. gone: its process is dead, or has closed its socket.
+ * Accepted links then wait in queue->ended. */
 void shm_link_end(struct shm_queue *polling, struct shm_link *link, int reason,
 		  bool gone);
-/* Locked: its process is dead. What it had sent is read first (F1), so the end
- * may come later; its memory is free at once. */
+/* Locked: the peer's process is dead. What it had sent is read first (F1), so
+ * the link may end later; its holds are dropped at once. */
 void shm_link_died(struct shm_queue *polling, struct shm_link *link);
 /* Not locked: call `closed` for the ended links of this queue. */
 int shm_links_report(struct shm_queue *queue);
-/* Locked: take it out of everything and free it. */
+/* Locked: take a link out of the fabric and its queue, and free it. */
 void shm_link_free(struct shm_link *link);
-/* Locked: unmap what a connected link that is down has, and close it. */
+/* Locked: unmap what a connected link that is down has mapped, then close its
+ * socket. */
 void shm_link_leave(struct shm_link *link);
-/* Locked: what is due by time or by grace. */
+/* Locked: do for all links what no descriptor announces: deadlines, graces that
+ * are over, frames that were held. Returns how much happened. */
 int shm_links_tend(struct shm_queue *polling);
+/* Locked: true if a link or a remote waits for a grace. */
 bool shm_links_await_grace(const struct shm_fabric *shm);
 
 /* --- frames.c --- */
 
-/* Locked: read and write what the socket has and takes. Returns how much
- * happened. */
+/* Locked: handle the frames that a link's socket has, and write what waits for
+ * it. Returns how much happened. */
 int shm_link_serve(struct shm_queue *polling, struct shm_link *link);
-/* Locked: set what epoll is to report. */
+/* Locked: let epoll report what the link waits for now. */
 void shm_link_interest(struct shm_link *link);
-/* True if the peer has closed its socket, whether or not all was read. */
+/* True if the peer has closed its socket, even if there is more to read. */
 bool shm_link_has_hung_up(const struct shm_link *link);
 /* Send a frame whose payload is a key. */
 int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
@@ -340,24 +352,28 @@ int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
 
 #define SHM_RING_MESSAGE_MAX 120 /* bytes */
 
-/* The connector: ask for a ring, and begin to use it. */
+/* The connector asks for a ring (RING), and uses it once BELL has come. */
 void shm_ring_ask(struct shm_link *link);
 int shm_ring_on_bell(struct shm_link *link, const struct reef_frame *frame);
-/* False: it goes through the socket. Only while nothing waits for that. */
+/* Send a message through the ring; only while nothing waits for the socket.
+ * False: the socket has to take it. */
 bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length);
-/* The acceptor.  -EAGAIN: try this frame again later. */
+/* The acceptor handles RING.  -EAGAIN: try this frame again later. */
 int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 		    const struct reef_frame *frame);
-/* Take what is there: how much. Negative: the link must end. */
+/* Take the messages that a ring has, and return how many. Negative: the link
+ * must end. */
 int shm_ring_take(struct shm_queue *polling, struct shm_link *link);
-/* Take all before a message that came through the socket.  -EAGAIN: no room. */
+/* Take the messages of the ring that were sent before one that came through the
+ * socket.  -EAGAIN: there is no room for them. */
 int shm_ring_take_before(struct shm_queue *polling, struct shm_link *link,
 			 uint64_t ringed);
 bool shm_ring_is_empty(const struct shm_link *link);
-/* Before a link ends: true if its ring has messages that are yet to be taken.
- */
+/* Take what the ring of a link has that is about to end. True: the end has to
+ * wait, as there is more to take. */
 bool shm_ring_delays_end(struct shm_queue *polling, struct shm_link *link,
 			 int *count);
+/* Take what the rings of all links of a queue have; returns how much. */
 int shm_rings_poll(struct shm_queue *queue);
 /* Not locked. True if some ring of the queue has a message. */
 bool shm_rings_have_any(struct shm_queue *queue);

@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-/* Bytes of a word that is only partly in the range. */
+/* Copy bytes of words that are only partly in the range, one by one. */
 static void bytes_from(uint8_t *private, const uint8_t *shared, size_t size)
 {
 	size_t i;
@@ -63,7 +63,7 @@ typedef long long private_wide
 
 #define WIDE __attribute__((target("avx2"))) static inline
 
-/* 64 bytes at each of two places. */
+/* Copy 64 bytes at each of two places, which are `apart` bytes apart. */
 WIDE void wide_from_two(uint8_t *private, const uint8_t *shared, size_t apart)
 {
 	const volatile wide *from = (const void *)shared;
@@ -145,8 +145,9 @@ WIDE void long_from(uint8_t *private, const uint8_t *shared, size_t size)
 	wide_from(private, shared, size);
 }
 
-/* Past the caches, without fetching first what is written over: 4 MiB take 150
- * us instead of 290. Such stores are not in order with others, so the fence. */
+/* Long copies are stored past the caches, so that what is written over is not
+ * fetched first: 4 MiB take 150 us instead of 290. Such stores are not in order
+ * with others, so the fence. */
 WIDE void long_to(uint8_t *shared, const uint8_t *private, size_t size)
 {
 	size_t head = -(uintptr_t)shared & 31;

@@ -32,14 +32,14 @@
 #define REEF_COPY_LOOP 1
 #endif
 
-/* Any size, any alignment. */
+/* Copy any size, at any alignment. */
 void reef_copy_from_shared_any(void *private, const void *shared, size_t size);
 void reef_copy_to_shared_any(void *shared, const void *private, size_t size);
 
-/* The longest that is copied inline. */
+/* The longest copy that is inlined, in bytes. */
 #define REEF_COPY_INLINE 128
 
-/* True if it is copied inline. */
+/* True if a copy of so many bytes at this address is inlined. */
 static inline bool reef_copy_is_short(const void *shared, size_t size)
 {
 	return !(((uintptr_t)shared | size) & 7) && size <= REEF_COPY_INLINE;
@@ -47,8 +47,8 @@ static inline bool reef_copy_is_short(const void *shared, size_t size)
 
 #ifndef REEF_COPY_LOOP
 
-/* As the compiler must not merge, split or repeat these, the shared side is
- * volatile. */
+/* The shared side is accessed as volatile, so that the compiler does not merge,
+ * split or repeat loads and stores. */
 typedef long long reef_copy_vector
 	__attribute__((vector_size(16), aligned(8), may_alias));
 typedef long long reef_copy_private_vector
@@ -56,7 +56,7 @@ typedef long long reef_copy_private_vector
 typedef uint64_t reef_copy_word __attribute__((may_alias));
 typedef uint64_t reef_copy_private_word __attribute__((aligned(1), may_alias));
 
-/* size: of 8; shared: aligned. */
+/* Copy whole words: size is a multiple of 8, and shared is aligned to 8. */
 static inline void reef_copy_words_from(uint8_t *private, const uint8_t *shared,
 					size_t size)
 {

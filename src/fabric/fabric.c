@@ -164,7 +164,7 @@ int reef_post(struct reef_queue *queue, struct reef_batch *batch)
 {
 	struct reef_layer *top = queue->fabric->top;
 
-	/* The provider checks it too, but hooks come before it. */
+	/* The provider checks for a fork, too, but hooks come before it. */
 	if (__builtin_expect(reef_is_forked(queue->fabric), 0))
 		return -REEF_EFORKED;
 	batch->queue = queue;
@@ -174,7 +174,8 @@ int reef_post(struct reef_queue *queue, struct reef_batch *batch)
 	return top->ops.post(top, queue, batch);
 }
 
-/* Wait before another try. -REEF_ENOLINK: the link is gone. */
+/* Wait until a post that was refused for want of room may be tried again.
+ * -REEF_ENOLINK: the link is gone. */
 static int wait_for_room(struct reef_queue *queue, struct reef_link *link)
 {
 	struct reef_user user;
@@ -251,7 +252,8 @@ static void add_link_to_queue(struct reef_queue *queue, struct reef_link *link)
 
 static void remove_link_from_queue(struct reef_link *link)
 {
-	if (!link->at_of_queue) /* a test's own, not from reef_connect */
+	/* A link that a test made without reef_connect is in no list. */
+	if (!link->at_of_queue)
 		return;
 	*link->at_of_queue = link->next_of_queue;
 	if (link->next_of_queue)
@@ -317,7 +319,7 @@ void reef_link_close(struct reef_link *link)
 	if (queue)
 		remove_link_from_queue(link);
 	top->ops.disconnect(top, link);
-	/* After it, as until then another thread could bring a message. */
+	/* Before disconnect another thread could still bring a message. */
 	if (queue)
 		reef_forget_link(queue, link);
 }
@@ -448,7 +450,8 @@ int reef_attach(struct reef_queue *queue, struct reef_link *link, uint64_t key,
 	if (rc)
 		return rc;
 	reef_user_begin(queue, &user, link);
-	/* Its end is told to the link's queue, which may be another. */
+	/* The end of an attach is told to the link's queue, which may not be
+	 * the one that waits here. */
 	while (!rc && user.link && atomic_load(&remote->state) == 1)
 		rc = reef_wait_a_little(queue, REEF_FOREVER);
 	reef_user_end(queue, &user);

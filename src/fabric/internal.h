@@ -6,7 +6,7 @@
 
 #include "fabric/provider.h"
 
-/* Fill in what a layer leaves out. */
+/* Fill in the members of a layer's ops that are absent. */
 void reef_layer_fill(struct reef_layer *layer);
 
 /* True in a forked child of the process that opened the fabric. */

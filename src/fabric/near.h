@@ -39,7 +39,7 @@ static inline bool reef_queue_is_near(const struct reef_queue *queue)
 	return queue->fabric->capabilities & REEF_CAP_NEAR;
 }
 
-/* False: (2). */
+/* Begin a stay in the memory of the queue's remotes. False: refused, (2). */
 static inline bool reef_near_enter(struct reef_queue *queue)
 {
 	return reef_turn_enter_quick(&queue->turn);
@@ -74,8 +74,8 @@ static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 	return remote->base + offset;
 }
 
-/* The same for several places in one remote: what at finds out about the remote
- * and its link is found out once, and good until leave. */
+/* As reef_near_at for several places in one remote: the remote and its link are
+ * checked once, and the answer is good until leave. */
 struct reef_near_map {
 	uint8_t *base;
 	uint64_t limit, write_limit; /* 0: refused */
@@ -114,7 +114,7 @@ static inline void reef_near_barrier(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* False: reading or writing it takes a call. */
+/* True if reading or writing so many bytes is inlined, without a call. */
 static inline bool reef_near_is_short(const uint8_t *at, size_t length)
 {
 	return reef_copy_is_short(at, length);
@@ -125,13 +125,13 @@ static inline void reef_near_read(const uint8_t *at, void *to, size_t length)
 	reef_copy_from_shared(to, at, length);
 }
 
-/* Not seen by all before a reef_near_barrier. */
+/* What is written is seen by all only after a reef_near_barrier. */
 static inline void reef_near_write(uint8_t *at, const void *from, size_t length)
 {
 	reef_copy_to_shared(at, from, length);
 }
 
-/* Both return what the word held. */
+/* CAS and FAA return what the word held before. */
 static inline uint64_t reef_near_cas(uint8_t *at, uint64_t compare,
 				     uint64_t value)
 {
@@ -145,9 +145,9 @@ static inline uint64_t reef_near_faa(uint8_t *at, uint64_t add)
 	return atomic_fetch_add((_Atomic uint64_t *)(void *)at, add);
 }
 
-/* One of several operations, in turn: (5). local and length: of READ and
- * WRITE; result: of CAS and FAA. *dirty, false at first: something written may
- * still be unseen. */
+/* Do one of several operations, in turn: (5). local and length are of READ and
+ * WRITE, result of CAS and FAA. *dirty, false at first: others may not see yet
+ * what was written. */
 static inline void reef_near_do(uint8_t kind, uint8_t *at, void *local,
 				uint32_t length, uint64_t compare,
 				uint64_t operand, uint64_t *result, bool *dirty)
@@ -173,11 +173,11 @@ static inline void reef_near_do(uint8_t kind, uint8_t *at, void *local,
 	if (kind == REEF_CAS || kind == REEF_FAA)
 		*dirty = false; /* a locked instruction empties the buffer */
 #endif
-	/* Nothing moves across, which costs x86 nothing. */
+	/* No access moves across the end of an operation: free on x86. */
 	atomic_thread_fence(memory_order_acq_rel);
 }
 
-/* After the last of them. */
+/* End a row of reef_near_do. */
 static inline void reef_near_end(bool dirty)
 {
 	if (dirty)
@@ -192,8 +192,8 @@ static inline void reef_near_end(bool dirty)
 static inline void reef_near_prefetch_write(const void *at)
 {
 #ifdef __x86_64__
-	/* The compiler would not use it without a flag, as processors before
-	 * 2014 ignore it. */
+	/* Without a flag the compiler does not use this instruction, as
+	 * processors before 2014 ignore it. */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)at));
 #else
 	__builtin_prefetch(at, 1);
@@ -207,7 +207,7 @@ static inline void reef_near_prefetch(const uint8_t *at, uint64_t length,
 		at +
 		(length < REEF_NEAR_PREFETCH ? length : REEF_NEAR_PREFETCH);
 
-	/* Most are in one line. */
+	/* Most operations are within one cache line. */
 	if (__builtin_expect(((uintptr_t)at & (REEF_NEAR_LINE - 1)) + length <=
 				     REEF_NEAR_LINE,
 			     1)) {

@@ -44,7 +44,7 @@ struct reef_fabric_ops {
 	 * the lowest layer calls. Sets done when it returns 1. Required. */
 	int (*post)(struct reef_layer *layer, struct reef_queue *queue,
 		    struct reef_batch *batch);
-	/* Progress; returns how much happened. Required. */
+	/* Make progress, and return how much happened. Required. */
 	int (*poll)(struct reef_layer *layer, struct reef_queue *queue);
 	/* As reef_queue_arm; absent: 0. A queue without a descriptor is to be
 	 * polled soon: hooks ask for that when they ended something by
@@ -67,7 +67,7 @@ struct reef_fabric_ops {
 	/* End a link from this side, also one that is down, or still
 	 * OPENING; then free it, with its remotes. Required. */
 	void (*disconnect)(struct reef_layer *layer, struct reef_link *link);
-	/* Expose; fills the region. Required. */
+	/* Expose memory; fills the region. Required. */
 	int (*expose)(struct reef_layer *layer, struct reef_memory *memory,
 		      struct reef_region **out);
 	/* Start to take a key back, or go on; 0: nobody holds it any more and
@@ -75,19 +75,22 @@ struct reef_fabric_ops {
 	 * Required. */
 	int (*withdraw)(struct reef_layer *layer, struct reef_queue *queue,
 			struct reef_region *region);
-	/* Start; ends with reef_attach_ended. Required. */
+	/* Start to attach; ends with reef_attach_ended. Required. */
 	int (*attach)(struct reef_layer *layer, struct reef_queue *queue,
 		      struct reef_link *link, uint64_t key,
 		      struct reef_remote **out);
-	/* Also while it attaches: then its end is not told. Required. */
+	/* Detach a remote, also one that is still attaching: then the end of
+	 * the attach is not told. Required. */
 	void (*detach)(struct reef_layer *layer, struct reef_queue *queue,
 		       struct reef_remote *remote);
-	/* Absent: a buffer that means nothing. */
+	/* Register memory of the caller, and forget it. Absent: buffers make no
+	 * difference. */
 	int (*buffer_register)(struct reef_layer *layer, void *base,
 			       size_t size, struct reef_buffer **out);
 	void (*buffer_unregister)(struct reef_layer *layer,
 				  struct reef_buffer *buffer);
-	/* Start, or go on. 0: confirmed.  -EAGAIN: not yet. Required. */
+	/* Start to fence a session, or go on. 0: confirmed.  -EAGAIN: not yet,
+	 * ask again after a poll. Required. */
 	int (*fence)(struct reef_layer *layer, struct reef_queue *queue,
 		     uint32_t session);
 };
@@ -216,15 +219,16 @@ int reef_batch_check(const struct reef_queue *queue,
  * earlier ops keep theirs, later ones get -REEF_ENOTDONE. */
 void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status);
 
-/* Every op gets `status` (a lost link: -REEF_EINDOUBT). */
+/* Set the status of a batch and all its ops (a lost link: -REEF_EINDOUBT). */
 void reef_batch_fail_all(struct reef_batch *batch, int status);
 
-/* What ATTACHED (wire/control.h) says of a region, and is told by it. */
+/* The flags of a region as ATTACHED carries them (wire/control.h), and a remote
+ * that takes them over. */
 uint32_t reef_region_wire_flags(const struct reef_region *region);
 void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags);
 
-/* Whose link this is: what it connects as, or what the peer has proven. Before
- * the link is UP. */
+/* Say whose link this is: the session that it connects as, or that the peer has
+ * proven to be. Before the link is UP. */
 void reef_link_set_owner(struct reef_link *link, uint32_t session,
 			 const char *identity);
 
@@ -238,16 +242,16 @@ void reef_link_set_owner(struct reef_link *link, uint32_t session,
 /* A batch that was under way has ended; statuses are set. */
 void reef_batch_ended(struct reef_queue *polling, struct reef_batch *batch);
 
-/* A message arrived. -ENOSPC: the inbox is full; stop reading that link. */
+/* A message has arrived. -ENOSPC: the inbox is full; stop reading that link. */
 int reef_message_arrived(struct reef_queue *polling, struct reef_link *link,
 			 const void *bytes, uint32_t length);
 
-/* OPENING -> UP; for accepted links the end of reef_poll calls `opened`, so
- * that the provider holds no lock then. */
+/* A link goes from OPENING to UP. For accepted links the end of reef_poll calls
+ * `opened`, so that the provider holds no lock then. */
 void reef_link_opened(struct reef_queue *polling, struct reef_link *link);
-/* -> DOWN. The provider has ended its batches. For accepted links `closed` is
- * called right here, so hold no lock of another link; then the provider frees
- * the link. */
+/* A link goes DOWN; the provider has ended its batches. For accepted links
+ * `closed` is called right here, so hold no lock of another link; then the
+ * provider frees the link. */
 void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
 		     int reason);
 /* A link goes without `closed`: take it out of messages, which outlive it, and
@@ -255,11 +259,11 @@ void reef_link_ended(struct reef_queue *polling, struct reef_link *link,
  * itself. */
 void reef_forget_link(struct reef_queue *queue, const struct reef_link *link);
 
-/* state: 0, or why it failed. */
+/* An attach has ended. state: 0, or why it failed. */
 void reef_attach_ended(struct reef_queue *polling, struct reef_remote *remote,
 		       int state);
 
-/* Changes in every forked child. */
+/* A count that goes up by one in every forked child. */
 extern uint32_t reef_forks;
 static inline uint32_t reef_fork_generation(void)
 {
@@ -274,7 +278,7 @@ static inline bool reef_session_covers(uint32_t fenced, uint32_t session)
 	       (int16_t)((uint16_t)fenced - (uint16_t)session) >= 0;
 }
 
-/* F8 for one operation of a batch on `link`: 0, or what reef_post returns.
+/* Check one operation of a batch on `link` (F8): 0, or what reef_post returns.
  * Inline, so that shm can check and prefetch in one pass. */
 static inline int reef_op_check(const struct reef_fabric *fabric,
 				const struct reef_link *link,
@@ -336,7 +340,7 @@ static inline int reef_op_check(const struct reef_fabric *fabric,
 	}
 }
 
-/* The rest of reef_batch_check: fork, link, count. */
+/* Check what reef_batch_check does besides the ops: fork, link, count. */
 static inline int reef_batch_check_link(const struct reef_queue *queue,
 					const struct reef_batch *batch)
 {

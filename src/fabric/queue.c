@@ -34,7 +34,8 @@
 #include <unistd.h>
 
 #define MILLISECOND 1000000ull
-/* How often who could not arm looks, as it may not be woken. */
+/* How long a thread sleeps at once that could not arm a queue, as nothing may
+ * wake it. */
 #define NAP_NS 100000ull
 
 struct reef_waiter {
@@ -124,7 +125,7 @@ void reef_queue_close(struct reef_queue *queue)
 	reef_assert(!queue->waiters && !queue->users);
 	if (queue->sched && queue->fd >= 0)
 		reef_sched_poller_remove(queue->sched, &queue->poller);
-	/* They stay, down, until they are closed. */
+	/* The queue's links stay, down, until they are closed. */
 	for (link = queue->links; link; link = link->next_of_queue)
 		link->is_orphan = true;
 	queue->fabric->top->ops.queue_close(queue->fabric->top, queue);
@@ -159,17 +160,18 @@ void reef_queue_wake(struct reef_queue *queue)
 		return;
 	atomic_fetch_add(&queue->foreign, 1);
 	if (queue->fd < 0) {
-		/* Nobody sleeps on it, and no poller looks. The provider is
-		 * asked, not the hooks: they have nothing to add. */
+		/* Nobody sleeps on such a queue, and no poller polls it. Only
+		 * the provider is asked, as hooks have nothing to add. */
 		provider->ops.arm(provider, queue);
 		return;
 	}
 	if (queue->wake_fd < 0 || !atomic_exchange(&queue->armed, 0))
 		return;
-	/* First, so that the owner never misses one: it may look in between,
-	 * find nothing, and be woken for nothing once. */
+	/* rung goes up before the write, so that the owner never misses one: it
+	 * may read in between, find nothing, and be woken for nothing once. */
 	atomic_fetch_add(&queue->rung, 1);
-	/* Cannot fail: the counter is drained long before it could overflow. */
+	/* The write cannot fail: the counter is drained long before it could
+	 * overflow. */
 	if (write(queue->wake_fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -269,7 +271,7 @@ void reef_link_opened(struct reef_queue *polling, struct reef_link *link)
 }
 
 /* Take a link out of those that `opened` is yet to be called for. True: it was
- * among them, so its user never hears of it. */
+ * among them, so neither `opened` nor `closed` is called for it. */
 static bool forget_opened(struct reef_queue *queue, struct reef_link *link)
 {
 	struct reef_link **at = &queue->opened;
@@ -368,7 +370,8 @@ static int report_ended(struct reef_queue *queue)
 	struct reef_fiber *fiber;
 	int count = 0;
 
-	/* One at a time: on_done may post, and may free the batch. */
+	/* Batches are taken one at a time: on_done may post, and may free its
+	 * batch. */
 	while ((batch = queue->ended)) {
 		queue->ended = batch->next;
 		if (!queue->ended)
@@ -410,7 +413,7 @@ static int report_events(struct reef_queue *queue)
 {
 	int count = 0;
 
-	/* Sequentially consistent (1), which costs a load nothing here. */
+	/* This load is sequentially consistent (1); x86 has that for free. */
 	if (atomic_load(&queue->foreign)) {
 		count += (int)atomic_exchange(&queue->foreign, 0);
 		collect_foreign(queue);
@@ -488,7 +491,7 @@ static int wait_in_fiber(struct reef_queue *const *queues, uint32_t count,
 					     : timeout_ns - passed_ns);
 		if (rc == -REEF_EHOSTDEAD)
 			break;
-		rc = 0; /* the loop looks at the clock itself */
+		rc = 0; /* the loop checks the deadline itself */
 	}
 	for (i = 0; i < count; i++)
 		waiter_remove(queues[i], &waiters[i]);
@@ -514,8 +517,8 @@ static int poll_queues(struct reef_queue *const *queues, uint32_t count,
 	return happened;
 }
 
-/* 0, over 0 if something is there already, or why the caller may not be woken.
- */
+/* Arm all queues. Over 0: something is there already.  Negative: a queue could
+ * not be armed, so the caller may not be woken. */
 static int arm_queues(struct reef_queue *const *queues, uint32_t count)
 {
 	int rc;
@@ -562,7 +565,8 @@ static uint64_t time_left(uint64_t timeout_ns, uint64_t passed_ns)
 	return timeout_ns > passed_ns ? timeout_ns - passed_ns : 0;
 }
 
-/* spin: how long to look first; NULL: for spin_ns, always. */
+/* Wait outside fibers. spin: how long to poll before sleeping; NULL: always for
+ * the fabric's spin_ns. */
 static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 			  struct reef_spin *spin,
 			  bool (*ready)(const void *what), const void *what,
@@ -574,14 +578,14 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 	uint32_t due;
 	int rc;
 
-	/* sim: wait in a fiber */
+	/* Queues of sim have no fd: they are waited for in fibers only. */
 	for (uint32_t i = 0; i < count; i++)
 		reef_assert(queues[i]->fd >= 0);
 	if (ready(what))
 		return 0;
 	spin_ns = spin ? reef_spin_begin(spin)
 		       : queues[0]->fabric->options.spin_ns;
-	/* Who is not to look goes to sleep at once: that finds out, too. */
+	/* Without time to spin the thread arms at once, and then polls. */
 	due = spin_ns ? EACH : 0;
 	for (;;) {
 		rc = poll_queues(queues, count, due);
@@ -603,8 +607,8 @@ static int wait_in_thread(struct reef_queue *const *queues, uint32_t count,
 			reef_spin_failed(spin);
 			spin_ns = spin->part_ns;
 		}
-		/* A device that refuses to tell is no reason to leave a batch
-		 * that is under way to its caller. */
+		/* A queue that cannot be armed is polled now and then: the wait
+		 * must not end while the caller's batch is under way. */
 		rc = arm_queues(queues, count);
 		if (rc > 0 || poll_queues(queues, count, EACH))
 			continue;
@@ -661,8 +665,6 @@ int reef_queue_wait(struct reef_queue *queue, uint64_t timeout_ns)
 				     timeout_ns);
 }
 
-/* For what a provider cannot announce: look again at least every millisecond.
- */
 int reef_wait_a_little(struct reef_queue *queue, uint64_t until_ns)
 {
 	uint64_t now_ns = reef_now_ns(), left_ns;
@@ -694,8 +696,8 @@ static bool inbox_has_message(const void *what)
 	       0;
 }
 
-/* 0, or why the queue is of no use: for calls that neither wait nor ask the
- * provider. */
+/* 0, or the error of a forked child or a dead host: for calls that neither wait
+ * nor ask the provider. */
 static int check_alive(const struct reef_queue *queue)
 {
 	if (reef_is_forked(queue->fabric))
@@ -749,8 +751,8 @@ int reef_wait(struct reef_queue *queue, struct reef_batch *batch)
 		return -REEF_EFORKED;
 	reef_assert(batch->queue == queue);
 	if (!reef_fiber_self()) {
-		/* An answer comes at once, or has a long way: what others
-		 * took before says nothing of it (and see sched.c). */
+		/* No adaptive spin: how long earlier waits took says nothing
+		 * about this answer (and see sched.c). */
 		rc = wait_in_thread(&queue, 1, NULL, batch_is_done, batch,
 				    REEF_FOREVER);
 		return rc ? rc : batch->status;

@@ -44,7 +44,7 @@ static struct client_call *call_create(uint32_t room)
 		return NULL;
 	call->room = room;
 	call->parts_max = parts;
-	/* By falling alignment. */
+	/* The arrays follow each other by falling alignment. */
 	call->parts = (struct part *)(call + 1);
 	call->built = (struct reef_op *)(call->parts + parts);
 	call->ops = call->built + room;
@@ -140,7 +140,7 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	}
 	if (!rc)
 		return;
-	/* A malformed one: nothing happens at all. */
+	/* If one access is malformed, none is done. */
 	for (i = 0; i < count; i++)
 		if (accesses[i].status == PENDING)
 			accesses[i].status = -REEF_ENOTDONE;
@@ -218,15 +218,15 @@ static void end_call(struct client_call *call)
 	for (i = 0; i < call->count; i++, access++) {
 		if (access->status == PENDING)
 			access->status = -REEF_ENOTDONE;
-		/* The first that failed by itself, rather than because of
-		 * another. */
+		/* The call's status is that of the first access that failed by
+		 * itself, not because of another. */
 		if (access->status &&
 		    (!call->status || call->status == -REEF_ENOTDONE))
 			call->status = access->status;
 	}
 }
 
-/* This access fails, and what comes after it is not done. */
+/* Let an access fail; those after it that are PENDING are not done. */
 static void mark_failed(struct client_call *call, uint32_t index, int rc)
 {
 	uint32_t i;
@@ -275,7 +275,8 @@ void client_call_fail(struct client_call *call, int rc)
 static void ask_keeper(struct client_call *call, struct part *part,
 		       uint32_t extent);
 
-/* Fill the window. False: the call waits for the keeper, or has ended. */
+/* Fill the window with operations, from the access `from` on. False: the call
+ * waits for the keeper, or has ended. */
 static bool fill_window(struct client_call *call)
 {
 	uint32_t i, last = call->failed ? call->to : call->count;
@@ -327,8 +328,8 @@ static bool ask_about_next_part(struct client_call *call)
 	return true;
 }
 
-/* All parts of the window have ended: take in what came of them, and decide
- * what comes next. */
+/* Collect the results of a window whose parts have all ended, and choose the
+ * call's next state. */
 static void collect_window(struct client_call *call)
 {
 	uint32_t i;
@@ -348,7 +349,8 @@ static void collect_window(struct client_call *call)
 		return;
 	}
 	if (again) {
-		/* What is PENDING in this window is done again, whole. */
+		/* Accesses of this window that are PENDING are done again, from
+		 * their first byte. */
 		call->inner = 0;
 		if (room)
 			call->state = ROOM;
@@ -415,7 +417,8 @@ static void ask_keeper(struct client_call *call, struct part *part,
 	client_job_start(call->reef->client, &call->reef->member, &job->job);
 }
 
-/* The keeper could not make this extent usable. */
+/* Let the first PENDING access to an extent fail that the keeper could not make
+ * usable. */
 static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 {
 	struct reef_access *access = call->accesses;
@@ -424,7 +427,7 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 	for (i = 0; i < call->count; i++, access++) {
 		if (call_extent_of(access) != extent)
 			continue;
-		/* Settled, because its memory is lost. */
+		/* An access in doubt is settled if its memory is lost. */
 		if (access->status == -REEF_EINDOUBT && rc == -REEF_ELOST)
 			access->status = rc;
 		if (access->status == PENDING) {
@@ -435,8 +438,8 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 	call->failed = true;
 }
 
-/* The keeper has answered. When there is nothing more to ask, the call goes on
- * with what is still to be done in its window, or ends. */
+/* Handle the keeper's answer. When there is nothing more to ask, the call goes
+ * on with what is still to be done in its window, or ends. */
 static void handle_answer(struct client_call *call)
 {
 	struct client_touch_job *job = call->job;
@@ -470,7 +473,7 @@ bool client_call_step(struct client_call *call)
 				client_leave(call->reef, call->phase);
 				break;
 			}
-			if (!call->ops_count) { /* all are done */
+			if (!call->ops_count) { /* no access is left */
 				client_leave(call->reef, call->phase);
 				end_call(call);
 				break;
@@ -528,7 +531,7 @@ int client_call_wait(struct client_call *call)
 					   is_answered, call, REEF_FOREVER);
 		if (!rc)
 			return 0;
-		/* A killed host: the keeper keeps the job. */
+		/* This host was killed (in sim): the keeper keeps the job. */
 		for (i = 0; i < call->count; i++)
 			if (call->accesses[i].status == PENDING)
 				call->accesses[i].status = rc;

@@ -136,7 +136,7 @@ int client_handle_check(struct reef *reef)
 {
 	if (client_is_forked(reef))
 		return -REEF_EFORKED;
-	/* Its queues can wake fibers of one scheduler only. */
+	/* A handle's queues can wake fibers of one scheduler only. */
 	if (reef_fiber_self() && reef_fiber_sched() != reef->sched)
 		return -EINVAL;
 	return client_over(reef->client);
@@ -166,8 +166,9 @@ void client_handle_refresh(struct reef *reef)
 	struct reef_client *client = reef->client;
 	struct reef_space *space;
 
-	/* Once the session is over nothing is done in place: so there `over`
-	 * need not be looked at. It is set before the version moves. */
+	/* Once the session is over no version is current, so nothing is done in
+	 * place, and that path need not check `over`, which is set before the
+	 * version moves. */
 	reef->seen = atomic_load(&client->version);
 	if (client_over(client))
 		reef->seen = 0;
@@ -221,7 +222,7 @@ int client_entry_find(struct reef *reef, uint32_t number,
 /* --- R8 --- */
 
 #define STRANGERS 2u /* the third cohort: (5) */
-#define COHORT 3u    /* these bits of a word; the others count how deep */
+#define COHORT 3u    /* bits of a word: its cohort; the rest: how deep */
 #define DEEPER 4u
 
 /* The word of the calling fiber, or of the thread outside fibers. NULL: the
@@ -319,6 +320,6 @@ bool client_is_inside(const struct reef *reef)
 
 bool client_may_be_inside(const struct reef *reef)
 {
-	/* A stranger may be anybody. */
+	/* Nobody knows who is in the third cohort: it may be the caller. */
 	return client_is_inside(reef) || reef->entered[STRANGERS];
 }

@@ -69,28 +69,29 @@ struct reef {
 	struct reef_client *client;
 	struct open_pool *pool; /* of reef_open; NULL: the client's owner's */
 	uint64_t seen; /* version of the view that the cache is of; 0: none */
-	struct reef_queue *near;     /* that has memory in place; NULL: none */
-	bool pending;		     /* perhaps headers wait in a heap */
+	struct reef_queue *near; /* the queue with memory in place, or NULL */
+	bool pending;		 /* headers may wait in a heap */
 	struct client_member member; /* as the keeper sees it */
 	uint32_t forks;
 	struct reef_sched *sched;
 	struct reef_port *port;
 	struct reef_space *spaces;
-	struct client_call *calls_free[2], *tasks; /* for few, for many */
+	struct client_call *calls_free[2]; /* for few accesses, for many */
+	struct client_call *tasks;
 	uint32_t tasks_count;
 	int epoll_fd; /* -1: none yet */
 	/* R8: who is inside reef_enter, in cohorts, whose pins are the
 	 * member's; see handle.c. */
-	uint32_t number; /* in words of fibers; never used again */
-	uint32_t own;	 /* the word of who is in no fiber */
-	uint32_t young;	 /* whom those who enter join */
+	uint32_t number; /* names the handle in words of fibers; unique */
+	uint32_t own;	 /* the word of a caller outside fibers */
+	uint32_t young;	 /* the cohort that is joined now */
 	uint32_t entered[CLIENT_COHORTS];
 	struct client_inbox inbox;
 	struct client_entry cache[CLIENT_CACHE];
 };
 
-/* Between these nothing that the view names is closed. Returns the phase, for
- * client_leave. */
+/* Nothing that the view names is closed between client_enter and client_leave.
+ * Returns the phase, for client_leave. */
 static inline uint32_t client_enter(struct reef *reef)
 {
 	return reef_crowd_enter(&reef->member.calls, &reef->client->phase);

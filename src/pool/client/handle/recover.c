@@ -41,8 +41,8 @@ int client_kind_is_live(struct reef_space *space, uint8_t kind,
 
 /* --- the page --- */
 
-/* The page's address; *address 0: this handle is to make the page.  -EAGAIN:
- * another handle is making it. */
+/* Get the address of the session's page; 0: this handle is to make the page.
+ * -EAGAIN: another handle is making it. */
 static int claim_page(struct reef_space *space, uint64_t *address)
 {
 	struct reef_client *client = space->reef->client;
@@ -230,7 +230,7 @@ int client_session_recover(struct reef_client *client,
 	}
 	rc = recover_in_space(client, space, session);
 	client_fiber_end(client);
-	/* A client that ends in the midst of it leaves it to another. */
+	/* A client that ends during a recovery leaves it to another. */
 	if (rc && !client->stopping && !client_over(client))
 		reef_log(REEF_LOG_WARNING, "client",
 			 "recovery of session %08x in space %u: %s", session,
@@ -240,10 +240,11 @@ int client_session_recover(struct reef_client *client,
 
 /* --- heaps that no handle has --- */
 
-/* Their chunks that have become empty, because others freed what was there or
- * because limbo is over, go back to the space: only then is what was recovered
- * of use to others. Limbo is drained with each safe_epoch, which a hurry makes
- * soon; and everything is collected now and then, for a few rounds. */
+/* Chunks of such heaps that have become empty, because others freed what was
+ * there or because limbo is over, go back to the space: only then is what was
+ * recovered of use to others. Limbo is drained with each safe_epoch, which a
+ * hurry makes soon; and everything is collected now and then, for a few rounds.
+ */
 #define COLLECTS_MAX 16
 
 /* True if blocks in the heap's limbo may be used again. */
@@ -277,8 +278,8 @@ static bool bring_to_front(struct reef_client *client,
 	return true;
 }
 
-/* The next space with a heap to collect, which is the first in its list; takes
- * a reference. */
+/* Find a space with a heap to collect in this round, which is then the first in
+ * its list; takes a reference to the space. */
 static struct client_space *find_collectable(struct reef_client *client,
 					     bool all)
 {

@@ -21,6 +21,8 @@
 
 /* --- what is known --- */
 
+/* The end of the ordinals of all extents that the view has of this space.
+ * Locked. */
 static uint32_t ordinals_in_view(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
@@ -46,7 +48,7 @@ static void learn_extent(struct reef_space *space,
 
 	for (uint32_t i = 0; i < count; i++) {
 		at = extent->ordinal + i;
-		/* (3) */
+		/* An ordinal that another extent has stays that one's: (3). */
 		if (at < space->bases_count && (!i || !space->bases[at]))
 			space->bases[at] = base + i * REEF_ORDINAL_SIZE;
 	}

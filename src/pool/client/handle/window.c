@@ -91,7 +91,6 @@ static void add_header(struct client_call *call, uint32_t index, int part,
 		};
 }
 
-/* The pieces of one access, from `inner` on. False: the window is full. */
 bool call_add_access(struct client_call *call, uint32_t index,
 		     const struct client_entry *entry, int part)
 {
@@ -133,7 +132,6 @@ bool call_add_access(struct client_call *call, uint32_t index,
 	return true;
 }
 
-/* Put the operations of each part beside each other, in their order. */
 void call_arrange_ops(struct client_call *call)
 {
 	uint32_t starts[PARTS] = {0}, i, at = 0;
@@ -175,7 +173,7 @@ void call_post_part(struct client_call *call, struct part *part)
 		part->batch.status = rc;
 }
 
-/* --- looking at what came of it --- */
+/* --- collecting results --- */
 
 static bool is_repeatable(const struct client_call *call, uint32_t op)
 {
@@ -185,15 +183,16 @@ static bool is_repeatable(const struct client_call *call, uint32_t op)
 	       call->ops[op].kind == REEF_FLUSH || REEF_MUTATED(CLIENT_REPEAT);
 }
 
-/* The keeper is asked about this part; what is PENDING in it stays so. */
+/* Note that the keeper has to be asked about a part, because of `why`; accesses
+ * of the part that are PENDING stay so. */
 static void note_to_ask(struct part *part, uint32_t op, int why)
 {
 	part->why = why;
 	part->why_op = op;
 }
 
-/* From op `at` on this part is in doubt: what can be repeated stays PENDING,
- * the rest is reported when the keeper has settled it. */
+/* Handle a part that is in doubt from op `at` on: accesses that can be repeated
+ * stay PENDING, the others are reported when the keeper has settled them. */
 static void mark_in_doubt(struct client_call *call, struct part *part,
 			  uint32_t at)
 {
@@ -205,7 +204,7 @@ static void mark_in_doubt(struct client_call *call, struct part *part,
 			 !is_repeatable(call, op);
 	note_to_ask(part, at, -REEF_EINDOUBT);
 	if (!doubt)
-		return; /* all of it is repeated */
+		return; /* every access in doubt is repeated */
 	call->failed = true;
 	for (op = at; op < end_op; op++)
 		if (call->ops[op].status == -REEF_EINDOUBT &&
@@ -227,8 +226,8 @@ static void fail_part(struct client_call *call, const struct part *part,
 			call_access_of(call, op)->status = -REEF_ENOTDONE;
 }
 
-/* The peer takes less at once: make windows smaller, then pieces. False: they
- * cannot be made any smaller. */
+/* Make windows smaller, then pieces, for a peer that refused a batch as too
+ * large. False: they cannot be made any smaller. */
 static bool lower_limits(struct client_call *call)
 {
 	if (call->window_max > 2)
@@ -247,7 +246,7 @@ static void handle_failure(struct client_call *call, struct part *part,
 {
 	switch (rc) {
 	case -EAGAIN:
-		break; /* not posted for want of room: once more */
+		break; /* the fabric had no room: it is posted again */
 	case -EMSGSIZE:
 		if (!lower_limits(call))
 			fail_part(call, part, at, rc);

@@ -13,26 +13,28 @@
 #define OPS 256	  /* in a window */
 #define OPS_FEW 8 /* of a call for few accesses, so that thousands fit */
 #define PARTS 16  /* links in a window */
-#define PENDING 1 /* a status */
+#define PENDING 1 /* status of an access that is to be done */
 
 enum call_state { BUILD, POSTED, ROOM, ASKED, ENDED };
 
+/* What one operation does of an access. */
 struct piece {
-	uint32_t access; /* index */
+	uint32_t access; /* its index in the call */
 	uint8_t part;
-	bool header;
+	bool header;	 /* it writes a block's header, not the access */
 	uint64_t number; /* of its remote */
 };
 
+/* The operations of a window that go over one link, as one batch. */
 struct part {
 	struct client_call *call;
 	struct reef_queue *queue;
-	uint32_t first; /* op */
+	uint32_t first; /* its first operation in call->ops */
 	uint32_t node;
 	uint64_t link_number;
 	bool posted;
-	int why; /* the keeper is to be asked, because of this; 0: no */
-	uint32_t why_op;
+	int why;	 /* why the keeper is to be asked; 0: it is not */
+	uint32_t why_op; /* the operation that failed with it */
 	struct reef_batch batch;
 };
 
@@ -49,27 +51,28 @@ struct client_call {
 	uint32_t count;
 	enum call_state state;
 	int status;
-	uint32_t phase;	   /* inside */
-	uint32_t from, to; /* the window; accesses */
+	uint32_t phase;	   /* of client_enter */
+	uint32_t from, to; /* the accesses of the window */
 	uint64_t inner;	   /* bytes of `from` done in earlier windows */
 	uint64_t inner_to; /* bytes of `to` that this window ends with */
 	uint32_t window_max, piece_max;
-	bool serial; /* call.c (2) */
-	bool failed; /* what comes after this window is not done */
-	uint32_t under_way;
+	bool serial;	    /* call.c (2) */
+	bool failed;	    /* accesses after this window are not done */
+	uint32_t under_way; /* parts that were posted and have not ended */
 	uint32_t ops_count, parts_count;
 	struct client_touch_job *job;
-	struct part *asked; /* what the job is about; NULL: a mere extent */
+	struct part *asked; /* the part of the job; NULL: only an extent */
 	struct reef_task *task;
 	struct client_call *next;
 	bool has_header;
-	/* What is from here on stays from call to call. */
+	/* The members from here on stay when the storage is used again. */
 	uint32_t room, parts_max;
 	struct header header;
 	struct part *parts;
 	struct piece *pieces;
-	uint16_t *piece_of; /* by op */
-	struct reef_op *built, *ops;
+	uint16_t *piece_of;    /* index of the piece of each of `ops` */
+	struct reef_op *built; /* in the order of the pieces */
+	struct reef_op *ops;   /* in the order of the parts */
 };
 
 static inline uint32_t call_extent_of(const struct reef_access *access)
@@ -86,13 +89,14 @@ static inline struct reef_access *call_access_of(struct client_call *call,
 /* --- building: between client_enter and client_leave --- */
 
 /* Find the extent of an access.  -EAGAIN: the keeper has to be asked.  -EFAULT,
- * -EACCES: it may not be done. */
+ * -EACCES: the access may not be done. */
 int call_resolve_access(struct client_call *call,
 			const struct reef_access *access,
 			struct client_entry **entry);
-/* The part for the extent's link, made if need be. -1: not in this window. */
+/* Find or make the part for the extent's link. -1: the window has no room for
+ * another part. */
 int call_part_of(struct client_call *call, const struct client_entry *entry);
-/* Add what is left of an access. False: the window is full. */
+/* Add operations for what is left of an access. False: the window is full. */
 bool call_add_access(struct client_call *call, uint32_t index,
 		     const struct client_entry *entry, int part);
 /* Put the operations of each part beside each other, in their order. */
@@ -101,8 +105,8 @@ void call_post_part(struct client_call *call, struct part *part);
 
 /* --- collecting --- */
 
-/* A part has ended: its accesses have their status, or stay PENDING, and
- * part->why says whether the keeper has to be asked. */
+/* Set the status of the accesses of a part that has ended; what is to be done
+ * again stays PENDING. part->why says whether the keeper has to be asked. */
 void call_collect_part(struct client_call *call, struct part *part);
 
 #endif

@@ -23,7 +23,8 @@ static void add_retired(struct reef_client *client, struct reef_peer *peer,
 {
 	struct client_retired *retired = malloc(sizeof(*retired));
 
-	/* Without memory it stays until the rpc and its port are closed. */
+	/* What cannot be noted, for want of memory, stays open until the rpc
+	 * and its port are closed. */
 	if (!retired)
 		return;
 	*retired = (struct client_retired){.peer = peer, .remote = remote};
@@ -87,7 +88,7 @@ static bool have_calls_left(struct reef_client *client, uint32_t phase)
 	return left;
 }
 
-/* Until no call is in that phase, and the turns of `grace` are over. */
+/* Wait until no call is in that phase, and the turns of `grace` are over. */
 static int wait_until_left(struct reef_client *client, uint32_t phase,
 			   uint64_t grace)
 {
@@ -113,7 +114,8 @@ int client_grace_main(void *arg)
 	int rc = 0;
 
 	while (!rc && !client->stopping) {
-		/* The mutant's handles never take another view. */
+		/* With this mutant handles never refresh their caches, so
+		 * nothing may be closed. */
 		if (!client->retired || REEF_MUTATED(CLIENT_STALE_EXTENT)) {
 			rc = client_wait(&client->changed, REEF_FOREVER);
 			continue;

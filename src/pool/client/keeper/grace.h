@@ -9,17 +9,20 @@ struct reef_client;
 struct reef_peer;
 struct reef_remote;
 
+/* A peer or a remote that is taken out of the view, and to be closed. */
 struct client_retired {
 	struct reef_peer *peer;	    /* or: */
 	struct reef_remote *remote; /* of a link that is retired later */
 	struct client_retired *next;
 };
 
-/* To be closed or detached when nobody can be using it. */
+/* Close a peer, or detach a remote, when no handle can be using it. */
 void client_retire_peer(struct reef_client *client, struct reef_peer *peer);
 void client_retire_remote(struct reef_client *client,
 			  struct reef_remote *remote);
+/* The fiber that does so; arg is the client. */
 int client_grace_main(void *arg);
-void client_retired_close_all(struct reef_client *client); /* all, at the end */
+/* At the end of the client: close all that is retired, without a grace. */
+void client_retired_close_all(struct reef_client *client);
 
 #endif

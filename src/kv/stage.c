@@ -19,15 +19,16 @@
 /* The most that is received between an enter and a leave, by near.h (4). It
  * also stays in the cache until its checksum is made. */
 #define PIECE (64u << 10)
-/* The same, of one that cannot be had in place just now. */
+/* The most that is received at once by a buffer, while the memory cannot be had
+ * in place. */
 #define DETOUR (16u << 10)
 
 struct map_stage {
 	struct reef *reef;
 	struct reef_space *space;
 	struct hash_staged staged;
-	size_t filled, size; /* spare bytes too */
-	int rc;		     /* of the memory: the first that went wrong */
+	size_t filled, size; /* with spare bytes */
+	int rc;		     /* the first error of the memory */
 };
 
 int map_stage_begin(struct reef_map *map, size_t key_size, size_t value_size,
@@ -88,8 +89,8 @@ static uint64_t next_address(const struct map_stage *stage)
 	return hash_staged_value(&stage->staged) + stage->filled;
 }
 
-/* Receive straight to where it belongs: what the socket has now, without
- * waiting (fabric/near.h (4)). False: not in place at the moment. */
+/* Receive what the socket has now straight into the pool, without waiting
+ * (fabric/near.h (4)). False: the memory is not in place at the moment. */
 static bool receive_in_place(struct map_stage *stage, int fd, size_t size,
 			     ssize_t *got)
 {
@@ -107,8 +108,8 @@ static bool receive_in_place(struct map_stage *stage, int fd, size_t size,
 	return to;
 }
 
-/* By a buffer and an operation: that does what is due, and then the memory is
- * near again. */
+/* Receive into a buffer, and write that to the pool: the operation does what is
+ * due, and then the memory is in place again. */
 static ssize_t receive_by_buffer(struct map_stage *stage, int fd, size_t size)
 {
 	char detour[DETOUR];

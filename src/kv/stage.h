@@ -25,12 +25,12 @@
 
 struct map_stage;
 
-/* A value is to come for a key of that size, with `spare` more bytes that are
- * taken and forgotten. Caller owns *out.  -EOPNOTSUPP: (3).  -EINVAL: it is too
- * large for the map, or not large.  Else as reef_alloc: -ENOSPC, ... */
+/* Begin a value for a key of that size, with `spare` more bytes after it that
+ * are taken and forgotten. Caller owns *out.  -EOPNOTSUPP: (3).  -EINVAL: it is
+ * too large for the map, or not large.  Else as reef_alloc: -ENOSPC, ... */
 int map_stage_begin(struct reef_map *map, size_t key_size, size_t value_size,
 		    size_t spare, struct map_stage **out);
-/* NULL is fine. */
+/* End a stage; a block that was not put is freed. NULL is fine. */
 void map_stage_end(struct map_stage *stage);
 
 /* Receive what a socket has now, at most `most` bytes and what is missing, of

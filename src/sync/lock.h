@@ -314,7 +314,7 @@ bool lock_spin(struct reef_lock *lock, struct lock_wait *wait, uint64_t h);
 bool lock_has_ended(struct reef_lock *lock, uint32_t session);
 /* The lock was had, perhaps because of lock_spin: allow more of it. */
 void lock_spin_paid(struct reef_lock *lock, const struct lock_wait *wait);
-/* True if the holder's session was not looked at for period_ns. */
+/* True if the holder's session was not checked for period_ns. */
 bool lock_is_session_check_due(const struct reef_lock *lock,
 			       uint64_t period_ns);
 /* True if H, as it was seen, may be taken from whom it names: (2). *flags:

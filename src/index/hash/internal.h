@@ -248,12 +248,12 @@ struct hash_insertion {
  * addresses are in `not`. False: all are taken or frozen. */
 bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
 			   const uint64_t * not, uint32_t not_count);
-/* Look whether our slot is the only one of its key, by the places as they were
+/* Check whether our slot is the only one of its key, by the places as they were
  * read after it was taken.  1: it is.  0: read them again.  -EAGAIN: it is not,
  * and was withdrawn. */
 int hash_insertion_check_rivals(struct hash_insertion *insertion);
-/* Look as often as it takes, and confirm the slot.  -EAGAIN: it was withdrawn.
- */
+/* Check for rivals as often as it takes, and confirm the slot.  -EAGAIN: it was
+ * withdrawn. */
 int hash_insertion_settle(struct hash_insertion *insertion);
 /* READ the places again, then as hash_insertion_settle. */
 int hash_insertion_retry(struct hash_insertion *insertion);

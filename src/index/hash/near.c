@@ -27,6 +27,7 @@
  * each prefetching for the next. */
 #include "index/hash/near.h"
 
+/* Find several keys in three passes; returns how many were not found so. */
 static uint32_t find_in_passes(struct hash_table *table,
 			       struct hash_reading *readings, uint32_t count,
 			       uint64_t epoch)

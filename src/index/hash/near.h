@@ -14,18 +14,19 @@
 #include <emmintrin.h>
 #endif
 
+/* The bits of a slot that decide whether it is a key's in the plain case. */
 #define HASH_NEAR_MEANING                                                      \
 	(hash_slot_make(0, 0, (1u << HASH_PRINT_BITS) - 1) |                   \
 	 HASH_PROVISIONAL | HASH_FROZEN)
 
-/* Bytes: what memcpy is quickest for; an entry that is not too long to be
- * copied in place, while whoever takes its memory away waits; a key that any
- * hint covers. */
+/* In bytes: the longest value that memcpy copies quickest; the longest entry
+ * that is copied in place, while whoever takes its memory away waits; the
+ * longest key that every hint covers. */
 #define HASH_NEAR_SHORT 1024u
 #define HASH_NEAR_LONGEST (8u << 20)
 #define HASH_NEAR_LONGEST_KEY 2048u
 
-/* Of an entry's sizes: what its key and its table say. */
+/* The bits of an entry's sizes that its key and its table determine. */
 #define HASH_SIZES_FIXED hash_sizes_make(HASH_KEY_BITS, 0, UINT32_MAX)
 
 /* --- which slot --- */
@@ -34,7 +35,8 @@
  * some that are frozen or empty may be among them. */
 #ifdef __SSE2__
 
-/* By the upper halves of the words. The loads keep words whole: copy.h. */
+/* Only the upper halves of the words are compared. The loads keep words whole:
+ * copy.h. */
 static inline uint32_t hash_near_match_slots(const uint8_t *place,
 					     uint64_t want)
 {
@@ -78,7 +80,7 @@ static inline uint32_t hash_near_match_slots(const uint8_t *place,
 
 #endif
 
-/* The key's slot, if it is plain to see. */
+/* Find the key's slot, in the plain case (near.c). False: it is not plain. */
 static inline bool hash_near_find_slot(struct hash_reading *reading,
 				       const uint8_t *subtable)
 {
@@ -107,8 +109,8 @@ static inline bool hash_near_find_slot(struct hash_reading *reading,
 
 /* --- the three passes --- */
 
-/* Its places are fetched while the rest is thought about: it may be another's
- * by now, and nothing comes of it then. */
+/* Prefetch the key's places where its subtable was last, before it is known
+ * whether it still is there; if it is not, that does no harm. */
 static inline void hash_near_prefetch_places(const struct hash_table *table,
 					     const struct hash_reading *reading)
 {
@@ -124,6 +126,8 @@ static inline void hash_near_prefetch_places(const struct hash_table *table,
 	}
 }
 
+/* The first pass: the key's subtable. NULL: it is not known in this epoch, or
+ * not in place. */
 static inline const uint8_t *hash_near_subtable(struct hash_table *table,
 						struct hash_reading *reading,
 						uint64_t epoch)
@@ -142,6 +146,7 @@ static inline const uint8_t *hash_near_subtable(struct hash_table *table,
 	return at;
 }
 
+/* The second pass: the entry that the key's slot names. NULL: not plain. */
 static inline const uint8_t *hash_near_entry(struct hash_table *table,
 					     struct hash_reading *reading,
 					     const uint8_t *subtable)
@@ -159,8 +164,8 @@ static inline const uint8_t *hash_near_entry(struct hash_table *table,
 			      false);
 }
 
-/* memcpy, which for what is most usual is not called: 32 to 64 bytes as four
- * pieces that may overlap. */
+/* As memcpy, but without a call for the most usual sizes: 32 to 64 bytes are
+ * four pieces that may overlap. */
 static inline void hash_near_copy(void *to, const void *from, size_t size)
 {
 	uint64_t pieces[4][2];
@@ -189,7 +194,7 @@ static inline bool hash_near_copy_value(struct hash_reading *reading,
 	reading->entry.value = NULL;
 	if (reading->blind)
 		return true;
-	/* One byte at least, so that there is a room. */
+	/* One byte more, so that there is a room even for an empty value. */
 	if (grows ? unlikely(hash_reading_room(reading,
 					       reading->entry.value_size + 1u))
 		  : unlikely(reading->room_size <= reading->entry.value_size))
@@ -202,8 +207,8 @@ static inline bool hash_near_copy_value(struct hash_reading *reading,
 	return true;
 }
 
-/* True if that many bytes of the entry may be read in place; its hint, which
- * was checked, covers most. */
+/* True if that many bytes of the entry may be read in place. Most entries are
+ * not longer than the slot's hint, and those bytes were checked before. */
 static inline bool hash_near_covers(const struct hash_table *table,
 				    const struct hash_reading *reading,
 				    size_t size)
@@ -218,12 +223,13 @@ static inline bool hash_near_covers(const struct hash_table *table,
 	return client_near_at(table->reef, reading->entry_at, size, false);
 }
 
-/* An entry that a slot names does not change, but for its live and touched, and
- * its memory is not another's while we are entered: so it is looked at where it
- * is, and what was whole when it was published needs no checksum. Whoever
- * writes into it in spite of that gets nobody to look outside: its sizes are
- * read once.
- */
+/* The third pass: read the entry. False: it is not plain.
+ *
+ * An entry that a slot names does not change, but for its live and touched, and
+ * its memory is not another's while we are entered: so it is read where it is,
+ * and needs no checksum, as it was whole when it was published. Even if
+ * somebody writes into it in spite of that, nobody reads outside of it: its
+ * sizes are read once. */
 static inline bool hash_near_read_entry(const struct hash_table *table,
 					struct hash_reading *reading,
 					const uint8_t *entry, bool grows)
@@ -236,7 +242,8 @@ static inline bool hash_near_read_entry(const struct hash_table *table,
 		return false;
 	live = atomic_load_explicit((const _Atomic uint64_t *)&head->live,
 				    memory_order_acquire);
-	/* Key's size, and table, in one; a size over 17 bits ends with all. */
+	/* The size of the key and the table are compared as one word. A key
+	 * size of more than 17 bits is refused by hash_near_covers. */
 	want = hash_sizes_make(reading->key_size, 0, table->root_number);
 	sizes = atomic_load_explicit((const _Atomic uint64_t *)&head->sizes,
 				     memory_order_relaxed);
@@ -293,10 +300,10 @@ static inline void hash_near_touch(struct hash_table *table,
 				      memory_order_relaxed);
 }
 
-/* The key alone, if nothing has to be waited for and the room, which stays the
- * caller's, is longer than the value; not inside reef_enter. use: true if this
- * use has to be noted, and as what. Of *out the value is the room. False:
- * hash_get tells.
+/* Get one key in place, if nothing has to be waited for and the room, which
+ * stays the caller's, is longer than the value; not inside reef_enter. use:
+ * true if this use has to be noted, and as what. Of *out the value is the room.
+ * False: hash_get tells.
  *
  * All members of the reading are in registers here, as nobody is given its
  * address. */

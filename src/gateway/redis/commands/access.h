@@ -19,7 +19,7 @@ int redis_read(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
 int redis_peek(struct redis_thread *thread, struct redis_client *client,
 	       const struct redis_bytes *key);
-/* As peek, without the bytes of the value: a large one is not read. */
+/* As peek, without the bytes of the value, so that a large one is not read. */
 int redis_peek_head(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_bytes *key);
 /* As read, but counts as a use even if the client said NO-TOUCH. */

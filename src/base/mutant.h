@@ -9,6 +9,7 @@
  * (3) At most one is on in a process, for all its threads.
  * (4) No struct depends on REEF_MUTANTS: the benches are built without it, and
  *     tests link them.
+ *
  * Thread: any. */
 #ifndef REEF_BASE_MUTANT_H
 #define REEF_BASE_MUTANT_H

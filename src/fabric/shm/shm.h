@@ -6,10 +6,10 @@
  * frames.c). Where short messages are not rare they have a ring (ring.c).
  *
  * (1) Memory is mapped from descriptors the owner passes. A memfd must be
- * sealed against shrinking and as long as said; nothing is mapped before that
- * was checked. A file cannot be sealed, so it must be a regular file that
- *     belongs to this user or to root: whoever may cut it short could as well
- *     stop us in other ways.
+ *     sealed against shrinking and as long as said; nothing is mapped before
+ *     that was checked. A file cannot be sealed, so it must be a regular file
+ *     that belongs to this user or to root: whoever may cut it short could as
+ *     well stop us in other ways.
  * (2) A mapping cannot be revoked, so a node lets in only processes that it may
  *     kill: a fence is SIGKILL through a pidfd, confirmed when the pidfd is
  *     readable (peer.c). Everybody else must use tcp.
@@ -22,10 +22,10 @@
  *     through one word that only the owner writes (struct shm_control).
  * (6) Unmapping waits until every post that may have looked at the mapping's
  *     state before it was closed has ended (base/grace.h). Exceptions: detach
- * and link close, where the caller promises that nothing is under way. (7) A
- * fence inside one process (a node and its client in one program) cannot kill.
- * There the control word is set to FENCED and a grace awaited: after it no post
- * is inside that has not read FENCED.
+ *     and link close, where the caller promises that nothing is under way.
+ * (7) A fence inside one process (a node and its client in one program) cannot
+ *     kill. There the control word is set to FENCED and a grace awaited: after
+ *     it no post is inside that has not read FENCED.
  *
  * Locks: fabric->lock covers everything that is not marked otherwise, streams
  * included; the data path takes none. It may be held when a queue's own lock is

@@ -292,8 +292,8 @@ static int is_live(struct reef *reef, struct reef_space *space,
 	uint64_t block, generation;
 	int rc = read_header(reef, address, &header);
 
-	/* Its maker died before the header was written. */
-	if (rc == -EEXIST)
+	/* Its maker died before the header was written; or it is lost. */
+	if (rc == -EEXIST || rc == -REEF_ELOST)
 		return 0;
 	if (rc)
 		return rc;

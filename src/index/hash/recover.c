@@ -6,6 +6,10 @@
  *   entry     if a slot of its key names it. A provisional one is taken away:
  *             its insert did not happen, and never will.
  *
+ * What only lost memory could name is not live: nobody can find it any more. An
+ * entry may have its slot beside that of a lost one, where a lookup fails: then
+ * the slots themselves tell.
+ *
  * (R10) What a block says of itself may be nonsense: a block that names no
  * table is part of none. One of a table whose directory or slots are nonsense
  * stays, as nobody can tell: an error would hold its session's end up. */
@@ -20,6 +24,12 @@ static bool is_no_address(int rc)
 	return rc == -EFAULT || rc == -EINVAL || rc == -ERANGE;
 }
 
+/* True if what would name a block is gone for good, or never was there. */
+static bool is_gone(int rc)
+{
+	return rc == -REEF_ELOST || is_no_address(rc);
+}
+
 /* 1: the word of the root's owner names it; the lower bits are the owner's. */
 static int is_owned(struct reef_space *space, uint64_t root,
 		    const struct hash_root_head *head)
@@ -31,7 +41,7 @@ static int is_owned(struct reef_space *space, uint64_t root,
 		return 0;
 	rc = reef_read(reef_space_handle(space), head->owner, &word, 8);
 	if (rc)
-		return is_no_address(rc) ? 0 : rc;
+		return is_gone(rc) ? 0 : rc;
 	return (word & ~UINT64_C(7)) == root;
 }
 
@@ -45,7 +55,7 @@ static int root_is_live(struct reef *reef, struct reef_space *space,
 
 	(void)reef;
 	if (rc)
-		return rc == -REEF_ECORRUPT ? 0 : rc;
+		return rc == -REEF_ECORRUPT || is_gone(rc) ? 0 : rc;
 	return is_owned(space, address, &head);
 }
 
@@ -62,7 +72,7 @@ static int open_root(struct reef_space *space, uint64_t root,
 	}
 	if (!rc)
 		rc = hash_open(space, root, 1, out);
-	return rc == -REEF_ECORRUPT || rc == -REEF_EDROPPED || is_no_address(rc)
+	return rc == -REEF_ECORRUPT || rc == -REEF_EDROPPED || is_gone(rc)
 		       ? -ENOENT
 		       : rc;
 }
@@ -76,7 +86,7 @@ static int level_is_live(struct reef *reef, struct reef_space *space,
 	int rc = reef_read(reef, address, &head, sizeof(head));
 
 	if (rc)
-		return rc;
+		return is_gone(rc) ? 0 : rc;
 	if (head.magic != HASH_LEVEL_MAGIC || head.depth > HASH_DEPTH_MAX)
 		return 0;
 	rc = open_root(space, head.root, &table);
@@ -85,7 +95,9 @@ static int level_is_live(struct reef *reef, struct reef_space *space,
 	rc = reef_read(reef, hash_level_at(table, (uint32_t)head.depth), &word,
 		       8);
 	hash_close(table);
-	return rc ? rc : word == address;
+	if (rc)
+		return is_gone(rc) ? 0 : rc;
+	return word == address;
 }
 
 static int subtable_is_live(struct reef *reef, struct reef_space *space,
@@ -97,7 +109,7 @@ static int subtable_is_live(struct reef *reef, struct reef_space *space,
 	int rc = reef_read(reef, address, &head, sizeof(head));
 
 	if (rc)
-		return rc;
+		return is_gone(rc) ? 0 : rc;
 	if (head.magic != HASH_SUBTABLE_MAGIC || head.depth > HASH_DEPTH_MAX)
 		return 0;
 	rc = open_root(space, head.root, &table);
@@ -111,7 +123,9 @@ static int subtable_is_live(struct reef *reef, struct reef_space *space,
 	if (rc == -REEF_ECORRUPT)
 		return 1;
 	if (rc)
-		return rc == -EAGAIN || rc == -REEF_EDROPPED ? 0 : rc;
+		return rc == -EAGAIN || rc == -REEF_EDROPPED || is_gone(rc)
+			       ? 0
+			       : rc;
 	return hash_word_state(word) != HASH_SPLIT &&
 	       hash_word_address(word) == address;
 }
@@ -141,6 +155,17 @@ static int clear_provisional(struct hash_table *table,
 	return 0;
 }
 
+/* True if a slot that was read names the block as a value. */
+static bool is_in_slots(const struct hash_reading *reading, uint64_t block)
+{
+	for (uint32_t i = 0; i < 2; i++)
+		for (uint32_t j = 0; j < HASH_PLACE_SLOTS; j++)
+			if (hash_slot_block(reading->slots[i][j]) == block &&
+			    !(reading->slots[i][j] & HASH_PROVISIONAL))
+				return true;
+	return false;
+}
+
 /* 1: the entry is the value of its key. */
 static int is_current_value(struct hash_table *table,
 			    struct hash_reading *entry, uint64_t address,
@@ -159,12 +184,16 @@ static int is_current_value(struct hash_table *table,
 		rc = reading.entry_at == address;
 	else if (rc == -ENOENT)
 		rc = 0;
+	else if (is_in_slots(&reading, block))
+		rc = 1;
+	else if (rc == -REEF_ELOST)
+		rc = 0;
 	if (!rc)
 		rc = clear_provisional(table, &reading, block);
 	hash_reading_free(&reading);
 	if (rc == -REEF_ECORRUPT || is_no_address(rc))
 		return 1;
-	return rc == -REEF_EDROPPED ? 0 : rc;
+	return rc == -REEF_EDROPPED || rc == -REEF_ELOST ? 0 : rc;
 }
 
 static int entry_is_live(struct reef *reef, struct reef_space *space,
@@ -179,13 +208,13 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	if (!rc)
 		rc = reef_short_address(space, address, &block);
 	if (rc)
-		return rc == -ERANGE ? 0 : rc;
+		return rc == -ERANGE || is_gone(rc) ? 0 : rc;
 	rc = reef_long_address(space, (uint64_t)hash_entry_root(&head) << 10,
 			       &root);
 	if (!rc)
 		rc = open_root(space, root, &table);
 	if (rc)
-		return rc == -ENOENT || is_no_address(rc) ? 0 : rc;
+		return rc == -ENOENT || is_gone(rc) ? 0 : rc;
 	reef_enter(reef);
 	/* Its hint is not known: READ the smallest size, then the rest. */
 	rc = hash_read_entry(table, &entry, hash_slot_make(block, 0, 0), &at);
@@ -194,7 +223,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	reef_leave(reef);
 	hash_reading_free(&entry);
 	hash_close(table);
-	return rc;
+	return is_gone(rc) ? 0 : rc;
 }
 
 static const struct reef_kind_ops subtables = {

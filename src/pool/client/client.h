@@ -99,12 +99,14 @@ uint64_t reef_block_footprint(uint64_t size);
 struct reef_kind_ops {
 	const char *name;
 	/* 1: a block of this kind, whose session is FENCED and did not keep it,
-	 * is still part of something.  0: it is not.  -errno. NULL: it never
-	 * is. */
+	 * is still part of something.  0: it is not, or only memory that is
+	 * lost could name it.  -errno: it cannot be told, now (heap.h, rule 8)
+	 * or ever. NULL: it never is. */
 	int (*is_live)(struct reef *reef, struct reef_space *space,
 		       uint64_t address);
 	/* A FENCED session's page, before its blocks are freed: break its
-	 * locks, finish or undo its intents. Idempotent. NULL: nothing. */
+	 * locks, finish or undo its intents. Idempotent. An error that does not
+	 * pass ends the page all the same (heap.h, rule 8). NULL: nothing. */
 	int (*recover)(struct reef *reef, struct reef_space *space,
 		       uint32_t session, uint64_t page, uint64_t size);
 };

@@ -182,6 +182,25 @@ static int attach_inner(struct reef_client *client, struct client_space *known,
 	return rc;
 }
 
+/* Bring the heap to the front of the list in which blocks of that session wait
+ * since a recovery that failed. */
+static void prefer_judging_heap(struct reef_client *client,
+				struct client_space *known, uint32_t session)
+{
+	struct client_heap **at, *heap;
+
+	pthread_mutex_lock(&client->lock);
+	for (at = &known->heaps; (heap = *at); at = &heap->next)
+		if (reef_heap_is_judging(heap->heap, session))
+			break;
+	if (heap) {
+		*at = heap->next;
+		heap->next = known->heaps;
+		known->heaps = heap;
+	}
+	pthread_mutex_unlock(&client->lock);
+}
+
 static int recover_in_space(struct reef_client *client,
 			    struct client_space *known, uint32_t session)
 {
@@ -193,12 +212,21 @@ static int recover_in_space(struct reef_client *client,
 		return rc;
 	/* The dead session may have grown the space without our knowledge. */
 	rc = client_view_refresh(client, known, client_patience_ns(client));
+	prefer_judging_heap(client, known, session);
 	if (!rc)
 		rc = client_heap_get(recovery.space);
 	if (!rc)
 		rc = reef_heap_recover(recovery.space->heap->heap, session,
 				       recover_page, &recovery);
 	reef_space_close(recovery.space);
+	/* What made no sense stays unused, and that is all there is to do. */
+	if (rc == -REEF_ECORRUPT) {
+		reef_log(REEF_LOG_WARNING, "client",
+			 "recovery of session %08x in space %u left what makes "
+			 "no sense",
+			 session, known->id);
+		rc = 0;
+	}
 	/* A space that is gone needs no recovery. */
 	return rc == -REEF_ELOST && known->gone ? 0 : rc;
 }

@@ -385,13 +385,14 @@ static int adopt_round(struct adoption *a, bool first)
 
 /* --- taking over --- */
 
-static int judge_later(struct reef_heap *heap, uint64_t address)
+static int judge_later(struct reef_heap *heap, uint64_t address,
+		       uint32_t session)
 {
 	if (heap->unjudged_count == heap->unjudged_capacity) {
 		uint32_t capacity = heap->unjudged_capacity
 					    ? heap->unjudged_capacity * 2
 					    : 256;
-		uint64_t *more =
+		struct unjudged *more =
 			realloc(heap->unjudged, capacity * sizeof(*more));
 
 		if (!more)
@@ -399,7 +400,8 @@ static int judge_later(struct reef_heap *heap, uint64_t address)
 		heap->unjudged = more;
 		heap->unjudged_capacity = capacity;
 	}
-	heap->unjudged[heap->unjudged_count++] = address;
+	heap->unjudged[heap->unjudged_count++] =
+		(struct unjudged){address, session};
 	return 0;
 }
 
@@ -415,7 +417,8 @@ static int install_run(struct adoption *a, struct run *run)
 		if (run->blocks[i] & BLOCK_OUT) {
 			if (run->blocks[i] & BLOCK_UNJUDGED && !rc)
 				rc = judge_later(heap,
-						 heap_block_address(run, i));
+						 heap_block_address(run, i),
+						 a->session);
 		} else if (run->kind == RUN_SLAB) {
 			run->stack[run->top++] =
 				(uint32_t)heap_block_address(run, i);

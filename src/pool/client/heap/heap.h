@@ -60,6 +60,10 @@
  *     session, for other kinds ask is_live; KEPT: stays. Afterwards no chunk
  *     names the dead session. Idempotent; the recoverer may die at any point.
  *     Chunks that a run ties together go to one session (adopt.c).
+ *     It ends whatever is lost or broken. A block or page about which an error
+ *     is said that may pass (its node is away) waits for the next call for
+ *     this session, while others are judged. With any other error a block stays
+ *     until our own session ends and it is judged anew; a page is done with.
  * (9) Nothing is half-allocated on error: -ENOSPC and -EDQUOT leave every chunk
  *     as it was, or owned and empty.
  *
@@ -185,7 +189,8 @@ bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
 int reef_heap_abandon(struct reef_heap *heap);
 
 /* Rule 8: recover `session` in this space; its free blocks become this heap's.
- * 0: no chunk names it any more.  Else the first error; call again.  -EBUSY: it
+ * 0: no chunk names it any more, and none of its blocks waits here to be
+ * judged.  Else the first error; call again, on this heap.  -EBUSY: it
  * is not FENCED, or some of its chunks hang together with one that another
  * recoverer has: that one, or its own recovery, takes them.  -REEF_ECORRUPT: it
  * is done, but something in its memory made no sense and stays unused. The
@@ -195,6 +200,9 @@ int reef_heap_recover(struct reef_heap *heap, uint32_t session,
 		      int (*page)(void *context, uint64_t address,
 				  uint64_t size),
 		      void *context);
+/* True if blocks of that session wait to be judged, as a call of the above
+ * failed. No operation. */
+bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session);
 
 /* An extent went (lost, dropped): forget its chunks, blocks and headers. */
 void reef_heap_forget(struct reef_heap *heap, uint32_t extent);

@@ -138,6 +138,12 @@ struct waiter {
 	bool go;
 };
 
+/* A block that was adopted and not judged yet. */
+struct unjudged {
+	uint64_t address;
+	uint32_t session; /* that is being recovered */
+};
+
 struct reef_heap {
 	struct run *current[HEAP_CLASS_LARGE + 1]; /* of LARGE: NULL */
 	struct run *recent; /* the slab that was used last, or &none */
@@ -173,7 +179,7 @@ struct reef_heap {
 	struct guess guesses[HEAP_GUESSES];
 	struct untold untold;
 
-	uint64_t *unjudged; /* addresses of recovered blocks */
+	struct unjudged *unjudged; /* recovered blocks */
 	uint32_t unjudged_count, unjudged_capacity;
 	bool recovering;
 

@@ -8,11 +8,26 @@
  *                          another kind   is_live: stays, or limbo
  *
  * All pages are handed over before any LIVE block is freed. What was adopted
- * and not judged yet, because a call failed, is judged by the next one; if we
- * die instead, our chunks hold it, and our own recovery finds it LIVE. */
+ * and not judged yet, because of an error that may pass, is judged by the next
+ * call for that session, and holds up no other's; if we die instead, our chunks
+ * hold it, and our own recovery finds it LIVE. */
 #include "pool/client/heap/internal.h"
 
 #include "base/mutant.h"
+
+/* A block whose node is away may take as long as a call has patience: after so
+ * many, the others wait for the next call, too. */
+#define ERRORS_MAX 4u
+
+/* True if the same call may do better later. Of these the end of our own
+ * session or host does not pass, but judges nothing either. */
+static bool may_pass(int rc)
+{
+	return rc == -REEF_ENOLINK || rc == -ETIMEDOUT ||
+	       rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE || rc == -EBUSY ||
+	       rc == -EAGAIN || rc == -ENOMEM || rc == -ECANCELED ||
+	       rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD;
+}
 
 static bool is_page(uint32_t block)
 {
@@ -23,7 +38,8 @@ static bool is_page(uint32_t block)
 static uint32_t *unjudged_at(struct reef_heap *heap, uint32_t index,
 			     struct run **run)
 {
-	uint32_t *block = heap_block_at(heap, heap->unjudged[index], run);
+	uint32_t *block =
+		heap_block_at(heap, heap->unjudged[index].address, run);
 
 	return block && *block & BLOCK_UNJUDGED ? block : NULL;
 }
@@ -36,7 +52,7 @@ static int retire_page(struct reef_heap *heap, uint64_t address)
 	uint32_t *block;
 	int rc = heap_other_free(heap, address, REEF_FREE_LATER, 0, true);
 
-	if (rc && rc != -EALREADY)
+	if (rc && may_pass(rc))
 		return rc;
 	block = heap_block_at(heap, address, &run);
 	if (block && *block & BLOCK_UNJUDGED)
@@ -44,7 +60,7 @@ static int retire_page(struct reef_heap *heap, uint64_t address)
 	return 0;
 }
 
-static int hand_over_pages(struct reef_heap *heap,
+static int hand_over_pages(struct reef_heap *heap, uint32_t session,
 			   int (*page)(void *context, uint64_t address,
 				       uint64_t size),
 			   void *context)
@@ -52,16 +68,17 @@ static int hand_over_pages(struct reef_heap *heap,
 	int rc = 0;
 
 	for (uint32_t i = 0; i < heap->unjudged_count && !rc; i++) {
-		uint64_t address = heap->unjudged[i];
+		uint64_t address = heap->unjudged[i].address;
 		struct run *run;
 		uint32_t *block = unjudged_at(heap, i, &run);
 
-		if (!block || !is_page(*block))
+		if (!block || !is_page(*block) ||
+		    heap->unjudged[i].session != session)
 			continue;
 		if (page)
 			rc = page(context, address,
 				  run->block_size - HEAP_HEADER);
-		if (!rc)
+		if (!may_pass(rc))
 			rc = retire_page(heap, address);
 	}
 	return rc;
@@ -80,27 +97,88 @@ static int must_stay(struct reef_heap *heap, uint32_t block, uint64_t address)
 	return ops->is_live(heap->options.context, kind, address);
 }
 
-static int judge_blocks(struct reef_heap *heap)
+/* Judge the block of that index, and take it off the list.  -errno: not now. */
+static int judge_block(struct reef_heap *heap, uint32_t index)
 {
-	while (heap->unjudged_count) {
-		uint32_t last = heap->unjudged_count - 1;
-		uint64_t address = heap->unjudged[last];
-		struct run *run;
-		uint32_t *block = unjudged_at(heap, last, &run);
-		int stays = block ? must_stay(heap, *block, address) : 0;
+	uint64_t address = heap->unjudged[index].address;
+	struct run *run;
+	uint32_t *block = unjudged_at(heap, index, &run);
+	int stays = block ? must_stay(heap, *block, address) : 0;
 
-		if (stays < 0)
-			return stays;
-		/* This fiber may have parked: find the block anew. */
-		block = unjudged_at(heap, last, &run);
-		if (block && stays)
-			*block &= ~(uint32_t)BLOCK_UNJUDGED;
-		else if (block)
-			heap_limbo_add(heap, run,
-				       (uint32_t)(block - run->blocks));
-		heap->unjudged_count = last;
-	}
+	if (may_pass(stays))
+		return stays;
+	if (stays < 0)
+		reef_log(REEF_LOG_WARNING, "heap",
+			 "block %016llx of session %08x stays: %s",
+			 (unsigned long long)address,
+			 heap->unjudged[index].session, reef_error_text(stays));
+	/* This fiber may have parked: find the block anew. */
+	block = unjudged_at(heap, index, &run);
+	if (block && stays)
+		*block &= ~(uint32_t)BLOCK_UNJUDGED;
+	else if (block)
+		heap_limbo_add(heap, run, (uint32_t)(block - run->blocks));
+	heap->unjudged[index] = heap->unjudged[--heap->unjudged_count];
 	return 0;
+}
+
+static int judge_blocks(struct reef_heap *heap, uint32_t session)
+{
+	uint32_t errors = 0;
+	int rc = 0, one;
+
+	/* From the end, as what takes the place of a judged one was met. */
+	for (uint32_t i = heap->unjudged_count; i-- > 0;) {
+		if (heap->unjudged[i].session != session)
+			continue;
+		one = judge_block(heap, i);
+		rc = rc ? rc : one;
+		errors += one != 0;
+		if (errors >= ERRORS_MAX)
+			break;
+	}
+	return rc;
+}
+
+static bool has_page(struct reef_heap *heap, uint32_t session)
+{
+	struct run *run;
+
+	for (uint32_t i = 0; i < heap->unjudged_count; i++) {
+		const uint32_t *block = unjudged_at(heap, i, &run);
+
+		if (block && is_page(*block) &&
+		    heap->unjudged[i].session == session)
+			return true;
+	}
+	return false;
+}
+
+/* Judge what waits of other sessions: another heap may have ended their
+ * recovery, so nobody may ask again. Up to the first error, which is not the
+ * caller's. */
+static void judge_leftovers(struct reef_heap *heap, uint32_t session)
+{
+	uint32_t known = session, other;
+	bool skip = true;
+	int rc = 0;
+
+	for (uint32_t i = heap->unjudged_count; i-- > 0 && !rc;) {
+		other = heap->unjudged[i].session;
+		if (other != known)
+			skip = other == session || has_page(heap, other);
+		known = other;
+		if (!skip)
+			rc = judge_block(heap, i);
+	}
+}
+
+bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session)
+{
+	for (uint32_t i = 0; i < heap->unjudged_count; i++)
+		if (heap->unjudged[i].session == session)
+			return true;
+	return false;
 }
 
 int reef_heap_recover(struct reef_heap *heap, uint32_t session,
@@ -127,9 +205,10 @@ int reef_heap_recover(struct reef_heap *heap, uint32_t session,
 	adopted = heap_adopt(heap, session);
 	heap_unlock(heap);
 	/* Without the lock, as whoever is called may use the heap. */
-	rc = hand_over_pages(heap, page, context);
+	rc = hand_over_pages(heap, session, page, context);
 	if (!rc)
-		rc = judge_blocks(heap);
+		rc = judge_blocks(heap, session);
+	judge_leftovers(heap, session);
 	heap->recovering = false;
 	return rc ? rc : adopted;
 }

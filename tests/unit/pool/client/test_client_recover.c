@@ -29,13 +29,17 @@ static void run(int (*first)(struct member *member),
 /* What the kind was asked, in this process; one pool at a time. */
 static struct {
 	uint32_t session, pages, asked;
-	uint64_t live; /* the one that is still part of something */
+	uint64_t live;	   /* the one that is still part of something */
+	uint64_t doubtful; /* the one about which `error` is said */
+	int error;
 } seen;
 
 static int kind_is_live(struct reef *reef, struct reef_space *space,
 			uint64_t address)
 {
 	seen.asked++;
+	if (seen.error && address == seen.doubtful)
+		return seen.error;
 	return address == seen.live;
 }
 
@@ -103,6 +107,95 @@ static int recovers(struct member *member)
 static void client_kinds_are_asked_about_a_dead_session(void **state)
 {
 	run(leaves_intent, recovers);
+}
+
+/* --- blocks about which nobody can tell --- */
+
+static int leaves_blocks(struct member *member)
+{
+	uint64_t block, value = 1;
+	struct reef_space *space;
+	uint32_t i;
+
+	while (member->pool->note[0] + 1 < member->number)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(member_space(member, &space));
+	for (i = 0; i < 16; i++) {
+		TRY(reef_alloc_kind(space, KIND, 64, &block));
+		TRY(reef_write(member->reef, block, &value, 8));
+		if (i == 8 && member->number == 1)
+			seen.doubtful = block;
+	}
+	member->pool->note[member->number] = reef_session(member->reef);
+	return reef_sleep(REEF_FOREVER);
+}
+
+static int await_recovered(struct member *member, uint32_t number)
+{
+	uint64_t until_ns = reef_now_ns() + 30 * SECOND;
+	bool has = true;
+
+	while (has) {
+		TRY(reef_sleep(10 * MILLISECOND));
+		TRY(member_has_session(
+			member, (uint32_t)member->pool->note[number], &has));
+		WANT(reef_now_ns() < until_ns);
+	}
+	return 0;
+}
+
+/* The first to die left a block that cannot be judged now, or ever. */
+static int recovers_all_others(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	uint64_t value;
+	bool has;
+
+	TRY(member_space(member, &space));
+	while (!pool->note[1])
+		TRY(reef_sleep(MILLISECOND));
+	reef_sim_host_kill(pool->members[0].host);
+	TRY(reef_sleep(7 * SECOND));
+	TRY(member_has_session(member, (uint32_t)pool->note[1], &has));
+	WANT(has == (seen.error == -REEF_ENOLINK));
+	pool->note[0] = 1;
+	while (!pool->note[2])
+		TRY(reef_sleep(MILLISECOND));
+	reef_sim_host_kill(pool->members[1].host);
+	TRY(await_recovered(member, 2));
+	if (seen.error == -REEF_ENOLINK) {
+		seen.live = seen.doubtful;
+		seen.error = 0;
+		TRY(await_recovered(member, 1));
+	}
+	/* It is not used for something else. */
+	TRY(reef_sleep(5 * SECOND));
+	TRY(reef_read(member->reef, seen.doubtful, &value, 8));
+	WANT(value == 1);
+	TRY(reef_free(space, seen.doubtful, 0));
+	return 0;
+}
+
+static void client_block_that_nobody_can_judge_holds_up_nobody(void **state)
+{
+	static const int errors[] = {-REEF_ECORRUPT, -REEF_ELOST,
+				     -REEF_ENOLINK};
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		for (int i = 0; i < 3; i++) {
+			struct pool pool = {0};
+
+			memset(&seen, 0, sizeof(seen));
+			seen.error = errors[i];
+			pool_start(&pool, seed);
+			pool_add(&pool, leaves_blocks);
+			pool_add(&pool, leaves_blocks);
+			pool_add(&pool, recovers_all_others);
+			pool_finish(&pool);
+		}
+	}
 }
 
 /* --- R8 --- */
@@ -545,6 +638,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_kinds_are_asked_about_a_dead_session),
+		cmocka_unit_test(
+			client_block_that_nobody_can_judge_holds_up_nobody),
 		cmocka_unit_test(client_freed_for_later_waits_for_readers),
 		cmocka_unit_test(client_mutant_that_does_not_pin_is_found),
 		cmocka_unit_test(client_fibers_inside_in_turn_let_epochs_pass),

@@ -10,8 +10,9 @@
  * (3) Memory that is being dropped is not room yet. Where it would be, or a
  *     node is away that has room, a request waits for at most node_ttl before
  *     it is told that the pool is full: neither a drop nor a restart makes one.
- *     Nor is a pool full that has no node, as none has come yet or all are
- *     DEAD: that is -EAGAIN, and a client asks again while it has patience.
+ *     Nor is a pool full to which no node has come yet: that is -EAGAIN, and
+ *     a client asks again while it has patience. Where all nodes are DEAD each
+ *     was waited for, and there is no room: -ENOSPC.
  * (4) A repetition gets the extent of the first try. Only if a node refused
  *     that one, and the broker restarted meanwhile, can a repetition leave a
  *     second one in the space, where the space's users find it. */
@@ -242,14 +243,10 @@ uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
 
 static bool has_nodes(const struct reef_broker *broker)
 {
-	const struct reef_state_node *nodes;
-	size_t count, i;
+	size_t count;
 
-	nodes = reef_state_nodes(broker->state, &count);
-	for (i = 0; i < count; i++)
-		if (nodes[i].state != REEF_NODE_DEAD)
-			return true;
-	return false;
+	reef_state_nodes(broker->state, &count);
+	return count > 0;
 }
 
 /* Choose a node as broker_choose_node does, and wait for one as (3) says. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define GROW_TRIES 4u /* nodes that may die with a fresh extent */
-/* Pauses while the pool has no node. */
+/* Pauses while no node has come to the pool. */
 #define NODE_PAUSE_MIN_NS CLIENT_MILLISECOND
 #define NODE_PAUSE_MAX_NS (100 * CLIENT_MILLISECOND)
 
@@ -247,8 +247,8 @@ const struct client_job_ops client_drop_ops = {
 
 /* --- grow --- */
 
-/* -EAGAIN: the pool has no node.  -ESTALE: an extent was added, and lost with
- * its node at once. */
+/* -EAGAIN: no node has come to the pool yet.  -ESTALE: an extent was added, and
+ * lost with its node at once. */
 static int add_one(struct reef_client *client, struct client_grow_job *job)
 {
 	struct reef_body body = {
@@ -279,7 +279,7 @@ static int add_one(struct reef_client *client, struct client_grow_job *job)
 	return rc;
 }
 
-/* A pool that has no node is not full: the first may be about to come. Between
+/* A pool without nodes is not full: the first may be about to come. Between
  * the questions this client's other requests have their turn. */
 static int add_patiently(struct reef_client *client,
 			 struct client_grow_job *job)

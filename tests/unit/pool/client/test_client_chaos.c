@@ -541,45 +541,20 @@ static void client_fenced_is_told_with_what_was_lost(void **state)
 		  believes_fenced);
 }
 
-/* --- a pool without a node --- */
+/* --- a pool to which no node has come --- */
 
-static int restart_nodes_later(void *arg)
-{
-	struct pool *pool = arg;
-	uint32_t i;
-
-	TRY(reef_sleep(7 * SECOND));
-	for (i = 0; i < NODES; i++)
-		TRY(reef_sim_host_restart(pool->lenders[i].host, pool_node_main,
-					  &pool->lenders[i]));
-	return 0;
-}
-
-/* While there is no node, nobody knows whether the pool is full. */
-static int no_node_is_there(struct member *member)
+static int first_node_comes(struct member *member)
 {
 	uint64_t block, value = 5, began_ns = reef_now_ns();
-	struct pool *pool = member->pool;
-	struct reef_fiber *fiber;
 	struct reef_space *space;
-	uint32_t i;
 	int rc;
 
 	TRY(member_space(member, &space));
-	for (i = 0; i < NODES; i++) {
-		reef_sim_host_kill(pool->lenders[i].host);
-		pool->lenders[i].node = NULL;
-	}
-	if (pool->seed % 2) /* they are DEAD, or away */
-		TRY(reef_sleep(2 * SECOND));
-	TRY(reef_fiber_spawn(reef_fiber_sched(), restart_nodes_later, pool,
-			     &fiber));
-	rc = reef_alloc(space, 64, &block);
-	WANT(reef_now_ns() - began_ns >= 7 * SECOND);
-	reef_fiber_join(fiber, &(int){0});
-	TRY(rc);
+	TRY(reef_alloc(space, 64, &block));
+	WANT(reef_now_ns() - began_ns < 8 * SECOND);
 	TRY(reef_write(member->reef, block, &value, 8));
 	/* Nodes that are there and full say so at once. */
+	TRY(member_wait(member));
 	began_ns = reef_now_ns();
 	while (!(rc = reef_alloc(space, 2 * MIB, &block)))
 		;
@@ -592,11 +567,8 @@ static int no_node_comes(struct member *member)
 {
 	uint64_t block, began_ns = reef_now_ns();
 	struct reef_space *space;
-	uint32_t i;
 
 	TRY(member_space(member, &space));
-	for (i = 0; i < NODES; i++)
-		reef_sim_host_kill(member->pool->lenders[i].host);
 	WANT_RC(reef_alloc(space, 64, &block), -ENOSPC);
 	WANT(reef_now_ns() - began_ns >= 20 * SECOND);
 	WANT(reef_now_ns() - began_ns < 60 * SECOND);
@@ -608,10 +580,11 @@ static void client_pool_without_a_node_is_not_full(void **state)
 	uint64_t seed;
 
 	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
-		struct pool pool = {0}, other = {0};
+		struct pool pool = {.nodes_late_ns = 7 * SECOND};
+		struct pool other = {.nodes_late_ns = 500 * SECOND};
 
 		pool_start(&pool, seed);
-		pool_add(&pool, no_node_is_there);
+		pool_add(&pool, first_node_comes);
 		pool_finish(&pool);
 		pool_start(&other, seed);
 		pool_add(&other, no_node_comes);

@@ -1,54 +1,16 @@
-/* test_state.c - what records do, what they may not, and that the same records
- * always give the same state. */
-#include "base/checksum.h"
-#include "fixture/random_record.h"
-#include "fixture/seeds.h"
-#include "fixture/store_wrapper.h"
+/* test_state.c - what records do, and what they may not. test_state_replay.c
+ * has the states that come back. */
+#include "fixture/one_state.h"
 #include "fixture/units.h"
-#include "pool/broker/journal/journal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <reef/error.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static struct reef_state *the;
-
-static struct reef_text text(const char *bytes)
-{
-	return (struct reef_text){bytes, (uint16_t)strlen(bytes)};
-}
-
-#define RECORD(...) (&(struct reef_record){__VA_ARGS__})
-
-static int apply(const struct reef_record *record)
-{
-	return reef_state_apply(the, record);
-}
 
 static void must(const struct reef_record *record)
 {
 	assert_int_equal(reef_state_check(the, record), 0);
 	assert_int_equal(apply(record), 0);
-}
-
-static uint64_t hash_of(const struct reef_state *state)
-{
-	uint8_t *bytes;
-	uint64_t hash;
-	size_t size;
-
-	assert_int_equal(reef_state_encode(state, &bytes, &size), 0);
-	hash = reef_hash(bytes, size, 0);
-	free(bytes);
-	return hash;
 }
 
 /* It is refused so, and nothing changes. */
@@ -59,20 +21,6 @@ static void refuse(int code, const struct reef_record *record)
 	assert_int_equal(reef_state_check(the, record), code);
 	assert_int_equal(apply(record), code);
 	assert_true(hash_of(the) == before);
-}
-
-static int set_up(void **state)
-{
-	if (reef_state_create(&the))
-		return -1;
-	return apply(RECORD(.type = REEF_RECORD_POOL, .value = 77));
-}
-
-static int tear_down(void **state)
-{
-	reef_state_destroy(the);
-	the = NULL;
-	return 0;
 }
 
 static void add_node(uint32_t id, const char *name, uint64_t capacity)
@@ -108,8 +56,6 @@ static void session_becomes(uint32_t id, uint8_t next)
 	must(RECORD(.type = REEF_RECORD_SESSION_STATE, .session = id,
 		    .state = next));
 }
-
-/* --- what records do --- */
 
 static void state_epochs_rise_by_one(void **state)
 {
@@ -634,334 +580,6 @@ static void state_names_are_listed_by_prefix(void **state)
 	assert_non_null(reef_state_name(the, 2, text("k12")));
 }
 
-/* --- the same records, the same state --- */
-
-/* Through the journal's bytes. */
-static int replay(struct reef_state *state, const struct reef_record *record)
-{
-	uint8_t bytes[512];
-	size_t size;
-
-	assert_true(reef_record_size_max(record) <= sizeof(bytes));
-	size = reef_record_encode(record, bytes);
-	assert_true(size <= reef_record_size_max(record));
-	return reef_state_replay(state, record->type, bytes, size);
-}
-
-/* What is counted must be what is there. */
-static void check_counts(const struct reef_state *state)
-{
-	const struct reef_state_extent *extents;
-	const struct reef_state_node *nodes;
-	const struct reef_state_space *space;
-	size_t extent_count, node_count, i, j;
-	uint64_t used;
-
-	extents = reef_state_extents(state, &extent_count);
-	nodes = reef_state_nodes(state, &node_count);
-	for (i = 0; i < node_count; i++) {
-		used = 0;
-		for (j = 0; j < extent_count; j++)
-			if (extents[j].node == nodes[i].id ||
-			    extents[j].target == nodes[i].id)
-				used += extents[j].size;
-		assert_int_equal(used, nodes[i].used);
-		assert_true(used <= nodes[i].capacity);
-		assert_true(used == 0 || nodes[i].state < REEF_NODE_DRAINED);
-	}
-	for (j = 0; j < extent_count; j++) {
-		space = reef_state_space(state, extents[j].space);
-		assert_non_null(space);
-		assert_true(space->used <= space->quota);
-		assert_int_equal(space->by_ordinal[extents[j].ordinal],
-				 extents[j].number);
-		assert_int_equal(extents[j].node == 0,
-				 extents[j].state == REEF_EXTENT_LOST);
-	}
-}
-
-static struct reef_state *copy_of(const struct reef_state *state)
-{
-	struct reef_state *copy;
-	uint8_t *bytes;
-	size_t size;
-
-	assert_int_equal(reef_state_encode(state, &bytes, &size), 0);
-	assert_int_equal(reef_state_decode(bytes, size, &copy), 0);
-	free(bytes);
-	return copy;
-}
-
-static void one_history(uint64_t seed, uint32_t *applied)
-{
-	struct random_record random;
-	struct reef_random chance;
-	struct reef_state *twin, *copy;
-	uint32_t i;
-	int rc;
-
-	reef_random_init(&chance, seed);
-	assert_int_equal(reef_state_create(&twin), 0);
-	for (i = 0; i < 150; i++) {
-		random_record(&chance, the, &random);
-		rc = apply(&random.record);
-		if (rc)
-			continue;
-		applied[random.record.type]++;
-		/* A restart with a snapshot, in the twin's life. */
-		if (reef_random_chance(&chance, 1, 20)) {
-			copy = copy_of(twin);
-			assert_true(hash_of(copy) == hash_of(twin));
-			reef_state_destroy(twin);
-			twin = copy;
-		}
-		assert_int_equal(replay(twin, &random.record), 0);
-		assert_true(hash_of(twin) == hash_of(the));
-	}
-	check_counts(the);
-	reef_state_destroy(twin);
-}
-
-static void state_replay_gives_the_same_state(void **state)
-{
-	uint32_t applied[REEF_RECORD_TYPES] = {0};
-	uint64_t seed;
-	int type;
-
-	for (seed = seeds_first(); seeds_has(seed, 400); seed++) {
-		reef_state_destroy(the);
-		assert_int_equal(reef_state_create(&the), 0);
-		one_history(seed, applied);
-	}
-	/* The histories tell of everything. */
-	for (type = 1; type < REEF_RECORD_TYPES; type++)
-		if (applied[type] < 10)
-			fail_msg("type %d was applied %u times", type,
-				 applied[type]);
-}
-
-static void state_misfit_in_a_journal_is_corruption(void **state)
-{
-	uint8_t bytes[64] = {0};
-	uint64_t before = hash_of(the);
-
-	assert_int_equal(
-		replay(the, RECORD(.type = REEF_RECORD_BROKER, .value = 9)),
-		-REEF_ECORRUPT);
-	assert_int_equal(reef_state_replay(the, REEF_RECORD_BROKER, bytes, 7),
-			 -REEF_ECORRUPT);
-	assert_int_equal(reef_state_replay(the, REEF_RECORD_BROKER, bytes, 9),
-			 -REEF_ECORRUPT);
-	assert_int_equal(reef_state_replay(the, REEF_RECORD_TYPES, bytes, 8),
-			 -REEF_EVERSION);
-	assert_int_equal(reef_state_replay(the, 0, bytes, 8), -REEF_EVERSION);
-	assert_true(hash_of(the) == before);
-}
-
-/* A text that says it is longer than what is there, and so on: each prefix of
- * every record, and each with one byte more, is refused. */
-static void state_record_of_another_size_is_refused(void **state)
-{
-	struct reef_record record = {.name = text("name"),
-				     .addresses = text("addresses")};
-	struct reef_record decoded;
-	uint8_t bytes[256];
-	size_t size, cut;
-
-	for (record.type = 1; record.type < REEF_RECORD_TYPES; record.type++) {
-		size = reef_record_encode(&record, bytes);
-		bytes[size] = 0;
-		for (cut = 0; cut <= size + 1; cut++)
-			assert_int_equal(reef_record_decode(record.type, bytes,
-							    cut, &decoded),
-					 cut == size ? 0 : -REEF_ECORRUPT);
-	}
-}
-
-/* Each byte changed in turn: refused, or a state that holds together and says
- * of itself just these bytes. */
-static void state_damaged_snapshot_is_refused_or_whole(void **state)
-{
-	struct random_record random;
-	struct reef_random chance;
-	struct reef_state *copy;
-	uint8_t *bytes, *again;
-	size_t size, again_size, at;
-	uint32_t refused = 0;
-	int i, rc;
-
-	reef_random_init(&chance, 3);
-	for (i = 0; i < 300; i++) {
-		random_record(&chance, the, &random);
-		apply(&random.record);
-	}
-	assert_int_equal(reef_state_encode(the, &bytes, &size), 0);
-	for (at = 0; at < size; at++) {
-		bytes[at] ^= (uint8_t)(1u << at % 8);
-		rc = reef_state_decode(bytes, size, &copy);
-		if (rc == 0) {
-			check_counts(copy);
-			assert_int_equal(
-				reef_state_encode(copy, &again, &again_size),
-				0);
-			assert_int_equal(again_size, size);
-			assert_memory_equal(again, bytes, size);
-			free(again);
-			reef_state_destroy(copy);
-		} else {
-			assert_true(rc == -REEF_ECORRUPT ||
-				    rc == -REEF_EVERSION);
-			refused++;
-		}
-		bytes[at] ^= (uint8_t)(1u << at % 8);
-		assert_int_not_equal(reef_state_decode(bytes, at, &copy), 0);
-	}
-	assert_true(refused > size / 4);
-	free(bytes);
-}
-
-/* --- journal and state together --- */
-
-struct story {
-	struct reef_random random;
-	struct reef_store *disk;
-	struct wrapper wrapper;
-	struct reef_journal *journal;
-	uint64_t history[1024]; /* hashes after so many records */
-	size_t appended, acknowledged;
-};
-
-static int story_snapshot(void *context, const void *bytes, size_t size)
-{
-	reef_state_destroy(the);
-	the = NULL;
-	return reef_state_decode(bytes, size, &the);
-}
-
-static int story_record(void *context, uint64_t sequence, uint16_t type,
-			const void *bytes, size_t size)
-{
-	return reef_state_replay(the, type, bytes, size);
-}
-
-/* -1: what came back is no prefix that holds what was acknowledged. */
-static int story_open(struct story *story)
-{
-	struct reef_journal_reader reader = {story_snapshot, story_record,
-					     story};
-	struct reef_journal_options options = {
-		.sync_inline = true, .segment_size = 500, .salt = 1};
-	size_t at;
-	int rc;
-
-	reef_state_destroy(the);
-	assert_int_equal(reef_state_create(&the), 0);
-	rc = reef_journal_open(&story->wrapper.base, NULL, &options, &reader,
-			       &story->journal);
-	if (rc)
-		return rc == -EIO ? 0 : -1;
-	for (at = story->acknowledged; at <= story->appended; at++)
-		if (story->history[at] == hash_of(the))
-			break;
-	if (at > story->appended)
-		return -1;
-	story->appended = story->acknowledged = at;
-	return 0;
-}
-
-static int story_append(struct story *story, bool early)
-{
-	struct random_record random;
-	uint8_t bytes[512];
-	uint64_t sequence;
-	size_t size;
-	int rc;
-
-	/* As a broker does: check, append, apply, wait, answer. */
-	do {
-		random_record(&story->random, the, &random);
-	} while (reef_state_check(the, &random.record));
-	size = reef_record_encode(&random.record, bytes);
-	rc = reef_journal_append(story->journal, random.record.type, bytes,
-				 size, &sequence);
-	if (rc)
-		return rc;
-	assert_int_equal(apply(&random.record), 0);
-	story->history[++story->appended] = hash_of(the);
-	if (reef_random_chance(&story->random, 1, 10)) {
-		uint8_t *image;
-
-		assert_int_equal(reef_state_encode(the, &image, &size), 0);
-		rc = reef_journal_snapshot(story->journal, image, size);
-		free(image);
-		if (rc && rc != -EBUSY)
-			return rc;
-	}
-	if (!early && reef_random_chance(&story->random, 1, 2))
-		return 0;
-	rc = early ? 0 : reef_journal_wait(story->journal, sequence);
-	if (rc == 0)
-		story->acknowledged = story->appended;
-	return rc;
-}
-
-static int tell(uint64_t seed, enum lie lie, bool early)
-{
-	static struct story story;
-	int life, i, rc = 0;
-
-	memset(&story, 0, sizeof(story));
-	reef_random_init(&story.random, seed);
-	assert_int_equal(reef_store_open_memory(&story.random, &story.disk), 0);
-	wrapper_init(&story.wrapper, story.disk);
-	story.wrapper.lie = lie;
-	reef_state_destroy(the);
-	assert_int_equal(reef_state_create(&the), 0);
-	story.history[0] = hash_of(the);
-	for (life = 0; life < 6 && rc == 0; life++) {
-		reef_store_fail_after(story.disk,
-				      random_below(&story.random, 80));
-		rc = story_open(&story);
-		for (i = 0; rc == 0 && story.journal && i < 15; i++)
-			if (story_append(&story, early))
-				break;
-		reef_store_crash(story.disk);
-		reef_journal_close(story.journal);
-		story.journal = NULL;
-	}
-	reef_store_destroy(story.disk);
-	return rc;
-}
-
-static void state_crash_comes_back_to_what_was_answered(void **state)
-{
-	uint64_t seed, count = seeds_of(1500, 50000);
-
-	for (seed = seeds_first(); seeds_has(seed, count); seed++)
-		if (tell(seed, LIE_NONE, false))
-			fail_msg("seed %llu", (unsigned long long)seed);
-}
-
-static void state_mutants_are_found(void **state)
-{
-	bool found;
-	int lie;
-
-	for (lie = LIE_NONE; lie < LIE_COUNT; lie++) {
-		uint64_t seed;
-
-		/* Without a lie of the disk: answered before it is synced. */
-		found = false;
-		for (seed = seeds_first(); seeds_has(seed, 200) && !found;
-		     seed++)
-			found = tell(seed, (enum lie)lie, lie == LIE_NONE);
-		if (!found)
-			fail_msg("mutant %d lives", lie);
-	}
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -982,12 +600,6 @@ int main(void)
 		TEST(state_users_with_sessions_stay),
 		TEST(state_names_change_only_if_unchanged),
 		TEST(state_names_are_listed_by_prefix),
-		TEST(state_replay_gives_the_same_state),
-		TEST(state_misfit_in_a_journal_is_corruption),
-		TEST(state_record_of_another_size_is_refused),
-		TEST(state_damaged_snapshot_is_refused_or_whole),
-		TEST(state_crash_comes_back_to_what_was_answered),
-		TEST(state_mutants_are_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,7 +149,7 @@ static int revoke_tokens(struct reef_operator *op, const char *const *arguments,
 static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_space *row = &any->space;
-	char used[16], limit[16];
+	char used[16], lost[16], limit[16];
 
 	reef_table_cell(context, "%u", row->number);
 	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
@@ -159,6 +159,7 @@ static int add_row(void *context, const struct reef_row *any)
 			row->keeping == REEF_KEEPING_REVOCABLE ? "revocable"
 							       : "kept");
 	reef_table_cell(context, "%s", reef_table_bytes(row->used, used));
+	reef_table_cell(context, "%s", reef_table_bytes(row->lost, lost));
 	reef_table_cell(context, "%s",
 			row->quota ? reef_table_bytes(row->quota, limit) : "-");
 	reef_table_end_row(context);
@@ -169,7 +170,7 @@ static int list_spaces(struct reef_operator *op, const char *const *arguments,
 		       uint32_t count)
 {
 	struct reef_table *table =
-		operate_table(">space|<name|<kind|<keeping|>used|>quota");
+		operate_table(">space|<name|<kind|<keeping|>used|>lost|>quota");
 	int rc;
 
 	rc = reef_operator_list(op, REEF_ROW_SPACE, add_row, table);

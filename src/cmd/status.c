@@ -124,6 +124,7 @@ static int show_space(void *context, const struct reef_row *any)
 		json_number("era", row->era);
 		json_number("extents", row->extents);
 		json_number("used", row->used);
+		json_number("lost", row->lost);
 		json_number("quota", row->quota);
 		printf("}");
 		return 0;
@@ -136,6 +137,7 @@ static int show_space(void *context, const struct reef_row *any)
 			revocable ? "revocable" : "kept");
 	reef_table_cell(view->table, "%u", row->extents);
 	reef_table_cell(view->table, "%s", reef_table_bytes(row->used, size));
+	reef_table_cell(view->table, "%s", reef_table_bytes(row->lost, size));
 	reef_table_cell(view->table, "%s",
 			row->quota ? reef_table_bytes(row->quota, size) : "-");
 	reef_table_end_row(view->table);
@@ -194,7 +196,7 @@ static const struct section {
 	{"nodes", REEF_ROW_NODE, show_node,
 	 "<node|<state|>capacity|<use|>used|>extents|>heard|<addresses"},
 	{"spaces", REEF_ROW_SPACE, show_space,
-	 ">space|<name|<kind|>extents|>used|>quota"},
+	 ">space|<name|<kind|>extents|>used|>lost|>quota"},
 	{"sessions", REEF_ROW_SESSION, show_session,
 	 ">session|<state|<program|>pid|>user|>renewed|<fabric"},
 };

@@ -66,7 +66,9 @@ struct reef_row_space {
 	uint32_t session; /* whose it is, if scratch */
 	uint32_t user;
 	uint32_t extents;
-	uint64_t quota, used; /* bytes; quota 0: none */
+	/* Bytes; quota 0: none. lost: of extents that are LOST, which count
+	 * against the quota like those that are used. */
+	uint64_t quota, used, lost;
 	struct reef_text name;
 };
 

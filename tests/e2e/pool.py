@@ -125,6 +125,21 @@ def check_session_of_the_dead(pool):
     assert " away " in pool.do("session", "list")
 
 
+def check_lost_memory(pool):
+    """What was lost with a node is not shown as used."""
+    up = pool.start("up", "up").saw("Ctrl-C")
+    pool.do("space", "create", "a", "1G")
+    pool.do("map", "put", "a", "m", "k", "v")
+    before, = pool.status()["spaces"]
+    assert before["used"] > 0 and before["lost"] == 0, before
+    up.kill()
+    pool.start("up", "up").saw("Ctrl-C")
+    until("it is lost", lambda: pool.status()["spaces"][0]["lost"])
+    after, = pool.status()["spaces"]
+    assert (after["used"], after["lost"]) == (0, before["used"]), after
+    assert re.search(r" lost +quota$", pool.do("space", "list"), re.M)
+
+
 def check_spaces(pool):
     pool.start("up", "up").saw("Ctrl-C")
     pool.do("space", "create", "a", "100M")
@@ -135,7 +150,7 @@ def check_spaces(pool):
     assert [rows[name]["keeping"] for name in "abc"] == [
         "kept", "revocable", "revocable"], rows
     listed = pool.do("space", "list")
-    assert re.search(r"^ +1 +a +shared +kept +0 +100 MiB$", listed, re.M), (
+    assert re.search(r"^ +1 +a +shared +kept +0 +0 +100 MiB$", listed, re.M), (
         listed)
     pool.do("space", "quota", "a", "2G")
     pool.do("space", "quota", "c", "none")

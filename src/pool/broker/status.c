@@ -139,9 +139,26 @@ static void encode_session(struct reef_broker *broker,
 	reef_row_encode(&row, room);
 }
 
-static void encode_space(const struct reef_state_space *space,
+/* The bytes of a space's extents that are lost with their node. */
+static uint64_t count_lost(const struct reef_state *state,
+			   const struct reef_state_space *space)
+{
+	const struct reef_state_extent *extent;
+	uint64_t lost = 0;
+
+	for (uint32_t i = 0; i < space->ordinals; i++) {
+		extent = reef_state_extent(state, space->by_ordinal[i]);
+		if (extent && extent->state == REEF_EXTENT_LOST)
+			lost += extent->size;
+	}
+	return lost;
+}
+
+static void encode_space(const struct reef_state *state,
+			 const struct reef_state_space *space,
 			 struct reef_cursor_out *room)
 {
+	uint64_t lost = count_lost(state, space);
 	struct reef_row row = {
 		.row = REEF_ROW_SPACE,
 		.space =
@@ -156,7 +173,8 @@ static void encode_space(const struct reef_state_space *space,
 				.quota = space->quota == UINT64_MAX
 						 ? 0
 						 : space->quota,
-				.used = space->used,
+				.used = space->used - lost,
+				.lost = lost,
 				.name = reef_text_of(space->name),
 			},
 	};
@@ -279,7 +297,7 @@ static bool list_spaces(const struct list *list)
 			continue;
 		if (is_full(list))
 			return true;
-		encode_space(&spaces[i], list->room);
+		encode_space(list->broker->state, &spaces[i], list->room);
 	}
 	return false;
 }

@@ -249,6 +249,9 @@ void reef_socket_unlisten(int fd)
 
 	if (getsockname(fd, (struct sockaddr *)&name.storage, &name.size) < 0)
 		name.storage.ss_family = AF_UNSPEC;
+	/* Closing is not enough: a forked child may have it open, and who
+	 * connects would wait for an answer. */
+	shutdown(fd, SHUT_RDWR);
 	close(fd);
 	/* Our socket is closed, so whoever still answers there is another. */
 	if (is_socket_file(&name))

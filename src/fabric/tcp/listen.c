@@ -346,7 +346,7 @@ void tcp_listener_stop(struct tcp_listener *listener)
 	if (!listener->resume_ns)
 		tcp_queue_remove(queue, listener->fd);
 	tcp_queue_forget(queue, &listener->source);
-	close(listener->fd);
+	reef_socket_unlisten(listener->fd);
 	listener->fd = -1;
 }
 

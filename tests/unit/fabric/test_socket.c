@@ -230,6 +230,29 @@ static void socket_abstract_name_works(void **state)
 	assert_int_equal(connect_fully(&address), -ECONNREFUSED);
 }
 
+/* A forked child may have the descriptor, too: nobody listens all the same. */
+static void socket_unlisten_ends_copies(void **state)
+{
+	struct reef_address address;
+	int listener, copy;
+	char name[64];
+
+	snprintf(name, sizeof(name), "@reef-copy-%d", (int)getpid());
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(
+			i ? reef_address_parse_unix(name, &address)
+			  : reef_address_parse_inet("127.0.0.1:0", &address),
+			0);
+		listener = reef_socket_listen(&address, &address);
+		assert_true(listener >= 0);
+		copy = dup(listener);
+		assert_true(copy >= 0);
+		reef_socket_unlisten(listener);
+		assert_int_equal(connect_fully(&address), -ECONNREFUSED);
+		close(copy);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +265,7 @@ int main(void)
 		cmocka_unit_test(socket_unix_other_file_left_alone),
 		cmocka_unit_test(socket_unlisten_spares_successor),
 		cmocka_unit_test(socket_abstract_name_works),
+		cmocka_unit_test(socket_unlisten_ends_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,17 @@
  * (4) Dropping an object does not free its memory while the space lives, so
  *     that nobody who still has it open can harm what comes after: it is 384
  *     bytes and what its limits ask for.
+ * (5) When an object's node dies, whoever held the object holds nothing any
+ *     more. A session that hears from the broker knows so a quarter of its TTL
+ *     after the broker does, at most: from then on reef_election_check and
+ *     reef_lease_left say it, and reef_lock_look says -REEF_ELOST. To drop a
+ *     lost lock, lease or election takes six seconds, or two TTLs where that is
+ *     longer: by then every session knows, or is fenced, because it did not
+ *     hear from the broker. So when another holds the one that is made anew,
+ *     whoever held the lost one is told so when it asks, or can change nothing
+ *     in the pool. The holder of a lock that does not ask is not told before it
+ *     gives the lock: it can change what the lock protects on other nodes until
+ *     then, also beside the holder of a new lock.
  *
  * A timeout of 0 does not wait at all; REEF_FOREVER (fiber.h) waits for ever.
  *
@@ -39,7 +50,7 @@
  *   -REEF_EVERSION  it was made by a version with another layout
  * Errors of every drop: -ENOENT: there is none.  -EEXIST: the name is another
  * kind's.  -EACCES, -EINVAL, -ENAMETOOLONG, -REEF_ECORRUPT and -REEF_EVERSION
- * as of open. An object whose node died can be dropped.
+ * as of open. An object whose node died can be dropped: (5).
  *
  * Thread: owner of the handle, unless it says otherwise. */
 #ifndef REEF_SYNC_H
@@ -282,10 +293,11 @@ REEF_API int reef_lease_drop(struct reef_space *space, const char *name);
 
 /* Take a lease, when it was given, when its holder's session is fenced, or when
  * it has lapsed: not renewed for duration_ns by the caller's clock. *token (may
- * be NULL) is higher than that of every holder before: what a holder changes
- * elsewhere should carry it, and what carries a lower one be refused there. A
- * holder whose lease has lapsed, but whose session lives, is not kept from
- * writing.
+ * be NULL) is higher than that of every holder before, also of a lease of that
+ * name that was dropped or lost (unless it had been taken 2^32 times): what a
+ * holder changes elsewhere should carry it, and what carries a lower one be
+ * refused there. A holder whose lease has lapsed, but whose session lives, is
+ * not kept from writing.
  * -EBUSY: another holds it, and timeout_ns is 0.  -ETIMEDOUT: timeout_ns is
  * over.  -EDEADLK: this participant holds it.  -ECANCELED: reef_lease_cancel
  * was called.  -ENOENT: it was dropped. */
@@ -298,8 +310,8 @@ REEF_API int reef_lease_take(struct reef_lease *lease, uint64_t timeout_ns,
  * after other errors it is held until it lapses. */
 REEF_API int reef_lease_renew(struct reef_lease *lease);
 /* How many nanoseconds this participant still holds a lease, by its own clock,
- * counted from before the last renewal; 0: it does not hold it. UINT64_MAX: as
- * long as its session lasts. No operation. */
+ * counted from before the last renewal; 0: it does not hold it, or the lease is
+ * lost. UINT64_MAX: as long as its session lasts. No operation. */
 REEF_API uint64_t reef_lease_left(const struct reef_lease *lease);
 /* Give a lease. -EPERM: this participant does not hold it. After any other
  * error it is not held either, but others may still find it held, until this
@@ -312,7 +324,7 @@ REEF_API void reef_lease_cancel(struct reef_lease *lease);
 
 struct reef_lease_info {
 	uint32_t session;  /* of the holder; 0: nobody's */
-	uint64_t token;	   /* of it, or of the last one */
+	uint64_t token;	   /* of it, or of the last one; 0: there was none */
 	uint64_t renewals; /* changes when it is renewed */
 	char holder[64];   /* the name that it gave itself, see below */
 };
@@ -343,7 +355,8 @@ REEF_API int reef_election_drop(struct reef_space *space, const char *name);
 REEF_API int reef_election_win(struct reef_election *election,
 			       uint64_t timeout_ns, uint64_t *term);
 /* Tell whether the caller leads. 0: it does.  -EPERM: it was not elected, or
- * does not lead any more.  No operation. */
+ * does not lead any more.  -REEF_ELOST: it led, and the election's node died.
+ * No operation. */
 REEF_API int reef_election_check(const struct reef_election *election);
 /* Stop leading; errors as reef_lease_give. */
 REEF_API int reef_election_resign(struct reef_election *election);

@@ -101,7 +101,10 @@
 	X(LEASE_DOUBT_IS_DONE, "What is in doubt counts as done.") \
 	X(LEASE_NO_CHECKSUM, "The record's checksum is not looked at.") \
 	X(LEASE_NO_FLOOR, "The floor of terms is never raised.") \
-	X(LEASE_ENLIST_LATE, "A waiter looks, then makes itself known.")
+	X(LEASE_ENLIST_LATE, "A waiter looks, then makes itself known.") \
+	X(LEASE_LOST_IS_HELD, "A lease whose node died is held on.") \
+	X(LEASE_LOST_AT_ONCE, "A lost lease is dropped without a wait.") \
+	X(LEASE_TERMS_ANEW, "A new lease's tokens begin at 1 again.")
 
 #define REEF_MUTANTS_OF_CLOCK(X) \
 	X(CLOCK_NO_CEILING, "A time is never compared with the ceiling.") \

@@ -355,7 +355,7 @@ static int try_drop(struct reef_space *space, const char *name)
 
 	/* A lost map can only be forgotten. */
 	if (rc == -REEF_ELOST)
-		return object_drop(space, name, OBJECT_MAP, NULL);
+		return object_forget(space, name, 0, NULL);
 	if (!rc)
 		rc = begin_drop(&object);
 	return rc ? rc : finish_drop(&object, name);
@@ -365,9 +365,10 @@ int reef_map_drop(struct reef_space *space, const char *name)
 {
 	int rc = try_drop(space, name), attempt = 0;
 
-	if (rc != -REEF_EINDOUBT)
+	/* -EAGAIN: another dropped a lost one, and made a new one. */
+	if (rc != -REEF_EINDOUBT && rc != -EAGAIN)
 		return rc;
-	while (rc == -REEF_EINDOUBT && attempt++ < ATTEMPTS)
+	while ((rc == -REEF_EINDOUBT || rc == -EAGAIN) && attempt++ < ATTEMPTS)
 		rc = try_drop(space, name);
 	/* The unbind that was in doubt happened. */
 	return rc == -ENOENT ? 0 : rc;

@@ -13,6 +13,7 @@
 /* Each further attempt needs another client that bound or unbound the name
  * between two of our calls. */
 #define ATTEMPTS 64
+#define WAIT_SLICES 16
 
 static uint64_t header_checksum(const struct object_header *header)
 {
@@ -230,14 +231,17 @@ static int find_droppable(struct reef_space *space, const char *name,
 		fill_object(space, block, generation, &header, out);
 	/* (5) */
 	if (rc == -REEF_ELOST) {
-		*out = (struct object){.generation = generation};
+		*out = (struct object){.space = space,
+				       .generation = generation};
 		rc = 0;
 	}
 	return rc;
 }
 
-int object_renew(struct reef_space *space, const char *name,
-		 const struct object_shape *shape, struct object *out)
+/* Look up an object that is lost: *out has its space and generation.  -EAGAIN:
+ * it is not lost. */
+static int find_lost(struct reef_space *space, const char *name,
+		     struct object *out)
 {
 	uint64_t block, word;
 	int rc;
@@ -249,9 +253,17 @@ int object_renew(struct reef_space *space, const char *name,
 	rc = reef_name_lookup(space, name, &block, &out->generation);
 	if (!rc)
 		rc = reef_read(out->reef, block, &word, sizeof(word));
-	if (rc != -REEF_ELOST)
-		return rc ? rc : -EAGAIN;
-	return object_replace(out, name, shape);
+	if (rc == -REEF_ELOST)
+		return 0;
+	return rc ? rc : -EAGAIN;
+}
+
+int object_renew(struct reef_space *space, const char *name,
+		 const struct object_shape *shape, struct object *out)
+{
+	int rc = find_lost(space, name, out);
+
+	return rc ? rc : object_replace(out, name, shape);
 }
 
 int object_unbind(const struct object *object, const char *name)
@@ -259,6 +271,80 @@ int object_unbind(const struct object *object, const char *name)
 	int rc = reef_name_unbind(object->space, name, object->generation);
 
 	return rc == -ESTALE ? -ENOENT : rc;
+}
+
+/* --- what is lost --- */
+
+uint64_t object_loss_wait_ns(const struct reef *reef)
+{
+	uint64_t fenced_ns = 2 * reef_session_ttl(reef);
+
+	return fenced_ns > OBJECT_WAIT_NS ? fenced_ns : OBJECT_WAIT_NS;
+}
+
+int object_outwait(uint64_t wait_ns, int (*is_over)(void *context),
+		   void *context)
+{
+	int rc = 0, i;
+
+	for (i = 0; !rc && i < WAIT_SLICES; i++) {
+		rc = reef_sleep(wait_ns / WAIT_SLICES);
+		if (!rc)
+			rc = is_over(context);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+struct forgotten {
+	const struct object *object;
+	const char *name;
+};
+
+/* 1: the name is not bound to that object any more. */
+static int is_forgotten(void *context)
+{
+	const struct forgotten *forgotten = context;
+	uint64_t block, generation;
+	int rc = reef_name_lookup(forgotten->object->space, forgotten->name,
+				  &block, &generation);
+
+	if (rc == -ENOENT)
+		return 1;
+	return rc ? rc : generation != forgotten->object->generation;
+}
+
+static int forget_object(const struct object *lost, const char *name,
+			 uint64_t wait_ns)
+{
+	struct forgotten forgotten = {lost, name};
+	int rc = 0;
+
+	if (wait_ns)
+		rc = object_outwait(wait_ns, is_forgotten, &forgotten);
+	if (!rc)
+		rc = object_unbind(lost, name);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+int object_forget(struct reef_space *space, const char *name, uint64_t wait_ns,
+		  uint64_t *generation)
+{
+	struct object lost;
+	int rc = find_lost(space, name, &lost);
+
+	if (!rc)
+		rc = forget_object(&lost, name, wait_ns);
+	if (!rc && generation)
+		*generation = lost.generation;
+	return rc;
+}
+
+/* (7): of what is dropped here only a lock is held. */
+static uint64_t lost_wait_ns(struct reef_space *space, enum object_kind kind)
+{
+	return kind == OBJECT_LOCK
+		       ? object_loss_wait_ns(reef_space_handle(space))
+		       : 0;
 }
 
 int object_drop(struct reef_space *space, const char *name,
@@ -271,7 +357,11 @@ int object_drop(struct reef_space *space, const char *name,
 		rc = find_droppable(space, name, kind, &found);
 		if (rc)
 			break;
-		rc = reef_name_unbind(space, name, found.generation);
+		if (found.block)
+			rc = reef_name_unbind(space, name, found.generation);
+		else
+			rc = forget_object(&found, name,
+					   lost_wait_ns(space, kind));
 		if (!rc && object)
 			*object = found;
 		if (!rc)

@@ -18,11 +18,18 @@
  * (4) The block of a dropped object is not freed, so that a client which still
  *     has it open cannot harm what comes after it. Whoever must tell such a
  *     client marks the body before the name is unbound.
- * (5) An object whose node died can only be forgotten (object_drop) or replaced
- *     (object_replace): nobody can read of which kind it was.
+ * (5) An object whose node died can only be forgotten (object_drop,
+ *     object_forget) or replaced (object_replace): nobody can read of which
+ *     kind it was.
  * (6) (R10) Whatever is read from shared memory is checked by whoever uses it:
  *     the header here, limits and body by whoever the kind belongs to. A
  *     scribbled word costs an error, never a crash or a hang.
+ * (7) What a client holds in a lost object (it leads, it has a lease or a lock)
+ *     it may believe in until it has learned of the loss. So whoever forgets
+ *     such an object waits first, for OBJECT_WAIT_NS and two TTLs of a session
+ *     at least, counted from when it knew of the loss itself: by then every
+ *     session has asked the broker again and taken in what changed (it does so
+ *     every quarter of a TTL), or it has not, and is fenced.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_OBJECT_OBJECT_H
@@ -45,6 +52,12 @@ enum object_kind {
 
 #define OBJECT_LIMITS 6
 #define OBJECT_NAME_MAX 255 /* bytes */
+
+/* How long a client may go on with what it last heard of an object from the
+ * broker, where its kind says so (clock.c); and how long others wait for that,
+ * as clocks drift. */
+#define OBJECT_VALID_NS (UINT64_C(5) << 30)
+#define OBJECT_WAIT_NS (OBJECT_VALID_NS + OBJECT_VALID_NS / 8)
 
 /* Flags of an open; the same bit in sync.h and map.h. */
 #define OBJECT_EXISTING 1u /* do not make it */
@@ -103,10 +116,24 @@ int object_renew(struct reef_space *space, const char *name,
 
 /* Unbind the name, if it is of an object of that kind (or of one that is lost).
  * *object (may be NULL): what it was, so that the caller can mark it; zeroed,
- * but for its generation, if it is lost.  -ENOENT.  -EEXIST: it is bound to
+ * but for its space and generation, if it is lost. A lost lock is waited for:
+ * (7).  -ENOENT.  -EEXIST: it is bound to
  * something else.  -EINVAL, -ENAMETOOLONG.  -EBUSY: as open. */
 int object_drop(struct reef_space *space, const char *name,
 		enum object_kind kind, struct object *object);
+
+/* Unbind the name of an object that is lost, if it is still bound to it after
+ * wait_ns. *generation (may be NULL) is that of the name. 0 also: another has
+ * unbound it meanwhile.  -EAGAIN: it is not lost.  -ENOENT. */
+int object_forget(struct reef_space *space, const char *name, uint64_t wait_ns,
+		  uint64_t *generation);
+/* How long rule 7 asks to wait. */
+uint64_t object_loss_wait_ns(const struct reef *reef);
+
+/* Wait for wait_ns, or until is_over, which is asked now and then, returns 1.
+ * Its errors are returned. */
+int object_outwait(uint64_t wait_ns, int (*is_over)(void *context),
+		   void *context);
 
 /* Unbind the name, if it is still bound to this object.  -ENOENT: it is not. */
 int object_unbind(const struct object *object, const char *name);

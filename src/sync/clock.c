@@ -57,11 +57,9 @@
 #define UNIT (UINT64_C(1) << UNIT_BITS)
 #define CEILING_BITS 33
 #define ERA_BITS 31
-#define LEAD_NS (10 * UNIT)   /* a new ceiling over the time */
-#define LEFT_NS (LEAD_NS / 2) /* when less is left, it is raised again */
-#define VALID_NS LEFT_NS      /* (5); looked at when half of it is over */
-#define WAIT_NS (VALID_NS + VALID_NS / 8) /* clocks drift */
-#define WAIT_SLICES 16
+#define LEAD_NS (10 * UNIT)	 /* a new ceiling over the time */
+#define LEFT_NS (LEAD_NS / 2)	 /* when less is left, it is raised again */
+#define VALID_NS OBJECT_VALID_NS /* (5); looked at when half of it is over */
 #define LAG_NS UINT64_C(1000000) /* before the word is moved up to the time */
 
 /* Each further attempt needs another client that changed the ceiling, or the
@@ -243,21 +241,22 @@ static int put_era(struct reef_clock *clock, uint64_t *start_ns, bool *first)
 		       : rc;
 }
 
+/* 1: another has started the word. */
+static int is_started(void *context)
+{
+	const struct reef_clock *clock = context;
+	uint64_t word = 0;
+	int rc = reef_read(clock->object.reef, clock->object.body, &word, 8);
+
+	return rc ? rc : word != 0;
+}
+
 /* Wait as (5) says, or until another has started the word. */
 static int wait_for_others(struct reef_clock *clock)
 {
-	uint64_t word = 0;
-	int rc = 0, i;
-
 	if (REEF_MUTATED(CLOCK_NO_WAIT))
 		return 0;
-	for (i = 0; !rc && !word && i < WAIT_SLICES; i++) {
-		rc = reef_sleep(WAIT_NS / WAIT_SLICES);
-		if (!rc)
-			rc = reef_read(clock->object.reef, clock->object.body,
-				       &word, 8);
-	}
-	return rc;
+	return object_outwait(OBJECT_WAIT_NS, is_started, clock);
 }
 
 /* Start the word of our object.  -ESTALE: the name has another object by now.

@@ -91,10 +91,9 @@ int sync_counter_drop(struct reef_space *space, const char *name,
 		rc = mark_dropped(&object);
 	/* A lost object can only be forgotten. */
 	if (rc == -REEF_ELOST) {
-		rc = object_drop(space, name, shape->kind, &object);
-		if (!rc && generation)
-			*generation = object.generation;
-		return rc;
+		rc = object_forget(space, name, 0, generation);
+		/* Another dropped the lost one, and made a new one. */
+		return rc == -EAGAIN ? -EBUSY : rc;
 	}
 	if (rc)
 		return rc;

@@ -64,7 +64,11 @@ int reef_election_win(struct reef_election *election, uint64_t timeout_ns,
 
 int reef_election_check(const struct reef_election *election)
 {
-	return reef_lease_left(election->lease) ? 0 : -EPERM;
+	const struct reef_lease *lease = election->lease;
+
+	if (reef_lease_left(lease))
+		return 0;
+	return lease->is_held && lease_is_lost(lease) ? -REEF_ELOST : -EPERM;
 }
 
 int reef_election_resign(struct reef_election *election)

@@ -37,7 +37,13 @@
  *     open: `word` remembers that; should it happen later, it ends with the
  *     next take, with close, or with the session.
  * (7) A dropped lease has LEASE_DROPPED in the word before its name is unbound:
- *     so nobody can hold the old one while another makes a new one. */
+ *     so nobody can hold the old one while another makes a new one.
+ * (8) A lease whose node died has no word to mark. Its holder holds nothing as
+ *     soon as its view says so, and whoever drops it waits until every session
+ *     has that view or is fenced (object.h, rule 7).
+ * (9) What others know as the token has the generation of the name above the
+ *     term: so tokens go on growing where another lease of that name begins
+ *     anew with term 1, as long as none was taken 2^32 times. */
 #include "sync/lease.h"
 
 #include "base/checksum.h"
@@ -74,6 +80,14 @@ static uint64_t holder_of(uint64_t word)
 static uint64_t term_of(uint64_t floor, uint64_t word)
 {
 	return floor + ((word - floor) & (LEASE_TERMS - 1));
+}
+
+/* Rule 9. 0: nobody has ever had it. */
+static uint64_t token_of(const struct reef_lease *lease, uint64_t term)
+{
+	if (!term || REEF_MUTATED(LEASE_TERMS_ANEW))
+		return term;
+	return (lease->object.generation << 32) + term;
 }
 
 static struct reef_access read_of(const struct reef_lease *lease, size_t offset,
@@ -138,12 +152,13 @@ int lease_observe(struct reef_lease *lease, struct lease_sight *sight)
 
 /* Fill in what others may see. False: the holder's record is not (yet) of this
  * term, or not whole. */
-static bool fill_info(const struct lease_sight *sight,
+static bool fill_info(const struct reef_lease *lease,
+		      const struct lease_sight *sight,
 		      struct reef_lease_info *out)
 {
 	*out = (struct reef_lease_info){
 		.session = lease_session(sight->holder),
-		.token = sight->term,
+		.token = token_of(lease, sight->term),
 		.renewals = sight->record.renewals,
 	};
 	if (out->session && sight->is_whole) {
@@ -171,7 +186,7 @@ static int read_info(struct reef_lease *lease, struct reef_lease_info *out,
 			return rc;
 		if (lease_session(sight.holder) == LEASE_DROPPED)
 			return -ENOENT;
-		*is_whole = fill_info(&sight, &info);
+		*is_whole = fill_info(lease, &sight, &info);
 	}
 	*out = info;
 	return 0;
@@ -436,17 +451,25 @@ int reef_lease_take(struct reef_lease *lease, uint64_t timeout_ns,
 		/* It may have lapsed on the way here. */
 	} while (!rc && !reef_lease_left(lease));
 	if (!rc && token)
-		*token = lease->record.token;
+		*token = token_of(lease, lease->record.token);
 	return rc;
 }
 
 /* --- having it --- */
 
+bool lease_is_lost(const struct reef_lease *lease)
+{
+	return reef_is_lost(lease->object.reef, lease->object.body) &&
+	       !REEF_MUTATED(LEASE_LOST_IS_HELD);
+}
+
 uint64_t reef_lease_left(const struct reef_lease *lease)
 {
 	uint64_t spent_ns;
 
-	if (!lease->is_held || reef_health(lease->object.reef) == -REEF_EFENCED)
+	if (!lease->is_held ||
+	    reef_health(lease->object.reef) == -REEF_EFENCED ||
+	    lease_is_lost(lease))
 		return 0;
 	if (!lease->duration_ns)
 		return UINT64_MAX;
@@ -455,10 +478,11 @@ uint64_t reef_lease_left(const struct reef_lease *lease)
 					     : 0;
 }
 
+/* The lease ended by itself: it has lapsed, or it is lost. */
 static int note_lapsed(struct reef_lease *lease)
 {
 	lease->is_held = false;
-	return -ETIMEDOUT;
+	return lease_is_lost(lease) ? -REEF_ELOST : -ETIMEDOUT;
 }
 
 static int write_record(struct reef_lease *lease, uint64_t *holder)
@@ -697,6 +721,13 @@ static int mark_dropped(struct reef_lease *lease)
 	return -EBUSY;
 }
 
+static uint64_t forget_wait_ns(struct reef_space *space)
+{
+	if (REEF_MUTATED(LEASE_LOST_AT_ONCE))
+		return 0;
+	return object_loss_wait_ns(reef_space_handle(space));
+}
+
 int lease_drop(struct reef_space *space, const char *name,
 	       enum object_kind kind)
 {
@@ -705,16 +736,15 @@ int lease_drop(struct reef_space *space, const char *name,
 	int rc;
 
 	rc = object_open(space, name, &shape, OBJECT_EXISTING, &lease.object);
-	/* A lost lease can only be forgotten. */
-	if (rc == -REEF_ELOST)
-		return object_drop(space, name, kind, NULL);
 	if (!rc)
 		rc = mark_dropped(&lease);
+	/* Rule 8. */
 	if (rc == -REEF_ELOST)
-		return object_drop(space, name, kind, NULL);
-	if (!rc)
+		rc = object_forget(space, name, forget_wait_ns(space), NULL);
+	else if (!rc)
 		rc = object_unbind(&lease.object, name);
-	return rc;
+	/* Another dropped the lost one, and made a new one. */
+	return rc == -EAGAIN ? -EBUSY : rc;
 }
 
 int reef_lease_drop(struct reef_space *space, const char *name)

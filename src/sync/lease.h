@@ -104,6 +104,9 @@ int lease_drop(struct reef_space *space, const char *name,
 /* READ the words and the record, and note when this was first so.  -EBUSY: the
  * floor moved at every attempt. */
 int lease_observe(struct reef_lease *lease, struct lease_sight *sight);
+/* True if this participant's view says that the lease's node died. No
+ * operation. */
+bool lease_is_lost(const struct reef_lease *lease);
 /* Try once to take it.  -EBUSY: it is another's. Asks for that one's session
  * when its time has come (look_ns). */
 int lease_attempt(struct reef_lease *lease);

@@ -138,6 +138,11 @@ int reef_session_check(struct reef *reef, uint32_t session,
  * session's end checks it a few times in that time. Thread: any. */
 uint64_t reef_session_ttl(const struct reef *reef);
 
+/* True if the view says that the memory at that address is lost, for good: its
+ * node is held for dead, or it was taken back. A session that hears from the
+ * broker learns so within a quarter of its TTL. No operation. */
+bool reef_is_lost(const struct reef *reef, uint64_t address);
+
 /* True if the caller may read that address over and over, for a moment: where
  * an operation ends as it is posted, and so costs nobody else anything; but not
  * in a fiber, which would keep the others from running. A hint: where nothing

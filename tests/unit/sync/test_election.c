@@ -238,6 +238,129 @@ static void election_stopped_leader_changes_nothing(void **state)
 	run(stands_still, takes_over);
 }
 
+/* --- its node dies --- */
+
+static struct reef_election *old_election; /* of the first leader */
+
+static int both_nodes_die(struct pool *pool)
+{
+	uint32_t i;
+
+	for (i = 0; i < NODES; i++) {
+		reef_sim_host_kill(pool->lenders[i].host);
+		TRY(reef_sim_host_restart(pool->lenders[i].host, pool_node_main,
+					  &pool->lenders[i]));
+	}
+	return 0;
+}
+
+/* The broker holds the nodes for dead, and members still reach them. */
+static int both_nodes_cut_off(struct pool *pool)
+{
+	uint32_t i;
+
+	for (i = 0; i < NODES; i++)
+		reef_sim_partition(pool->host, pool->lenders[i].host, true);
+	TRY(reef_sleep(SECOND));
+	for (i = 0; i < NODES; i++)
+		reef_sim_partition(pool->host, pool->lenders[i].host, false);
+	return 0;
+}
+
+/* Leads, and does nothing but to ask whether it still does. */
+static int leads_a_lost_one(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_election *election;
+	struct reef_space *space;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(reef_election_open(space, "e", 0, "old", &election));
+	TRY(reef_election_win(election, 0, &pool->note[1]));
+	old_election = election;
+	pool->note[0] = 1;
+	while (pool->note[0] < 2)
+		TRY(reef_sleep(MILLISECOND));
+	rc = reef_election_check(election);
+	old_election = NULL;
+	reef_election_close(election);
+	WANT_RC(rc, -REEF_ELOST);
+	return 0;
+}
+
+/* The leader hears from the broker again, after a while. */
+static int hears_late(struct member *member)
+{
+	struct pool *pool = member->pool;
+
+	while (!pool->note[3])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(4 * TTL));
+	reef_sim_partition(pool->host, pool->members[0].host, false);
+	return 0;
+}
+
+/* note[2]: whether the nodes die, or are cut off. */
+static int leads_anew(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_election *election;
+	struct reef_space *space;
+	uint64_t first, term;
+	uint32_t i;
+	int rc;
+
+	TRY(member_space(member, &space));
+	while (!pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	first = pool->note[1];
+	TRY(reef_election_check(old_election));
+	reef_sim_partition(pool->host, pool->members[0].host, true);
+	pool->note[3] = 1;
+	TRY(pool->note[2] ? both_nodes_cut_off(pool) : both_nodes_die(pool));
+	/* -EBUSY: nobody knows yet that it is lost. */
+	while ((rc = reef_election_drop(space, "e")) == -EBUSY)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(rc);
+	for (i = 0; i < 3; i++) {
+		while ((rc = reef_election_open(space, "e", 0, "new",
+						&election)) == -ENOSPC)
+			TRY(reef_sleep(MILLISECOND));
+		TRY(rc);
+		TRY(reef_election_win(election, 0, &term));
+		WANT_RC(reef_election_check(old_election), -REEF_ELOST);
+		TRY(reef_election_check(election));
+		WANT(term > first);
+		first = term;
+		reef_election_close(election);
+		TRY(reef_election_drop(space, "e"));
+	}
+	pool->note[0] = 2;
+	return 0;
+}
+
+static int run_lost(uint64_t seed)
+{
+	/* The leader's session outlasts the time in which it hears nothing. */
+	struct pool pool = {.node_ttl_ns = TTL, .ttl_ns = 8 * TTL};
+
+	pool.note[2] = seed % 2;
+	pool_start(&pool, seed);
+	pool_add(&pool, leads_a_lost_one);
+	pool_add(&pool, leads_anew);
+	pool_add(&pool, hears_late);
+	return pool_end(&pool);
+}
+
+static void election_lost_has_one_leader_and_terms_that_grow(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++)
+		assert_int_equal(run_lost(seed), 0);
+}
+
 /* --- a leader that dies at any moment --- */
 
 static int dies(struct member *member)
@@ -534,6 +657,27 @@ static void election_in_chaos_has_one_leader(void **state)
 }
 
 #if !SANITIZED
+static void find_in_lost(enum reef_mutant mutant)
+{
+	bool found = false;
+	uint64_t seed;
+
+	try_quiet = true;
+	reef_mutate(mutant);
+	for (seed = 1; seed <= 4 && !found; seed++)
+		found = run_lost(seed) != 0;
+	reef_mutate(REEF_MUTANT_NONE);
+	try_quiet = false;
+	assert_true(found);
+}
+
+static void election_mutants_of_loss_are_found(void **state)
+{
+	find_in_lost(REEF_MUTANT_LEASE_LOST_IS_HELD);
+	find_in_lost(REEF_MUTANT_LEASE_LOST_AT_ONCE);
+	find_in_lost(REEF_MUTANT_LEASE_TERMS_ANEW);
+}
+
 static void election_mutants_are_found(void **state)
 {
 	struct lease_world_run run = calm;
@@ -552,10 +696,13 @@ int main(void)
 		cmocka_unit_test(election_won_and_resigned),
 		cmocka_unit_test(election_watched_is_told_of_each_leader),
 		cmocka_unit_test(election_stopped_leader_changes_nothing),
+		cmocka_unit_test(
+			election_lost_has_one_leader_and_terms_that_grow),
 		cmocka_unit_test(election_leader_dies_at_any_moment),
 		cmocka_unit_test(election_leaders_die_and_others_follow),
 		cmocka_unit_test(election_in_chaos_has_one_leader),
 #if !SANITIZED
+		cmocka_unit_test(election_mutants_of_loss_are_found),
 		cmocka_unit_test(election_mutants_are_found),
 #endif
 	};

@@ -187,12 +187,56 @@ static void lock_deaths_among_timeouts(void **state)
 	die(REEF_LOCK_SHIFT, 30, 500000);
 }
 
+/* --- its node dies --- */
+
+/* Who holds it is told so, and it is not dropped before everybody could know.
+ */
+static int loses_it(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_lock_info info;
+	struct reef_space *space;
+	struct reef_lock *lock;
+	uint64_t began_ns;
+	uint32_t i;
+
+	TRY(member_space(member, &space));
+	TRY(reef_lock_open(space, "x", NULL, &lock));
+	TRY(reef_lock_take(lock, REEF_LOCK_EXCLUSIVE, 0));
+	for (i = 0; i < NODES; i++) {
+		reef_sim_host_kill(pool->lenders[i].host);
+		TRY(reef_sim_host_restart(pool->lenders[i].host, pool_node_main,
+					  &pool->lenders[i]));
+	}
+	WANT_RC(reef_lock_look(lock, &info), -REEF_ELOST);
+	began_ns = reef_now_ns();
+	TRY(reef_lock_drop(space, "x"));
+	WANT(reef_now_ns() - began_ns >= 6 * SECOND);
+	WANT_RC(reef_lock_give(lock), -REEF_ELOST);
+	reef_lock_close(lock);
+	return 0;
+}
+
+static void lock_lost_is_dropped_after_a_wait(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {0};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, loses_it);
+		pool_finish(&pool);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lock_writers_compete_and_exclude_each_other),
 		cmocka_unit_test(lock_readers_and_writers_exclude_each_other),
 		cmocka_unit_test(lock_lost_links_change_nothing),
+		cmocka_unit_test(lock_lost_is_dropped_after_a_wait),
 		cmocka_unit_test(lock_timeouts_race_with_grants),
 		cmocka_unit_test(lock_dead_holders_are_inherited_from),
 		cmocka_unit_test(lock_dead_readers_are_not_waited_for),

@@ -144,6 +144,7 @@ static int is_dropped_halfway(struct member *member)
 	TRY(reef_lease_take(other, 0, &token));
 	/* And once more, by dropping what is dropped. */
 	TRY(reef_lease_give(other));
+	token &= LEASE_TERMS - 1;
 	dropped |= token;
 	TRY(reef_cas(member->reef, other->object.body + 8, token, dropped,
 		     NULL));
@@ -156,6 +157,51 @@ static int is_dropped_halfway(struct member *member)
 static void lease_dropped_halfway_is_made_anew(void **state)
 {
 	run(is_dropped_halfway, NULL);
+}
+
+/* Its node dies: the holder learns it, and the next token is higher. */
+static int loses_it(struct member *member)
+{
+	struct reef_lease_options options = {.duration_ns = REEF_FOREVER >> 4};
+	struct pool *pool = member->pool;
+	uint64_t first, second, began_ns;
+	struct reef_lease *lease, *other;
+	struct reef_space *space;
+	uint32_t i;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(reef_lease_open(space, "x", &options, &lease));
+	TRY(reef_lease_take(lease, 0, &first));
+	for (i = 0; i < NODES; i++) {
+		reef_sim_host_kill(pool->lenders[i].host);
+		TRY(reef_sim_host_restart(pool->lenders[i].host, pool_node_main,
+					  &pool->lenders[i]));
+	}
+	/* It learns so without an operation of its own. */
+	for (i = 0; i < 2000 && reef_lease_left(lease); i++)
+		TRY(reef_sleep(MILLISECOND));
+	WANT(!reef_lease_left(lease));
+	WANT_RC(reef_lease_renew(lease), -REEF_ELOST);
+	WANT_RC(reef_lease_renew(lease), -EPERM);
+	WANT_RC(reef_lease_take(lease, 0, NULL), -REEF_ELOST);
+	WANT_RC(reef_lease_open(space, "x", NULL, &other), -REEF_ELOST);
+	began_ns = reef_now_ns();
+	TRY(reef_lease_drop(space, "x"));
+	WANT(reef_now_ns() - began_ns >= 6 * SECOND);
+	while ((rc = reef_lease_open(space, "x", NULL, &other)) == -ENOSPC)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(rc);
+	TRY(reef_lease_take(other, 0, &second));
+	WANT(second > first);
+	reef_lease_close(other);
+	reef_lease_close(lease);
+	return 0;
+}
+
+static void lease_lost_is_not_held(void **state)
+{
+	run(loses_it, NULL);
 }
 
 /* --- waking --- */
@@ -341,7 +387,7 @@ static int wraps(struct member *member)
 	TRY(reef_lease_open(space, "x", NULL, &lease));
 	TRY(reef_write(member->reef, lease->object.body, &floor, 8));
 	TRY(reef_write(member->reef, lease->object.body + 8, &holder, 8));
-	last = 6 * LEASE_TERMS - 3;
+	last = (lease->object.generation << 32) + 6 * LEASE_TERMS - 3;
 	for (i = 0; i < 6; i++) {
 		TRY(reef_lease_take(lease, 0, &token));
 		WANT(token == last + 1);
@@ -630,6 +676,7 @@ int main(void)
 		cmocka_unit_test(lease_taken_renewed_given),
 		cmocka_unit_test(lease_not_renewed_lapses),
 		cmocka_unit_test(lease_dropped_halfway_is_made_anew),
+		cmocka_unit_test(lease_lost_is_not_held),
 		cmocka_unit_test(lease_given_wakes_who_waits),
 		cmocka_unit_test(lease_more_wait_than_have_places),
 		cmocka_unit_test(lease_canceled_does_not_wait),

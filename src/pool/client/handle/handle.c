@@ -219,6 +219,25 @@ int client_entry_find(struct reef *reef, uint32_t number,
 	return rc;
 }
 
+bool reef_is_lost(const struct reef *reef, uint64_t address)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+	struct reef_client *client = reef->client;
+	const struct client_extent *extent;
+	bool is_lost;
+
+	if (client_is_forked(reef))
+		return false;
+	if (client_is_current(reef) &&
+	    reef->cache[number % CLIENT_CACHE].extent == number)
+		return false;
+	pthread_mutex_lock(&client->lock);
+	extent = client_extent_find(client, number);
+	is_lost = extent && extent->state == REEF_EXTENT_LOST;
+	pthread_mutex_unlock(&client->lock);
+	return is_lost;
+}
+
 /* --- R8 --- */
 
 #define STRANGERS 2u /* the third cohort: (5) */

@@ -17,18 +17,11 @@ static void fill_value(char *value, uint32_t key, uint32_t life)
 	memcpy(value, &key, sizeof(key));
 }
 
-/* Writers have keys of their own. They die when told so, one by one. */
-static int writer(struct member *member)
+static int write_keys(struct member *member, struct reef_map *map)
 {
 	uint32_t first = (member->number - 1) * KEYS, key;
-	struct reef_space *space;
-	struct reef_map *map;
 	static char value[SIZE];
 
-	while (member->pool->note[0] != member->number - 1)
-		TRY(reef_sleep(MILLISECOND));
-	TRY(member_space(member, &space));
-	TRY(reef_map_open(space, "m", NULL, &map));
 	for (key = first; key < first + KEYS; key++) {
 		fill_value(value, key, 0);
 		TRY(reef_map_put(map, &key, 4, value, SIZE, 0, NULL));
@@ -36,6 +29,22 @@ static int writer(struct member *member)
 	member->pool->note[member->number] = reef_session(member->reef);
 	member->pool->note[0] = member->number;
 	return reef_sleep(REEF_FOREVER);
+}
+
+/* Writers have keys of their own. They die when told so, one by one. */
+static int writer(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_map *map;
+	int rc;
+
+	while (member->pool->note[0] != member->number - 1)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "m", NULL, &map));
+	rc = write_keys(member, map);
+	reef_map_close(map);
+	return rc;
 }
 
 /* How many keys are there; none has another value than it was given. */

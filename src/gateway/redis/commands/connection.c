@@ -91,9 +91,12 @@ bool redis_text_set(char **text, const struct redis_bytes *bytes)
 	char *copy = NULL;
 
 	if (bytes->size) {
-		copy = strndup(bytes->bytes, bytes->size);
+		/* Not strndup: words of a request have no end of their own. */
+		copy = malloc(bytes->size + 1);
 		if (!copy)
 			return false;
+		memcpy(copy, bytes->bytes, bytes->size);
+		copy[bytes->size] = '\0';
 	}
 	free(*text);
 	*text = copy;

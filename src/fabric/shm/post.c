@@ -12,6 +12,7 @@
  * post checks a whole batch before it does anything (F8), and prefetches while
  * it checks, so that the misses of a batch overlap. Only SEND, FLUSH and a
  * changed control word leave the fast path. */
+#include "base/likely.h"
 #include "fabric/near.h"
 #include "fabric/shm/shm.h"
 
@@ -28,9 +29,6 @@
 
 #define KIND(kind) (1u << (kind))
 #define NOT_FAST (KIND(REEF_SEND) | KIND(REEF_FLUSH))
-
-#define likely(condition) __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 /* Do a READ, WRITE, CAS or FAA that was checked. Between enter and leave. */
 static inline void run_op(struct reef_op *op, bool *dirty)

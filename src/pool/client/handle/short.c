@@ -12,11 +12,11 @@
  *     MiB has no short address. */
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/space_job.h"
+#include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ORDINALS_MAX (1u << 18)
 #define OFFSET_MASK ((1u << CLIENT_SHORT_BITS) - 1)
 
 /* --- what is known --- */
@@ -32,12 +32,12 @@ static uint32_t ordinals_in_view(struct reef_space *space)
 	for (uint32_t i = 0; i < client->extents_room; i++) {
 		extent = client->extents[i];
 		if (!extent || extent->space != space->space ||
-		    extent->ordinal >= ORDINALS_MAX)
+		    extent->ordinal >= REEF_ORDINALS_MAX)
 			continue;
 		last = extent->ordinal + reef_extent_ordinals(extent->size);
 		end = last > end ? last : end;
 	}
-	return end < ORDINALS_MAX ? end : ORDINALS_MAX;
+	return end < REEF_ORDINALS_MAX ? end : REEF_ORDINALS_MAX;
 }
 
 static void learn_extent(struct reef_space *space,
@@ -118,7 +118,7 @@ static int check_ordinal(struct reef_space *space, uint32_t ordinal,
 {
 	int rc = 0;
 
-	if (ordinal >= ORDINALS_MAX)
+	if (ordinal >= REEF_ORDINALS_MAX)
 		return -ERANGE;
 	if (!knows_ordinal(space, ordinal))
 		rc = learn_view(space);
@@ -141,7 +141,7 @@ int reef_short_address(struct reef_space *space, uint64_t address,
 		return -ERANGE;
 	if (known->extent != number || !number) {
 		rc = ordinal_of_extent(space, number, &ordinal);
-		if (!rc && ordinal >= ORDINALS_MAX)
+		if (!rc && ordinal >= REEF_ORDINALS_MAX)
 			rc = -ERANGE;
 		if (rc)
 			return rc;
@@ -199,7 +199,7 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
 	int rc;
 
 	if (unlikely(!knows_ordinal(space, ordinal))) {
-		if (!short_address || ordinal >= ORDINALS_MAX)
+		if (!short_address || ordinal >= REEF_ORDINALS_MAX)
 			return -EFAULT;
 		rc = ask_for_ordinal(space, ordinal);
 		if (rc)

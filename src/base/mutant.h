@@ -38,6 +38,11 @@
 	X(SIM_F8_WRITABLE, "The target lets read-only memory be written.") \
 	X(SIM_F9_FORGET, "FLUSH does nothing and says 0.")
 
+#define REEF_MUTANTS_OF_FABRIC(X) \
+	X(FABRIC_END_LATE_HELLO, "F10: a late hello is let in.") \
+	X(FABRIC_END_NEWER, "F10: newer links are ended, too.") \
+	X(FABRIC_END_EARLY, "F10: the end is confirmed before it has come.")
+
 #define REEF_MUTANTS_OF_BROKER(X) \
 	X(BROKER_ONE_SAMPLE, "A lease is judged by one sample.") \
 	X(BROKER_EARLY_FENCED, "FENCED comes before all nodes confirmed.") \
@@ -128,6 +133,7 @@
 
 #define REEF_MUTANTS_ALL(X) \
 	REEF_MUTANTS_OF_SIM(X) \
+	REEF_MUTANTS_OF_FABRIC(X) \
 	REEF_MUTANTS_OF_BROKER(X) \
 	REEF_MUTANTS_OF_NODE(X) \
 	REEF_MUTANTS_OF_CLIENT(X) \

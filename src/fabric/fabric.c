@@ -2,6 +2,7 @@
  * dispatch to the layers below. */
 #include "fabric/fabric.h"
 
+#include "base/mutant.h"
 #include "fabric/internal.h"
 #include "fabric/provider.h"
 #include "wire/control.h"
@@ -348,18 +349,24 @@ uint32_t reef_link_session(const struct reef_link *link)
 	return link->session;
 }
 
+uint32_t reef_link_number(const struct reef_link *link)
+{
+	return link->number;
+}
+
 const char *reef_link_identity(const struct reef_link *link)
 {
 	return link->identity;
 }
 
 void reef_link_set_owner(struct reef_link *link, uint32_t session,
-			 const char *identity)
+			 uint32_t number, const char *identity)
 {
 	size_t length = strlen(identity);
 
 	reef_assert(length <= REEF_IDENTITY_MAX);
 	link->session = session;
+	link->number = number;
 	memcpy(link->identity, identity, length + 1);
 }
 
@@ -500,7 +507,7 @@ void reef_buffer_unregister(struct reef_buffer *buffer)
 	top->ops.buffer_unregister(top, buffer);
 }
 
-/* --- fencing --- */
+/* --- fencing, and ending links --- */
 
 int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns)
 {
@@ -513,6 +520,28 @@ int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns)
 	if (!session)
 		return -EINVAL;
 	while ((rc = top->ops.fence(top, queue, session)) == -EAGAIN) {
+		rc = reef_wait_a_little(queue, until_ns);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+int reef_end_links(struct reef_queue *queue, uint32_t session, uint32_t number,
+		   uint64_t timeout_ns)
+{
+	struct reef_layer *top = queue->fabric->top;
+	uint64_t until_ns = reef_deadline_ns(timeout_ns);
+	int rc;
+
+	if (reef_is_forked(queue->fabric))
+		return -REEF_EFORKED;
+	if (!session || !number)
+		return -EINVAL;
+	while ((rc = top->ops.end_links(top, queue, session, number)) ==
+	       -EAGAIN) {
+		if (REEF_MUTATED(FABRIC_END_EARLY))
+			return 0;
 		rc = reef_wait_a_little(queue, until_ns);
 		if (rc)
 			break;

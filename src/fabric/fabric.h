@@ -7,7 +7,8 @@
  *     and SEND, a message to the peer of a link. A batch is posted at once: one
  *     doorbell, one system call, one frame. A completed SEND to the accepting
  *     side comes to its inbox even if the sender closes its link or ends right
- *     after; only a fence or a new link of the session may come first.
+ *     after; only a fence, a new link of the session or reef_end_links may come
+ *     first.
  * F2  Only an aligned 8-byte word is atomic. Anything longer can be torn at any
  *     word, in any order.
  * F3  In a batch: (a) whatever follows a WRITE takes effect after it; (b) a
@@ -22,7 +23,8 @@
  * F5  An operation whose connection is lost may have happened, or may still
  *     happen: -REEF_EINDOUBT; nothing here retries it. It is settled once the
  *     session has a new link to that peer: the peer ends the old one, with all
- *     its unread input, before it accepts the next.
+ *     its unread input, before it accepts the next; or once the peer has ended
+ *     the link by its number (F10).
  * F6  Memory has an atomic domain, fixed when it is lent. Once shared, a word
  *     that CAS or FAA may touch is changed only by CAS or FAA in its domain: no
  *     WRITE, no CPU store. Exposing or attaching from another domain is refused
@@ -34,6 +36,15 @@
  *     nothing of the batch happens) and by the target.
  * F9  Completion says nothing about power. FLUSH makes completed WRITEs durable
  *     where the backing can be; elsewhere it fails with -REEF_ENOTDURABLE.
+ *
+ * F10 The links of a session to a peer may be numbered, each higher than those
+ *     before it. A fabric accepts a numbered link only if no number of that
+ *     session from this one up was accepted or ended there: a late hello
+ *     neither ends a newer link nor revives an old one. Once reef_end_links has
+ *     returned 0, nothing that was posted on a link of that session with a
+ *     number from 1 up to the one given takes effect here again, and no such
+ *     link is accepted again, not even one whose hello was under way. Nothing
+ *     else changes: newer links, links without a number, keys, the session.
  *
  * Objects, from the outside in: a *fabric* is a process's end of one network; a
  * *queue* is where one thread posts and polls; a *link* joins a session to a
@@ -255,6 +266,7 @@ void reef_queue_close(struct reef_queue *queue);
 
 struct reef_connect_options {
 	uint32_t session;     /* who connects; not 0 */
+	uint32_t number;      /* of this link (F10); 0: not numbered */
 	const char *identity; /* whose key it proves */
 	uint8_t key[REEF_KEY_SIZE];
 	uint64_t timeout_ns; /* 0: silence_ns */
@@ -293,7 +305,8 @@ const char *reef_listener_address(const struct reef_listener *listener);
  * -EINVAL: no such address, no session, no identity or too long a one.
  * -ECONNREFUSED and such: nobody there.  -ETIMEDOUT.  -REEF_EAUTH.
  * -REEF_EVERSION.  -REEF_EPROTO: it speaks something else.  -REEF_EDOMAIN.
- * -REEF_EFENCED.  -EBUSY: links_max reached, or (shm) another process has the
+ * -REEF_EFENCED.  -ESTALE: its number is too low (F10); never without one.
+ * -EBUSY: links_max reached, or (shm) another process has the
  * session's memory mapped, or its old link has an operation under way.
  * -EPERM: shm, and the peer could not fence us.  -REEF_ENOLINK: lost before it
  * was up. */
@@ -320,6 +333,7 @@ int reef_link_status(const struct reef_link *link);
 /* Of an accepted link, what its peer has proven; of a connected one, what it
  * connected as. The identity is the link's, and ends with it. */
 uint32_t reef_link_session(const struct reef_link *link);
+uint32_t reef_link_number(const struct reef_link *link); /* 0: none */
 const char *reef_link_identity(const struct reef_link *link);
 struct reef_fabric *reef_link_fabric(const struct reef_link *link);
 /* Of a connected link that is up: this end's host, as it stands in addresses of
@@ -365,12 +379,21 @@ int reef_buffer_register(struct reef_fabric *fabric, void *base, size_t size,
 			 struct reef_buffer **out);
 void reef_buffer_unregister(struct reef_buffer *buffer); /* NULL is fine */
 
-/* --- fencing --- */
+/* --- fencing, and ending links --- */
 
 /* End a session here for good (F7): every link of it, and every older
  * generation of its slot (session: slot 16, generation 16). On shm its process
  * is killed, unless it is this one, has closed its links, or never had one.
  * 0: confirmed.  -ETIMEDOUT: not yet; call again.  -EINVAL: session 0. */
 int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns);
+
+/* End the links of a session up to a number here, without fencing it (F10).
+ * They need not exist, and it may be repeated. On shm nobody is killed: a
+ * process that has memory mapped through such a link is told to let go of it,
+ * and waited for; one that has closed the link has let go.
+ * 0: confirmed.  -ETIMEDOUT: not yet, call again; hellos are refused already.
+ * -EINVAL: session or number 0. */
+int reef_end_links(struct reef_queue *queue, uint32_t session, uint32_t number,
+		   uint64_t timeout_ns);
 
 #endif

@@ -168,14 +168,15 @@ static void note_peer_limits(struct reef_hello *hello,
 
 /* --- connector --- */
 
-static int send_hello(struct reef_hello *hello, const char *identity,
-		      uint32_t session)
+static int send_hello(struct reef_hello *hello,
+		      const struct reef_connect_options *options)
 {
 	struct reef_wire_hello wire = {
 		.magic = REEF_WIRE_MAGIC,
 		.version_min = REEF_WIRE_VERSION_MIN,
 		.version_max = REEF_WIRE_VERSION_MAX,
-		.session = session,
+		.session = options->session,
+		.number = options->number,
 		.domain = hello->local.domain,
 		.limits = local_limits(hello),
 	};
@@ -186,7 +187,7 @@ static int send_hello(struct reef_hello *hello, const char *identity,
 	if (rc < 0)
 		return rc;
 	memcpy(wire.fabric, hello->fabric, sizeof(wire.fabric));
-	memcpy(wire.identity, identity, strlen(identity));
+	memcpy(wire.identity, options->identity, strlen(options->identity));
 	reef_wire_hello_encode(&wire, bytes);
 	note_header(hello, REEF_FRAME_HELLO, sizeof(bytes));
 	note_said(hello, bytes, sizeof(bytes));
@@ -271,6 +272,7 @@ static int on_hello(struct reef_hello *hello, const struct reef_frame *frame)
 				      ? wire.version_max
 				      : REEF_WIRE_VERSION_MAX;
 	hello->peer.session = wire.session;
+	hello->peer.number = wire.number;
 	hello->peer.domain = wire.domain;
 	memcpy(hello->peer.identity, wire.identity, sizeof(wire.identity));
 	note_peer_limits(hello, &wire.limits);
@@ -419,10 +421,11 @@ int reef_hello_connect(struct reef_stream *stream,
 		return -ENOMEM;
 	memcpy(hello->key, options->key, sizeof(hello->key));
 	hello->peer.session = options->session;
+	hello->peer.number = options->number;
 	memcpy(hello->peer.identity, options->identity,
 	       strlen(options->identity));
 	hello->state = AWAIT_CHALLENGE;
-	rc = send_hello(hello, options->identity, options->session);
+	rc = send_hello(hello, options);
 	if (rc < 0) {
 		reef_hello_destroy(hello);
 		return rc;

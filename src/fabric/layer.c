@@ -127,6 +127,12 @@ static int pass_fence(struct reef_layer *layer, struct reef_queue *queue,
 	return layer->next->ops.fence(layer->next, queue, session);
 }
 
+static int pass_end_links(struct reef_layer *layer, struct reef_queue *queue,
+			  uint32_t session, uint32_t number)
+{
+	return layer->next->ops.end_links(layer->next, queue, session, number);
+}
+
 /* True if the ops have all that a provider must have: no layer is below it to
  * do what it leaves out. */
 static bool is_complete(const struct reef_fabric_ops *ops)
@@ -134,7 +140,7 @@ static bool is_complete(const struct reef_fabric_ops *ops)
 	return ops->close && ops->queue_open && ops->queue_close && ops->post &&
 	       ops->poll && ops->listen && ops->unlisten && ops->connect &&
 	       ops->disconnect && ops->expose && ops->withdraw && ops->attach &&
-	       ops->detach && ops->fence &&
+	       ops->detach && ops->fence && ops->end_links &&
 	       !ops->buffer_register == !ops->buffer_unregister;
 }
 
@@ -163,6 +169,7 @@ void reef_layer_fill(struct reef_layer *layer)
 	FILL(buffer_register);
 	FILL(buffer_unregister);
 	FILL(fence);
+	FILL(end_links);
 #undef FILL
 }
 

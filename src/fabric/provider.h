@@ -93,6 +93,11 @@ struct reef_fabric_ops {
 	 * ask again after a poll. Required. */
 	int (*fence)(struct reef_layer *layer, struct reef_queue *queue,
 		     uint32_t session);
+	/* Start to end a session's links up to a number (F10), or go on. From
+	 * the first call on their hellos are refused. Returns as fence.
+	 * Required. */
+	int (*end_links)(struct reef_layer *layer, struct reef_queue *queue,
+			 uint32_t session, uint32_t number);
 };
 
 struct reef_layer {
@@ -154,7 +159,7 @@ struct reef_link {
 	/* near.h: while the two differ, the owner wants to be heard. */
 	const _Atomic uint64_t *control;
 	_Atomic uint64_t control_seen;
-	uint32_t session;
+	uint32_t session, number;
 	void *user;
 	struct reef_link *next_opened;			/* in queue->opened */
 	struct reef_link *next_of_queue, **at_of_queue; /* in queue->links */
@@ -228,9 +233,9 @@ uint32_t reef_region_wire_flags(const struct reef_region *region);
 void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags);
 
 /* Say whose link this is: the session that it connects as, or that the peer has
- * proven to be. Before the link is UP. */
+ * proven to be, and its number. Before the link is UP. */
 void reef_link_set_owner(struct reef_link *link, uint32_t session,
-			 const char *identity);
+			 uint32_t number, const char *identity);
 
 /* --- what providers tell ---
  *

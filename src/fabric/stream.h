@@ -4,11 +4,12 @@
  * all start the same way; this is that way, once. Layouts are in src/wire.
  *
  *   connector                                   acceptor
- *     HELLO  versions, session, identity,   -->  look up the key
- *            fabric, limits, nonce A
+ *     HELLO  versions, session, number,     -->  look up the key
+ *            identity, fabric, limits, nonce A
  *            <--  CHALLENGE  version, nonce B, proof(key, "acceptor", all)
- *     PROOF  proof(key, "connector", all)   -->  refuse a fenced session, end
- *                                                the old link of this one
+ *     PROOF  proof(key, "connector", all)   -->  refuse a fenced session and an
+ *                                                old number, end the old link
+ *                                                of this session
  *            <--  WELCOME  limits, proof(key, "welcome", all)
  *   (or, at any point, BYE with a code)
  *
@@ -92,6 +93,7 @@ reef_hello_local(const char *fabric, const struct reef_fabric_options *options);
 
 struct reef_hello_peer {
 	uint32_t session;
+	uint32_t number; /* of the link; 0: it has none */
 	char identity[REEF_IDENTITY_MAX + 1];
 	uint64_t domain;
 	uint32_t ops_max, length_max, message_max;
@@ -107,8 +109,8 @@ int reef_hello_connect(struct reef_stream *stream,
 		       struct reef_hello **out);
 
 /* admit: called once the peer has proven its key and before WELCOME; an error
- * refuses it with that code (fenced, too many links); here the old link of the
- * session is ended (F5). */
+ * refuses it with that code (fenced, an old number, too many links); here the
+ * old link of the session is ended (F5). */
 int reef_hello_accept(struct reef_stream *stream,
 		      const struct reef_hello_local *local,
 		      const struct reef_listen_options *options,
@@ -117,7 +119,8 @@ int reef_hello_accept(struct reef_stream *stream,
 
 /* Go on with what has come. 0: welcomed, *peer is filled in.  -EAGAIN: not
  * yet.  Otherwise it failed: -REEF_EAUTH, -REEF_EVERSION, -REEF_EPROTO,
- * -REEF_EFENCED, -EBUSY, -REEF_ENOLINK; the other side was told (BYE). */
+ * -REEF_EFENCED, -ESTALE, -EBUSY, -REEF_ENOLINK; the other side was told (BYE).
+ */
 int reef_hello_step(struct reef_hello *hello, struct reef_hello_peer *peer);
 void reef_hello_destroy(struct reef_hello *hello); /* NULL is fine */
 

@@ -58,7 +58,7 @@ void reef_wire_hello_encode(const struct reef_wire_hello *hello,
 	reef_put16(bytes + 4, hello->version_min);
 	reef_put16(bytes + 6, hello->version_max);
 	reef_put32(bytes + 8, hello->session);
-	reef_put32(bytes + 12, 0);
+	reef_put32(bytes + 12, hello->number);
 	reef_put64(bytes + 16, hello->domain);
 	encode_limits(&hello->limits, bytes + 24);
 	memcpy(bytes + 40, hello->nonce, sizeof(hello->nonce));
@@ -78,9 +78,9 @@ int reef_wire_hello_decode(const uint8_t *bytes, size_t size,
 	hello.version_max = reef_get16(bytes + 6);
 	hello.session = reef_get32(bytes + 8);
 	if (hello.magic != REEF_WIRE_MAGIC || hello.version_min == 0 ||
-	    hello.version_min > hello.version_max || hello.session == 0 ||
-	    reef_get32(bytes + 12) != 0)
+	    hello.version_min > hello.version_max || hello.session == 0)
 		return -REEF_EPROTO;
+	hello.number = reef_get32(bytes + 12);
 	hello.domain = reef_get64(bytes + 16);
 	if (decode_limits(bytes + 24, &hello.limits) < 0)
 		return -REEF_EPROTO;

@@ -29,8 +29,8 @@ static_assert(sizeof(struct reef_wire_limits) == 16, "wire layout");
 struct reef_wire_hello {
 	uint32_t magic;
 	uint16_t version_min, version_max;
-	uint32_t session;  /* not 0 */
-	uint32_t reserved; /* 0 */
+	uint32_t session; /* not 0 */
+	uint32_t number;  /* of this link among the session's; 0: none */
 	uint64_t domain;
 	struct reef_wire_limits limits;
 	uint8_t nonce[REEF_WIRE_NONCE_SIZE];

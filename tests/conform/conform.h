@@ -1,4 +1,4 @@
-/* conform.h - one suite for every fabric: the rules F1 to F9, tried.
+/* conform.h - one suite for every fabric: the rules F1 to F10, tried.
  *
  * A test is a function, the director, that starts participants: one node,
  * which lends memory and does what the board tells it, and clients. On shm, tcp
@@ -33,15 +33,16 @@
 /* What the director or a client asks of the node. */
 enum order {
 	ORDER_NONE,
-	ORDER_EXPOSE,	/* size, EXPOSE_*, domain (0: right) -> key */
-	ORDER_WITHDRAW, /* region, timeout_ns -> sum of it at that moment */
-	ORDER_FENCE,	/* session, timeout_ns, region -> the same */
-	ORDER_LOAD,	/* region, offset -> value, by the node's CPU */
-	ORDER_STORE,	/* region, offset, value, by the node's CPU */
-	ORDER_SUM,	/* region -> sum of all its words */
-	ORDER_MATCH,	/* region, offset, value -> so many words in a row */
-	ORDER_CLEAR,	/* region: all 0 */
-	ORDER_SEND,	/* session, count: numbered messages to it */
+	ORDER_EXPOSE,	 /* size, EXPOSE_*, domain (0: right) -> key */
+	ORDER_WITHDRAW,	 /* region, timeout_ns -> sum of it at that moment */
+	ORDER_FENCE,	 /* session, timeout_ns, region -> the same */
+	ORDER_END_LINKS, /* session, number, region -> the same */
+	ORDER_LOAD,	 /* region, offset -> value, by the node's CPU */
+	ORDER_STORE,	 /* region, offset, value, by the node's CPU */
+	ORDER_SUM,	 /* region -> sum of all its words */
+	ORDER_MATCH,	 /* region, offset, value -> so many words in a row */
+	ORDER_CLEAR,	 /* region: all 0 */
+	ORDER_SEND,	 /* session, count: numbered messages to it */
 };
 
 enum { EXPOSE_DURABLE = 1, EXPOSE_READ_ONLY = 2 };
@@ -59,6 +60,7 @@ struct board {
 	/* What the node saw. */
 	_Atomic uint64_t opened, closed, received, out_of_order, unmet;
 	char identity[REEF_IDENTITY_MAX + 1]; /* of who opened or closed last */
+	_Atomic uint32_t number;	      /* of the link that opened last */
 	uint64_t next_number[SLOTS_MAX];
 	_Atomic uint64_t met;
 	/* For the test's own use, zero at its start. */
@@ -121,7 +123,8 @@ struct conform_test {
 };
 extern const struct conform_test conform_operations[], conform_order[],
 	conform_sight[], conform_safety[], conform_cut[], conform_both[],
-	conform_links[], conform_keeper[]; /* end with name NULL */
+	conform_links[], conform_keeper[],
+	conform_ended[]; /* end with name NULL */
 
 /* Also run with almost no spinning, so that every wait is a sleep. */
 int f1_messages_arrive_once_and_in_order(struct world *world);
@@ -198,6 +201,8 @@ int conform_credential(void *context, const char *identity, uint32_t session,
 extern const uint8_t conform_key[REEF_KEY_SIZE];
 
 int join_as(struct host *host, uint32_t session, struct reef_link **out);
+int join_numbered(struct host *host, uint32_t session, uint32_t number,
+		  struct reef_link **out);
 int join_with(struct host *host, uint32_t session, const char *identity,
 	      struct reef_link **out);
 /* Have the node expose `size` bytes, and attach them. */

@@ -26,8 +26,9 @@
 #define SIM_LIMIT_NS 1000000000000ull
 
 static const struct conform_test *const groups[] = {
-	conform_operations, conform_order, conform_sight, conform_safety,
-	conform_cut,	    conform_both,  conform_links, conform_keeper};
+	conform_operations, conform_order,  conform_sight,
+	conform_safety,	    conform_cut,    conform_both,
+	conform_links,	    conform_keeper, conform_ended};
 
 struct arguments {
 	const char *kind, *only;
@@ -344,8 +345,8 @@ static void tell(const char *name, int result, const char *text)
 		passed++;
 }
 
-static const enum reef_mutant mutants[] = {
-	REEF_MUTANTS_OF_SIM(REEF_MUTANT_NUMBER)};
+static const enum reef_mutant mutants[] = {REEF_MUTANTS_OF_SIM(
+	REEF_MUTANT_NUMBER) REEF_MUTANTS_OF_FABRIC(REEF_MUTANT_NUMBER)};
 
 static void run_mutants(const struct arguments *arguments, struct board *board)
 {

@@ -11,6 +11,7 @@
 
 #define SIM_WAIT_MIN_NS 3000
 #define SIM_WAIT_MAX_NS (MILLISECOND / 2)
+#define END_WAIT_NS (20000 * MILLISECOND)
 
 struct node {
 	struct host *host;
@@ -45,6 +46,7 @@ static void opened(void *context, struct reef_link *link)
 	if (slot < SLOTS_MAX)
 		node->links[slot] = link;
 	note_identity(node, link);
+	atomic_store(&node->host->world->board->number, reef_link_number(link));
 	atomic_fetch_add(&node->host->world->board->opened, 1);
 }
 
@@ -235,6 +237,14 @@ static bool obey(struct node *node)
 		if (!rc)
 			take_messages(node);
 		break;
+	case ORDER_END_LINKS:
+		rc = reef_end_links(node->host->queue, (uint32_t)argument[0],
+				    (uint32_t)argument[1], END_WAIT_NS);
+		if (!rc && argument[2] < node->regions)
+			value = node_sum(node, argument[2]);
+		if (!rc)
+			take_messages(node);
+		break;
 	case ORDER_LOAD:
 		value = node_load(node, argument[0], argument[1]);
 		break;
@@ -343,16 +353,12 @@ int node_main(struct host *host, void *arg)
 
 /* --- in a client --- */
 
-int join_as(struct host *host, uint32_t session, struct reef_link **out)
-{
-	return join_with(host, session, "conform", out);
-}
-
-int join_with(struct host *host, uint32_t session, const char *identity,
-	      struct reef_link **out)
+static int join(struct host *host, uint32_t session, uint32_t number,
+		const char *identity, struct reef_link **out)
 {
 	struct reef_connect_options options = {
 		.session = session,
+		.number = number,
 		.identity = identity,
 		.timeout_ns = 20000 * MILLISECOND,
 		.short_messages = true, /* shm has another way for them */
@@ -361,6 +367,23 @@ int join_with(struct host *host, uint32_t session, const char *identity,
 	memcpy(options.key, conform_key, REEF_KEY_SIZE);
 	return reef_connect(host->queue, host->world->board->address, &options,
 			    out);
+}
+
+int join_as(struct host *host, uint32_t session, struct reef_link **out)
+{
+	return join_with(host, session, "conform", out);
+}
+
+int join_with(struct host *host, uint32_t session, const char *identity,
+	      struct reef_link **out)
+{
+	return join(host, session, 0, identity, out);
+}
+
+int join_numbered(struct host *host, uint32_t session, uint32_t number,
+		  struct reef_link **out)
+{
+	return join(host, session, number, "conform", out);
 }
 
 int borrow(struct host *host, struct reef_link *link, uint64_t size,

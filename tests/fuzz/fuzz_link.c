@@ -49,7 +49,7 @@ static struct tcp_link *open_link(bool accepted, int *other)
 			      SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
 			      fds) == 0);
 	FUZZ_CHECK(reef_stream_create(fds[0], 1024, &stream) == 0);
-	FUZZ_CHECK(tcp_link_create(tcp, queue, 5, "fuzz", &link) == 0);
+	FUZZ_CHECK(tcp_link_create(tcp, queue, 5, 0, "fuzz", &link) == 0);
 	if (accepted) {
 		link->base.listener = &listener.base;
 		atomic_fetch_add(&tcp->accepted, 1);

@@ -63,6 +63,7 @@ static const int default_errors[REEF_CALLS] = {
 	[REEF_CALL_BUFFER_REGISTER] = -ENOMEM,
 	[REEF_CALL_QUEUE_OPEN] = -ENOMEM,
 	[REEF_CALL_FENCE] = -ETIMEDOUT,
+	[REEF_CALL_END_LINKS] = -ETIMEDOUT,
 };
 
 /* --- what happens to a call --- */
@@ -375,6 +376,16 @@ static int fault_fence(struct reef_layer *layer, struct reef_queue *queue,
 	return rc ? rc : layer->next->ops.fence(layer->next, queue, session);
 }
 
+static int fault_end_links(struct reef_layer *layer, struct reef_queue *queue,
+			   uint32_t session, uint32_t number)
+{
+	int rc = refuse_call(layer, REEF_CALL_END_LINKS);
+
+	return rc ? rc
+		  : layer->next->ops.end_links(layer->next, queue, session,
+					       number);
+}
+
 static void fault_close(struct reef_layer *layer)
 {
 	struct reef_fault *fault = (struct reef_fault *)layer;
@@ -445,6 +456,7 @@ static const struct reef_fabric_ops fault_ops = {
 	.attach = fault_attach,
 	.buffer_register = fault_buffer_register,
 	.fence = fault_fence,
+	.end_links = fault_end_links,
 };
 
 int reef_fault_push(struct reef_fabric *fabric,

@@ -33,6 +33,7 @@ enum control_kind {
 	CONTROL_EXPOSE,
 	CONTROL_WITHDRAW,
 	CONTROL_FENCE,
+	CONTROL_END_LINKS,
 	KINDS
 };
 
@@ -51,6 +52,7 @@ static const char *const kind_names[KINDS] = {
 	[CONTROL_EXPOSE] = "expose",
 	[CONTROL_WITHDRAW] = "withdraw",
 	[CONTROL_FENCE] = "fence",
+	[CONTROL_END_LINKS] = "end_links",
 };
 
 /* A record has words only, so that it can be copied as such. */
@@ -468,6 +470,17 @@ static int trace_fence(struct reef_layer *layer, struct reef_queue *queue,
 	return rc;
 }
 
+static int trace_end_links(struct reef_layer *layer, struct reef_queue *queue,
+			   uint32_t session, uint32_t number)
+{
+	uint64_t start_ns = reef_now_ns();
+	int rc =
+		layer->next->ops.end_links(layer->next, queue, session, number);
+
+	record_call(layer, CONTROL_END_LINKS, session, number, start_ns, rc);
+	return rc;
+}
+
 static void trace_close(struct reef_layer *layer)
 {
 	struct reef_trace *trace = (struct reef_trace *)layer;
@@ -520,6 +533,7 @@ static const struct reef_fabric_ops trace_ops = {
 	.attach = trace_attach,
 	.detach = trace_detach,
 	.fence = trace_fence,
+	.end_links = trace_end_links,
 };
 
 static uint32_t power_of_two(uint32_t value)

@@ -402,6 +402,9 @@ static int admit_session(void *context, struct reef_hello_peer *peer)
 
 	if (reef_fences_cover(&shm->fences, peer->session))
 		return -REEF_EFENCED;
+	rc = reef_numbers_check(&shm->numbers, peer->session, peer->number);
+	if (rc)
+		return rc;
 	for (old = shm->links; old; old = next) {
 		next = old->next;
 		if (!old->admitted || old->link.session != peer->session)
@@ -413,10 +416,13 @@ static int admit_session(void *context, struct reef_hello_peer *peer)
 	}
 	if (busy || shm->accepted >= shm->fabric.options.links_max)
 		return -EBUSY;
-	rc = shm_control_take(shm, link);
+	rc = reef_numbers_use(&shm->numbers, peer->session, peer->number);
+	if (!rc)
+		rc = shm_control_take(shm, link);
 	if (rc)
 		return rc;
-	reef_link_set_owner(&link->link, peer->session, peer->identity);
+	reef_link_set_owner(&link->link, peer->session, peer->number,
+			    peer->identity);
 	link->admitted = true;
 	shm->accepted++;
 	return 0;
@@ -563,7 +569,8 @@ int shm_connect(struct reef_layer *layer, struct reef_queue *base,
 		shm_peer_give(shm, peer);
 		goto out;
 	}
-	reef_link_set_owner(&link->link, options->session, options->identity);
+	reef_link_set_owner(&link->link, options->session, options->number,
+			    options->identity);
 	link->link.control = &link->quiet; /* until CONTROL says which */
 	link->wants_ring = options->short_messages;
 	rc = reef_hello_connect(link->stream, &local, options, &link->hello);

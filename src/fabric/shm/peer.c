@@ -162,7 +162,7 @@ void shm_peer_kill(struct shm_peer *peer)
 			 (int)peer->pid, reef_error_name(rc));
 }
 
-/* --- fencing --- */
+/* --- fencing, and ending links --- */
 
 /* Fence one link. True: nothing of it can take effect any more. */
 static bool fence_link(struct shm_queue *queue, struct shm_link *link)
@@ -211,4 +211,43 @@ int shm_fence(struct reef_layer *layer, struct reef_queue *base,
 	}
 	pthread_mutex_unlock(&shm->lock);
 	return confirmed ? 0 : -EAGAIN;
+}
+
+/* End one link without harm to its process. True: nothing of it can take effect
+ * any more. May free it. */
+static bool end_link(struct shm_queue *queue, struct shm_link *link)
+{
+	bool gone = !link->stream || shm_link_has_hung_up(link) ||
+		    shm_peer_is_dead(link->peer);
+
+	if (gone) {
+		shm_link_end(queue, link, -REEF_ENOLINK, true);
+		return true;
+	}
+	if (!link->ending && !link->fenced)
+		shm_link_end(queue, link, -REEF_ENOLINK, false);
+	return !link->holds ||
+	       (link->peer->self && reef_grace_is_over(link->end_grace));
+}
+
+int shm_end_links(struct reef_layer *layer, struct reef_queue *base,
+		  uint32_t session, uint32_t number)
+{
+	struct shm_queue *queue = (struct shm_queue *)base;
+	struct shm_fabric *shm = shm_of(layer->fabric);
+	struct shm_link *link, *next;
+	bool confirmed = true;
+	int rc;
+
+	pthread_mutex_lock(&shm->lock);
+	rc = reef_numbers_use(&shm->numbers, session, number);
+	for (link = shm->links; !rc && link; link = next) {
+		next = link->next;
+		if (link->admitted &&
+		    reef_numbers_end_covers(session, number, link->link.session,
+					    link->link.number))
+			confirmed &= end_link(queue, link);
+	}
+	pthread_mutex_unlock(&shm->lock);
+	return rc ? rc : confirmed ? 0 : -EAGAIN;
 }

@@ -321,6 +321,7 @@ static void shm_close(struct reef_layer *layer)
 	}
 	shm_control_close(shm);
 	reef_fences_fini(&shm->fences);
+	reef_numbers_fini(&shm->numbers);
 	free(shm->sources);
 	pthread_mutex_destroy(&shm->lock);
 	free(shm);
@@ -343,6 +344,7 @@ static const struct reef_fabric_ops shm_ops = {
 	.attach = shm_attach,
 	.detach = shm_detach,
 	.fence = shm_fence,
+	.end_links = shm_end_links,
 };
 
 int reef_shm_open(const struct reef_fabric_options *options,

@@ -26,6 +26,10 @@
  * (7) A fence inside one process (a node and its client in one program) cannot
  *     kill. There the control word is set to FENCED and a grace awaited: after
  *     it no post is inside that has not read FENCED.
+ * (8) Links that are ended by number (F10) kill nobody. Such a link is told to
+ *     end, as by the next link of its session; what it sent and was not read is
+ *     dropped. It is over when its process has unmapped what it had attached
+ *     (4), and within this process when the grace (7) is.
  *
  * Locks: fabric->lock covers everything that is not marked otherwise, streams
  * included; the data path takes none. It may be held when a queue's own lock is
@@ -36,6 +40,7 @@
 #define REEF_FABRIC_SHM_SHM_H
 
 #include "fabric/fences.h"
+#include "fabric/numbers.h"
 #include "fabric/provider.h"
 #include "fabric/stream.h"
 
@@ -206,6 +211,7 @@ struct shm_fabric {
 	 * deadline, a pending SEND, a grace. Read bare by poll. */
 	_Atomic bool restless;
 	struct reef_fences fences;
+	struct reef_numbers numbers;
 	/* What each descriptor belongs to. epoll reports the number, not an
 	 * address: what one thread has freed cannot be touched by an older
 	 * event of another. */
@@ -250,6 +256,8 @@ void shm_peer_kill(struct shm_peer *peer);
 
 int shm_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
+int shm_end_links(struct reef_layer *layer, struct reef_queue *queue,
+		  uint32_t session, uint32_t number);
 
 /* --- control.c; all locked --- */
 

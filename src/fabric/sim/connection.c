@@ -28,7 +28,8 @@ static void doom_fire(struct reef_timer *timer);
 
 /* --- connections --- */
 
-int sim_conn_create(struct reef_sim *sim, uint32_t session, struct conn **out)
+int sim_conn_create(struct reef_sim *sim, uint32_t session, uint32_t number,
+		    struct conn **out)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 	int i;
@@ -38,6 +39,7 @@ int sim_conn_create(struct reef_sim *sim, uint32_t session, struct conn **out)
 	conn->sim = sim;
 	conn->refs = 1;
 	conn->session = session;
+	conn->number = number;
 	conn->doom.fire = doom_fire;
 	conn->flights_tail = &conn->flights;
 	for (i = 0; i < 2; i++) {
@@ -63,21 +65,26 @@ struct conn *sim_conn_ref(struct conn *conn)
 	return conn;
 }
 
-void sim_conn_unref(struct conn *conn)
+static void free_parcels(struct side *side)
 {
 	struct parcel *parcel;
-	int i;
 
+	while ((parcel = side->pipe)) {
+		side->pipe = parcel->next;
+		free(parcel);
+	}
+	side->pipe_tail = &side->pipe;
+	side->pipe_count = 0;
+}
+
+void sim_conn_unref(struct conn *conn)
+{
 	if (--conn->refs)
 		return;
 	reef_assert(!conn->flights && !conn->mails && !conn->grants);
 	reef_timer_cancel(conn->sim->sched, &conn->doom);
-	for (i = 0; i < 2; i++) {
-		while ((parcel = conn->sides[i].pipe)) {
-			conn->sides[i].pipe = parcel->next;
-			free(parcel);
-		}
-	}
+	free_parcels(&conn->sides[0]);
+	free_parcels(&conn->sides[1]);
 	*conn->at = conn->next;
 	if (conn->next)
 		conn->next->at = conn->at;
@@ -386,6 +393,13 @@ int sim_pipe_drain(struct sim_link *link)
 	if (!side->pipe)
 		unlist_readable(link);
 	return count;
+}
+
+void sim_pipe_drop(struct conn *conn, int side)
+{
+	free_parcels(&conn->sides[side]);
+	if (conn->sides[side].link)
+		unlist_readable(conn->sides[side].link);
 }
 
 void sim_link_detach(struct sim_link *link)

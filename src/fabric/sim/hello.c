@@ -1,7 +1,8 @@
 /* hello.c - who gets in: listening, connecting, and the end of older links.
  *
  *   connector                       acceptor
- *     connect:   CONNECT  -->  a listener? the right key? not fenced? room?
+ *     connect:   CONNECT  -->  a listener? the right key? not fenced? a new
+ *                              number? room?
  *                              then end the session's older connections
  *      UP        <--  WELCOME      UP, `opened`
  *      DOWN      <--  REFUSE, with a code
@@ -57,7 +58,7 @@ static struct sim_link *make_link(struct sim_fabric *fabric,
 		.queue = queue,
 		.listener = listener,
 	};
-	reef_link_set_owner(&link->base, conn->session, identity);
+	reef_link_set_owner(&link->base, conn->session, conn->number, identity);
 	snprintf(link->base.host, sizeof(link->base.host), "%s",
 		 fabric->life->host->name);
 	link->fabric = fabric;
@@ -80,6 +81,7 @@ static int check_admission(struct sim_fabric *fabric,
 	uint8_t key[REEF_KEY_SIZE];
 	uint32_t links = fabric->accepted_count;
 	struct sim_link *link;
+	int rc;
 
 	if (options->credential(options->context, asker->base.identity,
 				conn->session, key) ||
@@ -88,6 +90,9 @@ static int check_admission(struct sim_fabric *fabric,
 	if (sim_is_fenced(fabric, conn->session) &&
 	    !REEF_MUTATED(SIM_F7_READMIT))
 		return -REEF_EFENCED;
+	rc = reef_numbers_check(&fabric->numbers, conn->session, conn->number);
+	if (rc)
+		return rc;
 	for (link = fabric->links; link; link = link->next)
 		if (link->base.listener && link->base.session == conn->session)
 			links--;
@@ -136,8 +141,10 @@ void sim_hello_asked(struct conn *conn)
 		return;
 	}
 	end_older(fabric, conn);
-	link = make_link(fabric, listener->base.queue, conn, &listener->base,
-			 asker->base.identity);
+	link = NULL;
+	if (!reef_numbers_use(&fabric->numbers, conn->session, conn->number))
+		link = make_link(fabric, listener->base.queue, conn,
+				 &listener->base, asker->base.identity);
 	if (!link) {
 		sim_refuse(conn, -ENOMEM);
 		return;
@@ -288,7 +295,8 @@ int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 	rc = parse_address(fabric->sim, address, &host, &port);
 	if (rc)
 		return rc;
-	rc = sim_conn_create(fabric->sim, options->session, &conn);
+	rc = sim_conn_create(fabric->sim, options->session, options->number,
+			     &conn);
 	if (rc)
 		return rc;
 	conn->sides[0].host = fabric->life->host;

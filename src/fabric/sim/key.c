@@ -1,4 +1,4 @@
-/* key.c - regions, attach and withdraw, fences, what power leaves.
+/* key.c - regions, attach and withdraw, what power leaves.
  *
  *              attach: ATTACH -> grant, ATTACHED        last grant gone
  *   EXPOSED --------------------------------> ...  WITHDRAWING ------> freed
@@ -10,9 +10,7 @@
  *     has ended the holder's connection (lost and noticed, settled, fenced). A
  *     region is freed when no grant stands, and what then is still on its way
  *     finds no such key.
- * (2) A fence is confirmed some time after it began; from then on nothing of
- *     its sessions is on its way to this fabric, and none is let in.
- * (3) Durable memory has a second image, what the last flush of each word left;
+ * (2) Durable memory has a second image, what the last flush of each word left;
  *     when the power fails each word that is exposed becomes the one or stays
  *     the other. */
 #include "fabric/sim/world.h"
@@ -86,7 +84,7 @@ int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 	return 0;
 }
 
-/* --- durability (3) --- */
+/* --- durability (2) --- */
 
 void sim_region_flush(struct sim_region *region, uint64_t offset,
 		      uint64_t length)
@@ -328,90 +326,4 @@ void sim_remote_idle(struct sim_remote *remote)
 		sim_mail_send(
 			link->conn, 1,
 			&(struct mail){.kind = MAIL_RELEASE, .id = remote->id});
-}
-
-/* --- fences (2) --- */
-
-static struct fence *find_fence(const struct sim_fabric *fabric,
-				uint32_t session)
-{
-	struct fence *fence = fabric->fences;
-
-	while (fence && !reef_session_covers(fence->session, session))
-		fence = fence->next;
-	return fence;
-}
-
-bool sim_is_fenced(const struct sim_fabric *fabric, uint32_t session)
-{
-	return find_fence(fabric, session);
-}
-
-/* Forget fences of older generations: the newest of a slot is enough. */
-static void forget_covered(struct sim_fabric *fabric, const struct fence *by)
-{
-	struct fence **at = &fabric->fences, *fence;
-
-	while ((fence = *at)) {
-		if (fence == by || !fence->confirmed ||
-		    !reef_session_covers(by->session, fence->session)) {
-			at = &fence->next;
-			continue;
-		}
-		*at = fence->next;
-		free(fence);
-	}
-}
-
-static void confirm_fence(struct reef_timer *timer)
-{
-	struct fence *fence = reef_container(timer, struct fence, timer);
-	struct sim_fabric *fabric = fence->fabric;
-	struct reef_sim *sim = fabric->sim;
-	struct conn *conn, *next;
-
-	if (fabric_is_dead(fabric))
-		return;
-	fence->confirmed = true;
-	forget_covered(fabric, fence);
-	sim_trace(sim, TRACE_FENCE, fabric->life->host, fence->session, 1);
-	for (conn = sim->conns; conn; conn = next) {
-		next = conn->next;
-		if (conn->sides[1].fabric != fabric ||
-		    !reef_session_covers(fence->session, conn->session))
-			continue;
-		sim_conn_ref(conn);
-		sim_conn_lose(conn, sim_soon(sim), 0, -REEF_EFENCED);
-		sim_side_notice(conn, 1, 0, -REEF_EFENCED);
-		if (!REEF_MUTATED(SIM_F7_LATE))
-			sim_flights_cancel(conn, 0);
-		next = conn->next;
-		sim_conn_unref(conn);
-	}
-	sim_fabric_happened(fabric);
-}
-
-int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
-	      uint32_t session)
-{
-	struct sim_fabric *fabric =
-		reef_container(layer->fabric, struct sim_fabric, base);
-	struct fence *fence = find_fence(fabric, session);
-
-	if (fabric_is_dead(fabric))
-		return -REEF_EHOSTDEAD;
-	if (fence)
-		return fence->confirmed ? 0 : -EAGAIN;
-	fence = calloc(1, sizeof(*fence));
-	if (!fence)
-		return -ENOMEM;
-	fence->timer.fire = confirm_fence;
-	fence->fabric = fabric;
-	fence->session = session;
-	fence->next = fabric->fences;
-	fabric->fences = fence;
-	sim_trace(fabric->sim, TRACE_FENCE, fabric->life->host, session, 0);
-	sim_timer(fabric->sim, &fence->timer,
-		  sim_now(fabric->sim) + sim_soon(fabric->sim));
-	return -EAGAIN;
 }

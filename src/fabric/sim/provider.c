@@ -278,6 +278,7 @@ void sim_fabric_free(struct sim_fabric *fabric)
 		reef_timer_cancel(fabric->sim->sched, &fence->timer);
 		free(fence);
 	}
+	reef_numbers_fini(&fabric->numbers);
 	while (*at != fabric)
 		at = &(*at)->next;
 	*at = fabric->next;
@@ -311,6 +312,7 @@ static const struct reef_fabric_ops sim_ops = {
 	.attach = sim_attach,
 	.detach = sim_detach,
 	.fence = sim_fence,
+	.end_links = sim_end_links,
 };
 
 int reef_sim_open(const struct reef_fabric_options *options,

@@ -1,7 +1,7 @@
 /* sim.h - a whole cluster in one thread, virtual time, seeded faults.
  *
  * (1) The same seed and options give the same trace hash, on every machine.
- * (2) It does every bad thing that F1 to F9 allow, and nothing they forbid
+ * (2) It does every bad thing that F1 to F10 allow, and nothing they forbid
  *     (unless a mutant is switched on).
  * (3) Code under it is the same code that runs on the other fabrics; everything
  *     runs in fibers of the simulation's scheduler.

@@ -4,7 +4,8 @@
  *   provider.c    the fabric's ops: posting, polling, opening and closing
  *   connection.c  connections: mail, loss, and who notices when
  *   hello.c       who gets in
- *   key.c         regions, attach and withdraw, fences, what power leaves
+ *   key.c         regions, attach and withdraw, what power leaves
+ *   fence.c       fences, and the end of links by number
  *   flight.c      a batch on its way
  *   plan.c        when its parts take effect
  *   effect.c      what they do
@@ -22,6 +23,7 @@
 #ifndef REEF_FABRIC_SIM_WORLD_H
 #define REEF_FABRIC_SIM_WORLD_H
 
+#include "fabric/numbers.h"
 #include "fabric/provider.h"
 #include "fabric/sim/sim.h"
 
@@ -111,6 +113,7 @@ enum trace_kind {
 	TRACE_WITHDRAW,
 	TRACE_FENCE,
 	TRACE_CUT,
+	TRACE_END_LINKS,
 };
 
 static inline uint64_t sim_mixed(uint64_t hash, uint64_t value)
@@ -146,11 +149,12 @@ void sim_disk_cut_off(struct reef_store *base);
 
 /* --- objects of the fabric --- */
 
+/* Of a session; or, with a number, of its links up to that (F10). */
 struct fence {
 	struct reef_timer timer; /* until confirmed */
 	struct fence *next;
 	struct sim_fabric *fabric;
-	uint32_t session;
+	uint32_t session, number;
 	bool confirmed;
 };
 
@@ -165,6 +169,7 @@ struct sim_fabric {
 	uint32_t accepted_count;
 	struct sim_region *regions[REGION_BUCKETS];
 	struct fence *fences;
+	struct reef_numbers numbers;
 };
 
 struct sim_queue {
@@ -282,7 +287,7 @@ struct conn {
 	struct conn *next, **at; /* of the world */
 	enum conn_state state;
 	uint32_t refs; /* links, flights and mail */
-	uint32_t session;
+	uint32_t session, number;
 	uint64_t remotes_made;
 	struct side sides[2]; /* 0: who connected; 1: who accepted */
 	struct flight *flights, **flights_tail;
@@ -303,7 +308,8 @@ static inline bool side_is_alive(const struct side *side)
 	return side->fabric && !fabric_is_dead(side->fabric);
 }
 
-int sim_conn_create(struct reef_sim *sim, uint32_t session, struct conn **out);
+int sim_conn_create(struct reef_sim *sim, uint32_t session, uint32_t number,
+		    struct conn **out);
 struct conn *sim_conn_ref(struct conn *conn);
 void sim_conn_unref(struct conn *conn);
 
@@ -334,6 +340,9 @@ void sim_mail_drop_queue(struct sim_queue *queue);
 void sim_pipe_filled(struct sim_link *link);
 /* Put what waits at the card into the inbox, as far as it takes it. */
 int sim_pipe_drain(struct sim_link *link);
+
+/* Throw away what waits at a side's card. */
+void sim_pipe_drop(struct conn *conn, int side);
 
 /* Tell a side that its link is gone, in its queue's poll. The caller holds a
  * reference. */
@@ -371,7 +380,6 @@ void sim_withdraw_asked(struct conn *conn, const struct mail *mail);
 void sim_remote_idle(struct sim_remote *remote);
 void sim_grant_drop(struct conn *conn, uint64_t id);
 void sim_grants_drop(struct conn *conn);
-bool sim_is_fenced(const struct sim_fabric *fabric, uint32_t session);
 
 int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 	       struct reef_region **out);
@@ -381,8 +389,14 @@ int sim_attach(struct reef_layer *layer, struct reef_queue *queue,
 	       struct reef_link *base, uint64_t key, struct reef_remote **out);
 void sim_detach(struct reef_layer *layer, struct reef_queue *queue,
 		struct reef_remote *base);
+
+/* --- fences (fence.c) --- */
+
+bool sim_is_fenced(const struct sim_fabric *fabric, uint32_t session);
 int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
+int sim_end_links(struct reef_layer *layer, struct reef_queue *queue,
+		  uint32_t session, uint32_t number);
 
 /* --- queues and fabrics (provider.c) --- */
 

@@ -128,8 +128,8 @@ int tcp_connect(struct reef_layer *layer, struct reef_queue *queue,
 	rc = reef_address_parse_inet(address + 4, &parsed);
 	if (rc < 0)
 		return rc;
-	rc = tcp_link_create(fabric, queue, options->session, options->identity,
-			     &link);
+	rc = tcp_link_create(fabric, queue, options->session, options->number,
+			     options->identity, &link);
 	if (rc < 0)
 		return rc;
 	link->options = *options;

@@ -53,7 +53,7 @@ static void init_target(struct tcp_link *link)
 }
 
 int tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
-		    uint32_t session, const char *identity,
+		    uint32_t session, uint32_t number, const char *identity,
 		    struct tcp_link **out)
 {
 	struct tcp_link *link = calloc(1, sizeof(*link));
@@ -69,7 +69,7 @@ int tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
 	link->fabric = fabric;
 	link->base.fabric = &fabric->base;
 	link->base.queue = queue;
-	reef_link_set_owner(&link->base, session, identity);
+	reef_link_set_owner(&link->base, session, number, identity);
 	link->base.state = REEF_LINK_OPENING;
 	link->refs = 1;
 	link->fd = -1;

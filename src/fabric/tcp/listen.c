@@ -6,11 +6,12 @@
  *
  * (1) Guests are few and have silence_ns. When there are too many the oldest
  *     goes, so that whoever only connects keeps nobody out for long.
- * (2) A guest is admitted under the fabric's lock: not fenced, not one too
- *     many; and it is in the list of links before anybody else can look, so a
- *     fence either refuses it or finds it.
- * (3) The session's old link is broken before WELCOME (F5): it was under its
- *     locks, so nothing of it takes effect any more.
+ * (2) A guest is admitted under the fabric's lock: not fenced, its number not
+ *     used up, not one too many; and it is in the list of links before anybody
+ *     else can look, so a fence, or an end of its number, either refuses it or
+ *     finds it.
+ * (3) The session's old links are broken before WELCOME (F5): under their
+ *     locks, so nothing of them takes effect any more.
  */
 #include "fabric/tcp/tcp.h"
 
@@ -22,7 +23,21 @@
 #define ACCEPTS_MAX 64	 /* in one poll */
 #define REST_NS 50000000 /* after running out of descriptors */
 
-/* --- fencing --- */
+/* --- fencing, and ending links --- */
+
+/* Break an accepted link from any thread. False: not yet, as another thread is
+ * executing what it reads from it. */
+static bool expel_link(struct tcp_link *link, struct reef_queue *queue,
+		       int reason)
+{
+	if (pthread_mutex_trylock(&link->rx_lock))
+		return false;
+	pthread_mutex_lock(&link->tx_lock);
+	tcp_link_break_locked(link, queue, reason, true);
+	pthread_mutex_unlock(&link->tx_lock);
+	pthread_mutex_unlock(&link->rx_lock);
+	return true;
+}
 
 int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session)
@@ -36,14 +51,32 @@ int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 		if (!link->base.listener || atomic_load(&link->broken) ||
 		    !reef_session_covers(session, link->base.session))
 			continue;
-		if (pthread_mutex_trylock(&link->rx_lock)) {
-			rc = -EAGAIN; /* another thread is executing */
+		if (!expel_link(link, queue, -REEF_EFENCED))
+			rc = -EAGAIN;
+	}
+	pthread_mutex_unlock(&fabric->lock);
+	return rc;
+}
+
+int tcp_end_links(struct reef_layer *layer, struct reef_queue *queue,
+		  uint32_t session, uint32_t number)
+{
+	struct tcp_fabric *fabric = tcp_fabric_of(layer);
+	struct tcp_link *link;
+	int rc;
+
+	pthread_mutex_lock(&fabric->lock);
+	rc = reef_numbers_use(&fabric->numbers, session, number);
+	for (link = fabric->links; !(rc && rc != -EAGAIN) && link;
+	     link = link->next) {
+		if (!link->base.listener || atomic_load(&link->broken) ||
+		    !reef_numbers_end_covers(session, number,
+					     link->base.session,
+					     link->base.number))
 			continue;
-		}
-		pthread_mutex_lock(&link->tx_lock);
-		tcp_link_break_locked(link, queue, -REEF_EFENCED, true);
-		pthread_mutex_unlock(&link->tx_lock);
-		pthread_mutex_unlock(&link->rx_lock);
+		atomic_store(&link->is_over, true);
+		if (!expel_link(link, queue, -REEF_ENOLINK))
+			rc = -EAGAIN;
 	}
 	pthread_mutex_unlock(&fabric->lock);
 	return rc;
@@ -51,61 +84,80 @@ int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 
 /* --- guests --- */
 
-static struct tcp_link *link_of_session(struct tcp_fabric *fabric,
-					uint32_t session)
+/* The first accepted link of a session in a part of the fabric's list. */
+static struct tcp_link *link_of_session(struct tcp_link *link, uint32_t session)
 {
-	struct tcp_link *link = fabric->links;
-
 	while (link && (!link->base.listener || link->base.session != session ||
 			atomic_load(&link->broken)))
 		link = link->next;
 	return link;
 }
 
-/* Enter a guest's new link in the fabric's list (2). *old: the session's
- * present link, if it has one. Locked by the fabric. */
-static int admit_link(struct tcp_guest *guest, struct tcp_link *link,
-		      struct tcp_link **old)
+/* Enter a guest's new link in the fabric's list (2). */
+static int admit_link(struct tcp_fabric *fabric, struct tcp_link *link)
 {
-	struct tcp_fabric *fabric = guest->queue->fabric;
 	uint32_t accepted = atomic_load(&fabric->accepted);
+	int rc;
 
 	if (reef_fences_cover(&fabric->fences, link->base.session))
 		return -REEF_EFENCED;
-	*old = link_of_session(fabric, link->base.session);
-	if (accepted - (*old ? 1 : 0) >= fabric->base.options.links_max)
+	rc = reef_numbers_check(&fabric->numbers, link->base.session,
+				link->base.number);
+	if (rc)
+		return rc;
+	if (link_of_session(fabric->links, link->base.session))
+		accepted--; /* it makes room */
+	if (accepted >= fabric->base.options.links_max)
 		return -EBUSY;
-	if (*old)
-		tcp_link_ref(*old);
+	rc = reef_numbers_use(&fabric->numbers, link->base.session,
+			      link->base.number);
+	if (rc)
+		return rc;
 	atomic_fetch_add(&fabric->accepted, 1);
 	tcp_link_list(link);
 	return 0;
+}
+
+/* Break the links that the session had before this one (3): those behind it in
+ * the list, also if the guest that followed one of them is not done with it. */
+static void break_older(struct tcp_link *link)
+{
+	struct tcp_link *old;
+
+	for (;;) {
+		pthread_mutex_lock(&link->fabric->lock);
+		old = link_of_session(link->next, link->base.session);
+		if (old)
+			tcp_link_ref(old);
+		pthread_mutex_unlock(&link->fabric->lock);
+		if (!old)
+			return;
+		tcp_link_break(old, link->base.queue, -REEF_ENOLINK, false);
+		tcp_link_unref(old);
+	}
 }
 
 static int admit(void *context, struct reef_hello_peer *peer)
 {
 	struct tcp_guest *guest = context;
 	struct tcp_fabric *fabric = guest->queue->fabric;
-	struct tcp_link *link, *old = NULL;
+	struct tcp_link *link;
 	int rc;
 
 	rc = tcp_link_create(fabric, &guest->queue->base, peer->session,
-			     peer->identity, &link);
+			     peer->number, peer->identity, &link);
 	if (rc < 0)
 		return rc;
 	link->base.listener = &guest->listener->base;
 	pthread_mutex_lock(&fabric->lock);
-	rc = admit_link(guest, link, &old);
+	rc = admit_link(fabric, link);
 	pthread_mutex_unlock(&fabric->lock);
 	if (rc < 0) {
 		tcp_link_unref(link);
 		return rc;
 	}
 	guest->link = link;
-	if (old) {
-		tcp_link_break(old, &guest->queue->base, -REEF_ENOLINK, false);
-		tcp_link_unref(old);
-	}
+	break_older(link);
 	return 0;
 }
 

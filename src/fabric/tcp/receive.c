@@ -292,9 +292,11 @@ static int begin_batch(struct tcp_link *link)
 {
 	if (!link->base.listener)
 		return -REEF_EPROTO;
-	/* A fence is asked for on every frame (F7). */
+	/* Whether it is fenced or ended is asked on every frame (F7, F10). */
 	if (reef_fences_cover(&link->fabric->fences, link->base.session))
 		return -REEF_EFENCED;
+	if (atomic_load_explicit(&link->is_over, memory_order_relaxed))
+		return -REEF_ENOLINK;
 	link->input = TCP_BATCH;
 	return tcp_target_begin(&link->target, link->header.tag,
 				link->header.length);

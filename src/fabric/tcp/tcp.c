@@ -82,6 +82,7 @@ static void tcp_close(struct reef_layer *layer)
 	tcp_regions_fini(&fabric->regions);
 	pthread_mutex_destroy(&fabric->lock);
 	reef_fences_fini(&fabric->fences);
+	reef_numbers_fini(&fabric->numbers);
 	free(fabric);
 }
 
@@ -135,4 +136,5 @@ static const struct reef_fabric_ops tcp_ops = {
 	.attach = tcp_attach,
 	.detach = tcp_detach,
 	.fence = tcp_fence,
+	.end_links = tcp_end_links,
 };

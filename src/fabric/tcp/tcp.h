@@ -47,6 +47,7 @@
 
 #include "fabric/fences.h"
 #include "fabric/fifo.h"
+#include "fabric/numbers.h"
 #include "fabric/provider.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
@@ -63,6 +64,7 @@ struct tcp_fabric {
 	struct tcp_listener *listeners; /* locked */
 	_Atomic uint32_t accepted;	/* links not broken */
 	struct reef_fences fences;
+	struct reef_numbers numbers; /* locked */
 };
 
 /* What an epoll event points to. */
@@ -153,7 +155,8 @@ struct tcp_link {
 	struct reef_connect_options options;
 	bool connected; /* the socket is */
 
-	_Atomic int broken; /* 0, or why; both locks to change */
+	_Atomic int broken;   /* 0, or why; both locks to change */
+	_Atomic bool is_over; /* to be broken by whoever reads: end_links */
 	_Atomic int doomed; /* sending failed: read what is left, then break */
 	bool linger;	    /* a BYE is out: let the peer read it */
 
@@ -295,7 +298,7 @@ void tcp_watch_events(struct tcp_link *link);
 
 /* Make a link without a socket; its owner holds it.  -ENOMEM. */
 int tcp_link_create(struct tcp_fabric *fabric, struct reef_queue *queue,
-		    uint32_t session, const char *identity,
+		    uint32_t session, uint32_t number, const char *identity,
 		    struct tcp_link **out);
 void tcp_link_ref(struct tcp_link *link);
 void tcp_link_unref(struct tcp_link *link);
@@ -368,7 +371,8 @@ int tcp_on_withdraw(struct tcp_link *link, const uint8_t *payload);
 /* End all attaches under way: the link is lost. */
 void tcp_attaches_fail(struct tcp_link *link, struct reef_queue *polling);
 
-/* --- listen.c. Thread: the owner's, but for fence and withdraw. --- */
+/* --- listen.c. Thread: the owner's, but for fence, end_links and withdraw. ---
+ */
 
 int tcp_listen(struct reef_layer *layer, struct reef_queue *base,
 	       const char *address, const struct reef_listen_options *options,
@@ -376,6 +380,8 @@ int tcp_listen(struct reef_layer *layer, struct reef_queue *base,
 void tcp_unlisten(struct reef_layer *layer, struct reef_listener *base);
 int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);
+int tcp_end_links(struct reef_layer *layer, struct reef_queue *queue,
+		  uint32_t session, uint32_t number);
 /* Close a listener's socket and end its links; the listener itself stays. */
 void tcp_listener_stop(struct tcp_listener *listener);
 int tcp_listener_accept(struct tcp_listener *listener, uint64_t now_ns);

@@ -168,7 +168,8 @@ int verbs_connect(struct reef_layer *layer, struct reef_queue *base,
 		close(fd);
 		return -ENOMEM;
 	}
-	reef_link_set_owner(&link->link, options->session, options->identity);
+	reef_link_set_owner(&link->link, options->session, options->number,
+			    options->identity);
 	link->connect = *options;
 	link->connect.identity = link->link.identity;
 	rc = verbs_hub_join(queue, link);

@@ -299,6 +299,9 @@ int verbs_admit(void *context, struct reef_hello_peer *peer)
 		rc = -REEF_EFENCED;
 		goto out;
 	}
+	rc = reef_numbers_check(&fabric->numbers, peer->session, peer->number);
+	if (rc)
+		goto out;
 	/* F5: what the old link left in doubt is settled by its end. */
 	for (other = fabric->sessions; other; other = next) {
 		next = other->next_session;
@@ -311,10 +314,13 @@ int verbs_admit(void *context, struct reef_hello_peer *peer)
 		rc = -EBUSY;
 		goto out;
 	}
-	rc = verbs_hub_join(link->owner, link);
+	rc = reef_numbers_use(&fabric->numbers, peer->session, peer->number);
+	if (!rc)
+		rc = verbs_hub_join(link->owner, link);
 	if (rc)
 		goto out;
-	reef_link_set_owner(&link->link, peer->session, peer->identity);
+	reef_link_set_owner(&link->link, peer->session, peer->number,
+			    peer->identity);
 	link->is_registered = true;
 	link->next_session = fabric->sessions;
 	fabric->sessions = link;
@@ -346,4 +352,21 @@ int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
 			expel_link(link, verbs_queue(queue), -REEF_EFENCED);
 	pthread_mutex_unlock(&fabric->lock);
 	return 0;
+}
+
+int verbs_end_links(struct reef_layer *layer, struct reef_queue *queue,
+		    uint32_t session, uint32_t number)
+{
+	struct verbs_fabric *fabric = verbs_fabric(layer);
+	struct verbs_link *link;
+	int rc;
+
+	pthread_mutex_lock(&fabric->lock);
+	rc = reef_numbers_use(&fabric->numbers, session, number);
+	for (link = fabric->sessions; !rc && link; link = link->next_session)
+		if (reef_numbers_end_covers(session, number, link->link.session,
+					    link->link.number))
+			expel_link(link, verbs_queue(queue), -REEF_ENOLINK);
+	pthread_mutex_unlock(&fabric->lock);
+	return rc;
 }

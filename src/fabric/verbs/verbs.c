@@ -59,6 +59,7 @@ static void verbs_close(struct reef_layer *layer)
 	pthread_mutex_destroy(&fabric->regions_lock);
 	pthread_mutex_destroy(&fabric->lock);
 	reef_fences_fini(&fabric->fences);
+	reef_numbers_fini(&fabric->numbers);
 	free(fabric);
 }
 
@@ -116,6 +117,7 @@ static const struct reef_fabric_ops verbs_ops = {
 	.buffer_register = verbs_buffer_register,
 	.buffer_unregister = verbs_buffer_unregister,
 	.fence = verbs_fence,
+	.end_links = verbs_end_links,
 };
 
 int reef_verbs_open(const struct reef_fabric_options *options,

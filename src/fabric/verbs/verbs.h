@@ -5,7 +5,7 @@
  *
  * (1) A queue pair belongs to one session. Ending a link destroys its queue
  *     pair at once, whoever asks; after that nothing of it takes effect here
- *     (F5, F7).
+ *     (F5, F7, F10).
  * (2) A hub has room for every completion its links can have, so its completion
  *     queue cannot overflow.
  * (3) A send queue cannot overflow: a link has a slot for each work request,
@@ -27,6 +27,7 @@
 #define REEF_FABRIC_VERBS_VERBS_H
 
 #include "fabric/fences.h"
+#include "fabric/numbers.h"
 #include "fabric/provider.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
@@ -126,6 +127,7 @@ struct verbs_fabric {
 	struct verbs_link *sessions; /* locked: accepted links */
 	uint32_t accepted;	     /* locked */
 	struct reef_fences fences;   /* locked */
+	struct reef_numbers numbers; /* locked */
 	struct verbs_link *orphans;  /* locked: connected, queue closed */
 	pthread_mutex_t regions_lock;
 	struct verbs_region *regions[VERBS_BUCKETS]; /* locked by that */
@@ -506,6 +508,8 @@ int verbs_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 		   struct reef_region *base);
 int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
 		uint32_t session);
+int verbs_end_links(struct reef_layer *layer, struct reef_queue *queue,
+		    uint32_t session, uint32_t number);
 void verbs_regions_close(struct verbs_fabric *fabric);
 /* A session has proven who it is: end its old link, let it in, or refuse. */
 int verbs_admit(void *context, struct reef_hello_peer *peer);

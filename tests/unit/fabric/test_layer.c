@@ -171,6 +171,15 @@ static int bare_fence(struct reef_layer *layer, struct reef_queue *queue,
 	return (int)session;
 }
 
+static int bare_end_links(struct reef_layer *layer, struct reef_queue *queue,
+			  uint32_t session, uint32_t number)
+{
+	(void)layer;
+	(void)queue;
+	call("end_links");
+	return (int)(session + number);
+}
+
 static const struct reef_fabric_ops bare_ops = {
 	.name = "bare",
 	.close = bare_close,
@@ -190,6 +199,7 @@ static const struct reef_fabric_ops bare_ops = {
 	.buffer_register = bare_buffer_register,
 	.buffer_unregister = bare_buffer_unregister,
 	.fence = bare_fence,
+	.end_links = bare_end_links,
 };
 
 static void bare_open(struct reef_fabric *fabric)
@@ -230,8 +240,10 @@ static void layer_absent_members_go_down(void **state)
 	assert_int_equal(ops->attach(top, NULL, NULL, 9, NULL), 9);
 	assert_int_equal(ops->buffer_register(top, NULL, 10, NULL), 10);
 	assert_int_equal(ops->fence(top, NULL, 11), 11);
+	assert_int_equal(ops->end_links(top, NULL, 5, 7), 12);
 	assert_string_equal(calls, "queue_open post poll arm listen connect "
-				   "expose withdraw attach register fence ");
+				   "expose withdraw attach register fence "
+				   "end_links ");
 	calls[0] = 0;
 	ops->detach(top, NULL, NULL);
 	ops->disconnect(top, NULL);

@@ -66,6 +66,7 @@ static struct reef_wire_hello a_hello(void)
 		.version_min = 1,
 		.version_max = 3,
 		.session = 0x00070001,
+		.number = 0x89abcdef,
 		.domain = 0x1234567890,
 		.limits = {.ops_max = 1, .length_max = 2, .message_max = 3},
 		.fabric = "tcp",
@@ -96,7 +97,6 @@ static void wire_hello_bad_field_refused(void **state)
 		{4, 2, 0},	    /* version_min */
 		{4, 2, 4},	    /* above version_max */
 		{8, 4, 0},	    /* session */
-		{12, 4, 1},	    /* reserved */
 		{24, 4, 0},	    /* ops_max */
 		{28, 4, 0},	    /* length_max */
 		{32, 4, 0},	    /* message_max */

@@ -1,5 +1,5 @@
 /* test_sim_order.c - what the simulator does to operations: each bad thing that
- * F1 to F9 allow is seen in some seeds, and nothing they forbid in any. */
+ * F1 to F10 allow is seen in some seeds, and nothing they forbid in any. */
 #include "fixture/seeds.h"
 #include "fixture/sim_world.h"
 

@@ -73,7 +73,8 @@
 	X(HEAP_CLAIM_GENERATION, "Rule 1: claims do not count.") \
 	X(HEAP_LATE_HEADER, "Rule 4: published before its header.") \
 	X(HEAP_ADOPT_ALIVE, "Rule 8: nobody asks whether it is FENCED.") \
-	X(HEAP_FREE_WRITE, "Rule 5: a WRITE instead of a CAS frees.")
+	X(HEAP_FREE_WRITE, "Rule 5: a WRITE instead of a CAS frees.") \
+	X(HEAP_END_EARLY, "Rule 8: done is said before all is judged.")
 
 #define REEF_MUTANTS_OF_LOCK(X) \
 	X(LOCK_UNLOCK_BY_WRITE, "A WRITE instead of a CAS unlocks.") \

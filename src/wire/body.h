@@ -13,6 +13,7 @@
 
 #define REEF_DOORS_MAX 4
 #define REEF_SECRET_SIZE 32
+#define REEF_RECOVER_MAX 32 /* sessions in one RECOVER */
 
 /* Bits of space_open.flags. */
 #define REEF_POOL_CREATE 1u    /* make it if absent */
@@ -104,9 +105,10 @@ union reef_ask {
 		uint32_t space;
 		struct reef_text prefix, after;
 	} name_list;
-	struct {
-		uint32_t session, space;
-	} recover; /* broker to client */
+	struct reef_ask_recover {
+		uint32_t space;
+		uint32_t sessions[REEF_RECOVER_MAX]; /* 0 after the last */
+	} recover;				     /* broker to client */
 
 	/* --- operator to broker --- */
 	struct {
@@ -261,6 +263,11 @@ union reef_reply {
 		uint64_t ttl_ns; /* a node silent for longer is dead */
 		uint64_t broker_epoch;
 	} node_register; /* rows: sessions fenced already */
+	struct reef_reply_recover {
+		/* Of each session that was named: 0: nothing of it is left in
+		 * the space. Else an error, as a positive number. */
+		uint32_t errors[REEF_RECOVER_MAX];
+	} recover;
 	/* Replies to EXTENT_CREATE, REOPEN and PULL: the keys that clients
 	 * attach by; and to EXTENT_CLOSE: those that nodes READ it by. */
 	struct {

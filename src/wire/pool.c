@@ -82,7 +82,7 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	     NUMBER(extent_pull.copy.size), NUMBER(extent_pull.domain),
 	     TEXT(extent_pull.addresses), ARRAY(extent_pull.keys)),
 	LIST(FENCE, NUMBER(fence.session)),
-	LIST(RECOVER, NUMBER(recover.session), NUMBER(recover.space)),
+	LIST(RECOVER, NUMBER(recover.space), ARRAY(recover.sessions)),
 };
 #undef NUMBER
 #undef ARRAY
@@ -132,6 +132,7 @@ static const struct list replies[REEF_POOL_KINDS] = {
 	LIST(EXTENT_CLOSE, ARRAY(extent.keys)),
 	LIST(EXTENT_REOPEN, ARRAY(extent.keys)),
 	LIST(EXTENT_PULL, ARRAY(extent.keys)),
+	LIST(RECOVER, ARRAY(recover.errors)),
 	LIST(TIME, NUMBER(time.unix_ns)),
 };
 #undef NUMBER

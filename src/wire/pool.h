@@ -84,7 +84,7 @@ enum reef_pool_kind {
 	REEF_POOL_FENCE,       /* nothing of that session happens any more */
 	/* broker to client */
 	REEF_POOL_NOTICE,  /* note: look at your notice word */
-	REEF_POOL_RECOVER, /* a dead session's work in a space */
+	REEF_POOL_RECOVER, /* dead sessions' work in a space */
 	/* client to broker */
 	REEF_POOL_TIME,
 	/* both ways */

@@ -6,6 +6,7 @@
  *   table.c     the table that clients READ: states, notices, epochs
  *   sessions.c  open, resume, close; renewal words; users
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
+ *   recovery.c  what FENCED sessions left in spaces
  *   names.c     requests about names
  *   nodes.c     who lends; death; fences; calls to nodes
  *   register.c  register, what a node has, pulse
@@ -161,6 +162,7 @@ struct reef_broker {
 	uint32_t hurry_rounds;	/* until it ends */
 	uint32_t hurry_stalled; /* looks in which the epoch did not move */
 	bool hurry_asked;	/* by a note since the last look */
+	struct broker_recovery *recoveries; /* recovery.c */
 	/* Of this start alone. */
 	struct broker_session *sessions;
 	struct broker_node *nodes;
@@ -300,8 +302,15 @@ int broker_lease_start(struct reef_broker *broker);
 void broker_hurry_asked_for(struct reef_broker *broker);
 /* Reserve reclaim epochs that no earlier start has used. */
 int broker_epochs_begin(struct reef_broker *broker);
-/* Retry the recovery of dead sessions in a space that a session just opened. */
-void broker_recover_retry(struct reef_broker *broker, uint32_t space);
+
+/* --- recovery.c --- */
+
+/* Have what a FENCED session left put in order, everywhere. 0: nothing is left.
+ * -ECANCELED: the broker stops. */
+int broker_session_recover(struct reef_broker *broker, uint32_t session);
+/* Somebody has come who can help with that, in this space or in all (0): who
+ * waits for help asks again at once. Never waits. */
+void broker_helper_came(struct reef_broker *broker, uint32_t space);
 
 /* --- nodes.c --- */
 

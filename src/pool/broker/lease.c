@@ -4,7 +4,7 @@
  *   ALIVE ------------------------------> EXPIRED ----------------> FENCED
  *                                                                     |
  *    (slot free) <---- RECOVERED <------------------------------------+
- *                  settle_session: nobody's work is left in a space it used
+ *                  recovery.c: nobody's work is left in a space it used
  *
  * (1) A session is judged by samples of its renewal word: EXPIRED after four in
  *     a row that are like the one before, none of them more than two periods
@@ -17,13 +17,7 @@
  *     is not judged, unless the setting lease_kills says so.
  * (4) Every step is journaled, then published; the fiber that takes them can
  *     end anywhere (stop, crash), and the next begins at the step that is due.
- * (5) What a session used is in the state (REEF_RECORD_USE), because the next
- *     start must know it, too, and asking about every space of the pool would
- *     leave sessions waiting for spaces that nobody opens. Each such space is
- *     looked after by one live session that has it open: it is asked to
- *     RECOVER, and another one if it dies or takes too long, so that two may
- *     be at it at once. Where nobody has it open, that waits
- *     (broker_recover_retry).
+ * (5) What is left between FENCED and RECOVERED is recovery.c's.
  *
  * R8, reuse of memory that others change in place:
  *
@@ -61,7 +55,6 @@
 
 #define SAMPLES 4
 #define RECLAIM_STEP 65536
-#define RECOVER_NS_MIN UINT64_C(5000000000)
 #define HURRY_NS UINT64_C(2000000)
 /* Times the number of sessions: in all, 50,000 renewals a second. */
 #define HURRY_SESSION_NS UINT64_C(20000)
@@ -112,146 +105,10 @@ static int fence_session(struct reef_broker *broker, uint32_t id)
 	return 0;
 }
 
-/* The next space, after that one, that the session used; 0: no more. */
-static uint32_t next_used_space(const struct reef_broker *broker, uint32_t id,
-				uint32_t after)
-{
-	const struct reef_state_use *use;
-	size_t i, count;
-
-	use = reef_state_uses(broker->state, &count);
-	for (i = 0; i < count; i++, use++)
-		if (use->session == id && use->space > after)
-			return use->space;
-	return 0;
-}
-
-static bool can_help(const struct broker_session *session, uint32_t space)
-{
-	uint32_t i;
-
-	if (session->ending || !session->peer)
-		return false;
-	for (i = 0; i < session->grants_count; i++)
-		if (session->grants[i].space == space)
-			return session->grants[i].rights & REEF_RIGHT_WRITE;
-	return false;
-}
-
-/* Helpers are taken in the order of their ids, so that a list which changes
- * meanwhile does no harm. */
-static struct broker_session *find_next_helper(struct reef_broker *broker,
-					       uint32_t space, uint32_t after)
-{
-	struct broker_session *session = broker->sessions, *best = NULL;
-
-	for (; session; session = session->next)
-		if (session->id > after && (!best || session->id < best->id) &&
-		    can_help(session, space))
-			best = session;
-	return best;
-}
-
-static int ask_to_recover(struct reef_broker *broker,
-			  const struct broker_session *helper, uint32_t id,
-			  uint32_t space)
-{
-	struct reef_body body = {
-		.ask.recover = {.session = id, .space = space},
-	};
-	struct reef_peer *peer = helper->peer;
-	uint64_t timeout_ns = 4 * helper->ttl_ns;
-	int rc;
-
-	if (timeout_ns < RECOVER_NS_MIN)
-		timeout_ns = RECOVER_NS_MIN;
-	reef_peer_ref(peer);
-	rc = reef_rpc_call(peer, REEF_POOL_RECOVER, 0, &body, NULL, timeout_ns);
-	reef_peer_unref(peer);
-	return rc;
-}
-
-/* Have the session's work in a space recovered by those who have it open.
- * 0: done.  -EAGAIN: nobody did it yet. */
-static int recover_space(struct reef_broker *broker, uint32_t id,
-			 uint32_t space)
-{
-	struct reef_record record = {
-		.type = REEF_RECORD_USE_END,
-		.session = id,
-		.space = space,
-	};
-	struct broker_session *helper;
-	uint32_t after = 0;
-	int rc = -EAGAIN;
-
-	while (rc && (helper = find_next_helper(broker, space, after))) {
-		after = helper->id;
-		rc = ask_to_recover(broker, helper, id, space);
-		if (rc == -REEF_EHOSTDEAD)
-			return rc;
-		if (broker->stopping)
-			return -ECANCELED;
-		if (rc)
-			broker_event(broker,
-				     "session %08x did not recover %08x in "
-				     "space %u: %s",
-				     after, id, space, reef_error_name(rc));
-	}
-	if (rc)
-		return -EAGAIN;
-	rc = broker_commit(broker, &record, NULL, NULL);
-	return rc == -ENOENT ? 0 : rc; /* the space was dropped meanwhile */
-}
-
-static int recover_spaces(struct reef_broker *broker, uint32_t id)
-{
-	uint32_t space = 0;
-	bool left;
-	int rc;
-
-	do {
-		left = false;
-		while ((space = next_used_space(broker, id, space))) {
-			rc = recover_space(broker, id, space);
-			if (rc && rc != -EAGAIN)
-				return rc;
-			left |= rc != 0;
-		}
-		rc = left ? broker_sleep(broker, RECOVER_NS_MIN) : 0;
-	} while (left && rc == 0);
-	return rc;
-}
-
-/* Remove a session's scratch spaces, and their extents at the nodes. */
-static int drop_scratch_spaces(struct reef_broker *broker, uint32_t id)
-{
-	const struct reef_state_space *spaces;
-	size_t i, count;
-	int rc;
-
-	spaces = reef_state_spaces(broker->state, &count);
-	for (i = 0; i < count; i++) {
-		if (spaces[i].session != id)
-			continue;
-		rc = broker_space_remove(broker, spaces[i].id, NULL);
-		if (rc && rc != -ENOENT)
-			return rc;
-		/* Removing waited, so the list may be another: begin anew. */
-		spaces = reef_state_spaces(broker->state, &count);
-		i = (size_t)-1;
-	}
-	return 0;
-}
-
 static int settle_session(struct reef_broker *broker, uint32_t id)
 {
-	int rc;
+	int rc = broker_session_recover(broker, id);
 
-	/* Scratch spaces go first: recovering the others may take long. */
-	rc = drop_scratch_spaces(broker, id);
-	if (rc == 0)
-		rc = recover_spaces(broker, id);
 	if (rc == 0)
 		rc = advance_session(broker, id, REEF_SESSION_RECOVERED);
 	if (rc == 0)
@@ -329,19 +186,6 @@ int broker_session_end(struct reef_broker *broker,
 	broker_event(broker, "session %08x ends: %s", session->id, why);
 	spawn_finishers(broker);
 	return 0;
-}
-
-void broker_recover_retry(struct reef_broker *broker, uint32_t space)
-{
-	const struct reef_state_use *use;
-	size_t i, count;
-
-	use = reef_state_uses(broker->state, &count);
-	for (i = 0; i < count; i++)
-		if (use[i].space == space &&
-		    session_state(broker, use[i].session) ==
-			    REEF_SESSION_FENCED)
-			broker_wake(broker);
 }
 
 /* --- samples --- */

@@ -225,7 +225,7 @@ BROKER_REQUEST(broker_space_open)
 		rc = broker_grant(broker, session, id, rights);
 	if (rc)
 		return rc;
-	broker_recover_retry(broker, id);
+	broker_helper_came(broker, id);
 	space = reef_state_space(broker->state, id);
 	if (!space)
 		return -ENOENT;

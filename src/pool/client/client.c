@@ -128,13 +128,12 @@ static int handle_request(void *context, const struct reef_request *request,
 {
 	struct reef_client *client = context;
 
-	(void)answer;
 	(void)room;
 	/* Only the broker may ask; nodes have no reason to. */
 	if (request->peer != client->peer ||
 	    request->header.kind != REEF_POOL_RECOVER)
 		return -EACCES;
-	return client_session_recover(client, request);
+	return client_session_recover(client, request, answer);
 }
 
 static int keeper_open(struct reef_client *client)

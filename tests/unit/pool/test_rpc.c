@@ -579,7 +579,7 @@ static int raw_garbage(struct raw *raw)
 		rc = raw_send(raw, out.bytes, i);
 	/* Answers that nobody waits for. */
 	out.bytes[1] = REEF_POOL_ANSWER;
-	reef_put16(out.bytes + 2, REEF_POOL_RECOVER);
+	reef_put16(out.bytes + 2, REEF_POOL_FENCE);
 	for (int i = 0; !rc && i < 10; i++)
 		rc = raw_send(raw, out.bytes, REEF_POOL_HEADER_SIZE);
 	free(out.bytes);

@@ -265,7 +265,7 @@ static const struct golden {
 	uint16_t kind;
 	uint8_t type;
 	/* '1', '4', '8': a number of that size; 't': a text; 's': a secret;
-	 * 'k': keys. */
+	 * 'k': keys; 'r': numbers of a RECOVER. */
 	const char *fields;
 	struct reef_body body;
 } goldens[] = {
@@ -337,7 +337,7 @@ static const struct golden {
 		     .addresses = TEXT(6),
 		     .keys = KEYS(7)}),
 	ASK(FENCE, "4", .fence = {.session = 1}),
-	ASK(RECOVER, "44", .recover = {.session = 1, .space = 2}),
+	ASK(RECOVER, "4r", .recover = {.space = 1, .sessions = {2}}),
 
 	REPLY(SESSION_OPEN, "4s888888", SESSION),
 	REPLY(SESSION_RESUME, "4s888888", SESSION),
@@ -358,6 +358,7 @@ static const struct golden {
 	REPLY(NAME_REPLACE, "8", .name_bind = {.generation = 1}),
 	REPLY(NAME_LOOKUP, "88", .name_lookup = {.value = 1, .generation = 2}),
 	REPLY(NAME_LIST, "4", .name_list = {.flags = 1}),
+	REPLY(RECOVER, "r", .recover = {.errors = {1}}),
 	REPLY(STATUS, "88884",
 	      .status = {.pool = 1,
 			 .pool_epoch = 2,
@@ -397,6 +398,10 @@ static void encode_places(const char *fields, struct reef_cursor_out *out)
 		case 'k':
 			for (uint64_t i = 0; i < REEF_DOORS_MAX; i++)
 				reef_cursor_put(out, 8, place + i);
+			break;
+		case 'r':
+			for (uint64_t i = 0; i < REEF_RECOVER_MAX; i++)
+				reef_cursor_put(out, 4, i ? 0 : place);
 			break;
 		default:
 			reef_cursor_put(out, (unsigned)(*fields - '0'), place);

@@ -46,6 +46,20 @@ static uint32_t space_extents(void *context, uint32_t *numbers, uint64_t *sizes,
 	return count;
 }
 
+static uint32_t space_node(void *context, uint32_t number)
+{
+	struct reef_space *space = context;
+	struct reef_client *client = space->reef->client;
+	const struct client_extent *extent;
+	uint32_t node;
+
+	pthread_mutex_lock(&client->lock);
+	extent = client_extent_find(client, number);
+	node = extent ? extent->node : 0;
+	pthread_mutex_unlock(&client->lock);
+	return node;
+}
+
 static int space_grow(void *context, uint64_t size, uint32_t *number,
 		      uint64_t *real_size)
 {
@@ -114,6 +128,7 @@ static int space_is_live(void *context, uint8_t kind, uint64_t address)
 static const struct reef_heap_ops space_ops = {
 	.execute = space_execute,
 	.extents = space_extents,
+	.node = space_node,
 	.grow = space_grow,
 	.is_fenced = space_is_fenced,
 	.reclaim_epoch = space_reclaim_epoch,
@@ -157,18 +172,31 @@ static int make_heap(struct reef_space *space)
 	return 0;
 }
 
-int client_heap_get(struct reef_space *space)
+/* Take a heap that no handle has; NULL: there is none. One in which blocks wait
+ * to be judged is for the keeper, which goes on with them. */
+static struct client_heap *take_idle_heap(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
+	bool is_keeper = space->reef == client->inner;
+	struct client_heap **at, *heap;
+
+	pthread_mutex_lock(&client->lock);
+	for (at = &space->space->heaps; (heap = *at); at = &heap->next)
+		if (is_keeper || !reef_heap_is_judging(heap->heap, 0))
+			break;
+	if (heap)
+		*at = heap->next;
+	pthread_mutex_unlock(&client->lock);
+	return heap;
+}
+
+int client_heap_get(struct reef_space *space)
+{
 	struct client_heap *heap;
 
 	if (likely(space->heap != NULL))
 		return 0;
-	pthread_mutex_lock(&client->lock);
-	heap = space->space->heaps;
-	if (heap)
-		space->space->heaps = heap->next;
-	pthread_mutex_unlock(&client->lock);
+	heap = take_idle_heap(space);
 	if (!heap)
 		return make_heap(space);
 	heap->next = NULL;

@@ -1,12 +1,14 @@
 /* recover.c - dead sessions: what the broker asks a client that has a space
  * open to put in order there; and the page where a session leaves its intents.
  *
- *   RECOVER session, space --> its page: every kind's `recover`
- *                          --> its chunks and blocks: reef_heap_recover
- *                          --> answer; the free blocks go to the next heap
+ *   RECOVER space, sessions --> their pages: every kind's `recover`
+ *                           --> their chunks and blocks: reef_heap_recover
+ *                           --> answer; the free blocks go to the next heap
  *
- * It runs in the keeper, with a handle of its own, and may be asked again: each
- * step is idempotent. */
+ * It runs in the keeper, with a handle of its own, once at a time in a space,
+ * and may be asked again: each step is idempotent. A heap in which blocks wait
+ * to be judged is given to no handle; it is collected now and then, and then
+ * they are judged, whoever may have asked for them. */
 #include "pool/client/handle/recover.h"
 
 #include "pool/client/handle/space.h"
@@ -115,23 +117,17 @@ int reef_session_check(struct reef *reef, uint32_t session,
 
 /* --- recovery --- */
 
-struct recovery {
-	struct reef_space *space;
-	uint32_t session;
-};
-
-static int recover_page(void *context, uint64_t address, uint64_t size)
+static int recover_page(void *context, uint32_t session, uint64_t address,
+			uint64_t size)
 {
-	struct recovery *recovery = context;
-	struct reef_space *space = recovery->space;
+	struct reef_space *space = context;
 	uint32_t kind;
 	int rc = 0;
 
 	for (kind = 0; kind < REEF_BLOCK_KINDS && !rc; kind++)
 		if (kinds[kind] && kinds[kind]->recover)
-			rc = kinds[kind]->recover(space->reef, space,
-						  recovery->session, address,
-						  size);
+			rc = kinds[kind]->recover(space->reef, space, session,
+						  address, size);
 	return rc;
 }
 
@@ -182,16 +178,16 @@ static int attach_inner(struct reef_client *client, struct client_space *known,
 	return rc;
 }
 
-/* Bring the heap to the front of the list in which blocks of that session wait
- * since a recovery that failed. */
+/* Bring the heap to the front of the list in which blocks wait since a recovery
+ * that failed. */
 static void prefer_judging_heap(struct reef_client *client,
-				struct client_space *known, uint32_t session)
+				struct client_space *known)
 {
 	struct client_heap **at, *heap;
 
 	pthread_mutex_lock(&client->lock);
 	for (at = &known->heaps; (heap = *at); at = &heap->next)
-		if (reef_heap_is_judging(heap->heap, session))
+		if (reef_heap_is_judging(heap->heap, 0))
 			break;
 	if (heap) {
 		*at = heap->next;
@@ -201,68 +197,116 @@ static void prefer_judging_heap(struct reef_client *client,
 	pthread_mutex_unlock(&client->lock);
 }
 
-static int recover_in_space(struct reef_client *client,
-			    struct client_space *known, uint32_t session)
+/* What the broker is told of a session's recovery. */
+static int settle_status(const struct reef_client *client,
+			 const struct client_space *known, uint32_t session,
+			 int rc)
 {
-	struct recovery recovery = {.session = session};
-	int rc;
-
-	rc = attach_inner(client, known, &recovery.space);
-	if (rc)
-		return rc;
-	/* The dead session may have grown the space without our knowledge. */
-	rc = client_view_refresh(client, known, client_patience_ns(client));
-	prefer_judging_heap(client, known, session);
-	if (!rc)
-		rc = client_heap_get(recovery.space);
-	if (!rc)
-		rc = reef_heap_recover(recovery.space->heap->heap, session,
-				       recover_page, &recovery);
-	reef_space_close(recovery.space);
 	/* What made no sense stays unused, and that is all there is to do. */
 	if (rc == -REEF_ECORRUPT) {
 		reef_log(REEF_LOG_WARNING, "client",
 			 "recovery of session %08x in space %u left what makes "
 			 "no sense",
 			 session, known->id);
-		rc = 0;
+		return 0;
 	}
 	/* A space that is gone needs no recovery. */
-	return rc == -REEF_ELOST && known->gone ? 0 : rc;
-}
-
-int client_session_recover(struct reef_client *client,
-			   const struct reef_request *request)
-{
-	uint32_t session = request->body.ask.recover.session;
-	uint32_t id = request->body.ask.recover.space;
-	struct client_space *space;
-	int rc;
-
-	if (client->stopping || client_over(client))
-		return -EAGAIN;
-	if (session == client->session)
-		return -EINVAL;
-	client->fibers++; /* so that the keeper waits for this */
-	space = wait_for_space(client, id);
-	if (!space) {
-		client_fiber_end(client);
-		return -ENOENT;
-	}
-	if (!(space->rights & REEF_RIGHT_WRITE)) {
-		pthread_mutex_lock(&client->lock);
-		space->refs--;
-		pthread_mutex_unlock(&client->lock);
-		client_fiber_end(client);
-		return -EACCES;
-	}
-	rc = recover_in_space(client, space, session);
-	client_fiber_end(client);
+	if (rc == -REEF_ELOST && known->gone)
+		return 0;
 	/* A client that ends during a recovery leaves it to another. */
 	if (rc && !client->stopping && !client_over(client))
 		reef_log(REEF_LOG_WARNING, "client",
 			 "recovery of session %08x in space %u: %s", session,
-			 id, reef_error_text(rc));
+			 known->id, reef_error_text(rc));
+	return rc;
+}
+
+/* Wait for our turn in a space, and take it. */
+static int begin_turn(struct reef_client *client, struct client_space *space)
+{
+	uint64_t until_ns = reef_now_ns() + client->ttl_ns, now_ns;
+	int rc = 0;
+
+	while (space->recovering && !rc) {
+		now_ns = reef_now_ns();
+		if (now_ns >= until_ns || client->stopping)
+			return -EBUSY;
+		rc = client_wait(&client->changed, until_ns - now_ns);
+	}
+	if (!rc)
+		space->recovering = true;
+	return rc;
+}
+
+static void end_turn(struct reef_client *client, struct client_space *space)
+{
+	space->recovering = false;
+	client_wake(&client->changed);
+}
+
+/* Takes the reference over. */
+static int recover_in_space(struct reef_client *client,
+			    struct client_space *known,
+			    const struct reef_ask_recover *ask,
+			    struct reef_reply_recover *reply)
+{
+	struct reef_heap_recovery list[REEF_RECOVER_MAX] = {0};
+	struct reef_space *space;
+	uint32_t count = 0;
+	int rc;
+
+	while (count < REEF_RECOVER_MAX && ask->sessions[count]) {
+		list[count].session = ask->sessions[count];
+		count++;
+	}
+	rc = attach_inner(client, known, &space);
+	if (rc)
+		return rc;
+	/* The dead sessions may have grown the space without our knowledge. */
+	rc = client_view_refresh(client, known, client_patience_ns(client));
+	prefer_judging_heap(client, known);
+	if (!rc)
+		rc = client_heap_get(space);
+	if (!rc)
+		reef_heap_recover(space->heap->heap, list, count, recover_page,
+				  space);
+	reef_space_close(space);
+	for (uint32_t i = 0; i < count; i++)
+		reply->errors[i] =
+			(uint32_t)-settle_status(client, known, list[i].session,
+						 rc ? rc : list[i].status);
+	return 0;
+}
+
+int client_session_recover(struct reef_client *client,
+			   const struct reef_request *request,
+			   struct reef_body *answer)
+{
+	const struct reef_ask_recover *ask = &request->body.ask.recover;
+	struct client_space *space;
+	int rc = 0;
+
+	if (client->stopping || client_over(client))
+		return -EAGAIN;
+	client->fibers++; /* so that the keeper waits for this */
+	space = wait_for_space(client, ask->space);
+	if (!space)
+		rc = -ENOENT;
+	else if (!(space->rights & REEF_RIGHT_WRITE))
+		rc = -EACCES;
+	else
+		rc = begin_turn(client, space);
+	if (rc && space) {
+		pthread_mutex_lock(&client->lock);
+		space->refs--;
+		pthread_mutex_unlock(&client->lock);
+	}
+	if (!rc) {
+		rc = recover_in_space(client, space, ask,
+				      &answer->reply.recover);
+		end_turn(client, space);
+	}
+	client_fiber_end(client);
 	return rc;
 }
 
@@ -294,7 +338,8 @@ static bool bring_to_front(struct reef_client *client,
 
 	for (at = &space->heaps; (heap = *at); at = &heap->next)
 		if (heap->collected != client->collects &&
-		    (all ? heap->idle < COLLECTS_MAX
+		    (all ? heap->idle < COLLECTS_MAX ||
+				     reef_heap_is_judging(heap->heap, 0)
 			 : is_limbo_over(client, heap)))
 			break;
 	if (!heap)
@@ -315,12 +360,25 @@ static struct client_space *find_collectable(struct reef_client *client,
 
 	pthread_mutex_lock(&client->lock);
 	for (space = client->spaces; space; space = space->next)
-		if (!space->gone && bring_to_front(client, space, all))
+		if (!space->gone && !space->recovering &&
+		    bring_to_front(client, space, all))
 			break;
 	if (space)
 		space->refs++;
 	pthread_mutex_unlock(&client->lock);
 	return space;
+}
+
+/* Collect the first heap of a space's list, which is then the last. */
+static void collect_heap(struct reef_space *space, bool all)
+{
+	if (client_heap_get(space))
+		return;
+	if (all && reef_heap_is_judging(space->heap->heap, 0))
+		reef_heap_recover(space->heap->heap, NULL, 0, recover_page,
+				  space);
+	space->heap->idle += all;
+	client_heap_put(space, all);
 }
 
 static void collect_heaps(struct reef_client *client, bool all)
@@ -330,13 +388,14 @@ static void collect_heaps(struct reef_client *client, bool all)
 
 	client->collects++;
 	while (!client->stopping && (known = find_collectable(client, all))) {
-		if (attach_inner(client, known, &space))
+		/* A recovery must find the heap in which blocks wait. */
+		known->recovering = true;
+		if (attach_inner(client, known, &space)) {
+			end_turn(client, known);
 			return;
-		/* This takes the first heap of the list, and puts it last. */
-		if (!client_heap_get(space)) {
-			space->heap->idle += all;
-			client_heap_put(space, all);
 		}
+		collect_heap(space, all);
+		end_turn(client, known);
 		reef_space_close(space);
 	}
 }

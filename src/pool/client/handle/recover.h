@@ -6,14 +6,16 @@
 
 #include <stdint.h>
 
+struct reef_body;
 struct reef_client;
 struct reef_request;
 struct reef_space;
 
-/* The broker's request RECOVER: put a dead session's blocks in a space in
+/* The broker's request RECOVER: put dead sessions' blocks in a space in
  * order. */
 int client_session_recover(struct reef_client *client,
-			   const struct reef_request *request);
+			   const struct reef_request *request,
+			   struct reef_body *answer);
 /* A fiber of the keeper: takes back what others freed in heaps that no handle
  * has. */
 int client_collect_main(void *arg);

@@ -37,7 +37,8 @@ struct chain {
 struct adoption {
 	struct reef_heap *heap;
 	struct extent *extent;
-	uint32_t session;
+	struct reef_heap_recovery *list; /* whose chunks are wanted */
+	uint32_t list_count;
 	uint64_t *words; /* of all chunks, as they were read */
 	uint64_t *descriptors;
 	struct chain *chains;
@@ -52,8 +53,64 @@ struct adoption {
 		uint64_t header;
 	} reads[HEAP_BATCH];
 	uint32_t count, bulk_count;
-	bool corrupt, busy;
 };
+
+/* --- whose they are --- */
+
+/* The session of the list that a chunk is of, or was when we adopted it from
+ * it; NULL: it is no session's of the list. */
+static struct reef_heap_recovery *dead_owner(const struct adoption *a,
+					     uint32_t index)
+{
+	const struct chunk *chunk = &a->extent->chunks[index];
+	uint32_t owner = heap_chunk_owner(a->words[index]);
+
+	if (chunk->partly)
+		owner = chunk->from;
+	else if (!heap_chunk_is_owned(a->words[index], owner))
+		return NULL;
+	for (uint32_t i = 0; i < a->list_count; i++)
+		if (a->list[i].dead && a->list[i].session == owner)
+			return &a->list[i];
+	return NULL;
+}
+
+/* What is done and left something behind counts less than what is not done. */
+static void note_status(struct reef_heap_recovery *recovery, int status)
+{
+	if (!recovery->status || recovery->status == -REEF_ECORRUPT)
+		recovery->status = status;
+}
+
+/* Tell every session of the list that has a chunk among these. */
+static void blame(const struct adoption *a, uint32_t first, uint32_t last,
+		  int status)
+{
+	struct reef_heap_recovery *dead;
+
+	for (uint32_t i = first; i <= last; i++) {
+		dead = dead_owner(a, i);
+		if (dead)
+			note_status(dead, status);
+	}
+}
+
+static const struct chain *chain_of(const struct adoption *a, uint32_t index)
+{
+	const struct chain *chain = a->chains;
+
+	while (chain->last < index)
+		chain++;
+	return chain;
+}
+
+/* The same for the chain that a chunk is in. */
+static void blame_chain(const struct adoption *a, uint32_t index, int status)
+{
+	const struct chain *chain = chain_of(a, index);
+
+	blame(a, chain->first, chain->last, status);
+}
 
 /* --- chains --- */
 
@@ -99,23 +156,18 @@ static void chains_find(struct adoption *a)
 	}
 }
 
-/* Mark the chains to adopt: those whose first chunk is the dead session's, or
- * is ours since an attempt that did not get the rest. */
+/* Mark the chains to adopt: those whose first chunk is a dead session's, or is
+ * ours since an attempt that did not get the rest. */
 static void chains_choose(struct adoption *a)
 {
 	for (uint32_t i = 0; i < a->chains_count; i++) {
 		struct chain *chain = &a->chains[i];
 		const struct chunk *first = &a->extent->chunks[chain->first];
-		bool any = false;
 
-		for (uint32_t c = chain->first; c <= chain->last; c++)
-			any |= heap_chunk_is_owned(a->words[c], a->session);
-		chain->wanted = heap_chunk_is_owned(a->words[chain->first],
-						    a->session) ||
-				first->partly;
-		if (first->mine && !first->partly)
-			chain->wanted = false;
-		a->busy |= any && !chain->wanted;
+		chain->wanted = first->partly ||
+				(!first->mine && dead_owner(a, chain->first));
+		if (!chain->wanted)
+			blame(a, chain->first, chain->last, -EBUSY);
 	}
 }
 
@@ -179,7 +231,8 @@ static void apply_header(struct adoption *a, struct run *run, uint32_t index,
 	uint32_t *block = &run->blocks[index];
 
 	if (!heap_header_is_sane(header)) {
-		a->corrupt = true;
+		blame_chain(a, run->first / HEAP_UNITS_PER_CHUNK,
+			    -REEF_ECORRUPT);
 		*block |= BLOCK_OUT; /* never used again */
 		return;
 	}
@@ -272,14 +325,14 @@ static int read_headers(struct adoption *a)
 
 /* --- adopting --- */
 
-/* 1: the chunk names the dead session, or another that is FENCED.  0: it does
- * not.  -errno. */
+/* 1: the chunk names a session of the list, or another that is FENCED.  0: it
+ * does not.  -errno. */
 static int may_adopt(struct adoption *a, uint32_t index)
 {
 	const struct reef_heap_ops *ops = a->heap->options.ops;
 	uint32_t owner = heap_chunk_owner(a->words[index]);
 
-	if (owner == a->session)
+	if (dead_owner(a, index))
 		return 1;
 	if (!heap_chunk_is_owned(a->words[index], owner) || !owner ||
 	    owner == a->heap->session)
@@ -313,6 +366,7 @@ static void note_adopted(struct adoption *a, uint32_t index, uint64_t word)
 
 	chunk->word = word;
 	chunk->mine = chunk->partly = true;
+	chunk->from = heap_chunk_owner(a->words[index]);
 	chunk->free_map = 0;
 	chunk->found = chunk->counter;
 	a->extent->mine++;
@@ -343,7 +397,7 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 		if (one == 1 && !a->extent->dead)
 			note_adopted(a, chunks[i], a->accesses[i].operand);
 		else if (one == 0)
-			a->busy = true;
+			blame_chain(a, chunks[i], -EBUSY);
 		else if (one < 0)
 			rc = rc ? rc : one;
 	}
@@ -369,7 +423,8 @@ static int adopt_round(struct adoption *a, bool first)
 			if (a->extent->chunks[c].mine)
 				continue;
 			may = may_adopt(a, c);
-			a->busy |= may == 0;
+			if (may == 0)
+				blame(a, chain->first, chain->last, -EBUSY);
 			rc = may < 0 ? may : 0;
 			if (may <= 0)
 				continue;
@@ -409,6 +464,7 @@ static int judge_later(struct reef_heap *heap, uint64_t address,
 static int install_run(struct adoption *a, struct run *run)
 {
 	struct reef_heap *heap = a->heap;
+	uint32_t chunk = run->first / HEAP_UNITS_PER_CHUNK;
 	int rc = 0;
 
 	heap_run_map(run);
@@ -418,7 +474,7 @@ static int install_run(struct adoption *a, struct run *run)
 			if (run->blocks[i] & BLOCK_UNJUDGED && !rc)
 				rc = judge_later(heap,
 						 heap_block_address(run, i),
-						 a->session);
+						 a->extent->chunks[chunk].from);
 		} else if (run->kind == RUN_SLAB) {
 			run->stack[run->top++] =
 				(uint32_t)heap_block_address(run, i);
@@ -442,7 +498,7 @@ static int install_free(struct adoption *a, uint32_t first, uint32_t end)
 	for (uint32_t unit = first; unit < end && !rc; unit++) {
 		if (!heap_descriptor_is_head(a->descriptors[unit]))
 			continue;
-		a->corrupt = true;
+		blame_chain(a, unit / HEAP_UNITS_PER_CHUNK, -REEF_ECORRUPT);
 		if (unit > from)
 			rc = heap_units_add(a->heap, a->extent, from, unit);
 		from = unit + 1;
@@ -507,12 +563,12 @@ static int install_all(struct adoption *a)
 
 /* --- one extent --- */
 
-static bool has_chunks_of(const struct extent *extent, uint32_t session)
+/* True if something in the extent is to be adopted. */
+static bool is_wanted(const struct adoption *a)
 {
-	for (uint32_t i = 0; i < extent->shape.chunks; i++)
-		if (extent->chunks[i].partly ||
-		    (!extent->chunks[i].mine &&
-		     heap_chunk_is_owned(extent->chunks[i].word, session)))
+	for (uint32_t i = 0; i < a->extent->shape.chunks; i++)
+		if (a->extent->chunks[i].partly ||
+		    (!a->extent->chunks[i].mine && dead_owner(a, i)))
 			return true;
 	return false;
 }
@@ -554,58 +610,113 @@ static int adopt_chains(struct adoption *a)
 	return rc;
 }
 
-static int adopt_extent(struct reef_heap *heap, struct extent *extent,
-			uint32_t session, bool *corrupt, bool *busy)
+static int adopt_extent(struct adoption *a)
+{
+	uint32_t chunks = a->extent->shape.chunks;
+	uint32_t units = a->extent->shape.units;
+	int rc = -ENOMEM;
+
+	a->descriptors = calloc(units, sizeof(*a->descriptors));
+	a->chains = malloc(chunks * sizeof(*a->chains));
+	a->runs = malloc(units * sizeof(struct run *));
+	a->bulk = malloc(BULK_BATCH * REEF_UNIT_SIZE);
+	if (a->descriptors && a->chains && a->runs && a->bulk)
+		rc = adopt_chains(a);
+	drop_runs(a);
+	free(a->descriptors);
+	free(a->chains);
+	free(a->runs);
+	free(a->bulk);
+	return rc;
+}
+
+static int adopt_in_extent(struct reef_heap *heap, struct extent *extent,
+			   struct reef_heap_recovery *list, uint32_t count)
 {
 	struct adoption *a = calloc(1, sizeof(*a));
-	uint32_t chunks = extent->shape.chunks, units = extent->shape.units;
-	int rc = -ENOMEM;
+	uint32_t chunks = extent->shape.chunks;
+	int rc = 0;
 
 	if (!a)
 		return -ENOMEM;
 	a->heap = heap;
 	a->extent = extent;
-	a->session = session;
-	a->words = calloc(chunks, sizeof(*a->words));
-	a->descriptors = calloc(units, sizeof(*a->descriptors));
-	a->chains = malloc(chunks * sizeof(*a->chains));
-	a->runs = malloc(units * sizeof(struct run *));
-	a->bulk = malloc(BULK_BATCH * REEF_UNIT_SIZE);
-	if (a->words && a->descriptors && a->chains && a->runs && a->bulk) {
-		for (uint32_t i = 0; i < chunks; i++)
-			a->words[i] = extent->chunks[i].word;
-		rc = adopt_chains(a);
+	a->list = list;
+	a->list_count = count;
+	a->words = calloc(chunks + 1, sizeof(*a->words));
+	if (!a->words) {
+		free(a);
+		return -ENOMEM;
 	}
-	*corrupt |= a->corrupt;
-	*busy |= a->busy;
-	drop_runs(a);
+	for (uint32_t i = 0; i < chunks; i++)
+		a->words[i] = extent->chunks[i].word;
+	if (is_wanted(a))
+		rc = adopt_extent(a);
+	if (heap_is_lost(rc)) {
+		reef_heap_forget(heap, extent->number);
+		rc = 0;
+	}
+	if (rc && chunks)
+		blame(a, 0, chunks - 1, rc);
 	free(a->words);
-	free(a->descriptors);
-	free(a->chains);
-	free(a->runs);
-	free(a->bulk);
 	free(a);
+	return 0;
+}
+
+/* --- all extents --- */
+
+#define AWAY_MAX 64u
+
+/* Read the tables of extents that could not be read with the others, but for
+ * those of nodes that were out of reach already: each may take as long as a
+ * call has patience. The first error; then some are not known. */
+static int read_tables_left(struct reef_heap *heap)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+	uint32_t away[AWAY_MAX], count = 0, node, i;
+	int rc = 0, one;
+
+	for (struct extent *e = heap->extents; e && count < AWAY_MAX;
+	     e = e->next) {
+		if (e->known || e->dead || !e->shape.chunks)
+			continue;
+		node = ops->node ? ops->node(heap->options.context, e->number)
+				 : 0;
+		for (i = 0; i < count && away[i] != node; i++)
+			;
+		if (i < count)
+			continue;
+		one = heap_read_table(heap, e);
+		if (one)
+			away[count++] = node;
+		rc = rc ? rc : one;
+	}
 	return rc;
 }
 
-int heap_adopt(struct reef_heap *heap, uint32_t session)
+/* Read every table that can be read; those of other extents are not known. */
+static int read_known_tables(struct reef_heap *heap)
 {
-	bool corrupt = false, busy = false;
-	int rc = heap_read_tables(heap), one;
+	int rc;
 
-	if (rc)
-		return rc;
+	for (struct extent *e = heap->extents; e; e = e->next)
+		e->known = false;
+	rc = heap_read_tables(heap);
+	return rc ? read_tables_left(heap) : 0;
+}
+
+void heap_adopt(struct reef_heap *heap, struct reef_heap_recovery *list,
+		uint32_t count)
+{
+	int rc = read_known_tables(heap), one;
+
 	for (struct extent *e = heap->extents; e; e = e->next) {
-		if (e->dead || !has_chunks_of(e, session))
+		if (e->dead || !e->known)
 			continue;
-		one = adopt_extent(heap, e, session, &corrupt, &busy);
-		if (heap_is_lost(one)) {
-			reef_heap_forget(heap, e->number);
-			one = 0;
-		}
+		one = adopt_in_extent(heap, e, list, count);
 		rc = rc ? rc : one;
 	}
-	if (rc)
-		return rc;
-	return busy ? -EBUSY : corrupt ? -REEF_ECORRUPT : 0;
+	for (uint32_t i = 0; i < count && rc; i++)
+		if (list[i].dead)
+			note_status(&list[i], rc);
 }

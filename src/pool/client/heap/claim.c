@@ -119,6 +119,25 @@ static int read_some_tables(struct reef_heap *heap, struct extent **extent,
 	return rc;
 }
 
+int heap_read_table(struct reef_heap *heap, struct extent *extent)
+{
+	uint64_t *buffer = malloc(table_bytes(extent));
+	struct reef_access access;
+	int rc;
+
+	if (!buffer)
+		return -ENOMEM;
+	access = heap_read(heap_address(extent->number, 0), buffer,
+			   table_bytes(extent));
+	rc = heap_execute(heap, &access, 1);
+	if (!rc && !extent->dead)
+		note_table(extent, buffer);
+	else if (heap_is_lost(rc))
+		reef_heap_forget(heap, extent->number);
+	free(buffer);
+	return heap_is_lost(rc) ? 0 : rc;
+}
+
 int heap_read_tables(struct reef_heap *heap)
 {
 	struct extent *next;

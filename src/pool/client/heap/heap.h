@@ -61,9 +61,12 @@
  *     names the dead session. Idempotent; the recoverer may die at any point.
  *     Chunks that a run ties together go to one session (adopt.c).
  *     It ends whatever is lost or broken. A block or page about which an error
- *     is said that may pass (its node is away) waits for the next call for
- *     this session, while others are judged. With any other error a block stays
- *     until our own session ends and it is judged anew; a page is done with.
+ *     is said that may pass (its node is away) waits for the next call, while
+ *     others are judged; an extent whose table cannot be read is passed over,
+ *     and its turn comes with the next call, too. With any other error a block
+ *     stays until our own session ends and it is judged anew; a page is done
+ *     with. What waits is in chunks of ours: until it is judged, we answer for
+ *     it, and so does our own recovery.
  * (9) Nothing is half-allocated on error: -ENOSPC and -EDQUOT leave every chunk
  *     as it was, or owned and empty.
  *
@@ -103,6 +106,9 @@ struct reef_heap_ops {
 	 * numbers and sizes, returns how many there are. Costs no message. */
 	uint32_t (*extents)(void *context, uint32_t *numbers, uint64_t *sizes,
 			    uint32_t max);
+	/* The node that an extent is on; 0: not known. Costs no message.
+	 * Optional. */
+	uint32_t (*node)(void *context, uint32_t number);
 	/* Ask for one more extent, of at least that size (0: the usual); its
 	 * memory is zero.  -ENOSPC, -EDQUOT, ... */
 	int (*grow)(void *context, uint64_t size, uint32_t *number,
@@ -188,20 +194,32 @@ bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
  * to wait for them. collect then gives the chunks back. Best effort. */
 int reef_heap_abandon(struct reef_heap *heap);
 
-/* Rule 8: recover `session` in this space; its free blocks become this heap's.
- * 0: no chunk names it any more, and none of its blocks waits here to be
- * judged.  Else the first error; call again, on this heap.  -EBUSY: it
- * is not FENCED, or some of its chunks hang together with one that another
- * recoverer has: that one, or its own recovery, takes them.  -REEF_ECORRUPT: it
- * is done, but something in its memory made no sense and stays unused. The
- * session's page, if it had one, is given to `page` before anything is freed
- * (may be NULL; an error ends the recovery). */
-int reef_heap_recover(struct reef_heap *heap, uint32_t session,
-		      int (*page)(void *context, uint64_t address,
-				  uint64_t size),
+/* A session to recover, and what came of it. */
+struct reef_heap_recovery {
+	uint32_t session; /* the caller's */
+	int status;
+	bool dead; /* it is FENCED */
+};
+/* Rule 8: recover sessions in this space; their free blocks become this heap's.
+ * All words are read once, however many sessions there are. Each has a status
+ * afterwards: 0: no chunk names it any more, and none of its blocks waits here
+ * to be judged.  -EBUSY: it is not FENCED, or some of its chunks hang together
+ * with one that another recoverer has: that one, or its own recovery, takes
+ * them.  -EAGAIN: some of its blocks wait here, call again.  -REEF_ECORRUPT: it
+ * is done, but something in its memory made no sense and stays unused.  Else
+ * the first error; call again, on this heap. Returns the first status that is
+ * not 0.
+ * A session's page, if it had one, is given to `page` before anything of it is
+ * freed (may be NULL; an error ends its recovery). What waits here of sessions
+ * that are not in the list is judged afterwards: another may have been told
+ * that no chunk names them. */
+int reef_heap_recover(struct reef_heap *heap, struct reef_heap_recovery *list,
+		      uint32_t count,
+		      int (*page)(void *context, uint32_t session,
+				  uint64_t address, uint64_t size),
 		      void *context);
-/* True if blocks of that session wait to be judged, as a call of the above
- * failed. No operation. */
+/* True if blocks wait to be judged, of that session or any (0), as a call of
+ * the above failed. No operation. */
 bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session);
 
 /* An extent went (lost, dropped): forget its chunks, blocks and headers. */

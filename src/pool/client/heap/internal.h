@@ -95,7 +95,8 @@ struct chunk {
 	uint16_t free_map; /* of a chunk of ours: which units are free */
 	uint8_t tries;	   /* scans that are left to find the rest */
 	bool mine;
-	bool partly; /* ours by adoption; others of its chain are not yet */
+	bool partly;   /* ours by adoption; others of its chain are not yet */
+	uint32_t from; /* the session that it was adopted from */
 };
 
 struct extent {
@@ -408,6 +409,8 @@ int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class);
 int heap_learn_extents(struct reef_heap *heap);
 /* Read every table anew: words and counters; locked. */
 int heap_read_tables(struct reef_heap *heap);
+/* Read the table of one extent, which may turn out lost; locked. */
+int heap_read_table(struct reef_heap *heap, struct extent *extent);
 /* True for errors that say that an extent is lost, not the session. */
 bool heap_is_lost(int status);
 
@@ -450,11 +453,13 @@ int heap_pending_write(struct reef_heap *heap);
 
 /* --- adopt.c --- */
 
-/* Make the chunks of a FENCED session ours, in every extent; its blocks that
- * may live go to unjudged; locked.  -EBUSY: another is at some of them.
- * -REEF_ECORRUPT: they are ours, but something in them is not to be trusted
- * and stays unused. */
-int heap_adopt(struct reef_heap *heap, uint32_t session);
+/* Make the chunks of FENCED sessions ours, in every extent; their blocks that
+ * may live go to unjudged; locked. Each session whose status is 0 gets one.
+ * -EBUSY: another is at some of its chunks.  -REEF_ECORRUPT: they are ours, but
+ * something in them is not to be trusted and stays unused.  Else the first
+ * error: not all of them are ours. */
+void heap_adopt(struct reef_heap *heap, struct reef_heap_recovery *list,
+		uint32_t count);
 
 /* --- other.c --- */
 

@@ -60,10 +60,15 @@ static int retire_page(struct reef_heap *heap, uint64_t address)
 	return 0;
 }
 
+/* Who is given pages. */
+struct receiver {
+	int (*page)(void *context, uint32_t session, uint64_t address,
+		    uint64_t size);
+	void *context;
+};
+
 static int hand_over_pages(struct reef_heap *heap, uint32_t session,
-			   int (*page)(void *context, uint64_t address,
-				       uint64_t size),
-			   void *context)
+			   const struct receiver *receiver)
 {
 	int rc = 0;
 
@@ -75,9 +80,9 @@ static int hand_over_pages(struct reef_heap *heap, uint32_t session,
 		if (!block || !is_page(*block) ||
 		    heap->unjudged[i].session != session)
 			continue;
-		if (page)
-			rc = page(context, address,
-				  run->block_size - HEAP_HEADER);
+		if (receiver->page)
+			rc = receiver->page(receiver->context, session, address,
+					    run->block_size - HEAP_HEADER);
 		if (!may_pass(rc))
 			rc = retire_page(heap, address);
 	}
@@ -140,75 +145,132 @@ static int judge_blocks(struct reef_heap *heap, uint32_t session)
 	return rc;
 }
 
-static bool has_page(struct reef_heap *heap, uint32_t session)
+/* Judge what waits of a session: its pages first. */
+static int judge_session(struct reef_heap *heap, uint32_t session,
+			 const struct receiver *receiver)
 {
-	struct run *run;
+	int rc = hand_over_pages(heap, session, receiver);
+
+	return rc ? rc : judge_blocks(heap, session);
+}
+
+/* The lowest session after that one of which blocks wait; 0: there is none. */
+static uint32_t next_unjudged(const struct reef_heap *heap, uint32_t after)
+{
+	uint32_t next = 0, session;
 
 	for (uint32_t i = 0; i < heap->unjudged_count; i++) {
-		const uint32_t *block = unjudged_at(heap, i, &run);
-
-		if (block && is_page(*block) &&
-		    heap->unjudged[i].session == session)
-			return true;
+		session = heap->unjudged[i].session;
+		if (session > after && (!next || session < next))
+			next = session;
 	}
+	return next;
+}
+
+static bool is_listed(const struct reef_heap_recovery *list, uint32_t count,
+		      uint32_t session)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i].session == session)
+			return true;
 	return false;
 }
 
-/* Judge what waits of other sessions: another heap may have ended their
- * recovery, so nobody may ask again. Up to the first error, which is not the
- * caller's. */
-static void judge_leftovers(struct reef_heap *heap, uint32_t session)
+/* Judge what waits of sessions that are not in the list: another heap may have
+ * ended their recovery, so nobody may ask again. Up to the first error, which
+ * is not the caller's. */
+static void judge_leftovers(struct reef_heap *heap,
+			    const struct reef_heap_recovery *list,
+			    uint32_t count, const struct receiver *receiver)
 {
-	uint32_t known = session, other;
-	bool skip = true;
+	uint32_t session = 0;
 	int rc = 0;
 
-	for (uint32_t i = heap->unjudged_count; i-- > 0 && !rc;) {
-		other = heap->unjudged[i].session;
-		if (other != known)
-			skip = other == session || has_page(heap, other);
-		known = other;
-		if (!skip)
-			rc = judge_block(heap, i);
-	}
+	while (!rc && (session = next_unjudged(heap, session)))
+		if (!is_listed(list, count, session))
+			rc = judge_session(heap, session, receiver);
 }
 
 bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session)
 {
 	for (uint32_t i = 0; i < heap->unjudged_count; i++)
-		if (heap->unjudged[i].session == session)
+		if (!session || heap->unjudged[i].session == session)
 			return true;
 	return false;
 }
 
-int reef_heap_recover(struct reef_heap *heap, uint32_t session,
-		      int (*page)(void *context, uint64_t address,
-				  uint64_t size),
-		      void *context)
+/* 0: the session may be recovered.  -EBUSY: it is not FENCED. */
+static int check_dead(const struct reef_heap *heap, uint32_t session)
 {
-	const struct reef_heap_ops *ops = heap->options.ops;
-	int rc, adopted;
+	int rc;
 
 	if (!session || session == heap->session)
 		return -EINVAL;
-	if (heap->recovering)
-		return -EBUSY;
-	if (!REEF_MUTATED(HEAP_ADOPT_ALIVE)) {
-		rc = ops->is_fenced(heap->options.context, session);
-		if (rc <= 0)
-			return rc ? rc : -EBUSY;
+	if (REEF_MUTATED(HEAP_ADOPT_ALIVE))
+		return 0;
+	rc = heap->options.ops->is_fenced(heap->options.context, session);
+	return rc < 0 ? rc : rc ? 0 : -EBUSY;
+}
+
+/* Judge what was adopted of the sessions of the list. */
+static void judge_list(struct reef_heap *heap, struct reef_heap_recovery *list,
+		       uint32_t count, const struct receiver *receiver)
+{
+	int rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (!list[i].dead)
+			continue;
+		rc = judge_session(heap, list[i].session, receiver);
+		if (!rc && reef_heap_is_judging(heap, list[i].session))
+			rc = -EAGAIN;
+		if (rc && !REEF_MUTATED(HEAP_END_EARLY))
+			list[i].status = rc;
+	}
+}
+
+/* Adopt and judge; the heap's lock is not held. */
+static int recover_list(struct reef_heap *heap, struct reef_heap_recovery *list,
+			uint32_t count, const struct receiver *receiver)
+{
+	bool any = false;
+	int rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		list[i].status = check_dead(heap, list[i].session);
+		list[i].dead = !list[i].status;
+		any |= list[i].dead;
 	}
 	rc = heap_lock(heap);
 	if (rc)
 		return rc;
-	heap->recovering = true;
-	adopted = heap_adopt(heap, session);
+	if (any)
+		heap_adopt(heap, list, count);
 	heap_unlock(heap);
 	/* Without the lock, as whoever is called may use the heap. */
-	rc = hand_over_pages(heap, session, page, context);
-	if (!rc)
-		rc = judge_blocks(heap, session);
-	judge_leftovers(heap, session);
-	heap->recovering = false;
-	return rc ? rc : adopted;
+	judge_list(heap, list, count, receiver);
+	judge_leftovers(heap, list, count, receiver);
+	return 0;
+}
+
+int reef_heap_recover(struct reef_heap *heap, struct reef_heap_recovery *list,
+		      uint32_t count,
+		      int (*page)(void *context, uint32_t session,
+				  uint64_t address, uint64_t size),
+		      void *context)
+{
+	const struct receiver receiver = {page, context};
+	int rc = -EBUSY, first = 0;
+
+	if (!heap->recovering) {
+		heap->recovering = true;
+		rc = recover_list(heap, list, count, &receiver);
+		heap->recovering = false;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (rc)
+			list[i].status = rc;
+		first = first ? first : list[i].status;
+	}
+	return rc ? rc : first;
 }

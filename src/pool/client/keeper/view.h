@@ -42,6 +42,7 @@ struct client_space {
 	_Atomic bool gone;  /* [l] dropped, or taken away */
 	uint64_t version;   /* [k] of the space, as the broker counts */
 	bool refreshing;    /* [k] */
+	bool recovering;    /* [k] handle/recover.c */
 	uint64_t refreshes; /* [k] refreshes that were begun */
 	uint64_t refreshed; /* [k] the number of the last that went well */
 	int refresh_status; /* [k] of the last refresh */

@@ -443,6 +443,88 @@ static void cast_later_restart(struct broker_world *world)
 	broker_world_add(world, opens_later)->note[0] = 1;
 }
 
+/* Several die; whoever opens the space is asked about all of them at once. */
+static int opens_after_all(struct actor *actor)
+{
+	struct actor *dead = actor->world->actors;
+	uint32_t i, space;
+
+	TRY(actor_join(actor));
+	for (i = 0; i < 3; i++) {
+		while (!dead[i].note[1])
+			TRY(actor_stay(actor, MILLISECOND));
+		TRY(actor_await(actor, dead[i].session, REEF_SESSION_FENCED,
+				10 * TTL));
+	}
+	TRY(actor_space(actor, "shared", &space));
+	for (i = 0; i < 3; i++)
+		TRY(actor_await(actor, dead[i].session, REEF_SESSION_RECOVERED,
+				TTL));
+	WANT(actor->recovers == 1 && actor->recover_count == 3);
+	return 0;
+}
+
+static int dies_with_others(struct actor *actor)
+{
+	uint32_t space;
+
+	TRY(joins_space(actor, &space));
+	TRY(actor_stay(actor, TTL));
+	actor->note[1] = 1;
+	reef_sim_host_kill(actor->host);
+	return 0;
+}
+
+static void cast_many_die(struct broker_world *world)
+{
+	for (int i = 0; i < 3; i++)
+		broker_world_add(world, dies_with_others);
+	broker_world_add(world, opens_after_all);
+}
+
+static void lease_recovery_asks_about_many_at_once(void **state)
+{
+	run(cast_many_die);
+}
+
+/* It could not do it yet, says so twice, and is asked again, soon: the other
+ * one, who would find nothing, is not. */
+static int helps_at_last(struct actor *actor)
+{
+	uint32_t id, space;
+
+	TRY(joins_space(actor, &space));
+	actor->world->note[2] = 1;
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL));
+	WANT(actor->recovers == 3 && actor->recover_errors == 0);
+	WANT(actor->world->actors[2].recovers == 0);
+	return 0;
+}
+
+static int stands_by(struct actor *actor)
+{
+	uint32_t id, space;
+
+	while (!actor->world->note[2])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(joins_space(actor, &space));
+	TRY(await_victim(actor, &id));
+	return actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL);
+}
+
+static void cast_slow_helper(struct broker_world *world)
+{
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, helps_at_last)->recover_errors = 2;
+	broker_world_add(world, stands_by);
+}
+
+static void lease_recovery_waits_for_who_has_begun_it(void **state)
+{
+	run(cast_slow_helper);
+}
+
 static void lease_recovery_waits_for_who_opens_the_space(void **state)
 {
 	run(cast_later);
@@ -668,6 +750,8 @@ int main(void)
 			lease_recovery_is_asked_of_one_who_has_the_space),
 		cmocka_unit_test(lease_recovery_goes_on_to_the_next),
 		cmocka_unit_test(lease_recovery_outlives_its_helper),
+		cmocka_unit_test(lease_recovery_asks_about_many_at_once),
+		cmocka_unit_test(lease_recovery_waits_for_who_has_begun_it),
 		cmocka_unit_test(lease_recovery_waits_for_who_opens_the_space),
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),

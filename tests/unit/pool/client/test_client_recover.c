@@ -156,7 +156,7 @@ static int recovers_all_others(struct member *member)
 	while (!pool->note[1])
 		TRY(reef_sleep(MILLISECOND));
 	reef_sim_host_kill(pool->members[0].host);
-	TRY(reef_sleep(7 * SECOND));
+	TRY(reef_sleep(2 * SECOND));
 	TRY(member_has_session(member, (uint32_t)pool->note[1], &has));
 	WANT(has == (seen.error == -REEF_ENOLINK));
 	pool->note[0] = 1;
@@ -196,6 +196,24 @@ static void client_block_that_nobody_can_judge_holds_up_nobody(void **state)
 			pool_finish(&pool);
 		}
 	}
+}
+
+/* The same, with a mutant that says too early that nothing is left. */
+static void client_mutant_that_ends_recovery_early_is_found(void **state)
+{
+	struct pool pool = {0};
+
+	memset(&seen, 0, sizeof(seen));
+	seen.error = -REEF_ENOLINK;
+	try_quiet = true;
+	reef_mutate(REEF_MUTANT_HEAP_END_EARLY);
+	pool_start(&pool, seeds_first());
+	pool_add(&pool, leaves_blocks);
+	pool_add(&pool, leaves_blocks);
+	pool_add(&pool, recovers_all_others);
+	assert_int_not_equal(pool_end(&pool), 0);
+	reef_mutate(REEF_MUTANT_NONE);
+	try_quiet = false;
 }
 
 /* --- R8 --- */
@@ -640,6 +658,8 @@ int main(void)
 		cmocka_unit_test(client_kinds_are_asked_about_a_dead_session),
 		cmocka_unit_test(
 			client_block_that_nobody_can_judge_holds_up_nobody),
+		cmocka_unit_test(
+			client_mutant_that_ends_recovery_early_is_found),
 		cmocka_unit_test(client_freed_for_later_waits_for_readers),
 		cmocka_unit_test(client_mutant_that_does_not_pin_is_found),
 		cmocka_unit_test(client_fibers_inside_in_turn_let_epochs_pass),

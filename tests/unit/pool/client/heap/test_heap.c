@@ -1,5 +1,6 @@
 /* Blocks in plain memory: a shadow of what is allocated, against the heap. */
 #include "base/random.h"
+#include "fixture/heap_recover.h"
 #include "fixture/heap_world.h"
 #include "fixture/seeds.h"
 
@@ -420,7 +421,7 @@ static void heap_recover_beside_lost_extent_nothing_missed(void **state)
 	for (uint32_t lost = 3; lost > 1; lost--)
 		world.extents[lost].lost = true;
 	world.fenced[1] = true;
-	assert_int_equal(reef_heap_recover(heap, 1, NULL, NULL), 0);
+	assert_int_equal(heap_recover_one(heap, 1, NULL, NULL), 0);
 	world.safe = world.reclaim + 1;
 	assert_int_equal(take_units(heap), 2 * 31);
 	reef_heap_destroy(dead);

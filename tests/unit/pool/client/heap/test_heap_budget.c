@@ -1,5 +1,6 @@
 /* test_heap_budget.c - what blocks cost, counted in round trips and CAS: the
  * last paragraph of heap.h. */
+#include "fixture/heap_recover.h"
 #include "fixture/heap_sim.h"
 
 #include <errno.h>
@@ -112,7 +113,7 @@ static int second_run(struct reef_sim_host *host, void *arg)
 		rc = reef_sleep(MILLISECOND);
 	before = reef_count_read(&budget->count);
 	if (!rc)
-		rc = reef_heap_recover(client->heap, SESSION(1), NULL, NULL);
+		rc = heap_recover_one(client->heap, SESSION(1), NULL, NULL);
 	budget->recover = since(budget, &before);
 	budget->result = budget->result ? budget->result : rc;
 	heap_client_close(client);

@@ -1,6 +1,7 @@
 /* test_heap_crash.c - a session dies between two accesses, whoever recovers it
  * may die too, and every block comes back, none twice. */
 #include "base/random.h"
+#include "fixture/heap_recover.h"
 #include "fixture/heap_world.h"
 #include "fixture/seeds.h"
 #include "pool/client/heap/layout.h"
@@ -184,7 +185,8 @@ static void do_die(struct crash *crash, uint32_t session)
 			forget(crash, i);
 }
 
-static int see_page(void *context, uint64_t address, uint64_t size)
+static int see_page(void *context, uint32_t session, uint64_t address,
+		    uint64_t size)
 {
 	struct crash *crash = context;
 
@@ -197,8 +199,8 @@ static int recover(struct crash *crash, uint32_t session, uint32_t dead)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < 100; i++) {
-		rc = reef_heap_recover(crash->heaps[session], dead, see_page,
-				       crash);
+		rc = heap_recover_one(crash->heaps[session], dead, see_page,
+				      crash);
 		if (rc != -EINTR)
 			break;
 	}

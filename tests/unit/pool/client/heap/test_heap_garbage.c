@@ -2,6 +2,7 @@
  * and headers. Whatever is done then may fail, but ends, and stays within
  * memory. */
 #include "base/random.h"
+#include "fixture/heap_recover.h"
 #include "fixture/heap_world.h"
 #include "fixture/seeds.h"
 #include "pool/client/heap/layout.h"
@@ -142,7 +143,8 @@ static void do_something(struct garbage *garbage, uint32_t session)
 	assert_true(garbage->world.batches - batches <= BATCHES_MAX);
 }
 
-static int see_page(void *context, uint64_t address, uint64_t size)
+static int see_page(void *context, uint32_t session, uint64_t address,
+		    uint64_t size)
 {
 	return 0;
 }
@@ -171,8 +173,8 @@ static void one_garbage(uint64_t seed)
 		garbage->world.fenced[A] = true;
 		garbage->world.fenced[SESSIONS] = true;
 		for (uint32_t i = 0; i < 3; i++)
-			reef_heap_recover(garbage->heaps[B + i % 2],
-					  i < 2 ? A : SESSIONS, see_page, NULL);
+			heap_recover_one(garbage->heaps[B + i % 2],
+					 i < 2 ? A : SESSIONS, see_page, NULL);
 	}
 	for (uint32_t s = A; s < SESSIONS; s++)
 		reef_heap_destroy(garbage->heaps[s]);

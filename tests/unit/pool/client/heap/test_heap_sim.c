@@ -10,6 +10,7 @@
  *     is freed, no chunk is anybody's
  * The mutants of the heap break one of these each, and are found. */
 #include "base/mutant.h"
+#include "fixture/heap_recover.h"
 #include "fixture/heap_sim.h"
 #include "fixture/seeds.h"
 
@@ -412,7 +413,7 @@ static int do_recover(struct heap_client *client, uint32_t number)
 			if (!entry->published)
 				entry->state = ENTRY_FREEING;
 		}
-	rc = reef_heap_recover(client->heap, SESSION(number), NULL, NULL);
+	rc = heap_recover_one(client->heap, SESSION(number), NULL, NULL);
 	book->recovers += rc == 0;
 	if (rc == -EBUSY || rc == -REEF_EINDOUBT)
 		return 0;
@@ -500,8 +501,8 @@ static int close_recover(struct heap_client *client)
 
 			if (n == client->number)
 				continue;
-			one = reef_heap_recover(client->heap, SESSION(n), NULL,
-						NULL);
+			one = heap_recover_one(client->heap, SESSION(n), NULL,
+					       NULL);
 			if (one && one != -EBUSY) {
 				land_wrong(land, "last recovery of %u: %s", n,
 					   reef_error_name(one));

@@ -146,6 +146,17 @@ static int revoke_tokens(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_SPACE_REVOKE, &body, NULL);
 }
 
+static int forget_lost(struct reef_operator *op, const char *const *arguments,
+		       uint32_t count)
+{
+	struct reef_body body = {0};
+	int rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
+			      &body.ask.space_forget.space);
+
+	return rc ? rc
+		  : reef_operator_call(op, REEF_POOL_SPACE_FORGET, &body, NULL);
+}
+
 static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_space *row = &any->space;
@@ -195,6 +206,8 @@ int cmd_space(int argc, char **argv)
 		 make_token},
 		{"revoke", "SPACE", "make all tokens of the space void", 1, 1,
 		 revoke_tokens},
+		{"forget", "SPACE", "count what was lost with nodes no more", 1,
+		 1, forget_lost},
 		{0},
 	};
 

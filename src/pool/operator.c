@@ -191,6 +191,7 @@ static bool is_numbered(uint16_t kind)
 	case REEF_POOL_SPACE_DROP:
 	case REEF_POOL_SPACE_QUOTA:
 	case REEF_POOL_SPACE_REVOKE:
+	case REEF_POOL_SPACE_FORGET:
 	case REEF_POOL_USER_ADD:
 	case REEF_POOL_USER_REMOVE:
 	case REEF_POOL_NODE_DRAIN:

@@ -72,6 +72,9 @@ union reef_ask {
 	} space_revoke;
 	struct {
 		uint32_t space;
+	} space_forget;
+	struct {
+		uint32_t space;
 		uint8_t rights;
 	} space_token;
 	struct {

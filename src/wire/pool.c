@@ -40,6 +40,7 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	LIST(SPACE_DROP, NUMBER(space_drop.space)),
 	LIST(SPACE_QUOTA, NUMBER(space_quota.space), NUMBER(space_quota.quota)),
 	LIST(SPACE_REVOKE, NUMBER(space_revoke.space)),
+	LIST(SPACE_FORGET, NUMBER(space_forget.space)),
 	LIST(SPACE_TOKEN, NUMBER(space_token.space),
 	     NUMBER(space_token.rights)),
 	LIST(EXTENT_ADD, NUMBER(extent_add.space), NUMBER(extent_add.size)),

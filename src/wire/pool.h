@@ -90,6 +90,8 @@ enum reef_pool_kind {
 	/* both ways */
 	REEF_POOL_HURRY, /* note: client: look at the renewal words now; broker:
 			  * renew now, and as often as the table says */
+	/* client to broker */
+	REEF_POOL_SPACE_FORGET, /* [m] its extents that are LOST */
 	REEF_POOL_KINDS
 };
 

@@ -1,7 +1,8 @@
 /* states.h - the states and kinds that messages and tables name by a number.
  *
  *   node      OK <-> DRAINING -> DRAINED -> OK     any -> DEAD -> (return) OK
- *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST     any -> (removed)
+ *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST -> FORGOTTEN
+ *             any -> (removed)
  *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
  *
  * The numbers travel, and are in journals: new ones go to the end.
@@ -10,6 +11,7 @@
 #ifndef REEF_WIRE_STATES_H
 #define REEF_WIRE_STATES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum reef_node_state {
@@ -23,8 +25,15 @@ enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };
 enum reef_extent_state {
 	REEF_EXTENT_LIVE = 1,
 	REEF_EXTENT_MOVING,
-	REEF_EXTENT_LOST
+	REEF_EXTENT_LOST,
+	/* As LOST, and not counted for its space. Only the broker tells the two
+	 * apart: in messages it is LOST. */
+	REEF_EXTENT_FORGOTTEN
 };
+static inline bool reef_extent_is_lost(uint8_t state)
+{
+	return state == REEF_EXTENT_LOST || state == REEF_EXTENT_FORGOTTEN;
+}
 enum reef_session_state {
 	REEF_SESSION_ALIVE = 1,
 	REEF_SESSION_EXPIRED,

@@ -412,7 +412,7 @@ static int await_extent(struct reef_broker *broker, uint32_t number)
 	int rc;
 
 	while ((extent = reef_state_extent(broker->state, number)) &&
-	       extent->state != REEF_EXTENT_LOST) {
+	       !reef_extent_is_lost(extent->state)) {
 		told = broker_extent_find(broker, number);
 		if (told && told->present)
 			return 0;

@@ -378,6 +378,7 @@ BROKER_REQUEST(broker_space_extents);
 BROKER_REQUEST(broker_space_drop);
 BROKER_REQUEST(broker_space_quota);
 BROKER_REQUEST(broker_space_revoke);
+BROKER_REQUEST(broker_space_forget);
 BROKER_REQUEST(broker_space_token);
 BROKER_REQUEST(broker_extent_add);
 BROKER_REQUEST(broker_extent_remove);

@@ -64,7 +64,7 @@ static int rekey_extent(struct reef_broker *broker, uint32_t number)
 	for (;;) {
 		extent = reef_state_extent(broker->state, number);
 		told = broker_extent_find(broker, number);
-		if (!extent || extent->state == REEF_EXTENT_LOST)
+		if (!extent || reef_extent_is_lost(extent->state))
 			return 0;
 		if (extent->state == REEF_EXTENT_MOVING ||
 		    (told && told->closed)) {

@@ -129,6 +129,7 @@ static const struct service {
 	[REEF_POOL_SPACE_DROP] = {SESSION, broker_space_drop},
 	[REEF_POOL_SPACE_QUOTA] = {SESSION, broker_space_quota},
 	[REEF_POOL_SPACE_REVOKE] = {SESSION, broker_space_revoke},
+	[REEF_POOL_SPACE_FORGET] = {SESSION, broker_space_forget},
 	[REEF_POOL_SPACE_TOKEN] = {SESSION, broker_space_token},
 	[REEF_POOL_EXTENT_ADD] = {SESSION, broker_extent_add},
 	[REEF_POOL_EXTENT_REMOVE] = {SESSION, broker_extent_remove},

@@ -12,7 +12,10 @@
  *     only then is the revocation answered.
  * (4) A space that is dropped is gone from the state first, durable; then those
  *     who use it are told, then its nodes drop its memory.
- * (5) Rows come in pages that fit a message: after MORE, ask again from the
+ * (5) Memory that is LOST counts against the quota until its space's managers
+ *     have it forgotten. Its extents stay known, so that an address in one is
+ *     -REEF_ELOST for everybody, before and after.
+ * (6) Rows come in pages that fit a message: after MORE, ask again from the
  *     ordinal after the last. The version tells whether the pages are of one
  *     moment. Each page has the rows of the nodes that its extents need. */
 #include "pool/broker/lending.h"
@@ -275,7 +278,7 @@ static int copy_extents_of(const struct reef_broker *broker, uint32_t id,
 	struct reef_state_extent *extents;
 	uint32_t i, n = 0;
 
-	extents = malloc((space->extents + 1) * sizeof(*extents));
+	extents = malloc((space->ordinals + 1) * sizeof(*extents));
 	if (!extents)
 		return -ENOMEM;
 	for (i = 0; i < space->ordinals; i++)
@@ -357,6 +360,21 @@ BROKER_REQUEST(broker_space_quota)
 		.type = REEF_RECORD_SPACE_QUOTA,
 		.id = request->body.ask.space_quota.space,
 		.size = quota ? quota : UINT64_MAX,
+	};
+	uint64_t result;
+	int rc =
+		check_manager(broker, request, record.id, record.type, &result);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
+	return broker_commit_wait(broker, &record, request);
+}
+
+BROKER_REQUEST(broker_space_forget)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_SPACE_FORGET,
+		.id = request->body.ask.space_forget.space,
 	};
 	uint64_t result;
 	int rc =

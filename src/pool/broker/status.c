@@ -72,6 +72,8 @@ void broker_extent_row(struct reef_broker *broker,
 			},
 	};
 
+	if (extent->state == REEF_EXTENT_FORGOTTEN)
+		row.extent.state = REEF_EXTENT_LOST;
 	/* An extent that is still closed after its move was called off, or its
 	 * target died, is shown as MOVING until it is open again. */
 	if (told && told->closed && extent->state == REEF_EXTENT_LIVE)

@@ -291,6 +291,7 @@ static const struct golden {
 	ASK(SPACE_DROP, "4", .space_drop = {.space = 1}),
 	ASK(SPACE_QUOTA, "48", .space_quota = {.space = 1, .quota = 2}),
 	ASK(SPACE_REVOKE, "4", .space_revoke = {.space = 1}),
+	ASK(SPACE_FORGET, "4", .space_forget = {.space = 1}),
 	ASK(SPACE_TOKEN, "41", .space_token = {.space = 1, .rights = 2}),
 	ASK(EXTENT_ADD, "48", .extent_add = {.space = 1, .size = 2}),
 	ASK(EXTENT_REMOVE, "4", .extent_remove = {.extent = 1}),

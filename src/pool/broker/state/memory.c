@@ -1,7 +1,8 @@
 /* memory.c - nodes, spaces, and the extents that join them.
  *
- * What is counted: an extent counts for its space while it exists, for its node
- * while it is LIVE or MOVING, and for the target of its move as well. */
+ * What is counted: an extent counts for its space until it is FORGOTTEN, for
+ * its node while it is LIVE or MOVING, and for the target of its move as well.
+ */
 #include "pool/broker/state/internal.h"
 
 #include "base/log.h"
@@ -26,6 +27,17 @@ static void uncount_on_node(struct reef_state *state, uint32_t id,
 	reef_assert(node->used >= size && node->extents > 0);
 	node->used -= size;
 	node->extents--;
+}
+
+/* Take an extent off its space, unless it is FORGOTTEN. */
+static void uncount_in_space(struct reef_state_space *space,
+			     const struct reef_state_extent *extent)
+{
+	if (extent->state == REEF_EXTENT_FORGOTTEN)
+		return;
+	reef_assert(space->used >= extent->size && space->extents > 0);
+	space->used -= extent->size;
+	space->extents--;
 }
 
 /* Check that the node may be given that many bytes more. */
@@ -370,6 +382,28 @@ static void apply_space_era(struct reef_state *state,
 	reef_state_space_of(state, record->id)->era = record->era;
 }
 
+static int check_space_forget(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	return reef_state_space_of(state, record->id) ? 0 : -ENOENT;
+}
+
+static void apply_space_forget(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	struct reef_state_space *space = reef_state_space_of(state, record->id);
+	struct reef_state_extent *extent;
+	uint32_t i;
+
+	for (i = 0; i < space->ordinals; i++) {
+		extent = reef_state_extent_of(state, space->by_ordinal[i]);
+		if (!extent || extent->state != REEF_EXTENT_LOST)
+			continue;
+		uncount_in_space(space, extent);
+		extent->state = REEF_EXTENT_FORGOTTEN;
+	}
+}
+
 void reef_state_drop_space(struct reef_state *state,
 			   struct reef_state_space *space)
 {
@@ -624,7 +658,7 @@ static int check_extent_lost(struct reef_state *state,
 	int rc = check_extent_state(state, record->id, 0);
 
 	if (rc == 0 &&
-	    check_extent_state(state, record->id, REEF_EXTENT_LOST) == 0)
+	    reef_extent_is_lost(reef_state_extent_of(state, record->id)->state))
 		rc = -EBUSY;
 	return rc ? rc : check_next_epoch(state, record);
 }
@@ -651,8 +685,7 @@ static void apply_extent_remove(struct reef_state *state,
 
 	release_extent(state, extent);
 	space->by_ordinal[extent->ordinal] = 0;
-	space->used -= extent->size;
-	space->extents--;
+	uncount_in_space(space, extent);
 	reef_state_take_out(state->extents, &state->extent_count,
 			    (size_t)(extent - state->extents), sizeof(*extent));
 }
@@ -666,6 +699,7 @@ const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_SPACE_QUOTA] = {check_space_quota, apply_space_quota},
 	[REEF_RECORD_SPACE_ERA] = {check_space_era, apply_space_era},
 	[REEF_RECORD_SPACE_REMOVE] = {check_space_remove, apply_space_remove},
+	[REEF_RECORD_SPACE_FORGET] = {check_space_forget, apply_space_forget},
 	[REEF_RECORD_EXTENT_ADD] = {check_extent_add, apply_extent_add},
 	[REEF_RECORD_EXTENT_MOVE] = {check_extent_move, apply_extent_move},
 	[REEF_RECORD_EXTENT_MOVED] = {check_extent_moved, apply_extent_moved},

@@ -59,6 +59,7 @@ static const struct layout {
 	[REEF_RECORD_USE] = {2, {NUMBER(session), NUMBER(space)}},
 	[REEF_RECORD_USE_END] = {2, {NUMBER(session), NUMBER(space)}},
 	[REEF_RECORD_RECLAIM] = {1, {NUMBER(value)}},
+	[REEF_RECORD_SPACE_FORGET] = {1, {NUMBER(id)}},
 };
 
 size_t reef_record_size_max(const struct reef_record *record)

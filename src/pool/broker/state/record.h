@@ -40,11 +40,12 @@ enum reef_record_type {
 	REEF_RECORD_NAME_BIND,	   /* space, value, name */
 	REEF_RECORD_NAME_REPLACE,  /* space, generation, value, name */
 	REEF_RECORD_NAME_UNBIND,   /* space, generation (0: any), name */
-	REEF_RECORD_USE,     /* session, space: it may have left work there
-			      * when it ends */
-	REEF_RECORD_USE_END, /* session, space: and that was recovered */
-	REEF_RECORD_RECLAIM, /* value: R8, epochs below it may have been
-			      * published; more than it was */
+	REEF_RECORD_USE,	  /* session, space: it may have left work there
+				   * when it ends */
+	REEF_RECORD_USE_END,	  /* session, space: and that was recovered */
+	REEF_RECORD_RECLAIM,	  /* value: R8, epochs below it may have been
+				   * published; more than it was */
+	REEF_RECORD_SPACE_FORGET, /* id; its LOST extents count no more */
 	REEF_RECORD_TYPES
 };
 

@@ -405,7 +405,8 @@ static bool count_valid_extent(struct reef_state *state,
 {
 	struct reef_state_space *space =
 		reef_state_space_of(state, extent->space);
-	bool placed = extent->state != REEF_EXTENT_LOST;
+	bool placed = !reef_extent_is_lost(extent->state);
+	bool counted = extent->state != REEF_EXTENT_FORGOTTEN;
 	bool moving = extent->state == REEF_EXTENT_MOVING;
 
 	if (!space || extent->ordinal >= space->ordinals ||
@@ -413,9 +414,9 @@ static bool count_valid_extent(struct reef_state *state,
 	    (placed && extent->epoch >= UINT32_MAX - moving) ||
 	    extent->size == 0 || extent->size > REEF_EXTENT_SIZE_MAX ||
 	    extent->size % REEF_EXTENT_ALIGN ||
-	    extent->size > space->quota - space->used ||
+	    (counted && extent->size > space->quota - space->used) ||
 	    extent->state < REEF_EXTENT_LIVE ||
-	    extent->state > REEF_EXTENT_LOST)
+	    extent->state > REEF_EXTENT_FORGOTTEN)
 		return false;
 	if (placed ? !count_on_node(state, extent->node, extent->size)
 		   : extent->node != 0)
@@ -425,8 +426,10 @@ static bool count_valid_extent(struct reef_state *state,
 		   : extent->target != 0)
 		return false;
 	space->by_ordinal[extent->ordinal] = extent->number;
-	space->used += extent->size;
-	space->extents++;
+	if (counted) {
+		space->used += extent->size;
+		space->extents++;
+	}
 	return true;
 }
 

@@ -79,8 +79,9 @@ struct reef_state_space {
 	uint8_t kind, keeping;
 	uint32_t era, user;
 	uint32_t session; /* whose it is, if scratch */
-	uint32_t extents, names;
-	uint64_t quota, used;	/* bytes; LOST extents count */
+	uint32_t extents; /* without those that are FORGOTTEN */
+	uint32_t names;
+	uint64_t quota, used;	/* bytes; LOST extents count, FORGOTTEN not */
 	uint32_t ordinals;	/* entries below */
 	uint32_t ordinals_room; /* allocated */
 	uint32_t *by_ordinal;	/* extent numbers; 0: free, or not its first */
@@ -89,7 +90,7 @@ struct reef_state_space {
 
 struct reef_state_extent {
 	uint32_t number, space, ordinal;
-	uint32_t node;	 /* 0: LOST */
+	uint32_t node;	 /* 0: LOST or FORGOTTEN */
 	uint32_t target; /* where it moves to; 0: it does not */
 	uint32_t epoch;	 /* rises as it moves and is lost */
 	uint8_t state;

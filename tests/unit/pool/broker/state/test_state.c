@@ -411,6 +411,44 @@ static void state_extent_epoch_does_not_wrap(void **state)
 	assert_int_equal(reef_state_extent(the, 1)->state, REEF_EXTENT_LOST);
 }
 
+static void state_lost_extents_forgotten_count_no_more(void **state)
+{
+	const struct reef_state_space *space;
+	struct reef_state *copy;
+	uint8_t *image;
+	size_t size;
+
+	add_node(1, "a", 100 * MIB);
+	add_node(2, "b", 100 * MIB);
+	add_space(1, "s", 3 * MIB);
+	add_extent(1, 1, 0, 1, 2 * MIB);
+	add_extent(2, 1, 1, 2, MIB);
+	refuse(-ENOENT, RECORD(.type = REEF_RECORD_SPACE_FORGET, .id = 2));
+	must(RECORD(.type = REEF_RECORD_SPACE_FORGET, .id = 1));
+	assert_int_equal(reef_state_space(the, 1)->used, 3 * MIB);
+	node_becomes(1, REEF_NODE_DEAD, 2);
+	refuse(-EDQUOT,
+	       RECORD(.type = REEF_RECORD_EXTENT_ADD, .id = 3, .space = 1,
+		      .ordinal = 2, .node = 2, .size = MIB));
+	must(RECORD(.type = REEF_RECORD_SPACE_FORGET, .id = 1));
+	space = reef_state_space(the, 1);
+	assert_int_equal(space->used, MIB);
+	assert_int_equal(space->extents, 1);
+	/* It is known as lost for ever, and its ordinal is nobody else's. */
+	assert_true(reef_extent_is_lost(reef_state_extent(the, 1)->state));
+	assert_int_equal(space->by_ordinal[0], 1);
+	refuse(-EBUSY,
+	       RECORD(.type = REEF_RECORD_EXTENT_LOST, .id = 1, .era = 3));
+	add_extent(3, 1, 2, 2, 2 * MIB);
+	assert_int_equal(reef_state_encode(the, &image, &size), 0);
+	assert_int_equal(reef_state_decode(image, size, &copy), 0);
+	free(image);
+	assert_int_equal(reef_state_space(copy, 1)->used, 3 * MIB);
+	reef_state_destroy(copy);
+	must(RECORD(.type = REEF_RECORD_EXTENT_REMOVE, .id = 1));
+	assert_int_equal(reef_state_space(the, 1)->used, 3 * MIB);
+}
+
 static void state_texts_are_checked(void **state)
 {
 	char *large = malloc(UINT16_MAX);
@@ -594,6 +632,7 @@ int main(void)
 		TEST(state_reclaim_epochs_are_never_given_twice),
 		TEST(state_large_extents_take_several_ordinals),
 		TEST(state_extent_epoch_does_not_wrap),
+		TEST(state_lost_extents_forgotten_count_no_more),
 		TEST(state_texts_are_checked),
 		TEST(state_sessions_end_step_by_step),
 		TEST(state_full_of_sessions_says_so),

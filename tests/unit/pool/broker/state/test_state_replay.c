@@ -28,8 +28,8 @@ static void check_counts(const struct reef_state *state)
 {
 	const struct reef_state_extent *extents;
 	const struct reef_state_node *nodes;
-	const struct reef_state_space *space;
-	size_t extent_count, node_count, i, j;
+	const struct reef_state_space *space, *spaces;
+	size_t extent_count, node_count, space_count, i, j;
 	uint64_t used;
 
 	extents = reef_state_extents(state, &extent_count);
@@ -51,7 +51,16 @@ static void check_counts(const struct reef_state *state)
 		assert_int_equal(space->by_ordinal[extents[j].ordinal],
 				 extents[j].number);
 		assert_int_equal(extents[j].node == 0,
-				 extents[j].state == REEF_EXTENT_LOST);
+				 reef_extent_is_lost(extents[j].state));
+	}
+	spaces = reef_state_spaces(state, &space_count);
+	for (i = 0; i < space_count; i++) {
+		used = 0;
+		for (j = 0; j < extent_count; j++)
+			if (extents[j].space == spaces[i].id &&
+			    extents[j].state != REEF_EXTENT_FORGOTTEN)
+				used += extents[j].size;
+		assert_int_equal(used, spaces[i].used);
 	}
 }
 

@@ -57,8 +57,9 @@ const char *operate_node_state(uint8_t state);
 const char *operate_session_state(uint8_t state);
 
 /* The same for people: "away" is a session that is alive as far as the broker
- * knows, but has no link to it. Its process may come back, or be dead: who was
- * killed together with the broker is away until its lease runs out. */
+ * knows, but has no link to it. Its process may come back, or be dead: who came
+ * over tcp and was killed together with the broker is away until its lease runs
+ * out. */
 const char *operate_session_text(const struct reef_row_session *row);
 
 #endif

@@ -380,6 +380,11 @@ const char *reef_link_host(const struct reef_link *link)
 	return link->host;
 }
 
+uint32_t reef_link_process(const struct reef_link *link)
+{
+	return link->process;
+}
+
 void reef_link_set_user(struct reef_link *link, void *user)
 {
 	link->user = user;

@@ -339,6 +339,10 @@ struct reef_fabric *reef_link_fabric(const struct reef_link *link);
 /* Of a connected link that is up: this end's host, as it stands in addresses of
  * that fabric, so where its peer could reach it; "": shm has none. */
 const char *reef_link_host(const struct reef_link *link);
+/* The number of the peer's process, as the kernel tells it to this one; 0: not
+ * known. Only shm knows it, and not of a process that is in a pid namespace
+ * which this one does not see into. */
+uint32_t reef_link_process(const struct reef_link *link);
 void reef_link_set_user(struct reef_link *link, void *user);
 void *reef_link_user(const struct reef_link *link);
 

@@ -163,7 +163,8 @@ struct reef_link {
 	void *user;
 	struct reef_link *next_opened;			/* in queue->opened */
 	struct reef_link *next_of_queue, **at_of_queue; /* in queue->links */
-	bool is_orphan; /* its queue was closed */
+	bool is_orphan;	  /* its queue was closed */
+	uint32_t process; /* of the peer, as numbered here; 0: not known */
 	char identity[REEF_IDENTITY_MAX + 1];
 	char host[REEF_HOST_MAX + 1]; /* connected: this end's; may be "" */
 };

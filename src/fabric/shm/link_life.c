@@ -64,6 +64,7 @@ static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 	link->bell_fd = -1;
 	link->since_ns = reef_now_ns();
 	link->peer = peer;
+	link->link.process = (uint32_t)peer->pid;
 	/* The kernel counts ten times its size for a small message. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
 	if (payload_max < REEF_HELLO_FRAME_MAX)

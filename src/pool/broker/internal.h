@@ -295,6 +295,9 @@ void broker_session_free(struct reef_broker *broker,
  * of them, at stop. */
 int broker_sessions_open(struct reef_broker *broker);
 void broker_sessions_close(struct reef_broker *broker);
+/* End the sessions whose processes ended before this start; after lease.c was
+ * started. Never waits. */
+void broker_sessions_end_dead(struct reef_broker *broker);
 /* Start the sampler of lease.c, which runs until stop and also moves the
  * reclaim epoch, and go on with sessions that were ending already. */
 int broker_lease_start(struct reef_broker *broker);

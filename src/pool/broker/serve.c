@@ -368,10 +368,12 @@ static int open_doors(struct reef_broker *broker)
 		rc = broker_nodes_start(broker);
 	if (rc == 0)
 		rc = broker_lease_start(broker);
-	if (rc == 0)
+	if (rc == 0) {
+		broker_sessions_end_dead(broker);
 		rc = reef_rpc_listen(broker->rpc, broker->options.listen,
 				     broker->addresses,
 				     sizeof(broker->addresses));
+	}
 	if (rc == 0)
 		broker_moves_resume(broker);
 	return rc;

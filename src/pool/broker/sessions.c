@@ -4,7 +4,11 @@
  * A session is known by its id and its key. Whoever knows both and proved to be
  * its user may take it up again on a new link, which is how it outlives a lost
  * link and a broker's restart; the old link, if there still is one, then speaks
- * for nobody. */
+ * for nobody.
+ *
+ * Where a control link tells its process (shm), that is journaled. A broker
+ * that starts finds sessions whose processes ended while there was none: those
+ * end at once, the others have their lease to come back. */
 #include "pool/broker/internal.h"
 
 #include "base/log.h"
@@ -110,6 +114,33 @@ static void bind_link(struct broker_member *member,
 	member->session = session;
 }
 
+/* Journal the process that the session's control link comes from, or that it is
+ * not known any more. Where that fails, the lease decides alone. */
+static void note_process(struct reef_broker *broker,
+			 const struct broker_session *session)
+{
+	const struct reef_state_session *known =
+		reef_state_session(broker->state, session->id);
+	struct reef_process process = {0};
+	struct reef_record record = {
+		.type = REEF_RECORD_SESSION_PROCESS,
+		.session = session->id,
+	};
+	uint32_t pid = session->peer->link
+			       ? reef_link_process(session->peer->link)
+			       : 0;
+
+	if (pid && reef_process_find(pid, &process))
+		process = (struct reef_process){0};
+	record.id = process.pid;
+	record.generation = process.started;
+	record.value = process.place;
+	if (process.pid != known->process.pid ||
+	    process.started != known->process.started ||
+	    process.place != known->process.place)
+		(void)broker_commit(broker, &record, NULL, NULL);
+}
+
 static int fill_session_reply(struct reef_broker *broker,
 			      const struct broker_session *session,
 			      struct reef_reply_session *reply)
@@ -184,6 +215,7 @@ static int open_session(struct reef_broker *broker,
 	}
 	add_session(broker, session);
 	bind_link(member, session);
+	note_process(broker, session);
 	*out = session;
 	return 0;
 }
@@ -254,6 +286,7 @@ BROKER_REQUEST(broker_session_resume)
 		return rc;
 	if (session->peer != member->peer)
 		bind_link(member, session);
+	note_process(broker, session);
 	session->ttl_ns =
 		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
 	session->renewed_ns = reef_now_ns();
@@ -349,6 +382,19 @@ int broker_sessions_open(struct reef_broker *broker)
 		add_session(broker, session);
 	}
 	return 0;
+}
+
+void broker_sessions_end_dead(struct reef_broker *broker)
+{
+	struct broker_session *session = broker->sessions;
+	const struct reef_state_session *known;
+
+	for (; session; session = session->next) {
+		known = reef_state_session(broker->state, session->id);
+		if (!session->ending && reef_process_has_ended(&known->process))
+			(void)broker_session_end(broker, session,
+						 "process ended");
+	}
 }
 
 void broker_sessions_close(struct reef_broker *broker)

@@ -325,6 +325,31 @@ static void apply_session_state(struct reef_state *state,
 			reef_state_drop_space(state, &state->spaces[i]);
 }
 
+static int check_session_process(struct reef_state *state,
+				 const struct reef_record *record)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, record->session);
+
+	if (!session)
+		return -ENOENT;
+	if (session->state != REEF_SESSION_ALIVE)
+		return -EBUSY;
+	return record->id || !(record->generation | record->value) ? 0
+								   : -EINVAL;
+}
+
+static void apply_session_process(struct reef_state *state,
+				  const struct reef_record *record)
+{
+	state->sessions[reef_session_slot(record->session)].process =
+		(struct reef_process){
+			.pid = record->id,
+			.started = record->generation,
+			.place = record->value,
+		};
+}
+
 int reef_state_pick_session(const struct reef_state *state, uint32_t *id)
 {
 	uint64_t max = state->settings[REEF_SETTING_SESSIONS_MAX], i;
@@ -351,6 +376,8 @@ const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_SESSION_OPEN] = {check_session_open, apply_session_open},
 	[REEF_RECORD_SESSION_STATE] = {check_session_state,
 				       apply_session_state},
+	[REEF_RECORD_SESSION_PROCESS] = {check_session_process,
+					 apply_session_process},
 	[REEF_RECORD_USE] = {check_use, apply_use},
 	[REEF_RECORD_USE_END] = {check_use_end, apply_use_end},
 	[REEF_RECORD_RECLAIM] = {check_reclaim, apply_reclaim},

@@ -60,6 +60,9 @@ static const struct layout {
 	[REEF_RECORD_USE_END] = {2, {NUMBER(session), NUMBER(space)}},
 	[REEF_RECORD_RECLAIM] = {1, {NUMBER(value)}},
 	[REEF_RECORD_SPACE_FORGET] = {1, {NUMBER(id)}},
+	[REEF_RECORD_SESSION_PROCESS] = {4,
+					 {NUMBER(session), NUMBER(id),
+					  NUMBER(generation), NUMBER(value)}},
 };
 
 size_t reef_record_size_max(const struct reef_record *record)

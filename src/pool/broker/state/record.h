@@ -46,6 +46,10 @@ enum reef_record_type {
 	REEF_RECORD_RECLAIM,	  /* value: R8, epochs below it may have been
 				   * published; more than it was */
 	REEF_RECORD_SPACE_FORGET, /* id; its LOST extents count no more */
+	REEF_RECORD_SESSION_PROCESS, /* session; id: the process that its link
+				      * comes from, generation: its start,
+				      * value: its place (base/process.h); all
+				      * 0: it is not known any more */
 	REEF_RECORD_TYPES
 };
 

@@ -17,7 +17,9 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 1
+#define VERSION 2
+/* Without the processes of sessions. */
+#define VERSION_1 1
 
 /* --- writing --- */
 
@@ -74,6 +76,9 @@ static void put_sessions(struct reef_cursor_out *out,
 		reef_cursor_put(out, 4, session->request);
 		reef_cursor_put(out, 2, session->request_type);
 		reef_cursor_put(out, 8, session->result);
+		reef_cursor_put(out, 4, session->process.pid);
+		reef_cursor_put(out, 8, session->process.started);
+		reef_cursor_put(out, 8, session->process.place);
 	}
 }
 
@@ -277,11 +282,13 @@ static bool is_session_valid(const struct reef_state *state, uint64_t slot,
 {
 	if (session->request_type >= REEF_RECORD_TYPES ||
 	    (session->request == 0) != (session->request_type == 0) ||
-	    (session->request == 0 && session->result))
+	    (session->request == 0 && session->result) ||
+	    (session->process.pid == 0 &&
+	     (session->process.started || session->process.place)))
 		return false;
 	if (session->id == 0)
 		return session->user == 0 && session->state == 0 &&
-		       session->request == 0;
+		       session->request == 0 && session->process.pid == 0;
 	return reef_session_slot(session->id) == slot &&
 	       (uint16_t)session->id != 0 &&
 	       session->state >= REEF_SESSION_ALIVE &&
@@ -289,7 +296,19 @@ static bool is_session_valid(const struct reef_state *state, uint64_t slot,
 	       (session->user == 0 || reef_state_user_of(state, session->user));
 }
 
-static int get_sessions(struct reef_cursor_in *in, struct reef_state *state)
+static void get_process(struct reef_cursor_in *in, uint32_t version,
+			struct reef_process *process)
+{
+	*process = (struct reef_process){0};
+	if (version == VERSION_1)
+		return;
+	process->pid = (uint32_t)reef_cursor_get(in, 4);
+	process->started = reef_cursor_get(in, 8);
+	process->place = reef_cursor_get(in, 8);
+}
+
+static int get_sessions(struct reef_cursor_in *in, struct reef_state *state,
+			uint32_t version)
 {
 	uint64_t count = reef_cursor_get(in, 4), slot;
 	struct reef_state_session session;
@@ -305,6 +324,7 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state)
 		session.request = (uint32_t)reef_cursor_get(in, 4);
 		session.request_type = (uint16_t)reef_cursor_get(in, 2);
 		session.result = reef_cursor_get(in, 8);
+		get_process(in, version, &session.process);
 		if (in->failed || !is_session_valid(state, slot, &session))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->sessions,
@@ -530,6 +550,7 @@ static int get_names(struct reef_cursor_in *in, struct reef_state *state,
 }
 
 struct head {
+	uint32_t version;
 	uint32_t next_user, next_node, next_space, next_extent, next_slot;
 	uint64_t pool_epoch, broker_epoch, generation;
 };
@@ -541,7 +562,8 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 
 	if (reef_cursor_get(in, 4) != MAGIC)
 		return -REEF_ECORRUPT;
-	if (reef_cursor_get(in, 4) != VERSION)
+	head->version = (uint32_t)reef_cursor_get(in, 4);
+	if (head->version != VERSION && head->version != VERSION_1)
 		return in->failed ? -REEF_ECORRUPT : -REEF_EVERSION;
 	state->pool = reef_cursor_get(in, 8);
 	head->pool_epoch = reef_cursor_get(in, 8);
@@ -579,7 +601,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc == 0)
 		rc = get_nodes(in, state, head.next_node);
 	if (rc == 0)
-		rc = get_sessions(in, state);
+		rc = get_sessions(in, state, head.version);
 	if (rc == 0)
 		rc = get_spaces(in, state, head.next_space);
 	if (rc == 0)

@@ -28,6 +28,7 @@
 #ifndef REEF_POOL_BROKER_STATE_STATE_H
 #define REEF_POOL_BROKER_STATE_STATE_H
 
+#include "base/process.h"
 #include "pool/broker/state/name_list.h"
 #include "pool/broker/state/record.h"
 #include "wire/states.h"
@@ -108,6 +109,9 @@ struct reef_state_session {
 	uint32_t request;
 	uint16_t request_type;
 	uint64_t result;
+	/* Whose control link it was last, where that is known; pid 0: it is
+	 * not. A later start of the broker asks whether it still lives. */
+	struct reef_process process;
 };
 
 /* A session that may have left work in a space when it ends. */

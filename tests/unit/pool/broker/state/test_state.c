@@ -411,6 +411,43 @@ static void state_extent_epoch_does_not_wrap(void **state)
 	assert_int_equal(reef_state_extent(the, 1)->state, REEF_EXTENT_LOST);
 }
 
+static void state_session_process_is_kept_until_it_ends(void **state)
+{
+	uint32_t id = reef_session_id(0, 1);
+	struct reef_record record = {
+		.type = REEF_RECORD_SESSION_PROCESS,
+		.session = id,
+		.id = 7,
+		.generation = 8,
+		.value = 9,
+	};
+	struct reef_state *copy;
+	uint8_t *image;
+	size_t size;
+
+	refuse(-ENOENT, &record);
+	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
+	must(&record);
+	assert_int_equal(reef_state_encode(the, &image, &size), 0);
+	assert_int_equal(reef_state_decode(image, size, &copy), 0);
+	free(image);
+	assert_memory_equal(&reef_state_session(copy, id)->process,
+			    &reef_state_session(the, id)->process,
+			    sizeof(struct reef_process));
+	reef_state_destroy(copy);
+	assert_int_equal(reef_state_session(the, id)->process.pid, 7);
+	assert_int_equal(reef_state_session(the, id)->process.started, 8);
+	assert_int_equal(reef_state_session(the, id)->process.place, 9);
+	record.id = 0;
+	refuse(-EINVAL, &record);
+	record.generation = record.value = 0;
+	must(&record);
+	assert_int_equal(reef_state_session(the, id)->process.pid, 0);
+	must(RECORD(.type = REEF_RECORD_SESSION_STATE, .session = id,
+		    .state = REEF_SESSION_EXPIRED));
+	refuse(-EBUSY, &record);
+}
+
 static void state_lost_extents_forgotten_count_no_more(void **state)
 {
 	const struct reef_state_space *space;
@@ -632,6 +669,7 @@ int main(void)
 		TEST(state_reclaim_epochs_are_never_given_twice),
 		TEST(state_large_extents_take_several_ordinals),
 		TEST(state_extent_epoch_does_not_wrap),
+		TEST(state_session_process_is_kept_until_it_ends),
 		TEST(state_lost_extents_forgotten_count_no_more),
 		TEST(state_texts_are_checked),
 		TEST(state_sessions_end_step_by_step),

@@ -55,6 +55,7 @@ struct board {
 	/* One order at a time; whoever takes `busy` may give one. */
 	_Atomic int busy, order, answered;
 	uint64_t argument[4];
+	uint64_t end_wait_ns; /* END_LINKS: how long; 0: 20 s */
 	uint64_t value;
 	int result;
 	/* What the node saw. */

@@ -393,7 +393,7 @@ static int long_streamer(struct host *host, void *arg)
 
 	(void)arg;
 	TRY(load_open(world, &load));
-	CHECK_EQ(world, join_as(host, SESSION(1), &link), 0);
+	CHECK_EQ(world, join_numbered(host, SESSION(1), 1, &link), 0);
 	CHECK_EQ(world, reef_attach(host->queue, link, board->word[0], &remote),
 		 0);
 	while (!rc && reef_now_ns() - start_ns < 60000000000ull) {
@@ -408,12 +408,14 @@ static int long_streamer(struct host *host, void *arg)
 	CHECK(world, rc == -REEF_EFENCED || rc == -REEF_EINDOUBT ||
 			     rc == -REEF_ENOLINK);
 	reef_link_close(link);
-	CHECK_EQ(world, join_as(host, SESSION(1), &link), -REEF_EFENCED);
+	CHECK_EQ(world, join_numbered(host, SESSION(1), 1, &link),
+		 board->word[2] == ORDER_FENCE ? -REEF_EFENCED : -ESTALE);
 	free(load.blocks);
 	return 0;
 }
 
-static int f7_a_fence_cuts_long_writes(struct world *world)
+/* how: ORDER_FENCE, or ORDER_END_LINKS. */
+static int cut_long_writes(struct world *world, enum order how)
 {
 	struct board *board = world->board;
 	uint64_t key, sum, later, received;
@@ -422,23 +424,36 @@ static int f7_a_fence_cuts_long_writes(struct world *world)
 	TRY(world_start_node(world));
 	CHECK_EQ(world, order(world, ORDER_EXPOSE, REGION, 0, 0, &key), 0);
 	atomic_store(&board->word[0], key);
+	atomic_store(&board->word[2], how);
 	client = world_start(world, long_streamer, NULL);
 	TRY(await(world, &board->word[1], 2));
 	for (i = (int)reef_random_below(&world->random, 50); i; i--)
 		nap(world);
 	CHECK_EQ(world,
-		 order(world, ORDER_FENCE, SESSION(1), 20000000000ull, 0, NULL),
+		 order(world, how, SESSION(1),
+		       how == ORDER_FENCE ? 20000000000ull : 1, 0, &sum),
 		 0);
 	received = atomic_load(&board->received);
-	CHECK_EQ(world, order(world, ORDER_SUM, 0, 0, 0, &sum), 0);
 	rc = world_join(world, client);
-	CHECK_EQ(world, rc, is_kind(world, "shm") ? -9 : 0);
+	/* On shm a fence is SIGKILL. */
+	CHECK_EQ(world, rc,
+		 how == ORDER_FENCE && is_kind(world, "shm") ? -9 : 0);
 	for (i = 0; i < 50; i++)
 		nap(world);
 	CHECK_EQ(world, order(world, ORDER_SUM, 0, 0, 0, &later), 0);
 	CHECK_EQ(world, later, sum);
 	CHECK_EQ(world, atomic_load(&board->received), received);
 	return world_end(world);
+}
+
+static int f7_a_fence_cuts_long_writes(struct world *world)
+{
+	return cut_long_writes(world, ORDER_FENCE);
+}
+
+static int f10_an_end_cuts_long_writes(struct world *world)
+{
+	return cut_long_writes(world, ORDER_END_LINKS);
 }
 
 /* --- words --- */
@@ -514,5 +529,6 @@ const struct conform_test conform_cut[] = {
 	{"f5_a_cut_connection_is_settled_by_the_next",
 	 f5_a_cut_connection_is_settled_by_the_next, PROCESSES},
 	{"f7_a_fence_cuts_long_writes", f7_a_fence_cuts_long_writes, PROCESSES},
+	{"f10_an_end_cuts_long_writes", f10_an_end_cuts_long_writes, PROCESSES},
 	{NULL, NULL, ANYWHERE},
 };

@@ -4,6 +4,9 @@
 
 #include "fabric/provider.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 #define NO_REGION UINT64_MAX
 
 static int end_links(struct world *world, uint32_t session, uint32_t number)
@@ -235,6 +238,59 @@ static int f10_a_late_hello_leaves_the_newer_link(struct world *world)
 	return with_clients(world, 1, racing_client);
 }
 
+/* Whoever gives a hello up and goes on with the next number is not disturbed
+ * when the node hears of the first. */
+static int go_on(struct host *host, uint32_t number)
+{
+	struct world *world = host->world;
+	struct reef_remote *remote;
+	struct reef_link *link;
+	uint32_t i;
+
+	CHECK_EQ(world, join_numbered(host, SESSION(1), number, &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, world->board->word[0], &remote),
+		 0);
+	for (i = 0; i < 20; i++) {
+		reef_sleep(world->sim ? 50000 : 1000);
+		CHECK_EQ(world, do_faa(host, remote, 0, 1, NULL), 0);
+	}
+	reef_link_close(link);
+	return 0;
+}
+
+static int fickle_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint32_t i, number = 0;
+	struct reef_link *link;
+	uint64_t opened;
+
+	(void)arg;
+	TRY(expose_word(world));
+	for (i = 0; i < rounds(world, 6, 60); i++) {
+		CHECK_EQ(world, start_join(host, SESSION(1), ++number, &link),
+			 0);
+		dawdle(host);
+		reef_link_close(link);
+		if (i % 2) {
+			TRY(go_on(host, ++number));
+			continue;
+		}
+		/* And once it is ended, nobody comes in with it. */
+		CHECK_EQ(world, end_links(world, SESSION(1), number), 0);
+		opened = atomic_load(&world->board->opened);
+		reef_sleep(world->sim ? 1000000 : 1000);
+		CHECK_EQ(world, atomic_load(&world->board->opened), opened);
+	}
+	return 0;
+}
+
+static int f10_a_hello_given_up_changes_nothing(struct world *world)
+{
+	return with_clients(world, 1, fickle_client);
+}
+
 /* --- what is settled --- */
 
 #define DOUBTS 16
@@ -293,6 +349,26 @@ static int wait_doubts(struct host *host, struct doubts *doubts, uint64_t *done)
 	return 0;
 }
 
+static struct reef_sim_host *node_of(const struct world *world)
+{
+	return world->parts[world->node].host;
+}
+
+/* In the simulator the link is lost, or the network cut, or neither. Returns
+ * whether it is cut. */
+static bool disturb(struct host *host, struct reef_link *link)
+{
+	bool cut = host->world->sim && reef_random_chance(&host->random, 1, 4);
+
+	dawdle(host);
+	if (cut)
+		reef_sim_partition(host->sim_host, node_of(host->world), true);
+	else if (host->world->sim && reef_random_chance(&host->random, 3, 4))
+		reef_sim_lose_link(link);
+	dawdle(host);
+	return cut;
+}
+
 /* Work under way, its link lost or not, and the node is told to end it: from
  * then on nothing of it arrives, and what was reported done is there. */
 static int doubt_round(struct host *host, uint32_t number, uint64_t region)
@@ -302,6 +378,7 @@ static int doubt_round(struct host *host, uint32_t number, uint64_t region)
 	uint64_t settled, later, received, done, i;
 	struct reef_remote *remote;
 	struct reef_link *link;
+	bool cut;
 
 	CHECK_EQ(world, order(world, ORDER_CLEAR, region, 0, 0, NULL), 0);
 	CHECK_EQ(world, join_numbered(host, SESSION(1), number, &link), 0);
@@ -309,10 +386,7 @@ static int doubt_round(struct host *host, uint32_t number, uint64_t region)
 		 reef_attach(host->queue, link, world->board->word[0], &remote),
 		 0);
 	TRY(post_doubts(host, &doubts, remote, 0));
-	dawdle(host);
-	if (world->sim && reef_random_chance(&host->random, 3, 4))
-		reef_sim_lose_link(link);
-	dawdle(host);
+	cut = disturb(host, link);
 	/* On shm only its own process can let go of the memory, so it does. */
 	if (is_kind(world, "shm") || reef_random_chance(&host->random, 1, 4)) {
 		reef_link_close(link);
@@ -323,6 +397,8 @@ static int doubt_round(struct host *host, uint32_t number, uint64_t region)
 		       &settled),
 		 0);
 	received = atomic_load(&world->board->received);
+	if (cut)
+		reef_sim_partition(host->sim_host, node_of(world), false);
 	TRY(wait_doubts(host, &doubts, &done));
 	CHECK(world, settled >= 2 * done && settled <= 2ull * DOUBTS);
 	if (link)
@@ -353,6 +429,286 @@ static int f10_nothing_lands_after_the_end(struct world *world)
 	return with_clients(world, 1, doubt_client);
 }
 
+/* A holder that stands still: nobody says that nothing of it lands any more
+ * unless that is so, and meanwhile it is not let in again. */
+static int still_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	uint64_t start_ns = reef_now_ns();
+	struct reef_remote *remote;
+	struct reef_link *link;
+	int rc = 0;
+
+	(void)arg;
+	CHECK_EQ(world, join_numbered(host, SESSION(1), 1, &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, world->board->word[0], &remote),
+		 0);
+	/* It never polls: its posts alone must find out. */
+	while (!rc && reef_now_ns() - start_ns < 30000000000ull) {
+		rc = do_faa(host, remote, 0, 1, NULL);
+		atomic_fetch_add(&world->board->word[1], 1);
+	}
+	CHECK(world, rc == -REEF_ENOLINK || rc == -REEF_EINDOUBT);
+	reef_link_close(link);
+	CHECK_EQ(world, join_numbered(host, SESSION(1), 1, &link), -ESTALE);
+	return 0;
+}
+
+static int f10_a_stopped_holder_is_waited_for(struct world *world)
+{
+	struct board *board = world->board;
+	uint64_t before = 0, after;
+	int client, rc;
+
+	TRY(world_start_node(world));
+	TRY(expose_word(world));
+	client = world_start(world, still_client, NULL);
+	TRY(await(world, &board->word[1], 10));
+	world_stop(world, client);
+	board->end_wait_ns = 50000000;
+	rc = order(world, ORDER_END_LINKS, SESSION(1), 1, 0, &before);
+	/* It has the memory mapped. */
+	if (is_kind(world, "shm"))
+		CHECK_EQ(world, rc, -ETIMEDOUT);
+	CHECK(world, rc == 0 || rc == -ETIMEDOUT);
+	board->end_wait_ns = 0;
+	world_continue(world, client);
+	if (rc)
+		CHECK_EQ(world,
+			 order(world, ORDER_END_LINKS, SESSION(1), 1, 0,
+			       &before),
+			 0);
+	CHECK_EQ(world, world_join(world, client), 0);
+	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 0, 0, &after), 0);
+	CHECK_EQ(world, before, after);
+	return world_end(world);
+}
+
+/* --- both ends in one process, and one fabric --- */
+
+/* One thread lends memory, one works through a link, and this one, which keeps
+ * the link, has it ended. In the simulator they are fibers. */
+#define INSIDE_WORDS 4096u
+
+struct inside {
+	struct host server, worker; /* each with a queue of its own */
+	struct reef_memory *memory;
+	struct reef_remote *remote;
+	char address[200];
+	uint64_t key;
+	uint64_t blocks[2][INSIDE_WORDS - 1], settled[INSIDE_WORDS];
+	_Atomic bool listening, quit, server_ended, worker_ended;
+	_Atomic uint64_t worked; /* batches */
+	int server_result, worker_result;
+	pthread_t thread, worker_thread;
+};
+
+static int serve(struct inside *inside, struct reef_queue *queue)
+{
+	struct reef_listen_options options = {.credential = conform_credential};
+	struct world *world = inside->server.world;
+	struct reef_listener *listener;
+	struct reef_message *message;
+	struct reef_region *region;
+	char address[ADDRESS_SIZE];
+
+	own_address(&inside->server, address);
+	CHECK_EQ(world,
+		 reef_expose(inside->server.fabric, inside->memory, &region),
+		 0);
+	inside->key = reef_region_key(region);
+	CHECK_EQ(world, reef_listen(queue, address, &options, &listener), 0);
+	strcpy(inside->address, reef_listener_address(listener));
+	atomic_store(&inside->listening, true);
+	while (!atomic_load(&inside->quit)) {
+		while (!reef_receive(queue, 0, &message))
+			reef_message_free(message);
+		if (reef_queue_wait(queue, 1000000) == -REEF_EHOSTDEAD)
+			return -REEF_EHOSTDEAD;
+	}
+	CHECK_EQ(world, reef_withdraw(queue, region, 20000000000ull), 0);
+	reef_listener_close(listener);
+	return 0;
+}
+
+static int server_main(void *arg)
+{
+	struct inside *inside = arg;
+	struct reef_queue *queue;
+	int rc = reef_queue_open(inside->server.fabric, NULL, &queue);
+
+	if (!rc) {
+		rc = serve(inside, queue);
+		reef_queue_close(queue);
+	}
+	inside->server_result = rc;
+	atomic_store(&inside->server_ended, true);
+	return rc;
+}
+
+/* Write, send and add until the link is gone. */
+static int work(struct inside *inside, struct host *host)
+{
+	struct world *world = host->world;
+	struct note note = {.kind = NOTE_CHECK};
+	struct reef_op ops[4] = {
+		{.kind = REEF_WRITE, .local = inside->blocks[0]},
+		{.kind = REEF_SEND, .local = &note, .length = sizeof(note)},
+		{.kind = REEF_WRITE, .local = inside->blocks[1]},
+		{.kind = REEF_FAA, .operand = 1},
+	};
+	struct reef_batch batch;
+	uint32_t i;
+	int rc = 0;
+
+	ops[0].remote = ops[2].remote = ops[3].remote = inside->remote;
+	ops[0].offset = ops[2].offset = 8;
+	ops[0].length = ops[2].length = sizeof(inside->blocks[0]);
+	for (i = 0; !rc && i < 1000000; i++) {
+		memset(inside->blocks[0], (int)(2 * i), ops[0].length);
+		memset(inside->blocks[1], (int)(2 * i + 1), ops[0].length);
+		batch = (struct reef_batch){.link = link_of(inside->remote),
+					    .ops = ops,
+					    .count = 4};
+		rc = run_batch(host, &batch);
+		atomic_fetch_add(&inside->worked, 1);
+	}
+	CHECK(world, rc == -REEF_EINDOUBT || rc == -REEF_ENOLINK);
+	return 0;
+}
+
+static int worker_main(void *arg)
+{
+	struct inside *inside = arg;
+	struct host *host = &inside->worker;
+	int rc = reef_queue_open(host->fabric, NULL, &host->queue);
+
+	if (!rc) {
+		rc = work(inside, host);
+		reef_queue_close(host->queue);
+	}
+	inside->worker_result = rc;
+	atomic_store(&inside->worker_ended, true);
+	return rc;
+}
+
+static void *server_thread(void *arg)
+{
+	server_main(arg);
+	return NULL;
+}
+
+static void *worker_thread(void *arg)
+{
+	worker_main(arg);
+	return NULL;
+}
+
+static int await_flag(struct host *host, _Atomic bool *flag)
+{
+	uint64_t start_ns = reef_now_ns();
+
+	while (!atomic_load(flag)) {
+		CHECK(host->world, reef_now_ns() - start_ns < 40000000000ull);
+		if (reef_queue_wait(host->queue, 1000000) == -REEF_EHOSTDEAD)
+			return -REEF_EHOSTDEAD;
+	}
+	return 0;
+}
+
+static int inside_round(struct host *host, struct inside *inside,
+			uint32_t number)
+{
+	struct world *world = host->world;
+	uint64_t enough = 1 + reef_random_below(&host->random, 8);
+	struct reef_link *link;
+	int rc;
+
+	CHECK_EQ(world, join_numbered(host, SESSION(1), number, &link), 0);
+	CHECK_EQ(world,
+		 reef_attach(host->queue, link, inside->key, &inside->remote),
+		 0);
+	atomic_store(&inside->worked, 0);
+	atomic_store(&inside->worker_ended, false);
+	rc = world->sim ? reef_fiber_spawn(reef_fiber_sched(), worker_main,
+					   inside, NULL)
+			: pthread_create(&inside->worker_thread, NULL,
+					 worker_thread, inside);
+	CHECK_EQ(world, rc, 0);
+	while (atomic_load(&inside->worked) < enough &&
+	       !atomic_load(&inside->worker_ended))
+		reef_queue_wait(host->queue, 100000);
+	dawdle(host);
+	CHECK_EQ(
+		world,
+		reef_end_links(host->queue, SESSION(1), number, 20000000000ull),
+		0);
+	memcpy(inside->settled, inside->memory->base, sizeof(inside->settled));
+	TRY(await_flag(host, &inside->worker_ended));
+	if (!world->sim)
+		CHECK_EQ(world, pthread_join(inside->worker_thread, NULL), 0);
+	CHECK_EQ(world, inside->worker_result, 0);
+	reef_sleep(world->sim ? 1000000 : 1000);
+	CHECK(world, !memcmp(inside->settled, inside->memory->base,
+			     sizeof(inside->settled)));
+	reef_link_close(link);
+	return 0;
+}
+
+static int inside_rounds(struct host *host, struct inside *inside)
+{
+	struct world *world = host->world;
+	uint32_t i;
+
+	TRY(await_flag(host, &inside->listening));
+	strcpy(world->board->address, inside->address);
+	for (i = 0; i < rounds(world, 3, 60); i++)
+		TRY(inside_round(host, inside, i + 1));
+	return 0;
+}
+
+static int inside_client(struct host *host, void *arg)
+{
+	struct world *world = host->world;
+	struct reef_memory_options options = {
+		.size = sizeof(((struct inside *)0)->settled),
+		.domain = reef_fabric_domain(host->fabric),
+		.backing = world->sim ? REEF_BACKING_SIMULATED
+				      : REEF_BACKING_MEMFD,
+	};
+	struct inside *inside = calloc(1, sizeof(*inside));
+	int rc;
+
+	(void)arg;
+	CHECK(world, inside);
+	inside->server = inside->worker = *host;
+	CHECK_EQ(world, reef_memory_create(&options, &inside->memory), 0);
+	rc = world->sim ? reef_fiber_spawn(reef_fiber_sched(), server_main,
+					   inside, NULL)
+			: pthread_create(&inside->thread, NULL, server_thread,
+					 inside);
+	CHECK_EQ(world, rc, 0);
+	rc = inside_rounds(host, inside);
+	atomic_store(&inside->quit, true);
+	TRY(await_flag(host, &inside->server_ended));
+	if (!world->sim)
+		CHECK_EQ(world, pthread_join(inside->thread, NULL), 0);
+	CHECK_EQ(world, rc, 0);
+	CHECK_EQ(world, inside->server_result, 0);
+	reef_memory_destroy(inside->memory);
+	free(inside);
+	return 0;
+}
+
+static int f10_an_end_in_one_process_is_exact(struct world *world)
+{
+	int client = world_start(world, inside_client, NULL);
+
+	CHECK_EQ(world, world_join(world, client), 0);
+	return 0;
+}
+
 const struct conform_test conform_ended[] = {
 	{"f10_a_number_is_used_once", f10_a_number_is_used_once, ANYWHERE},
 	{"f10_an_ended_number_is_refused", f10_an_ended_number_is_refused,
@@ -363,7 +719,13 @@ const struct conform_test conform_ended[] = {
 	 ANYWHERE},
 	{"f10_a_late_hello_leaves_the_newer_link",
 	 f10_a_late_hello_leaves_the_newer_link, ANYWHERE},
+	{"f10_a_hello_given_up_changes_nothing",
+	 f10_a_hello_given_up_changes_nothing, ANYWHERE},
 	{"f10_nothing_lands_after_the_end", f10_nothing_lands_after_the_end,
 	 ANYWHERE},
+	{"f10_a_stopped_holder_is_waited_for",
+	 f10_a_stopped_holder_is_waited_for, ANYWHERE},
+	{"f10_an_end_in_one_process_is_exact",
+	 f10_an_end_in_one_process_is_exact, ANYWHERE},
 	{NULL, NULL, ANYWHERE},
 };

@@ -4,6 +4,9 @@
  *   conform sim [--seeds N] [--from SEED] [--hooks] [--test NAME]
  *   conform mutants [--seeds N]      each must be found by some test
  *
+ * --mutant NAME runs the tests with that one on, to see which of them find it
+ * on that fabric.
+ *
  * With REEF_SOAK set: a hundred times the seeds, ten times the rounds.
  */
 #include "conform.h"
@@ -32,6 +35,7 @@ static const struct conform_test *const groups[] = {
 
 struct arguments {
 	const char *kind, *only;
+	enum reef_mutant mutant;
 	uint64_t seeds, from;
 	uint32_t percent;
 	bool netns, hash, hooks;
@@ -124,7 +128,7 @@ static int run_seeds(const struct conform_test *test,
 
 	for (seed = arguments->from; seed < arguments->from + arguments->seeds;
 	     seed++) {
-		rc = run_seed(test, seed, arguments->hooks, REEF_MUTANT_NONE,
+		rc = run_seed(test, seed, arguments->hooks, arguments->mutant,
 			      board, &hash);
 		if (rc) {
 			snprintf(text, size, "seed %llu: %s",
@@ -262,6 +266,7 @@ static int run_process(const struct conform_test *test,
 
 	memset(board, 0, sizeof(*board));
 	fflush(NULL);
+	reef_mutate(arguments->mutant);
 	pid = fork();
 	if (pid < 0)
 		abort();
@@ -296,7 +301,7 @@ static int usage(void)
 {
 	fprintf(stderr, "usage: conform shm|tcp|verbs|sim|mutants [--seeds N] "
 			"[--from SEED] [--percent N] [--netns] [--hooks] "
-			"[--test NAME]\n");
+			"[--test NAME] [--mutant NAME]\n");
 	return 2;
 }
 
@@ -325,6 +330,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 			arguments->percent = (uint32_t)atoi(value);
 		else if (!strcmp(argv[i], "--test"))
 			arguments->only = value;
+		else if (!strcmp(argv[i], "--mutant"))
+			arguments->mutant = reef_mutant_named(value);
 		else
 			return -1;
 		i++;

@@ -239,7 +239,9 @@ static bool obey(struct node *node)
 		break;
 	case ORDER_END_LINKS:
 		rc = reef_end_links(node->host->queue, (uint32_t)argument[0],
-				    (uint32_t)argument[1], END_WAIT_NS);
+				    (uint32_t)argument[1],
+				    board->end_wait_ns ? board->end_wait_ns
+						       : END_WAIT_NS);
 		if (!rc && argument[2] < node->regions)
 			value = node_sum(node, argument[2]);
 		if (!rc)

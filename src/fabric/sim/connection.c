@@ -12,10 +12,11 @@
  *                                                    flight and mail
  *
  * (1) Mail to a side arrives in the order in which it was sent; a cut holds it
- *     up, a loss drops it. It is read in the poll of the queue that it is for.
- * (2) When a connection is lost, every side that is alive and has a link will
- *     notice: its `lost` mail is under way or waiting in its queue.
- * (3) What holds a reference: each link, each flight, each mail. */
+ *     up, a loss drops it, but for a CONNECT that may come late (hello.c). It
+ * is read in the poll of the queue that it is for. (2) When a connection is
+ * lost, every side that is alive and has a link will notice: its `lost` mail is
+ * under way or waiting in its queue. (3) What holds a reference: each link,
+ * each flight, each mail. */
 #include "fabric/sim/world.h"
 
 #include <stdlib.h>
@@ -28,8 +29,7 @@ static void doom_fire(struct reef_timer *timer);
 
 /* --- connections --- */
 
-int sim_conn_create(struct reef_sim *sim, uint32_t session, uint32_t number,
-		    struct conn **out)
+int sim_conn_create(struct reef_sim *sim, struct conn **out)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 	int i;
@@ -38,8 +38,6 @@ int sim_conn_create(struct reef_sim *sim, uint32_t session, uint32_t number,
 		return -ENOMEM;
 	conn->sim = sim;
 	conn->refs = 1;
-	conn->session = session;
-	conn->number = number;
 	conn->doom.fire = doom_fire;
 	conn->flights_tail = &conn->flights;
 	for (i = 0; i < 2; i++) {
@@ -153,10 +151,10 @@ static struct reef_queue *queue_of_mail(const struct mail *mail)
 
 	if (mail->kind != MAIL_CONNECT)
 		return side->link ? side->link->base.queue : NULL;
-	if (!conn->sides[0].link || side->host->life->group.dead)
+	if (side->host->life->group.dead ||
+	    (conn->state == CONN_LOST && conn->late_for != side->host->life))
 		return NULL;
-	listener =
-		sim_find_listener(side->host, conn->sides[0].link->hello.port);
+	listener = sim_find_listener(side->host, conn->hello.port);
 	if (listener)
 		return listener->base.queue;
 	sim_refuse(conn, -ECONNREFUSED);
@@ -189,16 +187,38 @@ static void mail_fire(struct reef_timer *timer)
 		sim_is_cut(conn->sim, conn->sides[0].host, conn->sides[1].host);
 	if (!mail->stalled)
 		deliver_mail(mail);
+	else if (conn->state == CONN_LOST)
+		free_mail(mail); /* nobody sends it anew */
 }
 
-/* Drop the mail of a lost connection that is not in a queue yet. */
+uint64_t sim_lateness(struct conn *conn, int side)
+{
+	struct reef_sim *sim = conn->sim;
+	uint64_t max_ns = 10 * sim->options.delay_max_ns;
+
+	if (reef_random_chance(&sim->net, 1, 2))
+		max_ns = 4 * sim_silence(conn, side);
+	return reef_random_below(&sim->net, max_ns + 1);
+}
+
+/* Drop the mail of a lost connection that is not in a queue yet, or let it come
+ * late. */
 static void drop_mail_under_way(struct conn *conn)
 {
+	struct reef_sim *sim = conn->sim;
 	struct mail *mail, *next;
 
+	conn->late_for = conn->sides[1].host->life;
 	for (mail = conn->mails; mail; mail = next) {
 		next = mail->sibling;
-		if (!mail->queued)
+		if (mail->queued)
+			continue;
+		if (mail->kind == MAIL_CONNECT && !mail->stalled &&
+		    sim_hello_may_be_late(conn) &&
+		    reef_random_chance(&sim->net, 1, 2))
+			sim_timer(sim, &mail->timer,
+				  sim_now(sim) + sim_lateness(conn, 1));
+		else
 			free_mail(mail);
 	}
 }
@@ -212,6 +232,17 @@ void sim_mail_drop_queue(struct sim_queue *queue)
 		free_mail(mail);
 	}
 	queue->mail_tail = &queue->mail;
+}
+
+void sim_mail_drop_late(struct reef_sim *sim)
+{
+	struct conn *conn, *next;
+
+	for (conn = sim->conns; conn; conn = next) {
+		next = conn->next;
+		if (conn->mails) /* one CONNECT, which holds the connection */
+			free_mail(conn->mails);
+	}
 }
 
 /* --- loss --- */
@@ -277,7 +308,7 @@ void sim_conn_lose(struct conn *conn, uint64_t notice0_ns, uint64_t notice1_ns,
 	sim_conn_ref(conn);
 	conn->state = CONN_LOST;
 	sim_trace(sim, TRACE_LOST, conn->sides[0].host,
-		  conn->sides[1].host->index, conn->session);
+		  conn->sides[1].host->index, conn->hello.session);
 	reef_timer_cancel(sim->sched, &conn->doom);
 	drop_mail_under_way(conn);
 	for (flight = conn->flights; flight; flight = next) {
@@ -472,8 +503,8 @@ static void act_on_mail(struct mail *mail)
 		sim_side_end(conn, mail->to, mail->code);
 		return;
 	}
-	if (conn->state == CONN_LOST ||
-	    (mail->kind != MAIL_CONNECT && !conn->sides[mail->to].link))
+	if (mail->kind != MAIL_CONNECT &&
+	    (conn->state == CONN_LOST || !conn->sides[mail->to].link))
 		return;
 	switch (mail->kind) {
 	case MAIL_CONNECT:

@@ -84,7 +84,7 @@ static void confirm_fence(struct reef_timer *timer)
 	for (conn = sim->conns; conn; conn = next) {
 		next = conn->next;
 		if (conn->sides[1].fabric != fabric ||
-		    !covers(fence, conn->session, conn->number))
+		    !covers(fence, conn->hello.session, conn->hello.number))
 			continue;
 		sim_conn_ref(conn);
 		sim_conn_lose(conn, sim_soon(sim), 0, reason);

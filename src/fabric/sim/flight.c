@@ -448,16 +448,6 @@ static uint32_t pick_fate(struct reef_sim *sim, uint32_t left)
 	}
 }
 
-static uint64_t pick_lateness(struct flight *flight)
-{
-	struct reef_sim *sim = flight->conn->sim;
-	uint64_t max_ns = 10 * sim->options.delay_max_ns;
-
-	if (reef_random_chance(&sim->net, 1, 2))
-		max_ns = 4 * sim_silence(flight->conn, 1 - flight->from);
-	return reef_random_below(&sim->net, max_ns + 1);
-}
-
 void sim_flight_stray(struct flight *flight)
 {
 	uint32_t i, kept = flight->step_next, last;
@@ -470,7 +460,7 @@ void sim_flight_stray(struct flight *flight)
 		return;
 	}
 	last = kept + pick_fate(flight->conn->sim, flight->steps_count - kept);
-	late_ns = pick_lateness(flight);
+	late_ns = sim_lateness(flight->conn, 1 - flight->from);
 	for (i = kept; i < flight->steps_count; i++) {
 		struct step step = flight->steps[i];
 		struct cargo *cargo = &flight->cargo[step.op];

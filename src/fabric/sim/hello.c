@@ -9,8 +9,10 @@
  *
  * (1) A session has one connection to a fabric that is not LOST, and before it
  *     is let in, nothing of its older ones can take effect any more (F5).
- * (2) A CONNECT whose connector has given up is not let in, so it cannot end a
- *     later one: a real hello takes several messages. */
+ * (2) A CONNECT whose connector has given up may come late if it has a number:
+ *     the last message of a real hello can be on its way then. It is let in
+ *     where its number allows that (F10), and lost soon. One without a number
+ *     is not let in any more: it would end a later link. */
 #include "fabric/sim/world.h"
 
 #include "base/mutant.h"
@@ -45,8 +47,7 @@ void sim_refuse(struct conn *conn, int code)
 
 static struct sim_link *make_link(struct sim_fabric *fabric,
 				  struct reef_queue *queue, struct conn *conn,
-				  struct reef_listener *listener,
-				  const char *identity)
+				  struct reef_listener *listener)
 {
 	struct sim_link *link = calloc(1, sizeof(*link));
 	struct side *side = &conn->sides[listener ? 1 : 0];
@@ -58,7 +59,8 @@ static struct sim_link *make_link(struct sim_fabric *fabric,
 		.queue = queue,
 		.listener = listener,
 	};
-	reef_link_set_owner(&link->base, conn->session, conn->number, identity);
+	reef_link_set_owner(&link->base, conn->hello.session,
+			    conn->hello.number, conn->hello.identity);
 	snprintf(link->base.host, sizeof(link->base.host), "%s",
 		 fabric->life->host->name);
 	link->fabric = fabric;
@@ -77,24 +79,25 @@ static int check_admission(struct sim_fabric *fabric,
 			   struct sim_listener *listener, struct conn *conn)
 {
 	const struct reef_listen_options *options = &listener->base.options;
-	const struct sim_link *asker = conn->sides[0].link;
 	uint8_t key[REEF_KEY_SIZE];
 	uint32_t links = fabric->accepted_count;
 	struct sim_link *link;
 	int rc;
 
-	if (options->credential(options->context, asker->base.identity,
-				conn->session, key) ||
-	    memcmp(key, asker->hello.key, sizeof(key)) != 0)
+	if (options->credential(options->context, conn->hello.identity,
+				conn->hello.session, key) ||
+	    memcmp(key, conn->hello.key, sizeof(key)) != 0)
 		return -REEF_EAUTH;
-	if (sim_is_fenced(fabric, conn->session) &&
+	if (sim_is_fenced(fabric, conn->hello.session) &&
 	    !REEF_MUTATED(SIM_F7_READMIT))
 		return -REEF_EFENCED;
-	rc = reef_numbers_check(&fabric->numbers, conn->session, conn->number);
+	rc = reef_numbers_check(&fabric->numbers, conn->hello.session,
+				conn->hello.number);
 	if (rc)
 		return rc;
 	for (link = fabric->links; link; link = link->next)
-		if (link->base.listener && link->base.session == conn->session)
+		if (link->base.listener &&
+		    link->base.session == conn->hello.session)
 			links--;
 	return links < fabric->base.options.links_max ? 0 : -EBUSY;
 }
@@ -106,7 +109,7 @@ static void end_older(struct sim_fabric *fabric, const struct conn *conn)
 
 	for (old = fabric->sim->conns; old; old = next) {
 		next = old->next;
-		if (old == conn || old->session != conn->session ||
+		if (old == conn || old->hello.session != conn->hello.session ||
 		    old->sides[1].fabric != fabric)
 			continue;
 		sim_conn_ref(old);
@@ -119,17 +122,23 @@ static void end_older(struct sim_fabric *fabric, const struct conn *conn)
 	}
 }
 
+bool sim_hello_may_be_late(const struct conn *conn)
+{
+	return conn->hello.number && !conn->sim->options.calm;
+}
+
 void sim_hello_asked(struct conn *conn)
 {
-	struct sim_link *asker = conn->sides[0].link, *link;
+	bool late = conn->state == CONN_LOST;
+	struct sim_link *link;
 	struct sim_listener *listener;
 	struct sim_fabric *fabric;
 	int rc;
 
 	/* (2) */
-	if (!asker || conn->state != CONN_OPENING)
+	if (late && !sim_hello_may_be_late(conn))
 		return;
-	listener = sim_find_listener(conn->sides[1].host, asker->hello.port);
+	listener = sim_find_listener(conn->sides[1].host, conn->hello.port);
 	if (!listener) {
 		sim_refuse(conn, -ECONNREFUSED);
 		return;
@@ -142,19 +151,23 @@ void sim_hello_asked(struct conn *conn)
 	}
 	end_older(fabric, conn);
 	link = NULL;
-	if (!reef_numbers_use(&fabric->numbers, conn->session, conn->number))
+	if (!reef_numbers_use(&fabric->numbers, conn->hello.session,
+			      conn->hello.number))
 		link = make_link(fabric, listener->base.queue, conn,
-				 &listener->base, asker->base.identity);
+				 &listener->base);
 	if (!link) {
 		sim_refuse(conn, -ENOMEM);
 		return;
 	}
 	fabric->accepted_count++;
-	conn->state = CONN_UP;
+	if (!late)
+		conn->state = CONN_UP;
 	sim_trace(conn->sim, TRACE_CONNECT, conn->sides[0].host,
-		  conn->sides[1].host->index, conn->session);
+		  conn->sides[1].host->index, conn->hello.session);
 	reef_link_opened(link->base.queue, &link->base);
 	sim_mail_send(conn, 0, &(struct mail){.kind = MAIL_WELCOME});
+	if (late)
+		sim_side_notice(conn, 1, sim_soon(conn->sim), -REEF_ENOLINK);
 }
 
 void sim_hello_answered(struct conn *conn, const struct mail *mail)
@@ -295,16 +308,21 @@ int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 	rc = parse_address(fabric->sim, address, &host, &port);
 	if (rc)
 		return rc;
-	rc = sim_conn_create(fabric->sim, options->session, options->number,
-			     &conn);
+	rc = sim_conn_create(fabric->sim, &conn);
 	if (rc)
 		return rc;
+	conn->hello = (struct hello){
+		.session = options->session,
+		.number = options->number,
+		.port = port,
+	};
+	memcpy(conn->hello.key, options->key, REEF_KEY_SIZE);
+	memcpy(conn->hello.identity, options->identity,
+	       strlen(options->identity));
 	conn->sides[0].host = fabric->life->host;
 	conn->sides[1].host = host;
-	link = make_link(fabric, queue, conn, NULL, options->identity);
+	link = make_link(fabric, queue, conn, NULL);
 	if (link) {
-		link->hello.port = port;
-		memcpy(link->hello.key, options->key, REEF_KEY_SIZE);
 		sim_mail_send(conn, 1, &(struct mail){.kind = MAIL_CONNECT});
 		*out = &link->base;
 	}

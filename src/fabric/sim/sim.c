@@ -172,6 +172,7 @@ void reef_sim_destroy(struct reef_sim *sim)
 		for (life = host->life; life; life = life->older)
 			while (life->fabrics)
 				close_fabric(life->fabrics);
+	sim_mail_drop_late(sim);
 	reef_assert(!sim->conns);
 	while ((host = sim->hosts)) {
 		sim->hosts = host->next;

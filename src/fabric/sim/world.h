@@ -190,10 +190,12 @@ struct sim_listener {
 	uint16_t port;
 };
 
-/* What a connector shows at the other end, beside its identity. */
+/* What a connector shows at the other end. */
 struct hello {
+	uint32_t session, number;
 	uint16_t port;
 	uint8_t key[REEF_KEY_SIZE];
+	char identity[REEF_IDENTITY_MAX + 1];
 };
 
 struct sim_link {
@@ -205,7 +207,6 @@ struct sim_link {
 	struct sim_link *readable_next;
 	bool readable;
 	uint32_t depth; /* batches under way */
-	struct hello hello;
 };
 
 struct sim_remote {
@@ -287,7 +288,8 @@ struct conn {
 	struct conn *next, **at; /* of the world */
 	enum conn_state state;
 	uint32_t refs; /* links, flights and mail */
-	uint32_t session, number;
+	struct hello hello;
+	struct life *late_for; /* LOST: who may still get the CONNECT */
 	uint64_t remotes_made;
 	struct side sides[2]; /* 0: who connected; 1: who accepted */
 	struct flight *flights, **flights_tail;
@@ -308,8 +310,7 @@ static inline bool side_is_alive(const struct side *side)
 	return side->fabric && !fabric_is_dead(side->fabric);
 }
 
-int sim_conn_create(struct reef_sim *sim, uint32_t session, uint32_t number,
-		    struct conn **out);
+int sim_conn_create(struct reef_sim *sim, struct conn **out);
 struct conn *sim_conn_ref(struct conn *conn);
 void sim_conn_unref(struct conn *conn);
 
@@ -320,6 +321,9 @@ void sim_conn_lose(struct conn *conn, uint64_t notice0_ns, uint64_t notice1_ns,
 		   int reason);
 uint64_t sim_soon(struct reef_sim *sim);
 uint64_t sim_silence(struct conn *conn, int side);
+/* How late something of a lost connection comes to a side, at most some
+ * silences. */
+uint64_t sim_lateness(struct conn *conn, int side);
 
 /* Let a side notice that its connection is lost, at the latest then. */
 void sim_side_notice(struct conn *conn, int side, uint64_t after_ns,
@@ -335,6 +339,8 @@ void sim_conn_cut(struct conn *conn, bool cut);
 void sim_mail_send(struct conn *conn, int to, const struct mail *mail);
 int sim_mail_read(struct sim_queue *queue);
 void sim_mail_drop_queue(struct sim_queue *queue);
+/* At the end of the world: what would have come late never comes. */
+void sim_mail_drop_late(struct reef_sim *sim);
 
 /* A message is at the card: it will be read when its queue is polled. */
 void sim_pipe_filled(struct sim_link *link);
@@ -354,6 +360,8 @@ struct sim_listener *sim_find_listener(struct reef_sim_host *host,
 				       uint16_t port);
 void sim_refuse(struct conn *conn, int code);
 void sim_hello_asked(struct conn *conn); /* at side 1 */
+/* True if a CONNECT may come after its connection is lost. */
+bool sim_hello_may_be_late(const struct conn *conn);
 void sim_hello_answered(struct conn *conn, const struct mail *mail);
 
 int sim_listen(struct reef_layer *layer, struct reef_queue *queue,

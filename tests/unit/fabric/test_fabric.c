@@ -165,6 +165,12 @@ static void fabric_withdraw_and_fence_ask_again(void **state)
 	fake->not_yet = 3;
 	assert_int_equal(reef_fence(queue, 5, 0), -ETIMEDOUT);
 	assert_int_equal(fake->not_yet, 2); /* asked once */
+	assert_int_equal(reef_end_links(queue, 5, 1, 0), -ETIMEDOUT);
+	assert_int_equal(fake->not_yet, 1);
+	assert_int_equal(reef_end_links(queue, 5, 1, REEF_FOREVER), 0);
+	assert_int_equal(reef_end_links(queue, 0, 1, 0), -EINVAL);
+	assert_int_equal(reef_end_links(queue, 5, 0, 0), -EINVAL);
+	fake->not_yet = 2;
 	assert_int_equal(reef_expose(&fake->fabric, &memory, &region), 0);
 	assert_int_equal(reef_withdraw(queue, region, 0), -ETIMEDOUT);
 	assert_int_equal(reef_withdraw(queue, region, REEF_FOREVER), 0);

@@ -118,6 +118,7 @@ static int try_everything(struct family *family)
 		reef_buffer_register(family->fabric, family->bytes, 8,
 				     (struct reef_buffer **)&out),
 		reef_fence(queue, 1, REEF_FOREVER),
+		reef_end_links(queue, 1, 1, REEF_FOREVER),
 	};
 
 	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)

@@ -315,6 +315,32 @@ static void fault_forever_fails_all_from_there_on(void **state)
 	fake_loop_close(&world.end);
 }
 
+static void fault_fence_and_end_links_are_refused_by_rule(void **state)
+{
+	struct world world;
+
+	(void)state;
+	start(&world, NULL);
+	assert_int_equal(reef_fault_add(world.fault,
+					&(struct reef_fault_rule){
+						.call = REEF_CALL_END_LINKS,
+						.kind = REEF_FAULT_REFUSE,
+						.nth = 2}),
+			 0);
+	assert_int_equal(reef_fault_add(world.fault,
+					&(struct reef_fault_rule){
+						.call = REEF_CALL_FENCE,
+						.kind = REEF_FAULT_REFUSE,
+						.nth = 1}),
+			 0);
+	assert_int_equal(reef_end_links(world.end.queue, 5, 1, 0), 0);
+	assert_int_equal(reef_end_links(world.end.queue, 5, 1, 0), -ETIMEDOUT);
+	assert_int_equal(reef_end_links(world.end.queue, 5, 1, 0), 0);
+	assert_int_equal(reef_fence(world.end.queue, 5, 0), -ETIMEDOUT);
+	assert_int_equal(reef_fence(world.end.queue, 5, 0), 0);
+	fake_loop_close(&world.end);
+}
+
 /* A run with a seed, as a string of statuses. */
 static void seeded_run(uint64_t seed, int statuses[200])
 {
@@ -391,6 +417,7 @@ int main(void)
 		cmocka_unit_test(fault_refuses_connect_and_attach),
 		cmocka_unit_test(fault_every_call_fails_in_turn),
 		cmocka_unit_test(fault_forever_fails_all_from_there_on),
+		cmocka_unit_test(fault_fence_and_end_links_are_refused_by_rule),
 		cmocka_unit_test(fault_same_seed_gives_the_same_faults),
 	};
 

@@ -9,6 +9,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -110,6 +111,26 @@ static void poster_start(struct poster *poster, struct shm_client *client)
 	shm_await(&poster_is_at_gate, 1);
 }
 
+/* As shm_client_start as session 1, with a link that has number 1. */
+static void start_numbered(struct shm_client *client, struct shm_node *node)
+{
+	struct reef_connect_options options = {
+		.session = SESSION(1),
+		.number = 1,
+		.identity = "test",
+		.timeout_ns = 20 * SECOND,
+	};
+
+	memset(options.key, 7, REEF_KEY_SIZE);
+	assert_int_equal(shm_client_open(client), 0);
+	assert_int_equal(reef_connect(client->queue, node->address, &options,
+				      &client->link),
+			 0);
+	assert_int_equal(reef_attach(client->queue, client->link, node->key,
+				     &client->remote),
+			 0);
+}
+
 /* `end` ends the link of a poster that is in the middle of its batch. */
 static void try_end_within_batch(int (*end)(struct shm_node *node),
 				 int expected)
@@ -120,7 +141,7 @@ static void try_end_within_batch(int (*end)(struct shm_node *node),
 	uint64_t *words;
 
 	shm_node_start(&node);
-	shm_client_start(&client, &node, 1);
+	start_numbered(&client, &node);
 	poster_start(&poster, &client);
 	assert_int_equal(end(&node), 0);
 	atomic_store(&gate_is_open, 1);
@@ -205,6 +226,45 @@ static void shm_new_link_waits_for_an_operation_under_way(void **state)
 	reef_turn_leave(&client.queue->turn);
 	assert_int_equal(end_by_new_link(&node), 0);
 	assert_int_equal(shm_client_put(&client, 0, 1), -REEF_ENOLINK);
+	shm_client_close(&client);
+	shm_node_stop(&node);
+}
+
+/* Ended by its number (F10). */
+static int end_first_link(struct shm_node *node)
+{
+	return reef_end_links(node->queue, SESSION(1), 1, node->timeout_ns);
+}
+
+static int end_by_number(struct shm_node *node)
+{
+	node->timeout_ns = 20 * SECOND;
+	return shm_node_call(node, end_first_link);
+}
+
+static void shm_end_within_a_batch_stops_the_rest(void **state)
+{
+	(void)state;
+	try_end_within_batch(end_by_number, -REEF_ENOLINK);
+}
+
+/* What an operation of the link is just doing comes before its end. */
+static void shm_end_waits_for_an_operation_under_way(void **state)
+{
+	struct shm_client client;
+	struct shm_node node;
+
+	(void)state;
+	shm_node_start(&node);
+	start_numbered(&client, &node);
+	node.timeout_ns = SECOND / 50;
+	reef_turn_enter(&client.queue->turn);
+	assert_int_equal(shm_node_call(&node, end_first_link), -ETIMEDOUT);
+	reef_turn_leave(&client.queue->turn);
+	assert_int_equal(end_by_number(&node), 0);
+	assert_int_equal(shm_client_put(&client, 0, 1), -REEF_ENOLINK);
+	shm_await(&node.closed, 1);
+	assert_int_equal(atomic_load(&node.reason), -REEF_ENOLINK);
 	shm_client_close(&client);
 	shm_node_stop(&node);
 }
@@ -646,6 +706,8 @@ int main(void)
 		cmocka_unit_test(shm_fence_whose_word_is_reused_stops_the_rest),
 		cmocka_unit_test(shm_new_link_within_a_batch_stops_the_rest),
 		cmocka_unit_test(shm_new_link_waits_for_an_operation_under_way),
+		cmocka_unit_test(shm_end_within_a_batch_stops_the_rest),
+		cmocka_unit_test(shm_end_waits_for_an_operation_under_way),
 		cmocka_unit_test(
 			shm_fence_kills_a_child_whose_child_has_the_socket),
 		cmocka_unit_test(

@@ -80,6 +80,9 @@ union reef_ask {
 	struct {
 		uint32_t space;
 		uint64_t size; /* 0: the pool's extent size */
+		/* Extents of this number or later are news to the asker, who
+		 * is content with one of them. 0: it wants a new one. */
+		uint32_t since;
 	} extent_add;
 	struct {
 		uint32_t extent;

@@ -15,7 +15,11 @@
  *     was waited for, and there is no room: -ENOSPC.
  * (4) A repetition gets the extent of the first try. Only if a node refused
  *     that one, and the broker restarted meanwhile, can a repetition leave a
- *     second one in the space, where the space's users find it. */
+ *     second one in the space, where the space's users find it.
+ * (5) A crowd that finds a space full gets one extent, not one each: who asks
+ *     says which extents it does not know yet, and is given the latest of
+ *     those, also while that is being made. It asks again if that is full,
+ *     too. */
 #include "pool/broker/lending.h"
 
 #include <errno.h>
@@ -433,6 +437,29 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 	return size > in->quota - in->used ? -EDQUOT : 0;
 }
 
+/* Find the latest extent of a space among those that the asker does not know,
+ * and wait until it is there.  -ENOENT: none, or it is too small. */
+static int find_newer_extent(struct reef_broker *broker, uint32_t id,
+			     uint64_t size, uint32_t since, uint32_t *number)
+{
+	const struct reef_state_space *space =
+		reef_state_space(broker->state, id);
+	const struct reef_state_extent *extent = NULL;
+	uint32_t i;
+
+	if (!since)
+		return -ENOENT;
+	/* Later extents have higher ordinals, while there are any left. */
+	for (i = space->ordinals; i > 0 && !extent; i--)
+		extent = reef_state_extent(broker->state,
+					   space->by_ordinal[i - 1]);
+	if (!extent || extent->number < since || extent->size < size ||
+	    extent->state != REEF_EXTENT_LIVE)
+		return -ENOENT;
+	*number = extent->number;
+	return await_extent(broker, *number);
+}
+
 /* The extent of a request: that of its first try, or a new one.  -EALREADY:
  * another try of it came first, while this one waited for room. */
 static int find_or_add_extent(struct reef_broker *broker,
@@ -458,6 +485,14 @@ static int find_or_add_extent(struct reef_broker *broker,
 	if (size == 0)
 		size = reef_state_setting(broker->state,
 					  REEF_SETTING_EXTENT_SIZE);
+	rc = broker_check_rights(broker, request, space, REEF_RIGHT_WRITE);
+	if (rc)
+		return rc;
+	rc = find_newer_extent(broker, space, size,
+			       request->body.ask.extent_add.since, number);
+	if (rc != -ENOENT)
+		return rc;
+	/* It may have waited, and the space be gone. */
 	rc = broker_check_rights(broker, request, space, REEF_RIGHT_WRITE);
 	if (rc == 0)
 		rc = check_size(broker, space, size);

@@ -247,12 +247,30 @@ const struct client_job_ops client_drop_ops = {
 
 /* --- grow --- */
 
+/* The latest extent of a space that the view has; 0: it has none. */
+static uint32_t find_latest(struct reef_client *client,
+			    const struct client_space *space)
+{
+	const struct client_extent *extent;
+	uint32_t latest = 0;
+
+	pthread_mutex_lock(&client->lock);
+	for (uint32_t i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (extent && extent->space == space && extent->extent > latest)
+			latest = extent->extent;
+	}
+	pthread_mutex_unlock(&client->lock);
+	return latest;
+}
+
 /* -EAGAIN: no node has come to the pool yet.  -ESTALE: an extent was added, and
  * lost with its node at once. */
 static int add_one(struct reef_client *client, struct client_grow_job *job)
 {
 	struct reef_body body = {
-		.ask.extent_add = {job->space->id, job->size},
+		.ask.extent_add = {job->space->id, job->size,
+				   find_latest(client, job->space) + 1},
 	};
 	struct client_extent *extent;
 	struct reef_answer answer = {0};

@@ -119,6 +119,61 @@ static void broker_memory_node_that_refuses_another_is_asked(void **state)
 	}
 }
 
+/* Ask for an extent, or any that is not known yet. */
+static int add_since(struct driver *driver, uint32_t space, uint64_t size,
+		     uint32_t since, uint32_t *number)
+{
+	struct reef_body body = {.ask.extent_add = {space, size, since}};
+	struct reef_answer answer = {0};
+	struct reef_cursor_in in;
+	struct reef_row row = {0};
+	int rc = driver_do(driver, REEF_POOL_EXTENT_ADD, &body, &answer);
+
+	if (rc)
+		return rc;
+	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,
+				     false};
+	while (reef_row_decode(&in, &row) > 0)
+		if (row.row == REEF_ROW_EXTENT)
+			*number = row.extent.number;
+	reef_answer_free(&answer);
+	return 0;
+}
+
+/* Who did not know of an extent gets it, and not another. */
+static int gives_what_is_new(struct stub_pool *pool)
+{
+	struct driver *owner = &pool->owner;
+	uint32_t space, first, again, next, large;
+	struct reef_row look;
+
+	TRY(stub_pool_ready(pool, 1));
+	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
+	TRY(add_since(owner, space, MIB, 1, &first));
+	TRY(add_since(owner, space, MIB, 1, &again));
+	WANT(again == first);
+	TRY(add_since(owner, space, MIB, first + 1, &next));
+	WANT(next > first);
+	TRY(add_since(owner, space, MIB, first, &again));
+	WANT(again == next);
+	/* What is too small does not do. */
+	TRY(add_since(owner, space, 2 * MIB, 1, &large));
+	WANT(large > next);
+	TRY(driver_look(owner, REEF_ROW_SPACE, space, &look));
+	WANT(look.space.used == 4 * MIB && look.space.extents == 3);
+	/* Nothing is known: a new one is wanted. */
+	TRY(add_since(owner, space, MIB, 0, &next));
+	WANT(next > large);
+	return 0;
+}
+
+static void broker_memory_who_did_not_know_gets_what_is_new(void **state)
+{
+	struct stub_pool pool = {0};
+
+	run(&pool, gives_what_is_new, 1, 64 * MIB, 1);
+}
+
 /* The answer was lost, and then the extent with its node. */
 static int repeats_what_was_lost(struct stub_pool *pool)
 {
@@ -575,6 +630,8 @@ int main(void)
 		cmocka_unit_test(broker_memory_size_that_cannot_be_is_refused),
 		cmocka_unit_test(
 			broker_memory_node_that_refuses_another_is_asked),
+		cmocka_unit_test(
+			broker_memory_who_did_not_know_gets_what_is_new),
 		cmocka_unit_test(broker_memory_two_tries_of_a_request_are_one),
 		cmocka_unit_test(broker_memory_request_stays_its_sessions),
 		cmocka_unit_test(

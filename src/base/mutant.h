@@ -74,6 +74,8 @@
 	X(HEAP_LATE_HEADER, "Rule 4: published before its header.") \
 	X(HEAP_ADOPT_ALIVE, "Rule 8: nobody asks whether it is FENCED.") \
 	X(HEAP_FREE_WRITE, "Rule 5: a WRITE instead of a CAS frees.") \
+	X(HEAP_ABANDON_UNJUDGED, "Rule 8: what waits is given away.") \
+	X(HEAP_FREE_KEPT, "Rule 8: a KEPT block ends with its session.") \
 	X(HEAP_END_EARLY, "Rule 8: done is said before all is judged.")
 
 #define REEF_MUTANTS_OF_LOCK(X) \

@@ -1,4 +1,4 @@
-/* adopt.c - a dead session's chunks become ours.
+/* adopt.c - a dead session's chunks become ours, or those that are ABANDONED.
  *
  * A *chain* is a longest row of chunks linked by runs that cross their borders;
  * mostly it is one chunk. Its runs stay whole only if all of it goes to one
@@ -16,6 +16,11 @@
  *   look: words    READ descriptors   READ headers   CAS first   CAS others
  *        +---------------+------------------+------------+-----------+---> ours
  *
+ * A chain that is ABANDONED is adopted in the same way, if all its words say
+ * so: they were given away before its first chunk was (relinquish.c). A chunk
+ * that is ABANDONED in a chain whose first one a dead session has was given
+ * away by that one, which did not get further: it goes with the first, too.
+ *
  * Headers are read before the chunks are ours: a dead session's change only by
  * others' frees, which the counters tell, as they were read with the words. If
  * a recoverer had them meanwhile, the CAS fails. So no READ can fail once
@@ -23,37 +28,11 @@
  *
  * Whatever is read may be nonsense. A head that does not fit is a unit that is
  * never used; a header that makes no sense is a block that is never used. */
-#include "pool/client/heap/internal.h"
+#include "pool/client/heap/adopt.h"
 
-#define BULK_MAX 512u
-#define BULK_BATCH 16u
+#include "base/mutant.h"
+
 #define DOUBT_MAX 16u
-
-struct chain {
-	uint32_t first, last; /* chunks */
-	bool wanted, ours;
-};
-
-struct adoption {
-	struct reef_heap *heap;
-	struct extent *extent;
-	struct reef_heap_recovery *list; /* whose chunks are wanted */
-	uint32_t list_count;
-	uint64_t *words; /* of all chunks, as they were read */
-	uint64_t *descriptors;
-	struct chain *chains;
-	uint32_t chains_count;
-	struct run **runs; /* of the chains, by unit; NULL: taken over */
-	uint32_t runs_count;
-	uint8_t *bulk;
-	struct reef_access accesses[HEAP_BATCH];
-	struct {
-		struct run *run;
-		uint32_t index; /* of a block; UINT32_MAX: a whole unit */
-		uint64_t header;
-	} reads[HEAP_BATCH];
-	uint32_t count, bulk_count;
-};
 
 /* --- whose they are --- */
 
@@ -104,8 +83,7 @@ static const struct chain *chain_of(const struct adoption *a, uint32_t index)
 	return chain;
 }
 
-/* The same for the chain that a chunk is in. */
-static void blame_chain(const struct adoption *a, uint32_t index, int status)
+void heap_blame_chain(const struct adoption *a, uint32_t index, int status)
 {
 	const struct chain *chain = chain_of(a, index);
 
@@ -156,10 +134,39 @@ static void chains_find(struct adoption *a)
 	}
 }
 
+static bool is_chain_abandoned(const struct adoption *a,
+			       const struct chain *chain)
+{
+	for (uint32_t c = chain->first; c <= chain->last; c++)
+		if (!heap_chunk_is_abandoned(a->words[c]))
+			return false;
+	return true;
+}
+
+/* Mark some chains to adopt that are nobody's. */
+static void chains_choose_abandoned(struct adoption *a)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < a->chains_count && count < a->max; i++) {
+		struct chain *chain = &a->chains[i];
+
+		chain->wanted = a->extent->chunks[chain->first].partly ||
+				(chain->last >= a->from &&
+				 is_chain_abandoned(a, chain));
+		if (chain->wanted)
+			count += chain->last - chain->first + 1;
+	}
+}
+
 /* Mark the chains to adopt: those whose first chunk is a dead session's, or is
  * ours since an attempt that did not get the rest. */
 static void chains_choose(struct adoption *a)
 {
+	if (a->abandoned) {
+		chains_choose_abandoned(a);
+		return;
+	}
 	for (uint32_t i = 0; i < a->chains_count; i++) {
 		struct chain *chain = &a->chains[i];
 		const struct chunk *first = &a->extent->chunks[chain->first];
@@ -224,15 +231,28 @@ static int make_runs(struct adoption *a, const struct chain *chain)
 	return rc;
 }
 
+/* True if the blocks of a run were judged: its chunk is ABANDONED, or was when
+ * we adopted it. */
+static bool is_judged(const struct adoption *a, const struct run *run)
+{
+	uint32_t index = run->first / HEAP_UNITS_PER_CHUNK;
+	const struct chunk *chunk = &a->extent->chunks[index];
+
+	return chunk->partly ? !chunk->from
+			     : heap_chunk_is_abandoned(a->words[index]);
+}
+
 /* Note what the header of a block says. */
-static void apply_header(struct adoption *a, struct run *run, uint32_t index,
+static void apply_header(void *context, struct run *run, uint32_t index,
 			 uint64_t header)
 {
+	struct adoption *a = context;
 	uint32_t *block = &run->blocks[index];
+	uint32_t unjudged = is_judged(a, run) ? 0 : BLOCK_UNJUDGED;
 
 	if (!heap_header_is_sane(header)) {
-		blame_chain(a, run->first / HEAP_UNITS_PER_CHUNK,
-			    -REEF_ECORRUPT);
+		heap_blame_chain(a, run->first / HEAP_UNITS_PER_CHUNK,
+				 -REEF_ECORRUPT);
 		*block |= BLOCK_OUT; /* never used again */
 		return;
 	}
@@ -242,97 +262,31 @@ static void apply_header(struct adoption *a, struct run *run, uint32_t index,
 		 ((uint32_t)heap_header_kind(header) << 8);
 	switch (heap_header_state(header)) {
 	case HEAP_BLOCK_LIVE:
-		*block |= BLOCK_OUT | BLOCK_ADOPTED | BLOCK_UNJUDGED;
+		*block |= BLOCK_OUT | BLOCK_ADOPTED | unjudged;
 		break;
 	case HEAP_BLOCK_RETIRED:
-		*block |= BLOCK_OUT | BLOCK_LIMBO | BLOCK_UNJUDGED;
+		*block |= BLOCK_OUT | BLOCK_LIMBO | unjudged;
 		break;
 	case HEAP_BLOCK_KEPT:
 		*block |= BLOCK_OUT | BLOCK_ADOPTED | BLOCK_SHARED;
+		if (REEF_MUTATED(HEAP_FREE_KEPT))
+			*block |= unjudged;
 		break;
 	default:
 		break;
 	}
 }
 
-static int read_batch(struct adoption *a)
-{
-	int rc = a->count ? heap_execute(a->heap, a->accesses, a->count) : 0;
-
-	for (uint32_t i = 0; i < a->count && !rc; i++) {
-		struct run *run = a->reads[i].run;
-		uint64_t start = a->accesses[i].address, header;
-
-		if (a->reads[i].index != UINT32_MAX) {
-			apply_header(a, run, a->reads[i].index,
-				     a->reads[i].header);
-			continue;
-		}
-		for (uint32_t b = 0; b < run->count; b++) {
-			uint64_t at = heap_block_address(run, b) - HEAP_HEADER;
-
-			if (at < start || at >= start + REEF_UNIT_SIZE)
-				continue;
-			memcpy(&header,
-			       (uint8_t *)a->accesses[i].local + (at - start),
-			       8);
-			apply_header(a, run, b, header);
-		}
-	}
-	a->count = a->bulk_count = 0;
-	return rc;
-}
-
-static int read_later(struct adoption *a, struct run *run, uint32_t index,
-		      uint64_t address)
-{
-	a->reads[a->count].run = run;
-	a->reads[a->count].index = index;
-	if (index == UINT32_MAX)
-		a->accesses[a->count] = heap_read(
-			address, a->bulk + a->bulk_count++ * REEF_UNIT_SIZE,
-			REEF_UNIT_SIZE);
-	else
-		a->accesses[a->count] =
-			heap_read(address, &a->reads[a->count].header, 8);
-	a->count++;
-	if (a->count == HEAP_BATCH || a->bulk_count == BULK_BATCH)
-		return read_batch(a);
-	return 0;
-}
-
-static int read_headers(struct adoption *a)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < a->runs_count && !rc; i++) {
-		struct run *run = a->runs[i];
-
-		if (run->block_size > BULK_MAX) {
-			for (uint32_t b = 0; b < run->count && !rc; b++)
-				rc = read_later(a, run, b,
-						heap_block_address(run, b) -
-							HEAP_HEADER);
-			continue;
-		}
-		for (uint32_t u = 0; u < run->units && !rc; u++)
-			rc = read_later(a, run, UINT32_MAX,
-					run->address - HEAP_HEADER +
-						u * REEF_UNIT_SIZE);
-	}
-	return rc ? rc : read_batch(a);
-}
-
 /* --- adopting --- */
 
-/* 1: the chunk names a session of the list, or another that is FENCED.  0: it
- * does not.  -errno. */
+/* 1: the chunk names a session of the list, another that is FENCED, or nobody.
+ * 0: it does not.  -errno. */
 static int may_adopt(struct adoption *a, uint32_t index)
 {
 	const struct reef_heap_ops *ops = a->heap->options.ops;
 	uint32_t owner = heap_chunk_owner(a->words[index]);
 
-	if (dead_owner(a, index))
+	if (dead_owner(a, index) || heap_chunk_is_abandoned(a->words[index]))
 		return 1;
 	if (!heap_chunk_is_owned(a->words[index], owner) || !owner ||
 	    owner == a->heap->session)
@@ -369,8 +323,18 @@ static void note_adopted(struct adoption *a, uint32_t index, uint64_t word)
 	chunk->from = heap_chunk_owner(a->words[index]);
 	chunk->free_map = 0;
 	chunk->found = chunk->counter;
+	a->adopted++;
 	a->extent->mine++;
 	a->heap->chunks++;
+}
+
+/* Another was first. */
+static void note_missed(struct adoption *a, uint32_t index,
+			const struct reef_access *cas)
+{
+	heap_blame_chain(a, index, -EBUSY);
+	if (!cas->status)
+		a->extent->chunks[index].word = cas->result;
 }
 
 /* Adopt the chunks of these numbers, at most HEAP_BATCH. */
@@ -397,7 +361,7 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 		if (one == 1 && !a->extent->dead)
 			note_adopted(a, chunks[i], a->accesses[i].operand);
 		else if (one == 0)
-			blame_chain(a, chunks[i], -EBUSY);
+			note_missed(a, chunks[i], &a->accesses[i]);
 		else if (one < 0)
 			rc = rc ? rc : one;
 	}
@@ -438,129 +402,6 @@ static int adopt_round(struct adoption *a, bool first)
 	return rc ? rc : adopt_chunks(a, chunks, count);
 }
 
-/* --- taking over --- */
-
-static int judge_later(struct reef_heap *heap, uint64_t address,
-		       uint32_t session)
-{
-	if (heap->unjudged_count == heap->unjudged_capacity) {
-		uint32_t capacity = heap->unjudged_capacity
-					    ? heap->unjudged_capacity * 2
-					    : 256;
-		struct unjudged *more =
-			realloc(heap->unjudged, capacity * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		heap->unjudged = more;
-		heap->unjudged_capacity = capacity;
-	}
-	heap->unjudged[heap->unjudged_count++] =
-		(struct unjudged){address, session};
-	return 0;
-}
-
-/* Make a run ours, with what was read of its blocks. */
-static int install_run(struct adoption *a, struct run *run)
-{
-	struct reef_heap *heap = a->heap;
-	uint32_t chunk = run->first / HEAP_UNITS_PER_CHUNK;
-	int rc = 0;
-
-	heap_run_map(run);
-	run->bump = run->count;
-	for (uint32_t i = run->count; i-- > 0;) {
-		if (run->blocks[i] & BLOCK_OUT) {
-			if (run->blocks[i] & BLOCK_UNJUDGED && !rc)
-				rc = judge_later(heap,
-						 heap_block_address(run, i),
-						 a->extent->chunks[chunk].from);
-		} else if (run->kind == RUN_SLAB) {
-			run->stack[run->top++] =
-				(uint32_t)heap_block_address(run, i);
-		} else {
-			run->bump = 0;
-		}
-	}
-	if (!heap_run_used(run))
-		heap_run_drop(heap, run);
-	else if (heap_run_has_room(run))
-		heap_list_add(&heap->partial[run->class], run);
-	return rc;
-}
-
-/* Make units that are in no run free, but for heads that made no sense. */
-static int install_free(struct adoption *a, uint32_t first, uint32_t end)
-{
-	uint32_t from = first;
-	int rc = 0;
-
-	for (uint32_t unit = first; unit < end && !rc; unit++) {
-		if (!heap_descriptor_is_head(a->descriptors[unit]))
-			continue;
-		blame_chain(a, unit / HEAP_UNITS_PER_CHUNK, -REEF_ECORRUPT);
-		if (unit > from)
-			rc = heap_units_add(a->heap, a->extent, from, unit);
-		from = unit + 1;
-	}
-	if (!rc && end > from)
-		rc = heap_units_add(a->heap, a->extent, from, end);
-	return rc;
-}
-
-static int install_chain(struct adoption *a, const struct chain *chain,
-			 uint32_t *next)
-{
-	const struct heap_shape *shape = &a->extent->shape;
-	uint32_t unit = heap_chunk_first(shape, chain->first);
-	uint32_t end = heap_chunk_end(shape, chain->last);
-	int rc = 0, one;
-
-	memcpy(&a->extent->shadow[unit], &a->descriptors[unit],
-	       (end - unit) * 8);
-	for (uint32_t c = chain->first; c <= chain->last; c++)
-		a->extent->chunks[c].partly = false;
-	while (*next < a->runs_count && a->runs[*next]->first < end) {
-		struct run *run = a->runs[*next];
-
-		one = install_free(a, unit, run->first);
-		rc = rc ? rc : one;
-		unit = run->first + run->units;
-		a->runs[(*next)++] = NULL;
-		one = install_run(a, run);
-		rc = rc ? rc : one;
-	}
-	one = install_free(a, unit, end);
-	return rc ? rc : one;
-}
-
-/* Chains all of whose chunks are ours are taken over; of others the runs are
- * dropped. */
-static int install_all(struct adoption *a)
-{
-	uint32_t next = 0;
-	int rc = 0, one;
-
-	for (uint32_t i = 0; i < a->chains_count; i++) {
-		struct chain *chain = &a->chains[i];
-		uint32_t end = heap_chunk_end(&a->extent->shape, chain->last);
-
-		chain->ours = chain->wanted;
-		for (uint32_t c = chain->first; c <= chain->last; c++)
-			chain->ours &= a->extent->chunks[c].partly;
-		if (chain->ours) {
-			one = install_chain(a, chain, &next);
-			rc = rc ? rc : one;
-		}
-		while (next < a->runs_count && a->runs[next]->first < end) {
-			heap_run_fini(a->runs[next]);
-			free(a->runs[next]);
-			a->runs[next++] = NULL;
-		}
-	}
-	return rc;
-}
-
 /* --- one extent --- */
 
 /* True if something in the extent is to be adopted. */
@@ -597,7 +438,8 @@ static int adopt_chains(struct adoption *a)
 		if (a->chains[i].wanted)
 			rc = make_runs(a, &a->chains[i]);
 	if (!rc)
-		rc = read_headers(a);
+		rc = heap_read_headers(a->heap, a->runs, a->runs_count,
+				       apply_header, a);
 	if (!rc)
 		rc = adopt_round(a, true);
 	if (!rc)
@@ -606,7 +448,7 @@ static int adopt_chains(struct adoption *a)
 		return -REEF_ELOST;
 	/* Whole chains are taken over, even if others could not be had. */
 	if (a->chains_count && !rc)
-		rc = install_all(a);
+		rc = heap_install_chains(a);
 	return rc;
 }
 
@@ -619,37 +461,52 @@ static int adopt_extent(struct adoption *a)
 	a->descriptors = calloc(units, sizeof(*a->descriptors));
 	a->chains = malloc(chunks * sizeof(*a->chains));
 	a->runs = malloc(units * sizeof(struct run *));
-	a->bulk = malloc(BULK_BATCH * REEF_UNIT_SIZE);
-	if (a->descriptors && a->chains && a->runs && a->bulk)
+	if (a->descriptors && a->chains && a->runs)
 		rc = adopt_chains(a);
 	drop_runs(a);
 	free(a->descriptors);
 	free(a->chains);
 	free(a->runs);
-	free(a->bulk);
 	return rc;
+}
+
+static struct adoption *adoption_make(struct reef_heap *heap,
+				      struct extent *extent)
+{
+	struct adoption *a = calloc(1, sizeof(*a));
+	uint32_t chunks = extent->shape.chunks;
+
+	if (!a)
+		return NULL;
+	a->heap = heap;
+	a->extent = extent;
+	a->words = calloc(chunks + 1, sizeof(*a->words));
+	if (!a->words) {
+		free(a);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < chunks; i++)
+		a->words[i] = extent->chunks[i].word;
+	return a;
+}
+
+static void adoption_free(struct adoption *a)
+{
+	free(a->words);
+	free(a);
 }
 
 static int adopt_in_extent(struct reef_heap *heap, struct extent *extent,
 			   struct reef_heap_recovery *list, uint32_t count)
 {
-	struct adoption *a = calloc(1, sizeof(*a));
+	struct adoption *a = adoption_make(heap, extent);
 	uint32_t chunks = extent->shape.chunks;
 	int rc = 0;
 
 	if (!a)
 		return -ENOMEM;
-	a->heap = heap;
-	a->extent = extent;
 	a->list = list;
 	a->list_count = count;
-	a->words = calloc(chunks + 1, sizeof(*a->words));
-	if (!a->words) {
-		free(a);
-		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < chunks; i++)
-		a->words[i] = extent->chunks[i].word;
 	if (is_wanted(a))
 		rc = adopt_extent(a);
 	if (heap_is_lost(rc)) {
@@ -658,8 +515,7 @@ static int adopt_in_extent(struct reef_heap *heap, struct extent *extent,
 	}
 	if (rc && chunks)
 		blame(a, 0, chunks - 1, rc);
-	free(a->words);
-	free(a);
+	adoption_free(a);
 	return 0;
 }
 
@@ -682,7 +538,7 @@ static int read_tables_left(struct reef_heap *heap)
 			continue;
 		node = ops->node ? ops->node(heap->options.context, e->number)
 				 : 0;
-		for (i = 0; i < count && away[i] != node; i++)
+		for (i = 0; i < count && (!node || away[i] != node); i++)
 			;
 		if (i < count)
 			continue;
@@ -719,4 +575,87 @@ void heap_adopt(struct reef_heap *heap, struct reef_heap_recovery *list,
 	for (uint32_t i = 0; i < count && rc; i++)
 		if (list[i].dead)
 			note_status(&list[i], rc);
+}
+
+/* --- chunks that are nobody's --- */
+
+static uint32_t count_abandoned(const struct extent *extent)
+{
+	uint32_t count = 0;
+
+	if (!extent->known || extent->dead || extent->wrong)
+		return 0;
+	for (uint32_t i = 0; i < extent->shape.chunks; i++)
+		count += !extent->chunks[i].mine &&
+			 heap_chunk_is_abandoned(extent->chunks[i].word);
+	return count;
+}
+
+/* Pick one at random, so that many who look at the same words do not all want
+ * the same one. NULL: there is none. */
+static struct extent *pick_abandoned(struct reef_heap *heap, uint32_t *chunk)
+{
+	struct extent *extent;
+	uint64_t total = 0, skip;
+	uint32_t at = 0;
+
+	for (struct extent *e = heap->extents; e; e = e->next)
+		total += count_abandoned(e);
+	if (!total)
+		return NULL;
+	skip = reef_random_below(&heap->random, total);
+	for (extent = heap->extents; extent; extent = extent->next) {
+		if (skip < count_abandoned(extent))
+			break;
+		skip -= count_abandoned(extent);
+	}
+	reef_assert(extent != NULL); /* skip is below their number */
+	while (extent->chunks[at].mine ||
+	       !heap_chunk_is_abandoned(extent->chunks[at].word) || skip--)
+		at++;
+	*chunk = at;
+	return extent;
+}
+
+int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max)
+{
+	uint32_t chunk;
+	struct extent *extent = pick_abandoned(heap, &chunk);
+	struct adoption *a;
+	int rc;
+
+	if (!extent)
+		return 0;
+	a = adoption_make(heap, extent);
+	if (!a)
+		return -ENOMEM;
+	a->abandoned = true;
+	a->from = chunk;
+	a->max = max;
+	rc = adopt_extent(a);
+	if (heap_is_lost(rc)) {
+		reef_heap_forget(heap, extent->number);
+		rc = 0;
+	}
+	rc = rc ? rc : (int)a->adopted;
+	adoption_free(a);
+	return rc;
+}
+
+int reef_heap_adopt(struct reef_heap *heap, uint32_t max)
+{
+	int rc = heap_lock(heap), total = 0;
+
+	if (rc)
+		return rc;
+	rc = heap_read_tables(heap);
+	while (!rc && (uint32_t)total < max) {
+		rc = heap_adopt_abandoned(heap, max - (uint32_t)total);
+		if (rc <= 0)
+			break;
+		total += rc;
+		rc = 0;
+	}
+	heap_unlock(heap);
+	return rc ? rc : total;
 }

@@ -22,7 +22,10 @@
 #define LOOK_BYTES (1u << 20) /* of tables in one batch */
 #define TRIES 3u	      /* scans for blocks that a counter tells of */
 #define SCAN_PART 32u	      /* a pause is that many times a full scan */
-#define GROW_USUAL 256u	      /* units up to which a usual extent will do */
+#define ADOPTS_MAX 8u	      /* before the space grows; each some chunks */
+#define ADOPT_FEW 4u
+#define ADOPT_MANY 32u
+#define GROW_USUAL 256u /* units up to which a usual extent will do */
 
 bool heap_is_lost(int status)
 {
@@ -567,12 +570,24 @@ static int take_back_freed(struct reef_heap *heap, bool everywhere)
 	return rc;
 }
 
+/* Adopt chunks that are ABANDONED; they may have room. Where the space can
+ * grow, not for long. False: there are no more, or growing is better. */
+static bool adopt_some(struct reef_heap *heap, bool may_grow, uint32_t *adopts)
+{
+	if (may_grow && *adopts >= ADOPTS_MAX)
+		return false;
+	++*adopts;
+	return heap_adopt_abandoned(heap, may_grow ? ADOPT_FEW : ADOPT_MANY) >
+	       0;
+}
+
 /* Make units free by claiming chunks, or, if it may, by growing the space. */
 static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
 			 bool may_grow)
 {
 	bool looked = false;
 	struct stretch stretch;
+	uint32_t adopts = 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < ROUNDS_MAX && !rc; i++) {
@@ -587,7 +602,7 @@ static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
 		} else if (!looked) {
 			rc = take_back_freed(heap, false);
 			looked = true;
-		} else {
+		} else if (!adopt_some(heap, may_grow, &adopts)) {
 			rc = may_grow ? grow_space(heap, units) : -ENOSPC;
 		}
 	}

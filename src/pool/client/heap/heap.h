@@ -5,6 +5,7 @@
  *
  *   chunk   FREE --claim: CAS--> OWNED --release: CAS--> FREE
  *                                OWNED --adopt: CAS--> OWNED by another
+ *           OWNED --relinquish: CAS--> ABANDONED --adopt: CAS--> OWNED
  *   unit    (never used) 0 -> SLAB class, n units | LARGE n units | INNER
  *                          <-> SPARE (was used, is free)
  *   block   0 -> LIVE -> FREE | RETIRED        LIVE <-> KEPT -> FREE | RETIRED
@@ -60,6 +61,10 @@
  *     session, for other kinds ask is_live; KEPT: stays. Afterwards no chunk
  *     names the dead session. Idempotent; the recoverer may die at any point.
  *     Chunks that a run ties together go to one session (adopt.c).
+ *     A recoverer that needs no memory gives what it has judged away again, as
+ *     FREE or ABANDONED (relinquish.c): that is nobody's, and whoever lacks
+ *     room adopts it before the space grows, and judges nothing again. Others
+ *     free in it as in any chunk.
  *     It ends whatever is lost or broken. A block or page about which an error
  *     is said that may pass (its node is away) waits for the next call, while
  *     others are judged; an extent whose table cannot be read is passed over,
@@ -221,6 +226,14 @@ int reef_heap_recover(struct reef_heap *heap, struct reef_heap_recovery *list,
 /* True if blocks wait to be judged, of that session or any (0), as a call of
  * the above failed. No operation. */
 bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session);
+
+/* Give every chunk away that nothing waits in: without a block as FREE, the
+ * others as ABANDONED. Nobody may allocate or free meanwhile. The first error;
+ * what could not be given away is tried again by the next call. */
+int reef_heap_relinquish(struct reef_heap *heap);
+/* Adopt ABANDONED chunks, up to `max` or a few more. Returns how many, or an
+ * error. */
+int reef_heap_adopt(struct reef_heap *heap, uint32_t max);
 
 /* An extent went (lost, dropped): forget its chunks, blocks and headers. */
 void reef_heap_forget(struct reef_heap *heap, uint32_t extent);

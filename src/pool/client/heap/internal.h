@@ -6,10 +6,13 @@
  *   run.c      slabs and large blocks: cutting a run, giving it back
  *   claim.c    chunks: read their tables, claim, grow
  *   release.c  chunks: give back
+ *   relinquish.c  chunks with blocks: give away
  *   pending.c  headers that wait (rule 4)
  *   collect.c  others' frees, limbo (R8)
  *   other.c    blocks of others: free, keep, size
- *   adopt.c    dead sessions' chunks
+ *   adopt.c    dead sessions' chunks, and ABANDONED ones (adopt.h)
+ *   install.c  what was adopted becomes the heap's
+ *   headers.c  the headers of whole runs
  *   recover.c  dead sessions' blocks
  *   abandon.c  the blocks of a session that ends well
  *
@@ -87,6 +90,13 @@ struct run {
 	uint32_t single; /* LARGE: its one block */
 };
 
+/* Of a chunk that is being relinquished: what is left to do. */
+enum leaving {
+	LEAVING_NONE,
+	LEAVING_FIRST, /* its CAS, after those of the others of its chain */
+	LEAVING_OTHER, /* its CAS */
+};
+
 /* What is known of a chunk; of others' it may be out of date. */
 struct chunk {
 	uint64_t word;
@@ -95,8 +105,9 @@ struct chunk {
 	uint16_t free_map; /* of a chunk of ours: which units are free */
 	uint8_t tries;	   /* scans that are left to find the rest */
 	bool mine;
-	bool partly;   /* ours by adoption; others of its chain are not yet */
-	uint32_t from; /* the session that it was adopted from */
+	bool partly;	 /* ours by adoption; others of its chain are not yet */
+	uint8_t leaving; /* enum leaving; it is not ours then */
+	uint32_t from;	 /* the session that it was adopted from; 0: nobody */
 };
 
 struct extent {
@@ -370,6 +381,10 @@ int heap_units_add(struct reef_heap *heap, struct extent *extent,
  * -ENOMEM. */
 int heap_units_remove(struct reef_heap *heap, struct extent *extent,
 		      uint32_t chunk);
+/* Take the free units of a range out of the free runs.  -ENOMEM: only where a
+ * free run goes on at both ends. */
+int heap_units_cut(struct reef_heap *heap, struct extent *extent,
+		   uint32_t first, uint32_t end);
 /* True if heap_units_take would find that many units. */
 bool heap_units_has(const struct reef_heap *heap, uint32_t units);
 /* A free run's extent is gone: take the run out of its bin for good. */
@@ -396,6 +411,8 @@ int heap_run_init(struct reef_heap *heap, struct run *run, uint8_t kind,
 		  uint32_t class);
 /* Name a run in runs[] of all its units, where heap_run_at finds it. */
 void heap_run_map(struct run *run);
+/* A run in use is no longer ours: take it from all lists, and free it. */
+void heap_run_forget(struct reef_heap *heap, struct run *run);
 /* A block of a run becomes free, with which the run may be dropped. */
 void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index);
 
@@ -416,6 +433,10 @@ bool heap_is_lost(int status);
 
 /* --- release.c --- */
 
+/* An old head below a unit, the first of its chunk, may claim to reach into it:
+ * add the WRITE that makes it SPARE. Returns how many accesses there are. */
+uint32_t heap_cut_cover(struct extent *extent, uint32_t first,
+			struct reef_access *accesses, uint32_t count);
 /* Give empty chunks back but for `keep`; locked. */
 int heap_release(struct reef_heap *heap, uint32_t keep);
 /* Take the lock, and do so but for spare_max. */
@@ -460,6 +481,19 @@ int heap_pending_write(struct reef_heap *heap);
  * error: not all of them are ours. */
 void heap_adopt(struct reef_heap *heap, struct reef_heap_recovery *list,
 		uint32_t count);
+
+/* Adopt ABANDONED chunks, as reef_heap_adopt, by words that were read before;
+ * locked. */
+int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max);
+
+/* --- headers.c --- */
+
+/* What a header of a run says. */
+typedef void heap_header_fn(void *context, struct run *run, uint32_t index,
+			    uint64_t header);
+/* Read the headers of all blocks of some runs. */
+int heap_read_headers(struct reef_heap *heap, struct run **runs, uint32_t count,
+		      heap_header_fn *each, void *context);
 
 /* --- other.c --- */
 

@@ -21,7 +21,11 @@
 /* The first word of an extent: format 32 (high), magic 32. */
 #define HEAP_EXTENT_WORD (((uint64_t)HEAP_FORMAT << 32) | HEAP_MAGIC)
 
-enum heap_chunk_state { HEAP_CHUNK_FREE, HEAP_CHUNK_OWNED };
+enum heap_chunk_state {
+	HEAP_CHUNK_FREE,
+	HEAP_CHUNK_OWNED,
+	HEAP_CHUNK_ABANDONED, /* nobody's; its blocks were judged */
+};
 
 enum heap_unit_kind {
 	HEAP_UNIT_NEVER, /* never used; its memory is zero */
@@ -73,6 +77,11 @@ static inline bool heap_chunk_is_owned(uint64_t word, uint32_t owner)
 {
 	return (word & 15) == HEAP_CHUNK_OWNED &&
 	       heap_chunk_owner(word) == owner;
+}
+
+static inline bool heap_chunk_is_abandoned(uint64_t word)
+{
+	return (uint16_t)word == HEAP_CHUNK_ABANDONED && word >> 32 == 0;
 }
 
 /* Generation 0 is for chunks that nobody ever had. */

@@ -8,10 +8,8 @@
 #define RELEASE_BATCH 40u /* chunks; three accesses each */
 #define DOUBT_MAX 16u
 
-/* An old head below a chunk may claim to reach into it: add the WRITE that
- * makes it SPARE. */
-static uint32_t release_cover(struct extent *extent, uint32_t first,
-			      struct reef_access *accesses, uint32_t count)
+uint32_t heap_cut_cover(struct extent *extent, uint32_t first,
+			struct reef_access *accesses, uint32_t count)
 {
 	uint32_t unit = first;
 
@@ -47,7 +45,7 @@ static uint32_t release_prepare(struct extent *extent, uint32_t index,
 	uint32_t end = heap_chunk_end(&extent->shape, index);
 	bool used = false;
 
-	count = release_cover(extent, first, accesses, count);
+	count = heap_cut_cover(extent, first, accesses, count);
 	for (uint32_t i = first; i < end; i++) {
 		if (!extent->shadow[i])
 			continue;

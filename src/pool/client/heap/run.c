@@ -250,9 +250,9 @@ int heap_large_make(struct reef_heap *heap, uint8_t kind, uint64_t size,
 	return 0;
 }
 
-void heap_run_drop(struct reef_heap *heap, struct run *run)
+/* Take a run in use from wherever blocks are looked for. */
+static void unlist_run(struct reef_heap *heap, struct run *run)
 {
-	reef_assert(heap_run_used(run) == 0);
 	if (run->is_listed)
 		heap_list_remove(&heap->partial[run->class], run);
 	if (heap->recent == run)
@@ -261,8 +261,23 @@ void heap_run_drop(struct reef_heap *heap, struct run *run)
 		heap->current[run->class] = NULL;
 	if (run->kind == RUN_SLAB && heap->vacant[run->class] == run)
 		heap->vacant[run->class] = NULL;
+}
+
+void heap_run_drop(struct reef_heap *heap, struct run *run)
+{
+	reef_assert(heap_run_used(run) == 0);
+	unlist_run(heap, run);
 	heap_run_fini(run);
 	heap_units_give(heap, run);
+}
+
+void heap_run_forget(struct reef_heap *heap, struct run *run)
+{
+	unlist_run(heap, run);
+	memset(&run->extent->runs[run->first], 0,
+	       run->units * sizeof(struct run *));
+	heap_run_fini(run);
+	free(run);
 }
 
 void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index)

@@ -286,15 +286,15 @@ static struct run *free_run_of(const struct extent *extent, uint32_t unit)
 	return extent->runs[at];
 }
 
-int heap_units_remove(struct reef_heap *heap, struct extent *extent,
-		      uint32_t chunk)
+/* Take units that are all of one free run out of it. */
+static int cut_run(struct reef_heap *heap, struct run *run, uint32_t first,
+		   uint32_t end)
 {
-	uint32_t first = heap_chunk_first(&extent->shape, chunk);
-	uint32_t end = heap_chunk_end(&extent->shape, chunk);
-	struct run *run = free_run_of(extent, first), *rest = NULL;
+	struct extent *extent = run->extent;
 	uint32_t run_end = run->first + run->units;
+	struct run *rest = NULL;
 
-	reef_assert(run_end >= end);
+	reef_assert(run->first <= first && run_end >= end);
 	if (run_end > end && run->first < first) {
 		rest = calloc(1, sizeof(*rest));
 		if (!rest)
@@ -316,6 +316,40 @@ int heap_units_remove(struct reef_heap *heap, struct extent *extent,
 		free(run); /* NULL: the lower part goes on as that run */
 	}
 	return 0;
+}
+
+int heap_units_remove(struct reef_heap *heap, struct extent *extent,
+		      uint32_t chunk)
+{
+	uint32_t first = heap_chunk_first(&extent->shape, chunk);
+
+	return cut_run(heap, free_run_of(extent, first), first,
+		       heap_chunk_end(&extent->shape, chunk));
+}
+
+static bool is_unit_free(const struct extent *extent, uint32_t unit)
+{
+	return extent->chunks[unit / HEAP_UNITS_PER_CHUNK].free_map &
+	       1u << unit % HEAP_UNITS_PER_CHUNK;
+}
+
+int heap_units_cut(struct reef_heap *heap, struct extent *extent,
+		   uint32_t first, uint32_t end)
+{
+	uint32_t unit = first, to;
+	int rc = 0;
+
+	while (unit < end && !rc) {
+		if (!is_unit_free(extent, unit)) {
+			unit++;
+			continue;
+		}
+		for (to = unit; to < end && is_unit_free(extent, to); to++)
+			;
+		rc = cut_run(heap, free_run_of(extent, unit), unit, to);
+		unit = to;
+	}
+	return rc;
 }
 
 void heap_units_forget(struct reef_heap *heap, struct run *run)

@@ -8,11 +8,13 @@
  *   - a block that is out has its bytes, and can be freed exactly once
  *   - at the end, when all sessions are gone and recovered, and what was kept
  *     is freed, no chunk is anybody's
+ * Half of the seeds have a janitor, which recovers and gives everything away.
  * The mutants of the heap break one of these each, and are found. */
 #include "base/mutant.h"
 #include "fixture/heap_recover.h"
 #include "fixture/heap_sim.h"
 #include "fixture/seeds.h"
+#include "pool/client/heap/layout.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@
 #define BOOK_MAX 4000u
 #define BOARD_SLOTS 12u
 #define STEPS 60u
+#define KIND 9 /* of blocks that live on as the book says */
 
 enum entry_state {
 	ENTRY_NONE,
@@ -51,7 +54,9 @@ struct book {
 	uint32_t count;
 	uint32_t kills;
 	struct heap_client *closer;
-	uint64_t allocs, frees, recovers; /* what a run did */
+	/* What a run did; abandoned: chunks that were, each time it was looked.
+	 */
+	uint64_t allocs, frees, recovers, abandoned;
 };
 
 static struct book *book_of(struct heap_client *client)
@@ -152,6 +157,35 @@ static uint32_t book_add(struct book *book, uint32_t owner, uint64_t address,
 	return ++book->count;
 }
 
+/* The judge of blocks of KIND: those that are out and were to stay do. */
+static int book_is_live(const struct land *land, uint64_t address)
+{
+	const struct book *book = (const struct book *)land;
+
+	for (uint32_t i = 0; i < book->count; i++)
+		if (book->entries[i].address == address &&
+		    book->entries[i].state == ENTRY_LIVE &&
+		    book->entries[i].kept)
+			return 1;
+	return 0;
+}
+
+/* A session is FENCED, and is about to be recovered: what ends with it. */
+static void book_end(struct book *book, uint32_t number)
+{
+	for (uint32_t i = 0; i < book->count; i++) {
+		struct entry *entry = &book->entries[i];
+
+		if (entry->owner != number || entry->state != ENTRY_LIVE ||
+		    entry->kept)
+			continue;
+		/* One that nobody knows of need not wait. */
+		snapshot(book, entry);
+		if (!entry->published)
+			entry->state = ENTRY_FREEING;
+	}
+}
+
 /* --- what clients do --- */
 
 static uint64_t some_size(struct reef_random *random)
@@ -205,12 +239,14 @@ static int do_alloc(struct heap_client *client)
 {
 	struct book *book = book_of(client);
 	uint64_t size = some_size(chance(client)), address;
+	bool stays = reef_random_chance(chance(client), 1, 12);
 	uint32_t number;
 	int rc;
 
 	if (book->count == BOOK_MAX)
 		return 0;
-	rc = reef_heap_alloc(client->heap, REEF_BLOCK_RAW, size, &address);
+	rc = reef_heap_alloc(client->heap, stays ? KIND : REEF_BLOCK_RAW, size,
+			     &address);
 	if (rc == -ENOSPC)
 		return 0;
 	if (rc) {
@@ -223,7 +259,8 @@ static int do_alloc(struct heap_client *client)
 		return -REEF_EHOSTDEAD; /* nobody has heard of it */
 	book->allocs++;
 	number = book_add(book, client->number, address, size);
-	if (reef_random_chance(chance(client), 1, 12)) {
+	book->entries[number - 1].kept = stays;
+	if (!stays && reef_random_chance(chance(client), 1, 12)) {
 		rc = reef_heap_keep(client->heap, address);
 		if (rc && !is_end(rc) && rc != -REEF_EINDOUBT)
 			land_wrong(&book->land, "keep: %s",
@@ -402,17 +439,7 @@ static int do_recover(struct heap_client *client, uint32_t number)
 	int rc;
 
 	if (fenced)
-		for (uint32_t i = 0; i < book->count; i++) {
-			struct entry *entry = &book->entries[i];
-
-			if (entry->owner != number ||
-			    entry->state != ENTRY_LIVE || entry->kept)
-				continue;
-			/* One that nobody knows of need not wait. */
-			snapshot(book, entry);
-			if (!entry->published)
-				entry->state = ENTRY_FREEING;
-		}
+		book_end(book, number);
 	rc = heap_recover_one(client->heap, SESSION(number), NULL, NULL);
 	book->recovers += rc == 0;
 	if (rc == -EBUSY || rc == -REEF_EINDOUBT)
@@ -482,6 +509,80 @@ static int client_run(struct reef_sim_host *host, void *arg)
 		rc = actor_main(&client->actors[0]);
 	if (second)
 		reef_fiber_join(second, &ended);
+	heap_client_close(client);
+	return rc;
+}
+
+/* --- the janitor --- */
+
+static uint64_t chunk_word(const struct land *land, uint32_t extent,
+			   uint32_t chunk)
+{
+	uint64_t word;
+
+	memcpy(&word,
+	       (uint8_t *)land->memory->base + extent * LAND_EXTENT + 64 +
+		       16 * chunk,
+	       8);
+	return word;
+}
+
+static uint32_t count_abandoned(const struct land *land)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < land->extents; i++)
+		for (uint32_t c = 0; c < LAND_EXTENT / MIB; c++)
+			count +=
+				heap_chunk_is_abandoned(chunk_word(land, i, c));
+	return count;
+}
+
+static int janitor_step(struct heap_client *client)
+{
+	struct book *book = book_of(client);
+	struct reef_heap_recovery list[HEAPS_MAX] = {0};
+	uint32_t count = 0;
+	int rc;
+
+	for (uint32_t n = 1; n <= client->land->clients_count; n++) {
+		if (!client->land->clients[n - 1].fenced)
+			continue;
+		book_end(book, n);
+		list[count++].session = SESSION(n);
+	}
+	rc = reef_heap_recover(client->heap, list, count, NULL, NULL);
+	for (uint32_t i = 0; i < count; i++)
+		book->recovers += list[i].status == 0;
+	if (rc && rc != -EBUSY && rc != -REEF_EINDOUBT)
+		return rc;
+	if (reef_random_chance(chance(client), 1, 8)) {
+		rc = reef_heap_adopt(client->heap, 3);
+		if (rc < 0 && rc != -REEF_EINDOUBT)
+			return rc;
+	}
+	rc = reef_heap_collect(client->heap, true);
+	if (!rc)
+		rc = reef_heap_relinquish(client->heap);
+	book->abandoned += count_abandoned(&book->land);
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+/* It recovers, and owns nothing for long. */
+static int janitor_run(struct reef_sim_host *host, void *arg)
+{
+	struct heap_client *client = arg;
+	struct land *land = client->land;
+	int rc = heap_client_open(client, host);
+
+	for (uint32_t i = 0; i < STEPS && !rc && !land->wrong[0]; i++) {
+		rc = janitor_step(client);
+		if (rc && !is_end(rc))
+			land_wrong(land, "janitor: %s", reef_error_name(rc));
+		if (!rc)
+			rc = reef_sleep(
+				reef_random_below(chance(client), 400000));
+	}
 	heap_client_close(client);
 	return rc;
 }
@@ -577,6 +678,10 @@ static int closer_run(struct reef_sim_host *host, void *arg)
 		rc = heap_client_open(client, host);
 	if (!rc && !land->wrong[0])
 		rc = close_recover(client);
+	/* What is nobody's, too. */
+	if (!rc && !land->wrong[0])
+		rc = reef_heap_adopt(client->heap, UINT32_MAX);
+	rc = rc < 0 ? rc : 0;
 	if (!rc && !land->wrong[0])
 		rc = close_free(client);
 	for (uint32_t i = 0; i < 2 && !rc && !land->wrong[0]; i++) {
@@ -616,13 +721,9 @@ static void all_free(struct book *book)
 {
 	for (uint32_t i = 0; i < book->land.extents; i++)
 		for (uint32_t c = 0; c < LAND_EXTENT / MIB; c++) {
-			uint64_t word;
+			uint64_t word = chunk_word(&book->land, i, c);
 
-			memcpy(&word,
-			       (uint8_t *)book->land.memory->base +
-				       i * LAND_EXTENT + 64 + 16 * c,
-			       8);
-			if (word >> 32 || (uint16_t)word)
+			if (!heap_chunk_is_free(word))
 				land_wrong(&book->land,
 					   "chunk %u of %u is %llx at the end",
 					   c, i, (unsigned long long)word);
@@ -663,8 +764,11 @@ static void run_seed(struct book *book, uint64_t seed, enum reef_mutant mutant)
 	assert_int_equal(reef_sim_host_add(land->sim, "node", land_main, land,
 					   &land->node),
 			 0);
-	for (uint32_t i = 0; i < 3 + seed % (HEAPS_MAX - 3); i++)
+	land->is_live = book_is_live;
+	for (uint32_t i = 0; i < 3 + seed % (HEAPS_MAX - 4); i++)
 		add_client(book, client_run);
+	if (seed % 2)
+		add_client(book, janitor_run);
 	add_client(book, closer_run);
 	book->kills = (uint32_t)(seed / 2 % 5);
 	assert_int_equal(
@@ -684,7 +788,7 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 {
 	struct book *book = calloc(1, sizeof(*book));
 	uint64_t seeds = seeds_of(SEEDS, SEEDS_SOAK);
-	uint64_t allocs = 0, frees = 0, recovers = 0;
+	uint64_t allocs = 0, frees = 0, recovers = 0, abandoned = 0;
 
 	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds); seed++) {
 		run_seed(book, seed, REEF_MUTANT_NONE);
@@ -694,10 +798,14 @@ static void heap_sim_sessions_killed_all_come_back(void **state)
 		allocs += book->allocs;
 		frees += book->frees;
 		recovers += book->recovers;
+		abandoned += book->abandoned;
 	}
-	print_message("%llu blocks, %llu freed, %llu recoveries\n",
+	print_message("%llu blocks, %llu freed, %llu recoveries, chunks seen "
+		      "abandoned: %llu\n",
 		      (unsigned long long)allocs, (unsigned long long)frees,
-		      (unsigned long long)recovers);
+		      (unsigned long long)recovers,
+		      (unsigned long long)abandoned);
+	assert_true(abandoned || !seeds_has(2, seeds));
 	free(book);
 }
 
@@ -739,6 +847,16 @@ static void heap_sim_mutant_adopt_alive_found(void **state)
 	find_mutant(REEF_MUTANT_HEAP_ADOPT_ALIVE);
 }
 
+static void heap_sim_mutant_abandon_unjudged_found(void **state)
+{
+	find_mutant(REEF_MUTANT_HEAP_ABANDON_UNJUDGED);
+}
+
+static void heap_sim_mutant_free_kept_found(void **state)
+{
+	find_mutant(REEF_MUTANT_HEAP_FREE_KEPT);
+}
+
 static void heap_sim_mutant_free_write_found(void **state)
 {
 	find_mutant(REEF_MUTANT_HEAP_FREE_WRITE);
@@ -755,6 +873,8 @@ int main(void)
 		cmocka_unit_test(heap_sim_mutant_late_header_found),
 		cmocka_unit_test(heap_sim_mutant_adopt_alive_found),
 		cmocka_unit_test(heap_sim_mutant_free_write_found),
+		cmocka_unit_test(heap_sim_mutant_abandon_unjudged_found),
+		cmocka_unit_test(heap_sim_mutant_free_kept_found),
 #endif
 	};
 

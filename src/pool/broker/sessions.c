@@ -19,6 +19,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How long a client that comes waits for a slot; less than its own patience. */
+#define SLOT_WAIT_NS UINT64_C(3000000000)
+#define SLOT_PAUSE_NS UINT64_C(10000000)
+
 struct broker_session *broker_session_find(struct reef_broker *broker,
 					   uint32_t id)
 {
@@ -184,21 +188,57 @@ static void set_program_name(struct broker_session *session,
 	session->name[size] = 0;
 }
 
-static int open_session(struct reef_broker *broker,
-			struct broker_member *member,
-			const struct reef_ask_session_open *ask,
-			struct broker_session **out)
+static bool is_anyone_ending(const struct reef_broker *broker)
 {
-	struct reef_record record = {
-		.type = REEF_RECORD_SESSION_OPEN,
-		.user = member->user,
-	};
-	struct broker_session *session;
+	const struct broker_session *session = broker->sessions;
+
+	while (session && !session->ending)
+		session = session->next;
+	return session;
+}
+
+/* Pick a slot. Where all are taken, and some by sessions that are on their way
+ * to be RECOVERED, wait for one, within a bound: those who come and go quickly
+ * are slowed down to the pace of recovery.  -REEF_ENOLINK: whoever asked has
+ * gone meanwhile. */
+static int pick_slot(struct reef_broker *broker,
+		     const struct reef_request *request, uint32_t *id)
+{
+	uint64_t until_ns = reef_now_ns() + SLOT_WAIT_NS;
 	int rc;
 
-	rc = reef_state_pick_session(broker->state, &record.session);
+	for (;;) {
+		rc = reef_state_pick_session(broker->state, id);
+		if (rc != -ENOSPC || !is_anyone_ending(broker) ||
+		    reef_now_ns() >= until_ns)
+			return rc;
+		rc = broker_sleep(broker, SLOT_PAUSE_NS);
+		if (rc)
+			return rc;
+		if (!broker_member_of(request->peer))
+			return -REEF_ENOLINK;
+	}
+}
+
+static int open_session(struct reef_broker *broker,
+			const struct reef_request *request,
+			struct broker_session **out)
+{
+	const struct reef_ask_session_open *ask =
+		&request->body.ask.session_open;
+	struct reef_record record = {.type = REEF_RECORD_SESSION_OPEN};
+	struct broker_session *session;
+	struct broker_member *member;
+	int rc;
+
+	rc = pick_slot(broker, request, &record.session);
 	if (rc)
 		return rc;
+	/* It may have waited, and the link be another session's by now. */
+	member = broker_member_of(request->peer);
+	if (broker_session_of(request) || is_shared(member, NULL))
+		return -EBUSY;
+	record.user = member->user;
 	session = create_session(broker, record.session, member->user);
 	if (!session)
 		return -ENOMEM;
@@ -222,15 +262,11 @@ static int open_session(struct reef_broker *broker,
 
 BROKER_REQUEST(broker_session_open)
 {
-	struct broker_member *member = broker_member_of(request->peer);
 	struct broker_session *session;
 	uint32_t id;
 	int rc;
 
-	if (broker_session_of(request) || is_shared(member, NULL))
-		return -EBUSY;
-	rc = open_session(broker, member, &request->body.ask.session_open,
-			  &session);
+	rc = open_session(broker, request, &session);
 	if (rc)
 		return rc;
 	rc = fill_session_reply(broker, session, &answer->reply.session);

@@ -31,6 +31,7 @@ static int try_link(struct host *host, uint32_t session, uint32_t number)
 	struct world *world = host->world;
 	struct reef_remote *remote;
 	struct reef_link *link;
+	uint32_t i;
 
 	CHECK_EQ(world, join_numbered(host, session, number, &link), 0);
 	CHECK_EQ(world, reef_link_number(link), number);
@@ -38,6 +39,10 @@ static int try_link(struct host *host, uint32_t session, uint32_t number)
 		 reef_attach(host->queue, link, world->board->word[0], &remote),
 		 0);
 	CHECK_EQ(world, do_faa(host, remote, 0, 1, NULL), 0);
+	/* A network card may be quicker than the node's processor. */
+	for (i = 0; i < 20000 && atomic_load(&world->board->number) != number;
+	     i++)
+		reef_queue_wait(host->queue, 1000000);
 	CHECK_EQ(world, atomic_load(&world->board->number), number);
 	reef_link_close(link);
 	return 0;

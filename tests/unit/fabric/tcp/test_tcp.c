@@ -255,6 +255,35 @@ static void tcp_new_link_ends_the_old_one(void **state)
 	tcp_node_stop();
 }
 
+/* F10: half a batch, and its link is ended by number; the rest of it changes
+ * nothing, and the next link is not disturbed. */
+static void tcp_ended_link_is_told_and_goes_no_further(void **state)
+{
+	uint8_t one[8] = {1};
+	int old, next;
+
+	tcp_node_start(NULL);
+	old = raw_join_numbered(SESSION, 1);
+	raw_one_op((struct reef_wire_op){.kind = REEF_FAA, .length = 8}, one,
+		   8);
+	raw_put_header(old, REEF_FRAME_BATCH, 0, raw_request_size);
+	raw_put(old, raw_request, raw_request_size - 1);
+	tcp_node_pause();
+	assert_int_equal(reef_end_links(tcp_node.queue, SESSION, 1, 0), 0);
+	send(old, raw_request + raw_request_size - 1, 1, MSG_NOSIGNAL);
+	tcp_node_resume();
+	raw_check_bye(old, -REEF_ENOLINK);
+	tcp_await(&tcp_node.closed, 1);
+	assert_int_equal(tcp_node_word(0), 0);
+	next = raw_join_numbered(SESSION, 2);
+	raw_put_batch(next, 0);
+	raw_check_done(next, 0, 1, 0, 8);
+	assert_int_equal(tcp_node_word(0), 1);
+	close(old);
+	close(next);
+	tcp_node_stop();
+}
+
 static void tcp_fenced_is_told_and_kept_out(void **state)
 {
 	struct reef_connect_options options = tcp_as_session(SESSION);
@@ -374,6 +403,7 @@ int main(void)
 		cmocka_unit_test(tcp_batch_byte_by_byte_executed),
 		cmocka_unit_test(tcp_truncated_batch_leaves_whole_words),
 		cmocka_unit_test(tcp_new_link_ends_the_old_one),
+		cmocka_unit_test(tcp_ended_link_is_told_and_goes_no_further),
 		cmocka_unit_test(tcp_fenced_is_told_and_kept_out),
 		cmocka_unit_test(tcp_reader_that_does_not_read_is_lost),
 		cmocka_unit_test(tcp_withdraw_waits_for_answers_under_way),

@@ -1,6 +1,7 @@
 /* test_tcp_clients.c - hard cases of tcp between sides that behave: long
  * messages, many threads, limits, and ends in any order. */
 #include "fabric/fabric.h"
+#include "fabric/tcp/tcp.h"
 #include "fixture/tcp_node.h"
 #include "fixture/units.h"
 
@@ -337,6 +338,84 @@ static void tcp_fence_ends_batches_of_all_threads(void **state)
 	tcp_node_stop();
 }
 
+/* A second door of the node, with a thread of its own. */
+struct door {
+	struct reef_queue *queue;
+	struct reef_listener *listener;
+	_Atomic int is_open, stop;
+	pthread_t thread;
+};
+
+static void *door_main(void *arg)
+{
+	struct reef_listen_options options = {.credential = tcp_credential};
+	struct door *door = arg;
+
+	assert_int_equal(reef_queue_open(tcp_node.fabric, NULL, &door->queue),
+			 0);
+	assert_int_equal(reef_listen(door->queue, "tcp:127.0.0.1:0", &options,
+				     &door->listener),
+			 0);
+	atomic_store(&door->is_open, 1);
+	while (!atomic_load(&door->stop))
+		reef_queue_wait(door->queue, SECOND / 1000);
+	reef_listener_close(door->listener);
+	reef_queue_close(door->queue);
+	return NULL;
+}
+
+static struct reef_link *start_joining(struct tcp_client *client,
+				       const struct reef_listener *listener)
+{
+	struct reef_connect_options options = tcp_as_session(SESSION);
+	struct reef_link *link;
+
+	assert_int_equal(reef_connect_start(client->queue,
+					    reef_listener_address(listener),
+					    &options, &link),
+			 0);
+	return link;
+}
+
+/* F5: two hellos of a session at two doors, while somebody still executes what
+ * the session's first link sent. Neither is welcomed before that has ended. */
+static void tcp_second_guest_waits_for_the_first_link_too(void **state)
+{
+	struct reef_link *second, *third;
+	struct tcp_client client;
+	struct door door = {0};
+	struct tcp_link *first;
+
+	tcp_node_start(NULL);
+	assert_int_equal(pthread_create(&door.thread, NULL, door_main, &door),
+			 0);
+	tcp_await(&door.is_open, 1);
+	tcp_client_meet(&client, NULL, SESSION);
+	tcp_await(&tcp_node.opened, 1);
+	first = (struct tcp_link *)atomic_load(&tcp_node.link);
+	tcp_link_ref(first);
+	pthread_mutex_lock(&first->rx_lock);
+	second = start_joining(&client, tcp_node.listener);
+	while (atomic_load(&first->fabric->accepted) < 2)
+		reef_queue_wait(client.queue, SECOND / 1000);
+	third = start_joining(&client, door.listener);
+	for (int i = 0; i < 100; i++)
+		reef_queue_wait(client.queue, SECOND / 1000);
+	assert_int_equal(reef_link_status(second), -REEF_ENOLINK);
+	assert_int_equal(reef_link_status(third), -REEF_ENOLINK);
+	pthread_mutex_unlock(&first->rx_lock);
+	while (reef_link_status(third))
+		assert_int_equal(reef_queue_wait(client.queue, 20 * SECOND), 0);
+	assert_int_equal(atomic_load(&first->broken), -REEF_ENOLINK);
+	tcp_link_unref(first);
+	reef_link_close(second);
+	reef_link_close(third);
+	tcp_client_close(&client);
+	atomic_store(&door.stop, 1);
+	assert_int_equal(pthread_join(door.thread, NULL), 0);
+	tcp_node_stop();
+}
+
 static void tcp_limits_of_the_peer_kept(void **state)
 {
 	struct reef_fabric_options small = {
@@ -450,6 +529,7 @@ int main(void)
 			tcp_time_that_ran_out_before_sleep_is_no_sleep),
 		cmocka_unit_test(tcp_answer_overtakes_the_writers_thread),
 		cmocka_unit_test(tcp_fence_ends_batches_of_all_threads),
+		cmocka_unit_test(tcp_second_guest_waits_for_the_first_link_too),
 		cmocka_unit_test(tcp_limits_of_the_peer_kept),
 		cmocka_unit_test(tcp_too_much_under_way_says_so),
 		cmocka_unit_test(tcp_closing_in_any_order_is_fine),

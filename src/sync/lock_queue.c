@@ -296,8 +296,12 @@ static int poison_hole(struct search *search, uint64_t ticket, uint64_t word)
 			return -ESTALE;
 		/* The ticket before was marked only now: try again. */
 	}
+	/* Another giver may have poisoned it: then whom we found stays found.
+	 */
+	if (!(word & PLACE_WAITING))
+		return 0;
 	search->found->word = word;
-	return !!(word & PLACE_WAITING);
+	return 1;
 }
 
 /* Poison the holes met so far. If an owner has come to one meanwhile, it is the

@@ -17,8 +17,9 @@
  * Nobody starves. A writer in H keeps out readers that come later. A writer
  * that comes and finds readers waiting counts (`phase`), and the one that
  * counts to writers_phase admits those who were there before it, also those
- * that only step back before it, and waits for them to leave. The last one, for
- * whom nobody queues, wakes them when it has made H free.
+ * that only step back before it, and waits for them to leave. If it gives up
+ * meanwhile, the next one does that. The last one, for whom nobody queues,
+ * wakes them when it has made H free.
  *
  * A writer that has to wait writes its name and inbox into the head before it
  * looks at the slots again; a reader that leaves, or goes from ACTIVE to
@@ -455,6 +456,13 @@ void lock_wake_readers(struct reef_lock *lock, const uint64_t *slots)
 			lock_wake(lock, lock->inboxes_seen[i], slots[i], false);
 }
 
+/* True if a CAS has admitted a reader. One that was not WAITING just then was
+ * woken, and lost against us: it steps back, and keeps its turn. */
+static bool is_admitted(const struct reef_access *cas)
+{
+	return !cas->status && cas->result == cas->compare;
+}
+
 /* Admit the readers that came before us and wait, as the slots that were read
  * say, each once: one that comes back after that has come after us. A CAS in
  * doubt is settled by reading the slots again. */
@@ -486,7 +494,7 @@ static int admit_waiting(struct reef_lock *lock)
 		if (rc && rc != -REEF_EINDOUBT)
 			return rc;
 		for (j = 0; j < count; j++)
-			if (!accesses[j].status)
+			if (is_admitted(&accesses[j]))
 				lock->slots_first[slots[j]] = 0;
 		count = 0;
 	}
@@ -508,23 +516,32 @@ static bool is_one_waiting(const struct reef_lock *lock)
 	return false;
 }
 
+static int write_phase(struct reef_lock *lock, uint64_t phase)
+{
+	return reef_write(lock->reef,
+			  lock->head + offsetof(struct lock_head, phase),
+			  &phase, 8);
+}
+
 /* Count a writer that came while readers wait.  1: now it is the readers' turn.
  */
 static int count_phase(struct reef_lock *lock, const struct lock_head *head)
 {
 	uint64_t phase = head->phase + 1;
 	bool turn = phase >= lock->writers_phase;
-	int rc;
+	int rc = write_phase(lock, turn ? 0 : phase);
 
-	if (turn)
-		phase = 0;
-	rc = reef_write(lock->reef,
-			lock->head + offsetof(struct lock_head, phase), &phase,
-			8);
 	/* A count in doubt lets readers wait for one writer more. */
 	if (rc && rc != -REEF_EINDOUBT)
 		return rc;
 	return turn;
+}
+
+/* It was the readers' turn, and we give up before all of them had it: the next
+ * writer lets them in. */
+static void give_turn_back(struct reef_lock *lock)
+{
+	write_phase(lock, lock->writers_phase);
 }
 
 static uint64_t slots_flags(const struct reef_lock *lock)
@@ -610,6 +627,8 @@ static int drain_slots(struct reef_lock *lock, struct lock_wait *wait,
 			break;
 		rc = wait_for_readers(lock, wait);
 	}
+	if (rc && turn)
+		give_turn_back(lock);
 	lock->no_readers = !slots_flags(lock);
 	return rc;
 }

@@ -75,9 +75,9 @@ enum reef_lock_kind {
 	REEF_LOCK_SHIFT,
 	/* CAS with a growing pause. Right where nobody contends. */
 	REEF_LOCK_SPIN,
-	/* Writers only, in the order in which they came. (Who comes in the
-	 * moment when it is given to nobody may pass one that comes then, too;
-	 * and who finds out that the holder died has it next.) */
+	/* Writers only, in the order in which they came. (One that gave up just
+	 * when it was granted has it if it comes back at once; and who finds
+	 * out that the holder died, or gave up before, has it next.) */
 	REEF_LOCK_MCS,
 	/* Readers or one writer; writers in their order. Readers that wait are
 	 * let in after `writers_phase` writers (or one more, that was on its

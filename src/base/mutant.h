@@ -87,7 +87,8 @@
 	X(LOCK_NO_REREAD, "H is freed without being read again.") \
 	X(LOCK_SKIP_UNNAMED, "Holes are passed without poison.") \
 	X(LOCK_FORGET_INHERITED, "A death is not told to the one after.") \
-	X(LOCK_IGNORE_LEFT, "A grant does not look who left.")
+	X(LOCK_IGNORE_LEFT, "A grant does not look who left.") \
+	X(LOCK_FREE_AND_WAKE, "H becomes free, then who sleeps is looked for.")
 
 #define REEF_MUTANTS_OF_BARRIER(X) \
 	X(BARRIER_NO_LAST_STEP, "A member passes without the last message.") \

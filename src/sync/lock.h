@@ -38,7 +38,10 @@
  *      H held, with WAITERS or READERS, after that. Whoever makes H free or
  *      another's, or clears such a flag, looks at places and slots after that,
  *      and wakes whom it finds and who may be concerned. So a wake-up is lost
- *      only with a message, or with its sender.
+ *      only with a message, or with its sender. WAITERS is cleared by a giver
+ *      while H is still its own: so H becomes free while a writer sleeps only
+ *      where one may be passed (SHIFT), or where the holder is dead; else the
+ *      writer has H handed over, and nobody can be quicker.
  *  (6) WOKEN: a waiter was told that H is free, and has not taken it nor parked
  *      again since. It clears WOKEN when it does, or leaves. WOKEN without
  *      WAITERS: dropped while it is held.
@@ -61,7 +64,7 @@
  *    v  timeout, cancel: place LEFT; H = (me, t + 1, GRANTED) meanwhile: CAS it
  *   idle                   to not GRANTED: holds after all
  *
- *   holds --nobody waits: CAS H to free, look again--------> idle
+ *   holds --nobody waits: CAS WAITERS away, look again; CAS H to free --> idle
  *         --SHIFT, turns left: CAS H to free, wake the first
  *         --else: CAS H to the first that waits, wake it; if it LEFT, on to
  *           the next

@@ -13,11 +13,13 @@
 #include <string.h>
 
 #define ATTEMPTS 64
+#define SLOW_NS UINT64_C(200000) /* a mutant's */
 
 struct giving {
 	struct reef_lock *lock;
 	uint64_t h;    /* H, as it was last seen */
 	uint64_t keep; /* INHERITED, if H is to keep it */
+	bool cleared;  /* we took WAITERS out of H */
 };
 
 /* The flags of H that stay when it is handed on. */
@@ -246,8 +248,8 @@ static int remind_of_readers(struct reef_lock *lock, uint64_t h)
 	return 0;
 }
 
-/* Make H free, when nobody was seen to wait. A waiter that came since saw H
- * held, with its flag set, and counts on us to wake it. */
+/* Make H free. It has no WAITERS, so no writer sleeps: one that was about to
+ * would have set it, and the CAS had failed. */
 static int make_free(struct giving *giving, uint64_t next)
 {
 	struct reef_lock *lock = giving->lock;
@@ -255,27 +257,18 @@ static int make_free(struct giving *giving, uint64_t next)
 		.value = lock_with_next(kept_flags(giving), next),
 	};
 	bool readers = giving->h & LOCK_READERS;
-	bool waiters = giving->h & LOCK_WAITERS;
-	struct lock_head head;
 	int rc;
 
 	if (readers && lock->no_readers)
 		with.value &= ~(uint64_t)LOCK_READERS;
-	if (waiters)
-		lock_change_read(&with, lock->head, &head, sizeof(head));
 	if (readers)
 		lock_change_read(&with, lock->slots, lock->slots_seen,
 				 lock->readers_max * 8);
 	rc = change_head(giving, &with);
-	if (rc || REEF_MUTATED(LOCK_NO_REREAD))
+	if (rc || !readers || REEF_MUTATED(LOCK_NO_REREAD))
 		return rc;
-	if (readers) {
-		lock_wake_readers(lock, lock->slots_seen);
-		rc = remind_of_readers(lock, with.value);
-	}
-	if (!rc && waiters && lock_ahead(next, head.tail))
-		rc = lock_wake_waiters(lock, true);
-	return rc;
+	lock_wake_readers(lock, lock->slots_seen);
+	return remind_of_readers(lock, with.value);
 }
 
 static int make_dropped(struct giving *giving)
@@ -305,6 +298,40 @@ static int reread_head(struct giving *giving)
 	return -EAGAIN;
 }
 
+/* Find who is to have H, from `next` of it on. 0: *found says who, if anybody.
+ * -EAGAIN, 1: as reread_head. */
+static int find_waiter(struct giving *giving, bool can_pass,
+		       struct lock_found *found)
+{
+	int rc = lock_find_waiter(giving->lock, giving->h, !can_pass, found);
+
+	return rc == -ESTALE ? reread_head(giving) : rc;
+}
+
+/* Nobody was seen to wait: take WAITERS out of H, which stays ours, and look
+ * again after that. Whoever came since and sleeps is found now; whoever comes
+ * later sets WAITERS again. So H never becomes free while a writer sleeps. */
+static int clear_waiters(struct giving *giving, bool can_pass,
+			 struct lock_found *found)
+{
+	struct reef_lock *lock = giving->lock;
+	struct lock_change with = {
+		.value = giving->h & ~(uint64_t)(LOCK_WAITERS | LOCK_WOKEN),
+	};
+	struct lock_head head;
+	int rc;
+
+	lock_change_read(&with, lock->head, &head, sizeof(head));
+	rc = change_head(giving, &with);
+	if (rc)
+		return rc;
+	giving->h = with.value;
+	giving->cleared = true;
+	if (!lock_ahead(found->next, head.tail) || REEF_MUTATED(LOCK_NO_REREAD))
+		return 0;
+	return find_waiter(giving, can_pass, found);
+}
+
 /* Give H as giving->h says: make it DROPPED, free, or another's. */
 static int give_once(struct giving *giving)
 {
@@ -312,7 +339,7 @@ static int give_once(struct giving *giving)
 	uint64_t h = giving->h;
 	struct lock_found found;
 	bool can_pass;
-	int rc;
+	int rc = 0;
 
 	if (lock_is_dropped(h))
 		return make_dropped(giving);
@@ -322,10 +349,16 @@ static int give_once(struct giving *giving)
 		   (lock_is_granted(h) || lock_turns(h) < lock->passes);
 	if (!find_in_window(giving, &found) &&
 	    !(can_pass && find_passed(giving, &found))) {
-		rc = lock_find_waiter(lock, h, !can_pass, &found);
-		if (rc)
-			return rc == -ESTALE ? reread_head(giving) : rc;
+		/* Where the window shows nobody there probably is nobody, and
+		 * one look, after WAITERS is cleared, is enough. */
+		found = (struct lock_found){.next = lock_next(h)};
+		if (!lock->window_count)
+			rc = find_waiter(giving, can_pass, &found);
 	}
+	if (!rc && !found.someone && !REEF_MUTATED(LOCK_FREE_AND_WAKE))
+		rc = clear_waiters(giving, can_pass, &found);
+	if (rc)
+		return rc;
 	if (!found.someone)
 		return make_free(giving, found.next);
 	return can_pass ? free_and_wake(giving, &found)
@@ -346,6 +379,12 @@ int lock_give_exclusive(struct reef_lock *lock, bool inherited)
 		lock->window_count = 0; /* those in it may have left */
 	} while (rc == -EAGAIN);
 	lock->no_readers = false;
+	/* H is another's, and WAITERS may be missing there: who sleeps sets it
+	 * anew. */
+	if (REEF_MUTATED(LOCK_FREE_AND_WAKE))
+		reef_sleep(SLOW_NS);
+	if ((rc == 1 && giving.cleared) || REEF_MUTATED(LOCK_FREE_AND_WAKE))
+		rc = lock_wake_waiters(lock, true);
 	return rc < 0 ? rc : 0;
 }
 

@@ -117,11 +117,11 @@ static uint32_t troubles(const struct cluster *cluster)
 			  cluster->broker_kills + cluster->has_struck);
 }
 
-/* How often the first one may be passed. By one: a giver that looked before it
- * was in line makes the lock free, and somebody is quicker than it is woken;
- * and SHIFT: one that comes to be the first sees the last one that passed its
- * predecessor. Whoever breaks a dead one's lock takes it without a look at the
- * line; and a dead one may be the first, of which nobody knows here. */
+/* How often the first one may be passed. By one: who gave up may be granted it
+ * all the same, and has it when it comes back; and SHIFT: one that comes to be
+ * the first sees the last one that passed its predecessor. Whoever breaks a
+ * dead one's lock takes it without a look at the line; and a dead one may be
+ * the first, of which nobody knows here. */
 static uint32_t passes_max(const struct locks *locks)
 {
 	uint32_t passes = 0;
@@ -139,6 +139,17 @@ static bool is_peace(const struct cluster *cluster)
 	return !troubles(cluster) && !(cluster->options.chaos & CHAOS_LINKS);
 }
 
+/* True if nobody may pass the first, not even once. Where things go wrong,
+ * leases are brief, and whoever looks by itself may take a lock that was
+ * granted to one who gave up. */
+static bool is_strict(const struct locks *locks, const struct part *writer)
+{
+	const struct cluster_options *options = &locks->cluster->options;
+
+	return locks->options.kind != REEF_LOCK_SHIFT && !options->chaos &&
+	       !options->strike && !writer->gave_up[writer->index];
+}
+
 /* A writer has come in: past whom? */
 static void check_order(struct part *writer)
 {
@@ -146,11 +157,13 @@ static void check_order(struct part *writer)
 	struct part *first = find_first(locks, writer->index);
 
 	if (first && came_before(writer, first->serial) &&
-	    truth_is_fair(first) && ++first->passed > passes_max(locks))
+	    truth_is_fair(first) &&
+	    (++first->passed > passes_max(locks) || is_strict(locks, writer)))
 		fail(writer,
 		     "passes client %u, which is the first and was passed %u "
 		     "times before",
 		     first->client->index, first->passed - 1);
+	writer->gave_up[writer->index] = false;
 	for (struct part *at = locks->parts; at; at = at->next) {
 		if (at->exclusive || !is_parked(at, writer->index) ||
 		    !truth_is_fair(at))

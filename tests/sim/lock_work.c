@@ -307,6 +307,7 @@ static int take_canceled(struct part *part, enum reef_lock_mode mode)
 static int judge_take(struct part *part, uint64_t timeout_ns, int rc)
 {
 	part->waits = false;
+	part->gave_up[part->index] |= rc < 0 && part->exclusive;
 	rc = note_cancel(part, rc);
 	if (rc == 0 || rc == REEF_LOCK_INHERITED || rc == -EAGAIN)
 		return rc;

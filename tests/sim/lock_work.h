@@ -59,6 +59,8 @@ struct part {
 	struct reef_random random;
 	struct reef_lock *locks[LOCKS_MAX];
 	uint32_t cancels[LOCKS_MAX]; /* asked for, that no take ended by */
+	bool gave_up[LOCKS_MAX];     /* its last take, to write, that had a
+				      * place: it may be granted late */
 	uint64_t since_ns;	     /* its step began; 0: it has none */
 	/* What it waits for, or has just been given. */
 	uint64_t serial; /* of the take; 0: none */

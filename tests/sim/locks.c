@@ -13,6 +13,7 @@ static const struct mutant mutants[] = {
 	{REEF_MUTANT_LOCK_SKIP_UNNAMED, "calm"},
 	{REEF_MUTANT_LOCK_FORGET_INHERITED, "clients"},
 	{REEF_MUTANT_LOCK_IGNORE_LEFT, "calm"},
+	{REEF_MUTANT_LOCK_FREE_AND_WAKE, "calm"},
 };
 static_assert(sizeof(mutants) / sizeof(mutants[0]) ==
 		      REEF_MUTANTS_OF_LOCK(REEF_MUTANT_ONE),

@@ -26,7 +26,7 @@
 #define REEF_POOL_SETTING_READ 1u /* only tell the value */
 
 /* What a REQUEST or a NOTE asks. SESSION_CLOSE, STATUS, NODE_READY, NOTICE,
- * TIME and HURRY say nothing; NODE_EXTENTS has rows alone. */
+ * TIME and HURRY say nothing; NODE_EXTENTS and SETTLE have rows alone. */
 union reef_ask {
 	/* --- client to broker --- */
 	struct reef_ask_session_open {
@@ -190,10 +190,14 @@ union reef_ask {
 	struct {
 		uint32_t session;
 	} fence;
+	struct {
+		uint32_t session;
+		uint32_t number; /* of the last link that ends; not 0 */
+	} end;
 };
 
 /* What an ANSWER replies whose status is 0. What has no member here says
- * nothing; EXTENT_ADD has rows alone. */
+ * nothing; EXTENT_ADD and SETTLE have rows alone. */
 union reef_reply {
 	/* Replies to SESSION_OPEN and SESSION_RESUME. */
 	struct reef_reply_session {

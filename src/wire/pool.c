@@ -84,6 +84,8 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	     NUMBER(extent_pull.copy.size), NUMBER(extent_pull.domain),
 	     TEXT(extent_pull.addresses), ARRAY(extent_pull.keys)),
 	LIST(FENCE, NUMBER(fence.session)),
+	[REEF_POOL_SETTLE] = {.rows = true},
+	LIST(END, NUMBER(end.session), NUMBER(end.number)),
 	LIST(RECOVER, NUMBER(recover.space), ARRAY(recover.sessions)),
 };
 #undef NUMBER
@@ -136,6 +138,7 @@ static const struct list replies[REEF_POOL_KINDS] = {
 	LIST(EXTENT_PULL, ARRAY(extent.keys)),
 	LIST(RECOVER, ARRAY(recover.errors)),
 	LIST(TIME, NUMBER(time.unix_ns)),
+	[REEF_POOL_SETTLE] = {.rows = true},
 };
 #undef NUMBER
 #undef ARRAY

@@ -92,6 +92,9 @@ enum reef_pool_kind {
 			  * renew now, and as often as the table says */
 	/* client to broker */
 	REEF_POOL_SPACE_FORGET, /* [m] its extents that are LOST */
+	REEF_POOL_SETTLE, /* links that it lost, to be ended at their nodes */
+	/* broker to node */
+	REEF_POOL_END, /* nothing of these links happens any more */
 	REEF_POOL_KINDS
 };
 

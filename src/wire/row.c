@@ -47,6 +47,8 @@ static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 	[REEF_ROW_EVENT] = {NUMBER(event.number), NUMBER(event.age_ns),
 			    TEXT(event.text)},
 	[REEF_ROW_SETTING] = {NUMBER(setting.value), TEXT(setting.name)},
+	[REEF_ROW_LINK] = {NUMBER(link.node), NUMBER(link.number),
+			   NUMBER(link.incarnation), NUMBER(link.fate)},
 };
 #undef NUMBER
 #undef ARRAY

@@ -18,6 +18,7 @@ enum reef_row_kind {
 	REEF_ROW_USER,
 	REEF_ROW_EVENT,
 	REEF_ROW_SETTING,
+	REEF_ROW_LINK,
 	REEF_ROW_KINDS
 };
 
@@ -95,6 +96,22 @@ struct reef_row_setting {
 	struct reef_text name;
 };
 
+/* What became of a link that was lost. */
+enum reef_link_fate {
+	REEF_LINK_IN_DOUBT, /* also in a question */
+	REEF_LINK_ENDED,    /* its node has confirmed that it ended */
+	REEF_LINK_LOST,	    /* that life of its node is over */
+};
+
+/* A link of the session that asks to a node, as its hello said. */
+struct reef_row_link {
+	uint32_t node;
+	uint32_t number;      /* all links up to that number are meant */
+	uint64_t incarnation; /* the node's, when the link was made */
+	uint8_t fate;	      /* enum reef_link_fate */
+};
+#define REEF_SETTLE_MAX 64 /* links in one SETTLE */
+
 struct reef_row {
 	uint8_t row; /* enum reef_row_kind: which member counts */
 	union {
@@ -106,6 +123,7 @@ struct reef_row {
 		struct reef_row_user user;
 		struct reef_row_event event;
 		struct reef_row_setting setting;
+		struct reef_row_link link;
 	};
 };
 

@@ -9,6 +9,7 @@
  *   recovery.c  what FENCED sessions left in spaces
  *   names.c     requests about names
  *   nodes.c     who lends; death; fences; calls to nodes
+ *   settle.c    links that sessions lost, ended at their nodes
  *   register.c  register, what a node has, pulse
  *   spaces.c    open, extents, drop, quota, token, revoke
  *   extents.c   placement, create, remove
@@ -75,9 +76,10 @@ struct broker_session {
 	uint64_t looked; /* its word then */
 	bool hurries;	 /* its word says that it waits for memory */
 	uint32_t unchanged;
-	bool ending;   /* EXPIRED or FENCED, perhaps not durably yet */
-	bool attended; /* a fiber takes it onwards from there */
-	bool fenced;   /* FENCED, and that is published */
+	bool ending;	  /* EXPIRED or FENCED, perhaps not durably yet */
+	bool attended;	  /* a fiber takes it onwards from there */
+	bool fenced;	  /* FENCED, and that is published */
+	uint32_t settles; /* questions of it in settle.c */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -375,6 +377,7 @@ BROKER_REQUEST(broker_name_unbind);
 BROKER_REQUEST(broker_name_lookup);
 BROKER_REQUEST(broker_name_list);
 
+BROKER_REQUEST(broker_settle);
 BROKER_REQUEST(broker_space_open);
 BROKER_REQUEST(broker_space_close);
 BROKER_REQUEST(broker_space_extents);

@@ -152,6 +152,7 @@ static const struct service {
 	[REEF_POOL_NODE_READY] = {NODE, broker_node_ready},
 	[REEF_POOL_NODE_PULSE] = {NODE, broker_node_pulse},
 	[REEF_POOL_TIME] = {SESSION, broker_time},
+	[REEF_POOL_SETTLE] = {SESSION, broker_settle},
 };
 
 /* 0: the peer may ask for what `who` may. */

@@ -28,8 +28,9 @@
 /* A handler waits this long for a job, then tells the broker -ETIMEDOUT; the
  * job goes on, and who asks again joins it. */
 #define NODE_ANSWER_NS UINT64_C(2000000000)
-/* At most so many handlers wait for jobs. Further requests are answered with
- * -ETIMEDOUT at once, so that a handler is always left for a FENCE. */
+/* At most so many handlers wait for jobs, or for links to end. Further requests
+ * are answered with -ETIMEDOUT at once, so that a handler is always left for a
+ * FENCE. */
 #define NODE_WAITING_MAX 192
 #define NODE_HANDLERS_MAX 256
 /* A fiber that withdraws looks this often whether its life has ended. */

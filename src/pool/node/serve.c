@@ -113,21 +113,25 @@ static void note_lost_link(void *context, struct reef_peer *peer, int reason)
 
 /* --- requests --- */
 
-/* The first round only begins the fence on every fabric; later ones wait. */
-int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
+/* End a session's links on every fabric: those numbered up to `number` (F10),
+ * or with number 0 the session itself, for good (F7). The first round only
+ * begins that on every fabric; later ones wait. */
+static int end_on_fabrics(struct reef_node *node, uint32_t session,
+			  uint32_t number, uint64_t timeout_ns)
 {
 	uint64_t start_ns = reef_now_ns(), slice_ns = 0;
 	uint32_t i, count = reef_mesh_count(node->options.mesh);
+	struct reef_queue *queue;
 	bool confirmed = false;
 	int rc = 0;
 
-	if (REEF_MUTATED(NODE_NO_FENCE))
-		return 0;
 	while (!confirmed) {
 		confirmed = true;
 		for (i = 0; i < count; i++) {
-			rc = reef_fence(reef_port_queue(node->port, i), session,
-					slice_ns);
+			queue = reef_port_queue(node->port, i);
+			rc = number ? reef_end_links(queue, session, number,
+						     slice_ns)
+				    : reef_fence(queue, session, slice_ns);
 			if (rc && rc != -ETIMEDOUT)
 				return rc;
 			confirmed &= !rc;
@@ -141,6 +145,29 @@ int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
 		slice_ns = NODE_SLICE_NS;
 	}
 	return 0;
+}
+
+int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
+{
+	if (REEF_MUTATED(NODE_NO_FENCE))
+		return 0;
+	return end_on_fabrics(node, session, 0, timeout_ns);
+}
+
+/* One of those that wait, so that handlers are left for a FENCE: whoever has no
+ * answer asks again. */
+static int end_links(struct reef_node *node, uint32_t session, uint32_t number)
+{
+	int rc;
+
+	if (!session || !number)
+		return -EINVAL;
+	if (node->waiting >= NODE_WAITING_MAX)
+		return -ETIMEDOUT;
+	node->waiting++;
+	rc = end_on_fabrics(node, session, number, NODE_ANSWER_NS);
+	node->waiting--;
+	return rc;
 }
 
 int node_accept_epoch(struct reef_node *node, uint64_t epoch)
@@ -188,6 +215,8 @@ static int handle_request(void *context, const struct reef_request *request,
 		return node_extent_pull(node, &ask->extent_pull, keys);
 	case REEF_POOL_FENCE:
 		return node_fence(node, ask->fence.session, NODE_ANSWER_NS);
+	case REEF_POOL_END:
+		return end_links(node, ask->end.session, ask->end.number);
 	default:
 		return -ENOSYS;
 	}

@@ -340,6 +340,7 @@ static const struct golden {
 		     .keys = KEYS(7)}),
 	ASK(FENCE, "4", .fence = {.session = 1}),
 	ASK(RECOVER, "4r", .recover = {.space = 1, .sessions = {2}}),
+	ASK(END, "44", .end = {.session = 1, .number = 2}),
 
 	REPLY(SESSION_OPEN, "4s888888", SESSION),
 	REPLY(SESSION_RESUME, "4s888888", SESSION),

@@ -378,6 +378,53 @@ static void node_fence_nothing_more_happens(void **state)
 			     0);
 }
 
+/* --- lost links --- */
+
+/* Links of a session up to a number end on every fabric; the session goes on
+ * with a higher number, over any of them. */
+static int script_end(struct node_world *world)
+{
+	static const char *const fabrics[] = {"shm", "tcp"};
+	uint64_t keys[REEF_DOORS_MAX], value = 0;
+	struct borrower client, witness;
+	int rc;
+
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, keys));
+	WANT(!borrower_open(world, 0, SESSION(9), &witness));
+	WANT(!borrower_attach(&witness, keys));
+	for (uint32_t i = 0; i < (world->real ? 2 : 1); i++) {
+		world->number = 10 * i + 5;
+		WANT(!borrower_open_over(world, 0, SESSION(1),
+					 world->real ? fabrics[i] : NULL,
+					 &client));
+		WANT(!borrower_attach(&client, keys));
+		WANT(!ask_end(world, 0, SESSION(1), world->number - 1));
+		WANT(!ask_end(world, 0, SESSION(2), world->number));
+		WANT(!borrower_put(&client, 0, 1));
+		/* On shm the holder has to let go, so it is closed first. */
+		if (world->real && i == 0)
+			borrower_close(&client);
+		WANT(!ask_end(world, 0, SESSION(1), world->number));
+		rc = client.link ? borrower_put(&client, 0, 2) : -1;
+		borrower_close(&client);
+		WANT(!borrower_get(&witness, 0, &value));
+		WANT(rc < 0 && value == 1);
+		WANT(!ask_end(world, 0, SESSION(1), world->number));
+		WANT(borrower_try(world, SESSION(1)) == -ESTALE);
+	}
+	WANT(ask_end(world, 0, SESSION(1), 0) == -EINVAL);
+	WANT(ask_end(world, 0, 0, 1) == -EINVAL);
+	WANT(!borrower_put(&witness, 0, 3));
+	borrower_close(&witness);
+	return 0;
+}
+
+static void node_end_links_nothing_of_them_happens(void **state)
+{
+	node_script_run(script_end, 1);
+	node_script_run_real(script_end, 1);
+}
+
 /* --- moving --- */
 
 #define MOVED_SIZE (5u << 20)
@@ -729,6 +776,7 @@ int main(void)
 		cmocka_unit_test(node_crowd_of_drops_leaves_room_for_fence),
 		cmocka_unit_test(node_drop_while_held_refuses_holder),
 		cmocka_unit_test(node_fence_nothing_more_happens),
+		cmocka_unit_test(node_end_links_nothing_of_them_happens),
 		cmocka_unit_test(node_move_brings_every_byte),
 		cmocka_unit_test(node_failed_pull_leaves_nothing),
 		cmocka_unit_test(node_pull_cut_short_leaves_nothing),

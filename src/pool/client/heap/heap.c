@@ -193,9 +193,13 @@ int heap_execute_writes(struct reef_heap *heap, struct reef_access *accesses,
 			uint32_t count)
 {
 	int rc = -REEF_EINDOUBT;
+	uint32_t i;
 
-	for (uint32_t i = 0; rc == -REEF_EINDOUBT && i < DOUBT_MAX; i++)
+	for (i = 0; rc == -REEF_EINDOUBT && i < DOUBT_MAX; i++)
 		rc = heap_execute(heap, accesses, count);
+	/* That nothing happened is said of the last attempt alone. */
+	if (i > 1 && accesses[0].status == -REEF_ENOLINK)
+		accesses[0].status = -REEF_EINDOUBT;
 	return rc;
 }
 

@@ -106,10 +106,11 @@ static uint32_t clear_headers(const struct run *run, struct reef_access *to)
 	return count;
 }
 
-/* True if not even the first WRITE of a batch happened. */
+/* True if not even the first WRITE of a batch happened, or will. */
 static bool nothing_happened(const struct reef_access *first)
 {
-	return first->status && first->status != -REEF_EINDOUBT;
+	return first->status && first->status != -REEF_EINDOUBT &&
+	       first->status != -ETIMEDOUT;
 }
 
 static int write_run(struct reef_heap *heap, struct run *run)

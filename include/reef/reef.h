@@ -16,8 +16,12 @@
  *     is shared.
  * (4) -REEF_EINDOUBT: a WRITE, CAS or FAA whose connection was lost; when the
  *     call returns it is settled: it happened or it never will. READs are
- *     repeated by the library and never in doubt. Only where neither the node
- *     nor the broker can be reached for 30 seconds it stays open: -ETIMEDOUT.
+ *     repeated by the library and never in doubt. To settle it takes the node,
+ *     or the broker and the node's answer to the broker, or the node's death.
+ *     Only where none of these came for 30 seconds it stays open: -ETIMEDOUT,
+ *     it may still happen. Until it cannot, which the library goes on to see
+ *     to, memory that anybody frees with REEF_FREE_LATER, or this session in
+ *     any way, is not reused: so it never changes another's data.
  *     If the session has ended meanwhile (5), nobody settles it for this call:
  *     it happened, or it does before the session is fenced everywhere, or it
  *     never will; the next call says -REEF_EFENCED.

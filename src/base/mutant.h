@@ -67,7 +67,8 @@
 	X(CLIENT_STALE_EXTENT, "A handle never looks at the notice word.") \
 	X(CLIENT_REPEAT, "An operation in doubt is repeated.") \
 	X(CLIENT_NO_PIN, "The newest epoch is announced always.") \
-	X(CLIENT_YOUNG_PIN, "Of two cohorts the younger one's is announced.")
+	X(CLIENT_YOUNG_PIN, "Of two cohorts the younger one's is announced.") \
+	X(CLIENT_PIN_DROPPED, "R8: what is unsettled holds no epoch back.")
 
 #define REEF_MUTANTS_OF_HEAP(X) \
 	X(HEAP_EARLY_REUSE, "Rule 7: nothing waits in limbo.") \

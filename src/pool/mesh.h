@@ -10,8 +10,10 @@
  * (1) Who connects tries shm first where the peer is on this machine (equal CPU
  *     domains), then verbs, then tcp; sim where that is what there is. It is
  *     told which it became.
- * (2) F5 holds within a fabric. So a session that had a link to a peer and
- *     connects anew does so with the one address that it was on.
+ * (2) That a new link settles what was under way on the one before (F5) holds
+ *     within a fabric. So a session that had a link to a peer and connects anew
+ *     does so with the one address that it was on; unless the peer has ended
+ *     that link on all its fabrics (F10), then with any.
  *
  * Thread: a mesh: any. A port: owner. */
 #ifndef REEF_POOL_MESH_H

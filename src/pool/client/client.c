@@ -12,6 +12,7 @@
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/renew.h"
+#include "pool/client/keeper/settle.h"
 #include "pool/client/keeper/view.h"
 #include "pool/client/open.h"
 
@@ -197,6 +198,8 @@ static int keeper_main(void *arg)
 		rc = client_spawn(client, client_grace_main, client);
 	if (!rc)
 		rc = client_spawn(client, client_collect_main, client);
+	if (!rc)
+		rc = client_spawn(client, client_settle_main, client);
 	set_joined(client, rc);
 	while (!rc) {
 		rc = reef_queue_wait_until(client->wake, keeper_is_needed,

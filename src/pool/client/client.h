@@ -19,7 +19,10 @@
  *     session's slot read in the same batch.
  * (3) A broker that is away costs nothing on the data path; the keeper tries
  *     again with a growing pause, for ever. A link to a node that fell is made
- *     anew when somebody needs it; only then is what was in doubt settled (F5).
+ *     anew when somebody needs it, or when something was under way on it; where
+ *     that fails the broker has the node end it. Until either is done, the
+ *     session holds its epoch, so that what comes late meets no memory that was
+ *     reused (keeper/settle.c).
  * (4) An operation that the memory refused because the extent is on the move
  *     (-REEF_EKEY: nothing happened) waits for its new place, and is done
  *     there. One on a node that the broker holds for dead is -REEF_ELOST.

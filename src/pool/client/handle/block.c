@@ -429,6 +429,10 @@ int reef_free(struct reef_space *space, uint64_t address, uint32_t flags)
 		return rc;
 	if (unlikely(flags & ~(uint32_t)REEF_FREE_LATER))
 		return -EINVAL;
+	/* A WRITE of ours that is not settled may be one to this block. */
+	if (unlikely(atomic_load_explicit(&space->reef->client->unsettled,
+					  memory_order_relaxed)))
+		flags |= REEF_FREE_LATER;
 	return reef_heap_free(space->heap->heap, address, flags);
 }
 

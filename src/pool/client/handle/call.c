@@ -3,9 +3,9 @@
  *            +---------------------- another window -----------------------+
  *            v                                                             |
  *   begin -> BUILD --posted--> POSTED --all batches ended--> (collect) ----+
- *              ^  |               (no room: ROOM, BUILD)        |  |
- *              |  +--extent unknown--> ASKED <--refused, or ---+  +--> ENDED
- *              |                         |       in doubt
+ *              ^  |               (no room: ROOM, BUILD)        |  |  |
+ *              |  |                      ASKED <-- DOUBT <------+  |  +-->
+ * ENDED |  +--extent unknown--> ASKED <--------- refused ---+ | |
  *              +------the keeper's answer+
  *
  * (1) Accesses are done in windows of at most OPS operations. A window is cut
@@ -15,11 +15,13 @@
  *     refused without doing it stays PENDING; from then on only neighbours in
  *     the list that are on one link are posted together, so that the order of
  *     the list is kept even if its memory moved apart.
- * (3) What is in doubt is settled before it is reported: on every link that the
- *     window lost, the keeper has made a new one (F5), or the memory there is
- *     lost. What it could not settle with all its patience is -ETIMEDOUT: it
- *     may still happen. READs, and the headers of blocks that nobody knows of
- *     yet, are repeated.
+ * (3) What is in doubt is settled before it is reported. All links that a
+ *     window lost with something under way are told to the keeper at once, who
+ *     settles them (keeper/settle.c). What it could not settle with all its
+ *     patience is -ETIMEDOUT: it may still happen, and the keeper goes on with
+ *     it. A call does not return before the keeper knows, even if memory for
+ *     the question is short (DOUBT). READs, and the headers of blocks that
+ *     nobody knows of yet, are repeated.
  * (4) While a call waits for the keeper it is outside (grace.c). */
 #include "pool/client/handle/call.h"
 
@@ -272,8 +274,7 @@ void client_call_fail(struct client_call *call, int rc)
 
 /* --- a window --- */
 
-static void ask_keeper(struct client_call *call, struct part *part,
-		       uint32_t extent);
+static void touch(struct client_call *call, struct part *part, uint32_t extent);
 
 /* Fill the window with operations, from the access `from` on. False: the call
  * waits for the keeper, or has ended. */
@@ -293,8 +294,7 @@ static bool fill_window(struct client_call *call)
 		rc = call_resolve_access(call, &call->accesses[i], &entry);
 		if (rc == -EAGAIN) {
 			call->to = i;
-			ask_keeper(call, NULL,
-				   call_extent_of(&call->accesses[i]));
+			touch(call, NULL, call_extent_of(&call->accesses[i]));
 			return false;
 		}
 		if (rc) {
@@ -313,18 +313,22 @@ static bool fill_window(struct client_call *call)
 	return true;
 }
 
-/* Ask the keeper about the next part that it has to be asked about. False:
- * there is none. */
-static bool ask_about_next_part(struct client_call *call)
+/* Ask the keeper what has to be asked next: all lost links at once, then each
+ * extent. False: there is nothing. */
+static bool ask_next(struct client_call *call)
 {
 	struct part *part = call->parts, *last = part + call->parts_count;
 
-	while (part < last && !part->why)
-		part++;
+	for (; part < last; part++)
+		if (part->is_lost) {
+			call->state = DOUBT;
+			return true;
+		}
+	for (part = call->parts; part < last && !part->why; part++)
+		;
 	if (part == last)
 		return false;
-	ask_keeper(call, part,
-		   call_extent_of(call_access_of(call, part->why_op)));
+	touch(call, part, call_extent_of(call_access_of(call, part->why_op)));
 	return true;
 }
 
@@ -344,7 +348,7 @@ static void collect_window(struct client_call *call)
 	}
 	client_leave(call->reef, call->phase);
 	call->state = BUILD;
-	if (ask_about_next_part(call)) {
+	if (ask_next(call)) {
 		call->serial = true;
 		return;
 	}
@@ -371,34 +375,19 @@ static void collect_window(struct client_call *call)
 
 /* --- asking the keeper --- */
 
-/* What was in doubt on a link that could not be settled may still happen. A
- * session that is over has no link to settle it by, and says so with its next
- * call: until it is FENCED its operations are in doubt, and none happens after
- * that. */
-static void mark_unsettled(struct client_call *call, const struct part *part,
-			   int rc)
+static void start_job(struct client_call *call, struct client_job *job)
 {
-	uint32_t end_op = part->first + part->batch.count, op;
-
-	if (rc == -REEF_EFENCED)
-		return;
-	if (rc != -REEF_EHOSTDEAD)
-		rc = -ETIMEDOUT;
-	for (op = part->first; op < end_op; op++)
-		if (call_access_of(call, op)->status == -REEF_EINDOUBT)
-			call_access_of(call, op)->status = rc;
+	call->job = job;
+	call->state = ASKED;
+	call->inner = 0;
+	client_job_start(call->reef->client, &call->reef->member, job);
 }
 
-static void ask_keeper(struct client_call *call, struct part *part,
-		       uint32_t extent)
+static void touch(struct client_call *call, struct part *part, uint32_t extent)
 {
 	struct client_touch_job *job = client_job_create(&client_touch_ops);
-	uint32_t i;
 
 	if (!job) {
-		for (i = 0; i < call->parts_count; i++)
-			if (call->parts[i].why == -REEF_EINDOUBT)
-				mark_unsettled(call, &call->parts[i], -ENOMEM);
 		client_call_fail(call, -ENOMEM);
 		return;
 	}
@@ -410,55 +399,130 @@ static void ask_keeper(struct client_call *call, struct part *part,
 		job->link_number = part->link_number;
 		part->why = 0;
 	}
-	call->asked = part;
-	call->job = job;
-	call->state = ASKED;
-	call->inner = 0;
-	client_job_start(call->reef->client, &call->reef->member, &job->job);
+	call->is_settling = false;
+	start_job(call, &job->job);
+}
+
+/* Have the keeper settle all links that the window lost. False: there is no
+ * memory for the question now. */
+static bool settle(struct client_call *call)
+{
+	struct client_settle_job *job = client_job_create(&client_settle_ops);
+	const struct part *part = call->parts;
+
+	if (!job)
+		return false;
+	for (; part < call->parts + call->parts_count; part++)
+		if (part->is_lost)
+			job->links[job->count++] = (struct client_lost_link){
+				.node = part->node,
+				.number = part->link_number,
+			};
+	call->is_settling = true;
+	start_job(call, &job->job);
+	return true;
+}
+
+/* The keeper has settled a part's link: what was in doubt happened or never
+ * will, and where its memory is lost that is said instead. */
+static void mark_settled(struct client_call *call, const struct part *part)
+{
+	uint32_t end_op = part->first + part->batch.count, op;
+	struct reef_access *access;
+
+	for (op = part->first; op < end_op; op++) {
+		access = call_access_of(call, op);
+		if (access->status == -REEF_EINDOUBT &&
+		    reef_is_lost(call->reef, access->address))
+			access->status = -REEF_ELOST;
+	}
+}
+
+/* What was in doubt on a link that could not be settled may still happen, and
+ * what was to be repeated there is not done. A session that is over has no link
+ * to settle it by, and says so with its next call: until it is FENCED its
+ * operations are in doubt, and none happens after that. */
+static void mark_unsettled(struct client_call *call, struct part *part, int rc)
+{
+	uint32_t end_op = part->first + part->batch.count, op;
+	int doubt = rc == -REEF_EHOSTDEAD ? rc : -ETIMEDOUT;
+	struct reef_access *access;
+
+	for (op = part->first; op < end_op; op++) {
+		access = call_access_of(call, op);
+		if (access->status == -REEF_EINDOUBT && rc != -REEF_EFENCED)
+			access->status = doubt;
+		else if (access->status == PENDING)
+			mark_failed(call, (uint32_t)(access - call->accesses),
+				    rc == -ETIMEDOUT ? -REEF_ENOLINK : rc);
+	}
+	part->why = 0;
+}
+
+/* Take in which links the keeper has settled. */
+static void note_settled(struct client_call *call,
+			 const struct client_settle_job *job)
+{
+	struct part *part = call->parts;
+	uint32_t i = 0;
+
+	for (; part < call->parts + call->parts_count; part++) {
+		if (!part->is_lost)
+			continue;
+		part->is_lost = false;
+		if (job->links[i++].is_settled)
+			mark_settled(call, part);
+		else
+			mark_unsettled(call, part, job->job.status);
+	}
 }
 
 /* Let the first PENDING access to an extent fail that the keeper could not make
  * usable. */
 static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 {
-	struct reef_access *access = call->accesses;
 	uint32_t i;
 
-	for (i = 0; i < call->count; i++, access++) {
-		if (call_extent_of(access) != extent)
-			continue;
-		/* An access in doubt is settled if its memory is lost. */
-		if (access->status == -REEF_EINDOUBT && rc == -REEF_ELOST)
-			access->status = rc;
-		if (access->status == PENDING) {
+	call->failed = true;
+	for (i = 0; i < call->count; i++)
+		if (call_extent_of(&call->accesses[i]) == extent &&
+		    call->accesses[i].status == PENDING) {
 			mark_failed(call, i, rc);
 			return;
 		}
-	}
-	call->failed = true;
 }
 
 /* Handle the keeper's answer. When there is nothing more to ask, the call goes
  * on with what is still to be done in its window, or ends. */
 static void handle_answer(struct client_call *call)
 {
-	struct client_touch_job *job = call->job;
-	int rc = job->job.status;
+	struct client_job *job = call->job;
 
 	call->job = NULL;
 	call->state = BUILD;
-	if (rc && call->asked && !job->is_settled)
-		mark_unsettled(call, call->asked, rc);
-	if (rc)
-		mark_unusable(call, job->extent, rc);
-	client_job_unref(&job->job);
-	if (ask_about_next_part(call))
+	if (call->is_settling && job->status == -ENOMEM)
+		call->state = DOUBT; /* the keeper has not heard of it */
+	else if (call->is_settling)
+		note_settled(call, (struct client_settle_job *)job);
+	else if (job->status)
+		mark_unusable(call, ((struct client_touch_job *)job)->extent,
+			      job->status);
+	client_job_unref(job);
+	if (call->state == DOUBT || ask_next(call))
 		return;
 	if (call->failed && !has_pending(call, call->from, call->to))
 		end_call(call);
 }
 
 /* --- the engine --- */
+
+static bool is_answered(const void *what)
+{
+	const struct client_call *call = what;
+
+	/* Acquire: the partner is job_end. */
+	return atomic_load_explicit(&call->job->done, memory_order_acquire);
+}
 
 bool client_call_step(struct client_call *call)
 {
@@ -494,9 +558,12 @@ bool client_call_step(struct client_call *call)
 				return false;
 			call->state = BUILD;
 			break;
+		case DOUBT:
+			if (!settle(call))
+				return false;
+			break;
 		case ASKED:
-			if (!atomic_load_explicit(&call->job->job.done,
-						  memory_order_acquire))
+			if (!is_answered(call))
 				return false;
 			handle_answer(call);
 			break;
@@ -504,14 +571,6 @@ bool client_call_step(struct client_call *call)
 			return true;
 		}
 	}
-}
-
-static bool is_answered(const void *what)
-{
-	const struct client_call *call = what;
-
-	/* Acquire: the partner is job_end. */
-	return atomic_load_explicit(&call->job->job.done, memory_order_acquire);
 }
 
 bool client_call_is_ready(const struct client_call *call)
@@ -535,12 +594,12 @@ int client_call_wait(struct client_call *call)
 		for (i = 0; i < call->count; i++)
 			if (call->accesses[i].status == PENDING)
 				call->accesses[i].status = rc;
-		client_job_unref(&call->job->job);
+		client_job_unref(call->job);
 		call->job = NULL;
 		end_call(call);
 		return 0;
 	}
-	if (call->state == ROOM) {
+	if (call->state == ROOM || call->state == DOUBT) {
 		rc = reef_queue_wait(call->parts[0].queue, CLIENT_MILLISECOND);
 		if (rc != -REEF_EHOSTDEAD)
 			return 0;

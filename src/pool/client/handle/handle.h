@@ -35,11 +35,11 @@ struct reef_watch;
 
 struct client_entry {
 	uint32_t extent; /* 0: empty */
-	uint32_t node;
+	uint32_t node, link_number;
 	uint8_t rights;
 	uint8_t near_rights; /* what may be done in place; 0: it is not near */
 	uint64_t size;
-	uint64_t number, link_number;
+	uint64_t number;
 	struct reef_queue *queue;
 	struct reef_link *link;
 	struct reef_remote *remote;

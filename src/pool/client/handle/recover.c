@@ -407,6 +407,10 @@ void client_heaps_abandon(struct reef_client *client)
 	struct reef_space *space;
 	uint32_t count;
 
+	/* A WRITE that is not settled may be one to such a block: then they
+	 * are left to recovery, which begins when we are FENCED. */
+	if (atomic_load(&client->unsettled))
+		return;
 	for (known = client->spaces; known; known = known->next) {
 		count = 0;
 		for (heap = known->heaps; heap; heap = heap->next)

@@ -199,12 +199,17 @@ static void mark_in_doubt(struct client_call *call, struct part *part,
 	uint32_t end_op = part->first + part->batch.count, op;
 	bool doubt = false;
 
-	for (op = at; op < end_op; op++)
-		doubt |= call->ops[op].status == -REEF_EINDOUBT &&
-			 !is_repeatable(call, op);
-	note_to_ask(part, at, -REEF_EINDOUBT);
-	if (!doubt)
-		return; /* every access in doubt is repeated */
+	for (op = at; op < end_op; op++) {
+		if (call->ops[op].status != -REEF_EINDOUBT)
+			continue;
+		part->is_lost |= call->ops[op].kind != REEF_READ &&
+				 call->ops[op].kind != REEF_FLUSH;
+		doubt |= !is_repeatable(call, op);
+	}
+	if (!doubt) { /* every access in doubt is repeated */
+		note_to_ask(part, at, -REEF_EINDOUBT);
+		return;
+	}
 	call->failed = true;
 	for (op = at; op < end_op; op++)
 		if (call->ops[op].status == -REEF_EINDOUBT &&

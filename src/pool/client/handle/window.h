@@ -8,14 +8,15 @@
 
 #include "pool/client/handle/call.h"
 #include "pool/client/handle/handle.h"
+#include "pool/client/keeper/settle.h"
 #include "pool/client/keeper/touch.h"
 
 #define OPS 256	  /* in a window */
 #define OPS_FEW 8 /* of a call for few accesses, so that thousands fit */
-#define PARTS 16  /* links in a window */
-#define PENDING 1 /* status of an access that is to be done */
+#define PARTS CLIENT_LOST_MAX /* links in a window */
+#define PENDING 1	      /* status of an access that is to be done */
 
-enum call_state { BUILD, POSTED, ROOM, ASKED, ENDED };
+enum call_state { BUILD, POSTED, ROOM, DOUBT, ASKED, ENDED };
 
 /* What one operation does of an access. */
 struct piece {
@@ -30,10 +31,10 @@ struct part {
 	struct client_call *call;
 	struct reef_queue *queue;
 	uint32_t first; /* its first operation in call->ops */
-	uint32_t node;
-	uint64_t link_number;
+	uint32_t node, link_number;
 	bool posted;
-	int why;	 /* why the keeper is to be asked; 0: it is not */
+	bool is_lost;	 /* its link, with a WRITE, CAS or FAA under way */
+	int why;	 /* why the extent must be touched; 0: it need not be */
 	uint32_t why_op; /* the operation that failed with it */
 	struct reef_batch batch;
 };
@@ -60,8 +61,8 @@ struct client_call {
 	bool failed;	    /* accesses after this window are not done */
 	uint32_t under_way; /* parts that were posted and have not ended */
 	uint32_t ops_count, parts_count;
-	struct client_touch_job *job;
-	struct part *asked; /* the part of the job; NULL: only an extent */
+	struct client_job *job; /* the keeper's: client_touch_job, or: */
+	bool is_settling;	/* client_settle_job, with all lost links */
 	struct reef_task *task;
 	struct client_call *next;
 	bool has_header;
@@ -106,7 +107,8 @@ void call_post_part(struct client_call *call, struct part *part);
 /* --- collecting --- */
 
 /* Set the status of the accesses of a part that has ended; what is to be done
- * again stays PENDING. part->why says whether the keeper has to be asked. */
+ * again stays PENDING. part->is_lost and part->why say what the keeper has to
+ * be asked. */
 void call_collect_part(struct client_call *call, struct part *part);
 
 #endif

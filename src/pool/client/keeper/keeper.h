@@ -5,6 +5,7 @@
  *   renew.c    the lease, and R8's epochs (renew.h)
  *   view.c     spaces, extents and nodes, as the broker told (view.h)
  *   touch.c    links to nodes, attached extents (touch.h)
+ *   settle.c   links that were lost with something under way (settle.h)
  *   job.c      what handles ask of it (job.h); space_job.c: about spaces
  *   grace.c    when a link or a remote may go (grace.h)
  *   member.c   what it sees of handles (member.h)
@@ -83,6 +84,7 @@ struct reef_client {
 	_Atomic uint64_t hurry_epoch;
 	_Atomic bool hurry_told;
 	_Atomic uint32_t reclaimers; /* handles in client_epoch_wait */
+	_Atomic uint32_t unsettled;  /* nodes with a link that is: settle.c */
 	_Atomic uint64_t heaps_made, inboxes_made;
 	_Atomic uint64_t ttl_ns; /* the lease, as the broker said last */
 
@@ -117,7 +119,7 @@ struct reef_client {
 	bool hurry_seen, renew_now;
 	bool calling;	   /* a mutating request is under way */
 	bool refreshing;   /* a refresh of all spaces is about to begin */
-	uint64_t numbers;  /* given to links and remotes */
+	uint64_t numbers;  /* given to remotes */
 	uint64_t collects; /* rounds; recover.c */
 	uint32_t users;	   /* fibers that use spaces and extents unlocked */
 	struct client_node *nodes;

@@ -16,12 +16,15 @@
  * (2) Who sees a new epoch in a hurry announces it at once: else each epoch
  *     would last for two renewals of everyone.
  * (3) What is announced never goes down, however often: pins are at least what
- *     was announced (handle.c), and the newest only rises. */
+ *     was announced (handle.c), the newest only rises, and a link that is not
+ *     settled (settle.c) holds on to what might have been announced when it was
+ *     noted. */
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/member.h"
+#include "pool/client/keeper/settle.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
@@ -46,14 +49,16 @@ static uint64_t oldest_pin(const struct client_member *member)
 	return oldest;
 }
 
-/* The oldest epoch that a handle has pinned, else the newest: handle.c (3). */
-static uint32_t oldest_epoch(struct reef_client *client)
+uint64_t client_oldest_epoch(struct reef_client *client)
 {
 	uint64_t oldest = atomic_load(&client->reclaim_epoch), pin;
 	struct client_member *member;
 
 	if (REEF_MUTATED(CLIENT_NO_PIN))
-		return (uint32_t)oldest;
+		return oldest;
+	pin = client_unsettled_epoch(client);
+	if (pin < oldest && !REEF_MUTATED(CLIENT_PIN_DROPPED))
+		oldest = pin;
 	reef_grace_barrier();
 	pthread_mutex_lock(&client->lock);
 	for (member = client->members; member; member = member->next) {
@@ -62,7 +67,7 @@ static uint32_t oldest_epoch(struct reef_client *client)
 			oldest = pin;
 	}
 	pthread_mutex_unlock(&client->lock);
-	return (uint32_t)oldest;
+	return oldest;
 }
 
 /* Take in this session's slot: is the session alive, is there a notice? */
@@ -170,7 +175,7 @@ static void note_hurry(struct reef_client *client, uint64_t hurry_ns,
 		       uint32_t announced)
 {
 	client->hurry_ns = hurry_ns;
-	if (hurry_ns && oldest_epoch(client) != announced)
+	if (hurry_ns && (uint32_t)client_oldest_epoch(client) != announced)
 		client->renew_now = true; /* (2) */
 	if (!wants_hurry(client)) {
 		client->ask_ns = 0;
@@ -217,8 +222,8 @@ struct renewal {
 
 static void fill_renewal(struct reef_client *client, struct renewal *renewal)
 {
-	renewal->word =
-		reef_renewal_word(++client->counter, oldest_epoch(client));
+	renewal->word = reef_renewal_word(
+		++client->counter, (uint32_t)client_oldest_epoch(client));
 	if (wants_hurry(client))
 		renewal->word |= REEF_RENEWAL_HURRY;
 	renewal->ops[0] = (struct reef_op){

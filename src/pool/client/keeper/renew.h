@@ -16,6 +16,10 @@ void client_hurry(struct reef_client *client, uint64_t epoch);
 int client_epoch_wait(struct reef_client *client, struct client_member *member,
 		      uint64_t epoch, uint64_t timeout_ns);
 
+/* The oldest epoch that a handle has pinned (handle.c (3)) or that a lost link
+ * holds on to (settle.c), else the newest: what may be announced. Thread: the
+ * keeper's. */
+uint64_t client_oldest_epoch(struct reef_client *client);
 /* A fiber of the keeper: renews the lease until the session is over. */
 int client_renew_main(void *arg);
 

@@ -5,8 +5,8 @@
  *   (nothing yet)             connect if there is no link, attach
  *   -REEF_EKEY                it moved, or is gone: ask the broker until it has
  *                             another place or keys, or is LOST
- *   -REEF_ENOLINK             a new link
- *   -REEF_EINDOUBT            a new link, which settles what was under way (F5)
+ *   -REEF_ENOLINK, -REEF_EINDOUBT   a new link; what was in doubt is settled
+ *                             by it, or otherwise: settle.c
  *
  * (1) Ends with: usable; LOST, as the broker says; fenced; or patience is over
  *     while neither node nor broker could help (-REEF_ENOLINK).
@@ -16,6 +16,7 @@
 
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/settle.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
 
@@ -48,8 +49,7 @@ void client_node_unlink(struct reef_client *client, struct client_node *node)
 	client_retire_peer(client, peer);
 }
 
-/* A new link settles what was under way on the old one only where it is of the
- * same fabric (mesh.h, rule 2): so it goes to the same door. */
+/* The address of that door. */
 static char *copy_address(const char *addresses, uint32_t door)
 {
 	size_t size;
@@ -67,18 +67,28 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 {
 	struct reef_connect_options options = {
 		.session = client->session,
+		.number = node->hellos + 1,
 		.identity = "session",
 	};
 	uint64_t incarnation = node->incarnation;
 	struct reef_peer *peer;
 	char *addresses;
+	bool is_same_door;
 	uint32_t door;
 	int rc;
 
-	addresses = node->number ? copy_address(node->addresses, node->door)
-				 : strdup(node->addresses);
+	if (!options.number) /* all numbers were used */
+		return -REEF_ENOLINK;
+	/* A new link settles what was under way on the one before only where it
+	 * is of the same fabric: unless that is settled, it goes to the same
+	 * door (mesh.h, rule 2). */
+	addresses = node->number > node->settled
+			    ? copy_address(node->addresses, node->door)
+			    : strdup(node->addresses);
 	if (!addresses)
 		return -ENOMEM;
+	is_same_door = node->number > node->settled;
+	node->hellos = options.number;
 	memcpy(options.key, client->session_key.bytes, sizeof(options.key));
 	node->connecting = true;
 	rc = reef_rpc_connect(client->rpc, addresses, node->domain, &options,
@@ -93,18 +103,17 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 		reef_peer_close(peer); /* nobody has seen it */
 		return -REEF_ENOLINK;
 	}
-	if (!node->number)
+	if (!is_same_door)
 		node->door = door;
 	node->peer = peer;
 	node->link = peer->link;
+	node->number = options.number;
 	client_hosts_learn(client, peer->link, node->addresses);
-	node->number = ++client->numbers;
+	client_settled(client, node, node->number - 1);
 	return 0;
 }
 
-/* See to it that the node's link is up.  -EAGAIN: something has changed
- * meanwhile: check again. */
-static int need_link(struct reef_client *client, struct client_node *node)
+int client_node_link(struct reef_client *client, struct client_node *node)
 {
 	int rc;
 
@@ -206,42 +215,6 @@ static void note_failure(struct reef_client *client,
 	}
 }
 
-/* True if an extent that is not LOST is on that node. */
-static bool has_extents(struct reef_client *client, uint32_t node)
-{
-	const struct client_extent *extent;
-	bool found = false;
-	uint32_t i;
-
-	pthread_mutex_lock(&client->lock);
-	for (i = 0; i < client->extents_room && !found; i++) {
-		extent = client->extents[i];
-		found = extent && extent->node == node &&
-			extent->state != REEF_EXTENT_LOST;
-	}
-	pthread_mutex_unlock(&client->lock);
-	return found;
-}
-
-/* An access that was in doubt on a link has to be settled, whatever becomes of
- * the extent: by a new link, or because all memory there is lost. Returns as
- * attach_step. */
-static int settle_doubt(struct reef_client *client,
-			const struct client_touch_job *job)
-{
-	struct client_node *node = client_node_find(client, job->node);
-	int rc;
-
-	if (job->why != -REEF_EINDOUBT || !node ||
-	    node->number > job->link_number || !has_extents(client, node->id))
-		return 0;
-	rc = need_link(client, node);
-	return !rc || rc == -EAGAIN || rc == -REEF_EHOSTDEAD ||
-			       rc == -REEF_EFENCED
-		       ? rc
-		       : -EBUSY;
-}
-
 /* One step towards a usable extent. 0: it is usable.  -EAGAIN: something has
  * changed: once more at once.  -EBUSY: once more after a pause, and a question
  * to the broker.  Else: the error of the access. */
@@ -264,7 +237,7 @@ static int attach_step(struct reef_client *client, struct client_extent *extent,
 	node = client_node_find(client, extent->node);
 	if (!node || !node->addresses)
 		return -EBUSY;
-	rc = need_link(client, node);
+	rc = client_node_link(client, node);
 	if (!rc && !extent->attaching && extent->node == node->id &&
 	    !extent->remote && node->link) {
 		rc = attach_extent(client, extent, node);
@@ -344,11 +317,7 @@ static int touch_extent(struct reef_client *client,
 		if (!is_noted)
 			note_failure(client, extent, job, &refusal);
 		is_noted = true;
-		rc = settle_doubt(client, job);
-		if (!rc) {
-			job->is_settled = true;
-			rc = attach_step(client, extent, &refusal);
-		}
+		rc = attach_step(client, extent, &refusal);
 		if (rc == -REEF_EFENCED)
 			client_session_end(client, rc);
 		if (rc == -EAGAIN)

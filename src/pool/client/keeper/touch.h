@@ -16,13 +16,14 @@ struct client_touch_job {
 	/* If an access failed there: the error, 0: none; on which node; and the
 	 * numbers of the remote and the link that it used. */
 	int why;
-	uint32_t node;
-	uint64_t number, link_number;
-	/* The result: what was in doubt there has happened, or never will. */
-	bool is_settled;
+	uint32_t node, link_number;
+	uint64_t number;
 };
 extern const struct client_job_ops client_touch_ops;
 
+/* See to it that the node's link is up.  -EAGAIN: something has changed
+ * meanwhile: check again.  Else: errors of reef_connect. */
+int client_node_link(struct reef_client *client, struct client_node *node);
 /* A node's link is down, or to an earlier start of it: it goes. */
 void client_node_unlink(struct reef_client *client, struct client_node *node);
 

@@ -12,6 +12,7 @@
 #include "pool/client/keeper/view.h"
 
 #include "pool/client/keeper/grace.h"
+#include "pool/client/keeper/settle.h"
 #include "pool/client/keeper/touch.h"
 #include "wire/states.h"
 
@@ -186,7 +187,7 @@ static int apply_node(struct reef_client *client,
 	if (node->incarnation != row->incarnation) {
 		client_node_unlink(client, node);
 		node->incarnation = row->incarnation;
-		node->number = 0; /* nothing is in doubt at its new start */
+		client_settled(client, node, node->hellos);
 	}
 	node->domain = row->domain;
 	free(node->addresses);

@@ -18,9 +18,14 @@ struct client_node { /* [k] */
 	char *addresses;
 	struct reef_peer *peer; /* NULL: no link */
 	struct reef_link *link; /* of peer, also when it is down */
-	uint64_t number;	/* of the link; each has another */
+	uint32_t number;	/* of the link; each has a higher one */
+	uint32_t hellos;	/* the last number that a hello had */
 	uint32_t door;		/* which of its addresses was reached */
 	bool connecting;
+	/* settle.c: links that were lost */
+	uint32_t doubt, settled;
+	uint64_t doubt_epoch, doubt_ns;
+	bool relinking;
 	struct client_node *next;
 };
 
@@ -63,8 +68,9 @@ struct client_extent { /* [l] */
 	struct client_space *space;
 	struct reef_link *link; /* NULL: not attached; then so is remote */
 	struct reef_remote *remote;
-	uint64_t number, link_number; /* of remote and link; each has another */
-	bool attaching;		      /* [k] */
+	uint64_t number;      /* of the remote; each has another */
+	uint32_t link_number; /* the link's, among those to its node */
+	bool attaching;	      /* [k] */
 };
 
 /* NULL: the view has no such extent. Thread: any, locked. */

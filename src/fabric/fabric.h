@@ -394,7 +394,8 @@ int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns);
 /* End the links of a session up to a number here, without fencing it (F10).
  * They need not exist, and it may be repeated. On shm nobody is killed: a
  * process that has memory mapped through such a link is told to let go of it,
- * and waited for; one that has closed the link has let go.
+ * and waited for; one that has closed the link has let go. A message that is
+ * in an inbox has arrived, and stays there.
  * 0: confirmed.  -ETIMEDOUT: not yet, call again; hellos are refused already.
  * -EINVAL: session or number 0. */
 int reef_end_links(struct reef_queue *queue, uint32_t session, uint32_t number,

@@ -241,11 +241,22 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 
 /* --- entries --- */
 
+uint32_t hash_entry_read_size(const struct hash_table *table, uint64_t slot,
+			      uint64_t at)
+{
+	uint32_t hint = hash_hint_size(hash_slot_hint(slot));
+	uint32_t size = reef_clip_length(table->reef, at, hint);
+
+	/* Where not even a head fits there is no entry, and the READ says so.
+	 */
+	return size < HASH_ENTRY_HEAD ? hint : size;
+}
+
 static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 		      struct round *round)
 {
 	const struct hash_memo *memo = memo_of(table, reading->hash);
-	uint32_t size = hash_hint_size(hash_slot_hint(memo->slot));
+	uint32_t size = hash_entry_read_size(table, memo->slot, memo->entry_at);
 	int rc = hash_reading_room(reading, size);
 
 	/* Copied, because another fiber may remember another key there while
@@ -263,13 +274,14 @@ static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 static int begin_entry(struct hash_table *table, struct hash_reading *reading,
 		       struct round *round)
 {
-	uint32_t size = hash_hint_size(hash_slot_hint(reading->slot));
-	int rc = hash_reading_room(reading, size);
+	int rc = reef_long_address(table->space, hash_slot_block(reading->slot),
+				   &reading->entry_at);
+	uint32_t size;
 
-	if (!rc)
-		rc = reef_long_address(table->space,
-				       hash_slot_block(reading->slot),
-				       &reading->entry_at);
+	if (rc)
+		return rc;
+	size = hash_entry_read_size(table, reading->slot, reading->entry_at);
+	rc = hash_reading_room(reading, size);
 	if (!rc)
 		add_read(round, reading->entry_at, reading->room, size);
 	return rc;
@@ -327,11 +339,13 @@ int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
 int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
 		    uint64_t slot, uint64_t *at)
 {
-	uint32_t size = hash_hint_size(hash_slot_hint(slot));
-	int rc = hash_reading_room(reading, size);
+	int rc = reef_long_address(table->space, hash_slot_block(slot), at);
+	uint32_t size;
 
-	if (!rc)
-		rc = reef_long_address(table->space, hash_slot_block(slot), at);
+	if (rc)
+		return rc;
+	size = hash_entry_read_size(table, slot, *at);
+	rc = hash_reading_room(reading, size);
 	if (!rc)
 		rc = reef_read(table->reef, *at, reading->room, size);
 	return rc ? rc : hash_entry_complete(table, reading, *at, size);
@@ -364,8 +378,9 @@ static int end_memo(struct hash_table *table, struct hash_reading *reading)
 	const struct hash_entry_head *head;
 	int rc;
 
-	rc = hash_entry_complete(table, reading, reading->entry_at,
-				 hash_hint_size(hash_slot_hint(reading->slot)));
+	rc = hash_entry_complete(
+		table, reading, reading->entry_at,
+		hash_entry_read_size(table, reading->slot, reading->entry_at));
 	if (rc < 0)
 		return rc;
 	head = reading->room;
@@ -390,8 +405,9 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	bool live, sound;
 	int rc;
 
-	rc = hash_entry_complete(table, reading, reading->entry_at,
-				 hash_hint_size(hash_slot_hint(reading->slot)));
+	rc = hash_entry_complete(
+		table, reading, reading->entry_at,
+		hash_entry_read_size(table, reading->slot, reading->entry_at));
 	if (rc < 0)
 		return rc;
 	head = reading->room;

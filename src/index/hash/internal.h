@@ -207,6 +207,10 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
  * written in the first batch, if it was not and is not too long. */
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,
 		    struct hash_fresh *fresh, uint32_t count);
+/* How much of an entry to READ at once: what its slot's hint says, but not past
+ * the end of its extent. The block there may be smaller than the hint. */
+uint32_t hash_entry_read_size(const struct hash_table *table, uint64_t slot,
+			      uint64_t at);
 /* READ the rest of an entry whose first `got` bytes are in the room; returns as
  * hash_read_entry. */
 int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,

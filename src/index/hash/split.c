@@ -228,7 +228,7 @@ static int classify_new(struct split *split)
 				       hash_slot_block(split->image[i]), &at);
 		if (rc)
 			break;
-		size = hash_hint_size(hash_slot_hint(split->image[i]));
+		size = hash_entry_read_size(split->table, split->image[i], at);
 		next = split->reads_count++;
 		split->read_slots[next] = i;
 		split->reads[next] = (struct reef_access){

@@ -171,16 +171,18 @@ static int fetch_entries(struct walk *walk)
 		if (walk->told >> i & 1 ||
 		    !hash_slot_is_occupied(walk->slots[i]))
 			continue;
-		size = hash_hint_size(hash_slot_hint(walk->slots[i]));
+		rc = reef_long_address(walk->table->space,
+				       hash_slot_block(walk->slots[i]),
+				       &walk->entries[i].at);
+		if (is_passed_over(walk, rc))
+			continue;
+		if (rc)
+			return rc;
+		size = hash_entry_read_size(walk->table, walk->slots[i],
+					    walk->entries[i].at);
 		if (walk->flags & HASH_WALK_HEADS && size > HASH_HEAD_PART)
 			size = HASH_HEAD_PART;
 		rc = hash_reading_room(&walk->entries[i].reading, size);
-		if (!rc)
-			rc = reef_long_address(walk->table->space,
-					       hash_slot_block(walk->slots[i]),
-					       &walk->entries[i].at);
-		if (is_passed_over(walk, rc))
-			continue;
 		if (rc)
 			return rc;
 		walk->entries[i].got = size;

@@ -146,6 +146,11 @@ uint64_t reef_session_ttl(const struct reef *reef);
  * broker learns so within a quarter of its TTL. No operation. */
 bool reef_is_lost(const struct reef *reef, uint64_t address);
 
+/* How many of `length` bytes, from an address on, its extent has; `length`
+ * where the view has no such extent. No operation. */
+uint32_t reef_clip_length(const struct reef *reef, uint64_t address,
+			  uint32_t length);
+
 /* True if the caller may read that address over and over, for a moment: where
  * an operation ends as it is posted, and so costs nobody else anything; but not
  * in a fiber, which would keep the others from running. A hint: where nothing

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 static int open_sized(struct member *member, uint64_t size_max,
 		      enum reef_map_eviction eviction,
@@ -83,6 +84,58 @@ static void map_size_that_is_reached_keeps_what_is_there(void **state)
 	(void)state;
 	pool_start(&pool, 1);
 	pool_add(&pool, keep);
+	pool_finish(&pool);
+}
+
+/* --- the ends of extents --- */
+
+/* Entries with such a value lie in blocks of 4,608 bytes, and are read with a
+ * hint of 6,136: more than there is behind the last block of an extent. */
+#define END_BYTES 4550u
+#define END_KEYS 1500u
+
+static int count_entry(void *context, const struct reef_map_entry *entry)
+{
+	++*(uint32_t *)context;
+	return entry->value_size == END_BYTES ? 0 : -EBADMSG;
+}
+
+static int fill_extents(struct member *member)
+{
+	struct reef_map_value found = {0};
+	struct reef_space *space;
+	struct reef_map *map;
+	uint32_t key, met = 0;
+	uint64_t cursor = 0;
+	char value[END_BYTES];
+
+	memset(value, 'v', sizeof(value));
+	TRY(open_sized(member, 0, REEF_MAP_KEEP, &space, &map));
+	for (key = 0; key < END_KEYS; key++)
+		TRY(reef_map_put(map, &key, 4, value, sizeof(value), 0, NULL));
+	for (key = 0; key < END_KEYS; key++) {
+		TRY(reef_map_get(map, &key, 4, &found));
+		WANT(found.size == sizeof(value) &&
+		     !memcmp(found.bytes, value, sizeof(value)));
+	}
+	do
+		TRY(reef_map_scan(map, &cursor, 16, count_entry, &met));
+	while (cursor);
+	WANT(met >= END_KEYS);
+	for (key = 0; key < END_KEYS; key++)
+		TRY(reef_map_delete(map, &key, 4, 0));
+	reef_map_value_free(&found);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_entries_at_the_ends_of_extents_are_there(void **state)
+{
+	struct pool pool = {.extent_size = 2 * MIB, .capacity = 64 * MIB};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, fill_extents);
 	pool_finish(&pool);
 }
 
@@ -425,6 +478,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(map_size_that_is_reached_keeps_what_is_there),
+		cmocka_unit_test(map_entries_at_the_ends_of_extents_are_there),
 		cmocka_unit_test(map_size_is_kept_by_eviction),
 		cmocka_unit_test(map_eviction_keeps_what_is_used),
 		cmocka_unit_test(map_in_a_full_pool_evicts_if_it_may),

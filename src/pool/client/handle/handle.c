@@ -219,6 +219,29 @@ int client_entry_find(struct reef *reef, uint32_t number,
 	return rc;
 }
 
+uint32_t reef_clip_length(const struct reef *reef, uint64_t address,
+			  uint32_t length)
+{
+	uint32_t number = (uint32_t)(address >> 32), at = (uint32_t)address;
+	struct reef_client *client = reef->client;
+	const struct client_extent *extent;
+	uint64_t size = 0;
+
+	/* An extent has whole pages. */
+	if (likely(at % REEF_EXTENT_ALIGN + length <= REEF_EXTENT_ALIGN))
+		return length;
+	if (client_is_current(reef) &&
+	    reef->cache[number % CLIENT_CACHE].extent == number) {
+		size = reef->cache[number % CLIENT_CACHE].size;
+	} else if (!client_is_forked(reef)) {
+		pthread_mutex_lock(&client->lock);
+		extent = client_extent_find(client, number);
+		size = extent ? extent->size : 0;
+		pthread_mutex_unlock(&client->lock);
+	}
+	return at < size && length > size - at ? (uint32_t)(size - at) : length;
+}
+
 bool reef_is_lost(const struct reef *reef, uint64_t address)
 {
 	uint32_t number = (uint32_t)(address >> 32);

@@ -85,7 +85,8 @@ union reef_ask {
 		uint32_t since;
 	} extent_add;
 	struct {
-		uint32_t extent;
+		uint32_t space;
+		uint32_t extent; /* of that space */
 	} extent_remove;
 	struct {
 		uint32_t space;

@@ -11,6 +11,13 @@
 
 /* --- words --- */
 
+/* What an error of reading the root or its levels means: where their memory is
+ * none any more, it was freed and given back since the table was dropped. */
+static int explain_root(int rc)
+{
+	return rc == -EFAULT ? -REEF_EDROPPED : rc;
+}
+
 /* READ the header of a level and its last word: so it is as long as it should
  * be, and what is remembered of a table does not grow by a false word. */
 static int check_level(struct hash_table *table, uint32_t depth, uint64_t level)
@@ -79,7 +86,7 @@ int hash_word_at(struct hash_table *table, uint32_t depth, uint32_t suffix,
 		rc = reef_read(table->reef, hash_level_at(table, depth), &level,
 			       8);
 		if (rc)
-			return rc;
+			return explain_root(rc);
 		if (!level)
 			return -EAGAIN;
 		if (level == HASH_DROPPED)
@@ -221,7 +228,7 @@ static int read_path(struct hash_table *table, uint64_t hash, uint32_t from,
 	};
 	rc = reef_execute(table->reef, accesses, *count + 1);
 	if (rc)
-		return rc;
+		return explain_root(rc);
 	return alive == table->id ? 0 : -REEF_EDROPPED;
 }
 

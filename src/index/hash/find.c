@@ -466,6 +466,37 @@ static bool forget_memos(struct hash_reading *readings, uint32_t count,
 	return any;
 }
 
+/* True if the memory of some key of a batch is lost, or is none. */
+static bool is_of_one_key(int rc)
+{
+	return rc == -REEF_ELOST || rc == -EFAULT;
+}
+
+/* After such an error: a subtable that was remembered from another epoch may be
+ * gone with its memory, so the directory is asked. False: none was. */
+static bool follow_leaves(struct hash_table *table,
+			  struct hash_reading *readings, uint32_t count,
+			  const bool *began, const struct round *round,
+			  bool *done)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct hash_reading *reading = &readings[i];
+		int rc;
+
+		if (!began[i] || reading->phase != PLACES ||
+		    !round->has_word[i])
+			continue;
+		rc = follow_changed_leaf(table, reading);
+		if (rc)
+			reading->status = rc;
+		any = true;
+	}
+	*done = !any;
+	return any;
+}
+
 static bool goes_along(const struct hash_fresh *fresh)
 {
 	return fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
@@ -510,8 +541,13 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 		*done = false;
 		return 0; /* nobody knows of that entry: write it again */
 	}
+	if (rc && forget_memos(readings, count, began, done))
+		return 0;
+	if (is_of_one_key(rc) &&
+	    follow_leaves(table, readings, count, began, round, done))
+		return 0;
 	if (rc)
-		return forget_memos(readings, count, began, done) ? 0 : rc;
+		return rc;
 	for (i = 0; i < round->along_count; i++)
 		if (goes_along(&round->along[i]))
 			round->along[i].written = true;
@@ -578,12 +614,6 @@ static __attribute__((noinline)) int find_rest(struct hash_table *table,
 	while (!rc && !done)
 		rc = run_round(table, readings, count, &round, &done);
 	return rc;
-}
-
-/* True if the memory of some key of a batch is lost, or is none. */
-static bool is_of_one_key(int rc)
-{
-	return rc == -REEF_ELOST || rc == -EFAULT;
 }
 
 /* Look up each key by itself, after a batch failed because of some memory: so

@@ -19,7 +19,10 @@
  * (5) A crowd that finds a space full gets one extent, not one each: who asks
  *     says which extents it does not know yet, and is given the latest of
  *     those, also while that is being made. It asks again if that is full,
- *     too. */
+ *     too.
+ * (6) Whoever has an extent removed owns every chunk of it (heap/shrink.c), and
+ *     is ALIVE when the record is applied: once a session is FENCED, its
+ *     removal has happened or never will. */
 #include "pool/broker/lending.h"
 
 #include <errno.h>
@@ -532,6 +535,7 @@ BROKER_REQUEST(broker_extent_add)
 BROKER_REQUEST(broker_extent_remove)
 {
 	uint32_t number = request->body.ask.extent_remove.extent;
+	uint32_t space = request->body.ask.extent_remove.space;
 	const struct reef_state_extent *extent;
 	uint64_t result;
 	int rc;
@@ -540,12 +544,13 @@ BROKER_REQUEST(broker_extent_remove)
 				  &result);
 	if (rc)
 		return rc < 0 ? rc : 0;
+	rc = broker_check_rights(broker, request, space, REEF_RIGHT_WRITE);
+	if (rc)
+		return rc;
 	extent = reef_state_extent(broker->state, number);
-	if (!extent)
+	if (!extent || extent->space != space)
 		return -ENOENT;
-	rc = broker_check_rights(broker, request, extent->space,
-				 REEF_RIGHT_WRITE);
-	return rc ? rc : remove_extent(broker, number, request);
+	return remove_extent(broker, number, request);
 }
 
 int broker_extent_lose(struct reef_broker *broker, uint32_t number,

@@ -200,6 +200,8 @@ static int keeper_main(void *arg)
 		rc = client_spawn(client, client_collect_main, client);
 	if (!rc)
 		rc = client_spawn(client, client_settle_main, client);
+	if (!rc)
+		rc = client_spawn(client, client_tend_main, client);
 	set_joined(client, rc);
 	while (!rc) {
 		rc = reef_queue_wait_until(client->wake, keeper_is_needed,

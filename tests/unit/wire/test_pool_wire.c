@@ -295,7 +295,7 @@ static const struct golden {
 	ASK(SPACE_TOKEN, "41", .space_token = {.space = 1, .rights = 2}),
 	ASK(EXTENT_ADD, "484",
 	    .extent_add = {.space = 1, .size = 2, .since = 3}),
-	ASK(EXTENT_REMOVE, "4", .extent_remove = {.extent = 1}),
+	ASK(EXTENT_REMOVE, "44", .extent_remove = {.space = 1, .extent = 2}),
 	ASK(NAME_BIND, "4t8",
 	    .name_bind = {.space = 1, .name = TEXT(2), .value = 3}),
 	ASK(NAME_REPLACE, "4t88",

@@ -462,11 +462,42 @@ static uint32_t ordinals_at(const struct reef_state *state,
 		      : 0;
 }
 
+/* The first of `need` ordinals in a row that are free, from one on at which an
+ * extent begins or may; REEF_ORDINALS_MAX: there are none. */
+static uint32_t find_gap(const struct reef_state *state,
+			 const struct reef_state_space *space, uint32_t from,
+			 uint32_t need)
+{
+	uint32_t begin = from, i = from, taken;
+
+	while (i < space->ordinals && i - begin < need) {
+		taken = ordinals_at(state, space, i);
+		i += taken ? taken : 1;
+		if (taken)
+			begin = i;
+	}
+	return i - begin < need ? REEF_ORDINALS_MAX : begin;
+}
+
+/* The end of the ordinals of the extent that was added last. */
+static uint32_t youngest_end(const struct reef_state *state,
+			     const struct reef_state_space *space)
+{
+	uint32_t youngest = 0, end = 0;
+
+	for (uint32_t i = 0; i < space->ordinals; i++)
+		if (space->by_ordinal[i] > youngest) {
+			youngest = space->by_ordinal[i];
+			end = i + ordinals_at(state, space, i);
+		}
+	return end;
+}
+
 int reef_state_pick_ordinal(const struct reef_state *state, uint32_t id,
 			    uint64_t size, uint32_t *ordinal)
 {
 	const struct reef_state_space *space = reef_state_space_of(state, id);
-	uint32_t need = reef_extent_ordinals(size), begin = 0, i = 0, taken;
+	uint32_t need = reef_extent_ordinals(size), gap;
 
 	if (!space)
 		return -ENOENT;
@@ -474,15 +505,12 @@ int reef_state_pick_ordinal(const struct reef_state *state, uint32_t id,
 		*ordinal = space->ordinals;
 		return 0;
 	}
-	while (i < space->ordinals && i - begin < need) {
-		taken = ordinals_at(state, space, i);
-		i += taken ? taken : 1;
-		if (taken)
-			begin = i;
-	}
-	if (i - begin < need)
+	gap = find_gap(state, space, youngest_end(state, space), need);
+	if (gap == REEF_ORDINALS_MAX)
+		gap = find_gap(state, space, 0, need);
+	if (gap == REEF_ORDINALS_MAX)
 		return -ENOSPC;
-	*ordinal = begin;
+	*ordinal = gap;
 	return 0;
 }
 

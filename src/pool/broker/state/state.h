@@ -222,7 +222,8 @@ uint32_t reef_state_find_space(const struct reef_state *state,
 int reef_state_pick_session(const struct reef_state *state, uint32_t *id);
 
 /* The ordinal for a space's next extent, of that size: one never used while
- * there is any.  -ENOENT: no such space.  -ENOSPC: all are taken. */
+ * there is any; then they go round, so that one whose extent was removed comes
+ * again as late as can be.  -ENOENT: no such space.  -ENOSPC: all are taken. */
 int reef_state_pick_ordinal(const struct reef_state *state, uint32_t space,
 			    uint64_t size, uint32_t *ordinal);
 

@@ -81,6 +81,22 @@ static int space_grow(void *context, uint64_t size, uint32_t *number,
 	return rc;
 }
 
+static int space_shrink(void *context, uint32_t number)
+{
+	struct reef_space *space = context;
+	struct client_shrink_job *job = client_job_create(&client_shrink_ops);
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	job->space = space->space;
+	job->extent = number;
+	rc = client_job_run(space->reef->client, &space->reef->member,
+			    &job->job);
+	client_job_unref(&job->job);
+	return rc;
+}
+
 static int space_is_fenced(void *context, uint32_t session)
 {
 	struct reef_space *space = context;
@@ -125,11 +141,12 @@ static int space_is_live(void *context, uint8_t kind, uint64_t address)
 	return client_kind_is_live(context, kind, address);
 }
 
-static const struct reef_heap_ops space_ops = {
+const struct reef_heap_ops client_heap_ops = {
 	.execute = space_execute,
 	.extents = space_extents,
 	.node = space_node,
 	.grow = space_grow,
+	.shrink = space_shrink,
 	.is_fenced = space_is_fenced,
 	.reclaim_epoch = space_reclaim_epoch,
 	.safe_epoch = space_safe_epoch,
@@ -138,14 +155,15 @@ static const struct reef_heap_ops space_ops = {
 	.is_live = space_is_live,
 };
 
-static int make_heap(struct reef_space *space)
+int client_heap_make(struct reef_space *space)
 {
 	struct reef_client *client = space->reef->client;
 	struct reef_heap_options options = {
-		.ops = &space_ops,
+		.ops = &client_heap_ops,
 		.context = space,
 		.session = client->session,
 		.seed = client->options.seed,
+		.beats = &client->beats,
 	};
 	struct client_heap *heap = calloc(1, sizeof(*heap));
 	uint64_t made = atomic_fetch_add(&client->heaps_made, 1);
@@ -181,6 +199,7 @@ static struct client_heap *take_idle_heap(struct reef_space *space)
 	struct client_heap **at, *heap;
 
 	pthread_mutex_lock(&client->lock);
+	space->space->is_used = true;
 	for (at = &space->space->heaps; (heap = *at); at = &heap->next)
 		if (is_keeper || !reef_heap_is_judging(heap->heap, 0))
 			break;
@@ -198,10 +217,10 @@ int client_heap_get(struct reef_space *space)
 		return 0;
 	heap = take_idle_heap(space);
 	if (!heap)
-		return make_heap(space);
+		return client_heap_make(space);
 	heap->next = NULL;
 	space->heap = heap;
-	reef_heap_move(heap->heap, &space_ops, space);
+	reef_heap_move(heap->heap, &client_heap_ops, space);
 	/* It has to forget extents that were lost while no handle had it. */
 	client_handle_refresh(space->reef);
 	return 0;

@@ -173,8 +173,10 @@ void client_handle_refresh(struct reef *reef)
 	if (client_over(client))
 		reef->seen = 0;
 	memset(reef->cache, 0, sizeof(reef->cache));
-	for (space = reef->spaces; space; space = space->next)
+	for (space = reef->spaces; space; space = space->next) {
 		forget_lost(client, space);
+		client_short_forget(space);
+	}
 }
 
 int client_entry_find(struct reef *reef, uint32_t number,
@@ -196,9 +198,10 @@ int client_entry_find(struct reef *reef, uint32_t number,
 		return -EFAULT;
 	pthread_mutex_lock(&client->lock);
 	extent = client_extent_find(client, number);
-	if (!extent || !extent->remote) {
-		rc = extent && extent->state == REEF_EXTENT_LOST ? -REEF_ELOST
-								 : -EAGAIN;
+	if (extent && extent->state == REEF_EXTENT_LOST) {
+		rc = extent->removed ? -EFAULT : -REEF_ELOST;
+	} else if (!extent || !extent->remote) {
+		rc = -EAGAIN;
 	} else {
 		*entry = (struct client_entry){
 			.extent = number,
@@ -256,7 +259,8 @@ bool reef_is_lost(const struct reef *reef, uint64_t address)
 		return false;
 	pthread_mutex_lock(&client->lock);
 	extent = client_extent_find(client, number);
-	is_lost = extent && extent->state == REEF_EXTENT_LOST;
+	is_lost =
+		extent && extent->state == REEF_EXTENT_LOST && !extent->removed;
 	pthread_mutex_unlock(&client->lock);
 	return is_lost;
 }

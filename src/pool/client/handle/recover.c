@@ -162,8 +162,7 @@ static struct client_space *wait_for_space(struct reef_client *client,
 	return space;
 }
 
-/* Open a space in the keeper's own handle; takes the reference over. */
-static int attach_inner(struct reef_client *client, struct client_space *known,
+int client_inner_attach(struct reef_client *client, struct client_space *known,
 			struct reef_space **out)
 {
 	int rc = 0;
@@ -259,7 +258,7 @@ static int recover_in_space(struct reef_client *client,
 		list[count].session = ask->sessions[count];
 		count++;
 	}
-	rc = attach_inner(client, known, &space);
+	rc = client_inner_attach(client, known, &space);
 	if (rc)
 		return rc;
 	/* The dead sessions may have grown the space without our knowledge. */
@@ -390,7 +389,7 @@ static void collect_heaps(struct reef_client *client, bool all)
 	while (!client->stopping && (known = find_collectable(client, all))) {
 		/* A recovery must find the heap in which blocks wait. */
 		known->recovering = true;
-		if (attach_inner(client, known, &space)) {
+		if (client_inner_attach(client, known, &space)) {
 			end_turn(client, known);
 			return;
 		}
@@ -420,7 +419,7 @@ void client_heaps_abandon(struct reef_client *client)
 		pthread_mutex_lock(&client->lock);
 		known->refs++;
 		pthread_mutex_unlock(&client->lock);
-		if (attach_inner(client, known, &space))
+		if (client_inner_attach(client, known, &space))
 			return;
 		/* This takes the first heap of the list, and puts it last. */
 		while (count-- && !client_heap_get(space)) {

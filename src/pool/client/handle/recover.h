@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+struct client_space;
 struct reef_body;
 struct reef_client;
 struct reef_request;
@@ -19,6 +20,11 @@ int client_session_recover(struct reef_client *client,
 /* A fiber of the keeper: takes back what others freed in heaps that no handle
  * has. */
 int client_collect_main(void *arg);
+/* A fiber of the keeper: spaces give back extents that nothing is in. */
+int client_tend_main(void *arg);
+/* Open a space in the keeper's own handle; takes the reference over. */
+int client_inner_attach(struct reef_client *client, struct client_space *known,
+			struct reef_space **out);
 /* The session ends: free the raw blocks in its heaps, which nobody uses now. */
 void client_heaps_abandon(struct reef_client *client);
 /* 1: the owner of that kind says that the block is still part of something.  0:

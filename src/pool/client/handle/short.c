@@ -2,9 +2,11 @@
  *
  *   ordinal of the extent in the space 18 | offset of the block's header / 64
  *
- * (1) An ordinal is given to an extent when it joins the space, and never to
- *     another one. So what a handle has learned stays true, and is kept in two
- *     tables of its own without a lock.
+ * (1) An ordinal is given to an extent when it joins the space, and to another
+ *     one only when that is gone and all ordinals have had their turn, so that
+ *     everybody has long heard of it. What a handle has learned is kept in two
+ *     tables of its own without a lock, until the view says that the extent is
+ *     gone.
  * (2) Nobody's block begins at offset 0, so 0 names nothing.
  * (3) An ordinal is 64 MiB. A larger extent has several, one after the other;
  *     the broker tells the first. Where a journal of before that gave the
@@ -81,11 +83,28 @@ static int learn_view(struct reef_space *space)
 	rc = bases_grow(space, ordinals_in_view(space));
 	for (uint32_t i = 0; !rc && i < client->extents_room; i++) {
 		extent = client->extents[i];
-		if (extent && extent->space == space->space)
+		if (extent && extent->space == space->space && !extent->removed)
 			learn_extent(space, extent);
 	}
 	pthread_mutex_unlock(&client->lock);
 	return rc;
+}
+
+void client_short_forget(struct reef_space *space)
+{
+	struct reef_client *client = space->reef->client;
+	uint32_t number;
+
+	pthread_mutex_lock(&client->lock);
+	while (space->lost_seen < space->space->lost_count) {
+		number = space->space->lost[space->lost_seen++];
+		for (uint32_t i = 0; i < space->bases_count; i++)
+			if (space->bases[i] >> 32 == number)
+				space->bases[i] = 0;
+		if (space->shorts[number % CLIENT_SHORTS].extent == number)
+			space->shorts[number % CLIENT_SHORTS].extent = 0;
+	}
+	pthread_mutex_unlock(&client->lock);
 }
 
 static bool knows_ordinal(const struct reef_space *space, uint32_t ordinal)

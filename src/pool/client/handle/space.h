@@ -38,6 +38,7 @@ struct reef_space {
 	uint64_t *bases; /* by ordinal: the address where it begins; 0: not
 			    known */
 	uint32_t bases_count;
+	uint32_t lost_seen; /* how many of the space's lost are in neither */
 	struct reef_space *next;
 };
 
@@ -47,6 +48,10 @@ int client_space_attach(struct reef *reef, struct client_space *space,
 
 /* --- block.c --- */
 
+/* What a heap calls; its context is a struct reef_space. */
+extern const struct reef_heap_ops client_heap_ops;
+/* Give the space, which has none, a heap of its own. */
+int client_heap_make(struct reef_space *space);
 /* Give the space a heap, if it has none: one that a handle of this session has
  * left, or a new one. */
 int client_heap_get(struct reef_space *space);
@@ -58,5 +63,10 @@ void client_heap_put(struct reef_space *space, bool all);
  * the way until somebody recovers this session, and reusable only a while after
  * that. */
 void client_heap_give_back(struct reef_space *space);
+
+/* --- short.c --- */
+
+/* Forget the ordinals of extents that are lost since the last call. */
+void client_short_forget(struct reef_space *space);
 
 #endif

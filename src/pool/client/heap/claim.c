@@ -1,6 +1,6 @@
 /* claim.c - chunks: read their tables, claim, grow.
  *
- *           claim_stretch: CAS                     heap_release: CAS
+ *           claim_some: CAS                        heap_release: CAS
  *   FREE g --------------------> OWNED by us, g+1 ------------------> FREE g+1
  *
  * A FREE word of generation 0 says that nobody ever had the chunk, so that its
@@ -487,9 +487,9 @@ static int claim_some(struct reef_heap *heap, struct extent *extent,
 	return rc;
 }
 
-static int claim_stretch(struct reef_heap *heap, const struct stretch *stretch)
+int heap_claim_chunks(struct reef_heap *heap, struct extent *extent,
+		      uint32_t first, uint32_t last)
 {
-	struct extent *extent = stretch->extent;
 	int rc = heap_extent_own(extent);
 
 	/* Those that another claimed first are no longer free to us, so that
@@ -497,7 +497,7 @@ static int claim_stretch(struct reef_heap *heap, const struct stretch *stretch)
 	for (uint32_t i = 0; !rc || rc == 1; i++) {
 		if (i > extent->shape.chunks || extent->dead)
 			return 0;
-		rc = claim_some(heap, extent, stretch->first, stretch->last);
+		rc = claim_some(heap, extent, first, last);
 		if (!rc)
 			return 0;
 	}
@@ -598,7 +598,8 @@ static int claim_or_grow(struct reef_heap *heap, uint32_t units, uint32_t class,
 			looked = true;
 		} else if (choose_beside_own(heap, units, &stretch) ||
 			   choose_at_random(heap, units, &stretch)) {
-			rc = claim_stretch(heap, &stretch);
+			rc = heap_claim_chunks(heap, stretch.extent,
+					       stretch.first, stretch.last);
 		} else if (!looked) {
 			rc = take_back_freed(heap, false);
 			looked = true;

@@ -12,9 +12,12 @@
 
 #include "base/mutant.h"
 
+#include <stdatomic.h>
+
 #define BULK_MAX 512u /* block size up to which whole units are read */
 #define BULK_BATCH 16u
-#define AHEAD 8u /* blocks that are fetched before their turn */
+#define AHEAD 8u      /* blocks that are fetched before their turn */
+#define SPARE_PART 4u /* chunks in use for each empty one that is kept */
 #define HURRY_MIN (UINT64_C(1) << 20) /* bytes in limbo */
 #define HURRY_MAX (UINT64_C(16) << 20)
 #define HURRY_PART 64u /* of the memory that we own */
@@ -330,6 +333,27 @@ int heap_scan(struct reef_heap *heap, bool everywhere)
 	return rc;
 }
 
+/* How many empty chunks to keep: fewer where little is in use. */
+static uint32_t spares_of(const struct reef_heap *heap)
+{
+	uint32_t some = (heap->chunks - heap->empty) / SPARE_PART;
+
+	return some < heap->options.spare_max ? some : heap->options.spare_max;
+}
+
+void reef_heap_tend(struct reef_heap *heap)
+{
+	uint32_t beat;
+
+	if (!heap->options.beats || heap->locked)
+		return;
+	beat = atomic_load_explicit(heap->options.beats, memory_order_relaxed);
+	if (beat == heap->beat)
+		return;
+	heap->beat = beat;
+	reef_heap_collect(heap, false);
+}
+
 int reef_heap_collect(struct reef_heap *heap, bool all)
 {
 	int rc = heap_lock(heap);
@@ -341,9 +365,9 @@ int reef_heap_collect(struct reef_heap *heap, bool all)
 	if (!rc)
 		rc = heap_scan(heap, all);
 	heap_limbo_drain(heap);
-	heap_vacant_drop(heap, all);
+	heap_vacant_drop(heap, true);
 	if (!rc)
-		rc = heap_release(heap, all ? 0 : heap->options.spare_max);
+		rc = heap_release(heap, all ? 0 : spares_of(heap));
 	heap_unlock(heap);
 	return rc;
 }

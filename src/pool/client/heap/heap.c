@@ -442,6 +442,7 @@ static rare int free_rare(struct reef_heap *heap, struct run *run,
 	/* Empty chunks that we do not need go back, a batch at a time. */
 	if (heap->empty > 2 * heap->options.spare_max + 16 && !heap->locked)
 		heap_trim(heap);
+	reef_heap_tend(heap);
 	return 0;
 }
 

@@ -75,6 +75,10 @@
  * (9) Nothing is half-allocated on error: -ENOSPC and -EDQUOT leave every chunk
  *     as it was, or owned and empty.
  *
+ * (10) An extent that nothing was in for a while goes back to its node, while
+ *     the others have some room: shrink.c. Whoever adopts chunks has asked for
+ *     the space's extents after their owner was FENCED.
+ *
  * A heap is a handle's: blocks of another handle of this session are freed like
  * another session's. When a handle closes, its heap goes to the session, which
  * gives it to the next handle of that space.
@@ -118,6 +122,10 @@ struct reef_heap_ops {
 	 * memory is zero.  -ENOSPC, -EDQUOT, ... */
 	int (*grow)(void *context, uint64_t size, uint32_t *number,
 		    uint64_t *real_size);
+	/* Give an extent back, all of whose chunks are this heap's. 0: it is
+	 * gone.  -EACCES: it stays.  Else: nobody can tell yet, ask again.
+	 * Optional: extents stay. */
+	int (*shrink)(void *context, uint32_t number);
 	/* Is that session past FENCED? One READ, or little more; 1, 0, -errno.
 	 */
 	int (*is_fenced)(void *context, uint32_t session);
@@ -143,6 +151,9 @@ struct reef_heap_options {
 	uint16_t number;
 	uint64_t seed;	    /* of its choices */
 	uint32_t spare_max; /* empty chunks kept for later; 0: 4 */
+	/* Changes now and then: who frees something then collects. NULL: only
+	 * who is asked does. */
+	const _Atomic uint32_t *beats;
 };
 
 /* Costs no operation. Caller owns *out. */
@@ -178,9 +189,17 @@ bool reef_heap_fold(struct reef_heap *heap, uint64_t address, uint64_t *header);
 void reef_heap_unfold(struct reef_heap *heap, uint64_t address);
 int reef_heap_flush(struct reef_heap *heap);
 
-/* Take back what others freed; release empty chunks beyond spare_max, or all
- * (on close).  Best effort; errors of the memory are returned. */
+/* Take back what others freed; release empty chunks but for a few (spare_max at
+ * most), or all (on close).  Best effort; errors of the memory are returned. */
 int reef_heap_collect(struct reef_heap *heap, bool all);
+
+/* Collect, but for a few empty chunks, if the time has come for that. Whoever
+ * has a heap and may be idle for long calls this now and then. */
+void reef_heap_tend(struct reef_heap *heap);
+
+/* Give extents back in which nothing was for that long, as far as calls of this
+ * have seen; so only the same heap's next ones know. Returns how many went. */
+int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns);
 
 /* Claims of this process that were in doubt and stayed so, as the word could
  * not be read or the heap has no number: each may have made a chunk nobody's

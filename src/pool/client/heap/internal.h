@@ -7,6 +7,7 @@
  *   claim.c    chunks: read their tables, claim, grow
  *   release.c  chunks: give back
  *   relinquish.c  chunks with blocks: give away
+ *   shrink.c   extents: give back
  *   pending.c  headers that wait (rule 4)
  *   collect.c  others' frees, limbo (R8)
  *   other.c    blocks of others: free, keep, size
@@ -118,6 +119,9 @@ struct extent {
 	bool checked;  /* its header is there and right */
 	bool known;    /* its words were read, or it is new */
 	bool wrong;    /* its header is another's: nothing is claimed */
+	bool leaving;  /* all its chunks are ours, and it is to be removed */
+	/* shrink.c: 0, or a sum of its words, since when it is that */
+	uint64_t vacant_sum, vacant_since_ns;
 	struct chunk *chunks;
 	/* Both by unit, and NULL until we own a chunk of this extent. */
 	struct run **runs;
@@ -180,6 +184,7 @@ struct reef_heap {
 	uint32_t claims;       /* since all tables were read last */
 	uint64_t scan_next_ns; /* when all blocks may be looked at again */
 	uint16_t generation;
+	uint32_t beat; /* the one in which it collected last */
 
 	struct limbo_entry *limbo; /* a ring, oldest first */
 	uint32_t limbo_first, limbo_count, limbo_capacity;
@@ -422,6 +427,10 @@ void heap_block_give(struct reef_heap *heap, struct run *run, uint32_t index);
  * slab of that class has room now (HEAP_CLASS_LARGE: none can).  -ENOSPC, ...
  */
 int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class);
+/* Claim those of the chunks first to last that are free, as far as others do
+ * not claim them first; locked. */
+int heap_claim_chunks(struct reef_heap *heap, struct extent *extent,
+		      uint32_t first, uint32_t last);
 /* Add the space's extents that are new. No operation. */
 int heap_learn_extents(struct reef_heap *heap);
 /* Read every table anew: words and counters; locked. */

@@ -119,32 +119,59 @@ static int release_settle(struct reef_heap *heap, const struct release *release,
 	return rc;
 }
 
-/* Release a batch of empty chunks: returns how many, or an error. */
-static int release_some(struct reef_heap *heap, uint32_t keep)
-{
+struct release_batch {
 	struct reef_access accesses[HEAP_BATCH];
 	struct release releases[RELEASE_BATCH];
-	uint32_t count = 0, n = 0;
+	uint32_t count, n;
+};
+
+/* True if all that keeps an extent from being vacant are empty chunks of ours.
+ */
+static bool is_nearly_vacant(const struct extent *extent)
+{
+	for (uint32_t i = 0; i < extent->shape.chunks; i++)
+		if (!heap_chunk_is_empty(extent, i) &&
+		    !heap_chunk_is_free(extent->chunks[i].word))
+			return false;
+	return true;
+}
+
+static void release_in(struct reef_heap *heap, struct extent *extent,
+		       uint32_t keep, struct release_batch *batch)
+{
+	for (uint32_t i = 0; i < extent->shape.chunks &&
+			     batch->n < RELEASE_BATCH && heap->empty > keep;
+	     i++) {
+		if (!heap_chunk_is_empty(extent, i) ||
+		    heap_units_remove(heap, extent, i))
+			continue;
+		batch->count = release_prepare(extent, i, batch->accesses,
+					       batch->count);
+		batch->releases[batch->n++] =
+			(struct release){extent, i, batch->count - 1};
+	}
+}
+
+/* Release a batch of empty chunks: returns how many, or an error. Those go
+ * first without which their extent would be vacant, so that it can go, too
+ * (shrink.c); of these the youngest extents'. */
+static int release_some(struct reef_heap *heap, uint32_t keep)
+{
+	struct release_batch batch = {.count = 0};
 	int rc = 0, one;
 
-	for (struct extent *e = heap->extents; e; e = e->next)
-		for (uint32_t i = 0;
-		     e->mine && !e->dead && i < e->shape.chunks &&
-		     n < RELEASE_BATCH && heap->empty > keep;
-		     i++) {
-			if (!heap_chunk_is_empty(e, i) ||
-			    heap_units_remove(heap, e, i))
-				continue;
-			count = release_prepare(e, i, accesses, count);
-			releases[n++] = (struct release){e, i, count - 1};
-		}
-	if (n)
-		heap_execute(heap, accesses, count);
-	for (uint32_t i = 0; i < n; i++) {
-		one = release_settle(heap, &releases[i], accesses);
+	for (uint32_t pass = 0; pass < 2; pass++)
+		for (struct extent *e = heap->extents; e; e = e->next)
+			if (e->mine && !e->dead &&
+			    (pass || is_nearly_vacant(e)))
+				release_in(heap, e, keep, &batch);
+	if (batch.n)
+		heap_execute(heap, batch.accesses, batch.count);
+	for (uint32_t i = 0; i < batch.n; i++) {
+		one = release_settle(heap, &batch.releases[i], batch.accesses);
 		rc = rc ? rc : one;
 	}
-	return rc ? rc : (int)n;
+	return rc ? rc : (int)batch.n;
 }
 
 int heap_release(struct reef_heap *heap, uint32_t keep)

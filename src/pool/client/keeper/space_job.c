@@ -338,6 +338,29 @@ const struct client_job_ops client_grow_ops = {
 	.run = run_grow,
 };
 
+/* --- shrink --- */
+
+static int run_shrink(struct reef_client *client, struct client_job *base)
+{
+	struct client_shrink_job *job = (struct client_shrink_job *)base;
+	struct reef_body body = {
+		.ask.extent_remove = {job->space->id, job->extent},
+	};
+	int rc;
+
+	rc = client_call(client, REEF_POOL_EXTENT_REMOVE, true, &body, NULL,
+			 client_patience_ns(client));
+	if (rc && rc != -ENOENT)
+		return rc;
+	client_view_remove_extent(client, job->extent);
+	return 0;
+}
+
+const struct client_job_ops client_shrink_ops = {
+	.size = sizeof(struct client_shrink_job),
+	.run = run_shrink,
+};
+
 /* --- refresh --- */
 
 static int run_refresh(struct reef_client *client, struct client_job *base)

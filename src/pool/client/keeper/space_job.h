@@ -45,4 +45,13 @@ struct client_grow_job {
 };
 extern const struct client_job_ops client_grow_ops;
 
+/* Give an extent of a space back, in which nobody has anything.  -EACCES: the
+ * session may not.  Else: it may be gone, or go still. */
+struct client_shrink_job {
+	struct client_job job;
+	struct client_space *space;
+	uint32_t extent;
+};
+extern const struct client_job_ops client_shrink_ops;
+
 #endif

@@ -225,7 +225,7 @@ static int attach_step(struct reef_client *client, struct client_extent *extent,
 	int rc;
 
 	if (extent->state == REEF_EXTENT_LOST)
-		return -REEF_ELOST;
+		return extent->removed ? -EFAULT : -REEF_ELOST;
 	if (extent->remote && !reef_link_status(extent->link))
 		return 0;
 	if (extent->attaching) {

@@ -3,8 +3,8 @@
  *   extent   (not told) --row--> known <--row: epoch, node, keys, state-->
  *            known --attach--> usable            (touch.c)
  *            usable --row that differs--> known  (its remote is retired)
- *            known, usable --LOST, or no longer told, or its space went-->
- *            LOST, for good
+ *            known, usable --LOST, or its space went--> LOST, for good
+ *            known, usable --no longer told--> LOST and removed, for good
  *
  * (1) Whatever a handle may have in its cache changes together with `version`,
  *     under the lock.
@@ -309,11 +309,31 @@ static void unlist(struct reef_client *client, struct client_extent *extent)
 	extent->listed = false;
 }
 
-static void lose_unlisted(struct reef_client *client,
+/* An extent is not the space's any more: nothing was in it. Locked. */
+static void remove_extent(struct reef_client *client,
 			  struct client_extent *extent)
 {
+	extent->removed |= extent->state != REEF_EXTENT_LOST;
+	lose_extent(client, extent);
+}
+
+static void remove_unlisted(struct reef_client *client,
+			    struct client_extent *extent)
+{
 	if (!extent->listed)
-		lose_extent(client, extent);
+		remove_extent(client, extent);
+}
+
+void client_view_remove_extent(struct reef_client *client, uint32_t number)
+{
+	struct client_extent *extent;
+
+	pthread_mutex_lock(&client->lock);
+	extent = client_extent_find(client, number);
+	if (extent)
+		remove_extent(client, extent);
+	pthread_mutex_unlock(&client->lock);
+	client_wake(&client->changed);
 }
 
 void client_view_lose_space(struct reef_client *client,
@@ -376,7 +396,7 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 		body.ask.space_extents.ordinal = from;
 	} while (more);
 	pthread_mutex_lock(&client->lock);
-	each_extent(client, space, lose_unlisted);
+	each_extent(client, space, remove_unlisted);
 	pthread_mutex_unlock(&client->lock);
 	space->version = version;
 	return 0;
@@ -466,8 +486,12 @@ void client_view_refresh_soon(struct reef_client *client)
 
 void client_space_free(struct client_space *space)
 {
-	struct client_heap *heap;
+	struct client_heap *heap = space->tender;
 
+	if (heap) {
+		heap->next = space->heaps;
+		space->heaps = heap;
+	}
 	while ((heap = space->heaps)) {
 		space->heaps = heap->next;
 		reef_heap_destroy(heap->heap);

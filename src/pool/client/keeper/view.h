@@ -53,16 +53,20 @@ struct client_space {
 	int refresh_status; /* [k] of the last refresh */
 	/* [l] numbers of lost extents, in the order in which they were lost */
 	uint32_t *lost, lost_count, lost_room;
-	struct client_heap *heaps; /* [l] those that no handle has */
-	uint64_t page;		   /* [l] the session's page; 0: none yet */
-	bool page_making;	   /* [l] a handle is making it */
+	struct client_heap *heaps;  /* [l] those that no handle has */
+	struct client_heap *tender; /* [k] the keeper's own; tend.c */
+	bool is_used;		    /* [l] a handle has had a heap there */
+	uint64_t page;		    /* [l] the session's page; 0: none yet */
+	bool page_making;	    /* [l] a handle is making it */
 	struct client_space *next;
 };
 
 struct client_extent { /* [l] */
 	uint32_t extent, ordinal, epoch, node;
 	uint8_t state;
-	bool listed; /* [k] the refresh under way has told of it */
+	bool listed;  /* [k] the refresh under way has told of it */
+	bool removed; /* LOST, because its space gave it back: nothing was there
+		       */
 	uint64_t size;
 	uint64_t keys[REEF_DOORS_MAX];
 	struct client_space *space;
@@ -91,6 +95,8 @@ void client_view_refresh_soon(
 /* The view has changed: handles are to drop what they know of it. Thread: any,
  * locked. */
 void client_view_bump(struct reef_client *client);
+/* An extent of a space was given back: accesses there are -EFAULT. */
+void client_view_remove_extent(struct reef_client *client, uint32_t number);
 /* A space was dropped, or the session may not have it any more: its extents are
  * LOST. */
 void client_view_lose_space(struct reef_client *client,

@@ -337,8 +337,11 @@ static int fills(struct stub_pool *pool)
 		while ((rc = driver_add(owner, space, MIB, &row)) == 0)
 			count++;
 		WANT(rc == -ENOSPC && count == 12);
-		remove = (struct reef_body){.ask.extent_remove.extent =
-						    row.number};
+		remove = (struct reef_body){
+			.ask.extent_remove = {space + 1, row.number}};
+		WANT(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &remove, NULL) ==
+		     -ENOENT);
+		remove.ask.extent_remove.space = space;
 		TRY(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &remove, NULL));
 		WANT(driver_do(owner, REEF_POOL_EXTENT_REMOVE, &remove, NULL) ==
 		     -ENOENT);

@@ -399,6 +399,7 @@ static int disturb(struct story *story, struct reef_random *random)
 			rc = driver_add(owner, story->other, MIB, &row);
 		if (rc)
 			return rc == -ENOSPC ? 0 : rc;
+		body.ask.extent_remove.space = story->other;
 		body.ask.extent_remove.extent = row.number;
 		if (reef_random_chance(random, 1, 2))
 			rc = driver_do(owner, REEF_POOL_EXTENT_REMOVE, &body,

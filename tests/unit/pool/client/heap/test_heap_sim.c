@@ -376,6 +376,7 @@ static int race(struct heap_client *client, struct heap_reader *actor,
 		struct entry *entry, bool first)
 {
 	struct book *book = book_of(client);
+	uint64_t links;
 	int rc;
 
 	enter(actor);
@@ -387,8 +388,11 @@ static int race(struct heap_client *client, struct heap_reader *actor,
 	entry->race_open = false;
 	if (entry->state == ENTRY_LIVE)
 		snapshot(book, entry);
+	links = client->links;
 	rc = reef_heap_free(client->heap, entry->address, REEF_FREE_LATER);
-	if (rc == 0)
+	/* Who lost its link meanwhile cannot tell its own free from another's.
+	 */
+	if (rc == 0 && links == client->links)
 		entry->freed++;
 	else if (rc != -EALREADY)
 		entry->unclear++;

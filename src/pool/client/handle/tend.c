@@ -1,0 +1,83 @@
+/* tend.c - spaces give back what they do not need.
+ *
+ * A fiber of the keeper looks at each space in which this session has allocated
+ * or freed, twice in a lease, and gives extents back in which nothing has been
+ * for a lease (heap/shrink.c). It has a heap of its own for that, as a handle's
+ * heap is its thread's, and because what was seen the last time has to be
+ * remembered. */
+#include "pool/client/handle/recover.h"
+#include "pool/client/handle/space.h"
+
+/* Find the next space after the number `after` in the order of numbers; takes a
+ * reference. NULL: there is none. */
+static struct client_space *next_space(struct reef_client *client,
+				       uint32_t after)
+{
+	struct client_space *space, *next = NULL;
+
+	pthread_mutex_lock(&client->lock);
+	for (space = client->spaces; space; space = space->next)
+		if (!space->gone && space->is_used && space->id > after &&
+		    space->rights & REEF_RIGHT_WRITE &&
+		    (!next || space->id < next->id))
+			next = space;
+	if (next)
+		next->refs++;
+	pthread_mutex_unlock(&client->lock);
+	return next;
+}
+
+static int tend_space(struct reef_client *client, struct client_space *known)
+{
+	struct reef_space *space;
+	int rc = client_inner_attach(client, known, &space);
+
+	if (rc)
+		return rc;
+	space->heap = known->tender;
+	known->tender = NULL;
+	if (!space->heap)
+		rc = client_heap_make(space);
+	if (!rc) {
+		reef_heap_move(space->heap->heap, &client_heap_ops, space);
+		client_handle_refresh(space->reef);
+		rc = reef_heap_shrink(space->heap->heap, client->ttl_ns);
+	}
+	known->tender = space->heap;
+	space->heap = NULL;
+	/* Who closes a space last sees to its idle heaps, but those may be in
+	 * somebody's hands (recover.c): so this is not the last. */
+	pthread_mutex_lock(&client->lock);
+	known->refs++;
+	pthread_mutex_unlock(&client->lock);
+	reef_space_close(space);
+	pthread_mutex_lock(&client->lock);
+	known->refs--;
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+int client_tend_main(void *arg)
+{
+	struct reef_client *client = arg;
+	uint64_t next_ns = reef_now_ns() + client->ttl_ns, now_ns;
+	struct client_space *space;
+	uint32_t after;
+	int rc = 0;
+
+	while (!rc && !client->stopping && !client_over(client)) {
+		now_ns = reef_now_ns();
+		if (now_ns < next_ns) {
+			rc = client_wait(&client->changed, next_ns - now_ns);
+			continue;
+		}
+		for (after = 0; !client->stopping && client->present &&
+				(space = next_space(client, after));) {
+			after = space->id;
+			tend_space(client, space);
+		}
+		next_ns = reef_now_ns() + client->ttl_ns / 2;
+	}
+	client_fiber_end(client);
+	return 0;
+}

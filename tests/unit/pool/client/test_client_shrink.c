@@ -1,0 +1,323 @@
+/* test_client_shrink.c - spaces that were filled and emptied give their memory
+ * back, whoever used it, and nothing that lives goes with it. */
+#include "base/mutant.h"
+#include "fixture/pool_world.h"
+#include "kv/internal.h"
+
+#include <errno.h>
+#include <reef/map.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXTENT (2 * MIB)
+#define FULL (64 * MIB)
+#define PATIENCE (60 * SECOND) /* of simulated time */
+
+static void prepare(struct pool *pool, uint64_t seed)
+{
+	pool->extent_size = EXTENT;
+	pool->capacity = FULL;
+	pool_start(pool, seed);
+}
+
+static void run(int (*first)(struct member *member),
+		int (*second)(struct member *member))
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(2, 100));
+	     seed++) {
+		struct pool pool = {0};
+
+		prepare(&pool, seed);
+		pool_add(&pool, first);
+		if (second)
+			pool_add(&pool, second);
+		pool_finish(&pool);
+	}
+}
+
+/* --- how large the space is --- */
+
+static int add_used(void *context, const struct reef_space_info *info)
+{
+	*(uint64_t *)context += info->used;
+	return 0;
+}
+
+static int used_bytes(struct member *member, uint64_t *used)
+{
+	*used = 0;
+	return reef_space_list(member->reef, add_used, used);
+}
+
+/* Go on for a while as a program does that has little to do. */
+static int idle(struct reef_space *space, uint64_t time_ns)
+{
+	uint64_t until_ns = reef_now_ns() + time_ns, block;
+
+	while (reef_now_ns() < until_ns) {
+		TRY(reef_sleep(100 * MILLISECOND));
+		TRY(reef_alloc(space, 64, &block));
+		TRY(reef_free(space, block, REEF_FREE_LATER));
+	}
+	return 0;
+}
+
+/* Wait until the space is no larger than that. */
+static int await_used(struct member *member, struct reef_space *space,
+		      uint64_t most)
+{
+	uint64_t until_ns = reef_now_ns() + PATIENCE, used;
+
+	do {
+		TRY(idle(space, 100 * MILLISECOND));
+		TRY(used_bytes(member, &used));
+		if (reef_now_ns() >= until_ns)
+			printf("%llu MiB are left\n",
+			       (unsigned long long)(used / MIB));
+		WANT(reef_now_ns() < until_ns);
+	} while (used > most);
+	return 0;
+}
+
+/* --- raw blocks --- */
+
+#define RAW_SIZE 30000u
+#define RAW_COUNT (FULL * 9 / 10 / 32768)
+
+static int fills_and_empties(struct member *member)
+{
+	uint64_t *blocks = calloc(RAW_COUNT, sizeof(*blocks)), used;
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	for (uint32_t i = 0; i < RAW_COUNT; i++)
+		TRY(reef_alloc(space, RAW_SIZE, &blocks[i]));
+	TRY(used_bytes(member, &used));
+	WANT(used >= FULL * 9 / 10);
+	/* Every third, then the others: so that each slab empties late. */
+	for (uint32_t pass = 0; pass < 3; pass++)
+		for (uint32_t i = pass; i < RAW_COUNT; i += 3)
+			TRY(reef_free(space, blocks[i], 0));
+	free(blocks);
+	return await_used(member, space, used / 10);
+}
+
+static void client_raw_blocks_freed_shrink_the_space(void **state)
+{
+	run(fills_and_empties, NULL);
+}
+
+/* --- maps --- */
+
+#define VALUE_SIZE 3000u
+#define KEYS (FULL * 8 / 10 / 3072)
+
+static int puts_and_deletes(struct member *member)
+{
+	struct reef_map_options options = {0};
+	char key[16], value[VALUE_SIZE];
+	struct reef_space *space;
+	struct reef_map *map;
+	uint64_t used;
+
+	memset(value, 7, sizeof(value));
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "map", &options, &map));
+	for (uint32_t i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "key %u", i);
+		TRY(reef_map_put(map, key, strlen(key), value, sizeof(value), 0,
+				 NULL));
+	}
+	TRY(used_bytes(member, &used));
+	WANT(used >= FULL * 7 / 10);
+	for (uint32_t i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "key %u", i);
+		TRY(reef_map_delete(map, key, strlen(key), 0));
+	}
+	TRY(await_used(member, space, used / 10));
+	reef_map_close(map);
+	return 0;
+}
+
+static void client_map_emptied_shrinks_the_space(void **state)
+{
+	run(puts_and_deletes, NULL);
+}
+
+/* --- who remembers memory that is gone --- */
+
+#define SMALL_KEYS 30000u
+
+/* note[0]: how far the two are. The reader remembers subtables and where keys
+ * are; then these are split, and the table is emptied, and dropped. */
+static int look_up(struct reef_map *map, uint32_t i,
+		   struct reef_map_value *value)
+{
+	char key[16];
+
+	snprintf(key, sizeof(key), "key %u", i);
+	return reef_map_get(map, key, strlen(key), value);
+}
+
+static int remembers(struct member *member)
+{
+	struct reef_map_value value = {0};
+	uint64_t *step = &member->pool->note[0];
+	struct reef_space *space;
+	struct reef_map *map;
+	int rc;
+
+	while (*step < 1)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "map", NULL, &map));
+	for (uint32_t i = 0; i < SMALL_KEYS / 3; i++)
+		TRY(look_up(map, i, &value));
+	*step = 2;
+	while (*step < 3)
+		TRY(reef_sleep(MILLISECOND));
+	for (uint32_t i = 0; i < SMALL_KEYS / 3; i++) {
+		rc = look_up(map, i, &value);
+		WANT(rc == -ENOENT);
+	}
+	TRY(reef_map_get(map, "last", 4, &value));
+	*step = 4;
+	while (*step < 5)
+		TRY(reef_sleep(MILLISECOND));
+	rc = reef_map_get(map, "last", 4, &value);
+	WANT(rc == -REEF_EDROPPED);
+	reef_map_value_free(&value);
+	reef_map_close(map);
+	return 0;
+}
+
+static int change_keys(struct reef_map *map, uint32_t from, uint32_t to,
+		       bool put)
+{
+	static const char value[400];
+	char key[16];
+	size_t size;
+
+	for (uint32_t i = from; i < to; i++) {
+		size = (size_t)snprintf(key, sizeof(key), "key %u", i);
+		if (put)
+			TRY(reef_map_put(map, key, size, value, sizeof(value),
+					 0, NULL));
+		else
+			TRY(reef_map_delete(map, key, size, 0));
+	}
+	return 0;
+}
+
+static int changes_all(struct member *member)
+{
+	uint64_t *step = &member->pool->note[0], used, blocks[100];
+	struct reef_space *space;
+	struct reef_map *map;
+
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "map", NULL, &map));
+	/* What is made from here on is not in the first extents. */
+	for (uint32_t i = 0; i < 100; i++)
+		TRY(reef_alloc(space, RAW_SIZE, &blocks[i]));
+	TRY(change_keys(map, 0, SMALL_KEYS / 3, true));
+	*step = 1;
+	while (*step < 2)
+		TRY(reef_sleep(MILLISECOND));
+	for (uint32_t i = 0; i < 100; i++)
+		TRY(reef_free(space, blocks[i], 0));
+	TRY(change_keys(map, SMALL_KEYS / 3, SMALL_KEYS, true));
+	TRY(used_bytes(member, &used));
+	TRY(change_keys(map, 0, SMALL_KEYS, false));
+	TRY(reef_map_put(map, "last", 4, "x", 1, 0, NULL));
+	TRY(await_used(member, space, used / 2));
+	*step = 3;
+	while (*step < 4)
+		TRY(reef_sleep(MILLISECOND));
+	reef_map_close(map);
+	TRY(reef_map_drop(space, "map"));
+	TRY(await_used(member, space, EXTENT));
+	*step = 5;
+	return 0;
+}
+
+static void client_memory_given_back_is_no_lost_key(void **state)
+{
+	map_tables.groups = 32; /* so that there are many subtables */
+	run(changes_all, remembers);
+	map_tables.groups = 0;
+}
+
+/* --- what lives stays --- */
+
+#define CHURN_BLOCKS 800u
+#define CHURN_ROUNDS 12u
+
+/* Fill and empty, again and again, and look at what is there in between. */
+static int churns(struct member *member)
+{
+	uint64_t *blocks = calloc(CHURN_BLOCKS, sizeof(*blocks)), value;
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	for (uint32_t round = 0; round < CHURN_ROUNDS; round++) {
+		for (uint32_t i = 0; i < CHURN_BLOCKS; i++) {
+			if (blocks[i])
+				continue;
+			TRY(reef_alloc(space, RAW_SIZE, &blocks[i]));
+			value = blocks[i] ^ member->number;
+			TRY(reef_write(member->reef, blocks[i], &value, 8));
+		}
+		for (uint32_t i = 0; i < CHURN_BLOCKS; i++) {
+			TRY(reef_read(member->reef, blocks[i], &value, 8));
+			WANT(value == (blocks[i] ^ member->number));
+			if (i / 40 % 5 == round % 5)
+				continue;
+			TRY(reef_free(space, blocks[i], 0));
+			blocks[i] = 0;
+		}
+		/* So long that extents may go, and so long that they do not. */
+		TRY(idle(space, round % 3 ? 6 * SECOND : 200 * MILLISECOND));
+	}
+	free(blocks);
+	return 0;
+}
+
+static void client_shrinking_takes_nothing_that_lives(void **state)
+{
+	run(churns, churns);
+}
+
+static void client_shrinking_blindly_is_found(void **state)
+{
+	uint64_t seed = 1;
+	int rc = 0;
+
+	if (SANITIZED)
+		skip();
+	for (; seed <= 20 && !rc; seed++) {
+		struct pool pool = {0};
+
+		prepare(&pool, seed);
+		reef_mutate(REEF_MUTANT_HEAP_SHRINK_BLIND);
+		pool_add(&pool, churns);
+		pool_add(&pool, churns);
+		rc = pool_end(&pool);
+		reef_mutate(REEF_MUTANT_NONE);
+	}
+	assert_int_not_equal(rc, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_raw_blocks_freed_shrink_the_space),
+		cmocka_unit_test(client_map_emptied_shrinks_the_space),
+		cmocka_unit_test(client_memory_given_back_is_no_lost_key),
+		cmocka_unit_test(client_shrinking_takes_nothing_that_lives),
+		cmocka_unit_test(client_shrinking_blindly_is_found),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -319,7 +319,7 @@ int cluster_watch(struct reef_sim_host *host, void *arg)
 static int join(struct client *client, struct reef_mesh *mesh)
 {
 	struct cluster *cluster = client->cluster;
-	const struct reef_client_options options = {
+	struct reef_client_options options = {
 		.mesh = mesh,
 		.sched = reef_sim_sched(cluster->sim),
 		.broker = cluster_places(cluster),
@@ -330,6 +330,9 @@ static int join(struct client *client, struct reef_mesh *mesh)
 	};
 	int rc;
 
+	/* The audit has all the patience that there is. */
+	if (cluster->finished < cluster->options.clients)
+		options.patience_ns = cluster->options.gives_up_ns;
 	client->seat->disturbed = client->seat->troubles != 0;
 	for (uint32_t tries = 0; tries < JOIN_TRIES; tries++) {
 		rc = reef_client_create(&options, &client->client);

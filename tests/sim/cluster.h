@@ -90,6 +90,7 @@ struct cluster_options {
 	uint64_t node_ttl_ns;	 /* 200 ms */
 	uint64_t duration_ns;	 /* of the workload; 700 ms */
 	uint64_t patience_ns;	 /* the longest step; 3 s */
+	uint64_t gives_up_ns;	 /* a client's patience; its own default */
 	uint64_t step_ns;	 /* between two steps, at most; 2 ms */
 	uint64_t seeds_max;	 /* to run; any number */
 	bool revocable;		 /* the space of the blocks is */

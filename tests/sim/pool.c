@@ -53,7 +53,8 @@ static const struct scenario scenarios[] = {
 /* Which mutants the seeds must find, and where to look for them. Those that a
  * whole pool hides are found beside their module: the broker's EARLY_PUBLISH in
  * broker_crash and HASTY_LEASE in lease, the node's STALE_EPOCH in node_life,
- * the client's YOUNG_PIN in client_recover, the heap's others in heap_sim. */
+ * the client's YOUNG_PIN in client_recover, SETTLE_ONE and PIN_DROPPED in
+ * client_settle, the heap's others in heap_sim. */
 static const struct mutant mutants[] = {
 	{REEF_MUTANT_BROKER_ONE_SAMPLE, "clients"},
 	{REEF_MUTANT_BROKER_EARLY_FENCED, "fence"},

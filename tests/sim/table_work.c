@@ -97,12 +97,23 @@ static uint64_t below(struct worker *worker, uint64_t bound)
 	return reef_random_below(&worker->random, bound);
 }
 
+/* True if a call ended because the client had no more patience: it may have
+ * happened, not, or will yet. */
+static bool has_given_up(const struct worker *worker, int rc)
+{
+	return worker->client->cluster->options.gives_up_ns &&
+	       (rc == -ETIMEDOUT || rc == -REEF_ENOLINK ||
+		rc == -REEF_EINDOUBT);
+}
+
 static int judge(struct worker *worker, const char *what, int rc)
 {
 	struct cluster *cluster = worker->client->cluster;
 
 	if (!rc || rc == -REEF_EHOSTDEAD)
 		return rc;
+	if (has_given_up(worker, rc))
+		return -REEF_EFENCED; /* begin anew, with another session */
 	/* Of a session that has ended nothing is known any more; that some
 	 * memory is nowhere neither. */
 	if (worker->handle->reef && rc != -EFAULT &&
@@ -292,7 +303,7 @@ static int answer(struct worker *worker, const char *what, size_t op, int rc,
 	if (!rc || rc == -REEF_EDROPPED)
 		truth_return(&tables_of(worker)->truth, op, rc, was_there,
 			     value);
-	else if (rc != -REEF_EINDOUBT)
+	else if (!has_given_up(worker, rc) && rc != -REEF_EINDOUBT)
 		return judge(worker, what, rc);
 	return rc == -REEF_EDROPPED ? rc : 0;
 }
@@ -571,6 +582,11 @@ static int do_raw(struct worker *worker)
 				8 * (size_t)raw->words);
 	while (rc == -REEF_EINDOUBT);
 	worker->raws_count += !rc;
+	/* Who has the memory next must not find these words in it. */
+	if (has_given_up(worker, rc)) {
+		reef_free(handle->space, raw->address, 0);
+		return 0;
+	}
 	return judge(worker, "write a block", rc);
 }
 

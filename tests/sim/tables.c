@@ -18,6 +18,9 @@
 static const struct scenario scenarios[] = {
 	{"calm", "nothing goes wrong", {BRIEF}},
 	SCENARIOS_OF_TROUBLE(BRIEF),
+	{"away",
+	 "clients give up on nodes that they do not reach, and go on",
+	 {BRIEF, .chaos = CHAOS_CUT | CHAOS_LINKS, .gives_up_ns = MILLISECOND}},
 };
 static const size_t scenarios_count = sizeof(scenarios) / sizeof(scenarios[0]);
 

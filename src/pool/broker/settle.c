@@ -29,7 +29,7 @@
 #include <stdlib.h>
 
 #define SETTLES_MAX 4
-#define ANSWER_NS UINT64_C(5000000000)
+#define ANSWER_NS UINT64_C(1000000000)
 
 struct ending {
 	struct reef_broker *broker;

@@ -12,18 +12,24 @@
  * Each leaf is done inside an enter of its own, at the beginning of which the
  * table was alive: so neither levels nor leaves are reused meanwhile. If the
  * winner of a CAS dies before it freed what it unlinked, is_live tells. */
-#include "index/hash/internal.h"
+#include "index/hash/entry.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #define RETRIES 1000u
+#define TOGETHER 64u /* entries that are looked at in one batch */
 
 struct drop {
 	struct hash_table *table;
 	uint64_t *image; /* slots of a leaf */
 	uint32_t place;	 /* as a cursor of walk.c: suffix, reversed */
 	uint32_t depth;	 /* all above are SPLIT */
+	/* Heads of entries, and which slots name them. */
+	uint32_t reads_count;
+	uint32_t slots[TOGETHER];
+	struct hash_entry_head heads[TOGETHER];
+	struct reef_access reads[TOGETHER];
 };
 
 /* CAS a word of the directory from `before` to DROPPED.  1: we did, and so
@@ -34,6 +40,71 @@ static int set_dropped(struct hash_table *table, uint64_t at, uint64_t before)
 	int rc = hash_cas(table, at, before, HASH_DROPPED, &now);
 
 	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+/* True if an error says that a slot names nothing that could be marked. */
+static bool is_no_entry(int rc)
+{
+	return hash_is_nonsense(rc) || rc == -REEF_ELOST;
+}
+
+/* READ the heads that are due, and take slots that name no entry of this table
+ * out of the image. */
+static int check_some(struct drop *drop)
+{
+	struct hash_table *table = drop->table;
+	uint32_t count = drop->reads_count;
+	bool one_by_one =
+		count && reef_execute(table->reef, drop->reads, count);
+	int rc = 0;
+
+	drop->reads_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		/* What stood behind an error was not done. */
+		if (one_by_one)
+			rc = reef_execute(table->reef, &drop->reads[i], 1);
+		if (rc && !is_no_entry(rc))
+			return rc;
+		if (rc || !hash_entry_is_ours(table, &drop->heads[i]))
+			drop->image[drop->slots[i]] = 0;
+	}
+	return 0;
+}
+
+/* (R10) A slot may name anything: what is another's, or nobody's, is neither
+ * marked nor freed. */
+static int check_entries(struct drop *drop)
+{
+	struct hash_table *table = drop->table;
+	uint32_t slots = table->groups * HASH_GROUP_SLOTS, i, next;
+	uint64_t at;
+	int rc = 0;
+
+	drop->reads_count = 0;
+	for (i = 0; i < slots && !rc; i++) {
+		if (!hash_slot_is_occupied(drop->image[i]))
+			continue;
+		rc = reef_long_address(table->space,
+				       hash_slot_block(drop->image[i]), &at);
+		if (rc && !is_no_entry(rc))
+			return rc;
+		if (rc) {
+			drop->image[i] = 0;
+			rc = 0;
+			continue;
+		}
+		next = drop->reads_count++;
+		drop->slots[next] = i;
+		drop->reads[next] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = at,
+			.local = &drop->heads[next],
+			.length = sizeof(drop->heads[next]),
+		};
+		if (drop->reads_count == TOGETHER)
+			rc = check_some(drop);
+	}
+	return rc ? rc : check_some(drop);
 }
 
 static int mark_entries(struct drop *drop)
@@ -84,6 +155,8 @@ static int drop_leaf(struct drop *drop, uint32_t suffix, uint64_t at,
 
 	if (!rc)
 		rc = hash_freeze(drop->table, subtable, drop->image);
+	if (!rc)
+		rc = check_entries(drop);
 	if (!rc)
 		rc = mark_entries(drop);
 	if (!rc)
@@ -256,12 +329,16 @@ static int drop_all(struct drop *drop)
 
 int hash_drop(struct hash_table *table)
 {
-	struct drop drop = {.table = table};
+	struct drop *drop = calloc(1, sizeof(*drop));
 	int rc;
 
-	drop.image = malloc((size_t)8 * table->groups * HASH_GROUP_SLOTS);
-	rc = drop.image ? drop_all(&drop) : -ENOMEM;
-	free(drop.image);
+	if (!drop)
+		return -ENOMEM;
+	drop->table = table;
+	drop->image = malloc((size_t)8 * table->groups * HASH_GROUP_SLOTS);
+	rc = drop->image ? drop_all(drop) : -ENOMEM;
+	free(drop->image);
+	free(drop);
 	if (hash_is_nonsense(rc))
 		return -REEF_ECORRUPT;
 	return rc == -REEF_EDROPPED ? 0 : rc;

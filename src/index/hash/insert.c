@@ -153,7 +153,8 @@ static int take_rival_away(struct hash_insertion *insertion, uint64_t at,
 }
 
 /* Judge another slot with our fingerprint.  1: it is another key's.  -EAGAIN:
- * it is our key's, and we have withdrawn.  0: it changed, look again. */
+ * it is our key's, and we have withdrawn.  0: it changed, look again.
+ * -REEF_ECORRUPT: what it names is no entry, however often it is read. */
 static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 		       uint64_t slot)
 {
@@ -179,7 +180,8 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 		/* The entry is gone, so the slot should have changed. */
 		if (slot & HASH_PROVISIONAL && reading->losses++ >= PATIENT)
 			return take_rival_away(insertion, at, slot);
-		return 0;
+		return insertion->unsound++ < HASH_UNSOUND_MAX ? 0
+							       : -REEF_ECORRUPT;
 	}
 	head = insertion->other->room;
 	if (hash_key_size(head) != reading->key_size ||

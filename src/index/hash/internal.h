@@ -247,6 +247,7 @@ struct hash_insertion {
 	struct hash_reading *reading; /* of the key; its slots are re-read */
 	struct hash_reading *other;   /* room for others' entries */
 	uint64_t at, before, word;    /* our slot, as it was, and ours */
+	uint32_t unsound;	      /* READs of others that were no entries */
 };
 /* Choose an empty slot, of one of the reading's places; none of those whose
  * addresses are in `not`. False: all are taken or frozen. */

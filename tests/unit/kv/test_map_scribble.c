@@ -4,9 +4,9 @@
  * the map that can be, in place and over tcp, and recovery judges its blocks.
  * Errors are fine. Nothing may crash or overflow, and every call returns. */
 #include "fixture/local_pool.h"
+#include "fixture/map_words.h"
 #include "fixture/seeds.h"
 
-#include "base/random.h"
 #include "index/hash/layout.h"
 #include "kv/internal.h"
 #include "pool/client/handle/recover.h"
@@ -19,35 +19,14 @@
 
 #define KEYS 110u
 #define LONG_KEY 300u
-#define REGIONS 400u
 #define TRIALS 48u /* with one pool: what they leak fits */
 #define STUCK 100  /* seconds, for one word */
-
-struct region {
-	uint64_t address;
-	uint32_t words;
-	uint8_t kind;
-};
 
 struct scene {
 	struct server server;
 	struct reef *near, *far;
 	struct reef_space *near_space, *far_space;
-	struct region regions[REGIONS];
-	uint32_t regions_count, words_count;
-	struct reef_random random;
-};
-
-enum bad {
-	BAD_ZERO,
-	BAD_ONES,
-	BAD_RANDOM,
-	BAD_MISALIGNED, /* what it was, and eight */
-	BAD_SHIFTED,	/* what it was, and one */
-	BAD_OTHER,	/* the address of another block */
-	BAD_BORROWED,	/* another word of the map */
-	BAD_BIT,
-	BADS,
+	struct map_words words;
 };
 
 /* --- the map --- */
@@ -88,129 +67,6 @@ static void make_map(struct scene *scene, struct reef_map **map)
 			 0);
 	for (uint32_t i = 0; i < KEYS; i++)
 		assert_int_equal(put(*map, i), 0);
-}
-
-/* --- its words --- */
-
-static uint64_t word_at(struct scene *scene, uint64_t address)
-{
-	uint64_t word;
-
-	assert_int_equal(reef_read(scene->near, address, &word, 8), 0);
-	return word;
-}
-
-static void add_region(struct scene *scene, uint8_t kind, uint64_t address,
-		       size_t size)
-{
-	assert_true(scene->regions_count < REGIONS);
-	scene->regions[scene->regions_count++] = (struct region){
-		.address = address,
-		.words = (uint32_t)(size / 8),
-		.kind = kind,
-	};
-	scene->words_count += (uint32_t)(size / 8);
-}
-
-static void add_subtable(struct scene *scene, uint64_t at, uint32_t groups)
-{
-	uint32_t slots = groups * HASH_GROUP_SLOTS;
-	uint64_t slot, entry;
-
-	/* With the blocks' own headers. */
-	add_region(scene, REEF_BLOCK_HASH_SUBTABLE, at - 8,
-		   8 + HASH_SUBTABLE_HEADER + 8 * slots);
-	for (uint32_t i = 0; i < slots; i++) {
-		slot = word_at(scene, at + HASH_SUBTABLE_HEADER + 8 * i);
-		if (!hash_slot_block(slot))
-			continue;
-		assert_int_equal(reef_long_address(scene->near_space,
-						   hash_slot_block(slot),
-						   &entry),
-				 0);
-		add_region(scene, REEF_BLOCK_HASH_ENTRY, entry - 8, 64);
-	}
-}
-
-/* Note all blocks of the map. Of the root's own levels those that are in use
- * count, and some more. */
-static void find_words(struct scene *scene)
-{
-	uint64_t block, root, word, at;
-	uint32_t groups;
-
-	scene->regions_count = scene->words_count = 0;
-	assert_int_equal(reef_name_lookup(scene->near_space, "m", &block, NULL),
-			 0);
-	add_region(scene, REEF_BLOCK_OBJECT, block - 8,
-		   8 + OBJECT_BODY + sizeof(struct map_body));
-	root = word_at(scene, block + OBJECT_BODY);
-	groups = (uint32_t)word_at(
-		scene, root + offsetof(struct hash_root_head, groups));
-	add_region(scene, REEF_BLOCK_HASH_ROOT, root - 8,
-		   8 + offsetof(struct hash_root, inner) + 8 * 32);
-	for (uint32_t i = 1; i < 1u << HASH_INNER_LEVELS; i++) {
-		at = root + offsetof(struct hash_root, inner) + 8 * i;
-		word = word_at(scene, at);
-		if (hash_word_state(word) != HASH_LEAF)
-			continue;
-		/* Once more, as they are few among the root's. */
-		add_region(scene, 0, at, 8);
-		add_subtable(scene, hash_word_address(word), groups);
-	}
-	assert_true(scene->regions_count > KEYS + 5);
-}
-
-static uint64_t nth_word(const struct scene *scene, uint32_t n)
-{
-	const struct region *region = scene->regions;
-
-	for (n %= scene->words_count; n >= region->words; region++)
-		n -= region->words;
-	return region->address + 8 * (uint64_t)n;
-}
-
-/* A word of any block: there are so many entries that otherwise hardly any
- * other would be met. */
-static uint64_t random_word(struct scene *scene)
-{
-	const struct region *region;
-	uint32_t at;
-
-	do
-		at = (uint32_t)reef_random_below(&scene->random,
-						 scene->regions_count);
-	while (scene->regions[at].kind == REEF_BLOCK_HASH_ENTRY &&
-	       reef_random_below(&scene->random, 8));
-	region = &scene->regions[at];
-	return region->address +
-	       8 * reef_random_below(&scene->random, region->words);
-}
-
-static uint64_t bad_value(struct scene *scene, enum bad bad, uint64_t was)
-{
-	uint32_t other = (uint32_t)reef_random_below(&scene->random,
-						     scene->regions_count);
-
-	switch (bad) {
-	case BAD_ZERO:
-		return 0;
-	case BAD_ONES:
-		return UINT64_MAX;
-	case BAD_RANDOM:
-		return reef_random_next(&scene->random);
-	case BAD_MISALIGNED:
-		return was + 8;
-	case BAD_SHIFTED:
-		return was + 1;
-	case BAD_OTHER:
-		return (scene->regions[other].address + 8) | (was & 7);
-	case BAD_BORROWED:
-		return word_at(scene, random_word(scene));
-	default:
-		return was ^ UINT64_C(1)
-				     << reef_random_below(&scene->random, 64);
-	}
 }
 
 /* --- what is done with it --- */
@@ -295,9 +151,11 @@ static void change_all(struct reef_map *map, bool is_near)
 
 static void judge_all(struct scene *scene)
 {
-	for (uint32_t i = 0; i < scene->regions_count; i++)
-		client_kind_is_live(scene->near_space, scene->regions[i].kind,
-				    scene->regions[i].address + 8);
+	const struct map_region *regions = scene->words.regions;
+
+	for (uint32_t i = 0; i < scene->words.regions_count; i++)
+		client_kind_is_live(scene->near_space, regions[i].kind,
+				    regions[i].address + 8);
 }
 
 static void open_and_read(struct reef_space *space, bool is_near)
@@ -343,24 +201,19 @@ static void drop_map(struct scene *scene)
  * chosen by chance. */
 static void try_one(struct scene *scene, bool all, uint64_t n)
 {
+	struct map_words *words = &scene->words;
 	struct reef_map *map, *far;
-	enum bad bad = (enum bad)(n % BADS);
-	uint64_t at, was, value;
+	uint64_t at;
 
-	reef_random_init(&scene->random, n + 1);
+	reef_random_init(&words->random, n + 1);
 	make_map(scene, &map);
 	assert_int_equal(reef_map_open(scene->far_space, "m", NULL, &far), 0);
 	get_all(far, 16);
-	find_words(scene);
-	at = all ? nth_word(scene, (uint32_t)(n / BADS)) : random_word(scene);
-	was = word_at(scene, at);
-	value = bad_value(scene, bad, was);
-	if (getenv("REEF_SEED"))
-		print_message("%llu: %llx was %llx is %llx\n",
-			      (unsigned long long)n, (unsigned long long)at,
-			      (unsigned long long)was,
-			      (unsigned long long)value);
-	assert_int_equal(reef_write(scene->near, at, &value, 8), 0);
+	map_words_find(words, "m");
+	assert_true(words->regions_count > KEYS + 5);
+	at = all ? map_words_nth(words, (uint32_t)(n / MAP_BADS))
+		 : map_words_random(words);
+	map_words_scribble(words, at, (enum map_bad)(n % MAP_BADS), n);
 	alarm(STUCK);
 	use_all(scene, map, far);
 	reef_map_close(far);
@@ -383,6 +236,8 @@ static void open_scene(struct scene *scene)
 		0);
 	assert_int_equal(
 		reef_space_open(scene->far, "s", NULL, &scene->far_space), 0);
+	scene->words.reef = scene->near;
+	scene->words.space = scene->near_space;
 }
 
 static void close_scene(struct scene *scene)
@@ -397,10 +252,10 @@ static uint32_t count_words(struct scene *scene)
 	struct reef_map *map;
 
 	make_map(scene, &map);
-	find_words(scene);
+	map_words_find(&scene->words, "m");
 	reef_map_close(map);
 	drop_map(scene);
-	return scene->words_count;
+	return scene->words.words_count;
 }
 
 static void map_scribbled_words_are_errors(void **state)
@@ -413,7 +268,7 @@ static void map_scribbled_words_are_errors(void **state)
 	map_tables = (struct hash_options){.groups = 2, .seed = 1};
 	open_scene(&scene);
 	if (all)
-		count = (uint64_t)count_words(&scene) * BADS;
+		count = (uint64_t)count_words(&scene) * MAP_BADS;
 	for (n = seeds_first(); seeds_has(n, count); n++) {
 		if (!--trials) {
 			close_scene(&scene);
@@ -426,11 +281,102 @@ static void map_scribbled_words_are_errors(void **state)
 	map_tables = (struct hash_options){0};
 }
 
+/* --- a slot that names another map's entry --- */
+
+/* Where the first slot is, from a word on, that names an entry. */
+static uint64_t first_slot(struct map_words *words)
+{
+	const struct map_region *region = words->regions;
+
+	while (region->kind != REEF_BLOCK_HASH_SUBTABLE)
+		region++;
+	for (uint32_t i = 1 + HASH_SUBTABLE_HEADER / 8; i < region->words; i++)
+		if (hash_slot_block(map_words_read(
+			    words, region->address + 8 * (uint64_t)i)))
+			return region->address + 8 * (uint64_t)i;
+	fail();
+	return 0;
+}
+
+static void map_drop_spares_entries_of_others(void **state)
+{
+	const struct reef_map_options options = {.size_max = 16 << 20};
+	static struct scene scene;
+	struct map_words *words = &scene.words;
+	struct reef_map_value value = {0};
+	struct reef_map *map, *other;
+	uint64_t at, slot, others, entry, before[2];
+
+	(void)state;
+	map_tables = (struct hash_options){.groups = 2, .seed = 1};
+	open_scene(&scene);
+	make_map(&scene, &map);
+	assert_int_equal(
+		reef_map_open(scene.near_space, "other", &options, &other), 0);
+	assert_int_equal(reef_map_put(other, "key", 3, "value", 5, 0, NULL), 0);
+	map_words_find(words, "other");
+	others = map_words_read(words, first_slot(words));
+	assert_int_equal(reef_long_address(scene.near_space,
+					   hash_slot_block(others), &entry),
+			 0);
+	/* Its block's header, and `live`. */
+	assert_int_equal(reef_read(scene.near, entry - 8, before, 16), 0);
+	map_words_find(words, "m");
+	at = first_slot(words);
+	slot = map_words_read(words, at);
+	slot ^= hash_slot_block(slot) ^ hash_slot_block(others);
+	assert_int_equal(reef_write(scene.near, at, &slot, 8), 0);
+	reef_map_close(map);
+	assert_int_equal(reef_map_drop(scene.near_space, "m"), 0);
+	assert_int_equal(reef_map_get(other, "key", 3, &value), 0);
+	reef_map_value_free(&value);
+	assert_int_equal(map_words_read(words, entry - 8), before[0]);
+	assert_int_equal(map_words_read(words, entry), before[1]);
+	reef_map_close(other);
+	close_scene(&scene);
+	map_tables = (struct hash_options){0};
+}
+
+/* An entry whose key has become longer: a lookup that does not want its value
+ * takes it for another key's, an insert that reads all of it for no entry. */
+static void map_put_beside_a_longer_key_ends(void **state)
+{
+	static struct scene scene;
+	struct map_words *words = &scene.words;
+	const struct map_region *region = words->regions;
+	struct reef_map *map;
+	uint64_t at, sizes;
+
+	(void)state;
+	map_tables = (struct hash_options){.groups = 2, .seed = 1};
+	open_scene(&scene);
+	make_map(&scene, &map);
+	map_words_find(words, "m");
+	while (region->kind != REEF_BLOCK_HASH_ENTRY)
+		region++;
+	at = region->address + 8 + offsetof(struct hash_entry_head, sizes);
+	sizes = map_words_read(words, at) ^ 1u << 11;
+	assert_int_equal(reef_write(scene.near, at, &sizes, 8), 0);
+	alarm(STUCK / 5);
+	for (uint32_t i = 0; i < KEYS; i++)
+		put(map, i);
+	alarm(0);
+	reef_map_close(map);
+	close_scene(&scene);
+	map_tables = (struct hash_options){0};
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(map_scribbled_words_are_errors,
 						scratch_make, scratch_remove),
+		cmocka_unit_test_setup_teardown(
+			map_drop_spares_entries_of_others, scratch_make,
+			scratch_remove),
+		cmocka_unit_test_setup_teardown(
+			map_put_beside_a_longer_key_ends, scratch_make,
+			scratch_remove),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

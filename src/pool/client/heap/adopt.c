@@ -5,7 +5,8 @@
  * session, though each chunk is a CAS of its own:
  *
  *   (a) The first chunk of a chain is adopted first, the others after that, by
- *       whoever has the first, from any session that is FENCED.
+ *       whoever has the first, from any session that is FENCED. Its word says
+ *       ADOPTING until all are adopted.
  *   (b) Nothing in it changes until all are adopted.
  *
  * So of two who try, one gets the chain; if that one dies halfway, its own
@@ -27,7 +28,13 @@
  * chunks are ours.
  *
  * Whatever is read may be nonsense. A head that does not fit is a unit that is
- * never used; a header that makes no sense is a block that is never used. */
+ * never used; a header that makes no sense is a block that is never used. A
+ * chunk that cannot be part of its chain by (a), as somebody else has it who
+ * adopts nothing there, or as its word says nothing at all, is a *wall*: heads
+ * whose runs lead into it or out of it do not fit. Else a dead session's chunks
+ * would wait for it for ever. Words are not read all at once, so walls count
+ * only if a second READ finds every word as it was: whoever adopts a chain has
+ * its first chunk before it has others. */
 #include "pool/client/heap/adopt.h"
 
 #include "base/mutant.h"
@@ -92,6 +99,18 @@ void heap_blame_chain(const struct adoption *a, uint32_t index, int status)
 
 /* --- chains --- */
 
+/* True if a run has units in several chunks, of which one is a wall. */
+static bool meets_wall(const struct adoption *a, uint32_t unit, uint32_t units)
+{
+	uint32_t first = unit / HEAP_UNITS_PER_CHUNK;
+	uint32_t last = (unit + units - 1) / HEAP_UNITS_PER_CHUNK;
+
+	for (uint32_t c = first; c <= last && first != last; c++)
+		if (a->walls[c])
+			return true;
+	return false;
+}
+
 /* How many units the run of a head has; 0: it is no head, or makes no sense. */
 static uint32_t head_units(const struct adoption *a, uint32_t unit)
 {
@@ -100,7 +119,7 @@ static uint32_t head_units(const struct adoption *a, uint32_t unit)
 	uint32_t class = heap_descriptor_class(head);
 
 	if (!heap_descriptor_is_head(head) || !units ||
-	    units > a->extent->shape.units - unit)
+	    units > a->extent->shape.units - unit || meets_wall(a, unit, units))
 		return 0;
 	if (heap_descriptor_kind(head) == HEAP_UNIT_LARGE)
 		return units;
@@ -116,6 +135,7 @@ static void chains_find(struct adoption *a)
 	const struct heap_shape *shape = &a->extent->shape;
 	uint32_t reach = 0;
 
+	a->chains_count = 0;
 	for (uint32_t i = 0; i < shape->chunks; i++) {
 		struct chain *chain = &a->chains[a->chains_count];
 		uint32_t first = heap_chunk_first(shape, i);
@@ -132,6 +152,97 @@ static void chains_find(struct adoption *a)
 			if (unit >= reach && head_units(a, unit))
 				reach = unit + head_units(a, unit);
 	}
+}
+
+/* 1: a chunk cannot be part of this chain, one that a dead session has chunks
+ * of.  0: it can.  -errno. */
+static int is_foreign(const struct adoption *a, const struct chain *chain,
+		      uint32_t index)
+{
+	const struct reef_heap_ops *ops = a->heap->options.ops;
+	uint64_t word = a->words[index], first = a->words[chain->first];
+	uint32_t owner = heap_chunk_owner(word);
+	int rc;
+
+	if (a->extent->chunks[index].mine)
+		return !a->extent->chunks[index].partly;
+	if (heap_chunk_is_abandoned(word))
+		return index == chain->first;
+	if (!heap_chunk_is_owned(word, owner))
+		return 1;
+	if (dead_owner(a, index) ||
+	    (heap_chunk_is_adopting(first) && heap_chunk_owner(first) == owner))
+		return 0;
+	rc = owner == a->heap->session
+		     ? 0
+		     : ops->is_fenced(a->heap->options.context, owner);
+	return rc < 0 ? rc : !rc;
+}
+
+/* True if a session of the list has a chunk in a chain of several. */
+static bool is_dead_tied(const struct adoption *a, const struct chain *chain)
+{
+	for (uint32_t c = chain->first; c <= chain->last; c++)
+		if (dead_owner(a, c))
+			return chain->first != chain->last;
+	return false;
+}
+
+/* Make walls of the chunks that cannot be part of their chains. Returns how
+ * many, or an error. */
+static int walls_find(struct adoption *a)
+{
+	int count = 0, rc;
+
+	for (uint32_t i = 0; i < a->chains_count; i++) {
+		const struct chain *chain = &a->chains[i];
+
+		if (!is_dead_tied(a, chain))
+			continue;
+		for (uint32_t c = chain->first; c <= chain->last; c++) {
+			if (a->walls[c])
+				continue;
+			rc = is_foreign(a, chain, c);
+			if (rc < 0)
+				return rc;
+			a->walls[c] = rc;
+			count += rc;
+		}
+	}
+	return count;
+}
+
+/* READ all words again.  -EBUSY: one has changed. */
+static int check_words(struct adoption *a)
+{
+	uint32_t chunks = a->extent->shape.chunks;
+	uint64_t *table = malloc(chunks * (size_t)HEAP_TABLE_STEP);
+	struct reef_access access = heap_read(heap_word_at(a->extent, 0), table,
+					      chunks * HEAP_TABLE_STEP);
+	int rc;
+
+	if (!table)
+		return -ENOMEM;
+	rc = heap_execute(a->heap, &access, 1);
+	for (uint32_t c = 0; c < chunks && !rc; c++)
+		if (!a->extent->chunks[c].mine && table[2 * c] != a->words[c])
+			rc = -EBUSY;
+	free(table);
+	return rc;
+}
+
+/* Find the chains, once more with each set of walls: none is found twice. */
+static int chains_settle(struct adoption *a)
+{
+	bool any = false;
+	int rc;
+
+	do {
+		chains_find(a);
+		rc = walls_find(a);
+		any |= rc > 0;
+	} while (rc > 0);
+	return rc || !any ? rc : check_words(a);
 }
 
 static bool is_chain_abandoned(const struct adoption *a,
@@ -159,6 +270,20 @@ static void chains_choose_abandoned(struct adoption *a)
 	}
 }
 
+/* True if a dead session's chunks are in a chain whose first one has an owner
+ * that is FENCED, too. Its own recovery would take them along, unless there is
+ * no such session and never was. */
+static bool is_left_behind(const struct adoption *a, const struct chain *chain)
+{
+	const struct reef_heap_ops *ops = a->heap->options.ops;
+	uint32_t owner = heap_chunk_owner(a->words[chain->first]);
+
+	return is_dead_tied(a, chain) &&
+	       heap_chunk_is_owned(a->words[chain->first], owner) &&
+	       owner != a->heap->session &&
+	       ops->is_fenced(a->heap->options.context, owner) == 1;
+}
+
 /* Mark the chains to adopt: those whose first chunk is a dead session's, or is
  * ours since an attempt that did not get the rest. */
 static void chains_choose(struct adoption *a)
@@ -172,7 +297,8 @@ static void chains_choose(struct adoption *a)
 		const struct chunk *first = &a->extent->chunks[chain->first];
 
 		chain->wanted = first->partly ||
-				(!first->mine && dead_owner(a, chain->first));
+				(!first->mine && (dead_owner(a, chain->first) ||
+						  is_left_behind(a, chain)));
 		if (!chain->wanted)
 			blame(a, chain->first, chain->last, -EBUSY);
 	}
@@ -337,6 +463,18 @@ static void note_missed(struct adoption *a, uint32_t index,
 		a->extent->chunks[index].word = cas->result;
 }
 
+static uint64_t adopted_word(const struct adoption *a, uint32_t index)
+{
+	const struct chain *chain = chain_of(a, index);
+	bool more = index == chain->first && index != chain->last;
+	uint16_t generation = heap_chunk_generation(a->words[index]);
+
+	return heap_chunk_word(a->heap->session,
+			       heap_generation_after(generation),
+			       a->heap->options.number,
+			       more ? HEAP_CHUNK_ADOPTING : HEAP_CHUNK_OWNED);
+}
+
 /* Adopt the chunks of these numbers, at most HEAP_BATCH. */
 static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 			uint32_t count)
@@ -344,15 +482,9 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 	int rc = 0, one;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t word = a->words[chunks[i]];
-
-		a->accesses[i] = heap_cas(
-			heap_word_at(a->extent, chunks[i]), word,
-			heap_chunk_word(a->heap->session,
-					heap_generation_after(
-						heap_chunk_generation(word)),
-					a->heap->options.number,
-					HEAP_CHUNK_OWNED));
+		a->accesses[i] = heap_cas(heap_word_at(a->extent, chunks[i]),
+					  a->words[chunks[i]],
+					  adopted_word(a, chunks[i]));
 	}
 	if (count)
 		heap_execute(a->heap, a->accesses, count);
@@ -402,6 +534,37 @@ static int adopt_round(struct adoption *a, bool first)
 	return rc ? rc : adopt_chunks(a, chunks, count);
 }
 
+/* The first chunks of chains that are all ours are ADOPTING no longer. */
+static int adopt_finish(struct adoption *a)
+{
+	int rc = 0, one;
+
+	for (uint32_t i = 0; i < a->chains_count && !rc; i++) {
+		struct chunk *first = &a->extent->chunks[a->chains[i].first];
+		uint64_t word = first->word;
+		struct reef_access cas;
+		bool whole = true;
+
+		if (!first->partly || !heap_chunk_is_adopting(word))
+			continue;
+		for (uint32_t c = a->chains[i].first; c <= a->chains[i].last;
+		     c++)
+			whole &= a->extent->chunks[c].partly;
+		if (!whole)
+			continue;
+		cas = heap_cas(heap_word_at(a->extent, a->chains[i].first),
+			       word, (word & ~UINT64_C(15)) | HEAP_CHUNK_OWNED);
+		heap_execute(a->heap, &cas, 1);
+		one = adopt_settle(a, &cas);
+		if (a->extent->dead)
+			return -REEF_ELOST;
+		if (one == 1)
+			first->word = cas.operand;
+		rc = one < 0 ? one : 0;
+	}
+	return rc;
+}
+
 /* --- one extent --- */
 
 /* True if something in the extent is to be adopted. */
@@ -432,7 +595,9 @@ static int adopt_chains(struct adoption *a)
 		rc = read_descriptors(a);
 	if (rc)
 		return rc;
-	chains_find(a);
+	rc = chains_settle(a);
+	if (rc)
+		return rc;
 	chains_choose(a);
 	for (uint32_t i = 0; i < a->chains_count && !rc; i++)
 		if (a->chains[i].wanted)
@@ -444,6 +609,8 @@ static int adopt_chains(struct adoption *a)
 		rc = adopt_round(a, true);
 	if (!rc)
 		rc = adopt_round(a, false);
+	if (!rc && !a->extent->dead)
+		rc = adopt_finish(a);
 	if (a->extent->dead)
 		return -REEF_ELOST;
 	/* Whole chains are taken over, even if others could not be had. */
@@ -461,9 +628,11 @@ static int adopt_extent(struct adoption *a)
 	a->descriptors = calloc(units, sizeof(*a->descriptors));
 	a->chains = malloc(chunks * sizeof(*a->chains));
 	a->runs = malloc(units * sizeof(struct run *));
-	if (a->descriptors && a->chains && a->runs)
+	a->walls = calloc(chunks, sizeof(*a->walls));
+	if (a->descriptors && a->chains && a->runs && a->walls)
 		rc = adopt_chains(a);
 	drop_runs(a);
+	free(a->walls);
 	free(a->descriptors);
 	free(a->chains);
 	free(a->runs);

@@ -21,6 +21,7 @@ struct adoption {
 	uint64_t *descriptors;
 	struct chain *chains;
 	uint32_t chains_count;
+	bool *walls;	   /* chunks that no run may lead into or out of */
 	struct run **runs; /* of the chains, by unit; NULL: taken over */
 	uint32_t runs_count;
 	struct reef_access accesses[HEAP_BATCH];

@@ -5,6 +5,8 @@
  *
  *   chunk   FREE --claim: CAS--> OWNED --release: CAS--> FREE
  *                                OWNED --adopt: CAS--> OWNED by another
+ *                                (of several that hang together: the first is
+ *                                ADOPTING until it has all of them)
  *           OWNED --relinquish: CAS--> ABANDONED --adopt: CAS--> OWNED
  *   unit    (never used) 0 -> SLAB class, n units | LARGE n units | INNER
  *                          <-> SPARE (was used, is free)

@@ -25,6 +25,8 @@ enum heap_chunk_state {
 	HEAP_CHUNK_FREE,
 	HEAP_CHUNK_OWNED,
 	HEAP_CHUNK_ABANDONED, /* nobody's; its blocks were judged */
+	HEAP_CHUNK_ADOPTING,  /* owned; others that hang together with it are
+			       * not yet (adopt.c) */
 };
 
 enum heap_unit_kind {
@@ -73,10 +75,16 @@ static inline bool heap_chunk_is_free(uint64_t word)
 	return (uint16_t)word == HEAP_CHUNK_FREE && word >> 32 == 0;
 }
 
+static inline bool heap_chunk_is_adopting(uint64_t word)
+{
+	return (word & 15) == HEAP_CHUNK_ADOPTING;
+}
+
 static inline bool heap_chunk_is_owned(uint64_t word, uint32_t owner)
 {
-	return (word & 15) == HEAP_CHUNK_OWNED &&
-	       heap_chunk_owner(word) == owner;
+	return owner && heap_chunk_owner(word) == owner &&
+	       ((word & 15) == HEAP_CHUNK_OWNED ||
+		heap_chunk_is_adopting(word));
 }
 
 static inline bool heap_chunk_is_abandoned(uint64_t word)

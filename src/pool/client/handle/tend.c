@@ -1,10 +1,10 @@
 /* tend.c - spaces give back what they do not need.
  *
  * A fiber of the keeper looks at each space in which this session has allocated
- * or freed, twice in a lease, and gives extents back in which nothing has been
- * for a lease (heap/shrink.c). It has a heap of its own for that, as a handle's
- * heap is its thread's, and because what was seen the last time has to be
- * remembered. */
+ * or freed, four times in a lease, and gives extents back in which nothing has
+ * been for half a lease (heap/shrink.c). It has a heap of its own for that, as
+ * a handle's heap is its thread's, and because what was seen the last time has
+ * to be remembered. */
 #include "pool/client/handle/recover.h"
 #include "pool/client/handle/space.h"
 
@@ -41,7 +41,7 @@ static int tend_space(struct reef_client *client, struct client_space *known)
 	if (!rc) {
 		reef_heap_move(space->heap->heap, &client_heap_ops, space);
 		client_handle_refresh(space->reef);
-		rc = reef_heap_shrink(space->heap->heap, client->ttl_ns);
+		rc = reef_heap_shrink(space->heap->heap, client->ttl_ns / 2);
 	}
 	known->tender = space->heap;
 	space->heap = NULL;
@@ -76,7 +76,7 @@ int client_tend_main(void *arg)
 			after = space->id;
 			tend_space(client, space);
 		}
-		next_ns = reef_now_ns() + client->ttl_ns / 2;
+		next_ns = reef_now_ns() + client->ttl_ns / 4;
 	}
 	client_fiber_end(client);
 	return 0;

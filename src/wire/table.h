@@ -24,7 +24,12 @@ struct reef_table_header {
 	uint64_t reclaim_epoch, safe_epoch;
 	/* Not 0: memory is short, so renew at least this often. */
 	uint64_t hurry_ns;
-	uint64_t reserved[2];
+	/* How often memory was asked for that was not there, 32 (low); how
+	 * often some came back to a node or a quota, 32 (high). */
+	uint64_t shorts;
+	/* Memory that will come back: sessions that have ended and are not
+	 * recovered yet, and extents that nodes are dropping. */
+	uint64_t coming;
 };
 static_assert(sizeof(struct reef_table_header) == 64, "layout");
 

@@ -349,6 +349,29 @@ def check_reclaim(pool):
     assert lost > 0, user.out
 
 
+# --- memory that comes back ---
+
+
+def check_shrink(pool):
+    """A space that was full and is empty goes back to its nodes."""
+    pool.start("up", "up", "--lend", "64M", "--extent-size", "4M",
+               "--ttl", "1s").saw("Ctrl")
+    pool.do("space", "create", "work")
+    # Somebody has the space open, and little in it.
+    worker = pool.worker("churn", "work", 20, 4096)
+    worker.saw("busy")
+    pool.capacity("work", 64 << 10)
+
+    def used():
+        return pool.status()["spaces"][0]["used"]
+
+    full = used()
+    assert full >= 56 << 20, full
+    until("nine tenths are back", lambda: used() <= full // 10)
+    print("%d MiB of %d are left" % (used() >> 20, full >> 20))
+    finish([worker])
+
+
 # --- limits ---
 
 

@@ -15,8 +15,7 @@
 #define PAUSE_MIN_NS 1000u
 #define PAUSE_SHIFT_MAX 10u
 #define RECLAIM_NS UINT64_C(1000000000)
-#define RECLAIMS 10 /* seconds that a busy machine may take */
-#define PATIENT 4u  /* attempts without a pause */
+#define PATIENT 4u /* attempts without a pause */
 
 int hash_pause(uint32_t attempt)
 {
@@ -287,7 +286,8 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 		/* What was freed may only be waiting to be reused. This waits
 		 * for it outside reef_enter, which would keep it waiting. */
 		if (!until_ns)
-			until_ns = reef_now_ns() + RECLAIMS * RECLAIM_NS;
+			until_ns = reef_now_ns() +
+				   reef_reclaim_patience(table->reef);
 		waited = reef_reclaim(table->space, RECLAIM_NS);
 		if ((waited && waited != -ETIMEDOUT) ||
 		    reef_now_ns() >= until_ns)

@@ -339,6 +339,8 @@ static int remove_extent(struct reef_broker *broker, uint32_t number,
 		broker_drop_later(broker, was.node, number, was.size);
 	if (was.target)
 		broker_drop_later(broker, was.target, number, was.size);
+	broker->returns++; /* to the quota */
+	broker_publish_reclaim(broker);
 	return 0;
 }
 
@@ -515,6 +517,10 @@ BROKER_REQUEST(broker_extent_add)
 	rc = find_or_add_extent(broker, request, &number);
 	if (rc == -EALREADY)
 		rc = find_or_add_extent(broker, request, &number);
+	if (rc == -ENOSPC || rc == -EDQUOT) {
+		broker->shorts++;
+		broker_publish_reclaim(broker);
+	}
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);

@@ -160,10 +160,11 @@ struct reef_broker {
 	struct reef_region *table_regions[REEF_MESH_MAX];
 	/* lease.c, R8 */
 	uint64_t reclaim_epoch, safe_epoch;
-	uint64_t hurry_ns;	/* as in the table; 0: none */
-	uint32_t hurry_rounds;	/* until it ends */
-	uint32_t hurry_stalled; /* looks in which the epoch did not move */
-	bool hurry_asked;	/* by a note since the last look */
+	uint64_t hurry_ns;	  /* as in the table; 0: none */
+	uint32_t hurry_rounds;	  /* until it ends */
+	uint32_t hurry_stalled;	  /* looks in which the epoch did not move */
+	bool hurry_asked;	  /* by a note since the last look */
+	uint32_t shorts, returns; /* as in the table */
 	struct broker_recovery *recoveries; /* recovery.c */
 	/* Of this start alone. */
 	struct broker_session *sessions;
@@ -251,7 +252,7 @@ void broker_table_close(struct reef_broker *broker);
  * durable: it waits. */
 int broker_publish_session(struct reef_broker *broker, uint32_t session);
 int broker_publish_pool_epoch(struct reef_broker *broker);
-/* Publish reclaim_epoch, safe_epoch and hurry_ns. */
+/* Publish reclaim_epoch, safe_epoch, hurry_ns, and what comes back. */
 void broker_publish_reclaim(struct reef_broker *broker);
 /* Have a session ask for what is new: change its notice word, send the note. */
 void broker_notice_session(struct reef_broker *broker,

@@ -128,8 +128,31 @@ int broker_publish_pool_epoch(struct reef_broker *broker)
 	return rc;
 }
 
+/* How much is there that will bring memory back. */
+static uint64_t count_coming(const struct reef_broker *broker)
+{
+	const struct broker_session *session = broker->sessions;
+	const struct broker_node *node = broker->nodes;
+	const struct reef_state_session *known;
+	uint64_t count = 0;
+
+	for (; session; session = session->next) {
+		known = session->ending
+				? reef_state_session(broker->state, session->id)
+				: NULL;
+		count += known && known->state != REEF_SESSION_RECOVERED;
+	}
+	for (; node; node = node->next)
+		count += node->drops_count;
+	return count;
+}
+
 void broker_publish_reclaim(struct reef_broker *broker)
 {
+	put_word(broker, offsetof(struct reef_table_header, shorts),
+		 (uint64_t)broker->returns << 32 | broker->shorts);
+	put_word(broker, offsetof(struct reef_table_header, coming),
+		 count_coming(broker));
 	put_word(broker, offsetof(struct reef_table_header, reclaim_epoch),
 		 broker->reclaim_epoch);
 	put_word(broker, offsetof(struct reef_table_header, safe_epoch),

@@ -174,14 +174,16 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
 uint64_t reef_epoch(const struct reef *reef);
 
 /* R8: memory is short. Let epochs pass quickly, and wait until something comes
- * back that this handle freed with REEF_FREE_LATER, or that others freed of
- * what it had allocated. 0: something did, perhaps not enough: allocate again,
- * and ask again.  -ENOSPC: nothing waits.  -ETIMEDOUT: somebody is inside
- * reef_enter for long, or has stopped.  -EDEADLK: the caller is itself inside.
- * Else: errors of access. reef_alloc does so by itself, outside reef_enter, for
- * up to one and a half leases (reef_session_ttl): who died holds everything up
- * until its lease is over, and a busy machine may be slow. */
+ * back that this handle freed with REEF_FREE_LATER, or that others freed, have
+ * to spare, or left when they died. 0: something did, perhaps not enough:
+ * allocate again, and ask again.  -ENOSPC: nothing will.  -ETIMEDOUT: somebody
+ * is inside reef_enter for long, or has stopped.  -EDEADLK: the caller is
+ * itself inside. Else: errors of access. reef_alloc does so by itself, outside
+ * reef_enter, for up to reef_reclaim_patience. */
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns);
+/* How long to wait in all for memory that may come back: a session that died
+ * holds it until its lease is over and it was recovered. */
+uint64_t reef_reclaim_patience(const struct reef *reef);
 
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);

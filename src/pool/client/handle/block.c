@@ -71,6 +71,8 @@ static int space_grow(void *context, uint64_t size, uint32_t *number,
 		return -ENOMEM;
 	job->space = space->space;
 	job->size = size;
+	/* What comes back from here on may have come too late for this. */
+	space->returns = atomic_load(&space->reef->client->returns);
 	rc = client_job_run(space->reef->client, &space->reef->member,
 			    &job->job);
 	if (!rc) {
@@ -328,6 +330,10 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 
 /* --- memory that waits (R8) --- */
 
+#define OTHERS_NS (100 * CLIENT_MILLISECOND)
+#define OTHERS_LOOK_NS (20 * CLIENT_MILLISECOND)
+#define OTHERS_PAUSE_NS (2 * CLIENT_SECOND)
+
 /* True if blocks wait in heaps that no handle has; *epoch: the oldest epoch for
  * which they do. */
 static bool is_waiting_elsewhere(struct reef_space *space, uint64_t *epoch)
@@ -348,10 +354,62 @@ static bool is_waiting_elsewhere(struct reef_space *space, uint64_t *epoch)
 	return is_waiting;
 }
 
+/* Waiting for others' memory. */
+struct others {
+	uint64_t epoch;	   /* after which all is back that is freed by now */
+	uint64_t until_ns; /* handles may take that long to give up what they
+			    * do not need */
+};
+
+static void begin_others(struct reef_space *space, struct others *others)
+{
+	uint64_t now_ns = reef_now_ns();
+
+	/* One more epoch, in which others hear that it is over. */
+	others->epoch = space_reclaim_epoch(space) + 1;
+	others->until_ns = now_ns + OTHERS_NS;
+	/* Where that was in vain a moment ago, it would be again. */
+	if (now_ns < space->vain_until_ns)
+		others->until_ns = now_ns;
+}
+
+/* Nothing waits here. But what others freed until now may come back, or what
+ * they keep and do not need; and the broker may say that memory is coming. 1:
+ * something came back to the space, the pool or its quota.  0: look again.
+ * -ENOSPC: nothing will. */
+static int wait_for_others(struct reef_space *space, struct others *others,
+			   uint64_t timeout_ns)
+{
+	struct reef_client *client = space->reef->client;
+	uint64_t safe = atomic_load(&client->safe_epoch);
+	int rc;
+
+	if (reef_heap_has_more(space->heap->heap) ||
+	    space->returns != atomic_load(&client->returns))
+		return 1;
+	if (!others->epoch)
+		begin_others(space, others);
+	if (safe > others->epoch && reef_now_ns() >= others->until_ns &&
+	    !atomic_load(&client->coming)) {
+		space->vain_until_ns = reef_now_ns() + OTHERS_PAUSE_NS;
+		return -ENOSPC;
+	}
+	if (timeout_ns > OTHERS_LOOK_NS)
+		timeout_ns = OTHERS_LOOK_NS;
+	rc = client_epoch_wait(client, &space->reef->member, safe, timeout_ns);
+	return rc == -ETIMEDOUT ? 0 : rc;
+}
+
+uint64_t reef_reclaim_patience(const struct reef *reef)
+{
+	return 2 * reef->client->ttl_ns + 2 * CLIENT_SECOND;
+}
+
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 {
 	uint64_t until_ns = reef_deadline_ns(timeout_ns), now_ns;
 	uint64_t given = 0, epoch = 0;
+	struct others others = {0};
 	bool is_elsewhere;
 	int rc;
 
@@ -367,11 +425,17 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 			return 0;
 		is_elsewhere =
 			rc == -ENOSPC && is_waiting_elsewhere(space, &epoch);
-		if (rc && !is_elsewhere)
+		if (rc && rc != -ENOSPC)
 			return rc;
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
+		if (rc && !is_elsewhere) {
+			rc = wait_for_others(space, &others, until_ns - now_ns);
+			if (rc)
+				return rc == 1 ? 0 : rc;
+			continue;
+		}
 		rc = client_epoch_wait(space->reef->client,
 				       &space->reef->member, epoch,
 				       until_ns - now_ns);
@@ -389,8 +453,7 @@ static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
 	uint64_t until_ns, now_ns;
 	int why = 0;
 
-	/* A session that died holds epochs up until its lease is over. */
-	until_ns = reef_deadline_ns(3 * space->reef->client->ttl_ns / 2);
+	until_ns = reef_deadline_ns(reef_reclaim_patience(space->reef));
 	while ((rc == -ENOSPC || rc == -EDQUOT) && !why) {
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns)

@@ -435,12 +435,16 @@ int client_collect_main(void *arg)
 	struct reef_client *client = arg;
 	uint64_t next_ns = reef_now_ns() + client->ttl_ns, now_ns;
 	uint64_t safe, seen = 0;
+	uint32_t shorts = atomic_load(&client->shorts);
 	int rc = 0;
 
 	while (!rc && !client->stopping && !client_over(client)) {
 		now_ns = reef_now_ns();
 		safe = atomic_load(&client->safe_epoch);
-		if (now_ns >= next_ns) {
+		if (now_ns >= next_ns ||
+		    (safe != seen && shorts != atomic_load(&client->shorts))) {
+			shorts = atomic_load(&client->shorts);
+			seen = safe;
 			collect_heaps(client, true);
 			next_ns = reef_now_ns() + client->ttl_ns / 2;
 		} else if (safe != seen) {

@@ -34,6 +34,8 @@ struct reef_space {
 	struct client_heap *heap; /* NULL: none yet */
 	uint64_t ready; /* the view's version for which prepare() found all well
 			 */
+	uint32_t returns; /* the client's, when it was asked for more last */
+	uint64_t vain_until_ns; /* until when waiting for others is in vain */
 	struct client_short shorts[CLIENT_SHORTS];
 	uint64_t *bases; /* by ordinal: the address where it begins; 0: not
 			    known */

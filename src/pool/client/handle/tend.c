@@ -4,9 +4,15 @@
  * or freed, four times in a lease, and gives extents back in which nothing has
  * been for half a lease (heap/shrink.c). It has a heap of its own for that, as
  * a handle's heap is its thread's, and because what was seen the last time has
- * to be remembered. */
+ * to be remembered.
+ *
+ * Where memory is short, in any space of the pool, it looks a few times more,
+ * at once, and leaves no slack. */
 #include "pool/client/handle/recover.h"
 #include "pool/client/handle/space.h"
+
+#define SHORT_NS (10 * CLIENT_MILLISECOND)
+#define SHORT_ROUNDS 4u
 
 /* Find the next space after the number `after` in the order of numbers; takes a
  * reference. NULL: there is none. */
@@ -27,7 +33,8 @@ static struct client_space *next_space(struct reef_client *client,
 	return next;
 }
 
-static int tend_space(struct reef_client *client, struct client_space *known)
+static int tend_space(struct reef_client *client, struct client_space *known,
+		      bool is_short)
 {
 	struct reef_space *space;
 	int rc = client_inner_attach(client, known, &space);
@@ -41,7 +48,9 @@ static int tend_space(struct reef_client *client, struct client_space *known)
 	if (!rc) {
 		reef_heap_move(space->heap->heap, &client_heap_ops, space);
 		client_handle_refresh(space->reef);
-		rc = reef_heap_shrink(space->heap->heap, client->ttl_ns / 2);
+		rc = reef_heap_shrink(space->heap->heap,
+				      is_short ? SHORT_NS : client->ttl_ns / 2,
+				      is_short);
 	}
 	known->tender = space->heap;
 	space->heap = NULL;
@@ -61,12 +70,18 @@ int client_tend_main(void *arg)
 {
 	struct reef_client *client = arg;
 	uint64_t next_ns = reef_now_ns() + client->ttl_ns, now_ns;
+	uint32_t after, shorts = atomic_load(&client->shorts), rounds = 0;
 	struct client_space *space;
-	uint32_t after;
 	int rc = 0;
 
 	while (!rc && !client->stopping && !client_over(client)) {
 		now_ns = reef_now_ns();
+		if (shorts != atomic_load(&client->shorts)) {
+			shorts = atomic_load(&client->shorts);
+			if (!rounds && next_ns > now_ns + SHORT_NS)
+				next_ns = now_ns + SHORT_NS;
+			rounds = SHORT_ROUNDS;
+		}
 		if (now_ns < next_ns) {
 			rc = client_wait(&client->changed, next_ns - now_ns);
 			continue;
@@ -74,9 +89,11 @@ int client_tend_main(void *arg)
 		for (after = 0; !client->stopping && client->present &&
 				(space = next_space(client, after));) {
 			after = space->id;
-			tend_space(client, space);
+			tend_space(client, space, rounds);
 		}
-		next_ns = reef_now_ns() + client->ttl_ns / 4;
+		rounds -= rounds > 0;
+		next_ns = reef_now_ns() +
+			  (rounds ? SHORT_NS : client->ttl_ns / 4);
 	}
 	client_fiber_end(client);
 	return 0;

@@ -629,6 +629,23 @@ static int take_back_all(struct reef_heap *heap)
 	return rc;
 }
 
+/* How many chunks of the space are nobody's, FREE or ABANDONED. */
+static uint64_t count_ownerless(const struct reef_heap *heap)
+{
+	uint64_t count = 0;
+
+	for (const struct extent *e = heap->extents; e; e = e->next)
+		for (uint32_t i = 0; can_claim(e) && i < e->shape.chunks; i++)
+			count += !e->chunks[i].mine &&
+				 !heap_chunk_owner(e->chunks[i].word);
+	return count;
+}
+
+bool reef_heap_has_more(const struct reef_heap *heap)
+{
+	return count_ownerless(heap) > heap->short_free;
+}
+
 int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
 {
 	int rc = claim_or_grow(heap, units, class, true);
@@ -643,6 +660,7 @@ int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)
 			again = claim_or_grow(heap, units, class, false);
 		if (again != -ENOSPC)
 			rc = again;
+		heap->short_free = count_ownerless(heap);
 	}
 	if (rc)
 		return rc;

@@ -312,6 +312,7 @@ static rare int alloc_rare(struct reef_heap *heap, uint8_t kind, uint64_t size,
 
 	if (size - 1 >= UINT32_MAX) /* 0 too */
 		return -EINVAL;
+	reef_heap_tend(heap);
 	if (class == HEAP_CLASS_LARGE)
 		return alloc_large(heap, kind, size, address);
 	rc = make_room(heap, class);

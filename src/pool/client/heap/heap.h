@@ -200,8 +200,9 @@ int reef_heap_collect(struct reef_heap *heap, bool all);
 void reef_heap_tend(struct reef_heap *heap);
 
 /* Give extents back in which nothing was for that long, as far as calls of this
- * have seen; so only the same heap's next ones know. Returns how many went. */
-int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns);
+ * have seen; so only the same heap's next ones know. all: those, too, that are
+ * kept so that the space need not grow again soon. Returns how many went. */
+int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns, bool all);
 
 /* Claims of this process that were in doubt and stayed so, as the word could
  * not be read or the heap has no number: each may have made a chunk nobody's
@@ -213,6 +214,9 @@ uint64_t reef_heap_doubts(void);
  * now counts).  0: something waits, at least until safe_epoch is past *epoch.
  * -ENOSPC: nothing waits.  Else: errors of the memory. */
 int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch);
+/* True if the space has more chunks that nobody owns than when an allocation
+ * found no room last, as the tables were read last. No operation. */
+bool reef_heap_has_more(const struct reef_heap *heap);
 /* True if a block waits in limbo; *epoch as above. No operation. */
 bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
 

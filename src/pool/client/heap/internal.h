@@ -182,6 +182,8 @@ struct reef_heap {
 	uint32_t chunks;       /* owned */
 	uint32_t empty;	       /* of them without a block */
 	uint32_t claims;       /* since all tables were read last */
+	uint64_t short_free;   /* chunks that were nobody's when an allocation
+				* found no room last */
 	uint64_t scan_next_ns; /* when all blocks may be looked at again */
 	uint16_t generation;
 	uint32_t beat; /* the one in which it collected last */

@@ -154,7 +154,7 @@ static int shrink_extent(struct reef_heap *heap, struct extent *extent)
 	return remove_extent(heap, extent);
 }
 
-int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns)
+int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns, bool all)
 {
 	struct balance balance;
 	uint64_t now_ns;
@@ -175,7 +175,7 @@ int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns)
 		if (e->dead || (!e->leaving && !e->vacant_sum))
 			continue;
 		if (!e->leaving && (now_ns - e->vacant_since_ns < vacant_ns ||
-				    !is_dispensable(&balance, e)))
+				    (!all && !is_dispensable(&balance, e))))
 			continue;
 		if (!e->leaving)
 			balance.spare -= e->shape.chunks;

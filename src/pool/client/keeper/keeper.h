@@ -84,7 +84,11 @@ struct reef_client {
 	_Atomic uint64_t hurry_epoch;
 	_Atomic bool hurry_told;
 	_Atomic uint32_t reclaimers; /* handles in client_epoch_wait */
-	_Atomic uint32_t unsettled;  /* nodes with a link that is: settle.c */
+	/* As the table says: how often memory was short, and came back; what
+	 * will come. */
+	_Atomic uint32_t shorts, returns;
+	_Atomic uint64_t coming;
+	_Atomic uint32_t unsettled; /* nodes with a link that is: settle.c */
 	_Atomic uint64_t heaps_made, inboxes_made;
 	_Atomic uint64_t ttl_ns; /* the lease, as the broker said last */
 

@@ -118,6 +118,22 @@ static void note_epochs(struct reef_client *client,
 	pthread_mutex_unlock(&client->lock);
 }
 
+/* Take in whether memory is short. Then whoever has some to spare gives it back
+ * soon: handles when they next free something, by a beat; the keeper what no
+ * handle has. */
+static void note_shorts(struct reef_client *client,
+			const struct reef_table_header *header)
+{
+	uint32_t shorts = (uint32_t)header->shorts;
+
+	atomic_store(&client->coming, header->coming);
+	atomic_store(&client->returns, (uint32_t)(header->shorts >> 32));
+	if (atomic_exchange(&client->shorts, shorts) == shorts)
+		return;
+	atomic_fetch_add_explicit(&client->beats, 1, memory_order_relaxed);
+	client_wake(&client->changed);
+}
+
 /* --- hurry --- */
 
 static bool wants_hurry(const struct reef_client *client)
@@ -291,6 +307,7 @@ static int renew_once(struct reef_client *client)
 		return -REEF_EPROTO;
 	if (renewal.header.broker_epoch < client->broker_epoch)
 		return -ESTALE;
+	note_shorts(client, &renewal.header);
 	note_epochs(client, &renewal.header);
 	note_hurry(client, renewal.header.hurry_ns, (uint32_t)renewal.word);
 	note_slot(client, &renewal.slot);

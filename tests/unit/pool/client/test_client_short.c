@@ -1,0 +1,233 @@
+/* test_client_short.c - who needs memory waits for what is about to come back,
+ * however it was freed, and says -ENOSPC where nothing is. */
+#include "fixture/pool_world.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXTENT (2 * MIB)
+#define CAPACITY (16 * MIB) /* of each of the two nodes */
+#define SIZE 60000u
+#define BLOCKS_MAX 1000u
+#define CRUMBS 1000u
+
+/* note[0]: the pool is full, and what its story is has begun.  note[1]: how
+ * many blocks it was full with.  note[2]: the other has what it wanted. */
+enum { BEGUN, COUNT, DONE };
+
+static void run(int (*first)(struct member *member),
+		int (*second)(struct member *member))
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(3, 200));
+	     seed++) {
+		struct pool pool = {.extent_size = EXTENT,
+				    .capacity = CAPACITY};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, first);
+		pool_add(&pool, second);
+		pool_finish(&pool);
+	}
+}
+
+struct holder {
+	struct reef_space *space;
+	uint64_t blocks[BLOCKS_MAX], crumbs[CRUMBS];
+	uint32_t count;
+};
+
+/* Take all there is. */
+static int fill(struct member *member, struct holder *holder)
+{
+	int rc;
+
+	memset(holder, 0, sizeof(*holder));
+	TRY(member_space(member, &holder->space));
+	for (uint32_t i = 0; i < CRUMBS; i++)
+		TRY(reef_alloc(holder->space, 64, &holder->crumbs[i]));
+	while (!(rc = reef_alloc(holder->space, SIZE,
+				 &holder->blocks[holder->count])))
+		WANT(++holder->count < BLOCKS_MAX);
+	WANT(rc == -ENOSPC);
+	WANT(holder->count > 2 * CAPACITY / MIB * 12);
+	member->pool->note[COUNT] = holder->count;
+	return 0;
+}
+
+static int free_blocks(struct holder *holder, uint32_t flags)
+{
+	while (holder->count)
+		TRY(reef_free(holder->space, holder->blocks[--holder->count],
+			      flags));
+	return 0;
+}
+
+/* Go on with a free now and then, until the other is done. */
+static int go_on(struct member *member, struct holder *holder)
+{
+	member->pool->note[BEGUN] = 1;
+	for (uint32_t i = 0; !member->pool->note[DONE]; i++) {
+		TRY(reef_sleep(20 * MILLISECOND));
+		if (i < CRUMBS)
+			TRY(reef_free(holder->space, holder->crumbs[i],
+				      REEF_FREE_LATER));
+	}
+	return 0;
+}
+
+/* Take three quarters of what the pool was full with, at once. */
+static int take_most(struct member *member, struct reef_space *space)
+{
+	uint64_t block;
+
+	for (uint64_t i = 0; i < member->pool->note[COUNT] * 3 / 4; i++)
+		TRY(reef_alloc(space, SIZE, &block));
+	member->pool->note[DONE] = 1;
+	return 0;
+}
+
+static int await_begun(struct member *member)
+{
+	while (!member->pool->note[BEGUN])
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static int takes_most(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	TRY(await_begun(member));
+	return take_most(member, space);
+}
+
+/* --- what another freed, and does not use --- */
+
+static int frees_later(struct member *member)
+{
+	struct holder *holder = malloc(sizeof(*holder));
+
+	TRY(fill(member, holder));
+	TRY(free_blocks(holder, REEF_FREE_LATER));
+	TRY(go_on(member, holder));
+	free(holder);
+	return 0;
+}
+
+static void client_short_waits_for_anothers_limbo(void **state)
+{
+	run(frees_later, takes_most);
+}
+
+static int frees_at_once(struct member *member)
+{
+	struct holder *holder = malloc(sizeof(*holder));
+
+	TRY(fill(member, holder));
+	TRY(free_blocks(holder, 0));
+	TRY(go_on(member, holder));
+	free(holder);
+	return 0;
+}
+
+static void client_short_gets_anothers_spare_chunks(void **state)
+{
+	run(frees_at_once, takes_most);
+}
+
+/* --- in another space --- */
+
+static int takes_most_elsewhere(struct member *member)
+{
+	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space *space;
+
+	TRY(await_begun(member));
+	TRY(reef_space_open(member->reef, "elsewhere", &options, &space));
+	return take_most(member, space);
+}
+
+static void client_short_gets_another_spaces_slack(void **state)
+{
+	run(frees_at_once, takes_most_elsewhere);
+}
+
+/* --- of who died --- */
+
+static int is_killed(struct member *member)
+{
+	struct holder *holder = malloc(sizeof(*holder));
+
+	TRY(fill(member, holder));
+	member->pool->note[BEGUN] = 1;
+	free(holder);
+	return reef_sleep(REEF_FOREVER);
+}
+
+static int kills_and_takes_most(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	TRY(await_begun(member));
+	reef_sim_host_kill(member->pool->members[0].host);
+	return take_most(member, space);
+}
+
+static void client_short_waits_for_who_died(void **state)
+{
+	run(is_killed, kills_and_takes_most);
+}
+
+/* --- nothing comes --- */
+
+static int keeps_all(struct member *member)
+{
+	struct holder *holder = malloc(sizeof(*holder));
+
+	TRY(fill(member, holder));
+	member->pool->note[BEGUN] = 1;
+	while (!member->pool->note[DONE])
+		TRY(reef_sleep(MILLISECOND));
+	free(holder);
+	return 0;
+}
+
+static int finds_it_full(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block, begun_ns;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(await_begun(member));
+	for (uint32_t i = 0; i < 5; i++) {
+		begun_ns = reef_now_ns();
+		rc = reef_alloc(space, SIZE, &block);
+		WANT(rc == -ENOSPC);
+		/* Others get a moment to give something up, the first time. */
+		WANT(reef_now_ns() - begun_ns < (i ? TTL : 3 * TTL));
+	}
+	member->pool->note[DONE] = 1;
+	return 0;
+}
+
+static void client_full_says_so_soon(void **state)
+{
+	run(keeps_all, finds_it_full);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_short_waits_for_anothers_limbo),
+		cmocka_unit_test(client_short_gets_anothers_spare_chunks),
+		cmocka_unit_test(client_short_gets_another_spaces_slack),
+		cmocka_unit_test(client_short_waits_for_who_died),
+		cmocka_unit_test(client_full_says_so_soon),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

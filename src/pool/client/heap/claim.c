@@ -7,6 +7,12 @@
  * descriptors and all its memory are zero. Of any other, the descriptors are
  * read behind the CAS, in the same batch.
  *
+ * A claim or release whose word cannot even be read leaves a chunk that may
+ * name this heap, which does not have it. What may still happen has happened,
+ * or never will, once the epoch is over in which that was (client.h): the
+ * session announces no later one before. Then the next who reads the tables
+ * claims the chunk from its word, with the next generation; nothing was in it.
+ *
  * Where to claim: beside what is ours, so that runs grow together; else at
  * random, so that many who look at the same words do not all want the same
  * chunk. Words are read anew when a part of what we own was claimed since, and
@@ -141,6 +147,8 @@ int heap_read_table(struct reef_heap *heap, struct extent *extent)
 	return heap_is_lost(rc) ? 0 : rc;
 }
 
+static void settle_doubts(struct reef_heap *heap);
+
 int heap_read_tables(struct reef_heap *heap)
 {
 	struct extent *next;
@@ -156,6 +164,8 @@ int heap_read_tables(struct reef_heap *heap)
 	for (next = heap->extents; next && !rc;)
 		rc = read_some_tables(heap, &next, buffer);
 	free(buffer);
+	if (!rc && heap->doubts)
+		settle_doubts(heap);
 	return rc;
 }
 
@@ -400,8 +410,9 @@ static uint32_t claim_prepare(struct reef_heap *heap, struct extent *extent,
 }
 
 /* A CAS in doubt either happened or never will (F5), and only this heap writes
- * that word: so the word tells which. If it cannot be read, or might be another
- * heap's of this session, the chunk is nobody's until the session ends. */
+ * that word: so the word tells which. If it cannot be read, a later look at the
+ * tables tells. If it might be another heap's of this session, the chunk is
+ * nobody's until the session ends. */
 static int claim_doubt(struct reef_heap *heap, struct extent *extent,
 		       struct claim *claim, uint64_t wanted)
 {
@@ -421,7 +432,10 @@ static int claim_doubt(struct reef_heap *heap, struct extent *extent,
 						     wanted, rc == 0)
 				      : 0;
 	}
-	atomic_fetch_add(&doubts, 1);
+	if (heap->options.number)
+		heap_note_doubt(heap, chunk);
+	else
+		atomic_fetch_add(&doubts, 1);
 	chunk->word = wanted;
 	return 0;
 }
@@ -438,6 +452,8 @@ static int claim_result(struct reef_heap *heap, struct extent *extent,
 		return 0;
 	if (cas->status == -REEF_EINDOUBT)
 		return claim_doubt(heap, extent, claim, cas->operand);
+	if (cas->status == -ETIMEDOUT)
+		heap_note_doubt(heap, chunk);
 	if (cas->status)
 		return cas->status;
 	chunk->word = cas->result;
@@ -445,6 +461,18 @@ static int claim_result(struct reef_heap *heap, struct extent *extent,
 		return 0;
 	return claim_settle(heap, extent, claim, cas->operand,
 			    claim->reads && cas[1].status == 0);
+}
+
+/* True if an attempt in doubt has left a chunk that names this heap, and cannot
+ * happen any more. */
+static bool is_mislaid(const struct reef_heap *heap, const struct chunk *chunk)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+
+	return chunk->doubt_epoch && !chunk->mine && heap->options.number &&
+	       heap_chunk_is_owned(chunk->word, heap->session) &&
+	       heap_chunk_heap(chunk->word) == heap->options.number &&
+	       chunk->doubt_epoch < ops->safe_epoch(heap->options.context);
 }
 
 /* Claim the free ones of chunks first to last, at most CLAIM_BATCH of them. 1:
@@ -468,7 +496,8 @@ static int claim_some(struct reef_heap *heap, struct extent *extent,
 					       header, sizeof(header));
 	for (uint32_t i = first; i <= last && claims_count < CLAIM_BATCH; i++) {
 		if (extent->chunks[i].mine ||
-		    !heap_chunk_is_free(extent->chunks[i].word))
+		    (!heap_chunk_is_free(extent->chunks[i].word) &&
+		     !is_mislaid(heap, &extent->chunks[i])))
 			continue;
 		count = claim_prepare(heap, extent, &claims[claims_count++], i,
 				      accesses, count);
@@ -506,6 +535,40 @@ int heap_claim_chunks(struct reef_heap *heap, struct extent *extent,
 		return 0;
 	}
 	return rc;
+}
+
+/* --- doubts --- */
+
+void heap_note_doubt(struct reef_heap *heap, struct chunk *chunk)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+
+	heap->doubts += !chunk->doubt_epoch;
+	chunk->doubt_epoch = ops->reclaim_epoch(heap->options.context);
+}
+
+/* The words were read: chunks that name this heap since an attempt in doubt
+ * become its own. Those that do not, once that cannot happen any more, are like
+ * any other. */
+static void settle_doubts(struct reef_heap *heap)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+	uint64_t safe = ops->safe_epoch(heap->options.context);
+
+	heap->doubts = 0;
+	for (struct extent *e = heap->extents; e; e = e->next)
+		for (uint32_t i = 0; !e->dead && i < e->shape.chunks; i++) {
+			struct chunk *chunk = &e->chunks[i];
+
+			if (is_mislaid(heap, chunk))
+				heap_claim_chunks(heap, e, i, i);
+			if (e->dead)
+				break;
+			if (chunk->mine || (chunk->doubt_epoch < safe &&
+					    !is_mislaid(heap, chunk)))
+				chunk->doubt_epoch = 0;
+			heap->doubts += chunk->doubt_epoch != 0;
+		}
 }
 
 /* --- growing --- */

@@ -204,9 +204,9 @@ void reef_heap_tend(struct reef_heap *heap);
  * kept so that the space need not grow again soon. Returns how many went. */
 int reef_heap_shrink(struct reef_heap *heap, uint64_t vacant_ns, bool all);
 
-/* Claims of this process that were in doubt and stayed so, as the word could
- * not be read or the heap has no number: each may have made a chunk nobody's
- * until its session ends. For audits. Thread: any. */
+/* Claims of this process that were in doubt and stay so, as the heap has no
+ * number: each may have made a chunk nobody's until its session ends. For
+ * audits. Thread: any. */
 uint64_t reef_heap_doubts(void);
 
 /* Take back what others freed or limbo lets go. 1: something has come back

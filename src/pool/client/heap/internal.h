@@ -101,10 +101,12 @@ enum leaving {
 /* What is known of a chunk; of others' it may be out of date. */
 struct chunk {
 	uint64_t word;
-	uint64_t counter;  /* others' frees, as read last */
-	uint64_t found;	   /* of those frees, how many were found */
-	uint16_t free_map; /* of a chunk of ours: which units are free */
-	uint8_t tries;	   /* scans that are left to find the rest */
+	uint64_t counter;     /* others' frees, as read last */
+	uint64_t found;	      /* of those frees, how many were found */
+	uint64_t doubt_epoch; /* 0, or when a claim or release may have failed
+			       * or may still happen */
+	uint16_t free_map;    /* of a chunk of ours: which units are free */
+	uint8_t tries;	      /* scans that are left to find the rest */
 	bool mine;
 	bool partly;	 /* ours by adoption; others of its chain are not yet */
 	uint8_t leaving; /* enum leaving; it is not ours then */
@@ -182,6 +184,7 @@ struct reef_heap {
 	uint32_t chunks;       /* owned */
 	uint32_t empty;	       /* of them without a block */
 	uint32_t claims;       /* since all tables were read last */
+	uint32_t doubts;       /* chunks with a doubt_epoch, at most */
 	uint64_t short_free;   /* chunks that were nobody's when an allocation
 				* found no room last */
 	uint64_t scan_next_ns; /* when all blocks may be looked at again */
@@ -433,6 +436,9 @@ int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class);
  * not claim them first; locked. */
 int heap_claim_chunks(struct reef_heap *heap, struct extent *extent,
 		      uint32_t first, uint32_t last);
+/* Nobody knows what became of a claim or release of a chunk: claim.c finds out,
+ * once it has happened or never will. */
+void heap_note_doubt(struct reef_heap *heap, struct chunk *chunk);
 /* Add the space's extents that are new. No operation. */
 int heap_learn_extents(struct reef_heap *heap);
 /* Read every table anew: words and counters; locked. */

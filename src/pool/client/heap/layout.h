@@ -64,6 +64,11 @@ static inline uint32_t heap_chunk_owner(uint64_t word)
 	return (uint32_t)(word >> 32);
 }
 
+static inline uint16_t heap_chunk_heap(uint64_t word)
+{
+	return (uint16_t)((word >> 4) & REEF_HEAP_NUMBER_MAX);
+}
+
 static inline uint16_t heap_chunk_generation(uint64_t word)
 {
 	return (uint16_t)(word >> 16);

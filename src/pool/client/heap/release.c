@@ -88,8 +88,8 @@ static int release_undo(struct reef_heap *heap, struct extent *extent,
 			      heap_chunk_end(&extent->shape, index));
 }
 
-/* Take in what became of a release. A chunk whose word cannot even be read
- * names us until our session ends. */
+/* Take in what became of a release. A chunk whose word cannot even be read may
+ * name us still: claim.c finds out. */
 static int release_settle(struct reef_heap *heap, const struct release *release,
 			  const struct reef_access *accesses)
 {
@@ -112,6 +112,8 @@ static int release_settle(struct reef_heap *heap, const struct release *release,
 	if (extent->dead)
 		return 0;
 	chunk->mine = false;
+	if (rc)
+		heap_note_doubt(heap, chunk);
 	if (cas->status == 0 && cas->result == cas->compare)
 		chunk->word = cas->operand;
 	extent->mine--;

@@ -543,6 +543,105 @@ static void heap_free_in_doubt_done_once(void **state)
 	heap_world_fini(&world);
 }
 
+/* --- claims and releases in doubt --- */
+
+static struct {
+	int (*execute)(void *context, struct reef_access *accesses,
+		       uint32_t count);
+	uint32_t cas;	/* of a chunk that are done, and in doubt */
+	uint32_t away;	/* calls in which the node is out of reach after that */
+	bool is_undone; /* they are not done */
+} doubtful;
+
+static int doubtful_execute(void *context, struct reef_access *accesses,
+			    uint32_t count)
+{
+	int rc;
+
+	if (!doubtful.cas && doubtful.away) {
+		doubtful.away--;
+		return -REEF_ENOLINK;
+	}
+	for (uint32_t i = 0; i < count && doubtful.cas; i++) {
+		if (accesses[i].kind != REEF_CAS)
+			continue;
+		doubtful.cas--;
+		rc = doubtful.is_undone
+			     ? 0
+			     : heap_world_execute(context, accesses, i + 1);
+		for (uint32_t j = i; j < count; j++)
+			accesses[j].status =
+				j == i ? -REEF_EINDOUBT : -REEF_ENOTDONE;
+		return rc ? rc : -REEF_EINDOUBT;
+	}
+	return heap_world_execute(context, accesses, count);
+}
+
+/* Take all units there are; returns how many. */
+static uint32_t fill_units(struct reef_heap *heap, uint64_t *blocks)
+{
+	uint32_t count = 0;
+
+	while (!reef_heap_alloc(heap, REEF_BLOCK_RAW, 65528, &blocks[count]))
+		count++;
+	return count;
+}
+
+static void check_doubt(bool in_release, bool is_undone)
+{
+	struct reef_heap_ops ops = heap_world_ops;
+	struct heap_world world;
+	struct reef_heap_options options = {
+		.ops = &ops, .context = &world, .session = 1, .number = 3};
+	struct reef_heap *heap;
+	uint64_t blocks[64], more[64], word;
+	uint32_t count = 0;
+
+	ops.execute = doubtful_execute;
+	heap_world_init(&world, 2 * MIB, 2 * MIB);
+	assert_int_equal(reef_heap_create(&options, &heap), 0);
+	if (in_release) {
+		assert_int_equal(fill_units(heap, blocks), 31);
+		for (uint32_t i = 0; i < 31; i++)
+			assert_int_equal(reef_heap_free(heap, blocks[i], 0), 0);
+	}
+	doubtful.is_undone = is_undone;
+	doubtful.cas = 1;
+	doubtful.away = 1;
+	if (in_release)
+		reef_heap_collect(heap, true);
+	else
+		count = fill_units(heap, blocks);
+	doubtful.cas = doubtful.away = 0;
+	/* It may still happen in this epoch, and cannot after that. */
+	world.reclaim++;
+	world.safe = world.reclaim;
+	assert_int_equal(count + fill_units(heap, more), 31);
+	for (uint32_t i = 0; i < 31; i++)
+		assert_int_equal(
+			reef_heap_free(heap,
+				       i < count ? blocks[i] : more[i - count],
+				       0),
+			0);
+	assert_int_equal(reef_heap_collect(heap, true), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		memcpy(&word,
+		       heap_world_at(
+			       &world,
+			       ((uint64_t)EXTENT_BASE << 32) + 64 + 16 * i, 8),
+		       8);
+		assert_int_equal(word & UINT64_C(0xffffffff0000ffff), 0);
+	}
+	reef_heap_destroy(heap);
+	heap_world_fini(&world);
+}
+
+static void heap_chunk_in_doubt_is_settled(void **state)
+{
+	for (uint32_t i = 0; i < 4; i++)
+		check_doubt(i & 1, i & 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -558,6 +657,7 @@ int main(void)
 		cmocka_unit_test(heap_full_nothing_half_allocated),
 		cmocka_unit_test(heap_bad_address_refused),
 		cmocka_unit_test(heap_stats_add_up),
+		cmocka_unit_test(heap_chunk_in_doubt_is_settled),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -270,6 +270,7 @@ int lock_leave(struct reef_lock *lock)
 struct search {
 	struct reef_lock *lock;
 	struct lock_found *found;
+	uint64_t h; /* as it was when the search began */
 	uint64_t cursor;
 	uint32_t holes;
 	struct {
@@ -326,6 +327,21 @@ static int poison_holes(struct search *search)
 	return 0;
 }
 
+/* Find out about a place that is neither of the ticket at the cursor nor of the
+ * lap before. 0: it was scribbled over, and is as good as a hole.  -ESTALE: H
+ * has gone on, and the place is of a lap to come: (4). */
+static int check_strange_place(const struct search *search)
+{
+	const uint64_t same = LOCK_WHO | (uint64_t)(SYNC_TICKETS - 1) << 8;
+	struct reef_lock *lock = search->lock;
+	uint64_t now;
+	int rc = reef_read(lock->reef, lock->head, &now, 8);
+
+	if (!rc && (now ^ search->h) & same)
+		rc = -ESTALE;
+	return rc;
+}
+
 /* Judge the place at the cursor.  1: it is of the first that waits. */
 static int judge_place(struct search *search, uint64_t word, bool poison)
 {
@@ -333,7 +349,12 @@ static int judge_place(struct search *search, uint64_t word, bool poison)
 	const uint64_t ticket = search->cursor;
 	int rc;
 
-	if (sync_word_unpack(word).ticket != (ticket & (SYNC_TICKETS - 1))) {
+	if (!is_of_ticket(word, ticket)) {
+		if (!is_of_ticket(word, ticket - lock->places)) {
+			rc = check_strange_place(search);
+			if (rc)
+				return rc;
+		}
 		if (search->holes == HOLES_MAX) {
 			if (!poison)
 				return 0;
@@ -374,7 +395,7 @@ int lock_find_waiter(struct reef_lock *lock, uint64_t h, bool poison,
 		     struct lock_found *found)
 {
 	uint64_t window[LOCK_WINDOW];
-	struct search search = {.lock = lock, .found = found};
+	struct search search = {.lock = lock, .found = found, .h = h};
 	struct lock_head head;
 	uint32_t left, count, i;
 	int rc;

@@ -151,11 +151,22 @@ static void change_all(struct reef_map *map, bool is_near)
 
 static void judge_all(struct scene *scene)
 {
+	static const uint8_t kinds[] = {
+		REEF_BLOCK_OBJECT,     REEF_BLOCK_HASH_ROOT,
+		REEF_BLOCK_HASH_LEVEL, REEF_BLOCK_HASH_SUBTABLE,
+		REEF_BLOCK_HASH_ENTRY,
+	};
 	const struct map_region *regions = scene->words.regions;
+	uint64_t any;
 
-	for (uint32_t i = 0; i < scene->words.regions_count; i++)
+	for (uint32_t i = 0; i < scene->words.regions_count; i++) {
 		client_kind_is_live(scene->near_space, regions[i].kind,
 				    regions[i].address + 8);
+		/* As a block whose header says that it is something else. */
+		any = reef_random_below(&scene->words.random, sizeof(kinds));
+		client_kind_is_live(scene->near_space, kinds[any],
+				    regions[i].address + 8);
+	}
 }
 
 static void open_and_read(struct reef_space *space, bool is_near)

@@ -41,9 +41,10 @@
  *   -ENOSPC, -EDQUOT  there is no room for the value in the map, the pool or
  *                   the space's quota. Nothing happened; all else goes on
  *   -REEF_EINDOUBT  the connection was lost, and other clients have changed the
- *                   key since: the change happened before that, or never will
- *   -ETIMEDOUT      the connection was lost and is still away (reef.h, (4)):
- *                   the change happened, or not, or still will
+ *                   key since, or it is still out of reach: the change happened
+ *                   before that, or never will
+ *   -ETIMEDOUT      the connection was lost, and what was under way could not
+ * be settled (reef.h, (4)): the change happened, or not, or still will
  *
  * Thread: owner of the handle. */
 #ifndef REEF_MAP_H

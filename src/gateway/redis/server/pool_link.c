@@ -142,6 +142,12 @@ void redis_reply_failure(struct redis_thread *thread,
 		thread->away_until_ns = reef_now_ns() + AWAY_PAUSE;
 		redis_reply_error(reply, AWAY);
 		return;
+	case -ETIMEDOUT:
+		thread->away_until_ns = reef_now_ns() + AWAY_PAUSE;
+		redis_reply_error(reply, "ERR reef: connection lost; it "
+					 "happened, or it did not, or it still "
+					 "will");
+		return;
 	case -REEF_EINDOUBT:
 		/* If the session's end is why, it is opened anew at once. */
 		if (reef_health(thread->reef) == -REEF_EFENCED)

@@ -292,8 +292,10 @@ static int change_header(struct reef_heap *heap, uint64_t address,
 			doubted = true;
 			continue;
 		}
+		/* That nothing happened is said of the last attempt alone. */
 		if (rc)
-			return rc;
+			return rc == -REEF_ENOLINK && doubted ? -REEF_EINDOUBT
+							      : rc;
 		if (doubted && header != was) {
 			rc = judge_doubt(heap, was, header, state, sure);
 			if (rc)

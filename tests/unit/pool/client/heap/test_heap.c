@@ -500,6 +500,48 @@ static void take_blocks(struct reef_heap *heap, uint64_t size, uint64_t *blocks,
 	assert_int_equal(reef_heap_flush(heap), 0);
 }
 
+/* The next batch with a CAS happens, and its answer is lost; then nothing
+ * happens any more. */
+static bool is_away;
+
+static int execute_until_away(void *context, struct reef_access *accesses,
+			      uint32_t count)
+{
+	int rc = is_away ? -REEF_ENOLINK
+			 : execute_in_doubt(context, accesses, count);
+
+	is_away |= rc == -REEF_EINDOUBT;
+	for (uint32_t i = 0; i < count && is_away; i++)
+		accesses[i].status = rc;
+	return rc;
+}
+
+/* A free that is in doubt, of a block that is then out of reach, may have
+ * happened: who took it for undone would free the block's next life. */
+static void heap_free_in_doubt_and_away_stays_in_doubt(void **state)
+{
+	struct reef_heap_ops ops = heap_world_ops;
+	struct heap_world world;
+	struct reef_heap_options options = {
+		.ops = &ops, .context = &world, .session = 2, .seed = 2};
+	struct reef_heap *heap, *other;
+	uint64_t block;
+
+	ops.execute = execute_until_away;
+	heap_world_init(&world, 4 * MIB, 8 * MIB);
+	heap = heap_world_heap(&world, 1, 1);
+	assert_int_equal(reef_heap_create(&options, &other), 0);
+	take_blocks(heap, 400, &block, 1);
+	lose_batches = 1;
+	assert_int_equal(reef_heap_free(other, block, 0), -REEF_EINDOUBT);
+	assert_true(is_away);
+	is_away = false;
+	assert_int_equal(reef_heap_free(other, block, 0), -EALREADY);
+	reef_heap_destroy(other);
+	reef_heap_destroy(heap);
+	heap_world_fini(&world);
+}
+
 /* Another's blocks, and their frees are in doubt, whether they happened or not:
  * then they are done again, and the owner has them back. Half of them are in
  * another life than the others, so that headers are guessed wrong. */
@@ -646,6 +688,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(heap_free_in_doubt_done_once),
+		cmocka_unit_test(heap_free_in_doubt_and_away_stays_in_doubt),
 		cmocka_unit_test(heap_claim_in_doubt_word_tells),
 		cmocka_unit_test(heap_full_but_for_empty_slab_room_is_there),
 		cmocka_unit_test(

@@ -54,7 +54,8 @@
 	X(BROKER_FORGET_REQUEST, "A repeated request is done again.") \
 	X(BROKER_EARLY_SAFE, "R8: safe_epoch ignores sessions.") \
 	X(BROKER_HASTY_LEASE, "Every look at a lease is a sample.") \
-	X(BROKER_SETTLE_ONE, "Of several lost links only one is ended.")
+	X(BROKER_SETTLE_ONE, "Of several lost links only one is ended.") \
+	X(BROKER_NO_JANITOR, "The janitor is not asked.")
 
 #define REEF_MUTANTS_OF_NODE(X) \
 	X(NODE_STALE_EPOCH, "An older broker is obeyed.") \

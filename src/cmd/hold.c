@@ -318,7 +318,7 @@ static int open_and_act(const struct hold_verb *verb,
 
 	if (rc)
 		return operate_failed(verb->name, "signals", rc);
-	rc = operate_open(verb->name, settings, &reef);
+	rc = operate_open(verb->name, settings, NULL, &reef);
 	if (rc >= 0) {
 		hold_end(&hold);
 		return options->words ? HOLD_FAILED : rc;

@@ -32,6 +32,8 @@ static const struct command commands[] = {
 	{"version", "show the version and what this build has in it",
 	 cmd_version},
 };
+/* What the program starts itself; it is in no list. */
+static const struct command janitor = {"janitor", "", cmd_janitor};
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static void print_help(FILE *stream)
@@ -142,6 +144,8 @@ static int run_command(int argc, char **argv)
 	for (i = 0; i < COMMANDS; i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);
+	if (!strcmp(argv[1], janitor.name))
+		return janitor.run(argc - 1, argv + 1);
 	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);
 	print_help(stderr);
 	return 2;

@@ -415,7 +415,7 @@ static int open_and_run(const struct reef_settings *settings,
 {
 	struct reef_space *space;
 	struct reef *reef;
-	int rc = operate_open("map", settings, &reef);
+	int rc = operate_open("map", settings, NULL, &reef);
 
 	if (rc >= 0)
 		return rc;

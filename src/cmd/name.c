@@ -90,7 +90,7 @@ static int open_and_run(const struct reef_settings *settings,
 	struct reef *reef;
 	int rc;
 
-	rc = operate_open("name", settings, &reef);
+	rc = operate_open("name", settings, NULL, &reef);
 	if (rc >= 0)
 		return rc;
 	rc = reef_space_open(reef, words[1], NULL, &space);

@@ -144,11 +144,12 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 }
 
 int operate_open(const char *name, const struct reef_settings *settings,
-		 struct reef **out)
+		 const char *program, struct reef **out)
 {
 	const struct reef_options options = {
 		.credential = settings->credential,
 		.fabrics = settings->fabrics,
+		.name = program,
 	};
 	int rc;
 

@@ -28,10 +28,11 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 		    struct reef_operator **out);
 
 struct reef;
-/* Open the pool that the settings of command `name` tell, as a client. -1: go
- * on; otherwise the exit status, and an error was printed. */
+/* Open the pool that the settings of command `name` tell, as a client. program:
+ * what lists of sessions show; NULL: "reef". -1: go on; otherwise the exit
+ * status, and an error was printed. */
 int operate_open(const char *name, const struct reef_settings *settings,
-		 struct reef **out);
+		 const char *program, struct reef **out);
 
 /* Print "reef NAME: ..." and return 1, which a verb returns for "an error was
  * printed". */

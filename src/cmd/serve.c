@@ -33,7 +33,7 @@ struct server {
 	struct reef_poller signals;
 	bool asked_to_stop;
 	bool with_redis;
-	struct child redis;
+	struct child redis, janitor;
 	int status; /* of the program */
 };
 
@@ -50,6 +50,7 @@ static int signals_poll(struct reef_poller *poller)
 		return 0;
 	if (info.ssi_signo == SIGCHLD) {
 		child_signal(&server->redis);
+		child_signal(&server->janitor);
 		return 1;
 	}
 	server->asked_to_stop = true;
@@ -71,6 +72,7 @@ static int watch_signals(struct server *server)
 	sigaddset(&set, SIGCHLD);
 	if (sigprocmask(SIG_BLOCK, &set, &server->redis.signals))
 		return -errno;
+	server->janitor.signals = server->redis.signals;
 	signal(SIGPIPE, SIG_IGN);
 	server->signals.poll = signals_poll;
 	server->signals.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -305,19 +307,27 @@ static int report_refused(const struct server *server)
 	}
 }
 
-/* --- the Redis door --- */
+/* --- children --- */
 
-/* Fill in the words of the child's command line. They hold every setting that
- * it needs: it does not see our flags. */
-static int fill_redis_words(struct server *server)
+static bool is_redis_setting(uint32_t setting)
 {
-	static char credential[PATH_MAX], flags[CHILD_WORDS_MAX][64];
+	return setting >= REEF_SET_REDIS_LISTEN &&
+	       setting <= REEF_SET_REDIS_OUTPUT_MAX;
+}
+
+/* Fill in the words of a child's command line. They hold every setting that it
+ * needs: it does not see our flags. flags: room for their words. */
+static int fill_words(const struct server *server, struct child *child,
+		      const char *command, bool with_redis,
+		      char flags[CHILD_WORDS_MAX][64])
+{
+	static char credential[PATH_MAX];
 	const struct reef_settings *settings = &server->settings;
-	const char **words = server->redis.words, *text;
+	const char **words = child->words, *text;
 	uint32_t setting, count = 0;
 
 	words[count++] = "reef";
-	words[count++] = "redis";
+	words[count++] = command;
 	words[count++] = "--pool";
 	words[count++] = "local";
 	snprintf(credential, sizeof(credential), "%s/owner.credential",
@@ -327,8 +337,7 @@ static int fill_redis_words(struct server *server)
 	for (setting = 0; setting < REEF_SET_COUNT; setting++) {
 		if (setting != REEF_SET_RUN && setting != REEF_SET_FABRICS &&
 		    setting != REEF_SET_LOG &&
-		    (setting < REEF_SET_REDIS_LISTEN ||
-		     setting > REEF_SET_REDIS_OUTPUT_MAX))
+		    !(with_redis && is_redis_setting(setting)))
 			continue;
 		text = reef_config_text(settings->config, setting);
 		if (!text)
@@ -341,14 +350,29 @@ static int fill_redis_words(struct server *server)
 		words[count++] = text;
 	}
 	words[count] = NULL;
+	child->command = server->name;
 	return 0;
+}
+
+/* A pool without a janitor works, but what the dead leave waits for whoever has
+ * the space open. */
+static void start_janitor(struct server *server)
+{
+	static char flags[CHILD_WORDS_MAX][64];
+	int rc = fill_words(server, &server->janitor, "janitor", false, flags);
+
+	server->janitor.name = "the janitor";
+	if (!rc)
+		rc = child_start(&server->janitor, server->sched);
+	if (rc)
+		operate_failed(server->name, "the janitor", rc);
 }
 
 static int start_redis(struct server *server)
 {
-	int rc = fill_redis_words(server);
+	static char flags[CHILD_WORDS_MAX][64];
+	int rc = fill_words(server, &server->redis, "redis", true, flags);
 
-	server->redis.command = server->name;
 	server->redis.name = "the Redis door";
 	if (!rc)
 		rc = child_start(&server->redis, server->sched);
@@ -368,16 +392,21 @@ static int serve_host(struct server *server)
 			       reef_host_broker(server->host) ? 10 * SECOND
 							      : SECOND);
 	rc = report_refused(server);
+	if (!rc && reef_host_broker(server->host))
+		start_janitor(server);
 	if (!rc && server->with_redis)
 		rc = start_redis(server);
-	if (rc)
+	if (rc) {
+		child_stop(&server->janitor);
 		return rc;
+	}
 	print_start(server);
 	rc = wait_for_end(server);
 	if (!rc)
 		printf("Stopping.\n");
 	fflush(stdout);
 	child_stop(&server->redis);
+	child_stop(&server->janitor);
 	if (rc)
 		return operate_say(server->name, "the broker cannot go on: %s",
 				   reef_error_text(rc));

@@ -26,7 +26,8 @@
 #define REEF_POOL_SETTING_READ 1u /* only tell the value */
 
 /* What a REQUEST or a NOTE asks. SESSION_CLOSE, STATUS, NODE_READY, NOTICE,
- * TIME and HURRY say nothing; NODE_EXTENTS and SETTLE have rows alone. */
+ * TIME, HURRY and JANITOR say nothing; NODE_EXTENTS and SETTLE have rows alone.
+ */
 union reef_ask {
 	/* --- client to broker --- */
 	struct reef_ask_session_open {

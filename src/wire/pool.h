@@ -94,7 +94,8 @@ enum reef_pool_kind {
 	REEF_POOL_SPACE_FORGET, /* [m] its extents that are LOST */
 	REEF_POOL_SETTLE, /* links that it lost, to be ended at their nodes */
 	/* broker to node */
-	REEF_POOL_END, /* nothing of these links happens any more */
+	REEF_POOL_END,	   /* nothing of these links happens any more */
+	REEF_POOL_JANITOR, /* client to broker: ask me to RECOVER, anywhere */
 	REEF_POOL_KINDS
 };
 

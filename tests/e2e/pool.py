@@ -137,6 +137,33 @@ def check_session_of_the_dead(pool):
     assert " away " in pool.do("session", "list")
 
 
+def check_janitor(pool):
+    """What sessions leave is put in order though nobody has the space open;
+    also when the janitor is killed, which is then started again."""
+    up = pool.start("up", "up", "--ttl", "2s").saw("Ctrl-C")
+    until("the janitor", pool.janitor)
+    pool.do("space", "create", "maps")
+    for turn in range(3):
+        for i in range(8):
+            pool.do("map", "put", "maps", "m", "key%d" % i, "%d" % turn)
+        if turn == 1:
+            os.kill(pool.janitor()["pid"], signal.SIGKILL)
+        until("all are recovered", lambda: pool.status()["sessions"] == [])
+        until("a janitor", pool.janitor)
+    assert pool.do("map", "count", "maps", "m").strip() == "8"
+    assert pool.do("map", "get", "maps", "m", "key3").strip() == "2"
+    pid = pool.janitor()["pid"]
+    assert up.stop(signal.SIGTERM) == 0, up.error
+    assert re.fullmatch(r"reef up: the janitor was killed by signal 9; .*\n",
+                        up.error), up.error
+    assert not os.path.exists("/proc/%d" % pid)
+    # A janitor is not for everybody, and dies with its pool.
+    broker = pool.start("broker", "broker").saw("Ctrl-C")
+    pid = until("the janitor", pool.janitor)["pid"]
+    broker.kill()
+    until("its end", lambda: not os.path.exists("/proc/%d" % pid))
+
+
 def check_lost_memory(pool):
     """What was lost with a node is not shown as used."""
     up = pool.start("up", "up").saw("Ctrl-C")

@@ -182,7 +182,19 @@ class Pool:
         return done.stderr
 
     def status(self):
-        return json.loads(self.do("status", "--json"))
+        """What the pool tells, without the janitor's session, which is there
+        as long as the broker is."""
+        told = json.loads(self.do("status", "--json"))
+        told["sessions"] = [row for row in told["sessions"]
+                            if row["name"] != "reef janitor"]
+        return told
+
+    def janitor(self):
+        """The janitor's session; None: there is none."""
+        for row in json.loads(self.do("status", "--json"))["sessions"]:
+            if row["name"] == "reef janitor" and row["state"] == "alive":
+                return row
+        return None
 
     def nodes(self):
         return {row["name"]: row for row in self.status()["nodes"]}

@@ -80,6 +80,7 @@ struct broker_session {
 	bool attended;	  /* a fiber takes it onwards from there */
 	bool fenced;	  /* FENCED, and that is published */
 	uint32_t settles; /* questions of it in settle.c */
+	bool janitor;	  /* it recovers in any space: recovery.c */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -399,5 +400,6 @@ BROKER_REQUEST(broker_node_remove);
 BROKER_REQUEST(broker_status);
 BROKER_REQUEST(broker_time);
 BROKER_REQUEST(broker_list);
+BROKER_REQUEST(broker_janitor);
 
 #endif

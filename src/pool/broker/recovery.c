@@ -9,7 +9,9 @@
  * (1) What a session used is in the state (REEF_RECORD_USE), because the next
  *     start must know it, too, and asking about every space of the pool would
  *     leave sessions waiting for spaces that nobody opens.
- * (2) A *helper* is a live session that has the space open to write. It is
+ * (2) A *helper* is a live session that has the space open to write, or a
+ *     janitor, of the pool's owner, which opens any. Janitors are asked before
+ *     all others: they do not die with what they do for themselves. A helper is
  *     asked about up to REEF_RECOVER_MAX sessions at once, as it reads the
  *     words of all chunks for one as for many. USE_END is journaled when it
  *     says that nothing of a session is left: no chunk names the session, and
@@ -26,6 +28,8 @@
  * (5) One space never waits for another. */
 #include "pool/broker/internal.h"
 
+#include "base/mutant.h"
+
 #include <errno.h>
 #include <reef/error.h>
 
@@ -37,7 +41,7 @@ struct broker_recovery {
 	uint32_t space;
 	uint32_t changes; /* times that a helper came */
 	uint32_t tries;	  /* of the present helper */
-	uint64_t past;	  /* helpers up to that id had their turn */
+	uint64_t past;	  /* up to where helpers had their turn */
 	uint32_t last;	  /* session of the last list */
 	struct broker_recovery *next;
 };
@@ -50,13 +54,21 @@ static bool can_help(const struct broker_session *session, uint32_t space)
 
 	if (session->ending || !session->peer)
 		return false;
+	if (session->janitor)
+		return !REEF_MUTATED(BROKER_NO_JANITOR);
 	for (i = 0; i < session->grants_count; i++)
 		if (session->grants[i].space == space)
 			return session->grants[i].rights & REEF_RIGHT_WRITE;
 	return false;
 }
 
-/* Helpers are taken in the order of their ids, so that a list which changes
+/* Where a helper stands in the row. */
+static uint64_t turn_of(const struct broker_session *session)
+{
+	return (uint64_t)!session->janitor << 32 | session->id;
+}
+
+/* Helpers are taken in the order of their turns, so that a list which changes
  * meanwhile does no harm. */
 static struct broker_session *
 find_helper(struct reef_broker *broker, const struct broker_recovery *recovery)
@@ -64,8 +76,8 @@ find_helper(struct reef_broker *broker, const struct broker_recovery *recovery)
 	struct broker_session *session = broker->sessions, *best = NULL;
 
 	for (; session; session = session->next)
-		if (session->id > recovery->past &&
-		    (!best || session->id < best->id) &&
+		if (turn_of(session) > recovery->past &&
+		    (!best || turn_of(session) < turn_of(best)) &&
 		    can_help(session, recovery->space))
 			best = session;
 	return best;
@@ -159,10 +171,12 @@ static int recover_some(struct reef_broker *broker,
 {
 	struct reef_answer answer = {0};
 	struct broker_session *helper;
+	uint64_t turn;
 	uint32_t id;
 	int rc;
 
 	while ((helper = find_helper(broker, recovery))) {
+		turn = turn_of(helper);
 		id = helper->id;
 		rc = ask_helper(helper, ask, &answer);
 		if (rc == -REEF_EHOSTDEAD)
@@ -177,13 +191,13 @@ static int recover_some(struct reef_broker *broker,
 			reef_answer_free(&answer);
 			recovery->tries = rc ? 0 : recovery->tries + 1;
 			if (recovery->tries >= TRIES)
-				recovery->past = id;
+				recovery->past = turn;
 			return rc;
 		}
 		broker_event(broker,
 			     "session %08x recovers nothing in space %u: %s",
 			     id, recovery->space, reef_error_name(rc));
-		recovery->past = id;
+		recovery->past = turn;
 		recovery->tries = 0;
 	}
 	recovery->past = recovery->tries = 0; /* all over again */
@@ -283,6 +297,17 @@ void broker_helper_came(struct reef_broker *broker, uint32_t space)
 	}
 	if (any)
 		broker_wake(broker);
+}
+
+BROKER_REQUEST(broker_janitor)
+{
+	struct broker_session *session = broker_session_of(request);
+
+	if (!session)
+		return -REEF_EFENCED;
+	session->janitor = true;
+	broker_helper_came(broker, 0);
+	return 0;
 }
 
 /* --- one session --- */

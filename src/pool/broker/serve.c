@@ -153,6 +153,7 @@ static const struct service {
 	[REEF_POOL_NODE_PULSE] = {NODE, broker_node_pulse},
 	[REEF_POOL_TIME] = {SESSION, broker_time},
 	[REEF_POOL_SETTLE] = {SESSION, broker_settle},
+	[REEF_POOL_JANITOR] = {OWNER, broker_janitor},
 };
 
 /* 0: the peer may ask for what `who` may. */

@@ -88,6 +88,13 @@ struct reef_answer;
 int reef_client_ask(struct reef *reef, uint16_t kind, bool mutating,
 		    const struct reef_body *body, struct reef_answer *answer);
 
+/* Serve the pool as its janitor (janitor.c), which only its owner may, until
+ * `wait` says so: it waits for a while, and returns what is not 0 to end this.
+ * 0, or why the session has ended.  -EPERM: another user. Nothing else is to be
+ * done with this client. */
+int reef_janitor_run(struct reef *reef, int (*wait)(void *context),
+		     void *context);
+
 /* --- for the layers above (sync, index, ...) --- */
 
 /* The broker's time of day, in nanoseconds since 1970: one question to it.

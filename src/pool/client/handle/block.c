@@ -64,9 +64,12 @@ static int space_grow(void *context, uint64_t size, uint32_t *number,
 		      uint64_t *real_size)
 {
 	struct reef_space *space = context;
-	struct client_grow_job *job = client_job_create(&client_grow_ops);
+	struct client_grow_job *job;
 	int rc;
 
+	if (space->reef->client->janitor)
+		return -ENOSPC;
+	job = client_job_create(&client_grow_ops);
 	if (!job)
 		return -ENOMEM;
 	job->space = space->space;
@@ -237,7 +240,9 @@ void client_heap_put(struct reef_space *space, bool all)
 		return;
 	if (!client_over(client)) {
 		reef_heap_flush(heap->heap);
-		reef_heap_collect(heap->heap, all);
+		reef_heap_collect(heap->heap, all || client->janitor);
+		if (client->janitor)
+			reef_heap_relinquish(heap->heap);
 	}
 	space->heap = NULL;
 	space->ready = 0;

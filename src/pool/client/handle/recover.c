@@ -13,6 +13,7 @@
 
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/job.h"
+#include "pool/client/keeper/space_job.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,35 @@ static int settle_status(const struct reef_client *client,
 	return rc;
 }
 
+/* Open a space that this client has not opened, by its number: a janitor has
+ * all rights everywhere. */
+static int open_by_number(struct reef_client *client, uint32_t id,
+			  struct client_space **out)
+{
+	struct client_open_job *job = client_job_create(&client_open_ops);
+	int rc;
+
+	if (!job)
+		return -ENOMEM;
+	job->ask.space = id;
+	rc = client_open_ops.run(client, &job->job);
+	if (!rc)
+		*out = job->space;
+	client_job_destroy(&job->job);
+	return rc;
+}
+
+/* Find the space to recover in; takes a reference. */
+static int find_or_open(struct reef_client *client, uint32_t id,
+			struct client_space **out)
+{
+	*out = client->janitor ? find_space(client, id)
+			       : wait_for_space(client, id);
+	if (*out)
+		return 0;
+	return client->janitor ? open_by_number(client, id, out) : -ENOENT;
+}
+
 /* Wait for our turn in a space, and take it. */
 static int begin_turn(struct reef_client *client, struct client_space *space)
 {
@@ -282,18 +312,16 @@ int client_session_recover(struct reef_client *client,
 			   struct reef_body *answer)
 {
 	const struct reef_ask_recover *ask = &request->body.ask.recover;
-	struct client_space *space;
-	int rc = 0;
+	struct client_space *space = NULL;
+	int rc;
 
 	if (client->stopping || client_over(client))
 		return -EAGAIN;
 	client->fibers++; /* so that the keeper waits for this */
-	space = wait_for_space(client, ask->space);
-	if (!space)
-		rc = -ENOENT;
-	else if (!(space->rights & REEF_RIGHT_WRITE))
+	rc = find_or_open(client, ask->space, &space);
+	if (!rc && !(space->rights & REEF_RIGHT_WRITE))
 		rc = -EACCES;
-	else
+	if (!rc)
 		rc = begin_turn(client, space);
 	if (rc && space) {
 		pthread_mutex_lock(&client->lock);

@@ -354,6 +354,9 @@ static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 	}
 	if (!rc)
 		rc = reopen_spaces(client, timeout_ns);
+	if (!rc && client->janitor)
+		rc = reef_rpc_call(client->peer, REEF_POOL_JANITOR, 0, NULL,
+				   NULL, timeout_ns);
 	if (!rc && !client->peer->link)
 		rc = -REEF_ENOLINK;
 	if (rc) {

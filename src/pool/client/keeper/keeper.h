@@ -90,6 +90,8 @@ struct reef_client {
 	_Atomic uint64_t coming;
 	_Atomic uint32_t unsettled; /* nodes with a link that is: settle.c */
 	_Atomic uint64_t heaps_made, inboxes_made;
+	_Atomic bool janitor; /* it keeps no memory, and is asked to recover in
+			       * spaces that it has not opened */
 	_Atomic uint64_t ttl_ns; /* the lease, as the broker said last */
 
 	/* Under `lock`: */

@@ -6,6 +6,7 @@
 #include "fixture/seeds.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define SEEDS 10
 #define MUTANT_SEEDS 60
@@ -525,6 +526,63 @@ static void lease_recovery_waits_for_who_has_begun_it(void **state)
 	run(cast_slow_helper);
 }
 
+/* It has not opened the space, and is asked before those who have. */
+static int helps_everywhere(struct actor *actor)
+{
+	uint32_t id;
+
+	TRY(actor_join(actor));
+	TRY(actor_ask(actor, REEF_POOL_JANITOR, NULL, NULL));
+	actor->world->note[2] = 1;
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL));
+	WANT(actor->recovers == 1 && actor->recover_session == id);
+	WANT(actor->world->actors[2].recovers == 0);
+	return 0;
+}
+
+static void cast_janitor(struct broker_world *world)
+{
+	broker_world_add(world, dies_with_space);
+	broker_world_add(world, helps_everywhere);
+	broker_world_add(world, stands_by);
+}
+
+static void lease_recovery_is_asked_of_the_janitor_first(void **state)
+{
+	run(cast_janitor);
+}
+
+static int is_no_owner(struct actor *actor)
+{
+	struct reef_body answer,
+		body = {
+			.ask.user_add.name = actor_text_of("somebody"),
+		};
+
+	TRY(actor_join(actor));
+	TRY(actor_ask(actor, REEF_POOL_USER_ADD, &body, &answer));
+	actor_hang_up(actor);
+	actor->credential.user = answer.reply.user_add.user;
+	actor->credential.era = answer.reply.user_add.era;
+	memcpy(actor->credential.key.bytes, answer.reply.user_add.secret,
+	       sizeof(actor->credential.key.bytes));
+	actor->session = 0;
+	TRY(actor_join(actor));
+	WANT(actor_ask(actor, REEF_POOL_JANITOR, NULL, NULL) == -EPERM);
+	return 0;
+}
+
+static void cast_no_owner(struct broker_world *world)
+{
+	broker_world_add(world, is_no_owner);
+}
+
+static void lease_janitor_is_the_owners(void **state)
+{
+	run(cast_no_owner);
+}
+
 static void lease_recovery_waits_for_who_opens_the_space(void **state)
 {
 	run(cast_later);
@@ -752,6 +810,8 @@ int main(void)
 		cmocka_unit_test(lease_recovery_outlives_its_helper),
 		cmocka_unit_test(lease_recovery_asks_about_many_at_once),
 		cmocka_unit_test(lease_recovery_waits_for_who_has_begun_it),
+		cmocka_unit_test(lease_recovery_is_asked_of_the_janitor_first),
+		cmocka_unit_test(lease_janitor_is_the_owners),
 		cmocka_unit_test(lease_recovery_waits_for_who_opens_the_space),
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),

@@ -165,12 +165,13 @@ enum reef_free_flags {
 };
 
 /* Give a block back, anyone's. -EALREADY: it is free already, and nothing
- * happened.  -EINVAL: no block begins there. */
+ * happened.  -EINVAL: no block begins there.  -REEF_EINDOUBT: it may be free by
+ * now. */
 REEF_API int reef_free(struct reef_space *space, uint64_t address,
 		       uint32_t flags);
 
 /* Let a block outlive this session. -EALREADY: it is kept already.  -EINVAL: no
- * block begins there, or it is free. */
+ * block begins there, or it is free.  -REEF_EINDOUBT: it may be kept by now. */
 REEF_API int reef_keep(struct reef_space *space, uint64_t address);
 
 /* Tell how many bytes the block at that address has room for.  -EINVAL: no

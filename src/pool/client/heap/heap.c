@@ -425,11 +425,11 @@ static rare int free_rare(struct reef_heap *heap, struct run *run,
 	}
 	if (*block & (BLOCK_SHARED | BLOCK_ADOPTED))
 		return free_shared(heap, address, flags);
+	/* Its header was never written: nobody knows of it. But a WRITE of ours
+	 * may have failed that can still come, so it waits all the same. */
 	if (*block & BLOCK_PENDING) {
-		/* Its header was never written: nobody knows of it. */
 		*block &= ~(uint32_t)BLOCK_PENDING;
 		heap->pending--;
-		flags = 0;
 	}
 	if (flags & REEF_FREE_LATER)
 		heap_limbo_add(heap, run, index);

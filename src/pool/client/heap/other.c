@@ -234,6 +234,14 @@ static int check_change(uint64_t header, uint8_t state)
 	return 0;
 }
 
+/* What is to be said of a change when a CAS failed with rc after one that was
+ * in doubt. That nothing happened is said of the last one alone, and a session
+ * that has ended cannot tell either. */
+static int in_doubt_still(int rc)
+{
+	return rc == -REEF_ENOLINK || rc == -REEF_EFENCED ? -REEF_EINDOUBT : rc;
+}
+
 /* A CAS from `was` was in doubt, and the next one found `header`. 1: the block
  * was changed, by us or another.  0: it was not, as `was` was a wrong guess.
  * -REEF_EINDOUBT: nobody can tell, as the block may be in a later life. */
@@ -292,10 +300,8 @@ static int change_header(struct reef_heap *heap, uint64_t address,
 			doubted = true;
 			continue;
 		}
-		/* That nothing happened is said of the last attempt alone. */
 		if (rc)
-			return rc == -REEF_ENOLINK && doubted ? -REEF_EINDOUBT
-							      : rc;
+			return doubted ? in_doubt_still(rc) : rc;
 		if (doubted && header != was) {
 			rc = judge_doubt(heap, was, header, state, sure);
 			if (rc)

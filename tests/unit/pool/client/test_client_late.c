@@ -1,0 +1,205 @@
+/* test_client_late.c - blocks that are freed and kept by a client that loses
+ * its links to their nodes: what it is told holds, and memory that its WRITEs
+ * may still come to is not used anew. */
+#include "fixture/pool_world.h"
+
+#include <string.h>
+
+#define BLOCKS 12
+#define SIZE 1000
+/* As in test_client_settle.c: nothing takes effect later than that. */
+#define LATE (17 * SECOND)
+
+/* Simulated hosts share this memory. */
+static struct {
+	uint64_t blocks[BLOCKS];
+	int status[BLOCKS]; /* what the cut member was told */
+	uint32_t step;
+	bool keeps; /* blocks are kept, not freed */
+	uint32_t doubts, happened, timeouts;
+} scene;
+
+static int await_step(const struct member *member, uint32_t step)
+{
+	while (*(volatile uint32_t *)&scene.step < step && !member->pool->over)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static void cut_nodes(const struct member *member, struct reef_sim_host *from,
+		      bool cut)
+{
+	for (uint32_t i = 0; i < NODES; i++)
+		reef_sim_partition(from, member->pool->lenders[i].host, cut);
+}
+
+/* --- told that nothing happened --- */
+
+/* Allocate blocks, and see what became of them when another has freed or kept
+ * them: -REEF_ENOLINK says that it did not. */
+static int owns_blocks(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t value = 0;
+	uint32_t i;
+	int rc;
+
+	TRY(member_space(member, &space));
+	for (i = 0; i < BLOCKS; i++) {
+		TRY(reef_alloc(space, SIZE, &scene.blocks[i]));
+		TRY(reef_write(member->reef, scene.blocks[i], &value, 8));
+		if (!scene.keeps)
+			TRY(reef_keep(space, scene.blocks[i]));
+	}
+	scene.step = 1;
+	TRY(await_step(member, 2));
+	TRY(reef_sleep(LATE));
+	for (i = 0; i < BLOCKS; i++) {
+		rc = scene.keeps ? reef_keep(space, scene.blocks[i])
+				 : reef_free(space, scene.blocks[i], 0);
+		WANT(!rc || rc == -EALREADY);
+		scene.happened += rc == -EALREADY;
+		scene.doubts += scene.status[i] == -REEF_EINDOUBT;
+		WANT(scene.status[i] != -REEF_ENOLINK || !rc);
+		WANT(scene.status[i] || rc == -EALREADY);
+	}
+	scene.step = 3;
+	return 0;
+}
+
+static int changes_blocks_cut_off(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t value;
+
+	TRY(member_space(member, &space));
+	TRY(await_step(member, 1));
+	/* The first shows what headers look like, so that the others begin with
+	 * a CAS. */
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		TRY(reef_read(member->reef, scene.blocks[i], &value, 8));
+		cut_nodes(member, member->host, i > 0);
+		scene.status[i] = scene.keeps
+					  ? reef_keep(space, scene.blocks[i])
+					  : reef_free(space, scene.blocks[i],
+						      REEF_FREE_LATER);
+		cut_nodes(member, member->host, false);
+	}
+	scene.step = 2;
+	return await_step(member, 3);
+}
+
+static void run_told(bool keeps)
+{
+	uint64_t seed;
+
+	memset(&scene, 0, sizeof(scene));
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.node_ttl_ns = 60 * SECOND,
+			.patience_ns = 100 * MILLISECOND,
+		};
+
+		memset(&scene, 0, offsetof(typeof(scene), doubts));
+		scene.keeps = keeps;
+		pool_start(&pool, seed);
+		pool_add(&pool, owns_blocks);
+		pool_add(&pool, changes_blocks_cut_off);
+		pool_finish(&pool);
+	}
+	assert_true(scene.doubts > 0 && scene.happened > 0);
+}
+
+static void client_late_free_that_happened_is_in_doubt(void **state)
+{
+	run_told(false);
+}
+
+static void client_late_keep_that_happened_is_in_doubt(void **state)
+{
+	run_told(true);
+}
+
+/* --- first WRITEs of fresh blocks --- */
+
+/* Lose the first WRITE to a fresh block, which nobody can settle, free the
+ * block, and give another member the next ones that come. */
+static int frees_fresh_block(struct member *member)
+{
+	uint8_t bytes[SIZE];
+	struct reef_space *space;
+	uint64_t first, lost, next;
+
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, SIZE, &first));
+	memset(bytes, 0xee, sizeof(bytes));
+	TRY(reef_write(member->reef, first, bytes, sizeof(bytes)));
+	TRY(reef_alloc(space, SIZE, &lost));
+	cut_nodes(member, member->host, true);
+	cut_nodes(member, member->pool->host, true);
+	scene.status[0] = reef_write(member->reef, lost, bytes, sizeof(bytes));
+	scene.timeouts += scene.status[0] == -ETIMEDOUT;
+	TRY(reef_free(space, lost, 0));
+	scene.blocks[0] = 0;
+	for (uint32_t i = 0; i < 8 && !reef_alloc(space, SIZE, &next); i++)
+		if (next == lost)
+			scene.blocks[0] = next;
+	scene.step = 1;
+	TRY(await_step(member, 2));
+	cut_nodes(member, member->host, false);
+	cut_nodes(member, member->pool->host, false);
+	return 0;
+}
+
+/* Use the block that was handed over. */
+static int uses_block(struct member *member)
+{
+	uint8_t bytes[SIZE], now[SIZE];
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	memset(bytes, 0x11, sizeof(bytes));
+	TRY(await_step(member, 1));
+	if (scene.blocks[0] && scene.status[0] == -ETIMEDOUT) {
+		TRY(reef_write(member->reef, scene.blocks[0], bytes, SIZE));
+		TRY(reef_sleep(LATE));
+		TRY(reef_read(member->reef, scene.blocks[0], now, SIZE));
+		WANT(!memcmp(bytes, now, SIZE));
+	}
+	scene.step = 2;
+	return 0;
+}
+
+static void client_late_first_write_meets_no_reused_memory(void **state)
+{
+	uint64_t seed;
+
+	memset(&scene, 0, sizeof(scene));
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.node_ttl_ns = 300 * SECOND,
+			.patience_ns = MILLISECOND,
+		};
+
+		memset(&scene, 0, offsetof(typeof(scene), doubts));
+		pool_start(&pool, seed);
+		pool_add(&pool, frees_fresh_block);
+		pool_add(&pool, uses_block);
+		pool_finish(&pool);
+	}
+	assert_true(scene.timeouts > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_late_free_that_happened_is_in_doubt),
+		cmocka_unit_test(client_late_keep_that_happened_is_in_doubt),
+		cmocka_unit_test(
+			client_late_first_write_meets_no_reused_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -19,7 +19,7 @@ struct giving {
 	struct reef_lock *lock;
 	uint64_t h;    /* H, as it was last seen */
 	uint64_t keep; /* INHERITED, if H is to keep it */
-	bool cleared;  /* we took WAITERS out of H */
+	bool cleared;  /* we took WAITERS out of H, so it says nothing */
 };
 
 /* The flags of H that stay when it is handed on. */
@@ -343,7 +343,8 @@ static int give_once(struct giving *giving)
 
 	if (lock_is_dropped(h))
 		return make_dropped(giving);
-	if (!(h & LOCK_WAITERS))
+	/* Whoever waits has set WAITERS, unless we took that away since. */
+	if (!(h & LOCK_WAITERS) && !giving->cleared)
 		return make_free(giving, lock_next(h));
 	can_pass = lock->kind == REEF_LOCK_SHIFT &&
 		   (lock_is_granted(h) || lock_turns(h) < lock->passes);
@@ -355,7 +356,8 @@ static int give_once(struct giving *giving)
 		if (!lock->window_count)
 			rc = find_waiter(giving, can_pass, &found);
 	}
-	if (!rc && !found.someone && !REEF_MUTATED(LOCK_FREE_AND_WAKE))
+	if (!rc && !found.someone && h & LOCK_WAITERS &&
+	    !REEF_MUTATED(LOCK_FREE_AND_WAKE))
 		rc = clear_waiters(giving, can_pass, &found);
 	if (rc)
 		return rc;
@@ -371,6 +373,8 @@ int lock_give_exclusive(struct reef_lock *lock, bool inherited)
 		.lock = lock,
 		.h = lock->word,
 		.keep = inherited ? LOCK_WAS_INHERITED : 0,
+		/* A give that failed may have done so. */
+		.cleared = inherited,
 	};
 	int rc;
 

@@ -55,7 +55,8 @@
 	X(BROKER_EARLY_SAFE, "R8: safe_epoch ignores sessions.") \
 	X(BROKER_HASTY_LEASE, "Every look at a lease is a sample.") \
 	X(BROKER_SETTLE_ONE, "Of several lost links only one is ended.") \
-	X(BROKER_NO_JANITOR, "The janitor is not asked.")
+	X(BROKER_NO_JANITOR, "The janitor is not asked.") \
+	X(BROKER_UNCONFIRMED, "A change is told that no node confirmed.")
 
 #define REEF_MUTANTS_OF_NODE(X) \
 	X(NODE_STALE_EPOCH, "An older broker is obeyed.") \

@@ -195,7 +195,6 @@ static bool is_numbered(uint16_t kind)
 	case REEF_POOL_USER_ADD:
 	case REEF_POOL_USER_REMOVE:
 	case REEF_POOL_NODE_DRAIN:
-	case REEF_POOL_NODE_REMOVE:
 	case REEF_POOL_SETTING:
 		return true;
 	default:

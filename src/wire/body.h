@@ -156,6 +156,10 @@ union reef_ask {
 		uint64_t domain;
 		uint64_t capacity; /* bytes that it lends at most */
 		struct reef_text addresses;
+		/* The broker that it follows: epoch and start; 0: none. */
+		uint64_t followed_epoch, followed_start;
+		/* What it confirmed last: whose record, and which; 0: none. */
+		uint64_t confirmed_epoch, confirmed_start, confirmed;
 	} node_register;
 	struct {
 		uint64_t incarnation;
@@ -196,6 +200,10 @@ union reef_ask {
 		uint32_t session;
 		uint32_t number; /* of the last link that ends; not 0 */
 	} end;
+	struct reef_ask_confirm {
+		uint64_t start;	   /* a number of the broker's start */
+		uint64_t sequence; /* of its journal, durable; 0: none */
+	} confirm;
 };
 
 /* What an ANSWER replies whose status is 0. What has no member here says
@@ -280,6 +288,9 @@ union reef_reply {
 		 * the space. Else an error, as a positive number. */
 		uint32_t errors[REEF_RECOVER_MAX];
 	} recover;
+	struct {
+		uint32_t unsure; /* 1: too few nodes follow this broker */
+	} node_pulse;
 	/* Replies to EXTENT_CREATE, REOPEN and PULL: the keys that clients
 	 * attach by; and to EXTENT_CLOSE: those that nodes READ it by. */
 	struct {

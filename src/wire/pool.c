@@ -8,7 +8,7 @@
 
 #define STATUS_MIN (-65535)
 
-#define FIELDS_MAX 9
+#define FIELDS_MAX 10
 
 /* The fields of a body, up to one with count 0, and whether rows follow. */
 struct list {
@@ -68,7 +68,12 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	     NUMBER(setting.flags)),
 	LIST(NODE_REGISTER, TEXT(node_register.name),
 	     NUMBER(node_register.incarnation), NUMBER(node_register.domain),
-	     NUMBER(node_register.capacity), TEXT(node_register.addresses)),
+	     NUMBER(node_register.capacity), TEXT(node_register.addresses),
+	     NUMBER(node_register.followed_epoch),
+	     NUMBER(node_register.followed_start),
+	     NUMBER(node_register.confirmed_epoch),
+	     NUMBER(node_register.confirmed_start),
+	     NUMBER(node_register.confirmed)),
 	[REEF_POOL_NODE_EXTENTS] = {.rows = true},
 	LIST(NODE_PULSE, NUMBER(node_pulse.incarnation),
 	     NUMBER(node_pulse.lent), NUMBER(node_pulse.machine_free),
@@ -88,6 +93,7 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	[REEF_POOL_SETTLE] = {.rows = true},
 	LIST(END, NUMBER(end.session), NUMBER(end.number)),
 	LIST(RECOVER, NUMBER(recover.space), ARRAY(recover.sessions)),
+	LIST(CONFIRM, NUMBER(confirm.start), NUMBER(confirm.sequence)),
 };
 #undef NUMBER
 #undef ARRAY
@@ -133,6 +139,7 @@ static const struct list replies[REEF_POOL_KINDS] = {
 	WITH_ROWS(NODE_REGISTER, NUMBER(node_register.node),
 		  NUMBER(node_register.ttl_ns),
 		  NUMBER(node_register.broker_epoch)),
+	LIST(NODE_PULSE, NUMBER(node_pulse.unsure)),
 	LIST(EXTENT_CREATE, ARRAY(extent.keys)),
 	LIST(EXTENT_CLOSE, ARRAY(extent.keys)),
 	LIST(EXTENT_REOPEN, ARRAY(extent.keys)),

@@ -96,6 +96,7 @@ enum reef_pool_kind {
 	/* broker to node */
 	REEF_POOL_END,	   /* nothing of these links happens any more */
 	REEF_POOL_JANITOR, /* client to broker: ask me to RECOVER, anywhere */
+	REEF_POOL_CONFIRM, /* that it follows this broker, which has this */
 	REEF_POOL_KINDS
 };
 

@@ -30,8 +30,12 @@ struct reef_table_header {
 	/* Memory that will come back: sessions that have ended and are not
 	 * recovered yet, and extents that nodes are dropping. */
 	uint64_t coming;
+	/* Changes all the time: the memory of a broker that stands still can be
+	 * read, too. */
+	uint64_t beat;
+	uint64_t reserved;
 };
-static_assert(sizeof(struct reef_table_header) == 64, "layout");
+static_assert(sizeof(struct reef_table_header) == 80, "layout");
 
 struct reef_table_slot {
 	uint64_t state;	 /* generation 16 | state 8 | 0 8 | pool epoch 32, from

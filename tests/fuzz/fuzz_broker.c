@@ -93,6 +93,8 @@ static int handle(void *context, const struct reef_request *request,
 {
 	struct play *play = context;
 
+	if (request->header.kind == REEF_POOL_CONFIRM)
+		return 0; /* else nothing would be answered */
 	if (play->statuses.size > 0)
 		return -(int)fuzz_take(&play->statuses);
 	answer->reply.extent.keys[0] = 1;
@@ -242,10 +244,11 @@ static int others_main(struct reef_sim_host *host, void *arg)
 		send_messages(play);
 	}
 	/* Whatever came before, a new session is served, unless there is no
-	 * room, or the node said that there is a newer broker. */
+	 * room, or nodes follow a newer broker, or too few this one. */
 	connect_as(play, STRANGER);
 	rc = call_broker(play, STRANGER, REEF_POOL_SESSION_OPEN, 0, NULL);
 	FUZZ_CHECK(rc == 0 || rc == -ENOSPC || rc == -ETIMEDOUT ||
+		   rc == -REEF_EINDOUBT ||
 		   reef_broker_health(play->broker) == -ESTALE);
 	play->over = true;
 	reef_rpc_destroy(play->rpc);

@@ -228,13 +228,27 @@ static int see_takeover(struct trouble *trouble)
 	return rc;
 }
 
+/* True if every node has registered once: before, nothing could tell two
+ * brokers apart (broker/confirm.c, 7). */
+static bool has_all_nodes(const struct cluster *cluster)
+{
+	struct reef_node_status status = {0};
+
+	for (uint32_t i = 0; i < cluster->options.nodes; i++) {
+		if (cluster->running[i])
+			reef_node_status(cluster->running[i], &status);
+		if (!status.id)
+			return false;
+	}
+	return true;
+}
+
 static void take_over(struct cluster *cluster)
 {
-	if (cluster->broker_is_down || cluster->taken_over)
+	if (cluster->broker_is_down || cluster->taken_over ||
+	    !has_all_nodes(cluster))
 		return;
-	/* Whoever is with the old one does not hear of the new. */
 	cluster->broker_is_down = cluster->taken_over = true;
-	cluster->nodes_died = true;
 	begin(cluster, &(struct trouble){
 			       .see = see_takeover,
 			       .lasts_ns = between(cluster, MILLISECOND,

@@ -127,12 +127,38 @@ static uint64_t table_word(const struct reef_broker *broker, uint32_t slot)
 	return word;
 }
 
-/* It ends, but what it published was durable. */
-static void keep_table(struct cluster *cluster)
+/* The broker that the nodes have chosen; NULL: none that is up. */
+static struct reef_broker *find_chosen(const struct cluster *cluster)
 {
-	for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-		cluster->table[i] = table_word(cluster->serving, i);
-	cluster->serving = NULL;
+	struct reef_broker *best = NULL, *one;
+
+	for (uint32_t i = 0; i < BROKERS_MAX; i++) {
+		one = cluster->brokers[i];
+		if (one && one->chosen && (!best || one->epoch > best->epoch))
+			best = one;
+	}
+	return best;
+}
+
+/* It ends, but what it published was durable and confirmed. */
+static void end_broker(struct cluster *cluster,
+		       const struct reef_broker *broker)
+{
+	if (broker && find_chosen(cluster) == broker)
+		for (uint32_t i = 0; i < SESSIONS_MAX; i++)
+			cluster->table[i] = table_word(broker, i);
+	for (uint32_t i = 0; i < BROKERS_MAX; i++)
+		if (cluster->brokers[i] == broker)
+			cluster->brokers[i] = NULL;
+}
+
+static void begin_broker(struct cluster *cluster, struct reef_broker *broker)
+{
+	uint32_t i = 0;
+
+	while (i < BROKERS_MAX - 1 && cluster->brokers[i])
+		i++;
+	cluster->brokers[i] = broker;
 }
 
 int cluster_broker_main(struct reef_sim_host *host, void *arg)
@@ -166,20 +192,20 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 			     reef_error_text(rc));
 	if (!rc) {
 		check_epoch(cluster, reef_broker_epoch(broker));
-		cluster->serving = broker;
+		begin_broker(cluster, broker);
 	}
 	while (!rc && !cluster->is_over) {
 		rc = reef_broker_wait(broker, 10 * MILLISECOND);
 		if (rc == -ETIMEDOUT)
 			rc = 0;
-		else if (rc == -ESTALE && host != cluster->broker)
-			cluster_trace(cluster, "the old broker gives up");
+		else if (rc == -ESTALE && cluster->taken_over)
+			cluster_trace(cluster, "the broker at %s gives up",
+				      reef_sim_host_name(host));
 		else if (rc && rc != -REEF_EHOSTDEAD && rc != -EIO)
 			cluster_fail(cluster, "the broker gives up: %s",
 				     reef_error_text(rc));
 	}
-	if (broker && cluster->serving == broker)
-		keep_table(cluster);
+	end_broker(cluster, broker);
 	reef_broker_stop(broker);
 	reef_mesh_close(mesh);
 	return rc;
@@ -187,9 +213,10 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 
 int cluster_session(const struct cluster *cluster, uint32_t session)
 {
+	const struct reef_broker *broker = find_chosen(cluster);
 	uint32_t slot = session >> 16;
-	uint64_t word = cluster->serving ? table_word(cluster->serving, slot)
-					 : cluster->table[slot];
+	uint64_t word =
+		broker ? table_word(broker, slot) : cluster->table[slot];
 
 	if ((uint16_t)word != (uint16_t)session)
 		return 2;
@@ -207,7 +234,7 @@ int cluster_await_broker(const struct cluster *cluster)
 {
 	int rc = 0;
 
-	while (!rc && !cluster->serving)
+	while (!rc && !find_chosen(cluster))
 		rc = reef_sleep(MILLISECOND / 4);
 	return rc;
 }
@@ -445,8 +472,7 @@ static int work(struct client *client, struct reef_mesh *mesh)
 		if (rc != -REEF_EFENCED)
 			continue;
 		cluster->fenced++;
-		if (!client->excused && !cluster->taken_over &&
-		    !cluster->options.hasty)
+		if (!client->excused && !cluster->options.hasty)
 			cluster_fail(cluster,
 				     "client %u lost its lease, and nothing "
 				     "had befallen it",

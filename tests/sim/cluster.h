@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #define NODES_MAX 8
+#define BROKERS_MAX 4 /* what is left of killed ones included */
 #define CLIENTS_MAX 16
 #define BLOCKS_MAX 4096
 #define SESSIONS_MAX 1024
@@ -161,12 +162,12 @@ struct cluster {
 	struct reef_sim_host *broker; /* that serves */
 	struct reef_sim_host *other;  /* for another, or that was */
 	struct reef_sim_host *fate, *nodes[NODES_MAX];
-	struct reef_broker *serving;  /* NULL: down */
-	uint64_t table[SESSIONS_MAX]; /* the last one's, by slot */
-	struct reef_group *fates;     /* where troubles run */
-	void *work;		      /* the workload's */
-	uint64_t strike_at;	      /* which operation */
-	uint32_t struck;	      /* which client */
+	struct reef_broker *brokers[BROKERS_MAX]; /* that are up */
+	uint64_t table[SESSIONS_MAX];		  /* the last one's, by slot */
+	struct reef_group *fates;		  /* where troubles run */
+	void *work;				  /* the workload's */
+	uint64_t strike_at;			  /* which operation */
+	uint32_t struck;			  /* which client */
 	bool has_struck;
 	struct reef_node *running[NODES_MAX];	 /* NULL: down */
 	struct reef_node_status seen[NODES_MAX]; /* by cluster_watch */

@@ -64,6 +64,7 @@ static const struct mutant mutants[] = {
 	{REEF_MUTANT_BROKER_EARLY_MOVE, "drain"},
 	{REEF_MUTANT_BROKER_FORGET_REQUEST, "broker"},
 	{REEF_MUTANT_BROKER_EARLY_SAFE, "calm"},
+	{REEF_MUTANT_BROKER_UNCONFIRMED, "stale-broker"},
 	{REEF_MUTANT_NODE_NO_FENCE, "fence"},
 	{REEF_MUTANT_NODE_SAME_LIFE, "nodes"},
 	{REEF_MUTANT_NODE_DIRTY, "drain"},

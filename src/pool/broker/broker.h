@@ -2,10 +2,14 @@
  *
  * (1) It is never on the data path: while it is away, memory works, and no
  *     lease is lost. Only what asks it (opening, growing, names) waits.
- * (2) Whatever it answers is durable: check, append, apply, wait, answer; and
- *     what it tells nodes or publishes in the table is durable before that.
+ * (2) Whatever it answers is durable, and confirmed by nodes that follow no
+ *     other broker (confirm.c): check, append, apply, wait, answer; and what it
+ *     tells nodes or publishes in the table is so before that.
  * (3) Each start has a higher broker epoch, journaled before it serves. A node
- *     or client that has seen a higher one refuses it; told so, it stops.
+ *     or client that has seen a higher one refuses it. A broker that learns
+ *     that another was chosen stops; one that too few nodes follow changes
+ *     nothing, and answers its clients that they are in doubt
+ *     (-REEF_EINDOUBT): they ask at the next place that they know.
  * (4) A session is EXPIRED after four unchanged samples of its renewal word,
  *     none more than two periods after the one before, each taken after
  *     pending input was handled; after a start everybody counts as just
@@ -65,7 +69,7 @@ const char *reef_broker_addresses(const struct reef_broker *broker);
 uint64_t reef_broker_epoch(const struct reef_broker *broker);
 uint64_t reef_broker_pool(const struct reef_broker *broker);
 
-/* 0: it serves.  Why not: -ESTALE: a newer broker is about; or the journal's
+/* 0: it serves.  Why not: -ESTALE: nodes chose a newer broker; or the journal's
  * error. */
 int reef_broker_health(const struct reef_broker *broker);
 /* Wait until health is not 0, or timeout.  In a fiber.  -ETIMEDOUT. */

@@ -123,13 +123,14 @@ int broker_commit(struct reef_broker *broker, struct reef_record *record,
 		return rc;
 	rc = reef_state_apply(broker->state, record);
 	reef_assert(rc == 0);
+	broker_council_update(broker);
 	if (sequence)
 		*sequence = broker->applied;
 	take_snapshot(broker);
 	return 0;
 }
 
-int broker_wait_durable(struct reef_broker *broker, uint64_t sequence)
+int broker_wait_journal(struct reef_broker *broker, uint64_t sequence)
 {
 	int rc = broker->health;
 
@@ -137,7 +138,16 @@ int broker_wait_durable(struct reef_broker *broker, uint64_t sequence)
 		rc = reef_journal_wait(broker->journal, sequence);
 	if (rc && rc != -REEF_EHOSTDEAD)
 		broker_fail(broker, rc);
+	if (rc == 0 && sequence > broker->durable)
+		broker->durable = sequence;
 	return rc;
+}
+
+int broker_wait_durable(struct reef_broker *broker, uint64_t sequence)
+{
+	int rc = broker_wait_journal(broker, sequence);
+
+	return rc ? rc : broker_wait_confirmed(broker, sequence, REEF_FOREVER);
 }
 
 int broker_commit_wait(struct reef_broker *broker, struct reef_record *record,

@@ -28,6 +28,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define FALLEN_MAX 4 /* links, while one extent is added */
+
 /* --- what nodes told --- */
 
 static uint32_t index_of(const struct reef_broker *broker, uint32_t number)
@@ -389,7 +391,8 @@ static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
 		      const struct reef_request *request, uint32_t *number)
 {
 	struct broker_avoid avoid = {0};
-	uint32_t node;
+	uint32_t node, fallen = 0;
+	bool asked;
 	int rc;
 
 	for (;;) {
@@ -405,10 +408,14 @@ static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
 			return 0;
 		if (rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 			return rc;
+		/* A link that fell before the node was asked says nothing about
+		 * its room: it is waited for, a few times. */
+		asked = rc != -REEF_ENOLINK || fallen++ >= FALLEN_MAX;
 		rc = give_up_extent(broker, *number);
 		if (rc)
 			return rc;
-		broker_avoid_add(&avoid, node);
+		if (asked)
+			broker_avoid_add(&avoid, node);
 	}
 }
 

@@ -3,6 +3,7 @@
  *   serve.c     start and stop; who may ask what; requests to their functions
  *   task.c      its fibers: spawned, put to sleep, ended by stop
  *   commit.c    check, append, apply, wait; repetitions; snapshots
+ *   confirm.c   which of several brokers speaks for the pool
  *   table.c     the table that clients READ: states, notices, epochs
  *   sessions.c  open, resume, close; renewal words; users
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
@@ -26,10 +27,11 @@
  * A fiber that waited (journal, call, sleep) looks everything up again: what it
  * pointed to may be gone.
  *
- * What was applied is not yet durable. No answer leaves before everything that
- * was applied when its function returned is: serve.c waits for that, errors and
- * reads included, so that no function needs to. Before it tells a node anything
- * or publishes, whoever does so waits itself.
+ * What was applied is not yet durable, nor confirmed (confirm.c). No answer
+ * leaves before everything that was applied when its function returned is both:
+ * serve.c waits for that, errors and reads included, so that no function needs
+ * to. Before it publishes, whoever does so waits itself; a call to a node
+ * waits.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_BROKER_INTERNAL_H
@@ -100,6 +102,13 @@ struct broker_node {
 	struct reef_peer *peer; /* NULL: away, and not yet taken for dead */
 	bool ready;		/* told all its extents in this start */
 	uint64_t heard_ns;
+	/* confirm.c */
+	uint64_t followed;  /* the epoch in which it followed us; 0: none */
+	uint64_t confirmed; /* sequence, in this epoch; 0: none */
+	/* When it was asked what it answered last, with a sequence or without;
+	 * 0: never. */
+	uint64_t confirmed_ns, answered_ns;
+	bool asking;		       /* a fiber does */
 	uint64_t machine_free, wanted; /* as it said last */
 	uint32_t links;
 	uint64_t reclaiming;  /* bytes on their way back: reclaim.c */
@@ -134,6 +143,14 @@ struct broker_event {
 };
 #define BROKER_EVENTS 256
 
+/* The witnesses from one record on: confirm.c. */
+#define BROKER_WITNESSES_MAX 5
+#define BROKER_COUNCILS_MAX 16
+struct broker_council {
+	uint64_t since; /* that record's sequence */
+	uint32_t count, nodes[BROKER_WITNESSES_MAX];
+};
+
 struct reef_broker {
 	struct reef_broker_options options;
 	struct reef_key key;
@@ -148,6 +165,17 @@ struct reef_broker {
 	uint64_t snapshot_size; /* of the last one in this start */
 	int health;
 	bool stopping;
+	/* confirm.c */
+	uint64_t start;		   /* a number that no other start has */
+	uint64_t base_epoch, base; /* of the journal when it was opened */
+	struct broker_council councils[BROKER_COUNCILS_MAX];
+	uint32_t councils_count;
+	bool chosen, sure;
+	uint64_t sure_ns;	    /* when that changed last */
+	uint64_t watched_ns;	    /* when somebody looked last */
+	uint64_t durable;	    /* at least up to this sequence */
+	uint64_t confirmed, wanted; /* sequences */
+	uint64_t wanted_ns;	    /* confirmations not older than that, too */
 	/* task.c */
 	struct reef_group *group;
 	uint32_t tasks;
@@ -232,10 +260,45 @@ int broker_find_repeated(const struct reef_broker *broker,
  * set). */
 int broker_commit(struct reef_broker *broker, struct reef_record *record,
 		  const struct reef_request *request, uint64_t *sequence);
+/* Wait until it is in the journal for good; nobody may hear of it yet. */
+int broker_wait_journal(struct reef_broker *broker, uint64_t sequence);
+/* Wait until it is that, and confirmed. */
 int broker_wait_durable(struct reef_broker *broker, uint64_t sequence);
-/* Commit, and wait until it is durable. */
+/* Commit, and wait until it is durable and confirmed. */
 int broker_commit_wait(struct reef_broker *broker, struct reef_record *record,
 		       const struct reef_request *request);
+
+/* --- confirm.c --- */
+
+/* Note what the journal had, after it was read. */
+int broker_confirm_open(struct reef_broker *broker);
+/* Start the fiber that looks whether the broker is sure. */
+int broker_confirm_start(struct reef_broker *broker);
+/* A record was applied that may have changed who the witnesses are. */
+void broker_council_update(struct reef_broker *broker);
+/* False: too many changes of witnesses wait to be confirmed. */
+bool broker_council_has_room(const struct reef_broker *broker);
+/* Ask witnesses for what is waited for; never waits. */
+void broker_confirm_ask(struct reef_broker *broker);
+/* Wait until a sequence that is durable is confirmed. -ETIMEDOUT, -ECANCELED,
+ * -REEF_EHOSTDEAD, or the broker's health. */
+int broker_wait_confirmed(struct reef_broker *broker, uint64_t sequence,
+			  uint64_t timeout_ns);
+/* Have the witnesses confirm, from now on, that nobody else was chosen.
+ * -ETIMEDOUT; and as above. */
+int broker_confirm_now(struct reef_broker *broker);
+/* True: enough nodes were heard lately. */
+bool broker_is_sure(struct reef_broker *broker);
+/* Wait a moment until it is. */
+bool broker_await_sure(struct reef_broker *broker);
+/* Judge by what a node that registers has followed and confirmed.
+ * -REEF_EINDOUBT: it cannot be ours. */
+int broker_confirm_register(struct reef_broker *broker,
+			    const struct reef_ask_node_register *ask);
+/* True if without this node too few witnesses are left to confirm anything. */
+bool broker_is_needed(struct reef_broker *broker, uint32_t id);
+/* An operator vouches for a node that was removed. */
+void broker_witness_forget(struct reef_broker *broker, uint32_t id);
 
 /* --- table.c --- */
 
@@ -253,6 +316,10 @@ void broker_table_close(struct reef_broker *broker);
  * durable: it waits. */
 int broker_publish_session(struct reef_broker *broker, uint32_t session);
 int broker_publish_pool_epoch(struct reef_broker *broker);
+/* Publish the broker's epoch; 0 while it is not sure. */
+void broker_publish_broker_epoch(struct reef_broker *broker);
+/* Show that the broker does not stand still. */
+void broker_publish_beat(struct reef_broker *broker);
 /* Publish reclaim_epoch, safe_epoch, hurry_ns, and what comes back. */
 void broker_publish_reclaim(struct reef_broker *broker);
 /* Have a session ask for what is new: change its notice word, send the note. */

@@ -43,7 +43,13 @@
  *     which hold whenever that is, nor in (1), where samples are a quarter of a
  *     lease apart however often we look. A word that does not change wishes
  *     for nothing: who has stopped must not make everyone hurry for ever.
- */
+ *
+ * Other brokers:
+ *
+ * (10) A broker that is not sure (confirm.c, 6) judges no session, and counts
+ *      everybody as just renewed when it is sure again. safe_epoch rises when
+ *      witnesses have confirmed, after the words were read, that no other
+ *      broker was chosen: its sessions would be unknown here. */
 #include "pool/broker/internal.h"
 
 #include "base/mutant.h"
@@ -267,10 +273,14 @@ static void judge_sessions(struct reef_broker *broker)
 {
 	struct broker_session *session = broker->sessions;
 	uint64_t now_ns = reef_now_ns();
+	bool sure = broker_is_sure(broker);
 
 	for (; session; session = session->next) {
 		note_announced_epoch(broker, session);
-		if (!session->ending && is_lease_over(broker, session, now_ns))
+		if (!sure) /* (10) */
+			session->sampled_ns = 0;
+		else if (!session->ending &&
+			 is_lease_over(broker, session, now_ns))
 			(void)broker_session_end(broker, session,
 						 "lease expired");
 	}
@@ -285,7 +295,7 @@ static int reserve_epochs(struct reef_broker *broker, uint64_t from)
 		.value = from + RECLAIM_STEP,
 	};
 
-	return broker_commit_wait(broker, &record, NULL);
+	return broker_commit(broker, &record, NULL, NULL);
 }
 
 int broker_epochs_begin(struct reef_broker *broker)
@@ -353,13 +363,15 @@ static void advance_reclaim_epoch(struct reef_broker *broker)
 	bool was_calm = !broker->hurry_ns;
 	struct reef_state_summary summary;
 
-	if (least > broker->safe_epoch)
+	/* (10) */
+	if (least > broker->safe_epoch && broker_confirm_now(broker) == 0)
 		broker->safe_epoch = least;
 	reef_state_summary(broker->state, &summary);
 	before = broker->reclaim_epoch;
 	if (least == broker->reclaim_epoch && broker->sessions &&
 	    (least + 1 < summary.reclaim ||
-	     reserve_epochs(broker, least + 1) == 0))
+	     (reserve_epochs(broker, least + 1) == 0 &&
+	      broker_wait_durable(broker, broker->applied) == 0)))
 		broker->reclaim_epoch = least + 1;
 	update_hurry(broker, broker->reclaim_epoch != before);
 	broker_publish_reclaim(broker);

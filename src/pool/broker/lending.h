@@ -18,6 +18,9 @@ bool broker_node_is_ready(const struct broker_node *node);
 int broker_node_call_early(struct reef_broker *broker, uint32_t node,
 			   uint16_t kind, const struct reef_body *body,
 			   struct reef_answer *answer);
+/* Call a node, before it is confirmed who speaks for the pool. */
+int broker_node_call_unconfirmed(struct reef_broker *broker, uint32_t node,
+				 uint16_t kind, const struct reef_body *body);
 /* Fence sessions at one node, all at once, each tried once. */
 #define BROKER_FENCES_MAX 32
 int broker_node_fence(struct reef_broker *broker, uint32_t node,
@@ -31,7 +34,10 @@ void broker_node_unlink(struct broker_node *node);
 /* Forget a node that is DEAD or removed, and all that it told. */
 void broker_node_forget(struct reef_broker *broker, uint32_t id);
 uint64_t broker_node_ttl(const struct reef_broker *broker);
-/* Make a node DEAD: journal, publish, and notice the spaces that it lent to. */
+/* Make a node DEAD in the state, and notice the spaces that it lent to; never
+ * waits. */
+int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why);
+/* Make a node DEAD: journal, publish. */
 int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
 			     const char *why);
 /* Notice every space that has an extent on this node, or moving to it. */

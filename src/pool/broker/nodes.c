@@ -5,9 +5,10 @@
  *     broker's own clock, after pending input was handled, and everybody counts
  *     as just heard after a start, and after the broker itself stood still.
  * (2) DEAD is durable, then published, then told.
- * (3) One name, one node: while a node's link is up another incarnation of its
- *     name is refused (-EEXIST). Another incarnation comes only after the old
- *     one is DEAD; an incarnation that was taken for dead never comes back
+ * (3) One name, one node: while a node's link is up, and it was heard within
+ *     node_ttl, another incarnation of its name is refused (-EEXIST). Another
+ * incarnation comes only after the old one is DEAD; an incarnation that was
+ * taken for dead never comes back
  *     (-ESTALE).
  * (4) Before a node is READY it has heard of every session that has ended or is
  *     ending, in the answer to REGISTER or by a FENCE. Whoever expires later
@@ -16,6 +17,8 @@
  *     what is being dropped: what was never handed out is created anew; an
  *     extent that moved here, and so had contents, is LOST if it is missing.
  * (6) A broker that a node calls stale serves no longer.
+ * (7) A node is asked for nothing that is not durable and confirmed, but to
+ *     CONFIRM.
  *
  *   (unknown)  --REGISTER: journaled-->  registered  --EXTENTS*, READY--> ready
  *   ready, registered  --link lost-->  away  --REGISTER, same life-->
@@ -74,6 +77,11 @@ static uint64_t call_timeout_ns(const struct reef_broker *broker, uint16_t kind,
 	return timeout_ns;
 }
 
+static bool is_linked(const struct broker_node *node)
+{
+	return node && node->peer && node->peer->link;
+}
+
 static int call_peer(struct reef_broker *broker, struct broker_node *node,
 		     uint16_t kind, const struct reef_body *body,
 		     struct reef_answer *answer)
@@ -83,7 +91,7 @@ static int call_peer(struct reef_broker *broker, struct broker_node *node,
 
 	if (broker->stopping || broker->health)
 		return -ECANCELED;
-	if (!node || !node->peer || !node->peer->link)
+	if (!is_linked(node))
 		return -REEF_ENOLINK;
 	peer = node->peer;
 	reef_peer_ref(peer);
@@ -98,20 +106,33 @@ static int call_peer(struct reef_broker *broker, struct broker_node *node,
 int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
 		     const struct reef_body *body, struct reef_answer *answer)
 {
-	struct broker_node *found = broker_node_find(broker, node);
-
-	if (!broker_node_is_ready(found))
+	if (!broker_node_is_ready(broker_node_find(broker, node)))
 		return broker->stopping || broker->health ? -ECANCELED
 							  : -REEF_ENOLINK;
-	return call_peer(broker, found, kind, body, answer);
+	return broker_node_call_early(broker, node, kind, body, answer);
 }
 
 int broker_node_call_early(struct reef_broker *broker, uint32_t node,
 			   uint16_t kind, const struct reef_body *body,
 			   struct reef_answer *answer)
 {
+	int rc;
+
+	if (!is_linked(broker_node_find(broker, node)))
+		return broker->stopping || broker->health ? -ECANCELED
+							  : -REEF_ENOLINK;
+	rc = broker_wait_durable(broker, broker->applied); /* (7) */
+	if (rc)
+		return rc == -REEF_EHOSTDEAD ? rc : -ECANCELED;
 	return call_peer(broker, broker_node_find(broker, node), kind, body,
 			 answer);
+}
+
+int broker_node_call_unconfirmed(struct reef_broker *broker, uint32_t node,
+				 uint16_t kind, const struct reef_body *body)
+{
+	return call_peer(broker, broker_node_find(broker, node), kind, body,
+			 NULL);
 }
 
 /* --- fences --- */
@@ -344,25 +365,19 @@ void broker_notice_node(struct reef_broker *broker, uint32_t node)
 	free(extents);
 }
 
-/* Publish that a node is DEAD, which is durable, and drop the copies that were
- * being made from it. */
-static int publish_death(struct reef_broker *broker, uint32_t id,
-			 const struct reef_state_extent *extents, size_t count)
+/* Drop the copies that were being made from a node that is DEAD. */
+static void drop_copies(struct reef_broker *broker, uint32_t id,
+			const struct reef_state_extent *extents, size_t count)
 {
-	int rc = broker_publish_pool_epoch(broker);
 	size_t i;
 
-	if (rc)
-		return rc;
 	for (i = 0; i < count; i++)
 		if (extents[i].node == id && extents[i].target)
 			broker_drop_later(broker, extents[i].target,
 					  extents[i].number, extents[i].size);
-	return 0;
 }
 
-int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
-			     const char *why)
+int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_STATE,
@@ -371,7 +386,6 @@ int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
 	};
 	struct reef_state_summary summary;
 	struct reef_state_extent *extents;
-	uint64_t sequence;
 	size_t count;
 	int rc = copy_extents_of(broker, id, &extents, &count);
 
@@ -379,7 +393,7 @@ int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
 		return rc;
 	reef_state_summary(broker->state, &summary);
 	record.value = summary.pool_epoch + 1;
-	rc = broker_commit(broker, &record, NULL, &sequence);
+	rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc == 0) {
 		/* From here on a session may become FENCED without this node:
 		 * who then asks about a space is told that it changed. The
@@ -387,22 +401,32 @@ int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
 		notice_spaces(broker, extents, count);
 		broker_node_forget(broker, id);
 		broker_event(broker, "node %u is dead: %s", id, why);
-		rc = broker_wait_durable(broker, sequence);
+		drop_copies(broker, id, extents, count);
 	}
-	if (rc == 0)
-		rc = publish_death(broker, id, extents, count);
 	free(extents);
 	broker_wake(broker);
 	return rc;
 }
 
-/* The first node that was not heard for its ttl; 0: none. */
+int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
+			     const char *why)
+{
+	int rc = broker_node_bury(broker, id, why);
+
+	return rc ? rc : broker_publish_pool_epoch(broker);
+}
+
+/* The first node that was not heard for its ttl, in which the broker was sure;
+ * 0: none. */
 static uint32_t find_silent_node(struct reef_broker *broker, uint64_t now_ns)
 {
 	struct broker_node *node;
 
+	if (!broker->sure || broker->sure_ns + broker_node_ttl(broker) > now_ns)
+		return 0;
 	for (node = broker->nodes; node; node = node->next)
-		if (node->heard_ns + broker_node_ttl(broker) <= now_ns)
+		if (node->heard_ns + broker_node_ttl(broker) <= now_ns &&
+		    !broker_is_needed(broker, node->id))
 			return node->id;
 	return 0;
 }
@@ -433,7 +457,9 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 			reef_fiber_yield();
 		while (!broker->stopping &&
 		       (id = find_silent_node(broker, now_ns)) != 0)
-			if (broker_node_declare_dead(broker, id, "no pulse"))
+			if (broker_confirm_now(broker) ||
+			    find_silent_node(broker, now_ns) != id ||
+			    broker_node_declare_dead(broker, id, "no pulse"))
 				break;
 	}
 }

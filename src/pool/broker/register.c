@@ -24,6 +24,14 @@ static struct broker_node *node_of_link(const struct reef_request *request)
 	return member ? member->node : NULL;
 }
 
+/* A link may be up although its node is gone, and silent for long. */
+static bool node_is_there(const struct reef_broker *broker,
+			  const struct broker_node *node)
+{
+	return node && node->peer && node->peer->link &&
+	       reef_now_ns() - node->heard_ns < broker_node_ttl(broker);
+}
+
 /* --- REGISTER --- */
 
 static int add_node(struct reef_broker *broker,
@@ -40,7 +48,7 @@ static int add_node(struct reef_broker *broker,
 
 	reef_state_summary(broker->state, &summary);
 	record.id = summary.next_node;
-	return broker_commit_wait(broker, &record, NULL);
+	return broker_commit(broker, &record, NULL, NULL);
 }
 
 static int readd_node(struct reef_broker *broker, uint32_t id,
@@ -54,7 +62,7 @@ static int readd_node(struct reef_broker *broker, uint32_t id,
 		.addresses = ask->addresses,
 	};
 
-	return broker_commit_wait(broker, &record, NULL);
+	return broker_commit(broker, &record, NULL, NULL);
 }
 
 static bool is_same_text(struct reef_text a, const char *b)
@@ -75,18 +83,18 @@ static int admit_one_step(struct reef_broker *broker,
 	struct broker_node *live = broker_node_find(broker, found);
 	int rc;
 
-	if (live && live->incarnation != ask->incarnation && live->peer &&
-	    live->peer->link && live->peer != request->peer)
+	if (node_is_there(broker, live) &&
+	    live->incarnation != ask->incarnation &&
+	    live->peer != request->peer)
 		return -EEXIST; /* nodes.c (3) */
 	if (!node) {
 		rc = add_node(broker, ask);
 	} else if (node->state == REEF_NODE_DEAD) {
 		if (node->incarnation == ask->incarnation)
-			return -ESTALE;
+			return broker->chosen ? -ESTALE : -REEF_EINDOUBT;
 		rc = readd_node(broker, found, ask);
 	} else if (node->incarnation != ask->incarnation) {
-		rc = broker_node_declare_dead(broker, found,
-					      "it began a new life");
+		rc = broker_node_bury(broker, found, "it began a new life");
 	} else {
 		*id = found;
 		return is_same_text(ask->addresses, node->addresses) ? 0
@@ -125,6 +133,7 @@ static int bind_link(struct reef_broker *broker,
 		if (broker->extents[i].node == id)
 			broker->extents[i].told = false;
 	broker_drops_forget(node);
+	broker_confirm_ask(broker);
 	return 0;
 }
 
@@ -163,11 +172,20 @@ BROKER_REQUEST(broker_node_register)
 {
 	struct reef_text name = request->body.ask.node_register.name;
 	uint32_t id;
-	int rc;
+	int rc = broker_confirm_register(broker,
+					 &request->body.ask.node_register);
 
+	if (rc == 0 && !broker_council_has_room(broker))
+		rc = -EBUSY;
+	if (rc)
+		return rc;
+	/* Nothing here waits to be confirmed: nodes that come are who confirms.
+	 */
 	do {
 		rc = admit_one_step(broker, request, &id);
 	} while (rc > 0);
+	if (rc == 0)
+		rc = broker_wait_journal(broker, broker->applied);
 	if (rc == 0)
 		rc = bind_link(broker, request, id);
 	if (rc)
@@ -359,7 +377,10 @@ BROKER_REQUEST(broker_node_ready)
 	if (!node)
 		return -ESTALE;
 	id = node->id;
-	rc = send_other_fences(broker, request, id);
+	/* The death of its former life is confirmed and published first. */
+	rc = broker_publish_pool_epoch(broker);
+	if (rc == 0)
+		rc = send_other_fences(broker, request, id);
 	if (rc == 0)
 		rc = reconcile_extents(broker, request, id);
 	if (rc)
@@ -390,6 +411,7 @@ BROKER_REQUEST(broker_node_pulse)
 	node->machine_free = request->body.ask.node_pulse.machine_free;
 	node->links = request->body.ask.node_pulse.links;
 	node->wanted = request->body.ask.node_pulse.wanted;
+	answer->reply.node_pulse.unsure = !broker_is_sure(broker);
 	if (node->wanted && node->ready)
 		broker_reclaim(broker, node->id, node->wanted);
 	return 0;
@@ -403,19 +425,32 @@ BROKER_REQUEST(broker_node_remove)
 		.type = REEF_RECORD_NODE_REMOVE,
 		.id = request->body.ask.node_remove.node,
 	};
+	/* Without a number it is nobody's mutation: so an operator, who gets
+	 * no session from a broker that is not sure, can remove a node. */
+	const struct reef_request *origin =
+		request->header.sequence ? request : NULL;
 	struct broker_node *node;
 	uint64_t result;
-	int rc = broker_find_repeated(broker, request, record.type, &result);
+	int rc = 0;
 
+	if (origin)
+		rc = broker_find_repeated(broker, request, record.type,
+					  &result);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	/* A node with a link would register again at once, as a new one. */
 	node = broker_node_find(broker, record.id);
-	if (node && node->peer && node->peer->link)
+	if (node_is_there(broker, node) || !broker_council_has_room(broker))
 		return -EBUSY;
-	rc = broker_commit_wait(broker, &record, request);
+	/* Nobody is declared dead by a broker that is not sure, but by its
+	 * operator. */
+	if (!broker_is_sure(broker) && node)
+		rc = broker_node_bury(broker, record.id, "it is removed");
+	if (rc == 0)
+		rc = broker_commit(broker, &record, origin, NULL);
 	if (rc)
 		return rc;
+	broker_witness_forget(broker, record.id);
 	broker_node_forget(broker, record.id);
 	broker_event(broker, "node %u was removed", record.id);
 	return 0;

@@ -156,6 +156,15 @@ static const struct service {
 	[REEF_POOL_JANITOR] = {OWNER, broker_janitor},
 };
 
+/* True for what is answered also by a broker that is not sure (confirm.c, 6),
+ * when it is durable, confirmed or not: what nodes say, what only looks, and
+ * what an operator vouches for. */
+static bool is_for_unsure(uint16_t kind)
+{
+	return services[kind].who == NODE || kind == REEF_POOL_STATUS ||
+	       kind == REEF_POOL_LIST || kind == REEF_POOL_NODE_REMOVE;
+}
+
 /* 0: the peer may ask for what `who` may. */
 static int check_asker(const struct reef_request *request, enum who who)
 {
@@ -190,6 +199,23 @@ static int run_service(struct reef_broker *broker,
 	return rc;
 }
 
+/* Wait until what the function saw or did may be told. A request that nobody
+ * confirms is in doubt after a while: its asker may find another broker. */
+static int wait_for_answer(struct reef_broker *broker, uint16_t kind)
+{
+	uint64_t sequence = broker->applied;
+	uint64_t ttl_ns =
+		reef_state_setting(broker->state, REEF_SETTING_NODE_TTL_NS);
+	int rc = broker_wait_journal(broker, sequence);
+
+	if (rc || services[kind].who == NODE)
+		return rc;
+	if (!is_for_unsure(kind))
+		return broker_wait_confirmed(broker, sequence, ttl_ns / 2);
+	rc = broker_wait_confirmed(broker, sequence, ttl_ns / 8);
+	return rc == -ETIMEDOUT ? 0 : rc;
+}
+
 static int broker_handle(void *context, const struct reef_request *request,
 			 struct reef_body *answer, struct reef_cursor_out *room)
 {
@@ -204,13 +230,19 @@ static int broker_handle(void *context, const struct reef_request *request,
 	reef_assert(request->header.kind < REEF_POOL_KINDS);
 	service = &services[request->header.kind];
 	rc = check_asker(request, service->who);
+	if (rc == 0 && !is_for_unsure(request->header.kind)) {
+		if (!broker_await_sure(broker))
+			return -REEF_EINDOUBT;
+		/* The link may be gone by now. */
+		rc = check_asker(request, service->who);
+	}
 	if (rc == 0)
 		rc = run_service(broker, service, request, answer, room);
 	/* What the function saw or did, even the reason of an error, is durable
 	 * before anybody hears of it. */
 	if (REEF_MUTATED(BROKER_EARLY_ANSWER))
 		return rc;
-	failed = broker_wait_durable(broker, broker->applied);
+	failed = wait_for_answer(broker, request->header.kind);
 	return failed || broker->health ? -REEF_EINDOUBT : rc;
 }
 
@@ -335,7 +367,7 @@ static int begin_epoch(struct reef_broker *broker)
 	if (rc == 0)
 		rc = broker_epochs_begin(broker);
 	if (rc == 0)
-		rc = broker_wait_durable(broker, broker->applied);
+		rc = broker_wait_journal(broker, broker->applied);
 	if (rc)
 		return rc;
 	reef_state_summary(broker->state, &summary);
@@ -368,6 +400,8 @@ static int open_doors(struct reef_broker *broker)
 	 * in, so that nobody's end goes unseen. */
 	if (rc == 0)
 		rc = broker_nodes_start(broker);
+	if (rc == 0)
+		rc = broker_confirm_start(broker);
 	if (rc == 0)
 		rc = broker_lease_start(broker);
 	if (rc == 0) {
@@ -413,6 +447,8 @@ int reef_broker_start(const struct reef_broker_options *options,
 	rc = seed_random(broker);
 	if (rc == 0)
 		rc = open_journal(broker);
+	if (rc == 0)
+		rc = broker_confirm_open(broker);
 	if (rc == 0)
 		rc = begin_epoch(broker);
 	if (rc == 0)

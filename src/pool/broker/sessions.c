@@ -357,8 +357,9 @@ void broker_session_link_lost(struct reef_broker *broker,
 
 	session->peer = NULL;
 	/* On shm that is the end of the process (F7). Elsewhere it says nothing
-	 * about it, and the lease goes on. */
-	if (!broker->stopping && !session->ending &&
+	 * about it, and the lease goes on. Who leaves a broker that is not sure
+	 * looks for another one. */
+	if (!broker->stopping && !session->ending && broker->sure &&
 	    strcmp(reef_fabric_kind(fabric), "shm") == 0)
 		(void)broker_session_end(broker, session, "process ended");
 }

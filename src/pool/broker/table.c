@@ -128,6 +128,19 @@ int broker_publish_pool_epoch(struct reef_broker *broker)
 	return rc;
 }
 
+void broker_publish_broker_epoch(struct reef_broker *broker)
+{
+	put_word(broker, offsetof(struct reef_table_header, broker_epoch),
+		 broker->sure ? broker->epoch : 0);
+}
+
+void broker_publish_beat(struct reef_broker *broker)
+{
+	uint64_t at = offsetof(struct reef_table_header, beat);
+
+	put_word(broker, at, get_word(broker, at) + 1);
+}
+
 /* How much is there that will bring memory back. */
 static uint64_t count_coming(const struct reef_broker *broker)
 {
@@ -270,8 +283,7 @@ static void fill_table(struct reef_broker *broker)
 			 state_word(broker, &sessions[i]));
 		put_notice(broker, sessions[i].id, 0);
 	}
-	put_word(broker, offsetof(struct reef_table_header, broker_epoch),
-		 broker->epoch);
+	broker_publish_broker_epoch(broker);
 	put_word(broker, offsetof(struct reef_table_header, pool_epoch),
 		 current_pool_epoch(broker));
 	broker_publish_reclaim(broker);

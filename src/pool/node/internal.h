@@ -123,6 +123,10 @@ struct reef_node {
 	uint32_t provisional; /* session id */
 	uint32_t attempts;
 	uint64_t broker_epoch, ttl_ns;
+	/* The start of a broker that it follows (broker/confirm.c, 2), and the
+	 * last record that it confirmed. */
+	uint64_t followed_start;
+	uint64_t confirmed_epoch, confirmed_start, confirmed;
 	uint32_t id, registered; /* once READY; before */
 	int link;		 /* as in the status */
 	int logged;		 /* the `link` that the log says */

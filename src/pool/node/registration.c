@@ -12,6 +12,8 @@
  * (5) A broker that is silent is left within half a ttl, so that its successor,
  *     which waits for a whole one, sees us in time. While it works on READY,
  *     for which it may ask a lot of us, pulses tell whether it is still there.
+ * (6) A broker that says that too few nodes follow it is left for the next one,
+ *     where there is one: they all have to meet.
  *
  *   AWAY --connect--> REGISTER --0--> fences, EXTENTS --READY--> HERE
  *     ^                  |                               |         |
@@ -84,6 +86,11 @@ static size_t choose_addresses(const struct reef_node *node, const char **out)
 	}
 	*out = words[turn ? turn - 1 : 0];
 	return strcspn(*out, SEPARATORS);
+}
+
+static bool has_other_brokers(const struct reef_node *node)
+{
+	return strchr(node->broker, ',') != NULL;
 }
 
 static int connect_broker(struct reef_node *node)
@@ -168,6 +175,11 @@ static int send_register(struct reef_node *node, bool *dead)
 				.domain = machine_domain(node),
 				.capacity = node->options.capacity,
 				.addresses = reef_text_of(node->addresses),
+				.followed_epoch = node->broker_epoch,
+				.followed_start = node->followed_start,
+				.confirmed_epoch = node->confirmed_epoch,
+				.confirmed_start = node->confirmed_start,
+				.confirmed = node->confirmed,
 			},
 	};
 	struct reef_answer answer = {0};
@@ -313,8 +325,17 @@ static int send_pulse(struct reef_node *node)
 			},
 	};
 
-	return reef_rpc_call(node->peer, REEF_POOL_NODE_PULSE, 0, &body, NULL,
-			     call_ns(node));
+	struct reef_answer answer = {0};
+	bool unsure;
+	int rc = reef_rpc_call(node->peer, REEF_POOL_NODE_PULSE, 0, &body,
+			       &answer, call_ns(node));
+
+	if (rc)
+		return rc;
+	unsure = answer.body.reply.node_pulse.unsure;
+	reef_answer_free(&answer);
+	/* (6) */
+	return unsure && has_other_brokers(node) ? -REEF_ENOLINK : 0;
 }
 
 /* Send pulses until the link is lost, or the broker knows us no more. */

@@ -7,6 +7,9 @@
  *     broker, and only with the highest broker epoch seen so far. A lower one
  *     is answered with -ESTALE, which this node says of nothing else, and the
  *     link is dropped.
+ * (3) Of two starts of brokers with one epoch the first that asked to CONFIRM
+ *     is followed. What was confirmed last is told to whoever we register with,
+ *     who judges by it (broker/confirm.c).
  *
  *   start -> serving -> (-ESTALE: registration.c) end of life -> serving ->
  * stop node_serve                           node_serve_end node_serve */
@@ -174,8 +177,30 @@ int node_accept_epoch(struct reef_node *node, uint64_t epoch)
 {
 	if (epoch < node->broker_epoch && !REEF_MUTATED(NODE_STALE_EPOCH))
 		return -ESTALE;
-	if (epoch > node->broker_epoch)
+	if (epoch > node->broker_epoch) {
 		node->broker_epoch = epoch;
+		node->followed_start = 0;
+	}
+	return 0;
+}
+
+/* Follow this start of a broker, whose epoch was accepted, and remember how far
+ * its journal is. (3) */
+static int confirm(struct reef_node *node, uint64_t epoch,
+		   const struct reef_ask_confirm *ask)
+{
+	if (!node->followed_start)
+		node->followed_start = ask->start;
+	if (node->followed_start != ask->start)
+		return -ESTALE;
+	/* Requests may overtake each other. */
+	if (node->confirmed_epoch == epoch && node->confirmed >= ask->sequence)
+		return 0;
+	if (ask->sequence) {
+		node->confirmed_epoch = epoch;
+		node->confirmed_start = ask->start;
+		node->confirmed = ask->sequence;
+	}
 	return 0;
 }
 
@@ -217,6 +242,8 @@ static int handle_request(void *context, const struct reef_request *request,
 		return node_fence(node, ask->fence.session, NODE_ANSWER_NS);
 	case REEF_POOL_END:
 		return end_links(node, ask->end.session, ask->end.number);
+	case REEF_POOL_CONFIRM:
+		return confirm(node, request->header.epoch, &ask->confirm);
 	default:
 		return -ENOSYS;
 	}

@@ -283,6 +283,23 @@ static void object_outlives_its_maker(void **state)
 
 /* --- lost nodes --- */
 
+/* The broker goes on when all of them are lost. */
+static void run_witnessed(int (*first)(struct member *),
+			  int (*second)(struct member *))
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {.witnesses = WITNESSES_MAX};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, first);
+		if (second)
+			pool_add(&pool, second);
+		pool_finish(&pool);
+	}
+}
+
 static int on_lost_node(struct member *member)
 {
 	struct object object, old;
@@ -342,7 +359,7 @@ static int replaces_too(struct member *member)
 
 static void object_lost_is_replaced_once(void **state)
 {
-	run(on_lost_node, replaces_too);
+	run_witnessed(on_lost_node, replaces_too);
 }
 
 /* The one that took its place is lost, too. */
@@ -380,7 +397,7 @@ static int lost_again(struct member *member)
 
 static void object_lost_twice_is_replaced(void **state)
 {
-	run(lost_again, NULL);
+	run_witnessed(lost_again, NULL);
 }
 
 int main(void)

@@ -343,7 +343,11 @@ static int leads_anew(struct member *member)
 static int run_lost(uint64_t seed)
 {
 	/* The leader's session outlasts the time in which it hears nothing. */
-	struct pool pool = {.node_ttl_ns = TTL, .ttl_ns = 8 * TTL};
+	struct pool pool = {
+		.node_ttl_ns = TTL,
+		.ttl_ns = 8 * TTL,
+		.witnesses = WITNESSES_MAX,
+	};
 
 	pool.note[2] = seed % 2;
 	pool_start(&pool, seed);

@@ -493,7 +493,10 @@ static void clock_of_a_node_that_was_cut_off_is_left_alone(void **state)
 	uint64_t seed;
 
 	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
-		struct pool pool = {.ttl_ns = 60 * SECOND};
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.witnesses = WITNESSES_MAX,
+		};
 
 		assert_int_equal(run_pool(&pool, seed, scripts, 2), 0);
 	}
@@ -625,6 +628,7 @@ static int run_storm(uint64_t seed)
 		.lose_link_ppm = seed % 3 ? 0 : 2000,
 		.ttl_ns = 2 * SECOND,
 		.node_ttl_ns = seed % 2 ? SECOND : 4 * SECOND,
+		.witnesses = WITNESSES_MAX,
 	};
 
 	return run_pool(&pool, seed, scripts, 4);
@@ -651,8 +655,10 @@ static bool is_found(enum reef_mutant which)
 
 	try_quiet = true;
 	reef_mutate(which);
-	for (seed = seeds_first(); seeds_has(seed, 50) && !found; seed++) {
-		struct pool cut = {.ttl_ns = 60 * SECOND}, pool = {0};
+	for (seed = seeds_first(); seeds_has(seed, 100) && !found; seed++) {
+		struct pool cut = {.ttl_ns = 60 * SECOND,
+				   .witnesses = WITNESSES_MAX},
+			    pool = {.witnesses = WITNESSES_MAX};
 
 		found = run_pool(&pool, seed, lost, 1) == -EXDEV ||
 			run_pool(&cut, seed, island, 2) == -EXDEV ||

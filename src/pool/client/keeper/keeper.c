@@ -143,6 +143,25 @@ void client_link_drop(struct reef_client *client)
 	client_wake(&client->changed);
 }
 
+static uint32_t count_places(const struct reef_client *client)
+{
+	const char *at;
+	uint32_t count = 1;
+
+	for (at = client->broker; *at; at++)
+		count += *at == ',';
+	return count;
+}
+
+void client_broker_leave(struct reef_client *client)
+{
+	if (count_places(client) < 2)
+		return;
+	client->place++;
+	atomic_store(&client->present, false);
+	client_wake(&client->changed);
+}
+
 /* Copy the broker's place that is to be tried now. */
 static void pick_place(const struct reef_client *client, char *place,
 		       size_t size)
@@ -157,16 +176,6 @@ static void pick_place(const struct reef_client *client, char *place,
 	end = strchr(at, ',');
 	snprintf(place, size, "%.*s", end ? (int)(end - at) : (int)strlen(at),
 		 at);
-}
-
-static uint32_t count_places(const struct reef_client *client)
-{
-	const char *at;
-	uint32_t count = 1;
-
-	for (at = client->broker; *at; at++)
-		count += *at == ',';
-	return count;
 }
 
 static int connect_broker(struct reef_client *client, uint64_t timeout_ns)
@@ -226,6 +235,7 @@ static int note_admitted(struct reef_client *client,
 	    (client->session && client->session != reply->session))
 		return -REEF_EPROTO;
 	client->broker_epoch = answer->epoch;
+	client->beat_ns = reef_now_ns();
 	if (!client->session) { /* handles read it without a lock */
 		client->session = reply->session;
 		client->view_epoch = (uint32_t)reply->pool_epoch;
@@ -361,6 +371,7 @@ static int enter_pool(struct reef_client *client, uint64_t timeout_ns)
 		rc = -REEF_ENOLINK;
 	if (rc) {
 		client_link_drop(client);
+		client->place++; /* another broker may know better */
 		return rc;
 	}
 	atomic_store(&client->present, true);
@@ -373,7 +384,7 @@ int client_join(struct reef_client *client)
 	uint64_t timeout_ns = client->options.timeout_ns
 				      ? client->options.timeout_ns
 				      : 10 * CLIENT_SECOND;
-	uint64_t until_ns = reef_now_ns() + timeout_ns, now_ns;
+	uint64_t until_ns = reef_now_ns() + timeout_ns, now_ns, left_ns;
 	uint32_t left = count_places(client);
 	int rc;
 
@@ -381,7 +392,11 @@ int client_join(struct reef_client *client)
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
-		rc = enter_pool(client, until_ns - now_ns);
+		/* Who does not answer may not be there: a part of the time. */
+		left_ns = until_ns - now_ns;
+		rc = enter_pool(client, left_ns < timeout_ns / 4
+						? left_ns
+						: timeout_ns / 4);
 		/* This process stood still for longer than its new session's
 		 * lease. */
 		if (rc == -REEF_EKEY || rc == -REEF_EFENCED) {
@@ -393,7 +408,7 @@ int client_join(struct reef_client *client)
 		if (!rc || rc == -REEF_EHOSTDEAD || client->stopping)
 			return rc;
 		if (rc != -REEF_EINDOUBT && rc != -REEF_ENOLINK &&
-		    rc != -EBUSY && --left == 0)
+		    rc != -ETIMEDOUT && rc != -EBUSY && --left == 0)
 			return rc;
 		rc = client_wait(&client->changed, PAUSE_MIN_NS);
 		if (rc)
@@ -439,6 +454,9 @@ int client_link_main(void *arg)
 		if (rc)
 			break;
 	}
+	/* Nobody is to wait for what a session that has ended still asks. */
+	if (client_over(client) && client->peer)
+		client_link_drop(client);
 	client_fiber_end(client);
 	return 0;
 }

@@ -110,11 +110,12 @@ struct reef_client {
 	struct reef_rpc *rpc;
 	struct reef_peer *peer; /* the link to the broker; NULL: none */
 	struct reef_remote *table, *renewal;
-	uint32_t session;     /* 0: none yet; not changed after joining */
-	uint32_t provisional; /* the session that a link begins with */
-	uint32_t counter;     /* of renewals */
-	uint32_t sequence;    /* of mutating requests */
-	uint32_t place;	      /* which of the broker's places is tried */
+	uint32_t session;	/* 0: none yet; not changed after joining */
+	uint32_t provisional;	/* the session that a link begins with */
+	uint32_t counter;	/* of renewals */
+	uint32_t sequence;	/* of mutating requests */
+	uint32_t place;		/* which of the broker's places is tried */
+	uint64_t beat, beat_ns; /* of its table, and when it was new */
 	struct reef_key session_key;
 	uint64_t broker_epoch, notice;
 	uint64_t granted_epoch; /* broker_epoch when spaces were reopened */
@@ -166,6 +167,9 @@ int client_link_main(void *arg);
 void client_link_drop(struct reef_client *client);
 /* Something did not get through: if the link is down, it is made anew. */
 void client_link_check(struct reef_client *client);
+/* The broker says that it does not speak for the pool: where there are others,
+ * the next one is tried. */
+void client_broker_leave(struct reef_client *client);
 /* Close all links, and the session if the broker is there. */
 void client_leave_pool(struct reef_client *client);
 /* Ask the broker, again until it answers or patience_ns have passed (0: only if

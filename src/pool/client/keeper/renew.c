@@ -294,6 +294,22 @@ static int run_renewal(struct reef_client *client, struct renewal *renewal)
 	return rc ? rc : renewal->batch.status;
 }
 
+/* True if the broker has stood still for half a lease: its memory answers all
+ * the same, and another one may have taken over. On shm a link that is closed
+ * would be the end of the process. */
+static bool is_still(struct reef_client *client,
+		     const struct reef_table_header *header)
+{
+	uint64_t now_ns = reef_now_ns();
+	struct reef_link *link = client->peer ? client->peer->link : NULL;
+
+	if (header->beat != client->beat)
+		client->beat_ns = now_ns;
+	client->beat = header->beat;
+	return now_ns - client->beat_ns > client->ttl_ns / 2 && link &&
+	       strcmp(reef_fabric_kind(reef_link_fabric(link)), "shm") != 0;
+}
+
 static int renew_once(struct reef_client *client)
 {
 	struct renewal renewal;
@@ -305,7 +321,8 @@ static int renew_once(struct reef_client *client)
 		return rc;
 	if (renewal.header.magic != REEF_TABLE_MAGIC)
 		return -REEF_EPROTO;
-	if (renewal.header.broker_epoch < client->broker_epoch)
+	if (renewal.header.broker_epoch < client->broker_epoch ||
+	    is_still(client, &renewal.header))
 		return -ESTALE;
 	note_shorts(client, &renewal.header);
 	note_epochs(client, &renewal.header);
@@ -345,7 +362,10 @@ int client_renew_main(void *arg)
 			client_session_end(client, rc);
 		if (!rc || rc == -REEF_EHOSTDEAD)
 			continue;
-		client_link_check(client);
+		if (rc == -ESTALE)
+			client_broker_leave(client);
+		else
+			client_link_check(client);
 		rc = 0;
 	}
 	client_fiber_end(client);

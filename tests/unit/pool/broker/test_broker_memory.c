@@ -286,7 +286,7 @@ static int another_session(struct stub_pool *pool)
 	struct reef_fiber *fiber;
 	uint32_t space;
 
-	TRY(stub_pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	pool->stubs[0].leave = true;
 	while (pool->stubs[0].life->ready)
@@ -314,7 +314,10 @@ static void broker_memory_request_stays_its_sessions(void **state)
 	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
 		struct stub_pool pool = {0};
 
-		run(&pool, another_session, 1, 8 * MIB, seed);
+		stub_pool_start(&pool, seed, another_session);
+		stub_pool_add(&pool, 8 * MIB);
+		stub_pool_add(&pool, 4096); /* confirms, and has no room */
+		assert_int_equal(stub_pool_finish(&pool), 0);
 	}
 }
 
@@ -558,21 +561,22 @@ static int falls_silent(struct stub_pool *pool)
 	struct stub *stub = &pool->stubs[0];
 	uint64_t incarnation;
 	struct reef_row row = {0};
-	uint32_t space;
+	uint32_t space, id;
 
-	TRY(stub_pool_ready(pool, 1));
+	TRY(stub_pool_ready(pool, 2));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_add(owner, space, MIB, NULL));
 	incarnation = stub->life->incarnation;
+	id = stub->life->id;
 	stub->mute = true;
 	do {
 		TRY(reef_sleep(MILLISECOND));
-		TRY(driver_look(owner, REEF_ROW_NODE, 1, &row));
+		TRY(driver_look(owner, REEF_ROW_NODE, id, &row));
 	} while (row.node.state != REEF_NODE_DEAD);
 	stub->mute = false;
 	while (row.node.state != REEF_NODE_OK || !stub->life->ready) {
 		TRY(reef_sleep(MILLISECOND));
-		TRY(driver_look(owner, REEF_ROW_NODE, 1, &row));
+		TRY(driver_look(owner, REEF_ROW_NODE, id, &row));
 	}
 	WANT(stub->life->incarnation != incarnation && stub->life->count == 0);
 	return 0;
@@ -583,7 +587,7 @@ static void broker_memory_silent_node_is_dead(void **state)
 	for (uint64_t seed = seeds_first(); seeds_has(seed, 5); seed++) {
 		struct stub_pool pool = {0};
 
-		run(&pool, falls_silent, 1, 64 * MIB, seed);
+		run(&pool, falls_silent, 2, 64 * MIB, seed);
 	}
 }
 

@@ -281,7 +281,7 @@ static int source_dies(struct stub_pool *pool)
 	struct stub_life *target;
 	uint32_t here = UINT32_MAX;
 
-	TRY(stub_pool_ready(pool, 2));
+	TRY(stub_pool_ready(pool, 3));
 	TRY(make_all(story));
 	target = pool->stubs[1].life;
 	pool->stubs[1].ends_broker = true;
@@ -315,6 +315,8 @@ static void broker_move_copy_of_what_died_goes(void **state)
 		stub_pool_start(&story.pool, seed, source_dies);
 		for (int i = 0; i < 2; i++)
 			stub_pool_add(&story.pool, 64 * MIB);
+		/* More than half choose the broker that is started anew. */
+		stub_pool_add(&story.pool, 4096);
 		assert_int_equal(stub_pool_finish(&story.pool), 0);
 	}
 }
@@ -408,6 +410,15 @@ static int disturb(struct story *story, struct reef_random *random)
 	}
 }
 
+/* One of four at a time: more than half choose a broker that is started. */
+static bool is_any_down(const struct stub_pool *pool)
+{
+	for (uint32_t i = 0; i < pool->stubs_count; i++)
+		if (pool->stubs[i].killed)
+			return true;
+	return false;
+}
+
 static int fault(struct story *story, struct reef_random *random)
 {
 	struct stub_pool *pool = &story->pool;
@@ -426,7 +437,7 @@ static int fault(struct story *story, struct reef_random *random)
 			stub->rests = 4;
 		return 0;
 	case 4:
-		if (story->kills && !stub->killed)
+		if (story->kills && !stub->killed && !is_any_down(pool))
 			return kill_stub(story, stub);
 		if (stub->killed)
 			rc = stub_restart(stub);

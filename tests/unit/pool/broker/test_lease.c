@@ -285,6 +285,8 @@ static void cast_dead_node(struct broker_world *world)
 	broker_world_add(world, watches_fence_of_dead_node);
 	/* It would confirm, but far too late. */
 	broker_world_add(world, actor_node_script)->delay_ns = 100 * TTL;
+	/* The last one could not be declared dead (confirm.c, 4). */
+	broker_world_add(world, actor_node_script);
 }
 
 static void lease_dead_node_counts_as_fenced(void **state)

@@ -346,8 +346,8 @@ static int spaces(struct member *member)
 		TRY(reef_sleep(MILLISECOND));
 		TRY(reef_space_list(member->reef, count_spaces, &count));
 	}
-	value = reef_read(member->reef, address, &value, 8) != 0;
-	WANT(value);
+	while (!reef_read(member->reef, address, &value, 8))
+		TRY(reef_sleep(MILLISECOND));
 	/* Dropped: whoever has it open has lost it. */
 	TRY(reef_alloc(space, 100, &address));
 	TRY(reef_write(member->reef, address, &value, 8));

@@ -1,0 +1,252 @@
+/* test_confirm.c - a broker that nodes do not confirm acknowledges nothing; and
+ * what confirming costs. In simulation, over several seeds. */
+#include "base/mutant.h"
+#include "fixture/broker_world.h"
+#include "fixture/seeds.h"
+#include "pool/broker/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define SEEDS 10
+#define OTHER_START 77
+
+static int run_seed(int (*script)(struct actor *actor), uint32_t nodes,
+		    enum reef_mutant mutant, uint64_t seed)
+{
+	struct broker_world world = {0};
+	int rc;
+
+	reef_mutate(mutant);
+	broker_world_start(&world, seed);
+	broker_world_add(&world, script);
+	for (uint32_t i = 0; i < nodes; i++)
+		broker_world_add(&world, actor_node_script);
+	rc = broker_world_finish(&world);
+	reef_mutate(REEF_MUTANT_NONE);
+	return rc;
+}
+
+static void run(int (*script)(struct actor *actor), uint32_t nodes)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++)
+		assert_int_equal(
+			run_seed(script, nodes, REEF_MUTANT_NONE, seed), 0);
+}
+
+/* Wait until that many nodes follow the broker. */
+static int await_nodes(struct actor *actor, uint32_t count)
+{
+	uint32_t n;
+
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		n = 0;
+		for (uint32_t i = 1; i < actor->world->count; i++)
+			n += actor->world->actors[i].confirms > 0;
+	} while (n < count);
+	return reef_sleep(TTL);
+}
+
+static int bind(struct actor *actor, uint32_t space, const char *name,
+		uint32_t sequence)
+{
+	struct reef_body body =
+		actor_name_body(REEF_POOL_NAME_BIND, space, name, 1, 0);
+
+	return actor_call(actor, REEF_POOL_NAME_BIND, sequence, &body, NULL);
+}
+
+static uint32_t count_confirms(const struct broker_world *world)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 1; i < world->count; i++)
+		sum += world->actors[i].confirms;
+	return sum;
+}
+
+/* --- cost --- */
+
+#define BINDS 20
+
+/* Nothing while nothing changes; at most one message to each node for a change,
+ * and for an epoch of R8. */
+static int counts_messages(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint32_t before, space;
+	uint64_t epochs;
+	char name[16];
+
+	TRY(await_nodes(actor, 3));
+	before = count_confirms(world);
+	TRY(reef_sleep(20 * TTL));
+	WANT(count_confirms(world) == before);
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "a", &space));
+	TRY(actor_renew(actor));
+	before = count_confirms(world);
+	epochs = world->broker->safe_epoch;
+	for (int i = 0; i < BINDS; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		TRY(bind(actor, space, name, ++actor->sequence));
+		TRY(actor_renew(actor));
+	}
+	epochs = world->broker->safe_epoch - epochs;
+	WANT(count_confirms(world) - before <= 3 * (BINDS + epochs + 2));
+	return 0;
+}
+
+static void confirm_costs_a_message_for_a_change_alone(void **state)
+{
+	run(counts_messages, 3);
+}
+
+/* --- nobody confirms --- */
+
+/* Nodes that are there, and do not say that this is their broker. */
+static int asks_in_vain(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint32_t space, sequence;
+	uint64_t begun_ns;
+	int rc;
+
+	TRY(await_nodes(actor, 2));
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "a", &space));
+	TRY(bind(actor, space, "before", ++actor->sequence));
+	for (uint32_t i = 1; i < world->count; i++)
+		world->actors[i].confirm_rc = -EAGAIN;
+	sequence = ++actor->sequence;
+	for (begun_ns = reef_now_ns(); reef_now_ns() - begun_ns < 4 * TTL;) {
+		rc = bind(actor, space, "now", sequence);
+		WANT(rc == -ETIMEDOUT || rc == -REEF_EINDOUBT || rc == -EBUSY ||
+		     rc == -REEF_ENOLINK);
+		TRY(actor_connect(actor));
+		rc = actor_resume(actor);
+		WANT(rc != 0 || reef_now_ns() - begun_ns < TTL);
+	}
+	for (uint32_t i = 1; i < world->count; i++)
+		world->actors[i].confirm_rc = 0;
+	TRY(actor_return(actor));
+	do
+		rc = bind(actor, space, "now", sequence);
+	while (rc == -ETIMEDOUT || rc == -REEF_EINDOUBT || rc == -EBUSY);
+	return rc;
+}
+
+static void confirm_is_waited_for_by_every_answer(void **state)
+{
+	run(asks_in_vain, 2);
+	try_quiet = true;
+	assert_int_equal(
+		run_seed(asks_in_vain, 2, REEF_MUTANT_BROKER_UNCONFIRMED, 1),
+		-EXDEV);
+	try_quiet = false;
+}
+
+/* --- who comes and knows more --- */
+
+static int is_told_of_changes(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *node = &world->actors[1];
+	uint64_t begun_ns;
+
+	TRY(await_nodes(actor, 1));
+	TRY(actor_join(actor));
+	/* Of the start before the next one, later than its journal has. */
+	node->tells = (struct reef_ask_node_register){
+		.followed_epoch = world->broker->epoch,
+		.followed_start = OTHER_START,
+		.confirmed_epoch = world->broker->epoch,
+		.confirmed_start = OTHER_START,
+		.confirmed = UINT32_MAX,
+	};
+	TRY(broker_world_restart(world, false));
+	for (begun_ns = reef_now_ns(); reef_now_ns() - begun_ns < 10 * TTL;) {
+		TRY(actor_connect(actor));
+		WANT(actor_resume(actor) != 0);
+		TRY(reef_sleep(MILLISECOND));
+		WANT(!world->broker || !world->broker->chosen);
+	}
+	/* Another one was chosen with this epoch. */
+	node->tells.confirmed_epoch = world->broker->epoch;
+	while (reef_broker_health(world->broker) == 0)
+		TRY(reef_sleep(MILLISECOND));
+	WANT(reef_broker_health(world->broker) == -ESTALE);
+	return 0;
+}
+
+static void confirm_old_journal_is_not_chosen(void **state)
+{
+	run(is_told_of_changes, 1);
+}
+
+static int is_told_of_an_epoch(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *node = &world->actors[1];
+	uint32_t space;
+
+	TRY(await_nodes(actor, 2));
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "a", &space));
+	node->tells = (struct reef_ask_node_register){
+		.followed_epoch = world->broker->epoch + 6,
+		.followed_start = OTHER_START,
+	};
+	actor_hang_up(node);
+	while (reef_broker_epoch(world->broker) < 8)
+		TRY(reef_sleep(MILLISECOND));
+	WANT(reef_broker_epoch(world->broker) == 8);
+	TRY(actor_return(actor));
+	WANT(node->confirmed.start == world->broker->start);
+	return bind(actor, space, "a", ++actor->sequence);
+}
+
+static void confirm_higher_epoch_is_raised(void **state)
+{
+	run(is_told_of_an_epoch, 2);
+}
+
+/* --- the operator --- */
+
+static int removes_the_last(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct reef_body body = {.ask.node_remove.node = 1};
+	uint32_t space;
+
+	TRY(await_nodes(actor, 1));
+	TRY(actor_join(actor));
+	TRY(actor_space(actor, "a", &space));
+	reef_sim_host_kill(world->actors[1].host);
+	TRY(reef_sleep(10 * TTL));
+	WANT(!world->broker->sure);
+	WANT(reef_state_node(world->broker->state, 1)->state != REEF_NODE_DEAD);
+	TRY(actor_connect(actor));
+	TRY(actor_call(actor, REEF_POOL_NODE_REMOVE, 0, &body, NULL));
+	TRY(actor_return(actor));
+	return bind(actor, space, "a", ++actor->sequence);
+}
+
+static void confirm_operator_vouches_for_what_is_removed(void **state)
+{
+	run(removes_the_last, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(confirm_costs_a_message_for_a_change_alone),
+		cmocka_unit_test(confirm_is_waited_for_by_every_answer),
+		cmocka_unit_test(confirm_old_journal_is_not_chosen),
+		cmocka_unit_test(confirm_higher_epoch_is_raised),
+		cmocka_unit_test(confirm_operator_vouches_for_what_is_removed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

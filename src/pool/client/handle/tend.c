@@ -6,6 +6,9 @@
  * a handle's heap is its thread's, and because what was seen the last time has
  * to be remembered.
  *
+ * A janitor also takes back what others freed in chunks that are ABANDONED:
+ * those have no owner that would, and would keep their extents.
+ *
  * Where memory is short, in any space of the pool, it looks a few times more,
  * at once, and leaves no slack. */
 #include "pool/client/handle/recover.h"
@@ -13,6 +16,7 @@
 
 #define SHORT_NS (10 * CLIENT_MILLISECOND)
 #define SHORT_ROUNDS 4u
+#define TIDY_MAX 64u /* chunks, at a look */
 
 /* Find the next space after the number `after` in the order of numbers; takes a
  * reference. NULL: there is none. */
@@ -33,6 +37,15 @@ static struct client_space *next_space(struct reef_client *client,
 	return next;
 }
 
+/* Take back what others freed in chunks that are nobody's. Errors are met again
+ * by whoever needs that memory. */
+static void tidy_heap(struct reef_heap *heap)
+{
+	(void)reef_heap_tidy(heap, TIDY_MAX);
+	(void)reef_heap_collect(heap, true);
+	(void)reef_heap_relinquish(heap);
+}
+
 static int tend_space(struct reef_client *client, struct client_space *known,
 		      bool is_short)
 {
@@ -48,6 +61,8 @@ static int tend_space(struct reef_client *client, struct client_space *known,
 	if (!rc) {
 		reef_heap_move(space->heap->heap, &client_heap_ops, space);
 		client_handle_refresh(space->reef);
+		if (client->janitor)
+			tidy_heap(space->heap->heap);
 		rc = reef_heap_shrink(space->heap->heap,
 				      is_short ? SHORT_NS : client->ttl_ns / 2,
 				      is_short);

@@ -748,48 +748,55 @@ void heap_adopt(struct reef_heap *heap, struct reef_heap_recovery *list,
 
 /* --- chunks that are nobody's --- */
 
-static uint32_t count_abandoned(const struct extent *extent)
+/* True if a chunk is ABANDONED; freed: and others have freed blocks in it since
+ * this heap looked. */
+static bool is_adoptable(const struct chunk *chunk, bool freed)
+{
+	return !chunk->mine && heap_chunk_is_abandoned(chunk->word) &&
+	       (!freed || chunk->counter != chunk->found);
+}
+
+static uint32_t count_abandoned(const struct extent *extent, bool freed)
 {
 	uint32_t count = 0;
 
 	if (!extent->known || extent->dead || extent->wrong)
 		return 0;
 	for (uint32_t i = 0; i < extent->shape.chunks; i++)
-		count += !extent->chunks[i].mine &&
-			 heap_chunk_is_abandoned(extent->chunks[i].word);
+		count += is_adoptable(&extent->chunks[i], freed);
 	return count;
 }
 
 /* Pick one at random, so that many who look at the same words do not all want
  * the same one. NULL: there is none. */
-static struct extent *pick_abandoned(struct reef_heap *heap, uint32_t *chunk)
+static struct extent *pick_abandoned(struct reef_heap *heap, bool freed,
+				     uint32_t *chunk)
 {
 	struct extent *extent;
 	uint64_t total = 0, skip;
 	uint32_t at = 0;
 
 	for (struct extent *e = heap->extents; e; e = e->next)
-		total += count_abandoned(e);
+		total += count_abandoned(e, freed);
 	if (!total)
 		return NULL;
 	skip = reef_random_below(&heap->random, total);
 	for (extent = heap->extents; extent; extent = extent->next) {
-		if (skip < count_abandoned(extent))
+		if (skip < count_abandoned(extent, freed))
 			break;
-		skip -= count_abandoned(extent);
+		skip -= count_abandoned(extent, freed);
 	}
 	reef_assert(extent != NULL); /* skip is below their number */
-	while (extent->chunks[at].mine ||
-	       !heap_chunk_is_abandoned(extent->chunks[at].word) || skip--)
+	while (!is_adoptable(&extent->chunks[at], freed) || skip--)
 		at++;
 	*chunk = at;
 	return extent;
 }
 
-int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max)
+int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max, bool freed)
 {
 	uint32_t chunk;
-	struct extent *extent = pick_abandoned(heap, &chunk);
+	struct extent *extent = pick_abandoned(heap, freed, &chunk);
 	struct adoption *a;
 	int rc;
 
@@ -819,11 +826,30 @@ int reef_heap_adopt(struct reef_heap *heap, uint32_t max)
 		return rc;
 	rc = heap_read_tables(heap);
 	while (!rc && (uint32_t)total < max) {
-		rc = heap_adopt_abandoned(heap, max - (uint32_t)total);
+		rc = heap_adopt_abandoned(heap, max - (uint32_t)total, false);
 		if (rc <= 0)
 			break;
 		total += rc;
 		rc = 0;
+	}
+	heap_unlock(heap);
+	return rc ? rc : total;
+}
+
+int reef_heap_tidy(struct reef_heap *heap, uint32_t max)
+{
+	int rc = heap_lock(heap), total = 0, one;
+
+	if (rc)
+		return rc;
+	rc = heap_read_tables(heap);
+	for (uint32_t i = 0; !rc && i < max; i++) {
+		one = heap_adopt_abandoned(heap, 1, true);
+		if (one <= 0) {
+			rc = one;
+			break;
+		}
+		total += one;
 	}
 	heap_unlock(heap);
 	return rc ? rc : total;

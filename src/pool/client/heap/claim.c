@@ -640,8 +640,8 @@ static bool adopt_some(struct reef_heap *heap, bool may_grow, uint32_t *adopts)
 	if (may_grow && *adopts >= ADOPTS_MAX)
 		return false;
 	++*adopts;
-	return heap_adopt_abandoned(heap, may_grow ? ADOPT_FEW : ADOPT_MANY) >
-	       0;
+	return heap_adopt_abandoned(heap, may_grow ? ADOPT_FEW : ADOPT_MANY,
+				    false) > 0;
 }
 
 /* Make units free by claiming chunks, or, if it may, by growing the space. */

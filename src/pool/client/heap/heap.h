@@ -256,6 +256,12 @@ bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session);
  * others as ABANDONED. Nobody may allocate or free meanwhile. The first error;
  * what could not be given away is tried again by the next call. */
 int reef_heap_relinquish(struct reef_heap *heap);
+
+/* Adopt at most that many chunks that are ABANDONED and in which others have
+ * freed blocks since this heap looked: nobody else takes those back. What is
+ * empty then is released, the rest is to be given away again (collect,
+ * relinquish). How many; or an error of access. */
+int reef_heap_tidy(struct reef_heap *heap, uint32_t max);
 /* Adopt ABANDONED chunks, up to `max` or a few more. Returns how many, or an
  * error. */
 int reef_heap_adopt(struct reef_heap *heap, uint32_t max);

@@ -501,7 +501,7 @@ void heap_adopt(struct reef_heap *heap, struct reef_heap_recovery *list,
 
 /* Adopt ABANDONED chunks, as reef_heap_adopt, by words that were read before;
  * locked. */
-int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max);
+int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max, bool freed);
 
 /* --- headers.c --- */
 

@@ -139,6 +139,39 @@ static void heap_janitor_keeps_nothing(void **state)
 	heap_world_fini(&scene.world);
 }
 
+/* What others free in chunks that are nobody's comes back, though nobody lacks
+ * room; chunks in which nothing was freed are left alone. */
+static void heap_janitor_tidies_where_others_freed(void **state)
+{
+	struct scene scene = {0};
+	uint32_t free, abandoned, owned, before;
+	struct reef_heap *heap, *user;
+
+	heap_world_init(&scene.world, 16 * MIB, 64 * MIB);
+	leave_blocks(&scene);
+	assert_int_equal(clean(&scene, JANITOR, DEAD, 0), 0);
+	count_chunks(&scene, &free, &before, &owned);
+	heap = heap_world_heap(&scene.world, NEXT, 7);
+	assert_int_equal(reef_heap_tidy(heap, UINT32_MAX), 0);
+	count_chunks(&scene, &free, &abandoned, &owned);
+	assert_int_equal(abandoned, before);
+	user = heap_world_heap(&scene.world, USER, 9);
+	for (uint32_t i = 0; i < scene.count; i++)
+		assert_int_equal(reef_heap_free(user, scene.kept[i], 0), 0);
+	assert_int_equal(reef_heap_flush(user), 0);
+	assert_true(reef_heap_tidy(heap, UINT32_MAX) > 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(reef_heap_collect(heap, true), 0);
+		assert_int_equal(reef_heap_relinquish(heap), 0);
+		pass_epoch(&scene);
+	}
+	count_chunks(&scene, &free, &abandoned, &owned);
+	assert_int_equal(abandoned + owned, 0);
+	reef_heap_destroy(user);
+	reef_heap_destroy(heap);
+	heap_world_fini(&scene.world);
+}
+
 /* Struck at every access in turn; the next janitor does the rest. */
 static void heap_janitor_dies_anywhere(void **state)
 {
@@ -257,6 +290,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(heap_janitor_keeps_nothing),
+		cmocka_unit_test(heap_janitor_tidies_where_others_freed),
 		cmocka_unit_test(heap_janitor_dies_anywhere),
 		cmocka_unit_test(
 			heap_abandoned_is_adopted_before_the_space_grows),

@@ -17,10 +17,11 @@
  *     the question came by.
  * (3) Nothing is journaled. END may be repeated, and so may SETTLE: who gets no
  *     answer asks again, the next broker too.
- * (4) A question has at most REEF_SETTLE_MAX links, a session at most
- *     SETTLES_MAX questions at once. A node that is out of reach is asked again
- *     for as long as node_ttl, when it is DEAD, but for ANSWER_NS at most. The
- *     answer has the links that are settled; about others one asks again. */
+ * (4) A question has at most REEF_SETTLE_MAX links, one to a node, a session at
+ *     most SETTLES_MAX questions at once: nobody fills a node with ENDs. A node
+ *     that is out of reach is asked again for as long as node_ttl, when it is
+ *     DEAD, but for ANSWER_NS at most. The answer has the links that are
+ *     settled; about others one asks again. */
 #include "pool/broker/lending.h"
 
 #include "base/mutant.h"
@@ -82,8 +83,17 @@ static int end_link(void *arg)
 	return rc;
 }
 
+/* True if one of the links is to that node. */
+static bool has_link_to(const struct ending *endings, uint32_t count,
+			uint32_t node)
+{
+	while (count && endings[count - 1].link.node != node)
+		count--;
+	return count > 0;
+}
+
 /* Copy the links of a question.  -EINVAL: none, too many, a row of another
- * kind, number 0, or a node that this pool never had. */
+ * kind, number 0, a node that this pool never had, or one twice. */
 static int copy_links(const struct reef_broker *broker,
 		      const struct reef_request *request,
 		      struct ending endings[REEF_SETTLE_MAX], uint32_t *count)
@@ -101,7 +111,8 @@ static int copy_links(const struct reef_broker *broker,
 	while ((rc = reef_row_decode(&in, &row)) > 0) {
 		if (*count == REEF_SETTLE_MAX || row.row != REEF_ROW_LINK ||
 		    !row.link.number || !row.link.node ||
-		    row.link.node >= summary.next_node)
+		    row.link.node >= summary.next_node ||
+		    has_link_to(endings, *count, row.link.node))
 			return -EINVAL;
 		row.link.fate = REEF_LINK_IN_DOUBT;
 		endings[(*count)++].link = row.link;

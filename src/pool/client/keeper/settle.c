@@ -71,24 +71,37 @@ void client_settled(struct reef_client *client, struct client_node *node,
 	}
 }
 
-/* A call tells of a link that was lost with something under way: (2). */
-static void note_doubt(struct reef_client *client,
-		       const struct client_lost_link *link)
+/* A link was lost, perhaps with something under way: (2). */
+static void note_lost(struct reef_client *client, struct client_node *node,
+		      uint32_t number)
 {
-	struct client_node *node = client_node_find(client, link->node);
-
-	if (!node || link->number <= node->settled)
+	if (number <= node->settled)
 		return;
-	if (node->link && node->number == link->number)
+	if (node->link && node->number == number)
 		client_node_unlink(client, node);
 	if (!is_unsettled(node)) {
 		node->doubt_epoch = client_oldest_epoch(client);
 		node->doubt_ns = reef_now_ns();
 		atomic_fetch_add(&client->unsettled, 1);
 	}
-	if (node->doubt < link->number)
-		node->doubt = link->number;
+	if (node->doubt < number)
+		node->doubt = number;
 	client_wake(&client->changed);
+}
+
+void client_link_settle(struct reef_client *client, struct client_node *node)
+{
+	note_lost(client, node, node->number);
+}
+
+/* A call tells of a link that was lost with something under way. */
+static void note_doubt(struct reef_client *client,
+		       const struct client_lost_link *link)
+{
+	struct client_node *node = client_node_find(client, link->node);
+
+	if (node)
+		note_lost(client, node, link->number);
 }
 
 /* --- for a call --- */

@@ -35,6 +35,9 @@ uint64_t client_unsettled_epoch(const struct reef_client *client);
 /* Links to the node numbered up to that are settled. */
 void client_settled(struct reef_client *client, struct client_node *node,
 		    uint32_t number);
+/* Have the last link to a node settled, though nobody has told of anything that
+ * was under way on it. */
+void client_link_settle(struct reef_client *client, struct client_node *node);
 /* A fiber of the keeper: goes on with links until they are settled. */
 int client_settle_main(void *arg);
 

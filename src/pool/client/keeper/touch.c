@@ -63,6 +63,15 @@ static char *copy_address(const char *addresses, uint32_t door)
 	return strndup(addresses, size);
 }
 
+static bool has_other_door(const struct client_node *node)
+{
+	const char *addresses = node->addresses;
+
+	addresses += strspn(addresses, " ");
+	addresses += strcspn(addresses, " ");
+	return addresses[strspn(addresses, " ")] != 0;
+}
+
 static int connect_node(struct reef_client *client, struct client_node *node)
 {
 	struct reef_connect_options options = {
@@ -97,6 +106,9 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 	explicit_bzero(options.key, sizeof(options.key));
 	free(addresses);
 	client_wake(&client->changed);
+	/* The other doors may be used once the last link is settled. */
+	if (rc && is_same_door && has_other_door(node))
+		client_link_settle(client, node);
 	if (rc)
 		return rc;
 	if (node->incarnation != incarnation || door >= REEF_DOORS_MAX) {

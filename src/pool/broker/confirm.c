@@ -37,8 +37,9 @@
  * (8) An operator who removes a node vouches that no other broker has it; it is
  *     a witness no more, in no council.
  *
- * Cost: a message to each witness for all changes of that moment together, and
- * one for each step of the reclaim epoch; none while nothing changes.
+ * Cost: a message to each witness for all changes of that moment together, for
+ * each step of the reclaim epoch, and for a session that is resumed; none while
+ * nothing changes.
  *
  * A node that begins a new life has forgotten whom it followed. It counts all
  * the same: else a pool of one node could not be started again. */

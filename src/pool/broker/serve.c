@@ -233,6 +233,11 @@ static int broker_handle(void *context, const struct reef_request *request,
 	if (rc == 0 && !is_for_unsure(request->header.kind)) {
 		if (!broker_await_sure(broker))
 			return -REEF_EINDOUBT;
+		/* Who comes from another place is not kept here by pulses that
+		 * waited while this broker stood still. */
+		if (request->header.kind == REEF_POOL_SESSION_RESUME &&
+		    broker_confirm_now(broker))
+			return -REEF_EINDOUBT;
 		/* The link may be gone by now. */
 		rc = check_asker(request, service->who);
 	}

@@ -124,13 +124,10 @@ static int asks_in_vain(struct actor *actor)
 		rc = bind(actor, space, "now", sequence);
 		WANT(rc == -ETIMEDOUT || rc == -REEF_EINDOUBT || rc == -EBUSY ||
 		     rc == -REEF_ENOLINK);
-		TRY(actor_connect(actor));
-		rc = actor_resume(actor);
-		WANT(rc != 0 || reef_now_ns() - begun_ns < TTL);
+		TRY(actor_renew(actor));
 	}
 	for (uint32_t i = 1; i < world->count; i++)
 		world->actors[i].confirm_rc = 0;
-	TRY(actor_return(actor));
 	do
 		rc = bind(actor, space, "now", sequence);
 	while (rc == -ETIMEDOUT || rc == -REEF_EINDOUBT || rc == -EBUSY);

@@ -81,7 +81,8 @@
 	X(HEAP_ABANDON_UNJUDGED, "Rule 8: what waits is given away.") \
 	X(HEAP_FREE_KEPT, "Rule 8: a KEPT block ends with its session.") \
 	X(HEAP_END_EARLY, "Rule 8: done is said before all is judged.") \
-	X(HEAP_SHRINK_BLIND, "Rule 10: extents go that others have chunks of.")
+	X(HEAP_SHRINK_BLIND, "Rule 10: extents go that others have chunks of.") \
+	X(HEAP_SCAN_STAGED, "Rule 11: blocks being prepared are asked about.")
 
 #define REEF_MUTANTS_OF_LOCK(X) \
 	X(LOCK_UNLOCK_BY_WRITE, "A WRITE instead of a CAS unlocks.") \

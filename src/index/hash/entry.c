@@ -243,6 +243,11 @@ int hash_staged_take(struct reef_space *space, uint32_t key_size,
 	rc = reef_alloc_kind(
 		space, REEF_BLOCK_HASH_ENTRY,
 		HASH_ENTRY_HEAD + (uint64_t)key_size + value_size + spare, &at);
+	if (!rc) {
+		rc = reef_block_stage(space, at, true);
+		if (rc)
+			reef_free(space, at, 0);
+	}
 	if (!rc)
 		*out = (struct hash_staged){
 			.at = at,
@@ -254,6 +259,8 @@ int hash_staged_take(struct reef_space *space, uint32_t key_size,
 
 void hash_staged_give(struct reef_space *space, struct hash_staged *staged)
 {
+	if (staged->at)
+		reef_block_stage(space, staged->at, false);
 	if (staged->at && !staged->is_taken)
 		reef_free(space, staged->at,
 			  staged->is_shown ? REEF_FREE_LATER : 0);

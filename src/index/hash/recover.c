@@ -232,6 +232,7 @@ static const struct reef_kind_ops subtables = {
 };
 static const struct reef_kind_ops entries = {
 	.name = "hash entry",
+	.is_quick = true,
 	.is_live = entry_is_live,
 };
 static const struct reef_kind_ops roots = {

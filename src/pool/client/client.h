@@ -108,6 +108,11 @@ uint64_t reef_block_footprint(uint64_t size);
 /* What a kind of block needs to be recovered. */
 struct reef_kind_ops {
 	const char *name;
+	/* True if a block of this kind is published, or freed, inside the
+	 * reef_enter in which it is allocated, but for those that are staged
+	 * (reef_block_stage): then is_live is also asked while its session
+	 * lives, where memory is short (heap.h, rule 11). */
+	bool is_quick;
 	/* 1: a block of this kind, whose session is FENCED and did not keep it,
 	 * is still part of something.  0: it is not, or only memory that is
 	 * lost could name it.  -errno: it cannot be told, now (heap.h, rule 8)
@@ -127,6 +132,10 @@ void reef_kind_register(uint8_t kind, const struct reef_kind_ops *ops);
 /* As reef_alloc, with a kind. */
 int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 		    uint64_t *address);
+
+/* A block of a quick kind is prepared for longer; until it is published, or
+ * about to be freed (false).  -ENOMEM. */
+int reef_block_stage(struct reef_space *space, uint64_t address, bool staged);
 
 /* This session's page of a space: 4 KiB, zeroed when first asked for, where
  * recovery finds it. Shared by the handles of the process.  Errors as alloc. */

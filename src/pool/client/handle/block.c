@@ -2,6 +2,7 @@
  * handle and the keeper. */
 #include "pool/client/handle/space.h"
 
+#include "base/mutant.h"
 #include "pool/client/handle/call.h"
 #include "pool/client/handle/recover.h"
 #include "pool/client/keeper/renew.h"
@@ -146,6 +147,59 @@ static int space_is_live(void *context, uint8_t kind, uint64_t address)
 	return client_kind_is_live(context, kind, address);
 }
 
+/* The place of a staged block in its space's list; staged_count: it is not
+ * there. Locked. */
+static uint32_t find_staged(const struct client_space *space, uint64_t address)
+{
+	uint32_t i = 0;
+
+	while (i < space->staged_count && space->staged[i] != address)
+		i++;
+	return i;
+}
+
+int reef_block_stage(struct reef_space *space, uint64_t address, bool staged)
+{
+	struct reef_client *client = space->reef->client;
+	struct client_space *known = space->space;
+	uint32_t room = known->staged_room ? 2 * known->staged_room : 16, i;
+	uint64_t *grown;
+	int rc = 0;
+
+	pthread_mutex_lock(&client->lock);
+	i = find_staged(known, address);
+	if (!staged && i < known->staged_count)
+		known->staged[i] = known->staged[--known->staged_count];
+	if (staged && known->staged_count == known->staged_room) {
+		grown = realloc(known->staged, room * sizeof(*grown));
+		if (grown) {
+			known->staged = grown;
+			known->staged_room = room;
+		} else {
+			rc = -ENOMEM;
+		}
+	}
+	if (staged && !rc)
+		known->staged[known->staged_count++] = address;
+	pthread_mutex_unlock(&client->lock);
+	return rc;
+}
+
+static bool space_is_asked(void *context, uint8_t kind, uint64_t address)
+{
+	struct reef_space *space = context;
+	struct reef_client *client = space->reef->client;
+	bool is_staged;
+
+	if (!client_kind_is_quick(kind))
+		return false;
+	pthread_mutex_lock(&client->lock);
+	is_staged =
+		find_staged(space->space, address) < space->space->staged_count;
+	pthread_mutex_unlock(&client->lock);
+	return !is_staged || REEF_MUTATED(HEAP_SCAN_STAGED);
+}
+
 const struct reef_heap_ops client_heap_ops = {
 	.execute = space_execute,
 	.extents = space_extents,
@@ -158,6 +212,7 @@ const struct reef_heap_ops client_heap_ops = {
 	.hurry = space_hurry,
 	.is_inside = space_is_inside,
 	.is_live = space_is_live,
+	.is_asked = space_is_asked,
 };
 
 int client_heap_make(struct reef_space *space)
@@ -435,6 +490,8 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 		now_ns = reef_now_ns();
 		if (now_ns >= until_ns)
 			return -ETIMEDOUT;
+		if (rc && reef_heap_ask(space->heap->heap))
+			continue; /* that waits now */
 		if (rc && !is_elsewhere) {
 			rc = wait_for_others(space, &others, until_ns - now_ns);
 			if (rc)

@@ -28,6 +28,11 @@ void reef_kind_register(uint8_t kind, const struct reef_kind_ops *ops)
 	kinds[kind] = ops;
 }
 
+bool client_kind_is_quick(uint8_t kind)
+{
+	return kinds[kind] && kinds[kind]->is_live && kinds[kind]->is_quick;
+}
+
 int client_kind_is_live(struct reef_space *space, uint8_t kind,
 			uint64_t address)
 {

@@ -4,6 +4,7 @@
 #ifndef REEF_POOL_CLIENT_HANDLE_RECOVER_H
 #define REEF_POOL_CLIENT_HANDLE_RECOVER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct client_space;
@@ -27,6 +28,8 @@ int client_inner_attach(struct reef_client *client, struct client_space *known,
 			struct reef_space **out);
 /* The session ends: free the raw blocks in its heaps, which nobody uses now. */
 void client_heaps_abandon(struct reef_client *client);
+/* True if blocks of that kind may be asked about while their session lives. */
+bool client_kind_is_quick(uint8_t kind);
 /* 1: the owner of that kind says that the block is still part of something.  0:
  * it is not.  -errno. Thread: owner of the space's handle. */
 int client_kind_is_live(struct reef_space *space, uint8_t kind,

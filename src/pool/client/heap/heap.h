@@ -81,6 +81,9 @@
  *     the others have some room: shrink.c. Whoever adopts chunks has asked for
  *     the space's extents after their owner was FENCED.
  *
+ * (11) A block that was unlinked and not freed, as its freer died, is found
+ * when memory is short: its kind says that it is not live (unlinked.c).
+ *
  * A heap is a handle's: blocks of another handle of this session are freed like
  * another session's. When a handle closes, its heap goes to the session, which
  * gives it to the next handle of that space.
@@ -142,6 +145,10 @@ struct reef_heap_ops {
 	/* A raw kind is never asked about. 1: some structure still reaches the
 	 * block at `address`.  0: free it.  -errno. Optional. */
 	int (*is_live)(void *context, uint8_t kind, uint64_t address);
+	/* Rule 11: true if a block of that kind is published inside the
+	 * reef_enter in which it is allocated, and this one is not being
+	 * prepared for longer. Optional: nothing is asked about. */
+	bool (*is_asked)(void *context, uint8_t kind, uint64_t address);
 };
 
 struct reef_heap_options {
@@ -219,6 +226,10 @@ int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch);
 bool reef_heap_has_more(const struct reef_heap *heap);
 /* True if a block waits in limbo; *epoch as above. No operation. */
 bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
+
+/* Rule 11, outside reef_enter: note some blocks, or ask about those that were
+ * noted. Returns how many went to limbo. */
+uint32_t reef_heap_ask(struct reef_heap *heap);
 
 /* The session ends: free its raw blocks that are not kept, so that nobody needs
  * to wait for them. collect then gives the chunks back. Best effort. */

@@ -11,6 +11,7 @@
  *   pending.c  headers that wait (rule 4)
  *   collect.c  others' frees, limbo (R8)
  *   other.c    blocks of others: free, keep, size
+ *   unlinked.c blocks that nothing names any more
  *   adopt.c    dead sessions' chunks, and ABANDONED ones (adopt.h)
  *   install.c  what was adopted becomes the heap's
  *   headers.c  the headers of whole runs
@@ -49,6 +50,7 @@
 #define HEAP_BINS 65u	/* free runs by units; the last: 64 and more */
 #define HEAP_PENDING_MAX 4096u
 #define HEAP_GUESSES 64u
+#define HEAP_ASKS 256u
 
 /* A block as this heap sees it: generation 16 (high), kind 8, flags 8. */
 enum block_flags {
@@ -162,6 +164,12 @@ struct unjudged {
 	uint32_t session; /* that is being recovered */
 };
 
+/* A block that its kind is to be asked about, as it was when it was noted. */
+struct ask {
+	uint64_t address;
+	uint32_t block;
+};
+
 struct reef_heap {
 	struct run *current[HEAP_CLASS_LARGE + 1]; /* of LARGE: NULL */
 	struct run *recent; /* the slab that was used last, or &none */
@@ -204,6 +212,12 @@ struct reef_heap {
 	struct unjudged *unjudged; /* recovered blocks */
 	uint32_t unjudged_count, unjudged_capacity;
 	bool recovering;
+
+	struct ask asks[HEAP_ASKS];
+	uint32_t asks_count;
+	bool asking;
+	uint64_t ask_epoch, ask_next_ns;
+	uint64_t ask_next; /* the address to go on from */
 
 	bool locked;
 	struct run none; /* stands for no run: it contains no address */

@@ -497,6 +497,7 @@ void client_space_free(struct client_space *space)
 		reef_heap_destroy(heap->heap);
 		free(heap);
 	}
+	free(space->staged);
 	free(space->lost);
 	free(space->name);
 	free(space->token);

@@ -56,8 +56,11 @@ struct client_space {
 	struct client_heap *heaps;  /* [l] those that no handle has */
 	struct client_heap *tender; /* [k] the keeper's own; tend.c */
 	bool is_used;		    /* [l] a handle has had a heap there */
-	uint64_t page;		    /* [l] the session's page; 0: none yet */
-	bool page_making;	    /* [l] a handle is making it */
+	/* Addresses of blocks that are prepared for long; under the lock. */
+	uint64_t *staged;
+	uint32_t staged_count, staged_room;
+	uint64_t page;	  /* [l] the session's page; 0: none yet */
+	bool page_making; /* [l] a handle is making it */
 	struct client_space *next;
 };
 

@@ -219,6 +219,105 @@ static void client_full_says_so_soon(void **state)
 	run(keeps_all, finds_it_full);
 }
 
+/* --- unlinked, and not freed --- */
+
+#define KIND 9
+#define STAGED 5u /* the first ones that are not live */
+
+/* Blocks of the kind; one pool at a time. Those of odd index are not live. */
+static struct {
+	uint64_t blocks[BLOCKS_MAX];
+	uint32_t count;
+	bool is_unlinked;
+} known;
+
+static uint32_t index_of(uint64_t address)
+{
+	uint32_t i = 0;
+
+	while (i < known.count && known.blocks[i] != address)
+		i++;
+	return i;
+}
+
+static int kind_is_live(struct reef *reef, struct reef_space *space,
+			uint64_t address)
+{
+	return !known.is_unlinked || index_of(address) % 2 == 0;
+}
+
+static const struct reef_kind_ops kind_ops = {
+	.name = "test",
+	.is_quick = true,
+	.is_live = kind_is_live,
+};
+
+static bool is_staged(uint32_t i)
+{
+	return i % 2 && i / 2 < STAGED;
+}
+
+static int finds_unlinked(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block, count = 0;
+	uint32_t i;
+	int rc;
+
+	memset(&known, 0, sizeof(known));
+	TRY(member_space(member, &space));
+	while (!(rc = reef_alloc_kind(space, KIND, SIZE,
+				      &known.blocks[known.count]))) {
+		TRY(reef_write(member->reef, known.blocks[known.count], &count,
+			       sizeof(count)));
+		WANT(++known.count < BLOCKS_MAX);
+	}
+	WANT(rc == -ENOSPC);
+	for (i = 0; i < known.count; i++)
+		if (is_staged(i))
+			TRY(reef_block_stage(space, known.blocks[i], true));
+	known.is_unlinked = true;
+	/* A full pool is asked about a part at a time. */
+	for (i = 0; i < 40; i++) {
+		while (!(rc = reef_alloc(space, SIZE, &block))) {
+			uint32_t was = index_of(block);
+
+			WANT(was == known.count ||
+			     (was % 2 && !is_staged(was)));
+			count++;
+		}
+		WANT(rc == -ENOSPC);
+		TRY(reef_sleep(SECOND));
+	}
+	WANT(count + STAGED >= known.count / 2);
+	return 0;
+}
+
+static int run_unlinked(uint64_t seed)
+{
+	struct pool pool = {.extent_size = EXTENT, .capacity = CAPACITY};
+
+	pool_start(&pool, seed);
+	pool_add(&pool, finds_unlinked);
+	return pool_end(&pool);
+}
+
+static void client_short_finds_what_nothing_names(void **state)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(2, 100));
+	     seed++)
+		assert_int_equal(run_unlinked(seed), 0);
+}
+
+static void client_asking_about_staged_blocks_is_found(void **state)
+{
+	if (SANITIZED)
+		skip();
+	reef_mutate(REEF_MUTANT_HEAP_SCAN_STAGED);
+	assert_int_not_equal(run_unlinked(1), 0);
+	reef_mutate(REEF_MUTANT_NONE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,7 +326,10 @@ int main(void)
 		cmocka_unit_test(client_short_gets_another_spaces_slack),
 		cmocka_unit_test(client_short_waits_for_who_died),
 		cmocka_unit_test(client_full_says_so_soon),
+		cmocka_unit_test(client_short_finds_what_nothing_names),
+		cmocka_unit_test(client_asking_about_staged_blocks_is_found),
 	};
 
+	reef_kind_register(KIND, &kind_ops);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,21 @@ static struct client_retired *claim_retired(struct reef_client *client)
 	return retired;
 }
 
+/* Put claimed ones back, in front, as a remote goes before its link: they are
+ * closed at the end of the keeper. */
+static void return_retired(struct reef_client *client,
+			   struct client_retired *retired)
+{
+	struct client_retired **end = &retired->next;
+
+	while (*end)
+		end = &(*end)->next;
+	*end = client->retired;
+	if (!client->retired)
+		client->retired_tail = end;
+	client->retired = retired;
+}
+
 void client_retired_close_all(struct reef_client *client)
 {
 	close_retired(client, claim_retired(client));
@@ -127,7 +142,12 @@ int client_grace_main(void *arg)
 		atomic_store(&client->phase, !phase);
 		if (!rc)
 			rc = wait_until_left(client, phase, grace);
-		close_retired(client, retired);
+		/* Who stops has not waited, and other fibers of the keeper may
+		 * have calls under way. */
+		if (client->stopping)
+			return_retired(client, retired);
+		else
+			close_retired(client, retired);
 	}
 	client_fiber_end(client);
 	return 0;

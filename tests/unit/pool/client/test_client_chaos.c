@@ -476,6 +476,8 @@ static int writes_when_fenced(struct member *member)
 	for (i = 0; i < FENCE_BLOCKS; i++) {
 		TRY(reef_alloc(space, 2 * MIB, &fence_blocks[i]));
 		TRY(reef_write(member->reef, fence_blocks[i], &value, 8));
+		/* Or its memory goes back once it is recovered. */
+		TRY(reef_keep(space, fence_blocks[i]));
 	}
 	pool->note[1] = reef_session(member->reef);
 	pool->note[0] = 1;

@@ -197,6 +197,10 @@ uint64_t reef_epoch(const struct reef *reef);
  * itself inside. Else: errors of access. reef_alloc does so by itself, outside
  * reef_enter, for up to reef_reclaim_patience. */
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns);
+/* Give back what this handle's heap does not need, if it is time for that. For
+ * threads that may be idle for long; others do so as they free. Not inside
+ * reef_enter. */
+void reef_tend(struct reef_space *space);
 /* How long to wait in all for memory that may come back: a session that died
  * holds it until its lease is over and it was recovered. */
 uint64_t reef_reclaim_patience(const struct reef *reef);

@@ -33,6 +33,7 @@
 #include "gateway/redis/server/gather.h"
 #include "gateway/redis/server/internal.h"
 #include "gateway/redis/server/stage.h"
+#include "pool/client/client.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -641,6 +642,8 @@ void *redis_serve(void *arg)
 		if (thread->now_ns - tick_ns >= SECOND) {
 			tick_ns = thread->now_ns;
 			check_clients(thread);
+			if (thread->reef)
+				reef_tend(thread->space);
 		}
 	}
 	finish_clients(thread);

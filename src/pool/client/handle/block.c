@@ -507,6 +507,12 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 	}
 }
 
+void reef_tend(struct reef_space *space)
+{
+	if (space->heap && !prepare(space))
+		reef_heap_tend(space->heap->heap);
+}
+
 /* The space has no more memory: wait until blocks that were freed may be used
  * again. */
 static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,

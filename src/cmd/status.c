@@ -268,36 +268,48 @@ static int show_events(const struct reef_answer *answer, bool json)
 	return rc;
 }
 
+static void show_pool(struct reef_operator *op,
+		      const struct reef_answer *answer, bool json)
+{
+	char time[16];
+
+	if (json)
+		printf("{\"pool\":\"%016llx\",\"pool_epoch\":%llu,"
+		       "\"broker_epoch\":%llu,\"uptime_ns\":%llu,"
+		       "\"fabric\":\"%s\",\"stuck\":%u",
+		       (unsigned long long)answer->body.reply.status.pool,
+		       (unsigned long long)answer->body.reply.status.pool_epoch,
+		       (unsigned long long)
+			       answer->body.reply.status.broker_epoch,
+		       (unsigned long long)answer->body.reply.status.uptime_ns,
+		       reef_operator_fabric(op),
+		       answer->body.reply.status.stuck);
+	else
+		printf("pool %016llx, epoch %llu; the broker (start %llu) has "
+		       "been up for %s; asked over %s\n",
+		       (unsigned long long)answer->body.reply.status.pool,
+		       (unsigned long long)answer->body.reply.status.pool_epoch,
+		       (unsigned long long)
+			       answer->body.reply.status.broker_epoch,
+		       reef_table_time(
+			       (double)answer->body.reply.status.uptime_ns,
+			       time),
+		       reef_operator_fabric(op));
+	if (!json && answer->body.reply.status.stuck)
+		printf("What ended sessions left is stuck in %u cases: nobody "
+		       "could recover it.\n",
+		       answer->body.reply.status.stuck);
+}
+
 static int show_all(struct reef_operator *op, bool json)
 {
 	struct reef_answer answer = {0};
-	char time[16];
 	int rc;
 
 	rc = reef_operator_call(op, REEF_POOL_STATUS, NULL, &answer);
 	if (rc)
 		return rc;
-	if (json)
-		printf("{\"pool\":\"%016llx\",\"pool_epoch\":%llu,"
-		       "\"broker_epoch\":%llu,\"uptime_ns\":%llu,"
-		       "\"fabric\":\"%s\"",
-		       (unsigned long long)answer.body.reply.status.pool,
-		       (unsigned long long)answer.body.reply.status.pool_epoch,
-		       (unsigned long long)
-			       answer.body.reply.status.broker_epoch,
-		       (unsigned long long)answer.body.reply.status.uptime_ns,
-		       reef_operator_fabric(op));
-	else
-		printf("pool %016llx, epoch %llu; the broker (start %llu) has "
-		       "been up for %s; asked over %s\n",
-		       (unsigned long long)answer.body.reply.status.pool,
-		       (unsigned long long)answer.body.reply.status.pool_epoch,
-		       (unsigned long long)
-			       answer.body.reply.status.broker_epoch,
-		       reef_table_time(
-			       (double)answer.body.reply.status.uptime_ns,
-			       time),
-		       reef_operator_fabric(op));
+	show_pool(op, &answer, json);
 	for (size_t i = 0; !rc && i < SECTIONS; i++)
 		rc = show_section(op, &sections[i], json);
 	if (!rc)

@@ -262,6 +262,7 @@ union reef_reply {
 		uint64_t broker_epoch;
 		uint64_t uptime_ns;
 		uint32_t events; /* in this start */
+		uint32_t stuck;	 /* what sessions left and nobody recovers */
 	} status;		 /* rows: the last events */
 	struct {
 		uint32_t flags;

@@ -130,7 +130,7 @@ static const struct list replies[REEF_POOL_KINDS] = {
 	WITH_ROWS(NAME_LIST, NUMBER(name_list.flags)),
 	WITH_ROWS(STATUS, NUMBER(status.pool), NUMBER(status.pool_epoch),
 		  NUMBER(status.broker_epoch), NUMBER(status.uptime_ns),
-		  NUMBER(status.events)),
+		  NUMBER(status.events), NUMBER(status.stuck)),
 	WITH_ROWS(LIST, NUMBER(list.flags)),
 	LIST(USER_ADD, NUMBER(user_add.user), NUMBER(user_add.era),
 	     ARRAY(user_add.secret)),

@@ -11,6 +11,8 @@
 #ifndef REEF_WIRE_STATES_H
 #define REEF_WIRE_STATES_H
 
+#include <errno.h>
+#include <reef/error.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +42,18 @@ enum reef_session_state {
 	REEF_SESSION_FENCED,
 	REEF_SESSION_RECOVERED
 };
+
+/* True if what recovery said about a session or a block may be otherwise later.
+ * The end of the recoverer's own session or host does not pass, but says
+ * nothing about them either. */
+static inline bool reef_recovery_may_pass(int error)
+{
+	return error == -REEF_ENOLINK || error == -ETIMEDOUT ||
+	       error == -REEF_EINDOUBT || error == -REEF_ENOTDONE ||
+	       error == -EBUSY || error == -EAGAIN || error == -ENOMEM ||
+	       error == -ECANCELED || error == -REEF_EFENCED ||
+	       error == -REEF_EHOSTDEAD;
+}
 
 /* The formats of addresses bound these. */
 #define REEF_ORDINALS_MAX (1u << 18)

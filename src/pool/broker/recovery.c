@@ -25,7 +25,11 @@
  * (4) Between two rounds in which nothing could be done is a pause, which
  *     grows, up to half a lease. Whoever opens the space ends it
  *     (broker_helper_came).
- * (5) One space never waits for another. */
+ * (5) One space never waits for another.
+ * (6) What failed STUCK_AFTER times with an error that does not pass is STUCK:
+ *     that is journaled and told, the session goes on to RECOVERED, and its
+ *     slot is free. It is tried once more whenever a node comes back that has
+ *     memory of the space. */
 #include "pool/broker/internal.h"
 
 #include "base/mutant.h"
@@ -34,6 +38,7 @@
 #include <reef/error.h>
 
 #define TRIES 3u
+#define STUCK_AFTER 3u
 #define ASK_NS_MIN UINT64_C(1000000000)
 
 /* A space in which there is something to recover; a fiber works on it. */
@@ -43,6 +48,12 @@ struct broker_recovery {
 	uint32_t tries;	  /* of the present helper */
 	uint64_t past;	  /* up to where helpers had their turn */
 	uint32_t last;	  /* session of the last list */
+	bool retry;	  /* what is STUCK is to be tried once more */
+	/* Sessions that failed with an error that does not pass (6). */
+	struct failure {
+		uint32_t session, count;
+	} * failures;
+	uint32_t failures_count;
 	struct broker_recovery *next;
 };
 
@@ -122,8 +133,10 @@ static uint32_t list_dead(const struct reef_broker *broker,
 	for (int round = 0; round < 2; round++)
 		for (i = 0; i < count && found < REEF_RECOVER_MAX; i++) {
 			if (use[i].space != recovery->space ||
-			    (use[i].session > last) == (round == 1) ||
-			    !is_fenced(broker, use[i].session))
+			    (use[i].session > last) == (round == 1))
+				continue;
+			if (use[i].stuck ? !recovery->retry
+					 : !is_fenced(broker, use[i].session))
 				continue;
 			sessions[found++] = use[i].session;
 			recovery->last = use[i].session;
@@ -131,8 +144,54 @@ static uint32_t list_dead(const struct reef_broker *broker,
 	return found;
 }
 
+/* Count a failure that does not pass. True: it was one too many (6). */
+static bool is_stuck(struct broker_recovery *recovery, uint32_t session)
+{
+	struct failure *failure = recovery->failures;
+	uint32_t i, count = recovery->failures_count;
+
+	for (i = 0; i < count && failure[i].session != session; i++)
+		;
+	if (i == count) {
+		failure = realloc(failure, (count + 1) * sizeof(*failure));
+		if (!failure)
+			return false; /* it is counted the next time */
+		failure[i] = (struct failure){.session = session};
+		recovery->failures = failure;
+		recovery->failures_count++;
+	}
+	return ++failure[i].count >= STUCK_AFTER;
+}
+
+/* A helper could not recover a session. 1: that is STUCK now.  0: it is asked
+ * for again, or was STUCK already.  Else: what kept us from journaling it. */
+static int note_failed(struct reef_broker *broker,
+		       struct broker_recovery *recovery, uint32_t session,
+		       uint32_t helper, int error)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USE_STUCK,
+		.session = session,
+		.space = recovery->space,
+	};
+	int rc;
+
+	broker_event(broker,
+		     "session %08x did not recover %08x in space %u: %s",
+		     helper, session, recovery->space, reef_error_name(error));
+	if (reef_recovery_may_pass(error) || !is_stuck(recovery, session))
+		return 0;
+	rc = broker_commit(broker, &record, NULL, NULL);
+	if (rc)
+		return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
+	broker_event(broker, "what session %08x left in space %u is stuck",
+		     session, recovery->space);
+	return 1;
+}
+
 /* Journal what a helper has done. Returns how many that was, or an error. */
 static int note_done(struct reef_broker *broker,
+		     struct broker_recovery *recovery,
 		     const struct reef_ask_recover *ask,
 		     const struct reef_reply_recover *reply, uint32_t helper)
 {
@@ -144,11 +203,11 @@ static int note_done(struct reef_broker *broker,
 
 	for (uint32_t i = 0; i < REEF_RECOVER_MAX && ask->sessions[i]; i++) {
 		if (reply->errors[i]) {
-			broker_event(broker,
-				     "session %08x did not recover %08x in "
-				     "space %u: %s",
-				     helper, ask->sessions[i], ask->space,
-				     reef_error_name(-(int)reply->errors[i]));
+			rc = note_failed(broker, recovery, ask->sessions[i],
+					 helper, -(int)reply->errors[i]);
+			if (rc < 0)
+				return rc;
+			done += rc;
 			continue;
 		}
 		record.session = ask->sessions[i];
@@ -186,9 +245,10 @@ static int recover_some(struct reef_broker *broker,
 			return -ECANCELED;
 		}
 		if (rc == 0) {
-			rc = note_done(broker, &ask->ask.recover,
+			rc = note_done(broker, recovery, &ask->ask.recover,
 				       &answer.body.reply.recover, id);
 			reef_answer_free(&answer);
+			recovery->retry = false;
 			recovery->tries = rc ? 0 : recovery->tries + 1;
 			if (recovery->tries >= TRIES)
 				recovery->past = turn;
@@ -259,6 +319,7 @@ static void recover_space(struct reef_broker *broker, uint32_t space)
 	for (at = &broker->recoveries; *at != recovery; at = &(*at)->next)
 		;
 	*at = recovery->next;
+	free(recovery->failures);
 	free(recovery);
 }
 
@@ -297,6 +358,37 @@ void broker_helper_came(struct reef_broker *broker, uint32_t space)
 	}
 	if (any)
 		broker_wake(broker);
+}
+
+static bool has_extent_on(const struct reef_broker *broker, uint32_t space,
+			  uint32_t node)
+{
+	const struct reef_state_extent *extent;
+	size_t i, count;
+
+	extent = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (extent[i].space == space && extent[i].node == node)
+			return true;
+	return false;
+}
+
+void broker_recovery_retry(struct reef_broker *broker, uint32_t node)
+{
+	const struct reef_state_use *use;
+	struct broker_recovery *recovery;
+	size_t i, count;
+
+	use = reef_state_uses(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		if (!use[i].stuck || !has_extent_on(broker, use[i].space, node))
+			continue;
+		(void)begin_recovery(broker, use[i].space);
+		recovery = find_recovery(broker, use[i].space);
+		if (recovery)
+			recovery->retry = true;
+		broker_helper_came(broker, use[i].space);
+	}
 }
 
 BROKER_REQUEST(broker_janitor)
@@ -342,7 +434,7 @@ static int begin_recoveries(struct reef_broker *broker, uint32_t id)
 
 	use = reef_state_uses(broker->state, &count);
 	for (i = 0; i < count; i++) {
-		if (use[i].session != id)
+		if (use[i].session != id || use[i].stuck)
 			continue;
 		rc = begin_recovery(broker, use[i].space);
 		if (rc)

@@ -388,6 +388,18 @@ BROKER_REQUEST(broker_list)
 	return 0;
 }
 
+static uint32_t count_stuck(const struct reef_broker *broker)
+{
+	const struct reef_state_use *use;
+	uint32_t stuck = 0;
+	size_t i, count;
+
+	use = reef_state_uses(broker->state, &count);
+	for (i = 0; i < count; i++)
+		stuck += use[i].stuck;
+	return stuck;
+}
+
 BROKER_REQUEST(broker_status)
 {
 	struct list list = list_of(broker, request, room);
@@ -399,6 +411,7 @@ BROKER_REQUEST(broker_status)
 	answer->reply.status.broker_epoch = broker->epoch;
 	answer->reply.status.uptime_ns = reef_now_ns() - broker->started_ns;
 	answer->reply.status.events = (uint32_t)broker->events_count;
+	answer->reply.status.stuck = count_stuck(broker);
 	list.after = broker->events_count > STATUS_EVENTS
 			     ? (uint32_t)broker->events_count - STATUS_EVENTS
 			     : 0;

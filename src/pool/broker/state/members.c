@@ -144,6 +144,50 @@ static void apply_user_remove(struct reef_state *state,
 			    (size_t)(user - state->users), sizeof(*user));
 }
 
+/* --- which spaces sessions use --- */
+
+/* The index at which that use is, or would be inserted. Uses are ordered by id,
+ * which begins with the slot; an id comes again only when its uses are gone. */
+static size_t find_use(const struct reef_state *state, uint32_t session,
+		       uint32_t space)
+{
+	uint64_t wanted = (uint64_t)session << 32 | space;
+	size_t low = 0, high = state->use_count, middle;
+
+	while (low < high) {
+		const struct reef_state_use *use;
+
+		middle = low + (high - low) / 2;
+		use = &state->uses[middle];
+		if (((uint64_t)use->session << 32 | use->space) < wanted)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool is_use_at(const struct reef_state *state, size_t index,
+		      uint32_t session, uint32_t space)
+{
+	return index < state->use_count &&
+	       state->uses[index].session == session &&
+	       state->uses[index].space == space;
+}
+
+/* True if the session uses a space; stuck: or did, and that is STUCK. */
+static bool uses_any(const struct reef_state *state, uint32_t session,
+		     bool stuck)
+{
+	const struct reef_state_use *use = state->uses;
+	size_t i = find_use(state, session, 0);
+
+	for (; i < state->use_count && use[i].session == session; i++)
+		if (stuck || !use[i].stuck)
+			return true;
+	return false;
+}
+
 /* --- sessions --- */
 
 static uint16_t next_generation(const struct reef_state *state, uint16_t slot)
@@ -176,6 +220,8 @@ static int check_session_open(struct reef_state *state,
 		return -EBUSY;
 	if ((uint16_t)record->session != next_generation(state, slot))
 		return -ESTALE;
+	if (uses_any(state, record->session, true))
+		return -EBUSY;
 	return reef_state_room((void **)&state->sessions, &state->session_room,
 			       (size_t)slot + 1, sizeof(*state->sessions));
 }
@@ -198,44 +244,7 @@ static void apply_session_open(struct reef_state *state,
 		user->sessions++;
 }
 
-/* --- which spaces sessions use --- */
-
-/* The index at which that use is, or would be inserted. Uses are ordered by id,
- * which begins with the slot; an id comes again only when its uses are gone. */
-static size_t find_use(const struct reef_state *state, uint32_t session,
-		       uint32_t space)
-{
-	uint64_t wanted = (uint64_t)session << 32 | space;
-	size_t low = 0, high = state->use_count, middle;
-
-	while (low < high) {
-		const struct reef_state_use *use;
-
-		middle = low + (high - low) / 2;
-		use = &state->uses[middle];
-		if (((uint64_t)use->session << 32 | use->space) < wanted)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-static bool is_use_at(const struct reef_state *state, size_t index,
-		      uint32_t session, uint32_t space)
-{
-	return index < state->use_count &&
-	       state->uses[index].session == session &&
-	       state->uses[index].space == space;
-}
-
-static bool uses_any(const struct reef_state *state, uint32_t session)
-{
-	size_t index = find_use(state, session, 0);
-
-	return index < state->use_count &&
-	       state->uses[index].session == session;
-}
+/* --- uses --- */
 
 static int check_use(struct reef_state *state, const struct reef_record *record)
 {
@@ -265,7 +274,7 @@ static void apply_use(struct reef_state *state,
 	struct reef_state_use *use = &state->uses[index];
 
 	memmove(use + 1, use, (state->use_count - index) * sizeof(*use));
-	*use = (struct reef_state_use){record->session, record->space};
+	*use = (struct reef_state_use){record->session, record->space, false};
 	state->use_count++;
 }
 
@@ -287,6 +296,27 @@ static void apply_use_end(struct reef_state *state,
 			    sizeof(*state->uses));
 }
 
+static int check_use_stuck(struct reef_state *state,
+			   const struct reef_record *record)
+{
+	const struct reef_state_session *session =
+		reef_state_session(state, record->session);
+	size_t index = find_use(state, record->session, record->space);
+
+	if (!is_use_at(state, index, record->session, record->space))
+		return -ENOENT;
+	if (state->uses[index].stuck)
+		return -EEXIST;
+	return session && session->state == REEF_SESSION_FENCED ? 0 : -EBUSY;
+}
+
+static void apply_use_stuck(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	state->uses[find_use(state, record->session, record->space)].stuck =
+		true;
+}
+
 static int check_session_state(struct reef_state *state,
 			       const struct reef_record *record)
 {
@@ -301,7 +331,7 @@ static int check_session_state(struct reef_state *state,
 	if (record->state != session->state + 1)
 		return -EBUSY;
 	return record->state == REEF_SESSION_RECOVERED &&
-			       uses_any(state, record->session)
+			       uses_any(state, record->session, false)
 		       ? -EBUSY
 		       : 0;
 }
@@ -357,11 +387,9 @@ int reef_state_pick_session(const struct reef_state *state, uint32_t *id)
 
 	for (i = 0; i < max; i++) {
 		slot = (uint16_t)((state->next_slot + i) % max);
-		if (is_slot_free(state, slot)) {
-			*id = reef_session_id(slot,
-					      next_generation(state, slot));
+		*id = reef_session_id(slot, next_generation(state, slot));
+		if (is_slot_free(state, slot) && !uses_any(state, *id, true))
 			return 0;
-		}
 	}
 	return -ENOSPC;
 }
@@ -380,5 +408,6 @@ const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 					 apply_session_process},
 	[REEF_RECORD_USE] = {check_use, apply_use},
 	[REEF_RECORD_USE_END] = {check_use_end, apply_use_end},
+	[REEF_RECORD_USE_STUCK] = {check_use_stuck, apply_use_stuck},
 	[REEF_RECORD_RECLAIM] = {check_reclaim, apply_reclaim},
 };

@@ -58,6 +58,7 @@ static const struct layout {
 				      TEXT(name)}},
 	[REEF_RECORD_USE] = {2, {NUMBER(session), NUMBER(space)}},
 	[REEF_RECORD_USE_END] = {2, {NUMBER(session), NUMBER(space)}},
+	[REEF_RECORD_USE_STUCK] = {2, {NUMBER(session), NUMBER(space)}},
 	[REEF_RECORD_RECLAIM] = {1, {NUMBER(value)}},
 	[REEF_RECORD_SPACE_FORGET] = {1, {NUMBER(id)}},
 	[REEF_RECORD_SESSION_PROCESS] = {4,

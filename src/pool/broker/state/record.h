@@ -50,6 +50,7 @@ enum reef_record_type {
 				      * comes from, generation: its start,
 				      * value: its place (base/process.h); all
 				      * 0: it is not known any more */
+	REEF_RECORD_USE_STUCK, /* session, space: nobody can recover that */
 	REEF_RECORD_TYPES
 };
 

@@ -17,9 +17,10 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 2
-/* Without the processes of sessions. */
+#define VERSION 3
+/* Without the processes of sessions, and then without what is STUCK. */
 #define VERSION_1 1
+#define VERSION_2 2
 
 /* --- writing --- */
 
@@ -131,6 +132,7 @@ static void put_uses(struct reef_cursor_out *out,
 	for (i = 0; i < state->use_count; i++, use++) {
 		reef_cursor_put(out, 4, use->session);
 		reef_cursor_put(out, 4, use->space);
+		reef_cursor_put(out, 1, use->stuck);
 	}
 }
 
@@ -483,7 +485,8 @@ static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
 	return 0;
 }
 
-/* The sessions of uses have not RECOVERED, but may have gone on from ALIVE. */
+/* The sessions of uses have not RECOVERED, but may have gone on from ALIVE;
+ * those of STUCK ones are FENCED or later, and their slots may be another's. */
 static bool is_use_valid(const struct reef_state *state,
 			 const struct reef_state_use *use)
 {
@@ -493,8 +496,10 @@ static bool is_use_valid(const struct reef_state *state,
 		reef_state_space_of(state, use->space);
 	const struct reef_state_use *last = state->uses;
 
-	if (!session || session->state == REEF_SESSION_RECOVERED || !space ||
-	    space->session == use->session)
+	if (!use->session || !space || space->session == use->session)
+		return false;
+	if (use->stuck ? session && session->state < REEF_SESSION_FENCED
+		       : !session || session->state == REEF_SESSION_RECOVERED)
 		return false;
 	if (state->use_count == 0)
 		return true;
@@ -503,16 +508,19 @@ static bool is_use_valid(const struct reef_state *state,
 	       (last->session == use->session && last->space < use->space);
 }
 
-static int get_uses(struct reef_cursor_in *in, struct reef_state *state)
+static int get_uses(struct reef_cursor_in *in, struct reef_state *state,
+		    uint32_t version)
 {
-	uint64_t count = reef_cursor_get(in, 4);
+	uint64_t count = reef_cursor_get(in, 4), stuck;
 	struct reef_state_use use;
 	int rc;
 
 	for (; count > 0; count--) {
 		use.session = (uint32_t)reef_cursor_get(in, 4);
 		use.space = (uint32_t)reef_cursor_get(in, 4);
-		if (in->failed || !is_use_valid(state, &use))
+		stuck = version > VERSION_2 ? reef_cursor_get(in, 1) : 0;
+		use.stuck = stuck == 1;
+		if (in->failed || stuck > 1 || !is_use_valid(state, &use))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->uses, &state->use_room,
 				     state->use_count + 1, sizeof(use));
@@ -563,7 +571,7 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 	if (reef_cursor_get(in, 4) != MAGIC)
 		return -REEF_ECORRUPT;
 	head->version = (uint32_t)reef_cursor_get(in, 4);
-	if (head->version != VERSION && head->version != VERSION_1)
+	if (head->version < VERSION_1 || head->version > VERSION)
 		return in->failed ? -REEF_ECORRUPT : -REEF_EVERSION;
 	state->pool = reef_cursor_get(in, 8);
 	head->pool_epoch = reef_cursor_get(in, 8);
@@ -607,7 +615,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc == 0)
 		rc = get_extents(in, state, head.next_extent);
 	if (rc == 0)
-		rc = get_uses(in, state);
+		rc = get_uses(in, state, head.version);
 	if (rc == 0)
 		rc = get_names(in, state, head.generation);
 	if (rc)

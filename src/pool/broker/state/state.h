@@ -15,7 +15,9 @@
  * (6) Of each session the last request that changed something is kept, with
  *     what came of it, so that a repetition can be told the same.
  * (7) A session is not RECOVERED while it uses a space: while it may have left
- *     work there that nobody has looked after yet.
+ *     work there that nobody has looked after yet. What is STUCK, because that
+ *     failed, does not count, and outlives the session; its id is not given
+ *     again before that is gone, too.
  * (8) Limits are settings, and hold for what is new: lowering one takes nothing
  *     away. They are not asked again at replay, so that a new default does not
  *     refuse an old journal.
@@ -117,6 +119,7 @@ struct reef_state_session {
 /* A session that may have left work in a space when it ends. */
 struct reef_state_use {
 	uint32_t session, space;
+	bool stuck; /* and nobody can recover it */
 };
 
 /* Requests of a session are numbered one after the other, and begin again after

@@ -14,6 +14,7 @@
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/space_job.h"
+#include "wire/states.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -220,9 +221,10 @@ static int settle_status(const struct reef_client *client,
 		return 0;
 	/* A client that ends during a recovery leaves it to another. */
 	if (rc && !client->stopping && !client_over(client))
-		reef_log(REEF_LOG_WARNING, "client",
-			 "recovery of session %08x in space %u: %s", session,
-			 known->id, reef_error_text(rc));
+		reef_log(reef_recovery_may_pass(rc) ? REEF_LOG_INFO
+						    : REEF_LOG_WARNING,
+			 "client", "recovery of session %08x in space %u: %s",
+			 session, known->id, reef_error_text(rc));
 	return rc;
 }
 

@@ -14,20 +14,11 @@
 #include "pool/client/heap/internal.h"
 
 #include "base/mutant.h"
+#include "wire/states.h"
 
 /* A block whose node is away may take as long as a call has patience: after so
  * many, the others wait for the next call, too. */
 #define ERRORS_MAX 4u
-
-/* True if the same call may do better later. Of these the end of our own
- * session or host does not pass, but judges nothing either. */
-static bool may_pass(int rc)
-{
-	return rc == -REEF_ENOLINK || rc == -ETIMEDOUT ||
-	       rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE || rc == -EBUSY ||
-	       rc == -EAGAIN || rc == -ENOMEM || rc == -ECANCELED ||
-	       rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD;
-}
 
 static bool is_page(uint32_t block)
 {
@@ -52,7 +43,7 @@ static int retire_page(struct reef_heap *heap, uint64_t address)
 	uint32_t *block;
 	int rc = heap_other_free(heap, address, REEF_FREE_LATER, 0, true);
 
-	if (rc && may_pass(rc))
+	if (rc && reef_recovery_may_pass(rc))
 		return rc;
 	block = heap_block_at(heap, address, &run);
 	if (block && *block & BLOCK_UNJUDGED)
@@ -83,7 +74,7 @@ static int hand_over_pages(struct reef_heap *heap, uint32_t session,
 		if (receiver->page)
 			rc = receiver->page(receiver->context, session, address,
 					    run->block_size - HEAP_HEADER);
-		if (!may_pass(rc))
+		if (!reef_recovery_may_pass(rc))
 			rc = retire_page(heap, address);
 	}
 	return rc;
@@ -110,7 +101,7 @@ static int judge_block(struct reef_heap *heap, uint32_t index)
 	uint32_t *block = unjudged_at(heap, index, &run);
 	int stays = block ? must_stay(heap, *block, address) : 0;
 
-	if (may_pass(stays))
+	if (reef_recovery_may_pass(stays))
 		return stays;
 	if (stays < 0)
 		reef_log(REEF_LOG_WARNING, "heap",

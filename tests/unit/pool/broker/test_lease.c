@@ -585,6 +585,43 @@ static void lease_janitor_is_the_owners(void **state)
 	run(cast_no_owner);
 }
 
+/* It says three times that nobody can do it, and is not asked a fourth time;
+ * the session's slot is free all the same. */
+static int cannot_help(struct actor *actor)
+{
+	struct reef_body answer;
+	uint32_t id, space;
+
+	TRY(joins_space(actor, &space));
+	TRY(await_victim(actor, &id));
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL));
+	WANT(actor->recovers == 3);
+	TRY(actor_stay(actor, 5 * TTL));
+	WANT(actor->recovers == 3);
+	TRY(actor_ask(actor, REEF_POOL_STATUS, NULL, &answer));
+	WANT(answer.reply.status.stuck == 1);
+	TRY(broker_world_restart(actor->world, true));
+	TRY(actor_return(actor));
+	TRY(actor_ask(actor, REEF_POOL_STATUS, NULL, &answer));
+	WANT(answer.reply.status.stuck == 1 && actor->recovers == 3);
+	return 0;
+}
+
+static void cast_stuck(struct broker_world *world)
+{
+	struct actor *helper;
+
+	broker_world_add(world, dies_with_space);
+	helper = broker_world_add(world, cannot_help);
+	helper->recover_errors = 100;
+	helper->recover_error = EIO;
+}
+
+static void lease_recovery_that_fails_for_good_is_stuck(void **state)
+{
+	run(cast_stuck);
+}
+
 static void lease_recovery_waits_for_who_opens_the_space(void **state)
 {
 	run(cast_later);
@@ -814,6 +851,7 @@ int main(void)
 		cmocka_unit_test(lease_recovery_waits_for_who_has_begun_it),
 		cmocka_unit_test(lease_recovery_is_asked_of_the_janitor_first),
 		cmocka_unit_test(lease_janitor_is_the_owners),
+		cmocka_unit_test(lease_recovery_that_fails_for_good_is_stuck),
 		cmocka_unit_test(lease_recovery_waits_for_who_opens_the_space),
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),

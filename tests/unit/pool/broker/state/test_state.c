@@ -333,6 +333,44 @@ static void state_session_with_uses_is_not_recovered(void **state)
 	assert_int_equal(count, 0);
 }
 
+/* What is stuck holds its session up no more, and outlives it; its id is not
+ * given again. */
+static void state_stuck_use_outlives_its_session(void **state)
+{
+	uint32_t first = open_session(), id;
+	struct reef_record stuck = {
+		.type = REEF_RECORD_USE_STUCK, .session = first, .space = 1};
+	const struct reef_state_use *use;
+	struct reef_state *copy;
+	uint8_t *bytes;
+	size_t count, size;
+
+	add_space(1, "a", MIB);
+	refuse(-ENOENT, &stuck);
+	must(RECORD(.type = REEF_RECORD_USE, .session = first, .space = 1));
+	refuse(-EBUSY, &stuck);
+	session_becomes(first, REEF_SESSION_EXPIRED);
+	session_becomes(first, REEF_SESSION_FENCED);
+	must(&stuck);
+	refuse(-EEXIST, &stuck);
+	session_becomes(first, REEF_SESSION_RECOVERED);
+	assert_int_equal(reef_state_encode(the, &bytes, &size), 0);
+	assert_int_equal(reef_state_decode(bytes, size, &copy), 0);
+	use = reef_state_uses(copy, &count);
+	assert_true(count == 1 && use->session == first && use->stuck);
+	reef_state_destroy(copy);
+	free(bytes);
+	/* Others of its slot come and go. */
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(reef_state_pick_session(the, &id), 0);
+		assert_int_not_equal(id, first);
+		must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
+	}
+	must(RECORD(.type = REEF_RECORD_USE_END, .session = first, .space = 1));
+	reef_state_uses(the, &count);
+	assert_int_equal(count, 0);
+}
+
 static void state_reclaim_epochs_are_never_given_twice(void **state)
 {
 	struct reef_state_summary summary;
@@ -666,6 +704,7 @@ int main(void)
 		TEST(state_limits_are_settings),
 		TEST(state_request_counts_once_and_is_remembered),
 		TEST(state_session_with_uses_is_not_recovered),
+		TEST(state_stuck_use_outlives_its_session),
 		TEST(state_reclaim_epochs_are_never_given_twice),
 		TEST(state_large_extents_take_several_ordinals),
 		TEST(state_extent_epoch_does_not_wrap),

@@ -501,6 +501,8 @@ static void forget_run(struct reef_heap *heap, struct run *run)
 	}
 	for (uint32_t i = 0; i < run->count; i++)
 		heap->pending -= (run->blocks[i] & BLOCK_PENDING) != 0;
+	if (run->kind == RUN_BROKEN)
+		heap_list_remove(&heap->broken, run);
 	if (run->kind != RUN_SLAB)
 		return;
 	if (run->is_listed)

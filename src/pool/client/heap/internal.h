@@ -72,7 +72,7 @@ enum run_kind {
 	RUN_FREE,
 	RUN_SLAB,
 	RUN_LARGE,
-	RUN_BROKEN, /* its descriptors could not be written: never used again */
+	RUN_BROKEN, /* its descriptors could not be written: in heap->broken */
 };
 
 struct run {
@@ -86,7 +86,7 @@ struct run {
 	uint32_t bump;	/* blocks from here on were never handed out */
 	uint32_t top;	/* of the stack; bump - top blocks are out */
 	uint8_t kind, class;
-	bool is_listed; /* in its class's list, or bin */
+	bool is_listed; /* in its class's list, bin, or the broken */
 	struct run *next, *prev;
 	struct extent *extent;
 	uint32_t first, units;
@@ -187,6 +187,7 @@ struct reef_heap {
 	struct extent *extents;
 	struct run *partial[HEAP_CLASSES_MAX]; /* slabs with room */
 	struct run *vacant[HEAP_CLASSES_MAX];  /* a slab without a block */
+	struct run *broken;
 	struct run *bins[HEAP_BINS];
 	uint64_t bins_used;    /* bit n: bins[n]; the last by itself */
 	uint32_t chunks;       /* owned */

@@ -151,6 +151,58 @@ static int write_run(struct reef_heap *heap, struct run *run)
 	return rc;
 }
 
+static void add_broken(struct reef_heap *heap, struct run *run)
+{
+	run->kind = RUN_BROKEN;
+	heap_run_map(run);
+	heap_list_add(&heap->broken, run);
+}
+
+/* WRITE that the units of a run are free. */
+static int write_spare(struct reef_heap *heap, const struct run *run)
+{
+	struct extent *extent = run->extent;
+	uint64_t *words = malloc(run->units * sizeof(*words));
+	struct reef_access access = heap_write(
+		heap_descriptor_at(extent, run->first), words, run->units * 8);
+	int rc;
+
+	if (!words)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < run->units; i++)
+		words[i] = heap_descriptor(HEAP_UNIT_SPARE, 0, 0);
+	rc = heap_execute_writes(heap, &access, 1);
+	if (!rc && !extent->dead)
+		memcpy(&extent->shadow[run->first], words, run->units * 8);
+	free(words);
+	return rc;
+}
+
+/* Make units free whose descriptors could not be written: a WRITE that reaches
+ * them comes after whatever was still to come (F5). */
+static void mend_broken(struct reef_heap *heap)
+{
+	struct run *run;
+	int rc = 0;
+
+	while (!rc && (run = heap->broken)) {
+		heap_list_remove(&heap->broken, run);
+		memset(&run->extent->runs[run->first], 0,
+		       run->units * sizeof(struct run *));
+		rc = write_spare(heap, run);
+		if (run->extent->dead)
+			free(run);
+		else if (rc)
+			add_broken(heap, run);
+		else
+			heap_units_give(heap, run);
+		if (heap_is_lost(rc) && heap->broken == run) {
+			reef_heap_forget(heap, run->extent->number);
+			rc = 0;
+		}
+	}
+}
+
 /* Take units and write their descriptors; the run is not in runs[] yet. 1: a
  * slab of the class has room now. */
 static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
@@ -165,11 +217,14 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 	}
 	if (!run) {
 		rc = heap_claim(heap, units, class);
-		if (rc)
+		/* Not before: their node may be out of reach still. */
+		if (rc == -ENOSPC || rc == -EDQUOT)
+			mend_broken(heap);
+		else if (rc)
 			return rc;
 		run = heap_units_take(heap, units);
 		if (!run)
-			return -ENOMEM;
+			return rc ? rc : -ENOMEM;
 	}
 	rc = heap_run_init(heap, run, kind, class);
 	if (!rc)
@@ -186,7 +241,7 @@ static int run_try(struct reef_heap *heap, uint8_t kind, uint32_t class,
 		return -REEF_ELOST;
 	}
 	if (run->kind == RUN_BROKEN) {
-		heap_run_map(run);
+		add_broken(heap, run);
 		return rc;
 	}
 	heap_run_fini(run);

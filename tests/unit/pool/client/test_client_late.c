@@ -7,6 +7,7 @@
 
 #define BLOCKS 12
 #define SIZE 1000
+#define LARGE (2 * MIB)
 /* As in test_client_settle.c: nothing takes effect later than that. */
 #define LATE (17 * SECOND)
 
@@ -192,6 +193,72 @@ static void client_late_first_write_meets_no_reused_memory(void **state)
 	assert_true(scene.timeouts > 0);
 }
 
+/* --- units whose descriptors could not be written --- */
+
+/* Allocate as many large blocks as there are, and free them. */
+static int count_large(struct reef_space *space, uint32_t *count)
+{
+	static uint64_t blocks[64];
+	uint32_t i;
+	int rc = 0;
+
+	for (*count = 0; !rc && *count < 64; *count += !rc)
+		rc = reef_alloc(space, LARGE, &blocks[*count]);
+	WANT(rc == -ENOSPC);
+	for (i = 0; i < *count; i++)
+		TRY(reef_free(space, blocks[i], 0));
+	return 0;
+}
+
+/* Lose the WRITEs of descriptors, again and again, with nobody who could settle
+ * them in time; when all is well again, as much is there as before. */
+static int allocates_cut_off(struct member *member)
+{
+	uint32_t before, after, losses = 0, sizes;
+	struct reef_space *space;
+	uint64_t word, block, value = 0;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, SIZE, &word));
+	TRY(count_large(space, &before));
+	for (sizes = 1; sizes <= 6; sizes++) {
+		TRY(reef_write(member->reef, word, &value, 8)); /* a link */
+		cut_nodes(member, member->host, true);
+		cut_nodes(member, member->pool->host, true);
+		rc = reef_alloc(space, LARGE - sizes * 64 * KIB, &block);
+		losses += rc == -ETIMEDOUT;
+		if (!rc)
+			TRY(reef_free(space, block, 0));
+		cut_nodes(member, member->host, false);
+		cut_nodes(member, member->pool->host, false);
+		TRY(reef_sleep(LATE));
+	}
+	scene.timeouts += losses;
+	TRY(count_large(space, &after));
+	WANT(after >= before);
+	return 0;
+}
+
+static void client_late_units_come_back(void **state)
+{
+	uint64_t seed;
+
+	memset(&scene, 0, sizeof(scene));
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.node_ttl_ns = 300 * SECOND,
+			.patience_ns = MILLISECOND,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, allocates_cut_off);
+		pool_finish(&pool);
+	}
+	assert_true(scene.timeouts > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -199,6 +266,7 @@ int main(void)
 		cmocka_unit_test(client_late_keep_that_happened_is_in_doubt),
 		cmocka_unit_test(
 			client_late_first_write_meets_no_reused_memory),
+		cmocka_unit_test(client_late_units_come_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -390,7 +390,6 @@ BROKER_REQUEST(broker_node_ready)
 		return -REEF_ENOLINK;
 	node->ready = true;
 	broker->returns++; /* it has room, perhaps */
-	broker_publish_reclaim(broker);
 	broker_event(broker, "node %u is ready", id);
 	if (node->changed)
 		broker_notice_node(broker, id);

@@ -150,10 +150,11 @@ REEF_API int reef_space_list(struct reef *reef,
  * ends with this session unless it is kept. Where there is no room, but memory
  * that was freed with REEF_FREE_LATER is about to come back, and the caller is
  * not itself inside reef_enter, it waits for that: some milliseconds, or, after
- * a death, up to one and a half leases. Where no node has come to the
- * pool yet, it waits for the first as long as the client has patience.
- * -ENOSPC: the pool is full.  -EDQUOT: over the space's quota.  -EINVAL: size
- * 0 or larger than an extent can be (4 GiB).  -EACCES: only reading is granted.
+ * a death or while somebody does not leave, up to three leases. Where no node
+ * has come to the pool yet, it waits for the first as long as the client has
+ * patience. -ENOSPC: the pool is full.  -EDQUOT: over the space's quota.
+ * -EINVAL: size 0 or larger than an extent can be (4 GiB).  -EACCES: only
+ * reading is granted.
  */
 REEF_API int reef_alloc(struct reef_space *space, uint64_t size,
 			uint64_t *address);
@@ -199,8 +200,10 @@ REEF_API int reef_block_stats(struct reef_space *space,
 /* Begin an interval in which nothing that is reachable now, and is freed with
  * REEF_FREE_LATER meanwhile, is reused; reef_leave ends it. Intervals nest,
  * cost no operation, and should be brief: a handle that never leaves keeps
- * everybody's freed memory from coming back. Fibers that share a handle enter
- * and leave each for itself. */
+ * everybody's freed memory from coming back. If that goes on for longer than a
+ * lease while others have no room, the session is ended as if it had been
+ * silent: -REEF_EFENCED, and on shared memory the process is killed. Fibers
+ * that share a handle enter and leave each for itself. */
 REEF_API void reef_enter(struct reef *reef);
 /* End the interval that the last reef_enter began. */
 REEF_API void reef_leave(struct reef *reef);

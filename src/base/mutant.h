@@ -56,7 +56,8 @@
 	X(BROKER_HASTY_LEASE, "Every look at a lease is a sample.") \
 	X(BROKER_SETTLE_ONE, "Of several lost links only one is ended.") \
 	X(BROKER_NO_JANITOR, "The janitor is not asked.") \
-	X(BROKER_UNCONFIRMED, "A change is told that no node confirmed.")
+	X(BROKER_UNCONFIRMED, "A change is told that no node confirmed.") \
+	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 
 #define REEF_MUTANTS_OF_NODE(X) \
 	X(NODE_STALE_EPOCH, "An older broker is obeyed.") \

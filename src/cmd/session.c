@@ -1,5 +1,6 @@
 /* session.c - `reef session`: end one, as if its lease had run out. */
 #include "cmd/operate.h"
+#include "cmd/table.h"
 
 #include <reef/error.h>
 #include <stdio.h>
@@ -19,9 +20,16 @@ static int print_session(void *context, const struct reef_row *any)
 {
 	const struct reef_row_session *row = &any->session;
 
-	printf("%08x  %-9s  pid %-8u  %.*s\n", row->id,
-	       operate_session_text(row), row->pid, (int)row->program.size,
-	       row->program.bytes);
+	char age[16], size[16];
+
+	printf("%08x  %-9s  pid %-8u  %.*s", row->id, operate_session_text(row),
+	       row->pid, (int)row->program.size, row->program.bytes);
+	if (row->waiting)
+		printf("  %s wait", reef_table_bytes(row->waiting, size));
+	if (row->holds_ns)
+		printf("  holds memory back for %s",
+		       reef_table_time((double)row->holds_ns, age));
+	printf("\n");
 	return 0;
 }
 

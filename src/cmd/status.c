@@ -28,6 +28,9 @@ struct view {
 	struct reef_table *table;
 	bool json, first;
 	uint32_t rows;
+	/* Of sessions: bytes that wait, and who holds them back for longest. */
+	uint64_t waiting, holds_ns;
+	uint32_t holder, holders;
 };
 
 static const char *text_of(struct reef_text text, char *room, size_t size)
@@ -146,13 +149,41 @@ static int show_space(void *context, const struct reef_row *any)
 
 /* --- sessions --- */
 
+static void note_holder(struct view *view, const struct reef_row_session *row)
+{
+	view->waiting += row->waiting;
+	if (!row->holds_ns)
+		return;
+	view->holders++;
+	if (row->holds_ns <= view->holds_ns)
+		return;
+	view->holds_ns = row->holds_ns;
+	view->holder = row->id;
+}
+
+/* Say who keeps memory that was freed from being used again. */
+static void show_holder(const struct view *view)
+{
+	char age[16], size[16];
+
+	if (!view->holders)
+		return;
+	printf("\nsession %08x", view->holder);
+	if (view->holders > 1)
+		printf(" (and %u more)", view->holders - 1);
+	printf(" has held memory back for %s; %s wait\n",
+	       reef_table_time((double)view->holds_ns, age),
+	       reef_table_bytes(view->waiting, size));
+}
+
 static int show_session(void *context, const struct reef_row *any)
 {
 	const struct reef_row_session *row = &any->session;
 	struct view *view = context;
-	char age[16], name[300], fabric[300];
+	char age[16], size[16], name[300], fabric[300];
 
 	view->rows++;
+	note_holder(view, row);
 	if (view->json) {
 		json_begin(view, "session", row->id);
 		printf(",\"state\":\"%s\"", operate_session_state(row->state));
@@ -160,6 +191,8 @@ static int show_session(void *context, const struct reef_row *any)
 		json_number("user", row->user);
 		json_number("pid", row->pid);
 		json_number("renewed_ns", row->silent_ns);
+		json_number("waiting", row->waiting);
+		json_number("holds_ns", row->holds_ns);
 		json_text("fabric", row->fabric);
 		printf("}");
 		return 0;
@@ -177,6 +210,12 @@ static int show_session(void *context, const struct reef_row *any)
 	reef_table_cell(view->table, "%u", row->user);
 	reef_table_cell(view->table, "%s",
 			reef_table_time((double)row->silent_ns, age));
+	reef_table_cell(view->table, "%s",
+			reef_table_bytes(row->waiting, size));
+	reef_table_cell(view->table, "%s",
+			row->holds_ns
+				? reef_table_time((double)row->holds_ns, age)
+				: "-");
 	reef_table_cell(view->table, "%s",
 			row->fabric.size
 				? text_of(row->fabric, fabric, sizeof(fabric))
@@ -198,7 +237,8 @@ static const struct section {
 	{"spaces", REEF_ROW_SPACE, show_space,
 	 ">space|<name|<kind|>extents|>used|>lost|>quota"},
 	{"sessions", REEF_ROW_SESSION, show_session,
-	 ">session|<state|<program|>pid|>user|>renewed|<fabric"},
+	 ">session|<state|<program|>pid|>user|>renewed|>waiting|>holds|<"
+	 "fabric"},
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
@@ -220,6 +260,7 @@ static int show_section(struct reef_operator *op, const struct section *section,
 	if (!rc && view.rows) {
 		printf("\n");
 		rc = reef_table_print(view.table, stdout);
+		show_holder(&view);
 	} else if (!rc) {
 		printf("\nno %s\n", section->title);
 	}

@@ -56,6 +56,9 @@ struct reef_row_session {
 	uint32_t pid;
 	uint64_t silent_ns; /* since it renewed */
 	uint32_t is_away;   /* not 0: its link is down */
+	/* R8: bytes that it says it has freed and cannot use again yet; and for
+	 * how long it has held back everybody's, 0: it does not. */
+	uint64_t waiting, holds_ns;
 	struct reef_text program;
 	struct reef_text fabric; /* really in use */
 };

@@ -1,7 +1,7 @@
 /* table.h - what clients read and write in a broker's memory.
  *
  * The table has a word for the state of every session, and one that changes
- * when it has something to ask for; everyone READs it. The renewal word is a
+ * when it has something to ask for; everyone READs it. The renewal is a
  * session's own, and it alone WRITEs it.
  *
  * Thread: any. */
@@ -67,5 +67,16 @@ static inline uint64_t reef_renewal_word(uint32_t counter, uint32_t oldest)
 {
 	return (uint64_t)(counter & (UINT32_MAX >> 1)) << 32 | oldest;
 }
+
+/* What a session WRITEs with each renewal. Each word by itself is of one moment
+ * (F2). */
+struct reef_renewal {
+	uint64_t word;
+	/* lacks 1 (high) | bytes 63: what it has freed and cannot use again
+	 * yet. lacks: it has no other memory, and waits for that. */
+	uint64_t waiting;
+};
+static_assert(sizeof(struct reef_renewal) == 16, "layout");
+#define REEF_RENEWAL_LACKS (UINT64_C(1) << 63)
 
 #endif

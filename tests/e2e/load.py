@@ -148,6 +148,34 @@ def check_fence_shm(pool):
     finish([observer])
 
 
+def check_pins(pool):
+    """Who holds freed memory back, by standing still or by staying inside, is
+    shown, and killed when another has no room: no sooner."""
+    pool.broker("--ttl", "1s", "--extent-size", "4M")
+    pool.lend("one", "16M")
+    pool.node_is("one", "ok")
+    pool.do("space", "create", "work")
+    inside = pool.worker("inside", "work").saw("inside")
+    stopped = pool.worker("hold", "work", 10).saw("holds")
+    stopped.send(signal.SIGSTOP)
+    until("who is behind is shown", lambda: any(
+        pool.session_of(worker)["holds_ns"] for worker in (inside, stopped)))
+    shown = pool.do("status")
+    assert "has held memory back for" in shown, shown
+    assert "holds memory back" in pool.do("session", "list")
+    pause(2.5)
+    # It has room for what it has, and not for twice that.
+    writer = pool.worker("later", "work", 900, 8192)
+    pool.gone(stopped)
+    pool.gone(inside)
+    assert stopped.end() == -signal.SIGKILL
+    events = [row["text"] for row in pool.status()["events"]]
+    assert any("held memory back" in text for text in events), events
+    writer.saw("busy")
+    assert inside.end() == -signal.SIGKILL, (inside.end(), inside.out)
+    finish([writer])
+
+
 def check_session_end(pool):
     """An operator ends one; over shm that kills, over tcp it is told."""
     pool.start("up", "up", "--lend", "64M", "--extent-size", "4M").saw("Ctrl")

@@ -10,10 +10,11 @@
  *   at the end and freed; and again.
  * count: a word of a kept block, called "counter", is raised for ever, until
  *   the session is fenced; then a new one goes on.
- * fork: as hold, with a child that tries the handle, and lives on.
- * peek: print the word of "counter".
- * open: open the space, and no more.
- * limits: what must be refused, and change nothing.
+ * later: NUMBER blocks of SIZE, of which the oldest is freed REEF_FREE_LATER
+ * and another taken, until SIGTERM. There must always be room. inside: enter,
+ * and do not leave before SIGTERM. fork: as hold, with a child that tries the
+ * handle, and lives on. peek: print the word of "counter". open: open the
+ * space, and no more. limits: what must be refused, and change nothing.
  *
  * The pool is $REEF_POOL, the token $WORKER_TOKEN. Prints lines of words; ends
  * with 0, or 1 after an error that was not expected, which it prints. */
@@ -221,6 +222,38 @@ static int hold(struct worker *worker)
 	return drop_all(worker) != 0;
 }
 
+static int later(struct worker *worker)
+{
+	struct block *oldest;
+	uint64_t i;
+	int rc = 0;
+
+	while (!rc && worker->count < worker->number)
+		rc = take(worker, worker->size);
+	for (i = 0; !rc && !stopping; i++) {
+		oldest = &worker->blocks[i % worker->number];
+		rc = reef_free(worker->space, oldest->address, REEF_FREE_LATER);
+		if (!rc)
+			rc = take(worker, worker->size);
+		if (!rc)
+			*oldest = worker->blocks[--worker->count];
+		if (i == 100)
+			say("busy");
+	}
+	printf("rounds %llu\n", (unsigned long long)i);
+	return rc ? failed("later", rc < 0 ? rc : -ENOSPC) : 0;
+}
+
+static int inside(struct worker *worker)
+{
+	reef_enter(worker->reef);
+	say("inside");
+	while (!stopping)
+		pause();
+	reef_leave(worker->reef);
+	return 0;
+}
+
 static int fill(struct worker *worker)
 {
 	uint32_t count;
@@ -402,6 +435,10 @@ static int run(struct worker *worker, const char *mode, const char *space)
 		return fill(worker);
 	if (!strcmp(mode, "count"))
 		return count(worker, space);
+	if (!strcmp(mode, "later"))
+		return later(worker);
+	if (!strcmp(mode, "inside"))
+		return inside(worker);
 	if (!strcmp(mode, "fork"))
 		return with_child(worker);
 	if (!strcmp(mode, "peek"))

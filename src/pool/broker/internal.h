@@ -74,15 +74,18 @@ struct broker_session {
 	/* lease.c */
 	uint64_t ttl_ns; /* as it was told */
 	uint64_t sampled_word, sampled_ns, renewed_ns;
-	uint64_t oldest; /* R8: what it announced; 0: not in this start */
-	uint64_t looked; /* its word then */
-	bool hurries;	 /* its word says that it waits for memory */
-	uint32_t unchanged;
-	bool ending;	  /* EXPIRED or FENCED, perhaps not durably yet */
-	bool attended;	  /* a fiber takes it onwards from there */
-	bool fenced;	  /* FENCED, and that is published */
-	uint32_t settles; /* questions of it in settle.c */
-	bool janitor;	  /* it recovers in any space: recovery.c */
+	uint64_t oldest;    /* R8: what it announced; 0: not in this start */
+	uint64_t looked;    /* its word then */
+	bool hurries;	    /* its word says that it waits for memory */
+	uint64_t waiting;   /* bytes that it says it has freed and cannot use */
+	uint64_t behind_ns; /* `oldest` is behind since then; 0: it is not */
+	uint32_t unchanged; /* samples: (1) */
+	uint32_t pinning;   /* samples: (10) */
+	bool ending;	    /* EXPIRED or FENCED, perhaps not durably yet */
+	bool attended;	    /* a fiber takes it onwards from there */
+	bool fenced;	    /* FENCED, and that is published */
+	uint32_t settles;   /* questions of it in settle.c */
+	bool janitor;	    /* it recovers in any space: recovery.c */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -189,6 +192,7 @@ struct reef_broker {
 	struct reef_region *table_regions[REEF_MESH_MAX];
 	/* lease.c, R8 */
 	uint64_t reclaim_epoch, safe_epoch;
+	uint64_t lacked_ns;	  /* when somebody had no room; 0: never */
 	uint64_t hurry_ns;	  /* as in the table; 0: none */
 	uint32_t hurry_rounds;	  /* until it ends */
 	uint32_t hurry_stalled;	  /* looks in which the epoch did not move */

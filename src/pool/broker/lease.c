@@ -14,7 +14,10 @@
  * (2) The first sample in a start only begins the counting, so that everybody
  *     counts as just renewed.
  * (3) A session whose control link is on shm and up ends with its process, and
- *     is not judged, unless the setting lease_kills says so.
+ *     is not judged by (1), unless the setting lease_kills says so, or others
+ *     have no room: who is silent holds memory back, if not yet, then from the
+ *     next epoch on. Then its process is killed, as that is what a fence is
+ *     there.
  * (4) Every step is journaled, then published; the fiber that takes them can
  *     end anywhere (stop, crash), and the next begins at the step that is due.
  * (5) What is left between FENCED and RECOVERED is recovery.c's.
@@ -43,10 +46,17 @@
  *     which hold whenever that is, nor in (1), where samples are a quarter of a
  *     lease apart however often we look. A word that does not change wishes
  *     for nothing: who has stopped must not make everyone hurry for ever.
+ * (10) Who holds everybody's memory back is ended, like who is silent: a
+ *     session that was behind, with one and the same epoch, for as many whole
+ *     periods as (1) counts samples, while others had no room. They had none
+ *     if, at each of those samples, a new word of somebody who says so was
+ *     found within the last two periods. Who is behind as well does not count,
+ *     as that is their own doing. Our own absence begins the counting anew, as
+ *     in (1), and so do a resume and our start.
  *
  * Other brokers:
  *
- * (10) A broker that is not sure (confirm.c, 6) judges no session, and counts
+ * (11) A broker that is not sure (confirm.c, 6) judges no session, and counts
  *      everybody as just renewed when it is sure again. safe_epoch rises when
  *      witnesses have confirmed, after the words were read, that no other
  *      broker was chosen: its sessions would be unknown here. */
@@ -196,12 +206,15 @@ int broker_session_end(struct reef_broker *broker,
 
 /* --- samples --- */
 
-static uint64_t read_renewal(const struct broker_renewal *renewal)
+/* Read a word of a session's renewal on a fabric. */
+static uint64_t read_word(const struct broker_renewal *renewal, size_t offset)
 {
 	/* The session's WRITE stores it; no other data depends on it. */
 	return renewal->memory
 		       ? atomic_load_explicit(
-				 (_Atomic uint64_t *)renewal->memory->base,
+				 (_Atomic uint64_t *)((char *)renewal->memory
+							      ->base +
+						      offset),
 				 memory_order_relaxed)
 		       : 0;
 }
@@ -213,24 +226,57 @@ static uint64_t sum_renewals(const struct broker_session *session)
 	uint32_t i;
 
 	for (i = 0; i < REEF_MESH_MAX; i++)
-		sum += read_renewal(&session->renewals[i]);
+		sum += read_word(&session->renewals[i],
+				 offsetof(struct reef_renewal, word));
 	return sum;
 }
 
 /* Take in the epoch that the session's word announces: (6), (7). */
 static void note_announced_epoch(const struct reef_broker *broker,
-				 struct broker_session *session)
+				 struct broker_session *session, uint64_t word,
+				 uint64_t now_ns)
 {
-	uint64_t word = read_renewal(&session->renewals[session->fabric]);
 	uint32_t behind = (uint32_t)broker->reclaim_epoch - (uint32_t)word;
+	uint64_t before = session->oldest;
 
-	/* A wish counts only in a word that has changed (9). */
-	session->hurries = word & REEF_RENEWAL_HURRY && word != session->looked;
-	session->looked = word;
 	/* A word that is ahead of the epoch announces nothing. */
 	if (word != 0 && behind < UINT32_MAX / 2 &&
 	    behind <= broker->reclaim_epoch)
 		session->oldest = broker->reclaim_epoch - behind;
+	if (session->oldest == broker->reclaim_epoch)
+		session->behind_ns = 0;
+	else if (!session->behind_ns || session->oldest != before)
+		session->behind_ns = now_ns;
+}
+
+/* Take in what a session says of its memory. */
+static void note_renewal(struct reef_broker *broker,
+			 struct broker_session *session, uint64_t now_ns)
+{
+	const struct broker_renewal *renewal =
+		&session->renewals[session->fabric];
+	uint64_t word = read_word(renewal, offsetof(struct reef_renewal, word));
+	uint64_t waiting =
+		read_word(renewal, offsetof(struct reef_renewal, waiting));
+	bool changed = word != session->looked;
+
+	note_announced_epoch(broker, session, word, now_ns);
+	/* A wish counts only in a word that has changed (9), (10). */
+	session->looked = word;
+	session->hurries = changed && word & REEF_RENEWAL_HURRY;
+	session->waiting = waiting & ~REEF_RENEWAL_LACKS;
+	if (changed && waiting & REEF_RENEWAL_LACKS && !session->behind_ns &&
+	    !session->ending)
+		broker->lacked_ns = now_ns;
+}
+
+/* True if somebody had no room lately, by the session's periods: (10). */
+static bool is_room_missed(const struct reef_broker *broker,
+			   const struct broker_session *session)
+{
+	return REEF_MUTATED(BROKER_PIN_UNMISSED) ||
+	       (broker->lacked_ns &&
+		session->sampled_ns - broker->lacked_ns <= session->ttl_ns / 2);
 }
 
 /* True for a session that (3) exempts from its lease. */
@@ -241,48 +287,76 @@ static bool is_exempt(const struct reef_broker *broker,
 		reef_mesh_fabric(broker->options.mesh, session->fabric);
 
 	return session->peer && strcmp(reef_fabric_kind(fabric), "shm") == 0 &&
-	       !reef_state_setting(broker->state, REEF_SETTING_LEASE_KILLS);
+	       !reef_state_setting(broker->state, REEF_SETTING_LEASE_KILLS) &&
+	       !is_room_missed(broker, session);
 }
 
-/* Take a sample of a session's words (1). True: its lease is over. */
+/* Judge a sample of a session's words by (1). counts: by its distance from the
+ * one before, at last_ns. True: the lease is over. */
 static bool is_lease_over(const struct reef_broker *broker,
-			  struct broker_session *session, uint64_t now_ns)
+			  struct broker_session *session, uint64_t last_ns,
+			  bool counts)
 {
 	uint32_t needed = REEF_MUTATED(BROKER_ONE_SAMPLE) ? 1 : SAMPLES;
-	uint64_t word = sum_renewals(session), period_ns = session->ttl_ns / 4;
-	uint64_t gap_ns = now_ns - session->sampled_ns;
-	bool first = session->sampled_ns == 0;
+	uint64_t word = sum_renewals(session);
+	bool renewed = word != session->sampled_word;
 
-	if (!first && gap_ns < period_ns && !REEF_MUTATED(BROKER_HASTY_LEASE))
-		return false;
-	session->sampled_ns = now_ns;
-	if (first || word != session->sampled_word || gap_ns > 2 * period_ns) {
-		if (!first && word != session->sampled_word)
-			session->renewed_ns = now_ns;
-		session->sampled_word = word;
+	if (renewed && last_ns)
+		session->renewed_ns = session->sampled_ns;
+	session->sampled_word = word;
+	if (renewed || !counts || is_exempt(broker, session))
 		session->unchanged = 0;
-		return false;
-	}
-	if (is_exempt(broker, session))
-		return false;
-	session->unchanged++;
+	else
+		session->unchanged++;
 	return session->unchanged >= needed;
+}
+
+/* The same by (10). True: others have waited for it long enough. */
+static bool is_pinning_too_long(const struct reef_broker *broker,
+				struct broker_session *session,
+				uint64_t last_ns, bool counts)
+{
+	bool is_behind = session->behind_ns && session->behind_ns <= last_ns;
+
+	if (counts && is_behind && is_room_missed(broker, session))
+		session->pinning++;
+	else
+		session->pinning = 0;
+	return session->pinning >= SAMPLES;
+}
+
+/* Take a sample of a session's words, if one is due, and judge it. */
+static void judge_session(struct reef_broker *broker,
+			  struct broker_session *session, uint64_t now_ns)
+{
+	uint64_t last_ns = session->sampled_ns, period_ns = session->ttl_ns / 4;
+	uint64_t gap_ns = now_ns - last_ns;
+	bool counts = last_ns && gap_ns <= 2 * period_ns;
+
+	if (last_ns && gap_ns < period_ns && !REEF_MUTATED(BROKER_HASTY_LEASE))
+		return;
+	session->sampled_ns = now_ns;
+	if (is_lease_over(broker, session, last_ns, counts))
+		(void)broker_session_end(broker, session, "lease expired");
+	else if (is_pinning_too_long(broker, session, last_ns, counts))
+		(void)broker_session_end(broker, session,
+					 "it held memory back that others "
+					 "waited for");
 }
 
 static void judge_sessions(struct reef_broker *broker)
 {
-	struct broker_session *session = broker->sessions;
+	struct broker_session *session;
 	uint64_t now_ns = reef_now_ns();
 	bool sure = broker_is_sure(broker);
 
-	for (; session; session = session->next) {
-		note_announced_epoch(broker, session);
-		if (!sure) /* (10) */
+	for (session = broker->sessions; session; session = session->next)
+		note_renewal(broker, session, now_ns);
+	for (session = broker->sessions; session; session = session->next) {
+		if (!sure) /* (11) */
 			session->sampled_ns = 0;
-		else if (!session->ending &&
-			 is_lease_over(broker, session, now_ns))
-			(void)broker_session_end(broker, session,
-						 "lease expired");
+		else if (!session->ending)
+			judge_session(broker, session, now_ns);
 	}
 }
 

@@ -326,7 +326,8 @@ BROKER_REQUEST(broker_session_resume)
 	session->ttl_ns =
 		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
 	session->renewed_ns = reef_now_ns();
-	session->unchanged = 0;
+	session->unchanged = session->pinning = 0;
+	session->behind_ns = 0;
 	if (ask->program.size)
 		set_program_name(session, ask->program);
 	if (ask->pid)

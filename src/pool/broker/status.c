@@ -4,7 +4,11 @@
  *     after the last one's. What was there all the time is in it once.
  * (2) Whoever is not the pool's owner sees nodes, settings, the spaces they may
  *     open, and their own sessions and user.
- * (3) The last BROKER_EVENTS events of this start are kept. */
+ * (3) The last BROKER_EVENTS events of this start are kept.
+ * (4) A session holds memory back if it is behind the reclaim epoch for longer
+ *     than an honest one may be: half a lease, as an epoch is announced with
+ *     the second renewal after it rose. How many bytes wait for that is what
+ *     sessions say of themselves, and no more than nodes have lent. */
 #include "pool/broker/lending.h"
 
 #include "base/clock.h"
@@ -111,6 +115,30 @@ void broker_node_row(struct reef_broker *broker,
 	reef_row_encode(&row, room);
 }
 
+/* Bytes that sessions say they have waiting: (4). */
+static uint64_t clamp_waiting(const struct reef_broker *broker, uint64_t bytes)
+{
+	const struct reef_state_node *nodes;
+	uint64_t lent = 0;
+	size_t count, i;
+
+	nodes = reef_state_nodes(broker->state, &count);
+	for (i = 0; i < count; i++)
+		lent += nodes[i].used;
+	return bytes < lent ? bytes : lent;
+}
+
+/* For how long the session has held memory back: (4). */
+static uint64_t holding_ns(const struct broker_session *session)
+{
+	uint64_t behind_ns;
+
+	if (!session->behind_ns || session->fenced)
+		return 0;
+	behind_ns = reef_now_ns() - session->behind_ns;
+	return behind_ns > session->ttl_ns / 2 ? behind_ns : 0;
+}
+
 static void encode_session(struct reef_broker *broker,
 			   const struct reef_state_session *session,
 			   struct reef_cursor_out *room)
@@ -133,6 +161,8 @@ static void encode_session(struct reef_broker *broker,
 		row.session.program = reef_text_of(live->name);
 		row.session.silent_ns = reef_now_ns() - live->renewed_ns;
 		row.session.is_away = !live->peer || !live->peer->link;
+		row.session.waiting = clamp_waiting(broker, live->waiting);
+		row.session.holds_ns = holding_ns(live);
 		if (!row.session.is_away)
 			row.session.fabric = reef_text_of(
 				reef_fabric_description(reef_mesh_fabric(

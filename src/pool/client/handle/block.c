@@ -135,6 +135,15 @@ static void space_hurry(void *context, uint64_t epoch)
 	client_hurry(space->reef->client, epoch);
 }
 
+static void space_waiting(void *context, int64_t bytes)
+{
+	struct reef_space *space = context;
+
+	/* Unsigned numbers wrap, so that the sum is right in any order. */
+	atomic_fetch_add_explicit(&space->space->waiting, (uint64_t)bytes,
+				  memory_order_relaxed);
+}
+
 static bool space_is_inside(void *context)
 {
 	struct reef_space *space = context;
@@ -210,6 +219,7 @@ const struct reef_heap_ops client_heap_ops = {
 	.reclaim_epoch = space_reclaim_epoch,
 	.safe_epoch = space_safe_epoch,
 	.hurry = space_hurry,
+	.waiting = space_waiting,
 	.is_inside = space_is_inside,
 	.is_live = space_is_live,
 	.is_asked = space_is_asked,

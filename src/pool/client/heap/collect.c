@@ -21,6 +21,7 @@
 #define HURRY_MIN (UINT64_C(1) << 20) /* bytes in limbo */
 #define HURRY_MAX (UINT64_C(16) << 20)
 #define HURRY_PART 64u /* of the memory that we own */
+#define TELL_STEP (UINT64_C(64) << 10)
 
 /* --- limbo --- */
 
@@ -63,6 +64,20 @@ static void hurry_limbo(struct reef_heap *heap, uint64_t epoch)
 		ops->hurry(heap->options.context, epoch + 1);
 }
 
+/* Tell how much waits in limbo, not with every block: others count it, too. */
+static void tell_limbo(struct reef_heap *heap)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+	uint64_t bytes = heap->limbo_bytes, told = heap->limbo_told;
+	uint64_t change = bytes > told ? bytes - told : told - bytes;
+
+	if (!change || !ops->waiting || (bytes && change < TELL_STEP))
+		return;
+	heap->limbo_told = bytes;
+	ops->waiting(heap->options.context,
+		     bytes > told ? (int64_t)change : -(int64_t)change);
+}
+
 void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
@@ -83,6 +98,7 @@ void heap_limbo_add(struct reef_heap *heap, struct run *run, uint32_t index)
 		.epoch = epoch,
 	};
 	heap->limbo_bytes += run->block_size;
+	tell_limbo(heap);
 	if (heap->limbo_hurried != epoch && is_limbo_large(heap))
 		hurry_limbo(heap, epoch);
 }
@@ -100,6 +116,7 @@ void heap_limbo_forget(struct reef_heap *heap, uint32_t number)
 		    heap_block_at(heap, address, &run))
 			heap->limbo_bytes -= run->block_size;
 	}
+	tell_limbo(heap);
 }
 
 bool heap_limbo_drain(struct reef_heap *heap)
@@ -131,6 +148,7 @@ bool heap_limbo_drain(struct reef_heap *heap)
 		heap_block_give(heap, run, (uint32_t)(block - run->blocks));
 		any = true;
 	}
+	tell_limbo(heap);
 	return any;
 }
 

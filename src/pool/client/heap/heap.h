@@ -139,6 +139,9 @@ struct reef_heap_ops {
 	uint64_t (*safe_epoch)(void *context);
 	/* Much is waiting: let safe_epoch become that soon. Optional. */
 	void (*hurry)(void *context, uint64_t epoch);
+	/* So many more bytes wait in limbo, or fewer; told in steps, and when
+	 * nothing waits any more. Optional. */
+	void (*waiting)(void *context, int64_t bytes);
 	/* Is the caller inside reef_enter? Then what is freed LATER meanwhile
 	 * is not used anew. Optional: no. */
 	bool (*is_inside)(void *context);

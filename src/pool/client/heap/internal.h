@@ -203,6 +203,7 @@ struct reef_heap {
 	struct limbo_entry *limbo; /* a ring, oldest first */
 	uint32_t limbo_first, limbo_count, limbo_capacity;
 	uint64_t limbo_bytes;	/* of the blocks in it */
+	uint64_t limbo_told;	/* of them, to ops->waiting */
 	uint64_t limbo_hurried; /* epoch in which a hurry was asked for last */
 	bool limbo_due;		/* after a hurry: it is to be drained soon */
 	uint64_t given;		/* count of blocks that heap_block_give took */

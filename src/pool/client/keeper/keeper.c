@@ -249,7 +249,8 @@ static int note_admitted(struct reef_client *client,
 	if (!rc)
 		rc = attach_remote(client, reply->renewal_key,
 				   &client->renewal);
-	if (!rc && reef_remote_size(client->renewal) < 8)
+	if (!rc &&
+	    reef_remote_size(client->renewal) < sizeof(struct reef_renewal))
 		rc = -REEF_EPROTO;
 	return rc;
 }

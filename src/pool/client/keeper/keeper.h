@@ -82,6 +82,7 @@ struct reef_client {
 	/* Epochs are to pass quickly until safe_epoch is hurry_epoch;
 	 * hurry_told: the keeper was woken for that. */
 	_Atomic uint64_t hurry_epoch;
+	_Atomic uint64_t lacks_epoch; /* as hurry_epoch, of who has no room */
 	_Atomic bool hurry_told;
 	_Atomic uint32_t reclaimers; /* handles in client_epoch_wait */
 	/* As the table says: how often memory was short, and came back; what

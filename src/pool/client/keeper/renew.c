@@ -18,7 +18,10 @@
  * (3) What is announced never goes down, however often: pins are at least what
  *     was announced (handle.c), the newest only rises, and a link that is not
  *     settled (settle.c) holds on to what might have been announced when it was
- *     noted. */
+ *     noted.
+ * (4) Who has no room at all says so beside the word, by the same rule as (1),
+ *     and how many bytes wait: the broker then ends whoever holds everybody up
+ *     for longer than a lease (lease.c, rule 10), and tells operators. */
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
@@ -142,13 +145,18 @@ static bool wants_hurry(const struct reef_client *client)
 	       atomic_load(&client->safe_epoch);
 }
 
+static void raise_epoch(_Atomic uint64_t *at, uint64_t epoch)
+{
+	uint64_t before = atomic_load(at);
+
+	while (before < epoch &&
+	       !atomic_compare_exchange_weak(at, &before, epoch))
+		;
+}
+
 void client_hurry(struct reef_client *client, uint64_t epoch)
 {
-	uint64_t before = atomic_load(&client->hurry_epoch);
-
-	while (before < epoch && !atomic_compare_exchange_weak(
-					 &client->hurry_epoch, &before, epoch))
-		;
+	raise_epoch(&client->hurry_epoch, epoch);
 	if (atomic_exchange(&client->hurry_told, true))
 		return; /* the keeper reads hurry_epoch with each renewal */
 	pthread_mutex_lock(&client->lock);
@@ -179,6 +187,7 @@ int client_epoch_wait(struct reef_client *client, struct client_member *member,
 	/* Sequentially consistent, as note_epochs: it sees that we wait, or we
 	 * see what it stored. */
 	atomic_fetch_add(&client->reclaimers, 1);
+	raise_epoch(&client->lacks_epoch, epoch + 1);
 	client_hurry(client, epoch + 1);
 	rc = reef_queue_wait_until(member->queue, is_epoch_past, &wait,
 				   timeout_ns);
@@ -229,24 +238,43 @@ static uint64_t renewal_pause_ns(const struct reef_client *client)
 
 /* A renewal. Its batch may be under way for longer than the keeper waits. */
 struct renewal {
-	uint64_t word;
+	struct reef_renewal words;
 	struct reef_table_header header;
 	struct reef_table_slot slot;
 	struct reef_op ops[3];
 	struct reef_batch batch;
 };
 
+/* What the session has freed and cannot use again yet (4). */
+static uint64_t waiting_word(struct reef_client *client)
+{
+	const struct client_space *space;
+	uint64_t word = 0;
+
+	pthread_mutex_lock(&client->lock);
+	for (space = client->spaces; space; space = space->next)
+		word += atomic_load_explicit(&space->waiting,
+					     memory_order_relaxed);
+	pthread_mutex_unlock(&client->lock);
+	word &= ~REEF_RENEWAL_LACKS;
+	if (atomic_load(&client->lacks_epoch) >
+	    atomic_load(&client->safe_epoch))
+		word |= REEF_RENEWAL_LACKS;
+	return word;
+}
+
 static void fill_renewal(struct reef_client *client, struct renewal *renewal)
 {
-	renewal->word = reef_renewal_word(
+	renewal->words.word = reef_renewal_word(
 		++client->counter, (uint32_t)client_oldest_epoch(client));
 	if (wants_hurry(client))
-		renewal->word |= REEF_RENEWAL_HURRY;
+		renewal->words.word |= REEF_RENEWAL_HURRY;
+	renewal->words.waiting = waiting_word(client);
 	renewal->ops[0] = (struct reef_op){
 		.kind = REEF_WRITE,
 		.remote = client->renewal,
-		.local = &renewal->word,
-		.length = 8,
+		.local = &renewal->words,
+		.length = sizeof(renewal->words),
 	};
 	renewal->ops[1] = (struct reef_op){
 		.kind = REEF_READ,
@@ -326,7 +354,8 @@ static int renew_once(struct reef_client *client)
 		return -ESTALE;
 	note_shorts(client, &renewal.header);
 	note_epochs(client, &renewal.header);
-	note_hurry(client, renewal.header.hurry_ns, (uint32_t)renewal.word);
+	note_hurry(client, renewal.header.hurry_ns,
+		   (uint32_t)renewal.words.word);
 	note_slot(client, &renewal.slot);
 	return 0;
 }

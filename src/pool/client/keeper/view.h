@@ -61,6 +61,8 @@ struct client_space {
 	uint32_t staged_count, staged_room;
 	uint64_t page;	  /* [l] the session's page; 0: none yet */
 	bool page_making; /* [l] a handle is making it */
+	/* Bytes in the limbo of its heaps, of all handles; any thread. */
+	_Atomic uint64_t waiting;
 	struct client_space *next;
 };
 

@@ -253,6 +253,56 @@ static int by_lease(void *arg)
 	return -ETIMEDOUT;
 }
 
+/* Renew, announcing the newest epoch; lacks: without room. */
+static int renew_with_epoch(struct client *client, bool lacks)
+{
+	struct reef_renewal words = {
+		.waiting = lacks ? REEF_RENEWAL_LACKS : 0,
+	};
+	struct reef_table_header header;
+	struct reef_op op = {
+		.kind = REEF_READ,
+		.remote = client->table,
+		.local = &header,
+		.length = sizeof(header),
+	};
+
+	TRY(run(client, &op));
+	words.word = reef_renewal_word(++client->counter,
+				       (uint32_t)header.reclaim_epoch);
+	op = (struct reef_op){
+		.kind = REEF_WRITE,
+		.remote = client->renewal,
+		.local = &words,
+		.length = sizeof(words),
+	};
+	return run(client, &op);
+}
+
+/* Who is silent on shm stays, until another lacks room. */
+static int by_pin(void *arg)
+{
+	struct client silent, lacking;
+	uint64_t begun = reef_now_ns();
+	int i;
+
+	TRY(join(&silent, "shm:"));
+	TRY(join(&lacking, "shm:"));
+	while (reef_now_ns() - begun < 8 * server.ttl_ns) {
+		TRY(renew_with_epoch(&lacking, false));
+		TRY(reef_sleep(1000000));
+	}
+	WANT(look(&lacking, silent.opened.session) == REEF_SESSION_ALIVE);
+	for (i = 0; i < 60000; i++) {
+		TRY(renew_with_epoch(&lacking, true));
+		if (look(&lacking, silent.opened.session) ==
+		    REEF_SESSION_RECOVERED)
+			return 0;
+		TRY(reef_sleep(1000000));
+	}
+	return -ETIMEDOUT;
+}
+
 static int (*script)(void *arg);
 static int result;
 
@@ -304,6 +354,13 @@ static void broker_lease_kills_ends_sessions_on_shm_too(void **state)
 	server_stop();
 }
 
+static void broker_pin_ends_sessions_on_shm_if_others_lack_room(void **state)
+{
+	server_start(SECOND / 10, false);
+	run_clients(by_pin);
+	server_stop();
+}
+
 static void broker_starts_again_from_its_directory(void **state)
 {
 	uint64_t epoch;
@@ -326,6 +383,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(broker_session_ends_as_its_fabric_says),
 		TEST(broker_lease_kills_ends_sessions_on_shm_too),
+		TEST(broker_pin_ends_sessions_on_shm_if_others_lack_room),
 		TEST(broker_starts_again_from_its_directory),
 	};
 

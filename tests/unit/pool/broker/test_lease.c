@@ -707,6 +707,8 @@ static void lease_memory_waits_for_who_announced_less(void **state)
 {
 	run(cast_epochs);
 	find(cast_epochs, REEF_MUTANT_BROKER_EARLY_SAFE);
+	/* Nobody lacks room: who holds on stays. */
+	find(cast_epochs, REEF_MUTANT_BROKER_PIN_UNMISSED);
 }
 
 /* --- hurry --- */
@@ -729,6 +731,152 @@ static int hurry_for(struct actor *actor, uint64_t duration_ns)
 			TRY(actor_return(actor));
 	}
 	return 0;
+}
+
+/* --- who holds memory back --- */
+
+/* Announces the epoch that it met, for ever: until it is ended. */
+static int pins(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+
+	TRY(actor_join(actor));
+	TRY(actor_look(actor, actor->session));
+	actor->announces = true;
+	actor->announce = (uint32_t)actor->header.reclaim_epoch;
+	TRY(actor_renew(actor));
+	world->note[0] = actor->session;
+	while (!world->over && !world->note[1])
+		TRY(hurry_for(actor, MILLISECOND));
+	return 0;
+}
+
+/* Lacks room, says so, and is given it. */
+static int lacks_room(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint64_t begun, held;
+	uint32_t id;
+
+	TRY(actor_join(actor));
+	TRY(await_victim(actor, &id));
+	held = actor->header.reclaim_epoch;
+	actor->hurries = actor->lacks = true;
+	begun = reef_now_ns();
+	while (actor_state(actor, id) == REEF_SESSION_ALIVE) {
+		WANT(reef_now_ns() - begun < 3 * TTL);
+		TRY(hurry_for(actor, MILLISECOND));
+	}
+	/* By the clocks of two hosts. */
+	WANT(reef_now_ns() - begun > TTL - TTL / 20);
+	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, TTL));
+	TRY(hurry_for(actor, TTL));
+	WANT(actor->header.safe_epoch > held + 2);
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	world->note[1] = 1;
+	return 0;
+}
+
+static void cast_pins(struct broker_world *world)
+{
+	broker_world_add(world, pins)->background = true;
+	broker_world_add(world, lacks_room);
+}
+
+static void lease_of_who_holds_memory_back_ends(void **state)
+{
+	run(cast_pins);
+}
+
+/* Two that hold back and lack room: each waits for itself. A third one does
+ * neither. */
+static int pins_and_lacks(struct actor *actor)
+{
+	actor->hurries = actor->lacks = true;
+	return pins(actor);
+}
+
+static int watches_them(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	TRY(hurry_for(actor, 5 * TTL));
+	WANT(actor_state(actor, actor->world->actors[0].session) ==
+	     REEF_SESSION_ALIVE);
+	WANT(actor_state(actor, actor->world->actors[1].session) ==
+	     REEF_SESSION_ALIVE);
+	actor->world->note[1] = 1;
+	return 0;
+}
+
+static void cast_two_pins(struct broker_world *world)
+{
+	broker_world_add(world, pins_and_lacks)->background = true;
+	broker_world_add(world, pins_and_lacks)->background = true;
+	broker_world_add(world, watches_them);
+}
+
+static void lease_of_who_waits_for_its_own_pin_lasts(void **state)
+{
+	run(cast_two_pins);
+}
+
+/* Somebody always lacks room, and somebody holds back: for half a lease, then
+ * the broker is away or starts anew, and for half a lease again. */
+static int pins_around_an_absence(struct actor *actor)
+{
+	int rc, i;
+
+	TRY(actor_join(actor));
+	for (i = 0; i < 3; i++) {
+		TRY(hurry_for(actor, TTL));
+		actor->announces = true;
+		actor->announce = (uint32_t)actor->header.reclaim_epoch;
+		TRY(hurry_for(actor, TTL / 2));
+		if (actor->note[0]) {
+			TRY(broker_world_restart(actor->world, i % 2));
+			actor_hang_up(actor);
+			actor_hang_up(&actor->world->actors[1]);
+			TRY(actor_return(actor));
+		} else {
+			reef_sim_host_pause(actor->world->host);
+			TRY(reef_sleep(3 * TTL));
+			reef_sim_host_resume(actor->world->host);
+		}
+		TRY(hurry_for(actor, TTL / 2));
+		rc = actor_state(actor, actor->session);
+		WANT(rc == REEF_SESSION_ALIVE || rc < 0);
+		actor->announces = false;
+	}
+	TRY(hurry_for(actor, TTL));
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static int always_lacks(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	actor->hurries = actor->lacks = true;
+	while (!actor->world->over)
+		TRY(hurry_for(actor, TTL));
+	return 0;
+}
+
+static void cast_absence(struct broker_world *world)
+{
+	broker_world_add(world, pins_around_an_absence);
+	broker_world_add(world, always_lacks)->background = true;
+}
+
+static void cast_starts(struct broker_world *world)
+{
+	broker_world_add(world, pins_around_an_absence)->note[0] = 1;
+	broker_world_add(world, always_lacks)->background = true;
+}
+
+static void lease_holding_back_does_not_count_absence(void **state)
+{
+	run(cast_absence);
+	run(cast_starts);
 }
 
 /* In the background of others. */
@@ -857,6 +1005,9 @@ int main(void)
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),
 		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),
 		cmocka_unit_test(lease_hurry_lasts_while_somebody_says_so),
+		cmocka_unit_test(lease_of_who_holds_memory_back_ends),
+		cmocka_unit_test(lease_of_who_waits_for_its_own_pin_lasts),
+		cmocka_unit_test(lease_holding_back_does_not_count_absence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

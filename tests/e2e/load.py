@@ -151,7 +151,7 @@ def check_fence_shm(pool):
 def check_pins(pool):
     """Who holds freed memory back, by standing still or by staying inside, is
     shown, and killed when another has no room: no sooner."""
-    pool.broker("--ttl", "1s", "--extent-size", "4M")
+    pool.broker("--ttl", "1s", "--node-ttl", "1s", "--extent-size", "4M")
     pool.lend("one", "16M")
     pool.node_is("one", "ok")
     pool.do("space", "create", "work")

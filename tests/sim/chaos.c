@@ -363,9 +363,10 @@ static void cut_network(struct cluster *cluster)
 	};
 
 	switch (reef_random_below(&cluster->random, 3)) {
-	case 0: /* costs no lease, however long */
+	case 0: /* who waits there holds memory back, and may be ended */
 		cut.a = seat->host;
 		cut.b = cluster->nodes[node];
+		cut.seat = seat;
 		break;
 	case 1:
 		cut.a = seat->host;
@@ -416,6 +417,7 @@ void chaos_strike_cut(struct seat *seat)
 	switch (between(cluster, 0, 2)) {
 	case 0:
 		cut.b = cluster->nodes[between(cluster, 0, options->nodes - 1)];
+		cut.seat = seat;
 		break;
 	case 1:
 		cut.b = cluster->broker;

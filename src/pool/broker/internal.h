@@ -81,6 +81,7 @@ struct broker_session {
 	uint64_t behind_ns; /* `oldest` is behind since then; 0: it is not */
 	uint32_t unchanged; /* samples: (1) */
 	uint32_t pinning;   /* samples: (10) */
+	uint64_t pinned_ns; /* when they were enough */
 	bool ending;	    /* EXPIRED or FENCED, perhaps not durably yet */
 	bool attended;	    /* a fiber takes it onwards from there */
 	bool fenced;	    /* FENCED, and that is published */

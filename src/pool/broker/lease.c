@@ -52,7 +52,10 @@
  *     if, at each of those samples, a new word of somebody who says so was
  *     found within the last two periods. Who is behind as well does not count,
  *     as that is their own doing. Our own absence begins the counting anew, as
- *     in (1), and so do a resume and our start.
+ *     in (1), and so do a resume and our start. Who waits for a node that died
+ *     is not to blame, and goes on when that is DEAD: so the session is ended
+ *     when every node was heard once more after all that, for then each was
+ *     alive all the while.
  *
  * Other brokers:
  *
@@ -311,6 +314,18 @@ static bool is_lease_over(const struct reef_broker *broker,
 	return session->unchanged >= needed;
 }
 
+/* True if every node that is not DEAD has a link, and was heard after that. */
+static bool are_nodes_heard_since(const struct reef_broker *broker,
+				  uint64_t since_ns)
+{
+	const struct broker_node *node;
+
+	for (node = broker->nodes; node; node = node->next)
+		if (!node->peer || node->heard_ns <= since_ns)
+			return false;
+	return true;
+}
+
 /* The same by (10). True: others have waited for it long enough. */
 static bool is_pinning_too_long(const struct reef_broker *broker,
 				struct broker_session *session,
@@ -322,7 +337,11 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 		session->pinning++;
 	else
 		session->pinning = 0;
-	return session->pinning >= SAMPLES;
+	if (session->pinning < SAMPLES)
+		return false;
+	if (session->pinning == SAMPLES)
+		session->pinned_ns = session->sampled_ns;
+	return are_nodes_heard_since(broker, session->pinned_ns);
 }
 
 /* Take a sample of a session's words, if one is due, and judge it. */

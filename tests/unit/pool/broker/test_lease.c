@@ -14,9 +14,11 @@
 /* Add who takes part. */
 typedef void cast(struct broker_world *world);
 
+static uint64_t node_ttl_ns; /* 0: as leases */
+
 static int run_seed(cast *add, enum reef_mutant mutant, uint64_t seed)
 {
-	struct broker_world world = {0};
+	struct broker_world world = {.options.node_ttl_ns = node_ttl_ns};
 	int rc;
 
 	reef_mutate(mutant);
@@ -777,6 +779,40 @@ static int lacks_room(struct actor *actor)
 	return 0;
 }
 
+/* The same while a node is dead, and not yet taken for it: who holds back may
+ * be waiting for that one. */
+static int lacks_room_and_a_node(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint64_t begun;
+
+	TRY(actor_join(actor));
+	while (world->note[0] == 0 || !world->actors[2].incarnation)
+		TRY(actor_stay(actor, MILLISECOND));
+	TRY(actor_stay(actor, TTL));
+	reef_sim_host_kill(world->actors[2].host);
+	actor->hurries = actor->lacks = true;
+	begun = reef_now_ns();
+	while (actor->header.pool_epoch < 2) {
+		WANT(actor_state(actor, (uint32_t)world->note[0]) ==
+		     REEF_SESSION_ALIVE);
+		WANT(reef_now_ns() - begun < 10 * TTL);
+		TRY(hurry_for(actor, MILLISECOND));
+	}
+	WANT(reef_now_ns() - begun > 3 * TTL);
+	TRY(actor_await(actor, (uint32_t)world->note[0], REEF_SESSION_EXPIRED,
+			2 * TTL));
+	world->note[1] = 1;
+	return 0;
+}
+
+static void cast_pins_and_dead_node(struct broker_world *world)
+{
+	broker_world_add(world, pins)->background = true;
+	broker_world_add(world, lacks_room_and_a_node);
+	broker_world_add(world, actor_node_script);
+}
+
 static void cast_pins(struct broker_world *world)
 {
 	broker_world_add(world, pins)->background = true;
@@ -786,6 +822,13 @@ static void cast_pins(struct broker_world *world)
 static void lease_of_who_holds_memory_back_ends(void **state)
 {
 	run(cast_pins);
+}
+
+static void lease_of_who_may_wait_for_a_dead_node_lasts(void **state)
+{
+	node_ttl_ns = 5 * TTL;
+	run(cast_pins_and_dead_node);
+	node_ttl_ns = 0;
 }
 
 /* Two that hold back and lack room: each waits for itself. A third one does
@@ -1006,6 +1049,7 @@ int main(void)
 		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),
 		cmocka_unit_test(lease_hurry_lasts_while_somebody_says_so),
 		cmocka_unit_test(lease_of_who_holds_memory_back_ends),
+		cmocka_unit_test(lease_of_who_may_wait_for_a_dead_node_lasts),
 		cmocka_unit_test(lease_of_who_waits_for_its_own_pin_lasts),
 		cmocka_unit_test(lease_holding_back_does_not_count_absence),
 	};

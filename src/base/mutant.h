@@ -57,6 +57,8 @@
 	X(BROKER_SETTLE_ONE, "Of several lost links only one is ended.") \
 	X(BROKER_NO_JANITOR, "The janitor is not asked.") \
 	X(BROKER_UNCONFIRMED, "A change is told that no node confirmed.") \
+	X(BROKER_FENCE_FORGETS, "A start forgets who was told of which nodes.") \
+	X(BROKER_FENCE_LAST, "A fence goes to the node alone that came last.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 
 #define REEF_MUTANTS_OF_NODE(X) \

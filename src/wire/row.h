@@ -30,10 +30,10 @@ struct reef_row_extent {
 	uint32_t epoch;
 	uint8_t state;
 	uint64_t size;
-	/* All 0 while it is MOVING or LOST, and while its node has not told
-	 * them since a restart of the broker: whoever holds keys of that epoch
-	 * goes on with them. Others than those held: the old ones are void,
-	 * also in one epoch. */
+	/* All 0 in lists, while it is MOVING or LOST, and while its node has
+	 * not told them since a restart of the broker: whoever holds keys of
+	 * that epoch goes on with them. Others than those held: the old ones
+	 * are void, also in one epoch. */
 	uint64_t keys[REEF_DOORS_MAX];
 };
 

@@ -52,12 +52,14 @@ static const struct scenario scenarios[] = {
 
 /* Which mutants the seeds must find, and where to look for them. Those that a
  * whole pool hides are found beside their module: the broker's EARLY_PUBLISH in
- * broker_crash and HASTY_LEASE in lease, the node's STALE_EPOCH in node_life,
- * the client's YOUNG_PIN in client_recover, SETTLE_ONE and PIN_DROPPED in
- * client_settle, the heap's others in heap_sim. */
+ * broker_crash, HASTY_LEASE in lease and FENCE_FORGETS in broker_spaces, the
+ * node's STALE_EPOCH in node_life, the client's YOUNG_PIN in client_recover,
+ * SETTLE_ONE and PIN_DROPPED in client_settle, the heap's others in heap_sim.
+ */
 static const struct mutant mutants[] = {
 	{REEF_MUTANT_BROKER_ONE_SAMPLE, "clients"},
 	{REEF_MUTANT_BROKER_EARLY_FENCED, "fence"},
+	{REEF_MUTANT_BROKER_FENCE_LAST, "fence"},
 	{REEF_MUTANT_BROKER_EARLY_ANSWER, "broker"},
 	{REEF_MUTANT_BROKER_OLD_EPOCH, "broker"},
 	{REEF_MUTANT_BROKER_NO_GRACE, "broker"},

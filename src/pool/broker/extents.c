@@ -538,7 +538,8 @@ BROKER_REQUEST(broker_extent_add)
 		broker_node_row(broker,
 				reef_state_node(broker->state, extent->node),
 				room);
-	broker_extent_row(broker, extent, room);
+	/* The session may have ended while its node made the extent. */
+	broker_extent_row(broker, broker_session_of(request), extent, room);
 	broker_rows_finish(answer, room);
 	return 0;
 }

@@ -94,6 +94,9 @@ struct broker_session {
 		uint8_t rights;
 	} * grants;
 	uint32_t grants_count, grants_room;
+	/* nodes.c (8): nodes that it was told keys of, in the order of their
+	 * numbers; and all with lower numbers than told_below. */
+	uint32_t *told, told_count, told_room, told_below;
 	struct broker_session *next;
 };
 
@@ -400,9 +403,12 @@ struct broker_node *broker_node_find(struct reef_broker *broker, uint32_t id);
 /* Call a node and wait; as reef_rpc_call. -REEF_ENOLINK: it is away. */
 int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
 		     const struct reef_body *body, struct reef_answer *answer);
-/* Fence a session at every node; returns 0 once each confirmed or is DEAD, and
- * that is durable. Retries for ever, except when the broker stops (-ECANCELED),
- * fails (its health), or its host dies (-REEF_EHOSTDEAD). */
+/* Note that a session is about to be told keys of a node. */
+void broker_session_note_told(struct broker_session *session, uint32_t node);
+/* Fence a session that has ended, at every node that it was told of; returns 0
+ * once each confirmed or is DEAD, and that is durable. Retries for ever, except
+ * when the broker stops (-ECANCELED), fails (its health), or its host dies
+ * (-REEF_EHOSTDEAD). */
 int broker_nodes_fence(struct reef_broker *broker, uint32_t session);
 /* The link of a node is gone: node->peer is to be NULL when it returns. From
  * serve.c, also while stopping; must not block. */

@@ -115,8 +115,10 @@ int broker_check_rights(struct reef_broker *broker,
 /* Make what is in `room` the answer's rows. */
 void broker_rows_finish(struct reef_body *answer,
 			const struct reef_cursor_out *room);
-/* Encode a row. */
+/* Encode a row. The keys of an extent are for that session, which is alive, and
+ * are noted as told (nodes.c (8)); NULL: they are left out. */
 void broker_extent_row(struct reef_broker *broker,
+		       struct broker_session *session,
 		       const struct reef_state_extent *extent,
 		       struct reef_cursor_out *room);
 void broker_node_row(struct reef_broker *broker,

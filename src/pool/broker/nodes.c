@@ -12,13 +12,24 @@
  *     (-ESTALE).
  * (4) Before a node is READY it has heard of every session that has ended or is
  *     ending, in the answer to REGISTER or by a FENCE. Whoever expires later
- *     fences at every node that is not DEAD, READY or not.
+ *     is fenced at every node that is not DEAD, READY or not, and that it was
+ *     told of (8).
  * (5) When a node is READY it has what the state has there, and no more but
  *     what is being dropped: what was never handed out is created anew; an
  *     extent that moved here, and so had contents, is LOST if it is missing.
  * (6) A broker that a node calls stale serves no longer.
  * (7) A node is asked for nothing that is not durable and confirmed, but to
  *     CONFIRM.
+ * (8) A fence goes to the nodes that the session was told keys of. At others it
+ *     can do nothing, now or later, though they would let it connect: what it
+ *     does at a node it does by keys (F8), and requests over its link are
+ *     refused. Keys leave us only in rows for a session that is ALIVE, and the
+ *     node is noted before they do (broker_extent_row); its fence begins after
+ *     it is EXPIRED. What was told is not forgotten while the session lasts,
+ *     whether the extent moves, goes or its space is closed. A session from
+ *     before this start may have been told of every node that there was then.
+ *     Keys that another session passed on are no reason for a fence: that one
+ *     could do itself whatever it lets others do.
  *
  *   (unknown)  --REGISTER: journaled-->  registered  --EXTENTS*, READY--> ready
  *   ready, registered  --link lost-->  away  --REGISTER, same life-->
@@ -27,9 +38,11 @@
 #include "pool/broker/lending.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MS UINT64_C(1000000)
 #define RETRY_MIN_NS (1 * MS)
@@ -135,6 +148,56 @@ int broker_node_call_unconfirmed(struct reef_broker *broker, uint32_t node,
 			 NULL);
 }
 
+/* --- who was told of which nodes (8) --- */
+
+/* Where that node is, or would be, among those that the session was told of. */
+static uint32_t find_told(const struct broker_session *session, uint32_t node)
+{
+	uint32_t low = 0, high = session->told_count, middle;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (session->told[middle] < node)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool was_told(const struct broker_session *session, uint32_t node)
+{
+	uint32_t at = find_told(session, node);
+
+	return node < session->told_below ||
+	       (at < session->told_count && session->told[at] == node);
+}
+
+void broker_session_note_told(struct broker_session *session, uint32_t node)
+{
+	uint32_t room = session->told_room ? 2 * session->told_room : 8, *grown;
+	uint32_t at = find_told(session, node);
+
+	if (was_told(session, node))
+		return;
+	if (REEF_MUTATED(BROKER_FENCE_LAST))
+		session->told_count = at = 0;
+	if (session->told_count == session->told_room) {
+		grown = realloc(session->told, room * sizeof(*grown));
+		if (!grown) {
+			/* Without memory, it counts as told of all. */
+			session->told_below = UINT32_MAX;
+			return;
+		}
+		session->told = grown;
+		session->told_room = room;
+	}
+	memmove(&session->told[at + 1], &session->told[at],
+		(session->told_count - at) * sizeof(*session->told));
+	session->told[at] = node;
+	session->told_count++;
+}
+
 /* --- fences --- */
 
 struct fence {
@@ -172,6 +235,8 @@ static int fence_until_confirmed(void *arg)
 
 int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 {
+	const struct broker_session *ended =
+		broker_session_find(broker, session);
 	const struct reef_state_node *nodes;
 	struct fence *fences;
 	size_t count, left = 0, i;
@@ -182,7 +247,8 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 	if (!fences)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
-		if (nodes[i].state == REEF_NODE_DEAD)
+		if (nodes[i].state == REEF_NODE_DEAD ||
+		    !was_told(ended, nodes[i].id))
 			continue;
 		fences[left++] = (struct fence){
 			.broker = broker,

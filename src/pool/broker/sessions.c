@@ -394,15 +394,18 @@ void broker_session_free(struct reef_broker *broker,
 				session->renewals[i].region,
 				session->renewals[i].memory);
 	free(session->grants);
+	free(session->told);
 	free(session);
 }
 
 int broker_sessions_open(struct reef_broker *broker)
 {
 	const struct reef_state_session *known;
+	struct reef_state_summary summary;
 	struct broker_session *session;
 	size_t i, count;
 
+	reef_state_summary(broker->state, &summary);
 	known = reef_state_sessions(broker->state, &count);
 	for (i = 0; i < count; i++) {
 		if (known[i].id == 0 ||
@@ -413,6 +416,8 @@ int broker_sessions_open(struct reef_broker *broker)
 			return -ENOMEM;
 		session->ending = known[i].state != REEF_SESSION_ALIVE;
 		session->fenced = known[i].state == REEF_SESSION_FENCED;
+		if (!REEF_MUTATED(BROKER_FENCE_FORGETS))
+			session->told_below = summary.next_node;
 		if (REEF_MUTATED(BROKER_NO_GRACE)) {
 			session->sampled_ns = session->renewed_ns;
 			session->unchanged = 3;

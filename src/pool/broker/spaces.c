@@ -97,6 +97,7 @@ static bool encode_extents(struct reef_broker *broker,
 			   struct reef_cursor_out *room)
 {
 	size_t max = broker_rows_max(broker, request);
+	struct broker_session *session = broker_session_of(request);
 	const struct reef_state_extent *extent;
 	uint32_t seen[SEEN_MAX] = {0}, i, at;
 
@@ -112,7 +113,7 @@ static bool encode_extents(struct reef_broker *broker,
 				reef_state_node(broker->state, extent->node),
 				room);
 		seen[at] = extent->node;
-		broker_extent_row(broker, extent, room);
+		broker_extent_row(broker, session, extent, room);
 	}
 	while (i < space->ordinals && space->by_ordinal[i] == 0)
 		i++;

@@ -58,6 +58,7 @@ void broker_rows_finish(struct reef_body *answer,
 }
 
 void broker_extent_row(struct reef_broker *broker,
+		       struct broker_session *session,
 		       const struct reef_state_extent *extent,
 		       struct reef_cursor_out *room)
 {
@@ -82,8 +83,11 @@ void broker_extent_row(struct reef_broker *broker,
 	 * target died, is shown as MOVING until it is open again. */
 	if (told && told->closed && extent->state == REEF_EXTENT_LIVE)
 		row.extent.state = REEF_EXTENT_MOVING;
-	if (told && told->present && row.extent.state == REEF_EXTENT_LIVE)
+	if (session && told && told->present &&
+	    row.extent.state == REEF_EXTENT_LIVE) {
+		broker_session_note_told(session, extent->node);
 		memcpy(row.extent.keys, told->keys, sizeof(told->keys));
+	}
 	reef_row_encode(&row, room);
 }
 
@@ -276,7 +280,7 @@ static bool list_extents(const struct list *list)
 			continue;
 		if (is_full(list))
 			return true;
-		broker_extent_row(list->broker, &extents[i], list->room);
+		broker_extent_row(list->broker, NULL, &extents[i], list->room);
 	}
 	return false;
 }

@@ -320,8 +320,139 @@ static void broker_spaces_revocable_memory_goes_back(void **state)
 
 /* --- fences --- */
 
-/* A session ends: every node hears of it, those that come later too, and one
- * that is not ready yet is asked as well. */
+/* How many of the first stubs have been asked to fence, or told so. */
+static uint32_t count_fenced(const struct stub_pool *pool, uint32_t stubs)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < stubs; i++)
+		count += pool->stubs[i].life->fences > 0;
+	return count;
+}
+
+/* Extents for the guest, until so many stubs have one. */
+static int touch_stubs(struct stub_pool *pool, uint32_t wanted)
+{
+	uint32_t space, touched;
+
+	TRY(driver_open(&pool->guest, "touched", REEF_POOL_CREATE, 0, 0,
+			&space));
+	do {
+		TRY(driver_add(&pool->guest, space, 0, NULL));
+		touched = 0;
+		for (uint32_t i = 0; i < pool->stubs_count; i++)
+			touched += pool->stubs[i].life->creates > 0;
+	} while (touched < wanted);
+	return 0;
+}
+
+/* Close the guest's session, and wait until it is FENCED. */
+static int end_guest(struct stub_pool *pool)
+{
+	struct reef_body body = {.ask.list.row = REEF_ROW_SESSION};
+	uint32_t session = pool->guest.session;
+	struct reef_answer answer;
+	struct reef_cursor_in in;
+	struct reef_row row;
+	bool ends = true;
+
+	TRY(driver_ask(&pool->guest, REEF_POOL_SESSION_CLOSE, NULL, NULL));
+	while (ends) {
+		ends = false;
+		TRY(reef_sleep(MILLISECOND));
+		answer = (struct reef_answer){0};
+		TRY(driver_ask(&pool->owner, REEF_POOL_LIST, &body, &answer));
+		in = (struct reef_cursor_in){answer.body.rows,
+					     answer.body.rows_size, false};
+		while (reef_row_decode(&in, &row) > 0)
+			ends |= row.session.id == session &&
+				row.session.state < REEF_SESSION_FENCED;
+		reef_answer_free(&answer);
+	}
+	return 0;
+}
+
+#define MANY_STUBS 16
+
+/* A session ends that had memory at one node of many. */
+static int fences_where_it_was(struct stub_pool *pool)
+{
+	TRY(stub_pool_ready(pool, MANY_STUBS));
+	TRY(add_guest(pool));
+	TRY(touch_stubs(pool, 1));
+	TRY(end_guest(pool));
+	WANT(count_fenced(pool, MANY_STUBS) == 1);
+	return 0;
+}
+
+/* The same, of a broker that does not know what the one before it told. */
+static int fences_everywhere_after_a_start(struct stub_pool *pool)
+{
+	TRY(stub_pool_ready(pool, MANY_STUBS));
+	TRY(add_guest(pool));
+	TRY(touch_stubs(pool, 1));
+	TRY(stub_pool_broker_restart(pool));
+	TRY(reef_sleep(NODE_TTL));
+	TRY(stub_pool_ready(pool, MANY_STUBS));
+	TRY(end_guest(pool));
+	WANT(count_fenced(pool, MANY_STUBS) == MANY_STUBS);
+	return 0;
+}
+
+/* Memory that it was told of moved on, and it asked where to: both nodes are
+ * fenced, and no others. */
+static int fences_where_memory_was(struct stub_pool *pool)
+{
+	struct reef_row_extent rows[8];
+	struct stub *source = NULL;
+	struct reef_body drain = {0};
+	uint32_t space, found;
+
+	TRY(stub_pool_ready(pool, 4));
+	TRY(add_guest(pool));
+	TRY(touch_stubs(pool, 1));
+	TRY(driver_open(&pool->owner, "touched", 0, 0, 0, &space));
+	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	WANT(found == 1);
+	source = stub_pool_stub(pool, rows[0].node);
+	drain.ask.node_drain.node = rows[0].node;
+	TRY(driver_do(&pool->owner, REEF_POOL_NODE_DRAIN, &drain, NULL));
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	} while (stub_pool_stub(pool, rows[0].node) == source ||
+		 rows[0].state != REEF_EXTENT_LIVE);
+	TRY(driver_extents(&pool->guest, space, rows, 8, &found));
+	TRY(end_guest(pool));
+	WANT(source->life->fences == 1);
+	WANT(stub_pool_stub(pool, rows[0].node)->life->fences == 1);
+	WANT(count_fenced(pool, 4) == 2);
+	return 0;
+}
+
+static void broker_spaces_fence_goes_where_the_session_was(void **state)
+{
+	run(fences_where_it_was, MANY_STUBS, 64 * MIB, 3);
+	run(fences_everywhere_after_a_start, MANY_STUBS, 64 * MIB, 4);
+	run(fences_where_memory_was, 4, 64 * MIB, 5);
+}
+
+static void broker_spaces_forgotten_fence_is_found(void **state)
+{
+	struct stub_pool pool = {0};
+
+	try_quiet = true;
+	reef_mutate(REEF_MUTANT_BROKER_FENCE_FORGETS);
+	stub_pool_start(&pool, 4, fences_everywhere_after_a_start);
+	for (uint32_t i = 0; i < MANY_STUBS; i++)
+		stub_pool_add(&pool, 64 * MIB);
+	assert_int_equal(stub_pool_finish(&pool), -EXDEV);
+	reef_mutate(REEF_MUTANT_NONE);
+	try_quiet = false;
+}
+
+/* A session ends: every node that it was at hears of it, those that come later
+ * too, and one that is not ready yet is asked as well. */
 static int tells_fences(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
@@ -333,6 +464,7 @@ static int tells_fences(struct stub_pool *pool)
 	TRY(driver_connect(guest));
 	session = guest->session;
 	WANT(session);
+	TRY(touch_stubs(pool, 2));
 	pool->stubs[1].stays_unready = true;
 	pool->stubs[1].rests = 1;
 	TRY(reef_sleep(150 * MILLISECOND));
@@ -601,6 +733,9 @@ int main(void)
 		cmocka_unit_test(broker_spaces_scratch_ends_with_its_session),
 		cmocka_unit_test(broker_spaces_name_that_cannot_be_is_refused),
 		cmocka_unit_test(broker_spaces_revocable_memory_goes_back),
+		cmocka_unit_test(
+			broker_spaces_fence_goes_where_the_session_was),
+		cmocka_unit_test(broker_spaces_forgotten_fence_is_found),
 		cmocka_unit_test(broker_spaces_every_node_knows_of_fences),
 		cmocka_unit_test(
 			broker_spaces_many_fences_are_told_before_ready),

@@ -222,6 +222,7 @@ static int dies(struct actor *actor)
 	struct broker_world *world = actor->world;
 
 	TRY(actor_join(actor));
+	TRY(actor_touch_nodes(actor));
 	TRY(actor_stay(actor, TTL));
 	world->note[0] = actor->session;
 	reef_sim_host_kill(actor->host);
@@ -637,6 +638,7 @@ static int holds_on(struct actor *actor)
 	struct broker_world *world = actor->world;
 
 	TRY(actor_join(actor));
+	TRY(actor_touch_nodes(actor));
 	TRY(actor_look(actor, actor->session));
 	actor->announces = true;
 	actor->announce = (uint32_t)actor->header.reclaim_epoch;

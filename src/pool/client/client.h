@@ -202,7 +202,8 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns);
  * reef_enter. */
 void reef_tend(struct reef_space *space);
 /* How long to wait in all for memory that may come back: a session that died
- * holds it until its lease is over and it was recovered. */
+ * holds it until its lease is over and it was recovered; one that lives and
+ * holds on is ended a little later, and behind it there may be another. */
 uint64_t reef_reclaim_patience(const struct reef *reef);
 
 struct reef *reef_space_handle(struct reef_space *space);

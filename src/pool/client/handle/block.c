@@ -472,7 +472,7 @@ static int wait_for_others(struct reef_space *space, struct others *others,
 
 uint64_t reef_reclaim_patience(const struct reef *reef)
 {
-	return 2 * reef->client->ttl_ns + 2 * CLIENT_SECOND;
+	return 3 * reef->client->ttl_ns + 2 * CLIENT_SECOND;
 }
 
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)

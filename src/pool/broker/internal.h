@@ -82,11 +82,12 @@ struct broker_session {
 	uint32_t unchanged; /* samples: (1) */
 	uint32_t pinning;   /* samples: (10) */
 	uint64_t pinned_ns; /* when they were enough */
-	bool ending;	    /* EXPIRED or FENCED, perhaps not durably yet */
-	bool attended;	    /* a fiber takes it onwards from there */
-	bool fenced;	    /* FENCED, and that is published */
-	uint32_t settles;   /* questions of it in settle.c */
-	bool janitor;	    /* it recovers in any space: recovery.c */
+	uint64_t pool_epoch; /* at the last sample */
+	bool ending;	     /* EXPIRED or FENCED, perhaps not durably yet */
+	bool attended;	     /* a fiber takes it onwards from there */
+	bool fenced;	     /* FENCED, and that is published */
+	uint32_t settles;    /* questions of it in settle.c */
+	bool janitor;	     /* it recovers in any space: recovery.c */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {

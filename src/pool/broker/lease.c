@@ -53,9 +53,9 @@
  *     found within the last two periods. Who is behind as well does not count,
  *     as that is their own doing. Our own absence begins the counting anew, as
  *     in (1), and so do a resume and our start. Who waits for a node that died
- *     is not to blame, and goes on when that is DEAD: so the session is ended
- *     when every node was heard once more after all that, for then each was
- *     alive all the while.
+ *     is not to blame, and goes on when that is DEAD: so a death begins the
+ *     counting anew, and the session is ended when every node was heard once
+ *     more after all that, for then each was alive all the while.
  *
  * Other brokers:
  *
@@ -332,7 +332,13 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 				uint64_t last_ns, bool counts)
 {
 	bool is_behind = session->behind_ns && session->behind_ns <= last_ns;
+	struct reef_state_summary summary;
 
+	reef_state_summary(broker->state, &summary);
+	/* A node died: who waited for it is about to go on. */
+	if (session->pool_epoch != summary.pool_epoch)
+		is_behind = false;
+	session->pool_epoch = summary.pool_epoch;
 	if (counts && is_behind && is_room_missed(broker, session))
 		session->pinning++;
 	else

@@ -59,6 +59,7 @@
 	X(BROKER_UNCONFIRMED, "A change is told that no node confirmed.") \
 	X(BROKER_FENCE_FORGETS, "A start forgets who was told of which nodes.") \
 	X(BROKER_FENCE_LAST, "A fence goes to the node alone that came last.") \
+	X(BROKER_REMOVAL_UNTOLD, "An extent that was removed is not told of.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 
 #define REEF_MUTANTS_OF_NODE(X) \

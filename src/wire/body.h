@@ -21,6 +21,9 @@
 /* Bits of flags in replies with rows. */
 #define REEF_POOL_MORE 1u      /* ask again, after the last row */
 #define REEF_POOL_UNCHANGED 2u /* no rows: the version is still that */
+/* Of space_extents: the rows, of all pages, are all that there is. Else they
+ * are what changed since the version that was asked with. */
+#define REEF_POOL_WHOLE 4u
 /* Bits of node_drain.flags and of setting.flags. */
 #define REEF_POOL_DRAIN_STOP 1u	  /* take the drain back */
 #define REEF_POOL_SETTING_READ 1u /* only tell the value */
@@ -59,7 +62,7 @@ union reef_ask {
 	struct {
 		uint32_t space;
 		uint64_t version; /* what the asker has; 0: nothing */
-		uint32_t ordinal; /* rows from that one on */
+		uint32_t ordinal; /* not 0: all rows, from that one on */
 	} space_extents;
 	struct {
 		uint32_t space;

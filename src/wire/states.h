@@ -30,7 +30,8 @@ enum reef_extent_state {
 	REEF_EXTENT_LOST,
 	/* As LOST, and not counted for its space. Only the broker tells the two
 	 * apart: in messages it is LOST. */
-	REEF_EXTENT_FORGOTTEN
+	REEF_EXTENT_FORGOTTEN,
+	REEF_EXTENT_REMOVED /* in messages only: there is none any more */
 };
 static inline bool reef_extent_is_lost(uint8_t state)
 {

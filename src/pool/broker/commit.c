@@ -121,6 +121,7 @@ int broker_commit(struct reef_broker *broker, struct reef_record *record,
 		rc = append_record(broker, record, &broker->applied);
 	if (rc)
 		return rc;
+	broker_record_changes(broker, record);
 	rc = reef_state_apply(broker->state, record);
 	reef_assert(rc == 0);
 	broker_council_update(broker);

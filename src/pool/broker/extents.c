@@ -105,14 +105,29 @@ int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
 		told = insert_extent(broker, number);
 	if (!told)
 		return -ENOMEM;
-	if (node && (!told->present || told->closed ||
-		     memcmp(told->keys, keys, sizeof(told->keys))))
-		node->changed = true;
+	if (!told->present || told->closed ||
+	    memcmp(told->keys, keys, sizeof(told->keys))) {
+		broker_extent_changed(broker, extent->space, number);
+		if (node)
+			node->changed = true;
+	}
 	told->node = extent->node;
 	told->told = told->present = true;
 	told->closed = false;
 	memcpy(told->keys, keys, sizeof(told->keys));
 	return 0;
+}
+
+void broker_extent_set_closed(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	struct broker_extent *told = broker_extent_find(broker, number);
+
+	if (!extent || !told || told->closed)
+		return;
+	told->closed = true;
+	broker_extent_changed(broker, extent->space, number);
 }
 
 void broker_extent_forget(struct reef_broker *broker, uint32_t number)

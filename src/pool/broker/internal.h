@@ -12,6 +12,7 @@
  *   nodes.c     who lends; death; fences; calls to nodes
  *   settle.c    links that sessions lost, ended at their nodes
  *   register.c  register, what a node has, pulse
+ *   changes.c   what changed in a space since a version of it
  *   spaces.c    open, extents, drop, quota, token, revoke
  *   extents.c   placement, create, remove
  *   drop.c      what the state does not have goes at the nodes too
@@ -150,6 +151,8 @@ struct broker_event {
 	char text[160];
 };
 #define BROKER_EVENTS 256
+#define BROKER_CHANGES 4096 /* that are kept */
+#define BROKER_TOLD_MAX 256 /* of them in one answer */
 
 /* The witnesses from one record on: confirm.c. */
 #define BROKER_WITNESSES_MAX 5
@@ -209,13 +212,18 @@ struct reef_broker {
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */
 	uint32_t extents_count, extents_room;
-	uint64_t changes;	/* stamps versions of spaces */
+	/* changes.c */
+	uint64_t changes;	/* the last stamp */
+	uint64_t first_version; /* of this start */
 	uint64_t version_floor; /* of spaces without an entry */
 	struct broker_version {
 		uint32_t space;
 		uint64_t version;
 	} * versions;
 	uint32_t versions_count, versions_room;
+	struct broker_change {
+		uint32_t space, extent;
+	} log[BROKER_CHANGES]; /* by stamp */
 	struct broker_event events[BROKER_EVENTS];
 	uint64_t events_count;
 };
@@ -334,10 +342,26 @@ void broker_publish_reclaim(struct reef_broker *broker);
 /* Have a session ask for what is new: change its notice word, send the note. */
 void broker_notice_session(struct reef_broker *broker,
 			   struct broker_session *session);
-/* Give a space that changed or went, which is applied, a new version, and
- * notice every session that opened it. */
+/* Notice every session that opened a space that changed or went, which is
+ * applied. */
 void broker_notice_space(struct reef_broker *broker, uint32_t space);
+
+/* --- changes.c --- */
+
+void broker_changes_begin(struct reef_broker *broker);
 uint64_t broker_space_version(struct reef_broker *broker, uint32_t space);
+void broker_version_forget(struct reef_broker *broker, uint32_t space);
+/* Stamp an extent whose row says something else from now on. */
+void broker_extent_changed(struct reef_broker *broker, uint32_t space,
+			   uint32_t extent);
+/* Stamp what a record changes that is about to be applied. */
+void broker_record_changes(struct reef_broker *broker,
+			   const struct reef_record *record);
+/* Find the numbers of a space's extents that changed since a version.  -ERANGE:
+ * they are too many, or that is not known any more. */
+int broker_changes_since(const struct reef_broker *broker, uint32_t space,
+			 uint64_t version, uint32_t numbers[BROKER_TOLD_MAX],
+			 uint32_t *count);
 
 /* --- sessions.c, lease.c --- */
 
@@ -432,6 +456,8 @@ struct broker_extent *broker_extent_find(struct reef_broker *broker,
 					 uint32_t number);
 int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
 			   const uint64_t keys[REEF_DOORS_MAX]);
+/* An extent is withdrawn from clients, or about to be. */
+void broker_extent_set_closed(struct reef_broker *broker, uint32_t number);
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);
 /* Go on with the drains and moves that the state holds. */
 void broker_moves_resume(struct reef_broker *broker);

@@ -462,7 +462,7 @@ static void advance_reclaim_epoch(struct reef_broker *broker)
 	bool was_calm = !broker->hurry_ns;
 	struct reef_state_summary summary;
 
-	/* (10) */
+	/* (11) */
 	if (least > broker->safe_epoch && broker_confirm_now(broker) == 0)
 		broker->safe_epoch = least;
 	reef_state_summary(broker->state, &summary);

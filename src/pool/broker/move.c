@@ -159,14 +159,12 @@ static int close_source(struct reef_broker *broker, struct move *move,
 			uint64_t keys[REEF_DOORS_MAX])
 {
 	struct reef_body body = {.ask.extent_close.extent = move->number};
-	struct broker_extent *told = broker_extent_find(broker, move->number);
 	struct reef_answer answer = {0};
 	int rc;
 
 	if (!broker_node_is_ready(broker_node_find(broker, move->source)))
 		return -REEF_ENOLINK;
-	if (told)
-		told->closed = true;
+	broker_extent_set_closed(broker, move->number);
 	rc = broker_node_call(broker, move->source, REEF_POOL_EXTENT_CLOSE,
 			      &body, &answer);
 	if (rc)

@@ -221,7 +221,8 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		return rc;
 	told = broker_extent_find(broker, row->number);
 	told->told = true;
-	told->closed = row->state != REEF_EXTENT_LIVE;
+	if (row->state != REEF_EXTENT_LIVE)
+		broker_extent_set_closed(broker, row->number);
 	return 0;
 }
 

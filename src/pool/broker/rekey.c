@@ -38,7 +38,8 @@ static int rekey_open_extent(struct reef_broker *broker, uint32_t number,
 	while (rc == 0 && !done && is_on_node(broker, number, node)) {
 		told = broker_extent_find(broker, number);
 		if (told)
-			told->closed = told->rekeying = true;
+			told->rekeying = true;
+		broker_extent_set_closed(broker, number);
 		rc = broker_node_call(broker, node, REEF_POOL_EXTENT_CLOSE,
 				      &body, NULL);
 		done = rc == 0;

@@ -377,7 +377,7 @@ static int begin_epoch(struct reef_broker *broker)
 		return rc;
 	reef_state_summary(broker->state, &summary);
 	broker->epoch = summary.broker_epoch;
-	broker->changes = summary.broker_epoch << 32;
+	broker_changes_begin(broker);
 	return 0;
 }
 

@@ -17,8 +17,12 @@
  *     -REEF_ELOST for everybody, before and after.
  * (6) Rows come in pages that fit a message: after MORE, ask again from the
  *     ordinal after the last. The version tells whether the pages are of one
- *     moment. Each page has the rows of the nodes that its extents need. */
+ *     moment. Each page has the rows of the nodes that its extents need. Who
+ *     asks with a version is told what changed since (changes.c), if that
+ *     fits one answer; else all pages, which say WHOLE. */
 #include "pool/broker/lending.h"
+
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,34 +94,87 @@ static int find_open_rights(struct reef_broker *broker,
 
 #define SEEN_MAX 64
 
-/* Encode rows of a space's extents from an ordinal on. True: there are more. */
-static bool encode_extents(struct reef_broker *broker,
+/* Rows of a space on their way into an answer. */
+struct rows {
+	struct reef_broker *broker;
+	struct broker_session *session;
+	uint32_t seen[SEEN_MAX]; /* nodes that have a row, by number */
+	size_t max;
+	struct reef_cursor_out *room;
+};
+
+static struct rows rows_of(struct reef_broker *broker,
 			   const struct reef_request *request,
-			   const struct reef_state_space *space, uint32_t from,
 			   struct reef_cursor_out *room)
 {
-	size_t max = broker_rows_max(broker, request);
-	struct broker_session *session = broker_session_of(request);
-	const struct reef_state_extent *extent;
-	uint32_t seen[SEEN_MAX] = {0}, i, at;
+	return (struct rows){
+		.broker = broker,
+		.session = broker_session_of(request),
+		.max = broker_rows_max(broker, request),
+		.room = room,
+	};
+}
 
-	for (i = from; i < space->ordinals && room->size < max; i++) {
-		if (space->by_ordinal[i] == 0)
-			continue;
-		extent = reef_state_extent(broker->state, space->by_ordinal[i]);
-		at = extent->node % SEEN_MAX;
-		/* A node that is told twice does no harm. */
-		if (extent->node && seen[at] != extent->node)
-			broker_node_row(
-				broker,
+/* Encode an extent's row, and that of its node if it is not there yet. */
+static void encode_extent(struct rows *rows,
+			  const struct reef_state_extent *extent)
+{
+	struct reef_broker *broker = rows->broker;
+	uint32_t at = extent->node % SEEN_MAX;
+
+	/* A node that is told twice does no harm. */
+	if (extent->node && rows->seen[at] != extent->node)
+		broker_node_row(broker,
 				reef_state_node(broker->state, extent->node),
-				room);
-		seen[at] = extent->node;
-		broker_extent_row(broker, session, extent, room);
-	}
+				rows->room);
+	rows->seen[at] = extent->node;
+	broker_extent_row(broker, rows->session, extent, rows->room);
+}
+
+/* Encode rows of a space's extents from an ordinal on. True: there are more. */
+static bool encode_extents(struct rows *rows,
+			   const struct reef_state_space *space, uint32_t from)
+{
+	uint32_t i;
+
+	for (i = from; i < space->ordinals && rows->room->size < rows->max; i++)
+		if (space->by_ordinal[i])
+			encode_extent(rows,
+				      reef_state_extent(rows->broker->state,
+							space->by_ordinal[i]));
 	while (i < space->ordinals && space->by_ordinal[i] == 0)
 		i++;
 	return i < space->ordinals;
+}
+
+/* Encode what changed in a space since a version. False: it is not known, or
+ * takes more than one answer. */
+static bool encode_changes(struct rows *rows, uint32_t space, uint64_t version)
+{
+	uint32_t numbers[BROKER_TOLD_MAX], count, i;
+	const struct reef_state_extent *extent;
+	struct reef_row removed = {
+		.row = REEF_ROW_EXTENT,
+		.extent = {.space = space,
+			   .ordinal = REEF_ORDINALS_MAX,
+			   .state = REEF_EXTENT_REMOVED},
+	};
+
+	if (broker_changes_since(rows->broker, space, version, numbers, &count))
+		return false;
+	for (i = 0; i < count && rows->room->size < rows->max; i++) {
+		extent = reef_state_extent(rows->broker->state, numbers[i]);
+		removed.extent.number = numbers[i];
+		if (extent)
+			encode_extent(rows, extent);
+		else if (!REEF_MUTATED(BROKER_REMOVAL_UNTOLD))
+			reef_row_encode(&removed, rows->room);
+	}
+	if (i < count) {
+		rows->room->size = 0;
+		memset(rows->seen, 0, sizeof(rows->seen));
+	}
+	return i == count;
 }
 
 BROKER_REQUEST(broker_space_extents)
@@ -125,7 +182,9 @@ BROKER_REQUEST(broker_space_extents)
 	struct reef_reply_space_extents *reply = &answer->reply.space_extents;
 	uint32_t id = request->body.ask.space_extents.space;
 	uint32_t from = request->body.ask.space_extents.ordinal;
+	uint64_t version = request->body.ask.space_extents.version;
 	int rc = broker_check_rights(broker, request, id, 0);
+	struct rows rows;
 
 	if (rc == 0 &&
 	    !broker_session_rights(broker, broker_session_of(request), id))
@@ -134,15 +193,18 @@ BROKER_REQUEST(broker_space_extents)
 		return rc;
 	if (from == UINT32_MAX)
 		from = 0;
+	rows = rows_of(broker, request, room);
 	reply->version = broker_space_version(broker, id);
-	if (from == 0 &&
-	    request->body.ask.space_extents.version == reply->version) {
+	if (from == 0 && version == reply->version) {
 		reply->flags = REEF_POOL_UNCHANGED;
 		return 0;
 	}
-	if (encode_extents(broker, request, reef_state_space(broker->state, id),
-			   from, room))
-		reply->flags = REEF_POOL_MORE;
+	if (from || !encode_changes(&rows, id, version)) {
+		reply->flags = REEF_POOL_WHOLE;
+		if (encode_extents(&rows, reef_state_space(broker->state, id),
+				   from))
+			reply->flags |= REEF_POOL_MORE;
+	}
 	broker_rows_finish(answer, room);
 	return 0;
 }
@@ -214,6 +276,7 @@ BROKER_REQUEST(broker_space_open)
 	struct reef_reply_space_open *reply = &answer->reply.space_open;
 	const struct reef_state_space *space;
 	struct broker_session *session;
+	struct rows rows;
 	uint8_t rights;
 	uint32_t id;
 	int rc = find_or_create_space(broker, request, &id);
@@ -240,7 +303,8 @@ BROKER_REQUEST(broker_space_open)
 	reply->extent_size =
 		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
 	reply->version = broker_space_version(broker, id);
-	if (encode_extents(broker, request, space, 0, room))
+	rows = rows_of(broker, request, room);
+	if (encode_extents(&rows, space, 0))
 		reply->flags = REEF_POOL_MORE;
 	broker_rows_finish(answer, room);
 	return 0;

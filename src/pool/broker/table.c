@@ -194,58 +194,6 @@ void broker_notice_session(struct reef_broker *broker,
 		(void)reef_rpc_note(session->peer, REEF_POOL_NOTICE, NULL);
 }
 
-static struct broker_version *find_version(struct reef_broker *broker,
-					   uint32_t space)
-{
-	uint32_t i;
-
-	for (i = 0; i < broker->versions_count; i++)
-		if (broker->versions[i].space == space)
-			return &broker->versions[i];
-	return NULL;
-}
-
-/* Spaces that did not change in this start have its first version, so most
- * need no entry. */
-static void set_version(struct reef_broker *broker, uint32_t space)
-{
-	struct broker_version *version = find_version(broker, space);
-	uint32_t room = broker->versions_room ? 2 * broker->versions_room : 16;
-	struct broker_version *grown;
-
-	broker->changes++;
-	if (!version && broker->versions_count == broker->versions_room) {
-		grown = realloc(broker->versions, room * sizeof(*grown));
-		if (!grown) {
-			/* Without memory, every space counts as changed. */
-			broker->versions_count = 0;
-			broker->version_floor = broker->changes;
-			return;
-		}
-		broker->versions = grown;
-		broker->versions_room = room;
-	}
-	if (!version)
-		version = &broker->versions[broker->versions_count++];
-	*version = (struct broker_version){space, broker->changes};
-}
-
-uint64_t broker_space_version(struct reef_broker *broker, uint32_t space)
-{
-	const struct broker_version *version = find_version(broker, space);
-
-	return version ? version->version : broker->version_floor;
-}
-
-/* A space that is gone needs no version: its number never comes again. */
-static void forget_version(struct reef_broker *broker, uint32_t space)
-{
-	struct broker_version *version = find_version(broker, space);
-
-	if (version)
-		*version = broker->versions[--broker->versions_count];
-}
-
 void broker_notice_space(struct reef_broker *broker, uint32_t space)
 {
 	struct broker_session *session = broker->sessions;
@@ -253,9 +201,7 @@ void broker_notice_space(struct reef_broker *broker, uint32_t space)
 	uint32_t i;
 
 	if (gone)
-		forget_version(broker, space);
-	else
-		set_version(broker, space);
+		broker_version_forget(broker, space);
 	for (; session; session = session->next) {
 		for (i = 0; i < session->grants_count; i++) {
 			if (session->grants[i].space != space)
@@ -300,7 +246,6 @@ int broker_table_open(struct reef_broker *broker)
 	uint32_t i;
 	int rc = 0;
 
-	broker->version_floor = ++broker->changes;
 	for (i = 0; i < reef_mesh_count(mesh) && rc == 0; i++) {
 		if (!reef_mesh_names(mesh, broker->options.listen, i))
 			continue;

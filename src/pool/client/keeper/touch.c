@@ -343,10 +343,11 @@ static int touch_extent(struct reef_client *client,
 			return rc;
 		if (pause_ns < PAUSE_MAX_NS)
 			pause_ns *= 2;
-		/* Version 0 asks for all, not only what changed: a broker may
-		 * learn of keys without a change. While it is away, what is
-		 * known has to do. */
-		extent->space->version = 0;
+		/* What is still refused after a while may have been told out of
+		 * turn: version 0 asks for all. While the broker is away, what
+		 * is known has to do. */
+		if (pause_ns >= PAUSE_MAX_NS)
+			extent->space->version = 0;
 		rc = client_view_refresh(client, extent->space, 0);
 		if (rc == -REEF_EHOSTDEAD)
 			return rc;

@@ -4,11 +4,14 @@
  *            known --attach--> usable            (touch.c)
  *            usable --row that differs--> known  (its remote is retired)
  *            known, usable --LOST, or its space went--> LOST, for good
- *            known, usable --no longer told--> LOST and removed, for good
+ *            any --told REMOVED, or not among all rows--> LOST and removed,
+ *            for good
  *
  * (1) Whatever a handle may have in its cache changes together with `version`,
  *     under the lock.
- * (2) A row of a lower epoch than is known is old news and ignored. */
+ * (2) A row of a lower epoch than is known is old news and ignored.
+ * (3) The broker tells what changed since the version that the view has, or
+ *     everything (WHOLE): only then what it does not tell of is gone. */
 #include "pool/client/keeper/view.h"
 
 #include "pool/client/keeper/grace.h"
@@ -150,6 +153,14 @@ static void lose_extent(struct reef_client *client,
 	space->lost[space->lost_count++] = extent->extent;
 }
 
+/* An extent is not the space's any more: nothing was in it. Locked. */
+static void remove_extent(struct reef_client *client,
+			  struct client_extent *extent)
+{
+	extent->removed |= extent->state != REEF_EXTENT_LOST;
+	lose_extent(client, extent);
+}
+
 /* --- nodes --- */
 
 struct client_node *client_node_find(struct reef_client *client, uint32_t id)
@@ -220,6 +231,23 @@ static bool is_changed(const struct client_extent *extent,
 	       memcmp(extent->keys, row->keys, sizeof(extent->keys)) != 0;
 }
 
+/* An extent is there no more; one that was never told of as well, as a row of
+ * it may be on its way. Locked. */
+static int apply_removal(struct reef_client *client, struct client_space *space,
+			 const struct reef_row_extent *row)
+{
+	struct client_extent *extent = client_extent_find(client, row->number);
+	int rc = 0;
+
+	if (!row->number || (extent && extent->space != space))
+		return -REEF_EPROTO;
+	if (!extent)
+		rc = add_extent(client, space, row->number, &extent);
+	if (!rc)
+		remove_extent(client, extent);
+	return rc;
+}
+
 /* Locked. */
 static int apply_extent(struct reef_client *client, struct client_space *space,
 			const struct reef_row_extent *row,
@@ -277,7 +305,11 @@ int client_view_apply_rows(struct reef_client *client,
 			rc = apply_node(client, &row.node);
 		} else if (row.row == REEF_ROW_EXTENT) {
 			pthread_mutex_lock(&client->lock);
-			rc = apply_extent(client, space, &row.extent, &extent);
+			if (row.extent.state == REEF_EXTENT_REMOVED)
+				rc = apply_removal(client, space, &row.extent);
+			else
+				rc = apply_extent(client, space, &row.extent,
+						  &extent);
 			pthread_mutex_unlock(&client->lock);
 		}
 		if (rc)
@@ -307,14 +339,6 @@ static void unlist(struct reef_client *client, struct client_extent *extent)
 {
 	(void)client;
 	extent->listed = false;
-}
-
-/* An extent is not the space's any more: nothing was in it. Locked. */
-static void remove_extent(struct reef_client *client,
-			  struct client_extent *extent)
-{
-	extent->removed |= extent->state != REEF_EXTENT_LOST;
-	lose_extent(client, extent);
 }
 
 static void remove_unlisted(struct reef_client *client,
@@ -358,7 +382,7 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 	struct client_extent *last = NULL;
 	struct reef_answer answer = {0};
 	uint64_t version = 0;
-	bool first = true, more;
+	bool first = true, whole = true, more;
 	uint32_t from = 0;
 	int rc;
 
@@ -381,13 +405,14 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 			/* The version is that of the first page: if it changes
 			 * meanwhile, the next refresh finds out. */
 			version = reply->version;
+			whole = reply->flags & REEF_POOL_WHOLE;
 			first = false;
 		}
 		rc = client_view_apply_rows(client, space, &answer.body, &last);
 		more = reply->flags & REEF_POOL_MORE;
 		reef_answer_free(&answer);
 		/* A broker whose pages go round in circles is not believed. */
-		if (!rc && more && (!last || last->ordinal < from))
+		if (!rc && more && (!whole || !last || last->ordinal < from))
 			rc = -REEF_EPROTO;
 		if (rc)
 			return rc;
@@ -395,9 +420,11 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 		body.ask.space_extents.version = 0;
 		body.ask.space_extents.ordinal = from;
 	} while (more);
-	pthread_mutex_lock(&client->lock);
-	each_extent(client, space, remove_unlisted);
-	pthread_mutex_unlock(&client->lock);
+	if (whole) { /* (3) */
+		pthread_mutex_lock(&client->lock);
+		each_extent(client, space, remove_unlisted);
+		pthread_mutex_unlock(&client->lock);
+	}
 	space->version = version;
 	return 0;
 }

@@ -813,6 +813,9 @@ static void cast_pins_and_dead_node(struct broker_world *world)
 	broker_world_add(world, pins)->background = true;
 	broker_world_add(world, lacks_room_and_a_node);
 	broker_world_add(world, actor_node_script);
+	/* Two witness that the first has died. */
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
 }
 
 static void cast_pins(struct broker_world *world)

@@ -84,8 +84,7 @@ static int run_first_drop(struct reef_broker *broker, struct broker_node *node)
 	remove_drop(node, now);
 	if (rc && rc != -ENOENT)
 		return append_drop(node, drop) ? 0 : rc; /* (3) */
-	broker->returns++;
-	broker_publish_reclaim(broker);
+	broker_memory_came(broker);
 	broker_wake(broker);
 	return 0;
 }

@@ -356,8 +356,7 @@ static int remove_extent(struct reef_broker *broker, uint32_t number,
 		broker_drop_later(broker, was.node, number, was.size);
 	if (was.target)
 		broker_drop_later(broker, was.target, number, was.size);
-	broker->returns++; /* to the quota */
-	broker_publish_reclaim(broker);
+	broker_memory_came(broker); /* to the quota */
 	return 0;
 }
 

@@ -339,6 +339,9 @@ void broker_publish_broker_epoch(struct reef_broker *broker);
 void broker_publish_beat(struct reef_broker *broker);
 /* Publish reclaim_epoch, safe_epoch, hurry_ns, and what comes back. */
 void broker_publish_reclaim(struct reef_broker *broker);
+/* Publish that there is more memory than before, or more of it may be used:
+ * whoever waits for some asks again. */
+void broker_memory_came(struct reef_broker *broker);
 /* Have a session ask for what is new: change its notice word, send the note. */
 void broker_notice_session(struct reef_broker *broker,
 			   struct broker_session *session);

@@ -574,6 +574,8 @@ BROKER_REQUEST(broker_node_drain)
 		     stop ? "node %u is not drained any more"
 			  : "node %u drains",
 		     record.id);
+	if (stop)
+		broker_memory_came(broker);
 	broker_moves_resume(broker);
 	return 0;
 }

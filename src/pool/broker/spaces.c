@@ -432,7 +432,9 @@ BROKER_REQUEST(broker_space_quota)
 
 	if (rc)
 		return rc < 0 ? rc : 0;
-	return broker_commit_wait(broker, &record, request);
+	rc = broker_commit_wait(broker, &record, request);
+	broker_memory_came(broker);
+	return rc;
 }
 
 BROKER_REQUEST(broker_space_forget)
@@ -447,7 +449,9 @@ BROKER_REQUEST(broker_space_forget)
 
 	if (rc)
 		return rc < 0 ? rc : 0;
-	return broker_commit_wait(broker, &record, request);
+	rc = broker_commit_wait(broker, &record, request);
+	broker_memory_came(broker);
+	return rc;
 }
 
 BROKER_REQUEST(broker_space_revoke)

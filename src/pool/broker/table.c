@@ -174,6 +174,12 @@ void broker_publish_reclaim(struct reef_broker *broker)
 		 broker->hurry_ns);
 }
 
+void broker_memory_came(struct reef_broker *broker)
+{
+	broker->returns++;
+	broker_publish_reclaim(broker);
+}
+
 /* --- notices --- */
 
 static void put_notice(struct reef_broker *broker, uint32_t session,

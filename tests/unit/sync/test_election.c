@@ -690,7 +690,7 @@ static void election_mutants_are_found(void **state)
 	lease_world_find(calm, REEF_MUTANT_LEASE_SAME_TERM, 50);
 	lease_world_find(storm(), REEF_MUTANT_LEASE_DOUBT_IS_DONE, 300);
 	run.other = looks_on;
-	lease_world_find(run, REEF_MUTANT_LEASE_NO_CHECKSUM, 100);
+	lease_world_find(run, REEF_MUTANT_LEASE_NO_CHECKSUM, 1000);
 }
 #endif
 

@@ -655,7 +655,7 @@ static bool is_found(enum reef_mutant which)
 
 	try_quiet = true;
 	reef_mutate(which);
-	for (seed = seeds_first(); seeds_has(seed, 100) && !found; seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 400) && !found; seed++) {
 		struct pool cut = {.ttl_ns = 60 * SECOND,
 				   .witnesses = WITNESSES_MAX},
 			    pool = {.witnesses = WITNESSES_MAX};

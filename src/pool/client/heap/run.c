@@ -190,16 +190,16 @@ static void mend_broken(struct reef_heap *heap)
 		memset(&run->extent->runs[run->first], 0,
 		       run->units * sizeof(struct run *));
 		rc = write_spare(heap, run);
+		if (heap_is_lost(rc)) {
+			reef_heap_forget(heap, run->extent->number);
+			rc = 0; /* the others may be elsewhere */
+		}
 		if (run->extent->dead)
 			free(run);
 		else if (rc)
 			add_broken(heap, run);
 		else
 			heap_units_give(heap, run);
-		if (heap_is_lost(rc) && heap->broken == run) {
-			reef_heap_forget(heap, run->extent->number);
-			rc = 0;
-		}
 	}
 }
 

@@ -140,6 +140,11 @@ def check_session_of_the_dead(pool):
 def check_janitor(pool):
     """What sessions leave is put in order though nobody has the space open;
     also when the janitor is killed, which is then started again."""
+    # It dies with its pool.
+    broker = pool.start("broker", "broker").saw("Ctrl-C")
+    pid = until("the janitor", pool.janitor)["pid"]
+    broker.kill()
+    until("its end", lambda: not os.path.exists("/proc/%d" % pid))
     up = pool.start("up", "up", "--ttl", "2s").saw("Ctrl-C")
     until("the janitor", pool.janitor)
     pool.do("space", "create", "maps")
@@ -157,11 +162,6 @@ def check_janitor(pool):
     assert re.fullmatch(r"reef up: the janitor was killed by signal 9; .*\n",
                         up.error), up.error
     assert not os.path.exists("/proc/%d" % pid)
-    # A janitor is not for everybody, and dies with its pool.
-    broker = pool.start("broker", "broker").saw("Ctrl-C")
-    pid = until("the janitor", pool.janitor)["pid"]
-    broker.kill()
-    until("its end", lambda: not os.path.exists("/proc/%d" % pid))
 
 
 def check_lost_memory(pool):

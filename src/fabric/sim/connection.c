@@ -13,10 +13,10 @@
  *
  * (1) Mail to a side arrives in the order in which it was sent; a cut holds it
  *     up, a loss drops it, but for a CONNECT that may come late (hello.c). It
- * is read in the poll of the queue that it is for. (2) When a connection is
- * lost, every side that is alive and has a link will notice: its `lost` mail is
- * under way or waiting in its queue. (3) What holds a reference: each link,
- * each flight, each mail. */
+ *     is read in the poll of the queue that it is for.
+ * (2) When a connection is lost, every side that is alive and has a link will
+ *     notice: its `lost` mail is under way or waiting in its queue.
+ * (3) What holds a reference: each link, each flight, each mail. */
 #include "fabric/sim/world.h"
 
 #include <stdlib.h>

@@ -15,10 +15,12 @@
  *     pending input was handled; after a start everybody counts as just
  *     renewed, but for those whose process has certainly ended meanwhile
  *     (base/process.h): they end at once. It is FENCED, journaled and then
- * published, once every node has confirmed its fence or is DEAD. (5) A session
- * reaches only spaces that it owns or showed a token for; of others it learns
- * neither extents nor keys nor names. (6) A request changes all that it says or
- * nothing, and a repeated one (wire pool.h, rule 2) nothing more.
+ *     published, once every node that it was told of (nodes.c) has confirmed
+ *     its fence or is DEAD.
+ * (5) A session reaches only spaces that it owns or showed a token for; of
+ *     others it learns neither extents nor keys nor names.
+ * (6) A request changes all that it says or nothing, and a repeated one (wire
+ *     pool.h, rule 2) nothing more.
  *
  * A library that runs in fibers of the scheduler it is given.
  *

@@ -18,8 +18,8 @@
  *   LIVE --begin_move: MOVE durable--> MOVING --copy_to_target: target DROP,
  *     source CLOSE, target PULL--> --settle_move: MOVED durable, epoch + 1-->
  *     LIVE at the target, source DROP
- *   MOVING --call_off_move: STAY durable--> LIVE, closed --reopen: REOPEN-->
- * LIVE
+ *   MOVING --call_off_move: STAY durable--> LIVE, closed
+ *     --reopen: REOPEN--> LIVE
  *
  * One fiber per draining node (run_drain) starts up to BROKER_MOVES_MAX others
  * (run_move). */

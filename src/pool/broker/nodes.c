@@ -7,9 +7,8 @@
  * (2) DEAD is durable, then published, then told.
  * (3) One name, one node: while a node's link is up, and it was heard within
  *     node_ttl, another incarnation of its name is refused (-EEXIST). Another
- * incarnation comes only after the old one is DEAD; an incarnation that was
- * taken for dead never comes back
- *     (-ESTALE).
+ *     incarnation comes only after the old one is DEAD; an incarnation that was
+ *     taken for dead never comes back (-ESTALE).
  * (4) Before a node is READY it has heard of every session that has ended or is
  *     ending, in the answer to REGISTER or by a FENCE. Whoever expires later
  *     is fenced at every node that is not DEAD, READY or not, and that it was
@@ -32,8 +31,9 @@
  *     could do itself whatever it lets others do.
  *
  *   (unknown)  --REGISTER: journaled-->  registered  --EXTENTS*, READY--> ready
- *   ready, registered  --link lost-->  away  --REGISTER, same life-->
- * registered any  --no pulse for node_ttl, or REGISTER of another life-->  DEAD
+ *   ready, registered  --link lost-->  away
+ *   away  --REGISTER, same life-->  registered
+ *   any  --no pulse for node_ttl, or REGISTER of another life-->  DEAD
  *   DEAD --REGISTER of another life: journaled-->  registered */
 #include "pool/broker/lending.h"
 

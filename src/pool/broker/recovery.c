@@ -1,10 +1,11 @@
 /* recovery.c - from FENCED to RECOVERED: what dead sessions left is put in
  * order.
  *
- *   broker_session_recover: a fiber per session     recover_space: one per
- * space drops its scratch spaces                        lists FENCED users of
- * it waits until it uses no space any more  <-----   asks a helper: RECOVER
- *                                            USE_END    those that it has done
+ *   a fiber per session                     a fiber per space
+ *   (broker_session_recover)                (recover_space)
+ *     drops its scratch spaces                lists FENCED users of the space
+ *     waits until it uses no space            asks a helper: RECOVER
+ *     any more                 <-- USE_END -- of those that are done
  *
  * (1) What a session used is in the state (REEF_RECORD_USE), because the next
  *     start must know it, too, and asking about every space of the pool would

@@ -3,10 +3,10 @@
  *            +---------------------- another window -----------------------+
  *            v                                                             |
  *   begin -> BUILD --posted--> POSTED --all batches ended--> (collect) ----+
- *              ^  |               (no room: ROOM, BUILD)        |  |  |
- *              |  |                      ASKED <-- DOUBT <------+  |  +-->
- * ENDED |  +--extent unknown--> ASKED <--------- refused ---+ | |
- *              +------the keeper's answer+
+ *              ^  |               (no room: ROOM, BUILD)     |  |  |
+ *              |  |                       ASKED <-- DOUBT <--+  |  +-> ENDED
+ *              |  +--extent unknown------> ASKED <---refused----+
+ *              +------the keeper's answer----+
  *
  * (1) Accesses are done in windows of at most OPS operations. A window is cut
  *     into parts, one for each link, each posted as one batch; the next window

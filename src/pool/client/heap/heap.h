@@ -76,13 +76,11 @@
  *     it, and so does our own recovery.
  * (9) Nothing is half-allocated on error: -ENOSPC and -EDQUOT leave every chunk
  *     as it was, or owned and empty.
- *
  * (10) An extent that nothing was in for a while goes back to its node, while
  *     the others have some room: shrink.c. Whoever adopts chunks has asked for
  *     the space's extents after their owner was FENCED.
- *
  * (11) A block that was unlinked and not freed, as its freer died, is found
- * when memory is short: its kind says that it is not live (unlinked.c).
+ *     when memory is short: its kind says that it is not live (unlinked.c).
  *
  * A heap is a handle's: blocks of another handle of this session are freed like
  * another session's. When a handle closes, its heap goes to the session, which

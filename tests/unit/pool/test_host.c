@@ -103,7 +103,7 @@ static int intrude(struct guest *guest)
 	if (rc)
 		return rc;
 	body = (struct reef_body){
-		.ask.extent_add = {answer.reply.space_open.space, MIB}};
+		.ask.extent_add = {answer.reply.space_open.space, MIB, 0}};
 	rc = ask(guest, REEF_POOL_EXTENT_ADD, true, &body, &answer, &row);
 	if (rc)
 		return rc;

@@ -383,14 +383,27 @@ static int journal_new_extent(struct reef_broker *broker, uint32_t space,
 	return broker_commit_wait(broker, &record, request);
 }
 
-/* Remove an extent that its node did not make; tried until it works.  -ENOENT:
- * it went with its space meanwhile. */
+/* True if an extent's keys are known: whoever has the space open may have been
+ * told of it. */
+static bool is_made(struct reef_broker *broker, uint32_t number)
+{
+	const struct broker_extent *told = broker_extent_find(broker, number);
+
+	return reef_state_extent(broker->state, number) && told &&
+	       told->present;
+}
+
+/* Remove an extent that its node did not make; tried until it works. 1: the
+ * node has made it after all, but its answer was lost, and it has told so since
+ * then.  -ENOENT: it went with its space meanwhile. */
 static int give_up_extent(struct reef_broker *broker, uint32_t number)
 {
 	uint64_t pause_ns = 0;
 	int rc, slept;
 
 	do {
+		if (is_made(broker, number))
+			return 1;
 		rc = remove_extent(broker, number, NULL);
 		if (rc != -EAGAIN && rc != -ENOMEM)
 			return rc;
@@ -427,7 +440,7 @@ static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
 		asked = rc != -REEF_ENOLINK || fallen++ >= FALLEN_MAX;
 		rc = give_up_extent(broker, *number);
 		if (rc)
-			return rc;
+			return rc > 0 ? 0 : rc;
 		if (asked)
 			broker_avoid_add(&avoid, node);
 	}

@@ -443,6 +443,18 @@ static void begin_others(struct reef_space *space, struct others *others)
 		others->until_ns = now_ns;
 }
 
+/* True if something came back to the space, the pool or its quota since this was
+ * asked last, or an allocation found no room. */
+static bool has_more_come(struct reef_space *space)
+{
+	uint32_t returns = atomic_load(&space->reef->client->returns);
+	bool more = reef_heap_has_more(space->heap->heap) ||
+		    space->returns != returns;
+
+	space->returns = returns;
+	return more;
+}
+
 /* Nothing waits here. But what others freed until now may come back, or what
  * they keep and do not need; and the broker may say that memory is coming. 1:
  * something came back to the space, the pool or its quota.  0: look again.
@@ -454,8 +466,7 @@ static int wait_for_others(struct reef_space *space, struct others *others,
 	uint64_t safe = atomic_load(&client->safe_epoch);
 	int rc;
 
-	if (reef_heap_has_more(space->heap->heap) ||
-	    space->returns != atomic_load(&client->returns))
+	if (has_more_come(space))
 		return 1;
 	if (!others->epoch)
 		begin_others(space, others);
@@ -491,8 +502,10 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 		if (!rc)
 			rc = reef_heap_reclaim(space->heap->heap, &given,
 					       &epoch);
-		if (rc == 1)
+		if (rc == 1) {
+			has_more_come(space); /* it is told with this */
 			return 0;
+		}
 		is_elsewhere =
 			rc == -ENOSPC && is_waiting_elsewhere(space, &epoch);
 		if (rc && rc != -ENOSPC)

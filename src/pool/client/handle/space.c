@@ -24,6 +24,7 @@ int client_space_attach(struct reef *reef, struct client_space *known,
 	}
 	space->reef = reef;
 	space->space = known;
+	space->returns = atomic_load(&reef->client->returns);
 	space->next = reef->spaces;
 	reef->spaces = space;
 	*out = space;

@@ -704,9 +704,12 @@ static uint64_t count_ownerless(const struct reef_heap *heap)
 	return count;
 }
 
-bool reef_heap_has_more(const struct reef_heap *heap)
+bool reef_heap_has_more(struct reef_heap *heap)
 {
-	return count_ownerless(heap) > heap->short_free;
+	uint64_t before = heap->short_free;
+
+	heap->short_free = count_ownerless(heap);
+	return heap->short_free > before;
 }
 
 int heap_claim(struct reef_heap *heap, uint32_t units, uint32_t class)

@@ -222,9 +222,10 @@ uint64_t reef_heap_doubts(void);
  * now counts).  0: something waits, at least until safe_epoch is past *epoch.
  * -ENOSPC: nothing waits.  Else: errors of the memory. */
 int reef_heap_reclaim(struct reef_heap *heap, uint64_t *given, uint64_t *epoch);
-/* True if the space has more chunks that nobody owns than when an allocation
- * found no room last, as the tables were read last. No operation. */
-bool reef_heap_has_more(const struct reef_heap *heap);
+/* True if the space has more chunks that nobody owns than when this was asked
+ * last, or an allocation found no room, as the tables were read last. No
+ * operation. */
+bool reef_heap_has_more(struct reef_heap *heap);
 /* True if a block waits in limbo; *epoch as above. No operation. */
 bool reef_heap_is_waiting(const struct reef_heap *heap, uint64_t *epoch);
 

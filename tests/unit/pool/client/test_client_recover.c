@@ -235,8 +235,9 @@ static int reader(struct member *member)
 	address = member->pool->note[1];
 	TRY(reef_read(member->reef, address, &value, 8));
 	member->pool->note[0] = 2; /* now it is freed */
+	/* Whoever is inside for a lease while others lack room is ended. */
 	for (i = 0; i < 20; i++) {
-		TRY(reef_sleep(member->pool->ttl_ns / 2));
+		TRY(reef_sleep(member->pool->ttl_ns / 32));
 		WANT(member->pool->note[2] == 0);
 	}
 	reef_leave(member->reef);

@@ -242,7 +242,10 @@ static void client_settle_with_a_node_that_dies_is_over(void **state)
 	uint64_t seed;
 
 	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
-		struct pool pool = {.ttl_ns = 60 * SECOND};
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.witnesses = WITNESSES_MAX,
+		};
 
 		assert_int_equal(run_cut(seed, &pool, kills_nodes, NULL), 0);
 	}
@@ -412,6 +415,7 @@ static int run_unsettled(uint64_t seed)
 	struct pool pool = {
 		.node_ttl_ns = 300 * SECOND,
 		.patience_ns = MILLISECOND,
+		.witnesses = WITNESSES_MAX,
 	};
 
 	memset(&scene, 0, offsetof(typeof(scene), doubts));

@@ -387,6 +387,9 @@ static int updates(struct member *member)
 	int rc;
 
 	TRY(reef_space_open(member->reef, "space", &options, &space));
+	/* That nodes have come is told once. */
+	rc = reef_reclaim(space, SOON);
+	WANT(!rc || rc == -ENOSPC);
 	WANT_RC(reef_reclaim(space, SOON), -ENOSPC);
 	while (!(rc = reef_alloc(space, 256 << 10, &blocks[count])))
 		TRY(reef_write(member->reef, blocks[count++], &value, 8));

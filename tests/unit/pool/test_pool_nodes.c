@@ -205,7 +205,7 @@ static int view_open(struct actor *actor, struct view *view)
 
 static int view_add(struct view *view)
 {
-	struct reef_body body = {.ask.extent_add = {view->space, SIZE}};
+	struct reef_body body = {.ask.extent_add = {view->space, SIZE, 0}};
 
 	TRY(actor_ask(view->actor, REEF_POOL_EXTENT_ADD, &body, NULL));
 	return view_refresh(view);

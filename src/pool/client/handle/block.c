@@ -443,8 +443,8 @@ static void begin_others(struct reef_space *space, struct others *others)
 		others->until_ns = now_ns;
 }
 
-/* True if something came back to the space, the pool or its quota since this was
- * asked last, or an allocation found no room. */
+/* True if something came back to the space, the pool or its quota since this
+ * was asked last, or an allocation found no room. */
 static bool has_more_come(struct reef_space *space)
 {
 	uint32_t returns = atomic_load(&space->reef->client->returns);

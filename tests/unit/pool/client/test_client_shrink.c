@@ -237,7 +237,8 @@ static int changes_all(struct member *member)
 		TRY(reef_sleep(MILLISECOND));
 	reef_map_close(map);
 	TRY(reef_map_drop(space, "map"));
-	/* What `idle` freed waits in one extent, and is allocated in another. */
+	/* What `idle` freed waits in one extent, and is allocated in another.
+	 */
 	TRY(await_used(member, space, 2 * EXTENT));
 	*step = 5;
 	return 0;

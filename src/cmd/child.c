@@ -135,7 +135,8 @@ static int supervise(void *arg)
 	while (!child->is_stopping) {
 		begun_ns = reef_now_ns();
 		run_once(child);
-		if (!child->is_ready || child->is_stopping)
+		if (child->is_stopping ||
+		    (!child->is_ready && !child->is_optional))
 			break;
 		report_end(child);
 		if (reef_now_ns() - begun_ns > LONG_LIFE)
@@ -157,10 +158,10 @@ int child_start(struct child *child, struct reef_sched *sched)
 	rc = reef_fiber_spawn(sched, supervise, child, &child->fiber);
 	if (rc)
 		return rc;
-	while (!child->is_ready && !child->is_over)
+	while (!child->is_ready && !child->is_over && !child->is_optional)
 		reef_fiber_park(REEF_FOREVER);
 	child->waiter = NULL;
-	return child->is_ready ? 0 : -ECHILD;
+	return child->is_ready || child->is_optional ? 0 : -ECHILD;
 }
 
 void child_stop(struct child *child)

@@ -6,7 +6,7 @@
  *
  * (1) The child is this same program with other words. It says that it is ready
  *     by a line on the descriptor that --ready-fd names; one that ends before
- *     its first such line is not started again.
+ *     its first such line is not started again, unless it is optional.
  * (2) It does not outlive us: should we be killed, the kernel kills it.
  * (3) It is in a process group of its own: what a terminal sends reaches it
  *     through us, so that it ends before what it needs.
@@ -29,6 +29,9 @@ struct child {
 	const char *name;    /* "the Redis door" */
 	const char *words[CHILD_WORDS_MAX]; /* without --ready-fd; NULL ends */
 	sigset_t signals; /* to be blocked in it, as they were in us */
+	/* We do without it for as long as it takes: nobody waits until it is
+	 * ready. */
+	bool is_optional;
 
 	/* Out: the line that the child wrote when it was ready. */
 	char line[CHILD_LINE_SIZE];
@@ -39,8 +42,8 @@ struct child {
 	struct reef_fiber *fiber, *waiter;
 };
 
-/* Start the child and wait until it is ready. 0: it is.  -ECHILD: it ended, and
- * has said why. */
+/* Start the child and wait until it is ready, unless it is optional. 0: it is.
+ * -ECHILD: it ended, and has said why. */
 int child_start(struct child *child, struct reef_sched *sched);
 /* Stop the child and wait for its end; harmless if it was never started. */
 void child_stop(struct child *child);

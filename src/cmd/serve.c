@@ -362,6 +362,7 @@ static void start_janitor(struct server *server)
 	int rc = fill_words(server, &server->janitor, "janitor", false, flags);
 
 	server->janitor.name = "the janitor";
+	server->janitor.is_optional = true;
 	if (!rc)
 		rc = child_start(&server->janitor, server->sched);
 	if (rc)

@@ -50,6 +50,7 @@
 
 #include <errno.h>
 #include <reef/error.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RAISE_MAX 4096 /* epochs at once */
@@ -361,20 +362,57 @@ int broker_confirm_now(struct reef_broker *broker)
 
 /* --- sure or not --- */
 
+/* True if a node follows this broker, and was heard a moment ago. */
+static bool is_heard(struct reef_broker *broker, uint32_t id, uint64_t now_ns)
+{
+	const struct broker_node *node = broker_node_find(broker, id);
+
+	return node && node->followed == broker->epoch &&
+	       last_heard_ns(node) + broker_node_ttl(broker) / 2 > now_ns;
+}
+
 static bool was_half_heard(struct reef_broker *broker,
 			   const struct broker_council *council,
 			   uint64_t now_ns)
 {
-	uint64_t window_ns = broker_node_ttl(broker) / 2;
-	const struct broker_node *node;
 	uint32_t i, n = 0;
 
-	for (i = 0; i < council->count; i++) {
-		node = broker_node_find(broker, council->nodes[i]);
-		n += node && node->followed == broker->epoch &&
-		     last_heard_ns(node) + window_ns > now_ns;
-	}
+	for (i = 0; i < council->count; i++)
+		n += is_heard(broker, council->nodes[i], now_ns);
 	return n >= (council->count + 1) / 2;
+}
+
+/* Say which nodes are waited for, and what to do if one of them will not come:
+ * once, when too few nodes have followed for as long as a node may be silent.
+ */
+static void tell_missing(struct reef_broker *broker, uint64_t now_ns)
+{
+	const struct broker_council *council =
+		&broker->councils[broker->councils_count - 1];
+	uint64_t since_ns = broker->sure_ns > broker->started_ns
+				    ? broker->sure_ns
+				    : broker->started_ns;
+	const struct reef_state_node *node;
+	char text[120] = "";
+	uint32_t i;
+
+	if (broker->told_missing || now_ns < since_ns + broker_node_ttl(broker))
+		return;
+	broker->told_missing = true;
+	for (i = 0; i < council->count; i++) {
+		node = reef_state_node(broker->state, council->nodes[i]);
+		if (node && !is_heard(broker, node->id, now_ns))
+			snprintf(text + strlen(text),
+				 sizeof(text) - strlen(text), " %s",
+				 node->name);
+	}
+	broker_event(broker, "too few nodes follow this broker; missing:%s",
+		     text);
+	reef_log(REEF_LOG_WARNING, "broker",
+		 "too few nodes follow this broker, so it changes nothing; it "
+		 "waits for:%s. For one that will not come back: reef node "
+		 "remove NAME",
+		 text);
 }
 
 bool broker_is_needed(struct reef_broker *broker, uint32_t id)
@@ -416,12 +454,15 @@ bool broker_is_sure(struct reef_broker *broker)
 	if (sure != broker->sure) {
 		broker->sure = sure;
 		broker->sure_ns = now_ns;
+		broker->told_missing = false;
 		broker_event(broker, sure ? "enough nodes follow this broker"
 					  : "too few nodes follow this broker: "
 					    "it changes nothing");
 		broker_publish_broker_epoch(broker);
 		broker_wake(broker);
 	}
+	if (!sure)
+		tell_missing(broker, now_ns);
 	return sure;
 }
 

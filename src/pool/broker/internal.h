@@ -183,6 +183,7 @@ struct reef_broker {
 	uint32_t councils_count;
 	bool chosen, sure;
 	uint64_t sure_ns;	    /* when that changed last */
+	bool told_missing;	    /* since then, which nodes are missing */
 	uint64_t watched_ns;	    /* when somebody looked last */
 	uint64_t durable;	    /* at least up to this sequence */
 	uint64_t confirmed, wanted; /* sequences */

@@ -252,7 +252,7 @@ static int asks_twice(struct stub_pool *pool)
 	owner->sequence++;
 	for (int i = 0; i < 2; i++) {
 		twins[i].body =
-			(struct reef_body){.ask.extent_add = {space, MIB}};
+			(struct reef_body){.ask.extent_add = {space, MIB, 0}};
 		TRY(reef_fiber_spawn(reef_fiber_sched(), twin_main, &twins[i],
 				     &fibers[i]));
 	}
@@ -293,7 +293,7 @@ static int another_session(struct stub_pool *pool)
 		TRY(reef_sleep(MILLISECOND));
 	TRY(reef_sleep(NODE_TTL / 8));
 	owner->sequence += 7;
-	twin.body = (struct reef_body){.ask.extent_add = {space, MIB}};
+	twin.body = (struct reef_body){.ask.extent_add = {space, MIB, 0}};
 	TRY(reef_fiber_spawn(reef_fiber_sched(), twin_main, &twin, &fiber));
 	TRY(reef_sleep(NODE_TTL / 16));
 	TRY(reef_rpc_call(owner->peer, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL,

@@ -46,9 +46,10 @@ static const char *error_text(int rc)
 		return "the pool has no room for it";
 	case -EDQUOT:
 		return "the space is at its quota; memory that was lost "
-		       "counts, too";
+		       "counts, too, until `reef space forget`";
 	case -ETIMEDOUT:
-		return "the broker does not answer";
+		return "the broker does not answer; `reef status` may tell "
+		       "why";
 	default:
 		return reef_error_text(rc);
 	}

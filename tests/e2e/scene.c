@@ -59,7 +59,7 @@ static uint64_t below(struct worker *worker, uint64_t bound)
 	worker->random ^= worker->random << 13;
 	worker->random ^= worker->random >> 7;
 	worker->random ^= worker->random << 17;
-	return (worker->random >> 11) % bound;
+	return bound ? (worker->random >> 11) % bound : 0;
 }
 
 /* A size between the least and the most: each doubling is as likely. */

@@ -627,7 +627,8 @@ static int adopt_extent(struct adoption *a)
 
 	a->descriptors = calloc(units, sizeof(*a->descriptors));
 	a->chains = malloc(chunks * sizeof(*a->chains));
-	a->runs = malloc(units * sizeof(struct run *));
+	a->runs = calloc(units, sizeof(struct run *));
+	a->runs_count = 0;
 	a->walls = calloc(chunks, sizeof(*a->walls));
 	if (a->descriptors && a->chains && a->runs && a->walls)
 		rc = adopt_chains(a);

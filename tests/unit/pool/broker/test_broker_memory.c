@@ -129,6 +129,7 @@ static int add_since(struct driver *driver, uint32_t space, uint64_t size,
 	struct reef_row row = {0};
 	int rc = driver_do(driver, REEF_POOL_EXTENT_ADD, &body, &answer);
 
+	*number = 0;
 	if (rc)
 		return rc;
 	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,

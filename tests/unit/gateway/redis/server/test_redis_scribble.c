@@ -83,9 +83,10 @@ static int child_main(void)
 	session = rc ? 0 : reef_session(reef);
 	if (write(STDOUT_FILENO, &session, sizeof(session)) < 0)
 		return 1;
-	while (!rc)
+	if (rc)
+		return 1;
+	for (;;)
 		pause();
-	return 1;
 }
 
 static pid_t start_child(uint32_t *session)

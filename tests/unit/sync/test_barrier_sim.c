@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SEEDS 300
+#define SEEDS 150
 #define DEATHS 200
 #define SEEDS_SOAK 20000
 #define MUTANT_SEEDS 1500 /* at most, until it is found */

@@ -657,7 +657,7 @@ static void election_leaders_die_and_others_follow(void **state)
 
 static void election_in_chaos_has_one_leader(void **state)
 {
-	lease_world_seeds(storm(), 300, 20000);
+	lease_world_seeds(storm(), 150, 20000);
 }
 
 #if !SANITIZED

@@ -634,7 +634,7 @@ static void lease_of_drifting_clocks_has_one_holder(void **state)
 
 static void lease_in_chaos_has_one_holder(void **state)
 {
-	lease_world_seeds(chaos(), 300, 20000);
+	lease_world_seeds(chaos(), 150, 20000);
 }
 
 #if !SANITIZED

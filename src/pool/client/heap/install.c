@@ -121,21 +121,15 @@ int heap_install_chains(struct adoption *a)
 	int rc = 0, one;
 
 	for (uint32_t i = 0; i < a->chains_count; i++) {
-		struct chain *chain = &a->chains[i];
+		const struct chain *chain = &a->chains[i];
 		uint32_t end = heap_chunk_end(&a->extent->shape, chain->last);
 
-		chain->ours = chain->wanted;
-		for (uint32_t c = chain->first; c <= chain->last; c++)
-			chain->ours &= a->extent->chunks[c].partly;
-		if (chain->ours) {
+		if (chain->wanted && heap_chain_is_whole(a, chain)) {
 			one = install_chain(a, chain, &next);
 			rc = rc ? rc : one;
 		}
-		while (next < a->runs_count && a->runs[next]->first < end) {
-			heap_run_fini(a->runs[next]);
-			free(a->runs[next]);
-			a->runs[next++] = NULL;
-		}
+		while (next < a->runs_count && a->runs[next]->first < end)
+			next++;
 	}
 	return rc;
 }

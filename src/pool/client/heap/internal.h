@@ -13,6 +13,7 @@
  *   other.c    blocks of others: free, keep, size
  *   unlinked.c blocks that nothing names any more
  *   adopt.c    dead sessions' chunks, and ABANDONED ones (adopt.h)
+ *   chains.c   which chunks go together (adopt.h)
  *   install.c  what was adopted becomes the heap's
  *   headers.c  the headers of whole runs
  *   recover.c  dead sessions' blocks

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -188,4 +189,25 @@ void child_signal(struct child *child)
 {
 	if (child->fiber)
 		reef_fiber_unpark(child->fiber);
+}
+
+/* --- in the child --- */
+
+void child_block_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigprocmask(SIG_BLOCK, set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+bool child_tell_ready(const char *ready_fd, const char *line)
+{
+	int fd = atoi(ready_fd);
+	bool is_told = dprintf(fd, "%s\n", line) > 0;
+
+	close(fd);
+	return is_told;
 }

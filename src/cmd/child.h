@@ -50,4 +50,13 @@ void child_stop(struct child *child);
 /* Tell the child's fiber that a SIGCHLD came. */
 void child_signal(struct child *child);
 
+/* --- in the child --- */
+
+/* Block the signals that end a server, before any thread starts, so that all
+ * threads have them blocked, and ignore SIGPIPE. */
+void child_block_signals(sigset_t *set);
+/* Write a line to the descriptor that --ready-fd names, for whoever started us.
+ * False: it could not be written. */
+bool child_tell_ready(const char *ready_fd, const char *line);
+
 #endif

@@ -3,16 +3,12 @@
  *
  * It is a process of its own because on shm a fence is the end of a process,
  * and must not take the broker along. */
+#include "cmd/child.h"
 #include "cmd/operate.h"
 #include "pool/client/client.h"
 
-#include <errno.h>
-#include <reef/error.h>
 #include <reef/reef.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #define PAUSE_NS 200000000
 
@@ -21,31 +17,11 @@ static const char usage[] =
 	"Put in order what dead sessions left in any space of a pool, as its "
 	"owner.\n`reef up` and `reef broker` start one by themselves.\n";
 
-/* Block the signals that end it, before any thread starts. */
-static void block_signals(sigset_t *set)
-{
-	sigemptyset(set);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGHUP);
-	sigprocmask(SIG_BLOCK, set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
 static int wait_for_signal(void *context)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
 	return sigtimedwait(context, NULL, &pause) > 0;
-}
-
-static void tell_ready(const char *text)
-{
-	int fd = atoi(text);
-
-	/* Whoever started us may be gone: then we end soon. */
-	(void)!write(fd, "ready\n", 6);
-	close(fd);
 }
 
 int cmd_janitor(int argc, char **argv)
@@ -72,11 +48,12 @@ int cmd_janitor(int argc, char **argv)
 	if (reef_config_rest_count(settings.config))
 		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
 				       reef_config_rest(settings.config, 0));
-	block_signals(&set);
+	child_block_signals(&set);
 	rc = operate_open(argv[0], &settings, "reef janitor", &reef);
 	if (rc < 0) {
+		/* Whoever started us may be gone: then we end soon. */
 		if (ready_fd)
-			tell_ready(ready_fd);
+			child_tell_ready(ready_fd, "ready");
 		rc = reef_janitor_run(reef, wait_for_signal, &set);
 		if (rc)
 			rc = operate_failed(argv[0], "the pool", rc);

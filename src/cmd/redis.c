@@ -1,5 +1,6 @@
 /* redis.c - `reef redis`: the door for clients of Redis, in the foreground. */
 #include "base/private.h"
+#include "cmd/child.h"
 #include "cmd/operate.h"
 #include "gateway/redis/server/door.h"
 
@@ -90,18 +91,6 @@ static void *wait_for_signal(void *arg)
 	return NULL;
 }
 
-/* Block the signals that end the door, before any thread starts, so that all
- * threads have them blocked. */
-static void block_signals(sigset_t *set)
-{
-	sigemptyset(set);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGHUP);
-	sigprocmask(SIG_BLOCK, set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
 static int run_door(struct ending *ending)
 {
 	pthread_t waiter;
@@ -118,17 +107,6 @@ static int run_door(struct ending *ending)
 }
 
 /* --- what people read --- */
-
-/* Write the addresses as one line to a descriptor, for the process that started
- * us. */
-static int write_ready(const struct redis_door *door, const char *text)
-{
-	int fd = atoi(text);
-	bool is_told = dprintf(fd, "%s\n", redis_door_addresses(door)) > 0;
-
-	close(fd);
-	return is_told ? 0 : 1;
-}
 
 static void print_start(const struct redis_door *door)
 {
@@ -166,7 +144,7 @@ static int prepare_run_directory(const char *name,
 static int announce(const struct redis_door *door, const char *ready_fd)
 {
 	if (ready_fd)
-		return write_ready(door, ready_fd);
+		return !child_tell_ready(ready_fd, redis_door_addresses(door));
 	print_start(door);
 	return 0;
 }
@@ -196,7 +174,7 @@ int cmd_redis(int argc, char **argv)
 	if (reef_config_rest_count(settings.config))
 		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
 				       reef_config_rest(settings.config, 0));
-	block_signals(&ending.set);
+	child_block_signals(&ending.set);
 	options = door_options(&settings);
 	raise_limit(&options);
 	rc = prepare_run_directory(argv[0], &settings);

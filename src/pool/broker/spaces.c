@@ -418,6 +418,22 @@ BROKER_REQUEST(broker_space_drop)
 	return broker_space_remove(broker, space, request);
 }
 
+/* Journal what changes how much of a space counts, or may. */
+static int change_room(struct reef_broker *broker,
+		       const struct reef_request *request,
+		       struct reef_record *record)
+{
+	uint64_t result;
+	int rc = check_manager(broker, request, record->id, record->type,
+			       &result);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
+	rc = broker_commit_wait(broker, record, request);
+	broker_memory_came(broker);
+	return rc;
+}
+
 BROKER_REQUEST(broker_space_quota)
 {
 	uint64_t quota = request->body.ask.space_quota.quota;
@@ -426,15 +442,8 @@ BROKER_REQUEST(broker_space_quota)
 		.id = request->body.ask.space_quota.space,
 		.size = quota ? quota : UINT64_MAX,
 	};
-	uint64_t result;
-	int rc =
-		check_manager(broker, request, record.id, record.type, &result);
 
-	if (rc)
-		return rc < 0 ? rc : 0;
-	rc = broker_commit_wait(broker, &record, request);
-	broker_memory_came(broker);
-	return rc;
+	return change_room(broker, request, &record);
 }
 
 BROKER_REQUEST(broker_space_forget)
@@ -443,15 +452,8 @@ BROKER_REQUEST(broker_space_forget)
 		.type = REEF_RECORD_SPACE_FORGET,
 		.id = request->body.ask.space_forget.space,
 	};
-	uint64_t result;
-	int rc =
-		check_manager(broker, request, record.id, record.type, &result);
 
-	if (rc)
-		return rc < 0 ? rc : 0;
-	rc = broker_commit_wait(broker, &record, request);
-	broker_memory_came(broker);
-	return rc;
+	return change_room(broker, request, &record);
 }
 
 BROKER_REQUEST(broker_space_revoke)

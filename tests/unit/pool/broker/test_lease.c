@@ -1,60 +1,11 @@
-/* test_lease.c - how sessions end: samples, fences, recovery; and when memory
- * may be used again. In simulation, each over several seeds, and with the
+/* test_lease.c - how sessions end: samples, fences; and when memory may be used
+ * again. In simulation, each over several seeds, and with the
  * mutant that it is there to find. */
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
-#include "fixture/seeds.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define SEEDS 10
-#define MUTANT_SEEDS 60
-
-/* Add who takes part. */
-typedef void cast(struct broker_world *world);
-
-static uint64_t node_ttl_ns; /* 0: as leases */
-
-static int run_seed(cast *add, enum reef_mutant mutant, uint64_t seed)
-{
-	struct broker_world world = {.options.node_ttl_ns = node_ttl_ns};
-	int rc;
-
-	reef_mutate(mutant);
-	broker_world_start(&world, seed);
-	add(&world);
-	rc = broker_world_finish(&world);
-	reef_mutate(REEF_MUTANT_NONE);
-	return rc;
-}
-
-static void run(cast *add)
-{
-	uint64_t seed;
-	int rc;
-
-	for (seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
-		rc = run_seed(add, REEF_MUTANT_NONE, seed);
-		if (rc)
-			print_error("seed %lu: %s\n", (unsigned long)seed,
-				    reef_error_text(rc));
-		assert_int_equal(rc, 0);
-	}
-}
-
-static void find(cast *add, enum reef_mutant mutant)
-{
-	uint64_t seed;
-	bool found = false;
-
-	try_quiet = true;
-	for (seed = seeds_first(); seeds_has(seed, MUTANT_SEEDS) && !found;
-	     seed++)
-		found = run_seed(add, mutant, seed) == -EXDEV;
-	try_quiet = false;
-	assert_true(found);
-}
 
 /* --- samples --- */
 
@@ -108,15 +59,15 @@ static void cast_restarts(struct broker_world *world)
 
 static void lease_that_is_renewed_lasts(void **state)
 {
-	run(cast_stay);
-	find(cast_stay, REEF_MUTANT_BROKER_ONE_SAMPLE);
+	broker_world_run(cast_stay, 0);
+	broker_world_find(cast_stay, REEF_MUTANT_BROKER_ONE_SAMPLE);
 }
 
 static void lease_outlasts_restarts(void **state)
 {
-	run(cast_restarts);
-	find(cast_restarts, REEF_MUTANT_BROKER_NO_GRACE);
-	find(cast_restarts, REEF_MUTANT_BROKER_OLD_EPOCH);
+	broker_world_run(cast_restarts, 0);
+	broker_world_find(cast_restarts, REEF_MUTANT_BROKER_NO_GRACE);
+	broker_world_find(cast_restarts, REEF_MUTANT_BROKER_OLD_EPOCH);
 }
 
 /* Says nothing any more after a while; then finds out. */
@@ -165,7 +116,7 @@ static void cast_silence(struct broker_world *world)
 
 static void lease_of_a_silent_session_ends(void **state)
 {
-	run(cast_silence);
+	broker_world_run(cast_silence, 0);
 }
 
 /* Client and broker stand still; the broker goes on first. */
@@ -212,7 +163,7 @@ static void cast_stand_still(struct broker_world *world)
 
 static void lease_does_not_count_the_brokers_absence(void **state)
 {
-	run(cast_stand_still);
+	broker_world_run(cast_stand_still, 0);
 }
 
 /* --- fences --- */
@@ -229,23 +180,13 @@ static int dies(struct actor *actor)
 	return 0;
 }
 
-static int await_victim(struct actor *actor, uint32_t *id)
-{
-	struct broker_world *world = actor->world;
-
-	while (world->note[0] == 0)
-		TRY(actor_stay(actor, MILLISECOND));
-	*id = (uint32_t)world->note[0];
-	return 0;
-}
-
 static int watches_fence(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
 	uint32_t id;
 
 	TRY(actor_join(actor));
-	TRY(await_victim(actor, &id));
+	TRY(actor_await_victim(actor, &id));
 	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 10 * TTL));
 	WANT(world->actors[2].fences > 0 && world->actors[3].fences > 0);
 	return actor_await(actor, id, REEF_SESSION_RECOVERED, TTL);
@@ -261,8 +202,8 @@ static void cast_fence(struct broker_world *world)
 
 static void lease_fenced_is_after_every_node_confirmed(void **state)
 {
-	run(cast_fence);
-	find(cast_fence, REEF_MUTANT_BROKER_EARLY_FENCED);
+	broker_world_run(cast_fence, 0);
+	broker_world_find(cast_fence, REEF_MUTANT_BROKER_EARLY_FENCED);
 }
 
 static int watches_fence_of_dead_node(struct actor *actor)
@@ -272,7 +213,7 @@ static int watches_fence_of_dead_node(struct actor *actor)
 	uint32_t id;
 
 	TRY(actor_join(actor));
-	TRY(await_victim(actor, &id));
+	TRY(actor_await_victim(actor, &id));
 	TRY(actor_await(actor, id, REEF_SESSION_EXPIRED, 10 * TTL));
 	WANT(node->fences == 0);
 	reef_sim_host_kill(node->host);
@@ -294,341 +235,7 @@ static void cast_dead_node(struct broker_world *world)
 
 static void lease_dead_node_counts_as_fenced(void **state)
 {
-	run(cast_dead_node);
-}
-
-/* --- recovery --- */
-
-static int dies_with_space(struct actor *actor)
-{
-	struct broker_world *world = actor->world;
-	struct reef_body scratch = {
-		.ask.space_open = {.flags = REEF_POOL_CREATE,
-				   .name = actor_text_of("scratch"),
-				   .kind = REEF_SPACE_SCRATCH,
-				   .keeping = REEF_KEEPING_KEPT},
-	};
-	uint32_t space;
-
-	TRY(actor_join(actor));
-	TRY(actor_space(actor, "shared", &space));
-	TRY(actor_ask(actor, REEF_POOL_SPACE_OPEN, &scratch, NULL));
-	world->note[1] = space;
-	TRY(actor_stay(actor, TTL));
-	world->note[0] = actor->session;
-	reef_sim_host_kill(actor->host);
-	return 0;
-}
-
-static int joins_space(struct actor *actor, uint32_t *space)
-{
-	TRY(actor_join(actor));
-	return actor_space(actor, "shared", space);
-}
-
-static int helps(struct actor *actor)
-{
-	struct reef_body scratch = {.ask.space_open.name =
-					    actor_text_of("scratch")};
-	uint32_t id, space;
-
-	TRY(joins_space(actor, &space));
-	TRY(await_victim(actor, &id));
-	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 60 * SECOND));
-	WANT(space == actor->world->note[1]);
-	if (actor->recover_rc == 0)
-		WANT(actor->recovers == 1 && actor->recover_session == id &&
-		     actor->recover_space == space);
-	/* What was its own is gone. */
-	WANT(actor_ask(actor, REEF_POOL_SPACE_OPEN, &scratch, NULL) == -ENOENT);
-	return 0;
-}
-
-static int helps_late(struct actor *actor)
-{
-	TRY(reef_sleep(10 * MILLISECOND));
-	return helps(actor);
-}
-
-static void cast_helper(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, helps_late);
-}
-
-static void lease_recovery_is_asked_of_one_who_has_the_space(void **state)
-{
-	run(cast_helper);
-}
-
-static void cast_bad_helper(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, helps)->recover_rc = -EIO;
-	broker_world_add(world, helps_late);
-}
-
-static void lease_recovery_goes_on_to_the_next(void **state)
-{
-	run(cast_bad_helper);
-}
-
-/* It is asked, and dies of it. */
-static int dies_helping(struct actor *actor)
-{
-	uint32_t space;
-	int rc;
-
-	TRY(joins_space(actor, &space));
-	actor->delay_ns = 1000 * SECOND;
-	for (;;) {
-		rc = actor_stay(actor, MILLISECOND);
-		if (rc)
-			return rc;
-	}
-}
-
-static int kills_helper(struct actor *actor)
-{
-	uint32_t id, space;
-
-	TRY(reef_sleep(10 * MILLISECOND));
-	TRY(joins_space(actor, &space));
-	TRY(await_victim(actor, &id));
-	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 10 * TTL));
-	TRY(actor_stay(actor, TTL));
-	reef_sim_host_kill(actor->world->actors[1].host);
-	return actor_await(actor, id, REEF_SESSION_RECOVERED, 60 * SECOND);
-}
-
-static void cast_dying_helper(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, dies_helping)->background = true;
-	broker_world_add(world, kills_helper);
-}
-
-static void lease_recovery_outlives_its_helper(void **state)
-{
-	run(cast_dying_helper);
-}
-
-/* Nobody has the space open. Somebody opens it later: in this start, or after a
- * restart. */
-static int opens_later(struct actor *actor)
-{
-	uint32_t id, space;
-
-	TRY(actor_join(actor));
-	TRY(await_victim(actor, &id));
-	TRY(actor_await(actor, id, REEF_SESSION_FENCED, 10 * TTL));
-	TRY(actor_stay(actor, 10 * TTL));
-	WANT(actor_state(actor, id) == REEF_SESSION_FENCED);
-	if (actor->note[0]) {
-		TRY(broker_world_restart(actor->world, true));
-		TRY(actor_return(actor));
-		TRY(actor_stay(actor, 10 * TTL));
-		WANT(actor_state(actor, id) == REEF_SESSION_FENCED);
-	}
-	WANT(actor->recovers == 0);
-	TRY(actor_space(actor, "shared", &space));
-	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, TTL));
-	WANT(actor->recovers == 1);
-	return 0;
-}
-
-static void cast_later(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, opens_later);
-}
-
-static void cast_later_restart(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, opens_later)->note[0] = 1;
-}
-
-/* Several die; whoever opens the space is asked about all of them at once. */
-static int opens_after_all(struct actor *actor)
-{
-	struct actor *dead = actor->world->actors;
-	uint32_t i, space;
-
-	TRY(actor_join(actor));
-	for (i = 0; i < 3; i++) {
-		while (!dead[i].note[1])
-			TRY(actor_stay(actor, MILLISECOND));
-		TRY(actor_await(actor, dead[i].session, REEF_SESSION_FENCED,
-				10 * TTL));
-	}
-	TRY(actor_space(actor, "shared", &space));
-	for (i = 0; i < 3; i++)
-		TRY(actor_await(actor, dead[i].session, REEF_SESSION_RECOVERED,
-				TTL));
-	WANT(actor->recovers == 1 && actor->recover_count == 3);
-	return 0;
-}
-
-static int dies_with_others(struct actor *actor)
-{
-	uint32_t space;
-
-	TRY(joins_space(actor, &space));
-	TRY(actor_stay(actor, TTL));
-	actor->note[1] = 1;
-	reef_sim_host_kill(actor->host);
-	return 0;
-}
-
-static void cast_many_die(struct broker_world *world)
-{
-	for (int i = 0; i < 3; i++)
-		broker_world_add(world, dies_with_others);
-	broker_world_add(world, opens_after_all);
-}
-
-static void lease_recovery_asks_about_many_at_once(void **state)
-{
-	run(cast_many_die);
-}
-
-/* It could not do it yet, says so twice, and is asked again, soon: the other
- * one, who would find nothing, is not. */
-static int helps_at_last(struct actor *actor)
-{
-	uint32_t id, space;
-
-	TRY(joins_space(actor, &space));
-	actor->world->note[2] = 1;
-	TRY(await_victim(actor, &id));
-	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL));
-	WANT(actor->recovers == 3 && actor->recover_errors == 0);
-	WANT(actor->world->actors[2].recovers == 0);
-	return 0;
-}
-
-static int stands_by(struct actor *actor)
-{
-	uint32_t id, space;
-
-	while (!actor->world->note[2])
-		TRY(reef_sleep(MILLISECOND));
-	TRY(joins_space(actor, &space));
-	TRY(await_victim(actor, &id));
-	return actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL);
-}
-
-static void cast_slow_helper(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, helps_at_last)->recover_errors = 2;
-	broker_world_add(world, stands_by);
-}
-
-static void lease_recovery_waits_for_who_has_begun_it(void **state)
-{
-	run(cast_slow_helper);
-}
-
-/* It has not opened the space, and is asked before those who have. */
-static int helps_everywhere(struct actor *actor)
-{
-	uint32_t id;
-
-	TRY(actor_join(actor));
-	TRY(actor_ask(actor, REEF_POOL_JANITOR, NULL, NULL));
-	actor->world->note[2] = 1;
-	TRY(await_victim(actor, &id));
-	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL));
-	WANT(actor->recovers == 1 && actor->recover_session == id);
-	WANT(actor->world->actors[2].recovers == 0);
-	return 0;
-}
-
-static void cast_janitor(struct broker_world *world)
-{
-	broker_world_add(world, dies_with_space);
-	broker_world_add(world, helps_everywhere);
-	broker_world_add(world, stands_by);
-}
-
-static void lease_recovery_is_asked_of_the_janitor_first(void **state)
-{
-	run(cast_janitor);
-}
-
-static int is_no_owner(struct actor *actor)
-{
-	struct reef_body answer,
-		body = {
-			.ask.user_add.name = actor_text_of("somebody"),
-		};
-
-	TRY(actor_join(actor));
-	TRY(actor_ask(actor, REEF_POOL_USER_ADD, &body, &answer));
-	actor_hang_up(actor);
-	actor->credential.user = answer.reply.user_add.user;
-	actor->credential.era = answer.reply.user_add.era;
-	memcpy(actor->credential.key.bytes, answer.reply.user_add.secret,
-	       sizeof(actor->credential.key.bytes));
-	actor->session = 0;
-	TRY(actor_join(actor));
-	WANT(actor_ask(actor, REEF_POOL_JANITOR, NULL, NULL) == -EPERM);
-	return 0;
-}
-
-static void cast_no_owner(struct broker_world *world)
-{
-	broker_world_add(world, is_no_owner);
-}
-
-static void lease_janitor_is_the_owners(void **state)
-{
-	run(cast_no_owner);
-}
-
-/* It says three times that nobody can do it, and is not asked a fourth time;
- * the session's slot is free all the same. */
-static int cannot_help(struct actor *actor)
-{
-	struct reef_body answer;
-	uint32_t id, space;
-
-	TRY(joins_space(actor, &space));
-	TRY(await_victim(actor, &id));
-	TRY(actor_await(actor, id, REEF_SESSION_RECOVERED, 5 * TTL));
-	WANT(actor->recovers == 3);
-	TRY(actor_stay(actor, 5 * TTL));
-	WANT(actor->recovers == 3);
-	TRY(actor_ask(actor, REEF_POOL_STATUS, NULL, &answer));
-	WANT(answer.reply.status.stuck == 1);
-	TRY(broker_world_restart(actor->world, true));
-	TRY(actor_return(actor));
-	TRY(actor_ask(actor, REEF_POOL_STATUS, NULL, &answer));
-	WANT(answer.reply.status.stuck == 1 && actor->recovers == 3);
-	return 0;
-}
-
-static void cast_stuck(struct broker_world *world)
-{
-	struct actor *helper;
-
-	broker_world_add(world, dies_with_space);
-	helper = broker_world_add(world, cannot_help);
-	helper->recover_errors = 100;
-	helper->recover_error = EIO;
-}
-
-static void lease_recovery_that_fails_for_good_is_stuck(void **state)
-{
-	run(cast_stuck);
-}
-
-static void lease_recovery_waits_for_who_opens_the_space(void **state)
-{
-	run(cast_later);
-	run(cast_later_restart);
+	broker_world_run(cast_dead_node, 0);
 }
 
 /* --- R8 --- */
@@ -709,10 +316,10 @@ static void cast_epochs(struct broker_world *world)
 
 static void lease_memory_waits_for_who_announced_less(void **state)
 {
-	run(cast_epochs);
-	find(cast_epochs, REEF_MUTANT_BROKER_EARLY_SAFE);
+	broker_world_run(cast_epochs, 0);
+	broker_world_find(cast_epochs, REEF_MUTANT_BROKER_EARLY_SAFE);
 	/* Nobody lacks room: who holds on stays. */
-	find(cast_epochs, REEF_MUTANT_BROKER_PIN_UNMISSED);
+	broker_world_find(cast_epochs, REEF_MUTANT_BROKER_PIN_UNMISSED);
 }
 
 /* --- hurry --- */
@@ -763,7 +370,7 @@ static int lacks_room(struct actor *actor)
 	uint32_t id;
 
 	TRY(actor_join(actor));
-	TRY(await_victim(actor, &id));
+	TRY(actor_await_victim(actor, &id));
 	held = actor->header.reclaim_epoch;
 	actor->hurries = actor->lacks = true;
 	begun = reef_now_ns();
@@ -826,14 +433,12 @@ static void cast_pins(struct broker_world *world)
 
 static void lease_of_who_holds_memory_back_ends(void **state)
 {
-	run(cast_pins);
+	broker_world_run(cast_pins, 0);
 }
 
 static void lease_of_who_may_wait_for_a_dead_node_lasts(void **state)
 {
-	node_ttl_ns = 5 * TTL;
-	run(cast_pins_and_dead_node);
-	node_ttl_ns = 0;
+	broker_world_run(cast_pins_and_dead_node, 5 * TTL);
 }
 
 /* Two that hold back and lack room: each waits for itself. A third one does
@@ -865,7 +470,7 @@ static void cast_two_pins(struct broker_world *world)
 
 static void lease_of_who_waits_for_its_own_pin_lasts(void **state)
 {
-	run(cast_two_pins);
+	broker_world_run(cast_two_pins, 0);
 }
 
 /* Somebody always lacks room, and somebody holds back: for half a lease, then
@@ -923,8 +528,8 @@ static void cast_starts(struct broker_world *world)
 
 static void lease_holding_back_does_not_count_absence(void **state)
 {
-	run(cast_absence);
-	run(cast_starts);
+	broker_world_run(cast_absence, 0);
+	broker_world_run(cast_starts, 0);
 }
 
 /* In the background of others. */
@@ -956,9 +561,9 @@ static void cast_silence_hurry(struct broker_world *world)
 
 static void lease_is_not_judged_sooner_in_a_hurry(void **state)
 {
-	run(cast_stay_hurry);
-	run(cast_silence_hurry);
-	find(cast_stay_hurry, REEF_MUTANT_BROKER_HASTY_LEASE);
+	broker_world_run(cast_stay_hurry, 0);
+	broker_world_run(cast_silence_hurry, 0);
+	broker_world_find(cast_stay_hurry, REEF_MUTANT_BROKER_HASTY_LEASE);
 }
 
 static void cast_epochs_hurry(struct broker_world *world)
@@ -969,8 +574,8 @@ static void cast_epochs_hurry(struct broker_world *world)
 
 static void lease_memory_waits_for_them_in_a_hurry_too(void **state)
 {
-	run(cast_epochs_hurry);
-	find(cast_epochs_hurry, REEF_MUTANT_BROKER_EARLY_SAFE);
+	broker_world_run(cast_epochs_hurry, 0);
+	broker_world_find(cast_epochs_hurry, REEF_MUTANT_BROKER_EARLY_SAFE);
 }
 
 /* Epochs pass quickly while somebody says so, and no longer. */
@@ -1027,7 +632,7 @@ static void cast_hurry(struct broker_world *world)
 
 static void lease_hurry_lasts_while_somebody_says_so(void **state)
 {
-	run(cast_hurry);
+	broker_world_run(cast_hurry, 0);
 }
 
 int main(void)
@@ -1039,16 +644,6 @@ int main(void)
 		cmocka_unit_test(lease_does_not_count_the_brokers_absence),
 		cmocka_unit_test(lease_fenced_is_after_every_node_confirmed),
 		cmocka_unit_test(lease_dead_node_counts_as_fenced),
-		cmocka_unit_test(
-			lease_recovery_is_asked_of_one_who_has_the_space),
-		cmocka_unit_test(lease_recovery_goes_on_to_the_next),
-		cmocka_unit_test(lease_recovery_outlives_its_helper),
-		cmocka_unit_test(lease_recovery_asks_about_many_at_once),
-		cmocka_unit_test(lease_recovery_waits_for_who_has_begun_it),
-		cmocka_unit_test(lease_recovery_is_asked_of_the_janitor_first),
-		cmocka_unit_test(lease_janitor_is_the_owners),
-		cmocka_unit_test(lease_recovery_that_fails_for_good_is_stuck),
-		cmocka_unit_test(lease_recovery_waits_for_who_opens_the_space),
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),
 		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),

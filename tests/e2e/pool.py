@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from checks import run_checks
-from pool_processes import Pool, free_port, prepare_child, until
+from pool_processes import Pool, free_port, has_ended, prepare_child, until
 
 REEF = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -135,16 +135,6 @@ def check_session_of_the_dead(pool):
     assert re.search(r"^0*%x +away +- +- .* -$" % lock["session"], shown,
                      re.M), shown
     assert " away " in pool.do("session", "list")
-
-
-def has_ended(pid):
-    """Whether a process that is not our child is gone, or waits to be buried by
-    whoever inherited it."""
-    try:
-        with open("/proc/%d/stat" % pid, encoding="ascii") as stream:
-            return stream.read().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 def check_janitor(pool):

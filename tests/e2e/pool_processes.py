@@ -48,6 +48,16 @@ def until_said(say, probe):
         time.sleep(0.01)
 
 
+def has_ended(pid):
+    """Whether a process is gone, or waits to be buried by whoever inherited
+    it."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def free_port():
     """One that nobody has at this moment. Below those that the kernel deals
     out: one of these may be somebody's own end of a connection before it is

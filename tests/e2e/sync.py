@@ -10,7 +10,7 @@ import signal
 import sys
 
 from checks import run_checks
-from pool_processes import Pool, until
+from pool_processes import Pool, has_ended, until
 
 REEF = os.path.abspath(sys.argv[1])
 TTL = ("--ttl", "1s")
@@ -51,14 +51,6 @@ class Sync(Pool):
         return json.loads(self.do(verb, "--json", name))
 
 
-def gone(pid):
-    try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
-            return stream.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 # --- locks ---
 
 
@@ -92,7 +84,7 @@ def lock_killed(pool, **more):
     pool.began("second")
     assert second.out == "<1>\n", second.out
     # What was run by the one that was killed ended with it.
-    until("the command is gone", lambda: gone(command))
+    until("the command is gone", lambda: has_ended(command))
     # It has been repaired: the next one does not inherit.
     assert second.stop() == 128 + signal.SIGTERM, second.error
     third = pool.do("lock", "x", "--", "sh", "-c",
@@ -122,14 +114,14 @@ def check_lock_fenced(pool):
     for process, pid in zip((polite, stubborn), pids):
         assert process.end() == 124, process.error
         assert "the lock is lost" in process.error, process.error
-        assert gone(pid)
+        assert has_ended(pid)
     # On the machine of the node the session's process is killed, and its
     # command with it.
     near = pool.holder("near", "c")
     pid = pool.began("near")
     pool.do("session", "end", "%08x" % pool.row("lock", "c")["session"])
     assert near.end() == -signal.SIGKILL, near.error
-    until("the command is gone", lambda: gone(pid))
+    until("the command is gone", lambda: has_ended(pid))
     for name in "abc":
         pool.do("lock", name, "--", "true")
 
@@ -143,7 +135,7 @@ def check_lock_signals(pool):
     assert waiter.stop(signal.SIGINT) == 128 + signal.SIGINT, waiter.error
     until("it left", lambda: pool.row("lock", "x")["waiters"] == 0)
     assert holder.stop() == 128 + signal.SIGTERM, holder.error
-    assert gone(pid)
+    assert has_ended(pid)
     assert pool.row("lock", "x")["session"] == 0
     assert waiter.error == holder.error == ""
     # A command may do as it likes with a signal that is passed on.
@@ -219,7 +211,7 @@ def check_elect(pool):
         # One at a time.
         assert sum(bool(pool.text(name)) for name in candidates) == 1
         candidates.pop(leader).kill()
-        until("the command is gone", lambda: gone(command))
+        until("the command is gone", lambda: has_ended(command))
         os.remove(pool.path(leader))
     assert terms == sorted(set(terms)), terms
     last, = candidates
@@ -244,7 +236,7 @@ def check_elect_fenced(pool):
     pool.do("session", "end", "%08x" % pool.row("elect", "e")["session"])
     assert leader.end() == 124, leader.error
     assert "leadership is lost" in leader.error, leader.error
-    assert gone(pid)
+    assert has_ended(pid)
     assert pool.ask("elect", "e", "--", "sh", "-c", "exit 5").returncode == 5
 
 
@@ -259,7 +251,7 @@ def check_stopped(pool):
     pool.began("ben")
     leader.send(signal.SIGCONT)
     assert leader.end() == 124, leader.error
-    assert gone(pid)
+    assert has_ended(pid)
     assert pool.row("elect", "e")["leader"] == "ben"
     assert second.stop() == 128 + signal.SIGTERM, second.error
 

@@ -119,52 +119,31 @@ static void broker_memory_node_that_refuses_another_is_asked(void **state)
 	}
 }
 
-/* Ask for an extent, or any that is not known yet. */
-static int add_since(struct driver *driver, uint32_t space, uint64_t size,
-		     uint32_t since, uint32_t *number)
-{
-	struct reef_body body = {.ask.extent_add = {space, size, since}};
-	struct reef_answer answer = {0};
-	struct reef_cursor_in in;
-	struct reef_row row = {0};
-	int rc = driver_do(driver, REEF_POOL_EXTENT_ADD, &body, &answer);
-
-	*number = 0;
-	if (rc)
-		return rc;
-	in = (struct reef_cursor_in){answer.body.rows, answer.body.rows_size,
-				     false};
-	while (reef_row_decode(&in, &row) > 0)
-		if (row.row == REEF_ROW_EXTENT)
-			*number = row.extent.number;
-	reef_answer_free(&answer);
-	return 0;
-}
-
 /* Who did not know of an extent gets it, and not another. */
 static int gives_what_is_new(struct stub_pool *pool)
 {
 	struct driver *owner = &pool->owner;
-	uint32_t space, first, again, next, large;
+	struct reef_row_extent first, again, next, large;
+	uint32_t space;
 	struct reef_row look;
 
 	TRY(stub_pool_ready(pool, 1));
 	TRY(driver_open(owner, "a", REEF_POOL_CREATE, 0, 0, &space));
-	TRY(add_since(owner, space, MIB, 1, &first));
-	TRY(add_since(owner, space, MIB, 1, &again));
-	WANT(again == first);
-	TRY(add_since(owner, space, MIB, first + 1, &next));
-	WANT(next > first);
-	TRY(add_since(owner, space, MIB, first, &again));
-	WANT(again == next);
+	TRY(driver_add_since(owner, space, MIB, 1, &first));
+	TRY(driver_add_since(owner, space, MIB, 1, &again));
+	WANT(again.number == first.number);
+	TRY(driver_add_since(owner, space, MIB, first.number + 1, &next));
+	WANT(next.number > first.number);
+	TRY(driver_add_since(owner, space, MIB, first.number, &again));
+	WANT(again.number == next.number);
 	/* What is too small does not do. */
-	TRY(add_since(owner, space, 2 * MIB, 1, &large));
-	WANT(large > next);
+	TRY(driver_add_since(owner, space, 2 * MIB, 1, &large));
+	WANT(large.number > next.number);
 	TRY(driver_look(owner, REEF_ROW_SPACE, space, &look));
 	WANT(look.space.used == 4 * MIB && look.space.extents == 3);
 	/* Nothing is known: a new one is wanted. */
-	TRY(add_since(owner, space, MIB, 0, &next));
-	WANT(next > large);
+	TRY(driver_add_since(owner, space, MIB, 0, &next));
+	WANT(next.number > large.number);
 	return 0;
 }
 

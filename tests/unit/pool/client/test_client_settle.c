@@ -30,20 +30,6 @@ static void reach_step(uint32_t step)
 		scene.step = step;
 }
 
-static int await_step(const struct member *member, uint32_t step)
-{
-	while (*(volatile uint32_t *)&scene.step < step && !member->pool->over)
-		TRY(reef_sleep(MILLISECOND));
-	return 0;
-}
-
-static void cut_nodes(const struct member *member, struct reef_sim_host *from,
-		      bool cut)
-{
-	for (uint32_t i = 0; i < NODES; i++)
-		reef_sim_partition(from, member->pool->lenders[i].host, cut);
-}
-
 /* Write a value to all words in one call; note what it says. */
 static void write_words(struct member *member, const uint64_t *value)
 {
@@ -73,16 +59,16 @@ static int writes_cut_off(struct member *member)
 	struct reef_space *space;
 
 	TRY(member_space(member, &space));
-	TRY(await_step(member, 1));
+	TRY(member_await(member, &scene.step, 1));
 	write_words(member, &first);
-	cut_nodes(member, member->host, true);
+	pool_cut_nodes(member->pool, member->host, true);
 	reach_step(2);
 	write_words(member, &lost);
 	reach_step(3);
-	TRY(await_step(member, 4));
-	cut_nodes(member, member->host, false);
+	TRY(member_await(member, &scene.step, 4));
+	pool_cut_nodes(member->pool, member->host, false);
 	reach_step(5);
-	return await_step(member, 6);
+	return member_await(member, &scene.step, 6);
 }
 
 /* Allocate words on both nodes, for all to use. */
@@ -106,7 +92,7 @@ static int writes_anew(struct member *member)
 
 	TRY(allocate_words(member, &space));
 	reach_step(1);
-	TRY(await_step(member, 3));
+	TRY(member_await(member, &scene.step, 3));
 	for (i = 0; i < WORDS; i++)
 		if (scene.status[i] == -REEF_EINDOUBT)
 			TRY(reef_write(member->reef, scene.words[i], &value,
@@ -192,7 +178,7 @@ static int kills_broker(struct member *member)
 {
 	struct pool *pool = member->pool;
 
-	TRY(await_step(member, 2));
+	TRY(member_await(member, &scene.step, 2));
 	for (uint32_t i = 0; i < 12 && scene.step < 3; i++) {
 		/* Links are lost after 3 s; the question comes right after. */
 		TRY(reef_sleep(
@@ -222,13 +208,13 @@ static int kills_nodes(struct member *member)
 
 	TRY(allocate_words(member, &space));
 	reach_step(1);
-	TRY(await_step(member, 2));
+	TRY(member_await(member, &scene.step, 2));
 	TRY(reef_sleep(2950 * MILLISECOND +
 		       reef_random_below(reef_sim_random(member->pool->sim),
 					 150 * MILLISECOND)));
 	for (i = 0; i < NODES; i++)
 		reef_sim_host_kill(member->pool->lenders[i].host);
-	TRY(await_step(member, 3));
+	TRY(member_await(member, &scene.step, 3));
 	for (i = 0; i < WORDS; i++)
 		WANT(scene.status[i] == -REEF_ELOST ||
 		     scene.status[i] == -REEF_EINDOUBT ||
@@ -259,13 +245,13 @@ static int writes_and_stops(struct member *member)
 	struct reef_space *space;
 
 	TRY(member_space(member, &space));
-	TRY(await_step(member, 1));
+	TRY(member_await(member, &scene.step, 1));
 	write_words(member, &first);
 	scene.session = reef_session(member->reef);
-	cut_nodes(member, member->host, true);
+	pool_cut_nodes(member->pool, member->host, true);
 	reach_step(2);
 	write_words(member, &lost); /* stops in it */
-	TRY(await_step(member, 6));
+	TRY(member_await(member, &scene.step, 6));
 	return 0;
 }
 
@@ -279,7 +265,7 @@ static int writes_after_fence(struct member *member)
 
 	TRY(allocate_words(member, &space));
 	reach_step(1);
-	TRY(await_step(member, 2));
+	TRY(member_await(member, &scene.step, 2));
 	TRY(reef_sleep(3050 * MILLISECOND));
 	reef_sim_host_pause(other);
 	do {
@@ -288,7 +274,7 @@ static int writes_after_fence(struct member *member)
 	} while (view != REEF_VIEW_ENDED);
 	for (i = 0; i < WORDS; i++)
 		TRY(reef_write(member->reef, scene.words[i], &value, 8));
-	cut_nodes(member, other, false);
+	pool_cut_nodes(member->pool, other, false);
 	reef_sim_host_resume(other);
 	TRY(reef_sleep(LATE));
 	for (i = 0; i < WORDS; i++) {
@@ -324,16 +310,16 @@ static int writes_unsettled(struct member *member)
 	struct reef_space *space;
 
 	TRY(member_space(member, &space));
-	TRY(await_step(member, 1));
+	TRY(member_await(member, &scene.step, 1));
 	TRY(reef_read(member->reef, scene.words[0], bytes, 8));
-	cut_nodes(member, member->host, true);
-	cut_nodes(member, member->pool->host, true);
+	pool_cut_nodes(member->pool, member->host, true);
+	pool_cut_nodes(member->pool, member->pool->host, true);
 	memset(bytes, 0xee, sizeof(bytes));
 	scene.status[0] =
 		reef_write(member->reef, scene.words[0], bytes, sizeof(bytes));
 	scene.timeouts += scene.status[0] == -ETIMEDOUT;
 	reach_step(2);
-	return await_step(member, 4);
+	return member_await(member, &scene.step, 4);
 }
 
 /* Try to get that very block again, *is: this is it. Others are given back. */
@@ -381,7 +367,7 @@ static int reuses_block(struct member *member)
 	TRY(reef_write(member->reef, address, bytes, sizeof(bytes)));
 	scene.words[0] = address;
 	reach_step(1);
-	TRY(await_step(member, 2));
+	TRY(member_await(member, &scene.step, 2));
 	WANT(scene.status[0] == -ETIMEDOUT);
 	TRY(reef_free(space, address, REEF_FREE_LATER));
 	memset(bytes, 0x11, sizeof(bytes));
@@ -399,8 +385,8 @@ static int reuses_block(struct member *member)
 	}
 	scene.early += is;
 	/* Once it is settled, the memory comes back. */
-	cut_nodes(member, member->pool->host, false);
-	cut_nodes(member, member->pool->members[0].host, false);
+	pool_cut_nodes(member->pool, member->pool->host, false);
+	pool_cut_nodes(member->pool, member->pool->members[0].host, false);
 	for (uint32_t i = 0; !is && i < 600; i++) {
 		TRY(reef_sleep(100 * MILLISECOND));
 		TRY(allocate_again(space, address, &is));

@@ -1,6 +1,7 @@
 /* drop.c - the end of a table: (6) of table.h.
  *
- *   levels that are not there   DROPPED, so that none will be
+ *   levels that are not there   DROPPED, so that none will be; a change whose
+ *                               leaf needs one for a split drops that leaf
  *   leaf, one after the other   slots frozen -> live of its entries 0
  *                               -> word DROPPED; who did that frees both
  *     its children, of a split  -> DROPPED; who did that frees them. A split
@@ -327,18 +328,47 @@ static int drop_all(struct drop *drop)
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
-int hash_drop(struct hash_table *table)
+static void destroy_drop(struct drop *drop)
+{
+	if (drop)
+		free(drop->image);
+	free(drop);
+}
+
+static struct drop *create_drop(struct hash_table *table)
 {
 	struct drop *drop = calloc(1, sizeof(*drop));
-	int rc;
+
+	if (!drop)
+		return NULL;
+	drop->table = table;
+	drop->image = malloc((size_t)8 * table->groups * HASH_GROUP_SLOTS);
+	if (drop->image)
+		return drop;
+	destroy_drop(drop);
+	return NULL;
+}
+
+int hash_leaf_drop(struct hash_table *table, uint64_t hash)
+{
+	struct drop *drop = create_drop(table);
+	int rc = 0;
 
 	if (!drop)
 		return -ENOMEM;
-	drop->table = table;
-	drop->image = malloc((size_t)8 * table->groups * HASH_GROUP_SLOTS);
-	rc = drop->image ? drop_all(drop) : -ENOMEM;
-	free(drop->image);
-	free(drop);
+	drop->place = hash_reverse(hash_suffix(hash, HASH_DEPTH_MAX));
+	while (!rc)
+		rc = drop_next_word(drop);
+	destroy_drop(drop);
+	return rc < 0 ? rc : 0;
+}
+
+int hash_drop(struct hash_table *table)
+{
+	struct drop *drop = create_drop(table);
+	int rc = drop ? drop_all(drop) : -ENOMEM;
+
+	destroy_drop(drop);
 	if (hash_is_nonsense(rc))
 		return -REEF_ECORRUPT;
 	return rc == -REEF_EDROPPED ? 0 : rc;

@@ -289,11 +289,15 @@ int hash_swap_settle(struct hash_table *table,
  * -EAGAIN: another was quicker, or the subtable was split: find again. */
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
 		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot);
-/* Split the subtable of that hash, of that depth, or finish its split. */
+/* Split the subtable of that hash, of that depth, or finish its split.
+ * -REEF_EDROPPED: its leaf is, or has become DROPPED in place of the split. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
 /* Set HASH_FROZEN in every slot of a subtable; image: all of them, as they are
  * from then on.  -EAGAIN: others changed some in every round. */
 int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image);
+/* Drop the leaf of that hash, in a table whose drop was begun, maybe by one who
+ * died; inside reef_enter.  -EAGAIN: others changed it; once more. */
+int hash_leaf_drop(struct hash_table *table, uint64_t hash);
 /* True if a slot names the entry of a key. */
 static inline bool hash_slot_is_occupied(uint64_t slot)
 {

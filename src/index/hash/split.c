@@ -295,6 +295,20 @@ static int publish_children(struct split *split)
 	return rc < 0 ? rc : 0;
 }
 
+/* Make the level of the children. Who drops the table has seen to it first of
+ * all that there will be no more levels, and may be far from this leaf, or
+ * dead: its keys can still be read. So the leaf is dropped before that is said
+ * of the key (6). */
+static int make_level(struct split *split)
+{
+	int rc = hash_level_make(split->table, split->depth + 1);
+
+	if (rc != -REEF_EDROPPED)
+		return rc;
+	rc = hash_leaf_drop(split->table, split->hash);
+	return rc ? rc : -REEF_EDROPPED;
+}
+
 static int run_split(struct split *split)
 {
 	uint32_t which;
@@ -304,7 +318,7 @@ static int run_split(struct split *split)
 	if (!rc)
 		rc = classify_first(split);
 	if (!rc)
-		rc = hash_level_make(split->table, split->depth + 1);
+		rc = make_level(split);
 	for (which = 0; which < 2 && !rc; which++)
 		rc = find_or_make_child(split, which);
 	if (!rc)

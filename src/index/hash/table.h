@@ -26,7 +26,9 @@
  *     are finished by the next writer.
  * (6) What is DROPPED stays so. A leaf becomes it when its slots are frozen and
  *     its entries are not live, so that nobody finds a key in it, and nobody
- *     puts one; the root's `alive` is zeroed when all of them are.
+ *     puts one; the root's `alive` is zeroed when all of them are. A call says
+ *     -REEF_EDROPPED of a key only when its leaf is: where a level that it
+ *     needs is DROPPED, it drops the leaf first.
  *
  * Linearization: an insert at its confirming CAS, an update or delete at its
  * CAS on the slot; a read when it read live == version, or at its second look.

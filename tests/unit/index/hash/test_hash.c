@@ -1,91 +1,12 @@
 /* The hash table in the simulator: what it answers, and what that costs.
  * Histories of many clients, and mutants, are tests/sim/tables. */
-#include "fixture/pool_world.h"
-#include "index/hash/table.h"
+#include "fixture/plain_table.h"
 
 #include "base/random.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- plain changes --- */
-
-struct plain {
-	int verdict;
-	uint64_t value, add;
-	bool only_new, only_there;
-	bool was_there;
-	uint64_t before;
-};
-
-static int plain_decide(void *context, const struct hash_entry *now,
-			struct hash_entry *put)
-{
-	struct plain *plain = context;
-
-	plain->was_there = now;
-	plain->before = 0;
-	if (now && now->value_size == 8)
-		memcpy(&plain->before, now->value, 8);
-	if ((now && plain->only_new) || (!now && plain->only_there))
-		return HASH_KEEP;
-	put->value = &plain->value;
-	put->value_size = 8;
-	return plain->verdict;
-}
-
-static int apply(struct hash_table *table, uint64_t key, struct plain *plain)
-{
-	struct hash_change change = {
-		.key = &key,
-		.key_size = 8,
-		.decide = plain_decide,
-		.context = plain,
-	};
-
-	return hash_apply(table, &change);
-}
-
-static int put(struct hash_table *table, uint64_t key, uint64_t value)
-{
-	struct plain plain = {.verdict = HASH_PUT, .value = value};
-
-	return apply(table, key, &plain);
-}
-
-static int get(struct hash_table *table, uint64_t key, uint64_t *value)
-{
-	struct hash_reading reading = {.key = &key, .key_size = 8};
-	int rc = hash_get(table, &reading, 1);
-
-	if (!rc)
-		rc = reading.status;
-	if (!rc)
-		memcpy(value, reading.entry.value, 8);
-	hash_reading_free(&reading);
-	return rc;
-}
-
-static int begin(struct member *member, uint32_t groups,
-		 struct reef_space **space, struct hash_table **table)
-{
-	struct hash_options options = {.groups = groups, .seed = 7};
-	uint64_t root;
-	int rc;
-
-	TRY(member_space(member, space));
-	if (member->number == 1) {
-		TRY(hash_create(*space, &options, 0, &root));
-		TRY(reef_name_bind(*space, "table", root, NULL));
-	}
-	while ((rc = reef_name_lookup(*space, "table", &root, NULL)) == -ENOENT)
-		if (reef_sleep(MILLISECOND))
-			return -REEF_EHOSTDEAD;
-	TRY(rc);
-	TRY(hash_open(*space, root, 64, table));
-	return 0;
-}
 
 static int many_keys(struct member *member)
 {
@@ -94,26 +15,26 @@ static int many_keys(struct member *member)
 	struct plain gone = {.verdict = HASH_DELETE};
 	uint64_t i, value;
 
-	TRY(begin(member, 4, &space, &table));
+	TRY(table_begin(member, 4, &space, &table));
 	for (i = 0; i < 3000; i++)
-		TRY(put(table, i, i * 3));
+		TRY(table_put(table, i, i * 3));
 	for (i = 0; i < 3000; i++) {
-		TRY(get(table, i, &value));
+		TRY(table_get(table, i, &value));
 		WANT(value == i * 3);
 	}
-	WANT_RC(get(table, 3000, &value), -ENOENT);
+	WANT_RC(table_get(table, 3000, &value), -ENOENT);
 	for (i = 0; i < 3000; i += 2)
-		TRY(put(table, i, i + 1));
+		TRY(table_put(table, i, i + 1));
 	for (i = 0; i < 3000; i += 3) {
-		TRY(apply(table, i, &gone));
+		TRY(table_apply(table, i, &gone));
 		WANT(gone.was_there);
 	}
 	for (i = 0; i < 3000; i++) {
 		if (i % 3 == 0) {
-			WANT_RC(get(table, i, &value), -ENOENT);
+			WANT_RC(table_get(table, i, &value), -ENOENT);
 			continue;
 		}
-		TRY(get(table, i, &value));
+		TRY(table_get(table, i, &value));
 		WANT(value == (i % 2 ? i * 3 : i + 1));
 	}
 	hash_close(table);
@@ -154,7 +75,7 @@ static int any_size(struct member *member)
 	WANT(bytes);
 	for (i = 0; i < LONGEST; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251);
-	rc = begin(member, 4, &space, &table);
+	rc = table_begin(member, 4, &space, &table);
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++) {
 		uint32_t key_size = sizes[i] > 65536 ? 3 : sizes[i];
 		struct hash_entry entry = {
@@ -215,9 +136,9 @@ static int touch(struct member *member)
 	struct hash_count count;
 	uint32_t round;
 
-	TRY(begin(member, 2, &space, &table));
+	TRY(table_begin(member, 2, &space, &table));
 	for (i = 0; i < 300; i++)
-		TRY(put(table, i, i));
+		TRY(table_put(table, i, i));
 	/* Through its slot, then remembered. */
 	for (round = 0; round < 2; round++) {
 		reef_enter(member->reef);
@@ -227,9 +148,9 @@ static int touch(struct member *member)
 		TRY(hash_touch(table, &reading, 0xfffe));
 		reef_leave(member->reef);
 	}
-	TRY(get(table, key, &value));
+	TRY(table_get(table, key, &value));
 	WANT(value == key);
-	TRY(put(table, key, 6));
+	TRY(table_put(table, key, 6));
 	TRY(hash_get(table, &reading, 1));
 	WANT(!reading.status && reading.entry.touched == 0);
 	key = 999;
@@ -252,75 +173,6 @@ static void hash_touch_is_seen_and_harms_nothing(void **state)
 	pool_start(&pool, 5);
 	pool_add(&pool, touch);
 	pool_finish(&pool);
-}
-
-/* --- dropping --- */
-
-#define DROPPED_KEYS 3000u
-
-/* One drops while the others work, and find nothing afterwards. */
-static int drop_it(struct member *member)
-{
-	struct hash_table *table, *again;
-	struct reef_space *space;
-	uint64_t i, root, value;
-
-	TRY(begin(member, 2, &space, &table));
-	for (i = 0; i < DROPPED_KEYS; i++)
-		TRY(put(table, i, i));
-	member->pool->note[0] = 1;
-	TRY(hash_drop(table));
-	member->pool->note[0] = 2;
-	for (i = 0; i < DROPPED_KEYS; i += 7) {
-		WANT_RC(get(table, i, &value), -REEF_EDROPPED);
-		WANT_RC(put(table, i, i), -REEF_EDROPPED);
-	}
-	TRY(hash_drop(table));
-	TRY(reef_name_lookup(space, "table", &root, NULL));
-	WANT_RC(hash_open(space, root, 1, &again), -REEF_EDROPPED);
-	hash_close(table);
-	return 0;
-}
-
-static int use_until_dropped(struct member *member)
-{
-	struct hash_table *table;
-	struct reef_space *space;
-	uint64_t i = 0, value;
-	bool was_over;
-	int rc = 0;
-
-	TRY(begin(member, 2, &space, &table));
-	while (!rc || rc == -ENOENT) {
-		was_over = member->pool->note[0] == 2;
-		i = (i + 37) % DROPPED_KEYS;
-		rc = i % 3 ? get(table, i, &value) : put(table, i, i);
-		WANT(!was_over || rc == -REEF_EDROPPED);
-		if (!rc && i % 3)
-			WANT(value == i);
-	}
-	WANT_RC(rc, -REEF_EDROPPED);
-	WANT(member->pool->note[0]);
-	if (member->number == 3)
-		TRY(hash_drop(table));
-	hash_close(table);
-	return 0;
-}
-
-static void hash_dropped_table_is_gone_for_all(void **state)
-{
-	uint64_t seed;
-
-	(void)state;
-	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
-		struct pool pool = {0};
-
-		pool_start(&pool, seed);
-		pool_add(&pool, drop_it);
-		pool_add(&pool, use_until_dropped);
-		pool_add(&pool, use_until_dropped);
-		pool_finish(&pool);
-	}
 }
 
 /* --- walking --- */
@@ -385,7 +237,7 @@ static int walk_heads(struct member *member)
 	WANT(value);
 	entry.value = value;
 	memset(heads.key, 7, LONG_KEY);
-	TRY(begin(member, 2, &space, &table));
+	TRY(table_begin(member, 2, &space, &table));
 	for (i = 0; i < 20; i++) {
 		change.key = i ? (const void *)&i : heads.key;
 		change.key_size = i ? 8 : LONG_KEY;
@@ -434,7 +286,7 @@ static int put_more_than_there_is(struct member *member)
 
 	WANT(value);
 	entry.value = value;
-	TRY(begin(member, 2, &space, &table));
+	TRY(table_begin(member, 2, &space, &table));
 	for (i = 0; i < 600; i++) {
 		key = i % 120;
 		TRY(hash_apply(table, &change));
@@ -464,9 +316,9 @@ static int walk_quiet(struct member *member)
 	int rc;
 
 	memset(&seen, 0, sizeof(seen));
-	TRY(begin(member, 4, &space, &table));
+	TRY(table_begin(member, 4, &space, &table));
 	for (i = 0; i < WALKED; i++)
-		TRY(put(table, i, i));
+		TRY(table_put(table, i, i));
 	do
 		rc = hash_walk(table, &cursor, 3, 0, note_seen, &seen);
 	while (!rc && !hash_cursor_is_zero(&cursor));
@@ -498,9 +350,9 @@ static int walk_busy(struct member *member)
 	int rc;
 
 	memset(&seen, 0, sizeof(seen));
-	TRY(begin(member, 2, &space, &table));
+	TRY(table_begin(member, 2, &space, &table));
 	for (i = 0; i < WALKED / 10; i++)
-		TRY(put(table, i, i));
+		TRY(table_put(table, i, i));
 	member->pool->note[0] = 1;
 	do
 		rc = hash_walk(table, &cursor, 1, 0, note_seen, &seen);
@@ -519,12 +371,12 @@ static int disturb(struct member *member)
 	struct reef_space *space;
 	uint64_t i;
 
-	TRY(begin(member, 2, &space, &table));
+	TRY(table_begin(member, 2, &space, &table));
 	while (!member->pool->note[0])
 		TRY(reef_sleep(MILLISECOND));
 	for (i = 0; i < WALKED && member->pool->note[0] == 1; i++) {
-		TRY(put(table, WALKED / 10 + i, i));
-		TRY(put(table, i % (WALKED / 10), i));
+		TRY(table_put(table, WALKED / 10 + i, i));
+		TRY(table_put(table, i % (WALKED / 10), i));
 	}
 	hash_close(table);
 	return 0;
@@ -595,14 +447,14 @@ static int act_get(struct hash_table *table, uint64_t key)
 {
 	uint64_t value;
 
-	return get(table, key, &value);
+	return table_get(table, key, &value);
 }
 
 static int act_remove(struct hash_table *table, uint64_t key)
 {
 	struct plain plain = {.verdict = HASH_DELETE};
 
-	return apply(table, key, &plain);
+	return table_apply(table, key, &plain);
 }
 
 static int act_get_many(struct hash_table *table, uint64_t first)
@@ -662,7 +514,7 @@ static int budgets_of_many(struct member *member, struct hash_table *warm,
 		      (unsigned long long)cost.round_trips);
 	WANT(cost.round_trips <= 4);
 	for (i = 1000 * MANY; i < 1005 * MANY; i++) {
-		TRY(get(cold, i, &value));
+		TRY(table_get(cold, i, &value));
 		WANT(value == i);
 	}
 	return 0;
@@ -675,7 +527,7 @@ static int budgets(struct member *member)
 	struct reef_space *space;
 	uint64_t root, i;
 
-	TRY(begin(member, 64, &space, &warm));
+	TRY(table_begin(member, 64, &space, &warm));
 	TRY(reef_name_lookup(space, "table", &root, NULL));
 	hash_close(warm);
 	TRY(hash_open(space, root, 0, &warm));
@@ -734,7 +586,7 @@ static int growth(struct member *member)
 	struct reef_space *space;
 	struct hash_count count;
 
-	TRY(begin(member, 64, &space, &table));
+	TRY(table_begin(member, 64, &space, &table));
 	before = reef_count_read(&member->count);
 	for (uint64_t i = 0; i < keys; i++)
 		TRY(act_put(table, i));
@@ -777,7 +629,6 @@ int main(void)
 		cmocka_unit_test(hash_many_keys_are_found),
 		cmocka_unit_test(hash_keys_and_values_of_any_size_come_back),
 		cmocka_unit_test(hash_touch_is_seen_and_harms_nothing),
-		cmocka_unit_test(hash_dropped_table_is_gone_for_all),
 		cmocka_unit_test(hash_walk_meets_every_entry_once),
 		cmocka_unit_test(hash_walk_of_heads_reads_no_values),
 		cmocka_unit_test(hash_full_pool_gets_back_what_was_superseded),

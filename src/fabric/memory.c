@@ -102,16 +102,24 @@ static int take_mapped_pages(struct reef_memory *memory)
 	return take_pages(memory->fd, memory->size);
 }
 
+int reef_memory_confine(void *base, uint64_t size)
+{
+	if (madvise(base, size, MADV_DONTFORK) ||
+	    madvise(base, size, MADV_DONTDUMP))
+		return -errno;
+	return 0;
+}
+
 static int map_memory(struct reef_memory *memory, int flags)
 {
 	void *base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, flags,
 			  memory->fd, 0);
+	int rc;
 
 	if (base == MAP_FAILED)
 		return -errno;
-	if (madvise(base, memory->size, MADV_DONTFORK)) {
-		int rc = -errno;
-
+	rc = reef_memory_confine(base, memory->size);
+	if (rc) {
 		munmap(base, memory->size);
 		return rc;
 	}

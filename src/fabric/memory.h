@@ -8,7 +8,8 @@
  *     are huge if huge_pages asks and enough are reserved (hugetlb; `huge`), or
  *     as far as the machine gives shared memory transparent ones (advise,
  *     always) and has some; that much is the kernel's affair, and not told.
- * (3) Its mapping does not follow a fork.
+ * (3) Its mapping does not follow a fork, and is in no core dump: what users
+ *     put there is not the business of whoever reads those.
  * (4) The atomic domain (F6) is fixed here.
  * (5) What is read_only its peers may READ and nothing else; its owner writes.
  *     A memfd then has a seal that no descriptor to it can be written or mapped
@@ -61,6 +62,9 @@ void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
 /* Make a range durable.  -REEF_ENOTDURABLE. */
 int reef_memory_flush(struct reef_memory *memory, uint64_t offset,
 		      uint64_t length);
+
+/* Keep a mapping of lent memory out of forked children and core dumps (3). */
+int reef_memory_confine(void *base, uint64_t size);
 
 /* Map the pages of a shared mapping now, for writing too if it is writable;
  * for memory, not for files, which it would read. A hint. */

@@ -170,8 +170,8 @@ int shm_map_passed(int fd, uint64_t offset, uint64_t size, int protection,
 	map = mmap(NULL, size, protection, MAP_SHARED, fd, (off_t)offset);
 	if (map == MAP_FAILED)
 		return -errno;
-	if (madvise(map, size, MADV_DONTFORK)) {
-		rc = -errno;
+	rc = reef_memory_confine(map, size);
+	if (rc) {
 		munmap(map, size);
 		return rc;
 	}

@@ -26,7 +26,10 @@ uint8_t *verbs_arena_create(struct ibv_pd *domain, size_t size,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (arena == MAP_FAILED)
 		return NULL;
-	madvise(arena, size, MADV_DONTFORK);
+	if (reef_memory_confine(arena, size)) {
+		munmap(arena, size);
+		return NULL;
+	}
 	*registration = ibv_reg_mr(domain, arena, size, IBV_ACCESS_LOCAL_WRITE);
 	if (!*registration) {
 		munmap(arena, size);

@@ -1,5 +1,6 @@
 /* hello.c - the frames of the hello, to bytes and back. */
 #include "wire/hello.h"
+#include "base/text.h"
 #include "wire/bytes.h"
 
 #include <reef/error.h>
@@ -24,11 +25,6 @@ static int decode_limits(const uint8_t *bytes, struct reef_wire_limits *out)
 	return reef_get32(bytes + 12) == 0 ? 0 : -REEF_EPROTO;
 }
 
-static bool is_control(uint8_t byte)
-{
-	return byte < 0x20 || byte == 0x7f;
-}
-
 /* True for text followed by zero bytes to the end, at least one of each. */
 static bool is_text_valid(const uint8_t *bytes, size_t size)
 {
@@ -36,9 +32,8 @@ static bool is_text_valid(const uint8_t *bytes, size_t size)
 
 	if (length == 0 || length == size)
 		return false;
-	for (size_t i = 0; i < length; i++)
-		if (is_control(bytes[i]))
-			return false;
+	if (!reef_text_is_plain((const char *)bytes, length))
+		return false;
 	return reef_all_zero(bytes + length, size - length);
 }
 

@@ -35,7 +35,7 @@ struct reef_wire_hello {
 	struct reef_wire_limits limits;
 	uint8_t nonce[REEF_WIRE_NONCE_SIZE];
 	char fabric[8];	   /* at least one byte of padding, as identity */
-	char identity[64]; /* not empty, no control characters */
+	char identity[64]; /* not empty, plain */
 };
 static_assert(sizeof(struct reef_wire_hello) == 144, "wire layout");
 static_assert(offsetof(struct reef_wire_hello, domain) == 16, "wire layout");
@@ -83,7 +83,8 @@ int reef_wire_proof_decode(const uint8_t *bytes, size_t size,
 int reef_wire_welcome_decode(const uint8_t *bytes, size_t size,
 			     struct reef_wire_welcome *out);
 
-/* True if `text` can be an identity: 1 to 63 bytes, no control characters. */
+/* True if `text` can be an identity: 1 to 63 bytes, plain
+ * (base/text.h). */
 bool reef_wire_identity_fits(const char *text);
 
 #endif

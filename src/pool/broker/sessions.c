@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/mutant.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -177,14 +178,12 @@ static int fill_session_reply(struct reef_broker *broker,
 static void set_program_name(struct broker_session *session,
 			     struct reef_text name)
 {
-	size_t size = name.size, i;
+	size_t size = name.size;
 
 	if (size >= sizeof(session->name))
 		size = sizeof(session->name) - 1;
-	for (i = 0; i < size; i++) /* terminals show it */
-		session->name[i] = name.bytes[i] < 0x20 || name.bytes[i] == 0x7f
-					   ? '?'
-					   : name.bytes[i];
+	memcpy(session->name, name.bytes, size);
+	reef_text_make_plain(session->name, size); /* terminals show it */
 	session->name[size] = 0;
 }
 

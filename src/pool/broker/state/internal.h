@@ -58,7 +58,7 @@ int reef_state_room(void **items, size_t *room, size_t need, size_t item_size);
 void reef_state_take_out(void *items, size_t *count, size_t index,
 			 size_t item_size);
 
-/* 0, or -EINVAL: empty, or with control characters; -ENOSPC: over the limit. */
+/* 0, or -EINVAL: empty, or not plain (base/text.h); -ENOSPC: over the limit. */
 int reef_state_check_text(const struct reef_state *state, struct reef_text text,
 			  enum reef_setting limit);
 

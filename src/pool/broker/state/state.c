@@ -2,6 +2,7 @@
 #include "pool/broker/state/state.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "pool/broker/state/internal.h"
 
 #include <errno.h>
@@ -201,14 +202,12 @@ void reef_state_take_out(void *items, size_t *count, size_t index,
 int reef_state_check_text(const struct reef_state *state, struct reef_text text,
 			  enum reef_setting limit)
 {
-	uint16_t i;
-
 	if (text.size == 0)
 		return -EINVAL;
-	/* Texts end up in logs and on terminals: no control characters. */
-	for (i = 0; i < text.size; i++)
-		if ((uint8_t)text.bytes[i] < 0x20 || text.bytes[i] == 0x7f)
-			return -EINVAL;
+	/* Texts end up in logs and on terminals. What a journal has was let in
+	 * when it was written. */
+	if (!state->replaying && !reef_text_is_plain(text.bytes, text.size))
+		return -EINVAL;
 	if (!state->replaying && text.size > state->settings[limit])
 		return -ENOSPC;
 	return 0;

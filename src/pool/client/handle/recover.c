@@ -350,8 +350,17 @@ int client_session_recover(struct reef_client *client,
  * there or because limbo is over, go back to the space: only then is what was
  * recovered of use to others. Limbo is drained with each safe_epoch, which a
  * hurry makes soon; and everything is collected now and then, for a few rounds.
+ * While anybody lacks memory it is collected in every round, and asked about
+ * (heap.h, rule 11): whoever is short asks about the blocks of its own heap
+ * only.
  */
 #define COLLECTS_MAX 16
+
+enum round {
+	ROUND_LIMBO, /* heaps whose limbo is over */
+	ROUND_ALL,   /* all, a few times each */
+	ROUND_SHORT, /* all: somebody lacks memory */
+};
 
 /* True if blocks in the heap's limbo may be used again. */
 static bool is_limbo_over(const struct reef_client *client,
@@ -363,18 +372,25 @@ static bool is_limbo_over(const struct reef_client *client,
 	       epoch < atomic_load(&client->safe_epoch);
 }
 
+static bool is_due(const struct reef_client *client,
+		   const struct client_heap *heap, enum round round)
+{
+	if (round == ROUND_LIMBO)
+		return is_limbo_over(client, heap);
+	return round == ROUND_SHORT || heap->idle < COLLECTS_MAX ||
+	       reef_heap_is_judging(heap->heap, 0);
+}
+
 /* Bring a heap that is to be collected in this round to the front of its
  * space's list. False: there is none. */
 static bool bring_to_front(struct reef_client *client,
-			   struct client_space *space, bool all)
+			   struct client_space *space, enum round round)
 {
 	struct client_heap **at, *heap;
 
 	for (at = &space->heaps; (heap = *at); at = &heap->next)
 		if (heap->collected != client->collects &&
-		    (all ? heap->idle < COLLECTS_MAX ||
-				     reef_heap_is_judging(heap->heap, 0)
-			 : is_limbo_over(client, heap)))
+		    is_due(client, heap, round))
 			break;
 	if (!heap)
 		return false;
@@ -388,14 +404,14 @@ static bool bring_to_front(struct reef_client *client,
 /* Find a space with a heap to collect in this round, which is then the first in
  * its list; takes a reference to the space. */
 static struct client_space *find_collectable(struct reef_client *client,
-					     bool all)
+					     enum round round)
 {
 	struct client_space *space;
 
 	pthread_mutex_lock(&client->lock);
 	for (space = client->spaces; space; space = space->next)
 		if (!space->gone && !space->recovering &&
-		    bring_to_front(client, space, all))
+		    bring_to_front(client, space, round))
 			break;
 	if (space)
 		space->refs++;
@@ -404,31 +420,35 @@ static struct client_space *find_collectable(struct reef_client *client,
 }
 
 /* Collect the first heap of a space's list, which is then the last. */
-static void collect_heap(struct reef_space *space, bool all)
+static void collect_heap(struct reef_space *space, enum round round)
 {
+	bool all = round != ROUND_LIMBO;
+
 	if (client_heap_get(space))
 		return;
 	if (all && reef_heap_is_judging(space->heap->heap, 0))
 		reef_heap_recover(space->heap->heap, NULL, 0, recover_page,
 				  space);
-	space->heap->idle += all;
+	if (round == ROUND_SHORT)
+		reef_heap_ask(space->heap->heap);
+	space->heap->idle += round == ROUND_ALL;
 	client_heap_put(space, all);
 }
 
-static void collect_heaps(struct reef_client *client, bool all)
+static void collect_heaps(struct reef_client *client, enum round round)
 {
 	struct client_space *known;
 	struct reef_space *space;
 
 	client->collects++;
-	while (!client->stopping && (known = find_collectable(client, all))) {
+	while (!client->stopping && (known = find_collectable(client, round))) {
 		/* A recovery must find the heap in which blocks wait. */
 		known->recovering = true;
 		if (client_inner_attach(client, known, &space)) {
 			end_turn(client, known);
 			return;
 		}
-		collect_heap(space, all);
+		collect_heap(space, round);
 		end_turn(client, known);
 		reef_space_close(space);
 	}
@@ -469,7 +489,7 @@ int client_collect_main(void *arg)
 {
 	struct reef_client *client = arg;
 	uint64_t next_ns = reef_now_ns() + client->ttl_ns, now_ns;
-	uint64_t safe, seen = 0;
+	uint64_t safe, seen = 0, short_until_ns = 0;
 	uint32_t shorts = atomic_load(&client->shorts);
 	int rc = 0;
 
@@ -478,13 +498,19 @@ int client_collect_main(void *arg)
 		safe = atomic_load(&client->safe_epoch);
 		if (now_ns >= next_ns ||
 		    (safe != seen && shorts != atomic_load(&client->shorts))) {
+			/* To note a block and to ask are two rounds, with the
+			 * end of an epoch in between. */
+			if (shorts != atomic_load(&client->shorts))
+				short_until_ns = now_ns + 2 * client->ttl_ns;
 			shorts = atomic_load(&client->shorts);
 			seen = safe;
-			collect_heaps(client, true);
+			collect_heaps(client, now_ns < short_until_ns
+						      ? ROUND_SHORT
+						      : ROUND_ALL);
 			next_ns = reef_now_ns() + client->ttl_ns / 2;
 		} else if (safe != seen) {
 			seen = safe;
-			collect_heaps(client, false);
+			collect_heaps(client, ROUND_LIMBO);
 		} else {
 			rc = client_wait(&client->changed, next_ns - now_ns);
 		}

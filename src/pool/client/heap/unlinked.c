@@ -68,6 +68,14 @@ static void note_extent(struct reef_heap *heap, const struct extent *extent,
 	}
 }
 
+/* Whoever asked, or found nothing to ask about, pauses. */
+static void begin_pause(struct reef_heap *heap, uint64_t begun_ns)
+{
+	uint64_t now_ns = reef_now_ns();
+
+	heap->ask_next_ns = now_ns + (now_ns - begun_ns) * ASK_PART;
+}
+
 /* Note the next blocks, in the order of addresses, round and round. */
 static void note_some(struct reef_heap *heap)
 {
@@ -114,7 +122,7 @@ static bool ask_about(struct reef_heap *heap, const struct ask *ask)
 uint32_t reef_heap_ask(struct reef_heap *heap)
 {
 	const struct reef_heap_ops *ops = heap->options.ops;
-	uint64_t begun_ns = reef_now_ns(), now_ns;
+	uint64_t begun_ns = reef_now_ns();
 	uint32_t count = 0;
 
 	if (!ops->is_asked || !ops->is_live || heap->asking)
@@ -122,6 +130,8 @@ uint32_t reef_heap_ask(struct reef_heap *heap)
 	if (!heap->asks_count) {
 		if (begun_ns >= heap->ask_next_ns)
 			note_some(heap);
+		if (!heap->asks_count && begun_ns >= heap->ask_next_ns)
+			begin_pause(heap, begun_ns);
 		return 0;
 	}
 	if (ops->safe_epoch(heap->options.context) <= heap->ask_epoch)
@@ -132,7 +142,6 @@ uint32_t reef_heap_ask(struct reef_heap *heap)
 		count += ask_about(heap, &heap->asks[i]);
 	heap->asks_count = 0;
 	heap->asking = false;
-	now_ns = reef_now_ns();
-	heap->ask_next_ns = now_ns + (now_ns - begun_ns) * ASK_PART;
+	begin_pause(heap, begun_ns);
 	return count;
 }

@@ -76,23 +76,25 @@ static int remove_node(struct reef_operator *op, const char *const *arguments,
 	return rc;
 }
 
-static int print_node(void *context, const struct reef_row *any)
+static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_node *row = &any->node;
 	char size[16], used[16];
 
-	printf("%-16.*s %-9s %10s of %10s lent, %u extents\n",
-	       (int)row->name.size, row->name.bytes,
-	       operate_node_state(row->state),
-	       reef_table_bytes(row->used, used),
-	       reef_table_bytes(row->capacity, size), row->extents);
+	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
+	reef_table_cell(context, "%s", operate_node_state(row->state));
+	reef_table_cell(context, "%s", reef_table_bytes(row->capacity, size));
+	reef_table_cell(context, "%s", reef_table_bytes(row->used, used));
+	reef_table_cell(context, "%u", row->extents);
+	reef_table_end_row(context);
 	return 0;
 }
 
 static int list_nodes(struct reef_operator *op, const char *const *arguments,
 		      uint32_t count)
 {
-	return reef_operator_list(op, REEF_ROW_NODE, print_node, NULL);
+	return operate_list(op, REEF_ROW_NODE,
+			    "<node|<state|>capacity|>used|>extents", add_row);
 }
 
 static const struct verb verbs[] = {

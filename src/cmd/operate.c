@@ -42,6 +42,9 @@ static const char *error_text(int rc)
 		return "there is one of that name already";
 	case -ENAMETOOLONG:
 		return "that name is too long";
+	case -EINVAL:
+		return "the pool does not take that: a name is text without "
+		       "control characters";
 	case -ENOSPC:
 		return "the pool has no room for it";
 	case -EDQUOT:
@@ -71,11 +74,11 @@ int operate_size(const char *name, const char *text, uint64_t *out)
 	int rc = reef_size_parse(text, out);
 
 	if (rc == -ERANGE)
-		return operate_say(name, "\"%.40s\" is too large", text);
+		return cmd_usage_error(name, "\"%.40s\" is too large", text);
 	if (rc)
-		return operate_say(
+		return cmd_usage_error(
 			name, "\"%.40s\" is not a size, as 512M or 1.5G", text);
-	return *out ? 0 : operate_say(name, "the size must not be 0");
+	return *out ? 0 : cmd_usage_error(name, "the size must not be 0");
 }
 
 /* --- the link --- */
@@ -341,6 +344,20 @@ struct reef_table *operate_table(const char *columns)
 		if (!columns[size])
 			return table;
 	}
+}
+
+int operate_list(struct reef_operator *op, enum reef_row_kind kind,
+		 const char *columns,
+		 int (*add_row)(void *table, const struct reef_row *row))
+{
+	struct reef_table *table = operate_table(columns);
+	int rc;
+
+	rc = reef_operator_list(op, kind, add_row, table);
+	if (!rc)
+		rc = reef_table_print(table, stdout);
+	reef_table_destroy(table);
+	return rc;
 }
 
 const char *operate_node_state(uint8_t state)

@@ -41,7 +41,8 @@ __attribute__((format(printf, 2, 3))) int operate_say(const char *name,
 /* Print "reef NAME: WHAT: why" and return 1. */
 int operate_failed(const char *name, const char *what, int rc);
 
-/* Parse a size that is not 0. 0, or 1: an error was printed. */
+/* Parse a size that is not 0. 0, or the exit status of a wrong word: an error
+ * was printed. */
 int operate_size(const char *name, const char *text, uint64_t *out);
 
 /* Find a node, space, session or user by name or number. 0: found.  1: there is
@@ -52,6 +53,11 @@ int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 /* A table for rows, to be printed and destroyed: '<' or '>' in front of each
  * title, '|' between them. */
 struct reef_table *operate_table(const char *columns);
+
+/* Print a table of all rows of a kind; add_row gets it as its context. */
+int operate_list(struct reef_operator *op, enum reef_row_kind kind,
+		 const char *columns,
+		 int (*add_row)(void *table, const struct reef_row *row));
 
 /* Words for states and kinds. */
 const char *operate_node_state(uint8_t state);

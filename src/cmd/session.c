@@ -16,27 +16,33 @@ static int end_session(struct reef_operator *op, const char *const *arguments,
 		  : reef_operator_call(op, REEF_POOL_SESSION_END, &body, NULL);
 }
 
-static int print_session(void *context, const struct reef_row *any)
+static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_session *row = &any->session;
-
 	char age[16], size[16];
 
-	printf("%08x  %-9s  pid %-8u  %.*s", row->id, operate_session_text(row),
-	       row->pid, (int)row->program.size, row->program.bytes);
-	if (row->waiting)
-		printf("  %s wait", reef_table_bytes(row->waiting, size));
-	if (row->holds_ns)
-		printf("  holds memory back for %s",
-		       reef_table_time((double)row->holds_ns, age));
-	printf("\n");
+	reef_table_cell(context, "%08x", row->id);
+	reef_table_cell(context, "%s", operate_session_text(row));
+	reef_table_cell(context, "%u", row->pid);
+	reef_table_cell(context, "%s",
+			row->waiting ? reef_table_bytes(row->waiting, size)
+				     : "-");
+	reef_table_cell(context, "%s",
+			row->holds_ns
+				? reef_table_time((double)row->holds_ns, age)
+				: "-");
+	reef_table_cell(context, "%.*s", (int)row->program.size,
+			row->program.bytes);
+	reef_table_end_row(context);
 	return 0;
 }
 
 static int list_sessions(struct reef_operator *op, const char *const *arguments,
 			 uint32_t count)
 {
-	return reef_operator_list(op, REEF_ROW_SESSION, print_session, NULL);
+	return operate_list(op, REEF_ROW_SESSION,
+			    ">session|<state|>pid|>waiting|>holds|<program",
+			    add_row);
 }
 
 int cmd_session(int argc, char **argv)

@@ -12,8 +12,9 @@
 static int parse_quota(const char *text, uint64_t *out)
 {
 	if (!strcmp(text, "0"))
-		return operate_say("space", "a quota of 0 leaves nothing to "
-					    "use; `none` means no limit");
+		return cmd_usage_error("space",
+				       "a quota of 0 leaves nothing to "
+				       "use; `none` means no limit");
 	return operate_size("space", text, out);
 }
 
@@ -34,7 +35,7 @@ static int create_space(struct reef_operator *op, const char *const *arguments,
 	int rc;
 
 	if (!arguments[0][0])
-		return operate_say("space", "a space needs a name");
+		return cmd_usage_error("space", "a space needs a name");
 	if (strlen(arguments[0]) > UINT16_MAX)
 		return -ENAMETOOLONG;
 	for (uint32_t i = 1; i < count; i++) {
@@ -89,10 +90,11 @@ static int parse_rights(const char *text, uint8_t *out)
 	else if (!strcmp(text, "manage"))
 		*out = REEF_RIGHT_ALL;
 	else
-		return operate_say("space",
-				   "a token may be for read, write or manage, "
-				   "not \"%.40s\"",
-				   text);
+		return cmd_usage_error(
+			"space",
+			"a token may be for read, write or manage, "
+			"not \"%.40s\"",
+			text);
 	return 0;
 }
 
@@ -180,15 +182,9 @@ static int add_row(void *context, const struct reef_row *any)
 static int list_spaces(struct reef_operator *op, const char *const *arguments,
 		       uint32_t count)
 {
-	struct reef_table *table =
-		operate_table(">space|<name|<kind|<keeping|>used|>lost|>quota");
-	int rc;
-
-	rc = reef_operator_list(op, REEF_ROW_SPACE, add_row, table);
-	if (!rc)
-		rc = reef_table_print(table, stdout);
-	reef_table_destroy(table);
-	return rc;
+	return operate_list(op, REEF_ROW_SPACE,
+			    ">space|<name|<kind|<keeping|>used|>lost|>quota",
+			    add_row);
 }
 
 int cmd_space(int argc, char **argv)

@@ -162,7 +162,8 @@ def check_pins(pool):
         pool.session_of(worker)["holds_ns"] for worker in (inside, stopped)))
     shown = pool.do("status")
     assert "has held memory back for" in shown, shown
-    assert "holds memory back" in pool.do("session", "list")
+    assert re.search(r" \d+(\.\d+)? (ms|s|min) +worker",
+                     pool.do("session", "list")), pool.do("session", "list")
     pause(2.5)
     # It has room for what it has, and not for twice that.
     writer = pool.worker("later", "work", 900, 8192)

@@ -36,7 +36,7 @@ def check_walk(pool):
     node, = told["nodes"]
     assert node["state"] == "ok" and node["capacity"] == 1 << 30, node
     assert told["spaces"] == told["sessions"] == [], told
-    assert pool.do("node", "list").count("\n") == 1
+    assert pool.do("node", "list").count("\n") == 3
     # The same over tcp, with the owner's credential.
     port = node["addresses"] and told["events"][0]["text"].split()[-1][4:]
     assert "over tcp" in pool.do(
@@ -223,6 +223,12 @@ def check_spaces(pool):
     pool.do("space", "quota", "c", "none")
     rows = {row["name"]: row for row in pool.status()["spaces"]}
     assert [rows[name]["quota"] for name in "abc"] == [2 << 30, 0, 0], rows
+    # A quota may be smaller than an extent is.
+    pool.do("space", "create", "small", "5M")
+    pool.do("map", "put", "small", "map", "key", "value")
+    assert pool.do("map", "get", "small", "map", "key") == "value\n"
+    assert pool.status()["spaces"][3]["used"] == 5 << 20, pool.status()
+    pool.do("space", "drop", "small")
     # A token is a secret of its own; revoking makes another.
     first = pool.do("space", "token", "a")
     assert first == pool.do("space", "token", "a", "write")
@@ -631,25 +637,28 @@ def check_bad_orders(pool):
     before = pool.status()
     long = "n" * 100000
     for order, text in (
-            (("space", "create", "z", "0"), "quota"),
-            (("space", "create", "z", "much"), "much"),
-            (("space", "create", ""), "name"),
             (("space", "create", "a"), "already"),
+            (("space", "create", "a\u009bb"), "control characters"),
             (("space", "create", long), "long"),
-            (("space", "quota", "a", "0"), "quota"),
-            (("space", "quota", "a", "5X"), "5X"),
             (("space", "quota", "nix", "5M"), "no space \"nix\""),
             (("space", "drop", "nix"), "no space \"nix\""),
-            (("space", "token", "a", "everything"), "everything"),
             (("space", "revoke", "nix"), "no space \"nix\""),
             (("user", "add", ""), "name"), (("user", "add", long), "long"),
             (("user", "remove", "nix"), "no user \"nix\""),
             (("node", "reclaim", "nix", "1G"), "no node \"nix\""),
-            (("node", "reclaim", "1", "lots"), "lots"),
             (("session", "end", "12345678"), "no session \"12345678\"")):
         error = pool.refused(*order, text=text)
         assert error.startswith("reef %s: " % order[0]), error
         assert len(error) < 500, error
+    for order, text in (
+            (("space", "create", "z", "0"), "quota"),
+            (("space", "create", "z", "much"), "much"),
+            (("space", "create", ""), "name"),
+            (("space", "quota", "a", "0"), "quota"),
+            (("space", "quota", "a", "5X"), "5X"),
+            (("space", "token", "a", "everything"), "everything"),
+            (("node", "reclaim", "1", "lots"), "lots")):
+        pool.refused(*order, status=2, text=text)
     after = pool.status()
     assert before["spaces"] == after["spaces"], after
     assert len(pool.do("user", "list").splitlines()) <= 3

@@ -28,7 +28,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define FALLEN_MAX 4 /* links, while one extent is added */
+#define FALLEN_MAX 4			/* links, while one extent is added */
+#define EXTENT_STEP (UINT64_C(1) << 20) /* of sizes below the usual one */
 
 /* --- what nodes told --- */
 
@@ -476,6 +477,20 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 	return size > in->quota - in->used ? -EDQUOT : 0;
 }
 
+/* The size of an extent that was asked for without one. A space whose quota has
+ * room for less gets a smaller one, but none that would hold hardly more than
+ * its own tables. */
+static uint64_t choose_size(struct reef_broker *broker, uint32_t space)
+{
+	const struct reef_state_space *in =
+		reef_state_space(broker->state, space);
+	uint64_t usual =
+		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
+	uint64_t room = (in->quota - in->used) / EXTENT_STEP * EXTENT_STEP;
+
+	return room < usual && room >= 2 * EXTENT_STEP ? room : usual;
+}
+
 /* Find the latest extent of a space among those that the asker does not know,
  * and wait until it is there.  -ENOENT: none, or it is too small. */
 static int find_newer_extent(struct reef_broker *broker, uint32_t id,
@@ -521,12 +536,11 @@ static int find_or_add_extent(struct reef_broker *broker,
 		if (rc != -ENOENT)
 			return rc;
 	}
-	if (size == 0)
-		size = reef_state_setting(broker->state,
-					  REEF_SETTING_EXTENT_SIZE);
 	rc = broker_check_rights(broker, request, space, REEF_RIGHT_WRITE);
 	if (rc)
 		return rc;
+	if (size == 0)
+		size = choose_size(broker, space);
 	rc = find_newer_extent(broker, space, size,
 			       request->body.ask.extent_add.since, number);
 	if (rc != -ENOENT)

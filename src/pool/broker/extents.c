@@ -353,6 +353,7 @@ static int remove_extent(struct reef_broker *broker, uint32_t number,
 	if (rc)
 		return rc;
 	broker_notice_space(broker, was.space);
+	broker_recovery_retry(broker, was.space);
 	if (was.node)
 		broker_drop_later(broker, was.node, number, was.size);
 	if (was.target)
@@ -634,6 +635,7 @@ int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 	if (rc)
 		return rc;
 	broker_notice_space(broker, was.space);
+	broker_recovery_retry(broker, was.space);
 	if (was.node)
 		broker_drop_later(broker, was.node, number, was.size);
 	if (was.target)

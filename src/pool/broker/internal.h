@@ -422,9 +422,10 @@ int broker_session_recover(struct reef_broker *broker, uint32_t session);
 /* Somebody has come who can help with that, in this space or in all (0): who
  * waits for help asks again at once. Never waits. */
 void broker_helper_came(struct reef_broker *broker, uint32_t space);
-/* A node has come back: what is STUCK in spaces with memory there is tried once
- * more. Never waits. */
-void broker_recovery_retry(struct reef_broker *broker, uint32_t node);
+/* What is STUCK in a space is tried once more; it never waits. */
+void broker_recovery_retry(struct reef_broker *broker, uint32_t space);
+/* A node has come back: that, in all spaces with memory there. */
+void broker_recovery_node_came(struct reef_broker *broker, uint32_t node);
 
 /* --- nodes.c --- */
 

@@ -396,7 +396,7 @@ BROKER_REQUEST(broker_node_ready)
 		broker_notice_node(broker, id);
 	node->changed = false;
 	broker_moves_resume(broker);
-	broker_recovery_retry(broker, id);
+	broker_recovery_node_came(broker, id);
 	broker_wake(broker);
 	return 0;
 }

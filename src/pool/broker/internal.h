@@ -144,7 +144,7 @@ struct broker_extent {
 	bool closed;   /* withdrawn from clients, or being so: move.c */
 	bool rekeying; /* and by rekey.c, which opens it again */
 	bool revoking; /* on its way back to its owner: reclaim.c */
-	uint64_t keys[REEF_DOORS_MAX];
+	struct reef_extent_keys keys;
 };
 
 struct broker_event {
@@ -461,7 +461,7 @@ int broker_space_remove(struct reef_broker *broker, uint32_t space,
 struct broker_extent *broker_extent_find(struct reef_broker *broker,
 					 uint32_t number);
 int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
-			   const uint64_t keys[REEF_DOORS_MAX]);
+			   const struct reef_extent_keys *keys);
 /* An extent is withdrawn from clients, or about to be. */
 void broker_extent_set_closed(struct reef_broker *broker, uint32_t number);
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);

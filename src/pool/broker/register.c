@@ -207,6 +207,7 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, row->number);
+	struct reef_extent_keys keys;
 	struct broker_extent *told;
 	int rc;
 
@@ -216,7 +217,9 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
-	rc = broker_extent_set_keys(broker, row->number, row->keys);
+	memcpy(keys.keys, row->keys, sizeof(keys.keys));
+	memcpy(keys.read_keys, row->read_keys, sizeof(keys.read_keys));
+	rc = broker_extent_set_keys(broker, row->number, &keys);
 	if (rc)
 		return rc;
 	told = broker_extent_find(broker, row->number);

@@ -41,7 +41,8 @@ extern "C" {
 	X(REEF_ELOST, 5015,                                                    \
 	  "the memory is gone: its node died, or its owner took it back")      \
 	X(REEF_EMEMBER, 5016, "a member of the group died")                    \
-	X(REEF_EDROPPED, 5017, "it was dropped")
+	X(REEF_EDROPPED, 5017, "it was dropped")                               \
+	X(REEF_ETLS, 5018, "one side wants TLS and the other does not")
 
 enum reef_error {
 #define X(name, number, text) name = (number),

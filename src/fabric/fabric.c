@@ -60,6 +60,18 @@ static const struct {
 	{"sim", open_sim, 3000 * MILLISECOND},
 };
 
+int reef_tls_use_parse(const char *text, enum reef_tls_use *out)
+{
+	static const char *const words[] = {"auto", "yes", "no"};
+
+	for (int i = 0; i < 3; i++)
+		if (!text || !strcmp(text, words[i])) {
+			*out = (enum reef_tls_use)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 #define DEFAULT(field, value)                                                  \
 	do {                                                                   \
 		if (!filled.field)                                             \
@@ -412,15 +424,10 @@ uint64_t reef_region_key(const struct reef_region *region)
 	return region->key;
 }
 
-uint64_t reef_region_read_key(const struct reef_region *region)
-{
-	return region->read_key;
-}
-
-uint32_t reef_region_wire_flags(const struct reef_region *region, uint64_t key)
+uint32_t reef_region_wire_flags(const struct reef_region *region)
 {
 	return (region->memory->durable ? REEF_WIRE_DURABLE : 0) |
-	       (reef_region_only_reads(region, key) ? REEF_WIRE_READ_ONLY : 0);
+	       (region->memory->read_only ? REEF_WIRE_READ_ONLY : 0);
 }
 
 void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags)

@@ -33,8 +33,7 @@
  *     again, and it is not let in again.
  * F8  Every access is checked against key and bounds, and against writing what
  *     may only be read, by this library before it posts (-ERANGE, -EACCES, and
- *     nothing of the batch happens) and by the target. A region has two keys:
- *     who attached by its read key may only read it, whatever the memory is.
+ *     nothing of the batch happens) and by the target.
  * F9  Completion says nothing about power. FLUSH makes completed WRITEs durable
  *     where the backing can be; elsewhere it fails with -REEF_ENOTDURABLE.
  *
@@ -209,17 +208,25 @@ enum reef_capability {
 	REEF_CAP_NEAR = 1 << 6, /* attached memory is mapped: near.h */
 };
 
+/* Whether what crosses tcp is encrypted (tls.h). AUTO: unless the peer's
+ * address is a loopback one. Each side decides for itself, and refuses a peer
+ * that decided otherwise: -REEF_ETLS. */
+enum reef_tls_use { REEF_TLS_AUTO, REEF_TLS_YES, REEF_TLS_NO };
+/* From "auto", "yes" or "no"; NULL means auto.  -EINVAL: another word. */
+int reef_tls_use_parse(const char *text, enum reef_tls_use *out);
+
 /* Zero means the default. */
 struct reef_fabric_options {
-	uint32_t ops_max;     /* operations in a batch; 256 */
-	uint32_t length_max;  /* bytes of one operation; 16 MiB */
-	uint32_t message_max; /* bytes of one SEND; 64 KiB */
-	uint32_t depth_max;   /* batches under way on a link; 128 */
-	uint32_t inbox_max;   /* messages waiting in a queue; 4,096 */
-	uint32_t links_max;   /* accepted links; 4,096 */
-	uint64_t spin_ns;     /* before sleeping, at most; 20,000 */
-	uint64_t silence_ns;  /* after which a peer is lost; 3 s (verbs 1 s) */
-	uint32_t need;	      /* capabilities, or -REEF_ENOCAP */
+	uint32_t ops_max;      /* operations in a batch; 256 */
+	uint32_t length_max;   /* bytes of one operation; 16 MiB */
+	uint32_t message_max;  /* bytes of one SEND; 64 KiB */
+	uint32_t depth_max;    /* batches under way on a link; 128 */
+	uint32_t inbox_max;    /* messages waiting in a queue; 4,096 */
+	uint32_t links_max;    /* accepted links; 4,096 */
+	uint64_t spin_ns;      /* before sleeping, at most; 20,000 */
+	uint64_t silence_ns;   /* after which a peer is lost; 3 s (verbs 1 s) */
+	uint32_t need;	       /* capabilities, or -REEF_ENOCAP */
+	enum reef_tls_use tls; /* tcp */
 	const char
 		*device; /* verbs: "rxe0", "rxe0:1", "rxe0:1:3"; NULL: best */
 	void *sim_host;	 /* sim: which host this is */
@@ -305,7 +312,8 @@ const char *reef_listener_address(const struct reef_listener *listener);
  * the old (F5). Its messages come to this queue. Caller owns *out.
  * -EINVAL: no such address, no session, no identity or too long a one.
  * -ECONNREFUSED and such: nobody there.  -ETIMEDOUT.  -REEF_EAUTH.
- * -REEF_EVERSION.  -REEF_EPROTO: it speaks something else.  -REEF_EDOMAIN.
+ * -REEF_EVERSION.  -REEF_EPROTO: it speaks something else.  -REEF_ETLS: it
+ * wants TLS and we do not, or the other way round.  -REEF_EDOMAIN.
  * -REEF_EFENCED.  -ESTALE: its number is too low (F10); never without one.
  * -EBUSY: links_max reached, or (shm) another process has the
  * session's memory mapped, or its old link has an operation under way.
@@ -349,25 +357,22 @@ void *reef_link_user(const struct reef_link *link);
 
 /* --- memory --- */
 
-/* Expose memory (memory.h) under two fresh keys, of which whoever is to attach
- * must be told one: the key, by which it may be read and changed (unless it is
- * read_only), or the read key. Keys are never reused, and but for sim neither
- * tells the other. The memory stays the caller's and must outlive the region.
- * Several fabrics of one domain may expose it at once. -REEF_EDOMAIN.  -EINVAL:
- * no memory; shm needs a descriptor, and for memory that is read_only a memfd:
- * files cannot be sealed. */
+/* Expose memory (memory.h) under a fresh key, which whoever is to attach must
+ * be told; keys are never reused. The memory stays the caller's and must
+ * outlive the region. Several fabrics of one domain may expose it at once.
+ * -REEF_EDOMAIN.  -EINVAL: no memory; shm needs a descriptor, and for memory
+ * that is read_only a memfd: files cannot be sealed. */
 int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 		struct reef_region **out);
 uint64_t reef_region_key(const struct reef_region *region);
-uint64_t reef_region_read_key(const struct reef_region *region);
 
-/* Take both keys back: no new attach; holders are told, and stop. What they
- * have under way is done or ends with -REEF_EKEY, what they post is refused
- * with it; nothing is in doubt. It is enough that a holder polls the queue that
- * opened the link, or posts on it: its other queues may be idle, or have
- * operations under way that nobody looks after. 0: nobody can reach it any more
- * and the region is freed.  -ETIMEDOUT: somebody has not acknowledged; call
- * again, or fence them.  -EINVAL: another fabric's. */
+/* Take the key back: no new attach; holders are told, and stop. What they have
+ * under way is done or ends with -REEF_EKEY, what they post is refused with it;
+ * nothing is in doubt. It is enough that a holder polls the queue that opened
+ * the link, or posts on it: its other queues may be idle, or have operations
+ * under way that nobody looks after. 0: nobody can reach it any more and the
+ * region is freed.  -ETIMEDOUT: somebody has not acknowledged; call again, or
+ * fence them.  -EINVAL: another fabric's. */
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 		  uint64_t timeout_ns);
 

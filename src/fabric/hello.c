@@ -5,12 +5,14 @@
  *   acceptor:   create -> HELLO awaited --CHALLENGE--> PROOF awaited
  *               --admit, WELCOME--> flushing -> welcomed
  *   either:     anything wrong --BYE--> failed
+ *   with TLS its handshake comes before all of that (secure_stream)
  *
  * (1) The transcript is every frame so far, headers included, in the order in
  *     which they were said. A proof is over its label and the transcript up to
  *     the proof itself; then it joins the transcript.
  * (2) The labels differ and the nonces are fresh on both sides, so a proof
  *     fits only one side of one connection.
+ *     Under TLS the connection's binding is said before all frames.
  * (3) Nothing is told to a peer that has proven nothing, except the version, a
  *     nonce, and a proof that only a holder of the key can tell from noise.
  */
@@ -29,9 +31,9 @@
 
 #define LABEL_SIZE 16
 #define TRANSCRIPT_MAX                                                         \
-	(LABEL_SIZE + 4 * REEF_FRAME_HEADER_SIZE + REEF_WIRE_HELLO_SIZE +      \
-	 REEF_WIRE_CHALLENGE_SIZE + REEF_WIRE_PROOF_SIZE +                     \
-	 REEF_WIRE_WELCOME_SIZE)
+	(LABEL_SIZE + REEF_TLS_BINDING_SIZE + 4 * REEF_FRAME_HEADER_SIZE +     \
+	 REEF_WIRE_HELLO_SIZE + REEF_WIRE_CHALLENGE_SIZE +                     \
+	 REEF_WIRE_PROOF_SIZE + REEF_WIRE_WELCOME_SIZE)
 
 static_assert(sizeof(((struct reef_wire_hello *)0)->identity) ==
 		      REEF_IDENTITY_MAX + 1,
@@ -49,11 +51,13 @@ enum state {
 
 struct reef_hello {
 	struct reef_stream *stream;
+	struct reef_tls *tls; /* until its handshake is done */
+	bool is_secured;
 	enum state state;
 	int error; /* once FAILED */
 	struct reef_hello_local local;
 	char fabric[8];
-	struct reef_hello_peer peer;
+	struct reef_hello_peer peer; /* acceptor: of TLS, then of HELLO */
 	uint8_t key[REEF_KEY_SIZE];
 	/* The label stands in front, so that a proof is over one piece. */
 	uint8_t transcript[TRANSCRIPT_MAX];
@@ -168,15 +172,14 @@ static void note_peer_limits(struct reef_hello *hello,
 
 /* --- connector --- */
 
-static int send_hello(struct reef_hello *hello,
-		      const struct reef_connect_options *options)
+static int send_hello(struct reef_hello *hello)
 {
 	struct reef_wire_hello wire = {
 		.magic = REEF_WIRE_MAGIC,
 		.version_min = REEF_WIRE_VERSION_MIN,
 		.version_max = REEF_WIRE_VERSION_MAX,
-		.session = options->session,
-		.number = options->number,
+		.session = hello->peer.session,
+		.number = hello->peer.number,
 		.domain = hello->local.domain,
 		.limits = local_limits(hello),
 	};
@@ -187,7 +190,7 @@ static int send_hello(struct reef_hello *hello,
 	if (rc < 0)
 		return rc;
 	memcpy(wire.fabric, hello->fabric, sizeof(wire.fabric));
-	memcpy(wire.identity, options->identity, strlen(options->identity));
+	memcpy(wire.identity, hello->peer.identity, sizeof(wire.identity));
 	reef_wire_hello_encode(&wire, bytes);
 	note_header(hello, REEF_FRAME_HELLO, sizeof(bytes));
 	note_said(hello, bytes, sizeof(bytes));
@@ -268,6 +271,11 @@ static int on_hello(struct reef_hello *hello, const struct reef_frame *frame)
 		return -REEF_EVERSION;
 	if (memcmp(wire.fabric, hello->fabric, sizeof(wire.fabric)) != 0)
 		return -REEF_EPROTO;
+	/* Who came through TLS as one session is no other inside. */
+	if (hello->is_secured && (wire.session != hello->peer.session ||
+				  memcmp(wire.identity, hello->peer.identity,
+					 sizeof(wire.identity)) != 0))
+		return -REEF_EPROTO;
 	hello->peer.version = wire.version_max < REEF_WIRE_VERSION_MAX
 				      ? wire.version_max
 				      : REEF_WIRE_VERSION_MAX;
@@ -345,6 +353,37 @@ static int on_frame(struct reef_hello *hello, const struct reef_frame *frame)
 	return expected[hello->state].fn(hello, frame);
 }
 
+/* Go on with the handshake of TLS, and begin with the frames when it is done.
+ */
+static int secure_stream(struct reef_hello *hello)
+{
+	uint8_t binding[REEF_TLS_BINDING_SIZE];
+	int rc = reef_tls_step(hello->tls);
+
+	if (rc == 0)
+		rc = reef_tls_binding(hello->tls, binding);
+	if (rc < 0)
+		return rc;
+	note_said(hello, binding, sizeof(binding));
+	reef_tls_peer(hello->tls, &hello->peer.session, hello->peer.identity);
+	reef_stream_set_tls(hello->stream, hello->tls);
+	hello->tls = NULL;
+	hello->is_secured = true;
+	return hello->state == AWAIT_CHALLENGE ? send_hello(hello) : 0;
+}
+
+/* What is wrong with something that is no frame: it may be TLS. */
+static int judge_garbage(const struct reef_hello *hello)
+{
+	const uint8_t *bytes;
+
+	if (hello->state == AWAIT_HELLO && !hello->is_secured &&
+	    reef_stream_peek(hello->stream, &bytes) >= 2 &&
+	    reef_tls_looks_like(bytes))
+		return -REEF_ETLS;
+	return -REEF_EPROTO;
+}
+
 static int fail_hello(struct reef_hello *hello, int error)
 {
 	hello->state = FAILED;
@@ -359,6 +398,15 @@ int reef_hello_step(struct reef_hello *hello, struct reef_hello_peer *peer)
 
 	if (hello->state == FAILED)
 		return hello->error;
+	if (hello->tls) {
+		rc = secure_stream(hello);
+		if (rc == -EAGAIN)
+			return rc;
+		if (rc == -REEF_ETLS)
+			reef_stream_bye(hello->stream, rc);
+		if (rc < 0)
+			return fail_hello(hello, rc);
+	}
 	while (hello->state < FLUSHING) {
 		rc = reef_stream_receive(hello->stream, &frame);
 		if (rc == -EAGAIN) {
@@ -367,6 +415,8 @@ int reef_hello_step(struct reef_hello *hello, struct reef_hello_peer *peer)
 		}
 		if (rc == 0 && frame.type == REEF_FRAME_BYE && frame.fd < 0)
 			return fail_hello(hello, reef_frame_bye_reason(&frame));
+		if (rc == -REEF_EPROTO)
+			rc = judge_garbage(hello);
 		if (rc == 0)
 			rc = on_frame(hello, &frame);
 		if (rc < 0) {
@@ -425,7 +475,9 @@ int reef_hello_connect(struct reef_stream *stream,
 	memcpy(hello->peer.identity, options->identity,
 	       strlen(options->identity));
 	hello->state = AWAIT_CHALLENGE;
-	rc = send_hello(hello, options);
+	rc = local->tls ? reef_tls_connect(reef_stream_fd(stream), options,
+					   &hello->tls)
+			: send_hello(hello);
 	if (rc < 0) {
 		reef_hello_destroy(hello);
 		return rc;
@@ -441,9 +493,17 @@ int reef_hello_accept(struct reef_stream *stream,
 		      void *context, struct reef_hello **out)
 {
 	struct reef_hello *hello = hello_create(stream, local);
+	int rc = 0;
 
 	if (!hello)
 		return -ENOMEM;
+	if (local->tls)
+		rc = reef_tls_accept(reef_stream_fd(stream), options,
+				     &hello->tls);
+	if (rc < 0) {
+		reef_hello_destroy(hello);
+		return rc;
+	}
 	hello->listen = *options;
 	hello->admit = admit;
 	hello->context = context;
@@ -456,6 +516,7 @@ void reef_hello_destroy(struct reef_hello *hello)
 {
 	if (!hello)
 		return;
+	reef_tls_destroy(hello->tls);
 	OPENSSL_cleanse(hello->key, sizeof(hello->key));
 	free(hello);
 }

@@ -145,6 +145,27 @@ int reef_address_format(const struct reef_address *address, char *text,
 	return rc < 0 || (size_t)rc >= size ? -ENAMETOOLONG : 0;
 }
 
+bool reef_address_is_loopback(const struct reef_address *address)
+{
+	const struct sockaddr_in *v4 =
+		(const struct sockaddr_in *)&address->storage;
+	const struct sockaddr_in6 *v6 =
+		(const struct sockaddr_in6 *)&address->storage;
+
+	switch (address->storage.ss_family) {
+	case AF_UNIX:
+		return true;
+	case AF_INET:
+		return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	case AF_INET6:
+		if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+			return v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET;
+		return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+	default:
+		return false;
+	}
+}
+
 /* --- sockets --- */
 
 static int open_socket(const struct reef_address *address)
@@ -272,6 +293,15 @@ void reef_socket_host(int fd, char *text, size_t size)
 	*end = '\0';
 	if ((size_t)(end - whole) < size)
 		memcpy(text, whole, (size_t)(end - whole) + 1);
+}
+
+bool reef_socket_is_loopback(int fd)
+{
+	struct reef_address peer = {.size = sizeof(peer.storage)};
+
+	return getpeername(fd, (struct sockaddr *)&peer.storage, &peer.size) ==
+		       0 &&
+	       reef_address_is_loopback(&peer);
 }
 
 int reef_socket_accept(int fd)

@@ -9,6 +9,7 @@
 #ifndef REEF_FABRIC_SOCKET_H
 #define REEF_FABRIC_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -33,6 +34,12 @@ int reef_address_parse_unix(const char *text, struct reef_address *out);
  * -ENAMETOOLONG: does not fit. */
 int reef_address_format(const struct reef_address *address, char *text,
 			size_t size);
+
+/* True if the address is one of this machine alone: 127.0.0.0/8 or ::1, or a
+ * unix socket. */
+bool reef_address_is_loopback(const struct reef_address *address);
+/* The same of the peer of a connected socket; false if that is not known. */
+bool reef_socket_is_loopback(int fd);
 
 /* Listen. Returns the socket; *bound, if not NULL, has the real port.
  * -EADDRINUSE and such. */

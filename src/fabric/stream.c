@@ -31,6 +31,7 @@
 
 struct reef_stream {
 	int fd;
+	struct reef_tls *tls; /* NULL: plain */
 	bool is_unix;
 	bool welcomed;
 	bool output_broken;
@@ -75,6 +76,7 @@ void reef_stream_destroy(struct reef_stream *stream)
 		return;
 	for (int i = 0; i < stream->fd_count; i++)
 		close(stream->fds[i]);
+	reef_tls_destroy(stream->tls);
 	if (stream->fd >= 0)
 		close(stream->fd);
 	free(stream->in.bytes);
@@ -90,6 +92,27 @@ int reef_stream_fd(const struct reef_stream *stream)
 void reef_stream_welcome(struct reef_stream *stream)
 {
 	stream->welcomed = true;
+}
+
+void reef_stream_set_tls(struct reef_stream *stream, struct reef_tls *tls)
+{
+	reef_assert(!reef_fifo_used(&stream->in) &&
+		    !reef_fifo_used(&stream->out));
+	stream->tls = tls;
+}
+
+struct reef_tls *reef_stream_release_tls(struct reef_stream *stream)
+{
+	struct reef_tls *tls = stream->tls;
+
+	stream->tls = NULL;
+	return tls;
+}
+
+size_t reef_stream_peek(const struct reef_stream *stream, const uint8_t **bytes)
+{
+	*bytes = stream->in.bytes + stream->in.start;
+	return reef_fifo_used(&stream->in);
 }
 
 int reef_stream_release(struct reef_stream *stream, const uint8_t **rest,
@@ -139,6 +162,13 @@ static ssize_t send_some(struct reef_stream *stream, struct msghdr *message)
 {
 	ssize_t n;
 
+	if (stream->tls) {
+		n = reef_tls_send(stream->tls, message->msg_iov,
+				  (int)message->msg_iovlen);
+		if (n == -EAGAIN)
+			return 0;
+		return n < 0 ? break_output(stream) : n;
+	}
 	do {
 		n = sendmsg(stream->fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
@@ -158,12 +188,15 @@ int reef_stream_flush(struct reef_stream *stream)
 
 	if (stream->output_broken)
 		return -REEF_ENOLINK;
-	while (out->end > out->start) {
+	while (out->end > out->start ||
+	       (stream->tls && reef_tls_wants_write(stream->tls))) {
 		part.iov_base = out->bytes + out->start;
 		part.iov_len = out->end - out->start;
 		n = send_some(stream, &message);
-		if (n <= 0)
+		if (n < 0 || (n == 0 && part.iov_len))
 			return n ? (int)n : -EAGAIN;
+		if (n == 0 && reef_tls_wants_write(stream->tls))
+			return -EAGAIN;
 		out->start += (size_t)n;
 	}
 	out->start = out->end = 0;
@@ -297,8 +330,17 @@ static ssize_t receive_some(struct reef_stream *stream, void *bytes,
 		uint8_t control[CMSG_SPACE(FDS_MAX * sizeof(int))];
 	struct iovec part = {bytes, size};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	bool drained;
 	ssize_t n;
 
+	if (stream->tls) {
+		n = reef_tls_receive(stream->tls, &part, 1, true, &drained);
+		if (n < 0)
+			errno = n == -EAGAIN	    ? EAGAIN
+				: n == -REEF_EPROTO ? EPROTO
+						    : ECONNRESET;
+		return n < 0 ? -1 : n;
+	}
 	if (!stream->is_unix)
 		return recv(stream->fd, bytes, size, MSG_DONTWAIT);
 	message.msg_control = control;

@@ -22,12 +22,18 @@
  * (3) Never blocks. Output beyond what the socket takes is kept up to a bound;
  *     past it, send returns -EAGAIN and took nothing.
  * (4) Integers are little-endian. Reserved bytes are 0 and checked.
+ * (5) With TLS (tls.h) its handshake comes first, with a PSK of the same key,
+ *     and the frames are inside. What only the two ends of that connection have
+ *     (its exporter) is the first thing said in the transcript: a proof fits no
+ *     other connection, whoever was in between. A side that wants TLS tells
+ *     one that does not, and the other way round: BYE with -REEF_ETLS.
  *
  * Thread: locked by whoever owns the link. */
 #ifndef REEF_FABRIC_STREAM_H
 #define REEF_FABRIC_STREAM_H
 
 #include "fabric/fabric.h"
+#include "fabric/tls.h"
 #include "wire/frame.h"
 
 #include <sys/uio.h>
@@ -71,6 +77,15 @@ bool reef_stream_is_drained(const struct reef_stream *stream);
 /* From now on frames may be as long as payload_max; the hello calls it. */
 void reef_stream_welcome(struct reef_stream *stream);
 
+/* From now on frames go through TLS, whose handshake is done; the stream owns
+ * it. Nothing may have been read or kept yet. */
+void reef_stream_set_tls(struct reef_stream *stream, struct reef_tls *tls);
+/* Hand the TLS over, to be taken before the socket is; NULL: there is none. */
+struct reef_tls *reef_stream_release_tls(struct reef_stream *stream);
+/* What was read and not yet received; until then. Returns how much. */
+size_t reef_stream_peek(const struct reef_stream *stream,
+			const uint8_t **bytes);
+
 /* Give the socket back to a caller who goes on alone, when all output is out:
  * returns it, and what was read from it already (until destroy). */
 int reef_stream_release(struct reef_stream *stream, const uint8_t **rest,
@@ -85,6 +100,7 @@ struct reef_hello_local {
 	const char *fabric; /* "shm", "tcp", "verbs": both must say the same */
 	uint64_t domain;    /* this side's CPU domain, told to the peer */
 	uint32_t ops_max, length_max, message_max; /* told to the peer */
+	bool tls; /* all of it inside TLS (5) */
 };
 
 /* What a side of this name tells its peer. */
@@ -119,8 +135,8 @@ int reef_hello_accept(struct reef_stream *stream,
 
 /* Go on with what has come. 0: welcomed, *peer is filled in.  -EAGAIN: not
  * yet.  Otherwise it failed: -REEF_EAUTH, -REEF_EVERSION, -REEF_EPROTO,
- * -REEF_EFENCED, -ESTALE, -EBUSY, -REEF_ENOLINK; the other side was told (BYE).
- */
+ * -REEF_ETLS, -REEF_EFENCED, -ESTALE, -EBUSY, -REEF_ENOLINK; the other side was
+ * told (BYE). */
 int reef_hello_step(struct reef_hello *hello, struct reef_hello_peer *peer);
 void reef_hello_destroy(struct reef_hello *hello); /* NULL is fine */
 

@@ -141,3 +141,25 @@ int reef_wire_welcome_decode(const uint8_t *bytes, size_t size,
 	*out = welcome;
 	return 0;
 }
+
+void reef_wire_psk_encode(const struct reef_wire_psk *psk,
+			  uint8_t bytes[REEF_WIRE_PSK_SIZE])
+{
+	reef_put32(bytes, REEF_WIRE_MAGIC);
+	reef_put32(bytes + 4, psk->session);
+	memcpy(bytes + 8, psk->identity, sizeof(psk->identity));
+}
+
+int reef_wire_psk_decode(const uint8_t *bytes, size_t size,
+			 struct reef_wire_psk *out)
+{
+	if (size != REEF_WIRE_PSK_SIZE ||
+	    reef_get32(bytes) != REEF_WIRE_MAGIC ||
+	    reef_get32(bytes + 4) == 0 ||
+	    !is_text_valid(bytes + 8, sizeof(out->identity)))
+		return -REEF_EPROTO;
+	*out = (struct reef_wire_psk){.magic = REEF_WIRE_MAGIC,
+				      .session = reef_get32(bytes + 4)};
+	memcpy(out->identity, bytes + 8, sizeof(out->identity));
+	return 0;
+}

@@ -6,6 +6,9 @@
  * (3) HELLO keeps its layout in every version, so that two builds that have
  *     none in common can still say so.
  *
+ * Where TLS is spoken (fabric/tls.h) the frames are inside it, and the PSK
+ * identity of its ClientHello says who connects, as HELLO does.
+ *
  * Thread: any. */
 #ifndef REEF_WIRE_HELLO_H
 #define REEF_WIRE_HELLO_H
@@ -62,6 +65,14 @@ struct reef_wire_welcome {
 };
 static_assert(sizeof(struct reef_wire_welcome) == 56, "wire layout");
 
+struct reef_wire_psk {
+	uint32_t magic;	   /* REEF_WIRE_MAGIC; encode sees to it */
+	uint32_t session;  /* not 0 */
+	char identity[64]; /* as HELLO's */
+};
+static_assert(sizeof(struct reef_wire_psk) == 72, "wire layout");
+
+#define REEF_WIRE_PSK_SIZE 72
 #define REEF_WIRE_HELLO_SIZE 144
 #define REEF_WIRE_CHALLENGE_SIZE 72
 #define REEF_WIRE_WELCOME_SIZE 56
@@ -72,6 +83,8 @@ void reef_wire_challenge_encode(const struct reef_wire_challenge *challenge,
 				uint8_t bytes[REEF_WIRE_CHALLENGE_SIZE]);
 void reef_wire_welcome_encode(const struct reef_wire_welcome *welcome,
 			      uint8_t bytes[REEF_WIRE_WELCOME_SIZE]);
+void reef_wire_psk_encode(const struct reef_wire_psk *psk,
+			  uint8_t bytes[REEF_WIRE_PSK_SIZE]);
 
 /* All: -REEF_EPROTO if anything in it is not as said above. */
 int reef_wire_hello_decode(const uint8_t *bytes, size_t size,
@@ -82,6 +95,8 @@ int reef_wire_proof_decode(const uint8_t *bytes, size_t size,
 			   struct reef_wire_proof *out);
 int reef_wire_welcome_decode(const uint8_t *bytes, size_t size,
 			     struct reef_wire_welcome *out);
+int reef_wire_psk_decode(const uint8_t *bytes, size_t size,
+			 struct reef_wire_psk *out);
 
 /* True if `text` can be an identity: 1 to 63 bytes, plain
  * (base/text.h). */

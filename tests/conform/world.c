@@ -199,6 +199,7 @@ int host_open(struct host *host, struct world *world, struct part *part)
 	reef_random_init(&host->random,
 			 world->seed * 1000003 + (uint64_t)part->index);
 	options.sim_host = part->host;
+	options.tls = world->tls;
 	rc = reef_fabric_open(world->kind, &options, &host->fabric);
 	if (rc)
 		return fail_at(world, __FILE__, __LINE__, "open the fabric", rc,

@@ -64,6 +64,7 @@ static int begin_hello(struct tcp_link *link)
 		return -errno;
 	link->connected = true;
 	reef_socket_host(fd, link->base.host, sizeof(link->base.host));
+	local.tls = tcp_wants_tls(link->fabric, reef_socket_is_loopback(fd));
 	return reef_hello_connect(link->stream, &local, &link->options,
 				  &link->hello);
 }
@@ -88,6 +89,7 @@ int tcp_opening_step(struct tcp_link *link)
 	}
 	tcp_opening_end(link);
 	reef_link_opened(link->base.queue, &link->base);
+	tcp_receive_rest(link);
 	return 1;
 }
 

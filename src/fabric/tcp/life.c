@@ -95,6 +95,7 @@ void tcp_link_unref(struct tcp_link *link)
 	    1)
 		return;
 	reef_assert(!link->watches && !link->remotes);
+	reef_tls_destroy(link->tls);
 	if (link->fd >= 0)
 		close(link->fd);
 	tcp_target_fini(&link->target);
@@ -141,6 +142,7 @@ int tcp_link_begin(struct tcp_link *link, struct reef_stream *stream,
 		goto out;
 	}
 	atomic_store(&link->quiet_ns, reef_now_ns());
+	link->tls = reef_stream_release_tls(stream);
 	link->fd = reef_stream_release(stream, &rest, &rest_size);
 	reef_socket_keep_alive(link->fd, tcp_silence_ns(link->fabric));
 	rc = keep_rest(link, rest, rest_size);
@@ -221,6 +223,8 @@ void tcp_link_break_locked(struct tcp_link *link, struct reef_queue *polling,
 	fail_batches(link, polling);
 	if (bye && link->fd >= 0)
 		link->linger = say_bye(link, reason);
+	reef_tls_destroy(link->tls);
+	link->tls = NULL;
 	atomic_store(&link->broken, reason);
 	stop_watching(link, polling);
 	if (link->fd >= 0 && !link->linger) {

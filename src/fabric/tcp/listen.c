@@ -206,6 +206,8 @@ int tcp_guest_step(struct tcp_guest *guest)
 		reef_link_opened(link->base.queue, &link->base);
 	}
 	tcp_guest_end(guest);
+	if (rc == 0)
+		tcp_receive_rest(link);
 	return 1;
 }
 
@@ -226,6 +228,7 @@ static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 	struct tcp_guest *guest = calloc(1, sizeof(*guest));
 	int rc = -ENOMEM;
 
+	local.tls = tcp_wants_tls(queue->fabric, reef_socket_is_loopback(fd));
 	if (!guest ||
 	    reef_stream_create(fd, REEF_HELLO_FRAME_MAX, &guest->stream) < 0) {
 		close(fd);
@@ -464,8 +467,7 @@ int tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
 		const struct reef_memory *memory = region->base.memory;
 
 		attached.status = 0;
-		attached.flags =
-			reef_region_wire_flags(&region->base, attached.key);
+		attached.flags = reef_region_wire_flags(&region->base);
 		attached.size = memory->size;
 		attached.domain = memory->domain;
 		/* The holder is listed before the region is given back, so

@@ -7,8 +7,8 @@
  *          --------> CONTROL ----------> HEADER
  *
  * Bytes are read into `in`, except for long results of READs, which the kernel
- * puts where they belong. Input stays in the buffer while the answers to READs
- * do not go out (stalled) or an inbox is full (paused).
+ * (or TLS) puts where they belong. Input stays in the buffer while the answers
+ * to READs do not go out (stalled) or an inbox is full (paused).
  */
 #include "fabric/tcp/tcp.h"
 
@@ -434,13 +434,38 @@ static int make_room(struct tcp_link *link)
 				 SIZE_MAX / 2);
 }
 
-/* Read once from the socket. *drained: there was no more than that. */
-static int read_once(struct tcp_link *link, bool *drained)
+/* Read from the socket into the parts. *drained: there was no more than that.
+ * -EAGAIN: there was nothing.  Else: it is lost. */
+static ssize_t read_socket(struct tcp_link *link, struct iovec *parts,
+			   int count, bool *drained)
+{
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+	size_t most = 0;
+	ssize_t n;
+
+	do {
+		if (count > 1)
+			n = recvmsg(link->fd, &message, MSG_DONTWAIT);
+		else
+			n = recv(link->fd, parts[0].iov_base, parts[0].iov_len,
+				 MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	for (int i = 0; i < count; i++)
+		most += parts[i].iov_len;
+	*drained = n < 0 ? errno == EAGAIN || errno == EWOULDBLOCK
+			 : (size_t)n < most;
+	if (n <= 0)
+		return n < 0 && *drained ? -EAGAIN : -REEF_ENOLINK;
+	return n;
+}
+
+/* Read once. Without from_socket only what TLS has read from it already, which
+ * epoll does not tell of. *drained as above. */
+static int read_once(struct tcp_link *link, bool from_socket, bool *drained)
 {
 	struct iovec parts[DIRECT_PARTS + 1];
-	struct msghdr message = {.msg_iov = parts};
 	int count = list_places(link, parts);
-	size_t most = 0, got;
+	size_t got;
 	ssize_t n;
 	int rc = make_room(link);
 
@@ -451,21 +476,14 @@ static int read_once(struct tcp_link *link, bool *drained)
 	/* Long results are followed, if by anything, by the head of more. */
 	if (count)
 		parts[count].iov_len = BEHIND;
-	for (int i = 0; i <= count; i++)
-		most += parts[i].iov_len;
-	message.msg_iovlen = (size_t)count + 1;
-	do {
-		if (count)
-			n = recvmsg(link->fd, &message, MSG_DONTWAIT);
-		else
-			n = recv(link->fd, parts[0].iov_base, parts[0].iov_len,
-				 MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
-	*drained = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-	if (n <= 0)
-		return *drained ? -EAGAIN : -REEF_ENOLINK;
+	if (link->tls)
+		n = reef_tls_receive(link->tls, parts, count + 1, from_socket,
+				     drained);
+	else
+		n = read_socket(link, parts, count + 1, drained);
+	if (n < 0)
+		return (int)n;
 	got = (size_t)n;
-	*drained = got < most;
 	note_placed(link, parts, count, &got);
 	link->in.end += got;
 	return 0;
@@ -531,10 +549,11 @@ static int digest_and_answer(struct tcp_link *link)
 static int read_and_act(struct tcp_link *link)
 {
 	bool drained = false;
-	int rc = digest_and_answer(link);
+	int rc = digest_and_answer(link), i;
 
-	for (int i = 0; rc == -EAGAIN && !drained && i < ROUNDS; i++) {
-		rc = read_once(link, &drained);
+	for (i = 0; rc == -EAGAIN && !drained && (i < ROUNDS || link->tls);
+	     i++) {
+		rc = read_once(link, i < ROUNDS, &drained);
 		if (rc < 0)
 			break;
 		tcp_link_stir(link);
@@ -544,7 +563,9 @@ static int read_and_act(struct tcp_link *link)
 	if (rc != -EAGAIN)
 		return rc;
 	/* All that the peer said before it went has been read. */
-	return drained ? atomic_load(&link->doomed) : 0;
+	return drained && (i < ROUNDS || !link->tls)
+		       ? atomic_load(&link->doomed)
+		       : 0;
 }
 
 /* How much happened, as the queue that has just read is to count it. An owner
@@ -590,4 +611,11 @@ int tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 	happened = count_happened(link);
 	pthread_mutex_unlock(&link->rx_lock);
 	return happened;
+}
+
+void tcp_receive_rest(struct tcp_link *link)
+{
+	if (reef_fifo_used(&link->in) ||
+	    (link->tls && reef_tls_has_more(link->tls)))
+		tcp_receive(link, link->base.queue);
 }

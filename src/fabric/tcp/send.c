@@ -193,7 +193,8 @@ static int encode_more(struct tcp_link *link)
 
 static bool has_output(const struct tcp_link *link)
 {
-	return reef_fifo_used(&link->out) || link->borrowed.iov_len;
+	return reef_fifo_used(&link->out) || link->borrowed.iov_len ||
+	       (link->tls && reef_tls_wants_write(link->tls));
 }
 
 /* Put the control frames into out, if it is between two frames. */
@@ -222,6 +223,8 @@ static int refill_out(struct tcp_link *link)
 	return rc;
 }
 
+/* Returns how much was taken.  -EAGAIN: the socket is full.  Else: it is lost.
+ */
 static ssize_t write_socket(struct tcp_link *link)
 {
 	struct iovec parts[2] = {
@@ -231,6 +234,8 @@ static ssize_t write_socket(struct tcp_link *link)
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
 	ssize_t n;
 
+	if (link->tls)
+		return reef_tls_send(link->tls, parts, 2);
 	do {
 		if (link->borrowed.iov_len)
 			n = sendmsg(link->fd, &message,
@@ -239,7 +244,11 @@ static ssize_t write_socket(struct tcp_link *link)
 			n = send(link->fd, parts[0].iov_base, parts[0].iov_len,
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
-	return n;
+	if (n >= 0)
+		return n;
+	return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS
+		       ? -EAGAIN
+		       : -REEF_ENOLINK;
 }
 
 static void drop_sent(struct tcp_link *link, size_t n)
@@ -306,7 +315,9 @@ int tcp_flush(struct tcp_link *link)
 	ssize_t n;
 	int rc;
 
-	if (link->fd < 0 || atomic_load(&link->doomed))
+	/* A link that is broken, and lingers, still has its socket (7). */
+	if (link->fd < 0 || atomic_load(&link->doomed) ||
+	    atomic_load(&link->broken))
 		return -REEF_ENOLINK;
 	for (;;) {
 		if (!has_output(link)) {
@@ -323,8 +334,7 @@ int tcp_flush(struct tcp_link *link)
 		}
 		n = write_socket(link);
 		if (n < 0) {
-			if (errno != EAGAIN && errno != EWOULDBLOCK &&
-			    errno != ENOBUFS)
+			if (n != -EAGAIN)
 				return doom_link(link, -REEF_ENOLINK);
 			set_blocked(link, true);
 			return -EAGAIN;

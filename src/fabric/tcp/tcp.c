@@ -60,14 +60,12 @@ static int tcp_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	struct tcp_fabric *fabric = tcp_fabric_of(layer);
 	struct tcp_region *region = (struct tcp_region *)base;
 	bool again = atomic_load(&region->withdrawn);
-	uint64_t key = base->key, read_key = base->read_key;
+	uint64_t key = base->key;
 	int rc = tcp_regions_withdraw(&fabric->regions, region);
 
 	(void)queue;
-	if (!again) {
+	if (!again)
 		notify_holders(fabric, key);
-		notify_holders(fabric, read_key);
-	}
 	return rc;
 }
 
@@ -93,8 +91,15 @@ static const struct reef_fabric_ops tcp_ops;
 int reef_tcp_open(const struct reef_fabric_options *options,
 		  struct reef_fabric **out)
 {
+	static const char *const encryption[] = {
+		[REEF_TLS_AUTO] = "encrypted but on loopback",
+		[REEF_TLS_YES] = "encrypted",
+		[REEF_TLS_NO] = "not encrypted",
+	};
 	struct tcp_fabric *fabric;
 
+	if (options->tls > REEF_TLS_NO)
+		return -EINVAL;
 	if (options->ops_max > REEF_WIRE_BATCH_MAX / 2 / REEF_WIRE_OP_SIZE ||
 	    options->length_max > REEF_WIRE_BATCH_MAX / 2 ||
 	    options->message_max > REEF_WIRE_BATCH_MAX / 2 ||
@@ -114,8 +119,8 @@ int reef_tcp_open(const struct reef_fabric_options *options,
 	fabric->base.domain = reef_domain_cpu();
 	fabric->base.capabilities = REEF_CAP_FLUSH;
 	snprintf(fabric->base.description, sizeof(fabric->base.description),
-		 "tcp (authenticated, not encrypted; a peer is lost after "
-		 "%llu ms)",
+		 "tcp (authenticated, %s; a peer is lost after %llu ms)",
+		 encryption[options->tls],
 		 (unsigned long long)(options->silence_ns / 1000000));
 	*out = &fabric->base;
 	return 0;

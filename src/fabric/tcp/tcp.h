@@ -37,6 +37,10 @@
  *     to the connecting side, which polls when it likes, when the socket has
  *     taken it.
  *
+ * (7) A link with TLS sends and receives through it, and only so: it is freed
+ *     when the link breaks, under both locks, and a broken link sends nothing.
+ *     What OpenSSL has decrypted, and nobody has read, goes with it.
+ *
  * Silence: with something under way and nothing heard for a quarter of
  * silence_ns a side sends PING; after silence_ns the link is lost. Only time in
  * which this side was polling counts. On an idle link the kernel's keep-alive
@@ -145,6 +149,7 @@ struct tcp_link {
 	struct tcp_link *next, **at; /* fabric.lock */
 	struct tcp_watch *watch;     /* the owner's; NULL before WELCOME */
 	int fd;			     /* both locks to change */
+	struct reef_tls *tls;	     /* both locks to change; NULL: plain */
 	uint32_t ops_max, length_max, message_max; /* the peer's */
 
 	/* Used before WELCOME, on the connecting side. Thread: owner. */
@@ -257,6 +262,14 @@ static inline uint64_t tcp_silence_ns(const struct tcp_fabric *fabric)
 	return fabric->base.options.silence_ns;
 }
 
+/* Whether a connection with that peer is to be encrypted. */
+static inline bool tcp_wants_tls(const struct tcp_fabric *fabric,
+				 bool is_loopback)
+{
+	return fabric->base.options.tls == REEF_TLS_YES ||
+	       (fabric->base.options.tls == REEF_TLS_AUTO && !is_loopback);
+}
+
 static inline bool tcp_link_waits(const struct tcp_link *link)
 {
 	return atomic_load(&link->posted) != atomic_load(&link->ended) ||
@@ -349,6 +362,10 @@ int tcp_control_locked(struct tcp_link *link, uint8_t type, uint64_t tag,
 /* Read from the link and act on it, unless another thread does so right now.
  * Returns how much happened. */
 int tcp_receive(struct tcp_link *link, struct reef_queue *polling);
+
+/* Act on what came with the last frame of the hello, which epoll does not tell
+ * of any more. Thread: the owner's. */
+void tcp_receive_rest(struct tcp_link *link);
 
 /* --- connect.c. Thread: the owner's. --- */
 

@@ -66,6 +66,38 @@ static void socket_unix_address_round_trip(void **state)
 			 -ENAMETOOLONG);
 }
 
+static void socket_loopback_addresses_known(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_loopback;
+	} given[] = {
+		{"127.0.0.1:1", true},
+		{"127.255.3.4:1", true},
+		{"[::1]:1", true},
+		{"[::ffff:127.0.0.1]:1", true},
+		{"126.255.255.255:1", false},
+		{"128.0.0.1:1", false},
+		{"0.0.0.0:1", false},
+		{"[::]:1", false},
+		{"[::ffff:10.0.0.1]:1", false},
+		{"[fe80::1]:1", false},
+		{"[7f00::1]:1", false},
+	};
+	struct reef_address address;
+
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+		assert_int_equal(
+			reef_address_parse_inet(given[i].text, &address), 0);
+		assert_int_equal(reef_address_is_loopback(&address),
+				 given[i].is_loopback);
+	}
+	assert_int_equal(reef_address_parse_unix("@x", &address), 0);
+	assert_true(reef_address_is_loopback(&address));
+	/* Not connected: not known, so it is taken for a stranger's. */
+	assert_false(reef_socket_is_loopback(-1));
+}
+
 static int connect_fully(const struct reef_address *address)
 {
 	struct pollfd pollfd = {.events = POLLOUT};
@@ -259,6 +291,7 @@ int main(void)
 		cmocka_unit_test(socket_inet_address_round_trip),
 		cmocka_unit_test(socket_inet_nonsense_refused),
 		cmocka_unit_test(socket_unix_address_round_trip),
+		cmocka_unit_test(socket_loopback_addresses_known),
 		cmocka_unit_test(socket_tcp_real_port_reported),
 		cmocka_unit_test(socket_unix_file_private_and_removed),
 		cmocka_unit_test(socket_unix_stale_file_replaced),

@@ -190,6 +190,35 @@ static void wire_welcome_round_trip_checked(void **state)
 			 -REEF_EPROTO);
 }
 
+static void wire_psk_round_trip_checked(void **state)
+{
+	struct reef_wire_psk in = {.session = 7, .identity = "someone"}, out;
+	uint8_t bytes[REEF_WIRE_PSK_SIZE], bad[REEF_WIRE_PSK_SIZE];
+
+	reef_wire_psk_encode(&in, bytes);
+	assert_int_equal(reef_wire_psk_decode(bytes, sizeof(bytes), &out), 0);
+	assert_int_equal(out.session, 7);
+	assert_string_equal(out.identity, "someone");
+	assert_int_equal(reef_wire_psk_decode(bytes, sizeof(bytes) - 1, &out),
+			 -REEF_EPROTO);
+	/* The magic, a session 0, a control character, no end, no beginning. */
+	for (size_t at = 0; at < 5; at++) {
+		memcpy(bad, bytes, sizeof(bad));
+		if (at == 0)
+			bad[0] ^= 1;
+		if (at == 1)
+			bad[4] = 0;
+		if (at == 2)
+			bad[9] = 1;
+		if (at == 3)
+			memset(bad + 8, 'x', 64);
+		if (at == 4)
+			bad[8] = 0;
+		assert_int_equal(reef_wire_psk_decode(bad, sizeof(bad), &out),
+				 -REEF_EPROTO);
+	}
+}
+
 static void wire_key_zero_refused(void **state)
 {
 	uint8_t bytes[REEF_WIRE_KEY_SIZE];
@@ -416,6 +445,7 @@ int main(void)
 		cmocka_unit_test(wire_identity_length_bounded),
 		cmocka_unit_test(wire_challenge_round_trip_checked),
 		cmocka_unit_test(wire_welcome_round_trip_checked),
+		cmocka_unit_test(wire_psk_round_trip_checked),
 		cmocka_unit_test(wire_key_zero_refused),
 		cmocka_unit_test(wire_attached_fields_checked),
 		cmocka_unit_test(wire_bye_codes_checked),

@@ -63,6 +63,10 @@ struct reef_options {
 	const char *name;    /* of this program, for `reef status`; its own */
 	const char *fabrics; /* blank-separated, to choose from; $REEF_FABRICS,
 			      * else all */
+	/* Whether what crosses tcp is encrypted: "auto", unless the peer's
+	 * address is a loopback one, "yes" or "no"; $REEF_TLS, else auto. The
+	 * pool's servers decide for themselves; they must agree. */
+	const char *tls;
 	uint64_t timeout_ns; /* to find and join the pool; 10 s */
 	/* How long a call waits for a node and a broker that are both out of
 	 * reach; 30 s. As the first handle of the process has it. */
@@ -78,8 +82,9 @@ struct reef_options {
  *                  "reef://" may be left out
  * The first handle of a process joins the pool, the others cost no message.
  * -EINVAL: no such target.  -ECONNREFUSED, -ENOENT: nobody is there.
- * -ETIMEDOUT.  -REEF_EAUTH: the key is not right.  -EACCES: a credential that
- * others may read, or none.  -ENOSPC: too many sessions. */
+ * -ETIMEDOUT.  -REEF_EAUTH: the key is not right.  -REEF_ETLS: the pool wants
+ * TLS and this program does not, or the other way round.  -EACCES: a credential
+ * that others may read, or none.  -ENOSPC: too many sessions. */
 REEF_API int reef_open(const char *target, const struct reef_options *options,
 		       struct reef **out);
 
@@ -150,11 +155,11 @@ REEF_API int reef_space_list(struct reef *reef,
  * ends with this session unless it is kept. Where there is no room, but memory
  * that was freed with REEF_FREE_LATER is about to come back, and the caller is
  * not itself inside reef_enter, it waits for that: some milliseconds, or, after
- * a death or while somebody does not leave, up to three leases and two seconds
- * in which the process ran. Where no node has come to the pool yet, it waits
- * for the first as long as the client has patience. -ENOSPC: the pool is full.
- * -EDQUOT: over the space's quota. -EINVAL: size 0 or larger than an extent can
- * be (4 GiB).  -EACCES: only reading is granted.
+ * a death or while somebody does not leave, up to three leases and two seconds.
+ * Where no node has come to the pool yet, it waits for the first as long as the
+ * client has patience. -ENOSPC: the pool is full.  -EDQUOT: over the space's
+ * quota. -EINVAL: size 0 or larger than an extent can be (4 GiB).  -EACCES:
+ * only reading is granted.
  */
 REEF_API int reef_alloc(struct reef_space *space, uint64_t size,
 			uint64_t *address);

@@ -97,6 +97,11 @@ static int connect_failed(const char *name,
 		return operate_say(name, "the broker does not take this "
 					 "credential: it was revoked, or is "
 					 "another pool's");
+	case -REEF_ETLS:
+		return operate_say(name,
+				   "%s: the broker and this command disagree "
+				   "about encryption; see --tls",
+				   addresses);
 	case -EINVAL:
 		return operate_say(name, "%s: is neither local nor HOST:PORT",
 				   settings->pool ? settings->pool : "local");
@@ -131,6 +136,7 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 		.broker = addresses,
 		.credential = &credential,
 		.kinds = settings->fabrics,
+		.tls = settings->tls,
 	};
 	int rc;
 
@@ -153,6 +159,7 @@ int operate_open(const char *name, const struct reef_settings *settings,
 	const struct reef_options options = {
 		.credential = settings->credential,
 		.fabrics = settings->fabrics,
+		.tls = settings->tls,
 		.name = program,
 	};
 	int rc;
@@ -161,7 +168,7 @@ int operate_open(const char *name, const struct reef_settings *settings,
 	if (settings->run && setenv("REEF_RUN", settings->run, 1))
 		return operate_failed(name, settings->run, -errno);
 	rc = reef_open(settings->pool, &options, out);
-	if (rc == -ENOENT || rc == -ECONNREFUSED)
+	if (rc == -ENOENT || rc == -ECONNREFUSED || rc == -REEF_ETLS)
 		return connect_failed(name, settings,
 				      settings->pool ? settings->pool : "", rc);
 	return rc ? operate_failed(name, "the pool", rc) : -1;

@@ -31,6 +31,7 @@ door_options(const struct reef_settings *settings)
 		.pool = settings->pool,
 		.credential = settings->credential,
 		.fabrics = settings->fabrics,
+		.pool_tls = settings->tls,
 		.space = redis->space,
 		.listen = redis->listen,
 		.unix_path = redis->unix_path,

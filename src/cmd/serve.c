@@ -302,6 +302,10 @@ static int report_refused(const struct server *server)
 	case -REEF_EVERSION:
 		return operate_say(server->name, "the broker speaks %s",
 				   "another version of the protocol");
+	case -REEF_ETLS:
+		return operate_say(server->name,
+				   "the broker and this node disagree about "
+				   "encryption; see --tls");
 	default:
 		return 0;
 	}
@@ -336,7 +340,7 @@ static int fill_words(const struct server *server, struct child *child,
 	words[count++] = credential;
 	for (setting = 0; setting < REEF_SET_COUNT; setting++) {
 		if (setting != REEF_SET_RUN && setting != REEF_SET_FABRICS &&
-		    setting != REEF_SET_LOG &&
+		    setting != REEF_SET_TLS && setting != REEF_SET_LOG &&
 		    !(with_redis && is_redis_setting(setting)))
 			continue;
 		text = reef_config_text(settings->config, setting);
@@ -485,6 +489,7 @@ static void fill_options(struct server *server)
 	options->mesh.kinds = settings->fabrics;
 	options->mesh.fabric.spin_ns = settings->spin_ns;
 	options->mesh.fabric.silence_ns = settings->silence_ns;
+	reef_tls_use_parse(settings->tls, &options->mesh.fabric.tls);
 	options->broker.listen =
 		listen_addresses(settings, REEF_SET_LISTEN, settings->listen);
 	options->node.listen = listen_addresses(settings, REEF_SET_NODE_LISTEN,

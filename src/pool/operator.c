@@ -119,11 +119,13 @@ static int connect_errand(struct errand *errand)
 int reef_operator_open(const struct reef_operator_options *options,
 		       struct reef_operator **out)
 {
-	const struct reef_mesh_options mesh = {.kinds = options->kinds};
+	struct reef_mesh_options mesh = {.kinds = options->kinds};
 	struct errand errand = {.run = connect_errand, .options = options};
 	struct reef_operator *op;
-	int rc;
+	int rc = reef_tls_use_parse(options->tls, &mesh.fabric.tls);
 
+	if (rc)
+		return rc;
 	op = calloc(1, sizeof(*op));
 	if (!op)
 		return -ENOMEM;

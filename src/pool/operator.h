@@ -19,6 +19,7 @@ struct reef_operator_options {
 	const char *broker; /* addresses; several places separated by ',' */
 	const struct reef_credential *credential;
 	const char *kinds;   /* fabrics; NULL: all there are */
+	const char *tls;     /* auto, yes or no; NULL: auto */
 	uint64_t timeout_ns; /* of each call, and to connect; 0: 5 s */
 };
 

@@ -132,6 +132,8 @@ static const char *check_name(const char *text)
 	return size > NAME_MOST ? "is longer than 63 characters" : NULL;
 }
 
+/* The words stand in the order of enum reef_tls_use. */
+static const char *const tls_words[] = {"auto", "yes", "no", NULL};
 static const char *const huge_words[] = {"auto", "on", "off", NULL};
 /* The words stand in the order of enum reef_log_level. */
 static const char *const log_words[] = {"debug", "info", "warning", "error",
@@ -224,6 +226,16 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.check = check_fabric,
 			.uses = ANYONE,
 			.help = "shm, tcp, verbs: which to use; all",
+		},
+	[REEF_SET_TLS] =
+		{
+			.name = "tls",
+			.variable = "REEF_TLS",
+			.type = REEF_CONFIG_CHOICE,
+			.initial = "auto",
+			.choices = tls_words,
+			.uses = ANYONE,
+			.help = "encrypt tcp: auto: but on loopback; yes, no",
 		},
 	[REEF_SET_NAME] =
 		{
@@ -681,6 +693,7 @@ static void read_settings(struct reef_settings *out)
 	out->pool = reef_config_text(config, REEF_SET_POOL);
 	out->credential = reef_config_text(config, REEF_SET_CREDENTIAL);
 	out->fabrics = reef_config_text(config, REEF_SET_FABRICS);
+	out->tls = reef_config_text(config, REEF_SET_TLS);
 	out->name = reef_config_text(config, REEF_SET_NAME);
 	out->lend = reef_config_number(config, REEF_SET_LEND);
 	out->extent_size = reef_config_number(config, REEF_SET_EXTENT_SIZE);

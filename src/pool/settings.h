@@ -34,6 +34,7 @@ enum reef_settings_index {
 	REEF_SET_POOL,
 	REEF_SET_CREDENTIAL,
 	REEF_SET_FABRICS,
+	REEF_SET_TLS,
 	REEF_SET_NAME,
 	REEF_SET_LEND,
 	REEF_SET_EXTENT_SIZE,
@@ -86,6 +87,7 @@ struct reef_settings {
 	const char *pool;	/* as reef_open has it; NULL: the default */
 	const char *credential; /* file with a user's; NULL: the default */
 	const char *fabrics;	/* blank-separated; NULL: all */
+	const char *tls;	/* auto, yes or no */
 	const char *name;	/* of the node */
 	uint64_t lend, extent_size;
 	enum reef_huge_pages huge_pages;

@@ -418,6 +418,31 @@ def check_addresses_without_fabric(pool):
     assert node.stop() == 0 and broker.stop() == 0, (node.error, broker.error)
 
 
+def check_encryption(pool):
+    """tls = yes for all of a pool on loopback; who says otherwise is told."""
+    broker = pool.broker(REEF_TLS="yes")
+    key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
+    node = pool.node("far", *key, broker=pool.tcp, REEF_TLS="yes")
+    pool.node_is("far", "ok")
+    far = ["--pool", "reef://" + pool.tcp[4:],
+           "--credential", pool.run + "/owner.credential"]
+    assert "over tcp" in pool.do("status", *far, "--tls", "yes")
+    pool.do("space", "create", "a")
+    pool.do("map", "put", "a", "m", "k", "one", *far,
+            "--fabrics", "tcp", REEF_TLS="yes")
+    assert pool.do("map", "get", "a", "m", "k", *far, "--fabrics", "tcp",
+                   "--tls", "yes") == "one\n"
+    for tls in ("auto", "no"):
+        for order in (("status",), ("map", "get", "a", "m", "k")):
+            pool.refused(*order, *far, "--fabrics", "tcp", "--tls", tls,
+                         text="disagree about encryption; see --tls")
+    pool.refused("node", "--name", "other", "--broker", pool.tcp,
+                 "--run", pool.home + "/run-other", *key,
+                 text="disagree about encryption; see --tls")
+    pool.refused("status", "--tls", "maybe", status=2, text="tls")
+    assert node.stop() == 0 and broker.stop() == 0, (node.error, broker.error)
+
+
 def check_drain(pool):
     pool.broker()
     key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]

@@ -79,7 +79,6 @@ struct broker_session {
 	uint64_t looked;    /* its word then */
 	bool hurries;	    /* its word says that it waits for memory */
 	uint64_t waiting;   /* bytes that it says it has freed and cannot use */
-	bool gives;	    /* it says that it is about to give memory away */
 	uint64_t behind_ns; /* `oldest` is behind since then; 0: it is not */
 	uint32_t unchanged; /* samples: (1) */
 	uint32_t pinning;   /* samples: (10) */
@@ -144,7 +143,7 @@ struct broker_extent {
 	bool closed;   /* withdrawn from clients, or being so: move.c */
 	bool rekeying; /* and by rekey.c, which opens it again */
 	bool revoking; /* on its way back to its owner: reclaim.c */
-	struct reef_extent_keys keys;
+	uint64_t keys[REEF_DOORS_MAX];
 };
 
 struct broker_event {
@@ -423,10 +422,9 @@ int broker_session_recover(struct reef_broker *broker, uint32_t session);
 /* Somebody has come who can help with that, in this space or in all (0): who
  * waits for help asks again at once. Never waits. */
 void broker_helper_came(struct reef_broker *broker, uint32_t space);
-/* What is STUCK in a space is tried once more; it never waits. */
-void broker_recovery_retry(struct reef_broker *broker, uint32_t space);
-/* A node has come back: that, in all spaces with memory there. */
-void broker_recovery_node_came(struct reef_broker *broker, uint32_t node);
+/* A node has come back: what is STUCK in spaces with memory there is tried once
+ * more. Never waits. */
+void broker_recovery_retry(struct reef_broker *broker, uint32_t node);
 
 /* --- nodes.c --- */
 
@@ -461,7 +459,7 @@ int broker_space_remove(struct reef_broker *broker, uint32_t space,
 struct broker_extent *broker_extent_find(struct reef_broker *broker,
 					 uint32_t number);
 int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
-			   const struct reef_extent_keys *keys);
+			   const uint64_t keys[REEF_DOORS_MAX]);
 /* An extent is withdrawn from clients, or about to be. */
 void broker_extent_set_closed(struct reef_broker *broker, uint32_t number);
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);

@@ -1,10 +1,11 @@
 /* open.c - reef_open: from a target to a pool.
  *
- * A process has one client for each target, credential and choice of fabrics,
- * which its handles share. The list of them is under a lock that is held while
- * a client (and an embedded pool) is started, not while it joins: whoever opens
- * a handle meanwhile waits for the same join. A failed one is found by nobody
- * any more, and goes with its last handle. In a forked child the list is empty.
+ * A process has one client for each target, credential and choice of fabrics
+ * and of TLS, which its handles share. The list of them is under a lock that is
+ * held while a client (and an embedded pool) is started, not while it joins:
+ * whoever opens a handle meanwhile waits for the same join. A failed one is
+ * found by nobody any more, and goes with its last handle. In a forked child
+ * the list is empty.
  */
 #include "pool/client/open.h"
 
@@ -22,7 +23,7 @@
 
 /* What reef_open was asked for. */
 struct request {
-	const char *target, *credential, *fabrics, *name;
+	const char *target, *credential, *fabrics, *tls, *name;
 	uint64_t timeout_ns, patience_ns;
 };
 
@@ -106,8 +107,10 @@ static int start_client(struct open_pool *pool, const struct request *request)
 	};
 	const char *target = request->target;
 	uint64_t size;
-	int rc;
+	int rc = reef_tls_use_parse(request->tls, &mesh.fabric.tls);
 
+	if (rc)
+		return rc;
 	if (!strncmp(target, "embedded:", 9)) {
 		mesh.kinds = "shm";
 		rc = reef_size_parse(target + 9, &size);
@@ -158,9 +161,10 @@ static int find_or_start(const struct request *request, struct open_pool **out)
 	char *key;
 	int rc = 0;
 
-	if (asprintf(&key, "%s\n%s\n%s", request->target,
+	if (asprintf(&key, "%s\n%s\n%s\n%s", request->target,
 		     request->credential ? request->credential : "",
-		     request->fabrics ? request->fabrics : "") < 0)
+		     request->fabrics ? request->fabrics : "",
+		     request->tls ? request->tls : "") < 0)
 		return -ENOMEM;
 	pthread_mutex_lock(&lock);
 	for (pool = pools; pool; pool = pool->next)
@@ -214,6 +218,7 @@ int reef_open(const char *target, const struct reef_options *options,
 		.credential =
 			choose_setting(given->credential, "REEF_CREDENTIAL"),
 		.fabrics = choose_setting(given->fabrics, "REEF_FABRICS"),
+		.tls = choose_setting(given->tls, "REEF_TLS"),
 		.name = given->name ? given->name
 				    : program_invocation_short_name,
 		.timeout_ns = given->timeout_ns,

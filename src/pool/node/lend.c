@@ -167,8 +167,7 @@ void node_memory_give(struct reef_node *node, struct node_extent *extent)
 
 int node_expose(struct reef_node *node, struct node_extent *extent)
 {
-	struct reef_region *region;
-	uint32_t i;
+	uint32_t i, fabric;
 	int rc;
 
 	for (i = 0; i < reef_mesh_count(node->options.mesh); i++) {
@@ -179,13 +178,12 @@ int node_expose(struct reef_node *node, struct node_extent *extent)
 		if (rc)
 			return rc;
 	}
-	extent->keys = (struct reef_extent_keys){0};
+	memset(extent->keys, 0, sizeof(extent->keys));
 	for (i = 0; i < node->doors; i++) {
-		region = extent->regions[node->door_fabric[i]];
-		if (!region)
-			continue;
-		extent->keys.keys[i] = reef_region_key(region);
-		extent->keys.read_keys[i] = reef_region_read_key(region);
+		fabric = node->door_fabric[i];
+		if (extent->regions[fabric])
+			extent->keys[i] =
+				reef_region_key(extent->regions[fabric]);
 	}
 	extent->exposed = true;
 	return 0;

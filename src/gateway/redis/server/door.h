@@ -23,6 +23,7 @@
 /* Zero means the default. */
 struct redis_door_options {
 	const char *pool, *credential, *fabrics; /* as reef_open has them */
+	const char *pool_tls;			 /* to the pool; the same */
 	const char *space;			 /* "redis"; made if missing */
 	const char *listen; /* "HOST:PORT ...", blank-separated; NULL: none */
 	const char *unix_path; /* NULL: none */

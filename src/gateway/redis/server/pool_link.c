@@ -37,6 +37,7 @@ int redis_link_open(const struct redis_door_options *options,
 	const struct reef_options open_options = {
 		.credential = options->credential,
 		.fabrics = options->fabrics,
+		.tls = options->pool_tls,
 		.name = "redis",
 		.timeout_ns = timeout_ns,
 		.patience_ns = PATIENCE,

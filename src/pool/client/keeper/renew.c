@@ -21,9 +21,7 @@
  *     noted.
  * (4) Who has no room at all says so beside the word, by the same rule as (1),
  *     and how many bytes wait: the broker then ends whoever holds everybody up
- *     for longer than a lease (lease.c, rule 10), and tells operators.
- * (5) A janitor says so there while it has memory to give away, or may have:
- *     whoever has no room then waits for it. */
+ *     for longer than a lease (lease.c, rule 10), and tells operators. */
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
@@ -258,9 +256,7 @@ static uint64_t waiting_word(struct reef_client *client)
 		word += atomic_load_explicit(&space->waiting,
 					     memory_order_relaxed);
 	pthread_mutex_unlock(&client->lock);
-	word &= REEF_RENEWAL_BYTES;
-	if (client->janitor && (word || client->giving))
-		word |= REEF_RENEWAL_GIVES;
+	word &= ~REEF_RENEWAL_LACKS;
 	if (atomic_load(&client->lacks_epoch) >
 	    atomic_load(&client->safe_epoch))
 		word |= REEF_RENEWAL_LACKS;
@@ -344,7 +340,6 @@ static bool is_still(struct reef_client *client,
 
 static int renew_once(struct reef_client *client)
 {
-	uint64_t asked_ns = reef_now_ns();
 	struct renewal renewal;
 	int rc;
 
@@ -357,16 +352,11 @@ static int renew_once(struct reef_client *client)
 	if (renewal.header.broker_epoch < client->broker_epoch ||
 	    is_still(client, &renewal.header))
 		return -ESTALE;
-	/* Whoever waits for memory must not hear that epochs have passed before
-	 * it hears that they did as our session is over. */
-	note_slot(client, &renewal.slot);
-	if (client_over(client))
-		return 0;
 	note_shorts(client, &renewal.header);
 	note_epochs(client, &renewal.header);
 	note_hurry(client, renewal.header.hurry_ns,
 		   (uint32_t)renewal.words.word);
-	atomic_store(&client->looked_ns, asked_ns);
+	note_slot(client, &renewal.slot);
 	return 0;
 }
 

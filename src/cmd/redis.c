@@ -45,6 +45,8 @@ door_options(const struct reef_settings *settings)
 		.limits.query_max = redis->query_max,
 		.output_soft = redis->output_soft,
 		.output_max = redis->output_max,
+		.memory_max =
+			redis->memory_max ? redis->memory_max : UINT64_MAX,
 	};
 }
 

@@ -7,6 +7,7 @@
 #include "base/mutant.h"
 #include "index/hash/near.h"
 #include "kv/internal.h"
+#include "kv/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -194,8 +195,10 @@ static void end_item(struct reef_map *map, struct hash_reading *reading,
 	if (!rc)
 		fill_value(map, reading, &item->value);
 	if (rc == -EAGAIN)
-		rc = get_slowly(map, item->key, item->key_size, USE,
-				&item->value);
+		rc = get_slowly(map, item->key, item->key_size,
+				reading->value_most ? LOOK : USE, &item->value);
+	else if (!rc && hash_reading_skips(reading, item->value.size))
+		item->value.bytes = NULL;
 	item->status = rc;
 	map->gets++;
 	map->hits += !rc;
@@ -222,14 +225,17 @@ static void note_uses(struct reef_map *map, const struct hash_reading *readings,
 }
 
 static int get_together(struct reef_map *map, struct hash_reading *readings,
-			struct reef_map_item *items, uint32_t count)
+			struct reef_map_item *items, uint32_t count,
+			uint32_t most)
 {
 	uint32_t i;
 	int rc;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
 		begin_reading(&readings[i], items[i].key, items[i].key_size,
 			      &items[i].value);
+		readings[i].value_most = most;
+	}
 	map_refresh_tick(map);
 	reef_enter(map->reef);
 	rc = hash_get(map->table, readings, count);
@@ -260,8 +266,9 @@ static uint32_t count_together(struct reef_map *map,
 	return i;
 }
 
-int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
-		      uint32_t count)
+/* most: longer values are not read; 0: all are. */
+static int get_many(struct reef_map *map, struct reef_map_item *items,
+		    uint32_t count, uint32_t most)
 {
 	struct hash_reading *readings = map->readings;
 	uint32_t some;
@@ -275,7 +282,7 @@ int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
 	for (; count && !rc; count -= some, items += some) {
 		some = count_together(map, items, count);
 		if (some) {
-			rc = get_together(map, readings, items, some);
+			rc = get_together(map, readings, items, some, most);
 			continue;
 		}
 		items->status = -EINVAL;
@@ -288,4 +295,16 @@ int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
 	else
 		map->readings = readings;
 	return rc;
+}
+
+int reef_map_get_many(struct reef_map *map, struct reef_map_item *items,
+		      uint32_t count)
+{
+	return get_many(map, items, count, 0);
+}
+
+int map_get_many_short(struct reef_map *map, struct reef_map_item *items,
+		       uint32_t count, uint32_t most)
+{
+	return get_many(map, items, count, most);
 }

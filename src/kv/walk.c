@@ -4,6 +4,7 @@
  * lower 28 bits. Whoever brings one may have made it up: any number is some
  * place, or the end. */
 #include "kv/internal.h"
+#include "kv/pieces.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -155,23 +156,32 @@ static int note_any(void *context, const struct hash_entry *entry)
 	return map_doomed_note(context, entry);
 }
 
-int reef_map_clear(struct reef_map *map)
+int map_clear_some(struct reef_map *map, uint64_t *cursor)
 {
 	struct map_doomed doomed = {0};
-	uint64_t cursor = 0;
-	int rc, removed = 0;
+	uint64_t next = *cursor;
+	int rc =
+		map_walk(map, &next, STEPS, HASH_WALK_HEADS, note_any, &doomed);
 
-	do {
-		rc = map_walk(map, &cursor, STEPS, HASH_WALK_HEADS, note_any,
-			      &doomed);
-		if (!rc)
-			removed = map_doomed_remove(map, &doomed, true);
-	} while (!rc && removed >= 0 && cursor);
+	if (!rc)
+		rc = map_doomed_remove(map, &doomed, true);
 	map_doomed_free(&doomed);
 	map_account_flush(map);
-	if (rc)
+	if (rc < 0)
 		return rc;
-	return removed < 0 ? removed : 0;
+	*cursor = next;
+	return 0;
+}
+
+int reef_map_clear(struct reef_map *map)
+{
+	uint64_t cursor = 0;
+	int rc;
+
+	do
+		rc = map_clear_some(map, &cursor);
+	while (!rc && cursor);
+	return rc;
 }
 
 /* --- statistics --- */

@@ -472,6 +472,16 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = DOOR,
 			.help = "unread answers at which a client is closed",
 		},
+	[REEF_SET_REDIS_MEMORY_MAX] =
+		{
+			.name = "redis-memory-max",
+			.variable = "REEF_REDIS_MEMORY_MAX",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "1G",
+			.most = SIZE_MOST,
+			.uses = DOOR,
+			.help = "bytes of all its clients, 0: no limit",
+		},
 	[REEF_SET_SPIN] =
 		{
 			.name = "spin",
@@ -678,6 +688,7 @@ static void read_redis(const struct reef_config *config,
 	out->output_soft =
 		reef_config_number(config, REEF_SET_REDIS_OUTPUT_SOFT);
 	out->output_max = reef_config_number(config, REEF_SET_REDIS_OUTPUT_MAX);
+	out->memory_max = reef_config_number(config, REEF_SET_REDIS_MEMORY_MAX);
 }
 
 static void read_settings(struct reef_settings *out)

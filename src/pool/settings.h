@@ -58,6 +58,7 @@ enum reef_settings_index {
 	REEF_SET_REDIS_QUERY_MAX,
 	REEF_SET_REDIS_OUTPUT_SOFT,
 	REEF_SET_REDIS_OUTPUT_MAX,
+	REEF_SET_REDIS_MEMORY_MAX,
 	REEF_SET_SPIN,
 	REEF_SET_SILENCE,
 	REEF_SET_LOG,
@@ -73,6 +74,7 @@ struct reef_redis_settings {
 	uint32_t databases, threads, clients_max; /* threads 0: by machine */
 	uint64_t idle_ns, keepalive_ns;		  /* 0: never */
 	uint64_t query_max, output_soft, output_max;
+	uint64_t memory_max; /* 0: none */
 };
 
 /* All settings. Their texts belong to the configuration. */

@@ -322,8 +322,9 @@ int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
 		return 0;
 	/* An entry that a slot names does not change: what is not wanted need
 	 * not be read, nor its checksum be known. */
-	if (size > got && reading->blind &&
-	    HASH_ENTRY_HEAD + (size_t)reading->key_size <= got)
+	if (size > got && HASH_ENTRY_HEAD + (size_t)reading->key_size <= got &&
+	    hash_reading_skips(reading,
+			       size - HASH_ENTRY_HEAD - reading->key_size))
 		return hash_entry_is_ours(table, reading->room);
 	if (size > got) {
 		rc = read_rest(table, reading, at, got, size);

@@ -68,6 +68,7 @@ static void prepare_entries(struct many *many)
 		many->readings[i].key = change->key;
 		many->readings[i].key_size = change->key_size;
 		many->readings[i].blind = change->blind;
+		many->readings[i].value_most = 0;
 		many->readings[i].losses = 0;
 		change->status = -EAGAIN;
 		if (change->key_size > HASH_KEY_MAX ||

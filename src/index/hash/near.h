@@ -192,7 +192,7 @@ static inline bool hash_near_copy_value(struct hash_reading *reading,
 	const void *value = reading->entry.value;
 
 	reading->entry.value = NULL;
-	if (reading->blind)
+	if (hash_reading_skips(reading, reading->entry.value_size))
 		return true;
 	/* One byte more, so that there is a room even for an empty value. */
 	if (grows ? unlikely(hash_reading_room(reading,

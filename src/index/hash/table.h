@@ -110,6 +110,8 @@ struct hash_reading {
 	uint8_t phase;
 	bool to_change;
 	bool blind; /* its value is not wanted: entry.value may be NULL */
+	/* A longer value is not wanted, either; 0: any is. */
+	uint32_t value_most;
 };
 /* What must be set of a reading; room: from malloc, or NULL. */
 static inline void hash_reading_begin(struct hash_reading *reading,
@@ -123,6 +125,14 @@ static inline void hash_reading_begin(struct hash_reading *reading,
 	reading->losses = 0;
 	reading->to_change = false;
 	reading->blind = false;
+	reading->value_most = 0;
+}
+/* True if a value of that size need not be read. */
+static inline bool hash_reading_skips(const struct hash_reading *reading,
+				      size_t value_size)
+{
+	return reading->blind ||
+	       (reading->value_most && value_size > reading->value_most);
 }
 void hash_reading_free(struct hash_reading *reading);
 

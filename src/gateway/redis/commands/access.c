@@ -3,6 +3,7 @@
 
 #include "gateway/redis/commands/transactions.h"
 #include "gateway/redis/server/door.h"
+#include "kv/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
  * given back. */
 #define ROOM_KEPT_MAX (1u << 20)
 #define ITEM_ROOM_KEPT_MAX (64u << 10)
+/* Longer values are read one by one: there is memory for the others. */
+#define SHORT_MAX (64u << 10)
 
 /* --- what goes wrong --- */
 
@@ -386,32 +389,79 @@ int redis_delete(struct redis_thread *thread, struct redis_client *client,
 
 /* --- several keys --- */
 
-int redis_read_many(struct redis_thread *thread, struct redis_client *client,
-		    struct reef_map *map, const struct redis_bytes *keys,
-		    uint32_t count)
+/* Read an item without counting it as a use, unless it is long. */
+static int peek_short(struct reef_map *map, struct reef_map_item *item)
 {
-	struct reef_map_item *item;
-	uint32_t i;
-	int rc = 0;
+	int rc = reef_map_look(map, item->key, item->key_size, &item->value);
 
-	for (i = 0; i < count; i++) {
-		item = &thread->items[i];
-		item->key = keys[i].bytes;
-		item->key_size = keys[i].size;
-		if (client->no_touch)
-			item->status = reef_map_peek(
-				map, item->key, item->key_size, &item->value);
-	}
-	if (!client->no_touch)
-		rc = reef_map_get_many(map, thread->items, count);
-	for (i = 0; i < count && client->watches && !rc; i++) {
+	if (rc || item->value.size > SHORT_MAX)
+		return rc;
+	return reef_map_peek(map, item->key, item->key_size, &item->value);
+}
+
+/* Tell the transaction which versions were seen. */
+static void note_items(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_bytes *keys, uint32_t count)
+{
+	const struct reef_map_item *item;
+	uint32_t i;
+
+	for (i = 0; i < count && client->watches; i++) {
 		item = &thread->items[i];
 		if (item->status == 0 || item->status == -ENOENT)
 			redis_transaction_saw(
 				client, client->db, &keys[i],
 				item->status ? 0 : item->value.version);
 	}
+}
+
+static void set_item(struct reef_map_item *item, const struct redis_bytes *key)
+{
+	item->key = key->bytes;
+	item->key_size = key->size;
+}
+
+int redis_read_many(struct redis_thread *thread, struct redis_client *client,
+		    struct reef_map *map, const struct redis_bytes *keys,
+		    uint32_t count)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; i < count; i++) {
+		set_item(&thread->items[i], &keys[i]);
+		if (client->no_touch)
+			thread->items[i].status =
+				peek_short(map, &thread->items[i]);
+	}
+	if (!client->no_touch)
+		rc = map_get_many_short(map, thread->items, count, SHORT_MAX);
+	if (!rc)
+		note_items(thread, client, keys, count);
 	return rc;
+}
+
+int redis_read_long(struct redis_thread *thread, struct redis_client *client,
+		    struct reef_map *map, const struct redis_bytes *key)
+{
+	struct reef_map_item *item = &thread->items[0];
+	int rc = 0;
+
+	set_item(item, key);
+	if (client->no_touch)
+		item->status = reef_map_peek(map, item->key, item->key_size,
+					     &item->value);
+	else
+		rc = reef_map_get_many(map, item, 1);
+	if (!rc)
+		note_items(thread, client, key, 1);
+	return rc;
+}
+
+bool redis_item_is_long(const struct redis_thread *thread, uint32_t index)
+{
+	return !thread->items[index].status &&
+	       !thread->items[index].value.bytes;
 }
 
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,

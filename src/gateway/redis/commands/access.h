@@ -53,10 +53,16 @@ int redis_delete(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key);
 
 /* Read some keys, at most REDIS_MANY_MAX, into thread->items, each with its
- * status. 0, or what hit all of them, not answered. */
+ * status; long values are not read. 0, or what hit all of them, not answered.
+ */
 int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 		    struct reef_map *map, const struct redis_bytes *keys,
 		    uint32_t count);
+/* Read one key, however long its value, into the first of thread->items. */
+int redis_read_long(struct redis_thread *thread, struct redis_client *client,
+		    struct reef_map *map, const struct redis_bytes *key);
+/* True if the value of one of thread->items is long, and was not read. */
+bool redis_item_is_long(const struct redis_thread *thread, uint32_t index);
 /* Answer one of thread->items, its value or null. 0, or the error, which is not
  * answered. */
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,

@@ -128,13 +128,18 @@ struct line {
 /* Lines about clients, in one text. */
 struct listing {
 	uint64_t now_ns;
-	uint64_t id; /* only this one; 0: all, sorted by id */
+	/* Only these, sorted; NULL: all. */
+	const int64_t *ids;
+	size_t id_count;
 	char *text;
 	size_t used, room;
 	struct line *lines;
 	size_t count, lines_room;
-	bool is_broken; /* no memory */
+	bool is_broken; /* no memory, or too long */
 };
+
+/* A text about all clients is no longer than that. */
+#define LISTING_MAX ((size_t)64 << 20)
 
 static void listing_free(struct listing *listing)
 {
@@ -152,6 +157,10 @@ add_text(struct listing *listing, const char *format, ...)
 	va_start(arguments, format);
 	size = (size_t)vsnprintf(NULL, 0, format, arguments) + 1;
 	va_end(arguments);
+	if (listing->is_broken || listing->used > LISTING_MAX) {
+		listing->is_broken = true;
+		return;
+	}
 	if (listing->room - listing->used < size) {
 		listing->room = 2 * listing->room + size + 512;
 		text = realloc(listing->text, listing->room);
@@ -252,6 +261,21 @@ static void add_client(struct listing *listing,
 	add_text(listing, "\n");
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+	const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static bool is_asked_for(const struct listing *listing, uint64_t id)
+{
+	const int64_t key = (int64_t)id;
+
+	return !listing->ids || bsearch(&key, listing->ids, listing->id_count,
+					sizeof(key), compare_ids);
+}
+
 static int list_thread(void *context, struct redis_thread *thread)
 {
 	const struct redis_client *client = thread->clients;
@@ -260,7 +284,7 @@ static int list_thread(void *context, struct redis_thread *thread)
 	size_t from;
 
 	for (; client && !listing->is_broken; client = client->next) {
-		if (listing->id && client->id != listing->id)
+		if (!is_asked_for(listing, client->id))
 			continue;
 		if (listing->count == listing->lines_room) {
 			listing->lines_room = 2 * listing->lines_room + 16;
@@ -288,27 +312,46 @@ static int compare_lines(const void *a, const void *b)
 	return left->id < right->id ? -1 : left->id > right->id;
 }
 
+static void sort_lines(struct listing *listing)
+{
+	if (listing->count)
+		qsort(listing->lines, listing->count, sizeof(*listing->lines),
+		      compare_lines);
+}
+
+/* Answer a text that add_text has made. */
+static void reply_text(struct redis_client *client,
+		       const struct listing *listing)
+{
+	if (listing->is_broken && listing->used > LISTING_MAX)
+		redis_reply_error(&client->reply,
+				  "ERR the list of clients is too long");
+	else if (listing->is_broken)
+		redis_reply_error(&client->reply, "OOM out of memory");
+	else
+		redis_reply_verbatim(&client->reply, listing->text,
+				     listing->used, "txt");
+}
+
+static void copy_line(struct listing *to, const struct listing *from,
+		      const struct line *line)
+{
+	add_text(to, "%.*s", (int)line->size, from->text + line->offset);
+}
+
 /* Answer the lines, those of the oldest clients first. */
 static void reply_listing(struct redis_client *client, struct listing *listing)
 {
-	char *text = malloc(listing->used + 1);
-	size_t i, used = 0;
+	struct listing sorted = {.is_broken = listing->is_broken,
+				 .used = listing->is_broken ? listing->used
+							    : 0};
+	size_t i;
 
-	if (!text || listing->is_broken) {
-		redis_reply_error(&client->reply, "OOM out of memory");
-		free(text);
-		return;
-	}
-	if (!listing->id && listing->count)
-		qsort(listing->lines, listing->count, sizeof(*listing->lines),
-		      compare_lines);
-	for (i = 0; i < listing->count; i++) {
-		memcpy(text + used, listing->text + listing->lines[i].offset,
-		       listing->lines[i].size);
-		used += listing->lines[i].size;
-	}
-	redis_reply_verbatim(&client->reply, text, used, "txt");
-	free(text);
+	sort_lines(listing);
+	for (i = 0; i < listing->count; i++)
+		copy_line(&sorted, listing, &listing->lines[i]);
+	reply_text(client, &sorted);
+	listing_free(&sorted);
 }
 
 static void client_info(struct redis_thread *thread,
@@ -319,11 +362,7 @@ static void client_info(struct redis_thread *thread,
 
 	(void)request;
 	add_client(&listing, client);
-	if (listing.is_broken)
-		redis_reply_error(&client->reply, "OOM out of memory");
-	else
-		redis_reply_verbatim(&client->reply, listing.text, listing.used,
-				     "txt");
+	reply_text(client, &listing);
 	listing_free(&listing);
 }
 
@@ -347,30 +386,58 @@ static bool parse_type(struct redis_client *client,
 	return *is_normal;
 }
 
+/* Answer the lines in the order of the ids, an id that was asked for twice
+ * twice. */
+static void reply_listing_of(struct redis_client *client,
+			     const struct redis_request *request,
+			     struct listing *listing)
+{
+	struct listing asked = {.is_broken = listing->is_broken};
+	const struct line *line;
+	struct line wanted;
+	int64_t id;
+	uint32_t i;
+
+	sort_lines(listing);
+	for (i = 3; i < request->argc && listing->count; i++) {
+		redis_integer_parse(request->argv[i].bytes,
+				    request->argv[i].size, &id);
+		wanted.id = (uint64_t)id;
+		line = bsearch(&wanted, listing->lines, listing->count,
+			       sizeof(wanted), compare_lines);
+		if (line)
+			copy_line(&asked, listing, line);
+	}
+	reply_text(client, &asked);
+	listing_free(&asked);
+}
+
 static void list_ids(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request,
 		     struct listing *listing)
 {
-	int64_t id;
+	const uint32_t count = request->argc - 3;
+	int64_t *ids = malloc(count * sizeof(*ids));
 	uint32_t i;
 
-	for (i = 3; i < request->argc; i++)
-		if (!redis_integer_parse(request->argv[i].bytes,
-					 request->argv[i].size, &id)) {
+	if (!ids) {
+		redis_reply_error(&client->reply, "OOM out of memory");
+		return;
+	}
+	for (i = 0; i < count; i++)
+		if (!redis_integer_parse(request->argv[3 + i].bytes,
+					 request->argv[3 + i].size, &ids[i])) {
 			redis_reply_error(&client->reply,
 					  "ERR Invalid client ID");
+			free(ids);
 			return;
 		}
-	for (i = 3; i < request->argc; i++) {
-		redis_integer_parse(request->argv[i].bytes,
-				    request->argv[i].size, &id);
-		listing->id = (uint64_t)id;
-		if (id > 0)
-			redis_door_each(thread->door, thread, list_thread,
-					listing);
-	}
-	listing->id = UINT64_MAX; /* not to be sorted: as asked for */
-	reply_listing(client, listing);
+	qsort(ids, count, sizeof(*ids), compare_ids);
+	listing->ids = ids;
+	listing->id_count = count;
+	redis_door_each(thread->door, thread, list_thread, listing);
+	reply_listing_of(client, request, listing);
+	free(ids);
 }
 
 static void client_list(struct redis_thread *thread,

@@ -15,9 +15,9 @@ static struct redis_command *const tables[] = {
 	redis_connection_commands,  redis_docs_commands,
 	redis_edit_commands,	    redis_info_commands,
 	redis_key_commands,	    redis_keyspace_commands,
-	redis_object_commands,	    redis_server_commands,
-	redis_string_commands,	    redis_string_many_commands,
-	redis_transaction_commands,
+	redis_object_commands,	    redis_scan_commands,
+	redis_server_commands,	    redis_string_commands,
+	redis_string_many_commands, redis_transaction_commands,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 
@@ -347,9 +347,41 @@ const struct redis_command *redis_dispatch_many(
 		       : NULL;
 }
 
+/* With a single key no command takes long. */
+bool redis_dispatch_is_long(const struct redis_client *client,
+			    const struct redis_request *request)
+{
+	const struct redis_command *command;
+
+	command = redis_command_find(request->argv[0].bytes,
+				     request->argv[0].size);
+	return command && command->flags & REDIS_LONG &&
+	       !(command->first_key && request->argc == 2) &&
+	       (!client->transaction || command->flags & REDIS_UNQUEUED);
+}
+
+/* Count requests that were run together, without those that were left. */
+static void count_many(struct redis_thread *thread,
+		       const struct redis_command *command,
+		       const struct redis_call *calls, uint32_t count)
+{
+	uint32_t i, done = 0;
+
+	for (i = 0; i < count; i++) {
+		if (calls[i].is_left)
+			continue;
+		calls[i].client->requests++;
+		done++;
+	}
+	thread->stats.batches++;
+	thread->stats.batched += done;
+	thread->stats.commands += done;
+	thread->stats.calls[command->index] += done;
+}
+
 void redis_run_many(struct redis_thread *thread,
 		    const struct redis_command *command,
-		    const struct redis_call *calls, uint32_t count)
+		    struct redis_call *calls, uint32_t count)
 {
 	uint64_t errors[REDIS_MANY_MAX];
 	uint32_t i;
@@ -357,18 +389,16 @@ void redis_run_many(struct redis_thread *thread,
 	reef_assert(count && count <= REDIS_MANY_MAX);
 	for (i = 0; i < count; i++) {
 		errors[i] = calls[i].client->reply.errors;
-		calls[i].client->requests++;
 		calls[i].client->command = command;
+		calls[i].is_left = false;
 	}
 	if (count == 1) {
+		calls->client->requests++;
 		redis_run(thread, calls->client, command, &calls->request);
 		return;
 	}
-	thread->stats.batches++;
-	thread->stats.batched += count;
-	thread->stats.commands += count;
-	thread->stats.calls[command->index] += count;
 	command->run_many(thread, calls, count);
+	count_many(thread, command, calls, count);
 	for (i = 0; i < count; i++) {
 		const struct redis_client *client = calls[i].client;
 

@@ -24,6 +24,9 @@ struct redis_thread;
 struct redis_call {
 	struct redis_client *client;
 	struct redis_request request;
+	/* Set by run_many: it was not done, since so much waits to be sent to
+	 * the client. All behind it of the same client are left, too. */
+	bool is_left;
 };
 
 /* Make the table ready; once, before any thread. */
@@ -36,11 +39,14 @@ void redis_dispatch(struct redis_thread *thread, struct redis_client *client,
  * dispatched by itself. */
 const struct redis_command *redis_dispatch_many(
 	const struct redis_client *client, const struct redis_request *request);
+/* True if the request is to be dispatched as a task (server/task.h). */
+bool redis_dispatch_is_long(const struct redis_client *client,
+			    const struct redis_request *request);
 /* Run requests for which redis_dispatch_many returned this command, at most
- * REDIS_MANY_MAX, as table.h allows for run_many. */
+ * REDIS_MANY_MAX, as table.h allows for run_many. Some may be left. */
 void redis_run_many(struct redis_thread *thread,
 		    const struct redis_command *command,
-		    const struct redis_call *calls, uint32_t count);
+		    struct redis_call *calls, uint32_t count);
 
 /* The name of a command, in lower case; of a subcommand its own. */
 const char *redis_command_name(const struct redis_command *command);
@@ -48,5 +54,7 @@ const char *redis_command_name(const struct redis_command *command);
 /* Leave MULTI, and forget what was watched: DISCARD, RESET, the end of the
  * client. */
 void redis_transaction_reset(struct redis_client *client);
+/* How many bytes of memory transaction and watched keys have. */
+uint64_t redis_transaction_memory(const struct redis_client *client);
 
 #endif

@@ -118,6 +118,17 @@ static void set_query_max(struct redis_thread *thread, int64_t value)
 	store_relaxed(&config_of(thread)->query_max, (uint64_t)value);
 }
 
+static void print_memory_max(const struct redis_thread *thread,
+			     char text[TEXT_SIZE])
+{
+	print_number(text, load_relaxed(&config_of(thread)->memory_max));
+}
+
+static void set_memory_max(struct redis_thread *thread, int64_t value)
+{
+	store_relaxed(&config_of(thread)->memory_max, (uint64_t)value);
+}
+
 static void print_databases(const struct redis_thread *thread,
 			    char text[TEXT_SIZE])
 {
@@ -174,6 +185,8 @@ static const struct parameter parameters[] = {
 	{"maxclients", INTEGER, 1, UINT32_MAX, NULL, print_maxclients,
 	 set_maxclients},
 	{"maxmemory", FIXED, 0, 0, "0", NULL, NULL},
+	{"maxmemory-clients", MEMORY, 0, INT64_MAX, NULL, print_memory_max,
+	 set_memory_max},
 	{"maxmemory-policy", FIXED, 0, 0, "noeviction", NULL, NULL},
 	{"notify-keyspace-events", FIXED, 0, 0, "", NULL, NULL},
 	{"port", FIXED, 0, 0, NULL, print_port, NULL},

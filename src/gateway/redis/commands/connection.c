@@ -79,6 +79,8 @@ const char *redis_name_fault(const struct redis_bytes *name)
 {
 	size_t i;
 
+	if (name->size > REDIS_NAME_MAX)
+		return "ERR Client names cannot be longer than 256 bytes.";
 	for (i = 0; i < name->size; i++)
 		if (name->bytes[i] < '!' || name->bytes[i] > '~')
 			return "ERR Client names cannot contain spaces, "

@@ -6,6 +6,10 @@
 
 #include "gateway/redis/commands/table.h"
 
+/* Bytes of a name, or of another text that a client says of itself: they are in
+ * every CLIENT LIST. */
+#define REDIS_NAME_MAX 256u
+
 /* What is wrong with a client's name, as an error to answer; NULL: nothing. */
 const char *redis_name_fault(const struct redis_bytes *name);
 

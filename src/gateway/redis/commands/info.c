@@ -72,6 +72,9 @@ static int add_thread(void *context, struct redis_thread *thread)
 	sum->query_limit_closed += stats->query_limit_closed;
 	sum->output_limit_closed += stats->output_limit_closed;
 	sum->auth_failed += stats->auth_failed;
+	sum->auth_refused += stats->auth_refused;
+	sum->pauses += stats->pauses;
+	sum->evicted_clients += stats->evicted_clients;
 	sum->batches += stats->batches;
 	sum->batched += stats->batched;
 	for (i = 0; i < REDIS_COMMANDS_MAX; i++) {
@@ -247,6 +250,7 @@ static void write_stats(struct info *info)
 	write_number(info, "sync_partial_err", 0);
 	write_number(info, "expired_keys", info->expired);
 	write_number(info, "evicted_keys", info->evicted);
+	write_number(info, "evicted_clients", stats->evicted_clients);
 	write_number(info, "keyspace_hits", stats->keyspace_hits);
 	write_number(info, "keyspace_misses", stats->keyspace_misses);
 	write_number(info, "pubsub_channels", 0);
@@ -258,6 +262,8 @@ static void write_stats(struct info *info)
 	write_number(info, "client_output_buffer_limit_disconnections",
 		     stats->output_limit_closed);
 	write_number(info, "acl_access_denied_auth", stats->auth_failed);
+	write_number(info, "reef_auth_refused", stats->auth_refused);
+	write_number(info, "reef_pauses", stats->pauses);
 	write_number(info, "reef_batches", stats->batches);
 	write_number(info, "reef_batched_commands", stats->batched);
 }

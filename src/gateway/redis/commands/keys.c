@@ -14,6 +14,8 @@ static void run_del(struct redis_thread *thread, struct redis_client *client,
 	int rc;
 
 	for (i = 1; i < request->argc; i++) {
+		if (!redis_pause(thread, client))
+			return;
 		rc = redis_delete(thread, client, &request->argv[i]);
 		if (rc < 0)
 			return;
@@ -31,6 +33,8 @@ static void reply_count(struct redis_thread *thread,
 	int rc;
 
 	for (i = 1; i < request->argc; i++) {
+		if (!redis_pause(thread, client))
+			return;
 		rc = is_use ? redis_touch(thread, client, &request->argv[i])
 			    : redis_peek_head(thread, client,
 					      &request->argv[i]);
@@ -288,10 +292,10 @@ static void run_pexpiretime(struct redis_thread *thread,
 #define WRITE (REDIS_WRITE | REDIS_FAST)
 
 struct redis_command redis_key_commands[] = {
-	REDIS_COMMAND("del", -2, REDIS_WRITE, 1, -1, 1, run_del),
-	REDIS_COMMAND("unlink", -2, WRITE, 1, -1, 1, run_del),
-	REDIS_COMMAND("exists", -2, READ, 1, -1, 1, run_exists),
-	REDIS_COMMAND("touch", -2, READ, 1, -1, 1, run_touch),
+	REDIS_COMMAND("del", -2, REDIS_WRITE | REDIS_LONG, 1, -1, 1, run_del),
+	REDIS_COMMAND("unlink", -2, WRITE | REDIS_LONG, 1, -1, 1, run_del),
+	REDIS_COMMAND("exists", -2, READ | REDIS_LONG, 1, -1, 1, run_exists),
+	REDIS_COMMAND("touch", -2, READ | REDIS_LONG, 1, -1, 1, run_touch),
 	REDIS_COMMAND("type", 2, READ, 1, 1, 1, run_type),
 	REDIS_COMMAND("expire", -3, WRITE, 1, 1, 1, run_expire),
 	REDIS_COMMAND("pexpire", -3, WRITE, 1, 1, 1, run_pexpire),

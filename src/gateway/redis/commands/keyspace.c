@@ -1,5 +1,4 @@
-/* keyspace.c - databases as a whole (going through all keys, clearing), and
- * what takes two keys.
+/* keyspace.c - what takes two keys, and clearing databases.
  *
  * RENAME and COPY read one key and put the other. A rename deletes the first
  * only if it has the version that was read, and begins anew if not; if it is
@@ -7,10 +6,9 @@
  * meanwhile is lost, but for a moment both keys are there. */
 #include "gateway/redis/commands/access.h"
 #include "gateway/redis/commands/transactions.h"
-#include "gateway/redis/protocol/glob.h"
 #include "gateway/redis/server/door.h"
+#include "kv/pieces.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <reef/error.h>
@@ -18,299 +16,6 @@
 #include <string.h>
 
 #define ATTEMPTS 1000u
-#define STEPS 64u	  /* groups at a time, of those who want all */
-#define KEYS_OF_A_STEP 10 /* about */
-#define COUNT_DEFAULT 10
-#define RANDOM_TRIES 8u
-#define RANDOM_ENOUGH 16u /* keys to choose from in a map nearly empty */
-#define CURSOR_BITS 34
-
-/* --- SCAN --- */
-
-struct scan {
-	struct redis_client *client;
-	const struct redis_bytes *pattern; /* NULL: all */
-	bool is_other_type;		   /* of which there are none */
-	uint64_t cursor;
-	int64_t wanted, met; /* keys, whether they match or not */
-	/* What was found: sizes and bytes. */
-	char *keys;
-	size_t used, room;
-	uint64_t count;
-};
-
-static bool matches_pattern(const struct redis_bytes *pattern,
-			    const struct reef_map_entry *entry)
-{
-	return !pattern || redis_glob(pattern->bytes, pattern->size, entry->key,
-				      entry->key_size, false);
-}
-
-static const struct redis_bytes *pattern_of(const struct redis_bytes *bytes)
-{
-	return redis_glob_is_all(bytes->bytes, bytes->size) ? NULL : bytes;
-}
-
-static int scan_key(void *context, const struct reef_map_entry *entry)
-{
-	struct scan *scan = context;
-	size_t needed = scan->used + sizeof(size_t) + entry->key_size, room;
-	char *keys;
-
-	scan->met++;
-	if (scan->is_other_type || !matches_pattern(scan->pattern, entry))
-		return 0;
-	if (needed > scan->room) {
-		room = 2 * needed + 1024;
-		keys = realloc(scan->keys, room);
-		if (!keys)
-			return -ENOMEM;
-		scan->keys = keys;
-		scan->room = room;
-	}
-	memcpy(scan->keys + scan->used, &entry->key_size, sizeof(size_t));
-	memcpy(scan->keys + scan->used + sizeof(size_t), entry->key,
-	       entry->key_size);
-	scan->used = needed;
-	scan->count++;
-	return 0;
-}
-
-static void reply_keys(struct redis_reply *reply, const struct scan *scan)
-{
-	size_t at = 0, size;
-
-	redis_reply_array(reply, scan->count);
-	while (at < scan->used) {
-		memcpy(&size, scan->keys + at, sizeof(size));
-		redis_reply_bulk(reply, scan->keys + at + sizeof(size), size);
-		at += sizeof(size) + size;
-	}
-}
-
-/* Parse a cursor as Redis does, by strtoul: a sign is fine, and nothing at all
- * is 0. */
-static bool parse_cursor(struct redis_client *client,
-			 const struct redis_bytes *bytes, uint64_t *cursor)
-{
-	char text[32], *end = text;
-	bool is_cursor =
-		bytes->size < sizeof(text) &&
-		!(bytes->size && isspace((unsigned char)bytes->bytes[0]));
-
-	if (is_cursor) {
-		memcpy(text, bytes->bytes, bytes->size);
-		text[bytes->size] = 0;
-		errno = 0;
-		*cursor = strtoull(text, &end, 10);
-		is_cursor = errno != ERANGE && end == text + bytes->size;
-	}
-	if (!is_cursor)
-		redis_reply_error(&client->reply, "ERR invalid cursor");
-	return is_cursor;
-}
-
-static bool parse_scan(struct redis_client *client,
-		       const struct redis_request *request, struct scan *scan)
-{
-	const struct redis_bytes *word, *value;
-	uint32_t i;
-
-	scan->wanted = COUNT_DEFAULT;
-	if (!parse_cursor(client, &request->argv[1], &scan->cursor))
-		return false;
-	for (i = 2; i < request->argc; i += 2) {
-		word = &request->argv[i];
-		value = word + 1;
-		if (i + 1 == request->argc) {
-			goto syntax;
-		} else if (redis_bytes_is(word, "count")) {
-			if (!redis_take_integer(client, value, &scan->wanted))
-				return false;
-			if (scan->wanted < 1)
-				goto syntax;
-		} else if (redis_bytes_is(word, "match")) {
-			scan->pattern = pattern_of(value);
-		} else if (redis_bytes_is(word, "type")) {
-			scan->is_other_type = !redis_bytes_is(value, "string");
-		} else {
-			goto syntax;
-		}
-	}
-	return true;
-syntax:
-	redis_reply_syntax(client);
-	return false;
-}
-
-/* Scan as many groups as it takes to meet the keys that were asked for, and no
- * more than ten for each, should the map be nearly empty. */
-static int scan_some(struct reef_map *map, struct scan *scan)
-{
-	int64_t left =
-		scan->wanted > INT64_MAX / 10 ? INT64_MAX : 10 * scan->wanted;
-	int64_t steps;
-	int rc;
-
-	do {
-		steps = (scan->wanted - scan->met - 1) / KEYS_OF_A_STEP + 1;
-		if (steps > STEPS)
-			steps = STEPS;
-		left -= steps;
-		rc = reef_map_scan_keys(map, &scan->cursor, (uint32_t)steps,
-					scan_key, scan);
-	} while (!rc && scan->cursor && left > 0 && scan->met < scan->wanted);
-	return rc;
-}
-
-static void run_scan(struct redis_thread *thread, struct redis_client *client,
-		     const struct redis_request *request)
-{
-	struct scan scan = {.client = client};
-	struct reef_map *map;
-	int rc;
-
-	if (!parse_scan(client, request, &scan) ||
-	    !redis_map(thread, client, &map))
-		return;
-	rc = scan_some(map, &scan);
-	if (rc) {
-		redis_reply_failure(thread, client, rc);
-	} else {
-		redis_reply_array(&client->reply, 2);
-		redis_reply_textf(&client->reply, "%llu",
-				  (unsigned long long)scan.cursor);
-		reply_keys(&client->reply, &scan);
-	}
-	free(scan.keys);
-}
-
-/* --- KEYS, RANDOMKEY, DBSIZE --- */
-
-static int reply_key(void *context, const struct reef_map_entry *entry)
-{
-	struct scan *scan = context;
-
-	if (!matches_pattern(scan->pattern, entry))
-		return 0;
-	scan->count++;
-	redis_reply_bulk(&scan->client->reply, entry->key, entry->key_size);
-	return 0;
-}
-
-static void run_keys(struct redis_thread *thread, struct redis_client *client,
-		     const struct redis_request *request)
-{
-	struct scan scan = {.client = client,
-			    .pattern = pattern_of(&request->argv[1])};
-	struct redis_mark mark = redis_reply_mark(&client->reply);
-	struct reef_map *map;
-	int rc;
-
-	if (!redis_map(thread, client, &map))
-		return;
-	do
-		rc = reef_map_scan_keys(map, &scan.cursor, STEPS, reply_key,
-					&scan);
-	while (!rc && scan.cursor);
-	if (!rc) {
-		redis_reply_wrap(&client->reply, mark, '*', scan.count);
-		return;
-	}
-	redis_reply_rewind(&client->reply, mark);
-	redis_reply_failure(thread, client, rc);
-}
-
-struct chosen {
-	struct redis_thread *thread;
-	uint64_t met;
-};
-
-/* Choose one of the keys that are met, each with the same chance. */
-static int choose_key(void *context, const struct reef_map_entry *entry)
-{
-	struct chosen *chosen = context;
-	char *room;
-
-	if (reef_random_below(&chosen->thread->random, ++chosen->met))
-		return 0;
-	room = redis_value_room(chosen->thread, entry->key_size);
-	if (!room)
-		return -ENOMEM;
-	memcpy(room, entry->key, entry->key_size);
-	return 0;
-}
-
-static uint64_t random_cursor(struct redis_thread *thread)
-{
-	return reef_random_below(&thread->random, UINT64_C(1) << CURSOR_BITS);
-}
-
-/* Meet keys from a place on, until there are enough to choose from, or the map
- * ends. */
-static int meet_keys(struct reef_map *map, uint64_t cursor,
-		     struct chosen *chosen)
-{
-	int rc;
-
-	chosen->met = 0;
-	do
-		rc = reef_map_scan_keys(map, &cursor, STEPS, choose_key,
-					chosen);
-	while (!rc && cursor && chosen->met < RANDOM_ENOUGH);
-	return rc;
-}
-
-/* Any number is a cursor, to some place in the map or its end. So we scan from
- * random places. If none of them has a key the map is nearly empty, and the
- * first key behind a place would be nearly always the same one: then we choose
- * from several, or from all if there are no more. */
-static void run_randomkey(struct redis_thread *thread,
-			  struct redis_client *client,
-			  const struct redis_request *request)
-{
-	struct chosen chosen = {.thread = thread};
-	struct reef_map *map;
-	uint64_t cursor;
-	uint32_t try;
-	int rc = 0;
-
-	if (!redis_map(thread, client, &map))
-		return;
-	for (try = 0; try < RANDOM_TRIES && !rc && !chosen.met; try++) {
-		cursor = random_cursor(thread);
-		rc = reef_map_scan_keys(map, &cursor, 1, choose_key, &chosen);
-	}
-	if (!rc && !chosen.met) {
-		rc = meet_keys(map, random_cursor(thread), &chosen);
-		if (!rc && chosen.met < RANDOM_ENOUGH)
-			rc = meet_keys(map, 0, &chosen);
-	}
-	if (rc)
-		redis_reply_failure(thread, client, rc);
-	else if (chosen.met)
-		redis_reply_value(thread, client);
-	else
-		redis_reply_null(&client->reply);
-	(void)request;
-}
-
-static void run_dbsize(struct redis_thread *thread, struct redis_client *client,
-		       const struct redis_request *request)
-{
-	struct reef_map *map;
-	uint64_t count;
-	int rc;
-
-	if (!redis_map(thread, client, &map))
-		return;
-	rc = reef_map_count(map, &count);
-	if (rc)
-		redis_reply_failure(thread, client, rc);
-	else
-		redis_reply_integer(&client->reply, (int64_t)count);
-	(void)request;
-}
 
 /* --- RENAME, RENAMENX, COPY --- */
 
@@ -555,15 +260,22 @@ static bool parse_flush(struct redis_client *client,
 	return false;
 }
 
-/* Delete all keys of a database. False: an error was answered. */
+/* Delete all keys of a database. False: an error was answered, or the client
+ * is gone. */
 static bool clear_database(struct redis_thread *thread,
 			   struct redis_client *client, uint32_t db)
 {
 	struct reef_map *map;
-	int rc = redis_map_existing(thread, db, &map);
+	uint64_t cursor = 0;
+	int rc;
 
-	if (!rc)
-		rc = reef_map_clear(map);
+	do {
+		if (!redis_pause(thread, client))
+			return false;
+		rc = redis_map_existing(thread, db, &map);
+		if (!rc)
+			rc = map_clear_some(map, &cursor);
+	} while (!rc && cursor);
 	thread->key_counts[db].until_ns = 0;
 	/* A map that has lost a part with a node is dropped as a whole. */
 	if (rc == -REEF_ELOST)
@@ -601,15 +313,11 @@ static void run_flushall(struct redis_thread *thread,
 #define WRITE REDIS_WRITE
 
 struct redis_command redis_keyspace_commands[] = {
-	REDIS_COMMAND("scan", -2, REDIS_READONLY, 0, 0, 0, run_scan),
-	REDIS_COMMAND("keys", 2, REDIS_READONLY, 0, 0, 0, run_keys),
-	REDIS_COMMAND("randomkey", 1, REDIS_READONLY, 0, 0, 0, run_randomkey),
-	REDIS_COMMAND("dbsize", 1, REDIS_READONLY | REDIS_FAST, 0, 0, 0,
-		      run_dbsize),
 	REDIS_COMMAND("rename", 3, WRITE, 1, 2, 1, run_rename),
 	REDIS_COMMAND("renamenx", 3, WRITE | REDIS_FAST, 1, 2, 1, run_renamenx),
 	REDIS_COMMAND("copy", -3, WRITE | REDIS_DENYOOM, 1, 2, 1, run_copy),
-	REDIS_COMMAND("flushdb", -1, WRITE, 0, 0, 0, run_flushdb),
-	REDIS_COMMAND("flushall", -1, WRITE, 0, 0, 0, run_flushall),
+	REDIS_COMMAND("flushdb", -1, WRITE | REDIS_LONG, 0, 0, 0, run_flushdb),
+	REDIS_COMMAND("flushall", -1, WRITE | REDIS_LONG, 0, 0, 0,
+		      run_flushall),
 	{0},
 };

@@ -9,9 +9,9 @@
 
 /* The run_many of GET (two arguments each) and SET (three); each request is
  * answered. */
-void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
+void redis_run_gets(struct redis_thread *thread, struct redis_call *calls,
 		    uint32_t count);
-void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
+void redis_run_sets(struct redis_thread *thread, struct redis_call *calls,
 		    uint32_t count);
 
 #endif

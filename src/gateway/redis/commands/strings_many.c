@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "gateway/redis/commands/access.h"
+#include "gateway/redis/server/task.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,32 @@
 
 /* --- MGET, and several GETs --- */
 
-void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
+/* True if the answer to a call cannot be made now. A client whose calls are
+ * left is_paused; here that is not known yet, so the call before tells. */
+static bool must_be_left(const struct redis_thread *thread,
+			 const struct redis_call *calls, uint32_t i)
+{
+	const struct redis_client *client = calls[i].client;
+
+	if (i && calls[i - 1].client == client && calls[i - 1].is_left)
+		return true;
+	return redis_item_is_long(thread, i) &&
+	       redis_reply_waiting(&client->reply) > REDIS_UNSENT_MAX;
+}
+
+/* Answer a long value that was not read with the others. */
+static void reply_long(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_bytes *key)
+{
+	int rc = redis_read(thread, client, key);
+
+	if (!rc)
+		redis_reply_value(thread, client);
+	else if (rc == -ENOENT)
+		redis_reply_null(&client->reply);
+}
+
+void redis_run_gets(struct redis_thread *thread, struct redis_call *calls,
 		    uint32_t count)
 {
 	struct redis_bytes keys[REDIS_MANY_MAX];
@@ -34,6 +60,13 @@ void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
 	all = redis_read_many(thread, calls->client, map, keys, count);
 	for (i = 0; i < count; i++) {
 		client = calls[i].client;
+		calls[i].is_left = !all && must_be_left(thread, calls, i);
+		if (calls[i].is_left)
+			continue;
+		if (!all && redis_item_is_long(thread, i)) {
+			reply_long(thread, client, &keys[i]);
+			continue;
+		}
 		rc = all ? all : redis_reply_item(thread, client, i);
 		if (rc)
 			redis_reply_key_failure(thread, client, &keys[i], rc);
@@ -41,37 +74,100 @@ void redis_run_gets(struct redis_thread *thread, const struct redis_call *calls,
 }
 
 #define MGET_FIRST 16
-#define MGET_LARGE (UINT64_C(16) << 20)
+
+/* What MGET has done. */
+struct mget {
+	const struct redis_request *request;
+	struct redis_mark mark;
+	uint32_t at;   /* the next argument */
+	uint32_t most; /* keys to be read together */
+};
+
+/* An error is the whole answer, and not an element of the array, unless some
+ * elements were sent already. False: that was the whole answer. */
+static bool reply_mget_error(struct redis_thread *thread,
+			     struct redis_client *client,
+			     const struct mget *mget,
+			     const struct redis_bytes *key, int rc)
+{
+	bool is_whole = redis_reply_has_mark(&client->reply, mget->mark);
+
+	if (is_whole)
+		redis_reply_rewind(&client->reply, mget->mark);
+	redis_reply_key_failure(thread, client, key, rc);
+	return !is_whole;
+}
+
+/* Answer a long value of MGET by itself, once the answers before it are sent.
+ * False: the command ends. */
+static bool reply_mget_long(struct redis_thread *thread,
+			    struct redis_client *client,
+			    const struct mget *mget)
+{
+	const struct redis_bytes *key = &mget->request->argv[mget->at];
+	struct reef_map *map;
+	int rc;
+
+	if (!redis_pause(thread, client))
+		return false;
+	rc = redis_map_try(thread, client->db, &map);
+	if (!rc)
+		rc = redis_read_long(thread, client, map, key);
+	if (!rc)
+		rc = redis_reply_item(thread, client, 0);
+	return !rc || reply_mget_error(thread, client, mget, key, rc);
+}
+
+/* Answer the next keys, up to a long value. False: the command ends. */
+static bool reply_mget_some(struct redis_thread *thread,
+			    struct redis_client *client, struct mget *mget)
+{
+	const struct redis_bytes *keys = &mget->request->argv[mget->at];
+	uint32_t i, count = mget->request->argc - mget->at;
+	struct reef_map *map;
+	int rc = redis_map_try(thread, client->db, &map);
+
+	if (count > mget->most)
+		count = mget->most;
+	if (!rc)
+		rc = redis_read_many(thread, client, map, keys, count);
+	for (i = 0; i < count; i++, mget->at++) {
+		int status = rc;
+
+		if (!rc && redis_item_is_long(thread, i))
+			break;
+		if (!rc)
+			status = redis_reply_item(thread, client, i);
+		if (status &&
+		    !reply_mget_error(thread, client, mget, &keys[i], status))
+			return false;
+	}
+	/* Looking up many is in vain where long values stand in a row. */
+	mget->most = i == count ? REDIS_MANY_MAX : i ? MGET_FIRST : 1;
+	if (i == count)
+		return true;
+	if (!reply_mget_long(thread, client, mget))
+		return false;
+	mget->at++;
+	return true;
+}
 
 static void run_mget(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	const struct redis_bytes *key = &request->argv[1];
-	struct redis_mark mark = redis_reply_mark(&client->reply);
-	uint32_t left = request->argc - 1, count, i, most = MGET_FIRST;
-	struct reef_map *map;
-	int rc = 0;
+	struct mget mget = {
+		.request = request,
+		.mark = redis_reply_mark(&client->reply),
+		.at = 1,
+		.most = MGET_FIRST,
+	};
 
-	if (!redis_map(thread, client, &map))
-		return;
-	redis_reply_array(&client->reply, left);
-	for (; left && !rc && !client->reply.is_broken; left -= count) {
-		/* One at a time once much waits: how large a value is, is not
-		 * known before it is read. */
-		if (redis_reply_waiting(&client->reply) > MGET_LARGE)
-			most = 1;
-		count = left < most ? left : most;
-		most = REDIS_MANY_MAX;
-		rc = redis_read_many(thread, client, map, key, count);
-		for (i = 0; i < count && !rc; i++)
-			rc = redis_reply_item(thread, client, i);
-		key += rc ? i : count;
+	redis_reply_array(&client->reply, request->argc - 1);
+	while (mget.at < request->argc) {
+		if (!reply_mget_some(thread, client, &mget) ||
+		    !redis_pause(thread, client))
+			return;
 	}
-	if (!rc)
-		return;
-	/* An error is the whole answer, not an element of the array. */
-	redis_reply_rewind(&client->reply, mark);
-	redis_reply_key_failure(thread, client, key - 1, rc);
 }
 
 /* --- MSET, MSETNX, and several SETs --- */
@@ -180,7 +276,7 @@ static void put_together(struct redis_thread *thread, struct reef_map *map,
 	} while (note_statuses(thread, putting, all));
 }
 
-void redis_run_sets(struct redis_thread *thread, const struct redis_call *calls,
+void redis_run_sets(struct redis_thread *thread, struct redis_call *calls,
 		    uint32_t count)
 {
 	struct redis_bytes pairs[2 * REDIS_MANY_MAX];
@@ -222,6 +318,8 @@ static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
 	uint32_t i, done;
 
 	for (; count; count -= done, pairs += 2 * done) {
+		if (!redis_pause(thread, client))
+			return false;
 		/* Within EXEC, or with keys watched, each pair is a change of
 		 * its own, which must meet the watched version. */
 		if (client->transaction || client->watches || count == 1) {
@@ -360,18 +458,21 @@ static void remove_inserted(struct redis_thread *thread,
 			    struct redis_client *client,
 			    const struct inserts *inserts, uint32_t pairs)
 {
-	struct redis_mark mark = redis_reply_mark(&client->reply);
+	struct redis_mark mark;
 	struct insert insert = {0};
 	uint32_t i;
 
 	for (i = 0; i < pairs; i++) {
+		/* They are removed even if the client is gone. */
+		redis_pause(thread, client);
+		mark = redis_reply_mark(&client->reply);
 		insert.expected = inserts->versions[i];
 		if (insert.expected)
 			redis_change_blind(thread, client, client->db,
 					   &inserts->request->argv[1 + 2 * i],
 					   decide_insert, &insert, NULL);
+		redis_reply_rewind(&client->reply, mark);
 	}
-	redis_reply_rewind(&client->reply, mark);
 }
 
 /* Insert all pairs, one after the other; if a key is there, those before it are
@@ -383,8 +484,11 @@ static void insert_pairs(struct redis_thread *thread,
 	uint32_t i, pairs = inserts->request->argc / 2;
 	int rc = 1;
 
-	for (i = 0; i < pairs && rc == 1; i++)
+	for (i = 0; i < pairs && rc == 1; i++) {
 		rc = insert_pair(thread, client, inserts, i);
+		if (rc == 1 && !redis_pause(thread, client))
+			rc = -EIO;
+	}
 	if (rc != 1)
 		remove_inserted(thread, client, inserts, i);
 	if (rc >= 0)
@@ -403,6 +507,8 @@ static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 	/* Keys are looked at first, so that inserted ones seldom have to be
 	 * removed again. */
 	for (i = 1; i < request->argc; i += 2) {
+		if (!redis_pause(thread, client))
+			return;
 		rc = redis_peek_head(thread, client, &request->argv[i]);
 		if (rc == 0)
 			redis_reply_integer(&client->reply, 0);
@@ -420,9 +526,9 @@ static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 #define PUT (REDIS_WRITE | REDIS_DENYOOM)
 
 struct redis_command redis_string_many_commands[] = {
-	REDIS_COMMAND("mget", -2, REDIS_READONLY | REDIS_FAST, 1, -1, 1,
-		      run_mget),
-	REDIS_COMMAND("mset", -3, PUT, 1, -1, 2, run_mset),
-	REDIS_COMMAND("msetnx", -3, PUT, 1, -1, 2, run_msetnx),
+	REDIS_COMMAND("mget", -2, REDIS_READONLY | REDIS_FAST | REDIS_LONG, 1,
+		      -1, 1, run_mget),
+	REDIS_COMMAND("mset", -3, PUT | REDIS_LONG, 1, -1, 2, run_mset),
+	REDIS_COMMAND("msetnx", -3, PUT | REDIS_LONG, 1, -1, 2, run_msetnx),
 	{0},
 };

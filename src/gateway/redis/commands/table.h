@@ -31,6 +31,8 @@ enum redis_command_flags {
 	REDIS_NO_MULTI = 1 << 14, /* refused in a transaction */
 	REDIS_MOVABLE_KEYS = 1 << 15,
 	REDIS_ALLOW_BUSY = 1 << 16,
+	/* Ours: it may take long, and calls redis_pause. */
+	REDIS_LONG = 1 << 29,
 	/* Ours: it is run at once within a transaction, too. */
 	REDIS_UNQUEUED = 1 << 30,
 };
@@ -46,9 +48,10 @@ struct redis_command {
 	 * its own answer, e.g. the GETs of a pipeline. A client's own are in
 	 * order, one behind the other. If they are of several clients, those
 	 * use the same database, and none of them said NO-TOUCH. Never within a
-	 * transaction, or while something is watched. */
-	void (*run_many)(struct redis_thread *thread,
-			 const struct redis_call *calls, uint32_t count);
+	 * transaction, or while something is watched. It may leave some
+	 * (is_left). */
+	void (*run_many)(struct redis_thread *thread, struct redis_call *calls,
+			 uint32_t count);
 	uint32_t many_argc; /* at most REDIS_MANY_ARGC_MAX */
 	struct redis_command *subcommands;
 	/* Set by redis_commands_init: the place in the statistics (each
@@ -112,6 +115,7 @@ extern struct redis_command redis_info_commands[];
 extern struct redis_command redis_key_commands[];
 extern struct redis_command redis_keyspace_commands[];
 extern struct redis_command redis_object_commands[];
+extern struct redis_command redis_scan_commands[];
 extern struct redis_command redis_server_commands[];
 extern struct redis_command redis_string_commands[];
 extern struct redis_command redis_string_many_commands[];

@@ -65,7 +65,8 @@ struct redis_watches {
 	/* A hash table of indices in `all`, + 1. It has twice the room of
 	 * `all`, so that one of many thousands is found quickly. */
 	uint32_t *places;
-	bool is_stale; /* one is known to have changed */
+	uint64_t bytes; /* of all keys */
+	bool is_stale;	/* one is known to have changed */
 };
 
 static bool grow_array(void **array, uint32_t *room, uint32_t count,
@@ -128,6 +129,18 @@ int64_t redis_transaction_size(const struct redis_client *client,
 
 	*bytes = transaction ? transaction->bytes : 0;
 	return transaction ? (int64_t)transaction->count : -1;
+}
+
+uint64_t redis_transaction_memory(const struct redis_client *client)
+{
+	const struct redis_watches *watches = client->watches;
+	uint64_t size = client->transaction ? client->transaction->bytes : 0;
+
+	if (watches)
+		size += watches->bytes +
+			watches->room * (sizeof(*watches->all) +
+					 2 * sizeof(*watches->places));
+	return size;
 }
 
 /* --- queueing --- */
@@ -313,6 +326,7 @@ static int add_watch(struct redis_client *client, const struct redis_bytes *key,
 		.key = {bytes, key->size},
 		.version = version,
 	};
+	watches->bytes += key->size;
 	place_watch(watches, watches->count++);
 	/* cppcheck-suppress memleak ; the watch has them */
 	return 0;
@@ -331,6 +345,8 @@ static void run_watch(struct redis_thread *thread, struct redis_client *client,
 		return;
 	}
 	for (i = 1; i < request->argc; i++) {
+		if (!redis_pause(thread, client))
+			return;
 		key = &request->argv[i];
 		if (client->watches &&
 		    find_watch(client->watches, client->db, key))
@@ -386,8 +402,11 @@ static int check_watches(struct redis_thread *thread,
 	int rc = !watches || !watches->is_stale;
 	uint32_t i;
 
-	for (i = 0; watches && i < watches->count && rc == 1; i++)
+	for (i = 0; watches && i < watches->count && rc == 1; i++) {
+		if (!redis_pause(thread, client))
+			return -EIO;
 		rc = check_watch(thread, client, &watches->all[i]);
+	}
 	return rc;
 }
 
@@ -426,6 +445,7 @@ void redis_transaction_changed(struct redis_client *client, uint32_t db,
 	struct watch *watch;
 
 	client->transaction->has_changed = true;
+	client->is_held = false; /* nothing is taken back from now on */
 	if (!client->watches)
 		return;
 	watch = key ? find_watch(client->watches, db, key) : NULL;
@@ -509,7 +529,7 @@ static void restore_connection(struct redis_client *client,
 static void run_queue(struct redis_thread *thread, struct redis_client *client)
 {
 	struct redis_transaction *transaction = client->transaction;
-	struct redis_mark mark = redis_reply_mark(&client->reply);
+	struct redis_mark mark;
 	struct connection saved;
 	struct queued *queued;
 	uint32_t i;
@@ -520,13 +540,21 @@ static void run_queue(struct redis_thread *thread, struct redis_client *client)
 		redis_reply_failure(thread, client, rc);
 		return;
 	}
+	/* As long as a conflict may be met, the answers may have to be taken
+	 * back. */
+	client->is_held = client->watches != NULL;
+	redis_reply_hold(&client->reply);
+	mark = redis_reply_mark(&client->reply);
 	transaction->is_running = true;
 	redis_reply_array(&client->reply, transaction->count);
 	for (i = 0; i < transaction->count && !transaction->is_stale; i++) {
 		queued = transaction->queue[i];
 		redis_run(thread, client, queued->command, &queued->request);
+		if (!redis_pause(thread, client))
+			break;
 	}
-	if (transaction->is_stale) {
+	client->is_held = false;
+	if (transaction->is_stale && !client->is_dead) {
 		restore_connection(client, &saved);
 		redis_reply_rewind(&client->reply, mark);
 		redis_reply_null_array(&client->reply);
@@ -565,11 +593,14 @@ static void run_exec(struct redis_thread *thread, struct redis_client *client,
 
 struct redis_command redis_transaction_commands[] = {
 	REDIS_COMMAND("multi", 1, QUICK | REDIS_UNQUEUED, 0, 0, 0, run_multi),
-	REDIS_COMMAND("exec", 1, ANYTIME | REDIS_SKIP_SLOWLOG | REDIS_UNQUEUED,
+	REDIS_COMMAND("exec", 1,
+		      ANYTIME | REDIS_SKIP_SLOWLOG | REDIS_UNQUEUED |
+			      REDIS_LONG,
 		      0, 0, 0, run_exec),
 	REDIS_COMMAND("discard", 1, QUICK | REDIS_UNQUEUED, 0, 0, 0,
 		      run_discard),
-	REDIS_COMMAND("watch", -2, QUICK | REDIS_UNQUEUED, 1, -1, 1, run_watch),
+	REDIS_COMMAND("watch", -2, QUICK | REDIS_UNQUEUED | REDIS_LONG, 1, -1,
+		      1, run_watch),
 	REDIS_COMMAND("unwatch", 1, QUICK, 0, 0, 0, run_unwatch),
 	{0},
 };

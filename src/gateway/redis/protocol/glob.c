@@ -6,6 +6,9 @@
 struct glob {
 	const char *at, *end; /* of the pattern */
 	bool either_case;
+	bool (*pace)(void *context); /* may be NULL */
+	void *context;
+	size_t steps; /* since the last call of pace */
 };
 
 static char fold(char c, bool either_case)
@@ -47,8 +50,10 @@ static bool matches_set(struct glob *glob, char c)
 
 	if (is_not)
 		glob->at++;
-	while (glob->at < glob->end && *glob->at != ']')
+	while (glob->at < glob->end && *glob->at != ']') {
 		is_in |= matches_member(glob, c);
+		glob->steps++;
+	}
 	if (glob->at < glob->end)
 		glob->at++;
 	return is_in != is_not;
@@ -75,34 +80,69 @@ static void skip_stars(struct glob *glob)
 		glob->at++;
 }
 
-bool redis_glob(const char *pattern, size_t pattern_size, const char *text,
-		size_t text_size, bool either_case)
+/* True unless the pace says that it is to end. */
+static bool keep_pace(struct glob *glob)
 {
-	struct glob glob = {pattern, pattern + pattern_size, either_case};
-	const char *end = text + text_size, *again = NULL, *star = NULL;
+	if (++glob->steps < GLOB_PACE || !glob->pace)
+		return true;
+	glob->steps = 0;
+	return glob->pace(glob->context);
+}
 
-	if (text_size == 0)
-		return pattern_size == 0;
+static bool matches_text(struct glob *glob, const char *text, size_t size)
+{
+	const char *end = text + size, *again = NULL, *star = NULL;
+
+	if (size == 0)
+		return glob->at == glob->end;
 	while (text < end) {
-		if (glob.at < glob.end && *glob.at == '*') {
-			skip_stars(&glob);
-			if (glob.at == glob.end)
+		if (!keep_pace(glob))
+			return false;
+		if (glob->at < glob->end && *glob->at == '*') {
+			skip_stars(glob);
+			if (glob->at == glob->end)
 				return true;
-			star = glob.at;
+			star = glob->at;
 			again = text;
 			continue;
 		}
-		if (glob.at < glob.end && matches_one(&glob, *text)) {
+		if (glob->at < glob->end && matches_one(glob, *text)) {
 			text++;
 			continue;
 		}
 		if (!star)
 			return false;
-		glob.at = star;
+		glob->at = star;
 		text = ++again;
 	}
-	skip_stars(&glob);
-	return glob.at == glob.end;
+	skip_stars(glob);
+	return glob->at == glob->end;
+}
+
+bool redis_glob(const char *pattern, size_t pattern_size, const char *text,
+		size_t text_size, bool either_case)
+{
+	struct glob glob = {
+		.at = pattern,
+		.end = pattern + pattern_size,
+		.either_case = either_case,
+	};
+
+	return matches_text(&glob, text, text_size);
+}
+
+bool redis_glob_at_pace(const char *pattern, size_t pattern_size,
+			const char *text, size_t text_size,
+			bool (*pace)(void *context), void *context)
+{
+	struct glob glob = {
+		.at = pattern,
+		.end = pattern + pattern_size,
+		.pace = pace,
+		.context = context,
+	};
+
+	return matches_text(&glob, text, text_size);
 }
 
 bool redis_glob_is_all(const char *pattern, size_t pattern_size)

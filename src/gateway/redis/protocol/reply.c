@@ -331,24 +331,18 @@ void redis_reply_bulk_integer(struct redis_reply *reply, int64_t value)
 	redis_reply_bulk(reply, line + 1, size - 3);
 }
 
-void redis_reply_bulk_owned(struct redis_reply *reply, const void *bytes,
-			    size_t size, void *room, size_t room_size)
+/* Add a buffer as a piece. False: it is not worth one, or the reply is
+ * broken. */
+static bool add_owned(struct redis_reply *reply, const void *bytes, size_t size,
+		      void *room, size_t room_size)
 {
 	struct redis_piece *piece = NULL;
 
-	if (size < REDIS_PIECE_MIN || reply->is_broken ||
-	    (reply->limit &&
-	     redis_reply_waiting(reply) + size > reply->limit)) {
-		redis_reply_bulk(reply, bytes, size);
-		redis_spare_give(reply->spare, room, room_size);
-		return;
-	}
-	put_number(reply, '$', (int64_t)size);
 	if (!reply->is_broken && close_flat(reply))
 		piece = add_piece(reply);
 	if (!piece) {
 		redis_spare_give(reply->spare, room, room_size);
-		return;
+		return false;
 	}
 	*piece = (struct redis_piece){
 		.bytes = bytes,
@@ -358,7 +352,40 @@ void redis_reply_bulk_owned(struct redis_reply *reply, const void *bytes,
 	};
 	reply->size += size;
 	reply->big_size += size;
-	redis_reply_raw(reply, "\r\n", 2);
+	return true;
+}
+
+/* True if that many bytes are to be copied: they are few, or too many, which
+ * breaks the reply. */
+static bool is_copied(const struct redis_reply *reply, size_t size)
+{
+	return size < REDIS_PIECE_MIN || reply->is_broken ||
+	       (reply->limit &&
+		redis_reply_waiting(reply) + size > reply->limit);
+}
+
+void redis_reply_bulk_owned(struct redis_reply *reply, const void *bytes,
+			    size_t size, void *room, size_t room_size)
+{
+	if (is_copied(reply, size)) {
+		redis_reply_bulk(reply, bytes, size);
+		redis_spare_give(reply->spare, room, room_size);
+		return;
+	}
+	put_number(reply, '$', (int64_t)size);
+	if (add_owned(reply, bytes, size, room, room_size))
+		redis_reply_raw(reply, "\r\n", 2);
+}
+
+void redis_reply_raw_owned(struct redis_reply *reply, void *room, size_t size,
+			   size_t room_size)
+{
+	if (!is_copied(reply, size)) {
+		add_owned(reply, room, size, room, room_size);
+		return;
+	}
+	redis_reply_raw(reply, room, size);
+	redis_spare_give(reply->spare, room, room_size);
 }
 
 void redis_reply_null(struct redis_reply *reply)
@@ -414,6 +441,7 @@ void redis_reply_verbatim(struct redis_reply *reply, const void *bytes,
 struct redis_mark redis_reply_mark(const struct redis_reply *reply)
 {
 	return (struct redis_mark){
+		.generation = reply->generation,
 		.used = reply->used,
 		.flat_from = reply->flat_from,
 		.pieces = reply->piece_count,
@@ -421,10 +449,17 @@ struct redis_mark redis_reply_mark(const struct redis_reply *reply)
 	};
 }
 
+bool redis_reply_has_mark(const struct redis_reply *reply,
+			  struct redis_mark mark)
+{
+	return reply->generation == mark.generation;
+}
+
 void redis_reply_rewind(struct redis_reply *reply, struct redis_mark mark)
 {
 	if (reply->is_broken)
 		return;
+	reef_assert(redis_reply_has_mark(reply, mark));
 	drop_pieces(reply, mark.pieces);
 	reply->size -= reply->used - mark.used;
 	reply->used = mark.used;
@@ -502,6 +537,7 @@ uint32_t redis_reply_vectors(const struct redis_reply *reply,
 void redis_reply_sent(struct redis_reply *reply, size_t size)
 {
 	reply->sent += size;
+	reply->generation++;
 	reef_assert(reply->sent <= reply->size);
 	if (reply->sent == reply->size) {
 		clear_reply(reply);
@@ -533,6 +569,7 @@ static void forget_pieces(struct redis_reply *reply)
 		reply->big_size -= piece->size;
 		redis_spare_give(reply->spare, piece->room, piece->room_size);
 	}
+	reply->generation++;
 	reply->piece_count -= reply->sent_pieces;
 	memmove(reply->pieces, reply->pieces + reply->sent_pieces,
 		reply->piece_count * sizeof(*reply->pieces));
@@ -547,9 +584,11 @@ static size_t flat_begin(struct redis_reply *reply)
 	/* Of the piece that was sent in part, only the rest counts from now on.
 	 */
 	if (!reply->piece_count) {
+		reply->generation += reply->sent_of_piece != 0;
 		reply->flat_from += reply->sent_of_piece;
 		reply->sent_of_piece = 0;
 	} else if (!reply->pieces[0].bytes) {
+		reply->generation += reply->sent_of_piece != 0;
 		reply->pieces[0].offset += reply->sent_of_piece;
 		reply->pieces[0].size -= reply->sent_of_piece;
 		reply->sent_of_piece = 0;
@@ -576,12 +615,25 @@ static void forget_sent(struct redis_reply *reply)
 	reply->sent = reply->sent_of_piece;
 	if (cut < reply->used - cut && !reply->is_lent)
 		return;
+	reply->generation += cut != 0;
 	memmove(reply->flat, reply->flat + cut, reply->used - cut);
 	reply->used -= cut;
 	reply->flat_from -= cut;
 	for (i = 0; i < reply->piece_count; i++)
 		if (!reply->pieces[i].bytes)
 			reply->pieces[i].offset -= cut;
+}
+
+void redis_reply_hold(struct redis_reply *reply)
+{
+	if (redis_reply_waiting(reply) && reply->sent)
+		forget_sent(reply);
+}
+
+void redis_reply_break(struct redis_reply *reply)
+{
+	break_reply(reply);
+	drop_flat(reply);
 }
 
 void redis_reply_settle(struct redis_reply *reply)

@@ -33,6 +33,8 @@ struct redis_reply {
 	uint32_t piece_count, piece_room;
 	uint64_t size;	   /* of everything */
 	uint64_t big_size; /* of the pieces outside of flat */
+	/* Changes when bytes are sent or move: marks before that are void. */
+	uint64_t generation;
 	/* What was sent already. */
 	uint64_t sent;
 	uint32_t sent_pieces;
@@ -76,16 +78,25 @@ void redis_reply_verbatim(struct redis_reply *reply, const void *bytes,
 			  size_t size, const char *kind);
 /* Bytes of the protocol as they are. */
 void redis_reply_raw(struct redis_reply *reply, const void *bytes, size_t size);
+/* The same, of a buffer of malloc's of room_size bytes, which is the reply's
+ * from now on; NULL is fine. */
+void redis_reply_raw_owned(struct redis_reply *reply, void *room, size_t size,
+			   size_t room_size);
 
 /* --- what is not known yet --- */
 
-/* How far the answer has come, to go back there. */
+/* How far the answer has come, to go back there; good as long as nothing is
+ * sent. */
 struct redis_mark {
+	uint64_t generation;
 	size_t used, flat_from;
 	uint32_t pieces;
 	uint64_t errors;
 };
 struct redis_mark redis_reply_mark(const struct redis_reply *reply);
+/* True if nothing of what was answered since has been sent. */
+bool redis_reply_has_mark(const struct redis_reply *reply,
+			  struct redis_mark mark);
 /* Forget what was answered since. */
 void redis_reply_rewind(struct redis_reply *reply, struct redis_mark mark);
 /* What was answered since is the elements of an array, a set or a map ('*',
@@ -104,6 +115,10 @@ uint32_t redis_reply_vectors(const struct redis_reply *reply,
 			     struct iovec *vectors, uint32_t count);
 /* Tell the reply how many bytes were sent. */
 void redis_reply_sent(struct redis_reply *reply, size_t size);
+/* From now on a mark is good, over settle too, until something is sent. */
+void redis_reply_hold(struct redis_reply *reply);
+/* Forget everything, and break it: its client is to be closed. */
+void redis_reply_break(struct redis_reply *reply);
 /* End a turn: give back the lent buffer; what waits moves to one of its own. */
 void redis_reply_settle(struct redis_reply *reply);
 

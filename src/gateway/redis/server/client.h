@@ -17,6 +17,8 @@
 #define REDIS_ADDRESS_SIZE 128 /* an unix socket's path with ":0" */
 
 struct redis_command;
+struct redis_later;
+struct redis_task;
 struct redis_transaction;
 struct redis_watches;
 
@@ -37,8 +39,13 @@ struct redis_client {
 	/* For serve.c. is_ended: nothing more comes. is_paused: so much waits
 	 * to be sent that nothing is run. events: what epoll is asked for. */
 	bool is_ended, is_paused;
-	bool is_gathered;  /* its requests wait for those of others */
-	uint32_t many_max; /* how many requests are run together */
+	bool is_held;  /* nothing is sent: it may have to be taken back */
+	bool is_ready; /* in the thread's list (ready.h) */
+	struct redis_client *ready_next, *ready_previous;
+	struct redis_task *task;   /* a command that is not done; or NULL */
+	struct redis_later *later; /* requests put off (gather.h); or NULL */
+	bool is_gathered;	   /* its requests wait for those of others */
+	uint32_t many_max;	   /* how many requests are run together */
 	uint32_t events;
 
 	struct redis_parser parser;
@@ -53,6 +60,8 @@ struct redis_client {
 	uint64_t created_ns, used_ns; /* used: when it last sent something */
 	uint64_t over_ns; /* since when its answers are over the soft limit */
 	uint64_t requests, bytes_in, bytes_out;
+	uint64_t scratch; /* bytes that the command that runs has allocated */
+	uint64_t charged; /* bytes that the budget knows of (budget.h) */
 };
 
 #endif

@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "base/private.h"
 #include "fabric/socket.h"
+#include "gateway/redis/server/budget.h"
 #include "gateway/redis/server/gather.h"
+#include "gateway/redis/server/task.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,6 +52,7 @@ void redis_door_info(const struct redis_door *door, struct redis_door_info *out)
 	*out = door->info;
 	out->clients = atomic_load(&door->client_count);
 	out->rejected = atomic_load(&door->rejected);
+	out->charged = redis_budget_charged(door);
 }
 
 const char *redis_door_addresses(const struct redis_door *door)
@@ -300,6 +303,8 @@ static int set_options(struct redis_door *door,
 		options->output_soft = 64 * MIB;
 	if (!options->output_max)
 		options->output_max = 1024 * MIB;
+	if (!options->memory_max)
+		options->memory_max = 1024 * MIB;
 	if (options->threads > REDIS_THREADS_MAX)
 		return fail_creation(door, -EINVAL,
 				     "%u threads are more than %d",
@@ -316,6 +321,8 @@ static int set_options(struct redis_door *door,
 	config->query_max = options->limits.query_max;
 	config->output_soft = options->output_soft;
 	config->output_max = options->output_max;
+	config->memory_max =
+		options->memory_max == UINT64_MAX ? 0 : options->memory_max;
 	return 0;
 }
 
@@ -352,6 +359,8 @@ static int init_thread(struct redis_door *door, uint32_t index)
 	rc = redis_spare_init(&thread->spare, SPARE_MAX);
 	if (!rc)
 		rc = redis_gather_create(&thread->gather);
+	if (!rc)
+		rc = redis_tasks_init(thread);
 	if (!rc)
 		rc = reef_random_secret(&seed, sizeof(seed));
 	if (rc)
@@ -447,6 +456,7 @@ static void fini_thread(struct redis_thread *thread)
 		reef_map_value_free(&thread->items[i].value);
 	redis_spare_fini(&thread->spare);
 	redis_gather_destroy(thread->gather);
+	redis_tasks_fini(thread);
 	if (thread->epoll_fd >= 0)
 		close(thread->epoll_fd);
 	if (thread->wake_fd >= 0)

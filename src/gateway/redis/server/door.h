@@ -40,6 +40,8 @@ struct redis_door_options {
 				 answers waiting, and close it after 60 s; 64
 				 MiB */
 	uint64_t output_max;  /* close a client at so many; 1 GiB */
+	uint64_t memory_max;  /* of all clients together (budget.h); 1 GiB;
+				 UINT64_MAX: none */
 };
 
 struct redis_door;
@@ -70,6 +72,7 @@ struct redis_door_config {
 	_Atomic uint32_t clients_max;
 	_Atomic uint64_t idle_ns, keepalive_ns;
 	_Atomic uint64_t output_soft, output_max, bulk_max, query_max;
+	_Atomic uint64_t memory_max; /* 0: none */
 };
 struct redis_door_config *redis_door_config(struct redis_door *door);
 const struct redis_door_options *
@@ -85,6 +88,7 @@ struct redis_door_info {
 	uint64_t rejected; /* connections that were refused, because there were
 			      too many */
 	bool has_password;
+	uint64_t charged; /* bytes of all clients */
 };
 void redis_door_info(const struct redis_door *door,
 		     struct redis_door_info *out);

@@ -37,12 +37,119 @@ void redis_gather_read(struct redis_gather *gather, struct redis_client *client,
 	gather->calls[at].request.argv = argv;
 }
 
+/* --- what is put off --- */
+
+struct redis_later {
+	const struct redis_command *command;
+	uint32_t count;
+	size_t size; /* of the whole */
+	struct redis_bytes argv[REDIS_MANY_MAX][REDIS_MANY_ARGC_MAX];
+	uint32_t argc[REDIS_MANY_MAX];
+	char bytes[];
+};
+
+void redis_later_free(struct redis_client *client)
+{
+	free(client->later);
+	client->later = NULL;
+}
+
+size_t redis_later_memory(const struct redis_client *client)
+{
+	return client->later ? client->later->size : 0;
+}
+
+static size_t size_of_call(const struct redis_call *call)
+{
+	size_t size = 0;
+	uint32_t i;
+
+	for (i = 0; i < call->request.argc; i++)
+		size += call->request.argv[i].size;
+	return size;
+}
+
+static char *copy_call(struct redis_later *later, const struct redis_call *call,
+		       char *to)
+{
+	struct redis_bytes *argv = later->argv[later->count];
+	const struct redis_request *request = &call->request;
+	uint32_t i;
+
+	for (i = 0; i < request->argc; i++) {
+		argv[i] = (struct redis_bytes){to, request->argv[i].size};
+		memcpy(to, request->argv[i].bytes, request->argv[i].size);
+		to += request->argv[i].size;
+	}
+	later->argc[later->count++] = request->argc;
+	return to;
+}
+
+/* Copy the calls that were left of one client, from the first on. */
+static void put_off(const struct redis_command *command,
+		    const struct redis_call *calls, uint32_t count)
+{
+	struct redis_client *client = calls->client;
+	struct redis_later *later;
+	size_t size = sizeof(*later);
+	uint32_t i;
+	char *to;
+
+	for (i = 0; i < count; i++)
+		if (calls[i].client == client && calls[i].is_left)
+			size += size_of_call(&calls[i]);
+	reef_assert(!client->later);
+	later = malloc(size);
+	if (!later) {
+		client->is_dead = client->thread->has_killed = true;
+		return;
+	}
+	later->command = command;
+	later->count = 0;
+	later->size = size;
+	to = later->bytes;
+	for (i = 0; i < count; i++)
+		if (calls[i].client == client && calls[i].is_left)
+			to = copy_call(later, &calls[i], to);
+	client->later = later;
+}
+
+static void run_some(struct redis_thread *thread,
+		     const struct redis_command *command,
+		     struct redis_call *calls, uint32_t count)
+{
+	uint32_t i;
+
+	redis_run_many(thread, command, calls, count);
+	for (i = 0; i < count; i++)
+		if (calls[i].is_left && !calls[i].client->later &&
+		    !calls[i].client->is_dead)
+			put_off(command, calls + i, count - i);
+}
+
+void redis_later_run(struct redis_client *client)
+{
+	struct redis_call calls[REDIS_MANY_MAX];
+	struct redis_later *later = client->later;
+	uint32_t i;
+
+	client->later = NULL;
+	for (i = 0; i < later->count; i++)
+		calls[i] = (struct redis_call){
+			.client = client,
+			.request = {.argc = later->argc[i],
+				    .argv = later->argv[i]},
+		};
+	run_some(client->thread, later->command, calls, later->count);
+	free(later);
+}
+
 void redis_gather_run(struct redis_thread *thread,
 		      const struct redis_command *command, uint32_t count)
 {
-	const struct redis_gather *gather = thread->gather;
+	struct redis_gather *gather = thread->gather;
 
-	redis_run_many(thread, command, gather->calls + gather->count, count);
+	run_some(thread, command, gather->calls + gather->count, count);
 }
 
 /* --- those that wait --- */
@@ -103,16 +210,21 @@ bool redis_gather_keep(struct redis_gather *gather,
 	return true;
 }
 
-/* Run requests of one command in batches of about the same size. */
+/* Run requests of one command in batches of about the same size. The requests
+ * of one client stay together: what is behind one that is left must wait. */
 static void run_calls(struct redis_thread *thread,
 		      const struct redis_command *command,
-		      const struct redis_call *calls, uint32_t count)
+		      struct redis_call *calls, uint32_t count)
 {
-	uint32_t batches = (count + REDIS_MANY_MAX - 1) / REDIS_MANY_MAX, some;
+	uint32_t batches, some;
 
-	for (; count; count -= some, calls += some, batches--) {
+	for (; count; count -= some, calls += some) {
+		batches = (count + REDIS_MANY_MAX - 1) / REDIS_MANY_MAX;
 		some = (count + batches - 1) / batches;
-		redis_run_many(thread, command, calls, some);
+		while (some < count &&
+		       calls[some].client == calls[some - 1].client)
+			some--;
+		run_some(thread, command, calls, some);
 	}
 }
 

@@ -17,6 +17,9 @@
  * (3) Nobody waits longer than the round: between rounds there are none.
  * (4) All that wait together were received before any of them is done, and are
  *     answered after that: so they may be done in any order.
+ * (5) What run_many has left, because too much waits to be sent to the client,
+ *     is copied and put off until that was sent (client->later). Before it is
+ *     done nothing else of that client is.
  *
  * Thread: as redis_thread. */
 #ifndef REEF_GATEWAY_REDIS_SERVER_GATHER_H
@@ -63,7 +66,7 @@ void redis_gather_read(struct redis_gather *gather, struct redis_client *client,
  * large to wait. */
 bool redis_gather_keep(struct redis_gather *gather,
 		       const struct redis_command *command, uint32_t count);
-/* Do the run that was read at once. */
+/* Do the run that was read at once. What is left of it is put off (rule 5). */
 void redis_gather_run(struct redis_thread *thread,
 		      const struct redis_command *command, uint32_t count);
 
@@ -73,9 +76,16 @@ static inline bool redis_gather_is_full(const struct redis_gather *gather)
 	return gather->count >= REDIS_MANY_MAX ||
 	       gather->used > REDIS_GATHER_SIZE - REDIS_GATHER_RUN_SIZE;
 }
-/* Do all runs that wait, and forget them. Returns how many clients they were
- * of; their turns are to be ended by the caller. */
+/* Do all runs that wait, and forget them, but for what is left (rule 5).
+ * Returns how many clients they were of; their turns are to be ended by the
+ * caller. */
 uint32_t redis_gather_run_all(struct redis_thread *thread,
 			      struct redis_client *clients[REDIS_MANY_MAX]);
+
+/* Do what was put off of a client (rule 5); some of it may be left again. */
+void redis_later_run(struct redis_client *client);
+void redis_later_free(struct redis_client *client); /* none: fine */
+/* Bytes of memory that it takes. */
+size_t redis_later_memory(const struct redis_client *client);
 
 #endif

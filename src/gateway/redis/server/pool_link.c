@@ -115,6 +115,9 @@ void redis_reply_failure(struct redis_thread *thread,
 	struct redis_reply *reply = &client->reply;
 
 	switch (rc) {
+	case -EAGAIN:
+		redis_reply_error(reply, AWAY);
+		return;
 	case -ENOSPC:
 	case -EDQUOT:
 		redis_reply_error(reply, "OOM command not allowed when used "
@@ -209,8 +212,8 @@ int redis_map_drop(struct redis_thread *thread, uint32_t db)
 	return reef_map_drop(thread->space, name);
 }
 
-bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
-		  uint32_t db, struct reef_map **out)
+int redis_map_try(struct redis_thread *thread, uint32_t db,
+		  struct reef_map **out)
 {
 	int rc = 0;
 
@@ -218,18 +221,23 @@ bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 	if (thread->has_dropped_map)
 		close_maps(thread);
 	if (thread->now_ns < thread->away_until_ns ||
-	    (!thread->maps[db] && (!thread->reef || thread->is_fenced))) {
-		redis_reply_error(&client->reply, AWAY);
-		return false;
-	}
+	    (!thread->maps[db] && (!thread->reef || thread->is_fenced)))
+		return -EAGAIN;
 	if (!thread->maps[db])
 		rc = open_map(thread, db, 0);
-	if (rc) {
+	if (!rc)
+		*out = thread->maps[db];
+	return rc;
+}
+
+bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
+		  uint32_t db, struct reef_map **out)
+{
+	int rc = redis_map_try(thread, db, out);
+
+	if (rc)
 		redis_reply_failure(thread, client, rc);
-		return false;
-	}
-	*out = thread->maps[db];
-	return true;
+	return !rc;
 }
 
 bool redis_map(struct redis_thread *thread, struct redis_client *client,

@@ -2,9 +2,9 @@
  * turn with all that it has sent meanwhile.
  *
  *	wait --> for each that has something: read once, run everything that is
- *	  ^      whole, write once --> do what was put off --+
- *	  |                                                  |
- *	  +-- look after the idle (once a second) <----------+
+ *	  ^      whole, write once --> do what was put off --> some that are
+ *	  |                                                    ready (ready.h)
+ *	  +-- look after the idle (once a second) <------------------+
  *
  *	a turn: read --+--> run --> write --> settle --> (next)
  *	               |                        ^
@@ -13,26 +13,34 @@
  *
  * (1) The buffers to read into and to answer from are lent to the client at
  *     work, and given back before the next one's turn (settle).
- * (2) A client of whose answers more than UNSENT_MAX cannot be sent is not run
- *     until half of them are gone. It is read from until its requests take the
- *     soft limit, which is large, for many clients send a whole pipeline before
- *     they read the first answer. If it takes no byte for a minute, it is
- *     closed.
+ * (2) A client of whose answers more than REDIS_UNSENT_MAX cannot be sent is
+ *     not run until half of them are gone. It is read from until its requests
+ *     take the soft limit, which is large, for many clients send a whole
+ *     pipeline before they read the first answer. If it takes no byte for a
+ *     minute, it is closed.
  * (3) Only `close_client` closes a client, at the end of its turn or of the
- *round, and never one that is put off. (4) At the end what has come already is
- *answered, and what is to be sent gets some seconds for it. (5) A turn in which
- *a client has sent nothing but plain requests is put off (gather.h), if it is
- *not the only one of its round: so the requests of different clients share
- *round trips. It goes on before the round ends, and a client has one turn in a
- *round: so nothing else of that client is run meanwhile, and between rounds
- *nobody is put off. Others may look at it and kill it then, as they may between
- *rounds. */
+ *     round, and never one that is put off.
+ * (4) At the end what has come already is answered, and what is to be sent gets
+ *     some seconds for it.
+ * (5) A turn in which a client has sent nothing but plain requests is put off
+ *     (gather.h), if it is not the only one of its round: so the requests of
+ *     different clients share round trips. It goes on before the round ends,
+ *     and a client has one turn in a round: so nothing else of that client is
+ *     run meanwhile, and between rounds nobody is put off. Others may look at
+ *     it and kill it then, as they may between rounds.
+ * (6) Nobody keeps the thread: a command that may take long is a task (task.h),
+ *     and a pipeline that has had its time goes on when its client is ready
+ *     again.
+ */
 #include "base/clock.h"
 #include "base/log.h"
 #include "fabric/socket.h"
+#include "gateway/redis/server/budget.h"
 #include "gateway/redis/server/gather.h"
 #include "gateway/redis/server/internal.h"
+#include "gateway/redis/server/ready.h"
 #include "gateway/redis/server/stage.h"
+#include "gateway/redis/server/task.h"
 #include "pool/client/client.h"
 
 #include <errno.h>
@@ -51,7 +59,6 @@
 #define SECOND (1000 * MS)
 #define OVER_PATIENCE (60 * SECOND)
 #define END_PATIENCE (5 * SECOND)
-#define UNSENT_MAX (UINT64_C(1) << 20)
 /* Nobody knows how large answers will be before they are there. So few are made
  * together at first, then more, if they are smaller than this. */
 #define LARGE_MIN (UINT64_C(512) << 10)
@@ -64,6 +71,13 @@
 /* How long a thread polls before it sleeps, if polling has paid lately. */
 #define POLL_NS UINT64_C(50000)
 #define VECTORS_MAX 64
+/* A pipeline has had its time after TURN_NS, looked at every TURN_CHECKS
+ * requests (or runs of them), or when TURN_SENDS times all could be sent. */
+#define TURN_NS MS
+#define TURN_CHECKS 8u
+#define TURN_SENDS 8u
+/* Clients that are ready get a turn in one round, at the most. */
+#define READY_MAX 4u
 
 /* --- a client's coming and going --- */
 
@@ -132,7 +146,12 @@ static void free_client(struct redis_client *client)
 	atomic_fetch_sub(&client->thread->door->client_count, 1);
 	atomic_fetch_sub(&client->thread->dealt, 1);
 	close(client->fd);
+	client->is_dead = true;
+	redis_ready_remove(client);
+	redis_task_abandon(client);
+	redis_later_free(client);
 	redis_transaction_reset(client);
+	redis_budget_charge(client, true);
 	redis_parser_fini(&client->parser);
 	redis_reply_fini(&client->reply);
 	free(client->name);
@@ -208,7 +227,8 @@ static void send_answers(struct redis_thread *thread,
 	struct msghdr message = {.msg_iov = vectors};
 	ssize_t sent;
 
-	while (!client->is_dead && redis_reply_waiting(reply)) {
+	while (!client->is_dead && !client->is_held &&
+	       redis_reply_waiting(reply)) {
 		message.msg_iovlen =
 			redis_reply_vectors(reply, vectors, VECTORS_MAX);
 		if (message.msg_iovlen == 1)
@@ -272,7 +292,7 @@ static void reply_malformed(struct redis_thread *thread,
 static bool may_run(const struct redis_client *client)
 {
 	return !client->is_dead && !client->close_after && !client->is_paused &&
-	       !client->reply.is_broken;
+	       !client->reply.is_broken && !client->task && !client->is_ready;
 }
 
 /* True if the client may be read from: rule (2). */
@@ -281,7 +301,7 @@ static bool may_read(const struct redis_client *client)
 	const struct redis_door_config *config = &client->thread->door->config;
 
 	if (client->is_dead || client->close_after || client->is_ended ||
-	    client->parser.is_failed)
+	    client->parser.is_failed || client->task || client->is_ready)
 		return false;
 	return !client->is_paused ||
 	       (!client->parser.is_filling &&
@@ -299,21 +319,40 @@ static void limit_answers(struct redis_thread *thread,
 		client->many_max = 1;
 	else if (client->many_max < REDIS_MANY_MAX)
 		client->many_max *= MANY_FIRST;
-	if (waiting > UNSENT_MAX) {
+	if (waiting > REDIS_UNSENT_MAX) {
 		send_answers(thread, client);
 		waiting = redis_reply_waiting(&client->reply);
 	}
-	client->is_paused = waiting > UNSENT_MAX;
+	client->is_paused = waiting > REDIS_UNSENT_MAX || client->later;
 }
 
-/* Run all requests that are whole, until the answers become too many; or gather
- * them, if may_wait. */
+/* How long a client has been run. */
+struct turn {
+	uint32_t checks;
+	uint64_t began_ns;
+};
+
+static bool is_turn_over(struct turn *turn)
+{
+	uint64_t now_ns;
+
+	if (++turn->checks % TURN_CHECKS)
+		return false;
+	now_ns = reef_now_ns();
+	if (!turn->began_ns)
+		turn->began_ns = now_ns;
+	return now_ns - turn->began_ns > TURN_NS;
+}
+
+/* Run all requests that are whole, until the answers become too many or the
+ * turn is over; or gather them, if may_wait. */
 static void run_requests(struct redis_thread *thread,
 			 struct redis_client *client, bool may_wait)
 {
 	const struct redis_door_config *config = &thread->door->config;
 	const struct redis_command *many;
 	struct redis_request request;
+	struct turn turn = {0};
 	bool is_next; /* the next request was read behind a run */
 	int rc;
 
@@ -331,11 +370,15 @@ static void run_requests(struct redis_thread *thread,
 		is_next = many != NULL;
 		if (many)
 			rc = run_many(thread, client, many, &request, may_wait);
+		else if (redis_dispatch_is_long(client, &request))
+			redis_task_begin(thread, client, &request);
 		else
 			redis_dispatch(thread, client, &request);
-		if (client->is_gathered)
+		if (client->is_gathered || client->task)
 			return;
 		limit_answers(thread, client, before);
+		if (is_turn_over(&turn))
+			redis_ready_add(client);
 		if (!may_run(client)) {
 			if (is_next && rc > 0)
 				redis_parser_again(&client->parser);
@@ -393,7 +436,7 @@ static void update_events(struct redis_client *client)
 
 	if (may_read(client))
 		event.events |= EPOLLIN;
-	if (redis_reply_waiting(&client->reply))
+	if (redis_reply_waiting(&client->reply) && !client->is_held)
 		event.events |= EPOLLOUT;
 	if (event.events == client->events)
 		return;
@@ -403,19 +446,47 @@ static void update_events(struct redis_client *client)
 		client->is_dead = true;
 }
 
+/* True if a client waits for its answers to be sent. */
+static bool waits_to_send(const struct redis_client *client)
+{
+	return client->task ? redis_task_state(client) == REDIS_TASK_SENDING
+			    : client->is_paused;
+}
+
+/* Go on with what waits for half of the answers to be gone. */
+static void resume_paused(struct redis_thread *thread,
+			  struct redis_client *client)
+{
+	if (client->task) {
+		redis_ready_add(client);
+		return;
+	}
+	client->is_paused = false;
+	if (client->later) {
+		redis_later_run(client);
+		limit_answers(thread, client, 0);
+	}
+	if (may_run(client))
+		run_requests(thread, client, false);
+}
+
 static void send_and_resume(struct redis_thread *thread,
 			    struct redis_client *client)
 {
+	uint32_t sends = 0;
+
 	send_answers(thread, client);
-	/* Once half of the answers are gone, the requests that waited for that
-	 * are run. */
-	while (client->is_paused && !client->is_dead && !client->close_after &&
-	       redis_reply_waiting(&client->reply) <= UNSENT_MAX / 2) {
-		client->is_paused = false;
-		run_requests(thread, client, false);
+	while (waits_to_send(client) && !client->is_dead && !client->is_ready &&
+	       !client->close_after &&
+	       redis_reply_waiting(&client->reply) <= REDIS_UNSENT_MAX / 2) {
+		if (++sends > TURN_SENDS) {
+			redis_ready_add(client);
+			break;
+		}
+		resume_paused(thread, client);
 		send_answers(thread, client);
 	}
-	if (!client->is_paused)
+	if (!waits_to_send(client))
 		client->over_ns = 0;
 	else if (!client->over_ns)
 		client->over_ns = thread->now_ns;
@@ -437,8 +508,11 @@ static void end_turn(struct redis_thread *thread, struct redis_client *client)
 	redis_reply_settle(&client->reply);
 	if (redis_parser_settle(&client->parser))
 		client->is_dead = true;
+	redis_budget_charge(client, false);
+	redis_budget_keep(thread);
 	if ((client->close_after || client->is_ended) &&
-	    !redis_reply_waiting(&client->reply))
+	    !redis_reply_waiting(&client->reply) && !client->task &&
+	    !client->is_ready)
 		client->is_dead = true;
 	if (!client->is_dead)
 		update_events(client);
@@ -480,6 +554,33 @@ static void take_turn(struct redis_thread *thread, struct redis_client *client,
 		end_turn(thread, client);
 }
 
+/* A turn of a client that is ready. */
+static void take_ready_turn(struct redis_thread *thread,
+			    struct redis_client *client)
+{
+	redis_ready_remove(client);
+	if (client->task) {
+		redis_task_resume(client);
+		if (!client->task)
+			limit_answers(thread, client, 0);
+	} else if (client->is_paused) {
+		end_turn(thread, client);
+		return;
+	}
+	if (may_run(client))
+		run_requests(thread, client, false);
+	end_turn(thread, client);
+}
+
+static void run_ready(struct redis_thread *thread)
+{
+	uint32_t i;
+
+	redis_tasks_wake(thread);
+	for (i = 0; i < READY_MAX && thread->ready_first; i++)
+		take_ready_turn(thread, thread->ready_first);
+}
+
 /* --- the loop --- */
 
 /* Make malloc give memory back, now and then: what the answers of a crowd took
@@ -502,7 +603,8 @@ static void check_clients(struct redis_thread *thread)
 
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
-		if (idle_ns && now_ns - client->used_ns > idle_ns) {
+		if (idle_ns && now_ns - client->used_ns > idle_ns &&
+		    !client->task) {
 			client->is_dead = true;
 		} else if (client->over_ns &&
 			   now_ns - client->over_ns > OVER_PATIENCE) {
@@ -549,8 +651,13 @@ static int poll_for_events(struct redis_thread *thread,
 static int wait_for_events(struct redis_thread *thread,
 			   struct epoll_event *events, int timeout_ms)
 {
+	const uint64_t wake_ns = redis_tasks_wake(thread);
 	int count = 0;
 
+	if (thread->ready_first)
+		timeout_ms = 0;
+	else if (wake_ns < thread->now_ns + (uint64_t)timeout_ms * MS)
+		timeout_ms = (int)((wake_ns - thread->now_ns) / MS) + 1;
 	while (atomic_load(&thread->wanted))
 		pthread_cond_wait(&thread->turn, &thread->lock);
 	pthread_mutex_unlock(&thread->lock);
@@ -578,6 +685,7 @@ static void serve_events(struct redis_thread *thread,
 			add_dealt_clients(thread);
 	}
 	run_gathered(thread);
+	run_ready(thread);
 }
 
 /* Close the clients that were killed out of their turn. */
@@ -637,6 +745,7 @@ void *redis_serve(void *arg)
 		count = wait_for_events(thread, events,
 					thread->reef ? 1000 : 10);
 		serve_events(thread, events, count);
+		redis_budget_keep(thread);
 		if (thread->has_killed)
 			close_killed(thread);
 		if (thread->now_ns - tick_ns >= SECOND) {

@@ -32,6 +32,7 @@
 
 struct redis_door;
 struct redis_gather;
+struct redis_tasks;
 
 struct redis_thread_stats {
 	uint64_t connections;
@@ -39,7 +40,9 @@ struct redis_thread_stats {
 	uint64_t bytes_in, bytes_out;
 	uint64_t keyspace_hits, keyspace_misses; /* counted by commands */
 	uint64_t query_limit_closed, output_limit_closed;
-	uint64_t auth_failed;
+	uint64_t auth_failed, auth_refused; /* refused: not even checked */
+	uint64_t evicted_clients;
+	uint64_t pauses; /* in which a long command let others be served */
 	uint64_t batches, batched; /* calls of run_many (table.h), and the
 				      requests in them */
 	/* By the index of a redis_command: */
@@ -94,9 +97,13 @@ struct redis_thread {
 
 	struct redis_client *clients;
 	uint32_t client_count;
-	bool has_killed;     /* a client was killed out of its turn */
-	uint64_t now_ns;     /* when this round began; monotonic */
-	uint64_t trimmed_ns; /* when malloc last gave memory back */
+	/* Those that have something to do (ready.h). */
+	struct redis_client *ready_first, *ready_last;
+	struct redis_tasks *tasks;
+	_Atomic uint64_t charged; /* bytes of its clients (budget.h) */
+	bool has_killed;	  /* a client was killed out of its turn */
+	uint64_t now_ns;	  /* when this round began; monotonic */
+	uint64_t trimmed_ns;	  /* when malloc last gave memory back */
 	struct redis_spare spare;
 	uint64_t staged_bytes; /* of values on stage (stage.h) */
 	struct reef_random random;
@@ -122,12 +129,28 @@ bool redis_map(struct redis_thread *thread, struct redis_client *client,
 /* The same for another database than the client's own. */
 bool redis_map_of(struct redis_thread *thread, struct redis_client *client,
 		  uint32_t db, struct reef_map **out);
+/* The same, but nothing is answered.  -EAGAIN: the pool is out of reach, and
+ * not tried just now.  Others: it failed. redis_reply_failure knows them. */
+int redis_map_try(struct redis_thread *thread, uint32_t db,
+		  struct reef_map **out);
 /* A database, only if it exists already; answers nothing. -ENOENT: it does not.
  * Others: the pool is out of reach, or failed. */
 int redis_map_existing(struct redis_thread *thread, uint32_t db,
 		       struct reef_map **out);
 /* Drop a database; the next who uses it makes it anew. */
 int redis_map_drop(struct redis_thread *thread, uint32_t db);
+
+/* --- for commands that may take long (task.h) --- */
+
+/* Called between two parts of a command: others are served, if this one has
+ * had its time, and the client reads what is answered, if that is much. False:
+ * the client is gone, and the command is to return at once. Afterwards the
+ * bytes of arguments may lie elsewhere (argv stays, and points there), maps may
+ * be closed, and what is the thread's is another's. */
+bool redis_pause(struct redis_thread *thread, struct redis_client *client);
+/* Wait until then; else as redis_pause. */
+bool redis_sleep(struct redis_thread *thread, struct redis_client *client,
+		 uint64_t until_ns);
 
 /* Answer what went wrong with the pool (rc < 0), in the words that clients of
  * Redis know: -OOM where there is no room, -LOADING where the pool will be

@@ -1,0 +1,369 @@
+"""redis_limits.py REEF - what one client can cost the others of a door: memory
+and time.
+
+Nothing here goes by the clock: what others are served meanwhile is counted.
+"""
+
+import os
+import re
+import select
+import sys
+import threading
+
+from checks import run_checks
+from pool_processes import until
+from redis_servers import Servers
+from redis_wire import request
+
+REEF = os.path.abspath(sys.argv[1])
+MIB = 1 << 20
+KIB = 1 << 10
+
+
+def resident(process):
+    """Bytes of memory that a process has for itself, without what it maps of
+    the pool."""
+    with open("/proc/%d/status" % process.child.pid,
+              encoding="ascii") as stream:
+        return int(re.search(r"RssAnon:\s+(\d+)", stream.read()).group(1)
+                   ) * KIB
+
+
+class Growth(threading.Thread):
+    """How much memory a process has taken at the most, above what it had."""
+
+    def __init__(self, process):
+        super().__init__()
+        self.process, self.before = process, resident(process)
+        self.most, self.over = 0, threading.Event()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def look(self):
+        self.most = max(self.most, resident(self.process) - self.before)
+
+    def run(self):
+        while not self.over.wait(0.002):
+            self.look()
+
+    def __exit__(self, *_):
+        self.look()
+        self.over.set()
+        self.join()
+
+    def is_below(self, limit):
+        self.look()
+        print("%.1f MiB at the most" % (self.most / MIB))
+        assert self.most < limit, (self.most, limit)
+
+
+def stat(wire, name):
+    """A number of INFO stats."""
+    return int(re.search(rb"%s:(\d+)" % name, wire.ask("INFO", "stats"))[1])
+
+
+def ask_meanwhile(slow, wire, *words):
+    """How many requests of `wire` are answered before `slow` gets the first
+    byte of an answer."""
+    served = 0
+    while not select.select([slow.socket], [], [], 0)[0]:
+        assert wire.ask(*words)[:1] != b"-"
+        served += 1
+        assert served < 10_000_000
+    return served
+
+
+def send_some(wire, data):
+    """Send as much as the door takes: it may stop reading."""
+    wire.socket.setblocking(False)
+    sent, refused = 0, 0
+    while sent < len(data) and refused < 20:
+        try:
+            sent += wire.socket.send(data[sent:sent + 65536])
+            refused = 0
+        except BlockingIOError:
+            select.select([], [wire.socket], [], 0.01)
+            refused += 1
+        except OSError:
+            return sent
+    wire.socket.setblocking(True)
+    wire.socket.settimeout(60)
+    return sent
+
+
+# --- memory ---
+
+
+def check_names(pool):
+    """What a client says of itself is short."""
+    pool.up()
+    door = pool.door()
+    with door.wire() as wire:
+        for words in (("CLIENT", "SETNAME"), ("HELLO", 3, "SETNAME"),
+                      ("CLIENT", "SETINFO", "lib-name"),
+                      ("CLIENT", "SETINFO", "lib-ver")):
+            assert wire.ask(*words, b"n" * 257)[:4] == b"-ERR", words
+            assert wire.ask(*words, b"n" * 256)[:1] in b"+%", words
+        assert wire.ask("CLIENT", "GETNAME").count(b"n") == 256
+
+
+def check_lists_of_clients(pool):
+    """A transaction that lists the clients three thousand times."""
+    pool.up()
+    door = pool.door()
+    with door.wire() as wire, door.wire() as greedy:
+        greedy.ask("CLIENT", "SETNAME", b"n" * MIB)
+        greedy.ask("CLIENT", "SETNAME", b"n" * 256)
+        count = 3000
+        with Growth(door.process) as growth:
+            send_some(greedy, request("MULTI") + b"CLIENT LIST\r\n" * count +
+                      request("EXEC"))
+            for _ in range(200):
+                assert wire.ask("PING") == b"+PONG\r\n"
+            assert greedy.reply() == b"+OK\r\n"
+            for _ in range(count):
+                assert greedy.reply() == b"+QUEUED\r\n"
+            assert greedy.line() == b"*%d\r\n" % count
+            growth.is_below(48 * MIB)
+        for _ in range(count):
+            assert b"cmd=" in greedy.reply()
+        # A list of the same one, over and over.
+        number = greedy.ask("CLIENT", "ID")[1:-2]
+        answer = greedy.ask("CLIENT", "LIST", "ID", *[number] * 1000)
+        assert answer.count(b"id=%s " % number) == 1000, answer[:300]
+        with Growth(door.process) as growth:
+            answer = greedy.ask("CLIENT", "LIST", "ID", *[number] * 300_000)
+            assert answer[:4] == b"-ERR", answer[:100]
+            growth.is_below(256 * MIB)
+
+
+# A thread keeps so much of buffers for the next who needs one.
+KEPT = 64 * MIB
+LARGE = b"v" * (8 * MIB)
+LARGE_ANSWER = b"$%d\r\n%s\r\n" % (len(LARGE), LARGE)
+
+
+def check_unread_mgets(pool):
+    """Large answers are made as they are read."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-threads", "1", MALLOC_PERTURB_="0")
+    value = LARGE
+    crowd = [door.wire() for _ in range(4)]
+    with door.wire() as wire:
+        assert wire.ask("SET", "big", value) == b"+OK\r\n"
+        with Growth(door.process) as growth:
+            for one in crowd:
+                one.send(request("MGET", *["big"] * 50))
+            for _ in range(300):
+                assert wire.ask("PING") == b"+PONG\r\n"
+            # One of them does read.
+            assert crowd[0].line() == b"*50\r\n"
+            for _ in range(50):
+                assert crowd[0].reply() == LARGE_ANSWER
+            growth.is_below((4 + 4) * len(value) + KEPT)
+        for one in crowd:
+            one.close()
+
+
+def check_unread_gets(pool):
+    """Small answers first, so that many are made together, then large ones."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-threads", "1", MALLOC_PERTURB_="0")
+    value = LARGE
+    small, big = request("GET", "small"), request("GET", "big")
+    with door.wire() as wire, door.wire() as greedy:
+        assert wire.ask("SET", "big", value) == b"+OK\r\n"
+        assert wire.ask("SET", "small", "s") == b"+OK\r\n"
+        with Growth(door.process) as growth:
+            greedy.send(small * 1024 + big * 64 + small * 3)
+            for _ in range(300):
+                assert wire.ask("PING") == b"+PONG\r\n"
+            for _ in range(1024):
+                assert greedy.reply() == b"$1\r\ns\r\n"
+            for _ in range(64):
+                assert greedy.reply() == LARGE_ANSWER
+            for _ in range(3):
+                assert greedy.reply() == b"$1\r\ns\r\n"
+            growth.is_below(4 * len(value) + KEPT)
+
+
+def check_unread_transaction(pool):
+    """The same within EXEC."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-threads", "1", MALLOC_PERTURB_="0")
+    value = LARGE
+    with door.wire() as wire, door.wire() as greedy:
+        assert wire.ask("SET", "big", value) == b"+OK\r\n"
+        with Growth(door.process) as growth:
+            greedy.send(request("MULTI") + request("GET", "big") * 16 +
+                        request("MGET", *["big"] * 16) + request("EXEC"))
+            for _ in range(300):
+                assert wire.ask("PING") == b"+PONG\r\n"
+            assert greedy.exactly(5 + 9 * 17) == (
+                b"+OK\r\n" + b"+QUEUED\r\n" * 17)
+            assert greedy.line() == b"*17\r\n"
+            for _ in range(16):
+                assert greedy.reply() == LARGE_ANSWER
+            assert greedy.line() == b"*16\r\n"
+            for _ in range(16):
+                assert greedy.reply() == LARGE_ANSWER
+            assert greedy.ask("PING") == b"+PONG\r\n"
+            growth.is_below(4 * len(value) + KEPT)
+
+
+def check_budget(pool):
+    """All clients together have a budget; who takes most of it goes first."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-memory-max", "64M",
+                     MALLOC_PERTURB_="0")
+    value = b"v" * (4 * MIB)
+    with door.wire() as wire:
+        assert wire.ask("SET", "big", value) == b"+OK\r\n"
+        asked = (
+            # Answers, half-sent requests, transactions, what is watched.
+            request("GET", "big") * 4,
+            request("MGET", *["big"] * 8),
+            b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4194304\r\n" + value[:-1],
+            b"*1000000\r\n" + b"$1\r\na\r\n" * 500_000,
+            request("MULTI") + request("SET", "k", value),
+            request("WATCH", *(b"%d" % i for i in range(40000))),
+        )
+        for one in asked:
+            crowd = [door.wire() for _ in range(40)]
+            with Growth(door.process) as growth:
+                for greedy in crowd:
+                    send_some(greedy, one)
+                    assert wire.ask("PING") == b"+PONG\r\n"
+                growth.is_below(160 * MIB)
+            for greedy in crowd:
+                greedy.close()
+            assert wire.ask("GET", "big")[-9:] == value[-7:] + b"\r\n"
+        assert stat(wire, b"evicted_clients")
+        assert wire.ask("CONFIG", "GET", "maxmemory-clients").endswith(
+            b"$8\r\n67108864\r\n")
+
+
+# --- time ---
+
+
+def fill(wire, count, name=b"key:%d"):
+    for at in range(0, count, 1000):
+        wire.send(b"".join(request("SET", name % i, "v")
+                           for i in range(at, min(at + 1000, count))))
+        assert wire.exactly(5 * min(1000, count - at)).count(b"+OK") == min(
+            1000, count - at)
+
+
+def check_patterns(pool):
+    """A pattern that takes long to match lets others run."""
+    pool.up()
+    door = pool.door("door", "--redis-threads", "1")
+    with door.wire() as wire, door.wire() as slow:
+        for i in range(4):
+            assert wire.ask("SET", b"a" * 60000 + b"%d" % i, "v") == b"+OK\r\n"
+        pattern = b"*" + b"a" * 300 + b"b"
+        for words in (("KEYS", pattern),
+                      ("SCAN", 0, "COUNT", 1000, "MATCH", pattern)):
+            slow.send(request(*words))
+            served = ask_meanwhile(slow, wire, "GET", "key")
+            print("%d while %s matches" % (served, words[0]))
+            assert served > 20, served
+            assert slow.reply().endswith(b"*0\r\n")
+        slow.send(request("MULTI") + request("KEYS", pattern) +
+                  request("EXEC"))
+        assert slow.reply() + slow.reply() == b"+OK\r\n+QUEUED\r\n"
+        assert ask_meanwhile(slow, wire, "PING") > 20
+        assert slow.reply() == b"*1\r\n*0\r\n"
+
+
+def check_long_commands(pool):
+    """Commands on very many keys let others run."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-threads", "1")
+    count = 40_000
+    keys = [b"key:%d" % i for i in range(count)]
+    pairs = [word for key in keys for word in (key, b"v")]
+    with door.wire() as wire, door.wire(timeout=120) as slow:
+        for words, answer in (
+                (["MSET", *pairs], b"+OK\r\n"),
+                (["EXISTS", *keys], b":%d\r\n" % count),
+                (["KEYS", "key:*"], None),
+                (["SCAN", 0, "COUNT", 10 * count], None),
+                (["DEL", *keys], b":%d\r\n" % count),
+                (["MSETNX", *pairs], b":1\r\n"),
+                (["FLUSHDB"], b"+OK\r\n")):
+            # The last byte is sent by itself, so that receiving it all is not
+            # what takes long.
+            whole = request(*words)
+            slow.send(whole[:-1])
+            before = stat(wire, b"reef_pauses")
+            slow.send(whole[-1:])
+            served = ask_meanwhile(slow, wire, "PING")
+            pauses = stat(wire, b"reef_pauses") - before
+            print("%d while %s runs, %d pauses" % (served, words[0], pauses))
+            assert pauses > 3, (words[0], pauses)
+            got = slow.reply()
+            assert got == answer if answer else got.count(b"key:") == count
+
+
+def check_pipelines(pool):
+    """So do pipelines, of one who reads all at once."""
+    pool.up()
+    door = pool.door("door", "--redis-threads", "1")
+    with door.wire() as wire, door.wire(timeout=120) as slow:
+        assert wire.ask("SET", "k", b"v" * 8000) == b"+OK\r\n"
+        count = 30_000
+        got = []
+        reader = threading.Thread(target=lambda: got.append(
+            len(slow.exactly(count * 8008))))
+        slow.send(request("GET", "k"))
+        assert slow.exactly(8008)
+        served = 0
+        reader.start()
+        sender = threading.Thread(target=lambda: slow.send(
+            request("GET", "k") * count))
+        sender.start()
+        while reader.is_alive():
+            assert wire.ask("PING") == b"+PONG\r\n"
+            served += 1
+        sender.join()
+        reader.join()
+        print("%d while %d are read" % (served, count))
+        assert got and served > 50, served
+
+
+def check_killed_meanwhile(pool):
+    """Who is killed, or leaves, within a long command leaves nothing."""
+    pool.up()
+    door = pool.door("door", "--redis-threads", "1")
+    pattern = b"*" + b"a" * 3000 + b"b"
+    with door.wire() as wire:
+        for i in range(8):
+            assert wire.ask("SET", b"a" * 60000 + b"%d" % i, "v") == b"+OK\r\n"
+        before = resident(door.process)
+        for how in ("kill", "leave", "reset"):
+            crowd = [door.wire() for _ in range(20)]
+            for one in crowd:
+                one.send(request("KEYS", pattern))
+                wire.ask("PING")
+            if how == "kill":
+                assert wire.ask("CLIENT", "KILL", "TYPE", "normal")[:1] == b":"
+            for one in crowd:
+                one.close()
+            until("they are gone", lambda: re.search(
+                rb"connected_clients:1\r", wire.ask("INFO", "clients")))
+        assert resident(door.process) - before < 32 * MIB
+        crowd = [door.wire() for _ in range(5)]
+        for one in crowd:
+            one.send(request("KEYS", pattern))
+        assert wire.ask("PING") == b"+PONG\r\n"
+    # And the door ends in spite of them.
+    assert door.process.stop() == 0, door.process.error
+    for one in crowd:
+        one.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_checks(globals(), lambda: Servers(REEF), sys.argv[2:]))

@@ -98,7 +98,10 @@ static void wait_ready(struct child *child)
 
 static void report_end(const struct child *child)
 {
-	if (WIFSIGNALED(child->status))
+	if (child->is_late)
+		operate_say(child->command, "%s is tried again until it opens",
+			    child->name);
+	else if (WIFSIGNALED(child->status))
 		operate_say(child->command,
 			    "%s was killed by signal %d; it is started again",
 			    child->name, WTERMSIG(child->status));
@@ -106,6 +109,12 @@ static void report_end(const struct child *child)
 		operate_say(child->command,
 			    "%s ended with status %d; it is started again",
 			    child->name, WEXITSTATUS(child->status));
+}
+
+static bool has_to_wait(const struct child *child)
+{
+	return WIFEXITED(child->status) &&
+	       WEXITSTATUS(child->status) == CHILD_LATER;
 }
 
 static void wake_waiter(struct child *child)
@@ -122,6 +131,10 @@ static int run_once(struct child *child)
 	if (rc)
 		return operate_failed(child->command, child->name, rc);
 	wait_ready(child);
+	if (child->is_late && child->is_ready)
+		operate_say(child->command, "%s is open: %s", child->name,
+			    child->line);
+	child->is_late = false;
 	wake_waiter(child);
 	while (!has_ended(child))
 		reef_fiber_park(SECOND);
@@ -132,14 +145,20 @@ static int supervise(void *arg)
 {
 	struct child *child = arg;
 	uint64_t pause_ns = PAUSE_LEAST, begun_ns;
+	bool was_late;
 
 	while (!child->is_stopping) {
 		begun_ns = reef_now_ns();
+		was_late = child->is_late;
 		run_once(child);
+		child->is_late = !child->is_ready && has_to_wait(child);
 		if (child->is_stopping ||
-		    (!child->is_ready && !child->is_optional))
+		    (!child->is_ready && !child->is_late &&
+		     !child->is_optional))
 			break;
-		report_end(child);
+		if (!was_late || !child->is_late)
+			report_end(child);
+		wake_waiter(child);
 		if (reef_now_ns() - begun_ns > LONG_LIFE)
 			pause_ns = PAUSE_LEAST;
 		reef_fiber_park(pause_ns);
@@ -159,10 +178,11 @@ int child_start(struct child *child, struct reef_sched *sched)
 	rc = reef_fiber_spawn(sched, supervise, child, &child->fiber);
 	if (rc)
 		return rc;
-	while (!child->is_ready && !child->is_over && !child->is_optional)
+	while (!child->is_ready && !child->is_late && !child->is_over &&
+	       !child->is_optional)
 		reef_fiber_park(REEF_FOREVER);
 	child->waiter = NULL;
-	return child->is_ready || child->is_optional ? 0 : -ECHILD;
+	return child->is_over && !child->is_ready ? -ECHILD : 0;
 }
 
 void child_stop(struct child *child)

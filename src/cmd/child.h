@@ -6,7 +6,8 @@
  *
  * (1) The child is this same program with other words. It says that it is ready
  *     by a line on the descriptor that --ready-fd names; one that ends before
- *     its first such line is not started again, unless it is optional.
+ *     its first such line is not started again, unless it is optional or ended
+ *     with CHILD_LATER: what it needs is out of reach, and may come back.
  * (2) It does not outlive us: should we be killed, the kernel kills it.
  * (3) It is in a process group of its own: what a terminal sends reaches it
  *     through us, so that it ends before what it needs.
@@ -22,6 +23,7 @@
 
 #define CHILD_WORDS_MAX 64
 #define CHILD_LINE_SIZE 1024
+#define CHILD_LATER 75 /* an exit status; EX_TEMPFAIL of sysexits.h */
 
 struct child {
 	/* The caller's, before start: */
@@ -38,12 +40,12 @@ struct child {
 
 	pid_t pid; /* 0: it does not run */
 	int status, ready_fd;
-	bool is_ready, is_stopping, is_over;
+	bool is_ready, is_late, is_stopping, is_over;
 	struct reef_fiber *fiber, *waiter;
 };
 
-/* Start the child and wait until it is ready, unless it is optional. 0: it is.
- * -ECHILD: it ended, and has said why. */
+/* Start the child and wait until it is ready, unless it is optional. 0: it is,
+ * or is_late, which was said.  -ECHILD: it ended, and has said why. */
 int child_start(struct child *child, struct reef_sched *sched);
 /* Stop the child and wait for its end; harmless if it was never started. */
 void child_stop(struct child *child);

@@ -104,6 +104,7 @@ static int put_key(struct reef_map *map, const struct wish *wish)
 		rc = read_input(limits.value_max, &input, &size);
 		value = input;
 	}
+	operate_tell_waiting("map");
 	if (!rc)
 		rc = reef_map_put(map, wish->words[3], strlen(wish->words[3]),
 				  value, size, expires_ms, NULL);
@@ -359,7 +360,8 @@ static int options_of(const struct wish *wish, bool makes,
 	return -1;
 }
 
-static int report_error(const struct wish *wish, int rc)
+/* is_open: the map as a whole is there. */
+static int report_error(const struct wish *wish, int rc, bool is_open)
 {
 	const char *key = wish->words[3];
 
@@ -373,6 +375,11 @@ static int report_error(const struct wish *wish, int rc)
 				   wish->words[2]);
 	if (rc == -EINVAL && wish->words[2])
 		return operate_say("map", "\"%.80s\" is not a name for a map",
+				   wish->words[2]);
+	if (rc == -REEF_ELOST && is_open)
+		return operate_say("map",
+				   "%.80s: the node that lent this part of its "
+				   "memory died, or was started anew",
 				   wish->words[2]);
 	if (rc == -REEF_ELOST && wish->words[2])
 		return operate_say("map",
@@ -392,7 +399,7 @@ static int run_verb(struct reef_space *space, const struct wish *wish)
 	int rc;
 
 	if (!strcmp(verb->name, "list"))
-		return report_error(wish, list_maps(space, wish));
+		return report_error(wish, list_maps(space, wish), false);
 	rc = options_of(wish, verb->makes, &options);
 	if (rc >= 0)
 		return rc;
@@ -400,14 +407,15 @@ static int run_verb(struct reef_space *space, const struct wish *wish)
 		rc = reef_map_drop(space, wish->words[2]);
 	else
 		rc = reef_map_open(space, wish->words[2], &options, &map);
+	operate_tell_waiting(NULL);
 	if (rc == -ENOENT)
 		return operate_say("map", "there is no map \"%.80s\" in %s",
 				   wish->words[2], wish->words[1]);
 	if (rc || !strcmp(verb->name, "drop"))
-		return report_error(wish, rc);
+		return report_error(wish, rc, false);
 	rc = verb->run ? verb->run(map, wish) : 0;
 	reef_map_close(map);
-	return report_error(wish, rc);
+	return report_error(wish, rc, true);
 }
 
 static int open_and_run(const struct reef_settings *settings,
@@ -415,8 +423,10 @@ static int open_and_run(const struct reef_settings *settings,
 {
 	struct reef_space *space;
 	struct reef *reef;
-	int rc = operate_open("map", settings, NULL, &reef);
+	int rc;
 
+	operate_tell_waiting("map");
+	rc = operate_open("map", settings, NULL, &reef);
 	if (rc >= 0)
 		return rc;
 	rc = reef_space_open(reef, wish->words[1], NULL, &space);

@@ -10,14 +10,17 @@
 #include <langinfo.h>
 #include <reef/error.h>
 #include <reef/reef.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define VERB_ARGUMENTS_MAX 8
 #define WHAT_MAX 80
 #define VERB_WIDTH 26
+#define WAITING_SECONDS 4
 
 int operate_say(const char *name, const char *format, ...)
 {
@@ -46,7 +49,8 @@ static const char *error_text(int rc)
 		return "the pool does not take that: a name is text without "
 		       "control characters";
 	case -ENOSPC:
-		return "the pool has no room for it";
+		return "the pool has no room for it; `reef node list` shows "
+		       "who lends memory, and how much";
 	case -EDQUOT:
 		return "the space is at its quota; memory that was lost "
 		       "counts, too, until `reef space forget`";
@@ -172,6 +176,28 @@ int operate_open(const char *name, const struct reef_settings *settings,
 		return connect_failed(name, settings,
 				      settings->pool ? settings->pool : "", rc);
 	return rc ? operate_failed(name, "the pool", rc) : -1;
+}
+
+static char waiting_text[80];
+
+static void say_waiting(int signal)
+{
+	if (write(STDERR_FILENO, waiting_text, strlen(waiting_text)) < 0)
+		return; /* then nobody reads it */
+}
+
+void operate_tell_waiting(const char *name)
+{
+	struct sigaction action = {.sa_handler = say_waiting,
+				   .sa_flags = SA_RESTART | SA_RESETHAND};
+
+	alarm(0);
+	if (!name)
+		return;
+	snprintf(waiting_text, sizeof(waiting_text),
+		 "reef %s: waits for the pool; Ctrl-C gives up\n", name);
+	sigaction(SIGALRM, &action, NULL);
+	alarm(WAITING_SECONDS);
 }
 
 /* --- verbs --- */

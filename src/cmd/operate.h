@@ -34,6 +34,10 @@ struct reef;
 int operate_open(const char *name, const struct reef_settings *settings,
 		 const char *program, struct reef **out);
 
+/* Unless this is called again within some seconds, say that command `name`
+ * waits for the pool; NULL: it does not any more. */
+void operate_tell_waiting(const char *name);
+
 /* Print "reef NAME: ..." and return 1, which a verb returns for "an error was
  * printed". */
 __attribute__((format(printf, 2, 3))) int operate_say(const char *name,

@@ -77,6 +77,13 @@ struct ending {
 	_Atomic bool is_over; /* set before the last signal, which is ours */
 };
 
+/* Whether a door could not open because nodes are missing that may come. */
+static bool is_out_of_reach(int rc)
+{
+	return rc == -REEF_ENOLINK || rc == -ETIMEDOUT || rc == -EAGAIN ||
+	       rc == -ENOSPC;
+}
+
 /* Stop the door at the first signal, and end the process at the second: who
  * asks twice does not want to wait for a pool that is out of reach. */
 static void *wait_for_signal(void *arg)
@@ -184,7 +191,8 @@ int cmd_redis(int argc, char **argv)
 	if (!rc)
 		rc = redis_door_create(&options, &ending.door, &what);
 	if (rc < 0) {
-		rc = operate_say(argv[0], "%s", what);
+		operate_say(argv[0], "%s", what);
+		rc = is_out_of_reach(rc) ? CHILD_LATER : 1;
 	} else if (rc == 0) {
 		rc = announce(ending.door, ready_fd);
 		if (!rc)

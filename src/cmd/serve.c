@@ -131,7 +131,7 @@ static void print_redis_use(const struct server *server)
 	char first[CHILD_LINE_SIZE], use[CHILD_LINE_SIZE + 16];
 	const char *port;
 
-	if (!server->with_redis)
+	if (!server->with_redis || !server->redis.is_ready)
 		return;
 	snprintf(first, sizeof(first), "%.*s",
 		 (int)strcspn(server->redis.line, " "), server->redis.line);
@@ -173,8 +173,10 @@ static void print_start(const struct server *server)
 	}
 	if (reef_host_node(server->host))
 		print_node(server);
-	if (server->with_redis)
+	if (server->with_redis && server->redis.is_ready)
 		print_addresses("redis", server->redis.line);
+	else if (server->with_redis)
+		printf("  %-9s %s\n", "redis", "not open yet; see above");
 	if (broker)
 		printf("  %-9s %s\n", "data", server->settings.data);
 	print_use(server);

@@ -85,6 +85,7 @@ struct broker_session {
 	uint64_t pinned_ns; /* when they were enough */
 	uint64_t pool_epoch; /* at the last sample */
 	bool ending;	     /* EXPIRED or FENCED, perhaps not durably yet */
+	bool closed;	     /* by itself: its end is one event */
 	bool attended;	     /* a fiber takes it onwards from there */
 	bool fenced;	     /* FENCED, and that is published */
 	uint32_t settles;    /* questions of it in settle.c */

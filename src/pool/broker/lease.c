@@ -120,17 +120,19 @@ static int fence_session(struct reef_broker *broker, uint32_t id)
 	session = broker_session_find(broker, id);
 	session->fenced = true;
 	broker_notice_session(broker, session);
-	broker_event(broker, "session %08x is fenced", id);
+	if (!session->closed)
+		broker_event(broker, "session %08x is fenced", id);
 	return 0;
 }
 
 static int settle_session(struct reef_broker *broker, uint32_t id)
 {
+	bool closed = broker_session_find(broker, id)->closed;
 	int rc = broker_session_recover(broker, id);
 
 	if (rc == 0)
 		rc = advance_session(broker, id, REEF_SESSION_RECOVERED);
-	if (rc == 0)
+	if (rc == 0 && !closed)
 		broker_event(broker, "session %08x is recovered", id);
 	return rc;
 }

@@ -336,7 +336,10 @@ BROKER_REQUEST(broker_session_resume)
 
 BROKER_REQUEST(broker_session_close)
 {
-	return broker_session_end(broker, broker_session_of(request), "closed");
+	struct broker_session *session = broker_session_of(request);
+
+	session->closed = true;
+	return broker_session_end(broker, session, "closed");
 }
 
 BROKER_REQUEST(broker_session_end_request)

@@ -17,6 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LOCK_TRIES 100
+#define LOCK_PAUSE_US 10000
+
 struct directory {
 	struct reef_store store;
 	int fd;
@@ -38,6 +41,21 @@ static struct directory_file *to_file(struct reef_file *file)
 	return (struct directory_file *)file;
 }
 
+/* Take the lock of a file. A process that was killed may leave a child that it
+ * had just forked, and that has the descriptor until its program begins: so one
+ * who comes right after it asks for a second. */
+static int lock_descriptor(int fd)
+{
+	for (int tries = 0; tries < LOCK_TRIES; tries++) {
+		if (!flock(fd, LOCK_EX | LOCK_NB))
+			return 0;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		usleep(LOCK_PAUSE_US);
+	}
+	return -EBUSY;
+}
+
 static int open_descriptor(int directory, const char *name, int flags)
 {
 	int mode = O_RDWR | O_CLOEXEC | O_NOFOLLOW, fd, err;
@@ -52,10 +70,9 @@ static int open_descriptor(int directory, const char *name, int flags)
 	} while (fd < 0 && errno == EINTR);
 	if (fd < 0)
 		return -errno;
-	if (flags & REEF_FILE_LOCK && flock(fd, LOCK_EX | LOCK_NB)) {
-		err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	err = flags & REEF_FILE_LOCK ? lock_descriptor(fd) : 0;
+	if (err)
 		goto err_close;
-	}
 	err = fstat(fd, &status) ? -errno : 0;
 	if (err == 0 && !S_ISREG(status.st_mode))
 		err = -EINVAL;

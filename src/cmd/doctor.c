@@ -67,7 +67,8 @@ int cmd_doctor(int argc, char **argv)
 	const struct reef_config_input input = {
 		.argc = argc,
 		.argv = argv,
-		.uses = REEF_USE_BROKER | REEF_USE_NODE | REEF_USE_CLIENT,
+		.uses = REEF_USE_BROKER | REEF_USE_NODE | REEF_USE_CLIENT |
+			REEF_USE_REDIS,
 		.flags = flags,
 	};
 	struct reef_settings settings;

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* --- where it would listen --- */
@@ -57,6 +59,21 @@ static void examine_port(struct doctor *doctor, const char *address)
 	}
 }
 
+static bool is_listened_to(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool is;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	is = fd >= 0 &&
+	     (!connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
+	      errno == EAGAIN || errno == EPROTOTYPE);
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
 static void examine_socket(struct doctor *doctor, const char *path)
 {
 	struct reef_finding *finding = doctor_find(doctor, "socket %s", path);
@@ -68,7 +85,10 @@ static void examine_socket(struct doctor *doctor, const char *path)
 	} else if (lstat(path, &status)) {
 		doctor_found(finding, "not there");
 	} else if (S_ISSOCK(status.st_mode)) {
-		doctor_found(finding, "there: a pool is running, or was");
+		doctor_found(finding, is_listened_to(path)
+					      ? "somebody serves there"
+					      : "left by one that was killed; "
+						"the next takes its place");
 	} else {
 		doctor_found(finding, "there, and not a socket");
 		doctor_judge(finding, REEF_VERDICT_PROBLEM,
@@ -88,7 +108,9 @@ static void examine_addresses(struct doctor *doctor, uint32_t setting)
 
 		if (!colon)
 			continue;
-		if (strncmp(address, "shm:", 4) == 0)
+		if (setting == REEF_SET_REDIS_LISTEN)
+			examine_port(doctor, address);
+		else if (strncmp(address, "shm:", 4) == 0)
 			examine_socket(doctor, colon + 1);
 		else
 			examine_port(doctor, colon + 1);
@@ -102,6 +124,7 @@ static void examine_listen(struct doctor *doctor)
 
 	examine_addresses(doctor, REEF_SET_LISTEN);
 	examine_addresses(doctor, REEF_SET_NODE_LISTEN);
+	examine_addresses(doctor, REEF_SET_REDIS_LISTEN);
 	for (size_t i = 0; i < 2 && doctor->settings->run; i++) {
 		if (asprintf(&path, "%s/%s", doctor->settings->run, names[i]) <
 		    0)

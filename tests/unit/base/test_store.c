@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct reef_random chance;
@@ -186,6 +187,26 @@ static void store_lock_is_held_by_one_open(void **state)
 	reef_file_close(holder);
 	holder = open_file(*state, "a", REEF_FILE_LOCK);
 	reef_file_close(holder);
+}
+
+/* A child that was forked and has not begun its program has its parent's
+ * descriptors, though the parent be dead. */
+static void store_lock_of_a_fresh_child_is_waited_for(void **state)
+{
+	struct reef_file *holder;
+	pid_t child;
+
+	holder = open_file(*state, "a", REEF_FILE_CREATE | REEF_FILE_LOCK);
+	child = fork();
+	if (child == 0) {
+		usleep(200000);
+		_exit(0);
+	}
+	assert_true(child > 0);
+	reef_file_close(holder);
+	holder = open_file(*state, "a", REEF_FILE_LOCK);
+	reef_file_close(holder);
+	assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 static void store_bad_arguments_are_refused(void **state)
@@ -626,6 +647,7 @@ int main(void)
 		both(store_bytes_between_are_zero),
 		both(store_names_are_made_moved_and_removed),
 		both(store_lock_is_held_by_one_open),
+		both(store_lock_of_a_fresh_child_is_waited_for),
 		both(store_bad_arguments_are_refused),
 		cmocka_unit_test_setup_teardown(
 			store_directory_is_private_and_follows_no_links,

@@ -239,7 +239,7 @@ static void doctor_machine_that_lacks_nothing_is_well(void **state)
 	assert_string_equal(find("huge pages")->found,
 			    "600 of 2 MiB, 512 free; 512 hold what is to be "
 			    "lent");
-	assert_string_equal(answers.bound, "127.0.0.1:7338");
+	assert_string_equal(answers.bound, "127.0.0.1:7379");
 	dismiss();
 }
 
@@ -574,18 +574,24 @@ static void doctor_build_without_verbs_is_told(void **state)
 static void doctor_ports_are_tried(void **state)
 {
 	answers.bind = -EADDRINUSE;
-	EXAMINE("--node-listen=shm:@x");
+	EXAMINE("--node-listen=shm:@x", "--redis-listen=none");
 	only("port 127.0.0.1:7337", WARN, "in use", "ss -ltnp 'sport = :7337'");
 	answers.bind = -EACCES;
-	EXAMINE("--node-listen=shm:@x", "--listen=tcp:[::1]:80");
+	EXAMINE("--node-listen=shm:@x", "--redis-listen=none",
+		"--listen=tcp:[::1]:80");
 	only("port [::1]:80", PROBLEM, "not allowed",
 	     "sudo sysctl -w net.ipv4.ip_unprivileged_port_start=80");
 	answers.bind = -EADDRNOTAVAIL;
-	EXAMINE("--node-listen=shm:@x", "--listen=tcp:10.9.9.9:7337");
+	EXAMINE("--node-listen=shm:@x", "--redis-listen=none",
+		"--listen=tcp:10.9.9.9:7337");
 	only("port 10.9.9.9:7337", PROBLEM, "Cannot assign requested address",
 	     "ip -brief address");
+	answers.bind = -EADDRINUSE;
+	EXAMINE("--node-listen=shm:@x", "--listen=shm:@y",
+		"--redis-listen=127.0.0.1:7379");
+	only("port 127.0.0.1:7379", WARN, "in use", "ss -ltnp 'sport = :7379'");
 	answers.bind = -EIO;
-	EXAMINE("--node-listen=shm:@x");
+	EXAMINE("--node-listen=shm:@x", "--redis-listen=none");
 	only("port 127.0.0.1:7337", PROBLEM, "Input/output error", "");
 }
 
@@ -623,9 +629,13 @@ static void doctor_socket_of_another_kind_is_told(void **state)
 		 scratch_path("run/reef/node.sock"));
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)),
 			 0);
+	assert_int_equal(listen(fd, 1), 0);
+	examine_with(NULL);
+	only(name, OK, "somebody serves there", "");
 	close(fd);
 	examine_with(NULL);
-	only(name, OK, "there: a pool is running, or was", "");
+	only(name, OK, "left by one that was killed; the next takes its place",
+	     "");
 	assert_int_equal(unlink(scratch_path("run/reef/node.sock")), 0);
 	scratch_write("run/reef/node.sock", "", 0, 0600);
 	examine_with(NULL);

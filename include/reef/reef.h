@@ -155,11 +155,11 @@ REEF_API int reef_space_list(struct reef *reef,
  * ends with this session unless it is kept. Where there is no room, but memory
  * that was freed with REEF_FREE_LATER is about to come back, and the caller is
  * not itself inside reef_enter, it waits for that: some milliseconds, or, after
- * a death or while somebody does not leave, up to three leases and two seconds.
- * Where no node has come to the pool yet, it waits for the first as long as the
- * client has patience. -ENOSPC: the pool is full.  -EDQUOT: over the space's
- * quota. -EINVAL: size 0 or larger than an extent can be (4 GiB).  -EACCES:
- * only reading is granted.
+ * a death or while somebody does not leave, up to three leases and two seconds
+ * in which the process ran. Where no node has come to the pool yet, it waits
+ * for the first as long as the client has patience. -ENOSPC: the pool is full.
+ * -EDQUOT: over the space's quota. -EINVAL: size 0 or larger than an extent can
+ * be (4 GiB).  -EACCES: only reading is granted.
  */
 REEF_API int reef_alloc(struct reef_space *space, uint64_t size,
 			uint64_t *address);

@@ -28,7 +28,8 @@ struct reef_table_header {
 	 * often some came back to a node or a quota, 32 (high). */
 	uint64_t shorts;
 	/* Memory that will come back: sessions that have ended and are not
-	 * recovered yet, and extents that nodes are dropping. */
+	 * recovered yet, janitors that have some of it to give away, and
+	 * extents that nodes are dropping. */
 	uint64_t coming;
 	/* Changes all the time: the memory of a broker that stands still can be
 	 * read, too. */
@@ -72,11 +73,14 @@ static inline uint64_t reef_renewal_word(uint32_t counter, uint32_t oldest)
  * (F2). */
 struct reef_renewal {
 	uint64_t word;
-	/* lacks 1 (high) | bytes 63: what it has freed and cannot use again
-	 * yet. lacks: it has no other memory, and waits for that. */
+	/* lacks 1 (high) | gives 1 | bytes 62: what it has freed and cannot use
+	 * again yet. lacks: it has no other memory, and waits for that. gives:
+	 * it is a janitor, and is about to give memory away. */
 	uint64_t waiting;
 };
 static_assert(sizeof(struct reef_renewal) == 16, "layout");
 #define REEF_RENEWAL_LACKS (UINT64_C(1) << 63)
+#define REEF_RENEWAL_GIVES (UINT64_C(1) << 62)
+#define REEF_RENEWAL_BYTES (REEF_RENEWAL_GIVES - 1)
 
 #endif

@@ -14,7 +14,6 @@
 #define CAS_ATTEMPTS 16
 #define PAUSE_MIN_NS 1000u
 #define PAUSE_SHIFT_MAX 10u
-#define RECLAIM_NS UINT64_C(1000000000)
 #define PATIENT 4u /* attempts without a pause */
 
 int hash_pause(uint32_t attempt)
@@ -273,7 +272,7 @@ static int apply_inside(struct hash_table *table, struct hash_change *change,
 
 int hash_apply(struct hash_table *table, struct hash_change *change)
 {
-	uint64_t until_ns = 0;
+	struct reef_patience patience = {0};
 	bool is_decided = false;
 	int rc, waited;
 
@@ -285,12 +284,8 @@ int hash_apply(struct hash_table *table, struct hash_change *change)
 			return rc;
 		/* What was freed may only be waiting to be reused. This waits
 		 * for it outside reef_enter, which would keep it waiting. */
-		if (!until_ns)
-			until_ns = reef_now_ns() +
-				   reef_reclaim_patience(table->reef);
-		waited = reef_reclaim(table->space, RECLAIM_NS);
-		if ((waited && waited != -ETIMEDOUT) ||
-		    reef_now_ns() >= until_ns)
-			return rc;
+		waited = reef_await_memory(table->space, &patience);
+		if (waited)
+			return waited == -ENOSPC ? rc : waited;
 	}
 }

@@ -79,6 +79,7 @@ struct broker_session {
 	uint64_t looked;    /* its word then */
 	bool hurries;	    /* its word says that it waits for memory */
 	uint64_t waiting;   /* bytes that it says it has freed and cannot use */
+	bool gives;	    /* it says that it is about to give memory away */
 	uint64_t behind_ns; /* `oldest` is behind since then; 0: it is not */
 	uint32_t unchanged; /* samples: (1) */
 	uint32_t pinning;   /* samples: (10) */

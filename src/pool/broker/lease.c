@@ -269,7 +269,8 @@ static void note_renewal(struct reef_broker *broker,
 	/* A wish counts only in a word that has changed (9), (10). */
 	session->looked = word;
 	session->hurries = changed && word & REEF_RENEWAL_HURRY;
-	session->waiting = waiting & ~REEF_RENEWAL_LACKS;
+	session->waiting = waiting & REEF_RENEWAL_BYTES;
+	session->gives = waiting & REEF_RENEWAL_GIVES;
 	if (changed && waiting & REEF_RENEWAL_LACKS && !session->behind_ns &&
 	    !session->ending)
 		broker->lacked_ns = now_ns;

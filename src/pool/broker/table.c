@@ -154,6 +154,9 @@ static uint64_t count_coming(const struct reef_broker *broker)
 				? reef_state_session(broker->state, session->id)
 				: NULL;
 		count += known && known->state != REEF_SESSION_RECOVERED;
+		/* What the dead had is not of use yet when they are RECOVERED:
+		 * a janitor has it, and others wait for an epoch (R8). */
+		count += !session->ending && session->janitor && session->gives;
 	}
 	for (; node; node = node->next)
 		count += node->drops_count;

@@ -194,17 +194,29 @@ uint64_t reef_epoch(const struct reef *reef);
  * to spare, or left when they died. 0: something did, perhaps not enough:
  * allocate again, and ask again.  -ENOSPC: nothing will.  -ETIMEDOUT: somebody
  * is inside reef_enter for long, or has stopped.  -EDEADLK: the caller is
- * itself inside. Else: errors of access. reef_alloc does so by itself, outside
- * reef_enter, for up to reef_reclaim_patience. */
+ * itself inside. Else: errors of access.
+ *
+ * (1) Nothing will come only if that is so after everything that was freed, or
+ *     left by the dead, until now could be used again, and the broker was asked
+ *     once more after that: who has stood still believes nothing older. */
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns);
+
+/* How long a caller has waited for memory; begins with zeros. */
+struct reef_patience {
+	uint64_t spent_ns, seen_ns;
+};
+/* An allocation found no room: wait as above, for a while at a time, and in all
+ * as long as it may take until memory comes back: a session that died holds it
+ * until its lease is over and it was recovered; one that lives and holds on is
+ * ended a little later, and behind it there may be another. Time in which the
+ * process stood still does not count. 0: allocate again.  -ENOSPC: there is
+ * none. Else: errors of access; it has not been found out. reef_alloc does so
+ * by itself, outside reef_enter. */
+int reef_await_memory(struct reef_space *space, struct reef_patience *patience);
 /* Give back what this handle's heap does not need, if it is time for that. For
  * threads that may be idle for long; others do so as they free. Not inside
  * reef_enter. */
 void reef_tend(struct reef_space *space);
-/* How long to wait in all for memory that may come back: a session that died
- * holds it until its lease is over and it was recovered; one that lives and
- * holds on is ended a little later, and behind it there may be another. */
-uint64_t reef_reclaim_patience(const struct reef *reef);
 
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);

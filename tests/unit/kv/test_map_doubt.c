@@ -1,7 +1,9 @@
 /* test_map_doubt.c - what a change of a map says when its session ends while it
- * is under way: "fenced" only if it did not happen. */
+ * is under way: "fenced" only if it did not happen, and that it is fenced, not
+ * that the pool is full, if it waited for memory. */
 #include "fixture/pool_world.h"
 
+#include <errno.h>
 #include <reef/map.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,10 +144,93 @@ static void map_add_that_says_fenced_did_not_happen(void **state)
 	assert_true(fenced > 0 && in_doubt > 0);
 }
 
+/* --- while it waits for memory --- */
+
+#define SIZE 60000u
+
+/* note[0]: 1: the map is there; 2: the pool is full; 3: who has it all is dead.
+ */
+static int await_note(const struct member *member, uint64_t value)
+{
+	while (member->pool->note[0] != value)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+static int fills(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(await_note(member, 1));
+	while (!(rc = reef_alloc(space, SIZE, &block)))
+		;
+	WANT(rc == -ENOSPC);
+	member->pool->note[0] = 2;
+	return reef_sleep(REEF_FOREVER);
+}
+
+static int waits(struct member *member)
+{
+	static const char value[SIZE];
+	struct reef_map *map = NULL;
+	uint64_t key = 0;
+	int rc;
+
+	TRY(open_map(member, &map));
+	member->pool->note[0] = 1;
+	TRY(await_note(member, 3));
+	do {
+		key++;
+		rc = reef_map_put(map, &key, 8, value, SIZE, 0, NULL);
+	} while (!rc);
+	WANT(rc == -REEF_EFENCED || rc == -REEF_EINDOUBT);
+	reef_map_close(map);
+	return 0;
+}
+
+/* The first member stands still for longer than its lease, somewhere in the
+ * wait for what the dead one had. */
+static int stops_it(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_random *random = reef_sim_random(pool->sim);
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	TRY(await_note(member, 2));
+	reef_sim_host_kill(pool->members[1].host);
+	pool->note[0] = 3;
+	TRY(reef_sleep(reef_random_below(random, pool->ttl_ns)));
+	reef_sim_host_pause(pool->members[0].host);
+	TRY(reef_sleep(4 * pool->ttl_ns));
+	reef_sim_host_resume(pool->members[0].host);
+	return 0;
+}
+
+static void map_put_that_waits_and_is_fenced_says_so(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {.extent_size = 2 * MIB,
+				    .capacity = 8 * MIB};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, waits);
+		pool_add(&pool, fills);
+		pool_add(&pool, stops_it);
+		pool_finish(&pool);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(map_add_that_says_fenced_did_not_happen),
+		cmocka_unit_test(map_put_that_waits_and_is_fenced_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -403,6 +403,7 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 #define OTHERS_NS (100 * CLIENT_MILLISECOND)
 #define OTHERS_LOOK_NS (20 * CLIENT_MILLISECOND)
 #define OTHERS_PAUSE_NS (2 * CLIENT_SECOND)
+#define AWAIT_NS CLIENT_SECOND
 
 /* True if blocks wait in heaps that no handle has; *epoch: the oldest epoch for
  * which they do. */
@@ -429,6 +430,7 @@ struct others {
 	uint64_t epoch;	   /* after which all is back that is freed by now */
 	uint64_t until_ns; /* handles may take that long to give up what they
 			    * do not need */
+	uint64_t vain_ns;  /* when all that seemed to be over; 0: not yet */
 };
 
 static void begin_others(struct reef_space *space, struct others *others)
@@ -438,6 +440,7 @@ static void begin_others(struct reef_space *space, struct others *others)
 	/* One more epoch, in which others hear that it is over. */
 	others->epoch = space_reclaim_epoch(space) + 1;
 	others->until_ns = now_ns + OTHERS_NS;
+	others->vain_ns = 0;
 	/* Where that was in vain a moment ago, it would be again. */
 	if (now_ns < space->vain_until_ns)
 		others->until_ns = now_ns;
@@ -455,6 +458,26 @@ static bool has_more_come(struct reef_space *space)
 	return more;
 }
 
+/* True if nothing will come, by a look at the table that was begun after that
+ * seemed to be so. looked_ns: when the last one was, before anything else was
+ * asked. */
+static bool is_in_vain(struct reef_space *space, struct others *others,
+		       uint64_t looked_ns)
+{
+	struct reef_client *client = space->reef->client;
+	uint64_t now_ns = reef_now_ns();
+
+	/* What the dead left waits for an epoch after they are recovered. */
+	if (!others->epoch || atomic_load(&client->coming))
+		begin_others(space, others);
+	if (atomic_load(&client->safe_epoch) <= others->epoch ||
+	    now_ns < others->until_ns)
+		return false;
+	if (!others->vain_ns)
+		others->vain_ns = now_ns;
+	return looked_ns > others->vain_ns;
+}
+
 /* Nothing waits here. But what others freed until now may come back, or what
  * they keep and do not need; and the broker may say that memory is coming. 1:
  * something came back to the space, the pool or its quota.  0: look again.
@@ -463,15 +486,13 @@ static int wait_for_others(struct reef_space *space, struct others *others,
 			   uint64_t timeout_ns)
 {
 	struct reef_client *client = space->reef->client;
+	uint64_t looked_ns = atomic_load(&client->looked_ns);
 	uint64_t safe = atomic_load(&client->safe_epoch);
 	int rc;
 
 	if (has_more_come(space))
 		return 1;
-	if (!others->epoch)
-		begin_others(space, others);
-	if (safe > others->epoch && reef_now_ns() >= others->until_ns &&
-	    !atomic_load(&client->coming)) {
+	if (is_in_vain(space, others, looked_ns)) {
 		space->vain_until_ns = reef_now_ns() + OTHERS_PAUSE_NS;
 		return -ENOSPC;
 	}
@@ -479,11 +500,6 @@ static int wait_for_others(struct reef_space *space, struct others *others,
 		timeout_ns = OTHERS_LOOK_NS;
 	rc = client_epoch_wait(client, &space->reef->member, safe, timeout_ns);
 	return rc == -ETIMEDOUT ? 0 : rc;
-}
-
-uint64_t reef_reclaim_patience(const struct reef *reef)
-{
-	return 3 * reef->client->ttl_ns + 2 * CLIENT_SECOND;
 }
 
 int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
@@ -536,29 +552,54 @@ void reef_tend(struct reef_space *space)
 		reef_heap_tend(space->heap->heap);
 }
 
+/* Count the time since the last call. What is much more than a wait takes is
+ * our own absence. */
+static void spend_patience(struct reef_patience *patience)
+{
+	uint64_t now_ns = reef_now_ns(), passed_ns;
+
+	passed_ns = patience->seen_ns ? now_ns - patience->seen_ns : 0;
+	patience->spent_ns +=
+		passed_ns < 2 * AWAIT_NS ? passed_ns : 2 * AWAIT_NS;
+	patience->seen_ns = now_ns;
+}
+
+int reef_await_memory(struct reef_space *space, struct reef_patience *patience)
+{
+	uint64_t most_ns = 3 * space->reef->client->ttl_ns + 2 * CLIENT_SECOND;
+	uint64_t left_ns;
+	int rc;
+
+	spend_patience(patience);
+	if (patience->spent_ns >= most_ns)
+		return -ENOSPC;
+	left_ns = most_ns - patience->spent_ns;
+	rc = reef_reclaim(space, left_ns < AWAIT_NS ? left_ns : AWAIT_NS);
+	if (rc == -ETIMEDOUT)
+		return 0;
+	/* Who is inside would wait for themselves. */
+	return rc == -EDEADLK ? -ENOSPC : rc;
+}
+
 /* The space has no more memory: wait until blocks that were freed may be used
  * again. */
 static int alloc_waiting(struct reef_space *space, uint8_t kind, uint64_t size,
 			 uint64_t *address, int rc)
 {
-	uint64_t until_ns, now_ns;
-	int why = 0;
+	struct reef_patience patience = {0};
+	int waited;
 
-	until_ns = reef_deadline_ns(reef_reclaim_patience(space->reef));
-	while ((rc == -ENOSPC || rc == -EDQUOT) && !why) {
-		now_ns = reef_now_ns();
-		if (now_ns >= until_ns)
-			break;
-		why = reef_reclaim(space, until_ns - now_ns);
-		if (!why)
-			why = prepare(space);
-		if (why)
-			break;
+	while (rc == -ENOSPC || rc == -EDQUOT) {
+		waited = reef_await_memory(space, &patience);
+		if (!waited)
+			waited = prepare(space);
+		if (waited)
+			return waited == -ENOSPC ? rc : waited;
 		rc = reef_heap_alloc(space->heap->heap, kind, size, address);
 		if (rc == -ENOSPC || rc == -EDQUOT)
 			rc = alloc_elsewhere(space, kind, size, address, rc);
 	}
-	return why == -REEF_EHOSTDEAD || why == -REEF_EFENCED ? why : rc;
+	return rc;
 }
 
 /* rc: what the handle's own heap said. */

@@ -448,7 +448,9 @@ static void collect_heaps(struct reef_client *client, enum round round)
 			end_turn(client, known);
 			return;
 		}
+		client->giving++;
 		collect_heap(space, round);
+		client->giving--;
 		end_turn(client, known);
 		reef_space_close(space);
 	}

@@ -61,11 +61,13 @@ static int tend_space(struct reef_client *client, struct client_space *known,
 	if (!rc) {
 		reef_heap_move(space->heap->heap, &client_heap_ops, space);
 		client_handle_refresh(space->reef);
+		client->giving++;
 		if (client->janitor)
 			tidy_heap(space->heap->heap);
 		rc = reef_heap_shrink(space->heap->heap,
 				      is_short ? SHORT_NS : client->ttl_ns / 2,
 				      is_short);
+		client->giving--;
 	}
 	known->tender = space->heap;
 	space->heap = NULL;

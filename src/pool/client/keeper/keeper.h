@@ -89,6 +89,8 @@ struct reef_client {
 	 * will come. */
 	_Atomic uint32_t shorts, returns;
 	_Atomic uint64_t coming;
+	/* When the table was asked for what is known of it; stored last. */
+	_Atomic uint64_t looked_ns;
 	_Atomic uint32_t unsettled; /* nodes with a link that is: settle.c */
 	_Atomic uint64_t heaps_made, inboxes_made;
 	_Atomic bool janitor; /* it keeps no memory, and is asked to recover in
@@ -130,6 +132,7 @@ struct reef_client {
 	uint64_t numbers;  /* given to remotes */
 	uint64_t collects; /* rounds; recover.c */
 	uint32_t users;	   /* fibers that use spaces and extents unlocked */
+	uint32_t giving;   /* fibers that give memory back; renew.c, 5 */
 	struct client_node *nodes;
 	struct client_retired *retired, **retired_tail;
 	uint32_t fibers;

@@ -21,7 +21,9 @@
  *     noted.
  * (4) Who has no room at all says so beside the word, by the same rule as (1),
  *     and how many bytes wait: the broker then ends whoever holds everybody up
- *     for longer than a lease (lease.c, rule 10), and tells operators. */
+ *     for longer than a lease (lease.c, rule 10), and tells operators.
+ * (5) A janitor says so there while it has memory to give away, or may have:
+ *     whoever has no room then waits for it. */
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
@@ -256,7 +258,9 @@ static uint64_t waiting_word(struct reef_client *client)
 		word += atomic_load_explicit(&space->waiting,
 					     memory_order_relaxed);
 	pthread_mutex_unlock(&client->lock);
-	word &= ~REEF_RENEWAL_LACKS;
+	word &= REEF_RENEWAL_BYTES;
+	if (client->janitor && (word || client->giving))
+		word |= REEF_RENEWAL_GIVES;
 	if (atomic_load(&client->lacks_epoch) >
 	    atomic_load(&client->safe_epoch))
 		word |= REEF_RENEWAL_LACKS;
@@ -340,6 +344,7 @@ static bool is_still(struct reef_client *client,
 
 static int renew_once(struct reef_client *client)
 {
+	uint64_t asked_ns = reef_now_ns();
 	struct renewal renewal;
 	int rc;
 
@@ -352,11 +357,16 @@ static int renew_once(struct reef_client *client)
 	if (renewal.header.broker_epoch < client->broker_epoch ||
 	    is_still(client, &renewal.header))
 		return -ESTALE;
+	/* Whoever waits for memory must not hear that epochs have passed before
+	 * it hears that they did as our session is over. */
+	note_slot(client, &renewal.slot);
+	if (client_over(client))
+		return 0;
 	note_shorts(client, &renewal.header);
 	note_epochs(client, &renewal.header);
 	note_hurry(client, renewal.header.hurry_ns,
 		   (uint32_t)renewal.words.word);
-	note_slot(client, &renewal.slot);
+	atomic_store(&client->looked_ns, asked_ns);
 	return 0;
 }
 

@@ -16,19 +16,30 @@
  * many blocks it was full with.  note[2]: the other has what it wanted. */
 enum { BEGUN, COUNT, DONE };
 
-static void run(int (*first)(struct member *member),
-		int (*second)(struct member *member))
+#define SCRIPTS_MAX 4u
+
+/* Run scripts, up to the first that is NULL. */
+static void run_all(uint64_t ttl_ns,
+		    int (*const scripts[SCRIPTS_MAX])(struct member *member))
 {
 	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(3, 200));
 	     seed++) {
 		struct pool pool = {.extent_size = EXTENT,
-				    .capacity = CAPACITY};
+				    .capacity = CAPACITY,
+				    .ttl_ns = ttl_ns};
 
 		pool_start(&pool, seed);
-		pool_add(&pool, first);
-		pool_add(&pool, second);
+		for (uint32_t i = 0; i < SCRIPTS_MAX && scripts[i]; i++)
+			pool_add(&pool, scripts[i]);
 		pool_finish(&pool);
 	}
+}
+
+static void run(int (*first)(struct member *member),
+		int (*second)(struct member *member))
+{
+	run_all(TTL,
+		(int (*const[SCRIPTS_MAX])(struct member *)){first, second});
 }
 
 struct holder {
@@ -161,6 +172,9 @@ static int is_killed(struct member *member)
 	struct holder *holder = malloc(sizeof(*holder));
 
 	TRY(fill(member, holder));
+	/* What nobody can know is free at once. */
+	for (uint32_t i = 0; i < holder->count; i++)
+		TRY(reef_write(member->reef, holder->blocks[i], &i, sizeof(i)));
 	member->pool->note[BEGUN] = 1;
 	free(holder);
 	return reef_sleep(REEF_FOREVER);
@@ -179,6 +193,108 @@ static int kills_and_takes_most(struct member *member)
 static void client_short_waits_for_who_died(void **state)
 {
 	run(is_killed, kills_and_takes_most);
+}
+
+/* --- what a janitor puts in order --- */
+
+static int janitor(struct member *member)
+{
+	return reef_janitor_run(member->reef, member_others_ended, member);
+}
+
+/* Kills the first member. The third, the janitor, reaches no memory until that
+ * one was FENCED for a while; then it puts all in order, but reaches none again
+ * when the epoch is over after which it should give all away. */
+static int kills_and_holds_up(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_sim_host *host = pool->members[2].host;
+	uint32_t session;
+	bool has = true;
+
+	TRY(await_begun(member));
+	session = reef_session(pool->members[0].reef);
+	pool_cut_nodes(pool, host, true);
+	reef_sim_host_kill(pool->members[0].host);
+	TRY(reef_sleep(3 * TTL));
+	reef_enter(member->reef);
+	pool_cut_nodes(pool, host, false);
+	while (has)
+		TRY(member_has_session(member, session, &has));
+	pool_cut_nodes(pool, host, true);
+	reef_leave(member->reef);
+	TRY(reef_sleep(3 * TTL));
+	pool_cut_nodes(pool, host, false);
+	return 0;
+}
+
+/* What a janitor has not given away yet is coming, though nobody is to be
+ * recovered any more. */
+static void client_short_waits_for_who_was_recovered(void **state)
+{
+	run_all(TTL,
+		(int (*const[SCRIPTS_MAX])(struct member *)){
+			is_killed, takes_most, janitor, kills_and_holds_up});
+}
+
+/* --- standing still --- */
+
+#define LEASE (8 * SECOND)
+#define STILL (6 * SECOND) /* not long enough to be fenced */
+#define STOPS 6u	   /* in all longer than anybody waits for memory */
+
+/* Frees all there is, while another is inside, and needs it again. */
+static int is_stopped(struct member *member)
+{
+	struct holder *holder = malloc(sizeof(*holder));
+	uint64_t block;
+
+	TRY(fill(member, holder));
+	member->pool->note[BEGUN] = 1;
+	while (member->pool->note[BEGUN] == 1)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(free_blocks(holder, REEF_FREE_LATER));
+	TRY(reef_alloc(holder->space, SIZE, &block));
+	member->pool->note[DONE] = 1;
+	free(holder);
+	return 0;
+}
+
+static int is_inside(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	TRY(await_begun(member));
+	reef_enter(member->reef);
+	member->pool->note[BEGUN] = 2;
+	while (member->pool->note[BEGUN] != 3)
+		TRY(reef_sleep(MILLISECOND));
+	reef_leave(member->reef);
+	return 0;
+}
+
+static int stops_the_first(struct member *member)
+{
+	struct pool *pool = member->pool;
+
+	while (pool->note[BEGUN] != 2)
+		TRY(reef_sleep(MILLISECOND));
+	for (uint32_t i = 0; i < STOPS; i++) {
+		TRY(reef_sleep(500 * MILLISECOND));
+		WANT(!pool->note[DONE]);
+		reef_sim_host_pause(pool->members[0].host);
+		TRY(reef_sleep(STILL));
+		reef_sim_host_resume(pool->members[0].host);
+	}
+	pool->note[BEGUN] = 3;
+	return 0;
+}
+
+static void client_short_counts_only_time_that_it_had(void **state)
+{
+	run_all(LEASE, (int (*const[SCRIPTS_MAX])(struct member *)){
+			       is_stopped, is_inside, stops_the_first});
 }
 
 /* --- nothing comes --- */
@@ -217,6 +333,41 @@ static int finds_it_full(struct member *member)
 static void client_full_says_so_soon(void **state)
 {
 	run(keeps_all, finds_it_full);
+}
+
+/* What it knew before it stood still says that the pool is full. */
+static int finds_itself_fenced(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block;
+
+	TRY(member_space(member, &space));
+	TRY(await_begun(member));
+	member->pool->note[BEGUN] = 2;
+	WANT_RC(reef_alloc(space, SIZE, &block), -REEF_EFENCED);
+	member->pool->note[DONE] = 1;
+	return 0;
+}
+
+static int stops_the_second(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_random *random = reef_sim_random(pool->sim);
+
+	while (pool->note[BEGUN] != 2)
+		TRY(reef_sleep(MILLISECOND));
+	/* Others have 100 ms to give something up. */
+	TRY(reef_sleep(reef_random_below(random, 90 * MILLISECOND)));
+	reef_sim_host_pause(pool->members[1].host);
+	TRY(reef_sleep(4 * TTL));
+	reef_sim_host_resume(pool->members[1].host);
+	return 0;
+}
+
+static void client_full_that_is_fenced_says_so(void **state)
+{
+	run_all(TTL, (int (*const[SCRIPTS_MAX])(struct member *)){
+			     keeps_all, finds_itself_fenced, stops_the_second});
 }
 
 /* --- unlinked, and not freed --- */
@@ -325,7 +476,10 @@ int main(void)
 		cmocka_unit_test(client_short_gets_anothers_spare_chunks),
 		cmocka_unit_test(client_short_gets_another_spaces_slack),
 		cmocka_unit_test(client_short_waits_for_who_died),
+		cmocka_unit_test(client_short_waits_for_who_was_recovered),
+		cmocka_unit_test(client_short_counts_only_time_that_it_had),
 		cmocka_unit_test(client_full_says_so_soon),
+		cmocka_unit_test(client_full_that_is_fenced_says_so),
 		cmocka_unit_test(client_short_finds_what_nothing_names),
 #if !SANITIZED
 		cmocka_unit_test(client_asking_about_staged_blocks_is_found),

@@ -51,21 +51,6 @@ enum {
 	DEATHS_ALL, /* how many die */
 };
 
-/* True when all who are no janitors have ended. */
-static int others_ended(void *context)
-{
-	struct member *member = context;
-	const struct pool *pool = member->pool;
-	bool over = true;
-
-	if (reef_sleep(5 * MILLISECOND))
-		return 1;
-	for (uint32_t i = 0; i < pool->count; i++)
-		over &= pool->members[i].script == member->script ||
-			pool->members[i].result != 1;
-	return over;
-}
-
 /* The next one begins when the one before was killed. */
 static int janitor(struct member *member)
 {
@@ -74,9 +59,9 @@ static int janitor(struct member *member)
 	if (member->number == 1)
 		pool->note[STRUCK_ID] = reef_session(member->reef);
 	while (pool->note[STRUCK] + 1 < member->number)
-		if (others_ended(member))
+		if (member_others_ended(member))
 			return 0;
-	return reef_janitor_run(member->reef, others_ended, member);
+	return reef_janitor_run(member->reef, member_others_ended, member);
 }
 
 static uint64_t operations_of(const struct member *member)

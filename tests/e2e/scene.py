@@ -7,8 +7,9 @@ twice as often, and some stand still for up to three leases.
 
 What is asserted is the pool's doing, by its own clock: no call finds it full, no
 session waits for its recovery longer than a lease and a second, and two leases
-after the end memory in use is that of the live keys again. How quick clients
-are is told, not asserted.
+after the end memory in use is that of the live keys again. Nor do the pool's
+own processes grow with the sessions that come and go. How quick clients are is
+told, not asserted.
 """
 
 import json
@@ -38,6 +39,9 @@ KILLS = 6000 if SOAK else 75
 FENCED = 3
 SHOTS = 100000 if SOAK else 500
 AT_ONCE = 64 if SOAK else 16
+# How much more memory the pool's processes may have after all sessions than
+# after the first fifth of them.
+GROWTH = 8 << 20
 COUNTS = ("calls", "full", "in_doubt", "sessions", "refused")
 
 
@@ -106,6 +110,21 @@ def others(status):
     return [row for row in status["sessions"] if row["name"] == "scene"]
 
 
+def print_full(status):
+    """What the pool was like when a call found it full: who holds memory back,
+    and what waits."""
+    print("full at %.1f s: %d MiB in use" % (
+        seconds(status), used(status) >> 20))
+    for row in status["sessions"]:
+        print("  session %08x, process %d, is %s, silent for %.2f s, has %d "
+              "KiB waiting, holds for %.2f s, %s" % (
+                  row["session"], row["pid"], row["state"],
+                  row["renewed_ns"] / 1e9, row["waiting"] >> 10,
+                  row["holds_ns"] / 1e9, row["fabric"]))
+    for event in status["events"][-20:]:
+        print("  %.2f s before: %s" % (event["age_ns"] / 1e9, event["text"]))
+
+
 def find_lateness(samples):
     """How late the watcher's looks, a second apart, were at most. A machine that
     is busy with other things lets the pool wait as long."""
@@ -148,7 +167,7 @@ class Crowd:
     """Those who change the keys."""
 
     def __init__(self, pool):
-        self.pool, self.stopped, self.kills = pool, {}, 0
+        self.pool, self.stopped, self.kills, self.full = pool, {}, 0, 0
         self.workers = [self.begin(i) for i in range(WORKERS)]
 
     def begin(self, index):
@@ -172,6 +191,13 @@ class Crowd:
                 self.pool.forget(worker)
                 self.stopped.pop(i, None)
                 self.workers[i] = self.begin(i)
+
+    def note_full(self):
+        """Show how it was, the first few times that the pool was full."""
+        full = self.pool.tally()["full"]
+        if full > self.full and self.full < 3:
+            print_full(json.loads(self.pool.do("status", "--json")))
+        self.full = full
 
     def stop_one(self):
         """Let go who has stood still long enough; stop another."""
@@ -229,6 +255,7 @@ def check_scene(pool):
         time.sleep(PAUSE_S)
         if SOAK:
             crowd.stop_one()
+        crowd.note_full()
         crowd.kill_one()
     took = time.monotonic() - began
     crowd.end()
@@ -258,20 +285,49 @@ def check_scene(pool):
 # --- slots ---
 
 
+def find_children(pid):
+    found = []
+    for name in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/children" % (pid, name),
+                  encoding="ascii") as stream:
+            found += map(int, stream.read().split())
+    return found
+
+
+def find_own_memory(pool):
+    """How much memory of their own the pool's processes have, by name: `reef
+    up`, which is broker and node, and the janitor. What is lent is shared."""
+    pid = pool.processes[0].child.pid
+    memory = {}
+    for one in [pid] + find_children(pid):
+        with open("/proc/%d/status" % one, encoding="utf-8") as stream:
+            found = re.search(r"RssAnon:\s+(\d+) kB", stream.read())
+        memory["up" if one == pid else "janitor"] = int(found.group(1)) << 10
+    return memory
+
+
 def check_one_shots(pool):
     """Sessions that come, put a key and go; in a soak many more than there are
     slots."""
     pool.up()
     shots = [pool.scene("put", i, SHOTS // AT_ONCE) for i in range(AT_ONCE)]
+    until("some are over", lambda: (
+        pool.tally()["sessions"] >= min(SHOTS // 5, 4000)))
+    before = find_own_memory(pool)
     for shot in shots:
         status = shot.child.wait()
         assert status == 0, (shot.out, shot.error)
+    after = find_own_memory(pool)
     samples, tally = pool.seen(), pool.tally()
     print_samples(samples, 10 if SOAK else 2)
     print("%s, at most %d MiB in use, fenced for %.2f s at most" % (
         tally, max(map(used, samples)) >> 20,
         max(find_fenced_times(samples).values())))
+    print("KiB of the pool's own, before and after: %s" % {
+        name: (before[name] >> 10, after[name] >> 10) for name in before})
     assert tally["refused"] == tally["full"] == 0, tally
+    for name, bytes_before in before.items():
+        assert after[name] <= bytes_before + GROWTH, (name, before, after)
 
 
 if __name__ == "__main__":

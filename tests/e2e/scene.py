@@ -311,13 +311,14 @@ def check_one_shots(pool):
     slots."""
     pool.up()
     shots = [pool.scene("put", i, SHOTS // AT_ONCE) for i in range(AT_ONCE)]
-    until("some are over", lambda: (
-        pool.tally()["sessions"] >= min(SHOTS // 5, 4000)))
-    before = find_own_memory(pool)
-    for shot in shots:
-        status = shot.child.wait()
-        assert status == 0, (shot.out, shot.error)
+    before = None
+    while any(shot.child.poll() is None for shot in shots):
+        if not before and pool.tally()["sessions"] >= SHOTS // 5:
+            before = find_own_memory(pool)
+        time.sleep(0.05)
     after = find_own_memory(pool)
+    for shot in shots:
+        assert shot.end() == 0, (shot.out, shot.error)
     samples, tally = pool.seen(), pool.tally()
     print_samples(samples, 10 if SOAK else 2)
     print("%s, at most %d MiB in use, fenced for %.2f s at most" % (

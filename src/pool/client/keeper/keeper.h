@@ -107,6 +107,8 @@ struct reef_client {
 	struct client_space *spaces;
 	struct client_extent **extents; /* hashed by number */
 	uint32_t extents_count, extents_room;
+	uint64_t removals;	/* extents that were removed, ever */
+	uint32_t removed_count; /* of them in the view */
 
 	/* [k] */
 	struct reef_port *port;

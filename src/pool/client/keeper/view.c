@@ -58,12 +58,20 @@ static void insert_extent(struct client_extent **table, uint32_t room,
 	table[at] = extent;
 }
 
-/* Make a table with room for one more, and free the extents of `without`, if
- * that is not NULL. */
-static int rebuild_table(struct reef_client *client,
-			 const struct client_space *without)
+/* True if an extent was removed before the last few. */
+static bool is_bygone(const struct reef_client *client,
+		      const struct client_extent *extent)
 {
-	uint32_t room = 64, i, count = 0;
+	return extent->removed &&
+	       client->removals - extent->removal >= CLIENT_REMOVED_KEPT;
+}
+
+/* Make a table with room for one more, and free the extents of `without`, if
+ * that is not NULL; bygone: and those that were removed long ago. */
+static int rebuild_table(struct reef_client *client,
+			 const struct client_space *without, bool bygone)
+{
+	uint32_t room = 64, i, count = 0, removed_count = 0;
 	struct client_extent **table, *extent;
 
 	while (room < 2 * (client->extents_count + 1))
@@ -75,24 +83,37 @@ static int rebuild_table(struct reef_client *client,
 		extent = client->extents[i];
 		if (!extent)
 			continue;
-		if (without && extent->space == without) {
+		if ((without && extent->space == without) ||
+		    (bygone && is_bygone(client, extent))) {
 			free(extent);
 			continue;
 		}
 		insert_extent(table, room, extent);
 		count++;
+		removed_count += extent->removed;
 	}
 	free(client->extents);
 	client->extents = table;
 	client->extents_room = room;
 	client->extents_count = count;
+	client->removed_count = removed_count;
 	return 0;
+}
+
+/* Forget extents that were removed long ago, unless a fiber has some extent in
+ * its hands just now: then the next refresh does. */
+static void forget_bygone(struct reef_client *client)
+{
+	pthread_mutex_lock(&client->lock);
+	if (!client->users && client->removed_count >= 2 * CLIENT_REMOVED_KEPT)
+		(void)rebuild_table(client, NULL, true);
+	pthread_mutex_unlock(&client->lock);
 }
 
 int client_view_forget_extents(struct reef_client *client,
 			       const struct client_space *space)
 {
-	return rebuild_table(client, space);
+	return rebuild_table(client, space, false);
 }
 
 static int add_extent(struct reef_client *client, struct client_space *space,
@@ -101,7 +122,7 @@ static int add_extent(struct reef_client *client, struct client_space *space,
 	struct client_extent *extent;
 
 	if (2 * (client->extents_count + 1) > client->extents_room &&
-	    rebuild_table(client, NULL))
+	    rebuild_table(client, NULL, false))
 		return -ENOMEM;
 	extent = calloc(1, sizeof(*extent));
 	if (!extent)
@@ -157,7 +178,11 @@ static void lose_extent(struct reef_client *client,
 static void remove_extent(struct reef_client *client,
 			  struct client_extent *extent)
 {
-	extent->removed |= extent->state != REEF_EXTENT_LOST;
+	if (extent->state != REEF_EXTENT_LOST) {
+		extent->removed = true;
+		extent->removal = ++client->removals;
+		client->removed_count++;
+	}
 	lose_extent(client, extent);
 }
 
@@ -474,6 +499,7 @@ int client_view_refresh(struct reef_client *client, struct client_space *space,
 	client->users++;
 	rc = refresh_space(client, space, patience_ns);
 	client->users--;
+	forget_bygone(client);
 	return rc;
 }
 
@@ -487,6 +513,7 @@ int client_view_refresh_all(struct reef_client *client, uint64_t patience_ns)
 		if (!space->gone)
 			rc = refresh_space(client, space, patience_ns);
 	client->users--;
+	forget_bygone(client);
 	return rc;
 }
 

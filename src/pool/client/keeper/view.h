@@ -2,7 +2,11 @@
  *
  * (1) What a handle may have in its cache changes together with the client's
  *     `version`, under its lock.
- * (2) An extent that is LOST stays so.
+ * (2) An extent that is LOST stays so. One that was given back is remembered
+ *     for a while only, or a view would grow with everything that ever was:
+ *     until CLIENT_REMOVED_KEPT others were, so that a row which comes late
+ *     does not bring it back. Should one do so all the same, its node refuses
+ *     accesses, and then all rows are asked for (touch.c).
  *
  * Thread: the keeper's; a field marked [l] is changed by the keeper under the
  * client's lock and read by anyone under it. */
@@ -11,6 +15,8 @@
 
 #include "pool/client/heap/heap.h"
 #include "pool/client/keeper/keeper.h"
+
+#define CLIENT_REMOVED_KEPT 64u
 
 struct client_node { /* [k] */
 	uint32_t id;
@@ -72,6 +78,7 @@ struct client_extent { /* [l] */
 	bool listed;  /* [k] the refresh under way has told of it */
 	bool removed; /* LOST, because its space gave it back: nothing was there
 		       */
+	uint64_t removal; /* how many had been by then, with it */
 	uint64_t size;
 	uint64_t keys[REEF_DOORS_MAX];
 	struct client_space *space;

@@ -3,6 +3,7 @@
 #include "base/mutant.h"
 #include "fixture/pool_world.h"
 #include "kv/internal.h"
+#include "pool/client/keeper/view.h"
 
 #include <errno.h>
 #include <reef/map.h>
@@ -251,6 +252,149 @@ static void client_memory_given_back_is_no_lost_key(void **state)
 	map_tables.groups = 0;
 }
 
+/* --- what nobody uses --- */
+
+#define KEPT_COUNT (FULL / 2 / 32768)
+
+/* One pool at a time. */
+static uint64_t kept[KEPT_COUNT];
+
+/* note[0]: 1: blocks are kept; 2: their owner is recovered; 3: they are freed.
+ * note[1]: the session of who kept them.  note[2]: the first janitor is dead.
+ */
+static int await_note(const struct member *member, uint64_t value)
+{
+	while (member->pool->note[0] != value)
+		TRY(reef_sleep(MILLISECOND));
+	return 0;
+}
+
+/* The second begins when the first was killed. */
+static int janitor(struct member *member)
+{
+	while (member->number > 1 && !member->pool->note[2])
+		if (member_others_ended(member))
+			return 0;
+	return reef_janitor_run(member->reef, member_others_ended, member);
+}
+
+static int keeps_and_dies(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	for (uint32_t i = 0; i < KEPT_COUNT; i++) {
+		TRY(reef_alloc(space, RAW_SIZE, &kept[i]));
+		TRY(reef_write(member->reef, kept[i], &i, sizeof(i)));
+		TRY(reef_keep(space, kept[i]));
+	}
+	member->pool->note[1] = reef_session(member->reef);
+	member->pool->note[0] = 1;
+	reef_sim_host_kill(member->host);
+	return -REEF_EHOSTDEAD;
+}
+
+/* Frees what the dead one kept, which is in chunks that are nobody's, and is
+ * gone. */
+static int frees_kept(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(await_note(member, 2));
+	TRY(member_space(member, &space));
+	for (uint32_t i = 0; i < KEPT_COUNT; i++)
+		TRY(reef_free(space, kept[i], i % 2 ? REEF_FREE_LATER : 0));
+	reef_space_close(space);
+	member->pool->note[0] = 3;
+	return 0;
+}
+
+/* It has no space open, and lacks nothing. */
+static int sees_all_come_back(struct member *member)
+{
+	uint64_t until_ns, used;
+	bool has = true;
+
+	TRY(await_note(member, 1));
+	while (has)
+		TRY(member_has_session(member, (uint32_t)member->pool->note[1],
+				       &has));
+	TRY(used_bytes(member, &used));
+	WANT(used >= FULL / 2);
+	if (member->pool->members[1].script == janitor) {
+		reef_sim_host_kill(member->pool->members[0].host);
+		member->pool->note[2] = 1;
+	}
+	member->pool->note[0] = 2;
+	TRY(await_note(member, 3));
+	until_ns = reef_now_ns() + PATIENCE;
+	while (used > EXTENT) {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(used_bytes(member, &used));
+		WANT(reef_now_ns() < until_ns);
+	}
+	return 0;
+}
+
+static void run_unused(uint32_t janitors)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(2, 100));
+	     seed++) {
+		struct pool pool = {0};
+
+		prepare(&pool, seed);
+		for (uint32_t i = 0; i < janitors; i++)
+			pool_add(&pool, janitor);
+		pool_add(&pool, keeps_and_dies);
+		pool_add(&pool, frees_kept);
+		pool_add(&pool, sees_all_come_back);
+		pool_finish(&pool);
+	}
+}
+
+static void client_space_that_nobody_uses_shrinks(void **state)
+{
+	run_unused(1);
+}
+
+static void client_space_that_nobody_uses_shrinks_by_the_next(void **state)
+{
+	run_unused(2);
+}
+
+/* --- how much a client remembers --- */
+
+#define ROUNDS 40u
+#define ROUND_EXTENTS 8u
+
+/* Fills and empties the space again and again, so that extents come and go, and
+ * a view has no more than it needs. */
+static int forgets_extents(struct member *member)
+{
+	uint64_t blocks[ROUND_EXTENTS];
+	struct reef_space *space;
+	uint32_t i, most = 0;
+
+	TRY(member_space(member, &space));
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		for (i = 0; i < ROUND_EXTENTS; i++)
+			TRY(reef_alloc(space, EXTENT / 4 * 3, &blocks[i]));
+		for (i = 0; i < ROUND_EXTENTS; i++)
+			TRY(reef_free(space, blocks[i], 0));
+		TRY(await_used(member, space, 2 * EXTENT));
+		if (member->client->extents_count > most)
+			most = member->client->extents_count;
+	}
+	WANT(member->client->removals >= ROUNDS * (ROUND_EXTENTS - 2));
+	WANT(most <= 3 * CLIENT_REMOVED_KEPT);
+	return 0;
+}
+
+static void client_view_forgets_what_was_given_back(void **state)
+{
+	run(forgets_extents, NULL);
+}
+
 /* --- what lives stays --- */
 
 #define CHURN_BLOCKS 800u
@@ -317,6 +461,10 @@ int main(void)
 		cmocka_unit_test(client_raw_blocks_freed_shrink_the_space),
 		cmocka_unit_test(client_map_emptied_shrinks_the_space),
 		cmocka_unit_test(client_memory_given_back_is_no_lost_key),
+		cmocka_unit_test(client_space_that_nobody_uses_shrinks),
+		cmocka_unit_test(
+			client_space_that_nobody_uses_shrinks_by_the_next),
+		cmocka_unit_test(client_view_forgets_what_was_given_back),
 		cmocka_unit_test(client_shrinking_takes_nothing_that_lives),
 #if !SANITIZED
 		cmocka_unit_test(client_shrinking_blindly_is_found),

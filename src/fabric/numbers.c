@@ -53,6 +53,18 @@ int reef_numbers_use(struct reef_numbers *numbers, uint32_t session,
 	return 0;
 }
 
+void reef_numbers_fence(struct reef_numbers *numbers, uint32_t session)
+{
+	uint32_t slot = session >> 16;
+	const struct reef_number *page = numbers->pages[slot / PAGE_SLOTS];
+	const struct reef_number *used = page ? page + slot % PAGE_SLOTS : NULL;
+
+	/* A slot of which nobody was heard has nothing that could be old; and
+	 * the session itself is to hear that it is fenced. */
+	if (used && used->session && used->session != session)
+		(void)reef_numbers_use(numbers, session, UINT32_MAX);
+}
+
 bool reef_numbers_end_covers(uint32_t session, uint32_t number,
 			     uint32_t link_session, uint32_t link_number)
 {

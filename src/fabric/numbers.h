@@ -39,6 +39,11 @@ int reef_numbers_check(const struct reef_numbers *numbers, uint32_t session,
 int reef_numbers_use(struct reef_numbers *numbers, uint32_t session,
 		     uint32_t number);
 
+/* A session was fenced: the older ones of its slot are used up whole.
+ * Generations are serial numbers, so what is kept must not be older than half
+ * their range: whoever fences does so often enough (broker/nodes.c). */
+void reef_numbers_fence(struct reef_numbers *numbers, uint32_t session);
+
 /* True if ending the links of `session` up to `number` ends one that is of this
  * session and has this number. */
 bool reef_numbers_end_covers(uint32_t session, uint32_t number,

@@ -203,6 +203,7 @@ int shm_fence(struct reef_layer *layer, struct reef_queue *base,
 
 	pthread_mutex_lock(&shm->lock);
 	reef_fences_add(&shm->fences, session);
+	reef_numbers_fence(&shm->numbers, session);
 	for (link = shm->links; link; link = next) {
 		next = link->next;
 		if (link->admitted &&

@@ -128,6 +128,7 @@ int sim_fence(struct reef_layer *layer, struct reef_queue *queue,
 
 	if (fabric_is_dead(fabric))
 		return -REEF_EHOSTDEAD;
+	reef_numbers_fence(&fabric->numbers, session);
 	return fence_links(fabric, session, 0);
 }
 

@@ -47,6 +47,7 @@ int tcp_fence(struct reef_layer *layer, struct reef_queue *queue,
 
 	pthread_mutex_lock(&fabric->lock);
 	reef_fences_add(&fabric->fences, session);
+	reef_numbers_fence(&fabric->numbers, session);
 	for (struct tcp_link *link = fabric->links; link; link = link->next) {
 		if (!link->base.listener || atomic_load(&link->broken) ||
 		    !reef_session_covers(session, link->base.session))

@@ -347,6 +347,7 @@ int verbs_fence(struct reef_layer *layer, struct reef_queue *queue,
 
 	pthread_mutex_lock(&fabric->lock);
 	reef_fences_add(&fabric->fences, session);
+	reef_numbers_fence(&fabric->numbers, session);
 	for (link = fabric->sessions; link; link = link->next_session)
 		if (reef_fences_cover(&fabric->fences, link->link.session))
 			expel_link(link, verbs_queue(queue), -REEF_EFENCED);

@@ -29,6 +29,10 @@
  *     before this start may have been told of every node that there was then.
  *     Keys that another session passed on are no reason for a fence: that one
  *     could do itself whatever it lets others do.
+ * (9) Generations of a slot are serial numbers to a node: what it remembers of
+ *     a slot must be less than half their range old. So one fence in
+ *     FENCE_ALL_EVERY of a slot goes to all nodes. A process that stood still
+ *     while its slot was given away 32,768 times is not known any more.
  *
  *   (unknown)  --REGISTER: journaled-->  registered  --EXTENTS*, READY--> ready
  *   ready, registered  --link lost-->  away
@@ -48,6 +52,7 @@
 #define RETRY_MIN_NS (1 * MS)
 #define RETRY_MAX_NS (100 * MS)
 #define PULL_BYTES_PER_S UINT64_C(10000000) /* a slower pull is stuck */
+#define FENCE_ALL_EVERY 8192u
 #define YIELDS 4 /* turns of fibers until a message is a heard pulse */
 
 struct broker_node *broker_node_find(struct reef_broker *broker, uint32_t id)
@@ -237,6 +242,7 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 {
 	const struct broker_session *ended =
 		broker_session_find(broker, session);
+	bool is_for_all = (uint16_t)session % FENCE_ALL_EVERY == 0;
 	const struct reef_state_node *nodes;
 	struct fence *fences;
 	size_t count, left = 0, i;
@@ -248,7 +254,7 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
 		if (nodes[i].state == REEF_NODE_DEAD ||
-		    !was_told(ended, nodes[i].id))
+		    !(was_told(ended, nodes[i].id) || is_for_all))
 			continue;
 		fences[left++] = (struct fence){
 			.broker = broker,

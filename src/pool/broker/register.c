@@ -145,6 +145,8 @@ static uint32_t fenced_session(const struct reef_state_session *session)
 		return 0;
 	if (session->state != REEF_SESSION_ALIVE)
 		return session->id;
+	/* Before 1 there was none, or the last one: then all nodes that it was
+	 * told of have confirmed its fence, or begun a new life. */
 	return (uint16_t)session->id > 1 ? session->id - 1 : 0;
 }
 

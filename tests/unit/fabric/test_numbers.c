@@ -90,6 +90,38 @@ static void numbers_begin_anew_with_a_generation(void **state)
 	reef_numbers_fini(&numbers);
 }
 
+/* Half the range of generations later the next one is not taken for an old
+ * one, if a fence was heard of meanwhile. */
+static void numbers_go_on_when_generations_wrap(void **state)
+{
+	struct reef_numbers numbers = {0};
+	uint32_t i, generation = 1;
+
+	(void)state;
+	assert_int_equal(reef_numbers_use(&numbers, SESSION(7, 1), 9), 0);
+	assert_int_equal(reef_numbers_check(&numbers, SESSION(7, 0x8002), 1),
+			 -ESTALE);
+	for (i = 0; i < 20; i++) {
+		generation = (generation + 8192) % 0xffff + 1;
+		assert_int_equal(
+			reef_numbers_check(&numbers, SESSION(7, generation), 1),
+			0);
+		reef_numbers_fence(&numbers, SESSION(7, generation));
+		assert_int_equal(reef_numbers_check(&numbers,
+						    SESSION(7, generation),
+						    UINT32_MAX),
+				 -ESTALE);
+	}
+	/* Of a slot that nobody came from nothing is remembered. */
+	reef_numbers_fence(&numbers, SESSION(8, 5));
+	assert_int_equal(reef_numbers_check(&numbers, SESSION(8, 5), 1), 0);
+	/* Who is fenced itself is told that, not that it is late. */
+	assert_int_equal(reef_numbers_use(&numbers, SESSION(8, 5), 3), 0);
+	reef_numbers_fence(&numbers, SESSION(8, 5));
+	assert_int_equal(reef_numbers_check(&numbers, SESSION(8, 5), 4), 0);
+	reef_numbers_fini(&numbers);
+}
+
 static void numbers_end_covers_what_is_not_newer(void **state)
 {
 	uint32_t session = SESSION(7, 2);
@@ -110,6 +142,7 @@ int main(void)
 		cmocka_unit_test(numbers_0_is_none),
 		cmocka_unit_test(numbers_slots_are_apart),
 		cmocka_unit_test(numbers_begin_anew_with_a_generation),
+		cmocka_unit_test(numbers_go_on_when_generations_wrap),
 		cmocka_unit_test(numbers_end_covers_what_is_not_newer),
 	};
 

@@ -10,7 +10,8 @@
  *                                       +------------------------> settled
  *
  * (1) Links to a node are numbered upwards, over all its lives; every hello has
- *     a number of its own, also one that failed (F10). All links to a node up
+ *     a number of its own, also one that failed (F10); a session that has used
+ *     them all up ends. All links to a node up
  *     to `settled` are settled; `doubt` is the last one on which something was
  *     in doubt. It is unsettled while doubt > settled. A newer link settles all
  *     before it, so one pair of numbers for each node says everything, and

@@ -14,6 +14,7 @@
  */
 #include "pool/client/keeper/touch.h"
 
+#include "base/log.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/settle.h"
@@ -86,8 +87,14 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 	uint32_t door;
 	int rc;
 
-	if (!options.number) /* all numbers were used */
-		return -REEF_ENOLINK;
+	if (!options.number) {
+		reef_log(REEF_LOG_WARNING, "client",
+			 "session %08x has no numbers left for links to node "
+			 "%u, and ends",
+			 client->session, node->id);
+		client_session_end(client, -REEF_EFENCED);
+		return -REEF_EFENCED;
+	}
 	/* A new link settles what was under way on the one before only where it
 	 * is of the same fabric: unless that is settled, it goes to the same
 	 * door (mesh.h, rule 2). */

@@ -3,6 +3,7 @@
  * mutant that it is there to find. */
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
+#include "fixture/seeds.h"
 
 #include <errno.h>
 #include <string.h>
@@ -204,6 +205,66 @@ static void lease_fenced_is_after_every_node_confirmed(void **state)
 {
 	broker_world_run(cast_fence, 0);
 	broker_world_find(cast_fence, REEF_MUTANT_BROKER_EARLY_FENCED);
+}
+
+/* --- one in many goes to all nodes --- */
+
+#define FENCE_ALL_EVERY 8192u
+
+/* Its own slot and one more: all others come and go in that. */
+static int limits_slots(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct reef_body body = {
+		.ask.setting = {.name = actor_text_of("sessions_max"),
+				.value = 2},
+	};
+
+	TRY(actor_join(actor));
+	TRY(actor_ask(actor, REEF_POOL_SETTING, &body, NULL));
+	world->note[2] = 1;
+	while (!world->note[3])
+		TRY(actor_stay(actor, TTL / 4));
+	return 0;
+}
+
+/* Sessions that never heard of any node: the last one is fenced there. */
+static int comes_and_goes(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	const struct actor *node = &world->actors[2];
+	uint32_t i, last = 0;
+
+	while (!world->note[2])
+		TRY(reef_sleep(MILLISECOND));
+	for (i = 0; i <= FENCE_ALL_EVERY; i++) {
+		WANT(node->fences == 0);
+		actor->session = 0;
+		TRY(actor_join(actor));
+		WANT((uint16_t)actor->session > last);
+		last = (uint16_t)actor->session;
+		if (last == FENCE_ALL_EVERY)
+			break;
+		TRY(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL));
+	}
+	WANT(last == FENCE_ALL_EVERY);
+	TRY(actor_call(actor, REEF_POOL_SESSION_CLOSE, 0, NULL, NULL));
+	for (i = 0; i < 100 && !node->fences; i++)
+		TRY(reef_sleep(TTL / 4));
+	WANT(node->fences == 1);
+	world->note[3] = 1;
+	return 0;
+}
+
+static void lease_fence_of_one_in_many_goes_to_all_nodes(void **state)
+{
+	struct broker_world world = {0};
+
+	broker_world_start(&world, 1);
+	broker_world_add(&world, limits_slots);
+	broker_world_add(&world, comes_and_goes);
+	broker_world_add(&world, actor_node_script);
+	assert_int_equal(broker_world_finish(&world), 0);
 }
 
 static int watches_fence_of_dead_node(struct actor *actor)
@@ -644,6 +705,9 @@ int main(void)
 		cmocka_unit_test(lease_does_not_count_the_brokers_absence),
 		cmocka_unit_test(lease_fenced_is_after_every_node_confirmed),
 		cmocka_unit_test(lease_dead_node_counts_as_fenced),
+#if !SANITIZED
+		cmocka_unit_test(lease_fence_of_one_in_many_goes_to_all_nodes),
+#endif
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),
 		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),

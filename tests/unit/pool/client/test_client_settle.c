@@ -2,6 +2,8 @@
  * what was under way on the links that it lost is settled by the broker, and
  * until it is, it meets no memory that was reused. */
 #include "fixture/pool_world.h"
+#include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/view.h"
 
 #include <string.h>
 
@@ -437,6 +439,56 @@ static void client_settle_dropped_pin_is_found(void **state)
 	assert_true(found);
 }
 
+/* --- numbers of links --- */
+
+/* Have each link's hello be the last but that many. */
+static void leave_numbers(struct member *member, uint32_t left)
+{
+	for (struct client_node *node = member->client->nodes; node;
+	     node = node->next)
+		node->hellos = UINT32_MAX - left;
+}
+
+static void lose_links(struct member *member)
+{
+	for (struct client_node *node = member->client->nodes; node;
+	     node = node->next)
+		if (node->link)
+			reef_sim_lose_link(node->link);
+}
+
+/* The last number is used; who needs one more has to begin anew. */
+static int runs_out_of_numbers(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t address, value = 5;
+
+	TRY(member_space(member, &space));
+	TRY(reef_alloc(space, 8, &address));
+	TRY(reef_write(member->reef, address, &value, 8));
+	leave_numbers(member, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		lose_links(member);
+		TRY(reef_read(member->reef, address, &value, 8));
+		WANT(value == 5);
+	}
+	lose_links(member);
+	WANT_RC(reef_read(member->reef, address, &value, 8), -REEF_EFENCED);
+	WANT_RC(reef_health(member->reef), -REEF_EFENCED);
+	member_leave(member);
+	TRY(member_join(member));
+	return member_space(member, &space);
+}
+
+static void client_settle_without_numbers_the_session_ends(void **state)
+{
+	struct pool pool = {0};
+
+	pool_start(&pool, 1);
+	pool_add(&pool, runs_out_of_numbers);
+	pool_finish(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -451,6 +503,8 @@ int main(void)
 		cmocka_unit_test(
 			client_settle_unsettled_write_meets_no_reused_memory),
 		cmocka_unit_test(client_settle_dropped_pin_is_found),
+		cmocka_unit_test(
+			client_settle_without_numbers_the_session_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

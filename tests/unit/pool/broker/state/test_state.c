@@ -418,6 +418,66 @@ static void state_large_extents_take_several_ordinals(void **state)
 		      .ordinal = 6, .node = 1, .size = MIB));
 }
 
+/* When a space has had all ordinals, those of extents that are gone are used
+ * again, beginning behind the youngest extent. */
+static void state_ordinals_are_used_again_at_last(void **state)
+{
+	const uint64_t size = REEF_EXTENT_SIZE_MAX, each = 64;
+	uint32_t last = REEF_ORDINALS_MAX / each, i, ordinal;
+
+	add_node(1, "a", UINT64_MAX);
+	add_space(1, "s", UINT64_MAX);
+	must(RECORD(.type = REEF_RECORD_SETTING, .id = REEF_SETTING_EXTENTS_MAX,
+		    .value = last + 1));
+	for (i = 0; i < last; i++)
+		add_extent(i + 1, 1, i * each, 1, size);
+	assert_int_equal(reef_state_pick_ordinal(the, 1, MIB, &ordinal),
+			 -ENOSPC);
+	must(RECORD(.type = REEF_RECORD_EXTENT_REMOVE, .id = 3));
+	must(RECORD(.type = REEF_RECORD_EXTENT_REMOVE, .id = 11));
+	assert_int_equal(reef_state_pick_ordinal(the, 1, size, &ordinal), 0);
+	assert_int_equal(ordinal, 2 * each);
+	add_extent(last + 1, 1, ordinal, 1, size);
+	assert_int_equal(reef_state_pick_ordinal(the, 1, MIB, &ordinal), 0);
+	assert_int_equal(ordinal, 10 * each);
+}
+
+/* Numbers of users, nodes, spaces and extents are not used again: the last one
+ * is refused. */
+static void state_numbers_end_with_a_refusal(void **state)
+{
+	static const uint32_t few[] = {2, 2, 2, 2};
+	static const uint32_t all[] = {UINT32_MAX, UINT32_MAX, UINT32_MAX,
+				       UINT32_MAX};
+	struct reef_state *other;
+	uint8_t *image;
+	size_t size;
+
+	must(RECORD(.type = REEF_RECORD_USER_ADD, .id = 1,
+		    .name = text("ada")));
+	add_node(1, "a", 100 * MIB);
+	add_space(1, "s", 1000 * MIB);
+	add_extent(1, 1, 0, 1, MIB);
+	assert_int_equal(reef_state_encode(the, &image, &size), 0);
+	patch(image, size, few, all, sizeof(few));
+	assert_int_equal(reef_state_decode(image, size, &other), 0);
+	free(image);
+	reef_state_destroy(the);
+	the = other;
+	refuse(-ENOSPC, RECORD(.type = REEF_RECORD_USER_ADD, .id = UINT32_MAX,
+			       .name = text("bob")));
+	refuse(-ENOSPC, RECORD(.type = REEF_RECORD_NODE_ADD, .id = UINT32_MAX,
+			       .incarnation = 1, .size = MIB, .name = text("b"),
+			       .addresses = text("tcp:b")));
+	refuse(-ENOSPC,
+	       RECORD(.type = REEF_RECORD_SPACE_ADD, .id = UINT32_MAX,
+		      .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
+		      .size = MIB, .name = text("t")));
+	refuse(-ENOSPC,
+	       RECORD(.type = REEF_RECORD_EXTENT_ADD, .id = UINT32_MAX,
+		      .space = 1, .ordinal = 1, .node = 1, .size = MIB));
+}
+
 static void state_extent_epoch_does_not_wrap(void **state)
 {
 	/* ordinal, node, target, epoch */
@@ -602,6 +662,22 @@ static void state_full_of_sessions_says_so(void **state)
 			       .session = reef_session_id(2, 1)));
 }
 
+static void state_generations_of_a_slot_wrap(void **state)
+{
+	uint32_t id, i;
+
+	must(RECORD(.type = REEF_RECORD_SETTING,
+		    .id = REEF_SETTING_SESSIONS_MAX, .value = 1));
+	for (i = 1; i <= UINT16_MAX; i++) {
+		id = open_session();
+		assert_int_equal(id, i);
+		session_becomes(id, REEF_SESSION_EXPIRED);
+		session_becomes(id, REEF_SESSION_FENCED);
+		session_becomes(id, REEF_SESSION_RECOVERED);
+	}
+	assert_int_equal(open_session(), 1); /* 0 is none */
+}
+
 static void state_users_with_sessions_stay(void **state)
 {
 	must(RECORD(.type = REEF_RECORD_USER_ADD, .id = 1,
@@ -707,6 +783,9 @@ int main(void)
 		TEST(state_stuck_use_outlives_its_session),
 		TEST(state_reclaim_epochs_are_never_given_twice),
 		TEST(state_large_extents_take_several_ordinals),
+		TEST(state_ordinals_are_used_again_at_last),
+		TEST(state_numbers_end_with_a_refusal),
+		TEST(state_generations_of_a_slot_wrap),
 		TEST(state_extent_epoch_does_not_wrap),
 		TEST(state_session_process_is_kept_until_it_ends),
 		TEST(state_lost_extents_forgotten_count_no_more),

@@ -696,6 +696,33 @@ static void lease_hurry_lasts_while_somebody_says_so(void **state)
 	broker_world_run(cast_hurry, 0);
 }
 
+/* Whoever lacks room here says all that the word can say: also that memory will
+ * come of it, which is true of janitors only. */
+static int says_that_memory_comes(struct actor *actor)
+{
+	TRY(actor_join(actor));
+	actor->lacks = true;
+	TRY(actor_stay(actor, TTL));
+	WANT(!actor->header.coming);
+	TRY(actor_ask(actor, REEF_POOL_JANITOR, NULL, NULL));
+	TRY(actor_stay(actor, TTL));
+	WANT(actor->header.coming == 1);
+	actor->lacks = false;
+	TRY(actor_stay(actor, TTL));
+	WANT(!actor->header.coming);
+	return 0;
+}
+
+static void cast_giver(struct broker_world *world)
+{
+	broker_world_add(world, says_that_memory_comes);
+}
+
+static void lease_of_a_janitor_tells_what_comes(void **state)
+{
+	broker_world_run(cast_giver, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -716,6 +743,7 @@ int main(void)
 		cmocka_unit_test(lease_of_who_may_wait_for_a_dead_node_lasts),
 		cmocka_unit_test(lease_of_who_waits_for_its_own_pin_lasts),
 		cmocka_unit_test(lease_holding_back_does_not_count_absence),
+		cmocka_unit_test(lease_of_a_janitor_tells_what_comes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-"""redis_limits.py REEF - what one client can cost the others of a door: memory
-and time.
+"""redis_limits.py REEF - what one client can cost the others of a door: memory,
+time and guesses.
 
 Nothing here goes by the clock: what others are served meanwhile is counted.
 """
@@ -13,7 +13,7 @@ import threading
 from checks import run_checks
 from pool_processes import until
 from redis_servers import Servers
-from redis_wire import request
+from redis_wire import request, tree
 
 REEF = os.path.abspath(sys.argv[1])
 MIB = 1 << 20
@@ -363,6 +363,101 @@ def check_killed_meanwhile(pool):
     assert door.process.stop() == 0, door.process.error
     for one in crowd:
         one.close()
+
+
+# --- guesses ---
+
+
+def with_password(pool, *arguments, word="secret-word", **more):
+    path = os.path.join(pool.home, "password")
+    with open(path, "w", encoding="ascii") as stream:
+        stream.write(word + "\n")
+    os.chmod(path, 0o600)
+    return pool.door("door", "--redis-password-file", path, *arguments, **more)
+
+
+def check_guesses(pool):
+    """Who guesses waits longer and longer; others do not."""
+    pool.up()
+    door = with_password(pool, "--redis-threads", "1")
+    guess = request("AUTH", "wrong")
+    with door.wire(tcp=True) as guesser:
+        send_some(guesser, guess * 2000)
+        # Another address: the socket.
+        with door.wire() as wire:
+            assert wire.ask("AUTH", "secret-word") == b"+OK\r\n"
+            for _ in range(500):
+                assert wire.ask("PING") == b"+PONG\r\n"
+        guesser.socket.settimeout(0.05)
+        got = b""
+        try:
+            while True:
+                more = guesser.socket.recv(65536)
+                if not more:
+                    break
+                got += more
+        except TimeoutError:
+            pass
+        print("%d guesses meanwhile" % got.count(b"WRONGPASS"))
+        assert 0 < got.count(b"WRONGPASS") < 20, got.count(b"WRONGPASS")
+
+
+def check_guessing_crowd(pool):
+    """A crowd gets no more guesses than one, and costs little."""
+    pool.up()
+    door = with_password(pool, "--redis-threads", "2")
+    crowd = [door.wire(tcp=True) for _ in range(300)]
+    with Growth(door.process) as growth:
+        for one in crowd:
+            one.send(request("HELLO", 3, "AUTH", "default", "wrong"))
+        with door.wire() as wire:
+            assert wire.ask("AUTH", "secret-word") == b"+OK\r\n"
+            for _ in range(500):
+                assert wire.ask("PING") == b"+PONG\r\n"
+            checked = stat(wire, b"acl_access_denied_auth")
+            refused = stat(wire, b"reef_auth_refused")
+        print("%d checked, %d refused" % (checked, refused))
+        assert checked < 64 and refused > 100, (checked, refused)
+        growth.is_below(32 * MIB)
+    for one in crowd:
+        one.close()
+    with door.wire() as wire:
+        assert wire.ask("AUTH", "secret-word") == b"+OK\r\n"
+        assert tree(wire.ask("CONFIG", "GET", "requirepass"))[1][1][1] == b""
+
+
+def check_password_changed(pool):
+    """The password is changed while the door runs, and counts at once for who
+    comes; at the next start that of the file counts again."""
+    pool.up()
+    door = with_password(pool)
+    with door.wire() as wire, door.wire() as other:
+        assert other.ask("CONFIG", "SET", "requirepass", "x")[:7] == b"-NOAUTH"
+        assert wire.ask("AUTH", "secret-word") == b"+OK\r\n"
+        assert wire.ask("CONFIG", "SET", "requirepass", b"p" * 512)[:4] == (
+            b"-ERR")
+        assert wire.ask("CONFIG", "SET", "requirepass", "new-word",
+                        "timeout", "nonsense")[:4] == b"-ERR"
+        assert wire.ask("CONFIG", "SET", "requirepass", "new-word") == (
+            b"+OK\r\n")
+        assert wire.ask("PING") == b"+PONG\r\n"
+        assert other.ask("AUTH", "secret-word")[:10] == b"-WRONGPASS"
+        assert other.ask("AUTH", "new-word") == b"+OK\r\n"
+        assert b"new-word" not in wire.ask("CONFIG", "GET", "*")
+        with door.wire() as third:
+            assert third.ask("PING")[:7] == b"-NOAUTH"
+            assert wire.ask("CONFIG", "SET", "requirepass", "") == b"+OK\r\n"
+            assert third.ask("PING") == b"+PONG\r\n"
+        with door.wire() as fourth:
+            assert fourth.ask("PING") == b"+PONG\r\n"
+        assert wire.ask("CONFIG", "SET", "requirepass", "again") == b"+OK\r\n"
+    assert door.process.stop() == 0
+    assert "-word" not in door.process.out + door.process.error
+    door = pool.door("door", "--redis-password-file",
+                     os.path.join(pool.home, "password"), port=door.port)
+    with door.wire() as wire:
+        assert wire.ask("AUTH", "again")[:10] == b"-WRONGPASS"
+        assert wire.ask("AUTH", "secret-word") == b"+OK\r\n"
 
 
 if __name__ == "__main__":

@@ -288,6 +288,17 @@ void redis_run(struct redis_thread *thread, struct redis_client *client,
 
 /* --- the way of a request --- */
 
+/* Let a client in whom nobody asks for a password any more. */
+static bool let_in(struct redis_client *client)
+{
+	struct redis_door_info info;
+
+	redis_door_info(client->thread->door, &info);
+	client->is_authenticated = !info.has_password;
+	client->parser.is_stranger = info.has_password;
+	return client->is_authenticated;
+}
+
 /* The command of a request, if the client may run it. NULL: an error was
  * answered. */
 static const struct redis_command *
@@ -297,7 +308,8 @@ admit_request(struct redis_client *client, const struct redis_request *request)
 
 	if (!command)
 		return NULL;
-	if (!client->is_authenticated && !(command->flags & REDIS_NO_AUTH)) {
+	if (!client->is_authenticated && !(command->flags & REDIS_NO_AUTH) &&
+	    !let_in(client)) {
 		redis_reply_error(&client->reply,
 				  "NOAUTH Authentication required.");
 		client->command = command;

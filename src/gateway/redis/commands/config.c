@@ -11,6 +11,7 @@
 #include "gateway/redis/protocol/number.h"
 #include "gateway/redis/server/door.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 /* How long a client may be over the soft limit (door.h). */
 #define SOFT_SECONDS 60
 
-enum kind { INTEGER, MEMORY, OUTPUT_LIMIT, FIXED };
+enum kind { INTEGER, MEMORY, OUTPUT_LIMIT, FIXED, SECRET };
 
 struct parameter {
 	const char *name;
@@ -193,6 +194,7 @@ static const struct parameter parameters[] = {
 	{"proto-max-bulk-len", MEMORY, MIB, INT64_MAX, NULL, print_bulk_max,
 	 set_bulk_max},
 	{"protected-mode", FIXED, 0, 0, "yes", NULL, NULL},
+	{"requirepass", SECRET, 0, 0, "", NULL, NULL},
 	{"save", FIXED, 0, 0, "", NULL, NULL},
 	{"tcp-keepalive", INTEGER, 0, INT_MAX, NULL, print_keepalive,
 	 set_keepalive},
@@ -271,6 +273,7 @@ static void run_get(struct redis_thread *thread, struct redis_client *client,
 struct change {
 	const struct parameter *parameter;
 	int64_t value;
+	struct redis_bytes text; /* a SECRET */
 	uint64_t output_hard, output_soft;
 };
 
@@ -374,6 +377,9 @@ static const char *parse_value(const struct redis_thread *thread,
 		change->output_soft =
 			load_relaxed(&config_of(thread)->output_soft);
 		return parse_output(value, change);
+	case SECRET:
+		change->text = *value;
+		return NULL;
 	case FIXED:
 		print_parameter(thread, parameter, error);
 		return strlen(error) == value->size &&
@@ -420,6 +426,24 @@ static void apply_change(struct redis_thread *thread,
 	store_relaxed(&config_of(thread)->output_soft, change->output_soft);
 }
 
+/* Change a text, which may fail. NULL, or why it did. */
+static const char *apply_text(struct redis_thread *thread,
+			      const struct change *change)
+{
+	int rc;
+
+	if (change->parameter->kind != SECRET)
+		return NULL;
+	rc = redis_door_set_password(thread->door, change->text.bytes,
+				     change->text.size);
+	if (rc == -EFBIG)
+		return "a password has 511 bytes at the most";
+	if (rc == -EACCES)
+		return "others than this machine reach the door: it needs a "
+		       "password";
+	return rc ? "out of memory" : NULL;
+}
+
 static void reply_fault(struct redis_client *client,
 			const struct redis_bytes *name, const char *fault)
 {
@@ -464,6 +488,7 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 {
 	const struct redis_bytes *argv = request->argv;
 	struct change changes[PARAMETERS + 1] = {0};
+	const char *fault;
 	uint32_t count = 0, i;
 
 	if (request->argc % 2) {
@@ -482,6 +507,14 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 		changes[count].parameter = find_parameter(&argv[i]);
 		if (!parse_change(thread, client, &argv[i], changes, count))
 			return;
+	}
+	/* Those that may fail come first: then nothing was changed. */
+	for (i = 0; i < count; i++) {
+		fault = apply_text(thread, &changes[i]);
+		if (fault) {
+			reply_fault(client, &argv[2 + 2 * i], fault);
+			return;
+		}
 	}
 	for (i = 0; i < count; i++)
 		apply_change(thread, &changes[i]);

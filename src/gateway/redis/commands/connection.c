@@ -3,8 +3,10 @@
 
 #include "gateway/redis/protocol/number.h"
 #include "gateway/redis/server/door.h"
+#include "gateway/redis/server/guess.h"
 
 #include <limits.h>
+#include <reef/fiber.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,20 +109,58 @@ bool redis_text_set(char **text, const struct redis_bytes *bytes)
 
 /* --- who it is --- */
 
+/* Wait as long as those have to who guess passwords (guess.h). False: the
+ * client is gone, or was refused, and that was answered. */
+static bool wait_for_guess(struct redis_thread *thread,
+			   struct redis_client *client,
+			   struct redis_guess *guess)
+{
+	struct redis_guesses *guesses = redis_door_guesses(thread->door);
+	const uint64_t place = redis_guess_place(client->fd, client->is_unix);
+	const uint64_t now_ns = reef_now_ns();
+
+	if (!redis_guess_begin(guesses, place, now_ns, guess)) {
+		thread->stats.auth_refused++;
+		redis_reply_error(&client->reply,
+				  "ERR too many wrong passwords came from "
+				  "there; try again later");
+		client->close_after = true;
+		return false;
+	}
+	if (guess->until_ns <= now_ns ||
+	    redis_sleep(thread, client, guess->until_ns))
+		return true;
+	redis_guess_end(guesses, guess, reef_now_ns(), false);
+	return false;
+}
+
+static bool is_default_user(const struct redis_bytes *user)
+{
+	static const char name[] = "default";
+
+	return user->size == sizeof(name) - 1 &&
+	       !memcmp(user->bytes, name, sizeof(name) - 1);
+}
+
 /* Without a password every user `default` is let in, whatever it says. */
 static bool authenticate(struct redis_thread *thread,
 			 struct redis_client *client,
 			 const struct redis_bytes *user,
 			 const struct redis_bytes *password)
 {
-	static const char name[] = "default";
-	bool is_default = user->size == sizeof(name) - 1 &&
-			  !memcmp(user->bytes, name, sizeof(name) - 1);
+	struct redis_guess guess;
+	bool is_right;
 
+	if (!wait_for_guess(thread, client, &guess))
+		return false;
 	/* The password is compared in any case: what takes how long tells
 	 * nothing. */
-	if (redis_door_password(thread->door, password->bytes, password->size) &
-	    is_default) {
+	is_right = redis_door_password(thread->door, password->bytes,
+				       password->size) &
+		   is_default_user(user);
+	redis_guess_end(redis_door_guesses(thread->door), &guess, reef_now_ns(),
+			!is_right);
+	if (is_right) {
 		client->is_authenticated = true;
 		client->parser.is_stranger = false;
 		return true;
@@ -264,6 +304,7 @@ static void reset(struct redis_thread *thread, struct redis_client *client,
 	redis_transaction_reset(client);
 	client->is_authenticated = !info.has_password;
 	client->parser.is_stranger = info.has_password;
+	client->stranger_ns = thread->now_ns;
 	client->db = 0;
 	client->reply.protocol = 2;
 	client->no_touch = false;
@@ -277,12 +318,18 @@ static void reset(struct redis_thread *thread, struct redis_client *client,
 	 REDIS_NO_AUTH | REDIS_ALLOW_BUSY)
 
 struct redis_command redis_connection_commands[] = {
-	{.name = "auth", .arity = -2, .flags = ALWAYS, .run = auth},
+	{.name = "auth",
+	 .arity = -2,
+	 .flags = ALWAYS | REDIS_LONG,
+	 .run = auth},
 	{.name = "echo",
 	 .arity = 2,
 	 .flags = REDIS_LOADING | REDIS_STALE | REDIS_FAST,
 	 .run = echo},
-	{.name = "hello", .arity = -1, .flags = ALWAYS, .run = hello},
+	{.name = "hello",
+	 .arity = -1,
+	 .flags = ALWAYS | REDIS_LONG,
+	 .run = hello},
 	{.name = "host:",
 	 .arity = -1,
 	 .flags = REDIS_NO_AUTH | REDIS_UNQUEUED,

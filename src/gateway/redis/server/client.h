@@ -58,6 +58,7 @@ struct redis_client {
 	struct redis_watches *watches;
 
 	uint64_t created_ns, used_ns; /* used: when it last sent something */
+	uint64_t stranger_ns; /* since when it could have authenticated */
 	uint64_t over_ns; /* since when its answers are over the soft limit */
 	uint64_t requests, bytes_in, bytes_out;
 	uint64_t scratch; /* bytes that the command that runs has allocated */

@@ -8,6 +8,7 @@
 #include "fabric/socket.h"
 #include "gateway/redis/server/budget.h"
 #include "gateway/redis/server/gather.h"
+#include "gateway/redis/server/guess.h"
 #include "gateway/redis/server/task.h"
 
 #include <arpa/inet.h>
@@ -50,6 +51,7 @@ redis_door_options(const struct redis_door *door)
 void redis_door_info(const struct redis_door *door, struct redis_door_info *out)
 {
 	*out = door->info;
+	out->has_password = door->has_password;
 	out->clients = atomic_load(&door->client_count);
 	out->rejected = atomic_load(&door->rejected);
 	out->charged = redis_budget_charged(door);
@@ -99,15 +101,46 @@ static int digest_password(const void *bytes, size_t size,
 		       : -ENOMEM;
 }
 
-bool redis_door_password(const struct redis_door *door, const char *bytes,
+bool redis_door_password(struct redis_door *door, const char *bytes,
 			 size_t size)
 {
-	uint8_t given[REDIS_DIGEST_SIZE];
+	uint8_t given[REDIS_DIGEST_SIZE], wanted[REDIS_DIGEST_SIZE];
+	bool is_it;
 
-	if (!door->info.has_password)
+	if (!door->has_password)
 		return true;
-	return digest_password(bytes, size, given) == 0 &&
-	       CRYPTO_memcmp(given, door->password, sizeof(given)) == 0;
+	pthread_mutex_lock(&door->password_lock);
+	memcpy(wanted, door->password, sizeof(wanted));
+	pthread_mutex_unlock(&door->password_lock);
+	is_it = digest_password(bytes, size, given) == 0 &&
+		CRYPTO_memcmp(given, wanted, sizeof(given)) == 0;
+	OPENSSL_cleanse(wanted, sizeof(wanted));
+	return is_it;
+}
+
+int redis_door_set_password(struct redis_door *door, const char *bytes,
+			    size_t size)
+{
+	uint8_t digest[REDIS_DIGEST_SIZE];
+	int rc;
+
+	if (size >= PASSWORD_MAX)
+		return -EFBIG;
+	if (!size && door->is_reached)
+		return -EACCES;
+	rc = digest_password(bytes, size, digest);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&door->password_lock);
+	memcpy(door->password, digest, sizeof(digest));
+	door->has_password = size != 0;
+	pthread_mutex_unlock(&door->password_lock);
+	return 0;
+}
+
+struct redis_guesses *redis_door_guesses(struct redis_door *door)
+{
+	return door->guesses;
 }
 
 __attribute__((format(printf, 3, 4))) static int
@@ -153,7 +186,7 @@ static int load_password(struct redis_door *door)
 				     "%s: there is no password in it", path);
 	rc = digest_password(text, (size_t)size, door->password);
 	OPENSSL_cleanse(text, sizeof(text));
-	door->info.has_password = rc == 0;
+	door->has_password = rc == 0;
 	return rc;
 }
 
@@ -201,12 +234,13 @@ static int listen_at(struct redis_door *door, const char *text,
 		return fail_creation(door, -EINVAL,
 				     "%s: more than %d addresses", text,
 				     REDIS_LISTENERS_MAX);
-	if (!door->info.has_password && !is_loopback(address))
+	if (!door->has_password && !is_loopback(address))
 		return fail_creation(
 			door, -EACCES,
 			"%s: others than this machine would reach it, and "
 			"there is no password; see --redis-password-file",
 			text);
+	door->is_reached |= !is_loopback(address);
 	fd = reef_socket_listen(address, &bound);
 	if (fd == -EADDRINUSE)
 		return fail_creation(
@@ -405,8 +439,10 @@ static int open_pool(struct redis_door *door)
 
 static int open_all(struct redis_door *door)
 {
-	int rc = load_password(door);
+	int rc = redis_guesses_create(&door->guesses);
 
+	if (!rc)
+		rc = load_password(door);
 	if (!rc)
 		rc = fill_info(door);
 	if (!rc)
@@ -430,6 +466,7 @@ int redis_door_create(const struct redis_door_options *options,
 	if (!door)
 		return rc;
 	redis_commands_init();
+	pthread_mutex_init(&door->password_lock, NULL);
 	door->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (door->wake_fd < 0)
 		rc = -errno;
@@ -484,6 +521,8 @@ void redis_door_destroy(struct redis_door *door)
 	reef_close(door->reef);
 	if (door->wake_fd >= 0)
 		close(door->wake_fd);
+	redis_guesses_destroy(door->guesses);
+	pthread_mutex_destroy(&door->password_lock);
 	OPENSSL_cleanse(door->password, sizeof(door->password));
 	free(door);
 }

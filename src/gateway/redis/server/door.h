@@ -45,6 +45,7 @@ struct redis_door_options {
 };
 
 struct redis_door;
+struct redis_guesses;
 struct redis_thread;
 struct redis_client;
 
@@ -103,7 +104,13 @@ int redis_door_each(struct redis_door *door, struct redis_thread *self,
 void redis_door_kill(struct redis_client *client);
 
 /* True if that is the password; takes the same time whatever it is. */
-bool redis_door_password(const struct redis_door *door, const char *bytes,
+bool redis_door_password(struct redis_door *door, const char *bytes,
 			 size_t size);
+/* Change the password, until the door ends; of no bytes: there is none any
+ * more. Who is in stays.  -EFBIG: it is too long.  -EACCES: others than this
+ * machine reach the door, so there must be one.  -ENOMEM. */
+int redis_door_set_password(struct redis_door *door, const char *bytes,
+			    size_t size);
+struct redis_guesses *redis_door_guesses(struct redis_door *door);
 
 #endif

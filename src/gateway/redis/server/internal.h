@@ -18,8 +18,12 @@ struct redis_door {
 	struct redis_door_config config;
 	struct redis_door_info info;
 	/* The password's digest, so that comparing takes the same time for
-	 * any. */
+	 * any; under password_lock, as it may be changed. */
+	pthread_mutex_t password_lock;
 	uint8_t password[REDIS_DIGEST_SIZE];
+	_Atomic bool has_password;
+	bool is_reached; /* others than this machine reach it */
+	struct redis_guesses *guesses;
 	int listeners[REDIS_LISTENERS_MAX];
 	uint32_t listener_count;
 	struct redis_thread *threads;

@@ -58,6 +58,7 @@
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
 #define OVER_PATIENCE (60 * SECOND)
+#define STRANGER_PATIENCE (60 * SECOND) /* to say the password */
 #define END_PATIENCE (5 * SECOND)
 /* Nobody knows how large answers will be before they are there. So few are made
  * together at first, then more, if they are smaller than this. */
@@ -127,7 +128,8 @@ int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix)
 	client->is_unix = is_unix;
 	client->id = atomic_fetch_add(&door->next_id, 1) + 1;
 	client->created_ns = client->used_ns = reef_now_ns();
-	client->is_authenticated = !door->info.has_password;
+	client->stranger_ns = client->created_ns;
+	client->is_authenticated = !door->has_password;
 	set_addresses(client);
 	if (!is_unix && keepalive_ns)
 		reef_socket_keep_alive(fd, keepalive_ns);
@@ -603,8 +605,12 @@ static void check_clients(struct redis_thread *thread)
 
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
-		if (idle_ns && now_ns - client->used_ns > idle_ns &&
+		if (!client->is_authenticated &&
+		    now_ns - client->stranger_ns > STRANGER_PATIENCE &&
 		    !client->task) {
+			client->is_dead = true;
+		} else if (idle_ns && now_ns - client->used_ns > idle_ns &&
+			   !client->task) {
 			client->is_dead = true;
 		} else if (client->over_ns &&
 			   now_ns - client->over_ns > OVER_PATIENCE) {

@@ -116,6 +116,36 @@ static void redis_glob_many_stars_end_soon(void **state)
 	(void)state;
 }
 
+static bool count_call(void *context)
+{
+	return ++*(uint32_t *)context < 5;
+}
+
+static void redis_glob_pace_is_called_and_ends_it(void **state)
+{
+	static char pattern[2002], text[20000];
+	uint32_t calls = 0;
+
+	memset(pattern, 'a', sizeof(pattern));
+	pattern[0] = '*';
+	pattern[sizeof(pattern) - 1] = 'b';
+	memset(text, 'a', sizeof(text));
+	assert_false(redis_glob_at_pace(pattern, sizeof(pattern), text,
+					sizeof(text), count_call, &calls));
+	assert_int_equal(calls, 5);
+	calls = 0;
+	assert_true(redis_glob_at_pace("*a", 2, text, sizeof(text), count_call,
+				       &calls));
+	/* One set that is long has as many steps. */
+	memset(pattern, 'b', sizeof(pattern));
+	pattern[0] = '[';
+	pattern[sizeof(pattern) - 1] = ']';
+	calls = 0;
+	assert_false(redis_glob_at_pace(pattern, sizeof(pattern), text, 1,
+					count_call, &calls));
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -127,6 +157,7 @@ int main(void)
 		cmocka_unit_test(redis_glob_empty_text_needs_empty_pattern),
 		cmocka_unit_test(redis_glob_either_case_folds_letters),
 		cmocka_unit_test(redis_glob_many_stars_end_soon),
+		cmocka_unit_test(redis_glob_pace_is_called_and_ends_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,7 @@
 	X(SIM_F8_BOUNDS, "Target and library accept one byte more.") \
 	X(SIM_F8_WITHDRAWN, "A withdrawn key still works.") \
 	X(SIM_F8_WRITABLE, "The target lets read-only memory be written.") \
+	X(SIM_F8_READ_KEY_WRITES, "The target lets a read key write.") \
 	X(SIM_F9_FORGET, "FLUSH does nothing and says 0.")
 
 #define REEF_MUTANTS_OF_FABRIC(X) \

@@ -424,10 +424,15 @@ uint64_t reef_region_key(const struct reef_region *region)
 	return region->key;
 }
 
-uint32_t reef_region_wire_flags(const struct reef_region *region)
+uint64_t reef_region_read_key(const struct reef_region *region)
+{
+	return region->read_key;
+}
+
+uint32_t reef_region_wire_flags(const struct reef_region *region, uint64_t key)
 {
 	return (region->memory->durable ? REEF_WIRE_DURABLE : 0) |
-	       (region->memory->read_only ? REEF_WIRE_READ_ONLY : 0);
+	       (reef_region_only_reads(region, key) ? REEF_WIRE_READ_ONLY : 0);
 }
 
 void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags)

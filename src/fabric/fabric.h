@@ -33,7 +33,8 @@
  *     again, and it is not let in again.
  * F8  Every access is checked against key and bounds, and against writing what
  *     may only be read, by this library before it posts (-ERANGE, -EACCES, and
- *     nothing of the batch happens) and by the target.
+ *     nothing of the batch happens) and by the target. A region has two keys:
+ *     who attached by its read key may only read it, whatever the memory is.
  * F9  Completion says nothing about power. FLUSH makes completed WRITEs durable
  *     where the backing can be; elsewhere it fails with -REEF_ENOTDURABLE.
  *
@@ -357,22 +358,25 @@ void *reef_link_user(const struct reef_link *link);
 
 /* --- memory --- */
 
-/* Expose memory (memory.h) under a fresh key, which whoever is to attach must
- * be told; keys are never reused. The memory stays the caller's and must
- * outlive the region. Several fabrics of one domain may expose it at once.
- * -REEF_EDOMAIN.  -EINVAL: no memory; shm needs a descriptor, and for memory
- * that is read_only a memfd: files cannot be sealed. */
+/* Expose memory (memory.h) under two fresh keys, of which whoever is to attach
+ * must be told one: the key, by which it may be read and changed (unless it is
+ * read_only), or the read key. Keys are never reused, and but for sim neither
+ * tells the other. The memory stays the caller's and must outlive the region.
+ * Several fabrics of one domain may expose it at once. -REEF_EDOMAIN.  -EINVAL:
+ * no memory; shm needs a descriptor, and for memory that is read_only a memfd:
+ * files cannot be sealed. */
 int reef_expose(struct reef_fabric *fabric, struct reef_memory *memory,
 		struct reef_region **out);
 uint64_t reef_region_key(const struct reef_region *region);
+uint64_t reef_region_read_key(const struct reef_region *region);
 
-/* Take the key back: no new attach; holders are told, and stop. What they have
- * under way is done or ends with -REEF_EKEY, what they post is refused with it;
- * nothing is in doubt. It is enough that a holder polls the queue that opened
- * the link, or posts on it: its other queues may be idle, or have operations
- * under way that nobody looks after. 0: nobody can reach it any more and the
- * region is freed.  -ETIMEDOUT: somebody has not acknowledged; call again, or
- * fence them.  -EINVAL: another fabric's. */
+/* Take both keys back: no new attach; holders are told, and stop. What they
+ * have under way is done or ends with -REEF_EKEY, what they post is refused
+ * with it; nothing is in doubt. It is enough that a holder polls the queue that
+ * opened the link, or posts on it: its other queues may be idle, or have
+ * operations under way that nobody looks after. 0: nobody can reach it any more
+ * and the region is freed.  -ETIMEDOUT: somebody has not acknowledged; call
+ * again, or fence them.  -EINVAL: another fabric's. */
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 		  uint64_t timeout_ns);
 

@@ -1,6 +1,6 @@
 /* memory.c - memory that can be lent: memfds, files, persistent memory.
  *
- * Steps: create with mode 0600, set the length, map, forbid the mapping to
+ * Steps: create with mode 0400, set the length, map, forbid the mapping to
  * follow a fork, take the pages, seal. Nobody else can have the descriptor
  * before the seals are on it; and one of them, on what is read-only, lets no
  * mapping come after.
@@ -162,7 +162,7 @@ static int open_memfd(struct reef_memory *memory, uint64_t size, bool huge)
 						  (huge ? MFD_HUGETLB : 0));
 	if (memory->fd < 0)
 		return -errno;
-	if (fchmod(memory->fd, 0600)) {
+	if (fchmod(memory->fd, 0400)) {
 		rc = -errno;
 		goto err_close;
 	}
@@ -381,6 +381,18 @@ void reef_memory_destroy(struct reef_memory *memory)
 		close(memory->fd);
 	free(memory->flushed);
 	free(owned);
+}
+
+int reef_memory_open_reader(const struct reef_memory *memory)
+{
+	char path[32];
+	int fd;
+
+	if (memory->fd < 0)
+		return -EINVAL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 int reef_memory_flush(struct reef_memory *memory, uint64_t offset,

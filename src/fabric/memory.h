@@ -1,8 +1,10 @@
 /* memory.h - memory that can be lent.
  *
- * (1) A memfd is sealed against shrinking and growing and has mode 0600, so
+ * (1) A memfd is sealed against shrinking and growing and has mode 0400, so
  *     that whoever is handed it can neither cut it short under others nor open
- *     it again through /proc with more rights.
+ *     it again through /proc with more rights. That holds against other users:
+ *     one's own user may change the mode, as it may ptrace, and root may do
+ *     anything.
  * (2) A memfd's pages are taken, cleared and mapped when it is made, 64 MiB in
  *     about 40 ms: a touch later neither fails nor waits for the kernel. They
  *     are huge if huge_pages asks and enough are reserved (hugetlb; `huge`), or
@@ -14,6 +16,8 @@
  * (5) What is read_only its peers may READ and nothing else; its owner writes.
  *     A memfd then has a seal that no descriptor to it can be written or mapped
  *     writable any more, whoever has one; only the owner's mapping stays.
+ * (6) A reader is a descriptor to it that was opened for reading: what is
+ * mapped from it cannot be made writable, but for (1).
  *
  * Thread: any; destroyed when no region uses it. */
 #ifndef REEF_FABRIC_MEMORY_H
@@ -58,6 +62,10 @@ struct reef_memory {
 int reef_memory_create(const struct reef_memory_options *options,
 		       struct reef_memory **out);
 void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
+
+/* Open a reader (6), which the caller closes. Returns the descriptor, or
+ * -errno.  -EINVAL: the memory has none. */
+int reef_memory_open_reader(const struct reef_memory *memory);
 
 /* Make a range durable.  -REEF_ENOTDURABLE. */
 int reef_memory_flush(struct reef_memory *memory, uint64_t offset,

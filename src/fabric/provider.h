@@ -179,7 +179,7 @@ struct reef_listener {
 struct reef_region {
 	struct reef_fabric *fabric;
 	struct reef_memory *memory;
-	uint64_t key;
+	uint64_t key, read_key; /* not 0, and not the same */
 };
 
 struct reef_remote {
@@ -228,9 +228,23 @@ void reef_batch_fail(struct reef_batch *batch, uint32_t index, int status);
 /* Set the status of a batch and all its ops (a lost link: -REEF_EINDOUBT). */
 void reef_batch_fail_all(struct reef_batch *batch, int status);
 
-/* The flags of a region as ATTACHED carries them (wire/control.h), and a remote
- * that takes them over. */
-uint32_t reef_region_wire_flags(const struct reef_region *region);
+/* True if that is one of the region's keys. */
+static inline bool reef_region_has_key(const struct reef_region *region,
+				       uint64_t key)
+{
+	return region->key == key || region->read_key == key;
+}
+
+/* True if who has this key of the region may only READ. */
+static inline bool reef_region_only_reads(const struct reef_region *region,
+					  uint64_t key)
+{
+	return region->memory->read_only || region->read_key == key;
+}
+
+/* The flags of a region as ATTACHED carries them (wire/control.h) to who has
+ * this key of it, and a remote that takes them over. */
+uint32_t reef_region_wire_flags(const struct reef_region *region, uint64_t key);
 void reef_remote_take_flags(struct reef_remote *remote, uint32_t flags);
 
 /* Say whose link this is: the session that it connects as, or that the peer has

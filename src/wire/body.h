@@ -28,6 +28,13 @@
 #define REEF_POOL_DRAIN_STOP 1u	  /* take the drain back */
 #define REEF_POOL_SETTING_READ 1u /* only tell the value */
 
+/* The keys of an extent at its node, by door: whoever may write it attaches by
+ * one of the first, whoever may only read it by one of the second. */
+struct reef_extent_keys {
+	uint64_t keys[REEF_DOORS_MAX];
+	uint64_t read_keys[REEF_DOORS_MAX];
+};
+
 /* What a REQUEST or a NOTE asks. SESSION_CLOSE, STATUS, NODE_READY, NOTICE,
  * TIME, HURRY and JANITOR say nothing; NODE_EXTENTS and SETTLE have rows alone.
  */
@@ -191,7 +198,7 @@ union reef_ask {
 	} extent_reopen;
 	struct reef_ask_extent_pull {
 		struct reef_ask_extent_create copy; /* what is to be made */
-		/* The node that has the extent, and its keys there. */
+		/* The node that has the extent, and its read keys there. */
 		uint64_t domain;
 		struct reef_text addresses;
 		uint64_t keys[REEF_DOORS_MAX];
@@ -296,10 +303,9 @@ union reef_reply {
 		uint32_t unsure; /* 1: too few nodes follow this broker */
 	} node_pulse;
 	/* Replies to EXTENT_CREATE, REOPEN and PULL: the keys that clients
-	 * attach by; and to EXTENT_CLOSE: those that nodes READ it by. */
-	struct {
-		uint64_t keys[REEF_DOORS_MAX];
-	} extent;
+	 * attach by; and to EXTENT_CLOSE: in keys, the read keys that nodes
+	 * READ it by, and nothing else. */
+	struct reef_extent_keys extent;
 };
 
 struct reef_body {

@@ -35,6 +35,9 @@ struct reef_row_extent {
 	 * that epoch goes on with them. Others than those held: the old ones
 	 * are void, also in one epoch. */
 	uint64_t keys[REEF_DOORS_MAX];
+	/* From a node: its read keys. A client is told in `keys` those that
+	 * its rights give it, and here nothing. */
+	uint64_t read_keys[REEF_DOORS_MAX];
 };
 
 struct reef_row_node {

@@ -33,7 +33,8 @@
 /* What the director or a client asks of the node. */
 enum order {
 	ORDER_NONE,
-	ORDER_EXPOSE,	 /* size, EXPOSE_*, domain (0: right) -> key */
+	ORDER_EXPOSE,	 /* size, EXPOSE_*, domain (0: right) -> key;
+			  * read key, region in argument[2] and [3] */
 	ORDER_WITHDRAW,	 /* region, timeout_ns -> sum of it at that moment */
 	ORDER_FENCE,	 /* session, timeout_ns, region -> the same */
 	ORDER_END_LINKS, /* session, number, region -> the same */
@@ -124,8 +125,8 @@ struct conform_test {
 	} where;
 };
 extern const struct conform_test conform_operations[], conform_order[],
-	conform_sight[], conform_safety[], conform_cut[], conform_both[],
-	conform_links[], conform_keeper[],
+	conform_sight[], conform_safety[], conform_rights[], conform_cut[],
+	conform_both[], conform_links[], conform_keeper[],
 	conform_ended[]; /* end with name NULL */
 
 /* Also run with almost no spinning, so that every wait is a sleep. */

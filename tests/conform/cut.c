@@ -1,12 +1,9 @@
 /* cut.c - long transfers, and what happens when something cuts them: the end
  * of a node, of a client, of a connection, of a session. */
 #include "conform.h"
+#include "fixture/sockets.h"
 
-#include <arpa/inet.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Of one WRITE; far more than sockets and buffers hold at once. */
@@ -259,38 +256,10 @@ static int f5_a_dead_client_leaves_whole_operations(struct world *world)
 
 /* --- the connection ends, both sides live --- */
 
-static bool leads_to(int fd, const char *address)
-{
-	union {
-		struct sockaddr any;
-		struct sockaddr_in inet;
-		struct sockaddr_un local;
-	} peer = {0};
-	socklen_t size = sizeof(peer);
-	char text[160];
-
-	if (getpeername(fd, &peer.any, &size))
-		return false;
-	if (peer.any.sa_family == AF_UNIX)
-		snprintf(text, sizeof(text), ":%s", peer.local.sun_path);
-	else if (peer.any.sa_family == AF_INET)
-		snprintf(text, sizeof(text), ":%u", ntohs(peer.inet.sin_port));
-	else
-		return false;
-	return strlen(text) > 1 && strlen(address) >= strlen(text) &&
-	       !strcmp(address + strlen(address) - strlen(text), text);
-}
-
 /* Behind the library's back. */
 static int cut_sockets(struct world *world)
 {
-	int fd, cut = 0;
-
-	for (fd = 3; fd < 1024; fd++)
-		if (leads_to(fd, world->board->address) &&
-		    !shutdown(fd, SHUT_RDWR))
-			cut++;
-	CHECK(world, cut > 0);
+	CHECK(world, sockets_cut(world->board->address) > 0);
 	return 0;
 }
 

@@ -29,9 +29,9 @@
 #define SIM_LIMIT_NS 1000000000000ull
 
 static const struct conform_test *const groups[] = {
-	conform_operations, conform_order,  conform_sight,
-	conform_safety,	    conform_cut,    conform_both,
-	conform_links,	    conform_keeper, conform_ended};
+	conform_operations, conform_order, conform_sight, conform_safety,
+	conform_rights,	    conform_cut,   conform_both,  conform_links,
+	conform_keeper,	    conform_ended};
 
 struct arguments {
 	const char *kind, *only;

@@ -99,6 +99,7 @@ static int node_expose(struct node *node, uint64_t size, uint64_t how,
 	node->regions++;
 	if (durable && world->sim)
 		world->durable = node->memory[index];
+	world->board->argument[2] = reef_region_read_key(node->region[index]);
 	world->board->argument[3] = index;
 	*value = reef_region_key(node->region[index]);
 	return 0;

@@ -36,6 +36,7 @@ int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
 {
 	struct shm_fabric *shm = shm_of(layer->fabric);
 	struct shm_region *region;
+	uint64_t keys[2];
 	int rc;
 
 	if (memory->domain != shm->fabric.domain)
@@ -53,13 +54,14 @@ int shm_expose(struct reef_layer *layer, struct reef_memory *memory,
 	/* Whoever has a link and guesses a key could attach. So a key is
 	 * random, and none is ever used again. */
 	do {
-		rc = reef_random_secret(&region->region.key,
-					sizeof(region->region.key));
-	} while (!rc && !region->region.key);
+		rc = reef_random_secret(keys, sizeof(keys));
+	} while (!rc && (!keys[0] || !keys[1] || keys[0] == keys[1]));
 	if (rc) {
 		free(region);
 		return rc;
 	}
+	region->region.key = keys[0];
+	region->region.read_key = keys[1];
 	pthread_mutex_lock(&shm->lock);
 	region->next = shm->regions;
 	shm->regions = region;
@@ -90,15 +92,16 @@ static struct shm_hold *find_hold(struct shm_link *link, uint64_t key)
 	struct shm_hold *hold;
 
 	for (hold = link->holds; hold; hold = hold->next)
-		if (hold->region->region.key == key)
+		if (hold->key == key)
 			break;
 	return hold;
 }
 
 static struct shm_hold *find_or_make_hold(struct shm_link *link,
-					  struct shm_region *region)
+					  struct shm_region *region,
+					  uint64_t key)
 {
-	struct shm_hold *hold = find_hold(link, region->region.key);
+	struct shm_hold *hold = find_hold(link, key);
 
 	if (hold)
 		return hold;
@@ -106,6 +109,7 @@ static struct shm_hold *find_or_make_hold(struct shm_link *link,
 	if (!hold)
 		return NULL;
 	hold->region = region;
+	hold->key = key;
 	hold->next = link->holds;
 	link->holds = hold;
 	region->holds++;
@@ -117,7 +121,8 @@ static struct shm_region *find_region(struct shm_fabric *shm, uint64_t key)
 	struct shm_region *region;
 
 	for (region = shm->regions; region; region = region->next)
-		if (region->region.key == key && !region->withdrawn)
+		if (reef_region_has_key(&region->region, key) &&
+		    !region->withdrawn)
 			break;
 	return region;
 }
@@ -133,12 +138,28 @@ static int send_attached(struct shm_link *link, uint64_t tag,
 				1, fd);
 }
 
+/* Note what a region is to who has this key, and return the descriptor to pass;
+ * *opened: it is to be closed after that. */
+static int describe_region(const struct shm_region *region, uint64_t key,
+			   struct reef_wire_attached *out, bool *opened)
+{
+	const struct reef_memory *memory = region->region.memory;
+
+	out->size = memory->size;
+	out->domain = memory->domain;
+	out->flags = reef_region_wire_flags(&region->region, key);
+	/* What is read_only is sealed, whichever descriptor one has. */
+	*opened = key == region->region.read_key && !memory->read_only;
+	return *opened ? reef_memory_open_reader(memory) : memory->fd;
+}
+
 int shm_on_attach(struct shm_link *link, const struct reef_frame *frame)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 	struct reef_wire_attached attached = {0};
 	struct shm_region *region;
 	struct shm_hold *hold = NULL;
+	bool opened = false;
 	int rc, fd = -1;
 
 	rc = reef_wire_key_decode(frame->payload, frame->length, &attached.key);
@@ -147,17 +168,17 @@ int shm_on_attach(struct shm_link *link, const struct reef_frame *frame)
 	region = find_region(shm, attached.key);
 	attached.status = region ? 0 : -REEF_EKEY;
 	if (region) {
-		hold = find_or_make_hold(link, region);
+		hold = find_or_make_hold(link, region, attached.key);
 		attached.status = hold ? 0 : -ENOMEM;
 	}
-	if (hold) {
-		attached.size = region->region.memory->size;
-		attached.domain = region->region.memory->domain;
-		attached.flags = reef_region_wire_flags(&region->region);
-		fd = region->region.memory->fd;
-	}
+	if (hold)
+		fd = describe_region(region, attached.key, &attached, &opened);
+	if (fd < 0 && !attached.status)
+		attached.status = fd;
 	rc = send_attached(link, frame->tag, &attached, fd);
-	if (hold && !rc)
+	if (opened && fd >= 0)
+		close(fd);
+	if (hold && !rc && fd >= 0)
 		hold->count++;
 	else if (hold && !hold->count)
 		drop_hold(link, hold);
@@ -200,12 +221,26 @@ static void withdraw_from_holder(struct shm_queue *queue, struct shm_link *link,
 	}
 	if (hold->told || link->ending || !link->stream)
 		return;
-	if (shm_send_key(link, REEF_FRAME_WITHDRAW, 0,
-			 hold->region->region.key))
+	if (shm_send_key(link, REEF_FRAME_WITHDRAW, 0, hold->key))
 		return; /* no room; shm_withdraw is called again */
 	hold->told = true;
 	shm_control_change(shm, link, 0);
 	shm_link_interest(link);
+}
+
+/* Send WITHDRAW of one key to all its holders. */
+static void withdraw_key(struct shm_fabric *shm, struct shm_queue *queue,
+			 uint64_t key)
+{
+	struct shm_link *link, *next;
+	struct shm_hold *hold;
+
+	for (link = shm->links; link; link = next) {
+		next = link->next;
+		hold = find_hold(link, key);
+		if (hold)
+			withdraw_from_holder(queue, link, hold);
+	}
 }
 
 int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
@@ -214,18 +249,14 @@ int shm_withdraw(struct reef_layer *layer, struct reef_queue *base,
 	struct shm_region *region = (struct shm_region *)withdrawn;
 	struct shm_region **at;
 	struct shm_fabric *shm = shm_of(layer->fabric);
-	struct shm_link *link, *next;
-	struct shm_hold *hold;
 
 	pthread_mutex_lock(&shm->lock);
 	region->withdrawn = true;
-	for (link = shm->links; link && region->holds; link = next) {
-		next = link->next;
-		hold = find_hold(link, region->region.key);
-		if (hold)
-			withdraw_from_holder((struct shm_queue *)base, link,
-					     hold);
-	}
+	if (region->holds)
+		withdraw_key(shm, (struct shm_queue *)base, region->region.key);
+	if (region->holds)
+		withdraw_key(shm, (struct shm_queue *)base,
+			     region->region.read_key);
 	if (region->holds) {
 		pthread_mutex_unlock(&shm->lock);
 		return -EAGAIN;

@@ -10,6 +10,8 @@
  *     that was checked. A file cannot be sealed, so it must be a regular file
  *     that belongs to this user or to root: whoever may cut it short could as
  *     well stop us in other ways.
+ *     Who attached by a read key gets a descriptor that can neither be
+ *     written nor mapped writable (memory.h, 6).
  * (2) A mapping cannot be revoked, so a node lets in only processes that it may
  *     kill: a fence is SIGKILL through a pidfd, confirmed when the pidfd is
  *     readable (peer.c). Everybody else must use tcp.
@@ -101,6 +103,7 @@ struct shm_queue {
 struct shm_hold {
 	struct shm_hold *next; /* of the link */
 	struct shm_region *region;
+	uint64_t key;	/* the one of its region that it attached by */
 	uint32_t count; /* attaches that were not detached */
 	bool told;	/* WITHDRAW was sent */
 };

@@ -44,8 +44,11 @@ int sim_check(struct reef_sim *sim, const struct sim_region *region,
 		size++;
 	if (cargo->offset > size || cargo->length > size - cargo->offset)
 		return -ERANGE;
-	if (region->base.memory->read_only && cargo->kind != REEF_READ &&
-	    !REEF_MUTATED(SIM_F8_WRITABLE))
+	if (cargo->kind != REEF_READ &&
+	    reef_region_only_reads(&region->base, cargo->key) &&
+	    !REEF_MUTATED(SIM_F8_WRITABLE) &&
+	    (region->base.memory->read_only ||
+	     !REEF_MUTATED(SIM_F8_READ_KEY_WRITES)))
 		return -EACCES;
 	if (cargo->kind == REEF_FLUSH && !region->base.memory->durable)
 		return -REEF_ENOTDURABLE;

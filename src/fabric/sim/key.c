@@ -33,6 +33,11 @@ struct sim_region *sim_region_find(struct sim_fabric *fabric, uint64_t key)
 
 	while (region && region->base.key != key)
 		region = region->next;
+	if (region)
+		return region;
+	region = *bucket_of(fabric, ~key);
+	while (region && region->base.read_key != key)
+		region = region->next;
 	return region;
 }
 
@@ -76,7 +81,10 @@ int sim_expose(struct reef_layer *layer, struct reef_memory *memory,
 	region->fabric = fabric;
 	do
 		region->base.key = reef_random_next(&fabric->sim->net);
-	while (!region->base.key || sim_region_find(fabric, region->base.key));
+	while (!region->base.key || !~region->base.key ||
+	       sim_region_find(fabric, region->base.key));
+	/* Nobody guesses here, and chance goes on as if there were one key. */
+	region->base.read_key = ~region->base.key;
 	at = bucket_of(fabric, region->base.key);
 	region->next = *at;
 	*at = region;
@@ -187,7 +195,8 @@ void sim_attach_asked(struct conn *conn, const struct mail *mail)
 		answer.region = region;
 		answer.size = region->base.memory->size;
 		answer.durable = region->base.memory->durable;
-		answer.read_only = region->base.memory->read_only;
+		answer.read_only =
+			reef_region_only_reads(&region->base, mail->key);
 	}
 	sim_trace(conn->sim, TRACE_ATTACH, conn->sides[1].host, mail->key,
 		  (uint64_t)answer.code);

@@ -468,7 +468,8 @@ int tcp_on_attach(struct tcp_link *link, const uint8_t *payload)
 		const struct reef_memory *memory = region->base.memory;
 
 		attached.status = 0;
-		attached.flags = reef_region_wire_flags(&region->base);
+		attached.flags =
+			reef_region_wire_flags(&region->base, attached.key);
 		attached.size = memory->size;
 		attached.domain = memory->domain;
 		/* The holder is listed before the region is given back, so

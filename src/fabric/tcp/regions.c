@@ -46,25 +46,32 @@ static int grow_slots(struct tcp_regions *regions)
 	return 0;
 }
 
+static uint64_t key_of_slot(uint64_t random, uint32_t slot)
+{
+	return (random & ~(uint64_t)(SLOTS_MAX - 1)) | slot;
+}
+
 int tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
 {
-	uint64_t key;
+	uint64_t keys[2];
 	uint32_t slot = 0;
 	int rc;
 
 	/* The lowest bits give way to the slot; 0 is no key. */
 	do {
-		rc = reef_random_secret(&key, sizeof(key));
+		rc = reef_random_secret(keys, sizeof(keys));
 		if (rc < 0)
 			return rc;
-	} while (key >> SLOT_BITS == 0);
+	} while (keys[0] >> SLOT_BITS == 0 || keys[1] >> SLOT_BITS == 0 ||
+		 keys[0] >> SLOT_BITS == keys[1] >> SLOT_BITS);
 	pthread_mutex_lock(&regions->lock);
 	while (slot < regions->count && regions->slots[slot])
 		slot++;
 	if (slot == regions->count)
 		rc = grow_slots(regions);
 	if (rc == 0) {
-		region->base.key = (key & ~(uint64_t)(SLOTS_MAX - 1)) | slot;
+		region->base.key = key_of_slot(keys[0], slot);
+		region->base.read_key = key_of_slot(keys[1], slot);
 		regions->slots[slot] = region;
 	}
 	pthread_mutex_unlock(&regions->lock);
@@ -116,7 +123,7 @@ struct tcp_region *tcp_regions_take(struct tcp_regions *regions, uint64_t key)
 	pthread_mutex_lock(&regions->lock);
 	if (slot < regions->count)
 		region = regions->slots[slot];
-	if (region && region->base.key == key)
+	if (region && reef_region_has_key(&region->base, key))
 		atomic_fetch_add_explicit(&region->users, 1,
 					  memory_order_relaxed);
 	else

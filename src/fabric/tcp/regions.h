@@ -1,7 +1,8 @@
 /* regions.h - the memory that a tcp fabric exposes, by key.
  *
  * (1) A key is 44 random bits and a slot of 20: whoever was not told one does
- *     not guess it, and one that is withdrawn is never given again.
+ *     not guess it, and one that is withdrawn is never given again. Both keys
+ *     of a region name the same slot, and nothing else of them is the same.
  * (2) A region that is taken stays until it is given back, even if it is
  *     withdrawn meanwhile; but then nobody takes it again.
  *
@@ -30,7 +31,7 @@ struct tcp_regions {
 void tcp_regions_init(struct tcp_regions *regions);
 void tcp_regions_fini(struct tcp_regions *regions); /* frees all */
 
-/* Put a region in; sets its key.  -ENOMEM.  -ENOSPC: 2^20 regions. */
+/* Put a region in; sets its keys.  -ENOMEM.  -ENOSPC: 2^20 regions. */
 int tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region);
 
 /* No more takes; 0: nobody has it, and it is freed.  -EAGAIN: call again. */

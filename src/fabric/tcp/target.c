@@ -158,7 +158,8 @@ static int locate_region(struct tcp_target *target,
 {
 	const struct reef_memory *memory;
 
-	if (!target->region || target->region->base.key != op->key) {
+	if (!target->region ||
+	    !reef_region_has_key(&target->region->base, op->key)) {
 		tcp_regions_give(target->region);
 		target->region = tcp_regions_take(target->regions, op->key);
 	}
@@ -167,7 +168,10 @@ static int locate_region(struct tcp_target *target,
 	memory = target->region->base.memory;
 	if (op->offset > memory->size || op->length > memory->size - op->offset)
 		return -ERANGE;
-	return memory->read_only && op->kind != REEF_READ ? -EACCES : 0;
+	if (op->kind == REEF_READ)
+		return 0;
+	return reef_region_only_reads(&target->region->base, op->key) ? -EACCES
+								      : 0;
 }
 
 static uint8_t *address_of(const struct tcp_target *target,

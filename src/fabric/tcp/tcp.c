@@ -60,12 +60,14 @@ static int tcp_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	struct tcp_fabric *fabric = tcp_fabric_of(layer);
 	struct tcp_region *region = (struct tcp_region *)base;
 	bool again = atomic_load(&region->withdrawn);
-	uint64_t key = base->key;
+	uint64_t key = base->key, read_key = base->read_key;
 	int rc = tcp_regions_withdraw(&fabric->regions, region);
 
 	(void)queue;
-	if (!again)
+	if (!again) {
 		notify_holders(fabric, key);
+		notify_holders(fabric, read_key);
+	}
 	return rc;
 }
 

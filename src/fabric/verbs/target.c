@@ -1,7 +1,9 @@
 /* target.c - what this process lends, to whom, and who may not come back.
  *
- * A region is registered with the device once; its 64-bit key, which whoever
- * attaches must know, is ours, and the device's 32-bit key is told to who did.
+ * A region is registered with the device once, and once more for reading when
+ * somebody attaches by its read key: a registration is what the device checks.
+ * The 64-bit keys, of which whoever attaches must know one, are ours, and the
+ * device's 32-bit key is told to who did.
  *
  * How a key is taken back:
  *   withdraw: no new attach --WITHDRAW to each holder--> wait
@@ -26,7 +28,7 @@ static struct verbs_region **find_region(struct verbs_fabric *fabric,
 {
 	struct verbs_region **at = &fabric->regions[bucket_of(key)];
 
-	while (*at && (*at)->region.key != key)
+	while (*at && !reef_region_has_key(&(*at)->region, key))
 		at = &(*at)->next;
 	return at;
 }
@@ -34,20 +36,50 @@ static struct verbs_region **find_region(struct verbs_fabric *fabric,
 /* --- regions --- */
 
 static int register_memory(struct verbs_fabric *fabric,
-			   struct verbs_region *region,
-			   struct reef_memory *memory)
+			   const struct reef_memory *memory, bool only_reads,
+			   struct ibv_mr **out)
 {
 	int access = IBV_ACCESS_REMOTE_READ;
+	struct ibv_mr *made;
 
-	if (!memory->read_only)
+	if (!only_reads)
 		access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			  IBV_ACCESS_REMOTE_ATOMIC;
 	/* Addresses begin at 0: peers need not know where the memory lies. */
-	region->registration = ibv_reg_mr_iova(
-		fabric->device.domain, memory->base, memory->size, 0, access);
-	if (region->registration)
-		return 0;
-	return errno ? -errno : -ENOMEM;
+	made = ibv_reg_mr_iova(fabric->device.domain, memory->base,
+			       memory->size, 0, access);
+	if (!made)
+		return errno ? -errno : -ENOMEM;
+	*out = made;
+	return 0;
+}
+
+static void free_region(struct verbs_region *region)
+{
+	ibv_dereg_mr(region->registration);
+	if (region->read_registration)
+		ibv_dereg_mr(region->read_registration);
+	free(region);
+}
+
+/* Choose keys that fall into one bucket, so that either finds the region.
+ * Locked by regions_lock. */
+static int choose_keys(struct verbs_fabric *fabric, struct reef_region *region)
+{
+	uint64_t keys[2];
+	int rc;
+
+	do {
+		rc = reef_random_secret(keys, sizeof(keys));
+		keys[1] = keys[1] - bucket_of(keys[1]) + bucket_of(keys[0]);
+	} while (!rc && (!keys[0] || !keys[1] || keys[0] == keys[1] ||
+			 *find_region(fabric, keys[0]) ||
+			 *find_region(fabric, keys[1])));
+	if (rc)
+		return rc;
+	region->key = keys[0];
+	region->read_key = keys[1];
+	return 0;
 }
 
 int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
@@ -55,7 +87,7 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 {
 	struct verbs_fabric *fabric = verbs_fabric(layer);
 	struct verbs_region *region;
-	uint64_t key;
+	uint32_t bucket;
 	int rc;
 
 	if (memory->domain != layer->fabric->domain)
@@ -63,7 +95,8 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 	region = calloc(1, sizeof(*region));
 	if (!region)
 		return -ENOMEM;
-	rc = register_memory(fabric, region, memory);
+	rc = register_memory(fabric, memory, memory->read_only,
+			     &region->registration);
 	if (rc) {
 		free(region);
 		return rc;
@@ -71,18 +104,15 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 	region->region.fabric = layer->fabric;
 	region->region.memory = memory;
 	pthread_mutex_lock(&fabric->regions_lock);
-	do {
-		rc = reef_random_secret(&key, sizeof(key));
-	} while (!rc && (!key || *find_region(fabric, key)));
+	rc = choose_keys(fabric, &region->region);
 	if (!rc) {
-		region->region.key = key;
-		region->next = fabric->regions[bucket_of(key)];
-		fabric->regions[bucket_of(key)] = region;
+		bucket = bucket_of(region->region.key);
+		region->next = fabric->regions[bucket];
+		fabric->regions[bucket] = region;
 	}
 	pthread_mutex_unlock(&fabric->regions_lock);
 	if (rc) {
-		ibv_dereg_mr(region->registration);
-		free(region);
+		free_region(region);
 		return rc;
 	}
 	*out = &region->region;
@@ -97,12 +127,12 @@ static void notify_holder(struct verbs_link *link, struct verbs_queue *polling,
 	uint8_t payload[REEF_WIRE_KEY_SIZE];
 	struct verbs_holding *holding;
 
-	reef_wire_key_encode(region->region.key, payload);
 	pthread_mutex_lock(&link->hub->lock);
 	for (holding = link->holdings; holding; holding = holding->next) {
 		if (holding->region != region || holding->told)
 			continue;
 		holding->told = true;
+		reef_wire_key_encode(holding->key, payload);
 		verbs_link_send(link, REEF_FRAME_WITHDRAW, 0, payload,
 				sizeof(payload));
 	}
@@ -136,8 +166,7 @@ int verbs_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	pthread_mutex_unlock(&fabric->regions_lock);
 	if (holders)
 		return -EAGAIN;
-	ibv_dereg_mr(region->registration);
-	free(region);
+	free_region(region);
 	return 0;
 }
 
@@ -149,8 +178,7 @@ void verbs_regions_close(struct verbs_fabric *fabric)
 	for (i = 0; i < VERBS_BUCKETS; i++) {
 		while ((region = fabric->regions[i])) {
 			fabric->regions[i] = region->next;
-			ibv_dereg_mr(region->registration);
-			free(region);
+			free_region(region);
 		}
 	}
 }
@@ -162,7 +190,7 @@ static struct verbs_holding **find_holding(struct verbs_link *link,
 {
 	struct verbs_holding **at = &link->holdings;
 
-	while (*at && (*at)->region->region.key != key)
+	while (*at && (*at)->key != key)
 		at = &(*at)->next;
 	return at;
 }
@@ -179,6 +207,24 @@ static void drop_holding(struct verbs_link *link, struct verbs_holding **at)
 	free(holding);
 }
 
+/* The registration of who has this key. Locked by regions_lock. */
+static int find_registration(struct verbs_fabric *fabric,
+			     struct verbs_region *region, uint64_t key,
+			     struct ibv_mr **out)
+{
+	const struct reef_memory *memory = region->region.memory;
+	int rc = 0;
+
+	*out = region->registration;
+	if (key != region->region.read_key || memory->read_only)
+		return 0;
+	if (!region->read_registration)
+		rc = register_memory(fabric, memory, true,
+				     &region->read_registration);
+	*out = region->read_registration;
+	return rc;
+}
+
 /* Let the link hold the region under this key.  -REEF_EKEY.  -ENOMEM. */
 static int add_holding(struct verbs_link *link, uint64_t key,
 		       struct reef_wire_attached *out)
@@ -186,6 +232,7 @@ static int add_holding(struct verbs_link *link, uint64_t key,
 	struct verbs_fabric *fabric = link->owner->fabric;
 	struct verbs_holding *holding;
 	struct verbs_region *region;
+	struct ibv_mr *registration;
 	int rc = 0;
 
 	holding = malloc(sizeof(*holding));
@@ -197,18 +244,22 @@ static int add_holding(struct verbs_link *link, uint64_t key,
 		rc = -REEF_EKEY;
 		goto out;
 	}
+	rc = find_registration(fabric, region, key, &registration);
+	if (rc)
+		goto out;
 	*out = (struct reef_wire_attached){
 		.key = key,
-		.flags = reef_region_wire_flags(&region->region),
+		.flags = reef_region_wire_flags(&region->region, key),
 		.size = region->region.memory->size,
 		.domain = region->region.memory->domain,
-		.rkey = region->registration->rkey,
+		.rkey = registration->rkey,
 	};
 	if (*find_holding(link, key))
 		goto out; /* a link holds a region once */
 	region->holders++;
 	*holding = (struct verbs_holding){
 		.region = region,
+		.key = key,
 		.next = link->holdings,
 	};
 	link->holdings = holding;

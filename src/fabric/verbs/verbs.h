@@ -322,6 +322,9 @@ struct verbs_withdrawal {
 struct verbs_region {
 	struct reef_region region;
 	struct ibv_mr *registration;
+	/* Of who attached by the read key; NULL: nobody has. Locked by
+	 * regions_lock. */
+	struct ibv_mr *read_registration;
 	uint32_t holders; /* locked by regions_lock */
 	bool withdrawn;	  /* locked by regions_lock */
 	struct verbs_region *next;
@@ -330,7 +333,8 @@ struct verbs_region {
 /* A region that the peer of an accepted link holds. */
 struct verbs_holding {
 	struct verbs_region *region;
-	bool told; /* that it is withdrawn */
+	uint64_t key; /* the one that it attached by */
+	bool told;    /* that it is withdrawn */
 	struct verbs_holding *next;
 };
 

@@ -95,7 +95,7 @@ int broker_extents_open(struct reef_broker *broker)
 }
 
 int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
-			   const uint64_t keys[REEF_DOORS_MAX])
+			   const struct reef_extent_keys *keys)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -107,7 +107,7 @@ int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
 	if (!told)
 		return -ENOMEM;
 	if (!told->present || told->closed ||
-	    memcmp(told->keys, keys, sizeof(told->keys))) {
+	    memcmp(&told->keys, keys, sizeof(told->keys))) {
 		broker_extent_changed(broker, extent->space, number);
 		if (node)
 			node->changed = true;
@@ -115,7 +115,7 @@ int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
 	told->node = extent->node;
 	told->told = told->present = true;
 	told->closed = false;
-	memcpy(told->keys, keys, sizeof(told->keys));
+	told->keys = *keys;
 	return 0;
 }
 
@@ -321,7 +321,7 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 	extent = reef_state_extent(broker->state, number);
 	if (extent && extent->node == node && extent->epoch == ask->epoch)
 		rc = broker_extent_set_keys(broker, number,
-					    answer.body.reply.extent.keys);
+					    &answer.body.reply.extent);
 	else
 		broker_drop_later(broker, node, number, ask->size);
 	reef_answer_free(&answer);
@@ -353,6 +353,7 @@ static int remove_extent(struct reef_broker *broker, uint32_t number,
 	if (rc)
 		return rc;
 	broker_notice_space(broker, was.space);
+	broker_recovery_retry(broker, was.space);
 	if (was.node)
 		broker_drop_later(broker, was.node, number, was.size);
 	if (was.target)
@@ -634,6 +635,7 @@ int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 	if (rc)
 		return rc;
 	broker_notice_space(broker, was.space);
+	broker_recovery_retry(broker, was.space);
 	if (was.node)
 		broker_drop_later(broker, was.node, number, was.size);
 	if (was.target)

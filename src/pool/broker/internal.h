@@ -145,7 +145,7 @@ struct broker_extent {
 	bool closed;   /* withdrawn from clients, or being so: move.c */
 	bool rekeying; /* and by rekey.c, which opens it again */
 	bool revoking; /* on its way back to its owner: reclaim.c */
-	uint64_t keys[REEF_DOORS_MAX];
+	struct reef_extent_keys keys;
 };
 
 struct broker_event {
@@ -424,9 +424,10 @@ int broker_session_recover(struct reef_broker *broker, uint32_t session);
 /* Somebody has come who can help with that, in this space or in all (0): who
  * waits for help asks again at once. Never waits. */
 void broker_helper_came(struct reef_broker *broker, uint32_t space);
-/* A node has come back: what is STUCK in spaces with memory there is tried once
- * more. Never waits. */
-void broker_recovery_retry(struct reef_broker *broker, uint32_t node);
+/* What is STUCK in a space is tried once more; it never waits. */
+void broker_recovery_retry(struct reef_broker *broker, uint32_t space);
+/* A node has come back: that, in all spaces with memory there. */
+void broker_recovery_node_came(struct reef_broker *broker, uint32_t node);
 
 /* --- nodes.c --- */
 
@@ -461,7 +462,7 @@ int broker_space_remove(struct reef_broker *broker, uint32_t space,
 struct broker_extent *broker_extent_find(struct reef_broker *broker,
 					 uint32_t number);
 int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
-			   const uint64_t keys[REEF_DOORS_MAX]);
+			   const struct reef_extent_keys *keys);
 /* An extent is withdrawn from clients, or about to be. */
 void broker_extent_set_closed(struct reef_broker *broker, uint32_t number);
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);

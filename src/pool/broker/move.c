@@ -96,7 +96,7 @@ int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 	if (extent && extent->node == node &&
 	    extent->state == REEF_EXTENT_LIVE) {
 		rc = broker_extent_set_keys(broker, number,
-					    answer.body.reply.extent.keys);
+					    &answer.body.reply.extent);
 		broker_notice_space(broker, space);
 	}
 	reef_answer_free(&answer);
@@ -156,7 +156,7 @@ static bool is_still_valid(struct reef_broker *broker, const struct move *move)
 }
 
 static int close_source(struct reef_broker *broker, struct move *move,
-			uint64_t keys[REEF_DOORS_MAX])
+			struct reef_extent_keys *keys)
 {
 	struct reef_body body = {.ask.extent_close.extent = move->number};
 	struct reef_answer answer = {0};
@@ -169,14 +169,13 @@ static int close_source(struct reef_broker *broker, struct move *move,
 			      &body, &answer);
 	if (rc)
 		return rc;
-	memcpy(keys, answer.body.reply.extent.keys,
-	       sizeof(answer.body.reply.extent.keys));
+	*keys = answer.body.reply.extent;
 	reef_answer_free(&answer);
 	return 0;
 }
 
 static int pull_to_target(struct reef_broker *broker, struct move *move,
-			  uint64_t keys[REEF_DOORS_MAX])
+			  struct reef_extent_keys *keys)
 {
 	const struct reef_state_node *source =
 		reef_state_node(broker->state, move->source);
@@ -198,26 +197,25 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 		return -REEF_ENOLINK;
 	ask->domain = live->domain;
 	ask->addresses = reef_text_of(source->addresses);
-	memcpy(ask->keys, keys, sizeof(ask->keys));
+	memcpy(ask->keys, keys->keys, sizeof(ask->keys));
 	move->targets_fault = true;
 	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_PULL,
 			      &body, &answer);
 	if (rc)
 		return rc;
 	move->targets_fault = false;
-	memcpy(keys, answer.body.reply.extent.keys,
-	       sizeof(answer.body.reply.extent.keys));
+	*keys = answer.body.reply.extent;
 	reef_answer_free(&answer);
 	return 0;
 }
 
 /* Make the target's copy, by (1) and (2); keys are that copy's. */
 static int copy_to_target(struct reef_broker *broker, struct move *move,
-			  uint64_t keys[REEF_DOORS_MAX])
+			  struct reef_extent_keys *keys)
 {
 	struct reef_body body = {.ask.extent_drop.extent = move->number};
 	struct broker_extent *told;
-	uint64_t source[REEF_DOORS_MAX];
+	struct reef_extent_keys source;
 	int rc;
 
 	move->targets_fault = true;
@@ -230,9 +228,9 @@ static int copy_to_target(struct reef_broker *broker, struct move *move,
 		told = broker_extent_find(broker, move->number);
 		if (!told)
 			return -REEF_ENOLINK;
-		memcpy(keys, told->keys, sizeof(told->keys));
+		*keys = told->keys;
 		rc = pull_to_target(broker, move, keys);
-		return rc ? rc : close_source(broker, move, source);
+		return rc ? rc : close_source(broker, move, &source);
 	}
 	rc = close_source(broker, move, keys);
 	if (rc == 0 && !is_still_valid(broker, move))
@@ -242,7 +240,7 @@ static int copy_to_target(struct reef_broker *broker, struct move *move,
 
 /* MOVING -> LIVE at the target. */
 static int settle_move(struct reef_broker *broker, const struct move *move,
-		       const uint64_t keys[REEF_DOORS_MAX])
+		       const struct reef_extent_keys *keys)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_EXTENT_MOVED,
@@ -301,12 +299,12 @@ static int try_move(struct reef_broker *broker, uint32_t number,
 		.epoch = extent->epoch,
 		.size = extent->size,
 	};
-	uint64_t keys[REEF_DOORS_MAX];
+	struct reef_extent_keys keys;
 	int rc;
 
-	rc = copy_to_target(broker, &move, keys);
+	rc = copy_to_target(broker, &move, &keys);
 	if (rc == 0)
-		return settle_move(broker, &move, keys);
+		return settle_move(broker, &move, &keys);
 	if (!move.targets_fault || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 		return rc;
 	broker_event(broker, "extent %u cannot move to node %u: %s", number,

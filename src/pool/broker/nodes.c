@@ -416,14 +416,16 @@ static int copy_extents_of(const struct reef_broker *broker, uint32_t node,
 	return 0;
 }
 
-static void notice_spaces(struct reef_broker *broker,
-			  const struct reef_state_extent *extents, size_t count)
+/* Do that with each space that one of the extents is of. */
+static void each_space(struct reef_broker *broker,
+		       const struct reef_state_extent *extents, size_t count,
+		       void (*act)(struct reef_broker *broker, uint32_t space))
 {
 	size_t i;
 
 	for (i = 0; i < count; i++)
 		if (i == 0 || extents[i].space != extents[i - 1].space)
-			broker_notice_space(broker, extents[i].space);
+			act(broker, extents[i].space);
 }
 
 void broker_notice_node(struct reef_broker *broker, uint32_t node)
@@ -433,7 +435,7 @@ void broker_notice_node(struct reef_broker *broker, uint32_t node)
 
 	if (copy_extents_of(broker, node, &extents, &count))
 		return;
-	notice_spaces(broker, extents, count);
+	each_space(broker, extents, count, broker_notice_space);
 	free(extents);
 }
 
@@ -470,10 +472,11 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 		/* From here on a session may become FENCED without this node:
 		 * who then asks about a space is told that it changed. The
 		 * answer waits until this is durable. */
-		notice_spaces(broker, extents, count);
+		each_space(broker, extents, count, broker_notice_space);
 		broker_node_forget(broker, id);
 		broker_event(broker, "node %u is dead: %s", id, why);
 		drop_copies(broker, id, extents, count);
+		each_space(broker, extents, count, broker_recovery_retry);
 	}
 	free(extents);
 	broker_wake(broker);

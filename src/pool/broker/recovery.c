@@ -30,7 +30,9 @@
  * (6) What failed STUCK_AFTER times with an error that does not pass is STUCK:
  *     that is journaled and told, the session goes on to RECOVERED, and its
  *     slot is free. It is tried once more whenever a node comes back that has
- *     memory of the space. */
+ *     memory of the space, and whenever memory of the space is LOST: what only
+ *     that could name is not live. An attempt that fails with an error that may
+ *     pass is repeated. */
 #include "pool/broker/internal.h"
 
 #include "base/mutant.h"
@@ -49,12 +51,13 @@ struct broker_recovery {
 	uint32_t tries;	  /* of the present helper */
 	uint64_t past;	  /* up to where helpers had their turn */
 	uint32_t last;	  /* session of the last list */
-	bool retry;	  /* what is STUCK is to be tried once more */
 	/* Sessions that failed with an error that does not pass (6). */
 	struct failure {
 		uint32_t session, count;
 	} * failures;
 	uint32_t failures_count;
+	/* Sessions whose STUCK recovery is to be tried once more (6). */
+	uint32_t *retries, retries_count;
 	struct broker_recovery *next;
 };
 
@@ -120,6 +123,38 @@ static bool is_fenced(const struct reef_broker *broker, uint32_t id)
 	return session && session->state == REEF_SESSION_FENCED;
 }
 
+static bool is_retried(const struct broker_recovery *recovery, uint32_t session)
+{
+	for (uint32_t i = 0; i < recovery->retries_count; i++)
+		if (recovery->retries[i] == session)
+			return true;
+	return false;
+}
+
+static void add_retry(struct broker_recovery *recovery, uint32_t session)
+{
+	uint32_t count = recovery->retries_count, *retries;
+
+	if (is_retried(recovery, session))
+		return;
+	retries = realloc(recovery->retries, (count + 1) * sizeof(*retries));
+	if (!retries)
+		return; /* the next node that comes back is another chance */
+	retries[count] = session;
+	recovery->retries = retries;
+	recovery->retries_count++;
+}
+
+static void end_retry(struct broker_recovery *recovery, uint32_t session)
+{
+	for (uint32_t i = 0; i < recovery->retries_count; i++)
+		if (recovery->retries[i] == session) {
+			recovery->retries[i] =
+				recovery->retries[--recovery->retries_count];
+			return;
+		}
+}
+
 /* List FENCED sessions that used the space, beginning after those of the last
  * list, so that all have their turn. Returns how many. */
 static uint32_t list_dead(const struct reef_broker *broker,
@@ -136,7 +171,7 @@ static uint32_t list_dead(const struct reef_broker *broker,
 			if (use[i].space != recovery->space ||
 			    (use[i].session > last) == (round == 1))
 				continue;
-			if (use[i].stuck ? !recovery->retry
+			if (use[i].stuck ? !is_retried(recovery, use[i].session)
 					 : !is_fenced(broker, use[i].session))
 				continue;
 			sessions[found++] = use[i].session;
@@ -180,7 +215,10 @@ static int note_failed(struct reef_broker *broker,
 	broker_event(broker,
 		     "session %08x did not recover %08x in space %u: %s",
 		     helper, session, recovery->space, reef_error_name(error));
-	if (reef_recovery_may_pass(error) || !is_stuck(recovery, session))
+	if (reef_recovery_may_pass(error))
+		return 0;
+	end_retry(recovery, session);
+	if (!is_stuck(recovery, session))
 		return 0;
 	rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc)
@@ -216,6 +254,7 @@ static int note_done(struct reef_broker *broker,
 		/* The space may have been dropped meanwhile. */
 		if (rc && rc != -ENOENT)
 			return rc;
+		end_retry(recovery, ask->sessions[i]);
 		done++;
 	}
 	if (done)
@@ -249,7 +288,6 @@ static int recover_some(struct reef_broker *broker,
 			rc = note_done(broker, recovery, &ask->ask.recover,
 				       &answer.body.reply.recover, id);
 			reef_answer_free(&answer);
-			recovery->retry = false;
 			recovery->tries = rc ? 0 : recovery->tries + 1;
 			if (recovery->tries >= TRIES)
 				recovery->past = turn;
@@ -321,6 +359,7 @@ static void recover_space(struct reef_broker *broker, uint32_t space)
 		;
 	*at = recovery->next;
 	free(recovery->failures);
+	free(recovery->retries);
 	free(recovery);
 }
 
@@ -374,7 +413,7 @@ static bool has_extent_on(const struct reef_broker *broker, uint32_t space,
 	return false;
 }
 
-void broker_recovery_retry(struct reef_broker *broker, uint32_t node)
+void broker_recovery_retry(struct reef_broker *broker, uint32_t space)
 {
 	const struct reef_state_use *use;
 	struct broker_recovery *recovery;
@@ -382,14 +421,25 @@ void broker_recovery_retry(struct reef_broker *broker, uint32_t node)
 
 	use = reef_state_uses(broker->state, &count);
 	for (i = 0; i < count; i++) {
-		if (!use[i].stuck || !has_extent_on(broker, use[i].space, node))
+		if (!use[i].stuck || use[i].space != space)
 			continue;
-		(void)begin_recovery(broker, use[i].space);
-		recovery = find_recovery(broker, use[i].space);
+		(void)begin_recovery(broker, space);
+		recovery = find_recovery(broker, space);
 		if (recovery)
-			recovery->retry = true;
-		broker_helper_came(broker, use[i].space);
+			add_retry(recovery, use[i].session);
 	}
+	broker_helper_came(broker, space);
+}
+
+void broker_recovery_node_came(struct reef_broker *broker, uint32_t node)
+{
+	const struct reef_state_space *spaces;
+	size_t i, count;
+
+	spaces = reef_state_spaces(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (has_extent_on(broker, spaces[i].id, node))
+			broker_recovery_retry(broker, spaces[i].id);
 }
 
 BROKER_REQUEST(broker_janitor)

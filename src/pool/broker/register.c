@@ -209,6 +209,7 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, row->number);
+	struct reef_extent_keys keys;
 	struct broker_extent *told;
 	int rc;
 
@@ -218,7 +219,9 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
-	rc = broker_extent_set_keys(broker, row->number, row->keys);
+	memcpy(keys.keys, row->keys, sizeof(keys.keys));
+	memcpy(keys.read_keys, row->read_keys, sizeof(keys.read_keys));
+	rc = broker_extent_set_keys(broker, row->number, &keys);
 	if (rc)
 		return rc;
 	told = broker_extent_find(broker, row->number);
@@ -398,7 +401,7 @@ BROKER_REQUEST(broker_node_ready)
 		broker_notice_node(broker, id);
 	node->changed = false;
 	broker_moves_resume(broker);
-	broker_recovery_retry(broker, id);
+	broker_recovery_node_came(broker, id);
 	broker_wake(broker);
 	return 0;
 }

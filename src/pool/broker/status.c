@@ -57,6 +57,18 @@ void broker_rows_finish(struct reef_body *answer,
 	answer->rows_size = room->size;
 }
 
+/* Put the keys into a row that go with these rights: who may write needs those
+ * by which everything can be done, who may read those by which that is all that
+ * can be done, whatever its library does. Who may neither has none. */
+static void put_keys(struct reef_row_extent *row,
+		     const struct reef_extent_keys *keys, uint8_t rights)
+{
+	if (rights & REEF_RIGHT_WRITE)
+		memcpy(row->keys, keys->keys, sizeof(row->keys));
+	else if (rights & REEF_RIGHT_READ)
+		memcpy(row->keys, keys->read_keys, sizeof(row->keys));
+}
+
 void broker_extent_row(struct reef_broker *broker,
 		       struct broker_session *session,
 		       const struct reef_state_extent *extent,
@@ -86,7 +98,8 @@ void broker_extent_row(struct reef_broker *broker,
 	if (session && told && told->present &&
 	    row.extent.state == REEF_EXTENT_LIVE) {
 		broker_session_note_told(session, extent->node);
-		memcpy(row.extent.keys, told->keys, sizeof(told->keys));
+		put_keys(&row.extent, &told->keys,
+			 broker_session_rights(broker, session, extent->space));
 	}
 	reef_row_encode(&row, room);
 }

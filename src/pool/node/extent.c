@@ -332,9 +332,16 @@ static int await_job(struct reef_node *node, struct node_extent *extent,
 	return rc;
 }
 
-static int copy_keys(const struct node_extent *extent, uint64_t *keys)
+/* What the extent is answered with: while it is closed, nobody is told how to
+ * write it. */
+static int copy_keys(const struct node_extent *extent,
+		     struct reef_extent_keys *keys)
 {
-	memcpy(keys, extent->keys, sizeof(extent->keys));
+	*keys = extent->keys;
+	if (extent->state != NODE_CLOSED)
+		return 0;
+	memcpy(keys->keys, keys->read_keys, sizeof(keys->keys));
+	memset(keys->read_keys, 0, sizeof(keys->read_keys));
 	return 0;
 }
 
@@ -370,7 +377,7 @@ static int check_same(const struct node_extent *extent,
 static int create_or_pull(struct reef_node *node,
 			  const struct reef_ask_extent_create *ask,
 			  const struct reef_ask_extent_pull *pull,
-			  uint64_t *keys)
+			  struct reef_extent_keys *keys)
 {
 	enum node_job_kind kind = pull ? NODE_PULL : NODE_CREATE;
 	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
@@ -407,20 +414,20 @@ static int create_or_pull(struct reef_node *node,
 
 int node_extent_create(struct reef_node *node,
 		       const struct reef_ask_extent_create *ask,
-		       uint64_t keys[REEF_DOORS_MAX])
+		       struct reef_extent_keys *keys)
 {
 	return create_or_pull(node, ask, NULL, keys);
 }
 
 int node_extent_pull(struct reef_node *node,
 		     const struct reef_ask_extent_pull *ask,
-		     uint64_t keys[REEF_DOORS_MAX])
+		     struct reef_extent_keys *keys)
 {
 	return create_or_pull(node, &ask->copy, ask, keys);
 }
 
 int node_extent_close(struct reef_node *node, uint32_t number,
-		      uint64_t keys[REEF_DOORS_MAX])
+		      struct reef_extent_keys *keys)
 {
 	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
 	struct node_extent *extent;
@@ -445,7 +452,7 @@ int node_extent_close(struct reef_node *node, uint32_t number,
 }
 
 int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
-		       uint64_t keys[REEF_DOORS_MAX])
+		       struct reef_extent_keys *keys)
 {
 	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
 	struct node_extent *extent;

@@ -72,7 +72,7 @@ struct node_extent {
 	struct reef_memory *memory;
 	bool exposed; /* all doors have their region */
 	struct reef_region *regions[REEF_MESH_MAX]; /* by fabric */
-	uint64_t keys[REEF_DOORS_MAX];		    /* by door */
+	struct reef_extent_keys keys;
 	/* The job that runs; there is one at a time. */
 	enum node_job_kind job;
 	bool doomed; /* a drop was asked for: a pull need not go on */
@@ -162,14 +162,14 @@ void node_peer_close(struct reef_node *node);
 
 int node_extent_create(struct reef_node *node,
 		       const struct reef_ask_extent_create *ask,
-		       uint64_t keys[REEF_DOORS_MAX]);
+		       struct reef_extent_keys *keys);
 int node_extent_pull(struct reef_node *node,
 		     const struct reef_ask_extent_pull *ask,
-		     uint64_t keys[REEF_DOORS_MAX]);
+		     struct reef_extent_keys *keys);
 int node_extent_close(struct reef_node *node, uint32_t number,
-		      uint64_t keys[REEF_DOORS_MAX]);
+		      struct reef_extent_keys *keys);
 int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
-		       uint64_t keys[REEF_DOORS_MAX]);
+		       struct reef_extent_keys *keys);
 int node_extent_drop(struct reef_node *node, uint32_t number);
 /* The extent with the lowest number above that one; NULL: none. */
 struct node_extent *node_extent_after(const struct reef_node *node,

@@ -167,7 +167,8 @@ void node_memory_give(struct reef_node *node, struct node_extent *extent)
 
 int node_expose(struct reef_node *node, struct node_extent *extent)
 {
-	uint32_t i, fabric;
+	struct reef_region *region;
+	uint32_t i;
 	int rc;
 
 	for (i = 0; i < reef_mesh_count(node->options.mesh); i++) {
@@ -178,12 +179,13 @@ int node_expose(struct reef_node *node, struct node_extent *extent)
 		if (rc)
 			return rc;
 	}
-	memset(extent->keys, 0, sizeof(extent->keys));
+	extent->keys = (struct reef_extent_keys){0};
 	for (i = 0; i < node->doors; i++) {
-		fabric = node->door_fabric[i];
-		if (extent->regions[fabric])
-			extent->keys[i] =
-				reef_region_key(extent->regions[fabric]);
+		region = extent->regions[node->door_fabric[i]];
+		if (!region)
+			continue;
+		extent->keys.keys[i] = reef_region_key(region);
+		extent->keys.read_keys[i] = reef_region_read_key(region);
 	}
 	extent->exposed = true;
 	return 0;

@@ -221,8 +221,12 @@ static void encode_extent(const struct node_extent *extent, uint32_t node,
 			},
 	};
 
+	if (extent->exposed && extent->state == NODE_OPEN)
+		memcpy(row.extent.keys, extent->keys.keys,
+		       sizeof(row.extent.keys));
 	if (extent->exposed)
-		memcpy(row.extent.keys, extent->keys, sizeof(extent->keys));
+		memcpy(row.extent.read_keys, extent->keys.read_keys,
+		       sizeof(row.extent.read_keys));
 	reef_row_encode(&row, rows);
 }
 

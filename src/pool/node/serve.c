@@ -209,7 +209,7 @@ static int handle_request(void *context, const struct reef_request *request,
 			  struct reef_cursor_out *room)
 {
 	const union reef_ask *ask = &request->body.ask;
-	uint64_t *keys = answer->reply.extent.keys;
+	struct reef_extent_keys *keys = &answer->reply.extent;
 	struct reef_node *node = context;
 	int rc;
 

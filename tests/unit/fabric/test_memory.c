@@ -86,7 +86,7 @@ static void memory_memfd_is_private_and_closes_on_exec(void **state)
 
 	(void)state;
 	assert_int_equal(fstat(memory->fd, &stat), 0);
-	assert_int_equal(stat.st_mode & 07777, 0600);
+	assert_int_equal(stat.st_mode & 07777, 0400);
 	assert_int_equal(fcntl(memory->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 	reef_memory_destroy(memory);
 }
@@ -287,6 +287,7 @@ static void memory_read_only_memfd_is_written_by_its_owner_only(void **state)
 	assert_int_equal(map[8191], 5);
 	assert_int_equal(mprotect(map, 8192, protection), -1);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
+	assert_int_equal(fchmod(memory->fd, 0600), 0);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_ptr_equal(mmap(NULL, 8192, protection, MAP_SHARED, fd, 0),
@@ -300,6 +301,43 @@ static void memory_read_only_memfd_is_written_by_its_owner_only(void **state)
 			 -1);
 	assert_int_equal(errno, EPERM);
 	assert_int_equal(map[0], 5);
+	close(fd);
+	munmap(map, 8192);
+	reef_memory_destroy(memory);
+}
+
+/* What somebody has who may only read: nothing made of it writes, while the
+ * owner's mapping goes on to. */
+static void memory_reader_cannot_write(void **state)
+{
+	struct reef_memory_options options = {.size = 8192};
+	int protection = PROT_READ | PROT_WRITE, fd;
+	struct reef_memory *memory;
+	uint8_t *map;
+
+	(void)state;
+	assert_int_equal(reef_memory_create(&options, &memory), 0);
+	fd = reef_memory_open_reader(memory);
+	assert_true(fd >= 0 && fd != memory->fd);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	map = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	assert_int_equal(mprotect(map, 8192, protection), -1);
+	assert_int_equal(errno, EACCES);
+	assert_ptr_equal(mmap(NULL, 8192, protection, MAP_SHARED, fd, 0),
+			 MAP_FAILED);
+	assert_int_equal(errno, EACCES);
+	assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(fallocate(fd,
+				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   0, 4096),
+			 -1);
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_true(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+	memset(memory->base, 5, 8192);
+	assert_int_equal(map[8191], 5);
 	close(fd);
 	munmap(map, 8192);
 	reef_memory_destroy(memory);
@@ -454,6 +492,7 @@ int main(void)
 			memory_has_transparent_huge_pages_where_there_are_any),
 		cmocka_unit_test(
 			memory_read_only_memfd_is_written_by_its_owner_only),
+		cmocka_unit_test(memory_reader_cannot_write),
 		cmocka_unit_test(memory_file_flushed_survives_reopening),
 		cmocka_unit_test(memory_file_that_is_no_file_is_refused),
 		cmocka_unit_test(memory_dax_without_device_is_refused),

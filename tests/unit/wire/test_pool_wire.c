@@ -383,10 +383,13 @@ static const struct golden {
 	REPLY(NODE_REGISTER, "488",
 	      .node_register = {.node = 1, .ttl_ns = 2, .broker_epoch = 3}),
 	REPLY(NODE_PULSE, "4", .node_pulse = {.unsure = 1}),
-	REPLY(EXTENT_CREATE, "k", .extent = {.keys = KEYS(1)}),
+	REPLY(EXTENT_CREATE, "kk",
+	      .extent = {.keys = KEYS(1), .read_keys = KEYS(2)}),
 	REPLY(EXTENT_CLOSE, "k", .extent = {.keys = KEYS(1)}),
-	REPLY(EXTENT_REOPEN, "k", .extent = {.keys = KEYS(1)}),
-	REPLY(EXTENT_PULL, "k", .extent = {.keys = KEYS(1)}),
+	REPLY(EXTENT_REOPEN, "kk",
+	      .extent = {.keys = KEYS(1), .read_keys = KEYS(2)}),
+	REPLY(EXTENT_PULL, "kk",
+	      .extent = {.keys = KEYS(1), .read_keys = KEYS(2)}),
 	REPLY(TIME, "8", .time = {.unix_ns = 1}),
 };
 #define GOLDENS (sizeof(goldens) / sizeof(goldens[0]))

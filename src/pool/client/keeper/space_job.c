@@ -46,6 +46,14 @@ static struct client_space *find_space(struct reef_client *client, uint32_t id)
 	return NULL;
 }
 
+/* True if a token of these rights is to be kept instead of one of those: it
+ * allows all of that, or to write, without which memory is of little use. */
+static bool allows_more(uint8_t rights, uint8_t than)
+{
+	return (rights & than) == than ||
+	       (rights & REEF_RIGHT_WRITE && !(than & REEF_RIGHT_WRITE));
+}
+
 /* Take in the answer that opens a space. */
 static int note_opened(struct reef_client *client, struct client_open_job *job,
 		       const struct reef_answer *answer)
@@ -54,6 +62,7 @@ static int note_opened(struct reef_client *client, struct client_open_job *job,
 		&answer->body.reply.space_open;
 	struct client_space *space,
 		*fresh = create_space(job->name, job->token);
+	bool gained = false;
 	int rc;
 
 	if (!fresh)
@@ -72,12 +81,13 @@ static int note_opened(struct reef_client *client, struct client_open_job *job,
 	/* Rights are the session's: what one handle may do, all may. */
 	if (space->rights != (space->rights | reply->rights)) {
 		/* Whichever token allows more is shown to the next broker. */
-		if (fresh && (space->rights & reply->rights) == space->rights) {
+		if (fresh && allows_more(reply->rights, space->rights)) {
 			char *token = space->token;
 
 			space->token = fresh->token;
 			fresh->token = token;
 		}
+		gained = space->rights != 0;
 		space->rights |= reply->rights;
 		client_view_bump(client);
 	}
@@ -85,11 +95,14 @@ static int note_opened(struct reef_client *client, struct client_open_job *job,
 	if (fresh)
 		client_space_free(fresh);
 	rc = client_view_apply_rows(client, space, &answer->body, NULL);
-	if (!rc && reply->flags & REEF_POOL_MORE)
+	/* With more rights come other keys, also for extents that were told. */
+	if (!rc && (gained || reply->flags & REEF_POOL_MORE)) {
 		rc = client_view_refresh(client, space,
 					 client_patience_ns(client));
-	else if (!rc)
+	} else if (!rc) {
 		space->version = reply->version;
+		space->version_rights = space->rights;
+	}
 	job->space = space;
 	return rc;
 }

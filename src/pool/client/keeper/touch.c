@@ -247,6 +247,8 @@ static int attach_step(struct reef_client *client, struct client_extent *extent,
 		return extent->removed ? -EFAULT : -REEF_ELOST;
 	if (extent->remote && !reef_link_status(extent->link))
 		return 0;
+	if (!(extent->space->rights & (REEF_RIGHT_READ | REEF_RIGHT_WRITE)))
+		return -EACCES; /* there are no keys for it */
 	if (extent->attaching) {
 		rc = client_wait(&client->changed, REEF_FOREVER);
 		return rc ? rc : -EAGAIN;

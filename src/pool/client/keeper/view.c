@@ -399,9 +399,12 @@ void client_view_lose_space(struct reef_client *client,
 static int refresh_pages(struct reef_client *client, struct client_space *space,
 			 uint64_t patience_ns)
 {
+	uint8_t rights = space->rights;
 	struct reef_body body = {
 		.ask.space_extents = {.space = space->id,
-				      .version = space->version},
+				      .version = rights == space->version_rights
+							 ? space->version
+							 : 0},
 	};
 	const struct reef_reply_space_extents *reply;
 	struct client_extent *last = NULL;
@@ -451,6 +454,7 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 		pthread_mutex_unlock(&client->lock);
 	}
 	space->version = version;
+	space->version_rights = rights;
 	return 0;
 }
 

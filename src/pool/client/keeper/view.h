@@ -51,7 +51,9 @@ struct client_space {
 	char *name, *token; /* "" if none */
 	uint32_t refs;	    /* how often handles have it open; locked */
 	_Atomic bool gone;  /* [l] dropped, or taken away */
-	uint64_t version;   /* [k] of the space, as the broker counts */
+	/* [k] of the space, as the broker counts, told to these rights */
+	uint64_t version;
+	uint8_t version_rights;
 	bool refreshing;    /* [k] */
 	bool recovering;    /* [k] handle/recover.c */
 	uint64_t refreshes; /* [k] refreshes that were begun */

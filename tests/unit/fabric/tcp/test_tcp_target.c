@@ -333,6 +333,31 @@ static void tcp_target_change_of_read_only_memory_refused(void **state)
 	}
 }
 
+/* In one batch with the key that writes, as one region is taken for both. */
+static void tcp_target_change_by_the_read_key_refused(void **state)
+{
+	static const uint8_t kinds[] = {REEF_WRITE, REEF_CAS, REEF_FAA,
+					REEF_FLUSH};
+	static const uint8_t bytes[16] = {1};
+
+	for (size_t i = 0; i < sizeof(kinds); i++) {
+		struct reef_wire_op op = {.kind = kinds[i], .length = 8};
+
+		fresh();
+		op.key = region->base.read_key;
+		add_faa(0, 1);
+		add((struct reef_wire_op){.kind = REEF_READ,
+					  .length = 8,
+					  .key = region->base.read_key},
+		    NULL, 0);
+		add(op, bytes, reef_wire_op_sends(&op));
+		assert_int_equal(run(), 0);
+		check_failure(2, -EACCES);
+		assert_int_equal(*(const uint64_t *)region->base.memory->base,
+				 i + 1);
+	}
+}
+
 static void tcp_target_flush_of_plain_memory_refused(void **state)
 {
 	fresh();
@@ -597,6 +622,7 @@ int main(void)
 		TEST(tcp_target_bounds_checked),
 		TEST(tcp_target_wrong_key_refused),
 		TEST(tcp_target_change_of_read_only_memory_refused),
+		TEST(tcp_target_change_by_the_read_key_refused),
 		TEST(tcp_target_flush_of_plain_memory_refused),
 		TEST(tcp_target_malformed_batch_does_nothing),
 		TEST(tcp_target_words_whole_however_cut),

@@ -65,13 +65,27 @@ static int open_with(struct driver *driver, const struct reef_body *body)
 
 /* --- tokens --- */
 
+/* The key of a space's first extent, as a driver is told it. */
+static int told_key(struct driver *driver, uint32_t space, uint64_t *key)
+{
+	struct reef_row_extent rows[8];
+	uint32_t found;
+
+	TRY(driver_extents(driver, space, rows, 8, &found));
+	WANT(found > 0 && rows[0].state == REEF_EXTENT_LIVE);
+	for (int i = 0; i < REEF_DOORS_MAX; i++)
+		WANT(rows[0].read_keys[i] == 0);
+	*key = rows[0].keys[0];
+	return 0;
+}
+
 static int shows_tokens(struct stub_pool *pool)
 {
 	struct driver *guest = &pool->guest;
 	struct reef_body open = {.ask.space_open.name = stub_pool_text("a")};
 	struct reef_body forged, extents, drop, revoke, close, token;
-	struct reef_row_extent rows[8];
-	uint32_t space, other, found;
+	uint64_t key, told;
+	uint32_t space, other;
 
 	TRY(stub_pool_ready(pool, 1));
 	TRY(add_guest(pool));
@@ -107,18 +121,27 @@ static int shows_tokens(struct stub_pool *pool)
 	forged.ask.space_open.name = stub_pool_text("b");
 	WANT(open_with(guest, &forged) == -EACCES);
 	TRY(open_with(guest, &open));
-	TRY(driver_extents(guest, space, rows, 8, &found));
-	WANT(found == 1);
+	TRY(told_key(&pool->owner, space, &key));
+	TRY(told_key(guest, space, &told));
+	WANT(stub_pool_behind(pool, key)->key == key);
+	WANT(stub_pool_behind(pool, key)->read_key == told && told != key);
 	WANT(driver_add(guest, space, MIB, NULL) == -EACCES);
 	WANT(driver_do(guest, REEF_POOL_SPACE_DROP, &drop, NULL) == -EACCES);
 	/* To write; to give away what one has, and no more. */
 	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_WRITE, &open));
 	TRY(open_with(guest, &open));
 	TRY(driver_add(guest, space, MIB, NULL));
+	TRY(told_key(guest, space, &told));
+	WANT(told == key);
 	TRY(driver_ask(guest, REEF_POOL_SPACE_CLOSE, &close, NULL));
-	TRY(make_token(pool, space, REEF_RIGHT_READ | REEF_RIGHT_MANAGE,
-		       &open));
+	TRY(make_token(pool, space, REEF_RIGHT_MANAGE, &open));
 	TRY(open_with(guest, &open));
+	TRY(told_key(guest, space, &told));
+	WANT(told == 0);
+	TRY(make_token(pool, space, REEF_RIGHT_READ, &open));
+	TRY(open_with(guest, &open));
+	TRY(told_key(guest, space, &told));
+	WANT(stub_pool_behind(pool, key)->read_key == told);
 	TRY(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &token, NULL));
 	token.ask.space_token.rights = REEF_RIGHT_WRITE;
 	WANT(driver_ask(guest, REEF_POOL_SPACE_TOKEN, &token, NULL) == -EACCES);

@@ -332,6 +332,126 @@ static void recovery_that_fails_for_good_is_stuck(void **state)
 	broker_world_run(cast_stuck, 0);
 }
 
+/* --- what is stuck, when a node comes back --- */
+
+#define STUCK_MANY (REEF_RECOVER_MAX + 8u)
+
+static uint64_t count_stuck(struct actor *actor)
+{
+	struct reef_body answer;
+
+	return actor_ask(actor, REEF_POOL_STATUS, NULL, &answer)
+		       ? UINT64_MAX
+		       : answer.reply.status.stuck;
+}
+
+/* One session after the other, which all used the space, and end. */
+static int leaves_sessions(struct actor *actor)
+{
+	uint32_t i, space;
+
+	while (!actor->world->note[2])
+		TRY(reef_sleep(MILLISECOND));
+	for (i = 0; i < actor->world->note[3]; i++) {
+		actor->session = 0;
+		TRY(joins_space(actor, &space));
+	}
+	actor_hang_up(actor);
+	return 0;
+}
+
+static int await_stuck(struct actor *actor, uint64_t count)
+{
+	for (uint32_t i = 0; i < 1000 && count_stuck(actor) != count; i++)
+		TRY(actor_stay(actor, TTL / 4));
+	WANT(count_stuck(actor) == count);
+	return 0;
+}
+
+/* Take extents until one is on that node. */
+static int take_extents(struct actor *actor, uint32_t space,
+			const struct actor *node)
+{
+	struct reef_body add = {
+		.ask.extent_add = {.space = space, .size = REEF_EXTENT_ALIGN}};
+	int rc;
+
+	for (uint32_t i = 0; i < 1000 && !node->creates; i++) {
+		rc = actor_ask(actor, REEF_POOL_EXTENT_ADD, &add, NULL);
+		if (rc && rc != -EAGAIN) /* no node has come yet */
+			return rc;
+		TRY(actor_stay(actor, MILLISECOND));
+	}
+	return node->creates ? 0 : -ETIMEDOUT;
+}
+
+/* Cannot help until the node is back; each return is one more attempt for
+ * everything. The first time it is in vain. */
+static int helps_when_back(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *node = &world->actors[2];
+	uint32_t space, asked;
+
+	TRY(joins_space(actor, &space));
+	TRY(take_extents(actor, space, node));
+	world->note[2] = 1;
+	TRY(await_stuck(actor, world->note[3]));
+	TRY(actor_stay(actor, 2 * TTL));
+	asked = actor->recovers;
+	node->comes_back = true;
+	TRY(actor_stay(actor, 5 * TTL));
+	WANT(actor->recovers ==
+	     asked + (world->note[3] > REEF_RECOVER_MAX ? 2 : 1));
+	TRY(await_stuck(actor, world->note[3]));
+	actor->recover_errors = 0;
+	node->incarnation += actor->note[0];
+	node->comes_back = true;
+	return await_stuck(actor, 0);
+}
+
+static void cast_return(struct broker_world *world, uint64_t sessions,
+			uint64_t is_new_life)
+{
+	struct actor *helper;
+
+	world->note[3] = sessions;
+	broker_world_add(world, leaves_sessions);
+	helper = broker_world_add(world, helps_when_back);
+	helper->recover_errors = UINT32_MAX;
+	helper->recover_error = EIO;
+	helper->note[0] = is_new_life;
+	/* With the last two of three the broker goes on. */
+	for (int i = 0; i < 3; i++)
+		broker_world_add(world, actor_node_script);
+}
+
+static void cast_same_life(struct broker_world *world)
+{
+	cast_return(world, 1, 0);
+}
+
+static void cast_new_life(struct broker_world *world)
+{
+	cast_return(world, 1, 1);
+}
+
+static void cast_many_stuck(struct broker_world *world)
+{
+	cast_return(world, STUCK_MANY, 0);
+}
+
+static void recovery_that_is_stuck_is_tried_when_a_node_returns(void **state)
+{
+	broker_world_run(cast_same_life, 0);
+	broker_world_run(cast_new_life, 0);
+}
+
+static void recovery_of_all_that_is_stuck_is_tried(void **state)
+{
+	broker_world_run(cast_many_stuck, 0);
+}
+
 static void recovery_waits_for_who_opens_the_space(void **state)
 {
 	broker_world_run(cast_later, 0);
@@ -349,6 +469,9 @@ int main(void)
 		cmocka_unit_test(recovery_is_asked_of_the_janitor_first),
 		cmocka_unit_test(janitor_is_the_owners),
 		cmocka_unit_test(recovery_that_fails_for_good_is_stuck),
+		cmocka_unit_test(
+			recovery_that_is_stuck_is_tried_when_a_node_returns),
+		cmocka_unit_test(recovery_of_all_that_is_stuck_is_tried),
 		cmocka_unit_test(recovery_waits_for_who_opens_the_space),
 	};
 

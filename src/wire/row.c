@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <reef/error.h>
 
-#define FIELDS_MAX 11
+#define FIELDS_MAX 12
 
 #define NUMBER(member) REEF_FIELD_NUMBER(struct reef_row, member)
 #define ARRAY(member) REEF_FIELD_ARRAY(struct reef_row, member)
@@ -25,11 +25,11 @@ static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 			     NUMBER(extent.size), ARRAY(extent.keys),
 			     ARRAY(extent.read_keys)},
 	[REEF_ROW_NODE] = {NUMBER(node.number), NUMBER(node.state),
-			   NUMBER(node.incarnation), NUMBER(node.domain),
-			   NUMBER(node.capacity), NUMBER(node.used),
-			   NUMBER(node.extents), NUMBER(node.silent_ns),
-			   NUMBER(node.machine_free), TEXT(node.name),
-			   TEXT(node.addresses)},
+			   NUMBER(node.incarnation), NUMBER(node.pool_epoch),
+			   NUMBER(node.domain), NUMBER(node.capacity),
+			   NUMBER(node.used), NUMBER(node.extents),
+			   NUMBER(node.silent_ns), NUMBER(node.machine_free),
+			   TEXT(node.name), TEXT(node.addresses)},
 	[REEF_ROW_SESSION] = {NUMBER(session.id), NUMBER(session.user),
 			      NUMBER(session.state), NUMBER(session.pid),
 			      NUMBER(session.silent_ns),

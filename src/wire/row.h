@@ -44,6 +44,7 @@ struct reef_row_node {
 	uint32_t number;
 	uint8_t state;
 	uint64_t incarnation;
+	uint64_t pool_epoch; /* in which this was so */
 	uint64_t domain;
 	uint64_t capacity, used; /* bytes */
 	uint32_t extents;

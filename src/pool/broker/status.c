@@ -109,6 +109,7 @@ void broker_node_row(struct reef_broker *broker,
 		     struct reef_cursor_out *room)
 {
 	const struct broker_node *live = broker_node_find(broker, node->id);
+	struct reef_state_summary summary;
 	struct reef_row row = {
 		.row = REEF_ROW_NODE,
 		.node =
@@ -124,6 +125,8 @@ void broker_node_row(struct reef_broker *broker,
 			},
 	};
 
+	reef_state_summary(broker->state, &summary);
+	row.node.pool_epoch = summary.pool_epoch;
 	if (live) {
 		row.node.domain = live->domain;
 		row.node.silent_ns = reef_now_ns() - live->heard_ns;

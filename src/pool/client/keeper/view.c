@@ -198,12 +198,25 @@ struct client_node *client_node_find(struct reef_client *client, uint32_t id)
 	return NULL;
 }
 
+/* True if a row tells of what was before: view.h, (3). */
+static bool is_late(const struct client_node *node,
+		    const struct reef_row_node *row)
+{
+	if (row->pool_epoch != node->pool_epoch)
+		return row->pool_epoch < node->pool_epoch;
+	return row->incarnation != node->incarnation &&
+	       row->state == REEF_NODE_DEAD;
+}
+
 static int apply_node(struct reef_client *client,
 		      const struct reef_row_node *row)
 {
 	struct client_node *node = client_node_find(client, row->number);
-	char *addresses = malloc((size_t)row->addresses.size + 1);
+	char *addresses;
 
+	if (node && is_late(node, row))
+		return 0;
+	addresses = malloc((size_t)row->addresses.size + 1);
 	if (!addresses)
 		return -ENOMEM;
 	if (row->addresses.size)
@@ -225,6 +238,7 @@ static int apply_node(struct reef_client *client,
 		node->incarnation = row->incarnation;
 		client_settled(client, node, node->hellos);
 	}
+	node->pool_epoch = row->pool_epoch;
 	node->domain = row->domain;
 	free(node->addresses);
 	node->addresses = addresses;

@@ -7,6 +7,10 @@
  *     until CLIENT_REMOVED_KEPT others were, so that a row which comes late
  *     does not bring it back. Should one do so all the same, its node refuses
  *     accesses, and then all rows are asked for (touch.c).
+ * (3) What is known of a node is never replaced by what was before. Its lives
+ *     have no order of their own; but each ends with a new pool epoch, and the
+ *     next one begins after that. So a row of an older pool epoch is late, and
+ *     so is one of another life that is DEAD in this one.
  *
  * Thread: the keeper's; a field marked [l] is changed by the keeper under the
  * client's lock and read by anyone under it. */
@@ -21,6 +25,7 @@
 struct client_node { /* [k] */
 	uint32_t id;
 	uint64_t incarnation, domain;
+	uint64_t pool_epoch; /* of the row that this is from */
 	char *addresses;
 	struct reef_peer *peer; /* NULL: no link */
 	struct reef_link *link; /* of peer, also when it is down */

@@ -418,8 +418,7 @@ static void state_large_extents_take_several_ordinals(void **state)
 		      .ordinal = 6, .node = 1, .size = MIB));
 }
 
-/* When a space has had all ordinals, those of extents that are gone are used
- * again, beginning behind the youngest extent. */
+/* Those of extents that are gone, beginning behind the youngest extent. */
 static void state_ordinals_are_used_again_at_last(void **state)
 {
 	const uint64_t size = REEF_EXTENT_SIZE_MAX, each = 64;
@@ -442,8 +441,7 @@ static void state_ordinals_are_used_again_at_last(void **state)
 	assert_int_equal(ordinal, 10 * each);
 }
 
-/* Numbers of users, nodes, spaces and extents are not used again: the last one
- * is refused. */
+/* Numbers are not used again: the last one is refused. */
 static void state_numbers_end_with_a_refusal(void **state)
 {
 	static const uint32_t few[] = {2, 2, 2, 2};

@@ -54,6 +54,55 @@ static bool allows_more(uint8_t rights, uint8_t than)
 	       (rights & REEF_RIGHT_WRITE && !(than & REEF_RIGHT_WRITE));
 }
 
+/* Forget a space that is gone and that no handle has open. If fibers are using
+ * spaces just now, it stays until the next one is closed. */
+static void forget_space(struct reef_client *client, struct client_space *space)
+{
+	struct client_space **at;
+	bool forget;
+
+	pthread_mutex_lock(&client->lock);
+	forget = !space->refs && !client->users &&
+		 !client_view_forget_extents(client, space);
+	for (at = &client->spaces; forget && *at != space; at = &(*at)->next)
+		;
+	if (forget)
+		*at = space->next;
+	pthread_mutex_unlock(&client->lock);
+	if (forget)
+		client_space_free(space);
+}
+
+/* Give a reference back. With the last one a scratch space ends, as nobody can
+ * find it again. Other spaces stay open, with their heaps, until the session
+ * ends. */
+static int release_space(struct reef_client *client, struct client_space *space)
+{
+	struct reef_body body = {.ask.space_drop.space = space->id};
+	struct client_space *next;
+	bool unused;
+	int rc = 0;
+
+	pthread_mutex_lock(&client->lock);
+	unused = !--space->refs;
+	pthread_mutex_unlock(&client->lock);
+	if (!unused || !(space->scratch || space->gone))
+		return 0;
+	if (!space->gone) {
+		client->users++;
+		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
+				 NULL, client_patience_ns(client));
+		client_view_lose_space(client, space);
+		client->users--;
+	}
+	for (space = client->spaces; space; space = next) {
+		next = space->next;
+		if (space->gone)
+			forget_space(client, space);
+	}
+	return rc;
+}
+
 /* Take in the answer that opens a space. */
 static int note_opened(struct reef_client *client, struct client_open_job *job,
 		       const struct reef_answer *answer)
@@ -126,6 +175,11 @@ static int run_open(struct reef_client *client, struct client_job *base)
 	if (!rc && client->view_epoch != view_epoch)
 		rc = client_view_refresh(client, job->space,
 					 client_patience_ns(client));
+	/* Whoever asked has no space, and so nothing to give back. */
+	if (rc && job->space) {
+		(void)release_space(client, job->space);
+		job->space = NULL;
+	}
 	return rc;
 }
 
@@ -146,54 +200,11 @@ const struct client_job_ops client_open_ops = {
 
 /* --- close --- */
 
-/* Forget a space that is gone and that no handle has open. If fibers are using
- * spaces just now, it stays until the next one is closed. */
-static void forget_space(struct reef_client *client, struct client_space *space)
-{
-	struct client_space **at;
-	bool forget;
-
-	pthread_mutex_lock(&client->lock);
-	forget = !space->refs && !client->users &&
-		 !client_view_forget_extents(client, space);
-	for (at = &client->spaces; forget && *at != space; at = &(*at)->next)
-		;
-	if (forget)
-		*at = space->next;
-	pthread_mutex_unlock(&client->lock);
-	if (forget)
-		client_space_free(space);
-}
-
 /* A handle has closed a scratch space, or one that is gone, and its reference
- * is the job's now. With the last reference a scratch space ends, as nobody can
- * find it again. Other spaces stay open, with their heaps, until the session
- * ends. */
+ * is the job's now. */
 static int run_close(struct reef_client *client, struct client_job *base)
 {
-	struct client_space *space = space_job_of(base)->space, *next;
-	struct reef_body body = {.ask.space_drop.space = space->id};
-	bool unused;
-	int rc = 0;
-
-	pthread_mutex_lock(&client->lock);
-	unused = !--space->refs;
-	pthread_mutex_unlock(&client->lock);
-	if (!unused)
-		return 0;
-	if (!space->gone) {
-		client->users++;
-		rc = client_call(client, REEF_POOL_SPACE_DROP, true, &body,
-				 NULL, client_patience_ns(client));
-		client_view_lose_space(client, space);
-		client->users--;
-	}
-	for (space = client->spaces; space; space = next) {
-		next = space->next;
-		if (space->gone)
-			forget_space(client, space);
-	}
-	return rc;
+	return release_space(client, space_job_of(base)->space);
 }
 
 const struct client_job_ops client_close_ops = {

@@ -1,5 +1,5 @@
 /* test_client_view.c - what a client believes of the rows that it is told:
- * (3) of keeper/view.h. */
+ * (3) of keeper/view.h; and what it keeps of a space that it could not open. */
 #include "fixture/pool_world.h"
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/view.h"
@@ -85,10 +85,87 @@ static void client_view_late_row_brings_no_life_back(void **state)
 	pool_finish(&pool);
 }
 
+/* --- a space that could not be opened --- */
+
+/* One pool at a time: what happens at the batches of an open. */
+static struct {
+	bool is_counting;
+	uint32_t posts, cut_at;
+	bool is_cut;
+} opening;
+
+/* A pool epoch is taken in while the broker is asked, so the space has to be
+ * refreshed; and the broker is out of reach from some batch on. */
+static void disturb_open(struct member *member, bool is_posted)
+{
+	if (!opening.is_counting || is_posted)
+		return;
+	opening.posts++;
+	if (opening.posts == 1)
+		member->client->view_epoch++;
+	if (opening.posts == opening.cut_at) {
+		opening.is_cut = true;
+		reef_sim_partition(member->host, member->pool->host, true);
+	}
+}
+
+static int opens_in_vain(struct member *member)
+{
+	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const char *name = member->pool->note[0] ? NULL : "other";
+	struct client_space *known;
+	struct reef_space *space;
+	uint64_t refs = 0;
+	int rc;
+
+	TRY(member_space(member, &space));
+	opening.is_counting = true;
+	rc = reef_space_open(member->reef, name, name ? &options : NULL,
+			     &space);
+	opening.is_counting = false;
+	reef_sim_partition(member->host, member->pool->host, false);
+	for (known = member->client->spaces; known; known = known->next)
+		refs += known->refs;
+	WANT(refs == 1 + !rc);
+	member->pool->note[1] = rc != 0;
+	return 0;
+}
+
+static void run_openings(bool scratch)
+{
+	uint32_t failures = 0, at = 0;
+
+	do {
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.patience_ns = 100 * MILLISECOND,
+			.posts = disturb_open,
+			.note[0] = scratch,
+		};
+
+		memset(&opening, 0, sizeof(opening));
+		opening.cut_at = ++at;
+		pool_start(&pool, at);
+		pool_add(&pool, opens_in_vain);
+		pool_finish(&pool);
+		failures += pool.note[1] != 0;
+	} while (opening.is_cut);
+	print_message("%u of %u failed\n", failures, at);
+	assert_true(failures > 1);
+}
+
+static void client_view_open_in_vain_keeps_nothing(void **state)
+{
+	(void)state;
+	run_openings(false);
+	run_openings(true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_view_late_row_brings_no_life_back),
+		cmocka_unit_test(client_view_open_in_vain_keeps_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <reef/error.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,6 +369,23 @@ int reef_memory_create(const struct reef_memory_options *options,
 	return 0;
 }
 
+int reef_memory_copy(const struct reef_memory_options *options,
+		     const struct reef_memory *from, struct reef_memory **out)
+{
+	struct reef_memory *memory;
+	int rc = reef_memory_create(options, &memory);
+
+	if (rc)
+		return rc;
+	if (memory->size != from->size) {
+		reef_memory_destroy(memory);
+		return -EINVAL;
+	}
+	memcpy(memory->base, from->base, from->size);
+	*out = memory;
+	return 0;
+}
+
 void reef_memory_destroy(struct reef_memory *memory)
 {
 	struct owned_memory *owned = (struct owned_memory *)memory;
@@ -377,6 +395,15 @@ void reef_memory_destroy(struct reef_memory *memory)
 	/* In a forked child something else may lie at that address by now. */
 	if (owned->owner == getpid())
 		munmap(memory->base, memory->size);
+	/* (7): where there is a seal against writing nobody can, nor has to. */
+	if (atomic_load(&memory->passed) &&
+	    memory->backing == REEF_BACKING_MEMFD && owned->owner == getpid() &&
+	    fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		      (off_t)memory->size) &&
+	    !memory->read_only)
+		reef_log(REEF_LOG_WARNING, "memory",
+			 "pages stay with whoever has a descriptor: %s",
+			 reef_error_name(-errno));
 	if (memory->fd >= 0)
 		close(memory->fd);
 	free(memory->flushed);

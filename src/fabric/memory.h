@@ -17,7 +17,11 @@
  *     A memfd then has a seal that no descriptor to it can be written or mapped
  *     writable any more, whoever has one; only the owner's mapping stays.
  * (6) A reader is a descriptor to it that was opened for reading: what is
- * mapped from it cannot be made writable, but for (1).
+ *     mapped from it cannot be made writable, but for (1).
+ * (7) Who was passed a descriptor can keep it, and what is mapped from it, for
+ *     as long as it likes. `passed` says that another process was; from such a
+ *     one what is here is safe in fresh memory only (reef_memory_copy). When a
+ *     memfd is destroyed its pages go, whoever has a descriptor.
  *
  * Thread: any; destroyed when no region uses it. */
 #ifndef REEF_FABRIC_MEMORY_H
@@ -51,6 +55,7 @@ struct reef_memory {
 	bool durable;
 	bool huge; /* all of it is in pages of the reserved kind */
 	bool read_only;
+	_Atomic bool passed; /* (7) */
 	enum reef_backing backing;
 	uint8_t *flushed; /* SIMULATED, durable: what power would leave */
 };
@@ -62,6 +67,12 @@ struct reef_memory {
 int reef_memory_create(const struct reef_memory_options *options,
 		       struct reef_memory **out);
 void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
+
+/* Take memory as the options say and copy into it what is in `from`, which has
+ * its size and which nobody changes meanwhile. Caller owns *out.  Errors as
+ * reef_memory_create.  -EINVAL: another size. */
+int reef_memory_copy(const struct reef_memory_options *options,
+		     const struct reef_memory *from, struct reef_memory **out);
 
 /* Open a reader (6), which the caller closes. Returns the descriptor, or
  * -errno.  -EINVAL: the memory has none. */

@@ -27,6 +27,9 @@
 /* Bits of node_drain.flags and of setting.flags. */
 #define REEF_POOL_DRAIN_STOP 1u	  /* take the drain back */
 #define REEF_POOL_SETTING_READ 1u /* only tell the value */
+/* Bits of extent_close.flags: what was there goes into fresh memory, if another
+ * process may still have the old one mapped. */
+#define REEF_POOL_FRESH 1u
 
 /* The keys of an extent at its node, by door: whoever may write it attaches by
  * one of the first, whoever may only read it by one of the second. */
@@ -191,6 +194,7 @@ union reef_ask {
 	} extent_drop;
 	struct {
 		uint32_t extent;
+		uint32_t flags;
 	} extent_close;
 	struct {
 		uint32_t extent;

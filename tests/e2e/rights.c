@@ -8,8 +8,8 @@
  *   the library, nor behind its back in what it has mapped. Then open the space
  *   with $RIGHTS_MORE as well, if that is set, and change something.
  * keep: map what is mapped of the space once more, where the library does not
- *   know of it; at SIGTERM write there, behind its back, wherever the block's
- *   word is seen. The library is not called in between.
+ *   know of it; at SIGTERM write all over it, and tell how often the block's
+ *   word was there. The library is not called in between.
  *
  * The pool is $REEF_POOL, the token $RIGHTS_TOKEN. Prints lines of words; ends
  * with 0, or 1 after what was not expected, which it prints. */
@@ -28,7 +28,7 @@
 #define KEYS 300u
 #define WORD UINT64_C(0x5245454652494748)
 #define MAPPINGS_MAX 64
-#define EXTENT_MIN (1u << 20) /* smaller mappings are the broker's table */
+#define EXTENT_MIN (1u << 20)
 
 struct program {
 	struct reef *reef;
@@ -223,19 +223,21 @@ struct mapping {
 	size_t size;
 };
 
-/* Find what this process has mapped of extents; returns how many. */
-static int find_mappings(struct mapping found[MAPPINGS_MAX])
+/* Find what this process has mapped of extents, with these permissions; returns
+ * how many. The broker's table is among what it may read. */
+static int find_mappings(const char *wanted, struct mapping found[MAPPINGS_MAX])
 {
 	FILE *file = fopen("/proc/self/maps", "re");
 	uintptr_t from, to;
-	char line[512];
+	char line[512], allowed[5];
 	int count = 0;
 
 	while (file && count < MAPPINGS_MAX &&
 	       fgets(line, sizeof(line), file)) {
 		if (!strstr(line, "/memfd:reef (deleted)") ||
-		    sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2 ||
-		    to - from < EXTENT_MIN)
+		    sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to,
+			   allowed) != 3 ||
+		    strcmp(allowed, wanted) || to - from < EXTENT_MIN)
 			continue;
 		found[count].base = (uint8_t *)from;
 		found[count++].size = to - from;
@@ -248,12 +250,14 @@ static int find_mappings(struct mapping found[MAPPINGS_MAX])
 static void pry_open(struct program *program)
 {
 	struct mapping found[MAPPINGS_MAX];
-	int count = find_mappings(found);
+	int count = find_mappings("r--s", found);
 
 	for (int i = 0; i < count; i++)
 		if (!mprotect(found[i].base, found[i].size,
 			      PROT_READ | PROT_WRITE))
 			want(program, "mprotect", 0, -EACCES);
+	if (find_mappings("rw-s", found))
+		want(program, "mapping", 0, -EACCES);
 	printf("pried %d\n", count);
 }
 
@@ -282,7 +286,7 @@ static void read_all(struct program *program, const char *space)
 static void keep(struct program *program)
 {
 	struct mapping found[MAPPINGS_MAX];
-	int count = find_mappings(found);
+	int count = find_mappings("rw-s", found);
 	unsigned long seen = 0;
 
 	for (int i = 0; i < count; i++) {
@@ -300,13 +304,11 @@ static void keep(struct program *program)
 		uint64_t *words = (uint64_t *)(void *)found[i].base;
 
 		for (size_t at = 0; at < found[i].size / 8; at++) {
-			if (words[at] != WORD)
-				continue;
+			seen += words[at] == WORD;
 			words[at] = ~WORD;
-			seen++;
 		}
 	}
-	printf("scribbled %lu\n", seen);
+	printf("saw %lu\n", seen);
 }
 
 int main(int argc, char **argv)

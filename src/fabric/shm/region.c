@@ -175,6 +175,8 @@ int shm_on_attach(struct shm_link *link, const struct reef_frame *frame)
 		fd = describe_region(region, attached.key, &attached, &opened);
 	if (fd < 0 && !attached.status)
 		attached.status = fd;
+	if (fd >= 0 && !link->peer->self)
+		atomic_store(&region->region.memory->passed, true);
 	rc = send_attached(link, frame->tag, &attached, fd);
 	if (opened && fd >= 0)
 		close(fd);

@@ -15,6 +15,13 @@
  * (2) A mapping cannot be revoked, so a node lets in only processes that it may
  *     kill: a fence is SIGKILL through a pidfd, confirmed when the pidfd is
  *     readable (peer.c). Everybody else must use tcp.
+ *     A process that passed a descriptor on before it died has left it to
+ *     others. That takes one that means harm: a mapping does not follow a
+ *     fork, and what was passed to it is closed as soon as it is mapped. What
+ *     such a one was allowed is taken from it and from its heirs when the
+ *     memory's owner moves what is there into fresh memory (memory.h, 7), as
+ *     nodes do after a revocation. A fence does not do that: it takes no right
+ *     away, and would hold up everybody else, for each process that dies.
  * (3) Death is the pidfd's word: a forked child can keep a socket open.
  * (4) A client unmaps before it closes its socket; so a node that reads the end
  *     of a socket, or sees the process dead, knows the memory unused. A link

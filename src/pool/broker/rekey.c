@@ -2,11 +2,13 @@
  *
  * (1) Every extent of the space is withdrawn from everybody at its node, and
  *     exposed anew under new keys, which only those learn who may still open
- *     the space. Data stays where it is, and so does the extent's epoch.
+ *     the space. Data stays at its node, but where a process may have kept
+ *     what it had mapped, in other memory (node/extent.c, 5); the extent's
+ *     epoch stays, too.
  * (2) The revocation is answered when that is done. If the broker dies before,
  *     its repetition does it (again).
- * (3) What is on the move, or closed by somebody else, comes back under new
- *     keys by itself; that is waited for.
+ * (3) What is on the move, or closed by somebody else, is waited for. If it has
+ *     moved it has other memory and other keys; else it is done then.
  * (4) A holder that does not let go is waited for until it does, or is fenced.
  */
 #include "pool/broker/lending.h"
@@ -29,7 +31,10 @@ static bool is_on_node(struct reef_broker *broker, uint32_t number,
 static int rekey_open_extent(struct reef_broker *broker, uint32_t number,
 			     uint32_t node)
 {
-	struct reef_body body = {.ask.extent_close.extent = number};
+	struct reef_body body = {
+		.ask.extent_close = {.extent = number,
+				     .flags = REEF_POOL_FRESH},
+	};
 	struct broker_extent *told;
 	uint64_t pause_ns = 0;
 	bool done = false;
@@ -59,7 +64,8 @@ static int rekey_extent(struct reef_broker *broker, uint32_t number)
 	const struct reef_state_extent *extent;
 	struct broker_extent *told;
 	struct broker_node *node;
-	bool was_closed = false;
+	uint32_t epoch = 0;
+	bool away;
 	int rc;
 
 	for (;;) {
@@ -67,12 +73,13 @@ static int rekey_extent(struct reef_broker *broker, uint32_t number)
 		told = broker_extent_find(broker, number);
 		if (!extent || reef_extent_is_lost(extent->state))
 			return 0;
-		if (extent->state == REEF_EXTENT_MOVING ||
-		    (told && told->closed)) {
-			was_closed = true;
-		} else if (was_closed) {
-			return 0;
-		} else if (told && !broker_extent_is_moving(broker, number)) {
+		if (!epoch)
+			epoch = extent->epoch;
+		away = extent->state == REEF_EXTENT_MOVING ||
+		       (told && told->closed);
+		if (!away && extent->epoch != epoch)
+			return 0; /* it has moved */
+		if (!away && told && !broker_extent_is_moving(broker, number)) {
 			node = broker_node_find(broker, extent->node);
 			if (broker_node_is_ready(node))
 				return rekey_open_extent(broker, number,

@@ -10,6 +10,11 @@
  *     CREATE or PULL that fails leaves nothing.
  * (4) A key is withdrawn, and all its holders are gone, before memory is
  *     offered, opened again or given back. Every exposure has fresh keys.
+ * (5) A CLOSE that asks for fresh memory ends when no other process can have
+ *     what the extent then lies in (memory.h, 7): if one could, all is copied,
+ *     after the keys were withdrawn, and before there are others. So nobody
+ *     changes it meanwhile, and whoever kept a mapping of the old memory reads
+ *     and writes what is nobody's. A death asks for no such thing: shm.h (2).
  *
  *   state     job                      on success     on failure
  *   MAKING    CREATE, PULL             OPEN           GONE
@@ -22,6 +27,7 @@
  * it, and what failed goes on when it is asked for again. */
 #include "pool/node/internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +36,7 @@ struct job {
 	struct node_extent *extent;
 	struct node_source *source; /* PULL; the job's */
 	uint32_t epoch;		    /* REOPEN */
+	bool fresh;		    /* CLOSE */
 };
 
 /* How a job ended. */
@@ -173,12 +180,22 @@ static int make_extent(struct reef_node *node, struct node_extent *extent,
 	return rc;
 }
 
-static int close_extent(struct reef_node *node, struct node_extent *extent)
+/* True if another process may have the extent's memory mapped, though it was
+ * told to let go of it. */
+static bool may_be_kept(const struct node_extent *extent)
+{
+	return extent->memory && atomic_load(&extent->memory->passed);
+}
+
+static int close_extent(struct reef_node *node, struct node_extent *extent,
+			bool fresh)
 {
 	int rc;
 
 	extent->state = NODE_CLOSED;
 	rc = node_withdraw(node, extent, REEF_FOREVER);
+	if (!rc && fresh && may_be_kept(extent))
+		rc = node_memory_renew(node, extent);
 	return rc ? rc : node_expose(node, extent);
 }
 
@@ -218,7 +235,7 @@ static int run_job(struct job *job)
 	case NODE_PULL:
 		return make_extent(node, extent, job->source);
 	case NODE_CLOSE:
-		return close_extent(node, extent);
+		return close_extent(node, extent, job->fresh);
 	case NODE_REOPEN:
 		return reopen_extent(node, extent, job->epoch);
 	case NODE_DROP:
@@ -248,11 +265,12 @@ static int job_main(void *arg)
 	return 0;
 }
 
-/* The job owns `source` from now on, whatever this returns. */
+/* What a job needs to know, of which it owns the source from now on, whatever
+ * this returns. */
 static int start_job(struct reef_node *node, struct node_extent *extent,
-		     enum node_job_kind kind, struct node_source *source,
-		     uint32_t epoch)
+		     enum node_job_kind kind, struct job what)
 {
+	struct node_source *source = what.source;
 	struct job *job = malloc(sizeof(*job));
 	int rc;
 
@@ -261,7 +279,9 @@ static int start_job(struct reef_node *node, struct node_extent *extent,
 		free(source);
 		return -ENOMEM;
 	}
-	*job = (struct job){node, extent, source, epoch};
+	*job = what;
+	job->node = node;
+	job->extent = extent;
 	rc = reef_fiber_spawn(node->sched, job_main, job, NULL);
 	if (rc) {
 		free(source);
@@ -286,8 +306,8 @@ static int start_making(struct reef_node *node,
 		free(source);
 		return rc;
 	}
-	rc = start_job(node, extent, source ? NODE_PULL : NODE_CREATE, source,
-		       0);
+	rc = start_job(node, extent, source ? NODE_PULL : NODE_CREATE,
+		       (struct job){.source = source});
 	if (rc) {
 		forget_extent(node, extent);
 		return rc;
@@ -426,7 +446,7 @@ int node_extent_pull(struct reef_node *node,
 	return create_or_pull(node, &ask->copy, ask, keys);
 }
 
-int node_extent_close(struct reef_node *node, uint32_t number,
+int node_extent_close(struct reef_node *node, uint32_t number, bool fresh,
 		      struct reef_extent_keys *keys)
 {
 	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
@@ -439,10 +459,11 @@ int node_extent_close(struct reef_node *node, uint32_t number,
 		if (!extent)
 			return -ENOENT;
 		if (extent->job == NODE_IDLE && extent->state == NODE_CLOSED &&
-		    extent->exposed)
+		    extent->exposed && !(fresh && may_be_kept(extent)))
 			return copy_keys(extent, keys);
 		if (extent->job == NODE_IDLE)
-			rc = start_job(node, extent, NODE_CLOSE, NULL, 0);
+			rc = start_job(node, extent, NODE_CLOSE,
+				       (struct job){.fresh = fresh});
 		if (!rc)
 			rc = await_job(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_CLOSE)
@@ -470,7 +491,8 @@ int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
 			return copy_keys(extent, keys);
 		}
 		if (extent->job == NODE_IDLE)
-			rc = start_job(node, extent, NODE_REOPEN, NULL, epoch);
+			rc = start_job(node, extent, NODE_REOPEN,
+				       (struct job){.epoch = epoch});
 		if (!rc)
 			rc = await_job(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_REOPEN)
@@ -492,7 +514,8 @@ int node_extent_drop(struct reef_node *node, uint32_t number)
 			return 0;
 		extent->doomed = true;
 		if (extent->job == NODE_IDLE)
-			rc = start_job(node, extent, NODE_DROP, NULL, 0);
+			rc = start_job(node, extent, NODE_DROP,
+				       (struct job){0});
 		if (!rc)
 			rc = await_job(node, extent, until_ns, &outcome);
 		if (!rc && outcome.kind == NODE_DROP)
@@ -526,7 +549,7 @@ void node_withdraw_leaving(struct reef_node *node)
 		/* Keys are withdrawn here, not when the job has its turn, so
 		 * that whoever is let in next finds none of an earlier life. */
 		node_withdraw(node, extent, 0);
-		if (start_job(node, extent, NODE_DROP, NULL, 0))
+		if (start_job(node, extent, NODE_DROP, (struct job){0}))
 			break; /* the next pulse tries again */
 	}
 }

@@ -166,7 +166,7 @@ int node_extent_create(struct reef_node *node,
 int node_extent_pull(struct reef_node *node,
 		     const struct reef_ask_extent_pull *ask,
 		     struct reef_extent_keys *keys);
-int node_extent_close(struct reef_node *node, uint32_t number,
+int node_extent_close(struct reef_node *node, uint32_t number, bool fresh,
 		      struct reef_extent_keys *keys);
 int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
 		       struct reef_extent_keys *keys);
@@ -188,6 +188,9 @@ void node_extents_free(struct reef_node *node);
 int node_memory_take(struct reef_node *node, struct node_extent *extent);
 /* Give an extent's memory back; no region of it may be left. */
 void node_memory_give(struct reef_node *node, struct node_extent *extent);
+/* Put what is in an extent, which nobody can reach, into fresh memory.
+ * -ENOMEM: it stays where it was. */
+int node_memory_renew(struct reef_node *node, struct node_extent *extent);
 /* Expose an extent on every door, or on none, under fresh keys. */
 int node_expose(struct reef_node *node, struct node_extent *extent);
 /* Take every key of an extent back and wait for holders.  -ETIMEDOUT: a holder

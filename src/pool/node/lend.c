@@ -2,7 +2,8 @@
  *
  * (1) node->lent never exceeds the capacity: memory is counted before it is
  *     taken, in whole pages, and until it has gone back to the kernel. So
- *     memory that a holder has not let go of counts.
+ *     memory that a holder has not let go of counts. While an extent goes into
+ *     fresh memory it is there twice, which is not counted: it is lent once.
  * (2) Huge pages are asked for only where they hold nothing but the extent.
  * (3) Taking 64 MiB takes the kernel tens of milliseconds, and giving them back
  *     some, too. A thread of its own does both, so that the node goes on
@@ -27,6 +28,7 @@
 struct errand {
 	const struct reef_memory_options *options; /* NULL: give it back */
 	struct reef_memory *memory;
+	struct reef_memory *from; /* to be copied and given back; or NULL */
 	int result;
 	struct reef_queue *queue; /* of who waits */
 	/* Release, after the result; the partner is the acquire in
@@ -37,11 +39,16 @@ struct errand {
 static void run_errand(struct errand *errand)
 {
 	errand->result = 0;
-	if (errand->options)
+	if (!errand->options)
+		reef_memory_destroy(errand->memory);
+	else if (!errand->from)
 		errand->result =
 			reef_memory_create(errand->options, &errand->memory);
 	else
-		reef_memory_destroy(errand->memory);
+		errand->result = reef_memory_copy(errand->options, errand->from,
+						  &errand->memory);
+	if (errand->from && !errand->result)
+		reef_memory_destroy(errand->from);
 }
 
 static void *errand_thread(void *arg)
@@ -103,15 +110,29 @@ static void run_off_thread(struct reef_node *node, struct errand *errand)
 
 /* --- taking and giving --- */
 
-int node_memory_take(struct reef_node *node, struct node_extent *extent)
+static uint64_t whole_pages(uint64_t size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	struct reef_memory_options options = {
-		.size = extent->size,
+
+	return (size + page - 1) / page * page;
+}
+
+static struct reef_memory_options memory_options(const struct reef_node *node,
+						 uint64_t size)
+{
+	return (struct reef_memory_options){
+		.size = size,
 		.backing = node->options.simulated ? REEF_BACKING_SIMULATED
 						   : REEF_BACKING_MEMFD,
 		.domain = node->domain,
+		.huge_pages = node->options.huge_pages &&
+			      whole_pages(size) % HUGE_PAGE_SIZE == 0,
 	};
+}
+
+int node_memory_take(struct reef_node *node, struct node_extent *extent)
+{
+	struct reef_memory_options options = memory_options(node, extent->size);
 	struct errand errand = {.options = &options};
 	uint64_t whole;
 
@@ -119,13 +140,11 @@ int node_memory_take(struct reef_node *node, struct node_extent *extent)
 		return -EINVAL;
 	if (extent->size > node->options.capacity)
 		return -ENOSPC;
-	whole = (extent->size + page - 1) / page * page;
+	whole = whole_pages(extent->size);
 	if (node->lent > node->options.capacity ||
 	    whole > node->options.capacity - node->lent)
 		return -ENOSPC;
 	node->lent += whole; /* (1): before anything that lets others run */
-	options.huge_pages =
-		node->options.huge_pages && whole % HUGE_PAGE_SIZE == 0;
 	if (node->spare && node->spare->size == whole) {
 		errand.memory = node->spare; /* mutant NODE_DIRTY */
 		node->spare = NULL;
@@ -138,6 +157,28 @@ int node_memory_take(struct reef_node *node, struct node_extent *extent)
 	}
 	reef_assert(errand.memory->size == whole);
 	extent->memory = errand.memory;
+	if (extent->memory->huge)
+		node->huge += whole;
+	return 0;
+}
+
+int node_memory_renew(struct reef_node *node, struct node_extent *extent)
+{
+	struct reef_memory_options options = memory_options(node, extent->size);
+	struct errand errand = {.options = &options, .from = extent->memory};
+	uint64_t whole = extent->memory->size;
+	bool huge = extent->memory->huge;
+
+	run_off_thread(node, &errand);
+	if (errand.result) {
+		reef_log(REEF_LOG_WARNING, "node",
+			 "no fresh memory for extent %u: %s", extent->number,
+			 reef_error_name(errand.result));
+		return errand.result;
+	}
+	extent->memory = errand.memory;
+	if (huge)
+		node->huge -= whole;
 	if (extent->memory->huge)
 		node->huge += whole;
 	return 0;

@@ -6,7 +6,9 @@
  * (3) It obeys only the highest broker epoch it has seen.
  * (4) FENCE is confirmed when every fabric it serves has confirmed it.
  * (5) An extent's memory is taken fresh and zero, and goes back to the kernel;
- *     it never passes from one extent to another. Keys are never reused.
+ *     it never passes from one extent to another. Keys are never reused. After
+ *     a revocation what is in it goes into fresh memory, if a process could
+ *     have kept the old one mapped; for that moment it is there twice.
  * (6) A key is withdrawn before memory goes: holders acknowledged, or were
  *     fenced, or have no link any more.
  * (7) A node that was taken for dead comes back as another incarnation: it

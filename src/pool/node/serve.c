@@ -232,7 +232,9 @@ static int handle_request(void *context, const struct reef_request *request,
 	case REEF_POOL_EXTENT_DROP:
 		return node_extent_drop(node, ask->extent_drop.extent);
 	case REEF_POOL_EXTENT_CLOSE:
-		return node_extent_close(node, ask->extent_close.extent, keys);
+		return node_extent_close(
+			node, ask->extent_close.extent,
+			ask->extent_close.flags & REEF_POOL_FRESH, keys);
 	case REEF_POOL_EXTENT_REOPEN:
 		return node_extent_reopen(node, ask->extent_reopen.extent,
 					  ask->extent_reopen.epoch, keys);

@@ -343,6 +343,42 @@ static void memory_reader_cannot_write(void **state)
 	reef_memory_destroy(memory);
 }
 
+/* What somebody kept is not what the copy is, and is empty once the memory that
+ * it was passed from is destroyed. */
+static void memory_copy_is_out_of_reach(void **state)
+{
+	struct reef_memory_options options = {.size = 1 << 20};
+	struct reef_memory_options smaller = {.size = 4096};
+	struct reef_memory *memory, *copy;
+	struct stat stat;
+	uint8_t *kept;
+	int fd;
+
+	(void)state;
+	assert_int_equal(reef_memory_create(&options, &memory), 0);
+	assert_false(memory->passed);
+	memset(memory->base, 5, memory->size);
+	fd = dup(memory->fd);
+	kept = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(kept, MAP_FAILED);
+	memory->passed = true;
+	assert_int_equal(reef_memory_copy(&smaller, memory, &copy), -EINVAL);
+	assert_int_equal(reef_memory_copy(&options, memory, &copy), 0);
+	assert_false(copy->passed);
+	assert_int_equal(kept[0], 5);
+	memset(kept, 6, 1 << 20);
+	assert_int_equal(((uint8_t *)copy->base)[0], 5);
+	assert_memory_equal(copy->base, (uint8_t *)copy->base + 1,
+			    copy->size - 1);
+	reef_memory_destroy(memory);
+	assert_int_equal(fstat(fd, &stat), 0);
+	assert_int_equal(stat.st_blocks, 0);
+	assert_int_equal(kept[0], 0);
+	munmap(kept, 1 << 20);
+	close(fd);
+	reef_memory_destroy(copy);
+}
+
 static void make_directory(char *directory, size_t size)
 {
 	snprintf(directory, size, "/tmp/reef-test-memory-XXXXXX");
@@ -493,6 +529,7 @@ int main(void)
 		cmocka_unit_test(
 			memory_read_only_memfd_is_written_by_its_owner_only),
 		cmocka_unit_test(memory_reader_cannot_write),
+		cmocka_unit_test(memory_copy_is_out_of_reach),
 		cmocka_unit_test(memory_file_flushed_survives_reopening),
 		cmocka_unit_test(memory_file_that_is_no_file_is_refused),
 		cmocka_unit_test(memory_dax_without_device_is_refused),

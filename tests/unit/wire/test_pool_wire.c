@@ -335,7 +335,7 @@ static const struct golden {
 	ASK(EXTENT_CREATE, "4448",
 	    .extent_create = {.extent = 1, .space = 2, .epoch = 3, .size = 4}),
 	ASK(EXTENT_DROP, "4", .extent_drop = {.extent = 1}),
-	ASK(EXTENT_CLOSE, "4", .extent_close = {.extent = 1}),
+	ASK(EXTENT_CLOSE, "44", .extent_close = {.extent = 1, .flags = 2}),
 	ASK(EXTENT_REOPEN, "44", .extent_reopen = {.extent = 1, .epoch = 2}),
 	ASK(EXTENT_PULL, "44488tk",
 	    .extent_pull =

@@ -355,6 +355,75 @@ static void broker_move_target_that_refuses_another_is_asked(void **state)
 	}
 }
 
+/* --- revoked meanwhile --- */
+
+/* Note that the memory behind every key that the rows tell was told of. */
+static int note_told(struct story *story)
+{
+	struct stub_extent *extent;
+
+	TRY(refresh(story));
+	for (uint32_t i = 0; i < story->found; i++) {
+		extent = stub_pool_behind(&story->pool, story->rows[i].keys[0]);
+		if (story->rows[i].keys[0] && extent)
+			extent->fresh = false;
+	}
+	return 0;
+}
+
+/* Whatever moves meanwhile, or is called back: what was told of is in other
+ * memory afterwards. */
+static int revoke(struct story *story)
+{
+	struct reef_body body = {.ask.space_revoke.space = story->space};
+	struct reef_row_extent *row;
+	struct stub_extent *extent;
+	struct stub *stub;
+
+	TRY(driver_do(&story->pool.owner, REEF_POOL_SPACE_REVOKE, &body, NULL));
+	TRY(refresh(story));
+	for (uint32_t i = 0; i < story->found; i++) {
+		row = &story->rows[i];
+		stub = stub_pool_stub(&story->pool, row->node);
+		extent = stub && stub->life ? stub_find(stub->life, row->number)
+					    : NULL;
+		WANT(!extent || extent->epoch != row->epoch || extent->fresh);
+	}
+	return 0;
+}
+
+/* Moves that are called off again and again, while the space is revoked. */
+static int revoked_on_the_way(struct stub_pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	bool moving = false;
+
+	TRY(stub_pool_ready(pool, 2));
+	TRY(make_all(story));
+	TRY(note_told(story));
+	pool->stubs[1].refuses_pull = -ENOMEM;
+	TRY(drain(story, pool->stubs[0].life->id, false));
+	while (!moving) {
+		TRY(reef_sleep(MILLISECOND / 4));
+		TRY(refresh(story));
+		for (uint32_t i = 0; i < story->found; i++)
+			moving |= story->rows[i].state == REEF_EXTENT_MOVING;
+	}
+	return revoke(story);
+}
+
+static void broker_move_called_off_is_revoked_all_the_same(void **state)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 10); seed++) {
+		struct story story = {0};
+
+		stub_pool_start(&story.pool, seed, revoked_on_the_way);
+		for (int i = 0; i < 2; i++)
+			stub_pool_add(&story.pool, 64 * MIB);
+		assert_int_equal(stub_pool_finish(&story.pool), 0);
+	}
+}
+
 /* --- anything at any moment --- */
 
 static int kill_stub(struct story *story, struct stub *stub)
@@ -385,9 +454,8 @@ static int disturb(struct story *story, struct reef_random *random)
 		reef_sim_host_resume(pool->broker_host);
 		return rc;
 	case 1:
-		body.ask.space_revoke.space = story->space;
-		rc = driver_do(owner, REEF_POOL_SPACE_REVOKE, &body, NULL);
-		return rc;
+		rc = note_told(story);
+		return rc ? rc : revoke(story);
 	case 2:
 		body.ask.space_drop.space = story->other;
 		if (!story->other)
@@ -560,6 +628,8 @@ int main(void)
 		cmocka_unit_test(broker_move_copy_of_what_died_goes),
 		cmocka_unit_test(
 			broker_move_target_that_refuses_another_is_asked),
+		cmocka_unit_test(
+			broker_move_called_off_is_revoked_all_the_same),
 		cmocka_unit_test(broker_move_any_crash_loses_no_write),
 		cmocka_unit_test(broker_move_dead_nodes_lose_only_theirs),
 		cmocka_unit_test(broker_move_mutant_early_move_is_found),

@@ -177,8 +177,10 @@ static int revokes(struct stub_pool *pool)
 	TRY(open_with(guest, &open));
 	TRY(driver_extents(guest, space, before, 8, &found));
 	WANT(found == 8);
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 8; i++) {
 		stub_pool_behind(pool, before[i].keys[0])->value = 100 + i;
+		stub_pool_behind(pool, before[i].keys[0])->fresh = false;
+	}
 	revoke.ask.space_revoke.space = space;
 	extents.ask.space_extents.space = space;
 	if (crash) {
@@ -208,6 +210,7 @@ static int revokes(struct stub_pool *pool)
 		WANT(after[i].state == REEF_EXTENT_LIVE);
 		WANT(stub_pool_behind(pool, after[i].keys[0])->value ==
 		     100 + (uint64_t)i);
+		WANT(stub_pool_behind(pool, after[i].keys[0])->fresh);
 	}
 	TRY(make_token(pool, space, REEF_RIGHT_READ, &open));
 	return open_with(guest, &open);

@@ -3,6 +3,7 @@
  *
  * Children are forked before this process opens a fabric, and are killed by
  * their pids when the test ends. */
+#include "fabric/provider.h"
 #include "fixture/node_world.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -229,11 +231,81 @@ static void node_process_new_life_counts_what_is_mapped(void **state)
 	play(&actors, script_new_life);
 }
 
+/* A second mapping of what a borrower has mapped, which nobody knows of. */
+static uint64_t *keep_mapping(const struct borrower *client)
+{
+	void *kept = mremap(client->remote->base, 0, 4096, MREMAP_MAYMOVE);
+
+	return kept == MAP_FAILED ? NULL : kept;
+}
+
+static int close_fresh(struct node_world *world, uint64_t *keys)
+{
+	struct reef_body body = {
+		.ask.extent_close = {.extent = 1, .flags = REEF_POOL_FRESH},
+	};
+
+	return ask(world, 0, REEF_POOL_EXTENT_CLOSE, &body, keys);
+}
+
+/* What was told to leave, and what was fenced, reaches nothing any more, even
+ * if it kept what it had mapped; and all that was there is there. */
+static int script_fresh(struct node_world *world)
+{
+	struct actors *actors = (struct actors *)world;
+	uint64_t keys[REEF_DOORS_MAX], offer[REEF_DOORS_MAX], value;
+	uint64_t again[REEF_DOORS_MAX], *kept;
+	struct borrower client;
+
+	WANT(!ask_create(world, 0, 1, CAPACITY, keys));
+	WANT(!borrower_open_over(world, 0, SESSION(1), "shm", &client));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_put(&client, CAPACITY - 8, 7));
+	kept = keep_mapping(&client);
+	WANT(kept);
+	WANT(!hold_and_stop(actors, "shm", keys));
+	WANT(close_fresh(world, offer) == -ETIMEDOUT);
+	WANT(*kept == 1);
+	WANT(!ask_fence(world, 0, HOLDER));
+	WANT(!close_fresh(world, offer));
+	*kept = 99;
+	/* Nobody was passed the new memory, so it stays. */
+	WANT(!close_fresh(world, again));
+	WANT(!memcmp(offer, again, sizeof(offer)));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_REOPEN, 1, keys));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_get(&client, 0, &value) && value == 1);
+	WANT(!borrower_get(&client, CAPACITY - 8, &value) && value == 7);
+	WANT(!borrower_put(&client, 0, 5));
+	WANT(*kept == 99);
+	WANT(ask_create(world, 0, 2, 4096, NULL) == -ENOSPC);
+	munmap(kept, 4096);
+	/* Who does not ask for it does not pay for it. */
+	kept = keep_mapping(&client);
+	WANT(kept);
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_CLOSE, 1, NULL));
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_REOPEN, 1, keys));
+	WANT(!borrower_attach(&client, keys));
+	WANT(!borrower_put(&client, 0, 6));
+	WANT(*kept == 6);
+	munmap(kept, 4096);
+	borrower_close(&client);
+	return 0;
+}
+
+static void node_process_fresh_memory_is_out_of_reach(void **state)
+{
+	static struct actors actors;
+
+	play(&actors, script_fresh);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(node_process_stopped_holder_ends_by_fence),
 		cmocka_unit_test(node_process_new_life_counts_what_is_mapped),
+		cmocka_unit_test(node_process_fresh_memory_is_out_of_reach),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,21 @@ static const char usage[] =
 	"nothing itself.\n`reef up` has one already. Ctrl-C stops it; what was "
 	"asked is answered first.\n";
 
+static enum redis_tls_clients tls_clients(enum reef_client_certs certs)
+{
+	switch (certs) {
+	case REEF_CLIENT_CERTS_NO:
+		return REDIS_TLS_CLIENTS_NO;
+	case REEF_CLIENT_CERTS_OPTIONAL:
+		return REDIS_TLS_CLIENTS_OPTIONAL;
+	case REEF_CLIENT_CERTS_REQUIRED:
+		return REDIS_TLS_CLIENTS_REQUIRED;
+	case REEF_CLIENT_CERTS_AUTO:
+		break;
+	}
+	return REDIS_TLS_CLIENTS_AUTO;
+}
+
 static struct redis_door_options
 door_options(const struct reef_settings *settings)
 {
@@ -34,6 +49,11 @@ door_options(const struct reef_settings *settings)
 		.pool_tls = settings->tls,
 		.space = redis->space,
 		.listen = redis->listen,
+		.listen_tls = redis->listen_tls,
+		.tls = {.certificate = redis->certificate,
+			.key = redis->key,
+			.authorities = redis->authorities,
+			.clients = tls_clients(redis->client_certs)},
 		.unix_path = redis->unix_path,
 		.password_file = redis->password_file,
 		.threads = redis->threads,
@@ -132,6 +152,9 @@ static void print_start(const struct redis_door *door)
 	}
 	if (info.port)
 		printf("\n  redis-cli -p %u\n", info.port);
+	else if (info.tls_port)
+		printf("\n  redis-cli -p %u --tls --cacert FILE\n",
+		       info.tls_port);
 	printf("\nCtrl-C stops it; what it serves stays in the pool.\n");
 	fflush(stdout);
 }

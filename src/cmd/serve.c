@@ -128,7 +128,7 @@ static void print_node(const struct server *server)
  * to the socket. */
 static void print_redis_use(const struct server *server)
 {
-	char first[CHILD_LINE_SIZE], use[CHILD_LINE_SIZE + 16];
+	char first[CHILD_LINE_SIZE], use[CHILD_LINE_SIZE + 32];
 	const char *port;
 
 	if (!server->with_redis || !server->redis.is_ready)
@@ -136,7 +136,8 @@ static void print_redis_use(const struct server *server)
 	snprintf(first, sizeof(first), "%.*s",
 		 (int)strcspn(server->redis.line, " "), server->redis.line);
 	port = first[0] == '/' ? NULL : strrchr(first, ':');
-	snprintf(use, sizeof(use), "redis-cli %s %s", port ? "-p" : "-s",
+	snprintf(use, sizeof(use), "redis-cli %s%s %s",
+		 strncmp(first, "tls:", 4) ? "" : "--tls ", port ? "-p" : "-s",
 		 port ? port + 1 : first);
 	printf("  %-30s and any other client of Redis\n", use);
 }
@@ -318,7 +319,7 @@ static int report_refused(const struct server *server)
 static bool is_redis_setting(uint32_t setting)
 {
 	return setting >= REEF_SET_REDIS_LISTEN &&
-	       setting <= REEF_SET_REDIS_OUTPUT_MAX;
+	       setting <= REEF_SET_REDIS_MEMORY_MAX;
 }
 
 /* Fill in the words of a child's command line. They hold every setting that it

@@ -6,6 +6,7 @@
 
 #include "base/paths.h"
 #include "base/units.h"
+#include "pool/settings_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,119 +22,15 @@
 #define DAY (SECOND * 86400)
 
 #define SIZE_MOST (UINT64_C(1) << 47)
-#define NAME_MOST 63 /* of a node; it is an identity on the wire, too */
 #define TEXT_SIZE 512
 #define STRING(x) #x
 #define STRING_OF(x) STRING(x)
 
-/* --- what a text must be --- */
-
-static const char *check_port(const char *text)
-{
-	size_t size = strspn(text, "0123456789");
-
-	if (size == 0 || size > 5 || text[size] ||
-	    strtoul(text, NULL, 10) > 65535)
-		return "has no port from 0 to 65535 at its end";
-	return NULL;
-}
-
-static const char *check_inet(const char *text)
-{
-	const char *colon = strrchr(text, ':');
-
-	if (!colon)
-		return "has no port, as in tcp:HOST:PORT";
-	if (text[0] == '[' && colon > text && colon[-1] != ']')
-		return "has no ] before its port";
-	if (text[0] != '[' && strchr(text, ':') != colon)
-		return "needs brackets, as in tcp:[ADDRESS]:PORT";
-	return check_port(colon + 1);
-}
-
-static const char *check_unix(const char *text)
-{
-	if ((text[0] != '/' && text[0] != '@') || !text[1])
-		return "is neither shm:/PATH nor shm:@NAME";
-	if (strlen(text) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return "is too long for a socket";
-	return NULL;
-}
-
-/* True if a text can only be meant as HOST:PORT: it has one colon, or an IPv6
- * address in brackets. */
-static bool is_host_and_port(const char *text)
-{
-	const char *colon = strchr(text, ':');
-
-	return text[0] == '[' || (colon && !strchr(colon + 1, ':'));
-}
-
-static bool has_fabric(const char *text)
-{
-	return strncmp(text, "shm:", 4) == 0 || strncmp(text, "tcp:", 4) == 0 ||
-	       strncmp(text, "verbs:", 6) == 0;
-}
-
-static const char *check_address(const char *text)
-{
-	if (strncmp(text, "shm:", 4) == 0)
-		return check_unix(text + 4);
-	if (has_fabric(text))
-		return check_inet(strchr(text, ':') + 1);
-	if (is_host_and_port(text))
-		return check_inet(text);
-	return strchr(text, ':') ? "does not begin with shm:, tcp: or verbs:"
-				 : "has no port, as in HOST:PORT";
-}
-
-/* HOST:PORT means tcp:HOST:PORT. */
-static const char *prefix_address(const char *text)
-{
-	return has_fabric(text) ? "" : "tcp:";
-}
-
-static const char *check_redis_listen(const char *text)
-{
-	if (strcmp(text, "none") == 0)
-		return NULL;
-	return strchr(text, ':') ? check_inet(text)
-				 : "is neither HOST:PORT nor none";
-}
-
-static const char *check_fabric(const char *text)
-{
-	if (strcmp(text, "shm") != 0 && strcmp(text, "tcp") != 0 &&
-	    strcmp(text, "verbs") != 0)
-		return "is none of shm, tcp, verbs";
-	return NULL;
-}
-
-/* Only the kind of target is checked; whether it is well formed is reef_open's
- * to say. */
-static const char *check_pool(const char *text)
-{
-	if (strcmp(text, "local") == 0 || strncmp(text, "reef://", 7) == 0 ||
-	    strncmp(text, "embedded:", 9) == 0)
-		return NULL;
-	/* Of several places the first must be HOST:PORT. */
-	if (text[0] == '[' || strcspn(text, ":") < strcspn(text, ","))
-		return NULL;
-	return "is neither local nor HOST:PORT nor embedded:SIZE";
-}
-
-static const char *check_name(const char *text)
-{
-	size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz"
-				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-
-	if (text[size])
-		return "has other characters than letters, digits, . _ -";
-	return size > NAME_MOST ? "is longer than 63 characters" : NULL;
-}
-
 /* The words stand in the order of enum reef_tls_use. */
 static const char *const tls_words[] = {"auto", "yes", "no", NULL};
+/* In the order of reef_client_certs. */
+static const char *const client_certs_words[] = {"auto", "no", "optional",
+						 "required", NULL};
 static const char *const huge_words[] = {"auto", "on", "off", NULL};
 /* The words stand in the order of enum reef_log_level. */
 static const char *const log_words[] = {"debug", "info", "warning", "error",
@@ -150,8 +47,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_LISTEN",
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
-			.check = check_address,
-			.prefix = prefix_address,
+			.check = settings_check_address,
+			.prefix = settings_prefix_address,
 			.uses = REEF_USE_BROKER,
 			.help = "where the broker listens; 127.0.0.1:7337",
 		},
@@ -161,8 +58,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_NODE_LISTEN",
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
-			.check = check_address,
-			.prefix = prefix_address,
+			.check = settings_check_address,
+			.prefix = settings_prefix_address,
 			.uses = REEF_USE_NODE,
 			.help = "where the node listens; 127.0.0.1:7338",
 		},
@@ -172,8 +69,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_BROKER",
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
-			.check = check_address,
-			.prefix = prefix_address,
+			.check = settings_check_address,
+			.prefix = settings_prefix_address,
 			.uses = REEF_USE_NODE,
 			.help = "where the broker is; that of this user here",
 		},
@@ -206,7 +103,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "pool",
 			.variable = "REEF_POOL",
 			.type = REEF_CONFIG_TEXT,
-			.check = check_pool,
+			.check = settings_check_pool,
 			.uses = REEF_USE_CLIENT,
 			.help = "which pool: local, or HOST:PORT; local",
 		},
@@ -223,7 +120,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "fabrics",
 			.variable = "REEF_FABRICS",
 			.type = REEF_CONFIG_LIST,
-			.check = check_fabric,
+			.check = settings_check_fabric,
 			.uses = ANYONE,
 			.help = "shm, tcp, verbs: which to use; all",
 		},
@@ -243,7 +140,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_NAME",
 			.type = REEF_CONFIG_TEXT,
 			.value_name = "NAME",
-			.check = check_name,
+			.check = settings_check_name,
 			.uses = REEF_USE_NODE,
 			.help = "what the node is called; the host's name",
 		},
@@ -354,9 +251,53 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_REDIS_LISTEN",
 			.type = REEF_CONFIG_LIST,
 			.value_name = "ADDRESSES",
-			.check = check_redis_listen,
+			.check = settings_check_redis_listen,
 			.uses = DOOR,
 			.help = "where it listens, or none; 127.0.0.1:7379",
+		},
+	[REEF_SET_REDIS_TLS] =
+		{
+			.name = "redis-tls",
+			.variable = "REEF_REDIS_TLS",
+			.type = REEF_CONFIG_LIST,
+			.value_name = "ADDRESSES",
+			.check = settings_check_redis_listen,
+			.uses = DOOR,
+			.help = "where it listens for TLS; none",
+		},
+	[REEF_SET_REDIS_CERT] =
+		{
+			.name = "redis-cert",
+			.variable = "REEF_REDIS_CERT",
+			.type = REEF_CONFIG_PATH,
+			.uses = DOOR,
+			.help = "file with its certificate, for TLS",
+		},
+	[REEF_SET_REDIS_KEY] =
+		{
+			.name = "redis-key",
+			.variable = "REEF_REDIS_KEY",
+			.type = REEF_CONFIG_PATH,
+			.uses = DOOR,
+			.help = "file with the key of that certificate",
+		},
+	[REEF_SET_REDIS_CA] =
+		{
+			.name = "redis-ca",
+			.variable = "REEF_REDIS_CA",
+			.type = REEF_CONFIG_PATH,
+			.uses = DOOR,
+			.help = "certificates to check those of clients by",
+		},
+	[REEF_SET_REDIS_CLIENT_CERTS] =
+		{
+			.name = "redis-client-certs",
+			.variable = "REEF_REDIS_CLIENT_CERTS",
+			.type = REEF_CONFIG_CHOICE,
+			.choices = client_certs_words,
+			.initial = "auto",
+			.uses = DOOR,
+			.help = "whether clients by TLS must have one",
 		},
 	[REEF_SET_REDIS_UNIX] =
 		{
@@ -374,7 +315,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_TEXT,
 			.value_name = "NAME",
 			.initial = "redis",
-			.check = check_name,
+			.check = settings_check_name,
 			.uses = DOOR,
 			.help = "the space of its databases",
 		},
@@ -604,7 +545,7 @@ static int default_name(struct reef_config *config)
 	for (const char *at = text; *at && *at != '.'; at++) {
 		char one[2] = {*at, '\0'};
 
-		if (!check_name(one))
+		if (!settings_check_name(one))
 			text[used++] = *at;
 	}
 	text[used] = '\0';
@@ -671,6 +612,14 @@ static void read_redis(const struct reef_config *config,
 	out->listen = reef_config_text(config, REEF_SET_REDIS_LISTEN);
 	if (out->listen && strcmp(out->listen, "none") == 0)
 		out->listen = NULL;
+	out->listen_tls = reef_config_text(config, REEF_SET_REDIS_TLS);
+	if (out->listen_tls && strcmp(out->listen_tls, "none") == 0)
+		out->listen_tls = NULL;
+	out->certificate = reef_config_text(config, REEF_SET_REDIS_CERT);
+	out->key = reef_config_text(config, REEF_SET_REDIS_KEY);
+	out->authorities = reef_config_text(config, REEF_SET_REDIS_CA);
+	out->client_certs = (enum reef_client_certs)reef_config_number(
+		config, REEF_SET_REDIS_CLIENT_CERTS);
 	out->unix_path = reef_config_text(config, REEF_SET_REDIS_UNIX);
 	out->space = reef_config_text(config, REEF_SET_REDIS_SPACE);
 	out->password_file =

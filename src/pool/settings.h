@@ -47,6 +47,11 @@ enum reef_settings_index {
 	REEF_SET_PRESSURE_HIGH,
 	REEF_SET_REDIS,
 	REEF_SET_REDIS_LISTEN,
+	REEF_SET_REDIS_TLS,
+	REEF_SET_REDIS_CERT,
+	REEF_SET_REDIS_KEY,
+	REEF_SET_REDIS_CA,
+	REEF_SET_REDIS_CLIENT_CERTS,
 	REEF_SET_REDIS_UNIX,
 	REEF_SET_REDIS_SPACE,
 	REEF_SET_REDIS_DATABASES,
@@ -65,9 +70,21 @@ enum reef_settings_index {
 	REEF_SET_COUNT
 };
 
+/* Whether clients by TLS must have certificates; auto: if there are authorities
+ * to check them by. */
+enum reef_client_certs {
+	REEF_CLIENT_CERTS_AUTO,
+	REEF_CLIENT_CERTS_NO,
+	REEF_CLIENT_CERTS_OPTIONAL,
+	REEF_CLIENT_CERTS_REQUIRED,
+};
+
 /* The settings of the door for clients of Redis (gateway/redis/door.h). */
 struct reef_redis_settings {
-	const char *listen;    /* blank-separated; NULL: no tcp */
+	const char *listen;	/* blank-separated; NULL: no tcp */
+	const char *listen_tls; /* the same, for TLS; NULL: none */
+	const char *certificate, *key, *authorities; /* files; or NULL */
+	enum reef_client_certs client_certs;
 	const char *unix_path; /* NULL: there is no runtime directory */
 	const char *space;
 	const char *password_file;		  /* NULL: none */

@@ -23,7 +23,7 @@
 /* How long a client may be over the soft limit (door.h). */
 #define SOFT_SECONDS 60
 
-enum kind { INTEGER, MEMORY, OUTPUT_LIMIT, FIXED, SECRET };
+enum kind { INTEGER, MEMORY, OUTPUT_LIMIT, FIXED, SECRET, TLS };
 
 struct parameter {
 	const char *name;
@@ -160,6 +160,53 @@ static void print_unix(const struct redis_thread *thread, char text[TEXT_SIZE])
 	snprintf(text, TEXT_SIZE, "%s", path ? path : "");
 }
 
+static void print_tls_port(const struct redis_thread *thread,
+			   char text[TEXT_SIZE])
+{
+	struct redis_door_info info;
+
+	redis_door_info(thread->door, &info);
+	print_number(text, info.tls_port);
+}
+
+static void print_tls_path(const struct redis_thread *thread, uint32_t which,
+			   char text[TEXT_SIZE])
+{
+	char paths[3][REDIS_PATH_SIZE];
+
+	redis_door_tls(thread->door, paths);
+	snprintf(text, TEXT_SIZE, "%s", paths[which]);
+}
+
+static void print_tls_certificate(const struct redis_thread *thread,
+				  char text[TEXT_SIZE])
+{
+	print_tls_path(thread, 0, text);
+}
+
+static void print_tls_key(const struct redis_thread *thread,
+			  char text[TEXT_SIZE])
+{
+	print_tls_path(thread, 1, text);
+}
+
+static void print_tls_authorities(const struct redis_thread *thread,
+				  char text[TEXT_SIZE])
+{
+	print_tls_path(thread, 2, text);
+}
+
+/* As Redis calls them. */
+static void print_tls_clients(const struct redis_thread *thread,
+			      char text[TEXT_SIZE])
+{
+	static const char *const words[] = {"no", "no", "optional", "yes"};
+	char paths[3][REDIS_PATH_SIZE];
+
+	snprintf(text, TEXT_SIZE, "%s",
+		 words[redis_door_tls(thread->door, paths)]);
+}
+
 /* As Redis has it for three kinds of clients, of which there is one here. */
 static void print_output(const struct redis_thread *thread,
 			 char text[TEXT_SIZE])
@@ -199,6 +246,11 @@ static const struct parameter parameters[] = {
 	{"tcp-keepalive", INTEGER, 0, INT_MAX, NULL, print_keepalive,
 	 set_keepalive},
 	{"timeout", INTEGER, 0, INT_MAX, NULL, print_timeout, set_timeout},
+	{"tls-auth-clients", TLS, 0, 0, NULL, print_tls_clients, NULL},
+	{"tls-ca-cert-file", TLS, 0, 0, NULL, print_tls_authorities, NULL},
+	{"tls-cert-file", TLS, 0, 0, NULL, print_tls_certificate, NULL},
+	{"tls-key-file", TLS, 0, 0, NULL, print_tls_key, NULL},
+	{"tls-port", FIXED, 0, 0, NULL, print_tls_port, NULL},
 	{"unixsocket", FIXED, 0, 0, NULL, print_unix, NULL},
 };
 #define PARAMETERS (sizeof(parameters) / sizeof(parameters[0]))
@@ -273,7 +325,7 @@ static void run_get(struct redis_thread *thread, struct redis_client *client,
 struct change {
 	const struct parameter *parameter;
 	int64_t value;
-	struct redis_bytes text; /* a SECRET */
+	struct redis_bytes text; /* a SECRET, or of TLS */
 	uint64_t output_hard, output_soft;
 };
 
@@ -378,6 +430,7 @@ static const char *parse_value(const struct redis_thread *thread,
 			load_relaxed(&config_of(thread)->output_soft);
 		return parse_output(value, change);
 	case SECRET:
+	case TLS:
 		change->text = *value;
 		return NULL;
 	case FIXED:
@@ -442,6 +495,68 @@ static const char *apply_text(struct redis_thread *thread,
 		return "others than this machine reach the door: it needs a "
 		       "password";
 	return rc ? "out of memory" : NULL;
+}
+
+/* Put what is to be changed of TLS into options; the texts are in `paths`.
+ * False: it is none. */
+static bool fill_tls(const struct change *change,
+		     struct redis_tls_options *options,
+		     char paths[3][REDIS_PATH_SIZE])
+{
+	const char *name = change->parameter->name;
+	const struct redis_bytes *text = &change->text;
+	uint32_t which = !strcmp(name, "tls-cert-file")	 ? 0
+			 : !strcmp(name, "tls-key-file") ? 1
+							 : 2;
+
+	if (!strcmp(name, "tls-auth-clients")) {
+		if (redis_bytes_is(text, "no"))
+			options->clients = REDIS_TLS_CLIENTS_NO;
+		else if (redis_bytes_is(text, "optional"))
+			options->clients = REDIS_TLS_CLIENTS_OPTIONAL;
+		else if (redis_bytes_is(text, "yes"))
+			options->clients = REDIS_TLS_CLIENTS_REQUIRED;
+		return options->clients != REDIS_TLS_CLIENTS_AUTO;
+	}
+	if (text->size >= REDIS_PATH_SIZE || memchr(text->bytes, 0, text->size))
+		return false;
+	memcpy(paths[which], text->bytes, text->size);
+	paths[which][text->size] = 0;
+	if (which == 0)
+		options->certificate = paths[0];
+	else if (which == 1)
+		options->key = paths[1];
+	else
+		options->authorities = paths[2];
+	return true;
+}
+
+/* Change TLS as a whole, if any of it is to be changed. NULL, or why it
+ * failed. */
+static const char *apply_tls(struct redis_thread *thread,
+			     const struct change *changes, uint32_t count)
+{
+	struct redis_tls_options options = {0};
+	char paths[3][REDIS_PATH_SIZE];
+	bool is_any = false;
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < count; i++) {
+		if (changes[i].parameter->kind != TLS)
+			continue;
+		is_any = true;
+		if (!fill_tls(&changes[i], &options, paths))
+			return "Invalid TLS setting";
+	}
+	rc = is_any ? redis_door_set_tls(thread->door, &options) : 0;
+	if (rc == -EOPNOTSUPP)
+		return "the door does not listen for TLS";
+	if (rc == -EACCES)
+		return "others than this machine reach the door: it needs a "
+		       "password, or certificates of clients";
+	return rc ? "Unable to update TLS configuration. Check server logs."
+		  : NULL;
 }
 
 static void reply_fault(struct redis_client *client,
@@ -509,6 +624,11 @@ static void run_set(struct redis_thread *thread, struct redis_client *client,
 			return;
 	}
 	/* Those that may fail come first: then nothing was changed. */
+	fault = apply_tls(thread, changes, count);
+	if (fault) {
+		reply_fault(client, &argv[2], fault);
+		return;
+	}
 	for (i = 0; i < count; i++) {
 		fault = apply_text(thread, &changes[i]);
 		if (fault) {

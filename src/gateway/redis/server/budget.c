@@ -6,6 +6,8 @@
 #include "gateway/redis/server/internal.h"
 #include "gateway/redis/server/task.h"
 
+#define TLS_SIZE (UINT64_C(32) << 10)  /* of OpenSSL, about, while it is used  \
+					*/
 #define TASK_SIZE (UINT64_C(24) << 10) /* of its stack, what is touched */
 
 static uint64_t size_of_client(const struct redis_client *client)
@@ -13,7 +15,8 @@ static uint64_t size_of_client(const struct redis_client *client)
 	return redis_parser_memory(&client->parser) +
 	       redis_reply_memory(&client->reply) +
 	       redis_transaction_memory(client) + redis_later_memory(client) +
-	       client->scratch + (client->task ? TASK_SIZE : 0);
+	       client->scratch + (client->task ? TASK_SIZE : 0) +
+	       (client->tls ? TLS_SIZE : 0);
 }
 
 void redis_budget_charge(struct redis_client *client, bool is_gone)

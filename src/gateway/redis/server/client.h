@@ -27,6 +27,10 @@ struct redis_client {
 	struct redis_thread *thread;
 	uint64_t id;
 	int fd;
+	/* TLS (tls.h); NULL: without. wants_write: it goes on when something
+	 * can be sent. is_tls_broken: nothing may be said any more. */
+	struct ssl_st *tls;
+	bool tls_wants_write, is_tls_broken;
 	char address[REDIS_ADDRESS_SIZE];	/* of the client */
 	char local_address[REDIS_ADDRESS_SIZE]; /* of our end */
 	bool is_unix;

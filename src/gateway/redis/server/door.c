@@ -10,12 +10,12 @@
 #include "gateway/redis/server/gather.h"
 #include "gateway/redis/server/guess.h"
 #include "gateway/redis/server/task.h"
+#include "gateway/redis/server/tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <reef/error.h>
 #include <reef/fiber.h>
@@ -31,8 +31,7 @@
 #define SECOND (1000 * MS)
 #define MIB (UINT64_C(1) << 20)
 #define SPARE_MAX (64 * MIB) /* bytes of buffers that a thread keeps */
-#define PASSWORD_MAX 512
-#define ACCEPTS_MAX 64 /* connections accepted in a row */
+#define ACCEPTS_MAX 64	     /* connections accepted in a row */
 #define SHORT_PAUSE (100 * MS)
 
 /* --- what others ask --- */
@@ -93,56 +92,6 @@ void redis_door_kill(struct redis_client *client)
 
 /* --- the password --- */
 
-static int digest_password(const void *bytes, size_t size,
-			   uint8_t out[REDIS_DIGEST_SIZE])
-{
-	return EVP_Digest(bytes, size, out, NULL, EVP_sha256(), NULL) == 1
-		       ? 0
-		       : -ENOMEM;
-}
-
-bool redis_door_password(struct redis_door *door, const char *bytes,
-			 size_t size)
-{
-	uint8_t given[REDIS_DIGEST_SIZE], wanted[REDIS_DIGEST_SIZE];
-	bool is_it;
-
-	if (!door->has_password)
-		return true;
-	pthread_mutex_lock(&door->password_lock);
-	memcpy(wanted, door->password, sizeof(wanted));
-	pthread_mutex_unlock(&door->password_lock);
-	is_it = digest_password(bytes, size, given) == 0 &&
-		CRYPTO_memcmp(given, wanted, sizeof(given)) == 0;
-	OPENSSL_cleanse(wanted, sizeof(wanted));
-	return is_it;
-}
-
-int redis_door_set_password(struct redis_door *door, const char *bytes,
-			    size_t size)
-{
-	uint8_t digest[REDIS_DIGEST_SIZE];
-	int rc;
-
-	if (size >= PASSWORD_MAX)
-		return -EFBIG;
-	if (!size && door->is_reached)
-		return -EACCES;
-	rc = digest_password(bytes, size, digest);
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&door->password_lock);
-	memcpy(door->password, digest, sizeof(digest));
-	door->has_password = size != 0;
-	pthread_mutex_unlock(&door->password_lock);
-	return 0;
-}
-
-struct redis_guesses *redis_door_guesses(struct redis_door *door)
-{
-	return door->guesses;
-}
-
 __attribute__((format(printf, 3, 4))) static int
 fail_creation(struct redis_door *door, int rc, const char *format, ...)
 {
@@ -157,7 +106,7 @@ fail_creation(struct redis_door *door, int rc, const char *format, ...)
 static int load_password(struct redis_door *door)
 {
 	const char *path = door->options.password_file;
-	char text[PASSWORD_MAX];
+	char text[REDIS_PASSWORD_MAX];
 	ssize_t size;
 	int rc;
 
@@ -173,7 +122,7 @@ static int load_password(struct redis_door *door)
 	if (size == -EFBIG)
 		return fail_creation(door, -EFBIG,
 				     "%s: a password has %d bytes at the most",
-				     path, PASSWORD_MAX - 1);
+				     path, REDIS_PASSWORD_MAX - 1);
 	if (size < 0)
 		return fail_creation(door, (int)size, "%s: %s", path,
 				     reef_error_text((int)size));
@@ -184,7 +133,7 @@ static int load_password(struct redis_door *door)
 	if (size == 0)
 		return fail_creation(door, -EINVAL,
 				     "%s: there is no password in it", path);
-	rc = digest_password(text, (size_t)size, door->password);
+	rc = redis_password_digest(text, (size_t)size, door->password);
 	OPENSSL_cleanse(text, sizeof(text));
 	door->has_password = rc == 0;
 	return rc;
@@ -223,8 +172,9 @@ static uint16_t port_of(const struct reef_address *address)
 }
 
 static int listen_at(struct redis_door *door, const char *text,
-		     const struct reef_address *address)
+		     const struct reef_address *address, bool is_tls)
 {
+	const struct redis_tls_options *tls = &door->options.tls;
 	struct reef_address bound;
 	char name[256];
 	size_t used = strlen(door->addresses);
@@ -234,13 +184,16 @@ static int listen_at(struct redis_door *door, const char *text,
 		return fail_creation(door, -EINVAL,
 				     "%s: more than %d addresses", text,
 				     REDIS_LISTENERS_MAX);
-	if (!door->has_password && !is_loopback(address))
+	if (!door->has_password && !is_loopback(address) &&
+	    !(is_tls &&
+	      redis_tls_has_certificates(tls->clients, tls->authorities)))
 		return fail_creation(
 			door, -EACCES,
 			"%s: others than this machine would reach it, and "
 			"there is no password; see --redis-password-file",
 			text);
-	door->is_reached |= !is_loopback(address);
+	door->is_reached |= !is_loopback(address) && !is_tls;
+	door->is_reached_by_tls |= !is_loopback(address) && is_tls;
 	fd = reef_socket_listen(address, &bound);
 	if (fd == -EADDRINUSE)
 		return fail_creation(
@@ -248,20 +201,22 @@ static int listen_at(struct redis_door *door, const char *text,
 	if (fd < 0)
 		return fail_creation(door, fd, "%s: %s", text,
 				     reef_error_text(fd));
+	door->is_tls[door->listener_count] = is_tls;
 	door->listeners[door->listener_count++] = fd;
 	rc = reef_address_format(&bound, name, sizeof(name));
 	if (rc)
 		return rc;
-	if (!door->info.port)
+	if (is_tls && !door->info.tls_port)
+		door->info.tls_port = port_of(&bound);
+	else if (!is_tls && !door->info.port)
 		door->info.port = port_of(&bound);
-	snprintf(door->addresses + used, sizeof(door->addresses) - used, "%s%s",
-		 used ? " " : "", name);
+	snprintf(door->addresses + used, sizeof(door->addresses) - used,
+		 "%s%s%s", used ? " " : "", is_tls ? "tls:" : "", name);
 	return 0;
 }
 
-static int listen_inet(struct redis_door *door)
+static int listen_inet(struct redis_door *door, const char *at, bool is_tls)
 {
-	const char *at = door->options.listen;
 	struct reef_address address;
 	char text[300];
 	size_t size;
@@ -281,7 +236,7 @@ static int listen_inet(struct redis_door *door)
 					     rc == -EINVAL
 						     ? "is not HOST:PORT"
 						     : reef_error_text(rc));
-		rc = listen_at(door, text, &address);
+		rc = listen_at(door, text, &address, is_tls);
 		if (rc)
 			return rc;
 	}
@@ -300,7 +255,20 @@ static int listen_unix(struct redis_door *door)
 	if (rc)
 		return fail_creation(door, rc, "%s: %s", path,
 				     reef_error_text(rc));
-	return listen_at(door, path, &address);
+	return listen_at(door, path, &address, false);
+}
+
+/* --- TLS --- */
+
+static int start_tls(struct redis_door *door)
+{
+	const struct redis_tls_options *options = &door->options.tls;
+	int rc = redis_tls_load(options, &door->tls, door->what,
+				sizeof(door->what));
+
+	if (!rc && !redis_tls_note(door, options))
+		rc = fail_creation(door, -EINVAL, "a path is too long");
+	return rc;
 }
 
 /* --- making --- */
@@ -448,7 +416,11 @@ static int open_all(struct redis_door *door)
 	if (!rc)
 		rc = open_pool(door);
 	if (!rc)
-		rc = listen_inet(door);
+		rc = listen_inet(door, door->options.listen, false);
+	if (!rc && door->options.listen_tls)
+		rc = start_tls(door);
+	if (!rc)
+		rc = listen_inet(door, door->options.listen_tls, true);
 	if (!rc)
 		rc = listen_unix(door);
 	if (!rc && !door->listener_count)
@@ -467,6 +439,7 @@ int redis_door_create(const struct redis_door_options *options,
 		return rc;
 	redis_commands_init();
 	pthread_mutex_init(&door->password_lock, NULL);
+	pthread_mutex_init(&door->tls_lock, NULL);
 	door->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (door->wake_fd < 0)
 		rc = -errno;
@@ -522,6 +495,8 @@ void redis_door_destroy(struct redis_door *door)
 	if (door->wake_fd >= 0)
 		close(door->wake_fd);
 	redis_guesses_destroy(door->guesses);
+	redis_tls_unload(door->tls);
+	pthread_mutex_destroy(&door->tls_lock);
 	pthread_mutex_destroy(&door->password_lock);
 	OPENSSL_cleanse(door->password, sizeof(door->password));
 	free(door);
@@ -563,13 +538,13 @@ static struct redis_thread *least_busy_thread(struct redis_door *door)
 
 /* Accept one connection, or refuse it if there are too many. -EAGAIN: nobody
  * waits. */
-static int accept_one(struct redis_door *door, int listener)
+static int accept_one(struct redis_door *door, int listener, bool is_tls)
 {
 	static const char full[] = "-ERR max number of clients reached\r\n";
 	struct sockaddr_storage name = {0};
 	socklen_t size = sizeof(name);
 	int fd = reef_socket_accept(listener);
-	ssize_t sent;
+	ssize_t sent = 0;
 
 	if (fd < 0)
 		return fd;
@@ -577,7 +552,8 @@ static int accept_one(struct redis_door *door, int listener)
 		/* It is counted first: the client may ask for the count as soon
 		 * as it is refused. */
 		atomic_fetch_add(&door->rejected, 1);
-		sent = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
+		if (!is_tls)
+			sent = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
 		(void)sent;
 		close(fd);
 		return 0;
@@ -585,19 +561,19 @@ static int accept_one(struct redis_door *door, int listener)
 	if (getsockname(fd, (struct sockaddr *)&name, &size))
 		name.ss_family = AF_UNSPEC;
 	redis_serve_accept(least_busy_thread(door), fd,
-			   name.ss_family == AF_UNIX);
+			   name.ss_family == AF_UNIX, is_tls);
 	return 0;
 }
 
 /* Accept the connections that wait. One that cannot be accepted stays in the
  * queue and would be tried again at once, for ever: so there is a pause. */
-static void accept_some(struct redis_door *door, int listener)
+static void accept_some(struct redis_door *door, int listener, bool is_tls)
 {
 	uint32_t i;
 	int rc = 0;
 
 	for (i = 0; !rc && i < ACCEPTS_MAX; i++)
-		rc = accept_one(door, listener);
+		rc = accept_one(door, listener, is_tls);
 	if (!rc || rc == -EAGAIN) {
 		door->is_short = false;
 		return;
@@ -638,7 +614,8 @@ static void accept_until_stop(struct redis_door *door)
 			continue;
 		for (i = 0; i < door->listener_count; i++)
 			if (polls[i].revents)
-				accept_some(door, door->listeners[i]);
+				accept_some(door, door->listeners[i],
+					    door->is_tls[i]);
 		if (polls[i].revents)
 			close_own_handle(door);
 	}

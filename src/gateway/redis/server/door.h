@@ -20,12 +20,30 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+/* Whom TLS asks for a certificate; auto: everybody, if there are authorities to
+ * check it by. */
+enum redis_tls_clients {
+	REDIS_TLS_CLIENTS_AUTO,
+	REDIS_TLS_CLIENTS_NO,
+	REDIS_TLS_CLIENTS_OPTIONAL,
+	REDIS_TLS_CLIENTS_REQUIRED,
+};
+
+struct redis_tls_options {
+	/* Files in PEM: the certificate, with those in between; its key; the
+	 * certificates that those of clients are checked by, or NULL. */
+	const char *certificate, *key, *authorities;
+	enum redis_tls_clients clients;
+};
+
 /* Zero means the default. */
 struct redis_door_options {
 	const char *pool, *credential, *fabrics; /* as reef_open has them */
 	const char *pool_tls;			 /* to the pool; the same */
 	const char *space;			 /* "redis"; made if missing */
 	const char *listen; /* "HOST:PORT ...", blank-separated; NULL: none */
+	const char *listen_tls; /* the same, for TLS; NULL: none */
+	struct redis_tls_options tls;
 	const char *unix_path; /* NULL: none */
 	/* File with the password; NULL: everybody is let in. */
 	const char *password_file;
@@ -85,6 +103,7 @@ struct redis_door_info {
 	uint64_t started_ms; /* since 1970 */
 	char run_id[41];     /* 40 hexadecimal digits */
 	uint16_t port;	     /* of the first address; 0: no tcp */
+	uint16_t tls_port;   /* of the first address for TLS; 0: none */
 	uint32_t threads, clients;
 	uint64_t rejected; /* connections that were refused, because there were
 			      too many */
@@ -112,5 +131,18 @@ bool redis_door_password(struct redis_door *door, const char *bytes,
 int redis_door_set_password(struct redis_door *door, const char *bytes,
 			    size_t size);
 struct redis_guesses *redis_door_guesses(struct redis_door *door);
+
+/* Load certificate, key and authorities anew, from where these options say;
+ * members that are NULL (clients: AUTO) stay as they are. Who is connected is
+ * not touched.  -EOPNOTSUPP: the door does not listen for TLS.  -EACCES: there
+ * would be neither a password nor certificates.  Errors of redis_tls_load:
+ * nothing has changed, and the log says why. */
+int redis_door_set_tls(struct redis_door *door,
+		       const struct redis_tls_options *options);
+/* Which these are now; the texts go to `paths`: certificate, key,
+ * authorities. */
+#define REDIS_PATH_SIZE 512
+enum redis_tls_clients redis_door_tls(struct redis_door *door,
+				      char paths[3][REDIS_PATH_SIZE]);
 
 #endif

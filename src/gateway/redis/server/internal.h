@@ -1,5 +1,6 @@
 /* internal.h - what the files of the door itself share: door.c (the whole),
- * serve.c (a thread's loop), pool_link.c (its way to the pool).
+ * admit.c (who may come in), serve.c (a thread's loop), pool_link.c (its way to
+ * the pool).
  *
  * Thread: as door.h and thread.h say. */
 #ifndef REEF_GATEWAY_REDIS_SERVER_INTERNAL_H
@@ -12,6 +13,7 @@
 #define REDIS_THREADS_MAX 64
 #define REDIS_LISTENERS_MAX 16
 #define REDIS_DIGEST_SIZE 32
+#define REDIS_PASSWORD_MAX 512
 
 struct redis_door {
 	struct redis_door_options options; /* texts are the caller's */
@@ -22,9 +24,17 @@ struct redis_door {
 	pthread_mutex_t password_lock;
 	uint8_t password[REDIS_DIGEST_SIZE];
 	_Atomic bool has_password;
-	bool is_reached; /* others than this machine reach it */
+	/* Others than this machine reach it, without and with TLS. */
+	bool is_reached, is_reached_by_tls;
 	struct redis_guesses *guesses;
+	/* TLS: what is used, and what it was made of; under tls_lock. NULL:
+	 * there is none. */
+	pthread_mutex_t tls_lock;
+	struct ssl_ctx_st *tls;
+	char tls_paths[3][REDIS_PATH_SIZE];
+	enum redis_tls_clients tls_clients;
 	int listeners[REDIS_LISTENERS_MAX];
+	bool is_tls[REDIS_LISTENERS_MAX];
 	uint32_t listener_count;
 	struct redis_thread *threads;
 	uint32_t thread_count;
@@ -46,6 +56,18 @@ struct redis_door {
 /* Tell the door that one more thread has opened the pool. */
 void redis_door_ready(struct redis_door *door);
 
+/* --- admit.c --- */
+
+/* Digest a password.  -ENOMEM. */
+int redis_password_digest(const void *bytes, size_t size,
+			  uint8_t out[REDIS_DIGEST_SIZE]);
+/* True if clients who come by TLS have certificates, all of them. */
+bool redis_tls_has_certificates(enum redis_tls_clients clients,
+				const char *authorities);
+/* Note what the door's TLS was made of. False: a path is too long. */
+bool redis_tls_note(struct redis_door *door,
+		    const struct redis_tls_options *options);
+
 /* --- pool_link.c --- */
 
 /* Open pool and space with the door's options. */
@@ -63,7 +85,8 @@ void redis_link_close(struct redis_thread *thread);
 void *redis_serve(void *arg);
 /* Make a client of an accepted connection and deal it to the thread, which owns
  * fd then.  -ENOMEM: fd is closed. */
-int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix);
+int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix,
+		       bool is_tls);
 void redis_serve_wake(struct redis_thread *thread);
 
 #endif

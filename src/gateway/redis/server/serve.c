@@ -41,6 +41,7 @@
 #include "gateway/redis/server/ready.h"
 #include "gateway/redis/server/stage.h"
 #include "gateway/redis/server/task.h"
+#include "gateway/redis/server/tls.h"
 #include "pool/client/client.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
 #define OVER_PATIENCE (60 * SECOND)
-#define STRANGER_PATIENCE (60 * SECOND) /* to say the password */
+#define STRANGER_PATIENCE (60 * SECOND) /* to say who it is */
 #define END_PATIENCE (5 * SECOND)
 /* Nobody knows how large answers will be before they are there. So few are made
  * together at first, then more, if they are smaller than this. */
@@ -113,18 +114,34 @@ void redis_serve_wake(struct redis_thread *thread)
 	(void)written; /* -EAGAIN: it is awake already */
 }
 
-int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix)
+/* Give a client TLS, with what the door has for it now. */
+static int begin_tls(struct redis_client *client)
+{
+	struct redis_door *door = client->thread->door;
+	int rc;
+
+	pthread_mutex_lock(&door->tls_lock);
+	rc = redis_tls_begin(door->tls, client);
+	pthread_mutex_unlock(&door->tls_lock);
+	return rc;
+}
+
+int redis_serve_accept(struct redis_thread *thread, int fd, bool is_unix,
+		       bool is_tls)
 {
 	struct redis_door *door = thread->door;
 	struct redis_client *client = calloc(1, sizeof(*client));
 	uint64_t keepalive_ns = door->config.keepalive_ns;
 
-	if (!client) {
+	if (client) {
+		client->thread = thread;
+		client->fd = fd;
+	}
+	if (!client || (is_tls && begin_tls(client))) {
+		free(client);
 		close(fd);
 		return -ENOMEM;
 	}
-	client->thread = thread;
-	client->fd = fd;
 	client->is_unix = is_unix;
 	client->id = atomic_fetch_add(&door->next_id, 1) + 1;
 	client->created_ns = client->used_ns = reef_now_ns();
@@ -147,6 +164,7 @@ static void free_client(struct redis_client *client)
 {
 	atomic_fetch_sub(&client->thread->door->client_count, 1);
 	atomic_fetch_sub(&client->thread->dealt, 1);
+	redis_tls_end(client);
 	close(client->fd);
 	client->is_dead = true;
 	redis_ready_remove(client);
@@ -226,18 +244,13 @@ static void send_answers(struct redis_thread *thread,
 {
 	struct redis_reply *reply = &client->reply;
 	struct iovec vectors[VECTORS_MAX];
-	struct msghdr message = {.msg_iov = vectors};
+	uint32_t count;
 	ssize_t sent;
 
 	while (!client->is_dead && !client->is_held &&
 	       redis_reply_waiting(reply)) {
-		message.msg_iovlen =
-			redis_reply_vectors(reply, vectors, VECTORS_MAX);
-		if (message.msg_iovlen == 1)
-			sent = send(client->fd, vectors[0].iov_base,
-				    vectors[0].iov_len, MSG_NOSIGNAL);
-		else
-			sent = sendmsg(client->fd, &message, MSG_NOSIGNAL);
+		count = redis_reply_vectors(reply, vectors, VECTORS_MAX);
+		sent = redis_wire_send(client, vectors, count);
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent < 0) {
@@ -411,7 +424,7 @@ static void receive_from(struct redis_thread *thread,
 		return;
 	}
 	if (to)
-		got = recv(client->fd, to, room, 0);
+		got = redis_wire_receive(client, to, room);
 	else
 		got = redis_stage_receive(client);
 	if (got < 0) {
@@ -438,7 +451,8 @@ static void update_events(struct redis_client *client)
 
 	if (may_read(client))
 		event.events |= EPOLLIN;
-	if (redis_reply_waiting(&client->reply) && !client->is_held)
+	if ((redis_reply_waiting(&client->reply) && !client->is_held) ||
+	    client->tls_wants_write)
 		event.events |= EPOLLOUT;
 	if (event.events == client->events)
 		return;
@@ -516,6 +530,8 @@ static void end_turn(struct redis_thread *thread, struct redis_client *client)
 	    !redis_reply_waiting(&client->reply) && !client->task &&
 	    !client->is_ready)
 		client->is_dead = true;
+	if (redis_wire_has_more(client) && may_read(client))
+		redis_ready_add(client);
 	if (!client->is_dead)
 		update_events(client);
 	if (client->is_dead)
@@ -546,6 +562,8 @@ static void take_turn(struct redis_thread *thread, struct redis_client *client,
 {
 	if (redis_gather_is_full(thread->gather))
 		run_gathered(thread);
+	if (client->tls_wants_write)
+		events |= events & EPOLLOUT ? EPOLLIN : 0;
 	if (events & EPOLLIN && may_read(client))
 		receive_from(thread, client, may_wait);
 	else if (events & (EPOLLHUP | EPOLLERR))
@@ -571,6 +589,8 @@ static void take_ready_turn(struct redis_thread *thread,
 	}
 	if (may_run(client))
 		run_requests(thread, client, false);
+	if (redis_wire_has_more(client) && may_read(client))
+		receive_from(thread, client, false);
 	end_turn(thread, client);
 }
 
@@ -605,7 +625,7 @@ static void check_clients(struct redis_thread *thread)
 
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
-		if (!client->is_authenticated &&
+		if ((!client->is_authenticated || !redis_tls_is_open(client)) &&
 		    now_ns - client->stranger_ns > STRANGER_PATIENCE &&
 		    !client->task) {
 			client->is_dead = true;

@@ -28,7 +28,7 @@ static bool is_plain(const struct redis_client *client,
 
 	return parser->argc == 2 && redis_bytes_is(&parser->argv[0], "set") &&
 	       value_size >= VALUE_MIN && client->is_authenticated &&
-	       !client->transaction && !client->watches &&
+	       !client->tls && !client->transaction && !client->watches &&
 	       thread->staged_bytes + value_size <= STAGED_MAX &&
 	       thread->maps[client->db] && !thread->has_dropped_map &&
 	       !thread->is_fenced && thread->now_ns >= thread->away_until_ns;

@@ -76,6 +76,19 @@ static const struct bench_case tcp_cases[] = {
 	{0},
 };
 
+/* The peers have nothing of the kind, so it is beside plain text. */
+static const struct bench_competitor tls_competitors[] = {
+	{.name = "reef", .driver = &fabric_tls_driver},
+	{.name = "plain", .driver = &fabric_reef_driver},
+	{0},
+};
+
+static const struct bench_case tls_cases[] = {
+	{"tcp-read-64-tls", "READ 64 B at random, encrypted", {{"plain", 0}}},
+	{"tcp-read-8k-tls", "READ 8 KiB at random, encrypted", {{"plain", 0}}},
+	{0},
+};
+
 static const struct bench_competitor fiber_competitors[] = {
 	{.name = "reef", .driver = &fiber_reef_driver},
 	{.name = "swapcontext", .driver = &fiber_swapcontext_driver},
@@ -98,6 +111,11 @@ static const struct bench_group groups[] = {
 	 .size_quick = 64 * MIB,
 	 .competitors = fabric_competitors,
 	 .cases = tcp_cases},
+	{.fabric = "tcp",
+	 .size = 64 * MIB,
+	 .size_quick = 64 * MIB,
+	 .competitors = tls_competitors,
+	 .cases = tls_cases},
 	{.fabric = "fiber",
 	 .competitors = fiber_competitors,
 	 .cases = fiber_cases},

@@ -8,6 +8,7 @@
 #include "driver.h"
 
 extern const struct driver fabric_reef_driver;
+extern const struct driver fabric_tls_driver; /* the same, encrypted */
 extern const struct driver fabric_raw_driver;
 extern const struct driver fiber_reef_driver;
 extern const struct driver fiber_swapcontext_driver;

@@ -227,7 +227,7 @@ static void tell_shared(struct driver_pair *pair, const struct hand *hand)
 		closedir(directory);
 }
 
-static int ours_open(struct driver_pair *pair)
+static int ours_open_with(struct driver_pair *pair, const char *tls)
 {
 	struct client *client = calloc(1, sizeof(*client));
 	bool is_shm = strcmp(pair->options.fabric, "shm") == 0;
@@ -237,6 +237,7 @@ static int ours_open(struct driver_pair *pair)
 		return -ENOMEM;
 	pair->context = client;
 	client->pair = pair;
+	setenv("REEF_TLS", tls, 1);
 	rc = bench_pool_start(pair, pair->options.fabric,
 			      pair->options.size + SLACK + 4 * EXTENT, EXTENT,
 			      pair->options.huge);
@@ -253,10 +254,22 @@ static int ours_open(struct driver_pair *pair)
 	if (is_shm)
 		tell_shared(pair, &client->hand);
 	snprintf(pair->description, sizeof(pair->description),
-		 "the public calls over %s, on a pool in another process, %u%% "
-		 "in huge pages",
-		 pair->options.fabric, driver_huge_percent());
+		 "the public calls over %s%s, on a pool in another process, "
+		 "%u%% in huge pages",
+		 pair->options.fabric,
+		 strcmp(tls, "yes") == 0 ? " inside TLS" : "",
+		 driver_huge_percent());
 	return 0;
+}
+
+static int ours_open(struct driver_pair *pair)
+{
+	return ours_open_with(pair, "no");
+}
+
+static int ours_open_tls(struct driver_pair *pair)
+{
+	return ours_open_with(pair, "yes");
 }
 
 /* --- 16 fibers --- */
@@ -381,6 +394,13 @@ static void ours_close(struct driver_pair *pair)
 const struct driver fabric_reef_driver = {
 	.name = "reef",
 	.open = ours_open,
+	.run = ours_run_case,
+	.close = ours_close,
+};
+
+const struct driver fabric_tls_driver = {
+	.name = "reef",
+	.open = ours_open_tls,
 	.run = ours_run_case,
 	.close = ours_close,
 };

@@ -47,7 +47,7 @@ static int server_main(void *arg)
 	struct server *server = arg;
 	bool tcp = strcmp(wish.fabric, "tcp") == 0;
 	const char *listen = tcp ? "tcp:127.0.0.1:0" : NULL;
-	const struct reef_host_options options = {
+	struct reef_host_options options = {
 		.with_broker = true,
 		.with_node = true,
 		.run = wish.directory,
@@ -60,9 +60,10 @@ static int server_main(void *arg)
 	};
 	struct reef_host *host = NULL;
 	uint8_t byte = 0;
-	int rc;
+	int rc = reef_tls_use_parse(getenv("REEF_TLS"),
+				    &options.mesh.fabric.tls);
 
-	rc = reef_host_start(&options, &host, NULL);
+	rc = rc ? rc : reef_host_start(&options, &host, NULL);
 	rc = rc ? rc : reef_node_wait(reef_host_node(host), START_NS);
 	rc = rc ? rc : driver_send(server->pair, &byte, 1);
 	while (!rc && !client_ended(server->pair))

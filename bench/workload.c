@@ -26,6 +26,8 @@ static const struct workload workloads[] = {
 	{"tcp-read-8k", WORKLOAD_READ, WORKLOAD_SPIN, 8192, 8, WALL},
 	{"tcp-read-64-spin", WORKLOAD_READ, WORKLOAD_SPIN, 64, 8, WALL},
 	{"tcp-read-64-sleep", WORKLOAD_READ, WORKLOAD_SLEEP, 64, 8, WALL},
+	{"tcp-read-64-tls", WORKLOAD_READ, WORKLOAD_SPIN, 64, 8, WALL},
+	{"tcp-read-8k-tls", WORKLOAD_READ, WORKLOAD_SPIN, 8192, 8, WALL},
 	{"tcp-read-64-fibers16", WORKLOAD_READ, WORKLOAD_FIBERS, 64, 8, WALL},
 };
 

@@ -360,10 +360,9 @@ static int secure_stream(struct reef_hello *hello)
 	uint8_t binding[REEF_TLS_BINDING_SIZE];
 	int rc = reef_tls_step(hello->tls);
 
-	if (rc == 0)
-		rc = reef_tls_binding(hello->tls, binding);
 	if (rc < 0)
 		return rc;
+	reef_tls_binding(hello->tls, binding);
 	note_said(hello, binding, sizeof(binding));
 	reef_tls_peer(hello->tls, &hello->peer.session, hello->peer.identity);
 	reef_stream_set_tls(hello->stream, hello->tls);

@@ -5,6 +5,7 @@
  *
  *   send:     plain --SSL_write--> out (records) --> socket
  *   receive:  socket --> OpenSSL's buffer --SSL_read--> plain
+ *   or, where the kernel has taken over (tls_kernel.h): both on the socket
  *
  * OpenSSL reaches the socket through a BIO of ours, for three reasons: its own
  * raises SIGPIPE; several records are to go out in one system call; and during
@@ -14,6 +15,7 @@
 
 #include "base/random.h"
 #include "fabric/fifo.h"
+#include "fabric/tls_kernel.h"
 #include "wire/hello.h"
 
 #include <openssl/crypto.h>
@@ -39,7 +41,8 @@
 struct reef_tls {
 	int fd;
 	bool is_up;
-	SSL *ssl; /* acceptor: NULL before the first record */
+	bool in_kernel; /* once up: ssl is NULL, the socket does it all */
+	SSL *ssl;	/* acceptor: NULL before the first record */
 	/* Of the handshake: */
 	struct reef_fifo in; /* the record that is being read */
 	uint32_t records;
@@ -47,6 +50,8 @@ struct reef_tls {
 	struct reef_wire_psk peer;	   /* who connects */
 	uint8_t identity[REEF_WIRE_PSK_SIZE];
 	uint8_t psk[PSK_SIZE]; /* connector */
+	struct tls_secrets secrets;
+	uint8_t binding[REEF_TLS_BINDING_SIZE]; /* at its end */
 
 	pthread_mutex_t lock; /* once up: all that follows, and ssl */
 	struct reef_fifo out; /* records that wait for the socket */
@@ -112,12 +117,26 @@ static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static SSL_CTX *shared_context; /* NULL: there is no memory for it */
 static BIO_METHOD *shared_method;
 
+static void note_secret(const SSL *ssl, const char *line)
+{
+	struct reef_tls *tls = SSL_get_app_data(ssl);
+
+	tls_kernel_note(&tls->secrets, line);
+}
+
 static SSL_CTX *make_context(void)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_method());
+	const char *suites = "TLS_AES_128_GCM_SHA256:"
+			     "TLS_CHACHA20_POLY1305_SHA256";
 
 	if (!context)
 		return NULL;
+	if (tls_kernel_is_there()) {
+		SSL_CTX_set_keylog_callback(context, note_secret);
+		suites = "TLS_CHACHA20_POLY1305_SHA256:"
+			 "TLS_AES_128_GCM_SHA256";
+	}
 	SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
 					     SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
@@ -128,8 +147,7 @@ static SSL_CTX *make_context(void)
 	SSL_CTX_set_recv_max_early_data(context, 0);
 	if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) &&
 	    SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) &&
-	    SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256:"
-					      "TLS_CHACHA20_POLY1305_SHA256") &&
+	    SSL_CTX_set_ciphersuites(context, suites) &&
 	    SSL_CTX_set1_groups_list(context, "X25519:P-256") &&
 	    SSL_CTX_set_num_tickets(context, 0))
 		return context;
@@ -300,6 +318,12 @@ int reef_tls_accept(int fd, const struct reef_listen_options *options,
 	return 0;
 }
 
+static void wipe_secrets(struct reef_tls *tls)
+{
+	OPENSSL_cleanse(tls->psk, sizeof(tls->psk));
+	OPENSSL_cleanse(&tls->secrets, sizeof(tls->secrets));
+}
+
 void reef_tls_destroy(struct reef_tls *tls)
 {
 	if (!tls)
@@ -307,7 +331,7 @@ void reef_tls_destroy(struct reef_tls *tls)
 	SSL_free(tls->ssl);
 	free(tls->in.bytes);
 	free(tls->out.bytes);
-	OPENSSL_cleanse(tls->psk, sizeof(tls->psk));
+	wipe_secrets(tls);
 	pthread_mutex_destroy(&tls->lock);
 	free(tls);
 }
@@ -366,12 +390,31 @@ static ssize_t seal_part(struct reef_tls *tls, const struct iovec *part)
 	return (ssize_t)done;
 }
 
+static ssize_t send_in_kernel(struct reef_tls *tls, const struct iovec *parts,
+			      int count)
+{
+	struct msghdr message = {.msg_iov = (struct iovec *)parts,
+				 .msg_iovlen = (size_t)count};
+	ssize_t n;
+
+	do {
+		n = sendmsg(tls->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	if (n >= 0)
+		return n;
+	return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS
+		       ? -EAGAIN
+		       : -REEF_ENOLINK;
+}
+
 ssize_t reef_tls_send(struct reef_tls *tls, const struct iovec *parts,
 		      int count)
 {
 	ssize_t taken = 0, n;
 	int rc;
 
+	if (tls->in_kernel)
+		return send_in_kernel(tls, parts, count);
 	pthread_mutex_lock(&tls->lock);
 	ERR_clear_error();
 	rc = flush_out(tls);
@@ -446,12 +489,45 @@ static size_t open_part(struct reef_tls *tls, const struct iovec *part, int *rc)
 	return done;
 }
 
+static ssize_t receive_in_kernel(struct reef_tls *tls,
+				 const struct iovec *parts, int count,
+				 bool *drained)
+{
+	struct msghdr message = {.msg_iov = (struct iovec *)parts,
+				 .msg_iovlen = (size_t)count};
+	size_t most = 0;
+	ssize_t n;
+
+	do {
+		n = recvmsg(tls->fd, &message, MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	for (int i = 0; i < count; i++)
+		most += parts[i].iov_len;
+	*drained = n < 0 ? errno == EAGAIN || errno == EWOULDBLOCK
+			 : (size_t)n < most;
+	if (n > 0)
+		return n;
+	if (n < 0 && *drained)
+		return -EAGAIN;
+	/* A record that is no data (there is none in this protocol): EIO. */
+	return n < 0 && (errno == EBADMSG || errno == EIO || errno == EINVAL ||
+			 errno == EMSGSIZE)
+		       ? -REEF_EPROTO
+		       : -REEF_ENOLINK;
+}
+
 ssize_t reef_tls_receive(struct reef_tls *tls, const struct iovec *parts,
 			 int count, bool from_socket, bool *drained)
 {
 	size_t got = 0;
 	int rc;
 
+	if (tls->in_kernel) {
+		*drained = true;
+		return from_socket
+			       ? receive_in_kernel(tls, parts, count, drained)
+			       : -EAGAIN;
+	}
 	pthread_mutex_lock(&tls->lock);
 	rc = tls->input_error;
 	ERR_clear_error();
@@ -472,6 +548,8 @@ bool reef_tls_has_more(struct reef_tls *tls)
 {
 	bool has_more;
 
+	if (tls->in_kernel)
+		return false;
 	pthread_mutex_lock(&tls->lock);
 	has_more = SSL_has_pending(tls->ssl);
 	pthread_mutex_unlock(&tls->lock);
@@ -585,14 +663,50 @@ static int shake_hands(struct reef_tls *tls)
 	return rc;
 }
 
-static void end_handshake(struct reef_tls *tls)
+/* Let the kernel go on, if it can and the suite is its (tls_kernel.h).
+ * 0: it does, or OpenSSL does. */
+static int move_to_kernel(struct reef_tls *tls)
 {
+	const SSL_CIPHER *cipher = SSL_get_current_cipher(tls->ssl);
+	int rc;
+
+	if (SSL_CIPHER_get_protocol_id(cipher) !=
+	    (TLS1_3_CK_CHACHA20_POLY1305_SHA256 & 0xffff))
+		return 0;
+	/* The other side may be a kernel, which cannot change its key. */
+	tls->rekey_bytes = UINT64_MAX;
+	/* What is kept was encrypted already. */
+	if (!tls_kernel_is_there() || reef_fifo_used(&tls->out))
+		return 0;
+	rc = tls_kernel_start(tls->fd, !tls->listen.credential, &tls->secrets);
+	if (rc == -ENOTSUP)
+		return 0;
+	if (rc < 0)
+		return rc;
+	SSL_free(tls->ssl);
+	tls->ssl = NULL;
+	tls->in_kernel = true;
+	return 0;
+}
+
+static int end_handshake(struct reef_tls *tls)
+{
+	static const char label[] = "EXPORTER-reef-hello";
+	int rc;
+
+	if (SSL_export_keying_material(tls->ssl, tls->binding,
+				       sizeof(tls->binding), label,
+				       sizeof(label) - 1, NULL, 0, 0) != 1)
+		return -ENOMEM;
+	rc = move_to_kernel(tls);
+	wipe_secrets(tls);
 	free(tls->in.bytes);
 	tls->in = (struct reef_fifo){0};
-	OPENSSL_cleanse(tls->psk, sizeof(tls->psk));
 	/* From here on one system call may bring several records. */
-	SSL_set_read_ahead(tls->ssl, 1);
-	tls->is_up = true;
+	if (tls->ssl)
+		SSL_set_read_ahead(tls->ssl, 1);
+	tls->is_up = rc == 0;
+	return rc;
 }
 
 int reef_tls_step(struct reef_tls *tls)
@@ -620,21 +734,13 @@ int reef_tls_step(struct reef_tls *tls)
 	/* OpenSSL has asked for each record, so it has taken them all. */
 	if (rc == 0 && reef_fifo_used(&tls->in))
 		rc = -REEF_EPROTO;
-	if (rc == 0)
-		end_handshake(tls);
-	return rc;
+	return rc ? rc : end_handshake(tls);
 }
 
-int reef_tls_binding(struct reef_tls *tls,
-		     uint8_t binding[REEF_TLS_BINDING_SIZE])
+void reef_tls_binding(const struct reef_tls *tls,
+		      uint8_t binding[REEF_TLS_BINDING_SIZE])
 {
-	static const char label[] = "EXPORTER-reef-hello";
-
-	return SSL_export_keying_material(tls->ssl, binding,
-					  REEF_TLS_BINDING_SIZE, label,
-					  sizeof(label) - 1, NULL, 0, 0) == 1
-		       ? 0
-		       : -ENOMEM;
+	memcpy(binding, tls->binding, sizeof(tls->binding));
 }
 
 void reef_tls_peer(const struct reef_tls *tls, uint32_t *session,

@@ -17,10 +17,10 @@
  * (6) Never blocks. Encrypted output that the socket does not take is kept, up
  *     to a bound; then send takes nothing.
  * (7) After REKEY_BYTES a side changes its key, long before AES-GCM asks for
- *     it.
- * (8) The end of the connection is the end of the stream, as in plain text: our
- *     BYE says why, and all else counts as lost. So nobody sends close_notify,
- *     and freeing says nothing to the peer.
+ *     it. Where the kernel does TLS itself (tls_kernel.h) it has ChaCha20,
+ * which never does. (8) The end of the connection is the end of the stream, as
+ * in plain text: our BYE says why, and all else counts as lost. So nobody sends
+ * close_notify, and freeing says nothing to the peer.
  *
  * Thread: one at a time for each of: step; send; receive. Send and receive may
  * run at once (a lock is inside, the last in any order). */
@@ -52,9 +52,9 @@ void reef_tls_destroy(struct reef_tls *tls); /* NULL is fine */
 int reef_tls_step(struct reef_tls *tls);
 
 /* After the handshake: a value that only the two ends of this one connection
- * have.  -ENOMEM. */
-int reef_tls_binding(struct reef_tls *tls,
-		     uint8_t binding[REEF_TLS_BINDING_SIZE]);
+ * have. */
+void reef_tls_binding(const struct reef_tls *tls,
+		      uint8_t binding[REEF_TLS_BINDING_SIZE]);
 /* Who has connected. */
 void reef_tls_peer(const struct reef_tls *tls, uint32_t *session,
 		   char identity[REEF_IDENTITY_MAX + 1]);

@@ -1,10 +1,13 @@
 /* test_tcp_tls.c - tcp inside TLS, and a wire between two sides that listens,
  * remembers and forges. */
+#include "fabric/tls_kernel.h"
 #include "fixture/tcp_node.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -250,6 +253,36 @@ static void tls_forged_byte_ends_the_link(void **state)
 		assert_int_equal(tcp_node_word(128), 1);
 	}
 	tcp_node_stop();
+}
+
+/* How many directions of sockets the kernel has taken over so far; 0: it has no
+ * TLS. */
+static int count_in_kernel(void)
+{
+	FILE *file = fopen("/proc/net/tls_stat", "re");
+	char name[64];
+	int count, total = 0;
+
+	while (file && fscanf(file, "%63s %d", name, &count) == 2)
+		if (!strcmp(name, "TlsTxSw") || !strcmp(name, "TlsRxSw"))
+			total += count;
+	if (file)
+		fclose(file);
+	return total;
+}
+
+static void tls_kernel_takes_over_where_it_can(void **state)
+{
+	int before = count_in_kernel();
+
+	/* The test machine (tests/vm) has it. */
+	assert_true(tls_kernel_is_there() || !getenv("REEF_VM_HOST"));
+	tcp_node_start(&with_tls);
+	wire_open(0);
+	assert_int_equal(work_over_wire(&with_tls), 0);
+	tcp_node_stop();
+	assert_int_equal(count_in_kernel() - before,
+			 tls_kernel_is_there() ? 4 : 0);
 }
 
 /* --- who comes in --- */
@@ -513,6 +546,7 @@ int main(void)
 		cmocka_unit_test(tls_loopback_is_plain_unless_asked),
 		cmocka_unit_test(tls_recorded_stream_replayed_does_nothing),
 		cmocka_unit_test(tls_forged_byte_ends_the_link),
+		cmocka_unit_test(tls_kernel_takes_over_where_it_can),
 		cmocka_unit_test(tls_wrong_key_refused),
 		cmocka_unit_test(tls_stranger_looks_like_a_wrong_key),
 		cmocka_unit_test(tls_hello_of_another_connection_refused),

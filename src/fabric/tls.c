@@ -113,6 +113,14 @@ static long control_bio(BIO *bio, int command, long number, void *pointer)
 
 /* --- what all connections share --- */
 
+/* A program may end while threads of ours connect or encrypt. OpenSSL would
+ * pull the ground from under them when the process exits, unless it is told
+ * before anybody has used it that it need not clean up. */
+__attribute__((constructor)) static void keep_openssl_until_the_end(void)
+{
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static SSL_CTX *shared_context; /* NULL: there is no memory for it */
 static BIO_METHOD *shared_method;

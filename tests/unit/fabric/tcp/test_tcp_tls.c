@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct reef_fabric_options with_tls = {.tls = REEF_TLS_YES};
@@ -174,6 +175,49 @@ static int work_over_wire(const struct reef_fabric_options *options)
 	tcp_client_close(&client);
 	wire_close();
 	return rc;
+}
+
+/* --- the end of a process --- */
+
+static _Atomic int connected;
+
+/* The last thing that the process does: OpenSSL has cleaned up before, if it
+ * was used first after this was registered, and if it cleans up at all. */
+static void go_on_a_little(void)
+{
+	tcp_await(&connected, atomic_load(&connected) + 20);
+}
+
+static void *connect_for_ever(void *arg)
+{
+	(void)arg;
+	for (;;) {
+		if (try_to_connect(&with_tls, node_address(), "test", 7))
+			_exit(1);
+		atomic_fetch_add(&connected, 1);
+	}
+	return NULL;
+}
+
+/* A program may end while our threads run, without a word to us. It is the
+ * first test, as OpenSSL must not be in use before. */
+static void tls_exit_beside_our_threads_is_clean(void **state)
+{
+	pthread_t thread;
+	int status, pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		atexit(go_on_a_little);
+		tcp_node_start(&with_tls);
+		pthread_create(&thread, NULL, connect_for_ever, NULL);
+		tcp_await(&connected, 1);
+		exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 }
 
 /* --- what crosses --- */
@@ -542,6 +586,7 @@ static void tls_fenced_is_told_and_kept_out(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tls_exit_beside_our_threads_is_clean),
 		cmocka_unit_test(tls_nothing_readable_crosses),
 		cmocka_unit_test(tls_loopback_is_plain_unless_asked),
 		cmocka_unit_test(tls_recorded_stream_replayed_does_nothing),

@@ -4,6 +4,7 @@
  *   RECEIVE   what a stream hears (WELCOMED: after the hello)
  *   ACCEPT    what an accepting side hears
  *   CONNECT   what a connecting side hears
+ *   *_TLS     the same, where TLS is asked for
  *   MIDDLE    changes to what two good sides say to each other: frame, place,
  *             change; so that proofs are reached that no fuzzer could guess
  */
@@ -17,7 +18,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum mode { RECEIVE, WELCOMED, ACCEPT, CONNECT, MIDDLE, MODES };
+enum mode {
+	RECEIVE,
+	WELCOMED,
+	ACCEPT,
+	CONNECT,
+	MIDDLE,
+	ACCEPT_TLS,
+	CONNECT_TLS,
+	MODES
+};
 
 #define PAYLOAD_MAX 4096
 
@@ -49,17 +59,20 @@ static struct reef_stream *open_stream(int *other)
 	return stream;
 }
 
-static struct reef_hello *open_hello(struct reef_stream *stream, bool accept)
+static struct reef_hello *open_hello(struct reef_stream *stream, bool accept,
+				     bool tls)
 {
+	struct reef_hello_local us = local;
 	struct reef_listen_options listen = {.credential = credential};
 	struct reef_connect_options connect = {.session = 5,
 					       .identity = "fuzz"};
 	struct reef_hello *hello;
 
 	memset(connect.key, 3, sizeof(connect.key));
-	FUZZ_CHECK((accept ? reef_hello_accept(stream, &local, &listen, NULL,
-					       NULL, &hello)
-			   : reef_hello_connect(stream, &local, &connect,
+	us.tls = tls;
+	FUZZ_CHECK((accept ? reef_hello_accept(stream, &us, &listen, NULL, NULL,
+					       &hello)
+			   : reef_hello_connect(stream, &us, &connect,
 						&hello)) == 0);
 	return hello;
 }
@@ -128,7 +141,9 @@ static void one_side(enum mode mode, struct fuzz_input *input, size_t piece)
 	if (mode == WELCOMED)
 		reef_stream_welcome(stream);
 	if (mode == ACCEPT || mode == CONNECT)
-		hello = open_hello(stream, mode == ACCEPT);
+		hello = open_hello(stream, mode == ACCEPT, false);
+	if (mode == ACCEPT_TLS || mode == CONNECT_TLS)
+		hello = open_hello(stream, mode == ACCEPT_TLS, true);
 	if (hello)
 		feed_pieces(stream, other, input, piece, step_hello, hello);
 	else
@@ -179,7 +194,7 @@ static void middle(struct fuzz_input *input)
 	}
 	for (int i = 0; i < 2; i++) {
 		streams[i] = open_stream(&others[i]);
-		hellos[i] = open_hello(streams[i], i == 1);
+		hellos[i] = open_hello(streams[i], i == 1, false);
 	}
 	for (int number = 0; number < 4; number++) {
 		int from = number % 2, to = !from;

@@ -675,119 +675,6 @@ static void client_drain_goes_unnoticed(void **state)
 	}
 }
 
-/* --- tokens --- */
-
-static int token_for(struct member *member, uint32_t space, uint8_t rights,
-		     char text[REEF_KEY_TEXT_SIZE])
-{
-	struct reef_body body = {.ask.space_token = {space, rights}};
-	struct reef_answer answer = {0};
-	struct reef_token token = {0};
-
-	TRY(reef_client_ask(member->reef, REEF_POOL_SPACE_TOKEN, false, &body,
-			    &answer));
-	token.space = answer.body.reply.space_token.space;
-	token.era = answer.body.reply.space_token.era;
-	token.rights = answer.body.reply.space_token.rights;
-	memcpy(token.key.bytes, answer.body.reply.space_token.secret, 32);
-	reef_token_format(&token, text);
-	reef_answer_free(&answer);
-	return 0;
-}
-
-static char read_token[REEF_KEY_TEXT_SIZE], write_token[REEF_KEY_TEXT_SIZE];
-
-static int owner(struct member *member)
-{
-	struct reef_body body = {.ask.user_add.name = {"ada", 3}};
-	struct reef_credential *other = &member->pool->members[1].credential;
-	struct reef_answer answer = {0};
-	struct reef_space *space;
-	uint64_t address, value = 9;
-
-	TRY(member_space(member, &space));
-	TRY(reef_alloc(space, 64, &address));
-	TRY(reef_write(member->reef, address, &value, 8));
-	member->pool->note[1] = address;
-	TRY(token_for(member, reef_space_id(space), REEF_RIGHT_READ,
-		      read_token));
-	TRY(token_for(member, reef_space_id(space),
-		      REEF_RIGHT_READ | REEF_RIGHT_WRITE, write_token));
-	TRY(reef_client_ask(member->reef, REEF_POOL_USER_ADD, true, &body,
-			    &answer));
-	other->user = answer.body.reply.user_add.user;
-	other->era = answer.body.reply.user_add.era;
-	memcpy(other->key.bytes, answer.body.reply.user_add.secret, 32);
-	reef_answer_free(&answer);
-	member->pool->note[0] = 1;
-	while (member->pool->note[0] == 1)
-		TRY(reef_sleep(MILLISECOND));
-	/* Revoked: what was granted by tokens ends. */
-	body = (struct reef_body){.ask.space_revoke.space =
-					  reef_space_id(space)};
-	TRY(reef_client_ask(member->reef, REEF_POOL_SPACE_REVOKE, true, &body,
-			    NULL));
-	TRY(reef_write(member->reef, address, &value, 8));
-	member->pool->note[0] = 3;
-	return 0;
-}
-
-static int guest(struct member *member)
-{
-	struct reef_space_options options = {0};
-	uint64_t address, value;
-	struct reef_space *space;
-
-	member_leave(member);
-	while (!member->pool->note[0])
-		TRY(reef_sleep(MILLISECOND));
-	TRY(member_join(member));
-	address = member->pool->note[1];
-	WANT_RC(reef_read(member->reef, address, &value, 8), -EFAULT);
-	WANT_RC(reef_space_open(member->reef, "space", NULL, &space), -EACCES);
-	options.token = "reef-space-rubbish";
-	WANT_RC(reef_space_open(member->reef, "space", &options, &space),
-		-EACCES);
-	options.token = read_token;
-	TRY(reef_space_open(member->reef, "space", &options, &space));
-	TRY(reef_read(member->reef, address, &value, 8));
-	WANT(value == 9);
-	WANT_RC(reef_write(member->reef, address, &value, 8), -EACCES);
-	WANT_RC(reef_faa(member->reef, address, 1, NULL), -EACCES);
-	WANT_RC(reef_alloc(space, 8, &address), -EACCES);
-	WANT_RC(reef_name_bind(space, "x", 1, NULL), -EACCES);
-	options.token = write_token;
-	TRY(reef_space_open(member->reef, "space", &options, &space));
-	TRY(reef_write(member->reef, address, &value, 8));
-	/* A new start of the broker is told of the tokens. */
-	reef_sim_host_kill(member->pool->host);
-	TRY(reef_sim_host_restart(member->pool->host, pool_broker_main,
-				  member->pool));
-	TRY(reef_name_bind(space, "x", 1, NULL));
-	TRY(reef_write(member->reef, address, &value, 8));
-	member->pool->note[0] = 2;
-	while (member->pool->note[0] == 2)
-		TRY(reef_sleep(MILLISECOND));
-	WANT_RC(reef_write(member->reef, address, &value, 8), -REEF_ELOST);
-	WANT_RC(reef_space_open(member->reef, "space", &options, &space),
-		-EACCES);
-	return 0;
-}
-
-static void client_token_allows_what_it_says(void **state)
-{
-	uint64_t seed;
-
-	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
-		struct pool pool = {0};
-
-		pool_start(&pool, seed);
-		pool_add(&pool, owner);
-		pool_add(&pool, guest);
-		pool_finish(&pool);
-	}
-}
-
 /* --- recovery --- */
 
 static int is_killed(struct member *member)
@@ -866,7 +753,6 @@ int main(void)
 		cmocka_unit_test(client_pool_without_a_node_is_not_full),
 		cmocka_unit_test(client_mutants_are_found),
 		cmocka_unit_test(client_drain_goes_unnoticed),
-		cmocka_unit_test(client_token_allows_what_it_says),
 		cmocka_unit_test(client_killed_gives_its_blocks_to_another),
 	};
 

@@ -27,6 +27,13 @@
  * a recoverer had them meanwhile, the CAS fails. So no READ can fail once
  * chunks are ours.
  *
+ * A CAS in doubt whose word cannot be read, either, may have happened, or will
+ * yet, until the epoch is over in which that was (client.h). Only this heap
+ * writes that word, so the next look at the tables tells: where it is there,
+ * the chunk is ours, and the adoption goes on from it (settle_doubts). Until
+ * then the heap has something to do (reef_heap_is_judging). Where it is not,
+ * and the epoch is over, the chunk is still whose it was.
+ *
  * Whatever is read may be nonsense. A head that does not fit is a unit that is
  * never used; a header that makes no sense is a block that is never used. A
  * chunk that cannot be part of its chain by (a), as somebody else has it who
@@ -160,28 +167,47 @@ static int may_adopt(struct adoption *a, uint32_t index)
 
 /* What became of the CAS of an adoption, which is repeated when in doubt: if
  * the word is then what we wanted to write, it was ours. 1: adopted.  0:
- * another was first. */
-static int adopt_settle(struct adoption *a, struct reef_access *cas)
+ * another was first.  -errno: *doubt says whether it may have happened, or will
+ * yet. */
+static int adopt_settle(struct adoption *a, struct reef_access *cas,
+			bool *doubt)
 {
-	bool doubt = false;
-
+	*doubt = false;
 	for (uint32_t i = 0; cas->status == -REEF_EINDOUBT && i < DOUBT_MAX;
 	     i++) {
-		doubt = true;
+		*doubt = true;
 		heap_execute(a->heap, cas, 1);
 	}
-	if (cas->status == -REEF_ENOTDONE)
+	*doubt |= cas->status == -ETIMEDOUT;
+	if (cas->status == -REEF_ENOTDONE && !*doubt)
 		return 0;
 	if (cas->status)
 		return cas->status;
 	return cas->result == cas->compare ||
-	       (doubt && cas->result == cas->operand);
+	       (*doubt && cas->result == cas->operand);
+}
+
+static void note_doubt(struct adoption *a, uint32_t index, uint64_t word)
+{
+	const struct reef_heap_ops *ops = a->heap->options.ops;
+	struct chunk *chunk = &a->extent->chunks[index];
+
+	/* Without a number it might be another heap's of this session. */
+	if (!a->heap->options.number)
+		return;
+	a->heap->adopt_doubts += !chunk->adopt_word;
+	chunk->adopt_word = word;
+	chunk->adopt_epoch = ops->reclaim_epoch(a->heap->options.context);
+	chunk->from = heap_chunk_owner(a->words[index]);
 }
 
 static void note_adopted(struct adoption *a, uint32_t index, uint64_t word)
 {
 	struct chunk *chunk = &a->extent->chunks[index];
 
+	/* An earlier attempt in doubt would not find the word that it needs. */
+	a->heap->adopt_doubts -= chunk->adopt_word != 0;
+	chunk->adopt_word = 0;
 	chunk->word = word;
 	chunk->mine = chunk->partly = true;
 	chunk->from = heap_chunk_owner(a->words[index]);
@@ -217,6 +243,7 @@ static uint64_t adopted_word(const struct adoption *a, uint32_t index)
 static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 			uint32_t count)
 {
+	bool doubt;
 	int rc = 0, one;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -227,7 +254,9 @@ static int adopt_chunks(struct adoption *a, const uint32_t *chunks,
 	if (count)
 		heap_execute(a->heap, a->accesses, count);
 	for (uint32_t i = 0; i < count; i++) {
-		one = adopt_settle(a, &a->accesses[i]);
+		one = adopt_settle(a, &a->accesses[i], &doubt);
+		if (one < 0 && doubt && !a->extent->dead)
+			note_doubt(a, chunks[i], a->accesses[i].operand);
 		if (one == 1 && !a->extent->dead)
 			note_adopted(a, chunks[i], a->accesses[i].operand);
 		else if (one == 0)
@@ -277,6 +306,7 @@ static int adopt_round(struct adoption *a, bool first)
 static int adopt_finish(struct adoption *a)
 {
 	int rc = 0, one;
+	bool doubt;
 
 	for (uint32_t i = 0; i < a->chains_count && !rc; i++) {
 		struct chunk *first = &a->extent->chunks[a->chains[i].first];
@@ -289,10 +319,11 @@ static int adopt_finish(struct adoption *a)
 		cas = heap_cas(heap_word_at(a->extent, a->chains[i].first),
 			       word, (word & ~UINT64_C(15)) | HEAP_CHUNK_OWNED);
 		heap_execute(a->heap, &cas, 1);
-		one = adopt_settle(a, &cas);
+		one = adopt_settle(a, &cas, &doubt);
 		if (a->extent->dead)
 			return -REEF_ELOST;
-		if (one == 1)
+		/* It may be there since an attempt that was in doubt. */
+		if (one == 1 || (one == 0 && cas.result == cas.operand))
 			first->word = cas.operand;
 		rc = one < 0 ? one : 0;
 	}
@@ -374,12 +405,46 @@ static int adopt_extent(struct adoption *a)
 	return rc;
 }
 
+/* The words were read: chunks that an adoption in doubt has made ours after all
+ * are as those of one that did not get the rest of its chain. */
+static int settle_doubts(struct reef_heap *heap, struct extent *extent)
+{
+	uint64_t safe = heap->options.ops->safe_epoch(heap->options.context);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < extent->shape.chunks && !rc; i++) {
+		struct chunk *chunk = &extent->chunks[i];
+		bool is_ours = chunk->word == chunk->adopt_word;
+
+		if (!chunk->adopt_word ||
+		    (!is_ours && chunk->adopt_epoch >= safe))
+			continue;
+		rc = is_ours ? heap_extent_own(extent) : 0;
+		if (rc)
+			break;
+		chunk->adopt_word = 0;
+		heap->adopt_doubts--;
+		if (!is_ours || chunk->mine)
+			continue;
+		chunk->mine = chunk->partly = true;
+		chunk->free_map = 0;
+		chunk->found = chunk->counter;
+		extent->mine++;
+		heap->chunks++;
+	}
+	return rc;
+}
+
 static struct adoption *adoption_make(struct reef_heap *heap,
 				      struct extent *extent)
 {
 	struct adoption *a = calloc(1, sizeof(*a));
 	uint32_t chunks = extent->shape.chunks;
 
+	if (a && heap->adopt_doubts && settle_doubts(heap, extent)) {
+		free(a);
+		return NULL;
+	}
 	if (!a)
 		return NULL;
 	a->heap = heap;
@@ -528,13 +593,30 @@ static struct extent *pick_abandoned(struct reef_heap *heap, bool freed,
 	return extent;
 }
 
+/* An extent with chunks that are ours since an attempt that did not get all it
+ * wanted, as far as that is known by now. NULL: there is none. */
+static struct extent *find_partly(struct reef_heap *heap)
+{
+	for (struct extent *e = heap->extents; e; e = e->next) {
+		if (!e->known || e->dead || e->wrong ||
+		    (heap->adopt_doubts && settle_doubts(heap, e)))
+			continue;
+		for (uint32_t i = 0; e->mine && i < e->shape.chunks; i++)
+			if (e->chunks[i].partly)
+				return e;
+	}
+	return NULL;
+}
+
 int heap_adopt_abandoned(struct reef_heap *heap, uint32_t max, bool freed)
 {
-	uint32_t chunk;
-	struct extent *extent = pick_abandoned(heap, freed, &chunk);
+	struct extent *extent = find_partly(heap);
 	struct adoption *a;
+	uint32_t chunk = 0;
 	int rc;
 
+	if (!extent)
+		extent = pick_abandoned(heap, freed, &chunk);
 	if (!extent)
 		return 0;
 	a = adoption_make(heap, extent);

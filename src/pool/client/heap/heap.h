@@ -262,7 +262,8 @@ int reef_heap_recover(struct reef_heap *heap, struct reef_heap_recovery *list,
 				  uint64_t address, uint64_t size),
 		      void *context);
 /* True if blocks wait to be judged, of that session or any (0), as a call of
- * the above failed. No operation. */
+ * the above failed; or a chunk may be ours since an adoption in doubt. The next
+ * call of the above goes on with that. No operation. */
 bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session);
 
 /* Give every chunk away that nothing waits in: without a block as FREE, the

@@ -114,6 +114,9 @@ struct chunk {
 	bool partly;	 /* ours by adoption; others of its chain are not yet */
 	uint8_t leaving; /* enum leaving; it is not ours then */
 	uint32_t from;	 /* the session that it was adopted from; 0: nobody */
+	/* What an adoption that is in doubt would have made of the word; 0:
+	 * none is. And the epoch in which that was; from is set. */
+	uint64_t adopt_word, adopt_epoch;
 };
 
 struct extent {
@@ -195,6 +198,7 @@ struct reef_heap {
 	uint32_t empty;	       /* of them without a block */
 	uint32_t claims;       /* since all tables were read last */
 	uint32_t doubts;       /* chunks with a doubt_epoch, at most */
+	uint32_t adopt_doubts; /* chunks with an adopt_word, at most */
 	uint64_t short_free;   /* chunks that were nobody's when an allocation
 				* found no room last */
 	uint64_t scan_next_ns; /* when all blocks may be looked at again */

@@ -182,12 +182,24 @@ static void judge_leftovers(struct reef_heap *heap,
 			rc = judge_session(heap, session, receiver);
 }
 
+/* True if a chunk of that session, or any (0), may be ours, and is not known to
+ * be. */
+static bool is_adopting(const struct reef_heap *heap, uint32_t session)
+{
+	for (const struct extent *e = heap->extents; e; e = e->next)
+		for (uint32_t i = 0; !e->dead && i < e->shape.chunks; i++)
+			if (e->chunks[i].adopt_word &&
+			    (!session || e->chunks[i].from == session))
+				return true;
+	return false;
+}
+
 bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session)
 {
 	for (uint32_t i = 0; i < heap->unjudged_count; i++)
 		if (!session || heap->unjudged[i].session == session)
 			return true;
-	return false;
+	return heap->adopt_doubts && is_adopting(heap, session);
 }
 
 /* 0: the session may be recovered.  -EBUSY: it is not FENCED. */
@@ -235,7 +247,7 @@ static int recover_list(struct reef_heap *heap, struct reef_heap_recovery *list,
 	rc = heap_lock(heap);
 	if (rc)
 		return rc;
-	if (any)
+	if (any || heap->adopt_doubts)
 		heap_adopt(heap, list, count);
 	heap_unlock(heap);
 	/* Without the lock, as whoever is called may use the heap. */

@@ -542,6 +542,65 @@ static void heap_free_in_doubt_and_away_stays_in_doubt(void **state)
 	heap_world_fini(&world);
 }
 
+/* An adoption is in doubt, and then the memory is out of reach: whether it
+ * happened or not, the same heap goes on with it, and nothing is missing. Large
+ * blocks tie chunks together. */
+static void adopt_in_doubt(bool happens, bool abandoned, uint64_t block_size)
+{
+	struct reef_heap_ops ops = heap_world_ops;
+	struct heap_world world;
+	struct reef_heap_options options = {.ops = &ops,
+					    .context = &world,
+					    .session = 2,
+					    .number = 7,
+					    .seed = 2};
+	struct reef_heap *heap, *dead;
+	uint64_t block;
+
+	ops.execute = execute_until_away;
+	heap_world_init(&world, 4 * MIB, 4 * MIB);
+	dead = heap_world_heap(&world, 1, 1);
+	assert_int_equal(reef_heap_create(&options, &heap), 0);
+	take_blocks(dead, block_size, &block, 1);
+	assert_int_equal(reef_heap_keep(dead, block), 0);
+	if (abandoned)
+		assert_int_equal(reef_heap_relinquish(dead), 0);
+	else
+		world.fenced[1] = true;
+	lose_batches = happens ? 1 : 2;
+	if (abandoned)
+		assert_int_equal(reef_heap_adopt(heap, 8), -REEF_ENOLINK);
+	else
+		assert_int_equal(heap_recover_one(heap, 1, NULL, NULL),
+				 -EAGAIN);
+	assert_true(is_away && reef_heap_is_judging(heap, !abandoned));
+	is_away = false;
+	lose_batches = 0;
+	/* What may still happen is waited for, or done anew. */
+	if (abandoned)
+		assert_true(reef_heap_adopt(heap, 8) >= 0);
+	else
+		assert_int_equal(reef_heap_recover(heap, NULL, 0, NULL, NULL),
+				 0);
+	assert_int_equal(reef_heap_is_judging(heap, 0), !happens && !abandoned);
+	world.safe = world.reclaim + 1;
+	assert_int_equal(reef_heap_recover(heap, NULL, 0, NULL, NULL), 0);
+	assert_false(reef_heap_is_judging(heap, 0));
+	if (!abandoned)
+		assert_int_equal(heap_recover_one(heap, 1, NULL, NULL), 0);
+	assert_int_equal(reef_heap_free(heap, block, 0), 0);
+	assert_int_equal(take_units(heap), 63);
+	reef_heap_destroy(dead);
+	reef_heap_destroy(heap);
+	heap_world_fini(&world);
+}
+
+static void heap_adoption_in_doubt_word_tells(void **state)
+{
+	for (uint32_t i = 0; i < 8; i++)
+		adopt_in_doubt(i % 2, i / 2 % 2, i / 4 ? 3 * MIB / 2 : 400);
+}
+
 /* Another's blocks, and their frees are in doubt, whether they happened or not:
  * then they are done again, and the owner has them back. Half of them are in
  * another life than the others, so that headers are guessed wrong. */
@@ -690,6 +749,7 @@ int main(void)
 		cmocka_unit_test(heap_free_in_doubt_done_once),
 		cmocka_unit_test(heap_free_in_doubt_and_away_stays_in_doubt),
 		cmocka_unit_test(heap_claim_in_doubt_word_tells),
+		cmocka_unit_test(heap_adoption_in_doubt_word_tells),
 		cmocka_unit_test(heap_full_but_for_empty_slab_room_is_there),
 		cmocka_unit_test(
 			heap_recover_beside_lost_extent_nothing_missed),

@@ -290,6 +290,9 @@ struct reef_listen_options {
 	 * any error refuses it. */
 	int (*credential)(void *context, const char *identity, uint32_t session,
 			  uint8_t key[REEF_KEY_SIZE]);
+	/* Optional: called when `identity` was proven, before its link is let
+	 * in; any error refuses it, and is what the peer is told. */
+	int (*admit)(void *context, const char *identity);
 	/* Optional. After closed returns the link is gone. Each opened has its
 	 * closed, unless the listener was closed. reason: why, negative. */
 	void (*opened)(void *context, struct reef_link *link);
@@ -318,8 +321,8 @@ const char *reef_listener_address(const struct reef_listener *listener);
  * -REEF_EFENCED.  -ESTALE: its number is too low (F10); never without one.
  * -EBUSY: links_max reached, or (shm) another process has the
  * session's memory mapped, or its old link has an operation under way.
- * -EPERM: shm, and the peer could not fence us.  -REEF_ENOLINK: lost before it
- * was up. */
+ * Whatever `admit` said.  -EPERM: shm, and the peer could not fence us.
+ * -REEF_ENOLINK: lost before it was up. */
 int reef_connect(struct reef_queue *queue, const char *address,
 		 const struct reef_connect_options *options,
 		 struct reef_link **out);

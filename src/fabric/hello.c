@@ -324,7 +324,11 @@ static int on_proof(struct reef_hello *hello, const struct reef_frame *frame)
 	rc = check_proof(hello, "reef connector", proof.proof);
 	if (rc < 0)
 		return rc;
-	rc = hello->admit ? hello->admit(hello->context, &hello->peer) : 0;
+	if (hello->listen.admit)
+		rc = hello->listen.admit(hello->listen.context,
+					 hello->peer.identity);
+	if (rc == 0 && hello->admit)
+		rc = hello->admit(hello->context, &hello->peer);
 	return rc < 0 ? rc : send_welcome(hello);
 }
 

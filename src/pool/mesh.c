@@ -329,7 +329,7 @@ static const char *const preference[] = {"shm", "verbs", "tcp", "sim"};
  * a second link beside the first. */
 static bool is_final(int rc)
 {
-	return !rc || rc == -REEF_EFENCED || rc == -EBUSY ||
+	return !rc || rc == -REEF_EFENCED || rc == -EBUSY || rc == -EDQUOT ||
 	       rc == -REEF_EFORKED || rc == -REEF_EHOSTDEAD;
 }
 

@@ -342,11 +342,21 @@ static int forward_credential(void *context, const char *identity,
 				       key);
 }
 
+static int forward_admission(void *context, const char *identity)
+{
+	const struct reef_rpc *rpc = context;
+
+	return rpc->options.admit
+		       ? rpc->options.admit(rpc->options.context, identity)
+		       : 0;
+}
+
 int reef_rpc_listen(struct reef_rpc *rpc, const char *addresses, char *real,
 		    size_t real_max)
 {
 	struct reef_listen_options options = {
 		.credential = forward_credential,
+		.admit = forward_admission,
 		.opened = rpc_link_opened,
 		.closed = rpc_link_closed,
 		.context = rpc,

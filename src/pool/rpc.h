@@ -65,6 +65,8 @@ struct reef_rpc_options {
 	/* As in reef_listen_options. Required to listen. */
 	int (*credential)(void *context, const char *identity, uint32_t session,
 			  uint8_t key[REEF_KEY_SIZE]);
+	/* As in reef_listen_options. Optional. */
+	int (*admit)(void *context, const char *identity);
 	void *context;
 	uint64_t epoch; /* in every header sent; a broker's. Set later with
 			 * reef_rpc_set_epoch. */

@@ -344,6 +344,16 @@ static int listener_credential(void *context, const char *identity,
 					    session, key);
 }
 
+static int listener_admit(void *context, const char *identity)
+{
+	struct hold_listener *listener = context;
+
+	return listener->options.admit
+		       ? listener->options.admit(listener->options.context,
+						 identity)
+		       : 0;
+}
+
 static void listener_opened(void *context, struct reef_link *link)
 {
 	struct hold_listener *listener = context;
@@ -370,6 +380,7 @@ int reef_hold_listen(struct reef_layer *layer, struct reef_queue *queue,
 	struct reef_hold *hold = (struct reef_hold *)layer;
 	struct reef_listen_options own = {
 		.credential = listener_credential,
+		.admit = listener_admit,
 		.opened = listener_opened,
 		.closed = listener_closed,
 	};

@@ -88,6 +88,11 @@ static int check_admission(struct sim_fabric *fabric,
 				conn->hello.session, key) ||
 	    memcmp(key, conn->hello.key, sizeof(key)) != 0)
 		return -REEF_EAUTH;
+	rc = options->admit
+		     ? options->admit(options->context, conn->hello.identity)
+		     : 0;
+	if (rc)
+		return rc;
 	if (sim_is_fenced(fabric, conn->hello.session) &&
 	    !REEF_MUTATED(SIM_F7_READMIT))
 		return -REEF_EFENCED;

@@ -397,8 +397,10 @@ int client_renew_main(void *arg)
 		rc = renew_once(client);
 		if (!rc)
 			next_ns = now_ns + renewal_pause_ns(client);
-		if (rc == -REEF_EFENCED)
-			client_session_end(client, rc);
+		/* A session that was recovered has no word any more; nor can
+		 * its slot be read, which comes after that. */
+		if (rc == -REEF_EFENCED || rc == -REEF_EKEY)
+			client_session_end(client, -REEF_EFENCED);
 		if (!rc || rc == -REEF_EHOSTDEAD)
 			continue;
 		if (rc == -ESTALE)

@@ -84,7 +84,9 @@ struct reef_options {
  * -EINVAL: no such target.  -ECONNREFUSED, -ENOENT: nobody is there.
  * -ETIMEDOUT.  -REEF_EAUTH: the key is not right.  -REEF_ETLS: the pool wants
  * TLS and this program does not, or the other way round.  -EACCES: a credential
- * that others may read, or none.  -ENOSPC: too many sessions. */
+ * that others may read, or none.  -ENOSPC: too many sessions.  -EDQUOT:
+ * this user has as many sessions, or links to the broker, as their limit
+ * allows. */
 REEF_API int reef_open(const char *target, const struct reef_options *options,
 		       struct reef **out);
 
@@ -122,7 +124,9 @@ struct reef_space_options {
  * -ENOENT: there is none.  -EEXIST: there is one, with REEF_SPACE_EXCLUSIVE.
  * -EACCES: the token is missing, forged, or revoked.  -ENAMETOOLONG: the name
  * is longer than the pool takes.  -EINVAL: an empty name, or an unknown flag.
- * -ENOSPC: the pool has too many spaces. */
+ * -EPERM: the name of a new one is kept for the pool's owner ("redis", "sync").
+ * -EDQUOT: this user has as many spaces as their limit allows.  -ENOSPC: the
+ * pool has too many spaces. */
 REEF_API int reef_space_open(struct reef *reef, const char *name,
 			     const struct reef_space_options *options,
 			     struct reef_space **out);
@@ -158,8 +162,9 @@ REEF_API int reef_space_list(struct reef *reef,
  * a death or while somebody does not leave, up to three leases and two seconds
  * in which the process ran. Where no node has come to the pool yet, it waits
  * for the first as long as the client has patience. -ENOSPC: the pool is full.
- * -EDQUOT: over the space's quota. -EINVAL: size 0 or larger than an extent can
- * be (4 GiB).  -EACCES: only reading is granted.
+ * -EDQUOT: over the space's quota, or the limit of the user whose it is.
+ * -EINVAL: size 0 or larger than an extent can be (4 GiB).  -EACCES: only
+ * reading is granted.
  */
 REEF_API int reef_alloc(struct reef_space *space, uint64_t size,
 			uint64_t *address);
@@ -313,7 +318,9 @@ REEF_API int reef_arm(struct reef *reef);
  * broker may have heard of it.  -REEF_EFENCED: (5). */
 
 /* Bind a name of a space to a number, if it is not bound. *generation (may be
- * NULL) is new for every change.  -EEXIST: it is bound. */
+ * NULL) is new for every change.  -EEXIST: it is bound.  -EDQUOT: over the
+ * limit of names of the user whose space it is.  -ENOSPC: the pool has too
+ * many. */
 REEF_API int reef_name_bind(struct reef_space *space, const char *name,
 			    uint64_t value, uint64_t *generation);
 /* Bind a name to another number, if its binding is still of that generation.

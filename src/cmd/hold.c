@@ -2,6 +2,7 @@
 #include "cmd/hold.h"
 
 #include "base/units.h"
+#include "pool/client/client.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -264,10 +265,18 @@ static int open_space(const char *name, struct reef *reef,
 		operate_say(name, "there is no space \"%.80s\"", space);
 		return 1;
 	}
-	if (rc) {
-		operate_failed(name, space, rc);
-		return make ? HOLD_FAILED : 1;
+	/* Whom it belongs to could break what is held there. */
+	if (!rc && !options->space && !reef_space_is_own(*out)) {
+		reef_space_close(*out);
+		rc = -EPERM;
 	}
+	if ((rc == -EPERM || rc == -EACCES) && !options->space)
+		operate_say(name, "the space \"" SPACE "\" belongs to another "
+				  "user; see --space");
+	else if (rc)
+		operate_failed(name, space, rc);
+	if (rc)
+		return make ? HOLD_FAILED : 1;
 	return -1;
 }
 

@@ -49,6 +49,7 @@ int cmd_janitor(int argc, char **argv)
 		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
 				       reef_config_rest(settings.config, 0));
 	child_block_signals(&set);
+	reef_client_set_servant();
 	rc = operate_open(argv[0], &settings, "reef janitor", &reef);
 	if (rc < 0) {
 		/* Whoever started us may be gone: then we end soon. */

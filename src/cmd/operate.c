@@ -52,8 +52,9 @@ static const char *error_text(int rc)
 		return "the pool has no room for it; `reef node list` shows "
 		       "who lends memory, and how much";
 	case -EDQUOT:
-		return "the space is at its quota; memory that was lost "
-		       "counts, too, until `reef space forget`";
+		return "the space is at its quota, or its user at a limit "
+		       "(`reef user list`); memory that was lost counts, too, "
+		       "until `reef space forget`";
 	case -ETIMEDOUT:
 		return "the broker does not answer; `reef status` may tell "
 		       "why";
@@ -111,6 +112,10 @@ static int connect_failed(const char *name,
 				   settings->pool ? settings->pool : "local");
 	case -ETIMEDOUT:
 		return operate_say(name, "no answer from %s", addresses);
+	case -EDQUOT:
+		return operate_say(name, "this user has as many links to the "
+					 "broker as their limit allows "
+					 "(EDQUOT)");
 	default:
 		return operate_failed(
 			name, addresses[0] ? addresses : settings->run, rc);
@@ -157,6 +162,22 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 	return rc ? connect_failed(name, settings, addresses, rc) : -1;
 }
 
+/* The pool takes no more of this user's sessions, or not even a link to ask
+ * about that. */
+static int join_refused(const char *name, const struct reef_settings *settings)
+{
+	struct reef_operator *op;
+	int rc = operate_connect(name, settings, &op);
+
+	if (rc >= 0)
+		return rc;
+	if (!operate_limit_said(name, op))
+		operate_say(name, "this user has as many sessions as their "
+				  "limit allows (EDQUOT)");
+	reef_operator_close(op);
+	return 1;
+}
+
 int operate_open(const char *name, const struct reef_settings *settings,
 		 const char *program, struct reef **out)
 {
@@ -175,6 +196,8 @@ int operate_open(const char *name, const struct reef_settings *settings,
 	if (rc == -ENOENT || rc == -ECONNREFUSED || rc == -REEF_ETLS)
 		return connect_failed(name, settings,
 				      settings->pool ? settings->pool : "", rc);
+	if (rc == -EDQUOT)
+		return join_refused(name, settings);
 	return rc ? operate_failed(name, "the pool", rc) : -1;
 }
 
@@ -198,6 +221,49 @@ void operate_tell_waiting(const char *name)
 		 "reef %s: waits for the pool; Ctrl-C gives up\n", name);
 	sigaction(SIGALRM, &action, NULL);
 	alarm(WAITING_SECONDS);
+}
+
+/* --- limits --- */
+
+const char *const operate_limits[REEF_LIMIT_COUNT] = {
+#define X(upper, lower) #lower,
+	REEF_LIMITS(X)
+#undef X
+};
+
+struct at_limit {
+	const char *name;
+	uint32_t user;
+	int said;
+};
+
+static int say_limits(void *context, const struct reef_row *row)
+{
+	const struct reef_row_user *user = &row->user;
+	struct at_limit *at = context;
+
+	for (uint32_t i = 0; user->number == at->user && i < REEF_LIMIT_COUNT;
+	     i++)
+		if (user->uses[i] >= user->limits[i])
+			at->said = operate_say(
+				at->name,
+				"user %.*s has %llu of %llu %s: that is their "
+				"limit (EDQUOT)",
+				(int)user->name.size, user->name.bytes,
+				(unsigned long long)user->uses[i],
+				(unsigned long long)user->limits[i],
+				operate_limits[i]);
+	return 0;
+}
+
+int operate_limit_said(const char *name, struct reef_operator *op)
+{
+	struct at_limit at = {.name = name, .user = reef_operator_user(op)};
+
+	/* The owner has no limits. */
+	if (at.user)
+		reef_operator_list(op, REEF_ROW_USER, say_limits, &at);
+	return at.said;
 }
 
 /* --- verbs --- */
@@ -269,6 +335,8 @@ static int run_verb(const char *name, const struct verb *verb,
 	if (rc >= 0)
 		return rc;
 	rc = verb->run(op, arguments, count);
+	if (rc == -EDQUOT && operate_limit_said(name, op))
+		rc = 1;
 	reef_operator_close(op);
 	return rc < 0 ? operate_failed(name, count ? arguments[0] : verb->name,
 				       rc)
@@ -277,8 +345,19 @@ static int run_verb(const char *name, const struct verb *verb,
 
 int operate(int argc, char **argv, const char *about, const struct verb *verbs)
 {
+	return operate_with_flags(argc, argv, about, verbs, NULL);
+}
+
+int operate_with_flags(int argc, char **argv, const char *about,
+		       const struct verb *verbs,
+		       const struct reef_config_flag *flags)
+{
 	const struct reef_config_input input = {
-		.argc = argc, .argv = argv, .uses = REEF_USE_CLIENT};
+		.argc = argc,
+		.argv = argv,
+		.uses = REEF_USE_CLIENT,
+		.flags = flags,
+	};
 	struct reef_settings settings;
 	const struct verb *verb;
 	char usage[2048];

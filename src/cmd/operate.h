@@ -22,6 +22,11 @@ struct verb {
  */
 int operate(int argc, char **argv, const char *about, const struct verb *verbs);
 
+/* The same with flags of the command's own. */
+int operate_with_flags(int argc, char **argv, const char *about,
+		       const struct verb *verbs,
+		       const struct reef_config_flag *flags);
+
 /* Open the link that the settings of command `name` tell. -1: go on; otherwise
  * the exit status. */
 int operate_connect(const char *name, const struct reef_settings *settings,
@@ -44,6 +49,13 @@ __attribute__((format(printf, 2, 3))) int operate_say(const char *name,
 						      const char *format, ...);
 /* Print "reef NAME: WHAT: why" and return 1. */
 int operate_failed(const char *name, const char *what, int rc);
+
+/* Print that the user who asks is at a limit, and at which; what is said after
+ * -EDQUOT. 1, or 0: at none that is known, and nothing was printed. */
+int operate_limit_said(const char *name, struct reef_operator *op);
+
+/* What enum reef_limit calls them. */
+extern const char *const operate_limits[];
 
 /* Parse a size that is not 0. 0, or the exit status of a wrong word: an error
  * was printed. */

@@ -3,6 +3,7 @@
 #include "cmd/child.h"
 #include "cmd/operate.h"
 #include "gateway/redis/server/door.h"
+#include "pool/client/client.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -208,6 +209,7 @@ int cmd_redis(int argc, char **argv)
 		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
 				       reef_config_rest(settings.config, 0));
 	child_block_signals(&ending.set);
+	reef_client_set_servant();
 	options = door_options(&settings);
 	raise_limit(&options);
 	rc = prepare_run_directory(argv[0], &settings);

@@ -507,6 +507,13 @@ static void fill_options(struct server *server)
 		options->broker.extent_size = settings->extent_size;
 	if (is_given(settings, REEF_SET_REVOKE_NOTICE))
 		options->broker.revoke_notice_ns = settings->revoke_notice_ns;
+	for (uint32_t i = 0; i < REEF_LIMIT_COUNT; i++)
+		if (is_given(settings, REEF_SET_USER_SESSIONS + i))
+			options->broker.user_limits[i] =
+				settings->user_limits[i]
+					? settings->user_limits[i]
+					: REEF_NO_LIMIT;
+	options->broker.reserved = settings->redis.space;
 	options->broker.lease_kills = settings->lease_kills;
 	options->node.name = settings->name;
 	options->node.capacity = settings->lend;

@@ -48,6 +48,11 @@ static int create_space(struct reef_operator *op, const char *const *arguments,
 			return rc;
 	}
 	rc = reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, &answer);
+	if (rc == -EPERM)
+		return operate_say("space",
+				   "\"%.80s\" is a name that only the pool's "
+				   "owner may give a space (EPERM)",
+				   arguments[0]);
 	if (rc)
 		return rc;
 	used.ask.space_close.space = answer.body.reply.space_open.space;

@@ -8,6 +8,7 @@
 #include "pool/target.h"
 
 #include <errno.h>
+#include <reef/error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,19 +114,28 @@ static int write_file(const struct reef_host *host, const char *name,
 	return rc;
 }
 
+static int write_owner_file(const struct reef_host *host)
+{
+	char text[REEF_KEY_TEXT_SIZE + 1];
+	int rc;
+
+	reef_credential_format(&host->owner, text);
+	memcpy(text + strlen(text), "\n", 2);
+	rc = write_file(host, REEF_TARGET_OWNER, text);
+	explicit_bzero(text, sizeof(text));
+	return rc;
+}
+
 static int write_target_files(const struct reef_host *host)
 {
-	char line[REEF_TARGET_MAX], text[REEF_KEY_TEXT_SIZE + 1];
+	char line[REEF_TARGET_MAX];
 	int rc;
 
 	if (!host->run || !host->broker)
 		return 0;
 	/* The credential is written first, so that whoever finds an address
 	 * finds a key. */
-	reef_credential_format(&host->owner, text);
-	memcpy(text + strlen(text), "\n", 2);
-	rc = write_file(host, REEF_TARGET_OWNER, text);
-	explicit_bzero(text, sizeof(text));
+	rc = write_owner_file(host);
 	if (rc)
 		return rc;
 	snprintf(line, sizeof(line), "%s\n",
@@ -139,6 +149,31 @@ static void remove_target_files(const struct reef_host *host)
 		return;
 	remove_file(host, REEF_TARGET_BROKER);
 	remove_file(host, REEF_TARGET_OWNER);
+}
+
+static int make_owner(struct reef_host *host, uint32_t era)
+{
+	struct reef_credential owner = {.era = era};
+	int rc = reef_key_derive_user(&host->key, 0, era, &owner.key);
+
+	if (rc == 0)
+		host->owner = owner;
+	reef_key_wipe(&owner.key);
+	return rc;
+}
+
+/* The owner's credential was rotated: whoever finds its file goes on. */
+static void renew_owner(void *context, uint32_t era)
+{
+	struct reef_host *host = context;
+	int rc = make_owner(host, era);
+
+	if (rc == 0 && host->run)
+		rc = write_owner_file(host);
+	if (rc)
+		reef_log(REEF_LOG_ERROR, "host",
+			 "the owner's new credential cannot be written: %s",
+			 reef_error_text(rc));
 }
 
 /* --- start and stop --- */
@@ -222,7 +257,11 @@ static int start_broker(struct reef_host *host,
 	broker.key = &host->key;
 	broker.listen = listen;
 	broker.sync_inline |= !options->data;
+	broker.owner_changed = renew_owner;
+	broker.context = host;
 	rc = reef_broker_start(&broker, &host->broker);
+	if (rc == 0)
+		rc = make_owner(host, reef_broker_owner_era(host->broker));
 	if (rc)
 		return rc;
 	*step = REEF_HOST_ANNOUNCE;
@@ -270,9 +309,6 @@ static int open_basics(struct reef_host *host,
 		return rc;
 	*step = REEF_HOST_KEY;
 	rc = find_key(host, options);
-	if (rc)
-		return rc;
-	rc = reef_key_derive_user(&host->key, 0, 0, &host->owner.key);
 	if (rc)
 		return rc;
 	*step = REEF_HOST_RUN;

@@ -67,7 +67,8 @@ void reef_host_stop(struct reef_host *host);
 
 struct reef_broker *reef_host_broker(const struct reef_host *host);
 struct reef_node *reef_host_node(const struct reef_host *host);
-/* The credential of user 0, the pool's owner. */
+/* The credential of user 0, the pool's owner; beside a broker. It changes when
+ * it is rotated. */
 const struct reef_credential *reef_host_owner(const struct reef_host *host);
 
 #endif

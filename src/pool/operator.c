@@ -21,6 +21,7 @@ struct reef_operator {
 	struct reef_rpc *rpc;
 	struct reef_peer *peer;
 	uint64_t timeout_ns;
+	uint32_t user;
 	bool has_session;
 	uint32_t requests; /* numbered ones */
 };
@@ -129,6 +130,7 @@ int reef_operator_open(const struct reef_operator_options *options,
 	op = calloc(1, sizeof(*op));
 	if (!op)
 		return -ENOMEM;
+	op->user = options->credential->user;
 	op->timeout_ns = options->timeout_ns ? options->timeout_ns : 5 * SECOND;
 	errand.op = op;
 	rc = reef_mesh_open(&mesh, &op->mesh);
@@ -170,6 +172,11 @@ void reef_operator_close(struct reef_operator *op)
 	free(op);
 }
 
+uint32_t reef_operator_user(const struct reef_operator *op)
+{
+	return op->user;
+}
+
 const char *reef_operator_fabric(const struct reef_operator *op)
 {
 	struct reef_queue *queue;
@@ -196,6 +203,8 @@ static bool is_numbered(uint16_t kind)
 	case REEF_POOL_SPACE_FORGET:
 	case REEF_POOL_USER_ADD:
 	case REEF_POOL_USER_REMOVE:
+	case REEF_POOL_USER_ROTATE:
+	case REEF_POOL_USER_LIMIT:
 	case REEF_POOL_NODE_DRAIN:
 	case REEF_POOL_SETTING:
 		return true;
@@ -210,7 +219,8 @@ static int ensure_session(struct reef_operator *op)
 	static const char name[] = "reef (operator)";
 	const struct reef_body body = {
 		.ask.session_open = {.program = {name, sizeof(name) - 1},
-				     .pid = (uint32_t)getpid()},
+				     .pid = (uint32_t)getpid(),
+				     .flags = REEF_POOL_SERVANT},
 	};
 	int rc = 0;
 

@@ -39,6 +39,8 @@ int reef_operator_list(struct reef_operator *op, enum reef_row_kind kind,
 		       int (*each)(void *context, const struct reef_row *row),
 		       void *context);
 
+/* Whose credential it was opened with; 0: the owner's. */
+uint32_t reef_operator_user(const struct reef_operator *op);
 /* The fabric of the link, for people. */
 const char *reef_operator_fabric(const struct reef_operator *op);
 

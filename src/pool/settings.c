@@ -40,6 +40,17 @@ static const char *const log_words[] = {"debug", "info", "warning", "error",
 #define ANYONE (SERVERS | REEF_USE_CLIENT)
 #define DOOR (REEF_USE_UP | REEF_USE_REDIS)
 
+#define USER_LIMIT(upper, lower, kind, first, what)                            \
+	[REEF_SET_USER_##upper] = {                                            \
+		.name = "user-" #lower,                                        \
+		.variable = "REEF_USER_" #upper,                               \
+		.type = (kind),                                                \
+		.initial = (first),                                            \
+		.most = SIZE_MOST,                                             \
+		.uses = REEF_USE_BROKER,                                       \
+		.help = what " of each user, 0: any",                          \
+	}
+
 static const struct reef_config_setting table[REEF_SET_COUNT] = {
 	[REEF_SET_LISTEN] =
 		{
@@ -217,6 +228,13 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = REEF_USE_BROKER,
 			.help = "time from a notice until memory is taken back",
 		},
+	USER_LIMIT(SESSIONS, sessions, REEF_CONFIG_NUMBER, "1024", "sessions"),
+	USER_LIMIT(LINKS, links, REEF_CONFIG_NUMBER, "1280",
+		   "links to the broker"),
+	USER_LIMIT(SPACES, spaces, REEF_CONFIG_NUMBER, "1024", "spaces"),
+	USER_LIMIT(EXTENTS, extents, REEF_CONFIG_NUMBER, "65536", "extents"),
+	USER_LIMIT(NAMES, names, REEF_CONFIG_NUMBER, "65536", "names"),
+	USER_LIMIT(BYTES, bytes, REEF_CONFIG_SIZE, "0", "memory"),
 	[REEF_SET_PRESSURE_LOW] =
 		{
 			.name = "pressure-low",
@@ -664,6 +682,9 @@ static void read_settings(struct reef_settings *out)
 	out->lease_kills = reef_config_number(config, REEF_SET_LEASE_KILLS);
 	out->revoke_notice_ns =
 		reef_config_number(config, REEF_SET_REVOKE_NOTICE);
+	for (uint32_t i = 0; i < REEF_LIMIT_COUNT; i++)
+		out->user_limits[i] =
+			reef_config_number(config, REEF_SET_USER_SESSIONS + i);
 	out->pressure_low = reef_config_number(config, REEF_SET_PRESSURE_LOW);
 	out->pressure_high = reef_config_number(config, REEF_SET_PRESSURE_HIGH);
 	out->with_redis = reef_config_number(config, REEF_SET_REDIS);

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "wire/states.h"
 
 #define REEF_PORT 7337
 #define REEF_NODE_PORT 7338
@@ -43,6 +44,13 @@ enum reef_settings_index {
 	REEF_SET_NODE_TTL,
 	REEF_SET_LEASE_KILLS,
 	REEF_SET_REVOKE_NOTICE,
+	/* By enum reef_limit. */
+	REEF_SET_USER_SESSIONS,
+	REEF_SET_USER_LINKS,
+	REEF_SET_USER_SPACES,
+	REEF_SET_USER_EXTENTS,
+	REEF_SET_USER_NAMES,
+	REEF_SET_USER_BYTES,
 	REEF_SET_PRESSURE_LOW,
 	REEF_SET_PRESSURE_HIGH,
 	REEF_SET_REDIS,
@@ -112,6 +120,8 @@ struct reef_settings {
 	enum reef_huge_pages huge_pages;
 	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;
 	bool lease_kills;
+	/* Of each user; 0: none. */
+	uint64_t user_limits[REEF_LIMIT_COUNT];
 	/* Free memory of the machine: below low revocable extents are taken
 	 * back until there is high; 0: never. */
 	uint64_t pressure_low, pressure_high;

@@ -15,6 +15,11 @@
 #define REEF_SECRET_SIZE 32
 #define REEF_RECOVER_MAX 32 /* sessions in one RECOVER */
 
+/* Bits of session_open.flags. */
+#define REEF_POOL_SERVANT 1u /* the pool's own: slots are kept for these */
+/* Bits of user_remove.flags. */
+#define REEF_POOL_FORCE 1u /* end the sessions, give the spaces to the owner   \
+			    */
 /* Bits of space_open.flags. */
 #define REEF_POOL_CREATE 1u    /* make it if absent */
 #define REEF_POOL_EXCLUSIVE 2u /* -EEXIST if present */
@@ -46,6 +51,7 @@ union reef_ask {
 	struct reef_ask_session_open {
 		struct reef_text program; /* its name */
 		uint32_t pid;
+		uint32_t flags;
 	} session_open;
 	struct reef_ask_session_resume {
 		uint32_t session;
@@ -141,7 +147,18 @@ union reef_ask {
 	} user_add;
 	struct {
 		uint32_t user;
+		uint32_t flags;
 	} user_remove;
+	struct {
+		uint32_t user;	   /* 0: the owner */
+		uint64_t after_ns; /* then its sessions end; 0: now */
+	} user_rotate;
+	struct {
+		uint32_t user;
+		uint8_t limit;	/* enum reef_limit */
+		uint64_t value; /* 0: as the setting says; or
+				 * REEF_NO_LIMIT */
+	} user_limit;
 	struct {
 		uint32_t node;
 		uint32_t flags;
@@ -242,7 +259,8 @@ union reef_reply {
 		uint8_t kind;
 		uint64_t version; /* of the rows */
 		uint32_t flags;
-	} space_open; /* rows: nodes, extents */
+		uint32_t user; /* whose it is; 0: the owner's */
+	} space_open;	       /* rows: nodes, extents */
 	struct reef_reply_space_extents {
 		uint64_t version; /* of the rows */
 		uint32_t flags;
@@ -285,7 +303,11 @@ union reef_reply {
 		uint32_t user;
 		uint32_t era;
 		uint8_t secret[REEF_SECRET_SIZE]; /* the user's key */
-	} user_add;
+	} user_add;				  /* and user_rotate */
+	struct {
+		uint32_t sessions; /* that nodes have not confirmed yet */
+		uint32_t spaces;   /* that became the owner's */
+	} user_remove;
 	struct {
 		uint64_t bytes; /* that will come back */
 	} node_reclaim;

@@ -22,6 +22,12 @@ static inline struct reef_text reef_text_of(const char *text)
 	return (struct reef_text){text, (uint16_t)strlen(text)};
 }
 
+static inline bool reef_text_is(struct reef_text text, const char *other)
+{
+	return text.size == strlen(other) &&
+	       memcmp(text.bytes, other, text.size) == 0;
+}
+
 /* Grows on the heap; whoever made it frees bytes. */
 struct reef_cursor_out {
 	uint8_t *bytes;

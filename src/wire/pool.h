@@ -97,6 +97,9 @@ enum reef_pool_kind {
 	REEF_POOL_END,	   /* nothing of these links happens any more */
 	REEF_POOL_JANITOR, /* client to broker: ask me to RECOVER, anywhere */
 	REEF_POOL_CONFIRM, /* that it follows this broker, which has this */
+	/* operators to broker */
+	REEF_POOL_USER_ROTATE, /* [m] a new credential, the old one is void */
+	REEF_POOL_USER_LIMIT,  /* [m] */
 	REEF_POOL_KINDS
 };
 

@@ -13,8 +13,8 @@
 #define ARRAY(member) REEF_FIELD_ARRAY(struct reef_row, member)
 #define TEXT(member) REEF_FIELD_TEXT(struct reef_row, member)
 
-static_assert(sizeof(struct reef_row) == offsetof(struct reef_row, node) +
-						 sizeof(struct reef_row_node),
+static_assert(sizeof(struct reef_row) == offsetof(struct reef_row, user) +
+						 sizeof(struct reef_row_user),
 	      "the first member is the largest");
 
 /* The fields of each kind, up to one with count 0. */
@@ -45,7 +45,8 @@ static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 	[REEF_ROW_NAME] = {NUMBER(name.value), NUMBER(name.generation),
 			   TEXT(name.name)},
 	[REEF_ROW_USER] = {NUMBER(user.number), NUMBER(user.era),
-			   NUMBER(user.sessions), TEXT(user.name)},
+			   ARRAY(user.uses), ARRAY(user.limits),
+			   NUMBER(user.own), TEXT(user.name)},
 	[REEF_ROW_EVENT] = {NUMBER(event.number), NUMBER(event.age_ns),
 			    TEXT(event.text)},
 	[REEF_ROW_SETTING] = {NUMBER(setting.value), TEXT(setting.name)},

@@ -88,7 +88,10 @@ struct reef_row_name {
 struct reef_row_user {
 	uint32_t number;
 	uint32_t era;
-	uint32_t sessions; /* not RECOVERED */
+	/* By enum reef_limit. limits: REEF_NO_LIMIT: none; a bit of `own`: it
+	 * is the user's, and not the setting. */
+	uint64_t uses[REEF_LIMIT_COUNT], limits[REEF_LIMIT_COUNT];
+	uint32_t own;
 	struct reef_text name;
 };
 
@@ -122,12 +125,12 @@ struct reef_row_link {
 struct reef_row {
 	uint8_t row; /* enum reef_row_kind: which member counts */
 	union {
-		struct reef_row_node node; /* the largest: {0} clears all */
+		struct reef_row_user user; /* the largest: {0} clears all */
+		struct reef_row_node node;
 		struct reef_row_extent extent;
 		struct reef_row_session session;
 		struct reef_row_space space;
 		struct reef_row_name name;
-		struct reef_row_user user;
 		struct reef_row_event event;
 		struct reef_row_setting setting;
 		struct reef_row_link link;

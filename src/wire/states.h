@@ -44,6 +44,24 @@ enum reef_session_state {
 	REEF_SESSION_RECOVERED
 };
 
+/* What users have, each with a limit: X(NAME, name). Names and memory are those
+ * in all of a user's spaces, whoever put them there. */
+#define REEF_LIMITS(X)                                                         \
+	X(SESSIONS, sessions)                                                  \
+	X(LINKS, links)                                                        \
+	X(SPACES, spaces)                                                      \
+	X(EXTENTS, extents)                                                    \
+	X(NAMES, names)                                                        \
+	X(BYTES, bytes)
+
+enum reef_limit {
+#define X(upper, lower) REEF_LIMIT_##upper,
+	REEF_LIMITS(X)
+#undef X
+		REEF_LIMIT_COUNT
+};
+#define REEF_NO_LIMIT UINT64_MAX
+
 /* True if what recovery said about a session or a block may be otherwise later.
  * The end of the recoverer's own session or host does not pass, but says
  * nothing about them either. */

@@ -16,6 +16,7 @@
 #include "pool/rpc.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TTL (50 * MILLISECOND)
@@ -103,16 +104,19 @@ static int handle(void *context, const struct reef_request *request,
 
 static void connect_as(struct play *play, uint32_t which)
 {
-	struct reef_connect_options options = {.identity = "user:0:0"};
+	/* What was rotated is told to the owner, and to nobody else. */
+	uint32_t era = which == USER ? 0 : reef_broker_owner_era(play->broker);
+	char identity[32];
+	struct reef_connect_options options = {.identity = identity};
 	struct reef_key key;
 
 	if (which == NODE || which == OTHER_NODE) {
 		options.identity = "node";
 		FUZZ_CHECK(reef_key_derive_node(&play->key, &key) == 0);
 	} else {
-		if (which == USER)
-			options.identity = "user:1:0";
-		FUZZ_CHECK(reef_key_derive_user(&play->key, which == USER, 0,
+		snprintf(identity, sizeof(identity), "user:%u:%u",
+			 which == USER, era);
+		FUZZ_CHECK(reef_key_derive_user(&play->key, which == USER, era,
 						&key) == 0);
 	}
 	memcpy(options.key, key.bytes, sizeof(key.bytes));

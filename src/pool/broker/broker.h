@@ -32,6 +32,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/states.h"
+
 struct reef_broker;
 struct reef_key;
 struct reef_mesh;
@@ -51,6 +53,15 @@ struct reef_broker_options {
 	uint64_t revoke_notice_ns;  /* 1 s */
 	/* Also sessions on shm are judged by their lease, and killed. */
 	bool lease_kills;
+	/* Of each user, by enum reef_limit; REEF_NO_LIMIT: none. */
+	uint64_t user_limits[REEF_LIMIT_COUNT];
+	/* Names of spaces that only the owner makes, blank-separated, beside
+	 * those that the broker knows itself. */
+	const char *reserved;
+	/* The era of the owner's credential has risen, durably: whoever keeps
+	 * that credential writes it anew. Optional; must not block. */
+	void (*owner_changed)(void *context, uint32_t era);
+	void *context;
 	bool sync_inline;	 /* simulation: no journal thread */
 	uint64_t snapshot_bytes; /* of journal, then a snapshot; 4 MiB */
 	uint64_t seed;		 /* of its choices; 0: from the kernel */
@@ -70,6 +81,8 @@ void reef_broker_stop(struct reef_broker *broker);
 const char *reef_broker_addresses(const struct reef_broker *broker);
 uint64_t reef_broker_epoch(const struct reef_broker *broker);
 uint64_t reef_broker_pool(const struct reef_broker *broker);
+/* The era of the credential of user 0, the pool's owner. */
+uint32_t reef_broker_owner_era(const struct reef_broker *broker);
 
 /* 0: it serves.  Why not: -ESTALE: nodes chose a newer broker; or the journal's
  * error. */

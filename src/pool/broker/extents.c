@@ -475,7 +475,7 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 
 	if (size > REEF_EXTENT_SIZE_MAX || size % REEF_EXTENT_ALIGN)
 		return -EINVAL;
-	return size > in->quota - in->used ? -EDQUOT : 0;
+	return reef_state_check_room(broker->state, in, size);
 }
 
 /* The size of an extent that was asked for without one. A space whose quota has

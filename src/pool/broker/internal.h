@@ -5,7 +5,8 @@
  *   commit.c    check, append, apply, wait; repetitions; snapshots
  *   confirm.c   which of several brokers speaks for the pool
  *   table.c     the table that clients READ: states, notices, epochs
- *   sessions.c  open, resume, close; renewal words; users
+ *   sessions.c  open, resume, close; renewal words; settings
+ *   users.c     credentials, limits, links
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
  *   recovery.c  what FENCED sessions left in spaces
  *   names.c     requests about names
@@ -54,6 +55,7 @@ struct broker_member {
 	enum broker_member_kind kind;
 	struct reef_peer *peer;
 	uint32_t user;	  /* clients: whose key was proven */
+	uint32_t era;	  /* and which of them */
 	uint32_t fabric;  /* its link's: an index into the mesh */
 	uint32_t serving; /* requests of it that are being served */
 	struct broker_session *session;
@@ -91,6 +93,7 @@ struct broker_session {
 	bool fenced;	     /* FENCED, and that is published */
 	uint32_t settles;    /* questions of it in settle.c */
 	bool janitor;	     /* it recovers in any space: recovery.c */
+	uint32_t expelled;   /* whose it was, of users.c (3) */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -212,6 +215,7 @@ struct reef_broker {
 	struct broker_recovery *recoveries; /* recovery.c */
 	/* Of this start alone. */
 	struct broker_session *sessions;
+	struct broker_user *users; /* users.c */
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */
 	uint32_t extents_count, extents_room;
@@ -416,6 +420,28 @@ void broker_hurry_asked_for(struct reef_broker *broker);
 /* Reserve reclaim epochs that no earlier start has used. */
 int broker_epochs_begin(struct reef_broker *broker);
 
+/* --- users.c --- */
+
+/* What operators call user 0. */
+#define BROKER_OWNER "owner"
+
+/* Parse "user:<id>:<era>", in the one way to write it. */
+bool broker_parse_user(const char *identity, uint32_t *user, uint32_t *era);
+/* True if that is the era of the user's credential. */
+bool broker_is_current_era(const struct reef_broker *broker, uint32_t user,
+			   uint32_t era);
+/* As `admit` of an rpc: count a link that is about to be let in.  -EDQUOT: its
+ * user has as many as they may.  -EBUSY: all users have. */
+int broker_admit(void *context, const char *identity);
+void broker_user_link_opened(struct reef_broker *broker, uint32_t user);
+void broker_user_link_closed(struct reef_broker *broker, uint32_t user);
+uint32_t broker_user_links(const struct reef_broker *broker, uint32_t user);
+/* An event tells, not too often, that a user was refused with -EDQUOT. */
+void broker_user_refused(struct reef_broker *broker, uint32_t user);
+/* End the sessions of void credentials, at start. Never waits. */
+void broker_users_end_outdated(struct reef_broker *broker);
+void broker_users_close(struct reef_broker *broker); /* frees all */
+
 /* --- recovery.c --- */
 
 /* Have what a FENCED session left put in order, everywhere. 0: nothing is left.
@@ -487,6 +513,8 @@ BROKER_REQUEST(broker_session_close);
 BROKER_REQUEST(broker_session_end_request);
 BROKER_REQUEST(broker_user_add);
 BROKER_REQUEST(broker_user_remove);
+BROKER_REQUEST(broker_user_rotate);
+BROKER_REQUEST(broker_user_limit);
 BROKER_REQUEST(broker_setting);
 BROKER_REQUEST(broker_name_bind);
 BROKER_REQUEST(broker_name_replace);

@@ -11,29 +11,6 @@
 
 /* --- who is there --- */
 
-/* "user:<id>:<era>", in the one way to write it. */
-static bool parse_user(const char *identity, uint32_t *user, uint32_t *era)
-{
-	char again[REEF_IDENTITY_MAX + 1];
-
-	if (sscanf(identity, "user:%u:%u", user, era) != 2)
-		return false;
-	snprintf(again, sizeof(again), "user:%u:%u", *user, *era);
-	return strcmp(identity, again) == 0;
-}
-
-/* True if that is the era of the user's credential; user 0 is always there. */
-static bool is_current_era(const struct reef_broker *broker, uint32_t id,
-			   uint32_t era)
-{
-	const struct reef_state_user *user;
-
-	if (id == 0)
-		return era == 0;
-	user = reef_state_user(broker->state, id);
-	return user && user->era == era;
-}
-
 static int broker_credential(void *context, const char *identity,
 			     uint32_t session, uint8_t bytes[REEF_KEY_SIZE])
 {
@@ -47,8 +24,8 @@ static int broker_credential(void *context, const char *identity,
 		return -REEF_EAUTH;
 	if (strcmp(identity, "node") == 0)
 		rc = reef_key_derive_node(&broker->key, &key);
-	else if (parse_user(identity, &user, &era) &&
-		 is_current_era(broker, user, era))
+	else if (broker_parse_user(identity, &user, &era) &&
+		 broker_is_current_era(broker, user, era))
 		rc = reef_key_derive_user(&broker->key, user, era, &key);
 	else
 		rc = -REEF_EAUTH;
@@ -79,17 +56,18 @@ static void broker_opened(void *context, struct reef_peer *peer)
 {
 	struct reef_broker *broker = context;
 	struct broker_member *member = calloc(1, sizeof(*member));
-	uint32_t era;
 
 	peer->user = member;
 	if (!member)
 		return;
 	member->peer = peer;
 	member->fabric = fabric_index(broker, peer->link);
-	if (parse_user(reef_link_identity(peer->link), &member->user, &era))
+	if (broker_parse_user(reef_link_identity(peer->link), &member->user,
+			      &member->era))
 		member->kind = BROKER_CLIENT;
 	else
 		member->kind = BROKER_NODE;
+	broker_user_link_opened(broker, member->user);
 }
 
 static void broker_closed(void *context, struct reef_peer *peer, int reason)
@@ -100,6 +78,7 @@ static void broker_closed(void *context, struct reef_peer *peer, int reason)
 	peer->user = NULL;
 	if (!member)
 		return;
+	broker_user_link_closed(broker, member->user);
 	if (member->session)
 		broker_session_link_lost(broker, member->session);
 	if (member->node)
@@ -142,6 +121,8 @@ static const struct service {
 	[REEF_POOL_LIST] = {STRANGER, broker_list},
 	[REEF_POOL_USER_ADD] = {OWNER, broker_user_add},
 	[REEF_POOL_USER_REMOVE] = {OWNER, broker_user_remove},
+	[REEF_POOL_USER_ROTATE] = {OWNER, broker_user_rotate},
+	[REEF_POOL_USER_LIMIT] = {OWNER, broker_user_limit},
 	[REEF_POOL_NODE_DRAIN] = {OWNER, broker_node_drain},
 	[REEF_POOL_NODE_RECLAIM] = {OWNER, broker_node_reclaim},
 	[REEF_POOL_NODE_REMOVE] = {OWNER, broker_node_remove},
@@ -166,7 +147,8 @@ static bool is_for_unsure(uint16_t kind)
 }
 
 /* 0: the peer may ask for what `who` may. */
-static int check_asker(const struct reef_request *request, enum who who)
+static int check_asker(const struct reef_broker *broker,
+		       const struct reef_request *request, enum who who)
 {
 	const struct broker_member *member = broker_member_of(request->peer);
 	bool node = member && member->kind == BROKER_NODE;
@@ -177,6 +159,10 @@ static int check_asker(const struct reef_request *request, enum who who)
 		return -ENOSYS;
 	if (who == NODE || node)
 		return who == NODE && node ? 0 : -EPERM;
+	/* users.c (1); sessions go on for as long as they are left to. */
+	if (who != SESSION &&
+	    !broker_is_current_era(broker, member->user, member->era))
+		return -REEF_EAUTH;
 	if (who == STRANGER)
 		return 0;
 	if (who == OWNER)
@@ -194,8 +180,12 @@ static int run_service(struct reef_broker *broker,
 	broker_member_of(request->peer)->serving++;
 	rc = service->serve(broker, request, answer, room);
 	/* The link may be gone by now. */
-	if (broker_member_of(request->peer))
-		broker_member_of(request->peer)->serving--;
+	if (!broker_member_of(request->peer))
+		return rc;
+	broker_member_of(request->peer)->serving--;
+	if (rc == -EDQUOT)
+		broker_user_refused(broker,
+				    broker_member_of(request->peer)->user);
 	return rc;
 }
 
@@ -229,7 +219,7 @@ static int broker_handle(void *context, const struct reef_request *request,
 		return -REEF_EINDOUBT;
 	reef_assert(request->header.kind < REEF_POOL_KINDS);
 	service = &services[request->header.kind];
-	rc = check_asker(request, service->who);
+	rc = check_asker(broker, request, service->who);
 	if (rc == 0 && !is_for_unsure(request->header.kind)) {
 		if (!broker_await_sure(broker))
 			return -REEF_EINDOUBT;
@@ -239,7 +229,7 @@ static int broker_handle(void *context, const struct reef_request *request,
 		    broker_confirm_now(broker))
 			return -REEF_EINDOUBT;
 		/* The link may be gone by now. */
-		rc = check_asker(request, service->who);
+		rc = check_asker(broker, request, service->who);
 	}
 	if (rc == 0)
 		rc = run_service(broker, service, request, answer, room);
@@ -342,7 +332,7 @@ static int begin_epoch(struct reef_broker *broker)
 	const struct reef_broker_options *options = &broker->options;
 	struct reef_record record = {.type = REEF_RECORD_POOL};
 	struct reef_state_summary summary;
-	int rc = 0;
+	int rc = 0, i;
 
 	reef_state_summary(broker->state, &summary);
 	if (!summary.pool) {
@@ -369,6 +359,9 @@ static int begin_epoch(struct reef_broker *broker)
 	if (rc == 0)
 		rc = commit_option(broker, REEF_SETTING_LEASE_KILLS,
 				   options->lease_kills);
+	for (i = 0; rc == 0 && i < REEF_LIMIT_COUNT; i++)
+		rc = commit_option(broker, REEF_SETTING_USER_SESSIONS + i,
+				   options->user_limits[i]);
 	if (rc == 0)
 		rc = broker_epochs_begin(broker);
 	if (rc == 0)
@@ -389,6 +382,7 @@ static int open_doors(struct reef_broker *broker)
 		.opened = broker_opened,
 		.closed = broker_closed,
 		.credential = broker_credential,
+		.admit = broker_admit,
 		.context = broker,
 		.epoch = broker->epoch,
 	};
@@ -411,6 +405,7 @@ static int open_doors(struct reef_broker *broker)
 		rc = broker_lease_start(broker);
 	if (rc == 0) {
 		broker_sessions_end_dead(broker);
+		broker_users_end_outdated(broker);
 		rc = reef_rpc_listen(broker->rpc, broker->options.listen,
 				     broker->addresses,
 				     sizeof(broker->addresses));
@@ -480,6 +475,7 @@ void reef_broker_stop(struct reef_broker *broker)
 	reef_port_close(broker->port);
 	broker_sessions_close(broker);
 	broker_nodes_close(broker);
+	broker_users_close(broker);
 	broker_table_close(broker);
 	reef_journal_close(broker->journal);
 	reef_state_destroy(broker->state);
@@ -504,6 +500,14 @@ uint64_t reef_broker_pool(const struct reef_broker *broker)
 
 	reef_state_summary(broker->state, &summary);
 	return summary.pool;
+}
+
+uint32_t reef_broker_owner_era(const struct reef_broker *broker)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	return summary.owner_era;
 }
 
 void broker_fail(struct reef_broker *broker, int error)

@@ -1,5 +1,5 @@
 /* sessions.c - sessions as they come: open, resume, close; what they may reach;
- * users and settings.
+ * settings.
  *
  * A session is known by its id and its key. Whoever knows both and proved to be
  * its user may take it up again on a new link, which is how it outlives a lost
@@ -187,28 +187,50 @@ static void set_program_name(struct broker_session *session,
 	session->name[size] = 0;
 }
 
-static bool is_anyone_ending(const struct reef_broker *broker)
+/* True if a session is on its way to be RECOVERED; of that user, or of
+ * anybody. */
+static bool is_anyone_ending(const struct reef_broker *broker, uint32_t user)
 {
 	const struct broker_session *session = broker->sessions;
 
-	while (session && !session->ending)
+	while (session &&
+	       !(session->ending && (!user || session->user == user)))
 		session = session->next;
 	return session;
 }
 
-/* Pick a slot. Where all are taken, and some by sessions that are on their way
- * to be RECOVERED, wait for one, within a bound: those who come and go quickly
- * are slowed down to the pace of recovery.  -REEF_ENOLINK: whoever asked has
- * gone meanwhile. */
+/* How many of the slots that are kept for the owner a session may take. */
+static uint32_t count_reserved(uint32_t user, uint32_t flags)
+{
+	if (user)
+		return 0;
+	return flags & REEF_POOL_SERVANT
+		       ? REEF_OWNER_SLOTS
+		       : REEF_OWNER_SLOTS - REEF_SERVANT_SLOTS;
+}
+
+/* Pick a slot. Where all are taken, or all that the user may have, and some by
+ * sessions that are on their way to be RECOVERED, wait for one, within a bound:
+ * those who come and go quickly are slowed down to the pace of recovery.
+ * -REEF_ENOLINK: whoever asked has gone meanwhile. */
 static int pick_slot(struct reef_broker *broker,
 		     const struct reef_request *request, uint32_t *id)
 {
+	uint32_t user = broker_member_of(request->peer)->user;
+	uint32_t reserved =
+		count_reserved(user, request->body.ask.session_open.flags);
 	uint64_t until_ns = reef_now_ns() + SLOT_WAIT_NS;
+	bool may_wait;
 	int rc;
 
 	for (;;) {
-		rc = reef_state_pick_session(broker->state, id);
-		if (rc != -ENOSPC || !is_anyone_ending(broker) ||
+		rc = reef_state_check_user(broker->state, user,
+					   REEF_LIMIT_SESSIONS, 1);
+		may_wait = is_anyone_ending(broker, rc ? user : 0);
+		if (rc == 0)
+			rc = reef_state_pick_session(broker->state, reserved,
+						     id);
+		if ((rc != -ENOSPC && rc != -EDQUOT) || !may_wait ||
 		    reef_now_ns() >= until_ns)
 			return rc;
 		rc = broker_sleep(broker, SLOT_PAUSE_NS);
@@ -237,6 +259,8 @@ static int open_session(struct reef_broker *broker,
 	member = broker_member_of(request->peer);
 	if (broker_session_of(request) || is_shared(member, NULL))
 		return -EBUSY;
+	if (!broker_is_current_era(broker, member->user, member->era))
+		return -REEF_EAUTH;
 	record.user = member->user;
 	session = create_session(broker, record.session, member->user);
 	if (!session)
@@ -530,61 +554,7 @@ void broker_ungrant_all(struct reef_broker *broker, uint32_t space)
 			broker_ungrant(session, space);
 }
 
-/* --- users and settings --- */
-
-static int fill_user_reply(const struct reef_broker *broker, uint32_t id,
-			   struct reef_body *answer)
-{
-	const struct reef_state_user *user = reef_state_user(broker->state, id);
-	struct reef_key key;
-	int rc;
-
-	if (!user)
-		return -ENOENT;
-	rc = reef_key_derive_user(&broker->key, id, user->era, &key);
-	if (rc)
-		return rc;
-	answer->reply.user_add.user = id;
-	answer->reply.user_add.era = user->era;
-	memcpy(answer->reply.user_add.secret, key.bytes, sizeof(key.bytes));
-	reef_key_wipe(&key);
-	return 0;
-}
-
-BROKER_REQUEST(broker_user_add)
-{
-	struct reef_record record = {
-		.type = REEF_RECORD_USER_ADD,
-		.name = request->body.ask.user_add.name,
-	};
-	struct reef_state_summary summary;
-	uint64_t id;
-	int rc;
-
-	reef_state_summary(broker->state, &summary);
-	record.id = summary.next_user;
-	rc = broker_find_repeated(broker, request, record.type, &id);
-	if (rc == 0) {
-		id = record.id;
-		rc = broker_commit(broker, &record, request, NULL);
-	}
-	return rc < 0 ? rc : fill_user_reply(broker, (uint32_t)id, answer);
-}
-
-BROKER_REQUEST(broker_user_remove)
-{
-	struct reef_record record = {
-		.type = REEF_RECORD_USER_REMOVE,
-		.id = request->body.ask.user_remove.user,
-	};
-	uint64_t ignored;
-	int rc;
-
-	rc = broker_find_repeated(broker, request, record.type, &ignored);
-	if (rc == 0)
-		rc = broker_commit(broker, &record, request, NULL);
-	return rc < 0 ? rc : 0;
-}
+/* --- settings --- */
 
 static int parse_setting(struct reef_text text, enum reef_setting *setting)
 {

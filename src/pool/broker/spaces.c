@@ -211,6 +211,23 @@ BROKER_REQUEST(broker_space_extents)
 
 /* --- open and close --- */
 
+/* True for names that programs of ours take without being told which: who comes
+ * first must not have them, and read what others put there. */
+static bool is_reserved(const struct reef_broker *broker, struct reef_text name)
+{
+	const char *more = broker->options.reserved;
+	size_t size;
+
+	if (reef_text_is(name, "redis") || reef_text_is(name, "sync"))
+		return true;
+	for (; more && *(more += strspn(more, " ")); more += size) {
+		size = strcspn(more, " ");
+		if (size == name.size && memcmp(more, name.bytes, size) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int create_space(struct reef_broker *broker,
 			const struct reef_request *request, uint32_t *id)
 {
@@ -226,6 +243,8 @@ static int create_space(struct reef_broker *broker,
 		.name = ask->name,
 	};
 
+	if (session->user && is_reserved(broker, ask->name))
+		return -EPERM;
 	if (!record.kind)
 		record.kind =
 			ask->name.size ? REEF_SPACE_SHARED : REEF_SPACE_SCRATCH;
@@ -300,6 +319,7 @@ BROKER_REQUEST(broker_space_open)
 	reply->rights = rights;
 	reply->kind = space->kind;
 	reply->keeping = space->keeping;
+	reply->user = space->user;
 	reply->extent_size =
 		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
 	reply->version = broker_space_version(broker, id);

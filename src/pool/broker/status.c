@@ -234,15 +234,26 @@ static void encode_space(const struct reef_state *state,
 	reef_row_encode(&row, room);
 }
 
-static void encode_user(const struct reef_state_user *user,
+static void encode_user(const struct reef_broker *broker,
+			const struct reef_state_user *user,
 			struct reef_cursor_out *room)
 {
 	struct reef_row row = {
 		.row = REEF_ROW_USER,
-		.user = {user->id, user->era, user->sessions,
-			 reef_text_of(user->name)},
+		.user = {.number = user->id,
+			 .era = user->era,
+			 .name = reef_text_of(user->name)},
 	};
+	uint32_t i;
 
+	for (i = 0; i < REEF_LIMIT_COUNT; i++) {
+		row.user.uses[i] = user->uses[i];
+		row.user.limits[i] =
+			reef_state_limit(broker->state, user->id, i);
+		if (user->limits[i])
+			row.user.own |= 1u << i;
+	}
+	row.user.uses[REEF_LIMIT_LINKS] = broker_user_links(broker, user->id);
 	reef_row_encode(&row, room);
 }
 
@@ -366,7 +377,7 @@ static bool list_users(const struct list *list)
 			continue;
 		if (is_full(list))
 			return true;
-		encode_user(&users[i], list->room);
+		encode_user(list->broker, &users[i], list->room);
 	}
 	return false;
 }

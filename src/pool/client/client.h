@@ -58,6 +58,8 @@ struct reef_client_options {
 	const char *inbox_host;	  /* where others reach this process by tcp and
 				   * verbs; NULL: as its links tell */
 	uint32_t inbox_links_max; /* of a handle to others' inboxes; 0: 256 */
+	bool servant;		  /* one of the pool's own: slots are kept for
+				   * these, if it is the owner's */
 	uint64_t seed;		  /* of its choices; 0: from the kernel */
 };
 
@@ -79,6 +81,10 @@ int reef_client_handle(struct reef_client *client, struct reef **out);
 
 /* --- for operators' commands --- */
 
+/* What reef_open opens in this process from now on is a servant of the pool, as
+ * in the options. */
+void reef_client_set_servant(void);
+
 struct reef_body;
 struct reef_answer;
 /* Ask the broker something (wire/pool.h, rpc.h) as this session; mutating: as
@@ -96,6 +102,10 @@ int reef_janitor_run(struct reef *reef, int (*wait)(void *context),
 		     void *context);
 
 /* --- for the layers above (sync, index, ...) --- */
+
+/* True if the space belongs to this client's user. The owner of the pool opens
+ * those of others, too, where whatever is put can be read by them. */
+bool reef_space_is_own(const struct reef_space *space);
 
 /* The broker's time of day, in nanoseconds since 1970: one question to it.
  * Errors as reef_client_ask. */

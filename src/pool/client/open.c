@@ -38,6 +38,14 @@ struct open_pool {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct open_pool *pools; /* locked */
+static bool is_servant;		/* locked */
+
+void reef_client_set_servant(void)
+{
+	pthread_mutex_lock(&lock);
+	is_servant = true;
+	pthread_mutex_unlock(&lock);
+}
 
 /* --- fork --- */
 
@@ -104,6 +112,7 @@ static int start_client(struct open_pool *pool, const struct request *request)
 		.timeout_ns = request->timeout_ns,
 		.patience_ns = request->patience_ns,
 		.inbox_host = choose_setting(NULL, "REEF_INBOX"),
+		.servant = is_servant,
 	};
 	const char *target = request->target;
 	uint64_t size;

@@ -400,6 +400,17 @@ static int open_pool(struct redis_door *door)
 			pool && strcmp(pool, "local") ? "at "
 						      : "of this user here",
 			pool && strcmp(pool, "local") ? pool : "");
+	if (rc == -EXDEV)
+		return fail_creation(door, rc,
+				     "the space \"%.80s\" belongs to another "
+				     "user, who could read what is put there; "
+				     "see --redis-space",
+				     door->options.space);
+	if (rc == -EDQUOT)
+		return fail_creation(door, rc,
+				     "this user has as many sessions, links or "
+				     "spaces as their limit allows (`reef user "
+				     "list`)");
 	return rc ? fail_creation(door, rc, "the pool: %s (%s)",
 				  reef_error_text(rc), reef_error_name(rc))
 		  : 0;

@@ -70,7 +70,8 @@ bool redis_tls_note(struct redis_door *door,
 
 /* --- pool_link.c --- */
 
-/* Open pool and space with the door's options. */
+/* Open pool and space with the door's options.  -EXDEV: the space is, or would
+ * be, another user's.  Else as reef_open and reef_space_open. */
 int redis_link_open(const struct redis_door_options *options,
 		    uint64_t timeout_ns, struct reef **reef,
 		    struct reef_space **space);

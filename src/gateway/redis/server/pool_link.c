@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "gateway/redis/server/internal.h"
 #include "gateway/redis/server/stage.h"
+#include "pool/client/client.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -50,6 +51,13 @@ int redis_link_open(const struct redis_door_options *options,
 	if (rc)
 		return rc;
 	rc = reef_space_open(*reef, options->space, &space_options, space);
+	if (rc == 0 && !reef_space_is_own(*space)) {
+		reef_space_close(*space);
+		*space = NULL;
+		rc = -EACCES;
+	}
+	if (rc == -EPERM || rc == -EACCES)
+		rc = -EXDEV;
 	if (rc) {
 		reef_close(*reef);
 		*reef = NULL;

@@ -4,12 +4,38 @@
 #include <errno.h>
 #include <string.h>
 
+/* Check the limit of whom the space belongs to. In a space of the owner, whom
+ * none binds, a user who is let in takes no more names than in one of their
+ * own. */
+static int check_share(const struct reef_state *state,
+		       const struct reef_state_space *space,
+		       const struct reef_record *record)
+{
+	const struct reef_state_session *origin =
+		reef_state_session(state, record->origin);
+	uint32_t user = space->user;
+	int rc = reef_state_check_user(state, user, REEF_LIMIT_NAMES, 1);
+
+	if (rc == 0 && user == 0 && origin) {
+		user = origin->user;
+		if (!state->replaying &&
+		    space->names >=
+			    reef_state_limit(state, user, REEF_LIMIT_NAMES))
+			rc = -EDQUOT;
+	}
+	return rc ? rc
+		  : reef_state_check_share(state, state->names.total,
+					   REEF_SETTING_NAMES_MAX, user);
+}
+
 static int check_bind(struct reef_state *state,
 		      const struct reef_record *record)
 {
+	const struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
 	int rc;
 
-	if (!reef_state_space_of(state, record->space))
+	if (!space)
 		return -ENOENT;
 	rc = reef_state_check_text(state, record->name,
 				   REEF_SETTING_NAME_SIZE_MAX);
@@ -17,8 +43,7 @@ static int check_bind(struct reef_state *state,
 	    reef_names_find(&state->names, record->space, record->name))
 		rc = -EEXIST;
 	if (rc == 0)
-		rc = reef_state_check_limit(state, state->names.total,
-					    REEF_SETTING_NAMES_MAX);
+		rc = check_share(state, space, record);
 	if (rc == 0)
 		rc = reef_names_reserve(&state->names, record->name.size);
 	return rc;
@@ -27,9 +52,13 @@ static int check_bind(struct reef_state *state,
 static void apply_bind(struct reef_state *state,
 		       const struct reef_record *record)
 {
+	struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+
 	reef_names_insert(&state->names, record->space, record->name,
 			  record->value, ++state->generation);
-	reef_state_space_of(state, record->space)->names++;
+	space->names++;
+	reef_state_count(state, space->user, REEF_LIMIT_NAMES, 1);
 }
 
 static int check_bound(const struct reef_state *state,
@@ -70,10 +99,14 @@ static int check_unbind(struct reef_state *state,
 static void apply_unbind(struct reef_state *state,
 			 const struct reef_record *record)
 {
+	struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+
 	reef_names_remove(
 		&state->names,
 		reef_names_find(&state->names, record->space, record->name));
-	reef_state_space_of(state, record->space)->names--;
+	space->names--;
+	reef_state_uncount(state, space->user, REEF_LIMIT_NAMES, 1);
 }
 
 const struct reef_name *reef_state_name(const struct reef_state *state,

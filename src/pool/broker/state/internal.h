@@ -11,6 +11,7 @@ struct reef_state {
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint32_t next_slot;  /* where picking a session begins */
 	uint64_t generation; /* the last one given to a name */
+	uint32_t owner_era;  /* of user 0, who has no entry */
 	uint64_t settings[REEF_SETTING_COUNT];
 	bool replaying; /* limits are not asked */
 
@@ -50,6 +51,7 @@ struct reef_rule {
 extern const struct reef_rule reef_rules_members[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_names[REEF_RECORD_TYPES];
+extern const struct reef_rule reef_rules_users[REEF_RECORD_TYPES];
 
 /* Room for `need` items of an array.  -ENOMEM. */
 int reef_state_room(void **items, size_t *room, size_t need, size_t item_size);
@@ -65,6 +67,15 @@ int reef_state_check_text(const struct reef_state *state, struct reef_text text,
 /* Check that one more is within the limit.  -ENOSPC. */
 int reef_state_check_limit(const struct reef_state *state, uint64_t count,
 			   enum reef_setting limit);
+/* The same for what a user takes, who leaves a part to the owner. */
+int reef_state_check_share(const struct reef_state *state, uint64_t count,
+			   enum reef_setting limit, uint32_t user);
+
+/* Count what a user has got, or lost; the owner's is not counted. */
+void reef_state_count(struct reef_state *state, uint32_t user,
+		      enum reef_limit limit, uint64_t more);
+void reef_state_uncount(struct reef_state *state, uint32_t user,
+			enum reef_limit limit, uint64_t less);
 
 /* True if there is such a setting, and it may have that value. */
 bool reef_setting_allows(uint32_t setting, uint64_t value);
@@ -77,6 +88,10 @@ struct reef_state_space *reef_state_space_of(const struct reef_state *state,
 					     uint32_t id);
 struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
 					       uint32_t number);
+
+/* Count one more extent of that size for a space, and for whose it is. */
+void reef_state_count_in_space(struct reef_state *state,
+			       struct reef_state_space *space, uint64_t size);
 
 /* Remove a space with all that is in it. */
 void reef_state_drop_space(struct reef_state *state,

@@ -1,8 +1,10 @@
-/* members.c - the pool itself, its settings, users and sessions. */
+/* members.c - the pool itself, its settings and sessions. */
 #include "pool/broker/state/internal.h"
 
 #include <errno.h>
 #include <string.h>
+
+#define SLOTS_MAX 0x8000u /* the others are for links of nobody's session */
 
 /* --- the pool --- */
 
@@ -55,93 +57,6 @@ static void apply_reclaim(struct reef_state *state,
 			  const struct reef_record *record)
 {
 	state->reclaim = record->value;
-}
-
-/* --- users; 0 is the pool's owner, who needs no entry --- */
-
-static int check_user_add(struct reef_state *state,
-			  const struct reef_record *record)
-{
-	int rc;
-
-	if (record->id != state->next_user)
-		return -ESTALE;
-	if (record->id == UINT32_MAX)
-		return -ENOSPC;
-	rc = reef_state_check_text(state, record->name,
-				   REEF_SETTING_NAME_SIZE_MAX);
-	if (rc == 0)
-		rc = reef_state_check_limit(state, state->user_count,
-					    REEF_SETTING_USERS_MAX);
-	if (rc == 0 && reef_state_find_user(state, record->name))
-		rc = -EEXIST;
-	if (rc == 0)
-		rc = reef_state_room((void **)&state->users, &state->user_room,
-				     state->user_count + 1,
-				     sizeof(*state->users));
-	if (rc == 0)
-		rc = reef_names_reserve(&state->user_names, record->name.size);
-	return rc;
-}
-
-static void apply_user_add(struct reef_state *state,
-			   const struct reef_record *record)
-{
-	struct reef_name *name = reef_names_insert(&state->user_names, 0,
-						   record->name, record->id, 0);
-
-	state->users[state->user_count++] =
-		(struct reef_state_user){.id = record->id, .name = name->text};
-	state->next_user++;
-}
-
-static int check_user_era(struct reef_state *state,
-			  const struct reef_record *record)
-{
-	struct reef_state_user *user = reef_state_user_of(state, record->id);
-
-	if (!user)
-		return -ENOENT;
-	if (user->era == UINT32_MAX)
-		return -ENOSPC;
-	return record->era == user->era + 1 ? 0 : -ESTALE;
-}
-
-static void apply_user_era(struct reef_state *state,
-			   const struct reef_record *record)
-{
-	reef_state_user_of(state, record->id)->era = record->era;
-}
-
-static int check_user_remove(struct reef_state *state,
-			     const struct reef_record *record)
-{
-	struct reef_state_user *user = reef_state_user_of(state, record->id);
-	size_t i;
-
-	if (!user)
-		return -ENOENT;
-	for (i = 0; i < state->space_count; i++)
-		if (state->spaces[i].user == record->id)
-			return -EBUSY;
-	return user->sessions ? -EBUSY : 0;
-}
-
-static void apply_user_remove(struct reef_state *state,
-			      const struct reef_record *record)
-{
-	struct reef_state_user *user = reef_state_user_of(state, record->id);
-	struct reef_text text = reef_text_of(user->name);
-	size_t i;
-
-	/* Sessions that ended may still name the user as theirs. */
-	for (i = 0; i < state->session_count; i++)
-		if (state->sessions[i].user == record->id)
-			state->sessions[i].user = 0;
-	reef_names_remove(&state->user_names,
-			  reef_names_find(&state->user_names, 0, text));
-	reef_state_take_out(state->users, &state->user_count,
-			    (size_t)(user - state->users), sizeof(*user));
 }
 
 /* --- which spaces sessions use --- */
@@ -208,12 +123,18 @@ static bool is_slot_free(const struct reef_state *state, uint16_t slot)
 static int check_session_open(struct reef_state *state,
 			      const struct reef_record *record)
 {
+	uint32_t reserved = record->user ? 0 : REEF_OWNER_SLOTS; /* (9) */
 	uint16_t slot = reef_session_slot(record->session);
 	int rc;
 
 	if (record->user && !reef_state_user_of(state, record->user))
 		return -ENOENT;
-	rc = reef_state_check_limit(state, slot, REEF_SETTING_SESSIONS_MAX);
+	rc = reef_state_check_limit(state,
+				    slot < reserved ? 0 : slot - reserved,
+				    REEF_SETTING_SESSIONS_MAX);
+	if (rc == 0)
+		rc = reef_state_check_user(state, record->user,
+					   REEF_LIMIT_SESSIONS, 1);
 	if (rc)
 		return rc;
 	if (!is_slot_free(state, slot))
@@ -230,7 +151,6 @@ static void apply_session_open(struct reef_state *state,
 			       const struct reef_record *record)
 {
 	uint16_t slot = reef_session_slot(record->session);
-	struct reef_state_user *user = reef_state_user_of(state, record->user);
 
 	while (state->session_count <= slot)
 		state->sessions[state->session_count++] =
@@ -240,8 +160,7 @@ static void apply_session_open(struct reef_state *state,
 					    .user = record->user,
 					    .state = REEF_SESSION_ALIVE};
 	state->next_slot = (uint16_t)(slot + 1);
-	if (user)
-		user->sessions++;
+	reef_state_count(state, record->user, REEF_LIMIT_SESSIONS, 1);
 }
 
 /* --- uses --- */
@@ -341,14 +260,12 @@ static void apply_session_state(struct reef_state *state,
 {
 	struct reef_state_session *session =
 		&state->sessions[reef_session_slot(record->session)];
-	struct reef_state_user *user = reef_state_user_of(state, session->user);
 	size_t i;
 
 	session->state = record->state;
 	if (record->state != REEF_SESSION_RECOVERED)
 		return;
-	if (user)
-		user->sessions--;
+	reef_state_uncount(state, session->user, REEF_LIMIT_SESSIONS, 1);
 	/* Backwards, because dropping a space moves those behind it. */
 	for (i = state->space_count; i-- > 0;)
 		if (state->spaces[i].session == record->session)
@@ -380,16 +297,32 @@ static void apply_session_process(struct reef_state *state,
 		};
 }
 
-int reef_state_pick_session(const struct reef_state *state, uint32_t *id)
+/* True if a session can be opened in a slot; *id is what it would have. */
+static bool is_slot_fit(const struct reef_state *state, uint16_t slot,
+			uint32_t *id)
+{
+	*id = reef_session_id(slot, next_generation(state, slot));
+	return is_slot_free(state, slot) && !uses_any(state, *id, true);
+}
+
+int reef_state_pick_session(const struct reef_state *state, uint32_t reserved,
+			    uint32_t *id)
 {
 	uint64_t max = state->settings[REEF_SETTING_SESSIONS_MAX], i;
-	uint16_t slot;
+	uint32_t picked;
 
 	for (i = 0; i < max; i++) {
-		slot = (uint16_t)((state->next_slot + i) % max);
-		*id = reef_session_id(slot, next_generation(state, slot));
-		if (is_slot_free(state, slot) && !uses_any(state, *id, true))
+		if (is_slot_fit(state, (uint16_t)((state->next_slot + i) % max),
+				&picked)) {
+			*id = picked;
 			return 0;
+		}
+	}
+	for (i = max; i < max + reserved && i < SLOTS_MAX; i++) {
+		if (is_slot_fit(state, (uint16_t)i, &picked)) {
+			*id = picked;
+			return 0;
+		}
 	}
 	return -ENOSPC;
 }
@@ -398,9 +331,6 @@ const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_POOL] = {check_pool, apply_pool},
 	[REEF_RECORD_BROKER] = {check_broker, apply_broker},
 	[REEF_RECORD_SETTING] = {check_setting, apply_setting},
-	[REEF_RECORD_USER_ADD] = {check_user_add, apply_user_add},
-	[REEF_RECORD_USER_ERA] = {check_user_era, apply_user_era},
-	[REEF_RECORD_USER_REMOVE] = {check_user_remove, apply_user_remove},
 	[REEF_RECORD_SESSION_OPEN] = {check_session_open, apply_session_open},
 	[REEF_RECORD_SESSION_STATE] = {check_session_state,
 				       apply_session_state},

@@ -30,7 +30,8 @@ static void uncount_on_node(struct reef_state *state, uint32_t id,
 }
 
 /* Take an extent off its space, unless it is FORGOTTEN. */
-static void uncount_in_space(struct reef_state_space *space,
+static void uncount_in_space(struct reef_state *state,
+			     struct reef_state_space *space,
 			     const struct reef_state_extent *extent)
 {
 	if (extent->state == REEF_EXTENT_FORGOTTEN)
@@ -38,6 +39,17 @@ static void uncount_in_space(struct reef_state_space *space,
 	reef_assert(space->used >= extent->size && space->extents > 0);
 	space->used -= extent->size;
 	space->extents--;
+	reef_state_uncount(state, space->user, REEF_LIMIT_EXTENTS, 1);
+	reef_state_uncount(state, space->user, REEF_LIMIT_BYTES, extent->size);
+}
+
+void reef_state_count_in_space(struct reef_state *state,
+			       struct reef_state_space *space, uint64_t size)
+{
+	space->used += size;
+	space->extents++;
+	reef_state_count(state, space->user, REEF_LIMIT_EXTENTS, 1);
+	reef_state_count(state, space->user, REEF_LIMIT_BYTES, size);
 }
 
 /* Check that the node may be given that many bytes more. */
@@ -314,8 +326,12 @@ static int check_space_add(struct reef_state *state,
 		return -EINVAL;
 	rc = check_space_owner(state, record);
 	if (rc == 0)
-		rc = reef_state_check_limit(state, state->space_count,
-					    REEF_SETTING_SPACES_MAX);
+		rc = reef_state_check_user(state, record->user,
+					   REEF_LIMIT_SPACES, 1);
+	if (rc == 0)
+		rc = reef_state_check_share(state, state->space_count,
+					    REEF_SETTING_SPACES_MAX,
+					    record->user);
 	if (rc == 0)
 		rc = check_space_name(state, record);
 	if (rc == 0)
@@ -344,6 +360,7 @@ static void apply_space_add(struct reef_state *state,
 		.name = name,
 	};
 	state->next_space++;
+	reef_state_count(state, record->user, REEF_LIMIT_SPACES, 1);
 }
 
 static int check_space_quota(struct reef_state *state,
@@ -399,7 +416,7 @@ static void apply_space_forget(struct reef_state *state,
 		extent = reef_state_extent_of(state, space->by_ordinal[i]);
 		if (!extent || extent->state != REEF_EXTENT_LOST)
 			continue;
-		uncount_in_space(space, extent);
+		uncount_in_space(state, space, extent);
 		extent->state = REEF_EXTENT_FORGOTTEN;
 	}
 }
@@ -411,6 +428,11 @@ void reef_state_drop_space(struct reef_state *state,
 	struct reef_name *bound;
 	size_t from, to = 0;
 
+	reef_state_uncount(state, space->user, REEF_LIMIT_SPACES, 1);
+	reef_state_uncount(state, space->user, REEF_LIMIT_NAMES, space->names);
+	reef_state_uncount(state, space->user, REEF_LIMIT_EXTENTS,
+			   space->extents);
+	reef_state_uncount(state, space->user, REEF_LIMIT_BYTES, space->used);
 	for (from = 0; from < state->extent_count; from++) {
 		if (state->extents[from].space == space->id)
 			release_extent(state, &state->extents[from]);
@@ -527,6 +549,19 @@ static int reserve_ordinal(struct reef_state_space *space, uint32_t ordinal)
 	return rc;
 }
 
+int reef_state_check_room(const struct reef_state *state,
+			  const struct reef_state_space *space, uint64_t size)
+{
+	int rc = size > space->quota - space->used ? -EDQUOT : 0;
+
+	if (rc == 0)
+		rc = reef_state_check_user(state, space->user,
+					   REEF_LIMIT_EXTENTS, 1);
+	return rc ? rc
+		  : reef_state_check_user(state, space->user, REEF_LIMIT_BYTES,
+					  size);
+}
+
 static int check_extent_add(struct reef_state *state,
 			    const struct reef_record *record)
 {
@@ -552,12 +587,13 @@ static int check_extent_add(struct reef_state *state,
 	if (record->ordinal < space->ordinals &&
 	    space->by_ordinal[record->ordinal])
 		return -EEXIST;
-	if (record->size > space->quota - space->used)
-		return -EDQUOT;
-	rc = check_placement(state, record->node, record->size);
+	rc = reef_state_check_room(state, space, record->size);
 	if (rc == 0)
-		rc = reef_state_check_limit(state, state->extent_count,
-					    REEF_SETTING_EXTENTS_MAX);
+		rc = check_placement(state, record->node, record->size);
+	if (rc == 0)
+		rc = reef_state_check_share(state, state->extent_count,
+					    REEF_SETTING_EXTENTS_MAX,
+					    space->user);
 	if (rc == 0)
 		rc = reserve_ordinal(
 			space, record->ordinal +
@@ -590,8 +626,7 @@ static void apply_extent_add(struct reef_state *state,
 	       record->ordinal + reef_extent_ordinals(record->size))
 		space->by_ordinal[space->ordinals++] = 0;
 	space->by_ordinal[record->ordinal] = record->id;
-	space->used += record->size;
-	space->extents++;
+	reef_state_count_in_space(state, space, record->size);
 	count_on_node(state, record->node, record->size);
 }
 
@@ -713,7 +748,7 @@ static void apply_extent_remove(struct reef_state *state,
 
 	release_extent(state, extent);
 	space->by_ordinal[extent->ordinal] = 0;
-	uncount_in_space(space, extent);
+	uncount_in_space(state, space, extent);
 	reef_state_take_out(state->extents, &state->extent_count,
 			    (size_t)(extent - state->extents), sizeof(*extent));
 }

@@ -18,7 +18,7 @@ enum reef_record_type {
 	REEF_RECORD_BROKER,	 /* value: broker epoch, one more than it was */
 	REEF_RECORD_SETTING,	 /* id: which; value */
 	REEF_RECORD_USER_ADD,	 /* id, name */
-	REEF_RECORD_USER_ERA,	 /* id; era: one more than it was */
+	REEF_RECORD_USER_ERA,	 /* id, 0: the owner; era: one more */
 	REEF_RECORD_USER_REMOVE, /* id */
 	REEF_RECORD_NODE_ADD,	 /* id, incarnation, size, name, addresses */
 	REEF_RECORD_NODE_RETURN, /* id, incarnation, size, addresses */
@@ -50,7 +50,11 @@ enum reef_record_type {
 				      * comes from, generation: its start,
 				      * value: its place (base/process.h); all
 				      * 0: it is not known any more */
-	REEF_RECORD_USE_STUCK, /* session, space: nobody can recover that */
+	REEF_RECORD_USE_STUCK,	/* session, space: nobody can recover that */
+	REEF_RECORD_USER_LIMIT, /* id; kind: enum reef_limit; value, 0: as the
+				 * setting says */
+	REEF_RECORD_USER_EXPEL, /* id; spaces and ending sessions become the
+				 * owner's */
 	REEF_RECORD_TYPES
 };
 

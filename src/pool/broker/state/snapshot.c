@@ -1,7 +1,8 @@
 /* snapshot.c - the whole state as bytes, and back.
  *
  *   magic 32, version 32, pool 64, pool epoch 64, broker epoch 64, reclaim 64,
- *   next user, node, space, extent 32 each, next slot 32, generation 64,
+ *   next user, node, space, extent 32 each, next slot 32, generation 64, the
+ *   owner's era 32,
  *   settings (count 32, then 64 each), then users, nodes, sessions, spaces,
  *   extents, uses, names, each with its count (32; names 64) before it.
  *
@@ -17,10 +18,12 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 3
-/* Without the processes of sessions, and then without what is STUCK. */
+#define VERSION 4
+/* Without the processes of sessions, then without what is STUCK, then without
+ * limits of users, the owner's era, and which sessions are outdated. */
 #define VERSION_1 1
 #define VERSION_2 2
+#define VERSION_3 3
 
 /* --- writing --- */
 
@@ -36,13 +39,16 @@ static void put_users(struct reef_cursor_out *out,
 		      const struct reef_state *state)
 {
 	const struct reef_state_user *user = state->users;
-	size_t i;
+	size_t i, limit;
 
 	reef_cursor_put(out, 4, state->user_count);
 	for (i = 0; i < state->user_count; i++, user++) {
 		reef_cursor_put(out, 4, user->id);
 		reef_cursor_put(out, 4, user->era);
 		put_text(out, user->name);
+		reef_cursor_put(out, 1, REEF_LIMIT_COUNT);
+		for (limit = 0; limit < REEF_LIMIT_COUNT; limit++)
+			reef_cursor_put(out, 8, user->limits[limit]);
 	}
 }
 
@@ -80,6 +86,7 @@ static void put_sessions(struct reef_cursor_out *out,
 		reef_cursor_put(out, 4, session->process.pid);
 		reef_cursor_put(out, 8, session->process.started);
 		reef_cursor_put(out, 8, session->process.place);
+		reef_cursor_put(out, 1, session->outdated);
 	}
 }
 
@@ -170,6 +177,7 @@ static void put_head(struct reef_cursor_out *out,
 	reef_cursor_put(out, 4, state->next_extent);
 	reef_cursor_put(out, 4, state->next_slot);
 	reef_cursor_put(out, 8, state->generation);
+	reef_cursor_put(out, 4, state->owner_era);
 	reef_cursor_put(out, 4, REEF_SETTING_COUNT);
 	for (i = 0; i < REEF_SETTING_COUNT; i++)
 		reef_cursor_put(out, 8, state->settings[i]);
@@ -203,6 +211,12 @@ int reef_state_encode(const struct reef_state *state, uint8_t **bytes,
  * record and applies it, after setting the next number to the one that comes.
  */
 
+struct head {
+	uint32_t version;
+	uint32_t next_user, next_node, next_space, next_extent, next_slot;
+	uint64_t pool_epoch, broker_epoch, generation;
+};
+
 static struct reef_text get_text(struct reef_cursor_in *in)
 {
 	uint16_t size = (uint16_t)reef_cursor_get(in, 2);
@@ -230,11 +244,25 @@ static int take_number(uint32_t *next, uint32_t id, uint32_t end)
 	return 0;
 }
 
+/* Limits that whoever wrote this did not know are as the settings say. */
+static int get_limits(struct reef_cursor_in *in,
+		      uint64_t limits[REEF_LIMIT_COUNT])
+{
+	uint64_t count = reef_cursor_get(in, 1), i;
+
+	if (count > REEF_LIMIT_COUNT)
+		return -REEF_EVERSION;
+	for (i = 0; i < count; i++)
+		limits[i] = reef_cursor_get(in, 8);
+	return 0;
+}
+
 static int get_users(struct reef_cursor_in *in, struct reef_state *state,
-		     uint32_t end)
+		     const struct head *head)
 {
 	uint64_t count = reef_cursor_get(in, 4);
 	struct reef_record record = {.type = REEF_RECORD_USER_ADD};
+	struct reef_state_user *user;
 	uint32_t era;
 	int rc = 0;
 
@@ -242,11 +270,15 @@ static int get_users(struct reef_cursor_in *in, struct reef_state *state,
 		record.id = (uint32_t)reef_cursor_get(in, 4);
 		era = (uint32_t)reef_cursor_get(in, 4);
 		record.name = get_text(in);
-		rc = take_number(&state->next_user, record.id, end);
+		rc = take_number(&state->next_user, record.id, head->next_user);
 		if (rc == 0)
 			rc = apply_decoded(state, in, &record);
-		if (rc == 0)
-			reef_state_user_of(state, record.id)->era = era;
+		if (rc)
+			break;
+		user = reef_state_user_of(state, record.id);
+		user->era = era;
+		if (head->version > VERSION_3)
+			rc = get_limits(in, user->limits);
 	}
 	return rc;
 }
@@ -290,7 +322,8 @@ static bool is_session_valid(const struct reef_state *state, uint64_t slot,
 		return false;
 	if (session->id == 0)
 		return session->user == 0 && session->state == 0 &&
-		       session->request == 0 && session->process.pid == 0;
+		       session->request == 0 && session->process.pid == 0 &&
+		       !session->outdated;
 	return reef_session_slot(session->id) == slot &&
 	       (uint16_t)session->id != 0 &&
 	       session->state >= REEF_SESSION_ALIVE &&
@@ -314,7 +347,7 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state,
 {
 	uint64_t count = reef_cursor_get(in, 4), slot;
 	struct reef_state_session session;
-	struct reef_state_user *user;
+	uint64_t outdated = 0;
 	int rc;
 
 	if (count > UINT16_MAX + 1)
@@ -327,7 +360,11 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state,
 		session.request_type = (uint16_t)reef_cursor_get(in, 2);
 		session.result = reef_cursor_get(in, 8);
 		get_process(in, version, &session.process);
-		if (in->failed || !is_session_valid(state, slot, &session))
+		if (version > VERSION_3)
+			outdated = reef_cursor_get(in, 1);
+		session.outdated = outdated == 1;
+		if (in->failed || outdated > 1 ||
+		    !is_session_valid(state, slot, &session))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->sessions,
 				     &state->session_room, slot + 1,
@@ -335,9 +372,9 @@ static int get_sessions(struct reef_cursor_in *in, struct reef_state *state,
 		if (rc)
 			return rc;
 		state->sessions[state->session_count++] = session;
-		user = reef_state_user_of(state, session.user);
-		if (user && session.state != REEF_SESSION_RECOVERED)
-			user->sessions++;
+		if (session.id && session.state != REEF_SESSION_RECOVERED)
+			reef_state_count(state, session.user,
+					 REEF_LIMIT_SESSIONS, 1);
 	}
 	/* The table ends with the highest slot that was used. */
 	return count && session.id == 0 ? -REEF_ECORRUPT : 0;
@@ -448,10 +485,8 @@ static bool count_valid_extent(struct reef_state *state,
 		   : extent->target != 0)
 		return false;
 	space->by_ordinal[extent->ordinal] = extent->number;
-	if (counted) {
-		space->used += extent->size;
-		space->extents++;
-	}
+	if (counted)
+		reef_state_count_in_space(state, space, extent->size);
 	return true;
 }
 
@@ -557,12 +592,6 @@ static int get_names(struct reef_cursor_in *in, struct reef_state *state,
 	return rc;
 }
 
-struct head {
-	uint32_t version;
-	uint32_t next_user, next_node, next_space, next_extent, next_slot;
-	uint64_t pool_epoch, broker_epoch, generation;
-};
-
 static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 		    struct head *head)
 {
@@ -583,6 +612,8 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 	head->next_extent = (uint32_t)reef_cursor_get(in, 4);
 	head->next_slot = (uint32_t)reef_cursor_get(in, 4);
 	head->generation = reef_cursor_get(in, 8);
+	if (head->version > VERSION_3)
+		state->owner_era = (uint32_t)reef_cursor_get(in, 4);
 	count = reef_cursor_get(in, 4);
 	if (in->failed || head->next_slot > UINT16_MAX)
 		return -REEF_ECORRUPT;
@@ -605,7 +636,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 
 	rc = get_head(in, state, &head);
 	if (rc == 0)
-		rc = get_users(in, state, head.next_user);
+		rc = get_users(in, state, &head);
 	if (rc == 0)
 		rc = get_nodes(in, state, head.next_node);
 	if (rc == 0)
@@ -623,7 +654,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	/* A state without a pool has nothing else either. */
 	if (!state->pool &&
 	    (state->session_count > 0 || head.pool_epoch || head.broker_epoch ||
-	     head.generation || state->reclaim))
+	     head.generation || state->reclaim || state->owner_era))
 		return -REEF_ECORRUPT;
 	if (in->failed || in->left > 0 || head.next_user < state->next_user ||
 	    head.next_node < state->next_node ||

@@ -68,6 +68,8 @@ static const struct reef_rule *rule_for(uint16_t type)
 		return &reef_rules_members[type];
 	if (reef_rules_memory[type].check)
 		return &reef_rules_memory[type];
+	if (reef_rules_users[type].check)
+		return &reef_rules_users[type];
 	return reef_rules_names[type].check ? &reef_rules_names[type] : NULL;
 }
 
@@ -221,6 +223,14 @@ int reef_state_check_limit(const struct reef_state *state, uint64_t count,
 	return 0;
 }
 
+int reef_state_check_share(const struct reef_state *state, uint64_t count,
+			   enum reef_setting limit, uint32_t user)
+{
+	uint64_t part = user ? state->settings[limit] / REEF_OWNER_PART : 0;
+
+	return reef_state_check_limit(state, count + part, limit);
+}
+
 /* Find an item in a sorted array of structs whose first member is their number.
  * NULL: there is none. */
 static void *find_by_number(const void *items, size_t count, size_t item_size,
@@ -285,6 +295,7 @@ void reef_state_summary(const struct reef_state *state,
 		.next_space = state->next_space,
 		.next_extent = state->next_extent,
 		.names = state->names.total,
+		.owner_era = state->owner_era,
 	};
 }
 

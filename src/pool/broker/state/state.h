@@ -22,6 +22,11 @@
  *     away. They are not asked again at replay, so that a new default does not
  *     refuse an old journal.
  *
+ * (9) A user never gets more than their limits; the pool's owner, user 0, has
+ *     none. Of nodes' and sessions' slots and whatever else is limited for all,
+ *     a part is the owner's alone: whatever users take, the owner is let in.
+ * (10) A session is `outdated` once the era of its user's credential has risen.
+ *
  * Which state follows which: wire/states.h.
  *
  * Pointers that queries return are good until the next check or apply.
@@ -52,7 +57,14 @@
 	  UINT64_C(86400000000000))                                            \
 	X(REVOKE_NOTICE_NS, revoke_notice_ns, UINT64_C(1000000000), 0,         \
 	  UINT64_C(86400000000000))                                            \
-	X(LEASE_KILLS, lease_kills, 0, 0, 1)
+	X(LEASE_KILLS, lease_kills, 0, 0, 1)                                   \
+	/* Of each user who has no limit of their own, as enum reef_limit. */  \
+	X(USER_SESSIONS, user_sessions, 1024, 1, REEF_NO_LIMIT)                \
+	X(USER_LINKS, user_links, 1280, 1, REEF_NO_LIMIT)                      \
+	X(USER_SPACES, user_spaces, 1024, 1, REEF_NO_LIMIT)                    \
+	X(USER_EXTENTS, user_extents, 65536, 1, REEF_NO_LIMIT)                 \
+	X(USER_NAMES, user_names, 65536, 1, REEF_NO_LIMIT)                     \
+	X(USER_BYTES, user_bytes, REEF_NO_LIMIT, 1, REEF_NO_LIMIT)
 
 enum reef_setting {
 #define X(upper, lower, value, least, most) REEF_SETTING_##upper,
@@ -61,9 +73,19 @@ enum reef_setting {
 		REEF_SETTING_COUNT
 };
 
+/* Slots beyond sessions_max that sessions of the owner may take; and those of
+ * them that are left to the pool's own: its janitor, doors and operators. */
+#define REEF_OWNER_SLOTS 64u
+#define REEF_SERVANT_SLOTS 16u
+/* The part that users leave to the owner of what is limited for all. */
+#define REEF_OWNER_PART 16u
+
 struct reef_state_user {
 	uint32_t id, era;
-	uint32_t sessions; /* not RECOVERED */
+	/* By enum reef_limit. Sessions: not RECOVERED; links: not counted here,
+	 * they are of a broker's start. */
+	uint64_t uses[REEF_LIMIT_COUNT];
+	uint64_t limits[REEF_LIMIT_COUNT]; /* 0: as the setting says */
 	const char *name;
 };
 
@@ -104,6 +126,7 @@ struct reef_state_session {
 	uint32_t id; /* 0: the slot was never used */
 	uint32_t user;
 	uint8_t state;
+	bool outdated; /* (10) */
 	/* The last request that made a record that names it, that record's
 	 * type, and what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD),
 	 * generation (NAME_BIND, NAME_REPLACE), era (SPACE_ERA, USER_ERA) or
@@ -140,7 +163,8 @@ void reef_state_destroy(struct reef_state *state); /* NULL is fine */
  * -ENOENT: no such thing. -EEXIST: there is one.  -ESTALE: an epoch, era,
  * generation or number is not the one that comes next.  -EALREADY: that request
  * was done. -EBUSY: in a state, or a use, that forbids it. -EDQUOT: over the
- * quota.  -ENOSPC: over a limit or a capacity.  -ENOMEM. */
+ * quota of a space, or a user's limit.  -ENOSPC: over a limit for all, or a
+ * capacity.  -ENOMEM. */
 int reef_state_check(struct reef_state *state,
 		     const struct reef_record *record);
 
@@ -173,6 +197,7 @@ struct reef_state_summary {
 	/* What the next record of that kind must say. */
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint64_t names; /* bound, in all spaces */
+	uint32_t owner_era;
 };
 
 void reef_state_summary(const struct reef_state *state,
@@ -221,8 +246,22 @@ uint32_t reef_state_find_space(const struct reef_state *state,
 			       struct reef_text name);
 
 /* The id of the next session to open; slots are taken in turn, so that an id
- * comes again as late as can be.  -ENOSPC: every slot is in use. */
-int reef_state_pick_session(const struct reef_state *state, uint32_t *id);
+ * comes again as late as can be. reserved: how many of the owner's slots it may
+ * take, if there is no other.  -ENOSPC: every slot is in use. */
+int reef_state_pick_session(const struct reef_state *state, uint32_t reserved,
+			    uint32_t *id);
+
+/* How much a user may have; REEF_NO_LIMIT: as much as there is, as the owner,
+ * user 0, always. */
+uint64_t reef_state_limit(const struct reef_state *state, uint32_t user,
+			  enum reef_limit limit);
+/* Check that one more extent of that size is within the quota of a space, and
+ * the limits of whose it is.  -EDQUOT. */
+int reef_state_check_room(const struct reef_state *state,
+			  const struct reef_state_space *space, uint64_t size);
+/* Check that so much more is within a user's limit.  -EDQUOT. */
+int reef_state_check_user(const struct reef_state *state, uint32_t user,
+			  enum reef_limit limit, uint64_t more);
 
 /* The ordinal for a space's next extent, of that size: one never used while
  * there is any; then they go round, so that one whose extent was removed comes

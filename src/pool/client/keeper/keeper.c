@@ -323,6 +323,8 @@ static int open_session(struct reef_client *client, struct reef_answer *answer,
 				     .pid = (uint32_t)getpid()},
 	};
 
+	if (client->options.servant)
+		body.ask.session_open.flags = REEF_POOL_SERVANT;
 	return reef_rpc_call(client->peer, REEF_POOL_SESSION_OPEN, 0, &body,
 			     answer, timeout_ns);
 }
@@ -425,10 +427,26 @@ static uint64_t try_ns(const struct reef_client *client)
 	return quarter_ns > TRY_MIN_NS ? quarter_ns : TRY_MIN_NS;
 }
 
+/* A broker that does not take our credential any more has ended the session, or
+ * will when its lease is over. For as long another one may still be meant by
+ * that address. refused_ns: since when; 0: not yet. */
+static int judge_refusal(const struct reef_client *client, int rc,
+			 uint64_t *refused_ns)
+{
+	if (rc == 0)
+		*refused_ns = 0;
+	if (rc != -REEF_EAUTH)
+		return rc;
+	if (!*refused_ns)
+		*refused_ns = reef_now_ns();
+	return reef_now_ns() - *refused_ns > client->ttl_ns ? -REEF_EFENCED
+							    : rc;
+}
+
 int client_link_main(void *arg)
 {
 	struct reef_client *client = arg;
-	uint64_t pause_ns = PAUSE_MIN_NS;
+	uint64_t pause_ns = PAUSE_MIN_NS, refused_ns = 0;
 	int rc = 0;
 
 	while (!client->stopping && !client_over(client)) {
@@ -439,6 +457,7 @@ int client_link_main(void *arg)
 			if (client->peer)
 				client_link_drop(client);
 			rc = enter_pool(client, try_ns(client));
+			rc = judge_refusal(client, rc, &refused_ns);
 			if (rc == -REEF_EFENCED)
 				client_session_end(client, rc);
 			if (!rc) {

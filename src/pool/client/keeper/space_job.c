@@ -123,6 +123,7 @@ static int note_opened(struct reef_client *client, struct client_open_job *job,
 		fresh = NULL;
 		space->id = reply->space;
 		space->scratch = reply->kind == REEF_SPACE_SCRATCH;
+		space->user = reply->user;
 		space->next = client->spaces;
 		client->spaces = space;
 	}

@@ -53,6 +53,7 @@ struct client_space {
 	uint32_t id;
 	_Atomic uint8_t rights; /* [l] of the session */
 	bool scratch;
+	uint32_t user;	    /* whose it was when it was opened */
 	char *name, *token; /* "" if none */
 	uint32_t refs;	    /* how often handles have it open; locked */
 	_Atomic bool gone;  /* [l] dropped, or taken away */

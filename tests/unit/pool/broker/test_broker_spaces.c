@@ -726,6 +726,9 @@ static int says_anything(struct stub_pool *pool)
 		    reef_random_chance(random, 19, 20))
 			kind = REEF_POOL_EXTENT_ADD;
 		fill_body(random, kind, &body);
+		/* The owner keeps its own credential. */
+		if (kind == REEF_POOL_USER_ROTATE)
+			body.ask.user_rotate.user |= 1;
 		(void)reef_rpc_call(driver->peer, kind, driver->sequence, &body,
 				    NULL, 5 * MILLISECOND);
 		if (reef_random_chance(random, 1, 100)) {

@@ -7,56 +7,6 @@
 #include <reef/error.h>
 #include <stdio.h>
 
-static void must(const struct reef_record *record)
-{
-	assert_int_equal(reef_state_check(the, record), 0);
-	assert_int_equal(apply(record), 0);
-}
-
-/* It is refused so, and nothing changes. */
-static void refuse(int code, const struct reef_record *record)
-{
-	uint64_t before = hash_of(the);
-
-	assert_int_equal(reef_state_check(the, record), code);
-	assert_int_equal(apply(record), code);
-	assert_true(hash_of(the) == before);
-}
-
-static void add_node(uint32_t id, const char *name, uint64_t capacity)
-{
-	must(RECORD(.type = REEF_RECORD_NODE_ADD, .id = id, .incarnation = 1,
-		    .size = capacity, .name = text(name),
-		    .addresses = text("tcp://127.0.0.1:1")));
-}
-
-static void add_space(uint32_t id, const char *name, uint64_t quota)
-{
-	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = id,
-		    .kind = REEF_SPACE_SHARED, .keeping = REEF_KEEPING_KEPT,
-		    .size = quota, .name = text(name)));
-}
-
-static void add_extent(uint32_t number, uint32_t space, uint32_t ordinal,
-		       uint32_t node, uint64_t size)
-{
-	must(RECORD(.type = REEF_RECORD_EXTENT_ADD, .id = number,
-		    .space = space, .ordinal = ordinal, .node = node,
-		    .size = size));
-}
-
-static void node_becomes(uint32_t id, uint8_t next, uint64_t epoch)
-{
-	must(RECORD(.type = REEF_RECORD_NODE_STATE, .id = id, .state = next,
-		    .value = epoch));
-}
-
-static void session_becomes(uint32_t id, uint8_t next)
-{
-	must(RECORD(.type = REEF_RECORD_SESSION_STATE, .session = id,
-		    .state = next));
-}
-
 static void state_epochs_rise_by_one(void **state)
 {
 	struct reef_state_summary summary;
@@ -229,7 +179,7 @@ static uint32_t open_session(void)
 {
 	uint32_t id;
 
-	assert_int_equal(reef_state_pick_session(the, &id), 0);
+	assert_int_equal(reef_state_pick_session(the, 0, &id), 0);
 	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
 	return id;
 }
@@ -362,7 +312,7 @@ static void state_stuck_use_outlives_its_session(void **state)
 	free(bytes);
 	/* Others of its slot come and go. */
 	for (uint32_t i = 0; i < 3; i++) {
-		assert_int_equal(reef_state_pick_session(the, &id), 0);
+		assert_int_equal(reef_state_pick_session(the, 0, &id), 0);
 		assert_int_not_equal(id, first);
 		must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
 	}
@@ -478,10 +428,10 @@ static void state_numbers_end_with_a_refusal(void **state)
 
 static void state_extent_epoch_does_not_wrap(void **state)
 {
-	/* ordinal, node, target, epoch */
-	static const uint32_t low[] = {0, 1, 0, 1};
-	static const uint32_t high[] = {0, 1, 0, UINT32_MAX - 1};
-	static const uint32_t over[] = {0, 1, 0, UINT32_MAX};
+	/* number, space, ordinal, node, target, epoch */
+	static const uint32_t low[] = {1, 1, 0, 1, 0, 1};
+	static const uint32_t high[] = {1, 1, 0, 1, 0, UINT32_MAX - 1};
+	static const uint32_t over[] = {1, 1, 0, 1, 0, UINT32_MAX};
 	struct reef_state *other;
 	uint8_t *image;
 	size_t size;
@@ -607,7 +557,7 @@ static void state_sessions_end_step_by_step(void **state)
 {
 	uint32_t first, second;
 
-	assert_int_equal(reef_state_pick_session(the, &first), 0);
+	assert_int_equal(reef_state_pick_session(the, 0, &first), 0);
 	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = first));
 	must(RECORD(.type = REEF_RECORD_SPACE_ADD, .id = 1,
 		    .kind = REEF_SPACE_SCRATCH,
@@ -636,7 +586,7 @@ static void state_sessions_end_step_by_step(void **state)
 	assert_null(reef_state_extent(the, 1));
 	assert_int_equal(reef_state_node(the, 1)->used, 0);
 	assert_null(reef_state_name(the, 1, text("n")));
-	assert_int_equal(reef_state_pick_session(the, &second), 0);
+	assert_int_equal(reef_state_pick_session(the, 0, &second), 0);
 	assert_int_not_equal(reef_session_slot(second),
 			     reef_session_slot(first));
 	refuse(-ESTALE,
@@ -651,13 +601,24 @@ static void state_full_of_sessions_says_so(void **state)
 
 	must(RECORD(.type = REEF_RECORD_SETTING,
 		    .id = REEF_SETTING_SESSIONS_MAX, .value = 2));
-	assert_int_equal(reef_state_pick_session(the, &id), 0);
+	assert_int_equal(reef_state_pick_session(the, 0, &id), 0);
 	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
-	assert_int_equal(reef_state_pick_session(the, &id), 0);
+	assert_int_equal(reef_state_pick_session(the, 0, &id), 0);
 	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
-	assert_int_equal(reef_state_pick_session(the, &id), -ENOSPC);
-	refuse(-ENOSPC, RECORD(.type = REEF_RECORD_SESSION_OPEN,
+	assert_int_equal(reef_state_pick_session(the, 0, &id), -ENOSPC);
+	must(RECORD(.type = REEF_RECORD_USER_ADD, .id = 1,
+		    .name = text("ada")));
+	refuse(-ENOSPC, RECORD(.type = REEF_RECORD_SESSION_OPEN, .user = 1,
 			       .session = reef_session_id(2, 1)));
+	/* The owner has some slots more. */
+	assert_int_equal(reef_state_pick_session(the, 1, &id), 0);
+	must(RECORD(.type = REEF_RECORD_SESSION_OPEN, .session = id));
+	assert_int_equal(reef_state_pick_session(the, 1, &id), -ENOSPC);
+	assert_int_equal(reef_state_pick_session(the, REEF_OWNER_SLOTS, &id),
+			 0);
+	refuse(-ENOSPC,
+	       RECORD(.type = REEF_RECORD_SESSION_OPEN,
+		      .session = reef_session_id(2 + REEF_OWNER_SLOTS, 1)));
 }
 
 static void state_generations_of_a_slot_wrap(void **state)

@@ -1,0 +1,480 @@
+/* users.c - users: their credentials, limits and links.
+ *
+ * (1) A credential is good while its era is that of its user. The new era is
+ *     durable before anybody is told the new credential; from then on nobody
+ *     comes in with an older one. A link that did before opens no session any
+ *     more, takes none up again, and gives no orders.
+ * (2) Sessions that are outdated by that go on for as long as whoever rotated
+ *     the credential allows, and end then; a broker that starts ends them at
+ *     once.
+ * (3) A user who is removed by force goes in one record, after their sessions
+ *     were ended; what they had kept becomes the owner's. It is not dropped:
+ *     others may share it by tokens, and what is dropped does not come back.
+ *     That is answered when the sessions are FENCED, within a bound.
+ * (4) A user's links are counted from the moment that they are let in. Those
+ *     that were let in and never came up count until they must have failed,
+ *     which harms only whose they were. Some links are left to the owner and to
+ *     nodes, whatever users have. At nodes a session has one link (F5), so
+ *     their limit follows from that of sessions. */
+#include "pool/broker/internal.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a removal waits for nodes; less than an operator does. */
+#define FENCE_WAIT_NS UINT64_C(3000000000)
+#define FENCE_PAUSE_NS UINT64_C(10000000)
+/* After so long a link that was let in is up, or will never be. */
+#define ADMITTED_NS UINT64_C(5000000000)
+#define OWNER_LINKS 64u
+#define TELL_NS UINT64_C(60000000000)
+
+/* What is known of a user in this start. */
+struct broker_user {
+	uint32_t id;
+	uint32_t links;	   /* that are up */
+	uint32_t admitted; /* let in, but not up yet */
+	uint64_t admitted_ns;
+	uint64_t outdated_ns; /* (2): when sessions end; 0: there are none */
+	uint64_t told_ns;     /* when an event told of a refusal */
+	struct broker_user *next;
+};
+
+static struct broker_user *find_user(const struct reef_broker *broker,
+				     uint32_t id)
+{
+	struct broker_user *user = broker->users;
+
+	while (user && user->id != id)
+		user = user->next;
+	return user;
+}
+
+static struct broker_user *find_or_add_user(struct reef_broker *broker,
+					    uint32_t id)
+{
+	struct broker_user *user = find_user(broker, id);
+
+	if (user)
+		return user;
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return NULL;
+	user->id = id;
+	user->next = broker->users;
+	broker->users = user;
+	return user;
+}
+
+void broker_users_close(struct reef_broker *broker)
+{
+	struct broker_user *user;
+
+	while ((user = broker->users)) {
+		broker->users = user->next;
+		free(user);
+	}
+}
+
+/* --- eras (1) --- */
+
+/* Find the era of a user's credential. False: there is no such user. */
+static bool find_era(const struct reef_broker *broker, uint32_t id,
+		     uint32_t *era)
+{
+	const struct reef_state_user *user = reef_state_user(broker->state, id);
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	if (id && !user)
+		return false;
+	*era = id ? user->era : summary.owner_era;
+	return true;
+}
+
+bool broker_is_current_era(const struct reef_broker *broker, uint32_t id,
+			   uint32_t era)
+{
+	uint32_t current;
+
+	return find_era(broker, id, &current) && era == current;
+}
+
+bool broker_parse_user(const char *identity, uint32_t *user, uint32_t *era)
+{
+	char again[REEF_IDENTITY_MAX + 1];
+
+	if (sscanf(identity, "user:%u:%u", user, era) != 2)
+		return false;
+	snprintf(again, sizeof(again), "user:%u:%u", *user, *era);
+	return strcmp(identity, again) == 0;
+}
+
+/* --- links (4) --- */
+
+static uint32_t count_links(const struct broker_user *user)
+{
+	bool fresh = user->admitted &&
+		     reef_now_ns() - user->admitted_ns < ADMITTED_NS;
+
+	return user->links + (fresh ? user->admitted : 0);
+}
+
+/* How many links all users may have together: what a fabric takes, without
+ * those of the owner. */
+static uint32_t links_for_users(const struct reef_broker *broker)
+{
+	uint32_t max =
+		reef_fabric_limits(reef_mesh_fabric(broker->options.mesh, 0))
+			->links_max;
+
+	return max > 2 * OWNER_LINKS ? max - OWNER_LINKS : max / 2;
+}
+
+int broker_admit(void *context, const char *identity)
+{
+	struct reef_broker *broker = context;
+	uint32_t id, era, links, all = 0;
+	struct broker_user *user;
+
+	if (!broker_parse_user(identity, &id, &era) || id == 0)
+		return 0;
+	user = find_or_add_user(broker, id);
+	if (!user)
+		return -ENOMEM;
+	links = count_links(user);
+	if (links >= reef_state_limit(broker->state, id, REEF_LIMIT_LINKS)) {
+		broker_user_refused(broker, id);
+		return -EDQUOT;
+	}
+	for (struct broker_user *at = broker->users; at; at = at->next)
+		all += count_links(at);
+	if (all >= links_for_users(broker))
+		return -EBUSY;
+	user->admitted = links - user->links + 1;
+	user->admitted_ns = reef_now_ns();
+	return 0;
+}
+
+void broker_user_link_opened(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_user *user = id ? find_or_add_user(broker, id) : NULL;
+
+	if (!user)
+		return;
+	user->links++;
+	if (user->admitted)
+		user->admitted--;
+}
+
+void broker_user_link_closed(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_user *user = id ? find_user(broker, id) : NULL;
+
+	if (user && user->links)
+		user->links--;
+}
+
+uint32_t broker_user_links(const struct reef_broker *broker, uint32_t id)
+{
+	const struct broker_user *user = find_user(broker, id);
+
+	return user ? count_links(user) : 0;
+}
+
+/* --- limits --- */
+
+void broker_user_refused(struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_user *known =
+		reef_state_user(broker->state, id);
+	struct broker_user *user = known ? find_or_add_user(broker, id) : NULL;
+
+	if (!user || (user->told_ns && reef_now_ns() - user->told_ns < TELL_NS))
+		return;
+	user->told_ns = reef_now_ns();
+	broker_event(broker, "user %u (%.40s) was refused more than a limit",
+		     id, known->name);
+}
+
+BROKER_REQUEST(broker_user_limit)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_LIMIT,
+		.id = request->body.ask.user_limit.user,
+		.kind = request->body.ask.user_limit.limit,
+		.value = request->body.ask.user_limit.value,
+	};
+	uint64_t ignored;
+	int rc;
+
+	rc = broker_find_repeated(broker, request, record.type, &ignored);
+	if (rc == 0) {
+		rc = broker_commit(broker, &record, request, NULL);
+		/* Whoever waits for memory may have some now. */
+		if (rc == 0)
+			broker_memory_came(broker);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* --- coming --- */
+
+/* Tell the credential of that era. */
+static int fill_user_reply(const struct reef_broker *broker, uint32_t id,
+			   uint32_t era, struct reef_body *answer)
+{
+	struct reef_key key;
+	int rc;
+
+	rc = reef_key_derive_user(&broker->key, id, era, &key);
+	if (rc)
+		return rc;
+	answer->reply.user_add.user = id;
+	answer->reply.user_add.era = era;
+	memcpy(answer->reply.user_add.secret, key.bytes, sizeof(key.bytes));
+	reef_key_wipe(&key);
+	return 0;
+}
+
+BROKER_REQUEST(broker_user_add)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_ADD,
+		.name = request->body.ask.user_add.name,
+	};
+	struct reef_state_summary summary;
+	uint32_t era;
+	uint64_t id;
+	int rc;
+
+	reef_state_summary(broker->state, &summary);
+	record.id = summary.next_user;
+	rc = broker_find_repeated(broker, request, record.type, &id);
+	if (rc == 0) {
+		id = record.id;
+		/* The name by which operators mean user 0. */
+		rc = reef_text_is(record.name, BROKER_OWNER)
+			     ? -EEXIST
+			     : broker_commit(broker, &record, request, NULL);
+	}
+	if (rc < 0)
+		return rc;
+	if (!find_era(broker, (uint32_t)id, &era))
+		return -ENOENT;
+	return fill_user_reply(broker, (uint32_t)id, era, answer);
+}
+
+/* --- new credentials --- */
+
+/* End the sessions of a user that are outdated; but not that of `but`, which
+ * closes by itself. */
+static void end_outdated(struct reef_broker *broker, uint32_t id,
+			 const struct broker_session *but)
+{
+	struct broker_session *session = broker->sessions;
+	const struct reef_state_session *known;
+
+	for (; session; session = session->next) {
+		known = reef_state_session(broker->state, session->id);
+		if (session != but && session->user == id && known->outdated)
+			(void)broker_session_end(broker, session,
+						 "its credential is void");
+	}
+}
+
+void broker_users_end_outdated(struct reef_broker *broker)
+{
+	struct broker_session *session = broker->sessions;
+	const struct reef_state_session *known;
+
+	for (; session; session = session->next) {
+		known = reef_state_session(broker->state, session->id);
+		if (known->outdated)
+			(void)broker_session_end(broker, session,
+						 "its credential is void");
+	}
+}
+
+/* Wait until the time has come at which outdated sessions of a user end. */
+static void end_outdated_later(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_user *user;
+	uint64_t now_ns;
+
+	/* It may be sooner by now, or done by another. */
+	while ((user = find_user(broker, id)) && user->outdated_ns) {
+		now_ns = reef_now_ns();
+		if (now_ns >= user->outdated_ns) {
+			user->outdated_ns = 0;
+			end_outdated(broker, id, NULL);
+			return;
+		}
+		if (broker_sleep(broker, user->outdated_ns - now_ns))
+			return;
+	}
+}
+
+static int end_outdated_after(struct reef_broker *broker,
+			      const struct reef_request *request)
+{
+	uint32_t id = request->body.ask.user_rotate.user;
+	uint64_t after_ns = request->body.ask.user_rotate.after_ns;
+	uint64_t at_ns = reef_now_ns() + after_ns;
+	struct broker_user *user = find_or_add_user(broker, id);
+
+	if (!user)
+		return -ENOMEM;
+	if (after_ns == 0 || at_ns < after_ns) {
+		end_outdated(broker, id, broker_session_of(request));
+		return 0;
+	}
+	if (user->outdated_ns && user->outdated_ns <= at_ns)
+		return 0;
+	user->outdated_ns = at_ns;
+	broker_wake(broker);
+	return broker_spawn(broker, end_outdated_later, id);
+}
+
+BROKER_REQUEST(broker_user_rotate)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_ERA,
+		.id = request->body.ask.user_rotate.user,
+	};
+	uint64_t era = 0;
+	uint32_t current;
+	int rc;
+
+	if (!find_era(broker, record.id, &current))
+		return -ENOENT;
+	rc = broker_find_repeated(broker, request, record.type, &era);
+	if (rc == 0) {
+		era = record.era = current + 1;
+		rc = broker_commit(broker, &record, request, NULL);
+		if (rc == 0)
+			broker_event(broker, "user %u has a new credential",
+				     record.id);
+	}
+	if (rc < 0)
+		return rc;
+	rc = broker_wait_durable(broker, broker->applied);
+	if (rc)
+		return rc;
+	/* Before sessions end: who comes back finds the new one. */
+	if (record.id == 0 && broker->options.owner_changed)
+		broker->options.owner_changed(broker->options.context,
+					      (uint32_t)era);
+	rc = end_outdated_after(broker, request);
+	return rc ? rc
+		  : fill_user_reply(broker, record.id, (uint32_t)era, answer);
+}
+
+/* --- going (3) --- */
+
+/* End all sessions of a user, and make them the owner's, as their record will.
+ */
+static int end_all_sessions(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_session *session = broker->sessions;
+	int rc = 0;
+
+	for (; rc == 0 && session; session = session->next)
+		if (session->user == id)
+			rc = broker_session_end(broker, session,
+						"its user was removed");
+	return rc;
+}
+
+static void give_sessions_to_owner(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_session *session = broker->sessions;
+
+	for (; session; session = session->next)
+		if (session->user == id) {
+			session->user = 0;
+			session->expelled = id;
+		}
+}
+
+/* Sessions that were a user's, and that a node may still let in. */
+static uint32_t count_unfenced(const struct reef_broker *broker, uint32_t id)
+{
+	const struct broker_session *session = broker->sessions;
+	uint32_t count = 0;
+
+	for (; session; session = session->next)
+		count += session->expelled == id && !session->fenced;
+	return count;
+}
+
+static uint32_t count_shared_spaces(const struct reef_broker *broker,
+				    uint32_t id)
+{
+	const struct reef_state_space *spaces;
+	uint32_t shared = 0;
+	size_t count, i;
+
+	spaces = reef_state_spaces(broker->state, &count);
+	for (i = 0; i < count; i++)
+		shared += spaces[i].user == id &&
+			  spaces[i].kind == REEF_SPACE_SHARED;
+	return shared;
+}
+
+static int expel_user(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_EXPEL,
+		.id = request->body.ask.user_remove.user,
+	};
+	uint64_t ignored, until_ns = reef_now_ns() + FENCE_WAIT_NS;
+	int rc;
+
+	rc = broker_find_repeated(broker, request, record.type, &ignored);
+	if (rc < 0)
+		return rc;
+	if (rc == 0) {
+		if (!reef_state_user(broker->state, record.id))
+			return -ENOENT;
+		answer->reply.user_remove.spaces =
+			count_shared_spaces(broker, record.id);
+		/* Nothing waits in between, so nobody comes meanwhile. */
+		rc = end_all_sessions(broker, record.id);
+		if (rc == 0)
+			rc = broker_commit(broker, &record, request, NULL);
+		if (rc)
+			return rc;
+		give_sessions_to_owner(broker, record.id);
+		broker_event(broker, "user %u was removed by force", record.id);
+	}
+	while (count_unfenced(broker, record.id) && reef_now_ns() < until_ns) {
+		rc = broker_sleep(broker, FENCE_PAUSE_NS);
+		if (rc)
+			return rc;
+	}
+	answer->reply.user_remove.sessions = count_unfenced(broker, record.id);
+	return 0;
+}
+
+BROKER_REQUEST(broker_user_remove)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_USER_REMOVE,
+		.id = request->body.ask.user_remove.user,
+	};
+	uint64_t ignored;
+	int rc;
+
+	if (request->body.ask.user_remove.flags & REEF_POOL_FORCE)
+		return expel_user(broker, request, answer);
+	rc = broker_find_repeated(broker, request, record.type, &ignored);
+	if (rc == 0)
+		rc = broker_commit(broker, &record, request, NULL);
+	return rc < 0 ? rc : 0;
+}

@@ -189,6 +189,68 @@ def check_unread_gets(pool):
             growth.is_below(4 * len(value) + KEPT)
 
 
+def check_order(pool):
+    """Answers stay in order, and changes where they stand, when some have to
+    wait for others to be read."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-threads", "1")
+    with door.wire() as wire, door.wire() as slow:
+        values = [b"%d" % i * (200_000 + i) for i in range(4)]
+        words, answers = [], []
+        for turn in range(6):
+            for i, value in enumerate(values):
+                words.append(("SET", "k%d" % i, value[turn:]))
+                answers.append(b"+OK\r\n")
+            for i in range(40):
+                value = values[i % 4][turn:]
+                words.append(("GET", "k%d" % (i % 4)))
+                answers.append(b"$%d\r\n%s\r\n" % (len(value), value))
+            words.append(("GET", "none"))
+            answers.append(b"$-1\r\n")
+            words.append(("MGET", "k0", "none", "k1"))
+            answers.append(b"*3\r\n$%d\r\n%s\r\n$-1\r\n$%d\r\n%s\r\n" % (
+                len(values[0][turn:]), values[0][turn:],
+                len(values[1][turn:]), values[1][turn:]))
+            words.append(("DEL", "k0", "k1", "k2", "k3"))
+            answers.append(b":4\r\n")
+        sender = threading.Thread(target=lambda: slow.send(
+            b"".join(request(*one) for one in words)))
+        sender.start()
+        for _ in range(50):
+            assert wire.ask("PING") == b"+PONG\r\n"
+        for one, answer in zip(words, answers):
+            assert slow.reply() == answer, one[:2]
+        sender.join()
+
+
+def check_conflict_late(pool):
+    """EXEC meets a conflict after much was answered: all of it is taken
+    back."""
+    pool.up(lend="512M")
+    door = pool.door("door", "--redis-threads", "1")
+    pattern = b"*" + b"a" * 300 + b"b"
+    with door.wire() as wire, door.wire() as slow:
+        for i in range(4):
+            assert wire.ask("SET", b"a" * 60000 + b"%d" % i, "v") == b"+OK\r\n"
+        assert wire.ask("SET", "big", b"v" * 3 * MIB) == b"+OK\r\n"
+        for is_changed in (True, False):
+            wire.ask("DEL", "w")
+            assert slow.ask("WATCH", "w") == b"+OK\r\n"
+            slow.send(request("MULTI") + request("GET", "big") * 2 +
+                      request("KEYS", pattern) + request("SET", "w", 1) +
+                      request("EXEC") + request("PING"))
+            if is_changed:
+                until("it runs", lambda: b"cmd=keys" in wire.ask(
+                    "CLIENT", "LIST"))
+                assert wire.ask("SET", "w", 2) == b"+OK\r\n"
+            assert slow.exactly(5 + 4 * 9).count(b"QUEUED") == 4
+            answer = slow.reply()
+            assert answer == b"*-1\r\n" if is_changed else (
+                answer.endswith(b"*0\r\n+OK\r\n")), answer[-50:]
+            assert slow.reply() == b"+PONG\r\n"
+            assert wire.ask("GET", "w") == b"$1\r\n%d\r\n" % (1 + is_changed)
+
+
 def check_unread_transaction(pool):
     """The same within EXEC."""
     pool.up(lend="512M")

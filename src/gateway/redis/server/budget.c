@@ -6,9 +6,10 @@
 #include "gateway/redis/server/internal.h"
 #include "gateway/redis/server/task.h"
 
-#define TLS_SIZE (UINT64_C(32) << 10)  /* of OpenSSL, about, while it is used  \
-					*/
-#define TASK_SIZE (UINT64_C(24) << 10) /* of its stack, what is touched */
+/* Of OpenSSL, about, while it is used; and of a task's stack, what is touched.
+ */
+#define TLS_SIZE (UINT64_C(32) << 10)
+#define TASK_SIZE (UINT64_C(24) << 10)
 
 static uint64_t size_of_client(const struct redis_client *client)
 {

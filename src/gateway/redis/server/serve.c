@@ -73,8 +73,8 @@
 /* How long a thread polls before it sleeps, if polling has paid lately. */
 #define POLL_NS UINT64_C(50000)
 #define VECTORS_MAX 64
-/* A pipeline has had its time after TURN_NS, looked at every TURN_CHECKS
- * requests (or runs of them), or when TURN_SENDS times all could be sent. */
+/* A pipeline has had its time after TURN_NS, looked at after every request, or
+ * TURN_CHECKS runs of requests, or when TURN_SENDS times all could be sent. */
 #define TURN_NS MS
 #define TURN_CHECKS 8u
 #define TURN_SENDS 8u
@@ -347,11 +347,11 @@ struct turn {
 	uint64_t began_ns;
 };
 
-static bool is_turn_over(struct turn *turn)
+static bool is_turn_over(struct turn *turn, bool was_run)
 {
 	uint64_t now_ns;
 
-	if (++turn->checks % TURN_CHECKS)
+	if (was_run && ++turn->checks % TURN_CHECKS)
 		return false;
 	now_ns = reef_now_ns();
 	if (!turn->began_ns)
@@ -392,7 +392,7 @@ static void run_requests(struct redis_thread *thread,
 		if (client->is_gathered || client->task)
 			return;
 		limit_answers(thread, client, before);
-		if (is_turn_over(&turn))
+		if (is_turn_over(&turn, many))
 			redis_ready_add(client);
 		if (!may_run(client)) {
 			if (is_next && rc > 0)

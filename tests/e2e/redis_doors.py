@@ -233,10 +233,13 @@ def check_supervised(pool):
     """The door of `reef up` comes back by itself, and ends with it."""
     port = free_port()
     up = pool.start("up", "up", "--redis", "--lend", "64M", "--redis-listen",
-                    "127.0.0.1:%d" % port).saw("redis-cli")
+                    "127.0.0.1:%d" % port, "--redis-memory-max",
+                    "77M").saw("redis-cli")
     door = Server("door", up, os.path.join(pool.run, "redis.sock"), port).ready()
     with door.wire(tcp=True) as wire:
         wire.ask("SET", "k", "v")
+        assert wire.ask("CONFIG", "GET", "maxmemory-clients").endswith(
+            b"\r\n%d\r\n" % (77 * MIB))
         for _ in range(3):
             with door.wire(tcp=True) as other:
                 pid = int(re.search(rb"process_id:(\d+)", other.ask(

@@ -202,7 +202,10 @@ def check_changed(pool):
         assert old.ask("CONFIG", "GET", "tls-cert-file").endswith(
             first[0].encode() + b"\r\n")
         # A key that is not the certificate's changes nothing.
+        pipe = os.path.join(pool.home, "pipe")
+        os.mkfifo(pipe)
         for words in (("tls-cert-file", second[0]),
+                      ("tls-cert-file", pipe), ("tls-ca-cert-file", pipe),
                       ("tls-key-file", "/nonexistent"),
                       ("tls-ca-cert-file", second[1]),
                       ("tls-auth-clients", "yes"),
@@ -253,6 +256,8 @@ def check_refusals(pool):
             (["--redis-cert", certificate[0], "--redis-key", other[1]],
              "is not the key of"),
             (["--redis-cert", "/nonexistent", "--redis-key", other[1]],
+             "/nonexistent: "),
+            (["--redis-cert", certificate[1], "--redis-key", certificate[1]],
              "is not a certificate"),
             (["--redis-cert", certificate[0], "--redis-key", open_key],
              "chmod 600"),

@@ -1,7 +1,9 @@
 /* test_map_stage.c - values that are in the pool before they are put, as those
- * see them who read the same map over tcp. */
+ * see them who read the same map over tcp; and the other calls for services
+ * (pieces.h), where memory is near and far. */
 #include "base/log.h"
 #include "fixture/local_pool.h"
+#include "kv/pieces.h"
 #include "kv/stage.h"
 #include "pool/client/client.h"
 #include "wire/pool.h"
@@ -307,6 +309,70 @@ static void map_stage_forked_child_takes_nothing(void **state)
 	close(ends[1]);
 }
 
+/* --- pieces.h --- */
+
+static void get_short(struct reef_map *map)
+{
+	static const size_t sizes[] = {0, 1, 1000, 1001, SIZE};
+	struct reef_map_item items[6] = {0};
+	char keys[6][4], *bytes = calloc(1, SIZE);
+	uint32_t i, round;
+
+	assert_non_null(bytes);
+	for (i = 0; i < 6; i++) {
+		items[i].key = memcpy(keys[i], "len", 4);
+		items[i].key_size = 4;
+		keys[i][3] = (char)('0' + i);
+		if (i < 5)
+			assert_int_equal(reef_map_put(map, keys[i], 4, bytes,
+						      sizes[i], 0, NULL),
+					 0);
+	}
+	/* In the second round their places are remembered. */
+	for (round = 0; round < 2; round++) {
+		assert_int_equal(map_get_many_short(map, items, 6, 1000), 0);
+		for (i = 0; i < 5; i++) {
+			assert_int_equal(items[i].status, 0);
+			assert_int_equal(items[i].value.size, sizes[i]);
+			assert_int_equal(!items[i].value.bytes,
+					 sizes[i] > 1000);
+			assert_true(items[i].value.room_size < SIZE);
+		}
+		assert_int_equal(items[5].status, -ENOENT);
+	}
+	assert_int_equal(reef_map_get_many(map, items, 6), 0);
+	assert_non_null(items[4].value.bytes);
+	for (i = 0; i < 6; i++)
+		reef_map_value_free(&items[i].value);
+	free(bytes);
+}
+
+static void map_pieces_long_values_are_not_read(void **state)
+{
+	(void)state;
+	get_short(near.map);
+	get_short(far.map);
+}
+
+static void map_pieces_clear_in_parts_clears_all(void **state)
+{
+	uint64_t cursor = 0, count;
+	uint32_t i, parts = 0;
+
+	(void)state;
+	for (i = 0; i < 5000; i++)
+		assert_int_equal(
+			reef_map_put(near.map, &i, sizeof(i), "v", 1, 0, NULL),
+			0);
+	do {
+		assert_int_equal(map_clear_some(far.map, &cursor), 0);
+		parts++;
+	} while (cursor);
+	assert_true(parts > 1);
+	assert_int_equal(reef_map_count(near.map, &count), 0);
+	assert_int_equal(count, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -317,6 +383,8 @@ int main(void)
 		cmocka_unit_test(
 			map_stage_sender_that_stops_holds_no_withdraw_up),
 		cmocka_unit_test(map_stage_forked_child_takes_nothing),
+		cmocka_unit_test(map_pieces_long_values_are_not_read),
+		cmocka_unit_test(map_pieces_clear_in_parts_clears_all),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

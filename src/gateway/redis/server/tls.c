@@ -49,24 +49,43 @@ static int no_passphrase(char *to, int size, int is_writing, void *context)
 	return -1;
 }
 
-static int check_key_file(const char *path, char *what, size_t size)
+/* Check a file before OpenSSL opens it, which would wait for ever at the end of
+ * a pipe. */
+static int check_file(const char *path, bool is_private, char *what,
+		      size_t size)
 {
-	const char *fault;
+	const char *fault = NULL;
 	struct stat status;
 
 	if (stat(path, &status))
 		return fail_loading(what, size, -errno, "%s: %s", path,
 				    reef_error_text(-errno));
-	fault = reef_private_fault(&status, S_IFREG);
+	if (!S_ISREG(status.st_mode))
+		return fail_loading(what, size, -EINVAL, "%s: is not a file",
+				    path);
+	if (is_private)
+		fault = reef_private_fault(&status, S_IFREG);
 	return fault ? fail_loading(what, size, -EPERM, "%s: %s: chmod 600 %s",
 				    path, fault, path)
 		     : 0;
 }
 
+static int check_files(const struct redis_tls_options *options, char *what,
+		       size_t size)
+{
+	int rc = check_file(options->key, true, what, size);
+
+	if (!rc)
+		rc = check_file(options->certificate, false, what, size);
+	if (!rc && options->authorities)
+		rc = check_file(options->authorities, false, what, size);
+	return rc;
+}
+
 static int load_files(SSL_CTX *context, const struct redis_tls_options *options,
 		      char *what, size_t size)
 {
-	int rc = check_key_file(options->key, what, size);
+	int rc = check_files(options, what, size);
 
 	if (rc)
 		return rc;

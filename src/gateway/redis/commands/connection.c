@@ -149,15 +149,16 @@ static bool authenticate(struct redis_thread *thread,
 			 const struct redis_bytes *password)
 {
 	struct redis_guess guess;
-	bool is_right;
+	bool is_default, is_right;
 
 	if (!wait_for_guess(thread, client, &guess))
 		return false;
 	/* The password is compared in any case: what takes how long tells
 	 * nothing. */
+	is_default = is_default_user(user);
 	is_right = redis_door_password(thread->door, password->bytes,
 				       password->size) &
-		   is_default_user(user);
+		   is_default;
 	redis_guess_end(redis_door_guesses(thread->door), &guess, reef_now_ns(),
 			!is_right);
 	if (is_right) {

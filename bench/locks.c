@@ -141,10 +141,13 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 		.seed = 1,
 	};
 	struct reef_broker *broker = NULL;
+	struct reef_node_key added;
 	int rc = open_mesh(crowd, host, false, &options.mesh);
 
 	if (!rc)
 		rc = reef_broker_start(&options, &broker);
+	if (!rc)
+		rc = reef_broker_node_key(broker, "node", &added);
 	if (rc)
 		end_run(crowd, rc);
 	while (!rc)
@@ -157,11 +160,11 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 static int node_main(struct reef_sim_host *host, void *arg)
 {
 	struct crowd *crowd = arg;
+	struct reef_node_key key = {.node = 1};
 	struct reef_node_options options = {
-		.key = &crowd->key,
+		.key = &key,
 		.broker = BROKER,
 		.listen = "sim:node/1",
-		.name = "node",
 		.capacity = 2048 * MIB,
 		.simulated = true,
 		.seed = 1,
@@ -169,6 +172,8 @@ static int node_main(struct reef_sim_host *host, void *arg)
 	struct reef_node *node = NULL;
 	int rc = open_mesh(crowd, host, false, &options.mesh);
 
+	if (!rc)
+		rc = reef_key_derive_node(&crowd->key, key.node, &key.key);
 	if (!rc)
 		rc = reef_node_start(&options, &node);
 	if (rc)

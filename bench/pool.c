@@ -53,8 +53,8 @@ static int server_main(void *arg)
 		.run = wish.directory,
 		.mesh = {.kinds = wish.fabric},
 		.broker = {.listen = listen, .extent_size = wish.extent_size},
-		.node = {.name = "bench",
-			 .listen = listen,
+		.node_name = "bench",
+		.node = {.listen = listen,
 			 .capacity = wish.capacity,
 			 .huge_pages = wish.huge},
 	};

@@ -2,11 +2,51 @@
 #include "cmd/operate.h"
 #include "cmd/serve.h"
 #include "cmd/table.h"
+#include "pool/keys.h"
 
 #include <errno.h>
 #include <reef/error.h>
 #include <stdio.h>
 #include <string.h>
+
+static int add_node(struct reef_operator *op, const char *const *arguments,
+		    uint32_t count)
+{
+	const struct reef_body body = {
+		.ask.node_add.name = reef_text_of(arguments[0]),
+	};
+	char text[REEF_KEY_TEXT_SIZE];
+	struct reef_node_key key;
+	struct reef_answer answer;
+	int rc;
+
+	if (!arguments[0][0])
+		return operate_say("node", "a node needs a name");
+	if (strlen(arguments[0]) > UINT16_MAX)
+		return -ENAMETOOLONG;
+	rc = reef_operator_call(op, REEF_POOL_NODE_ADD, &body, &answer);
+	if (rc == -EEXIST)
+		return operate_say("node", "the pool has a node called %s",
+				   arguments[0]);
+	if (rc)
+		return rc;
+	key.node = answer.body.reply.node_add.node;
+	memcpy(key.key.bytes, answer.body.reply.node_add.secret,
+	       sizeof(key.key.bytes));
+	reef_answer_free(&answer);
+	if (count > 1) {
+		rc = reef_node_key_save(arguments[1], &key);
+		if (rc)
+			rc = operate_say("node", "%s: %s", arguments[1],
+					 reef_error_text(rc));
+	} else {
+		reef_node_key_format(&key, text);
+		printf("%s\n", text);
+		explicit_bzero(text, sizeof(text));
+	}
+	reef_key_wipe(&key.key);
+	return rc;
+}
 
 static int set_drain(struct reef_operator *op, const char *name, uint32_t flags)
 {
@@ -82,7 +122,7 @@ static int add_row(void *context, const struct reef_row *any)
 	char size[16], used[16];
 
 	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
-	reef_table_cell(context, "%s", operate_node_state(row->state));
+	reef_table_cell(context, "%s", operate_node_state(row));
 	reef_table_cell(context, "%s", reef_table_bytes(row->capacity, size));
 	reef_table_cell(context, "%s", reef_table_bytes(row->used, used));
 	reef_table_cell(context, "%u", row->extents);
@@ -99,11 +139,14 @@ static int list_nodes(struct reef_operator *op, const char *const *arguments,
 
 static const struct verb verbs[] = {
 	{"list", "", "show all nodes", 0, 0, list_nodes},
+	{"add", "NAME [FILE]",
+	 "let a node come; its key goes to FILE or stdout", 1, 2, add_node},
 	{"drain", "NODE", "move what it holds elsewhere", 1, 1, drain_node},
 	{"undrain", "NODE", "let it be used again", 1, 1, undrain_node},
 	{"reclaim", "NODE SIZE", "take revocable memory back", 2, 2,
 	 reclaim_memory},
-	{"remove", "NODE", "forget one that is dead or drained", 1, 1,
+	{"remove", "NODE",
+	 "forget one that is dead or drained: its key is void", 1, 1,
 	 remove_node},
 	{0},
 };
@@ -119,9 +162,10 @@ int cmd_node(int argc, char **argv)
 	return serve(argc, argv, false, true,
 		     "usage: reef node [OPTIONS]\n"
 		     "       reef node list\n"
+		     "       reef node add NAME [FILE]\n"
 		     "       reef node drain|undrain|remove NODE\n"
 		     "       reef node reclaim NODE SIZE\n\n"
 		     "Lends memory of this machine to a pool, in the "
-		     "foreground. With a verb: manages\nthe nodes of the "
-		     "pool.\n");
+		     "foreground, with the key that\n`reef node add` makes "
+		     "for it. With a verb: manages the nodes of the pool.\n");
 }

@@ -472,9 +472,9 @@ int operate_list(struct reef_operator *op, enum reef_row_kind kind,
 	return rc;
 }
 
-const char *operate_node_state(uint8_t state)
+const char *operate_node_state(const struct reef_row_node *row)
 {
-	switch (state) {
+	switch (row->state) {
 	case REEF_NODE_OK:
 		return "ok";
 	case REEF_NODE_DRAINING:
@@ -482,7 +482,7 @@ const char *operate_node_state(uint8_t state)
 	case REEF_NODE_DRAINED:
 		return "drained";
 	case REEF_NODE_DEAD:
-		return "dead";
+		return row->incarnation ? "dead" : "expected";
 	default:
 		return "unknown";
 	}

@@ -76,7 +76,7 @@ int operate_list(struct reef_operator *op, enum reef_row_kind kind,
 		 int (*add_row)(void *table, const struct reef_row *row));
 
 /* Words for states and kinds. */
-const char *operate_node_state(uint8_t state);
+const char *operate_node_state(const struct reef_row_node *row);
 const char *operate_session_state(uint8_t state);
 
 /* The same for people: "away" is a session that is alive as far as the broker

@@ -112,11 +112,13 @@ static void print_node(const struct server *server)
 {
 	struct reef_node *node = reef_host_node(server->host);
 	struct reef_node_status status;
-	char size[16];
+	char size[16], name[256] = "it";
 
 	reef_node_status(node, &status);
 	print_addresses("node", reef_node_addresses(node));
-	printf("  %-9s %s, lends %s%s%s\n", "", server->options.node.name,
+	if (reef_node_name(node)[0])
+		snprintf(name, sizeof(name), "%s", reef_node_name(node));
+	printf("  %-9s %s, lends %s%s%s\n", "", name,
 	       reef_table_bytes(status.capacity, size),
 	       server->options.node.huge_pages
 		       ? ", in huge pages where there are any"
@@ -213,6 +215,9 @@ static const char *subject_of_step(const struct server *server,
 	case REEF_HOST_STORE:
 		return settings->data ? settings->data : "the data directory";
 	case REEF_HOST_KEY:
+		if (!server->options.with_broker)
+			return settings->node_key ? settings->node_key
+						  : "the node's key";
 		return settings->key_file ? settings->key_file
 					  : "the pool's key";
 	case REEF_HOST_RUN:
@@ -264,7 +269,8 @@ static int report_start_failed(const struct server *server,
 		if (step == REEF_HOST_KEY)
 			return operate_say(name,
 					   "%s: no such file; a node needs "
-					   "its pool's key (--key-file)",
+					   "the key that `reef node add` "
+					   "makes (--node-key)",
 					   place);
 		break;
 	case -REEF_ECORRUPT:
@@ -285,7 +291,7 @@ static int report_start_failed(const struct server *server,
  * good, that is printed. Returns 1 then. */
 static int report_refused(const struct server *server)
 {
-	const struct reef_node_options *node = &server->options.node;
+	const char *key = subject_of_step(server, REEF_HOST_KEY);
 	struct reef_node_status status;
 
 	if (!reef_host_node(server->host) || reef_host_broker(server->host))
@@ -295,13 +301,14 @@ static int report_refused(const struct server *server)
 	case -REEF_EAUTH:
 		return operate_say(server->name,
 				   "the broker does not take the key in %s: "
-				   "it is that of another pool",
-				   subject_of_step(server, REEF_HOST_KEY));
+				   "the node was removed, or it is that of "
+				   "another pool",
+				   key);
 	case -EEXIST:
 		return operate_say(server->name,
-				   "the pool has a node called %s already; see "
-				   "--name",
-				   node->name);
+				   "another node runs with the key in %s: each "
+				   "has its own, from `reef node add`",
+				   key);
 	case -REEF_EVERSION:
 		return operate_say(server->name, "the broker speaks %s",
 				   "another version of the protocol");
@@ -489,6 +496,8 @@ static void fill_options(struct server *server)
 	options->data = settings->data;
 	options->run = settings->run;
 	options->key_file = settings->key_file;
+	options->node_key_file = settings->node_key;
+	options->node_name = settings->name;
 	options->mesh.kinds = settings->fabrics;
 	options->mesh.fabric.spin_ns = settings->spin_ns;
 	options->mesh.fabric.silence_ns = settings->silence_ns;
@@ -515,7 +524,6 @@ static void fill_options(struct server *server)
 					: REEF_NO_LIMIT;
 	options->broker.reserved = settings->redis.space;
 	options->broker.lease_kills = settings->lease_kills;
-	options->node.name = settings->name;
 	options->node.capacity = settings->lend;
 	options->node.huge_pages = settings->huge_pages != REEF_HUGE_OFF;
 	options->node.pressure_low = settings->pressure_low;

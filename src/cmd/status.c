@@ -73,7 +73,7 @@ static int show_node(void *context, const struct reef_row *any)
 	if (view->json) {
 		json_begin(view, "node", row->number);
 		json_text("name", row->name);
-		printf(",\"state\":\"%s\"", operate_node_state(row->state));
+		printf(",\"state\":\"%s\"", operate_node_state(row));
 		json_number("capacity", row->capacity);
 		json_number("used", row->used);
 		json_number("extents", row->extents);
@@ -86,7 +86,7 @@ static int show_node(void *context, const struct reef_row *any)
 	}
 	reef_table_cell(view->table, "%s",
 			text_of(row->name, name, sizeof(name)));
-	reef_table_cell(view->table, "%s", operate_node_state(row->state));
+	reef_table_cell(view->table, "%s", operate_node_state(row));
 	reef_table_cell(view->table, "%s",
 			reef_table_bytes(row->capacity, size));
 	reef_table_bar(view->table,

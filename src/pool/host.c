@@ -23,7 +23,8 @@ struct reef_host {
 	struct reef_store *store;
 	struct reef_broker *broker;
 	struct reef_node *node;
-	struct reef_key key;
+	struct reef_key key; /* the pool's, with a broker */
+	struct reef_node_key node_key;
 	struct reef_credential owner;
 	char *run;	   /* NULL: none */
 	char nameless[40]; /* what sockets without a file are called */
@@ -36,31 +37,36 @@ static int join_path(const char *directory, const char *name, char **out)
 
 /* --- keys --- */
 
-/* Load the key, or, for a broker's host that has none, make one. */
-static int load_key(struct reef_host *host, const char *path, bool may_create)
+/* Load the pool's key, or make one if there is none. */
+static int load_key(struct reef_host *host, const char *path)
 {
 	int rc = reef_key_load(path, &host->key);
 
-	if (rc != -ENOENT || !may_create)
+	if (rc != -ENOENT)
 		return rc;
 	rc = reef_key_create(&host->key);
 	return rc ? rc : reef_key_save(path, &host->key);
 }
 
+/* Find the pool's key for a broker, or a node's own. */
 static int find_key(struct reef_host *host,
 		    const struct reef_host_options *options)
 {
 	char *path = NULL;
 	int rc;
 
+	if (!options->with_broker)
+		return options->node_key_file
+			       ? reef_node_key_load(options->node_key_file,
+						    &host->node_key)
+			       : -ENOENT;
 	if (options->key_file)
-		return load_key(host, options->key_file, options->with_broker);
+		return load_key(host, options->key_file);
 	if (!options->data)
-		return options->with_broker ? reef_key_create(&host->key)
-					    : -ENOENT;
+		return reef_key_create(&host->key);
 	rc = join_path(options->data, "pool.key", &path);
 	if (!rc)
-		rc = load_key(host, path, options->with_broker);
+		rc = load_key(host, path);
 	free(path);
 	return rc;
 }
@@ -281,12 +287,15 @@ static int start_node(struct reef_host *host,
 	if (rc)
 		return rc;
 	if (host->broker) {
-		rc = reef_mesh_open(&options->mesh, &host->node_mesh);
+		rc = reef_broker_node_key(host->broker, options->node_name,
+					  &host->node_key);
+		if (!rc)
+			rc = reef_mesh_open(&options->mesh, &host->node_mesh);
 		if (rc)
 			return rc;
 	}
 	node.mesh = host->node_mesh ? host->node_mesh : host->mesh;
-	node.key = &host->key;
+	node.key = &host->node_key;
 	node.listen = listen;
 	if (host->broker) {
 		node.broker = reef_broker_addresses(host->broker);
@@ -366,6 +375,7 @@ void reef_host_stop(struct reef_host *host)
 	reef_mesh_close(host->node_mesh);
 	reef_mesh_close(host->mesh);
 	reef_key_wipe(&host->key);
+	reef_key_wipe(&host->node_key.key);
 	reef_key_wipe(&host->owner.key);
 	free(host->run);
 	free(host);

@@ -1,8 +1,9 @@
 /* host.h - a broker, a node, or both, in this process: what `reef up`, `reef
  * broker`, `reef node` and an embedded pool run.
  *
- * With a data directory: pool.key (made by whoever has the broker) and
- * journal/. Without: everything in memory, gone with the process.
+ * With a data directory: pool.key and journal/ of a broker. Without: everything
+ * in memory, gone with the process. A node on its own has its key in a file
+ * (keys.h); beside a broker it is told it.
  * With a runtime directory: the sockets broker.sock and node.sock, and, beside
  * a broker, the files of target.h, which "local" clients find. Without: sockets
  * without a name in the file system.
@@ -30,9 +31,11 @@ struct reef_host;
 /* Zero means the default. */
 struct reef_host_options {
 	bool with_broker, with_node;
-	const char *data;     /* directory */
-	const char *run;      /* directory */
-	const char *key_file; /* the pool's key; NULL: in data */
+	const char *data;	   /* directory */
+	const char *run;	   /* directory */
+	const char *key_file;	   /* the pool's key; NULL: in data */
+	const char *node_key_file; /* of a node without a broker here */
+	const char *node_name;	   /* of a node beside a broker */
 	struct reef_mesh_options mesh;
 	/* mesh, sched, store and key are filled in; listen: in addition to the
 	 * socket, may be NULL. */
@@ -45,7 +48,7 @@ struct reef_host_options {
 enum reef_host_step {
 	REEF_HOST_MEMORY,
 	REEF_HOST_DATA, /* the directory */
-	REEF_HOST_KEY,	/* the pool's */
+	REEF_HOST_KEY,	/* the pool's, or that of a node on its own */
 	REEF_HOST_RUN,	/* the directory */
 	REEF_HOST_FABRICS,
 	REEF_HOST_STORE, /* where the journal is */

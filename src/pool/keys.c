@@ -28,13 +28,14 @@
 #define FIELDS_MAX 9 /* of a token: space, rights, era */
 #define PAYLOAD_MAX (1 + FIELDS_MAX + sizeof(struct reef_key) + 4)
 
-enum kind { POOL, USER, SPACE };
+enum kind { POOL, NODE, USER, SPACE };
 
 static const struct {
 	const char *word;
 	size_t fields_size;
 } kinds[] = {
 	[POOL] = {"reef-pool-", 0},
+	[NODE] = {"reef-node-", 4},
 	[USER] = {"reef-user-", 8},
 	[SPACE] = {"reef-space-", FIELDS_MAX},
 };
@@ -58,7 +59,7 @@ int reef_key_create(struct reef_key *out)
 	return rc;
 }
 
-static int derive_key(const struct reef_key *pool, const char *label,
+static int derive_key(const struct reef_key *from, const char *label,
 		      const uint8_t *fields, size_t size, struct reef_key *out)
 {
 	uint8_t input[LABEL_SIZE + FIELDS_MAX] = {0};
@@ -69,7 +70,7 @@ static int derive_key(const struct reef_key *pool, const char *label,
 	memcpy(input, label, strnlen(label, LABEL_SIZE - 1));
 	if (size > 0)
 		memcpy(input + LABEL_SIZE, fields, size);
-	if (!HMAC(EVP_sha256(), pool->bytes, sizeof(pool->bytes), input,
+	if (!HMAC(EVP_sha256(), from->bytes, sizeof(from->bytes), input,
 		  LABEL_SIZE + size, key.bytes, &length) ||
 	    length != sizeof(key.bytes))
 		return -ENOMEM;
@@ -78,28 +79,59 @@ static int derive_key(const struct reef_key *pool, const char *label,
 	return 0;
 }
 
-int reef_key_derive_user(const struct reef_key *pool, uint32_t user,
-			 uint32_t era, struct reef_key *out)
+static int derive_from_number(const struct reef_key *from, const char *label,
+			      uint32_t number, struct reef_key *out)
+{
+	uint8_t fields[4];
+
+	reef_put32(fields, number);
+	return derive_key(from, label, fields, sizeof(fields), out);
+}
+
+static int derive_from_two(const struct reef_key *from, const char *label,
+			   uint32_t first, uint32_t second,
+			   struct reef_key *out)
 {
 	uint8_t fields[8];
 
-	reef_put32(fields, user);
-	reef_put32(fields + 4, era);
-	return derive_key(pool, "user", fields, sizeof(fields), out);
+	reef_put32(fields, first);
+	reef_put32(fields + 4, second);
+	return derive_key(from, label, fields, sizeof(fields), out);
 }
 
-int reef_key_derive_node(const struct reef_key *pool, struct reef_key *out)
+int reef_key_derive_user(const struct reef_key *pool, uint32_t user,
+			 uint32_t era, struct reef_key *out)
 {
-	return derive_key(pool, "node", NULL, 0, out);
+	return derive_from_two(pool, "user", user, era, out);
+}
+
+int reef_key_derive_node(const struct reef_key *pool, uint32_t node,
+			 struct reef_key *out)
+{
+	return derive_from_number(pool, "node", node, out);
 }
 
 int reef_key_derive_session(const struct reef_key *pool, uint32_t session,
 			    struct reef_key *out)
 {
-	uint8_t fields[4];
+	return derive_from_number(pool, "session", session, out);
+}
 
-	reef_put32(fields, session);
-	return derive_key(pool, "session", fields, sizeof(fields), out);
+int reef_key_derive_broker(const struct reef_key *node, struct reef_key *out)
+{
+	return derive_key(node, "broker", NULL, 0, out);
+}
+
+int reef_key_derive_link(const struct reef_key *node, uint32_t session,
+			 struct reef_key *out)
+{
+	return derive_from_number(node, "link", session, out);
+}
+
+int reef_key_derive_pull(const struct reef_key *node, uint32_t extent,
+			 uint32_t epoch, struct reef_key *out)
+{
+	return derive_from_two(node, "pull", extent, epoch, out);
 }
 
 static bool are_rights_valid(uint8_t rights)
@@ -256,6 +288,15 @@ void reef_key_format(const struct reef_key *key, char text[REEF_KEY_TEXT_SIZE])
 	format_key(POOL, NULL, key, text);
 }
 
+void reef_node_key_format(const struct reef_node_key *key,
+			  char text[REEF_KEY_TEXT_SIZE])
+{
+	uint8_t fields[4];
+
+	reef_put32(fields, key->node);
+	format_key(NODE, fields, &key->key, text);
+}
+
 void reef_credential_format(const struct reef_credential *credential,
 			    char text[REEF_KEY_TEXT_SIZE])
 {
@@ -279,6 +320,16 @@ void reef_token_format(const struct reef_token *token,
 int reef_key_parse(const char *text, struct reef_key *out)
 {
 	return parse_key(POOL, text, NULL, out);
+}
+
+int reef_node_key_parse(const char *text, struct reef_node_key *out)
+{
+	uint8_t fields[4] = {0};
+	int rc = parse_key(NODE, text, fields, &out->key);
+
+	if (rc == 0)
+		out->node = reef_get32(fields);
+	return rc;
 }
 
 int reef_credential_parse(const char *text, struct reef_credential *out)
@@ -335,6 +386,14 @@ int reef_key_save(const char *path, const struct reef_key *key)
 	return save_text(path, text);
 }
 
+int reef_node_key_save(const char *path, const struct reef_node_key *key)
+{
+	char text[REEF_KEY_TEXT_SIZE];
+
+	reef_node_key_format(key, text);
+	return save_text(path, text);
+}
+
 int reef_credential_save(const char *path,
 			 const struct reef_credential *credential)
 {
@@ -387,6 +446,16 @@ int reef_key_load(const char *path, struct reef_key *out)
 	if (rc == 0)
 		rc = reef_key_parse(text, out);
 	return finish_load(path, text, rc, "a pool's key");
+}
+
+int reef_node_key_load(const char *path, struct reef_node_key *out)
+{
+	char text[REEF_KEY_TEXT_SIZE];
+	int rc = load_text(path, text);
+
+	if (rc == 0)
+		rc = reef_node_key_parse(text, out);
+	return finish_load(path, text, rc, "a node's key");
 }
 
 int reef_credential_load(const char *path, struct reef_credential *out)

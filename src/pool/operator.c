@@ -202,6 +202,7 @@ static bool is_numbered(uint16_t kind)
 	case REEF_POOL_SPACE_REVOKE:
 	case REEF_POOL_SPACE_FORGET:
 	case REEF_POOL_USER_ADD:
+	case REEF_POOL_NODE_ADD:
 	case REEF_POOL_USER_REMOVE:
 	case REEF_POOL_USER_ROTATE:
 	case REEF_POOL_USER_LIMIT:

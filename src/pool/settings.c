@@ -91,7 +91,7 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_DATA",
 			.type = REEF_CONFIG_PATH,
 			.uses = SERVERS,
-			.help = "directory of the journal and the pool's key",
+			.help = "directory of the journal and of keys",
 		},
 	[REEF_SET_RUN] =
 		{
@@ -106,8 +106,16 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "key-file",
 			.variable = "REEF_KEY_FILE",
 			.type = REEF_CONFIG_PATH,
-			.uses = SERVERS,
+			.uses = REEF_USE_BROKER,
 			.help = "file with the pool's key",
+		},
+	[REEF_SET_NODE_KEY] =
+		{
+			.name = "node-key",
+			.variable = "REEF_NODE_KEY",
+			.type = REEF_CONFIG_PATH,
+			.uses = REEF_USE_NODE,
+			.help = "file with the node's key; see reef node add",
 		},
 	[REEF_SET_POOL] =
 		{
@@ -152,8 +160,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.type = REEF_CONFIG_TEXT,
 			.value_name = "NAME",
 			.check = settings_check_name,
-			.uses = REEF_USE_NODE,
-			.help = "what the node is called; the host's name",
+			.uses = REEF_USE_UP,
+			.help = "what its node is called; the host's name",
 		},
 	[REEF_SET_LEND] =
 		{
@@ -536,7 +544,8 @@ static int default_redis(struct reef_config *config)
 	return rc;
 }
 
-static int default_key_file(struct reef_config *config)
+static int default_key_file(struct reef_config *config, uint32_t setting,
+			    const char *name)
 {
 	const char *data = reef_config_text(config, REEF_SET_DATA);
 	char *text;
@@ -544,9 +553,9 @@ static int default_key_file(struct reef_config *config)
 
 	if (!data)
 		return 0;
-	if (asprintf(&text, "%s/pool.key", data) < 0)
+	if (asprintf(&text, "%s/%s", data, name) < 0)
 		return -ENOMEM;
-	rc = set_default(config, REEF_SET_KEY_FILE, text);
+	rc = set_default(config, setting, text);
 	free(text);
 	return rc;
 }
@@ -616,7 +625,9 @@ static int fill_defaults(struct reef_config *config,
 	if (!rc)
 		rc = default_redis(config);
 	if (!rc)
-		rc = default_key_file(config);
+		rc = default_key_file(config, REEF_SET_KEY_FILE, "pool.key");
+	if (!rc)
+		rc = default_key_file(config, REEF_SET_NODE_KEY, "node.key");
 	if (!rc)
 		rc = default_name(config);
 	return rc ? rc : default_pressure(config);
@@ -668,6 +679,7 @@ static void read_settings(struct reef_settings *out)
 	out->data = reef_config_text(config, REEF_SET_DATA);
 	out->run = reef_config_text(config, REEF_SET_RUN);
 	out->key_file = reef_config_text(config, REEF_SET_KEY_FILE);
+	out->node_key = reef_config_text(config, REEF_SET_NODE_KEY);
 	out->pool = reef_config_text(config, REEF_SET_POOL);
 	out->credential = reef_config_text(config, REEF_SET_CREDENTIAL);
 	out->fabrics = reef_config_text(config, REEF_SET_FABRICS);

@@ -32,6 +32,7 @@ enum reef_settings_index {
 	REEF_SET_DATA,
 	REEF_SET_RUN,
 	REEF_SET_KEY_FILE,
+	REEF_SET_NODE_KEY,
 	REEF_SET_POOL,
 	REEF_SET_CREDENTIAL,
 	REEF_SET_FABRICS,
@@ -108,14 +109,15 @@ struct reef_settings {
 	 * `run`. */
 	const char *listen, *node_listen, *broker;
 	/* Directories, not made yet (private.h). A client of a user without a
-	 * home may have neither data nor key file: NULL. */
+	 * home may have neither data nor key files: NULL. */
 	const char *data, *run;
 	const char *key_file;	/* with the pool's key (keys.h) */
+	const char *node_key;	/* file with a node's */
 	const char *pool;	/* as reef_open has it; NULL: the default */
 	const char *credential; /* file with a user's; NULL: the default */
 	const char *fabrics;	/* blank-separated; NULL: all */
 	const char *tls;	/* auto, yes or no */
-	const char *name;	/* of the node */
+	const char *name;	/* of the node of `reef up` */
 	uint64_t lend, extent_size;
 	enum reef_huge_pages huge_pages;
 	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;

@@ -18,8 +18,9 @@
 /* Bits of session_open.flags. */
 #define REEF_POOL_SERVANT 1u /* the pool's own: slots are kept for these */
 /* Bits of user_remove.flags. */
-#define REEF_POOL_FORCE 1u /* end the sessions, give the spaces to the owner   \
-			    */
+#define REEF_POOL_FORCE                                                        \
+	1u /* end the sessions, give the spaces to the owner                   \
+	    */
 /* Bits of space_open.flags. */
 #define REEF_POOL_CREATE 1u    /* make it if absent */
 #define REEF_POOL_EXCLUSIVE 2u /* -EEXIST if present */
@@ -160,6 +161,9 @@ union reef_ask {
 				 * REEF_NO_LIMIT */
 	} user_limit;
 	struct {
+		struct reef_text name;
+	} node_add;
+	struct {
 		uint32_t node;
 		uint32_t flags;
 	} node_drain;
@@ -181,7 +185,6 @@ union reef_ask {
 
 	/* --- node to broker --- */
 	struct reef_ask_node_register {
-		struct reef_text name;
 		uint64_t incarnation;
 		uint64_t domain;
 		uint64_t capacity; /* bytes that it lends at most */
@@ -223,6 +226,7 @@ union reef_ask {
 		uint64_t domain;
 		struct reef_text addresses;
 		uint64_t keys[REEF_DOORS_MAX];
+		uint8_t secret[REEF_SECRET_SIZE]; /* to prove to that node */
 	} extent_pull;
 	struct {
 		uint32_t session;
@@ -309,6 +313,10 @@ union reef_reply {
 		uint32_t spaces;   /* that became the owner's */
 	} user_remove;
 	struct {
+		uint32_t node;
+		uint8_t secret[REEF_SECRET_SIZE]; /* the node's key */
+	} node_add;
+	struct {
 		uint64_t bytes; /* that will come back */
 	} node_reclaim;
 	struct {
@@ -319,7 +327,7 @@ union reef_reply {
 		uint32_t node;
 		uint64_t ttl_ns; /* a node silent for longer is dead */
 		uint64_t broker_epoch;
-	} node_register; /* rows: sessions fenced already */
+	} node_register; /* rows: itself, sessions fenced already */
 	struct reef_reply_recover {
 		/* Of each session that was named: 0: nothing of it is left in
 		 * the space. Else an error, as a positive number. */

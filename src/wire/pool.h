@@ -100,6 +100,7 @@ enum reef_pool_kind {
 	/* operators to broker */
 	REEF_POOL_USER_ROTATE, /* [m] a new credential, the old one is void */
 	REEF_POOL_USER_LIMIT,  /* [m] */
+	REEF_POOL_NODE_ADD,    /* [m] */
 	REEF_POOL_KINDS
 };
 

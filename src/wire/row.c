@@ -7,14 +7,14 @@
 #include <assert.h>
 #include <reef/error.h>
 
-#define FIELDS_MAX 12
+#define FIELDS_MAX 13
 
 #define NUMBER(member) REEF_FIELD_NUMBER(struct reef_row, member)
 #define ARRAY(member) REEF_FIELD_ARRAY(struct reef_row, member)
 #define TEXT(member) REEF_FIELD_TEXT(struct reef_row, member)
 
-static_assert(sizeof(struct reef_row) == offsetof(struct reef_row, user) +
-						 sizeof(struct reef_row_user),
+static_assert(sizeof(struct reef_row) == offsetof(struct reef_row, node) +
+						 sizeof(struct reef_row_node),
 	      "the first member is the largest");
 
 /* The fields of each kind, up to one with count 0. */
@@ -29,7 +29,8 @@ static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 			   NUMBER(node.domain), NUMBER(node.capacity),
 			   NUMBER(node.used), NUMBER(node.extents),
 			   NUMBER(node.silent_ns), NUMBER(node.machine_free),
-			   TEXT(node.name), TEXT(node.addresses)},
+			   ARRAY(node.secret), TEXT(node.name),
+			   TEXT(node.addresses)},
 	[REEF_ROW_SESSION] = {NUMBER(session.id), NUMBER(session.user),
 			      NUMBER(session.state), NUMBER(session.pid),
 			      NUMBER(session.silent_ns),

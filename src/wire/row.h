@@ -43,13 +43,15 @@ struct reef_row_extent {
 struct reef_row_node {
 	uint32_t number;
 	uint8_t state;
-	uint64_t incarnation;
-	uint64_t pool_epoch; /* in which this was so */
+	uint64_t incarnation; /* 0: it has not come yet, and is DEAD */
+	uint64_t pool_epoch;  /* in which this was so */
 	uint64_t domain;
 	uint64_t capacity, used; /* bytes */
 	uint32_t extents;
 	uint64_t silent_ns;    /* since it was heard */
 	uint64_t machine_free; /* bytes of its machine */
+	/* What the session that is told proves to it; 0 in lists. */
+	uint8_t secret[REEF_SECRET_SIZE];
 	struct reef_text name, addresses;
 };
 
@@ -125,8 +127,8 @@ struct reef_row_link {
 struct reef_row {
 	uint8_t row; /* enum reef_row_kind: which member counts */
 	union {
-		struct reef_row_user user; /* the largest: {0} clears all */
-		struct reef_row_node node;
+		struct reef_row_node node; /* the largest: {0} clears all */
+		struct reef_row_user user;
 		struct reef_row_extent extent;
 		struct reef_row_session session;
 		struct reef_row_space space;

@@ -1,6 +1,7 @@
 /* states.h - the states and kinds that messages and tables name by a number.
  *
  *   node      OK <-> DRAINING -> DRAINED -> OK     any -> DEAD -> (return) OK
+ *             (added) -> DEAD, until it comes
  *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST -> FORGOTTEN
  *             any -> (removed)
  *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)

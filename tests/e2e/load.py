@@ -22,8 +22,7 @@ class Load(Workers):
     """A pool with nodes and workers."""
 
     def lend(self, name, size="64M", **more):
-        return self.node(name, "--key-file", self.data + "/pool.key",
-                         "--lend", size, **more)
+        return self.node(name, "--lend", size, **more)
 
 
 def finish(workers):

@@ -359,9 +359,8 @@ def check_users(pool):
 
 def check_processes(pool):
     broker = pool.broker("--node-ttl", "2s")
-    key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
-    near = pool.node("near", *key)
-    far = pool.node("far", *key, broker=pool.tcp)
+    near = pool.node("near", "--lend", "64M")
+    far = pool.node("far", "--lend", "64M", broker=pool.tcp)
     pool.node_is("near", "ok")
     pool.node_is("far", "ok")
     pool.do("space", "create", "kept", "1G")
@@ -388,7 +387,7 @@ def check_processes(pool):
     told = pool.status()
     assert told["pool_epoch"] > after["pool_epoch"], told
     assert pool.nodes()["near"]["state"] == "ok"
-    pool.node("far", *key, broker=pool.tcp)
+    pool.node("far", "--lend", "64M", broker=pool.tcp)
     pool.node_is("far", "ok")
     assert pool.nodes()["far"]["incarnation"] != lives["far"]
     # Nodes that are stopped leave cleanly, and may be forgotten.
@@ -407,8 +406,8 @@ def check_addresses_without_fabric(pool):
     assert "tcp:" + place in broker.out, broker.out
     node = pool.start(
         "node", "node", "--broker", place, "--node-listen", "127.0.0.1:0",
-        "--run", os.path.join(pool.home, "other"), "--name", "other",
-        "--key-file", pool.data + "/pool.key", "--lend", "64M").saw("is up.")
+        "--run", os.path.join(pool.home, "other"),
+        "--node-key", pool.node_key("other"), "--lend", "64M").saw("is up.")
     assert "tcp:" + place in node.out, node.out
     pool.node_is("other", "ok")
     assert "tcp:127.0.0.1:" in pool.nodes()["other"]["addresses"]
@@ -421,8 +420,7 @@ def check_addresses_without_fabric(pool):
 def check_encryption(pool):
     """tls = yes for all of a pool on loopback; who says otherwise is told."""
     broker = pool.broker(REEF_TLS="yes")
-    key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
-    node = pool.node("far", *key, broker=pool.tcp, REEF_TLS="yes")
+    node = pool.node("far", "--lend", "64M", broker=pool.tcp, REEF_TLS="yes")
     pool.node_is("far", "ok")
     far = ["--pool", "reef://" + pool.tcp[4:],
            "--credential", pool.run + "/owner.credential"]
@@ -436,8 +434,8 @@ def check_encryption(pool):
         for order in (("status",), ("map", "get", "a", "m", "k")):
             pool.refused(*order, *far, "--fabrics", "tcp", "--tls", tls,
                          text="disagree about encryption; see --tls")
-    pool.refused("node", "--name", "other", "--broker", pool.tcp,
-                 "--run", pool.home + "/run-other", *key,
+    pool.refused("node", "--node-key", pool.node_key("other"), "--broker",
+                 pool.tcp, "--run", pool.home + "/run-other", "--lend", "64M",
                  text="disagree about encryption; see --tls")
     pool.refused("status", "--tls", "maybe", status=2, text="tls")
     assert node.stop() == 0 and broker.stop() == 0, (node.error, broker.error)
@@ -445,9 +443,8 @@ def check_encryption(pool):
 
 def check_drain(pool):
     pool.broker()
-    key = ["--key-file", pool.data + "/pool.key", "--lend", "64M"]
-    pool.node("one", *key)
-    two = pool.node("two", *key)
+    pool.node("one", "--lend", "64M")
+    two = pool.node("two", "--lend", "64M")
     pool.node_is("two", "ok")
     pool.refused("node", "remove", "one", text="drain")
     assert "reef status" in pool.do("node", "drain", "one")
@@ -460,14 +457,23 @@ def check_drain(pool):
     two.stop()
     pool.do("node", "remove", "two")
     assert list(pool.nodes()) == ["one"]
+    # Its key is void, also when there is another node of that name.
+    old = ["node", "--node-key", pool.node_key("two"), "--run",
+           pool.home + "/run-two", "--broker", pool.tcp, "--lend", "64M"]
+    pool.refused(*old, text="was removed")
+    pool.do("node", "add", "two", pool.home + "/two-again.key")
+    pool.refused(*old, text="was removed")
+    pool.do("node", "remove", "two")
     pool.refused("node", "drain", "three", text="no node \"three\"")
 
 
 def check_nodes_wait(pool):
     """A node that starts before its broker waits for it."""
     broker = pool.broker()
+    key = pool.node_key("early")
+    assert pool.nodes()["early"]["state"] == "expected"
     broker.kill()
-    node = pool.start("early", "node", "--name", "early", "--broker",
+    node = pool.start("early", "node", "--node-key", key, "--broker",
                       pool.tcp, "--lend", "64M")
     node.saw("looks for its broker")
     pool.broker()
@@ -505,22 +511,34 @@ def check_keys(pool):
     key = pool.data + "/pool.key"
     other = os.path.join(pool.home, "other")
     assert stat.S_IMODE(os.stat(key).st_mode) == 0o600
-    # Another pool's key.
+    # Another pool's node.
     stranger = pool.start("stranger", "broker", "--data", other, "--run",
                           other + "-run", "--listen", "tcp:127.0.0.1:0")
     stranger.saw("is up.")
+    pool.do("node", "add", "near", other + "/node.key",
+            REEF_RUN=other + "-run")
+    assert stat.S_IMODE(os.stat(other + "/node.key").st_mode) == 0o600
     stranger.stop()
+    pool.node_key("near")
     for name, place in (("near", None), ("far", pool.tcp)):
         error = pool.refused(
-            "node", "--name", name, "--run", pool.home + "/run-" + name,
-            "--key-file", other + "/pool.key", "--broker",
+            "node", "--run", pool.home + "/run-" + name,
+            "--data", other, "--broker",
             place or "shm:%s/broker.sock" % pool.run, text="key")
         assert "another pool" in error, error
-    assert pool.nodes() == {}
-    # A node without any.
+    assert pool.nodes()["near"]["state"] == "expected"
+    # The pool's key is not a node's, and there is one node of a name.
+    error = pool.refused("node", "--run", pool.home + "/run-3", "--node-key",
+                         key, "--broker", pool.tcp, text=key)
+    pool.refused("node", "add", "near", text="near")
+    # A node without any; two with one.
     pool.refused("node", "--run", pool.home + "/run-3", "--data",
                  pool.home + "/data-3", "--broker", pool.tcp,
-                 text="--key-file")
+                 text="--node-key")
+    pool.node("near", "--lend", "64M")
+    pool.refused("node", "--run", pool.home + "/run-3", "--node-key",
+                 pool.node_key("near"), "--broker", pool.tcp, "--lend", "64M",
+                 text="another node runs with the key")
     # One that others may read, that is a link, that is mistyped.
     broker.stop()
     with open(key, encoding="ascii") as stream:

@@ -215,14 +215,23 @@ class Pool:
             self.tcp = "tcp:127.0.0.1:%d" % free_port()
         return self.start("broker", "broker", *arguments, **more).saw("is up.")
 
+    def node_key(self, name):
+        """The file with the key of a node, which is added if it is new."""
+        path = os.path.join(self.home, name + ".key")
+        if not os.path.exists(path):
+            self.do("node", "add", name, path)
+        return path
+
     def node(self, name, *arguments, broker=None, **more):
         """A node of this pool as if it were on another machine: a runtime
-        directory of its own, and the pool's key."""
+        directory of its own, and its key. All that it holds is in `places`."""
+        key = self.node_key(name)
+        run = os.path.join(self.home, "run-" + name)
         process = self.start(
-            name, "node", "--name", name,
-            "--run", os.path.join(self.home, "run-" + name),
+            name, "node", "--node-key", key, "--run", run,
             "--broker", broker or "shm:%s/broker.sock" % self.run,
             *arguments, **more)
+        process.places = [key, run]
         return process.saw("is up.")
 
     def node_is(self, name, state):

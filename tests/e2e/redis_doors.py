@@ -316,7 +316,7 @@ def check_fenced(pool):
 def check_broker_gone(pool):
     """Without its broker the door serves what it knows; with it, all."""
     broker = pool.broker()
-    pool.node("one", "--key-file", pool.data + "/pool.key", "--lend", "64M")
+    pool.node("one", "--lend", "64M")
     pool.node_is("one", "ok")
     door = pool.door()
     with door.wire() as wire:
@@ -334,8 +334,7 @@ def check_node_gone(pool):
     """A node dies with its memory: errors, not silence; and with another one
     it goes on."""
     pool.broker("--node-ttl", "3s", "--ttl", "1s")
-    node = pool.node("one", "--key-file", pool.data + "/pool.key", "--lend",
-                     "64M")
+    node = pool.node("one", "--lend", "64M")
     pool.node_is("one", "ok")
     door = pool.door()
     with door.wire() as wire:

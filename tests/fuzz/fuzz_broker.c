@@ -73,9 +73,12 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 		.seed = 7,
 	};
 	struct reef_broker *broker;
+	struct reef_node_key added;
 
 	FUZZ_CHECK(reef_mesh_open(&kinds, &options.mesh) == 0);
 	FUZZ_CHECK(reef_broker_start(&options, &broker) == 0);
+	FUZZ_CHECK(reef_broker_node_key(broker, "one", &added) == 0);
+	FUZZ_CHECK(reef_broker_node_key(broker, "two", &added) == 0);
 	play->broker = broker;
 	play->serves = true;
 	while (!play->over)
@@ -108,11 +111,14 @@ static void connect_as(struct play *play, uint32_t which)
 	uint32_t era = which == USER ? 0 : reef_broker_owner_era(play->broker);
 	char identity[32];
 	struct reef_connect_options options = {.identity = identity};
-	struct reef_key key;
+	struct reef_key key, node;
 
 	if (which == NODE || which == OTHER_NODE) {
-		options.identity = "node";
-		FUZZ_CHECK(reef_key_derive_node(&play->key, &key) == 0);
+		options.identity = which == NODE ? "node:1" : "node:2";
+		FUZZ_CHECK(reef_key_derive_node(&play->key,
+						which == NODE ? 1 : 2,
+						&node) == 0);
+		FUZZ_CHECK(reef_key_derive_broker(&node, &key) == 0);
 	} else {
 		snprintf(identity, sizeof(identity), "user:%u:%u",
 			 which == USER, era);
@@ -146,11 +152,10 @@ static struct reef_text text(const char *bytes)
 	return (struct reef_text){bytes, (uint16_t)strlen(bytes)};
 }
 
-static void add_node(struct play *play, uint32_t which, const char *name)
+static void register_node(struct play *play, uint32_t which)
 {
 	struct reef_body node = {
-		.ask.node_register = {.name = text(name),
-				      .addresses = text("sim:nowhere/1"),
+		.ask.node_register = {.addresses = text("sim:nowhere/1"),
 				      .incarnation = 1,
 				      .capacity = 1 << 30},
 	};
@@ -175,8 +180,8 @@ static void set_up_pool(struct play *play)
 
 	connect_as(play, OWNER);
 	connect_as(play, STRANGER);
-	add_node(play, NODE, "n");
-	add_node(play, OTHER_NODE, "m");
+	register_node(play, NODE);
+	register_node(play, OTHER_NODE);
 	FUZZ_CHECK(call_broker(play, OWNER, REEF_POOL_SESSION_OPEN, 0, NULL) ==
 		   0);
 	FUZZ_CHECK(call_broker(play, OWNER, REEF_POOL_SPACE_OPEN, 1, &space) ==

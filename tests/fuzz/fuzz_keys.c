@@ -23,6 +23,7 @@ static void parse_each(const char *text)
 {
 	char again[REEF_KEY_TEXT_SIZE];
 	struct reef_credential credential;
+	struct reef_node_key node;
 	struct reef_token token;
 	struct reef_key key;
 	int passed = 0, rc;
@@ -30,6 +31,13 @@ static void parse_each(const char *text)
 	rc = reef_key_parse(text, &key);
 	if (rc == 0) {
 		reef_key_format(&key, again);
+		passed++;
+	} else {
+		refused(rc);
+	}
+	rc = reef_node_key_parse(text, &node);
+	if (rc == 0) {
+		reef_node_key_format(&node, again);
 		passed++;
 	} else {
 		refused(rc);

@@ -24,7 +24,7 @@ enum { BROKER, CLIENT, OTHER, TOUCH, TIME, ANSWER, CUT, STRANGER, WHO };
 
 struct play {
 	struct reef_sim *sim;
-	struct reef_key key;
+	struct reef_node_key key;
 	struct fuzz_input input;
 	bool listens, over;
 	struct reef_node *node;
@@ -74,7 +74,6 @@ static int node_main(struct reef_sim_host *host, void *arg)
 		.key = &play->key,
 		.broker = "sim:others/1",
 		.listen = "sim:node/1",
-		.name = "n",
 		.capacity = CAPACITY,
 		.simulated = true,
 		.seed = 7,
@@ -99,9 +98,9 @@ static int credential(void *context, const char *identity, uint32_t session,
 	struct play *play = context;
 	struct reef_key derived;
 
-	if (strcmp(identity, "node") != 0)
+	if (strcmp(identity, "node:1") != 0)
 		return -REEF_EAUTH;
-	FUZZ_CHECK(reef_key_derive_node(&play->key, &derived) == 0);
+	FUZZ_CHECK(reef_key_derive_broker(&play->key.key, &derived) == 0);
 	memcpy(key, derived.bytes, REEF_KEY_SIZE);
 	return 0;
 }
@@ -164,16 +163,17 @@ static void closed(void *context, struct reef_peer *peer, int reason)
 static void connect_as(struct play *play, uint32_t who)
 {
 	struct reef_connect_options options = {
-		.identity = who == CLIENT ? "session" : "node",
+		.identity = who == CLIENT ? "session" : "pull:1:2",
 		.session = who == CLIENT ? SESSION : 0x80000000 + ++play->links,
 	};
 	struct reef_key key;
 
 	if (who == CLIENT)
-		FUZZ_CHECK(reef_key_derive_session(&play->key, SESSION, &key) ==
-			   0);
+		FUZZ_CHECK(reef_key_derive_link(&play->key.key, SESSION,
+						&key) == 0);
 	else
-		FUZZ_CHECK(reef_key_derive_node(&play->key, &key) == 0);
+		FUZZ_CHECK(reef_key_derive_pull(&play->key.key, 1, 2, &key) ==
+			   0);
 	if (who == STRANGER)
 		key.bytes[0] ^= 1;
 	memcpy(options.key, key.bytes, sizeof(options.key));
@@ -225,9 +225,10 @@ static void use_extent(struct play *play, const struct fuzz_message *message)
 	if (!link || !count)
 		return;
 	if (!*remote)
-		(void)reef_attach(queue, link,
-				  play->node->extents[which % count]->keys[0],
-				  remote);
+		(void)reef_attach(
+			queue, link,
+			play->node->extents[which % count]->keys.keys[0],
+			remote);
 	op.remote = *remote;
 	op.kind = which & 1 ? REEF_READ : REEF_WRITE;
 	if (op.remote && !reef_run(queue, &batch))
@@ -329,7 +330,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct reef_sim_options options = {.seed = 3, .calm = true};
 	struct play play = {.input = {bytes, size}};
 
-	memset(play.key.bytes, FUZZ_KEY_BYTE, sizeof(play.key.bytes));
+	play.key.node = 1;
+	memset(play.key.key.bytes, FUZZ_KEY_BYTE, sizeof(play.key.key.bytes));
 	FUZZ_CHECK(reef_sim_create(&options, &play.sim) == 0);
 	FUZZ_CHECK(reef_sim_host_add(play.sim, "others", others_main, &play,
 				     NULL) == 0);

@@ -161,6 +161,18 @@ static void begin_broker(struct cluster *cluster, struct reef_broker *broker)
 	cluster->brokers[i] = broker;
 }
 
+/* Add the nodes, so that the one with index i is number i + 1. */
+static int add_nodes(const struct cluster *cluster, struct reef_broker *broker)
+{
+	struct reef_node_key key;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < cluster->options.nodes; i++)
+		rc = reef_broker_node_key(
+			broker, reef_sim_host_name(cluster->nodes[i]), &key);
+	return rc;
+}
+
 int cluster_broker_main(struct reef_sim_host *host, void *arg)
 {
 	struct cluster *cluster = arg;
@@ -193,6 +205,7 @@ int cluster_broker_main(struct reef_sim_host *host, void *arg)
 	if (!rc) {
 		check_epoch(cluster, reef_broker_epoch(broker));
 		begin_broker(cluster, broker);
+		rc = add_nodes(cluster, broker);
 	}
 	while (!rc && !cluster->is_over) {
 		rc = reef_broker_wait(broker, 10 * MILLISECOND);
@@ -255,11 +268,11 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	struct cluster *cluster = arg;
 	uint32_t index = node_index(cluster, host);
 	char listen[32];
+	struct reef_node_key key = {.node = index + 1};
 	struct reef_node_options options = {
-		.key = &cluster->key,
+		.key = &key,
 		.broker = cluster_places(cluster),
 		.listen = listen,
-		.name = reef_sim_host_name(host),
 		.capacity = cluster->options.capacity,
 		.simulated = true,
 		.seed = reef_random_next(reef_sim_host_random(host)) | 1,
@@ -268,8 +281,10 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	struct reef_mesh *mesh;
 	int rc;
 
-	snprintf(listen, sizeof(listen), "sim:%s/1", options.name);
-	rc = cluster_mesh(cluster, host, &mesh);
+	snprintf(listen, sizeof(listen), "sim:%s/1", reef_sim_host_name(host));
+	rc = reef_key_derive_node(&cluster->key, key.node, &key.key);
+	if (!rc)
+		rc = cluster_mesh(cluster, host, &mesh);
 	if (rc)
 		return rc;
 	options.mesh = mesh;

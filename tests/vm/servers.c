@@ -90,20 +90,32 @@ void start_broker(struct process *process, const char *address)
 	start_server(process, argv);
 }
 
+/* Add a node to the pool; its key goes to that file. */
+static void add_node(char *name, char *key)
+{
+	char *argv[] = {"reef", "node", "add", name, key, NULL};
+	struct process process;
+	int status;
+
+	start(&process, "reef", argv);
+	CHECK_EQ(waitpid(process.pid, &status, 0), process.pid);
+	CHECK_EQ(status, 0);
+}
+
 void start_node(struct process *process, const char *address, int number)
 {
-	char listen[64], broker[64], run[32], name[8];
+	char listen[64], broker[64], run[32], name[8], key[32];
 	char *argv[] = {
-		"reef",		 "node",  "--key-file", "/tmp/data/pool.key",
-		"--run",	 run,	  "--broker",	broker,
-		"--node-listen", listen,  "--lend",	"96M",
-		"--name",	 name,	  "--silence",	"10s",
-		"--fabrics",	 "verbs", NULL};
+		"reef",	     "node", "--node-key",    key,     "--run",	 run,
+		"--broker",  broker, "--node-listen", listen,  "--lend", "96M",
+		"--silence", "10s",  "--fabrics",     "verbs", NULL};
 
 	snprintf(broker, sizeof(broker), "verbs:%s:7337", address);
 	snprintf(listen, sizeof(listen), "verbs:%s:%d", address, 7400 + number);
 	snprintf(run, sizeof(run), "/tmp/node%d", number);
 	snprintf(name, sizeof(name), "n%d", number);
+	snprintf(key, sizeof(key), "/tmp/%s.key", name);
+	add_node(name, key);
 	start_server(process, argv);
 }
 

@@ -41,6 +41,7 @@ void hear(const struct process *process, const char *what);
 /* Start `reef`, whose output we read. */
 void start_telling(struct process *process, char **argv);
 void start_broker(struct process *process, const char *address);
+/* Add node n<number>, whose key is then in /tmp/n<number>.key, and start it. */
 void start_node(struct process *process, const char *address, int number);
 /* Start a client: PROGRAM ROLE FD ADDRESS, with a socket of packets to it. */
 void start_client(struct process *process, char *program, char *role,

@@ -353,8 +353,8 @@ static void pool_two_domains_are_refused(struct world *world)
 	char listen[128];
 	char *argv[] = {"reef",
 			"node",
-			"--key-file",
-			"/tmp/data/pool.key",
+			"--node-key",
+			"/tmp/n1.key",
 			"--run",
 			"/tmp/node3",
 			"--broker",

@@ -19,7 +19,10 @@
  *     its fence or is DEAD.
  * (5) A session reaches only spaces that it owns or showed a token for; of
  *     others it learns neither extents nor keys nor names.
- * (6) A request changes all that it says or nothing, and a repeated one (wire
+ * (6) It alone holds the pool's key (keys.h, 6). Only nodes that were added
+ *     come in, each with its own key and as that node; a node that was removed
+ *     does not.
+ * (7) A request changes all that it says or nothing, and a repeated one (wire
  *     pool.h, rule 2) nothing more.
  *
  * A library that runs in fibers of the scheduler it is given.
@@ -37,6 +40,7 @@
 struct reef_broker;
 struct reef_key;
 struct reef_mesh;
+struct reef_node_key;
 struct reef_sched;
 struct reef_store;
 
@@ -83,6 +87,12 @@ uint64_t reef_broker_epoch(const struct reef_broker *broker);
 uint64_t reef_broker_pool(const struct reef_broker *broker);
 /* The era of the credential of user 0, the pool's owner. */
 uint32_t reef_broker_owner_era(const struct reef_broker *broker);
+
+/* Tell the key of the node of that name, which is added if there is none.
+ * Durable. In a fiber.  -EINVAL, -ENOSPC: the name is none, or there are too
+ * many nodes.  Else: journal's. */
+int reef_broker_node_key(struct reef_broker *broker, const char *name,
+			 struct reef_node_key *out);
 
 /* 0: it serves.  Why not: -ESTALE: nodes chose a newer broker; or the journal's
  * error. */

@@ -556,7 +556,7 @@ static int raise_epoch(struct reef_broker *broker, uint64_t above)
 	return 0;
 }
 
-int broker_confirm_register(struct reef_broker *broker,
+int broker_confirm_register(struct reef_broker *broker, uint32_t node,
 			    const struct reef_ask_node_register *ask)
 {
 	bool other =
@@ -573,9 +573,9 @@ int broker_confirm_register(struct reef_broker *broker,
 	     (ask->confirmed_epoch == broker->base_epoch &&
 	      ask->confirmed > broker->base))) {
 		broker_event(broker,
-			     "node %.*s knows of later changes: this journal "
+			     "node %u knows of later changes: this journal "
 			     "is an old copy",
-			     (int)ask->name.size, ask->name.bytes);
+			     node);
 		return -REEF_EINDOUBT;
 	}
 	if (ask->followed_epoch > broker->epoch ||

@@ -266,12 +266,16 @@ uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
 	return choose_node(&wish);
 }
 
+/* True if a node has come at any time. */
 static bool has_nodes(const struct reef_broker *broker)
 {
-	size_t count;
+	const struct reef_state_node *nodes;
+	size_t count, i;
 
-	reef_state_nodes(broker->state, &count);
-	return count > 0;
+	nodes = reef_state_nodes(broker->state, &count);
+	for (i = 0; i < count && !nodes[i].incarnation; i++)
+		;
+	return i < count;
 }
 
 /* Choose a node as broker_choose_node does, and wait for one as (3) says. */
@@ -577,7 +581,7 @@ BROKER_REQUEST(broker_extent_add)
 		return -ENOENT;
 	broker_notice_space(broker, extent->space);
 	if (extent->node)
-		broker_node_row(broker,
+		broker_node_row(broker, broker_session_of(request),
 				reef_state_node(broker->state, extent->node),
 				room);
 	/* The session may have ended while its node made the extent. */

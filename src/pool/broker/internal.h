@@ -56,6 +56,7 @@ struct broker_member {
 	struct reef_peer *peer;
 	uint32_t user;	  /* clients: whose key was proven */
 	uint32_t era;	  /* and which of them */
+	uint32_t number;  /* nodes: likewise */
 	uint32_t fabric;  /* its link's: an index into the mesh */
 	uint32_t serving; /* requests of it that are being served */
 	struct broker_session *session;
@@ -269,9 +270,9 @@ void broker_tasks_end(struct reef_broker *broker);
 
 /* Find out whether this repeats the session's last mutation. 0: it is new.  1:
  * it does, and *result is what came of it: the id (SPACE_ADD, EXTENT_ADD,
- * USER_ADD), the generation (NAME_BIND, NAME_REPLACE), the era (SPACE_ERA), the
- * value (SETTING), else 0.  -EINVAL: no number, or the last one made no record
- * of this type.  -ESTALE: an older one. Never waits. */
+ * USER_ADD, NODE_ADD), the generation (NAME_BIND, NAME_REPLACE), the era
+ * (SPACE_ERA), the value (SETTING), else 0.  -EINVAL: no number, or the last
+ * one made no record of this type.  -ESTALE: an older one. Never waits. */
 int broker_find_repeated(const struct reef_broker *broker,
 			 const struct reef_request *request, uint16_t type,
 			 uint64_t *result);
@@ -317,7 +318,7 @@ bool broker_is_sure(struct reef_broker *broker);
 bool broker_await_sure(struct reef_broker *broker);
 /* Judge by what a node that registers has followed and confirmed.
  * -REEF_EINDOUBT: it cannot be ours. */
-int broker_confirm_register(struct reef_broker *broker,
+int broker_confirm_register(struct reef_broker *broker, uint32_t node,
 			    const struct reef_ask_node_register *ask);
 /* True if without this node too few witnesses are left to confirm anything. */
 bool broker_is_needed(struct reef_broker *broker, uint32_t id);
@@ -533,6 +534,7 @@ BROKER_REQUEST(broker_space_forget);
 BROKER_REQUEST(broker_space_token);
 BROKER_REQUEST(broker_extent_add);
 BROKER_REQUEST(broker_extent_remove);
+BROKER_REQUEST(broker_node_add_request);
 BROKER_REQUEST(broker_node_register);
 BROKER_REQUEST(broker_node_extents);
 BROKER_REQUEST(broker_node_ready);

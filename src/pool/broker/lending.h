@@ -122,6 +122,7 @@ void broker_extent_row(struct reef_broker *broker,
 		       const struct reef_state_extent *extent,
 		       struct reef_cursor_out *room);
 void broker_node_row(struct reef_broker *broker,
+		     const struct broker_session *session,
 		     const struct reef_state_node *node,
 		     struct reef_cursor_out *room);
 

@@ -174,6 +174,25 @@ static int close_source(struct reef_broker *broker, struct move *move,
 	return 0;
 }
 
+/* Fill in what the target proves to the source: it lets nobody else copy. */
+static int fill_pull_secret(const struct reef_broker *broker, uint32_t source,
+			    struct reef_ask_extent_pull *ask)
+{
+	struct reef_key node, pull;
+	int rc = reef_key_derive_node(&broker->key, source, &node);
+
+	if (rc)
+		return rc;
+	rc = reef_key_derive_pull(&node, ask->copy.extent, ask->copy.epoch,
+				  &pull);
+	reef_key_wipe(&node);
+	if (rc)
+		return rc;
+	memcpy(ask->secret, pull.bytes, sizeof(ask->secret));
+	reef_key_wipe(&pull);
+	return 0;
+}
+
 static int pull_to_target(struct reef_broker *broker, struct move *move,
 			  struct reef_extent_keys *keys)
 {
@@ -198,9 +217,13 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 	ask->domain = live->domain;
 	ask->addresses = reef_text_of(source->addresses);
 	memcpy(ask->keys, keys->keys, sizeof(ask->keys));
+	rc = fill_pull_secret(broker, move->source, ask);
+	if (rc)
+		return rc;
 	move->targets_fault = true;
 	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_PULL,
 			      &body, &answer);
+	explicit_bzero(ask->secret, sizeof(ask->secret));
 	if (rc)
 		return rc;
 	move->targets_fault = false;

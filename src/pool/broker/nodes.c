@@ -5,8 +5,8 @@
  *     broker's own clock, after pending input was handled, and everybody counts
  *     as just heard after a start, and after the broker itself stood still.
  * (2) DEAD is durable, then published, then told.
- * (3) One name, one node: while a node's link is up, and it was heard within
- *     node_ttl, another incarnation of its name is refused (-EEXIST). Another
+ * (3) One key, one node: while a node's link is up, and it was heard within
+ *     node_ttl, another incarnation with its key is refused (-EEXIST). Another
  *     incarnation comes only after the old one is DEAD; an incarnation that was
  *     taken for dead never comes back (-ESTALE).
  * (4) Before a node is READY it has heard of every session that has ended or is
@@ -20,7 +20,7 @@
  * (7) A node is asked for nothing that is not durable and confirmed, but to
  *     CONFIRM.
  * (8) A fence goes to the nodes that the session was told keys of. At others it
- *     can do nothing, now or later, though they would let it connect: what it
+ *     can do nothing, now or later, though some would let it connect: what it
  *     does at a node it does by keys (F8), and requests over its link are
  *     refused. Keys leave us only in rows for a session that is ALIVE, and the
  *     node is noted before they do (broker_extent_row); its fence begins after
@@ -34,7 +34,8 @@
  *     FENCE_ALL_EVERY of a slot goes to all nodes. A process that stood still
  *     while its slot was given away 32,768 times is not known any more.
  *
- *   (unknown)  --REGISTER: journaled-->  registered  --EXTENTS*, READY--> ready
+ *   (unknown)  --ADD: journaled-->  DEAD
+ *   registered  --EXTENTS*, READY--> ready
  *   ready, registered  --link lost-->  away
  *   away  --REGISTER, same life-->  registered
  *   any  --no pulse for node_ttl, or REGISTER of another life-->  DEAD

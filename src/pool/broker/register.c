@@ -1,6 +1,8 @@
 /* register.c - a node comes, tells what it has, and says that it lives.
  *
- * The rules are those of nodes.c. What a node may tell, and what follows:
+ * The rules are those of nodes.c. A node is who its key says, whatever it
+ * tells; an operator adds it first, and may remove it again. What a node may
+ * tell, and what follows:
  *
  *   it has / the state has        follows
  *   here, same epoch, open        its keys are taken over
@@ -32,27 +34,76 @@ static bool node_is_there(const struct reef_broker *broker,
 	       reef_now_ns() - node->heard_ns < broker_node_ttl(broker);
 }
 
-/* --- REGISTER --- */
+/* --- ADD --- */
 
-static int add_node(struct reef_broker *broker,
-		    const struct reef_ask_node_register *ask)
+static int add_node(struct reef_broker *broker, struct reef_text name,
+		    const struct reef_request *origin, uint32_t *id)
 {
-	struct reef_state_summary summary;
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_ADD,
-		.incarnation = ask->incarnation,
-		.size = ask->capacity,
-		.name = ask->name,
-		.addresses = ask->addresses,
+		.name = name,
 	};
+	struct reef_state_summary summary;
+	int rc;
 
 	reef_state_summary(broker->state, &summary);
 	record.id = summary.next_node;
-	return broker_commit(broker, &record, NULL, NULL);
+	rc = broker_commit(broker, &record, origin, NULL);
+	if (rc)
+		return rc;
+	broker_event(broker, "node %u (%.*s) was added", record.id,
+		     (int)name.size, name.bytes);
+	*id = record.id;
+	return 0;
 }
 
-static int readd_node(struct reef_broker *broker, uint32_t id,
-		      const struct reef_ask_node_register *ask)
+BROKER_REQUEST(broker_node_add_request)
+{
+	struct reef_key key;
+	uint64_t known;
+	uint32_t id = 0;
+	int rc = broker_find_repeated(broker, request, REEF_RECORD_NODE_ADD,
+				      &known);
+
+	if (rc > 0)
+		id = (uint32_t)known;
+	else if (rc == 0)
+		rc = add_node(broker, request->body.ask.node_add.name, request,
+			      &id);
+	if (rc < 0)
+		return rc;
+	if (!reef_state_node(broker->state, id))
+		return -ENOENT;
+	rc = reef_key_derive_node(&broker->key, id, &key);
+	if (rc)
+		return rc;
+	answer->reply.node_add.node = id;
+	memcpy(answer->reply.node_add.secret, key.bytes, sizeof(key.bytes));
+	reef_key_wipe(&key);
+	return 0;
+}
+
+int reef_broker_node_key(struct reef_broker *broker, const char *name,
+			 struct reef_node_key *out)
+{
+	struct reef_text text = reef_text_of(name);
+	uint32_t id = reef_state_find_node(broker->state, text);
+	int rc = id ? 0 : add_node(broker, text, NULL, &id);
+
+	if (rc == 0)
+		rc = broker_wait_journal(broker, broker->applied);
+	if (rc == 0)
+		rc = reef_key_derive_node(&broker->key, id, &out->key);
+	if (rc)
+		return rc;
+	out->node = id;
+	return 0;
+}
+
+/* --- REGISTER --- */
+
+static int note_life(struct reef_broker *broker, uint32_t id,
+		     const struct reef_ask_node_register *ask)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_RETURN,
@@ -77,10 +128,11 @@ static int admit_one_step(struct reef_broker *broker,
 {
 	const struct reef_ask_node_register *ask =
 		&request->body.ask.node_register;
-	uint32_t found = reef_state_find_node(broker->state, ask->name);
+	const struct broker_member *member = broker_member_of(request->peer);
+	uint32_t number = member ? member->number : 0;
 	const struct reef_state_node *node =
-		reef_state_node(broker->state, found);
-	struct broker_node *live = broker_node_find(broker, found);
+		reef_state_node(broker->state, number);
+	struct broker_node *live = broker_node_find(broker, number);
 	int rc;
 
 	if (node_is_there(broker, live) &&
@@ -88,15 +140,15 @@ static int admit_one_step(struct reef_broker *broker,
 	    live->peer != request->peer)
 		return -EEXIST; /* nodes.c (3) */
 	if (!node) {
-		rc = add_node(broker, ask);
+		return member ? -REEF_EAUTH : -REEF_ENOLINK;
 	} else if (node->state == REEF_NODE_DEAD) {
 		if (node->incarnation == ask->incarnation)
 			return broker->chosen ? -ESTALE : -REEF_EINDOUBT;
-		rc = readd_node(broker, found, ask);
+		rc = note_life(broker, number, ask);
 	} else if (node->incarnation != ask->incarnation) {
-		rc = broker_node_bury(broker, found, "it began a new life");
+		rc = broker_node_bury(broker, number, "it began a new life");
 	} else {
-		*id = found;
+		*id = number;
 		return is_same_text(ask->addresses, node->addresses) ? 0
 								     : -EINVAL;
 	}
@@ -114,6 +166,8 @@ static int bind_link(struct reef_broker *broker,
 	/* Journaling took time, and the link may be gone. */
 	if (!broker_member_of(request->peer))
 		return -REEF_ENOLINK;
+	if (!reef_state_node(broker->state, id)) /* it was removed */
+		return -REEF_EAUTH;
 	if (!node)
 		node = broker_node_add(broker,
 				       reef_state_node(broker->state, id));
@@ -172,10 +226,11 @@ static void encode_fences(struct reef_broker *broker,
 
 BROKER_REQUEST(broker_node_register)
 {
-	struct reef_text name = request->body.ask.node_register.name;
+	const struct reef_state_node *node;
 	uint32_t id;
-	int rc = broker_confirm_register(broker,
-					 &request->body.ask.node_register);
+	int rc = broker_confirm_register(
+		broker, broker_member_of(request->peer)->number,
+		&request->body.ask.node_register);
 
 	if (rc == 0 && !broker_council_has_room(broker))
 		rc = -EBUSY;
@@ -195,10 +250,11 @@ BROKER_REQUEST(broker_node_register)
 	answer->reply.node_register.node = id;
 	answer->reply.node_register.ttl_ns = broker_node_ttl(broker);
 	answer->reply.node_register.broker_epoch = broker->epoch;
+	node = reef_state_node(broker->state, id);
+	broker_node_row(broker, NULL, node, room);
 	encode_fences(broker, request, broker_node_find(broker, id), room);
 	broker_rows_finish(answer, room);
-	broker_event(broker, "node %u (%.*s) registered", id, (int)name.size,
-		     name.bytes);
+	broker_event(broker, "node %u (%s) registered", id, node->name);
 	return 0;
 }
 
@@ -446,7 +502,7 @@ BROKER_REQUEST(broker_node_remove)
 					  &result);
 	if (rc)
 		return rc < 0 ? rc : 0;
-	/* A node with a link would register again at once, as a new one. */
+	/* What it lends is in use, or its memory is. */
 	node = broker_node_find(broker, record.id);
 	if (node_is_there(broker, node) || !broker_council_has_room(broker))
 		return -EBUSY;

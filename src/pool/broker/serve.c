@@ -11,19 +11,47 @@
 
 /* --- who is there --- */
 
+/* "node:<number>", in the one way to write it. */
+static bool parse_node(const char *identity, uint32_t *number)
+{
+	char again[REEF_IDENTITY_MAX + 1];
+
+	if (sscanf(identity, "node:%u", number) != 1)
+		return false;
+	snprintf(again, sizeof(again), "node:%u", *number);
+	return strcmp(identity, again) == 0;
+}
+
+/* Derive what a node that was added proves; one that was removed, nothing. */
+static int derive_nodes_proof(const struct reef_broker *broker, uint32_t number,
+			      struct reef_key *out)
+{
+	struct reef_key node;
+	int rc;
+
+	if (!reef_state_node(broker->state, number))
+		return -REEF_EAUTH;
+	rc = reef_key_derive_node(&broker->key, number, &node);
+	if (rc)
+		return rc;
+	rc = reef_key_derive_broker(&node, out);
+	reef_key_wipe(&node);
+	return rc;
+}
+
 static int broker_credential(void *context, const char *identity,
 			     uint32_t session, uint8_t bytes[REEF_KEY_SIZE])
 {
 	struct reef_broker *broker = context;
 	struct reef_key key;
-	uint32_t user, era;
+	uint32_t user, era, number;
 	int rc;
 
 	/* Links to a broker are provisional ones: nobody comes as a session. */
 	if (session >> 16 < 0x8000)
 		return -REEF_EAUTH;
-	if (strcmp(identity, "node") == 0)
-		rc = reef_key_derive_node(&broker->key, &key);
+	if (parse_node(identity, &number))
+		rc = derive_nodes_proof(broker, number, &key);
 	else if (broker_parse_user(identity, &user, &era) &&
 		 broker_is_current_era(broker, user, era))
 		rc = reef_key_derive_user(&broker->key, user, era, &key);
@@ -56,17 +84,19 @@ static void broker_opened(void *context, struct reef_peer *peer)
 {
 	struct reef_broker *broker = context;
 	struct broker_member *member = calloc(1, sizeof(*member));
+	const char *identity = reef_link_identity(peer->link);
 
 	peer->user = member;
 	if (!member)
 		return;
 	member->peer = peer;
 	member->fabric = fabric_index(broker, peer->link);
-	if (broker_parse_user(reef_link_identity(peer->link), &member->user,
-			      &member->era))
+	if (broker_parse_user(identity, &member->user, &member->era))
 		member->kind = BROKER_CLIENT;
 	else
 		member->kind = BROKER_NODE;
+	if (member->kind == BROKER_NODE)
+		parse_node(identity, &member->number);
 	broker_user_link_opened(broker, member->user);
 }
 
@@ -123,6 +153,7 @@ static const struct service {
 	[REEF_POOL_USER_REMOVE] = {OWNER, broker_user_remove},
 	[REEF_POOL_USER_ROTATE] = {OWNER, broker_user_rotate},
 	[REEF_POOL_USER_LIMIT] = {OWNER, broker_user_limit},
+	[REEF_POOL_NODE_ADD] = {OWNER, broker_node_add_request},
 	[REEF_POOL_NODE_DRAIN] = {OWNER, broker_node_drain},
 	[REEF_POOL_NODE_RECLAIM] = {OWNER, broker_node_reclaim},
 	[REEF_POOL_NODE_REMOVE] = {OWNER, broker_node_remove},

@@ -124,7 +124,7 @@ static void encode_extent(struct rows *rows,
 
 	/* A node that is told twice does no harm. */
 	if (extent->node && rows->seen[at] != extent->node)
-		broker_node_row(broker,
+		broker_node_row(broker, rows->session,
 				reef_state_node(broker->state, extent->node),
 				rows->room);
 	rows->seen[at] = extent->node;

@@ -104,7 +104,24 @@ void broker_extent_row(struct reef_broker *broker,
 	reef_row_encode(&row, room);
 }
 
+/* Without memory for it nothing is told, and the session cannot connect. */
+static void fill_secret(const struct reef_broker *broker,
+			const struct broker_session *session,
+			struct reef_row_node *row)
+{
+	struct reef_key node, link;
+
+	if (reef_key_derive_node(&broker->key, row->number, &node))
+		return;
+	if (!reef_key_derive_link(&node, session->id, &link)) {
+		memcpy(row->secret, link.bytes, sizeof(row->secret));
+		reef_key_wipe(&link);
+	}
+	reef_key_wipe(&node);
+}
+
 void broker_node_row(struct reef_broker *broker,
+		     const struct broker_session *session,
 		     const struct reef_state_node *node,
 		     struct reef_cursor_out *room)
 {
@@ -132,6 +149,8 @@ void broker_node_row(struct reef_broker *broker,
 		row.node.silent_ns = reef_now_ns() - live->heard_ns;
 		row.node.machine_free = live->machine_free;
 	}
+	if (session)
+		fill_secret(broker, session, &row.node);
 	reef_row_encode(&row, room);
 }
 
@@ -323,7 +342,7 @@ static bool list_nodes(const struct list *list)
 			continue;
 		if (is_full(list))
 			return true;
-		broker_node_row(list->broker, &nodes[i], list->room);
+		broker_node_row(list->broker, NULL, &nodes[i], list->room);
 	}
 	return false;
 }

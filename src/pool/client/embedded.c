@@ -58,7 +58,8 @@ static int server_main(void *arg)
 		.with_node = true,
 		.mesh = {.kinds = "shm"},
 		.broker = {.extent_size = extent_size(embedded->size)},
-		.node = {.name = "embedded", .capacity = embedded->size},
+		.node_name = "embedded",
+		.node = {.capacity = embedded->size},
 	};
 	struct reef_host *host;
 	int rc;

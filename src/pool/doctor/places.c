@@ -214,6 +214,15 @@ static int load_key(const char *path)
 	return rc;
 }
 
+static int load_node_key(const char *path)
+{
+	struct reef_node_key key;
+	int rc = reef_node_key_load(path, &key);
+
+	reef_key_wipe(&key.key);
+	return rc;
+}
+
 static int load_credential(const char *path)
 {
 	struct reef_credential credential;
@@ -237,8 +246,9 @@ static void examine_key(struct doctor *doctor, const char *name,
 	if (lstat(path, &status)) {
 		rc = -errno;
 		doctor_found(finding, "%s: %s", path, reef_error_text(rc));
-		/* The broker makes the pool's key; a user's comes from it. */
-		if (load != load_key || rc != -ENOENT)
+		/* The broker makes the pool's key, and a node beside it needs
+		 * no file; a user's key comes from the pool's owner. */
+		if (load == load_credential || rc != -ENOENT)
 			doctor_judge(finding, REEF_VERDICT_PROBLEM,
 				     "the owner of the pool makes them, with "
 				     "`reef user add`");
@@ -272,6 +282,7 @@ void doctor_places(struct doctor *doctor)
 	examine_directory(doctor, "data", settings->data);
 	examine_directory(doctor, "runtime", settings->run);
 	examine_key(doctor, "key file", settings->key_file, load_key);
+	examine_key(doctor, "node key", settings->node_key, load_node_key);
 	examine_key(doctor, "credential", settings->credential,
 		    load_credential);
 }

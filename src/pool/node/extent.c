@@ -247,6 +247,13 @@ static int run_job(struct job *job)
 	return -EINVAL;
 }
 
+static void free_source(struct node_source *source)
+{
+	if (source)
+		reef_key_wipe(&source->proof);
+	free(source);
+}
+
 static int job_main(void *arg)
 {
 	struct job *job = arg;
@@ -258,7 +265,7 @@ static int job_main(void *arg)
 	extent->job = NODE_IDLE;
 	extent->jobs++;
 	unref_extent(extent);
-	free(job->source);
+	free_source(job->source);
 	free(job);
 	node->jobs--;
 	node_gate_open(&node->gate);
@@ -276,7 +283,7 @@ static int start_job(struct reef_node *node, struct node_extent *extent,
 
 	reef_assert(extent->job == NODE_IDLE);
 	if (!job) {
-		free(source);
+		free_source(source);
 		return -ENOMEM;
 	}
 	*job = what;
@@ -284,7 +291,7 @@ static int start_job(struct reef_node *node, struct node_extent *extent,
 	job->extent = extent;
 	rc = reef_fiber_spawn(node->sched, job_main, job, NULL);
 	if (rc) {
-		free(source);
+		free_source(source);
 		free(job);
 		return rc;
 	}
@@ -303,7 +310,7 @@ static int start_making(struct reef_node *node,
 	int rc = add_extent(node, ask, &extent);
 
 	if (rc) {
-		free(source);
+		free_source(source);
 		return rc;
 	}
 	rc = start_job(node, extent, source ? NODE_PULL : NODE_CREATE,
@@ -375,6 +382,7 @@ static int copy_source(const struct reef_ask_extent_pull *pull,
 		return -ENOMEM;
 	source->domain = pull->domain;
 	memcpy(source->keys, pull->keys, sizeof(source->keys));
+	memcpy(source->proof.bytes, pull->secret, sizeof(pull->secret));
 	if (size)
 		memcpy(source->addresses, pull->addresses.bytes, size);
 	*out = source;

@@ -36,6 +36,7 @@
 /* A fiber that withdraws looks this often whether its life has ended. */
 #define NODE_SLICE_NS UINT64_C(50000000)
 #define NODE_ADDRESSES_MAX 800
+#define NODE_NAME_MAX 255
 
 /* --- waiting for something another fiber does --- */
 
@@ -87,10 +88,11 @@ struct node_extent {
 
 struct reef_node {
 	struct reef_node_options options;
-	struct reef_key key;
+	struct reef_node_key key;
 	struct reef_sched *sched;
 	struct reef_random random;
-	char *broker, *name;
+	char *broker;
+	char name[NODE_NAME_MAX + 1];	    /* "": not told yet */
 	char addresses[NODE_ADDRESSES_MAX]; /* real ones */
 	/* Doors: addresses, in their order. */
 	uint32_t doors;
@@ -146,10 +148,12 @@ int node_serve(struct reef_node *node);
 void node_serve_end(struct reef_node *node);
 /* Fence a session on every fabric; as reef_fence. */
 int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns);
-/* A key that HMAC(K, "node") proves, for connecting as a node. */
-int node_connect_options(struct reef_node *node,
-			 struct reef_connect_options *out);
+/* A session id for a link that is no session's. */
 uint32_t node_provisional(struct reef_node *node);
+/* The identity under which a node comes that copies an extent; epoch: what it
+ * will have it under. */
+void node_pull_identity(uint32_t extent, uint32_t epoch,
+			char out[REEF_IDENTITY_MAX + 1]);
 
 /* --- registration.c --- */
 
@@ -203,7 +207,8 @@ int node_withdraw(struct reef_node *node, struct node_extent *extent,
 struct node_source {
 	uint64_t domain;
 	uint64_t keys[REEF_DOORS_MAX];
-	char addresses[]; /* terminated */
+	struct reef_key proof; /* for that node */
+	char addresses[];      /* terminated */
 };
 
 /* Fill the extent's memory from the source. */

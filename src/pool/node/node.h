@@ -17,6 +17,8 @@
  *     has the same outcome.
  * (9) All its addresses are of one atomic domain (F6), which is its memory's:
  *     shm and tcp, or verbs.
+ * (10) It holds its own key and nothing else (keys.h, 6): its number and name
+ *     are what the broker added it as.
  *
  *   extent   (none) --CREATE, PULL--> OPEN --CLOSE--> CLOSED --REOPEN--> OPEN
  *                                      OPEN, CLOSED --DROP--> (none)
@@ -31,27 +33,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct reef_key;
 struct reef_mesh;
 struct reef_node;
+struct reef_node_key;
 struct reef_sched;
 
 /* Zero means the default. */
 struct reef_node_options {
-	struct reef_mesh *mesh;	    /* the caller's; outlives the node. Nobody
-				     * else listens on it: whoever is let in
-				     * there reaches what a key opens */
-	struct reef_sched *sched;   /* NULL: the calling fiber's */
-	const struct reef_key *key; /* the pool's; copied */
-	const char *broker;	    /* its addresses; several brokers: the list
-				     * of all, tried in turn. Between them
-				     * blanks or commas. */
-	uint64_t broker_domain;	    /* 0: unknown */
-	const char *listen;	    /* addresses, blank-separated */
-	const char *name;	    /* unique in the pool; kept over restarts */
-	uint64_t capacity;	    /* bytes; required */
-	bool huge_pages;	    /* where there are any */
-	bool simulated;		    /* memory for sim */
+	struct reef_mesh *mesh;	  /* the caller's; outlives the node. Nobody
+				   * else listens on it: whoever is let in
+				   * there reaches what a key opens */
+	struct reef_sched *sched; /* NULL: the calling fiber's */
+	const struct reef_node_key *key; /* its own; copied */
+	const char *broker;	/* its addresses; several brokers: the list
+				 * of all, tried in turn. Between them
+				 * blanks or commas. */
+	uint64_t broker_domain; /* 0: unknown */
+	const char *listen;	/* addresses, blank-separated */
+	uint64_t capacity;	/* bytes; required */
+	bool huge_pages;	/* where there are any */
+	bool simulated;		/* memory for sim */
 	/* Pressure: when `available` says less than pressure_low, the node asks
 	 * the broker to take revocable extents back until it would be
 	 * pressure_high. 0: never. available NULL: the machine's own word
@@ -64,7 +65,7 @@ struct reef_node_options {
 
 /* Listen, then register with the broker, and again whenever the link is lost:
  * in the background, so it starts while the broker is away. In a fiber. Caller
- * owns *out.  -EINVAL: a capacity under one page, no name.  -REEF_EDOMAIN: (9).
+ * owns *out.  -EINVAL: a capacity under one page.  -REEF_EDOMAIN: (9).
  * Else: listen's. */
 int reef_node_start(const struct reef_node_options *options,
 		    struct reef_node **out);
@@ -73,6 +74,8 @@ int reef_node_start(const struct reef_node_options *options,
 void reef_node_stop(struct reef_node *node);
 
 const char *reef_node_addresses(const struct reef_node *node);
+/* Its name, as the broker told it; "": it did not yet. */
+const char *reef_node_name(const struct reef_node *node);
 
 struct reef_node_status {
 	uint32_t id; /* 0: not registered yet */

@@ -125,15 +125,17 @@ out_detach:
 int node_pull(struct reef_node *node, struct node_extent *extent,
 	      const struct node_source *source)
 {
-	struct reef_connect_options options;
+	char identity[REEF_IDENTITY_MAX + 1];
+	struct reef_connect_options options = {
+		.session = node_provisional(node),
+		.identity = identity,
+	};
 	struct reef_link *link;
 	uint32_t door;
 	int rc;
 
-	rc = node_connect_options(node, &options);
-	if (rc)
-		return rc;
-	options.session = node_provisional(node);
+	node_pull_identity(extent->number, extent->epoch, identity);
+	memcpy(options.key, source->proof.bytes, sizeof(options.key));
 	rc = reef_port_connect(node->port, source->addresses, source->domain,
 			       &options, &link, &door);
 	explicit_bzero(options.key, sizeof(options.key));

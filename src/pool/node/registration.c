@@ -27,6 +27,7 @@
 
 #include "base/mutant.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,16 +96,21 @@ static bool has_other_brokers(const struct reef_node *node)
 
 static int connect_broker(struct reef_node *node)
 {
-	struct reef_connect_options options;
+	char identity[REEF_IDENTITY_MAX + 1];
+	struct reef_connect_options options = {.identity = identity};
+	struct reef_key proof;
 	struct reef_peer *peer;
 	const char *text;
 	char *addresses;
 	size_t size;
 	int rc;
 
-	rc = node_connect_options(node, &options);
+	rc = reef_key_derive_broker(&node->key.key, &proof);
 	if (rc)
 		return rc;
+	memcpy(options.key, proof.bytes, sizeof(options.key));
+	reef_key_wipe(&proof);
+	snprintf(identity, sizeof(identity), "node:%u", node->key.node);
 	/* The same provisional id again, so that the broker ends the older link
 	 * first. Every fourth attempt takes another, in case somebody else has
 	 * hit upon the same. */
@@ -140,14 +146,25 @@ void node_peer_close(struct reef_node *node)
 
 /* --- registration --- */
 
-static int fence_told_sessions(struct reef_node *node,
-			       const struct reef_body *body)
+static void note_name(struct reef_node *node, struct reef_text name)
+{
+	size_t size = name.size < NODE_NAME_MAX ? name.size : NODE_NAME_MAX;
+
+	if (size)
+		memcpy(node->name, name.bytes, size);
+	node->name[size] = 0;
+}
+
+/* Take in what REGISTER's answer tells: its name, and the fences (3). */
+static int apply_told_rows(struct reef_node *node, const struct reef_body *body)
 {
 	struct reef_cursor_in in = {body->rows, body->rows_size, false};
 	struct reef_row row;
 	int rc;
 
 	while ((rc = reef_row_decode(&in, &row)) > 0) {
+		if (row.row == REEF_ROW_NODE)
+			note_name(node, row.node.name);
 		if (row.row != REEF_ROW_SESSION)
 			continue;
 		do {
@@ -170,7 +187,6 @@ static int send_register(struct reef_node *node, bool *dead)
 	struct reef_body body = {
 		.ask.node_register =
 			{
-				.name = reef_text_of(node->name),
 				.incarnation = node->incarnation,
 				.domain = machine_domain(node),
 				.capacity = node->options.capacity,
@@ -194,7 +210,7 @@ static int send_register(struct reef_node *node, bool *dead)
 		return rc;
 	rc = node_accept_epoch(node, answer.epoch);
 	if (!rc)
-		rc = fence_told_sessions(node, &answer.body);
+		rc = apply_told_rows(node, &answer.body);
 	if (!rc) {
 		node->ttl_ns = answer.body.reply.node_register.ttl_ns;
 		node->registered = answer.body.reply.node_register.node;

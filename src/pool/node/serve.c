@@ -1,8 +1,10 @@
 /* serve.c - start and stop; who may come in; requests to their functions.
  *
- * (1) Two kinds of peers may connect: identity "session" with the key of that
- *     very session, and "node" with the nodes' key and a provisional id. Their
- *     links are for memory: requests that come through them are refused.
+ * (1) Two kinds of peers may connect: identity "session" with the key that this
+ *     very session has for this node, and "pull:<extent>:<epoch>" with the key
+ *     of that copy and a provisional id, while the extent is here under the
+ *     epoch before. Their links are for memory: requests that come through them
+ *     are refused.
  * (2) Requests are obeyed only from links that the node itself opened to a
  *     broker, and only with the highest broker epoch seen so far. A lower one
  *     is answered with -ESTALE, which this node says of nothing else, and the
@@ -17,6 +19,7 @@
 
 #include "base/mutant.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,18 +61,28 @@ uint32_t node_provisional(struct reef_node *node)
 	       (uint32_t)reef_random_between(&node->random, 1, 0xffff);
 }
 
-int node_connect_options(struct reef_node *node,
-			 struct reef_connect_options *out)
+void node_pull_identity(uint32_t extent, uint32_t epoch,
+			char out[REEF_IDENTITY_MAX + 1])
 {
-	struct reef_key key;
-	int rc = reef_key_derive_node(&node->key, &key);
+	snprintf(out, REEF_IDENTITY_MAX + 1, "pull:%u:%u", extent, epoch);
+}
 
-	if (rc)
-		return rc;
-	*out = (struct reef_connect_options){.identity = "node"};
-	memcpy(out->key, key.bytes, sizeof(out->key));
-	reef_key_wipe(&key);
-	return 0;
+/* Derive what proves such a copy, if there is that to be copied. */
+static int derive_pull(const struct reef_node *node, const char *identity,
+		       struct reef_key *out)
+{
+	char again[REEF_IDENTITY_MAX + 1];
+	const struct node_extent *extent;
+	uint32_t number, epoch;
+
+	if (sscanf(identity, "pull:%u:%u", &number, &epoch) != 2 || !number)
+		return -REEF_EAUTH;
+	node_pull_identity(number, epoch, again);
+	extent = node_extent_after(node, number - 1);
+	if (strcmp(identity, again) != 0 || !extent ||
+	    extent->number != number || extent->epoch + 1 != epoch)
+		return -REEF_EAUTH;
+	return reef_key_derive_pull(&node->key.key, number, epoch, out);
 }
 
 static int find_credential(void *context, const char *identity,
@@ -82,9 +95,9 @@ static int find_credential(void *context, const char *identity,
 	if ((session & 0xffff) == 0)
 		return rc;
 	if (!strcmp(identity, "session"))
-		rc = reef_key_derive_session(&node->key, session, &derived);
-	else if (!strcmp(identity, "node") && session >> 16 >= PROVISIONAL_SLOT)
-		rc = reef_key_derive_node(&node->key, &derived);
+		rc = reef_key_derive_link(&node->key.key, session, &derived);
+	else if (session >> 16 >= PROVISIONAL_SLOT)
+		rc = derive_pull(node, identity, &derived);
 	if (rc)
 		return rc;
 	memcpy(key, derived.bytes, REEF_KEY_SIZE);
@@ -334,7 +347,7 @@ void node_serve_end(struct reef_node *node)
 static int check_options(const struct reef_node_options *options)
 {
 	if (!options->mesh || !options->key || !options->listen ||
-	    !options->broker || !options->name || !options->name[0])
+	    !options->broker)
 		return -EINVAL;
 	if (options->capacity < (uint64_t)sysconf(_SC_PAGESIZE))
 		return -EINVAL;
@@ -348,9 +361,8 @@ static void destroy_node(struct reef_node *node)
 	reef_port_close(node->port);
 	node->port = NULL;
 	node_extents_free(node);
-	reef_key_wipe(&node->key);
+	reef_key_wipe(&node->key.key);
 	free(node->broker);
-	free(node->name);
 	free(node);
 }
 
@@ -365,12 +377,10 @@ static int init_node(struct reef_node *node,
 	node->sched = options->sched ? options->sched : reef_fiber_sched();
 	node->link = -REEF_ENOLINK;
 	node->broker = strdup(options->broker);
-	node->name = strdup(options->name);
-	if (!node->broker || !node->name)
+	if (!node->broker)
 		return -ENOMEM;
 	node->options.key = &node->key;
 	node->options.broker = node->broker;
-	node->options.name = node->name;
 	if (!seed)
 		rc = reef_random_secret(&seed, sizeof(seed));
 	reef_random_init(&node->random, seed);
@@ -439,6 +449,11 @@ void reef_node_stop(struct reef_node *node)
 const char *reef_node_addresses(const struct reef_node *node)
 {
 	return node->addresses;
+}
+
+const char *reef_node_name(const struct reef_node *node)
+{
+	return node->name;
 }
 
 void reef_node_status(const struct reef_node *node,

@@ -125,7 +125,7 @@ static int visit(void *arg)
 		.broker.listen = "tcp:127.0.0.1:0",
 		.broker.extent_size = MIB,
 		.node.listen = "tcp:127.0.0.1:0",
-		.node.name = "node",
+		.node_name = "node",
 		.node.capacity = 8 * MIB,
 	};
 	struct reef_host *host;

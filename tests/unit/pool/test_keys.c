@@ -17,6 +17,7 @@ static const struct reef_key pool = {
 	 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}};
 
 static const struct reef_credential ada = {7, 1, {{'a', 'd', 'a'}}};
+static const struct reef_node_key lender = {5, {{'l', 'e', 'n', 'd'}}};
 static const struct reef_token cache = {9, 2, 3, {{'c', 'a', 'c', 'h', 'e'}}};
 
 /* --- derivations --- */
@@ -31,17 +32,29 @@ static void to_hex(const struct reef_key *key, char text[65])
  * every credential that was handed out is void. */
 static void keys_derivations_are_as_documented(void **state)
 {
-	struct reef_key key;
+	struct reef_key key, node;
 	char text[65];
 
 	assert_int_equal(reef_key_derive_user(&pool, 7, 1, &key), 0);
 	to_hex(&key, text);
 	assert_string_equal(text, "adde72566501773b0ad63c73392e3ff2"
 				  "2d6a3d22e1f5f418b19d82e8ab2f7f3b");
-	assert_int_equal(reef_key_derive_node(&pool, &key), 0);
+	assert_int_equal(reef_key_derive_node(&pool, 5, &node), 0);
+	to_hex(&node, text);
+	assert_string_equal(text, "1f9371d8805bc0c3a8565cebb370862e"
+				  "bdfc63ad719e40de3d803d453634bb9a");
+	assert_int_equal(reef_key_derive_broker(&node, &key), 0);
 	to_hex(&key, text);
-	assert_string_equal(text, "0c1afd50cd676c4d7ba5696f17c31d60"
-				  "6025caaabbc55ec9e588c4a33955d62a");
+	assert_string_equal(text, "112b0974eb874cc0f63d3700a9771726"
+				  "6c611f467c4ddd16ea06fa40f788ed12");
+	assert_int_equal(reef_key_derive_link(&node, 0x20003, &key), 0);
+	to_hex(&key, text);
+	assert_string_equal(text, "10621191d394c001bd00a20d9ea62351"
+				  "d447a0390845524b3b321753b067be52");
+	assert_int_equal(reef_key_derive_pull(&node, 9, 2, &key), 0);
+	to_hex(&key, text);
+	assert_string_equal(text, "f6608265e536f19b4f3c7523a01522df"
+				  "6169965df2c58912d8ae67434669a764");
 	assert_int_equal(reef_key_derive_session(&pool, 0x20003, &key), 0);
 	to_hex(&key, text);
 	assert_string_equal(text, "cdde94ca590353893e46ec0bf6831f0b"
@@ -54,7 +67,7 @@ static void keys_derivations_are_as_documented(void **state)
 
 static void keys_every_input_counts(void **state)
 {
-	struct reef_key keys[16], other = pool;
+	struct reef_key keys[32], other = pool;
 	int count = 0;
 
 	other.bytes[31] ^= 1;
@@ -64,8 +77,18 @@ static void keys_every_input_counts(void **state)
 	reef_key_derive_user(&pool, 8, 1, &keys[count++]);
 	reef_key_derive_user(&pool, 0, 0, &keys[count++]);
 	reef_key_derive_user(&other, 7, 1, &keys[count++]);
-	reef_key_derive_node(&pool, &keys[count++]);
-	reef_key_derive_node(&other, &keys[count++]);
+	reef_key_derive_node(&pool, 7, &keys[count++]);
+	reef_key_derive_node(&pool, 8, &keys[count++]);
+	reef_key_derive_node(&other, 7, &keys[count++]);
+	reef_key_derive_broker(&pool, &keys[count++]);
+	reef_key_derive_broker(&other, &keys[count++]);
+	reef_key_derive_link(&pool, 7, &keys[count++]);
+	reef_key_derive_link(&pool, 8, &keys[count++]);
+	reef_key_derive_link(&other, 7, &keys[count++]);
+	reef_key_derive_pull(&pool, 7, 1, &keys[count++]);
+	reef_key_derive_pull(&pool, 1, 7, &keys[count++]);
+	reef_key_derive_pull(&pool, 7, 2, &keys[count++]);
+	reef_key_derive_pull(&other, 7, 1, &keys[count++]);
 	reef_key_derive_session(&pool, 7, &keys[count++]);
 	reef_key_derive_session(&pool, 8, &keys[count++]);
 	reef_key_derive_space(&pool, 7, 1, 1, &keys[count++]);
@@ -114,6 +137,19 @@ static void keys_forged_ones_do_not_verify(void **state)
 	assert_int_equal(reef_token_verify(&token, &pool), -REEF_EAUTH);
 }
 
+/* A node that makes tokens of what it holds opens nothing. */
+static void keys_token_of_a_nodes_key_does_not_verify(void **state)
+{
+	struct reef_token token = {.space = 9, .era = 2, .rights = 1};
+	struct reef_key node;
+
+	assert_int_equal(reef_key_derive_node(&pool, 9, &node), 0);
+	assert_int_equal(reef_key_derive_space(&node, 9, 1, 2, &token.key), 0);
+	assert_int_equal(reef_token_verify(&token, &pool), -REEF_EAUTH);
+	token.key = node;
+	assert_int_equal(reef_token_verify(&token, &pool), -REEF_EAUTH);
+}
+
 /* --- text --- */
 
 static void keys_texts_are_as_documented(void **state)
@@ -130,6 +166,7 @@ static void keys_texts_are_as_documented(void **state)
 static void keys_texts_come_back(void **state)
 {
 	struct reef_credential credential = {0};
+	struct reef_node_key node = {0};
 	struct reef_token token = {0};
 	struct reef_key key = {{0}};
 	char text[REEF_KEY_TEXT_SIZE];
@@ -137,6 +174,11 @@ static void keys_texts_come_back(void **state)
 	reef_key_format(&pool, text);
 	assert_int_equal(reef_key_parse(text, &key), 0);
 	assert_true(reef_key_equal(&key, &pool));
+	reef_node_key_format(&lender, text);
+	assert_memory_equal(text, "reef-node-", 10);
+	assert_int_equal(reef_node_key_parse(text, &node), 0);
+	assert_int_equal(node.node, 5);
+	assert_true(reef_key_equal(&node.key, &lender.key));
 	reef_credential_format(&ada, text);
 	assert_int_equal(reef_credential_parse(text, &credential), 0);
 	assert_int_equal(credential.user, 7);
@@ -214,13 +256,19 @@ static void keys_another_kind_is_refused(void **state)
 {
 	struct reef_credential credential;
 	char text[REEF_KEY_TEXT_SIZE];
+	struct reef_node_key node;
 	struct reef_key key;
 
 	reef_token_format(&cache, text);
 	assert_int_equal(reef_key_parse(text, &key), -REEF_ECORRUPT);
+	assert_int_equal(reef_node_key_parse(text, &node), -REEF_ECORRUPT);
 	assert_int_equal(reef_credential_parse(text, &credential),
 			 -REEF_ECORRUPT);
 	reef_key_format(&pool, text);
+	refuse_token(text);
+	assert_int_equal(reef_node_key_parse(text, &node), -REEF_ECORRUPT);
+	reef_node_key_format(&lender, text);
+	assert_int_equal(reef_key_parse(text, &key), -REEF_ECORRUPT);
 	refuse_token(text);
 }
 
@@ -240,8 +288,9 @@ static void keys_newer_version_is_told(void **state)
 static void keys_files_come_back(void **state)
 {
 	const char *path = scratch_path("pool"), *user = scratch_path("user"),
-		   *space = scratch_path("space");
+		   *space = scratch_path("space"), *own = scratch_path("own");
 	struct reef_credential credential;
+	struct reef_node_key node;
 	struct reef_token token;
 	struct reef_key key;
 	char text[REEF_KEY_TEXT_SIZE];
@@ -250,6 +299,7 @@ static void keys_files_come_back(void **state)
 
 	assert_int_equal(reef_key_save(path, &pool), 0);
 	assert_int_equal(reef_credential_save(user, &ada), 0);
+	assert_int_equal(reef_node_key_save(own, &lender), 0);
 	assert_int_equal(reef_token_save(space, &cache), 0);
 	assert_int_equal(lstat(path, &status), 0);
 	assert_int_equal(status.st_mode, S_IFREG | 0600);
@@ -257,6 +307,9 @@ static void keys_files_come_back(void **state)
 	assert_true(reef_key_equal(&key, &pool));
 	assert_int_equal(reef_credential_load(user, &credential), 0);
 	assert_int_equal(credential.user, 7);
+	assert_int_equal(reef_node_key_load(own, &node), 0);
+	assert_int_equal(node.node, 5);
+	assert_true(reef_key_equal(&node.key, &lender.key));
 	size = reef_private_read(space, text, sizeof(text) - 1);
 	assert_true(size > 1 && text[size - 1] == '\n');
 	text[size - 1] = '\0';
@@ -264,6 +317,7 @@ static void keys_files_come_back(void **state)
 	assert_int_equal(token.space, 9);
 	/* One for another. */
 	assert_int_equal(reef_key_load(user, &key), -REEF_ECORRUPT);
+	assert_int_equal(reef_node_key_load(path, &node), -REEF_ECORRUPT);
 	assert_int_equal(reef_credential_load(path, &credential),
 			 -REEF_ECORRUPT);
 }
@@ -375,6 +429,7 @@ int main(void)
 		cmocka_unit_test(keys_rights_must_be_known),
 		cmocka_unit_test(keys_created_ones_differ),
 		cmocka_unit_test(keys_forged_ones_do_not_verify),
+		cmocka_unit_test(keys_token_of_a_nodes_key_does_not_verify),
 		cmocka_unit_test(keys_texts_are_as_documented),
 		cmocka_unit_test(keys_texts_come_back),
 		cmocka_unit_test(keys_each_mistyped_character_is_noticed),

@@ -31,14 +31,16 @@ static struct lender lenders[LENDERS];
 static int lender_main(struct reef_sim_host *host, void *arg)
 {
 	struct lender *lender = arg;
+	uint32_t number = (uint32_t)(lender - lenders) + 1;
+	struct reef_node_key key;
 	struct reef_node_options options = {
-		.key = &lender->world->key,
+		.key = &key,
 		.listen = lender->where,
-		.name = lender->name,
 		.capacity = CAPACITY,
 		.seed = 1 + reef_random_below(reef_sim_host_random(host), 9999),
 	};
 
+	TRY(sim_node_key(&lender->world->key, number, &key));
 	return sim_node_serve(&options, &lender->world->over, &lender->node);
 }
 
@@ -61,6 +63,7 @@ struct view {
 	struct at_node {
 		uint32_t id;
 		char address[64];
+		uint8_t secret[REEF_KEY_SIZE];
 		struct reef_link *link;
 	} nodes[LENDERS];
 	uint32_t nodes_count;
@@ -96,6 +99,7 @@ static void view_take(struct view *view, const struct reef_row *row)
 	if (row->row != REEF_ROW_NODE)
 		return;
 	node = node_of(view, row->node.number);
+	memcpy(node->secret, row->node.secret, sizeof(node->secret));
 	snprintf(node->address, sizeof(node->address), "%.*s",
 		 (int)row->node.addresses.size, row->node.addresses.bytes);
 }
@@ -145,7 +149,7 @@ static int link_to(struct view *view, struct at_node *node)
 		return 0;
 	reef_link_close(node->link);
 	node->link = NULL;
-	memcpy(options.key, actor->opened.secret, sizeof(options.key));
+	memcpy(options.key, node->secret, sizeof(options.key));
 	return reef_connect(actor_queue(actor), node->address, &options,
 			    &node->link);
 }
@@ -333,6 +337,7 @@ static int run_seed(int (*script)(struct actor *actor),
 	world.options.ttl_ns = 3600 * SECOND; /* nobody renews */
 	reef_mutate(mutant);
 	broker_world_start(&world, seed);
+	world.nodes = LENDERS;
 	for (uint32_t i = 0; i < LENDERS; i++) {
 		lenders[i] = (struct lender){.world = &world};
 		snprintf(lenders[i].name, 8, "node%u", i);

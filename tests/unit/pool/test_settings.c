@@ -34,13 +34,18 @@ static int load(uint32_t uses, char **argv, struct reef_settings *settings)
 #define ARGUMENTS(...) ((char *[]){"test", __VA_ARGS__, NULL})
 #define EVERYBODY (REEF_USE_BROKER | REEF_USE_NODE | REEF_USE_CLIENT)
 
-static void refused(char **argv, const char *error)
+static void refused_for(uint32_t uses, char **argv, const char *error)
 {
 	struct reef_settings settings;
 
-	assert_int_equal(load(EVERYBODY, argv, &settings), -EINVAL);
+	assert_int_equal(load(uses, argv, &settings), -EINVAL);
 	assert_string_equal(reef_config_error(settings.config), error);
 	reef_settings_fini(&settings);
+}
+
+static void refused(char **argv, const char *error)
+{
+	refused_for(EVERYBODY, argv, error);
 }
 
 static void settings_defaults_follow_from_the_machine(void **state)
@@ -51,6 +56,7 @@ static void settings_defaults_follow_from_the_machine(void **state)
 	assert_string_equal(s.data, "/state/reef");
 	assert_string_equal(s.run, "/run/user/1/reef");
 	assert_string_equal(s.key_file, "/state/reef/pool.key");
+	assert_string_equal(s.node_key, "/state/reef/node.key");
 	assert_string_equal(s.listen, "tcp:127.0.0.1:7337");
 	assert_string_equal(s.node_listen, "tcp:127.0.0.1:7338");
 	assert_null(s.broker);
@@ -122,6 +128,7 @@ static void settings_directories_move_what_is_in_them(void **state)
 			      &s),
 			 0);
 	assert_string_equal(s.key_file, "/h/d/pool.key");
+	assert_string_equal(s.node_key, "/h/d/node.key");
 	assert_string_equal(s.run, "/r");
 	assert_string_equal(s.broker, "tcp:far:1");
 	reef_settings_fini(&s);
@@ -234,10 +241,12 @@ static void settings_one_watermark_moves_the_other(void **state)
 
 static void settings_names_are_plain(void **state)
 {
-	refused(ARGUMENTS("--name=a b"),
-		"--name: name: \"a b\" has other characters than letters, "
-		"digits, . _ -");
-	refused(ARGUMENTS("--name="
+	refused_for(REEF_USE_UP, ARGUMENTS("--name=a b"),
+		    "--name: name: \"a b\" has other characters than letters, "
+		    "digits, . _ -");
+	refused_for(
+		REEF_USE_UP,
+		ARGUMENTS("--name="
 			  "1234567890123456789012345678901234567890123456789012"
 			  "345678901234"),
 		"--name: name: "

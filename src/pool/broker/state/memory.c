@@ -96,7 +96,8 @@ static int reserve_addresses(struct reef_state *state, struct reef_text text)
 
 	if (rc)
 		return rc;
-	memcpy(state->spare_addresses, text.bytes, text.size);
+	if (text.size)
+		memcpy(state->spare_addresses, text.bytes, text.size);
 	state->spare_addresses[text.size] = 0;
 	return 0;
 }
@@ -119,6 +120,15 @@ static int check_node_values(const struct reef_state *state,
 				     REEF_SETTING_ADDRESSES_SIZE_MAX);
 }
 
+/* A node that has not come yet has neither memory nor addresses. */
+static int check_first_values(const struct reef_state *state,
+			      const struct reef_record *record)
+{
+	if (record->incarnation)
+		return check_node_values(state, record);
+	return record->size == 0 && record->addresses.size == 0 ? 0 : -EINVAL;
+}
+
 static int check_node_add(struct reef_state *state,
 			  const struct reef_record *record)
 {
@@ -128,7 +138,7 @@ static int check_node_add(struct reef_state *state,
 		return -ESTALE;
 	if (record->id == UINT32_MAX)
 		return -ENOSPC;
-	rc = check_node_values(state, record);
+	rc = check_first_values(state, record);
 	if (rc == 0)
 		rc = reef_state_check_text(state, record->name,
 					   REEF_SETTING_NAME_SIZE_MAX);
@@ -156,7 +166,7 @@ static void apply_node_add(struct reef_state *state,
 
 	state->nodes[state->node_count++] = (struct reef_state_node){
 		.id = record->id,
-		.state = REEF_NODE_OK,
+		.state = record->incarnation ? REEF_NODE_OK : REEF_NODE_DEAD,
 		.incarnation = record->incarnation,
 		.capacity = record->size,
 		.name = name->text,

@@ -20,7 +20,9 @@ enum reef_record_type {
 	REEF_RECORD_USER_ADD,	 /* id, name */
 	REEF_RECORD_USER_ERA,	 /* id, 0: the owner; era: one more */
 	REEF_RECORD_USER_REMOVE, /* id */
-	REEF_RECORD_NODE_ADD,	 /* id, incarnation, size, name, addresses */
+	REEF_RECORD_NODE_ADD,	 /* id, incarnation, size, name, addresses;
+				  * incarnation, size and addresses 0: it has
+				  * not come yet */
 	REEF_RECORD_NODE_RETURN, /* id, incarnation, size, addresses */
 	REEF_RECORD_NODE_STATE,	 /* id, state; value: pool epoch after it */
 	REEF_RECORD_NODE_REMOVE, /* id */

@@ -300,7 +300,8 @@ static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
 		record.addresses = get_text(in);
 		rc = take_number(&state->next_node, record.id, end);
 		if (rc == 0 &&
-		    (node_state < REEF_NODE_OK || node_state > REEF_NODE_DEAD))
+		    (node_state < REEF_NODE_OK || node_state > REEF_NODE_DEAD ||
+		     (!record.incarnation && node_state != REEF_NODE_DEAD)))
 			rc = -REEF_ECORRUPT;
 		if (rc == 0)
 			rc = apply_decoded(state, in, &record);

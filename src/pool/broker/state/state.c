@@ -102,6 +102,7 @@ static uint64_t result_of(const struct reef_state *state,
 	case REEF_RECORD_SPACE_ADD:
 	case REEF_RECORD_EXTENT_ADD:
 	case REEF_RECORD_USER_ADD:
+	case REEF_RECORD_NODE_ADD:
 		return record->id;
 	case REEF_RECORD_NAME_BIND:
 	case REEF_RECORD_NAME_REPLACE:

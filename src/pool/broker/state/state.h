@@ -92,8 +92,9 @@ struct reef_state_user {
 struct reef_state_node {
 	uint32_t id;
 	uint8_t state;
-	uint32_t extents; /* on it or moving to it */
-	uint64_t incarnation, capacity;
+	uint32_t extents;     /* on it or moving to it */
+	uint64_t incarnation; /* 0: it has not come yet, and is DEAD */
+	uint64_t capacity;
 	uint64_t used; /* bytes of those extents */
 	const char *name;
 	char *addresses;
@@ -128,9 +129,9 @@ struct reef_state_session {
 	uint8_t state;
 	bool outdated; /* (10) */
 	/* The last request that made a record that names it, that record's
-	 * type, and what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD),
-	 * generation (NAME_BIND, NAME_REPLACE), era (SPACE_ERA, USER_ERA) or
-	 * value (SETTING), else 0. */
+	 * type, and what came of it: the id (SPACE_ADD, EXTENT_ADD, USER_ADD,
+	 * NODE_ADD), generation (NAME_BIND, NAME_REPLACE), era (SPACE_ERA,
+	 * USER_ERA) or value (SETTING), else 0. */
 	uint32_t request;
 	uint16_t request_type;
 	uint64_t result;

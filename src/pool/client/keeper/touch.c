@@ -105,7 +105,7 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 		return -ENOMEM;
 	is_same_door = node->number > node->settled;
 	node->hellos = options.number;
-	memcpy(options.key, client->session_key.bytes, sizeof(options.key));
+	memcpy(options.key, node->proof.bytes, sizeof(options.key));
 	node->connecting = true;
 	rc = reef_rpc_connect(client->rpc, addresses, node->domain, &options,
 			      &peer, &door);

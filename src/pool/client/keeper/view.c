@@ -240,6 +240,7 @@ static int apply_node(struct reef_client *client,
 	}
 	node->pool_epoch = row->pool_epoch;
 	node->domain = row->domain;
+	memcpy(node->proof.bytes, row->secret, sizeof(row->secret));
 	free(node->addresses);
 	node->addresses = addresses;
 	return 0;
@@ -592,6 +593,7 @@ void client_view_free(struct reef_client *client)
 	while ((node = client->nodes)) {
 		client->nodes = node->next;
 		free(node->addresses);
+		reef_key_wipe(&node->proof);
 		free(node);
 	}
 }

@@ -25,7 +25,8 @@
 struct client_node { /* [k] */
 	uint32_t id;
 	uint64_t incarnation, domain;
-	uint64_t pool_epoch; /* of the row that this is from */
+	uint64_t pool_epoch;   /* of the row that this is from */
+	struct reef_key proof; /* of this session, for it */
 	char *addresses;
 	struct reef_peer *peer; /* NULL: no link */
 	struct reef_link *link; /* of peer, also when it is down */

@@ -447,7 +447,7 @@ static int refuses_twin(struct stub_pool *pool)
 	struct reef_row row = {0};
 
 	TRY(stub_pool_ready(pool, 1));
-	twin = stub_pool_add_named(pool, 64 * MIB, pool->stubs[0].name);
+	twin = stub_pool_add_twin(pool, &pool->stubs[0]);
 	while (twin->refused != -EEXIST)
 		TRY(reef_sleep(MILLISECOND));
 	WANT(pool->stubs[0].life->ready);
@@ -462,7 +462,7 @@ static int refuses_twin(struct stub_pool *pool)
 	return 0;
 }
 
-static void broker_memory_two_nodes_of_one_name_are_refused(void **state)
+static void broker_memory_two_nodes_with_one_key_are_refused(void **state)
 {
 	struct stub_pool pool = {0};
 
@@ -627,7 +627,7 @@ int main(void)
 		cmocka_unit_test(broker_memory_fresh_node_is_not_stampeded),
 		cmocka_unit_test(broker_memory_node_that_returns_is_reconciled),
 		cmocka_unit_test(
-			broker_memory_two_nodes_of_one_name_are_refused),
+			broker_memory_two_nodes_with_one_key_are_refused),
 		cmocka_unit_test(broker_memory_dead_node_loses_its_extents),
 		cmocka_unit_test(broker_memory_silent_node_is_dead),
 		cmocka_unit_test(broker_memory_absence_below_ttl_is_forgiven),

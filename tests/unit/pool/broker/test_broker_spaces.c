@@ -655,7 +655,7 @@ static void fill_body(struct reef_random *random, uint16_t kind,
 		    some_text);
 }
 
-/* The same from one that holds the pool's key, and calls itself a node. */
+/* The same from one that holds the key of a node. */
 static int says_as_node(struct stub_pool *pool, struct reef_peer **peer)
 {
 	struct reef_random *random = reef_sim_random(pool->sim);
@@ -666,7 +666,7 @@ static int says_as_node(struct stub_pool *pool, struct reef_peer **peer)
 	int rc;
 
 	if (!*peer) {
-		rc = stub_connect(pool, 77, pool->rpc, peer);
+		rc = stub_connect(pool, 77, pool->nodes, pool->rpc, peer);
 		if (rc)
 			return rc == -REEF_EHOSTDEAD ? rc : 0;
 	}
@@ -706,6 +706,7 @@ static int says_anything(struct stub_pool *pool)
 
 	TRY(stub_pool_ready(pool, BROKER_WITNESSES_MAX));
 	TRY(add_guest(pool));
+	pool->nodes++;
 	for (uint32_t i = 0; i < 1500; i++) {
 		if (reef_random_chance(random, 1, 4))
 			TRY(says_as_node(pool, &node));

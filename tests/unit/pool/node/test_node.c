@@ -19,6 +19,7 @@
 static int script_credentials(struct node_world *world)
 {
 	uint64_t keys[REEF_DOORS_MAX], value = 1;
+	const struct reef_node_key *own = &world->machines[0].key;
 	struct borrower client;
 	struct reef_key key, other;
 
@@ -33,12 +34,22 @@ static int script_credentials(struct node_world *world)
 	borrower_close(&client);
 	AWAIT(machine_status(world, 0).links == 0);
 
-	/* Another session's key, the nodes', the pool's; other identities. */
-	WANT(!reef_key_derive_session(&world->key, SESSION(1), &key));
+	/* Another session's key, or the same session's for another node, or for
+	 * the broker; the pool's, the node's own; other identities. */
+	WANT(!reef_key_derive_link(&own->key, SESSION(1), &key));
 	WANT(borrower_prove(world, 0, "session", SESSION(2), &key, NULL,
 			    &client) == -REEF_EAUTH);
 	borrower_close(&client);
-	WANT(borrower_prove(world, 0, "node", 0x80000001, &key, NULL,
+	WANT(!reef_key_derive_node(&world->key, NODE_NUMBER(1), &other));
+	WANT(!reef_key_derive_link(&other, SESSION(1), &key));
+	WANT(borrower_prove(world, 0, "session", SESSION(1), &key, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(!reef_key_derive_session(&world->key, SESSION(1), &key));
+	WANT(borrower_prove(world, 0, "session", SESSION(1), &key, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	WANT(borrower_prove(world, 0, "session", SESSION(1), &own->key, NULL,
 			    &client) == -REEF_EAUTH);
 	borrower_close(&client);
 	WANT(borrower_prove(world, 0, "session", SESSION(1), &world->key, NULL,
@@ -48,12 +59,9 @@ static int script_credentials(struct node_world *world)
 	WANT(borrower_prove(world, 0, "user:0:0", SESSION(1), &other, NULL,
 			    &client) == -REEF_EAUTH);
 	borrower_close(&client);
-	WANT(!reef_key_derive_node(&world->key, &other));
-	WANT(borrower_prove(world, 0, "node", SESSION(1), &other, NULL,
+	WANT(!reef_key_derive_broker(&own->key, &other));
+	WANT(borrower_prove(world, 0, "node:97", 0x80000001, &other, NULL,
 			    &client) == -REEF_EAUTH);
-	borrower_close(&client);
-	WANT(!borrower_prove(world, 0, "node", 0x80000001, &other, NULL,
-			     &client));
 	borrower_close(&client);
 	return 0;
 }
@@ -62,6 +70,50 @@ static void node_credentials_others_refused(void **state)
 {
 	node_script_run(script_credentials, 1);
 	node_script_run_real(script_credentials, 1);
+}
+
+/* Who copies an extent is let in for that copy, while the extent is here. */
+static int script_pull_credentials(struct node_world *world)
+{
+	const struct reef_key *own = &world->machines[0].key.key;
+	static const struct {
+		const char *identity;
+		uint32_t extent, epoch, session;
+		int rc;
+	} knocks[] = {
+		{"pull:1:2", 1, 2, 0x80000001, 0},
+		{"pull:1:2", 1, 2, SESSION(1), -REEF_EAUTH},
+		{"pull:1:2", 1, 3, 0x80000001, -REEF_EAUTH},
+		{"pull:1:3", 1, 3, 0x80000001, -REEF_EAUTH},
+		{"pull:1:1", 1, 1, 0x80000001, -REEF_EAUTH},
+		{"pull:2:2", 2, 2, 0x80000001, -REEF_EAUTH},
+		{"pull:0:2", 0, 2, 0x80000001, -REEF_EAUTH},
+		{"pull:01:2", 1, 2, 0x80000001, -REEF_EAUTH},
+	};
+	struct borrower client;
+	struct reef_key key;
+	int rc;
+
+	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, NULL));
+	for (size_t i = 0; i < sizeof(knocks) / sizeof(knocks[0]); i++) {
+		WANT(!reef_key_derive_pull(own, knocks[i].extent,
+					   knocks[i].epoch, &key));
+		rc = borrower_prove(world, 0, knocks[i].identity,
+				    knocks[i].session, &key, NULL, &client);
+		borrower_close(&client);
+		WANT(rc == knocks[i].rc);
+	}
+	WANT(!ask_extent(world, 0, REEF_POOL_EXTENT_DROP, 1, NULL));
+	WANT(!reef_key_derive_pull(own, 1, 2, &key));
+	WANT(borrower_prove(world, 0, "pull:1:2", 0x80000001, &key, NULL,
+			    &client) == -REEF_EAUTH);
+	borrower_close(&client);
+	return 0;
+}
+
+static void node_pull_of_what_is_not_there_refused(void **state)
+{
+	node_script_run(script_pull_credentials, 1);
 }
 
 /* A client may not do the broker's work. */
@@ -83,7 +135,8 @@ static int script_orders(struct node_world *world)
 	int rc;
 
 	WANT(!ask_create(world, 0, 1, EXTENT_SIZE, NULL));
-	WANT(!reef_key_derive_session(&world->key, SESSION(1), &key));
+	WANT(!reef_key_derive_link(&world->machines[0].key.key, SESSION(1),
+				   &key));
 	memcpy(connect.key, key.bytes, sizeof(connect.key));
 	WANT(!node_world_mesh(world, &mesh));
 	WANT(!reef_port_open(mesh, NULL, &port));
@@ -485,7 +538,9 @@ static int move(struct node_world *world, uint8_t *bytes, uint32_t size)
 	WANT(!compare_with(world, 1, moved, bytes, size));
 	/* And back: under the next epoch, so the first pull's is another. */
 	WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_CLOSE, 1, offer));
+	world->moves = 1;
 	WANT(!ask_pull(world, 0, 1, 1, size, offer, moved));
+	world->moves = 0;
 	WANT(!compare_with(world, 0, moved, bytes, size));
 	/* The source changes its mind: the offer is void. */
 	WANT(!ask_extent(world, 1, REEF_POOL_EXTENT_REOPEN, 1, keys));
@@ -719,7 +774,6 @@ static int script_domains(struct node_world *world)
 	snprintf(listen, sizeof(listen), "shm:%s/b tcp:127.0.0.1:0",
 		 world->directory);
 	options.listen = listen;
-	options.name = "b";
 	options.broker = world->stub.address;
 	rc = reef_node_start(&options, &node);
 	if (!rc)
@@ -767,6 +821,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(node_credentials_others_refused),
+		cmocka_unit_test(node_pull_of_what_is_not_there_refused),
 		cmocka_unit_test(node_orders_of_clients_refused),
 		cmocka_unit_test(node_create_repeated_same_keys),
 		cmocka_unit_test(node_capacity_never_exceeded),

@@ -19,10 +19,10 @@ static int script_bad_options(struct node_world *world)
 	struct reef_node *node;
 
 	bad = good;
-	bad.name = "";
+	bad.key = NULL;
 	bad.listen = "sim:broker/2";
 	WANT(reef_node_start(&bad, &node) == -EINVAL);
-	bad.name = "x";
+	bad.key = good.key;
 	bad.capacity = 4095;
 	WANT(reef_node_start(&bad, &node) == -EINVAL);
 	bad.capacity = 4096;
@@ -521,6 +521,7 @@ static int step_move(struct node_world *world, struct thing *thing,
 		pull->addresses.bytes = source->addresses;
 		pull->addresses.size = (uint16_t)strlen(source->addresses);
 		memcpy(pull->keys, thing->keys, sizeof(pull->keys));
+		WANT(!prove_pull(world, thing->node, pull));
 		rc = ask_for(world, target, REEF_POOL_EXTENT_PULL, &body,
 			     thing->keys, SECOND);
 	} while (rc);

@@ -105,6 +105,42 @@ static void state_drain_ends_with_the_last_extent(void **state)
 	add_node(3, "a", MIB);
 }
 
+static void state_node_that_has_not_come_is_dead(void **state)
+{
+	struct reef_record come = {.type = REEF_RECORD_NODE_RETURN,
+				   .id = 1,
+				   .incarnation = 7,
+				   .size = MIB,
+				   .addresses = text("x")};
+	struct reef_state *again;
+	uint8_t *image;
+	size_t size;
+
+	refuse(-EINVAL, RECORD(.type = REEF_RECORD_NODE_ADD, .id = 1,
+			       .size = MIB, .name = text("a")));
+	refuse(-EINVAL, RECORD(.type = REEF_RECORD_NODE_ADD, .id = 1,
+			       .name = text("a"), .addresses = text("x")));
+	must(RECORD(.type = REEF_RECORD_NODE_ADD, .id = 1, .name = text("a")));
+	assert_int_equal(reef_state_node(the, 1)->state, REEF_NODE_DEAD);
+	assert_string_equal(reef_state_node(the, 1)->addresses, "");
+	refuse(-EBUSY, RECORD(.type = REEF_RECORD_NODE_STATE, .id = 1,
+			      .state = REEF_NODE_DEAD, .value = 2));
+	refuse(-EEXIST, RECORD(.type = REEF_RECORD_NODE_ADD, .id = 2,
+			       .name = text("a")));
+	assert_int_equal(reef_state_encode(the, &image, &size), 0);
+	assert_int_equal(reef_state_decode(image, size, &again), 0);
+	assert_true(hash_of(again) == hash_of(the));
+	reef_state_destroy(again);
+	free(image);
+	must(&come);
+	assert_int_equal(reef_state_node(the, 1)->state, REEF_NODE_OK);
+	/* One that never came goes as well; its number does not come back. */
+	must(RECORD(.type = REEF_RECORD_NODE_ADD, .id = 2, .name = text("b")));
+	must(RECORD(.type = REEF_RECORD_NODE_REMOVE, .id = 2));
+	refuse(-ESTALE, RECORD(.type = REEF_RECORD_NODE_ADD, .id = 2,
+			       .name = text("b")));
+}
+
 static void state_bounds_are_kept(void **state)
 {
 	struct reef_record extent = {.type = REEF_RECORD_EXTENT_ADD,
@@ -735,6 +771,7 @@ int main(void)
 		TEST(state_without_a_pool_takes_nothing),
 		TEST(state_dead_node_loses_its_extents),
 		TEST(state_drain_ends_with_the_last_extent),
+		TEST(state_node_that_has_not_come_is_dead),
 		TEST(state_bounds_are_kept),
 		TEST(state_limits_are_settings),
 		TEST(state_request_counts_once_and_is_remembered),

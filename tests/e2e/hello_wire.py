@@ -1,0 +1,100 @@
+"""The hello of src/wire/hello.h, spoken by somebody who is not libreef: it
+tells whether a key proves to be what it is said to be."""
+
+import base64
+import hashlib
+import hmac
+import os
+import socket
+import struct
+
+HELLO, CHALLENGE, PROOF, WELCOME, BYE = range(1, 6)
+TIMEOUT_S = 20
+
+
+def key_of(text):
+    """The key in a text of src/pool/keys.h: it stands before the checksum."""
+    digits = text.strip().rsplit("-", 1)[1].upper()
+    payload = base64.b32decode(digits + "=" * (-len(digits) % 8))
+    return payload[-36:-4]
+
+
+def derive(key, label, *numbers):
+    """As src/pool/keys.h (2) has it, with fields of 32 bits."""
+    return hmac.digest(key, label.encode().ljust(16, b"\0") + struct.pack(
+        "<%dI" % len(numbers), *numbers), hashlib.sha256)
+
+
+class Wire:
+    """One end of a connection, up to the WELCOME."""
+
+    def __init__(self, peer):
+        self.peer = peer
+        self.peer.settimeout(TIMEOUT_S)
+        self.said = b""
+
+    def send(self, kind, payload):
+        frame = struct.pack("<IBBHQ", len(payload), kind, 0, 0, 0) + payload
+        self.said += frame
+        self.peer.sendall(frame)
+
+    def take(self, size):
+        taken = b""
+        while len(taken) < size:
+            more = self.peer.recv(size - len(taken))
+            if not more:
+                return None
+            taken += more
+        return taken
+
+    def receive(self):
+        """Kind and payload of the next frame; what was said is noted. A peer
+        that goes has said BYE."""
+        header = self.take(16)
+        if not header:
+            return BYE, b""
+        length, kind = struct.unpack("<IB", header[:5])
+        payload = self.take(length)
+        if payload is None:
+            return BYE, b""
+        self.said += header + payload
+        return kind, payload
+
+    def prove(self, key, label, kind, payload=b""):
+        """Send a payload and the proof over all that was said before it."""
+        size = len(payload) + 32
+        header = struct.pack("<IBBHQ", size, kind, 0, 0, 0)
+        proof = hmac.digest(key, label.encode().ljust(16, b"\0") + self.said +
+                            header + payload, hashlib.sha256)
+        self.send(kind, payload + proof)
+
+
+def is_let_in(port, identity, session, key):
+    """Connect to a port of this machine, and tell whether the key was taken
+    for that identity's."""
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as peer:
+        wire = Wire(peer)
+        wire.send(HELLO, struct.pack(
+            "<IHHIIQIIII32s8s64s", 0x46454552, 1, 1, session, 0, 0, 256,
+            1 << 24, 1 << 16, 0, os.urandom(32), b"tcp", identity.encode()))
+        kind, _ = wire.receive()
+        assert kind == CHALLENGE, kind
+        wire.prove(key, "reef connector", PROOF)
+        kind, _ = wire.receive()
+        assert kind in (WELCOME, BYE), kind
+        return kind == WELCOME
+
+
+def is_believed(listener, key):
+    """Accept whoever connects next, and tell whether it takes the key for the
+    one of whom it looked for."""
+    peer, _ = listener.accept()
+    with peer:
+        wire = Wire(peer)
+        kind, _ = wire.receive()
+        assert kind == HELLO, kind
+        wire.prove(key, "reef acceptor", CHALLENGE,
+                   struct.pack("<H6x32s", 1, os.urandom(32)))
+        kind, _ = wire.receive()
+        assert kind in (PROOF, BYE), kind
+        return kind == PROOF

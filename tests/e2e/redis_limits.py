@@ -311,6 +311,50 @@ def check_budget(pool):
             b"$8\r\n67108864\r\n")
 
 
+def check_no_evict(pool):
+    """Who asked not to be closed is closed last, however much it has."""
+    pool.up()
+    door = pool.door("door", "--redis-memory-max", "48M", "--redis-threads",
+                     "1", MALLOC_PERTURB_="0")
+
+    def queue(wire, size):
+        """A transaction of that size."""
+        wire.send(request("MULTI") + request("SET", "k", b"v" * size))
+        assert wire.reply() + wire.reply() == b"+OK\r\n+QUEUED\r\n"
+
+    with door.wire() as kept, door.wire() as other, door.wire() as wire:
+        assert kept.ask("CLIENT", "NO-EVICT", "on") == b"+OK\r\n"
+        queue(kept, 28 * MIB)
+        queue(other, 12 * MIB)
+        assert stat(wire, b"evicted_clients") == 0
+        send_some(wire, request("MULTI") + request("SET", "k", b"v" * 16 * MIB))
+        # The largest of the others goes, and then all fit.
+        with door.wire() as last:
+            until("one is gone", lambda: stat(last, b"evicted_clients") == 1)
+        assert kept.ask("DISCARD") == b"+OK\r\n"
+
+
+def check_keys_too_long(pool):
+    """An answer of KEYS that is too long is an error, and no more than that."""
+    pool.up()
+    door = pool.door("door", "--redis-output-max", "1M", "--redis-output-soft",
+                     "64K")
+    with door.wire() as wire:
+        for i in range(20):
+            assert wire.ask("SET", b"%d" % i * 30000, "v") == b"+OK\r\n"
+        assert tree(wire.ask("KEYS", "1*"))[1]
+        for i in range(20, 50):
+            assert wire.ask("SET", b"%d" % i * 30000, "v") == b"+OK\r\n"
+        assert wire.ask("KEYS", "*").startswith(b"-ERR the answer is larger")
+        cursor, met = b"0", 0
+        while True:
+            answer = tree(wire.ask("SCAN", cursor))[1]
+            cursor, met = answer[0][1], met + len(answer[1][1])
+            if cursor == b"0":
+                break
+        assert met == 50, met
+
+
 # --- time ---
 
 

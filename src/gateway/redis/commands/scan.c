@@ -181,7 +181,8 @@ static void reply_scan_failure(struct scan *scan, int rc)
 	if (rc == -EMSGSIZE)
 		redis_reply_error(&scan->client->reply,
 				  "ERR the answer is larger than "
-				  "client-output-buffer-limit: use SCAN");
+				  "client-output-buffer-limit: use SCAN, or a "
+				  "smaller COUNT");
 	else if (rc != -ECONNABORTED)
 		redis_reply_failure(scan->thread, scan->client, rc);
 }

@@ -289,6 +289,58 @@ static void redis_reply_grows(void **state)
 	free(out);
 }
 
+/* Answer something large in a buffer of its own, as a bulk or as it is. */
+static void add_large(struct redis_reply *reply, char letter, bool is_bulk)
+{
+	const size_t size = 40000;
+	char *room = malloc(size);
+
+	memset(room, letter, size);
+	if (is_bulk)
+		redis_reply_bulk_owned(reply, room, size, room, size);
+	else
+		redis_reply_raw_owned(reply, room, size, size);
+}
+
+/* A mark that was made when the answer is held outlives settle, whatever was
+ * sent before; and what is sent later voids it. */
+static void redis_reply_held_answer_can_be_taken_back(void **state)
+{
+	static const size_t sent[] = {0, 3, 5, 7, 20000, 40013, 40016, 40020};
+	char *out = malloc(1 << 20);
+	struct redis_reply reply;
+	struct redis_mark mark;
+	size_t i, round;
+
+	(void)state;
+	for (i = 0; i < sizeof(sent) / sizeof(*sent); i++) {
+		redis_reply_init(&reply, &spare);
+		redis_reply_status(&reply, "OK");
+		add_large(&reply, 'a', true);
+		redis_reply_status(&reply, "BEFORE");
+		redis_reply_settle(&reply);
+		if (sent[i])
+			redis_reply_sent(&reply, sent[i]);
+		redis_reply_hold(&reply);
+		mark = redis_reply_mark(&reply);
+		for (round = 0; round < 3; round++) {
+			redis_reply_status(&reply, "AFTER");
+			add_large(&reply, 'b', round & 1);
+			redis_reply_settle(&reply);
+		}
+		assert_true(redis_reply_has_mark(&reply, mark));
+		redis_reply_rewind(&reply, mark);
+		redis_reply_null(&reply);
+		round = drain(&reply, 1000, out);
+		assert_int_equal(round, 5 + 40010 + 9 + 5 - sent[i]);
+		assert_memory_equal(out + round - 7, "E\r\n$-1\r\n" + 1, 7);
+		assert_null(memchr(out, 'b', round));
+		assert_false(redis_reply_has_mark(&reply, mark));
+		redis_reply_fini(&reply);
+	}
+	free(out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +352,7 @@ int main(void)
 		cmocka_unit_test(redis_reply_over_its_limit_is_broken),
 		cmocka_unit_test(redis_reply_slow_reader_takes_bounded_memory),
 		cmocka_unit_test(redis_reply_grows),
+		cmocka_unit_test(redis_reply_held_answer_can_be_taken_back),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

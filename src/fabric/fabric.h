@@ -287,7 +287,8 @@ struct reef_listen_options {
 	/* None of these may block, or close the listener or its queue; they
 	 * are called by a poll of the queue.
 	 * Required: the key that `identity` must prove to act as `session`;
-	 * any error refuses it. */
+	 * any error refuses it. Asked for again inside TLS, so up to twice for
+	 * one that connects, who has proven nothing yet. */
 	int (*credential)(void *context, const char *identity, uint32_t session,
 			  uint8_t key[REEF_KEY_SIZE]);
 	/* Optional: called when `identity` was proven, before its link is let

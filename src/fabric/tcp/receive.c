@@ -615,7 +615,13 @@ int tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 
 void tcp_receive_rest(struct tcp_link *link)
 {
-	if (reef_fifo_used(&link->in) ||
-	    (link->tls && reef_tls_has_more(link->tls)))
+	bool has_rest;
+
+	/* Another thread may be fencing it. */
+	pthread_mutex_lock(&link->rx_lock);
+	has_rest = reef_fifo_used(&link->in) ||
+		   (link->tls && reef_tls_has_more(link->tls));
+	pthread_mutex_unlock(&link->rx_lock);
+	if (has_rest)
 		tcp_receive(link, link->base.queue);
 }

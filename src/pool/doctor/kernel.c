@@ -80,8 +80,32 @@ static void examine_clock(struct doctor *doctor)
 	}
 }
 
+static void examine_encryption(struct doctor *doctor)
+{
+	struct reef_finding *finding = doctor_find(doctor, "encryption of tcp");
+	const char *tls = doctor->settings->tls;
+	char text[256] = " ";
+	bool in_kernel;
+
+	if (strcmp(tls, "no") == 0) {
+		doctor_found(finding, "off");
+		doctor_judge(finding, REEF_VERDICT_WARN,
+			     "whoever is on the way can read all of it: right "
+			     "only where the network is closed, or encrypts; "
+			     "else set tls = auto");
+		return;
+	}
+	in_kernel = !doctor_read(doctor, text + 1, sizeof(text) - 1,
+				 "/proc/sys/net/ipv4/tcp_available_ulp") &&
+		    strstr(text, " tls");
+	doctor_found(finding, "%s, by %s",
+		     strcmp(tls, "yes") == 0 ? "on" : "on, but on loopback",
+		     in_kernel ? "the kernel" : "OpenSSL");
+}
+
 void doctor_kernel(struct doctor *doctor)
 {
 	examine_calls(doctor);
 	examine_clock(doctor);
+	examine_encryption(doctor);
 }

@@ -450,6 +450,18 @@ static void doctor_slow_clock_is_told(void **state)
 	only("clock", OK, "kvm-clock", "");
 }
 
+static void doctor_plain_text_is_told(void **state)
+{
+	examine_with(NULL);
+	only("encryption of tcp", OK, "on, but on loopback, by OpenSSL", "");
+	file("proc/sys/net/ipv4/tcp_available_ulp", "mptcp tls\n");
+	EXAMINE("--tls", "yes");
+	only("encryption of tcp", OK, "on, by the kernel", "");
+	no_file("proc/sys/net/ipv4/tcp_available_ulp");
+	EXAMINE("--tls", "no");
+	only("encryption of tcp", WARN, "off", "");
+}
+
 /* --- RDMA --- */
 
 static void doctor_device_in_order_is_described(void **state)
@@ -749,6 +761,7 @@ int main(void)
 		TEST(doctor_mappings_are_enough_for_extents),
 		TEST(doctor_missing_calls_are_told),
 		TEST(doctor_slow_clock_is_told),
+		TEST(doctor_plain_text_is_told),
 		TEST(doctor_device_in_order_is_described),
 		TEST(doctor_no_device_matters_if_asked_for),
 		TEST(doctor_port_that_is_down_is_told),

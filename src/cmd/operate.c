@@ -102,6 +102,11 @@ static int connect_failed(const char *name,
 		return operate_say(name, "the broker does not take this "
 					 "credential: it was revoked, or is "
 					 "another pool's");
+	case -REEF_EVERSION:
+		return operate_say(name,
+				   "%s: the broker is of another version than "
+				   "this command",
+				   addresses);
 	case -REEF_ETLS:
 		return operate_say(name,
 				   "%s: the broker and this command disagree "

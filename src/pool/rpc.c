@@ -42,7 +42,7 @@ static struct reef_pool_header answer_header(const struct reef_rpc *rpc,
 					     int status)
 {
 	return (struct reef_pool_header){
-		.version = REEF_POOL_VERSION,
+		.version = to->version,
 		.type = REEF_POOL_ANSWER,
 		.kind = to->kind,
 		.id = to->id,
@@ -161,6 +161,9 @@ static void deliver_message(struct rpc_peer *peer, struct reef_message *message)
 
 	if (reef_pool_decode(message->bytes, message->length, &header, &body)) {
 		rpc->counts.malformed++;
+		if (reef_pool_is_foreign(message->bytes, message->length,
+					 &header))
+			send_refusal(peer, &header, -REEF_EVERSION);
 		reef_message_free(message);
 		return;
 	}

@@ -173,20 +173,20 @@ static const struct list nothing;
 /* A failed answer has no body. */
 static const struct list *list_of(const struct reef_pool_header *header)
 {
-	if (header->type != REEF_POOL_ANSWER)
-		return &asks[header->kind];
-	return header->status ? &nothing : &replies[header->kind];
+	if (header->type == REEF_POOL_ANSWER && header->status)
+		return &nothing; /* of whatever kind */
+	reef_assert(header->kind > 0 && header->kind < REEF_POOL_KINDS);
+	return header->type == REEF_POOL_ANSWER ? &replies[header->kind]
+						: &asks[header->kind];
 }
 
 const struct reef_field *reef_pool_fields(const struct reef_pool_header *header)
 {
-	reef_assert(header->kind > 0 && header->kind < REEF_POOL_KINDS);
 	return list_of(header)->fields;
 }
 
 bool reef_pool_has_rows(const struct reef_pool_header *header)
 {
-	reef_assert(header->kind > 0 && header->kind < REEF_POOL_KINDS);
 	return list_of(header)->rows;
 }
 
@@ -307,4 +307,18 @@ int reef_pool_decode(const void *bytes, size_t size,
 	*header = head;
 	*body = fields;
 	return 0;
+}
+
+bool reef_pool_is_foreign(const void *bytes, size_t size,
+			  struct reef_pool_header *header)
+{
+	struct reef_cursor_in in = {.bytes = bytes, .left = size};
+	struct reef_pool_header head;
+
+	decode_header(&in, &head);
+	if (in.failed || check_header(&head) != -REEF_EVERSION ||
+	    head.type != REEF_POOL_REQUEST || !head.id)
+		return false;
+	*header = head;
+	return true;
 }

@@ -15,6 +15,10 @@
  * (2) sequence: 0, or the number of a mutating request of its session, one
  *     more than the last. A request with the last number is a repetition: it
  *     gets the last answer, and changes nothing.
+ * (3) Whoever changes what a body or a row has raises REEF_POOL_VERSION. The
+ *     header is the same in every version: a request of another one, or of a
+ *     kind that is not known, is answered with -REEF_EVERSION, in the version
+ *     of who asked. So that one learns why.
  *
  * Thread: any. */
 #ifndef REEF_WIRE_POOL_H
@@ -30,7 +34,7 @@
 
 struct reef_field;
 
-#define REEF_POOL_VERSION 1
+#define REEF_POOL_VERSION 2
 
 enum reef_pool_type {
 	REEF_POOL_REQUEST = 1,
@@ -110,7 +114,7 @@ static inline bool reef_pool_is_note(uint16_t kind)
 }
 
 struct reef_pool_header {
-	uint8_t version; /* REEF_POOL_VERSION */
+	uint8_t version; /* REEF_POOL_VERSION; but (3) */
 	uint8_t type;
 	uint16_t kind;
 	uint32_t id;
@@ -132,6 +136,11 @@ void reef_pool_encode(const struct reef_pool_header *header,
  * also rows that do not decode. */
 int reef_pool_decode(const void *bytes, size_t size,
 		     struct reef_pool_header *header, struct reef_body *body);
+
+/* True if it is a request that reef_pool_decode refused with -REEF_EVERSION:
+ * *header is what it says of itself. */
+bool reef_pool_is_foreign(const void *bytes, size_t size,
+			  struct reef_pool_header *header);
 
 /* The fields of a body, in the order in which they travel; after the last comes
  * one whose count is 0. Offsets are those in struct reef_body. */

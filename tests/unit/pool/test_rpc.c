@@ -612,6 +612,58 @@ static void rpc_garbage_is_dropped(void **state)
 	run(&duo, 0);
 }
 
+/* Ask in another version of the protocol, or for what is not known in this one.
+ * The body may be anything. */
+static int raw_ask_foreign(struct raw *raw, uint8_t version, uint16_t kind)
+{
+	struct reef_pool_header header = {.version = version,
+					  .type = REEF_POOL_REQUEST,
+					  .kind = kind,
+					  .id = 77};
+	uint8_t bytes[REEF_POOL_HEADER_SIZE + 5] = {0};
+	struct reef_message *message;
+	const uint8_t *answer;
+	int32_t status;
+
+	bytes[0] = header.version;
+	bytes[1] = header.type;
+	reef_put16(bytes + 2, header.kind);
+	reef_put32(bytes + 4, header.id);
+	TRY(raw_send(raw, bytes, sizeof(bytes)));
+	TRY(reef_receive(raw->queue, SECOND, &message));
+	answer = message->bytes;
+	status = (int32_t)reef_get32(answer + 8);
+	WANT(message->length == REEF_POOL_HEADER_SIZE);
+	WANT(answer[0] == version && answer[1] == REEF_POOL_ANSWER);
+	WANT(reef_get16(answer + 2) == kind && reef_get32(answer + 4) == 77);
+	WANT(status == -REEF_EVERSION);
+	reef_message_free(message);
+	return 0;
+}
+
+static int foreign(struct duo *duo)
+{
+	struct raw raw;
+	int rc;
+
+	rc = raw_open(&raw, duo);
+	if (!rc)
+		rc = raw_ask_foreign(&raw, 1, REEF_POOL_NAME_BIND);
+	if (!rc)
+		rc = raw_ask_foreign(&raw, REEF_POOL_VERSION + 1, 65535);
+	if (!rc)
+		rc = raw_ask_foreign(&raw, REEF_POOL_VERSION, REEF_POOL_KINDS);
+	raw_close(&raw);
+	return rc;
+}
+
+static void rpc_request_of_another_version_is_told_so(void **state)
+{
+	struct duo duo = {.script = foreign};
+
+	run(&duo, 0);
+}
+
 /* It asks, and never takes an answer: each costs the server nothing more. */
 static int raw_stuffed(struct raw *raw)
 {
@@ -803,6 +855,7 @@ int main(void)
 		cmocka_unit_test(rpc_killed_server_leaves_calls_in_doubt),
 		cmocka_unit_test(rpc_killed_client_unwinds),
 		cmocka_unit_test(rpc_garbage_is_dropped),
+		cmocka_unit_test(rpc_request_of_another_version_is_told_so),
 		cmocka_unit_test(
 			rpc_peer_that_takes_nothing_costs_a_bounded_part),
 		IN_SCRATCH(rpc_over_shm_between_threads),

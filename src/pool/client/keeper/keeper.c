@@ -100,9 +100,12 @@ void client_session_end(struct reef_client *client, int why)
 			reef_queue_wake(client->wake);
 	}
 	pthread_mutex_unlock(&client->lock);
-	if (first && why == -REEF_EFENCED)
-		reef_log(REEF_LOG_WARNING, "client", "session %08x has ended",
-			 client->session);
+	if (first && (why == -REEF_EFENCED || why == -REEF_EVERSION))
+		reef_log(REEF_LOG_WARNING, "client", "session %08x has ended%s",
+			 client->session,
+			 why == -REEF_EFENCED
+				 ? ""
+				 : ": the broker speaks another version");
 }
 
 /* --- the link --- */
@@ -458,7 +461,10 @@ int client_link_main(void *arg)
 				client_link_drop(client);
 			rc = enter_pool(client, try_ns(client));
 			rc = judge_refusal(client, rc, &refused_ns);
-			if (rc == -REEF_EFENCED)
+			/* A broker that was replaced by one of another version
+			 * does not come back; there may be others, though. */
+			if (rc == -REEF_EFENCED ||
+			    (rc == -REEF_EVERSION && count_places(client) < 2))
 				client_session_end(client, rc);
 			if (!rc) {
 				client_view_refresh_soon(client);

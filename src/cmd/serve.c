@@ -502,6 +502,7 @@ static void fill_options(struct server *server)
 	options->mesh.fabric.spin_ns = settings->spin_ns;
 	options->mesh.fabric.silence_ns = settings->silence_ns;
 	reef_tls_use_parse(settings->tls, &options->mesh.fabric.tls);
+	options->mesh.fabric.answers_max = settings->unread;
 	options->broker.listen =
 		listen_addresses(settings, REEF_SET_LISTEN, settings->listen);
 	options->node.listen = listen_addresses(settings, REEF_SET_NODE_LISTEN,

@@ -105,6 +105,7 @@ int reef_fabric_open(const char *kind,
 	DEFAULT(links_max, 4096);
 	DEFAULT(spin_ns, 20000);
 	DEFAULT(silence_ns, providers[i].silence_ns);
+	DEFAULT(answers_max, 256u << 20);
 	rc = providers[i].open(&filled, &fabric);
 	if (rc)
 		return rc;

@@ -226,6 +226,10 @@ struct reef_fabric_options {
 	uint32_t links_max;    /* accepted links; 4,096 */
 	uint64_t spin_ns;      /* before sleeping, at most; 20,000 */
 	uint64_t silence_ns;   /* after which a peer is lost; 3 s (verbs 1 s) */
+	uint64_t answers_max;  /* tcp: bytes of answers that wait for those who
+				* do not read them, of all links together;
+				* then a link has 16 KiB instead of 256 KiB,
+				* and is pressed back; 256 MiB */
 	uint32_t need;	       /* capabilities, or -REEF_ENOCAP */
 	enum reef_tls_use tls; /* tcp */
 	const char
@@ -380,7 +384,9 @@ uint64_t reef_region_read_key(const struct reef_region *region);
  * opened the link, or posts on it: its other queues may be idle, or have
  * operations under way that nobody looks after. 0: nobody can reach it any more
  * and the region is freed.  -ETIMEDOUT: somebody has not acknowledged; call
- * again, or fence them.  -EINVAL: another fabric's. */
+ * again, or fence them.  -EINVAL: another fabric's. On tcp nobody is waited for
+ * who has sent a batch halfway; who does not take an answer loses the link
+ * after a quarter of silence_ns. */
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 		  uint64_t timeout_ns);
 

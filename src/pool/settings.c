@@ -470,6 +470,17 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.help = "a peer silent for so long is lost; 3s, verbs "
 				"1s",
 		},
+	[REEF_SET_UNREAD] =
+		{
+			.name = "unread",
+			.variable = "REEF_UNREAD",
+			.type = REEF_CONFIG_SIZE,
+			.initial = "256M",
+			.least = MIB,
+			.most = SIZE_MOST,
+			.uses = SERVERS,
+			.help = "answers that may wait for who does not read",
+		},
 	[REEF_SET_LOG] =
 		{
 			.name = "log",
@@ -703,6 +714,7 @@ static void read_settings(struct reef_settings *out)
 	read_redis(config, &out->redis);
 	out->spin_ns = reef_config_number(config, REEF_SET_SPIN);
 	out->silence_ns = reef_config_number(config, REEF_SET_SILENCE);
+	out->unread = reef_config_number(config, REEF_SET_UNREAD);
 	out->log =
 		(enum reef_log_level)reef_config_number(config, REEF_SET_LOG);
 }

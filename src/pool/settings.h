@@ -75,6 +75,7 @@ enum reef_settings_index {
 	REEF_SET_REDIS_MEMORY_MAX,
 	REEF_SET_SPIN,
 	REEF_SET_SILENCE,
+	REEF_SET_UNREAD,
 	REEF_SET_LOG,
 	REEF_SET_COUNT
 };
@@ -130,6 +131,7 @@ struct reef_settings {
 	bool with_redis; /* `reef up` has that door, too */
 	struct reef_redis_settings redis;
 	uint64_t spin_ns, silence_ns; /* silence 0: the fabric's own */
+	uint64_t unread; /* bytes of answers that may wait for their readers */
 	enum reef_log_level log;
 	struct reef_config *config;
 };

@@ -92,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	struct tcp_regions regions;
 	struct tcp_target target = {
 		.regions = &regions,
+		.answers_max = 256u << 10,
 		.limits = {.ops_max = 16,
 			   .length_max = SIZE + 16,
 			   .message_max = MESSAGE_MAX},

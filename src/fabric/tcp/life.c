@@ -45,6 +45,7 @@ static void init_target(struct tcp_link *link)
 	link->target.regions = &link->fabric->regions;
 	link->target.message = deliver_message;
 	link->target.context = link;
+	link->target.answers_max = TCP_ANSWERS_LEAST;
 	link->target.limits = (struct reef_wire_batch_limits){
 		.ops_max = options->ops_max,
 		.length_max = options->length_max,
@@ -237,6 +238,8 @@ void tcp_link_break_locked(struct tcp_link *link, struct reef_queue *polling,
 	link->target.region = NULL;
 	link->in.start = link->in.end = 0;
 	link->target.reply.start = link->target.reply.end = 0;
+	atomic_fetch_sub(&link->fabric->answers, link->answers);
+	link->answers = 0;
 	tcp_attaches_fail(link, polling);
 	if (link->paused)
 		atomic_fetch_sub(&owner->paused, 1);
@@ -407,7 +410,7 @@ static void send_ping(struct tcp_link *link, uint64_t now_ns)
 
 static bool is_awaited(const struct tcp_link *link)
 {
-	return tcp_link_waits(link) || link->blocked;
+	return tcp_link_waits(link) || link->blocked || link->is_halfway;
 }
 
 /* Break a link that has been silent for too long, unless something was heard at

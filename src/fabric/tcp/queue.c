@@ -539,7 +539,7 @@ static bool needs_timer(const struct tcp_queue *queue)
 	for (const struct tcp_watch *watch = queue->watches; watch;
 	     watch = watch->next)
 		if (atomic_load(&watch->under_way) || watch->link->blocked ||
-		    watch->link->paused)
+		    watch->link->paused || watch->link->is_halfway)
 			return true;
 	return false;
 }

@@ -7,8 +7,8 @@
  *          --------> CONTROL ----------> HEADER
  *
  * Bytes are read into `in`, except for long results of READs, which the kernel
- * (or TLS) puts where they belong. Input stays in the buffer while the answers
- * to READs do not go out (stalled) or an inbox is full (paused).
+ * (or TLS) puts where they belong. Input stays in the buffer while answers do
+ * not go out (stalled) or an inbox is full (paused).
  */
 #include "fabric/tcp/tcp.h"
 
@@ -22,7 +22,6 @@
 #define DIRECT_PARTS 16
 #define BEHIND 512
 #define ROUNDS 16 /* of reading, before others get their turn */
-#define REPLY_FULL (256u << 10)
 #define KEEP (256u << 10)
 
 /* --- results of our own batches --- */
@@ -491,20 +490,40 @@ static int read_once(struct tcp_link *link, bool from_socket, bool *drained)
 
 /* --- answers --- */
 
-/* Send the answers that wait. They join what is being sent between two
- * frames. */
-static void send_replies(struct tcp_link *link)
+/* Send the answers that wait. They join what is being sent between two frames.
+ * Returns how many bytes wait now. */
+static size_t send_replies(struct tcp_link *link)
 {
 	struct reef_fifo *reply = &link->target.reply;
+	size_t waiting;
 
 	if (!reef_fifo_used(reply) && !link->blocked)
-		return;
+		return 0;
 	pthread_mutex_lock(&link->tx_lock);
 	while (tcp_flush(link) == 0 && reef_fifo_used(reply)) {
 		reef_fifo_trim(&link->out, KEEP);
 		reef_fifo_swap(&link->out, reply);
 	}
+	waiting = reef_fifo_used(&link->out) + reef_fifo_used(reply);
 	pthread_mutex_unlock(&link->tx_lock);
+	return waiting;
+}
+
+/* Count the answers that wait, and say how many may (8). */
+static void count_answers(struct tcp_link *link, size_t waiting)
+{
+	struct tcp_fabric *fabric = link->fabric;
+	uint64_t all;
+
+	if (waiting != link->answers)
+		atomic_fetch_add_explicit(&fabric->answers,
+					  waiting - link->answers,
+					  memory_order_relaxed);
+	link->answers = waiting;
+	all = atomic_load_explicit(&fabric->answers, memory_order_relaxed);
+	link->target.answers_max = all < fabric->base.options.answers_max
+					   ? TCP_ANSWERS_MAX
+					   : TCP_ANSWERS_LEAST;
 }
 
 static void set_stalled_paused(struct tcp_link *link, bool stalled, bool paused)
@@ -535,9 +554,10 @@ static int digest_and_answer(struct tcp_link *link)
 	 * on with the next poll. */
 	do {
 		rc = digest_input(link);
-		send_replies(link);
+		count_answers(link, send_replies(link));
 	} while (rc == -ENOBUFS && ++rounds < ROUNDS &&
-		 reef_fifo_used(&link->target.reply) < REPLY_FULL);
+		 reef_fifo_used(&link->target.reply) <
+			 link->target.answers_max);
 	set_stalled_paused(link, rc == -ENOBUFS, rc == -ENOSPC);
 	link->happened += rounds;
 	if (rc == -ENOBUFS)
@@ -566,6 +586,20 @@ static int read_and_act(struct tcp_link *link)
 	return drained && (i < ROUNDS || !link->tls)
 		       ? atomic_load(&link->doomed)
 		       : 0;
+}
+
+/* Note whether a frame has come halfway, and it is the peer who does not go on.
+ */
+static void note_halfway(struct tcp_link *link)
+{
+	bool is_halfway =
+		(link->input != TCP_HEADER || reef_fifo_used(&link->in)) &&
+		!link->stalled && !link->paused;
+
+	if (is_halfway !=
+	    atomic_load_explicit(&link->is_halfway, memory_order_relaxed))
+		atomic_store_explicit(&link->is_halfway, is_halfway,
+				      memory_order_relaxed);
 }
 
 /* How much happened, as the queue that has just read is to count it. An owner
@@ -599,6 +633,7 @@ int tcp_receive(struct tcp_link *link, struct reef_queue *polling)
 	link->happened = 0;
 	link->passed_on = false;
 	rc = read_and_act(link);
+	note_halfway(link);
 	if (rc < 0) {
 		pthread_mutex_lock(&link->tx_lock);
 		tcp_link_break_locked(link, polling, rc,

@@ -99,6 +99,7 @@ int tcp_regions_withdraw(struct tcp_regions *regions, struct tcp_region *region)
 		regions->slots[slot] = NULL;
 		region->next = regions->withdrawn;
 		regions->withdrawn = region;
+		region->withdrawn_ns = reef_now_ns();
 		/* Whoever has taken the region reads this before each
 		 * operation. */
 		atomic_store(&region->withdrawn, 1);

@@ -18,6 +18,7 @@ struct tcp_region {
 	struct reef_region base;
 	_Atomic uint32_t users;
 	_Atomic int withdrawn;
+	uint64_t withdrawn_ns;	 /* when; regions.lock */
 	struct tcp_region *next; /* withdrawn, but still in use */
 };
 

@@ -15,11 +15,6 @@
 #include "fabric/copy.h"
 #include "wire/bytes.h"
 
-/* Results of READs wait for the socket beyond this; small answers, of which
- * only as many can come as the peer has batches under way, at the second. */
-#define REPLY_SOFT_MAX (256u << 10)
-#define REPLY_HARD_MAX (16u << 20)
-
 void tcp_target_fini(struct tcp_target *target)
 {
 	tcp_regions_give(target->region);
@@ -52,11 +47,13 @@ int tcp_target_begin(struct tcp_target *target, uint64_t tag, uint32_t length)
 
 static int reply_reserve(struct tcp_target *target, size_t size)
 {
-	int rc = reef_fifo_reserve(&target->reply, size, REPLY_HARD_MAX);
+	return reef_fifo_reserve(&target->reply, size, SIZE_MAX / 2);
+}
 
-	/* So many answers wait that the peer cannot be keeping to its own
-	 * depth. */
-	return rc == -ENOBUFS ? -REEF_EPROTO : rc;
+/* True if so many answers wait that an operation waits for them (5). */
+static bool is_full(const struct tcp_target *target)
+{
+	return reef_fifo_used(&target->reply) >= target->answers_max;
 }
 
 static size_t part_size(const struct tcp_target *target)
@@ -205,7 +202,7 @@ static int run_read(struct tcp_target *target, const struct reef_wire_op *op)
 
 	order_writes(target);
 	while (target->moved < op->length) {
-		if (reef_fifo_used(reply) >= REPLY_SOFT_MAX)
+		if (is_full(target))
 			return -ENOBUFS;
 		rc = part_begin(target, 0);
 		if (rc < 0)
@@ -302,6 +299,9 @@ static int run_op(struct tcp_target *target, const uint8_t *bytes, size_t size,
 {
 	const struct reef_wire_op *op = &target->ops[target->index];
 
+	/* Also a batch that is refused has an answer. */
+	if (target->moved == 0 && is_full(target))
+		return -ENOBUFS;
 	if (op->kind != REEF_SEND && target->moved == 0)
 		target->status = locate_region(target, op);
 	if (target->status)
@@ -393,4 +393,19 @@ int tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
 		rc = answer_done(target);
 	part_close(target);
 	return rc;
+}
+
+bool tcp_target_let_go(struct tcp_target *target,
+		       const struct tcp_region *region)
+{
+	if (target->region != region)
+		return true;
+	if (target->moved) {
+		if (target->ops[target->index].kind == REEF_READ)
+			return false;
+		target->status = -REEF_EKEY;
+	}
+	tcp_regions_give(target->region);
+	target->region = NULL;
+	return true;
 }

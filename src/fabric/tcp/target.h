@@ -13,7 +13,11 @@
  * (4) A batch that wrote ends with a full barrier before its answer exists, and
  *     has one between a WRITE and a later READ (F4).
  * (5) Memory is bounded by the limits, not by what a peer asks for: a long READ
- *     is answered in parts.
+ *     is answered in parts, and nothing is done whose answer has to wait behind
+ *     answers_max others.
+ * (6) A batch whose bytes do not come keeps no memory: what is withdrawn is let
+ *     go of at any time (tcp_target_let_go), but for a READ whose answer has
+ *     begun.
  *
  * It knows neither sockets nor links, so that it can be tested, and fuzzed,
  * with bytes alone.
@@ -33,6 +37,9 @@ struct tcp_target {
 	/* Deliver a message.  -ENOSPC: not now. */
 	int (*message)(void *context, const uint8_t *bytes, uint32_t length);
 	void *context;
+	/* Set by the owner, at any time: more bytes of answers than that wait
+	 * for the socket first. */
+	size_t answers_max;
 
 	/* Answers, whole frames; the owner takes them from here. */
 	struct reef_fifo reply;
@@ -68,5 +75,11 @@ int tcp_target_begin(struct tcp_target *target, uint64_t tag, uint32_t length);
  * -REEF_EPROTO, -ENOMEM: the link has to end. */
 int tcp_target_feed(struct tcp_target *target, const uint8_t *bytes,
 		    size_t size, size_t *used);
+
+/* Let go of a region that is withdrawn, if the batch under way has it: a WRITE
+ * that has begun ends with -REEF_EKEY. False: a READ whose answer has begun
+ * keeps it. */
+bool tcp_target_let_go(struct tcp_target *target,
+		       const struct tcp_region *region);
 
 #endif

@@ -54,6 +54,30 @@ static void notify_holders(struct tcp_fabric *fabric, uint64_t key)
 	pthread_mutex_unlock(&fabric->lock);
 }
 
+/* Have those let go whose batches have come halfway, or whose answers do not go
+ * out (tcp.h, 9). A link that another thread reads now is asked again with the
+ * next call. */
+static void loosen_holders(struct tcp_fabric *fabric, struct reef_queue *queue,
+			   const struct tcp_region *region)
+{
+	uint64_t passed_ns = reef_now_ns() - region->withdrawn_ns;
+	bool too_late = passed_ns >= tcp_silence_ns(fabric) / 4;
+
+	pthread_mutex_lock(&fabric->lock);
+	for (struct tcp_link *link = fabric->links; link; link = link->next) {
+		if (!link->base.listener || atomic_load(&link->broken) ||
+		    pthread_mutex_trylock(&link->rx_lock))
+			continue;
+		if (!tcp_target_let_go(&link->target, region) && too_late) {
+			pthread_mutex_lock(&link->tx_lock);
+			tcp_link_break_locked(link, queue, -ETIMEDOUT, false);
+			pthread_mutex_unlock(&link->tx_lock);
+		}
+		pthread_mutex_unlock(&link->rx_lock);
+	}
+	pthread_mutex_unlock(&fabric->lock);
+}
+
 static int tcp_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 			struct reef_region *base)
 {
@@ -63,10 +87,13 @@ static int tcp_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 	uint64_t key = base->key, read_key = base->read_key;
 	int rc = tcp_regions_withdraw(&fabric->regions, region);
 
-	(void)queue;
 	if (!again) {
 		notify_holders(fabric, key);
 		notify_holders(fabric, read_key);
+	}
+	if (rc == -EAGAIN) {
+		loosen_holders(fabric, queue, region);
+		rc = tcp_regions_withdraw(&fabric->regions, region);
 	}
 	return rc;
 }

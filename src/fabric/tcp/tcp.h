@@ -30,22 +30,28 @@
  * (4) A batch is complete when its answer is, and an answer counts only for a
  *     batch whose last byte has been sent: the socket never reads memory that
  *     was given back.
- * (5) What comes in is always read, unless the answers to READs do not go out,
- *     or an inbox is full. Only the accepting side answers, so two sides never
- *     wait for each other.
+ * (5) What comes in is always read, unless answers do not go out, or an inbox
+ *     is full. Only the accepting side answers, so two sides never wait for
+ *     each other.
  * (6) A SEND to the accepting side has ended when it is in the inbox there; one
  *     to the connecting side, which polls when it likes, when the socket has
  *     taken it.
- *
  * (7) A link with TLS sends and receives through it, and only so: it is freed
  *     when the link breaks, under both locks, and a broken link sends nothing.
  *     What OpenSSL has decrypted, and nobody has read, goes with it.
+ * (8) Answers that a peer does not read are bounded: at TCP_ANSWERS_MAX bytes
+ *     no more of its input is acted on. Once all that wait in this fabric are
+ *     answers_max, TCP_ANSWERS_LEAST is the limit of each link, so that who
+ *     reads goes on, only in smaller pieces.
+ * (9) A batch that has come halfway does not keep memory from being withdrawn:
+ *     a WRITE ends at once with -REEF_EKEY; whoever has not taken an answer a
+ *     quarter of silence_ns later loses the link.
  *
- * Silence: with something under way and nothing heard for a quarter of
- * silence_ns a side sends PING; after silence_ns the link is lost. Only time in
- * which this side was polling counts. On an idle link the kernel's keep-alive
- * does the same, so a process may be busy with other things for as long as it
- * likes. */
+ * Silence: with something under way, or a frame that has come halfway, and
+ * nothing heard for a quarter of silence_ns a side sends PING; after silence_ns
+ * the link is lost. Only time in which this side was polling counts. On an idle
+ * link the kernel's keep-alive does the same, so a process may be busy with
+ * other things for as long as it likes. */
 #ifndef REEF_FABRIC_TCP_TCP_H
 #define REEF_FABRIC_TCP_TCP_H
 
@@ -60,6 +66,9 @@
 
 #include <sys/epoll.h>
 
+#define TCP_ANSWERS_MAX (256u << 10)
+#define TCP_ANSWERS_LEAST (16u << 10)
+
 struct tcp_fabric {
 	struct reef_fabric base;
 	struct tcp_regions regions;
@@ -67,6 +76,7 @@ struct tcp_fabric {
 	struct tcp_link *links;		/* all that live; locked */
 	struct tcp_listener *listeners; /* locked */
 	_Atomic uint32_t accepted;	/* links not broken */
+	_Atomic uint64_t answers;	/* bytes of them that wait: (8) */
 	struct reef_fences fences;
 	struct reef_numbers numbers; /* locked */
 };
@@ -187,7 +197,7 @@ struct tcp_link {
 	uint32_t batch_op;
 	struct reef_batch *posting; /* NULL: has ended in its post */
 	_Atomic bool blocked;	    /* the socket is full */
-	_Atomic bool stalled;	    /* also rx_lock: answers to READs wait */
+	_Atomic bool stalled;	    /* also rx_lock: answers wait */
 	_Atomic bool paused;	    /* also rx_lock: an inbox is full */
 	uint32_t events;	    /* what epoll was told */
 	uint64_t pinged_ns;
@@ -200,6 +210,8 @@ struct tcp_link {
 	struct reef_frame_header header;
 	uint32_t header_left; /* of its payload */
 	struct tcp_target target;
+	_Atomic bool is_halfway;	  /* more of a frame is to come */
+	size_t answers;			  /* counted in fabric.answers */
 	uint32_t result_op, result_moved; /* of batch number `ended` */
 	struct reef_queue *polling;	  /* who reads now */
 	int happened;

@@ -47,6 +47,7 @@ static void fabric_open_fills_in_defaults(void **state)
 	assert_int_equal(limits->depth_max, 128);
 	assert_int_equal(limits->inbox_max, 7);
 	assert_int_equal(limits->links_max, 4096);
+	assert_int_equal(limits->answers_max, 256 << 20);
 	assert_int_equal(limits->spin_ns, 20000);
 	assert_int_equal(limits->silence_ns, 3000000000ull);
 	assert_string_equal(reef_fabric_kind(fabric), "shm");

@@ -72,6 +72,7 @@ static void settings_defaults_follow_from_the_machine(void **state)
 	assert_int_equal(s.revoke_notice_ns, 1000000000);
 	assert_int_equal(s.spin_ns, 20000);
 	assert_int_equal(s.silence_ns, 0);
+	assert_int_equal(s.unread, 256 << 20);
 	assert_int_equal(s.log, REEF_LOG_WARNING);
 	assert_true(s.pressure_low > 0 && s.pressure_low < s.pressure_high);
 	assert_true(s.with_redis);

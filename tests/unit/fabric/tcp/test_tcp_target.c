@@ -40,6 +40,7 @@ static int set_up_size(uint64_t size)
 	tcp_regions_add(&regions, region);
 	target = (struct tcp_target){
 		.regions = &regions,
+		.answers_max = 256u << 10,
 		.limits = {.ops_max = 300,
 			   .length_max = BIG,
 			   .message_max = 64},

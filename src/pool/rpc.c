@@ -5,6 +5,7 @@
  *                +-- ANSWER: end the call          (rpc_call.c)
  *                +-- NOTE: the owner's note
  *                +-- REQUEST: a fiber: handle, send the answer, end
+ *                             REEF_LATER: end; reef_request_answer: send
  *
  * A receiver never blocks but where it waits for its queue, and nothing that it
  * does needs a peer to do something first (rpc_send.c, 1). */
@@ -17,15 +18,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HANDLERS_MAX 1024
+#define HANDLERS_MAX 2048
 #define PEER_MAX 64
 #define EARLY_MAX 256
 #define RETRY_NS 1000000ull
 
 /* A request that is being handled. */
 struct handling {
+	struct reef_request request; /* first */
 	struct reef_rpc *rpc;
-	struct reef_request request;
 	struct reef_message *message; /* where its texts and rows lie */
 };
 
@@ -62,6 +63,13 @@ static void send_refusal(struct rpc_peer *peer,
 	rpc_send(peer, &header, NULL, NULL, false);
 }
 
+/* The caller would take these for "nothing was done" (rule 2). */
+static int status_to_tell(int rc)
+{
+	return rc == -REEF_ENOLINK || rc == -REEF_EHOSTDEAD ? -REEF_EINDOUBT
+							    : rc;
+}
+
 static int run_handler(const struct handling *handling,
 		       struct reef_body *answer, struct reef_cursor_out *room)
 {
@@ -70,39 +78,81 @@ static int run_handler(const struct handling *handling,
 
 	rc = options->handle(options->context, &handling->request, answer,
 			     room);
-	reef_assert(rc <= 0);
+	reef_assert(rc <= 0 || rc == REEF_LATER);
 	if (!rc && room->failed)
 		rc = -ENOMEM;
 	if (!answer->rows) {
 		answer->rows = room->bytes;
 		answer->rows_size = room->size;
 	}
-	/* The caller would take these for "nothing was done" (rule 2). */
-	return rc == -REEF_ENOLINK || rc == -REEF_EHOSTDEAD ? -REEF_EINDOUBT
-							    : rc;
+	return status_to_tell(rc);
+}
+
+/* Send the answer of a request, and let go of it. */
+static void answer_request(struct handling *handling, int status,
+			   const struct reef_body *answer)
+{
+	struct reef_rpc *rpc = handling->rpc;
+	struct rpc_peer *peer = (struct rpc_peer *)handling->request.peer;
+	struct reef_pool_header header =
+		answer_header(rpc, &handling->request.header, status);
+
+	rpc_send(peer, &header, answer, NULL, true);
+	reef_message_free(handling->message);
+	free(handling);
+	rpc_peer_unref(peer);
+	rpc->counts.handled++;
 }
 
 static int handler_main(void *arg)
 {
 	struct handling *handling = arg;
 	struct reef_rpc *rpc = handling->rpc;
-	struct rpc_peer *peer = (struct rpc_peer *)handling->request.peer;
+	struct rpc_account *account =
+		((struct rpc_peer *)handling->request.peer)->account;
 	struct reef_cursor_out room = {0};
 	struct reef_body answer = {0};
-	struct reef_pool_header header;
 	int rc;
 
 	rc = run_handler(handling, &answer, &room);
-	header = answer_header(rpc, &handling->request.header, rc);
-	rpc_send(peer, &header, &answer, NULL, true);
-	free(room.bytes);
-	reef_message_free(handling->message);
-	free(handling);
-	rpc_peer_unref(peer);
-	rpc->counts.handled++;
+	account->handlers--;
+	account->room->handlers--;
 	rpc->handlers--;
+	/* Counted first: the account may go with the request's peer. */
+	if (rc == REEF_LATER)
+		rpc->laters++;
+	else
+		answer_request(handling, rc, &answer);
+	free(room.bytes);
 	rpc_wake_destroyer(rpc);
 	return 0;
+}
+
+void reef_request_answer(const struct reef_request *request, int status,
+			 const struct reef_body *answer)
+{
+	static const struct reef_body nothing;
+	struct handling *handling = (struct handling *)request;
+	struct reef_rpc *rpc = handling->rpc;
+
+	reef_assert(status <= 0 && rpc->laters > 0);
+	answer_request(handling, status_to_tell(status),
+		       answer ? answer : &nothing);
+	rpc->laters--;
+	rpc_wake_destroyer(rpc);
+}
+
+/* True if the peer may have another request handled now (4). */
+static bool has_room(const struct rpc_peer *peer)
+{
+	const struct reef_rpc_options *options = &peer->peer.rpc->options;
+	const struct rpc_account *account = peer->account;
+
+	return peer->handling < options->peer_max &&
+	       rpc_has_share(account->handlers, account->room->handlers,
+			     options->handlers_max) &&
+	       rpc_has_share(account->unread, account->room->unread,
+			     options->unread_max);
 }
 
 /* Hand a request to a fiber of its own. 0: the message is the handler's now. */
@@ -115,8 +165,9 @@ static int start_handler(struct rpc_peer *peer,
 	struct handling *handling;
 	int rc;
 
-	if (rpc->handlers >= rpc->options.handlers_max ||
-	    peer->handling >= rpc->options.peer_max)
+	if (!peer->account)
+		return -ENOMEM;
+	if (!has_room(peer))
 		return -EBUSY;
 	handling = malloc(sizeof(*handling));
 	if (!handling)
@@ -134,6 +185,8 @@ static int start_handler(struct rpc_peer *peer,
 	}
 	rpc_peer_ref(peer);
 	peer->handling++;
+	peer->account->handlers++;
+	peer->account->room->handlers++;
 	rpc->handlers++;
 	return 0;
 }
@@ -167,6 +220,7 @@ static void deliver_message(struct rpc_peer *peer, struct reef_message *message)
 		reef_message_free(message);
 		return;
 	}
+	peer->peer.messages++;
 	/* Epochs are brokers' (wire/pool.h, 1), and no broker hears another.
 	 */
 	if (rpc->options.epoch)
@@ -284,6 +338,11 @@ int reef_rpc_create(struct reef_port *port,
 		rpc->options.handlers_max = HANDLERS_MAX;
 	if (!rpc->options.peer_max)
 		rpc->options.peer_max = PEER_MAX;
+	if (!rpc->options.unread_max)
+		rpc->options.unread_max =
+			reef_fabric_limits(
+				reef_mesh_fabric(reef_port_mesh(port), 0))
+				->answers_max;
 	for (i = 0; i < reef_mesh_count(reef_port_mesh(port)); i++) {
 		receiver = &rpc->receivers[i];
 		receiver->rpc = rpc;
@@ -307,8 +366,8 @@ err_receivers:
 
 static bool is_idle(const struct reef_rpc *rpc)
 {
-	return !rpc->receiving && !rpc->handlers && !rpc->calls &&
-	       !rpc->sendings && !rpc->connects;
+	return !rpc->receiving && !rpc->handlers && !rpc->laters &&
+	       !rpc->calls && !rpc->sendings && !rpc->connects;
 }
 
 void reef_rpc_destroy(struct reef_rpc *rpc)
@@ -328,6 +387,7 @@ void reef_rpc_destroy(struct reef_rpc *rpc)
 	while (!is_idle(rpc))
 		if (reef_fiber_park(REEF_FOREVER) == -REEF_EHOSTDEAD)
 			reef_port_poll(rpc->port);
+	rpc_accounts_release(rpc);
 	free(rpc);
 }
 

@@ -12,13 +12,22 @@
  *     that is answered as -REEF_EINDOUBT.
  * (3) What does not decode, and answers nobody waits for, are dropped and
  *     counted; a peer that sends them costs only itself.
- * (4) At most handlers_max requests are handled at once, and peer_max of one
- *     peer (until their answers are sent); further ones are answered with
- *     -EBUSY, and ignored if the peer does not take even that.
+ * (4) At most peer_max requests of one peer are handled at once (until their
+ *     answers are sent). Peers are in *rooms*, which lend each other nothing:
+ *     in each at most handlers_max requests are handled at once. Peers of one
+ *     *account*, who is one user, are counted together: an account is given no
+ *     more handlers than its room has left for others; so one alone has half
+ *     of them, and whoever comes next finds some. The same holds for bytes of
+ *     answers that wait to be read, of which a room has unread_max. Further
+ *     requests are answered with -EBUSY, and ignored if the peer does not take
+ *     even that.
  * (5) A peer outlives its link while somebody holds it: peer->link is NULL once
  *     the link is gone, and a call or answer through it fails. A connected link
  *     that went down is closed only by reef_peer_close, so that threads that
  *     post on it are safe until then.
+ * (6) A handler that would wait for what others do, and that nothing bounds,
+ *     returns REEF_LATER: it counts no more, but for its peer, and its request
+ *     is answered by reef_request_answer.
  *
  * Thread: owner, which is the port's. */
 #ifndef REEF_POOL_RPC_H
@@ -29,26 +38,41 @@
 
 struct reef_rpc;
 
+enum reef_rpc_room {
+	REEF_ROOM_USERS, /* whoever `opened` does not put elsewhere */
+	REEF_ROOM_OWNER,
+	REEF_ROOM_SERVERS, /* also all that were connected to */
+	REEF_ROOMS
+};
+
 /* The other end of a link; made by the rpc. */
 struct reef_peer {
 	struct reef_rpc *rpc;
 	struct reef_link *link; /* NULL: gone */
 	uint32_t session;	/* the link's own, perhaps provisional */
 	bool accepted;
-	void *user;	/* the owner's */
+	/* Set in `opened`, for good; accounts are numbered in each room. */
+	enum reef_rpc_room room;
+	uint32_t account;
+	void *user;	   /* the owner's */
+	uint32_t messages; /* that came from it */
 	uint64_t epoch; /* highest seen in its messages; 0 where we have one */
 };
 
 struct reef_request {
 	struct reef_peer *peer;
 	struct reef_pool_header header;
-	struct reef_body body; /* good until the handler returns */
+	struct reef_body body; /* good until the handler returns, or later the
+				* answer */
 };
+
+#define REEF_LATER 1
 
 /* What an rpc's owner provides. */
 struct reef_rpc_options {
 	/* Handle a request, in a fiber of its own: fill *answer and return 0,
-	 * or return the negative status to answer with. Rows: put into `room`,
+	 * or return the negative status to answer with, or REEF_LATER: (6),
+	 * nothing is taken from answer and room. Rows: put into `room`,
 	 * which is freed after it was sent; it is the rows unless answer->rows
 	 * says otherwise. Required. */
 	int (*handle)(void *context, const struct reef_request *request,
@@ -70,8 +94,9 @@ struct reef_rpc_options {
 	void *context;
 	uint64_t epoch; /* in every header sent; a broker's. Set later with
 			 * reef_rpc_set_epoch. */
-	uint32_t handlers_max; /* 0: 1,024 */
+	uint32_t handlers_max; /* of a room; 0: 2,048 */
 	uint32_t peer_max;     /* 0: 64 */
+	uint64_t unread_max;   /* of a room; 0: answers_max of its fabrics */
 };
 
 /* Start receiving on every queue of the port. Called in a fiber of its
@@ -101,6 +126,11 @@ void reef_peer_close(struct reef_peer *peer);
 /* Keep the peer, not its link. Also fine after reef_rpc_destroy. */
 void reef_peer_ref(struct reef_peer *peer);
 void reef_peer_unref(struct reef_peer *peer);
+
+/* Answer a request whose handler has returned REEF_LATER; once. answer: NULL,
+ * or as a handler fills it, without rows. */
+void reef_request_answer(const struct reef_request *request, int status,
+			 const struct reef_body *answer);
 
 /* An answer, and the bytes its texts and rows lie in. */
 struct reef_answer {

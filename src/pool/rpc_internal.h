@@ -21,15 +21,33 @@ struct rpc_call {
 	struct rpc_call *next;	     /* in peer->calls */
 };
 
+/* What the peers of one account have under way together. */
+struct rpc_account {
+	uint32_t number;
+	struct rpc_room *room;
+	uint32_t refs; /* peers */
+	uint32_t handlers;
+	uint64_t unread;		/* bytes */
+	struct rpc_account *next, **at; /* in room->accounts; at NULL: the rpc
+					 * is gone */
+};
+
+struct rpc_room {
+	uint32_t handlers;
+	uint64_t unread;
+	struct rpc_account *accounts;
+};
+
 struct rpc_peer {
-	struct reef_peer peer;	/* first */
-	uint32_t refs;		/* its list's, calls, handlers, sendings */
-	uint32_t handling;	/* requests that are not answered yet */
-	uint32_t queued;	/* sendings but for answers of handlers */
-	bool connecting;	/* reef_connect has not returned */
-	bool is_stuck;		/* in rpc->stuck */
-	int reason;		/* once its link is gone */
-	struct reef_link *held; /* connected: to be closed */
+	struct reef_peer peer;	     /* first */
+	struct rpc_account *account; /* NULL: there was no memory */
+	uint32_t refs;		     /* its list's, calls, handlers, sendings */
+	uint32_t handling;	     /* requests that are not answered yet */
+	uint32_t queued;	     /* sendings but for answers of handlers */
+	bool connecting;	     /* reef_connect has not returned */
+	bool is_stuck;		     /* in rpc->stuck */
+	int reason;		     /* once its link is gone */
+	struct reef_link *held;	     /* connected: to be closed */
 	struct reef_queue *queue;
 	struct rpc_call *calls;
 	/* Messages that are not posted yet, in order. */
@@ -50,11 +68,12 @@ struct reef_rpc {
 	struct reef_port *port;
 	struct reef_rpc_options options;
 	struct rpc_receiver receivers[REEF_MESH_MAX];
+	struct rpc_room rooms[REEF_ROOMS];
 	struct rpc_peer *accepted, *connected;
 	struct rpc_peer *stuck; /* they have waiting, and no room to post it */
 	uint32_t last_id;
 	/* What destroy waits for. */
-	uint32_t receiving, handlers, calls, sendings, connects;
+	uint32_t receiving, handlers, laters, calls, sendings, connects;
 	bool closing, has_early, is_retrying;
 	bool is_orphan; /* not made: the last receiver frees it */
 	struct reef_fiber *destroyer;
@@ -69,6 +88,14 @@ void rpc_wake_destroyer(struct reef_rpc *rpc);
 /* --- rpc_peer.c --- */
 
 struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc);
+/* True if the account may have more, given what all of its room have: of what
+ * others left, it has at most as much as is left. (rpc.h, 4) */
+static inline bool rpc_has_share(uint64_t own, uint64_t all, uint64_t max)
+{
+	return all < max && own < max - all;
+}
+/* Forget the accounts that peers keep: the rpc goes. */
+void rpc_accounts_release(struct reef_rpc *rpc);
 /* Give a peer its link, which is up. */
 void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted);
 /* End what waits for a peer whose link is gone, and tell the owner. */

@@ -29,6 +29,59 @@ struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc)
 	return peer;
 }
 
+/* --- accounts --- */
+
+/* Count the peer with others of its account. */
+static void join_account(struct rpc_peer *peer)
+{
+	struct rpc_room *room = &peer->peer.rpc->rooms[peer->peer.room];
+	struct rpc_account *account = room->accounts;
+
+	while (account && account->number != peer->peer.account)
+		account = account->next;
+	if (!account) {
+		account = calloc(1, sizeof(*account));
+		if (!account)
+			return;
+		account->number = peer->peer.account;
+		account->room = room;
+		account->next = room->accounts;
+		account->at = &room->accounts;
+		if (account->next)
+			account->next->at = &account->next;
+		room->accounts = account;
+	}
+	account->refs++;
+	peer->account = account;
+}
+
+static void leave_account(struct rpc_account *account)
+{
+	if (!account || --account->refs)
+		return;
+	reef_assert(!account->handlers && !account->unread);
+	if (account->at) {
+		*account->at = account->next;
+		if (account->next)
+			account->next->at = account->at;
+	}
+	free(account);
+}
+
+void rpc_accounts_release(struct reef_rpc *rpc)
+{
+	struct rpc_account *account;
+
+	for (int i = 0; i < REEF_ROOMS; i++)
+		while ((account = rpc->rooms[i].accounts)) {
+			rpc->rooms[i].accounts = account->next;
+			account->next = NULL;
+			account->at = NULL;
+		}
+}
+
+/* --- peers --- */
+
 static void drop_early_messages(struct rpc_peer *peer)
 {
 	struct reef_message *message;
@@ -48,6 +101,7 @@ void rpc_peer_unref(struct rpc_peer *peer)
 	reef_assert(!peer->peer.link && !peer->held);
 	reef_assert(!peer->calls && !peer->waiting);
 	drop_early_messages(peer);
+	leave_account(peer->account);
 	free(peer);
 }
 
@@ -95,8 +149,12 @@ void rpc_peer_up(struct rpc_peer *peer, struct reef_link *link, bool accepted)
 	peer->peer.session = reef_link_session(link);
 	peer->peer.accepted = accepted;
 	peer->queue = reef_port_queue_of(rpc->port, link);
-	if (!accepted)
+	if (!accepted) {
 		peer->held = link;
+		peer->peer.room = REEF_ROOM_SERVERS;
+		peer->peer.account = peer->peer.session;
+		join_account(peer);
+	}
 	add_to_list(accepted ? &rpc->accepted : &rpc->connected, peer);
 }
 
@@ -143,6 +201,7 @@ void rpc_link_opened(void *context, struct reef_link *link)
 	rpc_peer_up(peer, link, true);
 	if (rpc->options.opened)
 		rpc->options.opened(rpc->options.context, &peer->peer);
+	join_account(peer);
 }
 
 void rpc_link_closed(void *context, struct reef_link *link, int reason)

@@ -13,7 +13,9 @@
  * (2) What a peer that takes nothing can make us keep is bounded: peer_max
  *     answers of handlers (a request counts until its answer has left), and
  *     rpc_queued_max others: calls and notes are then refused, answers of
- *     -EBUSY dropped.
+ *     -EBUSY dropped. What all peers of an account, and of a room, can make us
+ *     keep is bounded in bytes (rpc.h, 4): every message counts until it has
+ *     left.
  * (3) A peer's messages are posted in the order in which they were sent. Where
  *     the link has no room (-EAGAIN) the rest waits: for a sending of the same
  *     peer to end, or, as other threads fill the link too, for a receiver,
@@ -32,6 +34,7 @@ struct rpc_sending {
 	struct rpc_peer *peer; /* a reference */
 	struct rpc_call *call; /* NULL: none, or it does not wait any more */
 	bool for_handler, is_answer, is_posted;
+	size_t size;		  /* of bytes */
 	struct rpc_sending *next; /* in peer->waiting */
 	uint8_t *bytes;
 };
@@ -43,12 +46,21 @@ uint32_t rpc_queued_max(const struct reef_rpc *rpc)
 	return 64 + 2 * rpc->options.peer_max;
 }
 
+static void count_unread(struct rpc_account *account, uint64_t bytes)
+{
+	if (!account)
+		return;
+	account->unread += bytes;
+	account->room->unread += bytes;
+}
+
 static void finish_sending(struct rpc_sending *sending, int status)
 {
 	struct reef_rpc *rpc = sending->rpc;
 	struct rpc_peer *peer = sending->peer;
 	struct rpc_call *call = sending->call;
 
+	count_unread(peer->account, -(uint64_t)sending->size);
 	if (sending->for_handler)
 		peer->handling--;
 	else
@@ -148,6 +160,7 @@ static int create_sending(struct rpc_peer *peer,
 		return encoded.failed ? -ENOMEM : -EMSGSIZE;
 	}
 	sending->bytes = encoded.bytes;
+	sending->size = encoded.size;
 	sending->op = (struct reef_op){
 		.kind = REEF_SEND,
 		.length = (uint32_t)encoded.size,
@@ -190,6 +203,7 @@ int rpc_send(struct rpc_peer *peer, const struct reef_pool_header *header,
 		call->sending = sending;
 	if (!for_handler)
 		peer->queued++;
+	count_unread(peer->account, sending->size);
 	rpc_peer_ref(peer);
 	peer->peer.rpc->sendings++;
 	*peer->waiting_tail = sending;

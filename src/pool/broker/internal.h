@@ -117,6 +117,7 @@ struct broker_node {
 	struct reef_peer *peer; /* NULL: away, and not yet taken for dead */
 	bool ready;		/* told all its extents in this start */
 	uint64_t heard_ns;
+	uint32_t messages; /* of its peer, when it was looked at last */
 	/* confirm.c */
 	uint64_t followed;  /* the epoch in which it followed us; 0: none */
 	uint64_t confirmed; /* sequence, in this epoch; 0: none */
@@ -214,6 +215,7 @@ struct reef_broker {
 	bool hurry_asked;	  /* by a note since the last look */
 	uint32_t shorts, returns; /* as in the table */
 	struct broker_recovery *recoveries; /* recovery.c */
+	struct broker_rekey *rekeys;	    /* rekey.c */
 	/* Of this start alone. */
 	struct broker_session *sessions;
 	struct broker_user *users; /* users.c */
@@ -246,6 +248,10 @@ broker_member_of(const struct reef_peer *peer)
 {
 	return peer->user;
 }
+/* Answer a request whose function returned REEF_LATER, once it may be told. */
+void broker_answer_later(struct reef_broker *broker,
+			 const struct reef_request *request, int rc,
+			 const struct reef_body *answer);
 /* How many bytes the rows of an answer may take. */
 size_t broker_rows_max(const struct reef_broker *broker,
 		       const struct reef_request *request);

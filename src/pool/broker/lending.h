@@ -99,8 +99,12 @@ int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number);
 
 /* --- rekey.c --- */
 
-/* Give every extent of a space new keys; waits until the old ones are void. */
-int broker_space_rekey(struct reef_broker *broker, uint32_t space);
+/* Give every extent of a space new keys, and then answer the request, which is
+ * a SPACE_REVOKE to that era: REEF_LATER.  Else: what to answer with. 0: there
+ * is nothing to do.  -EBUSY: too many wait for that already.  -ENOMEM. */
+int broker_space_rekey(struct reef_broker *broker,
+		       const struct reef_request *request, uint32_t space,
+		       uint32_t era);
 
 /* --- spaces.c --- */
 

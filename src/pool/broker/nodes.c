@@ -1,9 +1,11 @@
 /* nodes.c - who lends memory: registration, pulse, death; fences; calls.
  *
  * (1) A node that the state does not hold for DEAD is in broker->nodes, with a
- *     link or without. Whoever has no pulse for node_ttl is DEAD: judged by the
- *     broker's own clock, after pending input was handled, and everybody counts
- *     as just heard after a start, and after the broker itself stood still.
+ *     link or without. Whoever was not heard for node_ttl is DEAD: judged by
+ *     the broker's own clock, after pending input was handled, and everybody
+ *     counts as just heard after a start, and after the broker itself stood
+ *     still. Whatever comes by a node's link was heard, also a pulse that there
+ *     is no handler for.
  * (2) DEAD is durable, then published, then told.
  * (3) One key, one node: while a node's link is up, and it was heard within
  *     node_ttl, another incarnation with its key is refused (-EEXIST). Another
@@ -492,6 +494,19 @@ int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
 	return rc ? rc : broker_publish_pool_epoch(broker);
 }
 
+/* Note which nodes have said anything since the last time. */
+static void note_heard_nodes(struct reef_broker *broker, uint64_t now_ns)
+{
+	struct broker_node *node;
+
+	for (node = broker->nodes; node; node = node->next) {
+		if (!node->peer || node->messages == node->peer->messages)
+			continue;
+		node->messages = node->peer->messages;
+		node->heard_ns = now_ns;
+	}
+}
+
 /* The first node that was not heard for its ttl, in which the broker was sure;
  * 0: none. */
 static uint32_t find_silent_node(struct reef_broker *broker, uint64_t now_ns)
@@ -531,6 +546,7 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 		reef_port_poll(broker->port);
 		for (i = 0; i < YIELDS; i++)
 			reef_fiber_yield();
+		note_heard_nodes(broker, now_ns);
 		while (!broker->stopping &&
 		       (id = find_silent_node(broker, now_ns)) != 0)
 			if (broker_confirm_now(broker) ||

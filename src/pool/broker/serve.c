@@ -91,12 +91,18 @@ static void broker_opened(void *context, struct reef_peer *peer)
 		return;
 	member->peer = peer;
 	member->fabric = fabric_index(broker, peer->link);
-	if (broker_parse_user(identity, &member->user, &member->era))
+	/* Users are counted each for himself, and keep neither the owner's
+	 * requests nor the nodes' waiting (rpc.h, 4). */
+	if (broker_parse_user(identity, &member->user, &member->era)) {
 		member->kind = BROKER_CLIENT;
-	else
+		peer->room = member->user ? REEF_ROOM_USERS : REEF_ROOM_OWNER;
+		peer->account = member->user;
+	} else {
 		member->kind = BROKER_NODE;
-	if (member->kind == BROKER_NODE)
 		parse_node(identity, &member->number);
+		peer->room = REEF_ROOM_SERVERS;
+		peer->account = peer->session;
+	}
 	broker_user_link_opened(broker, member->user);
 }
 
@@ -264,12 +270,24 @@ static int broker_handle(void *context, const struct reef_request *request,
 	}
 	if (rc == 0)
 		rc = run_service(broker, service, request, answer, room);
+	if (rc == REEF_LATER) /* broker_answer_later */
+		return rc;
 	/* What the function saw or did, even the reason of an error, is durable
 	 * before anybody hears of it. */
 	if (REEF_MUTATED(BROKER_EARLY_ANSWER))
 		return rc;
 	failed = wait_for_answer(broker, request->header.kind);
 	return failed || broker->health ? -REEF_EINDOUBT : rc;
+}
+
+void broker_answer_later(struct reef_broker *broker,
+			 const struct reef_request *request, int rc,
+			 const struct reef_body *answer)
+{
+	if (wait_for_answer(broker, request->header.kind) || broker->health ||
+	    rc == -ECANCELED)
+		rc = -REEF_EINDOUBT;
+	reef_request_answer(request, rc, answer);
 }
 
 static void broker_note(void *context, const struct reef_request *note)

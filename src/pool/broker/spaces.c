@@ -490,7 +490,8 @@ BROKER_REQUEST(broker_space_revoke)
 		return rc;
 	if (rc > 0) {
 		answer->reply.space_revoke.era = (uint32_t)result;
-		return broker_space_rekey(broker, record.id);
+		return broker_space_rekey(broker, request, record.id,
+					  (uint32_t)result);
 	}
 	record.era = reef_state_space(broker->state, record.id)->era + 1;
 	rc = broker_commit(broker, &record, request, NULL);
@@ -504,7 +505,8 @@ BROKER_REQUEST(broker_space_revoke)
 		     record.id, record.era);
 	answer->reply.space_revoke.era = record.era;
 	rc = broker_wait_durable(broker, broker->applied);
-	return rc ? rc : broker_space_rekey(broker, record.id);
+	return rc ? rc
+		  : broker_space_rekey(broker, request, record.id, record.era);
 }
 
 BROKER_REQUEST(broker_space_token)

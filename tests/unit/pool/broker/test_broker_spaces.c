@@ -24,20 +24,6 @@ static void run(int (*script)(struct stub_pool *pool), uint32_t nodes,
 	}
 }
 
-/* A second user, with a session. */
-static int add_guest(struct stub_pool *pool)
-{
-	struct reef_body body = {.ask.user_add.name = stub_pool_text("guest")};
-	struct reef_answer answer = {0};
-
-	TRY(driver_do(&pool->owner, REEF_POOL_USER_ADD, &body, &answer));
-	pool->guest.user = answer.body.reply.user_add.user;
-	pool->guest.era = answer.body.reply.user_add.era;
-	memcpy(pool->guest.key.bytes, answer.body.reply.user_add.secret, 32);
-	reef_answer_free(&answer);
-	return 0;
-}
-
 static int make_token(struct stub_pool *pool, uint32_t space, uint8_t rights,
 		      struct reef_body *open)
 {
@@ -88,7 +74,7 @@ static int shows_tokens(struct stub_pool *pool)
 	uint32_t space, other;
 
 	TRY(stub_pool_ready(pool, 1));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	TRY(driver_open(&pool->owner, "b", REEF_POOL_CREATE, 0, 0, &other));
 	TRY(driver_add(&pool->owner, space, MIB, NULL));
@@ -169,7 +155,7 @@ static int revokes(struct stub_pool *pool)
 	bool crash = reef_random_chance(reef_sim_random(pool->sim), 1, 2);
 
 	TRY(stub_pool_ready(pool, 2));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, &space));
 	for (int i = 0; i < 8; i++)
 		TRY(driver_add(&pool->owner, space, MIB, NULL));
@@ -228,7 +214,7 @@ static int has_scratch(struct stub_pool *pool)
 	uint32_t mine, again, theirs;
 
 	TRY(stub_pool_ready(pool, 1));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(driver_open(guest, "", 0, 0, 0, &mine));
 	TRY(driver_open(guest, "", 0, 0, 0, &again));
 	WANT(mine != again);
@@ -404,7 +390,7 @@ static int end_guest(struct stub_pool *pool)
 static int fences_where_it_was(struct stub_pool *pool)
 {
 	TRY(stub_pool_ready(pool, MANY_STUBS));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(touch_stubs(pool, 1));
 	TRY(end_guest(pool));
 	WANT(count_fenced(pool, MANY_STUBS) == 1);
@@ -415,7 +401,7 @@ static int fences_where_it_was(struct stub_pool *pool)
 static int fences_everywhere_after_a_start(struct stub_pool *pool)
 {
 	TRY(stub_pool_ready(pool, MANY_STUBS));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(touch_stubs(pool, 1));
 	TRY(stub_pool_broker_restart(pool));
 	TRY(reef_sleep(NODE_TTL));
@@ -435,7 +421,7 @@ static int fences_where_memory_was(struct stub_pool *pool)
 	uint32_t space, found;
 
 	TRY(stub_pool_ready(pool, 4));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(touch_stubs(pool, 1));
 	TRY(driver_open(&pool->owner, "touched", 0, 0, 0, &space));
 	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
@@ -486,7 +472,7 @@ static int tells_fences(struct stub_pool *pool)
 	uint32_t session;
 
 	TRY(stub_pool_ready(pool, 2));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	TRY(driver_connect(guest));
 	session = guest->session;
 	WANT(session);
@@ -517,7 +503,7 @@ static int tells_many_fences(struct stub_pool *pool)
 	struct stub *late;
 
 	TRY(stub_pool_ready(pool, 1));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	for (uint32_t i = 0; i < 300; i++) {
 		guest->session = 0;
 		guest->sequence = 0;
@@ -586,7 +572,7 @@ static int lists_all(struct stub_pool *pool)
 	char name[16];
 
 	TRY(stub_pool_ready(pool, 2));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	for (int i = 0; i < 150; i++) {
 		snprintf(name, sizeof(name), "space%d", i);
 		TRY(driver_open(owner, name, REEF_POOL_CREATE, 0, 0, &space));
@@ -705,7 +691,7 @@ static int says_anything(struct stub_pool *pool)
 	uint16_t kind;
 
 	TRY(stub_pool_ready(pool, BROKER_WITNESSES_MAX));
-	TRY(add_guest(pool));
+	TRY(stub_pool_add_guest(pool));
 	pool->nodes++;
 	for (uint32_t i = 0; i < 1500; i++) {
 		if (reef_random_chance(random, 1, 4))

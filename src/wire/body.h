@@ -18,9 +18,7 @@
 /* Bits of session_open.flags. */
 #define REEF_POOL_SERVANT 1u /* the pool's own: slots are kept for these */
 /* Bits of user_remove.flags. */
-#define REEF_POOL_FORCE                                                        \
-	1u /* end the sessions, give the spaces to the owner                   \
-	    */
+#define REEF_POOL_FORCE 1u /* end sessions, give spaces to the owner */
 /* Bits of space_open.flags. */
 #define REEF_POOL_CREATE 1u    /* make it if absent */
 #define REEF_POOL_EXCLUSIVE 2u /* -EEXIST if present */

@@ -94,7 +94,7 @@ static int open_until_refused(struct actor *actor, uint32_t *count)
 	int rc;
 
 	for (*count = 0;; ++*count) {
-		WANT(*count < 4 * SLOTS);
+		WANT(*count < SLOTS + 2 * REEF_OWNER_SLOTS);
 		actor->peer = NULL; /* the one before stays */
 		actor->renewal = actor->table = NULL;
 		TRY(actor_connect(actor));
@@ -140,6 +140,46 @@ static int fill_table(struct actor *actor)
 static void users_full_table_leaves_the_owner_in(void **state)
 {
 	run_cast(owner_beside_a_full_table, fill_table);
+}
+
+/* Programs of the owner that take all the slots that they may leave some to the
+ * pool's own: a janitor, or nobody's work is ever recovered. */
+static int owner_of_many_programs(struct actor *owner)
+{
+	struct reef_body body = {
+		.ask.session_open = {.program = actor_text_of("janitor")},
+	};
+	uint32_t count;
+
+	TRY(begin_as_owner(owner));
+	TRY(set_setting(owner, "sessions_max", SLOTS));
+	WANT(open_until_refused(owner, &count) == -ENOSPC);
+	WANT(count == SLOTS - 1 + REEF_OWNER_SLOTS - REEF_SERVANT_SLOTS);
+	body.ask.session_open.flags = REEF_POOL_SERVANT;
+	TRY(actor_call(owner, REEF_POOL_SESSION_OPEN, 0, &body, NULL));
+	owner->world->note[0] = USERS_ARE_THERE;
+	return 0;
+}
+
+/* It says of itself that it is one of the pool's own. */
+static int no_servant(struct actor *actor)
+{
+	struct reef_body body = {
+		.ask.session_open = {.program = actor_text_of("janitor"),
+				     .flags = REEF_POOL_SERVANT},
+	};
+
+	TRY(await_step(actor, USERS_ARE_THERE));
+	TRY(become_user(actor, 1, 0));
+	TRY(actor_connect(actor));
+	WANT(actor_call(actor, REEF_POOL_SESSION_OPEN, 0, &body, NULL) ==
+	     -ENOSPC);
+	return 0;
+}
+
+static void users_full_table_leaves_the_janitor_in(void **state)
+{
+	run_cast(owner_of_many_programs, no_servant);
 }
 
 /* --- names --- */
@@ -550,6 +590,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(users_full_table_leaves_the_owner_in),
+		cmocka_unit_test(users_full_table_leaves_the_janitor_in),
 		cmocka_unit_test(users_many_names_leave_the_owner_some),
 		cmocka_unit_test(users_do_not_own_the_names_of_doors),
 		cmocka_unit_test(users_limit_binds_one_user),

@@ -51,7 +51,7 @@ enum reef_error {
 };
 
 /* The text of a code returned by any call here: Reef's own or errno's, either
- * sign. Never NULL; static storage. */
+ * sign; of EDQUOT what it means here. Never NULL; static storage. */
 REEF_API const char *reef_error_text(int code);
 
 /* The name of a code, "REEF_EKEY" or "EINVAL"; "unknown" if there is none. */

@@ -1,6 +1,7 @@
 /* error.c - names and texts of error codes, ours and errno's. */
 #include <reef/error.h>
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@ const char *reef_error_text(int code)
 		return description;
 		REEF_ERRORS(X)
 #undef X
+	case EDQUOT: /* no disk is meant */
+		return "over the quota of the space, or a limit of its user";
 	}
 	/* Unlike that of strerror the text is not translated, and its storage
 	 * is static. */

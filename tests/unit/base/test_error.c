@@ -54,6 +54,8 @@ static void error_errno_has_name_and_text(void **state)
 	assert_string_equal(reef_error_name(EINVAL), "EINVAL");
 	assert_string_equal(reef_error_text(-ENOENT),
 			    "No such file or directory");
+	assert_string_equal(reef_error_name(-EDQUOT), "EDQUOT");
+	assert_null(strstr(reef_error_text(-EDQUOT), "Disk"));
 	assert_non_null(reef_error_text(0));
 }
 

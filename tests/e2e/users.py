@@ -222,6 +222,32 @@ def check_new_pool_key(pool):
     pool.do("status", REEF_CREDENTIAL=pool.path("new"))
 
 
+def check_new_pool_key_with_nodes(pool):
+    """The same where nodes lend by themselves: their keys are void, too, so
+    they are removed and added anew."""
+    broker = pool.broker()
+    fred = pool.fred()
+    node = pool.node("near", "--lend", "64M")
+    pool.node_is("near", "ok")
+    pool.do("space", "create", "a")
+    assert broker.stop() == 0
+    node.kill()
+    os.remove(pool.data + "/pool.key")
+    pool.broker()
+    old = pool.start("old", "node", "--node-key", pool.path("near.key"),
+                     "--run", pool.path("run-old"), "--lend", "64M",
+                     "--broker", "shm:%s/broker.sock" % pool.run)
+    assert old.end() == 1, old.error
+    pool.do("node", "remove", "near")
+    os.remove(pool.path("near.key"))
+    pool.node("near", "--lend", "64M")
+    pool.node_is("near", "ok")
+    pool.refused("status", text="does not take this credential", **fred)
+    pool.do("user", "rotate", "fred", pool.path("new"))
+    pool.do("status", REEF_CREDENTIAL=pool.path("new"))
+    assert pool.space("a")
+
+
 # --- removal ---
 
 

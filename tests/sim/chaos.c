@@ -5,7 +5,10 @@
  * workload's time is up nothing new happens, and what is broken is mended.
  *
  * What may cost a client its lease is noted at its seat: a pause, or a cut from
- * the broker, that comes near the TTL by itself or with the one before it. */
+ * the broker, that comes near the TTL by itself or with the one before it. A
+ * cut from a node is noted apart: it costs no renewal, but whoever waits there
+ * may hold memory back that others lack, and is ended for that (broker/lease.c,
+ * 10) and for nothing else. */
 #include "cluster.h"
 
 #include "base/store.h"
@@ -18,7 +21,8 @@
 /* A trouble that a fiber of its own sees through. */
 struct trouble {
 	struct cluster *cluster;
-	struct seat *seat; /* whose lease may suffer; or NULL */
+	struct seat *seat;    /* whose lease may suffer; or NULL */
+	struct seat *waiting; /* who may wait for a node; or NULL */
 	struct reef_sim_host *a, *b;
 	uint32_t index; /* of a node; or of a call */
 	uint64_t lasts_ns;
@@ -50,6 +54,8 @@ static int trouble_main(void *arg)
 		seat->troubles--;
 		seat->troubled_ns = now_ns(cluster);
 	}
+	if (trouble->waiting)
+		trouble->waiting->waits--;
 	free(trouble);
 	return rc;
 }
@@ -69,6 +75,10 @@ static void begin(struct cluster *cluster, const struct trouble *like)
 		return;
 	}
 	cluster->troubles++;
+	if (like->waiting) {
+		like->waiting->waits++;
+		like->waiting->has_waited = true;
+	}
 	if (!seat)
 		return;
 	/* Renewed every ttl/4, judged by four samples: what is shorter than
@@ -363,10 +373,10 @@ static void cut_network(struct cluster *cluster)
 	};
 
 	switch (reef_random_below(&cluster->random, 3)) {
-	case 0: /* who waits there holds memory back, and may be ended */
+	case 0:
 		cut.a = seat->host;
 		cut.b = cluster->nodes[node];
-		cut.seat = seat;
+		cut.waiting = seat;
 		break;
 	case 1:
 		cut.a = seat->host;
@@ -417,7 +427,7 @@ void chaos_strike_cut(struct seat *seat)
 	switch (between(cluster, 0, 2)) {
 	case 0:
 		cut.b = cluster->nodes[between(cluster, 0, options->nodes - 1)];
-		cut.seat = seat;
+		cut.waiting = seat;
 		break;
 	case 1:
 		cut.b = cluster->broker;

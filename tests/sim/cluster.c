@@ -376,6 +376,7 @@ static int join(struct client *client, struct reef_mesh *mesh)
 	if (cluster->finished < cluster->options.clients)
 		options.patience_ns = cluster->options.gives_up_ns;
 	client->seat->disturbed = client->seat->troubles != 0;
+	client->seat->has_waited = client->seat->waits != 0;
 	for (uint32_t tries = 0; tries < JOIN_TRIES; tries++) {
 		rc = reef_client_create(&options, &client->client);
 		if (rc != -ECONNREFUSED && rc != -ETIMEDOUT &&
@@ -468,12 +469,38 @@ static int live(struct client *client, struct reef_mesh *mesh)
 		      rc ? reef_error_name(rc) : "done");
 	client->leaving = true;
 	client->excused = client->seat->disturbed; /* before another life is */
+	client->has_waited = client->seat->has_waited;
 	if (counter)
 		reef_fiber_join(counter, NULL);
 	if (stamper)
 		reef_fiber_join(stamper, NULL);
 	leave(client, !rc);
 	return rc;
+}
+
+/* True if a broker that is up says that it ended a session because its lease
+ * was over, not because it held memory back. One that is gone tells nothing. */
+static bool has_expired(const struct cluster *cluster, uint32_t session)
+{
+	const struct reef_broker *broker;
+	char text[64];
+
+	snprintf(text, sizeof(text), "session %08x ends: lease expired",
+		 session);
+	for (uint32_t i = 0; i < BROKERS_MAX; i++) {
+		broker = cluster->brokers[i];
+		for (uint32_t j = 0; broker && j < BROKER_EVENTS; j++)
+			if (!strcmp(broker->events[j].text, text))
+				return true;
+	}
+	return false;
+}
+
+static bool is_excused(const struct client *client)
+{
+	return client->excused ||
+	       (client->has_waited &&
+		!has_expired(client->cluster, client->session));
 }
 
 /* Session after session, until the time is up. */
@@ -487,7 +514,7 @@ static int work(struct client *client, struct reef_mesh *mesh)
 		if (rc != -REEF_EFENCED)
 			continue;
 		cluster->fenced++;
-		if (!client->excused && !cluster->options.hasty)
+		if (!is_excused(client) && !cluster->options.hasty)
 			cluster_fail(cluster,
 				     "client %u lost its lease, and nothing "
 				     "had befallen it",

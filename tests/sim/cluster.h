@@ -124,6 +124,8 @@ struct seat {
 	struct client *client; /* this life; NULL: none */
 	uint32_t troubles;     /* that are under way */
 	uint64_t troubled_ns;  /* when the last one ended */
+	uint32_t waits;	       /* cuts from nodes that are under way */
+	bool has_waited;       /* this session met one */
 	bool is_over;	       /* its main has returned for good */
 	bool counting;	       /* its operations, for strike.c */
 	uint64_t posts;
@@ -146,7 +148,10 @@ struct client {
 	struct reef_space *space; /* of the blocks; revocable if asked for */
 	struct reef_space *home;  /* of board, mail and names */
 	uint32_t index, session;
-	bool leaving, excused;
+	bool leaving;
+	/* Why its session may have ended: something befell it; it was cut off
+	 * from a node. */
+	bool excused, has_waited;
 	void *work;	     /* the workload's */
 	uint64_t stepped_ns; /* when its last step began; 0: none is */
 	struct block blocks[HAND_MAX];

@@ -40,8 +40,9 @@ FENCED = 3
 SHOTS = 100000 if SOAK else 500
 AT_ONCE = 64 if SOAK else 16
 # How much more memory the pool's processes may have after all sessions than
-# after the first fifth of them.
-GROWTH = 8 << 20
+# after the first fifth of them: some slack, and what the janitor knows of each
+# extent that is in use only then.
+GROWTH = (8 << 20) + LENT // EXTENT * (512 << 10)
 COUNTS = ("calls", "full", "in_doubt", "sessions", "refused")
 
 

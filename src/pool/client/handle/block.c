@@ -305,7 +305,9 @@ void client_heap_put(struct reef_space *space, bool all)
 		return;
 	if (!client_over(client)) {
 		reef_heap_flush(heap->heap);
-		reef_heap_collect(heap->heap, all || client->janitor);
+		reef_heap_collect(heap->heap, all);
+		/* What it has was read when it was adopted: this keeps nothing,
+		 * and need not look at every block again for that. */
 		if (client->janitor)
 			reef_heap_relinquish(heap->heap);
 	}
@@ -339,7 +341,7 @@ void client_heap_give_back(struct reef_space *space)
 	bool last;
 
 	pthread_mutex_lock(&client->lock);
-	last = space->space->refs == 1;
+	last = space->space->refs == 1 && !client->janitor;
 	pthread_mutex_unlock(&client->lock);
 	client_heap_put(space, last);
 	while (last && left-- && !client_heap_get(space))

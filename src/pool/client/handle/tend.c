@@ -42,7 +42,7 @@ static struct client_space *next_space(struct reef_client *client,
 static void tidy_heap(struct reef_heap *heap)
 {
 	(void)reef_heap_tidy(heap, TIDY_MAX);
-	(void)reef_heap_collect(heap, true);
+	(void)reef_heap_collect(heap, false);
 	(void)reef_heap_relinquish(heap);
 }
 

@@ -243,6 +243,58 @@ static void janitor_is_struck_anywhere(void **state)
 	assert_true(struck > last / 2);
 }
 
+/* --- what it costs --- */
+
+#define SMALL 400u
+#define SMALL_COUNT 20000u /* some chunks, full of them */
+
+/* Leaves small blocks that stay, and dies. */
+static int leaves_small_blocks(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	uint64_t address;
+
+	TRY(open_space(member, &space));
+	for (uint32_t i = 0; i < SMALL_COUNT; i++) {
+		TRY(reef_alloc(space, SMALL, &address));
+		TRY(reef_write(member->reef, address, &i, sizeof(i)));
+		TRY(reef_keep(space, address));
+	}
+	pool->note[DIED] = 1;
+	pool->note[DEAD_ID] = reef_session(member->reef);
+	reef_sim_host_kill(member->host);
+	return -REEF_EHOSTDEAD;
+}
+
+/* The janitor reads a block when it adopts it and when it gives it away, not
+ * once more in between. */
+static int counts_bytes(struct member *member)
+{
+	struct pool *pool = member->pool;
+	const struct reef_count *count = &pool->members[0].count;
+	uint64_t before;
+
+	while (!pool->note[DIED])
+		TRY(reef_sleep(MILLISECOND));
+	before = count->bytes_in;
+	TRY(await_session_end(member, (uint32_t)pool->note[DEAD_ID]));
+	TRY(reef_sleep(2 * pool->ttl_ns));
+	WANT(count->bytes_in - before < SMALL * SMALL_COUNT * 5 / 2);
+	return 0;
+}
+
+static void janitor_reads_blocks_twice_at_most(void **state)
+{
+	struct pool pool = {.note[JANITORS] = 1};
+
+	pool_start(&pool, 1);
+	pool_add(&pool, janitor);
+	pool_add(&pool, leaves_small_blocks);
+	pool_add(&pool, counts_bytes);
+	pool_finish(&pool);
+}
+
 static void find_mutant(enum reef_mutant mutant)
 {
 	bool found = false;
@@ -275,6 +327,7 @@ int main(void)
 			janitor_recovers_where_nobody_has_the_space_open),
 		cmocka_unit_test(janitor_recovers_clients_that_die_in_a_row),
 		cmocka_unit_test(janitor_is_struck_anywhere),
+		cmocka_unit_test(janitor_reads_blocks_twice_at_most),
 		cmocka_unit_test(janitor_mutants_are_found),
 	};
 

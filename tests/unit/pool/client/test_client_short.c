@@ -18,15 +18,16 @@ enum { BEGUN, COUNT, DONE };
 
 #define SCRIPTS_MAX 4u
 
-/* Run scripts, up to the first that is NULL. */
-static void run_all(uint64_t ttl_ns,
+/* Run scripts, up to the first that is NULL. node_ttl_ns: 0: the usual. */
+static void run_all(uint64_t ttl_ns, uint64_t node_ttl_ns,
 		    int (*const scripts[SCRIPTS_MAX])(struct member *member))
 {
 	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(3, 200));
 	     seed++) {
 		struct pool pool = {.extent_size = EXTENT,
 				    .capacity = CAPACITY,
-				    .ttl_ns = ttl_ns};
+				    .ttl_ns = ttl_ns,
+				    .node_ttl_ns = node_ttl_ns};
 
 		pool_start(&pool, seed);
 		for (uint32_t i = 0; i < SCRIPTS_MAX && scripts[i]; i++)
@@ -38,7 +39,7 @@ static void run_all(uint64_t ttl_ns,
 static void run(int (*first)(struct member *member),
 		int (*second)(struct member *member))
 {
-	run_all(TTL,
+	run_all(TTL, 0,
 		(int (*const[SCRIPTS_MAX])(struct member *)){first, second});
 }
 
@@ -232,7 +233,7 @@ static int kills_and_holds_up(struct member *member)
  * recovered any more. */
 static void client_short_waits_for_who_was_recovered(void **state)
 {
-	run_all(TTL,
+	run_all(TTL, 0,
 		(int (*const[SCRIPTS_MAX])(struct member *)){
 			is_killed, takes_most, janitor, kills_and_holds_up});
 }
@@ -240,8 +241,9 @@ static void client_short_waits_for_who_was_recovered(void **state)
 /* --- standing still --- */
 
 #define LEASE (8 * SECOND)
-#define STILL (6 * SECOND) /* not long enough to be fenced */
-#define STOPS 6u	   /* in all longer than anybody waits for memory */
+/* Not long enough to be fenced, with a quarter of a lease since the renewal. */
+#define STILL (4 * SECOND)
+#define STOPS 9u /* in all longer than anybody waits for memory */
 
 /* Frees all there is, while another is inside, and needs it again. */
 static int is_stopped(struct member *member)
@@ -277,9 +279,12 @@ static int is_inside(struct member *member)
 static int stops_the_first(struct member *member)
 {
 	struct pool *pool = member->pool;
+	struct reef_sim_host *node = pool->lenders[1].host;
 
 	while (pool->note[BEGUN] != 2)
 		TRY(reef_sleep(MILLISECOND));
+	/* Who may be waiting for a node that is silent is not ended. */
+	reef_sim_partition(pool->host, node, true);
 	for (uint32_t i = 0; i < STOPS; i++) {
 		TRY(reef_sleep(500 * MILLISECOND));
 		WANT(!pool->note[DONE]);
@@ -287,14 +292,16 @@ static int stops_the_first(struct member *member)
 		TRY(reef_sleep(STILL));
 		reef_sim_host_resume(pool->members[0].host);
 	}
+	reef_sim_partition(pool->host, node, false);
 	pool->note[BEGUN] = 3;
 	return 0;
 }
 
 static void client_short_counts_only_time_that_it_had(void **state)
 {
-	run_all(LEASE, (int (*const[SCRIPTS_MAX])(struct member *)){
-			       is_stopped, is_inside, stops_the_first});
+	run_all(LEASE, 100 * LEASE,
+		(int (*const[SCRIPTS_MAX])(struct member *)){
+			is_stopped, is_inside, stops_the_first});
 }
 
 /* --- nothing comes --- */
@@ -366,8 +373,9 @@ static int stops_the_second(struct member *member)
 
 static void client_full_that_is_fenced_says_so(void **state)
 {
-	run_all(TTL, (int (*const[SCRIPTS_MAX])(struct member *)){
-			     keeps_all, finds_itself_fenced, stops_the_second});
+	run_all(TTL, 0,
+		(int (*const[SCRIPTS_MAX])(struct member *)){
+			keeps_all, finds_itself_fenced, stops_the_second});
 }
 
 /* --- unlinked, and not freed --- */

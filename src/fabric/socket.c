@@ -304,6 +304,28 @@ bool reef_socket_is_loopback(int fd)
 	       reef_address_is_loopback(&peer);
 }
 
+uint64_t reef_socket_peer_host(int fd)
+{
+	struct reef_address peer = {.size = sizeof(peer.storage)};
+	const struct sockaddr_in6 *six = (struct sockaddr_in6 *)&peer.storage;
+	const struct sockaddr_in *four = (struct sockaddr_in *)&peer.storage;
+	uint64_t network;
+	uint32_t host;
+
+	if (getpeername(fd, (struct sockaddr *)&peer.storage, &peer.size) < 0)
+		return 0;
+	if (peer.storage.ss_family == AF_INET)
+		return UINT64_C(1) << 32 | four->sin_addr.s_addr;
+	if (peer.storage.ss_family != AF_INET6)
+		return 0;
+	if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+		memcpy(&host, six->sin6_addr.s6_addr + 12, sizeof(host));
+		return UINT64_C(1) << 32 | host;
+	}
+	memcpy(&network, six->sin6_addr.s6_addr, sizeof(network));
+	return network ? network : 1;
+}
+
 int reef_socket_accept(int fd)
 {
 	int accepted;

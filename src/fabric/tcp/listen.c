@@ -5,7 +5,9 @@
  *                +----- any error, or too slow -----> gone
  *
  * (1) Guests are few and have silence_ns. When there are too many the oldest
- *     goes, so that whoever only connects keeps nobody out for long.
+ *     goes, so that whoever only connects keeps nobody out for long; of one
+ *     host with half of them, the oldest of that host goes, so that it keeps
+ *     no other host out at all.
  * (2) A guest is admitted under the fabric's lock: not fenced, its number not
  *     used up, not one too many; and it is in the list of links before anybody
  *     else can look, so a fence, or an end of its number, either refuses it or
@@ -20,6 +22,7 @@
 #include <unistd.h>
 
 #define GUESTS_MAX 1024
+#define GUESTS_HOST_MAX (GUESTS_MAX / 2)
 #define ACCEPTS_MAX 64	 /* in one poll */
 #define REST_NS 50000000 /* after running out of descriptors */
 
@@ -212,13 +215,25 @@ int tcp_guest_step(struct tcp_guest *guest)
 	return 1;
 }
 
-static void drop_oldest_guest(struct tcp_queue *queue)
+/* Let a guest go if there is no room for one more of this host (1). */
+static void make_room_for_guest(struct tcp_queue *queue, uint64_t host)
 {
-	struct tcp_guest *guest = queue->guests;
+	struct tcp_guest *guest, *oldest = NULL, *oldest_of_host = NULL;
+	uint32_t count = 0;
 
-	while (guest->next)
-		guest = guest->next;
-	tcp_guest_end(guest);
+	if (queue->guest_count < GUESTS_HOST_MAX)
+		return;
+	for (guest = queue->guests; guest; guest = guest->next) {
+		oldest = guest;
+		if (guest->host != host)
+			continue;
+		oldest_of_host = guest;
+		count++;
+	}
+	if (count >= GUESTS_HOST_MAX)
+		tcp_guest_end(oldest_of_host);
+	else if (queue->guest_count >= GUESTS_MAX)
+		tcp_guest_end(oldest);
 }
 
 static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
@@ -239,6 +254,7 @@ static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 	guest->listener = listener;
 	guest->queue = queue;
 	guest->until_ns = now_ns + tcp_silence_ns(queue->fabric);
+	guest->host = reef_socket_peer_host(fd);
 	rc = reef_hello_accept(guest->stream, &local, &listener->base.options,
 			       admit, guest, &guest->hello);
 	if (rc < 0)
@@ -246,8 +262,7 @@ static int welcome_guest(struct tcp_listener *listener, int fd, uint64_t now_ns)
 	rc = tcp_queue_add(queue, fd, EPOLLIN, &guest->source);
 	if (rc < 0)
 		goto err_hello;
-	if (queue->guest_count >= GUESTS_MAX)
-		drop_oldest_guest(queue);
+	make_room_for_guest(queue, guest->host);
 	guest->next = queue->guests;
 	queue->guests = guest;
 	queue->guest_count++;

@@ -246,6 +246,7 @@ struct tcp_guest {
 	struct reef_hello *hello;
 	struct tcp_link *link; /* made when admitted */
 	uint64_t until_ns;
+	uint64_t host; /* whose it is */
 };
 
 struct tcp_listener {

@@ -8,10 +8,59 @@
 #include "wire/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* --- strangers --- */
+
+/* Connects to the node from another address of this machine. */
+static int connect_from(const char *from)
+{
+	const char *to = reef_listener_address(tcp_node.listener) + 4;
+	struct reef_address here, there;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(reef_address_parse_inet(from, &here), 0);
+	assert_int_equal(reef_address_parse_inet(to, &there), 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&here.storage, here.size),
+			 0);
+	assert_int_equal(
+		connect(fd, (struct sockaddr *)&there.storage, there.size), 0);
+	assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	return fd;
+}
+
+/* A host that connects over and over does not push out the guest of another,
+ * which is slow to say who it is. */
+static void tcp_strangers_of_one_host_keep_no_other_out(void **state)
+{
+	enum { MANY = 1100 };
+	static int fds[MANY];
+	struct reef_fabric_options options = {.silence_ns = 20 * SECOND};
+	struct rlimit files;
+	int slow;
+
+	(void)state;
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+	assert_true(files.rlim_cur >= 3 * MANY);
+	tcp_node_start(&options);
+	slow = connect_from("127.0.0.2:0");
+	for (int i = 0; i < MANY; i++)
+		fds[i] = raw_connect(reef_listener_address(tcp_node.listener));
+	tcp_check_served();
+	raw_greet(slow, SESSION, 0);
+	for (int i = 0; i < MANY; i++)
+		close(fds[i]);
+	close(slow);
+	tcp_node_stop();
+}
 
 /* --- half-sent frames --- */
 
@@ -316,6 +365,7 @@ static void tcp_unread_answers_of_all_are_bounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tcp_strangers_of_one_host_keep_no_other_out),
 		cmocka_unit_test(tcp_half_a_frame_that_stalls_is_lost),
 		cmocka_unit_test(tcp_half_a_write_that_stalls_is_lost),
 		cmocka_unit_test(tcp_withdraw_refuses_half_a_write),

@@ -2,6 +2,7 @@
  * each. test_broker_move.c has moves, and the seeds. */
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
+#include "wire/bytes.h"
 
 #include <errno.h>
 
@@ -459,6 +460,8 @@ static int refuses_twin(struct stub_pool *pool)
 	TRY(driver_look(&pool->owner, REEF_ROW_NODE, twin->life->id, &row));
 	WANT(row.node.incarnation == twin->life->incarnation &&
 	     row.node.state == REEF_NODE_OK);
+	/* Whoever lists nodes is told nothing to prove to them. */
+	WANT(reef_all_zero(row.node.secret, sizeof(row.node.secret)));
 	return 0;
 }
 

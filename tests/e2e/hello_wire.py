@@ -2,6 +2,7 @@
 tells whether a key proves to be what it is said to be."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import os
@@ -32,6 +33,7 @@ class Wire:
         self.peer = peer
         self.peer.settimeout(TIMEOUT_S)
         self.said = b""
+        self.reason = None  # of a BYE
 
     def send(self, kind, payload):
         frame = struct.pack("<IBBHQ", len(payload), kind, 0, 0, 0) + payload
@@ -69,20 +71,49 @@ class Wire:
         self.send(kind, payload + proof)
 
 
+def knock(peer, identity, session):
+    """Say over a connection who one is; the wire after the CHALLENGE."""
+    wire = Wire(peer)
+    wire.send(HELLO, struct.pack(
+        "<IHHIIQIIII32s8s64s", 0x46454552, 1, 1, session, 0, 0, 256,
+        1 << 24, 1 << 16, 0, os.urandom(32), b"tcp", identity.encode()))
+    kind, _ = wire.receive()
+    assert kind == CHALLENGE, kind
+    return wire
+
+
+def is_welcome(wire):
+    """Whether the proof that was sent is taken. Why not is in wire.reason."""
+    kind, payload = wire.receive()
+    assert kind in (WELCOME, BYE), kind
+    if kind == BYE and payload:
+        wire.reason = struct.unpack("<I", payload[:4])[0]
+    return kind == WELCOME
+
+
 def is_let_in(port, identity, session, key):
     """Connect to a port of this machine, and tell whether the key was taken
     for that identity's."""
     with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as peer:
-        wire = Wire(peer)
-        wire.send(HELLO, struct.pack(
-            "<IHHIIQIIII32s8s64s", 0x46454552, 1, 1, session, 0, 0, 256,
-            1 << 24, 1 << 16, 0, os.urandom(32), b"tcp", identity.encode()))
-        kind, _ = wire.receive()
-        assert kind == CHALLENGE, kind
+        wire = knock(peer, identity, session)
         wire.prove(key, "reef connector", PROOF)
-        kind, _ = wire.receive()
-        assert kind in (WELCOME, BYE), kind
-        return kind == WELCOME
+        return is_welcome(wire)
+
+
+def crowd_in(port, identity, sessions, key, meanwhile):
+    """Connect as each of the sessions, prove the key over all connections
+    inside `meanwhile`, and tell how many are let in while all are open, and why
+    others are not."""
+    with contextlib.ExitStack() as stack:
+        wires = [knock(stack.enter_context(socket.create_connection(
+            ("127.0.0.1", port), TIMEOUT_S)), identity, session)
+                 for session in sessions]
+        with meanwhile:
+            for wire in wires:
+                wire.prove(key, "reef connector", PROOF)
+        welcome = [is_welcome(wire) for wire in wires]
+        return sum(welcome), {
+            wire.reason for wire, is_in in zip(wires, welcome) if not is_in}
 
 
 def is_believed(listener, key):

@@ -5,6 +5,8 @@ it when it has leaked. Waits have a bound; nothing is expected to take a certain
 time.
 """
 
+import contextlib
+import errno
 import json
 import os
 import pty
@@ -14,7 +16,8 @@ import subprocess
 import sys
 
 from checks import run_checks
-from pool_processes import Pool, prepare_child, until
+from hello_wire import crowd_in, is_let_in, key_of
+from pool_processes import Pool, free_port, prepare_child, until
 
 REEF = os.path.abspath(sys.argv[1])
 
@@ -95,6 +98,31 @@ def check_limits(pool):
         assert text in pool.refused("user", "limit", *order, status=2), order
     pool.refused("user", "limit", "nix", text="no user \"nix\"")
     pool.refused("user", "limit", "fred", "spaces=9", text="may not", **fred)
+
+
+@contextlib.contextmanager
+def standing_still(process):
+    """A process that meets all that was said meanwhile in one moment."""
+    process.send(signal.SIGSTOP)
+    yield
+    process.send(signal.SIGCONT)
+
+
+def check_links(pool):
+    """A user who comes by many links at once, all proven in one moment."""
+    port = free_port()
+    up = pool.up("--listen", "tcp:127.0.0.1:%d" % port)
+    pool.fred()
+    pool.do("user", "limit", "fred", "links=4")
+    with open(pool.path("fred"), encoding="ascii") as stream:
+        key = key_of(stream.read())
+    sessions = [(0x8000 + i) << 16 | 1 for i in range(12)]
+    count, reasons = crowd_in(port, "user:1:0", sessions, key,
+                              standing_still(up))
+    assert count == 4 and reasons == {errno.EDQUOT}, (count, reasons)
+    until("the links are gone", lambda: pool.user()["links"]["use"] == 0)
+    assert is_let_in(port, "user:1:0", 0x90000001, key)
+    assert up.child.poll() is None
 
 
 def check_limits_are_settings(pool):

@@ -10,6 +10,9 @@ import socket
 import struct
 
 HELLO, CHALLENGE, PROOF, WELCOME, BYE = range(1, 6)
+BATCH, MESSAGE = 12, 14
+SEND = 6
+POOL_VERSION, REQUEST = 2, 1  # src/wire/pool.h
 TIMEOUT_S = 20
 
 
@@ -98,6 +101,34 @@ def is_let_in(port, identity, session, key):
         wire = knock(peer, identity, session)
         wire.prove(key, "reef connector", PROOF)
         return is_welcome(wire)
+
+
+def come_in(peer, identity, session, key):
+    """The wire of a connection that is let in."""
+    wire = knock(peer, identity, session)
+    wire.prove(key, "reef connector", PROOF)
+    assert is_welcome(wire), wire.reason
+    return wire
+
+
+def ask(wire, kind, body, sequence=0):
+    """Send a request (src/wire/pool.h); the status of its answer."""
+    message = struct.pack("<BBHIiIQ", POOL_VERSION, REQUEST, kind, 1, 0,
+                          sequence, 0) + body
+    payload = struct.pack("<IIBBHIQQ", 1, 0, SEND, 0, 0, len(message), 0,
+                          0) + message
+    wire.peer.sendall(struct.pack("<IBBHQ", len(payload), BATCH, 0, 0, 1) +
+                      payload)
+    kind = None
+    while kind != MESSAGE:
+        kind, payload = wire.receive()
+        assert kind != BYE, payload
+    return struct.unpack("<i", payload[8:12])[0]
+
+
+def text(value):
+    """A text as messages have it."""
+    return struct.pack("<H", len(value)) + value
 
 
 def crowd_in(port, identity, sessions, key, meanwhile):

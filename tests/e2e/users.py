@@ -12,14 +12,18 @@ import os
 import pty
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 
 from checks import run_checks
-from hello_wire import crowd_in, is_let_in, key_of
+from hello_wire import ask, come_in, crowd_in, is_let_in, key_of, text
 from pool_processes import Pool, free_port, prepare_child, until
 
 REEF = os.path.abspath(sys.argv[1])
+SESSION_OPEN, SETTING = 1, 26  # src/wire/pool.h
+SLOTS = 32
 
 
 class Users(Pool):
@@ -91,11 +95,11 @@ def check_limits(pool):
     assert pool.user()["names"]["limit"] == 65536
     pool.do("space", "create", "b", **fred)
     assert pool.user()["bytes"]["use"] <= 8 << 20, pool.user()
-    for order, text in (
+    for order, said in (
             (("fred", "spaces=0"), "none"), (("fred", "eggs=3"), "eggs=3"),
             (("fred", "spaces"), "WHAT=NUMBER"),
             (("fred", "spaces=many"), "many")):
-        assert text in pool.refused("user", "limit", *order, status=2), order
+        assert said in pool.refused("user", "limit", *order, status=2), order
     pool.refused("user", "limit", "nix", text="no user \"nix\"")
     pool.refused("user", "limit", "fred", "spaces=9", text="may not", **fred)
 
@@ -123,6 +127,42 @@ def check_links(pool):
     until("the links are gone", lambda: pool.user()["links"]["use"] == 0)
     assert is_let_in(port, "user:1:0", 0x90000001, key)
     assert up.child.poll() is None
+
+
+def check_full_table(pool):
+    """A user who leaves sessions without end, and nobody's lease runs out: the
+    owner is let in, and so is all that starts again with the broker."""
+    port = free_port()
+    more = ("--ttl", "1h", "--listen", "tcp:127.0.0.1:%d" % port)
+    up = pool.up(*more, REEF_REDIS="yes")
+    pool.fred()
+    opened = text(b"hostile") + struct.pack("<II", 1, 0)
+    with open(pool.run + "/owner.credential", encoding="ascii") as stream:
+        owner = key_of(stream.read())
+    with open(pool.path("fred"), encoding="ascii") as stream:
+        key = key_of(stream.read())
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        wire = come_in(peer, "user:0:0", 0x80000001, owner)
+        status = ask(wire, SESSION_OPEN, opened)
+        assert status == 0, status
+        assert ask(wire, SETTING, text(b"sessions_max") + struct.pack(
+            "<QI", SLOTS, 0), 1) == 0
+    count = status = 0
+    while not status:
+        assert count < 2 * SLOTS
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            wire = come_in(peer, "user:1:0", (0x8001 + count) << 16 | 1, key)
+            status = ask(wire, SESSION_OPEN, opened)
+            count += status == 0
+    assert status == -errno.ENOSPC and count > SLOTS // 2, (status, count)
+    pool.do("space", "create", "a")
+    pool.do("lock", "l", "true")
+    assert up.stop() == 0, up.error
+    pool.up(*more, REEF_REDIS="yes")
+    until("the janitor came", pool.janitor)
+    assert pool.user()["sessions"]["use"] == count
+    pool.do("space", "drop", "a")
+    pool.do("user", "remove", "fred", "--force", "--yes")
 
 
 def check_limits_are_settings(pool):
@@ -178,8 +218,8 @@ def check_rotate(pool):
     pool.do("space", "list", **new)
     assert pool.user()["era"] == 1
     assert all(holder.child.poll() is None for holder in holders)
-    text = pool.do("user", "rotate", "fred", "--now")
-    assert text.startswith("reef-user-"), text
+    shown = pool.do("user", "rotate", "fred", "--now")
+    assert shown.startswith("reef-user-"), shown
     for holder in holders:
         assert holder.end() != 0, holder.error
     pool.refused("status", text="does not take this credential", **new)
@@ -279,14 +319,14 @@ def check_new_pool_key_with_nodes(pool):
 # --- removal ---
 
 
-def answer(pool, text, *arguments):
+def answer(pool, reply, *arguments):
     """Run `reef ARGUMENTS` for somebody who sits there and answers."""
     master, slave = pty.openpty()
     with subprocess.Popen(
             [REEF, *arguments], stdin=slave, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=pool.environment(),
             preexec_fn=prepare_child) as process:
-        os.write(master, text)
+        os.write(master, reply)
         out, _ = process.communicate(timeout=60)
     os.close(master)
     os.close(slave)

@@ -189,13 +189,13 @@ int reef_stream_flush(struct reef_stream *stream)
 	if (stream->output_broken)
 		return -REEF_ENOLINK;
 	while (out->end > out->start ||
-	       (stream->tls && reef_tls_wants_write(stream->tls))) {
+	       (stream->tls && reef_tls_unsent(stream->tls))) {
 		part.iov_base = out->bytes + out->start;
 		part.iov_len = out->end - out->start;
 		n = send_some(stream, &message);
 		if (n < 0 || (n == 0 && part.iov_len))
 			return n ? (int)n : -EAGAIN;
-		if (n == 0 && reef_tls_wants_write(stream->tls))
+		if (n == 0 && reef_tls_unsent(stream->tls))
 			return -EAGAIN;
 		out->start += (size_t)n;
 	}

@@ -53,12 +53,12 @@ struct reef_tls {
 	struct tls_secrets secrets;
 	uint8_t binding[REEF_TLS_BINDING_SIZE]; /* at its end */
 
-	pthread_mutex_t lock; /* once up: all that follows, and ssl */
-	struct reef_fifo out; /* records that wait for the socket */
-	_Atomic bool wants_write;
-	bool from_socket; /* the BIO may read */
-	bool took_all;	  /* its last read: there was no more */
-	int input_error;  /* final; 0: none */
+	pthread_mutex_t lock;  /* once up: all that follows, and ssl */
+	struct reef_fifo out;  /* records that wait for the socket */
+	_Atomic size_t unsent; /* bytes of it, for who asks without lock */
+	bool from_socket;      /* the BIO may read */
+	bool took_all;	       /* its last read: there was no more */
+	int input_error;       /* final; 0: none */
 	uint64_t sealed, rekey_bytes;
 };
 
@@ -441,14 +441,14 @@ ssize_t reef_tls_send(struct reef_tls *tls, const struct iovec *parts,
 		if (rc == -EAGAIN)
 			rc = 0;
 	}
-	atomic_store(&tls->wants_write, reef_fifo_used(&tls->out) != 0);
+	atomic_store(&tls->unsent, reef_fifo_used(&tls->out));
 	pthread_mutex_unlock(&tls->lock);
 	return rc < 0 ? rc : taken;
 }
 
-bool reef_tls_wants_write(const struct reef_tls *tls)
+size_t reef_tls_unsent(const struct reef_tls *tls)
 {
-	return atomic_load(&tls->wants_write);
+	return atomic_load(&tls->unsent);
 }
 
 /* --- input --- */
@@ -546,7 +546,7 @@ ssize_t reef_tls_receive(struct reef_tls *tls, const struct iovec *parts,
 	if (rc < 0 && rc != -EAGAIN)
 		tls->input_error = rc;
 	if (reef_fifo_used(&tls->out))
-		atomic_store(&tls->wants_write, true);
+		atomic_store(&tls->unsent, reef_fifo_used(&tls->out));
 	pthread_mutex_unlock(&tls->lock);
 	*drained = rc == -EAGAIN;
 	return got ? (ssize_t)got : rc;
@@ -738,7 +738,7 @@ int reef_tls_step(struct reef_tls *tls)
 			break;
 		rc = read_record(tls);
 	}
-	atomic_store(&tls->wants_write, reef_fifo_used(&tls->out) != 0);
+	atomic_store(&tls->unsent, reef_fifo_used(&tls->out));
 	/* OpenSSL has asked for each record, so it has taken them all. */
 	if (rc == 0 && reef_fifo_used(&tls->in))
 		rc = -REEF_EPROTO;

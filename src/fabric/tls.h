@@ -63,9 +63,9 @@ void reef_tls_peer(const struct reef_tls *tls, uint32_t *session,
  * socket is full, nothing was taken.  -REEF_ENOLINK. */
 ssize_t reef_tls_send(struct reef_tls *tls, const struct iovec *parts,
 		      int count);
-/* True if some of what was taken is not in the socket yet; the next send, even
- * of nothing, goes on with it. Thread: any. */
-bool reef_tls_wants_write(const struct reef_tls *tls);
+/* How many bytes of what was taken, encrypted, are not in the socket yet; the
+ * next send, even of nothing, goes on with them. Thread: any. */
+size_t reef_tls_unsent(const struct reef_tls *tls);
 
 /* Receive into the parts, in turn. Without from_socket only what was read from
  * it before. *drained: there is nothing more, in the socket either.

@@ -504,7 +504,8 @@ static size_t send_replies(struct tcp_link *link)
 		reef_fifo_trim(&link->out, KEEP);
 		reef_fifo_swap(&link->out, reply);
 	}
-	waiting = reef_fifo_used(&link->out) + reef_fifo_used(reply);
+	waiting = reef_fifo_used(&link->out) + reef_fifo_used(reply) +
+		  (link->tls ? reef_tls_unsent(link->tls) : 0);
 	pthread_mutex_unlock(&link->tx_lock);
 	return waiting;
 }

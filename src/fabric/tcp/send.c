@@ -194,7 +194,7 @@ static int encode_more(struct tcp_link *link)
 static bool has_output(const struct tcp_link *link)
 {
 	return reef_fifo_used(&link->out) || link->borrowed.iov_len ||
-	       (link->tls && reef_tls_wants_write(link->tls));
+	       (link->tls && reef_tls_unsent(link->tls));
 }
 
 /* Put the control frames into out, if it is between two frames. */

@@ -242,7 +242,7 @@ static void tls_full_socket_takes_nothing_and_keeps_little(void **state)
 	while ((n = put(&pair, 0, bytes, sizeof(bytes))) > 0)
 		sent += (size_t)n;
 	assert_int_equal(n, -EAGAIN);
-	assert_true(reef_tls_wants_write(pair.tls[0]));
+	assert_in_range(reef_tls_unsent(pair.tls[0]), 1, 128 << 10);
 	while (got < sent) {
 		n = get(&pair, 1, back, sizeof(back));
 		if (n == -EAGAIN) /* what was kept goes on with nothing new */
@@ -252,7 +252,7 @@ static void tls_full_socket_takes_nothing_and_keeps_little(void **state)
 		got += n > 0 ? (size_t)n : 0;
 	}
 	assert_int_equal(got, sent);
-	assert_false(reef_tls_wants_write(pair.tls[0]));
+	assert_int_equal(reef_tls_unsent(pair.tls[0]), 0);
 	pair_close(&pair);
 }
 

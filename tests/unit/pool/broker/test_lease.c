@@ -211,7 +211,8 @@ static void lease_fenced_is_after_every_node_confirmed(void **state)
 
 #define FENCE_ALL_EVERY 8192u
 
-/* Its own slot and one more: all others come and go in that. */
+/* Its own slot and one more: all others come and go in that. They are a user's,
+ * for whom there are no others. */
 static int limits_slots(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
@@ -219,9 +220,11 @@ static int limits_slots(struct actor *actor)
 		.ask.setting = {.name = actor_text_of("sessions_max"),
 				.value = 2},
 	};
+	struct reef_body user = {.ask.user_add.name = actor_text_of("ada")};
 
 	TRY(actor_join(actor));
 	TRY(actor_ask(actor, REEF_POOL_SETTING, &body, NULL));
+	TRY(actor_ask(actor, REEF_POOL_USER_ADD, &user, NULL));
 	world->note[2] = 1;
 	while (!world->note[3])
 		TRY(actor_stay(actor, TTL / 4));
@@ -237,6 +240,8 @@ static int comes_and_goes(struct actor *actor)
 
 	while (!world->note[2])
 		TRY(reef_sleep(MILLISECOND));
+	actor->credential = (struct reef_credential){.user = 1};
+	TRY(reef_key_derive_user(&world->key, 1, 0, &actor->credential.key));
 	for (i = 0; i <= FENCE_ALL_EVERY; i++) {
 		WANT(node->fences == 0);
 		actor->session = 0;

@@ -23,7 +23,7 @@ static bool must_be_left(const struct redis_thread *thread,
 	if (i && calls[i - 1].client == client && calls[i - 1].is_left)
 		return true;
 	return redis_item_is_long(thread, i) &&
-	       redis_reply_waiting(&client->reply) > REDIS_UNSENT_MAX;
+	       redis_reply_waiting(&client->reply) > redis_unsent_max(client);
 }
 
 /* Answer a long value that was not read with the others. */

@@ -334,11 +334,11 @@ static void limit_answers(struct redis_thread *thread,
 		client->many_max = 1;
 	else if (client->many_max < REDIS_MANY_MAX)
 		client->many_max *= MANY_FIRST;
-	if (waiting > REDIS_UNSENT_MAX) {
+	if (waiting > redis_unsent_max(client)) {
 		send_answers(thread, client);
 		waiting = redis_reply_waiting(&client->reply);
 	}
-	client->is_paused = waiting > REDIS_UNSENT_MAX || client->later;
+	client->is_paused = waiting > redis_unsent_max(client) || client->later;
 }
 
 /* How long a client has been run. */
@@ -494,7 +494,8 @@ static void send_and_resume(struct redis_thread *thread,
 	send_answers(thread, client);
 	while (waits_to_send(client) && !client->is_dead && !client->is_ready &&
 	       !client->close_after &&
-	       redis_reply_waiting(&client->reply) <= REDIS_UNSENT_MAX / 2) {
+	       redis_reply_waiting(&client->reply) <=
+		       redis_unsent_max(client) / 2) {
 		if (++sends > TURN_SENDS) {
 			redis_ready_add(client);
 			break;

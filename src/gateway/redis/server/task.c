@@ -187,7 +187,7 @@ bool redis_pause(struct redis_thread *thread, struct redis_client *client)
 	if (!task || is_gone(client))
 		return !is_gone(client);
 	if (!client->is_held &&
-	    redis_reply_waiting(&client->reply) > REDIS_UNSENT_MAX)
+	    redis_reply_waiting(&client->reply) > redis_unsent_max(client))
 		return leave_task(task, REDIS_TASK_SENDING);
 	if (reef_now_ns() - task->slice_ns < SLICE)
 		return true;

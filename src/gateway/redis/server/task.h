@@ -24,8 +24,16 @@
 
 #include "gateway/redis/server/thread.h"
 
-/* So many bytes of answers may wait to be sent before a client has to wait. */
+/* So many bytes of answers may wait to be sent before a client has to wait; or
+ * half of its limit, so that there is room for the next value. */
 #define REDIS_UNSENT_MAX (UINT64_C(1) << 20)
+static inline uint64_t redis_unsent_max(const struct redis_client *client)
+{
+	const uint64_t limit = client->reply.limit;
+
+	return limit && limit / 2 < REDIS_UNSENT_MAX ? limit / 2
+						     : REDIS_UNSENT_MAX;
+}
 
 enum redis_task_state {
 	REDIS_TASK_RUNNING,

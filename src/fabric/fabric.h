@@ -204,7 +204,7 @@ enum reef_capability {
 	REEF_CAP_DATAGRAM = 1 << 1,
 	REEF_CAP_UNRELIABLE_WRITE = 1 << 2,
 	REEF_CAP_WRITE_IMMEDIATE = 1 << 3,
-	REEF_CAP_WINDOWS = 1 << 4,
+	REEF_CAP_WINDOWS = 1 << 4, /* verbs: a device's keys are a link's */
 	REEF_CAP_ON_CHIP = 1 << 5,
 	REEF_CAP_NEAR = 1 << 6, /* attached memory is mapped: near.h */
 };

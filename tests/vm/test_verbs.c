@@ -307,6 +307,46 @@ static void forged_keys_end_the_link(struct client *client)
 	reef_link_close(link);
 }
 
+/* A device key that another link was given, and which is good there. */
+static void keys_of_other_links_end_the_link(struct client *client)
+{
+	struct reef_link *one, *other;
+	struct reef_remote *remote, *forged;
+	struct reef_op op = {.kind = REEF_READ, .length = 8};
+	uint64_t word = 7, key, other_key, value, kind;
+
+	CHECK_EQ(connect_session(client, client->queue, SESSION(1), &one), 0);
+	remote = borrow(client, one, 4096, &key);
+	for (kind = 0; kind < 3; kind++) {
+		CHECK_EQ(connect_session(client, client->queue, SESSION(2),
+					 &other),
+			 0);
+		forged = borrow(client, other, 4096, &other_key);
+		reef_container(forged, struct verbs_remote, remote)->rkey =
+			reef_container(remote, struct verbs_remote, remote)
+				->rkey;
+		op = (struct reef_op){
+			.kind = kind == 0   ? REEF_READ
+				: kind == 1 ? REEF_WRITE
+					    : REEF_FAA,
+			.remote = forged,
+			.local = &word,
+			.length = kind < 2 ? 8 : 0,
+			.operand = 1,
+		};
+		CHECK_EQ(run_ops(client, other, &op, 1), -REEF_EKEY);
+		CHECK_EQ(word, 7);
+		reef_link_close(other);
+		await_release(client, other_key);
+	}
+	op = (struct reef_op){.kind = REEF_FAA, .remote = remote, .operand = 1};
+	CHECK_EQ(run_ops(client, one, &op, 1), 0);
+	CHECK_EQ(give_order(client, LOAD, key, 0, &value), 0);
+	CHECK_EQ(value, 1);
+	reef_link_close(one);
+	await_release(client, key);
+}
+
 /* A key goes back when the batches that may use it have ended. */
 static void withdrawn_keys_wait_for_batches(struct client *client)
 {
@@ -654,6 +694,8 @@ static const struct {
 	{"verbs_pieces_come_together", pieces_come_together},
 	{"verbs_long_messages_come_back", long_messages_come_back},
 	{"verbs_forged_keys_end_the_link", forged_keys_end_the_link},
+	{"verbs_keys_of_other_links_end_the_link",
+	 keys_of_other_links_end_the_link},
 	{"verbs_withdrawn_keys_wait_for_batches",
 	 withdrawn_keys_wait_for_batches},
 	{"verbs_queues_share_a_link", queues_share_a_link},

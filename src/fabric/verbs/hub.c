@@ -34,7 +34,8 @@
 /* Every slot and receive may complete at once, when a queue pair breaks. */
 static uint32_t completions_of(const struct verbs_link *link)
 {
-	return link->send_max + VERBS_RECEIVES;
+	return link->send_max + VERBS_RECEIVES +
+	       (link->link.listener ? VERBS_BINDS : 0);
 }
 
 static int hub_create(struct verbs_queue *queue, uint32_t capacity,
@@ -158,17 +159,26 @@ static int handle_some(struct verbs_hub *hub, struct verbs_queue *polling)
 	count = ibv_poll_cq(hub->completions, POLL_AT_ONCE, completions);
 	for (i = 0; i < count; i++) {
 		work = (struct verbs_work *)(uintptr_t)completions[i].wr_id;
-		if (work->is_receive)
+		switch (work->kind) {
+		case VERBS_WORK_RECEIVE:
 			verbs_receive_completed(
 				polling,
 				reef_container(work, struct verbs_receive,
 					       work),
 				&completions[i]);
-		else
+			break;
+		case VERBS_WORK_BIND:
+			verbs_window_completed(
+				reef_container(work, struct verbs_bind, work),
+				completions[i].status);
+			break;
+		case VERBS_WORK_SEND:
 			verbs_send_completed(
 				polling,
 				reef_container(work, struct verbs_slot, work),
 				completions[i].status);
+			break;
+		}
 	}
 	/* A completion queue that cannot be read is a broken device. */
 	reef_assert(count >= 0);

@@ -47,7 +47,7 @@ static int make_slots_and_receives(struct verbs_link *link)
 		link->slots[i].work.link = link;
 	for (i = 0; i < VERBS_RECEIVES; i++)
 		link->receives[i] = (struct verbs_receive){
-			.work = {.link = link, .is_receive = true},
+			.work = {.link = link, .kind = VERBS_WORK_RECEIVE},
 			.bytes = link->arena + (size_t)i * VERBS_FRAGMENT,
 		};
 	return 0;
@@ -59,7 +59,8 @@ static int make_pair(struct verbs_link *link)
 	struct ibv_qp_init_attr wanted = {
 		.send_cq = link->hub->completions,
 		.recv_cq = link->hub->completions,
-		.cap = {.max_send_wr = link->send_max,
+		.cap = {.max_send_wr = link->send_max +
+				       (link->link.listener ? VERBS_BINDS : 0),
 			.max_recv_wr = VERBS_RECEIVES,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
@@ -226,6 +227,8 @@ void verbs_pair_destroy(struct verbs_link *link)
 		return;
 	/* Devices stop sooner if it is stopped first, and F7 asks for it. */
 	verbs_pair_stop(link);
+	/* Some devices keep a queue pair while a window is bound to it. */
+	verbs_windows_close(link);
 	rc = ibv_destroy_qp(link->pair);
 	/* If this could fail, the session could go on acting here. */
 	reef_assert(rc == 0);

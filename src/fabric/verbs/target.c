@@ -1,9 +1,8 @@
 /* target.c - what this process lends, to whom, and who may not come back.
  *
- * A region is registered with the device once, and once more for reading when
- * somebody attaches by its read key: a registration is what the device checks.
- * The 64-bit keys, of which whoever attaches must know one, are ours, and the
- * device's 32-bit key is told to who did.
+ * The 64-bit keys of a region, of which whoever attaches must know one, are
+ * ours; the device's 32-bit key is told to who did, and what that one is good
+ * for is in window.c.
  *
  * How a key is taken back:
  *   withdraw: no new attach --WITHDRAW to each holder--> wait
@@ -35,31 +34,18 @@ static struct verbs_region **find_region(struct verbs_fabric *fabric,
 
 /* --- regions --- */
 
-static int register_memory(struct verbs_fabric *fabric,
-			   const struct reef_memory *memory, bool only_reads,
-			   struct ibv_mr **out)
-{
-	int access = IBV_ACCESS_REMOTE_READ;
-	struct ibv_mr *made;
-
-	if (!only_reads)
-		access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			  IBV_ACCESS_REMOTE_ATOMIC;
-	/* Addresses begin at 0: peers need not know where the memory lies. */
-	made = ibv_reg_mr_iova(fabric->device.domain, memory->base,
-			       memory->size, 0, access);
-	if (!made)
-		return errno ? -errno : -ENOMEM;
-	*out = made;
-	return 0;
-}
-
 static void free_region(struct verbs_region *region)
 {
-	ibv_dereg_mr(region->registration);
-	if (region->read_registration)
-		ibv_dereg_mr(region->read_registration);
+	verbs_registrations_free(region);
 	free(region);
+}
+
+/* What a registration is for if there is no window for who has this key. */
+static enum verbs_use use_without_window(const struct reef_region *region,
+					 uint64_t key)
+{
+	return reef_region_only_reads(region, key) ? VERBS_FOR_READING
+						   : VERBS_FOR_WRITING;
 }
 
 /* Choose keys that fall into one bucket, so that either finds the region.
@@ -87,6 +73,7 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 {
 	struct verbs_fabric *fabric = verbs_fabric(layer);
 	struct verbs_region *region;
+	struct ibv_mr *registration;
 	uint32_t bucket;
 	int rc;
 
@@ -95,14 +82,22 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 	region = calloc(1, sizeof(*region));
 	if (!region)
 		return -ENOMEM;
-	rc = register_memory(fabric, memory, memory->read_only,
-			     &region->registration);
-	if (rc) {
-		free(region);
-		return rc;
-	}
 	region->region.fabric = layer->fabric;
 	region->region.memory = memory;
+	if (!atomic_load(&fabric->has_windows) && !memory->read_only)
+		verbs_windows_missing(fabric, "the device has none");
+	/* Now, so that memory that cannot be registered is not exposed; nobody
+	 * else has the region yet. */
+	rc = verbs_registration_find(fabric, region,
+				     atomic_load(&fabric->has_windows)
+					     ? VERBS_FOR_WINDOWS
+				     : memory->read_only ? VERBS_FOR_READING
+							 : VERBS_FOR_WRITING,
+				     &registration);
+	if (rc) {
+		free_region(region);
+		return rc;
+	}
 	pthread_mutex_lock(&fabric->regions_lock);
 	rc = choose_keys(fabric, &region->region);
 	if (!rc) {
@@ -129,7 +124,8 @@ static void notify_holder(struct verbs_link *link, struct verbs_queue *polling,
 
 	pthread_mutex_lock(&link->hub->lock);
 	for (holding = link->holdings; holding; holding = holding->next) {
-		if (holding->region != region || holding->told)
+		if (holding->region != region || holding->told ||
+		    holding->binding)
 			continue;
 		holding->told = true;
 		reef_wire_key_encode(holding->key, payload);
@@ -197,96 +193,173 @@ static struct verbs_holding **find_holding(struct verbs_link *link,
 
 static void drop_holding(struct verbs_link *link, struct verbs_holding **at)
 {
-	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_fabric *fabric = verbs_link_fabric(link);
 	struct verbs_holding *holding = *at;
+	struct verbs_waiter *waiter;
 
 	*at = holding->next;
+	verbs_window_close(holding);
+	while ((waiter = holding->waiters)) {
+		holding->waiters = waiter->next;
+		free(waiter);
+	}
 	pthread_mutex_lock(&fabric->regions_lock);
 	holding->region->holders--;
 	pthread_mutex_unlock(&fabric->regions_lock);
 	free(holding);
 }
 
-/* The registration of who has this key. Locked by regions_lock. */
-static int find_registration(struct verbs_fabric *fabric,
-			     struct verbs_region *region, uint64_t key,
-			     struct ibv_mr **out)
-{
-	const struct reef_memory *memory = region->region.memory;
-	int rc = 0;
-
-	*out = region->registration;
-	if (key != region->region.read_key || memory->read_only)
-		return 0;
-	if (!region->read_registration)
-		rc = register_memory(fabric, memory, true,
-				     &region->read_registration);
-	*out = region->read_registration;
-	return rc;
-}
-
-/* Let the link hold the region under this key.  -REEF_EKEY.  -ENOMEM. */
+/* Let the link hold the region under this key. 1: it did before.  -REEF_EKEY.
+ * -ENOMEM. */
 static int add_holding(struct verbs_link *link, uint64_t key,
-		       struct reef_wire_attached *out)
+		       struct verbs_holding **out)
 {
 	struct verbs_fabric *fabric = link->owner->fabric;
-	struct verbs_holding *holding;
+	struct verbs_holding *holding = *find_holding(link, key);
 	struct verbs_region *region;
-	struct ibv_mr *registration;
-	int rc = 0;
+	bool is_fresh = !holding;
 
-	holding = malloc(sizeof(*holding));
+	if (is_fresh)
+		holding = calloc(1, sizeof(*holding));
 	if (!holding)
 		return -ENOMEM;
 	pthread_mutex_lock(&fabric->regions_lock);
 	region = *find_region(fabric, key);
-	if (!region || region->withdrawn) {
-		rc = -REEF_EKEY;
-		goto out;
-	}
-	rc = find_registration(fabric, region, key, &registration);
-	if (rc)
-		goto out;
-	*out = (struct reef_wire_attached){
-		.key = key,
-		.flags = reef_region_wire_flags(&region->region, key),
-		.size = region->region.memory->size,
-		.domain = region->region.memory->domain,
-		.rkey = registration->rkey,
-	};
-	if (*find_holding(link, key))
-		goto out; /* a link holds a region once */
-	region->holders++;
-	*holding = (struct verbs_holding){
-		.region = region,
-		.key = key,
-		.next = link->holdings,
-	};
-	link->holdings = holding;
-	holding = NULL;
-out:
+	if (region && region->withdrawn)
+		region = NULL;
+	if (region && is_fresh)
+		region->holders++;
 	pthread_mutex_unlock(&fabric->regions_lock);
-	free(holding);
+	if (!region) {
+		if (is_fresh)
+			free(holding);
+		return -REEF_EKEY;
+	}
+	*out = holding;
+	if (!is_fresh)
+		return 1;
+	holding->region = region;
+	holding->key = key;
+	holding->next = link->holdings;
+	link->holdings = holding;
+	return 0;
+}
+
+static void send_attached(struct verbs_link *link, uint64_t tag,
+			  const struct reef_wire_attached *attached)
+{
+	uint8_t payload[REEF_WIRE_ATTACHED_SIZE];
+
+	reef_wire_attached_encode(attached, payload);
+	verbs_link_send(link, REEF_FRAME_ATTACHED, tag, payload,
+			sizeof(payload));
+}
+
+static void answer_attach(struct verbs_link *link, uint64_t tag,
+			  const struct verbs_holding *holding)
+{
+	const struct reef_region *region = &holding->region->region;
+	struct reef_wire_attached attached = {
+		.key = holding->key,
+		.flags = reef_region_wire_flags(region, holding->key),
+		.size = region->memory->size,
+		.domain = region->memory->domain,
+		.rkey = holding->rkey,
+	};
+
+	send_attached(link, tag, &attached);
+}
+
+static void refuse_attach(struct verbs_link *link, uint64_t tag, uint64_t key,
+			  int status)
+{
+	struct reef_wire_attached attached = {.key = key, .status = status};
+
+	send_attached(link, tag, &attached);
+}
+
+void verbs_target_bound(struct verbs_link *link, struct verbs_holding *holding)
+{
+	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_waiter *waiter;
+	bool withdrawn;
+
+	pthread_mutex_lock(&fabric->regions_lock);
+	withdrawn = holding->region->withdrawn;
+	pthread_mutex_unlock(&fabric->regions_lock);
+	while ((waiter = holding->waiters)) {
+		holding->waiters = waiter->next;
+		if (withdrawn)
+			refuse_attach(link, waiter->tag, holding->key,
+				      -REEF_EKEY);
+		else
+			answer_attach(link, waiter->tag, holding);
+		free(waiter);
+	}
+	if (withdrawn)
+		drop_holding(link, find_holding(link, holding->key));
+}
+
+/* Find what a fresh holding reaches its region through: a window, which is not
+ * usable at once, or a registration. */
+static int open_holding(struct verbs_link *link, struct verbs_holding *holding)
+{
+	struct verbs_fabric *fabric = link->owner->fabric;
+	struct verbs_region *region = holding->region;
+	struct ibv_mr *registration;
+	int rc;
+
+	if (!verbs_window_open(link, holding))
+		return 0;
+	pthread_mutex_lock(&fabric->regions_lock);
+	rc = verbs_registration_find(
+		fabric, region,
+		use_without_window(&region->region, holding->key),
+		&registration);
+	pthread_mutex_unlock(&fabric->regions_lock);
+	if (!rc)
+		holding->rkey = registration->rkey;
 	return rc;
+}
+
+static int add_waiter(struct verbs_holding *holding, uint64_t tag)
+{
+	struct verbs_waiter *waiter = malloc(sizeof(*waiter));
+
+	if (!waiter)
+		return -ENOMEM;
+	*waiter = (struct verbs_waiter){tag, holding->waiters};
+	holding->waiters = waiter;
+	return 0;
 }
 
 int verbs_target_attach(struct verbs_link *link, const struct reef_frame *frame)
 {
-	uint8_t payload[REEF_WIRE_ATTACHED_SIZE];
-	struct reef_wire_attached attached;
+	struct verbs_holding *holding;
+	bool is_fresh;
 	uint64_t key;
 	int rc;
 
 	rc = reef_wire_key_decode(frame->payload, frame->length, &key);
 	if (rc || !link->link.listener)
 		return -REEF_EPROTO;
-	rc = add_holding(link, key, &attached);
-	if (rc)
-		attached =
-			(struct reef_wire_attached){.key = key, .status = rc};
-	reef_wire_attached_encode(&attached, payload);
-	verbs_link_send(link, REEF_FRAME_ATTACHED, frame->tag, payload,
-			sizeof(payload));
+	rc = add_holding(link, key, &holding);
+	if (rc < 0) {
+		refuse_attach(link, frame->tag, key, rc);
+		return 0;
+	}
+	is_fresh = !rc;
+	rc = is_fresh ? open_holding(link, holding) : 0;
+	if (!rc && holding->binding)
+		rc = add_waiter(holding, frame->tag);
+	else if (!rc)
+		answer_attach(link, frame->tag, holding);
+	if (rc) {
+		refuse_attach(link, frame->tag, key, rc);
+		if (is_fresh)
+			drop_holding(link, find_holding(link, key));
+	}
+	verbs_window_start(link);
 	return 0;
 }
 
@@ -301,6 +374,8 @@ int verbs_target_detach(struct verbs_link *link, const struct reef_frame *frame)
 		return rc;
 	/* There is no holding if a DETACH and a WITHDRAW have crossed. */
 	at = find_holding(link, key);
+	if (*at && (*at)->binding)
+		return -REEF_EPROTO; /* it was not told of it yet */
 	if (*at)
 		drop_holding(link, at);
 	return 0;

@@ -148,6 +148,11 @@ int reef_verbs_open(const struct reef_fabric_options *options,
 	fabric->fabric.provider.ops = verbs_ops;
 	fabric->fabric.domain = domain_of(&fabric->device);
 	fabric->send_max = send_max_of(&fabric->device, options);
+	if (fabric->device.limits.device_cap_flags &
+	    IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+		fabric->fabric.capabilities |= REEF_CAP_WINDOWS;
+	atomic_init(&fabric->has_windows,
+		    fabric->fabric.capabilities & REEF_CAP_WINDOWS);
 	fabric->ack_timeout = ack_timeout_of(options->silence_ns);
 	pthread_mutex_init(&fabric->lock, NULL);
 	pthread_mutex_init(&fabric->regions_lock, NULL);

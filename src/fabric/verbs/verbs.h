@@ -15,6 +15,8 @@
  * (4) A receive is posted for every credit the peer has; the retries on
  *     "receiver not ready" are never needed between two ends that keep this.
  * (5) A link's batches are posted, and end, in the order they came.
+ * (6) Where the device has windows, what a peer attached it reaches through its
+ *     own queue pair alone (window.c).
  *
  * Locks. A hub's lock covers its links and all that is theirs, but for a link's
  * opening, which is its queue's own business until its hello is over. Whoever
@@ -41,6 +43,7 @@
 #define VERBS_CHAIN_MAX 256  /* work requests behind one doorbell */
 #define VERBS_BUCKETS 1024   /* of the table of regions */
 #define VERBS_CLASSES 3	     /* sizes of staging chunks */
+#define VERBS_BINDS 8	     /* windows that a link binds at a time */
 
 /* --- device.c: which device, port and GID --- */
 
@@ -121,8 +124,10 @@ struct verbs_source {
 struct verbs_fabric {
 	struct reef_fabric fabric;
 	struct verbs_device device;
-	uint32_t send_max;   /* slots of a connected link */
-	uint8_t ack_timeout; /* as in verbs: 4.096 us * 2^n */
+	_Atomic bool has_windows;
+	_Atomic bool was_told; /* that there are none, or too few */
+	uint32_t send_max;     /* slots of a connected link */
+	uint8_t ack_timeout;   /* as in verbs: 4.096 us * 2^n */
 	pthread_mutex_t lock;
 	struct verbs_link *sessions; /* locked: accepted links */
 	uint32_t accepted;	     /* locked */
@@ -193,7 +198,14 @@ struct verbs_listener {
 /* What a completion names. */
 struct verbs_work {
 	struct verbs_link *link;
-	bool is_receive;
+	enum { VERBS_WORK_SEND, VERBS_WORK_RECEIVE, VERBS_WORK_BIND } kind;
+};
+
+/* A window that is being bound. */
+struct verbs_bind {
+	struct verbs_work work;
+	bool is_busy;
+	struct verbs_holding *holding; /* NULL: it is gone */
 };
 
 /* One work request of the send queue. */
@@ -298,6 +310,7 @@ struct verbs_link {
 	struct verbs_remote *remotes;
 	struct verbs_withdrawal *withdrawals;
 	struct verbs_holding *holdings;
+	struct verbs_bind binds[VERBS_BINDS];
 	uint64_t tag;
 };
 
@@ -319,12 +332,18 @@ struct verbs_withdrawal {
 	struct verbs_withdrawal *next;
 };
 
+/* What a registration is for: window.c. */
+enum verbs_use {
+	VERBS_FOR_WINDOWS, /* nobody gets in by its own key */
+	VERBS_FOR_WRITING,
+	VERBS_FOR_READING,
+	VERBS_USES
+};
+
 struct verbs_region {
 	struct reef_region region;
-	struct ibv_mr *registration;
-	/* Of who attached by the read key; NULL: nobody has. Locked by
-	 * regions_lock. */
-	struct ibv_mr *read_registration;
+	/* Made when they are needed. Locked by regions_lock. */
+	struct ibv_mr *registrations[VERBS_USES];
 	uint32_t holders; /* locked by regions_lock */
 	bool withdrawn;	  /* locked by regions_lock */
 	struct verbs_region *next;
@@ -335,6 +354,15 @@ struct verbs_holding {
 	struct verbs_region *region;
 	uint64_t key; /* the one that it attached by */
 	bool told;    /* that it is withdrawn */
+	/* window.c */
+	struct ibv_mw *window; /* NULL: none */
+	bool binding;	       /* it is not usable yet */
+	struct verbs_bind *bind;
+	uint32_t rkey; /* the device's */
+	struct verbs_waiter {
+		uint64_t tag; /* of an ATTACH */
+		struct verbs_waiter *next;
+	} * waiters; /* while it is binding */
 	struct verbs_holding *next;
 };
 
@@ -363,6 +391,29 @@ static inline struct verbs_link *verbs_link(struct reef_link *link)
 {
 	return reef_container(link, struct verbs_link, link);
 }
+
+/* --- window.c --- */
+
+/* The region's registration for that use, made if there is none. Locked by
+ * regions_lock. */
+int verbs_registration_find(struct verbs_fabric *fabric,
+			    struct verbs_region *region, enum verbs_use use,
+			    struct ibv_mr **out);
+void verbs_registrations_free(struct verbs_region *region);
+/* Log, once, that something is lent without a window. Thread: any. */
+void verbs_windows_missing(struct verbs_fabric *fabric, const char *why);
+/* Make a window for a holding, which is `binding` then.  Any error: there is
+ * none for it. Locked by the hub, as all below. */
+int verbs_window_open(struct verbs_link *link, struct verbs_holding *holding);
+/* Let the link's device bind what waits for that; verbs_target_bound is told
+ * when it is. */
+void verbs_window_start(struct verbs_link *link);
+void verbs_window_close(struct verbs_holding *holding); /* none is fine */
+/* All of a link whose queue pair was stopped. */
+void verbs_windows_close(struct verbs_link *link);
+void verbs_window_completed(struct verbs_bind *bind, enum ibv_wc_status status);
+/* target.c: answer those who wait for this holding. */
+void verbs_target_bound(struct verbs_link *link, struct verbs_holding *holding);
 
 /* --- queue.c --- */
 

@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-#define REEF_SECRET_MAX 128 /* bytes of one */
+#define REEF_SECRET_MAX 256 /* bytes of one */
 
 /* Room for a secret of at most REEF_SECRET_MAX bytes; NULL: no memory. */
 void *reef_secret_create(size_t size);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/private.h"
 #include "base/random.h"
+#include "base/secret.h"
 #include "base/store.h"
 #include "pool/target.h"
 
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A secret as a whole, for its keys. */
 struct reef_host {
 	struct reef_mesh *mesh;
 	/* The node's own beside a broker, else NULL: what a fabric exposes can
@@ -346,7 +348,7 @@ int reef_host_start(const struct reef_host_options *options,
 
 	step = step ? step : &ignored;
 	*step = REEF_HOST_MEMORY;
-	host = calloc(1, sizeof(*host));
+	host = reef_secret_create(sizeof(*host));
 	if (!host)
 		return -ENOMEM;
 	rc = open_basics(host, options, step);
@@ -374,11 +376,8 @@ void reef_host_stop(struct reef_host *host)
 	reef_store_destroy(host->store);
 	reef_mesh_close(host->node_mesh);
 	reef_mesh_close(host->mesh);
-	reef_key_wipe(&host->key);
-	reef_key_wipe(&host->node_key.key);
-	reef_key_wipe(&host->owner.key);
 	free(host->run);
-	free(host);
+	reef_secret_destroy(host);
 }
 
 struct reef_broker *reef_host_broker(const struct reef_host *host)

@@ -13,6 +13,7 @@
 #include "pool/rpc_internal.h"
 
 #include <errno.h>
+#include <string.h>
 #include <stdlib.h>
 
 struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc)
@@ -280,6 +281,7 @@ int reef_rpc_connect(struct reef_rpc *rpc, const char *addresses,
 	as.user = peer;
 	rpc->connects++;
 	rc = reef_port_connect(rpc->port, addresses, domain, &as, &link, door);
+	explicit_bzero(as.key, sizeof(as.key));
 	rpc->connects--;
 	if (!rc && rpc->closing) {
 		reef_link_close(link);

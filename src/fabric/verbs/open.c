@@ -30,8 +30,10 @@ static int start_hello(struct verbs_link *link)
 		return reef_hello_accept(link->stream, &local,
 					 &link->link.listener->options,
 					 verbs_admit, link, &link->hello);
-	return reef_hello_connect(link->stream, &local, &link->connect,
-				  &link->hello);
+	rc = reef_hello_connect(link->stream, &local, &link->connect,
+				&link->hello);
+	explicit_bzero(link->connect.key, sizeof(link->connect.key));
+	return rc;
 }
 
 /* Go on with the hello; the last step lets the link pair. Returns how much

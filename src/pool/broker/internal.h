@@ -171,7 +171,7 @@ struct broker_council {
 
 struct reef_broker {
 	struct reef_broker_options options;
-	struct reef_key key;
+	struct reef_key *key; /* a secret */
 	struct reef_sched *sched;
 	struct reef_port *port;
 	struct reef_rpc *rpc;

@@ -179,7 +179,7 @@ static int fill_pull_secret(const struct reef_broker *broker, uint32_t source,
 			    struct reef_ask_extent_pull *ask)
 {
 	struct reef_key node, pull;
-	int rc = reef_key_derive_node(&broker->key, source, &node);
+	int rc = reef_key_derive_node(broker->key, source, &node);
 
 	if (rc)
 		return rc;

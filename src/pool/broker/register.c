@@ -74,7 +74,7 @@ BROKER_REQUEST(broker_node_add_request)
 		return rc;
 	if (!reef_state_node(broker->state, id))
 		return -ENOENT;
-	rc = reef_key_derive_node(&broker->key, id, &key);
+	rc = reef_key_derive_node(broker->key, id, &key);
 	if (rc)
 		return rc;
 	answer->reply.node_add.node = id;
@@ -93,7 +93,7 @@ int reef_broker_node_key(struct reef_broker *broker, const char *name,
 	if (rc == 0)
 		rc = broker_wait_journal(broker, broker->applied);
 	if (rc == 0)
-		rc = reef_key_derive_node(&broker->key, id, &out->key);
+		rc = reef_key_derive_node(broker->key, id, &out->key);
 	if (rc)
 		return rc;
 	out->node = id;

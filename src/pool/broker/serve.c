@@ -2,6 +2,7 @@
  * request: who asks, what is asked, the function, the journal, the answer. */
 #include "base/log.h"
 #include "base/mutant.h"
+#include "base/secret.h"
 #include "pool/broker/internal.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static int derive_nodes_proof(const struct reef_broker *broker, uint32_t number,
 
 	if (!reef_state_node(broker->state, number))
 		return -REEF_EAUTH;
-	rc = reef_key_derive_node(&broker->key, number, &node);
+	rc = reef_key_derive_node(broker->key, number, &node);
 	if (rc)
 		return rc;
 	rc = reef_key_derive_broker(&node, out);
@@ -54,7 +55,7 @@ static int broker_credential(void *context, const char *identity,
 		rc = derive_nodes_proof(broker, number, &key);
 	else if (broker_parse_user(identity, &user, &era) &&
 		 broker_is_current_era(broker, user, era))
-		rc = reef_key_derive_user(&broker->key, user, era, &key);
+		rc = reef_key_derive_user(broker->key, user, era, &key);
 	else
 		rc = -REEF_EAUTH;
 	if (rc)
@@ -486,8 +487,13 @@ int reef_broker_start(const struct reef_broker_options *options,
 		return -ENOMEM;
 	reef_assert(reef_fiber_self());
 	broker->options = *options;
-	broker->key = *options->key;
-	broker->options.key = &broker->key;
+	broker->key = reef_secret_create(sizeof(*broker->key));
+	if (!broker->key) {
+		free(broker);
+		return -ENOMEM;
+	}
+	*broker->key = *options->key;
+	broker->options.key = broker->key;
 	broker->sched = options->sched ? options->sched : reef_fiber_sched();
 	broker->group = reef_fiber_group();
 	broker->started_ns = reef_now_ns();
@@ -529,7 +535,7 @@ void reef_broker_stop(struct reef_broker *broker)
 	reef_journal_close(broker->journal);
 	reef_state_destroy(broker->state);
 	free(broker->versions);
-	reef_key_wipe(&broker->key);
+	reef_secret_destroy(broker->key);
 	free(broker);
 }
 

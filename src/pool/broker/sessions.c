@@ -154,7 +154,7 @@ static int fill_session_reply(struct reef_broker *broker,
 	struct reef_key key;
 	int rc;
 
-	rc = reef_key_derive_session(&broker->key, session->id, &key);
+	rc = reef_key_derive_session(broker->key, session->id, &key);
 	if (rc)
 		return rc;
 	reef_state_summary(broker->state, &summary);
@@ -312,7 +312,7 @@ static int check_proof(const struct reef_broker *broker,
 	bool equal;
 	int rc;
 
-	rc = reef_key_derive_session(&broker->key, ask->session, &key);
+	rc = reef_key_derive_session(broker->key, ask->session, &key);
 	if (rc)
 		return rc;
 	memcpy(proof.bytes, ask->secret, sizeof(proof.bytes));

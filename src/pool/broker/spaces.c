@@ -64,7 +64,7 @@ static int check_token(const struct reef_broker *broker,
 	if (ask->rights == 0)
 		return -EACCES;
 	memcpy(token.key.bytes, ask->secret, sizeof(token.key.bytes));
-	rc = reef_token_verify(&token, &broker->key);
+	rc = reef_token_verify(&token, broker->key);
 	reef_key_wipe(&token.key);
 	if (rc == -ENOMEM)
 		return rc;
@@ -522,7 +522,7 @@ BROKER_REQUEST(broker_space_token)
 	if (rc)
 		return rc;
 	era = reef_state_space(broker->state, id)->era;
-	rc = reef_key_derive_space(&broker->key, id, rights, era, &key);
+	rc = reef_key_derive_space(broker->key, id, rights, era, &key);
 	if (rc)
 		return rc;
 	answer->reply.space_token.space = id;

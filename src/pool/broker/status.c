@@ -111,7 +111,7 @@ static void fill_secret(const struct reef_broker *broker,
 {
 	struct reef_key node, link;
 
-	if (reef_key_derive_node(&broker->key, row->number, &node))
+	if (reef_key_derive_node(broker->key, row->number, &node))
 		return;
 	if (!reef_key_derive_link(&node, session->id, &link)) {
 		memcpy(row->secret, link.bytes, sizeof(row->secret));

@@ -230,7 +230,7 @@ static int fill_user_reply(const struct reef_broker *broker, uint32_t id,
 	struct reef_key key;
 	int rc;
 
-	rc = reef_key_derive_user(&broker->key, id, era, &key);
+	rc = reef_key_derive_user(broker->key, id, era, &key);
 	if (rc)
 		return rc;
 	answer->reply.user_add.user = id;

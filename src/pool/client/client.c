@@ -6,6 +6,7 @@
  */
 #include "pool/client/client.h"
 
+#include "base/secret.h"
 #include "pool/client/handle/handle.h"
 #include "pool/client/handle/recover.h"
 #include "pool/client/keeper/grace.h"
@@ -265,8 +266,8 @@ static int start_thread(struct reef_client *client)
 static void free_client(struct reef_client *client)
 {
 	client_view_free(client);
-	reef_key_wipe(&client->credential.key);
-	reef_key_wipe(&client->session_key);
+	reef_secret_destroy(client->credential);
+	reef_secret_destroy(client->session_key);
 	pthread_mutex_destroy(&client->lock);
 	free(client->broker);
 	free(client->name);
@@ -285,7 +286,8 @@ static int create_client(const struct reef_client_options *options,
 		return -ENOMEM;
 	reef_grace_init();
 	client->options = *options;
-	client->credential = *options->credential;
+	client->credential = reef_secret_create(sizeof(*client->credential));
+	client->session_key = reef_secret_create(sizeof(*client->session_key));
 	client->broker = strdup(options->broker);
 	client->name = strdup(options->name ? options->name : "");
 	client->inbox_host =
@@ -300,12 +302,14 @@ static int create_client(const struct reef_client_options *options,
 	if (!seed)
 		rc = reef_random_secret(&seed, sizeof(seed));
 	reef_random_init(&client->random, seed);
-	if (!client->broker || !client->name || !client->inbox_host)
+	if (!client->broker || !client->name || !client->inbox_host ||
+	    !client->credential || !client->session_key)
 		rc = -ENOMEM;
 	if (rc) {
 		free_client(client);
 		return rc;
 	}
+	*client->credential = *options->credential;
 	*out = client;
 	return 0;
 }

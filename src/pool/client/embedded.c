@@ -7,6 +7,7 @@
  * Thread: start and stop: any; what is in between is the hidden one's. */
 #include "pool/client/embedded.h"
 
+#include "base/secret.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/host.h"
 
@@ -28,7 +29,7 @@ struct embedded {
 	bool stopping; /* the thread's */
 	uint64_t size;
 	/* Written before state becomes 0: */
-	struct reef_credential owner;
+	struct reef_credential *owner; /* a secret */
 	char broker[128];
 };
 
@@ -71,7 +72,7 @@ static int server_main(void *arg)
 	if (!rc) {
 		snprintf(embedded->broker, sizeof(embedded->broker), "%s",
 			 reef_broker_addresses(reef_host_broker(host)));
-		embedded->owner = *reef_host_owner(host);
+		*embedded->owner = *reef_host_owner(host);
 		set_state(embedded, 0);
 	}
 	while (!rc && !embedded->stopping)
@@ -132,7 +133,7 @@ static void free_embedded(struct embedded *embedded)
 	reef_sched_destroy(embedded->sched);
 	pthread_mutex_destroy(&embedded->lock);
 	pthread_cond_destroy(&embedded->changed);
-	reef_key_wipe(&embedded->owner.key);
+	reef_secret_destroy(embedded->owner);
 	free(embedded);
 }
 
@@ -149,9 +150,10 @@ int embedded_start(uint64_t size, char *broker, size_t broker_max,
 		return -ENOMEM;
 	embedded->size = size;
 	embedded->state = 1;
+	embedded->owner = reef_secret_create(sizeof(*embedded->owner));
 	pthread_mutex_init(&embedded->lock, NULL);
 	pthread_cond_init(&embedded->changed, NULL);
-	rc = start_thread(embedded);
+	rc = embedded->owner ? start_thread(embedded) : -ENOMEM;
 	if (rc) {
 		free_embedded(embedded);
 		return rc;
@@ -162,7 +164,7 @@ int embedded_start(uint64_t size, char *broker, size_t broker_max,
 		return rc;
 	}
 	snprintf(broker, broker_max, "%s", embedded->broker);
-	*owner = embedded->owner;
+	*owner = *embedded->owner;
 	*out = embedded;
 	return 0;
 }

@@ -90,7 +90,7 @@ struct node_extent {
 
 struct reef_node {
 	struct reef_node_options options;
-	struct reef_node_key key;
+	struct reef_node_key *key; /* a secret */
 	struct reef_sched *sched;
 	struct reef_random random;
 	char *broker;

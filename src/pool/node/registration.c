@@ -105,12 +105,12 @@ static int connect_broker(struct reef_node *node)
 	size_t size;
 	int rc;
 
-	rc = reef_key_derive_broker(&node->key.key, &proof);
+	rc = reef_key_derive_broker(&node->key->key, &proof);
 	if (rc)
 		return rc;
 	memcpy(options.key, proof.bytes, sizeof(options.key));
 	reef_key_wipe(&proof);
-	snprintf(identity, sizeof(identity), "node:%u", node->key.node);
+	snprintf(identity, sizeof(identity), "node:%u", node->key->node);
 	/* The same provisional id again, so that the broker ends the older link
 	 * first. Every fourth attempt takes another, in case somebody else has
 	 * hit upon the same. */

@@ -18,6 +18,7 @@
 #include "pool/node/internal.h"
 
 #include "base/mutant.h"
+#include "base/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static int derive_pull(const struct reef_node *node, const char *identity,
 	if (strcmp(identity, again) != 0 || !extent ||
 	    extent->number != number || extent->epoch + 1 != epoch)
 		return -REEF_EAUTH;
-	return reef_key_derive_pull(&node->key.key, number, epoch, out);
+	return reef_key_derive_pull(&node->key->key, number, epoch, out);
 }
 
 static int find_credential(void *context, const char *identity,
@@ -95,7 +96,7 @@ static int find_credential(void *context, const char *identity,
 	if ((session & 0xffff) == 0)
 		return rc;
 	if (!strcmp(identity, "session"))
-		rc = reef_key_derive_link(&node->key.key, session, &derived);
+		rc = reef_key_derive_link(&node->key->key, session, &derived);
 	else if (session >> 16 >= PROVISIONAL_SLOT)
 		rc = derive_pull(node, identity, &derived);
 	if (rc)
@@ -361,7 +362,7 @@ static void destroy_node(struct reef_node *node)
 	reef_port_close(node->port);
 	node->port = NULL;
 	node_extents_free(node);
-	reef_key_wipe(&node->key.key);
+	reef_secret_destroy(node->key);
 	free(node->broker);
 	free(node);
 }
@@ -373,13 +374,14 @@ static int init_node(struct reef_node *node,
 	int rc = 0;
 
 	node->options = *options;
-	node->key = *options->key;
+	node->key = reef_secret_create(sizeof(*node->key));
 	node->sched = options->sched ? options->sched : reef_fiber_sched();
 	node->link = -REEF_ENOLINK;
 	node->broker = strdup(options->broker);
-	if (!node->broker)
+	if (!node->broker || !node->key)
 		return -ENOMEM;
-	node->options.key = &node->key;
+	*node->key = *options->key;
+	node->options.key = node->key;
 	node->options.broker = node->broker;
 	if (!seed)
 		rc = reef_random_secret(&seed, sizeof(seed));

@@ -264,7 +264,7 @@ struct reef *reef_space_handle(struct reef_space *space)
 
 bool reef_space_is_own(const struct reef_space *space)
 {
-	return space->space->user == space->reef->client->credential.user;
+	return space->space->user == space->reef->client->credential->user;
 }
 
 uint32_t reef_space_id(const struct reef_space *space)

@@ -196,10 +196,10 @@ static int connect_broker(struct reef_client *client, uint64_t timeout_ns)
 			(uint32_t)reef_random_between(&client->random, 1,
 						      0xffff);
 	snprintf(identity, sizeof(identity), "user:%u:%u",
-		 client->credential.user, client->credential.era);
+		 client->credential->user, client->credential->era);
 	options.session = client->provisional;
 	options.identity = identity;
-	memcpy(options.key, client->credential.key.bytes, sizeof(options.key));
+	memcpy(options.key, client->credential->key.bytes, sizeof(options.key));
 	pick_place(client, place, sizeof(place));
 	rc = reef_rpc_connect(client->rpc, place, client->options.broker_domain,
 			      &options, &client->peer, NULL);
@@ -244,8 +244,8 @@ static int note_admitted(struct reef_client *client,
 		client->view_epoch = (uint32_t)reply->pool_epoch;
 	}
 	client->ttl_ns = reply->ttl_ns;
-	memcpy(client->session_key.bytes, reply->secret,
-	       sizeof(client->session_key.bytes));
+	memcpy(client->session_key->bytes, reply->secret,
+	       sizeof(client->session_key->bytes));
 	rc = attach_remote(client, reply->table_key, &client->table);
 	if (!rc && reef_remote_size(client->table) < REEF_TABLE_SIZE)
 		rc = -REEF_EPROTO;
@@ -343,7 +343,7 @@ static int resume_session(struct reef_client *client,
 	struct reef_ask_session_resume *ask = &body.ask.session_resume;
 	int rc;
 
-	memcpy(ask->secret, client->session_key.bytes, sizeof(ask->secret));
+	memcpy(ask->secret, client->session_key->bytes, sizeof(ask->secret));
 	rc = reef_rpc_call(client->peer, REEF_POOL_SESSION_RESUME, 0, &body,
 			   answer, timeout_ns);
 	explicit_bzero(ask->secret, sizeof(ask->secret));

@@ -59,7 +59,7 @@ void client_wake(struct client_waiters *waiters);
 
 struct reef_client {
 	struct reef_client_options options;
-	struct reef_credential credential;
+	struct reef_credential *credential; /* a secret */
 	char *broker, *name, *inbox_host;
 	_Atomic uint32_t refs;
 	uint32_t forks; /* reef_fork_generation of the process it is of */
@@ -121,7 +121,7 @@ struct reef_client {
 	uint32_t sequence;	/* of mutating requests */
 	uint32_t place;		/* which of the broker's places is tried */
 	uint64_t beat, beat_ns; /* of its table, and when it was new */
-	struct reef_key session_key;
+	struct reef_key *session_key; /* a secret */
 	uint64_t broker_epoch, notice;
 	uint64_t granted_epoch; /* broker_epoch when spaces were reopened */
 	uint32_t view_epoch;	/* pool epoch that all spaces' rows are of, at

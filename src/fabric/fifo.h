@@ -21,6 +21,12 @@ static inline size_t reef_fifo_used(const struct reef_fifo *buffer)
 	return buffer->end - buffer->start;
 }
 
+/* The first of its bytes; NULL: it never had any. */
+static inline uint8_t *reef_fifo_head(const struct reef_fifo *buffer)
+{
+	return buffer->bytes ? buffer->bytes + buffer->start : NULL;
+}
+
 static inline void reef_fifo_swap(struct reef_fifo *a, struct reef_fifo *b)
 {
 	struct reef_fifo c = *a;

@@ -190,7 +190,7 @@ int reef_stream_flush(struct reef_stream *stream)
 		return -REEF_ENOLINK;
 	while (out->end > out->start ||
 	       (stream->tls && reef_tls_unsent(stream->tls))) {
-		part.iov_base = out->bytes + out->start;
+		part.iov_base = reef_fifo_head(out);
 		part.iov_len = out->end - out->start;
 		n = send_some(stream, &message);
 		if (n < 0 || (n == 0 && part.iov_len))

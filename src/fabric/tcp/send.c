@@ -228,7 +228,7 @@ static int refill_out(struct tcp_link *link)
 static ssize_t write_socket(struct tcp_link *link)
 {
 	struct iovec parts[2] = {
-		{link->out.bytes + link->out.start, reef_fifo_used(&link->out)},
+		{reef_fifo_head(&link->out), reef_fifo_used(&link->out)},
 		link->borrowed,
 	};
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};

@@ -41,8 +41,8 @@ bool reef_address_is_loopback(const struct reef_address *address);
 /* The same of the peer of a connected socket; false if that is not known. */
 bool reef_socket_is_loopback(int fd);
 
-/* Which host the peer of a connected socket is, as a number that two of one host
- * have in common; of IPv6 it is the network of 64 bits.  0: not known. */
+/* Which host the peer of a connected socket is, as a number that two of one
+ * host have in common; of IPv6 it is the network of 64 bits.  0: not known. */
 uint64_t reef_socket_peer_host(int fd);
 
 /* Listen. Returns the socket; *bound, if not NULL, has the real port.

@@ -13,8 +13,8 @@
 #include "pool/rpc_internal.h"
 
 #include <errno.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct rpc_peer *rpc_peer_create(struct reef_rpc *rpc)
 {

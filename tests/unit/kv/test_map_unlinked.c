@@ -50,28 +50,35 @@ static int put_value(struct reef_map *map, uint64_t key)
 }
 
 /* Unlink entries of the other in every way there is. */
-static int unlinks_and_dies(struct member *member)
+static int unlink_entries(struct reef_map *map)
 {
-	struct reef_space *space;
-	struct reef_map *map;
 	uint64_t key = 0;
 
-	while (!now.is_ready)
-		TRY(reef_sleep(MILLISECOND));
-	TRY(open_map(member, &space, &map));
-	now.session = reef_session(member->reef);
-	now.is_counting = true;
 	TRY(reef_map_delete(map, &key, sizeof(key), 0));
 	TRY(put_value(map, 1));
 	key = 2;
 	TRY(reef_map_update(map, &key, sizeof(key), value_bytes, VALUE - 8, 0,
 			    NULL));
 	key = 3;
-	TRY(reef_map_delete(map, &key, sizeof(key), 0));
+	return reef_map_delete(map, &key, sizeof(key), 0);
+}
+
+static int unlinks_and_dies(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_map *map;
+	int rc;
+
+	while (!now.is_ready)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(open_map(member, &space, &map));
+	now.session = reef_session(member->reef);
+	now.is_counting = true;
+	rc = unlink_entries(map);
 	now.is_counting = false;
-	now.is_over = true;
+	now.is_over = !rc;
 	reef_map_close(map);
-	return 0;
+	return rc;
 }
 
 /* Take all the memory there is, write into it, and give it back. */

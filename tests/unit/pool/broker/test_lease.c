@@ -3,7 +3,6 @@
  * mutant that it is there to find. */
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
-#include "fixture/seeds.h"
 
 #include <errno.h>
 #include <string.h>
@@ -737,9 +736,7 @@ int main(void)
 		cmocka_unit_test(lease_does_not_count_the_brokers_absence),
 		cmocka_unit_test(lease_fenced_is_after_every_node_confirmed),
 		cmocka_unit_test(lease_dead_node_counts_as_fenced),
-#if !SANITIZED
 		cmocka_unit_test(lease_fence_of_one_in_many_goes_to_all_nodes),
-#endif
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),
 		cmocka_unit_test(lease_is_not_judged_sooner_in_a_hurry),
 		cmocka_unit_test(lease_memory_waits_for_them_in_a_hurry_too),

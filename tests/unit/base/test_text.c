@@ -31,8 +31,7 @@ static void texts_that_a_terminal_acts_upon_are_not(void **state)
 		"a\nb",
 		"\x1b[2J",
 		"\x7f",
-		"\xc2\x9b"
-		"31m",		/* U+009B, begins a sequence as ESC [ does */
+		"\xc2\x9b[",	/* U+009B, begins a sequence as ESC [ does */
 		"\xc2\x80",	/* the first of those */
 		"\xc2\x9f",	/* and the last */
 		"\x9b",		/* the same in eight bits; no UTF-8 */

@@ -658,12 +658,33 @@ static void name_items(struct reef_map_item *items, uint32_t *keys,
 	}
 }
 
-/* A node that has some of the values dies, not the one that has the table. */
+/* Fill a map that is new and has its table. Then a node dies that has some of
+ * the values, not the one that has the table. */
+static int fill_and_lose(struct member *member, struct reef_map *map)
+{
+	static char value[LOSE_SIZE];
+	struct lender *lender = member->pool->lenders;
+	struct reef_node_status status;
+
+	for (;; lender++) {
+		WANT(lender < member->pool->lenders + NODES);
+		reef_node_status(lender->node, &status);
+		if (!status.extents)
+			break;
+	}
+	for (uint32_t i = 0; i < LOSE_KEYS; i++)
+		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
+	reef_sim_host_kill(lender->host);
+	lender->node = NULL;
+	TRY(reef_sim_host_restart(lender->host, pool_node_main, lender));
+	TRY(member_wait(member));
+	return reef_sleep(10 * SECOND);
+}
+
 static int lose_some(struct member *member)
 {
 	static char value[LOSE_SIZE];
 	struct reef_map_item items[64] = {0};
-	struct pool *pool = member->pool;
 	struct reef_map_value one = {0};
 	struct reef_space *space;
 	struct reef_map *map;
@@ -671,14 +692,7 @@ static int lose_some(struct member *member)
 	int rc;
 
 	TRY(open_map(member, &space, &map));
-	for (i = 0; i < LOSE_KEYS; i++)
-		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
-	reef_sim_host_kill(pool->lenders[1].host);
-	pool->lenders[1].node = NULL;
-	TRY(reef_sim_host_restart(pool->lenders[1].host, pool_node_main,
-				  &pool->lenders[1]));
-	TRY(member_wait(member));
-	TRY(reef_sleep(10 * SECOND));
+	TRY(fill_and_lose(member, map));
 	for (uint32_t first = 0; first + 64 <= LOSE_KEYS; first += 64) {
 		name_items(items, keys, first, NULL);
 		TRY(reef_map_get_many(map, items, 64));
@@ -713,7 +727,6 @@ static int lose_candidates(struct member *member)
 		.eviction = REEF_MAP_LRU,
 	};
 	static char value[LOSE_SIZE];
-	struct pool *pool = member->pool;
 	struct reef_space *space;
 	struct reef_map *map;
 	uint32_t i, lost = 0;
@@ -721,16 +734,9 @@ static int lose_candidates(struct member *member)
 
 	TRY(member_space(member, &space));
 	TRY(reef_map_open(space, "m", &options, &map));
-	for (i = 0; i < LOSE_KEYS; i++)
-		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
-	reef_sim_host_kill(pool->lenders[1].host);
-	pool->lenders[1].node = NULL;
-	TRY(reef_sim_host_restart(pool->lenders[1].host, pool_node_main,
-				  &pool->lenders[1]));
-	TRY(member_wait(member));
-	TRY(reef_sleep(10 * SECOND));
+	TRY(fill_and_lose(member, map));
 	/* One with the fingerprint of a lost one may be that key. */
-	for (; i < LOSE_KEYS + 100; i++) {
+	for (i = LOSE_KEYS; i < LOSE_KEYS + 100; i++) {
 		rc = reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL);
 		WANT(rc == 0 || rc == -REEF_ELOST);
 		lost += rc != 0;
@@ -749,8 +755,6 @@ static int lose_candidates(struct member *member)
  * worse for that. */
 static int lose_and_grow(struct member *member)
 {
-	static char value[LOSE_SIZE];
-	struct pool *pool = member->pool;
 	struct reef_space *space;
 	struct reef_map *map;
 	uint32_t i, refused = 0, found = 0;
@@ -760,15 +764,8 @@ static int lose_and_grow(struct member *member)
 	rc = open_map(member, &space, &map);
 	map_tables.groups = 0;
 	TRY(rc);
-	for (i = 0; i < LOSE_KEYS; i++)
-		TRY(reef_map_put(map, &i, 4, value, LOSE_SIZE, 0, NULL));
-	reef_sim_host_kill(pool->lenders[1].host);
-	pool->lenders[1].node = NULL;
-	TRY(reef_sim_host_restart(pool->lenders[1].host, pool_node_main,
-				  &pool->lenders[1]));
-	TRY(member_wait(member));
-	TRY(reef_sleep(10 * SECOND));
-	for (; i < 4 * LOSE_KEYS; i++) {
+	TRY(fill_and_lose(member, map));
+	for (i = LOSE_KEYS; i < 4 * LOSE_KEYS; i++) {
 		rc = reef_map_put(map, &i, 4, "v", 1, 0, NULL);
 		WANT(rc == 0 || rc == -REEF_ELOST);
 		refused += rc != 0;

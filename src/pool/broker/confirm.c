@@ -7,7 +7,13 @@
  * (1) The *witnesses* are the first BROKER_WITNESSES_MAX nodes of the state
  *     that are not DEAD. A *council* is what they were from one record on. The
  *     councils that count are the one of the last confirmed record and all
- *     later ones, so that who is a witness changes under the eyes of both.
+ *     later ones, so that who is a witness changes under the eyes of both. A
+ *     journal does not tell which record was confirmed: a start counts what it
+ *     ends with. So a life of a node that is in no council yet is noted only by
+ *     who is chosen, and after the change of witnesses before it is confirmed
+ *     (broker_council_admits): else nodes that come to a broker that nobody
+ *     follows would choose it when it is started again, in place of those that
+ *     were its witnesses and follow another.
  * (2) A node *follows* one start of a broker, the one of the highest epoch that
  *     it answered, and refuses whoever comes with less. It remembers the last
  *     record that it confirmed: of which epoch and start, and its sequence.
@@ -103,6 +109,18 @@ bool broker_council_has_room(const struct reef_broker *broker)
 {
 	/* A node that returns leaves the council and comes back. */
 	return broker->councils_count + 4 <= BROKER_COUNCILS_MAX;
+}
+
+static bool is_in_council(const struct reef_broker *broker, uint32_t id)
+{
+	const struct broker_council *council = broker->councils;
+	uint32_t i, j;
+
+	for (i = 0; i < broker->councils_count; i++, council++)
+		for (j = 0; j < council->count; j++)
+			if (council->nodes[j] == id)
+				return true;
+	return false;
 }
 
 void broker_witness_forget(struct reef_broker *broker, uint32_t id)
@@ -336,6 +354,28 @@ int broker_wait_confirmed(struct reef_broker *broker, uint64_t sequence,
 		if (rc)
 			return rc;
 	}
+}
+
+bool broker_council_admits(struct reef_broker *broker, uint32_t id)
+{
+	count_confirmations(broker);
+	return is_in_council(broker, id) ||
+	       (broker->chosen && broker->councils_count == 1);
+}
+
+int broker_council_await(struct reef_broker *broker, uint32_t id)
+{
+	int rc = 0;
+
+	if (broker_council_admits(broker, id))
+		return 0;
+	rc = broker_wait_journal(broker, broker->applied);
+	if (rc == 0)
+		rc = broker_wait_confirmed(broker, broker->applied,
+					   patience_ns(broker));
+	if (rc && rc != -ETIMEDOUT)
+		return rc;
+	return broker_council_admits(broker, id) ? 0 : -REEF_EINDOUBT;
 }
 
 int broker_confirm_now(struct reef_broker *broker)

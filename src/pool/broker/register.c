@@ -224,20 +224,35 @@ static void encode_fences(struct reef_broker *broker,
 	node->fences_told = (uint32_t)i;
 }
 
+/* Wait for a moment until a life that the state does not have may be noted. */
+static int await_admission(struct reef_broker *broker, uint32_t number,
+			   const struct reef_ask_node_register *ask)
+{
+	const struct reef_state_node *node =
+		reef_state_node(broker->state, number);
+
+	if (!node || (node->state != REEF_NODE_DEAD &&
+		      node->incarnation == ask->incarnation))
+		return 0;
+	return broker_council_await(broker, number);
+}
+
 BROKER_REQUEST(broker_node_register)
 {
+	const struct reef_ask_node_register *ask =
+		&request->body.ask.node_register;
+	uint32_t number = broker_member_of(request->peer)->number, id;
 	const struct reef_state_node *node;
-	uint32_t id;
-	int rc = broker_confirm_register(
-		broker, broker_member_of(request->peer)->number,
-		&request->body.ask.node_register);
+	int rc = broker_confirm_register(broker, number, ask);
 
+	if (rc == 0)
+		rc = await_admission(broker, number, ask);
 	if (rc == 0 && !broker_council_has_room(broker))
 		rc = -EBUSY;
 	if (rc)
 		return rc;
-	/* Nothing here waits to be confirmed: nodes that come are who confirms.
-	 */
+	/* Nothing from here on waits to be confirmed: nodes that come are who
+	 * confirms. */
 	do {
 		rc = admit_one_step(broker, request, &id);
 	} while (rc > 0);

@@ -182,6 +182,66 @@ static void confirm_old_journal_is_not_chosen(void **state)
 	run(is_told_of_changes, 1);
 }
 
+/* --- nodes that come while others are missing --- */
+
+/* A node that comes when it is told to. */
+static int node_comes_late(struct actor *actor)
+{
+	while (!actor->world->note[0] && !actor->world->over)
+		TRY(reef_sleep(MILLISECOND));
+	return actor_node_script(actor);
+}
+
+static int is_not_chosen_for(struct actor *actor, uint64_t duration_ns)
+{
+	uint64_t begun_ns = reef_now_ns();
+
+	while (reef_now_ns() - begun_ns < duration_ns) {
+		TRY(reef_sleep(MILLISECOND));
+		WANT(!actor->world->broker || !actor->world->broker->chosen);
+	}
+	return 0;
+}
+
+/* Node 1 was the only witness, and follows another broker now. Others come, and
+ * this one is started again: they do not outvote node 1. */
+static int gets_nodes_instead(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *witness = &world->actors[1];
+
+	TRY(await_nodes(actor, 1));
+	TRY(actor_join(actor));
+	witness->confirm_rc = -EAGAIN;
+	for (int i = 0; i < 3; i++) {
+		TRY(broker_world_restart(world, false));
+		world->note[0] = 1;
+		TRY(is_not_chosen_for(actor, 5 * TTL));
+	}
+	witness->confirm_rc = 0;
+	TRY(await_nodes(actor, 3));
+	return 0;
+}
+
+static void
+confirm_nodes_that_come_do_not_choose_for_those_missing(void **state)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
+		struct broker_world world = {0};
+
+		broker_world_start(&world, seed);
+		broker_world_add(&world, gets_nodes_instead);
+		broker_world_add(&world, actor_node_script);
+		for (int i = 0; i < 2; i++) {
+			struct actor *late =
+				broker_world_add(&world, node_comes_late);
+
+			late->node = late->background = true;
+		}
+		assert_int_equal(broker_world_finish(&world), 0);
+	}
+}
+
 static int is_told_of_an_epoch(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
@@ -241,6 +301,8 @@ int main(void)
 		cmocka_unit_test(confirm_costs_a_message_for_a_change_alone),
 		cmocka_unit_test(confirm_is_waited_for_by_every_answer),
 		cmocka_unit_test(confirm_old_journal_is_not_chosen),
+		cmocka_unit_test(
+			confirm_nodes_that_come_do_not_choose_for_those_missing),
 		cmocka_unit_test(confirm_higher_epoch_is_raised),
 		cmocka_unit_test(confirm_operator_vouches_for_what_is_removed),
 	};

@@ -22,6 +22,13 @@
  *     when it was opened, the start lacks what may have been acknowledged, and
  *     does not get this node. If it was another start, chosen with our epoch or
  *     a later one, this one is stale, and serves no more (-ESTALE).
+ *     Where a journal ends is told by its *base*: the last epoch that was
+ *     chosen with it, and the last record before the next start. Starts that
+ *     were not chosen add epochs and records, but nothing to the base: an old
+ *     copy stays one, however often it is started. The base is journaled by
+ *     who is chosen, before a node is asked to confirm any record, and by each
+ *     start before its epoch. Who was chosen by nobody (7) judges nodes like
+ *     who is not chosen: its journal may be older than the first node.
  * (4) A record is *confirmed* when this start is chosen and at least half of
  *     every council have confirmed its sequence, after it was durable. Nothing
  *     is answered, published or told to a node before (broker_wait_durable), so
@@ -143,14 +150,37 @@ int broker_confirm_open(struct reef_broker *broker)
 	struct reef_state_summary summary;
 
 	reef_state_summary(broker->state, &summary);
-	broker->base_epoch = summary.broker_epoch;
-	broker->base = broker->applied;
+	broker->base_epoch = summary.base_epoch;
+	broker->base = summary.base;
+	if (!summary.base) /* the last start was chosen, or did not say */
+		broker->base = broker->applied;
+	if (!summary.base && !summary.base_epoch)
+		broker->base_epoch = summary.broker_epoch;
 	do
 		broker->start = reef_random_next(&broker->random);
 	while (broker->start == 0);
 	list_witnesses(broker, &broker->councils[0]);
 	broker->councils_count = 1;
 	return 0;
+}
+
+static int commit_base(struct reef_broker *broker, uint64_t epoch,
+		       uint64_t last, uint64_t *sequence)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_BASE,
+		.value = epoch,
+		.generation = last,
+	};
+
+	return broker_commit(broker, &record, NULL, sequence);
+}
+
+int broker_confirm_begin(struct reef_broker *broker)
+{
+	/* A new journal has had no epoch; 0 would say that it goes on. */
+	return commit_base(broker, broker->base_epoch,
+			   broker->base ? broker->base : 1, NULL);
 }
 
 /* --- what the councils say --- */
@@ -214,6 +244,30 @@ static uint64_t confirmed_by_all(struct reef_broker *broker, uint64_t since_ns)
 	return least;
 }
 
+static bool is_chosen_by_nodes(const struct reef_broker *broker)
+{
+	return broker->chosen && !broker->chosen_by_nobody;
+}
+
+/* More than half of every council follow. If nobody is in them, the journal
+ * does not say so: nodes that come may know more (3). */
+static void note_choice(struct reef_broker *broker)
+{
+	bool by_nobody =
+		broker->councils[broker->councils_count - 1].count == 0;
+
+	if (broker->chosen && (by_nobody || is_chosen_by_nodes(broker)))
+		return;
+	if (!by_nobody &&
+	    commit_base(broker, broker->epoch, 0, &broker->chosen_at))
+		return;
+	if (!broker->chosen)
+		broker_event(broker, "broker epoch %llu is chosen",
+			     (unsigned long long)broker->epoch);
+	broker->chosen = true;
+	broker->chosen_by_nobody = by_nobody;
+}
+
 /* Take in what nodes have confirmed; councils that are past go. */
 static void count_confirmations(struct reef_broker *broker)
 {
@@ -226,11 +280,8 @@ static void count_confirmations(struct reef_broker *broker)
 		return;
 	for (i = 0; i < broker->councils_count; i++)
 		chosen &= has_more_than_half(broker, &broker->councils[i]);
-	if (chosen && !broker->chosen) {
-		broker->chosen = true;
-		broker_event(broker, "broker epoch %llu is chosen",
-			     (unsigned long long)broker->epoch);
-	}
+	if (chosen)
+		note_choice(broker);
 	now = confirmed_by_all(broker, 0);
 	if (now > broker->confirmed)
 		broker->confirmed = now;
@@ -261,18 +312,27 @@ static bool is_asked(const struct reef_broker *broker,
 		return true;
 	if (reef_now_ns() - last_heard_ns(node) >= 3 * patience_ns(broker))
 		return true; /* its pulse is late */
-	return broker->chosen && (node->confirmed < broker->wanted ||
-				  node->confirmed_ns < broker->wanted_ns);
+	return is_chosen_by_nodes(broker) &&
+	       (node->confirmed < broker->wanted ||
+		node->confirmed_ns < broker->wanted_ns);
+}
+
+static bool is_base_durable(const struct reef_broker *broker)
+{
+	return is_chosen_by_nodes(broker) &&
+	       broker->durable >= broker->chosen_at;
 }
 
 static int ask_once(struct reef_broker *broker, struct broker_node *node)
 {
-	/* Before it is chosen a start has no record confirmed: else a node
-	 * would refuse all others for the sake of one that nobody chose. */
+	/* Before it is chosen, and its journal says so, a start has no record
+	 * confirmed: else a node would refuse all others for the sake of one
+	 * that nobody chose, or that does not know that it was (3). */
 	struct reef_body body = {
 		.ask.confirm = {.start = broker->start,
-				.sequence =
-					broker->chosen ? broker->durable : 0},
+				.sequence = is_base_durable(broker)
+						    ? broker->durable
+						    : 0},
 	};
 	uint64_t epoch = broker->epoch, incarnation = node->incarnation;
 	uint64_t asked_ns = reef_now_ns();
@@ -305,6 +365,11 @@ static void ask_witness(struct reef_broker *broker, uint32_t id)
 
 	while (rc == 0 && is_linked(node) && is_asked(broker, node) &&
 	       !broker->stopping && !broker->health) {
+		if (is_chosen_by_nodes(broker) && !is_base_durable(broker)) {
+			rc = broker_wait_journal(broker, broker->chosen_at);
+			node = broker_node_find(broker, id);
+			continue;
+		}
 		rc = ask_once(broker, node);
 		node = broker_node_find(broker, id);
 	}
@@ -359,7 +424,7 @@ int broker_wait_confirmed(struct reef_broker *broker, uint64_t sequence,
 bool broker_council_admits(struct reef_broker *broker, uint32_t id)
 {
 	count_confirmations(broker);
-	return is_in_council(broker, id) ||
+	return REEF_MUTATED(BROKER_UNCONFIRMED) || is_in_council(broker, id) ||
 	       (broker->chosen && broker->councils_count == 1);
 }
 
@@ -608,7 +673,7 @@ int broker_confirm_register(struct reef_broker *broker, uint32_t node,
 		broker_fail(broker, -ESTALE);
 		return -REEF_EINDOUBT;
 	}
-	if (other && !broker->chosen &&
+	if (other && !is_chosen_by_nodes(broker) &&
 	    (ask->confirmed_epoch > broker->base_epoch ||
 	     (ask->confirmed_epoch == broker->base_epoch &&
 	      ask->confirmed > broker->base))) {

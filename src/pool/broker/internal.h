@@ -186,9 +186,11 @@ struct reef_broker {
 	/* confirm.c */
 	uint64_t start;		   /* a number that no other start has */
 	uint64_t base_epoch, base; /* of the journal when it was opened */
+	uint64_t chosen_at;	   /* sequence of the record that says so */
 	struct broker_council councils[BROKER_COUNCILS_MAX];
 	uint32_t councils_count;
 	bool chosen, sure;
+	bool chosen_by_nobody;	    /* there was no witness */
 	uint64_t sure_ns;	    /* when that changed last */
 	bool told_missing;	    /* since then, which nodes are missing */
 	uint64_t watched_ns;	    /* when somebody looked last */
@@ -303,6 +305,8 @@ int broker_commit_wait(struct reef_broker *broker, struct reef_record *record,
 
 /* Note what the journal had, after it was read. */
 int broker_confirm_open(struct reef_broker *broker);
+/* Journal that, before the epoch of this start. */
+int broker_confirm_begin(struct reef_broker *broker);
 /* Start the fiber that looks whether the broker is sure. */
 int broker_confirm_start(struct reef_broker *broker);
 /* A record was applied that may have changed who the witnesses are. */

@@ -389,6 +389,8 @@ static int begin_epoch(struct reef_broker *broker)
 		record.value = reef_random_next(&broker->random) | 1;
 		rc = broker_commit(broker, &record, NULL, NULL);
 	}
+	if (rc == 0)
+		rc = broker_confirm_begin(broker);
 	record = (struct reef_record){.type = REEF_RECORD_BROKER,
 				      .value = summary.broker_epoch + 1};
 	if (rc == 0 &&

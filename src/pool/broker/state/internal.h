@@ -8,6 +8,7 @@
 
 struct reef_state {
 	uint64_t pool, pool_epoch, broker_epoch, reclaim;
+	uint64_t base_epoch, base; /* as in REEF_RECORD_BASE */
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint32_t next_slot;  /* where picking a session begins */
 	uint64_t generation; /* the last one given to a name */

@@ -35,6 +35,22 @@ static void apply_broker(struct reef_state *state,
 	state->broker_epoch = record->value;
 }
 
+static int check_base(struct reef_state *state,
+		      const struct reef_record *record)
+{
+	return record->value >= state->base_epoch &&
+			       record->value <= state->broker_epoch
+		       ? 0
+		       : -ESTALE;
+}
+
+static void apply_base(struct reef_state *state,
+		       const struct reef_record *record)
+{
+	state->base_epoch = record->value;
+	state->base = record->generation;
+}
+
 static int check_setting(struct reef_state *state,
 			 const struct reef_record *record)
 {
@@ -330,6 +346,7 @@ int reef_state_pick_session(const struct reef_state *state, uint32_t reserved,
 const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_POOL] = {check_pool, apply_pool},
 	[REEF_RECORD_BROKER] = {check_broker, apply_broker},
+	[REEF_RECORD_BASE] = {check_base, apply_base},
 	[REEF_RECORD_SETTING] = {check_setting, apply_setting},
 	[REEF_RECORD_SESSION_OPEN] = {check_session_open, apply_session_open},
 	[REEF_RECORD_SESSION_STATE] = {check_session_state,

@@ -64,6 +64,7 @@ static const struct layout {
 	[REEF_RECORD_USER_EXPEL] = {1, {NUMBER(id)}},
 	[REEF_RECORD_RECLAIM] = {1, {NUMBER(value)}},
 	[REEF_RECORD_SPACE_FORGET] = {1, {NUMBER(id)}},
+	[REEF_RECORD_BASE] = {2, {NUMBER(value), NUMBER(generation)}},
 	[REEF_RECORD_SESSION_PROCESS] = {4,
 					 {NUMBER(session), NUMBER(id),
 					  NUMBER(generation), NUMBER(value)}},

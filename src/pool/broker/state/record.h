@@ -57,6 +57,9 @@ enum reef_record_type {
 				 * setting says */
 	REEF_RECORD_USER_EXPEL, /* id; spaces and ending sessions become the
 				 * owner's */
+	REEF_RECORD_BASE,	/* value: the last epoch that was chosen with
+				 * this journal; generation: and the last
+				 * sequence of that, 0: it goes on */
 	REEF_RECORD_TYPES
 };
 

@@ -2,7 +2,7 @@
  *
  *   magic 32, version 32, pool 64, pool epoch 64, broker epoch 64, reclaim 64,
  *   next user, node, space, extent 32 each, next slot 32, generation 64, the
- *   owner's era 32,
+ *   owner's era 32, base epoch 64, base 64,
  *   settings (count 32, then 64 each), then users, nodes, sessions, spaces,
  *   extents, uses, names, each with its count (32; names 64) before it.
  *
@@ -18,12 +18,14 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 4
+#define VERSION 5
 /* Without the processes of sessions, then without what is STUCK, then without
- * limits of users, the owner's era, and which sessions are outdated. */
+ * limits of users, the owner's era, and which sessions are outdated, then
+ * without the base. */
 #define VERSION_1 1
 #define VERSION_2 2
 #define VERSION_3 3
+#define VERSION_4 4
 
 /* --- writing --- */
 
@@ -178,6 +180,8 @@ static void put_head(struct reef_cursor_out *out,
 	reef_cursor_put(out, 4, state->next_slot);
 	reef_cursor_put(out, 8, state->generation);
 	reef_cursor_put(out, 4, state->owner_era);
+	reef_cursor_put(out, 8, state->base_epoch);
+	reef_cursor_put(out, 8, state->base);
 	reef_cursor_put(out, 4, REEF_SETTING_COUNT);
 	for (i = 0; i < REEF_SETTING_COUNT; i++)
 		reef_cursor_put(out, 8, state->settings[i]);
@@ -615,6 +619,10 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 	head->generation = reef_cursor_get(in, 8);
 	if (head->version > VERSION_3)
 		state->owner_era = (uint32_t)reef_cursor_get(in, 4);
+	if (head->version > VERSION_4) {
+		state->base_epoch = reef_cursor_get(in, 8);
+		state->base = reef_cursor_get(in, 8);
+	}
 	count = reef_cursor_get(in, 4);
 	if (in->failed || head->next_slot > UINT16_MAX)
 		return -REEF_ECORRUPT;
@@ -653,9 +661,11 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc)
 		return rc;
 	/* A state without a pool has nothing else either. */
-	if (!state->pool &&
-	    (state->session_count > 0 || head.pool_epoch || head.broker_epoch ||
-	     head.generation || state->reclaim || state->owner_era))
+	if (!state->pool && (state->session_count > 0 || head.pool_epoch ||
+			     head.broker_epoch || head.generation ||
+			     state->reclaim || state->owner_era || state->base))
+		return -REEF_ECORRUPT;
+	if (state->base_epoch > head.broker_epoch)
 		return -REEF_ECORRUPT;
 	if (in->failed || in->left > 0 || head.next_user < state->next_user ||
 	    head.next_node < state->next_node ||

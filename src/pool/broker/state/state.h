@@ -194,6 +194,8 @@ int reef_state_decode(const void *bytes, size_t size, struct reef_state **out);
 struct reef_state_summary {
 	uint64_t pool; /* 0: no pool yet */
 	uint64_t pool_epoch, broker_epoch;
+	/* As in REEF_RECORD_BASE; both 0: an older broker wrote all of it. */
+	uint64_t base_epoch, base;
 	uint64_t reclaim; /* R8: epochs below it may have been published */
 	/* What the next record of that kind must say. */
 	uint32_t next_user, next_node, next_space, next_extent;

@@ -182,6 +182,40 @@ static void confirm_old_journal_is_not_chosen(void **state)
 	run(is_told_of_changes, 1);
 }
 
+/* An old copy is refused, ends and is started again, several times: each start
+ * begins an epoch, and none of them adds what the copy lacks. */
+static int starts_an_old_copy_again(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *node = &world->actors[1];
+	uint64_t begun_ns;
+
+	TRY(await_nodes(actor, 1));
+	TRY(actor_join(actor));
+	node->tells = (struct reef_ask_node_register){
+		.followed_epoch = world->broker->epoch,
+		.followed_start = OTHER_START,
+		.confirmed_epoch = world->broker->epoch,
+		.confirmed_start = OTHER_START,
+		.confirmed = UINT32_MAX,
+	};
+	for (int i = 0; i < 4; i++) {
+		TRY(broker_world_restart(world, false));
+		begun_ns = reef_now_ns();
+		while (reef_now_ns() - begun_ns < 5 * TTL) {
+			TRY(reef_sleep(MILLISECOND));
+			WANT(!world->broker || !world->broker->chosen);
+		}
+	}
+	return 0;
+}
+
+static void
+confirm_old_journal_is_not_chosen_however_often_it_is_started(void **state)
+{
+	run(starts_an_old_copy_again, 1);
+}
+
 /* --- nodes that come while others are missing --- */
 
 /* A node that comes when it is told to. */
@@ -190,6 +224,60 @@ static int node_comes_late(struct actor *actor)
 	while (!actor->world->note[0] && !actor->world->over)
 		TRY(reef_sleep(MILLISECOND));
 	return actor_node_script(actor);
+}
+
+static void run_late(int (*script)(struct actor *actor), uint32_t nodes,
+		     uint32_t late)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
+		struct broker_world world = {0};
+		struct actor *actor;
+
+		broker_world_start(&world, seed);
+		broker_world_add(&world, script);
+		for (uint32_t i = 0; i < nodes; i++)
+			broker_world_add(&world, actor_node_script);
+		for (uint32_t i = 0; i < late; i++) {
+			actor = broker_world_add(&world, node_comes_late);
+			actor->node = actor->background = true;
+		}
+		assert_int_equal(broker_world_finish(&world), 0);
+	}
+}
+
+/* Its journal is older than the first node: it is chosen by nobody, and a node
+ * that has confirmed something is not its own. */
+static int has_a_journal_from_before_nodes(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *node = &world->actors[1];
+	uint64_t begun_ns;
+
+	for (int i = 0; i < 3; i++) {
+		while (!world->broker || !world->broker->chosen)
+			TRY(reef_sleep(MILLISECOND));
+		TRY(broker_world_restart(world, false));
+	}
+	node->tells = (struct reef_ask_node_register){
+		.followed_epoch = 2,
+		.followed_start = OTHER_START,
+		.confirmed_epoch = 2,
+		.confirmed_start = OTHER_START,
+		.confirmed = UINT32_MAX,
+	};
+	world->note[0] = 1;
+	begun_ns = reef_now_ns();
+	while (reef_now_ns() - begun_ns < 10 * TTL) {
+		TRY(reef_sleep(MILLISECOND));
+		WANT(node->confirms == 0);
+	}
+	return 0;
+}
+
+static void
+confirm_journal_without_nodes_gets_none_that_knows_more(void **state)
+{
+	run_late(has_a_journal_from_before_nodes, 0, 1);
 }
 
 static int is_not_chosen_for(struct actor *actor, uint64_t duration_ns)
@@ -226,20 +314,7 @@ static int gets_nodes_instead(struct actor *actor)
 static void
 confirm_nodes_that_come_do_not_choose_for_those_missing(void **state)
 {
-	for (uint64_t seed = seeds_first(); seeds_has(seed, SEEDS); seed++) {
-		struct broker_world world = {0};
-
-		broker_world_start(&world, seed);
-		broker_world_add(&world, gets_nodes_instead);
-		broker_world_add(&world, actor_node_script);
-		for (int i = 0; i < 2; i++) {
-			struct actor *late =
-				broker_world_add(&world, node_comes_late);
-
-			late->node = late->background = true;
-		}
-		assert_int_equal(broker_world_finish(&world), 0);
-	}
+	run_late(gets_nodes_instead, 1, 2);
 }
 
 static int is_told_of_an_epoch(struct actor *actor)
@@ -301,6 +376,10 @@ int main(void)
 		cmocka_unit_test(confirm_costs_a_message_for_a_change_alone),
 		cmocka_unit_test(confirm_is_waited_for_by_every_answer),
 		cmocka_unit_test(confirm_old_journal_is_not_chosen),
+		cmocka_unit_test(
+			confirm_old_journal_is_not_chosen_however_often_it_is_started),
+		cmocka_unit_test(
+			confirm_journal_without_nodes_gets_none_that_knows_more),
 		cmocka_unit_test(
 			confirm_nodes_that_come_do_not_choose_for_those_missing),
 		cmocka_unit_test(confirm_higher_epoch_is_raised),

@@ -10,17 +10,27 @@ import socket
 import struct
 
 HELLO, CHALLENGE, PROOF, WELCOME, BYE = range(1, 6)
-BATCH, MESSAGE = 12, 14
-SEND = 6
-POOL_VERSION, REQUEST = 2, 1  # src/wire/pool.h
 TIMEOUT_S = 20
 
 
-def key_of(text):
-    """The key in a text of src/pool/keys.h: it stands before the checksum."""
+class Refused(Exception):
+    """Somebody was not let in; why, in .reason."""
+
+    def __init__(self, reason):
+        super().__init__(reason)
+        self.reason = reason
+
+
+def fields_of(text, form):
+    """The fields and the key in a text of src/pool/keys.h: they stand between
+    the version and the checksum."""
     digits = text.strip().rsplit("-", 1)[1].upper()
     payload = base64.b32decode(digits + "=" * (-len(digits) % 8))
-    return payload[-36:-4]
+    return (*struct.unpack_from("<" + form, payload, 1), payload[-36:-4])
+
+
+def key_of(text):
+    return fields_of(text, "")[0]
 
 
 def derive(key, label, *numbers):
@@ -104,31 +114,12 @@ def is_let_in(port, identity, session, key):
 
 
 def come_in(peer, identity, session, key):
-    """The wire of a connection that is let in."""
+    """The wire of a connection that is let in; or raise Refused."""
     wire = knock(peer, identity, session)
     wire.prove(key, "reef connector", PROOF)
-    assert is_welcome(wire), wire.reason
+    if not is_welcome(wire):
+        raise Refused(wire.reason)
     return wire
-
-
-def ask(wire, kind, body, sequence=0):
-    """Send a request (src/wire/pool.h); the status of its answer."""
-    message = struct.pack("<BBHIiIQ", POOL_VERSION, REQUEST, kind, 1, 0,
-                          sequence, 0) + body
-    payload = struct.pack("<IIBBHIQQ", 1, 0, SEND, 0, 0, len(message), 0,
-                          0) + message
-    wire.peer.sendall(struct.pack("<IBBHQ", len(payload), BATCH, 0, 0, 1) +
-                      payload)
-    kind = None
-    while kind != MESSAGE:
-        kind, payload = wire.receive()
-        assert kind != BYE, payload
-    return struct.unpack("<i", payload[8:12])[0]
-
-
-def text(value):
-    """A text as messages have it."""
-    return struct.pack("<H", len(value)) + value
 
 
 def crowd_in(port, identity, sessions, key, meanwhile):

@@ -11,52 +11,12 @@ import sys
 import threading
 
 from checks import run_checks
+from growth import MIB, Growth, resident
 from pool_processes import until
 from redis_servers import Servers
 from redis_wire import request, tree
 
 REEF = os.path.abspath(sys.argv[1])
-MIB = 1 << 20
-KIB = 1 << 10
-
-
-def resident(process):
-    """Bytes of memory that a process has for itself, without what it maps of
-    the pool."""
-    with open("/proc/%d/status" % process.child.pid,
-              encoding="ascii") as stream:
-        return int(re.search(r"RssAnon:\s+(\d+)", stream.read()).group(1)
-                   ) * KIB
-
-
-class Growth(threading.Thread):
-    """How much memory a process has taken at the most, above what it had."""
-
-    def __init__(self, process):
-        super().__init__()
-        self.process, self.before = process, resident(process)
-        self.most, self.over = 0, threading.Event()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def look(self):
-        self.most = max(self.most, resident(self.process) - self.before)
-
-    def run(self):
-        while not self.over.wait(0.002):
-            self.look()
-
-    def __exit__(self, *_):
-        self.look()
-        self.over.set()
-        self.join()
-
-    def is_below(self, limit):
-        self.look()
-        print("%.1f MiB at the most" % (self.most / MIB))
-        assert self.most < limit, (self.most, limit)
 
 
 def stat(wire, name):

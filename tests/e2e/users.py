@@ -12,17 +12,16 @@ import os
 import pty
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 
 from checks import run_checks
-from hello_wire import ask, come_in, crowd_in, is_let_in, key_of, text
+from hello_wire import crowd_in, is_let_in, key_of
 from pool_processes import Pool, free_port, prepare_child, until
+from pool_wire import KIND, Session, text
 
 REEF = os.path.abspath(sys.argv[1])
-SESSION_OPEN, SETTING = 1, 26  # src/wire/pool.h
 SLOTS = 32
 
 
@@ -136,23 +135,20 @@ def check_full_table(pool):
     more = ("--ttl", "1h", "--listen", "tcp:127.0.0.1:%d" % port)
     up = pool.up(*more, REEF_REDIS="yes")
     pool.fred()
-    opened = text(b"hostile") + struct.pack("<II", 1, 0)
     with open(pool.run + "/owner.credential", encoding="ascii") as stream:
         owner = key_of(stream.read())
     with open(pool.path("fred"), encoding="ascii") as stream:
         key = key_of(stream.read())
-    with socket.create_connection(("127.0.0.1", port)) as peer:
-        wire = come_in(peer, "user:0:0", 0x80000001, owner)
-        status = ask(wire, SESSION_OPEN, opened)
+    with Session(port, (0, 0, owner)) as session:
+        status, _ = session.opened().ask(
+            KIND["SETTING"], text(b"sessions_max") + struct.pack(
+                "<QI", SLOTS, 0))
         assert status == 0, status
-        assert ask(wire, SETTING, text(b"sessions_max") + struct.pack(
-            "<QI", SLOTS, 0), 1) == 0
     count = status = 0
     while not status:
         assert count < 2 * SLOTS
-        with socket.create_connection(("127.0.0.1", port)) as peer:
-            wire = come_in(peer, "user:1:0", (0x8001 + count) << 16 | 1, key)
-            status = ask(wire, SESSION_OPEN, opened)
+        with Session(port, (1, 0, key)) as session:
+            status = session.open()
             count += status == 0
     assert status == -errno.ENOSPC and count > SLOTS // 2, (status, count)
     pool.do("space", "create", "a")

@@ -3,7 +3,8 @@
  * usage: worker MODE SPACE [NUMBER [SIZE]]
  *
  * churn: allocate, write, read and free until SIGTERM. NUMBER: live blocks at
- *   most, SIZE: the largest. Every byte read must be the one written.
+ *   most, SIZE: the largest. Every byte read must be the one written. At
+ *   SIGUSR1 it says how many rounds it has done.
  * lossy: the same, but memory may be lost (REEF_ELOST).
  * hold: NUMBER blocks of SIZE, then wait for SIGTERM.
  * fill: blocks of SIZE until there is no room, or NUMBER of them, each checked
@@ -47,11 +48,16 @@ struct worker {
 	uint8_t *written, *got;
 };
 
-static volatile sig_atomic_t stopping;
+static volatile sig_atomic_t stopping, asked;
 
 static void stop(int number)
 {
 	stopping = 1;
+}
+
+static void ask(int number)
+{
+	asked = 1;
 }
 
 static int failed(const char *what, int rc)
@@ -175,6 +181,13 @@ static int drop_all(struct worker *worker)
 
 /* --- modes --- */
 
+static void say_round(const struct worker *worker)
+{
+	asked = 0;
+	printf("round %llu\n", (unsigned long long)worker->rounds);
+	fflush(stdout);
+}
+
 static int churn(struct worker *worker, bool lossy)
 {
 	uint32_t choice;
@@ -201,6 +214,8 @@ static int churn(struct worker *worker, bool lossy)
 		}
 		if (++worker->rounds == 100)
 			say("busy");
+		if (asked)
+			say_round(worker);
 	}
 	if (rc >= 0 && !lossy)
 		rc = drop_all(worker);
@@ -457,12 +472,14 @@ static int run(struct worker *worker, const char *mode, const char *space)
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = stop};
+	struct sigaction report = {.sa_handler = ask, .sa_flags = SA_RESTART};
 	struct worker worker = {0};
 	int rc;
 
 	if (argc < 3)
 		return 2;
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGUSR1, &report, NULL);
 	worker.number = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 64;
 	worker.size = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 4096;
 	worker.random = ((uint64_t)getpid() << 32) | 1;

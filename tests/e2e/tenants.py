@@ -642,6 +642,54 @@ def attack_pinned_epoch(pool):
     pool.do("space", "drop", "tight", **pool.of("bob"))
 
 
+# --- who leaves ruins ---
+
+
+def ruin(memory, dice, way):
+    """Write over a whole extent, or over words of it."""
+    if way < 3:
+        data = (dice.randbytes(memory.size), b"\xff" * memory.size,
+                bytes(memory.size))[way]
+        assert memory.run([operation(WRITE, memory.key, 0, memory.size)],
+                          data) == (1, 0)
+        return
+    for _ in range(10):
+        words = [operation(WRITE, memory.key, dice.randrange(
+            0, memory.size // 8, 8)) for _ in range(200)]
+        data = b"".join(struct.pack("<Q", dice.choice(
+            [dice.getrandbits(64), 1 << 63, 0, 1, 64])) for _ in words)
+        assert memory.run(words, data) == (200, 0)
+
+
+def attack_ruins(pool):
+    """She ruins her own memory under a program of hers, which dies: whoever
+    clears up after the dead meets that, and goes on."""
+    until("there is a janitor", pool.janitor)
+    before, dice = pool.janitor(), random.Random(4)
+    with attack(pool) as stack:
+        for way in range(6):
+            pool.do("space", "create", "ruins", **pool.of("mallory"))
+            pool.do("map", "put", "ruins", "m", "key", "value",
+                    **pool.of("mallory"))
+            holder = pool.worker("hold", "ruins", 50, fabrics="shm",
+                                 **pool.of("mallory")).saw("holds")
+            session = stack.enter_context(pool.mallory())
+            _, space, extents, nodes = session.open_space(b"ruins")
+            for extent in extents:
+                with Memory(session, extent, nodes) as memory:
+                    ruin(memory, dice, way)
+            holder.kill()
+            pool.gone(holder)
+            status, _ = session.ask(KIND["SPACE_DROP"],
+                                    struct.pack("<I", space))
+            assert status == 0, status
+        dead = pool.worker("hold", "alice", 50, fabrics="shm",
+                           **pool.of("alice")).saw("holds")
+        dead.kill()
+        pool.gone(dead)
+        assert pool.janitor()["session"] == before["session"]
+
+
 # --- the end of it ---
 
 

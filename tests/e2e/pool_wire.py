@@ -190,6 +190,7 @@ class Session(Link):
     """A session at a broker, of the user whose credential that is."""
 
     provisional = 0x8000
+    renewals = 0
 
     def __init__(self, port, credential):
         """A credential is the user's number, era and key."""
@@ -227,10 +228,18 @@ class Session(Link):
                                 struct.pack("<IQI", space, size, 0))
         return (status, *rows_of(body if status == 0 else b""))
 
-    def renew(self, word, waiting=0):
-        """Say that it lives; the status."""
+    def renew(self, epoch=None, waiting=0):
+        """Say that it lives, and uses nothing older than that epoch, or than
+        the present one (src/wire/table.h); the status."""
+        if epoch is None:
+            epoch = self.epoch()
+        self.renewals += 1
         return self.run([operation(WRITE, self.renewal_key, 0, 16)],
-                        struct.pack("<QQ", word, waiting))[1]
+                        struct.pack("<QQ", self.renewals << 32 |
+                                    epoch & (2 ** 32 - 1), waiting))[1]
+
+    def epoch(self):
+        return struct.unpack("<Q", self.read(self.table_key, 24, 8))[0]
 
 
 class Memory(Link):

@@ -10,8 +10,9 @@
  *     later ones, so that who is a witness changes under the eyes of both. A
  *     journal does not tell which record was confirmed: a start counts what it
  *     ends with. So a life of a node that is in no council yet is noted only by
- *     who is chosen, and after the change of witnesses before it is confirmed
- *     (broker_council_admits): else nodes that come to a broker that nobody
+ *     who is chosen, after the change of witnesses before it is confirmed, and
+ *     when the witnesses have just confirmed that nobody else was chosen
+ *     (broker_council_await): else nodes that come to a broker that nobody
  *     follows would choose it when it is started again, in place of those that
  *     were its witnesses and follow another.
  * (2) A node *follows* one start of a broker, the one of the highest epoch that
@@ -421,28 +422,6 @@ int broker_wait_confirmed(struct reef_broker *broker, uint64_t sequence,
 	}
 }
 
-bool broker_council_admits(struct reef_broker *broker, uint32_t id)
-{
-	count_confirmations(broker);
-	return REEF_MUTATED(BROKER_UNCONFIRMED) || is_in_council(broker, id) ||
-	       (broker->chosen && broker->councils_count == 1);
-}
-
-int broker_council_await(struct reef_broker *broker, uint32_t id)
-{
-	int rc = 0;
-
-	if (broker_council_admits(broker, id))
-		return 0;
-	rc = broker_wait_journal(broker, broker->applied);
-	if (rc == 0)
-		rc = broker_wait_confirmed(broker, broker->applied,
-					   patience_ns(broker));
-	if (rc && rc != -ETIMEDOUT)
-		return rc;
-	return broker_council_admits(broker, id) ? 0 : -REEF_EINDOUBT;
-}
-
 int broker_confirm_now(struct reef_broker *broker)
 {
 	uint64_t now_ns = reef_now_ns(), sequence = broker->durable;
@@ -463,6 +442,31 @@ int broker_confirm_now(struct reef_broker *broker)
 		if (rc)
 			return rc;
 	}
+}
+
+/* True if a new life of that node may be noted (1). */
+static bool admits(struct reef_broker *broker, uint32_t id)
+{
+	count_confirmations(broker);
+	return REEF_MUTATED(BROKER_UNCONFIRMED) || is_in_council(broker, id) ||
+	       (broker->chosen && broker->councils_count == 1);
+}
+
+int broker_council_await(struct reef_broker *broker, uint32_t id)
+{
+	int rc;
+
+	if (is_in_council(broker, id))
+		return 0;
+	rc = broker_wait_journal(broker, broker->applied);
+	if (rc == 0)
+		rc = broker_wait_confirmed(broker, broker->applied,
+					   patience_ns(broker));
+	if (rc == 0)
+		rc = broker_confirm_now(broker);
+	if (rc && rc != -ETIMEDOUT)
+		return rc;
+	return rc == 0 && admits(broker, id) ? 0 : -REEF_EINDOUBT;
 }
 
 /* --- sure or not --- */

@@ -313,9 +313,8 @@ int broker_confirm_start(struct reef_broker *broker);
 void broker_council_update(struct reef_broker *broker);
 /* False: too many changes of witnesses wait to be confirmed. */
 bool broker_council_has_room(const struct reef_broker *broker);
-/* True if a new life of that node may be noted: confirm.c, 1. */
-bool broker_council_admits(struct reef_broker *broker, uint32_t id);
-/* Wait a moment until it may.  -REEF_EINDOUBT; and as broker_wait_confirmed. */
+/* Wait a moment until a new life of that node may be noted: confirm.c, 1.
+ * -REEF_EINDOUBT; and as broker_wait_confirmed. */
 int broker_council_await(struct reef_broker *broker, uint32_t id);
 /* Ask witnesses for what is waited for; never waits. */
 void broker_confirm_ask(struct reef_broker *broker);

@@ -317,6 +317,33 @@ confirm_nodes_that_come_do_not_choose_for_those_missing(void **state)
 	run_late(gets_nodes_instead, 1, 2);
 }
 
+/* It was chosen, but its witness confirms nothing any more: a node that comes
+ * is not taken in, for it would be a witness in the journal. */
+static int gets_a_node_unconfirmed(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct actor *witness = &world->actors[1];
+	const struct reef_state_node *node;
+	uint64_t begun_ns;
+
+	TRY(await_nodes(actor, 1));
+	TRY(actor_join(actor));
+	witness->confirm_rc = -EAGAIN;
+	world->note[0] = 1;
+	for (begun_ns = reef_now_ns(); reef_now_ns() - begun_ns < 5 * TTL;) {
+		TRY(reef_sleep(MILLISECOND));
+		node = reef_state_node(world->broker->state, 2);
+		WANT(!node || node->state == REEF_NODE_DEAD);
+	}
+	witness->confirm_rc = 0;
+	return await_nodes(actor, 2);
+}
+
+static void confirm_node_is_taken_in_by_who_is_confirmed(void **state)
+{
+	run_late(gets_a_node_unconfirmed, 1, 1);
+}
+
 static int is_told_of_an_epoch(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
@@ -382,6 +409,7 @@ int main(void)
 			confirm_journal_without_nodes_gets_none_that_knows_more),
 		cmocka_unit_test(
 			confirm_nodes_that_come_do_not_choose_for_those_missing),
+		cmocka_unit_test(confirm_node_is_taken_in_by_who_is_confirmed),
 		cmocka_unit_test(confirm_higher_epoch_is_raised),
 		cmocka_unit_test(confirm_operator_vouches_for_what_is_removed),
 	};

@@ -67,7 +67,7 @@ int operate_failed(const char *name, const char *what, int rc)
 {
 	char shown[WHAT_MAX + 4] = "";
 
-	if (what[0])
+	if (what && what[0])
 		snprintf(shown, sizeof(shown), "%.*s%s: ", WHAT_MAX - 3, what,
 			 strlen(what) > WHAT_MAX - 3 ? "..." : "");
 	return operate_say(name, "%s%s (%s)", shown, error_text(rc),
@@ -171,7 +171,7 @@ int operate_connect(const char *name, const struct reef_settings *settings,
  * about that. */
 static int join_refused(const char *name, const struct reef_settings *settings)
 {
-	struct reef_operator *op;
+	struct reef_operator *op = NULL;
 	int rc = operate_connect(name, settings, &op);
 
 	if (rc >= 0)

@@ -377,7 +377,7 @@ int reef_memory_copy(const struct reef_memory_options *options,
 
 	if (rc)
 		return rc;
-	if (memory->size != from->size) {
+	if (memory->size != from->size || !memory->base) {
 		reef_memory_destroy(memory);
 		return -EINVAL;
 	}

@@ -270,17 +270,17 @@ BROKER_REQUEST(broker_user_add)
 
 /* --- new credentials --- */
 
-/* End the sessions of a user that are outdated; but not that of `but`, which
- * closes by itself. */
-static void end_outdated(struct reef_broker *broker, uint32_t id,
-			 const struct broker_session *but)
+/* End the sessions of a user that are outdated; but not session `but`, which
+ * closes by itself (0: all). */
+static void end_outdated(struct reef_broker *broker, uint32_t id, uint32_t but)
 {
 	struct broker_session *session = broker->sessions;
 	const struct reef_state_session *known;
 
 	for (; session; session = session->next) {
 		known = reef_state_session(broker->state, session->id);
-		if (session != but && session->user == id && known->outdated)
+		if (session->id != but && session->user == id &&
+		    known->outdated)
 			(void)broker_session_end(broker, session,
 						 "its credential is void");
 	}
@@ -310,7 +310,7 @@ static void end_outdated_later(struct reef_broker *broker, uint32_t id)
 		now_ns = reef_now_ns();
 		if (now_ns >= user->outdated_ns) {
 			user->outdated_ns = 0;
-			end_outdated(broker, id, NULL);
+			end_outdated(broker, id, 0);
 			return;
 		}
 		if (broker_sleep(broker, user->outdated_ns - now_ns))
@@ -329,7 +329,7 @@ static int end_outdated_after(struct reef_broker *broker,
 	if (!user)
 		return -ENOMEM;
 	if (after_ns == 0 || at_ns < after_ns) {
-		end_outdated(broker, id, broker_session_of(request));
+		end_outdated(broker, id, broker_session_of(request)->id);
 		return 0;
 	}
 	if (user->outdated_ns && user->outdated_ns <= at_ns)

@@ -394,7 +394,7 @@ static void reply_listing_of(struct redis_client *client,
 {
 	struct listing asked = {.is_broken = listing->is_broken};
 	const struct line *line;
-	struct line wanted;
+	struct line wanted = {0};
 	int64_t id;
 	uint32_t i;
 

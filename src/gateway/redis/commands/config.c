@@ -518,7 +518,8 @@ static bool fill_tls(const struct change *change,
 			options->clients = REDIS_TLS_CLIENTS_REQUIRED;
 		return options->clients != REDIS_TLS_CLIENTS_AUTO;
 	}
-	if (text->size >= REDIS_PATH_SIZE || memchr(text->bytes, 0, text->size))
+	if (!text->bytes || text->size >= REDIS_PATH_SIZE ||
+	    memchr(text->bytes, 0, text->size))
 		return false;
 	memcpy(paths[which], text->bytes, text->size);
 	paths[which][text->size] = 0;

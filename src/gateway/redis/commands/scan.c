@@ -80,8 +80,9 @@ static bool set_pattern(struct scan *scan, const struct redis_bytes *bytes)
 		redis_reply_failure(scan->thread, scan->client, -ENOMEM);
 		return false;
 	}
+	scan->pattern.bytes = copy;
+	scan->pattern.size = bytes->size;
 	memcpy(copy, bytes->bytes, bytes->size);
-	scan->pattern = (struct redis_bytes){copy, bytes->size};
 	return true;
 }
 
@@ -127,7 +128,8 @@ static int add_found(struct scan *scan, const char *key, size_t size)
 		return -ENOMEM;
 	memcpy(to, head, head_size);
 	memcpy(to + head_size, key, size);
-	memcpy(to + head_size + size, "\r\n", 2);
+	to[head_size + size] = '\r';
+	to[head_size + size + 1] = '\n';
 	scan->count++;
 	return 0;
 }

@@ -57,24 +57,28 @@ void redis_guesses_destroy(struct redis_guesses *guesses)
 
 uint64_t redis_guess_place(int fd, bool is_unix)
 {
-	struct sockaddr_storage name = {0};
-	const struct sockaddr_in *four = (const struct sockaddr_in *)&name;
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&name;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} name;
+	const uint8_t *six = name.six.sin6_addr.s6_addr;
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	struct ucred user = {0};
 	socklen_t size = is_unix ? sizeof(user) : sizeof(name);
 	uint64_t place = 0;
 
+	memset(&name, 0, sizeof(name));
 	if (is_unix) {
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size);
 		place = reef_hash(&user.uid, sizeof(user.uid), AF_UNIX);
-	} else if (!getpeername(fd, (struct sockaddr *)&name, &size)) {
-		if (name.ss_family == AF_INET)
-			place = reef_hash(&four->sin_addr, 4, AF_INET);
-		else if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
-			place = reef_hash(six->sin6_addr.s6_addr + 12, 4,
-					  AF_INET);
+	} else if (!getpeername(fd, &name.any, &size)) {
+		if (name.any.sa_family == AF_INET)
+			place = reef_hash(&name.four.sin_addr, 4, AF_INET);
+		else if (!memcmp(six, mapped, sizeof(mapped)))
+			place = reef_hash(six + 12, 4, AF_INET);
 		else
-			place = reef_hash(&six->sin6_addr, 8, AF_INET6);
+			place = reef_hash(six, 8, AF_INET6);
 	}
 	return place ? place : 1;
 }

@@ -82,7 +82,7 @@ static void apply_reclaim(struct reef_state *state,
 static size_t find_use(const struct reef_state *state, uint32_t session,
 		       uint32_t space)
 {
-	uint64_t wanted = (uint64_t)session << 32 | space;
+	uint64_t wanted = session * (UINT64_C(1) << 32) + space;
 	size_t low = 0, high = state->use_count, middle;
 
 	while (low < high) {

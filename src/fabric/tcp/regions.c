@@ -1,13 +1,12 @@
-/* regions.c - exposed memory, in a table of slots that keys name. */
+/* regions.c - exposed memory, in a table of keys. */
 #include "fabric/tcp/regions.h"
 
 #include "base/random.h"
 
 #include <stdlib.h>
 
-#define SLOT_BITS 20
-#define SLOTS_MAX (1u << SLOT_BITS)
-#define SLOTS_FIRST 64
+#define KEYS_MAX (1u << 20)
+#define BUCKETS_FIRST 64
 
 void tcp_regions_init(struct tcp_regions *regions)
 {
@@ -15,65 +14,118 @@ void tcp_regions_init(struct tcp_regions *regions)
 	pthread_mutex_init(&regions->lock, NULL);
 }
 
+static struct tcp_key **find_bucket(const struct tcp_regions *regions,
+				    uint64_t key)
+{
+	return &regions->buckets[key & (regions->count - 1)];
+}
+
+static void list_key(struct tcp_regions *regions, struct tcp_key *key)
+{
+	struct tcp_key **bucket = find_bucket(regions, key->key);
+
+	key->next = *bucket;
+	*bucket = key;
+	regions->listed++;
+}
+
+static void unlist_key(struct tcp_regions *regions, struct tcp_key *key)
+{
+	struct tcp_key **at = find_bucket(regions, key->key);
+
+	while (*at != key)
+		at = &(*at)->next;
+	*at = key->next;
+	regions->listed--;
+}
+
+static struct tcp_region *find_region(const struct tcp_regions *regions,
+				      uint64_t key)
+{
+	const struct tcp_key *at =
+		regions->count ? *find_bucket(regions, key) : NULL;
+
+	while (at && at->key != key)
+		at = at->next;
+	return at ? at->region : NULL;
+}
+
 void tcp_regions_fini(struct tcp_regions *regions)
 {
 	struct tcp_region *region;
 
-	for (uint32_t i = 0; i < regions->count; i++)
-		free(regions->slots[i]);
+	for (uint32_t i = 0; i < regions->count; i++) {
+		while (regions->buckets[i]) {
+			region = regions->buckets[i]->region;
+			unlist_key(regions, &region->keys[0]);
+			unlist_key(regions, &region->keys[1]);
+			free(region);
+		}
+	}
 	while ((region = regions->withdrawn)) {
 		regions->withdrawn = region->next;
 		free(region);
 	}
-	free(regions->slots);
+	free(regions->buckets);
 	pthread_mutex_destroy(&regions->lock);
 }
 
-static int grow_slots(struct tcp_regions *regions)
+/* Make room for two more keys: a bucket for each on average. */
+static int grow_buckets(struct tcp_regions *regions)
 {
-	uint32_t count = regions->count ? regions->count * 2 : SLOTS_FIRST;
-	struct tcp_region **slots;
+	struct tcp_regions larger = {
+		.count = regions->count ? regions->count * 2 : BUCKETS_FIRST};
+	struct tcp_key *key;
 
-	if (regions->count == SLOTS_MAX)
+	if (regions->listed + 2 <= regions->count)
+		return 0;
+	if (larger.count > KEYS_MAX)
 		return -ENOSPC;
-	slots = realloc(regions->slots, count * sizeof(struct tcp_region *));
-	if (!slots)
+	larger.buckets = calloc(larger.count, sizeof(struct tcp_key *));
+	if (!larger.buckets)
 		return -ENOMEM;
-	for (uint32_t i = regions->count; i < count; i++)
-		slots[i] = NULL;
-	regions->slots = slots;
-	regions->count = count;
+	for (uint32_t i = 0; i < regions->count; i++) {
+		while ((key = regions->buckets[i])) {
+			regions->buckets[i] = key->next;
+			list_key(&larger, key);
+		}
+	}
+	free(regions->buckets);
+	regions->buckets = larger.buckets;
+	regions->count = larger.count;
 	return 0;
 }
 
-static uint64_t key_of_slot(uint64_t random, uint32_t slot)
+/* Draw two keys that nobody has; 0 is no key. */
+static int draw_keys(const struct tcp_regions *regions, uint64_t keys[2])
 {
-	return (random & ~(uint64_t)(SLOTS_MAX - 1)) | slot;
+	int rc;
+
+	do {
+		rc = reef_random_secret(keys, 2 * sizeof(keys[0]));
+		if (rc < 0)
+			return rc;
+	} while (!keys[0] || !keys[1] || keys[0] == keys[1] ||
+		 find_region(regions, keys[0]) ||
+		 find_region(regions, keys[1]));
+	return 0;
 }
 
 int tcp_regions_add(struct tcp_regions *regions, struct tcp_region *region)
 {
-	uint64_t keys[2];
-	uint32_t slot = 0;
+	uint64_t keys[2] = {0};
 	int rc;
 
-	/* The lowest bits give way to the slot; 0 is no key. */
-	do {
-		rc = reef_random_secret(keys, sizeof(keys));
-		if (rc < 0)
-			return rc;
-	} while (keys[0] >> SLOT_BITS == 0 || keys[1] >> SLOT_BITS == 0 ||
-		 keys[0] >> SLOT_BITS == keys[1] >> SLOT_BITS);
 	pthread_mutex_lock(&regions->lock);
-	while (slot < regions->count && regions->slots[slot])
-		slot++;
-	if (slot == regions->count)
-		rc = grow_slots(regions);
-	if (rc == 0) {
-		region->base.key = key_of_slot(keys[0], slot);
-		region->base.read_key = key_of_slot(keys[1], slot);
-		regions->slots[slot] = region;
+	rc = grow_buckets(regions);
+	if (rc == 0)
+		rc = draw_keys(regions, keys);
+	for (uint32_t i = 0; rc == 0 && i < 2; i++) {
+		region->keys[i] = (struct tcp_key){keys[i], region, NULL};
+		list_key(regions, &region->keys[i]);
 	}
+	region->base.key = keys[0];
+	region->base.read_key = keys[1];
 	pthread_mutex_unlock(&regions->lock);
 	return rc;
 }
@@ -90,13 +142,12 @@ static void unlist_withdrawn(struct tcp_regions *regions,
 
 int tcp_regions_withdraw(struct tcp_regions *regions, struct tcp_region *region)
 {
-	uint32_t slot = (uint32_t)(region->base.key & (SLOTS_MAX - 1));
 	bool in_use;
 
 	pthread_mutex_lock(&regions->lock);
 	if (!atomic_load_explicit(&region->withdrawn, memory_order_relaxed)) {
-		reef_assert(regions->slots[slot] == region);
-		regions->slots[slot] = NULL;
+		unlist_key(regions, &region->keys[0]);
+		unlist_key(regions, &region->keys[1]);
 		region->next = regions->withdrawn;
 		regions->withdrawn = region;
 		region->withdrawn_ns = reef_now_ns();
@@ -118,17 +169,13 @@ int tcp_regions_withdraw(struct tcp_regions *regions, struct tcp_region *region)
 
 struct tcp_region *tcp_regions_take(struct tcp_regions *regions, uint64_t key)
 {
-	uint32_t slot = (uint32_t)(key & (SLOTS_MAX - 1));
-	struct tcp_region *region = NULL;
+	struct tcp_region *region;
 
 	pthread_mutex_lock(&regions->lock);
-	if (slot < regions->count)
-		region = regions->slots[slot];
-	if (region && reef_region_has_key(&region->base, key))
+	region = find_region(regions, key);
+	if (region)
 		atomic_fetch_add_explicit(&region->users, 1,
 					  memory_order_relaxed);
-	else
-		region = NULL;
 	pthread_mutex_unlock(&regions->lock);
 	return region;
 }

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define SEEDS 10
+#define SEEDS seeds_of(10, 1000)
 #define OTHER_START 77
 
 static int run_seed(int (*script)(struct actor *actor), uint32_t nodes,

@@ -155,7 +155,11 @@ static void print_use(const struct server *server)
 	print_redis_use(server);
 	printf("From elsewhere: `reef user add NAME` makes a credential, and "
 	       "--listen an address\nthat others reach. `reef doctor` looks at "
-	       "this machine.\n\nCtrl-C stops it%s.\n",
+	       "this machine.\n%s\nCtrl-C stops it%s.\n",
+	       reef_host_broker(server->host)
+		       ? "To lend more: `reef node add NAME FILE` makes a key "
+			 "for another `reef node`.\n"
+		       : "",
 	       server->options.with_node ? "; the memory it lends goes with it"
 					 : "");
 	if (!settings->data)

@@ -269,7 +269,7 @@ def check_scene(pool):
     late = find_lateness(pool.seen())
     status, back = await_memory(pool, late)
     samples, tally = pool.seen(), pool.tally()
-    longest = max(find_fenced_times(samples + [status]).values())
+    longest = max(find_fenced_times(samples + [status]).values(), default=0)
     print_samples(samples, 10 if SOAK else 2)
     print("%d kills in %.0f s, %.0f calls/s: %s" % (
         crowd.kills, took, tally["calls"] / took, tally))
@@ -324,7 +324,7 @@ def check_one_shots(pool):
     print_samples(samples, 10 if SOAK else 2)
     print("%s, at most %d MiB in use, fenced for %.2f s at most" % (
         tally, max(map(used, samples)) >> 20,
-        max(find_fenced_times(samples).values())))
+        max(find_fenced_times(samples).values(), default=0)))
     print("KiB of the pool's own, before and after: %s" % {
         name: (before[name] >> 10, after[name] >> 10) for name in before})
     assert tally["refused"] == tally["full"] == 0, tally

@@ -146,6 +146,21 @@ static void confirm_is_waited_for_by_every_answer(void **state)
 
 /* --- who comes and knows more --- */
 
+/* The node tells whoever comes next that another start of this epoch was chosen
+ * and confirmed more than any journal here has. */
+static void tell_of_later_changes(struct actor *node)
+{
+	uint64_t epoch = node->world->broker->epoch;
+
+	node->tells = (struct reef_ask_node_register){
+		.followed_epoch = epoch,
+		.followed_start = OTHER_START,
+		.confirmed_epoch = epoch,
+		.confirmed_start = OTHER_START,
+		.confirmed = UINT32_MAX,
+	};
+}
+
 static int is_told_of_changes(struct actor *actor)
 {
 	struct broker_world *world = actor->world;
@@ -155,13 +170,7 @@ static int is_told_of_changes(struct actor *actor)
 	TRY(await_nodes(actor, 1));
 	TRY(actor_join(actor));
 	/* Of the start before the next one, later than its journal has. */
-	node->tells = (struct reef_ask_node_register){
-		.followed_epoch = world->broker->epoch,
-		.followed_start = OTHER_START,
-		.confirmed_epoch = world->broker->epoch,
-		.confirmed_start = OTHER_START,
-		.confirmed = UINT32_MAX,
-	};
+	tell_of_later_changes(node);
 	TRY(broker_world_restart(world, false));
 	for (begun_ns = reef_now_ns(); reef_now_ns() - begun_ns < 10 * TTL;) {
 		TRY(actor_connect(actor));
@@ -192,13 +201,7 @@ static int starts_an_old_copy_again(struct actor *actor)
 
 	TRY(await_nodes(actor, 1));
 	TRY(actor_join(actor));
-	node->tells = (struct reef_ask_node_register){
-		.followed_epoch = world->broker->epoch,
-		.followed_start = OTHER_START,
-		.confirmed_epoch = world->broker->epoch,
-		.confirmed_start = OTHER_START,
-		.confirmed = UINT32_MAX,
-	};
+	tell_of_later_changes(node);
 	for (int i = 0; i < 4; i++) {
 		TRY(broker_world_restart(world, false));
 		begun_ns = reef_now_ns();

@@ -350,7 +350,6 @@ static int print_json_row(void *context, const struct reef_row *any)
 static int list_users(struct reef_operator *op, const char *const *arguments,
 		      uint32_t count)
 {
-	struct reef_table *table;
 	bool first = true;
 	int rc;
 
@@ -361,13 +360,10 @@ static int list_users(struct reef_operator *op, const char *const *arguments,
 		printf("]\n");
 		return rc;
 	}
-	table = operate_table(">user|<name|>era|>sessions|>links|>spaces|"
-			      ">extents|>names|>bytes");
-	rc = reef_operator_list(op, REEF_ROW_USER, add_row, table);
-	if (!rc)
-		rc = reef_table_print(table, stdout);
-	reef_table_destroy(table);
-	return rc;
+	return operate_list(op, REEF_ROW_USER,
+			    ">user|<name|>era|>sessions|>links|>spaces|"
+			    ">extents|>names|>bytes",
+			    add_row);
 }
 
 int cmd_user(int argc, char **argv)

@@ -21,7 +21,7 @@ static int add_node(struct reef_operator *op, const char *const *arguments,
 	int rc;
 
 	if (!arguments[0][0])
-		return operate_say("node", "a node needs a name");
+		return cmd_usage_error("node", "a node needs a name");
 	if (strlen(arguments[0]) > UINT16_MAX)
 		return -ENAMETOOLONG;
 	rc = reef_operator_call(op, REEF_POOL_NODE_ADD, &body, &answer);
@@ -34,18 +34,10 @@ static int add_node(struct reef_operator *op, const char *const *arguments,
 	memcpy(key.key.bytes, answer.body.reply.node_add.secret,
 	       sizeof(key.key.bytes));
 	reef_answer_free(&answer);
-	if (count > 1) {
-		rc = reef_node_key_save(arguments[1], &key);
-		if (rc)
-			rc = operate_say("node", "%s: %s", arguments[1],
-					 reef_error_text(rc));
-	} else {
-		reef_node_key_format(&key, text);
-		printf("%s\n", text);
-		explicit_bzero(text, sizeof(text));
-	}
+	reef_node_key_format(&key, text);
 	reef_key_wipe(&key.key);
-	return rc;
+	return operate_give_secret("node", text,
+				   count > 1 ? arguments[1] : NULL);
 }
 
 static int set_drain(struct reef_operator *op, const char *name, uint32_t flags)

@@ -74,6 +74,20 @@ int operate_failed(const char *name, const char *what, int rc)
 			   reef_error_name(rc));
 }
 
+int operate_give_secret(const char *name, char text[REEF_KEY_TEXT_SIZE],
+			const char *file)
+{
+	int rc;
+
+	if (!file) {
+		printf("%s\n", text);
+		explicit_bzero(text, REEF_KEY_TEXT_SIZE);
+		return 0;
+	}
+	rc = reef_key_text_save(file, text);
+	return rc ? operate_say(name, "%s: %s", file, reef_error_text(rc)) : 0;
+}
+
 int operate_size(const char *name, const char *text, uint64_t *out)
 {
 	int rc = reef_size_parse(text, out);

@@ -7,6 +7,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/table.h"
+#include "pool/keys.h"
 #include "pool/operator.h"
 
 /* A verb of a command: `reef space drop NAME`. */
@@ -56,6 +57,11 @@ int operate_limit_said(const char *name, struct reef_operator *op);
 
 /* What enum reef_limit calls them. */
 extern const char *const operate_limits[];
+
+/* Save a secret's text to a new file, or print it where `file` is NULL; the
+ * text is wiped. 0, or 1: it could not be saved, and that was printed. */
+int operate_give_secret(const char *name, char text[REEF_KEY_TEXT_SIZE],
+			const char *file);
 
 /* Parse a size that is not 0. 0, or the exit status of a wrong word: an error
  * was printed. */

@@ -128,18 +128,10 @@ static int make_token(struct reef_operator *op, const char *const *arguments,
 	memcpy(made.key.bytes, answer.body.reply.space_token.secret,
 	       sizeof(made.key.bytes));
 	reef_answer_free(&answer);
-	if (count > 2) {
-		rc = reef_token_save(arguments[2], &made);
-		if (rc)
-			rc = operate_say("space", "%s: %s", arguments[2],
-					 reef_error_text(rc));
-	} else {
-		reef_token_format(&made, text);
-		printf("%s\n", text);
-		explicit_bzero(text, sizeof(text));
-	}
+	reef_token_format(&made, text);
 	reef_key_wipe(&made.key);
-	return rc;
+	return operate_give_secret("space", text,
+				   count > 2 ? arguments[2] : NULL);
 }
 
 static int revoke_tokens(struct reef_operator *op, const char *const *arguments,

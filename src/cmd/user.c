@@ -35,23 +35,13 @@ static int give_credential(struct reef_answer *answer, const char *file)
 		.era = answer->body.reply.user_add.era,
 	};
 	char text[REEF_KEY_TEXT_SIZE];
-	int rc = 0;
 
 	memcpy(credential.key.bytes, answer->body.reply.user_add.secret,
 	       sizeof(credential.key.bytes));
 	reef_answer_free(answer);
-	if (file) {
-		rc = reef_credential_save(file, &credential);
-		if (rc)
-			rc = operate_say("user", "%s: %s", file,
-					 reef_error_text(rc));
-	} else {
-		reef_credential_format(&credential, text);
-		printf("%s\n", text);
-		explicit_bzero(text, sizeof(text));
-	}
+	reef_credential_format(&credential, text);
 	reef_key_wipe(&credential.key);
-	return rc;
+	return operate_give_secret("user", text, file);
 }
 
 static int add_user(struct reef_operator *op, const char *const *arguments,

@@ -42,12 +42,16 @@ static int join_path(const char *directory, const char *name, char **out)
 /* Load the pool's key, or make one if there is none. */
 static int load_key(struct reef_host *host, const char *path)
 {
+	char text[REEF_KEY_TEXT_SIZE];
 	int rc = reef_key_load(path, &host->key);
 
 	if (rc != -ENOENT)
 		return rc;
 	rc = reef_key_create(&host->key);
-	return rc ? rc : reef_key_save(path, &host->key);
+	if (rc)
+		return rc;
+	reef_key_format(&host->key, text);
+	return reef_key_text_save(path, text);
 }
 
 /* Find the pool's key for a broker, or a node's own. */

@@ -365,8 +365,7 @@ int reef_token_parse(const char *text, struct reef_token *out)
 
 /* --- files --- */
 
-/* Save the text as a line of a new private file, and wipe it. */
-static int save_text(const char *path, char text[REEF_KEY_TEXT_SIZE])
+int reef_key_text_save(const char *path, char text[REEF_KEY_TEXT_SIZE])
 {
 	size_t size = strlen(text);
 	int rc;
@@ -376,39 +375,6 @@ static int save_text(const char *path, char text[REEF_KEY_TEXT_SIZE])
 	rc = reef_private_create(path, text, size + 1);
 	OPENSSL_cleanse(text, REEF_KEY_TEXT_SIZE);
 	return rc;
-}
-
-int reef_key_save(const char *path, const struct reef_key *key)
-{
-	char text[REEF_KEY_TEXT_SIZE];
-
-	reef_key_format(key, text);
-	return save_text(path, text);
-}
-
-int reef_node_key_save(const char *path, const struct reef_node_key *key)
-{
-	char text[REEF_KEY_TEXT_SIZE];
-
-	reef_node_key_format(key, text);
-	return save_text(path, text);
-}
-
-int reef_credential_save(const char *path,
-			 const struct reef_credential *credential)
-{
-	char text[REEF_KEY_TEXT_SIZE];
-
-	reef_credential_format(credential, text);
-	return save_text(path, text);
-}
-
-int reef_token_save(const char *path, const struct reef_token *token)
-{
-	char text[REEF_KEY_TEXT_SIZE];
-
-	reef_token_format(token, text);
-	return save_text(path, text);
 }
 
 /* Load the one line of a file, without its newline. */

@@ -128,12 +128,10 @@ int reef_token_parse(const char *text, struct reef_token *out);
 
 /* --- files --- */
 
-/* -EEXIST: something is there; nothing is ever replaced.  -ENOENT and such. */
-int reef_key_save(const char *path, const struct reef_key *key);
-int reef_node_key_save(const char *path, const struct reef_node_key *key);
-int reef_credential_save(const char *path,
-			 const struct reef_credential *credential);
-int reef_token_save(const char *path, const struct reef_token *token);
+/* Save what one of the format functions wrote as a line of a new private file;
+ * the text is wiped, whatever comes of it.
+ * -EEXIST: something is there; nothing is ever replaced.  -ENOENT and such. */
+int reef_key_text_save(const char *path, char text[REEF_KEY_TEXT_SIZE]);
 
 /* -EPERM: the file is not a regular one, not ours, or open to others.
  * -REEF_ECORRUPT, -REEF_EVERSION: as parse.  -ENOENT and such. */

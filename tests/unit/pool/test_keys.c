@@ -285,6 +285,14 @@ static void keys_newer_version_is_told(void **state)
 
 /* --- files --- */
 
+static int save_key(const char *path, const struct reef_key *key)
+{
+	char text[REEF_KEY_TEXT_SIZE];
+
+	reef_key_format(key, text);
+	return reef_key_text_save(path, text);
+}
+
 static void keys_files_come_back(void **state)
 {
 	const char *path = scratch_path("pool"), *user = scratch_path("user"),
@@ -297,10 +305,14 @@ static void keys_files_come_back(void **state)
 	struct stat status;
 	ssize_t size;
 
-	assert_int_equal(reef_key_save(path, &pool), 0);
-	assert_int_equal(reef_credential_save(user, &ada), 0);
-	assert_int_equal(reef_node_key_save(own, &lender), 0);
-	assert_int_equal(reef_token_save(space, &cache), 0);
+	assert_int_equal(save_key(path, &pool), 0);
+	reef_credential_format(&ada, text);
+	assert_int_equal(reef_key_text_save(user, text), 0);
+	assert_int_equal(text[0], 0); /* it was wiped */
+	reef_node_key_format(&lender, text);
+	assert_int_equal(reef_key_text_save(own, text), 0);
+	reef_token_format(&cache, text);
+	assert_int_equal(reef_key_text_save(space, text), 0);
 	assert_int_equal(lstat(path, &status), 0);
 	assert_int_equal(status.st_mode, S_IFREG | 0600);
 	assert_int_equal(reef_key_load(path, &key), 0);
@@ -328,8 +340,8 @@ static void keys_saved_file_is_never_replaced(void **state)
 	struct reef_key key, other;
 
 	assert_int_equal(reef_key_create(&other), 0);
-	assert_int_equal(reef_key_save(path, &pool), 0);
-	assert_int_equal(reef_key_save(path, &other), -EEXIST);
+	assert_int_equal(save_key(path, &pool), 0);
+	assert_int_equal(save_key(path, &other), -EEXIST);
 	assert_int_equal(reef_key_load(path, &key), 0);
 	assert_true(reef_key_equal(&key, &pool));
 }
@@ -339,7 +351,7 @@ static void keys_file_open_to_others_is_refused(void **state)
 	const char *path = scratch_path("pool"), *link = scratch_path("link");
 	struct reef_key key = {{1}};
 
-	assert_int_equal(reef_key_save(path, &pool), 0);
+	assert_int_equal(save_key(path, &pool), 0);
 	assert_int_equal(symlink("pool", link), 0);
 	assert_int_equal(reef_key_load(link, &key), -EPERM);
 	assert_int_equal(chmod(path, 0640), 0);

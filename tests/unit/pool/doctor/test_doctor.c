@@ -700,6 +700,7 @@ static void doctor_keys_must_be_private_and_whole(void **state)
 {
 	const char *path = scratch_path("pool.key");
 	char flag[SCRATCH_PATH_MAX + 32], command[SCRATCH_PATH_MAX + 32];
+	char text[REEF_KEY_TEXT_SIZE];
 	struct reef_key key;
 
 	snprintf(flag, sizeof(flag), "--key-file=%s", path);
@@ -708,7 +709,8 @@ static void doctor_keys_must_be_private_and_whole(void **state)
 	assert_int_equal(find("key file")->verdict, OK);
 	dismiss();
 	assert_int_equal(reef_key_create(&key), 0);
-	assert_int_equal(reef_key_save(path, &key), 0);
+	reef_key_format(&key, text);
+	assert_int_equal(reef_key_text_save(path, text), 0);
 	EXAMINE(flag);
 	assert_non_null(strstr(find("key file")->found, "ours alone"));
 	assert_int_equal(diagnosis->problems, 0);

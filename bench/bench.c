@@ -140,43 +140,37 @@ static const char *unit_of(const struct run *run)
 	return own ? own->unit : run->bench->unit;
 }
 
-static void put_number(FILE *out, double value)
-{
-	fprintf(out, fabs(value) >= 1e6 ? "%.0f" : "%.6g", value);
-}
-
-/* Write "key":{"peer":TEXT,...} of the peers that have (or lack) a figure. */
-static void put_peers(struct run *run, struct contest *contest,
-		      const struct bench_case *one, const char *key)
+/* Write a member "key" of the peers that have (or lack) a figure. */
+static void write_peers(struct run *run, struct reef_json *json,
+			struct contest *contest, const struct bench_case *one,
+			const char *key)
 {
 	double reef = contestant_median(&contest->contestants[0]);
-	bool absent = strcmp(key, "absent") == 0, first = true;
+	bool absent = strcmp(key, "absent") == 0;
 
-	fprintf(run->json, ",\"%s\":{", key);
+	reef_json_begin(json, key, REEF_JSON_OBJECT);
 	for (uint32_t i = 0; i < BENCH_PEERS_MAX && one->peers[i].name; i++) {
-		struct contestant *peer =
-			contest_find(contest, one->peers[i].name);
+		const char *name = one->peers[i].name;
+		struct contestant *peer = contest_find(contest, name);
 		double value = contestant_median(peer);
 
 		if (absent != (peer->error[0] != '\0'))
 			continue;
-		fputs(first ? "" : ",", run->json);
-		first = false;
-		reef_json_string(run->json, one->peers[i].name);
-		fputc(':', run->json);
 		if (absent)
-			reef_json_string(run->json, peer->error);
+			reef_json_string(json, name, peer->error);
 		else if (strcmp(key, "ratio") == 0)
-			put_number(run->json, ratio_of(run, reef, value));
+			reef_json_double(json, name,
+					 ratio_of(run, reef, value));
 		else
-			put_number(run->json, value);
+			reef_json_double(json, name, value);
 	}
-	fputc('}', run->json);
+	reef_json_end(json);
 }
 
 static void write_json(struct run *run, struct contest *contest,
 		       const struct bench_case *one)
 {
+	struct reef_json json = {.stream = run->json};
 	bool absent = false;
 
 	if (!run->json)
@@ -184,16 +178,17 @@ static void write_json(struct run *run, struct contest *contest,
 	for (uint32_t i = 0; i < BENCH_PEERS_MAX && one->peers[i].name; i++)
 		absent |= contest_find(contest, one->peers[i].name)->error[0] !=
 			  '\0';
-	fprintf(run->json,
-		"{\"bench\":\"%s\",\"case\":\"%s\",\"unit\":\"%s\","
-		"\"value\":",
-		run->bench->name, one->name, unit_of(run));
-	put_number(run->json, contestant_median(&contest->contestants[0]));
-	put_peers(run, contest, one, "peers");
-	put_peers(run, contest, one, "ratio");
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	reef_json_string(&json, "bench", run->bench->name);
+	reef_json_string(&json, "case", one->name);
+	reef_json_string(&json, "unit", unit_of(run));
+	reef_json_double(&json, "value",
+			 contestant_median(&contest->contestants[0]));
+	write_peers(run, &json, contest, one, "peers");
+	write_peers(run, &json, contest, one, "ratio");
 	if (absent)
-		put_peers(run, contest, one, "absent");
-	fputs("}\n", run->json);
+		write_peers(run, &json, contest, one, "absent");
+	reef_json_end(&json);
 	fflush(run->json);
 }
 

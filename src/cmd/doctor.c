@@ -30,29 +30,27 @@ static void print_people(const struct reef_diagnosis *diagnosis)
 	       diagnosis->count, diagnosis->warnings, diagnosis->problems);
 }
 
-static void print_field(const char *name, const char *text, const char *end)
-{
-	printf("\"%s\":", name);
-	reef_json_string(stdout, text);
-	fputs(end, stdout);
-}
-
 static void print_json(const struct reef_diagnosis *diagnosis)
 {
 	const struct reef_finding *finding = diagnosis->findings;
+	struct reef_json json = {.stream = stdout};
 
-	printf("{\"warnings\":%u,\"problems\":%u,\"findings\":[",
-	       diagnosis->warnings, diagnosis->problems);
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	reef_json_number(&json, "warnings", diagnosis->warnings);
+	reef_json_number(&json, "problems", diagnosis->problems);
+	reef_json_begin(&json, "findings", REEF_JSON_ARRAY);
 	for (uint32_t i = 0; i < diagnosis->count; i++, finding++) {
-		fputs(i ? ",\n{" : "\n{", stdout);
-		print_field("name", finding->name, ",");
-		print_field("verdict", reef_verdict_name(finding->verdict),
-			    ",");
-		print_field("found", finding->found, ",");
-		print_field("advice", finding->advice, ",");
-		print_field("command", finding->command, "}");
+		reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+		reef_json_string(&json, "name", finding->name);
+		reef_json_string(&json, "verdict",
+				 reef_verdict_name(finding->verdict));
+		reef_json_string(&json, "found", finding->found);
+		reef_json_string(&json, "advice", finding->advice);
+		reef_json_string(&json, "command", finding->command);
+		reef_json_end(&json);
 	}
-	puts("\n]}");
+	reef_json_end(&json);
+	reef_json_end(&json);
 }
 
 int cmd_doctor(int argc, char **argv)

@@ -41,12 +41,14 @@ struct show {
 
 static void show_json(const char *name, const struct reef_lease_info *info)
 {
-	printf("{\"election\":");
-	reef_json_string(stdout, name);
-	printf(",\"session\":%u,\"term\":%llu,\"leader\":", info->session,
-	       (unsigned long long)info->token);
-	reef_json_string(stdout, info->holder);
-	printf("}\n");
+	struct reef_json json = {.stream = stdout};
+
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	reef_json_string(&json, "election", name);
+	reef_json_number(&json, "session", info->session);
+	reef_json_number(&json, "term", info->token);
+	reef_json_string(&json, "leader", info->holder);
+	reef_json_end(&json);
 }
 
 static int show_one(struct show *show, const char *name)

@@ -1,13 +1,15 @@
-/* json.c - texts as JSON has them. */
+/* json.c - JSON, as every command prints it. */
 #include "cmd/json.h"
 
+#include "base/log.h"
 #include "base/text.h"
 
+#include <math.h>
 #include <string.h>
 
-void reef_json_string(FILE *stream, const char *text)
+static void write_quoted(FILE *stream, const char *text, size_t left)
 {
-	size_t left = strlen(text), size;
+	size_t size;
 
 	fputc('"', stream);
 	for (; left; text += size, left -= size) {
@@ -15,7 +17,8 @@ void reef_json_string(FILE *stream, const char *text)
 		if (!size) {
 			fputs("\\ufffd", stream);
 			size = 1;
-		} else if (size == 1 && (*text < 0x20 || *text == 0x7f)) {
+		} else if (size == 1 &&
+			   ((uint8_t)*text < 0x20 || *text == 0x7f)) {
 			fprintf(stream, "\\u%04x", *text);
 		} else if (*text == '"' || *text == '\\') {
 			fprintf(stream, "\\%c", *text);
@@ -27,4 +30,102 @@ void reef_json_string(FILE *stream, const char *text)
 		}
 	}
 	fputc('"', stream);
+}
+
+/* Write what stands before a value: a comma, a key. */
+static void open_value(struct reef_json *json, const char *key)
+{
+	uint32_t last = json->depth - 1;
+
+	if (!json->depth) {
+		reef_assert(!key);
+		return;
+	}
+	reef_assert(!key == (json->kinds[last] == REEF_JSON_ARRAY));
+	if (json->filled[last])
+		fputc(',', json->stream);
+	json->filled[last] = true;
+	if (!key)
+		return;
+	write_quoted(json->stream, key, strlen(key));
+	fputc(':', json->stream);
+}
+
+/* Write what stands behind a value. */
+static void close_value(struct reef_json *json)
+{
+	if (!json->depth)
+		fputc('\n', json->stream);
+}
+
+void reef_json_begin(struct reef_json *json, const char *key,
+		     enum reef_json_kind kind)
+{
+	reef_assert(json->depth < REEF_JSON_DEPTH_MAX);
+	open_value(json, key);
+	fputc(kind == REEF_JSON_OBJECT ? '{' : '[', json->stream);
+	json->kinds[json->depth] = kind;
+	json->filled[json->depth++] = false;
+}
+
+void reef_json_end(struct reef_json *json)
+{
+	reef_assert(json->depth);
+	json->depth--;
+	fputc(json->kinds[json->depth] == REEF_JSON_OBJECT ? '}' : ']',
+	      json->stream);
+	close_value(json);
+}
+
+void reef_json_text(struct reef_json *json, const char *key,
+		    struct reef_text text)
+{
+	open_value(json, key);
+	write_quoted(json->stream, text.bytes, text.size);
+	close_value(json);
+}
+
+void reef_json_string(struct reef_json *json, const char *key, const char *text)
+{
+	open_value(json, key);
+	write_quoted(json->stream, text, strlen(text));
+	close_value(json);
+}
+
+/* Write a value that needs no quotes. */
+static void write_word(struct reef_json *json, const char *key,
+		       const char *word)
+{
+	open_value(json, key);
+	fputs(word, json->stream);
+	close_value(json);
+}
+
+void reef_json_number(struct reef_json *json, const char *key, uint64_t value)
+{
+	char word[24];
+
+	snprintf(word, sizeof(word), "%llu", (unsigned long long)value);
+	write_word(json, key, word);
+}
+
+void reef_json_double(struct reef_json *json, const char *key, double value)
+{
+	char word[330];
+
+	if (!isfinite(value))
+		return write_word(json, key, "null");
+	snprintf(word, sizeof(word), fabs(value) >= 1e6 ? "%.0f" : "%.6g",
+		 value);
+	write_word(json, key, word);
+}
+
+void reef_json_bool(struct reef_json *json, const char *key, bool value)
+{
+	write_word(json, key, value ? "true" : "false");
+}
+
+void reef_json_null(struct reef_json *json, const char *key)
+{
+	write_word(json, key, "null");
 }

@@ -42,12 +42,16 @@ struct show {
 
 static void show_json(const char *name, const struct reef_lock_info *info)
 {
-	printf("{\"lock\":");
-	reef_json_string(stdout, name);
-	printf(",\"kind\":\"%s\",\"session\":%u,\"readers\":%u,\"waiters\":%u,"
-	       "\"inherited\":%s}\n",
-	       kinds[info->kind], info->session, info->readers, info->waiters,
-	       info->inherited ? "true" : "false");
+	struct reef_json json = {.stream = stdout};
+
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	reef_json_string(&json, "lock", name);
+	reef_json_string(&json, "kind", kinds[info->kind]);
+	reef_json_number(&json, "session", info->session);
+	reef_json_number(&json, "readers", info->readers);
+	reef_json_number(&json, "waiters", info->waiters);
+	reef_json_bool(&json, "inherited", info->inherited);
+	reef_json_end(&json);
 }
 
 static int show_one(struct show *show, const char *name)

@@ -178,17 +178,21 @@ static int print_count(struct reef_map *map, const struct wish *wish)
 
 static void print_json(const char *name, const struct reef_map_stats *stats)
 {
-	printf("{\"map\":");
-	reef_json_string(stdout, name);
-	printf(",\"keys\":%llu,\"slots\":%llu,\"subtables\":%u,\"depth\":%u,"
-	       "\"table_bytes\":%llu,\"entry_bytes\":%llu,\"size_max\":%llu,"
-	       "\"eviction\":\"%s\",\"key_max\":%u,\"value_max\":%u}\n",
-	       (unsigned long long)stats->keys,
-	       (unsigned long long)stats->slots, stats->subtables, stats->depth,
-	       (unsigned long long)stats->table_bytes,
-	       (unsigned long long)stats->entry_bytes,
-	       (unsigned long long)stats->size_max, evictions[stats->eviction],
-	       stats->key_max, stats->value_max);
+	struct reef_json json = {.stream = stdout};
+
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	reef_json_string(&json, "map", name);
+	reef_json_number(&json, "keys", stats->keys);
+	reef_json_number(&json, "slots", stats->slots);
+	reef_json_number(&json, "subtables", stats->subtables);
+	reef_json_number(&json, "depth", stats->depth);
+	reef_json_number(&json, "table_bytes", stats->table_bytes);
+	reef_json_number(&json, "entry_bytes", stats->entry_bytes);
+	reef_json_number(&json, "size_max", stats->size_max);
+	reef_json_string(&json, "eviction", evictions[stats->eviction]);
+	reef_json_number(&json, "key_max", stats->key_max);
+	reef_json_number(&json, "value_max", stats->value_max);
+	reef_json_end(&json);
 }
 
 static int print_stats(struct reef_map *map, const struct wish *wish)

@@ -26,7 +26,7 @@ static const char usage[] =
 
 struct view {
 	struct reef_table *table;
-	bool json, first;
+	struct reef_json *json; /* NULL: for people */
 	uint32_t rows;
 	/* Of sessions: bytes that wait, and who holds them back for longest. */
 	uint64_t waiting, holds_ns;
@@ -39,28 +39,6 @@ static const char *text_of(struct reef_text text, char *room, size_t size)
 	return room;
 }
 
-static void json_text(const char *key, struct reef_text text)
-{
-	char room[1100];
-
-	printf(",\"%s\":", key);
-	reef_json_string(stdout, text_of(text, room, sizeof(room)));
-}
-
-static void json_number(const char *key, uint64_t value)
-{
-	printf(",\"%s\":%llu", key, (unsigned long long)value);
-}
-
-/* Begin an object with its number; so every other member has a comma before
- * it. */
-static void json_begin(struct view *view, const char *key, uint64_t value)
-{
-	printf("%s{\"%s\":%llu", view->first ? "" : ",", key,
-	       (unsigned long long)value);
-	view->first = false;
-}
-
 /* --- nodes --- */
 
 static int show_node(void *context, const struct reef_row *any)
@@ -71,17 +49,18 @@ static int show_node(void *context, const struct reef_row *any)
 
 	view->rows++;
 	if (view->json) {
-		json_begin(view, "node", row->number);
-		json_text("name", row->name);
-		printf(",\"state\":\"%s\"", operate_node_state(row));
-		json_number("capacity", row->capacity);
-		json_number("used", row->used);
-		json_number("extents", row->extents);
-		json_number("heard_ns", row->silent_ns);
-		json_number("machine_free", row->machine_free);
-		json_number("incarnation", row->incarnation);
-		json_text("addresses", row->addresses);
-		printf("}");
+		reef_json_begin(view->json, NULL, REEF_JSON_OBJECT);
+		reef_json_number(view->json, "node", row->number);
+		reef_json_text(view->json, "name", row->name);
+		reef_json_string(view->json, "state", operate_node_state(row));
+		reef_json_number(view->json, "capacity", row->capacity);
+		reef_json_number(view->json, "used", row->used);
+		reef_json_number(view->json, "extents", row->extents);
+		reef_json_number(view->json, "heard_ns", row->silent_ns);
+		reef_json_number(view->json, "machine_free", row->machine_free);
+		reef_json_number(view->json, "incarnation", row->incarnation);
+		reef_json_text(view->json, "addresses", row->addresses);
+		reef_json_end(view->json);
 		return 0;
 	}
 	reef_table_cell(view->table, "%s",
@@ -117,19 +96,21 @@ static int show_space(void *context, const struct reef_row *any)
 
 	view->rows++;
 	if (view->json) {
-		json_begin(view, "space", row->number);
-		json_text("name", row->name);
-		printf(",\"kind\":\"%s\",\"keeping\":\"%s\"",
-		       scratch ? "scratch" : "shared",
-		       revocable ? "revocable" : "kept");
-		json_number("user", row->user);
-		json_number("session", row->session);
-		json_number("era", row->era);
-		json_number("extents", row->extents);
-		json_number("used", row->used);
-		json_number("lost", row->lost);
-		json_number("quota", row->quota);
-		printf("}");
+		reef_json_begin(view->json, NULL, REEF_JSON_OBJECT);
+		reef_json_number(view->json, "space", row->number);
+		reef_json_text(view->json, "name", row->name);
+		reef_json_string(view->json, "kind",
+				 scratch ? "scratch" : "shared");
+		reef_json_string(view->json, "keeping",
+				 revocable ? "revocable" : "kept");
+		reef_json_number(view->json, "user", row->user);
+		reef_json_number(view->json, "session", row->session);
+		reef_json_number(view->json, "era", row->era);
+		reef_json_number(view->json, "extents", row->extents);
+		reef_json_number(view->json, "used", row->used);
+		reef_json_number(view->json, "lost", row->lost);
+		reef_json_number(view->json, "quota", row->quota);
+		reef_json_end(view->json);
 		return 0;
 	}
 	reef_table_cell(view->table, "%u", row->number);
@@ -185,16 +166,18 @@ static int show_session(void *context, const struct reef_row *any)
 	view->rows++;
 	note_holder(view, row);
 	if (view->json) {
-		json_begin(view, "session", row->id);
-		printf(",\"state\":\"%s\"", operate_session_state(row->state));
-		json_text("name", row->program);
-		json_number("user", row->user);
-		json_number("pid", row->pid);
-		json_number("renewed_ns", row->silent_ns);
-		json_number("waiting", row->waiting);
-		json_number("holds_ns", row->holds_ns);
-		json_text("fabric", row->fabric);
-		printf("}");
+		reef_json_begin(view->json, NULL, REEF_JSON_OBJECT);
+		reef_json_number(view->json, "session", row->id);
+		reef_json_string(view->json, "state",
+				 operate_session_state(row->state));
+		reef_json_text(view->json, "name", row->program);
+		reef_json_number(view->json, "user", row->user);
+		reef_json_number(view->json, "pid", row->pid);
+		reef_json_number(view->json, "renewed_ns", row->silent_ns);
+		reef_json_number(view->json, "waiting", row->waiting);
+		reef_json_number(view->json, "holds_ns", row->holds_ns);
+		reef_json_text(view->json, "fabric", row->fabric);
+		reef_json_end(view->json);
 		return 0;
 	}
 	reef_table_cell(view->table, "%08x", row->id);
@@ -243,16 +226,16 @@ static const struct section {
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
 static int show_section(struct reef_operator *op, const struct section *section,
-			bool json)
+			struct reef_json *json)
 {
-	struct view view = {.json = json, .first = true};
+	struct view view = {.json = json};
 	int rc;
 
 	if (json) {
-		printf(",\"%s\":[", section->title);
+		reef_json_begin(json, section->title, REEF_JSON_ARRAY);
 		rc = reef_operator_list(op, section->kind, section->show,
 					&view);
-		printf("]");
+		reef_json_end(json);
 		return rc;
 	}
 	view.table = operate_table(section->columns);
@@ -273,10 +256,11 @@ static void show_event(struct view *view, const struct reef_row_event *row)
 	char age[16];
 
 	if (view->json) {
-		json_begin(view, "event", row->number);
-		json_number("age_ns", row->age_ns);
-		json_text("text", row->text);
-		printf("}");
+		reef_json_begin(view->json, NULL, REEF_JSON_OBJECT);
+		reef_json_number(view->json, "event", row->number);
+		reef_json_number(view->json, "age_ns", row->age_ns);
+		reef_json_text(view->json, "text", row->text);
+		reef_json_end(view->json);
 	} else {
 		printf("  %10s ago  %.*s\n",
 		       reef_table_time((double)row->age_ns, age),
@@ -285,11 +269,11 @@ static void show_event(struct view *view, const struct reef_row_event *row)
 }
 
 /* Show the events, the newest last. */
-static int show_events(const struct reef_answer *answer, bool json)
+static int show_events(const struct reef_answer *answer, struct reef_json *json)
 {
 	const struct reef_cursor_in all = {.bytes = answer->body.rows,
 					   .left = answer->body.rows_size};
-	struct view view = {.json = json, .first = true};
+	struct view view = {.json = json};
 	struct reef_cursor_in in = all;
 	struct reef_row row;
 	uint32_t count = 0;
@@ -297,7 +281,10 @@ static int show_events(const struct reef_answer *answer, bool json)
 
 	while (reef_row_decode(&in, &row) > 0)
 		count++;
-	printf(json ? ",\"events\":[" : "\nevents\n");
+	if (json)
+		reef_json_begin(json, "events", REEF_JSON_ARRAY);
+	else
+		printf("\nevents\n");
 	in = all;
 	while ((rc = reef_row_decode(&in, &row)) > 0)
 		if (row.row != REEF_ROW_EVENT)
@@ -305,58 +292,65 @@ static int show_events(const struct reef_answer *answer, bool json)
 		else if (json || count - view.rows++ <= EVENTS_SHOWN)
 			show_event(&view, &row.event);
 	if (json)
-		printf("]");
+		reef_json_end(json);
 	return rc;
 }
 
-static void show_pool(struct reef_operator *op,
-		      const struct reef_answer *answer, bool json)
+static void write_pool(struct reef_json *json, struct reef_operator *op,
+		       const struct reef_reply_status *status)
+{
+	char pool[20];
+
+	snprintf(pool, sizeof(pool), "%016llx",
+		 (unsigned long long)status->pool);
+	reef_json_string(json, "pool", pool);
+	reef_json_number(json, "pool_epoch", status->pool_epoch);
+	reef_json_number(json, "broker_epoch", status->broker_epoch);
+	reef_json_number(json, "uptime_ns", status->uptime_ns);
+	reef_json_string(json, "fabric", reef_operator_fabric(op));
+	reef_json_number(json, "stuck", status->stuck);
+}
+
+static void print_pool(struct reef_operator *op,
+		       const struct reef_reply_status *status)
 {
 	char time[16];
 
-	if (json)
-		printf("{\"pool\":\"%016llx\",\"pool_epoch\":%llu,"
-		       "\"broker_epoch\":%llu,\"uptime_ns\":%llu,"
-		       "\"fabric\":\"%s\",\"stuck\":%u",
-		       (unsigned long long)answer->body.reply.status.pool,
-		       (unsigned long long)answer->body.reply.status.pool_epoch,
-		       (unsigned long long)
-			       answer->body.reply.status.broker_epoch,
-		       (unsigned long long)answer->body.reply.status.uptime_ns,
-		       reef_operator_fabric(op),
-		       answer->body.reply.status.stuck);
-	else
-		printf("pool %016llx, epoch %llu; the broker (start %llu) has "
-		       "been up for %s; asked over %s\n",
-		       (unsigned long long)answer->body.reply.status.pool,
-		       (unsigned long long)answer->body.reply.status.pool_epoch,
-		       (unsigned long long)
-			       answer->body.reply.status.broker_epoch,
-		       reef_table_time(
-			       (double)answer->body.reply.status.uptime_ns,
-			       time),
-		       reef_operator_fabric(op));
-	if (!json && answer->body.reply.status.stuck)
+	printf("pool %016llx, epoch %llu; the broker (start %llu) has been up "
+	       "for %s; asked over %s\n",
+	       (unsigned long long)status->pool,
+	       (unsigned long long)status->pool_epoch,
+	       (unsigned long long)status->broker_epoch,
+	       reef_table_time((double)status->uptime_ns, time),
+	       reef_operator_fabric(op));
+	if (status->stuck)
 		printf("What ended sessions left is stuck in %u cases: nobody "
 		       "could recover it.\n",
-		       answer->body.reply.status.stuck);
+		       status->stuck);
 }
 
-static int show_all(struct reef_operator *op, bool json)
+static int show_all(struct reef_operator *op, bool as_json)
 {
+	struct reef_json writer = {.stream = stdout};
+	struct reef_json *json = as_json ? &writer : NULL;
 	struct reef_answer answer = {0};
 	int rc;
 
 	rc = reef_operator_call(op, REEF_POOL_STATUS, NULL, &answer);
 	if (rc)
 		return rc;
-	show_pool(op, &answer, json);
+	if (json) {
+		reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+		write_pool(json, op, &answer.body.reply.status);
+	} else {
+		print_pool(op, &answer.body.reply.status);
+	}
 	for (size_t i = 0; !rc && i < SECTIONS; i++)
 		rc = show_section(op, &sections[i], json);
 	if (!rc)
 		rc = show_events(&answer, json);
 	if (json)
-		printf("}\n");
+		reef_json_end(json);
 	reef_answer_free(&answer);
 	return rc;
 }

@@ -315,39 +315,37 @@ static int add_row(void *context, const struct reef_row *any)
 static int print_json_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_user *row = &any->user;
-	bool *first = context;
-	char name[300];
+	struct reef_json *json = context;
 
-	snprintf(name, sizeof(name), "%.*s", (int)row->name.size,
-		 row->name.bytes);
-	printf("%s{\"user\":%u,\"name\":", *first ? "" : ",", row->number);
-	reef_json_string(stdout, name);
-	printf(",\"era\":%u", row->era);
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	reef_json_number(json, "user", row->number);
+	reef_json_text(json, "name", row->name);
+	reef_json_number(json, "era", row->era);
 	for (uint32_t i = 0; i < REEF_LIMIT_COUNT; i++) {
-		printf(",\"%s\":{\"use\":%llu,\"limit\":", operate_limits[i],
-		       (unsigned long long)row->uses[i]);
+		reef_json_begin(json, operate_limits[i], REEF_JSON_OBJECT);
+		reef_json_number(json, "use", row->uses[i]);
 		if (row->limits[i] == REEF_NO_LIMIT)
-			printf("null");
+			reef_json_null(json, "limit");
 		else
-			printf("%llu", (unsigned long long)row->limits[i]);
-		printf(",\"own\":%s}", row->own & 1u << i ? "true" : "false");
+			reef_json_number(json, "limit", row->limits[i]);
+		reef_json_bool(json, "own", row->own & 1u << i);
+		reef_json_end(json);
 	}
-	printf("}");
-	*first = false;
+	reef_json_end(json);
 	return 0;
 }
 
 static int list_users(struct reef_operator *op, const char *const *arguments,
 		      uint32_t count)
 {
-	bool first = true;
+	struct reef_json json = {.stream = stdout};
 	int rc;
 
 	if (flags.json) {
-		printf("[");
+		reef_json_begin(&json, NULL, REEF_JSON_ARRAY);
 		rc = reef_operator_list(op, REEF_ROW_USER, print_json_row,
-					&first);
-		printf("]\n");
+					&json);
+		reef_json_end(&json);
 		return rc;
 	}
 	return operate_list(op, REEF_ROW_USER,

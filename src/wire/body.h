@@ -290,7 +290,7 @@ union reef_reply {
 		uint64_t unix_ns; /* since 1970, by the broker's clock */
 	} time;
 
-	struct {
+	struct reef_reply_status {
 		uint64_t pool; /* the pool's id */
 		uint64_t pool_epoch;
 		uint64_t broker_epoch;

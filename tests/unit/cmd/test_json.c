@@ -1,4 +1,4 @@
-/* test_json.c - any text becomes a string of JSON. */
+/* test_json.c - whatever is written is JSON, any text a string of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,19 +8,80 @@
 
 #include "cmd/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+/* What a writer writes, to be compared. */
+struct written {
+	struct reef_json json;
+	char *bytes;
+	size_t size;
+};
+
+static struct written *begin_writing(struct written *written)
+{
+	*written = (struct written){0};
+	written->json.stream = open_memstream(&written->bytes, &written->size);
+	assert_non_null(written->json.stream);
+	return written;
+}
+
+static void compare_written(struct written *written, const char *expected)
+{
+	fclose(written->json.stream);
+	assert_string_equal(written->bytes, expected);
+	free(written->bytes);
+}
+
+/* Compare a text, alone on its line, with what JSON has for it. */
 static void json_is(const char *text, const char *expected)
 {
-	char *written = NULL;
-	size_t size;
-	FILE *stream = open_memstream(&written, &size);
+	struct written written;
+	char line[100];
 
-	assert_non_null(stream);
-	reef_json_string(stream, text);
-	fclose(stream);
-	assert_string_equal(written, expected);
-	free(written);
+	begin_writing(&written);
+	reef_json_string(&written.json, NULL, text);
+	snprintf(line, sizeof(line), "%s\n", expected);
+	compare_written(&written, line);
+}
+
+static void json_members_have_commas_between_them(void **state)
+{
+	struct written written;
+	struct reef_json *json = &begin_writing(&written)->json;
+	const struct reef_text text = {"two words", 3};
+
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	reef_json_text(json, "text", text);
+	reef_json_number(json, "most", UINT64_MAX);
+	reef_json_begin(json, "none", REEF_JSON_ARRAY);
+	reef_json_end(json);
+	reef_json_begin(json, "some", REEF_JSON_ARRAY);
+	reef_json_bool(json, NULL, true);
+	reef_json_null(json, NULL);
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	reef_json_end(json);
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	reef_json_bool(json, "last", false);
+	reef_json_end(json);
+	reef_json_end(json);
+	reef_json_end(json);
+	compare_written(&written,
+			"{\"text\":\"two\",\"most\":18446744073709551615,"
+			"\"none\":[],\"some\":[true,null,{},"
+			"{\"last\":false}]}\n");
+}
+
+static void json_figures_are_numbers_or_null(void **state)
+{
+	struct written written;
+	struct reef_json *json = &begin_writing(&written)->json;
+
+	reef_json_double(json, NULL, 0.125);
+	reef_json_double(json, NULL, 1234567.8);
+	reef_json_double(json, NULL, NAN);
+	reef_json_double(json, NULL, -INFINITY);
+	compare_written(&written, "0.125\n1234568\nnull\nnull\n");
 }
 
 static void json_plain_text_stands_in_quotes(void **state)
@@ -52,6 +113,8 @@ static void json_other_bytes_are_replaced(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(json_members_have_commas_between_them),
+		cmocka_unit_test(json_figures_are_numbers_or_null),
 		cmocka_unit_test(json_plain_text_stands_in_quotes),
 		cmocka_unit_test(json_utf8_stays_as_it_is),
 		cmocka_unit_test(json_other_bytes_are_replaced),

@@ -1,0 +1,77 @@
+"""schema.py REEF SCHEMA - what commands print as JSON is what docs/schema.json
+says, no more and no less."""
+
+import json
+import os
+import subprocess
+import sys
+
+from checks import run_checks
+from pool_processes import Pool
+
+REEF, SCHEMA = (os.path.abspath(path) for path in sys.argv[1:3])
+PYTHONS = ("/usr/bin/python3", sys.executable)
+# Run by a Python that has Debian's module. Each line of its input is the name of
+# a definition and a value; it answers with what is wrong with them.
+VALIDATE = """
+import json, sys
+from jsonschema import Draft202012Validator as Validator
+schema = json.load(open(sys.argv[1], encoding="utf-8"))
+Validator.check_schema(schema)
+for line in sys.stdin:
+    name, value = json.loads(line)
+    one = dict(schema, **{"$ref": "#/$defs/" + name})
+    for error in Validator(one).iter_errors(value):
+        print(name, list(error.path), error.message)
+"""
+
+
+def faults(*pairs):
+    """What the schema has against these (definition, value)."""
+    python = next(path for path in PYTHONS if subprocess.run(
+        [path, "-c", "import jsonschema"], check=False,
+        capture_output=True).returncode == 0)
+    return subprocess.run(
+        [python, "-c", VALIDATE, SCHEMA], text=True, check=True,
+        input="\n".join(map(json.dumps, pairs)),
+        stdout=subprocess.PIPE).stdout.splitlines()
+
+
+def check_every_output_is_as_the_schema_says(pool):
+    pool.start("up", "up", "--lend", "64M", "--extent-size", "4M").saw("is up.")
+    pool.do("user", "add", "ada", os.path.join(pool.home, "ada"))
+    pool.do("user", "limit", "ada", "sessions=7")
+    pool.do("space", "create", "s")
+    pool.do("map", "put", "s", "m", "key", "value")
+    pool.do("lock", "l", "--", "true")
+    pool.do("elect", "e", "--", "true")
+    told = [(name, json.loads(line)) for name, command in (
+        ("status", ("status", "--json")),
+        ("users", ("user", "list", "--json")),
+        ("lock", ("lock", "--json")),
+        ("election", ("elect", "--json")),
+        ("map", ("map", "list", "s", "--json")),
+        ("map", ("map", "stats", "s", "m", "--json")),
+        ("doctor", ("doctor", "--json")),
+    ) for line in pool.do(*command).splitlines()]
+    # It writes the same for people beside it.
+    figures = os.path.join(pool.home, "figures")
+    subprocess.run([REEF, "bench", "fabric", "--quick", "--case", "fiber-*",
+                    "--json", figures], check=True, capture_output=True)
+    with open(figures, encoding="utf-8") as stream:
+        told += [("bench", json.loads(line)) for line in stream]
+    assert len(told) >= 8 and len({name for name, _ in told}) == 7, told
+    status = dict(told)["status"]
+    for part in ("nodes", "spaces", "sessions", "events"):
+        assert status[part], status
+    assert not faults(*told), faults(*told)
+    # The check can fail: a member too few, one too many, one of another type.
+    few = {key: value for key, value in status.items() if key != "stuck"}
+    many = dict(status, colour="blue")
+    other = dict(status, pool_epoch="7")
+    for wrong in few, many, other:
+        assert len(faults(("status", wrong))) == 1, wrong.keys()
+
+
+if __name__ == "__main__":
+    sys.exit(run_checks(globals(), lambda: Pool(REEF)))

@@ -12,8 +12,8 @@
 
 /* Fill in what the caller's decide puts, unless it has expired already or is
  * over size_max. */
-static int decide_put(struct map_work *work, const struct hash_entry *now,
-		      struct hash_entry *put)
+static int decide_put(struct map_work *work, const struct entry *now,
+		      struct entry *put)
 {
 	struct reef_map *map = work->map;
 	uint64_t now_ms, bytes;
@@ -30,21 +30,21 @@ static int decide_put(struct map_work *work, const struct hash_entry *now,
 			return rc;
 		work->too_late = map_has_expired(put->stamp, now_ms);
 		if (work->too_late)
-			return HASH_DELETE;
+			return ENTRY_DELETE;
 	}
 	bytes = map_bytes_of(work->change->key_size, put->value_size);
 	work->bytes += (int64_t)bytes;
 	if (!map->size_max)
-		return HASH_PUT;
+		return ENTRY_PUT;
 	work->over = map->eviction == REEF_MAP_KEEP && work->bytes > 0 &&
 		     map_size(map) + (uint64_t)work->bytes > map->size_max;
 	/* A value that is larger than size_max evicts nothing. */
 	work->rc = bytes > map->size_max ? -ENOSPC : 0;
-	return work->over || work->rc ? -ENOSPC : HASH_PUT;
+	return work->over || work->rc ? -ENOSPC : ENTRY_PUT;
 }
 
 /* Ask the caller's decide. */
-static int ask_caller(struct map_work *work, const struct hash_entry *now)
+static int ask_caller(struct map_work *work, const struct entry *now)
 {
 	struct reef_map_change *change = work->change;
 	struct reef_map_entry entry;
@@ -63,8 +63,7 @@ static int ask_caller(struct map_work *work, const struct hash_entry *now)
 	return rc;
 }
 
-static int decide(void *context, const struct hash_entry *now,
-		  struct hash_entry *put)
+static int decide(void *context, const struct entry *now, struct entry *put)
 {
 	struct map_work *work = context;
 	uint64_t now_ms = 0;
@@ -79,12 +78,12 @@ static int decide(void *context, const struct hash_entry *now,
 	rc = ask_caller(work, work->met_expired ? NULL : now);
 	work->bytes = 0;
 	if (rc != REEF_MAP_PUT && rc != REEF_MAP_DELETE && !work->met_expired)
-		return rc < 0 ? rc : HASH_KEEP;
+		return rc < 0 ? rc : ENTRY_KEEP;
 	if (now)
 		work->bytes =
 			-(int64_t)map_bytes_of(now->key_size, now->value_size);
 	if (rc != REEF_MAP_PUT)
-		return HASH_DELETE;
+		return ENTRY_DELETE;
 	return decide_put(work, work->met_expired ? NULL : now, put);
 }
 
@@ -109,7 +108,7 @@ static bool can_make_room(struct reef_map *map, const struct map_work *work)
 }
 
 void map_work_begin(struct map_work *work, struct reef_map *map,
-		    struct reef_map_change *change, struct hash_staged *staged)
+		    struct reef_map_change *change, struct entry_staged *staged)
 {
 	const struct reef_map_entry *put = change->ahead;
 
@@ -130,7 +129,7 @@ void map_work_begin(struct map_work *work, struct reef_map *map,
 	 * is not known ahead. */
 	if (!put || map->eviction == REEF_MAP_LFU)
 		return;
-	work->ahead = (struct hash_entry){
+	work->ahead = (struct entry){
 		.value = put->value,
 		.value_size = (uint32_t)put->value_size,
 		.stamp = put->expires_ms,
@@ -162,7 +161,7 @@ bool map_is_within_limits(const struct reef_map *map,
 }
 
 int map_apply(struct reef_map *map, struct reef_map_change *change,
-	      struct hash_staged *staged)
+	      struct entry_staged *staged)
 {
 	const struct reef_map_entry *put = change->ahead;
 	struct map_work work;
@@ -206,8 +205,8 @@ struct removal {
 	bool done;
 };
 
-static int decide_removal(void *context, const struct hash_entry *now,
-			  struct hash_entry *put)
+static int decide_removal(void *context, const struct entry *now,
+			  struct entry *put)
 {
 	struct removal *removal = context;
 
@@ -217,16 +216,16 @@ static int decide_removal(void *context, const struct hash_entry *now,
 		(!removal->version || now->version == removal->version) &&
 		(!removal->touched || now->touched == *removal->touched);
 	if (!removal->done)
-		return HASH_KEEP;
+		return ENTRY_KEEP;
 	removal->bytes = map_bytes_of(now->key_size, now->value_size);
-	return HASH_DELETE;
+	return ENTRY_DELETE;
 }
 
 int map_remove(struct reef_map *map, const void *key, size_t key_size,
 	       uint64_t version, const uint16_t *touched)
 {
 	struct removal removal = {.version = version, .touched = touched};
-	struct hash_change change = {
+	struct entry_change change = {
 		.key = key,
 		.key_size = (uint32_t)key_size,
 		.decide = decide_removal,

@@ -12,5 +12,5 @@ void map_removed(const struct reef_map *map, uint64_t *expired,
 
 uint64_t map_entry_size(size_t key_size, size_t value_size)
 {
-	return hash_entry_footprint(key_size, value_size);
+	return entry_footprint(key_size, value_size);
 }

@@ -32,8 +32,8 @@ static void begin_reading(struct hash_reading *reading, const void *key,
 static void return_room(const struct hash_reading *reading,
 			struct reef_map_value *value)
 {
-	value->room = reading->room;
-	value->room_size = reading->room_size;
+	value->room = reading->room.bytes;
+	value->room_size = reading->room.size;
 }
 
 static void fill_value(struct reef_map *map, const struct hash_reading *reading,
@@ -97,7 +97,7 @@ static inline __attribute__((always_inline)) bool
 get_plain(struct reef_map *map, const void *key, size_t key_size,
 	  struct reef_map_value *out)
 {
-	struct hash_entry entry;
+	struct entry entry;
 	uint64_t now_ms;
 
 	if (client_beat(map->reef) != map->beat || !map->use_units ||

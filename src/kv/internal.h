@@ -142,7 +142,7 @@ void map_use_describe(struct reef_map *map, uint16_t touched,
 /* --- change.c --- */
 
 /* An entry of the table, as callers see it. */
-static inline struct reef_map_entry map_entry_of(const struct hash_entry *entry)
+static inline struct reef_map_entry map_entry_of(const struct entry *entry)
 {
 	return (struct reef_map_entry){
 		.key = entry->key,
@@ -164,19 +164,20 @@ struct map_work {
 	bool too_late;	  /* what is put has expired already */
 	bool over;	  /* size_max was in the way */
 	int rc;		  /* of the caller's decide */
-	struct hash_staged *staged; /* what is put is there already; or NULL */
-	struct hash_entry ahead;
-	struct hash_change below;
+	struct entry_staged *staged; /* what is put is there already; or NULL */
+	struct entry ahead;
+	struct entry_change below;
 };
 void map_work_begin(struct map_work *work, struct reef_map *map,
-		    struct reef_map_change *change, struct hash_staged *staged);
+		    struct reef_map_change *change,
+		    struct entry_staged *staged);
 /* End a change that the table has done; returns what the caller's decide said.
  */
 int map_work_end(struct map_work *work);
 /* As reef_map_apply; staged: a value that is there already, and the only one
  * that may be put; NULL: none. */
 int map_apply(struct reef_map *map, struct reef_map_change *change,
-	      struct hash_staged *staged);
+	      struct entry_staged *staged);
 /* True if a change is within the map's limits. */
 bool map_is_within_limits(const struct reef_map *map,
 			  const struct reef_map_change *change);
@@ -241,7 +242,7 @@ void map_note_expiring(struct reef_map *map);
 /* As hash_walk, with the public cursor. */
 int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	     uint32_t flags,
-	     int (*each)(void *context, const struct hash_entry *entry),
+	     int (*each)(void *context, const struct entry *entry),
 	     void *context);
 /* A cursor at some group, by chance. */
 uint64_t map_cursor_random(struct reef_map *map);
@@ -252,7 +253,7 @@ struct map_doomed {
 	size_t used, room;
 };
 /* Note a key and its version. */
-int map_doomed_note(struct map_doomed *doomed, const struct hash_entry *entry);
+int map_doomed_note(struct map_doomed *doomed, const struct entry *entry);
 /* Delete the keys that have the version they were noted with, or all of them if
  * `any`, and forget them. Returns how many were deleted. */
 int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed,

@@ -321,7 +321,7 @@ static void end_item(struct reef_map *map, struct reef_map_item *item,
 static int put_together(struct reef_map *map, struct putting *puttings,
 			struct reef_map_item *items, uint32_t count)
 {
-	struct hash_change changes[MAP_TOGETHER];
+	struct entry_change changes[MAP_TOGETHER];
 	uint32_t i;
 	int rc;
 

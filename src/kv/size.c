@@ -117,7 +117,7 @@ struct sample {
 	uint32_t met;
 };
 
-static int note_candidate(void *context, const struct hash_entry *entry)
+static int note_candidate(void *context, const struct entry *entry)
 {
 	struct sample *sample = context;
 	struct map_candidate candidate = {

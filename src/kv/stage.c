@@ -26,7 +26,7 @@
 struct map_stage {
 	struct reef *reef;
 	struct reef_space *space;
-	struct hash_staged staged;
+	struct entry_staged staged;
 	size_t filled, size; /* with spare bytes */
 	int rc;		     /* the first error of the memory */
 };
@@ -61,7 +61,7 @@ void map_stage_end(struct map_stage *stage)
 {
 	if (!stage)
 		return;
-	hash_staged_give(stage->space, &stage->staged);
+	entry_staged_give(stage->space, &stage->staged);
 	free(stage);
 }
 
@@ -86,7 +86,7 @@ static void note_bytes(struct map_stage *stage, const void *bytes, size_t count)
 
 static uint64_t next_address(const struct map_stage *stage)
 {
-	return hash_staged_value(&stage->staged) + stage->filled;
+	return entry_staged_value(&stage->staged) + stage->filled;
 }
 
 /* Receive what the socket has now straight into the pool, without waiting
@@ -183,6 +183,6 @@ int map_stage_read(const struct map_stage *stage, void *to)
 {
 	if (stage->rc || !stage->filled)
 		return stage->rc;
-	return reef_read(stage->reef, hash_staged_value(&stage->staged), to,
+	return reef_read(stage->reef, entry_staged_value(&stage->staged), to,
 			 stage->filled);
 }

@@ -43,7 +43,7 @@ struct step {
 	struct map_doomed doomed;
 };
 
-static int note_entry(void *context, const struct hash_entry *entry)
+static int note_entry(void *context, const struct entry *entry)
 {
 	struct step *step = context;
 

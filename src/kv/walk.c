@@ -24,7 +24,7 @@ struct scan {
 	uint64_t now_ms; /* 0: not asked for yet */
 };
 
-static int scan_entry(void *context, const struct hash_entry *entry)
+static int scan_entry(void *context, const struct entry *entry)
 {
 	struct scan *scan = context;
 	const struct reef_map_entry told = map_entry_of(entry);
@@ -39,7 +39,7 @@ static int scan_entry(void *context, const struct hash_entry *entry)
 
 int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	     uint32_t flags,
-	     int (*each)(void *context, const struct hash_entry *entry),
+	     int (*each)(void *context, const struct entry *entry),
 	     void *context)
 {
 	struct hash_cursor place = {
@@ -104,7 +104,7 @@ int reef_map_count(struct reef_map *map, uint64_t *out)
 /* --- keys that are to go --- */
 
 /* Of each key these bytes are kept: version, size, key. */
-int map_doomed_note(struct map_doomed *doomed, const struct hash_entry *entry)
+int map_doomed_note(struct map_doomed *doomed, const struct entry *entry)
 {
 	uint64_t head[2] = {entry->version, entry->key_size};
 	size_t size = sizeof(head) + entry->key_size;
@@ -151,7 +151,7 @@ void map_doomed_free(struct map_doomed *doomed)
 	free(doomed->bytes);
 }
 
-static int note_any(void *context, const struct hash_entry *entry)
+static int note_any(void *context, const struct entry *entry)
 {
 	return map_doomed_note(context, entry);
 }

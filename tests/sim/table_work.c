@@ -262,8 +262,7 @@ struct plan {
 	uint64_t before, version;
 };
 
-static int decide(void *context, const struct hash_entry *now,
-		  struct hash_entry *put)
+static int decide(void *context, const struct entry *now, struct entry *put)
 {
 	struct plan *plan = context;
 
@@ -277,22 +276,22 @@ static int decide(void *context, const struct hash_entry *now,
 	put->value_size = 8;
 	switch (plan->kind) {
 	case MAP_REMOVE:
-		return HASH_DELETE;
+		return ENTRY_DELETE;
 	case MAP_REMOVE_IF:
-		return now && now->version == plan->expected ? HASH_DELETE
-							     : HASH_KEEP;
+		return now && now->version == plan->expected ? ENTRY_DELETE
+							     : ENTRY_KEEP;
 	case MAP_INSERT:
-		return now ? HASH_KEEP : HASH_PUT;
+		return now ? ENTRY_KEEP : ENTRY_PUT;
 	case MAP_UPDATE:
-		return now ? HASH_PUT : HASH_KEEP;
+		return now ? ENTRY_PUT : ENTRY_KEEP;
 	case MAP_REPLACE:
-		return now && now->version == plan->expected ? HASH_PUT
-							     : HASH_KEEP;
+		return now && now->version == plan->expected ? ENTRY_PUT
+							     : ENTRY_KEEP;
 	case MAP_ADD:
 		plan->value = plan->before + plan->argument;
-		return HASH_PUT;
+		return ENTRY_PUT;
 	default:
-		return HASH_PUT;
+		return ENTRY_PUT;
 	}
 }
 
@@ -334,8 +333,8 @@ static int do_change(struct worker *worker, struct opened *opened)
 		.worker = worker,
 		.kind = MAP_PUT + (uint32_t)below(worker, MAP_BLIND - MAP_PUT),
 	};
-	struct hash_entry ahead = {.value = &plan.argument, .value_size = 8};
-	struct hash_change change = {
+	struct entry ahead = {.value = &plan.argument, .value_size = 8};
+	struct entry_change change = {
 		.key = &key,
 		.key_size = 8,
 		.decide = decide,
@@ -394,8 +393,8 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 	/* All different, but for some at the end of the few. */
 	uint64_t first = below(worker, tables_of(worker)->keys);
 	uint32_t count = 1 + (uint32_t)below(worker, MANY_MAX), i;
-	struct hash_change changes[MANY_MAX] = {0};
-	struct hash_entry ahead[MANY_MAX] = {0};
+	struct entry_change changes[MANY_MAX] = {0};
+	struct entry ahead[MANY_MAX] = {0};
 	struct plan plans[MANY_MAX] = {0};
 	uint64_t keys[MANY_MAX];
 	bool look = below(worker, 2);
@@ -410,11 +409,11 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 		plans[i].kind = look ? MAP_PUT : MAP_BLIND;
 		ops[i] = call(worker, opened, plans[i].kind, keys[i]);
 		plans[i].argument = map_model_value(ops[i]);
-		ahead[i] = (struct hash_entry){
+		ahead[i] = (struct entry){
 			.value = &plans[i].argument,
 			.value_size = 8,
 		};
-		changes[i] = (struct hash_change){
+		changes[i] = (struct entry_change){
 			.key = &keys[i],
 			.key_size = 8,
 			.ahead = &ahead[i],
@@ -470,7 +469,7 @@ struct scan {
 	uint8_t met[KEYS_MAX];
 };
 
-static int note_met(void *context, const struct hash_entry *entry)
+static int note_met(void *context, const struct entry *entry)
 {
 	struct scan *scan = context;
 	struct truth *truth = &tables_of(scan->worker)->truth;

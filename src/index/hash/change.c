@@ -3,7 +3,7 @@
  *   find --there--> update: {live of the old entry = 0; CAS slot}
  *        \-absent-> insert.c
  *   another was quicker, or the subtable is being split: find again */
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #include "base/mutant.h"
 
@@ -11,70 +11,6 @@
 #include <string.h>
 
 #define ATTEMPTS_MAX 100000u
-#define CAS_ATTEMPTS 16
-#define PAUSE_MIN_NS 1000u
-#define PAUSE_SHIFT_MAX 10u
-#define PATIENT 4u /* attempts without a pause */
-
-int hash_pause(uint32_t attempt)
-{
-	uint32_t shift;
-
-	if (attempt < PATIENT)
-		return 0;
-	shift = attempt - PATIENT;
-	if (shift > PAUSE_SHIFT_MAX)
-		shift = PAUSE_SHIFT_MAX;
-	return reef_sleep((uint64_t)PAUSE_MIN_NS << shift);
-}
-
-/* A session whose own READ fails, because the node is out of reach or the
- * session has ended, cannot tell whether its CAS happened. Where the memory is
- * lost, the change is. */
-static int in_doubt_still(int rc)
-{
-	return rc == -REEF_ENOLINK || rc == -REEF_EFENCED ? -REEF_EINDOUBT : rc;
-}
-
-/* Find out what became of a CAS that is in doubt; as hash_cas.  -EAGAIN: it
- * never happened. */
-static int settle_cas(struct hash_table *table, uint64_t at, uint64_t compare,
-		      uint64_t value, uint64_t *before)
-{
-	int rc = reef_read(table->reef, at, before, 8);
-
-	if (rc)
-		return in_doubt_still(rc);
-	if (*before == value)
-		return 1;
-	return *before == compare ? -EAGAIN : -REEF_EINDOUBT;
-}
-
-int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
-	     uint64_t value, uint64_t *before)
-{
-	int rc, i;
-
-	for (i = 0; i < CAS_ATTEMPTS; i++) {
-		rc = reef_cas(table->reef, at, compare, value, before);
-		if (!rc)
-			return *before == compare;
-		if (rc != -REEF_EINDOUBT)
-			return rc;
-		rc = settle_cas(table, at, compare, value, before);
-		if (rc != -EAGAIN)
-			return rc;
-	}
-	return -REEF_EINDOUBT;
-}
-
-int hash_cas_again(struct hash_table *table, uint64_t at, uint64_t compare,
-		   uint64_t value, uint64_t *before)
-{
-	int rc = settle_cas(table, at, compare, value, before);
-
-	return rc == -EAGAIN ? hash_cas(table, at, compare, value, before) : rc;
-}
 
 uint64_t hash_tagged(uint64_t before, uint64_t content)
 {
@@ -94,10 +30,10 @@ int hash_swap_settle(struct hash_table *table,
 		     const struct hash_reading *reading, uint64_t slot,
 		     uint64_t *before)
 {
-	int rc = reef_read(table->reef, reading->slot_at, before, 8);
+	int rc = index_read_in_doubt(table->reef, reading->slot_at, before);
 
 	if (rc)
-		return in_doubt_still(rc);
+		return rc;
 	if (*before == reading->slot)
 		return 0; /* the CAS never happened: try again */
 	if (*before == slot && hash_slot_block(slot))
@@ -106,11 +42,11 @@ int hash_swap_settle(struct hash_table *table,
 	 * that, nobody else frees it; if it was not, a second free changes
 	 * nothing, as both clients are inside reef_enter. */
 	if (hash_slot_block(*before) != hash_slot_block(reading->slot))
-		hash_entry_free(table, reading->entry_at);
+		entry_free(&table->home, reading->entry_at);
 	return -REEF_EINDOUBT;
 }
 
-/* Zero `live` of the old entry, then CAS its slot; as hash_cas. */
+/* Zero `live` of the old entry, then CAS its slot; as index_cas. */
 static int swap_entry(struct hash_table *table,
 		      const struct hash_reading *reading, uint64_t slot,
 		      uint64_t *before)
@@ -134,8 +70,8 @@ static int swap_entry(struct hash_table *table,
 	int rc;
 
 	if (REEF_MUTATED(HASH_LATE_MARK))
-		return hash_cas(table, reading->slot_at, reading->slot, slot,
-				before);
+		return index_cas(table->reef, reading->slot_at, reading->slot,
+				 slot, before);
 	/* In one extent, so on one node: in this order (F3a). */
 	rc = reef_execute(table->reef, accesses, together ? 2 : 1);
 	if (!rc && !together)
@@ -169,34 +105,32 @@ static int update_slot(struct hash_table *table,
 	hash_remember(table, reading, 0, 0, 0, 0);
 	if (rc <= 0)
 		return rc ? rc : -EAGAIN;
-	hash_entry_free(table, reading->entry_at);
+	entry_free(&table->home, reading->entry_at);
 	return 0;
 }
 
 /* Make the entry to put, unless the one that was written ahead will do. */
-static int prepare_entry(struct hash_table *table, struct hash_change *change,
-			 const struct hash_entry *put, struct hash_fresh *fresh)
+static int prepare_entry(struct hash_table *table, struct entry_change *change,
+			 const struct entry *put, struct entry_fresh *fresh)
 {
-	uint64_t hash;
-
 	if (fresh->at && change->ahead)
 		return 0;
-	hash_fresh_drop(table, fresh, true);
-	hash = hash_of_key(table, change->key, change->key_size);
-	return hash_fresh_make(table, hash, change->key, change->key_size, put,
-			       fresh);
+	entry_fresh_drop(&table->home, fresh, true);
+	return entry_fresh_make(&table->home, change->key, change->key_size,
+				put, fresh);
 }
 
-static int put_entry(struct hash_table *table, struct hash_change *change,
-		     struct hash_reading *reading, struct hash_fresh *fresh)
+static int put_entry(struct hash_table *table, struct entry_change *change,
+		     struct hash_reading *reading, struct entry_fresh *fresh)
 {
 	uint64_t slot_at = reading->slot_at, slot;
-	int rc = hash_fresh_write(table, fresh);
+	int rc = entry_fresh_write(&table->home, fresh);
 
 	if (rc)
 		return rc;
 	if (!reading->status)
-		rc = update_slot(table, reading, fresh->content, &slot);
+		rc = update_slot(table, reading,
+				 hash_fresh_content(reading, fresh), &slot);
 	else
 		rc = hash_insert(table, reading, fresh, &slot_at, &slot);
 	if (!rc) {
@@ -207,17 +141,17 @@ static int put_entry(struct hash_table *table, struct hash_change *change,
 	/* After a doubt a slot may name the entry, so its block stays: recovery
 	 * asks is_live when our session has ended. */
 	if (!rc || rc == -REEF_EINDOUBT || rc == -ETIMEDOUT)
-		hash_fresh_drop(table, fresh, false);
+		entry_fresh_drop(&table->home, fresh, false);
 	return rc;
 }
 
 /* Find the key, let decide() decide, and do that. *is_decided: the error that
  * is returned is decide's. */
-static int apply_once(struct hash_table *table, struct hash_change *change,
-		      struct hash_reading *reading, struct hash_fresh *fresh,
+static int apply_once(struct hash_table *table, struct entry_change *change,
+		      struct hash_reading *reading, struct entry_fresh *fresh,
 		      bool *is_decided)
 {
-	struct hash_entry put = {0};
+	struct entry put = {0};
 	uint64_t slot;
 	int rc, verdict;
 
@@ -230,29 +164,29 @@ static int apply_once(struct hash_table *table, struct hash_change *change,
 		change->decide(change->context,
 			       reading->status ? NULL : &reading->entry, &put);
 	*is_decided = verdict < 0;
-	if (verdict < 0 || verdict == HASH_KEEP)
+	if (verdict < 0 || verdict == ENTRY_KEEP)
 		return verdict;
-	if (verdict == HASH_DELETE)
+	if (verdict == ENTRY_DELETE)
 		return reading->status ? 0
 				       : update_slot(table, reading, 0, &slot);
 	rc = prepare_entry(table, change, &put, fresh);
 	return rc ? rc : put_entry(table, change, reading, fresh);
 }
 
-static int apply_inside(struct hash_table *table, struct hash_change *change,
+static int apply_inside(struct hash_table *table, struct entry_change *change,
 			bool *is_decided)
 {
 	struct hash_reading reading;
-	struct hash_fresh fresh = {0};
+	struct entry_fresh fresh = {0};
 	uint32_t attempt = 0;
 	void *room;
 	int rc = 0;
 
-	room = hash_spare_take(table, HASH_SPARE);
+	room = entry_spare_take(&table->home, ENTRY_SPARE);
 	if (!room)
 		return -ENOMEM;
 	hash_reading_begin(&reading, change->key, change->key_size, room,
-			   HASH_SPARE);
+			   ENTRY_SPARE);
 	reading.to_change = true;
 	reading.blind = change->blind;
 	reef_enter(table->reef);
@@ -262,21 +196,21 @@ static int apply_inside(struct hash_table *table, struct hash_change *change,
 		rc = apply_once(table, change, &reading, &fresh, is_decided);
 		if (rc != -EAGAIN || *is_decided)
 			break;
-		rc = ++attempt < ATTEMPTS_MAX ? hash_pause(attempt) : -EBUSY;
+		rc = ++attempt < ATTEMPTS_MAX ? index_pause(attempt) : -EBUSY;
 	}
-	hash_fresh_drop(table, &fresh, true);
+	entry_fresh_drop(&table->home, &fresh, true);
 	reef_leave(table->reef);
-	hash_spare_give(table, reading.room, reading.room_size);
+	entry_spare_give(&table->home, reading.room.bytes, reading.room.size);
 	return rc;
 }
 
-int hash_apply(struct hash_table *table, struct hash_change *change)
+int hash_apply(struct hash_table *table, struct entry_change *change)
 {
 	struct reef_patience patience = {0};
 	bool is_decided = false;
 	int rc, waited;
 
-	if (change->key_size > HASH_KEY_MAX)
+	if (change->key_size > ENTRY_KEY_MAX)
 		return -EINVAL;
 	for (;;) {
 		rc = apply_inside(table, change, &is_decided);

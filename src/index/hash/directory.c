@@ -45,7 +45,7 @@ static int check_level(struct hash_table *table, uint32_t depth, uint64_t level)
 		return -REEF_ECORRUPT;
 	rc = reef_execute(table->reef, accesses, 2);
 	if (rc)
-		return hash_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
 	return head.magic == HASH_LEVEL_MAGIC && head.root == table->root &&
 			       head.depth == depth
 		       ? 0
@@ -62,7 +62,7 @@ int hash_subtable_check(struct hash_table *table, uint64_t subtable,
 		return -REEF_ECORRUPT;
 	rc = reef_read(table->reef, subtable, &head, sizeof(head));
 	if (rc)
-		return hash_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
 	return head.magic == HASH_SUBTABLE_MAGIC && head.root == table->root &&
 			       head.depth == depth && head.suffix == suffix
 		       ? 0
@@ -139,7 +139,8 @@ int hash_level_make(struct hash_table *table, uint32_t depth)
 	rc = level_alloc(table, depth, &level);
 	if (rc)
 		return rc;
-	rc = hash_cas(table, hash_level_at(table, depth), 0, level, &before);
+	rc = index_cas(table->reef, hash_level_at(table, depth), 0, level,
+		       &before);
 	/* After a doubt the level may be linked, so it stays: recovery asks
 	 * is_live when our session has ended. */
 	if (!rc)

@@ -13,7 +13,7 @@
  * Each leaf is done inside an enter of its own, at the beginning of which the
  * table was alive: so neither levels nor leaves are reused meanwhile. If the
  * winner of a CAS dies before it freed what it unlinked, is_live tells. */
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct drop {
 	/* Heads of entries, and which slots name them. */
 	uint32_t reads_count;
 	uint32_t slots[TOGETHER];
-	struct hash_entry_head heads[TOGETHER];
+	struct entry_head heads[TOGETHER];
 	struct reef_access reads[TOGETHER];
 };
 
@@ -38,7 +38,7 @@ struct drop {
 static int set_dropped(struct hash_table *table, uint64_t at, uint64_t before)
 {
 	uint64_t now;
-	int rc = hash_cas(table, at, before, HASH_DROPPED, &now);
+	int rc = index_cas(table->reef, at, before, HASH_DROPPED, &now);
 
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
@@ -46,7 +46,7 @@ static int set_dropped(struct hash_table *table, uint64_t at, uint64_t before)
 /* True if an error says that a slot names nothing that could be marked. */
 static bool is_no_entry(int rc)
 {
-	return hash_is_nonsense(rc) || rc == -REEF_ELOST;
+	return index_is_nonsense(rc) || rc == -REEF_ELOST;
 }
 
 /* READ the heads that are due, and take slots that name no entry of this table
@@ -66,7 +66,7 @@ static int check_some(struct drop *drop)
 			rc = reef_execute(table->reef, &drop->reads[i], 1);
 		if (rc && !is_no_entry(rc))
 			return rc;
-		if (rc || !hash_entry_is_ours(table, &drop->heads[i]))
+		if (rc || !entry_is_ours(&table->home, &drop->heads[i]))
 			drop->image[drop->slots[i]] = 0;
 	}
 	return 0;
@@ -112,7 +112,7 @@ static int mark_entries(struct drop *drop)
 {
 	static const uint64_t zero;
 	struct hash_table *table = drop->table;
-	struct hash_batch batch = {.reef = table->reef};
+	struct index_batch batch = {.reef = table->reef};
 	uint32_t slots = table->groups * HASH_GROUP_SLOTS, i;
 	uint64_t at;
 	int rc = 0;
@@ -123,15 +123,15 @@ static int mark_entries(struct drop *drop)
 		rc = reef_long_address(table->space,
 				       hash_slot_block(drop->image[i]), &at);
 		if (!rc)
-			rc = hash_batch_add(&batch,
-					    (struct reef_access){
-						    .kind = REEF_WRITE,
-						    .address = at,
-						    .local = (void *)&zero,
-						    .length = 8,
-					    });
+			rc = index_batch_add(&batch,
+					     (struct reef_access){
+						     .kind = REEF_WRITE,
+						     .address = at,
+						     .local = (void *)&zero,
+						     .length = 8,
+					     });
 	}
-	return rc ? rc : hash_batch_flush(&batch);
+	return rc ? rc : index_batch_flush(&batch);
 }
 
 static void free_entries(struct drop *drop)
@@ -144,7 +144,7 @@ static void free_entries(struct drop *drop)
 		if (hash_slot_is_occupied(drop->image[i]) &&
 		    !reef_long_address(table->space,
 				       hash_slot_block(drop->image[i]), &at))
-			hash_entry_free(table, at);
+			entry_free(&table->home, at);
 }
 
 static int drop_leaf(struct drop *drop, uint32_t suffix, uint64_t at,
@@ -165,7 +165,7 @@ static int drop_leaf(struct drop *drop, uint32_t suffix, uint64_t at,
 	if (rc <= 0)
 		return rc;
 	free_entries(drop);
-	hash_free_later(drop->table, subtable);
+	entry_free_later(&drop->table->home, subtable);
 	return 0;
 }
 
@@ -189,7 +189,8 @@ static int drop_children(struct drop *drop, uint32_t suffix)
 				break;
 			rc = set_dropped(table, at, word);
 			if (rc == 1 && hash_word_address(word))
-				hash_free_later(table, hash_word_address(word));
+				entry_free_later(&table->home,
+						 hash_word_address(word));
 		} while (!rc);
 		if (rc < 0)
 			return rc;
@@ -273,7 +274,8 @@ static int drop_leaves(struct drop *drop)
 			continue;
 		}
 		if (rc == -EAGAIN)
-			rc = retries++ < RETRIES ? hash_pause(retries) : -EBUSY;
+			rc = retries++ < RETRIES ? index_pause(retries)
+						 : -EBUSY;
 		if (rc)
 			return rc;
 	}
@@ -295,7 +297,7 @@ static int drop_levels(struct hash_table *table, bool all)
 				break;
 			rc = set_dropped(table, at, level);
 			if (rc == 1 && level)
-				hash_free_later(table, level);
+				entry_free_later(&table->home, level);
 		} while (!rc);
 		if (rc < 0)
 			return rc;
@@ -319,7 +321,8 @@ static int drop_all(struct drop *drop)
 	if (rc)
 		return rc;
 	reef_enter(table->reef);
-	rc = hash_cas(table, hash_alive_at(table), table->id, 0, &before);
+	rc = index_cas(table->reef, hash_alive_at(table), table->id, 0,
+		       &before);
 	/* Of several droppers the one whose CAS did this drops the levels;
 	 * after a doubt recovery asks is_live. */
 	if (rc == 1)
@@ -369,7 +372,7 @@ int hash_drop(struct hash_table *table)
 	int rc = drop ? drop_all(drop) : -ENOMEM;
 
 	destroy_drop(drop);
-	if (hash_is_nonsense(rc))
+	if (index_is_nonsense(rc))
 		return -REEF_ECORRUPT;
 	return rc == -REEF_EDROPPED ? 0 : rc;
 }

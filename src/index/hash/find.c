@@ -10,7 +10,7 @@
  *
  * (R4) "Not there" is said only when both places were read whole, in a subtable
  * that was in use at that moment, and no slot there was the key's. */
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #include "base/mutant.h"
 
@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE (1u << 20) /* of a large entry */
-#define PIECES 64u
 #define RESTARTS_MAX 100000u
 
 enum { MEMO, PLACES, ENTRY, FOUND };
@@ -28,7 +26,7 @@ enum { MEMO, PLACES, ENTRY, FOUND };
 struct round {
 	struct reef_access *accesses;
 	uint32_t count;
-	struct hash_fresh *along; /* entries that are written first */
+	struct entry_fresh *along; /* entries that are written first */
 	uint32_t along_count;
 	uint64_t words[HASH_TOGETHER]; /* of the directory */
 	bool has_word[HASH_TOGETHER];
@@ -38,20 +36,7 @@ struct round {
 
 void hash_reading_free(struct hash_reading *reading)
 {
-	free(reading->room);
-	reading->room = NULL;
-	reading->room_size = 0;
-}
-
-int hash_reading_grow(struct hash_reading *reading, size_t size)
-{
-	void *room = realloc(reading->room, size);
-
-	if (!room)
-		return -ENOMEM;
-	reading->room = room;
-	reading->room_size = size;
-	return 0;
+	entry_room_free(&reading->room);
 }
 
 /* --- which slot is next --- */
@@ -80,7 +65,7 @@ static int restart_reading(struct hash_reading *reading)
 	reading->phase = PLACES;
 	if (++reading->attempts > RESTARTS_MAX)
 		return -EBUSY;
-	return hash_pause(reading->attempts);
+	return index_pause(reading->attempts);
 }
 
 /* --- what is remembered --- */
@@ -241,23 +226,12 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 
 /* --- entries --- */
 
-uint32_t hash_entry_read_size(const struct hash_table *table, uint64_t slot,
-			      uint64_t at)
-{
-	uint32_t hint = hash_hint_size(hash_slot_hint(slot));
-	uint32_t size = reef_clip_length(table->reef, at, hint);
-
-	/* Where not even a head fits there is no entry, and the READ says so.
-	 */
-	return size < HASH_ENTRY_HEAD ? hint : size;
-}
-
 static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 		      struct round *round)
 {
 	const struct hash_memo *memo = memo_of(table, reading->hash);
 	uint32_t size = hash_entry_read_size(table, memo->slot, memo->entry_at);
-	int rc = hash_reading_room(reading, size);
+	int rc = entry_room_need(&reading->room, size);
 
 	/* Copied, because another fiber may remember another key there while
 	 * this one waits. */
@@ -267,7 +241,7 @@ static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 	reading->slot = memo->slot;
 	reading->depth = memo->depth;
 	if (!rc)
-		add_read(round, reading->entry_at, reading->room, size);
+		add_read(round, reading->entry_at, reading->room.bytes, size);
 	return rc;
 }
 
@@ -281,85 +255,21 @@ static int begin_entry(struct hash_table *table, struct hash_reading *reading,
 	if (rc)
 		return rc;
 	size = hash_entry_read_size(table, reading->slot, reading->entry_at);
-	rc = hash_reading_room(reading, size);
+	rc = entry_room_need(&reading->room, size);
 	if (!rc)
-		add_read(round, reading->entry_at, reading->room, size);
+		add_read(round, reading->entry_at, reading->room.bytes, size);
 	return rc;
-}
-
-/* READ what the hint did not cover, in pieces side by side. */
-static int read_rest(struct hash_table *table, struct hash_reading *reading,
-		     uint64_t at, size_t from, size_t size)
-{
-	struct reef_access accesses[PIECES];
-	uint32_t count;
-	int rc = hash_reading_room(reading, size);
-
-	while (!rc && from < size) {
-		for (count = 0; count < PIECES && from < size; count++) {
-			size_t part = size - from < PIECE ? size - from : PIECE;
-
-			accesses[count] = (struct reef_access){
-				.kind = REEF_READ,
-				.address = at + from,
-				.local = (char *)reading->room + from,
-				.length = (uint32_t)part,
-			};
-			from += part;
-		}
-		rc = reef_execute(table->reef, accesses, count);
-	}
-	return rc;
-}
-
-int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
-			uint64_t at, size_t got)
-{
-	size_t size;
-	int rc;
-
-	if (!hash_entry_peek(reading->room, &size))
-		return 0;
-	/* An entry that a slot names does not change: what is not wanted need
-	 * not be read, nor its checksum be known. */
-	if (size > got && HASH_ENTRY_HEAD + (size_t)reading->key_size <= got &&
-	    hash_reading_skips(reading,
-			       size - HASH_ENTRY_HEAD - reading->key_size))
-		return hash_entry_is_ours(table, reading->room);
-	if (size > got) {
-		rc = read_rest(table, reading, at, got, size);
-		/* The sizes may have been torn, so this may be no address. */
-		if (rc == -EFAULT || rc == -EINVAL)
-			return 0;
-		if (rc)
-			return rc;
-	}
-	return hash_entry_is_sound(table, reading->room, size);
-}
-
-int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
-		    uint64_t slot, uint64_t *at)
-{
-	int rc = reef_long_address(table->space, hash_slot_block(slot), at);
-	uint32_t size;
-
-	if (rc)
-		return rc;
-	size = hash_entry_read_size(table, slot, *at);
-	rc = hash_reading_room(reading, size);
-	if (!rc)
-		rc = reef_read(table->reef, *at, reading->room, size);
-	return rc ? rc : hash_entry_complete(table, reading, *at, size);
 }
 
 static inline bool is_key(const struct hash_reading *reading)
 {
-	return hash_entry_is_of(reading->room, reading->key, reading->key_size);
+	return entry_is_of(reading->room.bytes, reading->key,
+			   reading->key_size);
 }
 
 static void note_found(struct hash_reading *reading)
 {
-	reading->entry = hash_entry_view(reading->room);
+	reading->entry = entry_view(reading->room.bytes);
 	reading->phase = FOUND;
 	reading->status = 0;
 }
@@ -376,7 +286,7 @@ static void note_found_in_slot(struct hash_table *table,
 
 static int end_memo(struct hash_table *table, struct hash_reading *reading)
 {
-	const struct hash_entry_head *head;
+	const struct entry_head *head;
 	int rc;
 
 	rc = hash_entry_complete(
@@ -384,7 +294,7 @@ static int end_memo(struct hash_table *table, struct hash_reading *reading)
 		hash_entry_read_size(table, reading->slot, reading->entry_at));
 	if (rc < 0)
 		return rc;
-	head = reading->room;
+	head = reading->room.bytes;
 	if (rc && head->live == head->version &&
 	    head->version == reading->version && is_key(reading))
 		note_found(reading);
@@ -401,7 +311,7 @@ static int go_to_next_candidate(struct hash_reading *reading)
 
 static int end_entry(struct hash_table *table, struct hash_reading *reading)
 {
-	const struct hash_entry_head *head;
+	const struct entry_head *head;
 	uint64_t now;
 	bool live, sound;
 	int rc;
@@ -411,7 +321,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 		hash_entry_read_size(table, reading->slot, reading->entry_at));
 	if (rc < 0)
 		return rc;
-	head = reading->room;
+	head = reading->room.bytes;
 	live = rc && head->live == head->version;
 	if (live && is_key(reading)) {
 		note_found_in_slot(table, reading);
@@ -430,7 +340,7 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 		return rc;
 	if (!sound) {
 		if (now == reading->slot &&
-		    reading->attempts > HASH_UNSOUND_MAX)
+		    reading->attempts > ENTRY_UNSOUND_MAX)
 			return -REEF_ECORRUPT;
 		return restart_reading(reading);
 	}
@@ -498,9 +408,9 @@ static bool follow_leaves(struct hash_table *table,
 	return any;
 }
 
-static bool goes_along(const struct hash_fresh *fresh)
+static bool goes_along(const struct entry_fresh *fresh)
 {
-	return fresh->at && !fresh->written && fresh->size <= HASH_ALONG;
+	return fresh->at && !fresh->written && fresh->size <= ENTRY_ALONG;
 }
 
 /* Do one batch for all readings that are not done. An error hits all of them.
@@ -519,7 +429,7 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	for (i = 0; i < round->along_count; i++)
 		if (goes_along(&round->along[i]))
 			round->accesses[round->count++] =
-				hash_fresh_access(&round->along[i]);
+				entry_fresh_access(&round->along[i]);
 	for (i = 0; i < count; i++) {
 		reading = &readings[i];
 		if (reading->status != -EINPROGRESS)
@@ -580,7 +490,7 @@ static void begin_readings(struct hash_table *table,
 			hash_of_key(table, reading->key, reading->key_size);
 		reading->print =
 			hash_places(table, reading->hash, reading->place);
-		reading->status = reading->key_size > HASH_KEY_MAX
+		reading->status = reading->key_size > ENTRY_KEY_MAX
 					  ? -EINVAL
 					  : -EINPROGRESS;
 	}
@@ -590,7 +500,7 @@ static void begin_readings(struct hash_table *table,
 static __attribute__((noinline)) int find_rest(struct hash_table *table,
 					       struct hash_reading *readings,
 					       uint32_t count,
-					       struct hash_fresh *along)
+					       struct entry_fresh *along)
 {
 	struct reef_access accesses[4 * HASH_TOGETHER + 1];
 	struct round round = {
@@ -638,7 +548,7 @@ static int find_each(struct hash_table *table, struct hash_reading *readings,
 
 static int find_together(struct hash_table *table,
 			 struct hash_reading *readings, uint32_t count,
-			 struct hash_fresh *along)
+			 struct entry_fresh *along)
 {
 	int rc = find_rest(table, readings, count, along);
 
@@ -663,7 +573,7 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 }
 
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,
-		    struct hash_fresh *fresh, uint32_t count)
+		    struct entry_fresh *fresh, uint32_t count)
 {
 	reef_assert(count <= HASH_TOGETHER);
 	begin_readings(table, readings, count);
@@ -691,7 +601,7 @@ struct reef_access hash_touch_access(const struct hash_reading *reading,
 	return (struct reef_access){
 		.kind = REEF_WRITE,
 		.address = reading->entry_at +
-			   offsetof(struct hash_entry_head, touched),
+			   offsetof(struct entry_head, touched),
 		.local = (void *)(uintptr_t)touched,
 		.length = sizeof(*touched),
 	};

@@ -134,8 +134,9 @@ static int reread_places(struct hash_insertion *insertion)
 static int withdraw_slot(struct hash_insertion *insertion)
 {
 	uint64_t before;
-	int rc = hash_cas(insertion->table, insertion->at, insertion->word,
-			  hash_slot_after(insertion->word, 0), &before);
+	int rc = index_cas(insertion->table->reef, insertion->at,
+			   insertion->word, hash_slot_after(insertion->word, 0),
+			   &before);
 
 	return rc < 0 && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
@@ -146,8 +147,8 @@ static int take_rival_away(struct hash_insertion *insertion, uint64_t at,
 			   uint64_t slot)
 {
 	uint64_t before;
-	int rc = hash_cas(insertion->table, at, slot, hash_slot_after(slot, 0),
-			  &before);
+	int rc = index_cas(insertion->table->reef, at, slot,
+			   hash_slot_after(slot, 0), &before);
 
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
@@ -159,7 +160,7 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 		       uint64_t slot)
 {
 	struct hash_reading *reading = insertion->reading;
-	const struct hash_entry_head *head;
+	const struct entry_head *head;
 	uint64_t entry_at;
 	int rc;
 
@@ -180,11 +181,12 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 		/* The entry is gone, so the slot should have changed. */
 		if (slot & HASH_PROVISIONAL && reading->losses++ >= PATIENT)
 			return take_rival_away(insertion, at, slot);
-		return insertion->unsound++ < HASH_UNSOUND_MAX ? 0
-							       : -REEF_ECORRUPT;
+		return insertion->unsound++ < ENTRY_UNSOUND_MAX
+			       ? 0
+			       : -REEF_ECORRUPT;
 	}
-	head = insertion->other->room;
-	if (hash_key_size(head) != reading->key_size ||
+	head = insertion->other->room.bytes;
+	if (entry_key_size(head) != reading->key_size ||
 	    memcmp(head + 1, reading->key, reading->key_size) != 0)
 		return 1;
 	if (!(slot & HASH_PROVISIONAL))
@@ -222,8 +224,9 @@ int hash_insertion_check_rivals(struct hash_insertion *insertion)
 static int confirm_slot(struct hash_insertion *insertion)
 {
 	uint64_t before;
-	int rc = hash_cas(insertion->table, insertion->at, insertion->word,
-			  hash_insertion_confirmed(insertion), &before);
+	int rc = index_cas(insertion->table->reef, insertion->at,
+			   insertion->word, hash_insertion_confirmed(insertion),
+			   &before);
 
 	if (rc < 0)
 		return rc;
@@ -256,7 +259,7 @@ int hash_insertion_retry(struct hash_insertion *insertion)
 }
 
 void hash_insertion_end(struct hash_insertion *insertion,
-			struct hash_fresh *fresh, int rc)
+			struct entry_fresh *fresh, int rc)
 {
 	if (!rc || rc == -EAGAIN)
 		return;
@@ -265,7 +268,7 @@ void hash_insertion_end(struct hash_insertion *insertion,
 }
 
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
-		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot)
+		struct entry_fresh *fresh, uint64_t *slot_at, uint64_t *slot)
 {
 	struct hash_reading other = {0};
 	struct hash_insertion insertion = {
@@ -275,7 +278,8 @@ int hash_insert(struct hash_table *table, struct hash_reading *reading,
 	};
 	int rc;
 
-	if (!hash_insertion_choose(&insertion, fresh->content, NULL, 0)) {
+	if (!hash_insertion_choose(
+		    &insertion, hash_fresh_content(reading, fresh), NULL, 0)) {
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}

@@ -2,7 +2,7 @@
  *
  *   table.c      make, open, close
  *   directory.c  which subtable a key is in
- *   entry.h      keys and entries, inlined; entry.c: entries that are made
+ *   place.h      where in a subtable, inlined
  *   find.c       looking up, many keys at once
  *   change.c     put, update, delete
  *   near.c       the plain case of that, in memory that is mapped; near.h
@@ -18,6 +18,8 @@
 #define REEF_INDEX_HASH_INTERNAL_H
 
 #include "base/log.h"
+#include "index/entry/entry.h"
+#include "index/entry/word.h"
 #include "index/hash/layout.h"
 #include "index/hash/table.h"
 
@@ -41,32 +43,13 @@ struct hash_memo {
 	uint32_t depth;
 };
 
-/* An entry that is about to be put. */
-struct hash_fresh {
-	struct hash_entry_head *bytes; /* as it is, or will be, written */
-	size_t size;
-	/* Of one longer than HASH_ALONG: where its value is, the caller's;
-	 * bytes has what is before it. */
-	const void *value;
-	struct hash_staged *staged; /* its value is written, and so its block is
-				     * another's until it is put */
-	uint64_t at;		    /* its block; 0: none */
-	uint64_t content;	    /* of a slot: block, hint, fingerprint */
-	bool written;
-	bool is_named; /* perhaps a slot has it that should not, so its block
-			* is not freed; is_live tells, when we end */
-};
-
-#define HASH_SPARE 512u
-#define HASH_SPARES 4u
-
 struct many; /* many.c */
 
 struct hash_table {
 	struct reef_space *space;
 	struct reef *reef;
+	struct entry_home home; /* of its entries */
 	uint64_t root;
-	uint32_t root_number;
 	uint32_t groups;
 	uint64_t seed, id, owner;
 	uint64_t levels[HASH_DEPTH_MAX + 1]; /* outer ones; 0: not known */
@@ -74,12 +57,7 @@ struct hash_table {
 	struct hash_memo *memos;	     /* by hash; 2^n of them */
 	uint32_t memos_mask;
 	uint32_t depth;
-	/* Bytes of HASH_SPARE for short entries, to save malloc. */
-	void *spares[HASH_SPARES];
-	uint32_t spares_count;
 	struct many *many; /* for the next call of hash_put_many; or NULL */
-	uint64_t versions; /* the last; 0: none yet */
-	uint64_t version_base;
 };
 
 /* --- recover.c --- */
@@ -155,37 +133,6 @@ static inline uint64_t hash_subtable_size(const struct hash_table *table)
 	return HASH_SUBTABLE_HEADER + (uint64_t)table->groups * HASH_GROUP_SIZE;
 }
 
-/* --- entry.c --- */
-
-/* Take bytes for an entry, and give them back with the size that was asked for.
- */
-void *hash_spare_take(struct hash_table *table, size_t size);
-void hash_spare_give(struct hash_table *table, void *bytes, size_t size);
-/* Take a block and put an entry together; it is not written yet. */
-int hash_fresh_make(struct hash_table *table, uint64_t hash, const void *key,
-		    uint32_t key_size, const struct hash_entry *put,
-		    struct hash_fresh *fresh);
-/* The WRITE of a fresh entry, for a batch: only of one of at most HASH_ALONG
- * bytes. */
-#define HASH_ALONG 65536u
-struct reef_access hash_fresh_access(const struct hash_fresh *fresh);
-/* WRITE a fresh entry, if that was not done.  -EAGAIN: it is in doubt, do it
- * again. */
-int hash_fresh_write(struct hash_table *table, struct hash_fresh *fresh);
-/* Forget a fresh entry; its block is freed if `block`, and no slot may name it.
- */
-void hash_fresh_drop(struct hash_table *table, struct hash_fresh *fresh,
-		     bool block);
-static inline size_t hash_entry_size(const struct hash_entry_head *head)
-{
-	return HASH_ENTRY_HEAD + (size_t)hash_key_size(head) +
-	       hash_value_size(head);
-}
-/* Free memory that others may still read, or change. */
-void hash_free_later(struct hash_table *table, uint64_t at);
-/* Free an entry that no slot names (any more). */
-void hash_entry_free(struct hash_table *table, uint64_t at);
-
 /* --- find.c --- */
 
 /* The address of slot i of a key's two places, which count through. */
@@ -206,19 +153,41 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 /* Look up at most HASH_TOGETHER keys, with an entry each (at 0: none) that is
  * written in the first batch, if it was not and is not too long. */
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,
-		    struct hash_fresh *fresh, uint32_t count);
-/* How much of an entry to READ at once: what its slot's hint says, but not past
- * the end of its extent. The block there may be smaller than the hint. */
-uint32_t hash_entry_read_size(const struct hash_table *table, uint64_t slot,
-			      uint64_t at);
-/* READ the rest of an entry whose first `got` bytes are in the room; returns as
- * hash_read_entry. */
-int hash_entry_complete(struct hash_table *table, struct hash_reading *reading,
-			uint64_t at, size_t got);
-/* READ an entry into the reading's room. 1: whole and sound.  0: neither.
- * Negative: error. */
-int hash_read_entry(struct hash_table *table, struct hash_reading *reading,
-		    uint64_t slot, uint64_t *at);
+		    struct entry_fresh *fresh, uint32_t count);
+/* entry_read_size, by a slot. */
+static inline uint32_t hash_entry_read_size(const struct hash_table *table,
+					    uint64_t slot, uint64_t at)
+{
+	return entry_read_size(table->reef, hash_slot_hint(slot), at);
+}
+/* entry_complete and entry_read, with the reading's room and wants. */
+static inline uint32_t hash_reading_most(const struct hash_reading *reading)
+{
+	if (reading->blind)
+		return 0;
+	return reading->value_most ? reading->value_most : UINT32_MAX;
+}
+static inline int hash_entry_complete(struct hash_table *table,
+				      struct hash_reading *reading, uint64_t at,
+				      size_t got)
+{
+	return entry_complete(&table->home, &reading->room, reading->key_size,
+			      hash_reading_most(reading), at, got);
+}
+static inline int hash_read_entry(struct hash_table *table,
+				  struct hash_reading *reading, uint64_t slot,
+				  uint64_t *at)
+{
+	return entry_read(&table->home, &reading->room, reading->key_size,
+			  hash_reading_most(reading), hash_slot_block(slot),
+			  hash_slot_hint(slot), at);
+}
+/* What a slot of the reading's key has to be to name a fresh entry. */
+static inline uint64_t hash_fresh_content(const struct hash_reading *reading,
+					  const struct entry_fresh *fresh)
+{
+	return hash_slot_make(fresh->block, fresh->hint, reading->print);
+}
 /* Find in place the keys whose case is plain: at most HASH_TOGETHER readings,
  * with hash, print and place set. Returns how many were not found so; they are
  * as they were. */
@@ -228,13 +197,6 @@ uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
  * in another epoch; a lookup by its places asks. */
 bool hash_near_is_stale(struct hash_table *table,
 			const struct hash_reading *reading);
-int hash_reading_grow(struct hash_reading *reading, size_t size);
-static inline int hash_reading_room(struct hash_reading *reading, size_t size)
-{
-	return size <= reading->room_size ? 0
-					  : hash_reading_grow(reading, size);
-}
-
 /* Remember where a key is now; slot_at 0: that it is gone. */
 void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 		   uint64_t slot_at, uint64_t slot, uint64_t entry_at,
@@ -264,7 +226,7 @@ int hash_insertion_settle(struct hash_insertion *insertion);
 int hash_insertion_retry(struct hash_insertion *insertion);
 /* An insert that failed with rc takes its provisional slot away again. */
 void hash_insertion_end(struct hash_insertion *insertion,
-			struct hash_fresh *fresh, int rc);
+			struct entry_fresh *fresh, int rc);
 /* The word of the slot when it is confirmed. */
 static inline uint64_t
 hash_insertion_confirmed(const struct hash_insertion *insertion)
@@ -288,7 +250,7 @@ int hash_swap_settle(struct hash_table *table,
 /* Take a slot for an entry whose key hash_find did not find. 0: confirmed.
  * -EAGAIN: another was quicker, or the subtable was split: find again. */
 int hash_insert(struct hash_table *table, struct hash_reading *reading,
-		struct hash_fresh *fresh, uint64_t *slot_at, uint64_t *slot);
+		struct entry_fresh *fresh, uint64_t *slot_at, uint64_t *slot);
 /* Split the subtable of that hash, of that depth, or finish its split.
  * -REEF_EDROPPED: its leaf is, or has become DROPPED in place of the split. */
 int hash_split(struct hash_table *table, uint64_t hash, uint32_t depth);
@@ -303,40 +265,5 @@ static inline bool hash_slot_is_occupied(uint64_t slot)
 {
 	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
 }
-
-/* READs of an entry that is not whole, while its slot does not change: nobody
- * but a scribbler makes that so. */
-#define HASH_UNSOUND_MAX 16u
-
-/* True if an error says that what a slot names is no entry. */
-static inline bool hash_is_nonsense(int rc)
-{
-	return rc == -REEF_ECORRUPT || rc == -EFAULT || rc == -EINVAL;
-}
-
-/* So many bytes of an entry hold any head, and most keys. */
-#define HASH_HEAD_PART 184u
-
-/* Operations that go together, in any order. A CAS in doubt makes it -EAGAIN:
- * whoever reads the words again sees what it did. */
-#define HASH_BATCH 128u
-struct hash_batch {
-	struct reef *reef;
-	uint32_t count;
-	struct reef_access accesses[HASH_BATCH];
-};
-int hash_batch_add(struct hash_batch *batch, struct reef_access access);
-int hash_batch_flush(struct hash_batch *batch);
-
-/* Pause for a time that grows with the attempts, up to a millisecond. */
-int hash_pause(uint32_t attempt);
-/* CAS a word, and settle what is in doubt.  1: it was set.  0: it was not,
- * *before is what is there.  -REEF_EINDOUBT: the word is neither of the two, so
- * nobody can tell. */
-int hash_cas(struct hash_table *table, uint64_t at, uint64_t compare,
-	     uint64_t value, uint64_t *before);
-/* Go on with a CAS that was in doubt; as hash_cas. */
-int hash_cas_again(struct hash_table *table, uint64_t at, uint64_t compare,
-		   uint64_t value, uint64_t *before);
 
 #endif

@@ -17,12 +17,10 @@
  *            |        |      |           | print    | hint | address       |
  *             0: never used, and its subtable is not in use yet. No block:
  *             empty; it keeps its tag.
- *   entry     a block: live, crc, touched, version, stamp, sizes, key, value.
+ *   entry     a block that a slot names: index/entry/layout.h.
  *
  * (1) All words but an entry's `live` and `touched` and what is written before
- *     a block is shared are changed by CAS only (F6). Those are WRITTEN only;
- *     `touched` is two bytes of a word whose others never change, so it relies
- *     on a WRITE to touch no byte outside its range, as all fabrics have it.
+ *     a block is shared are changed by CAS only (F6).
  * (2) Every change of a slot counts its tag up (R3).
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it:
@@ -33,6 +31,8 @@
  * Thread: any. */
 #ifndef REEF_INDEX_HASH_LAYOUT_H
 #define REEF_INDEX_HASH_LAYOUT_H
+
+#include "index/entry/layout.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -159,77 +159,5 @@ struct hash_level { /* header of an outer level; its words follow */
 };
 #define HASH_LEVEL_HEADER 64
 static_assert(sizeof(struct hash_level) == HASH_LEVEL_HEADER, "layout");
-
-/* --- entries --- */
-
-#define HASH_KEY_MAX 65536u
-#define HASH_VALUE_MAX (UINT32_C(64) << 20)
-
-struct hash_entry_head {
-	uint64_t live;	    /* == version: not superseded */
-	uint32_t crc;	    /* of all that follows, and of root_high */
-	uint16_t root_high; /* which table's: hash_root_number, 8 bits */
-	uint16_t touched;   /* the owner's; not covered by the crc */
-	uint64_t version;
-	uint64_t stamp; /* the owner's; a map's expiry */
-	uint64_t sizes; /* of key 17 bits, of value 27, root's lower 20 */
-};
-#define HASH_ENTRY_HEAD 40
-static_assert(sizeof(struct hash_entry_head) == HASH_ENTRY_HEAD, "layout");
-
-#define HASH_KEY_BITS ((1u << 17) - 1)
-static inline uint32_t hash_key_size(const struct hash_entry_head *head)
-{
-	return (uint32_t)head->sizes & HASH_KEY_BITS;
-}
-
-static inline uint32_t hash_sizes_value(uint64_t sizes)
-{
-	return (uint32_t)(sizes >> 17) & ((1u << 27) - 1);
-}
-
-static inline uint32_t hash_value_size(const struct hash_entry_head *head)
-{
-	return hash_sizes_value(head->sizes);
-}
-
-static inline uint32_t hash_entry_root(const struct hash_entry_head *head)
-{
-	return (uint32_t)head->root_high << 20 | (uint32_t)(head->sizes >> 44);
-}
-
-static inline uint64_t hash_sizes_make(uint32_t key, uint32_t value,
-				       uint32_t root)
-{
-	return key | (uint64_t)value << 17 | (uint64_t)root << 44;
-}
-
-/* A hint says how much of an entry to READ: all of it up to 8 KiB, else what
- * holds any head and most keys. */
-#define HASH_HINTS 16u
-static inline uint32_t hash_hint_size(uint32_t hint)
-{
-	static const uint16_t sizes[HASH_HINTS] = {
-		56,   120,  184,  248,	376,  504,  760,  1016,
-		1528, 2040, 3064, 4088, 6136, 8184, 8184, 4088,
-	};
-
-	return sizes[hint];
-}
-
-static inline uint32_t hash_hint_of(uint64_t size)
-{
-	for (uint32_t hint = 0; hint < 14; hint++)
-		if (size <= hash_hint_size(hint))
-			return hint;
-	return 15;
-}
-
-/* The root's block is of whole units, so that 28 bits name it: ordinal 18, unit
- * 10. number: as it stands in entries. */
-static inline uint32_t hash_root_number(uint64_t short_address)
-{
-	return (uint32_t)(short_address >> 10);
-}
 
 #endif

@@ -6,7 +6,7 @@
  *
  * One that does not go straight through (another was quicker, no slot is free,
  * something is in doubt) is left to hash_apply, afterwards: -EAGAIN. */
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #include "base/mutant.h"
 
@@ -17,7 +17,7 @@
 #define ROOM_MAX 8192u /* kept for the next entry that is met */
 
 struct one {
-	struct hash_change *change;
+	struct entry_change *change;
 	struct hash_insertion insertion;
 	uint64_t slot; /* what it becomes, or is to be confirmed as */
 	struct reef_access *cas;
@@ -29,7 +29,7 @@ struct many {
 	uint32_t count;
 	struct one ones[HASH_TOGETHER];
 	struct hash_reading readings[HASH_TOGETHER];
-	struct hash_fresh fresh[HASH_TOGETHER];
+	struct entry_fresh fresh[HASH_TOGETHER];
 	/* Of old entries, from the end on: they go before the accesses. */
 	struct reef_access marks[HASH_TOGETHER];
 	struct reef_access accesses[4 * HASH_TOGETHER];
@@ -62,8 +62,7 @@ static struct reef_access cas_of(uint64_t at, uint64_t compare, uint64_t value)
 static void prepare_entries(struct many *many)
 {
 	for (uint32_t i = 0; i < many->count; i++) {
-		struct hash_change *change = many->ones[i].change;
-		uint64_t hash;
+		struct entry_change *change = many->ones[i].change;
 
 		many->readings[i].key = change->key;
 		many->readings[i].key_size = change->key_size;
@@ -71,25 +70,24 @@ static void prepare_entries(struct many *many)
 		many->readings[i].value_most = 0;
 		many->readings[i].losses = 0;
 		change->status = -EAGAIN;
-		if (change->key_size > HASH_KEY_MAX ||
-		    change->ahead->value_size > HASH_VALUE_MAX) {
+		if (change->key_size > ENTRY_KEY_MAX ||
+		    change->ahead->value_size > ENTRY_VALUE_MAX) {
 			change->status = -EINVAL;
 			continue;
 		}
-		hash = hash_of_key(many->table, change->key, change->key_size);
 		/* A key without a block is left to hash_apply. */
-		hash_fresh_make(many->table, hash, change->key,
-				change->key_size, change->ahead,
-				&many->fresh[i]);
+		entry_fresh_make(&many->table->home, change->key,
+				 change->key_size, change->ahead,
+				 &many->fresh[i]);
 	}
 }
 
 static void decide_one(struct many *many, uint32_t i)
 {
 	struct hash_reading *reading = &many->readings[i];
-	struct hash_change *change = many->ones[i].change;
-	struct hash_entry put = {0};
-	int verdict = HASH_PUT;
+	struct entry_change *change = many->ones[i].change;
+	struct entry put = {0};
+	int verdict = ENTRY_PUT;
 
 	if (change->status == -EINVAL || !many->fresh[i].at)
 		return;
@@ -101,9 +99,9 @@ static void decide_one(struct many *many, uint32_t i)
 		verdict = change->decide(
 			change->context,
 			reading->status ? NULL : &reading->entry, &put);
-	if (verdict < 0 || verdict == HASH_KEEP)
+	if (verdict < 0 || verdict == ENTRY_KEEP)
 		change->status = verdict;
-	if (verdict != HASH_PUT)
+	if (verdict != ENTRY_PUT)
 		return;
 	if (reading->status)
 		many->ones[i].way = INSERT;
@@ -120,13 +118,13 @@ static void write_rest(struct many *many)
 
 	many->accesses_count = 0;
 	for (i = 0; i < many->count; i++) {
-		struct hash_fresh *fresh = &many->fresh[i];
+		struct entry_fresh *fresh = &many->fresh[i];
 
 		if (many->ones[i].way == DONE || fresh->written)
 			continue;
-		if (fresh->size <= HASH_ALONG)
-			add_access(many, hash_fresh_access(fresh));
-		else if (hash_fresh_write(many->table, fresh))
+		if (fresh->size <= ENTRY_ALONG)
+			add_access(many, entry_fresh_access(fresh));
+		else if (entry_fresh_write(&many->table->home, fresh))
 			many->ones[i].way = DONE; /* hash_apply does it */
 	}
 	rc = many->accesses_count
@@ -158,7 +156,8 @@ static void begin_update(struct many *many, uint32_t i)
 		.length = 8,
 	};
 	many->apart |= reading->entry_at >> 32 != reading->slot_at >> 32;
-	one->slot = hash_tagged(reading->slot, many->fresh[i].content);
+	one->slot = hash_tagged(reading->slot,
+				hash_fresh_content(reading, &many->fresh[i]));
 	one->cas = add_access(
 		many, cas_of(reading->slot_at, reading->slot, one->slot));
 }
@@ -172,8 +171,10 @@ static void begin_insert(struct many *many, uint32_t i, uint64_t *taken,
 	one->insertion.table = many->table;
 	one->insertion.reading = reading;
 	one->insertion.other = &many->other;
-	if (!hash_insertion_choose(&one->insertion, many->fresh[i].content,
-				   taken, *taken_count)) {
+	if (!hash_insertion_choose(
+		    &one->insertion,
+		    hash_fresh_content(&many->readings[i], &many->fresh[i]),
+		    taken, *taken_count)) {
 		one->way = DONE; /* hash_apply does it */
 		return;
 	}
@@ -219,16 +220,16 @@ static int run_slots(struct many *many)
 static void note_put(struct many *many, uint32_t i, uint64_t slot_at)
 {
 	struct one *one = &many->ones[i];
-	struct hash_fresh *fresh = &many->fresh[i];
+	struct entry_fresh *fresh = &many->fresh[i];
 
 	one->change->version = fresh->bytes->version;
 	one->change->status = 0;
 	hash_remember(many->table, &many->readings[i], slot_at, one->slot,
 		      fresh->at, fresh->bytes->version);
-	hash_fresh_drop(many->table, fresh, false);
+	entry_fresh_drop(&many->table->home, fresh, false);
 }
 
-/* End a put whose CAS came to rc, as hash_cas returns; 0: hash_apply does it.
+/* End a put whose CAS came to rc, as index_cas returns; 0: hash_apply does it.
  */
 static void end_put(struct many *many, uint32_t i, uint64_t slot_at, int rc)
 {
@@ -240,8 +241,8 @@ static void end_put(struct many *many, uint32_t i, uint64_t slot_at, int rc)
 		one->change->status = rc;
 		/* After a doubt a slot may name the entry, so its block stays:
 		 * recovery asks is_live when our session has ended. */
-		hash_fresh_drop(many->table, &many->fresh[i],
-				rc != -REEF_EINDOUBT && rc != -ETIMEDOUT);
+		entry_fresh_drop(&many->table->home, &many->fresh[i],
+				 rc != -REEF_EINDOUBT && rc != -ETIMEDOUT);
 	}
 	one->way = DONE;
 }
@@ -262,7 +263,7 @@ static void end_update(struct many *many, uint32_t i)
 		rc = 0;
 	end_put(many, i, reading->slot_at, rc);
 	if (rc == 1)
-		hash_entry_free(many->table, old);
+		entry_free(&many->table->home, old);
 }
 
 /* Do the rest of an insert by itself. */
@@ -321,11 +322,11 @@ static void end_confirm(struct many *many, uint32_t i)
 	if (!rc)
 		rc = one->cas->result == insertion->word;
 	else if (rc == -REEF_EINDOUBT)
-		rc = hash_cas_again(many->table, insertion->at, insertion->word,
-				    one->slot, &before);
+		rc = index_cas_again(many->table->reef, insertion->at,
+				     insertion->word, one->slot, &before);
 	else if (rc == -REEF_ENOTDONE)
-		rc = hash_cas(many->table, insertion->at, insertion->word,
-			      one->slot, &before);
+		rc = index_cas(many->table->reef, insertion->at,
+			       insertion->word, one->slot, &before);
 	if (rc < 0)
 		hash_insertion_end(insertion, &many->fresh[i], rc);
 	end_put(many, i, insertion->at, rc);
@@ -380,17 +381,16 @@ static int put_straight(struct many *many)
 
 /* --- all of it --- */
 
-static int put_ahead(void *context, const struct hash_entry *now,
-		     struct hash_entry *put)
+static int put_ahead(void *context, const struct entry *now, struct entry *put)
 {
 	(void)now;
-	*put = *(const struct hash_entry *)context;
-	return HASH_PUT;
+	*put = *(const struct entry *)context;
+	return ENTRY_PUT;
 }
 
-static void put_slowly(struct hash_table *table, struct hash_change *change)
+static void put_slowly(struct hash_table *table, struct entry_change *change)
 {
-	struct hash_change slow = *change;
+	struct entry_change slow = *change;
 
 	if (!slow.decide) {
 		slow.decide = put_ahead;
@@ -427,8 +427,8 @@ static struct many *take_many(struct hash_table *table)
 static void give_many(struct hash_table *table, struct many *many)
 {
 	for (uint32_t i = 0; i < many->count; i++) {
-		hash_fresh_drop(table, &many->fresh[i], true);
-		if (many->readings[i].room_size > ROOM_MAX)
+		entry_fresh_drop(&table->home, &many->fresh[i], true);
+		if (many->readings[i].room.size > ROOM_MAX)
 			hash_reading_free(&many->readings[i]);
 	}
 	if (table->many)
@@ -437,7 +437,7 @@ static void give_many(struct hash_table *table, struct many *many)
 		table->many = many;
 }
 
-static int put_some(struct hash_table *table, struct hash_change *changes,
+static int put_some(struct hash_table *table, struct entry_change *changes,
 		    uint32_t count)
 {
 	struct many *many = take_many(table);
@@ -464,7 +464,7 @@ static int put_some(struct hash_table *table, struct hash_change *changes,
 	return rc;
 }
 
-int hash_put_many(struct hash_table *table, struct hash_change *changes,
+int hash_put_many(struct hash_table *table, struct entry_change *changes,
 		  uint32_t count)
 {
 	uint32_t some;

@@ -45,7 +45,7 @@ static uint32_t find_in_passes(struct hash_table *table,
 		at[i] = hash_near_entry(table, &readings[i], at[i]);
 		if (at[i])
 			reef_near_prefetch(at[i],
-					   hash_hint_size(hash_slot_hint(
+					   entry_hint_size(hash_slot_hint(
 						   readings[i].slot)),
 					   false);
 	}

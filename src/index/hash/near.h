@@ -5,7 +5,7 @@
 #ifndef REEF_INDEX_HASH_NEAR_H
 #define REEF_INDEX_HASH_NEAR_H
 
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 #include "pool/client/handle/near.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@
 #define HASH_NEAR_LONGEST_KEY 2048u
 
 /* The bits of an entry's sizes that its key and its table determine. */
-#define HASH_SIZES_FIXED hash_sizes_make(HASH_KEY_BITS, 0, UINT32_MAX)
+#define HASH_SIZES_FIXED entry_sizes_make(ENTRY_KEY_BITS, 0, UINT32_MAX)
 
 /* --- which slot --- */
 
@@ -160,7 +160,7 @@ static inline const uint8_t *hash_near_entry(struct hash_table *table,
 	if (reading->to_change)
 		client_free_hint(table->space, reading->entry_at);
 	return client_near_at(table->reef, reading->entry_at,
-			      hash_hint_size(hash_slot_hint(reading->slot)),
+			      entry_hint_size(hash_slot_hint(reading->slot)),
 			      false);
 }
 
@@ -195,15 +195,17 @@ static inline bool hash_near_copy_value(struct hash_reading *reading,
 	if (hash_reading_skips(reading, reading->entry.value_size))
 		return true;
 	/* One byte more, so that there is a room even for an empty value. */
-	if (grows ? unlikely(hash_reading_room(reading,
-					       reading->entry.value_size + 1u))
-		  : unlikely(reading->room_size <= reading->entry.value_size))
+	if (grows ? unlikely(entry_room_need(&reading->room,
+					     reading->entry.value_size + 1u))
+		  : unlikely(reading->room.size <= reading->entry.value_size))
 		return false;
 	if (likely(reading->entry.value_size <= HASH_NEAR_SHORT))
-		hash_near_copy(reading->room, value, reading->entry.value_size);
+		hash_near_copy(reading->room.bytes, value,
+			       reading->entry.value_size);
 	else
-		reef_near_read(value, reading->room, reading->entry.value_size);
-	reading->entry.value = reading->room;
+		reef_near_read(value, reading->room.bytes,
+			       reading->entry.value_size);
+	reading->entry.value = reading->room.bytes;
 	return true;
 }
 
@@ -213,13 +215,13 @@ static inline bool hash_near_covers(const struct hash_table *table,
 				    const struct hash_reading *reading,
 				    size_t size)
 {
-	if (likely(size <= hash_hint_size(hash_slot_hint(reading->slot))))
+	if (likely(size <= entry_hint_size(hash_slot_hint(reading->slot))))
 		return true;
 	if (size > HASH_NEAR_LONGEST ||
 	    reading->key_size > HASH_NEAR_LONGEST_KEY)
 		return false;
 	if (reading->blind)
-		size = HASH_ENTRY_HEAD + (size_t)reading->key_size;
+		size = ENTRY_HEAD + (size_t)reading->key_size;
 	return client_near_at(table->reef, reading->entry_at, size, false);
 }
 
@@ -234,7 +236,7 @@ static inline bool hash_near_read_entry(const struct hash_table *table,
 					struct hash_reading *reading,
 					const uint8_t *entry, bool grows)
 {
-	const struct hash_entry_head *head = (const void *)entry;
+	const struct entry_head *head = (const void *)entry;
 	uint64_t live, sizes, want;
 	size_t size;
 
@@ -244,24 +246,22 @@ static inline bool hash_near_read_entry(const struct hash_table *table,
 				    memory_order_acquire);
 	/* The size of the key and the table are compared as one word. A key
 	 * size of more than 17 bits is refused by hash_near_covers. */
-	want = hash_sizes_make(reading->key_size, 0, table->root_number);
+	want = entry_sizes_make(reading->key_size, 0, table->home.number);
 	sizes = atomic_load_explicit((const _Atomic uint64_t *)&head->sizes,
 				     memory_order_relaxed);
-	size = HASH_ENTRY_HEAD + (size_t)reading->key_size +
-	       hash_sizes_value(sizes);
-	if (unlikely(
-		    !live || live != head->version ||
-		    (sizes ^ want) & HASH_SIZES_FIXED ||
-		    head->root_high != table->root_number >> 20 ||
-		    !hash_near_covers(table, reading, size) ||
-		    !hash_entry_has_key(head, reading->key, reading->key_size)))
+	size = ENTRY_HEAD + (size_t)reading->key_size +
+	       entry_sizes_value(sizes);
+	if (unlikely(!live || live != head->version ||
+		     (sizes ^ want) & HASH_SIZES_FIXED ||
+		     head->number_high != table->home.number >> 20 ||
+		     !hash_near_covers(table, reading, size) ||
+		     !entry_has_key(head, reading->key, reading->key_size)))
 		return false;
-	reading->entry = (struct hash_entry){
+	reading->entry = (struct entry){
 		.key = reading->key,
 		.key_size = reading->key_size,
 		.value = (const char *)(head + 1) + reading->key_size,
-		.value_size =
-			(uint32_t)size - HASH_ENTRY_HEAD - reading->key_size,
+		.value_size = (uint32_t)size - ENTRY_HEAD - reading->key_size,
 		.version = live,
 		.stamp = head->stamp,
 		.touched = head->touched,
@@ -292,7 +292,7 @@ static inline void hash_near_touch(struct hash_table *table,
 {
 	uint8_t *at = client_near_at(
 		table->reef,
-		reading->entry_at + offsetof(struct hash_entry_head, touched),
+		reading->entry_at + offsetof(struct entry_head, touched),
 		sizeof(touched), true);
 
 	if (at)
@@ -311,7 +311,7 @@ static inline __attribute__((always_inline)) bool hash_get_near(
 	struct hash_table *table, const void *key, uint32_t key_size,
 	void *room, size_t room_size,
 	bool (*use)(const void *context, uint16_t touched, uint16_t *next),
-	const void *context, struct hash_entry *out)
+	const void *context, struct entry *out)
 {
 	struct hash_reading reading;
 	struct client_near near;

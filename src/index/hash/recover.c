@@ -145,10 +145,10 @@ static int clear_provisional(struct hash_table *table,
 			    (slot & (HASH_PROVISIONAL | HASH_FROZEN)) !=
 				    HASH_PROVISIONAL)
 				continue;
-			rc = hash_cas(table,
-				      reading->leaf + reading->place[i] +
-					      8 * (uint64_t)j,
-				      slot, hash_slot_after(slot, 0), &before);
+			rc = index_cas(table->reef,
+				       reading->leaf + reading->place[i] +
+					       8 * (uint64_t)j,
+				       slot, hash_slot_after(slot, 0), &before);
 			if (rc < 0 && rc != -REEF_EINDOUBT)
 				return rc;
 		}
@@ -171,10 +171,10 @@ static int is_current_value(struct hash_table *table,
 			    struct hash_reading *entry, uint64_t address,
 			    uint64_t block)
 {
-	const struct hash_entry_head *head = entry->room;
+	const struct entry_head *head = entry->room.bytes;
 	struct hash_reading reading = {
 		.key = head + 1,
-		.key_size = hash_key_size(head),
+		.key_size = entry_key_size(head),
 	};
 	int rc = hash_find(table, &reading, 1);
 
@@ -200,7 +200,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 			 uint64_t address)
 {
 	struct hash_reading entry = {0};
-	struct hash_entry_head head;
+	struct entry_head head;
 	struct hash_table *table;
 	uint64_t root, block, at;
 	int rc = reef_read(reef, address, &head, sizeof(head));
@@ -209,7 +209,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 		rc = reef_short_address(space, address, &block);
 	if (rc)
 		return rc == -ERANGE || is_gone(rc) ? 0 : rc;
-	rc = reef_long_address(space, (uint64_t)hash_entry_root(&head) << 10,
+	rc = reef_long_address(space, entry_root_of_number(entry_number(&head)),
 			       &root);
 	if (!rc)
 		rc = open_root(space, root, &table);

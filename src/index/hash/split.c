@@ -7,7 +7,7 @@
  * Every step is a CAS from the one value it expects, and what it writes follows
  * from what is frozen alone. So any number of clients may do it at once, die in
  * the middle, or be late: a child that is in use has no slot that is 0. */
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #include "base/mutant.h"
 
@@ -30,7 +30,7 @@ struct split {
 	uint8_t *side;	 /* which child each goes to */
 	/* Entries that are read at the moment, and whose slots these are. */
 	struct reef_access reads[TOGETHER];
-	uint64_t heads[TOGETHER][HASH_HEAD_PART / 8];
+	uint64_t heads[TOGETHER][ENTRY_HEAD_PART / 8];
 	uint32_t read_slots[TOGETHER], reads_count;
 	struct hash_reading whole; /* room for one whose key is long */
 };
@@ -40,31 +40,15 @@ static uint64_t slot_at(uint64_t subtable, uint32_t i)
 	return subtable + HASH_SUBTABLE_HEADER + 8 * (uint64_t)i;
 }
 
-int hash_batch_flush(struct hash_batch *batch)
-{
-	int rc = batch->count ? reef_execute(batch->reef, batch->accesses,
-					     batch->count)
-			      : 0;
-
-	batch->count = 0;
-	return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
-}
-
-int hash_batch_add(struct hash_batch *batch, struct reef_access access)
-{
-	batch->accesses[batch->count++] = access;
-	return batch->count == HASH_BATCH ? hash_batch_flush(batch) : 0;
-}
-
-static int add_cas(struct hash_batch *batch, uint64_t at, uint64_t compare,
+static int add_cas(struct index_batch *batch, uint64_t at, uint64_t compare,
 		   uint64_t value)
 {
-	return hash_batch_add(batch, (struct reef_access){
-					     .kind = REEF_CAS,
-					     .address = at,
-					     .compare = compare,
-					     .operand = value,
-				     });
+	return index_batch_add(batch, (struct reef_access){
+					      .kind = REEF_CAS,
+					      .address = at,
+					      .compare = compare,
+					      .operand = value,
+				      });
 }
 
 /* --- children --- */
@@ -117,8 +101,8 @@ static int find_or_make_child(struct split *split, uint32_t which)
 		made_word =
 			made | (REEF_MUTATED(HASH_NO_INTENT) ? HASH_LEAF
 							     : HASH_PENDING);
-		rc = hash_cas(table, split->child_at[which], 0, made_word,
-			      &word);
+		rc = index_cas(table->reef, split->child_at[which], 0,
+			       made_word, &word);
 		if (rc == 1)
 			word = made | HASH_PENDING;
 		else if (!rc)
@@ -143,7 +127,7 @@ static int find_or_make_child(struct split *split, uint32_t which)
 
 int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 {
-	struct hash_batch batch = {.reef = table->reef};
+	struct index_batch batch = {.reef = table->reef};
 	uint32_t slots = table->groups * HASH_GROUP_SLOTS, round, i;
 	bool all;
 	int rc;
@@ -162,7 +146,7 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 				     image[i] | HASH_FROZEN);
 		}
 		if (!rc)
-			rc = hash_batch_flush(&batch);
+			rc = index_batch_flush(&batch);
 		batch.count = 0;
 		if (rc && rc != -EAGAIN)
 			return rc;
@@ -179,24 +163,25 @@ static int classify_one(struct split *split, uint32_t which)
 {
 	struct hash_table *table = split->table;
 	uint32_t slot = split->read_slots[which];
-	const struct hash_entry_head *head = (const void *)split->heads[which];
+	const struct entry_head *head = (const void *)split->heads[which];
 	uint64_t at;
 	size_t size;
 	int rc;
 
-	if (!hash_entry_peek(head, &size) || !hash_entry_is_ours(table, head))
+	if (!entry_peek(head, &size) || !entry_is_ours(&table->home, head))
 		return -REEF_ECORRUPT;
-	if (HASH_ENTRY_HEAD + (size_t)hash_key_size(head) >
+	if (ENTRY_HEAD + (size_t)entry_key_size(head) >
 	    split->reads[which].length) {
 		rc = hash_read_entry(table, &split->whole, split->image[slot],
 				     &at);
 		if (rc <= 0)
 			return rc ? rc : -REEF_ECORRUPT;
-		head = split->whole.room;
+		head = split->whole.room.bytes;
 	}
-	split->side[slot] = hash_of_key(table, head + 1, hash_key_size(head)) >>
-				    split->depth &
-			    1;
+	split->side[slot] =
+		hash_of_key(table, head + 1, entry_key_size(head)) >>
+			split->depth &
+		1;
 	return 0;
 }
 
@@ -235,7 +220,8 @@ static int classify_new(struct split *split)
 			.kind = REEF_READ,
 			.address = at,
 			.local = split->heads[next],
-			.length = size < HASH_HEAD_PART ? size : HASH_HEAD_PART,
+			.length =
+				size < ENTRY_HEAD_PART ? size : ENTRY_HEAD_PART,
 		};
 		if (split->reads_count == TOGETHER)
 			rc = classify_some(split);
@@ -259,7 +245,7 @@ static int classify_first(struct split *split)
 
 static int copy_to_child(struct split *split, uint32_t which)
 {
-	struct hash_batch batch = {.reef = split->table->reef};
+	struct index_batch batch = {.reef = split->table->reef};
 	uint64_t word;
 	int rc = 0;
 
@@ -270,7 +256,7 @@ static int copy_to_child(struct split *split, uint32_t which)
 			word = split->image[i] & ~HASH_FROZEN;
 		rc = add_cas(&batch, slot_at(split->child[which], i), 0, word);
 	}
-	return rc ? rc : hash_batch_flush(&batch);
+	return rc ? rc : index_batch_flush(&batch);
 }
 
 /* --- all of it --- */
@@ -282,16 +268,16 @@ static int publish_children(struct split *split)
 	int rc;
 
 	for (uint32_t which = 0; which < 2; which++) {
-		rc = hash_cas(table, split->child_at[which],
-			      split->child[which] | HASH_PENDING,
-			      split->child[which] | HASH_LEAF, &before);
+		rc = index_cas(table->reef, split->child_at[which],
+			       split->child[which] | HASH_PENDING,
+			       split->child[which] | HASH_LEAF, &before);
 		if (rc < 0)
 			return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
 	}
-	rc = hash_cas(table, split->parent_at, split->parent | HASH_LEAF,
-		      HASH_SPLIT, &before);
+	rc = index_cas(table->reef, split->parent_at, split->parent | HASH_LEAF,
+		       HASH_SPLIT, &before);
 	if (rc == 1)
-		hash_free_later(table, split->parent);
+		entry_free_later(&table->home, split->parent);
 	return rc < 0 ? rc : 0;
 }
 

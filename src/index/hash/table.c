@@ -129,7 +129,7 @@ int hash_root_read(struct reef_space *space, uint64_t at,
 {
 	int rc = reef_read(reef_space_handle(space), at, head, sizeof(*head));
 
-	if (hash_is_nonsense(rc))
+	if (index_is_nonsense(rc))
 		return -REEF_ECORRUPT;
 	if (!rc &&
 	    (head->magic != HASH_ROOT_MAGIC || head->crc != head_crc(head) ||
@@ -169,7 +169,12 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	table->space = space;
 	table->reef = reef_space_handle(space);
 	table->root = at;
-	table->root_number = hash_root_number(number);
+	table->home = (struct entry_home){
+		.space = space,
+		.reef = table->reef,
+		.number = entry_number_of_root(number),
+		.kind = REEF_BLOCK_HASH_ENTRY,
+	};
 	table->groups = head.groups;
 	table->seed = head.seed;
 	table->id = head.id;
@@ -187,8 +192,7 @@ void hash_close(struct hash_table *table)
 {
 	if (!table)
 		return;
-	while (table->spares_count)
-		free(table->spares[--table->spares_count]);
+	entry_home_fini(&table->home);
 	hash_many_free(table->many);
 	free(table->leaves);
 	free(table->memos);

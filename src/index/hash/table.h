@@ -37,7 +37,7 @@
 #ifndef REEF_INDEX_HASH_TABLE_H
 #define REEF_INDEX_HASH_TABLE_H
 
-#include "pool/client/client.h"
+#include "index/entry/entry.h"
 
 struct hash_table;
 
@@ -71,36 +71,15 @@ uint64_t hash_owner(const struct hash_table *table);
  * itself inside reef_enter: that would keep all its memory. */
 int hash_drop(struct hash_table *table);
 
-/* A block for an entry whose value is written there before it is put: by
- * whoever took it, at hash_staged_value, with the key's size known. It is put
- * once: then is_taken, and the table's. */
-struct hash_staged {
-	uint64_t at;
-	uint32_t key_size, value_size;
-	uint32_t crc;  /* of the value, when all of it is there */
-	bool is_shown; /* others may have seen it */
-	bool is_taken;
-};
-
-struct hash_entry { /* points into the reading's room, or is the caller's */
-	const void *key, *value;
-	uint32_t key_size, value_size;
-	uint64_t version, stamp;
-	uint16_t touched; /* hash_touch */
-	/* Of one to put: its value is there already; value is NULL. */
-	struct hash_staged *staged;
-};
-
 /* One key being looked up, with room for what is found. Zero it first, give
  * key and key_size; free the room at the end. */
 struct hash_reading {
 	const void *key;
 	uint32_t key_size;
-	int status;		 /* out: 0: found.  -ENOENT.  else: error */
-	struct hash_entry entry; /* out */
+	int status;	    /* out: 0: found.  -ENOENT.  else: error */
+	struct entry entry; /* out */
 	/* the table's */
-	void *room;
-	size_t room_size;
+	struct entry_room room;
 	uint64_t hash, place[2], slots[2][16];
 	uint64_t leaf; /* address of the subtable */
 	uint32_t depth, print, attempts;
@@ -120,8 +99,8 @@ static inline void hash_reading_begin(struct hash_reading *reading,
 {
 	reading->key = key;
 	reading->key_size = key_size;
-	reading->room = room;
-	reading->room_size = room_size;
+	reading->room.bytes = room;
+	reading->room.size = room_size;
 	reading->losses = 0;
 	reading->to_change = false;
 	reading->blind = false;
@@ -153,58 +132,32 @@ int hash_touch(struct hash_table *table, const struct hash_reading *reading,
 struct reef_access hash_touch_access(const struct hash_reading *reading,
 				     const uint16_t *touched);
 
-enum hash_verdict { HASH_KEEP, HASH_PUT, HASH_DELETE };
-
-struct hash_change {
-	const void *key;
-	uint32_t key_size;
-	/* What is to become of the key. now: NULL if it is not there; good only
-	 * during the call. For HASH_PUT fill in value, value_size, stamp and
-	 * touched of *put; the bytes stay the caller's, until the next call.
-	 * Called again when another was quicker. Negative: an error, returned
-	 * as it is. */
-	int (*decide)(void *context, const struct hash_entry *now,
-		      struct hash_entry *put);
-	void *context;
-	/* Optional: what decide will put if it puts at all; written ahead, to
-	 * save a round trip. */
-	const struct hash_entry *ahead;
-	/* decide does not look at now->value, which may be NULL: so a large one
-	 * is not read. */
-	bool blind;
-	uint64_t version; /* out: after HASH_PUT, of the new entry */
-	int status;	  /* out: of hash_put_many */
-};
-
 /* Errors of all that follows and of hash_get: -REEF_EDROPPED: the table was
  * dropped. */
 
-/* 0: done as decided last, also HASH_KEEP.  -REEF_EINDOUBT: a change whose
+/* 0: done as decided last, also ENTRY_KEEP.  -REEF_EINDOUBT: a change whose
  * connection was lost, and which others have covered since: it happened, or
  * not; -ETIMEDOUT: or it still will.  -EINVAL: too large.  -ENOSPC, -EDQUOT,
  * and errors of access: nothing happened. */
-int hash_apply(struct hash_table *table, struct hash_change *change);
+int hash_apply(struct hash_table *table, struct entry_change *change);
 
-/* Take a block for a value of more than 64 KiB, with `spare` more bytes behind
- * it; and give it back, unless it was taken.  -EINVAL: too large, or small.
- * Else as alloc. */
-int hash_staged_take(struct reef_space *space, uint32_t key_size,
-		     uint32_t value_size, uint32_t spare,
-		     struct hash_staged *out);
-void hash_staged_give(struct reef_space *space, struct hash_staged *staged);
-uint64_t hash_staged_value(const struct hash_staged *staged);
+/* As entry_staged_take, for a table's entry. */
+static inline int hash_staged_take(struct reef_space *space, uint32_t key_size,
+				   uint32_t value_size, uint32_t spare,
+				   struct entry_staged *out)
+{
+	return entry_staged_take(space, REEF_BLOCK_HASH_ENTRY, key_size,
+				 value_size, spare, out);
+}
 
 /* Put many keys, each by itself, in shared batches: each needs `ahead`; with
- * `decide` it must decide for that, or for something else than HASH_PUT. Each
+ * `decide` it must decide for that, or for something else than ENTRY_PUT. Each
  * has its status, as hash_apply returns. 64 keys on one node: 4 round trips, of
  * which one is for the headers of their blocks; those in each other's way, or
  * behind others with their fingerprint, take longer. A key that is there twice
  * gets one of the two. Returns 0, or an error that hit all. */
-int hash_put_many(struct hash_table *table, struct hash_change *changes,
+int hash_put_many(struct hash_table *table, struct entry_change *changes,
 		  uint32_t count);
-
-/* How many bytes of the pool an entry takes: its block and its slot. */
-uint64_t hash_entry_footprint(size_t key_size, size_t value_size);
 
 struct hash_cursor { /* zero: from the beginning */
 	uint32_t group;
@@ -230,7 +183,7 @@ static inline bool hash_cursor_is_zero(const struct hash_cursor *cursor)
  * each of 1,000 attempts; the cursor stays at it. */
 int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	      uint32_t steps, uint32_t flags,
-	      int (*each)(void *context, const struct hash_entry *entry),
+	      int (*each)(void *context, const struct entry *entry),
 	      void *context);
 
 struct hash_count {

@@ -6,7 +6,7 @@
  * two that follow each other. So a cursor (group, reversed suffix) means the
  * same before and after: whatever was there throughout is met, and met once
  * unless its subtable is split in that very moment. */
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #include "base/log.h"
 
@@ -73,7 +73,7 @@ static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 static int read_slot(struct hash_table *table, struct hash_reading *reading,
 		     uint64_t at, uint64_t slot)
 {
-	const struct hash_entry_head *head;
+	const struct entry_head *head;
 	uint64_t now, entry_at;
 	uint32_t i, unsound = 0;
 	bool is_sound;
@@ -85,7 +85,7 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 		rc = hash_read_entry(table, reading, slot, &entry_at);
 		if (rc < 0)
 			return rc;
-		head = reading->room;
+		head = reading->room.bytes;
 		if (rc && head->live == head->version)
 			return 1;
 		is_sound = rc;
@@ -96,12 +96,12 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 			return 1;
 		if (now != slot)
 			unsound = 0;
-		else if (++unsound > HASH_UNSOUND_MAX)
+		else if (++unsound > ENTRY_UNSOUND_MAX)
 			return -REEF_ECORRUPT;
 		if (now & HASH_FROZEN && now != slot)
 			return -EAGAIN;
 		slot = now;
-		rc = hash_pause(i);
+		rc = index_pause(i);
 		if (rc)
 			return rc;
 	}
@@ -113,7 +113,7 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 struct walk {
 	struct hash_table *table;
 	uint32_t flags;
-	int (*each)(void *context, const struct hash_entry *entry);
+	int (*each)(void *context, const struct entry *entry);
 	void *context;
 	int said;      /* by `each`, which ends the walk if it is not 0 */
 	uint32_t told; /* slots whose entries were given already */
@@ -129,7 +129,7 @@ struct walk {
 static int call_each(const struct walk *walk,
 		     const struct hash_reading *reading)
 {
-	struct hash_entry entry = hash_entry_view(reading->room);
+	struct entry entry = entry_view(reading->room.bytes);
 
 	if (walk->flags & HASH_WALK_HEADS)
 		entry.value = NULL;
@@ -140,7 +140,7 @@ static int call_each(const struct walk *walk,
 static bool is_passed_over(const struct walk *walk, int rc)
 {
 	return walk->flags & HASH_WALK_REST &&
-	       (rc == -REEF_ELOST || hash_is_nonsense(rc));
+	       (rc == -REEF_ELOST || index_is_nonsense(rc));
 }
 
 /* READ the entries one by one, without those that cannot be read. */
@@ -180,9 +180,9 @@ static int fetch_entries(struct walk *walk)
 			return rc;
 		size = hash_entry_read_size(walk->table, walk->slots[i],
 					    walk->entries[i].at);
-		if (walk->flags & HASH_WALK_HEADS && size > HASH_HEAD_PART)
-			size = HASH_HEAD_PART;
-		rc = hash_reading_room(&walk->entries[i].reading, size);
+		if (walk->flags & HASH_WALK_HEADS && size > ENTRY_HEAD_PART)
+			size = ENTRY_HEAD_PART;
+		rc = entry_room_need(&walk->entries[i].reading.room, size);
 		if (rc)
 			return rc;
 		walk->entries[i].got = size;
@@ -190,7 +190,7 @@ static int fetch_entries(struct walk *walk)
 		accesses[count++] = (struct reef_access){
 			.kind = REEF_READ,
 			.address = walk->entries[i].at,
-			.local = walk->entries[i].reading.room,
+			.local = walk->entries[i].reading.room.bytes,
 			.length = size,
 		};
 	}
@@ -209,15 +209,15 @@ static int complete_key(struct walk *walk, uint32_t i)
 	size_t size;
 	int rc;
 
-	if (!hash_entry_peek(reading->room, &size))
+	if (!entry_peek(reading->room.bytes, &size))
 		return 0;
-	size = HASH_ENTRY_HEAD + (size_t)hash_key_size(reading->room);
+	size = ENTRY_HEAD + (size_t)entry_key_size(reading->room.bytes);
 	if (size <= got)
 		return 1;
-	rc = hash_reading_room(reading, size);
+	rc = entry_room_need(&reading->room, size);
 	if (!rc)
 		rc = reef_read(walk->table->reef, walk->entries[i].at + got,
-			       (char *)reading->room + got, size - got);
+			       (char *)reading->room.bytes + got, size - got);
 	return rc ? rc : 1;
 }
 
@@ -225,7 +225,7 @@ static int complete_key(struct walk *walk, uint32_t i)
 static int complete_slot(struct walk *walk, uint32_t i, bool *found)
 {
 	struct hash_reading *reading = &walk->entries[i].reading;
-	const struct hash_entry_head *head;
+	const struct entry_head *head;
 	int rc = 0;
 
 	*found = false;
@@ -239,7 +239,7 @@ static int complete_slot(struct walk *walk, uint32_t i, bool *found)
 					 walk->entries[i].got);
 	if (rc < 0)
 		return rc;
-	head = reading->room;
+	head = reading->room.bytes;
 	*found = rc && head->live == head->version;
 	if (*found)
 		return 0;
@@ -299,7 +299,8 @@ static int walk_groups(struct walk *walk, struct hash_cursor *cursor,
 		if (walk->said)
 			return walk->said;
 		if (rc == -EAGAIN) {
-			rc = retries++ < RETRIES ? hash_pause(retries) : -EBUSY;
+			rc = retries++ < RETRIES ? index_pause(retries)
+						 : -EBUSY;
 			if (!rc)
 				continue;
 		}
@@ -320,7 +321,7 @@ static int walk_groups(struct walk *walk, struct hash_cursor *cursor,
 
 int hash_walk(struct hash_table *table, struct hash_cursor *cursor,
 	      uint32_t steps, uint32_t flags,
-	      int (*each)(void *context, const struct hash_entry *entry),
+	      int (*each)(void *context, const struct entry *entry),
 	      void *context)
 {
 	struct walk *walk = calloc(1, sizeof(*walk));
@@ -402,7 +403,8 @@ int hash_count(struct hash_table *table, struct hash_count *out)
 				&keys);
 		reef_leave(table->reef);
 		if (rc == -EAGAIN) {
-			rc = retries++ < RETRIES ? hash_pause(retries) : -EBUSY;
+			rc = retries++ < RETRIES ? index_pause(retries)
+						 : -EBUSY;
 			continue;
 		}
 		if (rc)

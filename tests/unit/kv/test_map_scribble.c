@@ -374,7 +374,7 @@ static void map_put_beside_a_longer_key_ends(void **state)
 	map_words_find(words, "m");
 	while (region->kind != REEF_BLOCK_HASH_ENTRY)
 		region++;
-	at = region->address + 8 + offsetof(struct hash_entry_head, sizes);
+	at = region->address + 8 + offsetof(struct entry_head, sizes);
 	sizes = map_words_read(words, at) ^ 1u << 11;
 	assert_int_equal(reef_write(scene.near, at, &sizes, 8), 0);
 	alarm(STUCK / 5);

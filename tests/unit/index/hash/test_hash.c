@@ -12,7 +12,7 @@ static int many_keys(struct member *member)
 {
 	struct hash_table *table;
 	struct reef_space *space;
-	struct plain gone = {.verdict = HASH_DELETE};
+	struct plain gone = {.verdict = ENTRY_DELETE};
 	uint64_t i, value;
 
 	TRY(table_begin(member, 4, &space, &table));
@@ -51,12 +51,12 @@ static void hash_many_keys_are_found(void **state)
 	pool_finish(&pool);
 }
 
-static int sized_decide(void *context, const struct hash_entry *now,
-			struct hash_entry *put_out)
+static int sized_decide(void *context, const struct entry *now,
+			struct entry *put_out)
 {
 	(void)now;
-	*put_out = *(struct hash_entry *)context;
-	return HASH_PUT;
+	*put_out = *(struct entry *)context;
+	return ENTRY_PUT;
 }
 
 #define LONGEST 1500100u /* each begins a byte later */
@@ -78,12 +78,12 @@ static int any_size(struct member *member)
 	rc = table_begin(member, 4, &space, &table);
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !rc; i++) {
 		uint32_t key_size = sizes[i] > 65536 ? 3 : sizes[i];
-		struct hash_entry entry = {
+		struct entry entry = {
 			.value = bytes + i,
 			.value_size = sizes[i] ? sizes[i] - 1 : 0,
 			.stamp = i,
 		};
-		struct hash_change change = {
+		struct entry_change change = {
 			.key = bytes + i,
 			.key_size = key_size,
 			.decide = sized_decide,
@@ -184,7 +184,7 @@ struct seen {
 	bool wrong;
 };
 
-static int note_seen(void *context, const struct hash_entry *entry)
+static int note_seen(void *context, const struct entry *entry)
 {
 	struct seen *seen = context;
 	uint64_t key, value;
@@ -210,7 +210,7 @@ struct heads {
 	bool wrong;
 };
 
-static int note_head(void *context, const struct hash_entry *entry)
+static int note_head(void *context, const struct entry *entry)
 {
 	struct heads *heads = context;
 
@@ -223,8 +223,9 @@ static int note_head(void *context, const struct hash_entry *entry)
 
 static int walk_heads(struct member *member)
 {
-	struct hash_entry entry = {.value_size = 100000};
-	struct hash_change change = {.decide = sized_decide, .context = &entry};
+	struct entry entry = {.value_size = 100000};
+	struct entry_change change = {.decide = sized_decide,
+				      .context = &entry};
 	struct hash_cursor cursor = {0};
 	struct heads heads = {0};
 	struct hash_table *table;
@@ -272,9 +273,9 @@ static void hash_walk_of_heads_reads_no_values(void **state)
 /* Over and over, many times what the pool has. */
 static int put_more_than_there_is(struct member *member)
 {
-	struct hash_entry entry = {.value_size = 200000};
+	struct entry entry = {.value_size = 200000};
 	uint64_t key = 0, i;
-	struct hash_change change = {
+	struct entry_change change = {
 		.key = &key,
 		.key_size = 8,
 		.decide = sized_decide,
@@ -421,18 +422,18 @@ static struct reef_counts cheapest(struct member *member,
 	return best;
 }
 
-static int ahead_decide(void *context, const struct hash_entry *now,
-			struct hash_entry *put_out)
+static int ahead_decide(void *context, const struct entry *now,
+			struct entry *put_out)
 {
 	(void)now;
-	*put_out = *(struct hash_entry *)context;
-	return HASH_PUT;
+	*put_out = *(struct entry *)context;
+	return ENTRY_PUT;
 }
 
 static int act_put(struct hash_table *table, uint64_t key)
 {
-	struct hash_entry entry = {.value = &key, .value_size = 8};
-	struct hash_change change = {
+	struct entry entry = {.value = &key, .value_size = 8};
+	struct entry_change change = {
 		.key = &key,
 		.key_size = 8,
 		.decide = ahead_decide,
@@ -452,7 +453,7 @@ static int act_get(struct hash_table *table, uint64_t key)
 
 static int act_remove(struct hash_table *table, uint64_t key)
 {
-	struct plain plain = {.verdict = HASH_DELETE};
+	struct plain plain = {.verdict = ENTRY_DELETE};
 
 	return table_apply(table, key, &plain);
 }
@@ -479,8 +480,8 @@ static int act_get_many(struct hash_table *table, uint64_t first)
 
 static int act_put_many(struct hash_table *table, uint64_t first)
 {
-	struct hash_change changes[MANY] = {0};
-	struct hash_entry entries[MANY] = {0};
+	struct entry_change changes[MANY] = {0};
+	struct entry entries[MANY] = {0};
 	uint64_t keys[MANY];
 	uint32_t i;
 	int rc;

@@ -1,6 +1,6 @@
 /* Dropping a hash table in the simulator: (6) of table.h. */
 #include "fixture/plain_table.h"
-#include "index/hash/entry.h"
+#include "index/hash/place.h"
 
 #define DROPPED_KEYS 3000u
 

@@ -61,6 +61,7 @@
 	X(BROKER_FENCE_FORGETS, "A start forgets who was told of which nodes.") \
 	X(BROKER_FENCE_LAST, "A fence goes to the node alone that came last.") \
 	X(BROKER_REMOVAL_UNTOLD, "An extent that was removed is not told of.") \
+	X(BROKER_ACK_MISSING, "Who is EXPIRED counts as having let go.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 
 #define REEF_MUTANTS_OF_NODE(X) \
@@ -70,6 +71,8 @@
 	X(NODE_DIRTY, "Memory is lent again without being cleared.")
 
 #define REEF_MUTANTS_OF_CLIENT(X) \
+	X(CLIENT_ACK_EARLY, "A view is acknowledged before the grace.") \
+	X(CLIENT_SAFE_FIRST, "safe_epoch is believed without its view.") \
 	X(CLIENT_FENCED_EARLY, "FENCED is believed without its pool epoch.") \
 	X(CLIENT_STALE_EXTENT, "A handle never looks at the notice word.") \
 	X(CLIENT_REPEAT, "An operation in doubt is repeated.") \

@@ -23,6 +23,12 @@ enum reef_node_state {
 	REEF_NODE_DRAINED,
 	REEF_NODE_DEAD
 };
+/* True for a node that no client has a link to, once it has a view of the pool
+ * epoch in which this is so. */
+static inline bool reef_node_is_gone(uint8_t state)
+{
+	return state == REEF_NODE_DEAD;
+}
 enum reef_space_kind { REEF_SPACE_SHARED = 1, REEF_SPACE_SCRATCH };
 enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };
 enum reef_extent_state {

@@ -34,7 +34,11 @@ struct reef_table_header {
 	/* Changes all the time: the memory of a broker that stands still can be
 	 * read, too. */
 	uint64_t beat;
-	uint64_t reserved;
+	/* safe_epoch 32 (lower bits) | pool epoch 32 (lower bits): safe_epoch
+	 * is that because sessions are FENCED, for whom nodes that were gone in
+	 * this pool epoch did not confirm. Who has no view of it does not
+	 * believe safe_epoch, nor if the two words are not of one moment. */
+	uint64_t safe_view;
 };
 static_assert(sizeof(struct reef_table_header) == 80, "layout");
 
@@ -49,6 +53,12 @@ static inline uint64_t reef_table_offset(uint32_t session)
 {
 	return sizeof(struct reef_table_header) +
 	       (session >> 16) * sizeof(struct reef_table_slot);
+}
+
+static inline uint64_t reef_table_safe_view(uint64_t safe_epoch,
+					    uint64_t pool_epoch)
+{
+	return (uint32_t)safe_epoch | pool_epoch << 32;
 }
 
 static inline uint64_t reef_table_state(uint16_t generation, uint8_t state,
@@ -77,8 +87,12 @@ struct reef_renewal {
 	 * again yet. lacks: it has no other memory, and waits for that. gives:
 	 * it is a janitor, and is about to give memory away. */
 	uint64_t waiting;
+	/* The pool epoch up to which it has let go of whatever changed: it
+	 * has, and makes, no link to a node that was gone by then, and has
+	 * nothing mapped of one (keeper/acknowledge.c). */
+	uint64_t acknowledged;
 };
-static_assert(sizeof(struct reef_renewal) == 16, "layout");
+static_assert(sizeof(struct reef_renewal) == 24, "layout");
 #define REEF_RENEWAL_LACKS (UINT64_C(1) << 63)
 #define REEF_RENEWAL_GIVES (UINT64_C(1) << 62)
 #define REEF_RENEWAL_BYTES (REEF_RENEWAL_GIVES - 1)

@@ -8,6 +8,7 @@
  *   sessions.c  open, resume, close; renewal words; settings
  *   users.c     credentials, limits, links
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
+ *   acknowledge.c  who has let go of what changed: waiting for that
  *   recovery.c  what FENCED sessions left in spaces
  *   names.c     requests about names
  *   nodes.c     who lends; death; fences; calls to nodes
@@ -88,6 +89,11 @@ struct broker_session {
 	uint32_t pinning;   /* samples: (10) */
 	uint64_t pinned_ns; /* when they were enough */
 	uint64_t pool_epoch; /* at the last sample */
+	/* acknowledge.c: the pool epoch that it has acknowledged; for how many
+	 * samples somebody waits for more than `judged`, which it had then */
+	uint64_t acknowledged, judged;
+	uint32_t overdue;
+	bool is_from_before; /* this start: it may have any space open */
 	bool ending;	     /* EXPIRED or FENCED, perhaps not durably yet */
 	bool closed;	     /* by itself: its end is one event */
 	bool attended;	     /* a fiber takes it onwards from there */
@@ -216,6 +222,8 @@ struct reef_broker {
 	uint32_t hurry_stalled;	  /* looks in which the epoch did not move */
 	bool hurry_asked;	  /* by a note since the last look */
 	uint32_t shorts, returns; /* as in the table */
+	uint64_t safe_view;	  /* pool epoch that safe_epoch was found in */
+	struct broker_awaited *awaited;	    /* acknowledge.c */
 	struct broker_recovery *recoveries; /* recovery.c */
 	struct broker_rekey *rekeys;	    /* rekey.c */
 	/* Of this start alone. */
@@ -354,6 +362,8 @@ void broker_table_close(struct reef_broker *broker);
  * durable: it waits. */
 int broker_publish_session(struct reef_broker *broker, uint32_t session);
 int broker_publish_pool_epoch(struct reef_broker *broker);
+/* The pool epoch that is published. */
+uint64_t broker_published_pool_epoch(const struct reef_broker *broker);
 /* Publish the broker's epoch; 0 while it is not sure. */
 void broker_publish_broker_epoch(struct reef_broker *broker);
 /* Show that the broker does not stand still. */
@@ -433,6 +443,22 @@ int broker_lease_start(struct reef_broker *broker);
 void broker_hurry_asked_for(struct reef_broker *broker);
 /* Reserve reclaim epochs that no earlier start has used. */
 int broker_epochs_begin(struct reef_broker *broker);
+
+/* --- acknowledge.c --- */
+
+/* Wait until every session that has that space open (0: every session) has
+ * acknowledged the pool epoch, which the state has, or is FENCED. Who does not
+ * within its ttl is ended for that. In a fiber of the broker's own, or a
+ * handler that answers later.  -ECANCELED: the broker stops.
+ * -REEF_EHOSTDEAD; or as broker_wait_durable. */
+int broker_epoch_wait(struct reef_broker *broker, uint64_t epoch,
+		      uint32_t space);
+/* Take in what a session's word says that it has acknowledged. */
+void broker_note_acknowledged(struct reef_broker *broker,
+			      struct broker_session *session, uint64_t epoch);
+/* True if somebody waits for that session to acknowledge more. */
+bool broker_is_awaited(const struct reef_broker *broker,
+		       const struct broker_session *session);
 
 /* --- users.c --- */
 

@@ -62,7 +62,15 @@
  * (11) A broker that is not sure (confirm.c, 6) judges no session, and counts
  *      everybody as just renewed when it is sure again. safe_epoch rises when
  *      witnesses have confirmed, after the words were read, that no other
- *      broker was chosen: its sessions would be unknown here. */
+ *      broker was chosen: its sessions would be unknown here.
+ *
+ * Acknowledged views (acknowledge.c):
+ *
+ * (12) Who is awaited, and has acknowledged nothing more for longer than its
+ *      ttl, is ended, on shm too: counted in samples, as in (1).
+ * (13) safe_epoch counts on fences that nodes which are gone did not confirm.
+ *      So it is published together with a pool epoch in which they are: one
+ *      that was published after the sessions were looked at. */
 #include "pool/broker/internal.h"
 
 #include "base/mutant.h"
@@ -119,6 +127,7 @@ static int fence_session(struct reef_broker *broker, uint32_t id)
 		return rc;
 	session = broker_session_find(broker, id);
 	session->fenced = true;
+	broker_wake(broker); /* somebody may wait for that in acknowledge.c */
 	broker_notice_session(broker, session);
 	if (!session->closed)
 		broker_event(broker, "session %08x is fenced", id);
@@ -266,6 +275,10 @@ static void note_renewal(struct reef_broker *broker,
 	bool changed = word != session->looked;
 
 	note_announced_epoch(broker, session, word, now_ns);
+	broker_note_acknowledged(
+		broker, session,
+		read_word(renewal,
+			  offsetof(struct reef_renewal, acknowledged)));
 	/* A wish counts only in a word that has changed (9), (10). */
 	session->looked = word;
 	session->hurries = changed && word & REEF_RENEWAL_HURRY;
@@ -353,6 +366,20 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 	return are_nodes_heard_since(broker, session->pinned_ns);
 }
 
+/* The same by (12). True: it has had a whole ttl. */
+static bool is_overdue(const struct reef_broker *broker,
+		       struct broker_session *session, bool counts)
+{
+	bool has_moved = session->acknowledged != session->judged;
+
+	session->judged = session->acknowledged;
+	if (counts && !has_moved && broker_is_awaited(broker, session))
+		session->overdue++;
+	else
+		session->overdue = 0;
+	return session->overdue > SAMPLES;
+}
+
 /* Take a sample of a session's words, if one is due, and judge it. */
 static void judge_session(struct reef_broker *broker,
 			  struct broker_session *session, uint64_t now_ns)
@@ -370,6 +397,9 @@ static void judge_session(struct reef_broker *broker,
 		(void)broker_session_end(broker, session,
 					 "it held memory back that others "
 					 "waited for");
+	else if (is_overdue(broker, session, counts))
+		(void)broker_session_end(broker, session,
+					 "it did not let go of what changed");
 }
 
 static void judge_sessions(struct reef_broker *broker)
@@ -465,9 +495,12 @@ static void advance_reclaim_epoch(struct reef_broker *broker)
 	bool was_calm = !broker->hurry_ns;
 	struct reef_state_summary summary;
 
-	/* (11) */
-	if (least > broker->safe_epoch && broker_confirm_now(broker) == 0)
+	/* (11), (13) */
+	if (least > broker->safe_epoch && broker_confirm_now(broker) == 0 &&
+	    broker_publish_pool_epoch(broker) == 0) {
 		broker->safe_epoch = least;
+		broker->safe_view = broker_published_pool_epoch(broker);
+	}
 	reef_state_summary(broker->state, &summary);
 	before = broker->reclaim_epoch;
 	if (least == broker->reclaim_epoch && broker->sessions &&

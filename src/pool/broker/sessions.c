@@ -84,6 +84,16 @@ static struct broker_session *create_session(struct reef_broker *broker,
 	return session;
 }
 
+/* Who comes now has the newest view, and nothing from before. */
+static void acknowledge_as_new(const struct reef_broker *broker,
+			       struct broker_session *session)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	session->acknowledged = summary.pool_epoch;
+}
+
 static void add_session(struct reef_broker *broker,
 			struct broker_session *session)
 {
@@ -269,6 +279,7 @@ static int open_session(struct reef_broker *broker,
 	session->pid = ask->pid;
 	/* R8: it can hold nothing that was let go before it came. */
 	session->oldest = broker->reclaim_epoch;
+	acknowledge_as_new(broker, session);
 	rc = open_renewal(broker, session, member->fabric);
 	if (rc == 0)
 		rc = broker_commit(broker, &record, NULL, NULL);
@@ -442,6 +453,7 @@ int broker_sessions_open(struct reef_broker *broker)
 			return -ENOMEM;
 		session->ending = known[i].state != REEF_SESSION_ALIVE;
 		session->fenced = known[i].state == REEF_SESSION_FENCED;
+		session->is_from_before = true;
 		if (!REEF_MUTATED(BROKER_FENCE_FORGETS))
 			session->told_below = summary.next_node;
 		if (REEF_MUTATED(BROKER_NO_GRACE)) {

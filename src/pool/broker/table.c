@@ -128,6 +128,11 @@ int broker_publish_pool_epoch(struct reef_broker *broker)
 	return rc;
 }
 
+uint64_t broker_published_pool_epoch(const struct reef_broker *broker)
+{
+	return get_word(broker, offsetof(struct reef_table_header, pool_epoch));
+}
+
 void broker_publish_broker_epoch(struct reef_broker *broker)
 {
 	put_word(broker, offsetof(struct reef_table_header, broker_epoch),
@@ -173,6 +178,8 @@ void broker_publish_reclaim(struct reef_broker *broker)
 		 broker->reclaim_epoch);
 	put_word(broker, offsetof(struct reef_table_header, safe_epoch),
 		 broker->safe_epoch);
+	put_word(broker, offsetof(struct reef_table_header, safe_view),
+		 reef_table_safe_view(broker->safe_epoch, broker->safe_view));
 	put_word(broker, offsetof(struct reef_table_header, hurry_ns),
 		 broker->hurry_ns);
 }

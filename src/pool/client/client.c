@@ -9,6 +9,7 @@
 #include "base/secret.h"
 #include "pool/client/handle/handle.h"
 #include "pool/client/handle/recover.h"
+#include "pool/client/keeper/acknowledge.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/keeper.h"
@@ -197,6 +198,8 @@ static int keeper_main(void *arg)
 		rc = client_spawn(client, client_link_main, client);
 	if (!rc)
 		rc = client_spawn(client, client_grace_main, client);
+	if (!rc)
+		rc = client_spawn(client, client_acknowledge_main, client);
 	if (!rc)
 		rc = client_spawn(client, client_collect_main, client);
 	if (!rc)

@@ -24,7 +24,8 @@ static void add_retired(struct reef_client *client, struct reef_peer *peer,
 	struct client_retired *retired = malloc(sizeof(*retired));
 
 	/* What cannot be noted, for want of memory, stays open until the rpc
-	 * and its port are closed. */
+	 * and its port are closed; nothing is acknowledged any more then. */
+	client->retired_count++;
 	if (!retired)
 		return;
 	*retired = (struct client_retired){.peer = peer, .remote = remote};
@@ -57,8 +58,10 @@ static void close_retired(struct reef_client *client,
 			reef_detach(reef_port_queue_of(client->port,
 						       retired->remote->link),
 				    retired->remote);
+		client->closed_count++;
 		free(retired);
 	}
+	client_wake(&client->changed);
 }
 
 static struct client_retired *claim_retired(struct reef_client *client)
@@ -116,6 +119,19 @@ static int wait_until_left(struct reef_client *client, uint32_t phase,
 		rc = reef_sleep(pause_ns);
 		if (pause_ns < 10 * CLIENT_MILLISECOND)
 			pause_ns *= 2;
+	}
+	return rc;
+}
+
+int client_grace_wait(struct reef_client *client)
+{
+	uint64_t wanted = client->retired_count;
+	int rc = 0;
+
+	while (!rc && client->closed_count < wanted) {
+		if (client->stopping || client_over(client))
+			return -ECANCELED;
+		rc = client_wait(&client->changed, REEF_FOREVER);
 	}
 	return rc;
 }

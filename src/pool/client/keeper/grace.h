@@ -20,6 +20,9 @@ struct client_retired {
 void client_retire_peer(struct reef_client *client, struct reef_peer *peer);
 void client_retire_remote(struct reef_client *client,
 			  struct reef_remote *remote);
+/* Wait until whatever is retired now is closed.  -REEF_EHOSTDEAD.
+ * -ECANCELED: the client stops, or its session has ended. */
+int client_grace_wait(struct reef_client *client);
 /* The fiber that does so; arg is the client. */
 int client_grace_main(void *arg);
 /* At the end of the client: close all that is retired, without a grace. */

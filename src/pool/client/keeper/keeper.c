@@ -20,6 +20,7 @@
 #include "pool/client/keeper/keeper.h"
 
 #include "base/mutant.h"
+#include "pool/client/keeper/acknowledge.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/member.h"
@@ -241,7 +242,9 @@ static int note_admitted(struct reef_client *client,
 	client->beat_ns = reef_now_ns();
 	if (!client->session) { /* handles read it without a lock */
 		client->session = reply->session;
-		client->view_epoch = (uint32_t)reply->pool_epoch;
+		client_epoch_begin(client, reply->pool_epoch);
+	} else {
+		client->acknowledged_told = 0; /* it may be a new broker */
 	}
 	client->ttl_ns = reply->ttl_ns;
 	memcpy(client->session_key->bytes, reply->secret,
@@ -628,20 +631,6 @@ static enum reef_session_view view_of(uint64_t state, uint32_t session)
 							    : REEF_VIEW_EXPIRED;
 }
 
-/* (4) */
-static int take_in_epoch(struct reef_client *client, uint32_t epoch)
-{
-	int rc;
-
-	if ((int32_t)(epoch - client->view_epoch) <= 0 ||
-	    REEF_MUTATED(CLIENT_FENCED_EARLY))
-		return 0;
-	rc = client_view_refresh_all(client, client_patience_ns(client));
-	if (!rc && (int32_t)(epoch - client->view_epoch) > 0)
-		client->view_epoch = epoch;
-	return rc;
-}
-
 static int run_check(struct reef_client *client, struct client_job *base)
 {
 	struct client_check_job *job = (struct client_check_job *)base;
@@ -651,8 +640,10 @@ static int run_check(struct reef_client *client, struct client_job *base)
 	if (rc)
 		return rc;
 	job->view = view_of(slot.state, job->session);
-	if (job->view == REEF_VIEW_ENDED)
-		rc = take_in_epoch(client, (uint32_t)(slot.state >> 32));
+	if (job->view == REEF_VIEW_ENDED && !REEF_MUTATED(CLIENT_FENCED_EARLY))
+		rc = client_epoch_take_in(
+			client,
+			client_epoch_of(client, slot.state >> 32)); /* (4) */
 	return rc;
 }
 

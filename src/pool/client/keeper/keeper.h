@@ -3,6 +3,8 @@
  *
  *   keeper.c   the broker's link: join, come back; every call
  *   renew.c    the lease, and R8's epochs (renew.h)
+ *   acknowledge.c  pool epochs, and up to which one it has let go of what
+ *              changed (acknowledge.h)
  *   view.c     spaces, extents and nodes, as the broker told (view.h)
  *   touch.c    links to nodes, attached extents (touch.h)
  *   settle.c   links that were lost with something under way (settle.h)
@@ -124,8 +126,10 @@ struct reef_client {
 	struct reef_key *session_key; /* a secret */
 	uint64_t broker_epoch, notice;
 	uint64_t granted_epoch; /* broker_epoch when spaces were reopened */
-	uint32_t view_epoch;	/* pool epoch that all spaces' rows are of, at
-				 * least; its lower bits, as in the table */
+	/* acknowledge.c: pool epochs. The latest that was seen; that all
+	 * spaces' rows are of, at least; that is acknowledged, and that the
+	 * broker was told of. */
+	uint64_t pool_epoch, view_epoch, acknowledged, acknowledged_told;
 	uint64_t skip_from, skip_to; /* epochs; see note_epochs */
 	uint64_t hurry_ns, ask_ns;   /* pauses between renewals; renew.c */
 	bool hurry_seen, renew_now;
@@ -137,6 +141,7 @@ struct reef_client {
 	uint32_t giving;   /* fibers that give memory back; renew.c, 5 */
 	struct client_node *nodes;
 	struct client_retired *retired, **retired_tail;
+	uint64_t retired_count, closed_count; /* ever */
 	uint32_t fibers;
 	struct client_waiters changed; /* link, view, fibers: anything */
 	struct reef *inner;	       /* the keeper's own handle */

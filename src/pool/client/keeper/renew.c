@@ -23,10 +23,14 @@
  *     and how many bytes wait: the broker then ends whoever holds everybody up
  *     for longer than a lease (lease.c, rule 10), and tells operators.
  * (5) A janitor says so there while it has memory to give away, or may have:
- *     whoever has no room then waits for it. */
+ *     whoever has no room then waits for it.
+ * (6) safe_epoch is believed once the view of the pool epoch that stands beside
+ *     it was taken in: a session that is FENCED may still WRITE at a node that
+ *     is gone by then, so memory there must not be used again. */
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
+#include "pool/client/keeper/acknowledge.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/member.h"
 #include "pool/client/keeper/settle.h"
@@ -93,6 +97,25 @@ static void note_slot(struct reef_client *client,
 	}
 }
 
+/* What is to be believed of safe_epoch: (6). */
+static uint64_t believed_safe_epoch(struct reef_client *client,
+				    const struct reef_table_header *header)
+{
+	uint64_t known = atomic_load(&client->safe_epoch);
+	uint64_t epoch = client_epoch_of(client, header->safe_view >> 32);
+
+	if (REEF_MUTATED(CLIENT_SAFE_FIRST))
+		return header->safe_epoch;
+	/* Words of two moments: the next renewal brings others. */
+	if ((uint32_t)header->safe_view != (uint32_t)header->safe_epoch)
+		return known;
+	if (epoch > client->view_epoch) {
+		client_epoch_seen(client, epoch);
+		return known;
+	}
+	return header->safe_epoch;
+}
+
 /* R8. Between two renewals the epoch rises by one at most, so what was freed
  * meanwhile was freed in the epoch after the one that was known (lease.c, rule
  * 8). Only a broker's start skips some: then what was stamped with the epoch
@@ -101,7 +124,7 @@ static void note_epochs(struct reef_client *client,
 			const struct reef_table_header *header)
 {
 	uint64_t known = atomic_load(&client->reclaim_epoch);
-	uint64_t safe = header->safe_epoch;
+	uint64_t safe = believed_safe_epoch(client, header);
 
 	if (header->reclaim_epoch > known + 1) {
 		if (!client->skip_to)
@@ -274,6 +297,7 @@ static void fill_renewal(struct reef_client *client, struct renewal *renewal)
 	if (wants_hurry(client))
 		renewal->words.word |= REEF_RENEWAL_HURRY;
 	renewal->words.waiting = waiting_word(client);
+	renewal->words.acknowledged = client->acknowledged;
 	renewal->ops[0] = (struct reef_op){
 		.kind = REEF_WRITE,
 		.remote = client->renewal,
@@ -362,6 +386,8 @@ static int renew_once(struct reef_client *client)
 	note_slot(client, &renewal.slot);
 	if (client_over(client))
 		return 0;
+	client_epoch_seen(client, renewal.header.pool_epoch);
+	client_acknowledged(client, renewal.words.acknowledged);
 	note_shorts(client, &renewal.header);
 	note_epochs(client, &renewal.header);
 	note_hurry(client, renewal.header.hurry_ns,

@@ -161,7 +161,7 @@ static int run_open(struct reef_client *client, struct client_job *base)
 {
 	struct client_open_job *job = (struct client_open_job *)base;
 	struct reef_body body = {.ask.space_open = job->ask};
-	uint32_t view_epoch = client->view_epoch;
+	uint64_t pool_epoch = client->pool_epoch;
 	struct reef_answer answer = {0};
 	int rc;
 
@@ -170,12 +170,14 @@ static int run_open(struct reef_client *client, struct client_job *base)
 	explicit_bzero(&body, sizeof(body));
 	if (rc)
 		return rc;
+	/* A later pool epoch was seen meanwhile, and taken in without this
+	 * space: rows from before it are left out, and asked for anew. */
+	if (client->pool_epoch != pool_epoch) {
+		answer.body.rows_size = 0;
+		answer.body.reply.space_open.flags |= REEF_POOL_MORE;
+	}
 	rc = note_opened(client, job, &answer);
 	reef_answer_free(&answer);
-	/* A later pool epoch was taken in meanwhile, without this space. */
-	if (!rc && client->view_epoch != view_epoch)
-		rc = client_view_refresh(client, job->space,
-					 client_patience_ns(client));
 	/* Whoever asked has no space, and so nothing to give back. */
 	if (rc && job->space) {
 		(void)release_space(client, job->space);

@@ -118,7 +118,8 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 		client_link_settle(client, node);
 	if (rc)
 		return rc;
-	if (node->incarnation != incarnation || door >= REEF_DOORS_MAX) {
+	if (node->incarnation != incarnation || node->is_gone ||
+	    door >= REEF_DOORS_MAX) {
 		reef_peer_close(peer); /* nobody has seen it */
 		return -REEF_ENOLINK;
 	}
@@ -140,6 +141,8 @@ int client_node_link(struct reef_client *client, struct client_node *node)
 		rc = client_wait(&client->changed, REEF_FOREVER);
 		return rc ? rc : -EAGAIN;
 	}
+	if (node->is_gone)
+		return -REEF_ENOLINK;
 	if (node->peer && node->peer->link) {
 		rc = reef_link_status(node->link);
 		if (!rc || rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD)

@@ -233,6 +233,9 @@ static int apply_node(struct reef_client *client,
 		node->next = client->nodes;
 		client->nodes = node;
 	}
+	node->is_gone = reef_node_is_gone(row->state);
+	if (node->is_gone)
+		client_node_unlink(client, node);
 	if (node->incarnation != row->incarnation) {
 		client_node_unlink(client, node);
 		node->incarnation = row->incarnation;

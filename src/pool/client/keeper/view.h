@@ -25,6 +25,7 @@
 struct client_node { /* [k] */
 	uint32_t id;
 	uint64_t incarnation, domain;
+	bool is_gone;	       /* no link is made to it: acknowledge.c */
 	uint64_t pool_epoch;   /* of the row that this is from */
 	struct reef_key proof; /* of this session, for it */
 	char *addresses;

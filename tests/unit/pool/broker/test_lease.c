@@ -3,6 +3,7 @@
  * mutant that it is there to find. */
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
+#include "pool/broker/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -301,6 +302,85 @@ static void cast_dead_node(struct broker_world *world)
 static void lease_dead_node_counts_as_fenced(void **state)
 {
 	broker_world_run(cast_dead_node, 0);
+}
+
+/* --- acknowledged views --- */
+
+static uint32_t epoch_waited; /* how often broker_epoch_wait has returned 0 */
+
+static void wait_for_views(struct reef_broker *broker, uint32_t number)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	epoch_waited +=
+		broker_epoch_wait(broker, summary.pool_epoch, number) == 0;
+}
+
+/* Renews all the time, and never says that it has let go. */
+static int lets_nothing_go(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint64_t begun;
+
+	TRY(actor_join(actor));
+	actor->lags = true;
+	world->note[0] = actor->session;
+	while (world->note[1] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	begun = reef_now_ns();
+	do {
+		WANT(reef_now_ns() - begun < 2 * TTL);
+		TRY(reef_sleep(TTL / 8));
+	} while (actor_renew(actor) == 0 &&
+		 (uint8_t)(actor->slot.state >> 16) == REEF_SESSION_ALIVE);
+	/* By the clocks of two hosts. */
+	WANT(reef_now_ns() - begun > TTL - TTL / 20);
+	return 0;
+}
+
+static int waits_for_views(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint32_t id;
+
+	epoch_waited = 0;
+	TRY(actor_join(actor));
+	TRY(actor_touch_nodes(actor));
+	TRY(actor_await_victim(actor, &id));
+	reef_sim_host_kill(world->actors[2].host);
+	while (actor->header.pool_epoch < 2)
+		TRY(actor_stay(actor, MILLISECOND));
+	/* Nobody waits: it may lag for as long as it likes. */
+	TRY(actor_stay(actor, 3 * TTL));
+	WANT(actor_state(actor, id) == REEF_SESSION_ALIVE);
+	/* No session has this space open. */
+	TRY(broker_spawn(world->broker, wait_for_views, 77));
+	TRY(actor_stay(actor, TTL / 4));
+	WANT(epoch_waited == 1);
+	TRY(broker_spawn(world->broker, wait_for_views, 0));
+	world->note[1] = 1;
+	while (epoch_waited < 2) {
+		WANT(actor_state(actor, id) < REEF_SESSION_RECOVERED);
+		TRY(actor_stay(actor, MILLISECOND));
+	}
+	WANT(actor_state(actor, id) >= REEF_SESSION_FENCED);
+	WANT(actor_state(actor, actor->session) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static void cast_views(struct broker_world *world)
+{
+	broker_world_add(world, lets_nothing_go);
+	broker_world_add(world, waits_for_views);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+}
+
+static void lease_of_who_does_not_let_go_ends_when_awaited(void **state)
+{
+	broker_world_run(cast_views, 0);
 }
 
 /* --- R8 --- */
@@ -735,6 +815,8 @@ int main(void)
 		cmocka_unit_test(lease_of_a_silent_session_ends),
 		cmocka_unit_test(lease_does_not_count_the_brokers_absence),
 		cmocka_unit_test(lease_fenced_is_after_every_node_confirmed),
+		cmocka_unit_test(
+			lease_of_who_does_not_let_go_ends_when_awaited),
 		cmocka_unit_test(lease_dead_node_counts_as_fenced),
 		cmocka_unit_test(lease_fence_of_one_in_many_goes_to_all_nodes),
 		cmocka_unit_test(lease_memory_waits_for_who_announced_less),

@@ -102,7 +102,7 @@ static void disturb_open(struct member *member, bool is_posted)
 		return;
 	opening.posts++;
 	if (opening.posts == 1)
-		member->client->view_epoch++;
+		member->client->pool_epoch++;
 	if (opening.posts == opening.cut_at) {
 		opening.is_cut = true;
 		reef_sim_partition(member->host, member->pool->host, true);

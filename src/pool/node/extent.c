@@ -1,8 +1,9 @@
 /* extent.c - the extents, and the jobs that change them.
  *
- * (1) A request makes sure that a job does what it asks for, and waits for it.
- *     Jobs run in fibers of their own: a handler that has waited long enough
- *     answers -ETIMEDOUT, and the job goes on.
+ * (1) A request makes sure that a job does what it asks for, and is answered
+ *     when that has ended (later.c). A job has a fiber of its own, but not
+ *     while it waits for holders, who may take as long as they like: it is in
+ *     `held` then, and looked at now and then.
  * (2) An extent has at most one job. A request that finds one waits for its end
  *     and looks again; if it was what it asks for itself, its outcome is the
  *     answer. So a repeated request joins.
@@ -24,25 +25,29 @@
  *   any       DROP                     GONE           as it was, no keys
  *
  * CLOSE begins by taking the state to CLOSED: from then on nobody may reach
- * it, and what failed goes on when it is asked for again. */
+ * it, and what failed goes on when it is asked for again.
+ *
+ *   begin_job: CREATE, PULL ----------------------------> a fiber --> ended
+ *              others: keys withdrawn, nobody holds it -----^
+ *                      else held --node_held_look: all let go-^ */
 #include "pool/node/internal.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct job {
+#define PATIENCE_NS UINT64_C(1000000000)
+
+struct node_job {
 	struct reef_node *node;
 	struct node_extent *extent;
 	struct node_source *source; /* PULL; the job's */
 	uint32_t epoch;		    /* REOPEN */
 	bool fresh;		    /* CLOSE */
-};
-
-/* How a job ended. */
-struct outcome {
-	enum node_job_kind kind;
-	int result;
+	/* While it is held. */
+	bool told; /* the log says so */
+	uint64_t look_ns, pause_ns;
+	struct node_job *next; /* in node->held */
 };
 
 /* --- the table --- */
@@ -113,7 +118,7 @@ static int add_extent(struct reef_node *node,
 	return 0;
 }
 
-static void unref_extent(struct node_extent *extent)
+void node_extent_unref(struct node_extent *extent)
 {
 	if (--extent->refs == 0)
 		free(extent);
@@ -147,7 +152,7 @@ static void forget_extent(struct reef_node *node, struct node_extent *extent)
 		leaving = &(*leaving)->next;
 	if (*leaving) {
 		*leaving = extent->next;
-		unref_extent(extent);
+		node_extent_unref(extent);
 		return;
 	}
 	at = index_of(node, extent->number);
@@ -155,7 +160,7 @@ static void forget_extent(struct reef_node *node, struct node_extent *extent)
 	node->extents_count--;
 	memmove(&node->extents[at], &node->extents[at + 1],
 		(node->extents_count - at) * sizeof(struct node_extent *));
-	unref_extent(extent);
+	node_extent_unref(extent);
 }
 
 /* --- jobs --- */
@@ -163,7 +168,7 @@ static void forget_extent(struct reef_node *node, struct node_extent *extent)
 static int make_extent(struct reef_node *node, struct node_extent *extent,
 		       const struct node_source *source)
 {
-	int rc = node_memory_take(node, extent);
+	int rc = node_memory_take(node, extent), withdrawn;
 
 	if (!rc && source)
 		rc = node_pull(node, extent, source);
@@ -175,7 +180,10 @@ static int make_extent(struct reef_node *node, struct node_extent *extent,
 		return 0;
 	}
 	/* Its keys were told to nobody, so nothing holds it for long. */
-	if (!node_withdraw(node, extent, REEF_FOREVER))
+	while ((withdrawn = node_withdraw(node, extent)) == -ETIMEDOUT &&
+	       !node->ending && !reef_sleep(NODE_LOOK_MIN_NS))
+		;
+	if (!withdrawn)
 		forget_extent(node, extent);
 	return rc;
 }
@@ -190,11 +198,9 @@ static bool may_be_kept(const struct node_extent *extent)
 static int close_extent(struct reef_node *node, struct node_extent *extent,
 			bool fresh)
 {
-	int rc;
+	int rc = 0;
 
-	extent->state = NODE_CLOSED;
-	rc = node_withdraw(node, extent, REEF_FOREVER);
-	if (!rc && fresh && may_be_kept(extent))
+	if (fresh && may_be_kept(extent))
 		rc = node_memory_renew(node, extent);
 	return rc ? rc : node_expose(node, extent);
 }
@@ -202,10 +208,8 @@ static int close_extent(struct reef_node *node, struct node_extent *extent,
 static int reopen_extent(struct reef_node *node, struct node_extent *extent,
 			 uint32_t epoch)
 {
-	int rc = node_withdraw(node, extent, REEF_FOREVER);
+	int rc = node_expose(node, extent);
 
-	if (!rc)
-		rc = node_expose(node, extent);
 	if (rc)
 		return rc;
 	extent->state = NODE_OPEN;
@@ -214,18 +218,8 @@ static int reopen_extent(struct reef_node *node, struct node_extent *extent,
 	return 0;
 }
 
-static int drop_extent(struct reef_node *node, struct node_extent *extent)
-{
-	int rc;
-
-	set_going(node, extent, true);
-	rc = node_withdraw(node, extent, REEF_FOREVER);
-	if (!rc)
-		forget_extent(node, extent);
-	return rc;
-}
-
-static int run_job(struct job *job)
+/* Do what is left of a job once nobody holds its extent. */
+static int run_job(struct node_job *job)
 {
 	struct reef_node *node = job->node;
 	struct node_extent *extent = job->extent;
@@ -239,7 +233,8 @@ static int run_job(struct job *job)
 	case NODE_REOPEN:
 		return reopen_extent(node, extent, job->epoch);
 	case NODE_DROP:
-		return drop_extent(node, extent);
+		forget_extent(node, extent);
+		return 0;
 	case NODE_IDLE:
 		break;
 	}
@@ -254,51 +249,151 @@ static void free_source(struct node_source *source)
 	free(source);
 }
 
-static int job_main(void *arg)
+/* Forget a job that has ended, or could not begin. */
+static void forget_job(struct node_job *job)
 {
-	struct job *job = arg;
 	struct reef_node *node = job->node;
-	struct node_extent *extent = job->extent;
 
-	extent->result = run_job(job);
-	extent->ended = extent->job;
-	extent->job = NODE_IDLE;
-	extent->jobs++;
-	unref_extent(extent);
+	job->extent->job = NODE_IDLE;
+	node_extent_unref(job->extent);
 	free_source(job->source);
 	free(job);
 	node->jobs--;
+}
+
+static void end_job(struct node_job *job, int rc)
+{
+	struct node_extent *extent = job->extent;
+	struct reef_node *node = job->node;
+
+	extent->ended = (struct node_outcome){extent->job, rc};
+	extent->jobs++;
+	forget_job(job);
+	node_gate_open(&node->gate);
+}
+
+static int job_main(void *arg)
+{
+	struct node_job *job = arg;
+
+	end_job(job, run_job(job));
+	return 0;
+}
+
+static int spawn_job(struct node_job *job)
+{
+	return reef_fiber_spawn(job->node->sched, job_main, job, NULL);
+}
+
+/* Have the job looked at until nobody holds its extent. */
+static int hold_job(struct node_job *job)
+{
+	struct reef_node *node = job->node;
+	int rc = node_attend(node);
+
+	if (rc)
+		return rc;
+	job->extent->held_ns = reef_now_ns();
+	job->pause_ns = NODE_LOOK_MIN_NS;
+	job->look_ns = job->extent->held_ns + job->pause_ns;
+	job->next = node->held;
+	node->held = job;
 	node_gate_open(&node->gate);
 	return 0;
+}
+
+/* Withdraw the keys for a job that needs an extent which nobody holds. */
+static int begin_job(struct node_job *job)
+{
+	struct node_extent *extent = job->extent;
+	int rc;
+
+	if (extent->job == NODE_CREATE || extent->job == NODE_PULL)
+		return spawn_job(job);
+	if (extent->job == NODE_CLOSE)
+		extent->state = NODE_CLOSED;
+	if (extent->job == NODE_DROP)
+		set_going(job->node, extent, true);
+	rc = node_withdraw(job->node, extent);
+	if (rc == -ETIMEDOUT)
+		return hold_job(job);
+	return rc ? rc : spawn_job(job);
 }
 
 /* What a job needs to know, of which it owns the source from now on, whatever
  * this returns. */
 static int start_job(struct reef_node *node, struct node_extent *extent,
-		     enum node_job_kind kind, struct job what)
+		     enum node_job_kind kind, struct node_job what)
 {
-	struct node_source *source = what.source;
-	struct job *job = malloc(sizeof(*job));
+	struct node_job *job = malloc(sizeof(*job));
 	int rc;
 
 	reef_assert(extent->job == NODE_IDLE);
 	if (!job) {
-		free_source(source);
+		free_source(what.source);
 		return -ENOMEM;
 	}
 	*job = what;
 	job->node = node;
 	job->extent = extent;
-	rc = reef_fiber_spawn(node->sched, job_main, job, NULL);
-	if (rc) {
-		free_source(source);
-		free(job);
-		return rc;
-	}
 	extent->job = kind;
-	extent->refs++;
+	node_extent_ref(extent);
 	node->jobs++;
-	return 0;
+	rc = begin_job(job);
+	if (rc)
+		forget_job(job);
+	return rc;
+}
+
+/* Look whether anybody holds the extent of a job still. False: it waits on;
+ * else it runs, or has ended. */
+static bool look_at_job(struct node_job *job, uint64_t now_ns, bool give_up)
+{
+	struct node_extent *extent = job->extent;
+	int rc;
+
+	extent->asked = false;
+	rc = give_up ? -ECANCELED : node_withdraw(job->node, extent);
+
+	if (rc == -ETIMEDOUT && !job->told &&
+	    now_ns - extent->held_ns >= PATIENCE_NS) {
+		job->told = true;
+		reef_log(REEF_LOG_WARNING, "node",
+			 "extent %u: a holder does not let go", extent->number);
+	}
+	if (job->pause_ns < NODE_LOOK_MAX_NS)
+		job->pause_ns *= 2;
+	job->look_ns = now_ns + job->pause_ns;
+	if (rc == -ETIMEDOUT)
+		return false;
+	if (rc) {
+		extent->held_ns = 0;
+		end_job(job, rc);
+		return true;
+	}
+	if (spawn_job(job))
+		return false; /* without a fiber it is tried again */
+	extent->held_ns = 0;
+	return true;
+}
+
+uint64_t node_held_look(struct reef_node *node, uint64_t now_ns, bool give_up)
+{
+	struct node_job **at = &node->held, *job, *next;
+	uint64_t next_ns = REEF_FOREVER;
+
+	while ((job = *at)) {
+		next = job->next;
+		if ((give_up || job->extent->asked || job->look_ns <= now_ns) &&
+		    look_at_job(job, now_ns, give_up)) {
+			*at = next;
+			continue;
+		}
+		if (job->look_ns < next_ns)
+			next_ns = job->look_ns;
+		at = &job->next;
+	}
+	return next_ns;
 }
 
 /* Add an extent and start the job that makes it, which owns `source`. */
@@ -314,7 +409,7 @@ static int start_making(struct reef_node *node,
 		return rc;
 	}
 	rc = start_job(node, extent, source ? NODE_PULL : NODE_CREATE,
-		       (struct job){.source = source});
+		       (struct node_job){.source = source});
 	if (rc) {
 		forget_extent(node, extent);
 		return rc;
@@ -324,47 +419,6 @@ static int start_making(struct reef_node *node,
 }
 
 /* --- requests --- */
-
-/* True if the extent's job is one that no holder delays. */
-static bool is_making(const struct node_extent *extent)
-{
-	return extent->job == NODE_CREATE || extent->job == NODE_PULL;
-}
-
-/* Wait for the end of the extent's job. */
-static int await_job(struct reef_node *node, struct node_extent *extent,
-		     uint64_t until_ns, struct outcome *out)
-{
-	uint64_t jobs = extent->jobs, now_ns;
-	int rc = 0;
-
-	if (node->waiting >=
-	    (is_making(extent) ? NODE_WAITING_MAX : NODE_HOLDERS_MAX))
-		return -ETIMEDOUT;
-	node->waiting++;
-	extent->refs++;
-	while (!rc && extent->jobs == jobs) {
-		now_ns = reef_now_ns();
-		if (node->ending)
-			rc = -ECANCELED;
-		else if (now_ns >= until_ns)
-			rc = -ETIMEDOUT;
-		else
-			rc = node_gate_wait(&node->gate,
-					    until_ns == REEF_FOREVER
-						    ? REEF_FOREVER
-						    : until_ns - now_ns);
-		if (rc == -ETIMEDOUT && now_ns < until_ns)
-			rc = 0; /* the loop checks the time itself */
-	}
-	if (extent->jobs != jobs) {
-		*out = (struct outcome){extent->ended, extent->result};
-		rc = 0;
-	}
-	unref_extent(extent);
-	node->waiting--;
-	return rc;
-}
 
 /* What the extent is answered with: while it is closed, nobody is told how to
  * write it. */
@@ -409,133 +463,129 @@ static int check_same(const struct node_extent *extent,
 }
 
 /* Make an extent or find it made, and return its keys. pull NULL: CREATE. */
-static int create_or_pull(struct reef_node *node,
+static int look_at_making(struct reef_node *node,
 			  const struct reef_ask_extent_create *ask,
 			  const struct reef_ask_extent_pull *pull,
-			  struct reef_extent_keys *keys)
+			  struct reef_extent_keys *keys,
+			  struct node_extent **awaited)
 {
-	enum node_job_kind kind = pull ? NODE_PULL : NODE_CREATE;
-	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
-	struct node_source *source;
-	struct node_extent *extent;
-	struct outcome outcome;
+	struct node_extent *extent = find_extent(node, ask->extent);
+	struct node_source *source = NULL;
+	int rc = 0;
+
+	if (extent && extent->job == NODE_IDLE) {
+		rc = check_same(extent, ask);
+		return rc ? rc : copy_keys(extent, keys);
+	}
+	if (!extent && pull)
+		rc = copy_source(pull, &source);
+	if (!extent && !rc)
+		rc = start_making(node, ask, source, &extent);
+	*awaited = extent;
+	return rc ? rc : REEF_LATER;
+}
+
+static int look_at_close(struct reef_node *node, uint32_t number, bool fresh,
+			 struct reef_extent_keys *keys,
+			 struct node_extent **awaited)
+{
+	struct node_extent *extent = find_extent(node, number);
+	int rc = 0;
+
+	if (!extent)
+		return -ENOENT;
+	if (extent->job == NODE_IDLE && extent->state == NODE_CLOSED &&
+	    extent->exposed && !(fresh && may_be_kept(extent)))
+		return copy_keys(extent, keys);
+	if (extent->job == NODE_IDLE)
+		rc = start_job(node, extent, NODE_CLOSE,
+			       (struct node_job){.fresh = fresh});
+	*awaited = extent;
+	return rc ? rc : REEF_LATER;
+}
+
+static int look_at_reopen(struct reef_node *node, uint32_t number,
+			  uint32_t epoch, struct reef_extent_keys *keys,
+			  struct node_extent **awaited)
+{
+	struct node_extent *extent = find_extent(node, number);
+	int rc = 0;
+
+	if (!extent)
+		return -ENOENT;
+	if (extent->job == NODE_IDLE && extent->state == NODE_OPEN &&
+	    extent->exposed) {
+		if (epoch > extent->epoch)
+			extent->epoch = epoch;
+		return copy_keys(extent, keys);
+	}
+	if (extent->job == NODE_IDLE)
+		rc = start_job(node, extent, NODE_REOPEN,
+			       (struct node_job){.epoch = epoch});
+	*awaited = extent;
+	return rc ? rc : REEF_LATER;
+}
+
+static int look_at_drop(struct reef_node *node, uint32_t number,
+			struct node_extent **awaited)
+{
+	struct node_extent *extent = find_extent(node, number);
+	int rc = 0;
+
+	if (!extent)
+		return 0;
+	extent->doomed = true;
+	if (extent->job == NODE_IDLE)
+		rc = start_job(node, extent, NODE_DROP, (struct node_job){0});
+	*awaited = extent;
+	return rc ? rc : REEF_LATER;
+}
+
+int node_extent_look(struct reef_node *node, const struct reef_request *request,
+		     const struct node_outcome *ended,
+		     struct reef_extent_keys *keys,
+		     struct node_extent **awaited)
+{
+	static const enum node_job_kind jobs[REEF_POOL_KINDS] = {
+		[REEF_POOL_EXTENT_CREATE] = NODE_CREATE,
+		[REEF_POOL_EXTENT_PULL] = NODE_PULL,
+		[REEF_POOL_EXTENT_CLOSE] = NODE_CLOSE,
+		[REEF_POOL_EXTENT_REOPEN] = NODE_REOPEN,
+		[REEF_POOL_EXTENT_DROP] = NODE_DROP,
+	};
+	const union reef_ask *ask = &request->body.ask;
+	uint16_t kind = request->header.kind;
 	int rc;
 
-	reef_assert(ask);
-	for (;;) {
-		extent = find_extent(node, ask->extent);
-		if (extent && extent->job == NODE_IDLE) {
-			rc = check_same(extent, ask);
-			return rc ? rc : copy_keys(extent, keys);
-		}
-		source = NULL;
-		rc = 0;
-		if (!extent && pull)
-			rc = copy_source(pull, &source);
-		if (!extent && !rc)
-			rc = start_making(node, ask, source, &extent);
-		/* CREATE and PULL end by themselves, however long they take. */
-		if (!rc)
-			rc = await_job(node, extent,
-				       extent->job == kind ? REEF_FOREVER
-							   : until_ns,
-				       &outcome);
-		if (!rc && outcome.kind == kind)
-			rc = outcome.result;
-		if (rc)
-			return rc;
+	if (ended && ended->kind == jobs[kind] && ended->result)
+		return ended->result;
+	switch (jobs[kind]) {
+	case NODE_CREATE:
+		rc = look_at_making(node, &ask->extent_create, NULL, keys,
+				    awaited);
+		break;
+	case NODE_PULL:
+		rc = look_at_making(node, &ask->extent_pull.copy,
+				    &ask->extent_pull, keys, awaited);
+		break;
+	case NODE_CLOSE:
+		rc = look_at_close(node, ask->extent_close.extent,
+				   ask->extent_close.flags & REEF_POOL_FRESH,
+				   keys, awaited);
+		break;
+	case NODE_REOPEN:
+		rc = look_at_reopen(node, ask->extent_reopen.extent,
+				    ask->extent_reopen.epoch, keys, awaited);
+		break;
+	case NODE_DROP:
+		rc = look_at_drop(node, ask->extent_drop.extent, awaited);
+		break;
+	default:
+		rc = -ENOSYS;
 	}
-}
-
-int node_extent_create(struct reef_node *node,
-		       const struct reef_ask_extent_create *ask,
-		       struct reef_extent_keys *keys)
-{
-	return create_or_pull(node, ask, NULL, keys);
-}
-
-int node_extent_pull(struct reef_node *node,
-		     const struct reef_ask_extent_pull *ask,
-		     struct reef_extent_keys *keys)
-{
-	return create_or_pull(node, &ask->copy, ask, keys);
-}
-
-int node_extent_close(struct reef_node *node, uint32_t number, bool fresh,
-		      struct reef_extent_keys *keys)
-{
-	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
-	struct node_extent *extent;
-	struct outcome outcome;
-	int rc = 0;
-
-	while (!rc) {
-		extent = find_extent(node, number);
-		if (!extent)
-			return -ENOENT;
-		if (extent->job == NODE_IDLE && extent->state == NODE_CLOSED &&
-		    extent->exposed && !(fresh && may_be_kept(extent)))
-			return copy_keys(extent, keys);
-		if (extent->job == NODE_IDLE)
-			rc = start_job(node, extent, NODE_CLOSE,
-				       (struct job){.fresh = fresh});
-		if (!rc)
-			rc = await_job(node, extent, until_ns, &outcome);
-		if (!rc && outcome.kind == NODE_CLOSE)
-			rc = outcome.result;
-	}
-	return rc;
-}
-
-int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
-		       struct reef_extent_keys *keys)
-{
-	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
-	struct node_extent *extent;
-	struct outcome outcome;
-	int rc = 0;
-
-	while (!rc) {
-		extent = find_extent(node, number);
-		if (!extent)
-			return -ENOENT;
-		if (extent->job == NODE_IDLE && extent->state == NODE_OPEN &&
-		    extent->exposed) {
-			if (epoch > extent->epoch)
-				extent->epoch = epoch;
-			return copy_keys(extent, keys);
-		}
-		if (extent->job == NODE_IDLE)
-			rc = start_job(node, extent, NODE_REOPEN,
-				       (struct job){.epoch = epoch});
-		if (!rc)
-			rc = await_job(node, extent, until_ns, &outcome);
-		if (!rc && outcome.kind == NODE_REOPEN)
-			rc = outcome.result;
-	}
-	return rc;
-}
-
-int node_extent_drop(struct reef_node *node, uint32_t number)
-{
-	uint64_t until_ns = reef_now_ns() + NODE_ANSWER_NS;
-	struct node_extent *extent;
-	struct outcome outcome;
-	int rc = 0;
-
-	while (!rc) {
-		extent = find_extent(node, number);
-		if (!extent)
-			return 0;
-		extent->doomed = true;
-		if (extent->job == NODE_IDLE)
-			rc = start_job(node, extent, NODE_DROP,
-				       (struct job){0});
-		if (!rc)
-			rc = await_job(node, extent, until_ns, &outcome);
-		if (!rc && outcome.kind == NODE_DROP)
-			rc = outcome.result;
-	}
+	/* Holders may have let go since they were looked at. */
+	if (rc == REEF_LATER)
+		(*awaited)->asked = true;
 	return rc;
 }
 
@@ -561,10 +611,9 @@ void node_withdraw_leaving(struct reef_node *node)
 	for (extent = node->leaving; extent; extent = extent->next) {
 		if (extent->job != NODE_IDLE)
 			continue;
-		/* Keys are withdrawn here, not when the job has its turn, so
-		 * that whoever is let in next finds none of an earlier life. */
-		node_withdraw(node, extent, 0);
-		if (start_job(node, extent, NODE_DROP, (struct job){0}))
+		/* Its keys are withdrawn at once, so that whoever is let in
+		 * next finds none of an earlier life. */
+		if (start_job(node, extent, NODE_DROP, (struct node_job){0}))
 			break; /* the next pulse tries again */
 	}
 }

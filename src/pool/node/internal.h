@@ -1,11 +1,12 @@
 /* internal.h - the parts of a node, to each other.
  *
- *   serve.c         start and stop; who may come in; requests to their
- * functions registration.c  the link to the broker; lives, which follow one
- * another extent.c        the extents, and the jobs that change them lend.c
- * memory taken and given back, exposed and withdrawn pull.c          an
- * extent's bytes from another node pressure.c      how much memory the machine
- * has left
+ *   serve.c         start and stop; who may come in; requests to later.c
+ *   later.c         requests that wait, and the fiber that answers them
+ *   registration.c  the link to the broker; lives, which follow one another
+ *   extent.c        the extents, and the jobs that change them
+ *   lend.c          memory taken and given back, exposed and withdrawn
+ *   pull.c          an extent's bytes from another node
+ *   pressure.c      how much memory the machine has left
  *
  * A *life* is what has one incarnation: a port with its listeners and links, an
  * rpc, the extents. When it ends (registration.c), all of these go; what a
@@ -25,18 +26,21 @@
 
 #include <errno.h>
 
-/* A handler waits this long for a job, then tells the broker -ETIMEDOUT; the
- * job goes on, and who asks again joins it. */
+/* A request waits this long, then the broker is told -ETIMEDOUT; what it began
+ * goes on, and who asks again joins it. */
 #define NODE_ANSWER_NS UINT64_C(2000000000)
-/* At most so many handlers wait for jobs, or for links to end. Further requests
- * are answered with -ETIMEDOUT at once, so that a handler is always left for a
- * FENCE. */
-#define NODE_WAITING_MAX 192
-/* Of these, so many for what holders may delay: room is left for a CREATE. */
-#define NODE_HOLDERS_MAX 128
-#define NODE_HANDLERS_MAX 256
-/* A fiber that withdraws looks this often whether its life has ended. */
-#define NODE_SLICE_NS UINT64_C(50000000)
+/* At most so many requests wait, and of these so many for what holders may
+ * delay: room is left for a CREATE and a FENCE. Further ones are told
+ * -ETIMEDOUT at once. */
+#define NODE_LATERS_MAX 1024
+#define NODE_HELD_LATERS_MAX 768
+/* How many requests of a broker are let in at once: all that can wait, and
+ * some that find so many waiting. */
+#define NODE_REQUESTS_MAX (NODE_LATERS_MAX + 256)
+/* Who holds memory, or a link, is looked at after so long, then after twice
+ * that, and so on. */
+#define NODE_LOOK_MIN_NS UINT64_C(200000)
+#define NODE_LOOK_MAX_NS UINT64_C(50000000)
 #define NODE_ADDRESSES_MAX 800
 #define NODE_NAME_MAX 255
 
@@ -68,6 +72,14 @@ enum node_job_kind {
 	NODE_DROP
 };
 
+struct node_job;
+
+/* How a job ended. */
+struct node_outcome {
+	enum node_job_kind kind;
+	int result;
+};
+
 struct node_extent {
 	uint32_t number, space, epoch;
 	uint64_t size; /* asked for */
@@ -78,14 +90,14 @@ struct node_extent {
 	struct reef_extent_keys keys;
 	/* The job that runs; there is one at a time. */
 	enum node_job_kind job;
-	bool doomed; /* a drop was asked for: a pull need not go on */
-	bool going;  /* counted in node->going */
-	/* How the last job ended. */
-	enum node_job_kind ended;
-	int result;
-	uint64_t jobs;		  /* that have ended */
-	uint32_t refs;		  /* handlers and jobs that use it */
-	struct node_extent *next; /* in `leaving` */
+	uint64_t held_ns; /* its job waits for holders since then; 0: not */
+	bool asked;	  /* since then somebody asked for it again */
+	bool doomed;	  /* a drop was asked for: a pull need not go on */
+	bool going;	  /* counted in node->going */
+	struct node_outcome ended; /* of the last job */
+	uint64_t jobs;		   /* that have ended */
+	uint32_t refs;		   /* requests and jobs that use it */
+	struct node_extent *next;  /* in `leaving` */
 };
 
 struct reef_node {
@@ -106,7 +118,7 @@ struct reef_node {
 	struct reef_port *port;
 	struct reef_rpc *rpc;
 	uint64_t incarnation;
-	bool ending;		      /* jobs and handlers give up */
+	bool ending;		      /* jobs and requests give up */
 	struct node_extent **extents; /* in the order of their numbers */
 	uint32_t extents_count, extents_room;
 	uint32_t links; /* accepted */
@@ -115,7 +127,12 @@ struct reef_node {
 	uint64_t lent, huge;	   /* bytes; of `leaving` too */
 	uint64_t going;		   /* bytes of lent that are being given back */
 	struct reef_memory *spare; /* of mutant NODE_DIRTY */
-	uint32_t jobs, waiting, errands;
+	uint32_t jobs, errands;
+	struct node_job *held; /* jobs that wait for holders: extent.c */
+	/* later.c */
+	struct node_later *laters;
+	uint32_t laters_count;
+	bool attended;	       /* there is a fiber for these, and for `held` */
 	struct node_gate gate; /* jobs end, the link changes, life ends */
 
 	/* registration.c */
@@ -148,14 +165,28 @@ int node_serve(struct reef_node *node);
 /* End this life: jobs, handlers, listeners and links. The port stays, for
  * withdrawing; its owner closes it. */
 void node_serve_end(struct reef_node *node);
-/* Fence a session on every fabric; as reef_fence. */
-int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns);
+/* Fence a session on every fabric; begun at once, never waits.  -ETIMEDOUT: not
+ * confirmed yet, ask again. */
+int node_fence(struct reef_node *node, uint32_t session);
+/* End a session's links up to that number (F10) likewise. */
+int node_end_links(struct reef_node *node, uint32_t session, uint32_t number);
 /* A session id for a link that is no session's. */
 uint32_t node_provisional(struct reef_node *node);
 /* The identity under which a node comes that copies an extent; epoch: what it
  * will have it under. */
 void node_pull_identity(uint32_t extent, uint32_t epoch,
 			char out[REEF_IDENTITY_MAX + 1]);
+
+/* --- later.c --- */
+
+/* Begin what a request asks for. 0, or the error to answer with; or REEF_LATER:
+ * it is answered when that has ended, or its time is over. */
+int node_request_begin(struct reef_node *node,
+		       const struct reef_request *request,
+		       struct reef_body *answer);
+/* Make sure that a fiber looks at what waits: requests, and jobs in `held`.
+ * -ENOMEM. */
+int node_attend(struct reef_node *node);
 
 /* --- registration.c --- */
 
@@ -166,17 +197,22 @@ void node_peer_close(struct reef_node *node);
 
 /* --- extent.c --- */
 
-int node_extent_create(struct reef_node *node,
-		       const struct reef_ask_extent_create *ask,
-		       struct reef_extent_keys *keys);
-int node_extent_pull(struct reef_node *node,
-		     const struct reef_ask_extent_pull *ask,
-		     struct reef_extent_keys *keys);
-int node_extent_close(struct reef_node *node, uint32_t number, bool fresh,
-		      struct reef_extent_keys *keys);
-int node_extent_reopen(struct reef_node *node, uint32_t number, uint32_t epoch,
-		       struct reef_extent_keys *keys);
-int node_extent_drop(struct reef_node *node, uint32_t number);
+/* Look at a request about an extent, begin what it asks for, and never wait.
+ * ended: how the job ended that it waited for; NULL: it waited for none.
+ * REEF_LATER: look again when the present job of *awaited has ended.  Else:
+ * what to answer, with the keys for those that are told some. */
+int node_extent_look(struct reef_node *node, const struct reef_request *request,
+		     const struct node_outcome *ended,
+		     struct reef_extent_keys *keys,
+		     struct node_extent **awaited);
+static inline void node_extent_ref(struct node_extent *extent)
+{
+	extent->refs++;
+}
+void node_extent_unref(struct node_extent *extent);
+/* Look at the holders that jobs wait for, as far as it is time; `give_up` ends
+ * all of these jobs. Returns when to look again. */
+uint64_t node_held_look(struct reef_node *node, uint64_t now_ns, bool give_up);
 /* The extent with the lowest number above that one; NULL: none. */
 struct node_extent *node_extent_after(const struct reef_node *node,
 				      uint32_t number);
@@ -199,10 +235,9 @@ void node_memory_give(struct reef_node *node, struct node_extent *extent);
 int node_memory_renew(struct reef_node *node, struct node_extent *extent);
 /* Expose an extent on every door, or on none, under fresh keys. */
 int node_expose(struct reef_node *node, struct node_extent *extent);
-/* Take every key of an extent back and wait for holders.  -ETIMEDOUT: a holder
- * is left.  -ECANCELED: life ended. Doors that were withdrawn stay so. */
-int node_withdraw(struct reef_node *node, struct node_extent *extent,
-		  uint64_t timeout_ns);
+/* Take every key of an extent back; never waits.  -ETIMEDOUT: a holder is left,
+ * ask again. Doors that were withdrawn stay so. */
+int node_withdraw(struct reef_node *node, struct node_extent *extent);
 
 /* --- pull.c --- */
 

@@ -21,7 +21,6 @@
 
 #define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
 #define ERRANDS_MAX 2
-#define PATIENCE_NS UINT64_C(1000000000)
 
 /* --- by another thread --- */
 
@@ -232,49 +231,20 @@ int node_expose(struct reef_node *node, struct node_extent *extent)
 	return 0;
 }
 
-/* Try each region that is left once. 0: none is left. */
-static int withdraw_regions(struct reef_node *node, struct node_extent *extent,
-			    uint64_t timeout_ns)
+int node_withdraw(struct reef_node *node, struct node_extent *extent)
 {
 	int rc, worst = 0;
 
+	extent->exposed = false;
 	for (uint32_t i = 0; i < REEF_MESH_MAX; i++) {
 		if (!extent->regions[i])
 			continue;
 		rc = reef_withdraw(reef_port_queue(node->port, i),
-				   extent->regions[i], timeout_ns);
+				   extent->regions[i], 0);
 		if (!rc)
 			extent->regions[i] = NULL;
 		else
 			worst = rc;
 	}
 	return worst;
-}
-
-int node_withdraw(struct reef_node *node, struct node_extent *extent,
-		  uint64_t timeout_ns)
-{
-	uint64_t start_ns = reef_now_ns(), passed_ns;
-	bool told = false;
-	int rc;
-
-	extent->exposed = false;
-	/* The first round does not wait, so that no fabric lets anybody in
-	 * while another waits for its holders. */
-	rc = withdraw_regions(node, extent, 0);
-	while (rc == -ETIMEDOUT) {
-		passed_ns = reef_now_ns() - start_ns;
-		if (node->ending)
-			return -ECANCELED;
-		if (passed_ns >= timeout_ns)
-			break;
-		if (passed_ns >= PATIENCE_NS && !told) {
-			told = true;
-			reef_log(REEF_LOG_WARNING, "node",
-				 "extent %u: a holder does not let go",
-				 extent->number);
-		}
-		rc = withdraw_regions(node, extent, NODE_SLICE_NS);
-	}
-	return rc;
 }

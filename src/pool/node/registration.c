@@ -167,9 +167,9 @@ static int apply_told_rows(struct reef_node *node, const struct reef_body *body)
 			note_name(node, row.node.name);
 		if (row.row != REEF_ROW_SESSION)
 			continue;
-		do {
-			rc = node_fence(node, row.session.id, NODE_ANSWER_NS);
-		} while (rc == -ETIMEDOUT && !is_lost(node));
+		while ((rc = node_fence(node, row.session.id)) == -ETIMEDOUT &&
+		       !is_lost(node) && !reef_sleep(PAUSE_MIN_NS))
+			;
 		if (rc)
 			return rc;
 	}

@@ -131,60 +131,39 @@ static void note_lost_link(void *context, struct reef_peer *peer, int reason)
 /* --- requests --- */
 
 /* End a session's links on every fabric: those numbered up to `number` (F10),
- * or with number 0 the session itself, for good (F7). The first round only
- * begins that on every fabric; later ones wait. */
+ * or with number 0 the session itself, for good (F7). All fabrics are told, and
+ * none is waited for. */
 static int end_on_fabrics(struct reef_node *node, uint32_t session,
-			  uint32_t number, uint64_t timeout_ns)
+			  uint32_t number)
 {
-	uint64_t start_ns = reef_now_ns(), slice_ns = 0;
 	uint32_t i, count = reef_mesh_count(node->options.mesh);
 	struct reef_queue *queue;
-	bool confirmed = false;
-	int rc = 0;
+	bool confirmed = true;
+	int rc;
 
-	while (!confirmed) {
-		confirmed = true;
-		for (i = 0; i < count; i++) {
-			queue = reef_port_queue(node->port, i);
-			rc = number ? reef_end_links(queue, session, number,
-						     slice_ns)
-				    : reef_fence(queue, session, slice_ns);
-			if (rc && rc != -ETIMEDOUT)
-				return rc;
-			confirmed &= !rc;
-		}
-		if (confirmed)
-			break;
-		if (node->ending)
-			return -ECANCELED;
-		if (reef_now_ns() - start_ns >= timeout_ns)
-			return -ETIMEDOUT;
-		slice_ns = NODE_SLICE_NS;
+	for (i = 0; i < count; i++) {
+		queue = reef_port_queue(node->port, i);
+		rc = number ? reef_end_links(queue, session, number, 0)
+			    : reef_fence(queue, session, 0);
+		if (rc && rc != -ETIMEDOUT)
+			return rc;
+		confirmed &= !rc;
 	}
-	return 0;
+	return confirmed ? 0 : -ETIMEDOUT;
 }
 
-int node_fence(struct reef_node *node, uint32_t session, uint64_t timeout_ns)
+int node_fence(struct reef_node *node, uint32_t session)
 {
 	if (REEF_MUTATED(NODE_NO_FENCE))
 		return 0;
-	return end_on_fabrics(node, session, 0, timeout_ns);
+	return end_on_fabrics(node, session, 0);
 }
 
-/* One of those that wait, so that handlers are left for a FENCE: whoever has no
- * answer asks again. */
-static int end_links(struct reef_node *node, uint32_t session, uint32_t number)
+int node_end_links(struct reef_node *node, uint32_t session, uint32_t number)
 {
-	int rc;
-
 	if (!session || !number)
 		return -EINVAL;
-	if (node->waiting >= NODE_HOLDERS_MAX)
-		return -ETIMEDOUT;
-	node->waiting++;
-	rc = end_on_fabrics(node, session, number, NODE_ANSWER_NS);
-	node->waiting--;
-	return rc;
+	return end_on_fabrics(node, session, number);
 }
 
 int node_accept_epoch(struct reef_node *node, uint64_t epoch)
@@ -222,8 +201,6 @@ static int handle_request(void *context, const struct reef_request *request,
 			  struct reef_body *answer,
 			  struct reef_cursor_out *room)
 {
-	const union reef_ask *ask = &request->body.ask;
-	struct reef_extent_keys *keys = &answer->reply.extent;
 	struct reef_node *node = context;
 	int rc;
 
@@ -240,29 +217,10 @@ static int handle_request(void *context, const struct reef_request *request,
 		}
 		return rc;
 	}
-	switch (request->header.kind) {
-	case REEF_POOL_EXTENT_CREATE:
-		return node_extent_create(node, &ask->extent_create, keys);
-	case REEF_POOL_EXTENT_DROP:
-		return node_extent_drop(node, ask->extent_drop.extent);
-	case REEF_POOL_EXTENT_CLOSE:
-		return node_extent_close(
-			node, ask->extent_close.extent,
-			ask->extent_close.flags & REEF_POOL_FRESH, keys);
-	case REEF_POOL_EXTENT_REOPEN:
-		return node_extent_reopen(node, ask->extent_reopen.extent,
-					  ask->extent_reopen.epoch, keys);
-	case REEF_POOL_EXTENT_PULL:
-		return node_extent_pull(node, &ask->extent_pull, keys);
-	case REEF_POOL_FENCE:
-		return node_fence(node, ask->fence.session, NODE_ANSWER_NS);
-	case REEF_POOL_END:
-		return end_links(node, ask->end.session, ask->end.number);
-	case REEF_POOL_CONFIRM:
-		return confirm(node, request->header.epoch, &ask->confirm);
-	default:
-		return -ENOSYS;
-	}
+	if (request->header.kind == REEF_POOL_CONFIRM)
+		return confirm(node, request->header.epoch,
+			       &request->body.ask.confirm);
+	return node_request_begin(node, request, answer);
 }
 
 /* --- a life's port --- */
@@ -305,7 +263,7 @@ int node_serve(struct reef_node *node)
 		.closed = note_lost_link,
 		.credential = find_credential,
 		.context = node,
-		.peer_max = NODE_HANDLERS_MAX,
+		.peer_max = NODE_REQUESTS_MAX,
 	};
 	const char *where =
 		node->addresses[0] ? node->addresses : node->options.listen;
@@ -333,7 +291,7 @@ void node_serve_end(struct reef_node *node)
 	node->ending = true;
 	node_gate_open(&node->gate);
 	/* On a killed host parks return at once, but jobs get their turn. */
-	while (node->jobs > 0)
+	while (node->jobs > 0 || node->attended)
 		node_gate_wait(&node->gate, REEF_FOREVER);
 	reef_rpc_destroy(node->rpc);
 	node->rpc = NULL;
@@ -429,7 +387,7 @@ static void withdraw_leaving(struct reef_node *node, uint64_t timeout_ns)
 	do {
 		left = false;
 		for (extent = node->leaving; extent; extent = extent->next)
-			left |= node_withdraw(node, extent, 0) == -ECANCELED;
+			left |= node_withdraw(node, extent) == -ETIMEDOUT;
 	} while (left && reef_now_ns() - start_ns < timeout_ns &&
 		 !reef_sleep(1000000));
 }

@@ -11,7 +11,7 @@
 
 #include <reef/sync.h>
 
-#define SEEDS 150
+#define SEEDS 60
 
 #define LEAD_NS (11 * (1ull << 30))
 

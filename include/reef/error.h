@@ -42,7 +42,10 @@ extern "C" {
 	  "the memory is gone: its node died, or its owner took it back")      \
 	X(REEF_EMEMBER, 5016, "a member of the group died")                    \
 	X(REEF_EDROPPED, 5017, "it was dropped")                               \
-	X(REEF_ETLS, 5018, "one side wants TLS and the other does not")
+	X(REEF_ETLS, 5018, "one side wants TLS and the other does not")        \
+	X(REEF_EFOREIGN, 5019, "the memory is that of another pool")           \
+	X(REEF_EOLDER, 5020,                                                   \
+	  "the broker's journal is older than what nodes have")
 
 enum reef_error {
 #define X(name, number, text) name = (number),

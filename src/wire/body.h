@@ -191,6 +191,7 @@ union reef_ask {
 		uint64_t followed_epoch, followed_start;
 		/* What it confirmed last: whose record, and which; 0: none. */
 		uint64_t confirmed_epoch, confirmed_start, confirmed;
+		uint64_t pool; /* whose memory it has; 0: it has none */
 	} node_register;
 	struct {
 		uint64_t incarnation;
@@ -206,6 +207,7 @@ union reef_ask {
 		uint32_t space;
 		uint32_t epoch; /* the extent's */
 		uint64_t size;
+		uint64_t copy; /* its id, which the pool gives once */
 	} extent_create;
 	struct {
 		uint32_t extent;
@@ -325,7 +327,8 @@ union reef_reply {
 		uint32_t node;
 		uint64_t ttl_ns; /* a node silent for longer is dead */
 		uint64_t broker_epoch;
-	} node_register; /* rows: itself, sessions fenced already */
+		uint64_t pool; /* the pool's id */
+	} node_register;       /* rows: itself, sessions fenced already */
 	struct reef_reply_recover {
 		/* Of each session that was named: 0: nothing of it is left in
 		 * the space. Else an error, as a positive number. */

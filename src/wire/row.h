@@ -30,6 +30,7 @@ struct reef_row_extent {
 	uint32_t epoch;
 	uint8_t state;
 	uint64_t size;
+	uint64_t copy; /* its id, which the pool gives once */
 	/* All 0 in lists, while it is MOVING or LOST, and while its node has
 	 * not told them since a restart of the broker: whoever holds keys of
 	 * that epoch goes on with them. Others than those held: the old ones

@@ -21,10 +21,10 @@
  * (3) A start is *chosen* when more than half of every council follow it. Who
  *     registers tells what it confirmed last: if the journal ended before that
  *     when it was opened, the start lacks what may have been acknowledged, and
- *     does not get this node. If it was another start, chosen with our epoch or
- *     a later one, this one is stale, and serves no more (-ESTALE).
- *     Where a journal ends is told by its *base*: the last epoch that was
- *     chosen with it, and the last record before the next start. Starts that
+ *     does not get this node (-REEF_EOLDER). If it was another start, chosen
+ * with our epoch or a later one, this one is stale, and serves no more
+ * (-ESTALE). Where a journal ends is told by its *base*: the last epoch that
+ * was chosen with it, and the last record before the next start. Starts that
  *     were not chosen add epochs and records, but nothing to the base: an old
  *     copy stays one, however often it is started. The base is journaled by
  *     who is chosen, before a node is asked to confirm any record, and by each
@@ -685,7 +685,7 @@ int broker_confirm_register(struct reef_broker *broker, uint32_t node,
 			     "node %u knows of later changes: this journal "
 			     "is an old copy",
 			     node);
-		return -REEF_EINDOUBT;
+		return -REEF_EOLDER;
 	}
 	if (ask->followed_epoch > broker->epoch ||
 	    (ask->followed_epoch == broker->epoch && ask->followed_start &&

@@ -4,6 +4,8 @@
  *     asked for it is answered when the node has confirmed. A node that is away
  *     or refuses: the extent is removed, journaled too, and another node asked;
  *     none left: -ENOSPC, and nothing stays.
+ *     That the node has it is durable, too, before anybody is told of it: what
+ *     is not `made` was never handed out, and may be made anew (register.c).
  * (2) Placement: two random nodes that are OK, ready and have room, and of them
  *     the one that is less full. A fresh empty one among n gets about 2/n of
  *     what comes, never all of it.
@@ -302,6 +304,18 @@ static int choose_node_or_wait(struct reef_broker *broker, uint64_t size,
 
 /* --- making --- */
 
+int broker_extent_note_made(struct reef_broker *broker, uint32_t number)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_EXTENT_MADE,
+		.id = number,
+	};
+
+	if (reef_state_extent(broker->state, number)->made)
+		return 0;
+	return broker_commit(broker, &record, NULL, NULL);
+}
+
 int broker_extent_create(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
@@ -318,16 +332,20 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 	ask->space = extent->space;
 	ask->epoch = extent->epoch;
 	ask->size = extent->size;
+	ask->copy = extent->copy;
 	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_CREATE,
 				    &body, &answer);
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
-	if (extent && extent->node == node && extent->epoch == ask->epoch)
-		rc = broker_extent_set_keys(broker, number,
-					    &answer.body.reply.extent);
-	else
+	if (extent && extent->node == node && extent->epoch == ask->epoch) {
+		rc = broker_extent_note_made(broker, number);
+		if (rc == 0)
+			rc = broker_extent_set_keys(broker, number,
+						    &answer.body.reply.extent);
+	} else {
 		broker_drop_later(broker, node, number, ask->size);
+	}
 	reef_answer_free(&answer);
 	broker_wake(broker);
 	return rc;
@@ -373,7 +391,7 @@ static int journal_new_extent(struct reef_broker *broker, uint32_t space,
 {
 	struct reef_state_summary summary;
 	struct reef_record record = {
-		.type = REEF_RECORD_EXTENT_ADD,
+		.type = REEF_RECORD_EXTENT_PLACE,
 		.space = space,
 		.node = node,
 		.size = size,
@@ -386,6 +404,7 @@ static int journal_new_extent(struct reef_broker *broker, uint32_t space,
 		return rc;
 	reef_state_summary(broker->state, &summary);
 	record.id = *number = summary.next_extent;
+	record.value = summary.next_copy;
 	return broker_commit_wait(broker, &record, request);
 }
 

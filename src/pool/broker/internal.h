@@ -338,7 +338,7 @@ bool broker_is_sure(struct reef_broker *broker);
 /* Wait a moment until it is. */
 bool broker_await_sure(struct reef_broker *broker);
 /* Judge by what a node that registers has followed and confirmed.
- * -REEF_EINDOUBT: it cannot be ours. */
+ * -REEF_EINDOUBT: it cannot be ours.  -REEF_EOLDER: (3). */
 int broker_confirm_register(struct reef_broker *broker, uint32_t node,
 			    const struct reef_ask_node_register *ask);
 /* True if without this node too few witnesses are left to confirm anything. */

@@ -66,6 +66,8 @@ void broker_extents_compact(struct reef_broker *broker);
 void broker_extents_forget_node(struct reef_broker *broker, uint32_t node);
 /* Have its node create an extent that the state has, and keep its keys. */
 int broker_extent_create(struct reef_broker *broker, uint32_t number);
+/* Journal that an extent's node has it, unless that is known; never waits. */
+int broker_extent_note_made(struct reef_broker *broker, uint32_t number);
 /* Journal that an extent is lost, notice its space, and drop it at its node. */
 int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 		       const char *why);

@@ -32,7 +32,7 @@
 /* A move under way, as the state had it when the try began. */
 struct move {
 	uint32_t number, space, source, target, epoch;
-	uint64_t size;
+	uint64_t size, copy;
 	bool targets_fault; /* the step that failed is the target's */
 };
 
@@ -207,6 +207,7 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 				.space = move->space,
 				.epoch = move->epoch + 1,
 				.size = move->size,
+				.copy = move->copy,
 			},
 	};
 	struct reef_ask_extent_pull *ask = &body.ask.extent_pull;
@@ -321,6 +322,7 @@ static int try_move(struct reef_broker *broker, uint32_t number,
 		.target = extent->target,
 		.epoch = extent->epoch,
 		.size = extent->size,
+		.copy = extent->copy,
 	};
 	struct reef_extent_keys keys;
 	int rc;

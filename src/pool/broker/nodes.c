@@ -16,8 +16,8 @@
  *     is fenced at every node that is not DEAD, READY or not, and that it was
  *     told of (8).
  * (5) When a node is READY it has what the state has there, and no more but
- *     what is being dropped: what was never handed out is created anew; an
- *     extent that moved here, and so had contents, is LOST if it is missing.
+ *     what is being dropped: what nobody was ever told of is created anew; any
+ *     other extent is LOST if it is missing (register.c).
  * (6) A broker that a node calls stale serves no longer.
  * (7) A node is asked for nothing that is not durable and confirmed, but to
  *     CONFIRM.

@@ -5,13 +5,20 @@
  * tell, and what follows:
  *
  *   it has / the state has        follows
- *   here, same epoch, open        its keys are taken over
- *   here, same epoch, closed      LIVE: reopened at READY;  MOVING: move.c
- *   moving here, epoch + 1        left to move.c, which begins again
- *   anything else                 dropped, in the background
- *   (nothing) / here, epoch 1     created at READY: nobody ever had it
- *   (nothing) / here, epoch > 1   LOST: it had been moved here */
+ *   that copy here, open          its keys are taken over
+ *   that copy here, closed        LIVE: reopened at READY;  MOVING: move.c
+ *   that copy moving here         left to move.c, which begins again
+ *   another copy, given before    dropped, in the background: it was given up
+ *   a copy that was not given yet REGISTER's answer: -REEF_EOLDER
+ *   (nothing) / here, not made    created at READY: nobody was ever told of it
+ *   (nothing) / here, made        LOST, never made anew: it had contents
+ *
+ * A copy's id is given once in the life of a pool. So memory that another pool
+ * gave, or this one after the journal that we have was copied, is not mistaken
+ * for what was given up: who has it is refused, and nothing is deleted. */
 #include "pool/broker/lending.h"
+
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -242,9 +249,16 @@ BROKER_REQUEST(broker_node_register)
 	const struct reef_ask_node_register *ask =
 		&request->body.ask.node_register;
 	uint32_t number = broker_member_of(request->peer)->number, id;
+	struct reef_state_summary summary;
 	const struct reef_state_node *node;
-	int rc = broker_confirm_register(broker, number, ask);
+	int rc = 0;
 
+	reef_state_summary(broker->state, &summary);
+	if (ask->pool && ask->pool != summary.pool &&
+	    !REEF_MUTATED(BROKER_FOREIGN_DROP))
+		rc = -REEF_EFOREIGN;
+	if (rc == 0)
+		rc = broker_confirm_register(broker, number, ask);
 	if (rc == 0)
 		rc = await_admission(broker, number, ask);
 	if (rc == 0 && !broker_council_has_room(broker))
@@ -265,6 +279,7 @@ BROKER_REQUEST(broker_node_register)
 	answer->reply.node_register.node = id;
 	answer->reply.node_register.ttl_ns = broker_node_ttl(broker);
 	answer->reply.node_register.broker_epoch = broker->epoch;
+	answer->reply.node_register.pool = summary.pool;
 	node = reef_state_node(broker->state, id);
 	broker_node_row(broker, NULL, node, room);
 	encode_fences(broker, request, broker_node_find(broker, id), room);
@@ -275,6 +290,15 @@ BROKER_REQUEST(broker_node_register)
 
 /* --- EXTENTS --- */
 
+/* True if the pool that we know has not given a copy that id yet. */
+static bool is_given_later(const struct reef_broker *broker, uint64_t copy)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	return copy >= summary.next_copy && !REEF_MUTATED(BROKER_FOREIGN_DROP);
+}
+
 static int take_extent(struct reef_broker *broker, uint32_t node,
 		       const struct reef_row_extent *row)
 {
@@ -284,12 +308,24 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 	struct broker_extent *told;
 	int rc;
 
-	if (extent && extent->target == node && row->epoch == extent->epoch + 1)
+	if (is_given_later(broker, row->copy)) {
+		broker_event(broker,
+			     "node %u has memory of later than this journal: "
+			     "that is an old copy",
+			     node);
+		return -REEF_EOLDER;
+	}
+	if (extent && extent->target == node && extent->copy == row->copy &&
+	    row->epoch == extent->epoch + 1)
 		return 0;
-	if (!extent || extent->node != node || extent->epoch != row->epoch) {
+	if (!extent || extent->node != node || extent->copy != row->copy ||
+	    extent->epoch < row->epoch) {
 		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
+	rc = broker_extent_note_made(broker, row->number);
+	if (rc)
+		return rc;
 	memcpy(keys.keys, row->keys, sizeof(keys.keys));
 	memcpy(keys.read_keys, row->read_keys, sizeof(keys.read_keys));
 	rc = broker_extent_set_keys(broker, row->number, &keys);
@@ -361,7 +397,6 @@ static int reconcile_extent(struct reef_broker *broker, uint32_t number)
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
 	struct broker_extent *told = broker_extent_find(broker, number);
-	uint32_t epoch = extent->epoch;
 	int rc;
 
 	if (told && told->told) {
@@ -370,7 +405,7 @@ static int reconcile_extent(struct reef_broker *broker, uint32_t number)
 			return 0;
 		return broker_extent_reopen_once(broker, number);
 	}
-	if (epoch > 1)
+	if (extent->made && !REEF_MUTATED(BROKER_ZEROS))
 		return broker_extent_lose(broker, number,
 					  "its node has it no more");
 	rc = broker_extent_create(broker, number);

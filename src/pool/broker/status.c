@@ -86,6 +86,7 @@ void broker_extent_row(struct reef_broker *broker,
 				.epoch = extent->epoch,
 				.state = extent->state,
 				.size = extent->size,
+				.copy = extent->copy,
 			},
 	};
 

@@ -110,6 +110,7 @@ static int add_extent(struct reef_node *node,
 	extent->space = ask->space;
 	extent->epoch = ask->epoch;
 	extent->size = ask->size;
+	extent->copy = ask->copy;
 	memmove(&node->extents[at + 1], &node->extents[at],
 		(node->extents_count - at) * sizeof(struct node_extent *));
 	node->extents[at] = extent;
@@ -457,7 +458,7 @@ static int check_same(const struct node_extent *extent,
 		      const struct reef_ask_extent_create *ask)
 {
 	if (extent->space != ask->space || extent->size != ask->size ||
-	    extent->epoch != ask->epoch)
+	    extent->epoch != ask->epoch || extent->copy != ask->copy)
 		return -EEXIST;
 	return extent->state == NODE_OPEN && extent->exposed ? 0 : -EBUSY;
 }

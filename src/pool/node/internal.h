@@ -83,6 +83,7 @@ struct node_outcome {
 struct node_extent {
 	uint32_t number, space, epoch;
 	uint64_t size; /* asked for */
+	uint64_t copy; /* id */
 	enum node_extent_state state;
 	struct reef_memory *memory;
 	bool exposed; /* all doors have their region */
@@ -143,6 +144,7 @@ struct reef_node {
 	bool peer_lost, peer_stale, peer_closed;
 	uint32_t provisional; /* session id */
 	uint32_t attempts;
+	uint64_t pool; /* its id, as the broker told; 0: not yet */
 	uint64_t broker_epoch, ttl_ns;
 	/* The start of a broker that it follows (broker/confirm.c, 2), and the
 	 * last record that it confirmed. */

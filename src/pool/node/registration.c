@@ -14,6 +14,9 @@
  *     for which it may ask a lot of us, pulses tell whether it is still there.
  * (6) A broker that says that too few nodes follow it is left for the next one,
  *     where there is one: they all have to meet.
+ * (7) A broker of another pool than the one that the memory here is of, or
+ *     whose journal is older than that, is refused, by itself or by us. Nothing
+ *     is deleted for it.
  *
  *   AWAY --connect--> REGISTER --0--> fences, EXTENTS --READY--> HERE
  *     ^                  |                               |         |
@@ -182,6 +185,15 @@ static uint64_t machine_domain(const struct reef_node *node)
 	return node->options.simulated ? node->domain : reef_domain_cpu();
 }
 
+/* A broker of another pool is told nothing of what is here (7). */
+static int check_pool(const struct reef_node *node, uint64_t pool)
+{
+	if (node->pool && pool != node->pool &&
+	    !REEF_MUTATED(BROKER_FOREIGN_DROP))
+		return -REEF_EFOREIGN;
+	return 0;
+}
+
 static int send_register(struct reef_node *node, bool *dead)
 {
 	struct reef_body body = {
@@ -196,6 +208,7 @@ static int send_register(struct reef_node *node, bool *dead)
 				.confirmed_epoch = node->confirmed_epoch,
 				.confirmed_start = node->confirmed_start,
 				.confirmed = node->confirmed,
+				.pool = node->pool,
 			},
 	};
 	struct reef_answer answer = {0};
@@ -208,10 +221,13 @@ static int send_register(struct reef_node *node, bool *dead)
 			!node_accept_epoch(node, node->peer->epoch);
 	if (rc)
 		return rc;
-	rc = node_accept_epoch(node, answer.epoch);
+	rc = check_pool(node, answer.body.reply.node_register.pool);
+	if (!rc)
+		rc = node_accept_epoch(node, answer.epoch);
 	if (!rc)
 		rc = apply_told_rows(node, &answer.body);
 	if (!rc) {
+		node->pool = answer.body.reply.node_register.pool;
 		node->ttl_ns = answer.body.reply.node_register.ttl_ns;
 		node->registered = answer.body.reply.node_register.node;
 	}
@@ -234,6 +250,7 @@ static void encode_extent(const struct node_extent *extent, uint32_t node,
 						 ? REEF_EXTENT_LIVE
 						 : REEF_EXTENT_MOVING,
 				.size = extent->size,
+				.copy = extent->copy,
 			},
 	};
 
@@ -453,6 +470,28 @@ static uint64_t retry_delay_ns(const struct reef_node *node)
 	return ns < most_ns ? ns : most_ns;
 }
 
+/* Say why there is no broker; what an operator has to mend, aloud (7). */
+static void log_link(const struct reef_node *node)
+{
+	switch (node->link) {
+	case -REEF_EFOREIGN:
+		reef_log(REEF_LOG_ERROR, "node",
+			 "refuses this broker, whose pool is another than that "
+			 "of the memory here (%016llx); nothing is deleted",
+			 (unsigned long long)node->pool);
+		break;
+	case -REEF_EOLDER:
+		reef_log(REEF_LOG_ERROR, "node",
+			 "refuses this broker, whose journal is older than "
+			 "what this node knows: an old copy; nothing is "
+			 "deleted");
+		break;
+	default:
+		reef_log(REEF_LOG_INFO, "node", "not with a broker: %s",
+			 reef_error_name(node->link));
+	}
+}
+
 static void leave_broker(struct reef_node *node, int reason)
 {
 	struct reef_peer *peer = node->peer;
@@ -468,8 +507,7 @@ static void leave_broker(struct reef_node *node, int reason)
 	node->peer = NULL;
 	node->link = why && why != -REEF_EINDOUBT ? why : reason;
 	if (node->link != node->logged)
-		reef_log(REEF_LOG_INFO, "node", "not with a broker: %s",
-			 reef_error_name(node->link));
+		log_link(node);
 	node->logged = node->link;
 	if (peer)
 		reef_peer_unref(peer);

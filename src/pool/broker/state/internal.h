@@ -11,6 +11,7 @@ struct reef_state {
 	uint64_t base_epoch, base; /* as in REEF_RECORD_BASE */
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint32_t next_slot;  /* where picking a session begins */
+	uint64_t next_copy;  /* id of an extent's copy */
 	uint64_t generation; /* the last one given to a name */
 	uint32_t owner_era;  /* of user 0, who has no entry */
 	uint64_t settings[REEF_SETTING_COUNT];

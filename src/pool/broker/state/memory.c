@@ -628,7 +628,9 @@ static void apply_extent_add(struct reef_state *state,
 		.node = record->node,
 		.epoch = 1,
 		.state = REEF_EXTENT_LIVE,
+		.made = record->type == REEF_RECORD_EXTENT_ADD,
 		.size = record->size,
+		.copy = state->next_copy++,
 	};
 	state->next_extent++;
 	/* Only the first of an extent's ordinals names the extent. */
@@ -638,6 +640,14 @@ static void apply_extent_add(struct reef_state *state,
 	space->by_ordinal[record->ordinal] = record->id;
 	reef_state_count_in_space(state, space, record->size);
 	count_on_node(state, record->node, record->size);
+}
+
+static int check_extent_place(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	return record->value == state->next_copy
+		       ? check_extent_add(state, record)
+		       : -ESTALE;
 }
 
 /* Check that there is such an extent, in that state (0: in any). */
@@ -659,6 +669,22 @@ static int check_next_epoch(const struct reef_state *state,
 	return epoch < UINT32_MAX && record->era == epoch + 1 ? 0 : -ESTALE;
 }
 
+static int check_extent_made(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	int rc = check_extent_state(state, record->id, REEF_EXTENT_LIVE);
+
+	if (rc)
+		return rc;
+	return reef_state_extent_of(state, record->id)->made ? -EEXIST : 0;
+}
+
+static void apply_extent_made(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	reef_state_extent_of(state, record->id)->made = true;
+}
+
 static int check_extent_move(struct reef_state *state,
 			     const struct reef_record *record)
 {
@@ -670,6 +696,8 @@ static int check_extent_move(struct reef_state *state,
 	extent = reef_state_extent_of(state, record->id);
 	if (extent->node == record->node)
 		return -EINVAL;
+	if (!extent->made)
+		return -EBUSY;
 	/* The last epoch is kept for a loss, which nothing can refuse. */
 	if (extent->epoch >= UINT32_MAX - 1)
 		return -ENOSPC;
@@ -774,6 +802,8 @@ const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_SPACE_REMOVE] = {check_space_remove, apply_space_remove},
 	[REEF_RECORD_SPACE_FORGET] = {check_space_forget, apply_space_forget},
 	[REEF_RECORD_EXTENT_ADD] = {check_extent_add, apply_extent_add},
+	[REEF_RECORD_EXTENT_PLACE] = {check_extent_place, apply_extent_add},
+	[REEF_RECORD_EXTENT_MADE] = {check_extent_made, apply_extent_made},
 	[REEF_RECORD_EXTENT_MOVE] = {check_extent_move, apply_extent_move},
 	[REEF_RECORD_EXTENT_MOVED] = {check_extent_moved, apply_extent_moved},
 	[REEF_RECORD_EXTENT_STAY] = {check_extent_stay, apply_extent_stay},

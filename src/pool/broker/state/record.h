@@ -52,14 +52,18 @@ enum reef_record_type {
 				      * comes from, generation: its start,
 				      * value: its place (base/process.h); all
 				      * 0: it is not known any more */
-	REEF_RECORD_USE_STUCK,	/* session, space: nobody can recover that */
-	REEF_RECORD_USER_LIMIT, /* id; kind: enum reef_limit; value, 0: as the
-				 * setting says */
-	REEF_RECORD_USER_EXPEL, /* id; spaces and ending sessions become the
-				 * owner's */
-	REEF_RECORD_BASE,	/* value: the last epoch that was chosen with
-				 * this journal; generation: and the last
-				 * sequence of that, 0: it goes on */
+	REEF_RECORD_USE_STUCK,	  /* session, space: nobody can recover that */
+	REEF_RECORD_USER_LIMIT,	  /* id; kind: enum reef_limit; value, 0: as the
+				   * setting says */
+	REEF_RECORD_USER_EXPEL,	  /* id; spaces and ending sessions become the
+				   * owner's */
+	REEF_RECORD_BASE,	  /* value: the last epoch that was chosen with
+				   * this journal; generation: and the last
+				   * sequence of that, 0: it goes on */
+	REEF_RECORD_EXTENT_PLACE, /* as EXTENT_ADD, which has it made, too, and
+				   * counts as that for whoever repeats a
+				   * request; value: its copy's id */
+	REEF_RECORD_EXTENT_MADE,  /* id; its node has it */
 	REEF_RECORD_TYPES
 };
 

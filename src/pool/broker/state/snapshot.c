@@ -2,7 +2,7 @@
  *
  *   magic 32, version 32, pool 64, pool epoch 64, broker epoch 64, reclaim 64,
  *   next user, node, space, extent 32 each, next slot 32, generation 64, the
- *   owner's era 32, base epoch 64, base 64,
+ *   owner's era 32, base epoch 64, base 64, next copy 64,
  *   settings (count 32, then 64 each), then users, nodes, sessions, spaces,
  *   extents, uses, names, each with its count (32; names 64) before it.
  *
@@ -18,14 +18,16 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 5
+#define VERSION 6
 /* Without the processes of sessions, then without what is STUCK, then without
  * limits of users, the owner's era, and which sessions are outdated, then
- * without the base. */
+ * without the base, then without copies and which extents are made: those are,
+ * and get the first ids. */
 #define VERSION_1 1
 #define VERSION_2 2
 #define VERSION_3 3
 #define VERSION_4 4
+#define VERSION_5 5
 
 /* --- writing --- */
 
@@ -128,6 +130,8 @@ static void put_extents(struct reef_cursor_out *out,
 		reef_cursor_put(out, 4, extent->epoch);
 		reef_cursor_put(out, 1, extent->state);
 		reef_cursor_put(out, 8, extent->size);
+		reef_cursor_put(out, 1, extent->made);
+		reef_cursor_put(out, 8, extent->copy);
 	}
 }
 
@@ -182,6 +186,7 @@ static void put_head(struct reef_cursor_out *out,
 	reef_cursor_put(out, 4, state->owner_era);
 	reef_cursor_put(out, 8, state->base_epoch);
 	reef_cursor_put(out, 8, state->base);
+	reef_cursor_put(out, 8, state->next_copy);
 	reef_cursor_put(out, 4, REEF_SETTING_COUNT);
 	for (i = 0; i < REEF_SETTING_COUNT; i++)
 		reef_cursor_put(out, 8, state->settings[i]);
@@ -218,7 +223,7 @@ int reef_state_encode(const struct reef_state *state, uint8_t **bytes,
 struct head {
 	uint32_t version;
 	uint32_t next_user, next_node, next_space, next_extent, next_slot;
-	uint64_t pool_epoch, broker_epoch, generation;
+	uint64_t pool_epoch, broker_epoch, generation, next_copy;
 };
 
 static struct reef_text get_text(struct reef_cursor_in *in)
@@ -495,8 +500,27 @@ static bool count_valid_extent(struct reef_state *state,
 	return true;
 }
 
+/* Read which copy an extent has. False: that cannot be. */
+static bool get_copy(struct reef_cursor_in *in, struct reef_state *state,
+		     const struct head *head, struct reef_state_extent *extent)
+{
+	uint64_t made;
+
+	extent->made = true;
+	if (head->version <= VERSION_5) {
+		extent->copy = state->next_copy++;
+		return true;
+	}
+	made = reef_cursor_get(in, 1);
+	extent->made = made == 1;
+	extent->copy = reef_cursor_get(in, 8);
+	/* What moves, or was lost after that, was made. */
+	return made <= 1 && extent->copy && extent->copy < head->next_copy &&
+	       (extent->made || extent->state != REEF_EXTENT_MOVING);
+}
+
 static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
-		       uint32_t end)
+		       const struct head *head)
 {
 	uint64_t count = reef_cursor_get(in, 4);
 	struct reef_state_extent extent;
@@ -511,7 +535,10 @@ static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
 		extent.epoch = (uint32_t)reef_cursor_get(in, 4);
 		extent.state = (uint8_t)reef_cursor_get(in, 1);
 		extent.size = reef_cursor_get(in, 8);
-		rc = take_number(&state->next_extent, extent.number, end);
+		if (!get_copy(in, state, head, &extent))
+			return -REEF_ECORRUPT;
+		rc = take_number(&state->next_extent, extent.number,
+				 head->next_extent);
 		if (rc || in->failed || !count_valid_extent(state, &extent))
 			return -REEF_ECORRUPT;
 		rc = reef_state_room((void **)&state->extents,
@@ -623,6 +650,8 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 		state->base_epoch = reef_cursor_get(in, 8);
 		state->base = reef_cursor_get(in, 8);
 	}
+	if (head->version > VERSION_5)
+		head->next_copy = reef_cursor_get(in, 8);
 	count = reef_cursor_get(in, 4);
 	if (in->failed || head->next_slot > UINT16_MAX)
 		return -REEF_ECORRUPT;
@@ -640,7 +669,7 @@ static int get_head(struct reef_cursor_in *in, struct reef_state *state,
 
 static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 {
-	struct head head;
+	struct head head = {0};
 	int rc;
 
 	rc = get_head(in, state, &head);
@@ -653,7 +682,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc == 0)
 		rc = get_spaces(in, state, head.next_space);
 	if (rc == 0)
-		rc = get_extents(in, state, head.next_extent);
+		rc = get_extents(in, state, &head);
 	if (rc == 0)
 		rc = get_uses(in, state, head.version);
 	if (rc == 0)
@@ -670,12 +699,15 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (in->failed || in->left > 0 || head.next_user < state->next_user ||
 	    head.next_node < state->next_node ||
 	    head.next_space < state->next_space ||
-	    head.next_extent < state->next_extent)
+	    head.next_extent < state->next_extent ||
+	    (head.version > VERSION_5 && head.next_copy == 0))
 		return -REEF_ECORRUPT;
 	state->next_user = head.next_user;
 	state->next_node = head.next_node;
 	state->next_space = head.next_space;
 	state->next_extent = head.next_extent;
+	if (head.version > VERSION_5)
+		state->next_copy = head.next_copy;
 	state->next_slot = head.next_slot;
 	state->generation = head.generation;
 	state->pool_epoch = head.pool_epoch;

@@ -28,6 +28,7 @@ int reef_state_create(struct reef_state **out)
 		return -ENOMEM;
 	state->next_user = state->next_node = 1;
 	state->next_space = state->next_extent = 1;
+	state->next_copy = 1;
 	for (i = 0; i < REEF_SETTING_COUNT; i++)
 		state->settings[i] = settings[i].value;
 	*out = state;
@@ -101,6 +102,7 @@ static uint64_t result_of(const struct reef_state *state,
 	switch (record->type) {
 	case REEF_RECORD_SPACE_ADD:
 	case REEF_RECORD_EXTENT_ADD:
+	case REEF_RECORD_EXTENT_PLACE:
 	case REEF_RECORD_USER_ADD:
 	case REEF_RECORD_NODE_ADD:
 		return record->id;
@@ -126,7 +128,9 @@ static void note_origin(struct reef_state *state,
 		return;
 	origin = &state->sessions[reef_session_slot(record->origin)];
 	origin->request = record->request;
-	origin->request_type = record->type;
+	origin->request_type = record->type == REEF_RECORD_EXTENT_PLACE
+				       ? REEF_RECORD_EXTENT_ADD
+				       : record->type;
 	origin->result = result_of(state, record);
 }
 
@@ -297,6 +301,7 @@ void reef_state_summary(const struct reef_state *state,
 		.next_node = state->next_node,
 		.next_space = state->next_space,
 		.next_extent = state->next_extent,
+		.next_copy = state->next_copy,
 		.names = state->names.total,
 		.owner_era = state->owner_era,
 	};

@@ -5,11 +5,10 @@
  * (2) A record is checked before it is applied: it applies whole or changes
  *     nothing. While serving: check, append to the journal, apply; after a
  *     check nothing can keep that record from being applied.
- * (3) Numbers of extents, nodes, spaces and users are never given twice, nor is
- *     a name's generation. A session's id comes again after 65,535 others of
- *     its slot.
- * (4) Extents are on nodes that are not DEAD; where an extent's node dies it is
- *     LOST, and the pool epoch rises in the same record.
+ * (3) Numbers of extents, nodes, spaces, users and copies are never given
+ * twice, nor is a name's generation. A session's id comes again after 65,535
+ * others of its slot. (4) Extents are on nodes that are not DEAD; where an
+ * extent's node dies it is LOST, and the pool epoch rises in the same record.
  * (5) A node never lends more than its capacity, a space never holds more than
  *     its quota.
  * (6) Of each session the last request that changed something is kept, with
@@ -26,6 +25,9 @@
  *     none. Of nodes' and sessions' slots and whatever else is limited for all,
  *     a part is the owner's alone: whatever users take, the owner is let in.
  * (10) A session is `outdated` once the era of its user's credential has risen.
+ * (11) An extent is not `made` until its node has said that it has it, and that
+ *     is durable; nobody is told of it before. So one that is not made, and
+ *     that its node does not have, never held anything.
  *
  * Which state follows which: wire/states.h.
  *
@@ -120,7 +122,9 @@ struct reef_state_extent {
 	uint32_t target; /* where it moves to; 0: it does not */
 	uint32_t epoch;	 /* rises as it moves and is lost */
 	uint8_t state;
+	bool made; /* (11) */
 	uint64_t size;
+	uint64_t copy; /* id; a move keeps it */
 };
 
 struct reef_state_session {
@@ -199,6 +203,7 @@ struct reef_state_summary {
 	uint64_t reclaim; /* R8: epochs below it may have been published */
 	/* What the next record of that kind must say. */
 	uint32_t next_user, next_node, next_space, next_extent;
+	uint64_t next_copy;
 	uint64_t names; /* bound, in all spaces */
 	uint32_t owner_era;
 };

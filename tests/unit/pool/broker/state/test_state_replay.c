@@ -204,6 +204,41 @@ static void state_damaged_snapshot_is_refused_or_whole(void **state)
 	free(bytes);
 }
 
+/* --- snapshots of older versions --- */
+
+/* What version 6 has and 5 had not: the next copy's id in the head, and at the
+ * end of each extent whether it is made, and its copy. */
+static void state_snapshot_without_copies_gets_them(void **state)
+{
+	const size_t next_copy = 88, extent_end = 12;
+	struct reef_state_summary summary;
+	struct reef_state *copy;
+	uint8_t *bytes;
+	size_t size;
+
+	add_node(1, "n", 1 << 20);
+	add_space(1, "s", 1 << 20);
+	add_extent(1, 1, 0, 1, 4096);
+	assert_int_equal(reef_state_encode(the, &bytes, &size), 0);
+	assert_int_equal(bytes[4], 6);
+	assert_int_equal(bytes[next_copy], 2);
+	memmove(bytes + size - extent_end - 9, bytes + size - extent_end,
+		extent_end);
+	size -= 9;
+	memmove(bytes + next_copy, bytes + next_copy + 8, size - next_copy - 8);
+	size -= 8;
+	bytes[4] = 5;
+	assert_int_equal(reef_state_decode(bytes, size, &copy), 0);
+	reef_state_summary(copy, &summary);
+	assert_int_equal(summary.next_copy, 2);
+	assert_int_equal(reef_state_extent(copy, 1)->copy, 1);
+	assert_true(reef_state_extent(copy, 1)->made);
+	reef_state_destroy(copy);
+	bytes[4] = 7;
+	assert_int_equal(reef_state_decode(bytes, size, &copy), -REEF_EVERSION);
+	free(bytes);
+}
+
 /* --- journal and state together --- */
 
 struct story {
@@ -351,6 +386,7 @@ int main(void)
 		TEST(state_misfit_in_a_journal_is_corruption),
 		TEST(state_record_of_another_size_is_refused),
 		TEST(state_damaged_snapshot_is_refused_or_whole),
+		TEST(state_snapshot_without_copies_gets_them),
 		TEST(state_crash_comes_back_to_what_was_answered),
 		TEST(state_mutants_are_found),
 	};

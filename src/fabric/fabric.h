@@ -325,7 +325,8 @@ const char *reef_listener_address(const struct reef_listener *listener);
  * wants TLS and we do not, or the other way round.  -REEF_EDOMAIN.
  * -REEF_EFENCED.  -ESTALE: its number is too low (F10); never without one.
  * -EBUSY: links_max reached, or (shm) another process has the
- * session's memory mapped, or its old link has an operation under way.
+ * session's memory mapped, or its old link has an operation under way, or
+ * two old links have not been left yet.
  * Whatever `admit` said.  -EPERM: shm, and the peer could not fence us.
  * -REEF_ENOLINK: lost before it was up. */
 int reef_connect(struct reef_queue *queue, const char *address,
@@ -384,9 +385,11 @@ uint64_t reef_region_read_key(const struct reef_region *region);
  * opened the link, or posts on it: its other queues may be idle, or have
  * operations under way that nobody looks after. 0: nobody can reach it any more
  * and the region is freed.  -ETIMEDOUT: somebody has not acknowledged; call
- * again, or fence them.  -EINVAL: another fabric's. On tcp nobody is waited for
- * who has sent a batch halfway; who does not take an answer loses the link
- * after a quarter of silence_ns. */
+ * again, or fence them.  -EINVAL: another fabric's. Who has not acknowledged
+ * after silence_ns is lost: on shm its process is killed, elsewhere its link
+ * ends; so it ends, whatever holders do. On tcp nobody is waited for who has
+ * sent a batch halfway; who does not take an answer loses the link after a
+ * quarter of silence_ns. */
 int reef_withdraw(struct reef_queue *queue, struct reef_region *region,
 		  uint64_t timeout_ns);
 
@@ -415,10 +418,10 @@ void reef_buffer_unregister(struct reef_buffer *buffer); /* NULL is fine */
 int reef_fence(struct reef_queue *queue, uint32_t session, uint64_t timeout_ns);
 
 /* End the links of a session up to a number here, without fencing it (F10).
- * They need not exist, and it may be repeated. On shm nobody is killed: a
- * process that has memory mapped through such a link is told to let go of it,
- * and waited for; one that has closed the link has let go. A message that is
- * in an inbox has arrived, and stays there.
+ * They need not exist, and it may be repeated. On shm a process that has memory
+ * mapped through such a link is told to let go of it, and waited for; it is
+ * killed only if it has not after silence_ns. One that has closed the link has
+ * let go. A message that is in an inbox has arrived, and stays there.
  * 0: confirmed.  -ETIMEDOUT: not yet, call again; hellos are refused already.
  * -EINVAL: session or number 0. */
 int reef_end_links(struct reef_queue *queue, uint32_t session, uint32_t number,

@@ -4,6 +4,7 @@
 #include "fabric/provider.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -306,6 +307,10 @@ static int deaf_holder(struct host *host, void *arg)
 		rc = do_faa(host, remote, 0, 1, NULL);
 		atomic_fetch_add(&world->board->word[1], 1);
 	}
+	/* Who was waited for long enough has lost the link. */
+	if (atomic_load(&world->board->word[2]) &&
+	    (rc == -REEF_EINDOUBT || rc == -REEF_ENOLINK))
+		rc = -REEF_EKEY;
 	CHECK_EQ(world, rc, -REEF_EKEY);
 	reef_link_close(link);
 	return 0;
@@ -334,6 +339,34 @@ static int f8_a_stopped_holder_is_waited_for(struct world *world)
 			       &before),
 			 0);
 	CHECK_EQ(world, world_join(world, client), 0);
+	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 0, 0, &after), 0);
+	CHECK_EQ(world, before, after);
+	return world_end(world);
+}
+
+/* A holder that never answers: it is lost, on shm with its life, within
+ * silence_ns or so. Afterwards it reaches nothing. */
+static int f8_a_stopped_holder_is_ended_in_time(struct world *world)
+{
+	uint64_t key, before = 0, after;
+	int client, rc;
+
+	/* verbs runs in an emulator. */
+	world->node_options.silence_ns =
+		is_kind(world, "verbs") ? 2000000000 : 200000000;
+	atomic_store(&world->board->word[2], 1);
+	TRY(world_start_node(world));
+	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);
+	atomic_store(&world->board->word[0], key);
+	client = world_start(world, deaf_holder, NULL);
+	TRY(await(world, &world->board->word[1], 10));
+	world_stop(world, client);
+	CHECK_EQ(world,
+		 order(world, ORDER_WITHDRAW, 0, 20000000000ull, 0, &before),
+		 0);
+	world_continue(world, client);
+	rc = world_join(world, client);
+	CHECK_EQ(world, rc, is_kind(world, "shm") ? -SIGKILL : 0);
 	CHECK_EQ(world, order(world, ORDER_LOAD, 0, 0, 0, &after), 0);
 	CHECK_EQ(world, before, after);
 	return world_end(world);
@@ -495,6 +528,8 @@ const struct conform_test conform_safety[] = {
 	{"f8_a_withdrawn_key_is_dead", f8_a_withdrawn_key_is_dead, ANYWHERE},
 	{"f8_a_stopped_holder_is_waited_for", f8_a_stopped_holder_is_waited_for,
 	 ANYWHERE},
+	{"f8_a_stopped_holder_is_ended_in_time",
+	 f8_a_stopped_holder_is_ended_in_time, ANYWHERE},
 	{"f8_nobody_can_cut_memory_short", f8_nobody_can_cut_memory_short,
 	 ON_SHM | ON_TCP},
 	{"f9_flush_of_plain_memory_says_so", f9_flush_of_plain_memory_says_so,

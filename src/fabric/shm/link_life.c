@@ -31,6 +31,12 @@
 #define ACCEPTS_PER_POLL 64
 #define PAUSE_NS 10000000ull
 #define SOCKET_BUFFER (1 << 20)
+/* Links of a session that were told to end, and have memory mapped. A process
+ * that opens one after the other and closes none would have all there are. */
+#define DEPARTING_MAX 1
+/* Frames and messages of a dead process: more than a socket's buffer holds, a
+ * ring, and what was read already. */
+#define READ_AFTER_DEATH_MAX (1u << 18)
 
 static int parse_address(const char *text, struct reef_address *out)
 {
@@ -189,6 +195,7 @@ static void announce_end(struct shm_link *link, int reason)
 
 	if (!link->stream)
 		return;
+	atomic_store(&shm->restless, true); /* tend_link looks at the time */
 	reef_stream_bye(link->stream, reason);
 	if (!link->admitted || link->fenced)
 		return;
@@ -399,6 +406,7 @@ static int admit_session(void *context, struct reef_hello_peer *peer)
 	struct shm_fabric *shm = shm_of(link->link.fabric);
 	struct shm_queue *queue = (struct shm_queue *)link->link.queue;
 	bool busy = false, gone;
+	uint32_t departing = 0;
 	int rc;
 
 	if (reef_fences_cover(&shm->fences, peer->session))
@@ -414,8 +422,11 @@ static int admit_session(void *context, struct reef_hello_peer *peer)
 		if (gone || !old->ending)
 			shm_link_end(queue, old, -REEF_ENOLINK, gone);
 		busy |= !gone && may_still_act(old, link);
+		departing += !gone && old->holds && old->stream &&
+			     !shm_link_has_hung_up(old);
 	}
-	if (busy || shm->accepted >= shm->fabric.options.links_max)
+	if (busy || departing > DEPARTING_MAX ||
+	    shm->accepted >= shm->fabric.options.links_max)
 		return -EBUSY;
 	rc = reef_numbers_use(&shm->numbers, peer->session, peer->number);
 	if (!rc)
@@ -633,6 +644,23 @@ static bool is_overdue(const struct shm_link *link, bool opening,
 	       now_ns > link->since_ns + silence_ns;
 }
 
+/* End the link of a dead process when all that it had sent is read. A child of
+ * it may keep the socket open, so the end of the socket is not awaited; nor the
+ * end of what comes, if that is more than can have been on its way. */
+static void finish_dead(struct shm_queue *polling, struct shm_link *link,
+			int before, int *count)
+{
+	bool has_more = link->has_held || link->has_more;
+
+	if (!has_more)
+		has_more = shm_ring_delays_end(polling, link, count);
+	link->read_after_death += (uint32_t)(*count - before);
+	if (has_more && link->read_after_death < READ_AFTER_DEATH_MAX)
+		return;
+	shm_link_end(polling, link, -REEF_ENOLINK, true);
+	*count += 1;
+}
+
 /* Do what is due for one link, which may free it. True: something is still to
  * come that no descriptor announces. */
 static bool tend_link(struct shm_queue *polling, struct shm_link *link,
@@ -640,6 +668,8 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 {
 	bool opening = atomic_load(&link->link.state) == REEF_LINK_OPENING;
 	bool dying = link->peer->dead && !link->ending && !link->leaving;
+	bool restless = link->is_accepted && opening;
+	int before;
 
 	if (link->leaving) {
 		if (!reef_grace_is_over(link->leaving))
@@ -654,20 +684,20 @@ static bool tend_link(struct shm_queue *polling, struct shm_link *link,
 		*count += 1;
 		return true;
 	}
+	if (link->ending && link->holds) {
+		shm_peer_hurry(link, &link->patience, now_ns);
+		restless = true;
+	}
 	if (!link->pending && !link->attaching && !link->has_held &&
 	    !link->has_more && !link->unsettled)
-		return link->is_accepted && opening;
+		return restless;
 	/* An accepted link is served by its own queue only. */
 	if (link->is_accepted && link->link.queue != &polling->queue)
 		return true;
+	before = *count;
 	*count += shm_link_serve(polling, link);
-	/* A child of a dead process may keep the socket open, so the end of the
-	 * socket is not awaited. */
-	if (dying && !link->ending && !link->leaving && !link->has_held &&
-	    !link->has_more && !shm_ring_delays_end(polling, link, count)) {
-		shm_link_end(polling, link, -REEF_ENOLINK, true);
-		*count += 1;
-	}
+	if (dying && !link->ending && !link->leaving)
+		finish_dead(polling, link, before, count);
 	return true;
 }
 

@@ -162,6 +162,43 @@ void shm_peer_kill(struct shm_peer *peer)
 			 (int)peer->pid, reef_error_name(rc));
 }
 
+/* Time in which this process stood still, or had no room for a message that
+ * the peer sent before its answer, is not the peer's fault. The latter is
+ * counted a little, or a peer that sends messages without end had no end. */
+static uint64_t count_wait(const struct shm_link *link,
+			   const struct shm_patience *patience, uint64_t now_ns)
+{
+	uint64_t most_ns = link->link.fabric->options.silence_ns / 8;
+	uint64_t passed_ns = now_ns - patience->looked_ns;
+
+	if (!patience->looked_ns || now_ns < patience->looked_ns)
+		return 0;
+	if (passed_ns > most_ns)
+		passed_ns = most_ns;
+	if (link->has_held && link->held.type == REEF_FRAME_MESSAGE)
+		passed_ns /= 8;
+	return passed_ns;
+}
+
+void shm_peer_hurry(struct shm_link *link, struct shm_patience *patience,
+		    uint64_t now_ns)
+{
+	struct shm_peer *peer = link->peer;
+
+	if (peer->self || peer->pidfd < 0 || peer->killed)
+		return;
+	patience->waited_ns += count_wait(link, patience, now_ns);
+	patience->looked_ns = now_ns;
+	if (patience->waited_ns <= link->link.fabric->options.silence_ns ||
+	    shm_peer_is_dead(peer))
+		return;
+	reef_log(REEF_LOG_WARNING, "shm",
+		 "process %d does not let go of memory, and is killed",
+		 (int)peer->pid);
+	peer->killed = true;
+	shm_peer_kill(peer);
+}
+
 /* --- fencing, and ending links --- */
 
 /* Fence one link. True: nothing of it can take effect any more. */

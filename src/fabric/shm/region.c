@@ -216,11 +216,15 @@ static void withdraw_from_holder(struct shm_queue *queue, struct shm_link *link,
 		return;
 	}
 	/* The peer of a departing link was told to stop altogether. Its queue
-	 * may be closed, so the end of its socket is read here. */
+	 * may be closed, so the end of its socket is read here, and its time is
+	 * looked at. */
 	if (link->departing) {
+		shm_peer_hurry(link, &link->patience, reef_now_ns());
 		shm_link_serve(queue, link);
 		return;
 	}
+	/* The time counts even if the peer does not read what it is told. */
+	shm_peer_hurry(link, &hold->patience, reef_now_ns());
 	if (hold->told || link->ending || !link->stream)
 		return;
 	if (shm_send_key(link, REEF_FRAME_WITHDRAW, 0, hold->key))

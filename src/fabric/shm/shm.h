@@ -35,10 +35,16 @@
  * (7) A fence inside one process (a node and its client in one program) cannot
  *     kill. There the control word is set to FENCED and a grace awaited: after
  *     it no post is inside that has not read FENCED.
- * (8) Links that are ended by number (F10) kill nobody. Such a link is told to
- *     end, as by the next link of its session; what it sent and was not read is
- *     dropped. It is over when its process has unmapped what it had attached
- *     (4), and within this process when the grace (7) is.
+ * (8) Links that are ended by number (F10) kill nobody at once. Such a link is
+ *     told to end, as by the next link of its session; what it sent and was not
+ *     read is dropped. It is over when its process has unmapped what it had
+ *     attached (4), and within this process when the grace (7) is.
+ * (9) Nobody is waited for without end. Who was told to let go of memory, by
+ *     WITHDRAW or by the end of its link, and has not after silence_ns, is
+ *     killed as by a fence, whether it stands still or means harm. So no holder
+ *     keeps memory, a control word or a descriptor of its owner for longer, and
+ *     a session has one departing link beside the one that it opens. A heir of
+ *     a dead process's socket or ring does not keep its link up by sending on.
  *
  * Locks: fabric->lock covers everything that is not marked otherwise, streams
  * included; the data path takes none. It may be held when a queue's own lock is
@@ -86,7 +92,8 @@ struct shm_peer {
 	pid_t pid;
 	int pidfd; /* -1: the kernel gave none; connected links only */
 	bool self;
-	bool dead; /* its end was seen; never false again */
+	bool dead;   /* its end was seen; never false again */
+	bool killed; /* by us; its end is still to be seen */
 };
 
 struct shm_queue {
@@ -106,6 +113,12 @@ struct shm_queue {
 	struct shm_link *ended; /* accepted links, until `closed` was called */
 };
 
+/* How long the process of a link has had to let go of memory: (9). */
+struct shm_patience {
+	uint64_t looked_ns; /* when that was counted last; 0: never */
+	uint64_t waited_ns;
+};
+
 /* What the owner knows of one link that has a region attached. */
 struct shm_hold {
 	struct shm_hold *next; /* of the link */
@@ -113,6 +126,7 @@ struct shm_hold {
 	uint64_t key;	/* the one of its region that it attached by */
 	uint32_t count; /* attaches that were not detached */
 	bool told;	/* WITHDRAW was sent */
+	struct shm_patience patience;
 };
 
 struct shm_region {
@@ -181,6 +195,8 @@ struct shm_link {
 	bool reporting; /* `closed` is being called */
 	bool departing; /* `closed` was called; the peer may have memory */
 	int reason;
+	uint32_t read_after_death;    /* frames and messages */
+	struct shm_patience patience; /* since it was told to end */
 	/* A link within this process: posts that were inside when it was fenced
 	 * or told to end have left when this grace is over. */
 	uint64_t end_grace;
@@ -263,6 +279,10 @@ void shm_peer_give(struct shm_fabric *shm, struct shm_peer *peer);
 int shm_peer_watch(struct shm_queue *queue, struct shm_peer *peer);
 bool shm_peer_is_dead(struct shm_peer *peer);
 void shm_peer_kill(struct shm_peer *peer);
+/* Count on how long a link's peer has had to let go of memory, and kill it if
+ * that was silence_ns: (9). Not this process. */
+void shm_peer_hurry(struct shm_link *link, struct shm_patience *patience,
+		    uint64_t now_ns);
 
 int shm_fence(struct reef_layer *layer, struct reef_queue *queue,
 	      uint32_t session);

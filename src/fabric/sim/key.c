@@ -293,11 +293,39 @@ static void notify_holders(struct sim_region *region)
 						       .id = grant->id});
 }
 
+static bool has_grant(const struct conn *conn, const struct sim_region *region)
+{
+	const struct grant *grant = conn->grants;
+
+	while (grant && grant->region != region)
+		grant = grant->next;
+	return grant != NULL;
+}
+
+/* Lose the connections of those who have not let go in time. */
+static void lose_holders(struct sim_region *region)
+{
+	struct reef_sim *sim = region->fabric->sim;
+	struct conn *conn, *next;
+
+	for (conn = sim->conns; conn; conn = next) {
+		next = conn->next;
+		if (!has_grant(conn, region))
+			continue;
+		sim_conn_ref(conn);
+		sim_conn_lose(conn, sim_soon(sim), 0, -REEF_ENOLINK);
+		sim_side_notice(conn, 1, 0, -REEF_ENOLINK);
+		next = conn->next;
+		sim_conn_unref(conn);
+	}
+}
+
 int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 		 struct reef_region *base)
 {
 	struct sim_region *region =
 		reef_container(base, struct sim_region, base);
+	struct sim_fabric *fabric = region->fabric;
 
 	if (fabric_is_dead(region->fabric))
 		return -REEF_EHOSTDEAD;
@@ -305,8 +333,14 @@ int sim_withdraw(struct reef_layer *layer, struct reef_queue *queue,
 		return pretend_withdrawn(region);
 	if (!region->withdrawing) {
 		region->withdrawing = true;
+		region->overdue_ns = sim_now(fabric->sim) +
+				     reef_local_clock_wait_ns(
+					     &fabric->life->clock,
+					     fabric->base.options.silence_ns);
 		notify_holders(region);
 	}
+	if (region->grants && sim_now(fabric->sim) > region->overdue_ns)
+		lose_holders(region);
 	if (region->grants)
 		return -EAGAIN;
 	sim_region_free(region);

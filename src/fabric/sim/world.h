@@ -232,6 +232,7 @@ struct sim_region {
 	uint8_t *kept; /* mutant SIM_F8_WITHDRAWN: stands in for it */
 	uint32_t grants;
 	bool withdrawing;
+	uint64_t overdue_ns; /* when holders have had time enough to let go */
 };
 
 /* --- connections (connection.c) --- */

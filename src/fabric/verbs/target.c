@@ -8,6 +8,7 @@
  *   withdraw: no new attach --WITHDRAW to each holder--> wait
  *     holder's batches that may use it have ended --DETACH--> one holder less
  *     holder's link ends (queue pair destroyed)            --> one holder less
+ *     holder has not answered after silence_ns             --> its link ends
  *   no holder: deregistered and freed. */
 #include "fabric/verbs/verbs.h"
 
@@ -115,23 +116,32 @@ int verbs_expose(struct reef_layer *layer, struct reef_memory *memory,
 }
 
 /* Tell a link's peer that the region is withdrawn, if it holds the region and
- * was not told yet. */
+ * was not told yet. A peer that was, and has not answered in time, loses the
+ * link, and with the queue pair whatever it could reach. */
 static void notify_holder(struct verbs_link *link, struct verbs_queue *polling,
 			  const struct verbs_region *region)
 {
+	uint64_t silence_ns = link->link.fabric->options.silence_ns;
 	uint8_t payload[REEF_WIRE_KEY_SIZE];
+	uint64_t now_ns = reef_now_ns();
 	struct verbs_holding *holding;
+	bool is_overdue = false;
 
 	pthread_mutex_lock(&link->hub->lock);
 	for (holding = link->holdings; holding; holding = holding->next) {
-		if (holding->region != region || holding->told ||
-		    holding->binding)
+		if (holding->region != region || holding->binding)
 			continue;
-		holding->told = true;
+		if (holding->told_ns) {
+			is_overdue |= now_ns > holding->told_ns + silence_ns;
+			continue;
+		}
+		holding->told_ns = now_ns;
 		reef_wire_key_encode(holding->key, payload);
 		verbs_link_send(link, REEF_FRAME_WITHDRAW, 0, payload,
 				sizeof(payload));
 	}
+	if (is_overdue && link->phase < VERBS_DRAINING)
+		verbs_link_break(link, -REEF_ENOLINK);
 	verbs_hub_settle(link->hub, polling);
 	pthread_mutex_unlock(&link->hub->lock);
 }

@@ -352,8 +352,8 @@ struct verbs_region {
 /* A region that the peer of an accepted link holds. */
 struct verbs_holding {
 	struct verbs_region *region;
-	uint64_t key; /* the one that it attached by */
-	bool told;    /* that it is withdrawn */
+	uint64_t key;	  /* the one that it attached by */
+	uint64_t told_ns; /* when, that it is withdrawn; 0: not yet */
 	/* window.c */
 	struct ibv_mw *window; /* NULL: none */
 	bool binding;	       /* it is not usable yet */

@@ -45,30 +45,37 @@ static const struct reef_hello_local raw_local = {
 	.message_max = 1024,
 };
 
-/* Connect and say hello, as far as the control word. */
-static struct reef_stream *raw_connect(const struct shm_node *node,
-				       uint32_t session)
+/* Connect and say hello; what the node says to that. */
+static int raw_hello(const struct shm_node *node, uint32_t session,
+		     struct reef_stream **out)
 {
 	struct reef_connect_options options = {
 		.session = session,
 		.identity = "test",
 	};
 	struct reef_hello_peer peer;
-	struct reef_stream *stream;
 	struct reef_hello *hello;
-	struct reef_frame frame;
 	int rc;
 
 	memset(options.key, 7, REEF_KEY_SIZE);
 	assert_int_equal(
-		reef_stream_create(raw_socket(node->address), 4096, &stream),
-		0);
-	assert_int_equal(
-		reef_hello_connect(stream, &raw_local, &options, &hello), 0);
+		reef_stream_create(raw_socket(node->address), 4096, out), 0);
+	assert_int_equal(reef_hello_connect(*out, &raw_local, &options, &hello),
+			 0);
 	while ((rc = reef_hello_step(hello, &peer)) == -EAGAIN)
 		sched_yield();
-	assert_int_equal(rc, 0);
 	reef_hello_destroy(hello);
+	return rc;
+}
+
+/* Come in, as far as the control word. */
+static struct reef_stream *raw_connect(const struct shm_node *node,
+				       uint32_t session)
+{
+	struct reef_stream *stream;
+	struct reef_frame frame;
+
+	assert_int_equal(raw_hello(node, session, &stream), 0);
 	assert_int_equal(raw_receive(stream, &frame), 0);
 	assert_int_equal(frame.type, REEF_FRAME_CONTROL);
 	/* It cannot be written, by whatever way. */
@@ -200,6 +207,34 @@ static void shm_half_open_flood_harms_nobody(void **state)
 	for (i = 0; i < FLOOD; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	shm_client_close(&client);
+	shm_node_stop(&node);
+}
+
+/* Links that are opened one after the other, and never left. */
+static void shm_links_that_are_not_left_are_few(void **state)
+{
+	struct reef_stream *streams[3];
+	struct shm_client client;
+	struct shm_node node;
+	int fds[2], i;
+
+	(void)state;
+	shm_node_start(&node);
+	shm_client_start(&client, &node, 1);
+	for (i = 0; i < 2; i++) {
+		streams[i] = raw_connect(&node, SESSION(2));
+		fds[i] = raw_attach(streams[i], node.key);
+	}
+	assert_int_equal(raw_hello(&node, SESSION(2), &streams[2]), -EBUSY);
+	reef_stream_destroy(streams[2]);
+	assert_int_equal(shm_client_put(&client, 0, 1), 0);
+	/* Who leaves comes in again. */
+	for (i = 0; i < 2; i++) {
+		reef_stream_destroy(streams[i]);
+		close(fds[i]);
+	}
+	reef_stream_destroy(raw_connect(&node, SESSION(2)));
 	shm_client_close(&client);
 	shm_node_stop(&node);
 }
@@ -378,6 +413,7 @@ int main(void)
 		cmocka_unit_test(shm_garbage_after_attaching_keeps_the_hold),
 		cmocka_unit_test(shm_wrong_frames_end_only_their_link),
 		cmocka_unit_test(shm_half_open_flood_harms_nobody),
+		cmocka_unit_test(shm_links_that_are_not_left_are_few),
 		cmocka_unit_test(shm_memory_that_could_shrink_is_not_mapped),
 		cmocka_unit_test(shm_memory_shorter_than_said_is_not_mapped),
 		cmocka_unit_test(shm_memory_that_is_no_memory_is_not_mapped),

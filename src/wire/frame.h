@@ -40,7 +40,7 @@ enum reef_frame_type {
 	REEF_FRAME_CONTROL,    /* shm: where the link's control word is */
 	REEF_FRAME_CREDIT,     /* verbs: so many more messages may be sent */
 	REEF_FRAME_RING,       /* shm: memory for short messages */
-	REEF_FRAME_BELL,       /* shm: what to ring when the other sleeps */
+	REEF_FRAME_BELL,       /* shm: the ring is in use; or has something */
 	REEF_FRAME_TYPES
 };
 

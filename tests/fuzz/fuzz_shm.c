@@ -13,8 +13,7 @@
  *
  * On the connecting side two attaches are under way, with tags 1 and 2; what
  * they end with is read and written from end to end. Then short messages are
- * sent: the device is passed as one that does not block, so it will do for a
- * bell. */
+ * sent. */
 #include "fuzz.h"
 
 #include "fabric/shm/shm.h"

@@ -1,7 +1,8 @@
 /* frames.c - what comes and goes over a link's socket.
  *
  * connected:  hello -> CONTROL awaited -> up: ATTACHED, WITHDRAW, MESSAGE, BELL
- * accepted:   hello -> up: ATTACH, DETACH, MESSAGE, RING -> departing: DETACH
+ * accepted:   hello -> up: ATTACH, DETACH, MESSAGE, RING, BELL
+ *                   -> departing: DETACH
  * both:       PING, PONG, BYE
  *
  * A frame that cannot be handled yet (no room for its message, or for its
@@ -150,10 +151,10 @@ static int on_frame_connected(struct shm_queue *polling, struct shm_link *link,
 	}
 	if (frame->type == REEF_FRAME_ATTACHED)
 		return shm_on_attached(polling, link, frame);
-	if (frame->type == REEF_FRAME_BELL)
-		return shm_ring_on_bell(link, frame);
 	if (frame->fd >= 0)
 		return -REEF_EPROTO;
+	if (frame->type == REEF_FRAME_BELL)
+		return shm_ring_on_bell(link, frame);
 	if (frame->type == REEF_FRAME_WITHDRAW)
 		return shm_on_withdraw(link, frame);
 	if (frame->type == REEF_FRAME_MESSAGE)
@@ -176,6 +177,8 @@ static int on_frame_accepted(struct shm_queue *polling, struct shm_link *link,
 		return shm_on_attach(link, frame);
 	if (frame->type == REEF_FRAME_RING)
 		return shm_ring_on_ask(polling, link, frame);
+	if (frame->type == REEF_FRAME_BELL)
+		return shm_ring_on_bell(link, frame);
 	if (frame->type == REEF_FRAME_MESSAGE)
 		return on_message(polling, link, frame);
 	return on_frame_both(link, frame);

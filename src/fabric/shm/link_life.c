@@ -67,7 +67,6 @@ static int make_link(struct shm_queue *queue, int fd, struct shm_peer *peer,
 	link->link.queue = &queue->queue;
 	atomic_init(&link->link.state, REEF_LINK_OPENING);
 	link->pending_tail = &link->pending;
-	link->bell_fd = -1;
 	link->since_ns = reef_now_ns();
 	link->peer = peer;
 	link->link.process = (uint32_t)peer->pid;

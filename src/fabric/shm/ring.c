@@ -4,7 +4,7 @@
  * the receiver none, and the sender one if the receiver sleeps. The connector
  * makes it and writes it; the acceptor reads it.
  *
- *   connector: up --RING, with the memory--> asked --BELL, an eventfd--> in use
+ *   connector: up --RING, with the memory--> asked --BELL--> in use
  *   acceptor:  RING --map, answer BELL--> in queue->ringed
  *
  * What does not fit goes through the socket as before.
@@ -14,14 +14,15 @@
  *     receiver takes each only when it has those. The sender uses the ring only
  *     while nothing of the socket's is left in this process.
  * (2) Nobody believes the other: what is in the memory is copied, then looked
- *     at, and a receiver takes no more than there can be. A sender writes to a
- *     bell only of its own user's or root's: one that would block it could as
- *     well stop it.
+ *     at, and a receiver takes no more than there can be. The memory is a memfd
+ *     of ordinary pages, which cannot be cut short. There is nothing else that
+ *     both have: whoever has an eventfd of ours could empty it, so that others
+ *     wake nobody, or make it block, and us with it.
  * (3) No wake-up is lost. Receiver: asleep = 1, then looks at tail, then
- *     sleeps. Sender: tail, then looks at asleep; who makes it 2 rings. Both
- *     with a full fence in between. 0: the receiver is up; 2: rung, and the
- *     bell is to be drained before the next sleep. A ring that comes after that
- *     wakes for nothing, once.
+ *     sleeps. Sender: tail, then looks at asleep; who makes it 2 rings: a BELL
+ *     through the socket, which wakes whoever sleeps. Both with a full fence in
+ *     between. 0: the receiver is up. A socket that is full wakes as well. A
+ *     BELL that comes late wakes for nothing, once.
  * (4) What was sent arrives, also if its sender dies after it (F1): an accepted
  *     link ends only when its ring is empty.
  *
@@ -31,13 +32,12 @@
 #include "fabric/shm/shm.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define ENTRIES 32
@@ -60,17 +60,6 @@ _Static_assert(sizeof(struct shm_ring) == RING_SIZE, "layout");
 
 /* --- the connector --- */
 
-/* True if the acceptor is of this user or root: (2). */
-static bool is_peer_trusted(const struct shm_link *link)
-{
-	socklen_t size = sizeof(struct ucred);
-	struct ucred peer;
-
-	return !getsockopt(reef_stream_fd(link->stream), SOL_SOCKET,
-			   SO_PEERCRED, &peer, &size) &&
-	       (peer.uid == geteuid() || peer.uid == 0);
-}
-
 static int make_ring_memory(void)
 {
 	int fd = memfd_create("reef-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -88,12 +77,9 @@ static int make_ring_memory(void)
 /* A link that gets no ring sends everything through its socket. */
 void shm_ring_ask(struct shm_link *link)
 {
+	int fd = make_ring_memory();
 	void *map;
-	int fd;
 
-	if (!is_peer_trusted(link))
-		return;
-	fd = make_ring_memory();
 	if (fd < 0)
 		return;
 	if (!shm_map_passed(fd, 0, RING_SIZE, PROT_READ | PROT_WRITE, &map)) {
@@ -108,25 +94,33 @@ void shm_ring_ask(struct shm_link *link)
 
 int shm_ring_on_bell(struct shm_link *link, const struct reef_frame *frame)
 {
-	int flags;
-
-	if (!link->ring || link->bell_fd >= 0 || frame->fd < 0 || frame->length)
+	if (!link->ring || frame->length)
 		return -REEF_EPROTO;
-	flags = fcntl(frame->fd, F_GETFL);
-	if (flags < 0 || !(flags & O_NONBLOCK))
+	/* An acceptor was woken; it polls the rings by itself. */
+	if (link->is_accepted)
+		return 0;
+	if (link->ring_is_usable)
 		return -REEF_EPROTO;
-	link->bell_fd = fcntl(frame->fd, F_DUPFD_CLOEXEC, 0);
+	link->ring_is_usable = true;
 	return 0;
+}
+
+/* Wake the acceptor. One whose socket is full finds something there, and one
+ * that is gone needs nothing more. */
+static void ring_bell(struct shm_link *link)
+{
+	reef_stream_send(link->stream, REEF_FRAME_BELL, 0, NULL, 0, -1);
+	shm_link_interest(link);
 }
 
 bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
 {
 	struct shm_ring *ring = link->ring;
-	uint64_t one = 1, used;
 	struct entry *entry;
 	uint32_t asleep = 1;
+	uint64_t used;
 
-	if (!ring || link->is_accepted || link->bell_fd < 0 ||
+	if (!ring || link->is_accepted || !link->ring_is_usable ||
 	    length > SHM_RING_MESSAGE_MAX)
 		return false;
 	/* Acquire: the receiver has done with the entry; the partner is
@@ -145,40 +139,25 @@ bool shm_ring_send(struct shm_link *link, const void *bytes, uint32_t length)
 			      memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst); /* (3) */
 	if (atomic_load_explicit(&ring->asleep, memory_order_relaxed) == 1 &&
-	    atomic_compare_exchange_strong(&ring->asleep, &asleep, 2) &&
-	    write(link->bell_fd, &one, sizeof(one)) < 0)
-		return true; /* the counter is full, so the bell rings */
+	    atomic_compare_exchange_strong(&ring->asleep, &asleep, 2))
+		ring_bell(link);
 	return true;
 }
 
 /* --- the acceptor --- */
 
-/* Make the queue's bell, unless it has one. */
-static int ensure_bell(struct shm_queue *queue)
+/* True if memory that a peer passed is a memfd of ordinary pages that cannot
+ * shrink. A file, or a memfd of huge pages, may be without a page when one is
+ * needed, and whoever touches it then dies. */
+static bool is_plain_memfd(int fd)
 {
-	int fd, rc;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs system;
+	struct stat stat;
 
-	if (queue->bell_fd >= 0)
-		return 0;
-	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	rc = shm_source_add(queue, fd, EPOLLIN, SHM_BELL, queue);
-	if (rc) {
-		close(fd);
-		return rc;
-	}
-	queue->bell_fd = fd;
-	return 0;
-}
-
-void shm_ring_drain_bell(struct shm_queue *queue)
-{
-	uint64_t count;
-
-	/* One read empties the counter; it may have been empty before. */
-	if (read(queue->bell_fd, &count, sizeof(count)) < 0)
-		return;
+	return seals >= 0 && (seals & F_SEAL_SHRINK) && !fstat(fd, &stat) &&
+	       !stat.st_nlink && !fstatfs(fd, &system) &&
+	       system.f_type == TMPFS_MAGIC;
 }
 
 int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
@@ -187,16 +166,14 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 	void *map;
 	int rc;
 
-	if (link->ring || frame->fd < 0 || frame->length)
+	if (link->ring || frame->fd < 0 || frame->length ||
+	    !is_plain_memfd(frame->fd))
 		return -REEF_EPROTO;
-	rc = ensure_bell(polling);
-	if (!rc)
-		rc = shm_map_passed(frame->fd, 0, RING_SIZE,
-				    PROT_READ | PROT_WRITE, &map);
+	rc = shm_map_passed(frame->fd, 0, RING_SIZE, PROT_READ | PROT_WRITE,
+			    &map);
 	if (rc)
 		return rc;
-	rc = reef_stream_send(link->stream, REEF_FRAME_BELL, 0, NULL, 0,
-			      polling->bell_fd);
+	rc = reef_stream_send(link->stream, REEF_FRAME_BELL, 0, NULL, 0, -1);
 	if (rc == -EAGAIN) {
 		munmap(map, RING_SIZE);
 		return rc;
@@ -348,17 +325,15 @@ int shm_rings_poll(struct shm_queue *queue)
 
 void shm_rings_arm(struct shm_queue *queue)
 {
-	bool is_rung = false;
 	struct shm_link *link;
 
 	if (!atomic_load_explicit(&queue->ringed_links, memory_order_relaxed))
 		return;
 	pthread_mutex_lock(&queue->ring_lock);
 	for (link = queue->ringed; link; link = link->next_ringed)
-		is_rung |= atomic_exchange(&link->ring->asleep, 1) > 1;
+		atomic_store_explicit(&link->ring->asleep, 1,
+				      memory_order_relaxed);
 	pthread_mutex_unlock(&queue->ring_lock);
-	if (is_rung)
-		shm_ring_drain_bell(queue);
 	/* The poll that follows looks at every tail (3); its partner is the
 	 * fence in shm_ring_send. */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -371,9 +346,7 @@ void shm_ring_leave(struct shm_link *link)
 	struct shm_queue *queue = (struct shm_queue *)link->link.queue;
 	struct shm_link **at;
 
-	if (link->bell_fd >= 0)
-		close(link->bell_fd);
-	link->bell_fd = -1;
+	link->ring_is_usable = false;
 	if (!link->ring)
 		return;
 	if (link->is_accepted && queue) {

@@ -117,9 +117,6 @@ static int on_event(struct shm_queue *queue, int fd)
 	case SHM_TIMER: /* shm_links_tend was called before, by shm_poll */
 		queue->timer_set = read(fd, &times, sizeof(times)) < 0;
 		return 0;
-	case SHM_BELL: /* shm_poll has polled the rings before */
-		shm_ring_drain_bell(queue);
-		return 0;
 	case SHM_NOTHING: /* wake_fd, or closed meanwhile */
 		break;
 	}
@@ -202,7 +199,6 @@ static int shm_queue_open(struct reef_layer *layer, struct reef_queue **out)
 	rc = reef_queue_init(&queue->queue, &shm->fabric, true);
 	if (rc)
 		goto err_free;
-	queue->bell_fd = -1;
 	pthread_mutex_init(&queue->ring_lock, NULL);
 	queue->queue.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->queue.fd < 0) {
@@ -289,16 +285,12 @@ static void shm_queue_close(struct reef_layer *layer, struct reef_queue *base)
 	pthread_mutex_lock(&shm->lock);
 	drop_links_of_queue(queue);
 	shm_source_remove(shm, queue->timer_fd);
-	if (queue->bell_fd >= 0)
-		shm_source_remove(shm, queue->bell_fd);
 	for (at = &shm->queues; *at != queue; at = &(*at)->next)
 		reef_assert(*at);
 	*at = queue->next;
 	pthread_mutex_unlock(&shm->lock);
 	reef_turn_remove(&base->turn);
 	close(queue->timer_fd);
-	if (queue->bell_fd >= 0)
-		close(queue->bell_fd);
 	pthread_mutex_destroy(&queue->ring_lock);
 	close(base->fd);
 	reef_queue_fini(base);

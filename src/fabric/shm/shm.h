@@ -107,7 +107,6 @@ struct shm_queue {
 	pthread_mutex_t ring_lock;
 	/* Accepted links that have a ring; both locks are held to change it. */
 	struct shm_link *ringed;
-	int bell_fd; /* eventfd that their peers write to; -1: none yet */
 	/* Something besides descriptors waits for the next poll. */
 	_Atomic bool attention;
 	struct shm_link *ended; /* accepted links, until `closed` was called */
@@ -173,7 +172,7 @@ struct shm_link {
 	/* ring.c. The counts are of messages sent (by the connector) or taken
 	 * (by the acceptor) so far. */
 	struct shm_ring *ring; /* NULL: none */
-	int bell_fd;	       /* connected: the peer's bell; -1: none yet */
+	bool ring_is_usable;   /* connected: BELL has come */
 	bool wants_ring;
 	uint64_t ringed_count, streamed_count;
 	struct shm_link *next_ringed;
@@ -216,8 +215,7 @@ enum shm_source_kind {
 	SHM_LISTENER,
 	SHM_LINK,
 	SHM_PEER,
-	SHM_TIMER,
-	SHM_BELL
+	SHM_TIMER
 };
 struct shm_source {
 	enum shm_source_kind kind;
@@ -392,6 +390,7 @@ int shm_send_key(struct shm_link *link, uint8_t type, uint64_t tag,
 
 /* The connector asks for a ring (RING), and uses it once BELL has come. */
 void shm_ring_ask(struct shm_link *link);
+/* Either side handles BELL. */
 int shm_ring_on_bell(struct shm_link *link, const struct reef_frame *frame);
 /* Send a message through the ring; only while nothing waits for the socket.
  * False: the socket has to take it. */
@@ -416,7 +415,6 @@ int shm_rings_poll(struct shm_queue *queue);
 /* Not locked. True if some ring of the queue has a message. */
 bool shm_rings_have_any(struct shm_queue *queue);
 void shm_rings_arm(struct shm_queue *queue); /* not locked */
-void shm_ring_drain_bell(struct shm_queue *queue);
 void shm_ring_leave(struct shm_link *link);
 
 /* --- shm.c; locked --- */

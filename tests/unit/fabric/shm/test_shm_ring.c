@@ -88,7 +88,7 @@ static int connect_to(struct scene *scene)
 
 static bool is_in_use(const struct scene *scene)
 {
-	return ((const struct shm_link *)scene->link)->bell_fd >= 0;
+	return ((const struct shm_link *)scene->link)->ring_is_usable;
 }
 
 static void scene_open(struct scene *scene, uint32_t inbox_max,

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -259,6 +260,51 @@ static int make_memfd(uint64_t size, int seals)
 	return fd;
 }
 
+/* What a node answers to a RING with this memory. */
+static int try_ring(int memory_fd)
+{
+	struct reef_stream *stream;
+	struct reef_frame frame;
+	struct shm_node node;
+	int rc;
+
+	shm_node_start(&node);
+	stream = raw_connect(&node, SESSION(1));
+	assert_int_equal(reef_stream_send(stream, REEF_FRAME_RING, 0, NULL, 0,
+					  memory_fd),
+			 0);
+	assert_int_equal(raw_receive(stream, &frame), 0);
+	/* Nothing is shared but the memory. */
+	assert_int_equal(frame.fd, -1);
+	rc = frame.type == REEF_FRAME_BELL ? 0 : reef_frame_bye_reason(&frame);
+	reef_stream_destroy(stream);
+	shm_node_stop(&node);
+	close(memory_fd);
+	return rc;
+}
+
+static void shm_ring_is_a_sealed_memfd_and_nothing_else(void **state)
+{
+	char name[] = "/dev/shm/reef-test-XXXXXX";
+	int fd = mkostemp(name, O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(try_ring(make_memfd(8192, F_SEAL_SHRINK)), 0);
+	assert_int_equal(try_ring(make_memfd(8192, 0)), -REEF_EPROTO);
+	assert_int_equal(try_ring(make_memfd(8191, F_SEAL_SHRINK)),
+			 -REEF_EPROTO);
+	assert_int_equal(try_ring(open("/dev/zero", O_RDWR)), -REEF_EPROTO);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 8192), 0);
+	assert_int_equal(try_ring(fd), -REEF_EPROTO);
+	assert_int_equal(unlink(name), 0);
+	fd = memfd_create("huge",
+			  MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	if (fd >= 0 && !ftruncate(fd, 2 << 20) &&
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		assert_int_equal(try_ring(fd), -REEF_EPROTO);
+}
+
 static int evil_serve(struct evil *evil, struct reef_stream *stream)
 {
 	struct reef_listen_options options = {.credential = shm_credential};
@@ -414,6 +460,7 @@ int main(void)
 		cmocka_unit_test(shm_wrong_frames_end_only_their_link),
 		cmocka_unit_test(shm_half_open_flood_harms_nobody),
 		cmocka_unit_test(shm_links_that_are_not_left_are_few),
+		cmocka_unit_test(shm_ring_is_a_sealed_memfd_and_nothing_else),
 		cmocka_unit_test(shm_memory_that_could_shrink_is_not_mapped),
 		cmocka_unit_test(shm_memory_shorter_than_said_is_not_mapped),
 		cmocka_unit_test(shm_memory_that_is_no_memory_is_not_mapped),

@@ -84,12 +84,12 @@ class Wire:
         self.send(kind, payload + proof)
 
 
-def knock(peer, identity, session):
+def knock(peer, identity, session, fabric=b"tcp"):
     """Say over a connection who one is; the wire after the CHALLENGE."""
     wire = Wire(peer)
     wire.send(HELLO, struct.pack(
         "<IHHIIQIIII32s8s64s", 0x46454552, 1, 1, session, 0, 0, 256,
-        1 << 24, 1 << 16, 0, os.urandom(32), b"tcp", identity.encode()))
+        1 << 24, 1 << 16, 0, os.urandom(32), fabric, identity.encode()))
     kind, _ = wire.receive()
     assert kind == CHALLENGE, kind
     return wire
@@ -113,9 +113,9 @@ def is_let_in(port, identity, session, key):
         return is_welcome(wire)
 
 
-def come_in(peer, identity, session, key):
+def come_in(peer, identity, session, key, fabric=b"tcp"):
     """The wire of a connection that is let in; or raise Refused."""
-    wire = knock(peer, identity, session)
+    wire = knock(peer, identity, session, fabric)
     wire.prove(key, "reef connector", PROOF)
     if not is_welcome(wire):
         raise Refused(wire.reason)

@@ -43,6 +43,8 @@ LEFT_MAX = 40 * MIB  # after all of them: an allocator keeps what it had once
 class Tenants(Workers):
     """A pool in one process; alice and bob at work in it, and mallory."""
 
+    pause_us = 0  # of the tenants, so often (worker.c)
+
     def __enter__(self):
         self.port = free_port()
         self.up = self.start(
@@ -74,6 +76,7 @@ class Tenants(Workers):
         self.do("space", "create", name, **self.of(name))
         self.do("map", "put", name, "m", "key", "of " + name, **self.of(name))
         return self.worker("churn", name, 64, 8192, fabrics=fabric, name=name,
+                           WORKER_PAUSE=str(self.pause_us),
                            **self.of(name)).saw("busy")
 
     def credential(self, name="mallory"):

@@ -4,7 +4,9 @@
  *
  * churn: allocate, write, read and free until SIGTERM. NUMBER: live blocks at
  *   most, SIZE: the largest. Every byte read must be the one written. At
- *   SIGUSR1 it says how many rounds it has done.
+ *   SIGUSR1 it says how many rounds it has done. With $WORKER_PAUSE it rests so
+ *   many microseconds after each 16 of them, and leaves the processors to
+ *   others.
  * lossy: the same, but memory may be lost (REEF_ELOST).
  * hold: NUMBER blocks of SIZE, then wait for SIGTERM.
  * fill: blocks of SIZE until there is no room, or NUMBER of them, each checked
@@ -190,6 +192,8 @@ static void say_round(const struct worker *worker)
 
 static int churn(struct worker *worker, bool lossy)
 {
+	const char *pause_text = getenv("WORKER_PAUSE");
+	useconds_t pause_us = pause_text ? (useconds_t)atoi(pause_text) : 0;
 	uint32_t choice;
 	int rc = 0;
 
@@ -216,6 +220,8 @@ static int churn(struct worker *worker, bool lossy)
 			say("busy");
 		if (asked)
 			say_round(worker);
+		if (pause_us && worker->rounds % 16 == 0)
+			usleep(pause_us);
 	}
 	if (rc >= 0 && !lossy)
 		rc = drop_all(worker);

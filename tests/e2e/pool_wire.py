@@ -16,7 +16,7 @@ FRAME = {name: number for number, name in enumerate(FRAMES.split(), 1)}
 READ, WRITE, CAS, FAA, FLUSH, SEND = range(1, 7)  # include/reef/reef.h
 
 # src/wire/pool.h
-POOL_VERSION = 2
+POOL_VERSION = 3
 REQUEST, ANSWER, NOTE = range(1, 4)
 KINDS = (
     "SESSION_OPEN SESSION_RESUME SESSION_CLOSE SPACE_OPEN SPACE_CLOSE "
@@ -38,7 +38,7 @@ ROW_EXTENT, ROW_NODE = 1, 2
 Token = collections.namedtuple("Token", "space rights era secret")
 NO_TOKEN = Token(0, 0, 0, bytes(32))
 Extent = collections.namedtuple(
-    "Extent", "number ordinal space node epoch state size keys read_keys")
+    "Extent", "number ordinal space node epoch state size copy keys read_keys")
 Node = collections.namedtuple("Node", "number secret addresses")
 
 
@@ -58,9 +58,10 @@ def rows_of(data):
     extents, nodes = [], []
     while data:
         if data[0] == ROW_EXTENT:
-            fields = struct.unpack_from("<IIIIIBQ4Q4Q", data, 1)
-            extents.append(Extent(*fields[:7], fields[7:11], fields[11:]))
-            data = data[1 + struct.calcsize("<IIIIIBQ8Q"):]
+            form = "<IIIIIBQQ4Q4Q"
+            fields = struct.unpack_from(form, data, 1)
+            extents.append(Extent(*fields[:8], fields[8:12], fields[12:]))
+            data = data[1 + struct.calcsize(form):]
             continue
         assert data[0] == ROW_NODE, data[0]
         form = "<IBQQQQQIQQ32s"

@@ -26,8 +26,9 @@ from growth import KIB, MIB, Growth, resident
 from hello_wire import Refused, fields_of
 from pool_processes import Workers, free_port, until
 from pool_wire import (
-    ANSWER, BYE, CAS, CREATE, FAA, FLUSH, FRAME, KIND, NOTE, READ, SEND, WRITE,
-    Link, Memory, Session, Token, batch, frame, message, operation, text)
+    ANSWER, BYE, CAS, CREATE, FAA, FLUSH, FRAME, KIND, NOTE, POOL_VERSION, READ,
+    SEND, WRITE, Link, Memory, Session, Token, batch, frame, message, operation,
+    text)
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 # include/reef/error.h
@@ -400,7 +401,7 @@ def attack_messages(pool):
         session = stack.enter_context(pool.mallory())
         for kind in (0, max(KIND.values()) + 1, 2 ** 16 - 1):
             assert session.ask(kind)[0] == -EVERSION, kind
-        for version in (0, 1, 3, 255):
+        for version in (0, POOL_VERSION - 1, POOL_VERSION + 1, 255):
             assert session.ask(KIND["TIME"], version=version)[0] == -EVERSION
         dice = random.Random(3)
         for forged in (
@@ -556,15 +557,15 @@ OWNERS = {
     "SETTING": text(b"sessions_max") + struct.pack("<QI", 1, 0),
     "JANITOR": b""}
 NODES = {
-    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(40),
+    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(48),
     "NODE_EXTENTS": b"", "NODE_READY": b"",
     "NODE_PULSE": struct.pack("<QQQIQ", 1, 1, 1, 1, 1)}
 BROKERS = {
-    "EXTENT_CREATE": struct.pack("<IIIQ", 1, 1, 1, MIB),
+    "EXTENT_CREATE": struct.pack("<IIIQQ", 1, 1, 1, MIB, 1),
     "EXTENT_DROP": struct.pack("<I", 1),
     "EXTENT_CLOSE": struct.pack("<II", 1, 0),
     "EXTENT_REOPEN": struct.pack("<II", 1, 9),
-    "EXTENT_PULL": struct.pack("<IIIQQ", 1, 1, 9, MIB, 1) + text(b"") +
+    "EXTENT_PULL": struct.pack("<IIIQQQ", 1, 1, 9, MIB, 1, 1) + text(b"") +
                    bytes(64),
     "FENCE": struct.pack("<I", 1), "END": struct.pack("<II", 1, 1),
     "RECOVER": struct.pack("<I", 1) + bytes(128),

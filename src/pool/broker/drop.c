@@ -7,7 +7,9 @@
  * (2) While a drop is under way, the extent is not moved back to that node, so
  *     that an old DROP never meets a new copy.
  * (3) One fiber per node works through its drops in turn. One that a holder
- *     keeps from ending (-ETIMEDOUT) is tried again behind the others. */
+ *     keeps from ending (-ETIMEDOUT, which the node says soon) is tried again
+ *     after a pause of its own, which grows: the others wait for none of
+ *     that. */
 #include "pool/broker/lending.h"
 
 #include "base/log.h"
@@ -15,9 +17,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define PAUSE_MIN_NS UINT64_C(1000000)
+#define PAUSE_MAX_NS UINT64_C(1000000000)
+
 struct broker_drop {
 	uint32_t extent;
 	uint64_t size;
+	uint64_t due_ns, pause_ns;
 };
 
 static struct broker_drop *find_drop(const struct broker_node *node,
@@ -67,40 +73,60 @@ void broker_drops_forget(struct broker_node *node)
 	node->drops_size = 0;
 }
 
-/* Ask the node for the first drop of its list. */
-static int run_first_drop(struct reef_broker *broker, struct broker_node *node)
+/* The drop that is due first. There is one. */
+static struct broker_drop *find_next_drop(const struct broker_node *node)
 {
-	struct broker_drop drop = node->drops[0], *now;
-	struct reef_body body = {.ask.extent_drop.extent = drop.extent};
-	uint32_t id = node->id;
+	struct broker_drop *next = &node->drops[0];
+	uint32_t i;
+
+	for (i = 1; i < node->drops_count; i++)
+		if (node->drops[i].due_ns < next->due_ns)
+			next = &node->drops[i];
+	return next;
+}
+
+/* Ask the node for that drop, and note what came of it. */
+static void run_drop(struct reef_broker *broker, uint32_t id, uint32_t extent)
+{
+	struct reef_body body = {.ask.extent_drop.extent = extent};
+	struct broker_drop *drop;
+	struct broker_node *node;
 	int rc;
 
 	rc = broker_node_call_early(broker, id, REEF_POOL_EXTENT_DROP, &body,
 				    NULL);
 	node = broker_node_find(broker, id);
-	now = find_drop(node, drop.extent);
-	if (!now)
-		return rc;
-	remove_drop(node, now);
-	if (rc && rc != -ENOENT)
-		return append_drop(node, drop) ? 0 : rc; /* (3) */
+	drop = find_drop(node, extent);
+	if (!drop)
+		return;
+	if (rc && rc != -ENOENT) { /* (3) */
+		drop->pause_ns =
+			drop->pause_ns ? 2 * drop->pause_ns : PAUSE_MIN_NS;
+		if (drop->pause_ns > PAUSE_MAX_NS)
+			drop->pause_ns = PAUSE_MAX_NS;
+		drop->due_ns = reef_now_ns() + drop->pause_ns;
+		return;
+	}
+	remove_drop(node, drop);
 	broker_memory_came(broker);
 	broker_wake(broker);
-	return 0;
 }
 
 static void run_drops(struct reef_broker *broker, uint32_t id)
 {
+	const struct broker_drop *drop;
 	struct broker_node *node;
-	uint64_t pause_ns = 0;
+	uint64_t now_ns;
 	int rc = 0;
 
 	while (rc == 0 && !broker->health &&
 	       (node = broker_node_find(broker, id)) && node->drops_count) {
-		if (run_first_drop(broker, node) == 0)
-			pause_ns = 0;
+		drop = find_next_drop(node);
+		now_ns = reef_now_ns();
+		if (drop->due_ns > now_ns)
+			rc = broker_sleep(broker, drop->due_ns - now_ns);
 		else
-			rc = broker_sleep_longer(broker, &pause_ns);
+			run_drop(broker, id, drop->extent);
 	}
 	node = broker_node_find(broker, id);
 	if (node)
@@ -114,13 +140,15 @@ void broker_drop_later(struct reef_broker *broker, uint32_t id, uint32_t extent,
 
 	if (!node || find_drop(node, extent))
 		return;
-	if (append_drop(node, (struct broker_drop){extent, size})) {
+	if (append_drop(node,
+			(struct broker_drop){.extent = extent, .size = size})) {
 		/* By (1) that costs memory and nothing else. */
 		reef_log(REEF_LOG_WARNING, "broker",
 			 "extent %u stays on node %u until it registers anew",
 			 extent, id);
 		return;
 	}
+	broker_wake(broker); /* its fiber may sleep until another is due */
 	if (!node->dropping)
 		node->dropping = broker_spawn(broker, run_drops, id) == 0;
 }

@@ -156,6 +156,7 @@ struct broker_extent {
 	bool closed;   /* withdrawn from clients, or being so: move.c */
 	bool rekeying; /* and by rekey.c, which opens it again */
 	bool revoking; /* on its way back to its owner: reclaim.c */
+	uint64_t retry_ns, pause_ns; /* move.c (7) */
 	struct reef_extent_keys keys;
 };
 

@@ -96,8 +96,6 @@ void broker_drops_forget(struct broker_node *node);
  * -ECANCELED, -REEF_EHOSTDEAD. */
 int broker_extent_reopen(struct reef_broker *broker, uint32_t number);
 bool broker_extent_is_moving(struct reef_broker *broker, uint32_t number);
-/* Reopen a closed extent, tried once.  Errors as broker_node_call_early. */
-int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number);
 
 /* --- rekey.c --- */
 

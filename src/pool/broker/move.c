@@ -14,6 +14,9 @@
  *     another; a source that is away is waited for until it is back or DEAD,
  *     and then the extent is LOST.
  * (6) A drain that is stopped begins no more moves, and ends those under way.
+ * (7) An extent that a holder keeps from being closed or opened (-ETIMEDOUT)
+ *     is left alone for a while, which grows, and others have their turn: of
+ *     those that are worked on at once there are few.
  *
  *   LIVE --begin_move: MOVE durable--> MOVING --copy_to_target: target DROP,
  *     source CLOSE, target PULL--> --settle_move: MOVED durable, epoch + 1-->
@@ -28,6 +31,9 @@
 #include "base/mutant.h"
 
 #include <errno.h>
+
+#define PAUSE_MIN_NS UINT64_C(10000000)
+#define PAUSE_MAX_NS UINT64_C(1000000000)
 
 /* A move under way, as the state had it when the try began. */
 struct move {
@@ -77,7 +83,8 @@ static bool is_left_closed(struct reef_broker *broker, uint32_t number)
 
 /* --- one move --- */
 
-int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
+/* Reopen a closed extent, tried once.  Errors as broker_node_call_early. */
+static int reopen_once(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -116,7 +123,7 @@ int broker_extent_reopen(struct reef_broker *broker, uint32_t number)
 			break;
 		node = broker_node_find(broker, extent->node);
 		if (broker_node_is_ready(node) &&
-		    broker_extent_reopen_once(broker, number) == 0)
+		    reopen_once(broker, number) == 0)
 			break;
 		rc = broker_sleep_longer(broker, &pause_ns);
 	}
@@ -353,7 +360,7 @@ static bool is_to_leave(struct reef_broker *broker,
 }
 
 /* Work on an extent until it has left `source`, or is to stay.  -ENOSPC: (4).
- */
+ * -ETIMEDOUT: (7). */
 static int move_away(struct reef_broker *broker, uint32_t number,
 		     uint32_t source)
 {
@@ -368,17 +375,35 @@ static int move_away(struct reef_broker *broker, uint32_t number,
 			return 0;
 		if (extent->state == REEF_EXTENT_MOVING)
 			rc = try_move(broker, number, &avoid);
-		else if (is_left_closed(broker, number))
-			rc = broker_extent_reopen(broker, number);
+		else if (is_left_closed(broker, number) &&
+			 extent->state == REEF_EXTENT_LIVE)
+			rc = reopen_once(broker, number);
 		else if (is_to_leave(broker, extent))
 			rc = begin_move(broker, number, &avoid);
 		else
 			return 0;
 		if (rc && rc != -ECANCELED && rc != -REEF_EHOSTDEAD &&
-		    rc != -ENOSPC && !broker->health)
+		    rc != -ENOSPC && rc != -ETIMEDOUT && !broker->health)
 			rc = broker_sleep_longer(broker, &pause_ns);
 	}
 	return rc;
+}
+
+/* Leave an extent alone for a while (7), or not any more. */
+static void set_retry(struct reef_broker *broker, uint32_t number, bool later)
+{
+	struct broker_extent *told = broker_extent_find(broker, number);
+
+	if (!told)
+		return;
+	if (!later) {
+		told->retry_ns = told->pause_ns = 0;
+		return;
+	}
+	told->pause_ns = told->pause_ns ? 2 * told->pause_ns : PAUSE_MIN_NS;
+	if (told->pause_ns > PAUSE_MAX_NS)
+		told->pause_ns = PAUSE_MAX_NS;
+	told->retry_ns = reef_now_ns() + told->pause_ns;
 }
 
 static void run_move(struct reef_broker *broker, uint32_t number)
@@ -392,6 +417,7 @@ static void run_move(struct reef_broker *broker, uint32_t number)
 		return;
 	source = node->id;
 	rc = move_away(broker, number, source);
+	set_retry(broker, number, rc == -ETIMEDOUT);
 	node = find_mover(broker, number, &slot);
 	if (!node)
 		return;
@@ -408,6 +434,16 @@ static void run_move(struct reef_broker *broker, uint32_t number)
 
 /* --- a node that drains --- */
 
+/* True for an extent that is worked on, or left alone for now. */
+static bool is_taken(struct reef_broker *broker, uint32_t number,
+		     uint64_t now_ns)
+{
+	const struct broker_extent *told = broker_extent_find(broker, number);
+
+	return broker_extent_is_moving(broker, number) ||
+	       (told && told->retry_ns > now_ns);
+}
+
 /* The extent of this node to work on next: first those that are MOVING or were
  * left closed. An extent that any fiber works on is left out, even if that one
  * works for the node that the extent came from. */
@@ -415,7 +451,8 @@ static uint32_t next_extent(struct reef_broker *broker,
 			    const struct broker_node *node)
 {
 	const struct reef_state_extent *extents;
-	bool stuck = node->stuck_until_ns > reef_now_ns(), first;
+	uint64_t now_ns = reef_now_ns();
+	bool stuck = node->stuck_until_ns > now_ns, first;
 	uint32_t next = 0;
 	size_t count, i;
 
@@ -428,7 +465,7 @@ static uint32_t next_extent(struct reef_broker *broker,
 		if (!first &&
 		    (next || stuck || !is_to_leave(broker, &extents[i])))
 			continue;
-		if (broker_extent_is_moving(broker, extents[i].number))
+		if (is_taken(broker, extents[i].number, now_ns))
 			continue;
 		next = extents[i].number;
 		if (first)

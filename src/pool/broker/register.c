@@ -6,7 +6,7 @@
  *
  *   it has / the state has        follows
  *   that copy here, open          its keys are taken over
- *   that copy here, closed        LIVE: reopened at READY;  MOVING: move.c
+ *   that copy here, closed        left to move.c: reopened, or moved on
  *   that copy moving here         left to move.c, which begins again
  *   another copy, given before    dropped, in the background: it was given up
  *   a copy that was not given yet REGISTER's answer: -REEF_EOLDER
@@ -399,12 +399,10 @@ static int reconcile_extent(struct reef_broker *broker, uint32_t number)
 	struct broker_extent *told = broker_extent_find(broker, number);
 	int rc;
 
-	if (told && told->told) {
-		if (!told->closed || told->rekeying ||
-		    extent->state != REEF_EXTENT_LIVE)
-			return 0;
-		return broker_extent_reopen_once(broker, number);
-	}
+	/* One that is closed is not opened here: how long that takes is up to
+	 * who held it, and nobody's node waits for another's holders. */
+	if (told && told->told)
+		return 0;
 	if (extent->made && !REEF_MUTATED(BROKER_ZEROS))
 		return broker_extent_lose(broker, number,
 					  "its node has it no more");
@@ -480,6 +478,8 @@ static int send_other_fences(struct reef_broker *broker,
 	return -REEF_ENOLINK;
 }
 
+/* No tenant delays this: what it waits for is the journal, nodes that confirm,
+ * memory that is made, and fences, which end who holds (on shm by SIGKILL). */
 BROKER_REQUEST(broker_node_ready)
 {
 	struct broker_node *node = node_if_linked(broker, request);

@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-#define DROP_ANSWER_NS UINT64_C(10000000)
+#define DROP_ANSWER_NS UINT64_C(1000000)
 
 struct node_later {
 	const struct reef_request *request;

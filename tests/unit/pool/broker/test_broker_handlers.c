@@ -176,6 +176,115 @@ static void broker_handlers_revoke_survives_a_restart(void **state)
 	run(revoke_and_restart, 5);
 }
 
+/* --- what is held at a node --- */
+
+#define HELD 6 /* more than are worked on at once (BROKER_MOVES_MAX) */
+
+/* The guest's extents, which a holder will not let go of; *own is another's. */
+static int make_held(struct stub_pool *pool, uint32_t count, uint32_t *held,
+		     struct reef_row_extent *own)
+{
+	struct reef_row_extent row;
+	uint32_t space;
+
+	TRY(stub_pool_ready(pool, 1));
+	TRY(stub_pool_add_guest(pool));
+	TRY(driver_open(&pool->guest, "pinned", REEF_POOL_CREATE, 0, 0, held));
+	TRY(driver_open(&pool->owner, "own", REEF_POOL_CREATE, 0, 0, &space));
+	for (uint32_t i = 0; i < count; i++) {
+		TRY(driver_add(&pool->guest, *held, MIB, &row));
+		if (!pool->stubs[0].held_from)
+			pool->stubs[0].held_from = row.number;
+		pool->stubs[0].held_to = row.number;
+	}
+	return driver_add(&pool->owner, space, MIB, own);
+}
+
+/* Wait until the stub has that extent open, or not at all. */
+static int await_extent(struct stub_pool *pool, uint32_t number, bool there)
+{
+	struct stub_extent *extent;
+	uint32_t tries = 0;
+
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		extent = stub_find(pool->stubs[0].life, number);
+		WANT(tries++ < 1000);
+	} while (there ? !extent || extent->closed : extent != NULL);
+	return 0;
+}
+
+/* A broker starts while a guest's holders keep a node from opening extents: the
+ * node is READY all the same, and what nobody holds is opened. */
+static int ready_beside_holders(struct stub_pool *pool)
+{
+	struct reef_body body = {0};
+	struct reef_row_extent own;
+	struct stub_extent *extent;
+	uint32_t held;
+
+	TRY(make_held(pool, HELD, &held, &own));
+	body.ask.space_revoke.space = held;
+	WANT(reef_rpc_call(pool->guest.peer, REEF_POOL_SPACE_REVOKE,
+			   ++pool->guest.sequence, &body, NULL,
+			   NODE_TTL) == -ETIMEDOUT);
+	for (uint32_t i = pool->stubs[0].held_from; i <= own.number; i++) {
+		extent = stub_find(pool->stubs[0].life, i);
+		WANT(extent);
+		extent->closed = true;
+	}
+	TRY(stub_pool_broker_restart(pool));
+	TRY(await_extent(pool, own.number, true));
+	TRY(driver_add(&pool->owner, own.space, MIB, NULL));
+	/* Theirs is opened when they let go. */
+	pool->stubs[0].held_from = pool->stubs[0].held_to = 0;
+	return await_extent(pool, own.number - 1, true);
+}
+
+/* What a guest's holders keep is dropped later; what others drop, now. */
+static int drop_beside_holders(struct stub_pool *pool)
+{
+	struct reef_body body = {0};
+	struct reef_row_extent own;
+	uint32_t held;
+
+	TRY(make_held(pool, 50, &held, &own));
+	body.ask.space_drop.space = held;
+	TRY(driver_do(&pool->guest, REEF_POOL_SPACE_DROP, &body, NULL));
+	body.ask.space_drop.space = own.space;
+	TRY(driver_do(&pool->owner, REEF_POOL_SPACE_DROP, &body, NULL));
+	TRY(await_extent(pool, own.number, false));
+	TRY(reef_sleep(10 * SECOND));
+	pool->stubs[0].held_from = pool->stubs[0].held_to = 0;
+	for (uint32_t i = 1; i < own.number; i++)
+		TRY(reef_sleep(100 * MILLISECOND));
+	WANT(pool->stubs[0].life->count == 0);
+	return 0;
+}
+
+static void run_one_node(int (*script)(struct stub_pool *pool))
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 3); seed++) {
+		struct stub_pool pool = {0};
+
+		stub_pool_start(&pool, seed, script);
+		stub_pool_add(&pool, 128 * MIB);
+		assert_int_equal(stub_pool_finish(&pool), 0);
+	}
+}
+
+static void broker_handlers_node_is_ready_beside_holders(void **state)
+{
+	(void)state;
+	run_one_node(ready_beside_holders);
+}
+
+static void broker_handlers_holders_delay_only_their_own_drops(void **state)
+{
+	(void)state;
+	run_one_node(drop_beside_holders);
+}
+
 /* --- a node's life --- */
 
 static int murmur(struct stub_pool *pool)
@@ -211,6 +320,9 @@ int main(void)
 		cmocka_unit_test(
 			broker_handlers_waiting_revokes_disturb_nobody),
 		cmocka_unit_test(broker_handlers_revoke_survives_a_restart),
+		cmocka_unit_test(broker_handlers_node_is_ready_beside_holders),
+		cmocka_unit_test(
+			broker_handlers_holders_delay_only_their_own_drops),
 		cmocka_unit_test(broker_handlers_whatever_a_node_says_it_lives),
 	};
 

@@ -7,6 +7,7 @@
  *   table.c     the table that clients READ: states, notices, epochs
  *   sessions.c  open, resume, close; renewal words; settings
  *   users.c     credentials, limits, links
+ *   expel.c     users who are shut out, and the keys that they knew
  *   lease.c     samples; ALIVE -> EXPIRED -> FENCED -> RECOVERED
  *   acknowledge.c  who has let go of what changed: waiting for that
  *   recovery.c  what FENCED sessions left in spaces
@@ -227,9 +228,12 @@ struct reef_broker {
 	struct broker_awaited *awaited;	    /* acknowledge.c */
 	struct broker_recovery *recoveries; /* recovery.c */
 	struct broker_rekey *rekeys;	    /* rekey.c */
+	struct broker_rekeyer *rekeyers;
 	/* Of this start alone. */
 	struct broker_session *sessions;
-	struct broker_user *users; /* users.c */
+	struct broker_user *users;	 /* users.c */
+	struct broker_telling *tellings; /* expel.c */
+	bool tellings_lost;
 	struct broker_node *nodes;
 	struct broker_extent *extents; /* sorted by number */
 	uint32_t extents_count, extents_room;
@@ -482,6 +486,28 @@ void broker_user_refused(struct reef_broker *broker, uint32_t user);
 /* End the sessions of void credentials, at start. Never waits. */
 void broker_users_end_outdated(struct reef_broker *broker);
 void broker_users_close(struct reef_broker *broker); /* frees all */
+
+/* Commit the next era of a user's credential: the present one is void. */
+int broker_user_void(struct reef_broker *broker, uint32_t user,
+		     const struct reef_request *request, uint32_t *era);
+
+/* --- expel.c --- */
+
+/* Note that a session is told keys of a space. */
+void broker_user_note_told(struct reef_broker *broker, uint32_t user,
+			   uint32_t space);
+/* Have all keys changed that a user may know; never waits. */
+void broker_user_rekey(struct reef_broker *broker, uint32_t user);
+/* Remove a user by force; as broker_user_remove. */
+int broker_user_expel(struct reef_broker *broker,
+		      const struct reef_request *request,
+		      struct reef_body *answer);
+void broker_tellings_close(struct reef_broker *broker); /* frees all */
+
+/* --- rekey.c --- */
+
+/* The broker stops: answer those that wait and have no fiber. */
+void broker_rekeys_end(struct reef_broker *broker);
 
 /* --- recovery.c --- */
 

@@ -91,20 +91,24 @@ void broker_drops_forget(struct broker_node *node);
 
 /* --- move.c --- */
 
-/* Let clients in again at a closed extent, under new keys, as after a move that
- * was called off. Tries until that is done, or the extent is not LIVE.
- * -ECANCELED, -REEF_EHOSTDEAD. */
-int broker_extent_reopen(struct reef_broker *broker, uint32_t number);
+/* Let clients in again at a closed extent that is LIVE, under new keys, as
+ * after a move that was called off; tried once.  Errors as
+ * broker_node_call_early. */
+int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number);
 bool broker_extent_is_moving(struct reef_broker *broker, uint32_t number);
 
 /* --- rekey.c --- */
 
 /* Give every extent of a space new keys, and then answer the request, which is
  * a SPACE_REVOKE to that era: REEF_LATER.  Else: what to answer with. 0: there
- * is nothing to do.  -EBUSY: too many wait for that already.  -ENOMEM. */
+ * is nothing to do.  -EBUSY: too many wait for that already.  -ENOMEM.
+ * request NULL: nobody is answered; 0: it will be done. */
 int broker_space_rekey(struct reef_broker *broker,
 		       const struct reef_request *request, uint32_t space,
 		       uint32_t era);
+/* True while keys that a broker_space_rekey without a request found may be
+ * good. */
+bool broker_space_is_rekeying(const struct reef_broker *broker, uint32_t space);
 
 /* --- spaces.c --- */
 

@@ -66,13 +66,6 @@ bool broker_extent_is_moving(struct reef_broker *broker, uint32_t number)
 	return find_mover(broker, number, &slot) != NULL;
 }
 
-static bool is_closed(struct reef_broker *broker, uint32_t number)
-{
-	struct broker_extent *told = broker_extent_find(broker, number);
-
-	return told && told->closed;
-}
-
 /* True for an extent that is closed, and that rekey.c will not reopen. */
 static bool is_left_closed(struct reef_broker *broker, uint32_t number)
 {
@@ -83,8 +76,7 @@ static bool is_left_closed(struct reef_broker *broker, uint32_t number)
 
 /* --- one move --- */
 
-/* Reopen a closed extent, tried once.  Errors as broker_node_call_early. */
-static int reopen_once(struct reef_broker *broker, uint32_t number)
+int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -107,26 +99,6 @@ static int reopen_once(struct reef_broker *broker, uint32_t number)
 		broker_notice_space(broker, space);
 	}
 	reef_answer_free(&answer);
-	return rc;
-}
-
-int broker_extent_reopen(struct reef_broker *broker, uint32_t number)
-{
-	const struct reef_state_extent *extent;
-	struct broker_node *node;
-	uint64_t pause_ns = 0;
-	int rc = 0;
-
-	while (rc == 0 && is_closed(broker, number)) {
-		extent = reef_state_extent(broker->state, number);
-		if (!extent || extent->state != REEF_EXTENT_LIVE)
-			break;
-		node = broker_node_find(broker, extent->node);
-		if (broker_node_is_ready(node) &&
-		    reopen_once(broker, number) == 0)
-			break;
-		rc = broker_sleep_longer(broker, &pause_ns);
-	}
 	return rc;
 }
 
@@ -377,7 +349,7 @@ static int move_away(struct reef_broker *broker, uint32_t number,
 			rc = try_move(broker, number, &avoid);
 		else if (is_left_closed(broker, number) &&
 			 extent->state == REEF_EXTENT_LIVE)
-			rc = reopen_once(broker, number);
+			rc = broker_extent_reopen_once(broker, number);
 		else if (is_to_leave(broker, extent))
 			rc = begin_move(broker, number, &avoid);
 		else

@@ -526,6 +526,7 @@ void reef_broker_stop(struct reef_broker *broker)
 		return;
 	broker->stopping = true;
 	broker_wake(broker);
+	broker_rekeys_end(broker);
 	/* Calls of the broker's fibers fail first, so that they can end. */
 	reef_rpc_destroy(broker->rpc);
 	broker_tasks_end(broker);
@@ -533,6 +534,7 @@ void reef_broker_stop(struct reef_broker *broker)
 	broker_sessions_close(broker);
 	broker_nodes_close(broker);
 	broker_users_close(broker);
+	broker_tellings_close(broker);
 	broker_table_close(broker);
 	reef_journal_close(broker->journal);
 	reef_state_destroy(broker->state);

@@ -99,6 +99,7 @@ void broker_extent_row(struct reef_broker *broker,
 	if (session && told && told->present &&
 	    row.extent.state == REEF_EXTENT_LIVE) {
 		broker_session_note_told(session, extent->node);
+		broker_user_note_told(broker, session->user, extent->space);
 		put_keys(&row.extent, &told->keys,
 			 broker_session_rights(broker, session, extent->space));
 	}

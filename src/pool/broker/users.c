@@ -7,10 +7,8 @@
  * (2) Sessions that are outdated by that go on for as long as whoever rotated
  *     the credential allows, and end then; a broker that starts ends them at
  *     once.
- * (3) A user who is removed by force goes in one record, after their sessions
- *     were ended; what they had kept becomes the owner's. It is not dropped:
- *     others may share it by tokens, and what is dropped does not come back.
- *     That is answered when the sessions are FENCED, within a bound.
+ * (3) A credential that is void at once was not only renewed, but has leaked:
+ *     whoever had it may know keys of memory, which are changed (expel.c).
  * (4) A user's links are counted from the moment that they are let in. Those
  *     that were let in and never came up count until they must have failed,
  *     which harms only whose they were. Some links are left to the owner and to
@@ -24,9 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a removal waits for nodes; less than an operator does. */
-#define FENCE_WAIT_NS UINT64_C(3000000000)
-#define FENCE_PAUSE_NS UINT64_C(10000000)
 /* After so long a link that was let in is up, or will never be. */
 #define ADMITTED_NS UINT64_C(5000000000)
 #define OWNER_LINKS 64u
@@ -293,9 +288,11 @@ void broker_users_end_outdated(struct reef_broker *broker)
 
 	for (; session; session = session->next) {
 		known = reef_state_session(broker->state, session->id);
-		if (known->outdated)
-			(void)broker_session_end(broker, session,
-						 "its credential is void");
+		if (!known->outdated)
+			continue;
+		(void)broker_session_end(broker, session,
+					 "its credential is void");
+		broker_user_rekey(broker, session->user); /* (3) */
 	}
 }
 
@@ -330,6 +327,7 @@ static int end_outdated_after(struct reef_broker *broker,
 		return -ENOMEM;
 	if (after_ns == 0 || at_ns < after_ns) {
 		end_outdated(broker, id, broker_session_of(request)->id);
+		broker_user_rekey(broker, id); /* (3) */
 		return 0;
 	}
 	if (user->outdated_ns && user->outdated_ns <= at_ns)
@@ -339,128 +337,48 @@ static int end_outdated_after(struct reef_broker *broker,
 	return broker_spawn(broker, end_outdated_later, id);
 }
 
-BROKER_REQUEST(broker_user_rotate)
+int broker_user_void(struct reef_broker *broker, uint32_t id,
+		     const struct reef_request *request, uint32_t *era)
 {
-	struct reef_record record = {
-		.type = REEF_RECORD_USER_ERA,
-		.id = request->body.ask.user_rotate.user,
-	};
-	uint64_t era = 0;
-	uint32_t current;
+	struct reef_record record = {.type = REEF_RECORD_USER_ERA, .id = id};
 	int rc;
 
-	if (!find_era(broker, record.id, &current))
+	if (!find_era(broker, id, &record.era))
 		return -ENOENT;
-	rc = broker_find_repeated(broker, request, record.type, &era);
-	if (rc == 0) {
-		era = record.era = current + 1;
-		rc = broker_commit(broker, &record, request, NULL);
-		if (rc == 0)
-			broker_event(broker, "user %u has a new credential",
-				     record.id);
-	}
+	record.era++;
+	rc = broker_commit(broker, &record, request, NULL);
+	if (rc == 0)
+		*era = record.era;
+	return rc;
+}
+
+BROKER_REQUEST(broker_user_rotate)
+{
+	uint32_t id = request->body.ask.user_rotate.user, era;
+	uint64_t known;
+	int rc = broker_find_repeated(broker, request, REEF_RECORD_USER_ERA,
+				      &known);
+
+	if (rc > 0 && !find_era(broker, id, &era))
+		return -ENOENT;
+	if (rc > 0)
+		era = (uint32_t)known;
+	else if (rc == 0)
+		rc = broker_user_void(broker, id, request, &era);
 	if (rc < 0)
 		return rc;
+	broker_event(broker, "user %u has a new credential", id);
 	rc = broker_wait_durable(broker, broker->applied);
 	if (rc)
 		return rc;
 	/* Before sessions end: who comes back finds the new one. */
-	if (record.id == 0 && broker->options.owner_changed)
-		broker->options.owner_changed(broker->options.context,
-					      (uint32_t)era);
+	if (id == 0 && broker->options.owner_changed)
+		broker->options.owner_changed(broker->options.context, era);
 	rc = end_outdated_after(broker, request);
-	return rc ? rc
-		  : fill_user_reply(broker, record.id, (uint32_t)era, answer);
+	return rc ? rc : fill_user_reply(broker, id, era, answer);
 }
 
-/* --- going (3) --- */
-
-/* End all sessions of a user, and make them the owner's, as their record will.
- */
-static int end_all_sessions(struct reef_broker *broker, uint32_t id)
-{
-	struct broker_session *session = broker->sessions;
-	int rc = 0;
-
-	for (; rc == 0 && session; session = session->next)
-		if (session->user == id)
-			rc = broker_session_end(broker, session,
-						"its user was removed");
-	return rc;
-}
-
-static void give_sessions_to_owner(struct reef_broker *broker, uint32_t id)
-{
-	struct broker_session *session = broker->sessions;
-
-	for (; session; session = session->next)
-		if (session->user == id) {
-			session->user = 0;
-			session->expelled = id;
-		}
-}
-
-/* Sessions that were a user's, and that a node may still let in. */
-static uint32_t count_unfenced(const struct reef_broker *broker, uint32_t id)
-{
-	const struct broker_session *session = broker->sessions;
-	uint32_t count = 0;
-
-	for (; session; session = session->next)
-		count += session->expelled == id && !session->fenced;
-	return count;
-}
-
-static uint32_t count_shared_spaces(const struct reef_broker *broker,
-				    uint32_t id)
-{
-	const struct reef_state_space *spaces;
-	uint32_t shared = 0;
-	size_t count, i;
-
-	spaces = reef_state_spaces(broker->state, &count);
-	for (i = 0; i < count; i++)
-		shared += spaces[i].user == id &&
-			  spaces[i].kind == REEF_SPACE_SHARED;
-	return shared;
-}
-
-static int expel_user(struct reef_broker *broker,
-		      const struct reef_request *request,
-		      struct reef_body *answer)
-{
-	struct reef_record record = {
-		.type = REEF_RECORD_USER_EXPEL,
-		.id = request->body.ask.user_remove.user,
-	};
-	uint64_t ignored, until_ns = reef_now_ns() + FENCE_WAIT_NS;
-	int rc;
-
-	rc = broker_find_repeated(broker, request, record.type, &ignored);
-	if (rc < 0)
-		return rc;
-	if (rc == 0) {
-		if (!reef_state_user(broker->state, record.id))
-			return -ENOENT;
-		answer->reply.user_remove.spaces =
-			count_shared_spaces(broker, record.id);
-		/* Nothing waits in between, so nobody comes meanwhile. */
-		rc = end_all_sessions(broker, record.id);
-		if (rc == 0)
-			rc = broker_commit(broker, &record, request, NULL);
-		if (rc)
-			return rc;
-		give_sessions_to_owner(broker, record.id);
-		broker_event(broker, "user %u was removed by force", record.id);
-	}
-	while (count_unfenced(broker, record.id) && reef_now_ns() < until_ns) {
-		rc = broker_sleep(broker, FENCE_PAUSE_NS);
-		if (rc)
-			return rc;
-	}
-	answer->reply.user_remove.sessions = count_unfenced(broker, record.id);
-	return 0;
-}
+/* --- going --- */
 
 BROKER_REQUEST(broker_user_remove)
 {
@@ -472,7 +390,7 @@ BROKER_REQUEST(broker_user_remove)
 	int rc;
 
 	if (request->body.ask.user_remove.flags & REEF_POOL_FORCE)
-		return expel_user(broker, request, answer);
+		return broker_user_expel(broker, request, answer);
 	rc = broker_find_repeated(broker, request, record.type, &ignored);
 	if (rc == 0)
 		rc = broker_commit(broker, &record, request, NULL);

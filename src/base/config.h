@@ -56,10 +56,13 @@ struct reef_config_setting {
 	const char *help; /* half a line */
 };
 
-/* A flag of one command, which is no setting. A table ends with {0}. */
+/* A flag of one command, which is no setting. A table ends with {0}.
+ * value_name is words with '|' between them where it takes one of these; FILE,
+ * DIR or PATH where it takes a path; NULL: it takes no value. Shells complete
+ * it by that. */
 struct reef_config_flag {
 	const char *name;
-	const char *value_name; /* NULL: it takes none */
+	const char *value_name;
 	const char *help;
 	bool *given;	    /* set to true; may be NULL */
 	const char **value; /* set to its value, which is argv's; may be NULL */
@@ -140,8 +143,15 @@ const char *reef_config_file(const struct reef_config *config);
 
 /* Every setting in force and where it came from, in the form of a file. */
 void reef_config_print(const struct reef_config *config, FILE *stream);
-/* The flags: the command's own, then the settings with these uses. */
-void reef_config_help(const struct reef_config *config,
-		      const struct reef_config_input *input, FILE *stream);
+/* Every flag that a command takes: its own, the settings with these uses, and
+ * --config, --check-config and --help. A flag is borrowed until each returns.
+ */
+void reef_config_each_flag(const struct reef_config *config,
+			   const struct reef_config_input *input,
+			   void (*each)(void *context,
+					const struct reef_config_flag *flag),
+			   void *context);
+/* One line of help; the context of each_flag is its stream. */
+void reef_config_help_flag(void *stream, const struct reef_config_flag *flag);
 
 #endif

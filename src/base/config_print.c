@@ -58,38 +58,48 @@ static const char *value_name(const struct reef_config_setting *setting,
 	return text;
 }
 
-static void help_setting(const struct reef_config_setting *setting,
-			 FILE *stream)
+void reef_config_help_flag(void *stream, const struct reef_config_flag *flag)
 {
-	char left[160], right[256], words[96];
-
-	snprintf(left, sizeof(left), "  --%s %s", setting->name,
-		 value_name(setting, words, sizeof(words)));
-	if (setting->initial)
-		snprintf(right, sizeof(right), "%s; %s", setting->help,
-			 setting->initial);
-	else
-		snprintf(right, sizeof(right), "%s", setting->help);
-	print_aligned(stream, left, right);
-}
-
-void reef_config_help(const struct reef_config *config,
-		      const struct reef_config_input *input, FILE *stream)
-{
-	const struct reef_config_flag *flag = input->flags;
 	char left[160];
 
-	for (; flag && flag->name; flag++) {
-		snprintf(left, sizeof(left), "  --%s%s%s", flag->name,
-			 flag->value_name ? " " : "",
-			 flag->value_name ? flag->value_name : "");
-		print_aligned(stream, left, flag->help);
+	snprintf(left, sizeof(left), "  --%s%s%s", flag->name,
+		 flag->value_name ? " " : "",
+		 flag->value_name ? flag->value_name : "");
+	print_aligned(stream, left, flag->help);
+}
+
+void reef_config_each_flag(const struct reef_config *config,
+			   const struct reef_config_input *input,
+			   void (*each)(void *context,
+					const struct reef_config_flag *flag),
+			   void *context)
+{
+	static const struct reef_config_flag common[] = {
+		{"config", "FILE", "settings are read from it", NULL, NULL},
+		{"check-config", NULL,
+		 "print the settings and where each came from", NULL, NULL},
+		{"help", NULL, "this text", NULL, NULL},
+		{0},
+	};
+	const struct reef_config_setting *setting = config->settings;
+	const struct reef_config_flag *flag;
+	char text[256], words[96];
+
+	for (flag = input->flags; flag && flag->name; flag++)
+		each(context, flag);
+	for (uint32_t i = 0; i < config->count; i++, setting++) {
+		if (!(setting->uses & input->uses))
+			continue;
+		snprintf(text, sizeof(text), "%s%s%s", setting->help,
+			 setting->initial ? "; " : "",
+			 setting->initial ? setting->initial : "");
+		each(context, &(const struct reef_config_flag){
+				      .name = setting->name,
+				      .value_name = value_name(setting, words,
+							       sizeof(words)),
+				      .help = text,
+			      });
 	}
-	for (uint32_t i = 0; i < config->count; i++)
-		if (config->settings[i].uses & input->uses)
-			help_setting(&config->settings[i], stream);
-	print_aligned(stream, "  --config FILE", "settings are read from it");
-	print_aligned(stream, "  --check-config",
-		      "print the settings and where each came from");
-	print_aligned(stream, "  --help", "this text");
+	for (flag = common; flag->name; flag++)
+		each(context, flag);
 }

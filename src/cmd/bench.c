@@ -13,29 +13,56 @@
 #define CASES_MAX 64
 #define MAP_ENTRY 80u /* bytes of a key and a value: bench/map_work.h */
 
+enum {
+	CASE,
+	SECONDS,
+	ROUNDS,
+	QUICK,
+	HUGE_PAGES,
+	SIZE,
+	KEYS,
+	JSON,
+	LIST,
+};
+
+static const struct reef_config_flag flags[] = {
+	[CASE] = {"case", "CASE", "only this, as 'shm-*'; may be repeated",
+		  NULL, NULL},
+	[SECONDS] = {"seconds", "S", "for each competitor in each case; 1.8",
+		     NULL, NULL},
+	[ROUNDS] = {"rounds", "N", "rounds that the time is cut into; 9", NULL,
+		    NULL},
+	[QUICK] = {"quick", NULL, "a few seconds for all, in less memory", NULL,
+		   NULL},
+	[HUGE_PAGES] = {"huge", NULL, "ask for huge pages", NULL, NULL},
+	[SIZE] = {"size", "SIZE", "of the memory, as 512M; each case its own",
+		  NULL, NULL},
+	[KEYS] = {"keys", "N", "keys of a map, 80 bytes of the size each", NULL,
+		  NULL},
+	[JSON] = {"json", "FILE", "write a line of JSON per case; - is stdout",
+		  NULL, NULL},
+	[LIST] = {"list", NULL, "show the cases, and the ratios they require",
+		  NULL, NULL},
+	{0},
+};
+
 static void print_help(void)
 {
-	printf("usage: reef bench NAME [OPTIONS]\n\n"
-	       "Measures Reef beside the raw limit of the machine and beside "
-	       "the libraries\none would use instead, all in one run.\n\n");
-	for (int i = 0; bench_all[i]; i++)
-		printf("  %-10s %s\n", bench_all[i]->name, bench_all[i]->about);
-	printf("\nOptions; what stands behind a semicolon is the default:\n"
-	       "  --case CASE     only this case; a pattern like 'shm-*'; may "
-	       "be repeated\n"
-	       "  --seconds S     time for each competitor in each case; 1.8\n"
-	       "  --rounds N      rounds that the time is cut into; 9\n"
-	       "  --quick         a few seconds for everything, in less "
-	       "memory\n"
-	       "  --huge          ask for huge pages\n"
-	       "  --size SIZE     size of the memory, as 512M; each case its "
-	       "own\n"
-	       "  --keys N        keys of a map, 80 bytes of the size each\n"
-	       "  --json FILE     write a line of JSON per case; - is stdout\n"
-	       "  --list          show the cases, and the ratios they require\n"
-	       "  --help          this text\n\n"
-	       "Peers (UCX, libfabric, mimalloc, Redis) are programs in "
-	       "bench/peers beside reef, or\nin the directory REEF_PEERS.\n");
+	cmd_help_text("usage: reef bench NAME [OPTIONS]\n\n"
+		      "Measures Reef beside the raw limit of the machine and "
+		      "beside the libraries\none would use instead, all in "
+		      "one run.\n\n");
+	for (int i = 0; bench_all[i]; i++) {
+		cmd_tell_word(bench_all[i]->name, bench_all[i]->about);
+		cmd_help_text("  %-10s %s\n", bench_all[i]->name,
+			      bench_all[i]->about);
+	}
+	cmd_help_text("\nOptions; what stands behind a semicolon is the "
+		      "default:\n");
+	cmd_help_flags(flags);
+	cmd_help_text("\nPeers (UCX, libfabric, mimalloc, Redis) are programs "
+		      "in bench/peers beside reef, or\nin the directory "
+		      "REEF_PEERS.\n");
 }
 
 static const struct bench *find_bench(const char *name)
@@ -83,42 +110,42 @@ struct wish {
 	bool list;
 };
 
-/* Take an option of getopt into the wish. NULL, or what is wrong with it. */
+/* Take a flag into the wish. NULL, or what is wrong with it. */
 static const char *take_option(struct wish *wish, int option)
 {
 	switch (option) {
-	case 'c':
+	case CASE:
 		if (wish->cases_count == CASES_MAX)
 			return "too many --case";
 		wish->cases[wish->cases_count++] = optarg;
 		wish->options.cases = wish->cases;
 		return NULL;
-	case 's':
+	case SECONDS:
 		wish->options.seconds = parse_number(optarg, 3600);
 		return wish->options.seconds ? NULL : "--seconds takes a time";
-	case 'r':
+	case ROUNDS:
 		wish->options.rounds =
 			(uint32_t)parse_number(optarg, BENCH_ROUNDS_MAX);
 		return wish->options.rounds ? NULL : "--rounds takes 1 to 99";
-	case 'q':
+	case QUICK:
 		wish->options.quick = true;
 		return NULL;
-	case 'H':
+	case HUGE_PAGES:
 		wish->options.huge = true;
 		return NULL;
-	case 'S':
+	case SIZE:
 		return reef_size_parse(optarg, &wish->options.size) ||
 				       !wish->options.size
 			       ? "--size takes bytes, as in 512M"
 			       : NULL;
-	case 'k':
+	case KEYS:
 		wish->options.size =
 			(uint64_t)parse_number(optarg, 1e9) * MAP_ENTRY;
 		return wish->options.size ? NULL : "--keys takes a number";
-	case 'j':
+	case JSON:
 		wish->options.json = optarg;
 		return NULL;
-	case 'l':
+	case LIST:
 		wish->list = true;
 		return NULL;
 	default:
@@ -128,18 +155,6 @@ static const char *take_option(struct wish *wish, int option)
 
 int cmd_bench(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"case", required_argument, NULL, 'c'},
-		{"seconds", required_argument, NULL, 's'},
-		{"rounds", required_argument, NULL, 'r'},
-		{"quick", no_argument, NULL, 'q'},
-		{"huge", no_argument, NULL, 'H'},
-		{"size", required_argument, NULL, 'S'},
-		{"keys", required_argument, NULL, 'k'},
-		{"json", required_argument, NULL, 'j'},
-		{"list", no_argument, NULL, 'l'},
-		{0},
-	};
 	struct wish wish = {0};
 	const struct bench *bench;
 	const char *wrong;
@@ -150,7 +165,7 @@ int cmd_bench(int argc, char **argv)
 		print_help();
 		return 0;
 	}
-	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+	while ((option = cmd_next_flag(argc, argv, flags)) != -1) {
 		wrong = take_option(&wish, option);
 		if (wrong)
 			return cmd_usage_error("bench", "%s", wrong);

@@ -247,8 +247,7 @@ int cmd_lock(int argc, char **argv)
 	const struct reef_config_flag flags[] = {
 		{"shared", NULL, "take it together with other readers",
 		 &wish.shared, NULL},
-		{"kind", "KIND",
-		 "kind of a new lock: shift, spin, mcs, rw; shift", NULL,
+		{"kind", "shift|spin|mcs|rw", "of a new lock; shift", NULL,
 		 &wish.kind},
 		HOLD_FLAGS(wish.hold),
 		{0},

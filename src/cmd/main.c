@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command commands[] = {
+const struct command cmd_all[] = {
 	{"up", "run a pool on this machine: broker and node in one", cmd_up},
 	{"status", "show nodes, spaces, sessions and events of a pool",
 	 cmd_status},
@@ -29,22 +29,24 @@ static const struct command commands[] = {
 	{"bench", "measure Reef beside the raw limit and beside peers",
 	 cmd_bench},
 	{"sim", "show in simulation what a cluster would do", cmd_sim},
+	{"completion", "print the completion of this program for a shell",
+	 cmd_completion},
 	{"version", "show the version and what this build has in it",
 	 cmd_version},
+	{0},
 };
 /* What the program starts itself; it is in no list. */
 static const struct command janitor = {"janitor", "", cmd_janitor};
-#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static void print_help(FILE *stream)
 {
-	size_t i;
+	const struct command *command;
 
 	fprintf(stream, "usage: reef COMMAND [ARGUMENTS]\n\n"
 			"Remote memory, safe and quick to use.\n\n");
-	for (i = 0; i < COMMANDS; i++)
-		fprintf(stream, "  %-10s %s\n", commands[i].name,
-			commands[i].summary);
+	for (command = cmd_all; command->name; command++)
+		fprintf(stream, "  %-10s %s\n", command->name,
+			command->summary);
 	fprintf(stream, "  %-10s %s\n\n", "help", "this text");
 	fprintf(stream, "`reef COMMAND --help` tells more; so does reef(1).\n"
 			"REEF_LOG=debug|info|warning|error shows what the "
@@ -124,7 +126,7 @@ static void fill_standard_fds(void)
 
 static int run_command(int argc, char **argv)
 {
-	size_t i;
+	const struct command *command;
 	int rc;
 
 	if (argc < 2) {
@@ -141,9 +143,9 @@ static int run_command(int argc, char **argv)
 	rc = set_log_level();
 	if (rc)
 		return rc;
-	for (i = 0; i < COMMANDS; i++)
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+	for (command = cmd_all; command->name; command++)
+		if (!strcmp(argv[1], command->name))
+			return command->run(argc - 1, argv + 1);
 	if (!strcmp(argv[1], janitor.name))
 		return janitor.run(argc - 1, argv + 1);
 	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);

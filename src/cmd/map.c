@@ -453,9 +453,8 @@ int cmd_map(int argc, char **argv)
 		 NULL, &wish.expire},
 		{"size", "SIZE", "create: memory for its entries; no limit",
 		 NULL, &wish.size},
-		{"evict", "HOW",
-		 "create: what goes when full, lru or lfu; keep", NULL,
-		 &wish.evict},
+		{"evict", "keep|lru|lfu",
+		 "create: what goes when it is full; keep", NULL, &wish.evict},
 		{"json", NULL, "print a line of JSON for each", &wish.json,
 		 NULL},
 		{"raw", NULL, "get: no newline after the value", &wish.raw,
@@ -469,6 +468,8 @@ int cmd_map(int argc, char **argv)
 	struct reef_settings settings;
 	int rc;
 
+	for (const struct verb_form *verb = verbs; verb->name; verb++)
+		cmd_tell_word(verb->name, verb->takes);
 	rc = cmd_settings(&input, usage, &settings);
 	if (rc >= 0)
 		return rc;

@@ -56,21 +56,25 @@ static int run_verb(struct reef_space *space, const char *const *words,
 	return reef_name_bind(space, words[2], value, NULL);
 }
 
+static const struct name_verb {
+	const char *name, *summary;
+	uint32_t least, most; /* words, with the verb */
+} verbs[] = {
+	{"list", "show the names of a space", 2, 3},
+	{"look", "show one of them", 3, 3},
+	{"bind", "give a name a value", 4, 4},
+	{"unbind", "forget a name", 3, 3},
+	{0},
+};
+
 static bool are_valid(const char *const *words, uint32_t count)
 {
-	static const struct {
-		const char *verb;
-		uint32_t least, most;
-	} verbs[] = {{"list", 2, 3},
-		     {"look", 3, 3},
-		     {"bind", 4, 4},
-		     {"unbind", 3, 3}};
+	const struct name_verb *verb = verbs;
 
-	for (size_t i = 0; count && i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (!strcmp(verbs[i].verb, words[0]))
-			return count >= verbs[i].least &&
-			       count <= verbs[i].most;
-	return false;
+	while (count && verb->name && strcmp(verb->name, words[0]) != 0)
+		verb++;
+	return count && verb->name && count >= verb->least &&
+	       count <= verb->most;
 }
 
 static int report_error(const char *const *words, int rc)
@@ -114,6 +118,8 @@ int cmd_name(int argc, char **argv)
 	uint32_t count;
 	int rc;
 
+	for (const struct name_verb *verb = verbs; verb->name; verb++)
+		cmd_tell_word(verb->name, verb->summary);
 	rc = cmd_settings(&input, usage, &settings);
 	if (rc >= 0)
 		return rc;

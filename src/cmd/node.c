@@ -145,12 +145,17 @@ static const struct verb verbs[] = {
 
 int cmd_node(int argc, char **argv)
 {
-	if (argc > 1 && argv[1][0] != '-')
-		return operate(
-			argc, argv,
-			"Nodes of the pool. Without a verb: run one; see "
-			"reef node --help.\n",
-			verbs);
+	const bool is_verb = argc > 1 && argv[1][0] != '-';
+	int rc = 0;
+
+	/* Whoever asks for all that it takes is told of both forms. */
+	if (is_verb || cmd_is_listened())
+		rc = operate(argc, argv,
+			     "Nodes of the pool. Without a verb: run one; see "
+			     "reef node --help.\n",
+			     verbs);
+	if (is_verb || rc)
+		return rc;
 	return serve(argc, argv, false, true,
 		     "usage: reef node [OPTIONS]\n"
 		     "       reef node list\n"

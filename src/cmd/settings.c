@@ -17,10 +17,7 @@ int cmd_settings(const struct reef_config_input *input, const char *usage,
 		status = cmd_usage_error(name, "%s",
 					 *error ? error : reef_error_text(rc));
 	} else if (reef_config_wants_help(out->config)) {
-		printf("%s\nOptions; what stands behind a semicolon is the "
-		       "default:\n",
-		       usage);
-		reef_config_help(out->config, input, stdout);
+		cmd_help_settings(out->config, input, usage);
 	} else if (reef_config_wants_check(out->config)) {
 		reef_config_print(out->config, stdout);
 	} else {

@@ -26,30 +26,6 @@ struct wish {
 	bool quick;
 };
 
-static void print_help(void)
-{
-	printf("usage: reef sim WHAT [OPTIONS]\n\n"
-	       "Shows how things scale, by a model of what RDMA NICs cost over "
-	       "a simulated\ncluster: virtual time, so the figures are the "
-	       "same on every machine. Prints tables\nand writes charts "
-	       "(SVG).\n\n"
-	       "fabric: a fabric of NICs by itself\n");
-	for (int i = 0; study_all[i]; i++)
-		printf("  %-12s %s\n", study_all[i]->name, study_all[i]->title);
-	printf("\nlocks: a whole pool, and clients that contend: takes per "
-	       "second, and the wait that\n99 in 100 do not exceed; about a "
-	       "minute\n");
-	for (int i = 0; locks_studies[i]; i++)
-		printf("  %-12s %s\n", locks_studies[i]->name,
-		       locks_studies[i]->rate_title);
-	printf("\nOptions; what stands behind a semicolon is the default:\n"
-	       "  --out DIR       where the charts go, made if absent; the "
-	       "current directory\n"
-	       "  --seed N        seed of the random choices; 1\n"
-	       "  --quick         fewer points\n"
-	       "  --help          this text\n");
-}
-
 /* --- one table, and its chart --- */
 
 #define POINTS_MAX 16
@@ -293,9 +269,47 @@ static int run_locks(const struct wish *wish)
 /* --- arguments --- */
 
 static const struct subject {
-	const char *name;
+	const char *name, *summary;
 	int (*run)(const struct wish *wish);
-} subjects[] = {{"fabric", run_fabric}, {"locks", run_locks}, {0}};
+} subjects[] = {
+	{"fabric", "a fabric of NICs by itself", run_fabric},
+	{"locks", "a whole pool, and clients that contend", run_locks},
+	{0},
+};
+
+enum { OUT, SEED, QUICK };
+
+static const struct reef_config_flag flags[] = {
+	[OUT] = {"out", "DIR", "of the charts, made if absent; the current one",
+		 NULL, NULL},
+	[SEED] = {"seed", "N", "seed of the random choices; 1", NULL, NULL},
+	[QUICK] = {"quick", NULL, "fewer points", NULL, NULL},
+	{0},
+};
+
+static void print_help(void)
+{
+	cmd_help_text("usage: reef sim WHAT [OPTIONS]\n\n"
+		      "Shows how things scale, by a model of what RDMA NICs "
+		      "cost over a simulated\ncluster: virtual time, so the "
+		      "figures are the same on every machine. Prints "
+		      "tables\nand writes charts (SVG).\n\n"
+		      "fabric: a fabric of NICs by itself\n");
+	for (int i = 0; study_all[i]; i++)
+		cmd_help_text("  %-12s %s\n", study_all[i]->name,
+			      study_all[i]->title);
+	cmd_help_text("\nlocks: a whole pool, and clients that contend: takes "
+		      "per second, and the wait that\n99 in 100 do not "
+		      "exceed; about a minute\n");
+	for (int i = 0; locks_studies[i]; i++)
+		cmd_help_text("  %-12s %s\n", locks_studies[i]->name,
+			      locks_studies[i]->rate_title);
+	for (int i = 0; subjects[i].name; i++)
+		cmd_tell_word(subjects[i].name, subjects[i].summary);
+	cmd_help_text("\nOptions; what stands behind a semicolon is the "
+		      "default:\n");
+	cmd_help_flags(flags);
+}
 
 static int run_subject(const struct subject *subject, const struct wish *wish)
 {
@@ -327,12 +341,6 @@ static bool parse_number(const char *text, uint64_t *out)
 
 int cmd_sim(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"out", required_argument, NULL, 'o'},
-		{"seed", required_argument, NULL, 's'},
-		{"quick", no_argument, NULL, 'q'},
-		{0},
-	};
 	struct wish wish = {.directory = ".", .seed = 1};
 	int option;
 
@@ -341,18 +349,18 @@ int cmd_sim(int argc, char **argv)
 		return 0;
 	}
 	setlocale(LC_CTYPE, "");
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while ((option = cmd_next_flag(argc, argv, flags)) != -1) {
 		switch (option) {
-		case 'o':
+		case OUT:
 			wish.directory = optarg;
 			break;
-		case 's':
+		case SEED:
 			if (!parse_number(optarg, &wish.seed))
 				return cmd_usage_error(
 					"sim", "--seed %s: not a number",
 					optarg);
 			break;
-		case 'q':
+		case QUICK:
 			wish.quick = true;
 			break;
 		default:

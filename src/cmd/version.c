@@ -8,9 +8,11 @@
 int cmd_version(int argc, char **argv)
 {
 	if (cmd_wants_help(argc, argv)) {
-		puts("usage: reef version\n\n"
-		     "Print the version, the fabrics in this build, and the "
-		     "versions of the\nwire protocol it speaks.");
+		cmd_help_text("usage: reef version\n\n"
+			      "Print the version, the fabrics in this build, "
+			      "and the versions of the\nwire protocol it "
+			      "speaks.\n\n");
+		cmd_help_flags(NULL);
 		return 0;
 	}
 	if (argc > 1)

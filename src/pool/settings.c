@@ -486,11 +486,10 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "log",
 			.variable = "REEF_LOG",
 			.type = REEF_CONFIG_CHOICE,
-			.value_name = "LEVEL",
 			.initial = "warning",
 			.choices = log_words,
 			.uses = ANYONE,
-			.help = "debug, info, warning or error",
+			.help = "how much is told on standard error",
 		},
 };
 

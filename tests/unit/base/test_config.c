@@ -540,7 +540,8 @@ static char *printed(const struct reef_config *config,
 
 	assert_non_null(stream);
 	if (help)
-		reef_config_help(config, help, stream);
+		reef_config_each_flag(config, help, reef_config_help_flag,
+				      stream);
 	else
 		reef_config_print(config, stream);
 	fclose(stream);

@@ -14,6 +14,7 @@ const struct command cmd_all[] = {
 	{"up", "run a pool on this machine: broker and node in one", cmd_up},
 	{"status", "show nodes, spaces, sessions and events of a pool",
 	 cmd_status},
+	{"top", "the same in a terminal, refreshed and sorted", cmd_top},
 	{"broker", "run the broker of a pool", cmd_broker},
 	{"node", "run a node, or manage those of a pool", cmd_node},
 	{"space", "list, create, drop and share spaces", cmd_space},

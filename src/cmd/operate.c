@@ -155,11 +155,13 @@ static int credential_failed(const char *name,
 	return operate_say(name, "%s: %s", path, reef_error_text(rc));
 }
 
-int operate_connect(const char *name, const struct reef_settings *settings,
-		    struct reef_operator **out)
+/* Open the link. addresses: where it was tried; *has_credential: what failed is
+ * not the credential's file. */
+static int try_connect(const struct reef_settings *settings,
+		       char addresses[REEF_TARGET_MAX], bool *has_credential,
+		       struct reef_operator **out)
 {
 	struct reef_credential credential;
-	char addresses[REEF_TARGET_MAX] = "";
 	const struct reef_operator_options options = {
 		.broker = addresses,
 		.credential = &credential,
@@ -168,17 +170,41 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 	};
 	int rc;
 
+	*has_credential = true;
 	rc = reef_target_broker(settings->pool ? settings->pool : "local",
 				settings->run, addresses);
 	if (rc)
-		return connect_failed(name, settings, addresses, rc);
+		return rc;
 	rc = reef_target_credential(settings->credential, settings->run,
 				    &credential);
+	*has_credential = !rc;
 	if (rc)
-		return credential_failed(name, settings, rc);
+		return rc;
 	rc = reef_operator_open(&options, out);
 	reef_key_wipe(&credential.key);
-	return rc ? connect_failed(name, settings, addresses, rc) : -1;
+	return rc;
+}
+
+int operate_connect(const char *name, const struct reef_settings *settings,
+		    struct reef_operator **out)
+{
+	char addresses[REEF_TARGET_MAX] = "";
+	bool has_credential;
+	int rc = try_connect(settings, addresses, &has_credential, out);
+
+	if (!rc)
+		return -1;
+	return has_credential ? connect_failed(name, settings, addresses, rc)
+			      : credential_failed(name, settings, rc);
+}
+
+int operate_connect_quietly(const struct reef_settings *settings,
+			    struct reef_operator **out)
+{
+	char addresses[REEF_TARGET_MAX] = "";
+	bool has_credential;
+
+	return try_connect(settings, addresses, &has_credential, out);
 }
 
 /* The pool takes no more of this user's sessions, or not even a link to ask
@@ -382,6 +408,8 @@ int operate_with_flags(int argc, char **argv, const char *about,
 	char usage[2048];
 	int rc;
 
+	for (verb = verbs; verb->name; verb++)
+		cmd_tell_word(verb->name, verb->summary);
 	print_verbs(argv[0], about, verbs, usage, sizeof(usage));
 	rc = cmd_settings(&input, usage, &settings);
 	if (rc >= 0)

@@ -33,6 +33,10 @@ int operate_with_flags(int argc, char **argv, const char *about,
 int operate_connect(const char *name, const struct reef_settings *settings,
 		    struct reef_operator **out);
 
+/* The same, without a word. 0, or what went wrong. */
+int operate_connect_quietly(const struct reef_settings *settings,
+			    struct reef_operator **out);
+
 struct reef;
 /* Open the pool that the settings of command `name` tell, as a client. program:
  * what lists of sessions show; NULL: "reef". -1: go on; otherwise the exit

@@ -11,11 +11,14 @@ struct column {
 	char *title;
 	enum reef_table_align align;
 	uint32_t width;
+	bool is_weighed; /* a cell of it is sorted by its weight */
 };
 
 struct row {
 	char *cells[REEF_TABLE_COLUMNS_MAX];
-	bool rule; /* draw a line below this row */
+	double weights[REEF_TABLE_COLUMNS_MAX];
+	uint32_t place; /* before it was sorted */
+	bool rule;	/* draw a line below this row */
 };
 
 struct reef_table {
@@ -178,6 +181,71 @@ void reef_table_end_row(struct reef_table *table)
 	table->cells_count = 0;
 }
 
+void reef_table_weigh(struct reef_table *table, double weight)
+{
+	uint32_t column;
+
+	if (!table || !table->cells_count ||
+	    table->rows_count == table->rows_max)
+		return;
+	column = table->cells_count - 1;
+	table->rows[table->rows_count].weights[column] = weight;
+	table->columns[column].is_weighed = true;
+}
+
+struct order {
+	uint32_t column;
+	bool is_weighed, falling;
+};
+
+static int compare_rows(const void *left, const void *right, void *context)
+{
+	const struct order *order = context;
+	const struct row *a = left, *b = right;
+	const char *text_a = a->cells[order->column];
+	const char *text_b = b->cells[order->column];
+	int sign;
+
+	if (order->is_weighed)
+		sign = (a->weights[order->column] > b->weights[order->column]) -
+		       (a->weights[order->column] < b->weights[order->column]);
+	else
+		sign = strcmp(text_a ? text_a : "", text_b ? text_b : "");
+	if (!sign)
+		return a->place < b->place ? -1 : a->place > b->place;
+	return order->falling ? -sign : sign;
+}
+
+void reef_table_sort(struct reef_table *table, uint32_t column, bool falling)
+{
+	struct order order = {.column = column, .falling = falling};
+
+	if (!table || column >= table->columns_count || !table->rows_count)
+		return;
+	order.is_weighed = table->columns[column].is_weighed;
+	for (uint32_t r = 0; r < table->rows_count; r++)
+		table->rows[r].place = r;
+	qsort_r(table->rows, table->rows_count, sizeof(table->rows[0]),
+		compare_rows, &order);
+}
+
+const char *reef_table_title(const struct reef_table *table, uint32_t column)
+{
+	return table && column < table->columns_count
+		       ? table->columns[column].title
+		       : NULL;
+}
+
+uint32_t reef_table_columns(const struct reef_table *table)
+{
+	return table ? table->columns_count : 0;
+}
+
+uint32_t reef_table_rows(const struct reef_table *table)
+{
+	return table ? table->rows_count : 0;
+}
+
 void reef_table_rule(struct reef_table *table)
 {
 	if (table && table->rows_count && table->rows_count <= table->rows_max)
@@ -223,6 +291,12 @@ static void print_cells(const struct reef_table *table, FILE *out,
 
 int reef_table_print(const struct reef_table *table, FILE *out)
 {
+	return reef_table_print_part(table, out, 0, UINT32_MAX);
+}
+
+int reef_table_print_part(const struct reef_table *table, FILE *out,
+			  uint32_t first, uint32_t rows_max)
+{
 	const char *titles[REEF_TABLE_COLUMNS_MAX];
 
 	if (!table)
@@ -233,7 +307,8 @@ int reef_table_print(const struct reef_table *table, FILE *out)
 		titles[c] = table->columns[c].title;
 	print_cells(table, out, titles);
 	print_rule(table, out);
-	for (uint32_t r = 0; r < table->rows_count; r++) {
+	for (uint32_t r = first; r < table->rows_count && r - first < rows_max;
+	     r++) {
 		print_cells(table, out,
 			    (const char *const *)table->rows[r].cells);
 		if (table->rows[r].rule)

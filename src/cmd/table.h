@@ -56,9 +56,24 @@ void reef_table_bar(struct reef_table *table, double share, uint32_t width);
 void reef_table_end_row(struct reef_table *table);
 void reef_table_rule(struct reef_table *table);
 
+/* The cell that was filled last is sorted by this number, not by its text. */
+void reef_table_weigh(struct reef_table *table, double weight);
+/* Sort the rows that are there by a column: by the numbers of its cells if one
+ * has any, otherwise by their texts. Rows that are alike stay as they were. */
+void reef_table_sort(struct reef_table *table, uint32_t column, bool falling);
+
+/* What the columns are called, and how many of them and of the rows there are.
+ * A title is borrowed; NULL: there is no such column. */
+const char *reef_table_title(const struct reef_table *table, uint32_t column);
+uint32_t reef_table_columns(const struct reef_table *table);
+uint32_t reef_table_rows(const struct reef_table *table);
+
 /* Print titles, a line, and the rows. -ENOMEM: a cell was lost on the way, and
  * nothing is printed.  -EIO: the stream failed. */
 int reef_table_print(const struct reef_table *table, FILE *out);
+/* The same with at most so many rows, from the row `first` on. */
+int reef_table_print_part(const struct reef_table *table, FILE *out,
+			  uint32_t first, uint32_t rows_max);
 
 /* A number in three significant digits with an SI letter: 950, 1.50k, 111M,
  * 2.10G. Returns text. */

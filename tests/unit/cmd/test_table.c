@@ -49,6 +49,79 @@ static void table_columns_line_up(void **state)
 	reef_table_destroy(table);
 }
 
+static void fill_rows(struct reef_table *table)
+{
+	static const struct {
+		const char *name, *size;
+		double weight;
+	} rows[] = {{"b", "1 KiB", 1024},
+		    {"c", "900", 900},
+		    {"a", "2 KiB", 2048},
+		    {"c", "1 KiB", 1024}};
+
+	reef_table_column(table, "name", REEF_TABLE_LEFT);
+	reef_table_column(table, "size", REEF_TABLE_LEFT);
+	for (uint32_t i = 0; i < 4; i++) {
+		reef_table_cell(table, "%s", rows[i].name);
+		reef_table_cell(table, "%s", rows[i].size);
+		reef_table_weigh(table, rows[i].weight);
+		reef_table_end_row(table);
+	}
+}
+
+static void table_sort_goes_by_text_or_weight_and_keeps_equals(void **state)
+{
+	struct reef_table *table = reef_table_create();
+	char *text;
+
+	(void)state;
+	fill_rows(table);
+	assert_int_equal(reef_table_rows(table), 4);
+	assert_int_equal(reef_table_columns(table), 2);
+	assert_string_equal(reef_table_title(table, 1), "size");
+	assert_null(reef_table_title(table, 2));
+	reef_table_sort(table, 0, true);
+	text = printed(table);
+	assert_string_equal(text, "name  size\n----  -----\n"
+				  "c     900\nc     1 KiB\nb     1 KiB\n"
+				  "a     2 KiB\n");
+	free(text);
+	/* As texts "1 KiB" would come before "900". */
+	reef_table_sort(table, 1, false);
+	text = printed(table);
+	assert_string_equal(text, "name  size\n----  -----\n"
+				  "c     900\nc     1 KiB\nb     1 KiB\n"
+				  "a     2 KiB\n");
+	free(text);
+	reef_table_sort(table, 1, true);
+	reef_table_sort(table, 7, true);
+	text = printed(table);
+	assert_string_equal(text, "name  size\n----  -----\n"
+				  "a     2 KiB\nc     1 KiB\nb     1 KiB\n"
+				  "c     900\n");
+	free(text);
+	reef_table_destroy(table);
+}
+
+static void table_part_is_some_rows(void **state)
+{
+	struct reef_table *table = reef_table_create();
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	(void)state;
+	fill_rows(table);
+	assert_int_equal(reef_table_print_part(table, out, 1, 2), 0);
+	assert_int_equal(reef_table_print_part(table, out, 9, 2), 0);
+	fclose(out);
+	assert_string_equal(text, "name  size\n----  -----\n"
+				  "c     900\na     2 KiB\n"
+				  "name  size\n----  -----\n");
+	free(text);
+	reef_table_destroy(table);
+}
+
 static void table_short_row_has_empty_cells_and_no_trailing_blanks(void **state)
 {
 	struct reef_table *table = reef_table_create();
@@ -174,6 +247,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(table_columns_line_up),
+		cmocka_unit_test(
+			table_sort_goes_by_text_or_weight_and_keeps_equals),
+		cmocka_unit_test(table_part_is_some_rows),
 		cmocka_unit_test(
 			table_short_row_has_empty_cells_and_no_trailing_blanks),
 		cmocka_unit_test(table_width_counts_characters_not_bytes),

@@ -1,0 +1,53 @@
+/* view.h - nodes, spaces, sessions and events of a pool, as tables or as JSON:
+ * what `reef status` and `reef top` show.
+ *
+ * (1) A table and the JSON of a section come from one list of rows: what is in
+ *     the table is in the JSON, too.
+ *
+ * Thread: the operator's owner. */
+#ifndef REEF_CMD_VIEW_H
+#define REEF_CMD_VIEW_H
+
+#include "cmd/table.h"
+#include "pool/operator.h"
+
+struct reef_json;
+
+enum view_section { VIEW_NODES, VIEW_SPACES, VIEW_SESSIONS, VIEW_SECTIONS };
+
+/* A section as it was at one moment. */
+struct view {
+	struct reef_table *table;
+	struct reef_json *json; /* inside view.c */
+	/* Of sessions: bytes that wait, and who holds them back for longest. */
+	uint64_t waiting, holds_ns;
+	uint32_t holder, holders;
+};
+
+/* "nodes", "spaces", "sessions". */
+const char *view_title(enum view_section section);
+
+/* Ask for a section, as a table. Caller finis *out. As reef_operator_list. */
+int view_fill(struct reef_operator *op, enum view_section section,
+	      struct view *out);
+void view_fini(struct view *view); /* harmless if it is all 0 */
+/* Print who keeps memory that was freed from being used again, if somebody
+ * does: an empty line, and a line. */
+void view_say_holder(const struct view *view, FILE *out);
+
+/* Write a section as a member of an object: an array of its rows. As
+ * reef_operator_list. */
+int view_write_section(struct reef_operator *op, enum view_section section,
+		       struct reef_json *json);
+/* Write the pool, all sections and events as one object. As
+ * reef_operator_call. */
+int view_write_pool(struct reef_operator *op, struct reef_json *json);
+
+/* Of the answer to REEF_POOL_STATUS: the pool in a line or two, and its newest
+ * events, the newest last. */
+void view_print_pool(struct reef_operator *op,
+		     const struct reef_reply_status *status, FILE *out);
+int view_print_events(const struct reef_answer *answer, uint32_t most,
+		      FILE *out);
+
+#endif

@@ -505,6 +505,10 @@ int broker_session_recover(struct reef_broker *broker, uint32_t session)
 	/* Scratch spaces go first: recovering the others may take long. */
 	rc = drop_scratch_spaces(broker, session);
 	while (rc == 0) {
+		/* A broker that serves no more recovers nothing: the fibers of
+		 * spaces would end at once, and wake us, for ever. */
+		if (broker->health)
+			return broker->health;
 		rc = begin_recoveries(broker, session);
 		if (rc <= 0)
 			return rc;

@@ -288,6 +288,19 @@ static int join_items(struct reef_config_value *value)
 	return 0;
 }
 
+/* An item with a '#' at its start would be a comment where the list is read
+ * again, as a blank stands before it there. */
+static int check_item(struct reef_config *config,
+		      const struct reef_config_setting *setting,
+		      const char *where, const char *text)
+{
+	if (text[0] == '#')
+		return reef_config_fail(config, -EINVAL,
+					"%s: %s: \"%.128s\" begins with #",
+					where, setting->name, text);
+	return check_text(config, setting, where, text);
+}
+
 /* Split a list into its items. */
 static int split_list(struct reef_config *config,
 		      const struct reef_config_setting *setting,
@@ -304,7 +317,7 @@ static int split_list(struct reef_config *config,
 		if (rc)
 			break;
 		item = &value->items[value->count - 1];
-		rc = check_text(config, setting, where, *item);
+		rc = check_item(config, setting, where, *item);
 		if (!rc)
 			rc = complete_item(setting, item);
 		from += size;

@@ -255,6 +255,8 @@ static void config_bad_values_are_refused(void **state)
 	refused("place = here",
 		"f.conf:1: place: \"here\" does not begin with / or ~/");
 	refused("friends = ,", "f.conf:1: friends has no value");
+	refused("friends = ada@a,#bob@b",
+		"f.conf:1: friends: \"#bob@b\" begins with #");
 	refused("name =", "f.conf:1: name has no value");
 	refused("name = # nobody", "f.conf:1: name has no value");
 	refused("name =# nobody", "f.conf:1: name has no value");

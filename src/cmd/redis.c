@@ -61,6 +61,7 @@ door_options(const struct reef_settings *settings)
 		.databases = redis->databases,
 		.clients_max = redis->clients_max,
 		.idle_ns = redis->idle_ns,
+		.login_ns = redis->login_ns,
 		.keepalive_ns =
 			redis->keepalive_ns ? redis->keepalive_ns : UINT64_MAX,
 		.limits.query_max = redis->query_max,

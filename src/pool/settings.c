@@ -396,6 +396,17 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = DOOR,
 			.help = "close clients silent for so long, 0: never",
 		},
+	[REEF_SET_REDIS_LOGIN] =
+		{
+			.name = "redis-login",
+			.variable = "REEF_REDIS_LOGIN",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "60s",
+			.least = 100 * MS,
+			.most = DAY,
+			.uses = DOOR,
+			.help = "close clients that say so late who they are",
+		},
 	[REEF_SET_REDIS_KEEPALIVE] =
 		{
 			.name = "redis-keepalive",
@@ -670,6 +681,7 @@ static void read_redis(const struct reef_config *config,
 	out->clients_max = (uint32_t)reef_config_number(
 		config, REEF_SET_REDIS_CLIENTS_MAX);
 	out->idle_ns = reef_config_number(config, REEF_SET_REDIS_IDLE);
+	out->login_ns = reef_config_number(config, REEF_SET_REDIS_LOGIN);
 	out->keepalive_ns =
 		reef_config_number(config, REEF_SET_REDIS_KEEPALIVE);
 	out->query_max = reef_config_number(config, REEF_SET_REDIS_QUERY_MAX);

@@ -68,6 +68,7 @@ enum reef_settings_index {
 	REEF_SET_REDIS_PASSWORD_FILE,
 	REEF_SET_REDIS_CLIENTS_MAX,
 	REEF_SET_REDIS_IDLE,
+	REEF_SET_REDIS_LOGIN,
 	REEF_SET_REDIS_KEEPALIVE,
 	REEF_SET_REDIS_QUERY_MAX,
 	REEF_SET_REDIS_OUTPUT_SOFT,
@@ -100,6 +101,7 @@ struct reef_redis_settings {
 	const char *password_file;		  /* NULL: none */
 	uint32_t databases, threads, clients_max; /* threads 0: by machine */
 	uint64_t idle_ns, keepalive_ns;		  /* 0: never */
+	uint64_t login_ns;
 	uint64_t query_max, output_soft, output_max;
 	uint64_t memory_max; /* 0: none */
 };

@@ -1,20 +1,24 @@
-"""redis_tls.py REEF - the door by TLS: redis-cli, redis-py, and Python's own ssl
-against certificates that are made here.
+"""redis_tls.py REEF TOP - the door by TLS: redis-cli (whose library is hiredis),
+redis-py, node-redis, ioredis, and Python's own ssl against certificates that are
+made here. TOP is the top of the source tree (redis_clients.py).
 """
 
 import os
 import re
+import shutil
 import socket
 import ssl
 import subprocess
 import sys
 
-from checks import run_checks
+from checks import Skipped, run_checks
 from pool_processes import free_port, until
 from redis_servers import Server, Servers
 from redis_wire import Closed, Wire, request, tree
 
 REEF = os.path.abspath(sys.argv[1])
+MODULES = os.path.join(os.path.abspath(sys.argv[2]), "build-node")
+NODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node")
 MIB = 1 << 20
 
 
@@ -303,6 +307,59 @@ def check_redis_cli(pool):
         door.port, authority.file, *own)], check=False).returncode == 0
 
 
+def with_password(pool):
+    """The words for a door with a password, which is "secret"."""
+    path = os.path.join(pool.home, "password")
+    with open(path, "w", encoding="ascii") as stream:
+        stream.write("secret\n")
+    os.chmod(path, 0o600)
+    return ["--redis-password-file", path]
+
+
+def check_node_clients(pool):
+    """node-redis and ioredis come in with the password, and refuse a door whose
+    certificate another authority has signed."""
+    if not shutil.which("node") or not os.path.isfile(
+            os.path.join(MODULES, "installed")):
+        assert os.environ.get("CI") != "true"
+        raise Skipped("the clients for node are not installed "
+                      "(tools/setup test)")
+    authority = Certificates(pool.home)
+    other = Certificates(pool.home, "other")
+    pool.up()
+    door = pool.secure(authority.sign("door"), *with_password(pool))
+    for client in ("node-redis", "ioredis"):
+        for file, password, wanted in (
+                (authority.file, "secret", r"ok"),
+                (other.file, "secret", r"UNABLE_TO_VERIFY_LEAF_SIGNATURE|"
+                 r"SELF_SIGNED_CERT_IN_CHAIN|CERT_SIGNATURE_FAILURE"),
+                (authority.file, "wrong", r"WRONGPASS.*")):
+            done = subprocess.run(
+                ["node", os.path.join(NODE, "tls.mjs"), client,
+                 str(door.port), file, password], capture_output=True,
+                text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+                env={**os.environ, "REDIS_CLIENTS": MODULES})
+            assert re.fullmatch(wanted, done.stdout.strip()), (client, done)
+
+
+def check_late(pool):
+    """Who does not finish the handshake, or does not say the password, is
+    closed in time; who has stays."""
+    authority = Certificates(pool.home)
+    pool.up()
+    door = pool.secure(authority.sign("door"), *with_password(pool),
+                       "--redis-login", "100ms")
+    with Secure(door, authority.file) as known, \
+            Secure(door, authority.file) as silent, \
+            door.wire() as near, door.wire(tcp=True) as half:
+        assert known.ask("AUTH", "secret") == b"+OK\r\n"
+        half.send(b"\x16\x03\x01\x02\x00\x01")
+        assert near.ask("PING").startswith(b"-NOAUTH")
+        for late in (silent, near, half):
+            assert late.rest() == b"", late
+        assert known.ask("PING") == b"+PONG\r\n"
+
+
 PYTHON = """
 import redis
 r = redis.Redis(port=%d, ssl=True, ssl_ca_certs=%r, ssl_certfile=%r,
@@ -317,4 +374,4 @@ with r.pipeline() as pipe:
 
 
 if __name__ == "__main__":
-    sys.exit(run_checks(globals(), lambda: Doors(REEF), sys.argv[2:]))
+    sys.exit(run_checks(globals(), lambda: Doors(REEF), sys.argv[3:]))

@@ -301,6 +301,8 @@ static int set_options(struct redis_door *door,
 		options->limits.bulk_max = 512 * MIB;
 	if (!options->limits.query_max)
 		options->limits.query_max = 1024 * MIB;
+	if (!options->login_ns)
+		options->login_ns = 60 * SECOND;
 	if (!options->output_soft)
 		options->output_soft = 64 * MIB;
 	if (!options->output_max)

@@ -52,6 +52,9 @@ struct redis_door_options {
 	uint32_t clients_max; /* 10,000 */
 	uint64_t
 		idle_ns; /* close clients that are idle for so long; 0: never */
+	/* Close clients that have not finished TLS's handshake, or not said the
+	 * password, after so long; 60 s. */
+	uint64_t login_ns;
 	uint64_t keepalive_ns; /* of tcp; 300 s; UINT64_MAX: none */
 	struct redis_limits limits;
 	uint64_t output_soft; /* do not run a client that has so many bytes of

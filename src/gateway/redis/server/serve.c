@@ -59,7 +59,6 @@
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
 #define OVER_PATIENCE (60 * SECOND)
-#define STRANGER_PATIENCE (60 * SECOND) /* to say who it is */
 #define END_PATIENCE (5 * SECOND)
 /* Nobody knows how large answers will be before they are there. So few are made
  * together at first, then more, if they are smaller than this. */
@@ -622,13 +621,13 @@ static void check_clients(struct redis_thread *thread)
 {
 	const uint64_t now_ns = thread->now_ns;
 	const uint64_t idle_ns = thread->door->config.idle_ns;
+	const uint64_t login_ns = thread->door->options.login_ns;
 	struct redis_client *client, *next;
 
 	for (client = thread->clients; client; client = next) {
 		next = client->next;
 		if ((!client->is_authenticated || !redis_tls_is_open(client)) &&
-		    now_ns - client->stranger_ns > STRANGER_PATIENCE &&
-		    !client->task) {
+		    now_ns - client->stranger_ns > login_ns && !client->task) {
 			client->is_dead = true;
 		} else if (idle_ns && now_ns - client->used_ns > idle_ns &&
 			   !client->task) {

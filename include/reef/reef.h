@@ -153,6 +153,57 @@ REEF_API int reef_space_list(struct reef *reef,
 					 const struct reef_space_info *info),
 			     void *context);
 
+/* --- images --- */
+
+struct reef_image_options {
+	const char *token; /* as in reef_space_options; save only */
+	/* Called after each MiB: so many of all bytes are done. Not 0 ends the
+	 * work, and is returned. It must not call into the handle. May be
+	 * NULL. */
+	int (*progress)(void *context, uint64_t done, uint64_t all);
+	void *context;
+};
+
+struct reef_image_report {
+	uint64_t bytes;	   /* of memory, with its zeroes */
+	uint64_t pause_ns; /* save: for how long others were held up */
+	uint32_t extents, names;
+	uint32_t sessions; /* that used the space, and have to be recovered */
+	char name[256];	   /* of the space */
+};
+
+/* Save a space to a file (mode 0600), which takes the place of one that is
+ * there: an image of one moment, while others use the space. They are held up
+ * meanwhile, for about half a second per GiB; who waits for longer than a
+ * client has patience gets -REEF_ENOLINK, and nothing is lost by that. options
+ * and report may be NULL.
+ * -ENOENT: no such space, or folder.  -EACCES: this user may not manage it.
+ * -EBUSY: another save of it is under way; or a holder does not let go; or
+ * another handle of this process has it open.  -REEF_ELOST: some of its memory
+ * is lost.  -ESTALE, -ETIMEDOUT: it was opened to others before all was copied
+ * (a node or the broker died, or this process stood still): there is no image,
+ * try again.  Else errors of access, and of the file. */
+REEF_API int reef_space_save(struct reef *reef, const char *name,
+			     const char *path,
+			     const struct reef_image_options *options,
+			     struct reef_image_report *report);
+
+/* Make the space that a file holds, as it was; name NULL: under its own name.
+ * Only the pool's owner may. The space appears at once, when all is there.
+ * Addresses in it stay what they were, in this pool or another; leases and
+ * elections go on with higher terms, clocks with later times. Tokens of before
+ * are void.
+ * -ENOENT: no such file.  -EPERM: another user.  -EEXIST: there is a space of
+ * that name; or memory of this pool has a number that the image needs.  -EBUSY:
+ * a session that used the space when it was saved, or one in its slot, is still
+ * alive.  -REEF_EVERSION, -REEF_ECORRUPT: the image is of another version, or
+ * damaged; nothing was changed.  -EINVAL: it is no image of a space.  -ENOSPC,
+ * -EDQUOT.  Else errors of access, and of the file. */
+REEF_API int reef_space_restore(struct reef *reef, const char *path,
+				const char *name,
+				const struct reef_image_options *options,
+				struct reef_image_report *report);
+
 /* --- blocks --- */
 
 /* Take `size` bytes of a space, 8-byte aligned, contents undefined. The block

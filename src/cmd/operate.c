@@ -366,6 +366,13 @@ static const struct verb *find_verb(const char *name, const struct verb *verbs,
 	return verbs;
 }
 
+static const struct reef_settings *current;
+
+const struct reef_settings *operate_settings(void)
+{
+	return current;
+}
+
 static int run_verb(const char *name, const struct verb *verb,
 		    const struct reef_settings *settings)
 {
@@ -376,6 +383,7 @@ static int run_verb(const char *name, const struct verb *verb,
 
 	for (uint32_t i = 0; i < count && i < VERB_ARGUMENTS_MAX; i++)
 		arguments[i] = reef_config_rest(settings->config, i + 1);
+	current = settings;
 	rc = operate_connect(name, settings, &op);
 	if (rc >= 0)
 		return rc;
@@ -405,7 +413,7 @@ int operate_with_flags(int argc, char **argv, const char *about,
 	};
 	struct reef_settings settings;
 	const struct verb *verb;
-	char usage[2048];
+	char usage[3072];
 	int rc;
 
 	for (verb = verbs; verb->name; verb++)

@@ -28,6 +28,9 @@ int operate_with_flags(int argc, char **argv, const char *about,
 		       const struct verb *verbs,
 		       const struct reef_config_flag *flags);
 
+/* The settings of the verb that runs. */
+const struct reef_settings *operate_settings(void);
+
 /* Open the link that the settings of command `name` tell. -1: go on; otherwise
  * the exit status. */
 int operate_connect(const char *name, const struct reef_settings *settings,

@@ -1,4 +1,5 @@
 /* space.c - `reef space`: what memory belongs to. */
+#include "cmd/image.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
 #include "pool/keys.h"
@@ -201,6 +202,11 @@ int cmd_space(int argc, char **argv)
 		 revoke_tokens},
 		{"forget", "SPACE", "count what was lost with nodes no more", 1,
 		 1, forget_lost},
+		{"save", "SPACE FILE",
+		 "copy a space to a file, while it is used", 2, 2,
+		 cmd_space_save},
+		{"restore", "FILE [NAME]", "make the space that a file holds",
+		 1, 2, cmd_space_restore},
 		{0},
 	};
 

@@ -269,6 +269,7 @@ static int start_broker(struct reef_host *host,
 	broker.key = &host->key;
 	broker.listen = listen;
 	broker.sync_inline |= !options->data;
+	broker.scatter = true;
 	broker.owner_changed = renew_owner;
 	broker.context = host;
 	rc = reef_broker_start(&broker, &host->broker);

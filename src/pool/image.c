@@ -155,6 +155,10 @@ static void put_about(struct reef_cursor_out *out,
 	reef_cursor_put(out, 8, about->unix_ns);
 	reef_cursor_put(out, 8, about->number);
 	reef_cursor_put(out, 4, about->node);
+	reef_cursor_put(out, 8, about->followed_start);
+	reef_cursor_put(out, 8, about->confirmed_epoch);
+	reef_cursor_put(out, 8, about->confirmed_start);
+	reef_cursor_put(out, 8, about->confirmed);
 	reef_cursor_put(out, 4, about->space);
 	reef_cursor_put(out, 1, about->space_kind);
 	reef_cursor_put(out, 1, about->keeping);
@@ -271,6 +275,10 @@ static int get_about(struct reef_image *image, uint64_t size)
 	about->unix_ns = reef_cursor_get(&in, 8);
 	about->number = reef_cursor_get(&in, 8);
 	about->node = (uint32_t)reef_cursor_get(&in, 4);
+	about->followed_start = reef_cursor_get(&in, 8);
+	about->confirmed_epoch = reef_cursor_get(&in, 8);
+	about->confirmed_start = reef_cursor_get(&in, 8);
+	about->confirmed = reef_cursor_get(&in, 8);
 	about->space = (uint32_t)reef_cursor_get(&in, 4);
 	about->space_kind = (uint8_t)reef_cursor_get(&in, 1);
 	about->keeping = (uint8_t)reef_cursor_get(&in, 1);
@@ -694,7 +702,7 @@ int reef_image_mark(struct reef_store *store, const char *mark, uint64_t number)
 	return rc ? rc : reef_store_sync_names(store);
 }
 
-int reef_image_unmark(struct reef_store *store, const char *mark,
+int reef_image_marked(struct reef_store *store, const char *mark,
 		      uint64_t *number)
 {
 	struct reef_file *file = NULL;
@@ -708,13 +716,22 @@ int reef_image_unmark(struct reef_store *store, const char *mark,
 		return rc == -ENOENT ? 0 : rc;
 	n = reef_file_read(file, 0, bytes, sizeof(bytes));
 	reef_file_close(file);
-	rc = n < 0 ? (int)n : reef_store_remove(store, mark);
-	if (rc == 0)
-		rc = reef_store_sync_names(store);
-	if (rc)
-		return rc;
+	if (n < 0)
+		return (int)n;
 	if (n == MARK_SIZE &&
 	    reef_get64(bytes + 8) == reef_hash(bytes, 8, SEED_MARK))
 		*number = reef_get64(bytes);
 	return 0;
+}
+
+int reef_image_unmark(struct reef_store *store, const char *mark,
+		      uint64_t *number)
+{
+	int rc = reef_image_marked(store, mark, number);
+
+	if (rc == 0)
+		rc = reef_store_remove(store, mark);
+	if (rc)
+		return rc == -ENOENT ? 0 : rc;
+	return reef_store_sync_names(store);
 }

@@ -60,7 +60,10 @@ struct reef_image_about {
 	uint64_t broker_epoch; /* the highest that was heard of */
 	uint64_t unix_ns;      /* when it was made */
 	uint64_t number;       /* by chance, to tell it from others; not 0 */
-	uint32_t node;	       /* of a node */
+	/* Of a node: its number, and whom it followed (node/keep.h). */
+	uint32_t node;
+	uint64_t followed_start;
+	uint64_t confirmed_epoch, confirmed_start, confirmed;
 	/* Of a space. */
 	uint32_t space;
 	uint8_t space_kind, keeping;
@@ -132,6 +135,9 @@ uint64_t reef_image_size(const struct reef_image *image);
 /* Mark the image of that number as clean, durably. */
 int reef_image_mark(struct reef_store *store, const char *mark,
 		    uint64_t number);
+/* Find out which image is marked. *number 0: none. */
+int reef_image_marked(struct reef_store *store, const char *mark,
+		      uint64_t *number);
 /* Take the mark away, durably. *number: of which image it was; 0: there was
  * none that makes sense. */
 int reef_image_unmark(struct reef_store *store, const char *mark,

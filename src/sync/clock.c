@@ -444,6 +444,51 @@ int reef_clock_drop(struct reef_space *space, const char *name)
 	return rc;
 }
 
+/* --- an image --- */
+
+/* A ceiling of an image. Later ones may have been journaled since, all of them
+ * for less than the time with its lead; so the clock goes on from there, as if
+ * its word had been lost. */
+static int restore_ceiling(struct reef_space *space, const char *name,
+			   uint64_t value)
+{
+	struct reef_clock clock = {0};
+	size_t size = strlen(name), suffix = strlen(SUFFIX);
+	uint64_t at_ns = (value & ((UINT64_C(1) << CEILING_BITS) - 1))
+			 << UNIT_BITS;
+	uint64_t word, generation;
+	char object[256];
+	int rc;
+
+	if (size <= suffix || size >= sizeof(object) ||
+	    strcmp(name + size - suffix, SUFFIX))
+		return 0;
+	memcpy(object, name, size - suffix);
+	object[size - suffix] = 0;
+	rc = sync_counter_open(space, object, &shape, OBJECT_EXISTING,
+			       &clock.object, &word);
+	if (rc) /* a name that only looks like a ceiling */
+		return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
+	rc = ask_time(&clock);
+	at_ns = round_up(max_of(at_ns, time_of(&clock))) + LEAD_NS;
+	if (!rc && word)
+		rc = reef_write(clock.object.reef, clock.object.body, &at_ns,
+				8);
+	if (!rc)
+		rc = reef_name_lookup(space, name, &word, &generation);
+	if (!rc)
+		rc = reef_name_replace(
+			space, name, generation,
+			ceiling_pack(era_of(&clock.object), at_ns + LEAD_NS),
+			NULL);
+	return rc ? rc : 1;
+}
+
+__attribute__((constructor)) static void register_restorer(void)
+{
+	reef_restorer_register(restore_ceiling);
+}
+
 /* --- time --- */
 
 static bool is_valid(const struct reef_clock *clock, uint64_t at_ns)

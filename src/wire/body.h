@@ -35,6 +35,28 @@
  * process may still have the old one mapped. */
 #define REEF_POOL_FRESH 1u
 
+/* What a SPACE_SAVE asks for. */
+enum reef_save_step {
+	REEF_SAVE_BEGIN = 1, /* close all extents to everybody else */
+	REEF_SAVE_LOOK,	     /* how far that is; at least once a lease */
+	REEF_SAVE_SESSIONS,  /* rows: who used the space, after one of them */
+	REEF_SAVE_END,	     /* it is copied: open them */
+};
+/* How far a save is. */
+enum reef_save_state {
+	REEF_SAVE_CLOSING = 1,
+	REEF_SAVE_CLOSED,
+	REEF_SAVE_OPENING /* it has ended; -ESTALE once all are open */
+};
+
+/* What a SPACE_RESTORE asks for, in a scratch space of the asker's. */
+enum reef_restore_step {
+	REEF_RESTORE_NUMBERS = 1, /* generation: names have later ones */
+	REEF_RESTORE_EXTENT,	  /* extent, ordinal, epoch, size */
+	REEF_RESTORE_SESSION,	  /* session: used it, and has ended */
+	REEF_RESTORE_NAME,	  /* name: the space is shared from now on */
+};
+
 /* The keys of an extent at its node, by door: whoever may write it attaches by
  * one of the first, whoever may only read it by one of the second. */
 struct reef_extent_keys {
@@ -131,6 +153,19 @@ union reef_ask {
 		uint32_t space;
 		struct reef_text prefix, after;
 	} name_list;
+	struct {
+		uint32_t space;
+		uint8_t step;	 /* enum reef_save_step */
+		uint64_t number; /* of the save; BEGIN: 0 */
+		uint32_t after;	 /* SESSIONS: the last that was told */
+	} space_save;
+	struct reef_ask_space_restore {
+		uint32_t space;
+		uint8_t step; /* enum reef_restore_step */
+		uint32_t extent, ordinal, epoch, session;
+		uint64_t size, generation;
+		struct reef_text name;
+	} space_restore;
 	struct reef_ask_recover {
 		uint32_t space;
 		uint32_t sessions[REEF_RECOVER_MAX]; /* 0 after the last */
@@ -242,7 +277,7 @@ union reef_ask {
 };
 
 /* What an ANSWER replies whose status is 0. What has no member here says
- * nothing; EXTENT_ADD and SETTLE have rows alone. */
+ * nothing; EXTENT_ADD, SPACE_RESTORE and SETTLE have rows alone. */
 union reef_reply {
 	/* Replies to SESSION_OPEN and SESSION_RESUME. */
 	struct reef_reply_session {
@@ -291,6 +326,14 @@ union reef_reply {
 	struct {
 		uint64_t unix_ns; /* since 1970, by the broker's clock */
 	} time;
+	struct reef_reply_space_save {
+		uint64_t number; /* of the save */
+		uint8_t state;	 /* enum reef_save_state */
+		uint64_t pool, broker_epoch;
+		uint8_t kind, keeping; /* of the space */
+		uint64_t quota;	       /* bytes; 0: none */
+		uint32_t flags;	       /* REEF_POOL_MORE */
+	} space_save;		       /* rows: sessions */
 
 	struct reef_reply_status {
 		uint64_t pool; /* the pool's id */

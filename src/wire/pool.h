@@ -105,6 +105,9 @@ enum reef_pool_kind {
 	REEF_POOL_USER_ROTATE, /* [m] a new credential, the old one is void */
 	REEF_POOL_USER_LIMIT,  /* [m] */
 	REEF_POOL_NODE_ADD,    /* [m] */
+	/* client to broker */
+	REEF_POOL_SPACE_SAVE,	 /* an image of a space: broker/save.c */
+	REEF_POOL_SPACE_RESTORE, /* [m] broker/restore.c */
 	REEF_POOL_KINDS
 };
 

@@ -69,6 +69,9 @@ struct reef_broker_options {
 	bool sync_inline;	 /* simulation: no journal thread */
 	uint64_t snapshot_bytes; /* of journal, then a snapshot; 4 MiB */
 	uint64_t seed;		 /* of its choices; 0: from the kernel */
+	/* A pool that is made begins its numbers of extents and sessions by
+	 * chance, so that images of others can be restored in it. */
+	bool scatter;
 };
 
 /* Open the journal, raise the epoch, serve. In a fiber. Caller owns *out.

@@ -102,6 +102,7 @@ void broker_record_changes(struct reef_broker *broker,
 	switch (record->type) {
 	case REEF_RECORD_EXTENT_ADD:
 	case REEF_RECORD_EXTENT_PLACE:
+	case REEF_RECORD_EXTENT_RESTORE:
 		broker_extent_changed(broker, record->space, record->id);
 		break;
 	case REEF_RECORD_EXTENT_MOVE:

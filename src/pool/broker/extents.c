@@ -586,6 +586,8 @@ BROKER_REQUEST(broker_extent_add)
 
 	if (rc)
 		return rc;
+	if (broker_space_is_saving(broker, request->body.ask.extent_add.space))
+		return -REEF_EINDOUBT; /* save.c (3) */
 	rc = find_or_add_extent(broker, request, &number);
 	if (rc == -EALREADY)
 		rc = find_or_add_extent(broker, request, &number);
@@ -629,6 +631,8 @@ BROKER_REQUEST(broker_extent_remove)
 	extent = reef_state_extent(broker->state, number);
 	if (!extent || extent->space != space)
 		return -ENOENT;
+	if (broker_space_is_saving(broker, space))
+		return -REEF_EINDOUBT; /* save.c (3) */
 	return remove_extent(broker, number, request);
 }
 

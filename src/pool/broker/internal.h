@@ -21,6 +21,8 @@
  *   drop.c      what the state does not have goes at the nodes too
  *   reclaim.c   revocable extents back to their owner
  *   rekey.c     new keys for a space whose tokens were revoked
+ *   save.c      an image of a space, while it is used
+ *   restore.c   a space as an image has it
  *   move.c      drain: extents from node to node
  *   status.c    lists, events
  *
@@ -102,6 +104,7 @@ struct broker_session {
 	uint32_t settles;    /* questions of it in settle.c */
 	bool janitor;	     /* it recovers in any space: recovery.c */
 	uint32_t expelled;   /* whose it was, of users.c (3) */
+	uint64_t saved;	     /* its last save that went well */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -155,7 +158,10 @@ struct broker_extent {
 	bool present;  /* its keys are known */
 	bool told;     /* since the node registered last */
 	bool closed;   /* withdrawn from clients, or being so: move.c */
-	bool rekeying; /* and by rekey.c, which opens it again */
+	bool rekeying; /* and by rekey.c or save.c, which open it again */
+	/* save.c: closed, and read by that session alone, by these keys. */
+	uint32_t saver;
+	uint64_t save, save_keys[REEF_DOORS_MAX];
 	bool revoking; /* on its way back to its owner: reclaim.c */
 	uint64_t retry_ns, pause_ns; /* move.c (7) */
 	struct reef_extent_keys keys;
@@ -229,6 +235,7 @@ struct reef_broker {
 	struct broker_recovery *recoveries; /* recovery.c */
 	struct broker_rekey *rekeys;	    /* rekey.c */
 	struct broker_rekeyer *rekeyers;
+	struct broker_save *saves; /* save.c */
 	/* Of this start alone. */
 	struct broker_session *sessions;
 	struct broker_user *users;	 /* users.c */
@@ -550,6 +557,13 @@ void broker_nodes_close(struct reef_broker *broker); /* frees all */
 int broker_space_remove(struct reef_broker *broker, uint32_t space,
 			const struct reef_request *request);
 
+/* --- save.c --- */
+
+/* True while a space is being saved: its names and the list of its extents stay
+ * what they are. */
+bool broker_space_is_saving(const struct reef_broker *broker, uint32_t space);
+bool broker_session_is_saving(const struct reef_broker *broker, uint32_t id);
+
 /* --- extents.c, move.c --- */
 
 struct broker_extent *broker_extent_find(struct reef_broker *broker,
@@ -598,6 +612,8 @@ BROKER_REQUEST(broker_space_quota);
 BROKER_REQUEST(broker_space_revoke);
 BROKER_REQUEST(broker_space_forget);
 BROKER_REQUEST(broker_space_token);
+BROKER_REQUEST(broker_space_save);
+BROKER_REQUEST(broker_space_restore);
 BROKER_REQUEST(broker_extent_add);
 BROKER_REQUEST(broker_extent_remove);
 BROKER_REQUEST(broker_node_add_request);

@@ -32,6 +32,8 @@ static int commit_change(struct reef_broker *broker,
 	if (rc)
 		return rc < 0 ? rc : 0;
 	rc = check_rights(broker, request, record->space, REEF_RIGHT_WRITE);
+	if (rc == 0 && broker_space_is_saving(broker, record->space))
+		return -REEF_EINDOUBT; /* save.c (3) */
 	if (rc == 0 &&
 	    record->name.size > reef_state_setting(broker->state,
 						   REEF_SETTING_NAME_SIZE_MAX))

@@ -63,11 +63,13 @@ struct broker_recovery {
 
 /* --- helpers --- */
 
-static bool can_help(const struct broker_session *session, uint32_t space)
+static bool can_help(const struct reef_broker *broker,
+		     const struct broker_session *session, uint32_t space)
 {
 	uint32_t i;
 
-	if (session->ending || !session->peer)
+	if (session->ending || !session->peer ||
+	    broker_session_is_saving(broker, session->id))
 		return false;
 	if (session->janitor)
 		return !REEF_MUTATED(BROKER_NO_JANITOR);
@@ -93,7 +95,7 @@ find_helper(struct reef_broker *broker, const struct broker_recovery *recovery)
 	for (; session; session = session->next)
 		if (turn_of(session) > recovery->past &&
 		    (!best || turn_of(session) < turn_of(best)) &&
-		    can_help(session, recovery->space))
+		    can_help(broker, session, recovery->space))
 			best = session;
 	return best;
 }

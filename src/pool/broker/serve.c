@@ -147,6 +147,8 @@ static const struct service {
 	[REEF_POOL_SPACE_REVOKE] = {SESSION, broker_space_revoke},
 	[REEF_POOL_SPACE_FORGET] = {SESSION, broker_space_forget},
 	[REEF_POOL_SPACE_TOKEN] = {SESSION, broker_space_token},
+	[REEF_POOL_SPACE_SAVE] = {SESSION, broker_space_save},
+	[REEF_POOL_SPACE_RESTORE] = {OWNER, broker_space_restore},
 	[REEF_POOL_EXTENT_ADD] = {SESSION, broker_extent_add},
 	[REEF_POOL_EXTENT_REMOVE] = {SESSION, broker_extent_remove},
 	[REEF_POOL_NAME_BIND] = {SESSION, broker_name_bind},
@@ -377,6 +379,23 @@ static int commit_option(struct reef_broker *broker, enum reef_setting setting,
 
 /* Commit the pool, if there is none yet, this start's epoch, and options that
  * differ from the settings. Durable before anybody is let in. */
+/* Begin the numbers of extents, and the slots of sessions, by chance: so what
+ * was saved in one pool can be restored in another, where its numbers are
+ * hardly in use. There are enough above. */
+static int scatter_numbers(struct reef_broker *broker)
+{
+	uint64_t slots =
+		reef_state_setting(broker->state, REEF_SETTING_SESSIONS_MAX);
+	struct reef_record record = {
+		.type = REEF_RECORD_NUMBERS,
+		.id = 1 +
+		      (uint32_t)reef_random_below(&broker->random, 1u << 31),
+		.ordinal = (uint32_t)reef_random_below(&broker->random, slots),
+	};
+
+	return broker_commit(broker, &record, NULL, NULL);
+}
+
 static int begin_epoch(struct reef_broker *broker)
 {
 	const struct reef_broker_options *options = &broker->options;
@@ -388,6 +407,8 @@ static int begin_epoch(struct reef_broker *broker)
 	if (!summary.pool) {
 		record.value = reef_random_next(&broker->random) | 1;
 		rc = broker_commit(broker, &record, NULL, NULL);
+		if (rc == 0 && options->scatter)
+			rc = scatter_numbers(broker);
 	}
 	if (rc == 0)
 		rc = broker_confirm_begin(broker);

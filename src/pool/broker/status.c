@@ -96,8 +96,14 @@ void broker_extent_row(struct reef_broker *broker,
 	 * target died, is shown as MOVING until it is open again. */
 	if (told && told->closed && extent->state == REEF_EXTENT_LIVE)
 		row.extent.state = REEF_EXTENT_MOVING;
-	if (session && told && told->present &&
-	    row.extent.state == REEF_EXTENT_LIVE) {
+	/* Who saves the space reads it while it is closed to others. */
+	if (session && told && told->closed && told->saver == session->id) {
+		row.extent.state = REEF_EXTENT_LIVE;
+		broker_session_note_told(session, extent->node);
+		memcpy(row.extent.keys, told->save_keys,
+		       sizeof(row.extent.keys));
+	} else if (session && told && told->present &&
+		   row.extent.state == REEF_EXTENT_LIVE) {
 		broker_session_note_told(session, extent->node);
 		broker_user_note_told(broker, session->user, extent->space);
 		put_keys(&row.extent, &told->keys,

@@ -139,6 +139,13 @@ struct reef_kind_ops {
  * once each. */
 void reef_kind_register(uint8_t kind, const struct reef_kind_ops *ops);
 
+/* Names of a restored space, whose values are more than an address: `restore`
+ * is asked for each, after all were bound as they were. 0: it is not one of
+ * its.  1: it has replaced the value.  Else an error, which ends the restore.
+ * Before the first open of the process; one for all. */
+void reef_restorer_register(int (*restore)(struct reef_space *space,
+					   const char *name, uint64_t value));
+
 /* As reef_alloc, with a kind. */
 int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 		    uint64_t *address);

@@ -343,6 +343,88 @@ int reef_state_pick_session(const struct reef_state *state, uint32_t reserved,
 	return -ENOSPC;
 }
 
+/* --- what images bring along --- */
+
+static int check_numbers(struct reef_state *state,
+			 const struct reef_record *record)
+{
+	return record->id < UINT32_MAX && record->ordinal <= UINT16_MAX
+		       ? 0
+		       : -EINVAL;
+}
+
+static void apply_numbers(struct reef_state *state,
+			  const struct reef_record *record)
+{
+	if (state->next_extent < record->id)
+		state->next_extent = record->id;
+	if (state->generation < record->generation)
+		state->generation = record->generation;
+	if (state->next_slot < record->ordinal)
+		state->next_slot = (uint16_t)record->ordinal;
+}
+
+/* True if clients would take a session of that id for one that is still to
+ * come, or that lives. */
+static bool is_slot_behind(const struct reef_state *state, uint32_t session)
+{
+	uint16_t slot = reef_session_slot(session);
+	uint16_t last = 0;
+
+	if (slot < state->session_count)
+		last = (uint16_t)state->sessions[slot].id;
+	return !last || (int16_t)(last - (uint16_t)session) < 0;
+}
+
+/* A session that used the space in another life of it has to have ended, for
+ * whoever looks at its slot. */
+static int check_session_past(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	const struct reef_state_session *same =
+		reef_state_session(state, record->session);
+	const struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+	uint16_t slot = reef_session_slot(record->session);
+	size_t index = find_use(state, record->session, record->space);
+	int rc;
+
+	if (!space)
+		return -ENOENT;
+	if (!(uint16_t)record->session || slot >= SLOTS_MAX ||
+	    space->session == record->session)
+		return -EINVAL;
+	if (same && same->state < REEF_SESSION_FENCED)
+		return -EBUSY;
+	if (!is_slot_free(state, slot) &&
+	    is_slot_behind(state, record->session))
+		return -EBUSY;
+	if (is_use_at(state, index, record->session, record->space))
+		return -EEXIST;
+	rc = reef_state_room((void **)&state->sessions, &state->session_room,
+			     (size_t)slot + 1, sizeof(*state->sessions));
+	return rc ? rc
+		  : reef_state_room((void **)&state->uses, &state->use_room,
+				    state->use_count + 1, sizeof(*state->uses));
+}
+
+static void apply_session_past(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	uint16_t slot = reef_session_slot(record->session);
+
+	while (state->session_count <= slot)
+		state->sessions[state->session_count++] =
+			(struct reef_state_session){0};
+	if (is_slot_behind(state, record->session))
+		state->sessions[slot] = (struct reef_state_session){
+			.id = record->session,
+			.state = REEF_SESSION_RECOVERED,
+		};
+	apply_use(state, record);
+	apply_use_stuck(state, record);
+}
+
 const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_POOL] = {check_pool, apply_pool},
 	[REEF_RECORD_BROKER] = {check_broker, apply_broker},
@@ -357,4 +439,6 @@ const struct reef_rule reef_rules_members[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_USE_END] = {check_use_end, apply_use_end},
 	[REEF_RECORD_USE_STUCK] = {check_use_stuck, apply_use_stuck},
 	[REEF_RECORD_RECLAIM] = {check_reclaim, apply_reclaim},
+	[REEF_RECORD_NUMBERS] = {check_numbers, apply_numbers},
+	[REEF_RECORD_SESSION_PAST] = {check_session_past, apply_session_past},
 };

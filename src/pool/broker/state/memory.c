@@ -373,6 +373,30 @@ static void apply_space_add(struct reef_state *state,
 	reef_state_count(state, record->user, REEF_LIMIT_SPACES, 1);
 }
 
+static int check_space_rename(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_space *space = reef_state_space_of(state, record->id);
+
+	if (!space)
+		return -ENOENT;
+	if (space->kind != REEF_SPACE_SCRATCH)
+		return -EBUSY;
+	return record->name.size ? check_space_name(state, record) : -EINVAL;
+}
+
+static void apply_space_rename(struct reef_state *state,
+			       const struct reef_record *record)
+{
+	struct reef_state_space *space = reef_state_space_of(state, record->id);
+
+	space->name = reef_names_insert(&state->space_names, 0, record->name,
+					record->id, 0)
+			      ->text;
+	space->kind = REEF_SPACE_SHARED;
+	space->session = 0;
+}
+
 static int check_space_quota(struct reef_state *state,
 			     const struct reef_record *record)
 {
@@ -572,15 +596,29 @@ int reef_state_check_room(const struct reef_state *state,
 					  size);
 }
 
-static int check_extent_add(struct reef_state *state,
+/* True if all ordinals that an extent would have are free. */
+static bool are_ordinals_free(const struct reef_state *state,
+			      const struct reef_state_space *space,
+			      uint32_t ordinal, uint64_t size)
+{
+	uint32_t end = ordinal + reef_extent_ordinals(size), taken, i = 0;
+
+	for (; i < space->ordinals && i < end; i += taken ? taken : 1) {
+		taken = ordinals_at(state, space, i);
+		if (taken && i + taken > ordinal)
+			return false;
+	}
+	return true;
+}
+
+/* What a new extent and one that is restored have to keep. */
+static int check_new_extent(struct reef_state *state,
 			    const struct reef_record *record)
 {
 	struct reef_state_space *space =
 		reef_state_space_of(state, record->space);
 	int rc;
 
-	if (record->id != state->next_extent)
-		return -ESTALE;
 	if (record->id == UINT32_MAX)
 		return -ENOSPC;
 	if (record->size == 0 || record->size > REEF_EXTENT_SIZE_MAX ||
@@ -588,9 +626,7 @@ static int check_extent_add(struct reef_state *state,
 		return -EINVAL;
 	if (!space)
 		return -ENOENT;
-	/* Ordinals leave no gaps, so that the table is no larger than its use.
-	 */
-	if (record->ordinal > space->ordinals ||
+	if (record->ordinal >= REEF_ORDINALS_MAX ||
 	    record->ordinal + reef_extent_ordinals(record->size) >
 		    REEF_ORDINALS_MAX)
 		return -EINVAL;
@@ -615,24 +651,76 @@ static int check_extent_add(struct reef_state *state,
 	return rc;
 }
 
-static void apply_extent_add(struct reef_state *state,
-			     const struct reef_record *record)
+static int check_extent_add(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	const struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+
+	if (record->id != state->next_extent)
+		return -ESTALE;
+	/* Ordinals leave no gaps, so that the table is no larger than its use.
+	 */
+	if (space && record->ordinal > space->ordinals)
+		return -EINVAL;
+	return check_new_extent(state, record);
+}
+
+/* An extent of an image has its ordinal, and leaves the gaps that were there.
+ */
+static int check_extent_restore(struct reef_state *state,
+				const struct reef_record *record)
+{
+	const struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+	int rc;
+
+	if (record->id == 0 || record->era == 0 || record->era == UINT32_MAX)
+		return -EINVAL;
+	if (reef_state_extent_of(state, record->id))
+		return -EEXIST;
+	rc = check_new_extent(state, record);
+	if (rc)
+		return rc;
+	return are_ordinals_free(state, space, record->ordinal, record->size)
+		       ? 0
+		       : -EEXIST;
+}
+
+/* Put an extent where its number belongs. */
+static void insert_extent(struct reef_state *state,
+			  const struct reef_state_extent *extent)
+{
+	struct reef_state_extent *at = state->extents + state->extent_count;
+
+	while (at > state->extents && at[-1].number > extent->number) {
+		*at = at[-1];
+		at--;
+	}
+	*at = *extent;
+	state->extent_count++;
+}
+
+static void apply_extent_restore(struct reef_state *state,
+				 const struct reef_record *record)
 {
 	struct reef_state_space *space =
 		reef_state_space_of(state, record->space);
-
-	state->extents[state->extent_count++] = (struct reef_state_extent){
+	const struct reef_state_extent extent = {
 		.number = record->id,
 		.space = record->space,
 		.ordinal = record->ordinal,
 		.node = record->node,
-		.epoch = 1,
+		.epoch = record->era,
 		.state = REEF_EXTENT_LIVE,
 		.made = record->type == REEF_RECORD_EXTENT_ADD,
 		.size = record->size,
 		.copy = state->next_copy++,
 	};
-	state->next_extent++;
+
+	insert_extent(state, &extent);
+	if (state->next_extent <= record->id)
+		state->next_extent = record->id + 1;
 	/* Only the first of an extent's ordinals names the extent. */
 	while (space->ordinals <
 	       record->ordinal + reef_extent_ordinals(record->size))
@@ -648,6 +736,15 @@ static int check_extent_place(struct reef_state *state,
 	return record->value == state->next_copy
 		       ? check_extent_add(state, record)
 		       : -ESTALE;
+}
+
+static void apply_extent_add(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_record first = *record;
+
+	first.era = 1;
+	apply_extent_restore(state, &first);
 }
 
 /* Check that there is such an extent, in that state (0: in any). */
@@ -801,9 +898,12 @@ const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES] = {
 	[REEF_RECORD_SPACE_ERA] = {check_space_era, apply_space_era},
 	[REEF_RECORD_SPACE_REMOVE] = {check_space_remove, apply_space_remove},
 	[REEF_RECORD_SPACE_FORGET] = {check_space_forget, apply_space_forget},
+	[REEF_RECORD_SPACE_NAME] = {check_space_rename, apply_space_rename},
 	[REEF_RECORD_EXTENT_ADD] = {check_extent_add, apply_extent_add},
 	[REEF_RECORD_EXTENT_PLACE] = {check_extent_place, apply_extent_add},
 	[REEF_RECORD_EXTENT_MADE] = {check_extent_made, apply_extent_made},
+	[REEF_RECORD_EXTENT_RESTORE] = {check_extent_restore,
+					apply_extent_restore},
 	[REEF_RECORD_EXTENT_MOVE] = {check_extent_move, apply_extent_move},
 	[REEF_RECORD_EXTENT_MOVED] = {check_extent_moved, apply_extent_moved},
 	[REEF_RECORD_EXTENT_STAY] = {check_extent_stay, apply_extent_stay},

@@ -64,6 +64,14 @@ enum reef_record_type {
 				   * counts as that for whoever repeats a
 				   * request; value: its copy's id */
 	REEF_RECORD_EXTENT_MADE,  /* id; its node has it */
+	/* Of images (broker/restore.c). */
+	REEF_RECORD_NUMBERS,	/* the least that comes next: id: of extents;
+				 * generation: of names; ordinal: of slots */
+	REEF_RECORD_SPACE_NAME, /* id, name: a scratch space becomes shared */
+	REEF_RECORD_EXTENT_RESTORE, /* id, space, ordinal, node, size; era: its
+				     * epoch */
+	REEF_RECORD_SESSION_PAST,   /* session, space: another life of the space
+				     * was used by it; it is STUCK there */
 	REEF_RECORD_TYPES
 };
 

@@ -103,6 +103,7 @@ static uint64_t result_of(const struct reef_state *state,
 	case REEF_RECORD_SPACE_ADD:
 	case REEF_RECORD_EXTENT_ADD:
 	case REEF_RECORD_EXTENT_PLACE:
+	case REEF_RECORD_EXTENT_RESTORE:
 	case REEF_RECORD_USER_ADD:
 	case REEF_RECORD_NODE_ADD:
 		return record->id;
@@ -302,6 +303,7 @@ void reef_state_summary(const struct reef_state *state,
 		.next_space = state->next_space,
 		.next_extent = state->next_extent,
 		.next_copy = state->next_copy,
+		.generation = state->generation,
 		.names = state->names.total,
 		.owner_era = state->owner_era,
 	};

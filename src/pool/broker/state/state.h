@@ -6,9 +6,12 @@
  *     nothing. While serving: check, append to the journal, apply; after a
  *     check nothing can keep that record from being applied.
  * (3) Numbers of extents, nodes, spaces, users and copies are never given
- * twice, nor is a name's generation. A session's id comes again after 65,535
- * others of its slot. (4) Extents are on nodes that are not DEAD; where an
- * extent's node dies it is LOST, and the pool epoch rises in the same record.
+ *     twice, nor is a name's generation. A session's id comes again after
+ *     65,535 others of its slot. But extents that are restored have the numbers
+ *     that they had, if nobody else has, in an epoch that is higher than all
+ *     before; and what comes next is raised above them.
+ * (4) Extents are on nodes that are not DEAD; where an extent's node dies it is
+ *     LOST, and the pool epoch rises in the same record.
  * (5) A node never lends more than its capacity, a space never holds more than
  *     its quota.
  * (6) Of each session the last request that changed something is kept, with
@@ -204,7 +207,8 @@ struct reef_state_summary {
 	/* What the next record of that kind must say. */
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint64_t next_copy;
-	uint64_t names; /* bound, in all spaces */
+	uint64_t names;	     /* bound, in all spaces */
+	uint64_t generation; /* the last that a name was given */
 	uint32_t owner_era;
 };
 

@@ -388,6 +388,58 @@ const struct client_job_ops client_shrink_ops = {
 	.run = run_shrink,
 };
 
+/* --- restore --- */
+
+/* The space is not scratch any more, and has a name. */
+static void note_named(struct reef_client *client,
+		       struct client_restore_job *job)
+{
+	char *before = job->space->name;
+
+	pthread_mutex_lock(&client->lock);
+	job->space->name = job->name;
+	job->space->scratch = false;
+	job->name = before;
+	pthread_mutex_unlock(&client->lock);
+}
+
+static int run_restore(struct reef_client *client, struct client_job *base)
+{
+	struct client_restore_job *job = (struct client_restore_job *)base;
+	struct reef_body body = {.ask.space_restore = job->ask};
+	struct client_extent *extent = NULL;
+	struct reef_answer answer = {0};
+	int rc;
+
+	body.ask.space_restore.space = job->space->id;
+	if (job->name)
+		body.ask.space_restore.name = reef_text_of(job->name);
+	rc = client_call(client, REEF_POOL_SPACE_RESTORE, true, &body, &answer,
+			 client_patience_ns(client));
+	if (rc)
+		return rc;
+	if (answer.body.rows_size)
+		rc = client_view_apply_rows(client, job->space, &answer.body,
+					    &extent);
+	reef_answer_free(&answer);
+	if (!rc && job->ask.step == REEF_RESTORE_EXTENT && !extent)
+		rc = -REEF_EPROTO;
+	if (!rc && job->ask.step == REEF_RESTORE_NAME)
+		note_named(client, job);
+	return rc;
+}
+
+static void fini_restore(struct client_job *base)
+{
+	free(((struct client_restore_job *)base)->name);
+}
+
+const struct client_job_ops client_restore_ops = {
+	.size = sizeof(struct client_restore_job),
+	.run = run_restore,
+	.fini = fini_restore,
+};
+
 /* --- refresh --- */
 
 static int run_refresh(struct reef_client *client, struct client_job *base)

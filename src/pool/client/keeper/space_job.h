@@ -54,4 +54,14 @@ struct client_shrink_job {
 };
 extern const struct client_job_ops client_shrink_ops;
 
+/* One step of a restore (broker/restore.c). NAME makes the space a shared one
+ * of that name. */
+struct client_restore_job {
+	struct client_job job;
+	struct client_space *space;
+	struct reef_ask_space_restore ask; /* without the name */
+	char *name;			   /* the job's; NULL: none */
+};
+extern const struct client_job_ops client_restore_ops;
+
 #endif

@@ -291,6 +291,30 @@ static int apply_removal(struct reef_client *client, struct client_space *space,
 	return rc;
 }
 
+/* True if an extent that was lost, or removed, is there again: its space was
+ * restored from an image, in an epoch higher than all before. */
+static bool is_restored(const struct client_extent *extent,
+			const struct reef_row_extent *row)
+{
+	return extent->state == REEF_EXTENT_LOST &&
+	       row->state != REEF_EXTENT_LOST && row->epoch > extent->epoch + 1;
+}
+
+/* An extent begins anew, in another space. What heaps of the former one know of
+ * it stays lost to them. Locked. */
+static void adopt_restored(struct reef_client *client,
+			   struct client_space *space,
+			   struct client_extent *extent)
+{
+	if (extent->space == space)
+		return; /* a space is not restored in its own place */
+	client->removed_count -= extent->removed;
+	extent->removed = false;
+	extent->space = space;
+	extent->state = 0;
+	client_view_bump(client);
+}
+
 /* Locked. */
 static int apply_extent(struct reef_client *client, struct client_space *space,
 			const struct reef_row_extent *row,
@@ -299,6 +323,8 @@ static int apply_extent(struct reef_client *client, struct client_space *space,
 	struct client_extent *extent = client_extent_find(client, row->number);
 	int rc;
 
+	if (extent && is_restored(extent, row))
+		adopt_restored(client, space, extent);
 	if (!row->number || row->size > REEF_EXTENT_SIZE_MAX ||
 	    (extent && extent->space != space))
 		return -REEF_EPROTO;

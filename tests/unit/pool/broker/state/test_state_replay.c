@@ -112,7 +112,7 @@ static void state_replay_gives_the_same_state(void **state)
 	uint64_t seed;
 	int type;
 
-	for (seed = seeds_first(); seeds_has(seed, 600); seed++) {
+	for (seed = seeds_first(); seeds_has(seed, 2000); seed++) {
 		reef_state_destroy(the);
 		assert_int_equal(reef_state_create(&the), 0);
 		one_history(seed, applied);

@@ -1,0 +1,254 @@
+"""images.py REEF - spaces are saved while they are used, and restored.
+
+Writers change pairs of keys, one after the other: an image in which the second
+is ahead of the first, or further behind than one, is not of one moment. Whoever
+saves is killed and stopped: nobody else waits for long. What is not whole is
+refused. With REEF_SOAK=1: more of it.
+"""
+
+import os
+import random
+import re
+import signal
+import stat
+import sys
+import threading
+import time
+
+from checks import run_checks
+from pool_processes import until
+from redis_servers import Servers
+
+REEF = os.path.abspath(sys.argv[1])
+SOAK = os.environ.get("REEF_SOAK") == "1"
+PAIRS = 32
+THREADS = 4
+PAD = "x" * 3000
+
+
+class Images(Servers):
+    def __init__(self):
+        Servers.__init__(self, REEF)
+
+    def pool(self, *arguments, **more):
+        return self.up("--extent-size", "2M", "--ttl", "2s", *arguments,
+                       **more)
+
+    def path(self, name):
+        return os.path.join(self.home, name)
+
+    def sessions_are_gone(self):
+        """Until all sessions but the janitor's were recovered."""
+        until("nobody is left", lambda: not self.status()["sessions"])
+
+    def restore(self, *arguments):
+        self.sessions_are_gone()
+        told = self.do("space", "restore", *arguments)
+        assert told.startswith("restored "), told
+        return told
+
+    def is_recovered(self):
+        until("all that was left is recovered",
+              lambda: not self.status()["stuck"])
+
+
+class Writers:
+    """Threads that set x to 1, y to 1, x to 2, ..."""
+
+    def __init__(self, door):
+        self.ended = threading.Event()
+        self.counts = [0] * PAIRS
+        self.errors = []
+        self.threads = [
+            threading.Thread(target=self.write, args=(door, index))
+            for index in range(THREADS)]
+        for thread in self.threads:
+            thread.start()
+
+    def write_pair(self, wire, index):
+        number = self.counts[index] + 1
+        for key in ("x%d", "y%d"):
+            answer = wire.ask("SET", key % index, "%d:%s" % (number, PAD))
+            assert answer == b"+OK\r\n", answer
+        self.counts[index] = number
+
+    def write(self, door, first):
+        try:
+            with door.wire() as wire:
+                while not self.ended.is_set():
+                    for index in range(first, PAIRS, THREADS):
+                        self.write_pair(wire, index)
+        except Exception as error:  # pylint: disable=broad-except
+            self.errors.append(error)
+
+    def have_all_written(self):
+        before = list(self.counts)
+        until("writers go on", lambda: self.errors or all(
+            now > then for now, then in zip(self.counts, before)))
+
+    def stop(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+        assert not self.errors, self.errors
+
+
+def number_of(wire, key):
+    answer = wire.ask("GET", key)
+    return 0 if answer.startswith((b"$-1", b"_")) else int(
+        answer.split(b"\r\n", 1)[1].split(b":")[0])
+
+
+def verify_pairs(door, least=0):
+    with door.wire() as wire:
+        for index in range(PAIRS):
+            x, y = number_of(wire, "x%d" % index), number_of(wire,
+                                                             "y%d" % index)
+            assert x - 1 <= y <= x, (index, x, y)
+            assert x >= least, (index, x, least)
+
+
+def check_a_space_in_use_is_saved_at_one_moment(place):
+    place.pool()
+    door = place.door()
+    with door.wire() as wire:
+        # The table and what is in it are spread over many extents.
+        for number in range(3000):
+            wire.ask("SET", "k%d" % number, PAD)
+    writers = Writers(door)
+    floors = []
+    rounds = 20 if SOAK else 3
+    for number in range(rounds):
+        writers.have_all_written()
+        floors.append(min(writers.counts))
+        told = place.do("space", "save", "redis", place.path("i%d" % number),
+                        REEF_FABRICS=("tcp", "shm")[number % 2])
+        assert re.search(r"saved redis: .* others waited for [\d.]+ ms",
+                         told), told
+    writers.have_all_written()
+    writers.stop()
+    door.process.stop()
+    for number in range(rounds):
+        place.do("space", "drop", "redis")
+        place.restore(place.path("i%d" % number))
+        door = place.door()
+        verify_pairs(door, floors[number])
+        door.process.stop()
+        place.is_recovered()
+
+
+def check_an_image_is_restored_in_another_pool(place):
+    place.pool()
+    door = place.door()
+    with door.wire() as wire:
+        for number in range(200):
+            wire.ask("SET", "k%d" % number, "%d:%s" % (number, PAD))
+    # The door is alive in the image, with all that it holds.
+    place.do("space", "save", "redis", place.path("image"))
+    with Images() as other:
+        other.pool()
+        other.restore(place.path("image"), "elsewhere")
+        there = other.door("door", "--redis-space", "elsewhere")
+        with there.wire() as wire:
+            for number in range(200):
+                assert number_of(wire, "k%d" % number) == number
+            for number in range(400):
+                assert wire.ask("SET", "k%d" % number, "0:" + PAD) == (
+                    b"+OK\r\n")
+            assert wire.ask("DBSIZE") == b":400\r\n"
+        other.is_recovered()
+        # What is there now has numbers of its own, and is saved like any.
+        other.do("space", "save", "elsewhere", other.path("image"))
+        there.process.stop()
+
+
+def check_sync_objects_go_on_after_a_restore(place):
+    """A clock goes on above all that it gave out."""
+    place.pool()
+    place.do("space", "create", "s")
+    place.do("name", "bind", "s", "plain", "7")
+    place.do("space", "save", "s", place.path("image"))
+    place.do("space", "drop", "s")
+    place.restore(place.path("image"))
+    assert "plain" in place.do("name", "list", "s")
+
+
+def check_what_is_not_whole_is_refused(place):
+    place.pool()
+    door = place.door()
+    with door.wire() as wire:
+        wire.ask("SET", "k", "v")
+    image = place.path("image")
+    place.do("space", "save", "redis", image)
+    assert stat.S_IMODE(os.stat(image).st_mode) == 0o600
+    place.refused("space", "restore", image, text="EEXIST")
+    place.refused("space", "restore", image, "other", text="EEXIST")
+    place.refused("space", "restore", place.path("none"), text="no file")
+    place.refused("space", "save", "none", image, text="no space")
+    place.refused("space", "save", "redis", place.path("none/image"),
+                  text="no folder")
+    place.refused("space", "save", "redis", status=2, text="usage")
+    place.refused("space", "restore", place.home, text="")
+    door.process.stop()
+    place.do("space", "drop", "redis")
+    place.sessions_are_gone()
+    with open(image, "rb") as stream:
+        good = stream.read()
+    flips = [0, 8, 100, 4095, 4096, 4200, 8192 + 8, len(good) - 1]
+    for at in flips:
+        bad = bytearray(good)
+        bad[at] ^= 16
+        with open(image, "wb") as stream:
+            stream.write(bad)
+        place.refused("space", "restore", image, text="damaged")
+    for size in (0, 4095, 4096, len(good) // 2, len(good) - 1):
+        with open(image, "wb") as stream:
+            stream.write(good[:size])
+        place.refused("space", "restore", image, text="damaged")
+    assert not place.status()["spaces"]
+    with open(image, "wb") as stream:
+        stream.write(good)
+    place.restore(image)
+
+
+def check_a_user_saves_only_what_they_manage(place):
+    place.pool()
+    place.do("space", "create", "owned")
+    key = place.path("ann.key")
+    place.do("user", "add", "ann", key)
+    ann = {"REEF_CREDENTIAL": key}
+    place.refused("space", "save", "owned", place.path("image"), text="may not",
+                  **ann)
+    place.do("space", "create", "hers", **ann)
+    place.do("space", "save", "hers", place.path("image"), **ann)
+    place.do("space", "drop", "hers", **ann)
+    place.refused("space", "restore", place.path("image"), text="EPERM", **ann)
+    place.restore(place.path("image"))
+
+
+def check_who_saves_may_die_or_stand_still(place):
+    place.pool()
+    door = place.door()
+    with door.wire() as wire:
+        for number in range(2000):
+            wire.ask("SET", "k%d" % number, PAD)
+    writers = Writers(door)
+    chance = random.Random(7)
+    for number in range(40 if SOAK else 6):
+        saver = place.start("save", "space", "save", "redis",
+                            place.path("image"))
+        time.sleep(chance.random() * 0.03)
+        if saver.child.poll() is None:
+            saver.send(signal.SIGSTOP if number % 3 == 0 else signal.SIGKILL)
+        writers.have_all_written()
+        saver.kill()
+    writers.stop()
+    # What was written beside it is not taken for an image, nor in the way.
+    place.do("space", "save", "redis", place.path("image"))
+    door.process.stop()
+    place.do("space", "drop", "redis")
+    place.restore(place.path("image"))
+    verify_pairs(place.door())
+
+
+sys.exit(run_checks(globals(), Images, sys.argv[2:]))

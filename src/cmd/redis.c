@@ -1,6 +1,7 @@
 /* redis.c - `reef redis`: the door for clients of Redis, in the foreground. */
 #include "base/private.h"
 #include "cmd/child.h"
+#include "cmd/notify.h"
 #include "cmd/operate.h"
 #include "gateway/redis/server/door.h"
 #include "pool/client/client.h"
@@ -22,6 +23,8 @@ static const char usage[] =
 	"keeps "
 	"nothing itself.\n`reef up` has one already. Ctrl-C stops it; what was "
 	"asked is answered first.\n";
+
+#define SECOND UINT64_C(1000000000)
 
 static enum redis_tls_clients tls_clients(enum reef_client_certs certs)
 {
@@ -106,6 +109,24 @@ static bool is_out_of_reach(int rc)
 	       rc == -ENOSPC;
 }
 
+/* Wait for a signal. Meanwhile the service manager is told that the door is
+ * alive, each time that all of its threads have shown that they are. */
+static void wait_and_watch(struct ending *ending)
+{
+	const uint64_t pause_ns = notify_alive_ns();
+	const struct timespec pause = {
+		.tv_sec = (time_t)(pause_ns / SECOND),
+		.tv_nsec = (long)(pause_ns % SECOND),
+	};
+	int number;
+
+	while (pause_ns && sigtimedwait(&ending->set, NULL, &pause) < 0)
+		if (redis_door_is_alive(ending->door))
+			notify_alive();
+	while (!pause_ns && sigwait(&ending->set, &number))
+		;
+}
+
 /* Stop the door at the first signal, and end the process at the second: who
  * asks twice does not want to wait for a pool that is out of reach. */
 static void *wait_for_signal(void *arg)
@@ -113,8 +134,8 @@ static void *wait_for_signal(void *arg)
 	struct ending *ending = arg;
 	int number;
 
-	while (sigwait(&ending->set, &number))
-		;
+	wait_and_watch(ending);
+	notify_send("STOPPING=1");
 	redis_door_stop(ending->door);
 	while (!ending->is_over && sigwait(&ending->set, &number))
 		;
@@ -178,6 +199,8 @@ static int prepare_run_directory(const char *name,
 
 static int announce(const struct redis_door *door, const char *ready_fd)
 {
+	notify_send("READY=1\nSTATUS=The Redis door is at %s",
+		    redis_door_addresses(door));
 	if (ready_fd)
 		return !child_tell_ready(ready_fd, redis_door_addresses(door));
 	print_start(door);
@@ -209,6 +232,7 @@ int cmd_redis(int argc, char **argv)
 	if (reef_config_rest_count(settings.config))
 		return cmd_usage_error(argv[0], "unexpected argument \"%s\"",
 				       reef_config_rest(settings.config, 0));
+	notify_begin();
 	child_block_signals(&ending.set);
 	reef_client_set_servant();
 	options = door_options(&settings);

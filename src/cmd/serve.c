@@ -4,6 +4,7 @@
 
 #include "base/sched.h"
 #include "cmd/child.h"
+#include "cmd/notify.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
 #include "pool/host.h"
@@ -190,18 +191,41 @@ static void print_start(const struct server *server)
 	fflush(stdout);
 }
 
+static void notify_ready(const struct server *server)
+{
+	struct reef_broker *broker = reef_host_broker(server->host);
+
+	if (broker)
+		notify_send("READY=1\nSTATUS=Pool %016llx, at %s",
+			    (unsigned long long)reef_broker_pool(broker),
+			    reef_broker_addresses(broker));
+	else
+		notify_send("READY=1\nSTATUS=A node, at %s",
+			    reef_node_addresses(reef_host_node(server->host)));
+}
+
 /* --- running --- */
 
+/* Wait until a signal comes, or the broker cannot go on. The service manager is
+ * told from here that we are alive: a scheduler that stands still tells
+ * nothing. */
 static int wait_for_end(struct server *server)
 {
 	struct reef_broker *broker = reef_host_broker(server->host);
+	const uint64_t alive_ns = notify_alive_ns();
+	uint64_t pause_ns = broker ? SECOND : REEF_FOREVER;
 	int rc = 0;
+
+	if (alive_ns && alive_ns < pause_ns)
+		pause_ns = alive_ns;
 
 	server->fiber = reef_fiber_self();
 	while (!rc && !server->asked_to_stop) {
-		reef_fiber_park(broker ? SECOND : REEF_FOREVER);
+		reef_fiber_park(pause_ns);
 		if (broker)
 			rc = reef_broker_health(broker);
+		if (!rc)
+			notify_alive();
 	}
 	server->fiber = NULL;
 	return rc;
@@ -420,7 +444,9 @@ static int serve_host(struct server *server)
 		return rc;
 	}
 	print_start(server);
+	notify_ready(server);
 	rc = wait_for_end(server);
+	notify_send("STOPPING=1");
 	if (!rc)
 		printf("Stopping.\n");
 	fflush(stdout);
@@ -450,6 +476,7 @@ static int run_server(struct server *server)
 {
 	int rc;
 
+	notify_begin();
 	raise_limits();
 	rc = reef_sched_create(NULL, &server->sched);
 	if (!rc)

@@ -634,6 +634,23 @@ static void accept_until_stop(struct redis_door *door)
 	}
 }
 
+bool redis_door_is_alive(struct redis_door *door)
+{
+	bool is_alive = true;
+
+	for (uint32_t i = 0; i < door->thread_count; i++) {
+		struct redis_thread *thread = &door->threads[i];
+		uint64_t rounds = atomic_load_explicit(&thread->rounds,
+						       memory_order_relaxed);
+
+		if (rounds == thread->rounds_known)
+			is_alive = false;
+		thread->rounds_known = rounds;
+		redis_serve_wake(thread);
+	}
+	return is_alive;
+}
+
 int redis_door_run(struct redis_door *door)
 {
 	uint32_t i, started = 0;

@@ -82,6 +82,10 @@ int redis_door_create(const struct redis_door_options *options,
  * start. */
 int redis_door_run(struct redis_door *door);
 void redis_door_stop(struct redis_door *door);
+/* True if every thread of the door has gone through its loop since this was
+ * last asked. Those that wait are woken, so that they do. Thread: one, beside
+ * run. */
+bool redis_door_is_alive(struct redis_door *door);
 void redis_door_destroy(struct redis_door *door); /* NULL is fine */
 
 /* Where it listens, blank-separated: "127.0.0.1:7379 /run/...". */

@@ -75,6 +75,10 @@ struct redis_thread {
 	_Atomic uint32_t wanted;
 	pthread_cond_t turn;
 	int epoll_fd, wake_fd;
+	/* How often it has waited for events, and how often it had when
+	 * redis_door_is_alive last asked, which is that one's. */
+	_Atomic uint64_t rounds;
+	uint64_t rounds_known;
 	struct reef_spin spin; /* how long polling for events pays */
 
 	/* Handle, space and databases; NULL: not open at the moment. */

@@ -90,8 +90,9 @@ struct broker_session {
 	uint64_t behind_ns; /* `oldest` is behind since then; 0: it is not */
 	uint32_t unchanged; /* samples: (1) */
 	uint32_t pinning;   /* samples: (10) */
-	uint64_t pinned_ns; /* when they were enough */
-	uint64_t pool_epoch; /* at the last sample */
+	uint64_t pinned_ns; /* when they were enough; 0: they are not */
+	uint64_t forgiven_ns; /* when a resume began that anew; 0: never */
+	uint64_t pool_epoch;  /* at the last sample */
 	/* acknowledge.c: the pool epoch that it has acknowledged; for how many
 	 * samples somebody waits for more than `judged`, which it had then */
 	uint64_t acknowledged, judged;
@@ -494,6 +495,13 @@ void broker_user_refused(struct reef_broker *broker, uint32_t user);
 void broker_users_end_outdated(struct reef_broker *broker);
 void broker_users_close(struct reef_broker *broker); /* frees all */
 
+/* A session of that user ended, and others had waited for memory that it held
+ * back: users.c, 5. was_alive: not by its lease. Never waits. */
+void broker_user_strike(struct reef_broker *broker, uint32_t user,
+			uint64_t ttl_ns, bool was_alive);
+uint32_t broker_user_pins(const struct reef_broker *broker, uint32_t user);
+/* False while new sessions of that user have to wait for that. */
+bool broker_user_may_join(const struct reef_broker *broker, uint32_t user);
 /* Commit the next era of a user's credential: the present one is void. */
 int broker_user_void(struct reef_broker *broker, uint32_t user,
 		     const struct reef_request *request, uint32_t *era);

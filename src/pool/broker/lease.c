@@ -52,10 +52,14 @@
  *     if, at each of those samples, a new word of somebody who says so was
  *     found within the last two periods. Who is behind as well does not count,
  *     as that is their own doing. Our own absence begins the counting anew, as
- *     in (1), and so do a resume and our start. Who waits for a node that died
+ *     in (1), and so do our start and a resume, but not one soon after another:
+ *     who may have had no link may be behind, who resumes all the time is not
+ *     to gain by it. Who waits for a node that died
  *     is not to blame, and goes on when that is DEAD: so a death begins the
  *     counting anew, and the session is ended when every node was heard once
- *     more after all that, for then each was alive all the while.
+ *     more after all that, for then each was alive all the while. Of a user
+ *     whose sessions ended like that lately fewer periods are enough, and new
+ *     sessions have to wait (users.c, 5).
  *
  * Other brokers:
  *
@@ -348,6 +352,8 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 				uint64_t last_ns, bool counts)
 {
 	bool is_behind = session->behind_ns && session->behind_ns <= last_ns;
+	uint32_t pins = broker_user_pins(broker, session->user);
+	uint32_t needed = pins > 2 ? 1 : SAMPLES >> pins;
 	struct reef_state_summary summary;
 
 	reef_state_summary(broker->state, &summary);
@@ -359,9 +365,11 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 		session->pinning++;
 	else
 		session->pinning = 0;
-	if (session->pinning < SAMPLES)
+	if (session->pinning < needed) {
+		session->pinned_ns = 0;
 		return false;
-	if (session->pinning == SAMPLES)
+	}
+	if (!session->pinned_ns)
 		session->pinned_ns = session->sampled_ns;
 	return are_nodes_heard_since(broker, session->pinned_ns);
 }
@@ -391,15 +399,21 @@ static void judge_session(struct reef_broker *broker,
 	if (last_ns && gap_ns < period_ns && !REEF_MUTATED(BROKER_HASTY_LEASE))
 		return;
 	session->sampled_ns = now_ns;
-	if (is_lease_over(broker, session, last_ns, counts))
+	if (is_lease_over(broker, session, last_ns, counts)) {
 		(void)broker_session_end(broker, session, "lease expired");
-	else if (is_pinning_too_long(broker, session, last_ns, counts))
+		if (session->behind_ns && is_room_missed(broker, session))
+			broker_user_strike(broker, session->user,
+					   session->ttl_ns, false);
+	} else if (is_pinning_too_long(broker, session, last_ns, counts)) {
 		(void)broker_session_end(broker, session,
 					 "it held memory back that others "
 					 "waited for");
-	else if (is_overdue(broker, session, counts))
+		broker_user_strike(broker, session->user, session->ttl_ns,
+				   true);
+	} else if (is_overdue(broker, session, counts)) {
 		(void)broker_session_end(broker, session,
 					 "it did not let go of what changed");
+	}
 }
 
 static void judge_sessions(struct reef_broker *broker)

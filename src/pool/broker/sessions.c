@@ -23,6 +23,7 @@
 /* How long a client that comes waits for a slot; less than its own patience. */
 #define SLOT_WAIT_NS UINT64_C(3000000000)
 #define SLOT_PAUSE_NS UINT64_C(10000000)
+#define FORGIVE_LEASES 16u
 
 struct broker_session *broker_session_find(struct reef_broker *broker,
 					   uint32_t id)
@@ -262,6 +263,9 @@ static int open_session(struct reef_broker *broker,
 	struct broker_member *member;
 	int rc;
 
+	if (!broker_user_may_join(broker,
+				  broker_member_of(request->peer)->user))
+		return -EBUSY;
 	rc = pick_slot(broker, request, &record.session);
 	if (rc)
 		return rc;
@@ -333,6 +337,19 @@ static int check_proof(const struct reef_broker *broker,
 	return equal ? 0 : -REEF_EAUTH;
 }
 
+/* Who had no link could not announce anything: lease.c (10). */
+static void forgive_pin(struct broker_session *session)
+{
+	uint64_t now_ns = reef_now_ns();
+
+	if (session->forgiven_ns &&
+	    now_ns - session->forgiven_ns < FORGIVE_LEASES * session->ttl_ns)
+		return;
+	session->forgiven_ns = now_ns;
+	session->pinning = 0;
+	session->behind_ns = 0;
+}
+
 BROKER_REQUEST(broker_session_resume)
 {
 	struct broker_member *member = broker_member_of(request->peer);
@@ -360,8 +377,8 @@ BROKER_REQUEST(broker_session_resume)
 	session->ttl_ns =
 		reef_state_setting(broker->state, REEF_SETTING_LEASE_TTL_NS);
 	session->renewed_ns = reef_now_ns();
-	session->unchanged = session->pinning = 0;
-	session->behind_ns = 0;
+	session->unchanged = 0;
+	forgive_pin(session);
 	if (ask->program.size)
 		set_program_name(session, ask->program);
 	if (ask->pid)

@@ -13,7 +13,17 @@
  *     that were let in and never came up count until they must have failed,
  *     which harms only whose they were. Some links are left to the owner and to
  *     nodes, whatever users have. At nodes a session has one link (F5), so
- *     their limit follows from that of sessions. */
+ *     their limit follows from that of sessions.
+ * (5) A session that holds memory back which others wait for is ended
+ *     (lease.c, 10), or its lease is over; but its user could come back at
+ *     once, or have others ready, and so hold everybody up for good. So each
+ *     user is given *strikes*, one for all sessions that end like that within
+ *     half a lease. After STRIKES_FREE of them, which is what crashes may
+ *     cost, new sessions of that user have to wait: -EBUSY, for a lease, then
+ *     two, up to JOIN_LEASES_MAX. Strikes for sessions that were alive are
+ *     *pins*: with each of the first two half as much is waited for the next
+ *     one, and from PINS_MAX on all sessions of the user end. After
+ *     STRIKE_LEASES without another all is forgotten. The owner has none. */
 #include "pool/broker/internal.h"
 
 #include <errno.h>
@@ -26,6 +36,11 @@
 #define ADMITTED_NS UINT64_C(5000000000)
 #define OWNER_LINKS 64u
 #define TELL_NS UINT64_C(60000000000)
+/* (5); in leases, of the session that ended. */
+#define STRIKES_FREE 3u
+#define PINS_MAX 5u
+#define JOIN_LEASES_MAX 32u
+#define STRIKE_LEASES 128u
 
 /* What is known of a user in this start. */
 struct broker_user {
@@ -35,6 +50,10 @@ struct broker_user {
 	uint64_t admitted_ns;
 	uint64_t outdated_ns; /* (2): when sessions end; 0: there are none */
 	uint64_t told_ns;     /* when an event told of a refusal */
+	/* (5) */
+	uint32_t strikes, pins;
+	uint64_t struck_ns; /* the last */
+	uint64_t join_ns;   /* no new session before then */
 	struct broker_user *next;
 };
 
@@ -178,6 +197,68 @@ uint32_t broker_user_links(const struct reef_broker *broker, uint32_t id)
 	const struct broker_user *user = find_user(broker, id);
 
 	return user ? count_links(user) : 0;
+}
+
+/* --- who holds memory back (5) --- */
+
+static void delay_joins(struct reef_broker *broker, struct broker_user *user,
+			uint64_t ttl_ns)
+{
+	uint32_t doublings = user->strikes - STRIKES_FREE - 1, leases;
+
+	leases = doublings < 5 ? 1u << doublings : JOIN_LEASES_MAX;
+	user->join_ns = user->struck_ns + leases * ttl_ns;
+	broker_event(broker,
+		     "user %u held memory back that others waited for, %u "
+		     "times: no new session for %llu ms",
+		     user->id, user->strikes,
+		     (unsigned long long)(leases * ttl_ns / 1000000));
+}
+
+static void end_sessions_of(struct reef_broker *broker, uint32_t id)
+{
+	struct broker_session *session = broker->sessions;
+
+	for (; session; session = session->next)
+		if (session->user == id)
+			(void)broker_session_end(broker, session,
+						 "its user holds memory back "
+						 "again and again");
+}
+
+void broker_user_strike(struct reef_broker *broker, uint32_t id,
+			uint64_t ttl_ns, bool was_alive)
+{
+	struct broker_user *user = id ? find_or_add_user(broker, id) : NULL;
+	uint64_t now_ns = reef_now_ns();
+
+	if (!user)
+		return;
+	if (now_ns - user->struck_ns > STRIKE_LEASES * ttl_ns)
+		user->strikes = user->pins = 0;
+	if (user->strikes && now_ns - user->struck_ns < ttl_ns / 2)
+		return;
+	user->struck_ns = now_ns;
+	user->strikes++;
+	user->pins += was_alive;
+	if (user->strikes > STRIKES_FREE)
+		delay_joins(broker, user, ttl_ns);
+	if (user->pins >= PINS_MAX)
+		end_sessions_of(broker, id);
+}
+
+uint32_t broker_user_pins(const struct reef_broker *broker, uint32_t id)
+{
+	const struct broker_user *user = id ? find_user(broker, id) : NULL;
+
+	return user ? user->pins : 0;
+}
+
+bool broker_user_may_join(const struct reef_broker *broker, uint32_t id)
+{
+	const struct broker_user *user = id ? find_user(broker, id) : NULL;
+
+	return !user || reef_now_ns() >= user->join_ns;
 }
 
 /* --- limits --- */

@@ -636,6 +636,100 @@ static void users_removed_by_force_leave_their_spaces(void **state)
 	run_cast(owner_who_removes, user_who_is_removed);
 }
 
+/* --- who holds memory back (users.c, 5) --- */
+
+#define LEASES 64
+#define LOOKS 4 /* of a lease */
+
+/* Lacks room all the time, and counts how often the epoch has moved. */
+static int owner_who_lacks_room(struct actor *owner)
+{
+	uint64_t before = 0, pause_ns, begun;
+	uint32_t moved = 0, i;
+
+	TRY(begin_as_owner(owner));
+	owner->hurries = owner->lacks = true;
+	owner->world->note[0] = USERS_ARE_THERE;
+	for (i = 0; i < LEASES * LOOKS; i++) {
+		begun = reef_now_ns();
+		while (reef_now_ns() - begun < TTL / LOOKS) {
+			pause_ns = owner->header.hurry_ns;
+			TRY(reef_sleep(pause_ns ? pause_ns : TTL / 16));
+			TRY(actor_renew(owner));
+			if (!owner->header.hurry_ns)
+				TRY(reef_rpc_note(owner->peer, REEF_POOL_HURRY,
+						  NULL));
+		}
+		moved += owner->header.safe_epoch > before + 2;
+		before = owner->header.safe_epoch;
+	}
+	WANT(moved > LEASES * LOOKS * 2 / 3);
+	owner->world->note[0] = SEEN;
+	return 0;
+}
+
+/* Come back at once, whenever a session has ended. */
+static int join_again(struct actor *actor)
+{
+	int rc;
+
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		actor_hang_up(actor);
+		actor->session = 0;
+		rc = actor_join(actor);
+		WANT(rc == 0 || rc == -EBUSY);
+	} while (rc && !actor->world->failed && actor->world->note[0] < SEEN);
+	return 0;
+}
+
+/* Announces the epoch that it met until it is ended. Resumes: its counting is
+ * not to begin anew by that. */
+static int pin_until_ended(struct actor *actor)
+{
+	TRY(actor_look(actor, actor->session));
+	actor->announces = true;
+	actor->announce = (uint32_t)actor->header.reclaim_epoch;
+	while (actor->world->note[0] < SEEN && !actor->world->failed) {
+		TRY(reef_sleep(TTL / 8));
+		if (actor_renew(actor) ||
+		    actor_resume(actor) == -REEF_EFENCED ||
+		    actor_state(actor, actor->session) != REEF_SESSION_ALIVE)
+			break;
+	}
+	return 0;
+}
+
+static int user_who_pins(struct actor *actor)
+{
+	TRY(await_step(actor, USERS_ARE_THERE));
+	TRY(become_user(actor, 1, 0));
+	while (actor->world->note[0] < SEEN && !actor->world->failed) {
+		TRY(join_again(actor));
+		if (actor->session)
+			TRY(pin_until_ended(actor));
+	}
+	return 0;
+}
+
+/* The same, but says nothing at all: its lease runs out. */
+static int user_who_is_silent(struct actor *actor)
+{
+	TRY(await_step(actor, USERS_ARE_THERE));
+	TRY(become_user(actor, 1, 0));
+	while (actor->world->note[0] < SEEN && !actor->world->failed) {
+		TRY(join_again(actor));
+		TRY(reef_sleep(TTL));
+	}
+	return 0;
+}
+
+static void users_who_hold_memory_back_wait_longer_and_longer(void **state)
+{
+	run_cast(owner_who_lacks_room, user_who_pins);
+	run_cast(owner_who_lacks_room, user_who_is_silent);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -650,6 +744,8 @@ int main(void)
 		cmocka_unit_test(users_sessions_end_when_their_time_is_over),
 		cmocka_unit_test(users_owner_gets_a_new_credential),
 		cmocka_unit_test(users_removed_by_force_leave_their_spaces),
+		cmocka_unit_test(
+			users_who_hold_memory_back_wait_longer_and_longer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

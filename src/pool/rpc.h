@@ -128,7 +128,7 @@ void reef_peer_ref(struct reef_peer *peer);
 void reef_peer_unref(struct reef_peer *peer);
 
 /* Answer a request whose handler has returned REEF_LATER; once. answer: NULL,
- * or as a handler fills it, without rows. */
+ * or as a handler fills it; its rows stay the caller's. */
 void reef_request_answer(const struct reef_request *request, int status,
 			 const struct reef_body *answer);
 

@@ -146,6 +146,9 @@ struct broker_node {
 	uint32_t drops_count, drops_room;
 	uint64_t drops_size; /* bytes of them */
 	bool dropping;	     /* a fiber has them */
+	/* settle.c */
+	bool settling; /* a fiber asks for ENDs */
+	uint32_t settled_user;
 	/* move.c */
 	bool draining;			   /* a fiber works on it */
 	uint32_t moving[BROKER_MOVES_MAX]; /* extents, each by a fiber */
@@ -237,6 +240,10 @@ struct reef_broker {
 	struct broker_rekey *rekeys;	    /* rekey.c */
 	struct broker_rekeyer *rekeyers;
 	struct broker_save *saves; /* save.c */
+	/* settle.c */
+	struct broker_settling *settlings;
+	uint64_t settlings_last; /* number */
+	bool settles;		 /* a fiber answers them */
 	/* Of this start alone. */
 	struct broker_session *sessions;
 	struct broker_user *users;	 /* users.c */
@@ -519,10 +526,11 @@ int broker_user_expel(struct reef_broker *broker,
 		      struct reef_body *answer);
 void broker_tellings_close(struct reef_broker *broker); /* frees all */
 
-/* --- rekey.c --- */
+/* --- rekey.c, settle.c --- */
 
 /* The broker stops: answer those that wait and have no fiber. */
 void broker_rekeys_end(struct reef_broker *broker);
+void broker_settles_end(struct reef_broker *broker);
 
 /* --- recovery.c --- */
 

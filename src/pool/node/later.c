@@ -8,9 +8,9 @@
  * (2) A request is answered when what it asks for has ended, when this life
  *     ends, or with -ETIMEDOUT: after NODE_ANSWER_NS, or if the job that it
  *     waits for has waited for holders as long as that already, so that a
- *     broker that asks again is not kept either. A DROP, and a CLOSE after a
- *     revocation, are told after BRIEF_NS: keys are void by then, and the
- *     broker has other extents to ask for, of others. Making an extent ends by
+ *     broker that asks again is not kept either. A DROP, an END, and a CLOSE
+ *     after a revocation, are told after BRIEF_NS: keys are void by then, and
+ * the broker has other extents to ask for, of others. Making an extent ends by
  *     itself, however long it takes.
  * (3) At most NODE_LATERS_MAX wait. What no holder delays finds room among them
  *     also when all holders together delay as much as they may.
@@ -75,10 +75,11 @@ static bool is_urgent(const struct node_later *later)
 		      : later->request->header.kind == REEF_POOL_FENCE;
 }
 
-/* True for what a broker asks of many extents in turn. */
+/* True for what a broker asks of many extents, or sessions, in turn. */
 static bool is_brief(const struct reef_request *request)
 {
 	return request->header.kind == REEF_POOL_EXTENT_DROP ||
+	       request->header.kind == REEF_POOL_END ||
 	       (request->header.kind == REEF_POOL_EXTENT_CLOSE &&
 		request->body.ask.extent_close.flags & REEF_POOL_FRESH);
 }
@@ -93,9 +94,10 @@ static uint64_t deadline_ns(const struct node_later *later)
 		return REEF_FOREVER;
 	if (extent && extent->held_ns && extent->held_ns < since_ns)
 		since_ns = extent->held_ns;
-	return since_ns + (extent && extent->held_ns && is_brief(later->request)
-				   ? BRIEF_NS
-				   : NODE_ANSWER_NS);
+	return since_ns +
+	       (is_brief(later->request) && (!extent || extent->held_ns)
+			? BRIEF_NS
+			: NODE_ANSWER_NS);
 }
 
 /* True if it is time to look at the request again. */

@@ -110,7 +110,10 @@ static void count_link(void *context, struct reef_peer *peer)
 {
 	struct reef_node *node = context;
 
-	(void)peer;
+	/* A node does not know whose a session is. Requests over such links
+	 * are refused (1), so none keeps its handler; what one does not read
+	 * of that is its own. */
+	peer->account = peer->session;
 	node->links++;
 }
 

@@ -3,6 +3,7 @@
  * test_client_settle.c. */
 #include "fixture/broker_world.h"
 
+#include "base/sched.h"
 #include "fixture/seeds.h"
 
 #include <errno.h>
@@ -276,6 +277,67 @@ static void settle_of_one_session_has_a_limit(void **state)
 	run(asks_in_a_crowd);
 }
 
+#define SESSIONS 20
+#define QUESTIONS (4 * SESSIONS)
+
+/* Sessions whose links a node cannot end ask as often as they may: they have no
+ * fiber of the broker's for that, and who has links that can be ended does not
+ * wait for them. */
+static int asks_beside_a_crowd(struct actor *actor)
+{
+	/* More than a fiber's stack has room for. */
+	static struct actor others[SESSIONS];
+	static struct asking askings[QUESTIONS];
+	struct question own = {0};
+	uint32_t ids[2], before, i;
+	uint64_t begun;
+
+	TRY(join_with_nodes(actor, ids));
+	for (i = 0; i < 2; i++) {
+		node_of(actor, i)->end_rc = -ETIMEDOUT;
+		node_of(actor, i)->end_spared = actor->session;
+		add_link(&own, ids[i], 1, node_of(actor, i)->incarnation);
+	}
+	for (i = 0; i < SESSIONS; i++) {
+		others[i] = *actor;
+		others[i].links += (i + 1) * 16;
+		others[i].peer = NULL;
+		others[i].renewal = others[i].table = NULL;
+		others[i].session = 0;
+		TRY(actor_connect(&others[i]));
+		TRY(actor_session(&others[i]));
+	}
+	before = reef_sched_fibers(reef_fiber_sched());
+	for (i = 0; i < QUESTIONS; i++) {
+		askings[i] = (struct asking){
+			.actor = &others[i % SESSIONS],
+			.question = own,
+		};
+		TRY(reef_fiber_spawn(reef_fiber_sched(), ask_in_fiber,
+				     &askings[i], &askings[i].fiber));
+	}
+	TRY(reef_sleep(TTL / 4));
+	WANT(reef_sched_fibers(reef_fiber_sched()) - before < QUESTIONS + 16);
+	begun = reef_now_ns();
+	TRY(settle(actor, &own));
+	WANT(reef_now_ns() - begun < TTL / 4);
+	WANT(own.links[0].fate == REEF_LINK_ENDED);
+	WANT(own.links[1].fate == REEF_LINK_ENDED);
+	for (i = 0; i < QUESTIONS; i++) {
+		reef_fiber_join(askings[i].fiber, NULL);
+		WANT(askings[i].rc == 0);
+		WANT(askings[i].question.links[0].fate == REEF_LINK_IN_DOUBT);
+	}
+	for (i = 0; i < SESSIONS; i++)
+		reef_peer_close(others[i].peer);
+	return 0;
+}
+
+static void settle_of_a_crowd_disturbs_nobody(void **state)
+{
+	run(asks_beside_a_crowd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +345,7 @@ int main(void)
 		cmocka_unit_test(settle_of_what_cannot_be_is_refused),
 		cmocka_unit_test(settle_of_a_silent_node_ends_with_its_death),
 		cmocka_unit_test(settle_of_one_session_has_a_limit),
+		cmocka_unit_test(settle_of_a_crowd_disturbs_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

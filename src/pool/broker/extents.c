@@ -12,6 +12,9 @@
  * (3) Memory that is being dropped is not room yet. Where it would be, or a
  *     node is away that has room, a request waits for at most node_ttl before
  *     it is told that the pool is full: neither a drop nor a restart makes one.
+ *     It waits in no handler (room.c): how long a drop takes is up to whoever
+ *     held that memory. What else a request waits for here is the journal, and
+ *     nodes that make memory or are away, which no tenant delays.
  *     Nor is a pool full to which no node has come yet: that is -EAGAIN, and
  *     a client asks again while it has patience. Where all nodes are DEAD each
  *     was waited for, and there is no room: -ENOSPC.
@@ -280,26 +283,32 @@ static bool has_nodes(const struct reef_broker *broker)
 	return i < count;
 }
 
-/* Choose a node as broker_choose_node does, and wait for one as (3) says. */
-static int choose_node_or_wait(struct reef_broker *broker, uint64_t size,
-			       const struct broker_avoid *avoid, uint32_t *node)
+bool broker_may_have_room(struct reef_broker *broker,
+			  const struct broker_adding *adding)
 {
-	uint64_t until_ns = reef_now_ns() + broker_node_ttl(broker), now_ns;
-	struct wish wish = {broker, size, 0, avoid, false};
-	int rc;
+	struct wish wish = {broker, adding->size, 0, &adding->avoid, false};
 
-	for (;;) {
-		wish.soon = false;
-		*node = choose_node(&wish);
-		if (*node)
-			return 0;
-		now_ns = reef_now_ns();
-		if (!wish.soon || now_ns >= until_ns)
-			return has_nodes(broker) ? -ENOSPC : -EAGAIN;
-		rc = broker_sleep(broker, until_ns - now_ns);
-		if (rc)
-			return rc;
+	return choose_node(&wish) || !wish.soon;
+}
+
+/* Choose a node as broker_choose_node does.  REEF_LATER: one may have room
+ * soon, and is waited for as (3) says. */
+static int choose_node_or_wait(struct reef_broker *broker,
+			       struct broker_adding *adding, uint32_t *node)
+{
+	struct wish wish = {broker, adding->size, 0, &adding->avoid, false};
+	uint64_t now_ns = reef_now_ns();
+
+	*node = choose_node(&wish);
+	if (*node) {
+		adding->until_ns = 0;
+		return 0;
 	}
+	if (!adding->until_ns)
+		adding->until_ns = now_ns + broker_node_ttl(broker);
+	if (wish.soon && now_ns < adding->until_ns)
+		return REEF_LATER;
+	return has_nodes(broker) ? -ENOSPC : -EAGAIN;
 }
 
 /* --- making --- */
@@ -439,19 +448,19 @@ static int give_up_extent(struct reef_broker *broker, uint32_t number)
 
 /* Add an extent at one node after the other, until one makes it. request: the
  * first record settles it; NULL: it is settled already. */
-static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
-		      const struct reef_request *request, uint32_t *number)
+static int add_extent(struct reef_broker *broker, uint32_t space,
+		      const struct reef_request *request,
+		      struct broker_adding *adding, uint32_t *number)
 {
-	struct broker_avoid avoid = {0};
-	uint32_t node, fallen = 0;
+	uint32_t node;
 	bool asked;
 	int rc;
 
 	for (;;) {
-		rc = choose_node_or_wait(broker, size, &avoid, &node);
+		rc = choose_node_or_wait(broker, adding, &node);
 		if (rc == 0)
-			rc = journal_new_extent(broker, space, size, node,
-						request, number);
+			rc = journal_new_extent(broker, space, adding->size,
+						node, request, number);
 		if (rc)
 			return rc;
 		request = NULL;
@@ -462,12 +471,12 @@ static int add_extent(struct reef_broker *broker, uint32_t space, uint64_t size,
 			return rc;
 		/* A link that fell before the node was asked says nothing about
 		 * its room: it is waited for, a few times. */
-		asked = rc != -REEF_ENOLINK || fallen++ >= FALLEN_MAX;
+		asked = rc != -REEF_ENOLINK || adding->fallen++ >= FALLEN_MAX;
 		rc = give_up_extent(broker, *number);
 		if (rc)
 			return rc > 0 ? 0 : rc;
 		if (asked)
-			broker_avoid_add(&avoid, node);
+			broker_avoid_add(&adding->avoid, node);
 	}
 }
 
@@ -542,7 +551,7 @@ static int find_newer_extent(struct reef_broker *broker, uint32_t id,
  * another try of it came first, while this one waited for room. */
 static int find_or_add_extent(struct reef_broker *broker,
 			      const struct reef_request *request,
-			      uint32_t *number)
+			      struct broker_adding *adding, uint32_t *number)
 {
 	uint32_t space = request->body.ask.extent_add.space;
 	const struct reef_request *settles = request;
@@ -573,10 +582,15 @@ static int find_or_add_extent(struct reef_broker *broker,
 	rc = broker_check_rights(broker, request, space, REEF_RIGHT_WRITE);
 	if (rc == 0)
 		rc = check_size(broker, space, size);
-	return rc ? rc : add_extent(broker, space, size, settles, number);
+	adding->size = size;
+	return rc ? rc : add_extent(broker, space, settles, adding, number);
 }
 
-BROKER_REQUEST(broker_extent_add)
+int broker_extent_try_add(struct reef_broker *broker,
+			  const struct reef_request *request,
+			  struct broker_adding *adding,
+			  struct reef_body *answer,
+			  struct reef_cursor_out *room)
 {
 	const struct reef_state_extent *extent;
 	uint32_t number;
@@ -588,9 +602,9 @@ BROKER_REQUEST(broker_extent_add)
 		return rc;
 	if (broker_space_is_saving(broker, request->body.ask.extent_add.space))
 		return -REEF_EINDOUBT; /* save.c (3) */
-	rc = find_or_add_extent(broker, request, &number);
+	rc = find_or_add_extent(broker, request, adding, &number);
 	if (rc == -EALREADY)
-		rc = find_or_add_extent(broker, request, &number);
+		rc = find_or_add_extent(broker, request, adding, &number);
 	if (rc == -ENOSPC || rc == -EDQUOT) {
 		broker->shorts++;
 		broker_publish_reclaim(broker);

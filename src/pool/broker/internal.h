@@ -18,6 +18,7 @@
  *   changes.c   what changed in a space since a version of it
  *   spaces.c    open, extents, drop, quota, token, revoke
  *   extents.c   placement, create, remove
+ *   room.c      requests for memory that wait for room
  *   drop.c      what the state does not have goes at the nodes too
  *   reclaim.c   revocable extents back to their owner
  *   rekey.c     new keys for a space whose tokens were revoked
@@ -240,6 +241,10 @@ struct reef_broker {
 	struct broker_rekey *rekeys;	    /* rekey.c */
 	struct broker_rekeyer *rekeyers;
 	struct broker_save *saves; /* save.c */
+	/* room.c */
+	struct broker_adder *adders;
+	uint32_t adders_last; /* number */
+	bool adds;	      /* a fiber looks at them */
 	/* settle.c */
 	struct broker_settling *settlings;
 	uint64_t settlings_last; /* number */
@@ -526,11 +531,12 @@ int broker_user_expel(struct reef_broker *broker,
 		      struct reef_body *answer);
 void broker_tellings_close(struct reef_broker *broker); /* frees all */
 
-/* --- rekey.c, settle.c --- */
+/* --- rekey.c, settle.c, room.c --- */
 
 /* The broker stops: answer those that wait and have no fiber. */
 void broker_rekeys_end(struct reef_broker *broker);
 void broker_settles_end(struct reef_broker *broker);
+void broker_adders_end(struct reef_broker *broker);
 
 /* --- recovery.c --- */
 

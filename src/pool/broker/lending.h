@@ -57,6 +57,23 @@ void broker_avoid_add(struct broker_avoid *avoid, uint32_t node);
  * it is still to be dropped is not chosen. 0: none. */
 uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
 			    uint32_t extent, const struct broker_avoid *avoid);
+/* How far a request for an extent is. Begins with zeroes. */
+struct broker_adding {
+	uint64_t size;
+	uint64_t until_ns; /* it waits for room, at most until then; 0: not */
+	uint32_t fallen;   /* links */
+	struct broker_avoid avoid;
+};
+/* Try to serve an EXTENT_ADD.  REEF_LATER: there may be room soon, try again.
+ */
+int broker_extent_try_add(struct reef_broker *broker,
+			  const struct reef_request *request,
+			  struct broker_adding *adding,
+			  struct reef_body *answer,
+			  struct reef_cursor_out *room);
+/* False: there is no room for it, but will be. */
+bool broker_may_have_room(struct reef_broker *broker,
+			  const struct broker_adding *adding);
 /* Make an entry for every extent, at start, so that telling keys of them
  * inserts none. */
 int broker_extents_open(struct reef_broker *broker);

@@ -549,6 +549,7 @@ void reef_broker_stop(struct reef_broker *broker)
 	broker_wake(broker);
 	broker_rekeys_end(broker);
 	broker_settles_end(broker);
+	broker_adders_end(broker);
 	/* Calls of the broker's fibers fail first, so that they can end. */
 	reef_rpc_destroy(broker->rpc);
 	broker_tasks_end(broker);

@@ -1,5 +1,6 @@
 /* test_broker_handlers.c - a user who asks for all that a broker has, and what
  * others notice of it: nothing. With stub nodes. */
+#include "base/sched.h"
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 #include "pool/broker/internal.h"
@@ -262,6 +263,76 @@ static int drop_beside_holders(struct stub_pool *pool)
 	return 0;
 }
 
+#define ASKING 200
+
+/* An EXTENT_ADD that waits. */
+struct add {
+	struct reef_peer *peer;
+	uint32_t space;
+	int rc;
+	struct reef_fiber *fiber;
+};
+
+static int call_add(void *arg)
+{
+	struct add *add = arg;
+	struct reef_body body = {
+		.ask.extent_add = {.space = add->space, .size = MIB},
+	};
+
+	add->rc = reef_rpc_call(add->peer, REEF_POOL_EXTENT_ADD, 100, &body,
+				NULL, 50 * SECOND);
+	return 0;
+}
+
+/* A pool is full of what a guest's holders keep from being dropped, and the
+ * guest asks for more: nothing of the broker's is occupied by that, and the
+ * first to come is given what comes back. */
+static int add_beside_holders(struct stub_pool *pool)
+{
+	struct add adds[ASKING];
+	struct driver drivers[ASKING / 50];
+	struct reef_body body = {0};
+	struct reef_row_extent own;
+	uint32_t held, space, before, done = 0, i;
+
+	TRY(make_held(pool, 127, &held, &own));
+	TRY(driver_open(&pool->guest, "more", REEF_POOL_CREATE, 0, 0, &space));
+	body.ask.space_drop.space = held;
+	TRY(driver_do(&pool->guest, REEF_POOL_SPACE_DROP, &body, NULL));
+	for (i = 0; i < ASKING / 50; i++) {
+		drivers[i] = pool->guest;
+		drivers[i].provisional += (i + 1) << 16;
+		drivers[i].peer = NULL;
+		drivers[i].session = drivers[i].sequence = 0;
+		TRY(driver_connect(&drivers[i]));
+		TRY(driver_open(&drivers[i], "more", 0, 0, 0, &space));
+	}
+	before = reef_sched_fibers(reef_fiber_sched());
+	for (i = 0; i < ASKING; i++) {
+		adds[i] = (struct add){
+			.peer = drivers[i / 50].peer,
+			.space = space,
+		};
+		TRY(reef_fiber_spawn(reef_fiber_sched(), call_add, &adds[i],
+				     &adds[i].fiber));
+	}
+	TRY(reef_sleep(NODE_TTL / 8));
+	WANT(reef_sched_fibers(reef_fiber_sched()) - before < ASKING + 32);
+	pool->stubs[0].held_to = pool->stubs[0].held_from;
+	for (i = 0; i < ASKING; i++) {
+		TRY(reef_fiber_join(adds[i].fiber, NULL));
+		done += adds[i].rc == 0;
+		WANT(adds[i].rc == 0 || adds[i].rc == -ENOSPC ||
+		     adds[i].rc == -EBUSY);
+	}
+	/* All tries of one request are one. */
+	WANT(done >= 50);
+	for (i = 0; i < ASKING / 50; i++)
+		reef_peer_close(drivers[i].peer);
+	return 0;
+}
+
 static void run_one_node(int (*script)(struct stub_pool *pool))
 {
 	for (uint64_t seed = seeds_first(); seeds_has(seed, 3); seed++) {
@@ -283,6 +354,12 @@ static void broker_handlers_holders_delay_only_their_own_drops(void **state)
 {
 	(void)state;
 	run_one_node(drop_beside_holders);
+}
+
+static void broker_handlers_who_waits_for_room_occupies_none(void **state)
+{
+	(void)state;
+	run_one_node(add_beside_holders);
 }
 
 /* --- a node's life --- */
@@ -323,6 +400,8 @@ int main(void)
 		cmocka_unit_test(broker_handlers_node_is_ready_beside_holders),
 		cmocka_unit_test(
 			broker_handlers_holders_delay_only_their_own_drops),
+		cmocka_unit_test(
+			broker_handlers_who_waits_for_room_occupies_none),
 		cmocka_unit_test(broker_handlers_whatever_a_node_says_it_lives),
 	};
 

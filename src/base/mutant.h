@@ -151,11 +151,15 @@
 	X(MAP_NO_REMOVE, "An entry expires by one's own clock alone.") \
 	X(MAP_RANDOM, "Whatever was met is evicted.")
 
+#define REEF_MUTANTS_OF_IMAGE(X) \
+	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")
+
 #define REEF_MUTANTS_ALL(X) \
 	REEF_MUTANTS_OF_SIM(X) \
 	REEF_MUTANTS_OF_FABRIC(X) \
 	REEF_MUTANTS_OF_BROKER(X) \
 	REEF_MUTANTS_OF_NODE(X) \
+	REEF_MUTANTS_OF_IMAGE(X) \
 	REEF_MUTANTS_OF_CLIENT(X) \
 	REEF_MUTANTS_OF_HEAP(X) \
 	REEF_MUTANTS_OF_LOCK(X) \

@@ -458,12 +458,6 @@ int redis_read_long(struct redis_thread *thread, struct redis_client *client,
 	return rc;
 }
 
-bool redis_item_is_long(const struct redis_thread *thread, uint32_t index)
-{
-	return !thread->items[index].status &&
-	       !thread->items[index].value.bytes;
-}
-
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
 		     uint32_t index)
 {

@@ -62,7 +62,12 @@ int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 int redis_read_long(struct redis_thread *thread, struct redis_client *client,
 		    struct reef_map *map, const struct redis_bytes *key);
 /* True if the value of one of thread->items is long, and was not read. */
-bool redis_item_is_long(const struct redis_thread *thread, uint32_t index);
+static inline bool redis_item_is_long(const struct redis_thread *thread,
+				      uint32_t index)
+{
+	return !thread->items[index].status &&
+	       !thread->items[index].value.bytes;
+}
 /* Answer one of thread->items, its value or null. 0, or the error, which is not
  * answered. */
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,

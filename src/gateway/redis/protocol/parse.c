@@ -86,12 +86,6 @@ size_t redis_parser_waiting(const struct redis_parser *parser)
 	return parser->end - parser->start + parser->filled;
 }
 
-size_t redis_parser_memory(const struct redis_parser *parser)
-{
-	return (parser->is_lent ? 0 : parser->room) + parser->big_bytes +
-	       parser->argv_room * sizeof(*parser->argv);
-}
-
 /* --- the buffer --- */
 
 /* Move the bytes that wait to the front of another buffer, and point argv

@@ -162,7 +162,11 @@ int redis_parser_settle(struct redis_parser *parser);
 
 /* How many bytes wait to be parsed, and how much memory the parser has. */
 size_t redis_parser_waiting(const struct redis_parser *parser);
-size_t redis_parser_memory(const struct redis_parser *parser);
+static inline size_t redis_parser_memory(const struct redis_parser *parser)
+{
+	return (parser->is_lent ? 0 : parser->room) + parser->big_bytes +
+	       parser->argv_room * sizeof(*parser->argv);
+}
 
 /* Feed bytes that are somewhere else already: room, a copy and fed in one; for
  * tests. */

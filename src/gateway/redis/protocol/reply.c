@@ -72,11 +72,6 @@ void redis_reply_fini(struct redis_reply *reply)
 	*reply = (struct redis_reply){0};
 }
 
-uint64_t redis_reply_waiting(const struct redis_reply *reply)
-{
-	return reply->size - reply->sent;
-}
-
 size_t redis_reply_memory(const struct redis_reply *reply)
 {
 	return (reply->is_lent ? 0 : reply->room) + reply->big_size +

@@ -106,8 +106,12 @@ void redis_reply_wrap(struct redis_reply *reply, struct redis_mark mark,
 
 /* --- to send --- */
 
-/* How many bytes wait to be sent; how much memory the reply has. */
-uint64_t redis_reply_waiting(const struct redis_reply *reply);
+/* How many bytes wait to be sent. */
+static inline uint64_t redis_reply_waiting(const struct redis_reply *reply)
+{
+	return reply->size - reply->sent;
+}
+/* How much memory the reply has. */
 size_t redis_reply_memory(const struct redis_reply *reply);
 /* Point at the first bytes that wait, with at most `count` vectors; returns how
  * many. */

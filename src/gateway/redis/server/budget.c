@@ -13,23 +13,33 @@
 
 static uint64_t size_of_client(const struct redis_client *client)
 {
-	return redis_parser_memory(&client->parser) +
-	       redis_reply_memory(&client->reply) +
-	       redis_transaction_memory(client) + redis_later_memory(client) +
-	       client->scratch + (client->task ? TASK_SIZE : 0) +
-	       (client->tls ? TLS_SIZE : 0);
+	uint64_t size = redis_parser_memory(&client->parser) +
+			redis_reply_memory(&client->reply) + client->scratch;
+
+	/* What few have is asked for only where there is some. */
+	if (client->transaction || client->watches)
+		size += redis_transaction_memory(client);
+	if (client->later)
+		size += redis_later_memory(client);
+	if (client->task)
+		size += TASK_SIZE;
+	if (client->tls)
+		size += TLS_SIZE;
+	return size;
 }
 
-void redis_budget_charge(struct redis_client *client, bool is_gone)
+bool redis_budget_charge(struct redis_client *client, bool is_gone)
 {
 	const uint64_t size = is_gone ? 0 : size_of_client(client);
+	const bool is_more = size > client->charged;
 
 	if (size == client->charged)
-		return;
+		return false;
 	/* Only the thread itself writes it, others look. */
 	atomic_fetch_add_explicit(&client->thread->charged,
 				  size - client->charged, memory_order_relaxed);
 	client->charged = size;
+	return is_more;
 }
 
 uint64_t redis_budget_charged(const struct redis_door *door)

@@ -15,8 +15,9 @@
 
 #include "gateway/redis/server/thread.h"
 
-/* Charge a client for what it has now; is_gone: it has nothing any more. */
-void redis_budget_charge(struct redis_client *client, bool is_gone);
+/* Charge a client for what it has now; is_gone: it has nothing any more. True
+ * if that is more than before. */
+bool redis_budget_charge(struct redis_client *client, bool is_gone);
 /* Close clients as rule (1) says: they are dead, and have no memory any more.
  * Not inside a task. */
 void redis_budget_keep(struct redis_thread *thread);

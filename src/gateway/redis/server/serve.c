@@ -524,8 +524,9 @@ static void end_turn(struct redis_thread *thread, struct redis_client *client)
 	redis_reply_settle(&client->reply);
 	if (redis_parser_settle(&client->parser))
 		client->is_dead = true;
-	redis_budget_charge(client, false);
-	redis_budget_keep(thread);
+	/* What others took is looked at once a round. */
+	if (redis_budget_charge(client, false))
+		redis_budget_keep(thread);
 	if ((client->close_after || client->is_ended) &&
 	    !redis_reply_waiting(&client->reply) && !client->task &&
 	    !client->is_ready)

@@ -248,8 +248,10 @@ static ssize_t explain(struct redis_client *client, int rc)
 	return -1;
 }
 
-static ssize_t tls_receive(struct redis_client *client, char *to, size_t size)
+ssize_t redis_tls_receive(struct redis_client *client, void *buffer,
+			  size_t size)
 {
+	char *to = buffer;
 	size_t got = 0, some;
 	int rc = 1;
 
@@ -275,8 +277,8 @@ static ssize_t explain_send(struct redis_client *client, int rc)
 	return -1;
 }
 
-static ssize_t tls_send(struct redis_client *client,
-			const struct iovec *vectors, uint32_t count)
+ssize_t redis_tls_send(struct redis_client *client, const struct iovec *vectors,
+		       uint32_t count)
 {
 	size_t sent = 0, some;
 	uint32_t i;
@@ -299,26 +301,4 @@ static ssize_t tls_send(struct redis_client *client,
 		}
 	}
 	return (ssize_t)sent;
-}
-
-ssize_t redis_wire_receive(struct redis_client *client, void *to, size_t size)
-{
-	return client->tls ? tls_receive(client, to, size)
-			   : recv(client->fd, to, size, 0);
-}
-
-ssize_t redis_wire_send(struct redis_client *client,
-			const struct iovec *vectors, uint32_t count)
-{
-	struct msghdr message = {
-		.msg_iov = (struct iovec *)(uintptr_t)vectors,
-		.msg_iovlen = count,
-	};
-
-	if (client->tls)
-		return tls_send(client, vectors, count);
-	if (count == 1)
-		return send(client->fd, vectors[0].iov_base, vectors[0].iov_len,
-			    MSG_NOSIGNAL);
-	return sendmsg(client->fd, &message, MSG_NOSIGNAL);
 }

@@ -14,6 +14,7 @@
 #include "gateway/redis/server/client.h"
 #include "gateway/redis/server/door.h"
 
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 struct ssl_ctx_st;
@@ -35,10 +36,35 @@ void redis_tls_end(struct redis_client *client);
 /* True if the handshake is done, or there is none. */
 bool redis_tls_is_open(const struct redis_client *client);
 
-/* Receive, and send, as recv(2) and sendmsg(2) do, over TLS or not. */
-ssize_t redis_wire_receive(struct redis_client *client, void *to, size_t size);
-ssize_t redis_wire_send(struct redis_client *client,
-			const struct iovec *vectors, uint32_t count);
+/* As redis_wire_receive and redis_wire_send, of a client that has TLS. */
+ssize_t redis_tls_receive(struct redis_client *client, void *buffer,
+			  size_t size);
+ssize_t redis_tls_send(struct redis_client *client, const struct iovec *vectors,
+		       uint32_t count);
+
+/* Receive as recv(2) does, over TLS or not. */
+static inline ssize_t redis_wire_receive(struct redis_client *client, void *to,
+					 size_t size)
+{
+	return client->tls ? redis_tls_receive(client, to, size)
+			   : recv(client->fd, to, size, 0);
+}
+
+/* Send as sendmsg(2) does, over TLS or not. */
+static inline ssize_t redis_wire_send(struct redis_client *client,
+				      struct iovec *vectors, uint32_t count)
+{
+	struct msghdr message;
+
+	if (client->tls)
+		return redis_tls_send(client, vectors, count);
+	if (count == 1)
+		return send(client->fd, vectors[0].iov_base, vectors[0].iov_len,
+			    MSG_NOSIGNAL);
+	message = (struct msghdr){.msg_iov = vectors, .msg_iovlen = count};
+	return sendmsg(client->fd, &message, MSG_NOSIGNAL);
+}
+
 /* True if bytes were received that epoll does not know of. */
 bool redis_wire_has_more(const struct redis_client *client);
 

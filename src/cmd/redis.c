@@ -75,6 +75,38 @@ door_options(const struct reef_settings *settings)
 	};
 }
 
+/* The words of `reef space save` for this door's space, by the same pool. NULL:
+ * there is no file. */
+static const char *const *save_words(const struct reef_settings *settings)
+{
+	static const char *words[20];
+	const struct {
+		const char *flag, *value;
+	} flags[] = {
+		{"--pool", settings->pool},
+		{"--credential", settings->credential},
+		{"--run", settings->run},
+		{"--fabrics", settings->fabrics},
+		{"--tls", settings->tls},
+	};
+	uint32_t count = 0;
+
+	if (!settings->redis.save)
+		return NULL;
+	words[count++] = "/proc/self/exe";
+	words[count++] = "space";
+	words[count++] = "save";
+	words[count++] = settings->redis.space;
+	words[count++] = settings->redis.save;
+	for (uint32_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		if (!flags[i].value)
+			continue;
+		words[count++] = flags[i].flag;
+		words[count++] = flags[i].value;
+	}
+	return words;
+}
+
 /* Raise the limit of descriptors: one for each client, and a few dozen of our
  * own. */
 static void raise_limit(const struct redis_door_options *options)
@@ -173,6 +205,7 @@ static void print_start(const struct redis_door *door)
 		size = strcspn(at, " ");
 		printf("  %-9s %.*s\n", what, (int)size, at);
 	}
+	printf("  %-9s %s\n", "found", redis_door_found(door));
 	if (info.port)
 		printf("\n  redis-cli -p %u\n", info.port);
 	else if (info.tls_port)
@@ -199,10 +232,16 @@ static int prepare_run_directory(const char *name,
 
 static int announce(const struct redis_door *door, const char *ready_fd)
 {
+	char line[CHILD_LINE_SIZE];
+
 	notify_send("READY=1\nSTATUS=The Redis door is at %s",
 		    redis_door_addresses(door));
-	if (ready_fd)
-		return !child_tell_ready(ready_fd, redis_door_addresses(door));
+	if (ready_fd) {
+		/* Who started us says the rest, too. */
+		snprintf(line, sizeof(line), "%s\t%s",
+			 redis_door_addresses(door), redis_door_found(door));
+		return !child_tell_ready(ready_fd, line);
+	}
 	print_start(door);
 	return 0;
 }
@@ -236,6 +275,7 @@ int cmd_redis(int argc, char **argv)
 	child_block_signals(&ending.set);
 	reef_client_set_servant();
 	options = door_options(&settings);
+	options.save_words = save_words(&settings);
 	raise_limit(&options);
 	rc = prepare_run_directory(argv[0], &settings);
 	if (!rc)

@@ -35,7 +35,8 @@ struct server {
 	bool asked_to_stop;
 	bool with_redis;
 	struct child redis, janitor;
-	int status; /* of the program */
+	const char *redis_found; /* what the door says it found */
+	int status;		 /* of the program */
 };
 
 /* --- signals --- */
@@ -181,10 +182,12 @@ static void print_start(const struct server *server)
 	}
 	if (reef_host_node(server->host))
 		print_node(server);
-	if (server->with_redis && server->redis.is_ready)
+	if (server->with_redis && server->redis.is_ready) {
 		print_addresses("redis", server->redis.line);
-	else if (server->with_redis)
+		printf("  %-9s found %s\n", "", server->redis_found);
+	} else if (server->with_redis) {
 		printf("  %-9s %s\n", "redis", "not open yet; see above");
+	}
 	if (broker)
 		printf("  %-9s %s\n", "data", server->settings.data);
 	print_use(server);
@@ -426,6 +429,16 @@ static int start_redis(struct server *server)
 	return rc ? operate_failed(server->name, "the Redis door", rc) : 0;
 }
 
+/* The door's line has its addresses, and behind a tab what it found. */
+static void split_line(struct server *server)
+{
+	char *tab = strchr(server->redis.line, '\t');
+
+	server->redis_found = tab ? tab + 1 : "nothing yet";
+	if (tab)
+		*tab = '\0';
+}
+
 static int serve_host(struct server *server)
 {
 	int rc;
@@ -443,6 +456,7 @@ static int serve_host(struct server *server)
 		child_stop(&server->janitor);
 		return rc;
 	}
+	split_line(server);
 	print_start(server);
 	notify_ready(server);
 	rc = wait_for_end(server);

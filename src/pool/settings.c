@@ -334,6 +334,15 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.help = "its unix socket; redis.sock in the run "
 				"directory",
 		},
+	[REEF_SET_REDIS_SAVE] =
+		{
+			.name = "redis-save",
+			.variable = "REEF_REDIS_SAVE",
+			.type = REEF_CONFIG_PATH,
+			.uses = DOOR,
+			.help = "file of SAVE and BGSAVE; redis.image in the "
+				"data directory",
+		},
 	[REEF_SET_REDIS_SPACE] =
 		{
 			.name = "redis-space",
@@ -565,8 +574,8 @@ static int default_redis(struct reef_config *config)
 	return rc;
 }
 
-static int default_key_file(struct reef_config *config, uint32_t setting,
-			    const char *name)
+static int default_data_file(struct reef_config *config, uint32_t setting,
+			     const char *name)
 {
 	const char *data = reef_config_text(config, REEF_SET_DATA);
 	char *text;
@@ -646,9 +655,12 @@ static int fill_defaults(struct reef_config *config,
 	if (!rc)
 		rc = default_redis(config);
 	if (!rc)
-		rc = default_key_file(config, REEF_SET_KEY_FILE, "pool.key");
+		rc = default_data_file(config, REEF_SET_KEY_FILE, "pool.key");
 	if (!rc)
-		rc = default_key_file(config, REEF_SET_NODE_KEY, "node.key");
+		rc = default_data_file(config, REEF_SET_NODE_KEY, "node.key");
+	if (!rc)
+		rc = default_data_file(config, REEF_SET_REDIS_SAVE,
+				       "redis.image");
 	if (!rc)
 		rc = default_name(config);
 	return rc ? rc : default_pressure(config);
@@ -671,6 +683,7 @@ static void read_redis(const struct reef_config *config,
 	out->client_certs = (enum reef_client_certs)reef_config_number(
 		config, REEF_SET_REDIS_CLIENT_CERTS);
 	out->unix_path = reef_config_text(config, REEF_SET_REDIS_UNIX);
+	out->save = reef_config_text(config, REEF_SET_REDIS_SAVE);
 	out->space = reef_config_text(config, REEF_SET_REDIS_SPACE);
 	out->password_file =
 		reef_config_text(config, REEF_SET_REDIS_PASSWORD_FILE);

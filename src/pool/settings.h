@@ -62,6 +62,7 @@ enum reef_settings_index {
 	REEF_SET_REDIS_CA,
 	REEF_SET_REDIS_CLIENT_CERTS,
 	REEF_SET_REDIS_UNIX,
+	REEF_SET_REDIS_SAVE,
 	REEF_SET_REDIS_SPACE,
 	REEF_SET_REDIS_DATABASES,
 	REEF_SET_REDIS_THREADS,
@@ -97,6 +98,7 @@ struct reef_redis_settings {
 	const char *certificate, *key, *authorities; /* files; or NULL */
 	enum reef_client_certs client_certs;
 	const char *unix_path; /* NULL: there is no runtime directory */
+	const char *save;      /* file; NULL: there is no data directory */
 	const char *space;
 	const char *password_file;		  /* NULL: none */
 	uint32_t databases, threads, clients_max; /* threads 0: by machine */

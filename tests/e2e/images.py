@@ -251,4 +251,32 @@ def check_who_saves_may_die_or_stand_still(place):
     verify_pairs(place.door())
 
 
+def check_redis_saves_by_itself(place):
+    place.pool()
+    door = place.door("door", "--redis-save", place.path("door.image"))
+    with door.wire() as wire:
+        begun = int(wire.ask("LASTSAVE")[1:])
+        wire.ask("SET", "k", "7:x")
+        assert wire.ask("SAVE") == b"+OK\r\n"
+        assert int(wire.ask("LASTSAVE")[1:]) >= begun
+        wire.ask("SET", "k", "8:x")
+        assert wire.ask("BGSAVE") == b"+Background saving started\r\n"
+        busy = wire.ask("BGSAVE", "SCHEDULE")
+        assert busy.startswith((b"+Background", b"-ERR Background save")), busy
+        until("it was saved", lambda: (
+            b"rdb_bgsave_in_progress:0" in wire.ask("INFO", "persistence")))
+        assert b"rdb_last_bgsave_status:ok" in wire.ask("INFO", "persistence")
+        assert wire.ask("BGSAVE", "x").startswith(b"-ERR syntax")
+    assert "nothing yet" in door.process.out
+    door.process.stop()
+    place.do("space", "drop", "redis")
+    place.restore(place.path("door.image"))
+    door = place.door("door", "--redis-save", place.path("none/image"))
+    assert "MiB in 1 database\n" in door.process.out, door.process.out
+    with door.wire() as wire:
+        assert number_of(wire, "k") == 8
+        assert wire.ask("SAVE").startswith(b"-ERR The space was not saved")
+        assert b"rdb_last_bgsave_status:err" in wire.ask("INFO", "persistence")
+
+
 sys.exit(run_checks(globals(), Images, sys.argv[2:]))

@@ -15,9 +15,10 @@ static struct redis_command *const tables[] = {
 	redis_connection_commands,  redis_docs_commands,
 	redis_edit_commands,	    redis_info_commands,
 	redis_key_commands,	    redis_keyspace_commands,
-	redis_object_commands,	    redis_scan_commands,
-	redis_server_commands,	    redis_string_commands,
-	redis_string_many_commands, redis_transaction_commands,
+	redis_object_commands,	    redis_save_commands,
+	redis_scan_commands,	    redis_server_commands,
+	redis_string_commands,	    redis_string_many_commands,
+	redis_transaction_commands,
 };
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
 

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "gateway/redis/commands/access.h"
 #include "gateway/redis/server/door.h"
+#include "gateway/redis/server/save.h"
 #include "kv/figures.h"
 
 #include <errno.h>
@@ -198,16 +199,21 @@ static void write_memory(struct info *info)
 	write_number(info, "lazyfree_pending_objects", 0);
 }
 
-/* Nothing is loaded or saved: the pool's memory outlives the door. */
+/* Nothing is loaded: the pool's memory outlives the door. */
 static void write_persistence(struct info *info)
 {
+	struct redis_save_info save;
+
+	redis_save_info(redis_door_save(info->thread->door), &save);
 	write_number(info, "loading",
 		     !info->thread->reef || info->thread->is_fenced);
 	write_number(info, "async_loading", 0);
 	write_number(info, "rdb_changes_since_last_save", 0);
-	write_number(info, "rdb_bgsave_in_progress", 0);
-	write_number(info, "rdb_last_save_time", info->door.started_ms / 1000);
-	write_text(info, "rdb_last_bgsave_status", "ok");
+	write_number(info, "rdb_bgsave_in_progress", save.is_running);
+	write_number(info, "rdb_last_save_time",
+		     save.last_s ? save.last_s : info->door.started_ms / 1000);
+	write_text(info, "rdb_last_bgsave_status",
+		   save.has_failed ? "err" : "ok");
 	write_number(info, "aof_enabled", 0);
 	write_number(info, "aof_rewrite_in_progress", 0);
 	write_number(info, "aof_rewrite_scheduled", 0);

@@ -115,6 +115,7 @@ extern struct redis_command redis_info_commands[];
 extern struct redis_command redis_key_commands[];
 extern struct redis_command redis_keyspace_commands[];
 extern struct redis_command redis_object_commands[];
+extern struct redis_command redis_save_commands[];
 extern struct redis_command redis_scan_commands[];
 extern struct redis_command redis_server_commands[];
 extern struct redis_command redis_string_commands[];

@@ -9,6 +9,7 @@
 #include "gateway/redis/server/budget.h"
 #include "gateway/redis/server/gather.h"
 #include "gateway/redis/server/guess.h"
+#include "gateway/redis/server/save.h"
 #include "gateway/redis/server/task.h"
 #include "gateway/redis/server/tls.h"
 
@@ -39,6 +40,16 @@
 struct redis_door_config *redis_door_config(struct redis_door *door)
 {
 	return &door->config;
+}
+
+const char *redis_door_found(const struct redis_door *door)
+{
+	return door->found;
+}
+
+struct redis_save *redis_door_save(const struct redis_door *door)
+{
+	return door->save;
 }
 
 const struct redis_door_options *
@@ -391,6 +402,50 @@ static int make_threads(struct redis_door *door)
 	return rc;
 }
 
+struct found {
+	const struct redis_door *door;
+	uint64_t bytes;
+	uint32_t databases;
+};
+
+static int find_bytes(void *context, const struct reef_space_info *info)
+{
+	struct found *found = context;
+
+	if (!strcmp(info->name, found->door->options.space))
+		found->bytes = info->used;
+	return 0;
+}
+
+static int count_database(void *context, const char *name, uint64_t value,
+			  uint64_t generation)
+{
+	struct found *found = context;
+
+	(void)value;
+	(void)generation;
+	found->databases += name[2] >= '0' && name[2] <= '9';
+	return 0;
+}
+
+/* Note what is there already: two questions to the broker, so that a door also
+ * opens while memory is away. */
+static void note_found(struct redis_door *door)
+{
+	struct found found = {.door = door};
+
+	if (reef_space_list(door->reef, find_bytes, &found) ||
+	    reef_name_list(door->space, "db", count_database, &found))
+		snprintf(door->found, sizeof(door->found), "not known");
+	else if (!found.databases)
+		snprintf(door->found, sizeof(door->found), "nothing yet");
+	else
+		snprintf(door->found, sizeof(door->found),
+			 "%llu MiB in %u database%s",
+			 (unsigned long long)(found.bytes >> 20),
+			 found.databases, found.databases > 1 ? "s" : "");
+}
+
 static int open_pool(struct redis_door *door)
 {
 	int rc = redis_link_open(&door->options, 0, &door->reef, &door->space);
@@ -423,11 +478,15 @@ static int open_all(struct redis_door *door)
 	int rc = redis_guesses_create(&door->guesses);
 
 	if (!rc)
+		rc = redis_save_create(door->options.save_words, &door->save);
+	if (!rc)
 		rc = load_password(door);
 	if (!rc)
 		rc = fill_info(door);
 	if (!rc)
 		rc = open_pool(door);
+	if (!rc)
+		note_found(door);
 	if (!rc)
 		rc = listen_inet(door, door->options.listen, false);
 	if (!rc && door->options.listen_tls)
@@ -508,6 +567,7 @@ void redis_door_destroy(struct redis_door *door)
 	if (door->wake_fd >= 0)
 		close(door->wake_fd);
 	redis_guesses_destroy(door->guesses);
+	redis_save_destroy(door->save);
 	redis_tls_unload(door->tls);
 	pthread_mutex_destroy(&door->tls_lock);
 	pthread_mutex_destroy(&door->password_lock);

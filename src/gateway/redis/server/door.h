@@ -63,6 +63,9 @@ struct redis_door_options {
 	uint64_t output_max;  /* close a client at so many; 1 GiB */
 	uint64_t memory_max;  /* of all clients together (budget.h); 1 GiB;
 				 UINT64_MAX: none */
+	/* The program that SAVE and BGSAVE run (save.h); NULL: they are
+	 * refused. */
+	const char *const *save_words;
 };
 
 struct redis_door;
@@ -88,6 +91,8 @@ void redis_door_stop(struct redis_door *door);
 bool redis_door_is_alive(struct redis_door *door);
 void redis_door_destroy(struct redis_door *door); /* NULL is fine */
 
+/* What was there when it opened: "64 MiB in 2 databases", or "nothing yet". */
+const char *redis_door_found(const struct redis_door *door);
 /* Where it listens, blank-separated: "127.0.0.1:7379 /run/...". */
 const char *redis_door_addresses(const struct redis_door *door);
 
@@ -101,6 +106,8 @@ struct redis_door_config {
 	_Atomic uint64_t memory_max; /* 0: none */
 };
 struct redis_door_config *redis_door_config(struct redis_door *door);
+struct redis_save;
+struct redis_save *redis_door_save(const struct redis_door *door);
 const struct redis_door_options *
 redis_door_options(const struct redis_door *door);
 

@@ -27,6 +27,7 @@ struct redis_door {
 	/* Others than this machine reach it, without and with TLS. */
 	bool is_reached, is_reached_by_tls;
 	struct redis_guesses *guesses;
+	struct redis_save *save;
 	/* TLS: what is used, and what it was made of; under tls_lock. NULL:
 	 * there is none. */
 	pthread_mutex_t tls_lock;
@@ -39,6 +40,7 @@ struct redis_door {
 	struct redis_thread *threads;
 	uint32_t thread_count;
 	char addresses[1024];
+	char found[64];
 	int wake_fd; /* wakes the thread that accepts connections */
 	_Atomic bool is_stopping;
 	_Atomic uint64_t next_id;

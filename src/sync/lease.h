@@ -46,7 +46,7 @@ enum lease_place_kind {
 };
 
 struct lease_place {
-	uint64_t word; /* session, member; flags: enum lease_place_kind */
+	uint64_t word; /* owner: session, member; lease_wait.c, 3 */
 	uint64_t inbox;
 };
 
@@ -87,6 +87,7 @@ struct reef_lease {
 	uint64_t inbox; /* 0: none */
 	uint32_t place; /* LEASE_PLACES: none */
 	enum lease_place_kind place_kind;
+	uint64_t place_word; /* as we put it there */
 	bool is_hinted;
 	uint64_t pause_ns, look_ns; /* when the holder's session is due */
 	_Atomic bool is_canceled;

@@ -13,7 +13,9 @@
  *     attempt), and whoever gives it reads the places after the word has
  *     changed. One waiter is told; if it gives up instead of taking, it tells
  *     another (delist).
- * (3) The inbox is written after the CAS is done and not in its batch: a WRITE
+ * (3) A place's word counts its changes, so that it does not return to what it
+ *     was (R9): owner 42 | count 20 | kind 2; nobody's if the owner is 0.
+ * (4) The inbox is written after the CAS is done and not in its batch: a WRITE
  *     may overtake a CAS (F3c), and would then be in a place that is
  *     another's. */
 #include "sync/lease.h"
@@ -32,14 +34,26 @@ static size_t place_offset(uint32_t place)
 	       place * sizeof(struct lease_place);
 }
 
-static uint64_t place_word(const struct reef_lease *lease)
-{
-	return lease->self | (uint64_t)lease->place_kind;
-}
+#define PLACE_COUNT_ONE UINT64_C(4)
+static_assert((uint64_t)LEASE_WATCHES < PLACE_COUNT_ONE, "kinds");
 
 static uint64_t place_owner(uint64_t word)
 {
 	return word & ~(LEASE_TERMS - 1);
+}
+
+static uint64_t place_kind(uint64_t word)
+{
+	return word & (PLACE_COUNT_ONE - 1);
+}
+
+/* The word of a place that was `before`, for an owner; 0: nobody (3). */
+static uint64_t place_after(uint64_t before, uint64_t owner, uint64_t kind)
+{
+	uint64_t count = ((before & ~(PLACE_COUNT_ONE - 1)) + PLACE_COUNT_ONE) &
+			 (LEASE_TERMS - 1);
+
+	return owner | count | kind;
 }
 
 /* --- places --- */
@@ -63,7 +77,7 @@ static bool is_vacant(struct reef_lease *lease, uint64_t word, uint32_t *asked)
 {
 	enum reef_session_view view;
 
-	if (!word)
+	if (!place_owner(word))
 		return true;
 	if (lease_session(word) == reef_session(lease->object.reef) ||
 	    *asked == CLAIMS)
@@ -79,6 +93,7 @@ static bool claim_place(struct reef_lease *lease)
 	uint32_t start = (uint32_t)((lease->self >> 22) * 0x9e3779b1u >> 16);
 	struct lease_place places[LEASE_PLACES];
 	uint32_t i, pass, at, asked = 0, tried = 0;
+	uint64_t word;
 
 	if (reef_read(lease->object.reef,
 		      lease_at(lease, offsetof(struct lease_body, places)),
@@ -89,13 +104,15 @@ static bool claim_place(struct reef_lease *lease)
 		for (i = 0; i < LEASE_PLACES && tried < CLAIMS; i++) {
 			at = (start + i) % LEASE_PLACES;
 			if (pass ? !is_vacant(lease, places[at].word, &asked)
-				 : places[at].word != 0)
+				 : place_owner(places[at].word) != 0)
 				continue;
 			tried++;
-			if (!swap_place(lease, at, places[at].word,
-					place_word(lease)))
+			word = place_after(places[at].word, lease->self,
+					   lease->place_kind);
+			if (!swap_place(lease, at, places[at].word, word))
 				continue;
 			lease->place = at;
+			lease->place_word = word;
 			return true;
 		}
 	return false;
@@ -140,7 +157,8 @@ void lease_delist(struct reef_lease *lease, bool pass_on)
 		{
 			.kind = REEF_CAS,
 			.address = lease_at(lease, place_offset(lease->place)),
-			.compare = place_word(lease),
+			.compare = lease->place_word,
+			.operand = place_after(lease->place_word, 0, 0),
 		},
 		{
 			.kind = REEF_READ,
@@ -203,13 +221,15 @@ void lease_wake_others(struct reef_lease *lease, bool is_free,
 
 		at = (start + i) % LEASE_PLACES;
 		place = &places[at];
-		if (!place->word || place_owner(place->word) == lease->self)
+		if (!place_owner(place->word) ||
+		    place_owner(place->word) == lease->self)
 			continue;
-		if (place->word & LEASE_WAITS && !is_free)
+		if (place_kind(place->word) == LEASE_WAITS && !is_free)
 			continue;
 		if (!send_hint(lease, place))
-			swap_place(lease, at, place->word, 0);
-		else if (place->word & LEASE_WAITS)
+			swap_place(lease, at, place->word,
+				   place_after(place->word, 0, 0));
+		else if (place_kind(place->word) == LEASE_WAITS)
 			is_free = false;
 	}
 }

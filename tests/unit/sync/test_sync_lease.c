@@ -311,7 +311,7 @@ static int crowd(struct member *member)
 		      lease_at(lease, offsetof(struct lease_body, places)),
 		      places, sizeof(places)));
 	for (i = 0; i < LEASE_PLACES; i++)
-		left += places[i].word != 0;
+		left += places[i].word >> LEASE_TERM_BITS != 0;
 	WANT(left == 0);
 	reef_lease_close(lease);
 	return 0;

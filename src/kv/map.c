@@ -11,7 +11,8 @@
  *     Whoever opens or drops one that is DROPPING does that first, so a dropper
  *     may die anywhere.
  * (2) Of two that make the table one wins the CAS, and the other's goes.
- *     A table that is lost goes back to 0, if REEF_MAP_RENEW asks for that.
+ *     In the place of one that is lost comes another, if REEF_MAP_RENEW asks
+ *     for that; the word does not go back to 0 (R9).
  * (3) Who takes the root out of the word frees it. Whoever has the table open
  *     is told by the table: -REEF_EDROPPED. */
 #include "kv/internal.h"
@@ -133,8 +134,9 @@ static int drop_unnamed_table(const struct object *object,
 	return rc ? rc : reef_free(object->space, root, REEF_FREE_LATER);
 }
 
-/* Make a table and put it into `root`, if no other is there: (2). */
-static int make_table(const struct object *object)
+/* Make a table and put it into `root` in the place of `old`, if that is still
+ * there: (2). */
+static int make_table(const struct object *object, uint64_t old)
 {
 	const struct hash_options options = {
 		.groups = object->limits[IN_SUBTABLE],
@@ -147,8 +149,8 @@ static int make_table(const struct object *object)
 	if (rc)
 		return rc;
 	do
-		rc = map_cas(object->reef, root_at(object), 0, root, &now);
-	while (!rc && !now);
+		rc = map_cas(object->reef, root_at(object), old, root, &now);
+	while (!rc && now == old);
 	if (rc || (now & ~MAP_DROPPING) == root)
 		return rc;
 	rc = hash_open(object->space, root, 1, &table);
@@ -193,13 +195,14 @@ static int finish_drop(const struct object *object, const char *name)
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* Take a table that is lost out of `root`, so that a new one is made. */
+/* Put a new table in the place of one that is lost. `root` does not go back to
+ * 0 in between (R9). */
 static int renew_table(const struct object *object, uint64_t word)
 {
 	uint64_t bytes_at =
 		object->body + offsetof(struct map_body, entry_bytes);
 	uint64_t bytes;
-	int rc = map_cas(object->reef, root_at(object), word, 0, NULL);
+	int rc = make_table(object, word);
 
 	if (!rc)
 		rc = reef_read(object->reef, bytes_at, &bytes, 8);
@@ -223,7 +226,7 @@ static int try_open(struct reef_space *space, const char *name,
 		return rc == -EAGAIN ? 1 : rc;
 	rc = open_table(object, options->remember, false, &word, table);
 	if (rc == 1)
-		rc = word ? finish_drop(object, name) : make_table(object);
+		rc = word ? finish_drop(object, name) : make_table(object, 0);
 	else if (rc == -REEF_ELOST && renew)
 		rc = renew_table(object, word);
 	else if (rc != -REEF_EDROPPED)

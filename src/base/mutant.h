@@ -145,6 +145,7 @@
 	X(HASH_NO_FREEZE, "A split does not freeze.") \
 	X(HASH_NO_INTENT, "Children are LEAF before they are filled.") \
 	X(HASH_EARLY_REUSE, "A free does not wait for readers.") \
+	X(HASH_RECUR, "R9: emptied slots are all the same.") \
 	X(HASH_LATE_MARK, "The slot is written first, then live.")
 
 #define REEF_MUTANTS_OF_MAP(X) \

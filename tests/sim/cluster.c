@@ -5,6 +5,8 @@
  * clients are done, one more session audits; then the servers are stopped. */
 #include "cluster.h"
 
+#include "fixture/recurrence.h"
+
 #include "fabric/hook/trace.h"
 #include "pool/broker/internal.h"
 
@@ -638,6 +640,22 @@ static int add_hosts(struct cluster *cluster)
 	return rc;
 }
 
+static void fail_recurrence(void *context, const char *text)
+{
+	cluster_fail(context, "%s", text);
+}
+
+static int watch_recurrence(struct cluster *cluster)
+{
+	cluster->recurrence =
+		recurrence_begin(cluster->sim, fail_recurrence, cluster);
+	if (!cluster->recurrence)
+		return -ENOMEM;
+	recurrence_set_broker(cluster->recurrence, cluster->brokers,
+			      BROKERS_MAX);
+	return 0;
+}
+
 int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 {
 	struct reef_sim_options sim = {0};
@@ -661,6 +679,8 @@ int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 	if (!rc)
 		rc = reef_sim_create(&sim, &cluster->sim);
 	if (!rc)
+		rc = watch_recurrence(cluster);
+	if (!rc)
 		rc = add_hosts(cluster);
 	if (!rc)
 		rc = reef_sim_run(cluster->sim, 60 * SECOND);
@@ -670,6 +690,7 @@ int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 		cluster->hash = reef_sim_trace_hash(cluster->sim);
 	reef_sim_destroy(cluster->sim);
 	cluster->sim = NULL;
+	recurrence_end(cluster->recurrence);
 	workload_teardown(cluster);
 	return cluster->failure[0] ? -1 : 0;
 }

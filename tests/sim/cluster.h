@@ -158,6 +158,8 @@ struct client {
 	uint32_t blocks_count;
 };
 
+struct recurrence;
+
 struct cluster {
 	struct cluster_options options;
 	struct reef_sim *sim;
@@ -170,6 +172,7 @@ struct cluster {
 	struct reef_broker *brokers[BROKERS_MAX]; /* that are up */
 	uint64_t table[SESSIONS_MAX];		  /* the last one's, by slot */
 	struct reef_group *fates;		  /* where troubles run */
+	struct recurrence *recurrence;		  /* of R9 */
 	void *work;				  /* the workload's */
 	uint64_t strike_at;			  /* which operation */
 	uint32_t struck;			  /* which client */

@@ -35,7 +35,8 @@
 struct tables {
 	struct cluster *cluster;
 	struct truth truth;
-	uint64_t word; /* address; 0: not made yet */
+	uint64_t word;	    /* address; 0: not made yet */
+	uint64_t taken_out; /* roots, out of it */
 	uint32_t keys;
 	uint32_t drops; /* one step in so many; 0: none */
 	/* Only calls that end with a CAS on a slot. Then tags are enough, and
@@ -130,12 +131,19 @@ static int judge(struct worker *worker, const char *what, int rc)
 
 /* --- the word, and the table it names --- */
 
+/* The word is the address of a root, or, where there is none, a number that is
+ * too small for one and new each time (R9). */
+static bool is_root(uint64_t word)
+{
+	return word >> 32;
+}
+
 /* Who took it out frees it. */
 static int take_out(struct worker *worker, uint64_t root)
 {
 	struct handle *handle = worker->handle;
-	uint64_t before;
-	int rc = reef_cas(handle->reef, tables_of(worker)->word, root, 0,
+	uint64_t before, none = ++tables_of(worker)->taken_out << 3;
+	int rc = reef_cas(handle->reef, tables_of(worker)->word, root, none,
 			  &before);
 
 	if (!rc && before == root)
@@ -144,7 +152,8 @@ static int take_out(struct worker *worker, uint64_t root)
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
-static int make_table(struct worker *worker)
+/* Make a table, where the word has that number. */
+static int make_table(struct worker *worker, uint64_t none)
 {
 	const struct hash_options options = {.groups = HASH_GROUPS_MIN,
 					     .seed = 7};
@@ -155,8 +164,8 @@ static int make_table(struct worker *worker)
 
 	if (rc)
 		return rc;
-	rc = reef_cas(handle->reef, word, 0, root, &before);
-	if (rc || !before)
+	rc = reef_cas(handle->reef, word, none, root, &before);
+	if (rc || before == none)
 		return rc;
 	rc = hash_open(handle->space, root, 1, &table);
 	if (rc)
@@ -176,14 +185,14 @@ static int try_open(struct worker *worker, struct hash_table **out)
 
 	reef_enter(handle->reef);
 	rc = reef_read(handle->reef, tables_of(worker)->word, &root, 8);
-	if (!rc && root)
+	if (!rc && is_root(root))
 		rc = hash_open(handle->space, root, 16, out);
 	reef_leave(handle->reef);
 	if (rc == -REEF_EDROPPED) {
 		rc = take_out(worker, root);
 		return rc ? rc : -EAGAIN;
 	}
-	if (!rc && !root) {
+	if (!rc && !is_root(root)) {
 		/* Mostly one makes the first, to save time. */
 		if (!tables_of(worker)->truth.generations_count &&
 		    worker->client->index && worker->waits++ < WAITS_MAX &&
@@ -191,7 +200,7 @@ static int try_open(struct worker *worker, struct hash_table **out)
 			rc = reef_sleep(MILLISECOND / 4);
 			return rc ? rc : -EAGAIN;
 		}
-		rc = make_table(worker);
+		rc = make_table(worker, root);
 		return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 	}
 	return rc;

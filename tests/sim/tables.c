@@ -32,6 +32,7 @@ static const struct mutant mutants[] = {
 	{REEF_MUTANT_HASH_NO_INTENT, "clients"},
 	{REEF_MUTANT_HASH_EARLY_REUSE, "calm"},
 	{REEF_MUTANT_HASH_LATE_MARK, "calm"},
+	{REEF_MUTANT_HASH_RECUR, "calm"},
 };
 static_assert(sizeof(mutants) / sizeof(mutants[0]) ==
 		      REEF_MUTANTS_OF_HASH(REEF_MUTANT_ONE),

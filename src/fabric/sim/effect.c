@@ -86,6 +86,52 @@ static uint8_t *region_bytes(const struct sim_region *region)
 	return region->kept ? region->kept : region->base.memory->base;
 }
 
+/* --- words that are watched (reef_sim_watch) --- */
+
+static bool is_watched(const struct sim_region *region, uint64_t offset)
+{
+	return region->cased &&
+	       region->cased[offset / 512] >> (offset / 8 % 64) & 1;
+}
+
+static uint64_t load_word(const struct sim_region *region, uint64_t offset)
+{
+	uint64_t value;
+
+	memcpy(&value, region_bytes(region) + (offset & ~UINT64_C(7)), 8);
+	return value;
+}
+
+/* Somebody tries an atomic on a word: from now on it is watched. */
+static void watch_word(const struct reef_sim *sim, struct sim_region *region,
+		       uint64_t offset)
+{
+	if (!sim->changed)
+		return;
+	if (!region->cased)
+		region->cased = calloc(region->base.memory->size / 512 + 1, 8);
+	reef_assert(region->cased);
+	region->cased[offset / 512] |= UINT64_C(1) << (offset / 8 % 64);
+}
+
+static void tell_change(const struct reef_sim *sim,
+			const struct sim_region *region, uint8_t kind,
+			uint64_t offset, uint64_t before, uint64_t compare)
+{
+	struct reef_sim_change change = {
+		.region = region->base.key,
+		.bytes = region_bytes(region),
+		.size = region->base.memory->size,
+		.offset = offset & ~UINT64_C(7),
+		.before = before,
+		.after = load_word(region, offset),
+		.compare = compare,
+		.kind = kind,
+	};
+
+	sim->changed(sim->changed_context, &change);
+}
+
 /* The end of the word that has the byte at `low`, if that is before `end`. */
 static uint64_t word_end(uint64_t low, uint64_t end)
 {
@@ -116,6 +162,8 @@ static void move_words(struct reef_sim *sim, const struct sim_region *region,
 	uint64_t size = region->base.memory->size, hash = sim->hash, next,
 		 value;
 	uint8_t *remote = region_bytes(region), *local;
+	uint64_t before;
+	bool watched;
 
 	/* Only mutant SIM_F8_BOUNDS gets here with more than there is. */
 	if (high > size)
@@ -126,10 +174,14 @@ static void move_words(struct reef_sim *sim, const struct sim_region *region,
 		uint8_t *near = local + (low - cargo->offset);
 
 		next = word_end(low, high);
+		watched = cargo->kind == REEF_WRITE && is_watched(region, low);
+		before = watched ? load_word(region, low) : 0;
 		if (cargo->kind == REEF_READ)
 			value = copy_word(near, far, next - low);
 		else
 			value = copy_word(far, near, next - low);
+		if (watched)
+			tell_change(sim, region, REEF_WRITE, low, before, 0);
 		hash = sim_mixed(hash, value);
 	}
 	sim->hash = hash;
@@ -221,16 +273,22 @@ void sim_let_go(struct reef_sim *sim, struct cargo *cargo)
 	cargo->open = false;
 }
 
-bool sim_first_half(struct cargo *cargo, const struct sim_region *region)
+bool sim_first_half(struct reef_sim *sim, struct cargo *cargo,
+		    struct sim_region *region)
 {
+	watch_word(sim, region, cargo->offset);
 	memcpy(&cargo->result, region_bytes(region) + cargo->offset, 8);
+	if (sim->changed && cargo->kind == REEF_CAS &&
+	    cargo->result != cargo->compare)
+		tell_change(sim, region, REEF_CAS, cargo->offset, cargo->result,
+			    cargo->compare);
 	return cargo->kind == REEF_FAA || cargo->result == cargo->compare;
 }
 
 void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 		     const struct sim_region *region)
 {
-	uint64_t value = cargo->operand;
+	uint64_t value = cargo->operand, before;
 
 	if (cargo->kind == REEF_FAA) {
 		value += cargo->result;
@@ -238,7 +296,11 @@ void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 		    reef_random_chance(&sim->net, 1, 8))
 			value += cargo->operand;
 	}
+	before = load_word(region, cargo->offset);
 	memcpy(region_bytes(region) + cargo->offset, &value, 8);
+	if (is_watched(region, cargo->offset))
+		tell_change(sim, region, cargo->kind, cargo->offset, before,
+			    cargo->compare);
 	sim_mix(sim, value);
 }
 
@@ -305,7 +367,7 @@ static int calm_op(struct reef_sim *sim, struct side *side, struct reef_op *op)
 		sim_deliver(sim, side, &cargo);
 		break;
 	default:
-		if (sim_first_half(&cargo, region))
+		if (sim_first_half(sim, &cargo, region))
 			sim_second_half(sim, &cargo, region);
 		op->result = cargo.result;
 	}

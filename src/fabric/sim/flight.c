@@ -124,14 +124,14 @@ static bool check_ops_until(struct flight *flight, uint32_t index)
 }
 
 static void start_atomic(struct flight *flight, struct cargo *cargo,
-			 const struct sim_region *region)
+			 struct sim_region *region)
 {
 	uint32_t i = flight->step_next + 1, op = flight->steps[i - 1].op;
 
 	while (flight->steps[i].op != op ||
 	       flight->steps[i].kind != STEP_SECOND_HALF)
 		i++;
-	if (sim_first_half(cargo, region)) {
+	if (sim_first_half(flight->conn->sim, cargo, region)) {
 		sim_hold(flight->conn->sim, cargo, region->base.memory,
 			 flight->steps[i].at_ns);
 		return;

@@ -79,7 +79,8 @@ void sim_hold(struct reef_sim *sim, struct cargo *cargo,
 	      const struct reef_memory *memory, uint64_t until_ns);
 void sim_let_go(struct reef_sim *sim, struct cargo *cargo);
 /* Read the word of an atomic. Returns whether it is to be written. */
-bool sim_first_half(struct cargo *cargo, const struct sim_region *region);
+bool sim_first_half(struct reef_sim *sim, struct cargo *cargo,
+		    struct sim_region *region);
 void sim_second_half(struct reef_sim *sim, struct cargo *cargo,
 		     const struct sim_region *region);
 /* Put a message into a side's card. */

@@ -51,6 +51,7 @@ void sim_region_free(struct sim_region *region)
 	if (region->kept) /* its memory is a copy, too */
 		free(region->base.memory);
 	free(region->kept);
+	free(region->cased);
 	free(region);
 }
 

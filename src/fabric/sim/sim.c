@@ -209,6 +209,15 @@ static int watch_limit(struct reef_poller *poller)
 	return 0;
 }
 
+void reef_sim_watch(struct reef_sim *sim,
+		    void (*changed)(void *context,
+				    const struct reef_sim_change *change),
+		    void *context)
+{
+	sim->changed = changed;
+	sim->changed_context = context;
+}
+
 int reef_sim_run(struct reef_sim *sim, uint64_t limit_ns)
 {
 	uint64_t now_ns = sim_now(sim);

@@ -51,6 +51,23 @@ struct reef_random *reef_sim_random(struct reef_sim *sim); /* for the test */
 uint64_t reef_sim_trace_hash(const struct reef_sim *sim);
 uint64_t reef_sim_events(const struct reef_sim *sim);
 
+/* A word of exposed memory that operations change. */
+struct reef_sim_change {
+	uint64_t region;      /* a number that no other region has */
+	const uint8_t *bytes; /* all of it, after the change */
+	uint64_t size;
+	uint64_t offset;	/* of the word */
+	uint64_t before, after; /* equal: a CAS that did not match */
+	uint64_t compare;	/* of a CAS */
+	uint8_t kind;		/* REEF_WRITE, REEF_CAS, REEF_FAA */
+};
+/* Have changes of words told: of each word from when somebody tries an atomic
+ * on it, as long as its memory is exposed; and each CAS. Before the run. */
+void reef_sim_watch(struct reef_sim *sim,
+		    void (*changed)(void *context,
+				    const struct reef_sim_change *change),
+		    void *context);
+
 /* Run until every fiber has ended.  -EDEADLK: all parked, nothing will come.
  * -ETIMEDOUT: limit_ns of virtual time passed. After either everything is
  * killed, and all fibers have ended. */

@@ -91,6 +91,8 @@ struct reef_sim {
 	struct cut *cuts;
 	struct conn *conns, **conns_tail;
 	struct hold *holds[HOLD_BUCKETS];
+	void (*changed)(void *context, const struct reef_sim_change *change);
+	void *changed_context;
 	struct reef_poller watch; /* over the limit of a run */
 	uint64_t limit_ns;
 	bool timed_out;
@@ -233,6 +235,8 @@ struct sim_region {
 	uint32_t grants;
 	bool withdrawing;
 	uint64_t overdue_ns; /* when holders have had time enough to let go */
+	uint64_t *cased;     /* a bit for each word that had an atomic, for
+			      * reef_sim_watch; NULL: none */
 };
 
 /* --- connections (connection.c) --- */

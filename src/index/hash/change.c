@@ -11,6 +11,11 @@
 #include <string.h>
 
 #define ATTEMPTS_MAX 100000u
+/* With one block: each may leave two words behind in a slot, which must not
+ * return (layout.h, 3). */
+#define BLOCK_ATTEMPTS 128u
+#define STAGED_ATTEMPTS (3 * BLOCK_ATTEMPTS)
+static_assert(2 * STAGED_ATTEMPTS < UINT64_MAX / HASH_TAG_ONE, "tags");
 
 uint64_t hash_tagged(uint64_t before, uint64_t content)
 {
@@ -20,6 +25,13 @@ uint64_t hash_tagged(uint64_t before, uint64_t content)
 		slot = (slot & (HASH_TAG_ONE - 1)) |
 		       (before & ~(HASH_TAG_ONE - 1));
 	return slot;
+}
+
+uint64_t hash_emptied(uint64_t before)
+{
+	if (REEF_MUTATED(HASH_RECUR))
+		return HASH_TAG_ONE;
+	return hash_tagged(before, hash_slot_dead(before));
 }
 
 /* Only we write a slot's word with our block, so a READ tells whether a CAS
@@ -36,12 +48,13 @@ int hash_swap_settle(struct hash_table *table,
 		return rc;
 	if (*before == reading->slot)
 		return 0; /* the CAS never happened: try again */
-	if (*before == slot && hash_slot_block(slot))
+	if (*before == slot && !hash_slot_is_empty(slot))
 		return 1;
 	/* No slot names the old entry any more. If it was our CAS that did
 	 * that, nobody else frees it; if it was not, a second free changes
 	 * nothing, as both clients are inside reef_enter. */
-	if (hash_slot_block(*before) != hash_slot_block(reading->slot))
+	if (hash_slot_is_empty(*before) ||
+	    hash_slot_block(*before) != hash_slot_block(reading->slot))
 		entry_free(&table->home, reading->entry_at);
 	return -REEF_EINDOUBT;
 }
@@ -85,12 +98,11 @@ static int swap_entry(struct hash_table *table,
 	return hash_swap_settle(table, reading, slot, before);
 }
 
-/* Change the slot of a key that is there to `content`, and free the old entry.
- * *slot: what it becomes.  -EAGAIN: another was quicker, or its subtable was
+/* Change the slot of a key that is there to *slot, and free the old entry.
+ * -EAGAIN: another was quicker, or its subtable was
  * split. */
 static int update_slot(struct hash_table *table,
-		       const struct hash_reading *reading, uint64_t content,
-		       uint64_t *slot)
+		       const struct hash_reading *reading, uint64_t slot)
 {
 	uint64_t before;
 	int rc;
@@ -99,8 +111,7 @@ static int update_slot(struct hash_table *table,
 		rc = hash_split(table, reading->hash, reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
-	*slot = hash_tagged(reading->slot, content);
-	rc = swap_entry(table, reading, *slot, &before);
+	rc = swap_entry(table, reading, slot, &before);
 	/* Whatever the slot is now, it is not what was remembered. */
 	hash_remember(table, reading, 0, 0, 0, 0);
 	if (rc <= 0)
@@ -120,6 +131,19 @@ static int prepare_entry(struct hash_table *table, struct entry_change *change,
 				put, fresh);
 }
 
+/* Go on with another block, if one was made ahead. A value that is staged has
+ * but one. */
+static int change_block(struct hash_table *table, struct entry_change *change,
+			struct entry_fresh *fresh, uint32_t attempt)
+{
+	if (fresh->staged)
+		return attempt < STAGED_ATTEMPTS ? 0 : -EBUSY;
+	entry_fresh_drop(&table->home, fresh, true);
+	return change->ahead
+		       ? prepare_entry(table, change, change->ahead, fresh)
+		       : 0;
+}
+
 static int put_entry(struct hash_table *table, struct entry_change *change,
 		     struct hash_reading *reading, struct entry_fresh *fresh)
 {
@@ -128,11 +152,13 @@ static int put_entry(struct hash_table *table, struct entry_change *change,
 
 	if (rc)
 		return rc;
-	if (!reading->status)
-		rc = update_slot(table, reading,
-				 hash_fresh_content(reading, fresh), &slot);
-	else
+	if (!reading->status) {
+		slot = hash_tagged(reading->slot,
+				   hash_fresh_content(reading, fresh));
+		rc = update_slot(table, reading, slot);
+	} else {
 		rc = hash_insert(table, reading, fresh, &slot_at, &slot);
+	}
 	if (!rc) {
 		change->version = fresh->bytes->version;
 		hash_remember(table, reading, slot_at, slot, fresh->at,
@@ -152,7 +178,6 @@ static int apply_once(struct hash_table *table, struct entry_change *change,
 		      bool *is_decided)
 {
 	struct entry put = {0};
-	uint64_t slot;
 	int rc, verdict;
 
 	rc = hash_find_along(table, reading, fresh, 1);
@@ -167,8 +192,10 @@ static int apply_once(struct hash_table *table, struct entry_change *change,
 	if (verdict < 0 || verdict == ENTRY_KEEP)
 		return verdict;
 	if (verdict == ENTRY_DELETE)
-		return reading->status ? 0
-				       : update_slot(table, reading, 0, &slot);
+		return reading->status
+			       ? 0
+			       : update_slot(table, reading,
+					     hash_emptied(reading->slot));
 	rc = prepare_entry(table, change, &put, fresh);
 	return rc ? rc : put_entry(table, change, reading, fresh);
 }
@@ -197,6 +224,8 @@ static int apply_inside(struct hash_table *table, struct entry_change *change,
 		if (rc != -EAGAIN || *is_decided)
 			break;
 		rc = ++attempt < ATTEMPTS_MAX ? index_pause(attempt) : -EBUSY;
+		if (!rc && attempt % BLOCK_ATTEMPTS == 0)
+			rc = change_block(table, change, &fresh, attempt);
 	}
 	entry_fresh_drop(&table->home, &fresh, true);
 	reef_leave(table->reef);

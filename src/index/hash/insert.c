@@ -29,7 +29,7 @@ static uint32_t count_empty(const struct hash_reading *reading, uint32_t place)
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < HASH_PLACE_SLOTS; i++)
-		count += !hash_slot_block(reading->slots[place][i]);
+		count += hash_slot_is_empty(reading->slots[place][i]);
 	return count;
 }
 
@@ -58,7 +58,7 @@ bool hash_insertion_choose(struct hash_insertion *insertion, uint64_t content,
 		     (second ? HASH_PLACE_SLOTS - 1 - i : i);
 		slot = slot_of(reading, at);
 		address = hash_slot_address(reading, at);
-		if (hash_slot_block(slot) || is_in(not, not_count, address))
+		if (!hash_slot_is_empty(slot) || is_in(not, not_count, address))
 			continue;
 		if (slot & HASH_FROZEN)
 			return false;
@@ -135,7 +135,7 @@ static int withdraw_slot(struct hash_insertion *insertion)
 {
 	uint64_t before;
 	int rc = index_cas(insertion->table->reef, insertion->at,
-			   insertion->word, hash_slot_after(insertion->word, 0),
+			   insertion->word, hash_emptied(insertion->word),
 			   &before);
 
 	return rc < 0 && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
@@ -147,8 +147,8 @@ static int take_rival_away(struct hash_insertion *insertion, uint64_t at,
 			   uint64_t slot)
 {
 	uint64_t before;
-	int rc = index_cas(insertion->table->reef, at, slot,
-			   hash_slot_after(slot, 0), &before);
+	int rc = index_cas(insertion->table->reef, at, slot, hash_emptied(slot),
+			   &before);
 
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
@@ -211,7 +211,7 @@ int hash_insertion_check_rivals(struct hash_insertion *insertion)
 	for (uint32_t i = 0; i < 2 * HASH_PLACE_SLOTS; i++) {
 		slot = slot_of(reading, i);
 		at = hash_slot_address(reading, i);
-		if (at == insertion->at || !hash_slot_block(slot) ||
+		if (at == insertion->at || hash_slot_is_empty(slot) ||
 		    hash_slot_print(slot) != reading->print)
 			continue;
 		rc = judge_rival(insertion, at, slot);

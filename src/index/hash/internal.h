@@ -239,6 +239,8 @@ void hash_many_free(struct many *many);
 
 /* The word of a slot that was `before` with new content: its tag counts up. */
 uint64_t hash_tagged(uint64_t before, uint64_t content);
+/* The word of a slot that was `before` when it is emptied. */
+uint64_t hash_emptied(uint64_t before);
 /* Find out about a CAS in doubt of a key's slot from reading->slot to `slot`.
  * 1: it happened.  0: it did not, and never will.  -REEF_EINDOUBT: nobody can
  * tell.

@@ -15,13 +15,18 @@
  *   slot      63    54 53     52          51      42 41  38 37           0
  *            |  tag   |frozen|provisional| finger-  | size | block, short  |
  *            |        |      |           | print    | hint | address       |
- *             0: never used, and its subtable is not in use yet. No block:
- *             empty; it keeps its tag.
+ *             0: never used, and its subtable is not in use yet. No block, or
+ *             provisional with hint 14: empty; it keeps its tag, and the
+ *             block that it named last as a mere number.
  *   entry     a block that a slot names: index/entry/layout.h.
  *
  * (1) All words but an entry's `live` and `touched` and what is written before
  *     a block is shared are changed by CAS only (F6).
  * (2) Every change of a slot counts its tag up (R3).
+ * (3) A slot's word does not return to what it was, within an epoch (R9). Tags
+ *     are few, and come round; but the block that a slot named is not reused
+ *     in that time, and an emptied slot still tells which it was. (An insert
+ *     that is withdrawn goes on with another block now and then: change.c.)
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it:
  *     bounds, alignment, kind, sizes. A word that anybody scribbled over costs
@@ -75,6 +80,24 @@ static inline uint64_t hash_slot_after(uint64_t before, uint64_t content)
 	if (!tag && !hash_slot_block(content))
 		tag = HASH_TAG_ONE;
 	return tag | content;
+}
+
+#define HASH_DEAD_HINT 14u /* no entry has it: entry_hint_of */
+static_assert(HASH_DEAD_HINT < ENTRY_HINTS - 1, "the last is in use");
+
+/* True for a slot that an insert may take. */
+static inline bool hash_slot_is_empty(uint64_t slot)
+{
+	return !hash_slot_block(slot) ||
+	       (slot & HASH_PROVISIONAL &&
+		hash_slot_hint(slot) == HASH_DEAD_HINT);
+}
+
+/* The content of a slot that is emptied (3). */
+static inline uint64_t hash_slot_dead(uint64_t slot)
+{
+	return hash_slot_make(hash_slot_block(slot), HASH_DEAD_HINT, 0) |
+	       HASH_PROVISIONAL;
 }
 
 /* --- places --- */

@@ -142,13 +142,14 @@ static int clear_provisional(struct hash_table *table,
 		for (j = 0; j < HASH_PLACE_SLOTS; j++) {
 			slot = reading->slots[i][j];
 			if (hash_slot_block(slot) != block ||
+			    hash_slot_is_empty(slot) ||
 			    (slot & (HASH_PROVISIONAL | HASH_FROZEN)) !=
 				    HASH_PROVISIONAL)
 				continue;
 			rc = index_cas(table->reef,
 				       reading->leaf + reading->place[i] +
 					       8 * (uint64_t)j,
-				       slot, hash_slot_after(slot, 0), &before);
+				       slot, hash_emptied(slot), &before);
 			if (rc < 0 && rc != -REEF_EINDOUBT)
 				return rc;
 		}

@@ -311,7 +311,7 @@ static uint64_t first_slot(struct map_words *words)
 	while (region->kind != REEF_BLOCK_HASH_SUBTABLE)
 		region++;
 	for (uint32_t i = 1 + HASH_SUBTABLE_HEADER / 8; i < region->words; i++)
-		if (hash_slot_block(map_words_read(
+		if (!hash_slot_is_empty(map_words_read(
 			    words, region->address + 8 * (uint64_t)i)))
 			return region->address + 8 * (uint64_t)i;
 	fail();

@@ -2,6 +2,7 @@
  * also between the CAS that unlinks an entry and the free: the entry is its
  * owner's, who lives, and its memory comes back (client/heap/unlinked.c). */
 #include "fixture/pool_world.h"
+#include "pool/client/keeper/keeper.h"
 
 #include <errno.h>
 #include <reef/map.h>
@@ -184,10 +185,44 @@ static void map_memory_comes_back_wherever_a_client_died(void **state)
 	assert_true(strikes > 30);
 }
 
+/* --- R9 --- */
+
+#define TURNS 1100u /* a slot's tag comes round in 1,024 */
+
+/* Put and delete a key more often than a slot has tags, in one epoch. */
+static int turns_a_slot(struct member *member)
+{
+	uint64_t epoch = atomic_load(&member->client->reclaim_epoch);
+	struct reef_space *space;
+	struct reef_map *map;
+
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "m", NULL, &map));
+	for (uint32_t i = 0; i < TURNS; i++) {
+		TRY(reef_map_put(map, "key", 3, "value", 5, 0, NULL));
+		TRY(reef_map_delete(map, "key", 3, 0));
+	}
+	WANT(atomic_load(&member->client->reclaim_epoch) <= epoch + 1);
+	reef_map_close(map);
+	return 0;
+}
+
+static void map_slot_whose_tag_comes_round_does_not_return(void **state)
+{
+	struct pool pool = {.ttl_ns = 60 * SECOND, .node_ttl_ns = 60 * SECOND};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, turns_a_slot);
+	pool_finish(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(map_memory_comes_back_wherever_a_client_died),
+		cmocka_unit_test(
+			map_slot_whose_tag_comes_round_does_not_return),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -688,7 +688,7 @@ static void election_mutants_are_found(void **state)
 
 	lease_world_find(chaos(FATE_FENCE), REEF_MUTANT_LEASE_EXPIRED, 300);
 	lease_world_find(calm, REEF_MUTANT_LEASE_SAME_TERM, 50);
-	lease_world_find(storm(), REEF_MUTANT_LEASE_DOUBT_IS_DONE, 300);
+	lease_world_find(storm(), REEF_MUTANT_LEASE_DOUBT_IS_DONE, 3000);
 	run.other = looks_on;
 	lease_world_find(run, REEF_MUTANT_LEASE_NO_CHECKSUM, 1000);
 }

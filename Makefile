@@ -5,7 +5,7 @@ DESTDIR ?=
 SETUP ?= tools/setup
 T ?=
 
-.PHONY: all build run test soak bench lint fuzz install clean help
+.PHONY: all build run test soak bench lint fuzz install deb deb-test clean help
 .NOTPARALLEL:
 
 all: build
@@ -23,6 +23,8 @@ help:
 	@echo "               tools/tidy"
 	@echo "make fuzz      fuzz what parses bytes from outside; FUZZ_SECONDS=60 each"
 	@echo "make install   PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "make deb       Debian packages, in build-deb, and what lintian says"
+	@echo "make deb-test  install those into a fresh Debian, and try them there"
 	@echo "make clean     remove what the others made"
 
 build:
@@ -61,5 +63,12 @@ install: build
 	@DESTDIR="$(DESTDIR)" meson install -C build --no-rebuild
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
+deb:
+	@$(SETUP) deb
+	@tools/deb
+
+deb-test: deb
+	@tools/deb-test
+
 clean:
-	rm -rf build build-asan build-tsan build-lint build-fuzz build-node
+	rm -rf build build-deb build-asan build-tsan build-lint build-fuzz build-node

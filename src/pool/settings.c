@@ -340,8 +340,8 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.variable = "REEF_REDIS_SAVE",
 			.type = REEF_CONFIG_PATH,
 			.uses = DOOR,
-			.help = "file of SAVE and BGSAVE; redis.image in the "
-				"data directory",
+			.help = "file of SAVE; redis.image in the data "
+				"directory",
 		},
 	[REEF_SET_REDIS_SPACE] =
 		{

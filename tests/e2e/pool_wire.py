@@ -253,5 +253,6 @@ class Memory(Link):
         door = next(i for i, place in enumerate(places)
                     if place.startswith("tcp:"))
         self.port = int(places[door].rsplit(":", 1)[1])
+        self.door = door
         self.key, self.size = extent.keys[door], extent.size
         super().__init__(self.port, "session", session.id, node.secret)

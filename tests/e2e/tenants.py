@@ -704,11 +704,29 @@ def attack_ruins(pool):
 # --- the end of it ---
 
 
+def accomplice(pool, stack):
+    """A friend of hers, whom the node lets in: a link of eve's."""
+    pool.do("user", "add", "eve", pool.path("eve"))
+    pool.do("space", "create", "eve", **pool.of("eve"))
+    pool.do("map", "put", "eve", "m", "key", "value", **pool.of("eve"))
+    session = stack.enter_context(Session(pool.port, pool.credential("eve")))
+    _, _, extents, nodes = session.opened().open_space(b"eve")
+    return stack.enter_context(Memory(session, extents[0], nodes))
+
+
 def attack_after_rotation(pool):
-    """Her credential is made void, and she is removed."""
+    """Her credential is made void, and she is removed. She tells eve all that
+    she knows: keys of her own memory, and of alice's, by a token."""
     old = pool.credential()
     with attack(pool) as stack:
+        eve = accomplice(pool, stack)
         session, _, memory = pool.memory(stack)
+        status, _, extents, _ = session.open_space(
+            b"alice", token=pool.token("alice", "read"))
+        assert status == 0, status
+        known = [memory.key] + [extent.keys[memory.door] for extent in extents]
+        for key in known:
+            assert eve.run([operation(READ, key)]) == (1, 0)
         pool.do("user", "rotate", "mallory", pool.path("new"), "--now")
         assert is_refused(pool.port, "user:%d:%d" % old[:2], 0x9f000001, old[2])
         assert is_refused(pool.port, "user:%d:%d" % (old[0], old[1] + 1),
@@ -716,12 +734,22 @@ def attack_after_rotation(pool):
         assert memory.end_reason() == EFENCED
         assert session.ask(KIND["TIME"])[0] == -EFENCED
         assert session.open() == -EAUTH
+        for key in known:
+            until("what she knew is void", lambda key=key: eve.run(
+                [operation(READ, key)]) == (0, -EKEY))
         new = pool.credential("new")
         again = stack.enter_context(Session(pool.port, new)).opened()
-        assert again.open_space(b"mallory")[0] == 0
+        # While its keys are changed, an extent has none.
+        until("it is open again", lambda: any(
+            again.open_space(b"mallory")[2][0].keys))
+        _, _, extents, nodes = again.open_space(b"mallory")
+        key = stack.enter_context(Memory(again, extents[0], nodes)).key
+        assert eve.run([operation(READ, key)]) == (1, 0)
         pool.do("user", "remove", "--force", "mallory", "--yes")
         assert again.ask(KIND["TIME"])[0] == -EFENCED
         assert is_refused(pool.port, "user:%d:%d" % new[:2], 0x9f000001, new[2])
+        assert eve.run([operation(READ, key)]) == (0, -EKEY)
+        pool.do("user", "remove", "--force", "eve", "--yes")
 
 
 def attack_nothing_is_left(pool):

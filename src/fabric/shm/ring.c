@@ -189,8 +189,9 @@ int shm_ring_on_ask(struct shm_queue *polling, struct shm_link *link,
 	return 0;
 }
 
-/* Take the next message of a ring.  1: that was done.  0: there is none that
- * may be taken now.  Negative: the sender broke the protocol. */
+/* Take the next message of a ring.  1: that was done.  0: there is none, or a
+ * message of the socket comes first.  -EAGAIN: there is no room for it.  Other
+ * errors: the sender broke the protocol. */
 static int take_entry(struct shm_queue *polling, struct shm_link *link)
 {
 	struct shm_ring *ring = link->ring;
@@ -218,7 +219,7 @@ static int take_entry(struct shm_queue *polling, struct shm_link *link)
 		rc = reef_message_arrived(&polling->queue, &link->link,
 					  entry.bytes, entry.length);
 	if (rc)
-		return rc == -ENOSPC ? 0 : rc;
+		return rc == -ENOSPC ? -EAGAIN : rc;
 	link->ringed_count++;
 	/* Release: the entry is free again; the partner is shm_ring_send. */
 	atomic_store_explicit(&ring->head, link->ringed_count,
@@ -234,6 +235,8 @@ int shm_ring_take(struct shm_queue *polling, struct shm_link *link)
 	if (!link->ring || !link->is_accepted)
 		return 0;
 	while (count < ENTRIES && (rc = take_entry(polling, link)) != 0) {
+		if (rc == -EAGAIN)
+			break;
 		if (rc < 0)
 			return rc;
 		count++;
@@ -253,12 +256,10 @@ int shm_ring_take_before(struct shm_queue *polling, struct shm_link *link,
 		return ringed ? -REEF_EPROTO : 0;
 	while (link->ringed_count != ringed) {
 		rc = take_entry(polling, link);
-		if (rc < 0)
-			return rc;
-		/* There is no room; or the message is not in the ring, and then
-		 * it never comes, so the link ends. */
-		if (!rc)
-			return shm_ring_is_empty(link) ? -REEF_EPROTO : -EAGAIN;
+		/* What is not in the ring, or waits for another message of the
+		 * socket than this one, never comes. */
+		if (rc <= 0)
+			return rc ? rc : -REEF_EPROTO;
 	}
 	return 0;
 }

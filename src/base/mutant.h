@@ -62,6 +62,7 @@
 	X(BROKER_FENCE_LAST, "A fence goes to the node alone that came last.") \
 	X(BROKER_REMOVAL_UNTOLD, "An extent that was removed is not told of.") \
 	X(BROKER_ACK_MISSING, "Who is EXPIRED counts as having let go.") \
+	X(BROKER_LIFE_EARLY, "A new life does not wait for the clients of the old.") \
 	X(BROKER_ZEROS, "An extent that its node has not is made anew.") \
 	X(BROKER_FOREIGN_DROP, "What a broker does not know is dropped.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")

@@ -538,6 +538,8 @@ const char *operate_node_state(const struct reef_row_node *row)
 		return "drained";
 	case REEF_NODE_DEAD:
 		return row->incarnation ? "dead" : "expected";
+	case REEF_NODE_AWAY:
+		return "away";
 	default:
 		return "unknown";
 	}

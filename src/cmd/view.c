@@ -52,7 +52,7 @@ static int show_node(void *context, const struct reef_row *any)
 	reef_table_cell(view->table, "%u", row->extents);
 	reef_table_weigh(view->table, row->extents);
 	reef_table_cell(view->table, "%s",
-			row->state == REEF_NODE_DEAD
+			reef_node_is_gone(row->state)
 				? "-"
 				: reef_table_time((double)row->silent_ns, age));
 	reef_table_weigh(view->table, (double)row->silent_ns);

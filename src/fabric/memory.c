@@ -43,6 +43,7 @@
 struct owned_memory {
 	struct reef_memory memory;
 	pid_t owner; /* a forked child has no mapping to undo */
+	_Atomic uint32_t refs;
 };
 
 static uint64_t round_up(uint64_t size, uint64_t unit)
@@ -342,6 +343,7 @@ int reef_memory_create(const struct reef_memory_options *options,
 	if (!owned)
 		return -ENOMEM;
 	owned->owner = getpid();
+	atomic_init(&owned->refs, 1);
 	memory = &owned->memory;
 	memory->fd = -1;
 	memory->backing = options->backing;
@@ -386,17 +388,28 @@ int reef_memory_copy(const struct reef_memory_options *options,
 	return 0;
 }
 
+struct reef_memory *reef_memory_ref(struct reef_memory *memory)
+{
+	struct owned_memory *owned = (struct owned_memory *)memory;
+
+	/* The share that the caller has keeps it alive. */
+	atomic_fetch_add_explicit(&owned->refs, 1, memory_order_relaxed);
+	return memory;
+}
+
 void reef_memory_destroy(struct reef_memory *memory)
 {
 	struct owned_memory *owned = (struct owned_memory *)memory;
 
-	if (!memory)
+	/* Whoever gives the last share back sees what the others wrote. */
+	if (!memory || atomic_fetch_sub_explicit(&owned->refs, 1,
+						 memory_order_acq_rel) > 1)
 		return;
 	/* In a forked child something else may lie at that address by now. */
 	if (owned->owner == getpid())
 		munmap(memory->base, memory->size);
 	/* (7): where there is a seal against writing nobody can, nor has to. */
-	if (atomic_load(&memory->passed) &&
+	if (atomic_load(&memory->passed) && !memory->kept &&
 	    memory->backing == REEF_BACKING_MEMFD && owned->owner == getpid() &&
 	    fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 		      (off_t)memory->size) &&

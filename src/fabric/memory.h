@@ -21,7 +21,8 @@
  * (7) Who was passed a descriptor can keep it, and what is mapped from it, for
  *     as long as it likes. `passed` says that another process was; from such a
  *     one what is here is safe in fresh memory only (reef_memory_copy). When a
- *     memfd is destroyed its pages go, whoever has a descriptor.
+ *     memfd is destroyed its pages go, whoever has a descriptor; unless it is
+ *     `kept` by another process for the next one of its owner.
  *
  * Thread: any; destroyed when no region uses it. */
 #ifndef REEF_FABRIC_MEMORY_H
@@ -56,6 +57,7 @@ struct reef_memory {
 	bool huge; /* all of it is in pages of the reserved kind */
 	bool read_only;
 	_Atomic bool passed; /* (7) */
+	bool kept;	     /* (7) */
 	enum reef_backing backing;
 	uint8_t *flushed; /* SIMULATED, durable: what power would leave */
 };
@@ -67,6 +69,8 @@ struct reef_memory {
 int reef_memory_create(const struct reef_memory_options *options,
 		       struct reef_memory **out);
 void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
+/* Take another share in memory: it goes when as many destroy it. */
+struct reef_memory *reef_memory_ref(struct reef_memory *memory);
 
 /* Take memory as the options say and copy into it what is in `from`, which has
  * its size and which nobody changes meanwhile. Caller owns *out.  Errors as

@@ -226,7 +226,8 @@ union reef_ask {
 		uint64_t followed_epoch, followed_start;
 		/* What it confirmed last: whose record, and which; 0: none. */
 		uint64_t confirmed_epoch, confirmed_start, confirmed;
-		uint64_t pool; /* whose memory it has; 0: it has none */
+		uint64_t pool;	/* whose memory it has; 0: it has none */
+		uint32_t keeps; /* 1: its memory outlasts its lives */
 	} node_register;
 	struct {
 		uint64_t incarnation;

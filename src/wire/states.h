@@ -2,6 +2,7 @@
  *
  *   node      OK <-> DRAINING -> DRAINED -> OK     any -> DEAD -> (return) OK
  *             (added) -> DEAD, until it comes
+ *             OK, DRAINING -> AWAY -> (return) as before     AWAY -> DEAD
  *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST -> FORGOTTEN
  *             any -> (removed)
  *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
@@ -21,13 +22,15 @@ enum reef_node_state {
 	REEF_NODE_OK = 1,
 	REEF_NODE_DRAINING,
 	REEF_NODE_DRAINED,
-	REEF_NODE_DEAD
+	REEF_NODE_DEAD,
+	/* As DEAD, but it keeps its memory: its extents wait for it. */
+	REEF_NODE_AWAY
 };
 /* True for a node that no client has a link to, once it has a view of the pool
  * epoch in which this is so. */
 static inline bool reef_node_is_gone(uint8_t state)
 {
-	return state == REEF_NODE_DEAD;
+	return state == REEF_NODE_DEAD || state == REEF_NODE_AWAY;
 }
 enum reef_space_kind { REEF_SPACE_SHARED = 1, REEF_SPACE_SCRATCH };
 enum reef_space_keeping { REEF_KEEPING_KEPT = 1, REEF_KEEPING_REVOCABLE };

@@ -388,7 +388,7 @@ static void cut_network(struct cluster *cluster)
 		cut.b = cluster->broker;
 		/* Away for too long it would be taken for dead. */
 		if (options->chaos & CHAOS_NODE_KILL)
-			cluster->nodes_died = true;
+			cluster->nodes_died = !options->keeps;
 		else
 			cut.lasts_ns = between(cluster, MILLISECOND,
 					       options->node_ttl_ns / 4);
@@ -525,7 +525,10 @@ static void harm_node(struct cluster *cluster, bool pause)
 	if (cluster->node_is_down[index])
 		return;
 	cluster->node_is_down[index] = true;
-	cluster->nodes_died = true;
+	cluster->nodes_died = !cluster->options.keeps;
+	/* Whoever waits for it may be ended for what it pins. */
+	for (uint32_t i = 0; i < cluster->options.clients; i++)
+		cluster->seats[i].has_waited = true;
 	begin(cluster,
 	      &(struct trouble){
 		      .see = pause ? see_node_paused : see_node_killed,

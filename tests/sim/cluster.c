@@ -1,6 +1,7 @@
 /* cluster.c - hosts and their mains.
  *
- * The broker's host keeps its disk over kills; a node's memory dies with it. A
+ * The broker's host keeps its disk over kills; a node's memory dies with it,
+ * unless nodes keep it (keep.c). A
  * client's host, killed, is started again and joins as a new session. When all
  * clients are done, one more session audits; then the servers are stopped. */
 #include "cluster.h"
@@ -290,6 +291,8 @@ int cluster_node_main(struct reef_sim_host *host, void *arg)
 	if (rc)
 		return rc;
 	options.mesh = mesh;
+	if (cluster->options.keeps)
+		options.keep = &cluster->keeps[index].keep;
 	rc = reef_node_start(&options, &node);
 	if (rc && rc != -REEF_EHOSTDEAD)
 		cluster_fail(cluster, "node %u does not start: %s", index,
@@ -315,7 +318,7 @@ static void watch_node(struct cluster *cluster, uint32_t index)
 
 	if (cluster->running[index])
 		reef_node_status(cluster->running[index], &now);
-	if (seen->incarnation && now.incarnation &&
+	if (!cluster->options.keeps && seen->incarnation && now.incarnation &&
 	    seen->incarnation != now.incarnation && seen->extents &&
 	    now.extents >= seen->extents)
 		cluster_fail(cluster,
@@ -670,6 +673,8 @@ int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 	reef_random_init(&cluster->random, sim.seed ^ 0x706f6f6c);
 	reef_random_fill(&cluster->random, &cluster->key, sizeof(cluster->key));
 	cluster->ends_ns = cluster->options.duration_ns;
+	for (uint32_t i = 0; i < NODES_MAX; i++)
+		sim_keep_init(&cluster->keeps[i]);
 	if (options->chaos & CHAOS_LINKS)
 		sim.lose_link_ppm = 300;
 	rc = reef_key_derive_user(&cluster->key, 0, cluster->owner.era,
@@ -691,6 +696,8 @@ int cluster_run(const struct cluster_options *options, struct cluster *cluster)
 	reef_sim_destroy(cluster->sim);
 	cluster->sim = NULL;
 	recurrence_end(cluster->recurrence);
+	for (uint32_t i = 0; i < NODES_MAX; i++)
+		sim_keep_fini(&cluster->keeps[i]);
 	workload_teardown(cluster);
 	return cluster->failure[0] ? -1 : 0;
 }

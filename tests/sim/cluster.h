@@ -6,6 +6,7 @@
  *   strike.c    what goes wrong at a client's k-th operation
  *   orders.c    what an operator asks of the broker
  *   audit.c     is all memory back?
+ *   keep.c      memory that outlasts a node's lives
  *   main.c      seeds, scenarios, mutants
  *   program.h   what clients do and check: there are several such programs
  *
@@ -24,6 +25,7 @@
 #include "pool/client/heap/heap.h"
 #include "pool/keys.h"
 #include "pool/mesh.h"
+#include "pool/node/keep.h"
 #include "pool/node/node.h"
 
 #include <errno.h>
@@ -36,6 +38,7 @@
 #define CLIENTS_MAX 16
 #define BLOCKS_MAX 4096
 #define SESSIONS_MAX 1024
+#define KEPT_MAX 256 /* extents of a node */
 
 /* What may go wrong. */
 enum chaos {
@@ -94,12 +97,13 @@ struct cluster_options {
 	uint64_t gives_up_ns;	 /* a client's patience; its own default */
 	uint64_t step_ns;	 /* between two steps, at most; 2 ms */
 	uint64_t seeds_max;	 /* to run; any number */
-	bool revocable;		 /* the space of the blocks is */
-	bool scarce;		 /* memory is */
-	bool hasty;		 /* leases end even where a broker is slow to
-				  * come back */
-	bool trace;		 /* tell what happens on stderr */
-	uint64_t silence_ns;	 /* of the fabric; 50 ms */
+	bool keeps;	     /* nodes do: they come back with their memory */
+	bool revocable;	     /* the space of the blocks is */
+	bool scarce;	     /* memory is */
+	bool hasty;	     /* leases end even where a broker is slow to
+			      * come back */
+	bool trace;	     /* tell what happens on stderr */
+	uint64_t silence_ns; /* of the fabric; 50 ms */
 	enum strike strike;
 	uint32_t strikes; /* 100 */
 };
@@ -159,6 +163,15 @@ struct client {
 };
 
 struct recurrence;
+/* What is kept of a node. */
+struct sim_keep {
+	struct reef_keep keep;
+	struct reef_keep_head head;
+	struct reef_kept_extent extents[KEPT_MAX];
+	uint32_t count, takes;
+};
+void sim_keep_init(struct sim_keep *keep);
+void sim_keep_fini(struct sim_keep *keep);
 
 struct cluster {
 	struct cluster_options options;
@@ -180,6 +193,7 @@ struct cluster {
 	struct reef_node *running[NODES_MAX];	 /* NULL: down */
 	struct reef_node_status seen[NODES_MAX]; /* by cluster_watch */
 	bool node_is_down[NODES_MAX];
+	struct sim_keep keeps[NODES_MAX];
 	bool broker_is_down;
 	uint64_t epoch; /* of the last broker */
 	struct seat seats[CLIENTS_MAX];

@@ -81,7 +81,8 @@ void broker_extent_changed(struct reef_broker *broker, uint32_t space,
 	set_version(broker, space);
 }
 
-/* The extents of a node that dies are LOST, and moves to it are off. */
+/* The extents of a node that dies are LOST, those of one that is AWAY out of
+ * reach, and moves to it are off. */
 static void note_death(struct reef_broker *broker, uint32_t node)
 {
 	const struct reef_state_extent *extents;
@@ -114,7 +115,7 @@ void broker_record_changes(struct reef_broker *broker,
 		broker_extent_changed(broker, extent->space, record->id);
 		break;
 	case REEF_RECORD_NODE_STATE:
-		if (record->state == REEF_NODE_DEAD)
+		if (reef_node_is_gone(record->state))
 			note_death(broker, record->id);
 		break;
 	default:

@@ -5,8 +5,8 @@
  * broker. The nodes decide, and neither acts before they have:
  *
  * (1) The *witnesses* are the first BROKER_WITNESSES_MAX nodes of the state
- *     that are not DEAD. A *council* is what they were from one record on. The
- *     councils that count are the one of the last confirmed record and all
+ *     that are not DEAD or AWAY. A *council* is what they were from one record
+ * on. The councils that count are the one of the last confirmed record and all
  *     later ones, so that who is a witness changes under the eyes of both. A
  *     journal does not tell which record was confirmed: a start counts what it
  *     ends with. So a life of a node that is in no council yet is noted only by
@@ -55,8 +55,15 @@
  * each step of the reclaim epoch, and for a session that is resumed; none while
  * nothing changes.
  *
- * A node that begins a new life has forgotten whom it followed. It counts all
- * the same: else a pool of one node could not be started again. */
+ * A node that begins a new life has forgotten whom it followed, unless it keeps
+ * its memory: then it knows that, too (node/keep.h). It counts all the same:
+ * else a pool of one node could not be started again.
+ *
+ * A node that is AWAY is out of the councils as one that is DEAD is, and comes
+ * back into them in the same way: by a life that is noted under (1). What it
+ * confirmed before, and remembers, makes it refuse more, never less. That its
+ * extents wait for it changes nothing here: nobody but a chosen broker hands
+ * out keys for them. */
 #include "pool/broker/lending.h"
 
 #include "base/log.h"
@@ -80,7 +87,7 @@ static void list_witnesses(const struct reef_broker *broker,
 	*out = (struct broker_council){.since = broker->applied};
 	nodes = reef_state_nodes(broker->state, &count);
 	for (i = 0; i < count && out->count < BROKER_WITNESSES_MAX; i++)
-		if (nodes[i].state != REEF_NODE_DEAD)
+		if (!reef_node_is_gone(nodes[i].state))
 			out->nodes[out->count++] = nodes[i].id;
 }
 

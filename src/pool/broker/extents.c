@@ -481,7 +481,8 @@ static int add_extent(struct reef_broker *broker, uint32_t space,
 }
 
 /* Wait until an extent that a repeated request's first try added is there.
- * -ENOENT: it is gone, or was lost before anybody was told. */
+ * -ENOENT: it is gone, or was lost before anybody was told, or its node is
+ * AWAY: nobody knows for how long. */
 static int await_extent(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent;
@@ -493,6 +494,10 @@ static int await_extent(struct reef_broker *broker, uint32_t number)
 		told = broker_extent_find(broker, number);
 		if (told && told->present)
 			return 0;
+		if (reef_node_is_gone(
+			    reef_state_node(broker->state, extent->node)
+				    ->state))
+			return -ENOENT;
 		rc = broker_sleep(broker, broker_node_ttl(broker));
 		if (rc)
 			return rc;

@@ -37,8 +37,12 @@ uint64_t broker_node_ttl(const struct reef_broker *broker);
 /* Make a node DEAD in the state, and notice the spaces that it lent to; never
  * waits. */
 int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why);
-/* Make a node DEAD: journal, publish. */
-int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
+/* The same for a life that is over: the node is AWAY if it keeps its memory,
+ * else DEAD. */
+int broker_node_end_life(struct reef_broker *broker, uint32_t id,
+			 const char *why);
+/* End a node's life, and publish that. */
+int broker_node_declare_gone(struct reef_broker *broker, uint32_t id,
 			     const char *why);
 /* Notice every space that has an extent on this node, or moving to it. */
 void broker_notice_node(struct reef_broker *broker, uint32_t node);

@@ -14,6 +14,8 @@
  *     another; a source that is away is waited for until it is back or DEAD,
  *     and then the extent is LOST.
  * (6) A drain that is stopped begins no more moves, and ends those under way.
+ * (7) What a node has closed is opened again only when everybody who had it has
+ *     acknowledged the pool epoch: what comes back with its node is closed.
  * (7) An extent that a holder keeps from being closed or opened (-ETIMEDOUT)
  *     is left alone for a while, which grows, and others have their turn: of
  *     those that are worked on at once there are few.
@@ -76,17 +78,32 @@ static bool is_left_closed(struct reef_broker *broker, uint32_t number)
 
 /* --- one move --- */
 
+/* Wait until everybody who has the space knows of every node that was gone, and
+ * has let go of what they had there: the node may be in a new life, and a
+ * mapping of its memory from the one before (7). */
+static int await_let_go(struct reef_broker *broker, uint32_t space)
+{
+	struct reef_state_summary summary;
+
+	if (REEF_MUTATED(BROKER_LIFE_EARLY))
+		return 0;
+	reef_state_summary(broker->state, &summary);
+	return broker_epoch_wait(broker, summary.pool_epoch, space);
+}
+
 int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
-	struct reef_body body = {
-		.ask.extent_reopen = {.extent = number, .epoch = extent->epoch},
-	};
+	struct reef_body body = {.ask.extent_reopen.extent = number};
 	struct reef_answer answer = {0};
 	uint32_t node = extent->node, space = extent->space;
-	int rc;
+	int rc = await_let_go(broker, space);
 
+	extent = reef_state_extent(broker->state, number);
+	if (rc || !extent || extent->node != node)
+		return rc ? rc : -EAGAIN;
+	body.ask.extent_reopen.epoch = extent->epoch;
 	rc = broker_node_call_early(broker, node, REEF_POOL_EXTENT_REOPEN,
 				    &body, &answer);
 	if (rc)
@@ -595,6 +612,7 @@ BROKER_REQUEST(broker_node_drain)
 	if (!node)
 		return -ENOENT;
 	if (node->state == record.state ||
+	    (node->state == REEF_NODE_AWAY && node->drains == !stop) ||
 	    (!stop && node->state == REEF_NODE_DRAINED))
 		return 0;
 	reef_state_summary(broker->state, &summary);

@@ -1,16 +1,22 @@
 /* nodes.c - who lends memory: registration, pulse, death; fences; calls.
  *
- * (1) A node that the state does not hold for DEAD is in broker->nodes, with a
- *     link or without. Whoever was not heard for node_ttl is DEAD: judged by
+ * (1) A node that the state does not hold for DEAD or AWAY is in broker->nodes,
+ *     with a link or without. Whoever was not heard for node_ttl is AWAY if it
+ *     keeps its memory, else DEAD: judged by
  *     the broker's own clock, after pending input was handled, and everybody
  *     counts as just heard after a start, and after the broker itself stood
  *     still. Whatever comes by a node's link was heard, also a pulse that there
  *     is no handler for.
- * (2) DEAD is durable, then published, then told.
+ * (2) DEAD and AWAY are durable, then published, then told.
  * (3) One key, one node: while a node's link is up, and it was heard within
  *     node_ttl, another incarnation with its key is refused (-EEXIST). Another
- *     incarnation comes only after the old one is DEAD; an incarnation that was
- *     taken for dead never comes back (-ESTALE).
+ *     incarnation comes only after the old one is DEAD or AWAY; an incarnation
+ *     that was taken for either never comes back (-ESTALE). Before the next one
+ *     is READY it has ended every link of the one before, and carried out every
+ *     fence (4), and nobody has a key of its memory yet. So AWAY counts as
+ *     confirmed for fences and SETTLE, as DEAD does: who knows of it (pool
+ *     epoch) has no link there, and whatever a fenced session still does there
+ *     has happened when anybody can look.
  * (4) Before a node is READY it has heard of every session that has ended or is
  *     ending, in the answer to REGISTER or by a FENCE. Whoever expires later
  *     is fenced at every node that is not DEAD, READY or not, and that it was
@@ -40,8 +46,10 @@
  *   registered  --EXTENTS*, READY--> ready
  *   ready, registered  --link lost-->  away
  *   away  --REGISTER, same life-->  registered
- *   any  --no pulse for node_ttl, or REGISTER of another life-->  DEAD
- *   DEAD --REGISTER of another life: journaled-->  registered */
+ *   any  --no pulse for node_ttl, or REGISTER of another life-->  AWAY if it
+ *     keeps its memory, else DEAD
+ *   AWAY --node remove-->  DEAD, its extents LOST
+ *   DEAD, AWAY --REGISTER of another life: journaled-->  registered */
 #include "pool/broker/lending.h"
 
 #include "base/log.h"
@@ -228,7 +236,7 @@ static int fence_until_confirmed(void *arg)
 
 	for (;;) {
 		node = reef_state_node(broker->state, fence->node);
-		if (!node || node->state == REEF_NODE_DEAD ||
+		if (!node || reef_node_is_gone(node->state) ||
 		    node->incarnation != fence->incarnation)
 			return 0;
 		rc = broker_node_call_early(broker, fence->node,
@@ -256,7 +264,7 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 	if (!fences)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
-		if (nodes[i].state == REEF_NODE_DEAD ||
+		if (reef_node_is_gone(nodes[i].state) ||
 		    !(was_told(ended, nodes[i].id) || is_for_all))
 			continue;
 		fences[left++] = (struct fence){
@@ -319,7 +327,7 @@ int broker_node_fence(struct reef_broker *broker, uint32_t node,
 	return rc;
 }
 
-/* --- the nodes that are not DEAD --- */
+/* --- the nodes that are not DEAD or AWAY --- */
 
 struct broker_node *broker_node_add(struct reef_broker *broker,
 				    const struct reef_state_node *from)
@@ -454,12 +462,14 @@ static void drop_copies(struct reef_broker *broker, uint32_t id,
 					  extents[i].number, extents[i].size);
 }
 
-int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
+/* End a node's life: it is DEAD or AWAY from now on. */
+static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
+		    const char *why)
 {
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_STATE,
 		.id = id,
-		.state = REEF_NODE_DEAD,
+		.state = next,
 	};
 	struct reef_state_summary summary;
 	struct reef_state_extent *extents;
@@ -477,7 +487,10 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 		 * answer waits until this is durable. */
 		each_space(broker, extents, count, broker_notice_space);
 		broker_node_forget(broker, id);
-		broker_event(broker, "node %u is dead: %s", id, why);
+		broker_event(broker, "node %u is %s: %s", id,
+			     next == REEF_NODE_DEAD ? "dead" : "away", why);
+	}
+	if (rc == 0 && next == REEF_NODE_DEAD) {
 		drop_copies(broker, id, extents, count);
 		each_space(broker, extents, count, broker_recovery_retry);
 	}
@@ -486,10 +499,25 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
 	return rc;
 }
 
-int broker_node_declare_dead(struct reef_broker *broker, uint32_t id,
+int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
+{
+	return end_life(broker, id, REEF_NODE_DEAD, why);
+}
+
+int broker_node_end_life(struct reef_broker *broker, uint32_t id,
+			 const char *why)
+{
+	const struct reef_state_node *node = reef_state_node(broker->state, id);
+	bool waits = node->keeps && node->state != REEF_NODE_DRAINED;
+
+	return end_life(broker, id, waits ? REEF_NODE_AWAY : REEF_NODE_DEAD,
+			why);
+}
+
+int broker_node_declare_gone(struct reef_broker *broker, uint32_t id,
 			     const char *why)
 {
-	int rc = broker_node_bury(broker, id, why);
+	int rc = broker_node_end_life(broker, id, why);
 
 	return rc ? rc : broker_publish_pool_epoch(broker);
 }
@@ -551,7 +579,7 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 		       (id = find_silent_node(broker, now_ns)) != 0)
 			if (broker_confirm_now(broker) ||
 			    find_silent_node(broker, now_ns) != id ||
-			    broker_node_declare_dead(broker, id, "no pulse"))
+			    broker_node_declare_gone(broker, id, "no pulse"))
 				break;
 	}
 }
@@ -564,7 +592,7 @@ int broker_nodes_start(struct reef_broker *broker)
 
 	nodes = reef_state_nodes(broker->state, &count);
 	for (i = 0; i < count; i++)
-		if (nodes[i].state != REEF_NODE_DEAD &&
+		if (!reef_node_is_gone(nodes[i].state) &&
 		    !broker_node_add(broker, &nodes[i]))
 			return -ENOMEM;
 	rc = broker_extents_open(broker);

@@ -109,15 +109,33 @@ int reef_broker_node_key(struct reef_broker *broker, const char *name,
 
 /* --- REGISTER --- */
 
+/* Note a new life. One that keeps more than it wants to lend now has that much
+ * room, and gets nothing new. */
 static int note_life(struct reef_broker *broker, uint32_t id,
 		     const struct reef_ask_node_register *ask)
 {
+	uint64_t used = reef_state_node(broker->state, id)->used;
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_RETURN,
 		.id = id,
 		.incarnation = ask->incarnation,
 		.size = ask->capacity,
 		.addresses = ask->addresses,
+	};
+
+	if (record.size < used)
+		record.size = used;
+	return broker_commit(broker, &record, NULL, NULL);
+}
+
+/* Note whether what the node lends outlasts this life. */
+static int note_keep(struct reef_broker *broker, uint32_t id,
+		     const struct reef_ask_node_register *ask)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_KEEP,
+		.id = id,
+		.value = ask->keeps,
 	};
 
 	return broker_commit(broker, &record, NULL, NULL);
@@ -148,12 +166,15 @@ static int admit_one_step(struct reef_broker *broker,
 		return -EEXIST; /* nodes.c (3) */
 	if (!node) {
 		return member ? -REEF_EAUTH : -REEF_ENOLINK;
-	} else if (node->state == REEF_NODE_DEAD) {
+	} else if (reef_node_is_gone(node->state)) {
 		if (node->incarnation == ask->incarnation)
 			return broker->chosen ? -ESTALE : -REEF_EINDOUBT;
 		rc = note_life(broker, number, ask);
 	} else if (node->incarnation != ask->incarnation) {
-		rc = broker_node_bury(broker, number, "it began a new life");
+		rc = broker_node_end_life(broker, number,
+					  "it began a new life");
+	} else if (node->keeps != (ask->keeps == 1)) {
+		rc = ask->keeps > 1 ? -EINVAL : note_keep(broker, number, ask);
 	} else {
 		*id = number;
 		return is_same_text(ask->addresses, node->addresses) ? 0
@@ -238,7 +259,7 @@ static int await_admission(struct reef_broker *broker, uint32_t number,
 	const struct reef_state_node *node =
 		reef_state_node(broker->state, number);
 
-	if (!node || (node->state != REEF_NODE_DEAD &&
+	if (!node || (!reef_node_is_gone(node->state) &&
 		      node->incarnation == ask->incarnation))
 		return 0;
 	return broker_council_await(broker, number);
@@ -533,6 +554,13 @@ BROKER_REQUEST(broker_node_pulse)
 
 /* --- REMOVE --- */
 
+static bool is_away(const struct reef_broker *broker, uint32_t id)
+{
+	const struct reef_state_node *node = reef_state_node(broker->state, id);
+
+	return node && node->state == REEF_NODE_AWAY;
+}
+
 BROKER_REQUEST(broker_node_remove)
 {
 	struct reef_record record = {
@@ -558,7 +586,7 @@ BROKER_REQUEST(broker_node_remove)
 		return -EBUSY;
 	/* Nobody is declared dead by a broker that is not sure, but by its
 	 * operator. */
-	if (!broker_is_sure(broker) && node)
+	if ((!broker_is_sure(broker) && node) || is_away(broker, record.id))
 		rc = broker_node_bury(broker, record.id, "it is removed");
 	if (rc == 0)
 		rc = broker_commit(broker, &record, origin, NULL);

@@ -64,7 +64,7 @@ static bool is_life_over(const struct reef_broker *broker,
 	const struct reef_state_node *node =
 		reef_state_node(broker->state, link->node);
 
-	return !node || node->state == REEF_NODE_DEAD ||
+	return !node || reef_node_is_gone(node->state) ||
 	       node->incarnation != link->incarnation;
 }
 

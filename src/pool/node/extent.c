@@ -16,6 +16,9 @@
  *     after the keys were withdrawn, and before there are others. So nobody
  *     changes it meanwhile, and whoever kept a mapping of the old memory reads
  *     and writes what is nobody's. A death asks for no such thing: shm.h (2).
+ * (6) A CREATE that a DROP has overtaken makes nothing: its broker has given
+ * the extent up, and would not come back to it. Numbers are given once, so no
+ *     other CREATE has that one.
  *
  *   state     job                      on success     on failure
  *   MAKING    CREATE, PULL             OPEN           GONE
@@ -166,6 +169,11 @@ static void forget_extent(struct reef_node *node, struct node_extent *extent)
 
 /* --- jobs --- */
 
+static void note_number(struct node_numbers *numbers, uint32_t number)
+{
+	numbers->last[numbers->next++ % NODE_NUMBERS] = number;
+}
+
 static int make_extent(struct reef_node *node, struct node_extent *extent,
 		       const struct node_source *source)
 {
@@ -173,6 +181,9 @@ static int make_extent(struct reef_node *node, struct node_extent *extent,
 
 	if (!rc && source)
 		rc = node_pull(node, extent, source);
+	/* Kept before the broker hears of it (keep.h, 2). */
+	if (!rc)
+		rc = node_kept_add(node, extent);
 	/* Exposed only now that it is complete: nobody sees half of it. */
 	if (!rc)
 		rc = node->ending ? -ECANCELED : node_expose(node, extent);
@@ -206,16 +217,26 @@ static int close_extent(struct reef_node *node, struct node_extent *extent,
 	return rc ? rc : node_expose(node, extent);
 }
 
+/* Take over a later epoch of the extent, and have that kept. */
+static int raise_epoch(struct reef_node *node, struct node_extent *extent,
+		       uint32_t epoch)
+{
+	if (epoch <= extent->epoch)
+		return 0;
+	extent->epoch = epoch;
+	return node_kept_add(node, extent);
+}
+
 static int reopen_extent(struct reef_node *node, struct node_extent *extent,
 			 uint32_t epoch)
 {
-	int rc = node_expose(node, extent);
+	int rc = raise_epoch(node, extent, epoch);
 
+	if (!rc)
+		rc = node_expose(node, extent);
 	if (rc)
 		return rc;
 	extent->state = NODE_OPEN;
-	if (epoch > extent->epoch)
-		extent->epoch = epoch;
 	return 0;
 }
 
@@ -234,6 +255,8 @@ static int run_job(struct node_job *job)
 	case NODE_REOPEN:
 		return reopen_extent(node, extent, job->epoch);
 	case NODE_DROP:
+		node_kept_forget(node, extent);
+		note_number(&node->dropped, extent->number);
 		forget_extent(node, extent);
 		return 0;
 	case NODE_IDLE:
@@ -463,6 +486,14 @@ static int check_same(const struct node_extent *extent,
 	return extent->state == NODE_OPEN && extent->exposed ? 0 : -EBUSY;
 }
 
+static bool has_number(const struct node_numbers *numbers, uint32_t number)
+{
+	for (uint32_t i = 0; i < NODE_NUMBERS; i++)
+		if (numbers->last[i] == number)
+			return true;
+	return false;
+}
+
 /* Make an extent or find it made, and return its keys. pull NULL: CREATE. */
 static int look_at_making(struct reef_node *node,
 			  const struct reef_ask_extent_create *ask,
@@ -478,6 +509,8 @@ static int look_at_making(struct reef_node *node,
 		rc = check_same(extent, ask);
 		return rc ? rc : copy_keys(extent, keys);
 	}
+	if (!extent && !pull && has_number(&node->undropped, ask->extent))
+		return -ENOENT; /* (6) */
 	if (!extent && pull)
 		rc = copy_source(pull, &source);
 	if (!extent && !rc)
@@ -516,9 +549,8 @@ static int look_at_reopen(struct reef_node *node, uint32_t number,
 		return -ENOENT;
 	if (extent->job == NODE_IDLE && extent->state == NODE_OPEN &&
 	    extent->exposed) {
-		if (epoch > extent->epoch)
-			extent->epoch = epoch;
-		return copy_keys(extent, keys);
+		rc = raise_epoch(node, extent, epoch);
+		return rc ? rc : copy_keys(extent, keys);
 	}
 	if (extent->job == NODE_IDLE)
 		rc = start_job(node, extent, NODE_REOPEN,
@@ -533,8 +565,12 @@ static int look_at_drop(struct reef_node *node, uint32_t number,
 	struct node_extent *extent = find_extent(node, number);
 	int rc = 0;
 
-	if (!extent)
+	if (!extent) {
+		/* Once more for what was here is no news. */
+		if (!has_number(&node->dropped, number))
+			note_number(&node->undropped, number);
 		return 0;
+	}
 	extent->doomed = true;
 	if (extent->job == NODE_IDLE)
 		rc = start_job(node, extent, NODE_DROP, (struct node_job){0});
@@ -560,6 +596,11 @@ int node_extent_look(struct reef_node *node, const struct reef_request *request,
 
 	if (ended && ended->kind == jobs[kind] && ended->result)
 		return ended->result;
+	/* What was made for it, and dropped before it looked, is not made
+	 * again (6). */
+	if (ended && jobs[kind] == NODE_CREATE &&
+	    !find_extent(node, ask->extent_create.extent))
+		return -ENOENT;
 	switch (jobs[kind]) {
 	case NODE_CREATE:
 		rc = look_at_making(node, &ask->extent_create, NULL, keys,
@@ -592,17 +633,66 @@ int node_extent_look(struct reef_node *node, const struct reef_request *request,
 
 /* --- the end of a life --- */
 
-void node_extents_make_leaving(struct reef_node *node)
+int node_extent_adopt(struct reef_node *node, const struct reef_keep_line *line,
+		      struct reef_memory *memory)
+{
+	const struct reef_ask_extent_create ask = {
+		.extent = line->extent,
+		.space = line->space,
+		.epoch = line->epoch,
+		.size = line->size,
+		.copy = line->copy,
+	};
+	struct node_extent *extent;
+	int rc = find_extent(node, line->extent) ? -EEXIST : 0;
+
+	if (!rc)
+		rc = add_extent(node, &ask, &extent);
+	if (rc)
+		return rc;
+	extent->state = NODE_CLOSED;
+	extent->memory = memory;
+	node->lent += memory->size;
+	if (memory->huge)
+		node->huge += memory->size;
+	return 0;
+}
+
+/* True if an extent is here in the next life, too: the broker knows it. */
+static bool outlasts_life(const struct reef_node *node,
+			  const struct node_extent *extent)
+{
+	return node_keeps(node) && !node->stopping &&
+	       extent->state != NODE_MAKING;
+}
+
+void node_extents_end_life(struct reef_node *node)
 {
 	struct node_extent *extent;
+	uint32_t i, kept = 0;
 
 	reef_assert(node->jobs == 0);
-	while (node->extents_count > 0) {
-		extent = node->extents[--node->extents_count];
+	for (i = 0; i < node->extents_count; i++) {
+		extent = node->extents[i];
+		if (outlasts_life(node, extent)) {
+			extent->state = NODE_CLOSED;
+			extent->exposed = extent->doomed = false;
+			set_going(node, extent, false);
+			node->extents[kept++] = extent;
+			continue;
+		}
 		set_going(node, extent, true);
 		extent->next = node->leaving;
 		node->leaving = extent;
 	}
+	node->extents_count = kept;
+}
+
+void node_extents_withdraw(struct reef_node *node)
+{
+	for (uint32_t i = 0; i < node->extents_count; i++)
+		if (node->extents[i]->state == NODE_CLOSED)
+			node_withdraw(node, node->extents[i]);
 }
 
 void node_withdraw_leaving(struct reef_node *node)

@@ -21,6 +21,7 @@
 #include "base/sched.h"
 #include "fabric/memory.h"
 #include "pool/keys.h"
+#include "pool/node/keep.h"
 #include "pool/node/node.h"
 #include "pool/rpc.h"
 
@@ -42,6 +43,7 @@
 #define NODE_LOOK_MIN_NS UINT64_C(200000)
 #define NODE_LOOK_MAX_NS UINT64_C(50000000)
 #define NODE_ADDRESSES_MAX 800
+#define NODE_NUMBERS 64 /* that are remembered */
 #define NODE_NAME_MAX 255
 
 /* --- waiting for something another fiber does --- */
@@ -124,6 +126,11 @@ struct reef_node {
 	uint32_t extents_count, extents_room;
 	uint32_t links; /* accepted */
 
+	/* extent.c (6) */
+	struct node_numbers {
+		uint32_t last[NODE_NUMBERS], next;
+	} dropped, undropped; /* of what was here, and was not */
+
 	struct node_extent *leaving;
 	uint64_t lent, huge;	   /* bytes; of `leaving` too */
 	uint64_t going;		   /* bytes of lent that are being given back */
@@ -153,6 +160,7 @@ struct reef_node {
 	uint32_t id, registered; /* once READY; before */
 	int link;		 /* as in the status */
 	int logged;		 /* the `link` that the log says */
+	bool refused; /* the last broker, for good (registration.c, 7) */
 	bool short_of_memory;
 };
 
@@ -218,8 +226,15 @@ uint64_t node_held_look(struct reef_node *node, uint64_t now_ns, bool give_up);
 /* The extent with the lowest number above that one; NULL: none. */
 struct node_extent *node_extent_after(const struct reef_node *node,
 				      uint32_t number);
-/* Make all extents `leaving`, once life has ended and no job runs. */
-void node_extents_make_leaving(struct reef_node *node);
+/* Insert an extent that was kept, with its memory, CLOSED.  -EEXIST, -ENOMEM.
+ */
+int node_extent_adopt(struct reef_node *node, const struct reef_keep_line *line,
+		      struct reef_memory *memory);
+/* Once life has ended and no job runs: close what is kept for the next one, and
+ * make everything else `leaving`. */
+void node_extents_end_life(struct reef_node *node);
+/* Withdraw the keys of an earlier life. */
+void node_extents_withdraw(struct reef_node *node);
 /* Withdraw what is `leaving` through the present port; where holders do not let
  * go at once, a job waits for them. */
 void node_withdraw_leaving(struct reef_node *node);
@@ -228,6 +243,9 @@ void node_extents_free(struct reef_node *node);
 
 /* --- lend.c --- */
 
+/* How this node makes memory. */
+struct reef_memory_options node_memory_options(const struct reef_node *node,
+					       uint64_t size);
 /* Take memory for an extent, counting it first.  -ENOSPC: over the capacity. */
 int node_memory_take(struct reef_node *node, struct node_extent *extent);
 /* Give an extent's memory back; no region of it may be left. */
@@ -240,6 +258,26 @@ int node_expose(struct reef_node *node, struct node_extent *extent);
 /* Take every key of an extent back; never waits.  -ETIMEDOUT: a holder is left,
  * ask again. Doors that were withdrawn stay so. */
 int node_withdraw(struct reef_node *node, struct node_extent *extent);
+
+/* --- kept.c --- */
+
+/* True if what is lent outlasts this life. */
+static inline bool node_keeps(const struct reef_node *node)
+{
+	return node->options.keep;
+}
+/* Take over what was kept, once, before the node registers: its extents are
+ * CLOSED. */
+int node_kept_take(struct reef_node *node);
+/* Have the extent kept as it is now, before the broker hears of that. 0 if
+ * nothing is kept. */
+int node_kept_add(struct reef_node *node, const struct node_extent *extent);
+/* The broker has ordered that the extent be dropped. */
+void node_kept_forget(struct reef_node *node, struct node_extent *extent);
+/* Keep whose memory it is, and whom the node follows. */
+void node_kept_note(struct reef_node *node);
+/* At a clean stop: save what is `leaving`, which nobody can reach. */
+void node_kept_save(struct reef_node *node);
 
 /* --- pull.c --- */
 

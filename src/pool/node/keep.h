@@ -6,11 +6,12 @@
  * in its options; several are put together by who gives it. Without one its
  * memory goes with it.
  *
- * (1) `take` comes first, once in a process, before anybody is let in. What it
+ * (1) `take` comes first, once in a process, before the node registers. What it
  *     gives is the node's from then on.
  * (2) An extent's memory is with the keep (`add`) before the broker hears of
  *     it, so before anything can be put there; and after its last change (fresh
  *     memory, another epoch) before the broker hears of that.
+ *     It may be added again, with what changed.
  * (3) An extent is forgotten only after the broker has ordered its drop, or if
  *     the broker never heard of it. Nothing else takes memory from a keep: a
  *     node that is refused, or comes to another pool, forgets nothing.
@@ -21,7 +22,10 @@
  * (6) `save` comes at a clean stop, when nobody can reach the memory any more:
  *     holders let go of it or were ended. After it the node destroys the memory
  *     that it gave with `add`; a keep that has it still forgets it. A process
- *     that just ends calls nothing.
+ *     that just ends calls nothing, nor does one whose broker was refused.
+ * (7) What is with a keep is marked so (memory.h, 7) until it is forgotten, or
+ *     the node stops cleanly: so whoever destroys it before that takes no pages
+ *     from who has them, too.
  *
  * Thread: owner, which is the node's; calls may block for as long as a message
  * to a process of this machine takes, take and save as long as they need. */
@@ -85,7 +89,7 @@ struct reef_keep_ops {
 	/* Keep an extent, or in place of what was kept as that number. Error:
 	 * it is not kept; the node does not have it either. */
 	int (*add)(struct reef_keep *keep, const struct reef_keep_line *line,
-		   const struct reef_memory *memory);
+		   struct reef_memory *memory);
 	void (*forget)(struct reef_keep *keep, uint32_t extent);
 	void (*note)(struct reef_keep *keep, const struct reef_keep_head *head);
 	/* Optional, as the next: an image has no clients. */

@@ -292,7 +292,7 @@ static int image_save(struct reef_keep *keep, const struct reef_kept *kept)
 /* --- while the node runs an image knows of nothing --- */
 
 static int image_add(struct reef_keep *keep, const struct reef_keep_line *line,
-		     const struct reef_memory *memory)
+		     struct reef_memory *memory)
 {
 	return 0;
 }

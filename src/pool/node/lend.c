@@ -27,7 +27,7 @@
 struct errand {
 	const struct reef_memory_options *options; /* NULL: give it back */
 	struct reef_memory *memory;
-	struct reef_memory *from; /* to be copied and given back; or NULL */
+	struct reef_memory *from; /* to be copied; or NULL */
 	int result;
 	struct reef_queue *queue; /* of who waits */
 	/* Release, after the result; the partner is the acquire in
@@ -46,8 +46,6 @@ static void run_errand(struct errand *errand)
 	else
 		errand->result = reef_memory_copy(errand->options, errand->from,
 						  &errand->memory);
-	if (errand->from && !errand->result)
-		reef_memory_destroy(errand->from);
 }
 
 static void *errand_thread(void *arg)
@@ -116,8 +114,8 @@ static uint64_t whole_pages(uint64_t size)
 	return (size + page - 1) / page * page;
 }
 
-static struct reef_memory_options memory_options(const struct reef_node *node,
-						 uint64_t size)
+struct reef_memory_options node_memory_options(const struct reef_node *node,
+					       uint64_t size)
 {
 	return (struct reef_memory_options){
 		.size = size,
@@ -131,7 +129,8 @@ static struct reef_memory_options memory_options(const struct reef_node *node,
 
 int node_memory_take(struct reef_node *node, struct node_extent *extent)
 {
-	struct reef_memory_options options = memory_options(node, extent->size);
+	struct reef_memory_options options =
+		node_memory_options(node, extent->size);
 	struct errand errand = {.options = &options};
 	uint64_t whole;
 
@@ -163,10 +162,13 @@ int node_memory_take(struct reef_node *node, struct node_extent *extent)
 
 int node_memory_renew(struct reef_node *node, struct node_extent *extent)
 {
-	struct reef_memory_options options = memory_options(node, extent->size);
+	struct reef_memory_options options =
+		node_memory_options(node, extent->size);
 	struct errand errand = {.options = &options, .from = extent->memory};
+	struct errand give = {.memory = extent->memory};
 	uint64_t whole = extent->memory->size;
 	bool huge = extent->memory->huge;
+	int rc;
 
 	run_off_thread(node, &errand);
 	if (errand.result) {
@@ -176,11 +178,19 @@ int node_memory_renew(struct reef_node *node, struct node_extent *extent)
 		return errand.result;
 	}
 	extent->memory = errand.memory;
-	if (huge)
-		node->huge -= whole;
-	if (extent->memory->huge)
-		node->huge += whole;
-	return 0;
+	/* The old pages go only once the new ones are kept (keep.h, 2). */
+	rc = node_kept_add(node, extent);
+	if (rc) {
+		extent->memory = give.memory;
+		give.memory = errand.memory;
+	} else {
+		if (huge)
+			node->huge -= whole;
+		if (extent->memory->huge)
+			node->huge += whole;
+	}
+	run_off_thread(node, &give);
+	return rc;
 }
 
 void node_memory_give(struct reef_node *node, struct node_extent *extent)

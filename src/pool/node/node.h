@@ -12,7 +12,9 @@
  * (6) A key is withdrawn before memory goes: holders acknowledged, or were
  *     fenced, or have no link any more.
  * (7) A node that was taken for dead comes back as another incarnation: it
- *     ends every link, drops every extent, and registers with nothing.
+ *     ends every link, drops every extent, and registers with nothing. One that
+ *     keeps its memory (keep.h) was AWAY, and registers with all of it, under
+ *     keys that nobody has; so does its next process.
  * (8) CREATE, DROP, CLOSE, REOPEN, PULL and FENCE may be repeated: the second
  *     has the same outcome.
  * (9) All its addresses are of one atomic domain (F6), which is its memory's:
@@ -33,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct reef_keep;
 struct reef_mesh;
 struct reef_node;
 struct reef_node_key;
@@ -61,12 +64,15 @@ struct reef_node_options {
 	void *context;
 	uint64_t pressure_low, pressure_high;
 	uint64_t seed; /* of its incarnations; 0: from the kernel */
+	/* What its memory is with while it does not run; the caller's, outlives
+	 * the node. NULL: nothing is kept. */
+	struct reef_keep *keep;
 };
 
 /* Listen, then register with the broker, and again whenever the link is lost:
  * in the background, so it starts while the broker is away. In a fiber. Caller
  * owns *out.  -EINVAL: a capacity under one page.  -REEF_EDOMAIN: (9).
- * Else: listen's. */
+ * -REEF_EFOREIGN: what is kept is another node's.  Else: listen's, keep's. */
 int reef_node_start(const struct reef_node_options *options,
 		    struct reef_node **out);
 

@@ -9,6 +9,7 @@
  *     READY: so before anybody can be given a key of ours.
  * (4) A node that was taken for dead ends its life first and registers then:
  *     nothing of the old life can be reached when the new incarnation is known.
+ *     What it keeps it tells of as closed, and the broker has it opened.
  * (5) A broker that is silent is left within half a ttl, so that its successor,
  *     which waits for a whole one, sees us in time. While it works on READY,
  *     for which it may ask a lot of us, pulses tell whether it is still there.
@@ -209,6 +210,7 @@ static int send_register(struct reef_node *node, bool *dead)
 				.confirmed_start = node->confirmed_start,
 				.confirmed = node->confirmed,
 				.pool = node->pool,
+				.keeps = node_keeps(node),
 			},
 	};
 	struct reef_answer answer = {0};
@@ -228,6 +230,7 @@ static int send_register(struct reef_node *node, bool *dead)
 		rc = apply_told_rows(node, &answer.body);
 	if (!rc) {
 		node->pool = answer.body.reply.node_register.pool;
+		node_kept_note(node);
 		node->ttl_ns = answer.body.reply.node_register.ttl_ns;
 		node->registered = answer.body.reply.node_register.node;
 	}
@@ -317,6 +320,7 @@ static int send_ready(void *arg)
 	} else {
 		node->id = node->registered;
 		node->link = node->logged = 0;
+		node->refused = false;
 		node->attempts = 0;
 	}
 	node_gate_open(&node->gate);
@@ -431,8 +435,8 @@ static int begin_new_life(struct reef_node *node)
 	int rc;
 
 	reef_log(REEF_LOG_WARNING, "node",
-		 "was taken for dead: drops %u extents and comes back",
-		 node->extents_count);
+		 "was taken for dead: %s %u extents and comes back",
+		 node_keeps(node) ? "keeps" : "drops", node->extents_count);
 	if (REEF_MUTATED(NODE_SAME_LIFE)) {
 		pick_incarnation(node);
 		return 0;
@@ -506,6 +510,8 @@ static void leave_broker(struct reef_node *node, int reason)
 	node->ready = NULL;
 	node->peer = NULL;
 	node->link = why && why != -REEF_EINDOUBT ? why : reason;
+	if (node->link == -REEF_EFOREIGN || node->link == -REEF_EOLDER)
+		node->refused = true;
 	if (node->link != node->logged)
 		log_link(node);
 	node->logged = node->link;

@@ -176,6 +176,7 @@ int node_accept_epoch(struct reef_node *node, uint64_t epoch)
 	if (epoch > node->broker_epoch) {
 		node->broker_epoch = epoch;
 		node->followed_start = 0;
+		node_kept_note(node);
 	}
 	return 0;
 }
@@ -197,6 +198,7 @@ static int confirm(struct reef_node *node, uint64_t epoch,
 		node->confirmed_start = ask->start;
 		node->confirmed = ask->sequence;
 	}
+	node_kept_note(node);
 	return 0;
 }
 
@@ -277,7 +279,9 @@ int node_serve(struct reef_node *node)
 		return rc;
 	node->ending = false;
 	node->links = 0;
-	node_withdraw_leaving(node); /* before listening lets anybody in */
+	/* Before listening lets anybody in. */
+	node_withdraw_leaving(node);
+	node_extents_withdraw(node);
 	rc = reef_rpc_create(node->port, &options, &node->rpc);
 	if (!rc)
 		rc = reef_rpc_listen(node->rpc, where, node->addresses,
@@ -298,7 +302,7 @@ void node_serve_end(struct reef_node *node)
 		node_gate_wait(&node->gate, REEF_FOREVER);
 	reef_rpc_destroy(node->rpc);
 	node->rpc = NULL;
-	node_extents_make_leaving(node);
+	node_extents_end_life(node);
 	if (node->port)
 		reef_port_unlisten(node->port);
 	node->links = 0;
@@ -350,6 +354,13 @@ static int init_node(struct reef_node *node,
 	return rc;
 }
 
+/* A start failed after the node was let serve; what was kept stays so. */
+static void end_start(struct reef_node *node)
+{
+	node->stopping = true;
+	node_serve_end(node);
+}
+
 int reef_node_start(const struct reef_node_options *options,
 		    struct reef_node **out)
 {
@@ -365,10 +376,15 @@ int reef_node_start(const struct reef_node_options *options,
 	if (!rc)
 		rc = node_serve(node);
 	if (!rc) {
+		rc = node_kept_take(node);
+		if (rc)
+			end_start(node);
+	}
+	if (!rc) {
 		rc = reef_fiber_spawn(node->sched, node_registration_run, node,
 				      &node->fiber);
 		if (rc)
-			node_serve_end(node);
+			end_start(node);
 	}
 	if (rc) {
 		destroy_node(node);
@@ -406,6 +422,7 @@ void reef_node_stop(struct reef_node *node)
 	node_serve_end(node);
 	if (node->port)
 		withdraw_leaving(node, STOP_NS);
+	node_kept_save(node);
 	destroy_node(node);
 }
 

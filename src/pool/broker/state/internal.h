@@ -53,6 +53,7 @@ struct reef_rule {
 extern const struct reef_rule reef_rules_members[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_names[REEF_RECORD_TYPES];
+extern const struct reef_rule reef_rules_nodes[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_users[REEF_RECORD_TYPES];
 
 /* Room for `need` items of an array.  -ENOMEM. */
@@ -91,6 +92,12 @@ struct reef_state_space *reef_state_space_of(const struct reef_state *state,
 struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
 					       uint32_t number);
 
+/* Take an extent off a node, which has it no more. */
+void reef_state_uncount_on_node(struct reef_state *state, uint32_t id,
+				uint64_t size);
+/* An extent is LOST, wherever it was or moved to. */
+void reef_state_lose_extent(struct reef_state *state,
+			    struct reef_state_extent *extent);
 /* Count one more extent of that size for a space, and for whose it is. */
 void reef_state_count_in_space(struct reef_state *state,
 			       struct reef_state_space *space, uint64_t size);

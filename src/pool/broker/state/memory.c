@@ -1,4 +1,4 @@
-/* memory.c - nodes, spaces, and the extents that join them.
+/* memory.c - spaces, and the extents that join them to nodes.
  *
  * What is counted: an extent counts for its space until it is FORGOTTEN, for
  * its node while it is LIVE or MOVING, and for the target of its move as well.
@@ -19,8 +19,8 @@ static void count_on_node(struct reef_state *state, uint32_t id, uint64_t size)
 	node->extents++;
 }
 
-static void uncount_on_node(struct reef_state *state, uint32_t id,
-			    uint64_t size)
+void reef_state_uncount_on_node(struct reef_state *state, uint32_t id,
+				uint64_t size)
 {
 	struct reef_state_node *node = reef_state_node_of(state, id);
 
@@ -70,220 +70,19 @@ static void release_extent(struct reef_state *state,
 			   struct reef_state_extent *extent)
 {
 	if (extent->node)
-		uncount_on_node(state, extent->node, extent->size);
+		reef_state_uncount_on_node(state, extent->node, extent->size);
 	if (extent->target)
-		uncount_on_node(state, extent->target, extent->size);
+		reef_state_uncount_on_node(state, extent->target, extent->size);
 	extent->node = extent->target = 0;
 }
 
-static void lose_extent(struct reef_state *state,
-			struct reef_state_extent *extent)
+void reef_state_lose_extent(struct reef_state *state,
+			    struct reef_state_extent *extent)
 {
 	release_extent(state, extent);
 	extent->state = REEF_EXTENT_LOST;
 	reef_assert(extent->epoch < UINT32_MAX);
 	extent->epoch++;
-}
-
-/* --- nodes --- */
-
-/* Copy the addresses to where apply finds them. */
-static int reserve_addresses(struct reef_state *state, struct reef_text text)
-{
-	int rc = reef_state_room((void **)&state->spare_addresses,
-				 &state->spare_addresses_size,
-				 (size_t)text.size + 1, 1);
-
-	if (rc)
-		return rc;
-	if (text.size)
-		memcpy(state->spare_addresses, text.bytes, text.size);
-	state->spare_addresses[text.size] = 0;
-	return 0;
-}
-
-static char *take_addresses(struct reef_state *state)
-{
-	char *addresses = state->spare_addresses;
-
-	state->spare_addresses = NULL;
-	state->spare_addresses_size = 0;
-	return addresses;
-}
-
-static int check_node_values(const struct reef_state *state,
-			     const struct reef_record *record)
-{
-	if (record->size == 0 || record->incarnation == 0)
-		return -EINVAL;
-	return reef_state_check_text(state, record->addresses,
-				     REEF_SETTING_ADDRESSES_SIZE_MAX);
-}
-
-/* A node that has not come yet has neither memory nor addresses. */
-static int check_first_values(const struct reef_state *state,
-			      const struct reef_record *record)
-{
-	if (record->incarnation)
-		return check_node_values(state, record);
-	return record->size == 0 && record->addresses.size == 0 ? 0 : -EINVAL;
-}
-
-static int check_node_add(struct reef_state *state,
-			  const struct reef_record *record)
-{
-	int rc;
-
-	if (record->id != state->next_node)
-		return -ESTALE;
-	if (record->id == UINT32_MAX)
-		return -ENOSPC;
-	rc = check_first_values(state, record);
-	if (rc == 0)
-		rc = reef_state_check_text(state, record->name,
-					   REEF_SETTING_NAME_SIZE_MAX);
-	if (rc == 0)
-		rc = reef_state_check_limit(state, state->node_count,
-					    REEF_SETTING_NODES_MAX);
-	if (rc == 0 && reef_state_find_node(state, record->name))
-		rc = -EEXIST;
-	if (rc == 0)
-		rc = reef_state_room((void **)&state->nodes, &state->node_room,
-				     state->node_count + 1,
-				     sizeof(*state->nodes));
-	if (rc == 0)
-		rc = reef_names_reserve(&state->node_names, record->name.size);
-	if (rc == 0)
-		rc = reserve_addresses(state, record->addresses);
-	return rc;
-}
-
-static void apply_node_add(struct reef_state *state,
-			   const struct reef_record *record)
-{
-	struct reef_name *name = reef_names_insert(&state->node_names, 0,
-						   record->name, record->id, 0);
-
-	state->nodes[state->node_count++] = (struct reef_state_node){
-		.id = record->id,
-		.state = record->incarnation ? REEF_NODE_OK : REEF_NODE_DEAD,
-		.incarnation = record->incarnation,
-		.capacity = record->size,
-		.name = name->text,
-		.addresses = take_addresses(state),
-	};
-	state->next_node++;
-}
-
-static int check_node_return(struct reef_state *state,
-			     const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-	int rc;
-
-	if (!node)
-		return -ENOENT;
-	/* What its earlier life lent is gone, and a record must say so first.
-	 */
-	if (node->state != REEF_NODE_DEAD)
-		return -EBUSY;
-	/* Incarnations are random numbers, so only equality tells anything. */
-	if (record->incarnation == node->incarnation)
-		return -ESTALE;
-	rc = check_node_values(state, record);
-	return rc ? rc : reserve_addresses(state, record->addresses);
-}
-
-static void apply_node_return(struct reef_state *state,
-			      const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-
-	free(node->addresses);
-	node->addresses = take_addresses(state);
-	node->incarnation = record->incarnation;
-	node->capacity = record->size;
-	node->state = REEF_NODE_OK;
-}
-
-static bool node_may_become(const struct reef_state_node *node, uint8_t next)
-{
-	switch (next) {
-	case REEF_NODE_OK:
-		return node->state == REEF_NODE_DRAINING ||
-		       node->state == REEF_NODE_DRAINED;
-	case REEF_NODE_DRAINING:
-		return node->state == REEF_NODE_OK;
-	case REEF_NODE_DRAINED:
-		return node->state == REEF_NODE_DRAINING && !node->extents;
-	default:
-		return node->state != REEF_NODE_DEAD;
-	}
-}
-
-static int check_node_state(struct reef_state *state,
-			    const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-	uint64_t epoch = state->pool_epoch;
-
-	if (record->state < REEF_NODE_OK || record->state > REEF_NODE_DEAD)
-		return -EINVAL;
-	if (!node)
-		return -ENOENT;
-	if (!node_may_become(node, record->state))
-		return -EBUSY;
-	if (record->state == REEF_NODE_DEAD)
-		epoch++;
-	return record->value == epoch ? 0 : -ESTALE;
-}
-
-static void apply_node_state(struct reef_state *state,
-			     const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-	struct reef_state_extent *extent = state->extents;
-	size_t i;
-
-	node->state = record->state;
-	state->pool_epoch = record->value;
-	if (record->state != REEF_NODE_DEAD)
-		return;
-	for (i = 0; i < state->extent_count; i++, extent++) {
-		if (extent->node == record->id) {
-			lose_extent(state, extent);
-		} else if (extent->target == record->id) {
-			uncount_on_node(state, extent->target, extent->size);
-			extent->target = 0;
-			extent->state = REEF_EXTENT_LIVE;
-		}
-	}
-	reef_assert(node->used == 0 && node->extents == 0);
-}
-
-static int check_node_remove(struct reef_state *state,
-			     const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-
-	if (!node)
-		return -ENOENT;
-	return node->state == REEF_NODE_DEAD || node->state == REEF_NODE_DRAINED
-		       ? 0
-		       : -EBUSY;
-}
-
-static void apply_node_remove(struct reef_state *state,
-			      const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-	struct reef_text name = reef_text_of(node->name);
-
-	free(node->addresses);
-	reef_names_remove(&state->node_names,
-			  reef_names_find(&state->node_names, 0, name));
-	reef_state_take_out(state->nodes, &state->node_count,
-			    (size_t)(node - state->nodes), sizeof(*node));
 }
 
 /* --- spaces --- */
@@ -826,7 +625,7 @@ static void apply_extent_moved(struct reef_state *state,
 	struct reef_state_extent *extent =
 		reef_state_extent_of(state, record->id);
 
-	uncount_on_node(state, extent->node, extent->size);
+	reef_state_uncount_on_node(state, extent->node, extent->size);
 	extent->node = extent->target;
 	extent->target = 0;
 	extent->epoch = record->era;
@@ -845,7 +644,7 @@ static void apply_extent_stay(struct reef_state *state,
 	struct reef_state_extent *extent =
 		reef_state_extent_of(state, record->id);
 
-	uncount_on_node(state, extent->target, extent->size);
+	reef_state_uncount_on_node(state, extent->target, extent->size);
 	extent->target = 0;
 	extent->state = REEF_EXTENT_LIVE;
 }
@@ -864,7 +663,7 @@ static int check_extent_lost(struct reef_state *state,
 static void apply_extent_lost(struct reef_state *state,
 			      const struct reef_record *record)
 {
-	lose_extent(state, reef_state_extent_of(state, record->id));
+	reef_state_lose_extent(state, reef_state_extent_of(state, record->id));
 }
 
 static int check_extent_remove(struct reef_state *state,
@@ -889,10 +688,6 @@ static void apply_extent_remove(struct reef_state *state,
 }
 
 const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES] = {
-	[REEF_RECORD_NODE_ADD] = {check_node_add, apply_node_add},
-	[REEF_RECORD_NODE_RETURN] = {check_node_return, apply_node_return},
-	[REEF_RECORD_NODE_STATE] = {check_node_state, apply_node_state},
-	[REEF_RECORD_NODE_REMOVE] = {check_node_remove, apply_node_remove},
 	[REEF_RECORD_SPACE_ADD] = {check_space_add, apply_space_add},
 	[REEF_RECORD_SPACE_QUOTA] = {check_space_quota, apply_space_quota},
 	[REEF_RECORD_SPACE_ERA] = {check_space_era, apply_space_era},

@@ -69,6 +69,7 @@ static const struct layout {
 				       NUMBER(ordinal), NUMBER(node),
 				       NUMBER(size), NUMBER(value)}},
 	[REEF_RECORD_EXTENT_MADE] = {1, {NUMBER(id)}},
+	[REEF_RECORD_NODE_KEEP] = {2, {NUMBER(id), NUMBER(value)}},
 	[REEF_RECORD_BASE] = {2, {NUMBER(value), NUMBER(generation)}},
 	[REEF_RECORD_NUMBERS] = {3,
 				 {NUMBER(id), NUMBER(generation),

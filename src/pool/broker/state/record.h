@@ -72,6 +72,8 @@ enum reef_record_type {
 				     * epoch */
 	REEF_RECORD_SESSION_PAST,   /* session, space: another life of the space
 				     * was used by it; it is STUCK there */
+	REEF_RECORD_NODE_KEEP,	    /* id; value 1: what it lends outlasts its
+				     * lives; 0: it does not */
 	REEF_RECORD_TYPES
 };
 

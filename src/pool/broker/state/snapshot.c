@@ -18,16 +18,18 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 6
+#define VERSION 7
 /* Without the processes of sessions, then without what is STUCK, then without
  * limits of users, the owner's era, and which sessions are outdated, then
  * without the base, then without copies and which extents are made: those are,
- * and get the first ids. */
+ * and get the first ids, then without what nodes keep, and drain when they are
+ * back. */
 #define VERSION_1 1
 #define VERSION_2 2
 #define VERSION_3 3
 #define VERSION_4 4
 #define VERSION_5 5
+#define VERSION_6 6
 
 /* --- writing --- */
 
@@ -70,6 +72,8 @@ static void put_nodes(struct reef_cursor_out *out,
 		reef_cursor_put(out, 8, node->capacity);
 		put_text(out, node->name);
 		put_text(out, node->addresses);
+		reef_cursor_put(out, 1, node->keeps);
+		reef_cursor_put(out, 1, node->drains);
 	}
 }
 
@@ -292,11 +296,24 @@ static int get_users(struct reef_cursor_in *in, struct reef_state *state,
 	return rc;
 }
 
-static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
-		     uint32_t end)
+/* True if a node may be in that state, with what it keeps. */
+static bool is_node_valid(const struct reef_record *record, uint8_t node_state,
+			  uint64_t keeps, uint64_t drains)
 {
-	uint64_t count = reef_cursor_get(in, 4);
+	if (node_state < REEF_NODE_OK || node_state > REEF_NODE_AWAY ||
+	    keeps > 1 || drains > 1)
+		return false;
+	if (!record->incarnation && (node_state != REEF_NODE_DEAD || keeps))
+		return false;
+	return node_state == REEF_NODE_AWAY ? keeps : !drains;
+}
+
+static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
+		     const struct head *head)
+{
+	uint64_t count = reef_cursor_get(in, 4), keeps = 0, drains = 0;
 	struct reef_record record = {.type = REEF_RECORD_NODE_ADD};
+	struct reef_state_node *node;
 	uint8_t node_state;
 	int rc = 0;
 
@@ -307,16 +324,22 @@ static int get_nodes(struct reef_cursor_in *in, struct reef_state *state,
 		record.size = reef_cursor_get(in, 8);
 		record.name = get_text(in);
 		record.addresses = get_text(in);
-		rc = take_number(&state->next_node, record.id, end);
+		if (head->version > VERSION_6) {
+			keeps = reef_cursor_get(in, 1);
+			drains = reef_cursor_get(in, 1);
+		}
+		rc = take_number(&state->next_node, record.id, head->next_node);
 		if (rc == 0 &&
-		    (node_state < REEF_NODE_OK || node_state > REEF_NODE_DEAD ||
-		     (!record.incarnation && node_state != REEF_NODE_DEAD)))
+		    !is_node_valid(&record, node_state, keeps, drains))
 			rc = -REEF_ECORRUPT;
 		if (rc == 0)
 			rc = apply_decoded(state, in, &record);
-		if (rc == 0)
-			reef_state_node_of(state, record.id)->state =
-				node_state;
+		if (rc)
+			break;
+		node = reef_state_node_of(state, record.id);
+		node->state = node_state;
+		node->keeps = keeps == 1;
+		node->drains = drains == 1;
 	}
 	return rc;
 }
@@ -676,7 +699,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc == 0)
 		rc = get_users(in, state, &head);
 	if (rc == 0)
-		rc = get_nodes(in, state, head.next_node);
+		rc = get_nodes(in, state, &head);
 	if (rc == 0)
 		rc = get_sessions(in, state, head.version);
 	if (rc == 0)

@@ -69,6 +69,8 @@ static const struct reef_rule *rule_for(uint16_t type)
 		return &reef_rules_members[type];
 	if (reef_rules_memory[type].check)
 		return &reef_rules_memory[type];
+	if (reef_rules_nodes[type].check)
+		return &reef_rules_nodes[type];
 	if (reef_rules_users[type].check)
 		return &reef_rules_users[type];
 	return reef_rules_names[type].check ? &reef_rules_names[type] : NULL;

@@ -11,7 +11,8 @@
  *     that they had, if nobody else has, in an epoch that is higher than all
  *     before; and what comes next is raised above them.
  * (4) Extents are on nodes that are not DEAD; where an extent's node dies it is
- *     LOST, and the pool epoch rises in the same record.
+ *     LOST, and the pool epoch rises in the same record. It rises, too, when a
+ *     node becomes AWAY; the extents of that one stay.
  * (5) A node never lends more than its capacity, a space never holds more than
  *     its quota.
  * (6) Of each session the last request that changed something is kept, with
@@ -101,6 +102,8 @@ struct reef_state_node {
 	uint64_t incarnation; /* 0: it has not come yet, and is DEAD */
 	uint64_t capacity;
 	uint64_t used; /* bytes of those extents */
+	bool keeps;    /* its memory outlasts its lives */
+	bool drains;   /* it is AWAY, and was DRAINING */
 	const char *name;
 	char *addresses;
 };

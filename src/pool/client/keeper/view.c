@@ -205,7 +205,21 @@ static bool is_late(const struct client_node *node,
 	if (row->pool_epoch != node->pool_epoch)
 		return row->pool_epoch < node->pool_epoch;
 	return row->incarnation != node->incarnation &&
-	       row->state == REEF_NODE_DEAD;
+	       reef_node_is_gone(row->state);
+}
+
+/* A node is in another life: what it lends has other keys now. */
+static void forget_keys(struct reef_client *client, uint32_t node)
+{
+	struct client_extent *extent;
+
+	pthread_mutex_lock(&client->lock);
+	for (uint32_t i = 0; i < client->extents_room; i++) {
+		extent = client->extents[i];
+		if (extent && extent->node == node)
+			memset(extent->keys, 0, sizeof(extent->keys));
+	}
+	pthread_mutex_unlock(&client->lock);
 }
 
 static int apply_node(struct reef_client *client,
@@ -238,6 +252,7 @@ static int apply_node(struct reef_client *client,
 		client_node_unlink(client, node);
 	if (node->incarnation != row->incarnation) {
 		client_node_unlink(client, node);
+		forget_keys(client, node->id);
 		node->incarnation = row->incarnation;
 		client_settled(client, node, node->hellos);
 	}

@@ -10,7 +10,7 @@
  * (3) What is known of a node is never replaced by what was before. Its lives
  *     have no order of their own; but each ends with a new pool epoch, and the
  *     next one begins after that. So a row of an older pool epoch is late, and
- *     so is one of another life that is DEAD in this one.
+ *     so is one of another life that is gone in this one.
  *
  * Thread: the keeper's; a field marked [l] is changed by the keeper under the
  * client's lock and read by anyone under it. */

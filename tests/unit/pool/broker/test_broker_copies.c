@@ -210,6 +210,109 @@ static void broker_copies_memory_of_another_pool_is_refused(void **state)
 		run_seed(is_foreign, REEF_MUTANT_BROKER_FOREIGN_DROP, 1), 0);
 }
 
+/* --- nodes that keep their memory --- */
+
+static int await_node(struct stub_pool *pool, uint32_t id, uint8_t state)
+{
+	struct reef_row row;
+
+	for (uint32_t tries = 0; tries < 4000; tries++) {
+		TRY(driver_look(&pool->owner, REEF_ROW_NODE, id, &row));
+		if (row.node.state == state)
+			return 0;
+		TRY(reef_sleep(MILLISECOND));
+	}
+	return -ETIMEDOUT;
+}
+
+/* A pool of three, so that two can say that one is away. */
+static int begin_kept(struct stub_pool *pool, uint32_t *space,
+		      struct stub **stub, struct reef_row_extent *row)
+{
+	stub_pool_add(pool, 64 * MIB);
+	stub_pool_add(pool, 64 * MIB);
+	for (uint32_t i = 0; i < 3; i++)
+		pool->stubs[i].keeps = true;
+	TRY(stub_pool_ready(pool, 3));
+	TRY(driver_open(&pool->owner, "a", REEF_POOL_CREATE, 0, 0, space));
+	TRY(driver_add(&pool->owner, *space, MIB, row));
+	*stub = stub_pool_stub(pool, row->node);
+	(*stub)->life->extents[0].value = 42;
+	return 0;
+}
+
+static int goes_and_returns(struct stub_pool *pool)
+{
+	struct reef_row_extent row = {0}, rows[8];
+	uint32_t space, found;
+	struct stub *stub;
+
+	TRY(begin_kept(pool, &space, &stub, &row));
+	stub_kill(stub);
+	TRY(await_node(pool, row.node, REEF_NODE_AWAY));
+	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	WANT(found == 1 && rows[0].state == REEF_EXTENT_LIVE &&
+	     rows[0].node == row.node && !rows[0].keys[0]);
+	/* It is AWAY for the next broker, too. */
+	TRY(stub_pool_broker_restart(pool));
+	TRY(await_node(pool, row.node, REEF_NODE_AWAY));
+	TRY(stub_restart(stub));
+	TRY(await_state(pool, space, REEF_EXTENT_LIVE));
+	TRY(await_node(pool, row.node, REEF_NODE_OK));
+	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	WANT(rows[0].keys[0] != row.keys[0] && rows[0].epoch == row.epoch &&
+	     stub_pool_behind(pool, rows[0].keys[0])->value == 42);
+	return 0;
+}
+
+static void broker_copies_extents_wait_for_a_node_that_is_away(void **state)
+{
+	run(goes_and_returns);
+}
+
+/* It comes back within its ttl, as another life. */
+static int returns_at_once(struct stub_pool *pool)
+{
+	struct reef_row_extent row = {0}, rows[8];
+	uint32_t space, found;
+	struct stub *stub;
+
+	TRY(begin_kept(pool, &space, &stub, &row));
+	stub_kill(stub);
+	TRY(stub_restart(stub));
+	TRY(reef_sleep(NODE_TTL));
+	TRY(await_state(pool, space, REEF_EXTENT_LIVE));
+	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	WANT(rows[0].keys[0] != row.keys[0] &&
+	     stub_pool_behind(pool, rows[0].keys[0])->value == 42);
+	return 0;
+}
+
+static void broker_copies_new_life_has_what_was_kept(void **state)
+{
+	run(returns_at_once);
+}
+
+static int is_removed(struct stub_pool *pool)
+{
+	struct reef_body body = {0};
+	struct reef_row_extent row = {0};
+	struct stub *stub;
+	uint32_t space;
+
+	TRY(begin_kept(pool, &space, &stub, &row));
+	stub_kill(stub);
+	TRY(await_node(pool, row.node, REEF_NODE_AWAY));
+	body.ask.node_remove.node = row.node;
+	TRY(driver_do(&pool->owner, REEF_POOL_NODE_REMOVE, &body, NULL));
+	return await_state(pool, space, REEF_EXTENT_LOST);
+}
+
+static void broker_copies_removed_node_loses_what_it_kept(void **state)
+{
+	run(is_removed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +328,10 @@ int main(void)
 			broker_copies_copy_of_later_than_the_journal_is_refused),
 		cmocka_unit_test(
 			broker_copies_memory_of_another_pool_is_refused),
+		cmocka_unit_test(
+			broker_copies_extents_wait_for_a_node_that_is_away),
+		cmocka_unit_test(broker_copies_new_life_has_what_was_kept),
+		cmocka_unit_test(broker_copies_removed_node_loses_what_it_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -543,16 +543,20 @@ static int script_chaos(struct node_world *world)
 	struct reef_random *random = reef_sim_random(world->sim);
 	struct thing things[THINGS] = {0};
 	uint32_t i, at, count[2] = {0, 0}, registers[2];
+	uint32_t numbers[THINGS] = {0}; /* are given once */
 	int rc;
 
 	for (i = 0; i < 60; i++) {
 		at = (uint32_t)reef_random_below(random, THINGS);
 		if (!things[at].exists)
-			rc = step_create(world, &things[at], at + 1, i + 1);
+			numbers[at] = i + 1;
+		if (!things[at].exists)
+			rc = step_create(world, &things[at], numbers[at],
+					 i + 1);
 		else if (reef_random_chance(random, 1, 3))
-			rc = step_drop(world, &things[at], at + 1);
+			rc = step_drop(world, &things[at], numbers[at]);
 		else
-			rc = step_move(world, &things[at], at + 1,
+			rc = step_move(world, &things[at], numbers[at],
 				       reef_random_chance(random, 1, 2));
 		if (rc)
 			return rc;

@@ -83,6 +83,14 @@
 	X(CLIENT_YOUNG_PIN, "Of two cohorts the younger one's is announced.") \
 	X(CLIENT_PIN_DROPPED, "R8: what is unsettled holds no epoch back.")
 
+#define REEF_MUTANTS_OF_COPIES(X) \
+	X(COPIES_PRIMARY_FIRST, "The primary decides before the arbiter.") \
+	X(COPIES_ONE_PHASE, "WRITEs and the arbiter's CAS at once.") \
+	X(COPIES_NO_HELP, "Who loses at the arbiter does not help.") \
+	X(COPIES_TELL_PENDING, "A value is told before the primary has it.") \
+	X(COPIES_WRITE_ONE, "A WRITE goes to the primary alone.") \
+	X(COPIES_SETTLE_PRIMARY, "A CAS in doubt is looked for at the primary.")
+
 #define REEF_MUTANTS_OF_HEAP(X) \
 	X(HEAP_EARLY_REUSE, "Rule 7: nothing waits in limbo.") \
 	X(HEAP_CLAIM_GENERATION, "Rule 1: claims do not count.") \
@@ -163,6 +171,7 @@
 	REEF_MUTANTS_OF_NODE(X) \
 	REEF_MUTANTS_OF_IMAGE(X) \
 	REEF_MUTANTS_OF_CLIENT(X) \
+	REEF_MUTANTS_OF_COPIES(X) \
 	REEF_MUTANTS_OF_HEAP(X) \
 	REEF_MUTANTS_OF_LOCK(X) \
 	REEF_MUTANTS_OF_BARRIER(X) \

@@ -1,0 +1,356 @@
+/* test_client_copies.c - words and what they publish in memory with two copies:
+ * several clients change one word, die at any operation, and lose links. */
+#include "fixture/pool_world.h"
+#include "pool/client/handle/copies.h"
+#include "pool/client/keeper/keeper.h"
+#include "pool/client/keeper/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK (2 * MIB) /* an extent of its own, nearly */
+#define BLOCKS 12u	/* more than one node has */
+#define WRITERS 3u
+#define ROUNDS 60u
+#define TRIES 200u /* of a writer */
+#define ENTRIES_AT 64u
+
+/* A word is n | writer | which of its entries it names. */
+#define WORD(n, writer, entry)                                                 \
+	((uint64_t)(n) << 24 | (uint64_t)(writer) << 16 | (entry))
+#define WORD_NUMBER(word) ((word) >> 24)
+
+/* Simulated hosts share this memory. */
+static struct {
+	uint64_t primary, arbiter; /* addresses */
+	uint32_t step;
+	uint64_t told; /* the highest number that anybody was told */
+	uint8_t winners[WRITERS * TRIES + 1]; /* by number */
+	uint64_t strike_at, posts;	      /* of the first writer */
+	bool lossy;
+	uint32_t doubts, lost;
+} scene;
+
+static uint64_t arbiter_of(void *context, uint64_t address)
+{
+	(void)context;
+	return address - scene.primary + scene.arbiter;
+}
+
+static struct client_copies copies_of(const struct member *member)
+{
+	return (struct client_copies){
+		.reef = member->reef,
+		.arbiter_of = arbiter_of,
+	};
+}
+
+static uint64_t entry_at(uint64_t word)
+{
+	return scene.primary + ENTRIES_AT +
+	       16 * ((word >> 16 & 255) * TRIES + (word & 0xffff));
+}
+
+/* --- making --- */
+
+static uint32_t node_of(struct member *member, uint64_t address)
+{
+	return client_extent_find(member->client, (uint32_t)(address >> 32))
+		->node;
+}
+
+/* Clear what is used of a block, whatever links are lost. */
+static int clear(struct member *member, uint64_t block)
+{
+	static const uint8_t zeros[ENTRIES_AT + 16 * (WRITERS + 1) * TRIES];
+	int rc;
+
+	do
+		rc = reef_write(member->reef, block, zeros, sizeof(zeros));
+	while (rc == -REEF_EINDOUBT);
+	return rc;
+}
+
+/* Find two blocks that are on different nodes, and clear them. */
+static int make_copies(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t block;
+	int rc;
+
+	TRY(member_space(member, &space));
+	for (uint32_t i = 0; i < BLOCKS && !scene.arbiter; i++) {
+		TRY(reef_alloc(space, BLOCK, &block));
+		do
+			rc = reef_keep(space, block);
+		while (rc == -REEF_EINDOUBT);
+		WANT(!rc || rc == -EALREADY);
+		if (!scene.primary)
+			scene.primary = block;
+		else if (node_of(member, block) !=
+			 node_of(member, scene.primary))
+			scene.arbiter = block;
+	}
+	WANT(scene.arbiter);
+	TRY(clear(member, scene.primary));
+	return clear(member, scene.arbiter);
+}
+
+/* --- looking --- */
+
+static void note_told(uint64_t word)
+{
+	if (WORD_NUMBER(word) > scene.told)
+		scene.told = WORD_NUMBER(word);
+}
+
+/* READ the word as a user does: it does not go back. */
+static int look(struct member *member, uint64_t *word)
+{
+	struct client_copies copies = copies_of(member);
+	struct reef_access access = {
+		.kind = REEF_READ,
+		.length = 8,
+		.address = scene.primary,
+		.local = word,
+	};
+	uint64_t told = scene.told;
+
+	TRY(client_copies_execute(&copies, &access, 1));
+	WANT(WORD_NUMBER(*word) >= told);
+	note_told(*word);
+	return 0;
+}
+
+/* What a word names is whole, and on both copies; and so is the word. */
+static int check_word(struct member *member, uint64_t word)
+{
+	uint64_t entry[2], other;
+
+	TRY(reef_read(member->reef, scene.arbiter, &other, 8));
+	WANT(WORD_NUMBER(other) >= WORD_NUMBER(word));
+	if (!word)
+		return 0;
+	TRY(reef_read(member->reef, entry_at(word), entry, 16));
+	WANT(entry[0] == word && entry[1] == ~word);
+	TRY(reef_read(member->reef, arbiter_of(NULL, entry_at(word)), entry,
+		      16));
+	WANT(entry[0] == word && entry[1] == ~word);
+	return 0;
+}
+
+/* --- changing --- */
+
+/* Take in what a CAS was told. */
+static int judge(struct member *member, const struct reef_access *cas, int rc)
+{
+	uint64_t next = WORD_NUMBER(cas->operand);
+
+	if (rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE) {
+		scene.doubts++;
+		WANT(scene.lossy);
+		return 0;
+	}
+	TRY(rc);
+	if (cas->result == cas->compare) {
+		WANT(!scene.winners[next]);
+		scene.winners[next] = (uint8_t)member->number;
+		note_told(cas->operand);
+		return 1;
+	}
+	/* It is told what others have done, and the primary has that. */
+	scene.lost++;
+	WANT(cas->result != cas->operand);
+	WANT(WORD_NUMBER(cas->result) > WORD_NUMBER(cas->compare));
+	note_told(cas->result);
+	return 0;
+}
+
+/* Publish an entry with the next number. 1: it is ours. */
+static int publish(struct member *member, uint32_t try, uint64_t word)
+{
+	struct client_copies copies = copies_of(member);
+	uint64_t next = WORD(WORD_NUMBER(word) + 1, member->number, try);
+	uint64_t entry[2] = {next, ~next};
+	struct reef_access accesses[] = {
+		{
+			.kind = REEF_WRITE,
+			.length = 16,
+			.address = entry_at(next),
+			.local = entry,
+		},
+		{
+			.kind = REEF_CAS,
+			.address = scene.primary,
+			.compare = word,
+			.operand = next,
+		},
+	};
+
+	return judge(member, &accesses[1],
+		     client_copies_execute(&copies, accesses, 2));
+}
+
+static int writes(struct member *member)
+{
+	uint32_t rounds = 0, try;
+	struct reef_space *space;
+	uint64_t word;
+	int rc;
+
+	TRY(member_space(member, &space));
+	if (member->number == 2) {
+		TRY(make_copies(member));
+		scene.step = 1;
+	}
+	TRY(member_await(member, &scene.step, 1));
+	for (try = 0; try < TRIES && rounds < ROUNDS; try++) {
+		TRY(look(member, &word));
+		TRY(check_word(member, word));
+		rc = publish(member, try, word);
+		if (rc < 0)
+			return rc;
+		rounds += (uint32_t)rc;
+	}
+	/* Nobody waits for the dead. */
+	WANT(rounds > ROUNDS / 8);
+	return 0;
+}
+
+/* --- runs --- */
+
+static void strike_first(struct member *member, bool is_posted)
+{
+	if (member->number != 1 || !scene.step || is_posted)
+		return;
+	if (++scene.posts == scene.strike_at)
+		reef_sim_host_kill(member->host);
+}
+
+static int run(uint64_t seed)
+{
+	struct pool pool = {
+		.ttl_ns = 60 * SECOND,
+		.node_ttl_ns = 60 * SECOND,
+		.posts = strike_first,
+		.lose_link_ppm = seed % 2 ? 20000 : 0,
+	};
+
+	memset(&scene, 0, offsetof(typeof(scene), doubts));
+	scene.lossy = seed % 2;
+	scene.strike_at = seed % 3 ? 10 + seed * 7 % 200 : 0;
+	pool_start(&pool, seed);
+	for (uint32_t i = 0; i < WRITERS; i++)
+		pool_add(&pool, writes);
+	return pool_end(&pool);
+}
+
+static void client_copies_of_a_word_are_linearizable(void **state)
+{
+	uint64_t seed;
+
+	(void)state;
+	scene.doubts = scene.lost = 0;
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(40, 4000)); seed++)
+		assert_int_equal(run(seed), 0);
+	assert_true(scene.doubts && scene.lost);
+}
+
+static void client_copies_mutants_are_found(void **state)
+{
+	static const enum reef_mutant mutants[] = {
+		REEF_MUTANTS_OF_COPIES(REEF_MUTANT_NUMBER)};
+	uint64_t seed;
+	bool found;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(mutants) / sizeof(mutants[0]); i++) {
+		found = false;
+		try_quiet = true;
+		reef_mutate(mutants[i]);
+		for (seed = 1; seed <= 300 && !found; seed++)
+			found = run(seed) == -EXDEV;
+		reef_mutate(REEF_MUTANT_NONE);
+		try_quiet = false;
+		if (!found)
+			print_message("mutant %s was not found\n",
+				      reef_mutant_name(mutants[i]));
+		assert_true(found);
+	}
+}
+
+/* --- budgets --- */
+
+static int count_operations(struct member *member, struct reef_access *accesses,
+			    uint32_t count, struct reef_counts *out)
+{
+	struct client_copies copies = copies_of(member);
+	struct reef_counts before = reef_count_read(&member->count), after;
+
+	TRY(client_copies_execute(&copies, accesses, count));
+	after = reef_count_read(&member->count);
+	*out = reef_counts_between(&before, &after);
+	return 0;
+}
+
+static int keeps_budget(struct member *member)
+{
+	uint64_t word = 0, entry[2] = {1, 2};
+	struct reef_access read = {.kind = REEF_READ, .length = 8},
+			   write = {.kind = REEF_WRITE, .length = 16},
+			   cas = {.kind = REEF_CAS}, faa = {.kind = REEF_FAA};
+	struct reef_access list[2];
+	struct reef_counts counts;
+
+	TRY(make_copies(member));
+	read.address = cas.address = faa.address = scene.primary;
+	read.local = &word;
+	write.address = scene.primary + ENTRIES_AT;
+	write.local = entry;
+	TRY(count_operations(member, &read, 1, &counts));
+	WANT(counts.reads == 1 && counts.memory_operations == 1);
+	TRY(count_operations(member, &write, 1, &counts));
+	WANT(counts.writes == 2 && counts.memory_operations == 2);
+	cas.operand = 1;
+	TRY(count_operations(member, &cas, 1, &counts));
+	WANT(cas.result == 0 && counts.cas == 2 &&
+	     counts.memory_operations == 2 && counts.batches == 2);
+	cas.compare = 1;
+	cas.operand = 2;
+	list[0] = write;
+	list[1] = cas;
+	TRY(count_operations(member, list, 2, &counts));
+	WANT(list[1].result == 1 && counts.writes == 2 && counts.cas == 2 &&
+	     counts.memory_operations == 4 && counts.batches == 4);
+	faa.operand = 40;
+	TRY(count_operations(member, &faa, 1, &counts));
+	WANT(faa.result == 2 && counts.reads == 1 && counts.cas == 2 &&
+	     counts.memory_operations == 3);
+	TRY(count_operations(member, &read, 1, &counts));
+	WANT(word == 42);
+	TRY(reef_read(member->reef, scene.arbiter, &word, 8));
+	WANT(word == 42);
+	return 0;
+}
+
+static void client_copies_keep_their_budget(void **state)
+{
+	struct pool pool = {.ttl_ns = 3600 * SECOND};
+
+	(void)state;
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, 1);
+	pool_add(&pool, keeps_budget);
+	pool_finish(&pool);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(client_copies_of_a_word_are_linearizable),
+		cmocka_unit_test(client_copies_mutants_are_found),
+		cmocka_unit_test(client_copies_keep_their_budget),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,4 +1,5 @@
-/* table_work.c - clients of one hash table, of every kind of call.
+/* table_work.c - clients of one index, of every kind of call; here it is called
+ * a table, be it a hash table or a tree (table_index.h).
  *
  * A client is two handles and three fibers: two fibers share one handle, and so
  * one open table. The table's root is named by a word, as a map does it: who
@@ -16,9 +17,11 @@
  * Chosen once, from the seed: how many keys, how eager they are to drop. */
 #include "table_work.h"
 
+#include "table_index.h"
+
+#include "base/log.h"
 #include "base/mutant.h"
 #include "fixture/units.h"
-#include "index/hash/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +55,7 @@ struct tables {
 
 /* An open table, shared by the fibers of a handle. */
 struct opened {
-	struct hash_table *table;
+	void *table;
 	uint64_t generation;
 	uint32_t users;
 	bool is_stale;
@@ -155,29 +158,29 @@ static int take_out(struct worker *worker, uint64_t root)
 /* Make a table, where the word has that number. */
 static int make_table(struct worker *worker, uint64_t none)
 {
-	const struct hash_options options = {.groups = HASH_GROUPS_MIN,
-					     .seed = 7};
 	struct handle *handle = worker->handle;
 	uint64_t word = tables_of(worker)->word, root, before;
-	struct hash_table *table;
-	int rc = hash_create(handle->space, &options, word, &root);
+	void *table;
+	int rc = index_ops.create(handle->space,
+				  worker->client->cluster->options.seed, word,
+				  &root);
 
 	if (rc)
 		return rc;
 	rc = reef_cas(handle->reef, word, none, root, &before);
 	if (rc || before == none)
 		return rc;
-	rc = hash_open(handle->space, root, 1, &table);
+	rc = index_ops.open(handle->space, root, &table);
 	if (rc)
 		return rc;
-	rc = hash_drop(table);
-	hash_close(table);
+	rc = index_ops.drop(table);
+	index_ops.close(table);
 	if (!rc)
 		reef_free(handle->space, root, 0);
 	return rc;
 }
 
-static int try_open(struct worker *worker, struct hash_table **out)
+static int try_open(struct worker *worker, void **out)
 {
 	struct handle *handle = worker->handle;
 	uint64_t root = 0;
@@ -186,7 +189,7 @@ static int try_open(struct worker *worker, struct hash_table **out)
 	reef_enter(handle->reef);
 	rc = reef_read(handle->reef, tables_of(worker)->word, &root, 8);
 	if (!rc && is_root(root))
-		rc = hash_open(handle->space, root, 16, out);
+		rc = index_ops.open(handle->space, root, out);
 	reef_leave(handle->reef);
 	if (rc == -REEF_EDROPPED) {
 		rc = take_out(worker, root);
@@ -209,7 +212,7 @@ static int try_open(struct worker *worker, struct hash_table **out)
 static int open_table(struct worker *worker, struct opened **out)
 {
 	struct handle *handle = worker->handle;
-	struct hash_table *table = NULL;
+	void *table = NULL;
 	struct opened *opened;
 	int rc = -EAGAIN;
 
@@ -218,18 +221,18 @@ static int open_table(struct worker *worker, struct opened **out)
 	if (rc)
 		return judge(worker, "open the table", rc);
 	if (handle->opened) { /* another fiber was quicker */
-		hash_close(table);
+		index_ops.close(table);
 		*out = handle->opened;
 		return 0;
 	}
 	opened = calloc(1, sizeof(*opened));
 	if (!opened) {
-		hash_close(table);
+		index_ops.close(table);
 		return -ENOMEM;
 	}
 	opened->table = table;
-	opened->generation =
-		truth_generation(&tables_of(worker)->truth, table->id);
+	opened->generation = truth_generation(&tables_of(worker)->truth,
+					      index_ops.id(table));
 	*out = handle->opened = opened;
 	return 0;
 }
@@ -257,7 +260,7 @@ static void unuse(struct worker *worker, struct opened *opened, bool is_stale)
 	}
 	if (--opened->users || !opened->is_stale)
 		return;
-	hash_close(opened->table);
+	index_ops.close(opened->table);
 	free(opened);
 }
 
@@ -283,6 +286,7 @@ static int decide(void *context, const struct entry *now, struct entry *put)
 	plan->value = plan->argument;
 	put->value = &plan->value;
 	put->value_size = 8;
+	put->stamp = plan->value;
 	switch (plan->kind) {
 	case MAP_REMOVE:
 		return ENTRY_DELETE;
@@ -298,6 +302,7 @@ static int decide(void *context, const struct entry *now, struct entry *put)
 							     : ENTRY_KEEP;
 	case MAP_ADD:
 		plan->value = plan->before + plan->argument;
+		put->stamp = plan->value;
 		return ENTRY_PUT;
 	default:
 		return ENTRY_PUT;
@@ -361,10 +366,10 @@ static int do_change(struct worker *worker, struct opened *opened)
 	if (plan.kind != MAP_ADD && below(worker, 2))
 		change.ahead = &ahead;
 	op = call(worker, opened, plan.kind, key);
-	plan.argument = tables->truth.ops[op].arguments[0];
+	plan.argument = ahead.stamp = tables->truth.ops[op].arguments[0];
 	plan.expected = worker->seen[key].version;
 	tables->truth.ops[op].arguments[1] = worker->seen[key].value;
-	rc = hash_apply(opened->table, &change);
+	rc = index_ops.apply(opened->table, &change);
 	if (!rc && plan.was_there && plan.version)
 		see(worker, opened, key, plan.before, plan.version);
 	return answer(worker, "change", op, rc, plan.was_there, plan.before);
@@ -373,24 +378,14 @@ static int do_change(struct worker *worker, struct opened *opened)
 static int do_get(struct worker *worker, struct opened *opened)
 {
 	uint64_t key = below(worker, tables_of(worker)->keys), value = 0;
-	struct hash_reading reading = {.key = &key, .key_size = 8};
+	uint64_t version;
 	size_t op = call(worker, opened, MAP_GET, key);
-	bool was_there;
-	int rc;
+	int rc = index_ops.get(opened->table, key, !below(worker, 4), &value,
+			       &version);
+	bool was_there = !rc;
 
-	reef_enter(worker->handle->reef);
-	rc = hash_get(opened->table, &reading, 1);
-	if (!rc)
-		rc = reading.status;
-	if (!rc && !below(worker, 4))
-		rc = hash_touch(opened->table, &reading, (uint16_t)op);
-	reef_leave(worker->handle->reef);
-	was_there = !rc;
-	if (was_there) {
-		memcpy(&value, reading.entry.value, 8);
-		see(worker, opened, key, value, reading.entry.version);
-	}
-	hash_reading_free(&reading);
+	if (was_there)
+		see(worker, opened, key, value, version);
 	return answer(worker, "get", op, rc == -ENOENT ? 0 : rc, was_there,
 		      value);
 }
@@ -421,6 +416,7 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 		ahead[i] = (struct entry){
 			.value = &plans[i].argument,
 			.value_size = 8,
+			.stamp = plans[i].argument,
 		};
 		changes[i] = (struct entry_change){
 			.key = &keys[i],
@@ -430,7 +426,7 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 			.context = &plans[i],
 		};
 	}
-	all = hash_put_many(opened->table, changes, count);
+	all = index_ops.put_many(opened->table, changes, count);
 	if (all)
 		return answer(worker, "put many", ops[0], all, false, 0);
 	for (i = 0; i < count; i++) {
@@ -444,27 +440,21 @@ static int do_put_many(struct worker *worker, struct opened *opened)
 static int do_get_many(struct worker *worker, struct opened *opened)
 {
 	uint32_t count = 1 + (uint32_t)below(worker, MANY_MAX), i;
-	struct hash_reading readings[MANY_MAX] = {0};
-	uint64_t keys[MANY_MAX], value;
+	uint64_t keys[MANY_MAX], values[MANY_MAX] = {0};
+	int statuses[MANY_MAX];
 	size_t ops[MANY_MAX];
-	int rc, all, last = 0;
+	int rc, last = 0;
 
 	for (i = 0; i < count; i++) {
 		keys[i] = below(worker, tables_of(worker)->keys);
-		readings[i].key = &keys[i];
-		readings[i].key_size = 8;
 		ops[i] = call(worker, opened, MAP_GET, keys[i]);
 	}
-	all = hash_get(opened->table, readings, count);
+	index_ops.get_many(opened->table, keys, count, values, statuses);
 	for (i = 0; i < count; i++) {
-		rc = all ? all : readings[i].status;
-		value = 0;
-		if (!rc)
-			memcpy(&value, readings[i].entry.value, 8);
+		rc = statuses[i];
 		rc = answer(worker, "get many", ops[i], rc == -ENOENT ? 0 : rc,
-			    !rc, value);
+			    !rc, values[i]);
 		last = last ? last : rc;
-		hash_reading_free(&readings[i]);
 	}
 	return last;
 }
@@ -500,14 +490,14 @@ static int do_scan(struct worker *worker, struct opened *opened)
 	struct truth *truth = &tables_of(worker)->truth;
 	struct scan scan = {.worker = worker, .opened = opened};
 	uint64_t begin = ++truth->clock;
-	struct hash_cursor cursor = {0};
+	struct index_cursor cursor = {0};
 	size_t op;
 	int rc;
 
 	do {
 		scan.called_at = ++truth->clock;
-		rc = hash_walk(opened->table, &cursor, 1, 0, note_met, &scan);
-	} while (!rc && !hash_cursor_is_zero(&cursor));
+		rc = index_ops.scan(opened->table, &cursor, 1, note_met, &scan);
+	} while (!rc && !cursor.is_done);
 	if (rc == -REEF_EDROPPED)
 		return rc;
 	if (rc)
@@ -525,14 +515,14 @@ static int do_scan(struct worker *worker, struct opened *opened)
 static int do_drop(struct worker *worker, struct opened *opened)
 {
 	struct truth *truth = &tables_of(worker)->truth;
-	uint64_t root = opened->table->root;
+	uint64_t root = index_ops.root(opened->table);
 	size_t ops[KEYS_MAX];
 	uint32_t keys = tables_of(worker)->keys, i;
 	int rc;
 
 	for (i = 0; i < keys; i++)
 		ops[i] = call(worker, opened, MAP_DROP, i);
-	rc = hash_drop(opened->table);
+	rc = index_ops.drop(opened->table);
 	if (rc)
 		return judge(worker, "drop", rc);
 	for (i = 0; i < keys; i++)
@@ -686,7 +676,7 @@ static void close_worker(struct worker *worker)
 	*at = worker->next;
 	if (handle->opened) {
 		reef_assert(!handle->opened->users);
-		hash_close(handle->opened->table);
+		index_ops.close(handle->opened->table);
 		free(handle->opened);
 		handle->opened = NULL;
 	}
@@ -877,31 +867,24 @@ static int audit_table(struct worker *worker, struct opened *opened)
 {
 	struct tables *tables = tables_of(worker);
 	struct scan scan = {.worker = worker, .opened = opened};
-	struct hash_cursor cursor = {0};
-	struct hash_count count;
-	uint64_t key, value, there = 0;
+	struct index_cursor cursor = {0};
+	uint64_t key, value, version, counted, there = 0;
 	size_t op;
 	int rc;
 
 	scan.called_at = ++tables->truth.clock;
 	do
-		rc = hash_walk(opened->table, &cursor, 3, 0, note_met, &scan);
-	while (!rc && !hash_cursor_is_zero(&cursor));
+		rc = index_ops.scan(opened->table, &cursor, 3, note_met, &scan);
+	while (!rc && !cursor.is_done);
 	if (rc == -REEF_EDROPPED)
 		return rc; /* and once more */
 	if (rc)
 		return judge(worker, "scan", rc);
 	tables->is_audited = true;
 	for (key = 0; key < tables->keys; key++) {
-		struct hash_reading reading = {.key = &key, .key_size = 8};
-
 		op = call(worker, opened, MAP_GET, key);
-		rc = hash_get(opened->table, &reading, 1);
-		rc = rc ? rc : reading.status;
 		value = 0;
-		if (!rc)
-			memcpy(&value, reading.entry.value, 8);
-		hash_reading_free(&reading);
+		rc = index_ops.get(opened->table, key, false, &value, &version);
 		if (rc && rc != -ENOENT)
 			return judge(worker, "get", rc);
 		truth_return(&tables->truth, op, 0, !rc, value);
@@ -912,12 +895,11 @@ static int audit_table(struct worker *worker, struct opened *opened)
 				     (unsigned long long)key, rc ? "not " : "",
 				     scan.met[key]);
 	}
-	rc = hash_count(opened->table, &count);
-	if (!rc && count.keys != there)
-		cluster_fail(tables->cluster,
-			     "%llu keys are there, %llu counted",
-			     (unsigned long long)there,
-			     (unsigned long long)count.keys);
+	rc = index_ops.count(opened->table, &counted);
+	if (!rc && counted != there)
+		cluster_fail(
+			tables->cluster, "%llu keys are there, %llu counted",
+			(unsigned long long)there, (unsigned long long)counted);
 	return judge(worker, "count", rc);
 }
 

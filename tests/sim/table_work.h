@@ -1,7 +1,8 @@
-/* table_work.h - hash tables in the simulator: who works on them, and what is
+/* table_work.h - indexes in the simulator: who works on them, and what is
  * recorded.
  *
  *   table_work.c   what clients do
+ *   table_hash.c   what it is that they work on
  *   table_truth.c  what was recorded, and is it linearizable?
  *
  * Thread: owner. */

@@ -157,6 +157,21 @@
 	X(HASH_RECUR, "R9: emptied slots are all the same.") \
 	X(HASH_LATE_MARK, "The slot is written first, then live.")
 
+#define REEF_MUTANTS_OF_TREE(X) \
+	X(TREE_NO_MARK, "A record is superseded without a mark.") \
+	X(TREE_LATE_MARK, "The slot is taken first, then the mark set.") \
+	X(TREE_LATE_ALIVE, "A block is superseded, then says so.") \
+	X(TREE_SKIP_SLOT, "Slots are not used in order.") \
+	X(TREE_FENCE_IGNORED, "Nobody goes right at a high fence.") \
+	X(TREE_EARLY_REUSE, "A free does not wait for readers.") \
+	X(TREE_LOW_FIRST, "A separator is put in before its node is.") \
+	X(TREE_ID_APART, "A superseded block keeps its id.") \
+	X(TREE_MISS_UNPROVED, "Slots count whatever the id says.") \
+	X(TREE_STALE_SOURCE, "What changes while it is frozen is lost.") \
+	X(TREE_REVIVE_EMPTY, "A delete forgets the slot's key.") \
+	X(TREE_HEAD_REUSED, "Heads do not wait for readers.") \
+	X(TREE_STAMP_LOST, "A fold leaves the stamp out.")
+
 #define REEF_MUTANTS_OF_MAP(X) \
 	X(MAP_NO_REMOVE, "An entry expires by one's own clock alone.") \
 	X(MAP_RANDOM, "Whatever was met is evicted.")
@@ -178,6 +193,7 @@
 	REEF_MUTANTS_OF_LEASE(X) \
 	REEF_MUTANTS_OF_CLOCK(X) \
 	REEF_MUTANTS_OF_HASH(X) \
+	REEF_MUTANTS_OF_TREE(X) \
 	REEF_MUTANTS_OF_MAP(X)
 /* clang-format on */
 

@@ -18,6 +18,10 @@ enum reef_block_kind {
 	REEF_BLOCK_HASH_LEVEL = 9, /* a level of its directory */
 	REEF_BLOCK_HASH_SUBTABLE = 10,
 	REEF_BLOCK_HASH_ENTRY = 11, /* a key and its value */
+	REEF_BLOCK_TREE_ROOT = 12,  /* of an ordered tree: src/index/tree */
+	REEF_BLOCK_TREE_HEAD = 13,  /* a node of it, wherever it is now */
+	REEF_BLOCK_TREE_BLOCK = 14, /* a node of it, at one time */
+	REEF_BLOCK_TREE_ENTRY = 15,
 	REEF_BLOCK_KINDS = 256
 };
 

@@ -2,7 +2,7 @@
  * recorded.
  *
  *   table_work.c   what clients do
- *   table_hash.c   what it is that they work on
+ *   table_hash.c, table_tree.c  what it is that they work on
  *   table_truth.c  what was recorded, and is it linearizable?
  *
  * Thread: owner. */

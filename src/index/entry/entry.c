@@ -233,7 +233,10 @@ void entry_free_later(struct entry_home *home, uint64_t at)
 {
 	/* A block that cannot be freed now ends with its session. */
 	reef_free(home->space, at,
-		  REEF_MUTATED(HASH_EARLY_REUSE) ? 0 : REEF_FREE_LATER);
+		  REEF_MUTATED(HASH_EARLY_REUSE) ||
+				  REEF_MUTATED(TREE_EARLY_REUSE)
+			  ? 0
+			  : REEF_FREE_LATER);
 }
 
 /* --- values that are there before their entry --- */

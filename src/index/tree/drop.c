@@ -1,0 +1,248 @@
+/* drop.c - the end of a tree.
+ *
+ *   DROPPING in the root word: nothing grows any more -> from the leaves up,
+ *   each level from its first head: the node frozen, its block not its id any
+ *   more, h0 DROPPED with the head to the right -> the root's alive 0 -> heads
+ *   freed
+ *
+ * Each node is done in a reef_enter of its own, in which the tree was seen
+ * alive. What one leaves undone the next finds as it is. Whoever zeroes `alive`
+ * frees the heads: nobody needs the words in them any more. */
+#include "index/tree/internal.h"
+
+#include "base/mutant.h"
+
+#include <stdlib.h>
+
+#define RETRIES 1000u
+
+/* See to it that the root does not grow. 1: the tree is dropped already. */
+static int begin_drop(struct tree *tree, uint64_t *top)
+{
+	uint64_t words[2], before;
+	int rc;
+
+	for (uint32_t i = 0; i < RETRIES; i++) {
+		rc = reef_read(tree->reef, tree_alive_at(tree), words,
+			       sizeof(words));
+		if (rc || words[0] != tree->id)
+			return rc ? rc : 1;
+		*top = words[1];
+		if (words[1] & TREE_DROPPING)
+			return 0;
+		rc = index_cas(tree->reef, tree_top_at(tree), words[1],
+			       words[1] | TREE_DROPPING, &before);
+		if (rc < 0 && rc != -REEF_EINDOUBT)
+			return rc;
+	}
+	return -EBUSY;
+}
+
+/* The first head of each level. */
+static int find_heads(struct tree *tree, uint64_t top,
+		      uint64_t heads[TREE_HEIGHT_MAX + 1])
+{
+	uint32_t level = tree_top_height(top);
+	struct tree_head head;
+	int rc;
+
+	if (level > TREE_HEIGHT_MAX)
+		return -REEF_ECORRUPT;
+	rc = reef_long_address(tree->space, top & TREE_SHORT_MASK,
+			       &heads[level]);
+	while (!rc) {
+		rc = reef_read(tree->reef, heads[level], &head, sizeof(head));
+		if (!rc &&
+		    head.about != tree_about_make(level, tree->home.number))
+			rc = -REEF_ECORRUPT;
+		if (rc || !level)
+			break;
+		heads[--level] = head.below;
+	}
+	return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+}
+
+/* Free the entries of a node that is DROPPED. Where they cannot be read, those
+ * that lie outside are left to recovery. */
+static void free_entries(struct tree *tree, const struct tree_image *image)
+{
+	struct tree_entries entries = {0};
+	struct tree_merged merged = {0};
+	uint64_t at;
+	uint32_t i;
+	int rc = tree_entries_read(tree, image->slots, 0, &entries);
+
+	if (!rc)
+		rc = tree_merge(image, image->slots, &entries, UINT32_MAX,
+				&merged);
+	for (i = 0; i < merged.count && !rc; i++)
+		if (merged.records[i].outside &&
+		    !reef_long_address(
+			    tree->space,
+			    tree_slot_block(merged.records[i].outside), &at))
+			entry_free(&tree->home, at);
+	for (i = 0; i < TREE_SLOTS; i++)
+		if (tree_slot_has_entry(image->slots[i]) &&
+		    !reef_long_address(tree->space,
+				       tree_slot_block(image->slots[i]), &at))
+			entry_free(&tree->home, at);
+	tree_merged_free(&merged);
+	tree_entries_free(&entries);
+}
+
+static int set_dropped(struct tree *tree, struct tree_image *image)
+{
+	struct index_batch *batch = calloc(1, sizeof(*batch));
+	uint64_t before;
+	int rc = batch ? 0 : -ENOMEM;
+
+	if (!rc) {
+		batch->reef = tree->reef;
+		rc = tree_freeze(tree, image);
+	}
+	if (!rc)
+		rc = tree_zero(image, batch);
+	if (!rc)
+		rc = index_batch_flush(batch);
+	free(batch);
+	if (rc)
+		return rc;
+	rc = index_cas(tree->reef, image->head, image->word,
+		       image->right | TREE_DROPPED, &before);
+	if (rc == 1) {
+		free_entries(tree, image);
+		entry_free_later(&tree->home, image->at);
+		return 0;
+	}
+	return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
+}
+
+/* The head to the right of one, which may be DROPPED; 0: none. */
+static int read_right(struct tree *tree, uint64_t head, uint64_t *right)
+{
+	struct tree_child child = {.head = head};
+	struct tree_image image;
+	uint64_t word;
+	int rc = reef_read(tree->reef, head, &word, 8);
+
+	if (!rc && !(word & TREE_DROPPED)) {
+		rc = tree_image_read(tree, &child, &image);
+		if (!rc)
+			word = image.right;
+		if (!rc)
+			tree_image_free(&image);
+		else if (rc == -REEF_EDROPPED)
+			rc = reef_read(tree->reef, head, &word, 8);
+	}
+	if (rc)
+		return rc;
+	*right = 0;
+	word &= TREE_SHORT_MASK;
+	return word ? reef_long_address(tree->space, word, right) : 0;
+}
+
+/* Drop a node; inside reef_enter. *right: the head beside it, or 0. 1: the
+ * whole tree is dropped.  -EAGAIN: once more. */
+static int drop_node(struct tree *tree, uint64_t head, uint64_t *right)
+{
+	struct tree_child child = {.head = head};
+	struct tree_image image;
+	uint64_t alive, word;
+	int rc = reef_read(tree->reef, tree_alive_at(tree), &alive, 8);
+
+	if (rc || alive != tree->id)
+		return rc ? rc : 1;
+	rc = reef_read(tree->reef, head, &word, 8);
+	if (rc)
+		return rc;
+	if (word & TREE_DROPPED)
+		return read_right(tree, head, right);
+	child.hint = word;
+	rc = tree_image_read(tree, &child, &image);
+	if (rc)
+		return rc == -REEF_EDROPPED ? -EAGAIN : rc;
+	rc = set_dropped(tree, &image);
+	tree_image_free(&image);
+	return rc ? rc : -EAGAIN;
+}
+
+int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
+{
+	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, words[2], head, right;
+	int rc = reef_read(tree->reef, tree_alive_at(tree), words,
+			   sizeof(words));
+
+	if (rc || words[0] != tree->id)
+		return rc;
+	if (level > tree_top_height(words[1]))
+		return 0;
+	rc = find_heads(tree, words[1], heads);
+	for (head = heads[level]; !rc && head; head = right) {
+		if (head == address)
+			return 1;
+		rc = read_right(tree, head, &right);
+	}
+	return rc;
+}
+
+static int drop_level(struct tree *tree, uint64_t head)
+{
+	uint32_t retries = 0;
+	int rc = 0;
+
+	while (head && !rc) {
+		reef_enter(tree->reef);
+		rc = drop_node(tree, head, &head);
+		reef_leave(tree->reef);
+		if (!rc)
+			retries = 0;
+		if (rc == -EAGAIN)
+			rc = retries++ < RETRIES ? index_pause(retries)
+						 : -EBUSY;
+	}
+	return rc;
+}
+
+/* Nobody but us has these heads any more, but for readers. */
+static void free_heads(struct tree *tree, uint64_t head)
+{
+	uint64_t word, next;
+
+	while (head) {
+		if (reef_read(tree->reef, head, &word, 8) ||
+		    !(word & TREE_DROPPED))
+			return;
+		next = 0;
+		if (word & TREE_SHORT_MASK &&
+		    reef_long_address(tree->space, word & TREE_SHORT_MASK,
+				      &next))
+			return;
+		if (REEF_MUTATED(TREE_HEAD_REUSED))
+			reef_free(tree->space, head, 0);
+		else
+			entry_free_later(&tree->home, head);
+		head = next;
+	}
+}
+
+int tree_drop(struct tree *tree)
+{
+	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, top, before;
+	uint32_t level;
+	int rc;
+
+	reef_enter(tree->reef);
+	rc = begin_drop(tree, &top);
+	if (!rc)
+		rc = find_heads(tree, top, heads);
+	reef_leave(tree->reef);
+	for (level = 0; !rc && level <= tree_top_height(top); level++)
+		rc = drop_level(tree, heads[level]);
+	if (rc)
+		return rc == 1 ? 0 : rc;
+	rc = index_cas(tree->reef, tree_alive_at(tree), tree->id, 0, &before);
+	if (rc == 1)
+		for (level = 0; level <= tree_top_height(top); level++)
+			free_heads(tree, heads[level]);
+	return rc < 0 && rc != -REEF_EINDOUBT ? rc : 0;
+}

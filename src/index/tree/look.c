@@ -1,0 +1,450 @@
+/* look.c - a key in its node.
+ *
+ *   remembered: READ its interval --alive, record there, no mark--> found
+ *      |  no record can be its   \--mark, or no record--+
+ *      |                                                v
+ *      +------------------------------> READ the slots: the id is there
+ *      |                                   |--a slot is the key's: it tells
+ *      |                                   \--none: the record tells
+ *      v  alive or id is zero
+ *   the node is READ anew, whole, with its head: block and slots tell, frozen
+ *   or not
+ *
+ * Why one READ is enough, and torn ones do no harm: (4) of layout.h. */
+#include "index/tree/internal.h"
+
+#include "base/mutant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTEMPTS_MAX 100000u
+#define DEAD_HINT 2u /* how much of a dead entry is read: its key, mostly */
+
+void tree_spot_fini(struct tree_spot *spot)
+{
+	tree_node_unref(spot->node);
+	spot->node = NULL;
+	entry_room_free(&spot->room);
+	entry_room_free(&spot->bytes);
+	while (spot->missing) {
+		struct tree_separator *next = spot->missing->next;
+
+		free(spot->missing);
+		spot->missing = next;
+	}
+}
+
+/* --- entries --- */
+
+static uint32_t hint_of(uint64_t slot)
+{
+	return tree_slot_is_dead(slot) ? DEAD_HINT : tree_slot_hint(slot);
+}
+
+/* Complete an entry of which `got` bytes are in the room; as tree_entry_read.
+ */
+static int complete_entry(struct tree *tree, uint64_t slot, uint32_t value_most,
+			  struct entry_room *room, uint64_t at, uint32_t got)
+{
+	const struct entry_head *head = room->bytes;
+	size_t size = ENTRY_HEAD + (size_t)entry_key_size(head);
+	int rc;
+
+	/* Of a dead one only the key is wanted; it was whole when it was put,
+	 * and is not another's before we leave. */
+	if (tree_slot_is_dead(slot)) {
+		if (!entry_is_ours(&tree->home, head))
+			return 0;
+		rc = entry_room_need(room, size);
+		if (!rc && size > got)
+			rc = reef_read(tree->reef, at + got,
+				       (char *)room->bytes + got, size - got);
+		return rc ? rc : 1;
+	}
+	if (size > got)
+		value_most = UINT32_MAX;
+	return entry_complete(&tree->home, room, entry_key_size(head),
+			      value_most, at, got);
+}
+
+int tree_entry_read(struct tree *tree, uint64_t slot, uint32_t value_most,
+		    struct entry_room *room, uint64_t *at)
+{
+	int rc = reef_long_address(tree->space, tree_slot_block(slot), at);
+	uint32_t size;
+
+	if (rc)
+		return rc;
+	size = entry_read_size(tree->reef, hint_of(slot), *at);
+	rc = entry_room_need(room, size);
+	if (!rc)
+		rc = reef_read(tree->reef, *at, room->bytes, size);
+	return rc ? rc
+		  : complete_entry(tree, slot, value_most, room, *at, size);
+}
+
+int tree_entries_begin(struct tree *tree, const uint64_t *slots,
+		       struct tree_entries *entries,
+		       struct reef_access *accesses, uint32_t *count)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
+		entries->at[i] = 0;
+		if (!tree_slot_has_entry(slots[i]))
+			continue;
+		rc = reef_long_address(tree->space, tree_slot_block(slots[i]),
+				       &entries->at[i]);
+		if (rc)
+			break;
+		entries->sizes[i] = entry_read_size(
+			tree->reef, hint_of(slots[i]), entries->at[i]);
+		rc = entry_room_need(&entries->rooms[i], entries->sizes[i]);
+		accesses[(*count)++] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = entries->at[i],
+			.local = entries->rooms[i].bytes,
+			.length = entries->sizes[i],
+		};
+	}
+	return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+}
+
+int tree_entries_end(struct tree *tree, const uint64_t *slots, uint32_t most,
+		     struct tree_entries *entries)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
+		if (!entries->at[i])
+			continue;
+		rc = complete_entry(tree, slots[i], most, &entries->rooms[i],
+				    entries->at[i], entries->sizes[i]);
+		rc = rc == 1 ? 0 : rc ? rc : -REEF_ECORRUPT;
+	}
+	return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+}
+
+int tree_entries_read(struct tree *tree, const uint64_t *slots, uint32_t most,
+		      struct tree_entries *entries)
+{
+	struct reef_access accesses[TREE_SLOTS];
+	uint32_t count = 0;
+	int rc = tree_entries_begin(tree, slots, entries, accesses, &count);
+
+	if (!rc && count)
+		rc = reef_execute(tree->reef, accesses, count);
+	if (rc)
+		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+	return tree_entries_end(tree, slots, most, entries);
+}
+
+void tree_entries_free(struct tree_entries *entries)
+{
+	for (uint32_t i = 0; i < TREE_SLOTS; i++)
+		entry_room_free(&entries->rooms[i]);
+}
+
+/* --- slots --- */
+
+static uint32_t value_most(const struct tree_spot *spot)
+{
+	return spot->blind ? 0 : UINT32_MAX;
+}
+
+static void note_entry(struct tree_spot *spot, const struct entry_room *room)
+{
+	spot->entry = entry_view(room->bytes);
+	if (spot->blind)
+		spot->entry.value = NULL;
+	spot->is_there = true;
+}
+
+/* Find the key's slot, and what it says. spot->record is known. */
+static int look_in_slots(struct tree *tree, struct tree_spot *spot)
+{
+	uint32_t print = tree_print(spot->hash);
+	int rc;
+
+	spot->slot = -1;
+	spot->entry_at = 0;
+	for (int i = 0; i < (int)TREE_SLOTS; i++) {
+		uint64_t slot = spot->slots[i], at;
+
+		if (!tree_slot_is_used(slot) || tree_slot_print(slot) != print)
+			continue;
+		if (!tree_slot_has_entry(slot)) {
+			if (spot->record != (int)tree_slot_block(slot))
+				continue;
+			spot->slot = i;
+			spot->is_there = false;
+			return 0;
+		}
+		rc = tree_entry_read(tree, slot, value_most(spot), &spot->room,
+				     &at);
+		if (rc <= 0)
+			return rc && !index_is_nonsense(rc) ? rc
+							    : -REEF_ECORRUPT;
+		if (!entry_is_of(spot->room.bytes, spot->key, spot->key_size))
+			continue;
+		spot->slot = i;
+		spot->entry_at = at;
+		spot->is_there = false;
+		if (!tree_slot_is_dead(slot))
+			note_entry(spot, &spot->room);
+		return 0;
+	}
+	return 0;
+}
+
+/* The record is the key's state: get its value from outside, if it is there. */
+static int look_outside(struct tree *tree, struct tree_spot *spot)
+{
+	uint64_t at;
+	int rc;
+
+	if (!spot->outside)
+		return 0;
+	rc = tree_entry_read(tree, spot->outside, value_most(spot), &spot->room,
+			     &at);
+	if (rc <= 0)
+		return rc && !index_is_nonsense(rc) ? rc : -REEF_ECORRUPT;
+	if (!entry_is_of(spot->room.bytes, spot->key, spot->key_size))
+		return -REEF_ECORRUPT;
+	note_entry(spot, &spot->room);
+	return 0;
+}
+
+/* --- by the node as it is now --- */
+
+static void note_record(struct tree_spot *spot, const uint8_t *value,
+			uint32_t value_size, uint64_t version, uint64_t stamp)
+{
+	spot->is_there = true;
+	spot->entry = (struct entry){
+		.key = spot->key,
+		.key_size = spot->key_size,
+		.value = value,
+		.value_size = value_size,
+		.version = version,
+		.stamp = stamp,
+	};
+}
+
+/* READ the node anew, and tell by that. 1: told.  0: the key is behind it. */
+static int look_anew(struct tree *tree, struct tree_spot *spot)
+{
+	struct tree_child child = {
+		.head = spot->node->head,
+		.hint = spot->node->word,
+	};
+	const struct tree_record *record;
+	struct tree_image image;
+	struct tree_node *node;
+	int rc = tree_image_read(tree, &child, &image);
+
+	if (rc)
+		return rc;
+	rc = tree_node_remember(tree, &image, &node);
+	if (rc)
+		goto out;
+	tree_node_unref(spot->node);
+	spot->node = node;
+	if (node->high &&
+	    tree_compare(spot->key, spot->key_size, node->high,
+			 node->high_size) >= 0 &&
+	    !REEF_MUTATED(TREE_FENCE_IGNORED))
+		goto out;
+	memcpy(spot->slots, image.slots, sizeof(spot->slots));
+	spot->is_frozen = tree_slots_are_frozen(spot->slots);
+	spot->record = tree_image_find(&image, spot->key, spot->key_size);
+	spot->outside = 0;
+	spot->is_there = false;
+	if (spot->record >= 0) {
+		record = &image.records[spot->record];
+		spot->mark_at = record->mark_at;
+		spot->outside = record->outside;
+		rc = entry_room_need(&spot->bytes, record->value_size + 1u);
+		if (rc)
+			goto out;
+		if (record->value_size)
+			memcpy(spot->bytes.bytes, record->value,
+			       record->value_size);
+		note_record(spot, spot->bytes.bytes, record->value_size,
+			    record->version, record->stamp);
+	}
+	rc = look_in_slots(tree, spot);
+	if (!rc && spot->slot < 0 && spot->is_there)
+		rc = look_outside(tree, spot);
+	rc = rc ? rc : 1;
+out:
+	tree_image_free(&image);
+	return rc;
+}
+
+/* --- by what is remembered --- */
+
+/* The interval that may have the key's record, or -1. */
+static int find_interval(const struct tree_spot *spot)
+{
+	const struct tree_node *node = spot->node;
+	int part = tree_node_part(node, spot->key, spot->key_size, false);
+	const struct tree_part *at;
+
+	if (part < 0 || node->level)
+		return part;
+	at = &node->parts[part];
+	return memchr(node->prints + at->first, tree_byte(spot->hash),
+		      at[1].first - at->first)
+		       ? part
+		       : -1;
+}
+
+/* True if the record that the walk is at has the key; *matched: how many bytes
+ * of it the record before had. */
+static bool is_key(const struct tree_spot *spot, const struct tree_walk *walk,
+		   uint32_t *matched)
+{
+	const uint8_t *key = spot->key;
+	uint32_t kept = spot->node->prefix_size + walk->shared;
+
+	/* A record that goes apart from the key earlier than the next one goes
+	 * apart from the record leaves that one no chance. */
+	if (kept > *matched || kept > spot->key_size)
+		return false;
+	*matched = kept + tree_common(walk->rest, walk->rest_size, key + kept,
+				      spot->key_size - kept);
+	return *matched == kept + walk->rest_size && *matched == spot->key_size;
+}
+
+/* Look for the key's record in its interval, which was read. 1: it was alive.
+ */
+static int look_in_interval(struct tree_spot *spot, int part, bool *mark)
+{
+	const struct tree_node *node = spot->node;
+	const struct tree_part *at = &node->parts[part];
+	uint32_t matched = tree_common(node->low, node->prefix_size, spot->key,
+				       spot->key_size);
+	struct tree_walk walk;
+	int rc;
+
+	if (!tree_interval_begin(&walk, spot->bytes.bytes, at[1].at - at->at,
+				 node->id))
+		return 0;
+	while ((rc = tree_interval_next(&walk)) == 1) {
+		if (!is_key(spot, &walk, &matched))
+			continue;
+		spot->record = (int)(at->first + walk.index);
+		spot->mark_at = at->at + TREE_MARKS_AT + walk.index;
+		spot->outside = walk.outside;
+		*mark = walk.marks[walk.index];
+		note_record(spot, walk.value, walk.value_size, walk.version,
+			    walk.stamp);
+		return 1;
+	}
+	return rc ? 0 : 1;
+}
+
+/* Leaves and what is remembered of them: one READ, or one batch. 1: told.  0:
+ * the node has to be read. */
+static int look_fast(struct tree *tree, struct tree_spot *spot,
+		     struct entry_fresh *fresh)
+{
+	uint64_t front[TREE_FRONT / 8];
+	struct reef_access accesses[3];
+	const struct tree_node *node = spot->node;
+	int part = find_interval(spot), rc;
+	bool mark = false, slots = spot->to_change || part < 0;
+	uint32_t count = 0;
+	bool along = fresh && fresh->at && !fresh->written &&
+		     fresh->size <= ENTRY_ALONG;
+
+	if (node->level)
+		return 0;
+	spot->record = spot->slot = -1;
+	spot->outside = 0;
+	spot->is_there = false;
+	if (along)
+		accesses[count++] = entry_fresh_access(fresh);
+	for (;;) {
+		if (part >= 0) {
+			uint32_t size =
+				node->parts[part + 1].at - node->parts[part].at;
+
+			rc = entry_room_need(&spot->bytes, size);
+			if (rc)
+				return rc;
+			accesses[count++] = (struct reef_access){
+				.kind = REEF_READ,
+				.address = node->at + node->parts[part].at,
+				.local = spot->bytes.bytes,
+				.length = size,
+			};
+		}
+		if (slots)
+			accesses[count++] = (struct reef_access){
+				.kind = REEF_READ,
+				.address = node->at,
+				.local = front,
+				.length = TREE_FRONT,
+			};
+		rc = reef_execute(tree->reef, accesses, count);
+		/* The memory may be gone, or another's. */
+		if (rc == -REEF_ELOST || rc == -EFAULT || rc == -REEF_EINDOUBT)
+			return 0;
+		if (rc)
+			return rc;
+		if (along)
+			fresh->written = true;
+		along = false;
+		if (part >= 0 && !look_in_interval(spot, part, &mark))
+			return 0;
+		if (!slots && spot->record >= 0 && !mark)
+			return (rc = look_outside(tree, spot)) ? rc : 1;
+		if (slots)
+			break;
+		/* The interval does not tell: the slots do. */
+		slots = true;
+		part = -1;
+		count = 0;
+	}
+	if (front[0] != node->id && !REEF_MUTATED(TREE_MISS_UNPROVED))
+		return 0;
+	memcpy(spot->slots, &front[2], sizeof(spot->slots));
+	spot->is_frozen = tree_slots_are_frozen(spot->slots);
+	rc = look_in_slots(tree, spot);
+	if (!rc && spot->slot < 0 && spot->is_there)
+		rc = look_outside(tree, spot);
+	return rc ? rc : 1;
+}
+
+int tree_look(struct tree *tree, struct tree_spot *spot,
+	      struct entry_fresh *fresh)
+{
+	uint32_t attempt;
+	int rc;
+
+	/* Who puts a separator in mends nothing on the way: it would never come
+	 * to an end where one cannot be put. */
+	spot->hash = tree_hash(tree, spot->key, spot->key_size);
+	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+		tree_node_unref(spot->node);
+		spot->node = NULL;
+		rc = tree_search(
+			tree, spot->key, spot->key_size, spot->level, false,
+			spot->to_change && !spot->level ? &spot->missing : NULL,
+			&spot->node);
+		if (rc)
+			return rc;
+		rc = look_fast(tree, spot, fresh);
+		if (!rc)
+			rc = look_anew(tree, spot);
+		if (rc)
+			return rc == 1 ? 0 : rc;
+		rc = index_pause(attempt);
+		if (rc)
+			return rc;
+	}
+	return -EBUSY;
+}

@@ -1,0 +1,591 @@
+/* reshape.c - a block whose slots are used up, or frozen, becomes another one,
+ * or several.
+ *
+ *   the node is read; all memory is taken -> every slot is frozen -> what
+ *   changed meanwhile is folded again -> id and alive of the old block zero,
+ *   new blocks and heads written -> h0 of the node changed: done
+ *
+ * Whoever finds a frozen block does the same, and one of them wins. Until h0 is
+ * changed the old block is the node, and what is frozen does not change; so
+ * anybody may die or be late. The winner frees what is not needed any more, a
+ * loser what it has made, which nobody has seen. */
+#include "index/tree/internal.h"
+
+#include "base/mutant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FREEZE_ROUNDS 1000u
+#define RECORDS_MAX 64u /* of a node */
+#define PIECES_MAX 64u
+#define LATE_NS 2000000u /* of a mutant */
+
+struct piece {
+	uint32_t first, count; /* of the records */
+	uint8_t *bytes;
+	uint32_t size;
+	uint64_t at, head, word; /* addresses, h0; at 0: none */
+	uint64_t head_name;	 /* short */
+};
+
+struct reshape {
+	struct tree *tree;
+	struct tree_image image;
+	struct tree_entries entries;
+	uint64_t slots[TREE_SLOTS]; /* that were folded */
+	struct tree_record *records;
+	struct tree_child *children; /* values of an inner node's */
+	uint32_t count;
+	struct tree_merged merged;
+	struct piece pieces[PIECES_MAX];
+	uint32_t pieces_count;
+};
+
+/* --- folding --- */
+
+/* Inner nodes get better hints, where they are known. */
+static void refresh_children(struct reshape *reshape)
+{
+	for (uint32_t i = 0; reshape->image.level && i < reshape->count; i++) {
+		struct tree_record *record = &reshape->records[i];
+		struct tree_child *child = &reshape->children[i];
+
+		if (record->value_size != sizeof(*child) || !record->value)
+			continue;
+		memcpy(child, record->value, sizeof(*child));
+		child->hint =
+			tree_node_hint(reshape->tree, child->head, child->hint);
+		record->value = (const uint8_t *)child;
+	}
+}
+
+/* True if all keys are between the fences; they are in order. */
+static bool is_inside(const struct reshape *reshape)
+{
+	const struct tree_image *image = &reshape->image;
+	const struct tree_record *first = reshape->records, *last;
+
+	if (!reshape->count)
+		return true;
+	last = &reshape->records[reshape->count - 1];
+	return tree_compare(first->key, first->key_size, image->low,
+			    image->low_size) >= 0 &&
+	       (!image->high ||
+		tree_compare(last->key, last->key_size, image->high,
+			     image->high_size) < 0);
+}
+
+static int fold(struct reshape *reshape)
+{
+	const struct tree_image *image = &reshape->image;
+	int rc = tree_merge(image, reshape->slots, &reshape->entries,
+			    reshape->tree->inline_max, &reshape->merged);
+
+	if (rc)
+		return rc;
+	reshape->records = reshape->merged.records;
+	reshape->count = reshape->merged.count;
+	reshape->children =
+		calloc(reshape->count + 1u, sizeof(*reshape->children));
+	if (!reshape->children)
+		return -ENOMEM;
+	refresh_children(reshape);
+	return is_inside(reshape) ? 0 : -REEF_ECORRUPT;
+}
+
+/* --- cutting --- */
+
+/* Cut the records into as many pieces as they need. */
+static void cut(struct reshape *reshape)
+{
+	const uint32_t most = reshape->tree->leaf_bytes;
+	uint32_t total = 0, used = 0, part = 0, parts, i;
+	uint64_t goal;
+
+	for (i = 0; i < reshape->count; i++)
+		total += tree_record_cost(&reshape->records[i],
+					  i ? &reshape->records[i - 1] : NULL);
+	parts = (total + most - 1) / most;
+	if (parts < (reshape->count + RECORDS_MAX - 1) / RECORDS_MAX)
+		parts = (reshape->count + RECORDS_MAX - 1) / RECORDS_MAX;
+	if (parts > reshape->count)
+		parts = reshape->count;
+	if (parts > PIECES_MAX)
+		parts = PIECES_MAX;
+	if (!parts)
+		parts = 1;
+	reshape->pieces[0] = (struct piece){0};
+	for (i = 0; i < reshape->count; i++) {
+		goal = (uint64_t)total * (part + 1) / parts;
+		if (parts == 2 && reshape->merged.is_ascending)
+			goal = (uint64_t)total * 9 / 10;
+		/* Each piece has a record, and so have those that follow. */
+		if (part + 1 < parts && reshape->pieces[part].count &&
+		    (used >= goal || reshape->count - i < parts - part))
+			reshape->pieces[++part] = (struct piece){.first = i};
+		reshape->pieces[part].count++;
+		used += tree_record_cost(&reshape->records[i],
+					 i ? &reshape->records[i - 1] : NULL);
+	}
+	reshape->pieces_count = part + 1;
+}
+
+/* Where a piece begins: with the shortest key behind all before it; an inner
+ * node's with its first child's. */
+static void begin_of(const struct reshape *reshape, uint32_t which,
+		     const uint8_t **key, uint32_t *size)
+{
+	const struct piece *piece = &reshape->pieces[which];
+	const struct tree_record *first = &reshape->records[piece->first];
+
+	*key = which ? first->key : reshape->image.low;
+	*size = which ? first->key_size : reshape->image.low_size;
+	if (which && !reshape->image.level)
+		*size = tree_common(first[-1].key, first[-1].key_size,
+				    first->key, first->key_size) +
+			1;
+}
+
+/* --- memory --- */
+
+static void release(struct reshape *reshape, bool blocks)
+{
+	for (uint32_t i = 0; i < reshape->pieces_count; i++) {
+		struct piece *piece = &reshape->pieces[i];
+
+		if (blocks && piece->at)
+			reef_free(reshape->tree->space, piece->at, 0);
+		if (blocks && i && piece->head)
+			reef_free(reshape->tree->space, piece->head, 0);
+		free(piece->bytes);
+		*piece = (struct piece){0};
+	}
+	reshape->pieces_count = 0;
+}
+
+static int take_heads(struct reshape *reshape)
+{
+	struct tree *tree = reshape->tree;
+	int rc = 0;
+
+	reshape->pieces[0].head = reshape->image.head;
+	for (uint32_t i = 1; i < reshape->pieces_count && !rc; i++) {
+		struct piece *piece = &reshape->pieces[i];
+
+		rc = reef_alloc_kind(tree->space, REEF_BLOCK_TREE_HEAD,
+				     sizeof(struct tree_head), &piece->head);
+		if (rc)
+			piece->head = 0;
+		else
+			rc = reef_short_address(tree->space, piece->head,
+						&piece->head_name);
+	}
+	return rc;
+}
+
+static int make_piece(struct reshape *reshape, uint32_t which)
+{
+	struct tree *tree = reshape->tree;
+	struct piece *piece = &reshape->pieces[which];
+	const struct tree_image *image = &reshape->image;
+	bool is_last = which + 1 == reshape->pieces_count;
+	struct tree_shape shape = {
+		.id = tree_next_id(tree, image->at + which),
+		.head = piece->head,
+		.right = is_last ? image->right : piece[1].head_name,
+		.number = tree->home.number,
+		.level = image->level,
+	};
+	uint64_t name;
+	int rc;
+
+	begin_of(reshape, which, &shape.low, &shape.low_size);
+	if (is_last) {
+		shape.high = image->high;
+		shape.high_size = image->high_size;
+	} else {
+		begin_of(reshape, which + 1, &shape.high, &shape.high_size);
+	}
+	rc = tree_block_build(&shape, &reshape->records[piece->first],
+			      piece->count, &piece->bytes, &piece->size);
+	if (!rc) {
+		rc = reef_alloc_kind(tree->space, REEF_BLOCK_TREE_BLOCK,
+				     piece->size, &piece->at);
+		if (rc)
+			piece->at = 0;
+	}
+	if (!rc)
+		rc = reef_short_address(tree->space, piece->at, &name);
+	if (!rc)
+		piece->word = tree_word_make(which ? 0 : image->word, name,
+					     piece->size);
+	return rc;
+}
+
+/* Fold the slots as the image has them, and make what the node becomes. */
+static int prepare(struct reshape *reshape)
+{
+	int rc;
+
+	release(reshape, true);
+	tree_merged_free(&reshape->merged);
+	free(reshape->children);
+	reshape->children = NULL;
+	memcpy(reshape->slots, reshape->image.slots, sizeof(reshape->slots));
+	rc = tree_entries_read(reshape->tree, reshape->slots,
+			       reshape->tree->inline_max, &reshape->entries);
+	if (!rc)
+		rc = fold(reshape);
+	if (rc)
+		return rc;
+	cut(reshape);
+	rc = take_heads(reshape);
+	for (uint32_t i = 0; i < reshape->pieces_count && !rc; i++)
+		rc = make_piece(reshape, i);
+	return rc;
+}
+
+/* --- the old block --- */
+
+int tree_freeze(struct tree *tree, struct tree_image *image)
+{
+	struct reef_access accesses[TREE_SLOTS + 1];
+	uint32_t round, count, i;
+	int rc;
+
+	for (round = 0; round < FREEZE_ROUNDS; round++) {
+		count = 0;
+		for (i = 0; i < TREE_SLOTS; i++)
+			if (!(image->slots[i] & TREE_FROZEN))
+				accesses[count++] = (struct reef_access){
+					.kind = REEF_CAS,
+					.address = image->at + TREE_SLOTS_AT +
+						   8 * (uint64_t)i,
+					.compare = image->slots[i],
+					.operand =
+						image->slots[i] | TREE_FROZEN,
+				};
+		if (!count)
+			return 0;
+		accesses[count++] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = image->at + TREE_SLOTS_AT,
+			.local = image->slots,
+			.length = sizeof(image->slots),
+		};
+		rc = reef_execute(tree->reef, accesses, count);
+		if (rc == -REEF_EINDOUBT)
+			rc = reef_read(tree->reef, image->at + TREE_SLOTS_AT,
+				       image->slots, sizeof(image->slots));
+		if (rc)
+			return rc;
+		if (REEF_MUTATED(TREE_STALE_SOURCE))
+			return 0;
+	}
+	return -EAGAIN;
+}
+
+int tree_zero(const struct tree_image *image, struct index_batch *batch)
+{
+	static const uint64_t zero;
+	int rc = 0;
+
+	for (uint32_t i = REEF_MUTATED(TREE_ID_APART) ? 1 : 0;
+	     i <= image->intervals_count && !rc; i++)
+		rc = index_batch_add(
+			batch,
+			(struct reef_access){
+				.kind = REEF_WRITE,
+				.address = image->at +
+					   (i ? image->intervals[i - 1] : 0),
+				.local = (void *)(uintptr_t)&zero,
+				.length = 8,
+			});
+	return rc;
+}
+
+/* --- all of it --- */
+
+/* WRITE the new blocks, and the heads of all but the first. */
+static int write_pieces(struct reshape *reshape, struct index_batch *batch,
+			struct tree_head *heads)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < reshape->pieces_count && !rc; i++) {
+		const struct piece *piece = &reshape->pieces[i];
+
+		rc = index_batch_add(batch, (struct reef_access){
+						    .kind = REEF_WRITE,
+						    .address = piece->at,
+						    .local = piece->bytes,
+						    .length = piece->size,
+					    });
+		if (!i || rc)
+			continue;
+		heads[i] = (struct tree_head){
+			.word = piece->word,
+			.about = tree_about_make(reshape->image.level,
+						 reshape->tree->home.number),
+			.tree = reshape->tree->id,
+		};
+		rc = index_batch_add(batch, (struct reef_access){
+						    .kind = REEF_WRITE,
+						    .address = piece->head,
+						    .local = &heads[i],
+						    .length = sizeof(*heads),
+					    });
+	}
+	return rc;
+}
+
+static int write_all(struct reshape *reshape, bool late)
+{
+	struct tree_head heads[PIECES_MAX];
+	struct index_batch *batch = calloc(1, sizeof(*batch));
+	int rc = 0;
+
+	if (!batch)
+		return -ENOMEM;
+	batch->reef = reshape->tree->reef;
+	if (late || !REEF_MUTATED(TREE_LATE_ALIVE))
+		rc = tree_zero(&reshape->image, batch);
+	if (!rc && !late)
+		rc = write_pieces(reshape, batch, heads);
+	if (!rc)
+		rc = index_batch_flush(batch);
+	free(batch);
+	return rc;
+}
+
+/* Remember the new nodes, and note the separators of those that are new. */
+static void note_pieces(struct reshape *reshape,
+			struct tree_separator **missing)
+{
+	for (uint32_t i = 0; i < reshape->pieces_count; i++) {
+		struct piece *piece = &reshape->pieces[i];
+		struct tree_image image = {
+			.bytes = piece->bytes,
+			.size = piece->size,
+			.at = piece->at,
+			.word = piece->word,
+			.head = piece->head,
+		};
+		const uint8_t *low;
+		uint32_t size;
+
+		if (i) {
+			begin_of(reshape, i, &low, &size);
+			tree_separator_add(missing, reshape->image.level + 1,
+					   low, size, piece->head, piece->word);
+		}
+		if (!tree_image_parse(&image, reshape->tree->home.number))
+			tree_node_remember(reshape->tree, &image, NULL);
+		piece->bytes = NULL;
+		tree_image_free(&image);
+	}
+}
+
+/* Let the head name the new block. */
+static int commit(struct reshape *reshape, struct tree_separator **missing)
+{
+	struct tree *tree = reshape->tree;
+	const struct tree_image *image = &reshape->image;
+	uint64_t before;
+	int rc = write_all(reshape, false);
+
+	if (!rc)
+		rc = index_cas(tree->reef, image->head, image->word,
+			       reshape->pieces[0].word, &before);
+	if (rc == 1) {
+		if (REEF_MUTATED(TREE_LATE_ALIVE) && !reef_sleep(LATE_NS))
+			write_all(reshape, true);
+		entry_free_later(&tree->home, image->at);
+		for (uint32_t i = 0; i < reshape->merged.frees_count; i++)
+			entry_free(&tree->home, reshape->merged.frees[i]);
+		note_pieces(reshape, missing);
+		release(reshape, false);
+		return 0;
+	}
+	/* In doubt our blocks may be the node's, or may have been: is_live
+	 * tells, when we end. */
+	release(reshape, rc != -REEF_EINDOUBT && rc != -ETIMEDOUT);
+	return rc == -REEF_EINDOUBT ? 0 : rc;
+}
+
+static int run(struct reshape *reshape, struct tree_separator **missing)
+{
+	int rc = prepare(reshape);
+
+	if (!rc)
+		rc = tree_freeze(reshape->tree, &reshape->image);
+	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
+		if (!((reshape->slots[i] ^ reshape->image.slots[i]) &
+		      ~TREE_FROZEN))
+			continue;
+		if (REEF_MUTATED(TREE_STALE_SOURCE))
+			break;
+		rc = prepare(reshape);
+		break;
+	}
+	if (!rc && REEF_MUTATED(TREE_LOW_FIRST)) {
+		struct tree_separator *early = NULL;
+		const uint8_t *low;
+		uint32_t size;
+
+		for (uint32_t i = 1; i < reshape->pieces_count; i++) {
+			begin_of(reshape, i, &low, &size);
+			tree_separator_add(&early, reshape->image.level + 1,
+					   low, size, reshape->pieces[i].head,
+					   reshape->pieces[i].word);
+		}
+		tree_mend(reshape->tree, &early);
+	}
+	return rc ? rc : commit(reshape, missing);
+}
+
+int tree_reshape(struct tree *tree, struct tree_node *node,
+		 struct tree_separator **missing)
+{
+	struct tree_child child = {.head = node->head, .hint = node->word};
+	struct reshape *reshape = calloc(1, sizeof(*reshape));
+	bool is_full = true;
+	int rc;
+
+	if (!reshape)
+		return -ENOMEM;
+	reshape->tree = tree;
+	rc = tree_image_read(tree, &child, &reshape->image);
+	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
+		uint64_t slot = reshape->image.slots[i];
+
+		if (slot & TREE_FROZEN)
+			break;
+		is_full = is_full && tree_slot_is_used(slot);
+		/* Another has done it meanwhile. */
+		if (i + 1 == TREE_SLOTS && !is_full)
+			rc = 1;
+	}
+	if (rc == 1)
+		rc = tree_node_remember(tree, &reshape->image, NULL);
+	else if (!rc)
+		rc = run(reshape, missing);
+	release(reshape, true);
+	tree_entries_free(&reshape->entries);
+	tree_image_free(&reshape->image);
+	tree_merged_free(&reshape->merged);
+	free(reshape->children);
+	free(reshape);
+	/* Whoever asked looks again. */
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* --- a new root --- */
+
+/* Build the block of a new root, of the old one and of the separator's. */
+static int build_top(struct tree *tree, const struct tree_separator *separator,
+		     const struct tree_child *old, uint64_t head,
+		     uint8_t **bytes, uint32_t *size)
+{
+	const struct tree_record records[2] = {
+		{
+			.key = (const uint8_t *)"",
+			.value = (const uint8_t *)old,
+			.value_size = sizeof(*old),
+			.version = 1,
+		},
+		{
+			.key = separator->key,
+			.key_size = separator->key_size,
+			.value = (const uint8_t *)&separator->child,
+			.value_size = sizeof(separator->child),
+			.version = 1,
+		},
+	};
+	const struct tree_shape shape = {
+		.id = tree_next_id(tree, head),
+		.head = head,
+		.number = tree->home.number,
+		.level = separator->level,
+		.low = (const uint8_t *)"",
+	};
+
+	return tree_block_build(&shape, records, 2, bytes, size);
+}
+
+/* Make its head and its block, whose addresses are 0 at first. */
+static int make_top(struct tree *tree, const struct tree_separator *separator,
+		    const struct tree_child *old, uint64_t *head,
+		    uint64_t *block)
+{
+	struct tree_head words = {
+		.about = tree_about_make(separator->level, tree->home.number),
+		.below = old->head,
+		.tree = tree->id,
+	};
+	uint8_t *bytes = NULL;
+	uint32_t size;
+	uint64_t at, name;
+	int rc = reef_alloc_kind(tree->space, REEF_BLOCK_TREE_HEAD,
+				 sizeof(words), &at);
+
+	if (rc)
+		return rc;
+	*head = at;
+	rc = build_top(tree, separator, old, at, &bytes, &size);
+	if (!rc)
+		rc = reef_alloc_kind(tree->space, REEF_BLOCK_TREE_BLOCK, size,
+				     &at);
+	if (!rc) {
+		*block = at;
+		rc = reef_short_address(tree->space, at, &name);
+	}
+	if (!rc)
+		rc = reef_write(tree->reef, at, bytes, size);
+	if (!rc) {
+		words.word = tree_word_make(0, name, size);
+		rc = reef_write(tree->reef, *head, &words, sizeof(words));
+	}
+	free(bytes);
+	return rc;
+}
+
+int tree_grow(struct tree *tree, const struct tree_separator *separator)
+{
+	uint64_t top, head = 0, block = 0, name, before;
+	struct tree_child old = {0};
+	int rc = tree_top_read(tree);
+
+	if (rc)
+		return rc;
+	top = tree->top;
+	if (tree_top_height(top) >= separator->level)
+		return -EAGAIN;
+	/* The level below is not there either: others are at it. */
+	if (tree_top_height(top) + 1 != separator->level ||
+	    top & TREE_DROPPING || separator->level > TREE_HEIGHT_MAX ||
+	    !separator->key_size)
+		return -EBUSY;
+	rc = reef_long_address(tree->space, top & TREE_SHORT_MASK, &old.head);
+	if (rc)
+		return rc;
+	old.hint = tree_node_hint(tree, old.head, 0);
+	rc = make_top(tree, separator, &old, &head, &block);
+	if (!rc)
+		rc = reef_short_address(tree->space, head, &name);
+	if (!rc)
+		rc = index_cas(tree->reef, tree_top_at(tree), top,
+			       tree_top_make(top, name, separator->level),
+			       &before);
+	if (rc == 1)
+		return tree_top_read(tree);
+	/* In doubt it may be the root: is_live tells, when we end. */
+	if (rc == -REEF_EINDOUBT || rc == -ETIMEDOUT)
+		return rc;
+	if (block)
+		reef_free(tree->space, block, 0);
+	if (head)
+		reef_free(tree->space, head, 0);
+	return rc ? rc : -EAGAIN;
+}

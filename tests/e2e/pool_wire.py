@@ -34,13 +34,13 @@ MUTATING = {KIND[name] for name in (
     "NODE_REMOVE SETTING SPACE_FORGET USER_ROTATE USER_LIMIT NODE_ADD "
     "SPACE_RESTORE").split()}
 CREATE = 1  # of space_open.flags
-ROW_EXTENT, ROW_NODE = 1, 2
+ROW_EXTENT, ROW_NODE, ROW_LINK = 1, 2, 9
 
 Token = collections.namedtuple("Token", "space rights era secret")
 NO_TOKEN = Token(0, 0, 0, bytes(32))
 Extent = collections.namedtuple(
     "Extent", "number ordinal space node epoch state size copy keys read_keys")
-Node = collections.namedtuple("Node", "number secret addresses")
+Node = collections.namedtuple("Node", "number secret addresses incarnation")
 
 
 def text(value):
@@ -73,7 +73,7 @@ def rows_of(data):
             size = struct.unpack_from("<H", data)[0]
             texts.append(data[2:2 + size].decode())
             data = data[2 + size:]
-        nodes.append(Node(fields[0], fields[10], texts[1]))
+        nodes.append(Node(fields[0], fields[10], texts[1], fields[2]))
     return extents, nodes
 
 

@@ -27,8 +27,8 @@ from hello_wire import Refused, fields_of
 from pool_processes import Workers, free_port, until
 from pool_wire import (
     ANSWER, BYE, CAS, CREATE, FAA, FLUSH, FRAME, KIND, NOTE, POOL_VERSION, READ,
-    SEND, WRITE, Link, Memory, Session, Token, batch, frame, message, operation,
-    text)
+    ROW_LINK, SEND, WRITE, Link, Memory, Session, Token, batch, frame, message,
+    operation, text)
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 # include/reef/error.h
@@ -192,6 +192,30 @@ def attack_half_sent(pool):
         assert met == {0, -errno.EBUSY}, met
         assert {half.end_reason() for half in halves} == {None}
         pool.leave(links)
+
+
+def attack_settles(pool):
+    """She has lost links without end, and asks for each of them whether it is
+    settled; some of them are to a life of the node that never was."""
+    with attack(pool) as stack:
+        sessions, met = [], set()
+        for _ in range(16):
+            session = stack.enter_context(pool.mallory())
+            _, _, _, nodes = session.open_space(b"mallory")
+            sessions.append(session)
+        lives = (nodes[0].incarnation, nodes[0].incarnation ^ 1)
+        for count in range(8):
+            for session in sessions:
+                for number in range(64):
+                    session.post(KIND["SETTLE"], struct.pack(
+                        "<BIIQB", ROW_LINK, nodes[0].number,
+                        64 * count + number + 1, lives[number % 2], 0))
+            for session in sessions:
+                for _ in range(64):
+                    met.add(session.answer()[1])
+                session.renew()
+        assert met == {0, -errno.EBUSY}, met
+        pool.leave(sessions)
 
 
 # --- greedy ---

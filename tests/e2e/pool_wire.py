@@ -2,6 +2,8 @@
 it is told to: batches, requests, and bytes that are neither."""
 
 import collections
+import os
+import re
 import socket
 import struct
 
@@ -16,7 +18,17 @@ FRAME = {name: number for number, name in enumerate(FRAMES.split(), 1)}
 READ, WRITE, CAS, FAA, FLUSH, SEND = range(1, 7)  # include/reef/reef.h
 
 # src/wire/pool.h
-POOL_VERSION = 3
+
+
+def pool_version():
+    """What that says: whoever raises it need not come here."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                           "../../src/wire/pool.h"), encoding="ascii") as file:
+        return int(re.search(r"define REEF_POOL_VERSION (\d+)",
+                             file.read()).group(1))
+
+
+POOL_VERSION = pool_version()
 REQUEST, ANSWER, NOTE = range(1, 4)
 KINDS = (
     "SESSION_OPEN SESSION_RESUME SESSION_CLOSE SPACE_OPEN SPACE_CLOSE "

@@ -581,7 +581,7 @@ OWNERS = {
     "SETTING": text(b"sessions_max") + struct.pack("<QI", 1, 0),
     "JANITOR": b""}
 NODES = {
-    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(48),
+    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(52),
     "NODE_EXTENTS": b"", "NODE_READY": b"",
     "NODE_PULSE": struct.pack("<QQQIQ", 1, 1, 1, 1, 1)}
 BROKERS = {

@@ -32,6 +32,8 @@ static void exec_child(const struct child *child, const char **words,
 		_exit(CANNOT_RUN);
 	setpgid(0, 0);
 	fcntl(ready_fd, F_SETFD, 0);
+	if (child->pass_fd)
+		fcntl(child->pass_fd, F_SETFD, 0);
 	sigprocmask(SIG_SETMASK, &child->signals, NULL);
 	execv("/proc/self/exe", (char *const *)words);
 	_exit(CANNOT_RUN);

@@ -30,6 +30,7 @@ struct child {
 	const char *command; /* of the command that messages name: "up" */
 	const char *name;    /* "the Redis door" */
 	const char *words[CHILD_WORDS_MAX]; /* without --ready-fd; NULL ends */
+	int pass_fd;	  /* a descriptor that it gets, too; 0: none */
 	sigset_t signals; /* to be blocked in it, as they were in us */
 	/* We do without it for as long as it takes: nobody waits until it is
 	 * ready. */

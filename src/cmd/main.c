@@ -36,8 +36,12 @@ const struct command cmd_all[] = {
 	 cmd_version},
 	{0},
 };
-/* What the program starts itself; it is in no list. */
-static const struct command janitor = {"janitor", "", cmd_janitor};
+/* What the program starts itself; they are in no list. */
+static const struct command hidden[] = {
+	{"http", "", cmd_http},
+	{"janitor", "", cmd_janitor},
+	{0},
+};
 
 static void print_help(FILE *stream)
 {
@@ -147,8 +151,9 @@ static int run_command(int argc, char **argv)
 	for (command = cmd_all; command->name; command++)
 		if (!strcmp(argv[1], command->name))
 			return command->run(argc - 1, argv + 1);
-	if (!strcmp(argv[1], janitor.name))
-		return janitor.run(argc - 1, argv + 1);
+	for (command = hidden; command->name; command++)
+		if (!strcmp(argv[1], command->name))
+			return command->run(argc - 1, argv + 1);
 	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);
 	print_help(stderr);
 	return 2;

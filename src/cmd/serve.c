@@ -4,6 +4,7 @@
 
 #include "base/sched.h"
 #include "cmd/child.h"
+#include "cmd/http.h"
 #include "cmd/notify.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
@@ -18,6 +19,7 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -34,7 +36,9 @@ struct server {
 	struct reef_poller signals;
 	bool asked_to_stop;
 	bool with_redis;
-	struct child redis, janitor;
+	struct child redis, janitor, http;
+	struct http_page *page; /* NULL: there is no HTTP */
+	int page_fd;
 	const char *redis_found; /* what the door says it found */
 	int status;		 /* of the program */
 };
@@ -53,6 +57,7 @@ static int signals_poll(struct reef_poller *poller)
 	if (info.ssi_signo == SIGCHLD) {
 		child_signal(&server->redis);
 		child_signal(&server->janitor);
+		child_signal(&server->http);
 		return 1;
 	}
 	server->asked_to_stop = true;
@@ -75,6 +80,7 @@ static int watch_signals(struct server *server)
 	if (sigprocmask(SIG_BLOCK, &set, &server->redis.signals))
 		return -errno;
 	server->janitor.signals = server->redis.signals;
+	server->http.signals = server->redis.signals;
 	signal(SIGPIPE, SIG_IGN);
 	server->signals.poll = signals_poll;
 	server->signals.fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -188,6 +194,8 @@ static void print_start(const struct server *server)
 	} else if (server->with_redis) {
 		printf("  %-9s %s\n", "redis", "not open yet; see above");
 	}
+	if (server->page)
+		print_addresses("http", server->http.line);
 	if (broker)
 		printf("  %-9s %s\n", "data", server->settings.data);
 	print_use(server);
@@ -209,6 +217,29 @@ static void notify_ready(const struct server *server)
 
 /* --- running --- */
 
+/* Write down, for whoever asks over HTTP, how we are. */
+static void fill_page(const struct server *server)
+{
+	struct reef_node *node = reef_host_node(server->host);
+	struct http_page *page = server->page;
+	struct reef_node_status status;
+
+	if (!page)
+		return;
+	if (node) {
+		reef_node_status(node, &status);
+		atomic_store(&page->has_node, 1);
+		atomic_store(&page->link, status.link);
+		atomic_store(&page->capacity, status.capacity);
+		atomic_store(&page->lent, status.lent);
+		atomic_store(&page->huge, status.huge);
+		atomic_store(&page->extents, status.extents);
+		atomic_store(&page->links, status.links);
+	}
+	atomic_store(&page->has_broker, reef_host_broker(server->host) != NULL);
+	atomic_store(&page->beat_ns, reef_now_ns());
+}
+
 /* Wait until a signal comes, or the broker cannot go on. The service manager is
  * told from here that we are alive: a scheduler that stands still tells
  * nothing. */
@@ -219,6 +250,8 @@ static int wait_for_end(struct server *server)
 	uint64_t pause_ns = broker ? SECOND : REEF_FOREVER;
 	int rc = 0;
 
+	if (server->page)
+		pause_ns = SECOND;
 	if (alive_ns && alive_ns < pause_ns)
 		pause_ns = alive_ns;
 
@@ -229,6 +262,7 @@ static int wait_for_end(struct server *server)
 			rc = reef_broker_health(broker);
 		if (!rc)
 			notify_alive();
+		fill_page(server);
 	}
 	server->fiber = NULL;
 	return rc;
@@ -439,6 +473,54 @@ static void split_line(struct server *server)
 		*tab = '\0';
 }
 
+static int make_page(struct server *server)
+{
+	void *page;
+
+	server->page_fd = memfd_create("reef-http", MFD_CLOEXEC);
+	if (server->page_fd < 0 ||
+	    ftruncate(server->page_fd, sizeof(struct http_page)))
+		return -errno;
+	page = mmap(NULL, sizeof(struct http_page), PROT_READ | PROT_WRITE,
+		    MAP_SHARED, server->page_fd, 0);
+	if (page == MAP_FAILED)
+		return -errno;
+	server->page = page;
+	fill_page(server);
+	return 0;
+}
+
+static int start_http(struct server *server)
+{
+	static char flags[CHILD_WORDS_MAX][64], fd_text[16];
+	const char **words = server->http.words;
+	uint32_t count = 0;
+	int rc = make_page(server);
+
+	if (!rc)
+		rc = fill_words(server, &server->http, "http", false, flags);
+	while (!rc && words[count])
+		count++;
+	if (!rc && count + 5 >= CHILD_WORDS_MAX)
+		rc = -E2BIG;
+	if (!rc) {
+		snprintf(fd_text, sizeof(fd_text), "%d", server->page_fd);
+		words[count++] = "--address";
+		words[count++] = server->settings.http;
+		words[count++] = "--page-fd";
+		words[count++] = fd_text;
+		words[count] = NULL;
+		server->http.pass_fd = server->page_fd;
+		server->http.name = "HTTP";
+		rc = child_start(&server->http, server->sched);
+	}
+	if (rc == -ECHILD)
+		return operate_say(server->name,
+				   "HTTP could not start; see above, and "
+				   "--http");
+	return rc ? operate_failed(server->name, "HTTP", rc) : 0;
+}
+
 static int serve_host(struct server *server)
 {
 	int rc;
@@ -452,7 +534,10 @@ static int serve_host(struct server *server)
 		start_janitor(server);
 	if (!rc && server->with_redis)
 		rc = start_redis(server);
+	if (!rc && server->settings.http)
+		rc = start_http(server);
 	if (rc) {
+		child_stop(&server->redis);
 		child_stop(&server->janitor);
 		return rc;
 	}
@@ -464,6 +549,7 @@ static int serve_host(struct server *server)
 	if (!rc)
 		printf("Stopping.\n");
 	fflush(stdout);
+	child_stop(&server->http);
 	child_stop(&server->redis);
 	child_stop(&server->janitor);
 	if (rc)

@@ -249,6 +249,37 @@ int view_write_section(struct reef_operator *op, enum view_section section,
 	return rc;
 }
 
+/* --- extents --- */
+
+static int write_extent(void *context, const struct reef_row *any)
+{
+	const struct reef_row_extent *row = &any->extent;
+	struct reef_json *json = context;
+
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	reef_json_number(json, "extent", row->number);
+	reef_json_number(json, "space", row->space);
+	reef_json_number(json, "node", row->node);
+	reef_json_number(json, "epoch", row->epoch);
+	reef_json_number(json, "size", row->size);
+	reef_json_string(json, "state",
+			 row->state == REEF_EXTENT_LIVE	    ? "live"
+			 : row->state == REEF_EXTENT_MOVING ? "moving"
+							    : "lost");
+	reef_json_end(json);
+	return 0;
+}
+
+int view_write_extents(struct reef_operator *op, struct reef_json *json)
+{
+	int rc;
+
+	reef_json_begin(json, "extents", REEF_JSON_ARRAY);
+	rc = reef_operator_list(op, REEF_ROW_EXTENT, write_extent, json);
+	reef_json_end(json);
+	return rc;
+}
+
 /* --- events --- */
 
 static int write_events(const struct reef_answer *answer,
@@ -270,6 +301,18 @@ static int write_events(const struct reef_answer *answer,
 		reef_json_end(json);
 	}
 	reef_json_end(json);
+	return rc;
+}
+
+int view_write_events(struct reef_operator *op, struct reef_json *json)
+{
+	struct reef_answer answer = {0};
+	int rc = reef_operator_call(op, REEF_POOL_STATUS, NULL, &answer);
+
+	if (rc)
+		return rc;
+	rc = write_events(&answer, json);
+	reef_answer_free(&answer);
 	return rc;
 }
 

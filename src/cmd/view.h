@@ -1,5 +1,5 @@
 /* view.h - nodes, spaces, sessions and events of a pool, as tables or as JSON:
- * what `reef status` and `reef top` show.
+ * what `reef status`, `reef top` and HTTP show.
  *
  * (1) A table and the JSON of a section come from one list of rows: what is in
  *     the table is in the JSON, too.
@@ -39,6 +39,10 @@ void view_say_holder(const struct view *view, FILE *out);
  * reef_operator_list. */
 int view_write_section(struct reef_operator *op, enum view_section section,
 		       struct reef_json *json);
+/* The same of what there is no table of: extents, events. As
+ * reef_operator_call. */
+int view_write_extents(struct reef_operator *op, struct reef_json *json);
+int view_write_events(struct reef_operator *op, struct reef_json *json);
 /* Write the pool, all sections and events as one object. As
  * reef_operator_call. */
 int view_write_pool(struct reef_operator *op, struct reef_json *json);

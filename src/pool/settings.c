@@ -469,6 +469,16 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = DOOR,
 			.help = "bytes of all its clients, 0: no limit",
 		},
+	[REEF_SET_HTTP] =
+		{
+			.name = "http",
+			.variable = "REEF_HTTP",
+			.type = REEF_CONFIG_TEXT,
+			.value_name = "HOST:PORT",
+			.check = settings_check_http,
+			.uses = SERVERS,
+			.help = "serve metrics and status there; nowhere",
+		},
 	[REEF_SET_SPIN] =
 		{
 			.name = "spin",
@@ -734,6 +744,7 @@ static void read_settings(struct reef_settings *out)
 			reef_config_number(config, REEF_SET_USER_SESSIONS + i);
 	out->pressure_low = reef_config_number(config, REEF_SET_PRESSURE_LOW);
 	out->pressure_high = reef_config_number(config, REEF_SET_PRESSURE_HIGH);
+	out->http = reef_config_text(config, REEF_SET_HTTP);
 	out->with_redis = reef_config_number(config, REEF_SET_REDIS);
 	read_redis(config, &out->redis);
 	out->spin_ns = reef_config_number(config, REEF_SET_SPIN);

@@ -75,6 +75,7 @@ enum reef_settings_index {
 	REEF_SET_REDIS_OUTPUT_SOFT,
 	REEF_SET_REDIS_OUTPUT_MAX,
 	REEF_SET_REDIS_MEMORY_MAX,
+	REEF_SET_HTTP,
 	REEF_SET_SPIN,
 	REEF_SET_SILENCE,
 	REEF_SET_UNREAD,
@@ -132,7 +133,8 @@ struct reef_settings {
 	/* Free memory of the machine: below low revocable extents are taken
 	 * back until there is high; 0: never. */
 	uint64_t pressure_low, pressure_high;
-	bool with_redis; /* `reef up` has that door, too */
+	const char *http; /* where to serve metrics; NULL: nowhere */
+	bool with_redis;  /* `reef up` has that door, too */
 	struct reef_redis_settings redis;
 	uint64_t spin_ns, silence_ns; /* silence 0: the fabric's own */
 	uint64_t unread; /* bytes of answers that may wait for their readers */

@@ -79,6 +79,11 @@ const char *settings_check_redis_listen(const char *text)
 				 : "is neither HOST:PORT nor none";
 }
 
+const char *settings_check_http(const char *text)
+{
+	return strchr(text, ':') ? check_inet(text) : "is not HOST:PORT";
+}
+
 const char *settings_check_fabric(const char *text)
 {
 	if (strcmp(text, "shm") != 0 && strcmp(text, "tcp") != 0 &&

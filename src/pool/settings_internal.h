@@ -13,6 +13,7 @@
 /* What is wrong with a text that is to be that; NULL: nothing. */
 const char *settings_check_address(const char *text);
 const char *settings_check_redis_listen(const char *text);
+const char *settings_check_http(const char *text);
 const char *settings_check_fabric(const char *text);
 const char *settings_check_pool(const char *text);
 const char *settings_check_name(const char *text);

@@ -72,6 +72,7 @@ def check_control_and_changelog(_):
                               read("meson.build"), re.M):
         package = {"threads": None, "libxxhash": "libxxhash-dev",
                    "libcrypto": "libssl-dev", "libssl": "libssl-dev",
+                   "libmicrohttpd": "libmicrohttpd-dev",
                    "libibverbs": "libibverbs-dev"}.get(library)
         if package:
             assert package in source["Build-Depends"], package

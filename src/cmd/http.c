@@ -1,0 +1,534 @@
+/* http.c - `reef http`, which `reef up`, `reef broker` and `reef node` start
+ * beside themselves where --http says so (http.h).
+ *
+ * What it is asked for is kept for a second, as text. The main thread asks the
+ * broker; the threads that serve tell it what is wanted, wait for a second at
+ * the most, and then answer with what was known before, or that the broker does
+ * not answer. So a broker that stands still holds up nobody for longer.
+ *
+ * A browser that was led here by a name of somebody else's must not read the
+ * pool for them: a request whose Host is neither an address nor a name of this
+ * machine is refused. */
+#include "cmd/http.h"
+
+#include "cmd/child.h"
+#include "cmd/json.h"
+#include "cmd/metrics.h"
+#include "cmd/operate.h"
+#include "cmd/view.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <reef/error.h>
+#include <reef/fiber.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SECOND UINT64_C(1000000000)
+#define CONNECTIONS_MAX 128
+#define THREADS 4
+#define PATIENCE_S 10		 /* of a connection that says nothing */
+#define HEAD_MAX ((size_t)16384) /* and all else of a connection */
+#define KEPT_NS SECOND		 /* how old an answer may be */
+#define WAIT_NS SECOND		 /* how long a new one is waited for */
+#define STALE_NS (30 * SECOND)	 /* while there is none */
+
+static const char usage[] =
+	"usage: reef http --address HOST:PORT --page-fd N [OPTIONS]\n\n"
+	"Serve metrics and status of a server. `reef up`, `reef broker` and "
+	"`reef node`\nstart one by themselves where --http says so.\n";
+
+/* What can be asked for of the broker. */
+enum topic {
+	METRICS,
+	STATUS,
+	NODES,
+	SPACES,
+	SESSIONS,
+	EXTENTS,
+	EVENTS,
+	TOPICS
+};
+
+static const struct {
+	const char *path, *type;
+} topics[TOPICS] = {
+#define API "/api/v1/"
+#define JSON_TYPE "application/json"
+	[METRICS] = {"/metrics", "application/openmetrics-text; "
+				 "version=1.0.0; charset=utf-8"},
+	[STATUS] = {API "status", JSON_TYPE},
+	[NODES] = {API "nodes", JSON_TYPE},
+	[SPACES] = {API "spaces", JSON_TYPE},
+	[SESSIONS] = {API "sessions", JSON_TYPE},
+	[EXTENTS] = {API "extents", JSON_TYPE},
+	[EVENTS] = {API "events", JSON_TYPE},
+};
+
+/* An answer of the broker: sent by all who are asked for it, so that slow
+ * readers have one text between them. */
+struct answer {
+	struct MHD_Response *response; /* NULL: there is none */
+	uint64_t made_ns;
+	int error; /* why the last attempt failed; 0: it did not */
+};
+
+struct http {
+	const struct reef_settings *settings;
+	const struct http_page *page;
+	const char *host; /* of the address we were given */
+	struct MHD_Daemon *daemon;
+	struct reef_operator *op; /* the main thread's */
+	int signal_fd, wake_fd;	  /* what the main thread waits for */
+	/* Of all threads, with the lock; `answered` tells of a new answer. */
+	pthread_mutex_t lock;
+	pthread_cond_t answered;
+	uint32_t wanted; /* bits: topics to be asked for */
+	struct answer answers[TOPICS];
+};
+
+/* --- asking the broker --- */
+
+static int write_topic(struct http *http, enum topic topic, FILE *out)
+{
+	struct reef_json json = {.stream = out};
+	int rc;
+
+	if (topic == METRICS)
+		return metrics_write(http->page, reef_now_ns(), http->op, out);
+	if (topic == STATUS)
+		return view_write_pool(http->op, &json);
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	switch (topic) {
+	case NODES:
+		rc = view_write_section(http->op, VIEW_NODES, &json);
+		break;
+	case SPACES:
+		rc = view_write_section(http->op, VIEW_SPACES, &json);
+		break;
+	case SESSIONS:
+		rc = view_write_section(http->op, VIEW_SESSIONS, &json);
+		break;
+	case EXTENTS:
+		rc = view_write_extents(http->op, &json);
+		break;
+	default:
+		rc = view_write_events(http->op, &json);
+		break;
+	}
+	reef_json_end(&json);
+	return rc;
+}
+
+/* Make an answer anew. The link is opened when it is first needed, and again
+ * after it failed. */
+static int ask(struct http *http, enum topic topic, char **text, size_t *size)
+{
+	const bool has_broker = atomic_load(&http->page->has_broker);
+	FILE *out;
+	int rc = 0;
+
+	if (!has_broker && topic != METRICS)
+		return -ENOENT;
+	if (has_broker && !http->op)
+		rc = operate_connect_quietly(http->settings, &http->op);
+	if (rc)
+		return rc;
+	out = open_memstream(text, size);
+	if (!out)
+		return -ENOMEM;
+	rc = write_topic(http, topic, out);
+	if (fclose(out) && !rc)
+		rc = -ENOMEM;
+	if (!rc)
+		return 0;
+	free(*text);
+	reef_operator_close(http->op);
+	http->op = NULL;
+	return rc;
+}
+
+/* Make a response of a text, which is taken over if `is_owned`, and otherwise
+ * copied. NULL: there is no memory. */
+static struct MHD_Response *make_response(const char *type, const char *text,
+					  size_t size, bool is_owned)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		size, (void *)(uintptr_t)text,
+		is_owned ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_MUST_COPY);
+
+	if (!response)
+		return NULL;
+	MHD_add_response_header(response, "Content-Type", type);
+	MHD_add_response_header(response, "Cache-Control", "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Content-Security-Policy",
+				"default-src 'none'");
+	return response;
+}
+
+/* Ask for a topic, and make a response of what the broker says. */
+static struct answer make_answer(struct http *http, enum topic topic)
+{
+	struct answer made = {0};
+	char *text = NULL;
+	size_t size = 0;
+
+	made.error = ask(http, topic, &text, &size);
+	if (!made.error) {
+		made.response =
+			make_response(topics[topic].type, text, size, true);
+		if (!made.response) {
+			free(text);
+			made.error = -ENOMEM;
+		}
+	}
+	made.made_ns = reef_now_ns();
+	return made;
+}
+
+/* Answer what is wanted. */
+static void serve_wishes(struct http *http)
+{
+	for (uint32_t i = 0; i < TOPICS; i++) {
+		struct answer *answer = &http->answers[i];
+		struct answer made;
+		bool is_wanted;
+
+		pthread_mutex_lock(&http->lock);
+		is_wanted = http->wanted & 1u << i;
+		http->wanted &= ~(1u << i);
+		pthread_mutex_unlock(&http->lock);
+		if (!is_wanted)
+			continue;
+		made = make_answer(http, (enum topic)i);
+		pthread_mutex_lock(&http->lock);
+		/* Who is still sending the old one has a reference. */
+		if (answer->response)
+			MHD_destroy_response(answer->response);
+		*answer = made;
+		pthread_cond_broadcast(&http->answered);
+		pthread_mutex_unlock(&http->lock);
+	}
+}
+
+/* Serve wishes until a signal comes. */
+static void ask_until_signal(struct http *http)
+{
+	struct pollfd fds[] = {{.fd = http->signal_fd, .events = POLLIN},
+			       {.fd = http->wake_fd, .events = POLLIN}};
+	uint64_t count;
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[0].revents)
+			return;
+		if (read(http->wake_fd, &count, sizeof(count)) < 0)
+			continue;
+		serve_wishes(http);
+	}
+}
+
+/* With the lock held: see that an answer is fresh, or wait a second for it. */
+static void freshen(struct http *http, enum topic topic)
+{
+	const struct answer *answer = &http->answers[topic];
+	const uint64_t until_ns = reef_now_ns() + WAIT_NS, one = 1;
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / SECOND),
+		.tv_nsec = (long)(until_ns % SECOND),
+	};
+	int rc = 0;
+
+	if (answer->made_ns && reef_now_ns() - answer->made_ns < KEPT_NS)
+		return;
+	http->wanted |= 1u << topic;
+	if (write(http->wake_fd, &one, sizeof(one)) < 0)
+		return; /* it is awake, and comes to this */
+	while (!rc &&
+	       (!answer->made_ns || until_ns - WAIT_NS > answer->made_ns))
+		rc = pthread_cond_clockwait(&http->answered, &http->lock,
+					    CLOCK_MONOTONIC, &until);
+}
+
+/* --- answering --- */
+
+static enum MHD_Result say(struct MHD_Connection *connection,
+			   unsigned int status, const char *text)
+{
+	struct MHD_Response *response = make_response(
+		"text/plain; charset=utf-8", text, strlen(text), false);
+	enum MHD_Result sent;
+
+	if (!response)
+		return MHD_NO;
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(response, "Allow", "GET, HEAD");
+	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+		MHD_add_response_header(response, "Retry-After", "1");
+	sent = MHD_queue_response(connection, status, response);
+	MHD_destroy_response(response);
+	return sent;
+}
+
+static enum MHD_Result reply_topic(struct http *http,
+				   struct MHD_Connection *connection,
+				   enum topic topic)
+{
+	struct answer *answer = &http->answers[topic];
+	enum MHD_Result sent;
+	char why[160];
+
+	pthread_mutex_lock(&http->lock);
+	freshen(http, topic);
+	if (answer->response && reef_now_ns() - answer->made_ns < STALE_NS) {
+		sent = MHD_queue_response(connection, MHD_HTTP_OK,
+					  answer->response);
+	} else if (answer->error == -ENOENT &&
+		   !atomic_load(&http->page->has_broker)) {
+		sent = say(connection, MHD_HTTP_NOT_FOUND,
+			   "This is a node: ask its broker.\n");
+	} else {
+		snprintf(why, sizeof(why), "The broker does not answer: %s\n",
+			 answer->error ? reef_error_text(answer->error)
+				       : "it is being asked");
+		sent = say(connection, MHD_HTTP_SERVICE_UNAVAILABLE, why);
+	}
+	pthread_mutex_unlock(&http->lock);
+	return sent;
+}
+
+/* True if the loop of the server turns. */
+static bool is_alive(const struct http *http)
+{
+	const uint64_t beat_ns = atomic_load(&http->page->beat_ns);
+	const uint64_t now_ns = reef_now_ns();
+
+	return now_ns < beat_ns || now_ns - beat_ns <= HTTP_BEAT_MAX_NS;
+}
+
+static enum MHD_Result reply_health(const struct http *http,
+				    struct MHD_Connection *connection,
+				    bool with_broker)
+{
+	if (!is_alive(http))
+		return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+			   "The server stands still.\n");
+	if (with_broker && atomic_load(&http->page->has_node) &&
+	    atomic_load(&http->page->link))
+		return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+			   "The node has no broker.\n");
+	return say(connection, MHD_HTTP_OK, "ok\n");
+}
+
+/* True if a Host is an address, or a name that means this machine (localhost,
+ * or the one we were told to listen on), with a port or without. */
+static bool is_own_host(const struct http *http, const char *given)
+{
+	const bool has_brackets = given && given[0] == '[';
+	const char *start, *rest;
+	struct in6_addr address;
+	char host[256];
+	size_t size;
+
+	if (!given)
+		return false;
+	start = given + has_brackets;
+	size = strcspn(start, has_brackets ? "]" : ":");
+	if (!size || size >= sizeof(host) || (has_brackets && !start[size]))
+		return false;
+	rest = start + size + has_brackets;
+	if (*rest && (*rest != ':' || rest[1 + strspn(rest + 1, "0123456789")]))
+		return false;
+	memcpy(host, start, size);
+	host[size] = '\0';
+	if (has_brackets)
+		return inet_pton(AF_INET6, host, &address) == 1;
+	return inet_pton(AF_INET, host, &address) == 1 ||
+	       strcasecmp(host, "localhost") == 0 ||
+	       strcasecmp(host, http->host) == 0;
+}
+
+static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
+			      const char *url, const char *method,
+			      const char *version, const char *upload,
+			      size_t *upload_size, void **state)
+{
+	struct http *http = context;
+
+	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+			   "Only GET and HEAD.\n");
+	if (!is_own_host(http, MHD_lookup_connection_value(
+				       connection, MHD_HEADER_KIND, "Host")))
+		return say(connection, MHD_HTTP_FORBIDDEN,
+			   "This Host is not served here.\n");
+	if (strcmp(url, "/health") == 0)
+		return reply_health(http, connection, false);
+	if (strcmp(url, "/ready") == 0)
+		return reply_health(http, connection, true);
+	for (uint32_t i = 0; i < TOPICS; i++)
+		if (strcmp(url, topics[i].path) == 0)
+			return reply_topic(http, connection, (enum topic)i);
+	return say(connection, MHD_HTTP_NOT_FOUND, "There is no such page.\n");
+}
+
+/* --- starting --- */
+
+/* Listen where the text says, HOST:PORT. The descriptor, or -errno. host: room
+ * for the part before the port. */
+static int listen_at(const char *text, char *host, size_t size)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+				       .ai_flags = AI_PASSIVE};
+	const char *colon = strrchr(text, ':');
+	struct addrinfo *found;
+	int fd, rc, one = 1;
+
+	if (!colon || (size_t)(colon - text) >= size)
+		return -EINVAL;
+	snprintf(host, size, "%.*s", (int)(colon - text), text);
+	if (host[0] == '[' && host[strlen(host) - 1] == ']') {
+		memmove(host, host + 1, strlen(host));
+		host[strlen(host) - 1] = '\0';
+	}
+	if (getaddrinfo(host, colon + 1, &hints, &found))
+		return -EADDRNOTAVAIL;
+	fd = socket(found->ai_family,
+		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	rc = fd < 0 ? -errno : 0;
+	if (!rc)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (!rc && (bind(fd, found->ai_addr, found->ai_addrlen) ||
+		    listen(fd, CONNECTIONS_MAX)))
+		rc = -errno;
+	freeaddrinfo(found);
+	if (!rc)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int map_page(const char *fd_text, const struct http_page **out)
+{
+	struct stat status;
+	void *page;
+	int fd = atoi(fd_text);
+
+	if (fstat(fd, &status) ||
+	    status.st_size < (off_t)sizeof(struct http_page))
+		return -EINVAL;
+	page = mmap(NULL, sizeof(struct http_page), PROT_READ, MAP_SHARED, fd,
+		    0);
+	if (page == MAP_FAILED)
+		return -errno;
+	*out = page;
+	return 0;
+}
+
+static int start_daemon(struct http *http, int fd)
+{
+	http->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, handle, http,
+		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE,
+		(unsigned int)THREADS, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned int)PATIENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		HEAD_MAX, MHD_OPTION_END);
+	return http->daemon ? 0 : -EIO;
+}
+
+/* Write the address that it became, for whoever started us. */
+static void tell_ready(int fd, const char *ready_fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	char host[64], port[16], line[96];
+
+	if (getsockname(fd, (struct sockaddr *)&address, &size) ||
+	    getnameinfo((struct sockaddr *)&address, size, host, sizeof(host),
+			port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	snprintf(line, sizeof(line),
+		 strchr(host, ':') ? "http://[%s]:%s/metrics"
+				   : "http://%s:%s/metrics",
+		 host, port);
+	if (ready_fd)
+		child_tell_ready(ready_fd, line);
+}
+
+static int serve_http(const struct reef_settings *settings, const char *address,
+		      const char *page_fd, const char *ready_fd)
+{
+	struct http http = {.lock = PTHREAD_MUTEX_INITIALIZER,
+			    .answered = PTHREAD_COND_INITIALIZER};
+	char host[256];
+	sigset_t set;
+	int fd, rc;
+
+	child_block_signals(&set);
+	http.signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	http.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (http.signal_fd < 0 || http.wake_fd < 0)
+		return operate_failed("http", "descriptors", -errno);
+	http.settings = settings;
+	http.host = host;
+	rc = map_page(page_fd, &http.page);
+	if (rc)
+		return operate_failed("http", "--page-fd", rc);
+	fd = listen_at(address, host, sizeof(host));
+	if (fd < 0)
+		return operate_failed("http", address, fd);
+	rc = start_daemon(&http, fd);
+	if (rc)
+		return operate_failed("http", address, rc);
+	tell_ready(fd, ready_fd);
+	ask_until_signal(&http);
+	MHD_stop_daemon(http.daemon);
+	reef_operator_close(http.op);
+	return 0;
+}
+
+int cmd_http(int argc, char **argv)
+{
+	const char *address = NULL, *page_fd = NULL, *ready_fd = NULL;
+	const struct reef_config_flag flags[] = {
+		{"address", "HOST:PORT", "where to listen", NULL, &address},
+		{"page-fd", "N", "the page of the server", NULL, &page_fd},
+		{"ready-fd", "N", "write a line there once it is open", NULL,
+		 &ready_fd},
+		{0},
+	};
+	const struct reef_config_input input = {
+		.argc = argc,
+		.argv = argv,
+		.uses = REEF_USE_CLIENT,
+		.flags = flags,
+	};
+	struct reef_settings settings;
+	int rc = cmd_settings(&input, usage, &settings);
+
+	if (rc >= 0)
+		return rc;
+	if (!address || !page_fd || reef_config_rest_count(settings.config))
+		rc = cmd_usage_error(argv[0],
+				     "--address and --page-fd, and no more");
+	else
+		rc = serve_http(&settings, address, page_fd, ready_fd);
+	reef_settings_fini(&settings);
+	return rc;
+}

@@ -1,0 +1,303 @@
+"""web.py REEF SCHEMA - metrics and status over HTTP, and what strangers, slow
+ones and crowds can do there."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import sys
+
+from checks import run_checks
+from pool_processes import Pool, until
+from schema import faults
+
+REEF = os.path.abspath(sys.argv[1])
+CROWD = 10000 if os.environ.get("REEF_SOAK") else 2000
+API = ("status", "nodes", "spaces", "sessions", "extents", "events")
+HEAD_MAX = 16384
+
+
+class Watched(Pool):
+    """A pool whose servers serve HTTP."""
+
+    def up(self, *arguments, **more):
+        process = self.start("up", "up", "--lend", "64M", "--extent-size", "4M",
+                             "--http", "127.0.0.1:0", *arguments, **more)
+        process.saw("is up.")
+        self.port = self.http_port(process)
+        return process
+
+    @staticmethod
+    def http_port(process):
+        return int(re.search(r"http://127.0.0.1:(\d+)/metrics",
+                             process.saw("/metrics").out).group(1))
+
+    def get(self, path, method="GET", port=None, **headers):
+        """Status, headers and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port,
+                                                timeout=60)
+        with contextlib.closing(connection):
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), (
+                answer.read().decode())
+
+    def raw(self, data):
+        """What comes back after these bytes, until it is closed."""
+        with socket.create_connection(("127.0.0.1", self.port),
+                                      timeout=60) as peer:
+            got = b""
+            # Who sends too much may be cut off before all is sent.
+            with contextlib.suppress(OSError):
+                peer.sendall(data)
+                peer.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionResetError):
+                while True:
+                    more = peer.recv(65536)
+                    if not more:
+                        break
+                    got += more
+            return got
+
+    def metrics(self, port=None):
+        """The values, by name and labels."""
+        status, headers, body = self.get("/metrics", port=port)
+        assert status == 200, body
+        assert headers["Content-Type"].startswith(
+            "application/openmetrics-text"), headers
+        return parse_metrics(body)
+
+
+def parse_metrics(text):
+    """By the rules of OpenMetrics, as far as they are used here."""
+    lines = text.split("\n")
+    assert lines[-2:] == ["# EOF", ""], lines[-3:]
+    values, types, family = {}, {}, None
+    for line in lines[:-2]:
+        if line.startswith("# "):
+            _, what, name, rest = line.split(" ", 3)
+            if what == "TYPE":
+                assert name not in types, "twice: " + name
+                types[name] = rest
+                family = name
+            assert name == family, line
+            if what == "UNIT":
+                assert name.endswith("_" + rest), line
+            continue
+        match = re.fullmatch(
+            r'([a-z_]+)((?:\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\})?) '
+            r'(-?[\d.e+-]+)', line)
+        assert match, line
+        suffix = {"counter": "_total", "info": "_info"}.get(types[family], "")
+        assert match.group(1) == family + suffix, (line, family)
+        key = match.group(1) + match.group(2)
+        assert key not in values, "twice: " + key
+        values[key] = float(match.group(3))
+    return values
+
+
+def check_metrics_are_openmetrics_and_true(pool):
+    pool.up()
+    odd = 'a"b\\c\u00e9'
+    pool.do("space", "create", odd, "8M")
+    pool.do("map", "put", odd, "m", "k", "v")
+    found = pool.metrics()
+    assert len({name.split("{")[0] for name in found}) >= 30, sorted(found)
+    assert found['reef_nodes{state="ok"}'] == 1, found
+    assert found["reef_lender_capacity_bytes"] == 64 << 20, found
+    assert found["reef_server_alive"] == 1
+    row = next(row for row in pool.status()["spaces"] if row["name"] == odd)
+    label = '{space="a\\"b\\\\c??",id="%d"}' % row["space"]
+    assert found["reef_space_quota_bytes" + label] == 8 << 20, sorted(found)
+    until("the space's memory is seen", lambda: pool.metrics()[
+        "reef_space_used_bytes" + label] == row["used"])
+
+
+def check_the_api_is_what_status_prints(pool):
+    pool.up()
+    pool.do("space", "create", "s")
+    pool.do("map", "put", "s", "m", "k", "v")
+    told = {}
+    for name in API:
+        status, headers, body = pool.get("/api/v1/" + name)
+        assert status == 200 and headers["Content-Type"] == (
+            "application/json"), (name, status, headers, body)
+        told[name] = json.loads(body)
+    pairs = [("status", told["status"])]
+    for name in API[1:]:
+        assert list(told[name]) == [name] and told[name][name], told[name]
+        pairs += [(name[:-1], row) for row in told[name][name]]
+    assert not faults(*pairs), faults(*pairs)
+    assert told["status"]["pool"] == pool.status()["pool"]
+    assert told["extents"]["extents"][0]["size"] == 4 << 20, told["extents"]
+
+
+def check_health_is_that_of_the_server(pool):
+    up = pool.up()
+    assert pool.get("/health")[::2] == (200, "ok\n")
+    assert pool.get("/ready")[::2] == (200, "ok\n")
+    # The server stands still: HTTP does not, and says so.
+    up.send(signal.SIGSTOP)
+    until("it is seen", lambda: pool.get("/health")[0] == 503)
+    assert "stands still" in pool.get("/ready")[2]
+    status, headers, body = pool.get("/api/v1/status")
+    assert status in (200, 503), body
+    up.send(signal.SIGCONT)
+    until("it goes on", lambda: pool.get("/health")[0] == 200)
+    until("the broker answers", lambda: (
+        pool.get("/api/v1/status")[0] == 200))
+
+
+def check_a_node_tells_of_itself(pool):
+    pool.broker()
+    node = pool.node("n", "--lend", "64M", "--http", "127.0.0.1:0")
+    port = pool.http_port(node)
+    assert pool.get("/health", port=port)[0] == 200
+    until("it is ready", lambda: pool.get("/ready", port=port)[0] == 200)
+    until("it is registered", lambda: pool.metrics(port)[
+        "reef_lender_registered"] == 1)
+    found = pool.metrics(port)
+    assert found["reef_lender_capacity_bytes"] == 64 << 20, found
+    assert not any(name.startswith("reef_node_") for name in found), found
+    status, _, body = pool.get("/api/v1/status", port=port)
+    assert status == 404 and "broker" in body, body
+
+
+def check_strangers_are_refused(pool):
+    pool.up()
+    for host in ("evil.example", "evil.example:%d" % pool.port, "",
+                 "localhost.evil.example", "127.0.0.1.evil.example",
+                 "[::1", "[::1]x", "127.0.0.1:x", "[localhost]", "x" * 300):
+        assert pool.get("/metrics", Host=host)[0] in (400, 403), host
+    for host in ("localhost", "127.0.0.1", "[::1]:%d" % pool.port,
+                 "LOCALHOST:%d" % pool.port, "10.1.2.3"):
+        assert pool.get("/health", Host=host)[0] == 200, host
+    assert b" 403 " in pool.raw(
+        b"GET /health HTTP/1.0\r\n\r\n").split(b"\r\n")[0]
+    for method in "POST", "PUT", "DELETE", "OPTIONS", "PATCH":
+        status, headers, _ = pool.get("/api/v1/status", method)
+        assert status == 405 and headers["Allow"] == "GET, HEAD", method
+    status, headers, body = pool.get("/metrics", "HEAD")
+    assert status == 200 and not body and int(headers["Content-Length"]) > 99
+    for path in ("/", "/api", "/api/v1", "/api/v1/", "/api/v1/../v1/status",
+                 "/metrics/", "/../etc/passwd", "/%2e%2e/etc/passwd",
+                 "//metrics", "/api/v2/status"):
+        assert pool.get(path)[0] == 404, path
+    assert pool.get("/health?x=1")[0] == 200
+
+
+def check_bad_heads_are_bounded(pool):
+    pool.up()
+    for data in (b"\0" * 100 + b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+                 b"GET /" + b"a" * (2 * HEAD_MAX) + b" HTTP/1.1\r\n\r\n",
+                 b"GET / HTTP/1.1\r\nHost: localhost\r\n" +
+                 b"X: y\r\n" * HEAD_MAX + b"\r\n",
+                 b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " +
+                 b"y" * (4 * HEAD_MAX) + b"\r\n\r\n"):
+        answer = pool.raw(data).split(b"\r\n")[0]
+        assert not answer or re.match(rb"HTTP/1.[01] (4|5)\d\d ", answer), (
+            data[:30], answer)
+    assert pool.get("/health")[0] == 200
+
+
+def check_a_crowd_is_not_noticed(pool):
+    """Connections that say nothing, or half a head. Those beyond the bound wait
+    outside, and the pool is asked meanwhile as ever."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    up = pool.up()
+    pool.do("space", "create", "s")
+    before = descriptors(up.child.pid)
+    crowd = []
+    try:
+        for number in range(min(CROWD, most - 100)):
+            peer = socket.socket()
+            peer.setblocking(False)
+            peer.connect_ex(("127.0.0.1", pool.port))
+            crowd.append(peer)
+            if number % 2:
+                with contextlib.suppress(OSError):
+                    peer.send(b"GET /metrics HTTP/1.1\r\nHo")
+        pool.do("map", "put", "s", "m", "k", "v")
+        assert pool.do("map", "get", "s", "m", "k") == "v\n"
+        assert pool.status()["nodes"][0]["state"] == "ok"
+        assert descriptors(up.child.pid) <= before + 16
+        assert descriptors(server_of(up)) <= 128 + 64
+    finally:
+        for peer in crowd:
+            peer.close()
+    until("there is room again", lambda: answers(pool))
+
+
+def answers(pool):
+    try:
+        return pool.get("/health")[0] == 200
+    except OSError:
+        return False
+
+
+def descriptors(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def server_of(up):
+    """The process that serves HTTP."""
+    with open("/proc/{0}/task/{0}/children".format(up.child.pid),
+              encoding="ascii") as stream:
+        for pid in stream.read().split():
+            with open("/proc/%s/cmdline" % pid, "rb") as words:
+                if b"\0http\0" in words.read():
+                    return int(pid)
+    raise AssertionError("none serves HTTP")
+
+
+def check_it_is_started_again(pool):
+    up = pool.up()
+    pid = server_of(up)
+    os.kill(pid, signal.SIGKILL)
+    until("another", lambda: has_other(up, pid))
+    assert pool.status()["nodes"]
+    # It ends with the server.
+    up.kill()
+    until("its end", lambda: not os.path.exists("/proc/%d" % pid))
+
+
+def has_other(up, pid):
+    try:
+        return server_of(up) != pid
+    except (AssertionError, FileNotFoundError):
+        return False
+
+
+def check_the_broker_is_asked_once_a_second(pool):
+    """A hundred who ask at once cost what one does: they get one answer."""
+    pool.up()
+    pool.get("/api/v1/status")
+    told = {pool.get("/api/v1/status")[2] for _ in range(100)}
+    ages = {json.loads(one)["uptime_ns"] for one in told}
+    # As many answers as seconds passed, by the broker's own clock.
+    assert len(ages) <= 2 + (max(ages) - min(ages)) // 10**9, len(ages)
+
+
+def check_addresses_that_are_none(pool):
+    for address in "nonsense", "127.0.0.1", "127.0.0.1:99999", ":", "a:b":
+        pool.refused("up", "--http", address, status=2, text="http")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        up = pool.start("taken", "up", "--lend", "64M", "--extent-size", "4M",
+                        "--http", "127.0.0.1:%d" % taken.getsockname()[1])
+        assert up.end() == 1, up.out
+        assert "HTTP" in up.error and "in use" in up.error, up.error
+    # None unless it is asked for.
+    up = pool.start("plain", "up", "--lend", "64M", "--extent-size", "4M")
+    up.saw("is up.")
+    assert "http://" not in up.out
+
+
+if __name__ == "__main__":
+    sys.exit(run_checks(globals(), lambda: Watched(REEF), sys.argv[3:]))

@@ -75,7 +75,7 @@ int cmd_next_flag(int argc, char **argv, const struct reef_config_flag *flags)
 	struct option known[FLAGS_MAX] = {0};
 	int place = 0, found;
 
-	for (int i = 0; flags[i].name && i < FLAGS_MAX - 1; i++)
+	for (int i = 0; i < FLAGS_MAX - 1 && flags[i].name; i++)
 		known[i] = (struct option){
 			.name = flags[i].name,
 			.has_arg = flags[i].value_name ? required_argument

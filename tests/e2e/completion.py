@@ -101,9 +101,11 @@ def check_bash_completes_all_that_help_lists(shells):
 
 
 def check_bash_knows_words_and_values(shells):
+    verbs = re.findall(r"^  (\w+) ", reef("space", "--help"), re.M)
+    assert "token" in verbs, verbs
     lines = {
         "reef sta": ["status"],
-        "reef space ": ["compopt", "+o", "default", *"list create drop quota token revoke forget".split()],
+        "reef space ": ["compopt", "+o", "default", *verbs],
         "reef space to": ["compopt", "+o", "default", "token"],
         "reef space --tls no to": ["compopt", "+o", "default", "token"],
         "reef space --tls=no to": ["compopt", "+o", "default", "token"],

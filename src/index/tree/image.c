@@ -206,7 +206,8 @@ static int append_key(struct tree_image *image, const struct tree_walk *walk,
 	*size = kept + walk->rest_size;
 	if (*size > TREE_KEY_MAX)
 		return -EBADMSG;
-	if (*used + *size > *room) {
+	/* An empty key has a place, too. */
+	if (*used + *size >= *room) {
 		*room = 2 * (*used + *size) + 64;
 		keys = realloc(image->keys, *room);
 		if (!keys)

@@ -75,8 +75,9 @@ static void make_records(struct reef_random *random, struct made *made)
 /* Fences around them: the first key, and one behind the last. */
 static void make_shape(struct reef_random *random, struct made *made)
 {
-	const struct tree_record *last = &made->records[made->count - 1];
 	bool fenced = made->count && reef_random_below(random, 2);
+	const struct tree_record *last =
+		&made->records[fenced ? made->count - 1 : 0];
 
 	made->shape = (struct tree_shape){
 		.id = reef_random_next(random) | 1,

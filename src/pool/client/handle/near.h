@@ -103,7 +103,7 @@ static inline uint8_t *client_near_word(struct reef *reef, uint64_t address)
 }
 
 /* False: (2), and nothing happened. A caller that has to keep little for that
- * case is quicker than reef_cas and reef_faa are. */
+ * case is quicker than reef_cas and reef_faa are. *before: may be NULL. */
 static inline bool client_near_cas(struct reef *reef, uint64_t address,
 				   uint64_t compare, uint64_t value,
 				   uint64_t *before)
@@ -112,7 +112,9 @@ static inline bool client_near_cas(struct reef *reef, uint64_t address,
 
 	if (unlikely(!at))
 		return false;
-	*before = reef_near_cas(at, compare, value);
+	value = reef_near_cas(at, compare, value);
+	if (before)
+		*before = value;
 	client_near_leave(reef);
 	return true;
 }
@@ -124,7 +126,9 @@ static inline bool client_near_faa(struct reef *reef, uint64_t address,
 
 	if (unlikely(!at))
 		return false;
-	*before = reef_near_faa(at, add);
+	add = reef_near_faa(at, add);
+	if (before)
+		*before = add;
 	client_near_leave(reef);
 	return true;
 }
